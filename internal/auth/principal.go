@@ -1,0 +1,40 @@
+package auth
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Principal is the token a request came with, as far as the rest of the
+// program may know it.
+type Principal struct {
+	TokenID    string
+	Name       string
+	Preview    string // prefix and last four characters, never the secret
+	GuildID    string
+	Scopes     []string
+	ExpiresAt  *time.Time // nil: never
+	CreatedAt  time.Time
+	LastUsedAt time.Time
+}
+
+// Has reports whether the token was granted scope. There is no wildcard.
+func (p *Principal) Has(scope string) bool { return slices.Contains(p.Scopes, scope) }
+
+type contextKey struct{}
+
+// With returns a context that carries p.
+func With(ctx context.Context, p *Principal) context.Context {
+	return context.WithValue(ctx, contextKey{}, p)
+}
+
+// From returns the principal of the request being served. Where nobody has
+// authenticated it panics: the first test to reach the line will say so.
+func From(ctx context.Context) *Principal {
+	p, ok := ctx.Value(contextKey{}).(*Principal)
+	if !ok {
+		panic("auth: no principal in this context")
+	}
+	return p
+}

@@ -1,0 +1,120 @@
+package db
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/lib/pq"
+)
+
+// maxPrepared bounds the statements one connection keeps. The program's texts
+// are literals, far fewer than this; the bound is for what libraries compose.
+const maxPrepared = 512
+
+// connector makes connections that prepare every statement with arguments once
+// and keep it: unprepared arguments cost lib/pq a second round trip each time.
+type connector struct{ inner driver.Connector }
+
+func newConnector(dsn string) (driver.Connector, error) {
+	inner, err := pq.NewConnector(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return connector{inner}, nil
+}
+
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	inner, err := c.inner.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pc, ok := inner.(pqConn)
+	if !ok {
+		inner.Close()
+		return nil, errors.New("the database driver's connection lacks an interface that db relies on")
+	}
+	return &conn{pqConn: pc, prepared: make(map[string]driver.Stmt)}, nil
+}
+
+func (c connector) Driver() driver.Driver { return c.inner.Driver() }
+
+// pqConn is what database/sql uses of a lib/pq connection.
+type pqConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+	driver.NamedValueChecker
+}
+
+type conn struct {
+	pqConn
+	prepared map[string]driver.Stmt
+}
+
+// stmt returns the connection's own prepared statement for query, or nil when
+// the connection keeps enough of them already.
+func (c *conn) stmt(ctx context.Context, query string) (driver.Stmt, error) {
+	if s, ok := c.prepared[query]; ok {
+		return s, nil
+	}
+	if len(c.prepared) >= maxPrepared {
+		return nil, nil
+	}
+	s, err := c.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	c.prepared[query] = s
+	return s, nil
+}
+
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if len(args) > 0 {
+		s, err := c.stmt(ctx, query)
+		if err != nil {
+			return nil, err
+		}
+		if s, ok := s.(driver.StmtQueryContext); ok {
+			rows, err := s.QueryContext(ctx, args)
+			return rows, c.forgetStale(query, err)
+		}
+	}
+	return c.pqConn.QueryContext(ctx, query, args)
+}
+
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if len(args) > 0 {
+		s, err := c.stmt(ctx, query)
+		if err != nil {
+			return nil, err
+		}
+		if s, ok := s.(driver.StmtExecContext); ok {
+			res, err := s.ExecContext(ctx, args)
+			return res, c.forgetStale(query, err)
+		}
+	}
+	return c.pqConn.ExecContext(ctx, query, args)
+}
+
+// forgetStale drops a statement that a change of schema has outdated, so that
+// the next use prepares it anew.
+func (c *conn) forgetStale(query string, err error) error {
+	var e *pq.Error
+	if errors.As(err, &e) && (e.Code == "0A000" || e.Code == "26000") {
+		// Not closed: that would need a healthy transaction. The end of the
+		// connection frees it.
+		delete(c.prepared, query)
+	}
+	return err
+}
+
+func (c *conn) Close() error {
+	clear(c.prepared)
+	return c.pqConn.Close()
+}

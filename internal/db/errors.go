@@ -1,0 +1,55 @@
+package db
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+
+	"github.com/lib/pq"
+)
+
+// Violates reports whether err is the violation of the named constraint.
+func Violates(err error, constraint string) bool {
+	var e *pq.Error
+	return errors.As(err, &e) && e.Constraint == constraint
+}
+
+// Missing reports whether err says that a query found no row.
+func Missing(err error) bool { return errors.Is(err, sql.ErrNoRows) }
+
+// LockTimeout reports whether err is a lock that was waited for in vain.
+func LockTimeout(err error) bool {
+	var e *pq.Error
+	return errors.As(err, &e) && e.Code == "55P03"
+}
+
+// Unavailable reports whether err means that Postgres cannot serve now, though
+// it may serve the same statement later: no connection, shutting down, out of
+// resources, a statement that ran out of its time.
+func Unavailable(err error) bool {
+	if errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) {
+		return true
+	}
+	var e *pq.Error
+	if errors.As(err, &e) {
+		switch e.Code.Class() {
+		case "08", "53", "57", "58", "XX":
+			return true
+		}
+		return e.Code == "55P03" || e.Code == "25006" || retryable(err)
+	}
+	var ne net.Error
+	return errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+func retryable(err error) bool {
+	var e *pq.Error
+	return errors.As(err, &e) && (e.Code == "40P01" || e.Code == "40001")
+}
+
+func undefinedTable(err error) bool {
+	var e *pq.Error
+	return errors.As(err, &e) && e.Code == "42P01"
+}

@@ -1,0 +1,75 @@
+package db
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+)
+
+// NewID mints a UUIDv7: unique, and in the order of its making.
+func NewID() string {
+	id, err := uuid.NewV7()
+	if err != nil {
+		panic("db: the system has no randomness: " + err.Error())
+	}
+	return id.String()
+}
+
+// Array passes list as a Postgres text array; nil is the empty array.
+func Array(list []string) driver.Valuer { return Strings(list) }
+
+// Strings is a text array in a row.
+type Strings []string
+
+// Value is the array as Postgres reads it.
+func (s Strings) Value() (driver.Value, error) {
+	if s == nil {
+		return "{}", nil
+	}
+	return pq.StringArray(s).Value()
+}
+
+// Scan reads a text array; it never leaves a nil slice.
+func (s *Strings) Scan(src any) error {
+	var a pq.StringArray
+	if err := a.Scan(src); err != nil {
+		return err
+	}
+	if a == nil {
+		a = pq.StringArray{}
+	}
+	*s = Strings(a)
+	return nil
+}
+
+// Copy streams rows into table until next returns io.EOF. Nothing of it is
+// kept unless the unit commits.
+func Copy(ctx context.Context, tx *Tx, table string, columns []string, next func() ([]any, error)) error {
+	stmt, err := tx.PrepareContext(ctx, pq.CopyIn(table, columns...))
+	if err != nil {
+		return fmt.Errorf("copy into %s: %w", table, err)
+	}
+	for {
+		row, err := next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			_, err = stmt.ExecContext(ctx, row...)
+		}
+		if err != nil {
+			_ = stmt.Close()
+			return err
+		}
+	}
+	if _, err := stmt.ExecContext(ctx); err != nil {
+		_ = stmt.Close()
+		return fmt.Errorf("copy into %s: %w", table, err)
+	}
+	return stmt.Close()
+}

@@ -1,0 +1,80 @@
+// Package fault is the vocabulary of failure: what kind of thing went wrong,
+// under which stable code, and one sentence for the caller. It knows nothing
+// of HTTP.
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind is the class of a failure. The set is closed.
+type Kind int
+
+// The kinds of failure.
+const (
+	Internal        Kind = iota // the zero Kind: ours to fix; the caller sees only that
+	Invalid                     // the request breaks the published schema
+	Unauthenticated             // we do not know who is asking
+	Forbidden                   // we know, and the answer is no
+	NotFound                    // no such thing in this guild
+	Refused                     // well formed, but the guild's state forbids it
+	Conflict                    // the idempotency key is taken
+	Limited                     // asked too often
+	Upstream                    // the chat platform said no, or nothing
+	Unavailable                 // try the same request again later
+)
+
+// Error is one failure. Everything but the cause is safe to show to the caller.
+type Error struct {
+	Kind          Kind
+	Code          string        // listed in openapi.yaml: "balance_would_be_negative"
+	Message       string        // one sentence, safe to show
+	RequiredScope string        // insufficient_scope only
+	RetryAfter    time.Duration // Limited, Conflict, Unavailable
+	cause         error         // logged, never shown
+}
+
+// New returns a failure whose message is made from format and args.
+func New(kind Kind, code, format string, args ...any) *Error {
+	return &Error{Kind: kind, Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Because returns a copy of e that remembers cause for the log.
+func (e *Error) Because(cause error) *Error {
+	c := *e
+	c.cause = cause
+	return &c
+}
+
+// After returns a copy of e that asks the caller to wait for d.
+func (e *Error) After(d time.Duration) *Error {
+	c := *e
+	c.RetryAfter = d
+	return &c
+}
+
+// Error is the text for logs; it includes the cause.
+func (e *Error) Error() string {
+	if e.cause != nil {
+		return e.Code + ": " + e.Message + ": " + e.cause.Error()
+	}
+	return e.Code + ": " + e.Message
+}
+
+// Unwrap returns the cause, or nil.
+func (e *Error) Unwrap() error { return e.cause }
+
+// As finds the outermost failure in err's chain.
+func As(err error) (*Error, bool) {
+	var f *Error
+	ok := errors.As(err, &f)
+	return f, ok
+}
+
+// Is reports whether err is a failure with the given code.
+func Is(err error, code string) bool {
+	f, ok := As(err)
+	return ok && f.Code == code
+}

@@ -1,0 +1,73 @@
+// Package wire holds the forms in which values travel over the API where Go's
+// own form differs from the contract's.
+package wire
+
+import (
+	"fmt"
+	"time"
+)
+
+const layout = "2006-01-02T15:04:05.000Z"
+
+// Time is an instant on the wire: RFC 3339 in UTC with exactly three fraction
+// digits going out, RFC 3339 with any offset and fraction coming in.
+type Time struct{ time.Time }
+
+// At returns t as it travels.
+func At(t time.Time) Time { return Time{t} }
+
+// AtPtr returns *t as it travels, or nil.
+func AtPtr(t *time.Time) *Time {
+	if t == nil {
+		return nil
+	}
+	return &Time{*t}
+}
+
+// ParseTime reads an RFC 3339 instant. Impossible dates, a second 60 and years
+// that Postgres and RFC 3339 cannot share are errors.
+func ParseTime(s string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("must be an RFC 3339 date and time with offset")
+	}
+	if u := t.UTC(); u.Year() < 1 || u.Year() > 9999 {
+		return time.Time{}, fmt.Errorf("must lie in the years 1 to 9999")
+	}
+	return t, nil
+}
+
+// String is the outgoing form.
+func (t Time) String() string { return t.UTC().Format(layout) }
+
+// MarshalText writes the outgoing form.
+func (t Time) MarshalText() ([]byte, error) { return t.UTC().AppendFormat(nil, layout), nil }
+
+// MarshalJSON writes the outgoing form as a JSON string.
+func (t Time) MarshalJSON() ([]byte, error) {
+	b := make([]byte, 0, len(layout)+2)
+	b = append(b, '"')
+	b = t.UTC().AppendFormat(b, layout)
+	return append(b, '"'), nil
+}
+
+// UnmarshalText reads the incoming form.
+func (t *Time) UnmarshalText(b []byte) error {
+	p, err := ParseTime(string(b))
+	if err != nil {
+		return err
+	}
+	t.Time = p
+	return nil
+}
+
+// UnmarshalJSON reads the incoming form from a JSON string.
+func (t *Time) UnmarshalJSON(b []byte) error {
+	if len(b) < 2 || b[0] != '"' || b[len(b)-1] != '"' {
+		return fmt.Errorf("must be a string")
+	}
+	return t.UnmarshalText(b[1 : len(b)-1])
+}
+
+// Bind reads the incoming form from a query parameter.
+func (t *Time) Bind(s string) error { return t.UnmarshalText([]byte(s)) }
