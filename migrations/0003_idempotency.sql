@@ -9,9 +9,10 @@ CREATE TABLE idempotency_keys (
     state        text        NOT NULL DEFAULT 'running'
         CONSTRAINT idempotency_keys_state CHECK (state IN ('running', 'done')),
     status       integer,
-    header       jsonb,
+    location     text,
+    retry_after  text,
+    -- The exact bytes of the answer, sealed: some answers show a new secret.
     body         bytea,
-    sealed       boolean     NOT NULL DEFAULT false,
     created_at   timestamptz NOT NULL DEFAULT now(),
     -- Only the operation that calls out between two commits holds a lease.
     lease_until  timestamptz,

@@ -1,0 +1,164 @@
+// Package idempotency keeps the answers of writes under the caller's key, so
+// that a repeated request gets the first answer instead of a second effect.
+// The record lives in the transaction of the change it answers for; the
+// primary key is the lock. It knows nothing of HTTP but a status and bytes.
+package idempotency
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"guildhall/internal/db"
+	"guildhall/internal/fault"
+)
+
+// Window is how long an answer is kept, counted from the first use of the key.
+const Window = 24 * time.Hour
+
+// Request identifies one keyed request.
+type Request struct {
+	TokenID     string
+	Key         string
+	Fingerprint []byte
+}
+
+// Answer is what was, or will be, sent to the caller.
+type Answer struct {
+	Status     int
+	Location   string
+	RetryAfter string
+	Body       []byte
+	Replayed   bool
+}
+
+// Sealer encrypts what is stored; bound must be the same when it is opened.
+type Sealer interface {
+	Seal(plain []byte, bound string) []byte
+	Open(sealed []byte, bound string) ([]byte, error)
+}
+
+// Keys stores answers.
+type Keys struct{ Sealer Sealer }
+
+// Fingerprint is SHA-256 over method, path and the raw body, each preceded by
+// its length as eight big-endian bytes. Two requests are the same request when
+// their fingerprints are equal: a body with another order of members is
+// another request.
+func Fingerprint(method, path string, body []byte) []byte {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(method), []byte(path), body} {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
+		h.Write(n[:])
+		h.Write(part)
+	}
+	return h.Sum(nil)
+}
+
+// The ways a key can be taken.
+var (
+	inUse  = fault.New(fault.Conflict, "idempotency_key_in_use", "The first request with this Idempotency-Key is still running.").After(time.Second)
+	reused = fault.New(fault.Conflict, "idempotency_key_reused", "This Idempotency-Key was used for a different request.")
+)
+
+// Claim takes the key for the caller's unit of work and returns nil, or
+// returns the answer that an earlier request left under it. A concurrent twin
+// waits here until the first commits or rolls back, as long as the
+// transaction's lock timeout allows; then, and while a leased request runs, it
+// is idempotency_key_in_use. A key used for another request is
+// idempotency_key_reused.
+func (k Keys) Claim(ctx context.Context, tx *db.Tx, r Request) (*Answer, error) {
+	var claimed bool
+	err := tx.GetContext(ctx, &claimed, `
+		INSERT INTO idempotency_keys AS k (token_id, key, fingerprint)
+		VALUES ($1, $2, $3)
+		ON CONFLICT (token_id, key) DO UPDATE
+		SET fingerprint = excluded.fingerprint, state = 'running', status = NULL, location = NULL, retry_after = NULL,
+		    body = NULL, created_at = now(), lease_until = NULL, lease_gen = k.lease_gen + 1, recovery = NULL
+		WHERE k.created_at <= now() - interval '24 hours'
+		  AND (k.lease_until IS NULL OR k.lease_until <= now())
+		RETURNING true`, r.TokenID, r.Key, r.Fingerprint)
+	switch {
+	case err == nil:
+		return nil, nil
+	case db.LockTimeout(err):
+		return nil, inUse.Because(err)
+	case !db.Missing(err):
+		return nil, fmt.Errorf("claim idempotency key: %w", err)
+	}
+	return k.find(ctx, tx, r)
+}
+
+type row struct {
+	Fingerprint []byte         `db:"fingerprint"`
+	State       string         `db:"state"`
+	Status      sql.NullInt64  `db:"status"`
+	Location    sql.NullString `db:"location"`
+	RetryAfter  sql.NullString `db:"retry_after"`
+	Body        []byte         `db:"body"`
+}
+
+// find returns the answer stored under the key. The row must exist.
+func (k Keys) find(ctx context.Context, q db.Querier, r Request) (*Answer, error) {
+	var have row
+	err := q.GetContext(ctx, &have, `
+		SELECT fingerprint, state, status, location, retry_after, body
+		FROM idempotency_keys
+		WHERE token_id = $1 AND key = $2`, r.TokenID, r.Key)
+	switch {
+	case db.Missing(err):
+		// It was released between two statements: the caller may try again.
+		return nil, inUse
+	case err != nil:
+		return nil, fmt.Errorf("read idempotency key: %w", err)
+	case !bytes.Equal(have.Fingerprint, r.Fingerprint):
+		return nil, reused
+	case have.State != "done":
+		return nil, inUse
+	}
+	body, err := k.Sealer.Open(have.Body, bound(r))
+	if err != nil {
+		return nil, fmt.Errorf("open the stored answer: %w", err)
+	}
+	return &Answer{
+		Status: int(have.Status.Int64), Location: have.Location.String, RetryAfter: have.RetryAfter.String,
+		Body: body, Replayed: true,
+	}, nil
+}
+
+// Keep stores the answer under the key that this unit has claimed.
+func (k Keys) Keep(ctx context.Context, tx *db.Tx, r Request, a Answer) error {
+	_, err := tx.ExecContext(ctx, `
+		UPDATE idempotency_keys
+		SET state = 'done', status = $3, location = nullif($4, ''), retry_after = nullif($5, ''), body = $6, lease_until = NULL
+		WHERE token_id = $1 AND key = $2`,
+		r.TokenID, r.Key, a.Status, a.Location, a.RetryAfter, k.Sealer.Seal(a.Body, bound(r)))
+	if err != nil {
+		return fmt.Errorf("keep the answer: %w", err)
+	}
+	return nil
+}
+
+// bound ties a sealed answer to its row: moved elsewhere it does not open.
+func bound(r Request) string { return "idempotency_keys/" + r.TokenID + "/" + r.Key }
+
+// Prune deletes up to a thousand keys whose window is over and reports how
+// many it found. Correctness does not depend on it: Claim looks at the age.
+func Prune(ctx context.Context, d db.Doer) (int, error) {
+	var gone []int
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		return tx.SelectContext(ctx, &gone, `
+			DELETE FROM idempotency_keys
+			WHERE (token_id, key) IN (
+				SELECT token_id, key FROM idempotency_keys
+				WHERE created_at < now() - interval '25 hours'
+				LIMIT 1000 FOR UPDATE SKIP LOCKED)
+			RETURNING 1`)
+	})
+	return len(gone), err
+}
