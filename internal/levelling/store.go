@@ -1,0 +1,106 @@
+package levelling
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"guildhall/internal/db"
+	"guildhall/internal/fault"
+	"guildhall/internal/page"
+)
+
+// row is one member's XP.
+type row struct {
+	UserID     string     `db:"user_id"`
+	TotalXP    int64      `db:"total_xp"`
+	PreviousXP int64      `db:"previous_xp"`
+	UpdatedAt  *time.Time `db:"updated_at"` // nil: no activity yet
+}
+
+// get returns the member's XP; without any activity that is the zero record.
+func get(ctx context.Context, q db.Querier, guild, user string) (row, error) {
+	r := row{UserID: user}
+	err := q.GetContext(ctx, &r, `
+		SELECT user_id, total_xp, previous_xp, updated_at
+		FROM levels
+		WHERE guild_id = $1
+		  AND user_id = $2`, guild, user)
+	if err != nil && !db.Missing(err) {
+		return row{}, fmt.Errorf("read the XP of %s in guild %s: %w", user, guild, err)
+	}
+	return r, nil
+}
+
+// Leaderboard order. Numeric order of a snowflake is length, then text; the
+// index levels_leaderboard holds exactly this.
+const leaderboard = `
+		SELECT user_id, total_xp, previous_xp, updated_at
+		FROM levels
+		WHERE guild_id = $1
+		ORDER BY total_xp DESC, length(user_id), user_id
+		LIMIT $2 OFFSET $3`
+
+// top returns the page of members with the most XP, and one member more when
+// there is one.
+func top(ctx context.Context, q db.Querier, guild string, p page.P) ([]row, error) {
+	var rows []row
+	if err := q.SelectContext(ctx, &rows, leaderboard, guild, p.Limit(), p.Offset()); err != nil {
+		return nil, fmt.Errorf("read the XP leaderboard of guild %s: %w", guild, err)
+	}
+	return rows, nil
+}
+
+// add changes the member's XP by delta. It is Refused, and nothing changes,
+// when the sum is negative or above MaxXP.
+func add(ctx context.Context, tx *db.Tx, guild, user string, delta int64) (row, error) {
+	if delta < 0 {
+		return take(ctx, tx, guild, user, -delta)
+	}
+	var r row
+	err := tx.GetContext(ctx, &r, `
+		INSERT INTO levels AS l (guild_id, user_id, total_xp)
+		VALUES ($1, $2, $3)
+		ON CONFLICT (guild_id, user_id) DO UPDATE
+		SET previous_xp = l.total_xp, total_xp = l.total_xp + excluded.total_xp, updated_at = now()
+		RETURNING user_id, total_xp, previous_xp, updated_at`, guild, user, delta)
+	return r, refused(err, guild, user)
+}
+
+// take is add for a loss. It is a plain UPDATE because Postgres holds the row
+// an INSERT proposes against the constraints before it looks for a conflict; a
+// member without a record has no XP to lose.
+func take(ctx context.Context, tx *db.Tx, guild, user string, loss int64) (row, error) {
+	var r row
+	err := tx.GetContext(ctx, &r, `
+		UPDATE levels
+		SET previous_xp = total_xp, total_xp = total_xp - $3, updated_at = now()
+		WHERE guild_id = $1
+		  AND user_id = $2
+		RETURNING user_id, total_xp, previous_xp, updated_at`, guild, user, loss)
+	return r, refused(err, guild, user)
+}
+
+// set gives the member exactly total XP.
+func set(ctx context.Context, tx *db.Tx, guild, user string, total int64) (row, error) {
+	var r row
+	err := tx.GetContext(ctx, &r, `
+		INSERT INTO levels AS l (guild_id, user_id, total_xp)
+		VALUES ($1, $2, $3)
+		ON CONFLICT (guild_id, user_id) DO UPDATE
+		SET previous_xp = l.total_xp, total_xp = excluded.total_xp, updated_at = now()
+		RETURNING user_id, total_xp, previous_xp, updated_at`, guild, user, total)
+	return r, refused(err, guild, user)
+}
+
+func refused(err error, guild, user string) error {
+	switch {
+	case db.Violates(err, "levels_not_negative"), db.Missing(err):
+		return fault.New(fault.Refused, "xp_would_be_negative", "The member has less XP than this would take away.")
+	case db.Violates(err, "levels_within_limit"):
+		return fault.New(fault.Refused, "xp_limit_exceeded", "A member can have at most %d XP.", int64(MaxXP))
+	case err != nil:
+		return fmt.Errorf("adjust the XP of %s in guild %s: %w", user, guild, err)
+	}
+	return nil
+}
