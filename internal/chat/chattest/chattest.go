@@ -1,0 +1,334 @@
+// Package chattest is a small real HTTP server that behaves like Discord's API
+// where Guildhall touches it: authentication, messages with enforced nonces,
+// channels, and the ways it refuses, stalls and loses answers. For tests only.
+package chattest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Token is the bot token the server accepts, and Self the bot's user id.
+const (
+	Token = "chattest-bot-token"
+	Self  = "9000000000000000001"
+)
+
+// Message is one message in a channel.
+type Message struct {
+	ID       string
+	Content  string
+	AuthorID string
+	Nonce    string
+	Mentions json.RawMessage // allowed_mentions as sent
+	Enforced bool            // enforce_nonce as sent
+	ReplyTo  string
+}
+
+// Behaviour is how one request is answered instead of normally. It returns
+// false to let the server go on as usual afterwards.
+type Behaviour func(w http.ResponseWriter, r *http.Request, accept func() any) bool
+
+// Server is the platform. Its methods are safe for concurrent use.
+type Server struct {
+	URL string // the API base, ends in /api/v10
+
+	mu       sync.Mutex
+	last     uint64
+	channels map[string][]Message
+	state    map[string]string
+	nonces   map[string]nonce
+	window   time.Duration
+	queue    []Behaviour
+	always   map[string]Behaviour
+	calls    []string
+	gone     chan struct{}
+}
+
+type nonce struct {
+	at      time.Time
+	message Message
+}
+
+// New starts a server that ends with the test.
+func New(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{
+		channels: map[string][]Message{}, state: map[string]string{}, nonces: map[string]nonce{},
+		always: map[string]Behaviour{}, window: 5 * time.Minute, gone: make(chan struct{}),
+	}
+	h := httptest.NewServer(http.HandlerFunc(s.serve))
+	s.URL = h.URL + "/api/v10"
+	t.Cleanup(func() {
+		close(s.gone)
+		h.CloseClientConnections()
+		h.Close()
+	})
+	return s
+}
+
+// Next answers the coming requests with the behaviours, one each.
+func (s *Server) Next(b ...Behaviour) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = append(s.queue, b...)
+}
+
+// In answers every request to the channel with the behaviour; nil ends that.
+func (s *Server) In(channel string, b Behaviour) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.always[channel] = b
+}
+
+// Forget empties the memory of nonces, as minutes passing would.
+func (s *Server) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.nonces)
+}
+
+// Messages are the messages of a channel, oldest first.
+func (s *Server) Messages(channel string) []Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.channels[channel])
+}
+
+// Say posts a message as somebody else than the bot.
+func (s *Server) Say(channel, author, content string) Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.post(channel, Message{Content: content, AuthorID: author})
+}
+
+// State is what became of a channel: "", "archived" or "deleted".
+func (s *Server) State(channel string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state[channel]
+}
+
+// Calls are the requests so far, as "POST /channels/1/messages".
+func (s *Server) Calls() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
+}
+
+// Refuse answers with a platform error.
+func Refuse(status, code int, message string) Behaviour {
+	return func(w http.ResponseWriter, _ *http.Request, _ func() any) bool {
+		reply(w, status, map[string]any{"code": code, "message": message})
+		return true
+	}
+}
+
+// HTML answers with a page, as an edge in trouble does.
+func HTML(status int) Behaviour {
+	return func(w http.ResponseWriter, _ *http.Request, _ func() any) bool {
+		w.Header().Set("Content-Type", "text/html")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, "<!DOCTYPE html><html><body>Something is wrong</body></html>")
+		return true
+	}
+}
+
+// Limited answers 429. The scope is "user" (the route's own), "shared" or
+// "global".
+func Limited(after time.Duration, scope string) Behaviour {
+	return func(w http.ResponseWriter, r *http.Request, _ func() any) bool {
+		h := w.Header()
+		h.Set("Retry-After", strconv.Itoa(int((after+time.Second-1)/time.Second)))
+		h.Set("X-RateLimit-Scope", scope)
+		h.Set("Via", "1.1 google")
+		if scope == "global" {
+			h.Set("X-RateLimit-Global", "true")
+		} else {
+			h.Set("X-RateLimit-Bucket", "b-"+channelOf(r))
+			h.Set("X-RateLimit-Limit", "5")
+			h.Set("X-RateLimit-Remaining", "0")
+			h.Set("X-RateLimit-Reset-After", fmt.Sprintf("%.3f", after.Seconds()))
+		}
+		reply(w, http.StatusTooManyRequests, map[string]any{
+			"message": "You are being rate limited.", "retry_after": after.Seconds(), "global": scope == "global",
+		})
+		return true
+	}
+}
+
+// Lose accepts the call and then cuts the connection before the answer.
+func Lose() Behaviour {
+	return func(_ http.ResponseWriter, _ *http.Request, accept func() any) bool {
+		accept()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// Slow waits before it goes on as usual.
+func Slow(d time.Duration) Behaviour {
+	return func(_ http.ResponseWriter, r *http.Request, _ func() any) bool {
+		select {
+		case <-time.After(d):
+		case <-r.Context().Done():
+		}
+		return false
+	}
+}
+
+// Until accepts the call at once and answers when the channel is closed.
+func Until(release <-chan struct{}) Behaviour {
+	return func(w http.ResponseWriter, r *http.Request, accept func() any) bool {
+		body := accept()
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+		reply(w, http.StatusOK, body)
+		return true
+	}
+}
+
+// Silent never answers and does nothing.
+func (s *Server) Silent() Behaviour {
+	return func(_ http.ResponseWriter, r *http.Request, _ func() any) bool {
+		select {
+		case <-r.Context().Done():
+		case <-s.gone:
+		}
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	path := strings.TrimPrefix(r.URL.Path, "/api/v10")
+	s.mu.Lock()
+	s.calls = append(s.calls, r.Method+" "+path)
+	behave := s.always[channelOf(r)]
+	if behave == nil && len(s.queue) > 0 {
+		behave, s.queue = s.queue[0], s.queue[1:]
+	}
+	s.mu.Unlock()
+
+	if r.Header.Get("Authorization") != "Bot "+Token {
+		reply(w, http.StatusUnauthorized, map[string]any{"code": 0, "message": "401: Unauthorized"})
+		return
+	}
+	act := func() (int, any) { return s.act(r, path, body) }
+	if behave != nil && behave(w, r, func() any { _, b := act(); return b }) {
+		return
+	}
+	status, answer := act()
+	reply(w, status, answer)
+}
+
+// act is what Discord would do.
+func (s *Server) act(r *http.Request, path string, body []byte) (int, any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	channel := channelOf(r)
+	unknown := map[string]any{"code": 10003, "message": "Unknown Channel"}
+	switch {
+	case path == "/users/@me":
+		return http.StatusOK, map[string]any{"id": Self, "bot": true}
+	case channel == "" || s.state[channel] == "deleted":
+		return http.StatusNotFound, unknown
+	case r.Method == http.MethodPost && strings.HasSuffix(path, "/messages"):
+		return s.create(channel, body)
+	case r.Method == http.MethodGet && strings.HasSuffix(path, "/messages"):
+		return http.StatusOK, s.read(channel, r)
+	case r.Method == http.MethodPatch:
+		var change struct {
+			Archived *bool `json:"archived"`
+		}
+		if json.Unmarshal(body, &change) != nil {
+			return http.StatusBadRequest, map[string]any{"code": 50035, "message": "Invalid Form Body"}
+		}
+		if change.Archived != nil {
+			s.state[channel] = map[bool]string{true: "archived"}[*change.Archived]
+		}
+		return http.StatusOK, map[string]any{"id": channel}
+	case r.Method == http.MethodDelete:
+		s.state[channel] = "deleted"
+		return http.StatusOK, map[string]any{"id": channel}
+	}
+	return http.StatusMethodNotAllowed, map[string]any{"code": 0, "message": "405: Method Not Allowed"}
+}
+
+func (s *Server) create(channel string, body []byte) (int, any) {
+	var in struct {
+		Content  string          `json:"content"`
+		Nonce    string          `json:"nonce"`
+		Enforce  bool            `json:"enforce_nonce"`
+		Mentions json.RawMessage `json:"allowed_mentions"`
+		Reply    struct {
+			MessageID string `json:"message_id"`
+		} `json:"message_reference"`
+	}
+	if json.Unmarshal(body, &in) != nil || strings.TrimSpace(in.Content) == "" || len([]rune(in.Content)) > 2000 || len(in.Nonce) > 25 {
+		return http.StatusBadRequest, map[string]any{"code": 50035, "message": "Invalid Form Body"}
+	}
+	if known, ok := s.nonces[in.Nonce]; ok && in.Enforce && time.Since(known.at) < s.window {
+		return http.StatusOK, shown(known.message)
+	}
+	m := s.post(channel, Message{
+		Content: strings.TrimSpace(in.Content), AuthorID: Self, Nonce: in.Nonce,
+		Mentions: in.Mentions, Enforced: in.Enforce, ReplyTo: in.Reply.MessageID,
+	})
+	if in.Nonce != "" {
+		s.nonces[in.Nonce] = nonce{at: time.Now(), message: m}
+	}
+	return http.StatusOK, shown(m)
+}
+
+func (s *Server) post(channel string, m Message) Message {
+	id := uint64(time.Now().UnixMilli()-1420070400000) << 22
+	s.last = max(id, s.last+1)
+	m.ID = strconv.FormatUint(s.last, 10)
+	s.channels[channel] = append(s.channels[channel], m)
+	return m
+}
+
+// read is the platform's paging: the limit messages that follow after, newest
+// first.
+func (s *Server) read(channel string, r *http.Request) []any {
+	after, _ := strconv.ParseUint(r.URL.Query().Get("after"), 10, 64)
+	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+	page := []any{}
+	for _, m := range s.channels[channel] {
+		if id, _ := strconv.ParseUint(m.ID, 10, 64); id > after && len(page) < limit {
+			page = append(page, shown(m))
+		}
+	}
+	slices.Reverse(page)
+	return page
+}
+
+func shown(m Message) map[string]any {
+	return map[string]any{"id": m.ID, "content": m.Content, "author": map[string]any{"id": m.AuthorID}}
+}
+
+func channelOf(r *http.Request) string {
+	_, rest, ok := strings.Cut(r.URL.Path, "/channels/")
+	if !ok {
+		return ""
+	}
+	channel, _, _ := strings.Cut(rest, "/")
+	return channel
+}
+
+func reply(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}

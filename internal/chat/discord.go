@@ -1,0 +1,375 @@
+package chat
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/disgoorg/disgo/discord"
+	"github.com/disgoorg/disgo/rest"
+)
+
+const (
+	// DefaultURL is the base of Discord's API.
+	DefaultURL = "https://discord.com/api/v10"
+
+	maxTries     = 3
+	maxRateWait  = 2 * time.Second // a 429 that asks for more ends the call
+	maxAnswer    = 1 << 20
+	searchPages  = 10
+	searchPage   = 100
+	discordEpoch = 1420070400000 // the first millisecond of a snowflake
+)
+
+// Config is what the Discord client needs. Zero durations mean the defaults.
+type Config struct {
+	Token  string        // the bot token, without "Bot "
+	URL    string        // ends in /api/v10; empty means DefaultURL
+	Log    *slog.Logger  // nil: slog.Default()
+	Budget time.Duration // for a whole call with its repetitions; 8 s
+	Try    time.Duration // for one exchange with the platform; 4 s
+}
+
+// Discord is the platform behind a bot token.
+type Discord struct {
+	client rest.Client
+	limits *limits
+	budget time.Duration
+
+	mu   sync.Mutex
+	self string // the bot's own user id, once known
+}
+
+// NewDiscord returns a client for the bot with the given token. It makes no
+// call.
+func NewDiscord(cfg Config) (*Discord, error) {
+	if cfg.Token == "" {
+		return nil, errors.New("chat: the bot token is missing")
+	}
+	if cfg.URL == "" {
+		cfg.URL = DefaultURL
+	}
+	if !strings.HasPrefix(cfg.URL, "https://") && !strings.HasPrefix(cfg.URL, "http://") {
+		return nil, fmt.Errorf("chat: %q is no http address", cfg.URL)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.Budget == 0 {
+		cfg.Budget = 8 * time.Second
+	}
+	if cfg.Try == 0 {
+		cfg.Try = 4 * time.Second
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 64
+	limits := newLimits(rest.NewRateLimiter(rest.WithRateLimiterLogger(cfg.Log)))
+	return &Discord{
+		limits: limits,
+		budget: cfg.Budget,
+		self:   userOf(cfg.Token),
+		client: rest.NewClient(cfg.Token,
+			rest.WithURL(strings.TrimRight(cfg.URL, "/")),
+			rest.WithUserAgent("DiscordBot (guildhall, 1)"),
+			rest.WithRateLimiter(limits),
+			// The library logs whole bodies, and those are people's messages.
+			rest.WithLogger(slog.New(slog.DiscardHandler)),
+			rest.WithHTTPClient(&http.Client{
+				Timeout:   cfg.Try,
+				Transport: capped{transport},
+				// A redirect would carry the bot token to another place.
+				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			})),
+	}, nil
+}
+
+// SendMessage posts m with all mentions off.
+func (d *Discord) SendMessage(ctx context.Context, m Message) (string, error) {
+	body := discord.MessageCreate{
+		Content:      m.Content,
+		Nonce:        m.Nonce,
+		EnforceNonce: m.Nonce != "",
+		AllowedMentions: &discord.AllowedMentions{
+			Parse: []discord.AllowedMentionType{},
+		},
+	}
+	var reply any = body
+	if m.ReplyTo != "" {
+		reply = replying{MessageCreate: body, Reference: reference{MessageID: m.ReplyTo}}
+	}
+	var posted struct {
+		ID string `json:"id"`
+	}
+	err := d.do(ctx, rest.CreateMessage.Compile(nil, m.ChannelID), reply, &posted)
+	if f := (*Failure)(nil); errors.As(err, &f) && f.Code == CodeUnknownMessage {
+		// The nonce is known and its message is no longer there.
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return posted.ID, nil
+}
+
+// replying is a message with a reference, which the library's own type can only
+// name by a number that holds fewer digits than an id may have.
+type replying struct {
+	discord.MessageCreate
+	Reference reference `json:"message_reference"`
+}
+
+type reference struct {
+	MessageID       string `json:"message_id"`
+	FailIfNotExists bool   `json:"fail_if_not_exists"`
+}
+
+// FindMessages reads the channel from just before since. A channel so busy
+// that the search would not end is a failure, not an empty result.
+func (d *Discord) FindMessages(ctx context.Context, channelID, content string, since time.Time) ([]string, error) {
+	self, err := d.me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	after := strconv.FormatInt(max(since.UnixMilli()-discordEpoch, 0)<<22, 10)
+	for range searchPages {
+		var page []struct {
+			ID      string `json:"id"`
+			Content string `json:"content"`
+			Author  struct {
+				ID string `json:"id"`
+			} `json:"author"`
+		}
+		query := discord.QueryValues{"after": after, "limit": searchPage}
+		if err := d.do(ctx, rest.GetMessages.Compile(query, channelID), nil, &page); err != nil {
+			return nil, err
+		}
+		for _, m := range page {
+			// The platform drops white space around a message.
+			if m.Author.ID == self && strings.TrimSpace(m.Content) == strings.TrimSpace(content) {
+				found = append(found, m.ID)
+			}
+			if later(m.ID, after) {
+				after = m.ID
+			}
+		}
+		if len(page) < searchPage {
+			slices.SortFunc(found, func(a, b string) int {
+				if later(a, b) {
+					return 1
+				}
+				return -1
+			})
+			return found, nil
+		}
+	}
+	return nil, &Failure{Message: "too many messages in the channel to search it", Uncertain: true}
+}
+
+// ArchiveChannel archives and locks the thread.
+func (d *Discord) ArchiveChannel(ctx context.Context, channelID string) error {
+	return d.setArchived(ctx, channelID, true)
+}
+
+// RestoreChannel takes the thread out of the archive.
+func (d *Discord) RestoreChannel(ctx context.Context, channelID string) error {
+	return d.setArchived(ctx, channelID, false)
+}
+
+func (d *Discord) setArchived(ctx context.Context, channelID string, archived bool) error {
+	body := map[string]bool{"archived": archived, "locked": archived}
+	return d.do(ctx, rest.UpdateChannel.Compile(nil, channelID), body, nil)
+}
+
+// DeleteChannel deletes the channel or thread.
+func (d *Discord) DeleteChannel(ctx context.Context, channelID string) error {
+	err := d.do(ctx, rest.DeleteChannel.Compile(nil, channelID), nil, nil)
+	if f := (*Failure)(nil); errors.As(err, &f) && f.Code == CodeUnknownChannel {
+		return nil
+	}
+	return err
+}
+
+// me is the bot's own user id, asked for at most once.
+func (d *Discord) me(ctx context.Context) (string, error) {
+	d.mu.Lock()
+	known := d.self
+	d.mu.Unlock()
+	if known != "" {
+		return known, nil
+	}
+	var user struct {
+		ID string `json:"id"`
+	}
+	if err := d.do(ctx, rest.GetCurrentUser.Compile(nil), nil, &user); err != nil {
+		return "", err
+	}
+	if user.ID == "" {
+		return "", &Failure{Message: "the platform did not say who the bot is", Uncertain: true}
+	}
+	d.mu.Lock()
+	d.self = user.ID
+	d.mu.Unlock()
+	return user.ID, nil
+}
+
+// do makes one call: up to three tries on server errors, silence and short
+// rate limits, all within the budget. Repeating is safe: messages carry a
+// nonce, and the other calls say how something shall be.
+func (d *Discord) do(ctx context.Context, at *rest.CompiledEndpoint, body, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, d.budget)
+	defer cancel()
+	uncertain := false
+	for try := 1; ; try++ {
+		f := d.try(ctx, at, body, out)
+		if f == nil {
+			return nil
+		}
+		uncertain = uncertain || f.Uncertain
+		f.Uncertain = uncertain
+		wait, again := pause(f, try)
+		if until, _ := ctx.Deadline(); !again || time.Now().Add(wait).After(until) {
+			return f
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return f
+		}
+	}
+}
+
+// pause is how long to wait before the next try, if there is to be one.
+func pause(f *Failure, try int) (time.Duration, bool) {
+	switch {
+	case try >= maxTries:
+		return 0, false
+	case f.Status == http.StatusTooManyRequests:
+		return f.RetryAfter, f.RetryAfter > 0 && f.RetryAfter <= maxRateWait
+	case f.Status >= 500 || f.Status < 300 && f.Message != errSpent.Error():
+		return time.Duration(try*try) * 150 * time.Millisecond, true
+	default:
+		return 0, false
+	}
+}
+
+// try is one exchange.
+func (d *Discord) try(ctx context.Context, at *rest.CompiledEndpoint, body, out any) *Failure {
+	if d.limits.spent() {
+		return &Failure{Message: errSpent.Error()}
+	}
+	sent := false
+	err := d.client.Do(at, body, out,
+		rest.WithCtx(d.patience(ctx)),
+		// The library waits under this context and then sends without it.
+		func(c *rest.RequestConfig) { c.Request = c.Request.WithContext(ctx) },
+		rest.WithCheck(func() bool { sent = true; return true }))
+	if err == nil {
+		return nil
+	}
+	var answer rest.Error
+	if errors.As(err, &answer) && answer.Response != nil {
+		f := &Failure{
+			Status:    answer.Response.StatusCode,
+			Code:      int(answer.Code),
+			Message:   answer.Message,
+			Uncertain: answer.Response.StatusCode >= 500,
+		}
+		if f.Message == "" {
+			f.Message = "no reason given"
+		}
+		if f.Status == http.StatusTooManyRequests {
+			f.RetryAfter = retryAfter(answer.Response.Header)
+		}
+		return f
+	}
+	var dial *net.OpError
+	refused := errors.As(err, &dial) && dial.Op == "dial"
+	return &Failure{Message: transportText(err), Uncertain: sent && !refused}
+}
+
+// patience is ctx for waiting one's turn: a fifth of the budget stays for the
+// exchange itself.
+func (d *Discord) patience(ctx context.Context) patient {
+	until, _ := ctx.Deadline()
+	return patient{ctx, until.Add(-d.budget / 5)}
+}
+
+// transportText says what went wrong without the address, and without what a
+// parser may quote of the answer.
+func transportText(err error) string {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "no answer in time"
+	case errors.Is(err, context.Canceled), errors.Is(err, errInterrupted):
+		return "gave up waiting"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection ended before the answer"
+	case strings.Contains(err.Error(), "unmarshalling"):
+		return "the answer is not what was asked for"
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Op + " failed: " + op.Err.Error()
+	}
+	return "the call failed"
+}
+
+// retryAfter reads the header of a 429 in seconds, with or without a fraction.
+func retryAfter(h http.Header) time.Duration {
+	s, err := strconv.ParseFloat(h.Get("Retry-After"), 64)
+	if err != nil || s < 0 || s > 1e6 {
+		return 0
+	}
+	return max(time.Duration(s*float64(time.Second)), time.Millisecond)
+}
+
+// userOf reads the bot's user id from its token, whose first part is that id.
+// Other shapes give an empty string.
+func userOf(token string) string {
+	first, _, ok := strings.Cut(token, ".")
+	id, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(first, "="))
+	if !ok || err != nil || len(id) == 0 {
+		return ""
+	}
+	for _, c := range id {
+		if c < '0' || c > '9' {
+			return ""
+		}
+	}
+	return string(id)
+}
+
+// later compares two snowflakes by number.
+func later(a, b string) bool {
+	if len(a) != len(b) {
+		return len(a) > len(b)
+	}
+	return a > b
+}
+
+// capped bounds how much of an answer is read.
+type capped struct{ next http.RoundTripper }
+
+func (c capped) RoundTrip(r *http.Request) (*http.Response, error) {
+	rs, err := c.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	rs.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(rs.Body, maxAnswer), rs.Body}
+	return rs, nil
+}
