@@ -1,0 +1,141 @@
+// Package api is everything that knows HTTP: the chain of checks before an
+// operation, the unit of work around it, and the one place where failures
+// become answers. It refuses to know what the operations do.
+package api
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"guildhall/gen"
+	"guildhall/internal/auth"
+	"guildhall/internal/db"
+	"guildhall/internal/idempotency"
+	"guildhall/internal/ratelimit"
+)
+
+// Config is what the handler is made of. Everything is required except
+// Proxies, Wake and Metrics.
+type Config struct {
+	DB      *db.DB
+	Tokens  Authenticator
+	Limits  *ratelimit.Limiter
+	Quotas  Quotas
+	Proxies []netip.Prefix // whose forwarding headers are believed
+	Env     string         // live or test
+	Sealer  idempotency.Sealer
+	Wake    func() // called after a commit that may have recorded events
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+
+	Services
+}
+
+// New returns the public handler.
+func New(cfg Config) (http.Handler, error) {
+	switch {
+	case cfg.DB == nil, cfg.Tokens == nil, cfg.Limits == nil, cfg.Sealer == nil, cfg.Log == nil:
+		return nil, errors.New("api: DB, Tokens, Limits, Sealer and Log are required")
+	case cfg.Env != "live" && cfg.Env != "test":
+		return nil, errors.New("api: Env must be live or test")
+	}
+	if cfg.Wake == nil {
+		cfg.Wake = func() {}
+	}
+	doc, err := Document()
+	if err != nil {
+		return nil, err
+	}
+	numbers, err := newMetrics(cfg.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	u := &units{db: cfg.DB, keys: idempotency.Keys{Sealer: cfg.Sealer}, gate: idempotency.NewGate(), wake: cfg.Wake}
+
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	e.Binder = binder{}
+	e.IPExtractor = func(r *http.Request) string {
+		return auth.ClientIP(r.RemoteAddr, r.Header.Values("X-Forwarded-For"), cfg.Proxies).String()
+	}
+	e.SchemeExtractor = schemeOf(cfg.Proxies)
+	e.Use(
+		located(readOperations(doc)),
+		observed(cfg.Log, numbers),
+		secure(cfg.Proxies),
+		documents(),
+		authenticated(cfg.Tokens, cfg.Limits, cfg.Quotas.Login),
+		rateLimited(cfg.Limits, cfg.Quotas),
+		routed,
+		scoped,
+		framed,
+		validated,
+		u.unit,
+	)
+	strict := gen.NewStrictHandler(newOperations(cfg), nil)
+	gen.RegisterHandlersWithBaseURL(getAndHead{e}, strict, Prefix)
+	return e, nil
+}
+
+// getAndHead registers HEAD wherever GET is; net/http drops the body.
+type getAndHead struct{ *echo.Echo }
+
+// GET registers h for GET and HEAD.
+func (g getAndHead) GET(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) *echo.Route {
+	g.HEAD(path, h, m...)
+	return g.Echo.GET(path, h, m...)
+}
+
+// schemeOf says how a request came: over TLS to us, or over TLS to a trusted
+// proxy that says so.
+func schemeOf(trusted []netip.Prefix) echo.SchemeExtractor {
+	return func(r *http.Request) string {
+		if r.TLS != nil {
+			return "https"
+		}
+		said := r.Header.Values("X-Forwarded-Proto")
+		if len(said) == 1 && strings.EqualFold(said[0], "https") && fromProxy(r.RemoteAddr, trusted) {
+			return "https"
+		}
+		return "http"
+	}
+}
+
+func fromProxy(remote string, trusted []netip.Prefix) bool {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		return false
+	}
+	peer, err := netip.ParseAddr(host)
+	if err != nil {
+		return false
+	}
+	for _, p := range trusted {
+		if p.Contains(peer.Unmap()) {
+			return true
+		}
+	}
+	return false
+}
+
+// escaped makes path parameters what the generated code expects: escaped. The
+// router matches the decoded path unless the caller's escapes are unusual.
+func escaped(c echo.Context) {
+	if c.Request().URL.RawPath != "" {
+		return
+	}
+	values := c.ParamValues()
+	for i, v := range values {
+		if strings.Contains(v, "%") {
+			values[i] = url.PathEscape(v)
+		}
+	}
+}

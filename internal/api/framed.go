@@ -1,0 +1,117 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+)
+
+// maxBody bounds a request body. The largest legal one is about 25 KB.
+const maxBody = 64 << 10
+
+const contentType = "application/json"
+
+const (
+	bodyKey = "body"
+	keyKey  = "idempotency-key"
+)
+
+// framed reads the body of a write once and checks its frame: size, media
+// type, the syntax of the idempotency key, and that there is no query. What it
+// refuses is not kept under the key. Reads have no body worth looking at and
+// ignore the key.
+func framed(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if operationOf(c).ReadOnly {
+			return next(c)
+		}
+		req := c.Request()
+		body, err := readBody(req)
+		if err != nil {
+			return err
+		}
+		if len(body) > 0 && !isJSON(req.Header) {
+			return errMedia
+		}
+		key, err := idempotencyKey(req.Header)
+		if err != nil {
+			return err
+		}
+		if req.URL.RawQuery != "" || req.URL.ForceQuery {
+			return invalid("query: a write takes no query parameters")
+		}
+		if operationOf(c).Ignores {
+			req.Body = http.NoBody
+		} else {
+			req.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		req.ContentLength = int64(len(body))
+		c.Set(bodyKey, body)
+		c.Set(keyKey, key)
+		return next(c)
+	}
+}
+
+func readBody(req *http.Request) ([]byte, error) {
+	if req.ContentLength > maxBody {
+		return nil, errTooLarge
+	}
+	if e := req.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return nil, errMedia
+	}
+	if req.Body == nil || req.Body == http.NoBody {
+		return nil, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(req.Body, maxBody+1))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge) || len(body) > maxBody:
+		return nil, errTooLarge
+	case err != nil:
+		return nil, invalid("body: it ended before its announced length, or its framing is broken").Because(err)
+	}
+	return body, nil
+}
+
+// isJSON reports whether the one Content-Type is JSON in UTF-8.
+func isJSON(h http.Header) bool {
+	values := h.Values(echo.HeaderContentType)
+	if len(values) != 1 {
+		return false
+	}
+	media, params, err := mime.ParseMediaType(values[0])
+	if err != nil || media != contentType {
+		return false
+	}
+	for name, value := range params {
+		if name != "charset" || !strings.EqualFold(value, "utf-8") {
+			return false
+		}
+	}
+	return true
+}
+
+// idempotencyKey returns the key, or the empty string when none was sent.
+func idempotencyKey(h http.Header) (string, error) {
+	values := h.Values("Idempotency-Key")
+	if len(values) == 0 {
+		return "", nil
+	}
+	key := values[0]
+	if len(values) > 1 || len(key) < 1 || len(key) > 128 {
+		return "", errKey
+	}
+	for i := range len(key) {
+		if key[i] < 0x21 || key[i] > 0x7e {
+			return "", errKey
+		}
+	}
+	return key, nil
+}
+
+var errKey = invalid("header Idempotency-Key: must be sent once, with 1 to 128 printable ASCII characters and no spaces")

@@ -1,0 +1,203 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxDepth bounds how deep a body may nest.
+const maxDepth = 32
+
+// problem is one offending place of a request.
+type problem struct{ place, text string }
+
+func (p problem) String() string { return p.place + ": " + p.text }
+
+// parseJSON reads a body more strictly than encoding/json does: one value,
+// valid UTF-8, no duplicate members, no lone surrogates, no U+0000, bounded
+// depth, and no number written with a fraction or an exponent, since the
+// contract knows only integers. It returns the value for validation, or the
+// places that are wrong.
+func parseJSON(body []byte) (any, []problem) {
+	if !utf8.Valid(body) {
+		return nil, []problem{{"body", "must be valid UTF-8"}}
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	p := parser{dec: dec}
+	v, err := p.value("", 0)
+	if err == nil {
+		if _, err = dec.Token(); errors.Is(err, io.EOF) {
+			err = nil
+		} else {
+			err = errors.New("must be one JSON value and nothing after it")
+		}
+	}
+	if err == nil && loneSurrogate(body) {
+		err = errors.New(`must not contain lone surrogates (\ud800 to \udfff without their partner)`)
+	}
+	if err != nil {
+		return nil, []problem{{"body", err.Error()}}
+	}
+	return v, p.problems
+}
+
+type parser struct {
+	dec      *json.Decoder
+	problems []problem
+}
+
+func (p *parser) wrong(place, text string) {
+	p.problems = append(p.problems, problem{"body " + place, text})
+}
+
+var errMalformed = errors.New("must be well-formed JSON")
+
+func (p *parser) value(place string, depth int) (any, error) {
+	if depth > maxDepth {
+		return nil, fmt.Errorf("must not nest deeper than %d levels", maxDepth)
+	}
+	tok, err := p.dec.Token()
+	if err != nil {
+		return nil, errMalformed
+	}
+	switch t := tok.(type) {
+	case json.Delim:
+		if t == '{' {
+			return p.object(place, depth)
+		}
+		return p.array(place, depth)
+	case json.Number:
+		if strings.ContainsAny(t.String(), ".eE") {
+			p.wrong(place, "must be an integer, written without fraction or exponent")
+			return json.Number("0"), nil
+		}
+		return t, nil
+	case string:
+		if strings.ContainsRune(t, 0) {
+			p.wrong(place, "must not contain U+0000")
+		} else if t != "" && blank(t) {
+			p.wrong(place, "must contain a character that is not blank")
+		}
+		return t, nil
+	default:
+		return t, nil
+	}
+}
+
+func (p *parser) object(place string, depth int) (any, error) {
+	m := map[string]any{}
+	for p.dec.More() {
+		tok, err := p.dec.Token()
+		if err != nil {
+			return nil, errMalformed
+		}
+		name, ok := tok.(string)
+		if !ok {
+			return nil, errMalformed
+		}
+		at := place + "/" + printable(name)
+		if _, twice := m[name]; twice {
+			p.wrong(at, "must be given once")
+		}
+		v, err := p.value(at, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		m[name] = v
+	}
+	if _, err := p.dec.Token(); err != nil {
+		return nil, errMalformed
+	}
+	return m, nil
+}
+
+func (p *parser) array(place string, depth int) (any, error) {
+	a := []any{}
+	for p.dec.More() {
+		v, err := p.value(fmt.Sprintf("%s/%d", place, len(a)), depth+1)
+		if err != nil {
+			return nil, err
+		}
+		a = append(a, v)
+	}
+	if _, err := p.dec.Token(); err != nil {
+		return nil, errMalformed
+	}
+	return a, nil
+}
+
+// printable shortens a caller's member name and makes it safe to show.
+func printable(name string) string {
+	clean := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, name)
+	if utf8.RuneCountInString(clean) > 40 {
+		return string([]rune(clean)[:40]) + "…"
+	}
+	return clean
+}
+
+// blank reports whether s shows nothing: white space and zero-width characters.
+func blank(s string) bool {
+	for _, r := range s {
+		if !unicode.Is(unicode.White_Space, r) && (r < 0x200b || r > 0x200d) && r != 0x2060 && r != 0xfeff {
+			return false
+		}
+	}
+	return true
+}
+
+// loneSurrogate reports whether well-formed JSON holds a \u escape of half a
+// character. The decoder would replace it silently.
+func loneSurrogate(b []byte) bool {
+	for i := 0; i+1 < len(b); i++ {
+		if b[i] != '\\' {
+			continue
+		}
+		i++ // whatever is escaped is consumed, a backslash too
+		if b[i] != 'u' {
+			continue
+		}
+		r := hex4(b[i+1:])
+		i += 4
+		switch {
+		case r >= 0xdc00 && r <= 0xdfff:
+			return true
+		case r >= 0xd800 && r <= 0xdbff:
+			if i+6 >= len(b) || b[i+1] != '\\' || b[i+2] != 'u' {
+				return true
+			}
+			if low := hex4(b[i+3:]); low < 0xdc00 || low > 0xdfff {
+				return true
+			}
+			i += 6
+		}
+	}
+	return false
+}
+
+func hex4(b []byte) rune {
+	var r rune
+	for i := 0; i < 4 && i < len(b); i++ {
+		r <<= 4
+		switch c := b[i]; {
+		case c >= '0' && c <= '9':
+			r |= rune(c - '0')
+		case c >= 'a' && c <= 'f':
+			r |= rune(c-'a') + 10
+		case c >= 'A' && c <= 'F':
+			r |= rune(c-'A') + 10
+		}
+	}
+	return r
+}

@@ -1,0 +1,137 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/labstack/echo/v4"
+
+	"guildhall/gen"
+)
+
+// Prefix is the path below which every operation lives.
+const Prefix = "/api/v1"
+
+// operation is what the document says of one operation, read once at start.
+type operation struct {
+	ID       string
+	Scope    string // required scope; empty when any token will do
+	ReadOnly bool
+	Phased   bool // not one unit of work: it calls out between two commits
+	Ignores  bool // takes no body; one that is sent anyway is ignored
+	Body     *openapi3.Schema
+	BodyMust bool
+	Query    map[string]*openapi3.Parameter
+	Path     []*openapi3.Parameter
+	Defaults []string // "page=1": what an absent query parameter counts as
+}
+
+// operations maps method and Echo's form of a path to the operation.
+type operationMap map[[2]string]*operation
+
+// Document reads the contract and checks that it is one.
+func Document() (*openapi3.T, error) {
+	doc, err := openapi3.NewLoader().LoadFromData(gen.OpenAPI)
+	if err != nil {
+		return nil, fmt.Errorf("read openapi.yaml: %w", err)
+	}
+	return doc, nil
+}
+
+func readOperations(doc *openapi3.T) operationMap {
+	ops := operationMap{}
+	for path, item := range doc.Paths.Map() {
+		echoPath := Prefix + strings.NewReplacer("{", ":", "}", "").Replace(path)
+		for method, o := range item.Operations() {
+			op := &operation{
+				ID:       o.OperationID,
+				ReadOnly: method == http.MethodGet,
+				Query:    map[string]*openapi3.Parameter{},
+			}
+			op.Scope, _ = o.Extensions["x-required-scope"].(string)
+			op.Phased, _ = o.Extensions["x-phased"].(bool)
+			for _, refs := range []openapi3.Parameters{item.Parameters, o.Parameters} {
+				for _, ref := range refs {
+					op.parameter(ref.Value)
+				}
+			}
+			if o.RequestBody == nil {
+				op.Ignores = true
+			} else {
+				op.BodyMust = o.RequestBody.Value.Required
+				op.Body = o.RequestBody.Value.Content.Get("application/json").Schema.Value
+			}
+			ops[[2]string{method, echoPath}] = op
+			if method == http.MethodGet {
+				ops[[2]string{http.MethodHead, echoPath}] = op
+			}
+		}
+	}
+	return ops
+}
+
+func (op *operation) parameter(p *openapi3.Parameter) {
+	switch p.In {
+	case openapi3.ParameterInPath:
+		op.Path = append(op.Path, p)
+	case openapi3.ParameterInQuery:
+		op.Query[p.Name] = p
+		if d := p.Schema.Value.Default; d != nil {
+			op.Defaults = append(op.Defaults, fmt.Sprintf("%s=%v", p.Name, d))
+		}
+	}
+}
+
+const operationKey = "operation"
+
+// operationOf returns the operation that Echo's router has found, or nil.
+func operationOf(c echo.Context) *operation {
+	op, _ := c.Get(operationKey).(*operation)
+	return op
+}
+
+// located looks the operation up by the path that Echo has matched. There is
+// no second router. Nothing is refused yet: nobody without a token learns
+// which routes exist.
+func located(ops operationMap) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if op, ok := ops[[2]string{c.Request().Method, c.Path()}]; ok && allNamed(c) {
+				escaped(c)
+				c.Set(operationKey, op)
+			}
+			return next(c)
+		}
+	}
+}
+
+// allNamed reports whether every path parameter has a value: Echo matches
+// /cases/ as /cases/:id with an empty id.
+func allNamed(c echo.Context) bool {
+	for _, v := range c.ParamValues() {
+		if v == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// routed answers what is no operation: 404, or 405 and OPTIONS with Allow.
+func routed(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if operationOf(c) != nil {
+			return next(c)
+		}
+		allow, _ := c.Get(echo.ContextKeyHeaderAllow).(string)
+		if allow == "" || !allNamed(c) {
+			return errNoRoute
+		}
+		c.Response().Header().Set(echo.HeaderAllow, allow)
+		if c.Request().Method == http.MethodOptions {
+			return c.NoContent(http.StatusNoContent)
+		}
+		return errMethod
+	}
+}

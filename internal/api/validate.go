@@ -1,0 +1,262 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/labstack/echo/v4"
+
+	"guildhall/internal/fault"
+	"guildhall/internal/wire"
+)
+
+// maxPlaces is how many offending places one message names.
+const maxPlaces = 5
+
+const brokenKey = "broken"
+
+var digits = regexp.MustCompile(`^-?[0-9]{1,19}$`)
+
+func init() {
+	// kin-openapi's own check is a pattern that lets 30 February through.
+	openapi3.DefineStringFormatCallback("date-time", func(s string) error {
+		_, err := wire.ParseTime(s)
+		return err
+	})
+}
+
+// validated checks path, query and body against the operation's schemas. For a
+// write the verdict only waits for the unit: a repeated request gets its first
+// answer, and a refusal is kept under the key.
+func validated(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		op := operationOf(c)
+		err := validate(c, op)
+		if err != nil && op.ReadOnly {
+			return err
+		}
+		if err != nil {
+			c.Set(brokenKey, err)
+		}
+		return next(c)
+	}
+}
+
+// broken returns what validation found wrong with a write.
+func broken(c echo.Context) error {
+	err, _ := c.Get(brokenKey).(error)
+	return err
+}
+
+func validate(c echo.Context, op *operation) error {
+	var found []problem
+	absurd := false
+	for _, p := range op.Path {
+		v, err := url.PathUnescape(c.Param(p.Name))
+		// No id looks like this, and Postgres must not see it.
+		absurd = absurd || err != nil || len(v) > 256 || strings.ContainsRune(v, 0) || !utf8.ValidString(v)
+		found = append(found, visit("path "+p.Name, p.Schema.Value, v)...)
+	}
+	if op.ReadOnly {
+		found = append(found, validateQuery(c, op)...)
+	} else {
+		found = append(found, validateBody(c, op)...)
+	}
+	if len(found) > 0 {
+		return report(found)
+	}
+	if absurd {
+		return fault.New(fault.NotFound, "not_found", "No such resource in this guild.")
+	}
+	return nil
+}
+
+func validateBody(c echo.Context, op *operation) []problem {
+	body, _ := c.Get(bodyKey).([]byte)
+	switch {
+	case op.Body == nil:
+		return nil
+	case len(body) == 0 && op.BodyMust:
+		return []problem{{"body", "is required"}}
+	case len(body) == 0:
+		return nil
+	}
+	value, found := parseJSON(body)
+	if len(found) > 0 {
+		return found
+	}
+	return visit("body", op.Body, value)
+}
+
+// validateQuery checks the query and puts the defaults of absent parameters
+// into the request.
+func validateQuery(c echo.Context, op *operation) []problem {
+	u := c.Request().URL
+	if u.RawQuery == "" {
+		u.RawQuery = strings.Join(op.Defaults, "&")
+		return nil
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return []problem{{"query", "must be properly percent-encoded"}}
+	}
+	var found []problem
+	for name, values := range query {
+		p, known := op.Query[name]
+		place := "query " + printable(name)
+		switch {
+		case !known:
+			found = append(found, problem{place, "is not a parameter of this operation"})
+		case len(values) > 1:
+			found = append(found, problem{place, "must be given once"})
+		case strings.ContainsRune(values[0], 0) || !utf8.ValidString(values[0]):
+			found = append(found, problem{place, "must be valid UTF-8 without U+0000"})
+		case p.Schema.Value.Type.Is(openapi3.TypeInteger):
+			n, err := strconv.ParseInt(values[0], 10, 64)
+			if err != nil || !digits.MatchString(values[0]) {
+				found = append(found, problem{place, "must be an integer in decimal digits" + bounds(p.Schema.Value)})
+				continue
+			}
+			found = append(found, visit(place, p.Schema.Value, float64(n))...)
+		default:
+			found = append(found, visit(place, p.Schema.Value, values[0])...)
+		}
+	}
+	for _, d := range op.Defaults {
+		if name, _, _ := strings.Cut(d, "="); !query.Has(name) {
+			u.RawQuery += "&" + d
+		}
+	}
+	slices.SortFunc(found, func(a, b problem) int { return strings.Compare(a.place, b.place) })
+	return found
+}
+
+// visit applies a schema and words what it finds.
+func visit(place string, schema *openapi3.Schema, value any) []problem {
+	err := schema.VisitJSON(value, openapi3.VisitAsRequest(), openapi3.MultiErrors())
+	if err == nil {
+		return nil
+	}
+	return collect(place, err, nil)
+}
+
+func collect(place string, err error, found []problem) []problem {
+	var many openapi3.MultiError
+	if errors.As(err, &many) {
+		for _, e := range many {
+			found = collect(place, e, found)
+		}
+		return found
+	}
+	var se *openapi3.SchemaError
+	if !errors.As(err, &se) {
+		return append(found, problem{place, "does not match the schema"})
+	}
+	at := place
+	for i, key := range se.JSONPointer() {
+		if i == 0 {
+			at += " "
+		}
+		at += "/" + printable(key)
+	}
+	return append(found, problem{at, phrase(se)})
+}
+
+// phrase says what the schema wants, and never what was sent.
+func phrase(e *openapi3.SchemaError) string {
+	s := e.Schema
+	switch e.SchemaField {
+	case "type", "nullable":
+		if s.Type == nil {
+			return "has the wrong type"
+		}
+		t := strings.Join(s.Type.Slice(), " or ")
+		article := "a "
+		if strings.HasPrefix(t, "i") || strings.HasPrefix(t, "o") || strings.HasPrefix(t, "a") {
+			article = "an "
+		}
+		if s.Nullable {
+			t += " or null"
+		}
+		return "must be " + article + t
+	case "required":
+		return "is required"
+	case "properties", "additionalProperties":
+		return "is not a member of this object"
+	case "enum":
+		allowed, _ := json.Marshal(s.Enum)
+		return "must be one of " + string(allowed)
+	case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum":
+		return "must be an integer" + bounds(s)
+	case "minLength":
+		return fmt.Sprintf("must have at least %d characters", s.MinLength)
+	case "maxLength":
+		return fmt.Sprintf("must have at most %d characters", *s.MaxLength)
+	case "minItems":
+		return fmt.Sprintf("must have at least %d items", s.MinItems)
+	case "maxItems":
+		return fmt.Sprintf("must have at most %d items", *s.MaxItems)
+	case "minProperties":
+		return fmt.Sprintf("must have at least %d of its members", s.MinProps)
+	case "maxProperties":
+		return fmt.Sprintf("must have at most %d of its members", *s.MaxProps)
+	case "pattern":
+		return "must match the pattern " + s.Pattern
+	case "format":
+		if s.Format == "date-time" {
+			return "must be an existing RFC 3339 date and time with offset"
+		}
+		return "must be in the format " + s.Format
+	case "uniqueItems":
+		return "must not repeat an item"
+	default:
+		return "does not match the schema (" + e.SchemaField + ")"
+	}
+}
+
+func bounds(s *openapi3.Schema) string {
+	text := ""
+	if s.Min != nil {
+		text += fmt.Sprintf(", at least %.0f", *s.Min)
+	}
+	if s.Max != nil {
+		text += fmt.Sprintf(", at most %.0f", *s.Max)
+	}
+	return text
+}
+
+func report(found []problem) error {
+	parts := make([]string, 0, maxPlaces)
+	for _, p := range found[:min(len(found), maxPlaces)] {
+		parts = append(parts, p.String())
+	}
+	text := strings.Join(parts, "; ")
+	if n := len(found) - maxPlaces; n > 0 {
+		text += fmt.Sprintf("; and %d more", n)
+	}
+	return invalid("%s", text)
+}
+
+// binder hands the generated code the body that validation has read.
+type binder struct{}
+
+// Bind decodes the body into dst. An absent body leaves it untouched.
+func (binder) Bind(dst any, c echo.Context) error {
+	body, _ := c.Get(bodyKey).([]byte)
+	if len(body) == 0 || c.Request().Body == http.NoBody {
+		return nil
+	}
+	if err := json.Unmarshal(body, dst); err != nil {
+		return invalid("body: a member cannot be read as its type").Because(err)
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+// Package economy keeps the members' balances and the ledger behind them: each
+// change of a balance writes one ledger row, in the same statement.
+package economy
+
+import (
+	"context"
+	"time"
+
+	"guildhall/gen"
+	"guildhall/internal/auth"
+	"guildhall/internal/db"
+	"guildhall/internal/event"
+	"guildhall/internal/page"
+	"guildhall/internal/wire"
+)
+
+// Service implements the operations of the tag Economy.
+type Service struct{}
+
+// GetWallet returns a member's balance, zero for one who has earned nothing.
+func (*Service) GetWallet(ctx context.Context, r gen.GetWalletRequestObject) (gen.GetWalletResponseObject, error) {
+	w, err := wallet(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.UserID)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetWallet200JSONResponse{Data: gen.Wallet{
+		UserID: w.UserID, Balance: w.Balance, UpdatedAt: wire.AtPtr(w.UpdatedAt),
+	}}, nil
+}
+
+// GetEconomyLeaderboard lists the wallets, richest first; members with equal
+// balances by user id.
+func (*Service) GetEconomyLeaderboard(ctx context.Context, r gen.GetEconomyLeaderboardRequestObject) (gen.GetEconomyLeaderboardResponseObject, error) {
+	p := page.Of(r.Params.Page, r.Params.PerPage)
+	rows, err := richest(ctx, db.Read(ctx), auth.From(ctx).GuildID, p)
+	if err != nil {
+		return nil, err
+	}
+	rows, more := page.Cut(rows, p)
+	list := make([]gen.WalletLeaderboardEntry, len(rows))
+	for i, w := range rows {
+		list[i] = gen.WalletLeaderboardEntry{Rank: p.Offset() + i + 1, UserID: w.UserID, Balance: w.Balance}
+	}
+	return gen.GetEconomyLeaderboard200JSONResponse{Data: list, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+// AdjustBalance adds a delta to a member's balance and writes the ledger row
+// of it. It is Refused when the result would leave the limits.
+func (*Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObject) (gen.AdjustBalanceResponseObject, error) {
+	by := auth.From(ctx)
+	w, e, err := adjust(ctx, db.Write(ctx), event.From(by), entry{
+		ID: db.NewID(), UserID: r.Body.UserID, Delta: r.Body.Delta, Reason: r.Body.Reason, Note: "api:token=" + by.TokenID,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return gen.AdjustBalance200JSONResponse{Data: gen.BalanceAdjustment{
+		UserID: w.UserID, Balance: w.Balance, UpdatedAt: wire.At(*w.UpdatedAt), LedgerEntry: show(e),
+	}}, nil
+}
+
+// ListLedgerEntries lists the changes of balances, newest first.
+func (*Service) ListLedgerEntries(ctx context.Context, r gen.ListLedgerEntriesRequestObject) (gen.ListLedgerEntriesResponseObject, error) {
+	p := page.Of(r.Params.Page, r.Params.PerPage)
+	var since *time.Time
+	if r.Params.Since != nil {
+		since = &r.Params.Since.Time
+	}
+	rows, err := entries(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.Params.UserID, since, p)
+	if err != nil {
+		return nil, err
+	}
+	rows, more := page.Cut(rows, p)
+	list := make([]gen.LedgerEntry, len(rows))
+	for i, e := range rows {
+		list[i] = show(e)
+	}
+	return gen.ListLedgerEntries200JSONResponse{Data: list, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+func show(e entry) gen.LedgerEntry {
+	return gen.LedgerEntry{
+		ID: e.ID, UserID: e.UserID, Delta: e.Delta, BalanceAfter: e.BalanceAfter,
+		Reason: e.Reason, Note: e.Note, CreatedAt: wire.At(e.CreatedAt),
+	}
+}
