@@ -1,0 +1,172 @@
+package giveaways
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strconv"
+)
+
+// entrant is one user in the pot and the number of entries that count for them.
+type entrant struct {
+	UserID  string `db:"user_id"`
+	Entries int64  `db:"entries"`
+}
+
+var errPot = errors.New("the entries of a giveaway must each be at least 1 and sum to at most 9223372036854775807")
+
+// pick draws up to n distinct winners from pot, in the order in which they are
+// drawn, and never anyone who is in out. It is exact arithmetic on integers and
+// depends on nothing but its arguments, so everyone who has the record of a
+// draw can repeat it:
+//
+//  1. The pot is every entrant who is not in out, sorted by user id, byte by
+//     byte as text. W is the sum of their entries.
+//  2. Random numbers come from the 32 bytes of seed. The i-th, i = 0, 1, 2, …,
+//     is the first 8 bytes, as a big-endian unsigned number, of HMAC-SHA256
+//     with seed as the key and i as the message, written as 8 bytes, big-endian.
+//  3. To draw one winner, take the next random number x. If
+//     x >= 2^64 - (2^64 mod W), discard it and take the next, so that no
+//     remainder is likelier than another. Then r = x mod W.
+//  4. The winner is the first of the pot for whom the entries of all up to and
+//     including them sum to more than r.
+//  5. The winner leaves the pot, W falls by their entries, and the drawing goes
+//     on with 3, with the random numbers counted on, until n are drawn or the
+//     pot is empty.
+//
+// It sorts pot in place. The time grows with the number of entrants, the memory
+// too; neither grows with the number of entries.
+func pick(seed []byte, pot []entrant, out map[string]bool, n int) ([]string, error) {
+	sortPot(pot)
+	in := make([]entrant, 0, len(pot))
+	for _, e := range pot {
+		if !out[e.UserID] {
+			in = append(in, e)
+		}
+	}
+	t, err := newTree(in)
+	if err != nil {
+		return nil, err
+	}
+	s := stream{seed: seed}
+	winners := make([]string, 0, min(n, len(in)))
+	for len(winners) < n && t.total > 0 {
+		i := t.find(s.below(t.total))
+		winners = append(winners, in[i].UserID)
+		t.remove(i, uint64(in[i].Entries))
+	}
+	return winners, nil
+}
+
+func sortPot(pot []entrant) {
+	slices.SortFunc(pot, func(a, b entrant) int { return cmp.Compare(a.UserID, b.UserID) })
+}
+
+// potHash is the fingerprint of a pot: SHA-256 over one line for each entrant,
+// "<user id> <entries>\n", sorted by user id as in pick. Who keeps the entries
+// beside the record of a draw can show that they are the ones drawn from.
+func potHash(pot []entrant) []byte {
+	sortPot(pot)
+	h := sha256.New()
+	var line []byte
+	for _, e := range pot {
+		line = append(line[:0], e.UserID...)
+		line = append(line, ' ')
+		line = strconv.AppendInt(line, e.Entries, 10)
+		line = append(line, '\n')
+		h.Write(line)
+	}
+	return h.Sum(nil)
+}
+
+// stream is the sequence of random numbers that grows from a seed.
+type stream struct {
+	seed []byte
+	next uint64
+}
+
+// below returns a number in [0, w), each equally likely. w is not 0.
+func (s *stream) below(w uint64) uint64 {
+	// 2^64 mod w, computed without 2^64: the wrapped negation is 2^64 - w.
+	excess := -w % w
+	for {
+		if x := s.number(); x <= math.MaxUint64-excess {
+			return x % w
+		}
+	}
+}
+
+func (s *stream) number() uint64 {
+	var i [8]byte
+	binary.BigEndian.PutUint64(i[:], s.next)
+	s.next++
+	mac := hmac.New(sha256.New, s.seed)
+	mac.Write(i[:])
+	return binary.BigEndian.Uint64(mac.Sum(nil))
+}
+
+// tree is a Fenwick tree over the entries of a pot: node i, counted from 1,
+// holds the sum of the i&-i weights that end at i. Finding by prefix sum and
+// removing cost the logarithm of the number of entrants.
+type tree struct {
+	node  []uint64
+	total uint64
+}
+
+func newTree(pot []entrant) (*tree, error) {
+	t := &tree{node: make([]uint64, len(pot)+1)}
+	for i, e := range pot {
+		if e.Entries < 1 || uint64(e.Entries) > math.MaxInt64-t.total {
+			return nil, fmt.Errorf("user %s has %d entries: %w", e.UserID, e.Entries, errPot)
+		}
+		t.total += uint64(e.Entries)
+		k := i + 1
+		t.node[k] += uint64(e.Entries)
+		if up := k + k&-k; up < len(t.node) {
+			t.node[up] += t.node[k]
+		}
+	}
+	return t, nil
+}
+
+// find returns the first index whose prefix sum, itself included, exceeds r.
+// r must be below the total.
+func (t *tree) find(r uint64) int {
+	at := 0
+	for step := 1 << (bits.Len(uint(len(t.node))) - 1); step > 0; step >>= 1 {
+		if k := at + step; k < len(t.node) && t.node[k] <= r {
+			at, r = k, r-t.node[k]
+		}
+	}
+	return at
+}
+
+// remove takes the weight w, which is all of index i's, out of the tree.
+func (t *tree) remove(i int, w uint64) {
+	t.total -= w
+	for k := i + 1; k < len(t.node); k += k & -k {
+		t.node[k] -= w
+	}
+}
+
+// replaceable is how many winners a reroll of count replaces: no more than
+// there are, and of a giveaway that ended with none, no more than it was to
+// have.
+func replaceable(count, winners, winnerCount int) int {
+	if winners == 0 {
+		return min(count, winnerCount)
+	}
+	return min(count, winners)
+}
+
+// replace puts drawn in the place of the first winners and keeps the rest.
+func replace(winners, drawn []string) []string {
+	kept := winners[min(len(drawn), len(winners)):]
+	return append(slices.Clone(drawn), kept...)
+}
