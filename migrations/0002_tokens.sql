@@ -28,7 +28,7 @@ CREATE TABLE api_token_uses (
 -- Counts the changes of api_tokens. Its one row is locked until the writer
 -- commits, so the numbers rise in commit order, as notifications do.
 CREATE TABLE auth_epoch (
-    only  boolean PRIMARY KEY DEFAULT true CONSTRAINT auth_epoch_only CHECK (only),
+    sole  boolean PRIMARY KEY DEFAULT true CONSTRAINT auth_epoch_sole CHECK (sole),
     epoch bigint  NOT NULL
 );
 

@@ -1,0 +1,200 @@
+// Package dbtest gives each test a migrated database of its own, on a real
+// Postgres. Only tests may import it.
+package dbtest
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"net/url"
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"guildhall/internal/db"
+	"guildhall/internal/db/embedded"
+	"guildhall/migrations"
+)
+
+// Variable names a server to use in place of one of the test's own. The
+// databases made there are dropped again.
+const Variable = "GUILDHALL_TEST_DATABASE_URL"
+
+// Database is a migrated, empty database that no other test sees.
+type Database struct {
+	URL string
+	DB  *db.DB
+}
+
+// New makes a database and drops it when the test ends. Without Postgres
+// programs on the machine it skips the test, or fails it on CI.
+func New(t testing.TB) *Database {
+	t.Helper()
+	url := Empty(t, "")
+	pool, err := db.Open(context.Background(), db.Config{URL: url, Writers: 16, Readers: 8, Name: "guildhall-test"})
+	if err != nil {
+		t.Fatalf("open the test database: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := pool.Close(); err != nil {
+			t.Errorf("close the test database: %v", err)
+		}
+	})
+	return &Database{URL: url, DB: pool}
+}
+
+// Empty is New without the pools. From names the database to copy: empty means
+// the migrated one, template0 one without any table.
+func Empty(t testing.TB, from string) string {
+	t.Helper()
+	s, err := shared()
+	if errors.Is(err, embedded.ErrNoPrograms) && os.Getenv("CI") == "" {
+		t.Skipf("needs Postgres: %v", err)
+	}
+	if err != nil {
+		t.Fatalf("start the test server: %v", err)
+	}
+	if from == "" {
+		from = s.template
+	}
+	name := "guildhall_test_" + strings.ToLower(rand.Text())
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := s.admin.ExecContext(ctx, fmt.Sprintf(`CREATE DATABASE %s TEMPLATE %s STRATEGY wal_log`, name, from)); err != nil {
+		t.Fatalf("make the test database: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if _, err := s.admin.ExecContext(ctx, `DROP DATABASE IF EXISTS `+name+` WITH (FORCE)`); err != nil {
+			t.Errorf("drop the test database: %v", err)
+		}
+	})
+	return named(s.url, name)
+}
+
+// server is what all tests of the process share. A server of its own ends with
+// the process: its guard sees to that.
+type server struct {
+	url      string
+	admin    *sql.DB
+	template string
+}
+
+var shared = sync.OnceValues(func() (*server, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	s := &server{url: os.Getenv(Variable)}
+	if s.url == "" {
+		own, err := embedded.Start(ctx, embedded.Config{Fast: true})
+		if err != nil {
+			return nil, err
+		}
+		s.url = own.URL
+	}
+	var err error
+	if s.admin, err = db.OpenSQL(s.url, "guildhall-dbtest", 4); err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, fmt.Errorf("prepare the template database: %w", err)
+	}
+	return s, nil
+})
+
+// prepare makes the migrated template unless another package's tests have made
+// it on this server already. An advisory lock lets one of them do it.
+func (s *server) prepare(ctx context.Context) error {
+	version, err := schema()
+	if err != nil {
+		return err
+	}
+	s.template = "guildhall_template_" + version
+	conn, err := s.admin.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	key := fnv.New32()
+	key.Write([]byte("guildhall template"))
+	if _, err := conn.ExecContext(ctx, `SELECT pg_advisory_lock($1)`, int64(key.Sum32())); err != nil {
+		return err
+	}
+	defer func() { _, _ = conn.ExecContext(ctx, `SELECT pg_advisory_unlock_all()`) }()
+	var exists bool
+	err = conn.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)`, s.template).Scan(&exists)
+	if err != nil || exists {
+		return err
+	}
+	draft := s.template + "_draft"
+	for _, statement := range []string{`DROP DATABASE IF EXISTS ` + draft + ` WITH (FORCE)`, `CREATE DATABASE ` + draft} {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	if err := db.Migrate(ctx, named(s.url, draft)); err != nil {
+		return err
+	}
+	// The sessions of the migration are closed, but Postgres takes a moment to
+	// end them, and neither statement works while one is there.
+	for _, statement := range []string{
+		`ALTER DATABASE ` + draft + ` ALLOW_CONNECTIONS false`,
+		`ALTER DATABASE ` + draft + ` RENAME TO ` + s.template,
+	} {
+		for {
+			_, err := conn.ExecContext(ctx, statement)
+			if err == nil {
+				break
+			}
+			if !strings.Contains(err.Error(), "being accessed by other users") || ctx.Err() != nil {
+				return err
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// schema names the state that the migrations lead to: ours by their text, the
+// job engine's by its version.
+func schema() (string, error) {
+	sum := sha256.New()
+	err := fs.WalkDir(migrations.Files, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := migrations.Files.ReadFile(path)
+		fmt.Fprintf(sum, "%s %d\n%s", path, len(text), text)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == "github.com/riverqueue/river" {
+				fmt.Fprintln(sum, m.Version)
+			}
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
+}
+
+// named is the URL of another database on the same server.
+func named(server, name string) string {
+	u, err := url.Parse(server)
+	if err != nil {
+		panic(err) // the pool was opened with it
+	}
+	u.Path = "/" + name
+	return u.String()
+}

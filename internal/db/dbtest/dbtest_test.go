@@ -1,0 +1,48 @@
+package dbtest_test
+
+import (
+	"context"
+	"testing"
+
+	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
+)
+
+func TestNew(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+
+	t.Run("is on the program's schema", func(t *testing.T) {
+		t.Parallel()
+		if err := db.CheckSchema(ctx, dbtest.New(t).URL); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("gives each test its own", func(t *testing.T) {
+		t.Parallel()
+		a, b := dbtest.New(t), dbtest.New(t)
+		if err := a.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.ExecContext(ctx, `CREATE TABLE only_here ()`)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for d, want := range map[*dbtest.Database]bool{a: true, b: false} {
+			var got bool
+			if err := d.DB.Reader().GetContext(ctx, &got, `SELECT to_regclass('only_here') IS NOT NULL`); err != nil {
+				t.Fatal(err)
+			}
+			if got != want {
+				t.Errorf("table seen: %v, want %v", got, want)
+			}
+		}
+	})
+	t.Run("drops it when the test ends", func(t *testing.T) {
+		t.Parallel()
+		var gone string
+		t.Run("inner", func(t *testing.T) { gone = dbtest.New(t).URL }) //nolint:paralleltest // its end is what the outer test looks at
+		if err := db.CheckSchema(ctx, gone); err == nil {
+			t.Error("the database is still there")
+		}
+	})
+}

@@ -1,0 +1,113 @@
+// Package embedded runs a Postgres of the program's own: it finds the server
+// programs of the machine, makes a database folder, and starts and stops a
+// server on it that only this machine's owner of the folder can reach. It is
+// what `guildhall dev` and the tests stand on; it knows no SQL and no driver.
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// Oldest is the oldest major version of Postgres that Guildhall works with.
+const Oldest = 15
+
+// ErrNoPrograms says that this machine has no usable Postgres programs.
+var ErrNoPrograms = fmt.Errorf("no Postgres server programs (version %d or newer) were found: run `make postgres`, or install Postgres with the system's package manager", Oldest)
+
+// Programs is one installation of the Postgres server programs.
+type Programs struct {
+	Dir   string // the folder that holds postgres and initdb
+	Major int
+}
+
+// folders are where packages put the server programs when they keep them off
+// the PATH.
+var folders = []string{
+	"/usr/lib/postgresql/*/bin",                          // Debian, Ubuntu
+	"/usr/pgsql-*/bin",                                   // PostgreSQL's own RPMs
+	"/usr/libexec/postgresql*",                           // Alpine
+	"/usr/lib/postgresql*/bin",                           // SUSE, Alpine
+	"/opt/homebrew/opt/postgresql*/bin",                  // Homebrew on Apple silicon
+	"/opt/homebrew/Cellar/postgresql*/*/bin",             //
+	"/usr/local/opt/postgresql*/bin",                     // Homebrew on Intel
+	"/usr/local/Cellar/postgresql*/*/bin",                //
+	"/home/linuxbrew/.linuxbrew/opt/postgresql*/bin",     // Homebrew on Linux
+	"/Applications/Postgres.app/Contents/Versions/*/bin", // Postgres.app
+	"/usr/local/pgsql/bin",                               // built from source
+}
+
+// Find returns the programs to use: those on the PATH, else the newest of the
+// usual package folders. With a major other than 0 it wants exactly that one,
+// because a database folder is readable by its own major version alone.
+func Find(ctx context.Context, major int) (Programs, error) {
+	all := installed(ctx)
+	for _, p := range all {
+		if major == 0 || p.Major == major {
+			return p, nil
+		}
+	}
+	if len(all) > 0 {
+		return Programs{}, fmt.Errorf("the database folder was made by Postgres %d, and only version %d is installed: install Postgres %d, or remove the folder to start afresh", major, all[0].Major, major)
+	}
+	return Programs{}, ErrNoPrograms
+}
+
+// installed lists the usable installations, the preferred first.
+func installed(ctx context.Context) []Programs {
+	var found []Programs
+	seen := map[string]bool{}
+	add := func(list *[]Programs, dir string) {
+		real, err := filepath.EvalSymlinks(dir)
+		if err != nil || seen[real] {
+			return
+		}
+		seen[real] = true
+		if major, err := version(ctx, real); err == nil && major >= Oldest {
+			*list = append(*list, Programs{Dir: real, Major: major})
+		}
+	}
+	for _, name := range []string{"postgres", "initdb"} {
+		if path, err := exec.LookPath(name); err == nil {
+			if real, err := filepath.EvalSymlinks(path); err == nil {
+				add(&found, filepath.Dir(real))
+			}
+		}
+	}
+	var packaged []Programs
+	for _, pattern := range folders {
+		dirs, err := filepath.Glob(pattern)
+		if err != nil {
+			panic(err) // a pattern above is malformed
+		}
+		for _, dir := range dirs {
+			add(&packaged, dir)
+		}
+	}
+	slices.SortStableFunc(packaged, func(a, b Programs) int { return b.Major - a.Major })
+	return append(found, packaged...)
+}
+
+var versionText = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
+
+func version(ctx context.Context, dir string) (int, error) {
+	if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil {
+		return 0, err
+	}
+	out, err := exec.CommandContext(ctx, filepath.Join(dir, "postgres"), "--version").Output()
+	if err != nil {
+		return 0, err
+	}
+	m := versionText.FindSubmatch(out)
+	if m == nil {
+		return 0, errors.New("not a Postgres server")
+	}
+	return strconv.Atoi(string(m[1]))
+}

@@ -1,0 +1,40 @@
+package embedded
+
+import (
+	"fmt"
+	"io"
+	"os/exec"
+)
+
+// guardScript waits for a line on its standard input. The line means that the
+// server was stopped in order; the end of the input means that the parent died,
+// however it died, and then the guard stops the server in its place.
+const guardScript = `
+read -r line && exit 0
+pid=$(head -n 1 "$1/postmaster.pid" 2>/dev/null) || exit 0
+kill -s "$2" "$pid" 2>/dev/null
+n=0
+while [ -e "$1/postmaster.pid" ] && kill -0 "$pid" 2>/dev/null && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
+[ -z "$3" ] || rm -rf "$3"
+[ -z "$4" ] || rm -rf "$4"
+`
+
+// startGuard starts the guard of s: a shell, because it must be another process
+// than the one whose death it waits for.
+func startGuard(s *Server, run *account) (io.WriteCloser, error) {
+	signal, folder := "INT", ""
+	if s.temporary {
+		signal, folder = "QUIT", s.Folder
+	}
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "guard", s.data, signal, folder, s.socket)
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", environment(), run.attributes()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the server's guard: %w", err)
+	}
+	go func() { _ = cmd.Wait() }() // collects the process; it has nothing to say
+	return in, nil
+}

@@ -1,0 +1,100 @@
+package embedded
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// pidFile is what a running server keeps in its data folder: its process id in
+// the first line, its state in the eighth.
+func pidFile(data string) (pid int, state string, err error) {
+	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+	if err != nil {
+		return 0, "", err
+	}
+	lines := strings.Split(string(text), "\n")
+	pid, err = strconv.Atoi(strings.TrimSpace(lines[0]))
+	if err != nil {
+		return 0, "", err
+	}
+	if len(lines) > 7 {
+		state = strings.TrimSpace(lines[7])
+	}
+	return pid, state, nil
+}
+
+// stopOrphan ends a server that a killed parent left behind on data and clears
+// a stale pid file. The caller holds the folder's lock, so nobody living owns
+// the server.
+func stopOrphan(data string) error {
+	pid, _, err := pidFile(data)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil || !serves(pid, data) {
+		// Postgres itself would refuse when the number now belongs to another process.
+		if err := os.Remove(filepath.Join(data, "postmaster.pid")); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+		return nil
+	}
+	return end(pid, func() bool { return !serves(pid, data) })
+}
+
+// end asks a server to stop, more firmly each time: a fast shutdown, an
+// immediate one, and at last the kill.
+func end(pid int, gone func() bool) error {
+	for _, step := range []struct {
+		signal syscall.Signal
+		wait   time.Duration
+	}{{syscall.SIGINT, 20 * time.Second}, {syscall.SIGQUIT, 5 * time.Second}, {syscall.SIGKILL, 5 * time.Second}} {
+		if err := syscall.Kill(pid, step.signal); err != nil && err != syscall.ESRCH {
+			return fmt.Errorf("stop the Postgres server %d: %w", pid, err)
+		}
+		if until(step.wait, gone) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the Postgres server %d does not stop", pid)
+}
+
+// until polls done and reports whether it came true in time.
+func until(limit time.Duration, done func() bool) bool {
+	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+		if done() {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+}
+
+// serves reports whether process pid is a living Postgres server on data.
+func serves(pid int, data string) bool {
+	if err := syscall.Kill(pid, 0); err != nil {
+		return false
+	}
+	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
+		// A dead process that its parent has not waited for yet is in state Z.
+		if i := bytes.LastIndexByte(stat, ')'); i >= 0 && i+2 < len(stat) && stat[i+2] == 'Z' {
+			return false
+		}
+	}
+	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		out, err := exec.Command("ps", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
+		if err != nil {
+			return false
+		}
+		command = out
+	}
+	return bytes.Contains(command, []byte("postgres")) && bytes.Contains(command, []byte(data))
+}

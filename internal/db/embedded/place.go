@@ -1,0 +1,182 @@
+package embedded
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// account is the system user the server runs under; nil means the caller's own.
+type account struct {
+	name     string
+	uid, gid uint32
+}
+
+// serverAccount is nil for an ordinary user. Postgres refuses to run as root,
+// so root gets another user: postgres where there is one, else nobody.
+func serverAccount() (*account, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err := strconv.ParseUint(u.Uid, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("user %s has the id %q: %w", name, u.Uid, err)
+		}
+		gid, err := strconv.ParseUint(u.Gid, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("user %s has the group %q: %w", name, u.Gid, err)
+		}
+		return &account{name: name, uid: uint32(uid), gid: uint32(gid)}, nil
+	}
+	return nil, errors.New("Postgres does not run as root, and there is neither a user postgres nor nobody to run it under: start as an ordinary user")
+}
+
+// attributes start a program as the account, in a process group of its own, so
+// that a Ctrl-C at the terminal reaches the caller alone.
+func (a *account) attributes() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setpgid: true}
+	if a != nil {
+		attr.Credential = &syscall.Credential{Uid: a.uid, Gid: a.gid}
+	}
+	return attr
+}
+
+func (a *account) own(path string) error {
+	if a == nil {
+		return nil
+	}
+	return os.Lchown(path, int(a.uid), int(a.gid))
+}
+
+// reaches reports whether the account can get into dir, judged by the
+// permission bits of every folder above it.
+func (a *account) reaches(dir string) bool {
+	if a == nil {
+		return true
+	}
+	for {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return false
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return false
+		}
+		bit := os.FileMode(0o001)
+		switch {
+		case st.Uid == a.uid:
+			bit = 0o100
+		case st.Gid == a.gid:
+			bit = 0o010
+		}
+		if info.Mode().Perm()&bit == 0 {
+			return false
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return true
+		}
+		dir = up
+	}
+}
+
+// pointer is the file in the asked-for folder that says where the data is when
+// it could not stay there; owner is the file beside the data that says which
+// folder asked for it.
+const (
+	pointer = "location"
+	owner   = "asked-for-by"
+)
+
+// place returns the folder that holds the database of dir. It is dir itself
+// unless the server's account cannot reach it (a checkout in root's home is
+// closed to everybody else). Then it is a private folder under /var/tmp, and
+// dir keeps a file that says where.
+func place(dir string, a *account) (string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	if a.reaches(dir) {
+		return dir, a.own(dir)
+	}
+	note := filepath.Join(dir, pointer)
+	if text, err := os.ReadFile(note); err == nil {
+		there := strings.TrimSpace(string(text))
+		if info, err := os.Stat(there); err == nil && info.IsDir() {
+			return there, nil
+		}
+	}
+	if err := removeAbandoned(dir, a); err != nil {
+		return "", err
+	}
+	there, err := os.MkdirTemp(elsewhere(), prefix(dir))
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(there, owner), []byte(dir+"\n"), 0o644); err != nil {
+		return "", err
+	}
+	if err := a.own(there); err != nil {
+		return "", err
+	}
+	return there, os.WriteFile(note, []byte(there+"\n"), 0o644)
+}
+
+// removeAbandoned deletes the data of an earlier dir that has been deleted
+// together with its pointer.
+func removeAbandoned(dir string, a *account) error {
+	old, err := filepath.Glob(filepath.Join(elsewhere(), prefix(dir)+"*"))
+	if err != nil {
+		return err
+	}
+	for _, there := range old {
+		info, err := os.Lstat(there)
+		if err != nil || !info.IsDir() {
+			continue
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok || st.Uid != a.uid {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(there, owner))
+		if err != nil || strings.TrimSpace(string(text)) != dir {
+			continue
+		}
+		if err := stopOrphan(filepath.Join(there, "data")); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(there); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// elsewhere is a folder every account reaches and that outlives a restart of
+// the machine where there is one.
+func elsewhere() string {
+	if info, err := os.Stat("/var/tmp"); err == nil && info.IsDir() {
+		return "/var/tmp"
+	}
+	return "/tmp"
+}
+
+func prefix(dir string) string { return "guildhall-" + short(dir) + "-" }
+
+func short(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:6])
+}

@@ -1,0 +1,307 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Config says what to start.
+type Config struct {
+	// Dir is the folder that keeps the database from one start to the next.
+	// Empty means a temporary one that is deleted with the server.
+	Dir string
+	// Fast trades the safety of the data at a power cut for speed. For tests.
+	Fast bool
+}
+
+// Server is a running Postgres.
+type Server struct {
+	// URL reaches the server's database as its superuser, over a socket in a
+	// folder that only the server's account (and root) can enter.
+	URL string
+	// Folder is where the data is: Config.Dir, or another folder when the
+	// server's account cannot reach that one.
+	Folder string
+
+	data      string
+	process   *os.Process
+	ended     chan struct{}
+	lock      *os.File
+	guard     io.WriteCloser
+	temporary bool
+	socket    string // a folder to delete, when the socket is not in Folder
+}
+
+// Start starts a server on the folder of cfg, and makes the database first
+// when there is none. It recovers what a killed parent or a killed server left
+// behind. A second Start on the same folder is refused while the first lives.
+//
+// The server ends with Stop, and also when the calling process dies.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	run, err := serverAccount()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{temporary: cfg.Dir == "", ended: make(chan struct{})}
+	if err := s.settle(cfg.Dir, run); err != nil {
+		return nil, fmt.Errorf("prepare the database folder: %w", err)
+	}
+	if err := s.start(ctx, cfg, run); err != nil {
+		return nil, errors.Join(err, s.cleanUp())
+	}
+	return s, nil
+}
+
+// settle decides where the data lives and takes the folder's lock.
+func (s *Server) settle(dir string, run *account) (err error) {
+	if s.temporary {
+		if s.Folder, err = os.MkdirTemp(temporaryFolder(run), "guildhall-pg-"); err != nil {
+			return err
+		}
+		if err := run.own(s.Folder); err != nil {
+			return err
+		}
+	} else {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return err
+		}
+		if s.Folder, err = place(abs, run); err != nil {
+			return err
+		}
+	}
+	s.data = filepath.Join(s.Folder, "data")
+	s.lock, err = os.OpenFile(filepath.Join(s.Folder, "lock"), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		s.lock.Close()
+		return fmt.Errorf("%s is in use by another running guildhall", s.Folder)
+	}
+	return nil
+}
+
+func (s *Server) start(ctx context.Context, cfg Config, run *account) error {
+	if err := stopOrphan(s.data); err != nil {
+		return err
+	}
+	programs, err := Find(ctx, madeBy(s.data))
+	if err != nil {
+		return err
+	}
+	if madeBy(s.data) == 0 {
+		if err := s.create(ctx, programs, run); err != nil {
+			return err
+		}
+	}
+	sockets, err := s.sockets(run)
+	if err != nil {
+		return err
+	}
+	// The children of a killed server need a moment to notice and let go of its
+	// memory; until then a new one refuses to start.
+	for deadline := time.Now().Add(15 * time.Second); ; {
+		err := s.launch(ctx, programs, run, sockets, cfg.Fast)
+		if err == nil {
+			break
+		}
+		if !strings.Contains(err.Error(), "is still in use") || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	s.URL = (&url.URL{
+		Scheme: "postgres", User: url.User("postgres"), Path: "/postgres",
+		RawQuery: url.Values{"host": {sockets}, "sslmode": {"disable"}}.Encode(),
+	}).String()
+	return nil
+}
+
+// create makes the database beside its final place and renames it, so that an
+// interrupted attempt leaves nothing that looks finished.
+func (s *Server) create(ctx context.Context, programs Programs, run *account) error {
+	fresh := s.data + ".new"
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
+	if err := os.Mkdir(fresh, 0o700); err != nil {
+		return err
+	}
+	if err := run.own(fresh); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(programs.Dir, "initdb"), "--pgdata", fresh,
+		"--username", "postgres", "--encoding", "UTF8", "--no-locale",
+		"--auth-local", "trust", "--auth-host", "reject", "--no-sync")
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", environment(), run.attributes()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("make the database folder: %w: %s", err, lastLines(string(out)))
+	}
+	return os.Rename(fresh, s.data)
+}
+
+// sockets returns the folder for the server's socket: in Folder, or a
+// temporary one when that path is longer than a socket's may be.
+func (s *Server) sockets(run *account) (string, error) {
+	dir := filepath.Join(s.Folder, "socket")
+	if len(dir) > 80 {
+		made, err := os.MkdirTemp(temporaryFolder(run), "guildhall-")
+		if err != nil {
+			return "", err
+		}
+		s.socket, dir = made, made
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return "", err
+	}
+	return dir, run.own(dir)
+}
+
+func (s *Server) launch(ctx context.Context, programs Programs, run *account, sockets string, fast bool) error {
+	settings := []string{
+		"listen_addresses=", "port=5432", "unix_socket_directories=" + sockets,
+		"max_connections=400", "logging_collector=off", "log_min_messages=warning", "cluster_name=guildhall",
+	}
+	if fast {
+		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off",
+			"wal_level=minimal", "max_wal_senders=0", "max_wal_size=4GB", "checkpoint_timeout=30min")
+	}
+	args := []string{"-D", s.data}
+	for _, setting := range settings {
+		args = append(args, "-c", setting)
+	}
+	path := filepath.Join(s.Folder, "postgres.log")
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	// Not CommandContext: the server outlives the context of its start.
+	cmd := exec.Command(filepath.Join(programs.Dir, "postgres"), args...)
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", environment(), run.attributes()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start Postgres: %w", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended is in its log
+		close(ended)
+	}()
+	s.process, s.ended = cmd.Process, ended
+	if s.guard == nil {
+		if s.guard, err = startGuard(s, run); err != nil {
+			return err
+		}
+	}
+	// After a crash the server replays its log before it is ready.
+	for {
+		pid, state, err := pidFile(s.data)
+		if err == nil && pid == cmd.Process.Pid && state == "ready" {
+			return nil
+		}
+		select {
+		case <-ended:
+			text, _ := os.ReadFile(path)
+			return fmt.Errorf("Postgres did not start: %s", lastLines(string(text)))
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Ended is closed when the server has ended, by Stop or by itself.
+func (s *Server) Ended() <-chan struct{} { return s.ended }
+
+// Stop shuts the server down and waits for its end. A temporary database is
+// deleted. Stopping a stopped server does nothing.
+func (s *Server) Stop() error { return s.cleanUp() }
+
+func (s *Server) cleanUp() error {
+	var errs []error
+	if s.process != nil {
+		err := end(s.process.Pid, func() bool {
+			select {
+			case <-s.ended:
+				return true
+			default:
+				return false
+			}
+		})
+		errs, s.process = append(errs, err), nil
+	}
+	if s.guard != nil {
+		// A guard that was killed cannot be told, and need not be.
+		_, _ = io.WriteString(s.guard, "stopped\n")
+		_ = s.guard.Close()
+		s.guard = nil
+	}
+	if s.temporary {
+		errs = append(errs, os.RemoveAll(s.Folder))
+	}
+	if s.socket != "" {
+		errs = append(errs, os.RemoveAll(s.socket))
+	}
+	if s.lock != nil {
+		errs, s.lock = append(errs, s.lock.Close()), nil
+	}
+	return errors.Join(errs...)
+}
+
+// madeBy is the major version that made the database, 0 when there is none.
+func madeBy(data string) int {
+	text, err := os.ReadFile(filepath.Join(data, "PG_VERSION"))
+	if err != nil {
+		return 0
+	}
+	major, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0
+	}
+	return major
+}
+
+// temporaryFolder holds what is deleted with the server. The server's account
+// must be able to enter it.
+func temporaryFolder(run *account) string {
+	if dir := os.TempDir(); run.reaches(dir) && len(dir) < 60 {
+		return dir
+	}
+	return "/tmp"
+}
+
+// environment keeps the caller's PG* variables from steering the server.
+func environment() []string {
+	env := []string{"LC_ALL=C", "TZ=UTC"}
+	for _, v := range os.Environ() {
+		switch name, _, _ := strings.Cut(v, "="); name {
+		case "PATH", "HOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH":
+			env = append(env, v)
+		}
+	}
+	return env
+}
+
+// lastLines is the end of a program's output, on one line.
+func lastLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) > 4 {
+		lines = lines[len(lines)-4:]
+	}
+	return strings.Join(lines, " | ")
+}
