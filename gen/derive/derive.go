@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const banner = "# The contract as OpenAPI 3.1. Derived from openapi.yaml by go generate ./gen; edit that file instead."
+
+// Derive returns the OpenAPI 3.1 form of an OpenAPI 3.0 document. Keys keep
+// their order, so equal input gives equal bytes.
+func Derive(src []byte) ([]byte, error) {
+	var file yaml.Node
+	if err := yaml.Unmarshal(src, &file); err != nil {
+		return nil, err
+	}
+	if file.Kind != yaml.DocumentNode || len(file.Content) != 1 || file.Content[0].Kind != yaml.MappingNode {
+		return nil, errors.New("not one YAML mapping")
+	}
+	doc := file.Content[0]
+	version := get(doc, "openapi")
+	if version == nil || !strings.HasPrefix(version.Value, "3.0.") {
+		return nil, errors.New("not an OpenAPI 3.0 document")
+	}
+	version.Value = "3.1.0"
+
+	if err := webhooks(doc); err != nil {
+		return nil, err
+	}
+	scopes(doc)
+	if err := schemas(doc); err != nil {
+		return nil, err
+	}
+
+	file.HeadComment = banner
+	doc.HeadComment = ""
+	if len(doc.Content) > 0 {
+		doc.Content[0].HeadComment = ""
+	}
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	if err := enc.Encode(&file); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), enc.Close()
+}
+
+// webhooks moves the callbacks of every operation to the top of the document,
+// under their own names: in 3.1 they need no operation to hang on.
+func webhooks(doc *yaml.Node) error {
+	hooks := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+	var err error
+	operations(doc, func(op *yaml.Node) {
+		callbacks := get(op, "callbacks")
+		pairs(callbacks, func(name, byURL *yaml.Node) {
+			switch {
+			case get(hooks, name.Value) != nil:
+				err = fmt.Errorf("two callbacks are called %s", name.Value)
+			case byURL.Kind != yaml.MappingNode || len(byURL.Content) != 2:
+				err = fmt.Errorf("callback %s has not exactly one address", name.Value)
+			default:
+				hooks.Content = append(hooks.Content, name, byURL.Content[1])
+			}
+		})
+		remove(op, "callbacks")
+	})
+	if err == nil && len(hooks.Content) > 0 {
+		insertAfter(doc, "paths", "webhooks", hooks)
+	}
+	return err
+}
+
+// scopes puts each operation's required scope where 3.1 allows it for any kind
+// of security scheme: into the requirement.
+func scopes(doc *yaml.Node) {
+	operations(doc, func(op *yaml.Node) {
+		scope := get(op, "x-required-scope")
+		if scope == nil || get(op, "security") != nil {
+			return
+		}
+		requirement := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		pairs(first(get(doc, "security")), func(scheme, _ *yaml.Node) {
+			requirement.Content = append(requirement.Content, scheme, list(text(scope.Value)))
+		})
+		insertAfter(op, "x-required-scope", "security", list(requirement))
+	})
+}
+
+// schemas turns every schema of the document into one of JSON Schema 2020-12.
+func schemas(doc *yaml.Node) error {
+	var err error
+	each := func(_, s *yaml.Node) {
+		if e := schema(s); e != nil && err == nil {
+			err = e
+		}
+	}
+	pairs(get(get(doc, "components"), "schemas"), each)
+	var find func(n *yaml.Node)
+	find = func(n *yaml.Node) {
+		if n.Kind == yaml.SequenceNode {
+			for _, c := range n.Content {
+				find(c)
+			}
+			return
+		}
+		pairs(n, func(k, v *yaml.Node) {
+			switch k.Value {
+			case "schema":
+				each(k, v)
+			case "schemas", "example", "examples", "default", "enum": // done above; data, not description
+			default:
+				find(v)
+			}
+		})
+	}
+	find(doc)
+	return err
+}
+
+func schema(s *yaml.Node) error {
+	if s.Kind != yaml.MappingNode || get(s, "$ref") != nil {
+		return nil
+	}
+	if err := nullable(s); err != nil {
+		return err
+	}
+	exclusive(s, "minimum", "exclusiveMinimum")
+	exclusive(s, "maximum", "exclusiveMaximum")
+	examples(s)
+
+	var err error
+	child := func(_, v *yaml.Node) {
+		if e := schema(v); e != nil && err == nil {
+			err = e
+		}
+	}
+	pairs(get(s, "properties"), child)
+	for _, key := range []string{"items", "additionalProperties", "not"} {
+		if v := get(s, key); v != nil {
+			child(nil, v)
+		}
+	}
+	for _, key := range []string{"allOf", "anyOf", "oneOf"} {
+		if v := get(s, key); v != nil {
+			for _, c := range v.Content {
+				child(nil, c)
+			}
+		}
+	}
+	return err
+}
+
+// nullable makes null one of the types, and one of the values of an enum.
+func nullable(s *yaml.Node) error {
+	n := get(s, "nullable")
+	if n == nil {
+		return nil
+	}
+	remove(s, "nullable")
+	if n.Value != "true" {
+		return nil
+	}
+	typ := get(s, "type")
+	if typ == nil {
+		return fmt.Errorf("line %d: nullable without a type", n.Line)
+	}
+	*typ = *list(text(typ.Value), text("null"))
+	if enum := get(s, "enum"); enum != nil {
+		enum.Content = append(enum.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"})
+	}
+	return nil
+}
+
+// exclusive replaces a bound and the flag beside it by one exclusive bound.
+func exclusive(s *yaml.Node, bound, flag string) {
+	f, b := get(s, flag), get(s, bound)
+	if f == nil {
+		return
+	}
+	if f.Value != "true" || b == nil {
+		remove(s, flag)
+		return
+	}
+	*f = *b
+	remove(s, bound)
+}
+
+// examples gathers what 3.0 says in example and in x-extensible-enum, values
+// that are known today, of a list that stays open.
+func examples(s *yaml.Node) {
+	known, example := get(s, "x-extensible-enum"), get(s, "example")
+	switch {
+	case known != nil:
+		rename(s, "x-extensible-enum", "examples")
+		remove(s, "example")
+	case example != nil:
+		rename(s, "example", "examples")
+		*example = *list(clone(example))
+	}
+}
+
+// operations calls fn with every operation under paths.
+func operations(doc *yaml.Node, fn func(op *yaml.Node)) {
+	pairs(get(doc, "paths"), func(_, item *yaml.Node) {
+		pairs(item, func(method, op *yaml.Node) {
+			if op.Kind == yaml.MappingNode && !strings.HasPrefix(method.Value, "x-") {
+				fn(op)
+			}
+		})
+	})
+}

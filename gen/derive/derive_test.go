@@ -1,0 +1,112 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestDerive(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ in, want string }{
+		"null becomes a type and an enum value": {
+			`components: {schemas: {A: {type: object, properties: {b: {type: string, nullable: true, enum: [x]}}}}}`,
+			`components: {schemas: {A: {type: object, properties: {b: {type: [string, "null"], enum: [x, null]}}}}}`,
+		},
+		"nullable false says nothing": {
+			`components: {schemas: {A: {type: string, nullable: false}}}`,
+			`components: {schemas: {A: {type: string}}}`,
+		},
+		"exclusive bounds become numbers": {
+			`components: {schemas: {A: {type: integer, minimum: 0, exclusiveMinimum: true, maximum: 9, exclusiveMaximum: false}}}`,
+			`components: {schemas: {A: {type: integer, exclusiveMinimum: 0, maximum: 9}}}`,
+		},
+		"an example becomes a list of examples": {
+			`components: {schemas: {A: {type: string, example: x}}}`,
+			`components: {schemas: {A: {type: string, examples: [x]}}}`,
+		},
+		"an open list of values becomes examples": {
+			`components: {schemas: {A: {type: array, items: {type: string, x-extensible-enum: [x, y]}}}}`,
+			`components: {schemas: {A: {type: array, items: {type: string, examples: [x, y]}}}}`,
+		},
+		"schemas of parameters, headers and answers are reached": {
+			`paths: {/a: {get: {parameters: [{name: p, schema: {type: string, nullable: true}}], responses: {'200': {headers: {H: {schema: {type: string, nullable: true}}}, content: {application/json: {schema: {type: object, additionalProperties: {type: string, nullable: true}}}}}}}}}`,
+			`paths: {/a: {get: {parameters: [{name: p, schema: {type: [string, "null"]}}], responses: {'200': {headers: {H: {schema: {type: [string, "null"]}}}, content: {application/json: {schema: {type: object, additionalProperties: {type: [string, "null"]}}}}}}}}}`,
+		},
+		"examples are data and stay as they are": {
+			`paths: {/a: {get: {responses: {'200': {content: {application/json: {example: {schema: {nullable: true}}}}}}}}}`,
+			`paths: {/a: {get: {responses: {'200': {content: {application/json: {example: {schema: {nullable: true}}}}}}}}}`,
+		},
+		"a property called nullable is a property": {
+			`components: {schemas: {A: {type: object, properties: {nullable: {type: string}}}}}`,
+			`components: {schemas: {A: {type: object, properties: {nullable: {type: string}}}}}`,
+		},
+		"callbacks become webhooks": {
+			`paths: {/a: {post: {callbacks: {b: {'{$request.body#/url}': {post: {summary: s}}}}}}}`,
+			`paths: {/a: {post: {}}}` + "\nwebhooks:\n  b: {post: {summary: s}}",
+		},
+		"a scope joins the requirement": {
+			"security: [{bearer: []}]\npaths: {/a: {get: {x-required-scope: 'a:read'}, post: {}}}",
+			"security: [{bearer: []}]\npaths: {/a: {get: {x-required-scope: 'a:read', security: [{bearer: ['a:read']}]}, post: {}}}",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := Derive([]byte("openapi: 3.0.3\n" + c.in + "\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := banner + "\n\nopenapi: 3.1.0\n" + c.want + "\n"
+			if flat(string(got)) != flat(want) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// flat lets the expectations ignore quotes where YAML does too.
+func flat(s string) string { return strings.ReplaceAll(s, "'", "") }
+
+func TestDeriveRefuses(t *testing.T) {
+	t.Parallel()
+	for name, in := range map[string]string{
+		"what is not YAML":             "a: [",
+		"what is not a mapping":        "- a",
+		"another version":              "openapi: 3.1.0",
+		"null without a type":          "openapi: 3.0.3\ncomponents: {schemas: {A: {nullable: true}}}",
+		"two callbacks with one name":  "openapi: 3.0.3\npaths: {/a: {post: {callbacks: {b: {u: {}}}}, put: {callbacks: {b: {u: {}}}}}}",
+		"a callback with two adresses": "openapi: 3.0.3\npaths: {/a: {post: {callbacks: {b: {u: {}, v: {}}}}}}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if out, err := Derive([]byte(in)); err == nil {
+				t.Errorf("derived %s", out)
+			}
+		})
+	}
+}
+
+// The files that are committed are the ones that go generate would write.
+func TestCommittedCopies(t *testing.T) {
+	t.Parallel()
+	contract := read(t, "../../openapi.yaml")
+	if string(read(t, "../openapi.yaml")) != string(contract) {
+		t.Error("gen/openapi.yaml is not a copy of openapi.yaml; run go generate ./gen")
+	}
+	derived, err := Derive(contract)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(read(t, "../openapi-3.1.yaml")) != string(derived) {
+		t.Error("gen/openapi-3.1.yaml is not derived from openapi.yaml; run go generate ./gen")
+	}
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

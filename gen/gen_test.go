@@ -1,0 +1,33 @@
+package gen_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"guildhall/gen"
+)
+
+// The documents are valid by the library that enforces them, every example
+// matches its schema, and every pattern and default is sound.
+func TestDocumentsAreValid(t *testing.T) {
+	t.Parallel()
+	for name, src := range map[string][]byte{"3.0": gen.OpenAPI, "3.1": gen.OpenAPI31} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			doc, err := openapi3.NewLoader().LoadFromData(src)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = doc.Validate(context.Background(),
+				openapi3.EnableExamplesValidation(),
+				openapi3.EnableSchemaDefaultsValidation(),
+				openapi3.EnableSchemaPatternValidation(),
+				openapi3.EnableMultiError())
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
