@@ -1,0 +1,121 @@
+package ratelimit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Config says where buckets live and how long a decision may take.
+type Config struct {
+	// RedisURL is where nodes share their buckets; empty: this process counts
+	// for itself.
+	RedisURL string
+	// Budget is how long a call waits for Redis before this node decides
+	// alone; 0 means 15 ms. It is several times what a healthy store needs, so
+	// that a pause of the scheduler is no outage.
+	Budget time.Duration
+	// Nodes is the number of live nodes, this one included. While Redis is
+	// away each of them admits its share of the quota. nil means one.
+	Nodes func() int
+	// MaxKeys bounds the buckets held in memory; 0 means 100,000. The ones
+	// unused for longest are forgotten first.
+	MaxKeys int
+	// Metrics receives the limiter's counters; nil leaves them out.
+	Metrics prometheus.Registerer
+}
+
+// Limiter decides. It is safe for concurrent use.
+type Limiter struct {
+	local  *local
+	shared *shared // nil without Redis
+	nodes  func() int
+	met    *metrics
+}
+
+// New returns a Limiter. It fails on a malformed Config only: a Redis that
+// cannot be reached is found again later.
+func New(cfg Config) (*Limiter, error) {
+	if cfg.Budget == 0 {
+		cfg.Budget = 15 * time.Millisecond
+	}
+	if cfg.MaxKeys == 0 {
+		cfg.MaxKeys = 100_000
+	}
+	if cfg.Budget < 0 || cfg.MaxKeys < 0 {
+		return nil, fmt.Errorf("ratelimit: Budget and MaxKeys must not be negative")
+	}
+	if cfg.Nodes == nil {
+		cfg.Nodes = func() int { return 1 }
+	}
+	l := &Limiter{nodes: cfg.Nodes}
+	var err error
+	if l.local, err = newLocal(cfg.MaxKeys); err != nil {
+		return nil, fmt.Errorf("ratelimit: %w", err)
+	}
+	if cfg.RedisURL != "" {
+		if l.shared, err = newShared(cfg.RedisURL, cfg.Budget); err != nil {
+			return nil, err
+		}
+	}
+	if l.met, err = newMetrics(cfg.Metrics, l); err != nil {
+		return nil, fmt.Errorf("ratelimit: %w", err)
+	}
+	return l, nil
+}
+
+// Close gives up the connections to Redis.
+func (l *Limiter) Close() error {
+	if l.shared == nil {
+		return nil
+	}
+	return l.shared.client.Close()
+}
+
+// Degraded reports whether Redis is configured and this node is deciding
+// without it.
+func (l *Limiter) Degraded() bool { return l.shared != nil && l.shared.broken() }
+
+// Spend takes one call from the bucket of key, unless it is empty. Use one
+// quota per key. While Redis is away it goes on from what this node last knew
+// of the bucket, at this node's share of the quota, and what was spent in the
+// meantime is made known when Redis is back: nobody gets a second bucket out of
+// an outage or of a store that was emptied.
+func (l *Limiter) Spend(ctx context.Context, key string, q Quota) Result {
+	if q.Off() {
+		return Result{Allowed: true}
+	}
+	r := l.decide(ctx, key, q, 1)
+	l.met.count(r.Allowed)
+	return r
+}
+
+// Exhausted reports whether the bucket of key is empty, and spends nothing.
+func (l *Limiter) Exhausted(ctx context.Context, key string, q Quota) bool {
+	if q.Off() {
+		return false
+	}
+	return !l.decide(ctx, key, q, 0).Allowed
+}
+
+func (l *Limiter) decide(ctx context.Context, key string, q Quota, cost int) Result {
+	if l.shared == nil {
+		return l.local.spend(key, q, q, cost)
+	}
+	if l.shared.usable() {
+		sent := l.local.now()
+		r, err := l.shared.spend(ctx, key, q, cost, l.local.untilFull(key, sent))
+		if err == nil {
+			l.local.learn(key, sent.Add(r.Reset))
+			return r
+		}
+		l.met.failures.Inc()
+	}
+	l.met.degraded.Inc()
+	// The time until the bucket is full means the same for the whole quota and
+	// for a share of it, so what was learned before holds on.
+	share := Quota{Limit: max(1, q.Limit/max(1, l.nodes())), Window: q.Window}
+	return l.local.spend(key, q, share, cost)
+}
