@@ -1,0 +1,237 @@
+// Package giveaways runs giveaways: who may win, by what draw, and in which
+// states. The draw is documented at pick, so that anyone can repeat one from
+// its record. What the bot says about it is handed to the chat package, and
+// when something is done later is the job engine's business.
+package giveaways
+
+import (
+	"context"
+	"errors"
+
+	"guildhall/gen"
+	"guildhall/internal/auth"
+	"guildhall/internal/chat"
+	"guildhall/internal/db"
+	"guildhall/internal/event"
+	"guildhall/internal/fault"
+	"guildhall/internal/page"
+	"guildhall/internal/wire"
+)
+
+// Queue enqueues the background work of giveaways in the caller's unit, so that
+// the job exists exactly when the change that needs it does.
+type Queue struct {
+	// Draw enqueues a call of Draw for the giveaway's given round.
+	Draw func(ctx context.Context, tx *db.Tx, guild, giveaway string, round int) error
+	// Announce enqueues a call of chat.Announce for the intent.
+	Announce func(ctx context.Context, tx *db.Tx, guild, intent string) error
+}
+
+// Service implements the operations of the tag Giveaways.
+type Service struct{ queue Queue }
+
+// New returns the service that leaves its background work to q.
+func New(q Queue) (*Service, error) {
+	if q.Draw == nil || q.Announce == nil {
+		return nil, errors.New("giveaways: both functions of the queue are needed")
+	}
+	return &Service{queue: q}, nil
+}
+
+// ListGiveaways lists the guild's giveaways, newest first.
+func (s *Service) ListGiveaways(ctx context.Context, r gen.ListGiveawaysRequestObject) (gen.ListGiveawaysResponseObject, error) {
+	p := page.Of(r.Params.Page, r.Params.PerPage)
+	var status string
+	if r.Params.Status != nil {
+		status = string(*r.Params.Status)
+	}
+	rows, err := list(ctx, db.Read(ctx), auth.From(ctx).GuildID, status, p)
+	if err != nil {
+		return nil, err
+	}
+	rows, more := page.Cut(rows, p)
+	data := make([]gen.Giveaway, len(rows))
+	for i, g := range rows {
+		data[i] = show(g)
+	}
+	return gen.ListGiveaways200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+// CreateGiveaway starts a giveaway, or schedules it when its start lies in the
+// future. One that would be over before it began is Invalid.
+func (s *Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestObject) (gen.CreateGiveawayResponseObject, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	starts, status := now, active
+	if r.Body.StartsAt != nil {
+		starts = r.Body.StartsAt.Time
+	}
+	if starts.After(now) {
+		status = scheduled
+	}
+	switch ends := r.Body.EndsAt; {
+	case !ends.After(now):
+		return nil, fault.New(fault.Invalid, "invalid_request", "body /ends_at: must lie in the future")
+	case !ends.After(starts):
+		return nil, fault.New(fault.Invalid, "invalid_request", "body /ends_at: must lie after starts_at")
+	}
+	g, err := insert(ctx, tx, row{
+		GuildID:     by.GuildID,
+		ID:          db.NewID(),
+		Status:      status,
+		Prize:       r.Body.Prize,
+		Description: r.Body.Description,
+		WinnerCount: r.Body.WinnerCount,
+		HostID:      r.Body.HostID,
+		ChannelID:   r.Body.ChannelID,
+		StartsAt:    starts,
+		EndsAt:      r.Body.EndsAt.Time,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := event.Record(ctx, tx, event.From(by), event.GiveawayCreated, show(g)); err != nil {
+		return nil, err
+	}
+	return gen.CreateGiveaway201JSONResponse{
+		Body:    gen.GiveawayEnvelope{Data: show(g)},
+		Headers: gen.CreateGiveaway201ResponseHeaders{Location: location(g)},
+	}, nil
+}
+
+// GetGiveaway returns one giveaway.
+func (s *Service) GetGiveaway(ctx context.Context, r gen.GetGiveawayRequestObject) (gen.GetGiveawayResponseObject, error) {
+	g, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetGiveaway200JSONResponse{Data: show(g)}, nil
+}
+
+// ListGiveawayEntries lists the entrants of a giveaway in any state, in the
+// order in which they entered.
+func (s *Service) ListGiveawayEntries(ctx context.Context, r gen.ListGiveawayEntriesRequestObject) (gen.ListGiveawayEntriesResponseObject, error) {
+	p := page.Of(r.Params.Page, r.Params.PerPage)
+	g, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := entries(ctx, db.Read(ctx), g, r.Params.UserID, p)
+	if err != nil {
+		return nil, err
+	}
+	rows, more := page.Cut(rows, p)
+	data := make([]gen.GiveawayEntry, len(rows))
+	for i, e := range rows {
+		data[i] = gen.GiveawayEntry{UserID: e.UserID, Entries: e.Entries, EnteredAt: wire.At(e.EnteredAt)}
+	}
+	return gen.ListGiveawayEntries200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+// EndGiveaway ends a giveaway before its time and enqueues its draw. The answer
+// comes before the winners are known.
+func (s *Service) EndGiveaway(ctx context.Context, r gen.EndGiveawayRequestObject) (gen.EndGiveawayResponseObject, error) {
+	tx := db.Write(ctx)
+	g, err := move(ctx, tx, toDrawing, auth.From(ctx).GuildID, r.ID,
+		fault.New(fault.Refused, "giveaway_not_running", "Only a giveaway that is active, paused or scheduled can be ended."))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.queue.Draw(ctx, tx, g.GuildID, g.ID, g.Rounds+1); err != nil {
+		return nil, err
+	}
+	return gen.EndGiveaway202JSONResponse{
+		Body:    gen.GiveawayEnvelope{Data: show(g)},
+		Headers: gen.EndGiveaway202ResponseHeaders{Location: location(g), RetryAfter: 2},
+	}, nil
+}
+
+// PauseGiveaway stops the clock of an active giveaway.
+func (s *Service) PauseGiveaway(ctx context.Context, r gen.PauseGiveawayRequestObject) (gen.PauseGiveawayResponseObject, error) {
+	g, err := move(ctx, db.Write(ctx), toPaused, auth.From(ctx).GuildID, r.ID,
+		fault.New(fault.Refused, "giveaway_not_active", "Only an active giveaway can be paused."))
+	if err != nil {
+		return nil, err
+	}
+	return gen.PauseGiveaway200JSONResponse{Data: show(g)}, nil
+}
+
+// ResumeGiveaway lets the clock of a paused giveaway run on: as much time
+// remains as when it was paused.
+func (s *Service) ResumeGiveaway(ctx context.Context, r gen.ResumeGiveawayRequestObject) (gen.ResumeGiveawayResponseObject, error) {
+	g, err := move(ctx, db.Write(ctx), toActive, auth.From(ctx).GuildID, r.ID,
+		fault.New(fault.Refused, "giveaway_not_paused", "Only a paused giveaway can be resumed."))
+	if err != nil {
+		return nil, err
+	}
+	return gen.ResumeGiveaway200JSONResponse{Data: show(g)}, nil
+}
+
+// RerollGiveaway replaces the first winners with entrants who never won. It is
+// Refused when too few remain, and then nothing changes.
+func (s *Service) RerollGiveaway(ctx context.Context, r gen.RerollGiveawayRequestObject) (gen.RerollGiveawayResponseObject, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	var body gen.RerollGiveawayRequest
+	if r.Body != nil {
+		body = *r.Body
+	}
+	count := 1
+	if body.Count != nil {
+		count = *body.Count
+	}
+	g, err := lock(ctx, tx, by.GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	if g.Status != ended {
+		return nil, fault.New(fault.Refused, "giveaway_not_ended", "Only a giveaway that has ended can be rerolled.")
+	}
+	g, draw, err := conduct(ctx, tx, g, order{
+		count:    replaceable(count, len(g.Winners), g.WinnerCount),
+		all:      true,
+		excluded: body.ExcludeUserIds,
+		tokenID:  &by.TokenID,
+		reason:   body.Reason,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := event.Record(ctx, tx, event.From(by), event.GiveawayRerolled, gen.GiveawayReroll{
+		Giveaway:        show(g),
+		ReplacedUserIds: draw.Replaced,
+		NewUserIds:      draw.Drawn,
+		Reason:          body.Reason,
+	}); err != nil {
+		return nil, err
+	}
+	if err := announce(ctx, tx, s.queue, g, chat.KindGiveawayRerolled, rerolledText(g.Prize, draw.Drawn, body.Reason)); err != nil {
+		return nil, err
+	}
+	return gen.RerollGiveaway200JSONResponse{Data: show(g)}, nil
+}
+
+func location(g row) string { return "/api/v1/giveaways/" + g.ID }
+
+func show(g row) gen.Giveaway {
+	return gen.Giveaway{
+		ID:           g.ID,
+		Status:       g.Status,
+		Prize:        g.Prize,
+		Description:  g.Description,
+		WinnerCount:  g.WinnerCount,
+		EntrantCount: g.EntrantCount,
+		EntryCount:   g.EntryCount,
+		Winners:      g.Winners,
+		HostID:       g.HostID,
+		ChannelID:    g.ChannelID,
+		MessageID:    g.MessageID,
+		StartsAt:     wire.At(g.StartsAt),
+		EndsAt:       wire.At(g.EndsAt),
+		EndedAt:      wire.AtPtr(g.EndedAt),
+		CreatedAt:    wire.At(g.CreatedAt),
+		UpdatedAt:    wire.At(g.UpdatedAt),
+	}
+}
