@@ -54,6 +54,10 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	public, err := documents()
+	if err != nil {
+		return nil, err
+	}
 	numbers, err := newMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, err
@@ -71,7 +75,7 @@ func New(cfg Config) (http.Handler, error) {
 		located(readOperations(doc)),
 		observed(cfg.Log, numbers),
 		secure(cfg.Proxies),
-		documents(),
+		public,
 		authenticated(cfg.Tokens, cfg.Limits, cfg.Quotas.Login),
 		rateLimited(cfg.Limits, cfg.Quotas),
 		routed,

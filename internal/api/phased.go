@@ -1,26 +1,92 @@
 package api
 
 import (
+	"context"
+
 	"github.com/labstack/echo/v4"
 
+	"guildhall/internal/db"
+	"guildhall/internal/fault"
 	"guildhall/internal/idempotency"
 )
 
-// phased serves the operation that calls out between two commits. It takes its
-// key itself; here it only gets to know it.
+// phased serves the operation that may call out between two commits. Its first
+// unit is like that of any write, and often the only one: replays, refusals and
+// answers that need nobody else end there. When the operation defers the rest,
+// the key is left under a lease and the rest runs after the commit, whether or
+// not the client is still there.
 func (u *units) phased(c echo.Context, key string, next echo.HandlerFunc) error {
-	req := c.Request()
-	ctx := u.db.Reading(req.Context())
+	ctx := c.Request().Context()
+	var r *idempotency.Request
 	if key != "" {
-		ctx = idempotency.With(ctx, request(c, key))
+		keyed := request(c, key)
+		leave, err := u.gate.Enter(ctx, keyed.TokenID, keyed.Key)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		r = &keyed
 	}
-	if err := broken(c); err != nil {
-		return err
+	answer, later, err := u.first(c, r, func(ctx context.Context) (idempotency.Answer, error) {
+		if err := broken(c); err != nil {
+			return idempotency.Answer{}, err
+		}
+		return capture(c, ctx, next)
+	})
+	if r != nil && kept(err) {
+		refusal := err
+		answer, later, err = u.first(c, r, func(ctx context.Context) (idempotency.Answer, error) {
+			return capture(c, ctx, func(c echo.Context) error {
+				f, _ := fault.As(refusal)
+				writeError(c, f)
+				return nil
+			})
+		})
+		note(c, refusal)
 	}
-	answer, err := capture(c, ctx, next)
+	if err == nil && later != nil {
+		answer, err = later(context.WithoutCancel(ctx))
+	}
 	if err != nil {
 		return err
 	}
-	u.wake()
+	if !answer.Replayed {
+		u.wake()
+	}
 	return send(c, answer)
+}
+
+// first runs work in the first unit and keeps its answer under the key, if there
+// is one, or leases the key for what work has deferred.
+func (u *units) first(c echo.Context, r *idempotency.Request, work func(context.Context) (idempotency.Answer, error)) (idempotency.Answer, idempotency.Later, error) {
+	var answer idempotency.Answer
+	var later idempotency.Later
+	err := u.db.Do(c.Request().Context(), func(ctx context.Context, tx *db.Tx) error {
+		answer, later = idempotency.Answer{}, nil
+		if r != nil {
+			replay, err := u.keys.ClaimLeased(ctx, tx, *r)
+			if err != nil {
+				return err
+			}
+			if replay != nil {
+				answer = *replay
+				return nil
+			}
+			ctx = idempotency.With(ctx, *r)
+		}
+		ctx, deferred := idempotency.Phased(ctx)
+		var err error
+		if answer, err = work(ctx); err != nil {
+			return err
+		}
+		later = deferred()
+		switch {
+		case r == nil:
+			return nil
+		case later != nil:
+			return u.keys.Lease(ctx, tx, *r)
+		}
+		return u.keys.Keep(ctx, tx, *r, answer)
+	})
+	return answer, later, err
 }

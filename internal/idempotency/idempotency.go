@@ -162,3 +162,17 @@ func Prune(ctx context.Context, d db.Doer) (int, error) {
 	})
 	return len(gone), err
 }
+
+type contextKey struct{}
+
+// With returns a context that carries the keyed request being served, for the
+// operation that is not one unit of work.
+func With(ctx context.Context, r Request) context.Context {
+	return context.WithValue(ctx, contextKey{}, r)
+}
+
+// From returns the keyed request being served; false when it has no key.
+func From(ctx context.Context) (Request, bool) {
+	r, ok := ctx.Value(contextKey{}).(Request)
+	return r, ok
+}

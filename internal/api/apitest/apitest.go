@@ -1,0 +1,320 @@
+package apitest
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"guildhall/internal/api"
+	"guildhall/internal/auth"
+	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
+	"guildhall/internal/ratelimit"
+	"guildhall/internal/seal"
+)
+
+// API is a running server with a fresh database, seen by one token.
+type API struct {
+	URL    string // base URL, with the version prefix
+	Guild  string // the token's guild
+	Token  string // the whole token
+	Server *Server
+
+	key    string
+	header http.Header
+}
+
+// Server is what several views of one API share.
+type Server struct {
+	DB     *db.DB
+	DBURL  string
+	Tokens *auth.Tokens
+	Client *http.Client
+	Sealer *seal.Box
+	Log    *Log // everything the server logged
+
+	url    string
+	events sync.Mutex
+	seen   map[string]bool
+}
+
+// Guild is the guild of the first token of a test; Neighbour is another.
+const (
+	Guild     = "197038439483310086"
+	Neighbour = "302094807046684672"
+)
+
+type options struct {
+	scopes []string
+	allow  []string
+	config []func(*api.Config)
+}
+
+// Option changes how New sets the scene.
+type Option func(*options)
+
+// Scopes grants the token these scopes; without it, all.
+func Scopes(list ...string) Option { return func(o *options) { o.scopes = list } }
+
+// AllowIP limits the token to these addresses.
+func AllowIP(list ...string) Option { return func(o *options) { o.allow = list } }
+
+// With changes the server's configuration before it starts.
+func With(change func(*api.Config)) Option {
+	return func(o *options) { o.config = append(o.config, change) }
+}
+
+// New starts a server for the test. When the test ends the server stops and
+// the books are checked: ledger, keys and events must agree with the state.
+func New(t testing.TB, opts ...Option) *API {
+	t.Helper()
+	o := options{scopes: auth.Scopes}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	base := dbtest.New(t)
+	box, err := seal.New(bytes.Repeat([]byte{7}, 32))
+	must(t, err)
+	tokens, err := auth.NewTokens(auth.Config{DB: base.DB, URL: base.URL, Env: "test", Log: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	limits, err := ratelimit.New(ratelimit.Config{})
+	must(t, err)
+	log := &Log{}
+	cfg := api.Config{
+		DB: base.DB, Tokens: tokens, Limits: limits, Env: "test", Sealer: box,
+		Log: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	services(t, &cfg, base.DB, box)
+	for _, change := range o.config {
+		change(&cfg)
+	}
+	handler, err := api.New(cfg)
+	must(t, err)
+	srv := httptest.NewUnstartedServer(handler)
+	srv.EnableHTTP2 = false
+	srv.StartTLS()
+	client := srv.Client()
+	client.Transport.(*http.Transport).MaxIdleConnsPerHost = 64
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	s := &Server{
+		DB: base.DB, DBURL: base.URL, Tokens: tokens, Client: client, Sealer: box, Log: log,
+		url: srv.URL, seen: map[string]bool{},
+	}
+	t.Cleanup(func() {
+		srv.Close()
+		if !t.Failed() {
+			CheckBooks(t, base.DB)
+		}
+	})
+	addGuild(t, base.DB, Guild)
+	return (&API{Server: s, URL: srv.URL + api.Prefix}).token(t, Guild, o.scopes, o.allow)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func addGuild(t testing.TB, d *db.DB, id string) {
+	t.Helper()
+	must(t, d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `
+			INSERT INTO guilds (id, name, owner_id, member_count)
+			VALUES ($1, 'The Test Guild', $1, 3) ON CONFLICT DO NOTHING`, id); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `INSERT INTO guild_settings (guild_id) VALUES ($1) ON CONFLICT DO NOTHING`, id)
+		return err
+	}))
+}
+
+func (a *API) token(t testing.TB, guild string, scopes, allow []string) *API {
+	t.Helper()
+	tok, err := auth.Create(context.Background(), a.Server.DB, auth.New{
+		GuildID: guild, Env: "test", Name: "test", Scopes: scopes, AllowIP: allow,
+	})
+	must(t, err)
+	view := *a
+	view.Guild, view.Token = guild, tok.Secret
+	return &view
+}
+
+// DB is the server's database.
+func (a *API) DB() *db.DB { return a.Server.DB }
+
+// As is the same server seen by a new token of the same guild.
+func (a *API) As(t testing.TB, scopes ...string) *API {
+	t.Helper()
+	return a.token(t, a.Guild, scopes, nil)
+}
+
+// Next is the same server seen by a token with all scopes of another guild.
+func (a *API) Next(t testing.TB) *API {
+	t.Helper()
+	addGuild(t, a.Server.DB, Neighbour)
+	return a.token(t, Neighbour, auth.Scopes, nil)
+}
+
+// Key is the same view whose calls carry an Idempotency-Key.
+func (a *API) Key(key string) *API {
+	view := *a
+	view.key = key
+	return &view
+}
+
+// Header is the same view whose calls carry one header more.
+func (a *API) Header(name, value string) *API {
+	view := *a
+	view.header = a.header.Clone()
+	if view.header == nil {
+		view.header = http.Header{}
+	}
+	view.header.Add(name, value)
+	return &view
+}
+
+type call struct {
+	path  map[string]string
+	query url.Values
+}
+
+// Arg is a parameter of a call.
+type Arg func(*call)
+
+// Path fills a placeholder of the path.
+func Path(name, value string) Arg { return func(c *call) { c.path[name] = value } }
+
+// Query adds a query parameter.
+func Query(name, value string) Arg { return func(c *call) { c.query.Add(name, value) } }
+
+// Do calls the operation with this id. The body is sent as it stands; empty
+// means none. The answer has been held against the contract.
+func (a *API) Do(t testing.TB, id, body string, args ...Arg) *Answer {
+	t.Helper()
+	ans, err := a.Try(Find(t, id), body, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ans
+}
+
+// Try is Do for goroutines: it returns what is wrong instead of failing.
+func (a *API) Try(op Operation, body string, args ...Arg) (*Answer, error) {
+	c := call{path: map[string]string{}, query: url.Values{}}
+	for _, arg := range args {
+		arg(&c)
+	}
+	path := op.Path
+	for name, value := range c.path {
+		path = strings.ReplaceAll(path, "{"+name+"}", url.PathEscape(value))
+	}
+	if len(c.query) > 0 {
+		path += "?" + c.query.Encode()
+	}
+	req, err := a.request(op.Method, a.URL+path, body)
+	if err != nil {
+		return nil, err
+	}
+	ans, err := a.send(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := op.check(req, ans); err != nil {
+		return ans, err
+	}
+	record(op, ans)
+	return ans, nil
+}
+
+// Raw sends any request to the server, for what is no operation; path is
+// relative to the server's root. Only the error envelope is checked.
+func (a *API) Raw(t testing.TB, method, path, body string) *Answer {
+	t.Helper()
+	req, err := a.request(method, a.Server.url+path, body)
+	must(t, err)
+	ans, err := a.send(req)
+	must(t, err)
+	if ans.Status >= 400 && method != http.MethodHead && ans.Code() == "" {
+		t.Fatalf("%s %s answered %d without the error envelope: %s", method, path, ans.Status, ans.Body)
+	}
+	return ans
+}
+
+func (a *API) request(method, target, body string) (*http.Request, error) {
+	var r io.Reader
+	if body != "" {
+		r = strings.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(context.Background(), method, target, r)
+	if err != nil {
+		return nil, err
+	}
+	if a.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+a.Token)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if a.key != "" {
+		req.Header.Set("Idempotency-Key", a.key)
+	}
+	for name, values := range a.header {
+		req.Header[name] = values
+	}
+	return req, nil
+}
+
+func (a *API) send(req *http.Request) (*Answer, error) {
+	res, err := a.Server.Client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, err
+	}
+	return &Answer{Status: res.StatusCode, Header: res.Header, Body: body}, nil
+}
+
+// Eventually waits until ok returns true, at most ten seconds.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited ten seconds for %s", what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// Log is a log that tests can read.
+type Log struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write appends to the log.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+// String returns all that was logged.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}

@@ -1,0 +1,83 @@
+package idempotency
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"guildhall/internal/db"
+)
+
+// LeaseTime is how long a request that calls out may hold its key before
+// somebody else may take it over.
+const LeaseTime = 30 * time.Second
+
+// ClaimLeased is Claim for a request that calls out between two commits. It
+// also takes over a key whose holder has let its lease run out, if the request
+// is the same one.
+func (k Keys) ClaimLeased(ctx context.Context, tx *db.Tx, r Request) (*Answer, error) {
+	var ours []bool
+	// SKIP LOCKED leaves a key that a twin takes over at this moment to the twin.
+	err := tx.SelectContext(ctx, &ours, `
+		DELETE FROM idempotency_keys
+		WHERE (token_id, key) IN (
+			SELECT token_id, key FROM idempotency_keys
+			WHERE token_id = $1 AND key = $2 AND fingerprint = $3
+			  AND state = 'running' AND lease_until <= now()
+			FOR UPDATE SKIP LOCKED)
+		RETURNING true`, r.TokenID, r.Key, r.Fingerprint)
+	if err != nil {
+		return nil, fmt.Errorf("take over an idempotency key: %w", err)
+	}
+	return k.Claim(ctx, tx, r)
+}
+
+// Lease lets the claimed key outlive this unit, without an answer, for
+// LeaseTime. Until then twins are idempotency_key_in_use.
+func (k Keys) Lease(ctx context.Context, tx *db.Tx, r Request) error {
+	_, err := tx.ExecContext(ctx, `
+		UPDATE idempotency_keys
+		SET lease_until = now() + make_interval(secs => $3), lease_gen = lease_gen + 1
+		WHERE token_id = $1 AND key = $2 AND state = 'running'`, r.TokenID, r.Key, LeaseTime.Seconds())
+	if err != nil {
+		return fmt.Errorf("lease the idempotency key: %w", err)
+	}
+	return nil
+}
+
+// Release frees a leased key without an answer: the request may run again.
+func (k Keys) Release(ctx context.Context, tx *db.Tx, r Request) error {
+	_, err := tx.ExecContext(ctx, `
+		DELETE FROM idempotency_keys
+		WHERE token_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'running'`, r.TokenID, r.Key, r.Fingerprint)
+	if err != nil {
+		return fmt.Errorf("release the idempotency key: %w", err)
+	}
+	return nil
+}
+
+// ErrInUse is the refusal of a request whose twin is still running.
+var ErrInUse error = inUse
+
+// Later is the part of an operation that comes after the first commit. It
+// settles the key itself and returns the answer.
+type Later func(ctx context.Context) (Answer, error)
+
+type laterKey struct{}
+
+// Phased returns a context in which an operation may defer a part of itself,
+// and a function that tells which part was deferred, if any.
+func Phased(ctx context.Context) (context.Context, func() Later) {
+	slot := new(Later)
+	return context.WithValue(ctx, laterKey{}, slot), func() Later { return *slot }
+}
+
+// Defer leaves later to be run after the commit of the present unit, where it
+// holds no database connection. Without a phased operation around it panics.
+func Defer(ctx context.Context, later Later) {
+	slot, ok := ctx.Value(laterKey{}).(*Later)
+	if !ok {
+		panic("idempotency: Defer outside a phased operation")
+	}
+	*slot = later
+}
