@@ -46,7 +46,7 @@ var _ gen.StrictServerInterface = operations{}
 func newOperations(cfg Config) operations {
 	return operations{
 		metaOps:      &meta.Service{Env: cfg.Env},
-		guildsOps:    &guilds.Service{},
+		guildsOps:    &guilds.Service{Curve: guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadratic: levelling.Quadratic}},
 		casesOps:     &cases.Service{},
 		economyOps:   &economy.Service{},
 		levellingOps: &levelling.Service{},

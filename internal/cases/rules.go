@@ -2,31 +2,39 @@ package cases
 
 import "time"
 
-// patch is a wished-for edit. A nil member is left as it is.
+// patch is a wished-for edit.
 type patch struct {
-	Reason    *string
-	ExpiresAt **time.Time // points to nil: clear the expiry
+	Reason    *string    // nil: leave it
+	Expiry    bool       // whether ExpiresAt is wished for
+	ExpiresAt *time.Time // nil: clear it
 }
 
 // apply returns c as p wants it and the names of the members that differ, in
-// the order of the resource. Expiries that are stored as the same microsecond
-// do not differ.
+// the order of the resource. Expiries within the same microsecond are the same:
+// nothing finer is stored.
 func (p patch) apply(c row) (row, []string) {
 	var changed []string
 	if p.Reason != nil && *p.Reason != c.Reason {
 		c.Reason = *p.Reason
 		changed = append(changed, "reason")
 	}
-	if p.ExpiresAt != nil {
-		at := *p.ExpiresAt
+	if p.Expiry {
+		at := p.ExpiresAt
 		if at != nil {
 			t := at.UTC().Truncate(time.Microsecond)
 			at = &t
 		}
-		if (at == nil) != (c.ExpiresAt == nil) || (at != nil && !at.Equal(*c.ExpiresAt)) {
+		if !same(at, c.ExpiresAt) {
 			c.ExpiresAt = at
 			changed = append(changed, "expires_at")
 		}
 	}
 	return c, changed
+}
+
+func same(a, b *time.Time) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Equal(*b)
 }

@@ -84,6 +84,19 @@ const (
 		  AND ($7::text = '' OR status = $7)
 		ORDER BY created_at DESC, id DESC
 		LIMIT $3 OFFSET $4`
+
+	byID = columns + `
+		WHERE guild_id = $1
+		  AND id = $2`
+
+	due = `
+			SELECT guild_id, id
+			FROM cases
+			WHERE status = 'active'
+			  AND expires_at <= now()
+			ORDER BY expires_at
+			LIMIT $1
+			FOR NO KEY UPDATE SKIP LOCKED`
 )
 
 // query is the statement that lists the cases of guild that pass f, and its
@@ -117,9 +130,7 @@ func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) (
 // get returns one case. It is NotFound when the guild has no such case.
 func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
 	var c row
-	err := q.GetContext(ctx, &c, columns+`
-		WHERE guild_id = $1
-		  AND id = $2`, guild, id)
+	err := q.GetContext(ctx, &c, byID, guild, id)
 	return c, found(err, guild, id)
 }
 
@@ -127,9 +138,7 @@ func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
 // NotFound when the guild has no such case.
 func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
 	var c row
-	err := tx.GetContext(ctx, &c, columns+`
-		WHERE guild_id = $1
-		  AND id = $2
+	err := tx.GetContext(ctx, &c, byID+`
 		FOR NO KEY UPDATE`, guild, id)
 	return c, found(err, guild, id)
 }
@@ -184,14 +193,7 @@ func edit(ctx context.Context, tx *db.Tx, c row) (row, error) {
 // holds at the moment are left for the next time.
 func expire(ctx context.Context, tx *db.Tx, n int) (int64, error) {
 	res, err := tx.ExecContext(ctx, `
-		WITH due AS (
-			SELECT guild_id, id
-			FROM cases
-			WHERE status = 'active'
-			  AND expires_at <= now()
-			ORDER BY expires_at
-			LIMIT $1
-			FOR NO KEY UPDATE SKIP LOCKED
+		WITH due AS (`+due+`
 		)
 		UPDATE cases
 		SET status = 'expired', updated_at = now()

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"guildhall/internal/db"
-	"guildhall/internal/fault"
 )
 
 // row is one stored guild.
@@ -37,18 +36,20 @@ type settings struct {
 	UpdatedAt          time.Time `db:"updated_at"`
 }
 
-// get returns the guild. It is NotFound when the service has left it.
+// get returns the guild. A token's guild always exists: its tokens go with it.
 func get(ctx context.Context, q db.Querier, guild string) (row, error) {
 	var g row
 	err := q.GetContext(ctx, &g, `
 		SELECT id, name, icon_url, owner_id, member_count, locale, joined_at, created_at
 		FROM guilds
 		WHERE id = $1`, guild)
-	return g, found(err, guild)
+	if err != nil {
+		return row{}, fmt.Errorf("read guild %s: %w", guild, err)
+	}
+	return g, nil
 }
 
-// getSettings returns the guild's settings. It is NotFound when the service has
-// left the guild.
+// getSettings returns the guild's settings, which every guild has.
 func getSettings(ctx context.Context, q db.Querier, guild string) (settings, error) {
 	var s settings
 	err := q.GetContext(ctx, &s, `
@@ -57,15 +58,8 @@ func getSettings(ctx context.Context, q db.Querier, guild string) (settings, err
 		       timezone, updated_at
 		FROM guild_settings
 		WHERE guild_id = $1`, guild)
-	return s, found(err, guild)
-}
-
-func found(err error, guild string) error {
-	switch {
-	case db.Missing(err):
-		return fault.New(fault.NotFound, "not_found", "No such guild.")
-	case err != nil:
-		return fmt.Errorf("read guild %s: %w", guild, err)
+	if err != nil {
+		return settings{}, fmt.Errorf("read the settings of guild %s: %w", guild, err)
 	}
-	return nil
+	return s, nil
 }

@@ -23,7 +23,7 @@ type Progress struct {
 
 // Level is the highest level that xp pays for, exact for every xp from 0 to
 // MaxXP. It takes the same few operations for any xp.
-func Level(xp int64) int64 {
+func Level(xp int64) int {
 	if xp <= 0 {
 		return 0
 	}
@@ -34,13 +34,13 @@ func Level(xp int64) int64 {
 	for threshold(l+1) <= xp {
 		l++
 	}
-	return l
+	return int(l)
 }
 
 // ProgressOf is how far xp reaches beyond the level it pays for.
 func ProgressOf(xp int64) Progress {
 	xp = max(xp, 0)
-	l := Level(xp)
+	l := int64(Level(xp))
 	current, required := xp-threshold(l), cost(l)
 	return Progress{Current: current, Required: required, Percent: int(current * 100 / required)}
 }

@@ -8,7 +8,10 @@ import (
 // itself is tested against the same table.
 func TestLevelHasThePublishedCheckValues(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ xp, level int64 }{
+	for _, c := range []struct {
+		xp    int64
+		level int
+	}{
 		{0, 0}, {99, 0}, {100, 1}, {254, 1}, {255, 2}, {1150, 5}, {4675, 10}, {23850, 20},
 	} {
 		if got := Level(c.xp); got != c.level {
@@ -27,20 +30,20 @@ func TestEveryLevelBeginsWhereTheCostsEnd(t *testing.T) {
 		if got := threshold(l); got != sum {
 			t.Fatalf("threshold(%d) = %d, want %d", l, got, sum)
 		}
-		if got := Level(sum); got != l {
+		if got := int64(Level(sum)); got != l {
 			t.Fatalf("Level(%d) = %d, want %d", sum, got, l)
 		}
-		if got := Level(sum - 1); l > 0 && got != l-1 {
+		if got := int64(Level(sum - 1)); l > 0 && got != l-1 {
 			t.Fatalf("Level(%d) = %d, want %d", sum-1, got, l-1)
 		}
 		for _, xp := range []int64{sum - 1, sum} {
-			if d := estimate(max(xp, 0)) - Level(xp); d < -1 || d > 1 {
+			if d := estimate(max(xp, 0)) - int64(Level(xp)); d < -1 || d > 1 {
 				t.Fatalf("estimate(%d) is %d levels off, so Level would need a long walk", xp, d)
 			}
 		}
 		sum += cost(l)
 	}
-	if got := Level(MaxXP); got != l-1 {
+	if got := int64(Level(MaxXP)); got != l-1 {
 		t.Errorf("Level(MaxXP) = %d, want %d", got, l-1)
 	}
 }
@@ -72,11 +75,11 @@ func FuzzLevel(f *testing.F) {
 	f.Fuzz(func(t *testing.T, xp, more int64) {
 		xp &= MaxXP
 		more &= MaxXP
-		l := Level(xp)
+		l := int64(Level(xp))
 		if threshold(l) > xp || threshold(l+1) <= xp {
 			t.Fatalf("Level(%d) = %d, which covers %d to %d", xp, l, threshold(l), threshold(l+1)-1)
 		}
-		if richer := min(xp+more, MaxXP); Level(richer) < l {
+		if richer := min(xp+more, MaxXP); int64(Level(richer)) < l {
 			t.Fatalf("%d XP are level %d, but %d XP are level %d", xp, l, richer, Level(richer))
 		}
 		p := ProgressOf(xp)

@@ -18,28 +18,32 @@ type row struct {
 	UpdatedAt  *time.Time `db:"updated_at"` // nil: no activity yet
 }
 
-// get returns the member's XP; without any activity that is the zero record.
-func get(ctx context.Context, q db.Querier, guild, user string) (row, error) {
-	r := row{UserID: user}
-	err := q.GetContext(ctx, &r, `
+const (
+	record = `
 		SELECT user_id, total_xp, previous_xp, updated_at
 		FROM levels
 		WHERE guild_id = $1
-		  AND user_id = $2`, guild, user)
-	if err != nil && !db.Missing(err) {
-		return row{}, fmt.Errorf("read the XP of %s in guild %s: %w", user, guild, err)
-	}
-	return r, nil
-}
+		  AND user_id = $2`
 
-// Leaderboard order. Numeric order of a snowflake is length, then text; the
-// index levels_leaderboard holds exactly this.
-const leaderboard = `
+	// Numeric order of a snowflake is length, then text; the index
+	// levels_leaderboard holds exactly this order.
+	leaderboard = `
 		SELECT user_id, total_xp, previous_xp, updated_at
 		FROM levels
 		WHERE guild_id = $1
 		ORDER BY total_xp DESC, length(user_id), user_id
 		LIMIT $2 OFFSET $3`
+)
+
+// get returns the member's XP; without any activity that is the zero record.
+func get(ctx context.Context, q db.Querier, guild, user string) (row, error) {
+	r := row{UserID: user}
+	err := q.GetContext(ctx, &r, record, guild, user)
+	if err != nil && !db.Missing(err) {
+		return row{}, fmt.Errorf("read the XP of %s in guild %s: %w", user, guild, err)
+	}
+	return r, nil
+}
 
 // top returns the page of members with the most XP, and one member more when
 // there is one.

@@ -1,0 +1,67 @@
+package dbtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/db"
+)
+
+// Plan returns Postgres' plan for query as a busy connection has it: the
+// statement is prepared and has run more often than it takes Postgres to settle
+// for a plan that serves all arguments. The caller has filled the tables and
+// run ANALYZE.
+func Plan(t testing.TB, d *db.DB, query string, args ...any) string {
+	t.Helper()
+	literals := make([]string, len(args))
+	for i, a := range args {
+		if at, ok := a.(time.Time); ok {
+			a = at.UTC().Format(time.RFC3339Nano)
+		}
+		literals[i] = "'" + strings.ReplaceAll(fmt.Sprint(a), "'", "''") + "'"
+	}
+	execute := "EXECUTE planned"
+	if len(args) > 0 {
+		execute += "(" + strings.Join(literals, ", ") + ")"
+	}
+	var lines []string
+	undo := errors.New("nothing of this is to stay")
+	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, "PREPARE planned AS "+query); err != nil {
+			return err
+		}
+		for range 8 {
+			if _, err := tx.ExecContext(ctx, execute); err != nil {
+				return err
+			}
+		}
+		if err := tx.SelectContext(ctx, &lines, "EXPLAIN (COSTS OFF) "+execute); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "DEALLOCATE planned"); err != nil {
+			return err
+		}
+		return undo
+	})
+	if !errors.Is(err, undo) {
+		t.Fatalf("plan the query: %v\n%s", err, query)
+	}
+	return strings.Join(lines, "\n")
+}
+
+var reading = regexp.MustCompile(`(Seq Scan|Sort|Bitmap Heap Scan)`)
+
+// WantIndex fails the test unless query reads exactly through the named index,
+// in its order: no table read whole and nothing sorted.
+func WantIndex(t testing.TB, d *db.DB, index, query string, args ...any) {
+	t.Helper()
+	plan := Plan(t, d, query, args...)
+	if !strings.Contains(plan, " using "+index+" ") || reading.MatchString(plan) {
+		t.Errorf("the query does not read in the order of %s:\n%s\n%s", index, plan, query)
+	}
+}

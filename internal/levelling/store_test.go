@@ -1,0 +1,172 @@
+package levelling
+
+import (
+	"context"
+	"testing"
+
+	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
+	"guildhall/internal/fault"
+	"guildhall/internal/page"
+)
+
+// exec runs statements in one unit.
+func exec(t testing.TB, d *db.DB, statements ...string) {
+	t.Helper()
+	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		for _, s := range statements {
+			if _, err := tx.ExecContext(ctx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReadsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`, `
+		INSERT INTO levels (guild_id, user_id, total_xp)
+		SELECT guild, (100000 + n)::text, (n::bigint * 7919) % 50000
+		FROM (VALUES ('1', 50000), ('2', 30000)) AS g (guild, total), generate_series(1, total) AS n`)
+	exec(t, d, `ANALYZE levels`)
+	for _, p := range []page.P{page.Of(1, 25), page.Of(40, 100)} {
+		dbtest.WantIndex(t, d, "levels_leaderboard", leaderboard, "1", p.Limit(), p.Offset())
+	}
+	dbtest.WantIndex(t, d, "levels_pkey", record, "1", "100007")
+}
+
+// TestTiesStandInNumericOrder pins the tie-break: 9 before 10, which text order
+// would turn round.
+func TestTiesStandInNumericOrder(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := dbtest.New(t).DB
+	exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`, `
+		INSERT INTO levels (guild_id, user_id, total_xp) VALUES
+		('1', '10', 5), ('1', '9', 5), ('1', '100', 6), ('1', '99999999999999999999', 5), ('1', '18446744073709551616', 5),
+		('1', '2', 0), ('2', '1', 1000)`)
+	want := []string{"100", "9", "10", "18446744073709551616", "99999999999999999999", "2"}
+	for size := 1; size <= len(want)+1; size++ {
+		var got []string
+		for number := 1; ; number++ {
+			p := page.Of(number, size)
+			rows, err := top(ctx, d.Reader(), "1", p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows, more := page.Cut(rows, p)
+			for _, r := range rows {
+				got = append(got, r.UserID)
+			}
+			if !more {
+				break
+			}
+		}
+		if len(got) != len(want) {
+			t.Fatalf("pages of %d: %v, want %v", size, got, want)
+		}
+		for i := range want {
+			if got[i] != want[i] {
+				t.Fatalf("pages of %d: %v, want %v", size, got, want)
+			}
+		}
+	}
+}
+
+// TestAdjustmentsSeeEachOther runs many adjustments of one member at once and
+// lays what they report end to end: each one's before is another one's after.
+func TestAdjustmentsSeeEachOther(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := dbtest.New(t).DB
+	exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1')`)
+	const n = 60
+	type step struct{ before, after int64 }
+	steps, errs := make(chan step, n), make(chan error, n)
+	for i := range n {
+		go func() {
+			errs <- d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+				var r row
+				var err error
+				if i%3 == 0 {
+					// Absolute values that no sum of the others can reach.
+					r, err = set(ctx, tx, "1", "7", int64(i+1)<<20)
+				} else {
+					r, err = add(ctx, tx, "1", "7", int64(i)<<10+1)
+				}
+				if err == nil {
+					steps <- step{r.PreviousXP, r.TotalXP}
+				}
+				return err
+			})
+		}()
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(steps)
+	next := map[int64]int64{}
+	for s := range steps {
+		if _, taken := next[s.before]; taken {
+			t.Fatalf("two adjustments both found %d XP", s.before)
+		}
+		next[s.before] = s.after
+	}
+	at, count := int64(0), 0
+	for ; count < n; count++ {
+		after, ok := next[at]
+		if !ok {
+			break
+		}
+		at = after
+	}
+	r, err := get(ctx, d.Reader(), "1", "7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if count != n || r.TotalXP != at {
+		t.Errorf("the chain of %d adjustments ends after %d at %d XP; stored are %d", n, count, at, r.TotalXP)
+	}
+}
+
+// TestTheLastXPIsSpentOnce races more losses than the member has XP for.
+func TestTheLastXPIsSpentOnce(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := dbtest.New(t).DB
+	exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1')`,
+		`INSERT INTO levels (guild_id, user_id, total_xp) VALUES ('1', '7', 95)`)
+	errs := make(chan error)
+	const n = 40
+	for range n {
+		go func() {
+			errs <- d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+				_, err := add(ctx, tx, "1", "7", -10)
+				return err
+			})
+		}()
+	}
+	var done int
+	for range n {
+		switch err := <-errs; {
+		case err == nil:
+			done++
+		case !fault.Is(err, "xp_would_be_negative"):
+			t.Error(err)
+		}
+	}
+	r, err := get(ctx, d.Reader(), "1", "7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done != 9 || r.TotalXP != 5 {
+		t.Errorf("%d losses went through and %d XP are left, want 9 and 5", done, r.TotalXP)
+	}
+}
