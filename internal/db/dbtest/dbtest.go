@@ -95,7 +95,7 @@ var shared = sync.OnceValues(func() (*server, error) {
 	defer cancel()
 	s := &server{url: os.Getenv(Variable)}
 	if s.url == "" {
-		own, err := embedded.Start(ctx, embedded.Config{Fast: true})
+		own, err := embedded.Start(ctx, embedded.Config{Fast: true, TCP: true})
 		if err != nil {
 			return nil, err
 		}

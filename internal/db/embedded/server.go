@@ -2,9 +2,11 @@ package embedded
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -22,18 +24,24 @@ type Config struct {
 	Dir string
 	// Fast trades the safety of the data at a power cut for speed. For tests.
 	Fast bool
+	// TCP makes the server listen on a free port of the loopback address too,
+	// under a generated password, and puts that into URL. For tests that place
+	// something between a program and its database.
+	TCP bool
 }
 
 // Server is a running Postgres.
 type Server struct {
-	// URL reaches the server's database as its superuser, over a socket in a
-	// folder that only the server's account (and root) can enter.
+	// URL reaches the server's database as its superuser: over a socket in a
+	// folder that only the server's account (and root) can enter, or with
+	// Config.TCP over the loopback address and with the password.
 	URL string
 	// Folder is where the data is: Config.Dir, or another folder when the
 	// server's account cannot reach that one.
 	Folder string
 
 	data      string
+	password  string // empty without Config.TCP
 	process   *os.Process
 	ended     chan struct{}
 	lock      *os.File
@@ -53,6 +61,12 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{temporary: cfg.Dir == "", ended: make(chan struct{})}
+	if cfg.TCP {
+		if !s.temporary {
+			return nil, errors.New("embedded: TCP is for temporary databases, whose password is made with them")
+		}
+		s.password = rand.Text()
+	}
 	if err := s.settle(cfg.Dir, run); err != nil {
 		return nil, fmt.Errorf("prepare the database folder: %w", err)
 	}
@@ -112,20 +126,51 @@ func (s *Server) start(ctx context.Context, cfg Config, run *account) error {
 	// The children of a killed server need a moment to notice and let go of its
 	// memory; until then a new one refuses to start.
 	for deadline := time.Now().Add(15 * time.Second); ; {
-		err := s.launch(ctx, programs, run, sockets, cfg.Fast)
-		if err == nil {
-			break
+		port, err := s.port()
+		if err != nil {
+			return err
 		}
-		if !strings.Contains(err.Error(), "is still in use") || time.Now().After(deadline) {
+		err = s.launch(ctx, programs, run, sockets, port, cfg.Fast)
+		if err == nil {
+			s.URL = s.url(sockets, port)
+			return nil
+		}
+		passing := strings.Contains(err.Error(), "is still in use") || strings.Contains(err.Error(), "could not create any TCP/IP sockets")
+		if !passing || time.Now().After(deadline) {
 			return err
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	s.URL = (&url.URL{
-		Scheme: "postgres", User: url.User("postgres"), Path: "/postgres",
-		RawQuery: url.Values{"host": {sockets}, "sslmode": {"disable"}}.Encode(),
-	}).String()
-	return nil
+}
+
+func (s *Server) url(sockets string, port int) string {
+	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/postgres"}
+	q := url.Values{"sslmode": {"disable"}}
+	if s.password == "" {
+		q.Set("host", sockets)
+	} else {
+		u.User = url.UserPassword("postgres", s.password)
+		u.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// port is a free port for TCP; without it the number only names the socket.
+func (s *Server) port() (int, error) {
+	if s.password == "" {
+		return 5432, nil
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0, fmt.Errorf("the address %s has no port", l.Addr())
+	}
+	return addr.Port, nil
 }
 
 // create makes the database beside its final place and renames it, so that an
@@ -141,9 +186,28 @@ func (s *Server) create(ctx context.Context, programs Programs, run *account) er
 	if err := run.own(fresh); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(programs.Dir, "initdb"), "--pgdata", fresh,
-		"--username", "postgres", "--encoding", "UTF8", "--no-locale",
-		"--auth-local", "trust", "--auth-host", "reject", "--no-sync")
+	args := []string{
+		"--pgdata", fresh, "--username", "postgres", "--encoding", "UTF8", "--no-locale",
+		"--no-sync", "--auth-local", "trust", "--auth-host",
+	}
+	if s.password == "" {
+		args = append(args, "reject")
+	} else {
+		secret := filepath.Join(s.Folder, "password")
+		if err := os.WriteFile(secret, []byte(s.password+"\n"), 0o600); err != nil {
+			return err
+		}
+		defer os.Remove(secret)
+		if err := run.own(secret); err != nil {
+			return err
+		}
+		args = append(args, "scram-sha-256", "--pwfile", secret)
+		if programs.Major >= 16 {
+			// The password is random, so it needs no slow hash; tests connect often.
+			args = append(args, "--set", "scram_iterations=1")
+		}
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(programs.Dir, "initdb"), args...)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", environment(), run.attributes()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("make the database folder: %w: %s", err, lastLines(string(out)))
@@ -171,9 +235,13 @@ func (s *Server) sockets(run *account) (string, error) {
 	return dir, run.own(dir)
 }
 
-func (s *Server) launch(ctx context.Context, programs Programs, run *account, sockets string, fast bool) error {
+func (s *Server) launch(ctx context.Context, programs Programs, run *account, sockets string, port int, fast bool) error {
+	listen := ""
+	if s.password != "" {
+		listen = "127.0.0.1"
+	}
 	settings := []string{
-		"listen_addresses=", "port=5432", "unix_socket_directories=" + sockets,
+		"listen_addresses=" + listen, "port=" + strconv.Itoa(port), "unix_socket_directories=" + sockets,
 		"max_connections=400", "logging_collector=off", "log_min_messages=warning", "cluster_name=guildhall",
 	}
 	if fast {
