@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Lints both forms of the contract and compares it with the last release, with
+# no warning allowed. Needs Go and Node; everything it runs is pinned here, in
+# package-lock.json and go.mod.
+set -euo pipefail
+cd "$(dirname "$0")"
+export REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true
+
+command -v npm >/dev/null || { echo "lint.sh: Node and npm are needed to lint the contract." >&2; exit 1; }
+# Installed anew only when the lock file is newer than what is there.
+if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then
+	npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
+fi
+
+for document in ../../openapi.yaml ../../gen/openapi-3.1.yaml; do
+	echo "spectral ${document#../../}"
+	node_modules/.bin/spectral lint "$document" --ruleset .spectral.yaml --fail-severity hint --quiet
+	echo "redocly ${document#../../}"
+	node_modules/.bin/redocly lint "$document" --config redocly.yaml 2>&1 | grep -v -e '║' -e '═' -e '^$'
+done
+
+released=$(ls released/openapi-*.yaml 2>/dev/null | sort -V | tail -n 1)
+if [ -z "$released" ]; then
+	echo "oasdiff: no released document to compare with"
+	exit 0
+fi
+echo "oasdiff openapi.yaml against $released"
+go tool oasdiff breaking --fail-on ERR --deprecation-days-stable 180 "$released" ../../openapi.yaml

@@ -1,0 +1,329 @@
+package gen_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"go.yaml.in/yaml/v3"
+
+	"guildhall/gen"
+)
+
+func document(t *testing.T) *openapi3.T {
+	t.Helper()
+	doc, err := openapi3.NewLoader().LoadFromData(gen.OpenAPI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// operations calls fn with every operation of the document.
+func operations(t *testing.T, fn func(t *testing.T, doc *openapi3.T, path, method string, op *openapi3.Operation)) {
+	t.Helper()
+	doc := document(t)
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			t.Run(op.OperationID, func(t *testing.T) {
+				t.Parallel()
+				fn(t, doc, path, method, op)
+			})
+		}
+	}
+}
+
+var (
+	tags       = []string{"Meta", "Guild", "Cases", "Economy", "Levelling", "Tickets", "Giveaways", "Network", "Webhooks"}
+	idempotent = "#/components/parameters/IdempotencyKey"
+	stability  = []string{"stable", "beta"}
+	camel      = regexp.MustCompile(`^[a-z]+([A-Z][a-z]+)+$`)
+)
+
+func TestOperations(t *testing.T) {
+	t.Parallel()
+	operations(t, func(t *testing.T, doc *openapi3.T, path, method string, op *openapi3.Operation) {
+		write := method != "GET"
+		if len(op.Tags) != 1 || !slices.Contains(tags, op.Tags[0]) {
+			t.Errorf("tags are %v; want one of %v", op.Tags, tags)
+		}
+		if !camel.MatchString(op.OperationID) {
+			t.Error("the operationId is not verb and noun in camel case")
+		}
+		if s, _ := op.Extensions["x-stability-level"].(string); !slices.Contains(stability, s) {
+			t.Errorf("x-stability-level is %q", s)
+		}
+		scope, scoped := op.Extensions["x-required-scope"].(string)
+		if free := op.OperationID == "getMe" || op.OperationID == "getHealth"; free == scoped {
+			t.Errorf("x-required-scope is %q", scope)
+		}
+		if scoped && !slices.Contains(known(t, doc, "ApiError", "required_scope"), scope) {
+			t.Errorf("the scope %s does not exist", scope)
+		}
+		if _, phased := op.Extensions["x-phased"]; phased != (op.OperationID == "createTicketMessage") {
+			t.Error("createTicketMessage alone is x-phased")
+		}
+		var refs, query []string
+		for _, p := range op.Parameters {
+			refs = append(refs, p.Ref)
+			if p.Value.In == "query" {
+				query = append(query, p.Value.Name)
+			}
+			if p.Value.Example == nil {
+				t.Errorf("the parameter %s has no example", p.Value.Name)
+			}
+		}
+		if slices.Contains(refs, idempotent) != write {
+			t.Error("writes take Idempotency-Key, reads do not")
+		}
+		if write && len(query) > 0 {
+			t.Errorf("a write takes no query, not %v", query)
+		}
+		if pages := op.Responses.Status(200) != nil && property(op.Responses.Status(200), "has_more"); pages {
+			if !slices.Contains(query, "page") || !slices.Contains(query, "per_page") {
+				t.Error("a list takes page and per_page")
+			}
+		}
+		if op.RequestBody != nil {
+			examples(t, "the request", op.RequestBody.Value.Content)
+		}
+		responses(t, write, strings.Contains(path, "{id}"), scoped, op)
+	})
+}
+
+// responses holds the answers of an operation to the contract: one success,
+// described inline with an example, and every failure by reference.
+func responses(t *testing.T, write, byID, scoped bool, op *openapi3.Operation) {
+	t.Helper()
+	want := []string{"400", "401", "403", "429", "500", "503"}
+	if write {
+		want = append(want, "409", "413", "415")
+	}
+	if byID {
+		want = append(want, "404")
+	}
+	successes := 0
+	for status, r := range op.Responses.Map() {
+		switch {
+		case status[0] == '2':
+			successes++
+			if r.Ref != "" {
+				t.Errorf("the answer %s is a reference", status)
+			}
+			if status != "204" {
+				examples(t, "the answer "+status, r.Value.Content)
+			}
+		case r.Ref == "":
+			t.Errorf("the answer %s is no reference", status)
+		case len(codes(r.Value)) == 0:
+			t.Errorf("the answer %s lists no x-error-codes", status)
+		default:
+			for _, c := range codes(r.Value) {
+				if r.Value.Content["application/json"].Examples[c] == nil {
+					t.Errorf("the answer %s has no example of %s", status, c)
+				}
+			}
+		}
+		if r.Value.Headers["X-Request-Id"] == nil {
+			t.Errorf("the answer %s has no X-Request-Id", status)
+		}
+		want = slices.DeleteFunc(want, func(s string) bool { return s == status })
+	}
+	if len(want) > 0 {
+		t.Errorf("the answers %v are missing", want)
+	}
+	if successes != 1 {
+		t.Errorf("there are %d successes; want one", successes)
+	}
+	if slices.Contains(codes(op.Responses.Status(403).Value), "insufficient_scope") != scoped {
+		t.Error("insufficient_scope stands where a scope is needed, and only there")
+	}
+}
+
+// Every code that an answer may hold is listed in ApiError, and the other way
+// round; a wrong method has no operation whose answer it could be.
+func TestErrorCodes(t *testing.T) {
+	t.Parallel()
+	doc := document(t)
+	listed := known(t, doc, "ApiError", "code")
+	used := []string{"method_not_allowed"}
+	for _, r := range doc.Components.Responses {
+		used = append(used, codes(r.Value)...)
+	}
+	slices.Sort(used)
+	slices.Sort(listed)
+	if used = slices.Compact(used); !slices.Equal(used, listed) {
+		t.Errorf("answers use %v, ApiError lists %v", used, listed)
+	}
+}
+
+// Every event type has a schema of its own and a callback, and all but ping
+// can be subscribed to.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	doc := document(t)
+	var subscribable []string
+	for _, v := range doc.Components.Schemas["WebhookEventType"].Value.Enum {
+		subscribable = append(subscribable, v.(string))
+	}
+	var described, called []string
+	for name, s := range doc.Components.Schemas {
+		if strings.HasPrefix(name, "Event") && name != "EventOrigin" {
+			described = append(described, known(t, doc, name, "type")...)
+			if s.Value.Example == nil {
+				t.Errorf("%s has no example", name)
+			}
+		}
+	}
+	for name, byURL := range doc.Paths.Find("/webhooks").Post.Callbacks {
+		post := byURL.Value.Value("{$request.body#/url}").Post
+		called = append(called, post.Summary)
+		ref := post.RequestBody.Value.Content["application/json"].Schema.Ref
+		if ref != "#/components/schemas/Event"+strings.ToUpper(name[:1])+name[1:] {
+			t.Errorf("the callback %s carries %s", name, ref)
+		}
+	}
+	all := append(slices.Clone(subscribable), "ping")
+	for _, s := range [][]string{all, described, called} {
+		slices.Sort(s)
+	}
+	if !slices.Equal(all, described) || !slices.Equal(all, called) {
+		t.Errorf("subscribable and ping: %v\nschemas: %v\ncallbacks: %v", all, described, called)
+	}
+}
+
+// Schemas keep to what every generator and fuzzer understands.
+func TestSchemas(t *testing.T) {
+	t.Parallel()
+	var file struct {
+		Components struct {
+			Schemas map[string]map[string]any
+		}
+	}
+	if err := yaml.Unmarshal(gen.OpenAPI, &file); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range file.Components.Schemas {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			request := strings.HasSuffix(name, "Request")
+			if s["type"] == "object" {
+				if closed := s["additionalProperties"] == false; closed != request {
+					t.Error("requests are closed, answers are open")
+				}
+				for _, err := range incomplete(name, s) {
+					t.Error(err)
+				}
+			}
+			for _, err := range unbounded(name, s, request) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// incomplete says which members of an answer are not always there.
+func incomplete(name string, s map[string]any) (errs []string) {
+	if strings.HasSuffix(name, "Request") || name == "NetworkHit" {
+		return nil
+	}
+	required, _ := s["required"].([]any)
+	for p := range s["properties"].(map[string]any) {
+		if !slices.Contains(required, any(p)) && (name != "ApiError" || p != "required_scope") {
+			errs = append(errs, p+" is not required")
+		}
+	}
+	return errs
+}
+
+// unbounded says where a schema, or one within it, lacks a bound or uses what
+// generators do not agree on.
+func unbounded(at string, s map[string]any, request bool) (errs []string) {
+	has := func(keys ...string) bool {
+		return slices.ContainsFunc(keys, func(k string) bool { _, ok := s[k]; return ok })
+	}
+	report := func(format string, args ...any) { errs = append(errs, at+": "+fmt.Sprintf(format, args...)) }
+	if has("allOf", "anyOf", "oneOf", "not") {
+		report("has no composition")
+	}
+	if has("$ref") {
+		if len(s) > 1 {
+			report("a reference stands alone")
+		}
+		return errs
+	}
+	switch s["type"] {
+	case "string":
+		if !has("enum", "maxLength") {
+			report("has no maxLength")
+		}
+		if request && !has("enum", "pattern", "format") {
+			report("a text of a request has a pattern")
+		}
+		if request && has("x-extensible-enum") {
+			report("a list of values of a request is closed")
+		}
+	case "integer":
+		if !has("minimum") || !has("maximum") || !has("format") {
+			report("has not format, minimum and maximum")
+		}
+	case "array":
+		if !has("maxItems") {
+			report("has no maxItems")
+		}
+		errs = append(errs, unbounded(at+"[]", s["items"].(map[string]any), request)...)
+	case "boolean":
+	case "object":
+		for p, v := range s["properties"].(map[string]any) {
+			prop := v.(map[string]any)
+			if prop["type"] == "object" {
+				errs = append(errs, at+"."+p+": an object has a name of its own")
+			}
+			errs = append(errs, unbounded(at+"."+p, prop, request)...)
+		}
+	default:
+		report("has the type %v", s["type"])
+	}
+	return errs
+}
+
+// known returns the open list of values of a property.
+func known(t *testing.T, doc *openapi3.T, schema, prop string) []string {
+	t.Helper()
+	list, ok := doc.Components.Schemas[schema].Value.Properties[prop].Value.Extensions["x-extensible-enum"].([]any)
+	if !ok || len(list) == 0 {
+		t.Fatalf("%s.%s has no x-extensible-enum", schema, prop)
+	}
+	var out []string
+	for _, v := range list {
+		out = append(out, v.(string))
+	}
+	return out
+}
+
+func codes(r *openapi3.Response) []string {
+	list, _ := r.Extensions["x-error-codes"].([]any)
+	var out []string
+	for _, v := range list {
+		out = append(out, v.(string))
+	}
+	return out
+}
+
+func property(r *openapi3.ResponseRef, name string) bool {
+	return r.Value.Content["application/json"].Schema.Value.Properties[name] != nil
+}
+
+func examples(t *testing.T, what string, content openapi3.Content) {
+	t.Helper()
+	media := content["application/json"]
+	if media == nil || len(content) != 1 || (media.Example == nil && len(media.Examples) == 0) {
+		t.Errorf("%s has not exactly one media type, application/json, with an example", what)
+	}
+	if media != nil && !strings.HasPrefix(media.Schema.Ref, "#/components/schemas/") {
+		t.Errorf("the body of %s has no name", what)
+	}
+}
