@@ -51,6 +51,7 @@ type Intent struct {
 	FirstSentAt time.Time `db:"first_sent_at"`
 	MessageID   *string   `db:"message_id"`
 	LeaseGen    int64     `db:"lease_gen"`
+	CreatedAt   time.Time `db:"created_at"`
 	// Late is set by Take when the nonce may be forgotten by now.
 	Late bool `db:"late"`
 }
@@ -67,7 +68,7 @@ func Nonce(intentID string) string {
 }
 
 const intentColumns = `guild_id, id, kind, subject_id, channel_id, reply_to, content, author_id, token_id, key, fingerprint,
-	nonce, state, coalesce(first_sent_at, now()) AS first_sent_at, message_id, lease_gen`
+	nonce, state, coalesce(first_sent_at, now()) AS first_sent_at, message_id, lease_gen, created_at`
 
 // Prepare stores an intent in the caller's unit, with a new id. Nothing is sent
 // until somebody takes it.
@@ -218,8 +219,8 @@ func Outcome(err error) string {
 
 // Announce posts the message of a prepared intent once, however often it is
 // called: by a job and, after a crash, by another one. It returns nil when the
-// message is posted or never will be because the platform refuses it for good,
-// and otherwise an error that asks to be called again.
+// message is posted. A *Failure that is lasting means that it never will be; any
+// other error asks to be called again.
 func Announce(ctx context.Context, d db.Doer, p Platform, guild, id string) error {
 	var in Intent
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
@@ -238,9 +239,6 @@ func Announce(ctx context.Context, d db.Doer, p Platform, guild, id string) erro
 		_, err := Settle(ctx, tx, in, state, message)
 		return err
 	})
-	if f := (*Failure)(nil); errors.As(failed, &f) && f.Lasting() {
-		failed = nil
-	}
 	return errors.Join(failed, err)
 }
 

@@ -10,6 +10,8 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverdatabasesql"
 	"golang.org/x/sync/errgroup"
+
+	"guildhall/internal/chat"
 )
 
 type txOf = *sql.Tx
@@ -136,10 +138,19 @@ func (r *Runner) workers() *river.Workers {
 		return r.cfg.Draw(ctx, job.Args.GuildID, job.Args.GiveawayID, job.Args.Round)
 	}))
 	river.AddWorker(w, river.WorkFunc(func(ctx context.Context, job *river.Job[AnnounceGiveaway]) error {
-		return r.cfg.Announce(ctx, job.Args.GuildID, job.Args.IntentID)
+		return final(r.cfg.Announce(ctx, job.Args.GuildID, job.Args.IntentID))
 	}))
 	river.AddWorker(w, river.WorkFunc(func(ctx context.Context, job *river.Job[SyncTicketChannel]) error {
-		return r.cfg.SyncChannel(ctx, job.Args.GuildID, job.Args.TicketID)
+		return final(r.cfg.SyncChannel(ctx, job.Args.GuildID, job.Args.TicketID))
 	}))
 	return w
+}
+
+// final keeps a job from being tried again where the platform has refused for
+// good.
+func final(err error) error {
+	if f := (*chat.Failure)(nil); errors.As(err, &f) && f.Lasting() {
+		return river.JobCancel(err)
+	}
+	return err
 }

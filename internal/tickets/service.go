@@ -1,0 +1,224 @@
+// Package tickets is the support conversations of a guild: the tickets, their
+// transcripts, and the staff's messages to the opener. What has to be said or
+// done on the chat platform is never done inside a transaction: a message goes
+// out between two of them (message.go), everything else by a job (channel.go).
+package tickets
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"guildhall/gen"
+	"guildhall/internal/auth"
+	"guildhall/internal/chat"
+	"guildhall/internal/db"
+	"guildhall/internal/event"
+	"guildhall/internal/idempotency"
+	"guildhall/internal/jobs"
+	"guildhall/internal/page"
+	"guildhall/internal/wire"
+)
+
+// Config is what tickets need beyond the request.
+type Config struct {
+	DB   db.Doer       // opens the units around a call to the platform
+	Chat chat.Platform // where messages go
+	Keys idempotency.Keys
+}
+
+// Service implements the operations on tickets.
+type Service struct{ cfg Config }
+
+// New returns the service.
+func New(cfg Config) (*Service, error) {
+	if cfg.DB == nil || cfg.Chat == nil || cfg.Keys.Sealer == nil {
+		return nil, errors.New("tickets: DB, Chat and Keys must be given")
+	}
+	return &Service{cfg}, nil
+}
+
+// ListTickets lists the guild's tickets, newest first.
+func (s *Service) ListTickets(ctx context.Context, r gen.ListTicketsRequestObject) (gen.ListTicketsResponseObject, error) {
+	p := page.Of(r.Params.Page, r.Params.PerPage)
+	f := filter{OpenerID: or(r.Params.OpenerID, ""), ClaimedByID: or(r.Params.ClaimedByID, "")}
+	if r.Params.Status != nil {
+		f.Status = string(*r.Params.Status)
+	}
+	rows, err := list(ctx, db.Read(ctx), auth.From(ctx).GuildID, f, p)
+	if err != nil {
+		return nil, err
+	}
+	rows, more := page.Cut(rows, p)
+	data := make([]gen.Ticket, 0, len(rows))
+	for _, t := range rows {
+		data = append(data, show(t))
+	}
+	return gen.ListTickets200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+// GetTicket returns one ticket.
+func (s *Service) GetTicket(ctx context.Context, r gen.GetTicketRequestObject) (gen.GetTicketResponseObject, error) {
+	t, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetTicket200JSONResponse{Data: show(t)}, nil
+}
+
+// ListTicketMessages lists the transcript of a ticket in reading order, notes
+// and system entries included.
+func (s *Service) ListTicketMessages(ctx context.Context, r gen.ListTicketMessagesRequestObject) (gen.ListTicketMessagesResponseObject, error) {
+	q, guild, p := db.Read(ctx), auth.From(ctx).GuildID, page.Of(r.Params.Page, r.Params.PerPage)
+	if _, err := get(ctx, q, guild, r.ID); err != nil {
+		return nil, err
+	}
+	var since time.Time
+	if r.Params.Since != nil {
+		since = r.Params.Since.Time
+	}
+	entries, err := transcript(ctx, q, guild, r.ID, since, p)
+	if err != nil {
+		return nil, err
+	}
+	entries, more := page.Cut(entries, p)
+	data := make([]gen.TicketMessage, 0, len(entries))
+	for _, e := range entries {
+		data = append(data, showEntry(e))
+	}
+	return gen.ListTicketMessages200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+// CloseTicket closes an open ticket. The bot puts the channel away afterwards.
+func (s *Service) CloseTicket(ctx context.Context, r gen.CloseTicketRequestObject) (gen.CloseTicketResponseObject, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	var reason *string
+	if r.Body != nil {
+		reason = r.Body.Reason
+	}
+	t, err := lock(ctx, tx, by.GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	p, err := policyOf(ctx, tx, by.GuildID)
+	if err != nil {
+		return nil, err
+	}
+	if err := mayClose(t, reason, p); err != nil {
+		return nil, err
+	}
+	if t, err = shut(ctx, tx, t, reason); err != nil {
+		return nil, err
+	}
+	if err := changed(ctx, tx, by, t, kindClose, or(reason, "Closed."), event.TicketClosed); err != nil {
+		return nil, err
+	}
+	return gen.CloseTicket200JSONResponse{Data: show(t)}, follow(ctx, tx, t)
+}
+
+// ReopenTicket opens a closed ticket again. The bot brings the channel back
+// afterwards, if there is still one.
+func (s *Service) ReopenTicket(ctx context.Context, r gen.ReopenTicketRequestObject) (gen.ReopenTicketResponseObject, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	var reason *string
+	if r.Body != nil {
+		reason = r.Body.Reason
+	}
+	t, err := lock(ctx, tx, by.GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := mayReopen(t); err != nil {
+		return nil, err
+	}
+	if t, err = unshut(ctx, tx, t); err != nil {
+		return nil, err
+	}
+	if err := changed(ctx, tx, by, t, kindReopen, or(reason, "Reopened."), event.TicketReopened); err != nil {
+		return nil, err
+	}
+	return gen.ReopenTicket200JSONResponse{Data: show(t)}, follow(ctx, tx, t)
+}
+
+// ClaimTicket makes an open ticket a staff member's. Who has it already may
+// claim it again, which changes nothing.
+func (s *Service) ClaimTicket(ctx context.Context, r gen.ClaimTicketRequestObject) (gen.ClaimTicketResponseObject, error) {
+	tx, by, user := db.Write(ctx), auth.From(ctx), &r.Body.UserID
+	t, err := lock(ctx, tx, by.GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := mayClaim(t, *user); err != nil {
+		return nil, err
+	}
+	if same(t.ClaimedByID, user) {
+		return gen.ClaimTicket200JSONResponse{Data: show(t)}, nil
+	}
+	if t, err = claim(ctx, tx, t, user); err != nil {
+		return nil, err
+	}
+	if err := changed(ctx, tx, by, t, kindClaim, "Claimed by "+*user+".", event.TicketClaimed); err != nil {
+		return nil, err
+	}
+	return gen.ClaimTicket200JSONResponse{Data: show(t)}, nil
+}
+
+// AssignTicket gives an open ticket to a staff member whoever has it, or takes
+// it from everybody. What is so already changes nothing.
+func (s *Service) AssignTicket(ctx context.Context, r gen.AssignTicketRequestObject) (gen.AssignTicketResponseObject, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	var user *string
+	content := "Assigned to nobody."
+	if id, err := r.Body.UserID.Get(); err == nil {
+		user, content = &id, "Assigned to "+id+"."
+	}
+	t, err := lock(ctx, tx, by.GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := mustBeOpen(t); err != nil {
+		return nil, err
+	}
+	if same(t.ClaimedByID, user) {
+		return gen.AssignTicket200JSONResponse{Data: show(t)}, nil
+	}
+	if t, err = claim(ctx, tx, t, user); err != nil {
+		return nil, err
+	}
+	if err := changed(ctx, tx, by, t, kindAssign, content, event.TicketAssigned); err != nil {
+		return nil, err
+	}
+	return gen.AssignTicket200JSONResponse{Data: show(t)}, nil
+}
+
+// changed writes down what happened to a ticket and tells the world.
+func changed(ctx context.Context, tx *db.Tx, by *auth.Principal, t row, kind, content, typ string) error {
+	if err := note(ctx, tx, t, kind, content); err != nil {
+		return err
+	}
+	return event.Record(ctx, tx, event.From(by), typ, show(t))
+}
+
+// follow has the bot bring the channel in line with the ticket.
+func follow(ctx context.Context, tx *db.Tx, t row) error {
+	if t.ChannelID == nil {
+		return nil
+	}
+	return jobs.Enqueue(ctx, tx, jobs.SyncTicketChannel{GuildID: t.GuildID, TicketID: t.ID}, nil)
+}
+
+func show(t row) gen.Ticket {
+	return gen.Ticket{
+		ID: t.ID, Number: t.Number, Status: t.Status, Subject: t.Subject, OpenerID: t.OpenerID, ClaimedByID: t.ClaimedByID,
+		ChannelID: t.ChannelID, CloseReason: t.CloseReason, ClosedByID: t.ClosedByID, MessageCount: t.MessageCount,
+		LastMessageAt: wire.AtPtr(t.LastMessageAt), CreatedAt: wire.At(t.CreatedAt), UpdatedAt: wire.At(t.UpdatedAt),
+		ClosedAt: wire.AtPtr(t.ClosedAt),
+	}
+}
+
+func showEntry(e entry) gen.TicketMessage {
+	return gen.TicketMessage{
+		ID: e.ID, TicketID: e.TicketID, Kind: e.Kind, Internal: e.Internal, AuthorID: e.AuthorID, AuthorType: e.AuthorType,
+		Content: e.Content, ChannelMessageID: e.ChannelMessageID, CreatedAt: wire.At(e.CreatedAt),
+	}
+}

@@ -1,0 +1,258 @@
+package tickets
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"guildhall/internal/db"
+	"guildhall/internal/fault"
+	"guildhall/internal/page"
+)
+
+// row is one stored ticket.
+type row struct {
+	GuildID       string     `db:"guild_id"`
+	ID            string     `db:"id"`
+	Number        int64      `db:"number"`
+	Status        string     `db:"status"`
+	Subject       *string    `db:"subject"`
+	OpenerID      string     `db:"opener_id"`
+	ClaimedByID   *string    `db:"claimed_by_id"`
+	ChannelID     *string    `db:"channel_id"`
+	CloseReason   *string    `db:"close_reason"`
+	ClosedByID    *string    `db:"closed_by_id"`
+	MessageCount  int64      `db:"message_count"`
+	LastMessageAt *time.Time `db:"last_message_at"`
+	CreatedAt     time.Time  `db:"created_at"`
+	UpdatedAt     time.Time  `db:"updated_at"`
+	ClosedAt      *time.Time `db:"closed_at"`
+}
+
+const columns = `guild_id, id, number, status, subject, opener_id, claimed_by_id, channel_id, close_reason, closed_by_id,
+	message_count, last_message_at, created_at, updated_at, closed_at`
+
+// entry is one stored line of a transcript.
+type entry struct {
+	GuildID          string    `db:"guild_id"`
+	TicketID         string    `db:"ticket_id"`
+	ID               string    `db:"id"`
+	Kind             string    `db:"kind"`
+	Internal         bool      `db:"internal"`
+	AuthorID         *string   `db:"author_id"`
+	AuthorType       string    `db:"author_type"`
+	Content          string    `db:"content"`
+	ChannelMessageID *string   `db:"channel_message_id"`
+	CreatedAt        time.Time `db:"created_at"`
+}
+
+const entryColumns = `guild_id, ticket_id, id, kind, internal, author_id, author_type, content, channel_message_id, created_at`
+
+// policy is what a guild wants of closing.
+type policy struct {
+	RequireReason bool   `db:"require_close_reason"`
+	Action        string `db:"close_action"`
+}
+
+// filter narrows a list; empty members let everything through.
+type filter struct{ Status, OpenerID, ClaimedByID string }
+
+// The list has a statement for each index that serves it: the plan of a
+// prepared statement must hold for every value of an optional condition.
+const (
+	newest = `
+		SELECT ` + columns + `
+		FROM tickets
+		WHERE guild_id = $1
+		ORDER BY created_at DESC, id DESC
+		LIMIT $2 OFFSET $3`
+
+	newestOfStatus = `
+		SELECT ` + columns + `
+		FROM tickets
+		WHERE guild_id = $1
+		  AND status = $4
+		ORDER BY created_at DESC, id DESC
+		LIMIT $2 OFFSET $3`
+
+	newestOfOpener = `
+		SELECT ` + columns + `
+		FROM tickets
+		WHERE guild_id = $1
+		  AND opener_id = $4
+		  AND ($5::text = '' OR status = $5)
+		  AND ($6::text = '' OR claimed_by_id = $6)
+		ORDER BY created_at DESC, id DESC
+		LIMIT $2 OFFSET $3`
+
+	newestOfClaim = `
+		SELECT ` + columns + `
+		FROM tickets
+		WHERE guild_id = $1
+		  AND claimed_by_id = $4
+		  AND ($5::text = '' OR status = $5)
+		ORDER BY created_at DESC, id DESC
+		LIMIT $2 OFFSET $3`
+)
+
+// list returns the page of the guild's tickets that pass f, newest first, and
+// one more when there is one.
+func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]row, error) {
+	query, args := newest, []any{guild, p.Limit(), p.Offset()}
+	switch {
+	case f.OpenerID != "":
+		query, args = newestOfOpener, append(args, f.OpenerID, f.Status, f.ClaimedByID)
+	case f.ClaimedByID != "":
+		query, args = newestOfClaim, append(args, f.ClaimedByID, f.Status)
+	case f.Status != "":
+		query, args = newestOfStatus, append(args, f.Status)
+	}
+	var rows []row
+	if err := q.SelectContext(ctx, &rows, query, args...); err != nil {
+		return nil, fmt.Errorf("list tickets of guild %s: %w", guild, err)
+	}
+	return rows, nil
+}
+
+// get returns one ticket. It is NotFound when the guild has no such ticket.
+func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
+	var t row
+	err := q.GetContext(ctx, &t, `
+		SELECT `+columns+`
+		FROM tickets
+		WHERE guild_id = $1
+		  AND id = $2`, guild, id)
+	return t, found(err, guild, id)
+}
+
+// lock returns one ticket and keeps others from changing it until tx ends. It
+// is NotFound when the guild has no such ticket.
+func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
+	var t row
+	err := tx.GetContext(ctx, &t, `
+		SELECT `+columns+`
+		FROM tickets
+		WHERE guild_id = $1
+		  AND id = $2
+		FOR NO KEY UPDATE`, guild, id)
+	return t, found(err, guild, id)
+}
+
+func found(err error, guild, id string) error {
+	switch {
+	case db.Missing(err):
+		return fault.New(fault.NotFound, "not_found", "No such ticket.")
+	case err != nil:
+		return fmt.Errorf("read ticket %s of guild %s: %w", id, guild, err)
+	}
+	return nil
+}
+
+// policyOf returns what the guild wants of closing.
+func policyOf(ctx context.Context, q db.Querier, guild string) (policy, error) {
+	p := policy{Action: "archive"}
+	err := q.GetContext(ctx, &p, `
+		SELECT require_close_reason, close_action
+		FROM guild_settings
+		WHERE guild_id = $1`, guild)
+	if err != nil && !db.Missing(err) {
+		return policy{}, fmt.Errorf("read the ticket settings of guild %s: %w", guild, err)
+	}
+	return p, nil
+}
+
+// transcript returns the page of a ticket's entries in reading order, and one
+// more when there is one.
+func transcript(ctx context.Context, q db.Querier, guild, ticket string, since time.Time, p page.P) ([]entry, error) {
+	var entries []entry
+	err := q.SelectContext(ctx, &entries, `
+		SELECT `+entryColumns+`
+		FROM ticket_messages
+		WHERE guild_id = $1
+		  AND ticket_id = $2
+		  AND created_at >= $3
+		ORDER BY created_at, id
+		LIMIT $4 OFFSET $5`, guild, ticket, since, p.Limit(), p.Offset())
+	if err != nil {
+		return nil, fmt.Errorf("list the transcript of ticket %s of guild %s: %w", ticket, guild, err)
+	}
+	return entries, nil
+}
+
+// write adds an entry to the transcript.
+func write(ctx context.Context, tx *db.Tx, e entry) (entry, error) {
+	err := tx.GetContext(ctx, &e, `
+		INSERT INTO ticket_messages (guild_id, ticket_id, id, kind, internal, author_id, author_type, content, channel_message_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+		RETURNING `+entryColumns,
+		e.GuildID, e.TicketID, e.ID, e.Kind, e.Kind == kindNote, e.AuthorID, e.AuthorType, e.Content, e.ChannelMessageID)
+	if err != nil {
+		return entry{}, fmt.Errorf("write to the transcript of ticket %s of guild %s: %w", e.TicketID, e.GuildID, err)
+	}
+	return e, nil
+}
+
+// note writes down what happened to a ticket.
+func note(ctx context.Context, tx *db.Tx, t row, kind, content string) error {
+	_, err := write(ctx, tx, entry{
+		GuildID: t.GuildID, TicketID: t.ID, ID: db.NewID(), Kind: kind, AuthorType: bySystem, Content: content,
+	})
+	return err
+}
+
+// count makes the ticket account for a message written in this unit.
+func count(ctx context.Context, tx *db.Tx, guild, id string) error {
+	_, err := tx.ExecContext(ctx, `
+		UPDATE tickets
+		SET message_count = message_count + 1, last_message_at = now(), updated_at = now()
+		WHERE guild_id = $1
+		  AND id = $2`, guild, id)
+	if err != nil {
+		return fmt.Errorf("count a message of ticket %s of guild %s: %w", id, guild, err)
+	}
+	return nil
+}
+
+// shut closes the ticket.
+func shut(ctx context.Context, tx *db.Tx, t row, reason *string) (row, error) {
+	err := tx.GetContext(ctx, &t, `
+		UPDATE tickets
+		SET status = 'closed', close_reason = $3, closed_by_id = NULL, closed_at = now(), updated_at = now(),
+		    channel_due_at = CASE WHEN channel_id IS NOT NULL THEN clock_timestamp() END
+		WHERE guild_id = $1
+		  AND id = $2
+		RETURNING `+columns, t.GuildID, t.ID, reason)
+	if err != nil {
+		return row{}, fmt.Errorf("close ticket %s of guild %s: %w", t.ID, t.GuildID, err)
+	}
+	return t, nil
+}
+
+// unshut opens a closed ticket again. The claim stays.
+func unshut(ctx context.Context, tx *db.Tx, t row) (row, error) {
+	err := tx.GetContext(ctx, &t, `
+		UPDATE tickets
+		SET status = 'open', close_reason = NULL, closed_by_id = NULL, closed_at = NULL, updated_at = now(),
+		    channel_due_at = CASE WHEN channel_id IS NOT NULL THEN clock_timestamp() END
+		WHERE guild_id = $1
+		  AND id = $2
+		RETURNING `+columns, t.GuildID, t.ID)
+	if err != nil {
+		return row{}, fmt.Errorf("reopen ticket %s of guild %s: %w", t.ID, t.GuildID, err)
+	}
+	return t, nil
+}
+
+// claim makes the ticket user's, or nobody's.
+func claim(ctx context.Context, tx *db.Tx, t row, user *string) (row, error) {
+	err := tx.GetContext(ctx, &t, `
+		UPDATE tickets
+		SET claimed_by_id = $3, updated_at = now()
+		WHERE guild_id = $1
+		  AND id = $2
+		RETURNING `+columns, t.GuildID, t.ID, user)
+	if err != nil {
+		return row{}, fmt.Errorf("claim ticket %s of guild %s: %w", t.ID, t.GuildID, err)
+	}
+	return t, nil
+}
