@@ -19,15 +19,17 @@ type row struct {
 	LastReportedAt  time.Time `db:"last_reported_at"`
 }
 
+const listing = `
+		SELECT user_id, trust_score, report_count, category, severity,
+		       first_reported_at, last_reported_at
+		FROM network_listings
+		WHERE user_id = $1`
+
 // find returns the user's listing, and false when there is none. It is the one
 // query of the program without a guild.
 func find(ctx context.Context, q db.Querier, user string) (row, bool, error) {
 	var r row
-	err := q.GetContext(ctx, &r, `
-		SELECT user_id, trust_score, report_count, category, severity,
-		       first_reported_at, last_reported_at
-		FROM network_listings
-		WHERE user_id = $1`, user)
+	err := q.GetContext(ctx, &r, listing, user)
 	switch {
 	case db.Missing(err):
 		return row{}, false, nil
