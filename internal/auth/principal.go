@@ -1,3 +1,7 @@
+// Package auth says whose request this is. It makes tokens, recognises them,
+// and makes sure that a revoked one is dead on every node by the time its
+// revocation returns. It knows nothing of routes or answers: it reads headers
+// and addresses, and returns principals and faults.
 package auth
 
 import (

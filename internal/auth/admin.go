@@ -1,0 +1,176 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"guildhall/internal/db"
+	"guildhall/internal/fault"
+)
+
+// New is what a token is made of.
+type New struct {
+	GuildID   string
+	Env       string        // live or test: the env that the token says and works in
+	Name      string        // a label, 1 to 100 characters
+	Scopes    []string      // at least one of Scopes
+	AllowIP   []string      // addresses and CIDR ranges; none: usable from anywhere
+	ExpiresIn time.Duration // 0: never
+}
+
+// Token is a token as its owner sees it.
+type Token struct {
+	ID          string
+	Secret      string // the token itself; only Create fills it in
+	Preview     string
+	GuildID     string
+	Name        string
+	Scopes      []string
+	IPAllowlist []string
+	ExpiresAt   *time.Time // nil: never
+	CreatedAt   time.Time
+	LastUsedAt  *time.Time // nil: not yet
+	RevokedAt   *time.Time // nil: not revoked
+}
+
+// LogValue keeps the secret out of logs.
+func (t Token) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("id", t.ID), slog.String("guild_id", t.GuildID), slog.String("preview", t.Preview))
+}
+
+// String is the token without its secret.
+func (t Token) String() string { return t.ID + " " + t.Preview }
+
+// Format keeps the secret out of everything that fmt prints, %+v too.
+func (t Token) Format(f fmt.State, _ rune) { fmt.Fprint(f, t.String()) }
+
+// Create makes a token. Its Secret is in the answer and nowhere else. It is
+// Invalid for a New that breaks its comments and NotFound for an unknown guild.
+func Create(ctx context.Context, d db.Doer, n New) (Token, error) {
+	if n.Env != "live" && n.Env != "test" {
+		return Token{}, fault.New(fault.Invalid, "invalid_request", "The env of a token is live or test, not %q.", n.Env)
+	}
+	if c := utf8.RuneCountInString(n.Name); c < 1 || c > 100 || strings.TrimSpace(n.Name) == "" || !utf8.ValidString(n.Name) || strings.ContainsRune(n.Name, 0) {
+		return Token{}, fault.New(fault.Invalid, "invalid_request", "The name of a token has 1 to 100 characters, not all of them blank.")
+	}
+	if n.ExpiresIn < 0 || n.ExpiresIn > longest {
+		return Token{}, fault.New(fault.Invalid, "invalid_request", "A token expires in the future, within 36500 days, or never.")
+	}
+	scopes, err := ParseScopes(n.Scopes...)
+	if err != nil {
+		return Token{}, err
+	}
+	prefixes, err := ParsePrefixes(n.AllowIP...)
+	if err != nil {
+		return Token{}, err
+	}
+	allow := make([]string, 0, len(prefixes))
+	for _, p := range prefixes {
+		if p.IsSingleIP() {
+			allow = append(allow, p.Addr().String())
+		} else {
+			allow = append(allow, p.String())
+		}
+	}
+	secret := mint(n.Env)
+	hash, _ := recognise(secret, n.Env)
+	r := row{
+		ID:      db.NewID(),
+		GuildID: n.GuildID,
+		Name:    n.Name,
+		Preview: preview(secret, n.Env),
+		Hash:    hash[:],
+		Scopes:  scopes,
+		Allow:   allow,
+	}
+	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		stored, err := insert(ctx, tx, r, n.ExpiresIn)
+		if err == nil {
+			r = stored
+		}
+		return err
+	})
+	if db.Violates(err, "api_tokens_guild_id_fkey") {
+		return Token{}, fault.New(fault.NotFound, "not_found", "There is no guild %s.", n.GuildID).Because(err)
+	}
+	if err != nil {
+		return Token{}, err
+	}
+	t := show(r)
+	t.Secret = secret
+	return t, nil
+}
+
+// List returns the tokens of a guild, oldest first, revoked and expired ones
+// too.
+func List(ctx context.Context, d *db.DB, guild string) ([]Token, error) {
+	rows, err := byGuild(ctx, d.Reader(), guild)
+	if err != nil {
+		return nil, err
+	}
+	tokens := make([]Token, 0, len(rows))
+	for _, r := range rows {
+		tokens = append(tokens, show(r))
+	}
+	return tokens, nil
+}
+
+func show(r row) Token {
+	return Token{
+		ID:          r.ID,
+		Preview:     r.Preview,
+		GuildID:     r.GuildID,
+		Name:        r.Name,
+		Scopes:      r.Scopes,
+		IPAllowlist: r.Allow,
+		ExpiresAt:   r.ExpiresAt,
+		CreatedAt:   r.CreatedAt,
+		LastUsedAt:  r.LastUsedAt,
+		RevokedAt:   r.RevokedAt,
+	}
+}
+
+// Revoke ends a token for good. When it returns nil, no node accepts the token
+// any more; requests that have passed the check by then finish. It waits for
+// every node to say that it knows, and no longer than two seconds: a node that
+// has not heard of it by then has stopped trusting its cache, and asks the
+// database. Revoking a token again is no error. It is NotFound for an unknown
+// token.
+//
+// An error other than NotFound after the change was committed says so: the
+// token is dead then too, within two seconds.
+func Revoke(ctx context.Context, d *db.DB, id string) error {
+	var epoch int64
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		epoch, err = revoke(ctx, tx, id)
+		return err
+	})
+	if db.Missing(err) {
+		return fault.New(fault.NotFound, "not_found", "No such token.").Because(err)
+	}
+	if err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeout(ctx, barrier)
+	defer cancel()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		n, err := within(wait, barrier, func(ctx context.Context) (int, error) { return behind(ctx, d.Reader(), epoch) })
+		if err == nil && n == 0 {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-wait.Done():
+			if ctx.Err() != nil {
+				return fmt.Errorf("token %s is revoked, but waiting for the nodes was cut short: %w", id, ctx.Err())
+			}
+			return nil
+		}
+	}
+}

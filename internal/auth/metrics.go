@@ -1,0 +1,38 @@
+package auth
+
+import "github.com/prometheus/client_golang/prometheus"
+
+type metrics struct{ hits, reads, lost prometheus.Counter }
+
+func newMetrics(reg prometheus.Registerer, t *Tokens) (*metrics, error) {
+	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "guildhall_token_lookups_total",
+		Help: "Tokens found in memory and tokens asked of the database.",
+	}, []string{"from"})
+	m := &metrics{
+		hits:  lookups.WithLabelValues("memory"),
+		reads: lookups.WithLabelValues("database"),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "guildhall_token_lines_lost_total",
+			Help: "How often the line that announces revocations was lost.",
+		}),
+	}
+	if reg == nil {
+		return m, nil
+	}
+	trusted := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "guildhall_token_cache_trusted",
+		Help: "1 while tokens may be found in memory.",
+	}, func() float64 {
+		if t.trusted() {
+			return 1
+		}
+		return 0
+	})
+	for _, c := range []prometheus.Collector{lookups, m.lost, trusted} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,55 @@
+package auth
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+)
+
+// brand is the fixed first part of every token.
+const brand = "svc_"
+
+// secretLength is 32 random bytes in base64url, without padding.
+const secretLength = 43
+
+// digest is what is kept of a token. The secret has 256 random bits, so a slow
+// hash would protect nothing more.
+type digest [sha256.Size]byte
+
+// mint makes the text of a new token: svc_<env>_<43 base64url characters>.
+func mint(env string) string {
+	var b [32]byte
+	rand.Read(b[:])
+	return brand + env + "_" + base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// preview is what may be shown of a token later: enough to recognise it among
+// others, and no help in guessing it.
+func preview(token, env string) string {
+	return brand + env + "_..." + token[len(token)-4:]
+}
+
+// recognise returns the digest of a text that has the form of a token of env.
+// What has not can be refused without asking anybody. The text is split at its
+// first two underscores: the secret may hold more of them.
+func recognise(token, env string) (digest, bool) {
+	head := len(brand) + len(env) + 1
+	if len(token) != head+secretLength || token[:len(brand)] != brand || token[len(brand):head-1] != env || token[head-1] != '_' {
+		return digest{}, false
+	}
+	for i := head; i < len(token); i++ {
+		if !base64url[token[i]] {
+			return digest{}, false
+		}
+	}
+	var b [len(brand) + 16 + 1 + secretLength]byte // keeps the copy off the heap
+	return sha256.Sum256(append(b[:0], token...)), true
+}
+
+// base64url marks the characters of that alphabet.
+var base64url = func() (is [256]bool) {
+	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") {
+		is[c] = true
+	}
+	return is
+}()

@@ -1,0 +1,124 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"guildhall/internal/db"
+)
+
+// row is a token as it is stored, with the database's own time of reading it.
+type row struct {
+	ID         string     `db:"id"`
+	GuildID    string     `db:"guild_id"`
+	Name       string     `db:"name"`
+	Preview    string     `db:"preview"`
+	Hash       []byte     `db:"hash"`
+	Scopes     db.Strings `db:"scopes"`
+	Allow      db.Strings `db:"ip_allowlist"`
+	ExpiresAt  *time.Time `db:"expires_at"`
+	CreatedAt  time.Time  `db:"created_at"`
+	RevokedAt  *time.Time `db:"revoked_at"`
+	LastUsedAt *time.Time `db:"last_used_at"`
+	Now        time.Time  `db:"now"`
+}
+
+// byHash returns the token with that digest, revoked and expired ones too.
+func byHash(ctx context.Context, q db.Querier, hash digest) (row, error) {
+	var r row
+	err := q.GetContext(ctx, &r, `
+		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
+		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at,
+		       clock_timestamp() AS now
+		FROM api_tokens t
+		LEFT JOIN api_token_uses u ON u.token_id = t.id
+		WHERE t.hash = $1`, hash[:])
+	if err != nil {
+		return row{}, fmt.Errorf("read a token: %w", err)
+	}
+	return r, nil
+}
+
+// byGuild returns the guild's tokens, oldest first.
+func byGuild(ctx context.Context, q db.Querier, guild string) ([]row, error) {
+	var rows []row
+	err := q.SelectContext(ctx, &rows, `
+		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
+		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now
+		FROM api_tokens t
+		LEFT JOIN api_token_uses u ON u.token_id = t.id
+		WHERE t.guild_id = $1
+		ORDER BY t.created_at, t.id`, guild)
+	if err != nil {
+		return nil, fmt.Errorf("list the tokens of guild %s: %w", guild, err)
+	}
+	return rows, nil
+}
+
+// insert stores r, which expires after the given time by the database's clock,
+// or never when it is zero.
+func insert(ctx context.Context, tx *db.Tx, r row, expiresIn time.Duration) (row, error) {
+	var seconds *int64
+	if expiresIn > 0 {
+		s := int64((expiresIn + time.Second - 1) / time.Second)
+		seconds = &s
+	}
+	err := tx.GetContext(ctx, &r, `
+		INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, now() + $8::bigint * interval '1 second')
+		RETURNING id, guild_id, name, preview, hash, scopes, ip_allowlist,
+		          expires_at, created_at, revoked_at, now() AS now`,
+		r.ID, r.GuildID, r.Name, r.Preview, r.Hash, r.Scopes, r.Allow, seconds)
+	if err != nil {
+		return row{}, fmt.Errorf("insert a token of guild %s: %w", r.GuildID, err)
+	}
+	return r, nil
+}
+
+// revoke marks the token and returns the epoch that a node must have reached
+// to know of it. It is db.Missing when there is no such token.
+func revoke(ctx context.Context, tx *db.Tx, id string) (epoch int64, err error) {
+	var known string
+	if err := tx.GetContext(ctx, &known, `SELECT id FROM api_tokens WHERE id = $1 FOR UPDATE`, id); err != nil {
+		return 0, fmt.Errorf("find token %s: %w", id, err)
+	}
+	if _, err := tx.ExecContext(ctx, `
+		UPDATE api_tokens SET revoked_at = now()
+		WHERE id = $1 AND revoked_at IS NULL`, id); err != nil {
+		return 0, fmt.Errorf("revoke token %s: %w", id, err)
+	}
+	if err := tx.GetContext(ctx, &epoch, `SELECT epoch FROM auth_epoch`); err != nil {
+		return 0, fmt.Errorf("read the epoch of tokens: %w", err)
+	}
+	return epoch, nil
+}
+
+// behind counts the live nodes that have not reached the epoch yet.
+func behind(ctx context.Context, q db.Querier, epoch int64) (nodes int, err error) {
+	err = q.GetContext(ctx, &nodes, `
+		SELECT count(*) FROM auth_nodes
+		WHERE epoch < $1 AND seen_at > now() - $2::bigint * interval '1 second'`,
+		epoch, int64(silence/time.Second))
+	if err != nil {
+		return 0, fmt.Errorf("ask for the epochs of the nodes: %w", err)
+	}
+	return nodes, nil
+}
+
+// noteUses writes that the tokens were used just now, unless that was written
+// less than a minute ago. Tokens that are gone are left out. Rows are locked in
+// the order of their ids, so two nodes cannot block each other.
+func noteUses(ctx context.Context, tx *db.Tx, ids []string) error {
+	_, err := tx.ExecContext(ctx, `
+		INSERT INTO api_token_uses AS u (token_id, last_used_at)
+		SELECT id, now() FROM (
+			SELECT id FROM api_tokens WHERE id = ANY ($1) ORDER BY id FOR KEY SHARE
+		) AS t
+		ON CONFLICT (token_id) DO UPDATE SET last_used_at = excluded.last_used_at
+		WHERE u.last_used_at <= excluded.last_used_at - interval '1 minute'`, db.Array(ids))
+	if err != nil {
+		return fmt.Errorf("note the use of %d tokens: %w", len(ids), err)
+	}
+	return nil
+}
