@@ -8,6 +8,7 @@ import (
 
 	"guildhall/internal/chat"
 	"guildhall/internal/db"
+	"guildhall/internal/jobs"
 )
 
 // maxMessage is how many characters the chat platform takes in one message.
@@ -15,7 +16,7 @@ const maxMessage = 2000
 
 // announce stores, in the caller's unit, what the bot is to say in the
 // giveaway's channel, and the job that says it.
-func announce(ctx context.Context, tx *db.Tx, q Queue, g row, kind, text string) error {
+func announce(ctx context.Context, tx *db.Tx, g row, kind, text string) error {
 	in, err := chat.Prepare(ctx, tx, chat.Intent{
 		GuildID:   g.GuildID,
 		Kind:      kind,
@@ -27,7 +28,7 @@ func announce(ctx context.Context, tx *db.Tx, q Queue, g row, kind, text string)
 	if err != nil {
 		return err
 	}
-	return q.Announce(ctx, tx, g.GuildID, in.ID)
+	return jobs.Enqueue(ctx, tx, jobs.AnnounceGiveaway{GuildID: g.GuildID, IntentID: in.ID}, nil)
 }
 
 // endedText is what the bot says when a giveaway has been drawn.

@@ -10,13 +10,14 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/event"
 	"guildhall/internal/fault"
+	"guildhall/internal/jobs"
 )
 
 // Draw draws the winners of a giveaway that is in drawing and ends it: the
 // record, the winners, the event and the announcement become real together, or
 // none of them. In any other state, and when the giveaway is gone, it does
 // nothing, so it may be called by as many workers and as often as one likes.
-func Draw(ctx context.Context, d db.Doer, q Queue, guild, id string) error {
+func Draw(ctx context.Context, d db.Doer, guild, id string) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		g, err := lock(ctx, tx, guild, id)
 		if fault.Is(err, "not_found") {
@@ -32,8 +33,13 @@ func Draw(ctx context.Context, d db.Doer, q Queue, guild, id string) error {
 		if err := event.Record(ctx, tx, event.System(guild), event.GiveawayEnded, show(g)); err != nil {
 			return err
 		}
-		return announce(ctx, tx, q, g, chat.KindGiveawayEnded, endedText(g.Prize, r.Drawn))
+		return announce(ctx, tx, g, chat.KindGiveawayEnded, endedText(g.Prize, r.Drawn))
 	})
+}
+
+// enqueueDraw enqueues the call of Draw for a giveaway that tx puts into drawing.
+func enqueueDraw(ctx context.Context, tx *db.Tx, g row) error {
+	return jobs.Enqueue(ctx, tx, jobs.DrawGiveaway{GuildID: g.GuildID, GiveawayID: g.ID, Round: g.Rounds + 1}, nil)
 }
 
 // order says what one draw is to do.

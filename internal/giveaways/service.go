@@ -6,7 +6,6 @@ package giveaways
 
 import (
 	"context"
-	"errors"
 
 	"guildhall/gen"
 	"guildhall/internal/auth"
@@ -18,28 +17,11 @@ import (
 	"guildhall/internal/wire"
 )
 
-// Queue enqueues the background work of giveaways in the caller's unit, so that
-// the job exists exactly when the change that needs it does.
-type Queue struct {
-	// Draw enqueues a call of Draw for the giveaway's given round.
-	Draw func(ctx context.Context, tx *db.Tx, guild, giveaway string, round int) error
-	// Announce enqueues a call of chat.Announce for the intent.
-	Announce func(ctx context.Context, tx *db.Tx, guild, intent string) error
-}
-
 // Service implements the operations of the tag Giveaways.
-type Service struct{ queue Queue }
-
-// New returns the service that leaves its background work to q.
-func New(q Queue) (*Service, error) {
-	if q.Draw == nil || q.Announce == nil {
-		return nil, errors.New("giveaways: both functions of the queue are needed")
-	}
-	return &Service{queue: q}, nil
-}
+type Service struct{}
 
 // ListGiveaways lists the guild's giveaways, newest first.
-func (s *Service) ListGiveaways(ctx context.Context, r gen.ListGiveawaysRequestObject) (gen.ListGiveawaysResponseObject, error) {
+func (*Service) ListGiveaways(ctx context.Context, r gen.ListGiveawaysRequestObject) (gen.ListGiveawaysResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
 	var status string
 	if r.Params.Status != nil {
@@ -59,7 +41,7 @@ func (s *Service) ListGiveaways(ctx context.Context, r gen.ListGiveawaysRequestO
 
 // CreateGiveaway starts a giveaway, or schedules it when its start lies in the
 // future. One that would be over before it began is Invalid.
-func (s *Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestObject) (gen.CreateGiveawayResponseObject, error) {
+func (*Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestObject) (gen.CreateGiveawayResponseObject, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
 	now, err := tx.Now(ctx)
 	if err != nil {
@@ -103,7 +85,7 @@ func (s *Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayReques
 }
 
 // GetGiveaway returns one giveaway.
-func (s *Service) GetGiveaway(ctx context.Context, r gen.GetGiveawayRequestObject) (gen.GetGiveawayResponseObject, error) {
+func (*Service) GetGiveaway(ctx context.Context, r gen.GetGiveawayRequestObject) (gen.GetGiveawayResponseObject, error) {
 	g, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
 	if err != nil {
 		return nil, err
@@ -113,7 +95,7 @@ func (s *Service) GetGiveaway(ctx context.Context, r gen.GetGiveawayRequestObjec
 
 // ListGiveawayEntries lists the entrants of a giveaway in any state, in the
 // order in which they entered.
-func (s *Service) ListGiveawayEntries(ctx context.Context, r gen.ListGiveawayEntriesRequestObject) (gen.ListGiveawayEntriesResponseObject, error) {
+func (*Service) ListGiveawayEntries(ctx context.Context, r gen.ListGiveawayEntriesRequestObject) (gen.ListGiveawayEntriesResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
 	g, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
 	if err != nil {
@@ -133,14 +115,14 @@ func (s *Service) ListGiveawayEntries(ctx context.Context, r gen.ListGiveawayEnt
 
 // EndGiveaway ends a giveaway before its time and enqueues its draw. The answer
 // comes before the winners are known.
-func (s *Service) EndGiveaway(ctx context.Context, r gen.EndGiveawayRequestObject) (gen.EndGiveawayResponseObject, error) {
+func (*Service) EndGiveaway(ctx context.Context, r gen.EndGiveawayRequestObject) (gen.EndGiveawayResponseObject, error) {
 	tx := db.Write(ctx)
 	g, err := move(ctx, tx, toDrawing, auth.From(ctx).GuildID, r.ID,
 		fault.New(fault.Refused, "giveaway_not_running", "Only a giveaway that is active, paused or scheduled can be ended."))
 	if err != nil {
 		return nil, err
 	}
-	if err := s.queue.Draw(ctx, tx, g.GuildID, g.ID, g.Rounds+1); err != nil {
+	if err := enqueueDraw(ctx, tx, g); err != nil {
 		return nil, err
 	}
 	return gen.EndGiveaway202JSONResponse{
@@ -150,7 +132,7 @@ func (s *Service) EndGiveaway(ctx context.Context, r gen.EndGiveawayRequestObjec
 }
 
 // PauseGiveaway stops the clock of an active giveaway.
-func (s *Service) PauseGiveaway(ctx context.Context, r gen.PauseGiveawayRequestObject) (gen.PauseGiveawayResponseObject, error) {
+func (*Service) PauseGiveaway(ctx context.Context, r gen.PauseGiveawayRequestObject) (gen.PauseGiveawayResponseObject, error) {
 	g, err := move(ctx, db.Write(ctx), toPaused, auth.From(ctx).GuildID, r.ID,
 		fault.New(fault.Refused, "giveaway_not_active", "Only an active giveaway can be paused."))
 	if err != nil {
@@ -161,7 +143,7 @@ func (s *Service) PauseGiveaway(ctx context.Context, r gen.PauseGiveawayRequestO
 
 // ResumeGiveaway lets the clock of a paused giveaway run on: as much time
 // remains as when it was paused.
-func (s *Service) ResumeGiveaway(ctx context.Context, r gen.ResumeGiveawayRequestObject) (gen.ResumeGiveawayResponseObject, error) {
+func (*Service) ResumeGiveaway(ctx context.Context, r gen.ResumeGiveawayRequestObject) (gen.ResumeGiveawayResponseObject, error) {
 	g, err := move(ctx, db.Write(ctx), toActive, auth.From(ctx).GuildID, r.ID,
 		fault.New(fault.Refused, "giveaway_not_paused", "Only a paused giveaway can be resumed."))
 	if err != nil {
@@ -172,7 +154,7 @@ func (s *Service) ResumeGiveaway(ctx context.Context, r gen.ResumeGiveawayReques
 
 // RerollGiveaway replaces the first winners with entrants who never won. It is
 // Refused when too few remain, and then nothing changes.
-func (s *Service) RerollGiveaway(ctx context.Context, r gen.RerollGiveawayRequestObject) (gen.RerollGiveawayResponseObject, error) {
+func (*Service) RerollGiveaway(ctx context.Context, r gen.RerollGiveawayRequestObject) (gen.RerollGiveawayResponseObject, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
 	var body gen.RerollGiveawayRequest
 	if r.Body != nil {
@@ -207,7 +189,7 @@ func (s *Service) RerollGiveaway(ctx context.Context, r gen.RerollGiveawayReques
 	}); err != nil {
 		return nil, err
 	}
-	if err := announce(ctx, tx, s.queue, g, chat.KindGiveawayRerolled, rerolledText(g.Prize, draw.Drawn, body.Reason)); err != nil {
+	if err := announce(ctx, tx, g, chat.KindGiveawayRerolled, rerolledText(g.Prize, draw.Drawn, body.Reason)); err != nil {
 		return nil, err
 	}
 	return gen.RerollGiveaway200JSONResponse{Data: show(g)}, nil

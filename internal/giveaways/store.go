@@ -278,9 +278,10 @@ func settle(ctx context.Context, tx *db.Tx, g row, r record) (row, error) {
 	return g, nil
 }
 
-// start makes up to n scheduled giveaways whose time has come active.
-func start(ctx context.Context, tx *db.Tx, n int) ([]row, error) {
-	return sweep(ctx, tx, n, `
+// The statements of the sweeps. What somebody else holds at the moment is left
+// for the next time.
+const (
+	startDue = `
 		WITH due AS (
 			SELECT guild_id, id
 			FROM giveaways
@@ -295,13 +296,9 @@ func start(ctx context.Context, tx *db.Tx, n int) ([]row, error) {
 		FROM due
 		WHERE g.guild_id = due.guild_id
 		  AND g.id = due.id
-		RETURNING g.guild_id, g.id, g.rounds`)
-}
+		RETURNING g.guild_id, g.id, g.rounds`
 
-// finish puts up to n active giveaways whose time is over into drawing. Paused
-// ones are not active: their time stands still.
-func finish(ctx context.Context, tx *db.Tx, n int) ([]row, error) {
-	return sweep(ctx, tx, n, `
+	finishDue = `
 		WITH due AS (
 			SELECT guild_id, id
 			FROM giveaways
@@ -316,14 +313,9 @@ func finish(ctx context.Context, tx *db.Tx, n int) ([]row, error) {
 		FROM due
 		WHERE g.guild_id = due.guild_id
 		  AND g.id = due.id
-		RETURNING g.guild_id, g.id, g.rounds`)
-}
+		RETURNING g.guild_id, g.id, g.rounds`
 
-// overdue returns up to n giveaways whose draw should long be done, and makes
-// them due again after a while. One that is being drawn right now is locked and
-// left alone.
-func overdue(ctx context.Context, tx *db.Tx, n int) ([]row, error) {
-	return sweep(ctx, tx, n, `
+	drawOverdue = `
 		WITH due AS (
 			SELECT guild_id, id
 			FROM giveaways
@@ -338,7 +330,25 @@ func overdue(ctx context.Context, tx *db.Tx, n int) ([]row, error) {
 		FROM due
 		WHERE g.guild_id = due.guild_id
 		  AND g.id = due.id
-		RETURNING g.guild_id, g.id, g.rounds`)
+		RETURNING g.guild_id, g.id, g.rounds`
+)
+
+// start makes up to n scheduled giveaways whose time has come active.
+func start(ctx context.Context, tx *db.Tx, n int) ([]row, error) {
+	return sweep(ctx, tx, n, startDue)
+}
+
+// finish puts up to n active giveaways whose time is over into drawing. Paused
+// ones are not active: their time stands still.
+func finish(ctx context.Context, tx *db.Tx, n int) ([]row, error) {
+	return sweep(ctx, tx, n, finishDue)
+}
+
+// overdue returns up to n giveaways whose draw should long be done, and makes
+// them due again after a while. One that is being drawn right now is locked and
+// left alone.
+func overdue(ctx context.Context, tx *db.Tx, n int) ([]row, error) {
+	return sweep(ctx, tx, n, drawOverdue)
 }
 
 func sweep(ctx context.Context, tx *db.Tx, n int, statement string) ([]row, error) {

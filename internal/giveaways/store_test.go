@@ -1,0 +1,284 @@
+package giveaways
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
+	"guildhall/internal/page"
+)
+
+const guild = "197038439483310086"
+
+// scene is a database with one guild.
+type scene struct {
+	*dbtest.Database
+	t testing.TB
+}
+
+func newScene(t testing.TB) scene {
+	t.Helper()
+	s := scene{dbtest.New(t), t}
+	s.exec(`INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'The Test Guild', $1)`, guild)
+	return s
+}
+
+func (s scene) exec(query string, args ...any) {
+	s.t.Helper()
+	err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, query, args...)
+		return err
+	})
+	if err != nil {
+		s.t.Fatalf("%v\n%s", err, query)
+	}
+}
+
+func one[T any](s scene, query string, args ...any) T {
+	s.t.Helper()
+	var v T
+	if err := s.DB.Reader().GetContext(context.Background(), &v, query, args...); err != nil {
+		s.t.Fatalf("%v\n%s", err, query)
+	}
+	return v
+}
+
+// giveaway stores a giveaway in a state, with users entrants, of whom each has
+// as many entries as weight says.
+func (s scene) giveaway(id, status string, winnerCount, users int, weight func(int) int64) {
+	s.t.Helper()
+	s.exec(`
+		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at, redraw_at)
+		VALUES ($1, $2, $3, 'A prize', $4, '381886868708655104', now() - interval '1 day', now() + interval '1 day', now() + interval '30 seconds')`,
+		guild, id, status, winnerCount)
+	i := 0
+	err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		return db.Copy(ctx, tx, "giveaway_entries", []string{"guild_id", "giveaway_id", "user_id", "entries"}, func() ([]any, error) {
+			if i == users {
+				return nil, io.EOF
+			}
+			i++
+			return []any{guild, id, user(i), weight(i)}, nil
+		})
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func user(i int) string { return strconv.Itoa(200_000_000_000_000_000 + i*7919) }
+
+func equal(int) int64 { return 1 }
+
+func (s scene) get(id string) row {
+	s.t.Helper()
+	g, err := get(context.Background(), s.DB.Reader(), guild, id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return g
+}
+
+func TestCountersFollowTheEntries(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.giveaway("a", active, 1, 5, func(i int) int64 { return int64(i) })
+	s.giveaway("b", active, 1, 0, nil)
+	for _, step := range []struct {
+		name, query string
+		a, b        [2]int64
+	}{
+		{"one COPY", `SELECT 1`, [2]int64{5, 15}, [2]int64{0, 0}},
+		{"one entrant", `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) VALUES ('` + guild + `', 'b', '42')`,
+			[2]int64{5, 15}, [2]int64{1, 1}},
+		{"entrants of two giveaways at once", `
+			INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries)
+			SELECT '` + guild + `', CASE WHEN i <= 3 THEN 'a' ELSE 'b' END, i::text, 10 FROM generate_series(1, 5) i`,
+			[2]int64{8, 45}, [2]int64{3, 21}},
+		{"more entries for all", `UPDATE giveaway_entries SET entries = entries + 1`, [2]int64{8, 53}, [2]int64{3, 24}},
+		{"a conflict that updates", `
+			INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries)
+			VALUES ('` + guild + `', 'b', '42', 3), ('` + guild + `', 'b', '43', 1)
+			ON CONFLICT (guild_id, giveaway_id, user_id) DO UPDATE SET entries = giveaway_entries.entries + excluded.entries`,
+			[2]int64{8, 53}, [2]int64{4, 28}},
+		{"an entrant who changes sides", `UPDATE giveaway_entries SET giveaway_id = 'a' WHERE user_id = '43'`,
+			[2]int64{9, 54}, [2]int64{3, 27}},
+		{"entrants who leave", `DELETE FROM giveaway_entries WHERE user_id IN ('1', '4')`, [2]int64{8, 43}, [2]int64{2, 16}},
+		{"nobody", `DELETE FROM giveaway_entries WHERE user_id = '999'`, [2]int64{8, 43}, [2]int64{2, 16}},
+		{"all entrants of one", `DELETE FROM giveaway_entries WHERE giveaway_id = 'a'`, [2]int64{0, 0}, [2]int64{2, 16}},
+	} {
+		s.exec(step.query)
+		a, b := s.get("a"), s.get("b")
+		got := [2][2]int64{{a.EntrantCount, a.EntryCount}, {b.EntrantCount, b.EntryCount}}
+		if diff := cmp.Diff([2][2]int64{step.a, step.b}, got); diff != "" {
+			t.Errorf("after %s (-want +got):\n%s", step.name, diff)
+		}
+	}
+}
+
+func TestEntriesCannotOutgrowTheCounter(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.giveaway("a", active, 1, 1, func(int) int64 { return 9007199254740990 })
+	add := func(user string, n int64) error {
+		return s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.ExecContext(ctx, `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries) VALUES ($1, 'a', $2, $3)`, guild, user, n)
+			return err
+		})
+	}
+	if err := add("42", 2); !db.Violates(err, "giveaways_entry_count") {
+		t.Errorf("an entry beyond the limit: %v", err)
+	}
+	if err := add("42", 1); err != nil {
+		t.Errorf("an entry up to the limit: %v", err)
+	}
+	if err := add("43", 0); !db.Violates(err, "giveaway_entries_entries") {
+		t.Errorf("an entry without weight: %v", err)
+	}
+	if g := s.get("a"); g.EntrantCount != 2 || g.EntryCount != 9007199254740991 {
+		t.Errorf("the counters are %d and %d", g.EntrantCount, g.EntryCount)
+	}
+}
+
+func TestRecordsOfDrawsStay(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.giveaway("a", drawing, 1, 3, equal)
+	if err := Draw(context.Background(), s.DB, guild, "a"); err != nil {
+		t.Fatal(err)
+	}
+	for _, query := range []string{
+		`UPDATE giveaway_draws SET winners = '{}'`,
+		`DELETE FROM giveaway_draws`,
+	} {
+		err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.ExecContext(ctx, query)
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), "the record of a draw is never changed") {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+	s.exec(`DELETE FROM guilds WHERE id = $1`, guild)
+	if n := one[int](s, `SELECT count(*) FROM giveaway_draws`); n != 0 {
+		t.Errorf("%d records outlived their guild", n)
+	}
+}
+
+// A page must cost what it shows, however much the guild and its neighbours
+// hold: each list reads through an index in the list's own order.
+func TestListsReadThroughTheirIndexes(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.exec(`INSERT INTO guilds (id, name, owner_id) SELECT i::text, 'Guild', '1' FROM generate_series(1, 20) i`)
+	s.exec(`
+		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at, created_at)
+		SELECT (1 + i % 20)::text, 'g' || i, (ARRAY['scheduled', 'active', 'paused', 'drawing', 'ended'])[1 + (i / 20) % 5], 'A prize', 1, '1',
+		       now() + make_interval(mins => i), now() + make_interval(mins => i + 60), now() - make_interval(mins => i)
+		FROM generate_series(1, 20000) i`)
+	s.exec(`
+		INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entered_at)
+		SELECT (1 + g % 20)::text, 'g' || g, (100 + u)::text, now() - make_interval(secs => u)
+		FROM generate_series(1, 20) g, generate_series(1, 2000) u`)
+	s.exec(`ANALYZE giveaways, giveaway_entries`)
+
+	dbtest.WantIndex(t, s.DB, "giveaways_newest", newest, "2", 26, 0)
+	for _, status := range []string{scheduled, active, "paused", drawing, ended} {
+		dbtest.WantIndex(t, s.DB, "giveaways_by_status", newestOfStatus, "2", 26, 0, status)
+	}
+	dbtest.WantIndex(t, s.DB, "giveaway_entries_oldest", oldestEntries, "2", "g1", 26, 0)
+	dbtest.WantIndex(t, s.DB, "giveaway_entries_pkey", entryOfUser, "2", "g1", 26, 0, "150")
+	for index, statement := range map[string]string{
+		"giveaways_starting": startDue,
+		"giveaways_ending":   finishDue,
+		"giveaways_drawing":  drawOverdue,
+	} {
+		plan := dbtest.Plan(t, s.DB, statement, chunk)
+		if !strings.Contains(plan, " using "+index+" ") || strings.Contains(plan, "Sort") {
+			t.Errorf("the sweep does not look through %s:\n%s", index, plan)
+		}
+	}
+}
+
+func TestEntriesEndWithTheirGiveaway(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.giveaway("a", active, 1, 30, equal)
+	for _, c := range []struct{ number, size, want int }{
+		{1, 25, 25}, {2, 25, 5}, {3, 25, 0}, {1, 30, 30}, {2, 30, 0}, {100_000, 100, 0},
+	} {
+		p := page.Of(c.number, c.size)
+		rows, err := entries(context.Background(), s.DB.Reader(), s.get("a"), nil, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, more := page.Cut(rows, p)
+		if wantMore := c.number*c.size < 30; len(rows) != c.want || more != wantMore {
+			t.Errorf("page %d of %d has %d rows, more %t; want %d, %t", c.number, c.size, len(rows), more, c.want, wantMore)
+		}
+	}
+}
+
+func TestTransitions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, status string
+		starts, ends time.Duration
+		want         string
+		jobs         int
+	}{
+		{"starts what is due", scheduled, -time.Second, time.Hour, active, 0},
+		{"leaves what is not due", scheduled, time.Hour, 2 * time.Hour, scheduled, 0},
+		{"starts and ends what was due while nobody swept", scheduled, -2 * time.Hour, -time.Hour, drawing, 1},
+		{"ends what is over", active, -2 * time.Hour, -time.Second, drawing, 1},
+		{"lets the others run", active, -2 * time.Hour, time.Hour, active, 0},
+		{"never ends a paused one", "paused", -2 * time.Hour, -time.Hour, "paused", 0},
+		{"leaves ended ones alone", ended, -2 * time.Hour, -time.Hour, ended, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			s.giveaway("a", c.status, 2, 3, equal)
+			s.exec(`UPDATE giveaways SET starts_at = now() + make_interval(secs => $1), ends_at = now() + make_interval(secs => $2)`,
+				c.starts.Seconds(), c.ends.Seconds())
+			for range 2 { // a second sweep finds nothing more to do
+				if err := Transitions(context.Background(), s.DB); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := s.get("a").Status; got != c.want {
+				t.Errorf("the status is %s, want %s", got, c.want)
+			}
+			if n := one[int](s, `SELECT count(*) FROM river_job WHERE kind = 'draw_giveaway'`); n != c.jobs {
+				t.Errorf("%d jobs were enqueued, want %d", n, c.jobs)
+			}
+		})
+	}
+}
+
+func TestTransitionsGetThroughABacklog(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	const n = 2*chunk + 1
+	s.exec(fmt.Sprintf(`
+		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at)
+		SELECT '%s', 'g' || i, 'scheduled', 'A prize', 1, '1', now() - interval '2 hours', now() - interval '1 hour'
+		FROM generate_series(1, %d) i`, guild, n))
+	if err := Transitions(context.Background(), s.DB); err != nil {
+		t.Fatal(err)
+	}
+	if got := one[int](s, `SELECT count(*) FROM giveaways WHERE status = 'drawing'`); got != n {
+		t.Errorf("%d of %d are in drawing", got, n)
+	}
+	if got := one[int](s, `SELECT count(DISTINCT args ->> 'giveaway_id') FROM river_job`); got != n {
+		t.Errorf("%d of %d have a job", got, n)
+	}
+}
