@@ -134,6 +134,28 @@ func TestEnqueue(t *testing.T) {
 	})
 }
 
+// TestNoNotify: a NOTIFY takes a database-wide lock at commit, so enqueueing must
+// not send one.
+func TestNoNotify(t *testing.T) {
+	t.Parallel()
+	ctx, base := context.Background(), dbtest.New(t)
+	line, err := db.Listen(ctx, base.URL, "guildhall-test", "public.river_insert")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(line.Close)
+	enqueue(t, base, jobs.AnnounceGiveaway{GuildID: "1", IntentID: "i"})
+	if err := base.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `SELECT pg_notify('public.river_insert', 'the test')`)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if heard, err := line.Next(); err != nil || heard.Payload != "the test" {
+		t.Errorf("heard %+v, %v before the test's own notification", heard, err)
+	}
+}
+
 func TestWorkers(t *testing.T) {
 	t.Parallel()
 

@@ -1,0 +1,295 @@
+package chat_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+	"testing"
+
+	"guildhall/internal/chat"
+	"guildhall/internal/chat/chattest"
+	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
+)
+
+const guild = "77"
+
+// scene is a database with a guild, and a platform.
+type scene struct {
+	*dbtest.Database
+	platform *chattest.Server
+	client   *chat.Discord
+}
+
+func set(t *testing.T) scene {
+	t.Helper()
+	s := scene{Database: dbtest.New(t), platform: chattest.New(t)}
+	s.client = connect(t, s.platform)
+	s.exec(t, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'g', '1')`, guild)
+	return s
+}
+
+func (s scene) exec(t *testing.T, query string, args ...any) {
+	t.Helper()
+	if err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, query, args...)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s scene) prepare(t *testing.T, content string) chat.Intent {
+	t.Helper()
+	var in chat.Intent
+	if err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) (err error) {
+		in, err = chat.Prepare(ctx, tx, chat.Intent{
+			GuildID: guild, Kind: chat.KindGiveawayEnded, SubjectID: "g", ChannelID: channel, Content: content,
+		})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+func (s scene) take(t *testing.T, id string) (chat.Intent, error) {
+	t.Helper()
+	var in chat.Intent
+	err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) (err error) {
+		in, err = chat.Take(ctx, tx, guild, id)
+		return err
+	})
+	return in, err
+}
+
+func (s scene) announce(in chat.Intent) error {
+	return chat.Announce(context.Background(), s.DB, s.client, guild, in.ID)
+}
+
+// pass moves the intents back in time, as if this many seconds had passed.
+func (s scene) pass(t *testing.T, seconds int) {
+	t.Helper()
+	s.exec(t, `
+		UPDATE chat_intents
+		SET first_sent_at = first_sent_at - make_interval(secs => $1), lease_until = lease_until - make_interval(secs => $1),
+		    created_at = created_at - make_interval(secs => $1)`, seconds)
+}
+
+func (s scene) want(t *testing.T, id, state string, messages int) {
+	t.Helper()
+	var got struct {
+		State     string  `db:"state"`
+		MessageID *string `db:"message_id"`
+	}
+	if err := s.DB.Reader().GetContext(context.Background(), &got,
+		`SELECT state, message_id FROM chat_intents WHERE id = $1`, id); err != nil {
+		t.Fatal(err)
+	}
+	posted := s.platform.Messages(channel)
+	if got.State != state || len(posted) != messages {
+		t.Fatalf("the intent is %s and the channel holds %d messages, want %s and %d", got.State, len(posted), state, messages)
+	}
+	if state == chat.Sent && (got.MessageID == nil || *got.MessageID != posted[len(posted)-1].ID) {
+		t.Errorf("the intent names message %v, want %s", got.MessageID, posted[len(posted)-1].ID)
+	}
+}
+
+func TestAnnounce(t *testing.T) {
+	t.Parallel()
+
+	t.Run("posts once however often it is called", func(t *testing.T) {
+		t.Parallel()
+		s := set(t)
+		in := s.prepare(t, "The winners")
+		var group sync.WaitGroup
+		for range 10 {
+			group.Go(func() {
+				if err := s.announce(in); err != nil && !errors.Is(err, chat.ErrTaken) {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		if err := s.announce(in); err != nil {
+			t.Fatal(err)
+		}
+		s.want(t, in.ID, chat.Sent, 1)
+		if calls := s.platform.Calls(); len(calls) != 1 {
+			t.Errorf("calls: %v", calls)
+		}
+	})
+
+	t.Run("resumes after the sender has died, by the nonce", func(t *testing.T) {
+		t.Parallel()
+		s := set(t)
+		in := s.prepare(t, "The winners")
+		taken, err := s.take(t, in.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := chat.Deliver(context.Background(), s.DB, s.client, taken); err != nil {
+			t.Fatal(err)
+		}
+		// It dies here. While the lease holds, nobody else sends.
+		if err := s.announce(in); !errors.Is(err, chat.ErrTaken) {
+			t.Fatalf("got %v, want %v", err, chat.ErrTaken)
+		}
+		s.pass(t, 16)
+		if err := s.announce(in); err != nil {
+			t.Fatal(err)
+		}
+		s.want(t, in.ID, chat.Sent, 1)
+	})
+
+	t.Run("fences a sender that wakes up late", func(t *testing.T) {
+		t.Parallel()
+		s := set(t)
+		in := s.prepare(t, "The winners")
+		frozen, err := s.take(t, in.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.pass(t, 16)
+		if err := s.announce(in); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+			if ours, err := chat.Settle(ctx, tx, frozen, chat.Refused, ""); ours || err != nil {
+				return fmt.Errorf("the late sender settled: %v, %w", ours, err)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		s.want(t, in.ID, chat.Sent, 1)
+	})
+
+	t.Run("reads the channel once the nonce is forgotten", func(t *testing.T) {
+		t.Parallel()
+		for _, posted := range []bool{true, false} {
+			s := set(t)
+			other := s.prepare(t, "The winners")
+			if err := s.announce(other); err != nil { // the same words, another intent
+				t.Fatal(err)
+			}
+			in := s.prepare(t, "The winners")
+			taken, err := s.take(t, in.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if posted {
+				if _, err := chat.Deliver(context.Background(), s.DB, s.client, taken); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.platform.Forget()
+			s.pass(t, 600)
+			if err := s.announce(in); err != nil {
+				t.Fatal(err)
+			}
+			s.want(t, in.ID, chat.Sent, 2)
+		}
+	})
+
+	t.Run("never posts blindly where the channel cannot be read", func(t *testing.T) {
+		t.Parallel()
+		s := set(t)
+		in := s.prepare(t, "The winners")
+		taken, err := s.take(t, in.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := chat.Deliver(context.Background(), s.DB, s.client, taken); err != nil {
+			t.Fatal(err)
+		}
+		s.platform.Forget()
+		s.pass(t, 600)
+		s.platform.In(channel, chattest.Refuse(403, 50001, "Missing Access"))
+		if f := failure(t, s.announce(in)); !f.Uncertain {
+			t.Errorf("got %+v", f)
+		}
+		s.want(t, in.ID, chat.Unknown, 1)
+		s.platform.In(channel, nil)
+		if err := s.announce(in); err != nil {
+			t.Fatal(err)
+		}
+		s.want(t, in.ID, chat.Sent, 1)
+	})
+
+	t.Run("says so when it is refused for good, and starts anew when asked again", func(t *testing.T) {
+		t.Parallel()
+		s := set(t)
+		in := s.prepare(t, "The winners")
+		s.platform.In(channel, chattest.Refuse(403, 50013, "Missing Permissions"))
+		if f := failure(t, s.announce(in)); !f.Lasting() {
+			t.Errorf("got %+v", f)
+		}
+		s.want(t, in.ID, chat.Refused, 0)
+		s.platform.In(channel, nil)
+		s.pass(t, 600)
+		if err := s.announce(in); err != nil {
+			t.Fatal(err)
+		}
+		s.want(t, in.ID, chat.Sent, 1)
+		if calls := s.platform.Calls(); len(calls) != 2 {
+			t.Errorf("calls: %v; the channel need not be read after a refusal", calls)
+		}
+	})
+}
+
+func TestAbandonedAndPrune(t *testing.T) {
+	t.Parallel()
+	ctx, s := context.Background(), set(t)
+	in := s.prepare(t, "x")
+	abandoned := func() int {
+		t.Helper()
+		list, err := chat.Abandoned(ctx, s.DB, chat.KindGiveawayEnded, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	if n := abandoned(); n != 0 {
+		t.Errorf("%d abandoned at once", n)
+	}
+	s.pass(t, 61)
+	if n := abandoned(); n != 1 {
+		t.Errorf("%d abandoned after a minute without a sender, want 1", n)
+	}
+	if _, err := s.take(t, in.ID); err != nil {
+		t.Fatal(err)
+	}
+	if n := abandoned(); n != 0 {
+		t.Errorf("%d abandoned under a lease", n)
+	}
+	s.pass(t, 16)
+	if n := abandoned(); n != 1 {
+		t.Errorf("%d abandoned after the lease, want 1", n)
+	}
+	s.pass(t, 50*3600)
+	if n, err := chat.Prune(ctx, s.DB); n != 0 || err != nil {
+		t.Errorf("pruned %d unsettled, %v", n, err)
+	}
+	if err := s.announce(in); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := chat.Prune(ctx, s.DB); n != 1 || err != nil {
+		t.Errorf("pruned %d, %v, want 1", n, err)
+	}
+}
+
+func TestNonce(t *testing.T) {
+	t.Parallel()
+	form := regexp.MustCompile(`^[0-9A-Za-z]{22}$`)
+	for i := range 2000 {
+		if n := chat.Nonce(fmt.Sprint(i)); !form.MatchString(n) {
+			t.Fatalf("nonce %q", n)
+		}
+	}
+	if a := chat.Nonce("a"); a != chat.Nonce("a") || a == chat.Nonce("b") {
+		t.Error("a nonce is made from the intent's id and nothing else")
+	}
+}
