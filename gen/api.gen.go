@@ -500,8 +500,6 @@ type ErrorEnvelope struct {
 }
 
 // EventCaseCreated A case was created.
-//
-// Example: {"api_version":"v1","data":{"created_at":"2026-06-15T09:30:00.000Z","expires_at":null,"id":"01977420-8c00-7000-8000-000000000101","moderator_id":"80351110224678912","number":12,"reason":"Spam in #general","source":"api","status":"active","type":"warn","updated_at":"2026-06-15T09:30:00.000Z","user_id":"155149108183695360"},"guild_id":"197038439483310086","id":"01977420-8c00-7000-8000-000000000701","origin":{"token_id":"01977420-8c00-7000-8000-000000000001","type":"api"},"timestamp":"2026-06-15T10:05:12.480Z","type":"case.created"}
 type EventCaseCreated struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -526,8 +524,6 @@ type EventCaseCreated struct {
 }
 
 // EventCaseUpdated A case was edited.
-//
-// Example: {"api_version":"v1","data":{"changed":["reason","expires_at"],"created_at":"2026-06-15T09:30:00.000Z","expires_at":"2026-07-15T09:30:00.000Z","id":"01977420-8c00-7000-8000-000000000101","moderator_id":"80351110224678912","number":12,"reason":"Spam in #general, second time","source":"api","status":"active","type":"warn","updated_at":"2026-06-15T10:05:12.480Z","user_id":"155149108183695360"},"guild_id":"197038439483310086","id":"01977420-8c00-7000-8000-000000000701","origin":{"token_id":"01977420-8c00-7000-8000-000000000001","type":"api"},"timestamp":"2026-06-15T10:05:12.480Z","type":"case.updated"}
 type EventCaseUpdated struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -552,8 +548,6 @@ type EventCaseUpdated struct {
 }
 
 // EventEconomyBalanceChanged A balance was adjusted.
-//
-// Example: {"api_version":"v1","data":{"balance":530,"delta":30,"ledger_entry_id":"01977420-8c00-7000-8000-000000000401","previous_balance":500,"reason":"Event prize","user_id":"155149108183695360"},"guild_id":"197038439483310086","id":"01977420-8c00-7000-8000-000000000701","origin":{"token_id":"01977420-8c00-7000-8000-000000000001","type":"api"},"timestamp":"2026-06-15T10:05:12.480Z","type":"economy.balance_changed"}
 type EventEconomyBalanceChanged struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -578,8 +572,6 @@ type EventEconomyBalanceChanged struct {
 }
 
 // EventGiveawayCreated A giveaway was created.
-//
-// Example: {"api_version":"v1","data":{"channel_id":"381886868708655104","created_at":"2026-06-15T09:30:00.000Z","description":null,"ended_at":null,"ends_at":"2026-07-15T09:30:00.000Z","entrant_count":40,"entry_count":55,"host_id":"80351110224678912","id":"01977420-8c00-7000-8000-000000000301","message_id":"912347611830792242","prize":"Nitro for a month","starts_at":"2026-06-15T09:30:00.000Z","status":"active","updated_at":"2026-06-15T09:30:00.000Z","winner_count":2,"winners":[]},"guild_id":"197038439483310086","id":"01977420-8c00-7000-8000-000000000701","origin":{"token_id":"01977420-8c00-7000-8000-000000000001","type":"api"},"timestamp":"2026-06-15T10:05:12.480Z","type":"giveaway.created"}
 type EventGiveawayCreated struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -604,8 +596,6 @@ type EventGiveawayCreated struct {
 }
 
 // EventGiveawayEnded The winners of a giveaway were drawn.
-//
-// Example: {"api_version":"v1","data":{"channel_id":"381886868708655104","created_at":"2026-06-15T09:30:00.000Z","description":null,"ended_at":"2026-06-18T18:00:00.000Z","ends_at":"2026-07-15T09:30:00.000Z","entrant_count":40,"entry_count":55,"host_id":"80351110224678912","id":"01977420-8c00-7000-8000-000000000302","message_id":"912347611830792242","prize":"Nitro for a month","starts_at":"2026-06-15T09:30:00.000Z","status":"ended","updated_at":"2026-06-18T18:00:00.000Z","winner_count":2,"winners":["155149108183695360","172002275412279296"]},"guild_id":"197038439483310086","id":"01977420-8c00-7000-8000-000000000701","origin":{"token_id":null,"type":"system"},"timestamp":"2026-06-15T10:05:12.480Z","type":"giveaway.ended"}
 type EventGiveawayEnded struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -630,8 +620,6 @@ type EventGiveawayEnded struct {
 }
 
 // EventGiveawayRerolled Winners of a giveaway were replaced.
-//
-// Example: {"api_version":"v1","data":{"giveaway":{"channel_id":"381886868708655104","created_at":"2026-06-15T09:30:00.000Z","description":null,"ended_at":"2026-06-18T18:00:00.000Z","ends_at":"2026-07-15T09:30:00.000Z","entrant_count":40,"entry_count":55,"host_id":"80351110224678912","id":"01977420-8c00-7000-8000-000000000302","message_id":"912347611830792242","prize":"Nitro for a month","starts_at":"2026-06-15T09:30:00.000Z","status":"ended","updated_at":"2026-06-18T18:00:00.000Z","winner_count":2,"winners":["204255221017214977","172002275412279296"]},"new_user_ids":["204255221017214977"],"reason":"Winner left","replaced_user_ids":["155149108183695360"]},"guild_id":"197038439483310086","id":"01977420-8c00-7000-8000-000000000701","origin":{"token_id":"01977420-8c00-7000-8000-000000000001","type":"api"},"timestamp":"2026-06-15T10:05:12.480Z","type":"giveaway.rerolled"}
 type EventGiveawayRerolled struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -665,8 +653,6 @@ type EventOrigin struct {
 }
 
 // EventPing A test of the endpoint.
-//
-// Example: {"api_version":"v1","data":{"webhook_id":"01977420-8c00-7000-8000-000000000501"},"guild_id":"197038439483310086","id":"01977420-8c00-7000-8000-000000000701","origin":{"token_id":"01977420-8c00-7000-8000-000000000001","type":"api"},"timestamp":"2026-06-15T10:05:12.480Z","type":"ping"}
 type EventPing struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -691,8 +677,6 @@ type EventPing struct {
 }
 
 // EventTicketAssigned A ticket was given to someone, or its claim was cleared.
-//
-// Example: {"api_version":"v1","data":{"channel_id":"381886868708655104","claimed_by_id":"80351110224678912","close_reason":null,"closed_at":null,"closed_by_id":null,"created_at":"2026-06-15T09:30:00.000Z","id":"01977420-8c00-7000-8000-000000000201","last_message_at":"2026-06-15T10:05:12.480Z","message_count":3,"number":7,"opener_id":"172002275412279296","status":"open","subject":"Cannot see the rules channel","updated_at":"2026-06-15T10:05:12.480Z"},"guild_id":"197038439483310086","id":"01977420-8c00-7000-8000-000000000701","origin":{"token_id":"01977420-8c00-7000-8000-000000000001","type":"api"},"timestamp":"2026-06-15T10:05:12.480Z","type":"ticket.assigned"}
 type EventTicketAssigned struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -717,8 +701,6 @@ type EventTicketAssigned struct {
 }
 
 // EventTicketClaimed A ticket was claimed.
-//
-// Example: {"api_version":"v1","data":{"channel_id":"381886868708655104","claimed_by_id":"80351110224678912","close_reason":null,"closed_at":null,"closed_by_id":null,"created_at":"2026-06-15T09:30:00.000Z","id":"01977420-8c00-7000-8000-000000000201","last_message_at":"2026-06-15T10:05:12.480Z","message_count":3,"number":7,"opener_id":"172002275412279296","status":"open","subject":"Cannot see the rules channel","updated_at":"2026-06-15T10:05:12.480Z"},"guild_id":"197038439483310086","id":"01977420-8c00-7000-8000-000000000701","origin":{"token_id":"01977420-8c00-7000-8000-000000000001","type":"api"},"timestamp":"2026-06-15T10:05:12.480Z","type":"ticket.claimed"}
 type EventTicketClaimed struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -743,8 +725,6 @@ type EventTicketClaimed struct {
 }
 
 // EventTicketClosed A ticket was closed.
-//
-// Example: {"api_version":"v1","data":{"channel_id":"381886868708655104","claimed_by_id":"80351110224678912","close_reason":"Solved","closed_at":"2026-06-18T18:00:00.000Z","closed_by_id":null,"created_at":"2026-06-15T09:30:00.000Z","id":"01977420-8c00-7000-8000-000000000201","last_message_at":"2026-06-15T10:05:12.480Z","message_count":3,"number":7,"opener_id":"172002275412279296","status":"closed","subject":"Cannot see the rules channel","updated_at":"2026-06-18T18:00:00.000Z"},"guild_id":"197038439483310086","id":"01977420-8c00-7000-8000-000000000701","origin":{"token_id":"01977420-8c00-7000-8000-000000000001","type":"api"},"timestamp":"2026-06-15T10:05:12.480Z","type":"ticket.closed"}
 type EventTicketClosed struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -769,8 +749,6 @@ type EventTicketClosed struct {
 }
 
 // EventTicketMessage A message or an internal note was posted; check `internal`.
-//
-// Example: {"api_version":"v1","data":{"author_id":"80351110224678912","author_type":"staff","channel_message_id":"912347611830792242","content":"The channel is visible again.","created_at":"2026-06-15T10:05:12.480Z","id":"01977420-8c00-7000-8000-000000000211","internal":false,"kind":"message","ticket_id":"01977420-8c00-7000-8000-000000000201"},"guild_id":"197038439483310086","id":"01977420-8c00-7000-8000-000000000701","origin":{"token_id":"01977420-8c00-7000-8000-000000000001","type":"api"},"timestamp":"2026-06-15T10:05:12.480Z","type":"ticket.message"}
 type EventTicketMessage struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -795,8 +773,6 @@ type EventTicketMessage struct {
 }
 
 // EventTicketReopened A ticket was reopened.
-//
-// Example: {"api_version":"v1","data":{"channel_id":"381886868708655104","claimed_by_id":"80351110224678912","close_reason":null,"closed_at":null,"closed_by_id":null,"created_at":"2026-06-15T09:30:00.000Z","id":"01977420-8c00-7000-8000-000000000201","last_message_at":"2026-06-15T10:05:12.480Z","message_count":3,"number":7,"opener_id":"172002275412279296","status":"open","subject":"Cannot see the rules channel","updated_at":"2026-06-15T10:05:12.480Z"},"guild_id":"197038439483310086","id":"01977420-8c00-7000-8000-000000000701","origin":{"token_id":"01977420-8c00-7000-8000-000000000001","type":"api"},"timestamp":"2026-06-15T10:05:12.480Z","type":"ticket.reopened"}
 type EventTicketReopened struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -821,8 +797,6 @@ type EventTicketReopened struct {
 }
 
 // EventXPLevelUp A member rose in level.
-//
-// Example: {"api_version":"v1","data":{"level":5,"previous_level":4,"total_xp":1200,"user_id":"155149108183695360"},"guild_id":"197038439483310086","id":"01977420-8c00-7000-8000-000000000701","origin":{"token_id":"01977420-8c00-7000-8000-000000000001","type":"api"},"timestamp":"2026-06-15T10:05:12.480Z","type":"xp.level_up"}
 type EventXPLevelUp struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
