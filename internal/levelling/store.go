@@ -37,9 +37,12 @@ const (
 
 // get returns the member's XP; without any activity that is the zero record.
 func get(ctx context.Context, q db.Querier, guild, user string) (row, error) {
-	r := row{UserID: user}
+	var r row
 	err := q.GetContext(ctx, &r, record, guild, user)
-	if err != nil && !db.Missing(err) {
+	switch {
+	case db.Missing(err):
+		return row{UserID: user}, nil
+	case err != nil:
 		return row{}, fmt.Errorf("read the XP of %s in guild %s: %w", user, guild, err)
 	}
 	return r, nil
