@@ -1,0 +1,75 @@
+package webhooks
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	stripe "github.com/stripe/stripe-go/v84/webhook"
+
+	"guildhall/internal/page"
+)
+
+func TestACommittedEventArrivesSignedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.receive(nil)
+	e, secret := w.add(w.guild, r.URL)
+	d, _ := w.start(w.cfg)
+
+	w.record(w.guild, 1)
+	d.Wake()
+	w.settled()
+
+	calls := r.got()
+	if len(calls) != 1 {
+		t.Fatalf("the receiver got %d requests, want 1", len(calls))
+	}
+	got := calls[0]
+	var stored []byte
+	if err := w.DB.Reader().GetContext(t.Context(), &stored, `SELECT payload FROM webhook_events`); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Body, stored) {
+		t.Errorf("sent %s, stored %s", got.Body, stored)
+	}
+	var envelope struct {
+		ID, Type, Timestamp string
+		GuildID             string `json:"guild_id"`
+		APIVersion          string `json:"api_version"`
+	}
+	if err := json.Unmarshal(got.Body, &envelope); err != nil {
+		t.Fatal(err)
+	}
+	if envelope.GuildID != w.guild || envelope.APIVersion != "v1" || envelope.Type != "economy.balance_changed" {
+		t.Errorf("envelope %+v", envelope)
+	}
+
+	verifier, err := standard.NewWebhook(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := verifier.Verify(got.Body, got.Header); err != nil {
+		t.Errorf("the Standard Webhooks library refuses the delivery: %v", err)
+	}
+	if err := stripe.ValidatePayload(got.Body, got.Header.Get("Service-Signature"), secret); err != nil {
+		t.Errorf("stripe's library refuses the delivery: %v", err)
+	}
+
+	for header, want := range map[string]string{
+		"Content-Type": "application/json", "User-Agent": "Service-Webhooks/1", "Webhook-Id": envelope.ID,
+		"Service-Event": envelope.Type, "Service-Attempt": "1", "Accept-Encoding": "",
+	} {
+		if have := got.Header.Get(header); have != want {
+			t.Errorf("%s is %q, want %q", header, have, want)
+		}
+	}
+	log, err := deliveries(t.Context(), w.DB.Reader(), w.guild, e.ID, nil, page.Of(1, 10))
+	if err != nil || len(log) != 1 || log[0].State != stateDelivered || log[0].Attempts != 1 || *log[0].Status != 204 || log[0].Error != nil {
+		t.Errorf("the log says %+v, %v", log, err)
+	}
+	if got.Header.Get("Service-Delivery") != log[0].ID {
+		t.Errorf("Service-Delivery is %q, want %q", got.Header.Get("Service-Delivery"), log[0].ID)
+	}
+}

@@ -1,0 +1,276 @@
+package webhooks
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
+	"guildhall/internal/event"
+	"guildhall/internal/seal"
+)
+
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+
+// world is a database, a guild in it, and receivers that listen on loopback.
+type world struct {
+	*dbtest.Database
+	t     *testing.T
+	guild string
+	cfg   Config
+	m     manager
+	logs  *bytes.Buffer
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	box, err := seal.New(bytes.Repeat([]byte{7}, seal.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := dbtest.New(t)
+	w := &world{Database: data, t: t, guild: "197038439483310086"}
+	w.cfg = Config{
+		DB: data.DB, Box: box, Guard: NewGuard(loopback, nil), Schedule: Schedule{100 * time.Millisecond, 200 * time.Millisecond},
+		Authorities: x509.NewCertPool(), Metrics: prometheus.NewRegistry(), Log: testLog(t),
+	}
+	w.m = manager{w.cfg}
+	w.addGuild(w.guild)
+	return w
+}
+
+// testLog writes a Deliverer's log into the test's.
+func testLog(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(logWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+type logWriter struct{ t *testing.T }
+
+func (w logWriter) Write(p []byte) (int, error) {
+	w.t.Log(string(bytes.TrimSpace(p)))
+	return len(p), nil
+}
+
+func (w *world) addGuild(id string) {
+	w.t.Helper()
+	w.exec(`INSERT INTO guilds (id, name, owner_id) VALUES ($1, $1, $1)`, id)
+}
+
+func (w *world) unit(fn func(ctx context.Context, tx *db.Tx) error) {
+	w.t.Helper()
+	if err := w.DB.Do(w.t.Context(), fn); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) exec(query string, args ...any) {
+	w.t.Helper()
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, query, args...)
+		return err
+	})
+}
+
+func (w *world) count(query string, args ...any) int {
+	w.t.Helper()
+	var n int
+	if err := w.DB.Reader().GetContext(w.t.Context(), &n, query, args...); err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+// add registers an endpoint for everything and returns it with its secret.
+func (w *world) add(guild, url string) (endpoint, string) {
+	w.t.Helper()
+	var e endpoint
+	var secret string
+	w.unit(func(ctx context.Context, tx *db.Tx) (err error) {
+		e, secret, err = w.m.register(ctx, tx, guild, wish{URL: &url, Events: event.Types})
+		return err
+	})
+	return e, secret
+}
+
+// record makes n events in one transaction each, or in one for all.
+func (w *world) record(guild string, n int) {
+	w.t.Helper()
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		for i := range n {
+			if err := event.Record(ctx, tx, event.System(guild), event.BalanceChanged, map[string]any{"user_id": "42", "delta": i, "reason": "ünï<cödé> 🪙"}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// start runs a Deliverer until the test ends or stop is called.
+func (w *world) start(cfg Config) (d *Deliverer, stop func()) {
+	w.t.Helper()
+	d, err := NewDeliverer(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := d.Run(ctx); err != nil {
+			w.t.Errorf("Run: %v", err)
+		}
+	}()
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	w.t.Cleanup(stop)
+	return d, stop
+}
+
+// until waits for a condition, and fails the test when it stays away.
+func (w *world) until(what string, ok func() bool) {
+	w.t.Helper()
+	w.within(20*time.Second, what, ok)
+}
+
+func (w *world) within(limit time.Duration, what string, ok func() bool) {
+	w.t.Helper()
+	deadline := time.Now().Add(limit)
+	for !ok() {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("waited %s in vain: %s; deliveries: %s", limit, what, w.states())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// states tells how many deliveries are in which state.
+func (w *world) states() string {
+	var rows []struct {
+		State string `db:"state"`
+		N     int    `db:"n"`
+	}
+	if err := w.DB.Reader().SelectContext(context.Background(), &rows, `SELECT state, count(*) AS n FROM webhook_deliveries GROUP BY state ORDER BY state`); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprint(rows)
+}
+
+func (w *world) inState(state string) int {
+	return w.count(`SELECT count(*) FROM webhook_deliveries WHERE state = $1`, state)
+}
+
+// settled waits until nothing is pending.
+func (w *world) settled() {
+	w.t.Helper()
+	w.until("nothing pending", func() bool { return w.inState(statePending) == 0 })
+}
+
+// call is one request a receiver got.
+type call struct {
+	Header http.Header
+	Body   []byte
+	At     time.Time
+}
+
+// receiver is an HTTPS server that keeps what it was sent.
+type receiver struct {
+	*httptest.Server
+	mu     sync.Mutex
+	calls  []call
+	answer http.HandlerFunc
+}
+
+// receive starts a receiver. A nil answer is 204.
+func (w *world) receive(answer http.HandlerFunc) *receiver {
+	w.t.Helper()
+	r := &receiver{answer: answer}
+	r.Server = httptest.NewUnstartedServer(r)
+	r.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	r.StartTLS()
+	w.cfg.Authorities.AddCert(r.Certificate())
+	w.t.Cleanup(func() { r.CloseClientConnections(); r.Close() })
+	return r
+}
+
+func (r *receiver) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return
+	}
+	r.mu.Lock()
+	r.calls = append(r.calls, call{Header: req.Header.Clone(), Body: body, At: time.Now()})
+	answer := r.answer
+	r.mu.Unlock()
+	if answer == nil {
+		rw.WriteHeader(http.StatusNoContent)
+		return
+	}
+	answer(rw, req)
+}
+
+// say changes the answer.
+func (r *receiver) say(answer http.HandlerFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = answer
+}
+
+func (r *receiver) got() []call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]call(nil), r.calls...)
+}
+
+// distinct counts the events received.
+func (r *receiver) distinct() int {
+	ids := make(map[string]bool)
+	for _, c := range r.got() {
+		ids[c.Header.Get(headerStandardID)] = true
+	}
+	return len(ids)
+}
+
+func status(code int) http.HandlerFunc {
+	return func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(code) }
+}
+
+// clock is a time that tests move.
+type clock struct {
+	mu sync.Mutex
+	t  time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.t
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t = c.t.Add(d)
+}
+
+// blackHole is an address on loopback where connections are taken and never answered.
+func blackHole(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}

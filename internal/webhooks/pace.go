@@ -1,0 +1,112 @@
+package webhooks
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// slow is how long a send may be under way before its endpoint counts as a
+	// suspect, until it answers.
+	slow = time.Second
+
+	// warm is how long after a success an endpoint may have all its slots at once.
+	warm = 2 * time.Second
+)
+
+// pace knows the sends of this node that are under way, and shares its slots
+// out so that endpoints that do not answer cannot take them all: an endpoint
+// starts with one send, has healthySlots once it has answered, and suspects,
+// those that failed last or keep a send waiting, hold a quarter of the slots at
+// most.
+type pace struct {
+	mu    sync.Mutex
+	slots int
+	busy  int
+	lanes map[string]*laneState
+}
+
+type laneState struct {
+	begun     map[string]time.Time // the sends under way, by delivery
+	succeeded time.Time
+	failing   bool
+	more      bool
+}
+
+// late reports whether a send has been under way for suspiciously long.
+func (l *laneState) late(now time.Time) bool {
+	for _, t := range l.begun {
+		if now.Sub(t) > slow {
+			return true
+		}
+	}
+	return false
+}
+
+func newPace(slots int) *pace {
+	return &pace{slots: slots, lanes: make(map[string]*laneState)}
+}
+
+// room returns what each endpoint of interest may have, the free slots, and how
+// many of them suspects may take.
+func (p *pace) room(now time.Time) (known map[string]allowance, free, suspects int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known, suspects = make(map[string]allowance, len(p.lanes)), max(p.slots/4, 1)
+	for id, l := range p.lanes {
+		late := l.late(now)
+		if late || l.failing {
+			suspects -= len(l.begun)
+		}
+		switch {
+		case len(l.begun) == 0 && (l.failing || now.Sub(l.succeeded) > warm):
+			delete(p.lanes, id) // the next claim says whether it fails
+			continue
+		case late || l.failing || l.succeeded.IsZero():
+			known[id] = allowance{Busy: len(l.begun), Most: 1}
+		default:
+			known[id] = allowance{Busy: len(l.begun), Most: healthySlots}
+		}
+	}
+	return known, max(p.slots-p.busy, 0), max(suspects, 0)
+}
+
+// begin takes a slot for a claimed row.
+func (p *pace) begin(c claimed, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lanes[c.EndpointID]
+	if l == nil {
+		l = &laneState{begun: make(map[string]time.Time, healthySlots)}
+		p.lanes[c.EndpointID] = l
+	}
+	p.busy++
+	l.begun[c.ID] = now
+	l.failing, l.more = c.Failures > 0, c.More
+}
+
+// end gives the slot back. It reports whether something may be waiting for it,
+// and whether the endpoint's attempt before this one failed.
+func (p *pace) end(c claimed, v verdict, now time.Time) (wake, failed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lanes[c.EndpointID]
+	failed = l.failing
+	wake = p.busy >= p.slots || l.more || l.failing
+	p.busy--
+	delete(l.begun, c.ID)
+	switch {
+	case v.Healthy:
+		l.succeeded, l.failing = now, false
+	case v.Failing:
+		l.succeeded, l.failing = time.Time{}, true
+	}
+	return wake, failed
+}
+
+// inUse is the number of slots taken.
+func (p *pace) inUse() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.busy
+}
