@@ -6,7 +6,6 @@ package api
 import (
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -102,32 +101,11 @@ func (g getAndHead) GET(path string, h echo.HandlerFunc, m ...echo.MiddlewareFun
 // proxy that says so.
 func schemeOf(trusted []netip.Prefix) echo.SchemeExtractor {
 	return func(r *http.Request) string {
-		if r.TLS != nil {
-			return "https"
-		}
-		said := r.Header.Values("X-Forwarded-Proto")
-		if len(said) == 1 && strings.EqualFold(said[0], "https") && fromProxy(r.RemoteAddr, trusted) {
+		if auth.IsHTTPS(r.TLS != nil, r.RemoteAddr, r.Header.Values("X-Forwarded-Proto"), trusted) {
 			return "https"
 		}
 		return "http"
 	}
-}
-
-func fromProxy(remote string, trusted []netip.Prefix) bool {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		return false
-	}
-	peer, err := netip.ParseAddr(host)
-	if err != nil {
-		return false
-	}
-	for _, p := range trusted {
-		if p.Contains(peer.Unmap()) {
-			return true
-		}
-	}
-	return false
 }
 
 // escaped makes path parameters what the generated code expects: escaped. The

@@ -33,7 +33,7 @@ func authenticated(tokens Authenticator, limits *ratelimit.Limiter, quota rateli
 			}
 			if err != nil {
 				if f, ok := fault.As(err); ok && (f.Kind == fault.Unauthenticated || f.Kind == fault.Forbidden) {
-					if r := limits.Spend(req.Context(), "login:"+address(c).String(), quota); !r.Allowed {
+					if r := limits.Spend(req.Context(), auth.LoginKey(address(c)), quota); !r.Allowed {
 						return limited("Too many failed authentications from this address.", r).Because(err)
 					}
 				}

@@ -1,33 +1,54 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
+	"github.com/swaggest/swgui"
+	"github.com/swaggest/swgui/v5emb"
 	"go.yaml.in/yaml/v3"
 
 	"guildhall/gen"
 )
 
-// page is a public document, served without a token but over HTTPS only.
-type document struct {
-	contentType string
-	body        []byte
-}
+// reference is where the browsable reference lives.
+const reference = "/docs"
+
+// referencePolicy lets the reference load what this server serves, and nothing
+// from any other host.
+const referencePolicy = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; " +
+	"img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // documents answers GET and HEAD for the contract and its reference, outside
-// the versioned prefix.
+// the versioned prefix: without a token, but over HTTPS only.
 func documents() (echo.MiddlewareFunc, error) {
-	pages := map[string]document{}
+	pages := map[string]echo.HandlerFunc{}
 	for name, source := range map[string][]byte{"/openapi": gen.OpenAPI, "/openapi-3.1": gen.OpenAPI31} {
 		asJSON, err := toJSON(source)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", name, err)
 		}
-		pages[name+".yaml"] = document{"application/yaml", source}
-		pages[name+".json"] = document{contentType, asJSON}
+		pages[name+".yaml"] = blob("application/yaml", source)
+		pages[name+".json"] = blob(contentType, asJSON)
+	}
+	ui := echo.WrapHandler(v5emb.NewHandlerWithConfig(swgui.Config{
+		Title:       "Guildhall API",
+		SwaggerJSON: "/openapi.json",
+		BasePath:    reference,
+		SettingsUI: map[string]string{
+			"defaultModelsExpandDepth": "0", // the models, folded
+			"displayOperationId":       "true",
+			"filter":                   "true",
+		},
+	}))
+	for _, file := range []string{
+		"", "/", "/swagger-ui.css", "/swagger-ui-bundle.js", "/swagger-ui-standalone-preset.js",
+		"/favicon-16x16.png", "/favicon-32x32.png",
+	} {
+		pages[reference+file] = ui
 	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -35,15 +56,78 @@ func documents() (echo.MiddlewareFunc, error) {
 			if !ok || (c.Request().Method != http.MethodGet && c.Request().Method != http.MethodHead) {
 				return next(c)
 			}
-			return c.Blob(http.StatusOK, page.contentType, page.body)
+			c.Response().Header().Set("Content-Security-Policy", referencePolicy)
+			return page(c)
 		}
 	}, nil
 }
 
+func blob(contentType string, body []byte) echo.HandlerFunc {
+	return func(c echo.Context) error { return c.Blob(http.StatusOK, contentType, body) }
+}
+
+// toJSON turns a YAML document into JSON with its keys in the order in which
+// they were written, because people read it too.
 func toJSON(source []byte) ([]byte, error) {
-	var v any
-	if err := yaml.Unmarshal(source, &v); err != nil {
+	var file yaml.Node
+	if err := yaml.Unmarshal(source, &file); err != nil {
 		return nil, err
 	}
-	return json.Marshal(v)
+	var out bytes.Buffer
+	if err := writeJSON(&out, &file); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+func writeJSON(out *bytes.Buffer, n *yaml.Node) error {
+	switch n.Kind {
+	case yaml.DocumentNode:
+		return writeJSON(out, n.Content[0])
+	case yaml.MappingNode:
+		sep := byte('{')
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			out.WriteByte(sep)
+			sep = ','
+			key, err := json.Marshal(n.Content[i].Value)
+			if err != nil {
+				return err
+			}
+			out.Write(key)
+			out.WriteByte(':')
+			if err := writeJSON(out, n.Content[i+1]); err != nil {
+				return err
+			}
+		}
+		if sep == '{' {
+			out.WriteByte(sep)
+		}
+		out.WriteByte('}')
+		return nil
+	case yaml.SequenceNode:
+		out.WriteByte('[')
+		for i, item := range n.Content {
+			if i > 0 {
+				out.WriteByte(',')
+			}
+			if err := writeJSON(out, item); err != nil {
+				return err
+			}
+		}
+		out.WriteByte(']')
+		return nil
+	case yaml.ScalarNode:
+		var v any
+		if err := n.Decode(&v); err != nil {
+			return err
+		}
+		b, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		out.Write(b)
+		return nil
+	default:
+		return fmt.Errorf("line %d: an alias, or nothing", n.Line)
+	}
 }

@@ -91,7 +91,7 @@ func line(log *slog.Logger, c echo.Context, took time.Duration, err error) {
 		slog.Int64("bytes", c.Response().Size),
 		slog.String("from", address(c).String()),
 	)
-	if by, ok := c.Get(principalKey).(*auth.Principal); ok {
+	if by, _ := c.Get(principalKey).(*auth.Principal); by != nil {
 		attrs = append(attrs, slog.String("token_id", by.TokenID), slog.String("guild_id", by.GuildID))
 	}
 	if f, ok := fault.As(err); ok {

@@ -4,14 +4,17 @@ import (
 	"guildhall/gen"
 	"guildhall/internal/cases"
 	"guildhall/internal/economy"
+	"guildhall/internal/giveaways"
 	"guildhall/internal/guilds"
 	"guildhall/internal/levelling"
 	"guildhall/internal/meta"
 	"guildhall/internal/network"
+	"guildhall/internal/tickets"
 )
 
 // Services are the domains that need something of the host.
 type Services struct {
+	Tickets *tickets.Service
 }
 
 // The aliases exist because every domain calls its struct Service, and an
@@ -23,6 +26,8 @@ type (
 	economyOps   = economy.Service
 	levellingOps = levelling.Service
 	networkOps   = network.Service
+	ticketsOps   = tickets.Service
+	giveawaysOps = giveaways.Service
 )
 
 // unbuilt stands in for domains that are not there yet: it lies one level
@@ -38,6 +43,8 @@ type operations struct {
 	*economyOps
 	*levellingOps
 	*networkOps
+	*ticketsOps
+	*giveawaysOps
 	unbuilt
 }
 
@@ -51,5 +58,7 @@ func newOperations(cfg Config) operations {
 		economyOps:   &economy.Service{},
 		levellingOps: &levelling.Service{},
 		networkOps:   &network.Service{},
+		ticketsOps:   cfg.Tickets,
+		giveawaysOps: &giveaways.Service{},
 	}
 }

@@ -33,12 +33,15 @@ type entry struct {
 
 // wallet returns the member's wallet, or the zero record.
 func wallet(ctx context.Context, q db.Querier, guild, user string) (row, error) {
-	w := row{UserID: user}
+	var w row
 	err := q.GetContext(ctx, &w, `
 		SELECT user_id, balance, updated_at
 		FROM wallets
 		WHERE guild_id = $1 AND user_id = $2`, guild, user)
-	if err != nil && !db.Missing(err) {
+	switch {
+	case db.Missing(err):
+		return row{UserID: user}, nil
+	case err != nil:
 		return row{}, fmt.Errorf("read wallet of %s in guild %s: %w", user, guild, err)
 	}
 	return w, nil

@@ -15,6 +15,7 @@ import (
 
 	"guildhall/internal/api"
 	"guildhall/internal/auth"
+	"guildhall/internal/chat"
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/ratelimit"
@@ -56,6 +57,8 @@ type options struct {
 	scopes []string
 	allow  []string
 	config []func(*api.Config)
+	reach  func(url string) string
+	chat   chat.Platform
 }
 
 // Option changes how New sets the scene.
@@ -71,6 +74,10 @@ func AllowIP(list ...string) Option { return func(o *options) { o.allow = list }
 func With(change func(*api.Config)) Option {
 	return func(o *options) { o.config = append(o.config, change) }
 }
+
+// Reach makes the server reach its database by another URL, such as that of a
+// proxy in front of it.
+func Reach(by func(url string) string) Option { return func(o *options) { o.reach = by } }
 
 // New starts a server for the test. When the test ends the server stops and
 // the books are checked: ledger, keys and events must agree with the state.
@@ -92,7 +99,13 @@ func New(t testing.TB, opts ...Option) *API {
 		DB: base.DB, Tokens: tokens, Limits: limits, Env: "test", Sealer: box,
 		Log: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
-	services(t, &cfg, base.DB, box)
+	if o.reach != nil {
+		far, err := db.Open(context.Background(), db.Config{URL: o.reach(base.URL)})
+		must(t, err)
+		t.Cleanup(func() { far.Close() })
+		cfg.DB = far
+	}
+	services(t, &cfg, o, box)
 	for _, change := range o.config {
 		change(&cfg)
 	}

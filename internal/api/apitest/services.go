@@ -1,16 +1,26 @@
 package apitest
 
 import (
+	"log/slog"
 	"testing"
 
 	"guildhall/internal/api"
-	"guildhall/internal/db"
+	"guildhall/internal/chat"
+	"guildhall/internal/idempotency"
 	"guildhall/internal/seal"
+	"guildhall/internal/tickets"
 )
 
-// services fills in the domains that need something of the host. Each domain's
-// owner adds its line here.
-func services(t testing.TB, cfg *api.Config, d *db.DB, box *seal.Box) {
+// Chat makes the server's tickets speak to platform instead of a stand-in.
+func Chat(platform chat.Platform) Option { return func(o *options) { o.chat = platform } }
+
+// services fills in the domains that need something of the host.
+func services(t testing.TB, cfg *api.Config, o options, box *seal.Box) {
 	t.Helper()
-	_, _, _ = cfg, d, box
+	if o.chat == nil {
+		o.chat = chat.NewStandIn(slog.New(slog.DiscardHandler))
+	}
+	var err error
+	cfg.Tickets, err = tickets.New(tickets.Config{DB: cfg.DB, Chat: o.chat, Keys: idempotency.Keys{Sealer: box}})
+	must(t, err)
 }

@@ -1,0 +1,318 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/api"
+	"guildhall/internal/api/apitest"
+	"guildhall/internal/auth"
+	"guildhall/internal/fault"
+	"guildhall/internal/ratelimit"
+)
+
+// fill gives every placeholder of an operation a value that fits its schema.
+func fill(op apitest.Operation) []apitest.Arg {
+	var args []apitest.Arg
+	for part := range strings.SplitSeq(op.Path, "/") {
+		if name, ok := strings.CutPrefix(part, "{"); ok {
+			args = append(args, apitest.Path(strings.TrimSuffix(name, "}"), "42"))
+		}
+	}
+	return args
+}
+
+// tokens is an authenticator that always says the same.
+type tokens struct {
+	by  *auth.Principal
+	err error
+}
+
+func (s tokens) Authenticate(context.Context, string, netip.Addr) (*auth.Principal, error) {
+	return s.by, s.err
+}
+
+func with(err error) apitest.Option {
+	return apitest.With(func(c *api.Config) { c.Tokens = tokens{err: err} })
+}
+
+// each runs what once for every operation of the contract.
+func each(t *testing.T, what func(t *testing.T, op apitest.Operation)) {
+	t.Helper()
+	for _, op := range apitest.Operations() {
+		t.Run(op.ID, func(t *testing.T) { what(t, op) })
+	}
+}
+
+func TestEveryOperationNeedsAToken(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	nobody := *server
+	nobody.Token = ""
+	unknown := *server
+	unknown.Token = "svc_test_" + strings.Repeat("A", 43)
+	each(t, func(t *testing.T, op apitest.Operation) {
+		a := nobody.Do(t, op.ID, "", fill(op)...).WantError(t, 401, "missing_token")
+		if got := a.Header.Get("WWW-Authenticate"); got != "Bearer" {
+			t.Errorf("WWW-Authenticate is %q", got)
+		}
+	})
+	unknown.Do(t, "getMe", "").WantError(t, 401, "invalid_token")
+}
+
+func TestGuessingIsSlow(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t, apitest.With(func(c *api.Config) {
+		c.Quotas.Login = ratelimit.Quota{Limit: 3, Window: time.Hour}
+	}))
+	wrong := *server
+	wrong.Token = "svc_test_" + strings.Repeat("B", 43)
+	for range 3 {
+		wrong.Do(t, "getMe", "").WantError(t, 401, "invalid_token")
+	}
+	a := wrong.Do(t, "getMe", "").WantError(t, 429, "rate_limited")
+	if a.Header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	// A neighbour behind the same address is not locked out.
+	server.Do(t, "getMe", "").Want(t, 200, "")
+}
+
+func TestEveryOperationIsHTTPSOnly(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t, apitest.With(func(c *api.Config) {
+		// The harness speaks TLS; a trusted proxy that says otherwise is believed.
+		c.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	})).Header("X-Forwarded-Proto", "http")
+	each(t, func(t *testing.T, op apitest.Operation) {
+		server.Do(t, op.ID, "", fill(op)...).WantError(t, 403, "https_required")
+	})
+}
+
+func TestEveryOperationKeepsToTheAllowlist(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t, apitest.AllowIP("203.0.113.0/24"))
+	each(t, func(t *testing.T, op apitest.Operation) {
+		server.Do(t, op.ID, "", fill(op)...).WantError(t, 403, "ip_not_allowed")
+	})
+}
+
+func TestEveryOperationIsLimited(t *testing.T) {
+	t.Parallel()
+	one := ratelimit.Quota{Limit: 1, Window: time.Hour}
+	server := apitest.New(t, apitest.With(func(c *api.Config) { c.Quotas.Read, c.Quotas.Write = one, one }))
+	read := server.Do(t, "getMe", "").Want(t, 200, "")
+	for name, want := range map[string]string{"X-RateLimit-Limit": "1", "X-RateLimit-Remaining": "0", "X-RateLimit-Bucket": "read"} {
+		if got := read.Header.Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	server.Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, "")
+	each(t, func(t *testing.T, op apitest.Operation) {
+		a := server.Do(t, op.ID, "", fill(op)...).WantError(t, 429, "rate_limited")
+		bucket := "write"
+		if op.Method == http.MethodGet {
+			bucket = "read"
+		}
+		if a.Header.Get("Retry-After") == "" || a.Header.Get("X-RateLimit-Bucket") != bucket {
+			t.Errorf("headers: %v", a.Header)
+		}
+	})
+	// Nothing was stored for a limited call: its key is free.
+	server.Key("k").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).WantError(t, 429, "rate_limited")
+	server.As(t, "economy:write").Key("k").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, `{"data":{"balance":2}}`)
+}
+
+func TestEveryWriteChecksItsFrame(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	each(t, func(t *testing.T, op apitest.Operation) {
+		if op.Method == http.MethodGet {
+			return
+		}
+		server.Do(t, op.ID, strings.Repeat(" ", 65537), fill(op)...).WantError(t, 413, "payload_too_large")
+		for _, media := range []string{"text/plain", "application/json; charset=latin1", "application/jsonp", ""} {
+			server.Header("Content-Type", media).Do(t, op.ID, "{}", fill(op)...).WantError(t, 415, "unsupported_media_type")
+		}
+		server.Header("Content-Encoding", "gzip").Do(t, op.ID, "{}", fill(op)...).WantError(t, 415, "unsupported_media_type")
+		for _, key := range []string{strings.Repeat("k", 129), "a b", "ä", "\t"} {
+			server.Header("Idempotency-Key", key).Do(t, op.ID, "", fill(op)...).WantError(t, 400, "invalid_request")
+		}
+		server.Header("Idempotency-Key", "a").Header("Idempotency-Key", "b").Do(t, op.ID, "", fill(op)...).WantError(t, 400, "invalid_request")
+		server.Do(t, op.ID, "", append(fill(op), apitest.Query("x", "1"))...).WantError(t, 400, "invalid_request")
+	})
+}
+
+func TestEveryReadIgnoresTheKey(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t).Header("Idempotency-Key", strings.Repeat("k", 999))
+	server.Do(t, "getMe", "").Want(t, 200, "")
+	server.Do(t, "getGuild", "").Want(t, 200, "")
+}
+
+func TestEveryWriteTellsTwinsAndReuse(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	me := server.Do(t, "getMe", "").Str(t, "token.id")
+	each(t, func(t *testing.T, op apitest.Operation) {
+		if op.Method == http.MethodGet {
+			return
+		}
+		server.Key("reused").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`)
+		server.Key("reused").Do(t, op.ID, `{"x":1}`, fill(op)...).WantError(t, 409, "idempotency_key_reused")
+	})
+	t.Run("a twin of a running request", func(t *testing.T) {
+		held := holdKey(t, server, me, "busy")
+		defer held.release()
+		a := server.Key("busy").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).WantError(t, 409, "idempotency_key_in_use")
+		if a.Header.Get("Retry-After") != "1" {
+			t.Errorf("Retry-After is %q", a.Header.Get("Retry-After"))
+		}
+	})
+}
+
+func TestEveryOperationHidesOurFailures(t *testing.T) {
+	t.Parallel()
+	broken := apitest.New(t, with(errors.New("pq: password authentication failed for secret-user")))
+	away := apitest.New(t, with(fault.New(fault.Unavailable, "service_unavailable", "The token store cannot be reached.").After(5*time.Second)))
+	each(t, func(t *testing.T, op apitest.Operation) {
+		a := broken.Do(t, op.ID, "", fill(op)...).WantError(t, 500, "internal_error")
+		if strings.Contains(string(a.Body), "secret-user") || !strings.Contains(string(a.Body), a.Header.Get("X-Request-Id")) {
+			t.Errorf("the body tells too much, or not the request id: %s", a.Body)
+		}
+		if got := away.Do(t, op.ID, "", fill(op)...).WantError(t, 503, "service_unavailable").Header.Get("Retry-After"); got != "5" {
+			t.Errorf("Retry-After is %q", got)
+		}
+	})
+	if !strings.Contains(broken.Server.Log.String(), "secret-user") {
+		t.Error("the log does not tell the cause")
+	}
+}
+
+func TestPanicsBecomeInternalErrors(t *testing.T) {
+	t.Parallel()
+	// A principal without a guild's data is fine; none at all makes auth.From panic.
+	server := apitest.New(t, apitest.With(func(c *api.Config) { c.Tokens = tokens{} }))
+	server.Do(t, "getMe", "").WantError(t, 500, "internal_error")
+}
+
+func TestRoutes(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	nobody := *server
+	nobody.Token = ""
+	t.Run("nothing is shown without a token", func(t *testing.T) {
+		for _, path := range []string{"/api/v1/me", "/api/v1/nothing", "/", "/api/v1/cases/", "/api/v1"} {
+			for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS", "TRACE"} {
+				nobody.Raw(t, method, path, "").WantError(t, 401, "missing_token")
+			}
+		}
+	})
+	t.Run("an unknown route is not found, and never a redirect", func(t *testing.T) {
+		for _, path := range []string{
+			"/api/v1/nothing", "/", "/api/v1/cases/", "/api/v1/Cases", "/api/v1//cases", "/api/v2/me", "/api/v1/me/",
+			"/api/v1/economy/wallet/", "/metrics", "/livez", "/debug/pprof/",
+		} {
+			server.Raw(t, "GET", path, "").WantError(t, 404, "not_found")
+		}
+	})
+	t.Run("another method is refused with Allow", func(t *testing.T) {
+		for path, allow := range map[string][]string{
+			"/api/v1/me":             {"GET", "HEAD", "OPTIONS"},
+			"/api/v1/cases":          {"GET", "HEAD", "POST", "OPTIONS"},
+			"/api/v1/economy/adjust": {"POST", "OPTIONS"},
+		} {
+			for _, method := range []string{"PUT", "TRACE", "PROPFIND", "DELETE"} {
+				a := server.Raw(t, method, path, "").WantError(t, 405, "method_not_allowed")
+				wantAllow(t, a, allow)
+				if a.Header.Get("X-RateLimit-Bucket") != "read" && server.Token != "" && a.Header.Get("X-RateLimit-Limit") != "" {
+					t.Error("405 does not spend the read bucket")
+				}
+			}
+			a := server.Raw(t, "OPTIONS", path, "")
+			if a.Status != http.StatusNoContent {
+				t.Errorf("OPTIONS %s answered %d", path, a.Status)
+			}
+			wantAllow(t, a, allow)
+		}
+	})
+	t.Run("HEAD answers like GET without a body", func(t *testing.T) {
+		a := server.Raw(t, "HEAD", "/api/v1/me", "")
+		if a.Status != 200 || len(a.Body) != 0 || a.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("HEAD answered %d, %d bytes, %v", a.Status, len(a.Body), a.Header)
+		}
+		if a := server.Raw(t, "HEAD", "/api/v1/nothing", ""); a.Status != 404 || len(a.Body) != 0 {
+			t.Errorf("HEAD of nothing answered %d, %d bytes", a.Status, len(a.Body))
+		}
+	})
+	t.Run("the fixed headers stand on every answer", func(t *testing.T) {
+		for _, a := range []*apitest.Answer{
+			server.Raw(t, "GET", "/api/v1/me", ""), server.Raw(t, "GET", "/nothing", ""), nobody.Raw(t, "GET", "/api/v1/me", ""),
+			server.Raw(t, "GET", "/openapi.yaml", ""),
+		} {
+			for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY"} {
+				if got := a.Header.Get(name); got != want {
+					t.Errorf("%s is %q", name, got)
+				}
+			}
+			if a.Header.Get("X-Request-Id") == "" || a.Header.Get("Access-Control-Allow-Origin") != "" {
+				t.Errorf("headers: %v", a.Header)
+			}
+		}
+	})
+	t.Run("the contract is public", func(t *testing.T) {
+		for path, want := range map[string]string{
+			"/openapi.yaml": "openapi: 3.0.3", "/openapi.json": `"openapi":"3.0.3"`, "/openapi-3.1.yaml": "openapi: 3.1", "/openapi-3.1.json": `"openapi":"3.1`,
+		} {
+			if a := nobody.Raw(t, "GET", path, ""); a.Status != 200 || !strings.Contains(string(a.Body), want) {
+				t.Errorf("%s answered %d without %q", path, a.Status, want)
+			}
+		}
+	})
+}
+
+func wantAllow(t *testing.T, a *apitest.Answer, want []string) {
+	t.Helper()
+	var got []string
+	for part := range strings.SplitSeq(a.Header.Get("Allow"), ",") {
+		got = append(got, strings.TrimSpace(part))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("Allow is %v, want %v", got, want)
+	}
+}
+
+// Credentials in any other place are not read, and never reach the log.
+func TestCredentialsElsewhere(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	nobody := *server
+	nobody.Token = ""
+	secret := server.Token
+	for name, a := range map[string]*apitest.Answer{
+		"in the query":       nobody.Raw(t, "GET", "/api/v1/me?access_token="+secret, ""),
+		"in the body":        nobody.Raw(t, "POST", "/api/v1/economy/adjust", `{"token":"`+secret+`"}`),
+		"in a cookie":        nobody.Header("Cookie", "token="+secret).Raw(t, "GET", "/api/v1/me", ""),
+		"as Basic":           nobody.Header("Authorization", "Basic "+secret).Raw(t, "GET", "/api/v1/me", ""),
+		"without a scheme":   nobody.Header("Authorization", secret).Raw(t, "GET", "/api/v1/me", ""),
+		"twice":              server.Header("Authorization", "Bearer "+secret).Header("Authorization", "Bearer "+secret).Raw(t, "GET", "/api/v1/me", ""),
+		"in the path":        nobody.Raw(t, "GET", "/api/v1/cases/"+secret, ""),
+		"in another header":  nobody.Header("X-Api-Key", secret).Raw(t, "GET", "/api/v1/me", ""),
+		"as an empty bearer": nobody.Header("Authorization", "Bearer ").Raw(t, "GET", "/api/v1/me", ""),
+	} {
+		t.Run(name, func(t *testing.T) { a.WantError(t, 401, "missing_token") })
+	}
+	server.Header("Authorization", "bEaReR "+secret).Raw(t, "GET", "/api/v1/me", "").Want(t, 200, "")
+	server.Raw(t, "GET", "/api/v1/cases/"+secret, "").WantError(t, 404, "not_found")
+	if strings.Contains(server.Server.Log.String(), secret[len("svc_test_"):]) {
+		t.Error("the secret is in the log")
+	}
+}
