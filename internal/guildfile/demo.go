@@ -1,0 +1,344 @@
+package guildfile
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"guildhall/internal/wire"
+)
+
+const (
+	// DemoGuild is the guild that Demo writes.
+	DemoGuild = "402187554310020096"
+	// DemoMember has a wallet, a level, cases and a ticket there.
+	DemoMember = "190320984123768832"
+
+	demoMembers = 4200
+)
+
+// Demo writes a guild that looks lived in: some thousand members with a few
+// rich and many poor ones, cases of every type and status, tickets with their
+// transcripts, giveaways in every state, and listings of the network. Its
+// history ends now, so that what is active is still active.
+func Demo(w io.Writer) error {
+	return DemoAt(w, time.Now()) //nolint:forbidigo // a new guild's past is counted from the clock of whoever asks for it
+}
+
+// DemoAt is Demo as of now: the same text each time for the same hour.
+func DemoAt(w io.Writer, now time.Time) error {
+	out := bufio.NewWriter(w)
+	g := &demo{
+		now:  now.UTC().Truncate(time.Hour),
+		rand: rand.New(rand.NewPCG(7, 11)), //nolint:gosec // the same guild each time, nothing to guess
+		json: json.NewEncoder(out),
+	}
+	g.json.SetEscapeHTML(false)
+	g.people()
+	g.guild()
+	g.money()
+	g.moderation()
+	g.support()
+	g.raffles()
+	g.network()
+	if g.err != nil {
+		return fmt.Errorf("write the demo guild: %w", g.err)
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("write the demo guild: %w", err)
+	}
+	return nil
+}
+
+// fact is one record's members.
+type fact map[string]any
+
+type demo struct {
+	now     time.Time
+	rand    *rand.Rand
+	json    *json.Encoder
+	err     error
+	members []string // by seniority
+	staff   []string
+	minted  int
+}
+
+func (g *demo) put(record string, f fact) {
+	f["record"] = record
+	if record != "guild" && record != "network_listing" {
+		f["guild_id"] = DemoGuild
+	}
+	if g.err == nil {
+		g.err = g.json.Encode(f)
+	}
+}
+
+// ago is an instant d before now, give or take nothing.
+func (g *demo) ago(d time.Duration) wire.Time { return wire.At(g.now.Add(-d)) }
+
+// within is a random length of time up to most.
+func (g *demo) within(most time.Duration) time.Duration {
+	return time.Duration(g.rand.Int64N(int64(most))).Truncate(time.Second)
+}
+
+// snowflake mints an id of a thing made at t, as the chat platform does.
+func (g *demo) snowflake(t time.Time) string {
+	g.minted++
+	ms := t.UnixMilli() - 1420070400000
+	return strconv.FormatInt(ms<<22|int64(g.minted&0x3fffff), 10)
+}
+
+// id is a plain id of our own.
+func (g *demo) id(kind string, n int) string { return fmt.Sprintf("demo-%s-%04d", kind, n) }
+
+func pick[T any](g *demo, list []T) T { return list[g.rand.IntN(len(list))] }
+
+// someone is a member; the longer here, the likelier.
+func (g *demo) someone() string {
+	f := g.rand.Float64()
+	return g.members[int(f*f*float64(len(g.members)))]
+}
+
+// lognormal spreads like money does: most have little, a few have very much.
+func (g *demo) lognormal(mean, sigma float64) int64 {
+	return int64(math.Exp(mean + sigma*g.rand.NormFloat64()))
+}
+
+func (g *demo) people() {
+	first := g.now.AddDate(-9, 0, 0)
+	for range demoMembers {
+		g.members = append(g.members, g.snowflake(first.Add(g.within(8*365*24*time.Hour))))
+	}
+	g.members[3] = DemoMember
+	g.staff = slices.Clone(g.members[10:19])
+}
+
+func (g *demo) guild() {
+	g.put("guild", fact{
+		"id": DemoGuild, "name": "Harbour Lights", "icon_url": "https://cdn.example.com/icons/harbour-lights.png",
+		"owner_id": g.staff[0], "member_count": demoMembers, "locale": "en-GB",
+		"joined_at": g.ago(400 * 24 * time.Hour), "created_at": g.ago(2200 * 24 * time.Hour),
+	})
+	g.put("settings", fact{
+		"economy":    fact{"currency_name": "shells", "currency_symbol": "🐚"},
+		"tickets":    fact{"require_close_reason": true, "close_action": "archive"},
+		"timezone":   "Europe/London",
+		"updated_at": g.ago(30 * 24 * time.Hour),
+	})
+}
+
+func (g *demo) money() {
+	for i, user := range g.members {
+		talk := g.rand.NormFloat64() // who talks much has more of both
+		if user == DemoMember {
+			g.put("wallet", fact{"user_id": user, "balance": 1250, "updated_at": g.ago(26 * time.Hour)})
+			g.put("level", fact{"user_id": user, "total_xp": 4810, "updated_at": g.ago(26 * time.Hour)})
+			continue
+		}
+		seen := g.ago(g.within(200 * 24 * time.Hour))
+		if g.rand.IntN(100) < 72 {
+			balance := g.lognormal(5.6+0.8*talk, 0.9)
+			switch n := g.rand.IntN(100); {
+			case n < 6:
+				balance = 0 // spent it all
+			case n < 18:
+				balance = 100 // the welcome gift, untouched
+			case i < 60:
+				balance *= 20
+			}
+			g.put("wallet", fact{"user_id": user, "balance": balance, "updated_at": seen})
+		}
+		if g.rand.IntN(100) < 86 {
+			g.put("level", fact{"user_id": user, "total_xp": g.lognormal(6.1+1.1*talk, 0.8), "updated_at": seen})
+		}
+	}
+}
+
+func (g *demo) moderation() {
+	const n = 340
+	types := []string{"note", "note", "warn", "warn", "warn", "warn", "timeout", "timeout", "mute", "kick", "ban"}
+	for i := range n {
+		kind := pick(g, types)
+		age := time.Duration(n-i)*26*time.Hour + g.within(20*time.Hour)
+		made := g.now.Add(-age)
+		f := fact{
+			"id": g.id("case", i+1), "number": i + 1, "user_id": g.someone(), "moderator_id": pick(g, g.staff),
+			"type": kind, "reason": pick(g, demoReasons[kind]), "status": "active", "source": "bot",
+			"created_at": wire.At(made), "updated_at": wire.At(made),
+		}
+		if i%60 == 7 {
+			f["user_id"] = DemoMember
+		}
+		if kind == "note" || i%9 == 0 {
+			f["source"] = "dashboard"
+		}
+		if kind == "note" && g.rand.IntN(5) == 0 {
+			f["reason"] = ""
+		}
+		if kind == "timeout" || kind == "mute" || kind == "ban" && g.rand.IntN(2) == 0 {
+			lasts := pick(g, []time.Duration{time.Hour, 12 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour})
+			if i > n-8 {
+				lasts = 60 * 24 * time.Hour // some are still running
+			}
+			ends := made.Add(lasts)
+			f["expires_at"] = wire.At(ends)
+			if ends.Before(g.now) {
+				f["status"], f["updated_at"] = "expired", wire.At(ends)
+			}
+		}
+		later := wire.At(made.Add(g.within(age)))
+		switch n := g.rand.IntN(20); {
+		case n == 0:
+			f["status"], f["updated_at"], f["source"] = "deleted", later, "dashboard"
+		case n < 3 && kind != "note" && kind != "kick" && f["status"] == "active":
+			f["status"], f["updated_at"] = "revoked", later
+		}
+		g.put("case", f)
+	}
+}
+
+func (g *demo) support() {
+	const n = 64
+	for i := range n {
+		story := demoTickets[i%len(demoTickets)]
+		open := i >= n-14
+		age := time.Duration(n-i)*31*time.Hour + g.within(24*time.Hour)
+		if open {
+			age = time.Duration(n-i)*5*time.Hour + g.within(2*time.Hour)
+		}
+		at := g.now.Add(-age)
+		opener, helper := g.someone(), pick(g, g.staff)
+		if i == n-2 {
+			opener = DemoMember
+		}
+		id := g.id("ticket", i+1)
+		t := fact{
+			"id": id, "number": i + 1, "opener_id": opener, "subject": story.subject, "status": "open",
+			"channel_id": g.snowflake(at), "created_at": wire.At(at),
+		}
+		claimed := !open || i%3 != 0
+		if claimed {
+			t["claimed_by_id"] = helper
+		}
+		lines := story.lines
+		if !claimed {
+			lines = lines[:1]
+		}
+		var log []fact
+		say := func(kind, author, authorType, content string) {
+			m := fact{
+				"id": fmt.Sprintf("%s-%02d", id, len(log)+1), "ticket_id": id, "kind": kind, "content": content,
+				"author_type": authorType, "created_at": wire.At(at),
+			}
+			if author != "" {
+				m["author_id"] = author
+			}
+			if kind == "message" {
+				m["channel_message_id"] = g.snowflake(at)
+			}
+			log = append(log, m)
+			at = at.Add(time.Minute + g.within(17*time.Minute))
+		}
+		say("open", "", "system", "Ticket opened.")
+		for j, text := range lines {
+			switch {
+			case j == 1:
+				say("claim", helper, "system", "Ticket claimed.")
+				say("message", helper, "staff", text)
+			case text[0] == '#':
+				say("note", helper, "staff", text[1:])
+			case j%2 == 0:
+				say("message", opener, "opener", text)
+			default:
+				say("message", helper, "staff", text)
+			}
+		}
+		t["updated_at"] = log[len(log)-1]["created_at"]
+		if !open {
+			t["status"], t["close_reason"], t["closed_by_id"] = "closed", story.outcome, helper
+			t["closed_at"], t["updated_at"] = wire.At(at), wire.At(at)
+			say("close", helper, "system", story.outcome)
+		}
+		g.put("ticket", t)
+		for _, m := range log {
+			g.put("ticket_message", m)
+		}
+	}
+}
+
+func (g *demo) raffles() {
+	const day = 24 * time.Hour
+	for i, r := range [...]struct {
+		status, prize, description string
+		winners, entrants          int
+		starts, ends               time.Duration // from now
+	}{
+		{"ended", "Steam gift card, 20 pounds", "One entry each. Good luck!", 1, 310, -200 * day, -193 * day},
+		{"ended", "Founders' role for a month", "", 3, 128, -120 * day, -117 * day},
+		{"ended", "Harbour Lights hoodie", "Boosters have three entries.", 2, 412, -64 * day, -57 * day},
+		{"ended", "A very small prize", "Nobody came.", 1, 0, -40 * day, -39 * day},
+		{"drawing", "Movie night seat of honour", "", 1, 57, -8 * day, -time.Minute},
+		{"paused", "Custom emoji slot", "Paused while we check the rules.", 1, 74, -3 * day, 4 * day},
+		{"active", "Mechanical keyboard", "Any colour, any switches. Level 10 and up have three entries.", 1, 536, -4 * day, 10 * day},
+		{"active", "500 shells", "Five winners.", 5, 203, -20 * time.Hour, 3 * day},
+		{"scheduled", "Winter event pass", "Starts with the event.", 10, 0, 6 * day, 20 * day},
+	} {
+		starts, ends := g.now.Add(r.starts), g.now.Add(r.ends)
+		made := starts
+		if r.starts > 0 {
+			made = g.now.Add(-2 * day)
+		}
+		id := g.id("giveaway", i+1)
+		f := fact{
+			"id": id, "status": r.status, "prize": r.prize, "winner_count": r.winners, "host_id": pick(g, g.staff),
+			"channel_id": "402187554310020111", "message_id": g.snowflake(made),
+			"starts_at": wire.At(starts), "ends_at": wire.At(ends), "created_at": wire.At(made),
+		}
+		if r.description != "" {
+			f["description"] = r.description
+		}
+		entrants := slices.Clone(g.members)
+		g.rand.Shuffle(len(entrants), func(i, j int) { entrants[i], entrants[j] = entrants[j], entrants[i] })
+		entrants = entrants[:r.entrants]
+		switch r.status {
+		case "ended":
+			f["ended_at"] = wire.At(ends.Add(2 * time.Second))
+			f["winners"] = entrants[:min(r.winners, r.entrants)]
+		case "paused":
+			f["paused_at"] = g.ago(5 * time.Hour)
+		}
+		g.put("giveaway", f)
+		until := min(-r.starts, r.ends-r.starts)
+		for _, user := range entrants {
+			weight := 1
+			if g.rand.IntN(8) == 0 {
+				weight = 3
+			}
+			g.put("giveaway_entry", fact{
+				"giveaway_id": id, "user_id": user, "entries": weight, "entered_at": wire.At(starts.Add(g.within(until))),
+			})
+		}
+	}
+}
+
+func (g *demo) network() {
+	for i := range 40 {
+		c := demoListings[i%len(demoListings)]
+		last := g.within(300 * 24 * time.Hour)
+		user := g.snowflake(g.now.Add(-last - g.within(900*24*time.Hour)))
+		if i%8 == 0 {
+			user = g.members[len(g.members)-1-i]
+		}
+		g.put("network_listing", fact{
+			"user_id": user, "category": c.category, "severity": c.severity,
+			"trust_score": c.trust + g.rand.IntN(15), "report_count": 1 + g.rand.IntN(c.reports),
+			"first_reported_at": g.ago(last + g.within(200*24*time.Hour)), "last_reported_at": g.ago(last),
+		})
+	}
+}

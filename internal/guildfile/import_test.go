@@ -1,0 +1,274 @@
+package guildfile_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
+	"guildhall/internal/guildfile"
+)
+
+// everything has each kind of record, once with all members and once with the
+// required ones alone.
+const everything = `{"record":"guild","id":"1","name":"Lantern Street","icon_url":"https://cdn.example/1.png","owner_id":"77","member_count":12,"locale":"de","joined_at":"2024-02-29T12:00:00+02:00","created_at":"2020-01-01T00:00:00Z"}
+{"record":"guild","id":"2"}
+{"record":"settings","guild_id":"1","modules":{"moderation":true,"economy":false,"levelling":true,"tickets":true,"giveaways":false,"network":true},"economy":{"currency_name":"stars","currency_symbol":"⭐"},"levelling":{"curve":{"base":100,"linear":50,"quadratic":5}},"tickets":{"require_close_reason":true,"close_action":"delete"},"timezone":"Europe/Berlin","updated_at":"2024-03-01T00:00:00.5Z"}
+{"record":"case","guild_id":"1","user_id":"42","moderator_id":"77","type":"timeout","id":"case-a","number":7,"reason":"spam \ud83e\udd16 \"quoted\" <b>","status":"expired","expires_at":"2024-04-01T00:00:00Z","source":"dashboard","created_at":"2024-03-31T00:00:00Z","updated_at":"2024-04-01T00:00:01Z"}
+{"record":"case","guild_id":"1","user_id":"42","moderator_id":"77","type":"note"}
+{"record":"wallet","guild_id":"1","user_id":"42","balance":9007199254740991,"updated_at":"2024-05-01T00:00:00Z"}
+{"record":"wallet","guild_id":"1","user_id":"43","balance":0}
+{"record":"level","guild_id":"1","user_id":"42","total_xp":4675,"updated_at":"2024-05-01T00:00:00Z"}
+{"record":"level","guild_id":"2","user_id":"18446744073709551615","total_xp":0}
+{"record":"ticket","guild_id":"1","opener_id":"42","id":"t-1","number":3,"status":"closed","subject":"Lost role","claimed_by_id":"77","channel_id":"900","close_reason":"Done.","closed_by_id":"77","created_at":"2024-06-01T00:00:00Z","closed_at":"2024-06-02T00:00:00Z"}
+{"record":"ticket","guild_id":"1","opener_id":"43"}
+{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"Hello?","id":"m-1","kind":"message","internal":false,"author_id":"42","author_type":"opener","channel_message_id":"901","created_at":"2024-06-01T00:00:01Z"}
+{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"On it."}
+{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"Known troublemaker","kind":"note"}
+{"record":"giveaway","guild_id":"1","prize":"A hat","channel_id":"500","id":"g-1","status":"ended","description":"Velvet","winner_count":2,"winners":["43","42"],"host_id":"77","message_id":"501","starts_at":"2024-07-01T00:00:00Z","ends_at":"2024-07-02T00:00:00Z","ended_at":"2024-07-02T00:00:03Z","created_at":"2024-07-01T00:00:00Z"}
+{"record":"giveaway","guild_id":"1","prize":"A scarf","channel_id":"500","id":"g-2","created_at":"2024-08-01T00:00:00Z"}
+{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-1","user_id":"42","entries":3,"entered_at":"2024-07-01T10:00:00Z"}
+{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-1","user_id":"43"}
+{"record":"network_listing","user_id":"666","trust_score":3,"report_count":12,"category":"scam","severity":"high","first_reported_at":"2023-01-01T00:00:00Z","last_reported_at":"2024-01-01T00:00:00Z"}
+`
+
+func imported(t *testing.T, d *db.DB, file string) guildfile.Summary {
+	t.Helper()
+	sum, err := guildfile.Import(context.Background(), d, strings.NewReader(file), nil)
+	if err != nil {
+		t.Fatalf("import: %v", err)
+	}
+	return sum
+}
+
+func exported(t *testing.T, d *db.DB, guild string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := guildfile.Export(context.Background(), d, guild, &out); err != nil {
+		t.Fatalf("export: %v", err)
+	}
+	return out.String()
+}
+
+// one reads one row of strings.
+func one(t *testing.T, d *db.DB, query string, args ...any) string {
+	t.Helper()
+	var s string
+	if err := d.Reader().GetContext(context.Background(), &s, query, args...); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return s
+}
+
+func TestImportKeepsWhatItIsGivenAndFillsInTheRest(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	sum := imported(t, d, everything)
+	if sum.Records != 19 || sum.Kinds["case"] != 2 || sum.Bytes != int64(len(everything)) {
+		t.Errorf("summary is %+v", sum)
+	}
+	for query, want := range map[string]string{
+		`SELECT concat_ws('|', name, owner_id, member_count, locale, joined_at = now()) FROM guilds WHERE id = '2'`:                                                                                "2|2|0|en-US|f",
+		`SELECT concat_ws('|', name, owner_id, member_count, locale, joined_at AT TIME ZONE 'UTC', last_case, last_ticket) FROM guilds WHERE id = '1'`:                                             "Lantern Street|77|12|de|2024-02-29 10:00:00|8|4",
+		`SELECT concat_ws('|', moderation, economy, currency_symbol, require_close_reason, close_action, timezone) FROM guild_settings WHERE guild_id = '1'`:                                       "t|f|⭐|t|delete|Europe/Berlin",
+		`SELECT concat_ws('|', moderation, economy, currency_symbol, require_close_reason, close_action, timezone) FROM guild_settings WHERE guild_id = '2'`:                                       "t|t|🪙|f|archive|UTC",
+		`SELECT string_agg(concat_ws('|', number, type, status, source, reason, expires_at IS NULL), ' ; ' ORDER BY number) FROM cases`:                                                            `7|timeout|expired|dashboard|spam 🤖 "quoted" <b>|f ; 8|note|active|bot||t`,
+		`SELECT string_agg(concat_ws('|', w.user_id, balance, delta, balance_after, note, reason IS NULL), ' ; ' ORDER BY w.user_id) FROM wallets w JOIN ledger_entries USING (guild_id, user_id)`: "42|9007199254740991|9007199254740991|9007199254740991|import|t ; 43|0|0|0|import|t",
+		`SELECT string_agg(concat_ws('|', number, status, message_count, last_message_at IS NULL), ' ; ' ORDER BY number) FROM tickets`:                                                            "3|closed|2|f ; 4|open|0|t",
+		`SELECT string_agg(concat_ws('|', kind, internal, author_type), ' ; ' ORDER BY kind, author_type) FROM ticket_messages`:                                                                    "message|f|opener ; message|f|staff ; note|t|staff",
+		`SELECT string_agg(concat_ws('|', id, status, winner_count, winners::text, entrant_count, entry_count, ends_at - starts_at), ' ; ' ORDER BY id) FROM giveaways`:                            "g-1|ended|2|{43,42}|2|4|1 day ; g-2|active|1|{}|0|0|7 days",
+		`SELECT concat_ws('|', user_id, trust_score, report_count, category, severity) FROM network_listings`:                                                                                      "666|3|12|scam|high",
+	} {
+		if got := one(t, d, query); got != want {
+			t.Errorf("%s\n got %s\nwant %s", query, got, want)
+		}
+	}
+}
+
+func TestImportGoesOnFromAnEarlierImport(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	imported(t, d, everything)
+	imported(t, d, `
+{"record":"settings","guild_id":"2","tickets":{"require_close_reason":true}}
+{"record":"case","guild_id":"1","user_id":"42","moderator_id":"77","type":"ban"}
+{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"Thanks","created_at":"2023-01-01T00:00:00Z"}
+{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-2","user_id":"42","entries":5}
+`)
+	for query, want := range map[string]string{
+		`SELECT require_close_reason::text FROM guild_settings WHERE guild_id = '2'`:                                    "true",
+		`SELECT number::text FROM cases WHERE type = 'ban'`:                                                             "9",
+		`SELECT concat_ws('|', message_count, extract(year FROM last_message_at) > 2023) FROM tickets WHERE id = 't-1'`: "3|t",
+		`SELECT concat_ws('|', entrant_count, entry_count) FROM giveaways WHERE id = 'g-2'`:                             "1|5",
+	} {
+		if got := one(t, d, query); got != want {
+			t.Errorf("%s\n got %s\nwant %s", query, got, want)
+		}
+	}
+}
+
+func TestImportOfAnExportGivesTheSameExport(t *testing.T) {
+	t.Parallel()
+	from, to := dbtest.New(t).DB, dbtest.New(t).DB
+	imported(t, from, everything)
+	var demo bytes.Buffer
+	if err := guildfile.Demo(&demo); err != nil {
+		t.Fatal(err)
+	}
+	imported(t, from, demo.String())
+	for _, guild := range []string{"1", "2", guildfile.DemoGuild} {
+		first := exported(t, from, guild)
+		imported(t, to, first)
+		if second := exported(t, to, guild); second != first {
+			t.Errorf("guild %s: the second export differs:\n%s", guild, firstDifference(first, second))
+		}
+		if again := exported(t, from, guild); again != first {
+			t.Errorf("guild %s: exporting twice differs:\n%s", guild, firstDifference(first, again))
+		}
+	}
+	if err := guildfile.Export(context.Background(), from, "3", &bytes.Buffer{}); err == nil {
+		t.Error("a guild that is not there was exported")
+	}
+}
+
+func firstDifference(a, b string) string {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(x), len(y)) {
+		if x[i] != y[i] {
+			return fmt.Sprintf("line %d\n  %s\n  %s", i+1, x[i], y[i])
+		}
+	}
+	return fmt.Sprintf("%d and %d lines", len(x), len(y))
+}
+
+func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("🙂", 1001)
+	wallet := func(s string) string { return `{"record":"wallet","guild_id":"1","user_id":"50","balance":` + s + `}` }
+	giveaway := func(s string) string {
+		return `{"record":"giveaway","guild_id":"1","prize":"x","channel_id":"5",` + s + `}`
+	}
+	for name, c := range map[string]struct{ line, want string }{
+		"no JSON":             {`{"record":`, "not valid JSON"},
+		"an array":            {`[]`, "not a JSON object"},
+		"two objects":         {`{"record":"wallet"}{}`, "not one JSON object"},
+		"no kind":             {`{"guild_id":"1"}`, `no member "record"`},
+		"an unknown kind":     {`{"record":"walet"}`, `no record kind "walet"`},
+		"an unknown member":   {`{"record":"wallet","guild_id":"1","user_id":"50","balance":1,"bank":2}`, "wallet: bank is not a member"},
+		"a nested unknown":    {`{"record":"settings","guild_id":"2","levelling":{"curve":{"cubic":1}}}`, "settings: levelling.curve.cubic is not a member"},
+		"another curve":       {`{"record":"settings","guild_id":"2","levelling":{"curve":{"base":99}}}`, "levelling.curve.base must be 100"},
+		"a member twice":      {`{"record":"wallet","guild_id":"1","guild_id":"1","user_id":"50","balance":1}`, `"guild_id" twice`},
+		"a missing member":    {`{"record":"wallet","guild_id":"1","balance":1}`, "wallet: user_id is missing"},
+		"a null":              {wallet(`null`), "balance must not be null"},
+		"a fraction":          {wallet(`1.0`), "without fraction"},
+		"an exponent":         {wallet(`1e3`), "without fraction"},
+		"a string":            {wallet(`"1"`), "must be an integer"},
+		"below zero":          {wallet(`-1`), "between 0 and 9007199254740991"},
+		"above the limit":     {wallet(`9007199254740992`), "between 0 and 9007199254740991"},
+		"beyond 64 bits":      {wallet(`92233720368547758080`), "out of range"},
+		"a leading zero":      {`{"record":"wallet","guild_id":"1","user_id":"050","balance":1}`, "user_id must be a snowflake"},
+		"21 digits":           {`{"record":"wallet","guild_id":"1","user_id":"100000000000000000000","balance":1}`, "user_id must be a snowflake"},
+		"foreign digits":      {`{"record":"wallet","guild_id":"1","user_id":"١٢","balance":1}`, "user_id must be a snowflake"},
+		"a missing guild":     {`{"record":"wallet","guild_id":"9","user_id":"50","balance":1}`, "guild 9 is neither"},
+		"a wallet again":      {`{"record":"wallet","guild_id":"1","user_id":"42","balance":1}`, "wallet in this guild already"},
+		"a guild again":       {`{"record":"guild","id":"1"}`, "guild with this id exists"},
+		"settings again":      {`{"record":"settings","guild_id":"1"}`, "has settings already"},
+		"a level again":       {`{"record":"level","guild_id":"1","user_id":"42","total_xp":1}`, "level record in this guild already"},
+		"a case id again":     {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","id":"case-a"}`, "case with this id exists"},
+		"a case number again": {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","number":7}`, "case with this number"},
+		"a ticket again":      {`{"record":"ticket","guild_id":"1","opener_id":"1","id":"t-1"}`, "ticket with this id exists"},
+		"a message again":     {`{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"x","id":"m-1"}`, "message with this id exists"},
+		"a giveaway again":    {giveaway(`"id":"g-1"`), "giveaway with this id exists"},
+		"an entry again":      {`{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-1","user_id":"42"}`, "entered this giveaway already"},
+		"a listing again":     {`{"record":"network_listing","user_id":"666","trust_score":3,"report_count":1,"category":"scam","severity":"high","first_reported_at":"2023-01-01T00:00:00Z","last_reported_at":"2024-01-01T00:00:00Z"}`, "listed already"},
+		"too many entries":    {`{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-1","user_id":"50","entries":9007199254740988}`, "over 9007199254740991"},
+		"another guild's id":  {`{"record":"ticket_message","guild_id":"2","ticket_id":"t-1","content":"x"}`, `ticket "t-1" of guild 2 is neither`},
+		"a missing giveaway":  {`{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-9","user_id":"42"}`, `giveaway "g-9" of guild 1 is neither`},
+		"an unknown type":     {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"hug"}`, "type must be one of note, warn"},
+		"an id of 65":         {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","id":"` + strings.Repeat("x", 65) + `"}`, "id must have at most 64"},
+		"an empty id":         {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","id":""}`, "id must have at least 1"},
+		"a long reason":       {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","reason":"` + long + `"}`, "reason must have at most 1000 characters, not 1001"},
+		"a blank reason":      {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","reason":" \u200b\u2003"}`, "not blank"},
+		"U+0000":              {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","reason":"a\u0000"}`, "U+0000"},
+		"half a pair":         {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","reason":"\ud83e"}`, "surrogate"},
+		"broken UTF-8":        {"{\"record\":\"case\",\"guild_id\":\"1\",\"user_id\":\"1\",\"moderator_id\":\"1\",\"type\":\"ban\",\"reason\":\"\xff\"}", "not valid UTF-8"},
+		"no such date":        {`{"record":"wallet","guild_id":"1","user_id":"50","balance":1,"updated_at":"2023-02-30T00:00:00Z"}`, "updated_at must be an RFC 3339"},
+		"no offset":           {`{"record":"wallet","guild_id":"1","user_id":"50","balance":1,"updated_at":"2023-02-03T00:00:00"}`, "updated_at must be an RFC 3339"},
+		"a leap second":       {`{"record":"wallet","guild_id":"1","user_id":"50","balance":1,"updated_at":"2016-12-31T23:59:60Z"}`, "updated_at must be an RFC 3339"},
+		"an end before start": {giveaway(`"starts_at":"2024-01-02T00:00:00Z","ends_at":"2024-01-01T00:00:00Z"`), "ends_at must lie after"},
+		"winners too early":   {giveaway(`"winners":["42"]`), "winners belong only"},
+		"a winner twice":      {giveaway(`"status":"ended","winners":["42","42"]`), "names 42 twice"},
+		"closed while open":   {`{"record":"ticket","guild_id":"1","opener_id":"1","closed_at":"2024-01-01T00:00:00Z"}`, "closed_at belongs only"},
+		"a public note":       {`{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"x","kind":"note","internal":false}`, "internal must be true for notes"},
+		"too long a line":     {`{"record":"` + strings.Repeat("x", 2<<20) + `"}`, "longer than 1048576 bytes"},
+		"too deep":            {`{"record":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`, "nested deeper"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := dbtest.New(t).DB
+			imported(t, d, everything)
+			before := exported(t, d, "1")
+			good := `{"record":"guild","id":"4"}` + "\n" + `{"record":"wallet","guild_id":"1","user_id":"49","balance":5}` + "\n"
+			more := `{"record":"guild","id":"2"}` + "\n" // wrong as well, but later
+			_, err := guildfile.Import(context.Background(), d, strings.NewReader(good+c.line+"\n"+more), nil)
+			var at *guildfile.LineError
+			if !errors.As(err, &at) || at.Line != 3 || !strings.Contains(err.Error(), "line 3: ") || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("got %v, want line 3 and %q", err, c.want)
+			}
+			if after := exported(t, d, "1"); after != before {
+				t.Errorf("something was kept: %s", firstDifference(before, after))
+			}
+			if n := one(t, d, `SELECT count(*)::text FROM guilds`); n != "2" {
+				t.Errorf("%s guilds after the failed import", n)
+			}
+		})
+	}
+}
+
+// A reference is good only after the line that it points to.
+func TestImportRefusesAReferenceToALaterLine(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	_, err := guildfile.Import(context.Background(), d, strings.NewReader(
+		`{"record":"wallet","guild_id":"1","user_id":"5","balance":1}`+"\n"+`{"record":"guild","id":"1"}`), nil)
+	if err == nil || !strings.Contains(err.Error(), "line 1: wallet: guild 1 is neither") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// The first wrong line is named even when a later one is noticed first.
+func TestImportNamesTheEarlierOfTwoLines(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	_, err := guildfile.Import(context.Background(), d, strings.NewReader(
+		`{"record":"guild","id":"1"}`+"\n"+`{"record":"wallet","guild_id":"8","user_id":"5","balance":1}`+"\n"+`{"record":"nonsense"}`), nil)
+	if err == nil || !strings.Contains(err.Error(), "line 2: ") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// What Postgres refuses is found many records later; the line is still right.
+func TestImportNamesTheLineOfALateRefusal(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	var file strings.Builder
+	file.WriteString(`{"record":"guild","id":"1"}` + "\n")
+	for i := range 40_000 {
+		n := i
+		if i == 38_000 {
+			n = 17
+		}
+		fmt.Fprintf(&file, `{"record":"wallet","guild_id":"1","user_id":"%d","balance":1}`+"\n", 1000+n)
+	}
+	_, err := guildfile.Import(context.Background(), d, strings.NewReader(file.String()), nil)
+	if err == nil || !strings.Contains(err.Error(), "line 38002: wallet: this user has a wallet") {
+		t.Fatalf("got %v", err)
+	}
+	if n := one(t, d, `SELECT count(*)::text FROM wallets`); n != "0" {
+		t.Errorf("%s wallets were kept", n)
+	}
+}

@@ -1,0 +1,200 @@
+package guildfile
+
+import (
+	"time"
+
+	"guildhall/internal/db"
+	"guildhall/internal/levelling"
+)
+
+// record is one line being read.
+type record struct {
+	fields
+	line int64
+	kind string
+}
+
+// readers turns each kind of record into rows. What a reader puts aside while
+// the record is wrong never reaches the database, because the import ends.
+var readers = map[string]func(*batch, *record){
+	"guild":           readGuild,
+	"settings":        readSettings,
+	"case":            readCase,
+	"wallet":          readWallet,
+	"level":           readLevel,
+	"ticket":          readTicket,
+	"ticket_message":  readTicketMessage,
+	"giveaway":        readGiveaway,
+	"giveaway_entry":  readGiveawayEntry,
+	"network_listing": readNetworkListing,
+}
+
+// inGuild reads guild_id, which must be a guild that the record may follow.
+func (b *batch) inGuild(r *record) string {
+	id := or(r.snowflake("guild_id", true), "")
+	b.needs(r, ref{kind: "guild", id: id, guild: id})
+	return id
+}
+
+// ownID reads id, or mints one.
+func (b *batch) ownID(r *record) string {
+	if id := r.id("id", false); id != nil {
+		return *id
+	}
+	return db.NewID()
+}
+
+func readGuild(b *batch, r *record) {
+	id := or(r.snowflake("id", true), "")
+	b.to.guilds.put(r.line, r.kind,
+		id,
+		or(r.text("name", false, 1, 100), id),
+		r.str("icon_url", false, 1, 2048),
+		or(r.snowflake("owner_id", false), id),
+		or(r.integer("member_count", false, 0, maxInteger), 0),
+		or(r.text("locale", false, 1, 35), "en-US"),
+		or(r.instant("joined_at", false), b.now),
+		or(r.instant("created_at", false), b.now),
+	)
+	b.defines(ref{kind: "guild", id: id, guild: id})
+}
+
+func readSettings(b *batch, r *record) {
+	guild := b.inGuild(r)
+	modules, economy := r.object("modules"), r.object("economy")
+	levels, tickets := r.object("levelling"), r.object("tickets")
+	curve := levels.object("curve")
+	for _, term := range [...]struct {
+		name  string
+		value int64
+	}{{"base", levelling.Base}, {"linear", levelling.Linear}, {"quadratic", levelling.Quadratic}} {
+		if n := curve.integer(term.name, false, 0, maxInteger); n != nil && *n != term.value {
+			curve.fail(term.name, "must be %d: every guild has the same level curve", term.value)
+		}
+	}
+	b.to.settings.put(r.line, r.kind,
+		guild,
+		or(modules.boolean("moderation"), true),
+		or(modules.boolean("economy"), true),
+		or(modules.boolean("levelling"), true),
+		or(modules.boolean("tickets"), true),
+		or(modules.boolean("giveaways"), true),
+		or(modules.boolean("network"), true),
+		or(economy.text("currency_name", false, 1, 32), "coins"),
+		or(economy.text("currency_symbol", false, 1, 32), "🪙"),
+		or(tickets.boolean("require_close_reason"), false),
+		or(tickets.oneOf("close_action", false, "archive", "delete"), "archive"),
+		or(r.text("timezone", false, 1, 64), "UTC"),
+		or(r.instant("updated_at", false), b.now),
+	)
+	for _, f := range [...]fields{modules, economy, curve, levels, tickets} {
+		f.known()
+	}
+}
+
+func readCase(b *batch, r *record) {
+	created := or(r.instant("created_at", false), b.now)
+	b.to.cases.put(r.line, r.kind,
+		b.inGuild(r),
+		b.ownID(r),
+		r.integer("number", false, 1, maxInteger),
+		or(r.snowflake("user_id", true), ""),
+		or(r.snowflake("moderator_id", true), ""),
+		or(r.oneOf("type", true, "note", "warn", "kick", "ban", "timeout", "mute"), ""),
+		or(r.text("reason", false, 0, 1000), ""),
+		or(r.oneOf("status", false, "active", "expired", "revoked", "deleted"), "active"),
+		r.instant("expires_at", false),
+		or(r.oneOf("source", false, "api", "bot", "dashboard"), "bot"),
+		created,
+		or(r.instant("updated_at", false), created),
+	)
+}
+
+func readWallet(b *batch, r *record) {
+	guild := b.inGuild(r)
+	user := or(r.snowflake("user_id", true), "")
+	balance := or(r.integer("balance", true, 0, maxInteger), 0)
+	b.to.wallets.put(r.line, r.kind, guild, user, balance, or(r.instant("updated_at", false), b.now))
+	b.to.ledger.put(r.line, r.kind, guild, db.NewID(), user, balance, balance, "import", b.now)
+}
+
+func readLevel(b *batch, r *record) {
+	xp := or(r.integer("total_xp", true, 0, levelling.MaxXP), 0)
+	b.to.levels.put(r.line, r.kind,
+		b.inGuild(r),
+		or(r.snowflake("user_id", true), ""),
+		xp,
+		or(r.instant("updated_at", false), b.now),
+	)
+}
+
+func readGiveaway(b *batch, r *record) {
+	guild, id := b.inGuild(r), b.ownID(r)
+	status := or(r.oneOf("status", false, "scheduled", "active", "paused", "drawing", "ended"), "active")
+	created := or(r.instant("created_at", false), b.now)
+	starts := or(r.instant("starts_at", false), created)
+	ends := or(r.instant("ends_at", false), starts.AddDate(0, 0, 7))
+	ended, paused := r.instant("ended_at", false), r.instant("paused_at", false)
+	winners := r.snowflakes("winners", 100)
+	over := status == "drawing" || status == "ended"
+	switch {
+	case !over && !ends.After(starts):
+		r.fail("ends_at", "must lie after starts_at")
+	case status != "ended" && len(winners) > 0:
+		r.fail("winners", "belong only to a giveaway with the status ended")
+	case status != "ended" && ended != nil:
+		r.fail("ended_at", "belongs only to a giveaway with the status ended")
+	case status != "paused" && paused != nil:
+		r.fail("paused_at", "belongs only to a giveaway with the status paused")
+	}
+	if status == "paused" && paused == nil {
+		paused = &b.now
+	}
+	b.to.giveaways.put(r.line, r.kind,
+		guild, id, status,
+		or(r.text("prize", true, 1, 200), ""),
+		r.text("description", false, 0, 1000),
+		or(r.integer("winner_count", false, 1, 100), 1),
+		db.Array(winners),
+		r.snowflake("host_id", false),
+		or(r.snowflake("channel_id", true), ""),
+		r.snowflake("message_id", false),
+		starts, ends, paused, ended, created,
+		or(r.instant("updated_at", false), latest(created, ended)),
+	)
+	b.defines(ref{kind: "giveaway", guild: guild, id: id})
+}
+
+func readGiveawayEntry(b *batch, r *record) {
+	guild, id := b.inGuild(r), or(r.id("giveaway_id", true), "")
+	b.needs(r, ref{kind: "giveaway", guild: guild, id: id})
+	b.to.entries.put(r.line, r.kind,
+		guild, id,
+		or(r.snowflake("user_id", true), ""),
+		or(r.integer("entries", false, 1, maxInteger), 1),
+		or(r.instant("entered_at", false), b.now),
+	)
+}
+
+func readNetworkListing(b *batch, r *record) {
+	first, last := r.instant("first_reported_at", true), r.instant("last_reported_at", true)
+	if first != nil && last != nil && last.Before(*first) {
+		r.fail("last_reported_at", "must not lie before first_reported_at")
+	}
+	b.to.listings.put(r.line, r.kind,
+		or(r.snowflake("user_id", true), ""),
+		or(r.integer("trust_score", true, 0, 100), 0),
+		or(r.integer("report_count", true, 0, maxInteger), 0),
+		or(r.text("category", true, 1, 64), ""),
+		or(r.oneOf("severity", true, "low", "medium", "high", "critical"), ""),
+		first, last,
+	)
+}
+
+// latest is the later of t and u, if there is a u.
+func latest(t time.Time, u *time.Time) time.Time {
+	if u != nil && u.After(t) {
+		return *u
+	}
+	return t
+}

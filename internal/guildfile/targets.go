@@ -1,0 +1,230 @@
+package guildfile
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"guildhall/internal/db"
+)
+
+// targets are the tables, each in a place where what it refers to comes before.
+type targets struct {
+	guilds, settings, cases, wallets, ledger, levels target
+	tickets, messages, giveaways, entries, listings  target
+}
+
+// afterGuilds is every target but the guilds.
+func (t *targets) afterGuilds() []*target {
+	return []*target{
+		&t.settings, &t.cases, &t.wallets, &t.ledger, &t.levels,
+		&t.tickets, &t.messages, &t.giveaways, &t.entries, &t.listings,
+	}
+}
+
+func (t *targets) each(do func(*target)) {
+	do(&t.guilds)
+	for _, t := range t.afterGuilds() {
+		do(t)
+	}
+}
+
+func newTargets() targets {
+	return targets{
+		guilds: target{
+			table:    "guilds",
+			columns:  []string{"id", "name", "icon_url", "owner_id", "member_count", "locale", "joined_at", "created_at"},
+			refusals: map[string]string{"guilds_pkey": "a guild with this id exists already"},
+		},
+		settings: target{
+			table: "guild_settings",
+			columns: []string{
+				"guild_id", "moderation", "economy", "levelling", "tickets", "giveaways", "network",
+				"currency_name", "currency_symbol", "require_close_reason", "close_action", "timezone", "updated_at",
+			},
+			refusals: map[string]string{"guild_settings_pkey": "this guild has settings already"},
+		},
+		cases: target{
+			table: "cases",
+			columns: []string{
+				"guild_id", "id", "number", "user_id", "moderator_id", "type", "reason", "status",
+				"expires_at", "source", "created_at", "updated_at",
+			},
+			refusals: map[string]string{
+				"cases_pkey":   "a case with this id exists already",
+				"cases_number": "this guild has a case with this number already",
+			},
+		},
+		wallets: target{
+			table:    "wallets",
+			columns:  []string{"guild_id", "user_id", "balance", "updated_at"},
+			refusals: map[string]string{"wallets_pkey": "this user has a wallet in this guild already"},
+		},
+		ledger: target{
+			table:   "ledger_entries",
+			columns: []string{"guild_id", "id", "user_id", "delta", "balance_after", "note", "created_at"},
+		},
+		levels: target{
+			table:    "levels",
+			columns:  []string{"guild_id", "user_id", "total_xp", "updated_at"},
+			refusals: map[string]string{"levels_pkey": "this user has a level record in this guild already"},
+		},
+		tickets: target{
+			table: "tickets",
+			columns: []string{
+				"guild_id", "id", "number", "status", "subject", "opener_id", "claimed_by_id", "channel_id",
+				"close_reason", "closed_by_id", "created_at", "updated_at", "closed_at",
+			},
+			refusals: map[string]string{
+				"tickets_pkey":   "a ticket with this id exists already",
+				"tickets_number": "this guild has a ticket with this number already",
+			},
+		},
+		messages: target{
+			table: "ticket_messages",
+			columns: []string{
+				"guild_id", "ticket_id", "id", "kind", "internal", "author_id", "author_type", "content",
+				"channel_message_id", "created_at",
+			},
+			refusals: map[string]string{"ticket_messages_pkey": "a message with this id exists already"},
+		},
+		giveaways: target{
+			table: "giveaways",
+			columns: []string{
+				"guild_id", "id", "status", "prize", "description", "winner_count", "winners", "host_id",
+				"channel_id", "message_id", "starts_at", "ends_at", "paused_at", "ended_at", "created_at", "updated_at",
+			},
+			refusals: map[string]string{"giveaways_pkey": "a giveaway with this id exists already"},
+		},
+		entries: target{
+			table:    "giveaway_entries",
+			columns:  []string{"guild_id", "giveaway_id", "user_id", "entries", "entered_at"},
+			refusals: map[string]string{"giveaway_entries_pkey": "this user has entered this giveaway already"},
+		},
+		listings: target{
+			table: "network_listings",
+			columns: []string{
+				"user_id", "trust_score", "report_count", "category", "severity", "first_reported_at", "last_reported_at",
+			},
+			refusals: map[string]string{"network_listings_pkey": "this user is listed already"},
+		},
+	}
+}
+
+// Where cases and tickets have their number.
+const numberColumn = 2
+
+// number gives cases and tickets without a number the guild's next one, and
+// raises the guild's counters over every number that is given, so that the API
+// goes on from there.
+func (b *batch) number(ctx context.Context) error {
+	var ids []string
+	for _, t := range []*target{&b.to.cases, &b.to.tickets} {
+		for _, row := range t.rows {
+			ids = append(ids, row[0].(string))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	var rows []struct {
+		ID         string `db:"id"`
+		LastCase   int64  `db:"last_case"`
+		LastTicket int64  `db:"last_ticket"`
+	}
+	if err := b.tx.SelectContext(ctx, &rows, `
+		SELECT id, last_case, last_ticket
+		FROM guilds
+		WHERE id = ANY($1)
+		ORDER BY id
+		FOR NO KEY UPDATE`, db.Array(ids)); err != nil {
+		return fmt.Errorf("import: read the guilds' counters: %w", err)
+	}
+	cases, tickets := make(map[string]int64, len(rows)), make(map[string]int64, len(rows))
+	for _, r := range rows {
+		cases[r.ID], tickets[r.ID] = r.LastCase, r.LastTicket
+	}
+	assign(&b.to.cases, cases)
+	assign(&b.to.tickets, tickets)
+	for _, r := range rows {
+		if cases[r.ID] == r.LastCase && tickets[r.ID] == r.LastTicket {
+			continue
+		}
+		if _, err := b.tx.ExecContext(ctx, `
+			UPDATE guilds SET last_case = $2, last_ticket = $3
+			WHERE id = $1`, r.ID, cases[r.ID], tickets[r.ID]); err != nil {
+			return fmt.Errorf("import: raise the counters of guild %s: %w", r.ID, err)
+		}
+	}
+	return nil
+}
+
+func assign(t *target, last map[string]int64) {
+	for _, row := range t.rows {
+		guild := row[0].(string)
+		n := row[numberColumn].(*int64)
+		if n == nil {
+			next := last[guild] + 1
+			n = &next
+			row[numberColumn] = n
+		}
+		last[guild] = max(last[guild], *n)
+	}
+}
+
+// room refuses entries whose weights add up to more than a giveaway can count.
+// The tables would refuse them too, but without saying which line it was.
+func (b *batch) room(ctx context.Context) error {
+	t := &b.to.entries
+	if len(t.rows) == 0 {
+		return nil
+	}
+	sums := make(map[ref]int64)
+	var guilds, ids []string
+	for _, row := range t.rows {
+		r := ref{kind: "giveaway", guild: row[0].(string), id: row[1].(string)}
+		if _, ok := sums[r]; !ok {
+			sums[r] = 0
+			guilds, ids = append(guilds, r.guild), append(ids, r.id)
+		}
+	}
+	var have []struct {
+		Guild   string `db:"guild_id"`
+		ID      string `db:"id"`
+		Entries int64  `db:"entry_count"`
+	}
+	if err := b.tx.SelectContext(ctx, &have, `
+		SELECT guild_id, id, entry_count
+		FROM giveaways
+		WHERE (guild_id, id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+		ORDER BY guild_id, id
+		FOR NO KEY UPDATE`, db.Array(guilds), db.Array(ids)); err != nil {
+		return fmt.Errorf("import: read the giveaways' entries: %w", err)
+	}
+	for _, h := range have {
+		sums[ref{kind: "giveaway", guild: h.Guild, id: h.ID}] = h.Entries
+	}
+	for i, row := range t.rows {
+		r := ref{kind: "giveaway", guild: row[0].(string), id: row[1].(string)}
+		n := row[3].(int64)
+		if n > maxInteger-sums[r] {
+			return &LineError{Line: t.lines[i], Kind: t.kinds[i], Reason: fmt.Sprintf("entries bring the giveaway over %d in all", int64(maxInteger))}
+		}
+		sums[r] += n
+	}
+	return nil
+}
+
+// finish is done once, after the last batch.
+func (b *batch) finish(ctx context.Context) error {
+	// Every guild has settings; whom the file gave none gets the defaults.
+	if _, err := b.tx.ExecContext(ctx, `
+		INSERT INTO guild_settings (guild_id)
+		SELECT id FROM guilds g
+		WHERE NOT EXISTS (SELECT FROM guild_settings s WHERE s.guild_id = g.id)`); err != nil {
+		return fmt.Errorf("import: give guilds their settings: %w", err)
+	}
+	return nil
+}
