@@ -148,6 +148,25 @@ func TestEntriesCannotOutgrowTheCounter(t *testing.T) {
 	}
 }
 
+func TestEntriesNeedTheirGiveaway(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.giveaway("a", active, 1, 3, equal)
+	for _, query := range []string{
+		`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) VALUES ('` + guild + `', 'a', '1'), ('` + guild + `', 'nowhere', '1')`,
+		`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) VALUES ('1', 'a', '1')`,
+		`UPDATE giveaway_entries SET giveaway_id = 'nowhere'`,
+	} {
+		err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.ExecContext(ctx, query)
+			return err
+		})
+		if !db.Violates(err, "giveaway_entries_giveaway") {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+}
+
 func TestRecordsOfDrawsStay(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -168,8 +187,10 @@ func TestRecordsOfDrawsStay(t *testing.T) {
 		}
 	}
 	s.exec(`DELETE FROM guilds WHERE id = $1`, guild)
-	if n := one[int](s, `SELECT count(*) FROM giveaway_draws`); n != 0 {
-		t.Errorf("%d records outlived their guild", n)
+	for _, table := range []string{"giveaways", "giveaway_entries", "giveaway_draws"} {
+		if n := one[int](s, `SELECT count(*) FROM `+table); n != 0 {
+			t.Errorf("%d rows of %s outlived their guild", n, table)
+		}
 	}
 }
 
