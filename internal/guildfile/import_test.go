@@ -1,10 +1,12 @@
 package guildfile_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -147,6 +149,9 @@ func firstDifference(a, b string) string {
 
 func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 	t.Parallel()
+	d := dbtest.New(t).DB
+	imported(t, d, everything)
+	before := exported(t, d, "1")
 	long := strings.Repeat("🙂", 1001)
 	wallet := func(s string) string { return `{"record":"wallet","guild_id":"1","user_id":"50","balance":` + s + `}` }
 	giveaway := func(s string) string {
@@ -208,10 +213,6 @@ func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 		"too deep":            {`{"record":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`, "nested deeper"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := dbtest.New(t).DB
-			imported(t, d, everything)
-			before := exported(t, d, "1")
 			good := `{"record":"guild","id":"4"}` + "\n" + `{"record":"wallet","guild_id":"1","user_id":"49","balance":5}` + "\n"
 			more := `{"record":"guild","id":"2"}` + "\n" // wrong as well, but later
 			_, err := guildfile.Import(context.Background(), d, strings.NewReader(good+c.line+"\n"+more), nil)
@@ -270,5 +271,23 @@ func TestImportNamesTheLineOfALateRefusal(t *testing.T) {
 	}
 	if n := one(t, d, `SELECT count(*)::text FROM wallets`); n != "0" {
 		t.Errorf("%s wallets were kept", n)
+	}
+}
+
+// With -benchtime=1000000x it is the promise of a million wallets.
+func BenchmarkImportWallets(b *testing.B) {
+	d := dbtest.New(b).DB
+	r, w := io.Pipe()
+	go func() {
+		out := bufio.NewWriter(w)
+		fmt.Fprintln(out, `{"record":"guild","id":"1"}`)
+		for i := range b.N {
+			fmt.Fprintf(out, `{"record":"wallet","guild_id":"1","user_id":"%d","balance":%d}`+"\n", 100000000000000000+int64(i)*7919, i*7919%1000003)
+		}
+		w.CloseWithError(out.Flush())
+	}()
+	b.ResetTimer()
+	if _, err := guildfile.Import(context.Background(), d, r, nil); err != nil {
+		b.Fatal(err)
 	}
 }
