@@ -37,9 +37,9 @@ var Types = []string{
 
 // Origin says in which guild an event happened and who caused it.
 type Origin struct {
-	GuildID string `json:"-"`
-	Type    string `json:"type"` // api or system
-	TokenID string `json:"token_id,omitempty"`
+	GuildID string
+	Type    string // api or system
+	TokenID string // empty when no call of the API did it
 }
 
 // From is the origin of what the caller of the API does.
@@ -52,7 +52,14 @@ func System(guild string) Origin { return Origin{GuildID: guild, Type: "system"}
 
 // JSON is the origin as the payload shows it.
 func (o Origin) JSON() string {
-	b, err := json.Marshal(o)
+	shown := struct {
+		Type    string  `json:"type"`
+		TokenID *string `json:"token_id"`
+	}{Type: o.Type}
+	if o.TokenID != "" {
+		shown.TokenID = &o.TokenID
+	}
+	b, err := json.Marshal(shown)
 	if err != nil {
 		panic("event: an origin is two strings: " + err.Error())
 	}
