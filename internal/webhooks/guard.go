@@ -39,6 +39,9 @@ type Guard struct {
 	allow    []netip.Prefix
 	resolver *net.Resolver
 	own      func() []netip.Addr
+	// permitted is told of each address a socket is about to connect to, and has
+	// a last veto; tests watch and stop it there.
+	permitted func(netip.AddrPort) error
 }
 
 // NewGuard makes a Guard that also permits the prefixes of allow. A nil
@@ -55,7 +58,10 @@ func NewGuard(allow []netip.Prefix, resolver *net.Resolver) *Guard {
 		}
 		unmapped = append(unmapped, p.Masked())
 	}
-	return &Guard{public: ssrf.New(ssrf.WithAnyPort()), allow: unmapped, resolver: resolver, own: ownAddresses()}
+	return &Guard{
+		public: ssrf.New(ssrf.WithAnyPort()), allow: unmapped, resolver: resolver,
+		own: ownAddresses(), permitted: func(netip.AddrPort) error { return nil },
+	}
 }
 
 // ParseAllow reads a list of prefixes or single addresses, separated by commas
@@ -128,11 +134,11 @@ func (g *Guard) control(plain bool) func(network, address string, c syscall.RawC
 		if err != nil || network != "tcp4" && network != "tcp6" || !g.permits(to, plain) {
 			return errNotAllowed
 		}
-		return nil
+		return g.permitted(to)
 	}
 }
 
-// Check refuses a URL of which any address is not allowed now, or whose name
+// check refuses a URL of which any address is not allowed now, or whose name
 // does not resolve, with errNotAllowed. It opens no connection to the receiver.
 // A plain http URL passes if all its addresses are on the operator's list.
 func (g *Guard) check(ctx context.Context, u *url.URL) error {
@@ -160,8 +166,6 @@ func (g *Guard) check(ctx context.Context, u *url.URL) error {
 }
 
 // resolve reads a host as an address, in its one canonical form, or as a name.
-// Hosts that only some resolvers take for an address (2130706433, 0x7f.1,
-// 0177.0.0.1, full-width digits) are neither.
 func (g *Guard) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	if a, err := netip.ParseAddr(strings.TrimSuffix(host, ".")); err == nil {
 		if a.Zone() != "" || a.Is4In6() && !g.listed(a) {
@@ -169,7 +173,7 @@ func (g *Guard) resolve(ctx context.Context, host string) ([]netip.Addr, error) 
 		}
 		return []netip.Addr{a}, nil
 	}
-	if strings.ContainsFunc(host, func(r rune) bool { return r >= 0x80 }) || endsInNumber(host) {
+	if odd(host) {
 		return nil, errNotAllowed
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
@@ -177,10 +181,17 @@ func (g *Guard) resolve(ctx context.Context, host string) ([]netip.Addr, error) 
 	return g.resolver.LookupNetIP(ctx, "ip", host)
 }
 
-// endsInNumber reports whether browsers would read the host as an IPv4 address:
-// its last label is a decimal, octal or hexadecimal number.
-func endsInNumber(host string) bool {
+// odd reports whether only some programs would take the host for an address:
+// 2130706433, 0x7f.1, 0177.0.0.1, full-width digits. As in browsers, a host whose
+// last label is a number is an address or nothing.
+func odd(host string) bool {
 	host = strings.TrimSuffix(host, ".")
+	if _, err := netip.ParseAddr(host); err == nil {
+		return false
+	}
+	if strings.ContainsFunc(host, func(r rune) bool { return r >= 0x80 }) {
+		return true
+	}
 	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
 	if hex, ok := strings.CutPrefix(last, "0x"); ok {
 		return strings.Trim(hex, "0123456789abcdef") == ""
