@@ -1,0 +1,271 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/api"
+	"guildhall/internal/api/apitest"
+	"guildhall/internal/db"
+	"guildhall/internal/idempotency"
+)
+
+// change runs one statement against the test's database.
+func change(t testing.TB, server *apitest.API, query string, args ...any) {
+	t.Helper()
+	err := server.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, query, args...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// count runs a query that counts.
+func count(t testing.TB, server *apitest.API, query string, args ...any) int {
+	t.Helper()
+	var n int
+	if err := server.DB().Reader().GetContext(context.Background(), &n, query, args...); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+const one = `{"user_id":"9","delta":1}`
+
+// Fault 47: what may be a key, and how far it reaches.
+func TestKeySyntax(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	fine := []string{"k", strings.Repeat("k", 128), `"quoted"`, "!~{}[]\\'`", "K"}
+	for _, key := range fine {
+		first := server.Key(key).Do(t, "adjustBalance", one).Want(t, 200, "")
+		server.Key(key).Do(t, "adjustBalance", one).WantReplayOf(t, first)
+	}
+	for name, view := range map[string]*apitest.API{
+		"empty":         server.Header("Idempotency-Key", ""),
+		"too long":      server.Key(strings.Repeat("k", 129)),
+		"far too long":  server.Key(strings.Repeat("k", 4000)),
+		"a space":       server.Key("a b"),
+		"a tab":         server.Key("a\tb"),
+		"not ASCII":     server.Key("clé"),
+		"a wide digit":  server.Key("１"),
+		"a broken byte": server.Key("a\xffb"),
+		"sent twice":    server.Header("Idempotency-Key", "twin-1").Header("Idempotency-Key", "twin-2"),
+		"the same sent twice": server.Header("Idempotency-Key", "twin").
+			Header("Idempotency-Key", "twin"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			view.Do(t, "adjustBalance", one).WantError(t, 400, "invalid_request")
+		})
+	}
+	if n := count(t, server, `SELECT count(*) FROM idempotency_keys`); n != len(fine) {
+		t.Errorf("%d keys are stored, want the %d good ones", n, len(fine))
+	}
+	server.Do(t, "getWallet", "", apitest.Path("userId", "9")).Want(t, 200, `{"data":{"balance":5}}`)
+}
+
+func TestKeyScope(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	server.Key("k").Do(t, "adjustBalance", one).Want(t, 200, "")
+
+	t.Run("another token has keys of its own", func(t *testing.T) {
+		server.As(t, "economy:write").Key("k").Do(t, "adjustBalance", one).Want(t, 200, `{"data":{"balance":2}}`)
+		server.Next(t).Key("k").Do(t, "adjustBalance", one).Want(t, 200, `{"data":{"balance":1}}`)
+	})
+	t.Run("another operation shares them", func(t *testing.T) {
+		server.Key("k").Do(t, "adjustXp", one).WantError(t, 409, "idempotency_key_reused")
+	})
+	t.Run("reads ignore them", func(t *testing.T) {
+		for _, key := range []string{"k", "", "a b", strings.Repeat("k", 999)} {
+			a := server.Header("Idempotency-Key", key).Do(t, "getWallet", "", apitest.Path("userId", "9")).Want(t, 200, `{"data":{"balance":2}}`)
+			if a.Header.Get("Idempotent-Replay") != "" {
+				t.Error("a read was answered as a replay")
+			}
+		}
+	})
+}
+
+// Fault 48: the same request is the same bytes, and nothing else is.
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t).Key("k")
+	made := server.Do(t, "createCase", `{"user_id":"9","moderator_id":"8","type":"note","reason":"x"}`).Want(t, 201, "")
+	at := apitest.Path("id", made.Str(t, "data.id"))
+	for name, body := range map[string]string{
+		"members in another order": `{"moderator_id":"8","user_id":"9","type":"note","reason":"x"}`,
+		"a space":                  `{"user_id":"9", "moderator_id":"8","type":"note","reason":"x"}`,
+		"a final newline":          `{"user_id":"9","moderator_id":"8","type":"note","reason":"x"}` + "\n",
+		"another escape":           `{"user_id":"9","moderator_id":"8","type":"note","reason":"\u0078"}`,
+		"another value":            `{"user_id":"9","moderator_id":"8","type":"note","reason":"y"}`,
+		"an invalid body":          `{"user_id":`,
+		"no body":                  ``,
+	} {
+		t.Run(name, func(t *testing.T) {
+			server.Do(t, "createCase", body).WantError(t, 409, "idempotency_key_reused")
+		})
+	}
+	t.Run("another path", func(t *testing.T) {
+		server.Do(t, "updateCase", `{"user_id":"9","moderator_id":"8","type":"note","reason":"x"}`, at).WantError(t, 409, "idempotency_key_reused")
+	})
+	t.Run("a query is refused before the key is looked at", func(t *testing.T) {
+		const body = `{"user_id":"9","moderator_id":"8","type":"note","reason":"x"}`
+		server.Do(t, "createCase", body, apitest.Query("a", "b")).WantError(t, 400, "invalid_request")
+		server.Raw(t, "POST", "/api/v1/cases?", body).WantError(t, 400, "invalid_request")
+		server.Do(t, "createCase", body).WantReplayOf(t, made)
+	})
+	t.Run("a trailing slash is no route", func(t *testing.T) {
+		server.Raw(t, "POST", "/api/v1/cases/", `{"user_id":"9","moderator_id":"8","type":"note","reason":"x"}`).WantError(t, 404, "not_found")
+	})
+	if n := count(t, server, `SELECT count(*) FROM cases`); n != 1 {
+		t.Errorf("there are %d cases, want 1", n)
+	}
+}
+
+// Fault 49: an answer is kept for 24 hours from the first use, by the
+// database's clock and whether or not old keys are cleaned away.
+func TestKeysLastADay(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t).Key("k")
+	first := server.Do(t, "adjustBalance", one).Want(t, 200, `{"data":{"balance":1}}`)
+	age := func(d string) {
+		t.Helper()
+		change(t, server, `UPDATE idempotency_keys SET created_at = now() - $1::interval`, d)
+	}
+	age("23 hours 59 minutes")
+	before := count(t, server, `SELECT extract(epoch FROM created_at)::bigint FROM idempotency_keys`)
+	server.Do(t, "adjustBalance", one).WantReplayOf(t, first)
+	server.Do(t, "adjustBalance", `{"user_id":"9","delta":2}`).WantError(t, 409, "idempotency_key_reused")
+	if after := count(t, server, `SELECT extract(epoch FROM created_at)::bigint FROM idempotency_keys`); after != before {
+		t.Error("a replay prolonged the window")
+	}
+	age("24 hours")
+	second := server.Do(t, "adjustBalance", one).Want(t, 200, `{"data":{"balance":2}}`)
+	if second.Header.Get("Idempotent-Replay") != "" {
+		t.Error("after 24 hours the request was answered as a replay")
+	}
+	server.Do(t, "adjustBalance", one).WantReplayOf(t, second)
+	age("40 days")
+	server.Do(t, "adjustBalance", `{"user_id":"9","delta":5}`).Want(t, 200, `{"data":{"balance":7}}`)
+}
+
+// The edge itself, to the millisecond: inside one transaction the database's
+// clock stands still.
+func TestKeysLastExactlyADay(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	keys := idempotency.Keys{Sealer: server.Server.Sealer}
+	r := idempotency.Request{TokenID: "t", Key: "k", Fingerprint: []byte("f")}
+	undo := errors.New("undo")
+	for age, replayed := range map[time.Duration]bool{
+		0:                                  true,
+		24*time.Hour - time.Millisecond:    true,
+		24 * time.Hour:                     false,
+		24*time.Hour + time.Millisecond:    false,
+		24*365*time.Hour + time.Nanosecond: false,
+	} {
+		err := server.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+			if a, err := keys.Claim(ctx, tx, r); a != nil || err != nil {
+				t.Fatalf("the first claim returned %v, %v", a, err)
+			}
+			if err := keys.Keep(ctx, tx, r, idempotency.Answer{Status: 200, Body: []byte("{}")}); err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, `UPDATE idempotency_keys SET created_at = now() - make_interval(secs => $1)`, age.Seconds()); err != nil {
+				return err
+			}
+			a, err := keys.Claim(ctx, tx, r)
+			if err != nil {
+				return err
+			}
+			if (a != nil) != replayed {
+				t.Errorf("after %s: replayed is %v, want %v", age, a != nil, replayed)
+			}
+			return undo
+		})
+		if !errors.Is(err, undo) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Fault 51: a refusal stays the answer of its key after its reason is gone.
+func TestRefusalsAreKept(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+
+	t.Run("422", func(t *testing.T) {
+		const spend = `{"user_id":"9","delta":-1}`
+		first := server.Key("422").Do(t, "adjustBalance", spend).WantError(t, 422, "balance_would_be_negative")
+		server.Do(t, "adjustBalance", `{"user_id":"9","delta":10}`).Want(t, 200, "")
+		server.Key("422").Do(t, "adjustBalance", spend).WantReplayOf(t, first)
+		server.Key("422b").Do(t, "adjustBalance", spend).Want(t, 200, `{"data":{"balance":9}}`)
+	})
+	t.Run("404", func(t *testing.T) {
+		first := server.Key("404").Do(t, "updateCase", `{"reason":"x"}`, apitest.Path("id", "late")).WantError(t, 404, "not_found")
+		change(t, server, `
+			INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, source)
+			VALUES ($1, 'late', 77, '9', '8', 'ban', 'bot')`, server.Guild)
+		server.Key("404").Do(t, "updateCase", `{"reason":"x"}`, apitest.Path("id", "late")).WantReplayOf(t, first)
+		server.Key("404b").Do(t, "updateCase", `{"reason":"x"}`, apitest.Path("id", "late")).Want(t, 200, "")
+	})
+	t.Run("400", func(t *testing.T) {
+		for key, body := range map[string]string{"400a": `{"user_id":"9"}`, "400b": `{"user_id":`, "400c": ``, "400d": "\xff"} {
+			first := server.Key(key).Do(t, "adjustBalance", body).WantError(t, 400, "invalid_request")
+			server.Key(key).Do(t, "adjustBalance", body).WantReplayOf(t, first)
+			server.Key(key).Do(t, "adjustBalance", one).WantError(t, 409, "idempotency_key_reused")
+		}
+	})
+	t.Run("but not what was refused before the key", func(t *testing.T) {
+		read := server.As(t, "economy:read")
+		read.Key("403").Do(t, "adjustBalance", one).WantError(t, 403, "insufficient_scope")
+		server.Key("413").Do(t, "adjustBalance", strings.Repeat(" ", 70000)).WantError(t, 413, "payload_too_large")
+		server.Header("Content-Type", "text/plain").Key("415").Do(t, "adjustBalance", one).WantError(t, 415, "unsupported_media_type")
+		for _, key := range []string{"413", "415"} {
+			a := server.Key(key).Do(t, "adjustBalance", one).Want(t, 200, "")
+			if a.Header.Get("Idempotent-Replay") != "" {
+				t.Errorf("the key %s was used up", key)
+			}
+		}
+	})
+}
+
+// Fault 50: what one process has stored, another replays byte for byte.
+func TestReplayByAnotherProcess(t *testing.T) {
+	t.Parallel()
+	var cfg api.Config
+	server := apitest.New(t, apitest.With(func(c *api.Config) { cfg = *c })).Key("k")
+	const body = `{"user_id":"9","moderator_id":"8","type":"note","reason":"é🎉 <&>"}`
+	first := server.Do(t, "createCase", body).Want(t, 201, "")
+	refused := server.Key("r").Do(t, "adjustBalance", `{"user_id":"9","delta":-5}`).WantError(t, 422, "balance_would_be_negative")
+
+	handler, err := api.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := httptest.NewTLSServer(handler)
+	defer other.Close()
+	for _, c := range []struct {
+		path, key, body string
+		want            *apitest.Answer
+	}{
+		{"/cases", "k", body, first},
+		{"/economy/adjust", "r", `{"user_id":"9","delta":-5}`, refused},
+	} {
+		req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, other.URL+api.Prefix+c.path, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+server.Token)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", c.key)
+		answer(t, other.Client(), req).WantReplayOf(t, c.want)
+	}
+}
