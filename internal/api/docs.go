@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
 
 	"github.com/labstack/echo/v4"
 	"github.com/swaggest/swgui"
@@ -24,7 +25,7 @@ const referencePolicy = "default-src 'none'; script-src 'self' 'unsafe-inline'; 
 
 // documents answers GET and HEAD for the contract and its reference, outside
 // the versioned prefix: without a token, but over HTTPS only.
-func documents() (echo.MiddlewareFunc, error) {
+var documents = sync.OnceValues(func() (echo.MiddlewareFunc, error) {
 	pages := map[string]echo.HandlerFunc{}
 	for name, source := range map[string][]byte{"/openapi": gen.OpenAPI, "/openapi-3.1": gen.OpenAPI31} {
 		asJSON, err := toJSON(source)
@@ -60,7 +61,7 @@ func documents() (echo.MiddlewareFunc, error) {
 			return page(c)
 		}
 	}, nil
-}
+})
 
 func blob(contentType string, body []byte) echo.HandlerFunc {
 	return func(c echo.Context) error { return c.Blob(http.StatusOK, contentType, body) }

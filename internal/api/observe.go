@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -15,6 +16,9 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/fault"
 )
+
+// patience is how long an operation may take in all.
+const patience = 12 * time.Second
 
 const (
 	requestIDKey = "request-id"
@@ -39,6 +43,9 @@ func observed(log *slog.Logger, m *metrics) echo.MiddlewareFunc {
 			h.Set(echo.HeaderXContentTypeOptions, "nosniff")
 			h.Set(echo.HeaderXFrameOptions, "DENY")
 
+			ctx, cancel := context.WithTimeout(c.Request().Context(), patience)
+			defer cancel()
+			c.SetRequest(c.Request().WithContext(ctx))
 			err := recovered(c, next)
 			if err != nil {
 				f := classify(err, id)
@@ -47,8 +54,9 @@ func observed(log *slog.Logger, m *metrics) echo.MiddlewareFunc {
 			} else if noted, ok := c.Get(refusalKey).(error); ok {
 				err = noted
 			}
-			m.observe(c, time.Since(start))
-			line(log, c, time.Since(start), err)
+			took := time.Since(start)
+			m.observe(c, took)
+			line(log, c, took, err)
 			return nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/labstack/echo/v4"
@@ -31,14 +32,14 @@ type operation struct {
 // operations maps method and Echo's form of a path to the operation.
 type operationMap map[[2]string]*operation
 
-// Document reads the contract and checks that it is one.
-func Document() (*openapi3.T, error) {
+// Document is the contract, read once; its readers must not change it.
+var Document = sync.OnceValues(func() (*openapi3.T, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(gen.OpenAPI)
 	if err != nil {
 		return nil, fmt.Errorf("read openapi.yaml: %w", err)
 	}
 	return doc, nil
-}
+})
 
 func readOperations(doc *openapi3.T) operationMap {
 	ops := operationMap{}
