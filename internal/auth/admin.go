@@ -25,7 +25,7 @@ type New struct {
 // Token is a token as its owner sees it.
 type Token struct {
 	ID          string
-	Secret      string // the token itself; only Create fills it in
+	Secret      string `json:"-"` // the token itself; only Create fills it in
 	Preview     string
 	GuildID     string
 	Name        string

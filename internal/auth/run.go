@@ -51,16 +51,23 @@ func (t *Tokens) Run(ctx context.Context) error {
 // one: this.
 func (t *Tokens) Nodes() int { return int(max(1, t.nodes.Load())) }
 
-// trusted reports whether the cache may be used now. Both clocks have to agree
-// that the lease holds: the monotonic one stands still while a machine is
-// suspended, and the other one can be set.
+// trusted reports whether the cache may be used now.
 func (t *Tokens) trusted() bool {
 	sent := t.lease.Load()
 	if sent == nil {
 		return false
 	}
-	now := t.clock()
-	return now.Sub(*sent) < trust && now.Round(0).Sub(sent.Round(0)) < trust
+	age, believable := passed(*sent, t.clock())
+	return believable && age < trust
+}
+
+// passed is the time between two readings of the clock. It is believable when
+// the monotonic clock, which stands still while a machine is suspended, and the
+// other one, which somebody can set, agree about it.
+func passed(from, to time.Time) (d time.Duration, believable bool) {
+	d = to.Sub(from)
+	other := to.Round(0).Sub(from.Round(0))
+	return d, d >= 0 && (other-d).Abs() < 250*time.Millisecond
 }
 
 func (t *Tokens) hearChanges(ctx context.Context) error {

@@ -169,7 +169,7 @@ func (t *Tokens) find(ctx context.Context, hash digest, from netip.Addr) (*entry
 	cached := t.trusted()
 	if cached {
 		if e, ok := t.cache.GetIfPresent(hash); ok {
-			if e.generation == t.gens.of(hash) {
+			if e.generation == t.gens.of(hash) && e.datable(t.clock()) {
 				t.met.hits.Inc()
 				return e, nil
 			}
@@ -191,7 +191,7 @@ func (t *Tokens) find(ctx context.Context, hash digest, from netip.Addr) (*entry
 		if err != nil {
 			return nil, errUnavailable.Because(err).After(5 * time.Second)
 		}
-		if t.trusted() && e.generation == t.gens.of(hash) {
+		if t.trusted() && e.generation == t.gens.of(hash) && e.datable(t.clock()) {
 			return e, nil
 		}
 	}
@@ -220,7 +220,9 @@ func (t *Tokens) read(ctx context.Context, hash digest) (*entry, error) {
 	t.met.reads.Inc()
 	generation, start := t.gens.of(hash), t.clock()
 	r, err := within(ctx, patience, func(ctx context.Context) (row, error) { return byHash(ctx, t.db.Reader(), hash) })
-	e := &entry{generation: generation}
+	// The database told its time at some moment of the call; the middle of it
+	// is wrong by half the call at most.
+	e := &entry{generation: generation, readAt: start.Add(t.clock().Sub(start) / 2), now: r.Now}
 	switch {
 	case db.Missing(err):
 		return e, nil
@@ -229,10 +231,6 @@ func (t *Tokens) read(ctx context.Context, hash digest) (*entry, error) {
 	case subtle.ConstantTimeCompare(r.Hash, hash[:]) != 1 || r.RevokedAt != nil:
 		return e, nil
 	}
-	// The database told its time at some moment of the call; the middle of it
-	// is wrong by half the call at most.
-	end := t.clock()
-	e.readAt, e.now = start.Add(end.Sub(start)/2), r.Now
 	e.restricted = len(r.Allow) > 0
 	for _, s := range r.Allow {
 		// A range that nobody can read allows nothing.
@@ -260,6 +258,12 @@ type entry struct {
 	restricted bool
 	allow      []netip.Prefix
 	principal  atomic.Pointer[Principal] // nil: refuse
+}
+
+// datable reports whether the database's time can be told from the entry still.
+func (e *entry) datable(now time.Time) bool {
+	age, believable := passed(e.readAt, now)
+	return believable && age <= remembered
 }
 
 // databaseTime is the database's time when this node's clock shows now.

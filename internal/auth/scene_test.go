@@ -1,0 +1,180 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
+	"guildhall/internal/fault"
+)
+
+const guild = "197038439483310086"
+
+var anywhere = netip.MustParseAddr("192.0.2.1")
+
+// scene is a database with one guild and what the nodes over it logged.
+type scene struct {
+	*dbtest.Database
+	log lockedBuffer
+}
+
+func newScene(t testing.TB) *scene {
+	t.Helper()
+	s := &scene{Database: dbtest.New(t)}
+	s.exec(t, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'Test', $1)`, guild)
+	return s
+}
+
+// exec writes past this package, as any other program could.
+func (s *scene) exec(t testing.TB, statement string, args ...any) {
+	t.Helper()
+	err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, statement, args...)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+func get[T any](t testing.TB, s *scene, query string, args ...any) T {
+	t.Helper()
+	var v T
+	if err := s.DB.Reader().GetContext(context.Background(), &v, query, args...); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+func (s *scene) token(t testing.TB, change ...func(*New)) Token {
+	t.Helper()
+	n := New{GuildID: guild, Env: "test", Name: "a token", Scopes: []string{"cases:read", "economy:write"}}
+	for _, c := range change {
+		c(&n)
+	}
+	tok, err := Create(context.Background(), s.DB, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+// tokens makes Tokens that nobody runs yet.
+func (s *scene) tokens(t testing.TB, change ...func(*Config)) *Tokens {
+	t.Helper()
+	cfg := Config{
+		DB: s.DB, URL: s.URL, Env: "test", Metrics: prometheus.NewRegistry(),
+		Log: slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	tokens, err := NewTokens(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens
+}
+
+// run runs the nodes until the test ends or stop is called, and waits until
+// they trust their caches.
+func run(t testing.TB, nodes ...*Tokens) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, n := range nodes {
+		wg.Go(func() {
+			if err := n.Run(ctx); err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		})
+	}
+	stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
+	t.Cleanup(stop)
+	for _, n := range nodes {
+		eventually(t, "the node trusts its cache", n.trusted)
+	}
+	return stop
+}
+
+// eventually waits for a condition, long enough for a busy machine.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never came true: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// answer is the code of an authentication, empty when it succeeds.
+func answer(n *Tokens, secret string, from ...netip.Addr) string {
+	ip := anywhere
+	if len(from) > 0 {
+		ip = from[0]
+	}
+	p, err := n.Authenticate(context.Background(), secret, ip)
+	if f, ok := fault.As(err); ok {
+		return f.Code
+	}
+	if err != nil || p == nil {
+		return "no fault"
+	}
+	return ""
+}
+
+func want(t testing.TB, n *Tokens, secret, code string, from ...netip.Addr) {
+	t.Helper()
+	if got := answer(n, secret, from...); got != code {
+		t.Fatalf("got %q, want %q", got, code)
+	}
+}
+
+func counter(t testing.TB, c prometheus.Counter) float64 {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(c)
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families[0].GetMetric()[0].GetCounter().GetValue()
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// open opens pools of their own, through a link perhaps.
+func open(t testing.TB, url string) *db.DB {
+	t.Helper()
+	d, err := db.Open(context.Background(), db.Config{URL: url, Name: "guildhall-test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
