@@ -17,6 +17,7 @@ import (
 	"guildhall/internal/ratelimit"
 	"guildhall/internal/seal"
 	"guildhall/internal/tickets"
+	"guildhall/internal/webhooks"
 )
 
 type anyone struct{ by *auth.Principal }
@@ -41,7 +42,7 @@ func BenchmarkChain(b *testing.B) {
 		DB: &db.DB{}, Tokens: anyone{&auth.Principal{TokenID: db.NewID(), GuildID: "42", CreatedAt: time.Now(), LastUsedAt: time.Now()}},
 		Limits: limits, Quotas: Quotas{quota, quota, quota}, Env: "test", Sealer: box,
 		Log:      slog.New(slog.NewJSONHandler(io.Discard, nil)),
-		Services: Services{Tickets: &tickets.Service{}},
+		Services: Services{Tickets: &tickets.Service{}, Webhooks: &webhooks.Service{}},
 		Proxies:  []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 	})
 	if err != nil {

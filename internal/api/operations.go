@@ -10,11 +10,13 @@ import (
 	"guildhall/internal/meta"
 	"guildhall/internal/network"
 	"guildhall/internal/tickets"
+	"guildhall/internal/webhooks"
 )
 
 // Services are the domains that need something of the host.
 type Services struct {
-	Tickets *tickets.Service
+	Tickets  *tickets.Service
+	Webhooks *webhooks.Service
 }
 
 // The aliases exist because every domain calls its struct Service, and an
@@ -28,11 +30,8 @@ type (
 	networkOps   = network.Service
 	ticketsOps   = tickets.Service
 	giveawaysOps = giveaways.Service
+	webhooksOps  = webhooks.Service
 )
-
-// unbuilt stands in for domains that are not there yet: it lies one level
-// deeper, so real methods win.
-type unbuilt struct{ gen.StrictServerInterface }
 
 // operations is every operation of openapi.yaml. A missing method, or one
 // implemented in two domains, does not compile.
@@ -45,20 +44,22 @@ type operations struct {
 	*networkOps
 	*ticketsOps
 	*giveawaysOps
-	unbuilt
+	*webhooksOps
 }
 
 var _ gen.StrictServerInterface = operations{}
 
 func newOperations(cfg Config) operations {
+	curve := guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadratic: levelling.Quadratic}
 	return operations{
 		metaOps:      &meta.Service{Env: cfg.Env},
-		guildsOps:    &guilds.Service{Curve: guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadratic: levelling.Quadratic}},
+		guildsOps:    &guilds.Service{Curve: curve},
 		casesOps:     &cases.Service{},
 		economyOps:   &economy.Service{},
 		levellingOps: &levelling.Service{},
 		networkOps:   &network.Service{},
 		ticketsOps:   cfg.Tickets,
 		giveawaysOps: &giveaways.Service{},
+		webhooksOps:  cfg.Webhooks,
 	}
 }
