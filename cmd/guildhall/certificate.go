@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// certificateEvery is how often the files are looked at. A renewed certificate
+// is promised to be served within a minute.
+const certificateEvery = 10 * time.Second
+
+// certificate is a certificate that follows its files.
+type certificate struct {
+	certFile, keyFile string
+	log               *slog.Logger
+	current           atomic.Pointer[tls.Certificate]
+	cert, key         []byte // the files' last contents; of watch alone
+}
+
+// loadCertificate reads a certificate and its key.
+func loadCertificate(certFile, keyFile string, log *slog.Logger) (*certificate, error) {
+	c := &certificate{certFile: certFile, keyFile: keyFile, log: log}
+	if _, err := c.reload(); err != nil {
+		return nil, fmt.Errorf("GUILDHALL_TLS_CERT: %w", err)
+	}
+	return c, nil
+}
+
+// reload reads the files and reports whether they hold something new.
+func (c *certificate) reload() (bool, error) {
+	cert, err := os.ReadFile(c.certFile)
+	if err != nil {
+		return false, err
+	}
+	key, err := os.ReadFile(c.keyFile)
+	if err != nil {
+		return false, err
+	}
+	if bytes.Equal(cert, c.cert) && bytes.Equal(key, c.key) {
+		return false, nil
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return false, err
+	}
+	c.cert, c.key = cert, key
+	c.current.Store(&pair)
+	return true, nil
+}
+
+// watch takes up renewed files until ctx ends. Files that do not fit together,
+// as they do while being replaced, are tried again; until then the certificate
+// in use stays.
+func (c *certificate) watch(ctx context.Context) error {
+	tick := time.NewTicker(certificateEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		switch renewed, err := c.reload(); {
+		case err != nil:
+			c.log.Error("the certificate could not be read again; the old one stays in use", "error", err)
+		case renewed:
+			c.log.Info("the certificate was renewed", "expires", c.current.Load().Leaf.NotAfter)
+		}
+	}
+}
+
+func (c *certificate) config() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return c.current.Load(), nil
+		},
+	}
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"guildhall/internal/db"
+)
+
+// connection is how the commands that look after data find the database: the
+// setting, or the `guildhall dev` that is running in the folder.
+type connection struct {
+	DatabaseURL string `name:"database-url" env:"GUILDHALL_DATABASE_URL" help:"Postgres 15 or newer. The default is the guildhall dev that runs in --dir." placeholder:"URL"`
+	Dir         string `default:".guildhall" help:"Folder of a running guildhall dev." placeholder:"FOLDER"`
+}
+
+// found is the database to work on, and the settings of the server on it where
+// a running dev tells them.
+type found struct {
+	DatabaseURL string `json:"database_url"`
+	Env         string `json:"env"`
+	SecretKey   string `json:"-"`
+}
+
+var errNoDatabase = errors.New("no database: set GUILDHALL_DATABASE_URL, or start `guildhall dev` first and run this in the same folder (or name its --dir)")
+
+func (c connection) find() (found, error) {
+	if c.DatabaseURL != "" {
+		return found{DatabaseURL: c.DatabaseURL}, nil
+	}
+	text, err := os.ReadFile(filepath.Join(c.Dir, runningFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return found{}, errNoDatabase
+	}
+	if err != nil {
+		return found{}, err
+	}
+	var f found
+	if err := json.Unmarshal(text, &f); err != nil {
+		return found{}, err
+	}
+	key, err := os.ReadFile(filepath.Join(c.Dir, secretKeyFile))
+	if err != nil {
+		return found{}, err
+	}
+	f.SecretKey = string(key)
+	return f, nil
+}
+
+// open returns the database, once it is known to be on this program's schema.
+func (c connection) open(ctx context.Context) (*db.DB, found, error) {
+	f, err := c.find()
+	if err != nil {
+		return nil, f, err
+	}
+	if err := db.CheckSchema(ctx, f.DatabaseURL); err != nil {
+		return nil, f, err
+	}
+	d, err := db.Open(ctx, db.Config{URL: f.DatabaseURL, Writers: 2, Readers: 2, Name: "guildhall-cli"})
+	return d, f, err
+}
+
+type migrateCommand struct{ connection }
+
+func (c *migrateCommand) Run(ctx context.Context, io streams) error {
+	f, err := c.find()
+	if err != nil {
+		return err
+	}
+	if err := db.Migrate(ctx, f.DatabaseURL); err != nil {
+		return err
+	}
+	return say(io.out, "The database is at schema version %d.", db.SchemaVersion())
+}

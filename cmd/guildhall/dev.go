@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"guildhall/internal/auth"
+	"guildhall/internal/db"
+	"guildhall/internal/db/embedded"
+	"guildhall/internal/guildfile"
+)
+
+// What dev keeps in its folder, beside the database.
+const (
+	secretKeyFile = "secret.key"
+	runningFile   = "running.json" // while it runs: where the database is
+)
+
+// devTokenTime is how long the tokens that dev prints are valid.
+const devTokenTime = 30 * 24 * time.Hour
+
+// loopback is what webhooks of dev may call besides public addresses.
+const loopback = "127.0.0.0/8,::1/128"
+
+type devCommand struct {
+	Settings `set:"default_env=test" set:"default_log=info,text" set:"default_webhook_allow=127.0.0.0/8,::1/128"`
+	Dir      string `default:".guildhall" help:"Folder for the database, the certificate and the keys." placeholder:"FOLDER"`
+}
+
+// Run starts everything and stops it when the process is told to stop.
+func (c *devCommand) Run(ctx context.Context, io streams) error {
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := say(io.err, "Starting Postgres in %s ...", dir); err != nil {
+		return err
+	}
+	server, err := embedded.Start(ctx, embedded.Config{Dir: filepath.Join(dir, "postgres")})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		<-server.Ended()
+		cancel(fmt.Errorf("Postgres has ended; its log is %s", filepath.Join(server.Folder, "postgres.log")))
+	}()
+	err = c.serve(ctx, dir, server, io)
+	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
+	return errors.Join(err, server.Stop())
+}
+
+func (c *devCommand) serve(ctx context.Context, dir string, server *embedded.Server, io streams) error {
+	if server.Folder != filepath.Join(dir, "postgres") {
+		if err := say(io.err, "The database is in %s: Postgres does not run as root, and its user cannot enter %s.", server.Folder, dir); err != nil {
+			return err
+		}
+	}
+	if err := db.Migrate(ctx, server.URL); err != nil {
+		return err
+	}
+	ca, err := c.complete(dir)
+	if err != nil {
+		return err
+	}
+	settings, err := c.check()
+	if err != nil {
+		return err
+	}
+	log, err := newLogger(io.err, c.Log)
+	if err != nil {
+		return err
+	}
+	token, err := c.prepare(ctx, server.URL, io.err)
+	if err != nil {
+		return err
+	}
+	running := filepath.Join(dir, runningFile)
+	text, err := json.Marshal(found{DatabaseURL: server.URL, Env: c.Env})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(running, text, 0o600); err != nil {
+		return err
+	}
+	defer os.Remove(running)
+	n := &node{
+		checked: settings, databaseURL: server.URL, log: log, api: true, worker: true, fallback: true,
+		ready: func(at addresses) { c.greet(io.out, at, ca, token.Secret, dir) },
+	}
+	if n.chat, err = platform(c.Settings, log); err != nil {
+		return err
+	}
+	return n.run(ctx)
+}
+
+// complete fills in the settings that dev makes for itself: the addresses, the
+// secret key and the certificate. It returns the CA's file, empty when the
+// certificate is the caller's own.
+func (c *devCommand) complete(dir string) (ca string, err error) {
+	// Tokens and demo data are for this machine.
+	if c.HTTPListen == ":8080" {
+		c.HTTPListen = "127.0.0.1:8080"
+	}
+	if c.HTTPSListen == "" {
+		c.HTTPSListen = "127.0.0.1:8443"
+	}
+	if c.SecretKey == "" {
+		path := filepath.Join(dir, secretKeyFile)
+		text, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
+			key, err := newSecretKey()
+			if err != nil {
+				return "", err
+			}
+			text = []byte(key + "\n")
+			if err := os.WriteFile(path, text, 0o600); err != nil {
+				return "", err
+			}
+		} else if err != nil {
+			return "", err
+		}
+		c.SecretKey = strings.TrimSpace(string(text))
+	}
+	if c.TLSCert != "" || c.TLSKey != "" {
+		return "", nil
+	}
+	files, err := localCertificate(dir)
+	if err != nil {
+		return "", err
+	}
+	c.TLSCert, c.TLSKey = files.cert, files.key
+	return files.ca, nil
+}
+
+// prepare loads the demo guild into an empty database and makes a token for it.
+func (c *devCommand) prepare(ctx context.Context, url string, progress io.Writer) (auth.Token, error) {
+	d, err := db.Open(ctx, db.Config{URL: url, Writers: 2, Readers: 1, Name: "guildhall-dev"})
+	if err != nil {
+		return auth.Token{}, err
+	}
+	defer d.Close()
+	var loaded bool
+	if err := d.Reader().GetContext(ctx, &loaded, `SELECT EXISTS (SELECT FROM guilds)`); err != nil {
+		return auth.Token{}, fmt.Errorf("look for the demo guild: %w", err)
+	}
+	if !loaded {
+		if err := say(progress, "Loading the demo guild ..."); err != nil {
+			return auth.Token{}, err
+		}
+		var file bytes.Buffer
+		if err := guildfile.Demo(&file); err != nil {
+			return auth.Token{}, err
+		}
+		if _, err := guildfile.Import(ctx, d, &file, nil); err != nil {
+			return auth.Token{}, err
+		}
+	}
+	return auth.Create(ctx, d, auth.New{
+		GuildID: guildfile.DemoGuild, Env: c.Env, Name: "guildhall dev", Scopes: auth.Scopes, ExpiresIn: devTokenTime,
+	})
+}
+
+// greet prints where everything is, and calls that work as they stand.
+func (c *devCommand) greet(w io.Writer, at addresses, ca, token, dir string) {
+	base := "https://localhost" + portOf(at.https)
+	curl := "curl -sS"
+	if ca != "" {
+		curl += " --cacert " + quote(ca)
+	}
+	curl += " -H " + quote("Authorization: Bearer "+token)
+	ours := ""
+	if dir != filepath.Join(workingDir(), ".guildhall") {
+		ours = " --dir " + quote(dir)
+	}
+	rows := []string{
+		"", "Guildhall is running.", "",
+		"  API      " + base + "/api/v1",
+		"  Docs     " + base + "/docs",
+		"  CA file  " + ca,
+		"  Ops      http://" + text(at.ops) + "/metrics",
+		"  Guild    " + guildfile.DemoGuild,
+		"  Token    " + token,
+		"", "Read the leaderboard:", "",
+		"  " + curl + " " + quote(base+"/api/v1/economy/leaderboard?per_page=3"),
+		"", "Give a member 25 coins, once, however often it is sent:", "",
+		"  " + curl + " -H 'Content-Type: application/json' -H 'Idempotency-Key: first-call' -d " +
+			quote(`{"user_id":"`+guildfile.DemoMember+`","delta":25,"reason":"hello"}`) + " " + quote(base+"/api/v1/economy/adjust"),
+		"", "Other commands find this server from the same folder: " + program() + " token list" + ours + " --guild " + guildfile.DemoGuild,
+		"Ctrl-C stops everything. The data stays for the next start.", "",
+	}
+	fmt.Fprintln(w, strings.Join(rows, "\n"))
+}
+
+func portOf(a net.Addr) string {
+	_, port, err := net.SplitHostPort(text(a))
+	if err != nil || port == "443" {
+		return ""
+	}
+	return ":" + port
+}
+
+// quote makes a word safe for the shell.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// program is how this program was called.
+func program() string { return os.Args[0] }
+
+func workingDir() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	return dir
+}

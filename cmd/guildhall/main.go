@@ -1,0 +1,95 @@
+// Command guildhall is the program: the API server and its workers, the
+// commands that look after tokens, webhooks and data, and `dev`, which starts
+// all of it on a machine that has nothing.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"guildhall/internal/fault"
+)
+
+// commands is the command line.
+type commands struct {
+	Dev     devCommand     `cmd:"" help:"Start everything on this machine: a Postgres, demo data, a certificate, the API and its workers."`
+	Serve   serveCommand   `cmd:"" help:"Run the API and the workers against your Postgres."`
+	Migrate migrateCommand `cmd:"" help:"Bring the database up to this program's schema."`
+	Token   tokenCommands  `cmd:"" help:"Make, list and revoke API tokens."`
+	Webhook webhookGroup   `cmd:"" help:"Look after webhook endpoints and their deliveries."`
+	Import  importCommand  `cmd:"" help:"Load a guild file, all of it or nothing."`
+	Export  exportCommand  `cmd:"" help:"Write a guild as a guild file."`
+	OpenAPI openapiCommand `cmd:"" name:"openapi" help:"Print the API's contract."`
+	Version versionCommand `cmd:"" help:"Print the version of the program and of its contract."`
+}
+
+// streams is where a command reads and writes.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// usageError is a call that cannot be carried out as it was typed: exit code 2.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func main() {
+	// A second signal ends the program at once: stop restores the default.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+}
+
+// run carries out one command line and returns the exit code: 0, 1 for a
+// failure, 2 for wrong usage. A failure is one line on the error stream.
+func run(ctx context.Context, args []string, io streams) int {
+	var cli commands
+	exit := -1
+	parser, err := kong.New(&cli,
+		kong.Name("guildhall"),
+		kong.Description("Guildhall: the HTTP API of a chat community's bot.\n\nEvery setting is a flag and an environment variable; the flag wins."),
+		kong.Writers(io.out, io.err),
+		kong.Exit(func(code int) { exit = code }),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(io),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	)
+	if err != nil {
+		panic(err) // the struct above is malformed
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	parsed, err := parser.Parse(args)
+	if exit >= 0 { // --help has answered
+		return exit
+	}
+	if err == nil {
+		err = parsed.Run()
+	} else {
+		err = usageError{fmt.Errorf("%w (try --help)", err)}
+	}
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(io.err, "guildhall:", oneLine(redact(err.Error())))
+	var usage usageError
+	if f, ok := fault.As(err); errors.As(err, &usage) || ok && f.Kind == fault.Invalid {
+		return 2
+	}
+	return 1
+}
+
+// oneLine joins the lines of a text.
+func oneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"guildhall/internal/api"
+	"guildhall/internal/auth"
+	"guildhall/internal/chat"
+	"guildhall/internal/db"
+	"guildhall/internal/ratelimit"
+	"guildhall/internal/webhooks"
+)
+
+// The deadlines of a shutdown, from the signal on. All of them end before the
+// forty seconds that whoever stops the program is told to allow.
+const (
+	drainTime    = 5 * time.Second  // still serving, but asking callers to go elsewhere
+	shutdownTime = 20 * time.Second // for requests under way after that
+	exitTime     = 38 * time.Second // for everything
+)
+
+// The deadlines of a connection and of a request.
+const (
+	headerTime  = 5 * time.Second
+	requestTime = 10 * time.Second // until the last byte of the body
+	handlerTime = 12 * time.Second
+	answerTime  = 25 * time.Second // until the last byte of the answer
+	idleTime    = 60 * time.Second
+	maxHeader   = 64 << 10
+)
+
+// node is one running process: what it serves and works on.
+type node struct {
+	checked
+	databaseURL string
+	api, worker bool
+	drain       time.Duration
+	chat        chat.Platform
+	log         *slog.Logger
+	// fallback takes any free port where a wanted one is taken.
+	fallback bool
+	// ready is called once, when everything is being served.
+	ready func(addresses)
+
+	draining atomic.Bool
+	metrics  *prometheus.Registry
+}
+
+// addresses is where a node listens; nil is nowhere.
+type addresses struct{ https, http, ops net.Addr }
+
+// run serves and works until ctx ends, then stops in the order that fails no
+// request. It returns nil after an orderly end.
+func (n *node) run(ctx context.Context) error {
+	n.metrics = prometheus.NewRegistry()
+	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	d, err := db.Open(ctx, db.Config{URL: n.databaseURL, Name: "guildhall-api"})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	n.metrics.MustRegister(newPools("api", d))
+
+	g, groupCtx := errgroup.WithContext(ctx)
+	// Three lives, ended one after the other: the workers', the public
+	// listeners', and that of what both stand on.
+	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWorking()
+	standing, stopStanding := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopStanding()
+
+	wake, err := n.startWorkers(working, g, n.databaseURL)
+	if err != nil {
+		return err
+	}
+	var public []*http.Server
+	var at addresses
+	if n.api {
+		if public, err = n.startAPI(standing, working, g, d, wake, &at); err != nil {
+			return err
+		}
+	}
+	ops, err := n.startOps(g, d, &at)
+	if err != nil {
+		closeAll(public)
+		return err
+	}
+	if n.ready != nil {
+		n.ready(at)
+	}
+	n.log.Info("ready", "https", text(at.https), "http", text(at.http), "ops", text(at.ops), "env", n.Env)
+
+	g.Go(func() error {
+		<-groupCtx.Done()
+		n.draining.Store(true)
+		stopWorking()
+		n.log.Info("stopping", "drain", n.drain.String())
+		if ctx.Err() != nil && len(public) > 0 { // a failure of our own leaves nothing to wait for
+			time.Sleep(n.drain)
+		}
+		limit, cancel := context.WithTimeout(context.Background(), shutdownTime)
+		defer cancel()
+		var errs []error
+		for _, s := range public {
+			errs = append(errs, s.Shutdown(limit))
+		}
+		stopStanding()
+		return errors.Join(append(errs, ops.Close())...)
+	})
+
+	ended := make(chan error, 1)
+	go func() { ended <- g.Wait() }()
+	<-groupCtx.Done()
+	select {
+	case err = <-ended:
+	case <-time.After(exitTime):
+		n.log.Warn("stopping anyway: something did not finish in time")
+		return nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+		n.log.Warn("requests under way did not finish in time")
+		return nil
+	}
+	return err
+}
+
+// startAPI builds the public handler and serves it.
+func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d *db.DB, wake func(), at *addresses) ([]*http.Server, error) {
+	var tokens *auth.Tokens
+	limits, err := ratelimit.New(ratelimit.Config{
+		RedisURL: n.RedisURL, Metrics: n.metrics, Nodes: func() int { return tokens.Nodes() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("GUILDHALL_REDIS_URL: %w", err)
+	}
+	tokens, err = auth.NewTokens(auth.Config{
+		DB: d, URL: n.databaseURL, Env: n.Env, Log: n.log, Metrics: n.metrics,
+		Exhausted: func(ctx context.Context, from netip.Addr) bool {
+			return limits.Exhausted(ctx, auth.LoginKey(from), n.quotas.Login)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	services, err := n.services(d)
+	if err != nil {
+		return nil, err
+	}
+	handler, err := api.New(api.Config{
+		DB: d, Tokens: tokens, Limits: limits, Quotas: n.quotas, Proxies: n.proxies, Env: n.Env,
+		Sealer: n.box, Wake: wake, Log: n.log, Metrics: n.metrics, Services: services,
+	})
+	if err != nil {
+		return nil, err
+	}
+	servers, err := n.listen(working, g, n.bounded(handler), at)
+	if err != nil {
+		return nil, err
+	}
+	g.Go(func() error {
+		defer limits.Close()
+		return tokens.Run(standing)
+	})
+	return servers, nil
+}
+
+// listen opens the public listeners and serves handler on them.
+func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handler, at *addresses) ([]*http.Server, error) {
+	var servers []*http.Server
+	if n.HTTPSListen != "" {
+		certificate, err := loadCertificate(n.TLSCert, n.TLSKey, n.log)
+		if err != nil {
+			return nil, err
+		}
+		l, err := n.open("GUILDHALL_HTTPS_LISTEN", n.HTTPSListen)
+		if err != nil {
+			return nil, err
+		}
+		at.https = l.Addr()
+		s := n.server(handler)
+		s.TLSConfig = certificate.config()
+		servers = append(servers, s)
+		g.Go(func() error { return unlessClosed(s.ServeTLS(l, "", "")) })
+		g.Go(func() error { return certificate.watch(ctx) })
+	}
+	if n.HTTPListen != "" {
+		l, err := n.open("GUILDHALL_HTTP_LISTEN", n.HTTPListen)
+		if err != nil {
+			closeAll(servers)
+			return nil, err
+		}
+		at.http = l.Addr()
+		s := n.server(handler)
+		servers = append(servers, s)
+		g.Go(func() error { return unlessClosed(s.Serve(l)) })
+	}
+	return servers, nil
+}
+
+func (n *node) server(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTime,
+		ReadTimeout:       requestTime,
+		WriteTimeout:      answerTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    maxHeader,
+		// Broken handshakes and the like: the callers' doing, not ours.
+		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// bounded gives each request its deadline, and while the node drains asks the
+// caller to come back over another connection. Closing idle connections
+// instead would cut those on which a request is just arriving.
+func (n *node) bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), handlerTime)
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// open listens on an address. The error names the setting.
+func (n *node) open(setting, addr string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil && n.fallback {
+		if host, _, split := net.SplitHostPort(addr); split == nil {
+			l, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", setting, err)
+	}
+	return l, nil
+}
+
+func unlessClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+func closeAll(servers []*http.Server) {
+	for _, s := range slices.Backward(servers) {
+		_ = s.Close() // nobody has been served yet
+	}
+}
+
+func text(a net.Addr) string {
+	if a == nil {
+		return ""
+	}
+	return a.String()
+}
+
+// webhookConfig is what the deliverer and the operations on webhooks share.
+func (n *node) webhookConfig(d *db.DB) webhooks.Config {
+	c := n.hooks
+	c.DB, c.Log, c.Metrics = d, n.log, n.metrics
+	return c
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"guildhall/internal/auth"
+	"guildhall/internal/wire"
+)
+
+type tokenCommands struct {
+	Create tokenCreate `cmd:"" help:"Make a token and print it, once."`
+	List   tokenList   `cmd:"" help:"List a guild's tokens, revoked and expired ones too."`
+	Revoke tokenRevoke `cmd:"" help:"Revoke a token. Returns when no node accepts it any more."`
+}
+
+type tokenCreate struct {
+	connection
+	Guild     string   `required:"" help:"The guild's id." placeholder:"ID"`
+	Name      string   `required:"" help:"A label, 1 to 100 characters."`
+	Scope     []string `sep:"none" xor:"scopes" help:"A scope the token has; repeat it, or list several with commas." placeholder:"SCOPE"`
+	AllScopes bool     `xor:"scopes" help:"Every scope."`
+	AllowIP   []string `name:"allow-ip" sep:"none" help:"An address or CIDR that may use the token. Default: any." placeholder:"CIDR"`
+	ExpiresIn string   `help:"Time to expiry: a number and s, m, h or d. Default: never." placeholder:"90d"`
+	Env       string   `env:"GUILDHALL_ENV" enum:"live,test," default:"" help:"The token's environment. Default: that of the running guildhall dev, else live."`
+	JSON      bool     `help:"Print one JSON object."`
+}
+
+// created is the token as `--json` prints it.
+type created struct {
+	ID          string     `json:"id"`
+	Token       string     `json:"token"`
+	Preview     string     `json:"preview"`
+	GuildID     string     `json:"guild_id"`
+	Name        string     `json:"name"`
+	Scopes      []string   `json:"scopes"`
+	IPAllowlist []string   `json:"ip_allowlist"`
+	ExpiresAt   *wire.Time `json:"expires_at"`
+	CreatedAt   wire.Time  `json:"created_at"`
+}
+
+func (c *tokenCreate) Run(ctx context.Context, io streams) error {
+	if len(c.Scope) == 0 && !c.AllScopes {
+		return usageError{errors.New("a token needs --scope or --all-scopes")}
+	}
+	if c.AllScopes {
+		c.Scope = auth.Scopes
+	}
+	n := auth.New{GuildID: c.Guild, Name: c.Name, Scopes: c.Scope, AllowIP: c.AllowIP, Env: c.Env}
+	if c.ExpiresIn != "" {
+		d, err := auth.ParseExpiresIn(c.ExpiresIn)
+		if err != nil {
+			return err
+		}
+		n.ExpiresIn = d
+	}
+	d, f, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	for _, env := range []string{f.Env, "live"} {
+		if n.Env == "" {
+			n.Env = env
+		}
+	}
+	t, err := auth.Create(ctx, d, n)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(io.out, created{
+			ID: t.ID, Token: t.Secret, Preview: t.Preview, GuildID: t.GuildID, Name: t.Name, Scopes: t.Scopes,
+			IPAllowlist: list(t.IPAllowlist), ExpiresAt: at(t.ExpiresAt), CreatedAt: wire.At(t.CreatedAt),
+		})
+	}
+	return say(io.out, "%s\n\nid       %s\nguild    %s\nname     %s\nscopes   %s\nexpires  %s\n\nThe token is shown this once. Keep it safe.",
+		t.Secret, t.ID, t.GuildID, t.Name, strings.Join(t.Scopes, " "), instant(t.ExpiresAt, "never"))
+}
+
+type tokenList struct {
+	connection
+	Guild string `required:"" help:"The guild's id." placeholder:"ID"`
+	JSON  bool   `help:"Print a JSON array."`
+}
+
+// listed is a token as the list prints it.
+type listed struct {
+	ID          string     `json:"id"`
+	Preview     string     `json:"preview"`
+	GuildID     string     `json:"guild_id"`
+	Name        string     `json:"name"`
+	Scopes      []string   `json:"scopes"`
+	IPAllowlist []string   `json:"ip_allowlist"`
+	ExpiresAt   *wire.Time `json:"expires_at"`
+	CreatedAt   wire.Time  `json:"created_at"`
+	LastUsedAt  *wire.Time `json:"last_used_at"`
+	RevokedAt   *wire.Time `json:"revoked_at"`
+}
+
+func (c *tokenList) Run(ctx context.Context, io streams) error {
+	d, _, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	tokens, err := auth.List(ctx, d, c.Guild)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		all := make([]listed, 0, len(tokens))
+		for _, t := range tokens {
+			all = append(all, listed{
+				ID: t.ID, Preview: t.Preview, GuildID: t.GuildID, Name: t.Name, Scopes: t.Scopes, IPAllowlist: list(t.IPAllowlist),
+				ExpiresAt: at(t.ExpiresAt), CreatedAt: wire.At(t.CreatedAt), LastUsedAt: at(t.LastUsedAt), RevokedAt: at(t.RevokedAt),
+			})
+		}
+		return printJSON(io.out, all)
+	}
+	rows := [][]string{{"ID", "TOKEN", "NAME", "CREATED", "EXPIRES", "LAST USED", "REVOKED", "SCOPES"}}
+	for _, t := range tokens {
+		rows = append(rows, []string{
+			t.ID, t.Preview, t.Name, instant(&t.CreatedAt, ""), instant(t.ExpiresAt, "never"),
+			instant(t.LastUsedAt, "never"), instant(t.RevokedAt, "no"), strings.Join(t.Scopes, " "),
+		})
+	}
+	return printTable(io.out, rows)
+}
+
+type tokenRevoke struct {
+	connection
+	ID string `arg:"" help:"The token's id."`
+}
+
+func (c *tokenRevoke) Run(ctx context.Context, io streams) error {
+	d, _, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := auth.Revoke(ctx, d, c.ID); err != nil {
+		return err
+	}
+	return say(io.out, "Token %s is revoked. No node accepts it any more.", c.ID)
+}
+
+// say prints a sentence for people.
+func say(w io.Writer, format string, args ...any) error {
+	_, err := fmt.Fprintf(w, format+"\n", args...)
+	return err
+}
+
+// printJSON prints one value, indented.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// printTable prints rows in columns; the first row is the heading.
+func printTable(w io.Writer, rows [][]string) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintln(t, strings.Join(r, "\t"))
+	}
+	return t.Flush()
+}
+
+// list is never null in JSON.
+func list(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+func at(t *time.Time) *wire.Time {
+	if t == nil {
+		return nil
+	}
+	w := wire.At(*t)
+	return &w
+}
+
+func instant(t *time.Time, none string) string {
+	if t == nil {
+		return none
+	}
+	return t.UTC().Format(time.RFC3339)
+}

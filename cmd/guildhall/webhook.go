@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"guildhall/internal/db"
+	"guildhall/internal/webhooks"
+)
+
+type webhookGroup struct {
+	Add          webhookAdd        `cmd:"" help:"Register an endpoint and print its signing secret, once."`
+	List         webhookList       `cmd:"" help:"List a guild's endpoints."`
+	RotateSecret webhookRotate     `cmd:"" help:"Give an endpoint a new secret; the old one signs along for 24 hours."`
+	Test         webhookTest       `cmd:"" help:"Send a ping and print what the receiver answered. A worker must be running."`
+	Deliveries   webhookDeliveries `cmd:"" help:"List an endpoint's newest deliveries."`
+	Redeliver    webhookRedeliver  `cmd:"" help:"Queue the event of a delivery once more."`
+	Remove       webhookRemove     `cmd:"" help:"Delete an endpoint."`
+}
+
+// receivers is what the webhook commands need of the settings: those that say
+// which addresses may be called and how secrets are kept.
+type receivers struct {
+	connection
+	SecretKey    string   `env:"GUILDHALL_SECRET_KEY" help:"Base64 of 32 bytes, the servers' own. Default: that of the running guildhall dev." placeholder:"KEY"`
+	WebhookAllow []string `env:"GUILDHALL_WEBHOOK_ALLOW" sep:"none" help:"CIDRs of otherwise refused addresses that webhooks may call." placeholder:"CIDR"`
+	JSON         bool     `help:"Print JSON."`
+}
+
+// config opens the database and returns what managing endpoints takes.
+func (r receivers) config(ctx context.Context) (webhooks.Config, error) {
+	d, f, err := r.open(ctx)
+	if err != nil {
+		return webhooks.Config{}, err
+	}
+	s := Settings{SecretKey: r.SecretKey, WebhookAllow: r.WebhookAllow}
+	if s.SecretKey == "" {
+		s.SecretKey = f.SecretKey
+	}
+	if len(s.WebhookAllow) == 0 && f.Env != "" { // a running dev
+		s.WebhookAllow = []string{loopback}
+	}
+	b, err := box(s.SecretKey)
+	if err != nil {
+		return webhooks.Config{}, errors.Join(fmt.Errorf("GUILDHALL_SECRET_KEY: %w", err), d.Close())
+	}
+	c, err := s.receivers(b)
+	if err != nil {
+		return webhooks.Config{}, errors.Join(err, d.Close())
+	}
+	c.DB = d
+	return c, nil
+}
+
+type webhookAdd struct {
+	receivers
+	Guild     string   `required:"" help:"The guild's id." placeholder:"ID"`
+	URL       string   `name:"url" required:"" help:"Where events are sent, https." placeholder:"URL"`
+	Event     []string `sep:"none" xor:"events" help:"An event type; repeat it, or list several with commas." placeholder:"EVENT"`
+	AllEvents bool     `xor:"events" help:"Every event type."`
+}
+
+func (c *webhookAdd) Run(ctx context.Context, io streams) error {
+	events := strings.FieldsFunc(strings.Join(c.Event, ","), func(r rune) bool { return strings.ContainsRune(", \t\n", r) })
+	if len(events) == 0 && !c.AllEvents {
+		return usageError{errors.New("an endpoint needs --event or --all-events")}
+	}
+	cfg, err := c.config(ctx)
+	if err != nil {
+		return err
+	}
+	defer cfg.DB.Close()
+	e, err := webhooks.Add(ctx, cfg, c.Guild, c.URL, events)
+	if err != nil {
+		return err
+	}
+	return c.printSecret(io, e)
+}
+
+func (r receivers) printSecret(io streams, e webhooks.NewEndpoint) error {
+	if r.JSON {
+		return printJSON(io.out, e)
+	}
+	return say(io.out, "%s\n\nid      %s\nurl     %s\nevents  %s\n\nThe secret is shown this once. Keep it safe.", e.Secret, e.ID, e.URL, strings.Join(e.Events, " "))
+}
+
+type webhookList struct {
+	connection
+	Guild string `required:"" help:"The guild's id." placeholder:"ID"`
+	JSON  bool   `help:"Print a JSON array."`
+}
+
+func (c *webhookList) Run(ctx context.Context, io streams) error {
+	d, _, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	all, err := webhooks.List(ctx, d, c.Guild)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(io.out, all)
+	}
+	rows := [][]string{{"ID", "URL", "STATE", "SECRET", "EVENTS"}}
+	for _, e := range all {
+		state := "enabled"
+		if !e.Enabled {
+			state = "disabled"
+			if e.DisabledReason != nil {
+				state += " (" + *e.DisabledReason + ")"
+			}
+		}
+		rows = append(rows, []string{e.ID, e.URL, state, e.SecretPreview, strings.Join(e.Events, " ")})
+	}
+	return printTable(io.out, rows)
+}
+
+type webhookRotate struct {
+	receivers
+	ID string `arg:"" help:"The endpoint's id."`
+}
+
+func (c *webhookRotate) Run(ctx context.Context, io streams) error {
+	cfg, err := c.config(ctx)
+	if err != nil {
+		return err
+	}
+	defer cfg.DB.Close()
+	e, err := webhooks.RotateSecret(ctx, cfg, c.ID)
+	if err != nil {
+		return err
+	}
+	return c.printSecret(io, e)
+}
+
+// onEndpoint is a command about one endpoint that needs no key.
+type onEndpoint struct {
+	connection
+	ID   string `arg:"" help:"The endpoint's id."`
+	JSON bool   `help:"Print JSON."`
+}
+
+// with runs do on the open database.
+func (c onEndpoint) with(ctx context.Context, do func(d *db.DB) error) error {
+	d, _, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return do(d)
+}
+
+type webhookTest struct{ onEndpoint }
+
+// Run fails when the receiver did not accept the ping, after printing what it
+// answered.
+func (c *webhookTest) Run(ctx context.Context, io streams) error {
+	return c.with(ctx, func(d *db.DB) error {
+		sent, err := webhooks.Test(ctx, d, c.ID)
+		if err != nil {
+			return err
+		}
+		if err := c.printDelivery(io, sent); err != nil {
+			return err
+		}
+		if sent.Status != "delivered" {
+			return errors.New("the receiver did not accept the ping")
+		}
+		return nil
+	})
+}
+
+type webhookDeliveries struct {
+	onEndpoint
+	Status string `enum:"pending,delivered,failed,held," default:"" help:"Only those that are pending, delivered, failed or held."`
+	Limit  int    `default:"50" help:"How many at most."`
+}
+
+func (c *webhookDeliveries) Run(ctx context.Context, io streams) error {
+	return c.with(ctx, func(d *db.DB) error {
+		all, err := webhooks.Deliveries(ctx, d, c.ID, c.Status, c.Limit)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return printJSON(io.out, all)
+		}
+		rows := [][]string{{"ID", "EVENT", "STATUS", "ATTEMPTS", "ANSWER", "CREATED"}}
+		for _, d := range all {
+			rows = append(rows, []string{d.ID, d.EventType, d.Status, strconv.Itoa(d.AttemptCount), answer(d), d.CreatedAt.String()})
+		}
+		return printTable(io.out, rows)
+	})
+}
+
+type webhookRedeliver struct {
+	onEndpoint
+	Delivery string `arg:"" help:"The delivery's id."`
+}
+
+func (c *webhookRedeliver) Run(ctx context.Context, io streams) error {
+	return c.with(ctx, func(d *db.DB) error {
+		sent, err := webhooks.Redeliver(ctx, d, c.ID, c.Delivery)
+		if err != nil {
+			return err
+		}
+		return c.printDelivery(io, sent)
+	})
+}
+
+type webhookRemove struct{ onEndpoint }
+
+func (c *webhookRemove) Run(ctx context.Context, io streams) error {
+	return c.with(ctx, func(d *db.DB) error {
+		if err := webhooks.Remove(ctx, d, c.ID); err != nil {
+			return err
+		}
+		if c.JSON {
+			return printJSON(io.out, map[string]any{"id": c.ID, "removed": true})
+		}
+		return say(io.out, "Endpoint %s is removed.", c.ID)
+	})
+}
+
+func (c onEndpoint) printDelivery(io streams, d webhooks.Delivery) error {
+	if c.JSON {
+		return printJSON(io.out, d)
+	}
+	return say(io.out, "delivery  %s\nevent     %s (%s)\nstatus    %s\nanswer    %s", d.ID, d.EventType, d.EventID, d.Status, answer(d))
+}
+
+// answer is what the receiver said, or why it could not be asked.
+func answer(d webhooks.Delivery) string {
+	var parts []string
+	if d.ResponseStatus != nil {
+		parts = append(parts, strconv.Itoa(*d.ResponseStatus))
+	}
+	if d.Error != nil {
+		parts = append(parts, *d.Error)
+	}
+	if d.DurationMs != nil {
+		parts = append(parts, fmt.Sprintf("in %d ms", *d.DurationMs))
+	}
+	if d.ResponseExcerpt != nil && *d.ResponseExcerpt != "" {
+		parts = append(parts, strconv.Quote(*d.ResponseExcerpt))
+	}
+	if len(parts) == 0 {
+		return "none yet"
+	}
+	return strings.Join(parts, " ")
+}
