@@ -2,9 +2,12 @@ package giveaways
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"golang.org/x/sync/errgroup"
 
 	"guildhall/internal/chat"
 	"guildhall/internal/db"
@@ -29,6 +32,33 @@ func announce(ctx context.Context, tx *db.Tx, g row, kind, text string) error {
 		return err
 	}
 	return jobs.Enqueue(ctx, tx, jobs.AnnounceGiveaway{GuildID: g.GuildID, IntentID: in.ID}, nil)
+}
+
+// sweepBatch is how many lost announcements one sweep makes up for.
+const sweepBatch = 50
+
+// SweepAnnouncements posts what the bot was to say and did not: the job was
+// lost, or its worker died. It is the work of a sweep; several may run at once,
+// and each message is posted once.
+func SweepAnnouncements(ctx context.Context, d db.Doer, p chat.Platform) error {
+	var group errgroup.Group
+	group.SetLimit(8) // one channel that hangs must not hold up the rest
+	for _, kind := range []string{chat.KindGiveawayEnded, chat.KindGiveawayRerolled} {
+		left, err := chat.Abandoned(ctx, d, kind, sweepBatch)
+		if err != nil {
+			return errors.Join(err, group.Wait())
+		}
+		for _, in := range left {
+			group.Go(func() error {
+				err := chat.Announce(ctx, d, p, in.GuildID, in.ID)
+				if errors.Is(err, chat.ErrTaken) {
+					return nil // somebody else is at it
+				}
+				return err
+			})
+		}
+	}
+	return group.Wait()
 }
 
 // endedText is what the bot says when a giveaway has been drawn.

@@ -18,6 +18,7 @@ func TestRerollGiveaway(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	t.Run("replaces the first winner unless told otherwise", func(t *testing.T) {
+		s := s.on(t)
 		for _, body := range []string{"", "{}", `{"count":1}`} {
 			id, before := s.ended(3, 10)
 			a := s.Do(t, "rerollGiveaway", body, apitest.Path("id", id)).Want(t, 200, `{"data":{"status":"ended"}}`)
@@ -31,6 +32,7 @@ func TestRerollGiveaway(t *testing.T) {
 		}
 	})
 	t.Run("replaces as many as asked for, and says why", func(t *testing.T) {
+		s := s.on(t)
 		id, before := s.ended(4, 9)
 		after := s.winners(s.Do(t, "rerollGiveaway", `{"count":2,"reason":"They left"}`, apitest.Path("id", id)).Want(t, 200, ""))
 		if len(after) != 4 || !slices.Equal(after[2:], before[2:]) || slices.Contains(before, after[0]) || slices.Contains(before, after[1]) {
@@ -49,6 +51,7 @@ func TestRerollGiveaway(t *testing.T) {
 		}
 	})
 	t.Run("replaces all when more are asked for than there are", func(t *testing.T) {
+		s := s.on(t)
 		id, before := s.ended(2, 4)
 		after := s.winners(s.Do(t, "rerollGiveaway", `{"count":100}`, apitest.Path("id", id)).Want(t, 200, ""))
 		if len(after) != 2 || slices.Contains(before, after[0]) || slices.Contains(before, after[1]) {
@@ -57,6 +60,7 @@ func TestRerollGiveaway(t *testing.T) {
 		s.WantEvent(t, "giveaway.rerolled", "")
 	})
 	t.Run("never draws who won before or is excluded", func(t *testing.T) {
+		s := s.on(t)
 		id, before := s.ended(1, 4)
 		left := []string{}
 		for _, u := range []string{"1001", "1002", "1003", "1004"} {
@@ -74,6 +78,7 @@ func TestRerollGiveaway(t *testing.T) {
 		s.WantEvent(t, "giveaway.rerolled", "")
 	})
 	t.Run("changes nothing when too few remain", func(t *testing.T) {
+		s := s.on(t)
 		id, before := s.ended(3, 5)
 		for _, body := range []string{`{"count":3}`, `{"count":2,"exclude_user_ids":["1001","1002","1003","1004","1005"]}`} {
 			s.Do(t, "rerollGiveaway", body, apitest.Path("id", id)).WantError(t, 422, "not_enough_entries")
@@ -85,6 +90,7 @@ func TestRerollGiveaway(t *testing.T) {
 		s.WantNoEvent(t)
 	})
 	t.Run("gives winners to one that ended without", func(t *testing.T) {
+		s := s.on(t)
 		id, none := s.ended(2, 0)
 		if len(none) != 0 {
 			t.Fatalf("nobody entered, and %v won", none)
@@ -98,12 +104,14 @@ func TestRerollGiveaway(t *testing.T) {
 		s.WantEvent(t, "giveaway.rerolled", `{"data":{"replaced_user_ids":[],"new_user_ids":`+quote(after)+`}}`)
 	})
 	t.Run("refuses one that has not ended", func(t *testing.T) {
+		s := s.on(t)
 		for _, status := range []string{"scheduled", "active", "paused", "drawing"} {
 			s.Do(t, "rerollGiveaway", "", apitest.Path("id", s.giveaway(status, 1, 3))).WantError(t, 422, "giveaway_not_ended")
 		}
 		s.WantNoEvent(t)
 	})
 	t.Run("refuses what the contract does not know", func(t *testing.T) {
+		s := s.on(t)
 		id, _ := s.ended(1, 3)
 		many := make([]string, 101)
 		for i := range many {
@@ -118,6 +126,7 @@ func TestRerollGiveaway(t *testing.T) {
 		s.WantNoEvent(t)
 	})
 	t.Run("finds only the guild's own", func(t *testing.T) {
+		s := s.on(t)
 		id, _ := s.ended(1, 3)
 		s.Do(t, "rerollGiveaway", "", apitest.Path("id", "nowhere")).WantError(t, 404, "not_found")
 		s.Next(t).Do(t, "rerollGiveaway", "", apitest.Path("id", id)).WantError(t, 404, "not_found")

@@ -28,6 +28,9 @@ func newStage(t testing.TB) stage {
 	return stage{apitest.New(t, apitest.Scopes("giveaways:read", "giveaways:write")), t}
 }
 
+// on is the stage for a subtest.
+func (s stage) on(t testing.TB) stage { return stage{s.API, t} }
+
 func (s stage) exec(query string, args ...any) {
 	s.t.Helper()
 	err := s.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
@@ -186,7 +189,8 @@ func in(d time.Duration) string { return time.Now().UTC().Add(d).Format(time.RFC
 func TestCreateGiveaway(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	create := func(change map[string]any) *apitest.Answer {
+	create := func(t *testing.T, change map[string]any) *apitest.Answer {
+		t.Helper()
 		body := map[string]any{"channel_id": "381886868708655104", "prize": "Nitro", "winner_count": 2, "ends_at": in(time.Hour)}
 		for name, value := range change {
 			body[name] = value
@@ -194,7 +198,8 @@ func TestCreateGiveaway(t *testing.T) {
 		return s.Do(t, "createGiveaway", quote(body))
 	}
 	t.Run("starts at once", func(t *testing.T) {
-		a := create(nil).Want(t, 201, `{"data":{"status":"active","prize":"Nitro","description":null,"winner_count":2,"entrant_count":0,
+		s := s.on(t)
+		a := create(t, nil).Want(t, 201, `{"data":{"status":"active","prize":"Nitro","description":null,"winner_count":2,"entrant_count":0,
 			"entry_count":0,"winners":[],"host_id":null,"message_id":null,"ended_at":null}}`)
 		if a.Str(t, "data.starts_at") != a.Str(t, "data.created_at") {
 			t.Errorf("it starts at %s and was created at %s", a.Str(t, "data.starts_at"), a.Str(t, "data.created_at"))
@@ -206,12 +211,14 @@ func TestCreateGiveaway(t *testing.T) {
 		s.Do(t, "getGiveaway", "", apitest.Path("id", a.Str(t, "data.id"))).Want(t, 200, string(a.Body))
 	})
 	t.Run("waits for its start", func(t *testing.T) {
-		a := create(map[string]any{"starts_at": in(30 * time.Minute), "description": "Text", "host_id": "80351110224678912"})
+		s := s.on(t)
+		a := create(t, map[string]any{"starts_at": in(30 * time.Minute), "description": "Text", "host_id": "80351110224678912"})
 		a.Want(t, 201, `{"data":{"status":"scheduled","description":"Text","host_id":"80351110224678912"}}`)
 		s.WantEvent(t, "giveaway.created", `{"data":{"status":"scheduled"}}`)
 	})
 	t.Run("may have started already", func(t *testing.T) {
-		create(map[string]any{"starts_at": "2026-01-01T12:00:00+02:00"}).
+		s := s.on(t)
+		create(t, map[string]any{"starts_at": "2026-01-01T12:00:00+02:00"}).
 			Want(t, 201, `{"data":{"status":"active","starts_at":"2026-01-01T10:00:00.000Z"}}`)
 		s.WantEvent(t, "giveaway.created", "")
 	})
@@ -232,12 +239,14 @@ func TestCreateGiveaway(t *testing.T) {
 		"an end that is no instant": {"ends_at": "tomorrow"},
 	} {
 		t.Run("refuses "+name, func(t *testing.T) {
-			create(change).WantError(t, 400, "invalid_request")
+			s := s.on(t)
+			create(t, change).WantError(t, 400, "invalid_request")
 			s.WantNoEvent(t)
 		})
 	}
 	t.Run("takes what is just long enough", func(t *testing.T) {
-		create(map[string]any{"prize": strings.Repeat("ü", 200), "description": strings.Repeat("ü", 1000), "winner_count": 100}).Want(t, 201, "")
+		s := s.on(t)
+		create(t, map[string]any{"prize": strings.Repeat("ü", 200), "description": strings.Repeat("ü", 1000), "winner_count": 100}).Want(t, 201, "")
 		s.WantEvent(t, "giveaway.created", "")
 	})
 	if n := s.count(`SELECT count(*) FROM giveaways`); n != 4 {
@@ -250,6 +259,7 @@ func TestEndGiveaway(t *testing.T) {
 	s := newStage(t)
 	for _, status := range []string{"scheduled", "active", "paused"} {
 		t.Run("ends one that is "+status, func(t *testing.T) {
+			s := s.on(t)
 			id := s.giveaway(status, 2, 5)
 			a := s.Key("end-"+status).Do(t, "endGiveaway", "", apitest.Path("id", id)).
 				Want(t, 202, `{"data":{"id":`+quote(id)+`,"status":"drawing","winners":[],"ended_at":null}}`)
@@ -275,6 +285,7 @@ func TestEndGiveaway(t *testing.T) {
 	}
 	for _, status := range []string{"drawing", "ended"} {
 		t.Run("refuses one that is "+status, func(t *testing.T) {
+			s := s.on(t)
 			s.Do(t, "endGiveaway", "", apitest.Path("id", s.giveaway(status, 1, 1))).WantError(t, 422, "giveaway_not_running")
 			s.WantNoEvent(t)
 		})
