@@ -32,6 +32,8 @@ import (
 // same key then resumes the same intent, whose nonce keeps the platform from
 // posting twice; where the nonce may be forgotten, the channel is read first.
 //
+// Rows are locked in the order key, ticket, intent.
+//
 // When the process dies between 1 and 3, the leases run out and whoever comes
 // first finishes the work: the caller's repeated request, or the sweep.
 
@@ -111,7 +113,8 @@ func (s *Service) say(ctx context.Context, in chat.Intent) (idempotency.Answer, 
 	defer cancel()
 	message, err := chat.Deliver(sending, s.cfg.DB, s.cfg.Chat, in)
 	if f := (*chat.Failure)(nil); errors.As(err, &f) {
-		return idempotency.Answer{}, s.unsaid(ctx, in, f)
+		return idempotency.Answer{}, fault.New(fault.Upstream, "discord_send_failed", "The chat platform did not take the message.").
+			Because(errors.Join(f, s.unsaid(ctx, in, f)))
 	}
 	if err != nil {
 		// Ours to mend: the intent stays under its lease and the sweep looks
@@ -127,6 +130,12 @@ func (s *Service) said(ctx context.Context, in chat.Intent, message string) (ide
 	defer cancel()
 	var answer idempotency.Answer
 	err := s.cfg.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		if err := s.hold(ctx, tx, in); err != nil {
+			return err
+		}
+		if _, err := lock(ctx, tx, in.GuildID, in.SubjectID); err != nil {
+			return err
+		}
 		ours, err := chat.Settle(ctx, tx, in, chat.Sent, message)
 		if err != nil {
 			return err
@@ -166,7 +175,10 @@ func (s *Service) said(ctx context.Context, in chat.Intent, message string) (ide
 func (s *Service) unsaid(ctx context.Context, in chat.Intent, why *chat.Failure) error {
 	ctx, cancel := context.WithTimeout(ctx, settleBudget)
 	defer cancel()
-	err := s.cfg.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+	return s.cfg.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		if err := s.hold(ctx, tx, in); err != nil {
+			return err
+		}
 		ours, err := chat.Settle(ctx, tx, in, chat.Outcome(why), "")
 		if err != nil || !ours {
 			return err
@@ -176,8 +188,6 @@ func (s *Service) unsaid(ctx context.Context, in chat.Intent, why *chat.Failure)
 		}
 		return nil
 	})
-	return fault.New(fault.Upstream, "discord_send_failed", "The chat platform did not take the message.").
-		Because(errors.Join(why, err))
 }
 
 // SweepIntents finishes the messages whose senders have vanished. It is called
@@ -191,30 +201,29 @@ func SweepIntents(ctx context.Context, cfg Config) error {
 	var group errgroup.Group
 	group.SetLimit(8) // one channel that hangs must not hold up the rest
 	for _, in := range left {
-		group.Go(func() error { return s.finish(ctx, in.GuildID, in.ID) })
+		group.Go(func() error { return s.finish(ctx, in) })
 	}
 	return group.Wait()
 }
 
-// finish ends what a vanished sender began. The message is posted only for a
+// finish ends what a vanished sender began. An error says that it is not known
+// whether the message was posted. The message is posted only for a
 // request that had a key, since only its caller can come back for the answer,
 // and only while the ticket is open; otherwise it is just found out whether it
 // had been posted.
-func (s *Service) finish(ctx context.Context, guild, id string) error {
+func (s *Service) finish(ctx context.Context, left chat.Intent) error {
 	var in chat.Intent
 	var t row
 	var now time.Time
 	err := s.cfg.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-		if in, err = chat.Take(ctx, tx, guild, id); err != nil || in.State == chat.Sent {
+		if err = s.hold(ctx, tx, left); err != nil {
 			return err
 		}
-		if t, err = get(ctx, tx, guild, in.SubjectID); err != nil {
+		if t, err = get(ctx, tx, left.GuildID, left.SubjectID); err != nil {
 			return err
 		}
-		if r, keyed := requestOf(in); keyed {
-			if err = s.cfg.Keys.Lease(ctx, tx, r); err != nil {
-				return err
-			}
+		if in, err = chat.Take(ctx, tx, left.GuildID, left.ID); err != nil {
+			return err
 		}
 		now, err = tx.Now(ctx)
 		return err
@@ -223,7 +232,7 @@ func (s *Service) finish(ctx context.Context, guild, id string) error {
 	case errors.Is(err, chat.ErrTaken), err == nil && in.State == chat.Sent:
 		return nil // another node was faster
 	case err != nil:
-		return fmt.Errorf("take over message %s: %w", id, err)
+		return fmt.Errorf("take over message %s: %w", left.ID, err)
 	}
 	sending, cancel := context.WithTimeout(ctx, answerBudget)
 	defer cancel()
@@ -241,10 +250,21 @@ func (s *Service) finish(ctx context.Context, guild, id string) error {
 	case f.Uncertain && now.Sub(in.CreatedAt) < giveUpAfter:
 		// Nobody was told anything yet; the lease runs out and it is tried
 		// again.
+	case f.Uncertain:
+		err = errors.Join(f, s.unsaid(ctx, in, f))
 	default:
 		err = s.unsaid(ctx, in, f)
 	}
 	return err
+}
+
+// hold locks the key of the request that an intent answers, if it had one, and
+// renews the lease on it.
+func (s *Service) hold(ctx context.Context, tx *db.Tx, in chat.Intent) error {
+	if r, keyed := requestOf(in); keyed {
+		return s.cfg.Keys.Lease(ctx, tx, r)
+	}
+	return nil
 }
 
 // requestOf is the keyed request that an intent answers, if it had a key.

@@ -1,0 +1,146 @@
+package tickets_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"guildhall/internal/api"
+	"guildhall/internal/api/apitest"
+	"guildhall/internal/chat"
+	"guildhall/internal/chat/chattest"
+	"guildhall/internal/db"
+	"guildhall/internal/idempotency"
+	"guildhall/internal/tickets"
+)
+
+func TestMain(m *testing.M) { apitest.Main(m, "Tickets") }
+
+// scene is a server that speaks to a platform.
+type scene struct {
+	*apitest.API
+	platform *chattest.Server
+	fail     *failing
+	cfg      tickets.Config
+}
+
+// failing is the platform with a point of failure after a message was posted:
+// where dies is set, the request never gets any further, as when the process
+// is killed.
+type failing struct {
+	chat.Platform
+	before, after atomic.Bool
+}
+
+var errKilled = errors.New("killed here by the test")
+
+// SendMessage posts m, unless the process dies first.
+func (f *failing) SendMessage(ctx context.Context, m chat.Message) (string, error) {
+	if f.before.Load() {
+		panic(errKilled)
+	}
+	id, err := f.Platform.SendMessage(ctx, m)
+	if f.after.Load() {
+		panic(errKilled)
+	}
+	return id, err
+}
+
+func set(t *testing.T) scene {
+	t.Helper()
+	s := scene{platform: chattest.New(t)}
+	client, err := chat.NewDiscord(chat.Config{
+		Token: chattest.Token, URL: s.platform.URL, Log: slog.New(slog.DiscardHandler),
+		Budget: 3 * time.Second, Try: 800 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.fail = &failing{Platform: client}
+	s.API = apitest.New(t, apitest.With(func(cfg *api.Config) {
+		s.cfg = tickets.Config{DB: cfg.DB, Chat: s.fail, Keys: idempotency.Keys{Sealer: cfg.Sealer}}
+		service, err := tickets.New(s.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Tickets = service
+	}))
+	return s
+}
+
+func exec(t *testing.T, a *apitest.API, query string, args ...any) {
+	t.Helper()
+	if err := a.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, query, args...)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ticket stores a ticket of the view's guild and returns its id. The channel
+// has the ticket's number, 0 for none.
+func ticket(t *testing.T, a *apitest.API, number int, status string, channel bool) string {
+	t.Helper()
+	id := fmt.Sprintf("ticket-%s-%d", a.Guild, number)
+	var at, ch any
+	if status == "closed" {
+		at = time.Now()
+	}
+	if channel {
+		ch = channelOf(number)
+	}
+	exec(t, a, `
+		INSERT INTO tickets (guild_id, id, number, status, opener_id, channel_id, closed_at, created_at)
+		VALUES ($1, $2, $3, $5, '4000', $6, $7, now() + make_interval(secs => $4))`,
+		a.Guild, id, number, float64(number), status, ch, at)
+	return id
+}
+
+func channelOf(number int) string { return fmt.Sprint(700 + number) }
+
+// pass makes it seem that this many seconds have gone by since a message was
+// begun.
+func (s scene) pass(t *testing.T, seconds int) {
+	t.Helper()
+	exec(t, s.API, `
+		UPDATE chat_intents
+		SET first_sent_at = first_sent_at - make_interval(secs => $1), lease_until = lease_until - make_interval(secs => $1),
+		    created_at = created_at - make_interval(secs => $1)`, seconds)
+	exec(t, s.API, `UPDATE idempotency_keys SET lease_until = lease_until - make_interval(secs => $1)`, seconds)
+}
+
+func (s scene) sweep(t *testing.T) {
+	t.Helper()
+	err := tickets.SweepIntents(context.Background(), s.cfg)
+	if f := (*chat.Failure)(nil); err != nil && !errors.As(err, &f) {
+		t.Error(err)
+	}
+}
+
+// want checks how many messages the channel, the transcript and the outbox
+// hold.
+func (s scene) want(t *testing.T, id string, number, posted, stored int) {
+	t.Helper()
+	if got := len(s.platform.Messages(channelOf(number))); got != posted {
+		t.Errorf("the channel holds %d messages, want %d", got, posted)
+	}
+	var got struct {
+		Messages int   `db:"messages"`
+		Events   int   `db:"events"`
+		Counted  int64 `db:"counted"`
+	}
+	if err := s.DB().Reader().GetContext(context.Background(), &got, `
+		SELECT (SELECT count(*) FROM ticket_messages WHERE ticket_id = $1 AND kind = 'message') AS messages,
+		       (SELECT count(*) FROM webhook_events WHERE type = 'ticket.message') AS events,
+		       (SELECT message_count FROM tickets WHERE id = $1) AS counted`, id); err != nil {
+		t.Fatal(err)
+	}
+	if got.Messages != stored || got.Events != stored || got.Counted != int64(stored) {
+		t.Errorf("%d messages stored, %d events, %d counted, want %d of each", got.Messages, got.Events, got.Counted, stored)
+	}
+}
