@@ -1,0 +1,89 @@
+# The two commands a newcomer needs are `make run` and `make test`. Everything
+# here needs Go, make and the Postgres server programs; `make postgres` finds or
+# installs the last.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+# Pinned here and nowhere else: CI reads it from here.
+GOLANGCI_LINT_VERSION := v2.15.0
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+
+# The race detector needs a C compiler. Without one the tests run all the same.
+RACE := $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && command -v "$$(go env CC)" >/dev/null && echo -race)
+
+GENERATED := gen migrations/schema.sql
+
+.PHONY: help
+help: ## print this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: postgres bin/guildhall ## start everything on this machine and print a call to paste
+	@exec bin/guildhall dev
+
+.PHONY: test
+test: postgres bin/postgres ## run all tests, beside a Postgres of their own
+	@[ -n "$(RACE)" ] || echo "No C compiler was found: the tests run without the race detector." >&2
+	bin/postgres with go test $(RACE) -shuffle=on $(TESTFLAGS) ./...
+
+.PHONY: check
+check: verify lint doclint vuln test ## everything that CI runs
+
+.PHONY: postgres
+postgres: bin/postgres ## find the Postgres server programs, or install them, or say how to
+	@bin/postgres ensure
+
+.PHONY: generate
+generate: postgres ## make what is made from openapi.yaml and the migrations
+	go generate ./gen/...
+	go run ./internal/db/schemadump migrations/schema.sql
+
+.PHONY: verify
+verify: generate ## generate, and fail when that changes anything
+	@changed=$$(git status --porcelain --untracked-files=all -- $(GENERATED)); \
+	if [ -n "$$changed" ]; then \
+		echo "Generated files are stale. Run make generate and commit:" >&2; echo "$$changed" >&2; \
+		git --no-pager diff --stat -- $(GENERATED) >&2; exit 1; \
+	fi
+
+.PHONY: lint
+lint: bin/golangci-lint-$(GOLANGCI_LINT_VERSION) ## run the linters of .golangci.yaml
+	bin/golangci-lint-$(GOLANGCI_LINT_VERSION) run ./...
+
+.PHONY: doclint
+doclint: ## check openapi.yaml with the document linters
+	go test -count=1 ./gen/... ./internal/api -run 'Spec|Document|Contract|Derive'
+
+.PHONY: vuln
+vuln: ## look for known weaknesses in the dependencies
+	go tool govulncheck ./...
+
+.PHONY: bench
+bench: postgres bin/guildhall ## measure throughput and latency against Postgres itself
+	go run ./bench
+
+.PHONY: release
+release: ## build the program for the usual systems into dist/
+	@for target in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do \
+		out=dist/guildhall-$(VERSION)-$$(echo $$target | tr / -); \
+		echo $$out; \
+		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build -trimpath -ldflags '$(LDFLAGS)' -o $$out ./cmd/guildhall || exit 1; \
+	done
+	@cp openapi.yaml gen/openapi-3.1.yaml dist/
+	@cd dist && sha256sum * > SHA256SUMS 2>/dev/null || (cd dist && shasum -a 256 * > SHA256SUMS)
+
+.PHONY: bin/guildhall
+bin/guildhall:
+	@go build -ldflags '$(LDFLAGS)' -o $@ ./cmd/guildhall
+
+.PHONY: bin/postgres
+bin/postgres:
+	@go build -o $@ ./internal/db/embedded/postgres
+
+bin/golangci-lint-$(GOLANGCI_LINT_VERSION):
+	GOBIN=$(CURDIR)/bin/tmp go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	@mv bin/tmp/golangci-lint $@ && rmdir bin/tmp
