@@ -71,47 +71,52 @@ func passed(from, to time.Time) (d time.Duration, believable bool) {
 }
 
 func (t *Tokens) hearChanges(ctx context.Context) error {
-	pause := 50 * time.Millisecond
+	const shortest, longest = 50 * time.Millisecond, time.Second
+	pause := shortest
 	for {
-		start := t.clock()
-		err := t.session(ctx)
-		t.lease.Store(nil)
+		worked, err := t.session(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
+		if worked {
+			pause = shortest
+		}
 		t.met.lost.Inc()
 		t.log.WarnContext(ctx, "tokens are read from the database on each request: the line that announces revocations was lost", "error", err)
-		if t.clock().Sub(start) > 5*time.Second {
-			pause = 50 * time.Millisecond
-		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, time.Second)
+		pause = min(2*pause, longest)
 	}
 }
 
-// session lives as long as one line.
-func (t *Tokens) session(ctx context.Context) error {
+// session lives as long as one line, and reports whether that ever gave the
+// cache its trust.
+func (t *Tokens) session(ctx context.Context) (worked bool, err error) {
 	line, err := db.Listen(ctx, t.url, "guildhall-auth", channel)
 	if err != nil {
-		return err
+		return false, err
 	}
 	// What was announced before this line is unknown. From here on a row read
 	// anew is either current or about to be announced.
 	t.gens.all.Add(1)
 	s := &session{t: t, line: line, sent: map[uint64]time.Time{}}
-	heard := make(chan error, 1)
-	go func() { heard <- s.hear() }()
-	err = s.beatUntil(ctx)
-	t.lease.Store(nil)
+	deaf := make(chan struct{})
+	var lost error
+	go func() {
+		defer close(deaf)
+		lost = s.hear()
+	}()
+	err = s.beatUntil(ctx, deaf)
+	worked = s.distrust()
 	if ctx.Err() != nil {
 		s.leave(ctx)
 	}
 	line.Close()
-	return errors.Join(err, <-heard)
+	<-deaf
+	return worked, errors.Join(err, lost)
 }
 
 type session struct {
@@ -120,12 +125,21 @@ type session struct {
 
 	mu   sync.Mutex
 	seq  uint64
-	sent map[uint64]time.Time // heartbeats that have not come back
+	sent map[uint64]time.Time // heartbeats that have not come back; nil at the end
+}
+
+// distrust ends the use of the cache: no heartbeat that is still under way
+// brings it back. It reports whether the cache was in use.
+func (s *session) distrust() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = nil
+	return s.t.lease.Swap(nil) != nil
 }
 
 // beatUntil registers the node and sends its heartbeats until ctx ends or the
-// line fails.
-func (s *session) beatUntil(ctx context.Context) error {
+// line is lost.
+func (s *session) beatUntil(ctx context.Context, deaf <-chan struct{}) error {
 	if err := s.exec(ctx, `
 		WITH gone AS (
 			DELETE FROM auth_nodes WHERE seen_at < now() - interval '1 minute'
@@ -147,6 +161,8 @@ func (s *session) beatUntil(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
+			return nil
+		case <-deaf:
 			return nil
 		case <-tick.C:
 		case <-s.t.acks:
@@ -222,13 +238,13 @@ func (s *session) heardBeat(nodes map[string]time.Time, node, number string) {
 		return
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	sent, mine := s.sent[seq]
 	for i := range s.sent {
 		if i <= seq {
 			delete(s.sent, i)
 		}
 	}
-	s.mu.Unlock()
 	if mine {
 		s.t.lease.Store(&sent)
 	}

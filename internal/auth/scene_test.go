@@ -140,6 +140,16 @@ func want(t testing.TB, n *Tokens, secret, code string, from ...netip.Addr) {
 	}
 }
 
+// cachedBy has the nodes answer for a token from memory.
+func cachedBy(t testing.TB, n *Tokens, secret string) {
+	t.Helper()
+	before := counter(t, n.met.hits)
+	eventually(t, "the token is found in memory", func() bool {
+		want(t, n, secret, "")
+		return counter(t, n.met.hits) > before
+	})
+}
+
 func counter(t testing.TB, c prometheus.Counter) float64 {
 	t.Helper()
 	reg := prometheus.NewRegistry()

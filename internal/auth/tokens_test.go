@@ -144,17 +144,14 @@ func TestCache(t *testing.T) {
 					n.GuildID = "2"
 				}
 			})
-			want(t, n, tok.Secret, "")
+			cachedBy(t, n, tok.Secret)
 			s.exec(t, change.statement, tok.ID)
 			eventually(t, change.statement, func() bool { return answer(n, tok.Secret) == change.code })
 		}
 		tok := s.token(t)
-		want(t, n, tok.Secret, "")
+		cachedBy(t, n, tok.Secret)
 		s.exec(t, `TRUNCATE api_tokens CASCADE`)
 		eventually(t, "TRUNCATE", func() bool { return answer(n, tok.Secret) == "invalid_token" })
-		if counter(t, n.met.hits) == 0 {
-			t.Error("nothing was ever cached, so nothing was shown")
-		}
 	})
 
 	t.Run("is not disturbed by mere use", func(t *testing.T) {

@@ -1,0 +1,163 @@
+package auth
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// One node keeps its database but hears no notifications any more, another
+// loses both; neither connection breaks. What they answer after a revocation
+// has returned is a refusal or service_unavailable, never a stale yes.
+func TestRevocationWithLostLinks(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	deafLink, lostLink := newLink(t, s.URL), newLink(t, s.URL)
+	healthy := s.tokens(t)
+	deaf := s.tokens(t, func(c *Config) { c.URL = deafLink.url })
+	lost := s.tokens(t, func(c *Config) { c.URL, c.DB = lostLink.url, open(t, lostLink.url) })
+	nodes := []*Tokens{healthy, deaf, lost}
+	run(t, nodes...)
+	eventually(t, "the nodes know of each other", func() bool { return healthy.Nodes() == 3 && deaf.Nodes() == 3 && lost.Nodes() == 3 })
+	tok, kept := s.token(t), s.token(t)
+	for _, n := range nodes {
+		cachedBy(t, n, tok.Secret)
+		cachedBy(t, n, kept.Secret)
+	}
+	deafLink.blackhole()
+	lostLink.blackhole()
+
+	// All the while somebody asks.
+	var revoked atomic.Bool
+	var stale atomic.Int64
+	ctx, stop := context.WithCancel(context.Background())
+	var load sync.WaitGroup
+	for _, n := range nodes {
+		load.Go(func() {
+			for ctx.Err() == nil {
+				late := revoked.Load()
+				if answer(n, tok.Secret) == "" && late {
+					stale.Add(1)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	start := time.Now()
+	revokeNow(t, s, tok.ID)
+	took := time.Since(start)
+	revoked.Store(true)
+	want(t, healthy, tok.Secret, "invalid_token")
+	want(t, deaf, tok.Secret, "invalid_token")
+	want(t, lost, tok.Secret, "service_unavailable")
+	want(t, healthy, kept.Secret, "")
+	want(t, deaf, kept.Secret, "")
+	stop()
+	load.Wait()
+	t.Logf("the revocation took %v", took)
+	if stale.Load() > 0 {
+		t.Fatalf("%d stale answers", stale.Load())
+	}
+	if took > 2*barrier {
+		t.Fatalf("the revocation took %v", took)
+	}
+
+	deafLink.restore()
+	lostLink.restore()
+	for _, n := range nodes {
+		eventually(t, "the node trusts its cache again", n.trusted)
+		eventually(t, "the other token works", func() bool { return answer(n, kept.Secret) == "" })
+		want(t, n, tok.Secret, "invalid_token")
+	}
+}
+
+// The line breaks over and over, each time with a revocation around the break.
+func TestLineBreaks(t *testing.T) {
+	t.Parallel()
+	const cuts = 50
+	s := newScene(t)
+	l := newLink(t, s.URL)
+	n := s.tokens(t, func(c *Config) { c.URL = l.url })
+	run(t, n)
+	kept := s.token(t)
+	for i := range cuts {
+		tok := s.token(t)
+		cachedBy(t, n, tok.Secret)
+		cachedBy(t, n, kept.Secret)
+		generation := n.gens.all.Load()
+		reads := counter(t, n.met.reads)
+		if i%2 == 0 {
+			l.cut()
+			revokeNow(t, s, tok.ID)
+		} else {
+			done := make(chan struct{})
+			go func() { defer close(done); revokeNow(t, s, tok.ID) }()
+			l.cut()
+			<-done
+		}
+		want(t, n, tok.Secret, "invalid_token")
+		eventually(t, "the line is back", func() bool { return n.gens.all.Load() > generation && n.trusted() })
+		want(t, n, tok.Secret, "invalid_token")
+		want(t, n, kept.Secret, "")
+		if counter(t, n.met.reads) == reads {
+			t.Fatalf("cut %d: the cache was not emptied", i)
+		}
+	}
+	if lost := counter(t, n.met.lost); lost < cuts {
+		t.Fatalf("%v of %d cuts were noticed", lost, cuts)
+	}
+}
+
+func TestRunLeavesTheRegistry(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	a, b := s.tokens(t), s.tokens(t, func(c *Config) { c.NodeID = "o'brien" })
+	stopA := run(t, a)
+	run(t, b)
+	tok := s.token(t)
+	cachedBy(t, a, tok.Secret)
+	cachedBy(t, b, tok.Secret)
+	if n := get[int](t, s, `SELECT count(*) FROM auth_nodes`); n != 2 {
+		t.Fatalf("%d nodes are registered, want 2", n)
+	}
+	stopA()
+	if n := get[int](t, s, `SELECT count(*) FROM auth_nodes WHERE id = 'o''brien'`); n != 1 {
+		t.Fatalf("the node that runs on is not registered")
+	}
+	if n := get[int](t, s, `SELECT count(*) FROM auth_nodes`); n != 1 {
+		t.Fatalf("%d nodes are registered, want 1", n)
+	}
+	if n := get[int](t, s, `SELECT count(*) FROM api_token_uses`); n != 1 {
+		t.Error("the last use was not written at the end")
+	}
+	// It answers still, and from the database.
+	want(t, a, tok.Secret, "")
+	revokeNow(t, s, tok.ID)
+	want(t, a, tok.Secret, "invalid_token")
+	want(t, b, tok.Secret, "invalid_token")
+}
+
+func TestRunWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	l := newLink(t, s.URL)
+	l.in.Close() // connections are refused
+	tok := s.token(t)
+	n := s.tokens(t, func(c *Config) { c.URL, c.DB = l.url, open(t, l.url) })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	want(t, n, tok.Secret, "service_unavailable")
+	want(t, n, "svc_test_no", "invalid_token")
+	eventually(t, "the node has tried again", func() bool { return counter(t, n.met.lost) >= 2 })
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if text := s.log.String(); !strings.Contains(text, "line that announces revocations was lost") || strings.Contains(text, tok.Secret) {
+		t.Errorf("logged: %s", text)
+	}
+}

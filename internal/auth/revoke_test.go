@@ -1,0 +1,195 @@
+package auth
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func revokeNow(t testing.TB, s *scene, id string) {
+	t.Helper()
+	if err := Revoke(context.Background(), s.DB, id); err != nil {
+		t.Errorf("Revoke: %v", err)
+	}
+}
+
+func TestRevoke(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+
+	t.Run("knows no token that is not there", func(t *testing.T) {
+		t.Parallel()
+		for _, id := range []string{"", "nothing", "'", "\x00"} {
+			if err := Revoke(t.Context(), s.DB, id); err == nil {
+				t.Errorf("Revoke(%q) succeeded", id)
+			}
+		}
+	})
+	t.Run("may be repeated, and keeps the first time", func(t *testing.T) {
+		t.Parallel()
+		tok := s.token(t)
+		revokeNow(t, s, tok.ID)
+		first := get[time.Time](t, s, `SELECT revoked_at FROM api_tokens WHERE id = $1`, tok.ID)
+		revokeNow(t, s, tok.ID)
+		if again := get[time.Time](t, s, `SELECT revoked_at FROM api_tokens WHERE id = $1`, tok.ID); !again.Equal(first) {
+			t.Errorf("revoked at %v and at %v", first, again)
+		}
+		list, err := List(t.Context(), s.DB, guild)
+		if i := slices.IndexFunc(list, func(l Token) bool { return l.ID == tok.ID }); err != nil || i < 0 || list[i].RevokedAt == nil || list[i].Secret != "" {
+			t.Errorf("listed %v, %v", list, err)
+		}
+	})
+	t.Run("says when waiting was cut short", func(t *testing.T) {
+		t.Parallel()
+		s := newScene(t)
+		s.exec(t, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('deaf', 0, now())`)
+		tok := s.token(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			for get[int](t, s, `SELECT count(*) FROM api_tokens WHERE revoked_at IS NOT NULL`) == 0 {
+				time.Sleep(5 * time.Millisecond)
+			}
+			cancel()
+		}()
+		if err := Revoke(ctx, s.DB, tok.ID); err == nil || !strings.Contains(err.Error(), "is revoked, but") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("waits for a node that has not heard, and not for one that is gone", func(t *testing.T) {
+		t.Parallel()
+		s := newScene(t)
+		tok, other := s.token(t), s.token(t)
+		s.exec(t, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('gone', 0, now() - interval '11 seconds')`)
+		start := time.Now()
+		revokeNow(t, s, tok.ID)
+		if took := time.Since(start); took > barrier {
+			t.Errorf("waited %v for a node that is gone", took)
+		}
+		s.exec(t, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('deaf', 0, now())`)
+		start = time.Now()
+		revokeNow(t, s, other.ID)
+		if took := time.Since(start); took < trust {
+			t.Errorf("waited %v for a node that may trust its cache for %v", took, trust)
+		}
+	})
+}
+
+// Three nodes answer from their caches as fast as they can while token after
+// token is revoked. No request that starts after a revocation has returned may
+// be accepted, on any node.
+func TestRevocationUnderLoad(t *testing.T) {
+	t.Parallel()
+	const revocations, lanes = 500, 4
+	s := newScene(t)
+	nodes := []*Tokens{s.tokens(t), s.tokens(t), s.tokens(t)}
+	run(t, nodes...)
+	var stale, accepted atomic.Int64
+	var mu sync.Mutex
+	var took []time.Duration
+	var wg sync.WaitGroup
+	for range lanes {
+		wg.Go(func() {
+			for range revocations / lanes {
+				tok := s.token(t)
+				var revoked atomic.Bool
+				ctx, cancel := context.WithCancel(context.Background())
+				var load sync.WaitGroup
+				for _, n := range nodes {
+					load.Go(func() {
+						for ctx.Err() == nil {
+							late := revoked.Load()
+							if answer(n, tok.Secret) == "" {
+								accepted.Add(1)
+								if late {
+									stale.Add(1)
+								}
+							}
+							time.Sleep(200 * time.Microsecond)
+						}
+					})
+				}
+				time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+				start := time.Now()
+				revokeNow(t, s, tok.ID)
+				d := time.Since(start)
+				revoked.Store(true)
+				for _, n := range nodes {
+					if answer(n, tok.Secret) != "invalid_token" {
+						stale.Add(1)
+					}
+				}
+				cancel()
+				load.Wait()
+				mu.Lock()
+				took = append(took, d)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	slices.Sort(took)
+	hits := 0.0
+	for _, n := range nodes {
+		hits += counter(t, n.met.hits)
+	}
+	t.Logf("%d revocations, median %v, p99 %v; %d requests accepted before, %.0f from memory", len(took), took[len(took)/2], took[len(took)*99/100], accepted.Load(), hits)
+	if stale.Load() > 0 {
+		t.Fatalf("%d requests were accepted after their token's revocation had returned", stale.Load())
+	}
+	if hits < revocations {
+		t.Fatalf("only %.0f answers came from memory: this has shown nothing", hits)
+	}
+}
+
+// A lookup is under way, with the old row in its answer, while the token is
+// revoked and the node hears of it. The answer may still serve the request that
+// asked, and nobody later.
+func TestSlowReadDoesNotBringATokenBack(t *testing.T) {
+	t.Parallel()
+	const rounds = 100
+	s := newScene(t)
+	slow := newLink(t, s.URL)
+	n := s.tokens(t, func(c *Config) { c.DB = open(t, slow.url) })
+	run(t, n)
+	warm := s.token(t)
+	for range 8 { // connections and prepared statements
+		want(t, n, warm.Secret, "")
+		n.gens.all.Add(1)
+	}
+	slow.slow(20 * time.Millisecond)
+	var wg sync.WaitGroup
+	var late atomic.Int64
+	for range 4 {
+		wg.Go(func() {
+			for range rounds / 4 {
+				tok := s.token(t)
+				var asking sync.WaitGroup
+				for range 3 {
+					asking.Go(func() {
+						time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond)
+						answer(n, tok.Secret)
+					})
+				}
+				time.Sleep(time.Duration(5+rand.IntN(10)) * time.Millisecond)
+				revokeNow(t, s, tok.ID)
+				// This one joins the lookup that is under way, if it may.
+				if answer(n, tok.Secret) == "" {
+					late.Add(1)
+				}
+				asking.Wait()
+				if answer(n, tok.Secret) == "" {
+					late.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if late.Load() > 0 {
+		t.Fatalf("%d of %d stale answers were believed", late.Load(), rounds)
+	}
+}
