@@ -22,11 +22,11 @@ func (p problem) String() string { return p.place + ": " + p.text }
 // parseJSON reads a body more strictly than encoding/json does: one value,
 // valid UTF-8, no duplicate members, no lone surrogates, no U+0000, bounded
 // depth, and no number written with a fraction or an exponent, since the
-// contract knows only integers. It returns the value for validation, or the
-// places that are wrong.
-func parseJSON(body []byte) (any, []problem) {
+// contract knows only integers. It returns the value for validation and the
+// places that are wrong; ok is false when there is no value to validate.
+func parseJSON(body []byte) (value any, found []problem, ok bool) {
 	if !utf8.Valid(body) {
-		return nil, []problem{{"body", "must be valid UTF-8"}}
+		return nil, []problem{{"body", "must be valid UTF-8"}}, false
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
@@ -43,9 +43,9 @@ func parseJSON(body []byte) (any, []problem) {
 		err = errors.New(`must not contain lone surrogates (\ud800 to \udfff without their partner)`)
 	}
 	if err != nil {
-		return nil, []problem{{"body", err.Error()}}
+		return nil, []problem{{"body", err.Error()}}, false
 	}
-	return v, p.problems
+	return v, p.problems, true
 }
 
 type parser struct {

@@ -90,11 +90,11 @@ func validateBody(c echo.Context, op *operation) []problem {
 	case len(body) == 0:
 		return nil
 	}
-	value, found := parseJSON(body)
-	if len(found) > 0 {
+	value, found, ok := parseJSON(body)
+	if !ok {
 		return found
 	}
-	return visit("body", op.Body, value)
+	return append(found, visit("body", op.Body, value)...)
 }
 
 // validateQuery checks the query and puts the defaults of absent parameters

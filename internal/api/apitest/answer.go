@@ -154,8 +154,8 @@ func (a *API) fresh(t testing.TB) []recorded {
 	var all []recorded
 	must(t, a.Server.DB.Reader().SelectContext(context.Background(), &all, `
 		SELECT id, type, payload FROM webhook_events WHERE guild_id = $1 ORDER BY occurred_at, id`, a.Guild))
-	a.Server.events.Lock()
-	defer a.Server.events.Unlock()
+	a.Server.mu.Lock()
+	defer a.Server.mu.Unlock()
 	list := all[:0]
 	for _, e := range all {
 		if !a.Server.seen[e.ID] {
@@ -174,9 +174,9 @@ func (a *API) WantEvent(t testing.TB, typ, subset string) {
 		t.Fatalf("no event, want %s", typ)
 	}
 	e := list[0]
-	a.Server.events.Lock()
+	a.Server.mu.Lock()
 	a.Server.seen[e.ID] = true
-	a.Server.events.Unlock()
+	a.Server.mu.Unlock()
 	if e.Type != typ {
 		t.Fatalf("got event %s, want %s: %s", e.Type, typ, e.Payload)
 	}

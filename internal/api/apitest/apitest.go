@@ -43,8 +43,9 @@ type Server struct {
 	Log    *Log // everything the server logged
 
 	url    string
-	events sync.Mutex
-	seen   map[string]bool
+	mu      sync.Mutex // guards what follows
+	seen    map[string]bool
+	secrets []string
 }
 
 // Guild is the guild of the first token of a test; Neighbour is another.
@@ -125,6 +126,7 @@ func New(t testing.TB, opts ...Option) *API {
 		srv.Close()
 		if !t.Failed() {
 			CheckBooks(t, base.DB)
+			s.checkLog(t)
 		}
 	})
 	addGuild(t, base.DB, Guild)
@@ -157,9 +159,28 @@ func (a *API) token(t testing.TB, guild string, scopes, allow []string) *API {
 		GuildID: guild, Env: "test", Name: "test", Scopes: scopes, AllowIP: allow,
 	})
 	must(t, err)
+	a.Server.mu.Lock()
+	a.Server.secrets = append(a.Server.secrets, tok.Secret)
+	a.Server.mu.Unlock()
 	view := *a
 	view.Guild, view.Token = guild, tok.Secret
 	return &view
+}
+
+// checkLog fails the test if a secret has reached the log.
+func (s *Server) checkLog(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	log := s.Log.String()
+	for _, secret := range s.secrets {
+		if strings.Contains(log, secret[len(secret)-40:]) {
+			t.Error("a token is in the log")
+		}
+	}
+	if strings.Contains(log, "whsec_") {
+		t.Error("a signing secret is in the log")
+	}
 }
 
 // DB is the server's database.

@@ -1,0 +1,75 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// FuzzParseJSON holds three promises: it never panics; what it lets through,
+// encoding/json reads as the same value; and that value holds nothing that
+// Postgres or a JSON reader would refuse or change.
+func FuzzParseJSON(f *testing.F) {
+	for _, s := range []string{
+		`{"user_id":"9","delta":1,"reason":"\ud83c\udf89"}`, `{"a":{"b":[1,-2,null,true,"x"]}}`, `{"a":1,"a":2}`, `{"a":"\ud83c"}`,
+		`{"a":"\\ud83c"}`, `{"a":"\\\ud83c\udf89"}`, `{"a":"\u0000"}`, `{"a":1e400}`, "\ufeff{}", `[[[[]]]]`, `{"a":`, `"\u12`, "{\"a\":\"\xff\"}", ` 1 `, `{}{}`,
+		strings.Repeat("[", 40) + strings.Repeat("]", 40),
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got, problems, ok := parseJSON(body)
+		for _, p := range problems {
+			if !utf8.ValidString(p.String()) || strings.ContainsAny(p.String(), "\x00\n\r") {
+				t.Fatalf("%q: the message %q cannot be shown", body, p)
+			}
+		}
+		if len(problems) > 0 {
+			return
+		}
+		if !ok {
+			t.Fatalf("%q was refused without a reason", body)
+		}
+		dec := json.NewDecoder(bytes.NewReader(body))
+		dec.UseNumber()
+		var want any
+		if err := dec.Decode(&want); err != nil {
+			t.Fatalf("%q was let through, but: %v", body, err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%q was read as %#v, not %#v", body, got, want)
+		}
+		clean(t, body, got, 0)
+	})
+}
+
+func clean(t *testing.T, body []byte, v any, depth int) {
+	t.Helper()
+	if depth > maxDepth+1 {
+		t.Fatalf("%q nests deeper than %d", body, maxDepth)
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, member := range v {
+			clean(t, body, member, depth+1)
+		}
+	case []any:
+		for _, item := range v {
+			clean(t, body, item, depth+1)
+		}
+	case string:
+		if strings.ContainsRune(v, 0) || (v != "" && blank(v)) {
+			t.Fatalf("%q holds the string %q", body, v)
+		}
+		if strings.ContainsRune(v, utf8.RuneError) && !bytes.Contains(body, []byte("\ufffd")) && !bytes.Contains(bytes.ToLower(body), []byte(`\ufffd`)) {
+			t.Fatalf("%q was changed to %q", body, v)
+		}
+	case json.Number:
+		if strings.ContainsAny(v.String(), ".eE") {
+			t.Fatalf("%q holds the number %s", body, v)
+		}
+	}
+}
