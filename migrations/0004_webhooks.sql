@@ -10,9 +10,8 @@ CREATE TABLE webhook_endpoints (
     -- Sealed under the service's key, bound to this row.
     secret           bytea       NOT NULL,
     secret_preview   text        NOT NULL,
-    -- The secret before the last rotation, which signs along for a while.
-    old_secret       bytea,
-    old_secret_until timestamptz,
+    -- The secrets it replaced that still sign along: [{"sealed": base64, "until": instant}], newest first.
+    old_secrets      jsonb       NOT NULL DEFAULT '[]',
     created_at       timestamptz NOT NULL DEFAULT now(),
     updated_at       timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (guild_id, id),

@@ -25,25 +25,24 @@ const (
 // claimed is one delivery under this worker's lease, with all that sending it
 // takes. URL is nil when the endpoint is gone.
 type claimed struct {
-	GuildID        string     `db:"guild_id"`
-	ID             string     `db:"id"`
-	EndpointID     string     `db:"endpoint_id"`
-	EventID        string     `db:"event_id"`
-	Attempts       int        `db:"attempts"`
-	Step           int        `db:"step"`
-	LeaseGen       int        `db:"lease_gen"`
-	Expired        bool       `db:"expired"` // an earlier lease ran out: its worker died or froze
-	More           bool       `db:"more"`    // the endpoint has further rows that are due
-	Type           string     `db:"type"`
-	OccurredAt     time.Time  `db:"occurred_at"`
-	Payload        []byte     `db:"payload"`
-	URL            *string    `db:"url"`
-	Enabled        *bool      `db:"enabled"`
-	Secret         []byte     `db:"secret"`
-	OldSecret      []byte     `db:"old_secret"`
-	OldSecretUntil *time.Time `db:"old_secret_until"`
-	Failures       int        `db:"failures"`
-	Now            time.Time  `db:"now"`
+	GuildID    string    `db:"guild_id"`
+	ID         string    `db:"id"`
+	EndpointID string    `db:"endpoint_id"`
+	EventID    string    `db:"event_id"`
+	Attempts   int       `db:"attempts"`
+	Step       int       `db:"step"`
+	LeaseGen   int       `db:"lease_gen"`
+	Expired    bool      `db:"expired"` // an earlier lease ran out: its worker died or froze
+	More       bool      `db:"more"`    // the endpoint has further rows that are due
+	Type       string    `db:"type"`
+	OccurredAt time.Time `db:"occurred_at"`
+	Payload    []byte    `db:"payload"`
+	URL        *string   `db:"url"`
+	Enabled    *bool     `db:"enabled"`
+	Secret     []byte    `db:"secret"`
+	OldSecrets []byte    `db:"old_secrets"`
+	Failures   int       `db:"failures"`
+	Now        time.Time `db:"now"`
 }
 
 // allowance is what a node's own sends leave of an endpoint's slots.
@@ -61,7 +60,7 @@ type allowance struct {
 //
 // The hops walk the index of pending rows from endpoint to endpoint, two probes
 // each: neither settled rows nor the length of a backlog count.
-func claim(ctx context.Context, tx *db.Tx, now *time.Time, known map[string]allowance, limit, suspects int) ([]claimed, error) {
+func claim(ctx context.Context, tx *db.Tx, now *time.Time, lease time.Duration, known map[string]allowance, limit, suspects int) ([]claimed, error) {
 	in, err := json.Marshal(known)
 	if err != nil {
 		return nil, fmt.Errorf("render what is under way: %w", err)
@@ -137,7 +136,7 @@ func claim(ctx context.Context, tx *db.Tx, now *time.Time, known map[string]allo
 		           ORDER BY w.due_at, w.id
 		           OFFSET l.free
 		       ) AS more,
-		       ev.type, ev.occurred_at, ev.payload, e.url, e.enabled, e.secret, e.old_secret, e.old_secret_until,
+		       ev.type, ev.occurred_at, ev.payload, e.url, e.enabled, e.secret, e.old_secrets,
 		       coalesce(h.failures, 0) AS failures, coalesce($1::timestamptz, now()) AS now
 		FROM leased l
 		JOIN webhook_events ev ON ev.guild_id = l.guild_id AND ev.id = l.event_id

@@ -32,6 +32,7 @@ const (
 // and decodes no compression, and connects only where the guard lets it.
 type client struct {
 	secure, plain *http.Client
+	limit         time.Duration // of one attempt
 }
 
 // newClient makes a client that trusts the system's authorities and those of
@@ -58,7 +59,7 @@ func newClient(g *Guard, extra *x509.CertPool) *client {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}
-	return &client{secure: make(false), plain: make(true)}
+	return &client{secure: make(false), plain: make(true), limit: attemptLimit}
 }
 
 // Authorities is the system's trusted authorities and those of a PEM file's
@@ -83,9 +84,9 @@ type answer struct {
 	Err        error
 }
 
-// send makes one attempt within attemptLimit.
+// send makes one attempt within the limit.
 func (c *client) send(ctx context.Context, url string, header http.Header, body []byte) answer {
-	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
+	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
 
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))

@@ -41,6 +41,7 @@ type Deliverer struct {
 	open     func(c claimed, at time.Time) ([]string, error)
 	clock    func() time.Time
 	jitter   func() float64
+	lease    time.Duration
 	log      *slog.Logger
 	metrics  *metrics
 
@@ -74,10 +75,11 @@ func NewDeliverer(cfg Config) (*Deliverer, error) {
 		schedule: cfg.Schedule,
 		client:   newClient(cfg.Guard, cfg.Authorities),
 		open: func(c claimed, at time.Time) ([]string, error) {
-			return openSecrets(cfg.Box, c.GuildID, c.EndpointID, c.Secret, c.OldSecret, c.OldSecretUntil, at)
+			return openSecrets(cfg.Box, c.GuildID, c.EndpointID, c.Secret, c.OldSecrets, at)
 		},
 		clock:   cfg.Clock,
 		jitter:  cfg.Jitter,
+		lease:   lease,
 		log:     cfg.Log,
 		wake:    make(chan struct{}, 1),
 		results: make(chan result, cfg.Slots),
@@ -178,7 +180,7 @@ func (d *Deliverer) claimOnce(ctx context.Context, start func(claimed)) (bool, e
 	// row waiting.
 	err := d.db.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
 		var err error
-		rows, err = claim(ctx, tx, d.now(), known, limit, suspects)
+		rows, err = claim(ctx, tx, d.now(), d.lease, known, limit, suspects)
 		return err
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -25,19 +26,19 @@ import (
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
+var testKey = bytes.Repeat([]byte{7}, seal.KeySize)
+
 // world is a database, a guild in it, and receivers that listen on loopback.
 type world struct {
 	*dbtest.Database
 	t     *testing.T
 	guild string
 	cfg   Config
-	m     manager
-	logs  *bytes.Buffer
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	box, err := seal.New(bytes.Repeat([]byte{7}, seal.KeySize))
+	box, err := seal.New(testKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,12 +46,13 @@ func newWorld(t *testing.T) *world {
 	w := &world{Database: data, t: t, guild: "197038439483310086"}
 	w.cfg = Config{
 		DB: data.DB, Box: box, Guard: NewGuard(loopback, nil), Schedule: Schedule{100 * time.Millisecond, 200 * time.Millisecond},
-		Authorities: x509.NewCertPool(), Metrics: prometheus.NewRegistry(), Log: testLog(t),
+		Authorities: x509.NewCertPool(), Log: testLog(t),
 	}
-	w.m = manager{w.cfg}
 	w.addGuild(w.guild)
 	return w
 }
+
+func (w *world) m() manager { return manager{w.cfg} }
 
 // testLog writes a Deliverer's log into the test's.
 func testLog(t *testing.T) *slog.Logger {
@@ -99,7 +101,7 @@ func (w *world) add(guild, url string) (endpoint, string) {
 	var e endpoint
 	var secret string
 	w.unit(func(ctx context.Context, tx *db.Tx) (err error) {
-		e, secret, err = w.m.register(ctx, tx, guild, wish{URL: &url, Events: event.Types})
+		e, secret, err = w.m().register(ctx, tx, guild, wish{URL: &url, Events: event.Types})
 		return err
 	})
 	return e, secret
@@ -121,10 +123,18 @@ func (w *world) record(guild string, n int) {
 // start runs a Deliverer until the test ends or stop is called.
 func (w *world) start(cfg Config) (d *Deliverer, stop func()) {
 	w.t.Helper()
+	if cfg.Metrics == nil {
+		cfg.Metrics = prometheus.NewRegistry()
+	}
 	d, err := NewDeliverer(cfg)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	return d, w.run(d)
+}
+
+// run runs a Deliverer until the test ends or stop is called.
+func (w *world) run(d *Deliverer) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -135,7 +145,7 @@ func (w *world) start(cfg Config) (d *Deliverer, stop func()) {
 	}()
 	stop = sync.OnceFunc(func() { cancel(); <-done })
 	w.t.Cleanup(stop)
-	return d, stop
+	return stop
 }
 
 // until waits for a condition, and fails the test when it stays away.
@@ -190,6 +200,7 @@ type receiver struct {
 	mu     sync.Mutex
 	calls  []call
 	answer http.HandlerFunc
+	verify func(call)
 }
 
 // receive starts a receiver. A nil answer is 204.
@@ -197,11 +208,39 @@ func (w *world) receive(answer http.HandlerFunc) *receiver {
 	w.t.Helper()
 	r := &receiver{answer: answer}
 	r.Server = httptest.NewUnstartedServer(r)
-	r.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	r.Config.ErrorLog = quietLog()
 	r.StartTLS()
 	w.cfg.Authorities.AddCert(r.Certificate())
 	w.t.Cleanup(func() { r.CloseClientConnections(); r.Close() })
 	return r
+}
+
+// receiveHTTP is receive without TLS, for workers in other processes.
+func (w *world) receiveHTTP(answer http.HandlerFunc) *receiver {
+	w.t.Helper()
+	r := &receiver{answer: answer}
+	r.Server = httptest.NewServer(r)
+	w.t.Cleanup(func() { r.CloseClientConnections(); r.Close() })
+	return r
+}
+
+// workUntilKilled is a worker process.
+func workUntilKilled(url string) error {
+	ctx := context.Background()
+	pool, err := db.Open(ctx, db.Config{URL: url, Name: "guildhall-test-worker"})
+	if err != nil {
+		return err
+	}
+	box, err := seal.New(testKey)
+	if err != nil {
+		return err
+	}
+	d, err := NewDeliverer(Config{DB: pool, Box: box, Guard: NewGuard(loopback, nil)})
+	if err != nil {
+		return err
+	}
+	d.lease = time.Second
+	return d.Run(ctx)
 }
 
 func (r *receiver) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
@@ -210,9 +249,13 @@ func (r *receiver) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 		return
 	}
 	r.mu.Lock()
-	r.calls = append(r.calls, call{Header: req.Header.Clone(), Body: body, At: time.Now()})
-	answer := r.answer
+	c := call{Header: req.Header.Clone(), Body: body, At: time.Now()}
+	r.calls = append(r.calls, c)
+	answer, verify := r.answer, r.verify
 	r.mu.Unlock()
+	if verify != nil {
+		verify(c)
+	}
 	if answer == nil {
 		rw.WriteHeader(http.StatusNoContent)
 		return
@@ -274,3 +317,5 @@ func blackHole(t *testing.T) net.Listener {
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
+
+func quietLog() *log.Logger { return slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) }

@@ -184,7 +184,7 @@ func classify(status int, err error) outcome {
 		return timedOut
 	case errors.As(err, &verify), errors.As(err, &record), errors.As(err, &alert),
 		errors.As(err, &name), errors.As(err, &root), errors.As(err, &cert),
-		strings.Contains(err.Error(), "tls: "):
+		errors.Is(err, http.ErrSchemeMismatch), strings.Contains(err.Error(), "tls: "):
 		return badTLS
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return refused

@@ -3,6 +3,7 @@ package webhooks
 import (
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -16,6 +17,10 @@ const (
 
 	// overlap is how long a replaced secret goes on signing beside the new one.
 	overlap = 24 * time.Hour
+
+	// maxSecrets is how many sign at most. Whoever rotates more often than that
+	// in a day ends the oldest early: request headers have limits, too.
+	maxSecrets = 101
 )
 
 // newSecret mints a signing secret: whsec_ and the base64 of 32 random bytes.
@@ -49,19 +54,32 @@ func boundTo(guild, endpoint string) string {
 	return "webhook_endpoints/" + guild + "/" + endpoint
 }
 
-// openSecrets returns the secrets that sign at the given instant, the current
-// one first. The replaced one counts until notAfter.
-func openSecrets(box *seal.Box, guild, endpoint string, current, replaced []byte, notAfter *time.Time, at time.Time) ([]string, error) {
+// oldSecret is a replaced secret as it is stored. It signs along until its time.
+type oldSecret struct {
+	Sealed []byte    `json:"sealed"`
+	Until  time.Time `json:"until"`
+}
+
+// openSecrets returns the secrets that sign at the given instant, the newest
+// first. old is the JSON list of those that were replaced.
+func openSecrets(box *seal.Box, guild, endpoint string, current, old []byte, at time.Time) ([]string, error) {
 	plain, err := box.Open(current, boundTo(guild, endpoint))
 	if err != nil {
 		return nil, fmt.Errorf("open the secret of endpoint %s: %w", endpoint, err)
 	}
 	secrets := []string{string(plain)}
-	if replaced == nil || notAfter == nil || !at.Before(*notAfter) {
-		return secrets, nil
+	var replaced []oldSecret
+	if err := json.Unmarshal(old, &replaced); err != nil {
+		return nil, fmt.Errorf("read the replaced secrets of endpoint %s: %w", endpoint, err)
 	}
-	if plain, err = box.Open(replaced, boundTo(guild, endpoint)); err != nil {
-		return nil, fmt.Errorf("open the replaced secret of endpoint %s: %w", endpoint, err)
+	for _, s := range replaced {
+		if !at.Before(s.Until) {
+			continue
+		}
+		if plain, err = box.Open(s.Sealed, boundTo(guild, endpoint)); err != nil {
+			return nil, fmt.Errorf("open a replaced secret of endpoint %s: %w", endpoint, err)
+		}
+		secrets = append(secrets, string(plain))
 	}
-	return append(secrets, string(plain)), nil
+	return secrets, nil
 }

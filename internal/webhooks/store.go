@@ -127,17 +127,27 @@ func update(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 	return e, nil
 }
 
-// replaceSecret stores a new secret. The one before signs along for the overlap;
-// what was replaced earlier ends now.
+// replaceSecret stores a new secret. The one before signs along for the overlap,
+// as do those replaced earlier whose time has not run out.
 func replaceSecret(ctx context.Context, tx *db.Tx, guild, id string, sealed []byte, preview string) (endpoint, error) {
 	var e endpoint
 	err := tx.GetContext(ctx, &e, `
 		UPDATE webhook_endpoints
-		SET old_secret = secret, old_secret_until = now() + $5 * interval '1 second',
-		    secret = $3, secret_preview = $4, updated_at = now()
+		SET secret = $3, secret_preview = $4, updated_at = now(),
+		    old_secrets = jsonb_build_array(jsonb_build_object(
+		        'sealed', translate(encode(secret, 'base64'), E'\n', ''), 'until', now() + $5 * interval '1 second'))
+		      || coalesce((
+		        SELECT jsonb_agg(kept.value ORDER BY kept.place)
+		        FROM (
+		            SELECT s.value, s.ordinality AS place
+		            FROM jsonb_array_elements(old_secrets) WITH ORDINALITY s
+		            WHERE (s.value ->> 'until')::timestamptz > now()
+		            ORDER BY s.ordinality
+		            LIMIT $6
+		        ) kept), '[]')
 		WHERE guild_id = $1 AND id = $2
 		RETURNING guild_id, id, url, description, events, enabled, disabled_reason, secret, secret_preview, created_at, updated_at`,
-		guild, id, sealed, preview, overlap.Seconds())
+		guild, id, sealed, preview, overlap.Seconds(), maxSecrets-2)
 	if db.Missing(err) {
 		return endpoint{}, noSuchEndpoint
 	}
