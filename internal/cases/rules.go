@@ -10,24 +10,16 @@ type patch struct {
 }
 
 // apply returns c as p wants it and the names of the members that differ, in
-// the order of the resource. Expiries within the same microsecond are the same:
-// nothing finer is stored.
+// the order of the resource.
 func (p patch) apply(c row) (row, []string) {
 	var changed []string
 	if p.Reason != nil && *p.Reason != c.Reason {
 		c.Reason = *p.Reason
 		changed = append(changed, "reason")
 	}
-	if p.Expiry {
-		at := p.ExpiresAt
-		if at != nil {
-			t := at.UTC().Truncate(time.Microsecond)
-			at = &t
-		}
-		if !same(at, c.ExpiresAt) {
-			c.ExpiresAt = at
-			changed = append(changed, "expires_at")
-		}
+	if p.Expiry && !same(p.ExpiresAt, c.ExpiresAt) {
+		c.ExpiresAt = p.ExpiresAt
+		changed = append(changed, "expires_at")
 	}
 	return c, changed
 }

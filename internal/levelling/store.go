@@ -31,8 +31,16 @@ const (
 		SELECT user_id, total_xp, previous_xp, updated_at
 		FROM levels
 		WHERE guild_id = $1
-		ORDER BY total_xp DESC, length(user_id), user_id
+		ORDER BY -total_xp, length(user_id), user_id
 		LIMIT $2 OFFSET $3`
+
+	// What lies deep is found through the leaderboard's map.
+	deepLeaderboard = `
+		SELECT user_id, total_xp, previous_xp, updated_at
+		FROM levels_after($1, $3, $2)`
+
+	// deep is from where on the map is worth the look.
+	deep = 1000
 )
 
 // get returns the member's XP; without any activity that is the zero record.
@@ -49,10 +57,14 @@ func get(ctx context.Context, q db.Querier, guild, user string) (row, error) {
 }
 
 // top returns the page of members with the most XP, and one member more when
-// there is one.
+// there is one. A deep page costs little more than the first.
 func top(ctx context.Context, q db.Querier, guild string, p page.P) ([]row, error) {
+	query := leaderboard
+	if p.Offset() >= deep {
+		query = deepLeaderboard
+	}
 	var rows []row
-	if err := q.SelectContext(ctx, &rows, leaderboard, guild, p.Limit(), p.Offset()); err != nil {
+	if err := q.SelectContext(ctx, &rows, query, guild, p.Limit(), p.Offset()); err != nil {
 		return nil, fmt.Errorf("read the XP leaderboard of guild %s: %w", guild, err)
 	}
 	return rows, nil

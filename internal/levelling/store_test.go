@@ -10,11 +10,11 @@ import (
 	"guildhall/internal/page"
 )
 
-// exec runs statements in one unit.
+// exec runs statements in one unit, however long they take.
 func exec(t testing.TB, d *db.DB, statements ...string) {
 	t.Helper()
 	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		for _, s := range statements {
+		for _, s := range append([]string{`SET LOCAL statement_timeout = 0`}, statements...) {
 			if _, err := tx.ExecContext(ctx, s); err != nil {
 				return err
 			}
