@@ -14,7 +14,7 @@ CREATE TABLE wallets (
 ) WITH (fillfactor = 85);
 
 -- The leaderboard's order; numeric order of a snowflake is length, then text.
-CREATE INDEX wallets_leaderboard ON wallets (guild_id, balance DESC, length(user_id), user_id);
+CREATE INDEX wallets_leaderboard ON wallets (guild_id, (-balance), length(user_id), user_id);
 
 CREATE TABLE ledger_entries (
     guild_id      text COLLATE "C" NOT NULL,

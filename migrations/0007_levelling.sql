@@ -14,4 +14,4 @@ CREATE TABLE levels (
 
 -- The leaderboard's order; numeric order of a snowflake is length, then text.
 -- The level itself is nowhere stored: it follows from total_xp.
-CREATE INDEX levels_leaderboard ON levels (guild_id, total_xp DESC, length(user_id), user_id);
+CREATE INDEX levels_leaderboard ON levels (guild_id, (-total_xp), length(user_id), user_id);

@@ -299,7 +299,7 @@ func TestListQueriesUseAnIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, query := range map[string]string{
-		"wallets_leaderboard":    `SELECT user_id FROM wallets WHERE guild_id = $1 ORDER BY balance DESC, length(user_id), user_id LIMIT 26`,
+		"wallets_leaderboard":    `SELECT user_id FROM wallets WHERE guild_id = $1 ORDER BY -balance, length(user_id), user_id LIMIT 26`,
 		"ledger_entries_newest":  `SELECT id FROM ledger_entries WHERE guild_id = $1 ORDER BY created_at DESC, id DESC LIMIT 26`,
 		"ledger_entries_by_user": `SELECT id FROM ledger_entries WHERE guild_id = $1 AND user_id = '5' ORDER BY created_at DESC, id DESC LIMIT 26`,
 	} {
