@@ -3,9 +3,11 @@ package api_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -268,4 +270,72 @@ func TestReplayByAnotherProcess(t *testing.T) {
 		req.Header.Set("Idempotency-Key", c.key)
 		answer(t, other.Client(), req).WantReplayOf(t, c.want)
 	}
+}
+
+// panicky is a sealer that panics when it is told to: the point between an
+// operation's effect and its stored answer.
+type panicky struct {
+	idempotency.Sealer
+	now atomic.Bool
+}
+
+func (p *panicky) Seal(plain []byte, bound string) []byte {
+	if p.now.Load() {
+		panic("between the effect and its answer")
+	}
+	return p.Sealer.Seal(plain, bound)
+}
+
+// Fault 52: the program breaks in the middle of a write. The effect and the
+// stored answer are both there afterwards, or neither is.
+func TestPanicInAWrite(t *testing.T) {
+	t.Parallel()
+
+	t.Run("before the commit nothing stays", func(t *testing.T) {
+		t.Parallel()
+		sealer := &panicky{}
+		server := apitest.New(t, apitest.With(func(c *api.Config) {
+			sealer.Sealer = c.Sealer
+			c.Sealer = sealer
+		}))
+		sealer.now.Store(true)
+		for i := range 20 {
+			a := server.Key(fmt.Sprint(i)).Do(t, "adjustBalance", one).WantError(t, 500, "internal_error")
+			if strings.Contains(string(a.Body), "between") {
+				t.Fatalf("the answer tells of our insides: %s", a.Body)
+			}
+		}
+		if n := count(t, server, `SELECT (SELECT count(*) FROM ledger_entries) + (SELECT count(*) FROM idempotency_keys) + (SELECT count(*) FROM webhook_events)`); n != 0 {
+			t.Errorf("%d rows are left of writes that broke off", n)
+		}
+		sealer.now.Store(false)
+		for i := range 20 {
+			server.Key(fmt.Sprint(i)).Do(t, "adjustBalance", one).Want(t, 200, fmt.Sprintf(`{"data":{"balance":%d}}`, i+1))
+		}
+	})
+	t.Run("after the commit everything stays", func(t *testing.T) {
+		t.Parallel()
+		var broken atomic.Bool
+		server := apitest.New(t, apitest.With(func(c *api.Config) {
+			c.Wake = func() {
+				if broken.Load() {
+					panic("after the commit")
+				}
+			}
+		}))
+		broken.Store(true)
+		for i := range 20 {
+			server.Key(fmt.Sprint(i)).Do(t, "adjustBalance", one).WantError(t, 500, "internal_error")
+		}
+		broken.Store(false)
+		for i := range 20 {
+			a := server.Key(fmt.Sprint(i)).Do(t, "adjustBalance", one).Want(t, 200, fmt.Sprintf(`{"data":{"balance":%d}}`, i+1))
+			if a.Header.Get("Idempotent-Replay") != "true" {
+				t.Errorf("the answer of write %d was not kept", i)
+			}
+		}
+		if n := count(t, server, `SELECT count(*) FROM ledger_entries`); n != 20 {
+			t.Errorf("there are %d ledger rows, want 20", n)
+		}
+	})
 }
