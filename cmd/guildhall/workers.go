@@ -14,6 +14,7 @@ import (
 	"guildhall/internal/giveaways"
 	"guildhall/internal/idempotency"
 	"guildhall/internal/jobs"
+	"guildhall/internal/leaderboard"
 	"guildhall/internal/tickets"
 	"guildhall/internal/webhooks"
 )
@@ -37,7 +38,7 @@ func (n *node) services(d *db.DB) (s api.Services, err error) {
 }
 
 // startWorkers starts what works without being asked, on connections of its
-// own: the webhook deliverer and the jobs. The function it returns wakes the
+// own: the webhook deliverer, the jobs and the leaderboards' maps. The function it returns wakes the
 // deliverer of this process.
 func (n *node) startWorkers(ctx context.Context, g *errgroup.Group, url string) (wake func(), err error) {
 	if !n.worker {
@@ -85,6 +86,7 @@ func (n *node) startWorkers(ctx context.Context, g *errgroup.Group, url string) 
 		work, _ := errgroup.WithContext(ctx)
 		work.Go(func() error { return deliverer.Run(ctx) })
 		work.Go(func() error { return runner.Run(ctx) })
+		work.Go(func() error { return (&leaderboard.Keeper{DB: d, Log: n.log}).Run(ctx) })
 		return errors.Join(work.Wait(), queue.Close(), d.Close())
 	})
 	return deliverer.Wake, nil

@@ -94,6 +94,10 @@ func TestPagesAreExactWhileRowsMove(t *testing.T) {
 			}
 			var stop atomic.Bool
 			var wg sync.WaitGroup
+			defer func() {
+				stop.Store(true)
+				wg.Wait()
+			}()
 			for range 6 {
 				wg.Go(func() {
 					for !stop.Load() {
@@ -141,8 +145,6 @@ func TestPagesAreExactWhileRowsMove(t *testing.T) {
 					}
 				}
 			}
-			stop.Store(true)
-			wg.Wait()
 			if mapped < 60 {
 				t.Fatalf("only %d of the comparisons had a map in service", mapped)
 			}
