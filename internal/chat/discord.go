@@ -95,22 +95,15 @@ func NewDiscord(cfg Config) (*Discord, error) {
 
 // SendMessage posts m with all mentions off.
 func (d *Discord) SendMessage(ctx context.Context, m Message) (string, error) {
-	body := discord.MessageCreate{
-		Content:      m.Content,
-		Nonce:        m.Nonce,
-		EnforceNonce: m.Nonce != "",
-		AllowedMentions: &discord.AllowedMentions{
-			Parse: []discord.AllowedMentionType{},
-		},
-	}
-	var reply any = body
+	body := message{Content: m.Content, Nonce: m.Nonce, EnforceNonce: m.Nonce != ""}
+	body.AllowedMentions.Parse = []string{}
 	if m.ReplyTo != "" {
-		reply = replying{MessageCreate: body, Reference: reference{MessageID: m.ReplyTo}}
+		body.ReplyTo = &reference{MessageID: m.ReplyTo}
 	}
 	var posted struct {
 		ID string `json:"id"`
 	}
-	err := d.do(ctx, rest.CreateMessage.Compile(nil, m.ChannelID), reply, &posted)
+	err := d.do(ctx, rest.CreateMessage.Compile(nil, m.ChannelID), body, &posted)
 	if f := (*Failure)(nil); errors.As(err, &f) && f.Code == CodeUnknownMessage {
 		// The nonce is known and its message is no longer there.
 		return "", nil
@@ -121,11 +114,17 @@ func (d *Discord) SendMessage(ctx context.Context, m Message) (string, error) {
 	return posted.ID, nil
 }
 
-// replying is a message with a reference, which the library's own type can only
-// name by a number that holds fewer digits than an id may have.
-type replying struct {
-	discord.MessageCreate
-	Reference reference `json:"message_reference"`
+// message is a message to be created. The library's own type sends null where
+// there are no lists of mentions, and holds ids in fewer digits than they may
+// have.
+type message struct {
+	Content         string `json:"content"`
+	Nonce           string `json:"nonce,omitempty"`
+	EnforceNonce    bool   `json:"enforce_nonce,omitempty"`
+	AllowedMentions struct {
+		Parse []string `json:"parse"`
+	} `json:"allowed_mentions"`
+	ReplyTo *reference `json:"message_reference,omitempty"`
 }
 
 type reference struct {

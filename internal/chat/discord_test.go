@@ -55,7 +55,7 @@ func TestSendMessage(t *testing.T) {
 		if len(got) != 1 || got[0].ID != id || got[0].Content != text || got[0].Nonce != "n1" || !got[0].Enforced || got[0].ReplyTo != "18446744073709551615" {
 			t.Fatalf("the channel holds %+v, want the message %s", got, id)
 		}
-		if m := string(got[0].Mentions); !strings.Contains(m, `"parse":[]`) {
+		if m := string(got[0].Mentions); m != `{"parse":[]}` {
 			t.Errorf("allowed_mentions is %s, want an empty parse list", m)
 		}
 	})

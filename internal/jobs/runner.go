@@ -103,7 +103,7 @@ func (r *Runner) work(ctx context.Context) error {
 				queueChat:  {MaxWorkers: 16},
 			},
 			Workers:                     r.workers(),
-			Logger:                      r.cfg.Log,
+			Logger:                      slog.New(warnings{r.cfg.Log.Handler()}),
 			PollOnly:                    true,
 			FetchCooldown:               cooldown,
 			FetchPollInterval:           poll,
@@ -154,3 +154,19 @@ func final(err error) error {
 	}
 	return err
 }
+
+// warnings drops what River has to say when all is well.
+type warnings struct{ slog.Handler }
+
+// Enabled reports whether a record of this level is kept.
+func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
+}
+
+// WithAttrs keeps the restriction.
+func (w warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return warnings{w.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup keeps the restriction.
+func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }
