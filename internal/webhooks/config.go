@@ -25,7 +25,7 @@ type Config struct {
 
 	Schedule    Schedule              // nil is DefaultSchedule
 	Authorities *x509.CertPool        // who may vouch for receivers; nil is the system's
-	Slots       int                   // sends under way at the same time; 0 is 256
+	Slots       int                   // sends under way at the same time, not counting stuck ones; 0 is 256
 	Clock       func() time.Time      // nil is the database's clock, and this machine's for signatures
 	Jitter      func() float64        // in [0, 1); nil is random
 	Metrics     prometheus.Registerer // nil registers nothing

@@ -117,19 +117,6 @@ func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 	}
 }
 
-const workerVariable = "GUILDHALL_TEST_WEBHOOK_WORKER"
-
-// TestMain turns the test binary into a worker process that can be killed.
-func TestMain(m *testing.M) {
-	if url := os.Getenv(workerVariable); url != "" {
-		if err := workUntilKilled(url); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	}
-	os.Exit(m.Run())
-}
-
 // Fault 10: workers that are killed in the middle of sends lose nothing; what
 // they had in hand is sent again, the same bytes under the same id.
 func TestKilledWorkersLoseNothing(t *testing.T) {
@@ -147,7 +134,7 @@ func TestKilledWorkersLoseNothing(t *testing.T) {
 	for len(r.got()) < guilds*each/2 && kills < 4 {
 		before := len(r.got())
 		worker := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this test's own binary
-		worker.Env = append(os.Environ(), workerVariable+"="+w.URL)
+		worker.Env = append(os.Environ(), WorkerVariable+"="+w.URL)
 		worker.Stderr = os.Stderr
 		if err := worker.Start(); err != nil {
 			t.Fatal(err)

@@ -12,13 +12,18 @@ const (
 
 	// warm is how long after a success an endpoint may have all its slots at once.
 	warm = 2 * time.Second
+
+	// mostSlots times the slots bounds all sends, however long they wait.
+	mostSlots = 4
 )
 
 // pace knows the sends of this node that are under way, and shares its slots
-// out so that endpoints that do not answer cannot take them all: an endpoint
-// starts with one send, has healthySlots once it has answered, and suspects,
-// those that failed last or keep a send waiting, hold a quarter of the slots at
-// most.
+// out so that endpoints that do not answer cannot take them all. An endpoint
+// starts with one send and has healthySlots once it has answered. Suspects,
+// those that failed last or keep a send waiting, get a quarter of the slots at
+// most. A send that has been waiting for long no longer counts against the
+// others: when many endpoints fall silent at once, theirs is the memory, not
+// the slots.
 type pace struct {
 	mu    sync.Mutex
 	slots int
@@ -33,14 +38,15 @@ type laneState struct {
 	more      bool
 }
 
-// late reports whether a send has been under way for suspiciously long.
-func (l *laneState) late(now time.Time) bool {
+// late counts the sends that have been under way for suspiciously long.
+func (l *laneState) late(now time.Time) int {
+	n := 0
 	for _, t := range l.begun {
 		if now.Sub(t) > slow {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 func newPace(slots int) *pace {
@@ -53,22 +59,24 @@ func (p *pace) room(now time.Time) (known map[string]allowance, free, suspects i
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known, suspects = make(map[string]allowance, len(p.lanes)), max(p.slots/4, 1)
+	prompt := p.busy
 	for id, l := range p.lanes {
 		late := l.late(now)
-		if late || l.failing {
+		prompt -= late
+		if late > 0 || l.failing {
 			suspects -= len(l.begun)
 		}
 		switch {
 		case len(l.begun) == 0 && (l.failing || now.Sub(l.succeeded) > warm):
 			delete(p.lanes, id) // the next claim says whether it fails
 			continue
-		case late || l.failing || l.succeeded.IsZero():
+		case late > 0 || l.failing || l.succeeded.IsZero():
 			known[id] = allowance{Busy: len(l.begun), Most: 1}
 		default:
 			known[id] = allowance{Busy: len(l.begun), Most: healthySlots}
 		}
 	}
-	return known, max(p.slots-p.busy, 0), max(suspects, 0)
+	return known, max(min(p.slots-prompt, mostSlots*p.slots-p.busy), 0), max(suspects, 0)
 }
 
 // begin takes a slot for a claimed row.

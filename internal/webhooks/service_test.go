@@ -1,0 +1,407 @@
+package webhooks_test
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"guildhall/internal/api/apitest"
+	"guildhall/internal/event"
+	"guildhall/internal/webhooks"
+)
+
+func TestMain(m *testing.M) {
+	if url := os.Getenv(webhooks.WorkerVariable); url != "" {
+		if err := webhooks.WorkUntilKilled(url); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(1)
+	}
+	apitest.Main(m, "Webhooks")
+}
+
+// inbox is a receiver that verifies everything with the Standard Webhooks library.
+type inbox struct {
+	*httptest.Server
+	mu       sync.Mutex
+	secret   string
+	status   int
+	verified []string // types
+	refused  int
+}
+
+func newInbox(t *testing.T) *inbox {
+	t.Helper()
+	in := &inbox{status: http.StatusNoContent}
+	in.Server = httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		verifier, bad := standard.NewWebhook(in.secret)
+		if err != nil || bad != nil || verifier.Verify(body, r.Header) != nil {
+			in.refused++
+			rw.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		in.verified = append(in.verified, r.Header.Get("Service-Event"))
+		rw.WriteHeader(in.status)
+		_, _ = io.WriteString(rw, "thanks")
+	}))
+	t.Cleanup(func() { in.CloseClientConnections(); in.Close() })
+	return in
+}
+
+func (in *inbox) types() []string {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.Clone(in.verified)
+}
+
+func (in *inbox) set(secret string, status int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.secret, in.status = secret, status
+}
+
+// config is what a worker beside the test's server needs.
+func config(t *testing.T, api *apitest.API, in *inbox) webhooks.Config {
+	t.Helper()
+	trusted := x509.NewCertPool()
+	trusted.AddCert(in.Certificate())
+	return webhooks.Config{
+		DB: api.DB(), Box: api.Server.Sealer, Authorities: trusted,
+		Guard: webhooks.NewGuard([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}, nil),
+	}
+}
+
+func work(t *testing.T, cfg webhooks.Config) {
+	t.Helper()
+	d, err := webhooks.NewDeliverer(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = d.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+}
+
+func register(t *testing.T, api *apitest.API, url string) (id, secret string) {
+	t.Helper()
+	a := api.Do(t, "createWebhookEndpoint", `{"url":"`+url+`","events":["economy.balance_changed","case.created"]}`).Want(t, 201, "")
+	return a.Str(t, "data.id"), a.Str(t, "data.secret")
+}
+
+func TestCreateWebhookEndpoint(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	t.Run("shows the secret once and keeps it unreadable", func(t *testing.T) {
+		a := api.Key("k").Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1:9/x","events":["xp.level_up","case.created","xp.level_up"],"description":"Audit log"}`).
+			Want(t, 201, `{"data":{"url":"https://127.0.0.1:9/x","description":"Audit log","events":["case.created","xp.level_up"],"enabled":true,"disabled_reason":null}}`)
+		id, secret := a.Str(t, "data.id"), a.Str(t, "data.secret")
+		if a.Header.Get("Location") != "/api/v1/webhooks/"+id {
+			t.Errorf("Location is %q", a.Header.Get("Location"))
+		}
+		if !strings.HasPrefix(secret, "whsec_") || !strings.HasSuffix(secret, strings.TrimPrefix(a.Str(t, "data.secret_preview"), "whsec_...")) {
+			t.Errorf("secret %q, preview %q", secret, a.Str(t, "data.secret_preview"))
+		}
+		api.Key("k").Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1:9/x","events":["xp.level_up","case.created","xp.level_up"],"description":"Audit log"}`).WantReplayOf(t, a)
+		for _, body := range []string{
+			string(api.Do(t, "getWebhookEndpoint", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"id":"`+id+`"}}`).Body),
+			string(api.Do(t, "listWebhookEndpoints", "").Want(t, 200, `{"data":[{"id":"`+id+`"}]}`).Body),
+		} {
+			if strings.Contains(body, secret) {
+				t.Error("the secret is shown again")
+			}
+		}
+		var stored []struct {
+			Row string `db:"row"`
+		}
+		err := api.DB().Reader().SelectContext(t.Context(), &stored, `
+			SELECT e::text || encode(secret, 'escape') AS row FROM webhook_endpoints e
+			UNION ALL SELECT k::text || encode(body, 'escape') FROM idempotency_keys k`)
+		if err != nil || len(stored) != 2 {
+			t.Fatalf("%d rows, %v", len(stored), err)
+		}
+		for _, s := range stored {
+			if strings.Contains(s.Row, secret) || strings.Contains(s.Row, secret[10:30]) {
+				t.Error("the secret can be read in the database")
+			}
+		}
+	})
+	t.Run("can start disabled", func(t *testing.T) {
+		api.Do(t, "createWebhookEndpoint", `{"url":"http://127.0.0.1:9/","events":["case.created"],"enabled":false}`).
+			Want(t, 201, `{"data":{"enabled":false,"disabled_reason":null,"description":null}}`)
+	})
+	for _, bad := range []string{
+		`{"url":"http://93.184.215.14/","events":["case.created"]}`,
+		`{"url":"http://example.invalid/","events":["case.created"]}`,
+		`{"url":"https://user:pw@127.0.0.1/","events":["case.created"]}`,
+		`{"url":"https://127.0.0.1/#x","events":["case.created"]}`,
+		`{"url":"https://127.0.0.1:99999/","events":["case.created"]}`,
+		`{"url":"ftp://127.0.0.1/","events":["case.created"]}`,
+		`{"url":"127.0.0.1","events":["case.created"]}`,
+		`{"url":"https://127.0.0.1/","events":[]}`,
+		`{"url":"https://127.0.0.1/","events":["ping"]}`,
+		`{"url":"https://127.0.0.1/","events":["case.deleted"]}`,
+		`{"url":"https://127.0.0.1/","events":["case.created"],"description":"` + strings.Repeat("x", 201) + `"}`,
+		`{"url":"https://127.0.0.1/"}`,
+		`{"events":["case.created"]}`,
+	} {
+		t.Run("refuses "+bad, func(t *testing.T) {
+			api.Do(t, "createWebhookEndpoint", bad).WantError(t, 400, "invalid_request")
+		})
+	}
+	for _, url := range []string{
+		"https://10.0.0.1/", "https://169.254.169.254/latest/meta-data/", "https://[::ffff:10.0.0.1]/", "https://[fd00::1]/",
+		"https://2130706433/", "https://0x7f.1/", "https://0177.0.0.1/", "https://does-not-exist.invalid/", "https://93.184.215.14:22/",
+	} {
+		t.Run("does not allow "+url, func(t *testing.T) {
+			api.Do(t, "createWebhookEndpoint", `{"url":"`+url+`","events":["case.created"]}`).WantError(t, 422, "webhook_url_not_allowed")
+		})
+	}
+	t.Run("ends at ten, also for those who come at once", func(t *testing.T) {
+		next := api.Next(t)
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		got := map[int]int{}
+		op := apitest.Find(t, "createWebhookEndpoint")
+		for range 14 {
+			wg.Go(func() {
+				a, err := next.Try(op, `{"url":"https://127.0.0.1/","events":["case.created"]}`)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				got[a.Status]++
+				mu.Unlock()
+			})
+		}
+		wg.Wait()
+		if got[201] != 10 || got[422] != 4 {
+			t.Errorf("got %v, want 10 × 201 and 4 × 422", got)
+		}
+		next.Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1/","events":["case.created"]}`).WantError(t, 422, "webhook_limit_reached")
+	})
+}
+
+func TestUpdateWebhookEndpoint(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	id, _ := register(t, api, "https://127.0.0.1:9/")
+	on := apitest.Path("id", id)
+	t.Run("changes what is named", func(t *testing.T) {
+		api.Do(t, "updateWebhookEndpoint", `{"url":"https://127.0.0.1:10/new","description":"label"}`, on).
+			Want(t, 200, `{"data":{"url":"https://127.0.0.1:10/new","description":"label","events":["case.created","economy.balance_changed"],"enabled":true}}`)
+		api.Do(t, "updateWebhookEndpoint", `{"events":["ticket.closed"]}`, on).
+			Want(t, 200, `{"data":{"url":"https://127.0.0.1:10/new","description":"label","events":["ticket.closed"]}}`)
+		api.Do(t, "updateWebhookEndpoint", `{"description":null,"enabled":false}`, on).Want(t, 200, `{"data":{"description":null,"enabled":false}}`)
+		api.Do(t, "updateWebhookEndpoint", `{"enabled":true}`, on).Want(t, 200, `{"data":{"enabled":true,"disabled_reason":null}}`)
+	})
+	t.Run("refuses what a registration refuses", func(t *testing.T) {
+		api.Do(t, "updateWebhookEndpoint", `{}`, on).WantError(t, 400, "invalid_request")
+		api.Do(t, "updateWebhookEndpoint", `{"events":[]}`, on).WantError(t, 400, "invalid_request")
+		api.Do(t, "updateWebhookEndpoint", `{"url":"http://93.184.215.14/"}`, on).WantError(t, 400, "invalid_request")
+		api.Do(t, "updateWebhookEndpoint", `{"url":"https://192.168.1.1/"}`, on).WantError(t, 422, "webhook_url_not_allowed")
+		api.Do(t, "getWebhookEndpoint", "", on).Want(t, 200, `{"data":{"url":"https://127.0.0.1:10/new"}}`)
+	})
+}
+
+func TestEndpointsBelongToOneGuild(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	id, _ := register(t, api, "https://127.0.0.1:9/")
+	delivery := api.Do(t, "testWebhookEndpoint", "", apitest.Path("id", id)).Want(t, 202, `{"data":{"event_type":"ping","status":"pending","attempt_count":0}}`).Str(t, "data.id")
+	for _, view := range []struct {
+		api          *apitest.API
+		id, delivery string
+	}{{api.Next(t), id, delivery}, {api, "no-such", delivery}} {
+		on, of := apitest.Path("id", view.id), apitest.Path("deliveryId", view.delivery)
+		view.api.Do(t, "getWebhookEndpoint", "", on).WantError(t, 404, "not_found")
+		view.api.Do(t, "updateWebhookEndpoint", `{"enabled":false}`, on).WantError(t, 404, "not_found")
+		view.api.Do(t, "deleteWebhookEndpoint", "", on).WantError(t, 404, "not_found")
+		view.api.Do(t, "rotateWebhookSecret", "", on).WantError(t, 404, "not_found")
+		view.api.Do(t, "testWebhookEndpoint", "", on).WantError(t, 404, "not_found")
+		view.api.Do(t, "listWebhookDeliveries", "", on).WantError(t, 404, "not_found")
+		view.api.Do(t, "getWebhookDelivery", "", on, of).WantError(t, 404, "not_found")
+		view.api.Do(t, "redeliverWebhookDelivery", "", on, of).WantError(t, 404, "not_found")
+	}
+	api.Do(t, "getWebhookDelivery", "", apitest.Path("id", id), apitest.Path("deliveryId", "no-such")).WantError(t, 404, "not_found")
+	api.Do(t, "redeliverWebhookDelivery", "", apitest.Path("id", id), apitest.Path("deliveryId", "no-such")).WantError(t, 404, "not_found")
+	api.Next(t).Do(t, "listWebhookEndpoints", "").Want(t, 200, `{"data":[],"has_more":false}`)
+}
+
+func TestListsOfEndpointsAndDeliveries(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	var ids []string
+	for range 3 {
+		id, _ := register(t, api, "https://127.0.0.1:9/")
+		ids = append(ids, id)
+	}
+	api.Do(t, "listWebhookEndpoints", "", apitest.Query("per_page", "2")).
+		Want(t, 200, `{"data":[{"id":"`+ids[2]+`"},{"id":"`+ids[1]+`"}],"page":1,"per_page":2,"has_more":true}`)
+	api.Do(t, "listWebhookEndpoints", "", apitest.Query("per_page", "2"), apitest.Query("page", "2")).
+		Want(t, 200, `{"data":[{"id":"`+ids[0]+`"}],"has_more":false}`)
+	api.Do(t, "listWebhookEndpoints", "", apitest.Query("page", "0")).WantError(t, 400, "invalid_request")
+
+	on := apitest.Path("id", ids[0])
+	var queued []string
+	for range 3 {
+		queued = append(queued, api.Do(t, "testWebhookEndpoint", "", on).Want(t, 202, "").Str(t, "data.id"))
+	}
+	api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("per_page", "2")).
+		Want(t, 200, `{"data":[{"id":"`+queued[2]+`"},{"id":"`+queued[1]+`"}],"has_more":true}`)
+	api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("status", "delivered")).Want(t, 200, `{"data":[],"has_more":false}`)
+	api.Do(t, "updateWebhookEndpoint", `{"enabled":false}`, on).Want(t, 200, "")
+	api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("status", "pending")).Want(t, 200, `{"data":[]}`)
+	api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("status", "held")).Want(t, 200, `{"data":[{"next_attempt_at":null},{},{}]}`)
+	api.Do(t, "testWebhookEndpoint", "", on).Want(t, 202, `{"data":{"status":"held"}}`)
+	api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("status", "lost")).WantError(t, 400, "invalid_request")
+}
+
+func TestWhatTheAPIChangesIsHeard(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	in := newInbox(t)
+	id, secret := register(t, api, in.URL)
+	in.set(secret, 200)
+	work(t, config(t, api, in))
+	on := apitest.Path("id", id)
+
+	adjusted := api.Key("once").Do(t, "adjustBalance", `{"user_id":"42","delta":5}`).Want(t, 200, "")
+	api.Key("once").Do(t, "adjustBalance", `{"user_id":"42","delta":5}`).WantReplayOf(t, adjusted)
+	api.Do(t, "adjustXp", `{"user_id":"42","delta":500}`).Want(t, 200, "") // not subscribed
+	apitest.Eventually(t, "the event", func() bool { return len(in.types()) == 1 })
+
+	var list struct {
+		Data []struct{ ID, Status string }
+	}
+	apitest.Eventually(t, "the log to show it", func() bool {
+		api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("status", "delivered")).Into(t, &list)
+		return len(list.Data) == 1
+	})
+	detail := api.Do(t, "getWebhookDelivery", "", on, apitest.Path("deliveryId", list.Data[0].ID)).
+		Want(t, 200, `{"data":{"event_type":"economy.balance_changed","status":"delivered","attempt_count":1,"next_attempt_at":null,"error":null,
+			"response_status":200,"response_excerpt":"thanks","attempts":[{"number":1,"response_status":200,"response_excerpt":"thanks","error":null}]}}`)
+	var body struct {
+		ID   string
+		Data struct{ Delta int }
+	}
+	if err := json.Unmarshal([]byte(detail.Str(t, "data.request_body")), &body); err != nil || body.Data.Delta != 5 || body.ID != detail.Str(t, "data.event_id") {
+		t.Errorf("the request body is %+v, %v", body, err)
+	}
+
+	t.Run("a redelivery keeps the event's id", func(t *testing.T) {
+		again := api.Do(t, "redeliverWebhookDelivery", "", on, apitest.Path("deliveryId", list.Data[0].ID)).
+			Want(t, 202, `{"data":{"event_id":"`+body.ID+`","status":"pending","attempt_count":0}}`)
+		if again.Str(t, "data.id") == list.Data[0].ID {
+			t.Error("the redelivery has the first delivery's id")
+		}
+		apitest.Eventually(t, "the redelivery", func() bool { return len(in.types()) == 2 })
+	})
+	t.Run("a replaced secret signs along", func(t *testing.T) {
+		fresh := api.Do(t, "rotateWebhookSecret", "", on).Want(t, 200, `{"data":{"id":"`+id+`"}}`).Str(t, "data.secret")
+		if fresh == secret {
+			t.Fatal("the secret is the same")
+		}
+		for i, s := range []string{secret, fresh} {
+			in.set(s, 200)
+			api.Do(t, "testWebhookEndpoint", "", on).Want(t, 202, "")
+			apitest.Eventually(t, "the ping", func() bool { return len(in.types()) == 3+i })
+		}
+		if got := in.types(); got[3] != "ping" {
+			t.Errorf("got %v", got)
+		}
+	})
+	t.Run("a deleted endpoint hears nothing more", func(t *testing.T) {
+		heard := len(in.types())
+		api.Do(t, "deleteWebhookEndpoint", "", on).Want(t, 204, "")
+		api.Do(t, "getWebhookEndpoint", "", on).WantError(t, 404, "not_found")
+		api.Do(t, "adjustBalance", `{"user_id":"42","delta":5}`).Want(t, 200, "")
+		other, secret := register(t, api, in.URL)
+		in.set(secret, 200)
+		api.Do(t, "testWebhookEndpoint", "", apitest.Path("id", other)).Want(t, 202, "")
+		apitest.Eventually(t, "the next endpoint's ping", func() bool { return len(in.types()) > heard })
+		if got := in.types(); len(got) != heard+1 {
+			t.Errorf("heard %v", got[heard:])
+		}
+	})
+	if in.refused > 0 {
+		t.Errorf("%d deliveries could not be verified", in.refused)
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	in := newInbox(t)
+	cfg := config(t, api, in)
+	ctx := t.Context()
+
+	added, err := webhooks.Add(ctx, cfg, api.Guild, in.URL, nil)
+	if err != nil || len(added.Events) != len(event.Types) {
+		t.Fatalf("Add: %+v, %v", added, err)
+	}
+	if _, err := webhooks.Add(ctx, cfg, "1", in.URL, nil); err == nil {
+		t.Error("Add took an unknown guild")
+	}
+	if _, err := webhooks.Add(ctx, cfg, api.Guild, in.URL, []string{"case.deleted"}); err == nil {
+		t.Error("Add took an unknown event")
+	}
+	if _, err := webhooks.Add(ctx, cfg, api.Guild, "https://10.0.0.1", nil); err == nil {
+		t.Error("Add took a private address")
+	}
+	rotated, err := webhooks.RotateSecret(ctx, cfg, added.ID)
+	if err != nil || rotated.Secret == added.Secret {
+		t.Errorf("RotateSecret: %v", err)
+	}
+	list, err := webhooks.List(ctx, cfg.DB, api.Guild)
+	if err != nil || len(list) != 1 || list[0].ID != added.ID {
+		t.Errorf("List: %+v, %v", list, err)
+	}
+
+	in.set(rotated.Secret, http.StatusTeapot)
+	work(t, cfg)
+	tested, err := webhooks.Test(ctx, cfg.DB, added.ID)
+	if err != nil || tested.AttemptCount != 1 || tested.ResponseStatus == nil || *tested.ResponseStatus != http.StatusTeapot || *tested.ResponseExcerpt != "thanks" {
+		t.Errorf("Test: %+v, %v", tested, err)
+	}
+	in.set(rotated.Secret, http.StatusOK)
+	again, err := webhooks.Redeliver(ctx, cfg.DB, added.ID, tested.ID)
+	if err != nil || again.EventID != tested.EventID {
+		t.Errorf("Redeliver: %+v, %v", again, err)
+	}
+	apitest.Eventually(t, "the redelivery", func() bool {
+		done, err := webhooks.Deliveries(ctx, cfg.DB, added.ID, "delivered", 10)
+		return err == nil && slices.ContainsFunc(done, func(d webhooks.Delivery) bool { return d.ID == again.ID })
+	})
+	if all, err := webhooks.Deliveries(ctx, cfg.DB, added.ID, "", 1); err != nil || len(all) != 1 {
+		t.Errorf("Deliveries: %d, %v", len(all), err)
+	}
+	if _, err := webhooks.Deliveries(ctx, cfg.DB, added.ID, "lost", 1); err == nil {
+		t.Error("Deliveries took an unknown status")
+	}
+	if err := webhooks.Remove(ctx, cfg.DB, added.ID); err != nil {
+		t.Error(err)
+	}
+	if err := webhooks.Remove(ctx, cfg.DB, added.ID); err == nil {
+		t.Error("Remove removed it twice")
+	}
+	if _, err := webhooks.Test(ctx, cfg.DB, added.ID); err == nil {
+		t.Error("Test tested a removed endpoint")
+	}
+}
