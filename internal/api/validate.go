@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -206,9 +207,9 @@ func phrase(e *openapi3.SchemaError) string {
 	case "maxItems":
 		return fmt.Sprintf("must have at most %d items", *s.MaxItems)
 	case "minProperties":
-		return fmt.Sprintf("must have at least %d of its members", s.MinProps)
+		return fmt.Sprintf("must have at least %d of the members %s", s.MinProps, members(s))
 	case "maxProperties":
-		return fmt.Sprintf("must have at most %d of its members", *s.MaxProps)
+		return fmt.Sprintf("must have at most %d of the members %s", *s.MaxProps, members(s))
 	case "pattern":
 		return "must match the pattern " + s.Pattern
 	case "format":
@@ -221,6 +222,10 @@ func phrase(e *openapi3.SchemaError) string {
 	default:
 		return "does not match the schema (" + e.SchemaField + ")"
 	}
+}
+
+func members(s *openapi3.Schema) string {
+	return strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", ")
 }
 
 func bounds(s *openapi3.Schema) string {

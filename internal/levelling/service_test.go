@@ -157,6 +157,8 @@ func TestAdjustXP(t *testing.T) {
 		} {
 			api.Do(t, "adjustXp", body).WantError(t, 400, "invalid_request")
 		}
+		both := api.Do(t, "adjustXp", `{"user_id":"42","delta":1,"total_xp":1}`)
+		both.Want(t, 400, `{"error":{"message":"body: must have at most 2 of the members delta, total_xp, user_id"}}`)
 		api.Do(t, "getLevelRecord", "", apitest.Path("userId", "42")).Want(t, 200, `{"data":{"updated_at":null}}`)
 		api.WantNoEvent(t)
 	})
