@@ -3,6 +3,7 @@ package chat
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -37,7 +38,7 @@ type Config struct {
 	URL    string        // ends in /api/v10; empty means DefaultURL
 	Log    *slog.Logger  // nil: slog.Default()
 	Budget time.Duration // for a whole call with its repetitions; 8 s
-	Try    time.Duration // for one exchange with the platform; 4 s
+	Try    time.Duration // for one exchange with the platform; 6 s
 }
 
 // Discord is the platform behind a bot token.
@@ -69,7 +70,7 @@ func NewDiscord(cfg Config) (*Discord, error) {
 		cfg.Budget = 8 * time.Second
 	}
 	if cfg.Try == 0 {
-		cfg.Try = 4 * time.Second
+		cfg.Try = 6 * time.Second
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 64
@@ -288,13 +289,30 @@ func (d *Discord) try(ctx context.Context, at *rest.CompiledEndpoint, body, out 
 			f.Message = "no reason given"
 		}
 		if f.Status == http.StatusTooManyRequests {
-			f.RetryAfter = retryAfter(answer.Response.Header)
+			f.RetryAfter = d.limited(answer)
 		}
 		return f
 	}
 	var dial *net.OpError
 	refused := errors.As(err, &dial) && dial.Op == "dial"
 	return &Failure{Message: transportText(err), Uncertain: sent && !refused}
+}
+
+// limited reads what a 429 asks for. The body is more exact than the headers,
+// and may be alone in saying that the limit is the bot's as a whole.
+func (d *Discord) limited(answer rest.Error) time.Duration {
+	var body struct {
+		RetryAfter float64 `json:"retry_after"`
+		Global     bool    `json:"global"`
+	}
+	wait := retryAfter(answer.Response.Header)
+	if json.Unmarshal(answer.RsBody, &body) == nil && body.RetryAfter > 0 && body.RetryAfter < 1e6 {
+		wait = time.Duration(body.RetryAfter * float64(time.Second))
+	}
+	if body.Global {
+		d.limits.pause(wait)
+	}
+	return wait
 }
 
 // patience is ctx for waiting one's turn: a fifth of the budget stays for the

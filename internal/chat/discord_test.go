@@ -3,6 +3,7 @@ package chat_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -226,6 +227,38 @@ func TestRateLimits(t *testing.T) {
 		time.Sleep(time.Until(start.Add(6500 * time.Millisecond)))
 		if err := send(d, channel); err != nil {
 			t.Errorf("after the limit: %v", err)
+		}
+	})
+
+	t.Run("reads it from the body where the headers are poor", func(t *testing.T) {
+		t.Parallel()
+		bare := func(body string) chattest.Behaviour {
+			return func(w http.ResponseWriter, _ *http.Request, _ func() any) bool {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusTooManyRequests)
+				_, _ = io.WriteString(w, body)
+				return true
+			}
+		}
+		s := chattest.New(t)
+		d := connect(t, s)
+		s.Next(bare(`{"message":"slow down","retry_after":0.2,"global":false}`))
+		if err := send(d, channel); err != nil {
+			t.Errorf("a short one: %v", err)
+		}
+		s.In(channel, bare(`{"message":"slow down","retry_after":30,"global":false}`))
+		if f := failure(t, send(d, channel)); f.RetryAfter != 30*time.Second {
+			t.Errorf("a long one: %+v", f)
+		}
+		if err := send(d, "1101"); err != nil {
+			t.Errorf("another channel: %v", err)
+		}
+		s.In("1102", bare(`{"message":"slow down","retry_after":30,"global":true}`))
+		if f := failure(t, send(d, "1102")); f.RetryAfter != 30*time.Second {
+			t.Errorf("a global one: %+v", f)
+		}
+		if err := send(d, "1101"); err == nil {
+			t.Error("another channel did not wait for the global limit")
 		}
 	})
 

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -106,29 +107,38 @@ func (l *limits) UnlockBucket(at *rest.CompiledEndpoint, rs *http.Response) erro
 		return l.RateLimiter.UnlockBucket(at, nil)
 	}
 	l.count(rs)
-	limited := rs.StatusCode == http.StatusTooManyRequests
-	wait := retryAfter(rs.Header)
-	if limited && (rs.Header.Get("X-RateLimit-Global") != "" || rs.Header.Get("X-RateLimit-Bucket") == "") {
-		// Not the route's own limit, or the platform's edge without any
-		// header: everything waits. The library's field for this is not safe
-		// across goroutines.
-		l.mu.Lock()
-		if until := time.Now().Add(wait); until.After(l.paused) {
-			l.paused = until
-		}
-		l.mu.Unlock()
-		return l.RateLimiter.UnlockBucket(at, nil)
-	}
 	header := rs.Header.Clone()
-	if limited {
+	if rs.StatusCode == http.StatusTooManyRequests {
+		wait := retryAfter(rs.Header)
+		if header.Get("X-RateLimit-Global") != "" || !strings.HasPrefix(header.Get("Content-Type"), "application/json") {
+			// The limit is the bot's, or the answer comes from the platform's
+			// edge: everything waits. The library's own field for this is not
+			// safe across goroutines.
+			l.pause(wait)
+			return l.RateLimiter.UnlockBucket(at, nil)
+		}
+		// The route's limit. The library overlooks it without a bucket and
+		// takes it for a global one without Via.
+		if header.Get("X-RateLimit-Bucket") == "" {
+			header.Set("X-RateLimit-Bucket", "unnamed")
+		}
 		header.Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-		header.Set("Via", "1.1") // the library takes a 429 without it for a global one
+		header.Set("Via", "1.1")
 	}
 	if err := l.RateLimiter.UnlockBucket(at, &http.Response{StatusCode: rs.StatusCode, Header: header}); err != nil {
 		// Headers that cannot be read do not undo the answer.
 		return nil //nolint:nilerr // see above
 	}
 	return nil
+}
+
+// pause keeps all calls back for d.
+func (l *limits) pause(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if until := time.Now().Add(d); until.After(l.paused) {
+		l.paused = until
+	}
 }
 
 // count keeps the number of answers that bring a ban nearer.

@@ -25,7 +25,7 @@ func TestRefusalBudget(t *testing.T) {
 		answer(200, http.Header{})
 		answer(404, http.Header{})
 		answer(500, http.Header{})
-		answer(429, http.Header{"X-Ratelimit-Scope": {"shared"}, "X-Ratelimit-Bucket": {"b"}})
+		answer(429, http.Header{"X-Ratelimit-Scope": {"shared"}, "X-Ratelimit-Bucket": {"b"}, "Content-Type": {"application/json"}})
 	}
 	if l.spent() {
 		t.Fatal("answers that bring no ban nearer were counted")

@@ -97,6 +97,15 @@ func Enqueue(ctx context.Context, tx *db.Tx, args river.JobArgs, opts *river.Ins
 	return nil
 }
 
+// EnqueueOnce is Enqueue unless the same job is there already, waiting or at
+// work.
+func EnqueueOnce(ctx context.Context, tx *db.Tx, args river.JobArgs) error {
+	return Enqueue(ctx, tx, args, &river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: []rivertype.JobState{
+		rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable,
+		rivertype.JobStateRunning, rivertype.JobStateScheduled,
+	}}})
+}
+
 // soon is the retry policy: a second after the first failure, doubling to ten
 // minutes.
 type soon struct{}

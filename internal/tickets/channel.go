@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/rivertype"
-
 	"guildhall/internal/chat"
 	"guildhall/internal/db"
 	"guildhall/internal/jobs"
@@ -82,13 +79,7 @@ func SweepChannels(ctx context.Context, d db.Doer) error {
 			return fmt.Errorf("look for channels to put away: %w", err)
 		}
 		for _, t := range left {
-			// Unless such a job is there, waiting or at work.
-			if err := jobs.Enqueue(ctx, tx, jobs.SyncTicketChannel{GuildID: t.GuildID, TicketID: t.ID}, &river.InsertOpts{
-				UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: []rivertype.JobState{
-					rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable,
-					rivertype.JobStateRunning, rivertype.JobStateScheduled,
-				}},
-			}); err != nil {
+			if err := jobs.EnqueueOnce(ctx, tx, jobs.SyncTicketChannel{GuildID: t.GuildID, TicketID: t.ID}); err != nil {
 				return err
 			}
 		}
