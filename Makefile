@@ -55,8 +55,12 @@ lint: bin/golangci-lint-$(GOLANGCI_LINT_VERSION) ## run the linters of .golangci
 	bin/golangci-lint-$(GOLANGCI_LINT_VERSION) run ./...
 
 .PHONY: doclint
-doclint: ## check openapi.yaml with the document linters
-	go test -count=1 ./gen/... ./internal/api -run 'Spec|Document|Contract|Derive'
+doclint: ## check openapi.yaml with the document linters, and against the last release
+	.github/contract/lint.sh
+
+.PHONY: clients
+clients: postgres ## generate clients (CLIENTS="go python ..."), compile them and run them
+	examples/run.sh $(CLIENTS)
 
 .PHONY: vuln
 vuln: ## look for known weaknesses in the dependencies
