@@ -160,7 +160,7 @@ func Revoke(ctx context.Context, d *db.DB, id string) error {
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for {
-		n, err := within(wait, barrier, func(ctx context.Context) (int, error) { return behind(ctx, d.Reader(), epoch) })
+		n, err := behind(wait, d.Reader(), epoch)
 		if err == nil && n == 0 {
 			return nil
 		}

@@ -25,7 +25,7 @@ const (
 	// maxCached bounds the rows kept in memory.
 	maxCached = 100_000
 	// patience is how long a request waits for the database to find its token.
-	patience = 2 * time.Second
+	patience = 1500 * time.Millisecond
 	// narrow is how many lookups at a time are spent on addresses that have
 	// failed too often.
 	narrow = 2
@@ -219,7 +219,9 @@ func (t *Tokens) enterNarrow(ctx context.Context) (leave func(), err error) {
 func (t *Tokens) read(ctx context.Context, hash digest) (*entry, error) {
 	t.met.reads.Inc()
 	generation, start := t.gens.of(hash), t.clock()
-	r, err := within(ctx, patience, func(ctx context.Context) (row, error) { return byHash(ctx, t.db.Reader(), hash) })
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r, err := byHash(ctx, t.db.Reader(), hash)
 	// The database told its time at some moment of the call; the middle of it
 	// is wrong by half the call at most.
 	e := &entry{generation: generation, readAt: start.Add(t.clock().Sub(start) / 2), now: r.Now}
@@ -282,33 +284,3 @@ func (g *generations) slot(hash digest) *atomic.Uint64 {
 }
 
 func (g *generations) of(hash digest) uint64 { return g.all.Load() + g.slot(hash).Load() }
-
-// within runs a query for no longer than d. The driver may not notice the end
-// of a context while its connection is dead, so the caller does not wait for
-// it; the pool's size bounds how many such queries there can be.
-func within[T any](ctx context.Context, d time.Duration, query func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		defer cancel()
-		v, err := query(ctx)
-		done <- result{v, err}
-	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		select {
-		case r := <-done:
-			return r.value, r.err
-		default:
-		}
-		cancel()
-		var none T
-		return none, ctx.Err()
-	}
-}

@@ -67,9 +67,9 @@ func (t *Tokens) flushUses(ctx context.Context) {
 	if len(ids) == 0 {
 		return
 	}
-	_, err := within(ctx, patience, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, t.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error { return noteUses(ctx, tx, ids) })
-	})
+	limit, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := t.db.Do(limit, func(ctx context.Context, tx *db.Tx) error { return noteUses(ctx, tx, ids) })
 	if err != nil && ctx.Err() == nil {
 		t.log.WarnContext(ctx, "the last use of some tokens was not written", "tokens", len(ids), "error", err)
 	}

@@ -21,11 +21,16 @@ func newConnector(dsn string) (driver.Connector, error) {
 	if err != nil {
 		return nil, err
 	}
+	inner.Dialer(&dialer{})
 	return connector{inner}, nil
 }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
-	inner, err := c.inner.Connect(ctx)
+	wire := &socket{}
+	if by, ok := ctx.Deadline(); ok {
+		wire.connectBy = by
+	}
+	inner, err := c.inner.Connect(context.WithValue(ctx, socketKey{}, wire))
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +39,11 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 		inner.Close()
 		return nil, errors.New("the database driver's connection lacks an interface that db relies on")
 	}
-	return &conn{pqConn: pc, prepared: make(map[string]driver.Stmt)}, nil
+	if err := wire.connected(); err != nil {
+		inner.Close()
+		return nil, err
+	}
+	return &conn{pqConn: pc, wire: wire, prepared: make(map[string]driver.Stmt)}, nil
 }
 
 func (c connector) Driver() driver.Driver { return c.inner.Driver() }
@@ -54,7 +63,25 @@ type pqConn interface {
 
 type conn struct {
 	pqConn
+	wire     *socket
 	prepared map[string]driver.Stmt
+}
+
+// ResetSession is called with the context of whoever takes the connection from
+// the pool.
+func (c *conn) ResetSession(ctx context.Context) error {
+	c.wire.workFor(ctx)
+	return c.pqConn.ResetSession(ctx)
+}
+
+func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	c.wire.workFor(ctx)
+	return c.pqConn.BeginTx(ctx, opts)
+}
+
+func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	c.wire.workFor(ctx)
+	return c.pqConn.PrepareContext(ctx, query)
 }
 
 // stmt returns the connection's own prepared statement for query, or nil when
@@ -75,6 +102,7 @@ func (c *conn) stmt(ctx context.Context, query string) (driver.Stmt, error) {
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	c.wire.workFor(ctx)
 	if len(args) > 0 {
 		s, err := c.stmt(ctx, query)
 		if err != nil {
@@ -89,6 +117,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 }
 
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	c.wire.workFor(ctx)
 	if len(args) > 0 {
 		s, err := c.stmt(ctx, query)
 		if err != nil {
@@ -116,5 +145,6 @@ func (c *conn) forgetStale(query string, err error) error {
 
 func (c *conn) Close() error {
 	clear(c.prepared)
+	c.wire.sayGoodbye()
 	return c.pqConn.Close()
 }

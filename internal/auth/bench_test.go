@@ -1,0 +1,33 @@
+package auth
+
+import "testing"
+
+// BenchmarkAuthenticate is a token found in memory: what nearly every request
+// pays.
+func BenchmarkAuthenticate(b *testing.B) {
+	s := newScene(b)
+	n := s.tokens(b)
+	run(b, n)
+	tok := s.token(b)
+	cachedBy(b, n, tok.Secret)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := n.Authenticate(b.Context(), tok.Secret, anywhere); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkAuthenticateMalformed is a guess that has not even the form of a
+// token.
+func BenchmarkAuthenticateMalformed(b *testing.B) {
+	s := newScene(b)
+	n := s.tokens(b)
+	bad := mint("live")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := n.Authenticate(b.Context(), bad, anywhere); err == nil {
+			b.Fatal("recognised")
+		}
+	}
+}
