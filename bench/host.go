@@ -1,0 +1,307 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"guildhall/internal/db"
+	"guildhall/internal/db/embedded"
+	"guildhall/internal/guildfile"
+)
+
+// host is everything that runs while measuring.
+type host struct {
+	options
+	folder         string
+	databaseURL    string
+	token          string
+	address        string // the server's
+	handAddress    string // the hand-written handler's
+	ops            string
+	serverPID      int
+	postgresPID    int
+	resting        int64
+	pgbenchProgram string
+	stops          []func() error
+}
+
+func (h *host) length() time.Duration { return time.Duration(h.seconds * float64(time.Second)) }
+
+// deepPage is page 4,000, or the last full one where fewer wallets were loaded.
+func (h *host) deepPage() int { return min(4000, h.wallets/25) }
+
+// start brings everything up. What it has started when it fails, it stops.
+func start(ctx context.Context, o options) (_ *host, err error) {
+	h := &host{options: o}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.stop())
+		}
+	}()
+	if h.folder, err = os.MkdirTemp("", "guildhall-bench-"); err != nil {
+		return nil, err
+	}
+	h.stops = append(h.stops, func() error { return os.RemoveAll(h.folder) })
+	if err := h.database(ctx); err != nil {
+		return nil, err
+	}
+	if err := h.load(ctx); err != nil {
+		return nil, err
+	}
+	if err := h.serve(ctx); err != nil {
+		return nil, err
+	}
+	return h, h.settle(ctx)
+}
+
+// stop ends what was started, the last first.
+func (h *host) stop() error {
+	var errs []error
+	for i := len(h.stops) - 1; i >= 0; i-- {
+		errs = append(errs, h.stops[i]())
+	}
+	return errors.Join(errs...)
+}
+
+func (h *host) database(ctx context.Context) error {
+	programs, err := embedded.Find(ctx, 0)
+	if err != nil {
+		return err
+	}
+	h.pgbenchProgram = filepath.Join(programs.Dir, "pgbench")
+	if _, err := os.Stat(h.pgbenchProgram); err != nil {
+		if h.pgbenchProgram, err = exec.LookPath("pgbench"); err != nil {
+			return errors.New("pgbench is needed; it comes with Postgres, on some systems in a package of extras (postgresql-contrib)")
+		}
+	}
+	// Not Fast: what is measured includes waiting for the disk.
+	s, err := embedded.Start(ctx, embedded.Config{})
+	if err != nil {
+		return err
+	}
+	h.stops = append(h.stops, s.Stop)
+	h.databaseURL = s.URL
+	b, err := os.ReadFile(filepath.Join(s.Folder, "data", "postmaster.pid"))
+	if err != nil {
+		return err
+	}
+	pid, _, _ := strings.Cut(string(b), "\n")
+	if h.postgresPID, err = strconv.Atoi(pid); err != nil {
+		return fmt.Errorf("the server's process: %w", err)
+	}
+	return db.Migrate(ctx, h.databaseURL)
+}
+
+// load imports the guild file that records writes.
+func (h *host) load(ctx context.Context) error {
+	d, err := db.Open(ctx, db.Config{URL: h.databaseURL, Writers: 2, Readers: 1, Name: "bench"})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	for _, part := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{"wallets", h.wealth}, {"levels, cases and listings", h.rest},
+	} {
+		r, w := io.Pipe()
+		go func() {
+			out := bufio.NewWriterSize(w, 64<<10)
+			w.CloseWithError(errors.Join(part.write(out), out.Flush()))
+		}()
+		begun := time.Now()
+		sum, err := guildfile.Import(ctx, d, r, nil)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("imported %d records (%s) in %.1f s\n", sum.Records, part.name, time.Since(begun).Seconds())
+	}
+	return nil
+}
+
+func (h *host) wealth(w io.Writer) error {
+	fmt.Fprintf(w, `{"record":"guild","id":"%s","name":"Bench"}`+"\n", guildID)
+	random := mathrand.New(mathrand.NewPCG(1, 2))
+	for i := range h.wallets {
+		balance := int64(math.Exp(6 + 1.4*random.NormFloat64()))
+		if random.IntN(12) == 0 {
+			balance = 0
+		}
+		if _, err := fmt.Fprintf(w, `{"record":"wallet","guild_id":"%s","user_id":"%d","balance":%d}`+"\n", guildID, member(i+1), balance); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *host) rest(w io.Writer) error {
+	random := mathrand.New(mathrand.NewPCG(3, 4))
+	begun := time.Now().AddDate(-2, 0, 0)
+	for i := range h.wallets {
+		if _, err := fmt.Fprintf(w, `{"record":"level","guild_id":"%s","user_id":"%d","total_xp":%d}`+"\n",
+			guildID, member(i+1), int64(math.Exp(6+1.6*random.NormFloat64()))); err != nil {
+			return err
+		}
+		if i%20 == 0 {
+			kind := []string{"note", "warn", "mute", "ban"}[random.IntN(4)]
+			fmt.Fprintf(w, `{"record":"case","guild_id":"%s","user_id":"%d","moderator_id":"7","type":"%s","reason":"loaded","created_at":"%s"}`+"\n",
+				guildID, member(i+1), kind, begun.Add(time.Duration(i)*time.Second).Format(time.RFC3339))
+		}
+		if i%100 == 0 {
+			fmt.Fprintf(w, `{"record":"network_listing","user_id":"%d","trust_score":%d,"report_count":3,"category":"spam","severity":"low","first_reported_at":"2025-01-01T00:00:00Z","last_reported_at":"2025-06-01T00:00:00Z"}`+"\n",
+				member(i+1), random.IntN(100))
+		}
+	}
+	return nil
+}
+
+// serve starts the real server, without rate limits, behind the one proxy that
+// this program plays; and the hand-written handler.
+func (h *host) serve(ctx context.Context) error {
+	var out, complaint bytes.Buffer
+	create := exec.CommandContext(ctx, h.server, "token", "create", "--guild", guildID, "--name", "bench", "--all-scopes", "--json")
+	create.Env = append(os.Environ(), "GUILDHALL_DATABASE_URL="+h.databaseURL)
+	create.Stdout, create.Stderr = &out, &complaint
+	if err := create.Run(); err != nil {
+		return fmt.Errorf("make a token: %w %s", err, complaint.String())
+	}
+	var made struct{ Token string }
+	if err := json.Unmarshal(out.Bytes(), &made); err != nil {
+		return err
+	}
+	h.token = made.Token
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return err
+	}
+	for _, at := range []*string{&h.address, &h.handAddress, &h.ops} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		*at = l.Addr().String()
+		if err := l.Close(); err != nil {
+			return err
+		}
+	}
+	// The access log is part of what is measured, so it goes to a real file.
+	log, err := os.Create(filepath.Join(h.folder, "server.log"))
+	if err != nil {
+		return err
+	}
+	h.stops = append(h.stops, log.Close)
+	h.serverPID, err = h.launch(log, []string{
+		"GUILDHALL_DATABASE_URL=" + h.databaseURL,
+		"GUILDHALL_SECRET_KEY=" + base64.StdEncoding.EncodeToString(secret),
+		"GUILDHALL_HTTP_LISTEN=" + h.address, "GUILDHALL_OPS_LISTEN=" + h.ops,
+		"GUILDHALL_TRUSTED_PROXIES=127.0.0.1/32",
+		"GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off", "GUILDHALL_RATE_LOGIN=off",
+	}, h.server, "serve")
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if _, err := h.launch(os.Stderr, []string{"GUILDHALL_DATABASE_URL=" + h.databaseURL}, self, "-handwritten", h.handAddress); err != nil {
+		return err
+	}
+	for _, url := range []string{"http://" + h.ops + "/readyz", "http://" + h.handAddress + "/api/v1/economy/wallet/" + strconv.FormatInt(member(1), 10)} {
+		if err := await(ctx, url); err != nil {
+			b, _ := os.ReadFile(log.Name())
+			return fmt.Errorf("%w\n%s", err, b)
+		}
+	}
+	return nil
+}
+
+func (h *host) launch(log *os.File, env []string, program string, args ...string) (pid int, err error) {
+	cmd := exec.Command(program, args...) //nolint:noctx // it is stopped in order, after the measurements
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	h.stops = append(h.stops, func() error {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		timer := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+		defer timer.Stop()
+		_ = cmd.Wait() // how it ends says nothing about the measurements
+		return nil
+	})
+	return cmd.Process.Pid, nil
+}
+
+// await waits until a url answers with 200.
+func await(ctx context.Context, url string) error {
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := (&http.Client{Timeout: time.Second}).Do(req)
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+			err = errors.New(resp.Status)
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return fmt.Errorf("%s does not answer: %w", url, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// settle waits until what a running installation has anyway is there: the
+// leaderboards' maps, fresh statistics, a vacuumed table, a checkpoint.
+func (h *host) settle(ctx context.Context) error {
+	pool, err := db.OpenSQL(h.databaseURL, "bench", 1)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	h.resting = rss(h.serverPID)
+	begun := time.Now()
+	for _, statement := range []string{`VACUUM ANALYZE`, `CHECKPOINT`} {
+		if _, err := pool.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	for want := 2; h.wallets >= 4096; {
+		var live int
+		if err := pool.QueryRowContext(ctx, `SELECT count(*) FROM leaderboard_maps WHERE state = 'live'`).Scan(&live); err != nil {
+			return err
+		}
+		if live >= want {
+			break
+		}
+		if time.Since(begun) > 3*time.Minute {
+			return errors.New("the server has made no maps of the leaderboards")
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	fmt.Printf("maps of the leaderboards and the rest ready after %.1f s\n", time.Since(begun).Seconds())
+	return nil
+}
