@@ -119,13 +119,11 @@ func writeError(c echo.Context, f *fault.Error) {
 	if f.RetryAfter > 0 {
 		h.Set(echo.HeaderRetryAfter, seconds(f.RetryAfter))
 	}
-	body, err := json.Marshal(envelope{envelopeError{f.Code, f.Message, f.RequiredScope}})
-	if err != nil {
-		panic(err) // three strings
-	}
 	h.Set(echo.HeaderContentType, contentType)
 	c.Response().WriteHeader(status(f))
-	_, _ = c.Response().Write(append(body, '\n')) // a client that is gone misses its answer
+	body := json.NewEncoder(c.Response())
+	body.SetEscapeHTML(false)                                                    // people read the message
+	_ = body.Encode(envelope{envelopeError{f.Code, f.Message, f.RequiredScope}}) // a client that is gone misses its answer
 }
 
 // seconds is d in whole seconds, rounded up, at least one.

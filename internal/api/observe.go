@@ -95,7 +95,7 @@ func line(log *slog.Logger, c echo.Context, took time.Duration, err error) {
 		slog.String("method", method(c)),
 		slog.String("route", c.Path()),
 		slog.Int("status", status),
-		slog.Duration("took", took),
+		slog.Float64("took_ms", float64(took.Microseconds())/1000),
 		slog.Int64("bytes", c.Response().Size),
 		slog.String("from", address(c).String()),
 	)
