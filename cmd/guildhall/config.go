@@ -8,10 +8,12 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	"guildhall/internal/api"
 	"guildhall/internal/auth"
+	"guildhall/internal/fault"
 	"guildhall/internal/ratelimit"
 	"guildhall/internal/seal"
 	"guildhall/internal/webhooks"
@@ -54,6 +56,9 @@ func (s Settings) check() (checked, error) {
 	c := checked{Settings: s}
 	var errs []error
 	about := func(variable string, err error) {
+		if f, ok := fault.As(err); ok {
+			err = errors.New(f.Message) // what was typed wrong here is a setting, not the command
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", variable, err))
 		}
@@ -144,7 +149,7 @@ func address(s string) error {
 	}
 	_, port, err := net.SplitHostPort(s)
 	if err == nil {
-		_, err = net.LookupPort("tcp", port)
+		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
 		return fmt.Errorf("%q is not an address to listen on: write host:port or :port", s)

@@ -32,8 +32,8 @@ const devTokenTime = 30 * 24 * time.Hour
 const loopback = "127.0.0.0/8,::1/128"
 
 type devCommand struct {
-	Settings `set:"default_env=test" set:"default_log=info,text" set:"default_webhook_allow=127.0.0.0/8,::1/128"`
-	Dir      string `default:".guildhall" help:"Folder for the database, the certificate and the keys." placeholder:"FOLDER"`
+	Settings `set:"default_env=test" set:"default_log=info,text" set:"default_webhook_allow=127.0.0.0/8,::1/128"` //nolint:staticcheck // kong reads every set
+	Dir      string                                                                                               `default:".guildhall" help:"Folder for the database, the certificate and the keys." placeholder:"FOLDER"`
 }
 
 // Run starts everything and stops it when the process is told to stop.

@@ -38,6 +38,7 @@ func scrub(_ []string, a slog.Attr) slog.Attr {
 		if err, ok := a.Value.Any().(error); ok {
 			a.Value = slog.StringValue(redact(err.Error()))
 		}
+	default: // numbers, times and the like hold no secret
 	}
 	return a
 }

@@ -81,9 +81,14 @@ func run(ctx context.Context, args []string, io streams) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(io.err, "guildhall:", oneLine(redact(err.Error())))
+	text, invalid := err.Error(), false
+	if f, ok := fault.As(err); ok {
+		// Its code and its cause are for programs and logs.
+		text, invalid = strings.Replace(text, f.Error(), f.Message, 1), f.Kind == fault.Invalid
+	}
+	fmt.Fprintln(io.err, "guildhall:", oneLine(redact(text)))
 	var usage usageError
-	if f, ok := fault.As(err); errors.As(err, &usage) || ok && f.Kind == fault.Invalid {
+	if errors.As(err, &usage) || invalid {
 		return 2
 	}
 	return 1

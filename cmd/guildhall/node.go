@@ -93,7 +93,7 @@ func (n *node) run(ctx context.Context) error {
 			return err
 		}
 	}
-	ops, err := n.startOps(g, d, &at)
+	ops, err := n.startOps(ctx, g, d, &at)
 	if err != nil {
 		closeAll(public)
 		return err
@@ -141,7 +141,7 @@ func (n *node) run(ctx context.Context) error {
 func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d *db.DB, wake func(), at *addresses) ([]*http.Server, error) {
 	var tokens *auth.Tokens
 	limits, err := ratelimit.New(ratelimit.Config{
-		RedisURL: n.RedisURL, Metrics: n.metrics, Nodes: func() int { return tokens.Nodes() },
+		RedisURL: n.RedisURL, Metrics: n.metrics, Log: n.log, Nodes: func() int { return tokens.Nodes() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("GUILDHALL_REDIS_URL: %w", err)
@@ -185,7 +185,7 @@ func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handl
 		if err != nil {
 			return nil, err
 		}
-		l, err := n.open("GUILDHALL_HTTPS_LISTEN", n.HTTPSListen)
+		l, err := n.open(ctx, "GUILDHALL_HTTPS_LISTEN", n.HTTPSListen)
 		if err != nil {
 			return nil, err
 		}
@@ -197,7 +197,7 @@ func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handl
 		g.Go(func() error { return certificate.watch(ctx) })
 	}
 	if n.HTTPListen != "" {
-		l, err := n.open("GUILDHALL_HTTP_LISTEN", n.HTTPListen)
+		l, err := n.open(ctx, "GUILDHALL_HTTP_LISTEN", n.HTTPListen)
 		if err != nil {
 			closeAll(servers)
 			return nil, err
@@ -238,11 +238,12 @@ func (n *node) bounded(next http.Handler) http.Handler {
 }
 
 // open listens on an address. The error names the setting.
-func (n *node) open(setting, addr string) (net.Listener, error) {
-	l, err := net.Listen("tcp", addr)
+func (n *node) open(ctx context.Context, setting, addr string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil && n.fallback {
 		if host, _, split := net.SplitHostPort(addr); split == nil {
-			l, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+			l, err = lc.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 		}
 	}
 	if err != nil {

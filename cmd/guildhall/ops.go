@@ -16,8 +16,8 @@ import (
 
 // startOps serves what operators and their machinery ask for, without a token
 // and never on the public listeners.
-func (n *node) startOps(g *errgroup.Group, d *db.DB, at *addresses) (*http.Server, error) {
-	l, err := n.open("GUILDHALL_OPS_LISTEN", n.OpsListen)
+func (n *node) startOps(ctx context.Context, g *errgroup.Group, d *db.DB, at *addresses) (*http.Server, error) {
+	l, err := n.open(ctx, "GUILDHALL_OPS_LISTEN", n.OpsListen)
 	if err != nil {
 		return nil, err
 	}

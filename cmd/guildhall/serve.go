@@ -12,10 +12,10 @@ import (
 )
 
 type serveCommand struct {
-	Settings    `set:"default_env=live" set:"default_log=info,json" set:"default_webhook_allow="`
-	DatabaseURL string   `name:"database-url" env:"GUILDHALL_DATABASE_URL" help:"Postgres 15 or newer. Required." placeholder:"URL"`
-	Roles       []string `env:"GUILDHALL_ROLES" enum:"api,worker" default:"api,worker" help:"What this process does: api, worker, or both."`
-	Migrate     bool     `help:"Bring the database up to this program's schema first."`
+	Settings    `set:"default_env=live" set:"default_log=info,json" set:"default_webhook_allow="` //nolint:staticcheck // kong reads every set
+	DatabaseURL string                                                                            `name:"database-url" env:"GUILDHALL_DATABASE_URL" help:"Postgres 15 or newer. Required." placeholder:"URL"`
+	Roles       []string                                                                          `env:"GUILDHALL_ROLES" enum:"api,worker" default:"api,worker" help:"What this process does: api, worker, or both."`
+	Migrate     bool                                                                              `help:"Bring the database up to this program's schema first."`
 }
 
 // Run serves until the process is told to stop.

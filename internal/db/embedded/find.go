@@ -65,19 +65,19 @@ func installed(ctx context.Context) []Programs {
 	var found []Programs
 	seen := map[string]bool{}
 	add := func(list *[]Programs, dir string) {
-		real, err := filepath.EvalSymlinks(dir)
-		if err != nil || seen[real] {
+		resolved, err := filepath.EvalSymlinks(dir)
+		if err != nil || seen[resolved] {
 			return
 		}
-		seen[real] = true
-		if major, err := version(ctx, real); err == nil && major >= Oldest {
-			*list = append(*list, Programs{Dir: real, Major: major})
+		seen[resolved] = true
+		if major, err := version(ctx, resolved); err == nil && major >= Oldest {
+			*list = append(*list, Programs{Dir: resolved, Major: major})
 		}
 	}
 	for _, name := range []string{"postgres", "initdb"} {
 		if path, err := exec.LookPath(name); err == nil {
-			if real, err := filepath.EvalSymlinks(path); err == nil {
-				add(&found, filepath.Dir(real))
+			if program, err := filepath.EvalSymlinks(path); err == nil {
+				add(&found, filepath.Dir(program))
 			}
 		}
 	}

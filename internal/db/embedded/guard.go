@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os/exec"
@@ -21,12 +22,13 @@ while [ -e "$1/postmaster.pid" ] && kill -0 "$pid" 2>/dev/null && [ $n -lt 300 ]
 
 // startGuard starts the guard of s: a shell, because it must be another process
 // than the one whose death it waits for.
-func startGuard(s *Server, run *account) (io.WriteCloser, error) {
+func startGuard(ctx context.Context, s *Server, run *account) (io.WriteCloser, error) {
 	signal, folder := "INT", ""
 	if s.temporary {
 		signal, folder = "QUIT", s.Folder
 	}
-	cmd := exec.Command("/bin/sh", "-c", guardScript, "guard", s.data, signal, folder, s.socket)
+	// The guard outlives whatever ctx bounds.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/bin/sh", "-c", guardScript, "guard", s.data, signal, folder, s.socket)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", environment(), run.attributes()
 	in, err := cmd.StdinPipe()
 	if err != nil {

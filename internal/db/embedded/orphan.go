@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -33,19 +34,19 @@ func pidFile(data string) (pid int, state string, err error) {
 // stopOrphan ends a server that a killed parent left behind on data and clears
 // a stale pid file. The caller holds the folder's lock, so nobody living owns
 // the server.
-func stopOrphan(data string) error {
+func stopOrphan(ctx context.Context, data string) error {
 	pid, _, err := pidFile(data)
 	if os.IsNotExist(err) {
 		return nil
 	}
-	if err != nil || !serves(pid, data) {
+	if err != nil || !serves(ctx, pid, data) {
 		// Postgres itself would refuse when the number now belongs to another process.
 		if err := os.Remove(filepath.Join(data, "postmaster.pid")); err != nil && !os.IsNotExist(err) {
 			return err
 		}
 		return nil
 	}
-	return end(pid, func() bool { return !serves(pid, data) })
+	return end(pid, func() bool { return !serves(ctx, pid, data) })
 }
 
 // end asks a server to stop, more firmly each time: a fast shutdown, an
@@ -78,7 +79,7 @@ func until(limit time.Duration, done func() bool) bool {
 }
 
 // serves reports whether process pid is a living Postgres server on data.
-func serves(pid int, data string) bool {
+func serves(ctx context.Context, pid int, data string) bool {
 	if err := syscall.Kill(pid, 0); err != nil {
 		return false
 	}
@@ -90,7 +91,7 @@ func serves(pid int, data string) bool {
 	}
 	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
-		out, err := exec.Command("ps", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
+		out, err := exec.CommandContext(ctx, "ps", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
 		if err != nil {
 			return false
 		}

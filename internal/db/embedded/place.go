@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -105,7 +106,7 @@ const (
 // unless the server's account cannot reach it (a checkout in root's home is
 // closed to everybody else). Then it is a private folder under /var/tmp, and
 // dir keeps a file that says where.
-func place(dir string, a *account) (string, error) {
+func place(ctx context.Context, dir string, a *account) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
@@ -119,7 +120,7 @@ func place(dir string, a *account) (string, error) {
 			return there, nil
 		}
 	}
-	if err := removeAbandoned(dir, a); err != nil {
+	if err := removeAbandoned(ctx, dir, a); err != nil {
 		return "", err
 	}
 	there, err := os.MkdirTemp(elsewhere(), prefix(dir))
@@ -137,7 +138,7 @@ func place(dir string, a *account) (string, error) {
 
 // removeAbandoned deletes the data of an earlier dir that has been deleted
 // together with its pointer.
-func removeAbandoned(dir string, a *account) error {
+func removeAbandoned(ctx context.Context, dir string, a *account) error {
 	old, err := filepath.Glob(filepath.Join(elsewhere(), prefix(dir)+"*"))
 	if err != nil {
 		return err
@@ -155,7 +156,7 @@ func removeAbandoned(dir string, a *account) error {
 		if err != nil || strings.TrimSpace(string(text)) != dir {
 			continue
 		}
-		if err := stopOrphan(filepath.Join(there, "data")); err != nil {
+		if err := stopOrphan(ctx, filepath.Join(there, "data")); err != nil {
 			return err
 		}
 		if err := os.RemoveAll(there); err != nil {

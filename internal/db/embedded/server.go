@@ -67,7 +67,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		}
 		s.password = rand.Text()
 	}
-	if err := s.settle(cfg.Dir, run); err != nil {
+	if err := s.settle(ctx, cfg.Dir, run); err != nil {
 		return nil, fmt.Errorf("prepare the database folder: %w", err)
 	}
 	if err := s.start(ctx, cfg, run); err != nil {
@@ -77,7 +77,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 // settle decides where the data lives and takes the folder's lock.
-func (s *Server) settle(dir string, run *account) (err error) {
+func (s *Server) settle(ctx context.Context, dir string, run *account) (err error) {
 	if s.temporary {
 		if s.Folder, err = os.MkdirTemp(temporaryFolder(run), "guildhall-pg-"); err != nil {
 			return err
@@ -90,7 +90,7 @@ func (s *Server) settle(dir string, run *account) (err error) {
 		if err != nil {
 			return err
 		}
-		if s.Folder, err = place(abs, run); err != nil {
+		if s.Folder, err = place(ctx, abs, run); err != nil {
 			return err
 		}
 	}
@@ -107,7 +107,7 @@ func (s *Server) settle(dir string, run *account) (err error) {
 }
 
 func (s *Server) start(ctx context.Context, cfg Config, run *account) error {
-	if err := stopOrphan(s.data); err != nil {
+	if err := stopOrphan(ctx, s.data); err != nil {
 		return err
 	}
 	programs, err := Find(ctx, madeBy(s.data))
@@ -126,7 +126,7 @@ func (s *Server) start(ctx context.Context, cfg Config, run *account) error {
 	// The children of a killed server need a moment to notice and let go of its
 	// memory; until then a new one refuses to start.
 	for deadline := time.Now().Add(15 * time.Second); ; {
-		port, err := s.port()
+		port, err := s.port(ctx)
 		if err != nil {
 			return err
 		}
@@ -157,11 +157,12 @@ func (s *Server) url(sockets string, port int) string {
 }
 
 // port is a free port for TCP; without it the number only names the socket.
-func (s *Server) port() (int, error) {
+func (s *Server) port(ctx context.Context) (int, error) {
 	if s.password == "" {
 		return 5432, nil
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
 	}
@@ -258,8 +259,8 @@ func (s *Server) launch(ctx context.Context, programs Programs, run *account, so
 		return err
 	}
 	defer log.Close()
-	// Not CommandContext: the server outlives the context of its start.
-	cmd := exec.Command(filepath.Join(programs.Dir, "postgres"), args...)
+	// The server outlives the context of its start.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(programs.Dir, "postgres"), args...)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", environment(), run.attributes()
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -272,7 +273,7 @@ func (s *Server) launch(ctx context.Context, programs Programs, run *account, so
 	}()
 	s.process, s.ended = cmd.Process, ended
 	if s.guard == nil {
-		if s.guard, err = startGuard(s, run); err != nil {
+		if s.guard, err = startGuard(ctx, s, run); err != nil {
 			return err
 		}
 	}

@@ -59,7 +59,7 @@ func with(command []string) error {
 		}()
 		url = server.URL
 	}
-	cmd := exec.Command(command[0], command[1:]...)
+	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...) //nolint:gosec // running what the caller names is what this is for
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), variable+"="+url)
 	if err := cmd.Start(); err != nil {

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"guildhall/internal/db/embedded"
+	"guildhall/internal/guildfile"
+)
+
+// anyPorts lets the test run beside whatever uses the usual ones.
+var anyPorts = []string{"GUILDHALL_HTTPS_LISTEN=127.0.0.1:0", "GUILDHALL_HTTP_LISTEN=127.0.0.1:0", "GUILDHALL_OPS_LISTEN=127.0.0.1:0"}
+
+var (
+	pasted = regexp.MustCompile(`(?m)^  (curl .*)$`)
+	shown  = regexp.MustCompile(`svc_test_[A-Za-z0-9_-]{43}`)
+)
+
+// paste runs a printed line as a person would, and returns what it prints.
+func paste(t *testing.T, line string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", line).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", line, err, out)
+	}
+	return string(out)
+}
+
+// The first start makes everything, the printed calls work, and the data
+// outlives a Ctrl-C and a kill.
+func TestDev(t *testing.T) {
+	t.Parallel()
+	if _, err := embedded.Find(t.Context(), 0); err != nil && os.Getenv("CI") == "" {
+		t.Skipf("needs Postgres: %v", err)
+	}
+	if _, err := exec.LookPath("curl"); err != nil && os.Getenv("CI") == "" {
+		t.Skip("needs curl: dev prints calls for it")
+	}
+	dir, err := os.MkdirTemp("/tmp", "guildhall-dev-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	start := func() (*process, [][]string, string) {
+		p := begin(t, dir, anyPorts, "dev")
+		p.says(t, "Ctrl-C stops everything")
+		out, log := p.text()
+		token := shown.FindString(out)
+		lines := pasted.FindAllStringSubmatch(out, -1)
+		if token == "" || len(lines) != 2 || !strings.Contains(out, filepath.Join(dir, ".guildhall", "ca.pem")) {
+			t.Fatalf("dev prints %s", out)
+		}
+		if strings.Contains(log, token) {
+			t.Errorf("the log holds the token")
+		}
+		return p, lines, token
+	}
+	balance := func(answer string) int64 {
+		var a struct {
+			Data struct {
+				Balance int64 `json:"balance"`
+			} `json:"data"`
+		}
+		if err := json.Unmarshal([]byte(answer), &a); err != nil || a.Data.Balance == 0 {
+			t.Fatalf("%v: %s", err, answer)
+		}
+		return a.Data.Balance
+	}
+
+	p, lines, token := start()
+	if got := paste(t, lines[0][1]); !strings.Contains(got, `"has_more":true`) || strings.Count(got, `"rank"`) != 3 {
+		t.Errorf("the first call prints %s", got)
+	}
+	first := paste(t, lines[1][1])
+	if again := paste(t, lines[1][1]+" -i"); !strings.Contains(strings.ToLower(again), "idempotent-replay: true") || !strings.HasSuffix(strings.TrimSpace(again), strings.TrimSpace(first)) {
+		t.Errorf("the second call is no replay of %s: %s", first, again)
+	}
+
+	// The other commands find it in its folder.
+	at := []string{"--dir", filepath.Join(dir, ".guildhall")}
+	var made created
+	out := call(t, "", append([]string{"token", "create", "--json", "--guild", guildfile.DemoGuild, "--name", "x", "--all-scopes"}, at...)...).ok(t)
+	if err := json.Unmarshal([]byte(out), &made); err != nil || !strings.HasPrefix(made.Token, "svc_test_") {
+		t.Errorf("%v: %s", err, out)
+	}
+	mine := strings.Replace(lines[0][1], token, made.Token, 1)
+	paste(t, mine)
+	call(t, "", append([]string{"token", "revoke", made.ID}, at...)...).ok(t)
+	if got := paste(t, mine); !strings.Contains(got, "invalid_token") && !strings.Contains(got, "401") && !strings.Contains(got, `"error"`) {
+		t.Errorf("a revoked token is told %s", got)
+	}
+
+	server := postmaster(t, dir)
+	if err := p.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.exits(t, 30*time.Second); code != 0 {
+		t.Errorf("exit code %d after Ctrl-C", code)
+	}
+	if err := syscall.Kill(server, 0); err == nil {
+		t.Error("Postgres still runs after Ctrl-C")
+	}
+	call(t, "", append([]string{"token", "list", "--guild", "1"}, at...)...).refused(t, 1, "guildhall dev")
+
+	p, lines, _ = start()
+	_ = running(t, dir)
+	second := balance(paste(t, strings.Replace(lines[1][1], "first-call", "second-call", 1)))
+	if want := balance(first) + 25; second != want {
+		t.Errorf("the balance is %d after the restart, want %d", second, want)
+	}
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.ended
+
+	_, lines, _ = start()
+	if third := balance(paste(t, strings.Replace(lines[1][1], "first-call", "third-call", 1))); third != second+25 {
+		t.Errorf("the balance is %d after the kill, want %d", third, second+25)
+	}
+}
+
+func postmaster(t *testing.T, dir string) int {
+	t.Helper()
+	matches, err := filepath.Glob(filepath.Join(dir, ".guildhall", "postgres", "data", "postmaster.pid"))
+	if err != nil || len(matches) != 1 {
+		t.Fatalf("found %v, %v", matches, err)
+	}
+	text, err := os.ReadFile(matches[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if err := json.Unmarshal([]byte(strings.SplitN(string(text), "\n", 2)[0]), &pid); err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}

@@ -1,0 +1,432 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
+	"guildhall/internal/guildfile"
+)
+
+// asProgram makes this test's program behave as guildhall, so that tests can
+// start it, signal it and see its exit code.
+const asProgram = "GUILDHALL_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		context.AfterFunc(ctx, stop)
+		os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+	}
+	os.Exit(m.Run())
+}
+
+// result is what a finished command left.
+type result struct {
+	code     int
+	out, err string
+}
+
+// call runs one command line to its end.
+func call(t *testing.T, stdin string, args ...string) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := run(t.Context(), args, streams{strings.NewReader(stdin), &out, &errs})
+	return result{code, out.String(), errs.String()}
+}
+
+// ok fails the test unless the command succeeded, and returns its output.
+func (r result) ok(t *testing.T) string {
+	t.Helper()
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.err)
+	}
+	return r.out
+}
+
+// refused fails the test unless the command failed with this code and one line
+// that holds the text.
+func (r result) refused(t *testing.T, code int, text string) {
+	t.Helper()
+	if r.code != code {
+		t.Errorf("exit code %d, want %d: %s", r.code, code, r.err)
+	}
+	if !strings.Contains(r.err, text) || strings.Count(r.err, "\n") != 1 || !strings.HasPrefix(r.err, "guildhall: ") {
+		t.Errorf("the error is %q, want one line with %q", r.err, text)
+	}
+}
+
+// process is a running guildhall.
+type process struct {
+	*exec.Cmd
+	ended chan struct{}
+
+	mu       sync.Mutex
+	out, err bytes.Buffer
+	changed  *sync.Cond
+}
+
+// begin starts guildhall in dir with further environment variables. It is
+// killed when the test ends, if it still runs.
+func begin(t *testing.T, dir string, env []string, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(os.Args[0], args...), ended: make(chan struct{})}
+	p.changed = sync.NewCond(&p.mu)
+	p.Dir = dir
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "GUILDHALL_") {
+			p.Env = append(p.Env, v)
+		}
+	}
+	p.Env = append(append(p.Env, asProgram+"=1"), env...)
+	p.Stdout, p.Stderr = p.writer(&p.out), p.writer(&p.err)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.Wait()
+		close(p.ended)
+		p.changed.Broadcast()
+	}()
+	t.Cleanup(func() {
+		_ = p.Process.Kill()
+		<-p.ended
+		if t.Failed() {
+			out, log := p.text()
+			t.Logf("guildhall %s\n%.2000s\n%s", strings.Join(args, " "), out, log[max(0, len(log)-2000):])
+		}
+	})
+	return p
+}
+
+func (p *process) writer(to *bytes.Buffer) io.Writer {
+	r, w := io.Pipe()
+	go func() {
+		lines := bufio.NewReader(r)
+		for {
+			line, err := lines.ReadBytes('\n')
+			p.mu.Lock()
+			to.Write(line)
+			p.mu.Unlock()
+			p.changed.Broadcast()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return w
+}
+
+func (p *process) text() (out, errs string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.String(), p.err.String()
+}
+
+// says waits until the process has written the text.
+func (p *process) says(t *testing.T, text string) {
+	t.Helper()
+	eventually(t, "guildhall says "+text, time.Minute, func() bool {
+		out, errs := p.text()
+		if strings.Contains(out, text) || strings.Contains(errs, text) {
+			return true
+		}
+		select {
+		case <-p.ended:
+			t.Fatalf("guildhall has ended without saying %q: %s", text, errs)
+		default:
+		}
+		return false
+	})
+}
+
+// exits waits for the end and returns the exit code.
+func (p *process) exits(t *testing.T, within time.Duration) int {
+	t.Helper()
+	select {
+	case <-p.ended:
+		return p.ProcessState.ExitCode()
+	case <-time.After(within):
+		t.Fatalf("guildhall still runs after %v", within)
+		return 0
+	}
+}
+
+// eventually polls until the condition holds.
+func eventually(t *testing.T, what string, within time.Duration, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(within); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", within, what)
+		}
+	}
+}
+
+const guild = "402187554310020096"
+
+// withGuild is a database that holds one guild, without members.
+func withGuild(t *testing.T) string {
+	t.Helper()
+	d := dbtest.New(t)
+	if _, err := guildfile.Import(t.Context(), d.DB, strings.NewReader(`{"record":"guild","id":"`+guild+`"}`), nil); err != nil {
+		t.Fatal(err)
+	}
+	return d.URL
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+
+	t.Run("every command answers --help", func(t *testing.T) {
+		t.Parallel()
+		for _, command := range []string{
+			"", "dev", "serve", "migrate", "token", "token create", "token list", "token revoke",
+			"webhook", "webhook add", "webhook list", "webhook rotate-secret", "webhook test", "webhook deliveries",
+			"webhook redeliver", "webhook remove", "import", "export", "openapi", "version",
+		} {
+			out := call(t, "", append(strings.Fields(command), "--help")...).ok(t)
+			if !strings.Contains(out, "Usage: guildhall "+command) {
+				t.Errorf("%s --help prints %q", command, out)
+			}
+		}
+	})
+	t.Run("wrong usage is exit code 2 and one line", func(t *testing.T) {
+		t.Parallel()
+		for _, c := range []struct{ line, text string }{
+			{"fly", "fly"},
+			{"serve --no-such-flag", "no-such-flag"},
+			{"token create --name x --all-scopes", "--guild"},
+			{"token create --guild 1 --name x", "--scope"},
+			{"token create --guild 1 --name x --all-scopes --scope cases:read", "can't be used together"},
+			{"token create --guild 1 --name x --all-scopes --expires-in soon", "soon"},
+			{"token revoke", "id"},
+			{"webhook add --guild 1 --url https://example.com", "--event"},
+			{"webhook deliveries x --status lost", "lost"},
+			{"openapi --version 2", "3.0"},
+			{"import", "file"},
+		} {
+			call(t, "", strings.Fields(c.line)...).refused(t, 2, c.text)
+		}
+	})
+	t.Run("without a database the commands say what to do", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		for _, line := range []string{
+			"migrate", "token list --guild 1", "token revoke x", "token create --guild 1 --name x --all-scopes",
+			"webhook list --guild 1", "webhook remove x", "import -", "export --guild 1",
+		} {
+			call(t, "", append(strings.Fields(line), "--dir", dir)...).refused(t, 1, "GUILDHALL_DATABASE_URL")
+		}
+	})
+	t.Run("an error does not repeat the database's password", func(t *testing.T) {
+		t.Parallel()
+		for _, url := range []string{"postgres://u:hunter2@127.0.0.1:1/x", "mysql://u:hunter2@h/x", "postgres://u:hunter2@h:port/x"} {
+			r := call(t, "", "migrate", "--database-url", url)
+			if r.code != 1 || strings.Contains(r.err, "hunter2") {
+				t.Errorf("%d: %s", r.code, r.err)
+			}
+		}
+	})
+}
+
+func TestDocuments(t *testing.T) {
+	t.Parallel()
+	if out := call(t, "", "openapi").ok(t); !strings.Contains(out, "\nopenapi: 3.0.3\n") {
+		t.Errorf("openapi prints %.40q", out)
+	}
+	if out := call(t, "", "openapi", "--version", "3.1").ok(t); !strings.Contains(out, "\nopenapi: 3.1.") {
+		t.Errorf("openapi --version 3.1 prints %.40q", out)
+	}
+	var v map[string]string
+	if err := json.Unmarshal([]byte(call(t, "", "version", "--json").ok(t)), &v); err != nil || v["contract"] == "" || v["version"] == "" || v["commit"] == "" {
+		t.Errorf("version prints %v: %v", v, err)
+	}
+}
+
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Empty(t, "template0")
+	key, err := newSecretKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve := []string{"serve", "--database-url", url, "--secret-key", key}
+	call(t, "", serve...).refused(t, 1, "guildhall migrate")
+	call(t, "", "token", "list", "--guild", "1", "--database-url", url).refused(t, 1, "guildhall migrate")
+
+	call(t, "", "migrate", "--database-url", url).ok(t)
+	call(t, "", "migrate", "--database-url", url).ok(t)
+	if err := db.CheckSchema(t.Context(), url); err != nil {
+		t.Error(err)
+	}
+
+	pool, err := db.OpenSQL(url, "test", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := pool.ExecContext(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999999, true)`); err != nil {
+		t.Fatal(err)
+	}
+	call(t, "", serve...).refused(t, 1, "newer")
+}
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	create := func(args ...string) result {
+		return call(t, "", append([]string{"token", "create", "--database-url", url, "--guild", guild, "--name", "bot", "--json"}, args...)...)
+	}
+	object := func(t *testing.T, text string) (o map[string]any) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(text), &o); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		return o
+	}
+
+	t.Run("create prints one object with the token", func(t *testing.T) {
+		t.Parallel()
+		o := object(t, create("--scope", "cases:read, economy:write", "--scope", "cases:read", "--allow-ip", "10.0.0.0/8 192.0.2.1", "--expires-in", "90d").ok(t))
+		for _, name := range []string{"id", "token", "preview", "guild_id", "name", "scopes", "ip_allowlist", "expires_at", "created_at"} {
+			if o[name] == nil {
+				t.Errorf("%s is missing", name)
+			}
+		}
+		if len(o) != 9 {
+			t.Errorf("members: %v", o)
+		}
+		token, _ := o["token"].(string)
+		if !strings.HasPrefix(token, "svc_live_") || len(token) != len("svc_live_")+43 {
+			t.Errorf("token %q", token)
+		}
+		if scopes, _ := json.Marshal(o["scopes"]); string(scopes) != `["cases:read","economy:write"]` {
+			t.Errorf("scopes %s", scopes)
+		}
+		if allow, _ := json.Marshal(o["ip_allowlist"]); string(allow) != `["10.0.0.0/8","192.0.2.1"]` {
+			t.Errorf("allowlist %s", allow)
+		}
+	})
+	t.Run("create takes the environment", func(t *testing.T) {
+		t.Parallel()
+		o := object(t, create("--all-scopes", "--env", "test").ok(t))
+		if token, _ := o["token"].(string); !strings.HasPrefix(token, "svc_test_") {
+			t.Errorf("token %q", token)
+		}
+		if o["expires_at"] != nil {
+			t.Errorf("expires at %v", o["expires_at"])
+		}
+		if allow, _ := json.Marshal(o["ip_allowlist"]); string(allow) != `[]` {
+			t.Errorf("allowlist %s", allow)
+		}
+	})
+	t.Run("create refuses what cannot be", func(t *testing.T) {
+		t.Parallel()
+		create("--scope", "cases:fly").refused(t, 2, "cases:fly")
+		create("--all-scopes", "--allow-ip", "somewhere").refused(t, 2, "somewhere")
+		create("--all-scopes", "--guild", "404").refused(t, 1, "404")
+	})
+	t.Run("revoke is final and seen in the list, which shows no token", func(t *testing.T) {
+		t.Parallel()
+		o := object(t, create("--all-scopes", "--name", "to revoke").ok(t))
+		id, _ := o["id"].(string)
+		token, _ := o["token"].(string)
+		call(t, "", "token", "revoke", "--database-url", url, id).ok(t)
+		call(t, "", "token", "revoke", "--database-url", url, "unknown").refused(t, 1, "unknown")
+		for _, args := range [][]string{{}, {"--json"}} {
+			out := call(t, "", append([]string{"token", "list", "--database-url", url, "--guild", guild}, args...)...).ok(t)
+			if !strings.Contains(out, id) || strings.Contains(out, token) {
+				t.Errorf("list prints %s", out)
+			}
+		}
+		var all []map[string]any
+		if err := json.Unmarshal([]byte(call(t, "", "token", "list", "--json", "--database-url", url, "--guild", guild).ok(t)), &all); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range all {
+			if revoked := l["revoked_at"] != nil; revoked != (l["id"] == id) {
+				t.Errorf("revoked: %v", l)
+			}
+		}
+	})
+}
+
+func TestPort(t *testing.T) {
+	t.Parallel()
+	const file = `{"record":"guild","id":"77","name":"Port"}
+{"record":"wallet","guild_id":"77","user_id":"1","balance":5}
+{"record":"level","guild_id":"77","user_id":"1","total_xp":255}
+`
+	url, other := dbtest.New(t).URL, dbtest.New(t).URL
+
+	t.Run("an error names the line and nothing is kept", func(t *testing.T) {
+		t.Parallel()
+		empty := dbtest.New(t).URL
+		call(t, file+`{"record":"wallet","guild_id":"77","user_id":"2","balance":-1}`+"\n", "import", "-", "--database-url", empty).refused(t, 1, "line 4")
+		call(t, "", "export", "--guild", "77", "--database-url", empty).refused(t, 1, "77")
+	})
+	t.Run("an export imports to the same export", func(t *testing.T) {
+		t.Parallel()
+		call(t, file, "import", "-", "--database-url", url).ok(t)
+		path := t.TempDir() + "/guild.ndjson"
+		call(t, "", "export", "--guild", "77", path, "--database-url", url).ok(t)
+		first, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		call(t, "", "import", path, "--database-url", other).ok(t)
+		if second := call(t, "", "export", "--guild", "77", "--database-url", other).ok(t); second != string(first) {
+			t.Errorf("the second export differs:\n%s\n%s", first, second)
+		}
+	})
+	t.Run("a failed export leaves no file", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		call(t, "", "export", "--guild", "404", dir+"/x", "--database-url", dbtest.New(t).URL).refused(t, 1, "404")
+		left, err := os.ReadDir(dir)
+		if err != nil || len(left) != 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+	})
+	t.Run("a missing file is said to be missing", func(t *testing.T) {
+		t.Parallel()
+		call(t, "", "import", "/no/such/file", "--database-url", url).refused(t, 1, "/no/such/file")
+	})
+}
+
+func TestRedact(t *testing.T) {
+	t.Parallel()
+	secret := "svc_live_" + strings.Repeat("aB3_-", 9)[:43]
+	var out bytes.Buffer
+	for _, format := range []string{"debug,json", "debug,text"} {
+		log, err := newLogger(&out, format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Error("failed", "path", "/x/"+secret, "error", errors.New("dial postgres://u:hunter2@h/x: whsec_c2VjcmV0c2VjcmV0"))
+		log.WithGroup("g").With("header", "Bearer "+secret).Info("x")
+	}
+	for _, s := range []string{secret, "hunter2", "c2VjcmV0"} {
+		if strings.Contains(out.String(), s) {
+			t.Errorf("the log holds %s: %s", s, out.String())
+		}
+	}
+	for _, wrong := range []string{"", "info", "loud,json", "info,xml"} {
+		if _, err := newLogger(&out, wrong); err == nil {
+			t.Errorf("%q is taken", wrong)
+		}
+	}
+}

@@ -1,0 +1,437 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"guildhall/internal/auth"
+	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
+	"guildhall/internal/db/embedded"
+)
+
+// serving is a `guildhall serve` with a certificate of its own.
+type serving struct {
+	*process
+	https, http, ops string
+	files            localFiles
+	roots            *x509.CertPool
+	token            string
+}
+
+var readyLine = regexp.MustCompile(`"msg":"ready","https":"([^"]*)","http":"([^"]*)","ops":"([^"]*)"`)
+
+// serve starts the server on a database that has the guild, and makes a token.
+func serve(t *testing.T, url string, env ...string) *serving {
+	t.Helper()
+	dir := t.TempDir()
+	files, err := localCertificate(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := newSecretKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &serving{files: files, roots: x509.NewCertPool()}
+	s.trust(t)
+	s.process = begin(t, dir, append([]string{
+		"GUILDHALL_DATABASE_URL=" + url, "GUILDHALL_SECRET_KEY=" + key,
+		"GUILDHALL_TLS_CERT=" + files.cert, "GUILDHALL_TLS_KEY=" + files.key,
+		"GUILDHALL_HTTPS_LISTEN=127.0.0.1:0", "GUILDHALL_HTTP_LISTEN=127.0.0.1:0", "GUILDHALL_OPS_LISTEN=127.0.0.1:0",
+		"GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off",
+	}, env...), "serve")
+	s.says(t, `"msg":"ready"`)
+	_, log := s.text()
+	at := readyLine.FindStringSubmatch(log)
+	if at == nil {
+		t.Fatalf("no addresses in %s", log)
+	}
+	s.https, s.http, s.ops = "https://"+at[1], "http://"+at[2], "http://"+at[3]
+	s.token = token(t, url)
+	return s
+}
+
+func (s *serving) trust(t *testing.T) {
+	t.Helper()
+	pem, err := os.ReadFile(s.files.ca)
+	if err != nil || !s.roots.AppendCertsFromPEM(pem) {
+		t.Fatalf("read the CA: %v", err)
+	}
+}
+
+func token(t *testing.T, url string) string {
+	t.Helper()
+	d, err := db.Open(t.Context(), db.Config{URL: url, Writers: 1, Readers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	made, err := auth.Create(t.Context(), d, auth.New{GuildID: guild, Env: "live", Name: "test", Scopes: auth.Scopes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made.Secret
+}
+
+// client makes connections of its own that trust the server.
+func (s *serving) client(t *testing.T) *http.Client {
+	t.Helper()
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: s.roots}, ForceAttemptHTTP2: false, MaxIdleConnsPerHost: 100,
+		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+}
+
+func get(ctx context.Context, c *http.Client, url, token string) (*http.Response, string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := c.Do(req)
+	if err != nil {
+		return nil, "", err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	return res, string(body), err
+}
+
+// answers fails the test unless the URL answers with the status.
+func (s *serving) answers(t *testing.T, url, token string, status int) string {
+	t.Helper()
+	res, body, err := get(t.Context(), s.client(t), url, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.StatusCode != status {
+		t.Errorf("%s answers %d, want %d: %s", url, res.StatusCode, status, body)
+	}
+	return body
+}
+
+func TestServe(t *testing.T) {
+	t.Parallel()
+	s := serve(t, withGuild(t))
+
+	t.Run("answers over TLS, and over plain HTTP only to refuse", func(t *testing.T) {
+		t.Parallel()
+		s.answers(t, s.https+"/api/v1/me", s.token, 200)
+		s.answers(t, s.https+"/api/v1/me", "", 401)
+		if body := s.answers(t, s.http+"/api/v1/me", s.token, 403); !strings.Contains(body, "https_required") {
+			t.Errorf("plain HTTP is told %s", body)
+		}
+		old := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.roots, MaxVersion: tls.VersionTLS11}}}
+		if _, _, err := get(t.Context(), old, s.https+"/api/v1/me", s.token); err == nil {
+			t.Error("TLS 1.1 is accepted")
+		}
+	})
+	t.Run("tells operators how it is, on their own listener alone", func(t *testing.T) {
+		t.Parallel()
+		s.answers(t, s.ops+"/livez", "", 200)
+		s.answers(t, s.ops+"/readyz", "", 200)
+		body := s.answers(t, s.ops+"/metrics", "", 200)
+		for _, name := range []string{`guildhall_db_connections{pool="read",user="api"}`, "go_goroutines", "process_resident_memory_bytes"} {
+			if !strings.Contains(body, name) {
+				t.Errorf("%s is not measured", name)
+			}
+		}
+		for _, path := range []string{"/livez", "/readyz", "/metrics"} {
+			s.answers(t, s.https+path, s.token, 404)
+		}
+	})
+	t.Run("takes up a renewed certificate", func(t *testing.T) {
+		t.Parallel()
+		for _, old := range []string{s.files.ca, s.files.cert, s.files.key} {
+			if err := os.Remove(old); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := localCertificate(filepath.Dir(s.files.ca)); err != nil {
+			t.Fatal(err)
+		}
+		pair, err := tls.LoadX509KeyPair(s.files.cert, s.files.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the new certificate is served", time.Minute, func() bool {
+			c, err := tls.Dial("tcp", strings.TrimPrefix(s.https, "https://"), &tls.Config{InsecureSkipVerify: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			return c.ConnectionState().PeerCertificates[0].Equal(pair.Leaf)
+		})
+	})
+	t.Run("writes no secret to its log", func(t *testing.T) {
+		t.Parallel()
+		s.answers(t, s.https+"/api/v1/cases/"+s.token+"?x="+s.token, s.token, 400)
+		s.says(t, `"method":"GET"`)
+		if out, log := s.text(); strings.Contains(out+log, s.token) {
+			t.Errorf("the log holds the token: %s", log)
+		}
+	})
+}
+
+// A caller that sends its request byte by byte is cut off, and the others do
+// not notice it.
+func TestSlowCallers(t *testing.T) {
+	t.Parallel()
+	s := serve(t, withGuild(t))
+	const slow = 300
+	begun := time.Now()
+	var wg sync.WaitGroup
+	var cut atomic.Int64
+	for i := range slow {
+		wg.Go(func() {
+			target, request := s.http, "GET /api/v1/me HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+			if i%3 == 0 { // the head at once, the body never
+				request = "POST /api/v1/economy/adjust HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+			}
+			c, err := net.Dial("tcp", strings.TrimPrefix(target, "http://"))
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			if i%3 != 1 { // every third sends nothing at all
+				_, _ = io.WriteString(c, request)
+			}
+			_ = c.SetReadDeadline(begun.Add(30 * time.Second))
+			_, err = io.Copy(io.Discard, c)
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				cut.Add(1)
+			}
+		})
+	}
+	client := s.client(t)
+	for range 50 {
+		res, _, err := get(t.Context(), client, s.https+"/api/v1/me", s.token)
+		if err != nil || res.StatusCode != 200 {
+			t.Fatalf("a healthy caller got %v, %v", res, err)
+		}
+	}
+	wg.Wait()
+	if cut.Load() != slow {
+		t.Errorf("%d of %d slow callers were cut off", cut.Load(), slow)
+	}
+	if took := time.Since(begun); took > 25*time.Second {
+		t.Errorf("cutting them off took %v", took)
+	}
+}
+
+// A stop in the middle of traffic fails no request and resets no connection.
+func TestGracefulStop(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	s := serve(t, url)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	var done, closing atomic.Int64
+	var stopping atomic.Bool
+	for i := range 8 {
+		client := s.client(t)
+		wg.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				// As a load balancer does: it stops sending once the node says it is not ready.
+				if stopping.Load() {
+					return
+				}
+				body := fmt.Sprintf(`{"user_id":"%d","delta":1}`, 1000+i)
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.https+"/api/v1/economy/adjust", strings.NewReader(body))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				req.GetBody = nil // the client must not hide a reset by sending again
+				req.Header.Set("Authorization", "Bearer "+s.token)
+				req.Header.Set("Content-Type", "application/json")
+				res, err := client.Do(req)
+				if err != nil {
+					t.Errorf("a request failed: %v", err)
+					return
+				}
+				if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != 200 {
+					t.Errorf("a request got %d, %v", res.StatusCode, err)
+				}
+				res.Body.Close()
+				if res.Close {
+					closing.Add(1)
+				}
+				done.Add(1)
+				time.Sleep(5 * time.Millisecond) // a rate a CI machine keeps up with
+			}
+		})
+	}
+	eventually(t, "there is traffic", 20*time.Second, func() bool { return done.Load() > 100 })
+	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "readiness is off", 5*time.Second, func() bool {
+		res, _, err := get(t.Context(), http.DefaultClient, s.ops+"/readyz", "")
+		return err == nil && res.StatusCode == 503
+	})
+	time.AfterFunc(2*time.Second, func() { stopping.Store(true) })
+	if code := s.exits(t, 40*time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	cancel()
+	wg.Wait()
+	if closing.Load() == 0 {
+		t.Error("nobody was asked to close their connection")
+	}
+
+	// What was answered is in the ledger, once.
+	pool, err := db.OpenSQL(url, "test", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var sum int64
+	if err := pool.QueryRowContext(t.Context(), `SELECT coalesce(sum(delta), 0) FROM ledger WHERE guild_id = $1`, guild).Scan(&sum); err != nil {
+		t.Fatal(err)
+	}
+	if sum != done.Load() {
+		t.Errorf("%d requests were answered, the ledger has %d", done.Load(), sum)
+	}
+}
+
+func TestReadyz(t *testing.T) {
+	t.Parallel()
+	if _, err := embedded.Find(t.Context(), 0); err != nil && os.Getenv("CI") == "" {
+		t.Skipf("needs Postgres: %v", err)
+	}
+	server, err := embedded.Start(t.Context(), embedded.Config{Fast: true, TCP: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	call(t, "", "migrate", "--database-url", server.URL).ok(t)
+	call(t, `{"record":"guild","id":"`+guild+`"}`, "import", "-", "--database-url", server.URL).ok(t)
+	s := serve(t, server.URL)
+	s.answers(t, s.ops+"/readyz", "", 200)
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	s.answers(t, s.ops+"/readyz", "", 503)
+	s.answers(t, s.ops+"/livez", "", 200)
+	if body := s.answers(t, s.https+"/api/v1/me", s.token, 503); !strings.Contains(body, "service_unavailable") {
+		t.Errorf("callers are told %s", body)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	key, err := newSecretKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Run("a bad one is refused by its name", func(t *testing.T) {
+		t.Parallel()
+		url := dbtest.New(t).URL
+		for _, c := range []struct {
+			args string
+			text string
+		}{
+			{"--secret-key ", "GUILDHALL_SECRET_KEY"},
+			{"--secret-key c2hvcnQ=", "GUILDHALL_SECRET_KEY"},
+			{"--http-listen nowhere", "GUILDHALL_HTTP_LISTEN"},
+			{"--http-listen off", "GUILDHALL_HTTP_LISTEN"},
+			{"--https-listen :8443", "GUILDHALL_HTTPS_LISTEN"},
+			{"--tls-cert x.pem", "GUILDHALL_TLS_CERT"},
+			{"--tls-cert /no/such.pem --tls-key /no/such.pem", "GUILDHALL_TLS_CERT"},
+			{"--ops-listen 127.0.0.1", "GUILDHALL_OPS_LISTEN"},
+			{"--trusted-proxies 10.0.0.0/99", "GUILDHALL_TRUSTED_PROXIES"},
+			{"--rate-read lots", "GUILDHALL_RATE_READ"},
+			{"--rate-write 0/1m", "GUILDHALL_RATE_WRITE"},
+			{"--rate-login 5", "GUILDHALL_RATE_LOGIN"},
+			{"--redis-url http://x", "GUILDHALL_REDIS_URL"},
+			{"--discord-url discord.com", "GUILDHALL_DISCORD_URL"},
+			{"--webhook-allow everywhere", "GUILDHALL_WEBHOOK_ALLOW"},
+			{"--webhook-ca /no/such.pem", "GUILDHALL_WEBHOOK_CA"},
+			{"--webhook-retries never", "GUILDHALL_WEBHOOK_RETRIES"},
+			{"--log loud", "GUILDHALL_LOG"},
+		} {
+			args := []string{"serve", "--database-url", url, "--secret-key", key, "--ops-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"}
+			r := call(t, "", append(args, strings.Split(c.args, " ")...)...)
+			r.err = r.err[strings.Index(r.err, "guildhall: "):] // a log may stand before it
+			r.refused(t, 1, c.text)
+		}
+		call(t, "", "serve").refused(t, 1, "GUILDHALL_DATABASE_URL")
+		call(t, "", "serve", "--env", "prod").refused(t, 2, "live")
+	})
+
+	t.Run("README.md lists them as they are", func(t *testing.T) {
+		t.Parallel()
+		readme, err := os.ReadFile("../../README.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := map[string]string{} // variable → default
+		for _, line := range strings.Split(string(readme), "\n") {
+			cells := strings.Split(line, "|")
+			if len(cells) < 5 || !strings.Contains(cells[1], "`GUILDHALL_") {
+				continue
+			}
+			told[strings.Trim(strings.TrimSpace(cells[1]), "`")] = strings.TrimSpace(cells[2])
+		}
+		for _, command := range []string{"serve", "dev"} {
+			help := call(t, "", command, "--help").ok(t)
+			for _, variable := range regexp.MustCompile(`\$(GUILDHALL_[A-Z_]+)`).FindAllStringSubmatch(help, -1) {
+				if _, found := told[variable[1]]; !found {
+					t.Errorf("README.md does not tell of %s", variable[1])
+				}
+			}
+			for variable, fallback := range told {
+				flag := "--" + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(variable, "GUILDHALL_")), "_", "-")
+				if command == "dev" && (flag == "--database-url" || flag == "--roles") {
+					continue // dev makes its own, and does both
+				}
+				if !strings.Contains(help, flag+"=") || !strings.Contains(help, "$"+variable) {
+					t.Errorf("%s has no %s, $%s", command, flag, variable)
+				}
+				if given := regexp.MustCompile("^`([^`]+)`$").FindStringSubmatch(fallback); given != nil && command == "serve" {
+					if !regexp.MustCompile(flag + `="?` + regexp.QuoteMeta(given[1]) + `\b`).MatchString(help) {
+						t.Errorf("the default of %s is not %s", flag, given[1])
+					}
+				}
+			}
+		}
+	})
+}
+
+// found by other commands, and by this test.
+func running(t *testing.T, dir string) found {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, ".guildhall", runningFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f found
+	if err := json.Unmarshal(text, &f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
