@@ -116,14 +116,13 @@ func (r *Runner) work(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := client.Start(ctx); err == nil {
+		if err = client.Start(ctx); err == nil {
 			<-client.Stopped()
-			if ctx.Err() != nil {
-				return nil
-			}
-		} else if ctx.Err() == nil {
-			r.cfg.Log.WarnContext(ctx, "the job workers cannot start yet", "error", err)
 		}
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // stopped as asked
+		}
+		r.cfg.Log.WarnContext(ctx, "the job workers are not running, they start again in a second", "error", err)
 		select {
 		case <-ctx.Done():
 			return nil

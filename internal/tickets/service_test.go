@@ -97,9 +97,10 @@ func TestForeign(t *testing.T) {
 
 func TestCloseTicket(t *testing.T) {
 	t.Parallel()
-	a := apitest.New(t)
 
 	t.Run("stores the reason, writes it down and says so", func(t *testing.T) {
+		t.Parallel()
+		a := apitest.New(t)
 		id := apitest.Path("id", ticket(t, a, 1, "open", true))
 		a.Do(t, "closeTicket", `{"reason":"Solved "}`, id).Want(t, 200, `{"data":{"status":"closed","close_reason":"Solved ",
 			"closed_by_id":null,"channel_id":"701","message_count":0}}`)
@@ -113,6 +114,8 @@ func TestCloseTicket(t *testing.T) {
 		}
 	})
 	t.Run("needs no reason and no body", func(t *testing.T) {
+		t.Parallel()
+		a := apitest.New(t)
 		id := apitest.Path("id", ticket(t, a, 2, "open", false))
 		first := a.Key("close-2").Do(t, "closeTicket", "", id).Want(t, 200, `{"data":{"close_reason":null}}`)
 		a.WantEvent(t, "ticket.closed", "")
@@ -121,12 +124,17 @@ func TestCloseTicket(t *testing.T) {
 		a.WantNoEvent(t)
 	})
 	t.Run("only open tickets, and that before the reason", func(t *testing.T) {
+		t.Parallel()
+		a := apitest.New(t)
 		id := apitest.Path("id", ticket(t, a, 3, "closed", true))
 		exec(t, a, `UPDATE guild_settings SET require_close_reason = true WHERE guild_id = $1`, a.Guild)
 		a.Do(t, "closeTicket", "", id).WantError(t, 422, "ticket_not_open")
 	})
 	t.Run("with a reason where the guild wants one", func(t *testing.T) {
+		t.Parallel()
+		a := apitest.New(t)
 		id := apitest.Path("id", ticket(t, a, 4, "open", true))
+		exec(t, a, `UPDATE guild_settings SET require_close_reason = true WHERE guild_id = $1`, a.Guild)
 		a.Do(t, "closeTicket", "", id).WantError(t, 422, "close_reason_required")
 		a.Do(t, "closeTicket", "{}", id).WantError(t, 422, "close_reason_required")
 		a.Do(t, "closeTicket", `{"reason":"  "}`, id).WantError(t, 400, "invalid_request")

@@ -60,15 +60,15 @@ type nonce struct {
 }
 
 // New starts a server that ends with the test.
-func New(t testing.TB) *Server {
-	t.Helper()
+func New(tb testing.TB) *Server {
+	tb.Helper()
 	s := &Server{
 		channels: map[string][]Message{}, state: map[string]string{}, nonces: map[string]nonce{},
 		always: map[string]Behaviour{}, window: 5 * time.Minute, gone: make(chan struct{}),
 	}
 	h := httptest.NewServer(http.HandlerFunc(s.serve))
 	s.URL = h.URL + "/api/v10"
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		close(s.gone)
 		h.CloseClientConnections()
 		h.Close()
