@@ -172,6 +172,8 @@ func (b *batch) send(ctx context.Context) error {
 			before = b.count
 		case &b.to.entries:
 			before = b.room
+		case &b.to.draws:
+			before = b.rounds
 		}
 		if before != nil {
 			if err := before(ctx); err != nil {

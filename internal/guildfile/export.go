@@ -29,7 +29,7 @@ func Export(ctx context.Context, d *db.DB, guild string, w io.Writer) error {
 		e.json.SetEscapeHTML(false)
 		for _, part := range [...]func() error{
 			e.headline, e.settings, e.cases, e.wallets, e.levels,
-			e.tickets, e.messages, e.giveaways, e.entries,
+			e.tickets, e.messages, e.giveaways, e.entries, e.draws,
 		} {
 			if err := part(); err != nil {
 				return err
@@ -313,6 +313,32 @@ func (e *exporter) entries() error {
 		FROM giveaway_entries
 		WHERE guild_id = $1
 		ORDER BY giveaway_id, user_id`, as[row])
+}
+
+func (e *exporter) draws() error {
+	type row struct {
+		Record      string     `json:"record" db:"record"`
+		GuildID     string     `json:"guild_id" db:"guild_id"`
+		GiveawayID  string     `json:"giveaway_id" db:"giveaway_id"`
+		Round       int64      `json:"round" db:"round"`
+		Seed        string     `json:"seed" db:"seed"`
+		EntriesHash string     `json:"entries_hash" db:"entries_hash"`
+		PastWinners db.Strings `json:"past_winners" db:"past_winners"`
+		Excluded    db.Strings `json:"excluded" db:"excluded"`
+		Drawn       db.Strings `json:"drawn" db:"drawn"`
+		Replaced    db.Strings `json:"replaced" db:"replaced"`
+		Winners     db.Strings `json:"winners" db:"winners"`
+		TokenID     *string    `json:"token_id" db:"token_id"`
+		Reason      *string    `json:"reason" db:"reason"`
+		DrawnAt     stamp      `json:"drawn_at" db:"drawn_at"`
+	}
+	return each(e, "draw", `
+		SELECT 'giveaway_draw' AS record, guild_id, giveaway_id, round, encode(seed, 'hex') AS seed,
+		       encode(entries_hash, 'hex') AS entries_hash, past_winners, excluded, drawn, replaced, winners,
+		       token_id, reason, drawn_at
+		FROM giveaway_draws
+		WHERE guild_id = $1
+		ORDER BY giveaway_id, round`, as[row])
 }
 
 // stamp is an instant that is read from a row and written as the API writes it.

@@ -1,6 +1,7 @@
 package guildfile
 
 import (
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -201,6 +202,19 @@ func (f fields) oneOf(name string, required bool, allowed ...string) *string {
 	}
 	f.fail(name, "must be one of %s", strings.Join(allowed, ", "))
 	return nil
+}
+
+// hash is 32 bytes, written in hexadecimal.
+func (f fields) hash(name string) []byte {
+	v := f.take(name, true)
+	if v == nil {
+		return nil
+	}
+	b, err := hex.DecodeString(v.text)
+	if v.kind != isString || err != nil || len(b) != 32 {
+		f.fail(name, "must be 32 bytes in hexadecimal")
+	}
+	return b
 }
 
 // object opens a member that is itself an object; an absent one is empty. The

@@ -35,6 +35,7 @@ const everything = `{"record":"guild","id":"1","name":"Lantern Street","icon_url
 {"record":"giveaway","guild_id":"1","prize":"A scarf","channel_id":"500","id":"g-2","created_at":"2024-08-01T00:00:00Z"}
 {"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-1","user_id":"42","entries":3,"entered_at":"2024-07-01T10:00:00Z"}
 {"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-1","user_id":"43"}
+{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g-1","round":2,"seed":"abababababababababababababababababababababababababababababababab","entries_hash":"abababababababababababababababababababababababababababababababab","past_winners":["41"],"drawn":["43"],"replaced":["41"],"winners":["43","42"],"token_id":"t","reason":"Left."}
 {"record":"network_listing","user_id":"666","trust_score":3,"report_count":12,"category":"scam","severity":"high","first_reported_at":"2023-01-01T00:00:00Z","last_reported_at":"2024-01-01T00:00:00Z"}
 `
 
@@ -70,20 +71,21 @@ func TestImportKeepsWhatItIsGivenAndFillsInTheRest(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	sum := imported(t, d, everything)
-	if sum.Records != 19 || sum.Kinds["case"] != 2 || sum.Bytes != int64(len(everything)) {
+	if sum.Records != 20 || sum.Kinds["case"] != 2 || sum.Bytes != int64(len(everything)) {
 		t.Errorf("summary is %+v", sum)
 	}
 	for query, want := range map[string]string{
-		`SELECT concat_ws('|', name, owner_id, member_count, locale, joined_at = now()) FROM guilds WHERE id = '2'`:                                                                                "2|2|0|en-US|f",
-		`SELECT concat_ws('|', name, owner_id, member_count, locale, joined_at AT TIME ZONE 'UTC', last_case, last_ticket) FROM guilds WHERE id = '1'`:                                             "Lantern Street|77|12|de|2024-02-29 10:00:00|8|4",
-		`SELECT concat_ws('|', moderation, economy, currency_symbol, require_close_reason, close_action, timezone) FROM guild_settings WHERE guild_id = '1'`:                                       "t|f|⭐|t|delete|Europe/Berlin",
-		`SELECT concat_ws('|', moderation, economy, currency_symbol, require_close_reason, close_action, timezone) FROM guild_settings WHERE guild_id = '2'`:                                       "t|t|🪙|f|archive|UTC",
-		`SELECT string_agg(concat_ws('|', number, type, status, source, reason, expires_at IS NULL), ' ; ' ORDER BY number) FROM cases`:                                                            `7|timeout|expired|dashboard|spam 🤖 "quoted" <b>|f ; 8|note|active|bot||t`,
-		`SELECT string_agg(concat_ws('|', w.user_id, balance, delta, balance_after, note, reason IS NULL), ' ; ' ORDER BY w.user_id) FROM wallets w JOIN ledger_entries USING (guild_id, user_id)`: "42|9007199254740991|9007199254740991|9007199254740991|import|t ; 43|0|0|0|import|t",
-		`SELECT string_agg(concat_ws('|', number, status, message_count, last_message_at IS NULL), ' ; ' ORDER BY number) FROM tickets`:                                                            "3|closed|2|f ; 4|open|0|t",
-		`SELECT string_agg(concat_ws('|', kind, internal, author_type), ' ; ' ORDER BY kind, author_type) FROM ticket_messages`:                                                                    "message|f|opener ; message|f|staff ; note|t|staff",
-		`SELECT string_agg(concat_ws('|', id, status, winner_count, winners::text, entrant_count, entry_count, ends_at - starts_at), ' ; ' ORDER BY id) FROM giveaways`:                            "g-1|ended|2|{43,42}|2|4|1 day ; g-2|active|1|{}|0|0|7 days",
-		`SELECT concat_ws('|', user_id, trust_score, report_count, category, severity) FROM network_listings`:                                                                                      "666|3|12|scam|high",
+		`SELECT concat_ws('|', name, owner_id, member_count, locale, joined_at = now()) FROM guilds WHERE id = '2'`:                                                                                             "2|2|0|en-US|f",
+		`SELECT concat_ws('|', name, owner_id, member_count, locale, joined_at AT TIME ZONE 'UTC', last_case, last_ticket) FROM guilds WHERE id = '1'`:                                                          "Lantern Street|77|12|de|2024-02-29 10:00:00|8|4",
+		`SELECT concat_ws('|', moderation, economy, currency_symbol, require_close_reason, close_action, timezone) FROM guild_settings WHERE guild_id = '1'`:                                                    "t|f|⭐|t|delete|Europe/Berlin",
+		`SELECT concat_ws('|', moderation, economy, currency_symbol, require_close_reason, close_action, timezone) FROM guild_settings WHERE guild_id = '2'`:                                                    "t|t|🪙|f|archive|UTC",
+		`SELECT string_agg(concat_ws('|', number, type, status, source, reason, expires_at IS NULL), ' ; ' ORDER BY number) FROM cases`:                                                                         `7|timeout|expired|dashboard|spam 🤖 "quoted" <b>|f ; 8|note|active|bot||t`,
+		`SELECT string_agg(concat_ws('|', w.user_id, balance, delta, balance_after, note, reason IS NULL), ' ; ' ORDER BY w.user_id) FROM wallets w JOIN ledger_entries USING (guild_id, user_id)`:              "42|9007199254740991|9007199254740991|9007199254740991|import|t ; 43|0|0|0|import|t",
+		`SELECT string_agg(concat_ws('|', number, status, message_count, last_message_at IS NULL), ' ; ' ORDER BY number) FROM tickets`:                                                                         "3|closed|2|f ; 4|open|0|t",
+		`SELECT string_agg(concat_ws('|', kind, internal, author_type), ' ; ' ORDER BY kind, author_type) FROM ticket_messages`:                                                                                 "message|f|opener ; message|f|staff ; note|t|staff",
+		`SELECT string_agg(concat_ws('|', id, status, winner_count, winners::text, entrant_count, entry_count, ends_at - starts_at), ' ; ' ORDER BY id) FROM giveaways`:                                         "g-1|ended|2|{43,42}|2|4|1 day ; g-2|active|1|{}|0|0|7 days",
+		`SELECT concat_ws('|', round, past_winners::text, excluded::text, drawn::text, replaced::text, d.winners::text, token_id, reason, rounds) FROM giveaway_draws d JOIN giveaways g ON g.id = giveaway_id`: "2|{41}|{}|{43}|{41}|{43,42}|t|Left.|2",
+		`SELECT concat_ws('|', user_id, trust_score, report_count, category, severity) FROM network_listings`:                                                                                                   "666|3|12|scam|high",
 	} {
 		if got := one(t, d, query); got != want {
 			t.Errorf("%s\n got %s\nwant %s", query, got, want)
@@ -189,6 +191,8 @@ func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 		"a message again":     {`{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"x","id":"m-1"}`, "message with this id exists"},
 		"a giveaway again":    {giveaway(`"id":"g-1"`), "giveaway with this id exists"},
 		"an entry again":      {`{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-1","user_id":"42"}`, "entered this giveaway already"},
+		"a draw again":        {`{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g-1","round":2,"seed":"` + strings.Repeat("0", 64) + `","entries_hash":"` + strings.Repeat("0", 64) + `"}`, "draw of this round already"},
+		"a short seed":        {`{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g-1","round":3,"seed":"00","entries_hash":"00"}`, "seed must be 32 bytes"},
 		"a listing again":     {`{"record":"network_listing","user_id":"666","trust_score":3,"report_count":1,"category":"scam","severity":"high","first_reported_at":"2023-01-01T00:00:00Z","last_reported_at":"2024-01-01T00:00:00Z"}`, "listed already"},
 		"too many entries":    {`{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-1","user_id":"50","entries":9007199254740988}`, "over 9007199254740991"},
 		"another guild's id":  {`{"record":"ticket_message","guild_id":"2","ticket_id":"t-1","content":"x"}`, `ticket "t-1" of guild 2 is neither`},

@@ -1,8 +1,6 @@
 package guildfile
 
 import (
-	"time"
-
 	"guildhall/internal/db"
 	"guildhall/internal/levelling"
 )
@@ -26,6 +24,7 @@ var readers = map[string]func(*batch, *record){
 	"ticket_message":  readTicketMessage,
 	"giveaway":        readGiveaway,
 	"giveaway_entry":  readGiveawayEntry,
+	"giveaway_draw":   readGiveawayDraw,
 	"network_listing": readNetworkListing,
 }
 
@@ -128,54 +127,6 @@ func readLevel(b *batch, r *record) {
 	)
 }
 
-func readGiveaway(b *batch, r *record) {
-	guild, id := b.inGuild(r), b.ownID(r)
-	status := or(r.oneOf("status", false, "scheduled", "active", "paused", "drawing", "ended"), "active")
-	created := or(r.instant("created_at", false), b.now)
-	starts := or(r.instant("starts_at", false), created)
-	ends := or(r.instant("ends_at", false), starts.AddDate(0, 0, 7))
-	ended, paused := r.instant("ended_at", false), r.instant("paused_at", false)
-	winners := r.snowflakes("winners", 100)
-	over := status == "drawing" || status == "ended"
-	switch {
-	case !over && !ends.After(starts):
-		r.fail("ends_at", "must lie after starts_at")
-	case status != "ended" && len(winners) > 0:
-		r.fail("winners", "belong only to a giveaway with the status ended")
-	case status != "ended" && ended != nil:
-		r.fail("ended_at", "belongs only to a giveaway with the status ended")
-	case status != "paused" && paused != nil:
-		r.fail("paused_at", "belongs only to a giveaway with the status paused")
-	}
-	if status == "paused" && paused == nil {
-		paused = &b.now
-	}
-	b.to.giveaways.put(r.line, r.kind,
-		guild, id, status,
-		or(r.text("prize", true, 1, 200), ""),
-		r.text("description", false, 0, 1000),
-		or(r.integer("winner_count", false, 1, 100), 1),
-		db.Array(winners),
-		r.snowflake("host_id", false),
-		or(r.snowflake("channel_id", true), ""),
-		r.snowflake("message_id", false),
-		starts, ends, paused, ended, created,
-		or(r.instant("updated_at", false), latest(created, ended)),
-	)
-	b.defines(ref{kind: "giveaway", guild: guild, id: id})
-}
-
-func readGiveawayEntry(b *batch, r *record) {
-	guild, id := b.inGuild(r), or(r.id("giveaway_id", true), "")
-	b.needs(r, ref{kind: "giveaway", guild: guild, id: id})
-	b.to.entries.put(r.line, r.kind,
-		guild, id,
-		or(r.snowflake("user_id", true), ""),
-		or(r.integer("entries", false, 1, maxInteger), 1),
-		or(r.instant("entered_at", false), b.now),
-	)
-}
-
 func readNetworkListing(b *batch, r *record) {
 	first, last := r.instant("first_reported_at", true), r.instant("last_reported_at", true)
 	if first != nil && last != nil && last.Before(*first) {
@@ -189,12 +140,4 @@ func readNetworkListing(b *batch, r *record) {
 		or(r.oneOf("severity", true, "low", "medium", "high", "critical"), ""),
 		first, last,
 	)
-}
-
-// latest is the later of t and u, if there is a u.
-func latest(t time.Time, u *time.Time) time.Time {
-	if u != nil && u.After(t) {
-		return *u
-	}
-	return t
 }

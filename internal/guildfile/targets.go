@@ -10,15 +10,15 @@ import (
 
 // targets are the tables, each in a place where what it refers to comes before.
 type targets struct {
-	guilds, settings, cases, wallets, ledger, levels target
-	tickets, messages, giveaways, entries, listings  target
+	guilds, settings, cases, wallets, ledger, levels       target
+	tickets, messages, giveaways, entries, draws, listings target
 }
 
 // afterGuilds is every target but the guilds.
 func (t *targets) afterGuilds() []*target {
 	return []*target{
 		&t.settings, &t.cases, &t.wallets, &t.ledger, &t.levels,
-		&t.tickets, &t.messages, &t.giveaways, &t.entries, &t.listings,
+		&t.tickets, &t.messages, &t.giveaways, &t.entries, &t.draws, &t.listings,
 	}
 }
 
@@ -101,6 +101,14 @@ func newTargets() targets {
 			columns:  []string{"guild_id", "giveaway_id", "user_id", "entries", "entered_at"},
 			refusals: map[string]string{"giveaway_entries_pkey": "this user has entered this giveaway already"},
 		},
+		draws: target{
+			table: "giveaway_draws",
+			columns: []string{
+				"guild_id", "giveaway_id", "round", "seed", "entries_hash", "past_winners", "excluded", "drawn",
+				"replaced", "winners", "token_id", "reason", "drawn_at",
+			},
+			refusals: map[string]string{"giveaway_draws_pkey": "this giveaway has a draw of this round already"},
+		},
 		listings: target{
 			table: "network_listings",
 			columns: []string{
@@ -172,49 +180,6 @@ func assign(t *target, last map[string]int64) {
 		}
 		last[guild] = max(last[guild], *n)
 	}
-}
-
-// room refuses entries whose weights add up to more than a giveaway can count.
-// The tables would refuse them too, but without saying which line it was.
-func (b *batch) room(ctx context.Context) error {
-	t := &b.to.entries
-	if len(t.rows) == 0 {
-		return nil
-	}
-	sums := make(map[ref]int64)
-	var guilds, ids []string
-	for _, row := range t.rows {
-		r := ref{kind: "giveaway", guild: row[0].(string), id: row[1].(string)}
-		if _, ok := sums[r]; !ok {
-			sums[r] = 0
-			guilds, ids = append(guilds, r.guild), append(ids, r.id)
-		}
-	}
-	var have []struct {
-		Guild   string `db:"guild_id"`
-		ID      string `db:"id"`
-		Entries int64  `db:"entry_count"`
-	}
-	if err := b.tx.SelectContext(ctx, &have, `
-		SELECT guild_id, id, entry_count
-		FROM giveaways
-		WHERE (guild_id, id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
-		ORDER BY guild_id, id
-		FOR NO KEY UPDATE`, db.Array(guilds), db.Array(ids)); err != nil {
-		return fmt.Errorf("import: read the giveaways' entries: %w", err)
-	}
-	for _, h := range have {
-		sums[ref{kind: "giveaway", guild: h.Guild, id: h.ID}] = h.Entries
-	}
-	for i, row := range t.rows {
-		r := ref{kind: "giveaway", guild: row[0].(string), id: row[1].(string)}
-		n := row[3].(int64)
-		if n > maxInteger-sums[r] {
-			return &LineError{Line: t.lines[i], Kind: t.kinds[i], Reason: fmt.Sprintf("entries bring the giveaway over %d in all", int64(maxInteger))}
-		}
-		sums[r] += n
-	}
-	return nil
 }
 
 // finish is done once, after the last batch.
