@@ -236,7 +236,8 @@ func (h *host) serve(ctx context.Context) error {
 }
 
 func (h *host) launch(log *os.File, env []string, program string, args ...string) (pid int, err error) {
-	cmd := exec.Command(program, args...) //nolint:noctx // it is stopped in order, after the measurements
+	// Without a context: it is stopped in order, after the measurements.
+	cmd := exec.Command(program, args...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {

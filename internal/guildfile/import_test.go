@@ -217,6 +217,7 @@ func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 		"too deep":            {`{"record":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`, "nested deeper"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			good := `{"record":"guild","id":"4"}` + "\n" + `{"record":"wallet","guild_id":"1","user_id":"49","balance":5}` + "\n"
 			more := `{"record":"guild","id":"2"}` + "\n" // wrong as well, but later
 			_, err := guildfile.Import(context.Background(), d, strings.NewReader(good+c.line+"\n"+more), nil)
