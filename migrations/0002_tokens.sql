@@ -42,9 +42,12 @@ CREATE TABLE auth_nodes (
 );
 
 -- Every writer of api_tokens announces what it changed, whoever it is. The
--- payload is the new epoch and the hash of the token, or * for all of them.
+-- payload is the new epoch and the hash of the token, or * for all of them. It
+-- runs with the rights and the search path of the migration, so that a writer
+-- needs nothing but the right to write api_tokens.
 -- +goose StatementBegin
-CREATE FUNCTION api_tokens_announce() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION api_tokens_announce() RETURNS trigger LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     n bigint;
 BEGIN

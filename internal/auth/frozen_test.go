@@ -22,6 +22,7 @@ const nodeVariable = "GUILDHALL_TEST_NODE"
 // below. It answers each token on its standard input with a code, and where it
 // looked for it.
 func TestNode(t *testing.T) {
+	t.Parallel()
 	url := os.Getenv(nodeVariable)
 	if url == "" {
 		t.SkipNow()

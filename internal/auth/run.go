@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"guildhall/internal/db"
 )
 
@@ -41,10 +39,11 @@ const (
 // tokens were last used. It finds the database again by itself. Stop serving
 // before Run ends.
 func (t *Tokens) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return t.hearChanges(ctx) })
-	g.Go(func() error { return t.writeUses(ctx) })
-	return g.Wait()
+	var uses sync.WaitGroup
+	uses.Go(func() { t.writeUses(ctx) })
+	t.hearChanges(ctx)
+	uses.Wait()
+	return nil
 }
 
 // Nodes is the number of nodes heard from in the last ten seconds, at least
@@ -70,13 +69,13 @@ func passed(from, to time.Time) (d time.Duration, believable bool) {
 	return d, d >= 0 && (other-d).Abs() < 250*time.Millisecond
 }
 
-func (t *Tokens) hearChanges(ctx context.Context) error {
+func (t *Tokens) hearChanges(ctx context.Context) {
 	const shortest, longest = 50 * time.Millisecond, time.Second
 	pause := shortest
 	for {
 		worked, err := t.session(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return
 		}
 		if worked {
 			pause = shortest
@@ -85,7 +84,7 @@ func (t *Tokens) hearChanges(ctx context.Context) error {
 		t.log.WarnContext(ctx, "tokens are read from the database on each request: the line that announces revocations was lost", "error", err)
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, longest)

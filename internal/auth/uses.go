@@ -46,7 +46,7 @@ func (u *uses) take() []string {
 }
 
 // writeUses writes noted uses until ctx ends, and then those still noted.
-func (t *Tokens) writeUses(ctx context.Context) error {
+func (t *Tokens) writeUses(ctx context.Context) {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
 	for {
@@ -55,7 +55,7 @@ func (t *Tokens) writeUses(ctx context.Context) error {
 			t.flushUses(ctx)
 		case <-ctx.Done():
 			t.flushUses(context.WithoutCancel(ctx))
-			return nil
+			return
 		}
 	}
 }

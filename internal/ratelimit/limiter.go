@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +24,8 @@ type Config struct {
 	// MaxKeys bounds the buckets held in memory; 0 means 100,000. The ones
 	// unused for longest are forgotten first.
 	MaxKeys int
+	// Log is told when Redis goes and when it is back; nil: nothing is logged.
+	Log *slog.Logger
 	// Metrics receives the limiter's counters; nil leaves them out.
 	Metrics prometheus.Registerer
 }
@@ -47,6 +50,9 @@ func New(cfg Config) (*Limiter, error) {
 	if cfg.Budget < 0 || cfg.MaxKeys < 0 {
 		return nil, fmt.Errorf("ratelimit: Budget and MaxKeys must not be negative")
 	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
 	if cfg.Nodes == nil {
 		cfg.Nodes = func() int { return 1 }
 	}
@@ -56,7 +62,7 @@ func New(cfg Config) (*Limiter, error) {
 		return nil, fmt.Errorf("ratelimit: %w", err)
 	}
 	if cfg.RedisURL != "" {
-		if l.shared, err = newShared(cfg.RedisURL, cfg.Budget); err != nil {
+		if l.shared, err = newShared(cfg.RedisURL, cfg.Budget, cfg.Log); err != nil {
 			return nil, err
 		}
 	}
@@ -102,7 +108,7 @@ func (l *Limiter) Exhausted(ctx context.Context, key string, q Quota) bool {
 
 func (l *Limiter) decide(ctx context.Context, key string, q Quota, cost int) Result {
 	if l.shared == nil {
-		return l.local.spend(key, q, q, cost)
+		return l.local.spend(ctx, key, q, q, cost)
 	}
 	if l.shared.usable() {
 		sent := l.local.now()
@@ -117,5 +123,5 @@ func (l *Limiter) decide(ctx context.Context, key string, q Quota, cost int) Res
 	// The time until the bucket is full means the same for the whole quota and
 	// for a share of it, so what was learned before holds on.
 	share := Quota{Limit: max(1, q.Limit/max(1, l.nodes())), Window: q.Window}
-	return l.local.spend(key, q, share, cost)
+	return l.local.spend(ctx, key, q, share, cost)
 }

@@ -53,12 +53,12 @@ func (l *local) limiter(q Quota) *throttled.GCRARateLimiterCtx {
 }
 
 // spend decides by share and reports the limit of q.
-func (l *local) spend(key string, q, share Quota, cost int) Result {
+func (l *local) spend(ctx context.Context, key string, q, share Quota, cost int) Result {
 	if cost == 0 {
 		return l.peek(key, q, share)
 	}
-	// The store is memory: it can neither fail nor wait.
-	limited, r, err := l.limiter(share).RateLimitCtx(context.Background(), key, cost)
+	// The store is memory: it can neither fail nor wait, and asks nothing of ctx.
+	limited, r, err := l.limiter(share).RateLimitCtx(ctx, key, cost)
 	if err != nil {
 		panic("ratelimit: " + err.Error())
 	}

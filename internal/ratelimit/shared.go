@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,12 +60,14 @@ type shared struct {
 	budget  time.Duration
 	slack   string
 	started time.Time
+	log     *slog.Logger
 
 	failures atomic.Int32
 	retryAt  atomic.Int64 // nanoseconds since started; 0 while Redis answers
 }
 
-func newShared(url string, budget time.Duration) (*shared, error) {
+func newShared(url string, budget time.Duration, log *slog.Logger) (*shared, error) {
+	quiet()
 	opt, err := redis.ParseURL(url)
 	if err != nil {
 		// The parse error would repeat the URL, which may hold a password.
@@ -87,8 +91,17 @@ func newShared(url string, budget time.Duration) (*shared, error) {
 		// of them had failed.
 		slack:   strconv.FormatInt((2 * budget).Microseconds(), 10),
 		started: time.Now(),
+		log:     log,
 	}, nil
 }
+
+// quiet keeps the client from writing to standard error by itself: what it has
+// to say comes back as errors.
+var quiet = sync.OnceFunc(func() { redis.SetLogger(mute{}) })
+
+type mute struct{}
+
+func (mute) Printf(context.Context, string, ...any) {}
 
 // broken reports whether Redis failed often enough to be left alone.
 func (s *shared) broken() bool { return s.retryAt.Load() != 0 }
@@ -115,14 +128,16 @@ func (s *shared) spend(ctx context.Context, key string, q Quota, cost int, until
 		err = fmt.Errorf("ratelimit: the script returned %d values", len(v))
 	}
 	if err != nil {
-		if s.failures.Add(1) >= patience {
-			s.retryAt.Store(int64(time.Since(s.started) + pause))
+		if s.failures.Add(1) >= patience && s.retryAt.Swap(int64(time.Since(s.started)+pause)) == 0 {
+			s.log.WarnContext(ctx, "rate limits are counted by this node alone: Redis does not answer", "error", err)
 		}
 		return Result{}, err
 	}
-	if s.failures.Load() != 0 || s.retryAt.Load() != 0 {
+	if s.failures.Load() != 0 {
 		s.failures.Store(0)
-		s.retryAt.Store(0)
+		if s.retryAt.Swap(0) != 0 {
+			s.log.InfoContext(ctx, "rate limits are shared with the other nodes again")
+		}
 	}
 	return Result{
 		Allowed:    v[0] == 1,
