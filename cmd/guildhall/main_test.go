@@ -345,7 +345,7 @@ func TestTokens(t *testing.T) {
 		id, _ := o["id"].(string)
 		token, _ := o["token"].(string)
 		call(t, "", "token", "revoke", "--database-url", url, id).ok(t)
-		call(t, "", "token", "revoke", "--database-url", url, "unknown").refused(t, 1, "unknown")
+		call(t, "", "token", "revoke", "--database-url", url, "unknown").refused(t, 1, "No such token.")
 		for _, args := range [][]string{{}, {"--json"}} {
 			out := call(t, "", append([]string{"token", "list", "--database-url", url, "--guild", guild}, args...)...).ok(t)
 			if !strings.Contains(out, id) || strings.Contains(out, token) {
