@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -101,6 +104,24 @@ func (c *tally) of(name string) int {
 	defer c.mu.Unlock()
 	return c.n[name]
 }
+
+// counting counts the messages of a log.
+type counting struct {
+	slog.Handler
+	n *tally
+}
+
+// Enabled lets everything through.
+func (c counting) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle counts.
+func (c counting) Handle(_ context.Context, r slog.Record) error {
+	c.n.add(r.Message)
+	return nil
+}
+
+// WithAttrs keeps counting.
+func (c counting) WithAttrs([]slog.Attr) slog.Handler { return c }
 
 func TestEnqueue(t *testing.T) {
 	t.Parallel()
@@ -246,6 +267,54 @@ func TestWorkers(t *testing.T) {
 		enqueue(t, base, jobs.DrawGiveaway{GuildID: "1", GiveawayID: "g", Round: 1})
 		eventually(t, "the draw", func() bool { return did.of("draw") == 1 })
 		close(release)
+	})
+
+	t.Run("wait for a database that is away, at the start and later", func(t *testing.T) {
+		t.Parallel()
+		base := dbtest.New(t)
+		u, err := url.Parse(base.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimPrefix(u.Path, "/")
+		u.Path = "/postgres"
+		admin, err := db.OpenSQL(u.String(), "guildhall-test", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = admin.Close() })
+		away := func(gone bool) {
+			t.Helper()
+			for _, statement := range []string{
+				`ALTER DATABASE ` + name + ` ALLOW_CONNECTIONS ` + strconv.FormatBool(!gone),
+				`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '` + name + `'`,
+			} {
+				if _, err := admin.ExecContext(context.Background(), statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		var did, logged tally
+		cfg := idle(t, base)
+		cfg.Log = slog.New(counting{slog.DiscardHandler, &logged})
+		cfg.Draw = func(_ context.Context, _, giveaway string, _ int) error {
+			did.add(giveaway)
+			return nil
+		}
+		away(true)
+		start(t, cfg)
+		eventually(t, "a first attempt", func() bool { return logged.of("the job workers are not running, they start again in a second") > 0 })
+		for _, giveaway := range []string{"first", "second"} {
+			away(false)
+			eventually(t, "the job to be stored", func() bool {
+				return base.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+					return jobs.Enqueue(ctx, tx, jobs.DrawGiveaway{GuildID: "1", GiveawayID: giveaway, Round: 1}, nil)
+				}) == nil
+			})
+			eventually(t, "the draw", func() bool { return did.of(giveaway) == 1 })
+			away(true)
+		}
+		away(false)
 	})
 
 	t.Run("finish what they began when they are stopped", func(t *testing.T) {
