@@ -72,13 +72,14 @@ bench: postgres bin/guildhall ## measure throughput and latency against Postgres
 
 .PHONY: release
 release: ## build the program for the usual systems into dist/
+	@rm -rf dist && mkdir dist
 	@for target in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do \
 		out=dist/guildhall-$(VERSION)-$$(echo $$target | tr / -); \
 		echo $$out; \
 		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build -trimpath -ldflags '$(LDFLAGS)' -o $$out ./cmd/guildhall || exit 1; \
 	done
 	@cp openapi.yaml gen/openapi-3.1.yaml dist/
-	@cd dist && sha256sum * > SHA256SUMS 2>/dev/null || (cd dist && shasum -a 256 * > SHA256SUMS)
+	@cd dist && rm -f SHA256SUMS && { sha256sum * 2>/dev/null || shasum -a 256 *; } > .sums && mv .sums SHA256SUMS
 
 .PHONY: bin/guildhall
 bin/guildhall:
