@@ -29,7 +29,10 @@ func newStage(t testing.TB) stage {
 }
 
 // on is the stage for a subtest.
-func (s stage) on(t testing.TB) stage { return stage{s.API, t} }
+func (s stage) on(t testing.TB) stage {
+	t.Helper()
+	return stage{s.API, t}
+}
 
 func (s stage) exec(query string, args ...any) {
 	s.t.Helper()

@@ -97,20 +97,32 @@ func TestCountersFollowTheEntries(t *testing.T) {
 		a, b        [2]int64
 	}{
 		{"one COPY", `SELECT 1`, [2]int64{5, 15}, [2]int64{0, 0}},
-		{"one entrant", `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) VALUES ('` + guild + `', 'b', '42')`,
-			[2]int64{5, 15}, [2]int64{1, 1}},
-		{"entrants of two giveaways at once", `
+		{
+			"one entrant", `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) VALUES ('` + guild + `', 'b', '42')`,
+			[2]int64{5, 15},
+			[2]int64{1, 1},
+		},
+		{
+			"entrants of two giveaways at once", `
 			INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries)
 			SELECT '` + guild + `', CASE WHEN i <= 3 THEN 'a' ELSE 'b' END, i::text, 10 FROM generate_series(1, 5) i`,
-			[2]int64{8, 45}, [2]int64{3, 21}},
+			[2]int64{8, 45},
+			[2]int64{3, 21},
+		},
 		{"more entries for all", `UPDATE giveaway_entries SET entries = entries + 1`, [2]int64{8, 53}, [2]int64{3, 24}},
-		{"a conflict that updates", `
+		{
+			"a conflict that updates", `
 			INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries)
 			VALUES ('` + guild + `', 'b', '42', 3), ('` + guild + `', 'b', '43', 1)
 			ON CONFLICT (guild_id, giveaway_id, user_id) DO UPDATE SET entries = giveaway_entries.entries + excluded.entries`,
-			[2]int64{8, 53}, [2]int64{4, 28}},
-		{"an entrant who changes sides", `UPDATE giveaway_entries SET giveaway_id = 'a' WHERE user_id = '43'`,
-			[2]int64{9, 54}, [2]int64{3, 27}},
+			[2]int64{8, 53},
+			[2]int64{4, 28},
+		},
+		{
+			"an entrant who changes sides", `UPDATE giveaway_entries SET giveaway_id = 'a' WHERE user_id = '43'`,
+			[2]int64{9, 54},
+			[2]int64{3, 27},
+		},
 		{"entrants who leave", `DELETE FROM giveaway_entries WHERE user_id IN ('1', '4')`, [2]int64{8, 43}, [2]int64{2, 16}},
 		{"nobody", `DELETE FROM giveaway_entries WHERE user_id = '999'`, [2]int64{8, 43}, [2]int64{2, 16}},
 		{"all entrants of one", `DELETE FROM giveaway_entries WHERE giveaway_id = 'a'`, [2]int64{0, 0}, [2]int64{2, 16}},
