@@ -58,6 +58,9 @@ type allowance struct {
 // endpoints whose last attempt failed. Rows of endpoints that are disabled or
 // gone are claimed as well, to be settled without a send.
 //
+// The commit does not wait for the disk: a lease that a crash of the database
+// forgets is only a delivery that is made twice, under one id.
+//
 // The hops walk the index of pending rows from endpoint to endpoint, two probes
 // each: neither settled rows nor the length of a backlog count.
 func claim(ctx context.Context, tx *db.Tx, now *time.Time, lease time.Duration, known map[string]allowance, limit, suspects int) ([]claimed, error) {
@@ -139,6 +142,7 @@ func claim(ctx context.Context, tx *db.Tx, now *time.Time, lease time.Duration, 
 		       ev.type, ev.occurred_at, ev.payload, e.url, e.enabled, e.secret, e.old_secrets,
 		       coalesce(h.failures, 0) AS failures, coalesce($1::timestamptz, now()) AS now
 		FROM leased l
+		JOIN set_config('synchronous_commit', 'off', true) AS quick ON quick = 'off'
 		JOIN webhook_events ev ON ev.guild_id = l.guild_id AND ev.id = l.event_id
 		LEFT JOIN webhook_endpoints e ON e.guild_id = l.guild_id AND e.id = l.endpoint_id
 		LEFT JOIN webhook_health h ON h.guild_id = l.guild_id AND h.endpoint_id = l.endpoint_id`,

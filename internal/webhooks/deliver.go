@@ -170,7 +170,8 @@ func (d *Deliverer) claimLoop(ctx context.Context, start func(claimed)) {
 // claimOnce claims as much as there are free slots for, starts it, and reports
 // whether there may be more to claim at once.
 func (d *Deliverer) claimOnce(ctx context.Context, start func(claimed)) (bool, error) {
-	known, free, suspects := d.pace.room(time.Now()) //nolint:forbidigo // how long sends have been under way on this machine
+	began := time.Now() //nolint:forbidigo // how long things have been under way on this machine
+	known, free, suspects := d.pace.room(began)
 	limit := min(claimLimit, free)
 	if limit == 0 {
 		return false, nil
@@ -186,7 +187,7 @@ func (d *Deliverer) claimOnce(ctx context.Context, start func(claimed)) (bool, e
 	if err != nil {
 		return false, err
 	}
-	d.metrics.claimed(rows)
+	d.metrics.claimed(rows, time.Since(began))
 	for _, c := range rows {
 		d.pace.begin(c, time.Now()) //nolint:forbidigo // as above
 		start(c)
@@ -333,6 +334,7 @@ func (d *Deliverer) settleOnce(ctx context.Context, batch []result) error {
 func (d *Deliverer) write(ctx context.Context, how func(context.Context, *db.Tx, *time.Time, []result) (int, error), batch []result) error {
 	var ill []sick
 	var n int
+	began := time.Now() //nolint:forbidigo // measures a duration
 	now, notes := d.now(), notes(batch)
 	err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		var err error
@@ -345,7 +347,7 @@ func (d *Deliverer) write(ctx context.Context, how func(context.Context, *db.Tx,
 	if err != nil {
 		return err
 	}
-	d.metrics.settled(len(batch) - n)
+	d.metrics.settled(len(batch)-n, time.Since(began))
 	d.tend(ctx, ill)
 	return nil
 }

@@ -231,3 +231,28 @@ func TestAClaimDoesNotReadSettledRows(t *testing.T) {
 		t.Errorf("claimed %d rows, more: %v", len(rows), len(rows) > 0 && rows[0].More)
 	}
 }
+
+// Only a claim's commit is in a hurry; the setting ends with its transaction.
+func TestAClaimsCommitDoesNotWaitForTheDisk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.receive(nil)
+	w.add(w.guild, r.URL)
+	w.record(w.guild, 1)
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		before, after := "", ""
+		if err := tx.GetContext(ctx, &before, `SELECT current_setting('synchronous_commit')`); err != nil {
+			return err
+		}
+		if rows, err := claim(ctx, tx, nil, lease, map[string]allowance{}, claimLimit, 1); err != nil || len(rows) != 1 {
+			t.Errorf("claimed %d rows, %v", len(rows), err)
+		}
+		if err := tx.GetContext(ctx, &after, `SELECT current_setting('synchronous_commit')`); err != nil {
+			return err
+		}
+		if after != "off" {
+			t.Errorf("the setting was %s and is %s", before, after)
+		}
+		return nil
+	})
+}

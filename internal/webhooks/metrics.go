@@ -18,7 +18,7 @@ type metrics struct {
 	delay    prometheus.Histogram
 	expired  prometheus.Counter
 	late     prometheus.Counter
-	units    *prometheus.CounterVec
+	units    *prometheus.HistogramVec
 	oldest   *prometheus.GaugeVec
 	waiting  *prometheus.GaugeVec
 	hosts    *prometheus.GaugeVec
@@ -58,8 +58,9 @@ func newMetrics(reg prometheus.Registerer, p *pace) (*metrics, error) {
 		late: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: ns, Subsystem: sub, Name: "late_results_total", Help: "Attempts whose lease was lost before they were settled.",
 		}),
-		units: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Subsystem: sub, Name: "transactions_total", Help: "Transactions the deliverer opened, by kind.",
+		units: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: ns, Subsystem: sub, Name: "transaction_duration_seconds", Help: "How long the deliverer's transactions took, by kind.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, 1, 5},
 		}, []string{"kind"}),
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: ns, Subsystem: sub, Name: "oldest_delivery_seconds", Help: "How long the oldest delivery of a state has been due.",
@@ -88,8 +89,8 @@ func newMetrics(reg prometheus.Registerer, p *pace) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) claimed(rows []claimed) {
-	m.units.WithLabelValues(unitClaim).Inc()
+func (m *metrics) claimed(rows []claimed, took time.Duration) {
+	m.units.WithLabelValues(unitClaim).Observe(took.Seconds())
 	for _, c := range rows {
 		if c.Expired {
 			m.expired.Inc()
@@ -108,8 +109,8 @@ func (m *metrics) attempted(c claimed, v verdict, took time.Duration) {
 	}
 }
 
-func (m *metrics) settled(late int) {
-	m.units.WithLabelValues(unitSettle).Inc()
+func (m *metrics) settled(late int, took time.Duration) {
+	m.units.WithLabelValues(unitSettle).Observe(took.Seconds())
 	m.late.Add(float64(late))
 }
 
