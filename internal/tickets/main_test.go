@@ -55,7 +55,7 @@ func set(t *testing.T) scene {
 	s := scene{platform: chattest.New(t)}
 	client, err := chat.NewDiscord(chat.Config{
 		Token: chattest.Token, URL: s.platform.URL, Log: slog.New(slog.DiscardHandler),
-		Budget: 3 * time.Second, Try: 800 * time.Millisecond,
+		Budget: 6 * time.Second, Try: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
