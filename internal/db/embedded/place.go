@@ -136,14 +136,15 @@ func place(ctx context.Context, dir string, a *account) (string, error) {
 	return there, os.WriteFile(note, []byte(there+"\n"), 0o644)
 }
 
-// removeAbandoned deletes the data of an earlier dir that has been deleted
-// together with its pointer.
+// removeAbandoned deletes the data that nobody can find any more: that of an
+// earlier dir, deleted together with its pointer, and that of temporary folders
+// that are gone.
 func removeAbandoned(ctx context.Context, dir string, a *account) error {
-	old, err := filepath.Glob(filepath.Join(elsewhere(), prefix(dir)+"*"))
+	all, err := filepath.Glob(filepath.Join(elsewhere(), "guildhall-*-*"))
 	if err != nil {
 		return err
 	}
-	for _, there := range old {
+	for _, there := range all {
 		info, err := os.Lstat(there)
 		if err != nil || !info.IsDir() {
 			continue
@@ -153,7 +154,10 @@ func removeAbandoned(ctx context.Context, dir string, a *account) error {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(there, owner))
-		if err != nil || strings.TrimSpace(string(text)) != dir {
+		if err != nil {
+			continue
+		}
+		if asked := strings.TrimSpace(string(text)); asked != dir && !(passing(asked) && missing(asked)) {
 			continue
 		}
 		if err := stopOrphan(ctx, filepath.Join(there, "data")); err != nil {
@@ -164,6 +168,16 @@ func removeAbandoned(ctx context.Context, dir string, a *account) error {
 		}
 	}
 	return nil
+}
+
+// passing reports whether a folder is one that is made to be deleted.
+func passing(dir string) bool {
+	return strings.HasPrefix(dir, os.TempDir()+string(filepath.Separator)) || strings.HasPrefix(dir, "/tmp/")
+}
+
+func missing(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // elsewhere is a folder every account reaches and that outlives a restart of
