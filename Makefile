@@ -62,6 +62,10 @@ doclint: ## check openapi.yaml with the document linters, and against the last r
 clients: postgres ## generate clients (CLIENTS="go python ..."), compile them and run them
 	examples/run.sh $(CLIENTS)
 
+.PHONY: fuzz
+fuzz: postgres ## fuzz a live server with what the contract allows and forbids
+	.github/contract/fuzz.sh $(EXAMPLES)
+
 .PHONY: vuln
 vuln: ## look for known weaknesses in the dependencies
 	go tool govulncheck ./...

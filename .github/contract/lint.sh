@@ -4,13 +4,11 @@
 # package-lock.json and go.mod.
 set -euo pipefail
 cd "$(dirname "$0")"
+root=../..
+. ./server.sh
 export REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true
 
-command -v npm >/dev/null || { echo "lint.sh: Node and npm are needed to lint the contract." >&2; exit 1; }
-# Installed anew only when the lock file is newer than what is there.
-if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then
-	npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
-fi
+node_packages "Linting the contract"
 
 for document in ../../openapi.yaml ../../gen/openapi-3.1.yaml; do
 	echo "spectral ${document#../../}"
