@@ -59,18 +59,21 @@ func (s scene) giveaway(id, status string, winnerCount, users int, weight func(i
 		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at, redraw_at)
 		VALUES ($1, $2, $3, 'A prize', $4, '381886868708655104', now() - interval '1 day', now() + interval '1 day', now() + interval '30 seconds')`,
 		guild, id, status, winnerCount)
-	i := 0
-	err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		return db.Copy(ctx, tx, "giveaway_entries", []string{"guild_id", "giveaway_id", "user_id", "entries"}, func() ([]any, error) {
-			if i == users {
-				return nil, io.EOF
-			}
-			i++
-			return []any{guild, id, user(i), weight(i)}, nil
+	const batch = 5000 // as an import writes them
+	for i := 0; i < users; {
+		end := min(i+batch, users)
+		err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+			return db.Copy(ctx, tx, "giveaway_entries", []string{"guild_id", "giveaway_id", "user_id", "entries"}, func() ([]any, error) {
+				if i == end {
+					return nil, io.EOF
+				}
+				i++
+				return []any{guild, id, user(i), weight(i)}, nil
+			})
 		})
-	})
-	if err != nil {
-		s.t.Fatal(err)
+		if err != nil {
+			s.t.Fatal(err)
+		}
 	}
 }
 
