@@ -11,8 +11,7 @@ CREATE TABLE tickets (
     channel_id      text COLLATE "C",
     close_reason    text,
     closed_by_id    text COLLATE "C",
-    -- Both count messages of kind 'message' only. Whoever writes messages in bulk
-    -- calls recount_tickets afterwards.
+    -- Both count messages of kind 'message' only.
     message_count   bigint      NOT NULL DEFAULT 0,
     last_message_at timestamptz,
     created_at      timestamptz NOT NULL DEFAULT now(),
@@ -53,21 +52,3 @@ CREATE TABLE ticket_messages (
 );
 
 CREATE INDEX ticket_messages_reading ON ticket_messages (guild_id, ticket_id, created_at, id);
-
--- recount_tickets brings the counters of the guild's tickets in line with their
--- transcripts.
--- +goose StatementBegin
-CREATE FUNCTION recount_tickets(guild text) RETURNS void
-LANGUAGE sql AS $$
-    UPDATE tickets t
-    SET message_count = c.n, last_message_at = c.latest
-    FROM (
-        SELECT ticket_id, count(*) AS n, max(created_at) AS latest
-        FROM ticket_messages
-        WHERE guild_id = guild AND kind = 'message'
-        GROUP BY ticket_id
-    ) c
-    WHERE t.guild_id = guild AND t.id = c.ticket_id
-      AND (t.message_count, t.last_message_at) IS DISTINCT FROM (c.n, c.latest);
-$$;
--- +goose StatementEnd

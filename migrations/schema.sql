@@ -1,0 +1,912 @@
+-- The whole database, as the migrations make it. Written by `make generate`;
+-- nothing reads it but people. The tables of the job engine (river_*) are its own.
+
+-- Tables
+
+CREATE TABLE api_token_uses (
+    token_id text COLLATE "C" NOT NULL,
+    last_used_at timestamp with time zone NOT NULL,
+    CONSTRAINT api_token_uses_pkey PRIMARY KEY (token_id),
+    CONSTRAINT api_token_uses_token_id_fkey FOREIGN KEY (token_id) REFERENCES api_tokens(id) ON DELETE CASCADE
+);
+
+CREATE TABLE api_tokens (
+    id text COLLATE "C" NOT NULL,
+    guild_id text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    preview text NOT NULL,
+    hash bytea NOT NULL,
+    scopes text[] NOT NULL,
+    ip_allowlist text[] NOT NULL DEFAULT '{}'::text[],
+    expires_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    revoked_at timestamp with time zone,
+    CONSTRAINT api_tokens_pkey PRIMARY KEY (id),
+    CONSTRAINT api_tokens_hash UNIQUE (hash),
+    CONSTRAINT api_tokens_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
+    CONSTRAINT api_tokens_hash_size CHECK ((length(hash) = 32))
+);
+
+CREATE TABLE auth_epoch (
+    sole boolean NOT NULL DEFAULT true,
+    epoch bigint NOT NULL,
+    CONSTRAINT auth_epoch_pkey PRIMARY KEY (sole),
+    CONSTRAINT auth_epoch_sole CHECK (sole)
+);
+
+CREATE TABLE auth_nodes (
+    id text COLLATE "C" NOT NULL,
+    epoch bigint NOT NULL,
+    seen_at timestamp with time zone NOT NULL,
+    CONSTRAINT auth_nodes_pkey PRIMARY KEY (id)
+);
+
+CREATE TABLE cases (
+    guild_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,
+    user_id text COLLATE "C" NOT NULL,
+    moderator_id text COLLATE "C" NOT NULL,
+    type text COLLATE "C" NOT NULL,
+    reason text NOT NULL DEFAULT ''::text,
+    status text COLLATE "C" NOT NULL DEFAULT 'active'::text,
+    expires_at timestamp with time zone,
+    source text COLLATE "C" NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cases_pkey PRIMARY KEY (guild_id, id),
+    CONSTRAINT cases_number UNIQUE (guild_id, number),
+    CONSTRAINT cases_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
+    CONSTRAINT cases_number_positive CHECK ((number >= 1)),
+    CONSTRAINT cases_reason_length CHECK ((char_length(reason) <= 1000)),
+    CONSTRAINT cases_source CHECK ((source = ANY (ARRAY['api'::text, 'bot'::text, 'dashboard'::text]))),
+    CONSTRAINT cases_status CHECK ((status = ANY (ARRAY['active'::text, 'expired'::text, 'revoked'::text, 'deleted'::text]))),
+    CONSTRAINT cases_type CHECK ((type = ANY (ARRAY['note'::text, 'warn'::text, 'kick'::text, 'ban'::text, 'timeout'::text, 'mute'::text])))
+);
+
+CREATE TABLE chat_intents (
+    guild_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    kind text NOT NULL,
+    subject_id text COLLATE "C" NOT NULL,
+    channel_id text COLLATE "C" NOT NULL,
+    reply_to text COLLATE "C",
+    content text NOT NULL,
+    author_id text COLLATE "C",
+    token_id text COLLATE "C",
+    key text COLLATE "C",
+    fingerprint bytea,
+    nonce text COLLATE "C" NOT NULL,
+    state text NOT NULL DEFAULT 'pending'::text,
+    first_sent_at timestamp with time zone,
+    message_id text COLLATE "C",
+    lease_until timestamp with time zone,
+    lease_gen bigint NOT NULL DEFAULT 0,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    settled_at timestamp with time zone,
+    CONSTRAINT chat_intents_pkey PRIMARY KEY (guild_id, id),
+    CONSTRAINT chat_intents_nonce UNIQUE (nonce),
+    CONSTRAINT chat_intents_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
+    CONSTRAINT chat_intents_kind CHECK ((kind = ANY (ARRAY['ticket_message'::text, 'giveaway_ended'::text, 'giveaway_rerolled'::text]))),
+    CONSTRAINT chat_intents_state CHECK ((state = ANY (ARRAY['pending'::text, 'sending'::text, 'sent'::text, 'refused'::text, 'unknown'::text])))
+);
+
+CREATE TABLE giveaway_draws (
+    guild_id text COLLATE "C" NOT NULL,
+    giveaway_id text COLLATE "C" NOT NULL,
+    round integer NOT NULL,
+    seed bytea NOT NULL,
+    entries_hash bytea NOT NULL,
+    past_winners text[] NOT NULL,
+    excluded text[] NOT NULL,
+    drawn text[] NOT NULL,
+    replaced text[] NOT NULL,
+    winners text[] NOT NULL,
+    token_id text COLLATE "C",
+    reason text,
+    drawn_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT giveaway_draws_pkey PRIMARY KEY (guild_id, giveaway_id, round),
+    CONSTRAINT giveaway_draws_guild_id_giveaway_id_fkey FOREIGN KEY (guild_id, giveaway_id) REFERENCES giveaways(guild_id, id) ON DELETE CASCADE,
+    CONSTRAINT giveaway_draws_entries_hash CHECK ((octet_length(entries_hash) = 32)),
+    CONSTRAINT giveaway_draws_round CHECK ((round >= 1)),
+    CONSTRAINT giveaway_draws_seed CHECK ((octet_length(seed) = 32))
+);
+
+CREATE TABLE giveaway_entries (
+    guild_id text COLLATE "C" NOT NULL,
+    giveaway_id text COLLATE "C" NOT NULL,
+    user_id text COLLATE "C" NOT NULL,
+    entries bigint NOT NULL DEFAULT 1,
+    entered_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT giveaway_entries_pkey PRIMARY KEY (guild_id, giveaway_id, user_id),
+    CONSTRAINT giveaway_entries_entries CHECK (((entries >= 1) AND (entries <= '9007199254740991'::bigint)))
+);
+
+CREATE TABLE giveaways (
+    guild_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    status text COLLATE "C" NOT NULL,
+    prize text NOT NULL,
+    description text,
+    winner_count integer NOT NULL,
+    entrant_count bigint NOT NULL DEFAULT 0,
+    entry_count bigint NOT NULL DEFAULT 0,
+    winners text[] NOT NULL DEFAULT '{}'::text[],
+    host_id text COLLATE "C",
+    channel_id text COLLATE "C" NOT NULL,
+    message_id text COLLATE "C",
+    starts_at timestamp with time zone NOT NULL,
+    ends_at timestamp with time zone NOT NULL,
+    paused_at timestamp with time zone,
+    redraw_at timestamp with time zone NOT NULL DEFAULT now(),
+    ended_at timestamp with time zone,
+    rounds integer NOT NULL DEFAULT 0,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT giveaways_pkey PRIMARY KEY (guild_id, id),
+    CONSTRAINT giveaways_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
+    CONSTRAINT giveaways_description_length CHECK ((char_length(description) <= 1000)),
+    CONSTRAINT giveaways_entry_count CHECK (((entry_count >= 0) AND (entry_count <= '9007199254740991'::bigint))),
+    CONSTRAINT giveaways_prize_length CHECK (((char_length(prize) >= 1) AND (char_length(prize) <= 200))),
+    CONSTRAINT giveaways_status CHECK ((status = ANY (ARRAY['scheduled'::text, 'active'::text, 'paused'::text, 'drawing'::text, 'ended'::text]))),
+    CONSTRAINT giveaways_winner_count CHECK (((winner_count >= 1) AND (winner_count <= 100)))
+) WITH (fillfactor=85);
+
+CREATE TABLE guild_settings (
+    guild_id text COLLATE "C" NOT NULL,
+    moderation boolean NOT NULL DEFAULT true,
+    economy boolean NOT NULL DEFAULT true,
+    levelling boolean NOT NULL DEFAULT true,
+    tickets boolean NOT NULL DEFAULT true,
+    giveaways boolean NOT NULL DEFAULT true,
+    network boolean NOT NULL DEFAULT true,
+    currency_name text NOT NULL DEFAULT 'coins'::text,
+    currency_symbol text NOT NULL DEFAULT '🪙'::text,
+    require_close_reason boolean NOT NULL DEFAULT false,
+    close_action text NOT NULL DEFAULT 'archive'::text,
+    timezone text NOT NULL DEFAULT 'UTC'::text,
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT guild_settings_pkey PRIMARY KEY (guild_id),
+    CONSTRAINT guild_settings_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
+    CONSTRAINT guild_settings_close_action CHECK ((close_action = ANY (ARRAY['archive'::text, 'delete'::text])))
+);
+
+CREATE TABLE guilds (
+    id text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    icon_url text,
+    owner_id text COLLATE "C" NOT NULL,
+    member_count bigint NOT NULL DEFAULT 0,
+    locale text NOT NULL DEFAULT 'en-US'::text,
+    joined_at timestamp with time zone NOT NULL DEFAULT now(),
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    last_case bigint NOT NULL DEFAULT 0,
+    last_ticket bigint NOT NULL DEFAULT 0,
+    CONSTRAINT guilds_pkey PRIMARY KEY (id)
+);
+
+CREATE TABLE idempotency_keys (
+    token_id text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    fingerprint bytea NOT NULL,
+    state text NOT NULL DEFAULT 'running'::text,
+    status integer,
+    location text,
+    retry_after text,
+    body bytea,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    lease_until timestamp with time zone,
+    lease_gen bigint NOT NULL DEFAULT 0,
+    recovery jsonb,
+    CONSTRAINT idempotency_keys_pkey PRIMARY KEY (token_id, key),
+    CONSTRAINT idempotency_keys_answered CHECK (((state = 'running'::text) OR ((status IS NOT NULL) AND (body IS NOT NULL)))),
+    CONSTRAINT idempotency_keys_state CHECK ((state = ANY (ARRAY['running'::text, 'done'::text])))
+);
+
+CREATE TABLE leaderboard_maps (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    board text COLLATE "C" NOT NULL,
+    guild_id text COLLATE "C" NOT NULL,
+    state text NOT NULL DEFAULT 'draft'::text,
+    horizon xid8,
+    ahead bigint[] NOT NULL DEFAULT '{}'::bigint[],
+    made_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT leaderboard_maps_pkey PRIMARY KEY (id),
+    CONSTRAINT leaderboard_maps_one UNIQUE (board, guild_id, state),
+    CONSTRAINT leaderboard_maps_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
+    CONSTRAINT leaderboard_maps_board CHECK ((board = ANY (ARRAY['wallets'::text, 'levels'::text]))),
+    CONSTRAINT leaderboard_maps_state CHECK ((state = ANY (ARRAY['draft'::text, 'live'::text])))
+);
+
+CREATE TABLE leaderboard_marks (
+    board text COLLATE "C" NOT NULL,
+    guild_id text COLLATE "C" NOT NULL,
+    map_id bigint NOT NULL,
+    number integer NOT NULL,
+    depth bigint NOT NULL,
+    length integer NOT NULL,
+    user_id text COLLATE "C" NOT NULL,
+    CONSTRAINT leaderboard_marks_pkey PRIMARY KEY (map_id, number),
+    CONSTRAINT leaderboard_marks_map_id_fkey FOREIGN KEY (map_id) REFERENCES leaderboard_maps(id) ON DELETE CASCADE
+);
+
+CREATE TABLE leaderboard_moves (
+    map_id bigint NOT NULL,
+    number integer NOT NULL,
+    change smallint NOT NULL
+);
+
+CREATE TABLE ledger_entries (
+    guild_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    user_id text COLLATE "C" NOT NULL,
+    delta bigint NOT NULL,
+    balance_after bigint NOT NULL,
+    reason text,
+    note text NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT ledger_entries_pkey PRIMARY KEY (guild_id, id)
+);
+
+CREATE TABLE levels (
+    guild_id text COLLATE "C" NOT NULL,
+    user_id text COLLATE "C" NOT NULL,
+    total_xp bigint NOT NULL,
+    previous_xp bigint NOT NULL DEFAULT 0,
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT levels_pkey PRIMARY KEY (guild_id, user_id),
+    CONSTRAINT levels_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
+    CONSTRAINT levels_not_negative CHECK ((total_xp >= 0)),
+    CONSTRAINT levels_within_limit CHECK ((total_xp <= '9007199254740991'::bigint))
+) WITH (fillfactor=85);
+
+CREATE TABLE network_listings (
+    user_id text COLLATE "C" NOT NULL,
+    trust_score integer NOT NULL,
+    report_count bigint NOT NULL,
+    category text NOT NULL,
+    severity text NOT NULL,
+    first_reported_at timestamp with time zone NOT NULL,
+    last_reported_at timestamp with time zone NOT NULL,
+    CONSTRAINT network_listings_pkey PRIMARY KEY (user_id),
+    CONSTRAINT network_listings_report_count CHECK ((report_count >= 0)),
+    CONSTRAINT network_listings_severity CHECK ((severity = ANY (ARRAY['low'::text, 'medium'::text, 'high'::text, 'critical'::text]))),
+    CONSTRAINT network_listings_trust_score CHECK (((trust_score >= 0) AND (trust_score <= 100)))
+);
+
+CREATE TABLE ticket_messages (
+    guild_id text COLLATE "C" NOT NULL,
+    ticket_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    kind text NOT NULL DEFAULT 'message'::text,
+    internal boolean NOT NULL DEFAULT false,
+    author_id text COLLATE "C",
+    author_type text NOT NULL,
+    content text NOT NULL,
+    channel_message_id text COLLATE "C",
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT ticket_messages_pkey PRIMARY KEY (guild_id, id),
+    CONSTRAINT ticket_messages_guild_id_ticket_id_fkey FOREIGN KEY (guild_id, ticket_id) REFERENCES tickets(guild_id, id) ON DELETE CASCADE,
+    CONSTRAINT ticket_messages_author_type CHECK ((author_type = ANY (ARRAY['opener'::text, 'staff'::text, 'bot'::text, 'system'::text]))),
+    CONSTRAINT ticket_messages_internal CHECK ((internal = (kind = 'note'::text))),
+    CONSTRAINT ticket_messages_kind CHECK ((kind = ANY (ARRAY['message'::text, 'note'::text, 'open'::text, 'close'::text, 'claim'::text, 'assign'::text, 'reopen'::text])))
+);
+
+CREATE TABLE tickets (
+    guild_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,
+    status text NOT NULL DEFAULT 'open'::text,
+    subject text,
+    opener_id text COLLATE "C" NOT NULL,
+    claimed_by_id text COLLATE "C",
+    channel_id text COLLATE "C",
+    close_reason text,
+    closed_by_id text COLLATE "C",
+    message_count bigint NOT NULL DEFAULT 0,
+    last_message_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    closed_at timestamp with time zone,
+    channel_due_at timestamp with time zone,
+    CONSTRAINT tickets_pkey PRIMARY KEY (guild_id, id),
+    CONSTRAINT tickets_number UNIQUE (guild_id, number),
+    CONSTRAINT tickets_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
+    CONSTRAINT tickets_closed CHECK (((status = 'closed'::text) = (closed_at IS NOT NULL))),
+    CONSTRAINT tickets_status CHECK ((status = ANY (ARRAY['open'::text, 'closed'::text])))
+);
+
+CREATE TABLE wallets (
+    guild_id text COLLATE "C" NOT NULL,
+    user_id text COLLATE "C" NOT NULL,
+    balance bigint NOT NULL,
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT wallets_pkey PRIMARY KEY (guild_id, user_id),
+    CONSTRAINT wallets_not_negative CHECK ((balance >= 0)),
+    CONSTRAINT wallets_within_limit CHECK ((balance <= '9007199254740991'::bigint))
+) WITH (fillfactor=85);
+
+CREATE TABLE webhook_attempts (
+    guild_id text COLLATE "C" NOT NULL,
+    delivery_id text COLLATE "C" NOT NULL,
+    number integer NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    duration_ms integer NOT NULL,
+    outcome text NOT NULL,
+    status integer,
+    excerpt text,
+    error text,
+    CONSTRAINT webhook_attempts_pkey PRIMARY KEY (guild_id, delivery_id, number)
+);
+
+CREATE TABLE webhook_deliveries (
+    guild_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL DEFAULT webhook_delivery_id(),
+    endpoint_id text COLLATE "C" NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    cause text NOT NULL DEFAULT 'event'::text,
+    state text NOT NULL DEFAULT 'pending'::text,
+    attempts integer NOT NULL DEFAULT 0,
+    step integer NOT NULL DEFAULT 0,
+    due_at timestamp with time zone NOT NULL DEFAULT now(),
+    lease_until timestamp with time zone,
+    lease_gen integer NOT NULL DEFAULT 0,
+    unlogged jsonb,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    completed_at timestamp with time zone,
+    CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (guild_id, id),
+    CONSTRAINT webhook_deliveries_guild_id_event_id_fkey FOREIGN KEY (guild_id, event_id) REFERENCES webhook_events(guild_id, id),
+    CONSTRAINT webhook_deliveries_cause CHECK ((cause = ANY (ARRAY['event'::text, 'redelivery'::text, 'test'::text]))),
+    CONSTRAINT webhook_deliveries_state CHECK ((state = ANY (ARRAY['pending'::text, 'delivered'::text, 'failed'::text, 'held'::text])))
+) WITH (fillfactor=80, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, autovacuum_analyze_scale_factor=0.05);
+
+CREATE TABLE webhook_endpoints (
+    guild_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    url text NOT NULL,
+    description text,
+    events text[] NOT NULL,
+    enabled boolean NOT NULL DEFAULT true,
+    disabled_reason text,
+    secret bytea NOT NULL,
+    secret_preview text NOT NULL,
+    old_secrets jsonb NOT NULL DEFAULT '[]'::jsonb,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT webhook_endpoints_pkey PRIMARY KEY (guild_id, id),
+    CONSTRAINT webhook_endpoints_id_key UNIQUE (id),
+    CONSTRAINT webhook_endpoints_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE
+);
+
+CREATE TABLE webhook_events (
+    guild_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    type text NOT NULL,
+    occurred_at timestamp with time zone NOT NULL DEFAULT now(),
+    payload bytea NOT NULL,
+    CONSTRAINT webhook_events_pkey PRIMARY KEY (guild_id, id)
+);
+
+CREATE TABLE webhook_health (
+    guild_id text COLLATE "C" NOT NULL,
+    endpoint_id text COLLATE "C" NOT NULL,
+    failures integer NOT NULL DEFAULT 0,
+    refusals integer NOT NULL DEFAULT 0,
+    blocks integer NOT NULL DEFAULT 0,
+    blocked_until timestamp with time zone,
+    quiet_until timestamp with time zone,
+    failing_since timestamp with time zone,
+    warned smallint NOT NULL DEFAULT 0,
+    CONSTRAINT webhook_health_pkey PRIMARY KEY (guild_id, endpoint_id),
+    CONSTRAINT webhook_health_guild_id_endpoint_id_fkey FOREIGN KEY (guild_id, endpoint_id) REFERENCES webhook_endpoints(guild_id, id) ON DELETE CASCADE
+) WITH (fillfactor=70);
+
+
+-- Indexes
+
+CREATE INDEX api_tokens_guild ON public.api_tokens USING btree (guild_id, created_at, id);
+CREATE INDEX cases_by_status ON public.cases USING btree (guild_id, status, created_at DESC, id DESC);
+CREATE INDEX cases_by_type ON public.cases USING btree (guild_id, type, created_at DESC, id DESC);
+CREATE INDEX cases_by_type_status ON public.cases USING btree (guild_id, type, status, created_at DESC, id DESC);
+CREATE INDEX cases_by_user ON public.cases USING btree (guild_id, user_id, created_at DESC, id DESC);
+CREATE INDEX cases_due ON public.cases USING btree (expires_at) WHERE ((status = 'active'::text) AND (expires_at IS NOT NULL));
+CREATE INDEX cases_newest ON public.cases USING btree (guild_id, created_at DESC, id DESC);
+CREATE INDEX chat_intents_age ON public.chat_intents USING btree (created_at);
+CREATE INDEX chat_intents_key ON public.chat_intents USING btree (token_id, key) WHERE (key IS NOT NULL);
+CREATE INDEX chat_intents_posted ON public.chat_intents USING btree (channel_id, message_id) WHERE (message_id IS NOT NULL);
+CREATE INDEX chat_intents_unsettled ON public.chat_intents USING btree (created_at) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text]));
+CREATE INDEX giveaway_entries_oldest ON public.giveaway_entries USING btree (guild_id, giveaway_id, entered_at, length(user_id), user_id);
+CREATE INDEX giveaways_by_status ON public.giveaways USING btree (guild_id, status, created_at DESC, id DESC);
+CREATE INDEX giveaways_drawing ON public.giveaways USING btree (redraw_at) WHERE (status = 'drawing'::text);
+CREATE INDEX giveaways_ending ON public.giveaways USING btree (ends_at) WHERE (status = 'active'::text);
+CREATE INDEX giveaways_newest ON public.giveaways USING btree (guild_id, created_at DESC, id DESC);
+CREATE INDEX giveaways_starting ON public.giveaways USING btree (starts_at) WHERE (status = 'scheduled'::text);
+CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
+CREATE INDEX leaderboard_marks_place ON public.leaderboard_marks USING btree (board, guild_id, depth, length, user_id, map_id, number);
+CREATE INDEX leaderboard_moves_map ON public.leaderboard_moves USING btree (map_id) INCLUDE (number, change);
+CREATE INDEX ledger_entries_by_user ON public.ledger_entries USING btree (guild_id, user_id, created_at DESC, id DESC);
+CREATE INDEX ledger_entries_newest ON public.ledger_entries USING btree (guild_id, created_at DESC, id DESC);
+CREATE INDEX levels_leaderboard ON public.levels USING btree (guild_id, ((- total_xp)), length(user_id), user_id);
+CREATE INDEX ticket_messages_reading ON public.ticket_messages USING btree (guild_id, ticket_id, created_at, id);
+CREATE INDEX tickets_by_claim ON public.tickets USING btree (guild_id, claimed_by_id, created_at DESC, id DESC) WHERE (claimed_by_id IS NOT NULL);
+CREATE INDEX tickets_by_opener ON public.tickets USING btree (guild_id, opener_id, created_at DESC, id DESC);
+CREATE INDEX tickets_by_status ON public.tickets USING btree (guild_id, status, created_at DESC, id DESC);
+CREATE INDEX tickets_channel_due ON public.tickets USING btree (channel_due_at) WHERE (channel_due_at IS NOT NULL);
+CREATE INDEX tickets_newest ON public.tickets USING btree (guild_id, created_at DESC, id DESC);
+CREATE INDEX wallets_leaderboard ON public.wallets USING btree (guild_id, ((- balance)), length(user_id), user_id);
+CREATE INDEX webhook_attempts_age ON public.webhook_attempts USING btree (started_at);
+CREATE INDEX webhook_deliveries_age ON public.webhook_deliveries USING btree (completed_at) WHERE (completed_at IS NOT NULL);
+CREATE INDEX webhook_deliveries_event ON public.webhook_deliveries USING btree (guild_id, event_id);
+CREATE INDEX webhook_deliveries_held ON public.webhook_deliveries USING btree (guild_id, endpoint_id, id) WHERE (state = 'held'::text);
+CREATE INDEX webhook_deliveries_log ON public.webhook_deliveries USING btree (guild_id, endpoint_id, created_at, id);
+CREATE INDEX webhook_deliveries_pending ON public.webhook_deliveries USING btree (guild_id, endpoint_id, due_at, id) WHERE (state = 'pending'::text);
+CREATE INDEX webhook_deliveries_unlogged ON public.webhook_deliveries USING btree (guild_id, id) WHERE (unlogged IS NOT NULL);
+CREATE INDEX webhook_events_age ON public.webhook_events USING btree (occurred_at);
+
+-- Functions
+
+CREATE OR REPLACE FUNCTION public.api_tokens_announce()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO '$user', 'public'
+AS $function$
+DECLARE
+    n bigint;
+BEGIN
+    UPDATE auth_epoch SET epoch = epoch + 1 RETURNING epoch INTO STRICT n;
+    IF TG_OP = 'TRUNCATE' THEN
+        PERFORM pg_notify('guildhall_tokens', n || ' *');
+        RETURN NULL;
+    END IF;
+    IF TG_OP <> 'INSERT' THEN
+        PERFORM pg_notify('guildhall_tokens', n || ' ' || encode(OLD.hash, 'hex'));
+    END IF;
+    IF TG_OP = 'INSERT' OR (TG_OP = 'UPDATE' AND NEW.hash <> OLD.hash) THEN
+        PERFORM pg_notify('guildhall_tokens', n || ' ' || encode(NEW.hash, 'hex'));
+    END IF;
+    RETURN NULL;
+END
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.count_giveaway_entries()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    strays bigint := 0;
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        WITH change AS (
+            SELECT guild_id, giveaway_id, count(*) AS entrants, sum(entries) AS entries
+            FROM added
+            GROUP BY guild_id, giveaway_id
+        ), counted AS (
+            UPDATE giveaways g
+            SET entrant_count = g.entrant_count + change.entrants,
+                entry_count = g.entry_count + change.entries
+            FROM change
+            WHERE g.guild_id = change.guild_id
+              AND g.id = change.giveaway_id
+            RETURNING 1
+        )
+        SELECT (SELECT count(*) FROM change) - (SELECT count(*) FROM counted) INTO strays;
+    ELSIF TG_OP = 'UPDATE' THEN
+        WITH change AS (
+            SELECT guild_id, giveaway_id, sum(entrants) AS entrants, sum(entries) AS entries
+            FROM (
+                SELECT guild_id, giveaway_id, 1 AS entrants, entries FROM added
+                UNION ALL
+                SELECT guild_id, giveaway_id, -1, -entries FROM removed
+            ) AS rows
+            GROUP BY guild_id, giveaway_id
+        ), counted AS (
+            UPDATE giveaways g
+            SET entrant_count = g.entrant_count + change.entrants,
+                entry_count = g.entry_count + change.entries
+            FROM change
+            WHERE g.guild_id = change.guild_id
+              AND g.id = change.giveaway_id
+            RETURNING 1
+        )
+        SELECT (SELECT count(*) FROM change) - (SELECT count(*) FROM counted) INTO strays;
+    ELSE
+        WITH change AS (
+            SELECT guild_id, giveaway_id, count(*) AS entrants, sum(entries) AS entries
+            FROM removed
+            GROUP BY guild_id, giveaway_id
+        )
+        UPDATE giveaways g
+        SET entrant_count = g.entrant_count - change.entrants,
+            entry_count = g.entry_count - change.entries
+        FROM change
+        WHERE g.guild_id = change.guild_id
+          AND g.id = change.giveaway_id;
+    END IF;
+    IF strays > 0 THEN
+        RAISE EXCEPTION 'an entry names a giveaway that does not exist'
+            USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'giveaway_entries_giveaway';
+    END IF;
+    RETURN NULL;
+END
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.count_leaderboard(map bigint)
+ RETURNS bigint[]
+ LANGUAGE plpgsql
+ STABLE
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_sort TO 'off'
+ SET jit TO 'off'
+AS $function$
+DECLARE
+    name  text;
+    guild text;
+    marks CURSOR FOR SELECT k.depth, k.length, k.user_id FROM leaderboard_marks k WHERE k.map_id = map ORDER BY k.number;
+    list  refcursor;
+    mark  record;
+    place record;
+    n     bigint := 0;
+    ahead bigint[] := '{}';
+BEGIN
+    SELECT m.board, m.guild_id INTO STRICT name, guild FROM leaderboard_maps m WHERE m.id = map;
+    IF name = 'wallets' THEN
+        OPEN list FOR
+            SELECT -w.balance AS depth, length(w.user_id) AS length, w.user_id FROM wallets w
+            WHERE w.guild_id = guild ORDER BY -w.balance, length(w.user_id), w.user_id;
+    ELSE
+        OPEN list FOR
+            SELECT -l.total_xp AS depth, length(l.user_id) AS length, l.user_id FROM levels l
+            WHERE l.guild_id = guild ORDER BY -l.total_xp, length(l.user_id), l.user_id;
+    END IF;
+    FETCH list INTO place;
+    FOR mark IN marks LOOP
+        WHILE place IS NOT NULL AND (place.depth, place.length, place.user_id) < (mark.depth, mark.length, mark.user_id) LOOP
+            n := n + 1;
+            FETCH list INTO place;
+        END LOOP;
+        ahead := ahead || n;
+    END LOOP;
+    RETURN ahead;
+END
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.draft_leaderboard(name text, guild text, stretch integer)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_sort TO 'off'
+ SET jit TO 'off'
+AS $function$
+DECLARE
+    made bigint;
+BEGIN
+    INSERT INTO leaderboard_maps (board, guild_id) VALUES (name, guild) RETURNING id INTO made;
+    IF name = 'wallets' THEN
+        INSERT INTO leaderboard_marks (board, guild_id, map_id, number, depth, length, user_id)
+        SELECT name, guild, made, n / stretch, -r.balance, length(r.user_id), r.user_id
+        FROM (
+            SELECT w.balance, w.user_id,
+                   row_number() OVER (ORDER BY -w.balance, length(w.user_id), w.user_id) - 1 AS n
+            FROM wallets w
+            WHERE w.guild_id = guild
+        ) r
+        WHERE n % stretch = 0 AND n > 0;
+    ELSE
+        INSERT INTO leaderboard_marks (board, guild_id, map_id, number, depth, length, user_id)
+        SELECT name, guild, made, n / stretch, -r.total_xp, length(r.user_id), r.user_id
+        FROM (
+            SELECT l.total_xp, l.user_id,
+                   row_number() OVER (ORDER BY -l.total_xp, length(l.user_id), l.user_id) - 1 AS n
+            FROM levels l
+            WHERE l.guild_id = guild
+        ) r
+        WHERE n % stretch = 0 AND n > 0;
+    END IF;
+    RETURN made;
+END
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.drop_giveaway_entries()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    DELETE FROM giveaway_entries e
+    USING gone
+    WHERE e.guild_id = gone.guild_id
+      AND e.giveaway_id = gone.id;
+    RETURN NULL;
+END
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.fold_leaderboard(map bigint)
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+    WITH gone AS (
+        DELETE FROM leaderboard_moves WHERE map_id = map RETURNING number, change
+    ), net AS (
+        SELECT number, sum(change) AS change FROM gone GROUP BY number
+    ), counted AS (
+        SELECT array_agg(n ORDER BY i) AS ahead
+        FROM (
+            SELECT a.i, a.n + coalesce(sum(net.change) OVER (ORDER BY a.i), 0)::bigint AS n
+            FROM leaderboard_maps m, unnest(m.ahead) WITH ORDINALITY AS a (n, i)
+            LEFT JOIN net ON net.number = a.i - 1
+            WHERE m.id = map
+        ) x
+    )
+    UPDATE leaderboard_maps SET ahead = counted.ahead FROM counted WHERE id = map;
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.keep_giveaway_draws()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    IF TG_OP = 'DELETE' AND NOT EXISTS (
+        SELECT FROM giveaways
+        WHERE guild_id = OLD.guild_id
+          AND id = OLD.giveaway_id
+    ) THEN
+        RETURN OLD;
+    END IF;
+    RAISE EXCEPTION 'the record of a draw is never changed' USING ERRCODE = 'restrict_violation';
+END
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.keep_leaderboard_owner()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    RAISE EXCEPTION '% cannot be given to another member', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
+END
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.leaderboard_note(name text, guild text, member text, was bigint, is_now bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    INSERT INTO leaderboard_moves (map_id, number, change)
+    SELECT m.id, coalesce((
+        SELECT k.number
+        FROM leaderboard_marks k
+        WHERE k.board = name
+          AND k.guild_id = guild
+          AND k.map_id = m.id
+          AND (k.depth, k.length, k.user_id) <= (place.depth, length(member), member)
+        ORDER BY k.depth DESC, k.length DESC, k.user_id DESC
+        LIMIT 1
+    ), 0), place.change
+    FROM leaderboard_maps m, (VALUES (was, -1), (is_now, 1)) AS place (depth, change)
+    WHERE m.board = name
+      AND m.guild_id = guild
+      AND place.depth IS NOT NULL;
+END
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.leaderboard_start(name text, guild text, wanted bigint, OUT depth bigint, OUT length integer, OUT user_id text, OUT skip bigint)
+ RETURNS record
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+DECLARE
+    map   leaderboard_maps;
+    moves bigint;
+    n     integer;
+    at    bigint;
+BEGIN
+    depth := -9223372036854775807; length := 0; user_id := ''; skip := wanted;
+    SELECT * INTO map FROM leaderboard_maps m WHERE m.board = name AND m.guild_id = guild AND m.state = 'live';
+    IF NOT FOUND OR map.ahead = '{}' THEN
+        RETURN;
+    END IF;
+    n := width_bucket(wanted, map.ahead);
+    IF n = 0 THEN
+        RETURN;
+    END IF;
+    SELECT map.ahead[n] + coalesce(sum(v.change) FILTER (WHERE v.number < n), 0), count(*) INTO at, moves
+    FROM leaderboard_moves v WHERE v.map_id = map.id;
+    IF at > wanted THEN
+        n := width_bucket(wanted - moves, map.ahead);
+        IF n = 0 THEN
+            RETURN;
+        END IF;
+        SELECT map.ahead[n] + coalesce(sum(v.change) FILTER (WHERE v.number < n), 0) INTO at
+        FROM leaderboard_moves v WHERE v.map_id = map.id;
+    END IF;
+    SELECT k.depth, k.length, k.user_id INTO STRICT depth, length, user_id
+    FROM leaderboard_marks k WHERE k.map_id = map.id AND k.number = n;
+    skip := wanted - at;
+END
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.level_moved()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    size integer;
+    mark record;
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        size := length(NEW.user_id);
+        SELECT k.depth, k.length, k.user_id INTO mark
+        FROM leaderboard_marks k
+        WHERE k.board = 'levels'
+          AND k.guild_id = NEW.guild_id
+          AND (k.depth, k.length, k.user_id) > (-greatest(OLD.total_xp, NEW.total_xp), size, NEW.user_id)
+        ORDER BY k.depth, k.length, k.user_id
+        LIMIT 1;
+        IF FOUND AND (mark.depth, mark.length, mark.user_id) <= (-least(OLD.total_xp, NEW.total_xp), size, NEW.user_id) THEN
+            PERFORM leaderboard_note('levels', NEW.guild_id, NEW.user_id, -OLD.total_xp, -NEW.total_xp);
+        END IF;
+    ELSIF TG_OP = 'INSERT' THEN
+        IF EXISTS (SELECT FROM leaderboard_maps m WHERE m.board = 'levels' AND m.guild_id = NEW.guild_id) THEN
+            PERFORM leaderboard_note('levels', NEW.guild_id, NEW.user_id, NULL, -NEW.total_xp);
+        END IF;
+    ELSE
+        PERFORM leaderboard_note('levels', OLD.guild_id, OLD.user_id, -OLD.total_xp, NULL);
+    END IF;
+    RETURN NULL;
+END
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.levels_after(guild text, wanted bigint, most bigint)
+ RETURNS TABLE(user_id text, total_xp bigint, previous_xp bigint, updated_at timestamp with time zone)
+ LANGUAGE plpgsql
+ STABLE ROWS 26
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_sort TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+DECLARE
+    start record;
+BEGIN
+    SELECT * INTO start FROM leaderboard_start('levels', guild, wanted);
+    RETURN QUERY
+    SELECT l.user_id, l.total_xp, l.previous_xp, l.updated_at
+    FROM levels l
+    WHERE l.guild_id = guild
+      AND (-l.total_xp, length(l.user_id), l.user_id) >= (start.depth, start.length, start.user_id)
+    ORDER BY -l.total_xp, length(l.user_id), l.user_id
+    LIMIT most OFFSET start.skip;
+END
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.record_event(guild text, event_id text, event_type text, origin text, data text)
+ RETURNS text
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    INSERT INTO webhook_events (guild_id, id, type, payload)
+    VALUES (guild, event_id, event_type, webhook_payload(guild, event_id, event_type, origin, data));
+    INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id)
+    SELECT e.guild_id, e.id, record_event.event_id
+    FROM webhook_endpoints e
+    WHERE e.guild_id = guild AND e.enabled AND event_type = ANY (e.events);
+    RETURN event_id;
+END
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.wallet_moved()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    size integer;
+    mark record;
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        size := length(NEW.user_id);
+        SELECT k.depth, k.length, k.user_id INTO mark
+        FROM leaderboard_marks k
+        WHERE k.board = 'wallets'
+          AND k.guild_id = NEW.guild_id
+          AND (k.depth, k.length, k.user_id) > (-greatest(OLD.balance, NEW.balance), size, NEW.user_id)
+        ORDER BY k.depth, k.length, k.user_id
+        LIMIT 1;
+        IF FOUND AND (mark.depth, mark.length, mark.user_id) <= (-least(OLD.balance, NEW.balance), size, NEW.user_id) THEN
+            PERFORM leaderboard_note('wallets', NEW.guild_id, NEW.user_id, -OLD.balance, -NEW.balance);
+        END IF;
+    ELSIF TG_OP = 'INSERT' THEN
+        IF EXISTS (SELECT FROM leaderboard_maps m WHERE m.board = 'wallets' AND m.guild_id = NEW.guild_id) THEN
+            PERFORM leaderboard_note('wallets', NEW.guild_id, NEW.user_id, NULL, -NEW.balance);
+        END IF;
+    ELSE
+        PERFORM leaderboard_note('wallets', OLD.guild_id, OLD.user_id, -OLD.balance, NULL);
+    END IF;
+    RETURN NULL;
+END
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.wallets_after(guild text, wanted bigint, most bigint)
+ RETURNS TABLE(user_id text, balance bigint)
+ LANGUAGE plpgsql
+ STABLE ROWS 26
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_sort TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+DECLARE
+    start record;
+BEGIN
+    SELECT * INTO start FROM leaderboard_start('wallets', guild, wanted);
+    RETURN QUERY
+    SELECT w.user_id, w.balance
+    FROM wallets w
+    WHERE w.guild_id = guild
+      AND (-w.balance, length(w.user_id), w.user_id) >= (start.depth, start.length, start.user_id)
+    ORDER BY -w.balance, length(w.user_id), w.user_id
+    LIMIT most OFFSET start.skip;
+END
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.webhook_delivery_id()
+ RETURNS text
+ LANGUAGE sql
+AS $function$
+    SELECT encode(
+        set_bit(set_bit(
+            overlay(uuid_send(gen_random_uuid())
+                PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
+                FROM 1 FOR 6),
+            52, 1), 53, 1),
+        'hex')::uuid::text
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.webhook_payload(guild text, event_id text, event_type text, origin text, data text)
+ RETURNS bytea
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT convert_to(
+        '{"id":' || to_json(event_id)::text ||
+        ',"type":' || to_json(event_type)::text ||
+        ',"timestamp":"' || to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') ||
+        '","guild_id":' || to_json(guild)::text ||
+        ',"api_version":"v1","origin":' || origin ||
+        ',"data":' || data || '}', 'UTF8')
+$function$
+;
+
+
+-- Triggers
+
+CREATE TRIGGER api_tokens_announce_change AFTER INSERT OR DELETE ON public.api_tokens FOR EACH ROW EXECUTE FUNCTION api_tokens_announce();
+CREATE TRIGGER api_tokens_announce_truncate AFTER TRUNCATE ON public.api_tokens FOR EACH STATEMENT EXECUTE FUNCTION api_tokens_announce();
+CREATE TRIGGER api_tokens_announce_update AFTER UPDATE ON public.api_tokens FOR EACH ROW WHEN ((old.* IS DISTINCT FROM new.*)) EXECUTE FUNCTION api_tokens_announce();
+CREATE TRIGGER giveaway_draws_kept BEFORE DELETE OR UPDATE ON public.giveaway_draws FOR EACH ROW EXECUTE FUNCTION keep_giveaway_draws();
+CREATE TRIGGER giveaway_entries_added AFTER INSERT ON public.giveaway_entries REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_giveaway_entries();
+CREATE TRIGGER giveaway_entries_changed AFTER UPDATE ON public.giveaway_entries REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_giveaway_entries();
+CREATE TRIGGER giveaway_entries_removed AFTER DELETE ON public.giveaway_entries REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_giveaway_entries();
+CREATE TRIGGER giveaways_gone AFTER DELETE ON public.giveaways REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION drop_giveaway_entries();
+CREATE TRIGGER level_came_or_went AFTER INSERT OR DELETE ON public.levels FOR EACH ROW EXECUTE FUNCTION level_moved();
+CREATE TRIGGER level_moved AFTER UPDATE ON public.levels FOR EACH ROW WHEN ((old.total_xp <> new.total_xp)) EXECUTE FUNCTION level_moved();
+CREATE TRIGGER level_owner_kept BEFORE UPDATE OF guild_id, user_id ON public.levels FOR EACH ROW WHEN (((old.guild_id <> new.guild_id) OR (old.user_id <> new.user_id))) EXECUTE FUNCTION keep_leaderboard_owner();
+CREATE TRIGGER wallet_came_or_went AFTER INSERT OR DELETE ON public.wallets FOR EACH ROW EXECUTE FUNCTION wallet_moved();
+CREATE TRIGGER wallet_moved AFTER UPDATE ON public.wallets FOR EACH ROW WHEN ((old.balance <> new.balance)) EXECUTE FUNCTION wallet_moved();
+CREATE TRIGGER wallet_owner_kept BEFORE UPDATE OF guild_id, user_id ON public.wallets FOR EACH ROW WHEN (((old.guild_id <> new.guild_id) OR (old.user_id <> new.user_id))) EXECUTE FUNCTION keep_leaderboard_owner();
