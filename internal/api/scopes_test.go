@@ -36,6 +36,7 @@ func TestEveryOperationAgainstEveryScope(t *testing.T) {
 	}
 	used := map[string]bool{}
 	each(t, func(t *testing.T, op apitest.Operation) {
+		t.Helper()
 		used[op.Scope] = true
 		for _, scope := range auth.Scopes {
 			a := as(scope).Do(t, op.ID, "", fill(op)...)
