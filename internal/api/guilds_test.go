@@ -10,9 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"guildhall/internal/api"
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/db"
+	"guildhall/internal/ratelimit"
 )
 
 // someone is the user whom everything of the neighbouring guild is about.
@@ -215,6 +218,42 @@ func TestAnotherGuildsThingsDoNotExist(t *testing.T) {
 	})
 	if tried < 20 {
 		t.Errorf("only %d operations take an id", tried)
+	}
+}
+
+// Nor can anyone tell by the clock: the typical answer for what is another
+// guild's takes as long as the one for what does not exist. The calls take
+// turns, so that whatever else the machine does slows both; a difference in the
+// program would show in every round, the machine's in some.
+func TestAnotherGuildsThingsTakeNoLonger(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t, apitest.With(func(c *api.Config) {
+		c.Quotas.Read = ratelimit.Quota{Limit: 100_000, Window: time.Minute}
+	}))
+	n := neighbours{ours: server, owner: server.Next(t)}
+	for _, id := range []string{"getCase", "getTicket", "getGiveaway", "getWebhookEndpoint", "listGiveawayEntries"} {
+		op := apitest.Find(t, id)
+		foreign, absent := at(n.own(t, op)), at(map[string]string{"id": db.NewID()})
+		timed := func(args []apitest.Arg) time.Duration {
+			begin := time.Now()
+			n.ours.Do(t, id, "", args...).WantError(t, 404, "not_found")
+			return time.Since(begin)
+		}
+		var difference time.Duration
+		for range 5 {
+			var ofForeign, ofAbsent []time.Duration
+			for range 31 {
+				ofForeign, ofAbsent = append(ofForeign, timed(foreign)), append(ofAbsent, timed(absent))
+			}
+			slices.Sort(ofForeign)
+			slices.Sort(ofAbsent)
+			if difference = (ofForeign[15] - ofAbsent[15]).Abs(); difference <= 2*time.Millisecond {
+				break
+			}
+		}
+		if difference > 2*time.Millisecond {
+			t.Errorf("%s: the typical answers differ by %v", id, difference)
+		}
 	}
 }
 
