@@ -62,7 +62,7 @@ func TestUnreliablePlatform(t *testing.T) {
 // ten.
 func moody(seed uint64) chattest.Behaviour {
 	var mu sync.Mutex
-	random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // a test repeats itself
+	random := rand.New(rand.NewPCG(seed, seed))
 	lose, fail, refuse := chattest.Lose(), chattest.Refuse(500, 0, "oops"), chattest.Refuse(403, 50013, "No")
 	return func(w http.ResponseWriter, r *http.Request, accept func() any) bool {
 		mu.Lock()

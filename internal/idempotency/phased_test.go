@@ -1,0 +1,116 @@
+package idempotency_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
+	"guildhall/internal/fault"
+	"guildhall/internal/idempotency"
+	"guildhall/internal/seal"
+)
+
+// TestLease walks a key through a request that calls out: leased, taken over,
+// released, answered.
+func TestLease(t *testing.T) {
+	t.Parallel()
+	ctx, base := context.Background(), dbtest.New(t)
+	box, err := seal.New(bytes.Repeat([]byte{1}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := idempotency.Keys{Sealer: box}
+	request := func(body string) idempotency.Request {
+		return idempotency.Request{TokenID: "t", Key: "k", Fingerprint: idempotency.Fingerprint("POST", "/x", []byte(body))}
+	}
+	do := func(work func(ctx context.Context, tx *db.Tx) error) error {
+		t.Helper()
+		return base.DB.Do(ctx, work)
+	}
+	// claim leaves the key under a lease if it gets it.
+	claim := func(body string) (answer *idempotency.Answer, err error) {
+		t.Helper()
+		err = do(func(ctx context.Context, tx *db.Tx) error {
+			if answer, err = keys.ClaimLeased(ctx, tx, request(body)); err != nil || answer != nil {
+				return err
+			}
+			return keys.Lease(ctx, tx, request(body))
+		})
+		return answer, err
+	}
+	want := func(body, code string) {
+		t.Helper()
+		if answer, err := claim(body); answer != nil || !fault.Is(err, code) {
+			t.Fatalf("got %v, %v, want %s", answer, err, code)
+		}
+	}
+	free := func(body string) {
+		t.Helper()
+		if answer, err := claim(body); answer != nil || err != nil {
+			t.Fatalf("got %v, %v, want the key", answer, err)
+		}
+	}
+	expire := func() {
+		t.Helper()
+		if err := do(func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.ExecContext(ctx, `UPDATE idempotency_keys SET lease_until = now() - interval '1 second'`)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	free("a")
+	want("a", "idempotency_key_in_use")
+	want("b", "idempotency_key_reused")
+	expire()
+	want("b", "idempotency_key_reused") // the lease is over, the request is still another one
+	free("a")
+	want("a", "idempotency_key_in_use")
+
+	release := func(body string) {
+		t.Helper()
+		if err := do(func(ctx context.Context, tx *db.Tx) error { return keys.Release(ctx, tx, request(body)) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release("b")
+	want("a", "idempotency_key_in_use") // another request's release frees nothing
+	release("a")
+	free("b")
+
+	if err := do(func(ctx context.Context, tx *db.Tx) error {
+		return keys.Keep(ctx, tx, request("b"), idempotency.Answer{Status: 201, Body: []byte("bytes\n")})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	release("b") // an answer stays
+	expire()
+	answer, err := claim("b")
+	if err != nil || answer == nil || answer.Status != 201 || string(answer.Body) != "bytes\n" || !answer.Replayed {
+		t.Fatalf("got %+v, %v, want the replay", answer, err)
+	}
+}
+
+func TestDefer(t *testing.T) {
+	t.Parallel()
+	later := func(context.Context) (idempotency.Answer, error) { return idempotency.Answer{Status: 299}, nil }
+	ctx, deferred := idempotency.Phased(context.Background())
+	if deferred() != nil {
+		t.Error("something was deferred already")
+	}
+	idempotency.Defer(ctx, later)
+	if got := deferred(); got == nil {
+		t.Error("nothing was deferred")
+	} else if answer, err := got(ctx); err != nil || answer.Status != 299 {
+		t.Errorf("got %+v, %v", answer, err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("Defer outside a phased operation went unnoticed")
+		}
+	}()
+	idempotency.Defer(context.Background(), later)
+}
