@@ -11,8 +11,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth bounds how deep a body may nest.
-const maxDepth = 32
+// maxDepth bounds how deep a body may nest, and maxValues how many values it may
+// hold: several times what any operation takes, and few enough that a body of
+// nothing but values costs no more memory than an honest one.
+const (
+	maxDepth  = 32
+	maxValues = 1000
+)
 
 // problem is one offending place of a request.
 type problem struct{ place, text string }
@@ -21,7 +26,7 @@ func (p problem) String() string { return p.place + ": " + p.text }
 
 // parseJSON reads a body more strictly than encoding/json does: one value,
 // valid UTF-8, no duplicate members, no lone surrogates, no U+0000, bounded
-// depth, and no number written with a fraction or an exponent, since the
+// depth, a bounded number of values, and no number written with a fraction or an exponent, since the
 // contract knows only integers. It returns the value for validation and the
 // places that are wrong; ok is false when there is no value to validate.
 func parseJSON(body []byte) (value any, found []problem, ok bool) {
@@ -50,6 +55,7 @@ func parseJSON(body []byte) (value any, found []problem, ok bool) {
 
 type parser struct {
 	dec      *json.Decoder
+	values   int
 	problems []problem
 }
 
@@ -62,6 +68,9 @@ var errMalformed = errors.New("must be well-formed JSON")
 func (p *parser) value(place string, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("must not nest deeper than %d levels", maxDepth)
+	}
+	if p.values++; p.values > maxValues {
+		return nil, fmt.Errorf("must not hold more than %d values", maxValues)
 	}
 	tok, err := p.dec.Token()
 	if err != nil {

@@ -9,6 +9,26 @@ import (
 	"unicode/utf8"
 )
 
+// What is built to be costly is given up long before its end.
+func TestParseJSONGivesUpOnCrowds(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"integers":   "[" + strings.Repeat("1,", 32000) + "1]",
+		"fractions":  "[" + strings.Repeat("1.0,", 16000) + "1]",
+		"objects":    "[" + strings.Repeat("{},", 21000) + "1]",
+		"duplicates": "{" + strings.Repeat(`"a":1,`, 10000) + `"b":1}`,
+		"nests":      "[" + strings.Repeat(strings.Repeat("[", 20)+strings.Repeat("]", 20)+",", 1500) + "1]",
+	} {
+		_, problems, ok := parseJSON([]byte(body))
+		if ok || len(problems) != 1 || problems[0].text != "must not hold more than 1000 values" {
+			t.Errorf("%s: %v, %d problems", name, ok, len(problems))
+		}
+	}
+	if _, problems, ok := parseJSON([]byte("[" + strings.Repeat("1,", maxValues-2) + "1]")); !ok || len(problems) > 0 {
+		t.Errorf("%d values: %v, %v", maxValues, ok, problems)
+	}
+}
+
 // FuzzParseJSON holds three promises: it never panics; what it lets through,
 // encoding/json reads as the same value; and that value holds nothing that
 // Postgres or a JSON reader would refuse or change.
