@@ -4,19 +4,20 @@
 -- some hundred rows apart, and how many rows lie ahead of each. A reader looks
 -- up the last mark that is not behind its page and walks from there.
 --
--- The counts are exact, not estimates, because whoever moves a row past a mark
--- notes that in leaderboard_moves, in the same transaction. A reader sees rows,
--- counts and moves in one snapshot, so they fit together, whatever is being
--- changed meanwhile. Notes are only ever added and never waited for; from time
--- to time the keeper (package leaderboard) adds them to the counts.
+-- The counts are exact, not estimates, because whoever changes a row of a mapped
+-- leaderboard notes from where to where it went, in the same transaction. A
+-- reader sees rows, counts and notes in one snapshot, so they fit together,
+-- whatever is being changed meanwhile. Notes are only ever added and never
+-- waited for; the keeper (package leaderboard) adds them to the counts about
+-- every second, so a reader has few of them to go through.
 --
 -- A row's place is (depth, length(user_id), user_id) where depth is the negated
 -- balance or XP: all three ascend, so that one comparison of rows finds a place
 -- in the index.
 
--- state draft: the marks are set and writers note moves past them, but they are
--- not counted yet. That can be done exactly once every transaction that may not
--- have seen the marks is over, which is when none is older than the horizon.
+-- state draft: the marks are set and writers note moves, but nothing is counted
+-- yet. That can be done exactly once every transaction that may not have seen
+-- the map is over, which is when none is older than the horizon.
 CREATE TABLE leaderboard_maps (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     board    text COLLATE "C" NOT NULL
@@ -33,84 +34,50 @@ CREATE TABLE leaderboard_maps (
 );
 
 CREATE TABLE leaderboard_marks (
-    board    text COLLATE "C" NOT NULL,
-    guild_id text COLLATE "C" NOT NULL,
-    map_id   bigint  NOT NULL REFERENCES leaderboard_maps (id) ON DELETE CASCADE,
-    number   integer NOT NULL, -- from 1 in the leaderboard's order
-    depth    bigint  NOT NULL,
-    length   integer NOT NULL,
-    user_id  text COLLATE "C" NOT NULL,
+    map_id  bigint  NOT NULL REFERENCES leaderboard_maps (id) ON DELETE CASCADE,
+    number  integer NOT NULL, -- from 1 in the leaderboard's order
+    depth   bigint  NOT NULL,
+    length  integer NOT NULL,
+    user_id text COLLATE "C" NOT NULL,
     PRIMARY KEY (map_id, number)
 );
 
-CREATE INDEX leaderboard_marks_place ON leaderboard_marks (board, guild_id, depth, length, user_id, map_id, number);
+CREATE INDEX leaderboard_marks_place ON leaderboard_marks (map_id, depth, length, user_id, number);
 
--- A row came to (+1) or left (-1) the stretch that begins at mark number, or the
--- one before the first mark, 0.
+-- The member's row went from one depth to another; null is having no row.
 CREATE TABLE leaderboard_moves (
-    map_id bigint   NOT NULL,
-    number integer  NOT NULL,
-    change smallint NOT NULL
+    map_id  bigint NOT NULL,
+    user_id text COLLATE "C" NOT NULL,
+    was     bigint,
+    is_now  bigint
 );
 
-CREATE INDEX leaderboard_moves_map ON leaderboard_moves (map_id) INCLUDE (number, change);
+CREATE INDEX leaderboard_moves_map ON leaderboard_moves (map_id);
 
--- leaderboard_note notes that the member's row went from one depth to another;
--- null is having no row.
--- +goose StatementBegin
-CREATE FUNCTION leaderboard_note(name text, guild text, member text, was bigint, is_now bigint) RETURNS void
-LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO leaderboard_moves (map_id, number, change)
-    SELECT m.id, coalesce((
-        SELECT k.number
-        FROM leaderboard_marks k
-        WHERE k.board = name
-          AND k.guild_id = guild
-          AND k.map_id = m.id
-          AND (k.depth, k.length, k.user_id) <= (place.depth, length(member), member)
-        ORDER BY k.depth DESC, k.length DESC, k.user_id DESC
-        LIMIT 1
-    ), 0), place.change
-    FROM leaderboard_maps m, (VALUES (was, -1), (is_now, 1)) AS place (depth, change)
-    WHERE m.board = name
-      AND m.guild_id = guild
-      AND place.depth IS NOT NULL;
-END
-$$;
--- +goose StatementEnd
-
--- The usual change passes no mark, and finding that out is one look into an
--- index: the next mark behind the nearer of the two places lies behind the
--- farther one too.
---
--- These rely on READ COMMITTED, where each query sees what was committed before
--- it: so marks count from the moment they are there.
+-- The notes rely on READ COMMITTED, where each statement sees what was committed
+-- before it: so a map counts from the moment it is there.
 -- +goose StatementBegin
 CREATE FUNCTION wallet_moved() RETURNS trigger
 LANGUAGE plpgsql AS $$
-DECLARE
-    size integer;
-    mark record;
 BEGIN
     IF TG_OP = 'UPDATE' THEN
-        size := length(NEW.user_id);
-        SELECT k.depth, k.length, k.user_id INTO mark
-        FROM leaderboard_marks k
-        WHERE k.board = 'wallets'
-          AND k.guild_id = NEW.guild_id
-          AND (k.depth, k.length, k.user_id) > (-greatest(OLD.balance, NEW.balance), size, NEW.user_id)
-        ORDER BY k.depth, k.length, k.user_id
-        LIMIT 1;
-        IF FOUND AND (mark.depth, mark.length, mark.user_id) <= (-least(OLD.balance, NEW.balance), size, NEW.user_id) THEN
-            PERFORM leaderboard_note('wallets', NEW.guild_id, NEW.user_id, -OLD.balance, -NEW.balance);
-        END IF;
+        INSERT INTO leaderboard_moves (map_id, user_id, was, is_now)
+        SELECT m.id, NEW.user_id, -OLD.balance, -NEW.balance
+        FROM leaderboard_maps m
+        WHERE m.board = 'wallets'
+          AND m.guild_id = NEW.guild_id;
     ELSIF TG_OP = 'INSERT' THEN
-        IF EXISTS (SELECT FROM leaderboard_maps m WHERE m.board = 'wallets' AND m.guild_id = NEW.guild_id) THEN
-            PERFORM leaderboard_note('wallets', NEW.guild_id, NEW.user_id, NULL, -NEW.balance);
-        END IF;
+        INSERT INTO leaderboard_moves (map_id, user_id, is_now)
+        SELECT m.id, NEW.user_id, -NEW.balance
+        FROM leaderboard_maps m
+        WHERE m.board = 'wallets'
+          AND m.guild_id = NEW.guild_id;
     ELSE
-        PERFORM leaderboard_note('wallets', OLD.guild_id, OLD.user_id, -OLD.balance, NULL);
+        INSERT INTO leaderboard_moves (map_id, user_id, was)
+        SELECT m.id, OLD.user_id, -OLD.balance
+        FROM leaderboard_maps m
+        WHERE m.board = 'wallets'
+          AND m.guild_id = OLD.guild_id;
     END IF;
     RETURN NULL;
 END
@@ -120,28 +87,25 @@ $$;
 -- +goose StatementBegin
 CREATE FUNCTION level_moved() RETURNS trigger
 LANGUAGE plpgsql AS $$
-DECLARE
-    size integer;
-    mark record;
 BEGIN
     IF TG_OP = 'UPDATE' THEN
-        size := length(NEW.user_id);
-        SELECT k.depth, k.length, k.user_id INTO mark
-        FROM leaderboard_marks k
-        WHERE k.board = 'levels'
-          AND k.guild_id = NEW.guild_id
-          AND (k.depth, k.length, k.user_id) > (-greatest(OLD.total_xp, NEW.total_xp), size, NEW.user_id)
-        ORDER BY k.depth, k.length, k.user_id
-        LIMIT 1;
-        IF FOUND AND (mark.depth, mark.length, mark.user_id) <= (-least(OLD.total_xp, NEW.total_xp), size, NEW.user_id) THEN
-            PERFORM leaderboard_note('levels', NEW.guild_id, NEW.user_id, -OLD.total_xp, -NEW.total_xp);
-        END IF;
+        INSERT INTO leaderboard_moves (map_id, user_id, was, is_now)
+        SELECT m.id, NEW.user_id, -OLD.total_xp, -NEW.total_xp
+        FROM leaderboard_maps m
+        WHERE m.board = 'levels'
+          AND m.guild_id = NEW.guild_id;
     ELSIF TG_OP = 'INSERT' THEN
-        IF EXISTS (SELECT FROM leaderboard_maps m WHERE m.board = 'levels' AND m.guild_id = NEW.guild_id) THEN
-            PERFORM leaderboard_note('levels', NEW.guild_id, NEW.user_id, NULL, -NEW.total_xp);
-        END IF;
+        INSERT INTO leaderboard_moves (map_id, user_id, is_now)
+        SELECT m.id, NEW.user_id, -NEW.total_xp
+        FROM leaderboard_maps m
+        WHERE m.board = 'levels'
+          AND m.guild_id = NEW.guild_id;
     ELSE
-        PERFORM leaderboard_note('levels', OLD.guild_id, OLD.user_id, -OLD.total_xp, NULL);
+        INSERT INTO leaderboard_moves (map_id, user_id, was)
+        SELECT m.id, OLD.user_id, -OLD.total_xp
+        FROM leaderboard_maps m
+        WHERE m.board = 'levels'
+          AND m.guild_id = OLD.guild_id;
     END IF;
     RETURN NULL;
 END
@@ -178,9 +142,10 @@ CREATE TRIGGER level_owner_kept BEFORE UPDATE OF guild_id, user_id ON levels
 -- there, to come to the row with the given number of rows ahead of it. Without
 -- a map it is the leaderboard's beginning.
 --
--- Rows ahead of a mark = its count + the changes noted for stretches before it.
--- The first guess leaves the moves out; when they put that mark behind the
--- wanted row, the second guess allows for all of them.
+-- Rows ahead of a mark = its count + the rows that are noted to have gone ahead
+-- of it - those noted to have left from there. The first guess leaves the notes
+-- out; when they put that mark behind the wanted row, the second guess allows
+-- for all of them.
 --
 -- It must be STABLE: it then sees what the statement that calls it sees.
 -- +goose StatementBegin
@@ -189,32 +154,34 @@ CREATE FUNCTION leaderboard_start(name text, guild text, wanted bigint,
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     map   leaderboard_maps;
-    moves bigint;
+    mark  record;
+    moves bigint := 0;
+    ahead bigint;
     n     integer;
-    at    bigint;
 BEGIN
     depth := -9223372036854775807; length := 0; user_id := ''; skip := wanted;
     SELECT * INTO map FROM leaderboard_maps m WHERE m.board = name AND m.guild_id = guild AND m.state = 'live';
     IF NOT FOUND OR map.ahead = '{}' THEN
         RETURN;
     END IF;
-    n := width_bucket(wanted, map.ahead);
-    IF n = 0 THEN
-        RETURN;
-    END IF;
-    SELECT map.ahead[n] + coalesce(sum(v.change) FILTER (WHERE v.number < n), 0), count(*) INTO at, moves
-    FROM leaderboard_moves v WHERE v.map_id = map.id;
-    IF at > wanted THEN
+    LOOP
         n := width_bucket(wanted - moves, map.ahead);
         IF n = 0 THEN
             RETURN;
         END IF;
-        SELECT map.ahead[n] + coalesce(sum(v.change) FILTER (WHERE v.number < n), 0) INTO at
-        FROM leaderboard_moves v WHERE v.map_id = map.id;
-    END IF;
-    SELECT k.depth, k.length, k.user_id INTO STRICT depth, length, user_id
-    FROM leaderboard_marks k WHERE k.map_id = map.id AND k.number = n;
-    skip := wanted - at;
+        SELECT k.depth, k.length, k.user_id INTO STRICT mark
+        FROM leaderboard_marks k
+        WHERE k.map_id = map.id AND k.number = n;
+        SELECT map.ahead[n]
+               + count(*) FILTER (WHERE (v.is_now, length(v.user_id), v.user_id) < (mark.depth, mark.length, mark.user_id))
+               - count(*) FILTER (WHERE (v.was, length(v.user_id), v.user_id) < (mark.depth, mark.length, mark.user_id)),
+               count(*)
+        INTO ahead, moves
+        FROM leaderboard_moves v
+        WHERE v.map_id = map.id;
+        EXIT WHEN ahead <= wanted;
+    END LOOP;
+    depth := mark.depth; length := mark.length; user_id := mark.user_id; skip := wanted - ahead;
 END
 $$;
 -- +goose StatementEnd
@@ -278,8 +245,8 @@ DECLARE
 BEGIN
     INSERT INTO leaderboard_maps (board, guild_id) VALUES (name, guild) RETURNING id INTO made;
     IF name = 'wallets' THEN
-        INSERT INTO leaderboard_marks (board, guild_id, map_id, number, depth, length, user_id)
-        SELECT name, guild, made, n / stretch, -r.balance, length(r.user_id), r.user_id
+        INSERT INTO leaderboard_marks (map_id, number, depth, length, user_id)
+        SELECT made, n / stretch, -r.balance, length(r.user_id), r.user_id
         FROM (
             SELECT w.balance, w.user_id,
                    row_number() OVER (ORDER BY -w.balance, length(w.user_id), w.user_id) - 1 AS n
@@ -288,8 +255,8 @@ BEGIN
         ) r
         WHERE n % stretch = 0 AND n > 0;
     ELSE
-        INSERT INTO leaderboard_marks (board, guild_id, map_id, number, depth, length, user_id)
-        SELECT name, guild, made, n / stretch, -r.total_xp, length(r.user_id), r.user_id
+        INSERT INTO leaderboard_marks (map_id, number, depth, length, user_id)
+        SELECT made, n / stretch, -r.total_xp, length(r.user_id), r.user_id
         FROM (
             SELECT l.total_xp, l.user_id,
                    row_number() OVER (ORDER BY -l.total_xp, length(l.user_id), l.user_id) - 1 AS n
@@ -343,24 +310,39 @@ END
 $$;
 -- +goose StatementEnd
 
--- fold_leaderboard adds the noted moves of a map to its counts. The moves go and
--- the counts change in one statement, so every reader sees one or the other.
+-- fold_leaderboard adds the noted moves of a map to its counts. The notes go and
+-- the counts change in one statement, so every reader sees one or the other. A
+-- row counts for every mark behind the stretch that it lies in, the stretch from
+-- one mark to the next; before the first mark is stretch 0.
 -- +goose StatementBegin
 CREATE FUNCTION fold_leaderboard(map bigint) RETURNS void
-LANGUAGE sql AS $$
+LANGUAGE sql
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+AS $$
     WITH gone AS (
-        DELETE FROM leaderboard_moves WHERE map_id = map RETURNING number, change
+        DELETE FROM leaderboard_moves WHERE map_id = map RETURNING user_id, was, is_now
+    ), placed AS (
+        SELECT place.change, coalesce((
+            SELECT k.number
+            FROM leaderboard_marks k
+            WHERE k.map_id = map
+              AND (k.depth, k.length, k.user_id) <= (place.depth, length(gone.user_id), gone.user_id)
+            ORDER BY k.depth DESC, k.length DESC, k.user_id DESC
+            LIMIT 1
+        ), 0) AS stretch
+        FROM gone, LATERAL (VALUES (gone.was, -1), (gone.is_now, 1)) AS place (depth, change)
+        WHERE place.depth IS NOT NULL
     ), net AS (
-        SELECT number, sum(change) AS change FROM gone GROUP BY number
+        SELECT stretch, sum(change) AS change FROM placed GROUP BY stretch
     ), counted AS (
         SELECT array_agg(n ORDER BY i) AS ahead
         FROM (
             SELECT a.i, a.n + coalesce(sum(net.change) OVER (ORDER BY a.i), 0)::bigint AS n
             FROM leaderboard_maps m, unnest(m.ahead) WITH ORDINALITY AS a (n, i)
-            LEFT JOIN net ON net.number = a.i - 1
+            LEFT JOIN net ON net.stretch = a.i - 1
             WHERE m.id = map
         ) x
     )
-    UPDATE leaderboard_maps SET ahead = counted.ahead FROM counted WHERE id = map;
+    UPDATE leaderboard_maps SET ahead = counted.ahead FROM counted WHERE id = map AND counted.ahead IS NOT NULL;
 $$;
 -- +goose StatementEnd

@@ -219,8 +219,6 @@ CREATE TABLE leaderboard_maps (
 );
 
 CREATE TABLE leaderboard_marks (
-    board text COLLATE "C" NOT NULL,
-    guild_id text COLLATE "C" NOT NULL,
     map_id bigint NOT NULL,
     number integer NOT NULL,
     depth bigint NOT NULL,
@@ -232,8 +230,9 @@ CREATE TABLE leaderboard_marks (
 
 CREATE TABLE leaderboard_moves (
     map_id bigint NOT NULL,
-    number integer NOT NULL,
-    change smallint NOT NULL
+    user_id text COLLATE "C" NOT NULL,
+    was bigint,
+    is_now bigint
 );
 
 CREATE TABLE ledger_entries (
@@ -422,8 +421,8 @@ CREATE INDEX giveaways_ending ON public.giveaways USING btree (ends_at) WHERE (s
 CREATE INDEX giveaways_newest ON public.giveaways USING btree (guild_id, created_at DESC, id DESC);
 CREATE INDEX giveaways_starting ON public.giveaways USING btree (starts_at) WHERE (status = 'scheduled'::text);
 CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
-CREATE INDEX leaderboard_marks_place ON public.leaderboard_marks USING btree (board, guild_id, depth, length, user_id, map_id, number);
-CREATE INDEX leaderboard_moves_map ON public.leaderboard_moves USING btree (map_id) INCLUDE (number, change);
+CREATE INDEX leaderboard_marks_place ON public.leaderboard_marks USING btree (map_id, depth, length, user_id, number);
+CREATE INDEX leaderboard_moves_map ON public.leaderboard_moves USING btree (map_id);
 CREATE INDEX ledger_entries_by_user ON public.ledger_entries USING btree (guild_id, user_id, created_at DESC, id DESC);
 CREATE INDEX ledger_entries_newest ON public.ledger_entries USING btree (guild_id, created_at DESC, id DESC);
 CREATE INDEX levels_leaderboard ON public.levels USING btree (guild_id, ((- total_xp)), length(user_id), user_id);
@@ -588,8 +587,8 @@ DECLARE
 BEGIN
     INSERT INTO leaderboard_maps (board, guild_id) VALUES (name, guild) RETURNING id INTO made;
     IF name = 'wallets' THEN
-        INSERT INTO leaderboard_marks (board, guild_id, map_id, number, depth, length, user_id)
-        SELECT name, guild, made, n / stretch, -r.balance, length(r.user_id), r.user_id
+        INSERT INTO leaderboard_marks (map_id, number, depth, length, user_id)
+        SELECT made, n / stretch, -r.balance, length(r.user_id), r.user_id
         FROM (
             SELECT w.balance, w.user_id,
                    row_number() OVER (ORDER BY -w.balance, length(w.user_id), w.user_id) - 1 AS n
@@ -598,8 +597,8 @@ BEGIN
         ) r
         WHERE n % stretch = 0 AND n > 0;
     ELSE
-        INSERT INTO leaderboard_marks (board, guild_id, map_id, number, depth, length, user_id)
-        SELECT name, guild, made, n / stretch, -r.total_xp, length(r.user_id), r.user_id
+        INSERT INTO leaderboard_marks (map_id, number, depth, length, user_id)
+        SELECT made, n / stretch, -r.total_xp, length(r.user_id), r.user_id
         FROM (
             SELECT l.total_xp, l.user_id,
                    row_number() OVER (ORDER BY -l.total_xp, length(l.user_id), l.user_id) - 1 AS n
@@ -630,21 +629,35 @@ $function$
 CREATE OR REPLACE FUNCTION public.fold_leaderboard(map bigint)
  RETURNS void
  LANGUAGE sql
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET jit TO 'off'
 AS $function$
     WITH gone AS (
-        DELETE FROM leaderboard_moves WHERE map_id = map RETURNING number, change
+        DELETE FROM leaderboard_moves WHERE map_id = map RETURNING user_id, was, is_now
+    ), placed AS (
+        SELECT place.change, coalesce((
+            SELECT k.number
+            FROM leaderboard_marks k
+            WHERE k.map_id = map
+              AND (k.depth, k.length, k.user_id) <= (place.depth, length(gone.user_id), gone.user_id)
+            ORDER BY k.depth DESC, k.length DESC, k.user_id DESC
+            LIMIT 1
+        ), 0) AS stretch
+        FROM gone, LATERAL (VALUES (gone.was, -1), (gone.is_now, 1)) AS place (depth, change)
+        WHERE place.depth IS NOT NULL
     ), net AS (
-        SELECT number, sum(change) AS change FROM gone GROUP BY number
+        SELECT stretch, sum(change) AS change FROM placed GROUP BY stretch
     ), counted AS (
         SELECT array_agg(n ORDER BY i) AS ahead
         FROM (
             SELECT a.i, a.n + coalesce(sum(net.change) OVER (ORDER BY a.i), 0)::bigint AS n
             FROM leaderboard_maps m, unnest(m.ahead) WITH ORDINALITY AS a (n, i)
-            LEFT JOIN net ON net.number = a.i - 1
+            LEFT JOIN net ON net.stretch = a.i - 1
             WHERE m.id = map
         ) x
     )
-    UPDATE leaderboard_maps SET ahead = counted.ahead FROM counted WHERE id = map;
+    UPDATE leaderboard_maps SET ahead = counted.ahead FROM counted WHERE id = map AND counted.ahead IS NOT NULL;
 $function$
 ;
 
@@ -675,30 +688,6 @@ END
 $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.leaderboard_note(name text, guild text, member text, was bigint, is_now bigint)
- RETURNS void
- LANGUAGE plpgsql
-AS $function$
-BEGIN
-    INSERT INTO leaderboard_moves (map_id, number, change)
-    SELECT m.id, coalesce((
-        SELECT k.number
-        FROM leaderboard_marks k
-        WHERE k.board = name
-          AND k.guild_id = guild
-          AND k.map_id = m.id
-          AND (k.depth, k.length, k.user_id) <= (place.depth, length(member), member)
-        ORDER BY k.depth DESC, k.length DESC, k.user_id DESC
-        LIMIT 1
-    ), 0), place.change
-    FROM leaderboard_maps m, (VALUES (was, -1), (is_now, 1)) AS place (depth, change)
-    WHERE m.board = name
-      AND m.guild_id = guild
-      AND place.depth IS NOT NULL;
-END
-$function$
-;
-
 CREATE OR REPLACE FUNCTION public.leaderboard_start(name text, guild text, wanted bigint, OUT depth bigint, OUT length integer, OUT user_id text, OUT skip bigint)
  RETURNS record
  LANGUAGE plpgsql
@@ -706,32 +695,34 @@ CREATE OR REPLACE FUNCTION public.leaderboard_start(name text, guild text, wante
 AS $function$
 DECLARE
     map   leaderboard_maps;
-    moves bigint;
+    mark  record;
+    moves bigint := 0;
+    ahead bigint;
     n     integer;
-    at    bigint;
 BEGIN
     depth := -9223372036854775807; length := 0; user_id := ''; skip := wanted;
     SELECT * INTO map FROM leaderboard_maps m WHERE m.board = name AND m.guild_id = guild AND m.state = 'live';
     IF NOT FOUND OR map.ahead = '{}' THEN
         RETURN;
     END IF;
-    n := width_bucket(wanted, map.ahead);
-    IF n = 0 THEN
-        RETURN;
-    END IF;
-    SELECT map.ahead[n] + coalesce(sum(v.change) FILTER (WHERE v.number < n), 0), count(*) INTO at, moves
-    FROM leaderboard_moves v WHERE v.map_id = map.id;
-    IF at > wanted THEN
+    LOOP
         n := width_bucket(wanted - moves, map.ahead);
         IF n = 0 THEN
             RETURN;
         END IF;
-        SELECT map.ahead[n] + coalesce(sum(v.change) FILTER (WHERE v.number < n), 0) INTO at
-        FROM leaderboard_moves v WHERE v.map_id = map.id;
-    END IF;
-    SELECT k.depth, k.length, k.user_id INTO STRICT depth, length, user_id
-    FROM leaderboard_marks k WHERE k.map_id = map.id AND k.number = n;
-    skip := wanted - at;
+        SELECT k.depth, k.length, k.user_id INTO STRICT mark
+        FROM leaderboard_marks k
+        WHERE k.map_id = map.id AND k.number = n;
+        SELECT map.ahead[n]
+               + count(*) FILTER (WHERE (v.is_now, length(v.user_id), v.user_id) < (mark.depth, mark.length, mark.user_id))
+               - count(*) FILTER (WHERE (v.was, length(v.user_id), v.user_id) < (mark.depth, mark.length, mark.user_id)),
+               count(*)
+        INTO ahead, moves
+        FROM leaderboard_moves v
+        WHERE v.map_id = map.id;
+        EXIT WHEN ahead <= wanted;
+    END LOOP;
+    depth := mark.depth; length := mark.length; user_id := mark.user_id; skip := wanted - ahead;
 END
 $function$
 ;
@@ -740,28 +731,25 @@ CREATE OR REPLACE FUNCTION public.level_moved()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
-DECLARE
-    size integer;
-    mark record;
 BEGIN
     IF TG_OP = 'UPDATE' THEN
-        size := length(NEW.user_id);
-        SELECT k.depth, k.length, k.user_id INTO mark
-        FROM leaderboard_marks k
-        WHERE k.board = 'levels'
-          AND k.guild_id = NEW.guild_id
-          AND (k.depth, k.length, k.user_id) > (-greatest(OLD.total_xp, NEW.total_xp), size, NEW.user_id)
-        ORDER BY k.depth, k.length, k.user_id
-        LIMIT 1;
-        IF FOUND AND (mark.depth, mark.length, mark.user_id) <= (-least(OLD.total_xp, NEW.total_xp), size, NEW.user_id) THEN
-            PERFORM leaderboard_note('levels', NEW.guild_id, NEW.user_id, -OLD.total_xp, -NEW.total_xp);
-        END IF;
+        INSERT INTO leaderboard_moves (map_id, user_id, was, is_now)
+        SELECT m.id, NEW.user_id, -OLD.total_xp, -NEW.total_xp
+        FROM leaderboard_maps m
+        WHERE m.board = 'levels'
+          AND m.guild_id = NEW.guild_id;
     ELSIF TG_OP = 'INSERT' THEN
-        IF EXISTS (SELECT FROM leaderboard_maps m WHERE m.board = 'levels' AND m.guild_id = NEW.guild_id) THEN
-            PERFORM leaderboard_note('levels', NEW.guild_id, NEW.user_id, NULL, -NEW.total_xp);
-        END IF;
+        INSERT INTO leaderboard_moves (map_id, user_id, is_now)
+        SELECT m.id, NEW.user_id, -NEW.total_xp
+        FROM leaderboard_maps m
+        WHERE m.board = 'levels'
+          AND m.guild_id = NEW.guild_id;
     ELSE
-        PERFORM leaderboard_note('levels', OLD.guild_id, OLD.user_id, -OLD.total_xp, NULL);
+        INSERT INTO leaderboard_moves (map_id, user_id, was)
+        SELECT m.id, OLD.user_id, -OLD.total_xp
+        FROM leaderboard_maps m
+        WHERE m.board = 'levels'
+          AND m.guild_id = OLD.guild_id;
     END IF;
     RETURN NULL;
 END
@@ -812,28 +800,25 @@ CREATE OR REPLACE FUNCTION public.wallet_moved()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
-DECLARE
-    size integer;
-    mark record;
 BEGIN
     IF TG_OP = 'UPDATE' THEN
-        size := length(NEW.user_id);
-        SELECT k.depth, k.length, k.user_id INTO mark
-        FROM leaderboard_marks k
-        WHERE k.board = 'wallets'
-          AND k.guild_id = NEW.guild_id
-          AND (k.depth, k.length, k.user_id) > (-greatest(OLD.balance, NEW.balance), size, NEW.user_id)
-        ORDER BY k.depth, k.length, k.user_id
-        LIMIT 1;
-        IF FOUND AND (mark.depth, mark.length, mark.user_id) <= (-least(OLD.balance, NEW.balance), size, NEW.user_id) THEN
-            PERFORM leaderboard_note('wallets', NEW.guild_id, NEW.user_id, -OLD.balance, -NEW.balance);
-        END IF;
+        INSERT INTO leaderboard_moves (map_id, user_id, was, is_now)
+        SELECT m.id, NEW.user_id, -OLD.balance, -NEW.balance
+        FROM leaderboard_maps m
+        WHERE m.board = 'wallets'
+          AND m.guild_id = NEW.guild_id;
     ELSIF TG_OP = 'INSERT' THEN
-        IF EXISTS (SELECT FROM leaderboard_maps m WHERE m.board = 'wallets' AND m.guild_id = NEW.guild_id) THEN
-            PERFORM leaderboard_note('wallets', NEW.guild_id, NEW.user_id, NULL, -NEW.balance);
-        END IF;
+        INSERT INTO leaderboard_moves (map_id, user_id, is_now)
+        SELECT m.id, NEW.user_id, -NEW.balance
+        FROM leaderboard_maps m
+        WHERE m.board = 'wallets'
+          AND m.guild_id = NEW.guild_id;
     ELSE
-        PERFORM leaderboard_note('wallets', OLD.guild_id, OLD.user_id, -OLD.balance, NULL);
+        INSERT INTO leaderboard_moves (map_id, user_id, was)
+        SELECT m.id, OLD.user_id, -OLD.balance
+        FROM leaderboard_maps m
+        WHERE m.board = 'wallets'
+          AND m.guild_id = OLD.guild_id;
     END IF;
     RETURN NULL;
 END

@@ -126,12 +126,14 @@ func (k *Keeper) promote(ctx context.Context) error {
 	return nil
 }
 
-// horizon is the first transaction that is sure to see the draft's marks: they
-// were committed before this statement's snapshot was taken.
+// horizon is a transaction that began after the draft was committed: this one.
+// Whoever may have missed the draft has an older number, because a writer gets
+// its number before it looks for maps. (The xmax of a snapshot would not do: it
+// is the highest that has ended, and older ones than the draft may be beyond it.)
 func (k *Keeper) horizon(ctx context.Context, tx *db.Tx, id int64) error {
 	if _, err := tx.ExecContext(ctx, `
 		UPDATE leaderboard_maps
-		SET horizon = pg_snapshot_xmax(pg_current_snapshot())
+		SET horizon = pg_current_xact_id()
 		WHERE id = $1
 		  AND horizon IS NULL`, id); err != nil {
 		return fmt.Errorf("give map %d its horizon: %w", id, err)

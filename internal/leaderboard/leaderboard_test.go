@@ -152,8 +152,8 @@ func TestPagesAreExactWhileRowsMove(t *testing.T) {
 	}
 }
 
-// A map costs nobody anything but those who move past its marks, and the notes
-// of that do not pile up.
+// The notes of moves do not pile up, and a map that has lost its shape is
+// replaced.
 func TestKeeperAddsUpMovesAndRedraws(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -188,13 +188,14 @@ func TestKeeperAddsUpMovesAndRedraws(t *testing.T) {
 	if n := read(`SELECT count(*) FROM leaderboard_maps WHERE guild_id = '2'`); n != 0 {
 		t.Error("a small leaderboard got a map")
 	}
-	do(t, d, `UPDATE wallets SET balance = balance + 1 WHERE guild_id = '1' AND user_id = '7'`)
+	do(t, d, `UPDATE wallets SET updated_at = now() WHERE guild_id = '1'`)
+	do(t, d, `UPDATE wallets SET balance = balance + 300 WHERE guild_id = '2'`)
 	if n := read(`SELECT count(*) FROM leaderboard_moves`); n != 0 {
-		t.Errorf("%d moves were noted for a row that passed no mark", n)
+		t.Errorf("%d moves were noted where nothing moves or there is no map", n)
 	}
 	do(t, d, `UPDATE wallets SET balance = balance + 300 WHERE guild_id = '1'`)
-	if n := read(`SELECT count(*) FROM leaderboard_moves`); n < 500 {
-		t.Errorf("%d moves were noted for 500 rows that passed marks", n)
+	if n := read(`SELECT count(*) FROM leaderboard_moves`); n != 500 {
+		t.Errorf("%d moves were noted for 500 rows that moved", n)
 	}
 	compare(t, d, boards[0], "1")
 	tend(`SELECT count(*) FROM leaderboard_moves`, 0)
