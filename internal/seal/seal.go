@@ -45,7 +45,7 @@ func New(key []byte) (*Box, error) {
 // Seal encrypts plain so that only Open with the same key and the same boundTo
 // reads it. What is sealed for one place cannot be moved to another.
 func (b *Box) Seal(plain []byte, boundTo string) []byte {
-	return b.aead.Seal([]byte{version}, nil, plain, associated(boundTo))
+	return b.aead.Seal([]byte{version}, nil, plain, associated(boundTo)) //nolint:gosec // the AEAD draws a random nonce for each call and takes none
 }
 
 // Open returns what was sealed for boundTo, or ErrUnreadable.

@@ -27,7 +27,7 @@ func (d *Deliverer) choreLoop(ctx context.Context) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
-		now := time.Now() //nolint:forbidigo // paces the chores
+		now := time.Now()
 		if now.Sub(measured) >= gaugesEvery {
 			measured = now
 			d.chore(ctx, "read the webhook gauges", d.measure)

@@ -38,7 +38,7 @@ type client struct {
 // newClient makes a client that trusts the system's authorities and those of
 // extra.
 func newClient(g *Guard, extra *x509.CertPool) *client {
-	make := func(plain bool) *http.Client {
+	through := func(plain bool) *http.Client {
 		dialer := &net.Dialer{
 			Timeout:  connectLimit,
 			Resolver: g.resolver,
@@ -59,7 +59,7 @@ func newClient(g *Guard, extra *x509.CertPool) *client {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}
-	return &client{secure: make(false), plain: make(true), limit: attemptLimit}
+	return &client{secure: through(false), plain: through(true), limit: attemptLimit}
 }
 
 // Authorities is the system's trusted authorities and those of a PEM file's

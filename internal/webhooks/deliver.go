@@ -124,7 +124,7 @@ func (d *Deliverer) time() time.Time {
 	if d.clock != nil {
 		return d.clock()
 	}
-	return time.Now() //nolint:forbidigo // receivers compare a signature's time with their own clock
+	return time.Now() // receivers compare a signature's time with a clock, not with our database
 }
 
 // now is the time that schedules count from: nil is the database's.
@@ -170,7 +170,7 @@ func (d *Deliverer) claimLoop(ctx context.Context, start func(claimed)) {
 // claimOnce claims as much as there are free slots for, starts it, and reports
 // whether there may be more to claim at once.
 func (d *Deliverer) claimOnce(ctx context.Context, start func(claimed)) (bool, error) {
-	began := time.Now() //nolint:forbidigo // how long things have been under way on this machine
+	began := time.Now()
 	known, free, suspects := d.pace.room(began)
 	limit := min(claimLimit, free)
 	if limit == 0 {
@@ -189,7 +189,7 @@ func (d *Deliverer) claimOnce(ctx context.Context, start func(claimed)) (bool, e
 	}
 	d.metrics.claimed(rows, time.Since(began))
 	for _, c := range rows {
-		d.pace.begin(c, time.Now()) //nolint:forbidigo // as above
+		d.pace.begin(c, time.Now())
 		start(c)
 	}
 	return len(rows) == limit, nil
@@ -199,7 +199,7 @@ func (d *Deliverer) claimOnce(ctx context.Context, start func(claimed)) (bool, e
 // its result. It always returns one: whatever goes wrong in here is a verdict
 // on this delivery and no other.
 func (d *Deliverer) handle(ctx context.Context, c claimed) (r result) {
-	started, at := time.Now(), d.time() //nolint:forbidigo // measures a duration
+	started, at := time.Now(), d.time()
 	var v verdict
 	var a answer
 	defer func() {
@@ -294,13 +294,13 @@ func (d *Deliverer) settleLoop(ctx context.Context) {
 func (d *Deliverer) settle(ctx context.Context, batch []result) {
 	lasting := context.WithoutCancel(ctx)
 	d.disableGone(lasting, batch)
-	pause, until := 50*time.Millisecond, time.Now().Add(settlePatience) //nolint:forbidigo // bounds an effort
+	pause, until := 50*time.Millisecond, time.Now().Add(settlePatience)
 	for try := 1; ; try++ {
 		err := d.settleOnce(lasting, batch)
 		if err == nil {
 			return
 		}
-		if time.Now().After(until) || ctx.Err() != nil && try >= 3 { //nolint:forbidigo // as above
+		if time.Now().After(until) || ctx.Err() != nil && try >= 3 {
 			d.log.Error("webhook deliveries could not be settled; they will be sent again", "count", len(batch), "error", err)
 			return
 		}
@@ -334,7 +334,7 @@ func (d *Deliverer) settleOnce(ctx context.Context, batch []result) error {
 func (d *Deliverer) write(ctx context.Context, how func(context.Context, *db.Tx, *time.Time, []result) (int, error), batch []result) error {
 	var ill []sick
 	var n int
-	began := time.Now() //nolint:forbidigo // measures a duration
+	began := time.Now()
 	now, notes := d.now(), notes(batch)
 	err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		var err error
@@ -358,7 +358,8 @@ func notes(batch []result) []health {
 	var order []string
 	by := make(map[string]*health)
 	for _, r := range batch {
-		if !r.verdict.Failing && !(r.verdict.Healthy && (r.suspect || by[r.EndpointID] != nil)) {
+		news := r.verdict.Failing || r.verdict.Healthy && (r.suspect || by[r.EndpointID] != nil)
+		if !news {
 			continue
 		}
 		if by[r.EndpointID] == nil {

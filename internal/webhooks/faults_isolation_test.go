@@ -167,7 +167,7 @@ func TestRetriesAreSpreadOut(t *testing.T) {
 	t.Run("jitter", func(t *testing.T) {
 		t.Parallel()
 		const backlog = 20_000
-		random := rand.New(rand.NewPCG(3, 4))        //nolint:gosec // a repeatable test
+		random := rand.New(rand.NewPCG(3, 4))
 		for attempt := 4; attempt <= 12; attempt++ { // from ten minutes on, where an outage of an hour leaves a backlog
 			buckets := make(map[int64]int)
 			for range backlog {

@@ -64,11 +64,19 @@ func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 		do   func(context.Context, *db.Tx) error
 	}{
 		{"nothing", -1, nil},
-		{"stopped first", 0, stop}, {"killed first", 0, kill},
-		{"stopped after the change", 1, stop}, {"killed after the change", 1, kill},
-		{"stopped before commit", 2, stop}, {"killed before commit", 2, kill},
-		{"before_event", -1, nil}, {"after_event", -1, nil}, {"before_fanout", -1, nil}, {"middle", -1, nil},
-		{"after_fanout", -1, nil}, {"commit_event", -1, nil}, {"commit_delivery", -1, nil},
+		{"stopped first", 0, stop},
+		{"killed first", 0, kill},
+		{"stopped after the change", 1, stop},
+		{"killed after the change", 1, kill},
+		{"stopped before commit", 2, stop},
+		{"killed before commit", 2, kill},
+		{"before_event", -1, nil},
+		{"after_event", -1, nil},
+		{"before_fanout", -1, nil},
+		{"middle", -1, nil},
+		{"after_fanout", -1, nil},
+		{"commit_event", -1, nil},
+		{"commit_delivery", -1, nil},
 	}
 	committed := 0
 	for i, step := range slices.Concat(steps, steps, steps) {
@@ -133,7 +141,7 @@ func TestKilledWorkersLoseNothing(t *testing.T) {
 	kills := 0
 	for len(r.got()) < guilds*each/2 && kills < 4 {
 		before := len(r.got())
-		worker := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this test's own binary
+		worker := exec.CommandContext(t.Context(), os.Args[0])
 		worker.Env = append(os.Environ(), WorkerVariable+"="+w.URL)
 		worker.Stderr = os.Stderr
 		if err := worker.Start(); err != nil {
@@ -180,6 +188,7 @@ func TestKilledWorkersLoseNothing(t *testing.T) {
 func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 	t.Parallel()
 	backlogged := func(t *testing.T, off func(w *world, e endpoint, r *receiver), cfg func(*Config)) {
+		t.Helper()
 		w := newWorld(t)
 		r := w.receive(nil)
 		e, _ := w.add(w.guild, r.URL)
@@ -234,7 +243,7 @@ func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 	t.Run("five days of failures", func(t *testing.T) {
 		t.Parallel()
 		c := &clock{t: time.Now().Add(time.Minute)}
-		backlogged(t, func(w *world, e endpoint, r *receiver) {
+		backlogged(t, func(w *world, _ endpoint, r *receiver) {
 			r.say(status(500))
 			w.start(w.cfg)
 			failing := func() bool {
@@ -280,7 +289,7 @@ func TestRotationNeverBreaksVerification(t *testing.T) {
 			broken.Add(1)
 		}
 		mu.Lock()
-		secret := known[rand.IntN(body.Data.Known)] //nolint:gosec // which one does not matter
+		secret := known[rand.IntN(body.Data.Known)]
 		mu.Unlock()
 		verifier, err := standard.NewWebhook(secret)
 		if err != nil || verifier.Verify(c.Body, c.Header) != nil || stripe.ValidatePayload(c.Body, c.Header.Get("Service-Signature"), secret) != nil {

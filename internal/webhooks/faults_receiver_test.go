@@ -145,7 +145,7 @@ func TestAnAttemptIsCutOffInTime(t *testing.T) {
 			took := time.Since(began)
 			got := classify(a.Status, a.Err)
 			// An answer's head that is too long may also end the attempt early.
-			if got != c.want && !(c.want == timedOut && got == badAnswer) {
+			if early := c.want == timedOut && got == badAnswer; got != c.want && !early {
 				t.Errorf("got %+v, a %s, want a %s", a, got, c.want)
 			}
 			if took > 5*time.Second {
@@ -164,6 +164,11 @@ func TestAnAttemptEndsBeforeItsLease(t *testing.T) {
 	c := newClient(NewGuard(nil, nil), nil)
 	if c.limit != 15*time.Second || lease < c.limit+settleWait+time.Second || lease+poll > 30*time.Second {
 		t.Errorf("an attempt may take %s, a lease lasts %s", c.limit, lease)
+	}
+	for _, via := range []*http.Client{c.secure, c.plain} {
+		if tr, ok := via.Transport.(*http.Transport); !ok || tr.Proxy != nil || tr.TLSClientConfig.InsecureSkipVerify || tr.TLSClientConfig.MinVersion < tls.VersionTLS12 {
+			t.Error("a client uses a proxy, or trusts too much")
+		}
 	}
 }
 
@@ -248,7 +253,7 @@ func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 		return s.URL
 	}
 	oldTLS := httptest.NewUnstartedServer(status(200))
-	oldTLS.TLS = &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10} //nolint:gosec // that it is refused is the test
+	oldTLS.TLS = &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
 	oldTLS.Config.ErrorLog = quietLog()
 	oldTLS.StartTLS()
 	t.Cleanup(oldTLS.Close)
@@ -282,15 +287,28 @@ func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 		url  string
 		want outcome
 	}{
-		{w.receive(status(200)).URL, delivered}, {w.receive(status(202)).URL, delivered},
-		{w.receive(status(400)).URL, clientError}, {w.receive(status(401)).URL, clientError}, {w.receive(status(403)).URL, clientError},
-		{w.receive(status(404)).URL, clientError}, {w.receive(status(405)).URL, clientError}, {w.receive(status(422)).URL, clientError},
-		{w.receive(status(410)).URL, gone}, {w.receive(status(429)).URL, throttled}, {w.receive(status(503)).URL, throttled},
-		{w.receive(status(500)).URL, serverError}, {w.receive(status(504)).URL, serverError}, {w.receive(status(304)).URL, redirected},
+		{w.receive(status(200)).URL, delivered},
+		{w.receive(status(202)).URL, delivered},
+		{w.receive(status(400)).URL, clientError},
+		{w.receive(status(401)).URL, clientError},
+		{w.receive(status(403)).URL, clientError},
+		{w.receive(status(404)).URL, clientError},
+		{w.receive(status(405)).URL, clientError},
+		{w.receive(status(422)).URL, clientError},
+		{w.receive(status(410)).URL, gone},
+		{w.receive(status(429)).URL, throttled},
+		{w.receive(status(503)).URL, throttled},
+		{w.receive(status(500)).URL, serverError},
+		{w.receive(status(504)).URL, serverError},
+		{w.receive(status(304)).URL, redirected},
 		{withCertificate(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }), badTLS},
 		{withCertificate(func(c *x509.Certificate) { c.IPAddresses = nil; c.DNSNames = []string{"other.test"} }), badTLS},
-		{stranger.URL, badTLS}, {oldTLS.URL, badTLS}, {strings.Replace(plain.URL, "http:", "https:", 1), badTLS},
-		{"https://" + closed.Addr().String(), refused}, {slam.URL, reset}, {junk.URL, badAnswer},
+		{stranger.URL, badTLS},
+		{oldTLS.URL, badTLS},
+		{strings.Replace(plain.URL, "http:", "https:", 1), badTLS},
+		{"https://" + closed.Addr().String(), refused},
+		{slam.URL, reset},
+		{junk.URL, badAnswer},
 		{"https://gone.test", noName},
 	}
 	endpoints := make([]endpoint, len(cases))

@@ -210,7 +210,7 @@ func ownAddresses() func() []netip.Addr {
 	return func() []netip.Addr {
 		mu.Lock()
 		defer mu.Unlock()
-		if time.Now().Before(until) { //nolint:forbidigo // the age of a cache, not a time that is stored or compared with one
+		if time.Now().Before(until) {
 			return known
 		}
 		addrs, err := net.InterfaceAddrs()
@@ -225,7 +225,7 @@ func ownAddresses() func() []netip.Addr {
 				}
 			}
 		}
-		until = time.Now().Add(time.Minute) //nolint:forbidigo // as above
+		until = time.Now().Add(time.Minute)
 		return known
 	}
 }

@@ -58,6 +58,7 @@ func (w *world) m() manager { return manager{w.cfg} }
 
 // testLog writes a Deliverer's log into the test's.
 func testLog(t *testing.T) *slog.Logger {
+	t.Helper()
 	return slog.New(slog.NewTextHandler(logWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 

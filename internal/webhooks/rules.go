@@ -130,7 +130,7 @@ const (
 	badAnswer   outcome = "invalid_response"
 
 	// These three never reach the network.
-	noSecret   outcome = "unreadable_secret"
+	noSecret   outcome = "unreadable_secret" //nolint:gosec // the name of a failure
 	badPayload outcome = "invalid_payload"
 	noEndpoint outcome = "endpoint_deleted"
 	internal   outcome = "internal"
