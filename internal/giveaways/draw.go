@@ -103,7 +103,7 @@ func conduct(ctx context.Context, tx *db.Tx, g row, o order) (row, record, error
 // pastWinners is everyone who ever won the giveaway: those of today, those of
 // the last draw, and everyone who had won before that.
 func pastWinners(ctx context.Context, tx *db.Tx, g row) ([]string, error) {
-	last, _, err := lastRecord(ctx, tx, g)
+	last, err := lastRecord(ctx, tx, g)
 	if err != nil {
 		return nil, err
 	}

@@ -87,6 +87,7 @@ func (s scene) wantRepeatable(id string) {
 
 func TestDraw(t *testing.T) {
 	t.Parallel()
+	s := newScene(t)
 	for _, c := range []struct {
 		name           string
 		entrants, want int
@@ -96,20 +97,18 @@ func TestDraw(t *testing.T) {
 		{"ends without winners when nobody entered", 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			s := newScene(t)
-			s.giveaway("a", drawing, 3, c.entrants, func(i int) int64 { return int64(i) })
+			s := scene{s.Database, t}
+			s.giveaway(c.name, drawing, 3, c.entrants, func(i int) int64 { return int64(i) })
 			for range 3 {
-				if err := Draw(context.Background(), s.DB, guild, "a"); err != nil {
+				if err := Draw(context.Background(), s.DB, guild, c.name); err != nil {
 					t.Fatal(err)
 				}
 			}
-			s.wantDrawnOnce("a", c.want)
+			s.wantDrawnOnce(c.name, c.want)
 		})
 	}
 	t.Run("leaves alone what is not in drawing", func(t *testing.T) {
-		t.Parallel()
-		s := newScene(t)
+		s := scene{s.Database, t}
 		for _, status := range []string{scheduled, active, "paused", ended} {
 			s.giveaway(status, status, 1, 3, equal)
 			if err := Draw(context.Background(), s.DB, guild, status); err != nil {

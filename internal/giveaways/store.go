@@ -236,9 +236,10 @@ type record struct {
 	Reason      *string    `db:"reason"`
 }
 
-// lastRecord returns the record of the giveaway's newest draw. It is false when
-// there is none: nothing was drawn yet, or the giveaway was imported.
-func lastRecord(ctx context.Context, tx *db.Tx, g row) (record, bool, error) {
+// lastRecord returns the record of the giveaway's newest draw. It is the zero
+// record when there is none: nothing was drawn yet, or the giveaway was
+// imported.
+func lastRecord(ctx context.Context, tx *db.Tx, g row) (record, error) {
 	var r record
 	err := tx.GetContext(ctx, &r, `
 		SELECT round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners, token_id, reason
@@ -247,13 +248,10 @@ func lastRecord(ctx context.Context, tx *db.Tx, g row) (record, bool, error) {
 		  AND giveaway_id = $2
 		ORDER BY round DESC
 		LIMIT 1`, g.GuildID, g.ID)
-	if db.Missing(err) {
-		return record{}, false, nil
+	if err != nil && !db.Missing(err) {
+		return record{}, fmt.Errorf("read the last draw of giveaway %s in guild %s: %w", g.ID, g.GuildID, err)
 	}
-	if err != nil {
-		return record{}, false, fmt.Errorf("read the last draw of giveaway %s in guild %s: %w", g.ID, g.GuildID, err)
-	}
-	return r, true, nil
+	return r, nil
 }
 
 // settle stores the record of a draw and makes its winners the giveaway's.

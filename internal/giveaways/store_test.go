@@ -265,7 +265,8 @@ func TestEntriesEndWithTheirGiveaway(t *testing.T) {
 
 func TestTransitions(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
+	s := newScene(t)
+	cases := []struct {
 		name, status string
 		starts, ends time.Duration
 		want         string
@@ -278,22 +279,23 @@ func TestTransitions(t *testing.T) {
 		{"lets the others run", active, -2 * time.Hour, time.Hour, active, 0},
 		{"never ends a paused one", "paused", -2 * time.Hour, -time.Hour, "paused", 0},
 		{"leaves ended ones alone", ended, -2 * time.Hour, -time.Hour, ended, 0},
-	} {
+	}
+	for _, c := range cases {
+		s.giveaway(c.name, c.status, 2, 3, equal)
+		s.exec(`UPDATE giveaways SET starts_at = now() + make_interval(secs => $2), ends_at = now() + make_interval(secs => $3) WHERE id = $1`,
+			c.name, c.starts.Seconds(), c.ends.Seconds())
+	}
+	for range 2 { // a second sweep finds nothing more to do
+		if err := Transitions(context.Background(), s.DB); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			s := newScene(t)
-			s.giveaway("a", c.status, 2, 3, equal)
-			s.exec(`UPDATE giveaways SET starts_at = now() + make_interval(secs => $1), ends_at = now() + make_interval(secs => $2)`,
-				c.starts.Seconds(), c.ends.Seconds())
-			for range 2 { // a second sweep finds nothing more to do
-				if err := Transitions(context.Background(), s.DB); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if got := s.get("a").Status; got != c.want {
+			if got := s.get(c.name).Status; got != c.want {
 				t.Errorf("the status is %s, want %s", got, c.want)
 			}
-			if n := one[int](s, `SELECT count(*) FROM river_job WHERE kind = 'draw_giveaway'`); n != c.jobs {
+			if n := one[int](s, `SELECT count(*) FROM river_job WHERE kind = 'draw_giveaway' AND args ->> 'giveaway_id' = $1`, c.name); n != c.jobs {
 				t.Errorf("%d jobs were enqueued, want %d", n, c.jobs)
 			}
 		})
