@@ -213,6 +213,53 @@ func TestRerollsRace(t *testing.T) {
 	}
 }
 
+// Ten callers end one giveaway at once while the sweep finds that its time is
+// over: it goes into drawing once, with one job.
+func TestEndsRace(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	end := apitest.Find(t, "endGiveaway")
+	for range 5 {
+		id := s.giveaway("active", 1, 2)
+		s.exec(`UPDATE giveaways SET ends_at = now() WHERE id = $1`, id)
+		statuses := make(chan int, 10)
+		var group sync.WaitGroup
+		for range cap(statuses) {
+			group.Go(func() {
+				a, err := s.Try(end, "", apitest.Path("id", id))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				statuses <- a.Status
+			})
+		}
+		group.Go(func() {
+			if err := giveaways.Transitions(context.Background(), s.DB()); err != nil {
+				t.Error(err)
+			}
+		})
+		group.Wait()
+		close(statuses)
+		accepted := 0
+		for status := range statuses {
+			switch status {
+			case http.StatusAccepted:
+				accepted++
+			case http.StatusUnprocessableEntity:
+			default:
+				t.Errorf("an end was answered %d", status)
+			}
+		}
+		if accepted > 1 {
+			t.Errorf("%d ends were accepted", accepted)
+		}
+		if n := s.count(`SELECT count(*) FROM river_job WHERE args ->> 'giveaway_id' = $1`, id); n != 1 {
+			t.Errorf("%d jobs were enqueued, want 1", n)
+		}
+	}
+}
+
 // The job of a giveaway in drawing is lost, with its whole queue. The sweep of
 // several nodes finds the giveaway and draws it, once.
 func TestALostJobIsFoundAgain(t *testing.T) {
