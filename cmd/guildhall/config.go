@@ -40,6 +40,7 @@ type Settings struct {
 	WebhookCA      string   `name:"webhook-ca" env:"GUILDHALL_WEBHOOK_CA" help:"File of further CA certificates for webhook receivers." placeholder:"FILE"`
 	WebhookRetries string   `env:"GUILDHALL_WEBHOOK_RETRIES" help:"Delays between delivery attempts, comma separated. The default is 5s,30s,2m,10m,30m,1h,2h,4h,8h,12h,20h,24h." placeholder:"DELAYS"`
 	Log            string   `env:"GUILDHALL_LOG" default:"${default_log}" help:"Level (debug, info, warn, error) and format (json, text) of the log."`
+	CheckAnswers   string   `env:"GUILDHALL_CHECK_ANSWERS" enum:"off,log" default:"off" help:"log: hold every answer against the contract and log an error where they disagree. For staging: it costs a copy of each answer."`
 }
 
 // checked is Settings in the types of those who use them.

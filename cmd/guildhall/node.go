@@ -161,7 +161,7 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d 
 	}
 	handler, err := api.New(api.Config{
 		DB: d, Tokens: tokens, Limits: limits, Quotas: n.quotas, Proxies: n.proxies, Env: n.Env,
-		Sealer: n.box, Wake: wake, Log: n.log, Metrics: n.metrics, Services: services,
+		Sealer: n.box, Wake: wake, Log: n.log, Metrics: n.metrics, CheckAnswers: n.CheckAnswers == "log", Services: services,
 	})
 	if err != nil {
 		return nil, err

@@ -35,6 +35,9 @@ type Config struct {
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 
+	// CheckAnswers logs every answer that the contract does not know.
+	CheckAnswers bool
+
 	Services
 }
 
@@ -70,8 +73,11 @@ func New(cfg Config) (http.Handler, error) {
 		return auth.ClientIP(r.RemoteAddr, r.Header.Values("X-Forwarded-For"), cfg.Proxies).String()
 	}
 	e.SchemeExtractor = schemeOf(cfg.Proxies)
+	e.Use(located(readOperations(doc)))
+	if cfg.CheckAnswers {
+		e.Use(held(doc, cfg.Log))
+	}
 	e.Use(
-		located(readOperations(doc)),
 		observed(cfg.Log, numbers),
 		secure(cfg.Proxies),
 		public,

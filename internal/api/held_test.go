@@ -1,0 +1,38 @@
+package api_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"guildhall/internal/api"
+	"guildhall/internal/api/apitest"
+	"guildhall/internal/db"
+)
+
+// A server that was told to holds its own answers against the contract.
+func TestAnswersAreHeldAgainstTheContract(t *testing.T) {
+	t.Parallel()
+	const complaint = "an answer breaks the contract"
+	server := apitest.New(t, apitest.With(func(c *api.Config) { c.CheckAnswers = true }))
+
+	server.Do(t, "getGuild", "").Want(t, 200, "")
+	server.Do(t, "adjustBalance", `{"user_id":"42","delta":-1}`).WantError(t, 422, "balance_would_be_negative")
+	server.Do(t, "getCase", "", apitest.Path("id", "none")).WantError(t, 404, "not_found")
+	server.Raw(t, "DELETE", "/api/v1/cases", "")
+	if log := server.Server.Log.String(); strings.Contains(log, complaint) {
+		t.Fatalf("the log complains of right answers:\n%s", log)
+	}
+
+	if err := server.DB().Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE guilds SET icon_url = repeat('x', 3000) WHERE id = $1`, server.Guild)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	server.Raw(t, "GET", "/api/v1/guild", "").Want(t, 200, "")
+	log := server.Server.Log.String()
+	if !strings.Contains(log, complaint) || !strings.Contains(log, `"operation":"getGuild"`) || !strings.Contains(log, "maximum string length is 2048") {
+		t.Errorf("the log does not say that the address of the icon is too long:\n%s", log)
+	}
+}
