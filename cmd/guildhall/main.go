@@ -84,7 +84,8 @@ func run(ctx context.Context, args []string, io streams) int {
 	text, invalid := err.Error(), false
 	if f, ok := fault.As(err); ok {
 		// Its code and its cause are for programs and logs.
-		text, invalid = strings.Replace(text, f.Error(), f.Message, 1), f.Kind == fault.Invalid
+		text = strings.Replace(text, f.Error(), strings.TrimPrefix(f.Message, "body /"), 1) // an option, here
+		invalid = f.Kind == fault.Invalid
 	}
 	fmt.Fprintln(io.err, "guildhall:", oneLine(redact(text)))
 	var usage usageError

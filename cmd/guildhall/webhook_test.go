@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"guildhall/internal/webhooks"
+)
+
+// The commands around a receiver, beside a node that is a worker and nothing
+// else.
+func TestWebhooks(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	var received atomic.Int64
+	var signature atomic.Value
+	status := atomic.Int64{}
+	status.Store(204)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		signature.Store(r.Header.Get("Service-Signature"))
+		w.WriteHeader(int(status.Load()))
+		_, _ = io.WriteString(w, "thanks")
+		received.Add(1)
+	}))
+	t.Cleanup(receiver.Close)
+	key, err := newSecretKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := begin(t, t.TempDir(), []string{
+		"GUILDHALL_DATABASE_URL=" + url, "GUILDHALL_SECRET_KEY=" + key, "GUILDHALL_WEBHOOK_ALLOW=127.0.0.0/8",
+		"GUILDHALL_ROLES=worker", "GUILDHALL_OPS_LISTEN=127.0.0.1:0",
+	}, "serve")
+	worker.says(t, `"msg":"ready","https":"","http":"","ops":"127.0.0.1:`)
+
+	command := func(args ...string) result {
+		return call(t, "", append([]string{"webhook", args[0], "--database-url", url}, args[1:]...)...)
+	}
+	add := []string{"add", "--guild", guild, "--secret-key", key, "--event", "case.created, case.updated", "--json", "--url"}
+	command(append(add, receiver.URL)...).refused(t, 2, "https://")
+	command(append(add, strings.Replace(receiver.URL, "http", "https", 1))...).refused(t, 1, "public")
+	add = append(add, receiver.URL, "--webhook-allow", "127.0.0.0/8")
+	var e webhooks.NewEndpoint
+	if err := json.Unmarshal([]byte(command(add...).ok(t)), &e); err != nil {
+		t.Fatal(err)
+	}
+	if e.ID == "" || e.URL != receiver.URL || !strings.HasPrefix(e.Secret, "whsec_") || len(e.Events) != 2 {
+		t.Errorf("add prints %+v", e)
+	}
+	command("add", "--guild", guild, "--url", receiver.URL, "--webhook-allow", "127.0.0.0/8", "--secret-key", key, "--event", "case.eaten").refused(t, 2, "case.eaten")
+
+	delivery := func(text string) (d webhooks.Delivery) {
+		if err := json.Unmarshal([]byte(text), &d); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		return d
+	}
+	ping := delivery(command("test", e.ID, "--json").ok(t))
+	if ping.Status != "delivered" || ping.ResponseStatus == nil || *ping.ResponseStatus != 204 || received.Load() != 1 {
+		t.Errorf("test prints %+v after %d requests", ping, received.Load())
+	}
+	if s, _ := signature.Load().(string); !strings.HasPrefix(s, "t=") || !strings.Contains(s, ",v1=") {
+		t.Errorf("the signature is %q", s)
+	}
+	if out := command("test", e.ID).ok(t); !strings.Contains(out, "delivered") || !strings.Contains(out, "204") {
+		t.Errorf("test prints %q", out)
+	}
+	status.Store(500)
+	r := command("test", e.ID)
+	if r.code != 1 || !strings.Contains(r.out, "500") || !strings.Contains(r.out, "thanks") {
+		t.Errorf("a refused ping: %+v", r)
+	}
+	status.Store(200)
+
+	again := delivery(command("redeliver", e.ID, ping.ID, "--json").ok(t))
+	if again.ID == ping.ID || again.EventID != ping.EventID {
+		t.Errorf("redeliver prints %+v for %+v", again, ping)
+	}
+	var log []webhooks.Delivery
+	if err := json.Unmarshal([]byte(command("deliveries", e.ID, "--status", "delivered", "--json").ok(t)), &log); err != nil || len(log) < 2 {
+		t.Errorf("deliveries prints %+v, %v", log, err)
+	}
+
+	var rotated webhooks.NewEndpoint
+	if err := json.Unmarshal([]byte(command("rotate-secret", e.ID, "--secret-key", key, "--json").ok(t)), &rotated); err != nil || rotated.Secret == e.Secret || rotated.ID != e.ID {
+		t.Errorf("rotate-secret prints %+v, %v", rotated, err)
+	}
+	if out := command("list", "--guild", guild).ok(t); !strings.Contains(out, e.ID) || strings.Contains(out, rotated.Secret) {
+		t.Errorf("list prints %s", out)
+	}
+	command("remove", e.ID).ok(t)
+	command("remove", e.ID).refused(t, 1, "No such webhook endpoint.")
+	if out := command("list", "--guild", guild, "--json").ok(t); strings.TrimSpace(out) != "[]" {
+		t.Errorf("list prints %s", out)
+	}
+}
