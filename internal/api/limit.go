@@ -31,7 +31,8 @@ func rateLimited(limits *ratelimit.Limiter, q Quotas) echo.MiddlewareFunc {
 			h := c.Response().Header()
 			h.Set("X-RateLimit-Limit", strconv.Itoa(r.Limit))
 			h.Set("X-RateLimit-Remaining", strconv.Itoa(r.Remaining))
-			h.Set("X-RateLimit-Reset", strconv.FormatInt(time.Now().Add(r.Reset+time.Second-1).Unix(), 10))
+			now := time.Now() //nolint:forbidigo // the header tells the time of day, as callers' clocks do
+			h.Set("X-RateLimit-Reset", strconv.FormatInt(r.ResetAt(now), 10))
 			h.Set("X-RateLimit-Bucket", bucket)
 			if !r.Allowed {
 				return limited("The "+bucket+" bucket of this token is empty.", r)

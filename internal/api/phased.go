@@ -31,12 +31,12 @@ func (u *units) phased(c echo.Context, key string, next echo.HandlerFunc) error 
 		if err := broken(c); err != nil {
 			return idempotency.Answer{}, err
 		}
-		return capture(c, ctx, next)
+		return capture(ctx, c, next)
 	})
 	if r != nil && kept(err) {
 		refusal := err
 		answer, later, err = u.first(c, r, func(ctx context.Context) (idempotency.Answer, error) {
-			return capture(c, ctx, func(c echo.Context) error {
+			return capture(ctx, c, func(c echo.Context) error {
 				f, _ := fault.As(refusal)
 				writeError(c, f)
 				return nil

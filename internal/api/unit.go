@@ -43,7 +43,7 @@ func (u *units) unit(next echo.HandlerFunc) echo.HandlerFunc {
 			}
 			var answer idempotency.Answer
 			err := u.db.Do(req.Context(), func(ctx context.Context, _ *db.Tx) (err error) {
-				answer, err = capture(c, ctx, next)
+				answer, err = capture(ctx, c, next)
 				return err
 			})
 			if err != nil {
@@ -79,12 +79,12 @@ func (u *units) keyed(c echo.Context, r idempotency.Request, next echo.HandlerFu
 		if err := broken(c); err != nil {
 			return idempotency.Answer{}, err
 		}
-		return capture(c, ctx, next)
+		return capture(ctx, c, next)
 	})
 	if kept(err) {
 		refusal := err
 		answer, err = u.claim(c, r, func(ctx context.Context) (idempotency.Answer, error) {
-			return capture(c, ctx, func(c echo.Context) error {
+			return capture(ctx, c, func(c echo.Context) error {
 				f, _ := fault.As(refusal)
 				writeError(c, f)
 				return nil
@@ -124,7 +124,7 @@ func (u *units) claim(c echo.Context, r idempotency.Request, work func(context.C
 
 // capture runs next with ctx and returns the answer it wrote instead of
 // sending it. It rewinds the body, since a unit may run again.
-func capture(c echo.Context, ctx context.Context, next echo.HandlerFunc) (idempotency.Answer, error) {
+func capture(ctx context.Context, c echo.Context, next echo.HandlerFunc) (idempotency.Answer, error) {
 	client, req := c.Response(), c.Request()
 	buf := &buffer{header: http.Header{}}
 	again := req.WithContext(ctx)

@@ -29,10 +29,10 @@ var digits = regexp.MustCompile(`^-?[0-9]{1,19}$`)
 
 func init() {
 	// kin-openapi's own check is a pattern that lets 30 February through.
-	openapi3.DefineStringFormatCallback("date-time", func(s string) error {
+	openapi3.DefineStringFormatValidator("date-time", openapi3.NewCallbackValidator(func(s string) error {
 		_, err := wire.ParseTime(s)
 		return err
-	})
+	}))
 }
 
 // validated checks path, query and body against the operation's schemas. For a

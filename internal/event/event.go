@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"guildhall/internal/auth"
 	"guildhall/internal/db"
@@ -69,12 +70,15 @@ func (o Origin) JSON() string {
 // Record stores an event and a delivery for each endpoint of the guild that
 // listens to its type. Both become real with the caller's commit, or never.
 func Record(ctx context.Context, tx *db.Tx, by Origin, typ string, data any) error {
-	b, err := json.Marshal(data)
-	if err != nil {
+	// Without escapes for HTML, which would make a body up to six times as long.
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(data); err != nil {
 		return fmt.Errorf("render the data of event %s: %w", typ, err)
 	}
 	if _, err := tx.ExecContext(ctx, `SELECT record_event($1, $2, $3, $4, $5)`,
-		by.GuildID, db.NewID(), typ, by.JSON(), string(b)); err != nil {
+		by.GuildID, db.NewID(), typ, by.JSON(), strings.TrimSuffix(b.String(), "\n")); err != nil {
 		return fmt.Errorf("record event %s in guild %s: %w", typ, by.GuildID, err)
 	}
 	return nil

@@ -42,7 +42,7 @@ type Server struct {
 	Sealer *seal.Box
 	Log    *Log // everything the server logged
 
-	url    string
+	url     string
 	mu      sync.Mutex // guards what follows
 	seen    map[string]bool
 	secrets []string
