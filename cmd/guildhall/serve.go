@@ -35,7 +35,9 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	log, err := newLogger(io.err, c.Log)
+	lines := &batcher{w: io.err}
+	defer lines.flush()
+	log, err := newLogger(lines, c.Log)
 	if err != nil {
 		return err
 	}
