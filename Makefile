@@ -82,7 +82,7 @@ release: ## build the program for the usual systems into dist/
 		echo $$out; \
 		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build -trimpath -ldflags '$(LDFLAGS)' -o $$out ./cmd/guildhall || exit 1; \
 	done
-	@cp openapi.yaml gen/openapi-3.1.yaml dist/
+	@cp openapi.yaml gen/openapi-3.1.yaml deploy/Containerfile deploy/compose.yaml dist/
 	@cd dist && rm -f SHA256SUMS && { sha256sum * 2>/dev/null || shasum -a 256 *; } > .sums && mv .sums SHA256SUMS
 
 .PHONY: bin/guildhall
