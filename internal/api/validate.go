@@ -65,7 +65,10 @@ func validate(c echo.Context, op *operation) error {
 		v, err := url.PathUnescape(c.Param(p.Name))
 		// No id looks like this, and Postgres must not see it.
 		absurd = absurd || err != nil || len(v) > 256 || strings.ContainsRune(v, 0) || !utf8.ValidString(v)
-		found = append(found, visit("path "+p.Name, p.Schema.Value, v)...)
+		// An id without a pattern is opaque: what cannot be one is not found, and not malformed.
+		if p.Schema.Value.Pattern != "" {
+			found = append(found, visit("path "+p.Name, p.Schema.Value, v)...)
+		}
 	}
 	if op.ReadOnly {
 		found = append(found, validateQuery(c, op)...)
@@ -95,7 +98,13 @@ func validateBody(c echo.Context, op *operation) []problem {
 	if !ok {
 		return found
 	}
-	return append(found, visit("body", op.Body, value)...)
+	for _, p := range visit("body", op.Body, value) {
+		// One complaint about a place is enough, and the first is the plainer one.
+		if !slices.ContainsFunc(found, func(first problem) bool { return first.place == p.place }) {
+			found = append(found, p)
+		}
+	}
+	return found
 }
 
 // validateQuery checks the query and puts the defaults of absent parameters
