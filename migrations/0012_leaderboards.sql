@@ -33,6 +33,9 @@ CREATE TABLE leaderboard_maps (
     CONSTRAINT leaderboard_maps_one UNIQUE (board, guild_id, state)
 );
 
+-- Every deep page reads the counts; unpacking them would take longer than that.
+ALTER TABLE leaderboard_maps ALTER COLUMN ahead SET STORAGE EXTERNAL;
+
 CREATE TABLE leaderboard_marks (
     map_id  bigint  NOT NULL REFERENCES leaderboard_maps (id) ON DELETE CASCADE,
     number  integer NOT NULL, -- from 1 in the leaderboard's order
