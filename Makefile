@@ -73,6 +73,7 @@ vuln: ## look for known weaknesses in the dependencies
 .PHONY: bench
 bench: postgres bin/guildhall ## measure throughput and latency against Postgres itself
 	go run ./bench
+	go run ./bench/webhooks
 
 .PHONY: release
 release: ## build the program for the usual systems into dist/

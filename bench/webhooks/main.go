@@ -352,7 +352,7 @@ func (b *bench) drain(ctx context.Context, endpoints, total int) error {
 
 // fill adds settled deliveries to the log, as a month of traffic leaves them.
 func (b *bench) fill(ctx context.Context, n int) error {
-	const step = 20_000
+	const step = 5_000
 	for range n / step {
 		err := b.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 			_, err := tx.ExecContext(ctx, `

@@ -25,6 +25,10 @@ const (
 	// open, so that a request is not written into one that is just closing.
 	idleLimit = 3 * time.Second
 
+	// hostConns idle connections are kept to one host: many guilds may have their
+	// endpoints at the same integrator's.
+	hostConns = 64
+
 	userAgent = "Service-Webhooks/1"
 )
 
@@ -46,14 +50,17 @@ func newClient(g *Guard, extra *x509.CertPool) *client {
 		}
 		return &http.Client{
 			Transport: &http.Transport{
-				Proxy:                  nil,
-				DialContext:            dialer.DialContext,
-				TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: extra},
+				Proxy:       nil,
+				DialContext: dialer.DialContext,
+				TLSClientConfig: &tls.Config{
+					MinVersion: tls.VersionTLS12, RootCAs: extra,
+					ClientSessionCache: tls.NewLRUClientSessionCache(1024),
+				},
 				TLSHandshakeTimeout:    attemptLimit,
 				DisableCompression:     true,
 				MaxResponseHeaderBytes: headersLimit,
 				MaxIdleConns:           512,
-				MaxIdleConnsPerHost:    healthySlots,
+				MaxIdleConnsPerHost:    hostConns,
 				IdleConnTimeout:        idleLimit,
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -214,17 +214,28 @@ func TestAClaimDoesNotReadSettledRows(t *testing.T) {
 	w.record(w.guild, 10)
 	var rows []claimed
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
-		scanned := func() (n int) {
-			if err := tx.GetContext(ctx, &n, `SELECT coalesce(max(seq_tup_read), 0) FROM pg_stat_xact_user_tables WHERE relname = 'webhook_deliveries'`); err != nil {
+		type reads struct {
+			Scanned int `db:"seq_tup_read"`
+			Fetched int `db:"idx_tup_fetch"`
+		}
+		count := func() (r reads) {
+			if err := tx.GetContext(ctx, &r, `
+				SELECT coalesce(max(seq_tup_read), 0) AS seq_tup_read, coalesce(max(idx_tup_fetch), 0) AS idx_tup_fetch
+				FROM pg_stat_xact_user_tables
+				WHERE relname = 'webhook_deliveries'`); err != nil {
 				t.Fatal(err)
 			}
-			return n
+			return r
 		}
-		before := scanned()
+		before := count()
 		var err error
 		rows, err = claim(ctx, tx, nil, lease, map[string]allowance{e.ID: {Most: healthySlots}}, claimLimit, 1)
-		if n := scanned() - before; n > 0 {
+		after := count()
+		if n := after.Scanned - before.Scanned; n > 0 {
 			t.Errorf("the claim read %d rows of the whole table", n)
+		}
+		if n := after.Fetched - before.Fetched; n > 20*healthySlots {
+			t.Errorf("the claim fetched %d rows to lease %d", n, len(rows))
 		}
 		return err
 	})

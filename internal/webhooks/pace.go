@@ -33,6 +33,7 @@ type pace struct {
 
 type laneState struct {
 	begun     map[string]time.Time // the sends under way, by delivery
+	open      int                  // failures that are not settled yet
 	succeeded time.Time
 	failing   bool
 	more      bool
@@ -67,13 +68,13 @@ func (p *pace) room(now time.Time) (known map[string]allowance, free, suspects i
 			suspects -= len(l.begun)
 		}
 		switch {
-		case len(l.begun) == 0 && (l.failing || now.Sub(l.succeeded) > warm):
+		case len(l.begun)+l.open == 0 && (l.failing || now.Sub(l.succeeded) > warm):
 			delete(p.lanes, id) // the next claim says whether it fails
 			continue
 		case late > 0 || l.failing || l.succeeded.IsZero():
-			known[id] = allowance{Busy: len(l.begun), Most: 1}
+			known[id] = allowance{Busy: len(l.begun) + l.open, Most: 1}
 		default:
-			known[id] = allowance{Busy: len(l.begun), Most: healthySlots}
+			known[id] = allowance{Busy: len(l.begun) + l.open, Most: healthySlots}
 		}
 	}
 	return known, max(min(p.slots-prompt, mostSlots*p.slots-p.busy), 0), max(suspects, 0)
@@ -94,13 +95,15 @@ func (p *pace) begin(c claimed, now time.Time) {
 }
 
 // end gives the slot back. It reports whether something may be waiting for it,
-// and whether the endpoint's attempt before this one failed.
+// and whether the endpoint's attempt before this one failed. After a failure the
+// endpoint keeps its own slot taken until settled is told: the next attempt must
+// know whether this one has blocked the endpoint.
 func (p *pace) end(c claimed, v verdict, now time.Time) (wake, failed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lanes[c.EndpointID]
 	failed = l.failing
-	wake = p.busy >= p.slots || l.more || l.failing
+	wake = p.busy >= p.slots || l.more
 	p.busy--
 	delete(l.begun, c.ID)
 	switch {
@@ -108,8 +111,24 @@ func (p *pace) end(c claimed, v verdict, now time.Time) (wake, failed bool) {
 		l.succeeded, l.failing = now, false
 	case v.Failing:
 		l.succeeded, l.failing = time.Time{}, true
+		l.open++
 	}
 	return wake, failed
+}
+
+// settled frees what end kept for the failures of a batch, and reports whether
+// there were any.
+func (p *pace) settled(batch []result) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	freed := false
+	for _, r := range batch {
+		if l := p.lanes[r.EndpointID]; r.verdict.Failing && l != nil {
+			l.open--
+			freed = true
+		}
+	}
+	return freed
 }
 
 // inUse is the number of slots taken.

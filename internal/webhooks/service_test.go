@@ -242,6 +242,13 @@ func TestEndpointsBelongToOneGuild(t *testing.T) {
 	api.Do(t, "getWebhookDelivery", "", apitest.Path("id", id), apitest.Path("deliveryId", "no-such")).WantError(t, 404, "not_found")
 	api.Do(t, "redeliverWebhookDelivery", "", apitest.Path("id", id), apitest.Path("deliveryId", "no-such")).WantError(t, 404, "not_found")
 	api.Next(t).Do(t, "listWebhookEndpoints", "").Want(t, 200, `{"data":[],"has_more":false}`)
+
+	for _, op := range []string{
+		"getWebhookEndpoint", "deleteWebhookEndpoint", "rotateWebhookSecret", "testWebhookEndpoint", "getWebhookDelivery", "redeliverWebhookDelivery",
+	} {
+		api.Do(t, op, "", apitest.Path("id", id), apitest.Path("deliveryId", delivery), apitest.Query("force", "true")).WantError(t, 400, "invalid_request")
+	}
+	api.Do(t, "getWebhookEndpoint", "", apitest.Path("id", id)).Want(t, 200, "")
 }
 
 func TestListsOfEndpointsAndDeliveries(t *testing.T) {
