@@ -37,6 +37,7 @@ type host struct {
 	handAddress    string // the hand-written handler's
 	ops            string
 	serverPID      int
+	handPID        int
 	postgresPID    int
 	resting        int64
 	pgbenchProgram string
@@ -112,7 +113,7 @@ func (h *host) database(ctx context.Context) error {
 
 // load imports the guild file that records writes.
 func (h *host) load(ctx context.Context) error {
-	d, err := db.Open(ctx, db.Config{URL: h.databaseURL, Writers: 2, Readers: 1, Name: "bench"})
+	d, err := db.Open(db.Config{URL: h.databaseURL, Writers: 2, Readers: 1, Name: "bench"})
 	if err != nil {
 		return err
 	}
@@ -223,7 +224,8 @@ func (h *host) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := h.launch(os.Stderr, []string{"GUILDHALL_DATABASE_URL=" + h.databaseURL}, self, "-handwritten", h.handAddress); err != nil {
+	h.handPID, err = h.launch(os.Stderr, []string{"GUILDHALL_DATABASE_URL=" + h.databaseURL}, self, "-handwritten", h.handAddress)
+	if err != nil {
 		return err
 	}
 	for _, url := range []string{"http://" + h.ops + "/readyz", "http://" + h.handAddress + "/api/v1/economy/wallet/" + strconv.FormatInt(member(1), 10)} {

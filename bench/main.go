@@ -115,7 +115,7 @@ func (h *host) measure(ctx context.Context) error {
 // line measures one operation with one number of clients, each side in turn.
 func (h *host) line(ctx context.Context, op operation, clients int) error {
 	var theirs, ours, hand sample
-	var server, postgres time.Duration
+	var server, postgres, byHand time.Duration
 	for range h.rounds {
 		s, err := h.pgbench(ctx, op, clients)
 		if err != nil {
@@ -130,10 +130,12 @@ func (h *host) line(ctx context.Context, op operation, clients int) error {
 		server += cpu(h.serverPID) - serverBefore
 		postgres += cpuOfTree(h.postgresPID) - postgresBefore
 		if op.byHand {
+			before := cpu(h.handPID)
 			if s, err = drive(ctx, h.handAddress, op.request, clients, h.length()); err != nil {
 				return err
 			}
 			hand.add(s)
+			byHand += cpu(h.handPID) - before
 		}
 	}
 	goal := ""
@@ -148,8 +150,8 @@ func (h *host) line(ctx context.Context, op operation, clients int) error {
 		if clients == 8 {
 			goal = "0.95"
 		}
-		fmt.Printf("%-26s %3d  %9.0f %7.3f %7.3f  %9s %7s %7s  %6.3f %5s\n",
-			"  a hand-written handler", clients, hand.rate(), hand.at(0.5), hand.at(0.99), "", "", "", ours.rate()/hand.rate(), goal)
+		fmt.Printf("%-26s %3d  %9.0f %7.3f %7.3f  %9s %7s %7s  %6.3f %5s  %5.0f us\n",
+			"  a hand-written handler", clients, hand.rate(), hand.at(0.5), hand.at(0.99), "", "", "", ours.rate()/hand.rate(), goal, per(byHand, hand.n()))
 	}
 	return nil
 }
@@ -180,7 +182,7 @@ func (h *host) memory(ctx context.Context) error {
 	}
 	fmt.Printf("\nresident memory of the server: %d MB at rest after its start\n", h.resting>>20)
 	op := operations(h)[0]
-	for i := range 3 {
+	for range 3 {
 		for left := h.requests; left > 0; {
 			s, err := drive(ctx, h.address, op.request, 8, time.Second)
 			if err != nil {
@@ -189,7 +191,6 @@ func (h *host) memory(ctx context.Context) error {
 			left -= s.n()
 		}
 		fmt.Printf("  %d MB after %d requests of %s more\n", rss(h.serverPID)>>20, h.requests, op.name)
-		_ = i
 	}
 	return nil
 }

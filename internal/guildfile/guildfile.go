@@ -118,7 +118,7 @@ func load(ctx context.Context, b *batch, r io.Reader, progress func(bytes, recor
 			progress(sum.Bytes, sum.Records)
 		}
 		if last {
-			return sum, b.finish(ctx)
+			return sum, b.finish(ctx, sum.Records)
 		}
 	}
 }

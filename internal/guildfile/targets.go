@@ -119,6 +119,9 @@ func newTargets() targets {
 	}
 }
 
+// manyRecords are enough to change how Postgres should look for them.
+const manyRecords = 10_000
+
 // Where cases and tickets have their number.
 const numberColumn = 2
 
@@ -183,13 +186,23 @@ func assign(t *target, last map[string]int64) {
 }
 
 // finish is done once, after the last batch.
-func (b *batch) finish(ctx context.Context) error {
+func (b *batch) finish(ctx context.Context, total int64) error {
 	// Every guild has settings; whom the file gave none gets the defaults.
 	if _, err := b.tx.ExecContext(ctx, `
 		INSERT INTO guild_settings (guild_id)
 		SELECT id FROM guilds g
 		WHERE NOT EXISTS (SELECT FROM guild_settings s WHERE s.guild_id = g.id)`); err != nil {
 		return fmt.Errorf("import: give guilds their settings: %w", err)
+	}
+	if total < manyRecords {
+		return nil
+	}
+	// Whoever reads the guild next should not be planned for with the statistics
+	// of a small or empty table.
+	if _, err := b.tx.ExecContext(ctx, `
+		ANALYZE cases, wallets, ledger_entries, levels, tickets, ticket_messages,
+		        giveaways, giveaway_entries, network_listings`); err != nil {
+		return fmt.Errorf("import: look at what came in: %w", err)
 	}
 	return nil
 }
