@@ -157,7 +157,7 @@ func removeAbandoned(ctx context.Context, dir string, a *account) error {
 		if err != nil {
 			continue
 		}
-		if asked := strings.TrimSpace(string(text)); asked != dir && !(passing(asked) && missing(asked)) {
+		if asked := strings.TrimSpace(string(text)); asked != dir && (!passing(asked) || !missing(asked)) {
 			continue
 		}
 		if err := stopOrphan(ctx, filepath.Join(there, "data")); err != nil {
