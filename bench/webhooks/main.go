@@ -100,7 +100,7 @@ type bench struct {
 }
 
 func newBench(ctx context.Context, url string) (*bench, error) {
-	pool, err := db.Open(ctx, db.Config{URL: url, Writers: 16, Name: "bench-webhooks"})
+	pool, err := db.Open(db.Config{URL: url, Writers: 16, Name: "bench-webhooks"})
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func (c connection) open(ctx context.Context) (*db.DB, found, error) {
 	if err := db.CheckSchema(ctx, f.DatabaseURL); err != nil {
 		return nil, f, err
 	}
-	d, err := db.Open(ctx, db.Config{URL: f.DatabaseURL, Writers: 2, Readers: 2, Name: "guildhall-cli"})
+	d, err := db.Open(db.Config{URL: f.DatabaseURL, Writers: 2, Readers: 2, Name: "guildhall-cli"})
 	return d, f, err
 }
 

@@ -67,7 +67,7 @@ type addresses struct{ https, http, ops net.Addr }
 func (n *node) run(ctx context.Context) error {
 	n.metrics = prometheus.NewRegistry()
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	d, err := db.Open(ctx, db.Config{URL: n.databaseURL, Name: "guildhall-api"})
+	d, err := db.Open(db.Config{URL: n.databaseURL, Name: "guildhall-api"})
 	if err != nil {
 		return err
 	}

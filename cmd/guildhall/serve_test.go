@@ -78,7 +78,7 @@ func (s *serving) trust(t *testing.T) {
 
 func token(t *testing.T, url string) string {
 	t.Helper()
-	d, err := db.Open(t.Context(), db.Config{URL: url, Writers: 1, Readers: 1})
+	d, err := db.Open(db.Config{URL: url, Writers: 1, Readers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func (n *node) startWorkers(ctx context.Context, g *errgroup.Group, url string) 
 	if !n.worker {
 		return func() {}, nil
 	}
-	d, err := db.Open(ctx, db.Config{URL: url, Writers: 6, Readers: 3, Name: "guildhall-worker"})
+	d, err := db.Open(db.Config{URL: url, Writers: 6, Readers: 3, Name: "guildhall-worker"})
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func BenchmarkChain(b *testing.B) {
 	handler, err := New(Config{
 		DB: &db.DB{}, Tokens: anyone{&auth.Principal{TokenID: db.NewID(), GuildID: "42", CreatedAt: time.Now(), LastUsedAt: time.Now()}},
 		Limits: limits, Quotas: Quotas{quota, quota, quota}, Env: "test", Sealer: box,
-		Log:      slog.New(slog.NewJSONHandler(io.Discard, nil)),
+		Log:      slog.New(slog.NewJSONHandler(io.Discard, nil)), //nolint:sloglint // the lines are made, as in production
 		Services: Services{Tickets: &tickets.Service{}, Webhooks: &webhooks.Service{}},
 		Proxies:  []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 	})

@@ -24,7 +24,7 @@ func holdKey(t *testing.T, server *apitest.API, token, key string) *held {
 	t.Helper()
 	h := &held{make(chan struct{}), make(chan struct{})}
 	started := make(chan error, 1)
-	other, err := db.Open(context.Background(), db.Config{URL: server.Server.DBURL})
+	other, err := db.Open(db.Config{URL: server.Server.DBURL})
 	if err != nil {
 		t.Fatal(err)
 	}

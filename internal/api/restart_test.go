@@ -94,7 +94,7 @@ func TestPostgresRestarts(t *testing.T) {
 	}
 	stop.Store(true)
 	wg.Wait()
-	far, err := db.Open(ctx, db.Config{URL: postgres.URL})
+	far, err := db.Open(db.Config{URL: postgres.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

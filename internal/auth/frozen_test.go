@@ -27,7 +27,7 @@ func TestNode(t *testing.T) {
 	if url == "" {
 		t.SkipNow()
 	}
-	d, err := db.Open(context.Background(), db.Config{URL: url})
+	d, err := db.Open(db.Config{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -181,7 +181,7 @@ func (l *lockedBuffer) String() string {
 // open opens pools of their own, through a link perhaps.
 func open(t testing.TB, url string) *db.DB {
 	t.Helper()
-	d, err := db.Open(context.Background(), db.Config{URL: url, Name: "guildhall-test"})
+	d, err := db.Open(db.Config{URL: url, Name: "guildhall-test"})
 	if err != nil {
 		t.Fatal(err)
 	}

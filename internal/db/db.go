@@ -34,7 +34,7 @@ type DB struct {
 }
 
 // Open prepares both pools; the first use connects. It fails on a malformed URL.
-func Open(ctx context.Context, cfg Config) (*DB, error) {
+func Open(cfg Config) (*DB, error) {
 	if cfg.Writers == 0 {
 		cfg.Writers = 8
 	}

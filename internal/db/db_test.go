@@ -140,7 +140,7 @@ func TestDoRunsAgainAfterADeadlock(t *testing.T) {
 func TestStatementsArePreparedOncePerConnection(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t)
-	d, err := db.Open(context.Background(), db.Config{URL: base.URL, Writers: 1, Readers: 1})
+	d, err := db.Open(db.Config{URL: base.URL, Writers: 1, Readers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestCheckSchema(t *testing.T) {
 	if err := db.CheckSchema(ctx, url); err != nil {
 		t.Fatal(err)
 	}
-	d, err := db.Open(ctx, db.Config{URL: url})
+	d, err := db.Open(db.Config{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestCheckSchema(t *testing.T) {
 func TestOpenKeepsThePasswordToItself(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"postgres://u:hunter2@host:notaport/db", "mysql://u:hunter2@host/db", "postgres://u:hunter2@%zz/db"} {
-		if _, err := db.Open(context.Background(), db.Config{URL: url}); err == nil || strings.Contains(err.Error(), "hunter2") {
+		if _, err := db.Open(db.Config{URL: url}); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("Open(%q) says %v", url, err)
 		}
 	}

@@ -90,7 +90,7 @@ func silence(t *testing.T, databaseURL string) (through string, toggle func()) {
 func TestDeadLink(t *testing.T) {
 	t.Parallel()
 	through, toggle := silence(t, dbtest.New(t).URL)
-	d, err := db.Open(context.Background(), db.Config{URL: through, Readers: 2, Writers: 2})
+	d, err := db.Open(db.Config{URL: through, Readers: 2, Writers: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestDeadLink(t *testing.T) {
 // A deadline ends with the work it was for.
 func TestDeadlineIsForgotten(t *testing.T) {
 	t.Parallel()
-	d, err := db.Open(context.Background(), db.Config{URL: dbtest.New(t).URL, Readers: 1, Writers: 1})
+	d, err := db.Open(db.Config{URL: dbtest.New(t).URL, Readers: 1, Writers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

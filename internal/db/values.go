@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
@@ -49,11 +50,20 @@ func (s *Strings) Scan(src any) error {
 
 // Copy streams rows into table until next returns io.EOF. Nothing of it is
 // kept unless the unit commits.
-func Copy(ctx context.Context, tx *Tx, table string, columns []string, next func() ([]any, error)) error {
-	stmt, err := tx.PrepareContext(ctx, pq.CopyIn(table, columns...))
+func Copy(ctx context.Context, tx *Tx, table string, columns []string, next func() ([]any, error)) (err error) {
+	names := make([]string, len(columns))
+	for i, name := range columns {
+		names[i] = pq.QuoteIdentifier(name)
+	}
+	stmt, err := tx.PrepareContext(ctx, "COPY "+pq.QuoteIdentifier(table)+" ("+strings.Join(names, ", ")+") FROM STDIN")
 	if err != nil {
 		return fmt.Errorf("copy into %s: %w", table, err)
 	}
+	defer func() {
+		if end := stmt.Close(); err == nil {
+			err = end
+		}
+	}()
 	for {
 		row, err := next()
 		if errors.Is(err, io.EOF) {
@@ -63,13 +73,11 @@ func Copy(ctx context.Context, tx *Tx, table string, columns []string, next func
 			_, err = stmt.ExecContext(ctx, row...)
 		}
 		if err != nil {
-			_ = stmt.Close()
 			return err
 		}
 	}
 	if _, err := stmt.ExecContext(ctx); err != nil {
-		_ = stmt.Close()
 		return fmt.Errorf("copy into %s: %w", table, err)
 	}
-	return stmt.Close()
+	return nil
 }

@@ -239,8 +239,18 @@ func TestGetEconomyLeaderboard(t *testing.T) {
 		api.Do(t, "getEconomyLeaderboard", "", apitest.Query("page", "100000")).Want(t, 200, `{"has_more":false,"data":[]}`)
 	})
 	for _, query := range [][2]string{
-		{"page", "0"}, {"page", "-1"}, {"page", "100001"}, {"page", "9223372036854775808"}, {"page", "1.0"}, {"page", "+1"}, {"page", ""},
-		{"per_page", "0"}, {"per_page", "101"}, {"per_page", "abc"}, {"pages", "1"}, {"user_id", "7"},
+		{"page", "0"},
+		{"page", "-1"},
+		{"page", "100001"},
+		{"page", "9223372036854775808"},
+		{"page", "1.0"},
+		{"page", "+1"},
+		{"page", ""},
+		{"per_page", "0"},
+		{"per_page", "101"},
+		{"per_page", "abc"},
+		{"pages", "1"},
+		{"user_id", "7"},
 	} {
 		t.Run("refuses "+query[0]+"="+query[1], func(t *testing.T) {
 			api.Do(t, "getEconomyLeaderboard", "", apitest.Query(query[0], query[1])).WantError(t, 400, "invalid_request")

@@ -160,7 +160,7 @@ func (c child) post() (*http.Response, error) {
 func (c child) finish(t *testing.T, platform *chattest.Server) {
 	t.Helper()
 	ctx := context.Background()
-	d, err := db.Open(ctx, db.Config{URL: c.DBURL, Writers: 4, Readers: 2})
+	d, err := db.Open(db.Config{URL: c.DBURL, Writers: 4, Readers: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

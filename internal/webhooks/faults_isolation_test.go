@@ -194,12 +194,16 @@ func TestRetriesAreSpreadOut(t *testing.T) {
 		w.start(w.cfg)
 		for range 12 { // an hour of outage
 			made := len(r.got())
-			w.until("another attempt fails", func() bool { c.advance(time.Second); return len(r.got()) > made })
-			c.advance(5 * time.Minute)
+			w.until("another attempt fails", func() bool { w.pass(c, time.Minute); return len(r.got()) > made })
+			w.pass(c, 5*time.Minute)
 		}
 		if n := len(r.got()); n > backlog {
 			t.Errorf("%d attempts burnt during the outage: the block did not hold", n)
 		}
+		w.until("the last failure is settled", func() bool {
+			return w.count(`SELECT count(*) FROM webhook_deliveries WHERE lease_until IS NOT NULL`) == 0
+		})
+		outage := len(r.got())
 		r.say(func(http.ResponseWriter, *http.Request) {
 			if n := under.Add(1); n > most.Load() {
 				most.Store(n)
@@ -207,7 +211,11 @@ func TestRetriesAreSpreadOut(t *testing.T) {
 			time.Sleep(2 * time.Millisecond)
 			under.Add(-1)
 		})
-		w.until("all delivered", func() bool { c.advance(10 * time.Second); return w.inState(stateDelivered) == backlog })
+		c.advance(24 * time.Hour) // all is due, and the block is over
+		w.until("all delivered", func() bool { return w.inState(stateDelivered) == backlog })
+		if n := len(r.got()) - outage; n != backlog {
+			t.Errorf("%d sends delivered %d", n, backlog)
+		}
 		if n := most.Load(); n > healthySlots {
 			t.Errorf("%d at once, want at most %d", n, healthySlots)
 		}

@@ -258,6 +258,9 @@ func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 					break
 				}
 				made := w.count(`SELECT count(*) FROM webhook_attempts`)
+				w.until("nothing is under way", func() bool {
+					return w.count(`SELECT count(*) FROM webhook_deliveries WHERE lease_until IS NOT NULL`) == 0
+				})
 				c.advance(12 * time.Hour)
 				w.until("another attempt", func() bool {
 					return w.count(`SELECT count(*) FROM webhook_attempts`) > made || w.inState(stateHeld) > 0
@@ -361,7 +364,7 @@ func TestEveryRedeliveryMakesOneChain(t *testing.T) {
 			return err
 		})
 	}
-	w.until("all three gave up", func() bool { c.advance(time.Second); return w.inState(stateFailed) == 3 })
+	w.until("all three gave up", func() bool { w.pass(c, 5*time.Second); return w.inState(stateFailed) == 3 })
 	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE attempts = 3`); n != 3 {
 		t.Errorf("%d of 3 chains have three attempts", n)
 	}

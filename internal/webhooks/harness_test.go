@@ -230,7 +230,7 @@ func (w *world) receiveHTTP(answer http.HandlerFunc) *receiver {
 // workUntilKilled is a worker process.
 func workUntilKilled(url string) error {
 	ctx := context.Background()
-	pool, err := db.Open(ctx, db.Config{URL: url, Name: "guildhall-test-worker"})
+	pool, err := db.Open(db.Config{URL: url, Name: "guildhall-test-worker"})
 	if err != nil {
 		return err
 	}
@@ -308,6 +308,14 @@ func (c *clock) advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.t = c.t.Add(d)
+}
+
+// pass moves a clock, unless a send is under way, whose lease would run out.
+func (w *world) pass(c *clock, d time.Duration) {
+	w.t.Helper()
+	if w.count(`SELECT count(*) FROM webhook_deliveries WHERE lease_until IS NOT NULL`) == 0 {
+		c.advance(d)
+	}
 }
 
 // blackHole is an address on loopback where connections are taken and never answered.

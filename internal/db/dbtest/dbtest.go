@@ -40,7 +40,7 @@ type Database struct {
 func New(t testing.TB) *Database {
 	t.Helper()
 	url := Empty(t, "")
-	pool, err := db.Open(context.Background(), db.Config{URL: url, Writers: 16, Readers: 8, Name: "guildhall-test"})
+	pool, err := db.Open(db.Config{URL: url, Writers: 16, Readers: 8, Name: "guildhall-test"})
 	if err != nil {
 		t.Fatalf("open the test database: %v", err)
 	}

@@ -40,7 +40,7 @@ func TestNew(t *testing.T) {
 	t.Run("drops it when the test ends", func(t *testing.T) {
 		t.Parallel()
 		var gone string
-		t.Run("inner", func(t *testing.T) { gone = dbtest.New(t).URL }) //nolint:paralleltest // its end is what the outer test looks at
+		t.Run("inner", func(t *testing.T) { gone = dbtest.New(t).URL })
 		if err := db.CheckSchema(ctx, gone); err == nil {
 			t.Error("the database is still there")
 		}
