@@ -31,6 +31,9 @@ const (
 	// slots do not stand empty.
 	hurry = 2 * time.Millisecond
 
+	// complainEvery is how often the log hears of a database that is away.
+	complainEvery = 10 * time.Second
+
 	// settlePatience is how long settling a batch is tried. Longer makes no
 	// sense: the leases have run out by then and the rows are sent again.
 	settlePatience = 60 * time.Second
@@ -146,6 +149,7 @@ func (d *Deliverer) claimLoop(ctx context.Context, start func(claimed)) {
 	defer ticker.Stop()
 	rest := time.NewTimer(0)
 	defer rest.Stop()
+	var complained time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -162,7 +166,8 @@ func (d *Deliverer) claimLoop(ctx context.Context, start func(claimed)) {
 		for full := true; full && ctx.Err() == nil; {
 			var more bool
 			var err error
-			if full, more, err = d.claimOnce(ctx, start); err != nil {
+			if full, more, err = d.claimOnce(ctx, start); err != nil && time.Since(complained) > complainEvery {
+				complained = time.Now()
 				d.log.Error("claim webhook deliveries", "error", err)
 			}
 			if more {
