@@ -60,7 +60,7 @@ func run(ctx context.Context) (err error) {
 	if err := db.Migrate(ctx, server.URL); err != nil {
 		return err
 	}
-	b, err := newBench(ctx, server.URL)
+	b, err := newBench(server.URL)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ type bench struct {
 	arrived map[string]time.Time // by event id
 }
 
-func newBench(ctx context.Context, url string) (*bench, error) {
+func newBench(url string) (*bench, error) {
 	pool, err := db.Open(db.Config{URL: url, Writers: 16, Name: "bench-webhooks"})
 	if err != nil {
 		return nil, err
