@@ -33,7 +33,8 @@ type Keeper struct {
 var boards = [...]struct{ name, table string }{{"wallets", "wallets"}, {"levels", "levels"}}
 
 const (
-	searched = 25  // guilds looked at in a round, to see whether they have grown large
+	searched = 25  // guilds looked at in one go, to see whether they have grown large
+	leisure  = 5   // rounds between two such looks
 	foldable = 100 // noted moves that are worth adding up
 	sloppy   = 4   // stretches grown to so many times their length ask for a new map
 	patience = 30  // rounds between two looks at the shape of the maps
@@ -74,9 +75,11 @@ func (k *Keeper) Tend(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, b := range boards {
-		if err := k.search(ctx, b.name, b.table); err != nil {
-			return err
+	if k.round%leisure == 1 {
+		for _, b := range boards {
+			if err := k.search(ctx, b.name, b.table); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
