@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -9,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"guildhall/internal/db"
 )
 
 // crowd is a number of guilds with one endpoint each.
@@ -157,6 +160,48 @@ func TestAFloodIsDrainedBesideTheOthers(t *testing.T) {
 	w.within(60*time.Second, "the flood is drained", func() bool { return w.inState(stateDelivered) == flood+healthy })
 	if n := flooded.distinct(); n != flood || len(flooded.got()) != flood {
 		t.Errorf("%d events in %d requests, want %d", n, len(flooded.got()), flood)
+	}
+}
+
+// Fault 35, in masses: a replay of a whole log is one endpoint's backlog like any
+// other; each request of it is one delivery, and the others do not notice.
+func TestAMassReplayRunsBesideTheOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const replays, healthy = 1000, 10
+	replayed := w.receive(func(http.ResponseWriter, *http.Request) { time.Sleep(5 * time.Millisecond) })
+	quick := w.receive(nil)
+	e, _ := w.add(w.guild, replayed.URL)
+	guilds := w.crowd(300, healthy, func(int) string { return quick.URL })
+	w.record(w.guild, 1)
+	d, _ := w.start(w.cfg)
+	d.Wake()
+	w.settled()
+	var first string
+	if err := w.DB.Reader().GetContext(t.Context(), &first, `SELECT id FROM webhook_deliveries`); err != nil {
+		t.Fatal(err)
+	}
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		for range replays {
+			if _, err := redeliver(ctx, tx, w.guild, e.ID, first); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	d.Wake()
+	w.until("the replay flows", func() bool { return len(replayed.got()) > 10 })
+	for _, g := range guilds {
+		w.record(g, 1)
+	}
+	d.Wake()
+	w.until("the others have theirs", func() bool { return quick.distinct() == healthy })
+	if len(replayed.got()) > replays {
+		t.Error("the replay was over before the others had theirs")
+	}
+	w.within(60*time.Second, "the replay is over", func() bool { return w.inState(stateDelivered) == 1+replays+healthy })
+	if n := len(replayed.got()); n != 1+replays || replayed.distinct() != 1 {
+		t.Errorf("%d requests with %d event ids, want %d with 1", n, replayed.distinct(), 1+replays)
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
@@ -334,11 +333,14 @@ func quietLog() *log.Logger { return slog.NewLogLogger(slog.DiscardHandler, slog
 func dbArray(list []string) driver.Valuer { return db.Array(list) }
 
 // metric reads a counter or gauge.
-func metric(t *testing.T, m prometheus.Metric) float64 {
+func metric(t *testing.T, c prometheus.Collector) float64 {
 	t.Helper()
-	var out dto.Metric
-	if err := m.Write(&out); err != nil {
-		t.Fatal(err)
+	one := prometheus.NewRegistry()
+	one.MustRegister(c)
+	families, err := one.Gather()
+	if err != nil || len(families) != 1 || len(families[0].GetMetric()) != 1 {
+		t.Fatalf("gathered %v, %v", families, err)
 	}
-	return out.GetCounter().GetValue() + out.GetGauge().GetValue()
+	m := families[0].GetMetric()[0]
+	return m.GetCounter().GetValue() + m.GetGauge().GetValue()
 }
