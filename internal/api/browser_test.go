@@ -32,7 +32,7 @@ func TestReferenceInBrowser(t *testing.T) {
 		picture = filepath.Join(dir, "reference.png")
 	}
 	url := strings.TrimSuffix(api.URL, "/api/v1") + "/docs"
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	run := func(last ...string) string {
 		t.Helper()
