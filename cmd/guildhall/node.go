@@ -36,7 +36,6 @@ const (
 const (
 	headerTime  = 5 * time.Second
 	requestTime = 10 * time.Second // until the last byte of the body
-	handlerTime = 12 * time.Second
 	answerTime  = 25 * time.Second // until the last byte of the answer
 	idleTime    = 60 * time.Second
 	maxHeader   = 64 << 10
@@ -166,7 +165,7 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d 
 	if err != nil {
 		return nil, err
 	}
-	servers, err := n.listen(working, g, n.bounded(handler), at)
+	servers, err := n.listen(working, g, n.parting(handler), at)
 	if err != nil {
 		return nil, err
 	}
@@ -223,17 +222,15 @@ func (n *node) server(h http.Handler) *http.Server {
 	}
 }
 
-// bounded gives each request its deadline, and while the node drains asks the
-// caller to come back over another connection. Closing idle connections
-// instead would cut those on which a request is just arriving.
-func (n *node) bounded(next http.Handler) http.Handler {
+// parting asks callers, while the node drains, to come back over another
+// connection. Closing idle connections instead would cut those on which a
+// request is just arriving.
+func (n *node) parting(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n.draining.Load() {
 			w.Header().Set("Connection", "close")
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), handlerTime)
-		defer cancel()
-		next.ServeHTTP(w, r.WithContext(ctx))
+		next.ServeHTTP(w, r)
 	})
 }
 

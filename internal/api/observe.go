@@ -43,7 +43,7 @@ func observed(log *slog.Logger, m *metrics) echo.MiddlewareFunc {
 			h.Set(echo.HeaderXContentTypeOptions, "nosniff")
 			h.Set(echo.HeaderXFrameOptions, "DENY")
 
-			ctx, cancel := context.WithTimeout(c.Request().Context(), patience)
+			ctx, cancel := bounded(c, start)
 			defer cancel()
 			c.SetRequest(c.Request().WithContext(ctx))
 			err := recovered(c, next)
@@ -61,6 +61,29 @@ func observed(log *slog.Logger, m *metrics) echo.MiddlewareFunc {
 		}
 	}
 }
+
+// bounded is the context of one request. A read is short, its statement has a
+// timeout of its own, and its socket gets the deadline; so nobody has to watch
+// whether its caller has gone, which costs three goroutines a query. A write is
+// given up when the caller leaves before the commit.
+func bounded(c echo.Context, start time.Time) (context.Context, context.CancelFunc) {
+	ctx := c.Request().Context()
+	if op := operationOf(c); op != nil && op.ReadOnly {
+		return unwatched{ctx, start.Add(patience)}, func() {}
+	}
+	return context.WithDeadline(ctx, start.Add(patience))
+}
+
+// unwatched is a context that has a deadline for those who ask for it and is
+// never cancelled.
+type unwatched struct {
+	context.Context
+	until time.Time
+}
+
+func (u unwatched) Deadline() (time.Time, bool) { return u.until, true }
+func (unwatched) Done() <-chan struct{}         { return nil }
+func (unwatched) Err() error                    { return nil }
 
 // recovered runs next and turns a panic into an error with its stack.
 func recovered(c echo.Context, next echo.HandlerFunc) (err error) {
