@@ -1467,7 +1467,7 @@ type WebhookDelivery struct {
 	// DurationMs How long the last attempt took.
 	DurationMs *int `json:"duration_ms"`
 
-	// Error Why the last attempt failed, when no answer came.
+	// Error Why the last attempt failed; null when it did not.
 	Error *string `json:"error"`
 
 	// EventID Id of the event, equal over all attempts and endpoints.
@@ -1497,7 +1497,7 @@ type WebhookDeliveryAttempt struct {
 	// DurationMs How long it took.
 	DurationMs int `json:"duration_ms"`
 
-	// Error Why it failed, when no answer came.
+	// Error Why it failed; null when it did not.
 	Error *string `json:"error"`
 
 	// Number Count, from 1.
@@ -1530,7 +1530,7 @@ type WebhookDeliveryDetail struct {
 	// DurationMs How long the last attempt took.
 	DurationMs *int `json:"duration_ms"`
 
-	// Error Why the last attempt failed, when no answer came.
+	// Error Why the last attempt failed; null when it did not.
 	Error *string `json:"error"`
 
 	// EventID Id of the event, equal over all attempts and endpoints.
@@ -1596,7 +1596,7 @@ type WebhookEndpoint struct {
 	// Description Label.
 	Description *string `json:"description"`
 
-	// DisabledReason Why the service disabled the endpoint.
+	// DisabledReason Why the service disabled the endpoint: `gone`, `failing` or `address_not_allowed`. Null when it is enabled or was disabled by hand.
 	DisabledReason *string `json:"disabled_reason"`
 
 	// Enabled Whether events are sent.
@@ -1647,7 +1647,7 @@ type WebhookEndpointWithSecret struct {
 	// Description Label.
 	Description *string `json:"description"`
 
-	// DisabledReason Why the service disabled the endpoint.
+	// DisabledReason Why the service disabled the endpoint: `gone`, `failing` or `address_not_allowed`. Null when it is enabled or was disabled by hand.
 	DisabledReason *string `json:"disabled_reason"`
 
 	// Enabled Whether events are sent.
