@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"log/slog"
@@ -16,7 +17,7 @@ func newLogger(w io.Writer, setting string) (*slog.Logger, error) {
 	if !found || l.UnmarshalText([]byte(strings.TrimSpace(level))) != nil {
 		return nil, errors.New("write a level and a format, as in info,json: levels are debug, info, warn and error, formats json and text")
 	}
-	opts.Level, opts.ReplaceAttr = l, scrub
+	opts.Level, w = l, scrubber{w}
 	switch strings.TrimSpace(format) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, &opts)), nil
@@ -26,25 +27,32 @@ func newLogger(w io.Writer, setting string) (*slog.Logger, error) {
 	return nil, errors.New("the format of the log is json or text, as in info,json")
 }
 
-// scrub is the last line of defence: no code logs a secret on purpose, and what
-// looks like one inside an error or a path does not get through either.
-func scrub(_ []string, a slog.Attr) slog.Attr {
-	switch a.Value.Kind() {
-	case slog.KindString:
-		if s := a.Value.String(); suspicious(s) {
-			a.Value = slog.StringValue(redact(s))
-		}
-	case slog.KindAny:
-		if err, ok := a.Value.Any().(error); ok {
-			a.Value = slog.StringValue(redact(err.Error()))
-		}
-	default: // numbers, times and the like hold no secret
+// scrubber is the last line of defence: no code logs a secret on purpose, and
+// what looks like one inside an error or a path does not get through either. It
+// looks at whole lines, which is how the log's handlers write.
+type scrubber struct{ w io.Writer }
+
+// Write passes a line on without what looks like a secret.
+func (s scrubber) Write(line []byte) (int, error) {
+	clean := line
+	if suspicious(line) {
+		clean = []byte(redact(string(line)))
 	}
-	return a
+	if _, err := s.w.Write(clean); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }
 
-func suspicious(s string) bool {
-	return strings.Contains(s, "svc_") || strings.Contains(s, "whsec_") || strings.Contains(s, "://") || strings.Contains(s, "Bot ")
+var marks = [][]byte{[]byte("svc_"), []byte("whsec_"), []byte("://"), []byte("Bot ")}
+
+func suspicious(line []byte) bool {
+	for _, mark := range marks {
+		if bytes.Contains(line, mark) {
+			return true
+		}
+	}
+	return false
 }
 
 var secrets = []struct {
