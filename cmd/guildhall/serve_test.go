@@ -163,6 +163,7 @@ func TestServe(t *testing.T) {
 	})
 	t.Run("takes up a renewed certificate", func(t *testing.T) {
 		t.Parallel()
+		s := serve(t, withGuild(t)) // the others still trust the old one
 		for _, old := range []string{s.files.ca, s.files.cert, s.files.key} {
 			if err := os.Remove(old); err != nil {
 				t.Fatal(err)
