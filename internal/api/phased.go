@@ -6,7 +6,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"guildhall/internal/db"
-	"guildhall/internal/fault"
 	"guildhall/internal/idempotency"
 )
 
@@ -28,21 +27,13 @@ func (u *units) phased(c echo.Context, key string, next echo.HandlerFunc) error 
 		r = &keyed
 	}
 	answer, later, err := u.first(c, r, func(ctx context.Context) (idempotency.Answer, error) {
-		if err := broken(c); err != nil {
-			return idempotency.Answer{}, err
-		}
-		return capture(ctx, c, next)
+		return attempt(ctx, c, next)
 	})
 	if r != nil && kept(err) {
 		refusal := err
 		answer, later, err = u.first(c, r, func(ctx context.Context) (idempotency.Answer, error) {
-			return capture(ctx, c, func(c echo.Context) error {
-				f, _ := fault.As(refusal)
-				writeError(c, f)
-				return nil
-			})
+			return refuse(ctx, c, refusal)
 		})
-		note(c, refusal)
 	}
 	if err == nil && later != nil {
 		answer, err = later(context.WithoutCancel(ctx))

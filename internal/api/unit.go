@@ -76,21 +76,13 @@ func (u *units) keyed(c echo.Context, r idempotency.Request, next echo.HandlerFu
 	}
 	defer leave()
 	answer, err := u.claim(c, r, func(ctx context.Context) (idempotency.Answer, error) {
-		if err := broken(c); err != nil {
-			return idempotency.Answer{}, err
-		}
-		return capture(ctx, c, next)
+		return attempt(ctx, c, next)
 	})
 	if kept(err) {
 		refusal := err
 		answer, err = u.claim(c, r, func(ctx context.Context) (idempotency.Answer, error) {
-			return capture(ctx, c, func(c echo.Context) error {
-				f, _ := fault.As(refusal)
-				writeError(c, f)
-				return nil
-			})
+			return refuse(ctx, c, refusal)
 		})
-		note(c, refusal)
 	}
 	if err != nil {
 		return err
@@ -120,6 +112,24 @@ func (u *units) claim(c echo.Context, r idempotency.Request, work func(context.C
 		return u.keys.Keep(ctx, tx, r, answer)
 	})
 	return answer, err
+}
+
+// attempt runs the operation, unless validation has found its request broken.
+func attempt(ctx context.Context, c echo.Context, next echo.HandlerFunc) (idempotency.Answer, error) {
+	if err := broken(c); err != nil {
+		return idempotency.Answer{}, err
+	}
+	return capture(ctx, c, next)
+}
+
+// refuse is the answer of a refusal that is kept under the key.
+func refuse(ctx context.Context, c echo.Context, refusal error) (idempotency.Answer, error) {
+	note(c, refusal)
+	return capture(ctx, c, func(c echo.Context) error {
+		f, _ := fault.As(refusal)
+		writeError(c, f)
+		return nil
+	})
 }
 
 // capture runs next with ctx and returns the answer it wrote instead of
