@@ -30,6 +30,7 @@ type options struct {
 	only     []string
 	requests int
 	profile  string
+	learn    string
 }
 
 func main() {
@@ -52,6 +53,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&only, "only", "", "operations to measure, all when empty")
 	flag.IntVar(&o.requests, "requests", 100_000, "requests of the memory test, 0 for none")
 	flag.StringVar(&o.profile, "profile", "", "operation to drive for 30 s with 8 clients while `perf` or the like looks on")
+	flag.StringVar(&o.learn, "learn", "", "drive every operation and write the server's CPU profile to this `file`, for the compiler")
 	flag.StringVar(&handwritten, "handwritten", "", "serve the hand-written handler on this address; the program starts itself so")
 	flag.Parse()
 	if handwritten != "" {
@@ -89,8 +91,11 @@ func (o options) wanted(name string) bool {
 
 // measure runs every operation and prints the table.
 func (h *host) measure(ctx context.Context) error {
-	if h.profile != "" {
+	switch {
+	case h.profile != "":
 		return h.drill(ctx)
+	case h.learn != "":
+		return h.learnAll(ctx)
 	}
 	fmt.Printf("\n%-26s %3s  %9s %7s %7s  %9s %7s %7s  %6s %5s  %8s %8s\n",
 		"", "", "pgbench", "p50", "p99", "server", "p50", "p99", "", "", "CPU/req", "CPU/req")

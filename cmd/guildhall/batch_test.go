@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -26,17 +27,23 @@ func (s *shared) String() string {
 	return s.buf.String()
 }
 
-func TestBatcherLosesNoLineAndDelaysNoError(t *testing.T) {
+func TestBatchLosesNoLineAndDelaysNoWarning(t *testing.T) {
 	t.Parallel()
 	var out shared
-	log, err := newLogger(&batcher{w: &out}, "info,json")
+	log, _, err := newBatchedLogger(&out, "info,json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	log.Info("first")
+	log.With("node", "a").WithGroup("g").Info("first", "k", "v")
 	log.Error("second")
-	if got := out.String(); !strings.Contains(got, "first") || !strings.Contains(got, "second") {
-		t.Errorf("an error and what came before it are not there at once: %q", got)
+	if got := out.String(); !regexp.MustCompile(`"first","node":"a","g":{"k":"v"}}\n.*"second"}\n$`).MatchString(got) {
+		t.Errorf("an error and what came before it are not there at once, in order: %q", got)
+	}
+	changes := []string{"before"}
+	log.Info("third", "list", changes)
+	changes[0] = "after"
+	if got := out.String(); !strings.Contains(got, `"list":["before"]`) {
+		t.Errorf("what may change was not written at once: %q", got)
 	}
 	var wg sync.WaitGroup
 	for range 8 {
@@ -49,7 +56,7 @@ func TestBatcherLosesNoLineAndDelaysNoError(t *testing.T) {
 	wg.Wait()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		if len(lines) == 4002 {
+		if len(lines) == 4003 {
 			for _, l := range lines {
 				if !strings.HasPrefix(l, "{") || !strings.HasSuffix(l, "}") {
 					t.Fatalf("a line is torn: %q", l)
@@ -58,20 +65,58 @@ func TestBatcherLosesNoLineAndDelaysNoError(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d of 4002 lines arrived", len(lines))
+			t.Fatalf("%d of 4003 lines arrived", len(lines))
 		}
 	}
 }
 
-func TestBatcherWritesTheRestAtTheEnd(t *testing.T) {
+func TestBatchWritesTheRestAtTheEnd(t *testing.T) {
 	t.Parallel()
 	var out shared
-	b := &batcher{w: &out}
-	if _, err := b.Write([]byte("last words\n")); err != nil {
+	log, lines, err := newBatchedLogger(&out, "info,text")
+	if err != nil {
 		t.Fatal(err)
 	}
-	b.flush()
-	if got := out.String(); got != "last words\n" {
+	log.Info("last words", "token", "svc_live_"+strings.Repeat("s", 43))
+	lines.flush()
+	if got := out.String(); !strings.Contains(got, `msg="last words" token=svc_live_[redacted]`) {
 		t.Errorf("got %q", got)
 	}
+}
+
+// A writer that takes nothing holds up those who log, once enough is waiting.
+func TestBatchIsBounded(t *testing.T) {
+	t.Parallel()
+	gate := &stuck{open: make(chan struct{})}
+	log, _, err := newBatchedLogger(gate, "info,json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	logged := make(chan int, 4*batchSize)
+	go func() {
+		defer close(logged)
+		for i := range 4 * batchSize {
+			log.Info("line")
+			logged <- i
+		}
+	}()
+	eventually(t, "whoever logs has to wait", 20*time.Second, func() bool {
+		n := len(logged)
+		time.Sleep(100 * time.Millisecond)
+		return n == len(logged)
+	})
+	if n := len(logged); n > 3*batchSize {
+		t.Errorf("%d lines were taken that nobody has written", n)
+	}
+	close(gate.open)
+	for range logged { //nolint:revive // until the last was taken
+	}
+}
+
+// stuck is a writer that waits until it is opened.
+type stuck struct{ open chan struct{} }
+
+func (s *stuck) Write(p []byte) (int, error) {
+	<-s.open
+	return len(p), nil
 }

@@ -38,6 +38,7 @@ const (
 	requestTime = 10 * time.Second // until the last byte of the body
 	answerTime  = 25 * time.Second // until the last byte of the answer
 	idleTime    = 60 * time.Second
+	profileTime = 5 * time.Minute // on the operators' listener, for whoever wants a profile that long
 	maxHeader   = 64 << 10
 )
 

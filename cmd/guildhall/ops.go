@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,7 +35,12 @@ func (n *node) startOps(ctx context.Context, g *errgroup.Group, d *db.DB, at *ad
 		fmt.Fprintln(w, "ready")
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(n.metrics, promhttp.HandlerOpts{Registry: n.metrics}))
+	// Not cmdline: an argument may hold a password.
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	s := n.server(mux)
+	s.WriteTimeout = profileTime
 	g.Go(func() error { return unlessClosed(s.Serve(l)) })
 	return s, nil
 }

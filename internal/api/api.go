@@ -73,11 +73,11 @@ func New(cfg Config) (http.Handler, error) {
 		return auth.ClientIP(r.RemoteAddr, r.Header.Values("X-Forwarded-For"), cfg.Proxies).String()
 	}
 	e.SchemeExtractor = schemeOf(cfg.Proxies)
-	e.Use(located(readOperations(doc)))
+	steps := []step{located(readOperations(doc))}
 	if cfg.CheckAnswers {
-		e.Use(held(doc, cfg.Log))
+		steps = append(steps, held(doc, cfg.Log))
 	}
-	e.Use(
+	e.Use(chain(append(steps,
 		observed(cfg.Log, numbers),
 		secure(cfg.Proxies),
 		public,
@@ -88,7 +88,7 @@ func New(cfg Config) (http.Handler, error) {
 		framed,
 		validated,
 		u.unit,
-	)
+	)))
 	strict := gen.NewStrictHandler(newOperations(cfg), nil)
 	gen.RegisterHandlersWithBaseURL(getAndHead{e}, strict, Prefix)
 	return e, nil
@@ -116,11 +116,11 @@ func schemeOf(trusted []netip.Prefix) echo.SchemeExtractor {
 
 // escaped makes path parameters what the generated code expects: escaped. The
 // router matches the decoded path unless the caller's escapes are unusual.
-func escaped(c echo.Context) {
-	if c.Request().URL.RawPath != "" {
+func escaped(x *exchange) {
+	if x.Request().URL.RawPath != "" {
 		return
 	}
-	values := c.ParamValues()
+	values := x.ParamValues()
 	for i, v := range values {
 		if strings.Contains(v, "%") {
 			values[i] = url.PathEscape(v)

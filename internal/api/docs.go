@@ -25,7 +25,7 @@ const referencePolicy = "default-src 'none'; script-src 'self' 'unsafe-inline'; 
 
 // documents answers GET and HEAD for the contract and its reference, outside
 // the versioned prefix: without a token, but over HTTPS only.
-var documents = sync.OnceValues(func() (echo.MiddlewareFunc, error) {
+var documents = sync.OnceValues(func() (step, error) {
 	pages := map[string]echo.HandlerFunc{}
 	for name, source := range map[string][]byte{"/openapi": gen.OpenAPI, "/openapi-3.1": gen.OpenAPI31} {
 		asJSON, err := toJSON(source)
@@ -51,14 +51,14 @@ var documents = sync.OnceValues(func() (echo.MiddlewareFunc, error) {
 	} {
 		pages[reference+file] = ui
 	}
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			page, ok := pages[c.Request().URL.Path]
-			if !ok || (c.Request().Method != http.MethodGet && c.Request().Method != http.MethodHead) {
-				return next(c)
+	return func(next handler) handler {
+		return func(x *exchange) error {
+			page, ok := pages[x.Request().URL.Path]
+			if !ok || (x.Request().Method != http.MethodGet && x.Request().Method != http.MethodHead) {
+				return next(x)
 			}
-			c.Response().Header().Set("Content-Security-Policy", referencePolicy)
-			return page(c)
+			x.Response().Header().Set("Content-Security-Policy", referencePolicy)
+			return page(x)
 		}
 	}, nil
 })

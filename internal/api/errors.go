@@ -105,11 +105,11 @@ type envelopeError struct {
 }
 
 // writeError answers with f. It writes nothing when the answer has begun.
-func writeError(c echo.Context, f *fault.Error) {
-	if c.Response().Committed {
+func writeError(x *exchange, f *fault.Error) {
+	if x.Response().Committed {
 		return
 	}
-	h := c.Response().Header()
+	h := x.Response().Header()
 	switch {
 	case f.Kind == fault.Unauthenticated:
 		h.Set(echo.HeaderWWWAuthenticate, "Bearer")
@@ -120,8 +120,8 @@ func writeError(c echo.Context, f *fault.Error) {
 		h.Set(echo.HeaderRetryAfter, seconds(f.RetryAfter))
 	}
 	h.Set(echo.HeaderContentType, contentType)
-	c.Response().WriteHeader(status(f))
-	body := json.NewEncoder(c.Response())
+	x.Response().WriteHeader(status(f))
+	body := json.NewEncoder(x.Response())
 	body.SetEscapeHTML(false)                                                    // people read the message
 	_ = body.Encode(envelope{envelopeError{f.Code, f.Message, f.RequiredScope}}) // a client that is gone misses its answer
 }

@@ -16,44 +16,36 @@ const maxBody = 64 << 10
 
 const contentType = "application/json"
 
-const (
-	bodyKey = "body"
-	keyKey  = "idempotency-key"
-)
-
 // framed reads the body of a write once and checks its frame: size, media
 // type, the syntax of the idempotency key, and that there is no query. What it
 // refuses is not kept under the key. Reads have no body worth looking at and
 // ignore the key.
-func framed(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if operationOf(c).ReadOnly {
-			return next(c)
+func framed(next handler) handler {
+	return func(x *exchange) error {
+		if x.op.ReadOnly {
+			return next(x)
 		}
-		req := c.Request()
-		body, err := readBody(req)
-		if err != nil {
+		req := x.Request()
+		var err error
+		if x.body, err = readBody(req); err != nil {
 			return err
 		}
-		if len(body) > 0 && !isJSON(req.Header) {
+		if len(x.body) > 0 && !isJSON(req.Header) {
 			return errMedia
 		}
-		key, err := idempotencyKey(req.Header)
-		if err != nil {
+		if x.key, err = idempotencyKey(req.Header); err != nil {
 			return err
 		}
 		if req.URL.RawQuery != "" || req.URL.ForceQuery {
 			return invalid("query: a write takes no query parameters")
 		}
-		if operationOf(c).Ignores {
+		if x.op.Ignores {
 			req.Body = http.NoBody
 		} else {
-			req.Body = io.NopCloser(bytes.NewReader(body))
+			req.Body = io.NopCloser(bytes.NewReader(x.body))
 		}
-		req.ContentLength = int64(len(body))
-		c.Set(bodyKey, body)
-		c.Set(keyKey, key)
-		return next(c)
+		req.ContentLength = int64(len(x.body))
+		return next(x)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
-	"github.com/labstack/echo/v4"
 )
 
 // brokenContract is the line that the log has for an answer that the contract
@@ -24,29 +23,28 @@ const brokenContract = "an answer breaks the contract"
 // headers, body and code. The caller gets the answer either way; the log says
 // what is wrong with it. It costs a copy of each answer, so it is for staging
 // and for tests from outside.
-func held(doc *openapi3.T, log *slog.Logger) echo.MiddlewareFunc {
+func held(doc *openapi3.T, log *slog.Logger) step {
 	routes := map[string]*routers.Route{}
 	for path, item := range doc.Paths.Map() {
 		for method, o := range item.Operations() {
 			routes[o.OperationID] = &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: o}
 		}
 	}
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			op := operationOf(c)
-			if op == nil || c.Request().Method == http.MethodHead {
-				return next(c)
+	return func(next handler) handler {
+		return func(x *exchange) error {
+			if x.op == nil || x.Request().Method == http.MethodHead {
+				return next(x)
 			}
-			req, answer := c.Request(), c.Response()
+			req, answer := x.Request(), x.Response()
 			both := &copied{ResponseWriter: answer.Writer}
 			answer.Writer = both
-			err := next(c)
+			err := next(x)
 			answer.Writer = both.ResponseWriter
-			if wrong := breach(req, routes[op.ID], answer.Status, answer.Header(), both.body.Bytes()); wrong != nil {
+			if wrong := breach(req, routes[x.op.ID], answer.Status, answer.Header(), both.body.Bytes()); wrong != nil {
 				log.ErrorContext(req.Context(), brokenContract,
-					slog.String("operation", op.ID),
+					slog.String("operation", x.op.ID),
 					slog.Int("status", answer.Status),
-					slog.String("request_id", answer.Header().Get(echo.HeaderXRequestID)),
+					slog.String("request_id", x.id),
 					slog.String("wrong", wrong.Error()))
 			}
 			return err

@@ -4,9 +4,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/labstack/echo/v4"
-
-	"guildhall/internal/auth"
 	"guildhall/internal/fault"
 	"guildhall/internal/ratelimit"
 )
@@ -16,28 +13,24 @@ type Quotas struct{ Read, Write, Login ratelimit.Quota }
 
 // rateLimited spends the token's read or write bucket. What is no operation
 // counts as a read.
-func rateLimited(limits *ratelimit.Limiter, q Quotas) echo.MiddlewareFunc {
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
+func rateLimited(limits *ratelimit.Limiter, q Quotas) step {
+	return func(next handler) handler {
+		return func(x *exchange) error {
 			bucket, quota := "read", q.Read
-			if op := operationOf(c); op != nil && !op.ReadOnly {
+			if x.op != nil && !x.op.ReadOnly {
 				bucket, quota = "write", q.Write
 			}
 			if quota.Off() {
-				return next(c)
+				return next(x)
 			}
-			ctx := c.Request().Context()
-			r := limits.Spend(ctx, auth.From(ctx).TokenID+":"+bucket, quota)
-			h := c.Response().Header()
-			h.Set("X-RateLimit-Limit", strconv.Itoa(r.Limit))
-			h.Set("X-RateLimit-Remaining", strconv.Itoa(r.Remaining))
+			r := limits.Spend(x.ctx, x.by.TokenID+":"+bucket, quota)
 			now := time.Now() //nolint:forbidigo // the header tells the time of day, as callers' clocks do
-			h.Set("X-RateLimit-Reset", strconv.FormatInt(r.ResetAt(now), 10))
-			h.Set("X-RateLimit-Bucket", bucket)
+			set(x, "X-Ratelimit-Limit", strconv.Itoa(r.Limit), "X-Ratelimit-Remaining", strconv.Itoa(r.Remaining),
+				"X-Ratelimit-Reset", strconv.FormatInt(r.ResetAt(now), 10), "X-Ratelimit-Bucket", bucket)
 			if !r.Allowed {
 				return limited("The "+bucket+" bucket of this token is empty.", r)
 			}
-			return next(c)
+			return next(x)
 		}
 	}
 }

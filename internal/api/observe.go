@@ -9,10 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"guildhall/internal/auth"
 	"guildhall/internal/db"
 	"guildhall/internal/fault"
 )
@@ -20,45 +18,45 @@ import (
 // patience is how long an operation may take in all.
 const patience = 12 * time.Second
 
-const (
-	requestIDKey = "request-id"
-	refusalKey   = "refusal"
-)
-
-// note remembers a refusal that was answered from inside, for the log.
-func note(c echo.Context, err error) { c.Set(refusalKey, err) }
-
 // observed wraps the whole request: its id and fixed headers, the one place
 // where an error or a panic becomes an answer, its line in the log, its
 // numbers.
-func observed(log *slog.Logger, m *metrics) echo.MiddlewareFunc {
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
+func observed(log *slog.Logger, m *metrics) step {
+	return func(next handler) handler {
+		return func(x *exchange) error {
 			start := time.Now()
-			id := db.NewID()
-			c.Set(requestIDKey, id)
-			h := c.Response().Header()
-			h.Set(echo.HeaderXRequestID, id)
-			h.Set(echo.HeaderCacheControl, "no-store")
-			h.Set(echo.HeaderXContentTypeOptions, "nosniff")
-			h.Set(echo.HeaderXFrameOptions, "DENY")
+			x.id = db.NewID()
+			set(x, "X-Request-Id", x.id)
+			h := x.Response().Header()
+			h["Cache-Control"], h["X-Content-Type-Options"], h["X-Frame-Options"] = noStore, noSniff, deny
 
-			ctx, cancel := bounded(c, start)
+			var cancel context.CancelFunc
+			x.ctx, cancel = bounded(x, start)
 			defer cancel()
-			c.SetRequest(c.Request().WithContext(ctx))
-			err := recovered(c, next)
-			if err != nil {
-				f := classify(err, id)
-				writeError(c, f)
-				err = f
-			} else if noted, ok := c.Get(refusalKey).(error); ok {
-				err = noted
+			if err := recovered(x, next); err != nil {
+				f := classify(err, x.id)
+				writeError(x, f)
+				x.refusal = f
 			}
 			took := time.Since(start)
-			m.observe(c, took)
-			line(log, c, took, err)
+			m.observe(x, took)
+			line(log, x, start.Add(took), took)
 			return nil
 		}
+	}
+}
+
+// The values of headers that every answer has. The answers share them: nobody
+// changes a header's values in place.
+var noStore, noSniff, deny = []string{"no-store"}, []string{"nosniff"}, []string{"DENY"}
+
+// set gives the answer headers: name, value, name, value. The names are in the
+// canonical form, which spares finding it out for each request.
+func set(x *exchange, pairs ...string) {
+	h, values := x.Response().Header(), make([]string, len(pairs)/2)
+	for i := range values {
+		values[i] = pairs[2*i+1]
+		h[pairs[2*i]] = values[i : i+1 : i+1]
 	}
 }
 
@@ -66,9 +64,9 @@ func observed(log *slog.Logger, m *metrics) echo.MiddlewareFunc {
 // timeout of its own, and its socket gets the deadline; so nobody has to watch
 // whether its caller has gone, which costs three goroutines a query. A write is
 // given up when the caller leaves before the commit.
-func bounded(c echo.Context, start time.Time) (context.Context, context.CancelFunc) {
-	ctx := c.Request().Context()
-	if op := operationOf(c); op != nil && op.ReadOnly {
+func bounded(x *exchange, start time.Time) (context.Context, context.CancelFunc) {
+	ctx := x.Request().Context()
+	if x.op != nil && x.op.ReadOnly {
 		return unwatched{ctx, start.Add(patience)}, func() {}
 	}
 	return context.WithDeadline(ctx, start.Add(patience))
@@ -86,7 +84,7 @@ func (unwatched) Done() <-chan struct{}         { return nil }
 func (unwatched) Err() error                    { return nil }
 
 // recovered runs next and turns a panic into an error with its stack.
-func recovered(c echo.Context, next echo.HandlerFunc) (err error) {
+func recovered(x *exchange, next handler) (err error) {
 	defer func() {
 		switch p := recover(); p {
 		case nil:
@@ -96,47 +94,50 @@ func recovered(c echo.Context, next echo.HandlerFunc) (err error) {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	return next(c)
+	return next(x)
 }
 
 // line writes the request's one line. The caller's faults are information,
 // ours are errors. The path is the route's pattern: what a caller puts into a
-// path may be a secret.
-func line(log *slog.Logger, c echo.Context, took time.Duration, err error) {
+// path may be a secret. The record is made by hand, because a Logger would look
+// up who called it; and its values are plain, so that it can be written later.
+func line(log *slog.Logger, x *exchange, now time.Time, took time.Duration) {
 	level := slog.LevelInfo
-	status := c.Response().Status
+	status := x.Response().Status
 	if status >= 500 {
 		level = slog.LevelError
 	}
-	ctx := c.Request().Context()
-	if !log.Enabled(ctx, level) {
+	if !log.Enabled(x.ctx, level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 12)
-	attrs = append(attrs,
-		slog.String("request_id", c.Get(requestIDKey).(string)),
-		slog.String("method", method(c)),
-		slog.String("route", c.Path()),
+	r := slog.NewRecord(now, level, "request", 0)
+	attrs := [...]slog.Attr{
+		slog.String("request_id", x.id),
+		slog.String("method", method(x)),
+		slog.String("route", x.Path()),
 		slog.Int("status", status),
 		slog.Float64("took_ms", float64(took.Microseconds())/1000),
-		slog.Int64("bytes", c.Response().Size),
-		slog.String("from", address(c).String()),
-	)
-	if by, _ := c.Get(principalKey).(*auth.Principal); by != nil {
-		attrs = append(attrs, slog.String("token_id", by.TokenID), slog.String("guild_id", by.GuildID))
+		slog.Int64("bytes", x.Response().Size),
+		slog.String("from", x.from.String()),
+		{}, {},
 	}
-	if f, ok := fault.As(err); ok {
-		attrs = append(attrs, slog.String("code", f.Code))
+	known := attrs[:7]
+	if x.by != nil {
+		known = append(known, slog.String("token_id", x.by.TokenID), slog.String("guild_id", x.by.GuildID))
+	}
+	r.AddAttrs(known...)
+	if f, ok := fault.As(x.refusal); ok {
+		r.AddAttrs(slog.String("code", f.Code))
 		if cause := f.Unwrap(); cause != nil {
-			attrs = append(attrs, slog.String("cause", cause.Error()))
+			r.AddAttrs(slog.String("cause", cause.Error()))
 		}
 	}
-	log.LogAttrs(ctx, level, "request", attrs...)
+	_ = log.Handler().Handle(x.ctx, r) // a log that cannot be written has nowhere to say so
 }
 
 // method is the request's method if it is one of HTTP's own.
-func method(c echo.Context) string {
-	switch m := c.Request().Method; m {
+func method(x *exchange) string {
+	switch m := x.Request().Method; m {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete, http.MethodOptions:
 		return m
 	default:
@@ -159,10 +160,10 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	return m, r.Register(m.requests)
 }
 
-func (m *metrics) observe(c echo.Context, took time.Duration) {
+func (m *metrics) observe(x *exchange, took time.Duration) {
 	id := "none"
-	if op := operationOf(c); op != nil {
-		id = op.ID
+	if x.op != nil {
+		id = x.op.ID
 	}
-	m.requests.WithLabelValues(id, strconv.Itoa(c.Response().Status)).Observe(took.Seconds())
+	m.requests.WithLabelValues(id, strconv.Itoa(x.Response().Status)).Observe(took.Seconds())
 }

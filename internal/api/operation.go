@@ -85,33 +85,25 @@ func (op *operation) parameter(p *openapi3.Parameter) {
 	}
 }
 
-const operationKey = "operation"
-
-// operationOf returns the operation that Echo's router has found, or nil.
-func operationOf(c echo.Context) *operation {
-	op, _ := c.Get(operationKey).(*operation)
-	return op
-}
-
 // located looks the operation up by the path that Echo has matched. There is
 // no second router. Nothing is refused yet: nobody without a token learns
 // which routes exist.
-func located(ops operationMap) echo.MiddlewareFunc {
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			if op, ok := ops[[2]string{c.Request().Method, c.Path()}]; ok && allNamed(c) {
-				escaped(c)
-				c.Set(operationKey, op)
+func located(ops operationMap) step {
+	return func(next handler) handler {
+		return func(x *exchange) error {
+			if op, ok := ops[[2]string{x.Request().Method, x.Path()}]; ok && allNamed(x) {
+				escaped(x)
+				x.op = op
 			}
-			return next(c)
+			return next(x)
 		}
 	}
 }
 
 // allNamed reports whether every path parameter has a value: Echo matches
 // /cases/ as /cases/:id with an empty id.
-func allNamed(c echo.Context) bool {
-	for _, v := range c.ParamValues() {
+func allNamed(x *exchange) bool {
+	for _, v := range x.ParamValues() {
 		if v == "" {
 			return false
 		}
@@ -120,18 +112,18 @@ func allNamed(c echo.Context) bool {
 }
 
 // routed answers what is no operation: 404, or 405 and OPTIONS with Allow.
-func routed(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if operationOf(c) != nil {
-			return next(c)
+func routed(next handler) handler {
+	return func(x *exchange) error {
+		if x.op != nil {
+			return next(x)
 		}
-		allow, _ := c.Get(echo.ContextKeyHeaderAllow).(string)
-		if allow == "" || !allNamed(c) {
+		allow, _ := x.Get(echo.ContextKeyHeaderAllow).(string)
+		if allow == "" || !allNamed(x) {
 			return errNoRoute
 		}
-		c.Response().Header().Set(echo.HeaderAllow, allow)
-		if c.Request().Method == http.MethodOptions {
-			return c.NoContent(http.StatusNoContent)
+		x.Response().Header().Set(echo.HeaderAllow, allow)
+		if x.Request().Method == http.MethodOptions {
+			return x.NoContent(http.StatusNoContent)
 		}
 		return errMethod
 	}

@@ -3,8 +3,6 @@ package api
 import (
 	"context"
 
-	"github.com/labstack/echo/v4"
-
 	"guildhall/internal/db"
 	"guildhall/internal/idempotency"
 )
@@ -14,29 +12,28 @@ import (
 // answers that need nobody else end there. When the operation defers the rest,
 // the key is left under a lease and the rest runs after the commit, whether or
 // not the client is still there.
-func (u *units) phased(c echo.Context, key string, next echo.HandlerFunc) error {
-	ctx := c.Request().Context()
+func (u *units) phased(x *exchange, next handler) error {
 	var r *idempotency.Request
-	if key != "" {
-		keyed := request(c, key)
-		leave, err := u.gate.Enter(ctx, keyed.TokenID, keyed.Key)
+	if x.key != "" {
+		keyed := request(x)
+		leave, err := u.gate.Enter(x.ctx, keyed.TokenID, keyed.Key)
 		if err != nil {
 			return err
 		}
 		defer leave()
 		r = &keyed
 	}
-	answer, later, err := u.first(c, r, func(ctx context.Context) (idempotency.Answer, error) {
-		return attempt(ctx, c, next)
+	answer, later, err := u.first(x, r, func(ctx context.Context) (idempotency.Answer, error) {
+		return attempt(ctx, x, next)
 	})
 	if r != nil && kept(err) {
 		refusal := err
-		answer, later, err = u.first(c, r, func(ctx context.Context) (idempotency.Answer, error) {
-			return refuse(ctx, c, refusal)
+		answer, later, err = u.first(x, r, func(ctx context.Context) (idempotency.Answer, error) {
+			return refuse(ctx, x, refusal)
 		})
 	}
 	if err == nil && later != nil {
-		answer, err = later(context.WithoutCancel(ctx))
+		answer, err = later(context.WithoutCancel(x.ctx))
 	}
 	if err != nil {
 		return err
@@ -44,15 +41,15 @@ func (u *units) phased(c echo.Context, key string, next echo.HandlerFunc) error 
 	if !answer.Replayed {
 		u.wake()
 	}
-	return send(c, answer)
+	return send(x, answer)
 }
 
 // first runs work in the first unit and keeps its answer under the key, if there
 // is one, or leases the key for what work has deferred.
-func (u *units) first(c echo.Context, r *idempotency.Request, work func(context.Context) (idempotency.Answer, error)) (idempotency.Answer, idempotency.Later, error) {
+func (u *units) first(x *exchange, r *idempotency.Request, work func(context.Context) (idempotency.Answer, error)) (idempotency.Answer, idempotency.Later, error) {
 	var answer idempotency.Answer
 	var later idempotency.Later
-	err := u.db.Do(c.Request().Context(), func(ctx context.Context, tx *db.Tx) error {
+	err := u.db.Do(x.ctx, func(ctx context.Context, tx *db.Tx) error {
 		answer, later = idempotency.Answer{}, nil
 		if r != nil {
 			replay, err := u.keys.ClaimLeased(ctx, tx, *r)

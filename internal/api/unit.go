@@ -8,7 +8,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"guildhall/internal/auth"
 	"guildhall/internal/db"
 	"guildhall/internal/fault"
 	"guildhall/internal/idempotency"
@@ -26,62 +25,56 @@ type units struct {
 // idempotency record commit together, and nothing is sent before they have.
 // Reads get the read-only pool. An operation that is phased opens units of its
 // own.
-func (u *units) unit(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		op, req := operationOf(c), c.Request()
-		key, _ := c.Get(keyKey).(string)
+func (u *units) unit(next handler) handler {
+	return func(x *exchange) error {
 		switch {
-		case op.ReadOnly:
-			c.SetRequest(req.WithContext(u.db.Reading(req.Context())))
-			return next(c)
-		case op.Phased:
-			return u.phased(c, key, next)
+		case x.op.ReadOnly:
+			x.SetRequest(x.Request().WithContext(u.db.Reading(x.ctx)))
+			return next(x)
+		case x.op.Phased:
+			return u.phased(x, next)
+		case x.key != "":
+			return u.keyed(x, request(x), next)
+		case x.broken != nil:
+			return x.broken
 		}
-		if key == "" {
-			if err := broken(c); err != nil {
-				return err
-			}
-			var answer idempotency.Answer
-			err := u.db.Do(req.Context(), func(ctx context.Context, _ *db.Tx) (err error) {
-				answer, err = capture(ctx, c, next)
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			u.wake()
-			return send(c, answer)
+		var answer idempotency.Answer
+		err := u.db.Do(x.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
+			answer, err = capture(ctx, x, next)
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		return u.keyed(c, request(c, key), next)
+		u.wake()
+		return send(x, answer)
 	}
 }
 
-func request(c echo.Context, key string) idempotency.Request {
-	req := c.Request()
-	body, _ := c.Get(bodyKey).([]byte)
+func request(x *exchange) idempotency.Request {
+	req := x.Request()
 	return idempotency.Request{
-		TokenID:     auth.From(req.Context()).TokenID,
-		Key:         key,
-		Fingerprint: idempotency.Fingerprint(req.Method, req.URL.EscapedPath(), body),
+		TokenID: x.by.TokenID, Key: x.key,
+		Fingerprint: idempotency.Fingerprint(req.Method, req.URL.EscapedPath(), x.body),
 	}
 }
 
 // keyed runs the operation at most once for its key. A refusal that the
 // contract keeps rolls everything back and is then stored alone; should a twin
 // have run in between, its answer counts.
-func (u *units) keyed(c echo.Context, r idempotency.Request, next echo.HandlerFunc) error {
-	leave, err := u.gate.Enter(c.Request().Context(), r.TokenID, r.Key)
+func (u *units) keyed(x *exchange, r idempotency.Request, next handler) error {
+	leave, err := u.gate.Enter(x.ctx, r.TokenID, r.Key)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	answer, err := u.claim(c, r, func(ctx context.Context) (idempotency.Answer, error) {
-		return attempt(ctx, c, next)
+	answer, err := u.claim(x, r, func(ctx context.Context) (idempotency.Answer, error) {
+		return attempt(ctx, x, next)
 	})
 	if kept(err) {
 		refusal := err
-		answer, err = u.claim(c, r, func(ctx context.Context) (idempotency.Answer, error) {
-			return refuse(ctx, c, refusal)
+		answer, err = u.claim(x, r, func(ctx context.Context) (idempotency.Answer, error) {
+			return refuse(ctx, x, refusal)
 		})
 	}
 	if err != nil {
@@ -90,14 +83,14 @@ func (u *units) keyed(c echo.Context, r idempotency.Request, next echo.HandlerFu
 	if !answer.Replayed {
 		u.wake()
 	}
-	return send(c, answer)
+	return send(x, answer)
 }
 
 // claim runs work in a unit that holds the key and keeps its answer, or
 // returns the answer the key has already.
-func (u *units) claim(c echo.Context, r idempotency.Request, work func(context.Context) (idempotency.Answer, error)) (idempotency.Answer, error) {
+func (u *units) claim(x *exchange, r idempotency.Request, work func(context.Context) (idempotency.Answer, error)) (idempotency.Answer, error) {
 	var answer idempotency.Answer
-	err := u.db.Do(c.Request().Context(), func(ctx context.Context, tx *db.Tx) error {
+	err := u.db.Do(x.ctx, func(ctx context.Context, tx *db.Tx) error {
 		replay, err := u.keys.Claim(ctx, tx, r)
 		if err != nil {
 			return err
@@ -115,39 +108,39 @@ func (u *units) claim(c echo.Context, r idempotency.Request, work func(context.C
 }
 
 // attempt runs the operation, unless validation has found its request broken.
-func attempt(ctx context.Context, c echo.Context, next echo.HandlerFunc) (idempotency.Answer, error) {
-	if err := broken(c); err != nil {
-		return idempotency.Answer{}, err
+func attempt(ctx context.Context, x *exchange, next handler) (idempotency.Answer, error) {
+	if x.broken != nil {
+		return idempotency.Answer{}, x.broken
 	}
-	return capture(ctx, c, next)
+	return capture(ctx, x, next)
 }
 
 // refuse is the answer of a refusal that is kept under the key.
-func refuse(ctx context.Context, c echo.Context, refusal error) (idempotency.Answer, error) {
-	note(c, refusal)
-	return capture(ctx, c, func(c echo.Context) error {
+func refuse(ctx context.Context, x *exchange, refusal error) (idempotency.Answer, error) {
+	x.refusal = refusal
+	return capture(ctx, x, func(x *exchange) error {
 		f, _ := fault.As(refusal)
-		writeError(c, f)
+		writeError(x, f)
 		return nil
 	})
 }
 
 // capture runs next with ctx and returns the answer it wrote instead of
 // sending it. It rewinds the body, since a unit may run again.
-func capture(ctx context.Context, c echo.Context, next echo.HandlerFunc) (idempotency.Answer, error) {
-	client, req := c.Response(), c.Request()
+func capture(ctx context.Context, x *exchange, next handler) (idempotency.Answer, error) {
+	client, req := x.Response(), x.Request()
 	buf := &buffer{header: http.Header{}}
 	again := req.WithContext(ctx)
-	if body, ok := c.Get(bodyKey).([]byte); ok && req.Body != http.NoBody {
-		again.Body = io.NopCloser(bytes.NewReader(body))
+	if req.Body != http.NoBody {
+		again.Body = io.NopCloser(bytes.NewReader(x.body))
 	}
-	c.SetRequest(again)
-	c.SetResponse(echo.NewResponse(buf, c.Echo()))
+	x.SetRequest(again)
+	x.SetResponse(echo.NewResponse(buf, x.Echo()))
 	defer func() {
-		c.SetRequest(req)
-		c.SetResponse(client)
+		x.SetRequest(req)
+		x.SetResponse(client)
 	}()
-	if err := next(c); err != nil {
+	if err := next(x); err != nil {
 		return idempotency.Answer{}, err
 	}
 	return idempotency.Answer{
@@ -158,8 +151,8 @@ func capture(ctx context.Context, c echo.Context, next echo.HandlerFunc) (idempo
 
 // send writes an answer to the client. It is committed by now, so a client
 // that is gone changes nothing.
-func send(c echo.Context, a idempotency.Answer) error {
-	h := c.Response().Header()
+func send(x *exchange, a idempotency.Answer) error {
+	h := x.Response().Header()
 	if a.Location != "" {
 		h.Set(echo.HeaderLocation, a.Location)
 	}
@@ -172,9 +165,9 @@ func send(c echo.Context, a idempotency.Answer) error {
 	if len(a.Body) > 0 {
 		h.Set(echo.HeaderContentType, contentType)
 	}
-	c.Response().WriteHeader(a.Status)
+	x.Response().WriteHeader(a.Status)
 	if len(a.Body) > 0 {
-		_, _ = c.Response().Write(a.Body)
+		_, _ = x.Response().Write(a.Body)
 	}
 	return nil
 }

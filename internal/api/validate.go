@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
-	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -23,8 +23,6 @@ import (
 // maxPlaces is how many offending places one message names.
 const maxPlaces = 5
 
-const brokenKey = "broken"
-
 var digits = regexp.MustCompile(`^-?[0-9]{1,19}$`)
 
 func init() {
@@ -38,31 +36,22 @@ func init() {
 // validated checks path, query and body against the operation's schemas. For a
 // write the verdict only waits for the unit: a repeated request gets its first
 // answer, and a refusal is kept under the key.
-func validated(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		op := operationOf(c)
-		err := validate(c, op)
-		if err != nil && op.ReadOnly {
+func validated(next handler) handler {
+	return func(x *exchange) error {
+		err := validate(x)
+		if err != nil && x.op.ReadOnly {
 			return err
 		}
-		if err != nil {
-			c.Set(brokenKey, err)
-		}
-		return next(c)
+		x.broken = err
+		return next(x)
 	}
 }
 
-// broken returns what validation found wrong with a write.
-func broken(c echo.Context) error {
-	err, _ := c.Get(brokenKey).(error)
-	return err
-}
-
-func validate(c echo.Context, op *operation) error {
+func validate(x *exchange) error {
 	var found []problem
 	absurd := false
-	for _, p := range op.Path {
-		v, err := url.PathUnescape(c.Param(p.Name))
+	for _, p := range x.op.Path {
+		v, err := url.PathUnescape(x.Param(p.Name))
 		// No id looks like this, and Postgres must not see it.
 		absurd = absurd || err != nil || len(v) > 256 || strings.ContainsRune(v, 0) || !utf8.ValidString(v)
 		// An id without a pattern is opaque: what cannot be one is not found, and not malformed.
@@ -70,10 +59,10 @@ func validate(c echo.Context, op *operation) error {
 			found = append(found, visit("path "+p.Name, p.Schema.Value, v)...)
 		}
 	}
-	if op.ReadOnly {
-		found = append(found, validateQuery(c, op)...)
+	if x.op.ReadOnly {
+		found = append(found, validateQuery(x.Request().URL, x.op)...)
 	} else {
-		found = append(found, validateBody(c, op)...)
+		found = append(found, validateBody(x.body, x.op)...)
 	}
 	if len(found) > 0 {
 		return report(found)
@@ -84,8 +73,7 @@ func validate(c echo.Context, op *operation) error {
 	return nil
 }
 
-func validateBody(c echo.Context, op *operation) []problem {
-	body, _ := c.Get(bodyKey).([]byte)
+func validateBody(body []byte, op *operation) []problem {
 	switch {
 	case op.Body == nil:
 		return nil
@@ -109,8 +97,7 @@ func validateBody(c echo.Context, op *operation) []problem {
 
 // validateQuery checks the query and puts the defaults of absent parameters
 // into the request.
-func validateQuery(c echo.Context, op *operation) []problem {
-	u := c.Request().URL
+func validateQuery(u *url.URL, op *operation) []problem {
 	if u.RawQuery == "" {
 		u.RawQuery = strings.Join(op.Defaults, "&")
 		return nil
@@ -265,9 +252,9 @@ type binder struct{}
 
 // Bind decodes the body into dst. An absent body leaves it untouched.
 func (binder) Bind(dst any, c echo.Context) error {
-	body, _ := c.Get(bodyKey).([]byte)
-	if len(body) == 0 || c.Request().Body == http.NoBody {
-		return nil
+	body, err := io.ReadAll(c.Request().Body) // from memory; see framed
+	if err != nil || len(body) == 0 {
+		return err
 	}
 	if err := json.Unmarshal(body, dst); err != nil {
 		return invalid("body: a member cannot be read as its type").Because(err)

@@ -68,7 +68,7 @@ func TestRevocationWithLostLinks(t *testing.T) {
 	deafLink.restore()
 	lostLink.restore()
 	for _, n := range nodes {
-		eventually(t, "the node trusts its cache again", n.trusted)
+		eventually(t, "the node trusts its cache again", func() bool { return n.trusted(n.clock()) })
 		eventually(t, "the other token works", func() bool { return answer(n, kept.Secret) == "" })
 		want(t, n, tok.Secret, "invalid_token")
 	}
@@ -99,7 +99,7 @@ func TestLineBreaks(t *testing.T) {
 			<-done
 		}
 		want(t, n, tok.Secret, "invalid_token")
-		eventually(t, "the line is back", func() bool { return n.gens.all.Load() > generation && n.trusted() })
+		eventually(t, "the line is back", func() bool { return n.gens.all.Load() > generation && n.trusted(n.clock()) })
 		want(t, n, tok.Secret, "invalid_token")
 		want(t, n, kept.Secret, "")
 		if counter(t, n.met.reads) == reads {

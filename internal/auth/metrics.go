@@ -24,7 +24,7 @@ func newMetrics(reg prometheus.Registerer, t *Tokens) (*metrics, error) {
 		Name: "guildhall_token_cache_trusted",
 		Help: "1 while tokens may be found in memory.",
 	}, func() float64 {
-		if t.trusted() {
+		if t.trusted(t.clock()) {
 			return 1
 		}
 		return 0

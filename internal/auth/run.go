@@ -50,13 +50,13 @@ func (t *Tokens) Run(ctx context.Context) error {
 // one: this.
 func (t *Tokens) Nodes() int { return int(max(1, t.nodes.Load())) }
 
-// trusted reports whether the cache may be used now.
-func (t *Tokens) trusted() bool {
+// trusted reports whether the cache may be used at now.
+func (t *Tokens) trusted(now time.Time) bool {
 	sent := t.lease.Load()
 	if sent == nil {
 		return false
 	}
-	age, believable := passed(*sent, t.clock())
+	age, believable := passed(*sent, now)
 	return believable && age < trust
 }
 

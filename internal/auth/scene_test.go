@@ -100,7 +100,7 @@ func run(t testing.TB, nodes ...*Tokens) (stop func()) {
 	stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
 	t.Cleanup(stop)
 	for _, n := range nodes {
-		eventually(t, "the node trusts its cache", n.trusted)
+		eventually(t, "the node trusts its cache", func() bool { return n.trusted(n.clock()) })
 	}
 	return stop
 }

@@ -128,20 +128,24 @@ func (t *Tokens) Authenticate(ctx context.Context, bearer string, from netip.Add
 	if !ok {
 		return nil, errInvalid
 	}
+	now := t.clock()
+	if e := t.recall(hash, now); e != nil {
+		return t.judge(e, from, now)
+	}
 	e, err := t.find(ctx, hash, from)
 	if err != nil {
 		return nil, err
 	}
-	return t.judge(e, from)
+	return t.judge(e, from, t.clock())
 }
 
 // judge decides by the row, the time and the address of this one request.
-func (t *Tokens) judge(e *entry, from netip.Addr) (*Principal, error) {
+func (t *Tokens) judge(e *entry, from netip.Addr, at time.Time) (*Principal, error) {
 	p := e.principal.Load()
 	if p == nil {
 		return nil, errInvalid
 	}
-	now := e.databaseTime(t.clock())
+	now := e.databaseTime(at)
 	if p.ExpiresAt != nil && !now.Before(*p.ExpiresAt) {
 		return nil, errInvalid
 	}
@@ -159,23 +163,30 @@ func (t *Tokens) judge(e *entry, from netip.Addr) (*Principal, error) {
 	return e.principal.Load(), nil
 }
 
-// find returns the row of a token, from memory where that can be trusted.
+// recall returns the row of a token from memory, where that can be trusted,
+// or nil. now is the time of a moment ago.
 //
-// What it returns was read at or after the start of this call, or from a cache
-// that has heard of every revocation that had returned by then. That needs the
-// order below: a lease that holds proves that all earlier revocations have
+// The cache has heard of every revocation that had returned by now. That needs
+// the order below: a lease that holds proves that all earlier revocations have
 // moved their generation already.
-func (t *Tokens) find(ctx context.Context, hash digest, from netip.Addr) (*entry, error) {
-	cached := t.trusted()
-	if cached {
-		if e, ok := t.cache.GetIfPresent(hash); ok {
-			if e.generation == t.gens.of(hash) && e.datable(t.clock()) {
-				t.met.hits.Inc()
-				return e, nil
-			}
-			t.cache.Invalidate(hash)
-		}
+func (t *Tokens) recall(hash digest, now time.Time) *entry {
+	if !t.trusted(now) {
+		return nil
 	}
+	e, ok := t.cache.GetIfPresent(hash)
+	if !ok {
+		return nil
+	}
+	if e.generation != t.gens.of(hash) || !e.datable(now) {
+		t.cache.Invalidate(hash)
+		return nil
+	}
+	t.met.hits.Inc()
+	return e
+}
+
+// find returns the row of a token as it was at or after the start of this call.
+func (t *Tokens) find(ctx context.Context, hash digest, from netip.Addr) (*entry, error) {
 	if t.exhausted(ctx, from) {
 		leave, err := t.enterNarrow(ctx)
 		if err != nil {
@@ -183,7 +194,7 @@ func (t *Tokens) find(ctx context.Context, hash digest, from netip.Addr) (*entry
 		}
 		defer leave()
 	}
-	if cached {
+	if t.trusted(t.clock()) {
 		// Requests for one token share one lookup. One that began before the
 		// request may be too old for it, so lease and generation are checked
 		// again after it.
@@ -191,7 +202,7 @@ func (t *Tokens) find(ctx context.Context, hash digest, from netip.Addr) (*entry
 		if err != nil {
 			return nil, errUnavailable.Because(err).After(5 * time.Second)
 		}
-		if t.trusted() && e.generation == t.gens.of(hash) && e.datable(t.clock()) {
+		if now := t.clock(); t.trusted(now) && e.generation == t.gens.of(hash) && e.datable(now) {
 			return e, nil
 		}
 	}

@@ -1,0 +1,45 @@
+package api
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"guildhall/internal/auth"
+)
+
+// exchange is one request on its way through the chain and back, with what the
+// steps have found out about it so far. It stands in for Echo's own context.
+type exchange struct {
+	echo.Context
+	serve   echo.HandlerFunc // what Echo's router has found
+	op      *operation       // what the document says of it; nil: it is no operation
+	ctx     context.Context  // of whatever is done for this request
+	id      string           // its X-Request-Id
+	from    netip.Addr       // the client's; the zero one when it cannot be known
+	by      *auth.Principal  // nil until somebody has authenticated
+	body    []byte           // of a write, as it was sent
+	key     string           // of a write; empty when none was sent
+	broken  error            // what validation found wrong with a write
+	refusal error            // what was answered from inside, for the log
+}
+
+// handler answers an exchange, or fails; step is what stands before it.
+type (
+	handler func(*exchange) error
+	step    func(next handler) handler
+)
+
+// chain puts the steps, the first outermost, before whatever Echo's router
+// finds. It is put together once; Echo would do it again for each request.
+func chain(steps []step) echo.MiddlewareFunc {
+	whole := handler(func(x *exchange) error { return x.serve(x) })
+	for _, s := range slices.Backward(steps) {
+		whole = s(whole)
+	}
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error { return whole(&exchange{Context: c, serve: next}) }
+	}
+}
