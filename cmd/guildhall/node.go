@@ -74,6 +74,11 @@ func (n *node) run(ctx context.Context) error {
 	defer d.Close()
 	n.metrics.MustRegister(newPools("api", d))
 
+	times, err := newClock(d, n.log, n.metrics)
+	if err != nil {
+		return err
+	}
+
 	g, groupCtx := errgroup.WithContext(ctx)
 	// Three lives, ended one after the other: the workers', the public
 	// listeners', and that of what both stand on.
@@ -98,6 +103,7 @@ func (n *node) run(ctx context.Context) error {
 		closeAll(public)
 		return err
 	}
+	g.Go(func() error { return times.watch(working) })
 	if n.ready != nil {
 		n.ready(at)
 	}

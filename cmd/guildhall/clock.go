@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"guildhall/internal/db"
+)
+
+const (
+	// clockEvery is how often a node compares its clock with the database's.
+	clockEvery = time.Minute
+	// clockOff is from where on it is an alarm. Receivers of webhooks commonly
+	// refuse signatures that are five minutes old or young.
+	clockOff = 30 * time.Second
+)
+
+// clock tells operators when this machine's time and the database's disagree.
+// What expires goes by the database's clock alone; signatures are dated by this
+// one, since receivers compare them with their own.
+type clock struct {
+	db     *db.DB
+	log    *slog.Logger
+	now    func() time.Time
+	offset prometheus.Gauge
+}
+
+func newClock(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) (*clock, error) {
+	c := &clock{db: d, log: log, now: time.Now, offset: prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "guildhall_clock_offset_seconds",
+		Help: "How far this machine's clock was ahead of the database's when last compared, once a minute.",
+	})}
+	return c, metrics.Register(c.offset)
+}
+
+// watch compares the clocks until ctx ends.
+func (c *clock) watch(ctx context.Context) error {
+	tick := time.NewTicker(clockEvery)
+	defer tick.Stop()
+	for {
+		if err := c.compare(ctx); err != nil && ctx.Err() == nil {
+			c.log.WarnContext(ctx, "the clocks could not be compared", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// compare takes the middle of the question for the moment of its answer.
+func (c *clock) compare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var theirs time.Time
+	asked := c.now()
+	if err := c.db.Reader().GetContext(ctx, &theirs, `SELECT clock_timestamp()`); err != nil {
+		return fmt.Errorf("read the database's clock: %w", err)
+	}
+	off := asked.Add(c.now().Sub(asked) / 2).Sub(theirs)
+	c.offset.Set(off.Seconds())
+	if off.Abs() > clockOff {
+		c.log.ErrorContext(ctx, "this machine's clock and the database's disagree: receivers may refuse what is signed here",
+			"ahead_seconds", off.Round(time.Second).Seconds())
+	}
+	return nil
+}
