@@ -109,7 +109,7 @@ func TestBatchIsBounded(t *testing.T) {
 		t.Errorf("%d lines were taken that nobody has written", n)
 	}
 	close(gate.open)
-	for range logged { //nolint:revive // until the last was taken
+	for range logged { // until the last was taken
 	}
 }
 

@@ -110,8 +110,7 @@ func line(log *slog.Logger, x *exchange, now time.Time, took time.Duration) {
 	if !log.Enabled(x.ctx, level) {
 		return
 	}
-	r := slog.NewRecord(now, level, "request", 0)
-	attrs := [...]slog.Attr{
+	attrs := append(make([]slog.Attr, 0, 11),
 		slog.String("request_id", x.id),
 		slog.String("method", method(x)),
 		slog.String("route", x.Path()),
@@ -119,19 +118,18 @@ func line(log *slog.Logger, x *exchange, now time.Time, took time.Duration) {
 		slog.Float64("took_ms", float64(took.Microseconds())/1000),
 		slog.Int64("bytes", x.Response().Size),
 		slog.String("from", x.from.String()),
-		{}, {},
-	}
-	known := attrs[:7]
+	)
 	if x.by != nil {
-		known = append(known, slog.String("token_id", x.by.TokenID), slog.String("guild_id", x.by.GuildID))
+		attrs = append(attrs, slog.String("token_id", x.by.TokenID), slog.String("guild_id", x.by.GuildID))
 	}
-	r.AddAttrs(known...)
 	if f, ok := fault.As(x.refusal); ok {
-		r.AddAttrs(slog.String("code", f.Code))
+		attrs = append(attrs, slog.String("code", f.Code))
 		if cause := f.Unwrap(); cause != nil {
-			r.AddAttrs(slog.String("cause", cause.Error()))
+			attrs = append(attrs, slog.String("cause", cause.Error()))
 		}
 	}
+	r := slog.NewRecord(now, level, "request", 0)
+	r.AddAttrs(attrs...)
 	_ = log.Handler().Handle(x.ctx, r) // a log that cannot be written has nowhere to say so
 }
 
