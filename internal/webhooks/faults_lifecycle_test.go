@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -180,6 +182,73 @@ func TestKilledWorkersLoseNothing(t *testing.T) {
 	}
 	if double := len(r.got()) - len(bodies); double > kills*defaultSlots {
 		t.Errorf("%d duplicates after %d kills", double, kills)
+	}
+}
+
+// The database goes away in the middle of deliveries and comes back: the
+// deliverer goes on by itself, nothing is lost, and what could not be settled is
+// sent again, the same bytes under the same id.
+func TestDeliveriesOutliveAnOutageOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.receiveHTTP(func(http.ResponseWriter, *http.Request) { time.Sleep(20 * time.Millisecond) })
+	const events, outages = 400, 3
+	w.add(w.guild, r.URL)
+	w.record(w.guild, events)
+	d, err := NewDeliverer(w.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.lease = 2 * time.Second
+	w.run(d)
+	for range outages {
+		before := len(r.got())
+		w.until("deliveries go on", func() bool { return len(r.got()) > before+20 })
+		w.outage(time.Second)
+	}
+	w.settled()
+	if n := w.inState(stateDelivered); n != events {
+		t.Errorf("%d of %d delivered", n, events)
+	}
+	bodies := make(map[string]string)
+	for _, c := range r.got() {
+		id := c.Header.Get(headerStandardID)
+		if was, ok := bodies[id]; ok && was != string(c.Body) {
+			t.Errorf("event %s came with two bodies", id)
+		}
+		bodies[id] = string(c.Body)
+	}
+	if len(bodies) != events {
+		t.Errorf("%d of %d events arrived", len(bodies), events)
+	}
+	if double := len(r.got()) - len(bodies); double > outages*claimLimit {
+		t.Errorf("%d duplicates after %d outages", double, outages)
+	}
+}
+
+// outage makes the database refuse everybody for a while.
+func (w *world) outage(length time.Duration) {
+	w.t.Helper()
+	u, err := url.Parse(w.URL)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	name := strings.TrimPrefix(u.Path, "/")
+	u.Path = "/postgres"
+	admin, err := db.OpenSQL(u.String(), "outage", 1)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer admin.Close()
+	for _, statement := range []string{
+		`ALTER DATABASE "` + name + `" ALLOW_CONNECTIONS false`,
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '` + name + `'`,
+		fmt.Sprintf(`SELECT pg_sleep(%v)`, length.Seconds()),
+		`ALTER DATABASE "` + name + `" ALLOW_CONNECTIONS true`,
+	} {
+		if _, err := admin.ExecContext(w.t.Context(), statement); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 }
 
