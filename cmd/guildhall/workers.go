@@ -64,13 +64,14 @@ func (n *node) startWorkers(ctx context.Context, g *errgroup.Group, url string) 
 			return giveaways.Draw(ctx, d, guild, giveaway)
 		},
 		Announce: func(ctx context.Context, guild, intent string) error {
-			return chat.Announce(ctx, d, n.chat, guild, intent)
+			return chat.Announce(chat.Background(ctx), d, n.chat, guild, intent)
 		},
 		SyncChannel: func(ctx context.Context, guild, ticket string) error {
-			return tickets.SyncChannel(ctx, d, n.chat, guild, ticket)
+			return tickets.SyncChannel(chat.Background(ctx), d, n.chat, guild, ticket)
 		},
 		Transitions: func(ctx context.Context) error { return giveaways.Transitions(ctx, d) },
 		SweepIntents: func(ctx context.Context) error {
+			ctx = chat.Background(ctx)
 			return errors.Join(
 				tickets.SweepIntents(ctx, tickets.Config{DB: d, Chat: n.chat, Keys: keys}),
 				giveaways.SweepAnnouncements(ctx, d, n.chat))

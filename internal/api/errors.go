@@ -126,7 +126,8 @@ func writeError(x *exchange, f *fault.Error) {
 	_ = body.Encode(envelope{envelopeError{f.Code, f.Message, f.RequiredScope}}) // a client that is gone misses its answer
 }
 
-// seconds is d in whole seconds, rounded up, at least one.
+// seconds is d in whole seconds, rounded up, at least one: who waits that long
+// has waited long enough.
 func seconds(d time.Duration) string {
 	return strconv.Itoa(max(1, int(math.Ceil(d.Seconds()))))
 }

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -90,6 +91,15 @@ func clean(t *testing.T, body []byte, v any, depth int) {
 	case json.Number:
 		if strings.ContainsAny(v.String(), ".eE") {
 			t.Fatalf("%q holds the number %s", body, v)
+		}
+	}
+}
+
+func TestSeconds(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{0: "1", time.Nanosecond: "1", time.Second: "1", time.Second + 1: "2", 59*time.Second + time.Millisecond: "60"} {
+		if got := seconds(d); got != want {
+			t.Errorf("%v is %s seconds, want %s", d, got, want)
 		}
 	}
 }

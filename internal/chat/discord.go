@@ -39,13 +39,15 @@ type Config struct {
 	Log    *slog.Logger  // nil: slog.Default()
 	Budget time.Duration // for a whole call with its repetitions; 8 s
 	Try    time.Duration // for one exchange with the platform; 6 s
+	Pause  time.Duration // before a channel or a token that was refused is tried again; 1 min
 }
 
 // Discord is the platform behind a bot token.
 type Discord struct {
-	client rest.Client
-	limits *limits
-	budget time.Duration
+	client  rest.Client
+	limits  *limits
+	breaker *breaker
+	budget  time.Duration
 
 	mu   sync.Mutex
 	self string // the bot's own user id, once known
@@ -72,13 +74,17 @@ func NewDiscord(cfg Config) (*Discord, error) {
 	if cfg.Try == 0 {
 		cfg.Try = 6 * time.Second
 	}
+	if cfg.Pause == 0 {
+		cfg.Pause = time.Minute
+	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 64
 	limits := newLimits(rest.NewRateLimiter(rest.WithRateLimiterLogger(cfg.Log)))
 	return &Discord{
-		limits: limits,
-		budget: cfg.Budget,
-		self:   userOf(cfg.Token),
+		limits:  limits,
+		breaker: newBreaker(cfg.Pause, cfg.Log),
+		budget:  cfg.Budget,
+		self:    userOf(cfg.Token),
 		client: rest.NewClient(cfg.Token,
 			rest.WithURL(strings.TrimRight(cfg.URL, "/")),
 			rest.WithUserAgent("DiscordBot (guildhall, 1)"),
@@ -231,7 +237,11 @@ func (d *Discord) do(ctx context.Context, at *rest.CompiledEndpoint, body, out a
 	defer cancel()
 	uncertain := false
 	for try := 1; ; try++ {
-		f := d.try(ctx, at, body, out)
+		f := d.breaker.refuses(at)
+		if f == nil {
+			f = d.try(ctx, at, body, out)
+			d.breaker.learn(ctx, at, f)
+		}
 		if f == nil {
 			return nil
 		}
@@ -265,7 +275,7 @@ func pause(f *Failure, try int) (time.Duration, bool) {
 
 // try is one exchange.
 func (d *Discord) try(ctx context.Context, at *rest.CompiledEndpoint, body, out any) *Failure {
-	if d.limits.spent() {
+	if d.limits.spent(inBackground(ctx)) {
 		return &Failure{Message: errSpent.Error()}
 	}
 	sent := false

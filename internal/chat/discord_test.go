@@ -28,6 +28,7 @@ func connectFor(t *testing.T, s *chattest.Server, budget time.Duration) *chat.Di
 	t.Helper()
 	d, err := chat.NewDiscord(chat.Config{
 		Token: chattest.Token, URL: s.URL, Log: slog.New(slog.DiscardHandler), Budget: budget, Try: time.Second,
+		Pause: time.Nanosecond, // what is refused here is repaired at once
 	})
 	if err != nil {
 		t.Fatal(err)

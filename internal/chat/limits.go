@@ -14,9 +14,12 @@ import (
 )
 
 const (
-	perSecond     = 45   // the platform allows a bot 50
-	invalidBudget = 5000 // the platform bans an address at 10,000 in ten minutes
+	perSecond     = 45 // the platform allows a bot 50
 	invalidWindow = 10 * time.Minute
+	// The platform bans an address at 10,000 refused calls in that time. Those
+	// that nobody waits for stop first.
+	invalidBackground = 5000
+	invalidAll        = 8000
 )
 
 var (
@@ -158,10 +161,14 @@ func (l *limits) count(rs *http.Response) {
 }
 
 // spent reports whether another refusal would be one too many.
-func (l *limits) spent() bool {
+func (l *limits) spent(background bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.invalid >= invalidBudget && time.Since(l.window) <= invalidWindow
+	budget := invalidAll
+	if background {
+		budget = invalidBackground
+	}
+	return l.invalid >= budget && time.Since(l.window) <= invalidWindow
 }
 
 // patient is a context to wait under. Its error is told apart from the

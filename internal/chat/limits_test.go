@@ -21,26 +21,26 @@ func TestRefusalBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 * invalidBudget {
+	for range 2 * invalidAll {
 		answer(200, http.Header{})
 		answer(404, http.Header{})
 		answer(500, http.Header{})
 		answer(429, http.Header{"X-Ratelimit-Scope": {"shared"}, "X-Ratelimit-Bucket": {"b"}, "Content-Type": {"application/json"}})
 	}
-	if l.spent() {
+	if l.spent(true) {
 		t.Fatal("answers that bring no ban nearer were counted")
 	}
-	for i := range invalidBudget {
-		if l.spent() {
-			t.Fatalf("spent after %d refusals, want %d", i, invalidBudget)
+	for i := range invalidAll {
+		if l.spent(false) || l.spent(true) != (i >= invalidBackground) {
+			t.Fatalf("after %d refusals: spent %v, in the background %v", i, l.spent(false), l.spent(true))
 		}
 		answer([]int{401, 403}[i%2], http.Header{})
 	}
-	if !l.spent() {
+	if !l.spent(false) {
 		t.Fatal("calls go on after the budget is spent")
 	}
 	l.window = l.window.Add(-invalidWindow - time.Second)
-	if l.spent() {
+	if l.spent(true) {
 		t.Fatal("still spent ten minutes later")
 	}
 	answer(403, http.Header{})
@@ -56,7 +56,7 @@ func TestSpentSendsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.limits.window, d.limits.invalid = time.Now(), invalidBudget
+	d.limits.window, d.limits.invalid = time.Now(), invalidAll
 	f, ok := func() (*Failure, bool) {
 		_, err := d.SendMessage(context.Background(), Message{ChannelID: "1", Content: "x"})
 		f, ok := err.(*Failure) //nolint:errorlint // the very type is promised

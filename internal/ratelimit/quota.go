@@ -81,12 +81,6 @@ type Result struct {
 	RetryAfter time.Duration // until the next call is allowed; zero when this one was
 }
 
-// RetrySeconds is RetryAfter in whole seconds, at least 1. Who waits that long
-// and finds nobody else at the bucket is allowed.
-func (r Result) RetrySeconds() int {
-	return max(1, int(math.Ceil(r.RetryAfter.Seconds())))
-}
-
 // ResetAt is the first whole second, as Unix time, at which the bucket is full
 // if nobody spends from it after now.
 func (r Result) ResetAt(now time.Time) int64 {

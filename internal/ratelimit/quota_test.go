@@ -50,13 +50,8 @@ func FuzzParseQuota(f *testing.F) {
 	})
 }
 
-func TestWholeSeconds(t *testing.T) {
+func TestResetAt(t *testing.T) {
 	t.Parallel()
-	for d, want := range map[time.Duration]int{0: 1, time.Nanosecond: 1, time.Second: 1, time.Second + 1: 2, 59*time.Second + time.Millisecond: 60} {
-		if got := (ratelimit.Result{RetryAfter: d}).RetrySeconds(); got != want {
-			t.Errorf("RetrySeconds of %v = %d, want %d", d, got, want)
-		}
-	}
 	now := time.UnixMilli(1_000_000_200)
 	for d, want := range map[time.Duration]int64{0: 1_000_001, 800 * time.Millisecond: 1_000_001, time.Second: 1_000_002} {
 		if got := (ratelimit.Result{Reset: d}).ResetAt(now); got != want {
