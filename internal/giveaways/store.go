@@ -53,6 +53,12 @@ const (
 	columns = `guild_id, id, status, prize, description, winner_count, entrant_count, entry_count, winners,
 		host_id, channel_id, message_id, starts_at, ends_at, ended_at, rounds, created_at, updated_at`
 
+	byID = `
+		SELECT ` + columns + `
+		FROM giveaways
+		WHERE guild_id = $1
+		  AND id = $2`
+
 	newest = `
 		SELECT ` + columns + `
 		FROM giveaways
@@ -118,11 +124,7 @@ func entries(ctx context.Context, q db.Querier, g row, user *string, p page.P) (
 // get returns one giveaway. It is NotFound when the guild has no such giveaway.
 func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
 	var g row
-	err := q.GetContext(ctx, &g, `
-		SELECT `+columns+`
-		FROM giveaways
-		WHERE guild_id = $1
-		  AND id = $2`, guild, id)
+	err := q.GetContext(ctx, &g, byID, guild, id)
 	return g, found(err, guild, id)
 }
 
@@ -130,11 +132,7 @@ func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
 // entries, until tx ends. It is NotFound when the guild has no such giveaway.
 func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
 	var g row
-	err := tx.GetContext(ctx, &g, `
-		SELECT `+columns+`
-		FROM giveaways
-		WHERE guild_id = $1
-		  AND id = $2
+	err := tx.GetContext(ctx, &g, byID+`
 		FOR NO KEY UPDATE`, guild, id)
 	return g, found(err, guild, id)
 }

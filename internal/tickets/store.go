@@ -32,6 +32,12 @@ type row struct {
 const columns = `guild_id, id, number, status, subject, opener_id, claimed_by_id, channel_id, close_reason, closed_by_id,
 	message_count, last_message_at, created_at, updated_at, closed_at`
 
+const byID = `
+	SELECT ` + columns + `
+	FROM tickets
+	WHERE guild_id = $1
+	  AND id = $2`
+
 // entry is one stored line of a transcript.
 type entry struct {
 	GuildID          string    `db:"guild_id"`
@@ -117,11 +123,7 @@ func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) (
 // get returns one ticket. It is NotFound when the guild has no such ticket.
 func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
 	var t row
-	err := q.GetContext(ctx, &t, `
-		SELECT `+columns+`
-		FROM tickets
-		WHERE guild_id = $1
-		  AND id = $2`, guild, id)
+	err := q.GetContext(ctx, &t, byID, guild, id)
 	return t, found(err, guild, id)
 }
 
@@ -129,12 +131,8 @@ func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
 // is NotFound when the guild has no such ticket.
 func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
 	var t row
-	err := tx.GetContext(ctx, &t, `
-		SELECT `+columns+`
-		FROM tickets
-		WHERE guild_id = $1
-		  AND id = $2
-		FOR NO KEY UPDATE`, guild, id)
+	err := tx.GetContext(ctx, &t, byID+`
+	FOR NO KEY UPDATE`, guild, id)
 	return t, found(err, guild, id)
 }
 

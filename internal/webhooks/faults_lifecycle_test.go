@@ -169,18 +169,11 @@ func TestKilledWorkersLoseNothing(t *testing.T) {
 	if n := w.inState(stateDelivered); n != guilds*each {
 		t.Errorf("%d of %d delivered", n, guilds*each)
 	}
-	bodies := make(map[string]string)
-	for _, c := range r.got() {
-		id := c.Header.Get(headerStandardID)
-		if was, ok := bodies[id]; ok && was != string(c.Body) {
-			t.Errorf("event %s came with two bodies", id)
-		}
-		bodies[id] = string(c.Body)
+	arrived, double := r.arrived(t)
+	if arrived != guilds*each {
+		t.Errorf("%d of %d events arrived", arrived, guilds*each)
 	}
-	if len(bodies) != guilds*each {
-		t.Errorf("%d of %d events arrived", len(bodies), guilds*each)
-	}
-	if double := len(r.got()) - len(bodies); double > kills*defaultSlots {
+	if double > kills*defaultSlots {
 		t.Errorf("%d duplicates after %d kills", double, kills)
 	}
 }
@@ -210,6 +203,19 @@ func TestDeliveriesOutliveAnOutageOfTheDatabase(t *testing.T) {
 	if n := w.inState(stateDelivered); n != events {
 		t.Errorf("%d of %d delivered", n, events)
 	}
+	arrived, double := r.arrived(t)
+	if arrived != events {
+		t.Errorf("%d of %d events arrived", arrived, events)
+	}
+	if double > outages*claimLimit {
+		t.Errorf("%d duplicates after %d outages", double, outages)
+	}
+}
+
+// arrived tells how many events have come, and how many calls were repetitions,
+// which have to be of the same bytes.
+func (r *receiver) arrived(t *testing.T) (events, double int) {
+	t.Helper()
 	bodies := make(map[string]string)
 	for _, c := range r.got() {
 		id := c.Header.Get(headerStandardID)
@@ -217,13 +223,9 @@ func TestDeliveriesOutliveAnOutageOfTheDatabase(t *testing.T) {
 			t.Errorf("event %s came with two bodies", id)
 		}
 		bodies[id] = string(c.Body)
+		double++
 	}
-	if len(bodies) != events {
-		t.Errorf("%d of %d events arrived", len(bodies), events)
-	}
-	if double := len(r.got()) - len(bodies); double > outages*claimLimit {
-		t.Errorf("%d duplicates after %d outages", double, outages)
-	}
+	return len(bodies), double - len(bodies)
 }
 
 // outage makes the database refuse everybody for a while.
