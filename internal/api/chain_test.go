@@ -124,9 +124,6 @@ func TestEveryOperationIsLimited(t *testing.T) {
 			t.Errorf("headers: %v", a.Header)
 		}
 	})
-	// Nothing was stored for a limited call: its key is free.
-	server.Key("k").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).WantError(t, 429, "rate_limited")
-	server.As(t, "economy:write").Key("k").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, `{"data":{"balance":2}}`)
 }
 
 func TestEveryWriteChecksItsFrame(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/db"
 	"guildhall/internal/idempotency"
+	"guildhall/internal/ratelimit"
 )
 
 // change runs one statement against the test's database.
@@ -237,6 +239,38 @@ func TestRefusalsAreKept(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Fault 41: a limited call stores nothing. The same token's next try with the key
+// runs, once, and the one after it is a replay. Limited repeats are limited, too.
+func TestLimitedCallsAreNotKept(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t, apitest.With(func(c *api.Config) { c.Quotas.Write = ratelimit.Quota{Limit: 1, Window: 3 * time.Second} }))
+	patient := func(a *apitest.API) *apitest.Answer {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; {
+			got := a.Do(t, "adjustBalance", one)
+			if got.Status != 429 {
+				return got
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("limited for ever")
+			}
+			wait, err := strconv.Atoi(got.Header.Get("Retry-After"))
+			if err != nil || wait < 1 {
+				t.Fatalf("Retry-After is %q", got.Header.Get("Retry-After"))
+			}
+			time.Sleep(time.Duration(wait) * time.Second) // as callers are told to
+		}
+	}
+	patient(server).Want(t, 200, "")
+	server.Key("k").Do(t, "adjustBalance", one).WantError(t, 429, "rate_limited")
+	first := patient(server.Key("k")).Want(t, 200, `{"data":{"balance":2}}`)
+	if first.Header.Get("Idempotent-Replay") != "" {
+		t.Error("the limited call had used the key up")
+	}
+	patient(server.Key("k")).WantReplayOf(t, first)
+	server.Do(t, "getWallet", "", apitest.Path("userId", "9")).Want(t, 200, `{"data":{"balance":2}}`)
 }
 
 // Fault 50: what one process has stored, another replays byte for byte.
