@@ -11,7 +11,7 @@ import (
 
 const (
 	// batchTime is how long a record waits at most.
-	batchTime = 25 * time.Millisecond
+	batchTime = 10 * time.Millisecond
 	// batchSize is how many wait at most.
 	batchSize = 4096
 )
