@@ -28,7 +28,7 @@ run: postgres bin/guildhall ## start everything on this machine and print a call
 .PHONY: test
 test: postgres bin/postgres ## run all tests, beside a Postgres of their own
 	@[ -n "$(RACE)" ] || echo "No C compiler was found: the tests run without the race detector." >&2
-	bin/postgres with go test $(RACE) -pgo=off -shuffle=on $(TESTFLAGS) ./...
+	bin/postgres with go test $(RACE) -shuffle=on $(TESTFLAGS) ./...
 
 .PHONY: check
 check: verify lint doclint vuln test ## everything that CI runs
@@ -74,10 +74,6 @@ vuln: ## look for known weaknesses in the dependencies
 bench: postgres bin/guildhall ## measure throughput and latency against Postgres itself
 	go run ./bench
 	go run ./bench/webhooks
-
-.PHONY: learn
-learn: postgres bin/guildhall ## measure where time goes, for the compiler (default.pgo)
-	go run ./bench -seconds 3 -wallets 200000 -learn cmd/guildhall/default.pgo
 
 .PHONY: release
 release: ## build the program for the usual systems into dist/

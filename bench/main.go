@@ -30,7 +30,6 @@ type options struct {
 	only     []string
 	requests int
 	profile  string
-	learn    string
 }
 
 func main() {
@@ -52,8 +51,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&clients, "clients", "1,8,32", "numbers of connections")
 	flag.StringVar(&only, "only", "", "operations to measure, all when empty")
 	flag.IntVar(&o.requests, "requests", 100_000, "requests of the memory test, 0 for none")
-	flag.StringVar(&o.profile, "profile", "", "operation to drive for 30 s with 8 clients while `perf` or the like looks on")
-	flag.StringVar(&o.learn, "learn", "", "drive every operation and write the server's CPU profile to this `file`, for the compiler")
+	flag.StringVar(&o.profile, "profile", "", "operation to drive for 30 s with 8 clients while `perf` or pprof looks on")
 	flag.StringVar(&handwritten, "handwritten", "", "serve the hand-written handler on this address; the program starts itself so")
 	flag.Parse()
 	if handwritten != "" {
@@ -91,11 +89,8 @@ func (o options) wanted(name string) bool {
 
 // measure runs every operation and prints the table.
 func (h *host) measure(ctx context.Context) error {
-	switch {
-	case h.profile != "":
+	if h.profile != "" {
 		return h.drill(ctx)
-	case h.learn != "":
-		return h.learnAll(ctx)
 	}
 	fmt.Printf("\n%-26s %3s  %9s %7s %7s  %9s %7s %7s  %6s %5s  %8s %8s\n",
 		"", "", "pgbench", "p50", "p99", "server", "p50", "p99", "", "", "CPU/req", "CPU/req")
@@ -167,7 +162,7 @@ func per(d time.Duration, n int) float64 { return float64(d.Microseconds()) / fl
 func (h *host) drill(ctx context.Context) error {
 	for _, op := range operations(h) {
 		if op.name == h.profile {
-			fmt.Printf("driving %s, server process %d, metrics at http://%s/metrics\n", op.name, h.serverPID, h.ops)
+			fmt.Printf("driving %s, server process %d, profiles at http://%s/debug/pprof/\n", op.name, h.serverPID, h.ops)
 			s, err := drive(ctx, h.address, op.request, 8, 30*time.Second)
 			if err != nil {
 				return err
