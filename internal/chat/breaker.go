@@ -83,15 +83,18 @@ func (b *breaker) learn(ctx context.Context, at *rest.CompiledEndpoint, f *Failu
 	if f == nil || at.MajorParams == "" {
 		return
 	}
+	where := place{channel: at.MajorParams}
+	switch f.Code {
+	case CodeUnknownChannel, CodeMissingAccess:
+	case CodeMissingPermission: // for this, not for everything
+		where.method = at.Endpoint.Method
+	default:
+		return
+	}
 	if len(b.closed) >= maxClosed {
 		clear(b.closed) // forgetting costs a call each
 	}
-	switch f.Code {
-	case CodeUnknownChannel, CodeMissingAccess:
-		b.closed[place{at.MajorParams, ""}] = &refusal{*f, until}
-	case CodeMissingPermission: // for this, not for everything
-		b.closed[place{at.MajorParams, at.Endpoint.Method}] = &refusal{*f, until}
-	}
+	b.closed[where] = &refusal{*f, until}
 }
 
 func (r *refusal) again() *Failure {

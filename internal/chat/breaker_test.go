@@ -17,13 +17,7 @@ import (
 func guarded(t *testing.T, s *chattest.Server) (*chat.Discord, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
-	d, err := chat.NewDiscord(chat.Config{
-		Token: chattest.Token, URL: s.URL, Log: slog.New(slog.NewTextHandler(&log, nil)), Try: time.Second,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d, &log
+	return connectAs(t, s, chat.Config{Log: slog.New(slog.NewTextHandler(&log, nil))}), &log
 }
 
 func TestBreaker(t *testing.T) {

@@ -233,15 +233,15 @@ func (d *Discord) me(ctx context.Context) (string, error) {
 // rate limits, all within the budget. Repeating is safe: messages carry a
 // nonce, and the other calls say how something shall be.
 func (d *Discord) do(ctx context.Context, at *rest.CompiledEndpoint, body, out any) error {
+	if f := d.breaker.refuses(at); f != nil {
+		return f
+	}
 	ctx, cancel := context.WithTimeout(ctx, d.budget)
 	defer cancel()
 	uncertain := false
 	for try := 1; ; try++ {
-		f := d.breaker.refuses(at)
-		if f == nil {
-			f = d.try(ctx, at, body, out)
-			d.breaker.learn(ctx, at, f)
-		}
+		f := d.try(ctx, at, body, out)
+		d.breaker.learn(ctx, at, f)
 		if f == nil {
 			return nil
 		}

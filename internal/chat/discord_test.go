@@ -26,10 +26,16 @@ func connect(t *testing.T, s *chattest.Server) *chat.Discord {
 
 func connectFor(t *testing.T, s *chattest.Server, budget time.Duration) *chat.Discord {
 	t.Helper()
-	d, err := chat.NewDiscord(chat.Config{
-		Token: chattest.Token, URL: s.URL, Log: slog.New(slog.DiscardHandler), Budget: budget, Try: time.Second,
+	return connectAs(t, s, chat.Config{
+		Log: slog.New(slog.DiscardHandler), Budget: budget,
 		Pause: time.Nanosecond, // what is refused here is repaired at once
 	})
+}
+
+func connectAs(t *testing.T, s *chattest.Server, cfg chat.Config) *chat.Discord {
+	t.Helper()
+	cfg.Token, cfg.URL, cfg.Try = chattest.Token, s.URL, time.Second
+	d, err := chat.NewDiscord(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
