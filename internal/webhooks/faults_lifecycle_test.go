@@ -165,17 +165,7 @@ func TestKilledWorkersLoseNothing(t *testing.T) {
 	}
 	d.lease = time.Second
 	w.run(d)
-	w.settled()
-	if n := w.inState(stateDelivered); n != guilds*each {
-		t.Errorf("%d of %d delivered", n, guilds*each)
-	}
-	arrived, double := r.arrived(t)
-	if arrived != guilds*each {
-		t.Errorf("%d of %d events arrived", arrived, guilds*each)
-	}
-	if double > kills*defaultSlots {
-		t.Errorf("%d duplicates after %d kills", double, kills)
-	}
+	w.allArrive(r, guilds*each, kills*defaultSlots)
 }
 
 // The database goes away in the middle of deliveries and comes back: the
@@ -199,23 +189,19 @@ func TestDeliveriesOutliveAnOutageOfTheDatabase(t *testing.T) {
 		w.until("deliveries go on", func() bool { return len(r.got()) > before+20 })
 		w.outage(time.Second)
 	}
+	w.allArrive(r, events, outages*claimLimit)
+}
+
+// allArrive waits until nothing is pending. Then every event has to be delivered
+// and to have arrived, with no more than so many repetitions, which have to be of
+// the same bytes.
+func (w *world) allArrive(r *receiver, events, most int) {
+	t := w.t
+	t.Helper()
 	w.settled()
 	if n := w.inState(stateDelivered); n != events {
 		t.Errorf("%d of %d delivered", n, events)
 	}
-	arrived, double := r.arrived(t)
-	if arrived != events {
-		t.Errorf("%d of %d events arrived", arrived, events)
-	}
-	if double > outages*claimLimit {
-		t.Errorf("%d duplicates after %d outages", double, outages)
-	}
-}
-
-// arrived tells how many events have come, and how many calls were repetitions,
-// which have to be of the same bytes.
-func (r *receiver) arrived(t *testing.T) (events, double int) {
-	t.Helper()
 	bodies := make(map[string]string)
 	for _, c := range r.got() {
 		id := c.Header.Get(headerStandardID)
@@ -223,9 +209,13 @@ func (r *receiver) arrived(t *testing.T) (events, double int) {
 			t.Errorf("event %s came with two bodies", id)
 		}
 		bodies[id] = string(c.Body)
-		double++
 	}
-	return len(bodies), double - len(bodies)
+	if len(bodies) != events {
+		t.Errorf("%d of %d events arrived", len(bodies), events)
+	}
+	if double := len(r.got()) - len(bodies); double > most {
+		t.Errorf("%d duplicates, want at most %d", double, most)
+	}
 }
 
 // outage makes the database refuse everybody for a while.
