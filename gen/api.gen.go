@@ -136,6 +136,93 @@ func (e TicketStatusFilter) Valid() bool {
 	}
 }
 
+// Defines values for WebhookDeliveryEventFilter.
+const (
+	WebhookDeliveryEventFilterCaseCreated           WebhookDeliveryEventFilter = "case.created"
+	WebhookDeliveryEventFilterCaseUpdated           WebhookDeliveryEventFilter = "case.updated"
+	WebhookDeliveryEventFilterEconomyBalanceChanged WebhookDeliveryEventFilter = "economy.balance_changed"
+	WebhookDeliveryEventFilterGiveawayCreated       WebhookDeliveryEventFilter = "giveaway.created"
+	WebhookDeliveryEventFilterGiveawayEnded         WebhookDeliveryEventFilter = "giveaway.ended"
+	WebhookDeliveryEventFilterGiveawayPaused        WebhookDeliveryEventFilter = "giveaway.paused"
+	WebhookDeliveryEventFilterGiveawayRerolled      WebhookDeliveryEventFilter = "giveaway.rerolled"
+	WebhookDeliveryEventFilterGiveawayResumed       WebhookDeliveryEventFilter = "giveaway.resumed"
+	WebhookDeliveryEventFilterGiveawayStarted       WebhookDeliveryEventFilter = "giveaway.started"
+	WebhookDeliveryEventFilterPing                  WebhookDeliveryEventFilter = "ping"
+	WebhookDeliveryEventFilterTicketAssigned        WebhookDeliveryEventFilter = "ticket.assigned"
+	WebhookDeliveryEventFilterTicketClaimed         WebhookDeliveryEventFilter = "ticket.claimed"
+	WebhookDeliveryEventFilterTicketClosed          WebhookDeliveryEventFilter = "ticket.closed"
+	WebhookDeliveryEventFilterTicketMessage         WebhookDeliveryEventFilter = "ticket.message"
+	WebhookDeliveryEventFilterTicketReopened        WebhookDeliveryEventFilter = "ticket.reopened"
+	WebhookDeliveryEventFilterXPLevelUp             WebhookDeliveryEventFilter = "xp.level_up"
+)
+
+// Valid indicates whether the value is a known member of the WebhookDeliveryEventFilter enum.
+func (e WebhookDeliveryEventFilter) Valid() bool {
+	switch e {
+	case WebhookDeliveryEventFilterCaseCreated:
+		return true
+	case WebhookDeliveryEventFilterCaseUpdated:
+		return true
+	case WebhookDeliveryEventFilterEconomyBalanceChanged:
+		return true
+	case WebhookDeliveryEventFilterGiveawayCreated:
+		return true
+	case WebhookDeliveryEventFilterGiveawayEnded:
+		return true
+	case WebhookDeliveryEventFilterGiveawayPaused:
+		return true
+	case WebhookDeliveryEventFilterGiveawayRerolled:
+		return true
+	case WebhookDeliveryEventFilterGiveawayResumed:
+		return true
+	case WebhookDeliveryEventFilterGiveawayStarted:
+		return true
+	case WebhookDeliveryEventFilterPing:
+		return true
+	case WebhookDeliveryEventFilterTicketAssigned:
+		return true
+	case WebhookDeliveryEventFilterTicketClaimed:
+		return true
+	case WebhookDeliveryEventFilterTicketClosed:
+		return true
+	case WebhookDeliveryEventFilterTicketMessage:
+		return true
+	case WebhookDeliveryEventFilterTicketReopened:
+		return true
+	case WebhookDeliveryEventFilterXPLevelUp:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for WebhookDeliveryResponseFilter.
+const (
+	WebhookDeliveryResponseFilterN2Xx WebhookDeliveryResponseFilter = "2xx"
+	WebhookDeliveryResponseFilterN3Xx WebhookDeliveryResponseFilter = "3xx"
+	WebhookDeliveryResponseFilterN4Xx WebhookDeliveryResponseFilter = "4xx"
+	WebhookDeliveryResponseFilterN5Xx WebhookDeliveryResponseFilter = "5xx"
+	WebhookDeliveryResponseFilterNone WebhookDeliveryResponseFilter = "none"
+)
+
+// Valid indicates whether the value is a known member of the WebhookDeliveryResponseFilter enum.
+func (e WebhookDeliveryResponseFilter) Valid() bool {
+	switch e {
+	case WebhookDeliveryResponseFilterN2Xx:
+		return true
+	case WebhookDeliveryResponseFilterN3Xx:
+		return true
+	case WebhookDeliveryResponseFilterN4Xx:
+		return true
+	case WebhookDeliveryResponseFilterN5Xx:
+		return true
+	case WebhookDeliveryResponseFilterNone:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WebhookDeliveryStatusFilter.
 const (
 	WebhookDeliveryStatusFilterDelivered WebhookDeliveryStatusFilter = "delivered"
@@ -167,7 +254,10 @@ const (
 	WebhookEventTypeEconomyBalanceChanged WebhookEventType = "economy.balance_changed"
 	WebhookEventTypeGiveawayCreated       WebhookEventType = "giveaway.created"
 	WebhookEventTypeGiveawayEnded         WebhookEventType = "giveaway.ended"
+	WebhookEventTypeGiveawayPaused        WebhookEventType = "giveaway.paused"
 	WebhookEventTypeGiveawayRerolled      WebhookEventType = "giveaway.rerolled"
+	WebhookEventTypeGiveawayResumed       WebhookEventType = "giveaway.resumed"
+	WebhookEventTypeGiveawayStarted       WebhookEventType = "giveaway.started"
 	WebhookEventTypeTicketAssigned        WebhookEventType = "ticket.assigned"
 	WebhookEventTypeTicketClaimed         WebhookEventType = "ticket.claimed"
 	WebhookEventTypeTicketClosed          WebhookEventType = "ticket.closed"
@@ -189,7 +279,13 @@ func (e WebhookEventType) Valid() bool {
 		return true
 	case WebhookEventTypeGiveawayEnded:
 		return true
+	case WebhookEventTypeGiveawayPaused:
+		return true
 	case WebhookEventTypeGiveawayRerolled:
+		return true
+	case WebhookEventTypeGiveawayResumed:
+		return true
+	case WebhookEventTypeGiveawayStarted:
 		return true
 	case WebhookEventTypeTicketAssigned:
 		return true
@@ -215,6 +311,10 @@ type AdjustBalanceRequest struct {
 
 	// Reason Purpose of the change.
 	Reason *string `json:"reason,omitempty"`
+
+	// Reference The caller's own name of the change, such as an order number: 1 to 128 printable ASCII characters, not only spaces. A guild takes each reference once
+	// and for ever, so that a payment is made exactly once however often and however late it is repeated. Used before: 422 `reference_already_used`.
+	Reference *string `json:"reference,omitempty"`
 
 	// UserID The member.
 	UserID string `json:"user_id"`
@@ -297,6 +397,9 @@ type BalanceChange struct {
 	// Reason Purpose given by the caller.
 	Reason *string `json:"reason"`
 
+	// Reference The caller's own name of the change.
+	Reference *string `json:"reference"`
+
 	// UserID The member.
 	UserID string `json:"user_id"`
 }
@@ -337,7 +440,7 @@ type Case struct {
 	UserID string `json:"user_id"`
 }
 
-// CaseChange A case after an edit, and what the edit changed.
+// CaseChange A case after a change, and what the change was.
 type CaseChange struct {
 	// Changed Members that differ.
 	Changed []string `json:"changed"`
@@ -435,7 +538,7 @@ type CreateCaseRequest struct {
 
 // CreateGiveawayRequest A giveaway to run.
 type CreateGiveawayRequest struct {
-	// ChannelID Channel it runs in.
+	// ChannelID Channel it runs in, one of the guild that the bot can see.
 	ChannelID string `json:"channel_id"`
 
 	// Description More about it.
@@ -471,7 +574,7 @@ type CreateTicketMessageRequest struct {
 
 // CreateWebhookEndpointRequest An endpoint to register.
 type CreateWebhookEndpointRequest struct {
-	// Description Label.
+	// Description Label. One line, without control characters.
 	Description *string `json:"description,omitempty"`
 
 	// Enabled Whether to send events at once.
@@ -523,12 +626,12 @@ type EventCaseCreated struct {
 	Type string `json:"type"`
 }
 
-// EventCaseUpdated A case was edited.
+// EventCaseUpdated A case was edited, or it expired.
 type EventCaseUpdated struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data A case after an edit, and what the edit changed.
+	// Data A case after a change, and what the change was.
 	Data CaseChange `json:"data"`
 
 	// GuildID The guild.
@@ -619,6 +722,30 @@ type EventGiveawayEnded struct {
 	Type string `json:"type"`
 }
 
+// EventGiveawayPaused A giveaway was paused.
+type EventGiveawayPaused struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data A giveaway.
+	Data Giveaway `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
 // EventGiveawayRerolled Winners of a giveaway were replaced.
 type EventGiveawayRerolled struct {
 	// APIVersion Version of the API.
@@ -626,6 +753,54 @@ type EventGiveawayRerolled struct {
 
 	// Data A reroll.
 	Data GiveawayReroll `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
+// EventGiveawayResumed A paused giveaway runs on.
+type EventGiveawayResumed struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data A giveaway.
+	Data Giveaway `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
+// EventGiveawayStarted A scheduled giveaway has become active.
+type EventGiveawayStarted struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data A giveaway.
+	Data Giveaway `json:"data"`
 
 	// GuildID The guild.
 	GuildID string `json:"guild_id"`
@@ -849,7 +1024,7 @@ type Giveaway struct {
 	// ID Id of the giveaway.
 	ID string `json:"id"`
 
-	// MessageID Its message on the chat platform.
+	// MessageID Its message on the chat platform. Null until the bot has posted it.
 	MessageID *string `json:"message_id"`
 
 	// Prize What can be won.
@@ -869,6 +1044,51 @@ type Giveaway struct {
 
 	// Winners Winners by position; empty until drawn.
 	Winners []string `json:"winners"`
+}
+
+// GiveawayDraw The record of one draw.
+type GiveawayDraw struct {
+	// DrawnAt When it was drawn.
+	DrawnAt wire.Time `json:"drawn_at"`
+
+	// EntriesHash SHA-256 of all entries of the giveaway, in lower-case hexadecimal.
+	EntriesHash string `json:"entries_hash"`
+
+	// EntryCount Entries in the pot, which leaves out those of the members in `excluded_user_ids`.
+	EntryCount int64 `json:"entry_count"`
+
+	// ExcludedUserIds Everyone who was left out, sorted as text. Whoever won in an earlier round is among them.
+	ExcludedUserIds []string `json:"excluded_user_ids"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Reason Why it was rerolled, if the caller said so.
+	Reason *string `json:"reason"`
+
+	// Round Number of the draw, from 1.
+	Round int `json:"round"`
+
+	// Seed The 32 random bytes that the draw follows from, in lower-case hexadecimal.
+	Seed string `json:"seed"`
+
+	// Winners Who was drawn in this round, in the order of the drawing. They took the first places of the giveaway's `winners`.
+	Winners []string `json:"winners"`
+}
+
+// GiveawayDrawList One page of draws.
+type GiveawayDrawList struct {
+	// Data The items of this page.
+	Data []GiveawayDraw `json:"data"`
+
+	// HasMore Whether another page follows.
+	HasMore bool `json:"has_more"`
+
+	// Page Number of this page.
+	Page int `json:"page"`
+
+	// PerPage Size of the page.
+	PerPage int `json:"per_page"`
 }
 
 // GiveawayEntry One entrant.
@@ -1044,6 +1264,9 @@ type LedgerEntry struct {
 	// Reason Purpose given by the caller.
 	Reason *string `json:"reason"`
 
+	// Reference The caller's own name of the change, unique in the guild for ever.
+	Reference *string `json:"reference"`
+
 	// UserID The member.
 	UserID string `json:"user_id"`
 }
@@ -1115,6 +1338,30 @@ type LevelProgress struct {
 
 	// RequiredXP XP the level asks for.
 	RequiredXP int64 `json:"required_xp"`
+}
+
+// LevelRank A member's place on the XP leaderboard.
+type LevelRank struct {
+	// Level Level reached.
+	Level int `json:"level"`
+
+	// Of How many members stand on the leaderboard.
+	Of int64 `json:"of"`
+
+	// Rank Place on the leaderboard, from 1; equal members have different ranks.
+	Rank int64 `json:"rank"`
+
+	// TotalXP XP collected.
+	TotalXP int64 `json:"total_xp"`
+
+	// UserID The member.
+	UserID string `json:"user_id"`
+}
+
+// LevelRankEnvelope A member's place on the XP leaderboard, under `data`.
+type LevelRankEnvelope struct {
+	// Data A member's place on the XP leaderboard.
+	Data LevelRank `json:"data"`
 }
 
 // LevelRecord XP and level of one member. A member with no activity has a zero record.
@@ -1210,6 +1457,12 @@ type PingData struct {
 	WebhookID string `json:"webhook_id"`
 }
 
+// RecoverWebhookDeliveriesRequest Which failed deliveries to queue again.
+type RecoverWebhookDeliveriesRequest struct {
+	// Since Deliveries that were created at or after this instant (RFC 3339 with offset).
+	Since wire.Time `json:"since"`
+}
+
 // ReopenTicketRequest How to reopen a ticket.
 type ReopenTicketRequest struct {
 	// Reason Why.
@@ -1226,6 +1479,12 @@ type RerollGiveawayRequest struct {
 
 	// Reason Why.
 	Reason *string `json:"reason,omitempty"`
+}
+
+// RotateWebhookSecretRequest How the old secret ends.
+type RotateWebhookSecretRequest struct {
+	// OldSecretExpiresIn For how many seconds the old secret signs beside the new one; 0 ends it at once.
+	OldSecretExpiresIn *int `json:"old_secret_expires_in,omitempty"`
 }
 
 // Ticket A support ticket.
@@ -1347,7 +1606,7 @@ type TicketMessageList struct {
 
 // TicketSettings Ticket policy of the guild.
 type TicketSettings struct {
-	// CloseAction What happens to the channel of a closed ticket.
+	// CloseAction What happens to the channel of a closed ticket. `archive`: a thread is archived and locked; in any other channel everyone, the opener and every other member with permissions of their own may write no more, while roles keep theirs. Reopening gives back exactly what was taken. `delete`: the channel is deleted.
 	CloseAction string `json:"close_action"`
 
 	// RequireCloseReason Whether closing a ticket needs a reason.
@@ -1395,7 +1654,7 @@ type UpdateCaseRequest struct {
 
 // UpdateWebhookEndpointRequest What to change; at least one member.
 type UpdateWebhookEndpointRequest struct {
-	// Description The new label; null clears it.
+	// Description The new label; null clears it. One line, without control characters.
 	Description nullable.Nullable[string] `json:"description,omitempty"`
 
 	// Enabled False stops sending; true sends what was held.
@@ -1453,6 +1712,27 @@ type WalletLeaderboardEntry struct {
 	UserID string `json:"user_id"`
 }
 
+// WalletRank A member's place on the economy leaderboard.
+type WalletRank struct {
+	// Balance Coins held now.
+	Balance int64 `json:"balance"`
+
+	// Of How many members stand on the leaderboard.
+	Of int64 `json:"of"`
+
+	// Rank Place on the leaderboard, from 1; equal members have different ranks.
+	Rank int64 `json:"rank"`
+
+	// UserID The member.
+	UserID string `json:"user_id"`
+}
+
+// WalletRankEnvelope A member's place on the economy leaderboard, under `data`.
+type WalletRankEnvelope struct {
+	// Data A member's place on the economy leaderboard.
+	Data WalletRank `json:"data"`
+}
+
 // WebhookDelivery One event on its way to one endpoint.
 type WebhookDelivery struct {
 	// AttemptCount Attempts made.
@@ -1482,7 +1762,7 @@ type WebhookDelivery struct {
 	// NextAttemptAt When the next attempt is due.
 	NextAttemptAt *wire.Time `json:"next_attempt_at"`
 
-	// ResponseExcerpt Start of the last answer.
+	// ResponseExcerpt Start of the last answer, kept of failed attempts only.
 	ResponseExcerpt *string `json:"response_excerpt"`
 
 	// ResponseStatus Status of the last answer.
@@ -1503,7 +1783,7 @@ type WebhookDeliveryAttempt struct {
 	// Number Count, from 1.
 	Number int `json:"number"`
 
-	// ResponseExcerpt Start of the answer.
+	// ResponseExcerpt Start of the answer, kept of failed attempts only.
 	ResponseExcerpt *string `json:"response_excerpt"`
 
 	// ResponseStatus Status of the answer.
@@ -1548,7 +1828,7 @@ type WebhookDeliveryDetail struct {
 	// RequestBody The exact body, as signed.
 	RequestBody string `json:"request_body"`
 
-	// ResponseExcerpt Start of the last answer.
+	// ResponseExcerpt Start of the last answer, kept of failed attempts only.
 	ResponseExcerpt *string `json:"response_excerpt"`
 
 	// ResponseStatus Status of the last answer.
@@ -1570,6 +1850,9 @@ type WebhookDeliveryEnvelope struct {
 	Data WebhookDelivery `json:"data"`
 }
 
+// WebhookDeliveryEventFilter An event type of deliveries to list.
+type WebhookDeliveryEventFilter string
+
 // WebhookDeliveryList One page of deliveries.
 type WebhookDeliveryList struct {
 	// Data The items of this page.
@@ -1584,6 +1867,9 @@ type WebhookDeliveryList struct {
 	// PerPage Size of the page.
 	PerPage int `json:"per_page"`
 }
+
+// WebhookDeliveryResponseFilter A class of responses of deliveries to list.
+type WebhookDeliveryResponseFilter string
 
 // WebhookDeliveryStatusFilter A state of deliveries to list.
 type WebhookDeliveryStatusFilter string
@@ -1681,6 +1967,18 @@ type WebhookEndpointWithSecretEnvelope struct {
 // WebhookEventType An event type that an endpoint can ask for.
 type WebhookEventType string
 
+// WebhookRecovery What a recovery has queued.
+type WebhookRecovery struct {
+	// QueuedCount How many deliveries were queued, at most 10,000. If it is 10,000, there may be more; ask again.
+	QueuedCount int `json:"queued_count"`
+}
+
+// WebhookRecoveryEnvelope Envelope of a recovery.
+type WebhookRecoveryEnvelope struct {
+	// Data What a recovery has queued.
+	Data WebhookRecovery `json:"data"`
+}
+
 // XPAdjustment The levelling record after the change.
 type XPAdjustment struct {
 	// Level Level reached.
@@ -1729,6 +2027,12 @@ type Since = wire.Time
 // TicketID defines model for TicketId.
 type TicketID = string
 
+// Until defines model for Until.
+type Until = wire.Time
+
+// UpdatedSince defines model for UpdatedSince.
+type UpdatedSince = wire.Time
+
 // UserID defines model for UserId.
 type UserID = string
 
@@ -1749,8 +2053,43 @@ type ListCasesParams struct {
 	// Status Only cases in this state.
 	Status *CaseStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
-	// Since Only what was created at or after this instant (RFC 3339 with offset).
+	// ModeratorID Only cases that this moderator filed.
+	ModeratorID *string `form:"moderator_id,omitempty" json:"moderator_id,omitempty"`
+
+	// Since Only what was created at or after this instant (RFC 3339 with offset; write the + of an offset as %2B).
+	//
+	// The rows of one wallet or ticket appear in the order of their instants, and so do a guild's cases. Rows of different ones can become visible a few
+	// seconds out of order, because their transactions end in another order than they began. A copy that misses nothing therefore asks again from
+	// 15 seconds before the newest row that it has, and drops the rows that it knows by their `id`:
+	//
+	//     since = the beginning
+	//     repeat:
+	//         for page = 1, 2, ... until has_more is false:
+	//             for each row of the page whose id is not known: keep it
+	//         since = (newest created_at that was kept) - 15 s
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
+
+	// Until Only what was created before this instant (RFC 3339 with offset; write the + of an offset as %2B).
+	Until *Until `form:"until,omitempty" json:"until,omitempty"`
+
+	// UpdatedSince Only what was created or changed at or after this instant (RFC 3339 with offset; write the + of an offset as %2B). The list is then ordered by
+	// `updated_at`, then `id`, ascending, so that whatever changes moves behind the reader.
+	//
+	// A copy that misses no change walks by the instants and not by page numbers, because rows move while it reads; and once it has caught up it asks again
+	// from 15 seconds before, because changes of different resources can become visible a few seconds out of order:
+	//
+	//     since, page = the beginning, 1
+	//     repeat:
+	//         rows = the list with updated_since = since, page, per_page = 100
+	//         for each row: keep it, unless a newer updated_at of the same id is kept
+	//         if the page is not full:          (caught up)
+	//             wait a while
+	//             since, page = (newest updated_at that is kept) - 15 s, 1
+	//         else if any row was new:
+	//             since, page = updated_at of the last row, 1
+	//         else:
+	//             page = page + 1
+	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
 	Page Page `form:"page,omitempty" json:"page,omitempty"`
@@ -1773,7 +2112,20 @@ type ListLedgerEntriesParams struct {
 	// UserID Only what concerns this user.
 	UserID *UserIDFilter `form:"user_id,omitempty" json:"user_id,omitempty"`
 
-	// Since Only what was created at or after this instant (RFC 3339 with offset).
+	// Reference Only the entry with this reference. None of a guild that has brought the reference along from elsewhere, since ledgers do not move.
+	Reference *string `form:"reference,omitempty" json:"reference,omitempty"`
+
+	// Since Only what was created at or after this instant (RFC 3339 with offset; write the + of an offset as %2B).
+	//
+	// The rows of one wallet or ticket appear in the order of their instants, and so do a guild's cases. Rows of different ones can become visible a few
+	// seconds out of order, because their transactions end in another order than they began. A copy that misses nothing therefore asks again from
+	// 15 seconds before the newest row that it has, and drops the rows that it knows by their `id`:
+	//
+	//     since = the beginning
+	//     repeat:
+	//         for page = 1, 2, ... until has_more is false:
+	//             for each row of the page whose id is not known: keep it
+	//         since = (newest created_at that was kept) - 15 s
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -1788,6 +2140,34 @@ type ListGiveawaysParams struct {
 	// Status Only giveaways in this state.
 	Status *GiveawayStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
+	// UpdatedSince Only what was created or changed at or after this instant (RFC 3339 with offset; write the + of an offset as %2B). The list is then ordered by
+	// `updated_at`, then `id`, ascending, so that whatever changes moves behind the reader.
+	//
+	// A copy that misses no change walks by the instants and not by page numbers, because rows move while it reads; and once it has caught up it asks again
+	// from 15 seconds before, because changes of different resources can become visible a few seconds out of order:
+	//
+	//     since, page = the beginning, 1
+	//     repeat:
+	//         rows = the list with updated_since = since, page, per_page = 100
+	//         for each row: keep it, unless a newer updated_at of the same id is kept
+	//         if the page is not full:          (caught up)
+	//             wait a while
+	//             since, page = (newest updated_at that is kept) - 15 s, 1
+	//         else if any row was new:
+	//             since, page = updated_at of the last row, 1
+	//         else:
+	//             page = page + 1
+	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
+
+	// Page Number of the page, from 1. A page past the end is empty.
+	Page Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PerPage Size of the page.
+	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
+}
+
+// ListGiveawayDrawsParams defines parameters for ListGiveawayDraws.
+type ListGiveawayDrawsParams struct {
 	// Page Number of the page, from 1. A page past the end is empty.
 	Page Page `form:"page,omitempty" json:"page,omitempty"`
 
@@ -1836,7 +2216,17 @@ type ListTicketsParams struct {
 
 // ListTicketMessagesParams defines parameters for ListTicketMessages.
 type ListTicketMessagesParams struct {
-	// Since Only what was created at or after this instant (RFC 3339 with offset).
+	// Since Only what was created at or after this instant (RFC 3339 with offset; write the + of an offset as %2B).
+	//
+	// The rows of one wallet or ticket appear in the order of their instants, and so do a guild's cases. Rows of different ones can become visible a few
+	// seconds out of order, because their transactions end in another order than they began. A copy that misses nothing therefore asks again from
+	// 15 seconds before the newest row that it has, and drops the rows that it knows by their `id`:
+	//
+	//     since = the beginning
+	//     repeat:
+	//         for page = 1, 2, ... until has_more is false:
+	//             for each row of the page whose id is not known: keep it
+	//         since = (newest created_at that was kept) - 15 s
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -1859,6 +2249,25 @@ type ListWebhookEndpointsParams struct {
 type ListWebhookDeliveriesParams struct {
 	// Status Only deliveries in this state.
 	Status *WebhookDeliveryStatusFilter `form:"status,omitempty" json:"status,omitempty"`
+
+	// EventType Only deliveries of events of this type.
+	EventType *WebhookDeliveryEventFilter `form:"event_type,omitempty" json:"event_type,omitempty"`
+
+	// ResponseClass Only deliveries whose last attempt was answered with a status of this class; `none` when no answer came. Those that were not attempted yet have no class.
+	ResponseClass *WebhookDeliveryResponseFilter `form:"response_class,omitempty" json:"response_class,omitempty"`
+
+	// Since Only what was created at or after this instant (RFC 3339 with offset; write the + of an offset as %2B).
+	//
+	// The rows of one wallet or ticket appear in the order of their instants, and so do a guild's cases. Rows of different ones can become visible a few
+	// seconds out of order, because their transactions end in another order than they began. A copy that misses nothing therefore asks again from
+	// 15 seconds before the newest row that it has, and drops the rows that it knows by their `id`:
+	//
+	//     since = the beginning
+	//     repeat:
+	//         for page = 1, 2, ... until has_more is false:
+	//             for each row of the page whose id is not known: keep it
+	//         since = (newest created_at that was kept) - 15 s
+	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
 	Page Page `form:"page,omitempty" json:"page,omitempty"`
@@ -1906,6 +2315,12 @@ type CreateWebhookEndpointJSONRequestBody = CreateWebhookEndpointRequest
 // UpdateWebhookEndpointJSONRequestBody defines body for UpdateWebhookEndpoint for application/json ContentType.
 type UpdateWebhookEndpointJSONRequestBody = UpdateWebhookEndpointRequest
 
+// RecoverWebhookDeliveriesJSONRequestBody defines body for RecoverWebhookDeliveries for application/json ContentType.
+type RecoverWebhookDeliveriesJSONRequestBody = RecoverWebhookDeliveriesRequest
+
+// RotateWebhookSecretJSONRequestBody defines body for RotateWebhookSecret for application/json ContentType.
+type RotateWebhookSecretJSONRequestBody = RotateWebhookSecretRequest
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
 	// ListCases List cases
@@ -1929,6 +2344,9 @@ type ServerInterface interface {
 	// ListLedgerEntries List ledger entries
 	// (GET /economy/ledger)
 	ListLedgerEntries(ctx echo.Context, params ListLedgerEntriesParams) error
+	// GetEconomyRank Get a member's place on the economy leaderboard
+	// (GET /economy/rank/{userId})
+	GetEconomyRank(ctx echo.Context, userID UserID) error
 	// GetWallet Get a wallet
 	// (GET /economy/wallet/{userId})
 	GetWallet(ctx echo.Context, userID UserID) error
@@ -1941,6 +2359,9 @@ type ServerInterface interface {
 	// GetGiveaway Get a giveaway
 	// (GET /giveaways/{id})
 	GetGiveaway(ctx echo.Context, id GiveawayID) error
+	// ListGiveawayDraws List draws
+	// (GET /giveaways/{id}/draws)
+	ListGiveawayDraws(ctx echo.Context, id GiveawayID, params ListGiveawayDrawsParams) error
 	// EndGiveaway End a giveaway
 	// (POST /giveaways/{id}/end)
 	EndGiveaway(ctx echo.Context, id GiveawayID) error
@@ -1971,6 +2392,9 @@ type ServerInterface interface {
 	// GetLevellingLeaderboard XP leaderboard
 	// (GET /levelling/leaderboard)
 	GetLevellingLeaderboard(ctx echo.Context, params GetLevellingLeaderboardParams) error
+	// GetLevellingRank Get a member's place on the XP leaderboard
+	// (GET /levelling/rank/{userId})
+	GetLevellingRank(ctx echo.Context, userID UserID) error
 	// GetLevelRecord Get a levelling record
 	// (GET /levelling/user/{userId})
 	GetLevelRecord(ctx echo.Context, userID UserID) error
@@ -2028,6 +2452,9 @@ type ServerInterface interface {
 	// RedeliverWebhookDelivery Deliver again
 	// (POST /webhooks/{id}/deliveries/{deliveryId}/redeliver)
 	RedeliverWebhookDelivery(ctx echo.Context, id WebhookID, deliveryID DeliveryID) error
+	// RecoverWebhookDeliveries Recover failed deliveries
+	// (POST /webhooks/{id}/recover)
+	RecoverWebhookDeliveries(ctx echo.Context, id WebhookID) error
 	// RotateWebhookSecret Rotate the secret
 	// (POST /webhooks/{id}/rotate-secret)
 	RotateWebhookSecret(ctx echo.Context, id WebhookID) error
@@ -2068,11 +2495,32 @@ func (w *ServerInterfaceWrapper) ListCases(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter status: %s", err))
 	}
 
+	// ------------- Optional query parameter "moderator_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "moderator_id", ctx.QueryParams(), &params.ModeratorID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter moderator_id: %s", err))
+	}
+
 	// ------------- Optional query parameter "since" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "since", ctx.QueryParams(), &params.Since, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter since: %s", err))
+	}
+
+	// ------------- Optional query parameter "until" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "until", ctx.QueryParams(), &params.Until, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter until: %s", err))
+	}
+
+	// ------------- Optional query parameter "updated_since" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "updated_since", ctx.QueryParams(), &params.UpdatedSince, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter updated_since: %s", err))
 	}
 
 	// ------------- Optional query parameter "page" -------------
@@ -2182,6 +2630,13 @@ func (w *ServerInterfaceWrapper) ListLedgerEntries(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user_id: %s", err))
 	}
 
+	// ------------- Optional query parameter "reference" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "reference", ctx.QueryParams(), &params.Reference, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter reference: %s", err))
+	}
+
 	// ------------- Optional query parameter "since" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "since", ctx.QueryParams(), &params.Since, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
@@ -2205,6 +2660,22 @@ func (w *ServerInterfaceWrapper) ListLedgerEntries(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ListLedgerEntries(ctx, params)
+	return err
+}
+
+// GetEconomyRank converts echo context to params.
+func (w *ServerInterfaceWrapper) GetEconomyRank(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "userId" -------------
+	var userID UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "userId", ctx.Param("userId"), &userID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter userId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetEconomyRank(ctx, userID)
 	return err
 }
 
@@ -2235,6 +2706,13 @@ func (w *ServerInterfaceWrapper) ListGiveaways(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", ctx.QueryParams(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter status: %s", err))
+	}
+
+	// ------------- Optional query parameter "updated_since" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "updated_since", ctx.QueryParams(), &params.UpdatedSince, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter updated_since: %s", err))
 	}
 
 	// ------------- Optional query parameter "page" -------------
@@ -2278,6 +2756,38 @@ func (w *ServerInterfaceWrapper) GetGiveaway(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetGiveaway(ctx, id)
+	return err
+}
+
+// ListGiveawayDraws converts echo context to params.
+func (w *ServerInterfaceWrapper) ListGiveawayDraws(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id GiveawayID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListGiveawayDrawsParams
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", ctx.QueryParams(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter page: %s", err))
+	}
+
+	// ------------- Optional query parameter "per_page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "per_page", ctx.QueryParams(), &params.PerPage, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter per_page: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListGiveawayDraws(ctx, id, params)
 	return err
 }
 
@@ -2442,6 +2952,22 @@ func (w *ServerInterfaceWrapper) GetLevellingLeaderboard(ctx echo.Context) error
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetLevellingLeaderboard(ctx, params)
+	return err
+}
+
+// GetLevellingRank converts echo context to params.
+func (w *ServerInterfaceWrapper) GetLevellingRank(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "userId" -------------
+	var userID UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "userId", ctx.Param("userId"), &userID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter userId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetLevellingRank(ctx, userID)
 	return err
 }
 
@@ -2769,6 +3295,27 @@ func (w *ServerInterfaceWrapper) ListWebhookDeliveries(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter status: %s", err))
 	}
 
+	// ------------- Optional query parameter "event_type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", ctx.QueryParams(), &params.EventType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter event_type: %s", err))
+	}
+
+	// ------------- Optional query parameter "response_class" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "response_class", ctx.QueryParams(), &params.ResponseClass, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter response_class: %s", err))
+	}
+
+	// ------------- Optional query parameter "since" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "since", ctx.QueryParams(), &params.Since, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter since: %s", err))
+	}
+
 	// ------------- Optional query parameter "page" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", ctx.QueryParams(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
@@ -2833,6 +3380,22 @@ func (w *ServerInterfaceWrapper) RedeliverWebhookDelivery(ctx echo.Context) erro
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.RedeliverWebhookDelivery(ctx, id, deliveryID)
+	return err
+}
+
+// RecoverWebhookDeliveries converts echo context to params.
+func (w *ServerInterfaceWrapper) RecoverWebhookDeliveries(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RecoverWebhookDeliveries(ctx, id)
 	return err
 }
 
@@ -2922,10 +3485,12 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/economy/adjust", wrapper.AdjustBalance, options.OperationMiddlewares["adjustBalance"]...)
 	router.GET(options.BaseURL+"/economy/leaderboard", wrapper.GetEconomyLeaderboard, options.OperationMiddlewares["getEconomyLeaderboard"]...)
 	router.GET(options.BaseURL+"/economy/ledger", wrapper.ListLedgerEntries, options.OperationMiddlewares["listLedgerEntries"]...)
+	router.GET(options.BaseURL+"/economy/rank/:userId", wrapper.GetEconomyRank, options.OperationMiddlewares["getEconomyRank"]...)
 	router.GET(options.BaseURL+"/economy/wallet/:userId", wrapper.GetWallet, options.OperationMiddlewares["getWallet"]...)
 	router.GET(options.BaseURL+"/giveaways", wrapper.ListGiveaways, options.OperationMiddlewares["listGiveaways"]...)
 	router.POST(options.BaseURL+"/giveaways", wrapper.CreateGiveaway, options.OperationMiddlewares["createGiveaway"]...)
 	router.GET(options.BaseURL+"/giveaways/:id", wrapper.GetGiveaway, options.OperationMiddlewares["getGiveaway"]...)
+	router.GET(options.BaseURL+"/giveaways/:id/draws", wrapper.ListGiveawayDraws, options.OperationMiddlewares["listGiveawayDraws"]...)
 	router.POST(options.BaseURL+"/giveaways/:id/end", wrapper.EndGiveaway, options.OperationMiddlewares["endGiveaway"]...)
 	router.GET(options.BaseURL+"/giveaways/:id/entries", wrapper.ListGiveawayEntries, options.OperationMiddlewares["listGiveawayEntries"]...)
 	router.POST(options.BaseURL+"/giveaways/:id/pause", wrapper.PauseGiveaway, options.OperationMiddlewares["pauseGiveaway"]...)
@@ -2936,6 +3501,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/health", wrapper.GetHealth, options.OperationMiddlewares["getHealth"]...)
 	router.POST(options.BaseURL+"/levelling/adjust", wrapper.AdjustXP, options.OperationMiddlewares["adjustXp"]...)
 	router.GET(options.BaseURL+"/levelling/leaderboard", wrapper.GetLevellingLeaderboard, options.OperationMiddlewares["getLevellingLeaderboard"]...)
+	router.GET(options.BaseURL+"/levelling/rank/:userId", wrapper.GetLevellingRank, options.OperationMiddlewares["getLevellingRank"]...)
 	router.GET(options.BaseURL+"/levelling/user/:userId", wrapper.GetLevelRecord, options.OperationMiddlewares["getLevelRecord"]...)
 	router.GET(options.BaseURL+"/me", wrapper.GetMe, options.OperationMiddlewares["getMe"]...)
 	router.GET(options.BaseURL+"/network/lookup/:userId", wrapper.LookupNetworkUser, options.OperationMiddlewares["lookupNetworkUser"]...)
@@ -2955,6 +3521,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/webhooks/:id/deliveries", wrapper.ListWebhookDeliveries, options.OperationMiddlewares["listWebhookDeliveries"]...)
 	router.GET(options.BaseURL+"/webhooks/:id/deliveries/:deliveryId", wrapper.GetWebhookDelivery, options.OperationMiddlewares["getWebhookDelivery"]...)
 	router.POST(options.BaseURL+"/webhooks/:id/deliveries/:deliveryId/redeliver", wrapper.RedeliverWebhookDelivery, options.OperationMiddlewares["redeliverWebhookDelivery"]...)
+	router.POST(options.BaseURL+"/webhooks/:id/recover", wrapper.RecoverWebhookDeliveries, options.OperationMiddlewares["recoverWebhookDeliveries"]...)
 	router.POST(options.BaseURL+"/webhooks/:id/rotate-secret", wrapper.RotateWebhookSecret, options.OperationMiddlewares["rotateWebhookSecret"]...)
 	router.POST(options.BaseURL+"/webhooks/:id/test", wrapper.TestWebhookEndpoint, options.OperationMiddlewares["testWebhookEndpoint"]...)
 
@@ -3123,6 +3690,28 @@ func (response ListLedgerEntries200JSONResponse) VisitListLedgerEntriesResponse(
 	return err
 }
 
+type GetEconomyRankRequestObject struct {
+	UserID UserID `json:"userId"`
+}
+
+type GetEconomyRankResponseObject interface {
+	VisitGetEconomyRankResponse(w http.ResponseWriter) error
+}
+
+type GetEconomyRank200JSONResponse WalletRankEnvelope
+
+func (response GetEconomyRank200JSONResponse) VisitGetEconomyRankResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetWalletRequestObject struct {
 	UserID UserID `json:"userId"`
 }
@@ -3208,6 +3797,29 @@ type GetGiveawayResponseObject interface {
 type GetGiveaway200JSONResponse GiveawayEnvelope
 
 func (response GetGiveaway200JSONResponse) VisitGetGiveawayResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListGiveawayDrawsRequestObject struct {
+	ID     GiveawayID `json:"id"`
+	Params ListGiveawayDrawsParams
+}
+
+type ListGiveawayDrawsResponseObject interface {
+	VisitListGiveawayDrawsResponse(w http.ResponseWriter) error
+}
+
+type ListGiveawayDraws200JSONResponse GiveawayDrawList
+
+func (response ListGiveawayDraws200JSONResponse) VisitListGiveawayDrawsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -3437,6 +4049,28 @@ type GetLevellingLeaderboardResponseObject interface {
 type GetLevellingLeaderboard200JSONResponse LevelLeaderboard
 
 func (response GetLevellingLeaderboard200JSONResponse) VisitGetLevellingLeaderboardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetLevellingRankRequestObject struct {
+	UserID UserID `json:"userId"`
+}
+
+type GetLevellingRankResponseObject interface {
+	VisitGetLevellingRankResponse(w http.ResponseWriter) error
+}
+
+type GetLevellingRank200JSONResponse LevelRankEnvelope
+
+func (response GetLevellingRank200JSONResponse) VisitGetLevellingRankResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -3877,8 +4511,32 @@ func (response RedeliverWebhookDelivery202JSONResponse) VisitRedeliverWebhookDel
 	return err
 }
 
+type RecoverWebhookDeliveriesRequestObject struct {
+	ID   WebhookID `json:"id"`
+	Body *RecoverWebhookDeliveriesJSONRequestBody
+}
+
+type RecoverWebhookDeliveriesResponseObject interface {
+	VisitRecoverWebhookDeliveriesResponse(w http.ResponseWriter) error
+}
+
+type RecoverWebhookDeliveries202JSONResponse WebhookRecoveryEnvelope
+
+func (response RecoverWebhookDeliveries202JSONResponse) VisitRecoverWebhookDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RotateWebhookSecretRequestObject struct {
-	ID WebhookID `json:"id"`
+	ID   WebhookID `json:"id"`
+	Body *RotateWebhookSecretJSONRequestBody
 }
 
 type RotateWebhookSecretResponseObject interface {
@@ -3944,6 +4602,9 @@ type StrictServerInterface interface {
 	// ListLedgerEntries List ledger entries
 	// (GET /economy/ledger)
 	ListLedgerEntries(ctx context.Context, request ListLedgerEntriesRequestObject) (ListLedgerEntriesResponseObject, error)
+	// GetEconomyRank Get a member's place on the economy leaderboard
+	// (GET /economy/rank/{userId})
+	GetEconomyRank(ctx context.Context, request GetEconomyRankRequestObject) (GetEconomyRankResponseObject, error)
 	// GetWallet Get a wallet
 	// (GET /economy/wallet/{userId})
 	GetWallet(ctx context.Context, request GetWalletRequestObject) (GetWalletResponseObject, error)
@@ -3956,6 +4617,9 @@ type StrictServerInterface interface {
 	// GetGiveaway Get a giveaway
 	// (GET /giveaways/{id})
 	GetGiveaway(ctx context.Context, request GetGiveawayRequestObject) (GetGiveawayResponseObject, error)
+	// ListGiveawayDraws List draws
+	// (GET /giveaways/{id}/draws)
+	ListGiveawayDraws(ctx context.Context, request ListGiveawayDrawsRequestObject) (ListGiveawayDrawsResponseObject, error)
 	// EndGiveaway End a giveaway
 	// (POST /giveaways/{id}/end)
 	EndGiveaway(ctx context.Context, request EndGiveawayRequestObject) (EndGiveawayResponseObject, error)
@@ -3986,6 +4650,9 @@ type StrictServerInterface interface {
 	// GetLevellingLeaderboard XP leaderboard
 	// (GET /levelling/leaderboard)
 	GetLevellingLeaderboard(ctx context.Context, request GetLevellingLeaderboardRequestObject) (GetLevellingLeaderboardResponseObject, error)
+	// GetLevellingRank Get a member's place on the XP leaderboard
+	// (GET /levelling/rank/{userId})
+	GetLevellingRank(ctx context.Context, request GetLevellingRankRequestObject) (GetLevellingRankResponseObject, error)
 	// GetLevelRecord Get a levelling record
 	// (GET /levelling/user/{userId})
 	GetLevelRecord(ctx context.Context, request GetLevelRecordRequestObject) (GetLevelRecordResponseObject, error)
@@ -4043,6 +4710,9 @@ type StrictServerInterface interface {
 	// RedeliverWebhookDelivery Deliver again
 	// (POST /webhooks/{id}/deliveries/{deliveryId}/redeliver)
 	RedeliverWebhookDelivery(ctx context.Context, request RedeliverWebhookDeliveryRequestObject) (RedeliverWebhookDeliveryResponseObject, error)
+	// RecoverWebhookDeliveries Recover failed deliveries
+	// (POST /webhooks/{id}/recover)
+	RecoverWebhookDeliveries(ctx context.Context, request RecoverWebhookDeliveriesRequestObject) (RecoverWebhookDeliveriesResponseObject, error)
 	// RotateWebhookSecret Rotate the secret
 	// (POST /webhooks/{id}/rotate-secret)
 	RotateWebhookSecret(ctx context.Context, request RotateWebhookSecretRequestObject) (RotateWebhookSecretResponseObject, error)
@@ -4303,6 +4973,31 @@ func (sh *strictHandler) ListLedgerEntries(ctx echo.Context, params ListLedgerEn
 	return nil
 }
 
+// GetEconomyRank operation middleware
+func (sh *strictHandler) GetEconomyRank(ctx echo.Context, userID UserID) error {
+	var request GetEconomyRankRequestObject
+
+	request.UserID = userID
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetEconomyRank(ctx.Request().Context(), request.(GetEconomyRankRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetEconomyRank")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetEconomyRankResponseObject); ok {
+		return validResponse.VisitGetEconomyRankResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // GetWallet operation middleware
 func (sh *strictHandler) GetWallet(ctx echo.Context, userID UserID) error {
 	var request GetWalletRequestObject
@@ -4418,6 +5113,32 @@ func (sh *strictHandler) GetGiveaway(ctx echo.Context, id GiveawayID) error {
 		return err
 	} else if validResponse, ok := response.(GetGiveawayResponseObject); ok {
 		return validResponse.VisitGetGiveawayResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListGiveawayDraws operation middleware
+func (sh *strictHandler) ListGiveawayDraws(ctx echo.Context, id GiveawayID, params ListGiveawayDrawsParams) error {
+	var request ListGiveawayDrawsRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListGiveawayDraws(ctx.Request().Context(), request.(ListGiveawayDrawsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListGiveawayDraws")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListGiveawayDrawsResponseObject); ok {
+		return validResponse.VisitListGiveawayDrawsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -4710,6 +5431,31 @@ func (sh *strictHandler) GetLevellingLeaderboard(ctx echo.Context, params GetLev
 		return err
 	} else if validResponse, ok := response.(GetLevellingLeaderboardResponseObject); ok {
 		return validResponse.VisitGetLevellingLeaderboardResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetLevellingRank operation middleware
+func (sh *strictHandler) GetLevellingRank(ctx echo.Context, userID UserID) error {
+	var request GetLevellingRankRequestObject
+
+	request.UserID = userID
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetLevellingRank(ctx.Request().Context(), request.(GetLevellingRankRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetLevellingRank")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetLevellingRankResponseObject); ok {
+		return validResponse.VisitGetLevellingRankResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -5358,11 +6104,85 @@ func (sh *strictHandler) RedeliverWebhookDelivery(ctx echo.Context, id WebhookID
 	return nil
 }
 
+// RecoverWebhookDeliveries operation middleware
+func (sh *strictHandler) RecoverWebhookDeliveries(ctx echo.Context, id WebhookID) error {
+	var request RecoverWebhookDeliveriesRequestObject
+
+	request.ID = id
+
+	var body RecoverWebhookDeliveriesJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RecoverWebhookDeliveries(ctx.Request().Context(), request.(RecoverWebhookDeliveriesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RecoverWebhookDeliveries")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RecoverWebhookDeliveriesResponseObject); ok {
+		return validResponse.VisitRecoverWebhookDeliveriesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // RotateWebhookSecret operation middleware
 func (sh *strictHandler) RotateWebhookSecret(ctx echo.Context, id WebhookID) error {
 	var request RotateWebhookSecretRequestObject
 
 	request.ID = id
+
+	var body RotateWebhookSecretJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+	} else {
+		request.Body = &body
+	}
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.RotateWebhookSecret(ctx.Request().Context(), request.(RotateWebhookSecretRequestObject))

@@ -19,10 +19,11 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/idempotency"
 	"guildhall/internal/ratelimit"
+	"guildhall/internal/usage"
 )
 
 // Config is what the handler is made of. Everything is required except
-// Proxies, Wake and Metrics.
+// Proxies, Wake, Metrics and PublicURL.
 type Config struct {
 	DB      *db.DB
 	Tokens  Authenticator
@@ -31,9 +32,16 @@ type Config struct {
 	Proxies []netip.Prefix // whose forwarding headers are believed
 	Env     string         // live or test
 	Sealer  idempotency.Sealer
-	Wake    func() // called after a commit that may have recorded events
+	Wake    func(guild string) // called after a commit that may have recorded events of the guild
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
+	// Count is told of each answered request that came with a token; nil:
+	// nobody counts. It is called before the request's handler returns.
+	Count func(usage.Request)
+
+	// PublicURL is the base URL that the served documents name, without a slash
+	// at its end; empty: they name none.
+	PublicURL string
 
 	// CheckAnswers logs every answer that the contract does not know.
 	CheckAnswers bool
@@ -50,13 +58,13 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, errors.New("api: Env must be live or test")
 	}
 	if cfg.Wake == nil {
-		cfg.Wake = func() {}
+		cfg.Wake = func(string) {}
 	}
 	doc, err := Document()
 	if err != nil {
 		return nil, err
 	}
-	public, err := documents()
+	public, err := documents(cfg.PublicURL, cfg.Limits, cfg.Quotas.Login)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +72,10 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &units{db: cfg.DB, keys: idempotency.Keys{Sealer: cfg.Sealer}, gate: idempotency.NewGate(), wake: cfg.Wake}
+	u := &units{
+		db: cfg.DB, keys: idempotency.Keys{Sealer: cfg.Sealer}, gate: idempotency.NewGate(), wake: cfg.Wake,
+		preparations: preparations(cfg.Services),
+	}
 
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
@@ -78,7 +89,7 @@ func New(cfg Config) (http.Handler, error) {
 		steps = append(steps, held(doc, cfg.Log))
 	}
 	e.Use(chain(append(steps,
-		observed(cfg.Log, numbers),
+		observed(cfg.Log, numbers, cfg.Count),
 		secure(cfg.Proxies),
 		public,
 		authenticated(cfg.Tokens, cfg.Limits, cfg.Quotas.Login),

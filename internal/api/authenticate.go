@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"guildhall/internal/auth"
+	"guildhall/internal/db"
 	"guildhall/internal/fault"
 	"guildhall/internal/ratelimit"
 )
@@ -33,7 +34,7 @@ func authenticated(tokens Authenticator, limits *ratelimit.Limiter, quota rateli
 				}
 				return err
 			}
-			x.ctx = auth.With(x.ctx, x.by)
+			x.ctx = db.As(attributed(auth.With(x.ctx, x.by), x), db.Caller{Token: x.by.TokenID, Guild: x.by.GuildID})
 			return next(x)
 		}
 	}

@@ -2,17 +2,27 @@ package api
 
 import (
 	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"mime"
 	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
-	"github.com/labstack/echo/v4"
 	"github.com/swaggest/swgui"
 	"github.com/swaggest/swgui/v5emb"
 	"go.yaml.in/yaml/v3"
 
 	"guildhall/gen"
+	"guildhall/internal/auth"
+	"guildhall/internal/ratelimit"
 )
 
 // reference is where the browsable reference lives.
@@ -23,19 +33,137 @@ const reference = "/docs"
 const referencePolicy = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; " +
 	"img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+// page is one document, made ready at start in both of its forms: nothing is
+// compressed, unpacked or copied for a request.
+type page struct {
+	contentType  string
+	etag         string // weak: the two forms are the same document
+	plain, small []byte // small is gzip; nil where that is not smaller
+}
+
 // documents answers GET and HEAD for the contract and its reference, outside
-// the versioned prefix: without a token, but over HTTPS only.
-var documents = sync.OnceValues(func() (step, error) {
-	pages := map[string]echo.HandlerFunc{}
+// the versioned prefix: without a token, but over HTTPS only. They spend their
+// address's bucket, as everything that is asked without a token does. publicURL
+// is the server that the contract names; empty: whichever it was read from.
+func documents(publicURL string, limits *ratelimit.Limiter, quota ratelimit.Quota) (step, error) {
+	pages, err := allPages(publicURL)
+	if err != nil {
+		return nil, err
+	}
+	return func(next handler) handler {
+		return func(x *exchange) error {
+			p, ok := pages[x.Request().URL.Path]
+			if !ok || (x.Request().Method != http.MethodGet && x.Request().Method != http.MethodHead) {
+				return next(x)
+			}
+			if r := limits.Spend(x.ctx, auth.LoginKey(x.from), quota); !r.Allowed {
+				return limited("Too many requests without a token from this address.", r)
+			}
+			return p.answer(x)
+		}
+	}, nil
+}
+
+func (p *page) answer(x *exchange) error {
+	set(x, "Content-Security-Policy", referencePolicy, "Cache-Control", "public, max-age=300", "Vary", "Accept-Encoding",
+		"Etag", p.etag)
+	h := x.Response().Header()
+	if sameEtag(x.Request().Header.Values("If-None-Match"), p.etag) {
+		return x.NoContent(http.StatusNotModified)
+	}
+	body := p.plain
+	if p.small != nil && acceptsGzip(x.Request().Header.Values("Accept-Encoding")) {
+		body = p.small
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("Content-Type", p.contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	x.Response().WriteHeader(http.StatusOK)
+	if x.Request().Method == http.MethodHead {
+		return nil
+	}
+	_, _ = x.Response().Write(body) // a client that is gone misses its document
+	return nil
+}
+
+// sameEtag compares as If-None-Match does: weakly, with any of a list.
+func sameEtag(lines []string, etag string) bool {
+	for _, line := range lines {
+		for one := range strings.SplitSeq(line, ",") {
+			one = strings.TrimPrefix(strings.TrimSpace(one), "W/")
+			if one == "*" || one == strings.TrimPrefix(etag, "W/") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// acceptsGzip reports whether a client takes gzip: named, or by *, and not with
+// a weight of 0.
+func acceptsGzip(lines []string) bool {
+	taken := map[string]bool{}
+	for _, line := range lines {
+		for one := range strings.SplitSeq(line, ",") {
+			name, weight, _ := strings.Cut(strings.ToLower(strings.ReplaceAll(one, " ", "")), ";q=")
+			q, err := strconv.ParseFloat(weight, 64)
+			taken[strings.TrimSpace(name)] = weight == "" || err == nil && q > 0
+		}
+	}
+	gz, named := taken["gzip"]
+	return gz || !named && taken["*"]
+}
+
+// allPages are the documents by their paths.
+func allPages(publicURL string) (map[string]*page, error) {
+	pages := map[string]*page{}
+	shared, err := referencePages()
+	if err != nil {
+		return nil, err
+	}
+	for path, p := range shared {
+		pages[path] = p
+	}
+	contract := contractPages
+	if publicURL != "" {
+		contract = func() (map[string]*page, error) { return contractNaming(publicURL + Prefix) }
+	}
+	own, err := contract()
+	if err != nil {
+		return nil, err
+	}
+	for path, p := range own {
+		pages[path] = p
+	}
+	return pages, nil
+}
+
+var contractPages = sync.OnceValues(func() (map[string]*page, error) { return contractNaming(Prefix) })
+
+// contractNaming is the contract in its four forms, with a server.
+func contractNaming(server string) (map[string]*page, error) {
+	pages := map[string]*page{}
 	for name, source := range map[string][]byte{"/openapi": gen.OpenAPI, "/openapi-3.1": gen.OpenAPI31} {
+		written := []byte("\n  - url: " + Prefix + "\n")
+		if bytes.Count(source, written) != 1 {
+			return nil, fmt.Errorf("read %s: it does not name one server", name)
+		}
+		source = bytes.Replace(source, written, []byte("\n  - url: "+server+"\n"), 1)
 		asJSON, err := toJSON(source)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", name, err)
 		}
-		pages[name+".yaml"] = blob("application/yaml", source)
-		pages[name+".json"] = blob(contentType, asJSON)
+		for path, p := range map[string]*page{name + ".yaml": newPage("application/yaml", source), name + ".json": newPage(contentType, asJSON)} {
+			pages[path] = p
+		}
 	}
-	ui := echo.WrapHandler(v5emb.NewHandlerWithConfig(swgui.Config{
+	return pages, nil
+}
+
+// referencePages are the browsable reference, which does not depend on any
+// setting: its files are taken from where they are embedded, once.
+var referencePages = sync.OnceValues(func() (map[string]*page, error) {
+	ui := v5emb.NewHandlerWithConfig(swgui.Config{
 		Title:       "Guildhall API",
 		SwaggerJSON: "/openapi.json",
 		BasePath:    reference,
@@ -44,27 +172,55 @@ var documents = sync.OnceValues(func() (step, error) {
 			"displayOperationId":       "true",
 			"filter":                   "true",
 		},
-	}))
+	})
+	pages := map[string]*page{}
 	for _, file := range []string{
 		"", "/", "/swagger-ui.css", "/swagger-ui-bundle.js", "/swagger-ui-standalone-preset.js",
 		"/favicon-16x16.png", "/favicon-32x32.png",
 	} {
-		pages[reference+file] = ui
-	}
-	return func(next handler) handler {
-		return func(x *exchange) error {
-			page, ok := pages[x.Request().URL.Path]
-			if !ok || (x.Request().Method != http.MethodGet && x.Request().Method != http.MethodHead) {
-				return next(x)
-			}
-			x.Response().Header().Set("Content-Security-Policy", referencePolicy)
-			return page(x)
+		req, err := http.NewRequest(http.MethodGet, reference+file, nil)
+		if err != nil {
+			return nil, err
 		}
-	}, nil
+		taken := &taking{header: http.Header{}}
+		ui.ServeHTTP(taken, req)
+		if taken.status != 0 && taken.status != http.StatusOK || taken.body.Len() == 0 {
+			return nil, errors.New("the reference lacks " + reference + file)
+		}
+		kind := taken.header.Get("Content-Type")
+		if kind == "" {
+			kind = mime.TypeByExtension(path.Ext(file))
+		}
+		pages[reference+file] = newPage(kind, taken.body.Bytes())
+	}
+	return pages, nil
 })
 
-func blob(contentType string, body []byte) echo.HandlerFunc {
-	return func(c echo.Context) error { return c.Blob(http.StatusOK, contentType, body) }
+// taking is a ResponseWriter that keeps what is written.
+type taking struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (t *taking) Header() http.Header         { return t.header }
+func (t *taking) WriteHeader(status int)      { t.status = status }
+func (t *taking) Write(b []byte) (int, error) { return t.body.Write(b) }
+
+func newPage(contentType string, body []byte) *page {
+	sum := sha256.Sum256(body)
+	p := &page{contentType: contentType, etag: `W/"` + hex.EncodeToString(sum[:12]) + `"`, plain: slices.Clone(body)}
+	var small bytes.Buffer
+	z, err := gzip.NewWriterLevel(&small, gzip.BestCompression)
+	if err != nil {
+		panic(err) // the level is one of gzip's own
+	}
+	_, _ = z.Write(body) // into memory
+	_ = z.Close()
+	if small.Len() < len(body) {
+		p.small = small.Bytes()
+	}
+	return p
 }
 
 // toJSON turns a YAML document into JSON with its keys in the order in which

@@ -24,6 +24,7 @@ type exchange struct {
 	key     string           // of a write; empty when none was sent
 	broken  error            // what validation found wrong with a write
 	refusal error            // what was answered from inside, for the log
+	closed  bool             // the caller hung up before its answer was ready
 }
 
 // handler answers an exchange, or fails; step is what stands before it.

@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -60,9 +59,8 @@ func readBody(req *http.Request) ([]byte, error) {
 		return nil, nil
 	}
 	body, err := io.ReadAll(io.LimitReader(req.Body, maxBody+1))
-	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.As(err, &tooLarge) || len(body) > maxBody:
+	case len(body) > maxBody:
 		return nil, errTooLarge
 	case err != nil:
 		return nil, invalid("body: it ended before its announced length, or its framing is broken").Because(err)

@@ -15,6 +15,7 @@ import (
 	"guildhall/internal/api"
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/ratelimit"
 )
 
@@ -29,7 +30,11 @@ type neighbours struct {
 func newNeighbours(t *testing.T) neighbours {
 	t.Helper()
 	server := apitest.New(t)
-	return neighbours{ours: server, owner: server.Next(t)}
+	n := neighbours{ours: server, owner: server.Next(t)}
+	for _, view := range []*apitest.API{n.ours, n.owner} {
+		dbtest.Unlisten(t, server.DB(), view.Guild) // before the first picture of the guild is taken
+	}
+	return n
 }
 
 // exec runs a statement for which $1 is the owner's guild.
@@ -291,7 +296,7 @@ func (n neighbours) fill(t *testing.T) {
 	t.Helper()
 	n.owner.Do(t, "adjustBalance", `{"user_id":"`+someone+`","delta":30}`).Want(t, 200, "")
 	n.owner.Do(t, "adjustXp", `{"user_id":"`+someone+`","delta":300}`).Want(t, 200, "")
-	n.owner.Do(t, "createCase", `{"user_id":"`+someone+`","moderator_id":"1","type":"note","reason":"A note"}`).Want(t, 201, "")
+	n.owner.Do(t, "createCase", `{"user_id":"`+someone+`","moderator_id":"`+someone+`","type":"note","reason":"A note"}`).Want(t, 201, "")
 	ticket := n.own(t, apitest.Find(t, "getTicket"))
 	n.owner.Do(t, "claimTicket", `{"user_id":"`+someone+`"}`, at(ticket)...).Want(t, 200, "")
 	n.own(t, apitest.Find(t, "getGiveaway"))
@@ -350,8 +355,11 @@ func TestUsersAreStrangersInAnotherGuild(t *testing.T) {
 			return
 		}
 		theirs := n.owner.Do(t, op.ID, "", apitest.Path("userId", someone)).Want(t, 200, "")
-		known := n.ours.Do(t, op.ID, "", apitest.Path("userId", someone)).Want(t, 200, "")
-		unknown := n.ours.Do(t, op.ID, "", apitest.Path("userId", nobody)).Want(t, 200, "")
+		known := n.ours.Do(t, op.ID, "", apitest.Path("userId", someone))
+		unknown := n.ours.Do(t, op.ID, "", apitest.Path("userId", nobody))
+		if known.Status != unknown.Status || known.Status != http.StatusOK && known.Status != http.StatusNotFound {
+			t.Errorf("a user of the other guild is answered %d, a stranger %d", known.Status, unknown.Status)
+		}
 		if op.ID == "lookupNetworkUser" {
 			if string(known.Body) != string(theirs.Body) || strings.Contains(string(known.Body), n.owner.Guild) {
 				t.Errorf("the lookup is answered\n%s to us and\n%s to the other guild", known.Body, theirs.Body)

@@ -67,3 +67,25 @@ func tlsDial(server *apitest.API, host string) (net.Conn, error) {
 	d := tls.Dialer{Config: config}
 	return d.DialContext(context.Background(), "tcp", host)
 }
+
+// lock holds what a statement locks until the returned function is called.
+func lock(t *testing.T, server *apitest.API, statement string, args ...any) (release func()) {
+	t.Helper()
+	locked, end, done := make(chan error, 1), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.ExecContext(ctx, statement, args...)
+			locked <- err
+			<-end
+			return err
+		})
+	}()
+	if err := <-locked; err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		close(end)
+		<-done
+	}
+}

@@ -47,6 +47,9 @@ func parseJSON(body []byte) (value any, found []problem, ok bool) {
 	if err == nil && loneSurrogate(body) {
 		err = errors.New(`must not contain lone surrogates (\ud800 to \udfff without their partner)`)
 	}
+	if errors.Is(err, errMalformed) {
+		err = malformed(body)
+	}
 	if err != nil {
 		return nil, []problem{{"body", err.Error()}}, false
 	}
@@ -61,6 +64,24 @@ type parser struct {
 
 func (p *parser) wrong(place, text string) {
 	p.problems = append(p.problems, problem{"body " + place, text})
+}
+
+// malformed says where the body stops being JSON.
+func malformed(body []byte) error {
+	err := json.Unmarshal(body, new(any))
+	var at *json.SyntaxError
+	if !errors.As(err, &at) {
+		return errors.New("must be well-formed JSON")
+	}
+	end := min(max(int(at.Offset)-1, 0), len(body))
+	line := 1 + bytes.Count(body[:end], []byte("\n"))
+	column := 1 + utf8.RuneCount(body[bytes.LastIndexByte(body[:end], '\n')+1:end])
+	what := "it is not"
+	if int(at.Offset) >= len(body) && strings.Contains(at.Error(), "unexpected end") {
+		what = "it ends too early"
+		column++
+	}
+	return fmt.Errorf("must be well-formed JSON; %s at line %d, column %d", what, line, column)
 }
 
 var errMalformed = errors.New("must be well-formed JSON")
@@ -84,7 +105,7 @@ func (p *parser) value(place string, depth int) (any, error) {
 		return p.array(place, depth)
 	case json.Number:
 		if strings.ContainsAny(t.String(), ".eE") {
-			p.wrong(place, "must be an integer, written without fraction or exponent")
+			p.wrong(place, "must be an integer, written without fraction or exponent, such as 1202 and not 1202.0")
 			return json.Number("0"), nil
 		}
 		return t, nil

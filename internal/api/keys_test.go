@@ -351,7 +351,7 @@ func TestPanicInAWrite(t *testing.T) {
 		t.Parallel()
 		var broken atomic.Bool
 		server := apitest.New(t, apitest.With(func(c *api.Config) {
-			c.Wake = func() {
+			c.Wake = func(string) {
 				if broken.Load() {
 					panic("after the commit")
 				}

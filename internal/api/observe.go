@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -13,15 +14,20 @@ import (
 
 	"guildhall/internal/db"
 	"guildhall/internal/fault"
+	"guildhall/internal/usage"
 )
 
-// patience is how long an operation may take in all.
-const patience = 12 * time.Second
+// requestTimeout is how long an operation may take in all.
+const requestTimeout = 12 * time.Second
+
+// statusClosed is what the log and the metrics say in place of a status when the
+// caller hung up before its answer was ready, as other servers' logs do.
+const statusClosed = 499
 
 // observed wraps the whole request: its id and fixed headers, the one place
 // where an error or a panic becomes an answer, its line in the log, its
 // numbers.
-func observed(log *slog.Logger, m *metrics) step {
+func observed(log *slog.Logger, m *metrics, count func(usage.Request)) step {
 	return func(next handler) handler {
 		return func(x *exchange) error {
 			start := time.Now()
@@ -30,17 +36,20 @@ func observed(log *slog.Logger, m *metrics) step {
 			h := x.Response().Header()
 			h["Cache-Control"], h["X-Content-Type-Options"], h["X-Frame-Options"] = noStore, noSniff, deny
 
+			caller := x.Request().Context()
 			var cancel context.CancelFunc
-			x.ctx, cancel = bounded(x, start)
+			x.ctx, cancel = context.WithDeadline(caller, start.Add(requestTimeout))
 			defer cancel()
 			if err := recovered(x, next); err != nil {
 				f := classify(err, x.id)
+				x.closed = caller.Err() != nil && (f.Kind == fault.Unavailable || errors.Is(err, context.Canceled))
 				writeError(x, f)
 				x.refusal = f
 			}
 			took := time.Since(start)
 			m.observe(x, took)
 			line(log, x, start.Add(took), took)
+			counted(count, x, start)
 			return nil
 		}
 	}
@@ -60,29 +69,6 @@ func set(x *exchange, pairs ...string) {
 	}
 }
 
-// bounded is the context of one request. A read is short, its statement has a
-// timeout of its own, and its socket gets the deadline; so nobody has to watch
-// whether its caller has gone, which costs three goroutines a query. A write is
-// given up when the caller leaves before the commit.
-func bounded(x *exchange, start time.Time) (context.Context, context.CancelFunc) {
-	ctx := x.Request().Context()
-	if x.op != nil && x.op.ReadOnly {
-		return unwatched{ctx, start.Add(patience)}, func() {}
-	}
-	return context.WithDeadline(ctx, start.Add(patience))
-}
-
-// unwatched is a context that has a deadline for those who ask for it and is
-// never cancelled.
-type unwatched struct {
-	context.Context
-	until time.Time
-}
-
-func (u unwatched) Deadline() (time.Time, bool) { return u.until, true }
-func (unwatched) Done() <-chan struct{}         { return nil }
-func (unwatched) Err() error                    { return nil }
-
 // recovered runs next and turns a panic into an error with its stack.
 func recovered(x *exchange, next handler) (err error) {
 	defer func() {
@@ -97,13 +83,21 @@ func recovered(x *exchange, next handler) (err error) {
 	return next(x)
 }
 
+// status is the answer's status, or statusClosed.
+func (x *exchange) status() int {
+	if x.closed {
+		return statusClosed
+	}
+	return x.Response().Status
+}
+
 // line writes the request's one line. The caller's faults are information,
 // ours are errors. The path is the route's pattern: what a caller puts into a
 // path may be a secret. The record is made by hand, because a Logger would look
 // up who called it; and its values are plain, so that it can be written later.
 func line(log *slog.Logger, x *exchange, now time.Time, took time.Duration) {
 	level := slog.LevelInfo
-	status := x.Response().Status
+	status := x.status()
 	if status >= 500 {
 		level = slog.LevelError
 	}
@@ -123,7 +117,11 @@ func line(log *slog.Logger, x *exchange, now time.Time, took time.Duration) {
 		attrs = append(attrs, slog.String("token_id", x.by.TokenID), slog.String("guild_id", x.by.GuildID))
 	}
 	if f, ok := fault.As(x.refusal); ok {
-		attrs = append(attrs, slog.String("code", f.Code))
+		code := f.Code
+		if x.closed {
+			code = "client_closed"
+		}
+		attrs = append(attrs, slog.String("code", code))
 		if cause := f.Unwrap(); cause != nil {
 			attrs = append(attrs, slog.String("cause", cause.Error()))
 		}
@@ -149,7 +147,7 @@ type metrics struct{ requests *prometheus.HistogramVec }
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "guildhall_request_duration_seconds",
-		Help:    "Time to answer a request, by operation and status.",
+		Help:    "Time to answer a request, by operation and status; 499 means that the caller hung up first.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
 	}, []string{"operation", "status"})}
 	if r == nil {
@@ -163,5 +161,5 @@ func (m *metrics) observe(x *exchange, took time.Duration) {
 	if x.op != nil {
 		id = x.op.ID
 	}
-	m.requests.WithLabelValues(id, strconv.Itoa(x.Response().Status)).Observe(took.Seconds())
+	m.requests.WithLabelValues(id, strconv.Itoa(x.status())).Observe(took.Seconds())
 }

@@ -119,12 +119,25 @@ func routed(next handler) handler {
 		}
 		allow, _ := x.Get(echo.ContextKeyHeaderAllow).(string)
 		if allow == "" || !allNamed(x) {
-			return errNoRoute
+			return noRoute(x)
 		}
 		x.Response().Header().Set(echo.HeaderAllow, allow)
 		if x.Request().Method == http.MethodOptions {
 			return x.NoContent(http.StatusNoContent)
 		}
-		return errMethod
+		return errMethod.With("This path takes %s, and not this method.", allow)
 	}
+}
+
+// noRoute says what the path of a request may lack, without repeating it.
+func noRoute(x *exchange) error {
+	switch path := x.Request().URL.Path; {
+	case !strings.HasPrefix(path, Prefix+"/"):
+		return errNoRoute.With("There is no such route: the paths of the API begin with %s.", Prefix)
+	case strings.HasSuffix(path, "/"):
+		return errNoRoute.With("There is no such route: a path has no slash at its end.")
+	case strings.ToLower(path) != path:
+		return errNoRoute.With("There is no such route: paths are written in lower case, up to their ids.")
+	}
+	return errNoRoute
 }

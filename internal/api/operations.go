@@ -15,8 +15,9 @@ import (
 
 // Services are the domains that need something of the host.
 type Services struct {
-	Tickets  *tickets.Service
-	Webhooks *webhooks.Service
+	Tickets   *tickets.Service
+	Giveaways *giveaways.Service
+	Webhooks  *webhooks.Service
 }
 
 // The aliases exist because every domain calls its struct Service, and an
@@ -59,7 +60,7 @@ func newOperations(cfg Config) operations {
 		levellingOps: &levelling.Service{},
 		networkOps:   &network.Service{},
 		ticketsOps:   cfg.Tickets,
-		giveawaysOps: &giveaways.Service{},
+		giveawaysOps: cfg.Giveaways,
 		webhooksOps:  cfg.Webhooks,
 	}
 }

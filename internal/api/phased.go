@@ -2,79 +2,166 @@ package api
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 
+	"github.com/labstack/echo/v4"
+
+	"guildhall/gen"
 	"guildhall/internal/db"
 	"guildhall/internal/idempotency"
+	"guildhall/internal/tickets"
 )
+
+// later is the part of an operation that comes after the first commit. Its
+// response has been kept under the key, if the request has one.
+type later func(context.Context) (idempotency.Answer, error)
 
 // phased serves the operation that may call out between two commits. Its first
 // unit is like that of any write, and often the only one: replays, refusals and
-// answers that need nobody else end there. When the operation defers the rest,
-// the key is left under a lease and the rest runs after the commit, whether or
+// responses that need nobody else end there. When the operation leaves the rest
+// for later, the key is leased and the rest runs after the commit, whether or
 // not the client is still there.
 func (u *units) phased(x *exchange, next handler) error {
 	var r *idempotency.Request
 	if x.key != "" {
 		keyed := request(x)
-		leave, err := u.gate.Enter(x.ctx, keyed.TokenID, keyed.Key)
+		leave, replay, err := u.enter(x, keyed)
 		if err != nil {
 			return err
+		}
+		if replay != nil {
+			return send(x, *replay)
 		}
 		defer leave()
 		r = &keyed
 	}
-	answer, later, err := u.first(x, r, func(ctx context.Context) (idempotency.Answer, error) {
-		return attempt(ctx, x, next)
+	u.prepare(x)
+	answer, rest, err := u.first(x, r, func(ctx context.Context) (captured, error) {
+		if x.broken != nil {
+			return captured{}, x.broken
+		}
+		return captureLater(ctx, x, next)
 	})
+	if err == nil && rest != nil {
+		// Nobody's share: what others know of by now has to be written down.
+		answer, err = rest(db.As(context.WithoutCancel(x.ctx), db.Caller{}))
+	}
 	if r != nil && kept(err) {
 		refusal := err
-		answer, later, err = u.first(x, r, func(ctx context.Context) (idempotency.Answer, error) {
-			return refuse(ctx, x, refusal)
+		answer, _, err = u.first(x, r, func(ctx context.Context) (captured, error) {
+			answer, err := refuse(ctx, x, refusal)
+			return captured{Answer: answer}, err
 		})
-	}
-	if err == nil && later != nil {
-		answer, err = later(context.WithoutCancel(x.ctx))
 	}
 	if err != nil {
 		return err
 	}
 	if !answer.Replayed {
-		u.wake()
+		u.wake(x.by.GuildID)
 	}
 	return send(x, answer)
 }
 
 // first runs work in the first unit and keeps its answer under the key, if there
-// is one, or leases the key for what work has deferred.
-func (u *units) first(x *exchange, r *idempotency.Request, work func(context.Context) (idempotency.Answer, error)) (idempotency.Answer, idempotency.Later, error) {
-	var answer idempotency.Answer
-	var later idempotency.Later
+// is one, or leases the key for what work has left for later.
+func (u *units) first(x *exchange, r *idempotency.Request, work func(context.Context) (captured, error)) (idempotency.Answer, later, error) {
+	var done captured
 	err := u.db.Do(x.ctx, func(ctx context.Context, tx *db.Tx) error {
-		answer, later = idempotency.Answer{}, nil
+		done = captured{}
 		if r != nil {
 			replay, err := u.keys.ClaimLeased(ctx, tx, *r)
 			if err != nil {
 				return err
 			}
 			if replay != nil {
-				answer = *replay
+				done.Answer = *replay
 				return nil
 			}
 			ctx = idempotency.With(ctx, *r)
 		}
-		ctx, deferred := idempotency.Phased(ctx)
 		var err error
-		if answer, err = work(ctx); err != nil {
-			return err
-		}
-		later = deferred()
+		done, err = work(ctx)
 		switch {
-		case r == nil:
-			return nil
-		case later != nil:
+		case err != nil || r == nil:
+			return err
+		case done.rest != nil:
 			return u.keys.Lease(ctx, tx, *r)
 		}
-		return u.keys.Keep(ctx, tx, *r, answer)
+		return u.keys.Keep(ctx, tx, *r, done.Answer)
 	})
-	return answer, later, err
+	return done.Answer, done.rest, err
+}
+
+// captured is what the first unit of an operation has come to: an answer, or the
+// rest that makes one.
+type captured struct {
+	idempotency.Answer
+	rest later
+}
+
+// captureLater is capture for an operation that may leave a rest.
+func captureLater(ctx context.Context, x *exchange, next handler) (captured, error) {
+	var rest later
+	answer, err := capture(ctx, x, func(x *exchange) error {
+		err := next(x)
+		if b, ok := x.Response().Writer.(*buffer); ok {
+			rest = b.rest
+		}
+		return err
+	})
+	return captured{answer, rest}, err
+}
+
+// unfinished is the response of an operation that has left a rest. It is never
+// sent: instead of bytes it writes the rest.
+type unfinished struct{ rest later }
+
+// VisitCreateTicketMessageResponse hands the rest to the unit.
+func (r unfinished) VisitCreateTicketMessageResponse(w http.ResponseWriter) error {
+	if e, ok := w.(*echo.Response); ok {
+		w = e.Writer
+	}
+	b, ok := w.(*buffer)
+	if !ok {
+		return fmt.Errorf("an operation left a rest outside a phased unit, to %T", w)
+	}
+	b.rest = r.rest
+	return nil
+}
+
+// CreateTicketMessage is the one phased operation.
+func (o operations) CreateTicketMessage(ctx context.Context, r gen.CreateTicketMessageRequestObject) (gen.CreateTicketMessageResponseObject, error) {
+	response, rest, err := o.ticketsOps.CreateTicketMessage(ctx, r)
+	if err != nil || rest == nil {
+		return response, err
+	}
+	return unfinished{func(ctx context.Context) (idempotency.Answer, error) {
+		response, err := rest(ctx)
+		if err != nil {
+			return idempotency.Answer{}, err
+		}
+		return renderTicketMessage(response)
+	}}, nil
+}
+
+// TicketKeys keeps the responses to messages under their keys, for whoever
+// finishes a message: the request itself, or a sweep.
+type TicketKeys struct{ idempotency.Keys }
+
+// Keep keeps what the server would send.
+func (k TicketKeys) Keep(ctx context.Context, tx *db.Tx, r idempotency.Request, response tickets.Response) error {
+	answer, err := renderTicketMessage(response)
+	if err != nil {
+		return err
+	}
+	return k.Keys.Keep(ctx, tx, r, answer)
+}
+
+func renderTicketMessage(response tickets.Response) (idempotency.Answer, error) {
+	b := &buffer{header: http.Header{}}
+	if err := response.VisitCreateTicketMessageResponse(b); err != nil {
+		return idempotency.Answer{}, fmt.Errorf("render a response: %w", err)
+	}
+	return b.answer(), nil
 }

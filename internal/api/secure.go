@@ -9,6 +9,10 @@ import (
 
 var errPlain = fault.New(fault.Forbidden, "https_required", "This API answers over HTTPS only. A token sent in clear should be revoked.")
 
+// strict tells browsers to come over HTTPS from now on. Over plain HTTP it would
+// mean nothing.
+var strict = []string{"max-age=31536000"}
+
 // secure refuses what did not arrive over TLS, before the token is looked at,
 // and finds out the client's address. Both believe forwarding headers from the
 // configured proxies alone.
@@ -19,6 +23,7 @@ func secure(trusted []netip.Prefix) step {
 			if x.Scheme() != "https" {
 				return errPlain
 			}
+			x.Response().Header()["Strict-Transport-Security"] = strict
 			x.from = auth.ClientIP(req.RemoteAddr, req.Header.Values("X-Forwarded-For"), trusted)
 			return next(x)
 		}

@@ -18,7 +18,9 @@ type units struct {
 	db   *db.DB
 	keys idempotency.Keys
 	gate *idempotency.Gate
-	wake func()
+	wake func(guild string)
+
+	preparations map[string]preparation
 }
 
 // unit makes a write request one transaction: the change, its events and its
@@ -35,7 +37,8 @@ func (u *units) unit(next handler) handler {
 			return u.phased(x, next)
 		case x.key != "":
 			return u.keyed(x, request(x), next)
-		case x.broken != nil:
+		}
+		if u.prepare(x); x.broken != nil {
 			return x.broken
 		}
 		var answer idempotency.Answer
@@ -46,7 +49,7 @@ func (u *units) unit(next handler) handler {
 		if err != nil {
 			return err
 		}
-		u.wake()
+		u.wake(x.by.GuildID)
 		return send(x, answer)
 	}
 }
@@ -63,11 +66,15 @@ func request(x *exchange) idempotency.Request {
 // contract keeps rolls everything back and is then stored alone; should a twin
 // have run in between, its answer counts.
 func (u *units) keyed(x *exchange, r idempotency.Request, next handler) error {
-	leave, err := u.gate.Enter(x.ctx, r.TokenID, r.Key)
+	leave, replay, err := u.enter(x, r)
 	if err != nil {
 		return err
 	}
+	if replay != nil {
+		return send(x, *replay)
+	}
 	defer leave()
+	u.prepare(x)
 	answer, err := u.claim(x, r, func(ctx context.Context) (idempotency.Answer, error) {
 		return attempt(ctx, x, next)
 	})
@@ -81,9 +88,25 @@ func (u *units) keyed(x *exchange, r idempotency.Request, next handler) error {
 		return err
 	}
 	if !answer.Replayed {
-		u.wake()
+		u.wake(x.by.GuildID)
 	}
 	return send(x, answer)
+}
+
+// enter waits for the duplicates of a request, or returns the answer that its key
+// has already: any number of repeats get it at once. Where others would be asked
+// before the unit opens, it is looked for first; elsewhere only when there is
+// something to wait for, since claiming the key finds it too.
+func (u *units) enter(x *exchange, r idempotency.Request) (leave func(), replay *idempotency.Answer, err error) {
+	stored := func(ctx context.Context, r idempotency.Request) (*idempotency.Answer, error) {
+		return u.keys.Replay(ctx, u.db.Reader(), r)
+	}
+	if u.preparations[x.op.ID] != nil {
+		if replay, err = stored(x.ctx, r); replay != nil || err != nil {
+			return nil, replay, err
+		}
+	}
+	return u.gate.Enter(x.ctx, r, stored)
 }
 
 // claim runs work in a unit that holds the key and keeps its answer, or
@@ -143,10 +166,7 @@ func capture(ctx context.Context, x *exchange, next handler) (idempotency.Answer
 	if err := next(x); err != nil {
 		return idempotency.Answer{}, err
 	}
-	return idempotency.Answer{
-		Status: buf.status, Location: buf.header.Get(echo.HeaderLocation),
-		RetryAfter: buf.header.Get(echo.HeaderRetryAfter), Body: buf.body.Bytes(),
-	}, nil
+	return buf.answer(), nil
 }
 
 // send writes an answer to the client. It is committed by now, so a client
@@ -177,6 +197,14 @@ type buffer struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
+	rest   later // what a phased operation has left to do
+}
+
+func (b *buffer) answer() idempotency.Answer {
+	return idempotency.Answer{
+		Status: b.status, Location: b.header.Get(echo.HeaderLocation),
+		RetryAfter: b.header.Get(echo.HeaderRetryAfter), Body: b.body.Bytes(),
+	}
 }
 
 func (b *buffer) Header() http.Header { return b.header }

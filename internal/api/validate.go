@@ -86,6 +86,8 @@ func validateBody(body []byte, op *operation) []problem {
 	if !ok {
 		return found
 	}
+	found = append(found, settle("body ", op.Body, value)...)
+	found = append(found, oneOf(op.Body, value)...)
 	for _, p := range visit("body", op.Body, value) {
 		// One complaint about a place is enough, and the first is the plainer one.
 		if !slices.ContainsFunc(found, func(first problem) bool { return first.place == p.place }) {
@@ -112,7 +114,7 @@ func validateQuery(u *url.URL, op *operation) []problem {
 		place := "query " + printable(name)
 		switch {
 		case !known:
-			found = append(found, problem{place, "is not a parameter of this operation"})
+			found = append(found, problem{place, "is not a parameter of this operation; " + meantParameter(name, op)})
 		case len(values) > 1:
 			found = append(found, problem{place, "must be given once"})
 		case strings.ContainsRune(values[0], 0) || !utf8.ValidString(values[0]):
@@ -125,7 +127,13 @@ func validateQuery(u *url.URL, op *operation) []problem {
 			}
 			found = append(found, visit(place, p.Schema.Value, float64(n))...)
 		default:
-			found = append(found, visit(place, p.Schema.Value, values[0])...)
+			wrong := visit(place, p.Schema.Value, values[0])
+			if p.Schema.Value.Format == "date-time" && strings.Contains(values[0], " ") {
+				for i := range wrong {
+					wrong[i].text += "; in a query, write + as %2B"
+				}
+			}
+			found = append(found, wrong...)
 		}
 	}
 	for _, d := range op.Defaults {
@@ -135,6 +143,18 @@ func validateQuery(u *url.URL, op *operation) []problem {
 	}
 	slices.SortFunc(found, func(a, b problem) int { return strings.Compare(a.place, b.place) })
 	return found
+}
+
+// meantParameter says which parameter an unknown name may stand for.
+func meantParameter(name string, op *operation) string {
+	names := slices.Sorted(maps.Keys(op.Query))
+	if near := nearest(name, names); near != "" {
+		return "did you mean " + near + "?"
+	}
+	if len(names) == 0 {
+		return "it has none"
+	}
+	return "its parameters are " + strings.Join(names, ", ")
 }
 
 // visit applies a schema and words what it finds.
@@ -207,10 +227,13 @@ func phrase(e *openapi3.SchemaError) string {
 	case "maxProperties":
 		return fmt.Sprintf("must have at most %d of the members %s", *s.MaxProps, members(s))
 	case "pattern":
-		return "must match the pattern " + s.Pattern
+		return patternPhrase(s.Pattern)
 	case "format":
 		if s.Format == "date-time" {
 			return "must be an existing RFC 3339 date and time with offset"
+		}
+		if s.Type.Is(openapi3.TypeInteger) {
+			return "must be an integer" + bounds(s)
 		}
 		return "must be in the format " + s.Format
 	case "uniqueItems":
@@ -218,6 +241,21 @@ func phrase(e *openapi3.SchemaError) string {
 	default:
 		return "does not match the schema (" + e.SchemaField + ")"
 	}
+}
+
+// patternPhrase says in words what the patterns mean that callers meet most.
+func patternPhrase(pattern string) string {
+	switch {
+	case pattern == `^[1-9][0-9]{0,19}$`:
+		return `must be a snowflake: a string of 1 to 20 digits that does not begin with 0, such as "190320984123768832"`
+	case strings.HasPrefix(pattern, `^https`):
+		return "must be an https URL without credentials, spaces and fragment, such as https://example.com/hooks"
+	case strings.Contains(pattern, `\x1F`):
+		return "must be one line without control characters, with a character that is not blank"
+	case strings.Contains(pattern, `[^\x00]*`), strings.Contains(pattern, `[^\u0000]*`):
+		return "must contain a character that is not blank, and no U+0000"
+	}
+	return "must match the pattern " + pattern
 }
 
 func members(s *openapi3.Schema) string {

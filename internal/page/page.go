@@ -25,3 +25,53 @@ func Cut[T any](rows []T, p P) ([]T, bool) {
 	}
 	return rows, false
 }
+
+// Deep is the offset from which on a page is worth a statement of its own.
+const Deep = 1000
+
+// List is the statements of a list that is ordered by an instant and the id.
+type List struct{ shallow, deep string }
+
+// Table says what a list is read from. All of it is constant text.
+type Table struct {
+	Name    string
+	Columns string
+	// Reach, if not empty, is a number that no offset of a row can reach; a page
+	// from there on is empty without a look at the rows before it.
+	Reach string
+}
+
+// Newest is the list of the rows that satisfy where, by created_at, newest
+// first. In where $2 stands for the limit and $3 for the offset; the other
+// parameters are its own.
+func Newest(t Table, where string) List { return t.list(where, "created_at", " DESC", "<=") }
+
+// Changed is the list of the rows that satisfy where, by updated_at, the one
+// that was changed last at the end.
+func Changed(t Table, where string) List { return t.list(where, "updated_at", "", ">=") }
+
+// The rows before a deep page are counted in the index alone, and only its own
+// are read: their keys lead to the page's first row, and from there it is the
+// first page.
+func (t Table) list(where, at, direction, from string) List {
+	rows := "SELECT " + t.Columns + "\nFROM " + t.Name + "\nWHERE " + where
+	order := "\nORDER BY " + at + direction + ", id" + direction
+	within := ""
+	if t.Reach != "" {
+		within = " AND $3 < " + t.Reach
+	}
+	first := "SELECT " + at + ", id FROM " + t.Name + "\nWHERE " + where + within + order + "\nLIMIT 1 OFFSET $3"
+	return List{
+		shallow: rows + order + "\nLIMIT $2 OFFSET $3",
+		deep:    rows + "\nAND (" + at + ", id) " + from + " (\n" + first + ")" + order + "\nLIMIT $2",
+	}
+}
+
+// For is the statement for a page, whose parameters $2 and $3 are the page's
+// Limit and Offset.
+func (l List) For(p P) string {
+	if p.Offset() >= Deep {
+		return l.deep
+	}
+	return l.shallow
+}

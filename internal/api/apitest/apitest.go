@@ -18,6 +18,8 @@ import (
 	"guildhall/internal/chat"
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/egress/egresstest"
+	"guildhall/internal/event"
 	"guildhall/internal/ratelimit"
 	"guildhall/internal/seal"
 )
@@ -60,6 +62,7 @@ type options struct {
 	config []func(*api.Config)
 	reach  func(url string) string
 	chat   chat.Platform
+	names  func(name string, v6 bool) egresstest.Answer
 }
 
 // Option changes how New sets the scene.
@@ -82,6 +85,10 @@ func Reach(by func(url string) string) Option { return func(o *options) { o.reac
 
 // New starts a server for the test. When the test ends the server stops and
 // the books are checked: ledger, keys and events must agree with the state.
+//
+// Each guild has an endpoint that listens to everything, so that events are
+// recorded, until the test calls its first operation of webhooks: that one finds
+// the guild without endpoints.
 func New(t testing.TB, opts ...Option) *API {
 	t.Helper()
 	o := options{scopes: auth.Scopes}
@@ -130,6 +137,7 @@ func New(t testing.TB, opts ...Option) *API {
 		}
 	})
 	addGuild(t, base.DB, Guild)
+	dbtest.Listen(t, base.DB, Guild, event.Types)
 	return (&API{Server: s, URL: srv.URL + api.Prefix}).token(t, Guild, o.scopes, o.allow)
 }
 
@@ -196,6 +204,7 @@ func (a *API) As(t testing.TB, scopes ...string) *API {
 func (a *API) Next(t testing.TB) *API {
 	t.Helper()
 	addGuild(t, a.Server.DB, Neighbour)
+	dbtest.Listen(t, a.Server.DB, Neighbour, event.Types)
 	return a.token(t, Neighbour, auth.Scopes, nil)
 }
 
@@ -235,7 +244,11 @@ func Query(name, value string) Arg { return func(c *call) { c.query.Add(name, va
 // means none. The answer has been held against the contract.
 func (a *API) Do(t testing.TB, id, body string, args ...Arg) *Answer {
 	t.Helper()
-	ans, err := a.Try(Find(t, id), body, args...)
+	op := Find(t, id)
+	if strings.HasPrefix(op.Path, "/webhooks") {
+		dbtest.Unlisten(t, a.Server.DB, a.Guild)
+	}
+	ans, err := a.Try(op, body, args...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,19 +2,27 @@ package apitest
 
 import (
 	"log/slog"
-	"net/netip"
 	"testing"
 
 	"guildhall/internal/api"
 	"guildhall/internal/chat"
+	"guildhall/internal/egress"
+	"guildhall/internal/egress/egresstest"
+	"guildhall/internal/giveaways"
 	"guildhall/internal/idempotency"
 	"guildhall/internal/seal"
 	"guildhall/internal/tickets"
 	"guildhall/internal/webhooks"
 )
 
-// Chat makes the server's tickets speak to platform instead of a stand-in.
+// Chat makes the server's tickets and giveaways speak to platform instead of a stand-in.
 func Chat(platform chat.Platform) Option { return func(o *options) { o.chat = platform } }
+
+// Names makes the server ask zone about the host names of webhooks. Without it
+// no name exists.
+func Names(zone func(name string, v6 bool) egresstest.Answer) Option {
+	return func(o *options) { o.names = zone }
+}
 
 // services fills in the domains that need something of the host. Webhooks may
 // call the loopback address: that is where tests have their receivers.
@@ -24,9 +32,13 @@ func services(t testing.TB, cfg *api.Config, o options, box *seal.Box) {
 		o.chat = chat.NewStandIn(slog.New(slog.DiscardHandler))
 	}
 	var err error
-	cfg.Tickets, err = tickets.New(tickets.Config{DB: cfg.DB, Chat: o.chat, Keys: idempotency.Keys{Sealer: box}})
+	cfg.Tickets, err = tickets.New(tickets.Config{DB: cfg.DB, Chat: o.chat, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: box}}})
 	must(t, err)
-	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
-	cfg.Webhooks, err = webhooks.New(webhooks.Config{DB: cfg.DB, Box: box, Guard: webhooks.NewGuard(loopback, nil)})
+	cfg.Giveaways = &giveaways.Service{Chat: o.chat}
+	if o.names == nil {
+		o.names = func(string, bool) egresstest.Answer { return egresstest.NoSuchName }
+	}
+	guard := egress.NewGuard(egresstest.Loopback, egresstest.NameServer(t, o.names))
+	cfg.Webhooks, err = webhooks.New(webhooks.Config{DB: cfg.DB, Box: box, Guard: guard})
 	must(t, err)
 }

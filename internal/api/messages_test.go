@@ -1,0 +1,135 @@
+package api_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"guildhall/internal/api/apitest"
+)
+
+// Each message, read alone, says what is wrong with the call and how to mend it.
+func TestMessagesLetTheCallBeMended(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	for _, c := range []struct {
+		call, body string
+		status     int
+		message    string
+	}{
+		// Members nobody knows, and what may be meant.
+		{"POST /api/v1/economy/adjust", `{"userId":"1","amount":5}`, 400, "body /amount: is not a member of this object; its members are delta"},
+		{"POST /api/v1/economy/adjust", `{"userId":"1","amount":5}`, 400, "body /userId: is not a member of this object; did you mean user_id?"},
+		{"POST /api/v1/economy/adjust", `{"userId":"1","amount":5}`, 400, "body /user_id: is required"},
+		{"POST /api/v1/economy/adjust", `{"user_id":"1","dleta":5}`, 400, "body /dleta: is not a member of this object; did you mean delta?"},
+		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"Reason":"x"}`, 400, "did you mean reason?"},
+		{"PATCH /api/v1/cases/x", `{"status":"revoked"}`, 400, "body /status: is not a member of this object; its members are expires_at, reason"},
+		{"PATCH /api/v1/cases/x", `{}`, 400, "must have at least 1 of the members"},
+		{"PATCH /api/v1/cases/x", `{"expiresAt":null}`, 400, "did you mean expires_at?"},
+		{"POST /api/v1/webhooks", `{"url":"https://example.com","event":["case.created"]}`, 400, "did you mean events?"},
+		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"\u001b[2J":1}`, 400, "body /?[2J: is not a member"},
+
+		// One of two, and no more.
+		{"POST /api/v1/levelling/adjust", `{"user_id":"1","delta":5,"total_xp":5}`, 400, "body: must have exactly one of delta and total_xp"},
+		{"POST /api/v1/levelling/adjust", `{"user_id":"1"}`, 400, "body: must have exactly one of delta and total_xp"},
+		{"POST /api/v1/levelling/adjust", `{"user_id":"1","delta":null,"total_xp":null}`, 400, "body: must have exactly one of delta and total_xp"},
+
+		// Numbers.
+		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":100000000000000000000}`, 400, "body /delta: must be an integer, at least -9007199254740991, at most 9007199254740991"},
+		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":9007199254740992}`, 400, "at most 9007199254740991"},
+		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":1202.0}`, 400, "body /delta: must be an integer, written without fraction or exponent, such as 1202 and not 1202.0"},
+		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":1e3}`, 400, "without fraction or exponent"},
+		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":"5"}`, 400, "body /delta: must be an integer"},
+		{"GET /api/v1/cases?page=0", ``, 400, "query page: must be an integer, at least 1"},
+		{"GET /api/v1/cases?per_page=1000", ``, 400, "query per_page: must be an integer, at least 1, at most 100"},
+		{"GET /api/v1/cases?per_page=ten", ``, 400, "query per_page: must be an integer in decimal digits, at least 1, at most 100"},
+
+		// Ids and texts.
+		{"POST /api/v1/economy/adjust", `{"user_id":1,"delta":5}`, 400, "body /user_id: must be a string"},
+		{"POST /api/v1/economy/adjust", `{"user_id":"alice","delta":5}`, 400, "body /user_id: must be a snowflake: a string of 1 to 20 digits"},
+		{"POST /api/v1/economy/adjust", `{"user_id":"012","delta":5}`, 400, "does not begin with 0"},
+		{"POST /api/v1/economy/adjust", `{"user_id":null,"delta":5}`, 400, "body /user_id: must be a string"},
+		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"reason":"  "}`, 400, "body /reason: must contain a character that is not blank"},
+		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"reason":"a\u0000b"}`, 400, "body /reason: must not contain U+0000"},
+		{"POST /api/v1/tickets/x/message", `{"content":""}`, 400, "body /content: must have at least 1 characters"},
+		{"POST /api/v1/webhooks", `{"url":"ftp://example.com","events":["case.created"]}`, 400, "body /url: must be an https URL"},
+		{"POST /api/v1/webhooks", `{"url":"https://u:p@example.com","events":["case.created"]}`, 400, "without credentials"},
+		{"POST /api/v1/webhooks", `{"url":"https://example.com","events":["case.created"],"description":"two\nlines"}`, 400, "body /description: must be one line"},
+		{"POST /api/v1/webhooks", `{"url":"https://example.com","events":[]}`, 400, "body /events: must have at least 1 items"},
+		{"POST /api/v1/webhooks", `{"url":"https://example.com","events":"case.created"}`, 400, "body /events: must be an array"},
+		{"POST /api/v1/cases", `{"user_id":"1","moderator_id":"2","type":"ban","reason":"x"}`, 400, "body /type: must be one of "},
+
+		// Instants.
+		{"GET /api/v1/cases?since=2026-01-01T00:00:00+02:00", ``, 400, "query since: must be an existing RFC 3339 date and time with offset; in a query, write + as %2B"},
+		{"GET /api/v1/cases?since=yesterday", ``, 400, "query since: must be an existing RFC 3339 date and time with offset"},
+		{"GET /api/v1/cases?since=2026-02-30T00:00:00Z", ``, 400, "must be an existing RFC 3339 date"},
+
+		// Parameters.
+		{"GET /api/v1/cases?user=1", ``, 400, "query user: is not a parameter of this operation; "},
+		{"GET /api/v1/cases?userid=1", ``, 400, "did you mean user_id?"},
+		{"GET /api/v1/cases?page=1&page=2", ``, 400, "query page: must be given once"},
+		{"GET /api/v1/cases?status=%zz", ``, 400, "query: must be properly percent-encoded"},
+		{"GET /api/v1/cases?type=bann", ``, 400, "query type: must be one of "},
+		{"GET /api/v1/me?x=1", ``, 400, "query x: is not a parameter of this operation; it has none"},
+		{"POST /api/v1/economy/adjust?dry_run=1", `{"user_id":"1","delta":5}`, 400, "query"},
+
+		// JSON.
+		{"POST /api/v1/economy/adjust", `{"user_id":"1",}`, 400, "body: must be well-formed JSON; it is not at line 1, column 16"},
+		{"POST /api/v1/economy/adjust", "{\n  \"user_id\": \"1\"\n  \"delta\": 5\n}", 400, "it is not at line 3, column 3"},
+		{"POST /api/v1/economy/adjust", `{"user_id":"1"`, 400, "it ends too early at line 1, column 15"},
+		{"POST /api/v1/economy/adjust", `user_id=1&delta=5`, 400, "it is not at line 1, column 1"},
+		{"POST /api/v1/economy/adjust", `{'user_id':1}`, 400, "it is not at line 1, column 2"},
+		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5} {}`, 400, "body: must be one JSON value and nothing after it"},
+		{"POST /api/v1/economy/adjust", `[]`, 400, "body: must be an object"},
+		{"POST /api/v1/economy/adjust", ``, 400, "body: is required"},
+		{"POST /api/v1/economy/adjust", `{"user_id":"1","user_id":"2","delta":5}`, 400, "body /user_id: must be given once"},
+		{"POST /api/v1/economy/adjust", `{"user_id":"\ud800","delta":5}`, 400, "lone surrogates"},
+		{"POST /api/v1/economy/adjust", "{\"user_id\":\"\xff\",\"delta\":5}", 400, "body: must be valid UTF-8"},
+
+		// Routes and methods.
+		{"GET /me", ``, 404, "the paths of the API begin with /api/v1"},
+		{"GET /v1/me", ``, 404, "the paths of the API begin with /api/v1"},
+		{"GET /api/v1/cases/", ``, 404, "a path has no slash at its end"},
+		{"GET /api/v1/Cases", ``, 404, "in lower case"},
+		{"DELETE /api/v1/cases", ``, 405, "This path takes OPTIONS, GET, HEAD, POST"},
+		{"PUT /api/v1/economy/adjust", `{}`, 405, "POST"},
+	} {
+		method, path, _ := strings.Cut(c.call, " ")
+		req, err := http.NewRequestWithContext(t.Context(), method, strings.TrimSuffix(server.URL, "/api/v1")+strings.ReplaceAll(path, " ", "%20"), strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+server.Token)
+		if c.body != "" {
+			req.Header.Set("Content-Type", "application/json")
+		}
+		res, err := server.Server.Client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer struct{ Error struct{ Message string } }
+		if err := json.Unmarshal(text, &answer); err != nil {
+			t.Fatal(err)
+		}
+		if res.StatusCode != c.status || !strings.Contains(answer.Error.Message, c.message) {
+			t.Errorf("%s %s\n is told %d %s\n want    %d %s", c.call, c.body, res.StatusCode, answer.Error.Message, c.status, c.message)
+		}
+	}
+}
+
+// Clients that write every member say null for those they do not set.
+func TestNullIsAbsentWhereNothingElseCanBeMeant(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	server.Do(t, "adjustBalance", `{"user_id":"1","delta":5,"reason":null}`).Want(t, 200, `{"data":{"balance":5}}`)
+	server.Do(t, "adjustXp", `{"user_id":"1","delta":5,"total_xp":null}`).Want(t, 200, "")
+	server.Do(t, "adjustXp", `{"user_id":"1","delta":null,"total_xp":7}`).Want(t, 200, "")
+	server.Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1:9/x","events":["case.created"],"description":null,"enabled":null}`).Want(t, 201, `{"data":{"enabled":true}}`)
+}

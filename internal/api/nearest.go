@@ -1,0 +1,118 @@
+package api
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+// exactlyOne names members of which a body must have one and no more. The
+// document says it in its own terms, too; this is for the message.
+const exactlyOne = "x-exactly-one-of"
+
+// nullMeans marks a nullable member of which null says the same as leaving it
+// out. For any other nullable member null is a value.
+const nullMeans = "x-null"
+
+// settle takes out of a body what needs a better message than the schema's
+// checker has: unknown members, each with the one that may be meant, and null
+// where it says as much as leaving the member out.
+func settle(place string, schema *openapi3.Schema, value any) (found []problem) {
+	switch v := value.(type) {
+	case map[string]any:
+		if schema.Type == nil || !schema.Type.Is(openapi3.TypeObject) || schema.AdditionalProperties.Has == nil || *schema.AdditionalProperties.Has {
+			return nil
+		}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			at := place + "/" + printable(name)
+			member, known := schema.Properties[name]
+			switch {
+			case !known:
+				found = append(found, problem{at, "is not a member of this object; " + meant(name, schema)})
+				delete(v, name)
+			case v[name] == nil && !slices.Contains(schema.Required, name) && (!member.Value.Nullable || member.Value.Extensions[nullMeans] == "absent"):
+				delete(v, name)
+			default:
+				found = append(found, settle(at, member.Value, v[name])...)
+			}
+		}
+	case []any:
+		if schema.Items != nil {
+			for i, item := range v {
+				found = append(found, settle(fmt.Sprintf("%s/%d", place, i), schema.Items.Value, item)...)
+			}
+		}
+	}
+	return found
+}
+
+// meant says which member of an object an unknown name may stand for.
+func meant(name string, schema *openapi3.Schema) string {
+	names := slices.Sorted(maps.Keys(schema.Properties))
+	if near := nearest(name, names); near != "" {
+		return "did you mean " + near + "?"
+	}
+	return "its members are " + strings.Join(names, ", ")
+}
+
+// nearest is the known name that a misspelt one is likely to stand for; empty
+// when there is none.
+func nearest(name string, known []string) string {
+	best, least := "", 3
+	plain := func(s string) string {
+		return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(s))
+	}
+	for _, k := range known {
+		if d := distance(plain(name), plain(k)); d < least && d*3 <= len(k)+1 {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// distance counts the letters to insert, delete or change; long texts are far.
+func distance(a, b string) int {
+	if len(a) > 40 || len(b) > 40 {
+		return 40
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		last := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := last
+			if a[i] != b[j] {
+				change++
+			}
+			last = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// oneOf checks what the document says in words: exactly one of some members.
+func oneOf(schema *openapi3.Schema, value any) []problem {
+	names, ok := schema.Extensions[exactlyOne].([]any)
+	body, isObject := value.(map[string]any)
+	if !ok || !isObject {
+		return nil
+	}
+	given, texts := 0, make([]string, len(names))
+	for i, n := range names {
+		texts[i] = fmt.Sprint(n)
+		if _, has := body[texts[i]]; has {
+			given++
+		}
+	}
+	if given == 1 {
+		return nil
+	}
+	return []problem{{"body", "must have exactly one of " + strings.Join(texts, " and ")}}
+}

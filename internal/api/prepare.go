@@ -1,0 +1,52 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// A preparation asks others (a name server, the chat platform) what an
+// operation has to know, before its unit of work opens: no connection and no
+// lock is held meanwhile. What it has learned travels in the context it
+// returns, so that the operation can refuse in the contract's order of checks.
+// An error ends the request as if the operation had returned it. It is not run
+// for a request that validation has refused.
+type preparation func(ctx context.Context, body []byte) (context.Context, error)
+
+// preparations are the operations that need one.
+func preparations(s Services) map[string]preparation {
+	return map[string]preparation{
+		"createGiveaway":        preparing(s.Giveaways.PrepareCreate),
+		"createWebhookEndpoint": preparing(s.Webhooks.PrepareCreate),
+		"updateWebhookEndpoint": preparing(s.Webhooks.PrepareUpdate),
+	}
+}
+
+// preparing is a preparation that takes the operation's own type of body.
+func preparing[Body any](prepare func(context.Context, *Body) (context.Context, error)) preparation {
+	return func(ctx context.Context, raw []byte) (context.Context, error) {
+		body := new(Body)
+		if len(raw) > 0 {
+			if err := json.Unmarshal(raw, body); err != nil {
+				return nil, fmt.Errorf("read a body that passed validation: %w", err)
+			}
+		}
+		return prepare(ctx, body)
+	}
+}
+
+// prepare runs the operation's preparation, if it has one. What it refuses is
+// kept for the unit, as a verdict of validation is.
+func (u *units) prepare(x *exchange) {
+	p, ok := u.preparations[x.op.ID]
+	if !ok || x.broken != nil {
+		return
+	}
+	ctx, err := p(x.ctx, x.body)
+	if err != nil {
+		x.broken = err
+		return
+	}
+	x.ctx = ctx
+}

@@ -1,0 +1,113 @@
+package api_test
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"guildhall/internal/api/apitest"
+	"guildhall/internal/egress/egresstest"
+)
+
+// However many repeats of a finished request come at once, each gets the
+// stored answer.
+func TestRepeatsOfAFinishedRequestAreAllAnswered(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	for id, body := range map[string]string{
+		"adjustBalance":       one,
+		"createTicketMessage": `{"content":"hello"}`, // a refusal, kept by the way of its own that this operation has
+	} {
+		view, op := server.Key("repeated-"+id), apitest.Find(t, id)
+		first := view.Do(t, id, body, apitest.Path("id", "none"))
+		var all sync.WaitGroup
+		var replays atomic.Int64
+		for range 50 {
+			all.Go(func() {
+				for range 4 {
+					a, err := view.Try(op, body, apitest.Path("id", "none"))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if a.Status == first.Status && string(a.Body) == string(first.Body) && a.Header.Get("Idempotent-Replay") == "true" {
+						replays.Add(1)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n := replays.Load(); n != 200 {
+			t.Errorf("%s: %d of 200 repeats were replays", id, n)
+		}
+	}
+}
+
+// What an operation asks others before its unit is not asked for a repeat: the
+// answer is there, whatever they would say now.
+func TestARepeatAsksNobody(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	server := apitest.New(t, apitest.Names(func(string, bool) egresstest.Answer {
+		asked.Add(1)
+		return egresstest.Addresses("93.184.216.34")
+	})).Key("asked-once")
+	const body = `{"url":"https://receiver.test/hook","events":["case.created"]}`
+	first := server.Do(t, "createWebhookEndpoint", body).Want(t, 201, "")
+	before := asked.Load()
+	server.Do(t, "createWebhookEndpoint", body).WantReplayOf(t, first)
+	server.Do(t, "createWebhookEndpoint", `{"url":"https://other.test/hook"}`).WantError(t, 409, "idempotency_key_reused")
+	if before == 0 || asked.Load() != before {
+		t.Errorf("the name server was asked %d times for the first request, and then %d times", before, asked.Load()-before)
+	}
+}
+
+// A caller that hangs up is no error of ours.
+func TestAClientThatHangsUpIsNoError(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The guild's row is locked, so that the request is under way when its caller leaves.
+	release := lockGuild(t, server)
+	c, err := tlsDial(server, u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := `{"user_id":"9","moderator_id":"8","type":"note","reason":"x"}`
+	fmt.Fprintf(c, "POST /api/v1/cases HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		server.Token, len(body), body)
+	apitest.Eventually(t, "the write waits for the lock", func() bool {
+		return count(t, server, `SELECT count(*) FROM pg_locks WHERE NOT granted`) > 0
+	})
+	c.Close()
+	defer func() { _, _ = io.Copy(io.Discard, c) }()
+	release()
+	line := ""
+	apitest.Eventually(t, "the request's line", func() bool {
+		for _, l := range strings.Split(server.Server.Log.String(), "\n") {
+			if strings.Contains(l, `"route":"/api/v1/cases"`) {
+				line = l
+			}
+		}
+		return line != ""
+	})
+	if !strings.Contains(line, `"level":"INFO"`) || !strings.Contains(line, `"code":"client_closed"`) || !strings.Contains(line, `"status":499`) {
+		t.Errorf("the log says %s", line)
+	}
+	if n := count(t, server, `SELECT count(*) FROM cases`); n != 0 {
+		t.Errorf("%d cases were made for a caller that had left", n)
+	}
+}
+
+// lockGuild holds the guild's row until the returned function is called.
+func lockGuild(t *testing.T, server *apitest.API) (release func()) {
+	t.Helper()
+	return lock(t, server, `SELECT id FROM guilds WHERE id = $1 FOR UPDATE`, server.Guild)
+}
