@@ -27,6 +27,24 @@ CREATE TABLE api_tokens (
     CONSTRAINT api_tokens_hash_size CHECK ((length(hash) = 32))
 );
 
+CREATE TABLE audit_log (
+    guild_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    at timestamp with time zone NOT NULL DEFAULT now(),
+    actor_type text NOT NULL,
+    actor_id text COLLATE "C" NOT NULL,
+    actor_name text NOT NULL,
+    address text NOT NULL,
+    request_id text NOT NULL,
+    action text COLLATE "C" NOT NULL,
+    target_id text COLLATE "C" NOT NULL,
+    target_name text NOT NULL,
+    before jsonb,
+    after jsonb,
+    CONSTRAINT audit_log_pkey PRIMARY KEY (guild_id, id),
+    CONSTRAINT audit_log_actor_type CHECK ((actor_type = ANY (ARRAY['user'::text, 'operator'::text, 'command_line'::text, 'token'::text, 'system'::text])))
+);
+
 CREATE TABLE auth_epoch (
     sole boolean NOT NULL DEFAULT true,
     epoch bigint NOT NULL,
@@ -84,11 +102,42 @@ CREATE TABLE chat_intents (
     lease_gen bigint NOT NULL DEFAULT 0,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     settled_at timestamp with time zone,
+    mentions text[] NOT NULL DEFAULT '{}'::text[],
     CONSTRAINT chat_intents_pkey PRIMARY KEY (guild_id, id),
     CONSTRAINT chat_intents_nonce UNIQUE (nonce),
     CONSTRAINT chat_intents_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
-    CONSTRAINT chat_intents_kind CHECK ((kind = ANY (ARRAY['ticket_message'::text, 'giveaway_ended'::text, 'giveaway_rerolled'::text]))),
+    CONSTRAINT chat_intents_kind CHECK ((kind = ANY (ARRAY['ticket_message'::text, 'giveaway_started'::text, 'giveaway_resumed'::text, 'giveaway_ended'::text, 'giveaway_rerolled'::text]))) NOT VALID,
     CONSTRAINT chat_intents_state CHECK ((state = ANY (ARRAY['pending'::text, 'sending'::text, 'sent'::text, 'refused'::text, 'unknown'::text])))
+);
+
+CREATE TABLE dashboard_links (
+    guild_id text COLLATE "C" NOT NULL,
+    hash bytea NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    used_at timestamp with time zone,
+    CONSTRAINT dashboard_links_pkey PRIMARY KEY (guild_id, hash),
+    CONSTRAINT dashboard_links_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE
+);
+
+CREATE TABLE dashboard_once (
+    guild_id text COLLATE "C" NOT NULL,
+    key bytea NOT NULL,
+    made_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT dashboard_once_pkey PRIMARY KEY (guild_id, key)
+);
+
+CREATE TABLE dashboard_sessions (
+    hash text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    account text COLLATE "C" NOT NULL,
+    data bytea NOT NULL,
+    address text NOT NULL,
+    agent text NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    seen_at timestamp with time zone NOT NULL DEFAULT now(),
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT dashboard_sessions_pkey PRIMARY KEY (hash)
 );
 
 CREATE TABLE giveaway_draws (
@@ -105,9 +154,11 @@ CREATE TABLE giveaway_draws (
     token_id text COLLATE "C",
     reason text,
     drawn_at timestamp with time zone NOT NULL DEFAULT now(),
+    entry_count bigint,
     CONSTRAINT giveaway_draws_pkey PRIMARY KEY (guild_id, giveaway_id, round),
     CONSTRAINT giveaway_draws_guild_id_giveaway_id_fkey FOREIGN KEY (guild_id, giveaway_id) REFERENCES giveaways(guild_id, id) ON DELETE CASCADE,
     CONSTRAINT giveaway_draws_entries_hash CHECK ((octet_length(entries_hash) = 32)),
+    CONSTRAINT giveaway_draws_entry_count CHECK (((entry_count >= 0) AND (entry_count <= '9007199254740991'::bigint))),
     CONSTRAINT giveaway_draws_round CHECK ((round >= 1)),
     CONSTRAINT giveaway_draws_seed CHECK ((octet_length(seed) = 32))
 );
@@ -143,11 +194,23 @@ CREATE TABLE giveaways (
     rounds integer NOT NULL DEFAULT 0,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    source text NOT NULL DEFAULT 'bot'::text,
+    pot text NOT NULL DEFAULT 'open'::text,
+    post_id text COLLATE "C",
+    ended_by_token_id text COLLATE "C",
+    drawing_at timestamp with time zone,
+    reaction_after text COLLATE "C" NOT NULL DEFAULT ''::text,
+    reaction_count bigint NOT NULL DEFAULT 0,
+    reactions_missed boolean NOT NULL DEFAULT false,
+    react_at timestamp with time zone,
+    failures integer NOT NULL DEFAULT 0,
     CONSTRAINT giveaways_pkey PRIMARY KEY (guild_id, id),
     CONSTRAINT giveaways_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
     CONSTRAINT giveaways_description_length CHECK ((char_length(description) <= 1000)),
     CONSTRAINT giveaways_entry_count CHECK (((entry_count >= 0) AND (entry_count <= '9007199254740991'::bigint))),
+    CONSTRAINT giveaways_pot CHECK ((pot = ANY (ARRAY['open'::text, 'gathering'::text, 'frozen'::text]))),
     CONSTRAINT giveaways_prize_length CHECK (((char_length(prize) >= 1) AND (char_length(prize) <= 200))),
+    CONSTRAINT giveaways_source CHECK ((source = ANY (ARRAY['api'::text, 'bot'::text]))),
     CONSTRAINT giveaways_status CHECK ((status = ANY (ARRAY['scheduled'::text, 'active'::text, 'paused'::text, 'drawing'::text, 'ended'::text]))),
     CONSTRAINT giveaways_winner_count CHECK (((winner_count >= 1) AND (winner_count <= 100)))
 ) WITH (fillfactor=85);
@@ -182,6 +245,7 @@ CREATE TABLE guilds (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     last_case bigint NOT NULL DEFAULT 0,
     last_ticket bigint NOT NULL DEFAULT 0,
+    last_case_at timestamp with time zone,
     CONSTRAINT guilds_pkey PRIMARY KEY (id)
 );
 
@@ -235,6 +299,12 @@ CREATE TABLE leaderboard_moves (
     is_now bigint
 );
 
+CREATE TABLE leaderboard_queue (
+    guild_id text COLLATE "C" NOT NULL,
+    board text COLLATE "C" NOT NULL,
+    CONSTRAINT leaderboard_queue_board CHECK ((board = ANY (ARRAY['wallets'::text, 'levels'::text])))
+);
+
 CREATE TABLE ledger_entries (
     guild_id text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -244,7 +314,16 @@ CREATE TABLE ledger_entries (
     reason text,
     note text NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
+    reference text COLLATE "C",
     CONSTRAINT ledger_entries_pkey PRIMARY KEY (guild_id, id)
+);
+
+CREATE TABLE ledger_references (
+    guild_id text COLLATE "C" NOT NULL,
+    reference text COLLATE "C" NOT NULL,
+    entry_id text COLLATE "C",
+    CONSTRAINT ledger_references_pkey PRIMARY KEY (guild_id, reference),
+    CONSTRAINT ledger_references_length CHECK (((char_length(reference) >= 1) AND (char_length(reference) <= 128)))
 );
 
 CREATE TABLE levels (
@@ -271,6 +350,14 @@ CREATE TABLE network_listings (
     CONSTRAINT network_listings_report_count CHECK ((report_count >= 0)),
     CONSTRAINT network_listings_severity CHECK ((severity = ANY (ARRAY['low'::text, 'medium'::text, 'high'::text, 'critical'::text]))),
     CONSTRAINT network_listings_trust_score CHECK (((trust_score >= 0) AND (trust_score <= 100)))
+);
+
+CREATE TABLE secret_key_check (
+    single boolean NOT NULL DEFAULT true,
+    sealed bytea NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT secret_key_check_pkey PRIMARY KEY (single),
+    CONSTRAINT secret_key_check_single CHECK (single)
 );
 
 CREATE TABLE ticket_messages (
@@ -308,11 +395,46 @@ CREATE TABLE tickets (
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     closed_at timestamp with time zone,
     channel_due_at timestamp with time zone,
+    channel_lease_until timestamp with time zone,
+    channel_lease_gen bigint NOT NULL DEFAULT 0,
+    channel_lock jsonb,
     CONSTRAINT tickets_pkey PRIMARY KEY (guild_id, id),
     CONSTRAINT tickets_number UNIQUE (guild_id, number),
     CONSTRAINT tickets_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
     CONSTRAINT tickets_closed CHECK (((status = 'closed'::text) = (closed_at IS NOT NULL))),
     CONSTRAINT tickets_status CHECK ((status = ANY (ARRAY['open'::text, 'closed'::text])))
+);
+
+CREATE TABLE usage_addresses (
+    guild_id text COLLATE "C" NOT NULL,
+    token_id text COLLATE "C" NOT NULL,
+    day date NOT NULL,
+    address text COLLATE "C" NOT NULL,
+    requests bigint NOT NULL,
+    seen_at timestamp with time zone NOT NULL,
+    CONSTRAINT usage_addresses_pkey PRIMARY KEY (guild_id, token_id, day, address)
+);
+
+CREATE TABLE usage_hours (
+    guild_id text COLLATE "C" NOT NULL,
+    token_id text COLLATE "C" NOT NULL,
+    hour timestamp with time zone NOT NULL,
+    operation text COLLATE "C" NOT NULL,
+    class smallint NOT NULL,
+    requests bigint NOT NULL,
+    CONSTRAINT usage_hours_pkey PRIMARY KEY (guild_id, token_id, hour, operation, class)
+);
+
+CREATE TABLE usage_refusals (
+    guild_id text COLLATE "C" NOT NULL,
+    request_id text COLLATE "C" NOT NULL,
+    at timestamp with time zone NOT NULL,
+    token_id text COLLATE "C" NOT NULL,
+    operation text COLLATE "C" NOT NULL,
+    status smallint NOT NULL,
+    code text COLLATE "C" NOT NULL,
+    address text NOT NULL,
+    CONSTRAINT usage_refusals_pkey PRIMARY KEY (guild_id, request_id)
 );
 
 CREATE TABLE wallets (
@@ -353,9 +475,16 @@ CREATE TABLE webhook_deliveries (
     unlogged jsonb,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     completed_at timestamp with time zone,
+    fresh boolean NOT NULL DEFAULT true,
+    urgent boolean NOT NULL DEFAULT false,
+    event_type text,
+    event_at timestamp with time zone DEFAULT now(),
+    response_class text,
+    error text,
     CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (guild_id, id),
     CONSTRAINT webhook_deliveries_guild_id_event_id_fkey FOREIGN KEY (guild_id, event_id) REFERENCES webhook_events(guild_id, id),
     CONSTRAINT webhook_deliveries_cause CHECK ((cause = ANY (ARRAY['event'::text, 'redelivery'::text, 'test'::text]))),
+    CONSTRAINT webhook_deliveries_response_class CHECK ((response_class = ANY (ARRAY['2xx'::text, '3xx'::text, '4xx'::text, '5xx'::text, 'none'::text]))),
     CONSTRAINT webhook_deliveries_state CHECK ((state = ANY (ARRAY['pending'::text, 'delivered'::text, 'failed'::text, 'held'::text])))
 ) WITH (fillfactor=80, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, autovacuum_analyze_scale_factor=0.05);
 
@@ -373,7 +502,6 @@ CREATE TABLE webhook_endpoints (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     CONSTRAINT webhook_endpoints_pkey PRIMARY KEY (guild_id, id),
-    CONSTRAINT webhook_endpoints_id_key UNIQUE (id),
     CONSTRAINT webhook_endpoints_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE
 );
 
@@ -400,29 +528,74 @@ CREATE TABLE webhook_health (
     CONSTRAINT webhook_health_guild_id_endpoint_id_fkey FOREIGN KEY (guild_id, endpoint_id) REFERENCES webhook_endpoints(guild_id, id) ON DELETE CASCADE
 ) WITH (fillfactor=70);
 
+CREATE TABLE webhook_schedule (
+    guild_id text COLLATE "C" NOT NULL,
+    endpoint_id text COLLATE "C" NOT NULL,
+    disposition text NOT NULL DEFAULT 'send'::text,
+    releasing boolean NOT NULL DEFAULT false,
+    urgent boolean NOT NULL DEFAULT false,
+    next_due timestamp with time zone,
+    failures integer NOT NULL DEFAULT 0,
+    refusals integer NOT NULL DEFAULT 0,
+    blocks integer NOT NULL DEFAULT 0,
+    blocked_until timestamp with time zone,
+    quiet_until timestamp with time zone,
+    failing_since timestamp with time zone,
+    warned smallint NOT NULL DEFAULT 0,
+    not_before timestamp with time zone GENERATED ALWAYS AS (GREATEST(blocked_until, quiet_until)) STORED,
+    lane smallint NOT NULL GENERATED ALWAYS AS (
+CASE
+    WHEN urgent THEN 0
+    WHEN (disposition <> 'send'::text) THEN 4
+    WHEN (failing_since IS NULL) THEN 1
+    WHEN (blocks = 0) THEN 2
+    ELSE 3
+END) STORED,
+    CONSTRAINT webhook_schedule_pkey PRIMARY KEY (guild_id, endpoint_id),
+    CONSTRAINT webhook_schedule_disposition CHECK ((disposition = ANY (ARRAY['send'::text, 'hold'::text, 'drop'::text])))
+) WITH (fillfactor=70, autovacuum_vacuum_scale_factor=0.05, autovacuum_vacuum_threshold=500);
+
 
 -- Indexes
 
 CREATE INDEX api_tokens_guild ON public.api_tokens USING btree (guild_id, created_at, id);
+CREATE INDEX audit_log_action ON public.audit_log USING btree (guild_id, action, id);
+CREATE INDEX audit_log_actor ON public.audit_log USING btree (guild_id, actor_id, id);
+CREATE INDEX audit_log_age ON public.audit_log USING btree (at);
+CREATE INDEX audit_log_target ON public.audit_log USING btree (guild_id, target_id, id);
 CREATE INDEX cases_by_status ON public.cases USING btree (guild_id, status, created_at DESC, id DESC);
 CREATE INDEX cases_by_type ON public.cases USING btree (guild_id, type, created_at DESC, id DESC);
 CREATE INDEX cases_by_type_status ON public.cases USING btree (guild_id, type, status, created_at DESC, id DESC);
-CREATE INDEX cases_by_user ON public.cases USING btree (guild_id, user_id, created_at DESC, id DESC);
+CREATE INDEX cases_changed ON public.cases USING btree (guild_id, updated_at, id);
 CREATE INDEX cases_due ON public.cases USING btree (expires_at) WHERE ((status = 'active'::text) AND (expires_at IS NOT NULL));
 CREATE INDEX cases_newest ON public.cases USING btree (guild_id, created_at DESC, id DESC);
+CREATE INDEX cases_of_moderator ON public.cases USING btree (guild_id, moderator_id, created_at DESC, id DESC) INCLUDE (type, status);
+CREATE INDEX cases_of_user ON public.cases USING btree (guild_id, user_id, created_at DESC, id DESC) INCLUDE (type, status, moderator_id);
 CREATE INDEX chat_intents_age ON public.chat_intents USING btree (created_at);
 CREATE INDEX chat_intents_key ON public.chat_intents USING btree (token_id, key) WHERE (key IS NOT NULL);
 CREATE INDEX chat_intents_posted ON public.chat_intents USING btree (channel_id, message_id) WHERE (message_id IS NOT NULL);
+CREATE INDEX chat_intents_unposted ON public.chat_intents USING btree (settled_at) WHERE ((state = ANY (ARRAY['refused'::text, 'unknown'::text])) AND (kind <> 'ticket_message'::text));
 CREATE INDEX chat_intents_unsettled ON public.chat_intents USING btree (created_at) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text]));
+CREATE INDEX dashboard_links_expiry ON public.dashboard_links USING btree (expires_at);
+CREATE INDEX dashboard_once_age ON public.dashboard_once USING btree (made_at);
+CREATE INDEX dashboard_sessions_account ON public.dashboard_sessions USING btree (account, created_at, id);
+CREATE INDEX dashboard_sessions_expiry ON public.dashboard_sessions USING btree (expires_at);
 CREATE INDEX giveaway_entries_oldest ON public.giveaway_entries USING btree (guild_id, giveaway_id, entered_at, length(user_id), user_id);
 CREATE INDEX giveaways_by_status ON public.giveaways USING btree (guild_id, status, created_at DESC, id DESC);
+CREATE INDEX giveaways_changed ON public.giveaways USING btree (guild_id, updated_at, id);
+CREATE INDEX giveaways_changed_by_status ON public.giveaways USING btree (guild_id, status, updated_at, id);
 CREATE INDEX giveaways_drawing ON public.giveaways USING btree (redraw_at) WHERE (status = 'drawing'::text);
 CREATE INDEX giveaways_ending ON public.giveaways USING btree (ends_at) WHERE (status = 'active'::text);
 CREATE INDEX giveaways_newest ON public.giveaways USING btree (guild_id, created_at DESC, id DESC);
 CREATE INDEX giveaways_starting ON public.giveaways USING btree (starts_at) WHERE (status = 'scheduled'::text);
+CREATE INDEX giveaways_to_draw ON public.giveaways USING btree (guild_id, redraw_at) WHERE ((status = 'drawing'::text) AND (pot <> 'gathering'::text));
+CREATE INDEX giveaways_to_gather ON public.giveaways USING btree (guild_id, redraw_at) WHERE ((status = 'drawing'::text) AND (pot = 'gathering'::text));
+CREATE INDEX giveaways_to_react ON public.giveaways USING btree (guild_id, react_at) WHERE (react_at IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
+CREATE INDEX leaderboard_maps_drafts ON public.leaderboard_maps USING btree (id) WHERE (state = 'draft'::text);
 CREATE INDEX leaderboard_marks_place ON public.leaderboard_marks USING btree (map_id, depth, length, user_id, number);
 CREATE INDEX leaderboard_moves_map ON public.leaderboard_moves USING btree (map_id);
+CREATE INDEX leaderboard_queue_board ON public.leaderboard_queue USING btree (guild_id, board);
 CREATE INDEX ledger_entries_by_user ON public.ledger_entries USING btree (guild_id, user_id, created_at DESC, id DESC);
 CREATE INDEX ledger_entries_newest ON public.ledger_entries USING btree (guild_id, created_at DESC, id DESC);
 CREATE INDEX levels_leaderboard ON public.levels USING btree (guild_id, ((- total_xp)), length(user_id), user_id);
@@ -432,15 +605,32 @@ CREATE INDEX tickets_by_opener ON public.tickets USING btree (guild_id, opener_i
 CREATE INDEX tickets_by_status ON public.tickets USING btree (guild_id, status, created_at DESC, id DESC);
 CREATE INDEX tickets_channel_due ON public.tickets USING btree (channel_due_at) WHERE (channel_due_at IS NOT NULL);
 CREATE INDEX tickets_newest ON public.tickets USING btree (guild_id, created_at DESC, id DESC);
+CREATE INDEX usage_addresses_age ON public.usage_addresses USING btree (day);
+CREATE INDEX usage_hours_age ON public.usage_hours USING btree (hour);
+CREATE INDEX usage_refusals_age ON public.usage_refusals USING btree (at);
+CREATE INDEX usage_refusals_token ON public.usage_refusals USING btree (guild_id, token_id, request_id);
 CREATE INDEX wallets_leaderboard ON public.wallets USING btree (guild_id, ((- balance)), length(user_id), user_id);
 CREATE INDEX webhook_attempts_age ON public.webhook_attempts USING btree (started_at);
-CREATE INDEX webhook_deliveries_age ON public.webhook_deliveries USING btree (completed_at) WHERE (completed_at IS NOT NULL);
+CREATE INDEX webhook_deliveries_class ON public.webhook_deliveries USING btree (guild_id, endpoint_id, response_class, created_at, id) WHERE (response_class <> '2xx'::text);
 CREATE INDEX webhook_deliveries_event ON public.webhook_deliveries USING btree (guild_id, event_id);
+CREATE INDEX webhook_deliveries_event_age ON public.webhook_deliveries USING btree (event_at);
+CREATE INDEX webhook_deliveries_failed ON public.webhook_deliveries USING btree (guild_id, endpoint_id, created_at, id) WHERE (state = 'failed'::text);
+CREATE INDEX webhook_deliveries_fresh ON public.webhook_deliveries USING btree (guild_id, endpoint_id) WHERE (fresh AND (state = 'pending'::text));
 CREATE INDEX webhook_deliveries_held ON public.webhook_deliveries USING btree (guild_id, endpoint_id, id) WHERE (state = 'held'::text);
+CREATE INDEX webhook_deliveries_held_age ON public.webhook_deliveries USING btree (event_at) WHERE (state = 'held'::text);
+CREATE INDEX webhook_deliveries_leased ON public.webhook_deliveries USING btree (lease_until) WHERE ((lease_until IS NOT NULL) AND (state = 'pending'::text));
 CREATE INDEX webhook_deliveries_log ON public.webhook_deliveries USING btree (guild_id, endpoint_id, created_at, id);
 CREATE INDEX webhook_deliveries_pending ON public.webhook_deliveries USING btree (guild_id, endpoint_id, due_at, id) WHERE (state = 'pending'::text);
+CREATE INDEX webhook_deliveries_state_log ON public.webhook_deliveries USING btree (guild_id, endpoint_id, state, created_at, id);
+CREATE INDEX webhook_deliveries_type ON public.webhook_deliveries USING btree (guild_id, endpoint_id, event_type, created_at, id);
 CREATE INDEX webhook_deliveries_unlogged ON public.webhook_deliveries USING btree (guild_id, id) WHERE (unlogged IS NOT NULL);
+CREATE INDEX webhook_deliveries_urgent ON public.webhook_deliveries USING btree (guild_id, endpoint_id, due_at, id) WHERE (urgent AND (state = 'pending'::text));
+CREATE INDEX webhook_endpoints_by_id ON public.webhook_endpoints USING btree (id);
+CREATE INDEX webhook_endpoints_disabled ON public.webhook_endpoints USING btree (guild_id) WHERE ((NOT enabled) AND (disabled_reason IS NOT NULL));
 CREATE INDEX webhook_events_age ON public.webhook_events USING btree (occurred_at);
+CREATE INDEX webhook_schedule_due ON public.webhook_schedule USING btree (lane, next_due) WHERE (next_due IS NOT NULL);
+CREATE INDEX webhook_schedule_failing ON public.webhook_schedule USING btree (failing_since) WHERE (failing_since IS NOT NULL);
+CREATE INDEX webhook_schedule_releasing ON public.webhook_schedule USING btree (guild_id, endpoint_id) WHERE releasing;
 
 -- Functions
 
@@ -469,12 +659,28 @@ END
 $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.ask_leaderboard_keeper(name text, guild text)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    INSERT INTO leaderboard_queue (guild_id, board)
+    SELECT guild, name
+    WHERE NOT EXISTS (SELECT FROM leaderboard_queue q WHERE q.guild_id = guild AND q.board = name OFFSET 255);
+    IF NOT FOUND THEN
+        DELETE FROM leaderboard_maps m WHERE m.board = name AND m.guild_id = guild;
+    END IF;
+END
+$function$
+;
+
 CREATE OR REPLACE FUNCTION public.count_giveaway_entries()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
 DECLARE
     strays bigint := 0;
+    closed bigint := 0;
 BEGIN
     IF TG_OP = 'INSERT' THEN
         WITH change AS (
@@ -488,9 +694,9 @@ BEGIN
             FROM change
             WHERE g.guild_id = change.guild_id
               AND g.id = change.giveaway_id
-            RETURNING 1
+            RETURNING g.pot
         )
-        SELECT (SELECT count(*) FROM change) - (SELECT count(*) FROM counted) INTO strays;
+        SELECT (SELECT count(*) FROM change) - count(*), count(*) FILTER (WHERE pot <> 'open') FROM counted INTO strays, closed;
     ELSIF TG_OP = 'UPDATE' THEN
         WITH change AS (
             SELECT guild_id, giveaway_id, sum(entrants) AS entrants, sum(entries) AS entries
@@ -507,25 +713,32 @@ BEGIN
             FROM change
             WHERE g.guild_id = change.guild_id
               AND g.id = change.giveaway_id
-            RETURNING 1
+            RETURNING g.pot
         )
-        SELECT (SELECT count(*) FROM change) - (SELECT count(*) FROM counted) INTO strays;
+        SELECT (SELECT count(*) FROM change) - count(*), count(*) FILTER (WHERE pot <> 'open') FROM counted INTO strays, closed;
     ELSE
         WITH change AS (
             SELECT guild_id, giveaway_id, count(*) AS entrants, sum(entries) AS entries
             FROM removed
             GROUP BY guild_id, giveaway_id
+        ), counted AS (
+            UPDATE giveaways g
+            SET entrant_count = g.entrant_count - change.entrants,
+                entry_count = g.entry_count - change.entries
+            FROM change
+            WHERE g.guild_id = change.guild_id
+              AND g.id = change.giveaway_id
+            RETURNING g.pot
         )
-        UPDATE giveaways g
-        SET entrant_count = g.entrant_count - change.entrants,
-            entry_count = g.entry_count - change.entries
-        FROM change
-        WHERE g.guild_id = change.guild_id
-          AND g.id = change.giveaway_id;
+        SELECT count(*) FILTER (WHERE pot <> 'open') FROM counted INTO closed;
     END IF;
     IF strays > 0 THEN
         RAISE EXCEPTION 'an entry names a giveaway that does not exist'
             USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'giveaway_entries_giveaway';
+    END IF;
+    IF closed > 0 THEN
+        RAISE EXCEPTION 'the entries of a giveaway do not change any more once it is being drawn'
+            USING ERRCODE = 'restrict_violation', CONSTRAINT = 'giveaway_entries_frozen';
     END IF;
     RETURN NULL;
 END
@@ -688,6 +901,15 @@ END
 $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.later(at timestamp with time zone)
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+AS $function$
+    SELECT (at AT TIME ZONE 'UTC' + interval '1 millisecond') AT TIME ZONE 'UTC'
+$function$
+;
+
 CREATE OR REPLACE FUNCTION public.leaderboard_start(name text, guild text, wanted bigint, OUT depth bigint, OUT length integer, OUT user_id text, OUT skip bigint)
  RETURNS record
  LANGUAGE plpgsql
@@ -738,18 +960,27 @@ BEGIN
         FROM leaderboard_maps m
         WHERE m.board = 'levels'
           AND m.guild_id = NEW.guild_id;
+        IF FOUND AND random() < 1 / 64.0 THEN
+            PERFORM ask_leaderboard_keeper('levels', NEW.guild_id);
+        END IF;
     ELSIF TG_OP = 'INSERT' THEN
         INSERT INTO leaderboard_moves (map_id, user_id, is_now)
         SELECT m.id, NEW.user_id, -NEW.total_xp
         FROM leaderboard_maps m
         WHERE m.board = 'levels'
           AND m.guild_id = NEW.guild_id;
+        IF random() < 1 / 64.0 THEN
+            PERFORM ask_leaderboard_keeper('levels', NEW.guild_id);
+        END IF;
     ELSE
         INSERT INTO leaderboard_moves (map_id, user_id, was)
         SELECT m.id, OLD.user_id, -OLD.total_xp
         FROM leaderboard_maps m
         WHERE m.board = 'levels'
           AND m.guild_id = OLD.guild_id;
+        IF FOUND AND random() < 1 / 64.0 THEN
+            PERFORM ask_leaderboard_keeper('levels', OLD.guild_id);
+        END IF;
     END IF;
     RETURN NULL;
 END
@@ -782,15 +1013,32 @@ $function$
 
 CREATE OR REPLACE FUNCTION public.record_event(guild text, event_id text, event_type text, origin text, data text)
  RETURNS text
+ LANGUAGE sql
+AS $function$
+    SELECT record_event(guild, event_id, event_type, origin, data, NULL::timestamptz)
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.record_event(guild text, event_id text, event_type text, origin text, data text, at timestamp with time zone)
+ RETURNS text
  LANGUAGE plpgsql
 AS $function$
+DECLARE
+    instant timestamptz := coalesce(at, now());
 BEGIN
-    INSERT INTO webhook_events (guild_id, id, type, payload)
-    VALUES (guild, event_id, event_type, webhook_payload(guild, event_id, event_type, origin, data));
-    INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id)
-    SELECT e.guild_id, e.id, record_event.event_id
-    FROM webhook_endpoints e
-    WHERE e.guild_id = guild AND e.enabled AND event_type = ANY (e.events);
+    WITH listener AS MATERIALIZED (
+        SELECT e.guild_id, e.id
+        FROM webhook_endpoints e
+        WHERE e.guild_id = guild AND e.enabled AND record_event.event_type = ANY (e.events)
+    ), recorded AS (
+        INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
+        SELECT guild, record_event.event_id, record_event.event_type, instant,
+               webhook_payload(guild, record_event.event_id, record_event.event_type, origin, data, instant)
+        WHERE EXISTS (SELECT FROM listener)
+    )
+    INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, event_at)
+    SELECT l.guild_id, l.id, record_event.event_id, record_event.event_type, instant
+    FROM listener l;
     RETURN event_id;
 END
 $function$
@@ -807,18 +1055,27 @@ BEGIN
         FROM leaderboard_maps m
         WHERE m.board = 'wallets'
           AND m.guild_id = NEW.guild_id;
+        IF FOUND AND random() < 1 / 64.0 THEN
+            PERFORM ask_leaderboard_keeper('wallets', NEW.guild_id);
+        END IF;
     ELSIF TG_OP = 'INSERT' THEN
         INSERT INTO leaderboard_moves (map_id, user_id, is_now)
         SELECT m.id, NEW.user_id, -NEW.balance
         FROM leaderboard_maps m
         WHERE m.board = 'wallets'
           AND m.guild_id = NEW.guild_id;
+        IF random() < 1 / 64.0 THEN
+            PERFORM ask_leaderboard_keeper('wallets', NEW.guild_id);
+        END IF;
     ELSE
         INSERT INTO leaderboard_moves (map_id, user_id, was)
         SELECT m.id, OLD.user_id, -OLD.balance
         FROM leaderboard_maps m
         WHERE m.board = 'wallets'
           AND m.guild_id = OLD.guild_id;
+        IF FOUND AND random() < 1 / 64.0 THEN
+            PERFORM ask_leaderboard_keeper('wallets', OLD.guild_id);
+        END IF;
     END IF;
     RETURN NULL;
 END
@@ -872,6 +1129,21 @@ AS $function$
         '{"id":' || to_json(event_id)::text ||
         ',"type":' || to_json(event_type)::text ||
         ',"timestamp":"' || to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') ||
+        '","guild_id":' || to_json(guild)::text ||
+        ',"api_version":"v1","origin":' || origin ||
+        ',"data":' || data || '}', 'UTF8')
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.webhook_payload(guild text, event_id text, event_type text, origin text, data text, at timestamp with time zone)
+ RETURNS bytea
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT convert_to(
+        '{"id":' || to_json(event_id)::text ||
+        ',"type":' || to_json(event_type)::text ||
+        ',"timestamp":"' || to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') ||
         '","guild_id":' || to_json(guild)::text ||
         ',"api_version":"v1","origin":' || origin ||
         ',"data":' || data || '}', 'UTF8')
