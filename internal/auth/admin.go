@@ -8,15 +8,17 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"guildhall/internal/audit"
 	"guildhall/internal/db"
 	"guildhall/internal/fault"
+	"guildhall/internal/wire"
 )
 
 // New is what a token is made of.
 type New struct {
 	GuildID   string
 	Env       string        // live or test: the env that the token says and works in
-	Name      string        // a label, 1 to 100 characters
+	Name      string        // a label, 1 to 100 characters on one line
 	Scopes    []string      // at least one of Scopes
 	AllowIP   []string      // addresses and CIDR ranges; none: usable from anywhere
 	ExpiresIn time.Duration // 0: never
@@ -57,6 +59,9 @@ func Create(ctx context.Context, d db.Doer, n New) (Token, error) {
 	if c := utf8.RuneCountInString(n.Name); c < 1 || c > 100 || strings.TrimSpace(n.Name) == "" || !utf8.ValidString(n.Name) || strings.ContainsRune(n.Name, 0) {
 		return Token{}, fault.New(fault.Invalid, "invalid_request", "The name of a token has 1 to 100 characters, not all of them blank.")
 	}
+	if !wire.OneLine(n.Name) {
+		return Token{}, fault.New(fault.Invalid, "invalid_request", "The name of a token holds no control characters and no line breaks.")
+	}
 	if n.ExpiresIn < 0 || n.ExpiresIn > longest {
 		return Token{}, fault.New(fault.Invalid, "invalid_request", "A token expires in the future, within 36500 days, or never.")
 	}
@@ -89,10 +94,11 @@ func Create(ctx context.Context, d db.Doer, n New) (Token, error) {
 	}
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		stored, err := insert(ctx, tx, r, n.ExpiresIn)
-		if err == nil {
-			r = stored
+		if err != nil {
+			return err
 		}
-		return err
+		r = stored
+		return audit.Record(ctx, tx, audit.Change{Guild: r.GuildID, Action: audit.TokenCreated, Target: r.ID, Name: r.Name, After: told(r)})
 	})
 	if db.Violates(err, "api_tokens_guild_id_fkey") {
 		return Token{}, fault.New(fault.NotFound, "not_found", "There is no guild %s.", n.GuildID).Because(err)
@@ -134,23 +140,60 @@ func show(r row) Token {
 	}
 }
 
-// Revoke ends a token for good. When it returns nil, no node accepts the token
+// told is what the audit log shows of a token.
+func told(r row) map[string]any {
+	return map[string]any{
+		"name": r.Name, "preview": r.Preview, "scopes": r.Scopes, "ip_allowlist": r.Allow,
+		"expires_at": r.ExpiresAt, "revoked_at": r.RevokedAt,
+	}
+}
+
+// Find returns one token of the guild, revoked and expired ones too, or
+// NotFound.
+func Find(ctx context.Context, d *db.DB, guild, id string) (Token, error) {
+	r, err := byID(ctx, d.Reader(), guild, id)
+	if db.Missing(err) {
+		return Token{}, errNoToken.Because(err)
+	}
+	if err != nil {
+		return Token{}, err
+	}
+	return show(r), nil
+}
+
+// GuildOf returns the guild that a token belongs to, or NotFound. Whoever asks
+// still has to find out whether the caller may know.
+func GuildOf(ctx context.Context, d *db.DB, id string) (string, error) {
+	guild, err := guildOf(ctx, d.Reader(), id)
+	if db.Missing(err) {
+		return "", errNoToken.Because(err)
+	}
+	return guild, err
+}
+
+var errNoToken = fault.New(fault.NotFound, "not_found", "No such token.")
+
+// Revoke ends a token of the guild for good. When it returns nil, no node accepts the token
 // any more; requests that have passed the check by then finish. It waits for
 // every node to say that it knows, and no longer than two seconds: a node that
 // has not heard of it by then has stopped trusting its cache, and asks the
-// database. Revoking a token again is no error. It is NotFound for an unknown
-// token.
+// database. Revoking a token again is no error. It is NotFound for a token that
+// is unknown or another guild's.
 //
 // An error other than NotFound after the change was committed says so: the
 // token is dead then too, within two seconds.
-func Revoke(ctx context.Context, d *db.DB, id string) error {
+func Revoke(ctx context.Context, d *db.DB, guild, id string) error {
 	var epoch int64
-	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-		epoch, err = revoke(ctx, tx, id)
-		return err
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		was, is, n, err := revoke(ctx, tx, guild, id)
+		epoch = n
+		if err != nil || was.RevokedAt != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.TokenRevoked, Target: id, Name: is.Name, Before: told(was), After: told(is)})
 	})
 	if db.Missing(err) {
-		return fault.New(fault.NotFound, "not_found", "No such token.").Because(err)
+		return errNoToken.Because(err)
 	}
 	if err != nil {
 		return err

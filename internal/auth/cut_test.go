@@ -161,3 +161,35 @@ func TestRunWithoutADatabase(t *testing.T) {
 		t.Errorf("logged: %s", text)
 	}
 }
+
+// A failover or a restored backup sets the epoch back. A node that remembered
+// the higher one would pass for one that knows of the revocations to come.
+func TestRevocationAfterTheEpochWasSetBack(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	l := newLink(t, s.URL)
+	n := s.tokens(t, func(c *Config) { c.URL = l.url })
+	run(t, n)
+	for range 15 {
+		s.token(t)
+	}
+	high := get[int64](t, s, `SELECT epoch FROM auth_epoch`)
+	eventually(t, "the node has heard of all changes", func() bool { return n.epoch.Load() == high })
+	tok := s.token(t)
+	s.exec(t, `UPDATE auth_epoch SET epoch = epoch - 15`)
+	s.exec(t, `UPDATE auth_nodes SET epoch = 0`)
+	before := n.gens.all.Load()
+	l.cut()
+	eventually(t, "the line is back", func() bool { return n.gens.all.Load() > before && n.trusted(n.clock()) })
+	cachedBy(t, n, tok.Secret)
+	// More heartbeats have told what the node knows.
+	seen := get[time.Time](t, s, `SELECT max(seen_at) FROM auth_nodes`)
+	eventually(t, "another heartbeat", func() bool {
+		return get[time.Time](t, s, `SELECT max(seen_at) FROM auth_nodes`).After(seen)
+	})
+	cachedBy(t, n, tok.Secret)
+	l.blackhole()
+	defer l.restore()
+	revokeNow(t, s, tok.ID)
+	want(t, n, tok.Secret, "invalid_token")
+}

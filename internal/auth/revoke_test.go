@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -9,11 +10,14 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"guildhall/internal/audit"
+	"guildhall/internal/fault"
 )
 
 func revokeNow(t testing.TB, s *scene, id string) {
 	t.Helper()
-	if err := Revoke(context.Background(), s.DB, id); err != nil {
+	if err := Revoke(context.Background(), s.DB, guild, id); err != nil {
 		t.Errorf("Revoke: %v", err)
 	}
 }
@@ -25,8 +29,36 @@ func TestRevoke(t *testing.T) {
 	t.Run("knows no token that is not there", func(t *testing.T) {
 		t.Parallel()
 		for _, id := range []string{"", "nothing", "'", "\x00"} {
-			if err := Revoke(t.Context(), s.DB, id); err == nil {
+			if err := Revoke(t.Context(), s.DB, guild, id); err == nil {
 				t.Errorf("Revoke(%q) succeeded", id)
+			}
+		}
+	})
+	t.Run("knows no token of another guild", func(t *testing.T) {
+		t.Parallel()
+		tok := s.token(t)
+		if err := Revoke(t.Context(), s.DB, "1", tok.ID); !fault.Is(err, "not_found") {
+			t.Errorf("got %v", err)
+		}
+		if n := get[int](t, s, `SELECT count(*) FROM api_tokens WHERE id = $1 AND revoked_at IS NULL`, tok.ID); n != 1 {
+			t.Error("the token was revoked all the same")
+		}
+		if n := get[int](t, s, `SELECT count(*) FROM audit_log WHERE target_id = $1 AND action = 'token.revoked'`, tok.ID); n != 0 {
+			t.Error("the audit log tells of a revocation that was refused")
+		}
+	})
+	t.Run("is told by the audit log, once", func(t *testing.T) {
+		t.Parallel()
+		tok := s.token(t)
+		revokeNow(t, s, tok.ID)
+		revokeNow(t, s, tok.ID)
+		rows, err := audit.List(t.Context(), s.DB.Reader(), guild, audit.Filter{Target: tok.ID}, 10)
+		if err != nil || len(rows) != 2 || rows[0].Action != audit.TokenRevoked || rows[1].Action != audit.TokenCreated {
+			t.Fatalf("%v, %+v", err, rows)
+		}
+		for _, r := range rows {
+			if text := fmt.Sprintf("%+v", r); strings.Contains(text, tok.Secret[9:30]) {
+				t.Errorf("the audit log holds the secret: %s", text)
 			}
 		}
 	})
@@ -56,7 +88,7 @@ func TestRevoke(t *testing.T) {
 			}
 			cancel()
 		}()
-		if err := Revoke(ctx, s.DB, tok.ID); err == nil || !strings.Contains(err.Error(), "is revoked, but") {
+		if err := Revoke(ctx, s.DB, guild, tok.ID); err == nil || !strings.Contains(err.Error(), "is revoked, but") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -101,6 +101,10 @@ func (t *Tokens) session(ctx context.Context) (worked bool, err error) {
 	// What was announced before this line is unknown. From here on a row read
 	// anew is either current or about to be announced.
 	t.gens.all.Add(1)
+	// What this node knows begins with what it registers. The epoch of an earlier
+	// line may be one that a failover or a restored backup has never reached; with
+	// it the node would say to know of changes yet to come.
+	t.epoch.Store(0)
 	s := &session{t: t, line: line, sent: map[uint64]time.Time{}}
 	deaf := make(chan struct{})
 	var lost error
@@ -256,7 +260,7 @@ func (t *Tokens) heardChange(payload string) {
 	var hash digest
 	if n, err := hex.Decode(hash[:], []byte(name)); len(name) == 2*len(hash) && err == nil && n == len(hash) {
 		t.gens.slot(hash).Add(1)
-		t.cache.Invalidate(hash)
+		t.forget(hash)
 	} else {
 		t.gens.all.Add(1)
 	}

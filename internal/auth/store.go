@@ -24,20 +24,24 @@ type row struct {
 	Now        time.Time  `db:"now"`
 }
 
-// byHash returns the token with that digest, revoked and expired ones too.
-func byHash(ctx context.Context, q db.Querier, hash digest) (row, error) {
-	var r row
-	err := q.GetContext(ctx, &r, `
+// byHashes returns the tokens with these digests, revoked and expired ones too.
+func byHashes(ctx context.Context, q db.Querier, hashes []digest) ([]row, error) {
+	list := make([][]byte, len(hashes))
+	for i := range hashes {
+		list[i] = hashes[i][:]
+	}
+	var rows []row
+	err := q.SelectContext(ctx, &rows, `
 		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
 		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at,
 		       clock_timestamp() AS now
 		FROM api_tokens t
 		LEFT JOIN api_token_uses u ON u.token_id = t.id
-		WHERE t.hash = $1`, hash[:])
+		WHERE t.hash = ANY ($1)`, db.ByteArray(list))
 	if err != nil {
-		return row{}, fmt.Errorf("read a token: %w", err)
+		return nil, fmt.Errorf("read %d tokens: %w", len(hashes), err)
 	}
-	return r, nil
+	return rows, nil
 }
 
 // byGuild returns the guild's tokens, oldest first.
@@ -76,22 +80,54 @@ func insert(ctx context.Context, tx *db.Tx, r row, expiresIn time.Duration) (row
 	return r, nil
 }
 
-// revoke marks the token and returns the epoch that a node must have reached
-// to know of it. It is db.Missing when there is no such token.
-func revoke(ctx context.Context, tx *db.Tx, id string) (epoch int64, err error) {
-	var known string
-	if err := tx.GetContext(ctx, &known, `SELECT id FROM api_tokens WHERE id = $1 FOR UPDATE`, id); err != nil {
-		return 0, fmt.Errorf("find token %s: %w", id, err)
+// byID returns one token of the guild.
+func byID(ctx context.Context, q db.Querier, guild, id string) (row, error) {
+	var r row
+	err := q.GetContext(ctx, &r, `
+		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
+		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now
+		FROM api_tokens t
+		LEFT JOIN api_token_uses u ON u.token_id = t.id
+		WHERE t.guild_id = $1 AND t.id = $2`, guild, id)
+	if err != nil {
+		return row{}, fmt.Errorf("read token %s of guild %s: %w", id, guild, err)
 	}
-	if _, err := tx.ExecContext(ctx, `
-		UPDATE api_tokens SET revoked_at = now()
-		WHERE id = $1 AND revoked_at IS NULL`, id); err != nil {
-		return 0, fmt.Errorf("revoke token %s: %w", id, err)
+	return r, nil
+}
+
+// guildOf returns the guild of a token.
+func guildOf(ctx context.Context, q db.Querier, id string) (string, error) {
+	var guild string
+	if err := q.GetContext(ctx, &guild, `SELECT guild_id FROM api_tokens WHERE id = $1`, id); err != nil {
+		return "", fmt.Errorf("find the guild of token %s: %w", id, err)
+	}
+	return guild, nil
+}
+
+// revoke marks the token. It returns the token before and after, and the epoch
+// that a node must have reached to know of it. It is db.Missing when the guild
+// has no such token.
+func revoke(ctx context.Context, tx *db.Tx, guild, id string) (was, is row, epoch int64, err error) {
+	if err := tx.GetContext(ctx, &was, `
+		SELECT id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at, created_at, revoked_at, now() AS now
+		FROM api_tokens
+		WHERE guild_id = $1 AND id = $2
+		FOR UPDATE`, guild, id); err != nil {
+		return row{}, row{}, 0, fmt.Errorf("find token %s of guild %s: %w", id, guild, err)
+	}
+	is = was
+	if was.RevokedAt == nil {
+		if err := tx.GetContext(ctx, &is.RevokedAt, `
+			UPDATE api_tokens SET revoked_at = now()
+			WHERE guild_id = $1 AND id = $2
+			RETURNING revoked_at`, guild, id); err != nil {
+			return row{}, row{}, 0, fmt.Errorf("revoke token %s: %w", id, err)
+		}
 	}
 	if err := tx.GetContext(ctx, &epoch, `SELECT epoch FROM auth_epoch`); err != nil {
-		return 0, fmt.Errorf("read the epoch of tokens: %w", err)
+		return row{}, row{}, 0, fmt.Errorf("read the epoch of tokens: %w", err)
 	}
-	return epoch, nil
+	return was, is, epoch, nil
 }
 
 // behind counts the live nodes that have not reached the epoch yet.

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"guildhall/internal/db"
-	"guildhall/internal/fault"
 )
 
 const (
@@ -22,10 +20,12 @@ const (
 	// is kept that there is no such token.
 	remembered = 60 * time.Second
 	forgotten  = 5 * time.Second
-	// maxCached bounds the rows kept in memory.
-	maxCached = 100_000
-	// patience is how long a request waits for the database to find its token.
-	patience = 1500 * time.Millisecond
+	// maxCached bounds the rows kept in memory, and maxRefused what is known not
+	// to be a token: nobody comes back for that but to guess.
+	maxCached  = 100_000
+	maxRefused = 5_000
+	// lookupTimeout is how long a request waits for the database to find its token.
+	lookupTimeout = 1500 * time.Millisecond
 	// narrow is how many lookups at a time are spent on addresses that have
 	// failed too often.
 	narrow = 2
@@ -35,7 +35,9 @@ const (
 type Config struct {
 	DB  *db.DB
 	URL string // of the same database, for the line that hears revocations
-	Env string // live or test; tokens of the other one are invalid
+	// Lookups is how many statements that look for tokens run at a time; 0 means 2.
+	Lookups int
+	Env     string // live or test; tokens of the other one are invalid
 	// NodeID names this process among those that share the database; empty:
 	// a new name.
 	NodeID string
@@ -63,14 +65,18 @@ type Tokens struct {
 	log       *slog.Logger
 	met       *metrics
 
-	cache  *otter.Cache[digest, *entry]
-	gens   generations
-	lease  atomic.Pointer[time.Time] // when the last heartbeat that came back was sent
-	narrow chan struct{}
-	uses   uses
-	epoch  atomic.Int64
-	nodes  atomic.Int64
-	acks   chan struct{}
+	cache *otter.Cache[digest, *entry]
+	// refused holds the entries without a principal, so that guesses push no
+	// token out of the cache.
+	refused *otter.Cache[digest, *entry]
+	gens    generations
+	lease   atomic.Pointer[time.Time] // when the last heartbeat that came back was sent
+	lookups *lookups
+	narrow  chan struct{}
+	uses    uses
+	epoch   atomic.Int64
+	nodes   atomic.Int64
+	acks    chan struct{}
 }
 
 // NewTokens returns Tokens that work at once and become fast under Run.
@@ -80,6 +86,9 @@ func NewTokens(cfg Config) (*Tokens, error) {
 		return nil, errors.New("auth: DB and URL are required")
 	case cfg.Env != "live" && cfg.Env != "test":
 		return nil, errors.New("auth: Env must be live or test")
+	}
+	if cfg.Lookups == 0 {
+		cfg.Lookups = 2
 	}
 	if cfg.NodeID == "" {
 		cfg.NodeID = db.NewID()
@@ -94,22 +103,25 @@ func NewTokens(cfg Config) (*Tokens, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cache, err := otter.New(&otter.Options[digest, *entry]{
-		MaximumSize: maxCached,
-		ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[digest, *entry]) time.Duration {
-			if e.Value.principal.Load() == nil {
-				return forgotten
-			}
-			return remembered
-		}),
+		MaximumSize:      maxCached,
+		ExpiryCalculator: otter.ExpiryWriting[digest, *entry](remembered),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("auth: %w", err)
+	}
+	refused, err := otter.New(&otter.Options[digest, *entry]{
+		MaximumSize:      maxRefused,
+		ExpiryCalculator: otter.ExpiryWriting[digest, *entry](forgotten),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
 	t := &Tokens{
 		db: cfg.DB, url: cfg.URL, env: cfg.Env, node: cfg.NodeID, clock: cfg.Clock,
-		exhausted: cfg.Exhausted, log: cfg.Log, cache: cache,
+		exhausted: cfg.Exhausted, log: cfg.Log, cache: cache, refused: refused,
 		narrow: make(chan struct{}, narrow), acks: make(chan struct{}, 1),
 	}
+	t.lookups = newLookups(cfg.Lookups, t.read)
 	if t.met, err = newMetrics(cfg.Metrics, t); err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
@@ -175,91 +187,17 @@ func (t *Tokens) recall(hash digest, now time.Time) *entry {
 	}
 	e, ok := t.cache.GetIfPresent(hash)
 	if !ok {
+		e, ok = t.refused.GetIfPresent(hash)
+	}
+	if !ok {
 		return nil
 	}
 	if e.generation != t.gens.of(hash) || !e.datable(now) {
-		t.cache.Invalidate(hash)
+		t.forget(hash)
 		return nil
 	}
 	t.met.hits.Inc()
 	return e
-}
-
-// find returns the row of a token as it was at or after the start of this call.
-func (t *Tokens) find(ctx context.Context, hash digest, from netip.Addr) (*entry, error) {
-	if t.exhausted(ctx, from) {
-		leave, err := t.enterNarrow(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
-	}
-	if t.trusted(t.clock()) {
-		// Requests for one token share one lookup. One that began before the
-		// request may be too old for it, so lease and generation are checked
-		// again after it.
-		e, err := t.cache.Get(ctx, hash, otter.LoaderFunc[digest, *entry](t.read))
-		if err != nil {
-			return nil, errUnavailable.Because(err).After(5 * time.Second)
-		}
-		if now := t.clock(); t.trusted(now) && e.generation == t.gens.of(hash) && e.datable(now) {
-			return e, nil
-		}
-	}
-	e, err := t.read(ctx, hash)
-	if err != nil {
-		return nil, errUnavailable.Because(err).After(5 * time.Second)
-	}
-	return e, nil
-}
-
-// enterNarrow waits for one of the few places for suspicious lookups.
-func (t *Tokens) enterNarrow(ctx context.Context) (leave func(), err error) {
-	wait := time.NewTimer(time.Second)
-	defer wait.Stop()
-	select {
-	case t.narrow <- struct{}{}:
-		return func() { <-t.narrow }, nil
-	case <-wait.C:
-	case <-ctx.Done():
-	}
-	return nil, fault.New(fault.Limited, "rate_limited", "Too many failed authentications from this address.").After(time.Second)
-}
-
-// read asks the database for a token's row.
-func (t *Tokens) read(ctx context.Context, hash digest) (*entry, error) {
-	t.met.reads.Inc()
-	generation, start := t.gens.of(hash), t.clock()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	r, err := byHash(ctx, t.db.Reader(), hash)
-	// The database told its time at some moment of the call; the middle of it
-	// is wrong by half the call at most.
-	e := &entry{generation: generation, readAt: start.Add(t.clock().Sub(start) / 2), now: r.Now}
-	switch {
-	case db.Missing(err):
-		return e, nil
-	case err != nil:
-		return nil, err
-	case subtle.ConstantTimeCompare(r.Hash, hash[:]) != 1 || r.RevokedAt != nil:
-		return e, nil
-	}
-	e.restricted = len(r.Allow) > 0
-	for _, s := range r.Allow {
-		// A range that nobody can read allows nothing.
-		if p, ok := parsePrefix(s); ok {
-			e.allow = append(e.allow, p)
-		}
-	}
-	p := &Principal{
-		TokenID: r.ID, Name: r.Name, Preview: r.Preview, GuildID: r.GuildID,
-		Scopes: r.Scopes, ExpiresAt: r.ExpiresAt, CreatedAt: r.CreatedAt,
-	}
-	if r.LastUsedAt != nil {
-		p.LastUsedAt = *r.LastUsedAt
-	}
-	e.principal.Store(p)
-	return e, nil
 }
 
 // entry is what is remembered of a digest: a token's row, or that there is no

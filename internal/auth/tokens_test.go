@@ -18,7 +18,7 @@ func TestAuthenticate(t *testing.T) {
 	limited := s.token(t, func(n *New) { n.AllowIP = []string{"198.51.100.0/24, 2001:db8::/32", "203.0.113.9"} })
 	live := s.token(t, func(n *New) { n.Env = "live" })
 	revoked := s.token(t)
-	if err := Revoke(t.Context(), s.DB, revoked.ID); err != nil {
+	if err := Revoke(t.Context(), s.DB, guild, revoked.ID); err != nil {
 		t.Fatal(err)
 	}
 	expired := s.token(t, func(n *New) { n.ExpiresIn = time.Hour })

@@ -14,6 +14,8 @@ const (
 	// flushEvery is how often the uses noted since are written, all in one
 	// statement.
 	flushEvery = time.Second
+	// flushTimeout is short, because readiness uses the same connection.
+	flushTimeout = time.Second
 )
 
 // uses are the tokens whose last use has to be written.
@@ -67,7 +69,7 @@ func (t *Tokens) flushUses(ctx context.Context) {
 	if len(ids) == 0 {
 		return
 	}
-	limit, cancel := context.WithTimeout(ctx, patience)
+	limit, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
 	err := t.db.Do(limit, func(ctx context.Context, tx *db.Tx) error { return noteUses(ctx, tx, ids) })
 	if err != nil && ctx.Err() == nil {

@@ -4,15 +4,18 @@
 package db
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 )
 
 // Config says how to reach Postgres and how many connections to use.
@@ -29,9 +32,13 @@ type Config struct {
 // transaction. So every write runs inside one, and what runs outside can only
 // read.
 type DB struct {
-	write *sqlx.DB
-	read  *sqlx.DB
+	write, read   *sqlx.DB
+	writes, reads *Places // of their connections
 }
+
+// statementTimeout is when Postgres gives a statement up, unless the unit has
+// said otherwise.
+const statementTimeout = 5 * time.Second
 
 // Open prepares both pools; the first use connects. It fails on a malformed URL.
 func Open(cfg Config) (*DB, error) {
@@ -46,7 +53,7 @@ func Open(cfg Config) (*DB, error) {
 	}
 	limits := map[string]string{
 		"application_name":                    cfg.Name,
-		"statement_timeout":                   "5000",
+		"statement_timeout":                   strconv.FormatInt(statementTimeout.Milliseconds(), 10),
 		"lock_timeout":                        "2000",
 		"idle_in_transaction_session_timeout": "10000",
 		"timezone":                            "UTC",
@@ -61,7 +68,10 @@ func Open(cfg Config) (*DB, error) {
 		write.Close()
 		return nil, err
 	}
-	return &DB{write: sqlx.NewDb(write, "postgres"), read: sqlx.NewDb(read, "postgres")}, nil
+	return &DB{
+		write: sqlx.NewDb(write, "postgres"), read: sqlx.NewDb(read, "postgres"),
+		writes: NewPlaces(cfg.Writers), reads: NewPlaces(cfg.Readers),
+	}, nil
 }
 
 // OpenSQL returns a plain pool of at most n connections, for libraries that
@@ -83,12 +93,18 @@ func openPool(raw string, params map[string]string, n int) (*sql.DB, error) {
 	pool.SetMaxOpenConns(n)
 	pool.SetMaxIdleConns(n)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
+	// After a change of the server behind a name the connections follow. Not all
+	// pools at the same moment: each new connection prepares its statements anew.
+	pool.SetConnMaxLifetime(connLifetime + rand.N(connLifetime/4)) //nolint:gosec // nobody gains by guessing it
 	return pool, nil
 }
 
-// withParams adds session settings to a database URL. The driver's default for
-// sslmode is about to change, so it is always said: a URL without one gets
-// disable for a local server and require for any other.
+// connLifetime is how long a connection is used.
+const connLifetime = 30 * time.Minute
+
+// withParams adds session settings to a database URL. Where nobody says how
+// much TLS there has to be, it is none for a server on this machine and require
+// for any other.
 func withParams(raw string, params map[string]string) (string, error) {
 	u, err := url.Parse(raw)
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
@@ -96,12 +112,20 @@ func withParams(raw string, params map[string]string) (string, error) {
 		return "", errors.New("the database URL must have the form postgres://user:password@host:port/database?sslmode=…")
 	}
 	q := u.Query()
-	if q.Get("sslmode") == "" {
-		mode := "require"
-		if h := u.Hostname(); h == "" || h == "localhost" || h == "127.0.0.1" || h == "::1" || strings.HasPrefix(q.Get("host"), "/") {
-			mode = "disable"
+	// Of two hosts the driver takes the one that sorts last, and it does not know
+	// [::1]. So there is one, the query's where there are two, and it stands there.
+	for name, value := range map[string]string{"host": u.Hostname(), "port": u.Port()} {
+		if q.Get(name) == "" && value != "" {
+			q.Set(name, value)
 		}
-		q.Set("sslmode", mode)
+	}
+	u.Host, u.RawQuery = "", q.Encode()
+	cfg, err := pq.NewConfig(u.String())
+	if err != nil {
+		return "", fmt.Errorf("the database URL cannot be used: %w", err)
+	}
+	if cfg.SSLMode == "" { // said neither here nor in the environment
+		q.Set("sslmode", defaultTLS(cfg))
 	}
 	if q.Get("connect_timeout") == "" {
 		q.Set("connect_timeout", "5")
@@ -113,19 +137,44 @@ func withParams(raw string, params map[string]string) (string, error) {
 	return u.String(), nil
 }
 
+// defaultTLS is the sslmode where none is said. Which hosts are meant (those of
+// the URL, of its query, of the environment) the driver has found out.
+func defaultTLS(cfg pq.Config) string {
+	local := isLocal(cfg.Host, cfg.Hostaddr)
+	for _, other := range cfg.Multi {
+		local = local && isLocal(other.Host, other.Hostaddr)
+	}
+	if local {
+		return "disable"
+	}
+	return "require"
+}
+
+// isLocal reports whether a server is on this machine. Where an address is
+// given besides a name, the address is what is connected to.
+func isLocal(host string, address netip.Addr) bool {
+	if address.IsValid() {
+		return address.Unmap().IsLoopback()
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Unmap().IsLoopback()
+	}
+	return host == "" || host == "localhost" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@")
+}
+
 // Close closes both pools.
 func (d *DB) Close() error { return errors.Join(d.write.Close(), d.read.Close()) }
 
-// Ping reports whether Postgres answers on both pools.
-func (d *DB) Ping(ctx context.Context) error {
-	if err := d.read.PingContext(ctx); err != nil {
-		return err
-	}
-	return d.write.PingContext(ctx)
+// Reader returns the read-only pool.
+func (d *DB) Reader() Querier { return reader{d} }
+
+// Stats is the state of both pools and of the places in front of them.
+type Stats struct {
+	Write, Read   sql.DBStats
+	Writes, Reads PlaceStats
 }
 
-// Reader returns the read-only pool.
-func (d *DB) Reader() Querier { return d.read }
-
 // Stats returns the pools' statistics, for metrics.
-func (d *DB) Stats() (write, read sql.DBStats) { return d.write.Stats(), d.read.Stats() }
+func (d *DB) Stats() Stats {
+	return Stats{Write: d.write.Stats(), Read: d.read.Stats(), Writes: d.writes.Stats(), Reads: d.reads.Stats()}
+}

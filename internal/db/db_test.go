@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
+	"guildhall/migrations"
 )
 
 func insertGuild(ctx context.Context, tx *db.Tx, id string) error {
@@ -166,7 +169,7 @@ func TestCheckSchema(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	url := dbtest.Empty(t, "template0")
-	if err := db.CheckSchema(ctx, url); err == nil || !strings.Contains(err.Error(), "guildhall migrate") {
+	if _, err := db.CheckSchema(ctx, url); err == nil || !strings.Contains(err.Error(), "guildhall migrate") {
 		t.Fatalf("got %v for an empty database, want the command that mends it", err)
 	}
 	var wg sync.WaitGroup
@@ -178,7 +181,7 @@ func TestCheckSchema(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := db.CheckSchema(ctx, url); err != nil {
+	if _, err := db.CheckSchema(ctx, url); err != nil {
 		t.Fatal(err)
 	}
 	d, err := db.Open(db.Config{URL: url})
@@ -192,8 +195,96 @@ func TestCheckSchema(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.CheckSchema(ctx, url); err == nil || !strings.Contains(err.Error(), "newer") {
-		t.Fatalf("got %v for a newer database, want a refusal", err)
+	if s, err := db.CheckSchema(ctx, url); err != nil || !s.Newer() || len(s.Invalid) != 0 {
+		t.Fatalf("a newer database is %+v, %v, want it to be taken", s, err)
+	}
+	if err := db.Migrate(ctx, url); err != nil {
+		t.Fatalf("migrate on a newer database: %v", err)
+	}
+
+	// What a cut off CREATE INDEX CONCURRENTLY leaves.
+	if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `CREATE INDEX half_made ON guilds (name); UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'half_made'::regclass`)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := db.CheckSchema(ctx, url); err != nil || len(s.Invalid) != 1 || s.Invalid[0] != "half_made" {
+		t.Errorf("invalid indexes: %v, %v", s.Invalid, err)
+	}
+}
+
+func TestOldestSchemaIsOneTheStatementsRunOn(t *testing.T) {
+	t.Parallel()
+	names, err := fs.Glob(migrations.Files, "*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		text, err := fs.ReadFile(migrations.Files, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var number int64
+		if _, err := fmt.Sscanf(name, "%d_", &number); err != nil {
+			t.Fatal(err)
+		}
+		if number > db.OldestSchema() && !strings.Contains(string(text), migrations.NotNeeded) {
+			t.Errorf("serve starts without %s, which does not say that this may be", name)
+		}
+	}
+	if db.OldestSchema() > db.SchemaVersion() || db.OldestSchema() == 0 {
+		t.Errorf("the oldest schema is %d, the newest %d", db.OldestSchema(), db.SchemaVersion())
+	}
+}
+
+// A migration lets live traffic pass and comes again.
+func TestMigrateWaitsForALockAndComesAgain(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	url := dbtest.New(t).URL
+	pool, err := db.OpenSQL(url, "test", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	tx, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(ctx, `LOCK TABLE goose_db_version`); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- db.Migrate(ctx, url) }()
+	for _, want := range []bool{true, false, true} { // a try, a pause, another try
+		deadline := time.Now().Add(time.Minute)
+		for waits := !want; waits != want; time.Sleep(10 * time.Millisecond) {
+			select {
+			case err := <-done:
+				t.Fatalf("it did not wait for the lock: %v", err)
+			default:
+			}
+			err := pool.QueryRowContext(ctx, `
+				SELECT EXISTS (SELECT FROM pg_stat_activity
+				WHERE datname = current_database() AND application_name = 'guildhall-migrate' AND wait_event_type = 'Lock')`).Scan(&waits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("waiting for the lock stayed %v", !want)
+			}
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, err := db.CheckSchema(ctx, url); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -65,6 +65,23 @@ type conn struct {
 	pqConn
 	wire     *socket
 	prepared map[string]driver.Stmt
+	readOnly bool // its server has become a standby
+}
+
+// IsValid reports whether the connection may be used again. One whose server
+// answers that it only reads has to go: the next one may find the server that
+// took over.
+func (c *conn) IsValid() bool { return !c.readOnly && c.pqConn.IsValid() }
+
+// noteReadOnly looks at the answer to a statement. BEGIN says it with a code of
+// its own, because the driver always adds READ WRITE.
+func (c *conn) noteReadOnly(err error, begin bool) error {
+	var e *pq.Error
+	if errors.As(err, &e) && (e.Code == "25006" || begin && e.Code == "0A000") {
+		c.readOnly = true
+		e.Code = "25006"
+	}
+	return err
 }
 
 // ResetSession is called with the context of whoever takes the connection from
@@ -76,7 +93,8 @@ func (c *conn) ResetSession(ctx context.Context) error {
 
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	c.wire.workFor(ctx)
-	return c.pqConn.BeginTx(ctx, opts)
+	tx, err := c.pqConn.BeginTx(ctx, opts)
+	return tx, c.noteReadOnly(err, true)
 }
 
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
@@ -113,7 +131,8 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 			return rows, c.forgetStale(query, err)
 		}
 	}
-	return c.pqConn.QueryContext(ctx, query, args)
+	rows, err := c.pqConn.QueryContext(ctx, query, args)
+	return rows, c.noteReadOnly(err, false)
 }
 
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
@@ -128,7 +147,8 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 			return res, c.forgetStale(query, err)
 		}
 	}
-	return c.pqConn.ExecContext(ctx, query, args)
+	res, err := c.pqConn.ExecContext(ctx, query, args)
+	return res, c.noteReadOnly(err, false)
 }
 
 // forgetStale drops a statement that a change of schema has outdated, so that
@@ -140,7 +160,7 @@ func (c *conn) forgetStale(query string, err error) error {
 		// connection frees it.
 		delete(c.prepared, query)
 	}
-	return err
+	return c.noteReadOnly(err, false)
 }
 
 func (c *conn) Close() error {

@@ -49,7 +49,9 @@ func retryable(err error) bool {
 	return errors.As(err, &e) && (e.Code == "40P01" || e.Code == "40001")
 }
 
-func undefinedTable(err error) bool {
+// UndefinedTable reports whether err says that a table is not there: the schema
+// is older than the statement.
+func UndefinedTable(err error) bool {
 	var e *pq.Error
 	return errors.As(err, &e) && e.Code == "42P01"
 }

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -19,80 +21,179 @@ import (
 	"guildhall/migrations"
 )
 
-// SchemaVersion is the version this program works on: its newest migration.
-func SchemaVersion() int64 {
+// SchemaVersion is the version that Migrate brings a database to: this
+// program's newest migration.
+func SchemaVersion() int64 { return newest(func([]byte) bool { return true }) }
+
+// OldestSchema is the oldest version this program's statements run on: its
+// newest migration that does not say they can do without it. A program is rolled
+// out while the one before it still runs, and rolled back over the newer schema.
+func OldestSchema() int64 {
+	return newest(func(text []byte) bool { return !bytes.Contains(text, []byte(migrations.NotNeeded)) })
+}
+
+// newest is the number of the newest migration whose text is wanted.
+func newest(wanted func(text []byte) bool) int64 {
 	names, err := fs.Glob(migrations.Files, "*.sql")
 	if err != nil {
 		panic(err)
 	}
-	var newest int64
+	var found int64
 	for _, n := range names {
 		number, _, _ := strings.Cut(path.Base(n), "_")
-		if v, err := strconv.ParseInt(number, 10, 64); err == nil && v > newest {
-			newest = v
+		v, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || v <= found {
+			continue
+		}
+		text, err := fs.ReadFile(migrations.Files, n)
+		if err != nil {
+			panic(err) // it is part of the program
+		}
+		if wanted(text) {
+			found = v
 		}
 	}
-	return newest
+	return found
 }
+
+// A migration that meets a lock steps aside and comes again, so that live
+// traffic never queues behind it for longer than lockTimeout.
+const (
+	lockTimeout  = 2 * time.Second
+	lockTries    = 10
+	lockPause    = 500 * time.Millisecond // before the second try; doubled from try to try
+	lockPauseMax = 10 * time.Second
+)
 
 // Migrate brings the database at url up to this program's schema, and the job
 // engine's own tables with it. Several at once are safe: one works, the others
 // wait. Each statement gives up on a lock after two seconds rather than make
-// live traffic queue behind it.
+// live traffic queue behind it; Migrate then goes on where it stopped after a
+// pause, ten times in all.
 func Migrate(ctx context.Context, url string) error {
 	pool, err := openPool(url, map[string]string{
-		"application_name": "guildhall-migrate", "lock_timeout": "2000", "timezone": "UTC",
+		"application_name": "guildhall-migrate", "lock_timeout": strconv.FormatInt(lockTimeout.Milliseconds(), 10), "timezone": "UTC",
 	}, 3)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
+	unlock, err := lockMigrations(ctx, pool)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	p, err := provider(pool)
 	if err != nil {
 		return err
 	}
-	if _, err := p.Up(ctx); err != nil {
+	err = againWhileLocked(ctx, lockTries, lockPause, func() error {
+		_, err := p.Up(ctx)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	jobs, err := rivermigrate.New(riverdatabasesql.New(pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return fmt.Errorf("migrate the job tables: %w", err)
 	}
-	if _, err := jobs.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
+	err = againWhileLocked(ctx, lockTries, lockPause, func() error {
+		_, err := jobs.Migrate(ctx, rivermigrate.DirectionUp, nil)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("migrate the job tables: %w", err)
 	}
 	return nil
 }
 
-// CheckSchema returns an error that names the mending command when the
-// database at url is on another schema than this program's.
-func CheckSchema(ctx context.Context, url string) error {
+// againWhileLocked repeats do while it meets a lock that somebody holds.
+func againWhileLocked(ctx context.Context, tries int, pause time.Duration, do func() error) error {
+	for try := 1; ; try++ {
+		err := do()
+		if !LockTimeout(err) {
+			return err
+		}
+		if try == tries {
+			return fmt.Errorf("a lock was not to be had within %v, %d times in a row: a long transaction holds it (see pg_stat_activity); what was done is kept, run it again: %w",
+				lockTimeout, tries, err)
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, lockPauseMax)
+	}
+}
+
+// Schema is what a database was found to be on.
+type Schema struct {
+	Version int64
+	// Invalid names indexes that a migration, cut off while it made them, has
+	// left unusable. They cost every write and serve no read.
+	Invalid Strings
+}
+
+// Newer reports whether a newer program has migrated the database.
+func (s Schema) Newer() bool { return s.Version > SchemaVersion() }
+
+// CheckSchema returns what the database at url is on, or an error that names the
+// mending command when this program's statements do not run there.
+func CheckSchema(ctx context.Context, url string) (Schema, error) {
 	pool, err := openPool(url, map[string]string{"application_name": "guildhall-check"}, 1)
 	if err != nil {
-		return err
+		return Schema{}, err
 	}
 	defer pool.Close()
 	var have sql.NullInt64
 	err = pool.QueryRowContext(ctx, `SELECT max(version_id) FROM goose_db_version WHERE is_applied`).Scan(&have)
-	want := SchemaVersion()
+	s := Schema{Version: have.Int64}
+	need := OldestSchema()
 	switch {
-	case err != nil && undefinedTable(err), err == nil && have.Int64 < want:
-		return fmt.Errorf("the database schema is at version %d, this program needs %d: run `guildhall migrate`, or start with --migrate", have.Int64, want)
+	case err != nil && UndefinedTable(err), err == nil && have.Int64 < need:
+		return s, fmt.Errorf("the database schema is at version %d, this program needs %d: run `guildhall migrate`, or start with --migrate", have.Int64, need)
 	case err != nil:
-		return fmt.Errorf("read the schema version: %w", err)
-	case have.Int64 > want:
-		return fmt.Errorf("the database schema is at version %d, newer than the %d of this program: install the newer guildhall", have.Int64, want)
+		return s, fmt.Errorf("read the schema version: %w", err)
 	}
-	return nil
+	err = pool.QueryRowContext(ctx, `
+		SELECT array_agg(c.relname ORDER BY c.relname)
+		FROM pg_index AS i
+		JOIN pg_class AS c ON c.oid = i.indexrelid
+		WHERE NOT i.indisvalid AND c.relnamespace = current_schema()::regnamespace`).Scan(&s.Invalid)
+	if err != nil {
+		return s, fmt.Errorf("look for invalid indexes: %w", err)
+	}
+	return s, nil
 }
 
-func provider(pool *sql.DB) (*goose.Provider, error) {
-	locker, err := lock.NewPostgresSessionLocker()
+// lockMigrations waits, for an hour at most, until no other process migrates the
+// database. It asks once a second and does not queue: a session that queues for
+// a lock holds a snapshot, which CREATE INDEX CONCURRENTLY would wait for. One
+// lock is over goose's migrations and the job engine's, which have none.
+func lockMigrations(ctx context.Context, pool *sql.DB) (unlock func(), err error) {
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 3600))
 	if err != nil {
 		return nil, err
 	}
-	p, err := goose.NewProvider(goose.DialectPostgres, pool, migrations.Files,
-		goose.WithSessionLocker(locker), goose.WithLogger(goose.NopLogger()))
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("migrate: %w", err)
+	}
+	if err := locker.SessionLock(ctx, conn); err != nil {
+		return nil, errors.Join(fmt.Errorf("wait for another process that migrates: %w", err), conn.Close())
+	}
+	return func() {
+		if err := locker.SessionUnlock(context.WithoutCancel(ctx), conn); err != nil {
+			slog.WarnContext(ctx, "the lock over migrations was not given back; it ends with its connection", "error", err)
+		}
+		_ = conn.Close()
+	}, nil
+}
+
+func provider(pool *sql.DB) (*goose.Provider, error) {
+	p, err := goose.NewProvider(goose.DialectPostgres, pool, migrations.Files, goose.WithLogger(goose.NopLogger()))
 	if errors.Is(err, goose.ErrNoMigrations) {
 		return nil, errors.New("migrate: the program carries no migrations")
 	}

@@ -25,6 +25,31 @@ type Doer interface {
 type Tx struct {
 	*sqlx.Tx
 	now time.Time
+	ctx context.Context // of whoever wants the unit; it ends the unit between two statements
+}
+
+// GetContext implements Querier.
+func (tx *Tx) GetContext(ctx context.Context, dest any, query string, args ...any) error {
+	if err := tx.ctx.Err(); err != nil {
+		return err
+	}
+	return tx.Tx.GetContext(ctx, dest, query, args...)
+}
+
+// SelectContext implements Querier.
+func (tx *Tx) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
+	if err := tx.ctx.Err(); err != nil {
+		return err
+	}
+	return tx.Tx.SelectContext(ctx, dest, query, args...)
+}
+
+// ExecContext runs a statement that returns no rows.
+func (tx *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if err := tx.ctx.Err(); err != nil {
+		return nil, err
+	}
+	return tx.Tx.ExecContext(ctx, query, args...)
 }
 
 // Now is the transaction's own time: Postgres' now(), read once when first
@@ -43,6 +68,7 @@ type key int
 const (
 	writeKey key = iota
 	readKey
+	callerKey
 )
 
 // attempts is how often Do runs a unit that deadlocks.
@@ -51,6 +77,10 @@ const attempts = 3
 // Do runs fn in a transaction and commits if it returns nil. After a deadlock
 // or a serialization failure fn runs again, so it may touch nothing but the
 // database. Do refuses to nest.
+//
+// On a caller's account (As) the unit waits for its turn. When ctx ends it is
+// given up before its next statement, and never in the midst of one, which
+// would cost the connection.
 func (d *DB) Do(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
 	if ctx.Value(writeKey) != nil {
 		return errors.New("db: a unit of work was opened inside another")
@@ -65,26 +95,83 @@ func (d *DB) Do(ctx context.Context, fn func(ctx context.Context, tx *Tx) error)
 }
 
 func (d *DB) once(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) (err error) {
-	t, err := d.write.BeginTxx(ctx, nil)
+	work, release, err := enter(ctx, d.writes)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer release()
+	t, err := d.write.BeginTxx(work, nil)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
 	// Covers a panic too: the transaction never outlives the unit. After a
 	// commit it does nothing.
 	defer func() { _ = t.Rollback() }()
-	tx := &Tx{Tx: t}
-	if err := fn(context.WithValue(ctx, writeKey, tx), tx); err != nil {
+	tx := &Tx{Tx: t, ctx: ctx}
+	if err := fn(context.WithValue(work, writeKey, tx), tx); err != nil {
 		return err
 	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
 	if err := t.Commit(); err != nil {
+		if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil {
+			err = ctx.Err() // which has rolled it back
+		}
 		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
 }
 
+// enter waits for a place. The context it returns is for the statements.
+func enter(ctx context.Context, places *Places) (work context.Context, release func(), err error) {
+	c, request := callerOf(ctx)
+	release, err = places.Acquire(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if request {
+		return steady{ctx}, release, nil
+	}
+	return ctx, release, nil
+}
+
+// steady is the context of statements that run to their end. The driver can
+// only break one off by ending its connection, and would have to watch for it
+// with three goroutines. A statement has a timeout of its own; the deadline is
+// that of one that begins now, so that its socket never waits for ever.
+type steady struct{ context.Context }
+
+func (steady) Deadline() (time.Time, bool) { return time.Now().Add(statementTimeout), true }
+func (steady) Done() <-chan struct{}       { return nil }
+func (steady) Err() error                  { return nil }
+
+// reader is the read-only pool.
+type reader struct{ db *DB }
+
+// GetContext implements Querier.
+func (r reader) GetContext(ctx context.Context, dest any, query string, args ...any) error {
+	work, release, err := enter(ctx, r.db.reads)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return r.db.read.GetContext(work, dest, query, args...)
+}
+
+// SelectContext implements Querier.
+func (r reader) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
+	work, release, err := enter(ctx, r.db.reads)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return r.db.read.SelectContext(work, dest, query, args...)
+}
+
 // Reading returns a context in which Read finds the read-only pool.
 func (d *DB) Reading(ctx context.Context) context.Context {
-	return context.WithValue(ctx, readKey, Querier(d.read))
+	return context.WithValue(ctx, readKey, d.Reader())
 }
 
 // Write returns the transaction of the request or job being served. Outside
@@ -113,10 +200,15 @@ func Read(ctx context.Context) Querier {
 // Snapshot runs fn in a read-only transaction that sees one state of the
 // database throughout, without a statement timeout; for exports.
 func (d *DB) Snapshot(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+	release, err := d.writes.Acquire(ctx, Caller{})
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer release()
 	t, err := d.write.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer func() { _ = t.Rollback() }()
-	return fn(ctx, &Tx{Tx: t})
+	return fn(ctx, &Tx{Tx: t, ctx: ctx})
 }

@@ -24,6 +24,9 @@ func NewID() string {
 // Array passes list as a Postgres text array; nil is the empty array.
 func Array(list []string) driver.Valuer { return Strings(list) }
 
+// ByteArray passes list as a Postgres bytea array.
+func ByteArray(list [][]byte) driver.Valuer { return pq.ByteaArray(list) }
+
 // Strings is a text array in a row.
 type Strings []string
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"guildhall/internal/auth"
 	"guildhall/internal/db"
@@ -24,6 +25,9 @@ const (
 	TicketAssigned   = "ticket.assigned"
 	TicketReopened   = "ticket.reopened"
 	GiveawayCreated  = "giveaway.created"
+	GiveawayStarted  = "giveaway.started"
+	GiveawayPaused   = "giveaway.paused"
+	GiveawayResumed  = "giveaway.resumed"
 	GiveawayEnded    = "giveaway.ended"
 	GiveawayRerolled = "giveaway.rerolled"
 	Ping             = "ping" // sent on request only; nobody subscribes to it
@@ -33,14 +37,22 @@ const (
 var Types = []string{
 	CaseCreated, CaseUpdated, BalanceChanged, LevelUp,
 	TicketMessage, TicketClosed, TicketClaimed, TicketAssigned, TicketReopened,
-	GiveawayCreated, GiveawayEnded, GiveawayRerolled,
+	GiveawayCreated, GiveawayStarted, GiveawayPaused, GiveawayResumed, GiveawayEnded, GiveawayRerolled,
 }
 
-// Origin says in which guild an event happened and who caused it.
+// Origin says in which guild an event happened, who caused it and when.
 type Origin struct {
 	GuildID string
-	Type    string // api or system
-	TokenID string // empty when no call of the API did it
+	Type    string    // api or system
+	TokenID string    // empty when no call of the API did it
+	At      time.Time // the change's own instant; the zero one is the transaction's start
+}
+
+// On is the origin with the instant of the change that it tells of: the one
+// that the changed row carries, taken after the lock that orders its changes.
+func (o Origin) On(at time.Time) Origin {
+	o.At = at
+	return o
 }
 
 // From is the origin of what the caller of the API does.
@@ -67,19 +79,61 @@ func (o Origin) JSON() string {
 	return string(b)
 }
 
+// instant is the change's own, nil for the transaction's start.
+func (o Origin) instant() *time.Time {
+	if o.At.IsZero() {
+		return nil
+	}
+	return &o.At
+}
+
+// Change is one of several changes that are told together.
+type Change struct {
+	At   time.Time // its instant
+	Data any
+}
+
 // Record stores an event and a delivery for each endpoint of the guild that
 // listens to its type. Both become real with the caller's commit, or never.
 func Record(ctx context.Context, tx *db.Tx, by Origin, typ string, data any) error {
-	// Without escapes for HTML, which would make a body up to six times as long.
+	text, err := render(typ, data)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `SELECT record_event($1, $2, $3, $4, $5, $6)`,
+		by.GuildID, db.NewID(), typ, by.JSON(), text, by.instant()); err != nil {
+		return fmt.Errorf("record event %s in guild %s: %w", typ, by.GuildID, err)
+	}
+	return nil
+}
+
+// RecordEach is Record for an event of its own per change, in one statement.
+func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes []Change) error {
+	ids, texts, instants := make([]string, len(changes)), make([]string, len(changes)), make([]string, len(changes))
+	for i, c := range changes {
+		var err error
+		if texts[i], err = render(typ, c.Data); err != nil {
+			return err
+		}
+		ids[i], instants[i] = db.NewID(), c.At.UTC().Format(time.RFC3339Nano)
+	}
+	if _, err := tx.ExecContext(ctx, `
+		SELECT record_event($1, e.id, $2, $3, e.data, e.at)
+		FROM unnest($4::text[], $5::text[], $6::timestamptz[]) AS e (id, data, at)`,
+		by.GuildID, typ, by.JSON(), db.Array(ids), db.Array(texts), db.Array(instants)); err != nil {
+		return fmt.Errorf("record %d events %s in guild %s: %w", len(changes), typ, by.GuildID, err)
+	}
+	return nil
+}
+
+// render is data without escapes for HTML, which would make a body up to six
+// times as long.
+func render(typ string, data any) (string, error) {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(data); err != nil {
-		return fmt.Errorf("render the data of event %s: %w", typ, err)
+		return "", fmt.Errorf("render the data of event %s: %w", typ, err)
 	}
-	if _, err := tx.ExecContext(ctx, `SELECT record_event($1, $2, $3, $4, $5)`,
-		by.GuildID, db.NewID(), typ, by.JSON(), strings.TrimSuffix(b.String(), "\n")); err != nil {
-		return fmt.Errorf("record event %s in guild %s: %w", typ, by.GuildID, err)
-	}
-	return nil
+	return strings.TrimSuffix(b.String(), "\n"), nil
 }

@@ -48,6 +48,13 @@ func (e *Error) Because(cause error) *Error {
 	return &c
 }
 
+// With returns a copy of e that says it in other words.
+func (e *Error) With(format string, args ...any) *Error {
+	c := *e
+	c.Message = fmt.Sprintf(format, args...)
+	return &c
+}
+
 // After returns a copy of e that asks the caller to wait for d.
 func (e *Error) After(d time.Duration) *Error {
 	c := *e

@@ -10,15 +10,13 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
 	"guildhall/internal/db"
 	"guildhall/internal/fault"
 )
-
-// Window is how long an answer is kept, counted from the first use of the key.
-const Window = 24 * time.Hour
 
 // Request identifies one keyed request.
 type Request struct {
@@ -79,7 +77,7 @@ func (k Keys) Claim(ctx context.Context, tx *db.Tx, r Request) (*Answer, error) 
 		VALUES ($1, $2, $3)
 		ON CONFLICT (token_id, key) DO UPDATE
 		SET fingerprint = excluded.fingerprint, state = 'running', status = NULL, location = NULL, retry_after = NULL,
-		    body = NULL, created_at = now(), lease_until = NULL, lease_gen = k.lease_gen + 1, recovery = NULL
+		    body = NULL, created_at = now(), lease_until = NULL
 		WHERE k.created_at <= now() - interval '24 hours'
 		  AND (k.lease_until IS NULL OR k.lease_until <= now())
 		RETURNING true`, r.TokenID, r.Key, r.Fingerprint)
@@ -92,6 +90,28 @@ func (k Keys) Claim(ctx context.Context, tx *db.Tx, r Request) (*Answer, error) 
 		return nil, fmt.Errorf("claim idempotency key: %w", err)
 	}
 	return k.find(ctx, tx, r)
+}
+
+// Replay returns the answer that the key has, or nil when it has none. A key
+// used for another request is idempotency_key_reused.
+func (k Keys) Replay(ctx context.Context, q db.Querier, r Request) (*Answer, error) {
+	var have row
+	err := q.GetContext(ctx, &have, `
+		SELECT fingerprint, state, status, location, retry_after, body
+		FROM idempotency_keys
+		WHERE token_id = $1 AND key = $2
+		  AND (created_at > now() - interval '24 hours' OR lease_until > now())`, r.TokenID, r.Key)
+	switch {
+	case db.Missing(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("look for the answer of an idempotency key: %w", err)
+	}
+	answer, err := k.open(have, r)
+	if errors.Is(err, inUse) {
+		return nil, nil
+	}
+	return answer, err
 }
 
 type row struct {
@@ -116,6 +136,13 @@ func (k Keys) find(ctx context.Context, q db.Querier, r Request) (*Answer, error
 		return nil, inUse
 	case err != nil:
 		return nil, fmt.Errorf("read idempotency key: %w", err)
+	}
+	return k.open(have, r)
+}
+
+// open is the answer of a row to a request.
+func (k Keys) open(have row, r Request) (*Answer, error) {
+	switch {
 	case !bytes.Equal(have.Fingerprint, r.Fingerprint):
 		return nil, reused
 	case have.State != "done":

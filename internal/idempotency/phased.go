@@ -37,7 +37,7 @@ func (k Keys) ClaimLeased(ctx context.Context, tx *db.Tx, r Request) (*Answer, e
 func (k Keys) Lease(ctx context.Context, tx *db.Tx, r Request) error {
 	_, err := tx.ExecContext(ctx, `
 		UPDATE idempotency_keys
-		SET lease_until = now() + make_interval(secs => $3), lease_gen = lease_gen + 1
+		SET lease_until = now() + make_interval(secs => $3)
 		WHERE token_id = $1 AND key = $2 AND state = 'running'`, r.TokenID, r.Key, LeaseTime.Seconds())
 	if err != nil {
 		return fmt.Errorf("lease the idempotency key: %w", err)
@@ -58,26 +58,3 @@ func (k Keys) Release(ctx context.Context, tx *db.Tx, r Request) error {
 
 // ErrInUse is the refusal of a request whose twin is still running.
 var ErrInUse error = inUse
-
-// Later is the part of an operation that comes after the first commit. It
-// settles the key itself and returns the answer.
-type Later func(ctx context.Context) (Answer, error)
-
-type laterKey struct{}
-
-// Phased returns a context in which an operation may defer a part of itself,
-// and a function that tells which part was deferred, if any.
-func Phased(ctx context.Context) (context.Context, func() Later) {
-	slot := new(Later)
-	return context.WithValue(ctx, laterKey{}, slot), func() Later { return *slot }
-}
-
-// Defer leaves later to be run after the commit of the present unit, where it
-// holds no database connection. Without a phased operation around it panics.
-func Defer(ctx context.Context, later Later) {
-	slot, ok := ctx.Value(laterKey{}).(*Later)
-	if !ok {
-		panic("idempotency: Defer outside a phased operation")
-	}
-	*slot = later
-}

@@ -93,24 +93,3 @@ func TestLease(t *testing.T) {
 		t.Fatalf("got %+v, %v, want the replay", answer, err)
 	}
 }
-
-func TestDefer(t *testing.T) {
-	t.Parallel()
-	later := func(context.Context) (idempotency.Answer, error) { return idempotency.Answer{Status: 299}, nil }
-	ctx, deferred := idempotency.Phased(context.Background())
-	if deferred() != nil {
-		t.Error("something was deferred already")
-	}
-	idempotency.Defer(ctx, later)
-	if got := deferred(); got == nil {
-		t.Error("nothing was deferred")
-	} else if answer, err := got(ctx); err != nil || answer.Status != 299 {
-		t.Errorf("got %+v, %v", answer, err)
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("Defer outside a phased operation went unnoticed")
-		}
-	}()
-	idempotency.Defer(context.Background(), later)
-}

@@ -1,11 +1,10 @@
 // Package jobs is the background work: River's queue in the same database, so
-// that a job is enqueued by the transaction that makes it necessary. The work
-// itself is a function of the domain it belongs to; this package imports none
-// of them.
+// that a job is enqueued by the transaction that makes it necessary, and sweeps
+// (sweep.go), which look for what is to be done. The jobs and the work itself
+// belong to the domains; this package knows none of them.
 //
 // Jobs are the quick way, not the only one: everything a job does follows from
-// the state of its subject, so the sweeps (sweep.go) find what a lost job has
-// left undone.
+// the state of its subject, so the sweeps find what a lost job has left undone.
 package jobs
 
 import (
@@ -13,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -23,99 +23,76 @@ import (
 	"guildhall/internal/db"
 )
 
-// The queues. What waits for the chat platform must not keep draws waiting.
-const (
-	queueDraws = "draws"
-	queueChat  = "chat"
-)
+// queue is the name of the one queue. What is in it waits for the chat platform.
+const queue = "chat"
 
-// DrawGiveaway draws the winners of a giveaway in state drawing. There is one
-// such job per giveaway and round.
-type DrawGiveaway struct {
-	GuildID    string `json:"guild_id"`
-	GiveawayID string `json:"giveaway_id"`
-	Round      int    `json:"round"`
+// Args is what one job is about: a struct that travels as JSON and names its
+// kind. It holds ids and nothing secret, since it is logged when the job fails.
+type Args interface {
+	// Kind is the name of the job's kind, the same for all values of a type.
+	Kind() string
 }
 
-// Kind is the job's name in the queue.
-func (DrawGiveaway) Kind() string { return "draw_giveaway" }
-
-// InsertOpts makes the job unique.
-func (DrawGiveaway) InsertOpts() river.InsertOpts {
-	return river.InsertOpts{Queue: queueDraws, UniqueOpts: river.UniqueOpts{ByArgs: true}}
-}
-
-// AnnounceGiveaway posts the prepared chat intent that tells a giveaway's
-// result.
-type AnnounceGiveaway struct {
-	GuildID  string `json:"guild_id"`
-	IntentID string `json:"intent_id"`
-}
-
-// Kind is the job's name in the queue.
-func (AnnounceGiveaway) Kind() string { return "announce_giveaway" }
-
-// InsertOpts keeps the job among those that wait for the platform.
-func (AnnounceGiveaway) InsertOpts() river.InsertOpts { return river.InsertOpts{Queue: queueChat} }
-
-// SyncTicketChannel makes a ticket's channel follow the ticket: archived or
-// deleted when it was closed, restored when it was reopened.
-type SyncTicketChannel struct {
-	GuildID  string `json:"guild_id"`
-	TicketID string `json:"ticket_id"`
-}
-
-// Kind is the job's name in the queue.
-func (SyncTicketChannel) Kind() string { return "sync_ticket_channel" }
-
-// InsertOpts keeps the job among those that wait for the platform.
-func (SyncTicketChannel) InsertOpts() river.InsertOpts { return river.InsertOpts{Queue: queueChat} }
-
-// quiet is River's driver without NOTIFY, which would take a database-wide lock
-// at each commit. Workers poll instead.
-type quiet struct{ *riverdatabasesql.Driver }
+// driver is River's driver without NOTIFY, which would take a database-wide
+// lock at each commit. Workers poll instead.
+type driver struct{ *riverdatabasesql.Driver }
 
 // SupportsListenNotify keeps NOTIFY out of the units that enqueue.
-func (quiet) SupportsListenNotify() bool { return false }
+func (driver) SupportsListenNotify() bool { return false }
 
 // inserter enqueues; it has no pool and no workers of its own.
 var inserter = sync.OnceValues(func() (*river.Client[txOf], error) {
-	return river.NewClient(quiet{riverdatabasesql.New(nil)}, &river.Config{Logger: slog.New(slog.DiscardHandler)})
+	return river.NewClient(driver{riverdatabasesql.New(nil)}, &river.Config{Logger: slog.New(slog.DiscardHandler)})
 })
 
-// Enqueue stores a job in the caller's unit. It becomes real with the commit
-// and is started within a quarter of a second by one of the workers. A unique
-// job that is there already is left as it is.
-func Enqueue(ctx context.Context, tx *db.Tx, args river.JobArgs, opts *river.InsertOpts) error {
+// Enqueue stores jobs in the caller's unit. They become real with the commit
+// and are started within a quarter of a second by one of the workers.
+func Enqueue(ctx context.Context, tx *db.Tx, list ...Args) error {
+	return insert(ctx, tx, river.UniqueOpts{}, list)
+}
+
+// EnqueueOnce is Enqueue, but leaves out a job that is there already, waiting or
+// at work.
+func EnqueueOnce(ctx context.Context, tx *db.Tx, list ...Args) error {
+	return insert(ctx, tx, river.UniqueOpts{ByArgs: true, ByState: []rivertype.JobState{
+		rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable,
+		rivertype.JobStateRunning, rivertype.JobStateScheduled,
+	}}, list)
+}
+
+func insert(ctx context.Context, tx *db.Tx, unique river.UniqueOpts, list []Args) error {
+	if len(list) == 0 {
+		return nil
+	}
 	client, err := inserter()
 	if err != nil {
-		return fmt.Errorf("enqueue %s: %w", args.Kind(), err)
+		return fmt.Errorf("enqueue: %w", err)
 	}
-	if _, err := client.InsertTx(ctx, tx.Tx.Tx, args, opts); err != nil {
-		return fmt.Errorf("enqueue %s: %w", args.Kind(), err)
+	opts := river.InsertOpts{Queue: queue, MaxAttempts: maxAttempts, UniqueOpts: unique}
+	params := make([]river.InsertManyParams, len(list))
+	for i, args := range list {
+		params[i] = river.InsertManyParams{Args: args, InsertOpts: &opts}
+	}
+	if _, err := client.InsertManyFastTx(ctx, tx.Tx.Tx, params); err != nil {
+		return fmt.Errorf("enqueue %d of %s: %w", len(list), list[0].Kind(), err)
 	}
 	return nil
 }
 
-// EnqueueOnce is Enqueue unless the same job is there already, waiting or at
-// work.
-func EnqueueOnce(ctx context.Context, tx *db.Tx, args river.JobArgs) error {
-	return Enqueue(ctx, tx, args, &river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: []rivertype.JobState{
-		rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable,
-		rivertype.JobStateRunning, rivertype.JobStateScheduled,
-	}}})
-}
+// A job that fails is tried again after growing pauses, until it is a day old.
+const (
+	maxAge      = 24 * time.Hour
+	maxPause    = 15 * time.Minute
+	maxAttempts = 250 // more than fit into a day
+)
 
-// soon is the retry policy: a second after the first failure, doubling to ten
-// minutes.
-type soon struct{}
+// growing is the retry policy: a second after the first failure, doubling up to
+// a quarter of an hour, and a little more, so that what failed together does
+// not come back together.
+type growing struct{}
 
 // NextRetry is when a failed job is tried again.
-func (soon) NextRetry(job *rivertype.JobRow) time.Time {
-	wait := time.Duration(math.Min(math.Pow(2, float64(len(job.Errors))), 600)) * time.Second
-	from := time.Now()
-	if job.AttemptedAt != nil {
-		from = *job.AttemptedAt
-	}
-	return from.Add(wait)
+func (growing) NextRetry(job *rivertype.JobRow) time.Time {
+	pause := time.Duration(math.Min(math.Pow(2, float64(len(job.Errors))), maxPause.Seconds()) * float64(time.Second))
+	return time.Now().Add(pause + rand.N(pause/10+time.Millisecond)) //nolint:gosec // no secret
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,30 +14,31 @@ import (
 	"testing"
 	"time"
 
-	"github.com/riverqueue/river"
+	"github.com/prometheus/client_golang/prometheus"
 
-	"guildhall/internal/chat"
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/jobs"
 )
 
-// idle is a config whose work does nothing.
-func idle(t *testing.T, base *dbtest.Database) jobs.Config {
+// errand is a kind of job.
+type errand struct {
+	Guild string `json:"guild_id"`
+	Name  string `json:"name"`
+}
+
+// Kind names it.
+func (errand) Kind() string { return "errand" }
+
+// config runs errands.
+func config(t *testing.T, base *dbtest.Database, do func(ctx context.Context, e errand) error) jobs.Config {
 	t.Helper()
 	pool, err := db.OpenSQL(base.URL, "guildhall-jobs", 4)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = pool.Close() })
-	nothing := func(context.Context) error { return nil }
-	return jobs.Config{
-		DB: pool, Log: slog.New(slog.DiscardHandler),
-		Draw:        func(context.Context, string, string, int) error { return nil },
-		Announce:    func(context.Context, string, string) error { return nil },
-		SyncChannel: func(context.Context, string, string) error { return nil },
-		Transitions: nothing, SweepIntents: nothing, SweepChannels: nothing, ExpireCases: nothing, Prune: nothing,
-	}
+	return jobs.Config{DB: pool, Log: slog.New(slog.DiscardHandler), Work: []jobs.Work{jobs.Do(do)}}
 }
 
 // start runs the workers until stop, which returns when they are done, or
@@ -60,15 +62,10 @@ func start(t *testing.T, cfg jobs.Config) (stop func()) {
 	return stop
 }
 
-func enqueue(t *testing.T, base *dbtest.Database, list ...river.JobArgs) {
+func enqueue(t *testing.T, base *dbtest.Database, list ...jobs.Args) {
 	t.Helper()
 	if err := base.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		for _, args := range list {
-			if err := jobs.Enqueue(ctx, tx, args, nil); err != nil {
-				return err
-			}
-		}
-		return nil
+		return jobs.Enqueue(ctx, tx, list...)
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +73,7 @@ func enqueue(t *testing.T, base *dbtest.Database, list ...river.JobArgs) {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}
@@ -125,34 +122,51 @@ func (c counting) WithAttrs([]slog.Attr) slog.Handler { return c }
 
 func TestEnqueue(t *testing.T) {
 	t.Parallel()
-
-	t.Run("belongs to the unit", func(t *testing.T) {
-		t.Parallel()
-		base := dbtest.New(t)
-		var did tally
-		cfg := idle(t, base)
-		cfg.Draw = func(_ context.Context, guild, giveaway string, round int) error {
-			did.add(fmt.Sprint(guild, giveaway, round))
-			return nil
+	base := dbtest.New(t)
+	var did tally
+	undo := errors.New("undo")
+	if err := base.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		if err := jobs.Enqueue(ctx, tx, errand{Name: "undone"}); err != nil {
+			return err
 		}
-		undo := errors.New("undo")
+		return undo
+	}); !errors.Is(err, undo) {
+		t.Fatal(err)
+	}
+	once := func(list ...jobs.Args) {
+		t.Helper()
 		if err := base.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-			if err := jobs.Enqueue(ctx, tx, jobs.DrawGiveaway{GuildID: "1", GiveawayID: "undone", Round: 1}, nil); err != nil {
-				return err
-			}
-			return undo
-		}); !errors.Is(err, undo) {
+			return jobs.EnqueueOnce(ctx, tx, list...)
+		}); err != nil {
 			t.Fatal(err)
 		}
-		enqueue(t, base, jobs.DrawGiveaway{GuildID: "1", GiveawayID: "g", Round: 1}, jobs.DrawGiveaway{GuildID: "1", GiveawayID: "g", Round: 1})
-		start(t, cfg)
-		eventually(t, "the draw", func() bool { return did.of("1g1") > 0 })
-		enqueue(t, base, jobs.DrawGiveaway{GuildID: "1", GiveawayID: "g", Round: 1}, jobs.DrawGiveaway{GuildID: "1", GiveawayID: "g", Round: 2})
-		eventually(t, "the second round", func() bool { return did.of("1g2") > 0 })
-		if did.of("1undone") != 0 || did.of("1g1") != 1 || did.of("1g2") != 1 {
-			t.Errorf("done: %v", did.n)
+	}
+	enqueue(t, base)
+	enqueue(t, base, errand{Name: "twice"}, errand{Name: "twice"})
+	once(errand{Name: "once"}, errand{Name: "other"})
+	once(errand{Name: "once"})
+	begun, release := make(chan struct{}, 1), make(chan struct{})
+	start(t, config(t, base, func(_ context.Context, e errand) error {
+		if did.add(e.Name) == 1 && e.Name == "once" {
+			begun <- struct{}{}
+			<-release
 		}
+		return nil
+	}))
+	<-begun
+	once(errand{Name: "once"}) // it is at work
+	close(release)
+	eventually(t, "the rest", func() bool { return did.of("twice") == 2 && did.of("other") == 1 })
+	eventually(t, "the end of the first", func() bool {
+		var n int
+		err := base.DB.Reader().GetContext(context.Background(), &n, `SELECT count(*) FROM river_job WHERE state <> 'completed'`)
+		return err == nil && n == 0
 	})
+	if did.of("undone") != 0 || did.of("once") != 1 {
+		t.Errorf("done: %v", did.n)
+	}
+	once(errand{Name: "once"}) // and now it is done
+	eventually(t, "the second time", func() bool { return did.of("once") == 2 })
 }
 
 // TestNoNotify: a NOTIFY takes a database-wide lock at commit, so enqueueing must
@@ -165,7 +179,7 @@ func TestNoNotify(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(line.Close)
-	enqueue(t, base, jobs.AnnounceGiveaway{GuildID: "1", IntentID: "i"})
+	enqueue(t, base, errand{Name: "i"})
 	if err := base.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `SELECT pg_notify('public.river_insert', 'the test')`)
 		return err
@@ -185,88 +199,24 @@ func TestWorkers(t *testing.T) {
 		base := dbtest.New(t)
 		var did tally
 		var total atomic.Int64
-		cfg := idle(t, base)
-		cfg.Announce = func(_ context.Context, _, intent string) error {
-			did.add(intent)
+		do := func(_ context.Context, e errand) error {
+			did.add(e.Name)
 			total.Add(1)
 			return nil
 		}
-		var list []river.JobArgs
+		var list []jobs.Args
 		for i := range 200 {
-			list = append(list, jobs.AnnounceGiveaway{GuildID: "1", IntentID: fmt.Sprint(i)})
+			list = append(list, errand{Name: fmt.Sprint(i)})
 		}
 		enqueue(t, base, list...)
-		second := idle(t, base)
-		second.Announce = cfg.Announce
-		start(t, cfg)
-		start(t, second)
+		start(t, config(t, base, do))
+		start(t, config(t, base, do))
 		eventually(t, "200 jobs", func() bool { return total.Load() >= 200 })
 		for i := range 200 {
 			if n := did.of(fmt.Sprint(i)); n != 1 {
 				t.Errorf("job %d was done %d times", i, n)
 			}
 		}
-	})
-
-	t.Run("try again after a failure, and not after a lasting refusal", func(t *testing.T) {
-		t.Parallel()
-		base := dbtest.New(t)
-		var did tally
-		cfg := idle(t, base)
-		cfg.SyncChannel = func(_ context.Context, _, ticket string) error {
-			switch n := did.add(ticket); {
-			case ticket == "refused":
-				return &chat.Failure{Status: 403, Code: chat.CodeMissingPermission}
-			case n < 3:
-				return &chat.Failure{Status: 503, Uncertain: true}
-			}
-			return nil
-		}
-		enqueue(t, base, jobs.SyncTicketChannel{GuildID: "1", TicketID: "refused"}, jobs.SyncTicketChannel{GuildID: "1", TicketID: "flaky"})
-		start(t, cfg)
-		eventually(t, "the third try", func() bool { return did.of("flaky") == 3 })
-		if n := did.of("refused"); n != 1 {
-			t.Errorf("the refused job was tried %d times", n)
-		}
-		eventually(t, "the queue to know", func() bool {
-			var state string
-			if err := base.DB.Reader().GetContext(context.Background(), &state, `
-				SELECT state FROM river_job WHERE args->>'ticket_id' = 'refused'`); err != nil {
-				t.Fatal(err)
-			}
-			return state == "cancelled"
-		})
-	})
-
-	t.Run("draw while the platform hangs", func(t *testing.T) {
-		t.Parallel()
-		base := dbtest.New(t)
-		release := make(chan struct{})
-		var hanging atomic.Int64
-		var did tally
-		cfg := idle(t, base)
-		cfg.SyncChannel = func(ctx context.Context, _, _ string) error {
-			hanging.Add(1)
-			select {
-			case <-release:
-			case <-ctx.Done():
-			}
-			return nil
-		}
-		cfg.Draw = func(context.Context, string, string, int) error {
-			did.add("draw")
-			return nil
-		}
-		var list []river.JobArgs
-		for i := range 40 {
-			list = append(list, jobs.SyncTicketChannel{GuildID: "1", TicketID: fmt.Sprint(i)})
-		}
-		enqueue(t, base, list...)
-		start(t, cfg)
-		eventually(t, "all slots to hang", func() bool { return hanging.Load() == 16 })
-		enqueue(t, base, jobs.DrawGiveaway{GuildID: "1", GiveawayID: "g", Round: 1})
-		eventually(t, "the draw", func() bool { return did.of("draw") == 1 })
-		close(release)
 	})
 
 	t.Run("wait for a database that is away, at the start and later", func(t *testing.T) {
@@ -295,23 +245,22 @@ func TestWorkers(t *testing.T) {
 			}
 		}
 		var did, logged tally
-		cfg := idle(t, base)
-		cfg.Log = slog.New(counting{slog.DiscardHandler, &logged})
-		cfg.Draw = func(_ context.Context, _, giveaway string, _ int) error {
-			did.add(giveaway)
+		cfg := config(t, base, func(_ context.Context, e errand) error {
+			did.add(e.Name)
 			return nil
-		}
+		})
+		cfg.Log = slog.New(counting{slog.DiscardHandler, &logged})
 		away(true)
 		start(t, cfg)
 		eventually(t, "a first attempt", func() bool { return logged.of("the job workers are not running, they start again in a second") > 0 })
-		for _, giveaway := range []string{"first", "second"} {
+		for _, name := range []string{"first", "second"} {
 			away(false)
 			eventually(t, "the job to be stored", func() bool {
 				return base.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-					return jobs.Enqueue(ctx, tx, jobs.DrawGiveaway{GuildID: "1", GiveawayID: giveaway, Round: 1}, nil)
+					return jobs.Enqueue(ctx, tx, errand{Name: name})
 				}) == nil
 			})
-			eventually(t, "the draw", func() bool { return did.of(giveaway) == 1 })
+			eventually(t, "the job", func() bool { return did.of(name) == 1 })
 			away(true)
 		}
 		away(false)
@@ -322,14 +271,13 @@ func TestWorkers(t *testing.T) {
 		base := dbtest.New(t)
 		begun, release := make(chan struct{}), make(chan struct{})
 		var finished atomic.Bool
-		cfg := idle(t, base)
-		cfg.Draw = func(ctx context.Context, _, _ string, _ int) error {
+		cfg := config(t, base, func(ctx context.Context, _ errand) error {
 			close(begun)
 			<-release
 			finished.Store(ctx.Err() == nil)
 			return nil
-		}
-		enqueue(t, base, jobs.DrawGiveaway{GuildID: "1", GiveawayID: "g", Round: 1})
+		})
+		enqueue(t, base, errand{Name: "slow"})
 		stop := start(t, cfg)
 		<-begun
 		time.AfterFunc(300*time.Millisecond, func() { close(release) })
@@ -340,41 +288,149 @@ func TestWorkers(t *testing.T) {
 	})
 }
 
+// entries of a log, as JSON lines.
+type entries struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+// Write keeps a line.
+func (e *entries) Write(p []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.b.Write(p)
+}
+
+func (e *entries) has(parts ...string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for line := range strings.Lines(e.b.String()) {
+		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// A job that fails is seen: a warning says what it was about and why, a counter
+// counts it, and it is tried again, whatever the failure, until it is a day old.
+func TestFailuresAreSeenAndNotGivenUp(t *testing.T) {
+	t.Parallel()
+	base := dbtest.New(t)
+	var log entries
+	var did tally
+	reg := prometheus.NewRegistry()
+	cfg := config(t, base, func(_ context.Context, e errand) error {
+		switch n := did.add(e.Name); {
+		case e.Name == "panics" && n == 1:
+			panic("a nil map")
+		case e.Name == "refused", e.Name == "flaky" && n < 3:
+			return errors.New("403 missing permission")
+		}
+		return nil
+	})
+	cfg.Log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	cfg.Metrics = reg
+	enqueue(t, base, errand{"7", "flaky"}, errand{"7", "panics"}, errand{"7", "refused"})
+	if err := base.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE river_job SET created_at = now() - interval '23 hours 59 minutes' WHERE args ->> 'name' = 'refused'`)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	start(t, cfg)
+	eventually(t, "the third try", func() bool { return did.of("flaky") == 3 && did.of("panics") == 2 && did.of("refused") >= 2 })
+	for _, want := range [][]string{
+		{`"level":"WARN"`, "a job failed", `"kind":"errand"`, `"name":"flaky"`, `"guild_id":"7"`, "403 missing permission"},
+		{"a job failed", `"name":"panics"`, "a nil map"},
+	} {
+		if !log.has(want...) {
+			t.Errorf("no line says %q:\n%s", want, log.b.String())
+		}
+	}
+	counted := func(outcome string) float64 {
+		t.Helper()
+		return metric(t, reg, "guildhall_jobs_total", "outcome", outcome)
+	}
+	eventually(t, "the counters", func() bool { return counted("failed") >= 5 && counted("done") >= 2 })
+	eventually(t, "the age of the oldest job", func() bool { return metric(t, reg, "guildhall_jobs_oldest_seconds", "kind", "errand") > 86_000 })
+	// The day is over.
+	if err := base.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `
+			UPDATE river_job SET created_at = created_at - interval '1 minute', scheduled_at = now(), state = 'available'
+			WHERE args ->> 'name' = 'refused'`)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end of the tries", func() bool { return counted("given_up") == 1 })
+	if !log.has("a job is given up", `"name":"refused"`, "403 missing permission") {
+		t.Errorf("no line says that the job is given up:\n%s", log.b.String())
+	}
+	eventually(t, "the queue to know", func() bool {
+		var state string
+		err := base.DB.Reader().GetContext(context.Background(), &state, `SELECT state FROM river_job WHERE args ->> 'name' = 'refused'`)
+		return err == nil && state == "cancelled"
+	})
+}
+
+// metric is the sum of the samples of a metric with this label.
+func metric(t *testing.T, reg *prometheus.Registry, name, label, value string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == name && l.GetName() == label && l.GetValue() == value {
+					sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				}
+			}
+		}
+	}
+	return sum
+}
+
 func TestSweeps(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t)
 	var did tally
-	cfg := idle(t, base)
-	cfg.Transitions = func(context.Context) error {
-		if did.add("transitions") == 1 {
-			panic("once")
-		}
-		return errors.New("always")
-	}
-	for name, run := range map[string]*func(context.Context) error{
-		"intents": &cfg.SweepIntents, "channels": &cfg.SweepChannels, "cases": &cfg.ExpireCases, "prune": &cfg.Prune,
-	} {
-		*run = func(context.Context) error {
-			did.add(name)
+	reg := prometheus.NewRegistry()
+	cfg := config(t, base, func(context.Context, errand) error { return nil })
+	cfg.Metrics = reg
+	cfg.Sweeps = []jobs.Sweep{
+		{Name: "broken", Every: 50 * time.Millisecond, Run: func(context.Context) error {
+			if did.add("broken") == 1 {
+				panic("once")
+			}
+			return errors.New("always")
+		}},
+		{Name: "well", Every: time.Hour, Run: func(context.Context) error {
+			did.add("well")
 			return nil
-		}
+		}},
 	}
 	start(t, cfg)
-	eventually(t, "a sweep after a panic and an error", func() bool { return did.of("transitions") >= 3 })
-	for _, name := range []string{"intents", "channels", "cases", "prune"} {
-		if did.of(name) == 0 {
-			t.Errorf("no sweep for %s", name)
-		}
-	}
+	eventually(t, "a sweep after a panic and an error", func() bool { return did.of("broken") >= 3 })
+	eventually(t, "the other sweep", func() bool { return did.of("well") == 1 })
+	eventually(t, "the counters", func() bool {
+		return metric(t, reg, "guildhall_sweeps_total", "outcome", "failed") >= 3 && metric(t, reg, "guildhall_sweeps_total", "sweep", "well") == 1
+	})
 }
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	cfg := idle(t, dbtest.New(t))
+	cfg := config(t, dbtest.New(t), func(context.Context, errand) error { return nil })
 	for name, spoil := range map[string]func(*jobs.Config){
-		"no pool":  func(c *jobs.Config) { c.DB = nil },
-		"no draw":  func(c *jobs.Config) { c.Draw = nil },
-		"no sweep": func(c *jobs.Config) { c.Transitions = nil },
+		"no pool":              func(c *jobs.Config) { c.DB = nil },
+		"no work":              func(c *jobs.Config) { c.Work = nil },
+		"a sweep without work": func(c *jobs.Config) { c.Sweeps = []jobs.Sweep{{Name: "x", Every: time.Second}} },
+		"a sweep without interval": func(c *jobs.Config) {
+			c.Sweeps = []jobs.Sweep{{Name: "x", Run: func(context.Context) error { return nil }}}
+		},
 	} {
 		bad := cfg
 		spoil(&bad)

@@ -4,14 +4,15 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverdatabasesql"
 	"golang.org/x/sync/errgroup"
-
-	"guildhall/internal/chat"
 )
 
 type txOf = *sql.Tx
@@ -19,64 +20,68 @@ type txOf = *sql.Tx
 // Timing of the workers. A job that outlives its timeout and the rescue was
 // left by a node that is gone.
 const (
-	poll        = 150 * time.Millisecond
-	cooldown    = 50 * time.Millisecond
-	jobTimeout  = 30 * time.Second
-	rescueAfter = 60 * time.Second
-	softStop    = 20 * time.Second
+	pollInterval   = 150 * time.Millisecond
+	fetchCooldown  = 50 * time.Millisecond
+	jobTimeout     = 30 * time.Second
+	rescueAfter    = 60 * time.Second
+	softStop       = 20 * time.Second
+	workers        = 16
+	gaugesInterval = 15 * time.Second
 )
 
-// Config holds the work behind each kind of job and each sweep. All of it is
+// Work is the work of one kind of job.
+type Work struct {
+	kind string
+	add  func(*Runner, *river.Workers)
+}
+
+// Do is the work of the jobs of type A: do is called with each, may be called
+// again with one that has succeeded, and on several nodes at once. When it
+// fails, it is called again after growing pauses until the job is a day old.
+func Do[A Args](do func(ctx context.Context, args A) error) Work {
+	var kind A
+	return Work{kind: kind.Kind(), add: func(r *Runner, w *river.Workers) {
+		river.AddWorker(w, river.WorkFunc(func(ctx context.Context, job *river.Job[A]) error {
+			return r.attempt(ctx, job.JobRow.CreatedAt, job.Kind, job.Args, func() error { return do(ctx, job.Args) })
+		}))
+	}}
+}
+
+// Config holds the work behind each kind of job, and the sweeps. All of it is
 // safe to run twice and on several nodes at once.
 type Config struct {
 	// DB is a pool for the workers alone; three connections are enough.
-	DB  *sql.DB
-	Log *slog.Logger
-
-	Draw        func(ctx context.Context, guild, giveaway string, round int) error
-	Announce    func(ctx context.Context, guild, intent string) error
-	SyncChannel func(ctx context.Context, guild, ticket string) error
-
-	// Transitions moves giveaways whose time has come, and draws those whose
-	// job was lost. Each second.
-	Transitions func(ctx context.Context) error
-	// SweepIntents finishes messages whose sender has vanished. Every 5 s.
-	SweepIntents func(ctx context.Context) error
-	// SweepChannels does for tickets' channels what lost jobs left. Every 30 s.
-	SweepChannels func(ctx context.Context) error
-	// ExpireCases expires what has run out. Every 5 s.
-	ExpireCases func(ctx context.Context) error
-	// Prune deletes what nobody can ask for any more. Every 10 minutes.
-	Prune func(ctx context.Context) error
+	DB      *sql.DB
+	Log     *slog.Logger
+	Metrics prometheus.Registerer // nil: nobody counts
+	Work    []Work
+	Sweeps  []Sweep
 }
 
 // Runner works the jobs and sweeps of one node.
 type Runner struct {
-	cfg    Config
-	sweeps []sweep
+	cfg     Config
+	metrics metrics
 }
 
 // New returns a runner. Every piece of work must be there.
 func New(cfg Config) (*Runner, error) {
-	if cfg.DB == nil || cfg.Draw == nil || cfg.Announce == nil || cfg.SyncChannel == nil {
+	if cfg.DB == nil || len(cfg.Work) == 0 {
 		return nil, errors.New("jobs: DB and the work of every job must be given")
+	}
+	for _, s := range cfg.Sweeps {
+		if s.Run == nil || s.Every <= 0 {
+			return nil, fmt.Errorf("jobs: the work of the sweep %q and its interval must be given", s.Name)
+		}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	r := &Runner{cfg: cfg, sweeps: []sweep{
-		{"giveaway transitions", time.Second, cfg.Transitions},
-		{"chat intents", 5 * time.Second, cfg.SweepIntents},
-		{"ticket channels", 30 * time.Second, cfg.SweepChannels},
-		{"case expiry", 5 * time.Second, cfg.ExpireCases},
-		{"pruning", 10 * time.Minute, cfg.Prune},
-	}}
-	for _, s := range r.sweeps {
-		if s.run == nil {
-			return nil, errors.New("jobs: the work of the sweep " + s.name + " must be given")
-		}
+	m, err := newMetrics(cfg.Metrics)
+	if err != nil {
+		return nil, err
 	}
-	return r, nil
+	return &Runner{cfg: cfg, metrics: m}, nil
 }
 
 // Run works until ctx ends. Jobs that run then may finish for twenty seconds
@@ -85,9 +90,9 @@ func New(cfg Config) (*Runner, error) {
 func (r *Runner) Run(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error { return r.work(ctx) })
-	for _, s := range r.sweeps {
+	for _, s := range append(r.cfg.Sweeps, Sweep{"gauges of the jobs", gaugesInterval, r.gauge}) {
 		group.Go(func() error {
-			s.loop(ctx, r.cfg.Log)
+			r.loop(ctx, s)
 			return nil
 		})
 	}
@@ -97,19 +102,16 @@ func (r *Runner) Run(ctx context.Context) error {
 // work runs River's workers.
 func (r *Runner) work(ctx context.Context) error {
 	for {
-		client, err := river.NewClient(quiet{riverdatabasesql.New(r.cfg.DB)}, &river.Config{
-			Queues: map[string]river.QueueConfig{
-				queueDraws: {MaxWorkers: 4},
-				queueChat:  {MaxWorkers: 16},
-			},
+		client, err := river.NewClient(driver{riverdatabasesql.New(r.cfg.DB)}, &river.Config{
+			Queues:                      map[string]river.QueueConfig{queue: {MaxWorkers: workers}},
 			Workers:                     r.workers(),
 			Logger:                      slog.New(warnings{r.cfg.Log.Handler()}),
 			PollOnly:                    true,
-			FetchCooldown:               cooldown,
-			FetchPollInterval:           poll,
+			FetchCooldown:               fetchCooldown,
+			FetchPollInterval:           pollInterval,
 			JobTimeout:                  jobTimeout,
 			RescueStuckJobsAfter:        rescueAfter,
-			RetryPolicy:                 soon{},
+			RetryPolicy:                 growing{},
 			SoftStopTimeout:             softStop,
 			CompletedJobRetentionPeriod: time.Hour,
 		})
@@ -133,25 +135,63 @@ func (r *Runner) work(ctx context.Context) error {
 
 func (r *Runner) workers() *river.Workers {
 	w := river.NewWorkers()
-	river.AddWorker(w, river.WorkFunc(func(ctx context.Context, job *river.Job[DrawGiveaway]) error {
-		return r.cfg.Draw(ctx, job.Args.GuildID, job.Args.GiveawayID, job.Args.Round)
-	}))
-	river.AddWorker(w, river.WorkFunc(func(ctx context.Context, job *river.Job[AnnounceGiveaway]) error {
-		return final(r.cfg.Announce(ctx, job.Args.GuildID, job.Args.IntentID))
-	}))
-	river.AddWorker(w, river.WorkFunc(func(ctx context.Context, job *river.Job[SyncTicketChannel]) error {
-		return final(r.cfg.SyncChannel(ctx, job.Args.GuildID, job.Args.TicketID))
-	}))
+	for _, work := range r.cfg.Work {
+		work.add(r, w)
+	}
 	return w
 }
 
-// final keeps a job from being tried again where the platform has refused for
-// good.
-func final(err error) error {
-	if f := (*chat.Failure)(nil); errors.As(err, &f) && f.Lasting() {
-		return river.JobCancel(err)
+// attempt makes one attempt of a job, counts how it ended, and says what went
+// wrong and with what: River itself keeps that below the level of warnings. A
+// job that fails when it is a day old is given up.
+func (r *Runner) attempt(ctx context.Context, created time.Time, kind string, args Args, do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+		switch age := time.Since(created); {
+		case err == nil:
+			r.metrics.jobs.WithLabelValues(kind, "done").Inc()
+		case age >= maxAge:
+			r.metrics.jobs.WithLabelValues(kind, "given_up").Inc()
+			r.cfg.Log.WarnContext(ctx, "a job is given up", "kind", kind, "about", args, "age", age.Round(time.Second).String(), "error", err)
+			err = river.JobCancel(err)
+		default:
+			r.metrics.jobs.WithLabelValues(kind, "failed").Inc()
+			r.cfg.Log.WarnContext(ctx, "a job failed and will be tried again", "kind", kind, "about", args, "age", age.Round(time.Second).String(), "error", err)
+		}
+	}()
+	return do()
+}
+
+// gauge measures what waits.
+func (r *Runner) gauge(ctx context.Context) error {
+	rows, err := r.cfg.DB.QueryContext(ctx, `
+		SELECT kind, extract(epoch FROM now() - min(created_at))::float8
+		FROM river_job
+		WHERE queue = $1
+		  AND state IN ('available', 'pending', 'retryable', 'running', 'scheduled')
+		GROUP BY kind`, queue)
+	if err != nil {
+		return fmt.Errorf("look for the oldest job: %w", err)
 	}
-	return err
+	defer rows.Close()
+	oldest := make(map[string]float64, len(r.cfg.Work))
+	for _, w := range r.cfg.Work {
+		oldest[w.kind] = 0
+	}
+	for rows.Next() {
+		var kind string
+		var age float64
+		if err := rows.Scan(&kind, &age); err != nil {
+			return fmt.Errorf("read the oldest job: %w", err)
+		}
+		oldest[kind] = max(age, 0)
+	}
+	for kind, age := range oldest {
+		r.metrics.oldest.WithLabelValues(kind).Set(age)
+	}
+	return rows.Err()
 }
 
 // warnings drops what River has to say when all is well.

@@ -3,26 +3,29 @@ package jobs
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 )
 
-// sweep is work that is looked for instead of asked for. Every node sweeps on
+// Sweep is work that is looked for instead of asked for. Every node sweeps on
 // its own clock: River's periodic jobs and its promotion of delayed ones hang
 // on an elected leader, and after a crash the next one takes its time.
-type sweep struct {
-	name  string
-	every time.Duration
-	run   func(ctx context.Context) error
+type Sweep struct {
+	Name  string
+	Every time.Duration
+	Run   func(ctx context.Context) error
 }
 
 // loop sweeps until ctx ends. A failure is logged and tried again next time.
-func (s sweep) loop(ctx context.Context, log *slog.Logger) {
-	tick := time.NewTicker(s.every)
+func (r *Runner) loop(ctx context.Context, s Sweep) {
+	tick := time.NewTicker(s.Every)
 	defer tick.Stop()
 	for {
-		if err := s.once(ctx); err != nil && ctx.Err() == nil {
-			log.WarnContext(ctx, "a sweep failed", "sweep", s.name, "error", err)
+		switch err := s.once(ctx); {
+		case err == nil:
+			r.metrics.sweeps.WithLabelValues(s.Name, "done").Inc()
+		case ctx.Err() == nil:
+			r.metrics.sweeps.WithLabelValues(s.Name, "failed").Inc()
+			r.cfg.Log.WarnContext(ctx, "a sweep failed", "sweep", s.Name, "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -33,7 +36,7 @@ func (s sweep) loop(ctx context.Context, log *slog.Logger) {
 }
 
 // once sweeps; a panic costs this one sweep only.
-func (s sweep) once(ctx context.Context) (err error) {
+func (s Sweep) once(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
 	defer func() {
@@ -41,5 +44,5 @@ func (s sweep) once(ctx context.Context) (err error) {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	return s.run(ctx)
+	return s.Run(ctx)
 }

@@ -118,26 +118,11 @@ func (s *shared) usable() bool {
 }
 
 func (s *shared) spend(ctx context.Context, key string, q Quota, cost int, untilFull time.Duration) (Result, error) {
-	// A client that hangs up is no failure of Redis.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
-	defer cancel()
 	interval := float64(q.Window) / float64(q.Limit) / float64(time.Microsecond)
-	v, err := spendScript.Run(ctx, s.client, []string{keyPrefix + key},
-		strconv.FormatFloat(interval, 'f', -1, 64), q.Limit, cost, untilFull.Microseconds(), s.slack).Int64Slice()
-	if err == nil && len(v) != 4 {
-		err = fmt.Errorf("ratelimit: the script returned %d values", len(v))
-	}
+	v, err := s.run(ctx, spendScript, 4, []string{keyPrefix + key},
+		strconv.FormatFloat(interval, 'f', -1, 64), q.Limit, cost, untilFull.Microseconds(), s.slack)
 	if err != nil {
-		if s.failures.Add(1) >= patience && s.retryAt.Swap(int64(time.Since(s.started)+pause)) == 0 {
-			s.log.WarnContext(ctx, "rate limits are counted by this node alone: Redis does not answer", "error", err)
-		}
 		return Result{}, err
-	}
-	if s.failures.Load() != 0 {
-		s.failures.Store(0)
-		if s.retryAt.Swap(0) != 0 {
-			s.log.InfoContext(ctx, "rate limits are shared with the other nodes again")
-		}
 	}
 	return Result{
 		Allowed:    v[0] == 1,
@@ -146,4 +131,29 @@ func (s *shared) spend(ctx context.Context, key string, q Quota, cost int, until
 		Reset:      time.Duration(v[2]) * time.Microsecond,
 		RetryAfter: time.Duration(v[3]) * time.Microsecond,
 	}, nil
+}
+
+// run has the store run a script that returns a given number of integers, and
+// notices when the store goes and comes back.
+func (s *shared) run(ctx context.Context, script *redis.Script, values int, keys []string, args ...any) ([]int64, error) {
+	// A client that hangs up is no failure of Redis.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
+	defer cancel()
+	v, err := script.Run(ctx, s.client, keys, args...).Int64Slice()
+	if err == nil && len(v) != values {
+		err = fmt.Errorf("ratelimit: the script returned %d values", len(v))
+	}
+	if err != nil {
+		if s.failures.Add(1) >= patience && s.retryAt.Swap(int64(time.Since(s.started)+pause)) == 0 {
+			s.log.WarnContext(ctx, "rate limits are counted by this node alone: Redis does not answer", "error", err)
+		}
+		return nil, err
+	}
+	if s.failures.Load() != 0 {
+		s.failures.Store(0)
+		if s.retryAt.Swap(0) != 0 {
+			s.log.InfoContext(ctx, "rate limits are shared with the other nodes again")
+		}
+	}
+	return v, nil
 }

@@ -1,5 +1,5 @@
-// Package seal keeps small secrets unreadable at rest: AES-256-GCM under one
-// key, each box bound to the place it is stored in. It knows nothing of what it
+// Package seal keeps small secrets unreadable at rest: AES-256-GCM, each
+// bound to the place it is stored in. It knows nothing of what it
 // seals or where that is kept.
 package seal
 
@@ -18,49 +18,94 @@ const KeySize = 32
 const version = 1
 
 // ErrUnreadable is returned by Open for everything that was not sealed under
-// this key for this place, or was changed since.
-var ErrUnreadable = errors.New("seal: cannot be opened with this key here")
+// one of these keys for this place, or was changed since.
+var ErrUnreadable = errors.New("seal: cannot be opened with these keys here")
 
-// Box seals and opens under one key. It is safe for concurrent use.
+// Box seals under its first key and opens under all of them. It is safe for
+// concurrent use.
 type Box struct {
-	aead cipher.AEAD
+	keys []cipher.AEAD
 }
 
-// New makes a Box from a key of exactly KeySize bytes.
-func New(key []byte) (*Box, error) {
-	if len(key) != KeySize {
-		return nil, fmt.Errorf("seal: the key has %d bytes, want %d", len(key), KeySize)
+// New makes a Box from keys of exactly KeySize bytes each, at least one.
+func New(keys ...[]byte) (*Box, error) {
+	if len(keys) == 0 {
+		return nil, errors.New("seal: no key")
 	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, fmt.Errorf("seal: %w", err)
+	b := &Box{}
+	for _, key := range keys {
+		if len(key) != KeySize {
+			return nil, fmt.Errorf("seal: the key has %d bytes, want %d", len(key), KeySize)
+		}
+		block, err := aes.NewCipher(key)
+		if err != nil {
+			return nil, fmt.Errorf("seal: %w", err)
+		}
+		aead, err := cipher.NewGCMWithRandomNonce(block)
+		if err != nil {
+			return nil, fmt.Errorf("seal: %w", err)
+		}
+		b.keys = append(b.keys, aead)
 	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, fmt.Errorf("seal: %w", err)
-	}
-	return &Box{aead: aead}, nil
+	return b, nil
 }
 
 // Seal encrypts plain so that only Open with the same key and the same boundTo
 // reads it. What is sealed for one place cannot be moved to another.
 func (b *Box) Seal(plain []byte, boundTo string) []byte {
-	return b.aead.Seal([]byte{version}, nil, plain, associated(boundTo)) //nolint:gosec // the AEAD draws a random nonce for each call and takes none
+	return b.keys[0].Seal([]byte{version}, nil, plain, associated(boundTo)) //nolint:gosec // the AEAD draws a random nonce for each call and takes none
 }
 
 // Open returns what was sealed for boundTo, or ErrUnreadable.
 func (b *Box) Open(sealed []byte, boundTo string) ([]byte, error) {
+	plain, _, err := b.open(sealed, boundTo)
+	return plain, err
+}
+
+// Reseal returns what was sealed for boundTo under the first key, and whether
+// that is a change: it is sealed itself where the first key opens it. What no
+// key opens is ErrUnreadable.
+func (b *Box) Reseal(sealed []byte, boundTo string) (fresh []byte, changed bool, err error) {
+	plain, key, err := b.open(sealed, boundTo)
+	if err != nil || key == 0 {
+		return sealed, false, err
+	}
+	return b.Seal(plain, boundTo), true, nil
+}
+
+// open tells which key has opened it, too.
+func (b *Box) open(sealed []byte, boundTo string) (plain []byte, key int, err error) {
 	if len(sealed) == 0 || sealed[0] != version {
-		return nil, ErrUnreadable
+		return nil, 0, ErrUnreadable
 	}
-	plain, err := b.aead.Open(nil, nil, sealed[1:], associated(boundTo))
-	if err != nil {
-		return nil, ErrUnreadable
+	for i, aead := range b.keys {
+		if plain, err := aead.Open(nil, nil, sealed[1:], associated(boundTo)); err == nil {
+			return plain, i, nil
+		}
 	}
-	return plain, nil
+	return nil, 0, ErrUnreadable
 }
 
 // associated binds the version byte as well, so that it cannot be rewritten.
 func associated(boundTo string) []byte {
 	return append([]byte{version}, boundTo...)
+}
+
+// Count says what became of sealed things that were gone through.
+type Count struct {
+	Resealed   int64 `json:"resealed"`   // under the first key now
+	Current    int64 `json:"current"`    // were so before
+	Unreadable int64 `json:"unreadable"` // no key opens them; left as they were
+}
+
+// Add counts what Reseal has returned about one thing.
+func (c *Count) Add(changed bool, err error) {
+	switch {
+	case err != nil:
+		c.Unreadable++
+	case changed:
+		c.Resealed++
+	default:
+		c.Current++
+	}
 }

@@ -70,3 +70,35 @@ func TestNewRefusesAKeyOfAnotherLength(t *testing.T) {
 		}
 	}
 }
+
+func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
+	t.Parallel()
+	older, newer := bytes.Repeat([]byte{1}, seal.KeySize), bytes.Repeat([]byte{2}, seal.KeySize)
+	both, err := seal.New(newer, older)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := box(t, 1).Seal([]byte("secret"), "a")
+	if plain, err := both.Open(was, "a"); err != nil || string(plain) != "secret" {
+		t.Errorf("what the older key sealed opens as %q, %v", plain, err)
+	}
+	if _, err := box(t, 1).Open(both.Seal([]byte("secret"), "a"), "a"); err == nil {
+		t.Error("the older key seals")
+	}
+	fresh, changed, err := both.Reseal(was, "a")
+	if err != nil || !changed {
+		t.Fatalf("reseal: %v, %v", changed, err)
+	}
+	if plain, err := box(t, 2).Open(fresh, "a"); err != nil || string(plain) != "secret" {
+		t.Errorf("resealed it opens as %q, %v", plain, err)
+	}
+	if again, changed, err := both.Reseal(fresh, "a"); err != nil || changed || !bytes.Equal(again, fresh) {
+		t.Errorf("resealed twice: %v, %v", changed, err)
+	}
+	if _, _, err := both.Reseal(box(t, 3).Seal(nil, "a"), "a"); !errors.Is(err, seal.ErrUnreadable) {
+		t.Errorf("an unknown key's: %v", err)
+	}
+	if _, err := seal.New(); err == nil {
+		t.Error("a box without a key")
+	}
+}

@@ -14,7 +14,7 @@ func TestNew(t *testing.T) {
 
 	t.Run("is on the program's schema", func(t *testing.T) {
 		t.Parallel()
-		if err := db.CheckSchema(ctx, dbtest.New(t).URL); err != nil {
+		if _, err := db.CheckSchema(ctx, dbtest.New(t).URL); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -41,7 +41,7 @@ func TestNew(t *testing.T) {
 		t.Parallel()
 		var gone string
 		t.Run("inner", func(t *testing.T) { gone = dbtest.New(t).URL })
-		if err := db.CheckSchema(ctx, gone); err == nil {
+		if _, err := db.CheckSchema(ctx, gone); err == nil {
 			t.Error("the database is still there")
 		}
 	})

@@ -2,6 +2,7 @@ package dbtest
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"regexp"
@@ -20,10 +21,17 @@ func Plan(t testing.TB, d *db.DB, query string, args ...any) string {
 	t.Helper()
 	literals := make([]string, len(args))
 	for i, a := range args {
-		if at, ok := a.(time.Time); ok {
-			a = at.UTC().Format(time.RFC3339Nano)
+		v, err := driver.DefaultParameterConverter.ConvertValue(a)
+		if err != nil {
+			t.Fatalf("argument %d: %v", i+1, err)
 		}
-		literals[i] = "'" + strings.ReplaceAll(fmt.Sprint(a), "'", "''") + "'"
+		if at, ok := v.(time.Time); ok {
+			v = at.UTC().Format(time.RFC3339Nano)
+		}
+		literals[i] = "NULL"
+		if v != nil {
+			literals[i] = "'" + strings.ReplaceAll(fmt.Sprint(v), "'", "''") + "'"
+		}
 	}
 	execute := "EXECUTE planned"
 	if len(args) > 0 {

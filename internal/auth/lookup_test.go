@@ -1,0 +1,91 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// However many requests want rows, the database is asked a few statements at a
+// time, and nobody gets a row that was read before it asked.
+func TestLookupsAreFewAndFresh(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		synctest.Test(t, func(*testing.T) { lookMany(rt) })
+	})
+}
+
+func lookMany(t *rapid.T) {
+	slots := rapid.IntRange(1, 3).Draw(t, "slots")
+	var running, most, statements atomic.Int64
+	started := time.Now()
+	l := newLookups(slots, func(_ context.Context, hashes []digest) (map[digest]*entry, error) {
+		most.Store(max(most.Load(), running.Add(1)))
+		defer running.Add(-1)
+		statements.Add(1)
+		begun := time.Now()
+		time.Sleep(100 * time.Millisecond)
+		found := map[digest]*entry{}
+		for _, h := range hashes {
+			if found[h] != nil {
+				t.Errorf("%v is looked for twice in one statement", h)
+			}
+			found[h] = &entry{readAt: begun}
+		}
+		return found, nil
+	})
+	asks := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) [2]int {
+		return [2]int{rapid.IntRange(0, 500).Draw(t, "ms"), rapid.IntRange(0, 5).Draw(t, "token")}
+	}), 1, 60).Draw(t, "asks")
+	var all sync.WaitGroup
+	for _, ask := range asks {
+		all.Go(func() {
+			time.Sleep(time.Duration(ask[0]) * time.Millisecond)
+			asked := time.Now()
+			e, err := l.find(context.Background(), digest{byte(ask[1])})
+			if err != nil || e.readAt.Before(asked) {
+				t.Errorf("asked at %v, got %+v, %v", asked.Sub(started), e, err)
+			}
+			if took := time.Since(asked); took > 200*time.Millisecond {
+				t.Errorf("an answer took %v, more than the statement under way and its own", took)
+			}
+		})
+	}
+	all.Wait()
+	synctest.Wait()
+	if int(most.Load()) > slots {
+		t.Errorf("%d statements at a time, want at most %d", most.Load(), slots)
+	}
+	// Statements of 100 ms, back to back on each slot, within the time asked for.
+	if n := int(statements.Load()); n > 7*slots {
+		t.Errorf("%d statements", n)
+	}
+	if l.running != 0 || len(l.next) != 0 || len(l.order) != 0 {
+		t.Errorf("left behind: %d running, %d waiting", l.running, len(l.next))
+	}
+}
+
+func TestALookupEndsWithItsRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLookups(1, func(ctx context.Context, _ []digest) (map[digest]*entry, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, leave)
+		if _, err := l.find(ctx, digest{1}); !errors.Is(err, context.Canceled) {
+			t.Errorf("left: %v", err)
+		}
+		if _, err := l.find(t.Context(), digest{1}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("waited: %v", err)
+		}
+		time.Sleep(lookupTimeout) // the statement ends by a limit of its own
+	})
+}

@@ -1,0 +1,68 @@
+package idempotency
+
+import (
+	"context"
+	"fmt"
+
+	"guildhall/internal/db"
+	"guildhall/internal/seal"
+)
+
+// resealChunk is how many answers are read at a time; each has up to some tens
+// of kilobytes.
+const resealChunk = 200
+
+type sealedAnswer struct {
+	TokenID string `db:"token_id"`
+	Key     string `db:"key"`
+	Body    []byte `db:"body"`
+}
+
+// Reseal rewrites the answers that are kept under the first key of box.
+func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (seal.Count, error) {
+	var count seal.Count
+	var last sealedAnswer
+	for {
+		var rows []sealedAnswer
+		err := d.Reader().SelectContext(ctx, &rows, `
+			SELECT token_id, key, body
+			FROM idempotency_keys
+			WHERE (token_id, key) > ($1, $2) AND body IS NOT NULL
+			ORDER BY token_id, key
+			LIMIT $3`, last.TokenID, last.Key, resealChunk)
+		if err != nil {
+			return count, fmt.Errorf("read kept answers: %w", err)
+		}
+		if len(rows) == 0 {
+			return count, nil
+		}
+		if err := resealRows(ctx, d, box, rows, &count); err != nil {
+			return count, err
+		}
+		last = rows[len(rows)-1]
+	}
+}
+
+// resealRows rewrites a chunk. A key that was used anew meanwhile has another
+// body, and is left alone.
+func resealRows(ctx context.Context, d *db.DB, box *seal.Box, rows []sealedAnswer, count *seal.Count) error {
+	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		var counted seal.Count
+		for _, r := range rows {
+			fresh, changed, err := box.Reseal(r.Body, bound(Request{TokenID: r.TokenID, Key: r.Key}))
+			counted.Add(changed, err)
+			if err != nil || !changed {
+				continue
+			}
+			if _, err := tx.ExecContext(ctx, `
+				UPDATE idempotency_keys SET body = $3 WHERE token_id = $1 AND key = $2 AND body = $4`,
+				r.TokenID, r.Key, fresh, r.Body); err != nil {
+				return fmt.Errorf("reseal a kept answer: %w", err)
+			}
+		}
+		count.Resealed += counted.Resealed
+		count.Current += counted.Current
+		count.Unreadable += counted.Unreadable
+		return nil
+	})
+}
