@@ -2,22 +2,22 @@ package webhooks
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"guildhall/internal/db"
-	"guildhall/internal/event"
+	"guildhall/internal/delivery"
 	"guildhall/internal/fault"
-	"guildhall/internal/page"
 )
 
-// delivery is one event on its way to one endpoint, with its last attempt, as
+// Logged is one event on its way to one endpoint, with its last attempt, as
 // the log shows it.
-type delivery struct {
+type Logged struct {
 	ID            string     `db:"id"`
 	EventID       string     `db:"event_id"`
 	EventType     string     `db:"event_type"`
+	Cause         string     `db:"cause"`
 	State         string     `db:"state"`
 	Attempts      int        `db:"attempts"`
 	NextAttemptAt *time.Time `db:"next_attempt_at"`
@@ -29,8 +29,8 @@ type delivery struct {
 	DurationMs    *int       `db:"duration_ms"`
 }
 
-// attempt is one row of the attempt log.
-type attempt struct {
+// Attempt is one row of the attempt log.
+type Attempt struct {
 	Number     int       `db:"number"`
 	StartedAt  time.Time `db:"started_at"`
 	DurationMs int       `db:"duration_ms"`
@@ -42,27 +42,100 @@ type attempt struct {
 
 var noSuchDelivery = fault.New(fault.NotFound, "not_found", "No such delivery.")
 
-// deliveries returns a page of an endpoint's log, newest first, and one row
-// more. An empty state is all of them.
-func deliveries(ctx context.Context, q db.Querier, guild, endpoint string, state *string, p page.P) ([]delivery, error) {
-	var rows []delivery
-	err := q.SelectContext(ctx, &rows, `
-		SELECT d.id, d.event_id, ev.type AS event_type, d.state, d.attempts,
-		       CASE WHEN d.state = 'pending' THEN greatest(d.due_at, h.blocked_until, h.quiet_until) END AS next_attempt_at,
-		       d.created_at, d.completed_at, a.status, a.excerpt, a.error, a.duration_ms
-		FROM webhook_deliveries d
+// The values of Filter's Status and ResponseClass.
+var (
+	Statuses        = []string{delivery.StatePending, delivery.StateDelivered, delivery.StateFailed, delivery.StateHeld}
+	ResponseClasses = []string{"2xx", "3xx", "4xx", "5xx", "none"}
+)
+
+// Filter narrows a list of deliveries. The zero value lets everything through.
+type Filter struct {
+	Status        string
+	EventType     string
+	ResponseClass string    // of the last attempt
+	Since         time.Time // created no earlier than this
+	// Older than the delivery with this id, which was created at this instant.
+	BelowAt time.Time
+	BelowID string
+}
+
+// pageQuery is the statement that finds limit of an endpoint's deliveries that
+// pass f, newest first, and its arguments. Each set of filters has a statement of
+// its own: a prepared statement's plan has to hold for every value, and a
+// condition that may be switched off cannot be looked up in an index.
+func pageQuery(guild, endpoint string, f Filter, limit, offset int) (string, []any) {
+	conditions, args := "", []any{guild, endpoint, f.Since, limit, offset}
+	where := func(condition, value string) {
+		args = append(args, value)
+		conditions += " AND " + condition + " $" + strconv.Itoa(len(args))
+	}
+	if f.ResponseClass == "2xx" && f.Status == "" {
+		f.Status = delivery.StateDelivered // it is the same, and has an index
+	}
+	if f.Status != "" {
+		where("state =", f.Status)
+	}
+	if f.EventType != "" {
+		where("event_type =", f.EventType)
+	}
+	switch f.ResponseClass {
+	case "":
+	case "2xx":
+		conditions += " AND response_class = '2xx'"
+	default:
+		// The second condition is what the index is made under.
+		where("response_class <> '2xx' AND response_class =", f.ResponseClass)
+	}
+	if f.BelowID != "" {
+		args = append(args, f.BelowAt)
+		where("(created_at, id) < ($"+strconv.Itoa(len(args))+",", f.BelowID)
+		conditions += ")"
+	}
+	return `
+			SELECT guild_id, id
+			FROM webhook_deliveries
+			WHERE guild_id = $1 AND endpoint_id = $2 AND created_at >= $3` + conditions + `
+			ORDER BY created_at DESC, id DESC
+			LIMIT $4 OFFSET $5`, args
+}
+
+const (
+	deliveryColumns = `
+		SELECT d.id, d.event_id, ev.type AS event_type, d.cause, d.state, d.attempts,
+		       CASE
+		           WHEN d.state <> 'pending' THEN NULL
+		           WHEN d.urgent THEN d.due_at
+		           ELSE greatest(d.due_at, s.not_before)
+		       END AS next_attempt_at,
+		       d.created_at, d.completed_at, a.status, a.excerpt, coalesce(d.error, a.error) AS error, a.duration_ms`
+
+	deliveryJoins = `
 		JOIN webhook_events ev ON ev.guild_id = d.guild_id AND ev.id = d.event_id
-		LEFT JOIN webhook_health h ON h.guild_id = d.guild_id AND h.endpoint_id = d.endpoint_id
+		LEFT JOIN webhook_schedule s ON s.guild_id = d.guild_id AND s.endpoint_id = d.endpoint_id
 		LEFT JOIN LATERAL (
 			SELECT status, excerpt, error, duration_ms
 			FROM webhook_attempts a
 			WHERE a.guild_id = d.guild_id AND a.delivery_id = d.id
 			ORDER BY number DESC
 			LIMIT 1
-		) a ON true
-		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND ($3::text IS NULL OR d.state = $3)
-		ORDER BY d.created_at DESC, d.id DESC
-		LIMIT $4 OFFSET $5`, guild, endpoint, state, p.Limit(), p.Offset())
+		) a ON true`
+)
+
+// Log returns limit of the endpoint's deliveries that pass the filter, newest
+// first.
+func Log(ctx context.Context, q db.Querier, guild, endpoint string, f Filter, limit int) ([]Logged, error) {
+	return deliveries(ctx, q, guild, endpoint, f, limit, 0)
+}
+
+func deliveries(ctx context.Context, q db.Querier, guild, endpoint string, f Filter, limit, offset int) ([]Logged, error) {
+	var rows []Logged
+	found, args := pageQuery(guild, endpoint, f, limit, offset)
+	// What a row shows is looked up for those of the page alone.
+	err := q.SelectContext(ctx, &rows, deliveryColumns+`
+		FROM (`+found+`
+		) found
+		JOIN webhook_deliveries d ON d.guild_id = found.guild_id AND d.id = found.id`+deliveryJoins+`
+		ORDER BY d.created_at DESC, d.id DESC`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list deliveries of endpoint %s of guild %s: %w", endpoint, guild, err)
 	}
@@ -70,30 +143,76 @@ func deliveries(ctx context.Context, q db.Querier, guild, endpoint string, state
 }
 
 // oneDelivery returns one delivery of the endpoint, or NotFound.
-func oneDelivery(ctx context.Context, q db.Querier, guild, endpoint, id string) (delivery, error) {
-	var d delivery
-	err := q.GetContext(ctx, &d, `
-		SELECT d.id, d.event_id, ev.type AS event_type, d.state, d.attempts,
-		       CASE WHEN d.state = 'pending' THEN greatest(d.due_at, h.blocked_until, h.quiet_until) END AS next_attempt_at,
-		       d.created_at, d.completed_at, a.status, a.excerpt, a.error, a.duration_ms
-		FROM webhook_deliveries d
-		JOIN webhook_events ev ON ev.guild_id = d.guild_id AND ev.id = d.event_id
-		LEFT JOIN webhook_health h ON h.guild_id = d.guild_id AND h.endpoint_id = d.endpoint_id
-		LEFT JOIN LATERAL (
-			SELECT status, excerpt, error, duration_ms
-			FROM webhook_attempts a
-			WHERE a.guild_id = d.guild_id AND a.delivery_id = d.id
-			ORDER BY number DESC
-			LIMIT 1
-		) a ON true
+func oneDelivery(ctx context.Context, q db.Querier, guild, endpoint, id string) (Logged, error) {
+	var d Logged
+	err := q.GetContext(ctx, &d, deliveryColumns+`
+		FROM webhook_deliveries d`+deliveryJoins+`
 		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.id = $3`, guild, endpoint, id)
 	if db.Missing(err) {
-		return delivery{}, noSuchDelivery
+		return Logged{}, noSuchDelivery
 	}
 	if err != nil {
-		return delivery{}, fmt.Errorf("read delivery %s of guild %s: %w", id, guild, err)
+		return Logged{}, fmt.Errorf("read delivery %s of guild %s: %w", id, guild, err)
 	}
 	return d, nil
+}
+
+// Detail returns one delivery of the endpoint, the exact body of its event, and
+// its attempts, or NotFound.
+func Detail(ctx context.Context, q db.Querier, guild, endpoint, id string) (Logged, []byte, []Attempt, error) {
+	d, err := oneDelivery(ctx, q, guild, endpoint, id)
+	if err != nil {
+		return Logged{}, nil, nil, err
+	}
+	body, err := payload(ctx, q, guild, d.EventID)
+	if err != nil {
+		return Logged{}, nil, nil, err
+	}
+	log, err := attempts(ctx, q, guild, id)
+	return d, body, log, err
+}
+
+// AwaitAttempt waits until a delivery was tried, or is settled, and returns it
+// as it is then. When ctx ends before, it returns it as it was last, and the
+// error of ctx.
+func AwaitAttempt(ctx context.Context, q db.Querier, guild, endpoint, id string) (Logged, error) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	var last Logged
+	for {
+		d, err := oneDelivery(ctx, q, guild, endpoint, id)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return last, ctx.Err()
+		case err != nil || d.Attempts > 0 || d.State != delivery.StatePending:
+			return d, err
+		}
+		last = d
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return last, ctx.Err()
+		}
+	}
+}
+
+// readTypesInLog finds which of some event types an endpoint's log holds.
+const readTypesInLog = `
+	SELECT t
+	FROM unnest($3::text[]) t
+	WHERE EXISTS (
+		SELECT FROM webhook_deliveries d
+		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.event_type = t)`
+
+// typesInLog returns those of the given event types of which the endpoint's log
+// holds a delivery.
+func typesInLog(ctx context.Context, q db.Querier, guild, endpoint string, types []string) ([]string, error) {
+	var in []string
+	err := q.SelectContext(ctx, &in, readTypesInLog, guild, endpoint, db.Array(types))
+	if err != nil {
+		return nil, fmt.Errorf("find the event types of endpoint %s of guild %s: %w", endpoint, guild, err)
+	}
+	return in, nil
 }
 
 // payload returns the exact body of an event.
@@ -106,8 +225,8 @@ func payload(ctx context.Context, q db.Querier, guild, eventID string) ([]byte, 
 }
 
 // attempts returns the log of one delivery's attempts, oldest first.
-func attempts(ctx context.Context, q db.Querier, guild, id string) ([]attempt, error) {
-	var rows []attempt
+func attempts(ctx context.Context, q db.Querier, guild, id string) ([]Attempt, error) {
+	var rows []Attempt
 	err := q.SelectContext(ctx, &rows, `
 		SELECT number, started_at, duration_ms, outcome, status, excerpt, error
 		FROM webhook_attempts
@@ -117,53 +236,4 @@ func attempts(ctx context.Context, q db.Querier, guild, id string) ([]attempt, e
 		return nil, fmt.Errorf("list attempts of delivery %s of guild %s: %w", id, guild, err)
 	}
 	return rows, nil
-}
-
-// redeliver queues the event of a delivery once more, with a schedule of its
-// own, and returns the new delivery's id. It waits with the others when the
-// endpoint is disabled.
-func redeliver(ctx context.Context, tx *db.Tx, guild, endpoint, id string) (string, error) {
-	var fresh string
-	err := tx.GetContext(ctx, &fresh, `
-		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, cause, state)
-		SELECT d.guild_id, d.endpoint_id, d.event_id, 'redelivery', CASE WHEN e.enabled THEN 'pending' ELSE 'held' END
-		FROM webhook_deliveries d
-		JOIN webhook_endpoints e ON e.guild_id = d.guild_id AND e.id = d.endpoint_id
-		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.id = $3
-		RETURNING id`, guild, endpoint, id)
-	if db.Missing(err) {
-		return "", noSuchDelivery
-	}
-	if err != nil {
-		return "", fmt.Errorf("redeliver %s of guild %s: %w", id, guild, err)
-	}
-	return fresh, nil
-}
-
-// ping queues a test event for one endpoint, whatever it listens to, and
-// returns the delivery's id.
-func ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (string, error) {
-	data, err := json.Marshal(map[string]string{"webhook_id": endpoint})
-	if err != nil {
-		return "", fmt.Errorf("render the data of a ping: %w", err)
-	}
-	var id string
-	err = tx.GetContext(ctx, &id, `
-		WITH e AS (
-			SELECT guild_id, id, enabled FROM webhook_endpoints WHERE guild_id = $1 AND id = $2
-		), ev AS (
-			INSERT INTO webhook_events (guild_id, id, type, payload)
-			SELECT guild_id, $3, $4, webhook_payload(guild_id, $3, $4, $5, $6) FROM e
-			RETURNING guild_id, id
-		)
-		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, cause, state)
-		SELECT e.guild_id, e.id, ev.id, 'test', CASE WHEN e.enabled THEN 'pending' ELSE 'held' END FROM e, ev
-		RETURNING id`, by.GuildID, endpoint, db.NewID(), event.Ping, by.JSON(), string(data))
-	if db.Missing(err) {
-		return "", noSuchEndpoint
-	}
-	if err != nil {
-		return "", fmt.Errorf("test endpoint %s of guild %s: %w", endpoint, by.GuildID, err)
-	}
-	return id, nil
 }

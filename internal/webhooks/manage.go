@@ -2,18 +2,26 @@ package webhooks
 
 import (
 	"context"
-	"errors"
 	"slices"
+	"time"
 
+	"guildhall/internal/audit"
 	"guildhall/internal/db"
+	"guildhall/internal/delivery"
 	"guildhall/internal/event"
 	"guildhall/internal/fault"
+	"guildhall/internal/wire"
 )
 
 // manager is what managing endpoints takes, whoever asks for it: the API's
 // operations and the command line's functions are both thin around it.
 type manager struct {
-	cfg Config
+	cfg    Config
+	places *places
+}
+
+func newManager(cfg Config) (manager, error) {
+	return manager{cfg: cfg, places: newPlaces()}, cfg.check()
 }
 
 // wish is what a caller wants an endpoint to be; nil leaves a thing as it is.
@@ -24,82 +32,47 @@ type wish struct {
 	Enabled     *bool
 }
 
-// register makes an endpoint and returns it with its secret, which is readable
-// nowhere afterwards.
-func (m manager) register(ctx context.Context, tx *db.Tx, guild string, w wish) (endpoint, string, error) {
-	e := endpoint{GuildID: guild, ID: db.NewID(), Enabled: true}
-	if err := m.apply(ctx, &e, w); err != nil {
-		return endpoint{}, "", err
-	}
-	secret := newSecret()
-	e.Secret, e.SecretPreview = m.cfg.Box.Seal([]byte(secret), boundTo(guild, e.ID)), preview(secret)
-	e, err := insert(ctx, tx, e)
-	return e, secret, err
-}
-
-// change edits an endpoint. Switching it off holds what waits for it, switching
-// it on makes that due; a new address starts without the old one's failures.
-func (m manager) change(ctx context.Context, tx *db.Tx, guild, id string, w wish) (endpoint, error) {
-	was, err := lock(ctx, tx, guild, id)
-	if err != nil {
-		return endpoint{}, err
-	}
-	e := was
-	if err := m.apply(ctx, &e, w); err != nil {
-		return endpoint{}, err
-	}
-	if e.Enabled {
-		e.DisabledReason = nil
-	}
-	if e, err = update(ctx, tx, e); err != nil {
-		return endpoint{}, err
-	}
-	if e.URL != was.URL || e.Enabled && !was.Enabled {
-		if err := forgive(ctx, tx, guild, id); err != nil {
-			return endpoint{}, err
-		}
-	}
-	switch {
-	case e.Enabled && !was.Enabled:
-		return e, release(ctx, tx, guild, id)
-	case !e.Enabled && was.Enabled:
-		return e, hold(ctx, tx, guild, id)
-	}
-	return e, nil
-}
-
-// apply checks a wish and writes it into e.
-func (m manager) apply(ctx context.Context, e *endpoint, w wish) error {
+// check finds what is wrong with a wish whatever the state of the guild is.
+func (w wish) check(ctx context.Context) error {
 	if w.URL != nil {
-		u, err := target(*w.URL)
-		if err != nil {
-			return fault.New(fault.Invalid, "invalid_request", "body /url: %s", err)
+		if _, err := parseURL(*w.URL); err != nil {
+			return err
 		}
-		switch err := m.cfg.Guard.check(ctx, u); {
-		case err != nil && u.Scheme != "https":
-			return fault.New(fault.Invalid, "invalid_request", "body /url: must start with https://")
-		case errors.Is(err, errNotAllowed):
-			return fault.New(fault.Refused, "webhook_url_not_allowed", notAllowed)
-		case err != nil:
+		if f, ok := fault.As(found(ctx, *w.URL)); ok && f.Kind == fault.Invalid {
+			return f
+		}
+	}
+	for _, asked := range w.Events {
+		if !slices.Contains(event.Types, asked) {
+			return fault.New(fault.Invalid, "invalid_request", "body /events: %q is not an event type", asked)
+		}
+	}
+	if w.Events != nil && len(w.Events) == 0 {
+		return fault.New(fault.Invalid, "invalid_request", "body /events: must name at least one event type")
+	}
+	if w.Description != nil && *w.Description != nil && !wire.OneLine(**w.Description) {
+		return fault.New(fault.Invalid, "invalid_request", "body /description: must not contain control characters or line breaks")
+	}
+	return nil
+}
+
+// onlyDisables reports whether a wish is that the endpoint gets nothing more,
+// and nothing else.
+func (w wish) onlyDisables() bool {
+	return w.Enabled != nil && !*w.Enabled && w.URL == nil && w.Events == nil && w.Description == nil
+}
+
+// apply writes a wish that has been checked into e. The URL was looked up before
+// and is refused here, as the last thing that can be wrong.
+func (w wish) apply(ctx context.Context, e *endpoint) error {
+	if w.URL != nil {
+		if err := found(ctx, *w.URL); err != nil {
 			return err
 		}
 		e.URL = *w.URL
 	}
 	if w.Events != nil {
-		e.Events = nil
-		for _, known := range event.Types {
-			if slices.Contains(w.Events, known) {
-				e.Events = append(e.Events, known)
-			}
-		}
-		for _, asked := range w.Events {
-			if !slices.Contains(event.Types, asked) {
-				return fault.New(fault.Invalid, "invalid_request", "body /events: %q is not an event type", asked)
-			}
-		}
-		if len(e.Events) == 0 {
-			return fault.New(fault.Invalid, "invalid_request", "body /events: must name at least one event type")
-		}
+		e.Events = slices.DeleteFunc(slices.Clone(event.Types), func(t string) bool { return !slices.Contains(w.Events, t) })
 	}
 	if w.Description != nil {
 		e.Description = *w.Description
@@ -110,10 +83,73 @@ func (m manager) apply(ctx context.Context, e *endpoint, w wish) error {
 	return nil
 }
 
-// rotate gives an endpoint a new secret and returns it. The one before signs
-// along for the overlap.
-func (m manager) rotate(ctx context.Context, tx *db.Tx, guild, id string) (endpoint, string, error) {
+// register makes an endpoint and returns it with its secret, which is readable
+// nowhere afterwards. A guild that has maxEndpoints already is Refused.
+func (m manager) register(ctx context.Context, tx *db.Tx, guild string, w wish) (endpoint, string, error) {
+	if err := w.check(ctx); err != nil {
+		return endpoint{}, "", err
+	}
+	if err := lockGuild(ctx, tx, guild); err != nil {
+		return endpoint{}, "", err
+	}
+	if err := hasRoom(ctx, tx, guild); err != nil {
+		return endpoint{}, "", err
+	}
+	e := endpoint{GuildID: guild, ID: db.NewID(), Enabled: true}
+	if err := w.apply(ctx, &e); err != nil {
+		return endpoint{}, "", err
+	}
 	secret := newSecret()
-	e, err := replaceSecret(ctx, tx, guild, id, m.cfg.Box.Seal([]byte(secret), boundTo(guild, id)), preview(secret))
-	return e, secret, err
+	e.Secret, e.SecretPreview = m.cfg.Box.Seal([]byte(secret), boundTo(guild, e.ID)), preview(secret)
+	e, err := insert(ctx, tx, e)
+	if err != nil {
+		return endpoint{}, "", err
+	}
+	if err := delivery.Register(ctx, tx, guild, e.ID, e.Enabled); err != nil {
+		return endpoint{}, "", err
+	}
+	return e, secret, noted(ctx, tx, audit.WebhookCreated, nil, &e)
+}
+
+// change edits an endpoint that the unit has locked. Switching it off holds what
+// waits for it, switching it on makes that due; a new address starts without the
+// old one's failures.
+func (m manager) change(ctx context.Context, tx *db.Tx, was endpoint, w wish) (endpoint, error) {
+	e := was
+	if err := w.apply(ctx, &e); err != nil {
+		return endpoint{}, err
+	}
+	if e.Enabled {
+		e.DisabledReason = nil
+	}
+	e, err := update(ctx, tx, e)
+	if err != nil {
+		return endpoint{}, err
+	}
+	if err := noted(ctx, tx, audit.WebhookUpdated, &was, &e); err != nil {
+		return endpoint{}, err
+	}
+	if e.URL != was.URL {
+		if err := delivery.ResetHealth(ctx, tx, e.GuildID, e.ID); err != nil {
+			return endpoint{}, err
+		}
+	}
+	switch {
+	case e.Enabled && !was.Enabled:
+		return e, delivery.Enable(ctx, tx, e.GuildID, e.ID)
+	case !e.Enabled && was.Enabled:
+		return e, delivery.Disable(ctx, tx, e.GuildID, e.ID, "")
+	}
+	return e, nil
+}
+
+// rotate gives an endpoint a new secret and returns it. The one before signs
+// along for the given time.
+func (m manager) rotate(ctx context.Context, tx *db.Tx, guild, id string, overlap time.Duration) (endpoint, string, error) {
+	secret := newSecret()
+	e, err := replaceSecret(ctx, tx, guild, id, m.cfg.Box.Seal([]byte(secret), boundTo(guild, id)), preview(secret), overlap)
+	if err != nil {
+		return endpoint{}, "", err
+	}
+	return e, secret, noted(ctx, tx, audit.WebhookRotated, nil, &e)
 }

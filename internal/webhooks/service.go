@@ -2,11 +2,13 @@ package webhooks
 
 import (
 	"context"
+	"time"
 
 	"guildhall/gen"
 	"guildhall/internal/auth"
 	"guildhall/internal/db"
 	"guildhall/internal/event"
+	"guildhall/internal/fault"
 	"guildhall/internal/page"
 	"guildhall/internal/wire"
 )
@@ -16,12 +18,13 @@ type Service struct {
 	m manager
 }
 
-// New makes the operations. Of the Config they use Box and Guard.
+// New makes the operations. Of the Config they use DB, Box and Guard.
 func New(cfg Config) (*Service, error) {
-	if err := cfg.check(); err != nil {
+	m, err := newManager(cfg)
+	if err != nil {
 		return nil, err
 	}
-	return &Service{m: manager{cfg: cfg}}, nil
+	return &Service{m: m}, nil
 }
 
 // ListWebhookEndpoints lists the guild's endpoints, newest first.
@@ -32,18 +35,44 @@ func (*Service) ListWebhookEndpoints(ctx context.Context, r gen.ListWebhookEndpo
 		return nil, err
 	}
 	rows, more := page.Cut(rows, p)
-	data := make([]gen.WebhookEndpoint, len(rows))
-	for i, e := range rows {
-		data[i] = show(e)
+	return gen.ListWebhookEndpoints200JSONResponse{Data: shown(rows, show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+// PrepareCreate looks the receiver's name up before the unit of
+// CreateWebhookEndpoint opens. For who may not register it, it looks nothing up.
+func (s *Service) PrepareCreate(ctx context.Context, body *gen.CreateWebhookEndpointRequest) (context.Context, error) {
+	by := auth.From(ctx)
+	if err := mayRead(by, names(body.Events)); err != nil {
+		return nil, err
 	}
-	return gen.ListWebhookEndpoints200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+	err := hasRoom(ctx, s.m.cfg.DB.Reader(), by.GuildID)
+	if f, ok := fault.As(err); ok && f.Kind == fault.Refused {
+		return looked(ctx, body.URL, f), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.m.look(ctx, by.GuildID, body.URL), nil
+}
+
+// PrepareUpdate is PrepareCreate for UpdateWebhookEndpoint.
+func (s *Service) PrepareUpdate(ctx context.Context, body *gen.UpdateWebhookEndpointRequest) (context.Context, error) {
+	if body.URL == nil {
+		return ctx, nil
+	}
+	return s.m.look(ctx, auth.From(ctx).GuildID, *body.URL), nil
 }
 
 // CreateWebhookEndpoint registers an endpoint and shows its secret, once. It is
-// Refused when the guild has its ten, or the address may not be called.
+// Forbidden to a token that cannot read what the events carry, and Refused when
+// the guild has its ten, or the address may not be called.
 func (s *Service) CreateWebhookEndpoint(ctx context.Context, r gen.CreateWebhookEndpointRequestObject) (gen.CreateWebhookEndpointResponseObject, error) {
-	e, secret, err := s.m.register(ctx, db.Write(ctx), auth.From(ctx).GuildID, wish{
-		URL: &r.Body.URL, Events: names(r.Body.Events), Description: &r.Body.Description, Enabled: r.Body.Enabled,
+	by, events := auth.From(ctx), names(r.Body.Events)
+	if err := mayRead(by, events); err != nil {
+		return nil, err
+	}
+	e, secret, err := s.m.register(ctx, db.Write(ctx), by.GuildID, wish{
+		URL: &r.Body.URL, Events: events, Description: &r.Body.Description, Enabled: r.Body.Enabled,
 	})
 	if err != nil {
 		return nil, err
@@ -64,21 +93,38 @@ func (*Service) GetWebhookEndpoint(ctx context.Context, r gen.GetWebhookEndpoint
 }
 
 // UpdateWebhookEndpoint edits an endpoint. Disabling it holds what waits for it;
-// enabling it sends that.
+// enabling it sends that. Whoever cannot read its events may only disable it.
 func (s *Service) UpdateWebhookEndpoint(ctx context.Context, r gen.UpdateWebhookEndpointRequestObject) (gen.UpdateWebhookEndpointResponseObject, error) {
-	w := wish{URL: r.Body.URL, Events: names(r.Body.Events), Enabled: r.Body.Enabled}
-	if r.Body.Description.IsSpecified() {
-		var text *string
-		if v, err := r.Body.Description.Get(); err == nil {
-			text = &v
-		}
-		w.Description = &text
+	tx, by, w := db.Write(ctx), auth.From(ctx), wishOf(r.Body)
+	if err := w.check(ctx); err != nil {
+		return nil, err
 	}
-	e, err := s.m.change(ctx, db.Write(ctx), auth.From(ctx).GuildID, r.ID, w)
+	was, err := lock(ctx, tx, by.GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	if !w.onlyDisables() {
+		if err := mayUse(ctx, tx, by, was, w.Events...); err != nil {
+			return nil, err
+		}
+	}
+	e, err := s.m.change(ctx, tx, was, w)
 	if err != nil {
 		return nil, err
 	}
 	return gen.UpdateWebhookEndpoint200JSONResponse{Data: show(e)}, nil
+}
+
+func wishOf(body *gen.UpdateWebhookEndpointRequest) wish {
+	w := wish{URL: body.URL, Events: names(body.Events), Enabled: body.Enabled}
+	if body.Description.IsSpecified() {
+		var text *string
+		if v, err := body.Description.Get(); err == nil {
+			text = &v
+		}
+		w.Description = &text
+	}
+	return w
 }
 
 // DeleteWebhookEndpoint removes an endpoint; what was on its way is given up.
@@ -90,9 +136,16 @@ func (*Service) DeleteWebhookEndpoint(ctx context.Context, r gen.DeleteWebhookEn
 }
 
 // RotateWebhookSecret gives an endpoint a new secret and shows it, once. The one
-// before signs along for a day.
+// before signs along for a day, or for as long as the caller says.
 func (s *Service) RotateWebhookSecret(ctx context.Context, r gen.RotateWebhookSecretRequestObject) (gen.RotateWebhookSecretResponseObject, error) {
-	e, secret, err := s.m.rotate(ctx, db.Write(ctx), auth.From(ctx).GuildID, r.ID)
+	tx, by, overlap := db.Write(ctx), auth.From(ctx), MaxOverlap
+	if r.Body != nil && r.Body.OldSecretExpiresIn != nil {
+		overlap = time.Duration(*r.Body.OldSecretExpiresIn) * time.Second
+	}
+	if err := lockToUse(ctx, tx, by, r.ID); err != nil {
+		return nil, err
+	}
+	e, secret, err := s.m.rotate(ctx, tx, by.GuildID, r.ID, overlap)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +155,10 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, r gen.RotateWebhookSe
 // TestWebhookEndpoint queues a ping for one endpoint.
 func (*Service) TestWebhookEndpoint(ctx context.Context, r gen.TestWebhookEndpointRequestObject) (gen.TestWebhookEndpointResponseObject, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
-	id, err := ping(ctx, tx, event.From(by), r.ID)
+	if err := lockToUse(ctx, tx, by, r.ID); err != nil {
+		return nil, err
+	}
+	id, err := sendPing(ctx, tx, event.From(by), r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -115,37 +171,41 @@ func (*Service) TestWebhookEndpoint(ctx context.Context, r gen.TestWebhookEndpoi
 
 // ListWebhookDeliveries lists an endpoint's deliveries, newest first.
 func (*Service) ListWebhookDeliveries(ctx context.Context, r gen.ListWebhookDeliveriesRequestObject) (gen.ListWebhookDeliveriesResponseObject, error) {
-	q, guild, p := db.Read(ctx), auth.From(ctx).GuildID, page.Of(r.Params.Page, r.Params.PerPage)
-	if _, err := get(ctx, q, guild, r.ID); err != nil {
+	q, by, p := db.Read(ctx), auth.From(ctx), page.Of(r.Params.Page, r.Params.PerPage)
+	if err := getToUse(ctx, q, by, r.ID); err != nil {
 		return nil, err
 	}
-	rows, err := deliveries(ctx, q, guild, r.ID, (*string)(r.Params.Status), p)
+	rows, err := deliveries(ctx, q, by.GuildID, r.ID, filterOf(r.Params), p.Limit(), p.Offset())
 	if err != nil {
 		return nil, err
 	}
 	rows, more := page.Cut(rows, p)
-	data := make([]gen.WebhookDelivery, len(rows))
-	for i, d := range rows {
-		data[i] = showDelivery(d)
+	return gen.ListWebhookDeliveries200JSONResponse{Data: shown(rows, showDelivery), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+func filterOf(p gen.ListWebhookDeliveriesParams) Filter {
+	f := Filter{Status: text(p.Status), EventType: text(p.EventType), ResponseClass: text(p.ResponseClass)}
+	if p.Since != nil {
+		f.Since = p.Since.Time
 	}
-	return gen.ListWebhookDeliveries200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+	return f
+}
+
+// text is what a parameter says, nothing if it is absent.
+func text[T ~string](p *T) string {
+	if p == nil {
+		return ""
+	}
+	return string(*p)
 }
 
 // GetWebhookDelivery returns one delivery with what is sent and every attempt.
 func (*Service) GetWebhookDelivery(ctx context.Context, r gen.GetWebhookDeliveryRequestObject) (gen.GetWebhookDeliveryResponseObject, error) {
-	q, guild := db.Read(ctx), auth.From(ctx).GuildID
-	if _, err := get(ctx, q, guild, r.ID); err != nil {
+	q, by := db.Read(ctx), auth.From(ctx)
+	if err := getToUse(ctx, q, by, r.ID); err != nil {
 		return nil, err
 	}
-	d, err := oneDelivery(ctx, q, guild, r.ID, r.DeliveryID)
-	if err != nil {
-		return nil, err
-	}
-	body, err := payload(ctx, q, guild, d.EventID)
-	if err != nil {
-		return nil, err
-	}
-	log, err := attempts(ctx, q, guild, d.ID)
+	d, body, log, err := Detail(ctx, q, by.GuildID, r.ID, r.DeliveryID)
 	if err != nil {
 		return nil, err
 	}
@@ -155,16 +215,36 @@ func (*Service) GetWebhookDelivery(ctx context.Context, r gen.GetWebhookDelivery
 // RedeliverWebhookDelivery queues the event of a delivery once more, under the
 // same event id.
 func (*Service) RedeliverWebhookDelivery(ctx context.Context, r gen.RedeliverWebhookDeliveryRequestObject) (gen.RedeliverWebhookDeliveryResponseObject, error) {
-	tx, guild := db.Write(ctx), auth.From(ctx).GuildID
-	id, err := redeliver(ctx, tx, guild, r.ID, r.DeliveryID)
+	tx, by := db.Write(ctx), auth.From(ctx)
+	if err := lockToUse(ctx, tx, by, r.ID); err != nil {
+		return nil, err
+	}
+	id, err := sendAgain(ctx, tx, by.GuildID, r.ID, r.DeliveryID)
 	if err != nil {
 		return nil, err
 	}
-	d, err := oneDelivery(ctx, tx, guild, r.ID, id)
+	d, err := oneDelivery(ctx, tx, by.GuildID, r.ID, id)
 	if err != nil {
 		return nil, err
 	}
 	return gen.RedeliverWebhookDelivery202JSONResponse{Data: showDelivery(d)}, nil
+}
+
+// maxRecovered is how many deliveries one call recovers.
+const maxRecovered = 10_000
+
+// RecoverWebhookDeliveries queues the failed deliveries of an endpoint once more
+// whose events have not arrived since.
+func (*Service) RecoverWebhookDeliveries(ctx context.Context, r gen.RecoverWebhookDeliveriesRequestObject) (gen.RecoverWebhookDeliveriesResponseObject, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	if err := lockToUse(ctx, tx, by, r.ID); err != nil {
+		return nil, err
+	}
+	n, err := requeue(ctx, tx, by.GuildID, r.ID, r.Body.Since.Time, maxRecovered)
+	if err != nil {
+		return nil, err
+	}
+	return gen.RecoverWebhookDeliveries202JSONResponse{Data: gen.WebhookRecovery{QueuedCount: n}}, nil
 }
 
 func names(types []gen.WebhookEventType) []string {
@@ -178,6 +258,15 @@ func names(types []gen.WebhookEventType) []string {
 	return out
 }
 
+// shown is each row as the contract shows it.
+func shown[Row, Shown any](rows []Row, show func(Row) Shown) []Shown {
+	out := make([]Shown, len(rows))
+	for i, r := range rows {
+		out[i] = show(r)
+	}
+	return out
+}
+
 func show(e endpoint) gen.WebhookEndpoint {
 	return gen.WebhookEndpoint{
 		ID: e.ID, URL: e.URL, Description: e.Description, Events: e.Events, Enabled: e.Enabled, DisabledReason: e.DisabledReason,
@@ -185,14 +274,15 @@ func show(e endpoint) gen.WebhookEndpoint {
 	}
 }
 
-func showSecret(e endpoint, secret string) gen.WebhookEndpointWithSecret {
+func showSecret(row endpoint, secret string) gen.WebhookEndpointWithSecret {
+	e := show(row)
 	return gen.WebhookEndpointWithSecret{
 		ID: e.ID, URL: e.URL, Description: e.Description, Events: e.Events, Enabled: e.Enabled, DisabledReason: e.DisabledReason,
-		SecretPreview: e.SecretPreview, CreatedAt: wire.At(e.CreatedAt), UpdatedAt: wire.At(e.UpdatedAt), Secret: secret,
+		SecretPreview: e.SecretPreview, CreatedAt: e.CreatedAt, UpdatedAt: e.UpdatedAt, Secret: secret,
 	}
 }
 
-func showDelivery(d delivery) gen.WebhookDelivery {
+func showDelivery(d Logged) gen.WebhookDelivery {
 	return gen.WebhookDelivery{
 		ID: d.ID, EventID: d.EventID, EventType: d.EventType, Status: d.State, AttemptCount: d.Attempts,
 		NextAttemptAt: wire.AtPtr(d.NextAttemptAt), ResponseStatus: d.Status, ResponseExcerpt: d.Excerpt, Error: d.Error,
@@ -200,18 +290,19 @@ func showDelivery(d delivery) gen.WebhookDelivery {
 	}
 }
 
-func showDetail(d delivery, body []byte, log []attempt) gen.WebhookDeliveryDetail {
-	list := make([]gen.WebhookDeliveryAttempt, len(log))
-	for i, a := range log {
-		list[i] = gen.WebhookDeliveryAttempt{
-			Number: a.Number, StartedAt: wire.At(a.StartedAt), DurationMs: a.DurationMs,
-			ResponseStatus: a.Status, ResponseExcerpt: a.Excerpt, Error: a.Error,
-		}
-	}
+func showDetail(row Logged, body []byte, log []Attempt) gen.WebhookDeliveryDetail {
+	d := showDelivery(row)
 	return gen.WebhookDeliveryDetail{
-		ID: d.ID, EventID: d.EventID, EventType: d.EventType, Status: d.State, AttemptCount: d.Attempts,
-		NextAttemptAt: wire.AtPtr(d.NextAttemptAt), ResponseStatus: d.Status, ResponseExcerpt: d.Excerpt, Error: d.Error,
-		DurationMs: d.DurationMs, CreatedAt: wire.At(d.CreatedAt), CompletedAt: wire.AtPtr(d.CompletedAt),
-		RequestBody: string(body), Attempts: list,
+		ID: d.ID, EventID: d.EventID, EventType: d.EventType, Status: d.Status, AttemptCount: d.AttemptCount,
+		NextAttemptAt: d.NextAttemptAt, ResponseStatus: d.ResponseStatus, ResponseExcerpt: d.ResponseExcerpt, Error: d.Error,
+		DurationMs: d.DurationMs, CreatedAt: d.CreatedAt, CompletedAt: d.CompletedAt,
+		RequestBody: string(body), Attempts: shown(log, showAttempt),
+	}
+}
+
+func showAttempt(a Attempt) gen.WebhookDeliveryAttempt {
+	return gen.WebhookDeliveryAttempt{
+		Number: a.Number, StartedAt: wire.At(a.StartedAt), DurationMs: a.DurationMs,
+		ResponseStatus: a.Status, ResponseExcerpt: a.Excerpt, Error: a.Error,
 	}
 }

@@ -4,31 +4,30 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"guildhall/gen"
 	"guildhall/internal/api/apitest"
+	"guildhall/internal/db/dbtest"
+	"guildhall/internal/delivery"
+	"guildhall/internal/egress"
+	"guildhall/internal/egress/egresstest"
 	"guildhall/internal/event"
 	"guildhall/internal/webhooks"
 )
 
 func TestMain(m *testing.M) {
-	if url := os.Getenv(webhooks.WorkerVariable); url != "" {
-		if err := webhooks.WorkUntilKilled(url); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		os.Exit(1)
-	}
 	apitest.Main(m, "Webhooks")
 }
 
@@ -76,19 +75,19 @@ func (in *inbox) set(secret string, status int) {
 }
 
 // config is what a worker beside the test's server needs.
-func config(t *testing.T, api *apitest.API, in *inbox) webhooks.Config {
+func config(t *testing.T, api *apitest.API, in *inbox) delivery.Config {
 	t.Helper()
 	trusted := x509.NewCertPool()
 	trusted.AddCert(in.Certificate())
-	return webhooks.Config{
+	return delivery.Config{
 		DB: api.DB(), Box: api.Server.Sealer, Authorities: trusted,
-		Guard: webhooks.NewGuard([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}, nil),
+		Guard: egress.NewGuard([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}, nil),
 	}
 }
 
-func work(t *testing.T, cfg webhooks.Config) {
+func work(t *testing.T, cfg delivery.Config) {
 	t.Helper()
-	d, err := webhooks.NewDeliverer(cfg)
+	d, err := delivery.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,6 +106,7 @@ func register(t *testing.T, api *apitest.API, url string) (id, secret string) {
 func TestCreateWebhookEndpoint(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
 	t.Run("shows the secret once and keeps it unreadable", func(t *testing.T) {
 		a := api.Key("k").Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1:9/x","events":["xp.level_up","case.created","xp.level_up"],"description":"Audit log"}`).
 			Want(t, 201, `{"data":{"url":"https://127.0.0.1:9/x","description":"Audit log","events":["case.created","xp.level_up"],"enabled":true,"disabled_reason":null}}`)
@@ -157,6 +157,9 @@ func TestCreateWebhookEndpoint(t *testing.T) {
 		`{"url":"https://127.0.0.1/","events":["ping"]}`,
 		`{"url":"https://127.0.0.1/","events":["case.deleted"]}`,
 		`{"url":"https://127.0.0.1/","events":["case.created"],"description":"` + strings.Repeat("x", 201) + `"}`,
+		`{"url":"https://127.0.0.1/","events":["case.created"],"description":"two\nlines"}`,
+		`{"url":"https://127.0.0.1/","events":["case.created"],"description":"\u009b31m"}`,
+		`{"url":"https://127.0.0.1/","events":["case.created"],"description":"two\u2028lines"}`,
 		`{"url":"https://127.0.0.1/"}`,
 		`{"events":["case.created"]}`,
 	} {
@@ -172,8 +175,29 @@ func TestCreateWebhookEndpoint(t *testing.T) {
 			api.Do(t, "createWebhookEndpoint", `{"url":"`+url+`","events":["case.created"]}`).WantError(t, 422, "webhook_url_not_allowed")
 		})
 	}
+	t.Run("tells a name that does not exist from one that cannot be resolved now", func(t *testing.T) {
+		says := atomic.Pointer[egresstest.Answer]{}
+		says.Store(&egresstest.ServFail)
+		api := apitest.New(t, apitest.Names(func(string, bool) egresstest.Answer { return *says.Load() })).Key("k")
+		const body = `{"url":"https://later.test/","events":["case.created"]}`
+		for _, now := range []*egresstest.Answer{&egresstest.ServFail, &egresstest.Silent} {
+			says.Store(now)
+			if a := api.Do(t, "createWebhookEndpoint", body).WantError(t, 503, "service_unavailable"); a.Header.Get("Retry-After") == "" {
+				t.Error("nothing says when to try again")
+			}
+		}
+		found := egresstest.Addresses("127.0.0.1")
+		says.Store(&found) // a 503 is not stored: the same key succeeds now
+		api.Do(t, "createWebhookEndpoint", body).Want(t, 201, `{"data":{"url":"https://later.test/"}}`)
+		says.Store(&egresstest.NoSuchName)
+		a := api.Next(t).Do(t, "createWebhookEndpoint", body).WantError(t, 422, "webhook_url_not_allowed")
+		if message := a.Str(t, "error.message"); !strings.Contains(message, "does not exist") {
+			t.Errorf("the message is %q", message)
+		}
+	})
 	t.Run("ends at ten, also for those who come at once", func(t *testing.T) {
 		next := api.Next(t)
+		dbtest.Unlisten(t, next.DB(), next.Guild)
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		got := map[int]int{}
@@ -201,6 +225,7 @@ func TestCreateWebhookEndpoint(t *testing.T) {
 func TestUpdateWebhookEndpoint(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
 	id, _ := register(t, api, "https://127.0.0.1:9/")
 	on := apitest.Path("id", id)
 	t.Run("changes what is named", func(t *testing.T) {
@@ -223,6 +248,7 @@ func TestUpdateWebhookEndpoint(t *testing.T) {
 func TestEndpointsBelongToOneGuild(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
 	id, _ := register(t, api, "https://127.0.0.1:9/")
 	delivery := api.Do(t, "testWebhookEndpoint", "", apitest.Path("id", id)).Want(t, 202, `{"data":{"event_type":"ping","status":"pending","attempt_count":0}}`).Str(t, "data.id")
 	for _, view := range []struct {
@@ -254,6 +280,7 @@ func TestEndpointsBelongToOneGuild(t *testing.T) {
 func TestListsOfEndpointsAndDeliveries(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
 	var ids []string
 	for range 3 {
 		id, _ := register(t, api, "https://127.0.0.1:9/")
@@ -274,15 +301,16 @@ func TestListsOfEndpointsAndDeliveries(t *testing.T) {
 		Want(t, 200, `{"data":[{"id":"`+queued[2]+`"},{"id":"`+queued[1]+`"}],"has_more":true}`)
 	api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("status", "delivered")).Want(t, 200, `{"data":[],"has_more":false}`)
 	api.Do(t, "updateWebhookEndpoint", `{"enabled":false}`, on).Want(t, 200, "")
-	api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("status", "pending")).Want(t, 200, `{"data":[]}`)
-	api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("status", "held")).Want(t, 200, `{"data":[{"next_attempt_at":null},{},{}]}`)
-	api.Do(t, "testWebhookEndpoint", "", on).Want(t, 202, `{"data":{"status":"held"}}`)
+	api.Do(t, "redeliverWebhookDelivery", "", on, apitest.Path("deliveryId", queued[0])).Want(t, 202, `{"data":{"status":"held"}}`)
+	api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("status", "held")).Want(t, 200, `{"data":[{"next_attempt_at":null}]}`)
+	api.Do(t, "testWebhookEndpoint", "", on).Want(t, 202, `{"data":{"status":"pending"}}`)
 	api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("status", "lost")).WantError(t, 400, "invalid_request")
 }
 
 func TestWhatTheAPIChangesIsHeard(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
 	in := newInbox(t)
 	id, secret := register(t, api, in.URL)
 	in.set(secret, 200)
@@ -303,7 +331,7 @@ func TestWhatTheAPIChangesIsHeard(t *testing.T) {
 	})
 	detail := api.Do(t, "getWebhookDelivery", "", on, apitest.Path("deliveryId", list.Data[0].ID)).
 		Want(t, 200, `{"data":{"event_type":"economy.balance_changed","status":"delivered","attempt_count":1,"next_attempt_at":null,"error":null,
-			"response_status":200,"response_excerpt":"thanks","attempts":[{"number":1,"response_status":200,"response_excerpt":"thanks","error":null}]}}`)
+			"response_status":200,"response_excerpt":null,"attempts":[{"number":1,"response_status":200,"response_excerpt":null,"error":null}]}}`)
 	var body struct {
 		ID   string
 		Data struct{ Delta int }
@@ -355,8 +383,10 @@ func TestWhatTheAPIChangesIsHeard(t *testing.T) {
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
 	in := newInbox(t)
-	cfg := config(t, api, in)
+	engine := config(t, api, in)
+	cfg := webhooks.Config{DB: engine.DB, Box: engine.Box, Guard: engine.Guard}
 	ctx := t.Context()
 
 	added, err := webhooks.Add(ctx, cfg, api.Guild, in.URL, nil)
@@ -372,7 +402,7 @@ func TestCommandLine(t *testing.T) {
 	if _, err := webhooks.Add(ctx, cfg, api.Guild, "https://10.0.0.1", nil); err == nil {
 		t.Error("Add took a private address")
 	}
-	rotated, err := webhooks.RotateSecret(ctx, cfg, added.ID)
+	rotated, err := webhooks.RotateSecret(ctx, cfg, added.ID, time.Hour)
 	if err != nil || rotated.Secret == added.Secret {
 		t.Errorf("RotateSecret: %v", err)
 	}
@@ -382,7 +412,7 @@ func TestCommandLine(t *testing.T) {
 	}
 
 	in.set(rotated.Secret, http.StatusTeapot)
-	work(t, cfg)
+	work(t, engine)
 	tested, err := webhooks.Test(ctx, cfg.DB, added.ID)
 	if err != nil || tested.AttemptCount != 1 || tested.ResponseStatus == nil || *tested.ResponseStatus != http.StatusTeapot || *tested.ResponseExcerpt != "thanks" {
 		t.Errorf("Test: %+v, %v", tested, err)
@@ -393,13 +423,13 @@ func TestCommandLine(t *testing.T) {
 		t.Errorf("Redeliver: %+v, %v", again, err)
 	}
 	apitest.Eventually(t, "the redelivery", func() bool {
-		done, err := webhooks.Deliveries(ctx, cfg.DB, added.ID, "delivered", 10)
-		return err == nil && slices.ContainsFunc(done, func(d webhooks.Delivery) bool { return d.ID == again.ID })
+		done, err := webhooks.Deliveries(ctx, cfg.DB, added.ID, webhooks.Filter{Status: "delivered"}, 10)
+		return err == nil && slices.ContainsFunc(done, func(d gen.WebhookDelivery) bool { return d.ID == again.ID })
 	})
-	if all, err := webhooks.Deliveries(ctx, cfg.DB, added.ID, "", 1); err != nil || len(all) != 1 {
+	if all, err := webhooks.Deliveries(ctx, cfg.DB, added.ID, webhooks.Filter{}, 1); err != nil || len(all) != 1 {
 		t.Errorf("Deliveries: %d, %v", len(all), err)
 	}
-	if _, err := webhooks.Deliveries(ctx, cfg.DB, added.ID, "lost", 1); err == nil {
+	if _, err := webhooks.Deliveries(ctx, cfg.DB, added.ID, webhooks.Filter{Status: "lost"}, 1); err == nil {
 		t.Error("Deliveries took an unknown status")
 	}
 	if err := webhooks.Remove(ctx, cfg.DB, added.ID); err != nil {

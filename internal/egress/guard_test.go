@@ -1,8 +1,6 @@
-package webhooks
+package egress
 
 import (
-	"context"
-	"encoding/binary"
 	"errors"
 	"net"
 	"net/http"
@@ -14,70 +12,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"guildhall/internal/egress/egresstest"
 )
-
-// nameServer answers DNS questions from a function, with a TTL of zero.
-func nameServer(t *testing.T, zone func(name string) []netip.Addr) *net.Resolver {
-	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	go func() {
-		buf := make([]byte, 1500)
-		for {
-			n, from, err := conn.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			if answer := dnsAnswer(buf[:n], zone); answer != nil {
-				_, _ = conn.WriteTo(answer, from)
-			}
-		}
-	}()
-	return &net.Resolver{PreferGo: true, StrictErrors: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "udp", conn.LocalAddr().String())
-	}}
-}
-
-// dnsAnswer answers the one question of a query for A or AAAA.
-func dnsAnswer(query []byte, zone func(string) []netip.Addr) []byte {
-	if len(query) < 12 {
-		return nil
-	}
-	end, labels := 12, []string{}
-	for end < len(query) && query[end] != 0 {
-		size := int(query[end])
-		labels = append(labels, string(query[end+1:end+1+size]))
-		end += 1 + size
-	}
-	kind := binary.BigEndian.Uint16(query[end+1:])
-	question := query[12 : end+5]
-	addrs := zone(strings.ToLower(strings.Join(labels, ".")))
-	var records []byte
-	count := 0
-	for _, a := range addrs {
-		if (kind == 1) != a.Is4() || kind != 1 && kind != 28 {
-			continue
-		}
-		records = append(records, 0xc0, 12)
-		records = binary.BigEndian.AppendUint16(records, kind)
-		records = append(records, 0, 1, 0, 0, 0, 0)
-		records = binary.BigEndian.AppendUint16(records, uint16(a.BitLen()/8))
-		records = append(records, a.AsSlice()...)
-		count++
-	}
-	flags := uint16(0x8180)
-	if len(addrs) == 0 {
-		flags |= 3 // no such name
-	}
-	out := binary.BigEndian.AppendUint16(append([]byte{}, query[:2]...), flags)
-	out = append(out, 0, 1)
-	out = binary.BigEndian.AppendUint16(out, uint16(count))
-	out = append(out, 0, 0, 0, 0)
-	return append(append(out, question...), records...)
-}
 
 var refusedNames = map[string]string{
 	"loopback.test": "127.0.0.1", "loopback6.test": "::1", "unspecified.test": "0.0.0.0", "private.test": "10.1.2.3", "ula.test": "fd12::1",
@@ -142,15 +79,15 @@ func corpus(t *testing.T, port string) []string {
 	return out
 }
 
-// Fault 18: nothing of the corpus is registered, and nothing of it is connected
+// Nothing of the corpus is registered, and nothing of it is connected
 // to even if it were.
 func TestNothingOfTheCorpusIsReached(t *testing.T) {
 	t.Parallel()
-	resolver := nameServer(t, func(name string) (out []netip.Addr) {
-		for _, a := range strings.Fields(refusedNames[name]) {
-			out = append(out, netip.MustParseAddr(a))
+	resolver := egresstest.NameServer(t, func(name string, _ bool) egresstest.Answer {
+		if addrs := strings.Fields(refusedNames[name]); addrs != nil {
+			return egresstest.Addresses(addrs...)
 		}
-		return out
+		return egresstest.NoSuchName
 	})
 	port, came := trap(t)
 	targets := corpus(t, port)
@@ -170,15 +107,15 @@ func TestNothingOfTheCorpusIsReached(t *testing.T) {
 		}
 		return errors.New("stopped by the test")
 	}
-	c := newClient(g, nil)
-	defer c.close()
+	c := NewClient(g, nil)
+	defer c.Close()
 	for _, raw := range targets {
-		if u, err := target(raw); err == nil {
-			if err := g.check(t.Context(), u); err == nil {
+		if u, err := ParseURL(raw); err == nil {
+			if err := g.Check(t.Context(), u); err == nil {
 				t.Errorf("%s can be registered", raw)
 			}
 		}
-		a := c.send(t.Context(), raw, http.Header{}, []byte("{}"))
+		a := c.Post(t.Context(), raw, http.Header{}, []byte("{}"))
 		if a.Status != 0 || a.Err == nil {
 			t.Errorf("%s was sent to", raw)
 		}
@@ -194,18 +131,18 @@ func TestNothingOfTheCorpusIsReached(t *testing.T) {
 func TestTheTrapSpringsForWhatIsListed(t *testing.T) {
 	t.Parallel()
 	port, came := trap(t)
-	g := NewGuard(loopback, nil)
-	c := newClient(g, nil)
-	defer c.close()
+	g := NewGuard(egresstest.Loopback, nil)
+	c := NewClient(g, nil)
+	defer c.Close()
 	for _, raw := range []string{"https://127.0.0.1:" + port, "http://127.0.0.1:" + port, "http://[::1]:" + port} {
-		u, err := target(raw)
+		u, err := ParseURL(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := g.check(t.Context(), u); err != nil {
+		if err := g.Check(t.Context(), u); err != nil {
 			t.Errorf("%s cannot be registered: %v", raw, err)
 		}
-		c.send(t.Context(), raw, http.Header{}, nil)
+		c.Post(t.Context(), raw, http.Header{}, nil)
 	}
 	deadline := time.Now().Add(5 * time.Second)
 	for came.Load() < 3 && time.Now().Before(deadline) {
@@ -229,16 +166,20 @@ func TestPublicAddressesArePermitted(t *testing.T) {
 	}
 }
 
-// Fault 19: a name that answers now with a permitted address and now with
+// A name that answers now with a permitted address and now with
 // another, or with both, never leads to the other.
 func TestRebindingNeverConnectsToARefusedAddress(t *testing.T) {
 	t.Parallel()
-	good, bad := netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.1")
-	sets := [][]netip.Addr{{good}, {bad}, {bad, good}, {good, bad}, {netip.MustParseAddr("::1"), good}, {bad, netip.MustParseAddr("::1")}}
-	var turn, came [2]atomic.Int64
-	resolver := nameServer(t, func(string) []netip.Addr { return sets[int(turn[0].Add(1))%len(sets)] })
+	sets := []egresstest.Answer{
+		egresstest.Addresses("127.0.0.2"), egresstest.Addresses("127.0.0.1"),
+		egresstest.Addresses("127.0.0.1", "127.0.0.2"), egresstest.Addresses("127.0.0.2", "127.0.0.1"),
+		egresstest.Addresses("::1", "127.0.0.2"), egresstest.Addresses("127.0.0.1", "::1"),
+	}
+	var turn atomic.Int64
+	var came [2]atomic.Int64
+	resolver := egresstest.NameServer(t, func(string, bool) egresstest.Answer { return sets[int(turn.Add(1))%len(sets)] })
 	port := ""
-	for i, host := range []string{good.String(), bad.String()} {
+	for i, host := range []string{"127.0.0.2", "127.0.0.1"} {
 		l, err := net.Listen("tcp", net.JoinHostPort(host, port))
 		if err != nil {
 			t.Fatal(err)
@@ -254,26 +195,86 @@ func TestRebindingNeverConnectsToARefusedAddress(t *testing.T) {
 	}
 
 	g := NewGuard([]netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, resolver)
-	c := newClient(g, nil)
-	defer c.close()
+	c := NewClient(g, nil)
+	defer c.Close()
 	sent, refusals := 0, 0
 	for range 500 {
-		a := c.send(t.Context(), "http://rebind.test:"+port+"/", http.Header{}, []byte("{}"))
+		a := c.Post(t.Context(), "http://rebind.test:"+port+"/", http.Header{}, []byte("{}"))
 		switch {
 		case a.Status == http.StatusOK:
 			sent++
-		case classify(a.Status, a.Err) == badAddress:
+		case errors.Is(a.Err, ErrNotAllowed):
 			refusals++
 		default:
 			t.Fatalf("got %+v", a)
 		}
-		c.close() // so that the next one asks for the name again
+		c.Close() // so that the next one asks for the name again
 	}
 	if came[1].Load() != 0 {
 		t.Errorf("%d connections to the refused address", came[1].Load())
 	}
 	if sent == 0 || refusals == 0 {
 		t.Errorf("%d sent, %d refused: the name did not change", sent, refusals)
+	}
+}
+
+// What keeps a name from being called is told apart, because a caller can do
+// something about the first, and has to wait for the second.
+func TestCheckTellsMissingNamesFromFailingServers(t *testing.T) {
+	t.Parallel()
+	public, inside := egresstest.Addresses("93.184.215.14"), egresstest.Addresses("10.1.2.3")
+	for name, c := range map[string]struct {
+		v4, v6 egresstest.Answer
+		want   error
+	}{
+		"both.test":       {public, egresstest.Addresses("2606:4700::1"), nil},
+		"v4.test":         {public, egresstest.NoData, nil},
+		"half.test":       {public, egresstest.ServFail, nil},
+		"missing.test":    {egresstest.NoSuchName, egresstest.NoSuchName, ErrNoSuchHost},
+		"empty.test":      {egresstest.NoData, egresstest.NoData, ErrNoSuchHost},
+		"broken.test":     {egresstest.ServFail, egresstest.ServFail, ErrLookup},
+		"halfwrong.test":  {egresstest.NoData, egresstest.ServFail, ErrLookup},
+		"wrongfirst.test": {egresstest.ServFail, egresstest.NoData, ErrLookup},
+		"silent.test":     {egresstest.Silent, egresstest.Silent, ErrLookup},
+		"inside.test":     {inside, egresstest.NoData, ErrNotAllowed},
+		"insidehalf.test": {inside, egresstest.ServFail, ErrNotAllowed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := NewGuard(nil, egresstest.NameServer(t, func(asked string, v6 bool) egresstest.Answer {
+				switch {
+				case asked != name:
+					return egresstest.NoSuchName // the machine's search domains
+				case v6:
+					return c.v6
+				default:
+					return c.v4
+				}
+			}))
+			u, err := ParseURL("https://" + name + "/x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := g.Check(t.Context(), u); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func TestIsName(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]bool{
+		"https://example.net/": true, "https://localhost/": true, "https://10.0.0.1/": false, "https://10.0.0.1./": false,
+		"https://[::1]:8443/": false, "https://2130706433/": false, "https://0x7f.1/": false,
+	} {
+		u, err := ParseURL(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if IsName(u) != want {
+			t.Errorf("IsName(%s) is %t", raw, !want)
+		}
 	}
 }
 

@@ -1,4 +1,4 @@
-package webhooks
+package delivery
 
 import (
 	"bytes"
@@ -29,7 +29,7 @@ type vector struct {
 	WebhookSignature string   `json:"webhook_signature"`
 }
 
-const vectorsFile = "testdata/signatures.json"
+const vectorsFile = "../webhooks/testdata/signatures.json"
 
 // The published vectors are what sign makes, and what both libraries accept.
 func TestSignMakesThePublishedVectors(t *testing.T) {
@@ -96,7 +96,7 @@ func standardAccepts(t *testing.T, secret string, h http.Header, body []byte) bo
 	return verifier.VerifyIgnoringTimestamp(body, h) == nil
 }
 
-// Fault 34: whatever the body, both libraries accept it, and neither accepts it
+// Whatever the body, both libraries accept it, and neither accepts it
 // with a single bit changed.
 func TestBothLibrariesAcceptWhatIsSignedAndNothingElse(t *testing.T) {
 	t.Parallel()
@@ -145,18 +145,12 @@ func TestBothLibrariesAcceptWhatIsSignedAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestASecretIs32BytesAndItsPreviewHidesIt(t *testing.T) {
+func TestOnlyASecretIsRead(t *testing.T) {
 	t.Parallel()
-	a, b := newSecret(), newSecret()
-	if a == b {
-		t.Fatal("two secrets are equal")
-	}
+	a := newSecret()
 	key, err := secretKey(a)
 	if err != nil || len(key) != 32 {
 		t.Fatalf("%q decodes to %d bytes, %v", a, len(key), err)
-	}
-	if p := preview(a); len(p) != len("whsec_...")+4 || !strings.HasSuffix(a, p[len(p)-4:]) {
-		t.Errorf("preview %q", p)
 	}
 	for _, bad := range []string{"", "whsec_", "whsec_***", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"} {
 		if _, err := secretKey(bad); err == nil {

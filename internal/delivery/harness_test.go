@@ -1,10 +1,12 @@
-package webhooks
+package delivery
 
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/x509"
 	"database/sql/driver"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"log"
@@ -21,6 +23,7 @@ import (
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/egress"
 	"guildhall/internal/event"
 	"guildhall/internal/seal"
 )
@@ -46,14 +49,12 @@ func newWorld(t *testing.T) *world {
 	data := dbtest.New(t)
 	w := &world{Database: data, t: t, guild: "197038439483310086"}
 	w.cfg = Config{
-		DB: data.DB, Box: box, Guard: NewGuard(loopback, nil), Schedule: Schedule{100 * time.Millisecond, 200 * time.Millisecond},
+		DB: data.DB, Box: box, Guard: egress.NewGuard(loopback, nil), Schedule: Schedule{100 * time.Millisecond, 200 * time.Millisecond},
 		Authorities: x509.NewCertPool(), Log: testLog(t),
 	}
 	w.addGuild(w.guild)
 	return w
 }
-
-func (w *world) m() manager { return manager{w.cfg} }
 
 // testLog writes a Deliverer's log into the test's.
 func testLog(t *testing.T) *slog.Logger {
@@ -97,17 +98,71 @@ func (w *world) count(query string, args ...any) int {
 	return n
 }
 
+// endpoint is a registered receiver.
+type endpoint struct {
+	GuildID, ID, URL string
+}
+
 // add registers an endpoint for everything and returns it with its secret.
 func (w *world) add(guild, url string) (endpoint, string) {
 	w.t.Helper()
-	var e endpoint
-	var secret string
-	w.unit(func(ctx context.Context, tx *db.Tx) (err error) {
-		e, secret, err = w.m().register(ctx, tx, guild, wish{URL: &url, Events: event.Types})
-		return err
+	e, secret := endpoint{GuildID: guild, ID: db.NewID(), URL: url}, newSecret()
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
+			VALUES ($1, $2, $3, $4, $5, '')`,
+			guild, e.ID, url, db.Array(event.Types), w.cfg.Box.Seal([]byte(secret), BoundTo(guild, e.ID)))
+		if err != nil {
+			return err
+		}
+		return Register(ctx, tx, guild, e.ID, true)
 	})
 	return e, secret
 }
+
+// newSecret is a signing secret.
+func newSecret() string {
+	b := make([]byte, 32)
+	rand.Read(b)
+	return secretPrefix + base64.StdEncoding.EncodeToString(b)
+}
+
+// enable switches an endpoint on or off.
+func (w *world) enable(e endpoint, on bool) {
+	w.t.Helper()
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		if on {
+			return Enable(ctx, tx, e.GuildID, e.ID)
+		}
+		return Disable(ctx, tx, e.GuildID, e.ID, "")
+	})
+}
+
+// remove deletes an endpoint.
+func (w *world) remove(e endpoint) {
+	w.t.Helper()
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM webhook_endpoints WHERE guild_id = $1 AND id = $2`, e.GuildID, e.ID); err != nil {
+			return err
+		}
+		return Forget(ctx, tx, e.GuildID, e.ID)
+	})
+}
+
+// rotate gives an endpoint a new secret; the old ones sign along for a day.
+func (w *world) rotate(e endpoint) string {
+	w.t.Helper()
+	secret := newSecret()
+	w.exec(`
+		UPDATE webhook_endpoints
+		SET secret = $3, old_secrets = jsonb_build_array(jsonb_build_object(
+		        'sealed', translate(encode(secret, 'base64'), E'\n', ''), 'until', now() + interval '24 hours')) || old_secrets
+		WHERE guild_id = $1 AND id = $2`, e.GuildID, e.ID, w.cfg.Box.Seal([]byte(secret), BoundTo(e.GuildID, e.ID)))
+	return secret
+}
+
+// wakeAll makes the Deliverer look at everything.
+func (d *Deliverer) wakeAll() { d.bell.ringAll() }
 
 // record makes n events in one transaction each, or in one for all.
 func (w *world) record(guild string, n int) {
@@ -128,7 +183,7 @@ func (w *world) start(cfg Config) (d *Deliverer, stop func()) {
 	if cfg.Metrics == nil {
 		cfg.Metrics = prometheus.NewRegistry()
 	}
-	d, err := NewDeliverer(cfg)
+	d, err := New(cfg)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -153,7 +208,7 @@ func (w *world) run(d *Deliverer) (stop func()) {
 // until waits for a condition, and fails the test when it stays away.
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	w.within(20*time.Second, what, ok)
+	w.within(60*time.Second, what, ok)
 }
 
 func (w *world) within(limit time.Duration, what string, ok func() bool) {
@@ -186,7 +241,7 @@ func (w *world) inState(state string) int {
 // settled waits until nothing is pending.
 func (w *world) settled() {
 	w.t.Helper()
-	w.until("nothing pending", func() bool { return w.inState(statePending) == 0 })
+	w.until("nothing pending", func() bool { return w.inState(StatePending) == 0 })
 }
 
 // call is one request a receiver got.
@@ -237,7 +292,7 @@ func workUntilKilled(url string) error {
 	if err != nil {
 		return err
 	}
-	d, err := NewDeliverer(Config{DB: pool, Box: box, Guard: NewGuard(loopback, nil)})
+	d, err := New(Config{DB: pool, Box: box, Guard: egress.NewGuard(loopback, nil)})
 	if err != nil {
 		return err
 	}
@@ -309,12 +364,30 @@ func (c *clock) advance(d time.Duration) {
 	c.t = c.t.Add(d)
 }
 
-// pass moves a clock, unless a send is under way, whose lease would run out.
+// pass moves a clock, unless a send is under way, whose lease would run out. A
+// claim begins its sends before its leases can be seen, and holds the schedules
+// of their endpoints all the while: so the clock moves while they are held here.
 func (w *world) pass(c *clock, d time.Duration) {
 	w.t.Helper()
-	if w.count(`SELECT count(*) FROM webhook_deliveries WHERE lease_until IS NOT NULL`) == 0 {
-		c.advance(d)
-	}
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		var held, all, leased int
+		for _, q := range []struct {
+			into  *int
+			query string
+		}{
+			{&held, `SELECT count(*) FROM (SELECT FROM webhook_schedule FOR UPDATE SKIP LOCKED) s`},
+			{&all, `SELECT count(*) FROM webhook_schedule`},
+			{&leased, `SELECT count(*) FROM webhook_deliveries WHERE lease_until IS NOT NULL`},
+		} {
+			if err := tx.GetContext(ctx, q.into, q.query); err != nil {
+				return err
+			}
+		}
+		if held == all && leased == 0 {
+			c.advance(d)
+		}
+		return nil
+	})
 }
 
 // blackHole is an address on loopback where connections are taken and never answered.

@@ -1,9 +1,6 @@
-package webhooks
+package delivery
 
 import (
-	"bytes"
-	"compress/gzip"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -20,9 +17,20 @@ import (
 	"testing"
 	"time"
 
-	"guildhall/internal/db"
-	"guildhall/internal/page"
+	"guildhall/internal/egress"
+	"guildhall/internal/egress/egresstest"
 )
+
+// attempt is one row of the attempt log.
+type attempt struct {
+	Number     int       `db:"number"`
+	StartedAt  time.Time `db:"started_at"`
+	DurationMs int       `db:"duration_ms"`
+	Outcome    string    `db:"outcome"`
+	Status     *int      `db:"status"`
+	Excerpt    *string   `db:"excerpt"`
+	Error      *string   `db:"error"`
+}
 
 // lastAttempt is the newest attempt of an endpoint's only delivery.
 func (w *world) lastAttempt(e endpoint) attempt {
@@ -40,7 +48,7 @@ func (w *world) lastAttempt(e endpoint) attempt {
 	return a
 }
 
-// Fault 20: no redirect is followed, whatever it leads to.
+// No redirect is followed, whatever it leads to.
 func TestRedirectsAreFailuresAndNeverFollowed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -71,7 +79,7 @@ func TestRedirectsAreFailuresAndNeverFollowed(t *testing.T) {
 			})
 		}
 	}
-	d.Wake()
+	d.wakeAll()
 	for _, e := range endpoints {
 		a := w.lastAttempt(e)
 		if a.Outcome != string(redirected) || *a.Status/100 != 3 || a.Error == nil {
@@ -81,98 +89,20 @@ func TestRedirectsAreFailuresAndNeverFollowed(t *testing.T) {
 	if n := len(inside.got()); n != 0 {
 		t.Errorf("%d redirects were followed", n)
 	}
-	if n := w.inState(statePending); n != len(endpoints) {
+	if n := w.inState(StatePending); n != len(endpoints) {
 		t.Errorf("%d deliveries wait for their next attempt, want %d", n, len(endpoints))
 	}
 }
 
-// Fault 29: whatever a receiver does with an answer, an attempt ends in time
-// and little of the answer is read.
-func TestAnAttemptIsCutOffInTime(t *testing.T) {
-	t.Parallel()
-	bomb := func() []byte {
-		var b bytes.Buffer
-		z := gzip.NewWriter(&b)
-		_, _ = z.Write(make([]byte, 10<<20))
-		_ = z.Close()
-		return b.Bytes()
-	}()
-	hijack := func(write func(c net.Conn)) http.HandlerFunc {
-		return func(rw http.ResponseWriter, _ *http.Request) {
-			c, _, err := rw.(http.Hijacker).Hijack()
-			if err != nil {
-				return
-			}
-			defer func() { _ = c.Close() }()
-			write(c)
-		}
-	}
-	drip := func(first, forever string) http.HandlerFunc {
-		return hijack(func(c net.Conn) {
-			_, err := c.Write([]byte(first))
-			for err == nil {
-				_, err = c.Write([]byte(forever))
-				time.Sleep(time.Millisecond)
-			}
-		})
-	}
-	for name, c := range map[string]struct {
-		answer http.HandlerFunc
-		want   outcome
-		most   int // bytes of the excerpt
-	}{
-		"silence":             {hijack(func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }), timedOut, 0},
-		"headers for ever":    {drip("HTTP/1.1 200 OK\r\n", "X-A: b\r\n"), timedOut, 0},
-		"one header for ever": {drip("HTTP/1.1 200 OK\r\nX: ", "a"), timedOut, 0},
-		"endless 1xx":         {drip("", "HTTP/1.1 103 Early Hints\r\n\r\n"), timedOut, 0},
-		"a body for ever":     {drip("HTTP/1.1 200 OK\r\n\r\n", "b"), delivered, 2048},
-		"a huge body":         {drip("HTTP/1.1 500 Oops\r\n\r\n", strings.Repeat("c", 64<<10)), serverError, 2048},
-		"a gzip bomb": {func(rw http.ResponseWriter, _ *http.Request) {
-			rw.Header().Set("Content-Encoding", "gzip")
-			_, _ = rw.Write(bomb)
-		}, delivered, 2048},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := httptest.NewServer(c.answer)
-			t.Cleanup(s.Close)
-			client := newClient(NewGuard(loopback, nil), nil)
-			client.limit = 300 * time.Millisecond
-			t.Cleanup(client.close)
-
-			began := time.Now()
-			a := client.send(t.Context(), s.URL, http.Header{}, []byte("{}"))
-			took := time.Since(began)
-			got := classify(a.Status, a.Err)
-			// An answer's head that is too long may also end the attempt early.
-			if early := c.want == timedOut && got == badAnswer; got != c.want && !early {
-				t.Errorf("got %+v, a %s, want a %s", a, got, c.want)
-			}
-			if took > 5*time.Second {
-				t.Errorf("took %s", took)
-			}
-			if len(a.Excerpt) > c.most {
-				t.Errorf("%d bytes were kept", len(a.Excerpt))
-			}
-		})
-	}
-}
-
-// The limit of an attempt, which the test above shortens, fits into a lease.
+// The longest attempt fits into a lease.
 func TestAnAttemptEndsBeforeItsLease(t *testing.T) {
 	t.Parallel()
-	c := newClient(NewGuard(nil, nil), nil)
-	if c.limit != 15*time.Second || lease < c.limit+settleWait+time.Second || lease+poll > 30*time.Second {
-		t.Errorf("an attempt may take %s, a lease lasts %s", c.limit, lease)
-	}
-	for _, via := range []*http.Client{c.secure, c.plain} {
-		if tr, ok := via.Transport.(*http.Transport); !ok || tr.Proxy != nil || tr.TLSClientConfig.InsecureSkipVerify || tr.TLSClientConfig.MinVersion < tls.VersionTLS12 {
-			t.Error("a client uses a proxy, or trusts too much")
-		}
+	if lease < egress.AttemptTimeout+settleInterval+time.Second || lease+pollInterval > 30*time.Second {
+		t.Errorf("an attempt may take %s, a lease lasts %s", egress.AttemptTimeout, lease)
 	}
 }
 
-// Fault 31: Retry-After keeps the whole endpoint quiet, and no other.
+// Retry-After keeps the whole endpoint quiet, and no other.
 func TestRetryAfterKeepsTheEndpointQuiet(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -192,11 +122,11 @@ func TestRetryAfterKeepsTheEndpointQuiet(t *testing.T) {
 	d, _ := w.start(w.cfg)
 
 	w.record(w.guild, 1)
-	d.Wake()
+	d.wakeAll()
 	w.until("the 429", func() bool { return w.count(`SELECT count(*) FROM webhook_attempts WHERE outcome = 'throttled'`) == 1 })
 	w.record(w.guild, 10)
 	w.record("42", 10)
-	d.Wake()
+	d.wakeAll()
 	w.until("the other endpoint's events", func() bool { return other.distinct() == 10 })
 	w.settled()
 
@@ -213,17 +143,17 @@ func TestRetryAfterKeepsTheEndpointQuiet(t *testing.T) {
 	}
 }
 
-// Fault 32: each way to fail is told apart in the log, and none is final.
+// Each way to fail is told apart in the log, and none is final.
 func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.cfg.Schedule = Schedule{time.Hour}
 	allow := append([]netip.Prefix{}, loopback...)
-	w.cfg.Guard = NewGuard(allow, nameServer(t, func(name string) []netip.Addr {
+	w.cfg.Guard = egress.NewGuard(allow, egresstest.NameServer(t, func(name string, _ bool) egresstest.Answer {
 		if name == "gone.test" {
-			return nil
+			return egresstest.NoSuchName
 		}
-		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+		return egresstest.Addresses("127.0.0.1")
 	}))
 
 	withCertificate := func(edit func(*x509.Certificate)) string {
@@ -329,16 +259,12 @@ func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 		if a.Outcome != string(c.want) {
 			t.Errorf("%s: the log says %s (%s), want %s", c.url, a.Outcome, *a.Error, c.want)
 		}
-		rows, err := deliveries(t.Context(), w.DB.Reader(), endpoints[i].GuildID, endpoints[i].ID, nil, page.Of(1, 10))
-		if err != nil || len(rows) != 1 {
-			t.Fatalf("%s: %d rows, %v", c.url, len(rows), err)
-		}
-		want := map[outcome]string{delivered: stateDelivered, gone: stateHeld}[c.want]
+		want := map[outcome]string{delivered: StateDelivered, gone: StateHeld}[c.want]
 		if want == "" {
-			want = statePending
+			want = StatePending
 		}
-		if rows[0].State != want || (rows[0].NextAttemptAt != nil) != (want == statePending) {
-			t.Errorf("%s: %s, next attempt %v; want %s", c.url, rows[0].State, rows[0].NextAttemptAt, want)
+		if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = $2`, endpoints[i].ID, want); n != 1 {
+			t.Errorf("%s: %d deliveries are %s, want 1: %s", c.url, n, want, w.states())
 		}
 	}
 }
@@ -353,12 +279,12 @@ func TestARefusedAddressPausesTheEndpoint(t *testing.T) {
 	e, _ := w.add(w.guild, r.URL)
 	w.record(w.guild, 3)
 	closed := w.cfg
-	closed.Guard = NewGuard(nil, nil)
+	closed.Guard = egress.NewGuard(nil, nil)
 	_, stop := w.start(closed)
 	w.until("the endpoint is paused", func() bool {
 		return w.count(`SELECT count(*) FROM webhook_endpoints WHERE NOT enabled AND disabled_reason = $1`, reasonAddress) == 1
 	})
-	w.until("everything is held", func() bool { return w.inState(stateHeld) == 3 })
+	w.until("everything is held", func() bool { return w.inState(StateHeld) == 3 })
 	stop()
 	if n := w.count(`SELECT count(DISTINCT error) FROM webhook_attempts`); n != 1 {
 		t.Errorf("%d different texts", n)
@@ -372,10 +298,7 @@ func TestARefusedAddressPausesTheEndpoint(t *testing.T) {
 
 	w.start(w.cfg) // the operator has listed the address meanwhile
 	w.enable(e, true)
-	w.settled()
-	if n := r.distinct(); n != 3 {
-		t.Errorf("%d of 3 held events arrived", n)
-	}
+	w.until("what was held arrives", func() bool { return r.distinct() == 3 })
 }
 
 func selfSigned(t *testing.T) *tls.Config {
@@ -390,13 +313,4 @@ func selfSigned(t *testing.T) *tls.Config {
 		t.Fatal(err)
 	}
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
-}
-
-// enable switches an endpoint as a PATCH does.
-func (w *world) enable(e endpoint, on bool) {
-	w.t.Helper()
-	w.unit(func(ctx context.Context, tx *db.Tx) error {
-		_, err := w.m().change(ctx, tx, e.GuildID, e.ID, wish{Enabled: &on})
-		return err
-	})
 }

@@ -1,4 +1,4 @@
-package webhooks
+package delivery
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"guildhall/internal/egress"
 )
 
 func TestTheScheduleIsThirteenAttemptsOver72Hours(t *testing.T) {
@@ -70,7 +72,7 @@ func TestParseSchedule(t *testing.T) {
 	}
 }
 
-// Fault 31: what a receiver may ask for.
+// What a receiver may ask for.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 6, 15, 9, 30, 0, 0, time.UTC)
@@ -142,7 +144,7 @@ func TestClassify(t *testing.T) {
 		{0, wrap(syscall.ENETUNREACH), unreachable},
 		{0, wrap(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), badTLS},
 		{0, wrap(tls.RecordHeaderError{Msg: "not TLS"}), badTLS},
-		{0, wrap(errNotAllowed), badAddress},
+		{0, wrap(egress.ErrNotAllowed), badAddress},
 		{0, errors.New("malformed HTTP response"), badAnswer},
 	} {
 		if got := classify(c.status, c.err); got != c.want {
@@ -162,22 +164,23 @@ func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		step int
-		a    answer
+		a    egress.Response
 		want verdict
 	}{
-		{"2xx", 0, answer{Status: 200}, verdict{State: stateDelivered, Step: 1, Logged: true, Outcome: delivered, Healthy: true}},
-		{"410", 1, answer{Status: 410}, verdict{State: stateHeld, Step: 2, Logged: true, Outcome: gone, Disable: reasonGone}},
-		{"500", 0, answer{Status: 500}, verdict{State: statePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: serverError, Failing: true, Blocks: true}},
-		{"500 with Retry-After", 0, answer{Status: 500, RetryAfter: "60"}, verdict{State: statePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: serverError, Failing: true, Blocks: true}},
-		{"404", 1, answer{Status: 404}, verdict{State: statePending, Pause: time.Minute, Step: 2, Logged: true, Outcome: clientError, Failing: true, Blocks: true}},
-		{"the last attempt", 2, answer{Status: 404}, verdict{State: stateFailed, Step: 3, Logged: true, Outcome: clientError, Failing: true, Blocks: true}},
-		{"429 asks for more than the schedule", 0, answer{Status: 429, RetryAfter: "60"}, verdict{State: statePending, Pause: time.Minute, Quiet: time.Minute, Step: 1, Logged: true, Outcome: throttled, Failing: true}},
-		{"503 asks for less", 1, answer{Status: 503, RetryAfter: "1"}, verdict{State: statePending, Pause: time.Minute, Quiet: time.Second, Step: 2, Logged: true, Outcome: throttled, Failing: true}},
-		{"429 asks for nothing", 0, answer{Status: 429, RetryAfter: "junk"}, verdict{State: statePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: throttled, Failing: true, Blocks: true}},
-		{"an address", 0, answer{Err: errNotAllowed}, verdict{State: statePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: badAddress, Failing: true, Blocks: true, Refused: true}},
-		{"no network error is final", 0, answer{Err: io.EOF}, verdict{State: statePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: reset, Failing: true, Blocks: true}},
+		{"2xx", 0, egress.Response{Status: 200}, verdict{State: StateDelivered, Step: 1, Logged: true, Outcome: delivered, Healthy: true}},
+		{"410", 1, egress.Response{Status: 410}, verdict{State: StateHeld, Step: 2, Logged: true, Outcome: gone, Disable: reasonGone}},
+		{"500", 0, egress.Response{Status: 500}, verdict{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: serverError, Failing: true, Blocks: true}},
+		{"500 with Retry-After", 0, egress.Response{Status: 500, RetryAfter: "60"}, verdict{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: serverError, Failing: true, Blocks: true}},
+		{"404", 1, egress.Response{Status: 404}, verdict{State: StatePending, Pause: time.Minute, Step: 2, Logged: true, Outcome: clientError, Failing: true, Blocks: true}},
+		{"the last attempt", 2, egress.Response{Status: 404}, verdict{State: StateFailed, Step: 3, Logged: true, Outcome: clientError, Failing: true, Blocks: true}},
+		{"429 asks for more than the schedule", 0, egress.Response{Status: 429, RetryAfter: "60"}, verdict{State: StatePending, Pause: time.Minute, Quiet: time.Minute, Step: 1, Logged: true, Outcome: throttled, Failing: true}},
+		{"503 asks for less", 1, egress.Response{Status: 503, RetryAfter: "1"}, verdict{State: StatePending, Pause: time.Minute, Quiet: time.Second, Step: 2, Logged: true, Outcome: throttled, Failing: true}},
+		{"429 asks for nothing", 0, egress.Response{Status: 429, RetryAfter: "junk"}, verdict{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: throttled, Failing: true, Blocks: true}},
+		{"an address", 0, egress.Response{Err: egress.ErrNotAllowed}, verdict{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: badAddress, Failing: true, Blocks: true, Refused: true}},
+		{"no network error is final", 0, egress.Response{Err: io.EOF}, verdict{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: reset, Failing: true, Blocks: true}},
 	} {
-		if got := s.judge(claimed{Step: c.step}, c.a, now, 0.5); got != c.want {
+		pause, _ := retryAfter(c.a.RetryAfter, now)
+		if got := s.judge(c.step, classify(c.a.Status, c.a.Err), pause, 0.5); got != c.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", c.name, got, c.want)
 		}
 	}
@@ -186,47 +189,13 @@ func TestJudge(t *testing.T) {
 func TestWhatCannotBeSentIsGivenUpSoon(t *testing.T) {
 	t.Parallel()
 	s := DefaultSchedule()
-	for step := range 3 {
-		v := s.unsendable(claimed{Step: step}, noSecret, 0.5)
-		if want := map[bool]string{true: stateFailed, false: statePending}[step == 2]; v.State != want || v.Failing {
+	for step := range maxPoisoned {
+		v := s.judge(step, internal, 0, 0.5)
+		if want := map[bool]string{true: StateFailed, false: StatePending}[step == maxPoisoned-1]; v.State != want || v.Failing {
 			t.Errorf("try %d: %+v", step+1, v)
 		}
 	}
-	for _, o := range []outcome{badPayload, noEndpoint} {
-		if v := s.unsendable(claimed{}, o, 0.5); v.State != stateFailed {
-			t.Errorf("%s: %+v", o, v)
-		}
-	}
-}
-
-func TestTarget(t *testing.T) {
-	t.Parallel()
-	for _, good := range []string{
-		"https://hooks.example.net", "https://hooks.example.net/", "https://hooks.example.net:8443/a/b?c=d&e=%20", "HTTPS://EXAMPLE.net/x",
-		"https://[2001:4860:4860::8888]/x", "http://127.0.0.1:9000/", "https://example.net./x",
-	} {
-		if _, err := target(good); err != nil {
-			t.Errorf("%q is refused: %v", good, err)
-		}
-	}
-	for _, bad := range []string{
-		"", "hooks.example.net", "//hooks.example.net/x", "ftp://example.net/", "file:///etc/passwd", "gopher://example.net", "javascript:alert(1)",
-		"https://", "https:///path", "https:example.net", "https://user@example.net/", "https://user:pw@example.net/", "https://@example.net/", "https://example.net@127.0.0.1/",
-		"https://example.net/#", "https://example.net/#frag", "https://example.net:0/", "https://example.net:65536/", "https://example.net:/", "https://example.net:x/",
-		"https://exa mple.net/", "https://example.net/\n", "https://example.net\\@127.0.0.1/", "https://example.net/%zz", "https://[::1", "https://example.net/\x00", "https://%31%32%37.0.0.1/",
-	} {
-		if u, err := target(bad); err == nil {
-			t.Errorf("%q passes as %v", bad, u)
-		}
-	}
-}
-
-func TestExcerptIsTextOfAtMost2KiB(t *testing.T) {
-	t.Parallel()
-	for _, in := range []string{"", "ok", "a\x00b", "\xff\xfe", strings.Repeat("ü", 2000), strings.Repeat("\xff", 4096), strings.Repeat("x", 2047) + "ü"} {
-		got := excerpt([]byte(in))
-		if len(got) > excerptLimit || strings.ContainsRune(got, 0) || strings.ToValidUTF8(got, "?") != got {
-			t.Errorf("excerpt(%.10q…) is %d bytes: %.20q", in, len(got), got)
-		}
+	if v := s.judge(0, badPayload, 0, 0.5); v.State != StateFailed {
+		t.Errorf("%+v", v)
 	}
 }

@@ -1,0 +1,378 @@
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"guildhall/internal/db"
+)
+
+const (
+	// lease is longer than an attempt may take. A delivery whose lease ran out
+	// may be claimed again: that alone recovers what a dead worker had in hand.
+	lease = 20 * time.Second
+
+	// claimSize bounds the endpoints of one look and the sends of one claim, and
+	// the results of one settling.
+	claimSize = 64
+
+	// parkSize bounds how many fresh deliveries of an endpoint one claim queues.
+	parkSize = 1000
+)
+
+// The lines that endpoints stand in, as webhook_schedule computes them.
+const (
+	laneUrgent  = iota // has urgent deliveries
+	laneWell           // did not fail last
+	laneFailing        // failed last, and has not been blocked since
+	laneBlocked        // has been blocked and not answered since
+	laneClosed         // is disabled or deleted
+)
+
+// candidate is an endpoint that a look has found: it has fresh deliveries, or
+// its time has come.
+type candidate struct {
+	GuildID    string `db:"guild_id" json:"guild_id"`
+	EndpointID string `db:"endpoint_id" json:"endpoint_id"`
+	Lane       int    `db:"lane" json:"-"`
+	Fresh      bool   `db:"fresh" json:"-"` // has fresh deliveries, or expired leases
+	Known      bool   `db:"known" json:"-"` // has a schedule
+
+	take int // sends granted by the limiter
+}
+
+func (c *candidate) id() endpointID { return endpointID{c.GuildID, c.EndpointID} }
+
+// sendable reports whether the limiter may grant it sends.
+func (c *candidate) sendable() bool { return c.Known && c.Lane < laneClosed }
+
+// lookFresh finds the endpoints of the given guilds that have fresh deliveries.
+// It locks nothing.
+func lookFresh(ctx context.Context, q db.Querier, guilds []string) ([]*candidate, error) {
+	var found []*candidate
+	err := q.SelectContext(ctx, &found, `
+		SELECT s.guild_id, s.endpoint_id, s.lane, true AS fresh, true AS known
+		FROM unnest($1::text[]) AS g (guild_id)
+		JOIN webhook_schedule s ON s.guild_id = g.guild_id
+		WHERE EXISTS (
+			SELECT FROM webhook_deliveries w
+			WHERE w.fresh AND w.state = 'pending' AND w.guild_id = s.guild_id AND w.endpoint_id = s.endpoint_id)`, db.Array(guilds))
+	if err != nil {
+		return nil, fmt.Errorf("look for fresh deliveries: %w", err)
+	}
+	return found, nil
+}
+
+// look finds what may be due, whoever recorded it and whoever had it in hand:
+// the endpoints of each lane whose time has come, those who have waited longest
+// first and without the full ones; endpoints with fresh deliveries, from the one
+// after the given one on; and endpoints with leases that have run out. It locks
+// nothing and reads at most claimSize index entries of a kind, however many
+// endpoints and deliveries wait.
+func look(ctx context.Context, q db.Querier, now *time.Time, after endpointID, full []string) ([]*candidate, error) {
+	var found []*candidate
+	err := q.SelectContext(ctx, &found, `
+		WITH RECURSIVE hop AS (
+			(
+				SELECT guild_id, endpoint_id, 1 AS n
+				FROM webhook_deliveries
+				WHERE fresh AND state = 'pending' AND (guild_id, endpoint_id) > ($2, $3)
+				ORDER BY guild_id, endpoint_id
+				LIMIT 1
+			)
+			UNION ALL
+			SELECT next.guild_id, next.endpoint_id, hop.n + 1
+			FROM hop
+			CROSS JOIN LATERAL (
+				SELECT w.guild_id, w.endpoint_id
+				FROM webhook_deliveries w
+				WHERE w.fresh AND w.state = 'pending' AND (w.guild_id, w.endpoint_id) > (hop.guild_id, hop.endpoint_id)
+				ORDER BY w.guild_id, w.endpoint_id
+				LIMIT 1
+			) next
+			WHERE hop.n < $5
+		), expired AS (
+			SELECT guild_id, endpoint_id
+			FROM webhook_deliveries
+			WHERE lease_until <= coalesce($1::timestamptz, now()) AND state = 'pending'
+			ORDER BY lease_until
+			LIMIT $5
+		)
+		SELECT d.guild_id, d.endpoint_id, lanes.lane, false AS fresh, true AS known
+		FROM generate_series(0, 3) AS lanes (lane)
+		CROSS JOIN LATERAL (
+			SELECT s.guild_id, s.endpoint_id
+			FROM webhook_schedule s
+			WHERE s.lane = lanes.lane AND s.next_due <= coalesce($1::timestamptz, now()) AND s.endpoint_id <> ALL ($4::text[])
+			ORDER BY s.next_due
+			LIMIT $5
+		) d
+		UNION ALL
+		SELECT f.guild_id, f.endpoint_id, coalesce(s.lane, 1), true, s.lane IS NOT NULL
+		FROM (SELECT guild_id, endpoint_id FROM hop UNION SELECT guild_id, endpoint_id FROM expired) f
+		LEFT JOIN webhook_schedule s ON s.guild_id = f.guild_id AND s.endpoint_id = f.endpoint_id
+		ORDER BY 1, 2, fresh`, now, after.guild, after.endpoint, db.Array(full), claimSize)
+	if err != nil {
+		return nil, fmt.Errorf("look for what is due: %w", err)
+	}
+	return merge(found), nil
+}
+
+// merge makes one candidate of an endpoint's two, which follow one another.
+func merge(found []*candidate) []*candidate {
+	out := found[:0]
+	for _, c := range found {
+		if last := len(out) - 1; last >= 0 && out[last].id() == c.id() {
+			out[last].Fresh = out[last].Fresh || c.Fresh
+			continue
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// schedule is an endpoint's row of webhook_schedule.
+type schedule struct {
+	GuildID     string     `db:"guild_id"`
+	EndpointID  string     `db:"endpoint_id"`
+	Disposition string     `db:"disposition"`
+	Urgent      bool       `db:"urgent"`
+	Lane        int        `db:"lane"`
+	NextDue     *time.Time `db:"next_due"`
+	Now         time.Time  `db:"now"`
+	health
+}
+
+func compareIDs(a, b endpointID) int {
+	return cmp.Or(cmp.Compare(a.guild, b.guild), cmp.Compare(a.endpoint, b.endpoint))
+}
+
+func (s schedule) id() endpointID { return endpointID{s.GuildID, s.EndpointID} }
+
+// lockIdle locks the schedules of endpoints for a claim, apart from those that
+// somebody else holds at the moment, and makes the ones that are missing: those
+// of endpoints that a node of the release before has registered.
+//
+// The commit of a claim does not wait for the disk: a lease that a crash of the
+// database forgets is only a delivery that is made twice, under one id.
+func lockIdle(ctx context.Context, tx *db.Tx, now *time.Time, of []*candidate) ([]schedule, error) {
+	in, err := json.Marshal(of)
+	if err != nil {
+		return nil, fmt.Errorf("render endpoints: %w", err)
+	}
+	for _, c := range of {
+		if c.Known {
+			continue
+		}
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO webhook_schedule (guild_id, endpoint_id, disposition)
+			SELECT $1, $2, coalesce((
+				SELECT CASE WHEN e.enabled THEN 'send' ELSE 'hold' END
+				FROM webhook_endpoints e
+				WHERE e.guild_id = $1 AND e.id = $2), 'drop')
+			ON CONFLICT DO NOTHING`, c.GuildID, c.EndpointID)
+		if err != nil {
+			return nil, fmt.Errorf("make the schedule of endpoint %s: %w", c.EndpointID, err)
+		}
+	}
+	var rows []schedule
+	err = tx.SelectContext(ctx, &rows, `
+		SELECT s.guild_id, s.endpoint_id, s.disposition, s.urgent, s.lane, s.next_due, s.failures, s.refusals, s.blocks,
+		       s.blocked_until, s.quiet_until, s.failing_since, s.warned, coalesce($1::timestamptz, now()) AS now
+		FROM jsonb_to_recordset($2::jsonb) AS p (guild_id text, endpoint_id text)
+		JOIN set_config('synchronous_commit', 'off', true) AS quick ON quick = 'off'
+		JOIN webhook_schedule s ON s.guild_id = p.guild_id AND s.endpoint_id = p.endpoint_id
+		FOR NO KEY UPDATE OF s SKIP LOCKED`, now, string(in))
+	if err != nil {
+		return nil, fmt.Errorf("lock schedules: %w", err)
+	}
+	return rows, nil
+}
+
+// What of an endpoint's deliveries a claim may take.
+const (
+	takeAll    = "all"
+	takeUrgent = "urgent" // the endpoint is blocked or quiet, or urgent ones go first
+	takeTests  = "tests"  // the endpoint is disabled
+)
+
+// order says what a claim does about one endpoint whose schedule it has locked.
+type order struct {
+	GuildID    string     `json:"guild_id"`
+	EndpointID string     `json:"endpoint_id"`
+	Mode       string     `json:"mode"`
+	Take       int        `json:"take"`
+	NotBefore  *time.Time `json:"not_before"`
+}
+
+// order decides what may be taken of an endpoint that was granted sends.
+func (s schedule) order(take int) order {
+	o := order{GuildID: s.GuildID, EndpointID: s.EndpointID, Mode: takeAll, Take: take}
+	closed, wait := s.Disposition != "send", s.notBefore()
+	switch {
+	case closed:
+		o.Mode = takeTests
+	case s.Urgent:
+		o.Mode = takeUrgent
+	}
+	if !closed && wait.After(s.Now) {
+		o.NotBefore = &wait
+	}
+	if !s.Urgent && (closed || o.NotBefore != nil) {
+		o.Take = 0
+	}
+	return o
+}
+
+// claimed is one delivery under this worker's lease, with all that sending it
+// takes. URL is nil when the endpoint is gone.
+type claimed struct {
+	GuildID    string    `db:"guild_id"`
+	ID         string    `db:"id"`
+	EndpointID string    `db:"endpoint_id"`
+	EventID    string    `db:"event_id"`
+	Cause      string    `db:"cause"`
+	Attempts   int       `db:"attempts"`
+	Step       int       `db:"step"`
+	LeaseGen   int       `db:"lease_gen"`
+	Expired    bool      `db:"expired"` // an earlier lease ran out: its worker died or froze
+	More       bool      `db:"more"`    // the endpoint has further deliveries that are due
+	Type       string    `db:"type"`
+	OccurredAt time.Time `db:"occurred_at"`
+	Payload    []byte    `db:"payload"`
+	URL        *string   `db:"url"`
+	Enabled    *bool     `db:"enabled"`
+	Secret     []byte    `db:"secret"`
+	OldSecrets []byte    `db:"old_secrets"`
+
+	Lane    int        // of its endpoint
+	Quiet   *time.Time // the quiet time of its endpoint that the claim knew of
+	Suspect bool       // the endpoint was not well
+	Now     time.Time  // of the database, when it was claimed
+	Locked  time.Time  // of this node, before it was claimed
+}
+
+func (c claimed) id() endpointID { return endpointID{c.GuildID, c.EndpointID} }
+
+// takeDeliveries is the statement of take. A delivery that is queued changes only
+// under the lock of its schedule, and one whose lease has run out by the late
+// result of its worker at most, which ends the lease: so comparing the lease is
+// enough to see that a delivery is still as it was found.
+const takeDeliveries = `
+		WITH o AS MATERIALIZED (
+			SELECT guild_id, endpoint_id, mode, take, not_before
+			FROM jsonb_to_recordset($2::jsonb) AS o (guild_id text, endpoint_id text, mode text, take int, not_before timestamptz)
+		), due AS MATERIALIZED (
+			SELECT o.guild_id, w.id, w.lease_until
+			FROM o
+			CROSS JOIN LATERAL (
+				SELECT w.id, w.lease_until
+				FROM webhook_deliveries w
+				WHERE w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+				  AND w.due_at <= $1 AND (w.lease_until IS NULL OR w.lease_until <= $1)
+				ORDER BY w.due_at, w.id
+				LIMIT o.take
+			) w
+			WHERE o.mode = 'all'
+			UNION ALL
+			SELECT o.guild_id, w.id, w.lease_until
+			FROM o
+			CROSS JOIN LATERAL (
+				SELECT w.id, w.lease_until
+				FROM webhook_deliveries w
+				WHERE w.urgent AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+				  AND (o.mode = 'urgent' OR w.cause = 'test')
+				  AND (w.lease_until IS NULL OR w.lease_until <= $1)
+				ORDER BY w.due_at, w.id
+				LIMIT o.take
+			) w
+			WHERE o.mode <> 'all'
+		), leased AS (
+			UPDATE webhook_deliveries d
+			SET lease_until = $1 + $3 * interval '1 second', lease_gen = d.lease_gen + 1, fresh = false
+			FROM due
+			WHERE d.guild_id = due.guild_id AND d.id = due.id AND d.lease_until IS NOT DISTINCT FROM due.lease_until
+			RETURNING d.guild_id, d.id, d.endpoint_id, d.event_id, d.cause, d.attempts, d.step, d.lease_gen, due.lease_until IS NOT NULL AS expired
+		), parked AS (
+			UPDATE webhook_deliveries d
+			SET fresh = false, lease_until = NULL
+			FROM (
+				SELECT o.guild_id, w.id, w.lease_until
+				FROM o
+				CROSS JOIN LATERAL (
+					SELECT w.id, w.lease_until
+					FROM webhook_deliveries w
+					WHERE w.fresh AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+					  AND (w.lease_until IS NULL OR w.lease_until <= $1)
+					  AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)
+					LIMIT $4
+				) w
+				UNION
+				SELECT w.guild_id, w.id, w.lease_until
+				FROM o
+				JOIN (
+					SELECT guild_id, endpoint_id, id, lease_until
+					FROM webhook_deliveries
+					WHERE lease_until <= $1 AND state = 'pending'
+					ORDER BY lease_until
+					LIMIT $4
+				) w ON w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+				WHERE NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)
+			) p
+			WHERE d.guild_id = p.guild_id AND d.id = p.id AND d.lease_until IS NOT DISTINCT FROM p.lease_until
+		), rest AS MATERIALIZED (
+			SELECT o.guild_id, o.endpoint_id, o.not_before,
+			       o.mode <> 'all' AND EXISTS (
+			           SELECT FROM webhook_deliveries w
+			           WHERE w.urgent AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+			             AND (o.mode = 'urgent' OR w.cause = 'test')
+			             AND (w.lease_until IS NULL OR w.lease_until <= $1)
+			             AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)) AS urgent,
+			       (
+			           SELECT w.due_at
+			           FROM webhook_deliveries w
+			           WHERE w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+			             AND (w.lease_until IS NULL OR w.lease_until <= $1)
+			             AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)
+			           ORDER BY w.due_at, w.id
+			           LIMIT 1
+			       ) AS due_at
+			FROM o
+		), plan AS (
+			SELECT guild_id, endpoint_id, urgent,
+			       CASE WHEN urgent THEN $1 WHEN due_at IS NOT NULL THEN greatest(due_at, not_before, $1) END AS next_due
+			FROM rest
+		), planned AS (
+			UPDATE webhook_schedule s
+			SET urgent = plan.urgent, next_due = plan.next_due
+			FROM plan
+			WHERE s.guild_id = plan.guild_id AND s.endpoint_id = plan.endpoint_id
+			  AND (s.urgent, s.next_due) IS DISTINCT FROM (plan.urgent, plan.next_due)
+		)
+		SELECT l.guild_id, l.id, l.endpoint_id, l.event_id, l.cause, l.attempts, l.step, l.lease_gen, l.expired,
+		       coalesce(plan.next_due <= $1, false) AS more,
+		       ev.type, ev.occurred_at, ev.payload, e.url, e.enabled, e.secret, e.old_secrets
+		FROM leased l
+		JOIN plan ON plan.guild_id = l.guild_id AND plan.endpoint_id = l.endpoint_id
+		JOIN webhook_events ev ON ev.guild_id = l.guild_id AND ev.id = l.event_id
+		LEFT JOIN webhook_endpoints e ON e.guild_id = l.guild_id AND e.id = l.endpoint_id`
+
+// take leases what the orders ask for, of each endpoint what has been due for
+// longest; queues the rest of what is fresh or left by a dead worker; and
+// writes when each endpoint is next due. The endpoint's schedule is locked, by a
+// statement before this one: so this one sees everything that was queued for it.
+func take(ctx context.Context, tx *db.Tx, now time.Time, lease time.Duration, orders []order) ([]claimed, error) {
+	in, err := json.Marshal(orders)
+	if err != nil {
+		return nil, fmt.Errorf("render orders: %w", err)
+	}
+	var rows []claimed
+	err = tx.SelectContext(ctx, &rows, takeDeliveries, now, string(in), lease.Seconds(), parkSize)
+	if err != nil {
+		return nil, fmt.Errorf("lease deliveries: %w", err)
+	}
+	return rows, nil
+}

@@ -1,0 +1,348 @@
+package delivery
+
+import (
+	"cmp"
+	"sync"
+	"time"
+)
+
+const (
+	// healthySlots is how many sends a node has under way to one endpoint at
+	// the same time; to one that fails, it is one.
+	healthySlots = 4
+
+	// slowAfter is how long a send may be under way before it counts as stuck.
+	// Stuck sends take no slots: when many endpoints fall silent at once, theirs
+	// is the memory, not the slots.
+	slowAfter = time.Second
+
+	// maxStuck times the slots bounds all sends, however long they wait.
+	maxStuck = 4
+
+	// provenFor is how long an endpoint counts as one that answers, after it has.
+	provenFor = 10 * time.Minute
+)
+
+// endpointID names an endpoint.
+type endpointID struct{ guild, endpoint string }
+
+// limiter knows the sends of this node that are under way and shares the slots
+// out: first among guilds, then among their endpoints, to whoever has least and
+// has waited longest.
+//
+//   - While several guilds wait, one has an eighth of the slots at most.
+//   - An endpoint starts with one send and may have healthySlots once it has
+//     answered; one that fails or keeps a send waiting may have one.
+//   - Endpoints that fail have a quarter of the slots, and of these, those that
+//     have been blocked and those that have not three quarters each at most, so
+//     that one bad answer does not put an endpoint behind all the dead.
+//   - Those that have not answered for a while leave a quarter to those that
+//     have, and so does what waits in queues to what was just recorded.
+//
+// All fields but the first are guarded by mu. The claim loop calls plan, grant
+// and begin; senders call end; the settler calls settled.
+type limiter struct {
+	slots int // never changes
+
+	mu        sync.Mutex
+	endpoints map[endpointID]*sends
+	guilds    map[string]*share
+	starved   bool // somebody was refused for want of slots
+}
+
+// sends is what this node knows of one endpoint.
+type sends struct {
+	begun     map[string]time.Time // under way, by delivery
+	unsettled int                  // failures that are not written yet
+	succeeded time.Time            // last
+	served    time.Time            // last given a slot
+	lane      int                  // when last claimed
+	failing   bool                 // its last attempt here failed
+	more      bool                 // it had more than it was given
+}
+
+// share is what this node knows of one guild.
+type share struct {
+	busy   int
+	served time.Time
+}
+
+func newLimiter(slots int) *limiter {
+	return &limiter{slots: slots, endpoints: make(map[endpointID]*sends), guilds: make(map[string]*share)}
+}
+
+// stuck counts the sends that have been under way for suspiciously long.
+func (s *sends) stuck(now time.Time) int {
+	n := 0
+	for _, t := range s.begun {
+		if now.Sub(t) > slowAfter {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *sends) proven(now time.Time) bool {
+	return !s.failing && !s.succeeded.IsZero() && now.Sub(s.succeeded) < provenFor
+}
+
+// most is how many sends the endpoint may have at once.
+func (s *sends) most(lane int, now time.Time) int {
+	most := 1
+	if lane <= laneWell && s.proven(now) && s.stuck(now) == 0 {
+		most = healthySlots
+	}
+	if lane == laneUrgent {
+		most++ // what is urgent does not wait for the send that is under way
+	}
+	return most
+}
+
+// budget is what is left to be given out in one round.
+type budget struct {
+	all      int // of all slots
+	unproven int // to endpoints that have not answered lately
+	queued   int // to what waits in queues
+	failing  int // to endpoints that fail
+	lane     map[int]int
+}
+
+// budget counts what is under way. It forgets endpoints that say nothing any more.
+func (l *limiter) budget(now time.Time) budget {
+	prompt, busy, unprovenPrompt, unproven := 0, 0, 0, 0
+	suspects := max(l.slots/4, 1)
+	b := budget{failing: suspects, lane: map[int]int{laneFailing: threeQuarters(suspects), laneBlocked: threeQuarters(suspects)}}
+	for id, s := range l.endpoints {
+		n, stuck := len(s.begun), s.stuck(now)
+		busy, prompt = busy+n, prompt+n-stuck
+		if !s.proven(now) {
+			unproven, unprovenPrompt = unproven+n, unprovenPrompt+n-stuck
+		}
+		if s.lane == laneFailing || s.lane == laneBlocked {
+			b.failing -= n
+			b.lane[s.lane] -= n
+		}
+		if n+s.unsettled == 0 && (s.failing || now.Sub(s.succeeded) >= provenFor) {
+			delete(l.endpoints, id)
+		}
+	}
+	b.all = max(min(l.slots-prompt, maxStuck*l.slots-busy), 0)
+	b.unproven = min(threeQuarters(l.slots)-unprovenPrompt, (maxStuck-1)*l.slots-unproven)
+	b.queued = threeQuarters(l.slots) - prompt
+	return b
+}
+
+func threeQuarters(n int) int { return (3*n + 3) / 4 }
+
+// full returns the endpoints that may have no send more, so that the look-up of
+// what is due passes them over.
+func (l *limiter) full(now time.Time) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ids []string
+	for id, s := range l.endpoints {
+		if len(s.begun)+s.unsettled >= s.most(s.lane, now) {
+			ids = append(ids, id.endpoint)
+		}
+	}
+	return ids
+}
+
+// free reports whether any slot is.
+func (l *limiter) free(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.budget(now).all > 0
+}
+
+// grant shares the free slots, at most limit, among candidates: it sets how many
+// sends each may begin.
+func (l *limiter) grant(waiting []*candidate, limit int, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.budget(now)
+	b.all = min(b.all, limit)
+	l.starved = false
+	guilds := make(map[string][]*candidate)
+	for _, c := range waiting {
+		c.take = 0
+		if c.sendable() {
+			guilds[c.GuildID] = append(guilds[c.GuildID], c)
+		}
+	}
+	most := maxStuck * l.slots
+	if len(guilds) > 1 {
+		most = max(l.slots/8, 1)
+	}
+	for len(guilds) > 0 {
+		guild := l.poorest(guilds)
+		c := l.next(guilds[guild], &b, now)
+		if c == nil || l.share(guild).busy+granted(guilds[guild]) >= most {
+			delete(guilds, guild)
+			continue
+		}
+		c.take++
+		b.spend(c, l.known(c.id()).proven(now))
+	}
+}
+
+func granted(list []*candidate) int {
+	n := 0
+	for _, c := range list {
+		n += c.take
+	}
+	return n
+}
+
+// poorest is the guild with the fewest sends, of several the one that was served
+// longest ago.
+func (l *limiter) poorest(guilds map[string][]*candidate) string {
+	var best string
+	for id, list := range guilds {
+		if best == "" {
+			best = id
+			continue
+		}
+		mine, its := l.share(id), l.share(best)
+		order := cmp.Or(cmp.Compare(mine.busy+granted(list), its.busy+granted(guilds[best])), mine.served.Compare(its.served), cmp.Compare(id, best))
+		if order < 0 {
+			best = id
+		}
+	}
+	return best
+}
+
+// next is the endpoint of a guild that gets the next slot, nil if none may.
+func (l *limiter) next(list []*candidate, b *budget, now time.Time) *candidate {
+	var best *candidate
+	for _, c := range list {
+		s := l.known(c.id())
+		if len(s.begun)+s.unsettled+c.take >= s.most(c.Lane, now) {
+			continue
+		}
+		if !b.allows(c, s.proven(now)) {
+			l.starved = true
+			continue
+		}
+		if best == nil || l.before(c, best) {
+			best = c
+		}
+	}
+	return best
+}
+
+func (l *limiter) before(a, b *candidate) bool {
+	x, y := l.known(a.id()), l.known(b.id())
+	return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(len(x.begun)+a.take, len(y.begun)+b.take), x.served.Compare(y.served)) < 0
+}
+
+var unknown = &sends{}
+
+func (l *limiter) known(id endpointID) *sends {
+	if s := l.endpoints[id]; s != nil {
+		return s
+	}
+	return unknown
+}
+
+func (l *limiter) share(guild string) share {
+	if g := l.guilds[guild]; g != nil {
+		return *g
+	}
+	return share{}
+}
+
+// allows reports whether the budget has a slot for a candidate.
+func (b *budget) allows(c *candidate, proven bool) bool {
+	if b.all <= 0 || !proven && b.unproven <= 0 {
+		return false
+	}
+	switch c.Lane {
+	case laneFailing, laneBlocked:
+		return b.failing > 0 && b.lane[c.Lane] > 0
+	case laneWell:
+		return c.Fresh || b.queued > 0
+	}
+	return true
+}
+
+func (b *budget) spend(c *candidate, proven bool) {
+	b.all--
+	b.queued--
+	if !proven {
+		b.unproven--
+	}
+	if c.Lane == laneFailing || c.Lane == laneBlocked {
+		b.failing--
+		b.lane[c.Lane]--
+	}
+}
+
+// begin takes a slot for a claimed delivery.
+func (l *limiter) begin(c claimed, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id := c.id()
+	s := l.endpoints[id]
+	if s == nil {
+		s = &sends{begun: make(map[string]time.Time, healthySlots)}
+		l.endpoints[id] = s
+	}
+	s.begun[c.ID], s.served = now, now
+	s.lane, s.more = c.Lane, c.More
+	s.failing = c.Lane == laneFailing || c.Lane == laneBlocked
+	g := l.guilds[c.GuildID]
+	if g == nil {
+		g = &share{}
+		l.guilds[c.GuildID] = g
+	}
+	g.busy++
+	g.served = now
+}
+
+// end gives the slot back and reports whether something may be waiting for it.
+// After anything but a success the endpoint keeps its own slot taken until settled is told:
+// the next attempt must know whether this one has blocked the endpoint.
+func (l *limiter) end(c claimed, v verdict, now time.Time) (waiting bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.endpoints[c.id()]
+	delete(s.begun, c.ID)
+	if v.Healthy {
+		s.succeeded, s.failing, s.lane = now, false, laneWell
+	} else {
+		s.failing = s.failing || v.Failing
+		s.unsettled++
+	}
+	g := l.guilds[c.GuildID]
+	if g.busy--; g.busy == 0 {
+		delete(l.guilds, c.GuildID)
+	}
+	return l.starved || s.more
+}
+
+// settled frees what end kept for the results of a batch, and reports whether
+// there were any.
+func (l *limiter) settled(batch []result) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	freed := false
+	for _, r := range batch {
+		if s := l.endpoints[r.id()]; !r.verdict.Healthy && s != nil && s.unsettled > 0 {
+			s.unsettled--
+			freed = true
+		}
+	}
+	return freed
+}
+
+// inUse is the number of sends under way.
+func (l *limiter) inUse() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, s := range l.endpoints {
+		n += len(s.begun)
+	}
+	return n
+}

@@ -1,0 +1,450 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"guildhall/internal/db"
+)
+
+const (
+	// keep is how long an event stays, with its deliveries and their attempts.
+	// What still waits then is given up, and its trace stays for expiredFor.
+	keep       = 30 * 24 * time.Hour
+	expiredFor = 24 * time.Hour
+
+	followInterval = time.Second
+	logMoveEvery   = 5 * time.Second
+	repairInterval = 5 * time.Second
+	gaugeInterval  = 15 * time.Second
+	pruneInterval  = time.Minute
+
+	// chunk bounds the rows that one step touches in one transaction.
+	chunk = 1000
+)
+
+// maintenanceLoop does what has time. What waits for endpoints that were
+// disabled, enabled or deleted follows in one goroutine and the log is kept in
+// another, so that a large backlog does not stop the pruning.
+func (d *Deliverer) maintenanceLoop(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.every(ctx, followInterval, "follow what was decided about endpoints", d.follow)
+	}()
+	var repairs repairWalk
+	next := make(map[string]time.Time)
+	d.every(ctx, time.Second, "keep the webhook log", func(ctx context.Context) error {
+		var errs []error
+		for _, chore := range []struct {
+			name     string
+			interval time.Duration
+			do       func(context.Context) error
+		}{
+			{"gauges", gaugeInterval, d.measure},
+			{"log", logMoveEvery, d.moveLog},
+			{"repair", repairInterval, func(ctx context.Context) error { return d.repair(ctx, &repairs) }},
+			{"prune", pruneInterval, d.prune},
+		} {
+			if now := time.Now(); !now.Before(next[chore.name]) {
+				next[chore.name] = now.Add(chore.interval)
+				errs = append(errs, chore.do(ctx))
+			}
+		}
+		return errors.Join(errs...)
+	})
+	<-done
+}
+
+// every does a thing again and again until ctx ends.
+func (d *Deliverer) every(ctx context.Context, interval time.Duration, what string, do func(context.Context) error) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		if err := do(ctx); err != nil && ctx.Err() == nil && d.quietly.due(what, time.Now(), logInterval) {
+			d.log.Warn(what, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// repeat runs one step in transactions of their own until it has nothing left
+// to do.
+func (d *Deliverer) repeat(ctx context.Context, step func(context.Context, *db.Tx) (int, error)) error {
+	for ctx.Err() == nil {
+		n := 0
+		err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+			var err error
+			n, err = step(ctx, tx)
+			return err
+		})
+		if err != nil || n < chunk {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// backlog is an endpoint whose waiting deliveries do not yet stand as was
+// decided about it.
+type backlog struct {
+	GuildID    string `db:"guild_id"`
+	EndpointID string `db:"endpoint_id"`
+}
+
+// follow gives the deliveries that wait for endpoints that were disabled,
+// enabled or deleted the state that follows from it, a chunk of each endpoint in
+// turn, until all of them are done.
+func (d *Deliverer) follow(ctx context.Context) error {
+	for ctx.Err() == nil {
+		var todo []backlog
+		err := d.db.Reader().SelectContext(ctx, &todo, `
+			(
+				SELECT guild_id, endpoint_id
+				FROM webhook_schedule
+				WHERE lane = 4 AND next_due <= coalesce($1::timestamptz, now())
+				ORDER BY next_due
+				LIMIT $2
+			)
+			UNION
+			(
+				SELECT guild_id, endpoint_id
+				FROM webhook_schedule
+				WHERE releasing
+				LIMIT $2
+			)`, d.now(), claimSize)
+		if err != nil {
+			return fmt.Errorf("look for backlogs to follow: %w", err)
+		}
+		progress := false
+		for _, b := range todo {
+			n := 0
+			err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+				var err error
+				n, err = followOne(ctx, tx, d.now(), b)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			progress = progress || n == chunk
+			if n > 0 {
+				d.bell.ringAll()
+			}
+		}
+		if !progress {
+			return nil
+		}
+	}
+	return nil
+}
+
+// followOne does one chunk of one endpoint's backlog, unless somebody else is at
+// it, and writes when there is more to do. It returns how many deliveries it has
+// changed.
+func followOne(ctx context.Context, tx *db.Tx, now *time.Time, b backlog) (int, error) {
+	var s struct {
+		Disposition string    `db:"disposition"`
+		Releasing   bool      `db:"releasing"`
+		Now         time.Time `db:"now"`
+	}
+	err := tx.GetContext(ctx, &s, `
+		SELECT disposition, releasing, coalesce($3::timestamptz, now()) AS now
+		FROM webhook_schedule
+		WHERE guild_id = $1 AND endpoint_id = $2
+		FOR NO KEY UPDATE SKIP LOCKED`, b.GuildID, b.EndpointID, now)
+	if db.Missing(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("lock the schedule of endpoint %s: %w", b.EndpointID, err)
+	}
+	if s.Disposition == "send" {
+		if !s.Releasing {
+			return 0, nil
+		}
+		return release(ctx, tx, s.Now, b)
+	}
+	return put(ctx, tx, s.Now, b, s.Disposition == "drop")
+}
+
+// release makes a chunk of what is held for an endpoint due now, in the order of
+// its making and with the whole schedule before it. Here and below the rows of a
+// chunk are named in an array: joined with a sub-select, a plan made while the
+// table was small visits every pair of the two.
+func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog) (int, error) {
+	res, err := tx.ExecContext(ctx, `
+		UPDATE webhook_deliveries d
+		SET state = 'pending', due_at = $3, step = 0, fresh = false, urgent = false, error = NULL
+		WHERE d.guild_id = $1 AND d.state = 'held' AND d.id = ANY (ARRAY(
+			SELECT id
+			FROM webhook_deliveries
+			WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'held'
+			ORDER BY id
+			LIMIT $4))`, b.GuildID, b.EndpointID, now, chunk)
+	n, err := affected(res, err, "release held deliveries")
+	if err != nil {
+		return 0, err
+	}
+	_, err = tx.ExecContext(ctx, `
+		UPDATE webhook_schedule
+		SET releasing = $4, next_due = CASE WHEN $5 THEN least(next_due, greatest($3, not_before)) ELSE next_due END
+		WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID, now, n == chunk, n > 0)
+	if err != nil {
+		return 0, fmt.Errorf("plan what was released for endpoint %s: %w", b.EndpointID, err)
+	}
+	return n, nil
+}
+
+// put holds a chunk of what waits for a disabled endpoint, or gives up a chunk
+// of what waits for a deleted one. What a worker is sending right now, it comes
+// back for. Nothing is left of the schedule of a deleted endpoint in the end.
+func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (int, error) {
+	res, err := tx.ExecContext(ctx, `
+		UPDATE webhook_deliveries d
+		SET state = CASE WHEN $5 THEN 'failed' ELSE 'held' END, fresh = false, urgent = false, lease_until = NULL,
+		    completed_at = CASE WHEN $5 THEN $3::timestamptz END, error = CASE WHEN $5 THEN $6 ELSE d.error END
+		WHERE d.guild_id = $1 AND d.id = ANY (ARRAY(
+			SELECT id
+			FROM webhook_deliveries
+			WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'pending'
+			  AND (lease_until IS NULL OR lease_until <= $3) AND (NOT urgent OR cause <> 'test' OR $5)
+			LIMIT $4))
+		  AND d.state = 'pending'`, b.GuildID, b.EndpointID, now, chunk, drop, advice(endpointDeleted, 0))
+	n, err := affected(res, err, "follow a disabled or deleted endpoint")
+	if err != nil {
+		return 0, err
+	}
+	if drop && n < chunk {
+		res, err := tx.ExecContext(ctx, `
+			UPDATE webhook_deliveries d
+			SET state = 'failed', completed_at = $3, error = $5
+			WHERE d.guild_id = $1 AND d.state = 'held' AND d.id = ANY (ARRAY(
+				SELECT id
+				FROM webhook_deliveries
+				WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'held'
+				LIMIT $4))`, b.GuildID, b.EndpointID, now, chunk-n, advice(endpointDeleted, 0))
+		held, err := affected(res, err, "give up what is held for a deleted endpoint")
+		if err != nil {
+			return 0, err
+		}
+		n += held
+	}
+	var left bool
+	err = tx.GetContext(ctx, &left, `
+		SELECT EXISTS (
+			SELECT FROM webhook_deliveries
+			WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'pending')`, b.GuildID, b.EndpointID)
+	if err != nil {
+		return 0, fmt.Errorf("look what is left for endpoint %s: %w", b.EndpointID, err)
+	}
+	if drop && n < chunk && !left {
+		_, err = tx.ExecContext(ctx, `DELETE FROM webhook_schedule WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID)
+	} else {
+		_, err = tx.ExecContext(ctx, `
+			UPDATE webhook_schedule
+			SET next_due = CASE WHEN $4 THEN $3::timestamptz WHEN $5 THEN $3::timestamptz + interval '1 second' END
+			WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID, now, n == chunk, left)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("plan what is left for endpoint %s: %w", b.EndpointID, err)
+	}
+	return n, nil
+}
+
+// moveLog writes the log rows that were put aside.
+func (d *Deliverer) moveLog(ctx context.Context) error {
+	var aside bool
+	if err := d.db.Reader().GetContext(ctx, &aside, `SELECT EXISTS (SELECT FROM webhook_deliveries WHERE unlogged IS NOT NULL)`); err != nil || !aside {
+		return err
+	}
+	return d.repeat(ctx, moveUnlogged)
+}
+
+// moveUnlogged writes the log rows of a chunk of deliveries, and counts these.
+func moveUnlogged(ctx context.Context, tx *db.Tx) (int, error) {
+	var n int
+	err := tx.GetContext(ctx, &n, `
+		WITH w AS MATERIALIZED (
+			SELECT guild_id, id, unlogged
+			FROM webhook_deliveries
+			WHERE unlogged IS NOT NULL
+			ORDER BY guild_id, id
+			LIMIT $1
+		), a AS (`+insertAttempts+`
+			FROM w
+			CROSS JOIN LATERAL jsonb_to_recordset(w.unlogged) AS r (
+				guild_id text, id text, lease_gen int, started_at timestamptz, duration_ms int, outcome text, status int, excerpt text, error text)
+			ON CONFLICT DO NOTHING
+		), u AS (
+			UPDATE webhook_deliveries d
+			SET unlogged = NULL
+			FROM w
+			WHERE d.guild_id = w.guild_id AND d.id = w.id AND d.unlogged = w.unlogged
+			RETURNING 1
+		)
+		SELECT count(*) FROM w`, chunk)
+	if err != nil {
+		return 0, fmt.Errorf("write put-aside attempts: %w", err)
+	}
+	return n, nil
+}
+
+// prune forgets what is older than it is kept, by the database's clock: first it
+// gives up what is held for too long, then everything of an event goes at the
+// same age, so that nothing that stays is walked past. One node at a time does it.
+func (d *Deliverer) prune(ctx context.Context) error {
+	for _, step := range []func(context.Context, *db.Tx, *time.Time) (int, error){expireHeld, pruneAttempts, pruneDeliveries, pruneEvents} {
+		err := d.repeat(ctx, func(ctx context.Context, tx *db.Tx) (int, error) {
+			var mine bool
+			if err := tx.GetContext(ctx, &mine, `SELECT pg_try_advisory_xact_lock(hashtext('guildhall: prune webhooks'))`); err != nil || !mine {
+				return 0, err
+			}
+			return step(ctx, tx, d.now())
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expireHeld gives up what is held and happened too long ago.
+func expireHeld(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
+	res, err := tx.ExecContext(ctx, `
+		UPDATE webhook_deliveries d
+		SET state = 'failed', completed_at = coalesce($1::timestamptz, now()), error = $4
+		FROM (
+			SELECT guild_id, id
+			FROM webhook_deliveries
+			WHERE state = 'held' AND event_at < coalesce($1::timestamptz, now()) - $2 * interval '1 second'
+			ORDER BY event_at
+			LIMIT $3
+		) old
+		WHERE d.guild_id = old.guild_id AND d.id = old.id AND d.state = 'held'`, now, keep.Seconds(), chunk, errorExpired)
+	return affected(res, err, "give up what is held for too long")
+}
+
+func pruneAttempts(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
+	res, err := tx.ExecContext(ctx, `
+		DELETE FROM webhook_attempts
+		WHERE (guild_id, delivery_id, number) IN (
+			SELECT guild_id, delivery_id, number
+			FROM webhook_attempts
+			WHERE started_at < coalesce($1::timestamptz, now()) - $2 * interval '1 second'
+			ORDER BY started_at
+			LIMIT $3
+		)`, now, keep.Seconds(), chunk)
+	return affected(res, err, "prune attempts")
+}
+
+func pruneDeliveries(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
+	res, err := tx.ExecContext(ctx, `
+		DELETE FROM webhook_deliveries
+		WHERE (guild_id, id) IN (
+			SELECT guild_id, id
+			FROM webhook_deliveries
+			WHERE event_at < coalesce($1::timestamptz, now()) - $2 * interval '1 second'
+			ORDER BY event_at
+			LIMIT $3
+		)`, now, (keep + expiredFor).Seconds(), chunk)
+	return affected(res, err, "prune deliveries")
+}
+
+func pruneEvents(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
+	res, err := tx.ExecContext(ctx, `
+		DELETE FROM webhook_events
+		WHERE (guild_id, id) IN (
+			SELECT ev.guild_id, ev.id
+			FROM webhook_events ev
+			WHERE ev.occurred_at < coalesce($1::timestamptz, now()) - $2 * interval '1 second'
+			  AND NOT EXISTS (SELECT FROM webhook_deliveries d WHERE d.guild_id = ev.guild_id AND d.event_id = ev.id)
+			ORDER BY ev.occurred_at
+			LIMIT $3
+		)`, now, (keep + expiredFor).Seconds(), chunk)
+	return affected(res, err, "prune events")
+}
+
+// repairWalk is where the next repair begins.
+type repairWalk struct{ after endpointID }
+
+// repair compares a chunk of the schedules with the endpoints they are of and
+// with what is queued, and mends what differs. Only nodes of the release before
+// leave such rows, which run beside this one while it is rolled out: they know
+// nothing of schedules.
+func (d *Deliverer) repair(ctx context.Context, walk *repairWalk) error {
+	var rows []struct {
+		GuildID    string `db:"guild_id"`
+		EndpointID string `db:"endpoint_id"`
+		Differs    bool   `db:"differs"`
+		Late       bool   `db:"late"`
+	}
+	err := d.db.Reader().SelectContext(ctx, &rows, `
+		SELECT s.guild_id, s.endpoint_id,
+		       s.disposition <> CASE WHEN e.enabled THEN 'send' WHEN e.enabled IS NULL THEN 'drop' ELSE 'hold' END AS differs,
+		       coalesce((
+		           SELECT greatest(w.due_at, s.not_before)
+		           FROM webhook_deliveries w
+		           WHERE w.state = 'pending' AND w.guild_id = s.guild_id AND w.endpoint_id = s.endpoint_id
+		             AND w.lease_until IS NULL AND NOT w.fresh
+		           ORDER BY w.due_at, w.id
+		           LIMIT 1) < coalesce(s.next_due, 'infinity'), false) AS late
+		FROM webhook_schedule s
+		LEFT JOIN webhook_endpoints e ON e.guild_id = s.guild_id AND e.id = s.endpoint_id
+		WHERE (s.guild_id, s.endpoint_id) > ($1, $2)
+		ORDER BY s.guild_id, s.endpoint_id
+		LIMIT $3`, walk.after.guild, walk.after.endpoint, chunk)
+	if err != nil {
+		return fmt.Errorf("compare schedules: %w", err)
+	}
+	walk.after = endpointID{}
+	if len(rows) == chunk {
+		walk.after = endpointID{rows[chunk-1].GuildID, rows[chunk-1].EndpointID}
+	}
+	for _, r := range rows {
+		if !r.Differs && !r.Late {
+			continue
+		}
+		err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error { return mend(ctx, tx, r.GuildID, r.EndpointID) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mend gives an endpoint's schedule the disposition that the endpoint has, and
+// makes it due.
+func mend(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
+	disposition, enabled := "drop", false
+	err := tx.GetContext(ctx, &enabled, `
+		SELECT enabled FROM webhook_endpoints
+		WHERE guild_id = $1 AND id = $2
+		FOR NO KEY UPDATE`, guild, endpoint)
+	switch {
+	case db.Missing(err):
+	case err != nil:
+		return fmt.Errorf("lock endpoint %s: %w", endpoint, err)
+	case enabled:
+		disposition = "send"
+	default:
+		disposition = "hold"
+	}
+	return dispose(ctx, tx, guild, endpoint, disposition)
+}
+
+type rowsAffected interface{ RowsAffected() (int64, error) }
+
+func affected(res rowsAffected, err error, what string) (int, error) {
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", what, err)
+	}
+	n, err := res.RowsAffected()
+	return int(n), err
+}

@@ -1,0 +1,218 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"guildhall/internal/db"
+)
+
+// metrics is what operators see of the deliveries. Counters are this node's;
+// the gauges of the backlog are of the whole database, equal on all nodes.
+type metrics struct {
+	attempts   *prometheus.CounterVec
+	duration   prometheus.Histogram
+	delay      prometheus.Histogram
+	expired    prometheus.Counter
+	late       prometheus.Counter
+	unreadable prometheus.Counter
+	units      *prometheus.HistogramVec
+	oldest     *prometheus.GaugeVec
+	waiting    *prometheus.GaugeVec
+	hosts      *prometheus.GaugeVec
+}
+
+// The states of the backlog that the gauges tell apart.
+const (
+	gaugeDue       = "due"       // could be sent now
+	gaugeThrottled = "throttled" // is due, but its endpoint is blocked or quiet
+	gaugeScheduled = "scheduled" // waits for its next attempt
+	gaugeHeld      = "held"      // waits for its endpoint to be enabled
+)
+
+// The units of work the deliverer opens.
+const (
+	unitClaim  = "claim"
+	unitSettle = "settle"
+)
+
+func newMetrics(reg prometheus.Registerer, l *limiter) (*metrics, error) {
+	const ns, sub = "guildhall", "webhook"
+	m := &metrics{
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: ns, Subsystem: sub, Name: "attempts_total", Help: "Attempts to deliver, by what became of them.",
+		}, []string{"outcome"}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: ns, Subsystem: sub, Name: "attempt_duration_seconds", Help: "How long attempts took.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15},
+		}),
+		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: ns, Subsystem: sub, Name: "first_attempt_delay_seconds", Help: "From an event to the end of the first attempt to deliver it.",
+			Buckets: []float64{.005, .01, .02, .05, .1, .15, .25, .5, 1, 5, 15, 60},
+		}),
+		expired: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: ns, Subsystem: sub, Name: "lease_expiries_total", Help: "Deliveries taken over from a worker that died or froze.",
+		}),
+		late: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: ns, Subsystem: sub, Name: "late_results_total", Help: "Attempts whose lease was lost before they were settled.",
+		}),
+		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: ns, Subsystem: sub, Name: "unreadable_secrets_total", Help: "Deliveries put off because the endpoint's signing secret could not be read.",
+		}),
+		units: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: ns, Subsystem: sub, Name: "transaction_duration_seconds", Help: "How long the deliverer's transactions took, by kind.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, 1, 5},
+		}, []string{"kind"}),
+		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: ns, Subsystem: sub, Name: "oldest_delivery_seconds", Help: "How long the oldest delivery of a state has been due.",
+		}, []string{"state"}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: ns, Subsystem: sub, Name: "deliveries_waiting", Help: "Deliveries not settled, by state.",
+		}, []string{"state"}),
+		hosts: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: ns, Subsystem: sub, Name: "endpoints", Help: "Endpoints that need attention, by why.",
+		}, []string{"state"}),
+	}
+	for _, o := range outcomes {
+		m.attempts.WithLabelValues(string(o))
+	}
+	if reg == nil {
+		return m, nil
+	}
+	slots := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: ns, Subsystem: sub, Name: "slots_in_use", Help: "Sends under way on this node.",
+	}, func() float64 { return float64(l.inUse()) })
+	for _, c := range []prometheus.Collector{m.attempts, m.duration, m.delay, m.expired, m.late, m.unreadable, m.units, m.oldest, m.waiting, m.hosts, slots} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) claimed(rows []claimed, took time.Duration) {
+	m.units.WithLabelValues(unitClaim).Observe(took.Seconds())
+	for _, c := range rows {
+		if c.Expired {
+			m.expired.Inc()
+		}
+	}
+}
+
+func (m *metrics) attempted(c claimed, v verdict, took time.Duration) {
+	if !v.Logged {
+		return
+	}
+	m.attempts.WithLabelValues(string(v.Outcome)).Inc()
+	m.duration.Observe(took.Seconds())
+	if c.Attempts == 0 {
+		m.delay.Observe((c.Now.Sub(c.OccurredAt) + took).Seconds())
+	}
+}
+
+func (m *metrics) settled(late int, took time.Duration) {
+	m.units.WithLabelValues(unitSettle).Observe(took.Seconds())
+	m.late.Add(float64(late))
+}
+
+// gaugeLimit bounds the deliveries that the gauges count. Beyond it, they show
+// what the database estimates.
+const gaugeLimit = 10_000
+
+// measure reads the gauges. What it reads does not grow with what waits: the
+// counts are of gaugeLimit deliveries at most, the ages come from the ends of
+// indexes and from a number of schedules.
+func (d *Deliverer) measure(ctx context.Context) error {
+	q := d.db.Reader()
+	counts, err := d.countWaiting(ctx, q)
+	if err != nil {
+		return err
+	}
+	var ages struct {
+		Due       float64 `db:"due"`
+		Throttled float64 `db:"throttled"`
+		Held      float64 `db:"held"`
+		Failing   int     `db:"failing"`
+		Blocked   int     `db:"blocked"`
+		Disabled  int     `db:"disabled"`
+	}
+	err = q.GetContext(ctx, &ages, `
+		WITH failing AS MATERIALIZED (
+			SELECT guild_id, endpoint_id, not_before > coalesce($1::timestamptz, now()) AS blocked
+			FROM webhook_schedule
+			WHERE failing_since IS NOT NULL AND disposition = 'send'
+			ORDER BY failing_since
+			LIMIT $2
+		)
+		SELECT coalesce(extract(epoch FROM coalesce($1::timestamptz, now()) - (
+		           SELECT min(s.next_due) FROM webhook_schedule s WHERE s.lane IN (0, 1, 2, 3) AND s.next_due <= coalesce($1::timestamptz, now()))), 0)::float8 AS due,
+		       coalesce(extract(epoch FROM coalesce($1::timestamptz, now()) - (
+		           SELECT min(w.due_at)
+		           FROM (SELECT guild_id, endpoint_id FROM failing WHERE blocked LIMIT 1000) f
+		           CROSS JOIN LATERAL (
+		               SELECT w.due_at FROM webhook_deliveries w
+		               WHERE w.state = 'pending' AND w.guild_id = f.guild_id AND w.endpoint_id = f.endpoint_id
+		               ORDER BY w.due_at, w.id LIMIT 1) w)), 0)::float8 AS throttled,
+		       coalesce(extract(epoch FROM coalesce($1::timestamptz, now()) - (
+		           SELECT min(w.event_at) FROM webhook_deliveries w WHERE w.state = 'held')), 0)::float8 AS held,
+		       (SELECT count(*) FROM failing) AS failing,
+		       (SELECT count(*) FROM failing WHERE blocked) AS blocked,
+		       (SELECT count(*) FROM webhook_endpoints WHERE NOT enabled AND disabled_reason IS NOT NULL) AS disabled`, d.now(), gaugeLimit)
+	if err != nil {
+		return fmt.Errorf("measure the endpoints: %w", err)
+	}
+	for state, oldest := range map[string]float64{gaugeDue: ages.Due, gaugeThrottled: ages.Throttled, gaugeScheduled: 0, gaugeHeld: ages.Held} {
+		d.metrics.waiting.WithLabelValues(state).Set(counts[state])
+		d.metrics.oldest.WithLabelValues(state).Set(max(oldest, 0))
+	}
+	d.metrics.hosts.WithLabelValues("failing").Set(float64(ages.Failing))
+	d.metrics.hosts.WithLabelValues("blocked").Set(float64(ages.Blocked))
+	d.metrics.hosts.WithLabelValues("disabled").Set(float64(ages.Disabled))
+	return nil
+}
+
+// countWaiting counts what waits by state, up to gaugeLimit pending and as many
+// held deliveries; of more it takes the sizes from the database's statistics.
+func (d *Deliverer) countWaiting(ctx context.Context, q db.Querier) (map[string]float64, error) {
+	var rows []struct {
+		State string  `db:"state"`
+		Count float64 `db:"count"`
+	}
+	err := q.SelectContext(ctx, &rows, `
+		SELECT CASE
+		           WHEN s.disposition <> 'send' THEN 'held'
+		           WHEN greatest(s.not_before, d.due_at) <= coalesce($1::timestamptz, now()) THEN 'due'
+		           WHEN d.due_at <= coalesce($1::timestamptz, now()) THEN 'throttled'
+		           ELSE 'scheduled'
+		       END AS state, count(*)::float8 AS count
+		FROM (SELECT guild_id, endpoint_id, due_at FROM webhook_deliveries WHERE state = 'pending' LIMIT $2) d
+		LEFT JOIN webhook_schedule s ON s.guild_id = d.guild_id AND s.endpoint_id = d.endpoint_id
+		GROUP BY 1
+		UNION ALL
+		SELECT 'held', count(*)::float8
+		FROM (SELECT FROM webhook_deliveries WHERE state = 'held' LIMIT $2) d
+		UNION ALL
+		SELECT c.relname, greatest(c.reltuples, 0)::float8
+		FROM pg_class c
+		WHERE c.oid IN ('webhook_deliveries_pending'::regclass, 'webhook_deliveries_held'::regclass)`, d.now(), gaugeLimit)
+	if err != nil {
+		return nil, fmt.Errorf("count what waits: %w", err)
+	}
+	counts := make(map[string]float64)
+	for _, r := range rows {
+		counts[r.State] += r.Count
+	}
+	pending := counts[gaugeDue] + counts[gaugeThrottled] + counts[gaugeScheduled]
+	if estimate := counts["webhook_deliveries_pending"]; pending >= gaugeLimit && estimate > pending {
+		for _, state := range []string{gaugeDue, gaugeThrottled, gaugeScheduled} {
+			counts[state] *= estimate / pending
+		}
+	}
+	if counts[gaugeHeld] >= gaugeLimit {
+		counts[gaugeHeld] = max(counts[gaugeHeld], counts["webhook_deliveries_held"])
+	}
+	return counts, nil
+}

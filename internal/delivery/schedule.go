@@ -1,0 +1,85 @@
+package delivery
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Schedule is the pauses between the attempts of one delivery: one attempt more
+// than it has pauses.
+type Schedule []time.Duration
+
+// DefaultSchedule is 13 attempts over 71.7 hours: dense at the start, for
+// receivers that restart, and long enough for one that is down over a weekend.
+func DefaultSchedule() Schedule {
+	return Schedule{
+		5 * time.Second, 30 * time.Second,
+		2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
+		time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 12 * time.Hour, 20 * time.Hour, 24 * time.Hour,
+	}
+}
+
+// ParseSchedule reads a setting such as "1s,5s,1m". Empty is DefaultSchedule.
+func ParseSchedule(s string) (Schedule, error) {
+	if strings.TrimSpace(s) == "" {
+		return DefaultSchedule(), nil
+	}
+	parts := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' })
+	out := make(Schedule, 0, len(parts))
+	for _, part := range parts {
+		d, err := time.ParseDuration(part)
+		if err != nil || d <= 0 || d > maxPause {
+			return nil, fmt.Errorf("webhook retries: %q is not a pause between 1ms and %s", part, maxPause)
+		}
+		out = append(out, d)
+	}
+	if len(out) > 100 {
+		return nil, fmt.Errorf("webhook retries: %d pauses, at most 100 make sense", len(out))
+	}
+	return out, nil
+}
+
+const (
+	// maxPause bounds what a receiver's Retry-After and a setting may ask for.
+	maxPause = 24 * time.Hour
+
+	// spread is how far jitter moves a pause, either way.
+	spread = 0.2
+)
+
+// next is the pause after the given failed attempt, the first being 1, moved by
+// jitter in [0, 1) over the whole spread. There is none after the last.
+func (s Schedule) next(attempt int, jitter float64) (time.Duration, bool) {
+	if attempt < 1 || attempt > len(s) {
+		return 0, false
+	}
+	return time.Duration(float64(s[attempt-1]) * (1 - spread + 2*spread*jitter)), true
+}
+
+// retryAfter reads a Retry-After header, seconds or a date, as a pause from now
+// of at most maxPause. What is past, zero or neither of the two asks for nothing.
+func retryAfter(value string, now time.Time) (time.Duration, bool) {
+	value = strings.TrimSpace(value)
+	if value == "" {
+		return 0, false
+	}
+	if isDigits(value) {
+		seconds, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || seconds > int64(maxPause/time.Second) {
+			return maxPause, true // more digits than an int64 holds are still a number
+		}
+		return time.Duration(seconds) * time.Second, seconds > 0
+	}
+	at, err := http.ParseTime(value)
+	if err != nil || !at.After(now) {
+		return 0, false
+	}
+	return min(at.Sub(now), maxPause), true
+}
+
+func isDigits(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}
