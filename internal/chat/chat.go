@@ -5,40 +5,91 @@ package chat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
 
-// Message is one message to be posted as the bot. Mentions in it never ping.
+// Channel is a channel, and the guild that wants something of it. Nothing is
+// done in a channel that belongs to another guild, however its id came in.
+type Channel struct{ GuildID, ID string }
+
+// Message is one message to be posted as the bot. Mentions in it notify nobody
+// but the users that it names.
 type Message struct {
-	ChannelID string
-	Content   string
+	Channel Channel
+	Content string
 	// Nonce names the message to the platform: while the platform remembers it
 	// (a few minutes), posting it again returns the first message.
 	Nonce string
 	// ReplyTo is the id of a message in the same channel, or empty. A message
 	// that is gone does not hinder the reply.
 	ReplyTo string
+	// Mentions are the users whom a mention in the content notifies, at most 100.
+	Mentions []string
 }
 
 // Platform is everything Guildhall asks of the chat platform. Each call ends
 // within its budget of eight seconds. A failure is a *Failure; nothing else is
-// returned.
+// returned. Each call that names a channel checks first whose it is, as
+// CheckChannel does.
 type Platform interface {
+	// CheckChannel asks whose the channel is. A failure that is
+	// ErrChannelNotAllowed means that it is another guild's, or none that the
+	// bot can see; any other means that the platform could not be asked. What
+	// the platform said is remembered for ten minutes; what it refused is not.
+	CheckChannel(ctx context.Context, c Channel) error
 	// SendMessage posts m and returns the platform's id for it. The id is empty
 	// when the platform says that the message was posted and deleted since.
 	SendMessage(ctx context.Context, m Message) (string, error)
 	// FindMessages returns the ids of the bot's own messages in a channel that
 	// have this content and were posted at or after since, oldest first.
-	FindMessages(ctx context.Context, channelID, content string, since time.Time) ([]string, error)
-	// ArchiveChannel closes the channel to further conversation and keeps it.
-	ArchiveChannel(ctx context.Context, channelID string) error
-	// RestoreChannel opens an archived channel again.
-	RestoreChannel(ctx context.Context, channelID string) error
+	FindMessages(ctx context.Context, c Channel, content string, since time.Time) ([]string, error)
+	// LockOf reads the channel and returns what archiving it will change, as it
+	// is now, with user as the one whose conversation it is.
+	LockOf(ctx context.Context, c Channel, user string) (Lock, error)
+	// ArchiveChannel closes the channel to further conversation and keeps it. A
+	// thread is archived and locked. In any other channel those whom lock names
+	// may write no more.
+	ArchiveChannel(ctx context.Context, c Channel, lock Lock) error
+	// RestoreChannel undoes what ArchiveChannel has done with lock.
+	RestoreChannel(ctx context.Context, c Channel, lock Lock) error
 	// DeleteChannel removes the channel. A channel that is gone already counts
 	// as removed.
-	DeleteChannel(ctx context.Context, channelID string) error
+	DeleteChannel(ctx context.Context, c Channel) error
+	Reactions
 }
+
+// Lock is what archiving a channel changes about it, as it was before.
+type Lock struct {
+	// Thread: the platform archives threads itself, and nothing else changes.
+	Thread bool `json:"thread,omitempty"`
+	// Before are the permissions to write of those who lose them.
+	Before []Overwrite `json:"before,omitempty"`
+}
+
+// Overwrite is what a channel allows and denies to a role or a member beyond
+// what holds in the whole guild, as bits.
+type Overwrite struct {
+	ID     string        `json:"id"`
+	Type   OverwriteType `json:"type"`
+	Allow  uint64        `json:"allow,string"`
+	Deny   uint64        `json:"deny,string"`
+	Absent bool          `json:"absent,omitempty"` // in a Lock: there was none
+}
+
+// OverwriteType says of whom an Overwrite is.
+type OverwriteType int
+
+// The types of overwrites.
+const (
+	RoleOverwrite   OverwriteType = 0
+	MemberOverwrite OverwriteType = 1
+)
+
+// ErrChannelNotAllowed is what a *Failure is when the guild may not use the
+// channel: it belongs to another guild, or the bot cannot see it.
+var ErrChannelNotAllowed = errors.New("the channel is not one that the bot may use for this guild")
 
 // Codes of the platform's refusals that callers tell apart.
 const (
@@ -61,7 +112,31 @@ type Failure struct {
 	Uncertain bool
 	// RetryAfter is how long the platform asked to be left alone, or 0.
 	RetryAfter time.Duration
+	// NotAllowed is true when the platform's word is that the channel is
+	// another guild's, or none that the bot can see.
+	NotAllowed bool
+
+	unsent unsent // why the platform was not asked; empty: it was
 }
+
+// unsent is why a call was not made: our own doing, never the platform's word.
+type unsent string
+
+const (
+	unsentToken     unsent = "token"        // the bot's token was refused before
+	unsentGuild     unsent = "guild_budget" // too many refusals for this guild
+	unsentBot       unsent = "bot_budget"   // too many refusals for the bot
+	unsentLimit     unsent = "rate_limit"   // the wait for a rate limit was too long
+	unsentTransport unsent = "transport"    // there was no connection
+	unsentChannel   unsent = "channel"      // known to be another guild's channel
+)
+
+// Foreign reports whether the channel is known to belong to another guild: no
+// permission will ever change that.
+func (f *Failure) Foreign() bool { return f.unsent == unsentChannel }
+
+// Is lets errors.Is find ErrChannelNotAllowed.
+func (f *Failure) Is(target error) bool { return f.NotAllowed && target == ErrChannelNotAllowed }
 
 // Error is the text for logs.
 func (f *Failure) Error() string {
@@ -76,7 +151,8 @@ func (f *Failure) Error() string {
 }
 
 // Lasting reports whether asking again is pointless until somebody changes
-// something on the platform: the channel is gone or the bot may not use it.
+// something on the platform: the channel is gone, another guild's, or the bot
+// may not use it. A call that was not made is never that.
 func (f *Failure) Lasting() bool {
-	return !f.Uncertain && f.Status >= 400 && f.Status < 500 && f.Status != 429 && f.Status != 401
+	return f.NotAllowed || f.unsent == "" && !f.Uncertain && f.Status >= 400 && f.Status < 500 && f.Status != 429 && f.Status != 401
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/disgoorg/disgo/discord"
 	"github.com/disgoorg/disgo/rest"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -39,15 +40,22 @@ type Config struct {
 	Log    *slog.Logger  // nil: slog.Default()
 	Budget time.Duration // for a whole call with its repetitions; 8 s
 	Try    time.Duration // for one exchange with the platform; 6 s
-	Pause  time.Duration // before a channel or a token that was refused is tried again; 1 min
+	Pause  time.Duration // before a bot token that was refused is tried again; 1 min
+
+	Metrics  prometheus.Registerer // nil: nothing is measured
+	Refusals Counter               // counted over RefusalWindow; nil: this process counts for itself
 }
 
 // Discord is the platform behind a bot token.
 type Discord struct {
-	client  rest.Client
-	limits  *limits
-	breaker *breaker
-	budget  time.Duration
+	client   rest.Client
+	log      *slog.Logger
+	limits   *limits
+	refusals *refusals
+	token    *tokenBreaker
+	owners   *owners
+	metrics  *metrics
+	budget   time.Duration
 
 	mu   sync.Mutex
 	self string // the bot's own user id, once known
@@ -79,16 +87,18 @@ func NewDiscord(cfg Config) (*Discord, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 64
-	limits := newLimits(rest.NewRateLimiter(rest.WithRateLimiterLogger(cfg.Log)))
-	return &Discord{
-		limits:  limits,
-		breaker: newBreaker(cfg.Pause, cfg.Log),
-		budget:  cfg.Budget,
-		self:    userOf(cfg.Token),
+	d := &Discord{
+		log:    cfg.Log,
+		limits: newLimits(),
+		token:  newTokenBreaker(cfg.Pause, cfg.Log),
+		owners: newOwners(),
+		budget: cfg.Budget,
+		self:   userOf(cfg.Token),
 		client: rest.NewClient(cfg.Token,
 			rest.WithURL(strings.TrimRight(cfg.URL, "/")),
 			rest.WithUserAgent("DiscordBot (guildhall, 1)"),
-			rest.WithRateLimiter(limits),
+			// The library's own limiter can unlock what another call holds.
+			rest.WithRateLimiter(rest.NewNoopRateLimiter()),
 			// The library logs whole bodies, and those are people's messages.
 			rest.WithLogger(slog.New(slog.DiscardHandler)),
 			rest.WithHTTPClient(&http.Client{
@@ -97,20 +107,29 @@ func NewDiscord(cfg Config) (*Discord, error) {
 				// A redirect would carry the bot token to another place.
 				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			})),
-	}, nil
+	}
+	var err error
+	if d.refusals, err = newRefusals(cfg); err != nil {
+		return nil, err
+	}
+	if d.metrics, err = newMetrics(cfg.Metrics); err != nil {
+		return nil, fmt.Errorf("chat: register metrics: %w", err)
+	}
+	return d, nil
 }
 
-// SendMessage posts m with all mentions off.
+// SendMessage posts m with all mentions off but those of the users it names.
 func (d *Discord) SendMessage(ctx context.Context, m Message) (string, error) {
 	body := message{Content: m.Content, Nonce: m.Nonce, EnforceNonce: m.Nonce != ""}
 	body.AllowedMentions.Parse = []string{}
+	body.AllowedMentions.Users = m.Mentions
 	if m.ReplyTo != "" {
 		body.ReplyTo = &reference{MessageID: m.ReplyTo}
 	}
 	var posted struct {
 		ID string `json:"id"`
 	}
-	err := d.do(ctx, rest.CreateMessage.Compile(nil, m.ChannelID), body, &posted)
+	err := d.in(ctx, m.Channel, rest.CreateMessage.Compile(nil, m.Channel.ID), body, &posted)
 	if f := (*Failure)(nil); errors.As(err, &f) && f.Code == CodeUnknownMessage {
 		// The nonce is known and its message is no longer there.
 		return "", nil
@@ -130,6 +149,7 @@ type message struct {
 	EnforceNonce    bool   `json:"enforce_nonce,omitempty"`
 	AllowedMentions struct {
 		Parse []string `json:"parse"`
+		Users []string `json:"users,omitempty"`
 	} `json:"allowed_mentions"`
 	ReplyTo *reference `json:"message_reference,omitempty"`
 }
@@ -141,7 +161,12 @@ type reference struct {
 
 // FindMessages reads the channel from just before since. A channel so busy
 // that the search would not end is a failure, not an empty result.
-func (d *Discord) FindMessages(ctx context.Context, channelID, content string, since time.Time) ([]string, error) {
+func (d *Discord) FindMessages(ctx context.Context, c Channel, content string, since time.Time) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.budget)
+	defer cancel()
+	if err := d.CheckChannel(ctx, c); err != nil {
+		return nil, err
+	}
 	self, err := d.me(ctx)
 	if err != nil {
 		return nil, err
@@ -157,7 +182,7 @@ func (d *Discord) FindMessages(ctx context.Context, channelID, content string, s
 			} `json:"author"`
 		}
 		query := discord.QueryValues{"after": after, "limit": searchPage}
-		if err := d.do(ctx, rest.GetMessages.Compile(query, channelID), nil, &page); err != nil {
+		if err := d.do(ctx, c, rest.GetMessages.Compile(query, c.ID), nil, &page); err != nil {
 			return nil, err
 		}
 		for _, m := range page {
@@ -182,24 +207,9 @@ func (d *Discord) FindMessages(ctx context.Context, channelID, content string, s
 	return nil, &Failure{Message: "too many messages in the channel to search it", Uncertain: true}
 }
 
-// ArchiveChannel archives and locks the thread.
-func (d *Discord) ArchiveChannel(ctx context.Context, channelID string) error {
-	return d.setArchived(ctx, channelID, true)
-}
-
-// RestoreChannel takes the thread out of the archive.
-func (d *Discord) RestoreChannel(ctx context.Context, channelID string) error {
-	return d.setArchived(ctx, channelID, false)
-}
-
-func (d *Discord) setArchived(ctx context.Context, channelID string, archived bool) error {
-	body := map[string]bool{"archived": archived, "locked": archived}
-	return d.do(ctx, rest.UpdateChannel.Compile(nil, channelID), body, nil)
-}
-
 // DeleteChannel deletes the channel or thread.
-func (d *Discord) DeleteChannel(ctx context.Context, channelID string) error {
-	err := d.do(ctx, rest.DeleteChannel.Compile(nil, channelID), nil, nil)
+func (d *Discord) DeleteChannel(ctx context.Context, c Channel) error {
+	err := d.in(ctx, c, rest.DeleteChannel.Compile(nil, c.ID), nil, nil)
 	if f := (*Failure)(nil); errors.As(err, &f) && f.Code == CodeUnknownChannel {
 		return nil
 	}
@@ -217,7 +227,7 @@ func (d *Discord) me(ctx context.Context) (string, error) {
 	var user struct {
 		ID string `json:"id"`
 	}
-	if err := d.do(ctx, rest.GetCurrentUser.Compile(nil), nil, &user); err != nil {
+	if err := d.do(ctx, Channel{}, rest.GetCurrentUser.Compile(nil), nil, &user); err != nil {
 		return "", err
 	}
 	if user.ID == "" {
@@ -229,19 +239,17 @@ func (d *Discord) me(ctx context.Context) (string, error) {
 	return user.ID, nil
 }
 
-// do makes one call: up to three tries on server errors, silence and short
-// rate limits, all within the budget. Repeating is safe: messages carry a
-// nonce, and the other calls say how something shall be.
-func (d *Discord) do(ctx context.Context, at *rest.CompiledEndpoint, body, out any) error {
-	if f := d.breaker.refuses(at); f != nil {
-		return f
-	}
+// do makes one call for a guild: up to three tries on server errors, silence and
+// short rate limits, all within the budget. Repeating is safe: messages carry a
+// nonce, and the other calls say how something shall be. What was refused
+// before is asked again, since somebody may have mended it.
+func (d *Discord) do(ctx context.Context, c Channel, at *rest.CompiledEndpoint, body, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, d.budget)
 	defer cancel()
 	uncertain := false
 	for try := 1; ; try++ {
-		f := d.try(ctx, at, body, out)
-		d.breaker.learn(ctx, at, f)
+		f := d.try(ctx, c, at, body, out)
+		d.report(ctx, c, at, f)
 		if f == nil {
 			return nil
 		}
@@ -262,33 +270,48 @@ func (d *Discord) do(ctx context.Context, at *rest.CompiledEndpoint, body, out a
 // pause is how long to wait before the next try, if there is to be one.
 func pause(f *Failure, try int) (time.Duration, bool) {
 	switch {
-	case try >= maxTries:
+	case try >= maxTries, f.unsent != "" && f.unsent != unsentTransport:
 		return 0, false
 	case f.Status == http.StatusTooManyRequests:
 		return f.RetryAfter, f.RetryAfter > 0 && f.RetryAfter <= maxRateWait
-	case f.Status >= 500 || f.Status < 300 && f.Message != errSpent.Error():
+	case f.Status >= 500 || f.Status < 300:
 		return time.Duration(try*try) * 150 * time.Millisecond, true
 	default:
 		return 0, false
 	}
 }
 
-// try is one exchange.
-func (d *Discord) try(ctx context.Context, at *rest.CompiledEndpoint, body, out any) *Failure {
-	if d.limits.spent(inBackground(ctx)) {
-		return &Failure{Message: errSpent.Error()}
+// try is one exchange, unless there are reasons not to begin it.
+func (d *Discord) try(ctx context.Context, c Channel, at *rest.CompiledEndpoint, body, out any) *Failure {
+	if f := d.token.refuses(); f != nil {
+		return f
 	}
-	sent := false
-	err := d.client.Do(at, body, out,
-		rest.WithCtx(d.patience(ctx)),
-		// The library waits under this context and then sends without it.
-		func(c *rest.RequestConfig) { c.Request = c.Request.WithContext(ctx) },
-		rest.WithCheck(func() bool { sent = true; return true }))
-	if err == nil {
-		return nil
+	if f := d.refusals.spent(ctx, c.GuildID); f != nil {
+		return f
 	}
+	turn, err := d.limits.wait(ctx, at)
+	if err != nil {
+		return &Failure{Message: err.Error(), unsent: unsentLimit}
+	}
+	defer turn.end()
+	sent := &exchange{}
+	err = d.client.Do(at, body, out, func(r *rest.RequestConfig) {
+		r.Request = r.Request.WithContext(context.WithValue(ctx, exchangeKey{}, sent))
+	})
+	f := failureOf(err, sent)
+	turn.learn(sent, f)
+	d.token.learn(ctx, sent.status)
+	d.refusals.learn(ctx, c.GuildID, sent)
+	return f
+}
+
+// failureOf is what an exchange that ended with err has come to; nil is success.
+func failureOf(err error, sent *exchange) *Failure {
 	var answer rest.Error
-	if errors.As(err, &answer) && answer.Response != nil {
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &answer) && answer.Response != nil:
 		f := &Failure{
 			Status:    answer.Response.StatusCode,
 			Code:      int(answer.Code),
@@ -299,37 +322,29 @@ func (d *Discord) try(ctx context.Context, at *rest.CompiledEndpoint, body, out 
 			f.Message = "no reason given"
 		}
 		if f.Status == http.StatusTooManyRequests {
-			f.RetryAfter = d.limited(answer)
+			f.RetryAfter, sent.global = limitOf(answer)
 		}
 		return f
 	}
 	var dial *net.OpError
-	refused := errors.As(err, &dial) && dial.Op == "dial"
-	return &Failure{Message: transportText(err), Uncertain: sent && !refused}
+	if !sent.begun || errors.As(err, &dial) && dial.Op == "dial" {
+		return &Failure{Message: transportText(err), unsent: unsentTransport}
+	}
+	return &Failure{Message: transportText(err), Uncertain: true}
 }
 
-// limited reads what a 429 asks for. The body is more exact than the headers,
-// and may be alone in saying that the limit is the bot's as a whole.
-func (d *Discord) limited(answer rest.Error) time.Duration {
+// limitOf reads what a 429 asks for, and whether of the bot as a whole. The body
+// is more exact than the headers, and may be alone in saying the latter.
+func limitOf(answer rest.Error) (wait time.Duration, global bool) {
 	var body struct {
 		RetryAfter float64 `json:"retry_after"`
 		Global     bool    `json:"global"`
 	}
-	wait := retryAfter(answer.Response.Header)
+	wait = retryAfter(answer.Response.Header)
 	if json.Unmarshal(answer.RsBody, &body) == nil && body.RetryAfter > 0 && body.RetryAfter < 1e6 {
 		wait = time.Duration(body.RetryAfter * float64(time.Second))
 	}
-	if body.Global {
-		d.limits.pause(wait)
-	}
-	return wait
-}
-
-// patience is ctx for waiting one's turn: a fifth of the budget stays for the
-// exchange itself.
-func (d *Discord) patience(ctx context.Context) patient {
-	until, _ := ctx.Deadline()
-	return patient{ctx, until.Add(-d.budget / 5)}
+	return wait, body.Global
 }
 
 // transportText says what went wrong without the address, and without what a
@@ -339,7 +354,7 @@ func transportText(err error) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return "no answer in time"
-	case errors.Is(err, context.Canceled), errors.Is(err, errInterrupted):
+	case errors.Is(err, context.Canceled):
 		return "gave up waiting"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the connection ended before the answer"
@@ -351,15 +366,6 @@ func transportText(err error) string {
 		return op.Op + " failed: " + op.Err.Error()
 	}
 	return "the call failed"
-}
-
-// retryAfter reads the header of a 429 in seconds, with or without a fraction.
-func retryAfter(h http.Header) time.Duration {
-	s, err := strconv.ParseFloat(h.Get("Retry-After"), 64)
-	if err != nil || s < 0 || s > 1e6 {
-		return 0
-	}
-	return max(time.Duration(s*float64(time.Second)), time.Millisecond)
 }
 
 // userOf reads the bot's user id from its token, whose first part is that id.
@@ -386,14 +392,31 @@ func later(a, b string) bool {
 	return a > b
 }
 
-// capped bounds how much of an answer is read.
+// exchange is what became of one request on the wire.
+type exchange struct {
+	begun  bool
+	status int // 0: no answer
+	header http.Header
+	global bool // a 429 that limits the bot as a whole
+}
+
+type exchangeKey struct{}
+
+// capped bounds how much of an answer is read, and takes note of it in the
+// request's exchange.
 type capped struct{ next http.RoundTripper }
 
 func (c capped) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent, ok := r.Context().Value(exchangeKey{}).(*exchange)
+	if !ok {
+		return nil, errors.New("chat: a request outside a call")
+	}
+	sent.begun = true
 	rs, err := c.next.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
+	sent.status, sent.header = rs.StatusCode, rs.Header
 	rs.Body = struct {
 		io.Reader
 		io.Closer

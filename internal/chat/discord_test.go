@@ -17,6 +17,8 @@ import (
 
 const channel = "1100"
 
+func at(channel string) chat.Channel { return chat.Channel{GuildID: guild, ID: channel} }
+
 // connect returns a client that waits little for one answer, so that silence
 // costs a test little.
 func connect(t *testing.T, s *chattest.Server) *chat.Discord {
@@ -34,6 +36,7 @@ func connectFor(t *testing.T, s *chattest.Server, budget time.Duration) *chat.Di
 
 func connectAs(t *testing.T, s *chattest.Server, cfg chat.Config) *chat.Discord {
 	t.Helper()
+	s.Home(guild)
 	cfg.Token, cfg.URL, cfg.Try = chattest.Token, s.URL, time.Second
 	d, err := chat.NewDiscord(cfg)
 	if err != nil {
@@ -59,7 +62,7 @@ func TestSendMessage(t *testing.T) {
 		t.Parallel()
 		s := chattest.New(t)
 		text := "Hello @everyone <@&1> <@2> \U0001F44B"
-		id, err := connect(t, s).SendMessage(ctx, chat.Message{ChannelID: channel, Content: text, Nonce: "n1", ReplyTo: "18446744073709551615"})
+		id, err := connect(t, s).SendMessage(ctx, chat.Message{Channel: at(channel), Content: text, Nonce: "n1", ReplyTo: "18446744073709551615"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +83,7 @@ func TestSendMessage(t *testing.T) {
 		}{{403, 50001, true}, {403, 50013, true}, {404, 10003, true}, {400, 50083, true}, {400, 50035, true}, {401, 0, false}} {
 			s := chattest.New(t)
 			s.In(channel, chattest.Refuse(tc.status, tc.code, "no"))
-			_, err := connect(t, s).SendMessage(ctx, chat.Message{ChannelID: channel, Content: "x", Nonce: "n"})
+			_, err := connect(t, s).SendMessage(ctx, chat.Message{Channel: at(channel), Content: "x", Nonce: "n"})
 			f := failure(t, err)
 			if f.Status != tc.status || f.Code != tc.code || f.Uncertain || f.Lasting() != tc.lasting {
 				t.Errorf("%d/%d: got %+v, lasting %v", tc.status, tc.code, f, f.Lasting())
@@ -103,7 +106,7 @@ func TestSendMessage(t *testing.T) {
 				t.Parallel()
 				s := chattest.New(t)
 				s.In(channel, behave(s))
-				_, err := connect(t, s).SendMessage(ctx, chat.Message{ChannelID: channel, Content: "x", Nonce: "n"})
+				_, err := connect(t, s).SendMessage(ctx, chat.Message{Channel: at(channel), Content: "x", Nonce: "n"})
 				if f := failure(t, err); !f.Uncertain {
 					t.Errorf("got %+v, want an unknown outcome", f)
 				}
@@ -118,7 +121,7 @@ func TestSendMessage(t *testing.T) {
 		t.Parallel()
 		s := chattest.New(t)
 		s.Next(chattest.Refuse(503, 0, "busy"))
-		if _, err := connect(t, s).SendMessage(ctx, chat.Message{ChannelID: channel, Content: "x", Nonce: "n"}); err != nil {
+		if _, err := connect(t, s).SendMessage(ctx, chat.Message{Channel: at(channel), Content: "x", Nonce: "n"}); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -127,7 +130,7 @@ func TestSendMessage(t *testing.T) {
 		t.Parallel()
 		s := chattest.New(t)
 		s.Next(chattest.Lose(), chattest.Lose())
-		id, err := connect(t, s).SendMessage(ctx, chat.Message{ChannelID: channel, Content: "x", Nonce: "n"})
+		id, err := connect(t, s).SendMessage(ctx, chat.Message{Channel: at(channel), Content: "x", Nonce: "n"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +143,7 @@ func TestSendMessage(t *testing.T) {
 		t.Parallel()
 		s := chattest.New(t)
 		s.Next(chattest.Lose(), chattest.Refuse(403, 50013, "no"))
-		_, err := connect(t, s).SendMessage(ctx, chat.Message{ChannelID: channel, Content: "x", Nonce: "n"})
+		_, err := connect(t, s).SendMessage(ctx, chat.Message{Channel: at(channel), Content: "x", Nonce: "n"})
 		if f := failure(t, err); !f.Uncertain || f.Code != 50013 {
 			t.Errorf("got %+v", f)
 		}
@@ -152,7 +155,7 @@ func TestSendMessage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = d.SendMessage(ctx, chat.Message{ChannelID: channel, Content: "x", Nonce: "n"})
+		_, err = d.SendMessage(ctx, chat.Message{Channel: at(channel), Content: "x", Nonce: "n"})
 		if f := failure(t, err); f.Uncertain || strings.Contains(f.Error(), "127.0.0.1") {
 			t.Errorf("got %v", f)
 		}
@@ -162,7 +165,7 @@ func TestSendMessage(t *testing.T) {
 		t.Parallel()
 		s := chattest.New(t)
 		s.Next(chattest.Refuse(404, 10008, "Unknown Message"))
-		if id, err := connect(t, s).SendMessage(ctx, chat.Message{ChannelID: channel, Content: "x", Nonce: "n"}); err != nil || id != "" {
+		if id, err := connect(t, s).SendMessage(ctx, chat.Message{Channel: at(channel), Content: "x", Nonce: "n"}); err != nil || id != "" {
 			t.Fatalf("got %q, %v", id, err)
 		}
 	})
@@ -174,7 +177,7 @@ func TestSendMessage(t *testing.T) {
 			http.Redirect(w, r, other.URL+"/channels/1/messages", http.StatusTemporaryRedirect)
 			return true
 		})
-		_, err := connect(t, s).SendMessage(ctx, chat.Message{ChannelID: channel, Content: "x", Nonce: "n"})
+		_, err := connect(t, s).SendMessage(ctx, chat.Message{Channel: at(channel), Content: "x", Nonce: "n"})
 		if f := failure(t, err); f.Status != 307 || len(other.Calls()) != 0 {
 			t.Errorf("got %v and %d calls elsewhere", f, len(other.Calls()))
 		}
@@ -184,7 +187,7 @@ func TestSendMessage(t *testing.T) {
 		t.Parallel()
 		s := chattest.New(t)
 		s.In(channel, chattest.HTML(403))
-		_, err := connect(t, s).SendMessage(ctx, chat.Message{ChannelID: channel, Content: "private words", Nonce: "n"})
+		_, err := connect(t, s).SendMessage(ctx, chat.Message{Channel: at(channel), Content: "private words", Nonce: "n"})
 		for _, secret := range []string{chattest.Token, "private words", "<html>", s.URL} {
 			if strings.Contains(failure(t, err).Error(), secret) {
 				t.Errorf("%q tells %q", err, secret)
@@ -197,7 +200,7 @@ func TestRateLimits(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	send := func(d *chat.Discord, channel string) error {
-		_, err := d.SendMessage(ctx, chat.Message{ChannelID: channel, Content: "x", Nonce: chat.Nonce(channel)})
+		_, err := d.SendMessage(ctx, chat.Message{Channel: at(channel), Content: "x", Nonce: chat.Nonce(channel)})
 		return err
 	}
 
@@ -324,7 +327,7 @@ func TestFindMessages(t *testing.T) {
 	s := chattest.New(t)
 	d := connect(t, s)
 	send := func(content, nonce string) string {
-		id, err := d.SendMessage(ctx, chat.Message{ChannelID: channel, Content: content, Nonce: nonce})
+		id, err := d.SendMessage(ctx, chat.Message{Channel: at(channel), Content: content, Nonce: nonce})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,38 +341,99 @@ func TestFindMessages(t *testing.T) {
 	second := send(" wanted ", "b")
 	send("other", "c")
 
-	got, err := d.FindMessages(ctx, channel, " wanted ", start.Add(-5*time.Second))
+	got, err := d.FindMessages(ctx, at(channel), " wanted ", start.Add(-5*time.Second))
 	if err != nil || len(got) != 2 || got[0] != first || got[1] != second {
 		t.Fatalf("got %v, %v, want [%s %s]", got, err, first, second)
 	}
-	if got, err := d.FindMessages(ctx, channel, " wanted ", time.Now().Add(time.Minute)); err != nil || len(got) != 0 {
+	if got, err := d.FindMessages(ctx, at(channel), " wanted ", time.Now().Add(time.Minute)); err != nil || len(got) != 0 {
 		t.Errorf("messages from before: got %v, %v", got, err)
 	}
 	s.In(channel, chattest.Refuse(403, 50001, "Missing Access"))
-	if _, err := d.FindMessages(ctx, channel, "wanted", start); failure(t, err).Code != 50001 {
+	if _, err := d.FindMessages(ctx, at(channel), "wanted", start); failure(t, err).Code != 50001 {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestChannels(t *testing.T) {
+func TestThreads(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	s := chattest.New(t)
 	d := connect(t, s)
-	step := func(do func(context.Context, string) error, want string) {
+	lock, err := d.LockOf(ctx, at(channel), "4000")
+	if err != nil || !lock.Thread || len(lock.Before) != 0 {
+		t.Fatalf("got %+v, %v", lock, err)
+	}
+	step := func(err error, want string) {
 		t.Helper()
-		if err := do(ctx, channel); err != nil {
+		if err != nil {
 			t.Fatal(err)
 		}
 		if got := s.State(channel); got != want {
 			t.Errorf("the channel is %q, want %q", got, want)
 		}
 	}
-	step(d.ArchiveChannel, "archived")
-	step(d.RestoreChannel, "")
-	step(d.DeleteChannel, "deleted")
-	step(d.DeleteChannel, "deleted")
-	if f := failure(t, d.ArchiveChannel(ctx, channel)); f.Code != 10003 || !f.Lasting() {
+	step(d.ArchiveChannel(ctx, at(channel), lock), "archived")
+	step(d.RestoreChannel(ctx, at(channel), lock), "")
+	step(d.DeleteChannel(ctx, at(channel)), "deleted")
+	step(d.DeleteChannel(ctx, at(channel)), "deleted")
+	if f := failure(t, d.ArchiveChannel(ctx, at(channel), lock)); f.Code != 10003 || !f.Lasting() {
 		t.Errorf("got %+v", f)
+	}
+}
+
+// TestTextChannels: archiving takes the permission to write from everyone, the
+// user and other members, and from nobody else; restoring gives back what it
+// took, and leaves what was changed meanwhile.
+func TestTextChannels(t *testing.T) {
+	t.Parallel()
+	const (
+		view, write  = 1 << 10, 1 << 11
+		writing      = write | 1<<35 | 1<<36 | 1<<38
+		user, friend = "4000", "4001"
+		staff        = "500"
+	)
+	ctx := context.Background()
+	s := chattest.New(t)
+	d := connect(t, s)
+	before := []chattest.Overwrite{
+		{ID: guild, Type: 0, Deny: view},
+		{ID: staff, Type: 0, Allow: view | write},
+		{ID: friend, Type: 1, Allow: view | write},
+		{ID: chattest.Self, Type: 1, Allow: view | write},
+	}
+	s.Text(channel, before...)
+	lock, err := d.LockOf(ctx, at(channel), user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(id string, want chattest.Overwrite) {
+		t.Helper()
+		want.ID = id
+		if got := s.Overwrites(channel)[id]; got != want {
+			t.Errorf("%s has %+v, want %+v", id, got, want)
+		}
+	}
+	for range 2 { // a call may be made again
+		if err := d.ArchiveChannel(ctx, at(channel), lock); err != nil {
+			t.Fatal(err)
+		}
+		want(guild, chattest.Overwrite{Deny: view | writing})
+		want(user, chattest.Overwrite{Type: 1, Deny: writing})
+		want(friend, chattest.Overwrite{Type: 1, Allow: view, Deny: writing})
+		want(staff, before[1])
+		want(chattest.Self, before[3])
+	}
+	s.Text(channel, append(before[:2:2], chattest.Overwrite{ID: user, Type: 1, Deny: writing},
+		chattest.Overwrite{ID: friend, Type: 1, Deny: writing})...)
+	for range 2 {
+		if err := d.RestoreChannel(ctx, at(channel), lock); err != nil {
+			t.Fatal(err)
+		}
+		want(guild, before[0])
+		want(staff, before[1])
+		want(friend, chattest.Overwrite{Type: 1, Allow: write}) // its view was taken meanwhile
+		if _, there := s.Overwrites(channel)[user]; there {
+			t.Error("an overwrite that was none before is left")
+		}
 	}
 }

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"runtime/debug"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"guildhall/internal/db"
 )
@@ -14,6 +17,8 @@ import (
 // The kinds of messages.
 const (
 	KindTicketMessage    = "ticket_message"
+	KindGiveawayStarted  = "giveaway_started"
+	KindGiveawayResumed  = "giveaway_resumed"
 	KindGiveawayEnded    = "giveaway_ended"
 	KindGiveawayRerolled = "giveaway_rerolled"
 )
@@ -35,26 +40,32 @@ const Lease = 15 * time.Second
 // Intent is one message the bot was asked to post. It is stored before the
 // platform is called, and whoever settles it says what became of it.
 type Intent struct {
-	GuildID     string    `db:"guild_id"`
-	ID          string    `db:"id"`
-	Kind        string    `db:"kind"`
-	SubjectID   string    `db:"subject_id"`
-	ChannelID   string    `db:"channel_id"`
-	ReplyTo     *string   `db:"reply_to"`
-	Content     string    `db:"content"`
-	AuthorID    *string   `db:"author_id"`
-	TokenID     *string   `db:"token_id"`
-	Key         *string   `db:"key"`
-	Fingerprint []byte    `db:"fingerprint"`
-	Nonce       string    `db:"nonce"`
-	State       string    `db:"state"`
-	FirstSentAt time.Time `db:"first_sent_at"`
-	MessageID   *string   `db:"message_id"`
-	LeaseGen    int64     `db:"lease_gen"`
-	CreatedAt   time.Time `db:"created_at"`
-	// Late is set by Take when the nonce may be forgotten by now.
-	Late bool `db:"late"`
+	GuildID   string  `db:"guild_id"`
+	ID        string  `db:"id"`
+	Kind      string  `db:"kind"`
+	SubjectID string  `db:"subject_id"`
+	ChannelID string  `db:"channel_id"`
+	ReplyTo   *string `db:"reply_to"`
+	Content   string  `db:"content"`
+	// Mentions are the users whom the message notifies.
+	Mentions    db.Strings `db:"mentions"`
+	AuthorID    *string    `db:"author_id"`
+	TokenID     *string    `db:"token_id"`
+	Key         *string    `db:"key"`
+	Fingerprint []byte     `db:"fingerprint"`
+	Nonce       string     `db:"nonce"`
+	State       string     `db:"state"`
+	FirstSentAt time.Time  `db:"first_sent_at"`
+	MessageID   *string    `db:"message_id"`
+	LeaseGen    int64      `db:"lease_gen"`
+	CreatedAt   time.Time  `db:"created_at"`
+	// Set by Take: Tried when the message may have been posted before, Late when
+	// that is so long ago that its nonce may be forgotten.
+	Tried bool `db:"tried"`
+	Late  bool `db:"late"`
 }
+
+func (in Intent) channel() Channel { return Channel{in.GuildID, in.ChannelID} }
 
 // Nonce is the name of an intent's message on the platform: 22 characters made
 // from the intent's id.
@@ -67,19 +78,19 @@ func Nonce(intentID string) string {
 	return text
 }
 
-const intentColumns = `guild_id, id, kind, subject_id, channel_id, reply_to, content, author_id, token_id, key, fingerprint,
-	nonce, state, coalesce(first_sent_at, now()) AS first_sent_at, message_id, lease_gen, created_at`
+const intentColumns = `i.guild_id, i.id, i.kind, i.subject_id, i.channel_id, i.reply_to, i.content, i.mentions, i.author_id, i.token_id,
+	i.key, i.fingerprint, i.nonce, i.state, coalesce(i.first_sent_at, now()) AS first_sent_at, i.message_id, i.lease_gen, i.created_at`
 
 // Prepare stores an intent in the caller's unit, with a new id. Nothing is sent
 // until somebody takes it.
 func Prepare(ctx context.Context, tx *db.Tx, in Intent) (Intent, error) {
 	in.ID = db.NewID()
 	err := tx.GetContext(ctx, &in, `
-		INSERT INTO chat_intents (guild_id, id, kind, subject_id, channel_id, reply_to, content, author_id, token_id, key, fingerprint, nonce)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+		INSERT INTO chat_intents AS i (guild_id, id, kind, subject_id, channel_id, reply_to, content, author_id, token_id, key, fingerprint, nonce, mentions)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 		RETURNING `+intentColumns,
 		in.GuildID, in.ID, in.Kind, in.SubjectID, in.ChannelID, in.ReplyTo, in.Content, in.AuthorID,
-		in.TokenID, in.Key, in.Fingerprint, Nonce(in.ID))
+		in.TokenID, in.Key, in.Fingerprint, Nonce(in.ID), in.Mentions)
 	if err != nil {
 		return Intent{}, fmt.Errorf("store the intent to say something in channel %s: %w", in.ChannelID, err)
 	}
@@ -92,23 +103,30 @@ var ErrTaken = errors.New("the message is being sent by somebody else")
 // Take makes the caller the one who sends the intent's message, for as long as
 // the lease. An intent that is settled as sent is returned as it is; one that
 // somebody else holds is ErrTaken.
+//
+// first_sent_at is the instant from which on the message may have been posted.
+// It stays until it is certain that nothing was: that is so for an intent that
+// was refused the only time it was sent, and after the channel has been read.
 func Take(ctx context.Context, tx *db.Tx, guild, id string) (Intent, error) {
 	var in Intent
-	// After a certain refusal, or when nobody has tried, nothing can have been
-	// posted, so the window of the nonce starts anew.
 	err := tx.GetContext(ctx, &in, `
-		UPDATE chat_intents
-		SET state = 'sending', lease_until = now() + make_interval(secs => $3), lease_gen = lease_gen + 1, settled_at = NULL,
-		    first_sent_at = CASE WHEN state IN ('pending', 'refused') THEN now() ELSE coalesce(first_sent_at, now()) END
-		WHERE guild_id = $1 AND id = $2
-		  AND (state IN ('pending', 'refused', 'unknown') OR state = 'sending' AND lease_until <= now())
-		RETURNING `+intentColumns+`, first_sent_at < now() - make_interval(secs => $4) AS late`,
+		UPDATE chat_intents i
+		SET state = 'sending', lease_until = now() + make_interval(secs => $3), lease_gen = i.lease_gen + 1, settled_at = NULL,
+		    first_sent_at = coalesce(i.first_sent_at, now())
+		FROM (
+			SELECT guild_id, id, first_sent_at FROM chat_intents
+			WHERE guild_id = $1 AND id = $2
+			  AND (state IN ('pending', 'refused', 'unknown') OR state = 'sending' AND lease_until <= now())
+			FOR NO KEY UPDATE) was
+		WHERE i.guild_id = was.guild_id AND i.id = was.id
+		RETURNING `+intentColumns+`, was.first_sent_at IS NOT NULL AS tried,
+		          coalesce(was.first_sent_at < now() - make_interval(secs => $4), false) AS late`,
 		guild, id, Lease.Seconds(), nonceWindow.Seconds())
 	if err == nil {
 		return in, nil
 	}
 	if db.Missing(err) {
-		err = tx.GetContext(ctx, &in, `SELECT `+intentColumns+` FROM chat_intents WHERE guild_id = $1 AND id = $2`, guild, id)
+		err = tx.GetContext(ctx, &in, `SELECT `+intentColumns+` FROM chat_intents i WHERE guild_id = $1 AND id = $2`, guild, id)
 		if err == nil && in.State != Sent {
 			return Intent{}, ErrTaken
 		}
@@ -120,19 +138,24 @@ func Take(ctx context.Context, tx *db.Tx, guild, id string) (Intent, error) {
 }
 
 // Resume finds the unfinished intent of an earlier run of the same request and
-// returns its id, or an empty string.
-func Resume(ctx context.Context, tx *db.Tx, guild, token, key string, fingerprint []byte) (string, error) {
-	var id string
-	err := tx.GetContext(ctx, &id, `
-		SELECT id FROM chat_intents
+// locks it; nil when there is none.
+func Resume(ctx context.Context, tx *db.Tx, guild, token, key string, fingerprint []byte) (*Intent, error) {
+	var in Intent
+	err := tx.GetContext(ctx, &in, `
+		SELECT `+intentColumns+`, i.first_sent_at IS NOT NULL AS tried
+		FROM chat_intents i
 		WHERE token_id = $2 AND key = $3 AND guild_id = $1 AND fingerprint = $4
 		  AND state <> 'sent' AND created_at > now() - interval '24 hours'
 		ORDER BY created_at DESC
-		LIMIT 1`, guild, token, key, fingerprint)
-	if err != nil && !db.Missing(err) {
-		return "", fmt.Errorf("find the intent of a repeated request in guild %s: %w", guild, err)
+		LIMIT 1
+		FOR NO KEY UPDATE`, guild, token, key, fingerprint)
+	switch {
+	case db.Missing(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("find the intent of a repeated request in guild %s: %w", guild, err)
 	}
-	return id, nil
+	return &in, nil
 }
 
 // Deliver posts the message of an intent that the caller has taken, and returns
@@ -142,40 +165,56 @@ func Resume(ctx context.Context, tx *db.Tx, guild, token, key string, fingerprin
 // A message that may have been posted so long ago that its nonce is forgotten
 // is looked for in the channel first. Where the channel cannot be read nothing
 // is posted: the outcome stays unknown.
-func Deliver(ctx context.Context, d db.Doer, p Platform, in Intent) (string, error) {
+//
+// channelID is where the message belongs now: one that was certainly not posted
+// goes there, whatever channel it was meant for before.
+func Deliver(ctx context.Context, d db.Doer, p Platform, in *Intent, channelID string) (string, error) {
 	if in.Late {
 		id, err := Find(ctx, d, p, in)
 		if id != "" || err != nil {
 			return id, err
 		}
-		// It is not there, so this is a first sending.
+	}
+	if !in.Tried && (in.Late || in.ChannelID != channelID) {
 		if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			_, err := tx.ExecContext(ctx, `
-				UPDATE chat_intents SET first_sent_at = now()
-				WHERE guild_id = $1 AND id = $2 AND lease_gen = $3`, in.GuildID, in.ID, in.LeaseGen)
-			return err
+			res, err := tx.ExecContext(ctx, `
+				UPDATE chat_intents SET first_sent_at = now(), channel_id = $4
+				WHERE guild_id = $1 AND id = $2 AND lease_gen = $3 AND state = 'sending'`, in.GuildID, in.ID, in.LeaseGen, channelID)
+			if err != nil {
+				return err
+			}
+			if n, err := res.RowsAffected(); n == 0 || err != nil {
+				return errors.Join(ErrTaken, err)
+			}
+			return nil
 		}); err != nil {
 			return "", fmt.Errorf("note a new attempt of intent %s: %w", in.ID, err)
 		}
+		in.ChannelID, in.Late = channelID, false
 	}
-	m := Message{ChannelID: in.ChannelID, Content: in.Content, Nonce: in.Nonce}
+	m := Message{Channel: in.channel(), Content: in.Content, Nonce: in.Nonce, Mentions: in.Mentions}
 	if in.ReplyTo != nil {
 		m.ReplyTo = *in.ReplyTo
 	}
 	return p.SendMessage(ctx, m)
 }
 
-// Find looks in the channel for the message of an intent that was tried
-// before, and returns its id, or an empty string when it was not posted. A
-// message that another intent accounts for is not taken for this one's.
-func Find(ctx context.Context, d db.Doer, p Platform, in Intent) (string, error) {
-	ids, err := p.FindMessages(ctx, in.ChannelID, in.Content, in.FirstSentAt.Add(-5*time.Second))
-	if err != nil {
-		if f := (*Failure)(nil); errors.As(err, &f) {
-			unread := *f
-			unread.Uncertain = true
-			return "", &unread
+// Find looks in the channel for the message of an intent that may have been
+// posted before, and returns its id. An empty one means that it was not posted,
+// which the intent says from then on. A message that another intent accounts for
+// is not taken for this one's.
+func Find(ctx context.Context, d db.Doer, p Platform, in *Intent) (string, error) {
+	ids, err := p.FindMessages(ctx, in.channel(), in.Content, in.FirstSentAt.Add(-5*time.Second))
+	if f := (*Failure)(nil); errors.As(err, &f) {
+		if f.Code == CodeUnknownChannel && f.Lasting() {
+			in.Tried = false // whatever stood there is gone with the channel
+			return "", nil
 		}
+		unread := *f
+		unread.Uncertain, unread.NotAllowed = true, false
+		return "", &unread
+	}
+	if err != nil {
 		return "", err
 	}
 	for _, id := range ids {
@@ -191,6 +230,7 @@ func Find(ctx context.Context, d db.Doer, p Platform, in Intent) (string, error)
 			return id, nil
 		}
 	}
+	in.Tried = false
 	return "", nil
 }
 
@@ -200,7 +240,8 @@ func Settle(ctx context.Context, tx *db.Tx, in Intent, state, messageID string) 
 	var ours []bool
 	err := tx.SelectContext(ctx, &ours, `
 		UPDATE chat_intents
-		SET state = $4, message_id = nullif($5, ''), lease_until = NULL, settled_at = now()
+		SET state = $4, message_id = nullif($5, ''), lease_until = NULL, settled_at = now(),
+		    first_sent_at = CASE WHEN $4 = 'refused' THEN NULL ELSE first_sent_at END
 		WHERE guild_id = $1 AND id = $2 AND lease_gen = $3 AND state = 'sending'
 		RETURNING true`, in.GuildID, in.ID, in.LeaseGen, state, messageID)
 	if err != nil {
@@ -209,35 +250,31 @@ func Settle(ctx context.Context, tx *db.Tx, in Intent, state, messageID string) 
 	return len(ours) == 1, nil
 }
 
-// Outcome is the state that a failed delivery leaves an intent in.
-func Outcome(err error) string {
-	if f := (*Failure)(nil); errors.As(err, &f) && !f.Uncertain {
+// Outcome is the state that a failed delivery leaves an intent in. However
+// certain a refusal is, it says nothing of an earlier attempt.
+func (in Intent) Outcome(err error) string {
+	if f := (*Failure)(nil); errors.As(err, &f) && !f.Uncertain && !in.Tried {
 		return Refused
 	}
 	return Unknown
 }
 
-// Announce posts the message of a prepared intent once, however often it is
-// called: by a job and, after a crash, by another one. It returns nil when the
-// message is posted. A *Failure that is lasting means that it never will be; any
-// other error asks to be called again.
-func Announce(ctx context.Context, d db.Doer, p Platform, guild, id string) error {
-	var in Intent
-	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-		in, err = Take(ctx, tx, guild, id)
-		return err
-	})
-	if err != nil || in.State == Sent {
-		return err
-	}
-	message, failed := Deliver(ctx, d, p, in)
+// Post posts the message of an intent that the caller has taken, and settles it.
+// In the unit that settles a posted message it calls posted, unless that is nil
+// or the lease was lost. It returns nil when the message is posted; any error asks
+// to be called again, with the intent taken anew.
+func Post(ctx context.Context, d db.Doer, p Platform, in Intent, posted func(ctx context.Context, tx *db.Tx, messageID string) error) error {
+	message, failed := Deliver(ctx, d, p, &in, in.ChannelID)
 	state := Sent
 	if failed != nil {
-		state = Outcome(failed)
+		state = in.Outcome(failed)
 	}
-	err = d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
-		_, err := Settle(ctx, tx, in, state, message)
-		return err
+	err := d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
+		ours, err := Settle(ctx, tx, in, state, message)
+		if err != nil || !ours || message == "" || posted == nil {
+			return err
+		}
+		return posted(ctx, tx, message)
 	})
 	return errors.Join(failed, err)
 }
@@ -249,7 +286,7 @@ func Abandoned(ctx context.Context, d db.Doer, kind string, limit int) ([]Intent
 	var list []Intent
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		return tx.SelectContext(ctx, &list, `
-			SELECT `+intentColumns+` FROM chat_intents
+			SELECT `+intentColumns+` FROM chat_intents i
 			WHERE kind = $1
 			  AND (state = 'sending' AND lease_until <= now() OR state = 'pending' AND created_at <= now() - interval '1 minute')
 			ORDER BY created_at
@@ -259,6 +296,30 @@ func Abandoned(ctx context.Context, d db.Doer, kind string, limit int) ([]Intent
 		return nil, fmt.Errorf("look for abandoned intents: %w", err)
 	}
 	return list, nil
+}
+
+// Sweep has finish end the abandoned intents of the given kinds, a few at a
+// time, so that one channel that hangs does not hold up the rest. A panic costs
+// the one intent.
+func Sweep(ctx context.Context, d db.Doer, limit int, finish func(context.Context, Intent) error, kinds ...string) error {
+	var group errgroup.Group
+	group.SetLimit(8)
+	var failed error
+	for _, kind := range kinds {
+		left, err := Abandoned(ctx, d, kind, limit)
+		failed = errors.Join(failed, err)
+		for _, in := range left {
+			group.Go(func() (err error) {
+				defer func() {
+					if p := recover(); p != nil {
+						err = fmt.Errorf("finish intent %s: panic: %v\n%s", in.ID, p, debug.Stack())
+					}
+				}()
+				return finish(ctx, in)
+			})
+		}
+	}
+	return errors.Join(failed, group.Wait())
 }
 
 // Prune deletes up to a thousand intents that nobody can ask for any more.

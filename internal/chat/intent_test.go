@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"sync"
 	"testing"
+	"time"
 
 	"guildhall/internal/chat"
 	"guildhall/internal/chat/chattest"
@@ -65,8 +67,15 @@ func (s scene) take(t *testing.T, id string) (chat.Intent, error) {
 	return in, err
 }
 
-func (s scene) announce(in chat.Intent) error {
-	return chat.Announce(context.Background(), s.DB, s.client, guild, in.ID)
+// announce posts the message of an intent as a job does: once, however often it
+// is called.
+func (s scene) announce(t *testing.T, in chat.Intent) error {
+	t.Helper()
+	taken, err := s.take(t, in.ID)
+	if err != nil || taken.State == chat.Sent {
+		return err
+	}
+	return chat.Post(context.Background(), s.DB, s.client, taken, nil)
 }
 
 // pass moves the intents back in time, as if this many seconds had passed.
@@ -107,13 +116,13 @@ func TestAnnounce(t *testing.T) {
 		var group sync.WaitGroup
 		for range 10 {
 			group.Go(func() {
-				if err := s.announce(in); err != nil && !errors.Is(err, chat.ErrTaken) {
+				if err := s.announce(t, in); err != nil && !errors.Is(err, chat.ErrTaken) {
 					t.Error(err)
 				}
 			})
 		}
 		group.Wait()
-		if err := s.announce(in); err != nil {
+		if err := s.announce(t, in); err != nil {
 			t.Fatal(err)
 		}
 		s.want(t, in.ID, chat.Sent, 1)
@@ -130,15 +139,15 @@ func TestAnnounce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := chat.Deliver(context.Background(), s.DB, s.client, taken); err != nil {
+		if _, err := chat.Deliver(context.Background(), s.DB, s.client, &taken, channel); err != nil {
 			t.Fatal(err)
 		}
 		// It dies here. While the lease holds, nobody else sends.
-		if err := s.announce(in); !errors.Is(err, chat.ErrTaken) {
+		if err := s.announce(t, in); !errors.Is(err, chat.ErrTaken) {
 			t.Fatalf("got %v, want %v", err, chat.ErrTaken)
 		}
 		s.pass(t, 16)
-		if err := s.announce(in); err != nil {
+		if err := s.announce(t, in); err != nil {
 			t.Fatal(err)
 		}
 		s.want(t, in.ID, chat.Sent, 1)
@@ -153,7 +162,7 @@ func TestAnnounce(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.pass(t, 16)
-		if err := s.announce(in); err != nil {
+		if err := s.announce(t, in); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
@@ -172,7 +181,7 @@ func TestAnnounce(t *testing.T) {
 		for _, posted := range []bool{true, false} {
 			s := set(t)
 			other := s.prepare(t, "The winners")
-			if err := s.announce(other); err != nil { // the same words, another intent
+			if err := s.announce(t, other); err != nil { // the same words, another intent
 				t.Fatal(err)
 			}
 			in := s.prepare(t, "The winners")
@@ -181,13 +190,13 @@ func TestAnnounce(t *testing.T) {
 				t.Fatal(err)
 			}
 			if posted {
-				if _, err := chat.Deliver(context.Background(), s.DB, s.client, taken); err != nil {
+				if _, err := chat.Deliver(context.Background(), s.DB, s.client, &taken, channel); err != nil {
 					t.Fatal(err)
 				}
 			}
 			s.platform.Forget()
 			s.pass(t, 600)
-			if err := s.announce(in); err != nil {
+			if err := s.announce(t, in); err != nil {
 				t.Fatal(err)
 			}
 			s.want(t, in.ID, chat.Sent, 2)
@@ -202,18 +211,18 @@ func TestAnnounce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := chat.Deliver(context.Background(), s.DB, s.client, taken); err != nil {
+		if _, err := chat.Deliver(context.Background(), s.DB, s.client, &taken, channel); err != nil {
 			t.Fatal(err)
 		}
 		s.platform.Forget()
 		s.pass(t, 600)
 		s.platform.In(channel, chattest.Refuse(403, 50001, "Missing Access"))
-		if f := failure(t, s.announce(in)); !f.Uncertain {
+		if f := failure(t, s.announce(t, in)); !f.Uncertain {
 			t.Errorf("got %+v", f)
 		}
 		s.want(t, in.ID, chat.Unknown, 1)
 		s.platform.In(channel, nil)
-		if err := s.announce(in); err != nil {
+		if err := s.announce(t, in); err != nil {
 			t.Fatal(err)
 		}
 		s.want(t, in.ID, chat.Sent, 1)
@@ -224,13 +233,13 @@ func TestAnnounce(t *testing.T) {
 		s := set(t)
 		in := s.prepare(t, "The winners")
 		s.platform.In(channel, chattest.Refuse(403, 50013, "Missing Permissions"))
-		if f := failure(t, s.announce(in)); !f.Lasting() {
+		if f := failure(t, s.announce(t, in)); !f.Lasting() {
 			t.Errorf("got %+v", f)
 		}
 		s.want(t, in.ID, chat.Refused, 0)
 		s.platform.In(channel, nil)
 		s.pass(t, 600)
-		if err := s.announce(in); err != nil {
+		if err := s.announce(t, in); err != nil {
 			t.Fatal(err)
 		}
 		s.want(t, in.ID, chat.Sent, 1)
@@ -238,6 +247,52 @@ func TestAnnounce(t *testing.T) {
 			t.Errorf("calls: %v; the channel need not be read after a refusal", calls)
 		}
 	})
+}
+
+// TestARefusalDoesNotUndoWhatMayHaveBeenPosted: the answer to the first try is
+// lost, and later ones are refused for certain. Only reading the channel tells
+// whether the message is there.
+func TestARefusalDoesNotUndoWhatMayHaveBeenPosted(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]chattest.Behaviour{
+		"429":  chattest.Limited(time.Minute, "shared"),
+		"403":  chattest.Refuse(403, chat.CodeMissingPermission, "no"),
+		"none": nil, // the platform is not even asked: the bot's token was refused
+	} {
+		for _, posted := range []bool{true, false} {
+			s := set(t)
+			s.client = connectAs(t, s.platform, chat.Config{Log: slog.New(slog.DiscardHandler), Budget: 2 * time.Second})
+			in := s.prepare(t, "The winners")
+			lost := chattest.Lose()
+			if !posted {
+				lost = chattest.Refuse(500, 0, "oops")
+			}
+			s.platform.Next(lost, lost, lost)
+			if err := s.announce(t, in); err == nil {
+				t.Fatal("no answer was lost")
+			}
+			for range 3 {
+				s.pass(t, 30)
+				if refuse != nil {
+					s.platform.In(channel, refuse)
+				} else {
+					s.platform.In(channel, chattest.Refuse(401, 0, "401: Unauthorized"))
+				}
+				if err := s.announce(t, in); err == nil {
+					t.Fatal("no refusal")
+				}
+				s.want(t, in.ID, chat.Unknown, map[bool]int{true: 1}[posted])
+			}
+			s.platform.In(channel, nil)
+			s.platform.Forget()
+			s.pass(t, 31)
+			s.client = connect(t, s.platform)
+			if err := s.announce(t, in); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			s.want(t, in.ID, chat.Sent, 1)
+		}
+	}
 }
 
 func TestAbandonedAndPrune(t *testing.T) {
@@ -273,7 +328,7 @@ func TestAbandonedAndPrune(t *testing.T) {
 	if n, err := chat.Prune(ctx, s.DB); n != 0 || err != nil {
 		t.Errorf("pruned %d unsettled, %v", n, err)
 	}
-	if err := s.announce(in); err != nil {
+	if err := s.announce(t, in); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := chat.Prune(ctx, s.DB); n != 1 || err != nil {

@@ -3,7 +3,6 @@ package chat
 import (
 	"context"
 	"errors"
-	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,176 +12,193 @@ import (
 	"github.com/disgoorg/disgo/rest"
 )
 
-const (
-	perSecond     = 45 // the platform allows a bot 50
-	invalidWindow = 10 * time.Minute
-	// The platform bans an address at 10,000 refused calls in that time. Those
-	// that nobody waits for stop first.
-	invalidBackground = 5000
-	invalidAll        = 8000
-)
+// perSecond is the pace of all calls together; the platform allows a bot 50.
+const perSecond = 45
 
-var (
-	errSpent       = errors.New("too many refused calls in the last ten minutes")
-	errInterrupted = errors.New("interrupted while waiting for the rate limit")
-)
+var errWaitTooLong = errors.New("the rate limit outlasts the time there is for the call")
 
-// limits keeps the library's rate limiting by route and channel and mends what
-// it lacks: it paces all calls together, pauses everything after a global 429,
-// counts refusals, and reads headers that the library would stumble over.
+// limits keeps the platform's rate limits: the calls of one bucket (a route and
+// a channel, until the platform names it) go one after the other and wait while
+// it is empty; all calls together keep a pace, and pause after a global 429.
 type limits struct {
-	rest.RateLimiter
-
 	mu      sync.Mutex
+	names   map[string]string // method and route → the platform's name of the bucket
+	buckets map[string]*bucket
+	large   int       // how many buckets there may be before idle ones are looked for
 	next    time.Time // when the next call may leave
 	paused  time.Time // global limit
-	window  time.Time // start of the window that refusals are counted in
-	invalid int
 }
 
-func newLimits(inner rest.RateLimiter) *limits { return &limits{RateLimiter: inner} }
-
-// MaxRetries leaves repeating a limited call to Discord.do, which knows the
-// budget.
-func (l *limits) MaxRetries() int { return 1 }
-
-// Reset is called once, before the first use.
-func (l *limits) Reset() { l.RateLimiter.Reset() }
-
-// WaitBucket waits for the route's turn and then for the bot's.
-func (l *limits) WaitBucket(ctx context.Context, at *rest.CompiledEndpoint) error {
-	err := l.RateLimiter.WaitBucket(ctx, at)
-	if err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			// The library says so only when the limit outlasts the deadline,
-			// and then keeps the route locked. (An interrupted wait ends with
-			// the error of patient.)
-			_ = l.RateLimiter.UnlockBucket(at, nil)
-		}
-		return err
-	}
-	if err := l.turn(ctx); err != nil {
-		_ = l.RateLimiter.UnlockBucket(at, nil)
-		return err
-	}
-	return nil
+// bucket is guarded by limits.mu, but for turn.
+type bucket struct {
+	turn  chan struct{} // holds one value while a call is under way
+	users int           // the calls that wait or are under way
+	empty time.Time     // until when nothing may be asked
 }
 
-// turn waits until the bot as a whole may make a call.
-func (l *limits) turn(ctx context.Context) error {
+func newLimits() *limits {
+	return &limits{names: map[string]string{}, buckets: map[string]*bucket{}, large: 1024}
+}
+
+// turn is a call's permission to go. It must be ended.
+type turn struct {
+	limits       *limits
+	route, major string
+	bucket       *bucket
+}
+
+// wait waits for the turn of a call, first in its bucket and then among all.
+// A fifth of what time there is stays for the exchange itself.
+func (l *limits) wait(ctx context.Context, at *rest.CompiledEndpoint) (*turn, error) {
+	if until, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, until.Add(-time.Until(until)/5))
+		defer cancel()
+	}
+	t := &turn{limits: l, route: at.Endpoint.Method + " " + at.Endpoint.Route, major: at.MajorParams}
+	t.bucket = l.enter(t.route, t.major)
+	select {
+	case t.bucket.turn <- struct{}{}:
+	case <-ctx.Done():
+		l.leave(t.bucket)
+		return nil, errWaitTooLong
+	}
 	for {
-		l.mu.Lock()
-		now := time.Now()
-		at := now
-		if l.next.After(at) {
-			at = l.next
+		wait, err := l.reserve(ctx, t.bucket)
+		if err == nil && wait <= 0 {
+			return t, nil
 		}
-		if l.paused.After(at) {
-			at = l.paused
+		if err == nil {
+			err = sleep(ctx, wait)
 		}
-		if until, ok := ctx.Deadline(); ok && at.After(until) {
-			l.mu.Unlock()
-			return errInterrupted
-		}
-		l.next = at.Add(time.Second / perSecond)
-		l.mu.Unlock()
-		if !at.After(now) {
-			return nil
-		}
-		select {
-		case <-time.After(at.Sub(now)):
-		case <-ctx.Done():
-			return errInterrupted
-		}
-		l.mu.Lock()
-		again := l.paused.After(time.Now())
-		l.mu.Unlock()
-		if !again {
-			return nil
+		if err != nil {
+			t.end()
+			return nil, err
 		}
 	}
 }
 
-// UnlockBucket lets the next call of the route go and tells the library what
-// the answer said about limits.
-func (l *limits) UnlockBucket(at *rest.CompiledEndpoint, rs *http.Response) error {
-	if rs == nil {
-		return l.RateLimiter.UnlockBucket(at, nil)
-	}
-	l.count(rs)
-	header := rs.Header.Clone()
-	if rs.StatusCode == http.StatusTooManyRequests {
-		wait := retryAfter(rs.Header)
-		if header.Get("X-RateLimit-Global") != "" || !strings.HasPrefix(header.Get("Content-Type"), "application/json") {
-			// The limit is the bot's, or the answer comes from the platform's
-			// edge: everything waits. The library's own field for this is not
-			// safe across goroutines.
-			l.pause(wait)
-			return l.RateLimiter.UnlockBucket(at, nil)
-		}
-		// The route's limit. The library overlooks it without a bucket and
-		// takes it for a global one without Via.
-		if header.Get("X-RateLimit-Bucket") == "" {
-			header.Set("X-RateLimit-Bucket", "unnamed")
-		}
-		header.Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-		header.Set("Via", "1.1")
-	}
-	if err := l.RateLimiter.UnlockBucket(at, &http.Response{StatusCode: rs.StatusCode, Header: header}); err != nil {
-		// Headers that cannot be read do not undo the answer.
-		return nil //nolint:nilerr // see above
-	}
-	return nil
-}
-
-// pause keeps all calls back for d.
-func (l *limits) pause(d time.Duration) {
+// enter returns the bucket of a route and channel for one more call.
+func (l *limits) enter(route, major string) *bucket {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if until := time.Now().Add(d); until.After(l.paused) {
-		l.paused = until
+	name := route
+	if known := l.names[route]; known != "" {
+		name = known
 	}
+	key := name + "+" + major
+	b := l.buckets[key]
+	if b == nil {
+		l.tidy()
+		b = &bucket{turn: make(chan struct{}, 1)}
+		l.buckets[key] = b
+	}
+	b.users++
+	return b
 }
 
-// count keeps the number of answers that bring a ban nearer.
-func (l *limits) count(rs *http.Response) {
-	switch {
-	case rs.StatusCode == http.StatusUnauthorized, rs.StatusCode == http.StatusForbidden:
-	case rs.StatusCode == http.StatusTooManyRequests && rs.Header.Get("X-RateLimit-Scope") != "shared":
-	default:
+// tidy drops the buckets that nobody uses and that hold nothing back, once there
+// are many.
+func (l *limits) tidy() {
+	if len(l.buckets) < l.large {
 		return
 	}
+	now := time.Now()
+	for key, b := range l.buckets {
+		if b.users == 0 && b.empty.Before(now) {
+			delete(l.buckets, key)
+		}
+	}
+	l.large = max(1024, 2*len(l.buckets))
+}
+
+func (l *limits) leave(b *bucket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := time.Now(); now.Sub(l.window) > invalidWindow {
-		l.window, l.invalid = now, 0
-	}
-	l.invalid++
+	b.users--
 }
 
-// spent reports whether another refusal would be one too many.
-func (l *limits) spent(background bool) bool {
+// reserve takes the next place in the pace of all calls, or says how long to
+// wait before asking again.
+func (l *limits) reserve(ctx context.Context, b *bucket) (time.Duration, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	budget := invalidAll
-	if background {
-		budget = invalidBackground
+	now := time.Now()
+	at := now
+	for _, hold := range []time.Time{b.empty, l.paused, l.next} {
+		if hold.After(at) {
+			at = hold
+		}
 	}
-	return l.invalid >= budget && time.Since(l.window) <= invalidWindow
+	if until, ok := ctx.Deadline(); ctx.Err() != nil || ok && at.After(until) {
+		return 0, errWaitTooLong
+	}
+	if !at.After(now) {
+		l.next = now.Add(time.Second / perSecond)
+	}
+	return at.Sub(now), nil
 }
 
-// patient is a context to wait under. Its error is told apart from the
-// library's own context.DeadlineExceeded.
-type patient struct {
-	context.Context
-	until time.Time
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return errWaitTooLong
+	}
 }
 
-func (p patient) Deadline() (time.Time, bool) { return p.until, true }
+// end lets the next call of the bucket go.
+func (t *turn) end() {
+	<-t.bucket.turn
+	t.limits.leave(t.bucket)
+}
 
-func (p patient) Err() error {
-	if p.Context.Err() != nil {
-		return errInterrupted
+// learn takes note of what an answer says about limits. Headers that cannot be
+// read say nothing.
+func (t *turn) learn(sent *exchange, f *Failure) {
+	if sent.status == 0 {
+		return
 	}
-	return nil
+	l := t.limits
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now, h, b := time.Now(), sent.header, t.bucket
+	if name := h.Get("X-RateLimit-Bucket"); name != "" && len(name) < 100 {
+		// What is learned counts for the calls to come, which look under this
+		// name, also when this one had to go before the name was known.
+		l.names[t.route] = name
+		if named := l.buckets[name+"+"+t.major]; named != nil {
+			b = named
+		} else {
+			l.buckets[name+"+"+t.major] = b
+		}
+	}
+	if sent.status != http.StatusTooManyRequests {
+		after, err := strconv.ParseFloat(h.Get("X-RateLimit-Reset-After"), 64)
+		if h.Get("X-RateLimit-Remaining") == "0" && err == nil && after > 0 && after < 1e6 {
+			b.empty = now.Add(time.Duration(after * float64(time.Second)))
+		}
+		return
+	}
+	until := &b.empty
+	if sent.global || h.Get("X-RateLimit-Global") != "" || !strings.HasPrefix(h.Get("Content-Type"), "application/json") {
+		// The limit is the bot's, or the answer comes from the platform's
+		// edge: everything waits.
+		until = &l.paused
+	}
+	if f != nil && now.Add(f.RetryAfter).After(*until) {
+		*until = now.Add(f.RetryAfter)
+	}
+}
+
+// retryAfter reads the header of a 429 in seconds, with or without a fraction.
+func retryAfter(h http.Header) time.Duration {
+	s, err := strconv.ParseFloat(h.Get("Retry-After"), 64)
+	if err != nil || s < 0 || s > 1e6 {
+		return 0
+	}
+	return max(time.Duration(s*float64(time.Second)), time.Millisecond)
 }

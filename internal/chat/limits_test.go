@@ -2,70 +2,14 @@ package chat
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/disgoorg/disgo/rest"
 )
-
-// TestRefusalBudget: the platform bans an address after too many refusals, so
-// calls stop leaving before that.
-func TestRefusalBudget(t *testing.T) {
-	t.Parallel()
-	l := newLimits(rest.NewNoopRateLimiter())
-	at := rest.CreateMessage.Compile(nil, "1")
-	answer := func(status int, header http.Header) {
-		t.Helper()
-		if err := l.UnlockBucket(at, &http.Response{StatusCode: status, Header: header}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range 2 * invalidAll {
-		answer(200, http.Header{})
-		answer(404, http.Header{})
-		answer(500, http.Header{})
-		answer(429, http.Header{"X-Ratelimit-Scope": {"shared"}, "X-Ratelimit-Bucket": {"b"}, "Content-Type": {"application/json"}})
-	}
-	if l.spent(true) {
-		t.Fatal("answers that bring no ban nearer were counted")
-	}
-	for i := range invalidAll {
-		if l.spent(false) || l.spent(true) != (i >= invalidBackground) {
-			t.Fatalf("after %d refusals: spent %v, in the background %v", i, l.spent(false), l.spent(true))
-		}
-		answer([]int{401, 403}[i%2], http.Header{})
-	}
-	if !l.spent(false) {
-		t.Fatal("calls go on after the budget is spent")
-	}
-	l.window = l.window.Add(-invalidWindow - time.Second)
-	if l.spent(true) {
-		t.Fatal("still spent ten minutes later")
-	}
-	answer(403, http.Header{})
-	if l.invalid != 1 {
-		t.Errorf("a new window starts with %d refusals, want 1", l.invalid)
-	}
-}
-
-// TestSpentSendsNothing: the refusal is our own then, and certain.
-func TestSpentSendsNothing(t *testing.T) {
-	t.Parallel()
-	d, err := NewDiscord(Config{Token: "t", URL: "http://127.0.0.1:1/api/v10"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.limits.window, d.limits.invalid = time.Now(), invalidAll
-	f, ok := func() (*Failure, bool) {
-		_, err := d.SendMessage(context.Background(), Message{ChannelID: "1", Content: "x"})
-		f, ok := err.(*Failure) //nolint:errorlint // the very type is promised
-		return f, ok
-	}()
-	if !ok || f.Uncertain || f.Message != errSpent.Error() {
-		t.Errorf("got %+v", f)
-	}
-}
 
 func TestUserOf(t *testing.T) {
 	t.Parallel()
@@ -78,5 +22,85 @@ func TestUserOf(t *testing.T) {
 		if got := userOf(token); got != want {
 			t.Errorf("userOf(%q) = %q, want %q", token, got, want)
 		}
+	}
+}
+
+// TestBucketsAreDropped: the memory of buckets is bounded while many callers
+// come and go, no two calls of one bucket go at once, and none is unlocked that
+// another holds.
+func TestBucketsAreDropped(t *testing.T) {
+	t.Parallel()
+	l := newLimits()
+	l.large = 4
+	var mu sync.Mutex
+	under := map[string]int{}
+	var group sync.WaitGroup
+	for i := range 32 {
+		group.Go(func() {
+			for j := range 200 {
+				channel := fmt.Sprint((i + j) % 9)
+				l.mu.Lock()
+				l.next, l.large = time.Time{}, 4 // no pace, and tidying all the time
+				l.mu.Unlock()
+				turn, err := l.wait(context.Background(), rest.CreateMessage.Compile(nil, channel))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if under[channel]++; under[channel] != 1 {
+					t.Errorf("%d calls at once", under[channel])
+				}
+				mu.Unlock()
+				mu.Lock()
+				under[channel]--
+				mu.Unlock()
+				turn.end()
+			}
+		})
+	}
+	group.Wait()
+	l.large = 4
+	for i := range 50 {
+		l.leave(l.enter("route", fmt.Sprint(i)))
+		l.large = 4
+	}
+	if n := len(l.buckets); n > 5 {
+		t.Errorf("%d idle buckets are kept", n)
+	}
+}
+
+// TestBucketsOfThePlatform: routes that the platform counts together wait
+// together.
+func TestBucketsOfThePlatform(t *testing.T) {
+	t.Parallel()
+	l := newLimits()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, route := range []*rest.Endpoint{rest.CreateMessage, rest.GetMessages} {
+		turn, err := l.wait(ctx, route.Compile(nil, "1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn.learn(&exchange{status: 200, header: http.Header{
+			"X-Ratelimit-Bucket": {"shared"}, "X-Ratelimit-Remaining": {"3"}, "X-Ratelimit-Reset-After": {"3600"},
+		}}, nil)
+		turn.end()
+	}
+	turn, err := l.wait(ctx, rest.CreateMessage.Compile(nil, "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	turn.learn(&exchange{status: 200, header: http.Header{
+		"X-Ratelimit-Bucket": {"shared"}, "X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset-After": {"3600.5"},
+	}}, nil)
+	turn.end()
+	if _, err := l.wait(ctx, rest.GetMessages.Compile(nil, "1")); err == nil {
+		t.Error("the other route of an empty bucket may go")
+	}
+	if turn, err := l.wait(ctx, rest.GetMessages.Compile(nil, "2")); err != nil {
+		t.Errorf("another channel may not: %v", err)
+	} else {
+		turn.end()
 	}
 }

@@ -10,36 +10,31 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/event"
 	"guildhall/internal/fault"
-	"guildhall/internal/jobs"
 )
 
-// Draw draws the winners of a giveaway that is in drawing and ends it: the
-// record, the winners, the event and the announcement become real together, or
-// none of them. In any other state, and when the giveaway is gone, it does
-// nothing, so it may be called by as many workers and as often as one likes.
+// Draw draws the winners of a giveaway that is in drawing and whose entries are
+// frozen, and ends it: the record, the winners, the event and the announcement
+// become real together, or none of them. In any other state, while somebody
+// else holds the giveaway, and when it is gone, it does nothing, so it may be
+// called by as many workers and as often as one likes.
 func Draw(ctx context.Context, d db.Doer, guild, id string) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		g, err := lock(ctx, tx, guild, id)
+		g, err := lockFree(ctx, tx, guild, id)
 		if fault.Is(err, "not_found") {
 			return nil
 		}
-		if err != nil || g.Status != drawing {
+		if err != nil || g.Status != drawing || g.Pot == gathering {
 			return err
 		}
-		g, r, err := conduct(ctx, tx, g, order{count: g.WinnerCount})
+		g, r, err := conduct(ctx, tx, g, order{count: g.WinnerCount, tokenID: g.EndedByTokenID})
 		if err != nil {
 			return err
 		}
-		if err := event.Record(ctx, tx, event.System(guild), event.GiveawayEnded, show(g)); err != nil {
+		if err := event.Record(ctx, tx, event.System(guild).On(g.UpdatedAt), event.GiveawayEnded, show(g)); err != nil {
 			return err
 		}
-		return announce(ctx, tx, g, chat.KindGiveawayEnded, endedText(g.Prize, r.Drawn))
+		return announce(ctx, tx, g, chat.KindGiveawayEnded, endedTexts(g, r.Drawn)...)
 	})
-}
-
-// enqueueDraw enqueues the call of Draw for a giveaway that tx puts into drawing.
-func enqueueDraw(ctx context.Context, tx *db.Tx, g row) error {
-	return jobs.Enqueue(ctx, tx, jobs.DrawGiveaway{GuildID: g.GuildID, GiveawayID: g.ID, Round: g.Rounds + 1}, nil)
 }
 
 // order says what one draw is to do.
@@ -70,10 +65,7 @@ func conduct(ctx context.Context, tx *db.Tx, g row, o order) (row, record, error
 	}
 	excluded := distinct(o.excluded)
 	out := make(map[string]bool, len(past)+len(excluded))
-	for _, id := range past {
-		out[id] = true
-	}
-	for _, id := range excluded {
+	for _, id := range slices.Concat(past, excluded) {
 		out[id] = true
 	}
 	drawn, err := pick(seed, all, out, o.count)
@@ -88,6 +80,7 @@ func conduct(ctx context.Context, tx *db.Tx, g row, o order) (row, record, error
 		Round:       g.Rounds + 1,
 		Seed:        seed,
 		EntriesHash: potHash(all),
+		EntryCount:  weight(all, out),
 		PastWinners: past,
 		Excluded:    excluded,
 		Drawn:       drawn,
@@ -110,7 +103,9 @@ func pastWinners(ctx context.Context, tx *db.Tx, g row) ([]string, error) {
 	return distinct(slices.Concat(g.Winners, last.PastWinners, last.Drawn)), nil
 }
 
-// distinct returns the ids sorted, each once.
+// distinct returns the ids sorted, each once. It is never nil.
 func distinct(ids []string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(ids)))
+	list := append([]string{}, ids...)
+	slices.Sort(list)
+	return slices.Compact(list)
 }

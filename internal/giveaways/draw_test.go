@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"guildhall/internal/chat"
 	"guildhall/internal/db"
 	"guildhall/internal/event"
 )
@@ -50,7 +52,7 @@ func (s scene) wantRepeatable(id string) {
 	s.t.Helper()
 	var records []record
 	if err := s.DB.Reader().SelectContext(context.Background(), &records, `
-		SELECT round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners, token_id, reason
+		SELECT round, seed, entries_hash, entry_count, past_winners, excluded, drawn, replaced, winners, token_id, reason
 		FROM giveaway_draws WHERE guild_id = $1 AND giveaway_id = $2 ORDER BY round`, guild, id); err != nil {
 		s.t.Fatal(err)
 	}
@@ -75,6 +77,9 @@ func (s scene) wantRepeatable(id string) {
 			s.t.Errorf("round %d of giveaway %s knows the past winners %v, there were %v", r.Round, id, r.PastWinners, won)
 		}
 		out := set(slices.Concat(r.PastWinners, r.Excluded)...)
+		if want := weight(all, out); r.EntryCount != want {
+			s.t.Errorf("round %d of giveaway %s says %d entries in the pot, there are %d", r.Round, id, r.EntryCount, want)
+		}
 		if again := repeat(r.Seed, weights, out, len(r.Drawn)); !slices.Equal(again, r.Drawn) {
 			s.t.Errorf("round %d of giveaway %s drew %v, repeated it draws %v", r.Round, id, r.Drawn, again)
 		}
@@ -124,18 +129,18 @@ func TestDraw(t *testing.T) {
 	})
 }
 
-// Many workers, the sweep among them, race for the same giveaways while some of
-// them lose their transaction, some their time, and some the answer to their
-// commit, and come again as the job engine would let them.
+// Many callers, two workers among them, race for the same giveaways while some
+// of them lose their transaction, some their time, and some the answer to their
+// commit, and come again.
 func TestDrawRunsOnceHoweverManyRace(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	const giveaways, workers = 40, 8
+	const giveaways, callers = 40, 8
 	for i := range giveaways {
 		s.giveaway(fmt.Sprintf("g%02d", i), drawing, 2, 12, func(i int) int64 { return int64(i * i) })
 	}
 	var group sync.WaitGroup
-	for w := range workers {
+	for w := range callers {
 		group.Go(func() {
 			random := rand.New(rand.NewPCG(21, uint64(w)))
 			todo := random.Perm(giveaways)
@@ -154,18 +159,46 @@ func TestDrawRunsOnceHoweverManyRace(t *testing.T) {
 					todo = todo[1:]
 				}
 				cancel()
-				if n%16 == 0 {
+				if n == 16 {
 					s.exec(`UPDATE giveaways SET redraw_at = now() - interval '1 second' WHERE status = 'drawing' AND id > 'g30'`)
-					if err := Transitions(context.Background(), s.DB); err != nil {
-						t.Error(err)
-					}
 				}
 			}
 		})
 	}
+	s.work(nil)
+	s.work(nil)
 	group.Wait()
+	s.exec(`UPDATE giveaways SET redraw_at = now() WHERE status = 'drawing'`)
+	s.eventually("all draws", func() bool { return one[int](s, `SELECT count(*) FROM giveaways WHERE status = 'drawing'`) == 0 })
 	for i := range giveaways {
 		s.wantDrawnOnce(fmt.Sprintf("g%02d", i), 2)
+	}
+}
+
+// work starts a worker that ends with the test.
+func (s scene) work(p chat.Platform) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	if p == nil {
+		p = chat.NewStandIn(slog.New(slog.DiscardHandler))
+	}
+	w := &Worker{DB: s.DB, Chat: p, Log: slog.New(slog.DiscardHandler)}
+	go func() { done <- w.Run(ctx) }()
+	s.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			s.t.Error(err)
+		}
+	})
+}
+
+func (s scene) eventually(what string, ok func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("waited in vain for %s", what)
+		}
 	}
 }
 
@@ -195,7 +228,7 @@ func (f failing) Do(ctx context.Context, fn func(context.Context, *db.Tx) error)
 
 // A worker is killed at every place where a draw writes, and once in the middle
 // of its commit: its server process ends itself there. Nothing of the draw may
-// stay, and half a minute later the sweep has to finish it, once.
+// stay, and a worker has to finish it, once.
 func TestDrawIsFinishedAfterItsWorkerDied(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -230,25 +263,19 @@ func TestDrawIsFinishedAfterItsWorkerDied(t *testing.T) {
 		if g := s.get(point); g.Status != drawing || len(g.Winners) > 0 || g.Rounds > 0 {
 			t.Errorf("at %s: the dead draw left %+v", point, g)
 		}
-		if err := Transitions(context.Background(), s.DB); err != nil {
-			t.Fatal(err)
-		}
-		if g := s.get(point); g.Status != drawing {
-			t.Errorf("at %s: the sweep did not wait for the worker", point)
-		}
-		s.exec(`UPDATE giveaways SET redraw_at = redraw_at - interval '30 seconds' WHERE status = 'drawing'`)
-		for range 2 {
-			if err := Transitions(context.Background(), s.DB); err != nil {
-				t.Fatal(err)
-			}
-		}
+		s.exec(`UPDATE giveaways SET redraw_at = now() WHERE status = 'drawing'`)
+	}
+	s.work(nil)
+	s.work(nil)
+	s.eventually("all draws", func() bool { return one[int](s, `SELECT count(*) FROM giveaways WHERE status = 'drawing'`) == 0 })
+	for _, point := range append(points, "in_commit") {
 		s.wantDrawnOnce(point, 2)
 	}
 }
 
 // One giveaway that cannot be drawn must neither stop the others nor be tried
 // without pause.
-func TestRedrawGoesOnAfterAFailure(t *testing.T) {
+func TestAGiveawayThatCannotBeDrawnStopsNoOther(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	for _, id := range []string{"a", "b", "c"} {
@@ -256,13 +283,13 @@ func TestRedrawGoesOnAfterAFailure(t *testing.T) {
 	}
 	s.exec(`ALTER TABLE giveaway_draws ADD CONSTRAINT not_b CHECK (giveaway_id <> 'b')`)
 	s.exec(`UPDATE giveaways SET redraw_at = now() - interval '1 second'`)
-	if err := Transitions(context.Background(), s.DB); !db.Violates(err, "not_b") {
-		t.Errorf("the failure of one draw was not reported: %v", err)
-	}
+	s.work(nil)
+	s.eventually("the other draws", func() bool { return s.get("a").Status == ended && s.get("c").Status == ended })
 	s.wantDrawnOnce("a", 1)
 	s.wantDrawnOnce("c", 1)
-	if err := Transitions(context.Background(), s.DB); err != nil {
-		t.Errorf("the failed draw was tried again at once: %v", err)
+	s.eventually("two failures", func() bool { return s.get("b").Failures >= 2 })
+	if again := one[float64](s, `SELECT extract(epoch FROM redraw_at - now()) FROM giveaways WHERE id = 'b'`); again < 0.5 {
+		t.Errorf("after two failures the draw is tried again in %v s", again)
 	}
 }
 

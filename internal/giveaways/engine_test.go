@@ -2,6 +2,7 @@ package giveaways_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -31,37 +32,41 @@ func discord(t testing.TB, url string) chat.Platform {
 // them.
 func (s stage) work(p chat.Platform) (stop func()) {
 	s.t.Helper()
-	queue, err := db.OpenSQL(s.Server.DBURL, "guildhall-test-jobs", 3)
+	return work(s.t, s.Server.DBURL, s.DB(), p)
+}
+
+func work(t testing.TB, url string, d *db.DB, p chat.Platform) (stop func()) {
+	t.Helper()
+	queue, err := db.OpenSQL(url, "guildhall-test-jobs", 3)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
-	idle := func(context.Context) error { return nil }
+	log := slog.New(slog.DiscardHandler)
 	runner, err := jobs.New(jobs.Config{
-		DB: queue, Log: slog.New(slog.DiscardHandler),
-		Draw: func(ctx context.Context, guild, giveaway string, _ int) error {
-			return giveaways.Draw(ctx, s.DB(), guild, giveaway)
+		DB: queue, Log: log,
+		Work: []jobs.Work{jobs.Do(func(ctx context.Context, a giveaways.Announcement) error {
+			return giveaways.Announce(ctx, d, p, a)
+		})},
+		Sweeps: []jobs.Sweep{
+			{Name: "transitions", Every: 100 * time.Millisecond, Run: func(ctx context.Context) error { return giveaways.Transitions(ctx, d) }},
+			{Name: "announcements", Every: 100 * time.Millisecond, Run: func(ctx context.Context) error { return giveaways.SweepAnnouncements(ctx, d) }},
 		},
-		Announce: func(ctx context.Context, guild, intent string) error {
-			return chat.Announce(ctx, s.DB(), p, guild, intent)
-		},
-		SyncChannel:   func(context.Context, string, string) error { return nil },
-		Transitions:   func(ctx context.Context) error { return giveaways.Transitions(ctx, s.DB()) },
-		SweepIntents:  func(ctx context.Context) error { return giveaways.SweepAnnouncements(ctx, s.DB(), p) },
-		SweepChannels: idle, ExpireCases: idle, Prune: idle,
 	})
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
+	worker := &giveaways.Worker{DB: d, Chat: p, Log: log}
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
+	done := make(chan error, 2)
 	go func() { done <- runner.Run(ctx) }()
+	go func() { done <- worker.Run(ctx) }()
 	return func() {
 		cancel()
-		if err := <-done; err != nil {
-			s.t.Error(err)
+		if err := errors.Join(<-done, <-done); err != nil {
+			t.Error(err)
 		}
 		if err := queue.Close(); err != nil {
-			s.t.Error(err)
+			t.Error(err)
 		}
 	}
 }
@@ -73,6 +78,7 @@ func TestTheJobEngineDrawsAndAnnounces(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	server := chattest.New(t)
+	server.Home(s.Guild)
 	server.Next(chattest.Lose(), chattest.Refuse(http.StatusServiceUnavailable, 0, "try later"))
 	defer s.work(discord(t, server.URL))()
 	defer s.work(discord(t, server.URL))()
@@ -84,14 +90,12 @@ func TestTheJobEngineDrawsAndAnnounces(t *testing.T) {
 		s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, `{"data":{"status":"drawing"}}`)
 		list = append(list, id)
 	}
-	late := s.giveaway("scheduled", 2, 6)
+	late := s.giveaway("active", 2, 6)
 	s.exec(`UPDATE giveaways SET prize = 'Prize ' || id, ends_at = now() WHERE id = $1`, late)
 	list = append(list, late)
 	for _, id := range list {
-		apitest.Eventually(t, "the draw", func() bool {
-			return s.Do(t, "getGiveaway", "", apitest.Path("id", id)).Want(t, 200, "").Str(t, "data.status") == "ended"
-		})
-		apitest.Eventually(t, "the announcement", func() bool {
+		s.untilEnded(id)
+		s.eventually("the announcement", func() bool {
 			return s.count(`SELECT count(*) FROM chat_intents WHERE subject_id = $1 AND state = 'sent'`, id) == 1
 		})
 		if n := s.count(`SELECT count(*) FROM giveaway_draws WHERE giveaway_id = $1`, id); n != 1 {
@@ -101,7 +105,7 @@ func TestTheJobEngineDrawsAndAnnounces(t *testing.T) {
 		for _, m := range server.Messages(channel) {
 			if strings.Contains(m.Content, id) {
 				posted++
-				if m.ReplyTo != "912347611830792242" || !m.Enforced || !strings.Contains(string(m.Mentions), `"parse":[]`) {
+				if m.ReplyTo != "912347611830792242" || !m.Enforced || !strings.Contains(string(m.Mentions), `"parse":[]`) || !strings.Contains(string(m.Mentions), `"users":["`) {
 					t.Errorf("the announcement was posted as %+v", m)
 				}
 			}
@@ -114,20 +118,20 @@ func TestTheJobEngineDrawsAndAnnounces(t *testing.T) {
 	s.WantNoEvent(t)
 }
 
-// The job of an announcement is lost. The sweep says it all the same, once,
+// The job of an announcement is lost. The sweep has it said all the same, once,
 // however many nodes sweep.
 func TestALostAnnouncementIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	server := chattest.New(t)
-	p := discord(t, server.URL)
+	server.Home(s.Guild)
 	s.ended(1, 3)
 	s.exec(`DELETE FROM river_job`)
 	sweep := func() {
 		t.Helper()
 		failed := make(chan error, 4)
 		for range cap(failed) {
-			go func() { failed <- giveaways.SweepAnnouncements(context.Background(), s.DB(), p) }()
+			go func() { failed <- giveaways.SweepAnnouncements(context.Background(), s.DB()) }()
 		}
 		for range cap(failed) {
 			if err := <-failed; err != nil {
@@ -135,14 +139,46 @@ func TestALostAnnouncementIsMadeUpFor(t *testing.T) {
 			}
 		}
 	}
+	jobCount := func() int { return s.count(`SELECT count(*) FROM river_job`) }
 	sweep()
-	if n := len(server.Messages(channel)); n != 0 {
-		t.Fatalf("%d messages were posted while the job had its time", n)
+	if n := jobCount(); n != 0 {
+		t.Fatalf("%d jobs were made up for while the job had its time", n)
 	}
 	s.exec(`UPDATE chat_intents SET created_at = created_at - interval '61 seconds'`)
 	sweep()
 	sweep()
+	if n := jobCount(); n != 1 {
+		t.Fatalf("%d jobs were made up for, want 1", n)
+	}
+	defer s.work(discord(t, server.URL))()
+	defer s.work(discord(t, server.URL))()
+	s.eventually("the announcement", func() bool { return s.count(`SELECT count(*) FROM chat_intents WHERE state = 'sent'`) == 1 })
 	if n := len(server.Messages(channel)); n != 1 {
 		t.Errorf("%d messages were posted, want 1", n)
+	}
+}
+
+// An announcement never goes into another guild's channel, whatever way the
+// channel came in.
+func TestAnAnnouncementStaysInItsGuild(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	server := chattest.New(t)
+	server.Give(channel, s.Next(t).Guild)
+	p := discord(t, server.URL)
+	id, _ := s.ended(1, 3)
+	s.Do(t, "rerollGiveaway", `{"count":1,"reason":"[Claim](https://evil.example)"}`, apitest.Path("id", id)).Want(t, 200, "")
+	var list []string
+	if err := s.DB().Reader().SelectContext(context.Background(), &list, `SELECT id FROM chat_intents`); err != nil || len(list) != 2 {
+		t.Fatal(list, err)
+	}
+	for _, intent := range list {
+		err := giveaways.Announce(context.Background(), s.DB(), p, giveaways.Announcement{GuildID: s.Guild, GiveawayID: id, IntentID: intent})
+		if !errors.Is(err, chat.ErrChannelNotAllowed) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if n := len(server.Calls()); n != 0 || s.count(`SELECT count(*) FROM chat_intents WHERE state = 'refused'`) != 2 {
+		t.Errorf("%d calls in another guild's channel: %v", n, server.Calls())
 	}
 }

@@ -64,6 +64,18 @@ func pick(seed []byte, pot []entrant, out map[string]bool, n int) ([]string, err
 	return winners, nil
 }
 
+// weight is the sum of the entries of everyone in pot who is not in out: the W
+// that pick begins with.
+func weight(pot []entrant, out map[string]bool) int64 {
+	var sum int64
+	for _, e := range pot {
+		if !out[e.UserID] {
+			sum += e.Entries
+		}
+	}
+	return sum
+}
+
 func sortPot(pot []entrant) {
 	slices.SortFunc(pot, func(a, b entrant) int { return cmp.Compare(a.UserID, b.UserID) })
 }

@@ -6,6 +6,10 @@ package giveaways
 
 import (
 	"context"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"time"
 
 	"guildhall/gen"
 	"guildhall/internal/auth"
@@ -18,16 +22,53 @@ import (
 )
 
 // Service implements the operations of the tag Giveaways.
-type Service struct{}
+type Service struct {
+	Chat chat.Platform
+}
 
-// ListGiveaways lists the guild's giveaways, newest first.
+// checked is what PrepareCreate has found out about a channel.
+type checked struct {
+	channel string
+	verdict error
+}
+
+type checkedKey struct{}
+
+// PrepareCreate asks the chat platform whose the channel is, before the unit of
+// CreateGiveaway opens.
+func (s *Service) PrepareCreate(ctx context.Context, body *gen.CreateGiveawayRequest) (context.Context, error) {
+	err := s.Chat.CheckChannel(ctx, chat.Channel{GuildID: auth.From(ctx).GuildID, ID: body.ChannelID})
+	switch {
+	case errors.Is(err, chat.ErrChannelNotAllowed):
+		err = fault.New(fault.Refused, "channel_not_allowed", "Channel %s is not one of this guild that the bot can see.", body.ChannelID)
+	case err != nil:
+		err = fault.New(fault.Upstream, "discord_send_failed", "The chat platform could not be asked about the channel.").Because(err)
+	}
+	return context.WithValue(ctx, checkedKey{}, checked{body.ChannelID, err}), nil
+}
+
+// verdictOn is what PrepareCreate has found out about the channel.
+func verdictOn(ctx context.Context, channel string) error {
+	c, ok := ctx.Value(checkedKey{}).(checked)
+	if !ok || c.channel != channel {
+		return errors.New("giveaways: a channel is used that nobody has asked about")
+	}
+	return c.verdict
+}
+
+// ListGiveaways lists the guild's giveaways, newest first, or those that changed
+// since an instant in the order of their changes.
 func (*Service) ListGiveaways(ctx context.Context, r gen.ListGiveawaysRequestObject) (gen.ListGiveawaysResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
 	var status string
 	if r.Params.Status != nil {
 		status = string(*r.Params.Status)
 	}
-	rows, err := list(ctx, db.Read(ctx), auth.From(ctx).GuildID, status, p)
+	var since *time.Time
+	if r.Params.UpdatedSince != nil {
+		since = &r.Params.UpdatedSince.Time
+	}
+	rows, err := list(ctx, db.Read(ctx), auth.From(ctx).GuildID, status, since, p)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +81,9 @@ func (*Service) ListGiveaways(ctx context.Context, r gen.ListGiveawaysRequestObj
 }
 
 // CreateGiveaway starts a giveaway, or schedules it when its start lies in the
-// future. One that would be over before it began is Invalid.
+// future. One that would be over before it began is Invalid; one in a channel
+// that is not the guild's is Refused. The bot posts the message by which members
+// enter as soon as it is active.
 func (*Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestObject) (gen.CreateGiveawayResponseObject, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
 	now, err := tx.Now(ctx)
@@ -60,6 +103,9 @@ func (*Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestO
 	case !ends.After(starts):
 		return nil, fault.New(fault.Invalid, "invalid_request", "body /ends_at: must lie after starts_at")
 	}
+	if err := verdictOn(ctx, r.Body.ChannelID); err != nil {
+		return nil, err
+	}
 	g, err := insert(ctx, tx, row{
 		GuildID:     by.GuildID,
 		ID:          db.NewID(),
@@ -71,12 +117,18 @@ func (*Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestO
 		ChannelID:   r.Body.ChannelID,
 		StartsAt:    starts,
 		EndsAt:      r.Body.EndsAt.Time,
+		Source:      fromAPI,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := event.Record(ctx, tx, event.From(by), event.GiveawayCreated, show(g)); err != nil {
+	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt), event.GiveawayCreated, show(g)); err != nil {
 		return nil, err
+	}
+	if g.Status == active {
+		if err := present(ctx, tx, g); err != nil {
+			return nil, err
+		}
 	}
 	return gen.CreateGiveaway201JSONResponse{
 		Body:    gen.GiveawayEnvelope{Data: show(g)},
@@ -113,16 +165,33 @@ func (*Service) ListGiveawayEntries(ctx context.Context, r gen.ListGiveawayEntri
 	return gen.ListGiveawayEntries200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
-// EndGiveaway ends a giveaway before its time and enqueues its draw. The answer
-// comes before the winners are known.
-func (*Service) EndGiveaway(ctx context.Context, r gen.EndGiveawayRequestObject) (gen.EndGiveawayResponseObject, error) {
-	tx := db.Write(ctx)
-	g, err := move(ctx, tx, toDrawing, auth.From(ctx).GuildID, r.ID,
-		fault.New(fault.Refused, "giveaway_not_running", "Only a giveaway that is active, paused or scheduled can be ended."))
+// ListGiveawayDraws lists the records of a giveaway's draws, by round.
+func (*Service) ListGiveawayDraws(ctx context.Context, r gen.ListGiveawayDrawsRequestObject) (gen.ListGiveawayDrawsResponseObject, error) {
+	p := page.Of(r.Params.Page, r.Params.PerPage)
+	g, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
 	if err != nil {
 		return nil, err
 	}
-	if err := enqueueDraw(ctx, tx, g); err != nil {
+	rows, err := records(ctx, db.Read(ctx), g, p)
+	if err != nil {
+		return nil, err
+	}
+	rows, more := page.Cut(rows, p)
+	data := make([]gen.GiveawayDraw, len(rows))
+	for i, d := range rows {
+		data[i] = showDraw(d)
+	}
+	return gen.ListGiveawayDraws200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+// EndGiveaway ends a giveaway before its time; a worker finds it and draws it.
+// The response comes before the winners are known.
+func (*Service) EndGiveaway(ctx context.Context, r gen.EndGiveawayRequestObject) (gen.EndGiveawayResponseObject, error) {
+	by := auth.From(ctx)
+	g, err := move(ctx, db.Write(ctx), toDrawing, by.GuildID, r.ID,
+		fault.New(fault.Refused, "giveaway_not_running", "Only a giveaway that is active, paused or scheduled can be ended."),
+		by.TokenID)
+	if err != nil {
 		return nil, err
 	}
 	return gen.EndGiveaway202JSONResponse{
@@ -133,21 +202,34 @@ func (*Service) EndGiveaway(ctx context.Context, r gen.EndGiveawayRequestObject)
 
 // PauseGiveaway stops the clock of an active giveaway.
 func (*Service) PauseGiveaway(ctx context.Context, r gen.PauseGiveawayRequestObject) (gen.PauseGiveawayResponseObject, error) {
-	g, err := move(ctx, db.Write(ctx), toPaused, auth.From(ctx).GuildID, r.ID,
+	tx, by := db.Write(ctx), auth.From(ctx)
+	g, err := move(ctx, tx, toPaused, by.GuildID, r.ID,
 		fault.New(fault.Refused, "giveaway_not_active", "Only an active giveaway can be paused."))
 	if err != nil {
+		return nil, err
+	}
+	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt), event.GiveawayPaused, show(g)); err != nil {
 		return nil, err
 	}
 	return gen.PauseGiveaway200JSONResponse{Data: show(g)}, nil
 }
 
 // ResumeGiveaway lets the clock of a paused giveaway run on: as much time
-// remains as when it was paused.
+// remains as when it was paused. The bot says when that is over.
 func (*Service) ResumeGiveaway(ctx context.Context, r gen.ResumeGiveawayRequestObject) (gen.ResumeGiveawayResponseObject, error) {
-	g, err := move(ctx, db.Write(ctx), toActive, auth.From(ctx).GuildID, r.ID,
+	tx, by := db.Write(ctx), auth.From(ctx)
+	g, err := move(ctx, tx, toActive, by.GuildID, r.ID,
 		fault.New(fault.Refused, "giveaway_not_paused", "Only a paused giveaway can be resumed."))
 	if err != nil {
 		return nil, err
+	}
+	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt), event.GiveawayResumed, show(g)); err != nil {
+		return nil, err
+	}
+	if g.Source == fromAPI {
+		if err := announce(ctx, tx, g, chat.KindGiveawayResumed, notice{text: resumedText(g)}); err != nil {
+			return nil, err
+		}
 	}
 	return gen.ResumeGiveaway200JSONResponse{Data: show(g)}, nil
 }
@@ -181,7 +263,7 @@ func (*Service) RerollGiveaway(ctx context.Context, r gen.RerollGiveawayRequestO
 	if err != nil {
 		return nil, err
 	}
-	if err := event.Record(ctx, tx, event.From(by), event.GiveawayRerolled, gen.GiveawayReroll{
+	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt), event.GiveawayRerolled, gen.GiveawayReroll{
 		Giveaway:        show(g),
 		ReplacedUserIds: draw.Replaced,
 		NewUserIds:      draw.Drawn,
@@ -189,13 +271,31 @@ func (*Service) RerollGiveaway(ctx context.Context, r gen.RerollGiveawayRequestO
 	}); err != nil {
 		return nil, err
 	}
-	if err := announce(ctx, tx, g, chat.KindGiveawayRerolled, rerolledText(g.Prize, draw.Drawn, body.Reason)); err != nil {
+	if err := announce(ctx, tx, g, chat.KindGiveawayRerolled, rerolledTexts(g, draw.Drawn, body.Reason)...); err != nil {
 		return nil, err
 	}
 	return gen.RerollGiveaway200JSONResponse{Data: show(g)}, nil
 }
 
 func location(g row) string { return "/api/v1/giveaways/" + g.ID }
+
+func showDraw(d record) gen.GiveawayDraw {
+	by := "system"
+	if d.TokenID != nil {
+		by = "api"
+	}
+	return gen.GiveawayDraw{
+		Round:           d.Round,
+		DrawnAt:         wire.At(d.DrawnAt),
+		Seed:            hex.EncodeToString(d.Seed),
+		EntriesHash:     hex.EncodeToString(d.EntriesHash),
+		EntryCount:      d.EntryCount,
+		ExcludedUserIds: distinct(slices.Concat(d.PastWinners, d.Excluded)),
+		Winners:         d.Drawn,
+		Reason:          d.Reason,
+		Origin:          gen.EventOrigin{Type: by, TokenID: d.TokenID},
+	}
+}
 
 func show(g row) gen.Giveaway {
 	return gen.Giveaway{

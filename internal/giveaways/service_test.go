@@ -187,6 +187,23 @@ func TestListGiveawayEntries(t *testing.T) {
 	s.Next(t).Do(t, "listGiveawayEntries", "", at).WantError(t, 404, "not_found")
 }
 
+// eventually waits for what takes its time on a busy machine.
+func (s stage) eventually(what string, ok func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func (s stage) untilEnded(id string) {
+	s.t.Helper()
+	s.eventually("the draw", func() bool {
+		return s.count(`SELECT count(*) FROM giveaways WHERE id = $1 AND status = 'ended'`, id) == 1
+	})
+}
+
 func in(d time.Duration) string { return time.Now().UTC().Add(d).Format(time.RFC3339Nano) }
 
 func TestCreateGiveaway(t *testing.T) {
@@ -219,10 +236,10 @@ func TestCreateGiveaway(t *testing.T) {
 		a.Want(t, 201, `{"data":{"status":"scheduled","description":"Text","host_id":"80351110224678912"}}`)
 		s.WantEvent(t, "giveaway.created", `{"data":{"status":"scheduled"}}`)
 	})
-	t.Run("may have started already", func(t *testing.T) {
+	t.Run("may have started already, and takes null for what is left out", func(t *testing.T) {
 		s := s.on(t)
-		create(t, map[string]any{"starts_at": "2026-01-01T12:00:00+02:00"}).
-			Want(t, 201, `{"data":{"status":"active","starts_at":"2026-01-01T10:00:00.000Z"}}`)
+		create(t, map[string]any{"starts_at": "2026-01-01T12:00:00+02:00", "host_id": nil, "description": nil}).
+			Want(t, 201, `{"data":{"status":"active","starts_at":"2026-01-01T10:00:00.000Z","host_id":null,"description":null}}`)
 		s.WantEvent(t, "giveaway.created", "")
 	})
 	for name, change := range map[string]map[string]any{
@@ -236,7 +253,6 @@ func TestCreateGiveaway(t *testing.T) {
 		"a long prize":              {"prize": strings.Repeat("ü", 201)},
 		"a long description":        {"description": strings.Repeat("ü", 1001)},
 		"a channel that is no id":   {"channel_id": "general"},
-		"a host that is null":       {"host_id": nil},
 		"an impossible end":         {"ends_at": "2126-02-30T00:00:00Z"},
 		"a member nobody knows":     {"colour": "red"},
 		"an end that is no instant": {"ends_at": "tomorrow"},
@@ -271,9 +287,6 @@ func TestEndGiveaway(t *testing.T) {
 			}
 			s.Do(t, "endGiveaway", "", apitest.Path("id", id)).WantError(t, 422, "giveaway_not_running")
 			s.WantNoEvent(t)
-			if n := s.count(`SELECT count(*) FROM river_job WHERE kind = 'draw_giveaway' AND args @> jsonb_build_object('guild_id', $1::text, 'giveaway_id', $2::text, 'round', 1)`, s.Guild, id); n != 1 {
-				t.Errorf("%d jobs were enqueued, want 1", n)
-			}
 			if err := giveaways.Draw(context.Background(), s.DB(), s.Guild, id); err != nil {
 				t.Fatal(err)
 			}
@@ -324,12 +337,14 @@ func TestPauseAndResume(t *testing.T) {
 		return e
 	}
 	before := s.Do(t, "pauseGiveaway", "", at).Want(t, 200, `{"data":{"status":"paused"}}`)
+	s.WantEvent(t, "giveaway.paused", `{"origin":{"type":"api"},"timestamp":`+quote(before.Str(t, "data.updated_at"))+`,"data":`+quote(data(t, before))+`}`)
 	s.Do(t, "pauseGiveaway", "", at).WantError(t, 422, "giveaway_not_active")
 	s.exec(`UPDATE giveaways SET paused_at = paused_at - interval '3 hours', ends_at = ends_at - interval '2 days' WHERE id = $1`, id)
 	if err := giveaways.Transitions(context.Background(), s.DB()); err != nil {
 		t.Fatal(err)
 	}
 	after := s.Do(t, "resumeGiveaway", "", at).Want(t, 200, `{"data":{"status":"active"}}`)
+	s.WantEvent(t, "giveaway.resumed", `{"origin":{"type":"api"},"timestamp":`+quote(after.Str(t, "data.updated_at"))+`,"data":`+quote(data(t, after))+`}`)
 	if moved := ends(after).Sub(ends(before)) + 48*time.Hour; moved < 3*time.Hour || moved > 3*time.Hour+time.Minute {
 		t.Errorf("a pause of three hours moved the end by %v", moved)
 	}

@@ -14,9 +14,21 @@ import (
 const (
 	scheduled = "scheduled"
 	active    = "active"
+	paused    = "paused"
 	drawing   = "drawing"
 	ended     = "ended"
 )
+
+// The states of a giveaway's entries.
+const (
+	open      = "open"      // they come and go
+	gathering = "gathering" // the reactions are being read, nothing else is added
+	frozen    = "frozen"    // they never change again
+)
+
+// fromAPI is the source of a giveaway that the API made: the bot posts its
+// message, and members enter by reacting to it.
+const fromAPI = "api"
 
 // row is one stored giveaway.
 type row struct {
@@ -38,6 +50,16 @@ type row struct {
 	Rounds       int        `db:"rounds"`
 	CreatedAt    time.Time  `db:"created_at"`
 	UpdatedAt    time.Time  `db:"updated_at"`
+
+	Source          string     `db:"source"`
+	Pot             string     `db:"pot"`
+	PostID          *string    `db:"post_id"`
+	EndedByTokenID  *string    `db:"ended_by_token_id"`
+	DrawingAt       *time.Time `db:"drawing_at"`
+	ReactionAfter   string     `db:"reaction_after"`
+	ReactionCount   int64      `db:"reaction_count"`
+	ReactionsMissed bool       `db:"reactions_missed"`
+	Failures        int        `db:"failures"`
 }
 
 // entry is one stored entrant of a giveaway.
@@ -47,11 +69,13 @@ type entry struct {
 	EnteredAt time.Time `db:"entered_at"`
 }
 
-// The list has one statement for each index that serves it, and not one with an
-// optional condition: a prepared statement's plan has to hold for every value.
+// The lists have one statement for each index that serves them, and not one
+// with an optional condition: a prepared statement's plan has to hold for every
+// value.
 const (
 	columns = `guild_id, id, status, prize, description, winner_count, entrant_count, entry_count, winners,
-		host_id, channel_id, message_id, starts_at, ends_at, ended_at, rounds, created_at, updated_at`
+		host_id, channel_id, message_id, starts_at, ends_at, ended_at, rounds, created_at, updated_at,
+		source, pot, post_id, ended_by_token_id, drawing_at, reaction_after, reaction_count, reactions_missed, failures`
 
 	byID = `
 		SELECT ` + columns + `
@@ -74,6 +98,23 @@ const (
 		ORDER BY created_at DESC, id DESC
 		LIMIT $2 OFFSET $3`
 
+	changed = `
+		SELECT ` + columns + `
+		FROM giveaways
+		WHERE guild_id = $1
+		  AND updated_at >= $4
+		ORDER BY updated_at, id
+		LIMIT $2 OFFSET $3`
+
+	changedOfStatus = `
+		SELECT ` + columns + `
+		FROM giveaways
+		WHERE guild_id = $1
+		  AND status = $4
+		  AND updated_at >= $5
+		ORDER BY updated_at, id
+		LIMIT $2 OFFSET $3`
+
 	oldestEntries = `
 		SELECT user_id, entries, entered_at
 		FROM giveaway_entries
@@ -89,13 +130,35 @@ const (
 		  AND giveaway_id = $2
 		  AND user_id = $5
 		LIMIT $3 OFFSET $4`
+
+	// Draws of the first release do not say how many entries were in the pot.
+	draws = `
+		SELECT round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners, token_id, reason, drawn_at,
+		       coalesce(entry_count, (
+		           SELECT coalesce(sum(e.entries), 0)::bigint
+		           FROM giveaway_entries e
+		           WHERE e.guild_id = d.guild_id
+		             AND e.giveaway_id = d.giveaway_id
+		             AND e.user_id <> ALL (d.past_winners || d.excluded)
+		       )) AS entry_count
+		FROM giveaway_draws d
+		WHERE guild_id = $1
+		  AND giveaway_id = $2
+		ORDER BY round
+		LIMIT $3 OFFSET $4`
 )
 
-// list returns the page of the guild's giveaways, newest first, and one more
-// when there is one. An empty status lets all through.
-func list(ctx context.Context, q db.Querier, guild, status string, p page.P) ([]row, error) {
+// list returns the page of the guild's giveaways, and one more when there is
+// one: newest first, or those that changed since an instant, in the order of
+// their changes. An empty status lets all through.
+func list(ctx context.Context, q db.Querier, guild, status string, since *time.Time, p page.P) ([]row, error) {
 	query, args := newest, []any{guild, p.Limit(), p.Offset()}
-	if status != "" {
+	switch {
+	case since != nil && status != "":
+		query, args = changedOfStatus, append(args, status, *since)
+	case since != nil:
+		query, args = changed, append(args, *since)
+	case status != "":
 		query, args = newestOfStatus, append(args, status)
 	}
 	var rows []row
@@ -121,6 +184,16 @@ func entries(ctx context.Context, q db.Querier, g row, user *string, p page.P) (
 	return rows, nil
 }
 
+// records returns the page of the giveaway's draws by round, and one more when
+// there is one.
+func records(ctx context.Context, q db.Querier, g row, p page.P) ([]record, error) {
+	var rows []record
+	if err := q.SelectContext(ctx, &rows, draws, g.GuildID, g.ID, p.Limit(), p.Offset()); err != nil {
+		return nil, fmt.Errorf("list draws of giveaway %s in guild %s: %w", g.ID, g.GuildID, err)
+	}
+	return rows, nil
+}
+
 // get returns one giveaway. It is NotFound when the guild has no such giveaway.
 func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
 	var g row
@@ -137,6 +210,15 @@ func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
 	return g, found(err, guild, id)
 }
 
+// lockFree is lock for what need not be done now: it is NotFound also when
+// somebody else holds the giveaway.
+func lockFree(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
+	var g row
+	err := tx.GetContext(ctx, &g, byID+`
+		FOR NO KEY UPDATE SKIP LOCKED`, guild, id)
+	return g, found(err, guild, id)
+}
+
 func found(err error, guild, id string) error {
 	switch {
 	case db.Missing(err):
@@ -150,22 +232,31 @@ func found(err error, guild, id string) error {
 // insert stores a new giveaway.
 func insert(ctx context.Context, tx *db.Tx, g row) (row, error) {
 	err := tx.GetContext(ctx, &g, `
-		INSERT INTO giveaways (guild_id, id, status, prize, description, winner_count, host_id, channel_id, starts_at, ends_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		INSERT INTO giveaways (guild_id, id, status, prize, description, winner_count, host_id, channel_id, starts_at, ends_at, source, post_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 		RETURNING `+columns,
-		g.GuildID, g.ID, g.Status, g.Prize, g.Description, g.WinnerCount, g.HostID, g.ChannelID, g.StartsAt, g.EndsAt)
+		g.GuildID, g.ID, g.Status, g.Prize, g.Description, g.WinnerCount, g.HostID, g.ChannelID, g.StartsAt, g.EndsAt, g.Source, g.PostID)
 	if err != nil {
 		return row{}, fmt.Errorf("insert giveaway in guild %s: %w", g.GuildID, err)
 	}
 	return g, nil
 }
 
+// next is the instant of a change of a giveaway: now, and always later than the
+// change before, also in the milliseconds that are shown. It stands in the
+// statement that changes the row, so it is taken when the row is held.
+const next = `greatest(clock_timestamp(), later(updated_at))`
+
+// toPot is the state in which the entries are left when drawing begins.
+const toPot = `CASE WHEN source = 'api' THEN 'gathering' ELSE 'frozen' END`
+
 // The statements by which a caller moves a giveaway to another state. Each
 // finds no row when the giveaway is in a state that it cannot leave that way.
 const (
 	toDrawing = `
 		UPDATE giveaways
-		SET status = 'drawing', paused_at = NULL, redraw_at = now() + interval '30 seconds', updated_at = now()
+		SET status = 'drawing', pot = ` + toPot + `, ended_by_token_id = $3, drawing_at = clock_timestamp(),
+		    paused_at = NULL, react_at = NULL, failures = 0, redraw_at = now(), updated_at = ` + next + `
 		WHERE guild_id = $1
 		  AND id = $2
 		  AND status IN ('scheduled', 'active', 'paused')
@@ -173,7 +264,7 @@ const (
 
 	toPaused = `
 		UPDATE giveaways
-		SET status = 'paused', paused_at = now(), updated_at = now()
+		SET status = 'paused', paused_at = clock_timestamp(), updated_at = ` + next + `
 		WHERE guild_id = $1
 		  AND id = $2
 		  AND status = 'active'
@@ -181,18 +272,20 @@ const (
 
 	toActive = `
 		UPDATE giveaways
-		SET status = 'active', ends_at = ends_at + (now() - coalesce(paused_at, now())), paused_at = NULL, updated_at = now()
+		SET status = 'active', ends_at = ends_at + (clock_timestamp() - coalesce(paused_at, clock_timestamp())), paused_at = NULL,
+		    updated_at = ` + next + `
 		WHERE guild_id = $1
 		  AND id = $2
 		  AND status = 'paused'
 		RETURNING ` + columns
 )
 
-// move runs one of the statements above. It is NotFound when the guild has no
-// such giveaway, and refused when the giveaway's state forbids the move.
-func move(ctx context.Context, tx *db.Tx, statement, guild, id string, refused *fault.Error) (row, error) {
+// move runs one of the statements above; further are its arguments besides the
+// giveaway's. It is NotFound when the guild has no such giveaway, and refused
+// when the giveaway's state forbids the move.
+func move(ctx context.Context, tx *db.Tx, statement, guild, id string, refused *fault.Error, further ...any) (row, error) {
 	var g row
-	err := tx.GetContext(ctx, &g, statement, guild, id)
+	err := tx.GetContext(ctx, &g, statement, append([]any{guild, id}, further...)...)
 	if db.Missing(err) {
 		if _, err := get(ctx, tx, guild, id); err != nil {
 			return row{}, err
@@ -225,6 +318,7 @@ type record struct {
 	Round       int        `db:"round"`
 	Seed        []byte     `db:"seed"`
 	EntriesHash []byte     `db:"entries_hash"`
+	EntryCount  int64      `db:"entry_count"`
 	PastWinners db.Strings `db:"past_winners"`
 	Excluded    db.Strings `db:"excluded"`
 	Drawn       db.Strings `db:"drawn"`
@@ -232,15 +326,19 @@ type record struct {
 	Winners     db.Strings `db:"winners"`
 	TokenID     *string    `db:"token_id"`
 	Reason      *string    `db:"reason"`
+	DrawnAt     time.Time  `db:"drawn_at"`
 }
 
-// lastRecord returns the record of the giveaway's newest draw. It is the zero
-// record when there is none: nothing was drawn yet, or the giveaway was
-// imported.
+// lastRecord returns the past winners of the giveaway's newest draw and those
+// drawn in it. It is the zero record when there is none: nothing was drawn yet,
+// or the giveaway was imported.
 func lastRecord(ctx context.Context, tx *db.Tx, g row) (record, error) {
+	if g.Rounds == 0 {
+		return record{}, nil
+	}
 	var r record
 	err := tx.GetContext(ctx, &r, `
-		SELECT round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners, token_id, reason
+		SELECT round, past_winners, drawn
 		FROM giveaway_draws
 		WHERE guild_id = $1
 		  AND giveaway_id = $2
@@ -252,105 +350,33 @@ func lastRecord(ctx context.Context, tx *db.Tx, g row) (record, error) {
 	return r, nil
 }
 
-// settle stores the record of a draw and makes its winners the giveaway's.
+// settle stores the record of a draw, of a giveaway that tx has locked, and
+// makes its winners the giveaway's. Both carry the same instant.
 func settle(ctx context.Context, tx *db.Tx, g row, r record) (row, error) {
-	_, err := tx.ExecContext(ctx, `
-		INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners, token_id, reason)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-		g.GuildID, g.ID, r.Round, r.Seed, r.EntriesHash, r.PastWinners, r.Excluded, r.Drawn, r.Replaced, r.Winners, r.TokenID, r.Reason)
+	err := tx.GetContext(ctx, &g, `
+		WITH moment AS (
+			SELECT clock_timestamp() AS at
+		), moved AS (
+			UPDATE giveaways g
+			SET status = 'ended', pot = 'frozen', winners = $10, rounds = $3, failures = 0,
+			    ended_at = coalesce(ended_at, greatest(moment.at, later(updated_at))),
+			    updated_at = greatest(moment.at, later(updated_at))
+			FROM moment
+			WHERE guild_id = $1
+			  AND id = $2
+			RETURNING `+columns+`
+		), kept AS (
+			INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners,
+			                            token_id, reason, entry_count, drawn_at)
+			SELECT guild_id, id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, updated_at
+			FROM moved
+		)
+		SELECT `+columns+`
+		FROM moved`,
+		g.GuildID, g.ID, r.Round, r.Seed, r.EntriesHash, r.PastWinners, r.Excluded, r.Drawn, r.Replaced, r.Winners,
+		r.TokenID, r.Reason, r.EntryCount)
 	if err != nil {
 		return row{}, fmt.Errorf("record draw %d of giveaway %s in guild %s: %w", r.Round, g.ID, g.GuildID, err)
 	}
-	err = tx.GetContext(ctx, &g, `
-		UPDATE giveaways
-		SET status = 'ended', winners = $3, rounds = $4, ended_at = coalesce(ended_at, now()), updated_at = now()
-		WHERE guild_id = $1
-		  AND id = $2
-		RETURNING `+columns,
-		g.GuildID, g.ID, r.Winners, r.Round)
-	if err != nil {
-		return row{}, fmt.Errorf("store the winners of giveaway %s in guild %s: %w", g.ID, g.GuildID, err)
-	}
 	return g, nil
-}
-
-// The statements of the sweeps. What somebody else holds at the moment is left
-// for the next time.
-const (
-	startDue = `
-		WITH due AS (
-			SELECT guild_id, id
-			FROM giveaways
-			WHERE status = 'scheduled'
-			  AND starts_at <= now()
-			ORDER BY starts_at
-			LIMIT $1
-			FOR NO KEY UPDATE SKIP LOCKED
-		)
-		UPDATE giveaways g
-		SET status = 'active', updated_at = now()
-		FROM due
-		WHERE g.guild_id = due.guild_id
-		  AND g.id = due.id
-		RETURNING g.guild_id, g.id, g.rounds`
-
-	finishDue = `
-		WITH due AS (
-			SELECT guild_id, id
-			FROM giveaways
-			WHERE status = 'active'
-			  AND ends_at <= now()
-			ORDER BY ends_at
-			LIMIT $1
-			FOR NO KEY UPDATE SKIP LOCKED
-		)
-		UPDATE giveaways g
-		SET status = 'drawing', redraw_at = now() + interval '30 seconds', updated_at = now()
-		FROM due
-		WHERE g.guild_id = due.guild_id
-		  AND g.id = due.id
-		RETURNING g.guild_id, g.id, g.rounds`
-
-	drawOverdue = `
-		WITH due AS (
-			SELECT guild_id, id
-			FROM giveaways
-			WHERE status = 'drawing'
-			  AND redraw_at <= now()
-			ORDER BY redraw_at
-			LIMIT $1
-			FOR NO KEY UPDATE SKIP LOCKED
-		)
-		UPDATE giveaways g
-		SET redraw_at = now() + interval '30 seconds'
-		FROM due
-		WHERE g.guild_id = due.guild_id
-		  AND g.id = due.id
-		RETURNING g.guild_id, g.id, g.rounds`
-)
-
-// start makes up to n scheduled giveaways whose time has come active.
-func start(ctx context.Context, tx *db.Tx, n int) ([]row, error) {
-	return sweep(ctx, tx, n, startDue)
-}
-
-// finish puts up to n active giveaways whose time is over into drawing. Paused
-// ones are not active: their time stands still.
-func finish(ctx context.Context, tx *db.Tx, n int) ([]row, error) {
-	return sweep(ctx, tx, n, finishDue)
-}
-
-// overdue returns up to n giveaways whose draw should long be done, and makes
-// them due again after a while. One that is being drawn right now is locked and
-// left alone.
-func overdue(ctx context.Context, tx *db.Tx, n int) ([]row, error) {
-	return sweep(ctx, tx, n, drawOverdue)
-}
-
-func sweep(ctx context.Context, tx *db.Tx, n int, statement string) ([]row, error) {
-	var moved []row
-	if err := tx.SelectContext(ctx, &moved, statement, n); err != nil {
-		return nil, fmt.Errorf("look for giveaways whose time has come: %w", err)
-	}
-	return moved, nil
 }

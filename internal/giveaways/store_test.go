@@ -13,6 +13,7 @@ import (
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/event"
 	"guildhall/internal/page"
 )
 
@@ -28,6 +29,7 @@ func newScene(t testing.TB) scene {
 	t.Helper()
 	s := scene{dbtest.New(t), t}
 	s.exec(`INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'The Test Guild', $1)`, guild)
+	dbtest.Listen(t, s.DB, guild, event.Types)
 	return s
 }
 
@@ -39,6 +41,16 @@ func (s scene) exec(query string, args ...any) {
 	})
 	if err != nil {
 		s.t.Fatalf("%v\n%s", err, query)
+	}
+}
+
+// inParts runs a statement that makes the rows $1 to $2, up to n, a few at a
+// time: on a busy machine all at once would take longer than a statement may.
+func (s scene) inParts(n int, query string) {
+	s.t.Helper()
+	const part = 2000
+	for from := 1; from <= n; from += part {
+		s.exec(query, from, min(from+part-1, n))
 	}
 }
 
@@ -215,11 +227,11 @@ func TestListsReadThroughTheirIndexes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.exec(`INSERT INTO guilds (id, name, owner_id) SELECT i::text, 'Guild', '1' FROM generate_series(1, 20) i`)
-	s.exec(`
+	s.inParts(20_000, `
 		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at, created_at)
 		SELECT (1 + i % 20)::text, 'g' || i, (ARRAY['scheduled', 'active', 'paused', 'drawing', 'ended'])[1 + (i / 20) % 5], 'A prize', 1, '1',
 		       now() + make_interval(mins => i), now() + make_interval(mins => i + 60), now() - make_interval(mins => i)
-		FROM generate_series(1, 20000) i`)
+		FROM generate_series($1::integer, $2::integer) i`)
 	s.exec(`
 		INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entered_at)
 		SELECT (1 + g % 20)::text, 'g' || g, (100 + u)::text, now() - make_interval(secs => u)
@@ -232,14 +244,38 @@ func TestListsReadThroughTheirIndexes(t *testing.T) {
 	}
 	dbtest.WantIndex(t, s.DB, "giveaway_entries_oldest", oldestEntries, "2", "g1", 26, 0)
 	dbtest.WantIndex(t, s.DB, "giveaway_entries_pkey", entryOfUser, "2", "g1", 26, 0, "150")
+	since := time.Now().Add(-time.Hour)
+	dbtest.WantIndex(t, s.DB, "giveaways_changed", changed, "2", 26, 0, since)
+	for _, status := range []string{scheduled, active, "paused", drawing, ended} {
+		dbtest.WantIndex(t, s.DB, "giveaways_changed_by_status", changedOfStatus, "2", 26, 0, status, since)
+	}
+	// (Beside the draws it may add up the entries of a giveaway, for draws of the first release.)
+	if plan := dbtest.Plan(t, s.DB, draws, "2", "g1", 26, 0); !strings.Contains(plan, " using giveaway_draws_pkey ") || strings.Contains(plan, "Sort") {
+		t.Errorf("draws are not listed through their key:\n%s", plan)
+	}
+	dbtest.WantIndex(t, s.DB, "giveaways_starting", startDue, look)
+	dbtest.WantIndex(t, s.DB, "giveaways_ending", finishDue, look)
+}
+
+// Looking for work reads the index of what waits, guild by guild: it costs what
+// it finds, not what there is.
+func TestWorkIsLookedForThroughIndexes(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.exec(`INSERT INTO guilds (id, name, owner_id) SELECT i::text, 'Guild', '1' FROM generate_series(1, 200) i`)
+	s.inParts(20_000, `
+		INSERT INTO giveaways (guild_id, id, status, pot, prize, winner_count, channel_id, starts_at, ends_at, react_at, redraw_at)
+		SELECT (1 + i % 200)::text, 'g' || i, CASE WHEN i % 10 = 0 THEN 'drawing' ELSE 'ended' END,
+		       CASE WHEN i % 20 = 0 THEN 'gathering' ELSE 'frozen' END, 'A prize', 1, '1', now(), now() + interval '1 hour',
+		       CASE WHEN i % 10 = 5 THEN now() END, now() - interval '1 minute'
+		FROM generate_series($1::integer, $2::integer) i`)
+	s.exec(`ANALYZE giveaways`)
 	for index, statement := range map[string]string{
-		"giveaways_starting": startDue,
-		"giveaways_ending":   finishDue,
-		"giveaways_drawing":  drawOverdue,
+		"giveaways_to_draw": drawsDue, "giveaways_to_gather": gatheringDue, "giveaways_to_react": reactionsDue,
 	} {
-		plan := dbtest.Plan(t, s.DB, statement, chunk)
-		if !strings.Contains(plan, " using "+index+" ") || strings.Contains(plan, "Sort") {
-			t.Errorf("the sweep does not look through %s:\n%s", index, plan)
+		plan := dbtest.Plan(t, s.DB, statement, "", 500, 4)
+		if strings.Count(plan, index) < 2 || strings.Contains(plan, "Seq Scan") {
+			t.Errorf("the look does not go through %s:\n%s", index, plan)
 		}
 	}
 }
@@ -270,15 +306,14 @@ func TestTransitions(t *testing.T) {
 		name, status string
 		starts, ends time.Duration
 		want         string
-		jobs         int
 	}{
-		{"starts what is due", scheduled, -time.Second, time.Hour, active, 0},
-		{"leaves what is not due", scheduled, time.Hour, 2 * time.Hour, scheduled, 0},
-		{"starts and ends what was due while nobody swept", scheduled, -2 * time.Hour, -time.Hour, drawing, 1},
-		{"ends what is over", active, -2 * time.Hour, -time.Second, drawing, 1},
-		{"lets the others run", active, -2 * time.Hour, time.Hour, active, 0},
-		{"never ends a paused one", "paused", -2 * time.Hour, -time.Hour, "paused", 0},
-		{"leaves ended ones alone", ended, -2 * time.Hour, -time.Hour, ended, 0},
+		{"starts what is due", scheduled, -time.Second, time.Hour, active},
+		{"leaves what is not due", scheduled, time.Hour, 2 * time.Hour, scheduled},
+		{"starts and ends what was due while nobody swept", scheduled, -2 * time.Hour, -time.Hour, drawing},
+		{"ends what is over", active, -2 * time.Hour, -time.Second, drawing},
+		{"lets the others run", active, -2 * time.Hour, time.Hour, active},
+		{"never ends a paused one", "paused", -2 * time.Hour, -time.Hour, "paused"},
+		{"leaves ended ones alone", ended, -2 * time.Hour, -time.Hour, ended},
 	}
 	for _, c := range cases {
 		s.giveaway(c.name, c.status, 2, 3, equal)
@@ -292,13 +327,17 @@ func TestTransitions(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := s.get(c.name).Status; got != c.want {
-				t.Errorf("the status is %s, want %s", got, c.want)
+			g := s.get(c.name)
+			if g.Status != c.want {
+				t.Errorf("the status is %s, want %s", g.Status, c.want)
 			}
-			if n := one[int](s, `SELECT count(*) FROM river_job WHERE kind = 'draw_giveaway' AND args ->> 'giveaway_id' = $1`, c.name); n != c.jobs {
-				t.Errorf("%d jobs were enqueued, want %d", n, c.jobs)
+			if wantPot := map[string]string{drawing: frozen}[c.want]; wantPot != "" && g.Pot != wantPot {
+				t.Errorf("its entries are %s, want %s", g.Pot, wantPot)
 			}
 		})
+	}
+	if n := one[int](s, `SELECT count(*) FROM webhook_events WHERE type = 'giveaway.started'`); n != 2 {
+		t.Errorf("%d giveaways were told to have started, want 2", n)
 	}
 }
 
@@ -316,7 +355,40 @@ func TestTransitionsGetThroughABacklog(t *testing.T) {
 	if got := one[int](s, `SELECT count(*) FROM giveaways WHERE status = 'drawing'`); got != n {
 		t.Errorf("%d of %d are in drawing", got, n)
 	}
-	if got := one[int](s, `SELECT count(DISTINCT args ->> 'giveaway_id') FROM river_job`); got != n {
-		t.Errorf("%d of %d have a job", got, n)
+}
+
+// The entries of a giveaway never change once it is being drawn, whoever writes.
+func TestEntriesAreFrozenWhenDrawingBegins(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.giveaway("a", active, 1, 3, equal)
+	s.giveaway("b", active, 1, 3, equal)
+	s.exec(`UPDATE giveaways SET ends_at = now() WHERE id = 'a'`)
+	if err := Transitions(context.Background(), s.DB); err != nil {
+		t.Fatal(err)
 	}
+	for _, status := range []string{drawing, ended} {
+		for _, query := range []string{
+			`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) VALUES ('` + guild + `', 'a', '1')`,
+			`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) VALUES ('` + guild + `', 'b', '1'), ('` + guild + `', 'a', '1')`,
+			`UPDATE giveaway_entries SET entries = entries + 1 WHERE giveaway_id = 'a'`,
+			`UPDATE giveaway_entries SET giveaway_id = 'b' WHERE giveaway_id = 'a' AND user_id = '` + user(1) + `x'`,
+			`DELETE FROM giveaway_entries WHERE giveaway_id = 'a' AND user_id = '` + user(1) + `'`,
+		} {
+			err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+				_, err := tx.ExecContext(ctx, query)
+				return err
+			})
+			if none := strings.Contains(query, "x'"); none != (err == nil) || !none && !db.Violates(err, "giveaway_entries_frozen") {
+				t.Errorf("while %s: %s: %v", status, query, err)
+			}
+		}
+		if err := Draw(context.Background(), s.DB, guild, "a"); err != nil {
+			t.Fatal(err)
+		}
+		if g := s.get("a"); g.EntrantCount != 3 || g.EntryCount != 3 {
+			t.Errorf("there are %d entrants with %d entries", g.EntrantCount, g.EntryCount)
+		}
+	}
+	s.wantRepeatable("a")
 }

@@ -2,6 +2,7 @@ package tickets
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -11,56 +12,194 @@ import (
 	"guildhall/internal/jobs"
 )
 
-// due is what the bot has still to do for a ticket's channel.
-type due struct {
-	ChannelID *string    `db:"channel_id"`
-	Status    string     `db:"status"`
-	DueAt     *time.Time `db:"channel_due_at"`
-	Action    string     `db:"-"`
+// ChannelJob is the job that makes a ticket's channel follow the ticket.
+type ChannelJob struct {
+	GuildID  string `json:"guild_id"`
+	TicketID string `json:"ticket_id"`
+}
+
+// Kind is the job's name in the queue.
+func (ChannelJob) Kind() string { return "sync_ticket_channel" }
+
+const (
+	// channelTimeout is how long one attempt on a channel may take, and
+	// channelLease how long nobody else makes one meanwhile.
+	channelTimeout = 12 * time.Second
+	channelLease   = 20 * time.Second
+	// giveUpAfter is how long a channel that the platform refuses is tried again.
+	giveUpAfter = 24 * time.Hour
+)
+
+// channelWork is what the bot has to do for a ticket's channel now, and the
+// lease under which it does that.
+type channelWork struct {
+	GuildID   string           `db:"guild_id"`
+	TicketID  string           `db:"id"`
+	ChannelID string           `db:"channel_id"`
+	Status    string           `db:"status"`
+	OpenerID  string           `db:"opener_id"`
+	DueAt     time.Time        `db:"channel_due_at"`
+	LeaseGen  int64            `db:"channel_lease_gen"`
+	Lock      *json.RawMessage `db:"channel_lock"`
+	Old       bool             `db:"old"` // due for so long that a refusal ends it
+	Action    string           `db:"-"`
 }
 
 // SyncChannel brings a ticket's channel in line with the ticket: archived or
 // deleted, as the guild wants it, when it is closed, restored when it is open.
-// It is called by a job, and may be called at any time and more than once. A
-// lasting refusal of the platform is given up and returned.
+// It is called by a job, and may be called at any time and more than once; one
+// call at a time works on a ticket, until nothing is left to do for it. A
+// refusal is returned, and the channel stays due for a day; another guild's
+// channel is left alone.
 func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket string) error {
 	for {
-		var work due
-		err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-			work, err = dueFor(ctx, tx, guild, ticket)
-			return err
-		})
-		if err != nil || work.DueAt == nil || work.ChannelID == nil {
+		work, err := takeChannel(ctx, d, guild, ticket)
+		if err != nil || work == nil {
 			return err
 		}
-		gone := false
-		switch {
-		case work.Status == open:
-			err = p.RestoreChannel(ctx, *work.ChannelID)
-		case work.Action == "delete":
-			err = p.DeleteChannel(ctx, *work.ChannelID)
-			gone = err == nil
-		default:
-			err = p.ArchiveChannel(ctx, *work.ChannelID)
+		acting, cancel := context.WithTimeout(ctx, channelTimeout)
+		failed := work.act(acting, d, p)
+		cancel()
+		again, err := work.settle(context.WithoutCancel(ctx), d, failed)
+		if f := (*chat.Failure)(nil); errors.As(failed, &f) && f.Lasting() && f.Code == chat.CodeUnknownChannel {
+			failed = nil // there is nothing left to bring in line
 		}
-		if f := (*chat.Failure)(nil); errors.As(err, &f) {
-			if !f.Lasting() {
-				return err
-			}
-			gone = f.Code == chat.CodeUnknownChannel
+		if failed != nil || err != nil {
+			return errors.Join(failed, err)
 		}
-		settled := false
-		if e := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-			settled, err = settle(ctx, tx, guild, ticket, work, gone)
-			return err
-		}); e != nil {
-			return e
-		}
-		if settled {
-			return err
+		if !again {
+			return nil
 		}
 		// The ticket was closed or reopened meanwhile: once more.
 	}
+}
+
+// takeChannel returns the work on a ticket's channel, or nil when there is none
+// or somebody else is at it. Who is will see what has changed meanwhile, and a
+// sweep finds what a vanished one has left.
+func takeChannel(ctx context.Context, d db.Doer, guild, ticket string) (*channelWork, error) {
+	var work channelWork
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		err := tx.GetContext(ctx, &work, `
+			UPDATE tickets
+			SET channel_lease_until = now() + make_interval(secs => $3), channel_lease_gen = channel_lease_gen + 1
+			WHERE guild_id = $1
+			  AND id = $2
+			  AND channel_due_at IS NOT NULL
+			  AND channel_id IS NOT NULL
+			  AND (channel_lease_until IS NULL OR channel_lease_until <= now())
+			RETURNING guild_id, id, channel_id, status, opener_id, channel_due_at, channel_lease_gen, channel_lock,
+			          channel_due_at < now() - make_interval(secs => $4) AS old`,
+			guild, ticket, channelLease.Seconds(), giveUpAfter.Seconds())
+		if err != nil {
+			return err
+		}
+		p, err := policyOf(ctx, tx, guild)
+		work.Action = p.Action
+		return err
+	})
+	switch {
+	case db.Missing(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("take the channel of ticket %s of guild %s: %w", ticket, guild, err)
+	}
+	return &work, nil
+}
+
+// act has the platform do the work. What archiving will change is written down
+// before it changes.
+func (w *channelWork) act(ctx context.Context, d db.Doer, p chat.Platform) error {
+	channel := chat.Channel{GuildID: w.GuildID, ID: w.ChannelID}
+	var lock chat.Lock
+	if w.Lock != nil {
+		if err := json.Unmarshal(*w.Lock, &lock); err != nil {
+			return fmt.Errorf("read the lock of ticket %s of guild %s: %w", w.TicketID, w.GuildID, err)
+		}
+	}
+	switch {
+	case w.Status == open:
+		return p.RestoreChannel(ctx, channel, lock)
+	case w.Action == "delete":
+		return p.DeleteChannel(ctx, channel)
+	}
+	if w.Lock == nil {
+		var err error
+		if lock, err = p.LockOf(ctx, channel, w.OpenerID); err != nil {
+			return err
+		}
+		if err := w.note(ctx, d, lock); err != nil {
+			return err
+		}
+	}
+	return p.ArchiveChannel(ctx, channel, lock)
+}
+
+// errChannelLease says that the lease on a ticket's channel is over.
+var errChannelLease = errors.New("the lease on the channel is over")
+
+// note writes down what archiving changes.
+func (w *channelWork) note(ctx context.Context, d db.Doer, lock chat.Lock) error {
+	text, err := json.Marshal(lock)
+	if err != nil {
+		return err
+	}
+	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		res, err := tx.ExecContext(ctx, `
+			UPDATE tickets
+			SET channel_lock = $4
+			WHERE guild_id = $1
+			  AND id = $2
+			  AND channel_lease_gen = $3`, w.GuildID, w.TicketID, w.LeaseGen, string(text))
+		if err != nil {
+			return fmt.Errorf("note the lock of ticket %s of guild %s: %w", w.TicketID, w.GuildID, err)
+		}
+		if n, err := res.RowsAffected(); n == 0 || err != nil {
+			return errors.Join(errChannelLease, err)
+		}
+		return nil
+	})
+}
+
+// settle gives the lease back, and reports whether there is work again or still.
+// A channel that is gone leaves the ticket without one. When the lease was lost,
+// the order in which the platform was asked by us and by whoever had it next is
+// not known: then the ticket's present state is due once more.
+func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (again bool, err error) {
+	done, gone := failed == nil, failed == nil && w.Status == closed && w.Action == "delete"
+	if f := (*chat.Failure)(nil); errors.As(failed, &f) && f.Lasting() {
+		gone = f.Code == chat.CodeUnknownChannel
+		done = gone || w.Old || f.Foreign()
+	}
+	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		err := tx.GetContext(ctx, &again, `
+			UPDATE tickets
+			SET channel_lease_until = NULL,
+			    channel_due_at = CASE WHEN NOT $4 OR channel_due_at <> $5 THEN channel_due_at END,
+			    channel_lock = CASE WHEN $4 AND $6 THEN NULL ELSE channel_lock END,
+			    channel_id = CASE WHEN NOT $7 THEN channel_id END,
+			    updated_at = CASE WHEN $7 THEN greatest(clock_timestamp(), later(updated_at)) ELSE updated_at END
+			WHERE guild_id = $1
+			  AND id = $2
+			  AND channel_lease_gen = $3
+			RETURNING channel_due_at IS NOT NULL AND channel_id IS NOT NULL`,
+			w.GuildID, w.TicketID, w.LeaseGen, done, w.DueAt, w.Status == open || gone, gone)
+		if !db.Missing(err) {
+			return err
+		}
+		again = true
+		_, err = tx.ExecContext(ctx, `
+			UPDATE tickets
+			SET channel_due_at = clock_timestamp()
+			WHERE guild_id = $1
+			  AND id = $2
+			  AND channel_id IS NOT NULL`, w.GuildID, w.TicketID)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("note what became of the channel of ticket %s of guild %s: %w", w.TicketID, w.GuildID, err)
+	}
+	return again, nil
 }
 
 // SweepChannels enqueues the work that lost jobs have left undone.
@@ -78,48 +217,10 @@ func SweepChannels(ctx context.Context, d db.Doer) error {
 			LIMIT 100`); err != nil {
 			return fmt.Errorf("look for channels to put away: %w", err)
 		}
-		for _, t := range left {
-			if err := jobs.EnqueueOnce(ctx, tx, jobs.SyncTicketChannel{GuildID: t.GuildID, TicketID: t.ID}); err != nil {
-				return err
-			}
+		work := make([]jobs.Args, len(left))
+		for i, t := range left {
+			work[i] = ChannelJob{GuildID: t.GuildID, TicketID: t.ID}
 		}
-		return nil
+		return jobs.EnqueueOnce(ctx, tx, work...)
 	})
-}
-
-// dueFor returns what is to be done for a ticket's channel.
-func dueFor(ctx context.Context, tx *db.Tx, guild, ticket string) (due, error) {
-	var work due
-	err := tx.GetContext(ctx, &work, `
-		SELECT channel_id, status, channel_due_at
-		FROM tickets
-		WHERE guild_id = $1
-		  AND id = $2`, guild, ticket)
-	if db.Missing(err) {
-		return due{}, nil
-	}
-	if err != nil {
-		return due{}, fmt.Errorf("read the channel of ticket %s of guild %s: %w", ticket, guild, err)
-	}
-	p, err := policyOf(ctx, tx, guild)
-	work.Action = p.Action
-	return work, err
-}
-
-// settle notes that the work is done, unless there is new work. A channel that
-// is gone leaves the ticket without one.
-func settle(ctx context.Context, tx *db.Tx, guild, ticket string, done due, gone bool) (bool, error) {
-	res, err := tx.ExecContext(ctx, `
-		UPDATE tickets
-		SET channel_due_at = NULL,
-		    channel_id = CASE WHEN $4 THEN NULL ELSE channel_id END,
-		    updated_at = CASE WHEN $4 THEN now() ELSE updated_at END
-		WHERE guild_id = $1
-		  AND id = $2
-		  AND channel_due_at = $3`, guild, ticket, *done.DueAt, gone)
-	if err != nil {
-		return false, fmt.Errorf("note what became of the channel of ticket %s of guild %s: %w", ticket, guild, err)
-	}
-	n, err := res.RowsAffected()
-	return n == 1, err
 }

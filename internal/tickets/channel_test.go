@@ -2,6 +2,8 @@ package tickets_test
 
 import (
 	"context"
+	"log/slog"
+	"net/http"
 	"testing"
 
 	"guildhall/internal/api/apitest"
@@ -86,22 +88,84 @@ func TestSyncChannel(t *testing.T) {
 		}
 	})
 
-	t.Run("is tried again after an outage and given up after a refusal", func(t *testing.T) {
+	t.Run("is tried again after an outage, and after refusals until a day has passed", func(t *testing.T) {
 		t.Parallel()
 		s := set(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
-		s.platform.In(channelOf(1), chattest.Refuse(500, 0, "away"))
-		if err := sync(t, s, id); err == nil {
-			t.Error("the outage went unnoticed")
+		for _, b := range []chattest.Behaviour{
+			chattest.Refuse(500, 0, "away"), chattest.Refuse(403, chat.CodeMissingPermission, "No"), chattest.Refuse(401, 0, "No"),
+		} {
+			s.platform.In(channelOf(1), b)
+			if err := sync(t, s, id); err == nil {
+				t.Error("the failure went unnoticed")
+			}
 		}
+		s.platform.In(channelOf(1), nil)
+		if err := sync(t, s, id); err != nil || s.platform.State(channelOf(1)) != "archived" {
+			t.Errorf("access is back: %v", err)
+		}
+		s.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+		exec(t, s.API, `UPDATE tickets SET channel_due_at = channel_due_at - interval '25 hours'`)
 		s.platform.In(channelOf(1), chattest.Refuse(403, chat.CodeMissingPermission, "No"))
 		if err := sync(t, s, id); err == nil {
 			t.Error("the refusal went unnoticed")
 		}
 		calls := len(s.platform.Calls())
 		if err := sync(t, s, id); err != nil || len(s.platform.Calls()) != calls {
-			t.Errorf("after the refusal it is tried again: %v", err)
+			t.Errorf("after a day it is still tried: %v", err)
+		}
+	})
+
+	t.Run("locks a channel that is no thread, and gives back what it took", func(t *testing.T) {
+		t.Parallel()
+		s := set(t)
+		id := ticket(t, s.API, 1, "open", true)
+		s.platform.Text(channelOf(1), chattest.Overwrite{ID: "4000", Type: 1, Allow: 1<<10 | 1<<11})
+		step(t, s, id, "closeTicket", "")
+		if got := s.platform.Overwrites(channelOf(1))["4000"]; got.Allow != 1<<10 || got.Deny&(1<<11) == 0 {
+			t.Errorf("the opener has %+v", got)
+		}
+		step(t, s, id, "reopenTicket", "")
+		if got := s.platform.Overwrites(channelOf(1)); len(got) != 1 || got["4000"].Allow != 1<<10|1<<11 || got["4000"].Deny != 0 {
+			t.Errorf("the channel has %+v", got)
+		}
+	})
+
+	t.Run("ends in the ticket's state whatever the order of jobs", func(t *testing.T) {
+		t.Parallel()
+		for _, leaseOver := range []bool{false, true} {
+			s := set(t)
+			id := ticket(t, s.API, 1, "open", true)
+			s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+			begun, thaw := make(chan struct{}, 1), make(chan struct{})
+			s.platform.In(channelOf(1), func(_ http.ResponseWriter, _ *http.Request, _ func() any) bool {
+				begun <- struct{}{}
+				<-thaw // the change comes about only now
+				return false
+			})
+			slow := make(chan error)
+			patient, err := chat.NewDiscord(chat.Config{Token: chattest.Token, URL: s.platform.URL, Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() { slow <- tickets.SyncChannel(ctx, s.DB(), patient, s.Guild, id) }()
+			<-begun
+			s.platform.In(channelOf(1), nil)
+			s.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+			if leaseOver { // another node restores the channel before the first archives it
+				exec(t, s.API, `UPDATE tickets SET channel_lease_until = now()`)
+			}
+			if err := sync(t, s, id); err != nil {
+				t.Fatal(err)
+			}
+			close(thaw)
+			if err := <-slow; err != nil {
+				t.Fatal(err)
+			}
+			if got := s.platform.State(channelOf(1)); got != "" {
+				t.Errorf("the open ticket's channel is %q", got)
+			}
 		}
 	})
 

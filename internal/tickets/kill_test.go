@@ -32,8 +32,8 @@ const childPlatform = "GUILDHALL_TEST_CHILD_PLATFORM"
 
 // child is what the process that will be killed tells about itself.
 type child struct {
-	URL, DBURL, Token, Ticket string
-	process                   *os.Process
+	URL, DBURL, Guild, Token, Ticket string
+	process                          *os.Process
 }
 
 // TestServeForKill is no test but the process that TestKill kills: it serves
@@ -49,12 +49,12 @@ func TestServeForKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := apitest.New(t, apitest.With(func(cfg *api.Config) {
-		cfg.Tickets, err = tickets.New(tickets.Config{DB: cfg.DB, Chat: client, Keys: idempotency.Keys{Sealer: cfg.Sealer}})
+		cfg.Tickets, err = tickets.New(tickets.Config{DB: cfg.DB, Chat: client, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: cfg.Sealer}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}))
-	about, err := json.Marshal(child{URL: a.URL, DBURL: a.Server.DBURL, Token: a.Token, Ticket: ticket(t, a, 1, "open", true)})
+	about, err := json.Marshal(child{URL: a.URL, DBURL: a.Server.DBURL, Guild: a.Guild, Token: a.Token, Ticket: ticket(t, a, 1, "open", true)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,6 +95,7 @@ func serve(t *testing.T, platform *chattest.Server) child {
 			if err := json.Unmarshal([]byte(about), &c); err != nil {
 				t.Fatal(err)
 			}
+			platform.Home(c.Guild)
 			return c
 		}
 	}
@@ -176,7 +177,7 @@ func (c child) finish(t *testing.T, platform *chattest.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := idempotency.Keys{Sealer: box}
+	keys := api.TicketKeys{Keys: idempotency.Keys{Sealer: box}}
 	if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE chat_intents SET lease_until = now() WHERE state = 'sending'`)
 		return err

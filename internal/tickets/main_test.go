@@ -34,7 +34,12 @@ type scene struct {
 type failing struct {
 	chat.Platform
 	before, after atomic.Bool
+	freeze        atomic.Pointer[freeze]
 }
+
+// freeze is a process that stands still once it has posted a message: it tells
+// that it has begun, and after the thaw the call has failed.
+type freeze struct{ begun, thaw chan struct{} }
 
 var errKilled = errors.New("killed here by the test")
 
@@ -43,7 +48,13 @@ func (f *failing) SendMessage(ctx context.Context, m chat.Message) (string, erro
 	if f.before.Load() {
 		panic(errKilled)
 	}
+	still := f.freeze.Load()
 	id, err := f.Platform.SendMessage(ctx, m)
+	if still != nil {
+		close(still.begun)
+		<-still.thaw
+		return "", &chat.Failure{Message: "no answer in time", Uncertain: true}
+	}
 	if f.after.Load() {
 		panic(errKilled)
 	}
@@ -63,13 +74,14 @@ func set(t *testing.T) scene {
 	}
 	s.fail = &failing{Platform: client}
 	s.API = apitest.New(t, apitest.With(func(cfg *api.Config) {
-		s.cfg = tickets.Config{DB: cfg.DB, Chat: s.fail, Keys: idempotency.Keys{Sealer: cfg.Sealer}}
+		s.cfg = tickets.Config{DB: cfg.DB, Chat: s.fail, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: cfg.Sealer}}}
 		service, err := tickets.New(s.cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		cfg.Tickets = service
 	}))
+	s.platform.Home(s.Guild)
 	return s
 }
 
@@ -117,11 +129,13 @@ func (s scene) pass(t *testing.T, seconds int) {
 
 func (s scene) sweep(t *testing.T) {
 	t.Helper()
-	err := tickets.SweepIntents(context.Background(), s.cfg)
+	err := s.sweepOnce()
 	if f := (*chat.Failure)(nil); err != nil && !errors.As(err, &f) {
 		t.Error(err)
 	}
 }
+
+func (s scene) sweepOnce() error { return tickets.SweepIntents(context.Background(), s.cfg) }
 
 // want checks how many messages the channel, the transcript and the outbox
 // hold.

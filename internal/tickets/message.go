@@ -1,14 +1,10 @@
 package tickets
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"guildhall/gen"
 	"guildhall/internal/auth"
@@ -21,16 +17,22 @@ import (
 
 // How a message reaches the channel and the transcript, once.
 //
-//  1. A unit checks the ticket and stores the intent to say something: its
+//  1. A unit checks the ticket and stores the intent to post something: its
 //     nonce, a lease on it, and a lease on the request's key. Commit.
 //  2. The bot posts the message. No connection is held.
-//  3. A unit writes the transcript, the event and the answer under the key, and
+//  3. A unit writes the transcript, the event and the response under the key, and
 //     marks the intent as sent, if the lease on it is still ours. Commit.
 //
 // When the platform refuses or stays silent, unit 3 only notes that, and frees
 // the key: the caller is told 502 and may try again. The same request with the
 // same key then resumes the same intent, whose nonce keeps the platform from
 // posting twice; where the nonce may be forgotten, the channel is read first.
+// What may stand in the channel is found out even when the ticket has been
+// closed since: it belongs into the transcript.
+//
+// When the lease was lost, whoever has it finishes the message: the caller gets
+// the response if that has happened, and 503 while it goes on. So 502 means that
+// nothing stands in the transcript.
 //
 // Rows are locked in the order key, ticket, intent.
 //
@@ -38,102 +40,160 @@ import (
 // first finishes the work: the caller's repeated request, or the sweep.
 
 const (
-	answerBudget = 9 * time.Second // the caller hears within ten seconds
-	settleBudget = 5 * time.Second
+	postTimeout   = 9 * time.Second // the caller hears within ten seconds
+	settleTimeout = 5 * time.Second
 	// How long the sweep keeps trying to find out about a message while the
 	// platform cannot be asked.
-	giveUpAfter = 5 * time.Minute
-	sweepBatch  = 32
+	sweepTimeout = 5 * time.Minute
+	sweepBatch   = 32
 )
 
-// CreateTicketMessage stores an internal note, or posts a message to the
-// ticket's channel and mirrors it into the transcript. The latter is deferred
-// beyond the first commit.
-func (s *Service) CreateTicketMessage(ctx context.Context, r gen.CreateTicketMessageRequestObject) (gen.CreateTicketMessageResponseObject, error) {
+// Response is what CreateTicketMessage returns.
+type Response = gen.CreateTicketMessageResponseObject
+
+// Later is the part of an operation that comes after the commit of its first
+// unit. It opens units of its own, and settles the key of its request.
+type Later func(context.Context) (Response, error)
+
+// CreateTicketMessage stores an internal note and returns the response; or it
+// stores the intent to post a message to the ticket's channel and returns what
+// does that and mirrors it into the transcript.
+func (s *Service) CreateTicketMessage(ctx context.Context, r gen.CreateTicketMessageRequestObject) (Response, Later, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
 	t, err := lock(ctx, tx, by.GuildID, r.ID)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if r.Body.Internal != nil && *r.Body.Internal {
-		e, err := write(ctx, tx, entry{
-			GuildID: t.GuildID, TicketID: t.ID, ID: db.NewID(), Kind: kindNote,
-			AuthorID: r.Body.AuthorID, AuthorType: byStaff, Content: r.Body.Content,
-		})
+		e, err := writeNote(ctx, tx, t, r.Body.AuthorID, r.Body.Content)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return gen.CreateTicketMessage201JSONResponse{Data: showEntry(e)},
-			event.Record(ctx, tx, event.From(by), event.TicketMessage, showEntry(e))
+		return gen.CreateTicketMessage201JSONResponse{Data: showEntry(e)}, nil,
+			event.Record(ctx, tx, event.From(by).On(e.CreatedAt), event.TicketMessage, showEntry(e))
 	}
-	if err := mayMessage(t); err != nil {
-		return nil, err
-	}
-	in, err := s.intend(ctx, tx, by, t, r.Body)
+	in, err := s.intent(ctx, tx, by, t, r.Body)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	idempotency.Defer(ctx, func(ctx context.Context) (idempotency.Answer, error) { return s.say(ctx, in) })
-	return nil, nil //nolint:nilnil // the answer comes from what was deferred
+	refusal := mayMessage(t)
+	if refusal != nil && !in.Tried {
+		return nil, nil, refusal
+	}
+	if in, err = s.take(ctx, tx, in); err != nil {
+		return nil, nil, err
+	}
+	if refusal != nil {
+		return nil, func(ctx context.Context) (Response, error) { return s.findOut(ctx, in, refusal) }, nil //nolint:nilerr // findOut returns it
+	}
+	channel := *t.ChannelID
+	return nil, func(ctx context.Context) (Response, error) { return s.post(ctx, in, channel) }, nil
 }
 
-// intend returns the intent to post the message, taken by us: a new one, or the
-// unfinished one of an earlier run of the same request.
-func (s *Service) intend(ctx context.Context, tx *db.Tx, by *auth.Principal, t row, body *gen.CreateTicketMessageRequest) (chat.Intent, error) {
+// intent returns the intent to post the message: the unfinished one of an
+// earlier run of the same request, or a new one that is not stored yet.
+func (s *Service) intent(ctx context.Context, tx *db.Tx, by *auth.Principal, t row, body *gen.CreateTicketMessageRequest) (chat.Intent, error) {
 	in := chat.Intent{
-		GuildID: t.GuildID, Kind: chat.KindTicketMessage, SubjectID: t.ID, ChannelID: *t.ChannelID,
+		GuildID: t.GuildID, Kind: chat.KindTicketMessage, SubjectID: t.ID,
 		Content: body.Content, AuthorID: body.AuthorID, TokenID: &by.TokenID,
+	}
+	if t.ChannelID != nil {
+		in.ChannelID = *t.ChannelID
 	}
 	if r, ok := idempotency.From(ctx); ok {
 		in.Key, in.Fingerprint = &r.Key, r.Fingerprint
-		id, err := chat.Resume(ctx, tx, t.GuildID, r.TokenID, r.Key, r.Fingerprint)
+		earlier, err := chat.Resume(ctx, tx, t.GuildID, r.TokenID, r.Key, r.Fingerprint)
 		if err != nil {
 			return chat.Intent{}, err
 		}
-		in.ID = id
+		if earlier != nil {
+			in = *earlier
+		}
 	}
+	return in, nil
+}
+
+// take makes the message ours to post.
+func (s *Service) take(ctx context.Context, tx *db.Tx, in chat.Intent) (chat.Intent, error) {
 	if in.ID == "" {
 		stored, err := chat.Prepare(ctx, tx, in)
 		if err != nil {
 			return chat.Intent{}, err
 		}
-		in.ID = stored.ID
+		in = stored
 	}
-	taken, err := chat.Take(ctx, tx, t.GuildID, in.ID)
+	taken, err := chat.Take(ctx, tx, in.GuildID, in.ID)
 	if errors.Is(err, chat.ErrTaken) {
 		return chat.Intent{}, idempotency.ErrInUse
 	}
 	return taken, err
 }
 
-// say posts the message of an intent that we have taken and settles it. It is
+// post posts the message of an intent that we have taken and settles it. It is
 // Upstream when the platform refuses or does not answer.
-func (s *Service) say(ctx context.Context, in chat.Intent) (idempotency.Answer, error) {
-	sending, cancel := context.WithTimeout(ctx, answerBudget)
+func (s *Service) post(ctx context.Context, in chat.Intent, channel string) (Response, error) {
+	posting, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
-	message, err := chat.Deliver(sending, s.cfg.DB, s.cfg.Chat, in)
-	if f := (*chat.Failure)(nil); errors.As(err, &f) {
-		return idempotency.Answer{}, fault.New(fault.Upstream, "discord_send_failed", "The chat platform did not take the message.").
-			Because(errors.Join(f, s.unsaid(ctx, in, f)))
-	}
+	message, err := chat.Deliver(posting, s.cfg.DB, s.cfg.Chat, &in, channel)
 	if err != nil {
-		// Ours to mend: the intent stays under its lease and the sweep looks
-		// after it.
-		return idempotency.Answer{}, err
+		return s.notPosted(ctx, in, err)
 	}
-	return s.said(ctx, in, message)
+	return s.confirm(ctx, in, message)
 }
 
-// said is the third phase: the message is in the channel.
-func (s *Service) said(ctx context.Context, in chat.Intent, message string) (idempotency.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, settleBudget)
+// findOut looks whether an earlier run of the request has posted its message,
+// for a ticket whose state allows no new one: then that is its outcome, else it
+// is refused.
+func (s *Service) findOut(ctx context.Context, in chat.Intent, refusal error) (Response, error) {
+	reading, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
-	var answer idempotency.Answer
+	message, err := chat.Find(reading, s.cfg.DB, s.cfg.Chat, &in)
+	switch {
+	case err != nil:
+		return s.notPosted(ctx, in, err)
+	case message != "":
+		return s.confirm(ctx, in, message)
+	}
+	response, err := s.fail(ctx, in, chat.Refused)
+	if response != nil || err != nil {
+		return response, err
+	}
+	return nil, refusal
+}
+
+// notPosted settles an intent whose delivery ended with err.
+func (s *Service) notPosted(ctx context.Context, in chat.Intent, err error) (Response, error) {
+	if f := (*chat.Failure)(nil); !errors.As(err, &f) {
+		// Ours to mend: the intent stays under its lease and the sweep looks
+		// after it.
+		return nil, err
+	}
+	response, failed := s.fail(ctx, in, in.Outcome(err))
+	if response != nil {
+		return response, nil
+	}
+	if f, ok := fault.As(failed); ok && f.Kind == fault.Unavailable {
+		return nil, f.Because(err)
+	}
+	return nil, fault.New(fault.Upstream, "discord_send_failed", "The chat platform did not take the message.").
+		Because(errors.Join(err, failed))
+}
+
+// errElsewhere is the answer of a request whose message somebody else finishes.
+var errElsewhere = fault.New(fault.Unavailable, "service_unavailable", "The message is being posted by another node; try the same request again.").After(time.Second)
+
+// confirm is the third phase: the message is in the channel.
+func (s *Service) confirm(ctx context.Context, in chat.Intent, message string) (Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	var response Response
 	err := s.cfg.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		response = nil
 		if err := s.hold(ctx, tx, in); err != nil {
 			return err
 		}
-		if _, err := lock(ctx, tx, in.GuildID, in.SubjectID); err != nil {
+		t, err := lock(ctx, tx, in.GuildID, in.SubjectID)
+		if err != nil {
 			return err
 		}
 		ours, err := chat.Settle(ctx, tx, in, chat.Sent, message)
@@ -141,46 +201,46 @@ func (s *Service) said(ctx context.Context, in chat.Intent, message string) (ide
 			return err
 		}
 		if !ours {
-			return idempotency.ErrInUse // whoever has the lease now answers
-		}
-		e := entry{
-			GuildID: in.GuildID, TicketID: in.SubjectID, ID: in.ID, Kind: kindMessage,
-			AuthorID: in.AuthorID, AuthorType: byStaff, Content: in.Content,
-		}
-		if message != "" {
-			e.ChannelMessageID = &message
-		}
-		if e, err = write(ctx, tx, e); err != nil {
+			response, err = became(ctx, tx, in)
 			return err
 		}
-		if err := count(ctx, tx, in.GuildID, in.SubjectID); err != nil {
+		e, err := writeMessage(ctx, tx, t, in, message)
+		if err != nil {
 			return err
 		}
 		origin := event.Origin{GuildID: in.GuildID, Type: "api", TokenID: *in.TokenID}
-		if err := event.Record(ctx, tx, origin, event.TicketMessage, showEntry(e)); err != nil {
+		if err := event.Record(ctx, tx, origin.On(e.CreatedAt), event.TicketMessage, showEntry(e)); err != nil {
 			return err
 		}
-		if answer, err = render(gen.CreateTicketMessage201JSONResponse{Data: showEntry(e)}); err != nil {
-			return err
-		}
+		response = gen.CreateTicketMessage201JSONResponse{Data: showEntry(e)}
 		if r, keyed := requestOf(in); keyed {
-			return s.cfg.Keys.Keep(ctx, tx, r, answer)
+			return s.cfg.Keys.Keep(ctx, tx, r, response)
 		}
 		return nil
 	})
-	return answer, err
+	if err != nil {
+		return nil, err
+	}
+	return response, nil
 }
 
-// unsaid notes that the platform did not take the message and frees the key.
-func (s *Service) unsaid(ctx context.Context, in chat.Intent, why *chat.Failure) error {
-	ctx, cancel := context.WithTimeout(ctx, settleBudget)
+// fail notes that the message was not posted, or perhaps not, and frees the key.
+// The response is nil, unless somebody else has finished the message.
+func (s *Service) fail(ctx context.Context, in chat.Intent, state string) (Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	return s.cfg.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+	var response Response
+	err := s.cfg.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		response = nil
 		if err := s.hold(ctx, tx, in); err != nil {
 			return err
 		}
-		ours, err := chat.Settle(ctx, tx, in, chat.Outcome(why), "")
-		if err != nil || !ours {
+		ours, err := chat.Settle(ctx, tx, in, state, "")
+		if err != nil {
+			return err
+		}
+		if !ours {
+			response, err = became(ctx, tx, in)
 			return err
 		}
 		if r, keyed := requestOf(in); keyed {
@@ -188,27 +248,36 @@ func (s *Service) unsaid(ctx context.Context, in chat.Intent, why *chat.Failure)
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	return response, nil
+}
+
+// became is the response of a message that is not ours to finish any more:
+// somebody else had it when our lease was over. It is Unavailable unless that
+// has come to an end.
+func became(ctx context.Context, tx *db.Tx, in chat.Intent) (Response, error) {
+	e, err := written(ctx, tx, in.GuildID, in.ID)
+	switch {
+	case err != nil:
+		return nil, err
+	case e == nil:
+		return nil, errElsewhere
+	}
+	return gen.CreateTicketMessage201JSONResponse{Data: showEntry(*e)}, nil
 }
 
 // SweepIntents finishes the messages whose senders have vanished. It is called
 // by every node, and again whenever it has returned.
 func SweepIntents(ctx context.Context, cfg Config) error {
-	left, err := chat.Abandoned(ctx, cfg.DB, chat.KindTicketMessage, sweepBatch)
-	if err != nil {
-		return err
-	}
 	s := &Service{cfg}
-	var group errgroup.Group
-	group.SetLimit(8) // one channel that hangs must not hold up the rest
-	for _, in := range left {
-		group.Go(func() error { return s.finish(ctx, in) })
-	}
-	return group.Wait()
+	return chat.Sweep(ctx, cfg.DB, sweepBatch, s.finish, chat.KindTicketMessage)
 }
 
 // finish ends what a vanished sender began. An error says that it is not known
 // whether the message was posted. The message is posted only for a
-// request that had a key, since only its caller can come back for the answer,
+// request that had a key, since only its caller can come back for the response,
 // and only while the ticket is open; otherwise it is just found out whether it
 // had been posted.
 func (s *Service) finish(ctx context.Context, left chat.Intent) error {
@@ -234,26 +303,38 @@ func (s *Service) finish(ctx context.Context, left chat.Intent) error {
 	case err != nil:
 		return fmt.Errorf("take over message %s: %w", left.ID, err)
 	}
-	sending, cancel := context.WithTimeout(ctx, answerBudget)
+	posting, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
 	var message string
-	if _, keyed := requestOf(in); keyed && t.Status == open {
-		message, err = chat.Deliver(sending, s.cfg.DB, s.cfg.Chat, in)
-	} else if message, err = chat.Find(sending, s.cfg.DB, s.cfg.Chat, in); err == nil && message == "" {
+	if _, keyed := requestOf(in); keyed && mayMessage(t) == nil {
+		message, err = chat.Deliver(posting, s.cfg.DB, s.cfg.Chat, &in, *t.ChannelID)
+	} else if message, err = chat.Find(posting, s.cfg.DB, s.cfg.Chat, &in); err == nil && message == "" {
 		err = &chat.Failure{Message: "was not posted before its sender vanished"}
+	}
+	if err == nil {
+		_, err = s.confirm(ctx, in, message)
+		return elsewhere(err)
 	}
 	f := (*chat.Failure)(nil)
 	switch {
-	case err == nil:
-		_, err = s.said(ctx, in, message)
 	case !errors.As(err, &f):
-	case f.Uncertain && now.Sub(in.CreatedAt) < giveUpAfter:
+		return err
+	case in.Outcome(f) == chat.Refused:
+		_, err = s.fail(ctx, in, chat.Refused)
+		return elsewhere(err)
+	case now.Sub(in.CreatedAt) < sweepTimeout:
 		// Nobody was told anything yet; the lease runs out and it is tried
 		// again.
-	case f.Uncertain:
-		err = errors.Join(f, s.unsaid(ctx, in, f))
-	default:
-		err = s.unsaid(ctx, in, f)
+		return f
+	}
+	_, err = s.fail(ctx, in, chat.Unknown)
+	return errors.Join(f, elsewhere(err))
+}
+
+// elsewhere drops the failure that says that another node finishes a message.
+func elsewhere(err error) error {
+	if errors.Is(err, errElsewhere) {
+		return nil
 	}
 	return err
 }
@@ -274,23 +355,3 @@ func requestOf(in chat.Intent) (idempotency.Request, bool) {
 	}
 	return idempotency.Request{TokenID: *in.TokenID, Key: *in.Key, Fingerprint: in.Fingerprint}, true
 }
-
-// render makes the bytes that the server would send.
-func render(response gen.CreateTicketMessageResponseObject) (idempotency.Answer, error) {
-	w := &written{header: http.Header{}}
-	if err := response.VisitCreateTicketMessageResponse(w); err != nil {
-		return idempotency.Answer{}, fmt.Errorf("render the answer: %w", err)
-	}
-	return idempotency.Answer{Status: w.status, Body: w.body.Bytes()}, nil
-}
-
-// written is an answer that has not been sent.
-type written struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (w *written) Header() http.Header         { return w.header }
-func (w *written) WriteHeader(status int)      { w.status = status }
-func (w *written) Write(p []byte) (int, error) { return w.body.Write(p) }

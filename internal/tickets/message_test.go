@@ -1,6 +1,8 @@
 package tickets_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -8,7 +10,9 @@ import (
 	"time"
 
 	"guildhall/internal/api/apitest"
+	"guildhall/internal/chat"
 	"guildhall/internal/chat/chattest"
+	"guildhall/internal/tickets"
 )
 
 func TestInternalNote(t *testing.T) {
@@ -243,9 +247,8 @@ func TestHangingPlatform(t *testing.T) {
 		s.Do(t, "getTicket", "", apitest.Path("id", free)).Want(t, 200, "")
 		s.Do(t, "createTicketMessage", `{"content":"x","internal":true}`, apitest.Path("id", free)).Want(t, 201, "")
 	}
-	write, read := s.DB().Stats()
-	if write.InUse+read.InUse > 2 {
-		t.Errorf("%d connections are in use while nothing but the platform is waited for", write.InUse+read.InUse)
+	if stats := s.DB().Stats(); stats.Write.InUse+stats.Read.InUse > 2 {
+		t.Errorf("%d connections are in use while nothing but the platform is waited for", stats.Write.InUse+stats.Read.InUse)
 	}
 	close(release)
 	group.Wait()
@@ -258,5 +261,23 @@ func notify(begun chan<- struct{}, b chattest.Behaviour) chattest.Behaviour {
 		default: // a repeated call of a message that has begun already
 		}
 		return b(w, r, accept)
+	}
+}
+
+// TestMessageToAnotherGuildsChannel: the bot posts only into the guild's own
+// channels; a close succeeds and leaves the channel alone.
+func TestMessageToAnotherGuildsChannel(t *testing.T) {
+	t.Parallel()
+	s := set(t)
+	id := ticket(t, s.API, 1, "open", true)
+	s.platform.Give(channelOf(1), s.Next(t).Guild)
+	s.Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
+	s.want(t, id, 1, 0, 0)
+	s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"status":"closed","channel_id":"701"}}`)
+	if err := tickets.SyncChannel(context.Background(), s.DB(), s.fail, s.Guild, id); !errors.Is(err, chat.ErrChannelNotAllowed) {
+		t.Errorf("got %v", err)
+	}
+	if calls := s.platform.Calls(); len(calls) != 0 || s.platform.State(channelOf(1)) != "" {
+		t.Errorf("calls in another guild's channel: %v", calls)
 	}
 }

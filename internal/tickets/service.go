@@ -1,5 +1,5 @@
 // Package tickets is the support conversations of a guild: the tickets, their
-// transcripts, and the staff's messages to the opener. What has to be said or
+// transcripts, and the staff's messages to the opener. What has to be posted or
 // done on the chat platform is never done inside a transaction: a message goes
 // out between two of them (message.go), everything else by a job (channel.go).
 package tickets
@@ -24,7 +24,18 @@ import (
 type Config struct {
 	DB   db.Doer       // opens the units around a call to the platform
 	Chat chat.Platform // where messages go
-	Keys idempotency.Keys
+	Keys Keys
+}
+
+// Keys are the idempotency keys of messages, which are settled after the first
+// commit of their request.
+type Keys interface {
+	// Lease lets the key outlive the unit without a response.
+	Lease(ctx context.Context, tx *db.Tx, r idempotency.Request) error
+	// Release frees the key: the request may run again.
+	Release(ctx context.Context, tx *db.Tx, r idempotency.Request) error
+	// Keep keeps the response to the request under its key.
+	Keep(ctx context.Context, tx *db.Tx, r idempotency.Request, response Response) error
 }
 
 // Service implements the operations on tickets.
@@ -32,7 +43,7 @@ type Service struct{ cfg Config }
 
 // New returns the service.
 func New(cfg Config) (*Service, error) {
-	if cfg.DB == nil || cfg.Chat == nil || cfg.Keys.Sealer == nil {
+	if cfg.DB == nil || cfg.Chat == nil || cfg.Keys == nil {
 		return nil, errors.New("tickets: DB, Chat and Keys must be given")
 	}
 	return &Service{cfg}, nil
@@ -107,7 +118,7 @@ func (s *Service) CloseTicket(ctx context.Context, r gen.CloseTicketRequestObjec
 	if err := mayClose(t, reason, p); err != nil {
 		return nil, err
 	}
-	if t, err = shut(ctx, tx, t, reason); err != nil {
+	if t, err = closeTicket(ctx, tx, t, nil, reason); err != nil {
 		return nil, err
 	}
 	if err := changed(ctx, tx, by, t, kindClose, or(reason, "Closed."), event.TicketClosed); err != nil {
@@ -131,7 +142,7 @@ func (s *Service) ReopenTicket(ctx context.Context, r gen.ReopenTicketRequestObj
 	if err := mayReopen(t); err != nil {
 		return nil, err
 	}
-	if t, err = unshut(ctx, tx, t); err != nil {
+	if t, err = reopenTicket(ctx, tx, t); err != nil {
 		return nil, err
 	}
 	if err := changed(ctx, tx, by, t, kindReopen, or(reason, "Reopened."), event.TicketReopened); err != nil {
@@ -193,10 +204,10 @@ func (s *Service) AssignTicket(ctx context.Context, r gen.AssignTicketRequestObj
 
 // changed writes down what happened to a ticket and tells the world.
 func changed(ctx context.Context, tx *db.Tx, by *auth.Principal, t row, kind, content, typ string) error {
-	if err := note(ctx, tx, t, kind, content); err != nil {
+	if _, err := write(ctx, tx, t, entry{Kind: kind, AuthorType: bySystem, Content: content}); err != nil {
 		return err
 	}
-	return event.Record(ctx, tx, event.From(by), typ, show(t))
+	return event.Record(ctx, tx, event.From(by).On(t.UpdatedAt), typ, show(t))
 }
 
 // follow has the bot bring the channel in line with the ticket.
@@ -204,7 +215,7 @@ func follow(ctx context.Context, tx *db.Tx, t row) error {
 	if t.ChannelID == nil {
 		return nil
 	}
-	return jobs.Enqueue(ctx, tx, jobs.SyncTicketChannel{GuildID: t.GuildID, TicketID: t.ID}, nil)
+	return jobs.Enqueue(ctx, tx, ChannelJob{GuildID: t.GuildID, TicketID: t.ID})
 }
 
 func show(t row) gen.Ticket {

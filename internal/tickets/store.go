@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"guildhall/internal/chat"
 	"guildhall/internal/db"
 	"guildhall/internal/fault"
 	"guildhall/internal/page"
@@ -177,80 +178,103 @@ func transcript(ctx context.Context, q db.Querier, guild, ticket string, since t
 	return entries, nil
 }
 
-// write adds an entry to the transcript.
-func write(ctx context.Context, tx *db.Tx, e entry) (entry, error) {
+// write adds an entry to the transcript of a ticket, at the instant of the
+// change that it tells of.
+func write(ctx context.Context, tx *db.Tx, t row, e entry) (entry, error) {
+	e.GuildID, e.TicketID, e.CreatedAt = t.GuildID, t.ID, t.UpdatedAt
+	if e.ID == "" {
+		e.ID = db.NewID()
+	}
 	err := tx.GetContext(ctx, &e, `
-		INSERT INTO ticket_messages (guild_id, ticket_id, id, kind, internal, author_id, author_type, content, channel_message_id)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+		INSERT INTO ticket_messages (guild_id, ticket_id, id, kind, internal, author_id, author_type, content, channel_message_id, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 		RETURNING `+entryColumns,
-		e.GuildID, e.TicketID, e.ID, e.Kind, e.Kind == kindNote, e.AuthorID, e.AuthorType, e.Content, e.ChannelMessageID)
+		e.GuildID, e.TicketID, e.ID, e.Kind, e.Kind == kindNote, e.AuthorID, e.AuthorType, e.Content, e.ChannelMessageID, e.CreatedAt)
 	if err != nil {
 		return entry{}, fmt.Errorf("write to the transcript of ticket %s of guild %s: %w", e.TicketID, e.GuildID, err)
 	}
 	return e, nil
 }
 
-// note writes down what happened to a ticket.
-func note(ctx context.Context, tx *db.Tx, t row, kind, content string) error {
-	_, err := write(ctx, tx, entry{
-		GuildID: t.GuildID, TicketID: t.ID, ID: db.NewID(), Kind: kind, AuthorType: bySystem, Content: content,
-	})
-	return err
-}
-
-// count makes the ticket account for a message written in this unit.
-func count(ctx context.Context, tx *db.Tx, guild, id string) error {
-	_, err := tx.ExecContext(ctx, `
-		UPDATE tickets
-		SET message_count = message_count + 1, last_message_at = now(), updated_at = now()
+// written returns the transcript's entry with this id, nil when there is none.
+func written(ctx context.Context, tx *db.Tx, guild, id string) (*entry, error) {
+	var e entry
+	err := tx.GetContext(ctx, &e, `
+		SELECT `+entryColumns+`
+		FROM ticket_messages
 		WHERE guild_id = $1
 		  AND id = $2`, guild, id)
-	if err != nil {
-		return fmt.Errorf("count a message of ticket %s of guild %s: %w", id, guild, err)
+	switch {
+	case db.Missing(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read entry %s of guild %s: %w", id, guild, err)
 	}
-	return nil
+	return &e, nil
 }
 
-// shut closes the ticket.
-func shut(ctx context.Context, tx *db.Tx, t row, reason *string) (row, error) {
+// change updates the ticket's row, which must be locked. Its instant is later
+// than that of the change before, and the entry of the transcript that tells of
+// it has the same: both stand in the order of effects. set is constant text
+// whose parameters begin at $3.
+func change(ctx context.Context, tx *db.Tx, t row, set string, args ...any) (row, error) {
 	err := tx.GetContext(ctx, &t, `
+		WITH instant AS (
+			SELECT greatest(clock_timestamp(), later(updated_at)) AS at
+			FROM tickets
+			WHERE guild_id = $1
+			  AND id = $2)
 		UPDATE tickets
-		SET status = 'closed', close_reason = $3, closed_by_id = NULL, closed_at = now(), updated_at = now(),
-		    channel_due_at = CASE WHEN channel_id IS NOT NULL THEN clock_timestamp() END
+		SET updated_at = instant.at`+set+`
+		FROM instant
 		WHERE guild_id = $1
 		  AND id = $2
-		RETURNING `+columns, t.GuildID, t.ID, reason)
+		RETURNING `+columns, append([]any{t.GuildID, t.ID}, args...)...)
 	if err != nil {
-		return row{}, fmt.Errorf("close ticket %s of guild %s: %w", t.ID, t.GuildID, err)
+		return row{}, fmt.Errorf("change ticket %s of guild %s: %w", t.ID, t.GuildID, err)
 	}
 	return t, nil
 }
 
-// unshut opens a closed ticket again. The claim stays.
-func unshut(ctx context.Context, tx *db.Tx, t row) (row, error) {
-	err := tx.GetContext(ctx, &t, `
-		UPDATE tickets
-		SET status = 'open', close_reason = NULL, closed_by_id = NULL, closed_at = NULL, updated_at = now(),
-		    channel_due_at = CASE WHEN channel_id IS NOT NULL THEN clock_timestamp() END
-		WHERE guild_id = $1
-		  AND id = $2
-		RETURNING `+columns, t.GuildID, t.ID)
+// writeNote adds an internal note to the transcript.
+func writeNote(ctx context.Context, tx *db.Tx, t row, author *string, content string) (entry, error) {
+	t, err := change(ctx, tx, t, ``)
 	if err != nil {
-		return row{}, fmt.Errorf("reopen ticket %s of guild %s: %w", t.ID, t.GuildID, err)
+		return entry{}, err
 	}
-	return t, nil
+	return write(ctx, tx, t, entry{Kind: kindNote, AuthorID: author, AuthorType: byStaff, Content: content})
+}
+
+// writeMessage adds a message that was posted to the transcript; the platform's
+// id for it may be empty.
+func writeMessage(ctx context.Context, tx *db.Tx, t row, in chat.Intent, message string) (entry, error) {
+	t, err := change(ctx, tx, t, `, message_count = message_count + 1, last_message_at = instant.at`)
+	if err != nil {
+		return entry{}, err
+	}
+	e := entry{ID: in.ID, Kind: kindMessage, AuthorID: in.AuthorID, AuthorType: byStaff, Content: in.Content}
+	if message != "" {
+		e.ChannelMessageID = &message
+	}
+	return write(ctx, tx, t, e)
+}
+
+// channelDue has the bot bring the channel in line with the ticket.
+const channelDue = `, channel_due_at = CASE WHEN channel_id IS NOT NULL THEN instant.at END`
+
+// closeTicket closes the ticket.
+func closeTicket(ctx context.Context, tx *db.Tx, t row, by, reason *string) (row, error) {
+	return change(ctx, tx, t, `,
+		    status = 'closed', close_reason = $3, closed_by_id = $4, closed_at = instant.at`+channelDue, reason, by)
+}
+
+// reopenTicket opens a closed ticket again. The claim stays.
+func reopenTicket(ctx context.Context, tx *db.Tx, t row) (row, error) {
+	return change(ctx, tx, t, `,
+		    status = 'open', close_reason = NULL, closed_by_id = NULL, closed_at = NULL`+channelDue)
 }
 
 // claim makes the ticket user's, or nobody's.
 func claim(ctx context.Context, tx *db.Tx, t row, user *string) (row, error) {
-	err := tx.GetContext(ctx, &t, `
-		UPDATE tickets
-		SET claimed_by_id = $3, updated_at = now()
-		WHERE guild_id = $1
-		  AND id = $2
-		RETURNING `+columns, t.GuildID, t.ID, user)
-	if err != nil {
-		return row{}, fmt.Errorf("claim ticket %s of guild %s: %w", t.ID, t.GuildID, err)
-	}
-	return t, nil
+	return change(ctx, tx, t, `, claimed_by_id = $3`, user)
 }

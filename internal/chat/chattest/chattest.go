@@ -50,8 +50,16 @@ type Server struct {
 	window   time.Duration
 	queue    []Behaviour
 	always   map[string]Behaviour
+	home     string
+	owners   map[string]string
+	texts    map[string][]Overwrite // the channels that are no threads
+	lookup   map[string]Behaviour
+	lookups  map[string]int
 	calls    []string
 	gone     chan struct{}
+
+	reactions map[reaction][]string // by message, in the order of the users' ids
+	bots      map[string]bool
 }
 
 type nonce struct {
@@ -64,7 +72,8 @@ func New(tb testing.TB) *Server {
 	tb.Helper()
 	s := &Server{
 		channels: map[string][]Message{}, state: map[string]string{}, nonces: map[string]nonce{},
-		always: map[string]Behaviour{}, window: 5 * time.Minute, gone: make(chan struct{}),
+		always: map[string]Behaviour{}, owners: map[string]string{}, texts: map[string][]Overwrite{},
+		lookup: map[string]Behaviour{}, lookups: map[string]int{}, bots: map[string]bool{}, window: 5 * time.Minute, gone: make(chan struct{}),
 	}
 	h := httptest.NewServer(http.HandlerFunc(s.serve))
 	s.URL = h.URL + "/api/v10"
@@ -88,6 +97,71 @@ func (s *Server) In(channel string, b Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.always[channel] = b
+}
+
+// Home makes every channel guild's, except those given to others by Give.
+func (s *Server) Home(guild string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.home = guild
+}
+
+// Give makes a channel guild's; of the empty guild it is nobody's, as a
+// conversation with one person.
+func (s *Server) Give(channel, guild string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owners[channel] = guild
+}
+
+// Overwrite is what a channel allows and denies to a role (type 0) or a member
+// (type 1), as bits.
+type Overwrite struct {
+	ID    string `json:"id"`
+	Type  int    `json:"type"`
+	Allow uint64 `json:"allow,string"`
+	Deny  uint64 `json:"deny,string"`
+}
+
+// Text makes a channel an ordinary text channel with these overwrites. Channels
+// are threads otherwise.
+func (s *Server) Text(channel string, overwrites ...Overwrite) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.texts[channel] = overwrites
+}
+
+// Overwrites are those of a text channel now, by id.
+func (s *Server) Overwrites(channel string) map[string]Overwrite {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := map[string]Overwrite{}
+	for _, o := range s.texts[channel] {
+		now[o.ID] = o
+	}
+	return now
+}
+
+// Lookup answers every question about the channel itself (whose it is) with the
+// behaviour; nil ends that. Neither In nor Next concerns these.
+func (s *Server) Lookup(channel string, b Behaviour) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lookup[channel] = b
+}
+
+// Lookups is how often the platform was asked about the channel itself.
+func (s *Server) Lookups(channel string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lookups[channel]
+}
+
+// Remove deletes a channel.
+func (s *Server) Remove(channel string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state[channel] = "deleted"
 }
 
 // Forget empties the memory of nonces, as minutes passing would.
@@ -118,7 +192,8 @@ func (s *Server) State(channel string) string {
 	return s.state[channel]
 }
 
-// Calls are the requests so far, as "POST /channels/1/messages".
+// Calls are the requests so far, as "POST /channels/1/messages", without the
+// questions about channels that Lookups counts.
 func (s *Server) Calls() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,11 +288,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	path := strings.TrimPrefix(r.URL.Path, "/api/v10")
 	s.mu.Lock()
-	s.calls = append(s.calls, r.Method+" "+path)
-	behave := s.always[channelOf(r)]
-	if behave == nil && len(s.queue) > 0 {
-		behave, s.queue = s.queue[0], s.queue[1:]
-	}
+	behave := s.behaviour(r, path)
 	s.mu.Unlock()
 
 	if r.Header.Get("Authorization") != "Bot "+Token {
@@ -232,6 +303,35 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	reply(w, status, answer)
 }
 
+// behaviour takes note of the request and returns how to answer it, nil for as
+// usual.
+func (s *Server) behaviour(r *http.Request, path string) Behaviour {
+	channel := channelOf(r)
+	if isLookup(r, path) {
+		s.lookups[channel]++
+		return s.lookup[channel]
+	}
+	s.calls = append(s.calls, r.Method+" "+path)
+	if b := s.always[channel]; b != nil || len(s.queue) == 0 {
+		return b
+	}
+	b := s.queue[0]
+	s.queue = s.queue[1:]
+	return b
+}
+
+func isLookup(r *http.Request, path string) bool {
+	return r.Method == http.MethodGet && path == "/channels/"+channelOf(r)
+}
+
+// owner is the guild of a channel.
+func (s *Server) owner(channel string) string {
+	if guild, ok := s.owners[channel]; ok {
+		return guild
+	}
+	return s.home
+}
+
 // act is what Discord would do.
 func (s *Server) act(r *http.Request, path string, body []byte) (int, any) {
 	s.mu.Lock()
@@ -243,10 +343,23 @@ func (s *Server) act(r *http.Request, path string, body []byte) (int, any) {
 		return http.StatusOK, map[string]any{"id": Self, "bot": true}
 	case channel == "" || s.state[channel] == "deleted":
 		return http.StatusNotFound, unknown
+	case isLookup(r, path):
+		about := map[string]any{"id": channel, "type": 11}
+		if overwrites, text := s.texts[channel]; text {
+			about["type"], about["permission_overwrites"] = 0, overwrites
+		}
+		if guild := s.owner(channel); guild != "" {
+			about["guild_id"] = guild
+		}
+		return http.StatusOK, about
+	case strings.Contains(path, "/reactions/"):
+		return s.actOnReaction(r, path)
 	case r.Method == http.MethodPost && strings.HasSuffix(path, "/messages"):
 		return s.create(channel, body)
 	case r.Method == http.MethodGet && strings.HasSuffix(path, "/messages"):
 		return http.StatusOK, s.read(channel, r)
+	case strings.Contains(path, "/permissions/"):
+		return s.permit(r.Method, channel, path[strings.LastIndex(path, "/")+1:], body)
 	case r.Method == http.MethodPatch:
 		var change struct {
 			Archived *bool `json:"archived"`
@@ -254,7 +367,7 @@ func (s *Server) act(r *http.Request, path string, body []byte) (int, any) {
 		if json.Unmarshal(body, &change) != nil {
 			return http.StatusBadRequest, map[string]any{"code": 50035, "message": "Invalid Form Body"}
 		}
-		if change.Archived != nil {
+		if _, text := s.texts[channel]; change.Archived != nil && !text { // else it is a member nobody knows
 			s.state[channel] = map[bool]string{true: "archived"}[*change.Archived]
 		}
 		return http.StatusOK, map[string]any{"id": channel}
@@ -263,6 +376,21 @@ func (s *Server) act(r *http.Request, path string, body []byte) (int, any) {
 		return http.StatusOK, map[string]any{"id": channel}
 	}
 	return http.StatusMethodNotAllowed, map[string]any{"code": 0, "message": "405: Method Not Allowed"}
+}
+
+// permit sets or deletes an overwrite.
+func (s *Server) permit(method, channel, id string, body []byte) (int, any) {
+	var set Overwrite
+	if method == http.MethodPut && json.Unmarshal(body, &set) != nil {
+		return http.StatusBadRequest, map[string]any{"code": 50035, "message": "Invalid Form Body"}
+	}
+	set.ID = id
+	rest := slices.DeleteFunc(slices.Clone(s.texts[channel]), func(o Overwrite) bool { return o.ID == id })
+	if method == http.MethodPut {
+		rest = append(rest, set)
+	}
+	s.texts[channel] = rest
+	return http.StatusNoContent, nil
 }
 
 func (s *Server) create(channel string, body []byte) (int, any) {
@@ -330,5 +458,7 @@ func channelOf(r *http.Request) string {
 func reply(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body)
+	if status != http.StatusNoContent {
+		_ = json.NewEncoder(w).Encode(body)
+	}
 }

@@ -1,0 +1,133 @@
+package chat
+
+import (
+	"context"
+	"slices"
+
+	"github.com/disgoorg/disgo/rest"
+)
+
+// writing are the permissions that archiving a channel takes away: to send
+// messages, also in threads, and to open threads.
+const writing uint64 = 1<<11 | 1<<35 | 1<<36 | 1<<38
+
+// The platform's types of threads.
+const (
+	announcementThread = 10
+	publicThread       = 11
+	privateThread      = 12
+)
+
+// about is what the platform says of a channel.
+type about struct {
+	Type       int         `json:"type"`
+	Overwrites []Overwrite `json:"permission_overwrites"`
+}
+
+func (a about) thread() bool {
+	return a.Type == announcementThread || a.Type == publicThread || a.Type == privateThread
+}
+
+// of returns the overwrite for a role or member, an absent one when there is
+// none.
+func (a about) of(id string, typ OverwriteType) Overwrite {
+	i := slices.IndexFunc(a.Overwrites, func(o Overwrite) bool { return o.ID == id && o.Type == typ })
+	if i < 0 {
+		return Overwrite{ID: id, Type: typ, Absent: true}
+	}
+	return a.Overwrites[i]
+}
+
+func (d *Discord) about(ctx context.Context, c Channel) (about, error) {
+	var a about
+	err := d.in(ctx, c, rest.GetChannel.Compile(nil, c.ID), nil, &a)
+	return a, err
+}
+
+// LockOf names everyone, the user, and every member with permissions of their
+// own but the bot. Roles keep theirs: staff can still write.
+func (d *Discord) LockOf(ctx context.Context, c Channel, user string) (Lock, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.budget)
+	defer cancel()
+	a, err := d.about(ctx, c)
+	if err != nil || a.thread() {
+		return Lock{Thread: err == nil}, err
+	}
+	self, err := d.me(ctx)
+	if err != nil {
+		return Lock{}, err
+	}
+	// The role of everyone has the guild's id.
+	lock := Lock{Before: []Overwrite{a.of(c.GuildID, RoleOverwrite), a.of(user, MemberOverwrite)}}
+	for _, o := range a.Overwrites {
+		if o.Type == MemberOverwrite && o.ID != self && o.ID != user {
+			lock.Before = append(lock.Before, o)
+		}
+	}
+	return lock, nil
+}
+
+// closed is the overwrite without the permission to write.
+func (o Overwrite) closed() Overwrite {
+	o.Allow &^= writing
+	o.Deny |= writing
+	o.Absent = false
+	return o
+}
+
+// reopened is the overwrite with the permission to write that it had before.
+// What else was changed meanwhile stays.
+func (o Overwrite) reopened(before Overwrite) Overwrite {
+	if o.Absent {
+		return o // somebody has taken it away meanwhile
+	}
+	o.Allow = o.Allow&^writing | before.Allow&writing
+	o.Deny = o.Deny&^writing | before.Deny&writing
+	o.Absent = before.Absent && o.Allow == 0 && o.Deny == 0
+	return o
+}
+
+// ArchiveChannel archives and locks a thread, and denies writing in any other
+// channel.
+func (d *Discord) ArchiveChannel(ctx context.Context, c Channel, lock Lock) error {
+	return d.setArchived(ctx, c, lock, true)
+}
+
+// RestoreChannel takes a thread out of the archive, and gives back what
+// ArchiveChannel has taken.
+func (d *Discord) RestoreChannel(ctx context.Context, c Channel, lock Lock) error {
+	return d.setArchived(ctx, c, lock, false)
+}
+
+// setArchived reads the channel first: it may have been changed since the lock
+// was made, and only the permissions to write are touched.
+func (d *Discord) setArchived(ctx context.Context, c Channel, lock Lock, archived bool) error {
+	ctx, cancel := context.WithTimeout(ctx, d.budget)
+	defer cancel()
+	a, err := d.about(ctx, c)
+	if err != nil {
+		return err
+	}
+	if a.thread() {
+		body := map[string]bool{"archived": archived, "locked": archived}
+		return d.in(ctx, c, rest.UpdateChannel.Compile(nil, c.ID), body, nil)
+	}
+	for _, before := range lock.Before {
+		now := a.of(before.ID, before.Type)
+		want := now.reopened(before)
+		if archived {
+			want = now.closed()
+		}
+		switch {
+		case want == now:
+		case want.Absent:
+			err = d.in(ctx, c, rest.DeletePermissionOverwrite.Compile(nil, c.ID, before.ID), nil, nil)
+		default:
+			err = d.in(ctx, c, rest.UpdatePermissionOverwrite.Compile(nil, c.ID, before.ID), want, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package chat
+
+import (
+	"context"
+
+	"github.com/disgoorg/disgo/rest"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics is what operators see of the calls to the platform.
+type metrics struct {
+	calls  *prometheus.CounterVec
+	unsent *prometheus.CounterVec
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "guildhall_chat_calls_total",
+			Help: "Calls to the chat platform by outcome: ok, refused (by the platform, lasting until somebody changes something there), rate_limited, failed.",
+		}, []string{"outcome"}),
+		unsent: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "guildhall_chat_unsent_total",
+			Help: "Calls that were not made, by reason: token, guild_budget, bot_budget, rate_limit, transport, or channel (another guild's).",
+		}, []string{"reason"}),
+	}
+	for _, outcome := range []string{"ok", "refused", "rate_limited", "failed"} {
+		m.calls.WithLabelValues(outcome)
+	}
+	for _, why := range []unsent{unsentToken, unsentGuild, unsentBot, unsentLimit, unsentTransport, unsentChannel} {
+		m.unsent.WithLabelValues(string(why))
+	}
+	if reg == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.calls, m.unsent} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// report counts how an exchange ended (nil: well), and logs what stays so until
+// somebody changes something on the platform.
+func (d *Discord) report(ctx context.Context, c Channel, at *rest.CompiledEndpoint, f *Failure) {
+	switch {
+	case f == nil:
+		d.metrics.calls.WithLabelValues("ok").Inc()
+	case f.unsent != "":
+		d.metrics.unsent.WithLabelValues(string(f.unsent)).Inc()
+	case f.Lasting():
+		d.metrics.calls.WithLabelValues("refused").Inc()
+	case f.Status == 429:
+		d.metrics.calls.WithLabelValues("rate_limited").Inc()
+	default:
+		d.metrics.calls.WithLabelValues("failed").Inc()
+	}
+	if f != nil && f.Lasting() {
+		d.log.WarnContext(ctx, "the chat platform refuses a call", "call", at.Endpoint.Method+" "+at.Endpoint.Route,
+			"guild_id", c.GuildID, "channel_id", c.ID, "error", f)
+	}
+}

@@ -1,0 +1,65 @@
+package chat
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/disgoorg/disgo/discord"
+	"github.com/disgoorg/disgo/rest"
+)
+
+// Reactor is a user who has reacted to a message.
+type Reactor struct {
+	UserID string `json:"id"`
+	Bot    bool   `json:"bot"`
+}
+
+// ReactorsPage is how many reactors one call returns at most. Fewer are the
+// last ones.
+const ReactorsPage = 100
+
+// Reactions is the part of the platform that reactions to messages are. An
+// emoji is given as the character itself.
+type Reactions interface {
+	// AddReaction adds the bot's own reaction to a message. Adding it again
+	// changes nothing.
+	AddReaction(ctx context.Context, c Channel, messageID, emoji string) error
+	// Reactors returns those who have reacted to a message with an emoji and
+	// whose user id is greater than after, in the order of their ids. An empty
+	// after begins with the first.
+	Reactors(ctx context.Context, c Channel, messageID, emoji, after string) ([]Reactor, error)
+}
+
+// AddReaction adds the bot's own reaction.
+func (d *Discord) AddReaction(ctx context.Context, c Channel, messageID, emoji string) error {
+	return d.in(ctx, c, rest.AddReaction.Compile(nil, c.ID, messageID, url.PathEscape(emoji)), nil, nil)
+}
+
+// Reactors reads one page.
+func (d *Discord) Reactors(ctx context.Context, c Channel, messageID, emoji, after string) ([]Reactor, error) {
+	query := discord.QueryValues{"limit": ReactorsPage}
+	if after != "" {
+		query["after"] = after
+	}
+	var page []Reactor
+	err := d.in(ctx, c, rest.GetReactions.Compile(query, c.ID, messageID, url.PathEscape(emoji)), nil, &page)
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+// AddReaction accepts.
+func (s *StandIn) AddReaction(ctx context.Context, c Channel, messageID, _ string) error {
+	s.log.InfoContext(ctx, "chat stand-in: reaction added", "channel_id", c.ID, "message_id", messageID)
+	return nil
+}
+
+// Reactors finds nobody.
+func (s *StandIn) Reactors(context.Context, Channel, string, string, string) ([]Reactor, error) {
+	return nil, nil
+}
+
+// Later reports whether the snowflake a is greater than b by number, which is
+// their order in time.
+func Later(a, b string) bool { return later(a, b) }
