@@ -18,23 +18,12 @@ import (
 // Service implements the operations on cases.
 type Service struct{}
 
-// ListCases returns one page of the guild's cases, newest first. Deleted cases
-// are among them unless the status filter leaves them out: a client that keeps
-// a copy must learn of the deletion.
+// ListCases returns one page of the guild's cases, newest first, or with
+// updated_since by their last change, so that what changes moves behind the
+// reader. Deleted cases are among them unless the status filter leaves them out:
+// a client that keeps a copy must learn of the deletion.
 func (s *Service) ListCases(ctx context.Context, r gen.ListCasesRequestObject) (gen.ListCasesResponseObject, error) {
-	var f filter
-	if r.Params.UserID != nil {
-		f.UserID = *r.Params.UserID
-	}
-	if r.Params.Type != nil {
-		f.Type = string(*r.Params.Type)
-	}
-	if r.Params.Status != nil {
-		f.Status = string(*r.Params.Status)
-	}
-	if r.Params.Since != nil {
-		f.Since = r.Params.Since.Time
-	}
+	f := filterOf(r.Params)
 	p := page.Of(r.Params.Page, r.Params.PerPage)
 	rows, err := list(ctx, db.Read(ctx), auth.From(ctx).GuildID, f, p)
 	if err != nil {
@@ -46,6 +35,27 @@ func (s *Service) ListCases(ctx context.Context, r gen.ListCasesRequestObject) (
 		data[i] = show(c)
 	}
 	return gen.ListCases200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+func filterOf(q gen.ListCasesParams) (f filter) {
+	f.UserID, f.ModeratorID = or(q.UserID), or(q.ModeratorID)
+	f.Type, f.Status = string(or(q.Type)), string(or(q.Status))
+	f.Since = or(q.Since).Time
+	if q.Until != nil {
+		f.Until = &q.Until.Time
+	}
+	if q.UpdatedSince != nil {
+		f.Changed = &q.UpdatedSince.Time
+	}
+	return f
+}
+
+// or is *v, or the zero value.
+func or[T any](v *T) (value T) {
+	if v != nil {
+		value = *v
+	}
+	return value
 }
 
 // CreateCase files a note or a warning under the guild's next number. The
@@ -65,7 +75,7 @@ func (s *Service) CreateCase(ctx context.Context, r gen.CreateCaseRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	if err := event.Record(ctx, tx, event.From(by), event.CaseCreated, show(c)); err != nil {
+	if err := event.Record(ctx, tx, event.From(by).On(c.CreatedAt), event.CaseCreated, show(c)); err != nil {
 		return nil, err
 	}
 	return gen.CreateCase201JSONResponse{
@@ -102,7 +112,7 @@ func (s *Service) UpdateCase(ctx context.Context, r gen.UpdateCaseRequestObject)
 	if c, err = edit(ctx, tx, c); err != nil {
 		return nil, err
 	}
-	if err := event.Record(ctx, tx, event.From(by), event.CaseUpdated, showChange(c, changed)); err != nil {
+	if err := event.Record(ctx, tx, event.From(by).On(c.UpdatedAt), event.CaseUpdated, showChange(c, changed)); err != nil {
 		return nil, err
 	}
 	return gen.UpdateCase200JSONResponse{Data: show(c)}, nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"guildhall/internal/api/apitest"
+	"guildhall/internal/cases"
 	"guildhall/internal/db"
 )
 
@@ -186,6 +187,27 @@ func TestListCases(t *testing.T) {
 		{"since, a microsecond later", "e", []apitest.Arg{apitest.Query("since", "2026-01-03T00:00:00.000002Z")}},
 		{"since before everything", "e d c b a", []apitest.Arg{apitest.Query("since", "0001-01-01T00:00:00Z")}},
 		{"since after everything", "", []apitest.Arg{apitest.Query("since", "9999-12-31T23:59:59Z")}},
+		{"until, exclusive", "c b a", []apitest.Arg{apitest.Query("until", "2026-01-03T00:00:00.000001Z")}},
+		{"since and until", "c b", []apitest.Arg{apitest.Query("since", "2026-01-02T00:00:00Z"), apitest.Query("until", "2026-01-03T00:00:00Z")}},
+		{"a moderator's", "e d c b a", []apitest.Arg{apitest.Query("moderator_id", "8")}},
+		{"a moderator without any", "", []apitest.Arg{apitest.Query("moderator_id", "9")}},
+		{"a moderator, a type, a status", "c", []apitest.Arg{
+			apitest.Query("moderator_id", "8"), apitest.Query("type", "warn"), apitest.Query("status", "expired"),
+		}},
+		{"a member, a moderator", "d b a", []apitest.Arg{apitest.Query("moderator_id", "8"), apitest.Query("user_id", "42")}},
+		{"a member, another moderator", "", []apitest.Arg{apitest.Query("moderator_id", "9"), apitest.Query("user_id", "42")}},
+		{"changes, in their order, inclusive", "b c d e", []apitest.Arg{apitest.Query("updated_since", "2026-01-02T00:00:00Z")}},
+		{"changes of a member until", "a b", []apitest.Arg{
+			apitest.Query("updated_since", "2026-01-01T00:00:00Z"), apitest.Query("user_id", "42"), apitest.Query("until", "2026-01-03T00:00:00Z"),
+		}},
+		{"changes with all filters", "c", []apitest.Arg{
+			apitest.Query("updated_since", "2026-01-01T00:00:00Z"), apitest.Query("user_id", "43"), apitest.Query("moderator_id", "8"),
+			apitest.Query("type", "warn"), apitest.Query("status", "expired"), apitest.Query("since", "2026-01-02T00:00:00Z"),
+		}},
+		{"the second page of changes", "c d", []apitest.Arg{
+			apitest.Query("updated_since", "2026-01-01T00:00:00Z"), apitest.Query("page", "2"), apitest.Query("per_page", "2"),
+		}},
+		{"far past the end", "", []apitest.Arg{apitest.Query("page", "100000"), apitest.Query("per_page", "100")}},
 		{"the second page of two", "c b", []apitest.Arg{apitest.Query("page", "2"), apitest.Query("per_page", "2")}},
 		{"a page past the end", "", []apitest.Arg{apitest.Query("page", "4"), apitest.Query("per_page", "2")}},
 		{"the second page of a type", "b", []apitest.Arg{apitest.Query("page", "2"), apitest.Query("per_page", "1"), apitest.Query("type", "warn")}},
@@ -224,7 +246,9 @@ func TestListCases(t *testing.T) {
 			{"per_page", "0"},
 			{"per_page", "101"},
 			{"per_page", "abc"},
-			{"moderator_id", "8"},
+			{"moderator_id", "eight"},
+			{"until", "tomorrow"},
+			{"updated_since", "2026-02-30T00:00:00Z"},
 			{"userid", "8"},
 		} {
 			if got := api.Do(t, "listCases", "", apitest.Query(q[0], q[1])); got.Status != 400 || got.Code() != "invalid_request" {
@@ -254,6 +278,24 @@ func TestUpdateCase(t *testing.T) {
 		if got.Str(t, "data.updated_at") < "2026-11" {
 			t.Errorf("updated_at is %s", got.Str(t, "data.updated_at"))
 		}
+	})
+	t.Run("is told of an expiry like of an edit", func(t *testing.T) {
+		t.Parallel()
+		api := apitest.New(t)
+		stored(t, api, "c", "mute", "active", "42", "2026-01-02T00:00:00Z")
+		at := apitest.Path("id", "c")
+		api.Do(t, "updateCase", `{"expires_at":"2026-01-03T00:00:00Z"}`, at).Want(t, 200, `{"data":{"status":"active"}}`)
+		api.WantEvent(t, "case.updated", `{"data":{"changed":["expires_at"]}}`)
+		for range 2 {
+			if err := cases.Expire(context.Background(), api.DB()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := api.Do(t, "getCase", "", at).Want(t, 200, `{"data":{"status":"expired"}}`)
+		api.WantEvent(t, "case.updated", `{"guild_id":"`+api.Guild+`","timestamp":"`+got.Str(t, "data.updated_at")+`",
+			"origin":{"type":"system","token_id":null},
+			"data":{"id":"c","status":"expired","updated_at":"`+got.Str(t, "data.updated_at")+`","changed":["status"]}}`)
+		api.WantNoEvent(t)
 	})
 	t.Run("does nothing when nothing differs", func(t *testing.T) {
 		t.Parallel()

@@ -33,91 +33,114 @@ type row struct {
 
 // filter narrows a list. The zero value lets everything through.
 type filter struct {
-	UserID string
-	Type   string
-	Status string
-	Since  time.Time // no earlier than this
+	UserID      string
+	ModeratorID string
+	Type        string
+	Status      string
+	Since       time.Time  // created no earlier than this
+	Until       *time.Time // created before this
+	// Changed is nil, or lists what changed no earlier than this, in the order of
+	// the changes.
+	Changed *time.Time
 }
+
+const (
+	names = `guild_id, id, number, user_id, moderator_id, type, reason, status,
+		       expires_at, source, created_at, updated_at`
+
+	columns = `
+		SELECT ` + names + `
+		FROM cases`
+
+	inGuild = `guild_id = $1
+		  AND created_at >= $4
+		  AND created_at < coalesce($5, 'infinity'::timestamptz)`
+)
 
 // The list has one statement for each index that serves it, and not one with
 // optional conditions: a prepared statement's plan has to hold for every value,
 // and a condition that may be switched off cannot be looked up in an index.
+var (
+	// Numbers are distinct and begin at 1: there are no more cases than the
+	// highest says.
+	table = page.Table{Name: "cases", Columns: names, Reach: "(SELECT max(number) FROM cases WHERE guild_id = $1)"}
+
+	newest = page.Newest(table, inGuild)
+
+	newestOfType = page.Newest(table, inGuild+`
+		  AND type = $6`)
+
+	newestOfStatus = page.Newest(table, inGuild+`
+		  AND status = $6`)
+
+	newestOfTypeAndStatus = page.Newest(table, inGuild+`
+		  AND type = $6
+		  AND status = $7`)
+
+	newestOfUser = page.Newest(table, inGuild+`
+		  AND user_id = $6
+		  AND ($7::text = '' OR type = $7)
+		  AND ($8::text = '' OR status = $8)
+		  AND ($9::text = '' OR moderator_id = $9)`)
+
+	newestOfModerator = page.Newest(table, inGuild+`
+		  AND moderator_id = $6
+		  AND ($7::text = '' OR type = $7)
+		  AND ($8::text = '' OR status = $8)`)
+
+	// In a CASE, Postgres neither looks for another index nor takes the filters
+	// to leave so little that it would rather sort.
+	changed = page.Changed(table, `guild_id = $1
+		  AND updated_at >= $6
+		  AND CASE
+		        WHEN created_at >= $4
+		         AND created_at < coalesce($5, 'infinity'::timestamptz)
+		         AND ($7::text = '' OR type = $7)
+		         AND ($8::text = '' OR status = $8)
+		         AND ($9::text = '' OR moderator_id = $9)
+		         AND ($10::text = '' OR user_id = $10)
+		        THEN true
+		      END`)
+)
+
 const (
-	columns = `
-		SELECT guild_id, id, number, user_id, moderator_id, type, reason, status,
-		       expires_at, source, created_at, updated_at
-		FROM cases`
-
-	newest = columns + `
-		WHERE guild_id = $1
-		  AND created_at >= $2
-		ORDER BY created_at DESC, id DESC
-		LIMIT $3 OFFSET $4`
-
-	newestOfType = columns + `
-		WHERE guild_id = $1
-		  AND created_at >= $2
-		  AND type = $5
-		ORDER BY created_at DESC, id DESC
-		LIMIT $3 OFFSET $4`
-
-	newestOfStatus = columns + `
-		WHERE guild_id = $1
-		  AND created_at >= $2
-		  AND status = $5
-		ORDER BY created_at DESC, id DESC
-		LIMIT $3 OFFSET $4`
-
-	newestOfTypeAndStatus = columns + `
-		WHERE guild_id = $1
-		  AND created_at >= $2
-		  AND type = $5
-		  AND status = $6
-		ORDER BY created_at DESC, id DESC
-		LIMIT $3 OFFSET $4`
-
-	newestOfUser = columns + `
-		WHERE guild_id = $1
-		  AND created_at >= $2
-		  AND user_id = $5
-		  AND ($6::text = '' OR type = $6)
-		  AND ($7::text = '' OR status = $7)
-		ORDER BY created_at DESC, id DESC
-		LIMIT $3 OFFSET $4`
-
 	byID = columns + `
 		WHERE guild_id = $1
 		  AND id = $2`
 
+	// Over all guilds, so it locks nothing.
 	due = `
-			SELECT guild_id, id
-			FROM cases
-			WHERE status = 'active'
-			  AND expires_at <= now()
-			ORDER BY expires_at
-			LIMIT $1
-			FOR NO KEY UPDATE SKIP LOCKED`
+		SELECT guild_id, id
+		FROM cases
+		WHERE status = 'active'
+		  AND expires_at <= now()
+		ORDER BY expires_at
+		LIMIT $1`
 )
 
 // query is the statement that lists the cases of guild that pass f, and its
 // arguments.
 func query(guild string, f filter, p page.P) (string, []any) {
-	args := []any{guild, f.Since, p.Limit(), p.Offset()}
+	args := []any{guild, p.Limit(), p.Offset(), f.Since, f.Until}
 	switch {
+	case f.Changed != nil:
+		return changed.For(p), append(args, *f.Changed, f.Type, f.Status, f.ModeratorID, f.UserID)
 	case f.UserID != "":
-		return newestOfUser, append(args, f.UserID, f.Type, f.Status)
+		return newestOfUser.For(p), append(args, f.UserID, f.Type, f.Status, f.ModeratorID)
+	case f.ModeratorID != "":
+		return newestOfModerator.For(p), append(args, f.ModeratorID, f.Type, f.Status)
 	case f.Type != "" && f.Status != "":
-		return newestOfTypeAndStatus, append(args, f.Type, f.Status)
+		return newestOfTypeAndStatus.For(p), append(args, f.Type, f.Status)
 	case f.Type != "":
-		return newestOfType, append(args, f.Type)
+		return newestOfType.For(p), append(args, f.Type)
 	case f.Status != "":
-		return newestOfStatus, append(args, f.Status)
+		return newestOfStatus.For(p), append(args, f.Status)
 	}
-	return newest, args
+	return newest.For(p), args
 }
 
-// list returns the page of the guild's cases that pass f, newest first, and one
-// case more when there is one.
+// list returns the page of the guild's cases that pass f, and one case more when
+// there is one: newest first, or by their last change.
 func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]row, error) {
 	var rows []row
 	sql, args := query(guild, f, p)
@@ -153,16 +176,17 @@ func found(err error, guild, id string) error {
 	return nil
 }
 
-// insert gives the case the guild's next number and stores it.
+// insert gives the case the guild's next number and stores it. Its instant is
+// later than that of the number before, so that numbers and instants agree.
 func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
 	err := tx.GetContext(ctx, &c, `
 		WITH next AS (
-			UPDATE guilds SET last_case = last_case + 1
+			UPDATE guilds SET last_case = last_case + 1, last_case_at = greatest(clock_timestamp(), later(last_case_at))
 			WHERE id = $1
-			RETURNING last_case
+			RETURNING last_case, last_case_at
 		)
-		INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source)
-		SELECT $1, $2, last_case, $3, $4, $5, $6, $7, $8 FROM next
+		INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source, created_at, updated_at)
+		SELECT $1, $2, last_case, $3, $4, $5, $6, $7, $8, last_case_at, last_case_at FROM next
 		RETURNING guild_id, id, number, user_id, moderator_id, type, reason, status,
 		          expires_at, source, created_at, updated_at`,
 		c.GuildID, c.ID, c.UserID, c.ModeratorID, c.Type, c.Reason, c.Status, c.Source)
@@ -176,7 +200,7 @@ func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
 func edit(ctx context.Context, tx *db.Tx, c row) (row, error) {
 	err := tx.GetContext(ctx, &c, `
 		UPDATE cases
-		SET reason = $3, expires_at = $4, updated_at = now()
+		SET reason = $3, expires_at = $4, updated_at = greatest(clock_timestamp(), later(updated_at))
 		WHERE guild_id = $1
 		  AND id = $2
 		RETURNING guild_id, id, number, user_id, moderator_id, type, reason, status,
@@ -188,20 +212,45 @@ func edit(ctx context.Context, tx *db.Tx, c row) (row, error) {
 	return c, nil
 }
 
-// expire turns up to n active cases whose expiry has passed into expired ones,
-// longest overdue first, and says how many it turned. Cases that someone else
-// holds at the moment are left for the next time.
-func expire(ctx context.Context, tx *db.Tx, n int) (int64, error) {
-	res, err := tx.ExecContext(ctx, `
-		WITH due AS (`+due+`
-		)
-		UPDATE cases
-		SET status = 'expired', updated_at = now()
-		FROM due
-		WHERE cases.guild_id = due.guild_id
-		  AND cases.id = due.id`, n)
-	if err != nil {
-		return 0, fmt.Errorf("expire cases: %w", err)
+// ref names a case.
+type ref struct {
+	GuildID string `db:"guild_id"`
+	ID      string `db:"id"`
+}
+
+// overdue returns up to n active cases whose expiry has passed, longest overdue
+// first.
+func overdue(ctx context.Context, q db.Querier, n int) ([]ref, error) {
+	var list []ref
+	if err := q.SelectContext(ctx, &list, due, n); err != nil {
+		return nil, fmt.Errorf("look for overdue cases: %w", err)
 	}
-	return res.RowsAffected()
+	return list, nil
+}
+
+// expire turns those of the guild's cases into expired ones that are still due
+// and that nobody else holds, and returns them.
+func expire(ctx context.Context, tx *db.Tx, guild string, ids []string) ([]row, error) {
+	var rows []row
+	err := tx.SelectContext(ctx, &rows, `
+		WITH free AS (
+			SELECT id
+			FROM cases
+			WHERE guild_id = $1
+			  AND id = ANY($2)
+			  AND status = 'active'
+			  AND expires_at <= now()
+			FOR NO KEY UPDATE SKIP LOCKED
+		)
+		UPDATE cases c
+		SET status = 'expired', updated_at = greatest(clock_timestamp(), later(c.updated_at))
+		FROM free
+		WHERE c.guild_id = $1
+		  AND c.id = free.id
+		RETURNING c.guild_id, c.id, c.number, c.user_id, c.moderator_id, c.type, c.reason, c.status,
+		          c.expires_at, c.source, c.created_at, c.updated_at`, guild, db.Array(ids))
+	if err != nil {
+		return nil, fmt.Errorf("expire cases of guild %s: %w", guild, err)
+	}
+	return rows, nil
 }

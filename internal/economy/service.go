@@ -4,12 +4,12 @@ package economy
 
 import (
 	"context"
-	"time"
 
 	"guildhall/gen"
 	"guildhall/internal/auth"
 	"guildhall/internal/db"
 	"guildhall/internal/event"
+	"guildhall/internal/leaderboard"
 	"guildhall/internal/page"
 	"guildhall/internal/wire"
 )
@@ -44,12 +44,23 @@ func (*Service) GetEconomyLeaderboard(ctx context.Context, r gen.GetEconomyLeade
 	return gen.GetEconomyLeaderboard200JSONResponse{Data: list, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
+// GetEconomyRank returns a member's place on the leaderboard. It is NotFound for
+// a member without a wallet.
+func (*Service) GetEconomyRank(ctx context.Context, r gen.GetEconomyRankRequestObject) (gen.GetEconomyRankResponseObject, error) {
+	p, err := leaderboard.Wallets.Rank(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.UserID)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetEconomyRank200JSONResponse{Data: gen.WalletRank{Rank: p.Rank, UserID: r.UserID, Balance: p.Points, Of: p.Of}}, nil
+}
+
 // AdjustBalance adds a delta to a member's balance and writes the ledger row
-// of it. It is Refused when the result would leave the limits.
+// of it. It is Refused when the result would leave the limits, and when the
+// guild has used the reference before.
 func (*Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObject) (gen.AdjustBalanceResponseObject, error) {
 	by := auth.From(ctx)
 	w, e, err := adjust(ctx, db.Write(ctx), event.From(by), entry{
-		ID: db.NewID(), UserID: r.Body.UserID, Delta: r.Body.Delta, Reason: r.Body.Reason, Note: "api:token=" + by.TokenID,
+		ID: db.NewID(), UserID: r.Body.UserID, Delta: r.Body.Delta, Reason: r.Body.Reason, Reference: r.Body.Reference, Note: "api:token=" + by.TokenID,
 	})
 	if err != nil {
 		return nil, err
@@ -62,11 +73,11 @@ func (*Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObj
 // ListLedgerEntries lists the changes of balances, newest first.
 func (*Service) ListLedgerEntries(ctx context.Context, r gen.ListLedgerEntriesRequestObject) (gen.ListLedgerEntriesResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
-	var since *time.Time
+	f := filter{UserID: r.Params.UserID, Reference: r.Params.Reference}
 	if r.Params.Since != nil {
-		since = &r.Params.Since.Time
+		f.Since = r.Params.Since.Time
 	}
-	rows, err := entries(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.Params.UserID, since, p)
+	rows, err := entries(ctx, db.Read(ctx), auth.From(ctx).GuildID, f, p)
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +92,6 @@ func (*Service) ListLedgerEntries(ctx context.Context, r gen.ListLedgerEntriesRe
 func show(e entry) gen.LedgerEntry {
 	return gen.LedgerEntry{
 		ID: e.ID, UserID: e.UserID, Delta: e.Delta, BalanceAfter: e.BalanceAfter,
-		Reason: e.Reason, Note: e.Note, CreatedAt: wire.At(e.CreatedAt),
+		Reason: e.Reason, Reference: e.Reference, Note: e.Note, CreatedAt: wire.At(e.CreatedAt),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"guildhall/internal/api/apitest"
@@ -287,39 +288,116 @@ func TestListLedgerEntries(t *testing.T) {
 	})
 }
 
-// Each list query reads an index, whatever the size of the guild.
-func TestListQueriesUseAnIndex(t *testing.T) {
+func TestReferences(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
-	ctx := context.Background()
-	err := api.DB().Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		for _, q := range []string{
-			`INSERT INTO wallets (guild_id, user_id, balance) SELECT $1, n::text, n % 1000 FROM generate_series(1, 20000) n`,
-			`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note)
-			 SELECT $1, n::text, n::text, n % 1000, n % 1000, 'import' FROM generate_series(1, 20000) n`,
-		} {
-			if _, err := tx.ExecContext(ctx, q, api.Guild); err != nil {
-				return err
+	pay := `{"user_id":"42","delta":30,"reference":"order <4711>"}`
+	first := api.Do(t, "adjustBalance", pay).Want(t, 200, `{"data":{"balance":30,"ledger_entry":{"reference":"order <4711>"}}}`)
+	id := first.Str(t, "data.ledger_entry.id")
+	api.WantEvent(t, "economy.balance_changed", `{"data":{"reference":"order <4711>","ledger_entry_id":"`+id+`"}}`)
+	t.Run("are taken once", func(t *testing.T) {
+		for _, again := range []string{pay, `{"user_id":"43","delta":1,"reference":"order <4711>"}`, `{"user_id":"42","delta":-99,"reference":"order <4711>"}`} {
+			refused := api.Do(t, "adjustBalance", again).WantError(t, 422, "reference_already_used")
+			if !strings.Contains(string(refused.Body), id) {
+				t.Errorf("the refusal does not name the row: %s", refused.Body)
 			}
 		}
-		_, err := tx.ExecContext(ctx, `ANALYZE wallets, ledger_entries`)
-		return err
+		api.WantNoEvent(t)
+		api.Do(t, "getWallet", "", apitest.Path("userId", "42")).Want(t, 200, `{"data":{"balance":30}}`)
+		api.Do(t, "listLedgerEntries", "", apitest.Query("user_id", "43")).Want(t, 200, `{"data":[]}`)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, query := range map[string]string{
-		"wallets_leaderboard":    `SELECT user_id FROM wallets WHERE guild_id = $1 ORDER BY -balance, length(user_id), user_id LIMIT 26`,
-		"ledger_entries_newest":  `SELECT id FROM ledger_entries WHERE guild_id = $1 ORDER BY created_at DESC, id DESC LIMIT 26`,
-		"ledger_entries_by_user": `SELECT id FROM ledger_entries WHERE guild_id = $1 AND user_id = '5' ORDER BY created_at DESC, id DESC LIMIT 26`,
-	} {
-		var plan []string
-		if err := api.DB().Reader().SelectContext(ctx, &plan, `EXPLAIN `+strings.ReplaceAll(query, "$1", "'"+api.Guild+"'")); err != nil {
+	t.Run("are each guild's own", func(t *testing.T) {
+		api.Next(t).Do(t, "adjustBalance", pay).Want(t, 200, `{"data":{"balance":30}}`)
+	})
+	t.Run("are not spent by what is refused", func(t *testing.T) {
+		api.Do(t, "adjustBalance", `{"user_id":"42","delta":-31,"reference":"poor"}`).WantError(t, 422, "balance_would_be_negative")
+		api.Do(t, "adjustBalance", `{"user_id":"44","delta":-1,"reference":"poor"}`).WantError(t, 422, "balance_would_be_negative")
+		api.Do(t, "adjustBalance", `{"user_id":"42","delta":-30,"reference":"poor"}`).Want(t, 200, `{"data":{"balance":0}}`)
+	})
+	t.Run("find their row", func(t *testing.T) {
+		find := func(query ...string) string {
+			args := []apitest.Arg{apitest.Query("reference", "order <4711>")}
+			for i := 0; i < len(query); i += 2 {
+				args = append(args, apitest.Query(query[i], query[i+1]))
+			}
+			a := api.Do(t, "listLedgerEntries", "", args...)
+			a.Want(t, 200, `{"has_more":false}`)
+			return string(a.Body)
+		}
+		for _, q := range [][]string{nil, {"user_id", "42"}, {"since", "2020-01-01T00:00:00Z"}} {
+			if got := find(q...); !strings.Contains(got, id) {
+				t.Errorf("%v: %s", q, got)
+			}
+		}
+		for _, q := range [][]string{{"user_id", "43"}, {"since", "2100-01-01T00:00:00Z"}, {"page", "2"}, {"page", "100000"}} {
+			if got := find(q...); strings.Contains(got, id) {
+				t.Errorf("%v: %s", q, got)
+			}
+		}
+		api.Do(t, "listLedgerEntries", "", apitest.Query("reference", "another")).Want(t, 200, `{"data":[]}`)
+	})
+	t.Run("are printable", func(t *testing.T) {
+		for _, bad := range []string{`""`, `"   "`, `"é"`, `"a\nb"`, `1`, `"` + strings.Repeat("x", 129) + `"`} {
+			api.Do(t, "adjustBalance", `{"user_id":"42","delta":1,"reference":`+bad+`}`).WantError(t, 400, "invalid_request")
+		}
+		api.Do(t, "adjustBalance", `{"user_id":"42","delta":1,"reference":" `+strings.Repeat("~", 127)+`"}`).Want(t, 200, "")
+	})
+	t.Run("that moved here with the guild are taken too", func(t *testing.T) {
+		err := api.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.ExecContext(ctx, `INSERT INTO ledger_references (guild_id, reference) VALUES ($1, 'old')`, api.Guild)
+			return err
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
-		text := strings.Join(plan, "\n")
-		if !strings.Contains(text, name) || strings.Contains(text, "Seq Scan") || strings.Contains(text, "Sort") {
-			t.Errorf("the plan does not read %s in order:\n%s", name, text)
+		api.Do(t, "adjustBalance", `{"user_id":"42","delta":1,"reference":"old"}`).WantError(t, 422, "reference_already_used")
+		api.Do(t, "listLedgerEntries", "", apitest.Query("reference", "old")).Want(t, 200, `{"data":[]}`)
+	})
+}
+
+// Of many that bring one reference at once, for the same wallet and for others,
+// one is paid.
+func TestAReferenceIsTakenOnceUnderARace(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	op := apitest.Find(t, "adjustBalance")
+	for round := range 8 {
+		var wg sync.WaitGroup
+		var paid atomic.Int32
+		for i := range 12 {
+			wg.Go(func() {
+				a, err := api.Try(op, fmt.Sprintf(`{"user_id":"%d","delta":1,"reference":"round %d"}`, 1+i%3, round))
+				switch {
+				case err != nil:
+					t.Error(err)
+				case a.Status == http.StatusOK:
+					paid.Add(1)
+				default:
+					a.WantError(t, 422, "reference_already_used")
+				}
+			})
+		}
+		wg.Wait()
+		if n := paid.Load(); n != 1 {
+			t.Fatalf("round %d was paid %d times", round, n)
 		}
 	}
+}
+
+func TestGetEconomyRank(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	for user, balance := range map[string]int{"100": 5, "99": 5, "7": 0} {
+		api.Do(t, "adjustBalance", fmt.Sprintf(`{"user_id":"%s","delta":%d}`, user, balance)).Want(t, 200, "")
+	}
+	for user, want := range map[string]string{
+		"99":  `{"data":{"rank":1,"user_id":"99","balance":5,"of":3}}`,
+		"100": `{"data":{"rank":2,"user_id":"100","balance":5,"of":3}}`,
+		"7":   `{"data":{"rank":3,"user_id":"7","balance":0,"of":3}}`,
+	} {
+		api.Do(t, "getEconomyRank", "", apitest.Path("userId", user)).Want(t, 200, want)
+	}
+	api.Do(t, "getEconomyRank", "", apitest.Path("userId", "8")).WantError(t, 404, "not_found")
+	api.Next(t).Do(t, "getEconomyRank", "", apitest.Path("userId", "7")).WantError(t, 404, "not_found")
+	api.Do(t, "getEconomyRank", "", apitest.Path("userId", "007")).WantError(t, 400, "invalid_request")
 }

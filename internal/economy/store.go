@@ -27,6 +27,7 @@ type entry struct {
 	Delta        int64     `db:"delta"`
 	BalanceAfter int64     `db:"balance_after"`
 	Reason       *string   `db:"reason"`
+	Reference    *string   `db:"reference"` // the caller's own name of it
 	Note         string    `db:"note"`
 	CreatedAt    time.Time `db:"created_at"`
 }
@@ -34,10 +35,7 @@ type entry struct {
 // wallet returns the member's wallet, or the zero record.
 func wallet(ctx context.Context, q db.Querier, guild, user string) (row, error) {
 	var w row
-	err := q.GetContext(ctx, &w, `
-		SELECT user_id, balance, updated_at
-		FROM wallets
-		WHERE guild_id = $1 AND user_id = $2`, guild, user)
+	err := q.GetContext(ctx, &w, walletOf, guild, user)
 	switch {
 	case db.Missing(err):
 		return row{UserID: user}, nil
@@ -48,6 +46,11 @@ func wallet(ctx context.Context, q db.Querier, guild, user string) (row, error) 
 }
 
 const (
+	walletOf = `
+		SELECT user_id, balance, updated_at
+		FROM wallets
+		WHERE guild_id = $1 AND user_id = $2`
+
 	// The index wallets_leaderboard holds exactly this order.
 	firstPages = `
 		SELECT user_id, balance
@@ -79,10 +82,46 @@ func richest(ctx context.Context, q db.Querier, guild string, p page.P) ([]row, 
 	return list, nil
 }
 
+// adjustment claims the reference, if there is one, before it changes anything:
+// who comes second finds it taken, after a wait for who came first, changes
+// nothing and gets no row.
+const adjustment = `
+		WITH claimed AS (
+			INSERT INTO ledger_references (guild_id, reference, entry_id)
+			SELECT $1, $12, $4
+			WHERE $12::text IS NOT NULL
+			ON CONFLICT DO NOTHING
+			RETURNING entry_id
+		), changed AS (
+			UPDATE wallets SET balance = balance + $3, updated_at = greatest(clock_timestamp(), later(updated_at))
+			WHERE guild_id = $1 AND user_id = $2
+			  AND ($12::text IS NULL OR EXISTS (SELECT FROM claimed))
+			RETURNING balance, updated_at
+		), made AS (
+			INSERT INTO wallets AS w (guild_id, user_id, balance, updated_at)
+			SELECT $1, $2, $3, clock_timestamp()
+			WHERE NOT EXISTS (SELECT FROM changed)
+			  AND ($12::text IS NULL OR EXISTS (SELECT FROM claimed))
+			ON CONFLICT (guild_id, user_id) DO UPDATE
+			SET balance = w.balance + excluded.balance, updated_at = greatest(excluded.updated_at, later(w.updated_at))
+			RETURNING balance, updated_at
+		), moved AS (
+			SELECT balance, updated_at FROM changed UNION ALL SELECT balance, updated_at FROM made
+		), entered AS (
+			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
+			SELECT $1, $4, $2, $3, balance, $5, $6, updated_at, $12 FROM moved
+		)
+		SELECT $2 AS user_id, balance, updated_at
+		FROM moved, record_event($1, $7, $8, $9,
+			$10::text || balance || ',"previous_balance":' || balance - $3 || $11::text, updated_at)`
+
 // adjust moves the balance of e.UserID by e.Delta, writes the ledger row e and
 // records the event, all in one statement. It returns the wallet and the
-// ledger row as stored. A result outside the limits is Refused and changes
-// nothing.
+// ledger row as stored. A result outside the limits and a reference that the
+// guild has used are Refused and change nothing.
+//
+// Wallet, ledger row and event carry one instant, later than that of the
+// wallet's change before: its ledger stands in the order of effects.
 //
 // An existing wallet is updated before an absent one is inserted: the row an
 // upsert proposes would have to satisfy wallets_not_negative even where only
@@ -90,30 +129,12 @@ func richest(ctx context.Context, q db.Querier, guild string, p page.P) ([]row, 
 func adjust(ctx context.Context, tx *db.Tx, by event.Origin, e entry) (row, entry, error) {
 	head, tail := eventData(e)
 	w := row{UserID: e.UserID}
-	err := tx.GetContext(ctx, &w, `
-		WITH changed AS (
-			UPDATE wallets SET balance = balance + $3, updated_at = now()
-			WHERE guild_id = $1 AND user_id = $2
-			RETURNING balance
-		), made AS (
-			INSERT INTO wallets AS w (guild_id, user_id, balance)
-			SELECT $1, $2, $3
-			WHERE NOT EXISTS (SELECT FROM changed)
-			ON CONFLICT (guild_id, user_id) DO UPDATE
-			SET balance = w.balance + excluded.balance, updated_at = now()
-			RETURNING balance
-		), moved AS (
-			SELECT balance FROM changed UNION ALL SELECT balance FROM made
-		), entered AS (
-			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note)
-			SELECT $1, $4, $2, $3, balance, $5, $6 FROM moved
-		)
-		SELECT $2 AS user_id, balance, now() AS updated_at
-		FROM moved, record_event($1, $7, $8, $9,
-			$10::text || balance || ',"previous_balance":' || balance - $3 || $11::text)`,
+	err := tx.GetContext(ctx, &w, adjustment,
 		by.GuildID, e.UserID, e.Delta, e.ID, e.Reason, e.Note,
-		db.NewID(), event.BalanceChanged, by.JSON(), head, tail)
+		db.NewID(), event.BalanceChanged, by.JSON(), head, tail, e.Reference)
 	switch {
+	case db.Missing(err):
+		return row{}, entry{}, referenceUsed(ctx, tx, by.GuildID, *e.Reference)
 	case db.Violates(err, "wallets_not_negative"):
 		return row{}, entry{}, fault.New(fault.Refused, "balance_would_be_negative", "The balance does not cover a change by %d.", e.Delta)
 	case db.Violates(err, "wallets_within_limit"):
@@ -125,6 +146,22 @@ func adjust(ctx context.Context, tx *db.Tx, by event.Origin, e entry) (row, entr
 	return w, e, nil
 }
 
+// referenceUsed is the refusal that names the ledger row with the reference.
+func referenceUsed(ctx context.Context, tx *db.Tx, guild, reference string) error {
+	var id *string
+	err := tx.GetContext(ctx, &id, `
+		SELECT entry_id
+		FROM ledger_references
+		WHERE guild_id = $1 AND reference = $2`, guild, reference)
+	if err != nil {
+		return fmt.Errorf("read who has used the reference of a change in guild %s: %w", guild, err)
+	}
+	if id == nil {
+		return fault.New(fault.Refused, "reference_already_used", "The guild used this reference before it moved here.")
+	}
+	return fault.New(fault.Refused, "reference_already_used", "The reference is that of the ledger entry %s.", *id)
+}
+
 // eventData is the data of economy.balance_changed around the two balances,
 // which only the statement knows.
 func eventData(e entry) (head, tail string) {
@@ -132,31 +169,59 @@ func eventData(e entry) (head, tail string) {
 	if err != nil {
 		panic(err) // a string or null
 	}
+	reference, err := json.Marshal(e.Reference)
+	if err != nil {
+		panic(err)
+	}
 	return `{"user_id":"` + e.UserID + `","balance":`,
-		`,"delta":` + strconv.FormatInt(e.Delta, 10) + `,"reason":` + string(reason) + `,"ledger_entry_id":"` + e.ID + `"}`
+		`,"delta":` + strconv.FormatInt(e.Delta, 10) + `,"reason":` + string(reason) + `,"reference":` + string(reference) + `,"ledger_entry_id":"` + e.ID + `"}`
 }
 
-// entries returns one page of the ledger, newest first. Without a user it is
-// the whole guild's; each form has its own index.
-func entries(ctx context.Context, q db.Querier, guild string, user *string, since *time.Time, p page.P) ([]entry, error) {
-	var list []entry
-	var err error
-	if user == nil {
-		err = q.SelectContext(ctx, &list, `
-			SELECT id, user_id, delta, balance_after, reason, note, created_at
-			FROM ledger_entries
-			WHERE guild_id = $1 AND created_at >= coalesce($2, '-infinity'::timestamptz)
-			ORDER BY created_at DESC, id DESC
-			LIMIT $3 OFFSET $4`, guild, since, p.Limit(), p.Offset())
-	} else {
-		err = q.SelectContext(ctx, &list, `
-			SELECT id, user_id, delta, balance_after, reason, note, created_at
-			FROM ledger_entries
-			WHERE guild_id = $1 AND user_id = $2 AND created_at >= coalesce($3, '-infinity'::timestamptz)
-			ORDER BY created_at DESC, id DESC
-			LIMIT $4 OFFSET $5`, guild, *user, since, p.Limit(), p.Offset())
+// filter narrows the ledger. The zero value lets everything through.
+type filter struct {
+	UserID    *string
+	Reference *string
+	Since     time.Time
+}
+
+// The whole ledger and a member's have an index each.
+var (
+	ledger = page.Table{Name: "ledger_entries", Columns: "id, user_id, delta, balance_after, reason, reference, note, created_at"}
+
+	newest = page.Newest(ledger, "guild_id = $1 AND created_at >= $4")
+
+	newestOfUser = page.Newest(ledger, "guild_id = $1 AND created_at >= $4 AND user_id = $5")
+)
+
+// referenced is a list of one row at most.
+const referenced = `
+		SELECT id, user_id, delta, balance_after, reason, reference, note, created_at
+		FROM ledger_entries
+		WHERE guild_id = $1
+		  AND id = (SELECT entry_id FROM ledger_references WHERE guild_id = $1 AND reference = $5)
+		  AND created_at >= $4
+		  AND ($6::text IS NULL OR user_id = $6)
+		LIMIT $2 OFFSET $3`
+
+// query is the statement that lists the rows of guild's ledger that pass f, and
+// its arguments.
+func query(guild string, f filter, p page.P) (string, []any) {
+	args := []any{guild, p.Limit(), p.Offset(), f.Since}
+	switch {
+	case f.Reference != nil:
+		return referenced, append(args, *f.Reference, f.UserID)
+	case f.UserID != nil:
+		return newestOfUser.For(p), append(args, *f.UserID)
 	}
-	if err != nil {
+	return newest.For(p), args
+}
+
+// entries returns one page of the ledger, newest first, and one row more when
+// there is one.
+func entries(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]entry, error) {
+	var list []entry
+	sql, args := query(guild, f, p)
+	if err := q.SelectContext(ctx, &list, sql, args...); err != nil {
 		return nil, fmt.Errorf("read ledger of guild %s: %w", guild, err)
 	}
 	return list, nil

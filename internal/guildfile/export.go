@@ -28,7 +28,7 @@ func Export(ctx context.Context, d *db.DB, guild string, w io.Writer) error {
 		e := exporter{ctx: ctx, tx: tx, guild: guild, json: json.NewEncoder(out)}
 		e.json.SetEscapeHTML(false)
 		for _, part := range [...]func() error{
-			e.headline, e.settings, e.cases, e.wallets, e.levels,
+			e.headline, e.settings, e.cases, e.wallets, e.references, e.levels,
 			e.tickets, e.messages, e.giveaways, e.entries, e.draws,
 		} {
 			if err := part(); err != nil {
@@ -203,6 +203,21 @@ func (e *exporter) wallets() error {
 		ORDER BY user_id`, as[row])
 }
 
+// references go with the guild although its ledger does not, so that none is
+// taken a second time.
+func (e *exporter) references() error {
+	type row struct {
+		Record    string `json:"record" db:"record"`
+		GuildID   string `json:"guild_id" db:"guild_id"`
+		Reference string `json:"reference" db:"reference"`
+	}
+	return each(e, "reference", `
+		SELECT 'reference' AS record, guild_id, reference
+		FROM ledger_references
+		WHERE guild_id = $1
+		ORDER BY reference`, as[row])
+}
+
 func (e *exporter) levels() error {
 	type row struct {
 		Record    string `json:"record" db:"record"`
@@ -287,13 +302,14 @@ func (e *exporter) giveaways() error {
 		EndedAt     *stamp     `json:"ended_at" db:"ended_at"`
 		CreatedAt   stamp      `json:"created_at" db:"created_at"`
 		UpdatedAt   stamp      `json:"updated_at" db:"updated_at"`
+		Source      string     `json:"source" db:"source"`
 	}
 	return each(e, "giveaway", `
 		SELECT 'giveaway' AS record, guild_id, id, status, prize, description, winner_count, winners, host_id,
 		       channel_id, message_id, starts_at, ends_at,
 		       CASE WHEN status = 'paused' THEN paused_at END AS paused_at,
 		       CASE WHEN status = 'ended' THEN ended_at END AS ended_at,
-		       created_at, updated_at
+		       created_at, updated_at, source
 		FROM giveaways
 		WHERE guild_id = $1
 		ORDER BY id`, as[row])
@@ -331,11 +347,12 @@ func (e *exporter) draws() error {
 		TokenID     *string    `json:"token_id" db:"token_id"`
 		Reason      *string    `json:"reason" db:"reason"`
 		DrawnAt     stamp      `json:"drawn_at" db:"drawn_at"`
+		EntryCount  *int64     `json:"entry_count" db:"entry_count"`
 	}
 	return each(e, "draw", `
 		SELECT 'giveaway_draw' AS record, guild_id, giveaway_id, round, encode(seed, 'hex') AS seed,
 		       encode(entries_hash, 'hex') AS entries_hash, past_winners, excluded, drawn, replaced, winners,
-		       token_id, reason, drawn_at
+		       token_id, reason, drawn_at, entry_count
 		FROM giveaway_draws
 		WHERE guild_id = $1
 		ORDER BY giveaway_id, round`, as[row])

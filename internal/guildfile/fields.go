@@ -75,6 +75,15 @@ func (f fields) text(name string, required bool, least, most int) *string {
 	return s
 }
 
+// label is text on one line.
+func (f fields) label(name string, required bool, least, most int) *string {
+	s := f.text(name, required, least, most)
+	if s != nil && !wire.OneLine(*s) {
+		f.fail(name, "must not hold control characters or line breaks")
+	}
+	return s
+}
+
 func (f fields) str(name string, required bool, least, most int) *string {
 	v := f.take(name, required)
 	if v == nil {

@@ -42,6 +42,7 @@ func readGiveaway(b *batch, r *record) {
 		r.snowflake("message_id", false),
 		starts, ends, paused, ended, created,
 		or(r.instant("updated_at", false), latest(created, ended)),
+		or(r.oneOf("source", false, "api", "bot"), "bot"),
 	)
 	b.defines(ref{kind: "giveaway", guild: guild, id: id})
 }
@@ -75,6 +76,7 @@ func readGiveawayDraw(b *batch, r *record) {
 		r.id("token_id", false),
 		r.text("reason", false, 0, 1000),
 		or(r.instant("drawn_at", false), b.now),
+		r.integer("entry_count", false, 0, maxInteger),
 	)
 }
 
@@ -122,14 +124,16 @@ func (b *batch) rounds(ctx context.Context) error {
 	return nil
 }
 
-// room refuses entries whose weights add up to more than a giveaway can count.
-// The tables would refuse them too, but without saying which line it was.
+// room refuses entries of a giveaway whose entries are frozen, because it is
+// being drawn or has been, and those whose weights add up to more than a giveaway
+// can count. The tables would refuse both too, but without saying which line it
+// was. A giveaway that this import has brought in is frozen when the import ends.
 func (b *batch) room(ctx context.Context) error {
 	t := &b.to.entries
 	if len(t.rows) == 0 {
 		return nil
 	}
-	sums := make(map[ref]int64)
+	sums, frozen := make(map[ref]int64), make(map[ref]bool)
 	var guilds, ids []string
 	for _, row := range t.rows {
 		r := ref{kind: "giveaway", guild: row[0].(string), id: row[giveawayID].(string)}
@@ -142,9 +146,10 @@ func (b *batch) room(ctx context.Context) error {
 		Guild   string `db:"guild_id"`
 		ID      string `db:"id"`
 		Entries int64  `db:"entry_count"`
+		Frozen  bool   `db:"frozen"`
 	}
 	if err := b.tx.SelectContext(ctx, &have, `
-		SELECT guild_id, id, entry_count
+		SELECT guild_id, id, entry_count, pot <> 'open' AS frozen
 		FROM giveaways
 		WHERE (guild_id, id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
 		ORDER BY guild_id, id
@@ -152,15 +157,33 @@ func (b *batch) room(ctx context.Context) error {
 		return fmt.Errorf("import: read the giveaways' entries: %w", err)
 	}
 	for _, h := range have {
-		sums[ref{kind: "giveaway", guild: h.Guild, id: h.ID}] = h.Entries
+		r := ref{kind: "giveaway", guild: h.Guild, id: h.ID}
+		sums[r], frozen[r] = h.Entries, h.Frozen
 	}
 	for i, row := range t.rows {
 		r := ref{kind: "giveaway", guild: row[0].(string), id: row[giveawayID].(string)}
+		if frozen[r] {
+			return &LineError{Line: t.lines[i], Kind: t.kinds[i], Reason: fmt.Sprintf("giveaway %q of guild %s is being drawn or has been: its entries do not change any more", r.id, r.guild)}
+		}
 		n := row[entryCount].(int64)
 		if n > maxInteger-sums[r] {
 			return &LineError{Line: t.lines[i], Kind: t.kinds[i], Reason: fmt.Sprintf("entries bring the giveaway over %d in all", int64(maxInteger))}
 		}
 		sums[r] += n
+	}
+	return nil
+}
+
+// freeze closes the entries of the giveaways that came in after their time was
+// over; those that run go on taking entries. A giveaway of the API that is still
+// to be drawn has its reactions read first.
+func (b *batch) freeze(ctx context.Context) error {
+	if _, err := b.tx.ExecContext(ctx, `
+		UPDATE giveaways
+		SET pot = CASE WHEN status = 'drawing' AND source = 'api' THEN 'gathering' ELSE 'frozen' END, drawing_at = now()
+		WHERE status IN ('drawing', 'ended')
+		  AND pot = 'open'`); err != nil {
+		return fmt.Errorf("import: freeze the entries of giveaways: %w", err)
 	}
 	return nil
 }

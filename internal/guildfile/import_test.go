@@ -24,6 +24,7 @@ const everything = `{"record":"guild","id":"1","name":"Lantern Street","icon_url
 {"record":"case","guild_id":"1","user_id":"42","moderator_id":"77","type":"note"}
 {"record":"wallet","guild_id":"1","user_id":"42","balance":9007199254740991,"updated_at":"2024-05-01T00:00:00Z"}
 {"record":"wallet","guild_id":"1","user_id":"43","balance":0}
+{"record":"reference","guild_id":"1","reference":"order <4711> ~"}
 {"record":"level","guild_id":"1","user_id":"42","total_xp":4675,"updated_at":"2024-05-01T00:00:00Z"}
 {"record":"level","guild_id":"2","user_id":"18446744073709551615","total_xp":0}
 {"record":"ticket","guild_id":"1","opener_id":"42","id":"t-1","number":3,"status":"closed","subject":"Lost role","claimed_by_id":"77","channel_id":"900","close_reason":"Done.","closed_by_id":"77","created_at":"2024-06-01T00:00:00Z","closed_at":"2024-06-02T00:00:00Z"}
@@ -71,7 +72,7 @@ func TestImportKeepsWhatItIsGivenAndFillsInTheRest(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	sum := imported(t, d, everything)
-	if sum.Records != 20 || sum.Kinds["case"] != 2 || sum.Bytes != int64(len(everything)) {
+	if sum.Records != 21 || sum.Kinds["case"] != 2 || sum.Bytes != int64(len(everything)) {
 		t.Errorf("summary is %+v", sum)
 	}
 	for query, want := range map[string]string{
@@ -115,6 +116,28 @@ func TestImportGoesOnFromAnEarlierImport(t *testing.T) {
 	}
 }
 
+// What a file dates later than now happened now: else the row's later changes
+// would have to be dated later still.
+func TestImportBringsNothingFromTheFuture(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	imported(t, d, `
+{"record":"guild","id":"1"}
+{"record":"wallet","guild_id":"1","user_id":"5","balance":1,"updated_at":"2999-01-01T00:00:00Z"}
+{"record":"level","guild_id":"1","user_id":"5","total_xp":1,"updated_at":"2999-01-01T00:00:00Z"}
+{"record":"case","guild_id":"1","user_id":"5","moderator_id":"6","type":"ban","created_at":"2999-01-01T00:00:00Z"}
+{"record":"case","guild_id":"1","user_id":"5","moderator_id":"6","type":"ban","created_at":"2020-01-01T00:00:00Z","updated_at":"2999-01-01T00:00:00Z"}
+`)
+	for _, query := range []string{
+		`SELECT max(updated_at) <= now() FROM wallets`, `SELECT max(updated_at) <= now() FROM levels`,
+		`SELECT max(created_at) <= now() AND max(updated_at) <= now() AND min(created_at) = '2020-01-01T00:00:00Z' FROM cases`,
+	} {
+		if got := one(t, d, query); got != "true" {
+			t.Errorf("%s: %s", query, got)
+		}
+	}
+}
+
 func TestImportOfAnExportGivesTheSameExport(t *testing.T) {
 	t.Parallel()
 	from, to := dbtest.New(t).DB, dbtest.New(t).DB
@@ -153,6 +176,7 @@ func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	imported(t, d, everything)
+	imported(t, d, `{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-2","user_id":"42","entries":5}`)
 	before := exported(t, d, "1")
 	long := strings.Repeat("🙂", 1001)
 	wallet := func(s string) string { return `{"record":"wallet","guild_id":"1","user_id":"50","balance":` + s + `}` }
@@ -190,11 +214,12 @@ func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 		"a ticket again":      {`{"record":"ticket","guild_id":"1","opener_id":"1","id":"t-1"}`, "ticket with this id exists"},
 		"a message again":     {`{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"x","id":"m-1"}`, "message with this id exists"},
 		"a giveaway again":    {giveaway(`"id":"g-1"`), "giveaway with this id exists"},
-		"an entry again":      {`{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-1","user_id":"42"}`, "entered this giveaway already"},
+		"a late entry":        {`{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-1","user_id":"50"}`, `giveaway "g-1" of guild 1 is being drawn or has been`},
+		"an entry again":      {`{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-2","user_id":"42"}`, "entered this giveaway already"},
 		"a draw again":        {`{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g-1","round":2,"seed":"` + strings.Repeat("0", 64) + `","entries_hash":"` + strings.Repeat("0", 64) + `"}`, "draw of this round already"},
 		"a short seed":        {`{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g-1","round":3,"seed":"00","entries_hash":"00"}`, "seed must be 32 bytes"},
 		"a listing again":     {`{"record":"network_listing","user_id":"666","trust_score":3,"report_count":1,"category":"scam","severity":"high","first_reported_at":"2023-01-01T00:00:00Z","last_reported_at":"2024-01-01T00:00:00Z"}`, "listed already"},
-		"too many entries":    {`{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-1","user_id":"50","entries":9007199254740988}`, "over 9007199254740991"},
+		"too many entries":    {`{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-2","user_id":"50","entries":9007199254740988}`, "over 9007199254740991"},
 		"another guild's id":  {`{"record":"ticket_message","guild_id":"2","ticket_id":"t-1","content":"x"}`, `ticket "t-1" of guild 2 is neither`},
 		"a missing giveaway":  {`{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-9","user_id":"42"}`, `giveaway "g-9" of guild 1 is neither`},
 		"an unknown type":     {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"hug"}`, "type must be one of note, warn"},

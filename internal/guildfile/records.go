@@ -1,6 +1,9 @@
 package guildfile
 
 import (
+	"strings"
+	"time"
+
 	"guildhall/internal/db"
 	"guildhall/internal/levelling"
 )
@@ -19,6 +22,7 @@ var readers = map[string]func(*batch, *record){
 	"settings":        readSettings,
 	"case":            readCase,
 	"wallet":          readWallet,
+	"reference":       readReference,
 	"level":           readLevel,
 	"ticket":          readTicket,
 	"ticket_message":  readTicketMessage,
@@ -43,11 +47,20 @@ func (b *batch) ownID(r *record) string {
 	return db.NewID()
 }
 
+// past is an instant that has been. A file made where the clock is ahead must
+// not give a row an hour that its later changes would have to follow.
+func (b *batch) past(at *time.Time) time.Time {
+	if at == nil || at.After(b.now) {
+		return b.now
+	}
+	return *at
+}
+
 func readGuild(b *batch, r *record) {
 	id := or(r.snowflake("id", true), "")
 	b.to.guilds.put(r.line, r.kind,
 		id,
-		or(r.text("name", false, 1, 100), id),
+		or(r.label("name", false, 1, 100), id),
 		r.str("icon_url", false, 1, 2048),
 		or(r.snowflake("owner_id", false), id),
 		or(r.integer("member_count", false, 0, maxInteger), 0),
@@ -92,7 +105,11 @@ func readSettings(b *batch, r *record) {
 }
 
 func readCase(b *batch, r *record) {
-	created := or(r.instant("created_at", false), b.now)
+	created := b.past(r.instant("created_at", false))
+	updated := r.instant("updated_at", false)
+	if updated == nil {
+		updated = &created
+	}
 	b.to.cases.put(r.line, r.kind,
 		b.inGuild(r),
 		b.ownID(r),
@@ -105,7 +122,7 @@ func readCase(b *batch, r *record) {
 		r.instant("expires_at", false),
 		or(r.oneOf("source", false, "api", "bot", "dashboard"), "bot"),
 		created,
-		or(r.instant("updated_at", false), created),
+		b.past(updated),
 	)
 }
 
@@ -113,8 +130,18 @@ func readWallet(b *batch, r *record) {
 	guild := b.inGuild(r)
 	user := or(r.snowflake("user_id", true), "")
 	balance := or(r.integer("balance", true, 0, maxInteger), 0)
-	b.to.wallets.put(r.line, r.kind, guild, user, balance, or(r.instant("updated_at", false), b.now))
+	b.to.wallets.put(r.line, r.kind, guild, user, balance, b.past(r.instant("updated_at", false)))
 	b.to.ledger.put(r.line, r.kind, guild, db.NewID(), user, balance, balance, "import", b.now)
+}
+
+// readReference reads a reference that a change of the guild's economy has used;
+// the change itself, like all of the ledger, does not move.
+func readReference(b *batch, r *record) {
+	reference := or(r.str("reference", true, 1, 128), "")
+	if strings.Trim(reference, " ") == "" || strings.ContainsFunc(reference, func(c rune) bool { return c < 0x20 || c > 0x7E }) {
+		r.fail("reference", "must be printable ASCII characters, not only spaces")
+	}
+	b.to.references.put(r.line, r.kind, b.inGuild(r), reference)
 }
 
 func readLevel(b *batch, r *record) {
@@ -123,7 +150,7 @@ func readLevel(b *batch, r *record) {
 		b.inGuild(r),
 		or(r.snowflake("user_id", true), ""),
 		xp,
-		or(r.instant("updated_at", false), b.now),
+		b.past(r.instant("updated_at", false)),
 	)
 }
 

@@ -10,14 +10,15 @@ import (
 
 // targets are the tables, each in a place where what it refers to comes before.
 type targets struct {
-	guilds, settings, cases, wallets, ledger, levels       target
+	guilds, settings, cases, wallets, ledger, references   target
+	levels                                                 target
 	tickets, messages, giveaways, entries, draws, listings target
 }
 
 // afterGuilds is every target but the guilds.
 func (t *targets) afterGuilds() []*target {
 	return []*target{
-		&t.settings, &t.cases, &t.wallets, &t.ledger, &t.levels,
+		&t.settings, &t.cases, &t.wallets, &t.ledger, &t.references, &t.levels,
 		&t.tickets, &t.messages, &t.giveaways, &t.entries, &t.draws, &t.listings,
 	}
 }
@@ -64,6 +65,11 @@ func newTargets() targets {
 			table:   "ledger_entries",
 			columns: []string{"guild_id", "id", "user_id", "delta", "balance_after", "note", "created_at"},
 		},
+		references: target{
+			table:    "ledger_references",
+			columns:  []string{"guild_id", "reference"},
+			refusals: map[string]string{"ledger_references_pkey": "this guild has used this reference already"},
+		},
 		levels: target{
 			table:    "levels",
 			columns:  []string{"guild_id", "user_id", "total_xp", "updated_at"},
@@ -92,7 +98,7 @@ func newTargets() targets {
 			table: "giveaways",
 			columns: []string{
 				"guild_id", "id", "status", "prize", "description", "winner_count", "winners", "host_id",
-				"channel_id", "message_id", "starts_at", "ends_at", "paused_at", "ended_at", "created_at", "updated_at",
+				"channel_id", "message_id", "starts_at", "ends_at", "paused_at", "ended_at", "created_at", "updated_at", "source",
 			},
 			refusals: map[string]string{"giveaways_pkey": "a giveaway with this id exists already"},
 		},
@@ -105,7 +111,7 @@ func newTargets() targets {
 			table: "giveaway_draws",
 			columns: []string{
 				"guild_id", "giveaway_id", "round", "seed", "entries_hash", "past_winners", "excluded", "drawn",
-				"replaced", "winners", "token_id", "reason", "drawn_at",
+				"replaced", "winners", "token_id", "reason", "drawn_at", "entry_count",
 			},
 			refusals: map[string]string{"giveaway_draws_pkey": "this giveaway has a draw of this round already"},
 		},
@@ -193,6 +199,9 @@ func (b *batch) finish(ctx context.Context, total int64) error {
 		SELECT id FROM guilds g
 		WHERE NOT EXISTS (SELECT FROM guild_settings s WHERE s.guild_id = g.id)`); err != nil {
 		return fmt.Errorf("import: give guilds their settings: %w", err)
+	}
+	if err := b.freeze(ctx); err != nil {
+		return err
 	}
 	if total < manyRecords {
 		return nil

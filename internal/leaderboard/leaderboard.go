@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"guildhall/internal/db"
@@ -25,19 +26,24 @@ type Keeper struct {
 	Stretch int           // rows between two marks; 0 means 512
 	Least   int           // rows that a leaderboard with a map has at least; 0 means 4096
 
-	seen  map[string]string // the guild up to which each board was searched
+	last  asked // up to where the queue was worked through
+	swept int64 // up to which map moves were looked through
 	round int
 }
 
-// The boards, as the database names them.
-var boards = [...]struct{ name, table string }{{"wallets", "wallets"}, {"levels", "levels"}}
+// asked is a leaderboard that wants a look.
+type asked struct {
+	GuildID string `db:"guild_id"`
+	Board   string `db:"board"` // its table, too
+}
 
 const (
-	searched = 25  // guilds looked at in one go, to see whether they have grown large
-	leisure  = 5   // rounds between two such looks
-	foldable = 100 // noted moves that are worth adding up
-	sloppy   = 4   // stretches grown to so many times their length ask for a new map
-	patience = 30  // rounds between two looks at the shape of the maps
+	sliceSize   = 256 // notes of the queue read in one go
+	roundSlices = 16  // such readings in one round
+	draftSlice  = 16  // drafts taken further in one round
+	maxGrowth   = 4   // stretches grown to so many times their length ask for a new map
+	sweepRounds = 30  // rounds between two looks for moves without a map
+	sweepSize   = 64  // maps whose moves are looked at then
 )
 
 // Run keeps the maps until ctx ends. What goes wrong in a round is logged, and
@@ -67,20 +73,14 @@ func (k *Keeper) Tend(ctx context.Context) error {
 	if err := k.promote(ctx); err != nil {
 		return err
 	}
-	if err := k.fold(ctx); err != nil {
-		return err
-	}
-	if k.round%patience == 1 {
-		if err := k.reshape(ctx); err != nil {
+	for n, full := 0, true; full && n < roundSlices; n++ {
+		var err error
+		if full, err = k.serve(ctx); err != nil {
 			return err
 		}
 	}
-	if k.round%leisure == 1 {
-		for _, b := range boards {
-			if err := k.search(ctx, b.name, b.table); err != nil {
-				return err
-			}
-		}
+	if k.round%sweepRounds == 1 {
+		return k.sweep(ctx)
 	}
 	return nil
 }
@@ -114,7 +114,8 @@ func (k *Keeper) promote(ctx context.Context) error {
 		SELECT id, horizon IS NOT NULL AS horizon
 		FROM leaderboard_maps
 		WHERE state = 'draft'
-		ORDER BY id`); err != nil {
+		ORDER BY id
+		LIMIT $1`, draftSlice); err != nil {
 		return fmt.Errorf("read the drafts of leaderboards: %w", err)
 	}
 	for _, d := range drafts {
@@ -176,118 +177,138 @@ func (k *Keeper) count(ctx context.Context, tx *db.Tx, id int64) error {
 	return nil
 }
 
-// fold adds up the moves of each map that has many.
-func (k *Keeper) fold(ctx context.Context) error {
-	var ids []int64
-	if err := k.DB.Reader().SelectContext(ctx, &ids, `
-		SELECT m.id
-		FROM leaderboard_maps m
-		WHERE m.state = 'live'
-		  AND EXISTS (SELECT FROM leaderboard_moves v WHERE v.map_id = m.id OFFSET $1)`, foldable); err != nil {
-		return fmt.Errorf("count the moves in leaderboards: %w", err)
+// serve looks at the leaderboards of the queue's next notes, and says whether
+// the queue may hold more behind them.
+func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
+	var notes []asked
+	if err := k.DB.Reader().SelectContext(ctx, &notes, `
+		SELECT guild_id, board
+		FROM leaderboard_queue
+		WHERE (guild_id, board) > ($1, $2)
+		ORDER BY guild_id, board
+		LIMIT $3`, k.last.GuildID, k.last.Board, sliceSize); err != nil {
+		return false, fmt.Errorf("read which leaderboards want a look: %w", err)
 	}
-	for _, id := range ids {
-		err := k.alone(ctx, "READ COMMITTED", func(ctx context.Context, tx *db.Tx) error {
-			if _, err := tx.ExecContext(ctx, `SELECT fold_leaderboard($1)`, id); err != nil {
-				return fmt.Errorf("add up the moves of map %d: %w", id, err)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
+	k.last = asked{}
+	for _, a := range slices.Compact(notes) {
+		err := k.alone(ctx, "READ COMMITTED", func(ctx context.Context, tx *db.Tx) error { return k.look(ctx, tx, a) })
+		if err != nil && !db.Missing(err) { // given up meanwhile: its notes stay for the next round
+			return false, err
 		}
+	}
+	if full = len(notes) == sliceSize; full {
+		k.last = notes[len(notes)-1]
+	}
+	return full, nil
+}
+
+// look adds up what has moved in one leaderboard, and drafts a map where there
+// is none and should be, or where stretches have grown long. The notes that
+// asked for it go in the same transaction.
+func (k *Keeper) look(ctx context.Context, tx *db.Tx, a asked) error {
+	if _, err := tx.ExecContext(ctx, `
+		DELETE FROM leaderboard_queue
+		WHERE guild_id = $1
+		  AND board = $2`, a.GuildID, a.Board); err != nil {
+		return fmt.Errorf("take the notes on the %s of guild %s: %w", a.Board, a.GuildID, err)
+	}
+	var maps []struct {
+		ID    int64  `db:"id"`
+		State string `db:"state"`
+	}
+	if err := tx.SelectContext(ctx, &maps, `
+		SELECT id, state
+		FROM leaderboard_maps
+		WHERE guild_id = $1
+		  AND board = $2`, a.GuildID, a.Board); err != nil {
+		return fmt.Errorf("read the maps of the %s of guild %s: %w", a.Board, a.GuildID, err)
+	}
+	wanted, drafted := false, false
+	for _, m := range maps {
+		drafted = drafted || m.State == "draft"
+		if m.State != "live" {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, `SELECT fold_leaderboard($1)`, m.ID); err != nil {
+			return fmt.Errorf("add up the moves of map %d: %w", m.ID, err)
+		}
+		if err := tx.GetContext(ctx, &wanted, grown, m.ID, maxGrowth*k.stretch()); err != nil {
+			return fmt.Errorf("look at the shape of map %d: %w", m.ID, err)
+		}
+	}
+	if len(maps) == 0 {
+		if err := tx.GetContext(ctx, &wanted, `SELECT EXISTS (SELECT FROM `+a.Board+` WHERE guild_id = $1 OFFSET $2)`, a.GuildID, k.least()-1); err != nil {
+			return fmt.Errorf("see how large the %s of guild %s are: %w", a.Board, a.GuildID, err)
+		}
+	}
+	if !wanted || drafted {
+		return nil
+	}
+	if _, err := tx.ExecContext(ctx, `SELECT draft_leaderboard($1, $2, $3)`, a.Board, a.GuildID, k.stretch()); err != nil {
+		return fmt.Errorf("draft a map of the %s of guild %s: %w", a.Board, a.GuildID, err)
 	}
 	return nil
 }
 
-// reshape drafts a new map where stretches have grown long, and clears away
-// moves that were noted while their map was being replaced.
-func (k *Keeper) reshape(ctx context.Context) error {
-	var grown []struct {
-		Board   string `db:"board"`
-		GuildID string `db:"guild_id"`
-	}
-	if err := k.DB.Reader().SelectContext(ctx, &grown, `
-		SELECT m.board, m.guild_id
-		FROM leaderboard_maps m
-		WHERE m.state = 'live'
-		  AND NOT EXISTS (SELECT FROM leaderboard_maps d WHERE (d.board, d.guild_id, d.state) = (m.board, m.guild_id, 'draft'))
-		  AND (
-			EXISTS (
+// grown says whether a stretch of the map, or what lies behind its last mark,
+// is longer than $2.
+const grown = `
+		SELECT EXISTS (
 				SELECT
 				FROM (SELECT n - lag(n, 1, 0::bigint) OVER (ORDER BY i) AS rows FROM unnest(m.ahead) WITH ORDINALITY AS a (n, i)) s
-				WHERE rows > $1::bigint
+				WHERE rows > $2::bigint
 			)
 			OR CASE m.board
-				WHEN 'wallets' THEN EXISTS (SELECT FROM wallets_after(m.guild_id, coalesce(m.ahead[cardinality(m.ahead)], 0) + $1, 1))
-				ELSE EXISTS (SELECT FROM levels_after(m.guild_id, coalesce(m.ahead[cardinality(m.ahead)], 0) + $1, 1))
+				WHEN 'wallets' THEN EXISTS (SELECT FROM wallets_after(m.guild_id, coalesce(m.ahead[cardinality(m.ahead)], 0) + $2, 1))
+				ELSE EXISTS (SELECT FROM levels_after(m.guild_id, coalesce(m.ahead[cardinality(m.ahead)], 0) + $2, 1))
 			END
-		  )`, sloppy*k.stretch()); err != nil {
-		return fmt.Errorf("look at the shape of leaderboards: %w", err)
-	}
-	for _, g := range grown {
-		if err := k.draft(ctx, g.Board, g.GuildID); err != nil {
-			return err
-		}
-	}
-	return k.alone(ctx, "READ COMMITTED", func(ctx context.Context, tx *db.Tx) error {
-		if _, err := tx.ExecContext(ctx, `
-			DELETE FROM leaderboard_moves v
-			WHERE NOT EXISTS (SELECT FROM leaderboard_maps m WHERE m.id = v.map_id)`); err != nil {
-			return fmt.Errorf("clear away old moves: %w", err)
-		}
-		return nil
-	})
-}
+		FROM leaderboard_maps m
+		WHERE m.id = $1`
 
-// search looks at the next few guilds and drafts a map for those whose board
-// has grown large.
-func (k *Keeper) search(ctx context.Context, board, table string) error {
-	if k.seen == nil {
-		k.seen = make(map[string]string)
+// sweep clears away moves that were noted while their map was being replaced or
+// given up: of the next few maps that have moves at all, found by hopping
+// through the index from one to the next.
+func (k *Keeper) sweep(ctx context.Context) error {
+	var found []struct {
+		ID   int64 `db:"id"`
+		Gone bool  `db:"gone"`
 	}
-	least := k.Least
-	if least == 0 {
-		least = 4096
+	if err := k.DB.Reader().SelectContext(ctx, &found, `
+		WITH RECURSIVE hop AS (
+			SELECT (SELECT min(map_id) FROM leaderboard_moves WHERE map_id > $1) AS id, 1 AS n
+			UNION ALL
+			SELECT (SELECT min(map_id) FROM leaderboard_moves WHERE map_id > hop.id), n + 1
+			FROM hop
+			WHERE hop.id IS NOT NULL AND n < $2
+		)
+		SELECT id, NOT EXISTS (SELECT FROM leaderboard_maps m WHERE m.id = hop.id) AS gone
+		FROM hop
+		WHERE id IS NOT NULL`, k.swept, sweepSize); err != nil {
+		return fmt.Errorf("look for moves without a map: %w", err)
 	}
-	var guilds []struct {
-		ID    string `db:"id"`
-		Large bool   `db:"large"`
+	k.swept = 0
+	if len(found) == sweepSize {
+		k.swept = found[len(found)-1].ID
 	}
-	if err := k.DB.Reader().SelectContext(ctx, &guilds, `
-		SELECT g.id, NOT EXISTS (SELECT FROM leaderboard_maps m WHERE m.board = $1 AND m.guild_id = g.id)
-		         AND EXISTS (SELECT FROM `+table+` w WHERE w.guild_id = g.id OFFSET $2) AS large
-		FROM (SELECT id FROM guilds WHERE id > $3 ORDER BY id LIMIT $4) g
-		ORDER BY g.id`, board, least-1, k.seen[board], searched); err != nil {
-		return fmt.Errorf("look for large leaderboards: %w", err)
-	}
-	k.seen[board] = ""
-	if len(guilds) == searched {
-		k.seen[board] = guilds[len(guilds)-1].ID
-	}
-	for _, g := range guilds {
-		if g.Large {
-			if err := k.draft(ctx, board, g.ID); err != nil {
-				return err
-			}
+	for _, m := range found {
+		if !m.Gone {
+			continue
+		}
+		if err := k.alone(ctx, "READ COMMITTED", func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.ExecContext(ctx, `DELETE FROM leaderboard_moves WHERE map_id = $1`, m.ID)
+			return err
+		}); err != nil {
+			return fmt.Errorf("clear away the moves of map %d: %w", m.ID, err)
 		}
 	}
 	return nil
 }
 
-func (k *Keeper) draft(ctx context.Context, board, guild string) error {
-	return k.alone(ctx, "READ COMMITTED", func(ctx context.Context, tx *db.Tx) error {
-		var there bool
-		err := tx.GetContext(ctx, &there, `
-			SELECT EXISTS (SELECT FROM leaderboard_maps WHERE (board, guild_id, state) = ($1, $2, 'draft'))`, board, guild)
-		if err == nil && !there {
-			_, err = tx.ExecContext(ctx, `SELECT draft_leaderboard($1, $2, $3)`, board, guild, k.stretch())
-		}
-		if err != nil {
-			return fmt.Errorf("draft a map of the %s of guild %s: %w", board, guild, err)
-		}
-		return nil
-	})
+func (k *Keeper) least() int {
+	if k.Least == 0 {
+		return 4096
+	}
+	return k.Least
 }
 
 func (k *Keeper) stretch() int {

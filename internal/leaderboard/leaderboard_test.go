@@ -20,18 +20,23 @@ type place struct {
 	Points int64  `db:"points"`
 }
 
-type board struct{ table, points, all, after string }
+type board struct {
+	table, points, all, after string
+	ranks                     leaderboard.Board
+}
 
 var boards = []board{
 	{
 		"wallets", "balance",
 		`SELECT user_id, balance AS points FROM wallets WHERE guild_id = $1 ORDER BY balance DESC, length(user_id), user_id`,
 		`SELECT user_id, balance AS points FROM wallets_after($1, $2, $3)`,
+		leaderboard.Wallets,
 	},
 	{
 		"levels", "total_xp",
 		`SELECT user_id, total_xp AS points FROM levels WHERE guild_id = $1 ORDER BY total_xp DESC, length(user_id), user_id`,
 		`SELECT user_id, total_xp AS points FROM levels_after($1, $2, $3)`,
+		leaderboard.Levels,
 	},
 }
 
@@ -45,7 +50,13 @@ func do(t testing.TB, d *db.DB, query string, args ...any) {
 	}
 }
 
-// compare holds pages against the sorted list of the same snapshot, and says
+// ask asks the keeper for a look at everything, which else one change in 64 does.
+func ask(t testing.TB, d *db.DB) {
+	t.Helper()
+	do(t, d, `INSERT INTO leaderboard_queue (guild_id, board) SELECT id, b FROM guilds, (VALUES ('wallets'), ('levels')) v (b)`)
+}
+
+// compare holds pages and ranks against the sorted list of the same snapshot, and says
 // whether a map was in service.
 func compare(t *testing.T, d *db.DB, b board, guild string) (mapped bool) {
 	t.Helper()
@@ -67,6 +78,14 @@ func compare(t *testing.T, d *db.DB, b board, guild string) (mapped bool) {
 			want := all[min(from, len(all)):min(from+n, len(all))]
 			if !slices.Equal(got, want) {
 				return fmt.Errorf("%s: %d rows after %d of %d\n got %v\nwant %v", b.table, n, from, len(all), got, want)
+			}
+			at := rand.IntN(len(all))
+			rank, err := b.ranks.Rank(ctx, tx, guild, all[at].UserID)
+			if err != nil {
+				return err
+			}
+			if expect := (leaderboard.Place{Rank: int64(at) + 1, Points: all[at].Points, Of: int64(len(all))}); rank != expect {
+				return fmt.Errorf("%s: %s stands at %v, want %v", b.table, all[at].UserID, rank, expect)
 			}
 		}
 		return nil
@@ -124,6 +143,9 @@ func TestPagesAreExactWhileRowsMove(t *testing.T) {
 							t.Errorf("a round of the keeper: %v", err)
 							return
 						}
+						if rand.IntN(3) == 0 {
+							ask(t, d)
+						}
 						if rand.IntN(20) == 0 {
 							do(t, d, `DELETE FROM leaderboard_maps WHERE state = 'live' AND guild_id = '1'`)
 						}
@@ -172,6 +194,7 @@ func TestKeeperAddsUpMovesAndRedraws(t *testing.T) {
 	tend := func(until string, want int64) {
 		t.Helper()
 		for deadline := time.Now().Add(30 * time.Second); ; {
+			ask(t, d)
 			if err := k.Tend(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -210,6 +233,78 @@ func TestKeeperAddsUpMovesAndRedraws(t *testing.T) {
 	tend(fmt.Sprintf(`SELECT count(*) FROM leaderboard_maps WHERE state = 'live' AND id > %d`, first+1), 1)
 	compare(t, d, boards[0], "1")
 	tend(`SELECT count(*) FROM leaderboard_maps`, 1)
+}
+
+// A guild that has grown large asks for its map itself, and where no keeper runs
+// for long the map is given up, so that neither moves nor notes pile up.
+func TestALeaderboardAsksForItsKeeper(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := dbtest.New(t).DB
+	do(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'large', '1'), ('2', 'small', '1')`)
+	do(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, n * 10 FROM generate_series(1, 5000) n`)
+	do(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '2', n::text, n * 10 FROM generate_series(1, 3000) n`)
+	read := func(query string) (n int64) {
+		t.Helper()
+		if err := d.Reader().GetContext(ctx, &n, query); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	k := &leaderboard.Keeper{DB: d}
+	settle := func() {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; {
+			if err := k.Tend(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if read(`SELECT count(*) FROM leaderboard_maps WHERE state = 'live' AND guild_id = '1'`) == 1 &&
+				read(`SELECT (SELECT count(*) FROM leaderboard_queue) + (SELECT count(*) FROM leaderboard_moves)`) == 0 {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("there is no map, or notes are left")
+			}
+		}
+	}
+	settle()
+	if n := read(`SELECT count(*) FROM leaderboard_maps WHERE guild_id = '2'`); n != 0 {
+		t.Error("a small leaderboard got a map")
+	}
+	for range 10 {
+		do(t, d, `UPDATE wallets SET balance = balance + 1 + (random() * 9000)::int`)
+	}
+	if n := read(`SELECT count(*) FROM leaderboard_maps`); n != 0 {
+		t.Errorf("%d maps are left after 50,000 moves that nobody has added up", n)
+	}
+	if moves, notes := read(`SELECT count(*) FROM leaderboard_moves`), read(`SELECT count(*) FROM leaderboard_queue`); moves > 25_000 || notes > 256 {
+		t.Errorf("%d moves and %d notes have piled up", moves, notes)
+	}
+	compare(t, d, boards[0], "1")
+	do(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', (10000 + n)::text, n * 10 FROM generate_series(1, 3000) n`)
+	settle()
+	compare(t, d, boards[0], "1")
+}
+
+// What a round of the keeper costs when nothing has changed does not grow with
+// the number of guilds.
+func BenchmarkIdleRound(b *testing.B) {
+	for _, guilds := range []int{10, 1000, 100_000} {
+		b.Run(fmt.Sprint(guilds), func(b *testing.B) {
+			ctx := context.Background()
+			d := dbtest.New(b).DB
+			do(b, d, fmt.Sprintf(`SET LOCAL statement_timeout = 0; INSERT INTO guilds (id, name, owner_id) SELECT n::text, 'g', '1' FROM generate_series(1, %d) n`, guilds))
+			do(b, d, `SET LOCAL statement_timeout = 0; INSERT INTO wallets (guild_id, user_id, balance) SELECT id, '1', 5 FROM guilds`)
+			do(b, d, `DELETE FROM leaderboard_queue`)
+			do(b, d, `ANALYZE guilds, wallets, leaderboard_queue`)
+			k := &leaderboard.Keeper{DB: d}
+			for b.Loop() {
+				if err := k.Tend(ctx); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
 
 func TestAWalletKeepsItsMember(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"guildhall/internal/auth"
 	"guildhall/internal/db"
 	"guildhall/internal/event"
+	"guildhall/internal/leaderboard"
 	"guildhall/internal/page"
 	"guildhall/internal/wire"
 )
@@ -48,42 +49,44 @@ func (s *Service) GetLevellingLeaderboard(ctx context.Context, r gen.GetLevellin
 	return gen.GetLevellingLeaderboard200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
+// GetLevellingRank returns a member's place on the leaderboard. It is NotFound
+// for a member without a record.
+func (s *Service) GetLevellingRank(ctx context.Context, r gen.GetLevellingRankRequestObject) (gen.GetLevellingRankResponseObject, error) {
+	p, err := leaderboard.Levels.Rank(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.UserID)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetLevellingRank200JSONResponse{Data: gen.LevelRank{
+		Rank: p.Rank, UserID: r.UserID, TotalXP: p.Points, Level: Level(p.Points), Of: p.Of,
+	}}, nil
+}
+
 // AdjustXP adds to a member's XP or sets it, and tells the guild's endpoints
 // when the level rises, once however many levels it rises by. It is Refused,
 // and nothing changes, when the XP would leave the range 0 to MaxXP.
 func (s *Service) AdjustXP(ctx context.Context, r gen.AdjustXPRequestObject) (gen.AdjustXPResponseObject, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
-	var m row
-	var err error
 	// The document demands exactly one of the two.
+	xp, exactly := r.Body.Delta, false
 	if r.Body.TotalXP != nil {
-		m, err = set(ctx, tx, by.GuildID, r.Body.UserID, *r.Body.TotalXP)
-	} else {
-		m, err = add(ctx, tx, by.GuildID, r.Body.UserID, *r.Body.Delta)
+		xp, exactly = r.Body.TotalXP, true
 	}
+	m, err := adjust(ctx, tx, by.GuildID, r.Body.UserID, *xp, exactly)
 	if err != nil {
 		return nil, err
 	}
-	now := show(m)
-	before := Level(m.PreviousXP)
+	now, before := show(m), Level(m.PreviousXP)
 	if now.Level > before {
-		err := event.Record(ctx, tx, event.From(by), event.LevelUp, gen.LevelUp{
-			UserID:        m.UserID,
-			Level:         now.Level,
-			PreviousLevel: before,
-			TotalXP:       m.TotalXP,
+		err := event.Record(ctx, tx, event.From(by).On(*m.UpdatedAt), event.LevelUp, gen.LevelUp{
+			UserID: m.UserID, Level: now.Level, PreviousLevel: before, TotalXP: m.TotalXP,
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
 	return gen.AdjustXP200JSONResponse{Data: gen.XPAdjustment{
-		UserID:        now.UserID,
-		TotalXP:       now.TotalXP,
-		Level:         now.Level,
-		PreviousLevel: before,
-		Progress:      now.Progress,
-		UpdatedAt:     now.UpdatedAt,
+		UserID: now.UserID, TotalXP: now.TotalXP, Level: now.Level, PreviousLevel: before,
+		Progress: now.Progress, UpdatedAt: now.UpdatedAt,
 	}}, nil
 }
 

@@ -146,7 +146,6 @@ func TestAdjustXP(t *testing.T) {
 			`{"delta":1,"total_xp":1}`,
 			`{"user_id":"42","delta":null}`,
 			`{"user_id":"42","total_xp":null}`,
-			`{"user_id":"42","delta":1,"total_xp":null}`,
 			`{"user_id":"42","total_xp":-1}`,
 			`{"user_id":"42","delta":9007199254740992}`,
 			`{"user_id":"42","delta":1.0}`,
@@ -157,8 +156,10 @@ func TestAdjustXP(t *testing.T) {
 		} {
 			api.Do(t, "adjustXp", body).WantError(t, 400, "invalid_request")
 		}
+		nulls := apitest.New(t, apitest.Scopes("levelling:write"))
+		nulls.Do(t, "adjustXp", `{"user_id":"42","delta":1,"total_xp":null}`).Want(t, 200, `{"data":{"total_xp":1}}`)
 		both := api.Do(t, "adjustXp", `{"user_id":"42","delta":1,"total_xp":1}`)
-		both.Want(t, 400, `{"error":{"message":"body: must have at most 2 of the members delta, total_xp, user_id"}}`)
+		both.Want(t, 400, `{"error":{"message":"body: must have exactly one of delta and total_xp"}}`)
 		api.Do(t, "getLevelRecord", "", apitest.Path("userId", "42")).Want(t, 200, `{"data":{"updated_at":null}}`)
 		api.WantNoEvent(t)
 	})
@@ -183,4 +184,22 @@ func TestAdjustXP(t *testing.T) {
 		next.Do(t, "getLevellingLeaderboard", "").Want(t, 200, `{"data":[]}`)
 		next.WantNoEvent(t)
 	})
+}
+
+func TestGetLevellingRank(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	for user, xp := range map[string]int{"100": 255, "99": 255, "7": 0} {
+		api.Do(t, "adjustXp", fmt.Sprintf(`{"user_id":"%s","total_xp":%d}`, user, xp)).Want(t, 200, "")
+	}
+	for user, want := range map[string]string{
+		"99":  `{"data":{"rank":1,"user_id":"99","total_xp":255,"level":2,"of":3}}`,
+		"100": `{"data":{"rank":2,"user_id":"100","total_xp":255,"level":2,"of":3}}`,
+		"7":   `{"data":{"rank":3,"user_id":"7","total_xp":0,"level":0,"of":3}}`,
+	} {
+		api.Do(t, "getLevellingRank", "", apitest.Path("userId", user)).Want(t, 200, want)
+	}
+	api.Do(t, "getLevellingRank", "", apitest.Path("userId", "8")).WantError(t, 404, "not_found")
+	api.Next(t).Do(t, "getLevellingRank", "", apitest.Path("userId", "7")).WantError(t, 404, "not_found")
+	api.Do(t, "getLevellingRank", "", apitest.Path("userId", "007")).WantError(t, 400, "invalid_request")
 }

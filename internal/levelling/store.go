@@ -27,7 +27,7 @@ const (
 
 	// Numeric order of a snowflake is length, then text; the index
 	// levels_leaderboard holds exactly this order.
-	leaderboard = `
+	firstPages = `
 		SELECT user_id, total_xp, previous_xp, updated_at
 		FROM levels
 		WHERE guild_id = $1
@@ -35,7 +35,7 @@ const (
 		LIMIT $2 OFFSET $3`
 
 	// What lies deep is found through the leaderboard's map.
-	deepLeaderboard = `
+	deepPages = `
 		SELECT user_id, total_xp, previous_xp, updated_at
 		FROM levels_after($1, $3, $2)`
 
@@ -59,9 +59,9 @@ func get(ctx context.Context, q db.Querier, guild, user string) (row, error) {
 // top returns the page of members with the most XP, and one member more when
 // there is one. A deep page costs little more than the first.
 func top(ctx context.Context, q db.Querier, guild string, p page.P) ([]row, error) {
-	query := leaderboard
+	query := firstPages
 	if p.Offset() >= deep {
-		query = deepLeaderboard
+		query = deepPages
 	}
 	var rows []row
 	if err := q.SelectContext(ctx, &rows, query, guild, p.Limit(), p.Offset()); err != nil {
@@ -70,51 +70,41 @@ func top(ctx context.Context, q db.Querier, guild string, p page.P) ([]row, erro
 	return rows, nil
 }
 
-// add changes the member's XP by delta. It is Refused, and nothing changes,
-// when the sum is negative or above MaxXP.
-func add(ctx context.Context, tx *db.Tx, guild, user string, delta int64) (row, error) {
-	if delta < 0 {
-		return take(ctx, tx, guild, user, -delta)
-	}
+// adjust changes the member's XP by xp, or gives the member exactly that much.
+// It is Refused, and nothing changes, when the result is negative or above
+// MaxXP. The instant is later than that of the member's change before.
+//
+// A record that is there is updated before an absent one is inserted, because
+// Postgres holds the row that an INSERT proposes against the constraints before
+// it looks for a conflict: a loss would be refused whatever the member has.
+func adjust(ctx context.Context, tx *db.Tx, guild, user string, xp int64, exactly bool) (row, error) {
 	var r row
 	err := tx.GetContext(ctx, &r, `
-		INSERT INTO levels AS l (guild_id, user_id, total_xp)
-		VALUES ($1, $2, $3)
-		ON CONFLICT (guild_id, user_id) DO UPDATE
-		SET previous_xp = l.total_xp, total_xp = l.total_xp + excluded.total_xp, updated_at = now()
-		RETURNING user_id, total_xp, previous_xp, updated_at`, guild, user, delta)
-	return r, refused(err, guild, user)
-}
-
-// take is add for a loss. It is a plain UPDATE because Postgres holds the row
-// an INSERT proposes against the constraints before it looks for a conflict; a
-// member without a record has no XP to lose.
-func take(ctx context.Context, tx *db.Tx, guild, user string, loss int64) (row, error) {
-	var r row
-	err := tx.GetContext(ctx, &r, `
-		UPDATE levels
-		SET previous_xp = total_xp, total_xp = total_xp - $3, updated_at = now()
-		WHERE guild_id = $1
-		  AND user_id = $2
-		RETURNING user_id, total_xp, previous_xp, updated_at`, guild, user, loss)
-	return r, refused(err, guild, user)
-}
-
-// set gives the member exactly total XP.
-func set(ctx context.Context, tx *db.Tx, guild, user string, total int64) (row, error) {
-	var r row
-	err := tx.GetContext(ctx, &r, `
-		INSERT INTO levels AS l (guild_id, user_id, total_xp)
-		VALUES ($1, $2, $3)
-		ON CONFLICT (guild_id, user_id) DO UPDATE
-		SET previous_xp = l.total_xp, total_xp = excluded.total_xp, updated_at = now()
-		RETURNING user_id, total_xp, previous_xp, updated_at`, guild, user, total)
+		WITH changed AS (
+			UPDATE levels
+			SET previous_xp = total_xp, total_xp = CASE WHEN $4 THEN 0 ELSE total_xp END + $3,
+			    updated_at = greatest(clock_timestamp(), later(updated_at))
+			WHERE guild_id = $1
+			  AND user_id = $2
+			RETURNING total_xp, previous_xp, updated_at
+		), made AS (
+			INSERT INTO levels AS l (guild_id, user_id, total_xp, updated_at)
+			SELECT $1, $2, $3, clock_timestamp()
+			WHERE NOT EXISTS (SELECT FROM changed)
+			ON CONFLICT (guild_id, user_id) DO UPDATE
+			SET previous_xp = l.total_xp, total_xp = CASE WHEN $4 THEN 0 ELSE l.total_xp END + excluded.total_xp,
+			    updated_at = greatest(excluded.updated_at, later(l.updated_at))
+			RETURNING total_xp, previous_xp, updated_at
+		)
+		SELECT $2 AS user_id, total_xp, previous_xp, updated_at FROM changed
+		UNION ALL
+		SELECT $2, total_xp, previous_xp, updated_at FROM made`, guild, user, xp, exactly)
 	return r, refused(err, guild, user)
 }
 
 func refused(err error, guild, user string) error {
 	switch {
-	case db.Violates(err, "levels_not_negative"), db.Missing(err):
+	case db.Violates(err, "levels_not_negative"):
 		return fault.New(fault.Refused, "xp_would_be_negative", "The member has less XP than this would take away.")
 	case db.Violates(err, "levels_within_limit"):
 		return fault.New(fault.Refused, "xp_limit_exceeded", "A member can have at most %d XP.", int64(MaxXP))

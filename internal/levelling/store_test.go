@@ -3,6 +3,7 @@ package levelling
 import (
 	"context"
 	"testing"
+	"time"
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
@@ -35,7 +36,7 @@ func TestReadsUseTheirIndexes(t *testing.T) {
 		FROM (VALUES ('1', 50000), ('2', 30000)) AS g (guild, total), generate_series(1, total) AS n`)
 	exec(t, d, `ANALYZE levels`)
 	for _, p := range []page.P{page.Of(1, 25), page.Of(40, 100)} {
-		dbtest.WantIndex(t, d, "levels_leaderboard", leaderboard, "1", p.Limit(), p.Offset())
+		dbtest.WantIndex(t, d, "levels_leaderboard", firstPages, "1", p.Limit(), p.Offset())
 	}
 	dbtest.WantIndex(t, d, "levels_pkey", record, "1", "100007")
 }
@@ -79,14 +80,18 @@ func TestTiesStandInNumericOrder(t *testing.T) {
 }
 
 // TestAdjustmentsSeeEachOther runs many adjustments of one member at once and
-// lays what they report end to end: each one's before is another one's after.
+// lays what they report end to end: each one's before is another one's after,
+// and their instants stand in the same order.
 func TestAdjustmentsSeeEachOther(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
 	exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1')`)
 	const n = 60
-	type step struct{ before, after int64 }
+	type step struct {
+		before, after int64
+		at            time.Time
+	}
 	steps, errs := make(chan step, n), make(chan error, n)
 	for i := range n {
 		go func() {
@@ -95,12 +100,12 @@ func TestAdjustmentsSeeEachOther(t *testing.T) {
 				var err error
 				if i%3 == 0 {
 					// Absolute values that no sum of the others can reach.
-					r, err = set(ctx, tx, "1", "7", int64(i+1)<<20)
+					r, err = adjust(ctx, tx, "1", "7", int64(i+1)<<20, true)
 				} else {
-					r, err = add(ctx, tx, "1", "7", int64(i)<<10+1)
+					r, err = adjust(ctx, tx, "1", "7", int64(i)<<10+1, false)
 				}
 				if err == nil {
-					steps <- step{r.PreviousXP, r.TotalXP}
+					steps <- step{r.PreviousXP, r.TotalXP, r.UpdatedAt.Truncate(time.Millisecond)}
 				}
 				return err
 			})
@@ -112,27 +117,31 @@ func TestAdjustmentsSeeEachOther(t *testing.T) {
 		}
 	}
 	close(steps)
-	next := map[int64]int64{}
+	next := map[int64]step{}
 	for s := range steps {
 		if _, taken := next[s.before]; taken {
 			t.Fatalf("two adjustments both found %d XP", s.before)
 		}
-		next[s.before] = s.after
+		next[s.before] = s
 	}
-	at, count := int64(0), 0
+	var last step
+	count := 0
 	for ; count < n; count++ {
-		after, ok := next[at]
+		s, ok := next[last.after]
 		if !ok {
 			break
 		}
-		at = after
+		if !s.at.After(last.at) {
+			t.Errorf("the adjustment to %d at %s follows one at %s", s.after, s.at, last.at)
+		}
+		last = s
 	}
 	r, err := get(ctx, d.Reader(), "1", "7")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if count != n || r.TotalXP != at {
-		t.Errorf("the chain of %d adjustments ends after %d at %d XP; stored are %d", n, count, at, r.TotalXP)
+	if count != n || r.TotalXP != last.after {
+		t.Errorf("the chain of %d adjustments ends after %d at %d XP; stored are %d", n, count, last.after, r.TotalXP)
 	}
 }
 
@@ -148,7 +157,7 @@ func TestTheLastXPIsSpentOnce(t *testing.T) {
 	for range n {
 		go func() {
 			errs <- d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-				_, err := add(ctx, tx, "1", "7", -10)
+				_, err := adjust(ctx, tx, "1", "7", -10, false)
 				return err
 			})
 		}()

@@ -1,0 +1,65 @@
+package economy
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
+	"guildhall/internal/page"
+)
+
+func exec(t *testing.T, d *db.DB, statements ...string) {
+	t.Helper()
+	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		for _, s := range append([]string{`SET LOCAL statement_timeout = 0`}, statements...) {
+			if _, err := tx.ExecContext(ctx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each of the store's reads goes through an index and in its order, whatever the
+// size of the guild and however deep the page.
+func TestReadsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	exec(t, d, `
+		INSERT INTO wallets (guild_id, user_id, balance)
+		SELECT guild, n::text, n % 1000 FROM (VALUES ('1', 30000), ('2', 20000)) AS g (guild, total), generate_series(1, total) n`, `
+		INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, created_at, reference)
+		SELECT guild, n::text, (n % 7)::text, 1, 1, 'import', timestamptz '2026-01-01' + n * interval '1 minute', 'r-' || n
+		FROM (VALUES ('1', 30000), ('2', 20000)) AS g (guild, total), generate_series(1, total) n`, `
+		INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT guild_id, reference, id FROM ledger_entries`,
+		`ANALYZE wallets, ledger_entries, ledger_references`)
+	user, reference := "5", "r-77"
+	since := time.Date(2026, 1, 9, 0, 0, 0, 0, time.UTC)
+	for _, p := range []page.P{page.Of(1, 25), page.Of(39, 25), page.Of(60, 25), page.Of(600, 25)} {
+		for _, c := range []struct {
+			name, index string
+			filter      filter
+		}{
+			{"all", "ledger_entries_newest", filter{}},
+			{"since", "ledger_entries_newest", filter{Since: since}},
+			{"a member", "ledger_entries_by_user", filter{UserID: &user}},
+			{"a member since", "ledger_entries_by_user", filter{UserID: &user, Since: since}},
+			{"a reference", "ledger_references_pkey", filter{Reference: &reference}},
+			{"a reference of a member", "ledger_references_pkey", filter{Reference: &reference, UserID: &user, Since: since}},
+		} {
+			t.Run(fmt.Sprintf("%s, %d rows down", c.name, p.Offset()), func(t *testing.T) {
+				t.Parallel()
+				sql, args := query("1", c.filter, p)
+				dbtest.WantIndex(t, d, c.index, sql, args...)
+			})
+		}
+	}
+	dbtest.WantIndex(t, d, "wallets_leaderboard", firstPages, "1", 26, 975)
+	dbtest.WantIndex(t, d, "wallets_pkey", walletOf, "1", user)
+}
