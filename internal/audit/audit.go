@@ -1,0 +1,204 @@
+// Package audit keeps who changed what, on whose behalf, and from where. A row
+// is written in the transaction of its change, so there is none without the
+// other; nothing changes a row, and nothing deletes it before a year has passed.
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"guildhall/internal/db"
+)
+
+// The types of actors.
+const (
+	User        = "user"         // somebody who signed in to the dashboard
+	Operator    = "operator"     // the holder of an operator's link
+	CommandLine = "command_line" // somebody with a shell on the server
+	Token       = "token"        // a caller of the API
+	System      = "system"       // the service on its own
+)
+
+// The actions. Each names what was changed and how.
+const (
+	TokenCreated     = "token.created"
+	TokenRevoked     = "token.revoked"
+	WebhookCreated   = "webhook.created"
+	WebhookUpdated   = "webhook.updated"
+	WebhookDeleted   = "webhook.deleted"
+	WebhookRotated   = "webhook.secret_rotated"
+	WebhookTested    = "webhook.tested"
+	WebhookRedeliver = "webhook.redelivered"
+	WebhookRecovered = "webhook.recovered"
+	WebhookDisabled  = "webhook.disabled"
+	LinkCreated      = "dashboard.link_created"
+	LinkUsed         = "dashboard.link_used"
+)
+
+// Actions is every action, in the order in which they are offered as filters.
+var Actions = []string{
+	TokenCreated, TokenRevoked, WebhookCreated, WebhookUpdated, WebhookDeleted, WebhookRotated,
+	WebhookTested, WebhookRedeliver, WebhookRecovered, WebhookDisabled, LinkCreated, LinkUsed,
+}
+
+// keptFor is how long a row is kept at least.
+const keptFor = "1 year"
+
+// Actor is who makes a change.
+type Actor struct {
+	Type      string // one of the types above
+	ID        string
+	Name      string
+	Address   string // where the actor is; empty when nobody knows
+	RequestID string // empty when it was no request
+}
+
+type actorKey struct{}
+
+// With returns a context in which a makes the changes.
+func With(ctx context.Context, a Actor) context.Context {
+	return context.WithValue(ctx, actorKey{}, a)
+}
+
+// From returns who makes the changes of this context: the service on its own
+// where nobody is named.
+func From(ctx context.Context) Actor {
+	if a, ok := ctx.Value(actorKey{}).(Actor); ok {
+		return a
+	}
+	return Actor{Type: System, Name: "Guildhall"}
+}
+
+// Change is what was done. Before and After are rendered as JSON and hold no
+// secrets; nil where there was nothing before, or is nothing after.
+type Change struct {
+	Guild         string
+	Action        string
+	Target        string // its id
+	Name          string // what people call it
+	Before, After any
+}
+
+// Record writes the change down as the doing of the context's actor.
+func Record(ctx context.Context, tx *db.Tx, c Change) error {
+	before, err := rendered(c.Before)
+	if err != nil {
+		return err
+	}
+	after, err := rendered(c.After)
+	if err != nil {
+		return err
+	}
+	a := From(ctx)
+	_, err = tx.ExecContext(ctx, `
+		INSERT INTO audit_log (guild_id, id, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name, before, after)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+		c.Guild, db.NewID(), a.Type, a.ID, a.Name, a.Address, a.RequestID, c.Action, c.Target, c.Name, before, after)
+	if err != nil {
+		return fmt.Errorf("write %s of %s in guild %s to the audit log: %w", c.Action, c.Target, c.Guild, err)
+	}
+	return nil
+}
+
+func rendered(v any) (*string, error) {
+	if v == nil {
+		return nil, nil //nolint:nilnil // nothing there is null in the row
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("render a change for the audit log: %w", err)
+	}
+	text := string(bytes.ReplaceAll(b, []byte(`\u0000`), nil)) // jsonb holds no NUL
+	return &text, nil
+}
+
+// Row is one line of the log.
+type Row struct {
+	ID        string    `db:"id"`
+	At        time.Time `db:"at"`
+	ActorType string    `db:"actor_type"`
+	ActorID   string    `db:"actor_id"`
+	ActorName string    `db:"actor_name"`
+	Address   string    `db:"address"`
+	RequestID string    `db:"request_id"`
+	Action    string    `db:"action"`
+	Target    string    `db:"target_id"`
+	Name      string    `db:"target_name"`
+	Before    *string   `db:"before"`
+	After     *string   `db:"after"`
+}
+
+// Filter chooses rows; empty members choose all.
+type Filter struct {
+	Action string
+	Actor  string // its id
+	Target string // its id
+	Below  string // rows older than the one with this id
+}
+
+// List returns the guild's newest rows that the filter chooses.
+func List(ctx context.Context, q db.Querier, guild string, f Filter, limit int) ([]Row, error) {
+	query, args := listQuery(guild, f, limit)
+	var rows []Row
+	if err := q.SelectContext(ctx, &rows, query, args...); err != nil {
+		return nil, fmt.Errorf("list the audit log of guild %s: %w", guild, err)
+	}
+	return rows, nil
+}
+
+// listQuery names only what is filtered by: each filter has an index in the
+// order of the list.
+func listQuery(guild string, f Filter, limit int) (query string, args []any) {
+	query = `
+		SELECT id, at, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name,
+		       before::text AS before, after::text AS after
+		FROM audit_log
+		WHERE guild_id = $1`
+	args = []any{guild}
+	for _, by := range []struct{ condition, value string }{
+		{" AND action = $%d", f.Action},
+		{" AND actor_id = $%d", f.Actor},
+		{" AND target_id = $%d", f.Target},
+		{" AND id < $%d", f.Below},
+	} {
+		if by.value != "" {
+			args = append(args, by.value)
+			query += fmt.Sprintf(by.condition, len(args))
+		}
+	}
+	args = append(args, limit)
+	return query + fmt.Sprintf(" ORDER BY id DESC LIMIT $%d", len(args)), args
+}
+
+// Prune deletes some rows that are older than a year, of one guild, and returns
+// how many.
+func Prune(ctx context.Context, d db.Doer) (deleted int, err error) {
+	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		var guild []string
+		if err := tx.SelectContext(ctx, &guild, `
+			SELECT guild_id FROM audit_log
+			WHERE at < now() - interval '`+keptFor+`'
+			ORDER BY at LIMIT 1`); err != nil || len(guild) == 0 {
+			return err
+		}
+		r, err := tx.ExecContext(ctx, `
+			DELETE FROM audit_log
+			WHERE guild_id = $1 AND id IN (
+				SELECT id FROM audit_log
+				WHERE guild_id = $1 AND at < now() - interval '`+keptFor+`'
+				ORDER BY id LIMIT 1000)`, guild[0])
+		if err != nil {
+			return err
+		}
+		n, err := r.RowsAffected()
+		deleted = int(n)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("prune the audit log: %w", err)
+	}
+	return deleted, nil
+}

@@ -1,0 +1,279 @@
+package dashboard
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"guildhall/internal/event"
+	"guildhall/internal/fault"
+	"guildhall/internal/ratelimit"
+	"guildhall/internal/webhooks"
+)
+
+// sendQuota is how many tests, redeliveries and recoveries a guild may ask for.
+var sendQuota = ratelimit.Quota{Limit: 30, Window: time.Minute}
+
+const (
+	deliveriesPage = 50
+	// testWait is how long the page of a test waits for the first attempt.
+	testWait = 8 * time.Second
+	// recoverBack is how far back a recovery may reach: nothing is kept longer.
+	recoverBack = 30 * 24 * time.Hour
+)
+
+// sending spends the guild's bucket of tests and redeliveries.
+func (c *call) sending() error {
+	if r := c.cfg.Limits.Spend(c.ctx, "dashboard:send:"+c.guild.ID, sendQuota); !r.Allowed {
+		return fault.New(fault.Limited, "rate_limited", "This server has sent %d tests and redeliveries within a minute. Try again in %d seconds.",
+			sendQuota.Limit, seconds(r.RetryAfter)).After(max(r.RetryAfter, time.Second))
+	}
+	return nil
+}
+
+// testWebhook sends a ping and waits a moment for what the receiver answers.
+func testWebhook(c *call) (reply, error) {
+	e, err := c.endpoint()
+	if err != nil {
+		return reply{}, err
+	}
+	if err := c.sending(); err != nil {
+		return reply{}, err
+	}
+	id, err := webhooks.SendPing(c.acting(), c.cfg.DB, c.guild.ID, e.ID)
+	if err != nil {
+		return reply{}, notHere(err)
+	}
+	c.wake()
+	c.awaitAttempt(e.ID, id)
+	return c.back(c.path("webhooks", e.ID, "deliveries", id), "A ping was sent; this is what became of it."), nil
+}
+
+// awaitAttempt waits until a delivery was tried, for a moment only: the page
+// that follows reads itself again, and says what went wrong, if anything did.
+func (c *call) awaitAttempt(endpoint, id string) {
+	ctx, cancel := context.WithTimeout(c.ctx, testWait)
+	defer cancel()
+	_, _ = webhooks.AwaitAttempt(ctx, c.cfg.DB.Reader(), c.guild.ID, endpoint, id)
+}
+
+func (c *call) wake() {
+	if c.cfg.Wake != nil {
+		c.cfg.Wake(c.guild.ID)
+	}
+}
+
+func redeliver(c *call) (reply, error) {
+	e, err := c.endpoint()
+	if err != nil {
+		return reply{}, err
+	}
+	if err := c.sending(); err != nil {
+		return reply{}, err
+	}
+	id, err := webhooks.SendAgain(c.acting(), c.cfg.DB, c.guild.ID, e.ID, c.r.PathValue("delivery"))
+	if err != nil {
+		return reply{}, notHere(err)
+	}
+	c.wake()
+	c.awaitAttempt(e.ID, id)
+	return c.back(c.path("webhooks", e.ID, "deliveries", id), "The event was queued once more, under the same event id."), nil
+}
+
+type recoverView struct {
+	Endpoint endpointRow
+	Since    string
+	Count    int
+	Problems problems
+}
+
+func (v *recoverView) wrong() []problem { return v.Problems }
+
+// since reads the instant of a recovery: as a form sends it, or RFC 3339.
+func (c *call) since(text string) (time.Time, bool) {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, t.Before(c.now()) && c.now().Sub(t) <= recoverBack+time.Hour
+		}
+	}
+	return time.Time{}, false
+}
+
+const sinceWrong = "Write a time of the last 30 days in UTC, as in 2026-05-01T08:00."
+
+// countLost says what a recovery would send, before it is asked for.
+func countLost(c *call) (reply, error) {
+	e, err := c.endpoint()
+	if err != nil {
+		return reply{}, err
+	}
+	v := &recoverView{Endpoint: e, Since: strings.TrimSpace(c.r.URL.Query().Get("since"))}
+	status := 0
+	if since, ok := c.since(v.Since); !ok {
+		v.Problems.add("since", sinceWrong)
+		status = http.StatusUnprocessableEntity
+	} else if v.Count, err = webhooks.CountLost(c.ctx, c.cfg.DB.Reader(), c.guild.ID, e.ID, since); err != nil {
+		return reply{}, err
+	}
+	return reply{status: status, page: "recover", view: v, frame: frame{
+		Title: "Recover", Tab: "webhooks", Crumbs: []crumb{{"Webhooks", c.path("webhooks")}, {e.URL, c.path("webhooks", e.ID)}},
+	}}, nil
+}
+
+func recoverWebhook(c *call) (reply, error) {
+	e, err := c.endpoint()
+	if err != nil {
+		return reply{}, err
+	}
+	since, ok := c.since(strings.TrimSpace(c.form.Get("since")))
+	if !ok {
+		v := &recoverView{Endpoint: e, Since: c.form.Get("since")}
+		v.Problems.add("since", sinceWrong)
+		return reply{status: http.StatusUnprocessableEntity, page: "recover", view: v, frame: frame{Title: "Recover", Tab: "webhooks"}}, nil
+	}
+	if err := c.sending(); err != nil {
+		return reply{}, err
+	}
+	n, err := webhooks.Requeue(c.acting(), c.cfg.DB, c.guild.ID, e.ID, since)
+	if err != nil {
+		return reply{}, notHere(err)
+	}
+	c.wake()
+	return c.back(c.path("webhooks", e.ID), "%s failed deliveries are queued again.", number(n)), nil
+}
+
+// webhookView is one endpoint with its deliveries.
+type webhookView struct {
+	Endpoint   endpointRow
+	Deliveries []deliveryRow
+	Filter     webhooks.Filter
+	Since      string
+	Types      []string
+	Next       string
+	Typed      string
+	RecoverAt  string
+	Once       string
+	Problems   problems
+}
+
+func (v *webhookView) wrong() []problem { return v.Problems }
+
+type deliveryRow struct{ webhooks.Logged }
+
+// Answer is what the receiver answered, or why there was none.
+func (d deliveryRow) Answer() string {
+	switch {
+	case d.Status != nil:
+		return strconv.Itoa(*d.Status)
+	case d.Error != nil:
+		return "none"
+	default:
+		return "–"
+	}
+}
+
+func showWebhook(c *call) (reply, error) {
+	e, err := c.endpoint()
+	if err != nil {
+		return reply{}, err
+	}
+	v, err := c.webhookView(e)
+	if err != nil {
+		return reply{}, err
+	}
+	return c.webhookPage(v, 0), nil
+}
+
+func (c *call) webhookPage(v *webhookView, status int) reply {
+	return reply{status: status, page: "webhook", view: v, frame: frame{
+		Title: v.Endpoint.URL, Tab: "webhooks", Live: true, Crumbs: []crumb{{"Webhooks", c.path("webhooks")}},
+	}}
+}
+
+func (c *call) webhookView(e endpointRow) (*webhookView, error) {
+	q := c.r.URL.Query()
+	v := &webhookView{
+		Endpoint: e, Since: q.Get("since"), Types: append(slices.Clone(event.Types), event.Ping), Once: rand.Text(),
+		RecoverAt: c.now().UTC().Add(-24 * time.Hour).Format("2006-01-02T15:04"),
+		Filter:    webhooks.Filter{EventType: q.Get("event_type"), BelowID: q.Get("below")},
+	}
+	if s := q.Get("status"); slices.Contains(webhooks.Statuses, s) {
+		v.Filter.Status = s
+	}
+	if s := q.Get("response_class"); slices.Contains(webhooks.ResponseClasses, s) {
+		v.Filter.ResponseClass = s
+	}
+	if since, ok := c.since(v.Since); ok {
+		v.Filter.Since = since
+	}
+	if at, err := time.Parse(time.RFC3339Nano, q.Get("below_at")); err == nil {
+		v.Filter.BelowAt = at
+	} else {
+		v.Filter.BelowID = ""
+	}
+	rows, err := webhooks.Log(c.ctx, c.cfg.DB.Reader(), c.guild.ID, e.ID, v.Filter, deliveriesPage+1)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) > deliveriesPage {
+		rows = rows[:deliveriesPage]
+		last := rows[deliveriesPage-1]
+		next := url.Values{"below": {last.ID}, "below_at": {last.CreatedAt.UTC().Format(time.RFC3339Nano)}}
+		for _, name := range []string{"status", "event_type", "response_class", "since"} {
+			if q.Get(name) != "" {
+				next.Set(name, q.Get(name))
+			}
+		}
+		v.Next = "?" + next.Encode()
+	}
+	for _, r := range rows {
+		v.Deliveries = append(v.Deliveries, deliveryRow{r})
+	}
+	return v, nil
+}
+
+// deliveryView is one delivery, as it was sent and answered.
+type deliveryView struct {
+	Endpoint endpointRow
+	Delivery deliveryRow
+	Body     string
+	Headers  []string
+	Tries    []webhooks.Attempt
+	Curl     string
+	Problem  string // one sentence on what went wrong and how to mend it
+}
+
+func showDelivery(c *call) (reply, error) {
+	e, err := c.endpoint()
+	if err != nil {
+		return reply{}, err
+	}
+	d, body, tries, err := webhooks.Detail(c.ctx, c.cfg.DB.Reader(), c.guild.ID, e.ID, c.r.PathValue("delivery"))
+	if err != nil {
+		return reply{}, notHere(err)
+	}
+	v := &deliveryView{Endpoint: e, Delivery: deliveryRow{d}, Body: string(body), Tries: tries}
+	v.Headers = []string{
+		"Content-Type: application/json", "Service-Event: " + d.EventType, "Service-Delivery: " + d.ID,
+		"Service-Attempt: " + strconv.Itoa(max(1, d.Attempts)), "webhook-id: " + d.EventID,
+	}
+	v.Curl = "curl -X POST"
+	for _, h := range v.Headers {
+		v.Curl += " -H " + shellQuote(h)
+	}
+	v.Curl += " --data-raw " + shellQuote(v.Body) + " " + shellQuote(e.URL)
+	if d.State != "delivered" && d.Error != nil {
+		v.Problem = *d.Error
+	}
+	return reply{page: "delivery", view: v, frame: frame{
+		Title: d.EventType, Tab: "webhooks", Live: true, Crumbs: []crumb{{"Webhooks", c.path("webhooks")}, {e.URL, c.path("webhooks", e.ID)}},
+	}}, nil
+}
+
+// shellQuote makes a word safe for a POSIX shell.
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

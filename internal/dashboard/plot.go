@@ -1,0 +1,110 @@
+package dashboard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A plot is stacked bars over time. The drawing has no text of its own, so that
+// it can be stretched; its numbers stand beside it and in a table.
+type plot struct {
+	Label      string // what it shows, for those who cannot see it
+	Bars       []bars // from the ground up
+	Width      int    // of the drawing, one unit a bar
+	Top        int64  // what the upper edge means
+	From, To   string
+	Total      int64
+	Rows       []plotRow
+	Names      []string // of the columns
+	RowHeading string
+}
+
+// bars is one class of every bar, as an SVG path.
+type bars struct {
+	Class string
+	Name  string
+	Total int64
+	Path  string
+}
+
+type plotRow struct {
+	Label  string
+	Values []int64
+}
+
+// plotHeight is the height of the drawing in its own units.
+const plotHeight = 100
+
+// series is one class of numbers, one for each step.
+type series struct {
+	class, name string
+	values      []int64
+}
+
+// newPlot draws the series over steps that begin at start. Where there are many
+// steps, the table sums them up in groups of size group.
+func newPlot(label string, start time.Time, step time.Duration, group int, list []series) plot {
+	steps := len(list[0].values)
+	p := plot{Label: label, Width: steps, RowHeading: "Hour (UTC)"}
+	heights := make([]int64, steps)
+	for _, s := range list {
+		for i, v := range s.values {
+			heights[i] += v
+		}
+	}
+	for _, h := range heights {
+		p.Total += h
+	}
+	p.Top = roundUp(slices.Max(heights))
+	ground := make([]float64, steps)
+	for _, s := range list {
+		b := bars{Class: s.class, Name: s.name}
+		var path strings.Builder
+		for i, v := range s.values {
+			b.Total += v
+			if v == 0 {
+				continue
+			}
+			h := float64(v) * plotHeight / float64(p.Top)
+			fmt.Fprintf(&path, "M%.2f %.2fh.8v%.2fh-.8z", float64(i)+.1, plotHeight-ground[i]-h, h)
+			ground[i] += h
+		}
+		b.Path = path.String()
+		p.Bars = append(p.Bars, b)
+		p.Names = append(p.Names, s.name)
+	}
+	layout := "2 Jan, 15:04"
+	if group > 1 {
+		layout, p.RowHeading = "2 Jan", "Day (UTC)"
+	}
+	end := start.Add(step * time.Duration(steps))
+	p.From, p.To = start.UTC().Format("2 Jan, 15:04")+" UTC", end.UTC().Format("2 Jan, 15:04")+" UTC"
+	byLabel := map[string]int{}
+	for i := range steps {
+		at := start.Add(step * time.Duration(i)).UTC().Format(layout)
+		n, ok := byLabel[at]
+		if !ok {
+			n = len(p.Rows)
+			byLabel[at] = n
+			p.Rows = append(p.Rows, plotRow{at, make([]int64, len(list))})
+		}
+		for k, s := range list {
+			p.Rows[n].Values[k] += s.values[i]
+		}
+	}
+	slices.Reverse(p.Rows)
+	return p
+}
+
+// roundUp is the next number of the form 1, 2 or 5 times a power of ten.
+func roundUp(n int64) int64 {
+	for unit := int64(1); ; unit *= 10 {
+		for _, m := range []int64{1, 2, 5} {
+			if n <= m*unit {
+				return m * unit
+			}
+		}
+	}
+}

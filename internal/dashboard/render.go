@@ -1,0 +1,273 @@
+package dashboard
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+//go:embed templates assets
+var files embed.FS
+
+const (
+	styleName  = "style.css"
+	scriptName = "app.js"
+)
+
+// page is a template and the layout around it.
+type page = *template.Template
+
+// frame is what the layout shows around a page.
+type frame struct {
+	Title  string
+	Crumbs []crumb // between the guild and the page
+	Tab    string  // of the guild's pages
+	Live   bool    // read again every five seconds
+}
+
+type crumb struct{ Name, To string }
+
+// outer is what a template gets: the frame, who is looking, and the view.
+type outer struct {
+	frame
+	Guild    guild
+	Who      person
+	Notice   string
+	Problems []problem
+	Style    string
+	Script   string
+	Home     string
+	V        any
+	s        *Server
+}
+
+// problem is something wrong with a form, for the field with this name.
+type problem struct{ Field, Text string }
+
+// problems is what is wrong with a form.
+type problems []problem
+
+func (p *problems) add(field, format string, args ...any) {
+	*p = append(*p, problem{field, fmt.Sprintf(format, args...)})
+}
+
+// At returns what is wrong with a field; empty if nothing is.
+func (p problems) At(field string) string {
+	for _, one := range p {
+		if one.Field == field {
+			return one.Text
+		}
+	}
+	return ""
+}
+
+// faulty is a view of a form that may have been filled in wrongly.
+type faulty interface{ wrong() []problem }
+
+// readPages reads every template once. Each page is the layout with its own
+// "main"; the pieces that several pages use are in parts.html.
+func (s *Server) readPages() (map[string]page, error) {
+	base, err := template.New("layout").Funcs(s.funcs()).ParseFS(files, "templates/layout.html", "templates/parts.html")
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	names, err := fs.Glob(files, "templates/*.html")
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	pages := map[string]page{}
+	for _, name := range names {
+		short := strings.TrimSuffix(path.Base(name), ".html")
+		if short == "layout" || short == "parts" || short == "stand-in" {
+			continue
+		}
+		t, err := base.Clone()
+		if err == nil {
+			_, err = t.ParseFS(files, name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("dashboard: %w", err)
+		}
+		pages[short] = t
+	}
+	return pages, nil
+}
+
+// render makes the page of a reply.
+func (c *call) render(r reply) ([]byte, error) {
+	p, ok := c.pages[r.page]
+	if !ok {
+		return nil, fmt.Errorf("dashboard: there is no page %q", r.page)
+	}
+	o := outer{
+		frame: r.frame, Guild: c.guild, Who: c.who, V: r.view, s: c.Server, Home: Prefix,
+		Style: Prefix + "/assets/" + styleName, Script: Prefix + "/assets/" + scriptName,
+	}
+	if f, ok := r.view.(faulty); ok {
+		o.Problems = f.wrong()
+	}
+	if c.who.ID != "" {
+		o.Notice = c.sessions.PopString(c.ctx, keyNotice)
+	}
+	var b bytes.Buffer
+	b.Grow(16 << 10)
+	if err := p.ExecuteTemplate(&b, "layout", o); err != nil {
+		return nil, fmt.Errorf("render %s: %w", r.page, err)
+	}
+	return b.Bytes(), nil
+}
+
+func (s *Server) funcs() template.FuncMap {
+	return template.FuncMap{
+		"utc":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"short":  func(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04 UTC") },
+		"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"ago":    func(t time.Time) string { return ago(s.now().Sub(t)) },
+		"within": func(t time.Time) string { return within(t.Sub(s.now())) },
+		"days":   func(t time.Time) int { return int(t.Sub(s.now()) / (24 * time.Hour)) },
+		"past":   func(t time.Time) bool { return !s.now().Before(t) },
+		"number": number,
+		"join":   strings.Join,
+		"field":  newField,
+		"seq":    func(list ...any) []any { return list },
+		"dict":   dict,
+		"actor":  actorText,
+		"visible": func(v any) string {
+			if p, ok := v.(*string); ok && p != nil {
+				v = *p
+			}
+			return visible(fmt.Sprint(v))
+		},
+	}
+}
+
+func dict(pairs ...any) (map[string]any, error) {
+	if len(pairs)%2 != 0 {
+		return nil, fmt.Errorf("dict: names and values belong together")
+	}
+	m := map[string]any{}
+	for i := 0; i < len(pairs); i += 2 {
+		name, ok := pairs[i].(string)
+		if !ok {
+			return nil, fmt.Errorf("dict: %v is no name", pairs[i])
+		}
+		m[name] = pairs[i+1]
+	}
+	return m, nil
+}
+
+// field is a labelled input of a form.
+type field struct{ Name, Label, Type, Value, Hint, Wrong string }
+
+func newField(p problems, name, label, kind, value, hint string) field {
+	return field{name, label, kind, value, hint, p.At(name)}
+}
+
+// ago says how long something is past, roughly.
+func ago(d time.Duration) string {
+	if d < 5*time.Second {
+		return "just now"
+	}
+	return rough(d) + " ago"
+}
+
+// within says how far something is away, roughly.
+func within(d time.Duration) string {
+	if d < time.Second {
+		return "now"
+	}
+	return "in " + rough(d)
+}
+
+func rough(d time.Duration) string {
+	for _, unit := range []struct {
+		name string
+		size time.Duration
+	}{{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}, {"second", time.Second}} {
+		if n := int(d / unit.size); n >= 1 {
+			if n == 1 {
+				return "1 " + unit.name
+			}
+			return strconv.Itoa(n) + " " + unit.name + "s"
+		}
+	}
+	return "a moment"
+}
+
+// number groups digits: 12,345.
+func number(v any) string {
+	s := fmt.Sprint(v)
+	sign := ""
+	if strings.HasPrefix(s, "-") {
+		sign, s = "-", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}
+
+// visible shows what would otherwise act on the text around it: controls, and
+// marks that turn the direction of writing.
+func visible(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case r < ' ' || r == 0x7f:
+			return '\u2400' + r%0x7f%0x21
+		case unicode.Is(unicode.Cf, r) && r != '\u200d' || unicode.Is(unicode.Cc, r) || r == '\u2028' || r == '\u2029':
+			return '\ufffd'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\ufffd"))
+}
+
+// plainText is a name from outside: at most n characters, nothing but text.
+func plainText(s string, n int) string {
+	out := []rune(strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r < ' ' || unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))))
+	return string(out[:min(n, len(out))])
+}
+
+// asset is a file that browsers may keep for a while.
+type asset struct {
+	body   []byte
+	header http.Header
+}
+
+func readAssets() (map[string]asset, error) {
+	entries, err := files.ReadDir("assets")
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	assets := map[string]asset{}
+	for _, e := range entries {
+		body, err := files.ReadFile("assets/" + e.Name())
+		if err != nil {
+			return nil, fmt.Errorf("dashboard: %w", err)
+		}
+		sum := sha256.Sum256(body)
+		assets[e.Name()] = asset{body, http.Header{
+			"Content-Type":  {mime.TypeByExtension(path.Ext(e.Name()))},
+			"Cache-Control": {"private, max-age=300"},
+			"Etag":          {`"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`},
+		}}
+	}
+	return assets, nil
+}

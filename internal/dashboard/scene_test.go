@@ -1,0 +1,273 @@
+package dashboard_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"guildhall/internal/api"
+	"guildhall/internal/auth"
+	"guildhall/internal/dashboard"
+	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
+	"guildhall/internal/egress"
+	"guildhall/internal/egress/egresstest"
+	"guildhall/internal/ratelimit"
+	"guildhall/internal/seal"
+	"guildhall/internal/webhooks"
+)
+
+const (
+	guildID     = "197038439483310086"
+	neighbourID = "302094807046684672"
+)
+
+// scene is a dashboard beside a handler that stands for the API, over a
+// database with two guilds.
+type scene struct {
+	*dbtest.Database
+	URL    string
+	Log    *lockedBuffer
+	Server *httptest.Server
+	Config dashboard.Config
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newScene starts a dashboard with the local stand-in for Discord.
+func newScene(t testing.TB, change ...func(*dashboard.Config)) *scene {
+	t.Helper()
+	s := &scene{Database: dbtest.New(t), Log: &lockedBuffer{}}
+	for _, id := range []string{guildID, neighbourID} {
+		s.exec(t, `WITH g AS (INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'Guild ' || $1, '1') RETURNING id) INSERT INTO guild_settings (guild_id) SELECT id FROM g`, id)
+	}
+	box, err := seal.New(bytes.Repeat([]byte{7}, 32))
+	must(t, err)
+	limits, err := ratelimit.New(ratelimit.Config{})
+	must(t, err)
+	standIn, err := dashboard.NewStandIn(s.DB)
+	must(t, err)
+	operations, err := api.Summaries()
+	must(t, err)
+	s.Config = dashboard.Config{
+		Webhooks: webhooks.Config{Box: box, Guard: egress.NewGuard(egresstest.Loopback, nil)},
+		DB:       s.DB, Env: "test", Limits: limits, Sealer: box, Discord: standIn, Proxies: []netip.Prefix{},
+		Log: slog.New(slog.NewJSONHandler(s.Log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	for _, o := range operations {
+		s.Config.Operations = append(s.Config.Operations, dashboard.Operation(o))
+	}
+	for _, c := range change {
+		c(&s.Config)
+	}
+	d, err := dashboard.New(s.Config)
+	must(t, err)
+	s.Server = httptest.NewTLSServer(d.Beside(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "the API")
+	})))
+	t.Cleanup(s.Server.Close)
+	s.URL = s.Server.URL
+	return s
+}
+
+func (s *scene) exec(t testing.TB, query string, args ...any) {
+	t.Helper()
+	must(t, s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, query, args...)
+		return err
+	}))
+}
+
+func count(t testing.TB, s *scene, query string, args ...any) int {
+	t.Helper()
+	var n int
+	must(t, s.DB.Reader().GetContext(context.Background(), &n, query, args...))
+	return n
+}
+
+// browser is somebody at a browser of their own.
+type browser struct {
+	t      testing.TB
+	s      *scene
+	client *http.Client
+}
+
+func (s *scene) browser(t testing.TB) *browser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	must(t, err)
+	c := *s.Server.Client()
+	c.Jar = jar
+	c.Timeout = time.Minute
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &browser{t, s, &c}
+}
+
+// in is the same browser, for a test within the test.
+func (b *browser) in(t testing.TB) *browser {
+	t.Helper()
+	c := *b
+	c.t = t
+	return &c
+}
+
+// as is a browser in which one of the stand-in's people has signed in.
+func (s *scene) as(t testing.TB, person string) *browser {
+	t.Helper()
+	b := s.browser(t)
+	if got := b.signIn(person, ""); got.status != http.StatusSeeOther || got.to != "/dashboard/" {
+		t.Fatalf("signing in answers %d to %q: %s", got.status, got.to, got.body)
+	}
+	return b
+}
+
+// got is an answer.
+type got struct {
+	t      testing.TB
+	status int
+	to     string
+	body   string
+	header http.Header
+}
+
+// do sends a request as a browser does from a page of the dashboard's own.
+func (b *browser) do(method, path string, form url.Values, header ...string) got {
+	b.t.Helper()
+	if strings.HasPrefix(path, "/") {
+		path = b.s.URL + path
+	}
+	var body io.Reader
+	if form != nil {
+		body = strings.NewReader(form.Encode())
+	}
+	req, err := http.NewRequestWithContext(b.t.Context(), method, path, body)
+	must(b.t, err)
+	if form != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set("Origin", b.s.URL)
+		req.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		if header[i+1] == "" {
+			req.Header.Del(header[i])
+			continue
+		}
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := b.client.Do(req)
+	must(b.t, err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	must(b.t, err)
+	return got{b.t, res.StatusCode, res.Header.Get("Location"), string(text), res.Header}
+}
+
+func (b *browser) get(path string, header ...string) got {
+	b.t.Helper()
+	return b.do(http.MethodGet, path, nil, header...)
+}
+
+func (b *browser) post(path string, form url.Values, header ...string) got {
+	b.t.Helper()
+	if form == nil {
+		form = url.Values{}
+	}
+	return b.do(http.MethodPost, path, form, header...)
+}
+
+// signIn goes through the stand-in's page of consent and back.
+func (b *browser) signIn(person, to string) got {
+	b.t.Helper()
+	path := "/dashboard/login"
+	if to != "" {
+		path += "?to=" + url.QueryEscape(to)
+	}
+	begun := b.get(path).wants(http.StatusSeeOther)
+	granted := b.post(begun.to, url.Values{"person": {person}})
+	granted.wants(http.StatusSeeOther)
+	return b.get(granted.to)
+}
+
+func (g got) wants(status int, texts ...string) got {
+	g.t.Helper()
+	if g.status != status {
+		g.t.Fatalf("the answer is %d to %q, want %d: %s", g.status, g.to, status, g.body)
+	}
+	for _, text := range texts {
+		if !strings.Contains(g.body, text) {
+			g.t.Fatalf("the page lacks %q:\n%s", text, g.body)
+		}
+	}
+	return g
+}
+
+func (g got) lacks(texts ...string) got {
+	g.t.Helper()
+	for _, text := range texts {
+		if strings.Contains(g.body, text) {
+			g.t.Errorf("the page holds %q:\n%s", text, g.body)
+		}
+	}
+	return g
+}
+
+var secretElement = regexp.MustCompile(`<code id="secret">([^<]+)</code>`)
+
+// secret is what the page shows once.
+func (g got) secret() string {
+	g.t.Helper()
+	m := secretElement.FindStringSubmatch(g.body)
+	if m == nil {
+		g.t.Fatalf("the page shows no secret: %s", g.body)
+	}
+	return m[1]
+}
+
+func page(guild string, parts ...string) string {
+	return "/dashboard/guilds/" + guild + "/" + strings.Join(parts, "/")
+}
+
+// makeToken makes a token as its program would, without the dashboard.
+func (s *scene) makeToken(t testing.TB, guild string, change ...func(*auth.New)) auth.Token {
+	t.Helper()
+	n := auth.New{GuildID: guild, Env: "test", Name: "a token", Scopes: []string{"cases:read"}}
+	for _, c := range change {
+		c(&n)
+	}
+	made, err := auth.Create(context.Background(), s.DB, n)
+	must(t, err)
+	return made
+}

@@ -1,0 +1,140 @@
+package dashboard_test
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"guildhall/internal/audit"
+	"guildhall/internal/delivery"
+)
+
+// worker delivers what the scene's endpoints wait for, until the test ends.
+func (s *scene) worker(t *testing.T) {
+	t.Helper()
+	cfg := s.Config.Webhooks
+	d, err := delivery.New(delivery.Config{
+		DB: s.DB, Box: cfg.Box, Guard: cfg.Guard, Schedule: delivery.Schedule{time.Hour}, Log: slog.New(slog.DiscardHandler),
+	})
+	must(t, err)
+	ctx, stop := t.Context(), make(chan struct{})
+	go func() {
+		defer close(stop)
+		_ = d.Run(ctx)
+	}()
+	t.Cleanup(func() { <-stop })
+}
+
+func TestWebhooks(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.worker(t)
+	var mu sync.Mutex
+	var ids, signatures []string
+	var status atomic.Int64
+	status.Store(500)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		mu.Lock()
+		ids, signatures = append(ids, r.Header.Get("webhook-id")), append(signatures, r.Header.Get("Service-Signature"))
+		mu.Unlock()
+		w.WriteHeader(int(status.Load()))
+		_, _ = io.WriteString(w, `<script>alert("receiver")</script>`)
+	}))
+	t.Cleanup(receiver.Close)
+	b := s.as(t, "manager")
+	hooks := page(guildID, "webhooks")
+
+	b.get(hooks).wants(200, "Register an endpoint")
+	b.post(hooks, url.Values{"url": {"http://192.168.0.1/"}, "description": {"keep me"}, "events": {"case.created"}}).wants(422, `id="url-error"`, "keep me", `value="case.created" checked`)
+	b.post(hooks, url.Values{"url": {""}, "events": {"case.eaten"}}).wants(422, `id="url-error"`, `id="events-error"`)
+	once := regexp.MustCompile(`name="once" value="([^"]+)"`).FindStringSubmatch(b.get(hooks + "/new").wants(200).body)[1]
+	form := url.Values{"url": {receiver.URL}, "description": {"<img src=x onerror=alert(1)>"}, "events": {"case.created", "ticket.closed"}, "enabled": {"true"}, "once": {once}}
+	secret := b.post(hooks, form).wants(201, "shown this once").secret()
+	b.post(hooks, form).wants(303)
+	if n := count(t, s, `SELECT count(*) FROM webhook_endpoints`); n != 1 {
+		t.Fatalf("sending the form twice makes %d endpoints", n)
+	}
+	everywhere(t, s, secret)
+	var id string
+	must(t, s.DB.Reader().GetContext(t.Context(), &id, `SELECT id FROM webhook_endpoints`))
+	one := hooks + "/" + id
+	b.get(one).wants(200, "&lt;img src=x").lacks("<img", secret)
+
+	// A test shows what the receiver answered, inert; redelivering repeats the event.
+	sent := b.post(one+"/test", nil).wants(303)
+	b.get(sent.to).wants(200, "500", "&lt;script&gt;", "The receiver answered 500", "curl -X POST").lacks("<script>alert")
+	status.Store(200)
+	again := b.post(sent.to+"/redeliver", nil).wants(303)
+	b.get(again.to).wants(200, "delivered", "redelivery")
+	mu.Lock()
+	if len(ids) != 2 || ids[0] != ids[1] {
+		t.Errorf("the event ids are %v", ids)
+	}
+	mu.Unlock()
+
+	// Rotation: both secrets sign.
+	newer := b.post(one+"/rotate", url.Values{"once": {"x"}}).wants(200, "signs along").secret()
+	b.post(one+"/rotate", url.Values{"once": {"x"}}).wants(303)
+	if newer == secret {
+		t.Error("the secret is the old one")
+	}
+	b.post(one+"/test", nil).wants(303)
+	mu.Lock()
+	if last := signatures[len(signatures)-1]; strings.Count(last, "v1=") != 2 {
+		t.Errorf("signed by %s", last)
+	}
+	mu.Unlock()
+
+	// What has failed is counted, and then recovered once.
+	s.exec(t, `
+		WITH ev AS (
+			INSERT INTO webhook_events (guild_id, id, type, payload) SELECT $1, 'lost-' || n, 'case.created', '{}' FROM generate_series(1, 3) n RETURNING guild_id, id, type
+		) INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, state, fresh, completed_at) SELECT guild_id, $2, id, type, 'failed', false, now() FROM ev`, guildID, id)
+	since := url.Values{"since": {time.Now().UTC().Add(-time.Hour).Format("2006-01-02T15:04")}}
+	b.get(one+"/recover?"+since.Encode()).wants(200, "<b>3</b> deliveries have failed")
+	b.post(one+"/recover", since).wants(303)
+	b.get(one).wants(200, "3 failed deliveries are queued again")
+	b.get(one+"/recover?"+since.Encode()).wants(200, "Nothing has failed since")
+	b.get(one+"/recover?since=yesterday").wants(422, `id="since-error"`)
+
+	b.get(one+"?status=failed&event_type=case.created").wants(200, "case.created")
+	b.get(one+"?status=held").wants(200, "No delivery fits")
+	b.post(one+"/disable", nil).wants(303)
+	b.get(one).wants(200, "disabled", ">Enable")
+	b.post(one+"/enable", nil).wants(303)
+	b.post(one+"/edit", url.Values{"url": {receiver.URL}, "events": {"case.updated"}, "enabled": {"true"}}).wants(303)
+
+	// Another guild's ids are nothing here, in every route.
+	other := page(neighbourID, "webhooks", id)
+	delivery := strings.TrimPrefix(sent.to, one)
+	for _, path := range []string{"", "/edit", "/recover?" + since.Encode(), delivery} {
+		b.get(other + path).wants(404)
+	}
+	for _, path := range []string{"/edit", "/enable", "/disable", "/rotate", "/test", "/recover", "/remove", delivery + "/redeliver"} {
+		b.post(other+path, since).wants(404)
+	}
+	b.post(one+"/remove", url.Values{"confirm": {"no"}}).wants(422, `id="confirm-error"`)
+	b.post(one+"/remove", url.Values{"confirm": {receiver.URL}}).wants(303)
+	b.get(one).wants(404)
+	rows, err := audit.List(t.Context(), s.DB.Reader(), guildID, audit.Filter{Target: id}, 100)
+	must(t, err)
+	seen := map[string]bool{}
+	for _, r := range rows {
+		seen[r.Action] = true
+	}
+	for _, action := range []string{audit.WebhookCreated, audit.WebhookUpdated, audit.WebhookDeleted, audit.WebhookRotated, audit.WebhookTested, audit.WebhookRedeliver, audit.WebhookRecovered} {
+		if !seen[action] {
+			t.Errorf("the audit log lacks %s", action)
+		}
+	}
+	everywhere(t, s, newer)
+}

@@ -1,0 +1,333 @@
+package usage
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"guildhall/internal/db"
+)
+
+const (
+	// FlushInterval is how often what was counted is written, and so how much
+	// a crash loses.
+	FlushInterval = 10 * time.Second
+	flushTimeout  = 5 * time.Second
+
+	hoursKept    = "31 days"
+	refusalsKept = "7 days"
+)
+
+// Run writes what is counted until ctx ends, and then what is left. What
+// cannot be written waits for the next time.
+func (c *Counter) Run(ctx context.Context, d db.Doer, log *slog.Logger) error {
+	tick := time.NewTicker(FlushInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if err := c.Flush(ctx, d); err != nil && ctx.Err() == nil {
+				log.WarnContext(ctx, "the numbers of requests were not written; they wait for the next time", "error", err)
+			}
+		case <-ctx.Done():
+			if err := c.Flush(context.WithoutCancel(ctx), d); err != nil {
+				log.WarnContext(ctx, "the last numbers of requests were not written", "error", err)
+			}
+			return nil
+		}
+	}
+}
+
+// Flush writes what was counted since the last time.
+func (c *Counter) Flush(ctx context.Context, d db.Doer) error {
+	p := c.take()
+	if len(p.hours) == 0 {
+		return nil
+	}
+	limit, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	err := d.Do(limit, func(ctx context.Context, tx *db.Tx) error { return p.write(ctx, tx) })
+	if err != nil {
+		c.restore(p)
+		return err
+	}
+	for guild := range p.refusals {
+		if err := trim(limit, d, guild); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// columns collects rows for a statement that takes one array a column.
+type columns [][]string
+
+func (c columns) add(values ...any) {
+	for i, v := range values {
+		c[i] = append(c[i], fmt.Sprint(v))
+	}
+}
+
+func (c columns) args() []any {
+	args := make([]any, len(c))
+	for i, column := range c {
+		args[i] = db.Array(column)
+	}
+	return args
+}
+
+// write stores everything in one statement. Its rows are sorted, so that two
+// nodes take their locks in the same order.
+func (p pending) write(ctx context.Context, tx *db.Tx) error {
+	sums := map[hourKey]int64{}
+	for k, n := range p.hours {
+		sums[k] += n
+		k.token = "" // the guild's own row
+		sums[k] += n
+	}
+	hours := make(columns, 6)
+	for _, k := range slices.SortedFunc(maps.Keys(sums), compareHours) {
+		hours.add(k.guild, k.token, time.Unix(k.hour*3600, 0).UTC().Format(time.RFC3339), k.operation, k.class, sums[k])
+	}
+	places := make(columns, 6)
+	for _, k := range slices.SortedFunc(maps.Keys(p.addresses), comparePlaces) {
+		s := p.addresses[k]
+		places.add(k.guild, k.token, time.Unix(k.day*86400, 0).UTC().Format(time.DateOnly), placeText(k), s.requests, s.at.UTC().Format(time.RFC3339Nano))
+	}
+	refusals := make(columns, 8)
+	for _, list := range p.refusals {
+		for _, r := range list {
+			from := ""
+			if r.From.IsValid() {
+				from = r.From.Unmap().WithZone("").String()
+			}
+			refusals.add(r.Guild, r.RequestID, r.At.UTC().Format(time.RFC3339Nano), r.Token, r.Operation, r.Status, r.Code, from)
+		}
+	}
+	_, err := tx.ExecContext(ctx, `
+		WITH counted AS (
+			INSERT INTO usage_hours AS u (guild_id, token_id, hour, operation, class, requests)
+			SELECT * FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::smallint[], $6::bigint[])
+			ON CONFLICT (guild_id, token_id, hour, operation, class) DO UPDATE SET requests = u.requests + excluded.requests
+		), seen AS (
+			INSERT INTO usage_addresses AS u (guild_id, token_id, day, address, requests, seen_at)
+			SELECT * FROM unnest($7::text[], $8::text[], $9::date[], $10::text[], $11::bigint[], $12::timestamptz[])
+			ON CONFLICT (guild_id, token_id, day, address) DO UPDATE
+			SET requests = u.requests + excluded.requests, seen_at = greatest(u.seen_at, excluded.seen_at)
+		)
+		INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
+		SELECT * FROM unnest($13::text[], $14::text[], $15::timestamptz[], $16::text[], $17::text[], $18::smallint[], $19::text[], $20::text[])
+		ON CONFLICT DO NOTHING`, slices.Concat(hours.args(), places.args(), refusals.args())...)
+	if err != nil {
+		return fmt.Errorf("write the numbers of requests: %w", err)
+	}
+	return nil
+}
+
+func placeText(k addressKey) string {
+	if k.address.IsSingleIP() {
+		return k.address.Addr().String()
+	}
+	return k.address.String()
+}
+
+func compareHours(a, b hourKey) int {
+	for _, n := range []int{
+		strings.Compare(a.guild, b.guild), strings.Compare(a.token, b.token), int(a.hour - b.hour), strings.Compare(a.operation, b.operation),
+	} {
+		if n != 0 {
+			return n
+		}
+	}
+	return int(a.class) - int(b.class)
+}
+
+func comparePlaces(a, b addressKey) int {
+	for _, n := range []int{strings.Compare(a.guild, b.guild), strings.Compare(a.token, b.token), int(a.day - b.day)} {
+		if n != 0 {
+			return n
+		}
+	}
+	return strings.Compare(placeText(a), placeText(b))
+}
+
+// trim keeps the newest refusals of the guild.
+func trim(ctx context.Context, d db.Doer, guild string) error {
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `
+			DELETE FROM usage_refusals
+			WHERE guild_id = $1 AND request_id <= (
+				SELECT request_id FROM usage_refusals WHERE guild_id = $1
+				ORDER BY request_id DESC OFFSET $2 LIMIT 1)`, guild, maxKept)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("trim the refusals of guild %s: %w", guild, err)
+	}
+	return nil
+}
+
+// Prune deletes some of what is too old to be shown, of one guild each, and
+// returns how many rows went.
+func Prune(ctx context.Context, d db.Doer) (deleted int, err error) {
+	for _, t := range []struct{ table, column, kept string }{
+		{"usage_hours", "hour", hoursKept}, {"usage_addresses", "day", hoursKept}, {"usage_refusals", "at", refusalsKept},
+	} {
+		err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+			var guild []string
+			if err := tx.SelectContext(ctx, &guild, `SELECT guild_id FROM `+t.table+` WHERE `+t.column+` < now() - interval '`+t.kept+`' ORDER BY `+t.column+` LIMIT 1`); err != nil || len(guild) == 0 {
+				return err
+			}
+			r, err := tx.ExecContext(ctx, `
+				DELETE FROM `+t.table+`
+				WHERE guild_id = $1 AND `+t.column+` < now() - interval '`+t.kept+`'`, guild[0])
+			if err != nil {
+				return err
+			}
+			n, err := r.RowsAffected()
+			deleted += int(n)
+			return err
+		})
+		if err != nil {
+			return deleted, fmt.Errorf("prune %s: %w", t.table, err)
+		}
+	}
+	return deleted, nil
+}
+
+// Hour is the number of requests of one hour, by class of answer.
+type Hour struct {
+	Hour     time.Time `db:"hour"`
+	Class    int       `db:"class"`
+	Requests int64     `db:"requests"`
+}
+
+// Hours returns the requests since an instant, by hour and class: one token's,
+// or the guild's when token is empty.
+func Hours(ctx context.Context, q db.Querier, guild, token string, since time.Time) ([]Hour, error) {
+	var rows []Hour
+	err := q.SelectContext(ctx, &rows, `
+		SELECT hour, class, sum(requests)::bigint AS requests
+		FROM usage_hours
+		WHERE guild_id = $1 AND token_id = $2 AND hour >= $3
+		GROUP BY hour, class
+		ORDER BY hour, class`, guild, token, since)
+	if err != nil {
+		return nil, fmt.Errorf("read the usage of guild %s: %w", guild, err)
+	}
+	return rows, nil
+}
+
+// Operation is the number of requests of one operation, by class of answer.
+type Operation struct {
+	Operation string `db:"operation"`
+	Class     int    `db:"class"`
+	Requests  int64  `db:"requests"`
+}
+
+// Operations returns the requests since an instant, by operation and class.
+func Operations(ctx context.Context, q db.Querier, guild, token string, since time.Time) ([]Operation, error) {
+	var rows []Operation
+	err := q.SelectContext(ctx, &rows, `
+		SELECT operation, class, sum(requests)::bigint AS requests
+		FROM usage_hours
+		WHERE guild_id = $1 AND token_id = $2 AND hour >= $3
+		GROUP BY operation, class
+		ORDER BY operation, class`, guild, token, since)
+	if err != nil {
+		return nil, fmt.Errorf("read the usage of guild %s by operation: %w", guild, err)
+	}
+	return rows, nil
+}
+
+// Address is where a token was used from in the last thirty days.
+type Address struct {
+	Address  string    `db:"address"`
+	Requests int64     `db:"requests"`
+	SeenAt   time.Time `db:"seen_at"`
+}
+
+// Addresses returns the addresses that a token was used from last.
+func Addresses(ctx context.Context, q db.Querier, guild, token string) ([]Address, error) {
+	var rows []Address
+	err := q.SelectContext(ctx, &rows, `
+		SELECT address, sum(requests)::bigint AS requests, max(seen_at) AS seen_at
+		FROM usage_addresses
+		WHERE guild_id = $1 AND token_id = $2 AND day >= current_date - 30
+		GROUP BY address
+		ORDER BY seen_at DESC, address
+		LIMIT 20`, guild, token)
+	if err != nil {
+		return nil, fmt.Errorf("read the addresses of token %s: %w", token, err)
+	}
+	return rows, nil
+}
+
+// Refusal is one request that was refused.
+type Refusal struct {
+	RequestID string    `db:"request_id"`
+	At        time.Time `db:"at"`
+	TokenID   string    `db:"token_id"`
+	Operation string    `db:"operation"`
+	Status    int       `db:"status"`
+	Code      string    `db:"code"`
+	Address   string    `db:"address"`
+}
+
+// RefusalFilter chooses refusals; empty members choose all.
+type RefusalFilter struct{ Token, RequestID, Code, Operation string }
+
+// Refusals returns the newest refusals that the filter chooses.
+func Refusals(ctx context.Context, q db.Querier, guild string, f RefusalFilter, limit int) ([]Refusal, error) {
+	query := `
+		SELECT request_id, at, token_id, operation, status, code, address
+		FROM usage_refusals
+		WHERE guild_id = $1`
+	args := []any{guild}
+	for _, by := range []struct{ condition, value string }{
+		{" AND token_id = $%d", f.Token},
+		{" AND request_id = $%d", f.RequestID},
+		{" AND code = $%d", f.Code},
+		{" AND operation = $%d", f.Operation},
+	} {
+		if by.value != "" {
+			args = append(args, by.value)
+			query += fmt.Sprintf(by.condition, len(args))
+		}
+	}
+	args = append(args, limit)
+	var rows []Refusal
+	if err := q.SelectContext(ctx, &rows, query+fmt.Sprintf(" ORDER BY request_id DESC LIMIT $%d", len(args)), args...); err != nil {
+		return nil, fmt.Errorf("read the refusals of guild %s: %w", guild, err)
+	}
+	return rows, nil
+}
+
+// Group is the refusals of one code and operation.
+type Group struct {
+	Code      string    `db:"code"`
+	Operation string    `db:"operation"`
+	Status    int       `db:"status"`
+	Refusals  int64     `db:"refusals"`
+	Newest    time.Time `db:"newest"`
+}
+
+// Groups counts the refusals that are kept, by code and operation.
+func Groups(ctx context.Context, q db.Querier, guild string) ([]Group, error) {
+	var rows []Group
+	err := q.SelectContext(ctx, &rows, `
+		SELECT code, operation, status, count(*) AS refusals, max(at) AS newest
+		FROM usage_refusals
+		WHERE guild_id = $1
+		GROUP BY code, operation, status
+		ORDER BY refusals DESC, code, operation
+		LIMIT 50`, guild)
+	if err != nil {
+		return nil, fmt.Errorf("group the refusals of guild %s: %w", guild, err)
+	}
+	return rows, nil
+}

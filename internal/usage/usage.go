@@ -1,0 +1,165 @@
+// Package usage counts the requests of the API, for those who manage a guild:
+// how many by token, operation and class of answer, from which addresses, and
+// which were refused. It counts in memory and writes every ten seconds, so a
+// request pays for an addition; a crash loses what was counted since.
+package usage
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// maxKept is how many refusals of a guild are kept.
+	maxKept = 1000
+	// maxPending bounds the refusals of one guild between two flushes, and
+	// maxGuilds how many guilds have any.
+	maxPending = 200
+	maxGuilds  = 2000
+	// maxCounters bounds each kind of counter between two flushes.
+	maxCounters = 50_000
+	// maxAddresses bounds the addresses of one token between two flushes.
+	maxAddresses = 50
+)
+
+// Request is one answered request, as far as it is counted.
+type Request struct {
+	Guild, Token string
+	Operation    string // empty when it was none
+	RequestID    string
+	Status       int
+	Code         string // of the error; empty when there was none
+	From         netip.Addr
+	At           time.Time
+}
+
+type hourKey struct {
+	guild, token, operation string
+	hour                    int64
+	class                   uint8
+}
+
+type addressKey struct {
+	guild, token string
+	day          int64
+	address      netip.Prefix
+}
+
+type seen struct {
+	requests int64
+	at       time.Time
+}
+
+// Counter counts. It is safe for concurrent use.
+type Counter struct {
+	mu sync.Mutex
+	pending
+}
+
+// pending is what was counted since the last flush.
+type pending struct {
+	hours     map[hourKey]int64
+	addresses map[addressKey]seen
+	perToken  map[string]int // addresses of a token
+	refusals  map[string][]Request
+}
+
+// NewCounter returns a counter that has counted nothing.
+func NewCounter() *Counter {
+	c := &Counter{}
+	c.pending = empty()
+	return c
+}
+
+func empty() pending {
+	return pending{map[hourKey]int64{}, map[addressKey]seen{}, map[string]int{}, map[string][]Request{}}
+}
+
+// Count takes a request into account. Requests without a guild are nobody's.
+func (c *Counter) Count(r Request) {
+	if r.Guild == "" {
+		return
+	}
+	if r.Operation == "" {
+		r.Operation = "unknown"
+	}
+	hour := hourKey{r.Guild, r.Token, r.Operation, r.At.Unix() / 3600, uint8(r.Status / 100)}
+	place := addressKey{guild: r.Guild, token: r.Token, day: r.At.Unix() / 86400, address: placeOf(r.From)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n, ok := c.hours[hour]; ok || len(c.hours) < maxCounters {
+		c.hours[hour] = n + 1
+	}
+	if s, ok := c.addresses[place]; ok {
+		c.addresses[place] = seen{s.requests + 1, r.At}
+	} else if r.From.IsValid() && len(c.addresses) < maxCounters && c.perToken[r.Token] < maxAddresses {
+		c.perToken[r.Token]++
+		c.addresses[place] = seen{1, r.At}
+	}
+	if r.Status >= 400 {
+		c.refused(r)
+	}
+}
+
+func (p *pending) refused(r Request) {
+	list, ok := p.refusals[r.Guild]
+	if !ok && len(p.refusals) >= maxGuilds {
+		return
+	}
+	if len(list) >= maxPending { // the newest are worth more
+		copy(list, list[1:])
+		list = list[:maxPending-1]
+	}
+	p.refusals[r.Guild] = append(list, r)
+}
+
+// placeOf is an address as it is counted: of IPv6 the /64, which is one
+// customer's.
+func placeOf(a netip.Addr) netip.Prefix {
+	a = a.Unmap().WithZone("")
+	bits := a.BitLen()
+	if a.Is6() {
+		bits = 64
+	}
+	p, err := a.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return p
+}
+
+// take returns what was counted and begins anew.
+func (c *Counter) take() pending {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.pending
+	c.pending = empty()
+	return p
+}
+
+// restore adds what could not be written to what was counted since.
+func (c *Counter) restore(p pending) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, n := range p.hours {
+		if _, ok := c.hours[k]; ok || len(c.hours) < maxCounters {
+			c.hours[k] += n
+		}
+	}
+	for k, s := range p.addresses {
+		if now, ok := c.addresses[k]; ok {
+			c.addresses[k] = seen{now.requests + s.requests, now.at}
+		} else if len(c.addresses) < maxCounters {
+			c.perToken[k.token]++
+			c.addresses[k] = s
+		}
+	}
+	for guild, list := range p.refusals {
+		if _, ok := c.refusals[guild]; !ok && len(c.refusals) >= maxGuilds {
+			continue
+		}
+		list = append(list, c.refusals[guild]...)
+		c.refusals[guild] = list[max(0, len(list)-maxPending):]
+	}
+}
