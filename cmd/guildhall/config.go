@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -13,10 +12,12 @@ import (
 
 	"guildhall/internal/api"
 	"guildhall/internal/auth"
+	"guildhall/internal/dashboard"
+	"guildhall/internal/delivery"
+	"guildhall/internal/egress"
 	"guildhall/internal/fault"
 	"guildhall/internal/ratelimit"
 	"guildhall/internal/seal"
-	"guildhall/internal/webhooks"
 )
 
 // Settings is what a running server can be told. Flags and environment
@@ -28,14 +29,22 @@ type Settings struct {
 	TLSKey         string   `name:"tls-key" env:"GUILDHALL_TLS_KEY" help:"The certificate's private key (PEM)." placeholder:"FILE"`
 	HTTPListen     string   `name:"http-listen" env:"GUILDHALL_HTTP_LISTEN" default:":8080" help:"Address for plain HTTP, for trusted proxies: every other caller gets https_required. off closes it."`
 	TrustedProxies []string `env:"GUILDHALL_TRUSTED_PROXIES" sep:"none" help:"CIDRs whose X-Forwarded-Proto and X-Forwarded-For are believed." placeholder:"CIDR"`
-	OpsListen      string   `env:"GUILDHALL_OPS_LISTEN" default:"127.0.0.1:9090" help:"Address for /livez, /readyz and /metrics, which need no token."`
+	OpsListen      string   `env:"GUILDHALL_OPS_LISTEN" default:"127.0.0.1:9090" help:"Address for /livez, /readyz and /metrics, which need no token. off closes it."`
+	OpsHosts       []string `env:"GUILDHALL_OPS_HOSTS" sep:"none" help:"Names under which that listener answers, besides addresses and localhost." placeholder:"NAME"`
+	Pprof          string   `env:"GUILDHALL_PPROF" enum:"on,off," default:"" help:"on or off: profiles under /debug/pprof/ of that listener. The default is on if it is on a loopback address."`
+	DBConnections  int      `name:"db-connections" env:"GUILDHALL_DB_CONNECTIONS" default:"29" help:"All connections to Postgres of this process, divided inside."`
+	PublicURL      string   `name:"public-url" env:"GUILDHALL_PUBLIC_URL" help:"Base URL that the served documents name, as in https://api.example.com. Without it they name none." placeholder:"URL"`
 	RateRead       string   `env:"GUILDHALL_RATE_READ" default:"600/1m" help:"Reads per token, or off."`
 	RateWrite      string   `env:"GUILDHALL_RATE_WRITE" default:"120/1m" help:"Writes per token, or off."`
 	RateLogin      string   `env:"GUILDHALL_RATE_LOGIN" default:"100/1m" help:"Failed authentications per address, or off."`
 	RedisURL       string   `name:"redis-url" env:"GUILDHALL_REDIS_URL" help:"Redis or Valkey for limits that several nodes share. Without it each node counts for itself." placeholder:"URL"`
 	DiscordToken   string   `env:"GUILDHALL_DISCORD_TOKEN" help:"The bot's token. Without it the chat platform is a local stand-in that accepts every call and logs it." placeholder:"TOKEN"`
 	DiscordURL     string   `name:"discord-url" env:"GUILDHALL_DISCORD_URL" default:"https://discord.com/api/v10" help:"Base of the chat platform's API."`
-	SecretKey      string   `env:"GUILDHALL_SECRET_KEY" help:"Base64 of 32 bytes; encrypts signing secrets at rest. Required in live." placeholder:"KEY"`
+	DashboardURL   string   `name:"dashboard-url" env:"GUILDHALL_DASHBOARD_URL" help:"Public address of the dashboard, https://host. Empty: there is none; dev has one on this machine." placeholder:"URL"`
+	ClientID       string   `name:"discord-client-id" env:"GUILDHALL_DISCORD_CLIENT_ID" help:"Application with which people sign in to the dashboard. Without it there are operators' links only." placeholder:"ID"`
+	ClientSecret   string   `name:"discord-client-secret" env:"GUILDHALL_DISCORD_CLIENT_SECRET" help:"The application's secret." placeholder:"SECRET"`
+	AuthorizeURL   string   `name:"discord-authorize-url" env:"GUILDHALL_DISCORD_AUTHORIZE_URL" default:"https://discord.com/oauth2/authorize" help:"Page on which people consent to sign in."`
+	SecretKey      string   `env:"GUILDHALL_SECRET_KEY" help:"Base64 of 32 bytes; encrypts signing secrets at rest. Several, separated by commas: the first seals, all open. Required in live." placeholder:"KEYS"`
 	WebhookAllow   []string `env:"GUILDHALL_WEBHOOK_ALLOW" sep:"none" default:"${default_webhook_allow}" help:"CIDRs of otherwise refused addresses that webhooks may call, over http too." placeholder:"CIDR"`
 	WebhookCA      string   `name:"webhook-ca" env:"GUILDHALL_WEBHOOK_CA" help:"File of further CA certificates for webhook receivers." placeholder:"FILE"`
 	WebhookRetries string   `env:"GUILDHALL_WEBHOOK_RETRIES" help:"Delays between delivery attempts, comma separated. The default is 5s,30s,2m,10m,30m,1h,2h,4h,8h,12h,20h,24h." placeholder:"DELAYS"`
@@ -46,10 +55,12 @@ type Settings struct {
 // checked is Settings in the types of those who use them.
 type checked struct {
 	Settings
-	proxies []netip.Prefix
-	quotas  api.Quotas
-	box     *seal.Box
-	hooks   webhooks.Config // Box, Guard, Schedule and Authorities
+	opsHosts map[string]bool
+	proxies  []netip.Prefix
+	quotas   api.Quotas
+	box      *seal.Box
+	hooks    delivery.Config // Box, Guard, Schedule and Authorities
+	pages    *url.URL        // of the dashboard; nil: none was set
 }
 
 // check turns settings into what they mean. The error names the setting.
@@ -82,8 +93,17 @@ func (s Settings) check() (checked, error) {
 	}
 	about("GUILDHALL_HTTPS_LISTEN", address(c.HTTPSListen))
 	about("GUILDHALL_HTTP_LISTEN", address(c.HTTPListen))
-	about("GUILDHALL_OPS_LISTEN", address(c.OpsListen))
-	c.proxies, err = auth.ParsePrefixes(s.TrustedProxies...)
+	switch s.OpsListen {
+	case "":
+		about("GUILDHALL_OPS_LISTEN", errors.New("is empty: write host:port, or off for no such listener"))
+	case "off":
+		c.OpsListen = ""
+	default:
+		about("GUILDHALL_OPS_LISTEN", address(s.OpsListen))
+	}
+	c.opsHosts, err = hostNames(s.OpsHosts)
+	about("GUILDHALL_OPS_HOSTS", err)
+	c.proxies, err = proxies(s.TrustedProxies)
 	about("GUILDHALL_TRUSTED_PROXIES", err)
 	c.quotas.Read, err = ratelimit.ParseQuota(s.RateRead)
 	about("GUILDHALL_RATE_READ", err)
@@ -91,9 +111,19 @@ func (s Settings) check() (checked, error) {
 	about("GUILDHALL_RATE_WRITE", err)
 	c.quotas.Login, err = ratelimit.ParseQuota(s.RateLogin)
 	about("GUILDHALL_RATE_LOGIN", err)
+	c.PublicURL, err = publicURL(s.PublicURL)
+	about("GUILDHALL_PUBLIC_URL", err)
 	about("GUILDHALL_REDIS_URL", location(s.RedisURL, "redis", "rediss", "unix"))
 	about("GUILDHALL_DISCORD_URL", location(s.DiscordURL, "http", "https"))
-	c.box, err = box(s.SecretKey)
+	about("GUILDHALL_DISCORD_AUTHORIZE_URL", location(s.AuthorizeURL, "http", "https"))
+	if s.DashboardURL != "" {
+		c.pages, err = dashboard.ParseURL(s.DashboardURL)
+		about("GUILDHALL_DASHBOARD_URL", err)
+	}
+	if s.ClientID != "" && (s.ClientSecret == "" || s.DiscordToken == "") {
+		about("GUILDHALL_DISCORD_CLIENT_ID", errors.New("signing in needs the application's secret (GUILDHALL_DISCORD_CLIENT_SECRET) and the bot's token (GUILDHALL_DISCORD_TOKEN)"))
+	}
+	c.box, err = box(s.SecretKey, s.Env)
 	about("GUILDHALL_SECRET_KEY", err)
 	c.hooks, err = s.receivers(c.box)
 	if err != nil {
@@ -108,14 +138,14 @@ func (s Settings) check() (checked, error) {
 }
 
 // receivers is what the settings say of webhooks.
-func (s Settings) receivers(box *seal.Box) (webhooks.Config, error) {
-	c := webhooks.Config{Box: box}
-	allow, err := webhooks.ParseAllow(strings.Join(s.WebhookAllow, ","))
+func (s Settings) receivers(box *seal.Box) (delivery.Config, error) {
+	c := delivery.Config{Box: box}
+	allow, err := egress.ParseAllow(strings.Join(s.WebhookAllow, ","))
 	if err != nil {
 		return c, fmt.Errorf("GUILDHALL_WEBHOOK_ALLOW: %w", err)
 	}
-	c.Guard = webhooks.NewGuard(allow, nil)
-	if c.Schedule, err = webhooks.ParseSchedule(s.WebhookRetries); err != nil {
+	c.Guard = egress.NewGuard(allow, nil)
+	if c.Schedule, err = delivery.ParseSchedule(s.WebhookRetries); err != nil {
 		return c, fmt.Errorf("GUILDHALL_WEBHOOK_RETRIES: %w", err)
 	}
 	if s.WebhookCA == "" {
@@ -125,22 +155,48 @@ func (s Settings) receivers(box *seal.Box) (webhooks.Config, error) {
 	if err != nil {
 		return c, fmt.Errorf("GUILDHALL_WEBHOOK_CA: %w", err)
 	}
-	if c.Authorities, err = webhooks.Authorities(pem); err != nil {
+	if c.Authorities, err = egress.Authorities(pem); err != nil {
 		return c, fmt.Errorf("GUILDHALL_WEBHOOK_CA: %w", err)
 	}
 	return c, nil
 }
 
-// box reads a secret key. The error does not repeat it.
-func box(key string) (*seal.Box, error) {
-	if key == "" {
-		return nil, errors.New("a key is needed to keep signing secrets: make one with `openssl rand -base64 32`")
+// The widest ranges that may be trusted as proxies, in bits. What is wider holds
+// strangers, who could then name any address as theirs.
+const (
+	widestProxies4 = 8
+	widestProxies6 = 32
+)
+
+// proxies reads the ranges whose forwarding headers are believed.
+func proxies(lists []string) ([]netip.Prefix, error) {
+	all, err := auth.ParsePrefixes(lists...)
+	if err != nil {
+		return nil, err
 	}
-	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(key))
-	if err != nil || len(raw) != seal.KeySize {
-		return nil, fmt.Errorf("the key must be base64 of %d bytes: make one with `openssl rand -base64 32`", seal.KeySize)
+	for _, p := range all {
+		widest := widestProxies6
+		if p.Addr().Is4() {
+			widest = widestProxies4
+		}
+		if p.Bits() < widest {
+			return nil, fmt.Errorf("%s is too wide: everyone in it could name any address as the client's; "+
+				"name your proxies' own addresses, at most a /%d (IPv4) or a /%d (IPv6)", p, widestProxies4, widestProxies6)
+		}
 	}
-	return seal.New(raw)
+	return all, nil
+}
+
+// hostNames reads a list of names as a Host header has them, without ports.
+func hostNames(lists []string) (map[string]bool, error) {
+	names := map[string]bool{}
+	for _, name := range strings.FieldsFunc(strings.Join(lists, ","), func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) }) {
+		if strings.ContainsAny(name, ":/*@[]") {
+			return nil, fmt.Errorf("%q is not a host name: write it without scheme, port or path", name)
+		}
+		names[strings.ToLower(strings.TrimSuffix(name, "."))] = true
+	}
+	return names, nil
 }
 
 // address checks a place to listen on; empty is none.
@@ -156,6 +212,18 @@ func address(s string) error {
 		return fmt.Errorf("%q is not an address to listen on: write host:port or :port", s)
 	}
 	return nil
+}
+
+// publicURL checks the base URL of the documents and cuts the slash at its end.
+func publicURL(s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.String() != s {
+		return "", errors.New("must be https:// and a host, with a port or a path if need be, and nothing else")
+	}
+	return strings.TrimRight(s, "/"), nil
 }
 
 // location checks a URL's scheme; empty is none. The error does not repeat the

@@ -22,7 +22,17 @@ type connection struct {
 type found struct {
 	DatabaseURL string `json:"database_url"`
 	Env         string `json:"env"`
+	Dashboard   string `json:"dashboard,omitempty"` // its address as far as the host, once it is served
 	SecretKey   string `json:"-"`
+}
+
+// write tells other commands of the running dev.
+func (f found) write(path string) error {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, text, 0o600)
 }
 
 var errNoDatabase = errors.New("no database: set GUILDHALL_DATABASE_URL, or start `guildhall dev` first and run this in the same folder (or name its --dir)")
@@ -56,7 +66,7 @@ func (c connection) open(ctx context.Context) (*db.DB, found, error) {
 	if err != nil {
 		return nil, f, err
 	}
-	if err := db.CheckSchema(ctx, f.DatabaseURL); err != nil {
+	if _, err := db.CheckSchema(ctx, f.DatabaseURL); err != nil {
 		return nil, f, err
 	}
 	d, err := db.Open(db.Config{URL: f.DatabaseURL, Writers: 2, Readers: 2, Name: "guildhall-cli"})

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"guildhall/internal/auth"
+	"guildhall/internal/dashboard"
 	"guildhall/internal/db"
 	"guildhall/internal/db/embedded"
 	"guildhall/internal/guildfile"
@@ -81,6 +81,9 @@ func (c *devCommand) serve(ctx context.Context, dir string, server *embedded.Ser
 	if err != nil {
 		return err
 	}
+	if err := checkKey(ctx, server.URL, settings.box); err != nil {
+		return err
+	}
 	log, err := newLogger(io.err, c.Log)
 	if err != nil {
 		return err
@@ -90,20 +93,23 @@ func (c *devCommand) serve(ctx context.Context, dir string, server *embedded.Ser
 		return err
 	}
 	running := filepath.Join(dir, runningFile)
-	text, err := json.Marshal(found{DatabaseURL: server.URL, Env: c.Env})
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(running, text, 0o600); err != nil {
+	here := found{DatabaseURL: server.URL, Env: c.Env}
+	if err := here.write(running); err != nil {
 		return err
 	}
 	defer os.Remove(running)
 	n := &node{
-		checked: settings, databaseURL: server.URL, log: log, api: true, worker: true, fallback: true,
-		ready: func(at addresses) { c.greet(io.out, at, ca, token.Secret, dir) },
-	}
-	if n.chat, err = platform(c.Settings, log); err != nil {
-		return err
+		checked: settings, databaseURL: server.URL, listenURL: server.URL, log: log, api: true, worker: true, fallback: true, local: true,
+		ready: func(at addresses) {
+			here.Dashboard = "https://localhost" + portOf(at.https)
+			if settings.pages != nil {
+				here.Dashboard = "https://" + settings.pages.Host
+			}
+			if err := here.write(running); err != nil {
+				log.Warn("other commands will not find the dashboard", "error", err)
+			}
+			c.greet(io.out, at, ca, token.Secret, dir, here.Dashboard+dashboard.Prefix+"/")
+		},
 	}
 	return n.run(ctx)
 }
@@ -176,7 +182,7 @@ func (c *devCommand) prepare(ctx context.Context, url string, progress io.Writer
 }
 
 // greet prints where everything is, and calls that work as they stand.
-func (c *devCommand) greet(w io.Writer, at addresses, ca, token, dir string) {
+func (c *devCommand) greet(w io.Writer, at addresses, ca, token, dir, pages string) {
 	base := "https://localhost" + portOf(at.https)
 	curl := "curl -sS"
 	if ca != "" {
@@ -189,12 +195,13 @@ func (c *devCommand) greet(w io.Writer, at addresses, ca, token, dir string) {
 	}
 	rows := []string{
 		"", "Guildhall is running.", "",
-		"  API      " + base + "/api/v1",
-		"  Docs     " + base + "/docs",
-		"  CA file  " + ca,
-		"  Ops      http://" + text(at.ops) + "/metrics",
-		"  Guild    " + guildfile.DemoGuild,
-		"  Token    " + token,
+		"  API        " + base + "/api/v1",
+		"  Docs       " + base + "/docs",
+		"  Dashboard  " + pages,
+		"  CA file    " + ca,
+		"  Ops        " + operators(at.ops),
+		"  Guild      " + guildfile.DemoGuild,
+		"  Token      " + token,
 		"", "Read the leaderboard:", "",
 		"  " + curl + " " + quote(base+"/api/v1/economy/leaderboard?per_page=3"),
 		"", "Give a member 25 coins, once, however often it is sent:", "",
@@ -204,6 +211,14 @@ func (c *devCommand) greet(w io.Writer, at addresses, ca, token, dir string) {
 		"Ctrl-C stops everything. The data stays for the next start.", "",
 	}
 	fmt.Fprintln(w, strings.Join(rows, "\n"))
+}
+
+// operators is where the metrics are.
+func operators(a net.Addr) string {
+	if a == nil {
+		return "off"
+	}
+	return "http://" + text(a) + "/metrics"
 }
 
 func portOf(a net.Addr) string {

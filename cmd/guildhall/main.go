@@ -10,25 +10,31 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
+	"guildhall/internal/audit"
 	"guildhall/internal/fault"
 )
 
 // commands is the command line.
 type commands struct {
-	Dev     devCommand     `cmd:"" help:"Start everything on this machine: a Postgres, demo data, a certificate, the API and its workers."`
-	Serve   serveCommand   `cmd:"" help:"Run the API and the workers against your Postgres."`
-	Migrate migrateCommand `cmd:"" help:"Bring the database up to this program's schema."`
-	Token   tokenCommands  `cmd:"" help:"Make, list and revoke API tokens."`
-	Webhook webhookGroup   `cmd:"" help:"Look after webhook endpoints and their deliveries."`
-	Import  importCommand  `cmd:"" help:"Load a guild file, all of it or nothing."`
-	Export  exportCommand  `cmd:"" help:"Write a guild as a guild file."`
-	OpenAPI openapiCommand `cmd:"" name:"openapi" help:"Print the API's contract."`
-	Version versionCommand `cmd:"" help:"Print the version of the program and of its contract."`
+	Dev       devCommand        `cmd:"" help:"Start everything on this machine: a Postgres, demo data, a certificate, the API and its workers."`
+	Serve     serveCommand      `cmd:"" help:"Run the API and the workers against your Postgres."`
+	Migrate   migrateCommand    `cmd:"" help:"Bring the database up to this program's schema."`
+	Token     tokenCommands     `cmd:"" help:"Make, list and revoke API tokens."`
+	Webhook   webhookGroup      `cmd:"" help:"Look after webhook endpoints and their deliveries."`
+	Dashboard dashboardCommands `cmd:"" help:"Open the dashboard for an operator."`
+	Import    importCommand     `cmd:"" help:"Load a guild file, all of it or nothing."`
+	Export    exportCommand     `cmd:"" help:"Write a guild as a guild file."`
+	Reseal    resealCommand     `cmd:"" help:"Rewrite with the first GUILDHALL_SECRET_KEY what an older one sealed."`
+	Ready     readyCommand      `cmd:"" help:"Ask the server on this machine whether it is ready: exit 0, or 1 and why not."`
+	OpenAPI   openapiCommand    `cmd:"" name:"openapi" help:"Print the API's contract."`
+	Version   versionCommand    `cmd:"" help:"Print the version of the program and of its contract."`
 }
 
 // streams is where a command reads and writes.
@@ -59,7 +65,7 @@ func run(ctx context.Context, args []string, io streams) int {
 		kong.Description("Guildhall: the HTTP API of a chat community's bot.\n\nEvery setting is a flag and an environment variable; the flag wins."),
 		kong.Writers(io.out, io.err),
 		kong.Exit(func(code int) { exit = code }),
-		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.BindTo(audit.With(ctx, atShell()), (*context.Context)(nil)),
 		kong.Bind(io),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
@@ -72,6 +78,9 @@ func run(ctx context.Context, args []string, io streams) int {
 	parsed, err := parser.Parse(args)
 	if exit >= 0 { // --help has answered
 		return exit
+	}
+	if err == nil {
+		err = saysSomething(parsed)
 	}
 	if err == nil {
 		err = parsed.Run()
@@ -87,12 +96,45 @@ func run(ctx context.Context, args []string, io streams) int {
 		text = strings.Replace(text, f.Error(), strings.TrimPrefix(f.Message, "body /"), 1) // an option, here
 		invalid = f.Kind == fault.Invalid
 	}
-	fmt.Fprintln(io.err, "guildhall:", oneLine(redact(text)))
+	fmt.Fprintln(io.err, "guildhall:", visible(oneLine(redact(text))))
 	var usage usageError
 	if errors.As(err, &usage) || invalid {
 		return 2
 	}
 	return 1
+}
+
+// saysSomething refuses a flag or an argument that was given and says nothing:
+// a variable that was empty in a script must not become "no restriction".
+func saysSomething(parsed *kong.Context) error {
+	for _, p := range parsed.Path {
+		var value reflect.Value
+		switch {
+		case p.Flag != nil && !p.Resolved:
+			value = p.Flag.Target
+		case p.Positional != nil:
+			value = p.Positional.Target
+		default:
+			continue
+		}
+		texts, ok := value.Interface().([]string)
+		if text, is := value.Interface().(string); is {
+			texts, ok = []string{text}, true
+		}
+		empty := func(text string) bool { return strings.Trim(text, ", \t\r\n") == "" }
+		if ok && (len(texts) == 0 || slices.ContainsFunc(texts, empty)) {
+			return fmt.Errorf("%s is given and says nothing: leave it out, or give it a value", summary(p))
+		}
+	}
+	return nil
+}
+
+// summary is how a flag or an argument is written.
+func summary(p *kong.Path) string {
+	if p.Flag != nil {
+		return "--" + p.Flag.Name
+	}
+	return "<" + p.Positional.Name + ">"
 }
 
 // oneLine joins the lines of a text.

@@ -20,8 +20,10 @@ import (
 	"guildhall/internal/auth"
 	"guildhall/internal/chat"
 	"guildhall/internal/db"
+	"guildhall/internal/delivery"
+	"guildhall/internal/installation"
 	"guildhall/internal/ratelimit"
-	"guildhall/internal/webhooks"
+	"guildhall/internal/usage"
 )
 
 // The deadlines of a shutdown, from the signal on. All of them end before the
@@ -46,10 +48,14 @@ const (
 type node struct {
 	checked
 	databaseURL string
+	listenURL   string // of the same database, past any pooler
 	api, worker bool
 	drain       time.Duration
 	chat        chat.Platform
 	log         *slog.Logger
+	// local serves the dashboard to this machine when it has no public address,
+	// with a stand-in for Discord.
+	local bool
 	// fallback takes any free port where a wanted one is taken.
 	fallback bool
 	// ready is called once, when everything is being served.
@@ -67,14 +73,23 @@ type addresses struct{ https, http, ops net.Addr }
 func (n *node) run(ctx context.Context) error {
 	n.metrics = prometheus.NewRegistry()
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	d, err := db.Open(db.Config{URL: n.databaseURL, Name: "guildhall-api"})
+	share, err := divide(n.DBConnections, n.api, n.worker)
+	if err != nil {
+		return fmt.Errorf("GUILDHALL_DB_CONNECTIONS: %w", err)
+	}
+	if n.chat, err = n.platform(); err != nil {
+		return err
+	}
+	// Whatever the requests do to theirs, tokens are recognised and readiness is
+	// told over connections of their own.
+	vital, err := db.Open(db.Config{URL: n.databaseURL, Writers: 1, Readers: share.lookups, Name: "guildhall-vital"})
 	if err != nil {
 		return err
 	}
-	defer d.Close()
-	n.metrics.MustRegister(newPools("api", d))
+	defer vital.Close()
+	n.metrics.MustRegister(newPools("vital", vital))
 
-	times, err := newClock(d, n.log, n.metrics)
+	times, err := newClock(vital, n.log, n.metrics)
 	if err != nil {
 		return err
 	}
@@ -87,18 +102,24 @@ func (n *node) run(ctx context.Context) error {
 	standing, stopStanding := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopStanding()
 
-	wake, err := n.startWorkers(working, g, n.databaseURL)
+	wake, err := n.startWorkers(working, g, share)
 	if err != nil {
 		return err
 	}
 	var public []*http.Server
 	var at addresses
 	if n.api {
-		if public, err = n.startAPI(standing, working, g, d, wake, &at); err != nil {
+		d, err := db.Open(db.Config{URL: n.databaseURL, Writers: share.writes, Readers: share.reads, Name: "guildhall-api"})
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		n.metrics.MustRegister(newPools("api", d))
+		if public, err = n.startAPI(standing, working, g, d, vital, wake, &at); err != nil {
 			return err
 		}
 	}
-	ops, err := n.startOps(ctx, g, d, &at)
+	ops, err := n.startOps(ctx, g, vital, &at)
 	if err != nil {
 		closeAll(public)
 		return err
@@ -127,9 +148,16 @@ func (n *node) run(ctx context.Context) error {
 		return errors.Join(append(errs, ops.Close())...)
 	})
 
+	return n.end(ctx, groupCtx, g)
+}
+
+// end waits until everything has ended, within exitTime of the moment when
+// something has.
+func (n *node) end(ctx, groupCtx context.Context, g *errgroup.Group) error {
 	ended := make(chan error, 1)
 	go func() { ended <- g.Wait() }()
 	<-groupCtx.Done()
+	var err error
 	select {
 	case err = <-ended:
 	case <-time.After(exitTime):
@@ -138,13 +166,13 @@ func (n *node) run(ctx context.Context) error {
 	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 		n.log.Warn("requests under way did not finish in time")
-		return nil
+		return nil //nolint:nilerr // that is how a stop may end
 	}
 	return err
 }
 
 // startAPI builds the public handler and serves it.
-func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d *db.DB, wake func(), at *addresses) ([]*http.Server, error) {
+func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d, vital *db.DB, wake func(guild string), at *addresses) ([]*http.Server, error) {
 	var tokens *auth.Tokens
 	limits, err := ratelimit.New(ratelimit.Config{
 		RedisURL: n.RedisURL, Metrics: n.metrics, Log: n.log, Nodes: func() int { return tokens.Nodes() },
@@ -153,7 +181,7 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d 
 		return nil, fmt.Errorf("GUILDHALL_REDIS_URL: %w", err)
 	}
 	tokens, err = auth.NewTokens(auth.Config{
-		DB: d, URL: n.databaseURL, Env: n.Env, Log: n.log, Metrics: n.metrics,
+		DB: vital, URL: n.listenURL, Env: n.Env, Log: n.log, Metrics: n.metrics,
 		Exhausted: func(ctx context.Context, from netip.Addr) bool {
 			return limits.Exhausted(ctx, auth.LoginKey(from), n.quotas.Login)
 		},
@@ -165,17 +193,22 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d 
 	if err != nil {
 		return nil, err
 	}
+	counter := usage.NewCounter()
 	handler, err := api.New(api.Config{
 		DB: d, Tokens: tokens, Limits: limits, Quotas: n.quotas, Proxies: n.proxies, Env: n.Env,
-		Sealer: n.box, Wake: wake, Log: n.log, Metrics: n.metrics, CheckAnswers: n.CheckAnswers == "log", Services: services,
+		Count: counter.Count, Sealer: installation.Answers{Box: n.box}, Wake: wake, Log: n.log, Metrics: n.metrics, CheckAnswers: n.CheckAnswers == "log", PublicURL: n.PublicURL, Services: services,
 	})
 	if err != nil {
+		return nil, err
+	}
+	if handler, err = n.withDashboard(handler, d, limits, wake); err != nil {
 		return nil, err
 	}
 	servers, err := n.listen(working, g, n.parting(handler), at)
 	if err != nil {
 		return nil, err
 	}
+	g.Go(func() error { return counter.Run(standing, d, n.log) })
 	g.Go(func() error {
 		defer limits.Close()
 		return tokens.Run(standing)
@@ -186,6 +219,7 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d 
 // listen opens the public listeners and serves handler on them.
 func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handler, at *addresses) ([]*http.Server, error) {
 	var servers []*http.Server
+	gate := newConnections(n.proxies, n.metrics)
 	if n.HTTPSListen != "" {
 		certificate, err := loadCertificate(n.TLSCert, n.TLSKey, n.log)
 		if err != nil {
@@ -199,7 +233,7 @@ func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handl
 		s := n.server(handler)
 		s.TLSConfig = certificate.config()
 		servers = append(servers, s)
-		g.Go(func() error { return unlessClosed(s.ServeTLS(l, "", "")) })
+		g.Go(func() error { return unlessClosed(s.ServeTLS(boundedListener{l, gate}, "", "")) })
 		g.Go(func() error { return certificate.watch(ctx) })
 	}
 	if n.HTTPListen != "" {
@@ -211,7 +245,7 @@ func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handl
 		at.http = l.Addr()
 		s := n.server(handler)
 		servers = append(servers, s)
-		g.Go(func() error { return unlessClosed(s.Serve(l)) })
+		g.Go(func() error { return unlessClosed(s.Serve(boundedListener{l, gate})) })
 	}
 	return servers, nil
 }
@@ -224,6 +258,7 @@ func (n *node) server(h http.Handler) *http.Server {
 		WriteTimeout:      answerTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		// Broken handshakes and the like: the callers' doing, not ours.
 		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
 	}
@@ -243,7 +278,7 @@ func (n *node) parting(next http.Handler) http.Handler {
 
 // open listens on an address. The error names the setting.
 func (n *node) open(ctx context.Context, setting, addr string) (net.Listener, error) {
-	var lc net.ListenConfig
+	lc := net.ListenConfig{Control: dropUnread}
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil && n.fallback {
 		if host, _, split := net.SplitHostPort(addr); split == nil {
@@ -276,8 +311,8 @@ func text(a net.Addr) string {
 	return a.String()
 }
 
-// webhookConfig is what the deliverer and the operations on webhooks share.
-func (n *node) webhookConfig(d *db.DB) webhooks.Config {
+// deliveryConfig is what the deliverer needs.
+func (n *node) deliveryConfig(d *db.DB) delivery.Config {
 	c := n.hooks
 	c.DB, c.Log, c.Metrics = d, n.log, n.metrics
 	return c

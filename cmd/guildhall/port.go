@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,8 @@ type exportCommand struct {
 }
 
 // Run writes to a file beside the wanted one and renames it, so that a failed
-// export leaves no half of a file.
+// export leaves no half of a file. It holds what staff say among themselves, so
+// the file is its owner's alone.
 func (c *exportCommand) Run(ctx context.Context, io streams) error {
 	d, _, err := c.open(ctx)
 	if err != nil {
@@ -87,6 +89,9 @@ func (c *exportCommand) Run(ctx context.Context, io streams) error {
 	}
 	defer d.Close()
 	if c.File == "-" {
+		if f, ok := io.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+			return guildfile.Export(ctx, d, c.Guild, &terminalWriter{terminal: f})
+		}
 		return guildfile.Export(ctx, d, c.Guild, io.out)
 	}
 	draft, err := os.CreateTemp(filepath.Dir(c.File), ".guildhall-export-*")
@@ -94,9 +99,26 @@ func (c *exportCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer os.Remove(draft.Name()) // once renamed, it is not there
-	err = errors.Join(guildfile.Export(ctx, d, c.Guild, draft), draft.Chmod(0o644), draft.Close())
+	err = errors.Join(guildfile.Export(ctx, d, c.Guild, draft), draft.Close())
 	if err != nil {
 		return err
 	}
 	return os.Rename(draft.Name(), c.File)
+}
+
+// terminalWriter is a terminal, which would obey what does not print.
+type terminalWriter struct {
+	terminal io.Writer
+	begun    []byte // of the line that has not ended
+}
+
+// Write shows the lines that are whole. A guild file ends with one.
+func (s *terminalWriter) Write(text []byte) (int, error) {
+	s.begun = append(s.begun, text...)
+	end := bytes.LastIndexByte(s.begun, '\n') + 1
+	if err := printTo(s.terminal, s.begun[:end]); err != nil {
+		return 0, err
+	}
+	s.begun = append(s.begun[:0], s.begun[end:]...)
+	return len(text), nil
 }

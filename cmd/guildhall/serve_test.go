@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,10 +47,8 @@ func serve(t *testing.T, url string, env ...string) *serving {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := newSecretKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	sum := sha256.Sum256([]byte(url)) // every node of a database has the same
+	key := base64.StdEncoding.EncodeToString(sum[:])
 	s := &serving{files: files, roots: x509.NewCertPool()}
 	s.trust(t)
 	s.process = begin(t, dir, append([]string{
@@ -200,7 +200,7 @@ func TestServe(t *testing.T) {
 func TestSlowCallers(t *testing.T) {
 	t.Parallel()
 	s := serve(t, withGuild(t))
-	const slow = 300
+	const slow = 240
 	begun := time.Now()
 	var wg sync.WaitGroup
 	var cut atomic.Int64
@@ -356,7 +356,7 @@ func TestSettings(t *testing.T) {
 			args string
 			text string
 		}{
-			{"--secret-key ", "GUILDHALL_SECRET_KEY"},
+			{"--secret-key short", "GUILDHALL_SECRET_KEY"},
 			{"--secret-key c2hvcnQ=", "GUILDHALL_SECRET_KEY"},
 			{"--http-listen nowhere", "GUILDHALL_HTTP_LISTEN"},
 			{"--http-listen off", "GUILDHALL_HTTP_LISTEN"},
@@ -364,7 +364,15 @@ func TestSettings(t *testing.T) {
 			{"--tls-cert x.pem", "GUILDHALL_TLS_CERT"},
 			{"--tls-cert /no/such.pem --tls-key /no/such.pem", "GUILDHALL_TLS_CERT"},
 			{"--ops-listen 127.0.0.1", "GUILDHALL_OPS_LISTEN"},
+			{"--ops-hosts https://ops.internal", "GUILDHALL_OPS_HOSTS"},
 			{"--trusted-proxies 10.0.0.0/99", "GUILDHALL_TRUSTED_PROXIES"},
+			{"--trusted-proxies 0.0.0.0/0", "too wide"},
+			{"--trusted-proxies 10.0.0.0/8,8.0.0.0/7", "8.0.0.0/7 is too wide"},
+			{"--trusted-proxies ::ffff:0:0/96", "0.0.0.0/0 is too wide"},
+			{"--trusted-proxies ::/0", "too wide"},
+			{"--trusted-proxies 2000::/31", "too wide"},
+			{"--public-url http://api.example.com", "GUILDHALL_PUBLIC_URL"},
+			{"--public-url https://u:p@api.example.com/?x", "GUILDHALL_PUBLIC_URL"},
 			{"--rate-read lots", "GUILDHALL_RATE_READ"},
 			{"--rate-write 0/1m", "GUILDHALL_RATE_WRITE"},
 			{"--rate-login 5", "GUILDHALL_RATE_LOGIN"},
@@ -379,6 +387,14 @@ func TestSettings(t *testing.T) {
 			r := call(t, "", append(args, strings.Split(c.args, " ")...)...)
 			r.err = r.err[strings.Index(r.err, "guildhall: "):] // a log may stand before it
 			r.refused(t, 1, c.text)
+		}
+		for _, fine := range []string{"10.0.0.0/8", "::ffff:10.0.0.0/104", "2001:db8::/32", "::1,127.0.0.1", ""} {
+			if _, err := proxies([]string{fine}); err != nil {
+				t.Errorf("%s as proxies: %v", fine, err)
+			}
+		}
+		if _, err := (Settings{OpsListen: ""}).check(); err == nil || !strings.Contains(err.Error(), "GUILDHALL_OPS_LISTEN: is empty") {
+			t.Errorf("an empty variable: %v", err)
 		}
 		call(t, "", "serve").refused(t, 1, "GUILDHALL_DATABASE_URL")
 		call(t, "", "serve", "--env", "prod").refused(t, 2, "live")
@@ -407,7 +423,7 @@ func TestSettings(t *testing.T) {
 			}
 			for variable, fallback := range told {
 				flag := "--" + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(variable, "GUILDHALL_")), "_", "-")
-				if command == "dev" && (flag == "--database-url" || flag == "--roles") {
+				if command == "dev" && (flag == "--database-url" || flag == "--listen-url" || flag == "--roles") {
 					continue // dev makes its own, and does both
 				}
 				if !strings.Contains(help, flag+"=") || !strings.Contains(help, "$"+variable) {

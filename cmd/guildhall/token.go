@@ -2,13 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"guildhall/internal/auth"
 	"guildhall/internal/wire"
@@ -145,54 +140,12 @@ func (c *tokenRevoke) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer d.Close()
-	if err := auth.Revoke(ctx, d, c.ID); err != nil {
+	guild, err := auth.GuildOf(ctx, d, c.ID)
+	if err != nil {
+		return err
+	}
+	if err := auth.Revoke(ctx, d, guild, c.ID); err != nil {
 		return err
 	}
 	return say(io.out, "Token %s is revoked. No node accepts it any more.", c.ID)
-}
-
-// say prints a sentence for people.
-func say(w io.Writer, format string, args ...any) error {
-	_, err := fmt.Fprintf(w, format+"\n", args...)
-	return err
-}
-
-// printJSON prints one value, indented.
-func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
-}
-
-// printTable prints rows in columns; the first row is the heading.
-func printTable(w io.Writer, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	for _, r := range rows {
-		fmt.Fprintln(t, strings.Join(r, "\t"))
-	}
-	return t.Flush()
-}
-
-// list is never null in JSON.
-func list(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
-}
-
-func at(t *time.Time) *wire.Time {
-	if t == nil {
-		return nil
-	}
-	w := wire.At(*t)
-	return &w
-}
-
-func instant(t *time.Time, none string) string {
-	if t == nil {
-		return none
-	}
-	return t.UTC().Format(time.RFC3339)
 }

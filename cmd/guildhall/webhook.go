@@ -6,18 +6,24 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
+	"guildhall/gen"
+	"guildhall/internal/auth"
 	"guildhall/internal/db"
+	"guildhall/internal/installation"
 	"guildhall/internal/webhooks"
+	"guildhall/internal/wire"
 )
 
 type webhookGroup struct {
 	Add          webhookAdd        `cmd:"" help:"Register an endpoint and print its signing secret, once."`
 	List         webhookList       `cmd:"" help:"List a guild's endpoints."`
-	RotateSecret webhookRotate     `cmd:"" help:"Give an endpoint a new secret; the old one signs along for 24 hours."`
+	RotateSecret webhookRotate     `cmd:"" help:"Give an endpoint a new secret; the old one signs along for a while."`
 	Test         webhookTest       `cmd:"" help:"Send a ping and print what the receiver answered. A worker must be running."`
 	Deliveries   webhookDeliveries `cmd:"" help:"List an endpoint's newest deliveries."`
 	Redeliver    webhookRedeliver  `cmd:"" help:"Queue the event of a delivery once more."`
+	Recover      webhookRecover    `cmd:"" help:"After an outage of the receiver, queue once more what has failed since."`
 	Remove       webhookRemove     `cmd:"" help:"Delete an endpoint."`
 }
 
@@ -25,7 +31,7 @@ type webhookGroup struct {
 // which addresses may be called and how secrets are kept.
 type receivers struct {
 	connection
-	SecretKey    string   `env:"GUILDHALL_SECRET_KEY" help:"Base64 of 32 bytes, the servers' own. Default: that of the running guildhall dev." placeholder:"KEY"`
+	SecretKey    string   `env:"GUILDHALL_SECRET_KEY" help:"The servers' own, as they have it. Default: that of the running guildhall dev." placeholder:"KEY"`
 	WebhookAllow []string `env:"GUILDHALL_WEBHOOK_ALLOW" sep:"none" help:"CIDRs of otherwise refused addresses that webhooks may call." placeholder:"CIDR"`
 	JSON         bool     `help:"Print JSON."`
 }
@@ -43,7 +49,10 @@ func (r receivers) config(ctx context.Context) (webhooks.Config, error) {
 	if len(s.WebhookAllow) == 0 && f.Env != "" { // a running dev
 		s.WebhookAllow = []string{loopback}
 	}
-	b, err := box(s.SecretKey)
+	b, err := box(s.SecretKey, f.Env)
+	if err == nil {
+		err = installation.CheckKey(ctx, d, b)
+	}
 	if err != nil {
 		return webhooks.Config{}, errors.Join(fmt.Errorf("GUILDHALL_SECRET_KEY: %w", err), d.Close())
 	}
@@ -51,8 +60,7 @@ func (r receivers) config(ctx context.Context) (webhooks.Config, error) {
 	if err != nil {
 		return webhooks.Config{}, errors.Join(err, d.Close())
 	}
-	c.DB = d
-	return c, nil
+	return webhooks.Config{DB: d, Box: c.Box, Guard: c.Guard}, nil
 }
 
 type webhookAdd struct {
@@ -80,7 +88,7 @@ func (c *webhookAdd) Run(ctx context.Context, io streams) error {
 	return c.printSecret(io, e)
 }
 
-func (r receivers) printSecret(io streams, e webhooks.NewEndpoint) error {
+func (r receivers) printSecret(io streams, e gen.WebhookEndpointWithSecret) error {
 	if r.JSON {
 		return printJSON(io.out, e)
 	}
@@ -122,20 +130,37 @@ func (c *webhookList) Run(ctx context.Context, io streams) error {
 
 type webhookRotate struct {
 	receivers
-	ID string `arg:"" help:"The endpoint's id."`
+	ID                 string `arg:"" help:"The endpoint's id."`
+	OldSecretExpiresIn string `default:"24h" help:"How long the old secret signs along: a number and a unit, s, m or h, at most 24h; 0 ends it at once." placeholder:"TIME"`
 }
 
 func (c *webhookRotate) Run(ctx context.Context, io streams) error {
+	overlap, err := parseOverlap(c.OldSecretExpiresIn)
+	if err != nil {
+		return usageError{err}
+	}
 	cfg, err := c.config(ctx)
 	if err != nil {
 		return err
 	}
 	defer cfg.DB.Close()
-	e, err := webhooks.RotateSecret(ctx, cfg, c.ID)
+	e, err := webhooks.RotateSecret(ctx, cfg, c.ID, overlap)
 	if err != nil {
 		return err
 	}
 	return c.printSecret(io, e)
+}
+
+// parseOverlap reads how long an old secret signs along.
+func parseOverlap(s string) (time.Duration, error) {
+	if s == "0" || s == "0s" {
+		return 0, nil
+	}
+	d, err := auth.ParseExpiresIn(s)
+	if err != nil || d > webhooks.MaxOverlap {
+		return 0, fmt.Errorf("--old-secret-expires-in: %q is not a number and a unit, s, m or h, of at most 24h", s)
+	}
+	return d, nil
 }
 
 // onEndpoint is a command about one endpoint that needs no key.
@@ -177,13 +202,23 @@ func (c *webhookTest) Run(ctx context.Context, io streams) error {
 
 type webhookDeliveries struct {
 	onEndpoint
-	Status string `enum:"pending,delivered,failed,held," default:"" help:"Only those that are pending, delivered, failed or held."`
-	Limit  int    `default:"50" help:"How many at most."`
+	Status        string `enum:"pending,delivered,failed,held," default:"" help:"Only those that are pending, delivered, failed or held."`
+	EventType     string `help:"Only those of this event type." placeholder:"EVENT"`
+	ResponseClass string `enum:"2xx,3xx,4xx,5xx,none," default:"" help:"Only those last answered with a status of this class; none: not answered."`
+	Since         string `help:"Only those created since: an RFC 3339 time, or a number and a unit, s, m, h or d, as in 2h." placeholder:"TIME"`
+	Limit         int    `default:"50" help:"How many at most."`
 }
 
 func (c *webhookDeliveries) Run(ctx context.Context, io streams) error {
+	f := webhooks.Filter{Status: c.Status, EventType: c.EventType, ResponseClass: c.ResponseClass}
+	if c.Since != "" {
+		var err error
+		if f.Since, err = parseSince(c.Since); err != nil {
+			return usageError{err}
+		}
+	}
 	return c.with(ctx, func(d *db.DB) error {
-		all, err := webhooks.Deliveries(ctx, d, c.ID, c.Status, c.Limit)
+		all, err := webhooks.Deliveries(ctx, d, c.ID, f, c.Limit)
 		if err != nil {
 			return err
 		}
@@ -213,6 +248,40 @@ func (c *webhookRedeliver) Run(ctx context.Context, io streams) error {
 	})
 }
 
+type webhookRecover struct {
+	onEndpoint
+	Since string `required:"" help:"When the outage began: an RFC 3339 time, or a number and a unit, s, m, h or d, as in 2h." placeholder:"TIME"`
+}
+
+func (c *webhookRecover) Run(ctx context.Context, io streams) error {
+	since, err := parseSince(c.Since)
+	if err != nil {
+		return usageError{err}
+	}
+	return c.with(ctx, func(d *db.DB) error {
+		n, err := webhooks.Recover(ctx, d, c.ID, since)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return printJSON(io.out, gen.WebhookRecovery{QueuedCount: n})
+		}
+		return say(io.out, "%d deliveries are queued again.", n)
+	})
+}
+
+// parseSince reads an instant, or how long ago it was.
+func parseSince(s string) (time.Time, error) {
+	if t, err := wire.ParseTime(s); err == nil {
+		return t, nil
+	}
+	ago, err := auth.ParseExpiresIn(s)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("--since: %q is neither an RFC 3339 time nor a number and a unit, s, m, h or d, as in 2h", s)
+	}
+	return time.Now().Add(-ago), nil
+}
+
 type webhookRemove struct{ onEndpoint }
 
 func (c *webhookRemove) Run(ctx context.Context, io streams) error {
@@ -227,7 +296,7 @@ func (c *webhookRemove) Run(ctx context.Context, io streams) error {
 	})
 }
 
-func (c onEndpoint) printDelivery(io streams, d webhooks.Delivery) error {
+func (c onEndpoint) printDelivery(io streams, d gen.WebhookDelivery) error {
 	if c.JSON {
 		return printJSON(io.out, d)
 	}
@@ -235,7 +304,7 @@ func (c onEndpoint) printDelivery(io streams, d webhooks.Delivery) error {
 }
 
 // answer is what the receiver said, or why it could not be asked.
-func answer(d webhooks.Delivery) string {
+func answer(d gen.WebhookDelivery) string {
 	var parts []string
 	if d.ResponseStatus != nil {
 		parts = append(parts, strconv.Itoa(*d.ResponseStatus))

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"guildhall/internal/webhooks"
+	"guildhall/gen"
 )
 
 // The commands around a receiver, beside a node that is a worker and nothing
@@ -46,7 +46,7 @@ func TestWebhooks(t *testing.T) {
 	command(append(add, receiver.URL)...).refused(t, 2, "https://")
 	command(append(add, strings.Replace(receiver.URL, "http", "https", 1))...).refused(t, 1, "public")
 	add = append(add, receiver.URL, "--webhook-allow", "127.0.0.0/8")
-	var e webhooks.NewEndpoint
+	var e gen.WebhookEndpointWithSecret
 	if err := json.Unmarshal([]byte(command(add...).ok(t)), &e); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestWebhooks(t *testing.T) {
 	}
 	command("add", "--guild", guild, "--url", receiver.URL, "--webhook-allow", "127.0.0.0/8", "--secret-key", key, "--event", "case.eaten").refused(t, 2, "case.eaten")
 
-	delivery := func(text string) (d webhooks.Delivery) {
+	delivery := func(text string) (d gen.WebhookDelivery) {
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
@@ -82,14 +82,19 @@ func TestWebhooks(t *testing.T) {
 	if again.ID == ping.ID || again.EventID != ping.EventID {
 		t.Errorf("redeliver prints %+v for %+v", again, ping)
 	}
-	var log []webhooks.Delivery
+	var log []gen.WebhookDelivery
 	if err := json.Unmarshal([]byte(command("deliveries", e.ID, "--status", "delivered", "--json").ok(t)), &log); err != nil || len(log) < 2 {
 		t.Errorf("deliveries prints %+v, %v", log, err)
 	}
 
-	var rotated webhooks.NewEndpoint
+	var rotated gen.WebhookEndpointWithSecret
 	if err := json.Unmarshal([]byte(command("rotate-secret", e.ID, "--secret-key", key, "--json").ok(t)), &rotated); err != nil || rotated.Secret == e.Secret || rotated.ID != e.ID {
 		t.Errorf("rotate-secret prints %+v, %v", rotated, err)
+	}
+	command("rotate-secret", e.ID, "--secret-key", key, "--old-secret-expires-in", "25h").refused(t, 2, "24h")
+	command("rotate-secret", e.ID, "--secret-key", key, "--old-secret-expires-in", "0", "--json").ok(t)
+	if signatures := len(strings.Split(signatureAfter(t, command, e.ID, &signature), ",v1=")) - 1; signatures != 1 {
+		t.Errorf("%d secrets sign after the old ones were ended", signatures)
 	}
 	if out := command("list", "--guild", guild).ok(t); !strings.Contains(out, e.ID) || strings.Contains(out, rotated.Secret) {
 		t.Errorf("list prints %s", out)
@@ -99,4 +104,12 @@ func TestWebhooks(t *testing.T) {
 	if out := command("list", "--guild", guild, "--json").ok(t); strings.TrimSpace(out) != "[]" {
 		t.Errorf("list prints %s", out)
 	}
+}
+
+// signatureAfter is the signature of a ping sent now.
+func signatureAfter(t *testing.T, command func(...string) result, id string, last *atomic.Value) string {
+	t.Helper()
+	command("test", id).ok(t)
+	s, _ := last.Load().(string)
+	return s
 }

@@ -2,109 +2,147 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
-	"log/slog"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"guildhall/internal/api"
+	"guildhall/internal/audit"
 	"guildhall/internal/cases"
 	"guildhall/internal/chat"
+	"guildhall/internal/dashboard"
 	"guildhall/internal/db"
+	"guildhall/internal/delivery"
 	"guildhall/internal/giveaways"
 	"guildhall/internal/idempotency"
+	"guildhall/internal/installation"
 	"guildhall/internal/jobs"
 	"guildhall/internal/leaderboard"
+	"guildhall/internal/ratelimit"
 	"guildhall/internal/tickets"
+	"guildhall/internal/usage"
 	"guildhall/internal/webhooks"
 )
 
 // platform is the chat platform: Discord, or a stand-in that says so.
-func platform(s Settings, log *slog.Logger) (chat.Platform, error) {
-	if s.DiscordToken == "" {
-		log.Warn("no GUILDHALL_DISCORD_TOKEN: the chat platform is a local stand-in that accepts every call and logs it")
-		return chat.NewStandIn(log), nil
+func (n *node) platform() (chat.Platform, error) {
+	if n.DiscordToken == "" {
+		n.log.Warn("no GUILDHALL_DISCORD_TOKEN: the chat platform is a local stand-in that accepts every call and logs it")
+		return chat.NewStandIn(n.log), nil
 	}
-	return chat.NewDiscord(chat.Config{Token: s.DiscordToken, URL: s.DiscordURL, Log: log})
+	refusals, err := ratelimit.NewWindows(ratelimit.Config{RedisURL: n.RedisURL, Log: n.log}, chat.RefusalWindow)
+	if err != nil {
+		return nil, err
+	}
+	return chat.NewDiscord(chat.Config{Token: n.DiscordToken, URL: n.DiscordURL, Log: n.log, Metrics: n.metrics, Refusals: refusals})
 }
 
 // services are the domains that need something of the host.
 func (n *node) services(d *db.DB) (s api.Services, err error) {
-	if s.Tickets, err = tickets.New(tickets.Config{DB: d, Chat: n.chat, Keys: idempotency.Keys{Sealer: n.box}}); err != nil {
+	if s.Tickets, err = tickets.New(tickets.Config{DB: d, Chat: n.chat, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: installation.Answers{Box: n.box}}}}); err != nil {
 		return s, err
 	}
-	s.Webhooks, err = webhooks.New(n.webhookConfig(d))
+	s.Giveaways = &giveaways.Service{Chat: n.chat}
+	s.Webhooks, err = webhooks.New(webhooks.Config{DB: d, Box: n.hooks.Box, Guard: n.hooks.Guard})
 	return s, err
 }
 
 // startWorkers starts what works without being asked, on connections of its
 // own: the webhook deliverer, the jobs and the leaderboards' maps. The function it returns wakes the
-// deliverer of this process.
-func (n *node) startWorkers(ctx context.Context, g *errgroup.Group, url string) (wake func(), err error) {
+// deliverer of this process for a guild.
+func (n *node) startWorkers(ctx context.Context, g *errgroup.Group, share connections) (wake func(guild string), err error) {
 	if !n.worker {
-		return func() {}, nil
+		return func(string) {}, nil
 	}
-	d, err := db.Open(db.Config{URL: url, Writers: 6, Readers: 3, Name: "guildhall-worker"})
+	d, err := db.Open(db.Config{URL: n.databaseURL, Writers: share.workWrites, Readers: share.workRead, Name: "guildhall-worker"})
 	if err != nil {
 		return nil, err
 	}
 	n.metrics.MustRegister(newPools("worker", d))
-	queue, err := db.OpenSQL(url, "guildhall-jobs", 3)
+	queue, err := db.OpenSQL(n.databaseURL, "guildhall-jobs", share.jobs)
 	if err != nil {
 		return nil, err
 	}
-	deliverer, err := webhooks.NewDeliverer(n.webhookConfig(d))
+	deliverer, err := delivery.New(n.deliveryConfig(d))
 	if err != nil {
 		return nil, err
 	}
-	keys := idempotency.Keys{Sealer: n.box}
-	runner, err := jobs.New(jobs.Config{
-		DB: queue, Log: n.log,
-		Draw: func(ctx context.Context, guild, giveaway string, _ int) error {
-			return giveaways.Draw(ctx, d, guild, giveaway)
-		},
-		Announce: func(ctx context.Context, guild, intent string) error {
-			return chat.Announce(chat.Background(ctx), d, n.chat, guild, intent)
-		},
-		SyncChannel: func(ctx context.Context, guild, ticket string) error {
-			return tickets.SyncChannel(chat.Background(ctx), d, n.chat, guild, ticket)
-		},
-		Transitions: func(ctx context.Context) error { return giveaways.Transitions(ctx, d) },
-		SweepIntents: func(ctx context.Context) error {
-			ctx = chat.Background(ctx)
-			return errors.Join(
-				tickets.SweepIntents(ctx, tickets.Config{DB: d, Chat: n.chat, Keys: keys}),
-				giveaways.SweepAnnouncements(ctx, d, n.chat))
-		},
-		SweepChannels: func(ctx context.Context) error { return tickets.SweepChannels(ctx, d) },
-		ExpireCases:   func(ctx context.Context) error { return cases.Expire(ctx, d) },
-		Prune:         func(ctx context.Context) error { return prune(ctx, d) },
-	})
+	runner, err := n.jobs(d, queue)
 	if err != nil {
 		return nil, err
 	}
+	drawer := &giveaways.Worker{DB: d, Chat: n.chat, Log: n.log, Metrics: n.metrics}
 	g.Go(func() error {
 		work, _ := errgroup.WithContext(ctx)
 		work.Go(func() error { return deliverer.Run(ctx) })
 		work.Go(func() error { return runner.Run(ctx) })
+		work.Go(func() error { return drawer.Run(ctx) })
 		work.Go(func() error { return (&leaderboard.Keeper{DB: d, Log: n.log}).Run(ctx) })
 		return errors.Join(work.Wait(), queue.Close(), d.Close())
 	})
 	return deliverer.Wake, nil
 }
 
-// prune deletes in small steps what nobody can ask for any more.
-func prune(ctx context.Context, d *db.DB) error {
-	for _, step := range []func(context.Context, db.Doer) (int, error){idempotency.Prune, chat.Prune} {
-		for {
+// jobs is the work that is asked for and the work that is looked for.
+func (n *node) jobs(d *db.DB, queue *sql.DB) (*jobs.Runner, error) {
+	keys := api.TicketKeys{Keys: idempotency.Keys{Sealer: installation.Answers{Box: n.box}}}
+	return jobs.New(jobs.Config{
+		DB: queue, Log: n.log, Metrics: n.metrics,
+		Work: []jobs.Work{
+			jobs.Do(func(ctx context.Context, a giveaways.Announcement) error {
+				return giveaways.Announce(chat.Background(ctx), d, n.chat, a)
+			}),
+			jobs.Do(func(ctx context.Context, a tickets.ChannelJob) error {
+				return tickets.SyncChannel(chat.Background(ctx), d, n.chat, a.GuildID, a.TicketID)
+			}),
+		},
+		Sweeps: []jobs.Sweep{
+			{Name: "giveaway transitions", Every: time.Second, Run: func(ctx context.Context) error {
+				return giveaways.Transitions(ctx, d)
+			}},
+			{Name: "ticket messages", Every: 5 * time.Second, Run: func(ctx context.Context) error {
+				return tickets.SweepIntents(chat.Background(ctx), tickets.Config{DB: d, Chat: n.chat, Keys: keys})
+			}},
+			{Name: "giveaway announcements", Every: 5 * time.Second, Run: func(ctx context.Context) error {
+				return giveaways.SweepAnnouncements(ctx, d)
+			}},
+			{Name: "ticket channels", Every: 30 * time.Second, Run: func(ctx context.Context) error {
+				return tickets.SweepChannels(ctx, d)
+			}},
+			{Name: "case expiry", Every: 5 * time.Second, Run: func(ctx context.Context) error {
+				return cases.Expire(ctx, d)
+			}},
+			{Name: "pruning", Every: 10 * time.Minute, Run: func(ctx context.Context) error {
+				return prune(ctx, d, idempotency.Prune, chat.Prune, audit.Prune, usage.Prune, dashboard.Prune)
+			}},
+		},
+	})
+}
+
+// pruneStep is how many rows a step deletes at most.
+const pruneStep = 1000
+
+// pruneRounds is how many steps a sweep takes of each kind; the next sweep goes
+// on.
+const pruneRounds = 100
+
+// prune deletes in small steps what nobody can ask for any more. No kind keeps
+// the others waiting: one whose rows come as fast as they are deleted would
+// never be done.
+func prune(ctx context.Context, d db.Doer, steps ...func(context.Context, db.Doer) (int, error)) error {
+	var errs []error
+	for _, step := range steps {
+		for range pruneRounds {
 			n, err := step(ctx, d)
 			if err != nil {
-				return err
+				errs = append(errs, err)
 			}
-			if n == 0 {
+			if err != nil || n < pruneStep {
 				break
 			}
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

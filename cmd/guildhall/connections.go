@@ -1,0 +1,49 @@
+package main
+
+import "fmt"
+
+// connections is how many connections to Postgres a node uses for what. One
+// more serves readiness and what has to be written whatever the load is, and in
+// the role api another hears of revocations.
+type connections struct {
+	writes, reads        int // requests
+	lookups              int // of tokens, and of the database's clock
+	workWrites, workRead int // webhooks, sweeps, the leaderboards' keeper
+	jobs                 int
+}
+
+// share is a part of a node's connections with its weight.
+type share struct {
+	n      *int
+	weight int
+}
+
+// divide divides all connections of a node. Each kind gets at least one; beyond
+// that they are divided in the proportions that the default of 29 shows.
+func divide(total int, api, worker bool) (connections, error) {
+	var c connections
+	fixed, shares := 1, []share{{&c.lookups, 2}} // readiness
+	if api {
+		fixed++ // the listener
+		shares = append(shares, share{&c.writes, 8}, share{&c.reads, 8})
+	}
+	if worker {
+		shares = append(shares, share{&c.workWrites, 5}, share{&c.workRead, 1}, share{&c.jobs, 3})
+	}
+	if least := fixed + len(shares); total < least {
+		return connections{}, fmt.Errorf("a node in these roles needs at least %d connections, one of each kind; %d are too few", least, total)
+	}
+	for _, s := range shares {
+		*s.n = 1
+	}
+	for range total - fixed - len(shares) {
+		next := shares[0]
+		for _, s := range shares[1:] {
+			if s.weight*(*next.n+1) > next.weight*(*s.n+1) {
+				next = s
+			}
+		}
+		*next.n++
+	}
+	return c, nil
+}

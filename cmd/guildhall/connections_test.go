@@ -1,0 +1,140 @@
+package main
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"guildhall/internal/db"
+)
+
+// sum is how many connections a node with these has in all.
+func (c connections) sum(api bool) int {
+	n := 1 + c.writes + c.reads + c.lookups + c.workWrites + c.workRead + c.jobs
+	if api {
+		n++
+	}
+	return n
+}
+
+func TestConnectionsAreDivided(t *testing.T) {
+	t.Parallel()
+	if c, err := divide(29, true, true); err != nil || c != (connections{writes: 8, reads: 8, lookups: 2, workWrites: 5, workRead: 1, jobs: 3}) {
+		t.Errorf("the default is divided into %+v, %v", c, err)
+	}
+	for _, roles := range []struct {
+		api, worker bool
+		least       int
+	}{{true, true, 8}, {true, false, 5}, {false, true, 5}} {
+		before := connections{}
+		for total := -1; total < 200; total++ {
+			c, err := divide(total, roles.api, roles.worker)
+			if total < roles.least {
+				if err == nil || !strings.Contains(err.Error(), "at least") {
+					t.Errorf("%d for %+v: %v, want a refusal", total, roles, err)
+				}
+				continue
+			}
+			if err != nil || c.sum(roles.api) != total {
+				t.Errorf("%d for %+v are divided into %+v, %v", total, roles, c, err)
+			}
+			for kind, n := range map[string]struct {
+				before, now int
+				used        bool
+			}{
+				"writes":          {before.writes, c.writes, roles.api},
+				"reads":           {before.reads, c.reads, roles.api},
+				"lookups":         {before.lookups, c.lookups, true},
+				"workers' writes": {before.workWrites, c.workWrites, roles.worker},
+				"workers' reads":  {before.workRead, c.workRead, roles.worker},
+				"jobs":            {before.jobs, c.jobs, roles.worker},
+			} {
+				if n.now < n.before || n.used != (n.now > 0) {
+					t.Errorf("%d for %+v: %d %s, after %d of one fewer", total, roles, n.now, kind, n.before)
+				}
+			}
+			before = c
+		}
+	}
+}
+
+func TestTooFewConnectionsAreRefused(t *testing.T) {
+	t.Parallel()
+	key, err := newSecretKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	call(t, "", "serve", "--database-url", withGuild(t), "--secret-key", key, "--db-connections", "7").refused(t, 1, "GUILDHALL_DB_CONNECTIONS: a node in these roles needs at least 8 connections")
+}
+
+// A database that answers and takes no writes is none to send requests to: its
+// procedural language may be gone after an upgrade under it.
+func TestReadinessTriesWhatAWriteNeeds(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	s := serve(t, url)
+	s.answers(t, s.ops+"/readyz", "", 200)
+	admin, err := db.OpenSQL(url, "test", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	// The sessions that have it loaded end, as they do when a server is upgraded.
+	library := func(name string) {
+		t.Helper()
+		for _, statement := range []string{
+			`UPDATE pg_proc SET probin = '` + name + `' WHERE proname IN ('plpgsql_call_handler', 'plpgsql_inline_handler')`,
+			`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'guildhall-%'`,
+		} {
+			if _, err := admin.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	is := func(status int) func() bool {
+		return func() bool {
+			res, _, err := get(t.Context(), s.client(t), s.ops+"/readyz", "")
+			return err == nil && res.StatusCode == status
+		}
+	}
+	library("$libdir/gone")
+	eventually(t, "the node is not ready", time.Minute, is(503))
+	library("$libdir/plpgsql")
+	eventually(t, "the node is ready again", time.Minute, is(200))
+}
+
+// A node takes as many connections as it was told, and no more, whatever is
+// asked of it.
+func TestANodeKeepsToItsConnections(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	s := serve(t, url, "GUILDHALL_DB_CONNECTIONS=8")
+	admin, err := db.OpenSQL(url, "test", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	var all sync.WaitGroup
+	for i := range 20 {
+		client := s.client(t)
+		all.Go(func() {
+			for range 10 {
+				path := "/api/v1/economy/ledger"
+				if i%2 == 0 {
+					path = "/api/v1/me"
+				}
+				if res, body, err := get(t.Context(), client, s.https+path, s.token); err != nil || res.StatusCode >= 500 {
+					t.Errorf("%s: %v %s", path, err, body)
+				}
+			}
+		})
+	}
+	all.Wait()
+	var open int
+	if err := admin.QueryRowContext(t.Context(), `
+		SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name LIKE 'guildhall-%'`).Scan(&open); err != nil || open < 3 || open > 8 {
+		t.Errorf("%d connections are open (%v), want at most 8", open, err)
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"os/user"
+	"time"
+
+	"guildhall/internal/api"
+	"guildhall/internal/audit"
+	"guildhall/internal/auth"
+	"guildhall/internal/dashboard"
+	"guildhall/internal/db"
+	"guildhall/internal/ratelimit"
+	"guildhall/internal/webhooks"
+	"guildhall/internal/wire"
+)
+
+// withDashboard puts the dashboard beside the API, where there is one.
+func (n *node) withDashboard(next http.Handler, d *db.DB, limits *ratelimit.Limiter, wake func(guild string)) (http.Handler, error) {
+	if n.pages == nil && !n.local {
+		return next, nil
+	}
+	cfg := dashboard.Config{
+		DB: d, URL: n.pages, Env: n.Env, Limits: limits, Login: n.quotas.Login, Sealer: n.box,
+		Webhooks: webhooks.Config{DB: d, Box: n.hooks.Box, Guard: n.hooks.Guard}, Wake: wake, Proxies: n.proxies, Log: n.log, Metrics: n.metrics,
+	}
+	var err error
+	switch {
+	case n.ClientID != "":
+		cfg.Discord, err = dashboard.NewDiscord(dashboard.DiscordConfig{
+			ClientID: n.ClientID, ClientSecret: n.ClientSecret, AuthorizeURL: n.AuthorizeURL, URL: n.DiscordURL, BotToken: n.DiscordToken,
+		})
+	case n.local:
+		cfg.Discord, err = dashboard.NewStandIn(d)
+	}
+	if err != nil {
+		return nil, err
+	}
+	operations, err := api.Summaries()
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range operations {
+		cfg.Operations = append(cfg.Operations, dashboard.Operation(o))
+	}
+	s, err := dashboard.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return s.Beside(next), nil
+}
+
+// atShell is whoever runs a command, for the audit log.
+func atShell() audit.Actor {
+	a := audit.Actor{Type: audit.CommandLine, Name: "unknown"}
+	if u, err := user.Current(); err == nil {
+		a.ID, a.Name = u.Uid, u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		a.Address = host
+	}
+	return a
+}
+
+type dashboardCommands struct {
+	Link dashboardLink `cmd:"" help:"Print a link that opens the dashboard of a guild, once."`
+}
+
+type dashboardLink struct {
+	connection
+	Guild        string `required:"" help:"The guild's id." placeholder:"ID"`
+	ExpiresIn    string `default:"10m" help:"Time until the link is worth nothing: a number and s, m, h or d." placeholder:"10m"`
+	DashboardURL string `name:"dashboard-url" env:"GUILDHALL_DASHBOARD_URL" help:"Public address of the dashboard. Default: that of the running guildhall dev." placeholder:"URL"`
+	JSON         bool   `help:"Print one JSON object."`
+}
+
+// madeLink is the link as `--json` prints it.
+type madeLink struct {
+	URL       string    `json:"url"`
+	GuildID   string    `json:"guild_id"`
+	ExpiresAt wire.Time `json:"expires_at"`
+}
+
+// longestLink is how long a link can be of use.
+const longestLink = 24 * time.Hour
+
+func (c *dashboardLink) Run(ctx context.Context, io streams) error {
+	expiresIn, err := auth.ParseExpiresIn(c.ExpiresIn)
+	if err != nil {
+		return err
+	}
+	if expiresIn > longestLink {
+		return usageError{errors.New("--expires-in: a link is of use for 24h at most")}
+	}
+	d, f, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	base := f.Dashboard
+	if c.DashboardURL != "" {
+		u, err := dashboard.ParseURL(c.DashboardURL)
+		if err != nil {
+			return usageError{err}
+		}
+		base = "https://" + u.Host
+	}
+	if base == "" {
+		return errors.New("GUILDHALL_DASHBOARD_URL: say where the dashboard is, as in https://guildhall.example")
+	}
+	l, err := dashboard.NewLink(ctx, d, c.Guild, expiresIn)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(io.out, madeLink{base + l.Path, c.Guild, wire.At(l.ExpiresAt)})
+	}
+	return say(io.out, "%s\n\nIt works once, until %s.", base+l.Path, instant(&l.ExpiresAt, ""))
+}

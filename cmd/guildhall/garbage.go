@@ -1,0 +1,53 @@
+package main
+
+import (
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+)
+
+// How much garbage may pile up between two collections. A server at rest holds a
+// few megabytes, for which Go's own 100 % would mean twenty collections a second
+// under load; a server with thousands of connections holds ten times that, and
+// four times as much again would be memory that nobody needs.
+const (
+	mostGarbage    = 400      // percent of what is in use
+	leastGarbage   = 50       // percent
+	roomForGarbage = 24 << 20 // bytes, between the two
+)
+
+// garbage is the percentage for what is in use.
+func garbage(inUse uint64) int {
+	return min(mostGarbage, max(leastGarbage, int(100*roomForGarbage/max(inUse, 1))))
+}
+
+// tuneGarbage sets the percentage after each collection to what suits it.
+func tuneGarbage() {
+	last := mostGarbage
+	debug.SetGCPercent(last)
+	var after func(*cycle)
+	after = func(*cycle) {
+		if want := garbage(inUse()); want*10 < last*9 || want*9 > last*10 {
+			debug.SetGCPercent(want)
+			last = want
+		}
+		runtime.SetFinalizer(new(cycle), after)
+	}
+	runtime.SetFinalizer(new(cycle), after)
+}
+
+// cycle is an object that nobody holds, so that its finalizer runs after each
+// collection. It is large enough not to share its memory with others.
+type cycle struct{ _ [64]byte }
+
+// inUse is what a collection has to look at, to which the percentage applies.
+func inUse() (bytes uint64) {
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	metrics.Read(samples)
+	for _, s := range samples {
+		if s.Value.Kind() == metrics.KindUint64 {
+			bytes += s.Value.Uint64()
+		}
+	}
+	return bytes
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// The bounds of the public listeners. What one address holds open, or does not
+// read, must not take what others need: the kernel's memory included, which no
+// number of this process shows.
+const (
+	maxConnections           = 8192
+	maxConnectionsPerAddress = 256
+	maxStreams               = 64               // of one HTTP/2 connection
+	sendBuffer               = 64 << 10         // of one connection, in the kernel
+	unreadTime               = 30 * time.Second // until what the other side does not take is dropped
+)
+
+// boundedListener closes connections beyond the bounds as they arrive.
+type boundedListener struct {
+	net.Listener
+	gate *openConnections
+}
+
+// openConnections counts those that are open, over all public listeners.
+type openConnections struct {
+	proxies []netip.Prefix // who bring many clients' connections
+	refused *prometheus.CounterVec
+
+	mu   sync.Mutex
+	all  int
+	from map[netip.Prefix]int
+}
+
+func newConnections(proxies []netip.Prefix, r prometheus.Registerer) *openConnections {
+	c := &openConnections{
+		proxies: proxies, from: map[netip.Prefix]int{},
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "guildhall_connections_refused_total", Help: "Connections closed as they arrived, by what was full: all, or address.",
+		}, []string{"full"}),
+	}
+	r.MustRegister(c.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "guildhall_connections", Help: "Connections to the public listeners.",
+	}, func() float64 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return float64(c.all)
+	}))
+	return c
+}
+
+// Accept waits for the next connection within the bounds.
+func (l boundedListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		tcp, ok := c.(*net.TCPConn)
+		if !ok {
+			return c, nil
+		}
+		whose, ok := l.gate.enter(tcp.RemoteAddr())
+		if !ok {
+			drop(tcp)
+			continue
+		}
+		_ = tcp.SetWriteBuffer(sendBuffer) // else the kernel lets it grow to megabytes
+		return &boundedConn{TCPConn: tcp, leave: sync.OnceFunc(func() { l.gate.exit(whose) })}, nil
+	}
+}
+
+// enter counts a connection in, unless there are too many. The zero prefix is a
+// trusted proxy's.
+func (c *openConnections) enter(a net.Addr) (whose netip.Prefix, ok bool) {
+	ap, err := netip.ParseAddrPort(a.String())
+	if err == nil {
+		whose = c.counted(ap.Addr().Unmap().WithZone(""))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.all >= maxConnections:
+		c.refused.WithLabelValues("all").Inc()
+		return whose, false
+	case whose.IsValid() && c.from[whose] >= maxConnectionsPerAddress:
+		c.refused.WithLabelValues("address").Inc()
+		return whose, false
+	}
+	c.all++
+	if whose.IsValid() {
+		c.from[whose]++
+	}
+	return whose, true
+}
+
+// counted is what the connections of an address are counted under: itself, or
+// its /64, which belongs to one customer.
+func (c *openConnections) counted(a netip.Addr) netip.Prefix {
+	if slices.ContainsFunc(c.proxies, func(p netip.Prefix) bool { return p.Contains(a) }) {
+		return netip.Prefix{}
+	}
+	bits := a.BitLen()
+	if a.Is6() {
+		bits = 64
+	}
+	return netip.PrefixFrom(a, bits).Masked()
+}
+
+func (c *openConnections) exit(whose netip.Prefix) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all--
+	if whose.IsValid() {
+		if c.from[whose]--; c.from[whose] == 0 {
+			delete(c.from, whose)
+		}
+	}
+}
+
+// boundedConn is a connection that was counted in.
+type boundedConn struct {
+	*net.TCPConn
+	leave func()
+}
+
+// Write makes a connection whose other side does not read take what it was not
+// sent with it when it is closed, rather than leave that to the kernel.
+func (c *boundedConn) Write(b []byte) (int, error) {
+	n, err := c.TCPConn.Write(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = c.SetLinger(0)
+	}
+	return n, err
+}
+
+// Close counts the connection out.
+func (c *boundedConn) Close() error {
+	defer c.leave()
+	return c.TCPConn.Close()
+}
+
+// drop closes a connection without a word and without a trace in the kernel.
+func drop(c *net.TCPConn) {
+	_ = c.SetLinger(0)
+	_ = c.Close()
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	at := func(s string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(s)) }
+	c := newConnections([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, prometheus.NewRegistry())
+	enter := func(addr string, times int) (entered int) {
+		for range times {
+			if _, ok := c.enter(at(addr)); ok {
+				entered++
+			}
+		}
+		return entered
+	}
+	if n := enter("192.0.2.1:1", 300); n != maxConnectionsPerAddress {
+		t.Errorf("one address holds %d", n)
+	}
+	if n := enter("192.0.2.2:1", 1); n != 1 {
+		t.Error("its neighbour is refused")
+	}
+	if n := enter("[2001:db8::1]:1", 200) + enter("[2001:db8::2]:1", 200); n != maxConnectionsPerAddress {
+		t.Errorf("one /64 holds %d", n)
+	}
+	if n := enter("[::ffff:192.0.2.1]:1", 1); n != 0 {
+		t.Error("an address in its other form is another")
+	}
+	if n := enter("10.1.1.1:1", 1000); n != 1000 {
+		t.Errorf("a trusted proxy holds %d", n)
+	}
+	if n := enter("10.1.1.1:1", maxConnections); c.all != maxConnections || n == maxConnections {
+		t.Errorf("all hold %d", c.all)
+	}
+	if n := enter("192.0.2.3:1", 1); n != 0 {
+		t.Error("one more than all is taken")
+	}
+	whose := c.counted(netip.MustParseAddr("192.0.2.1"))
+	for range maxConnectionsPerAddress {
+		c.exit(whose)
+	}
+	if _, kept := c.from[whose]; kept || enter("192.0.2.1:1", 1) != 1 {
+		t.Error("who has left is still counted")
+	}
+}
+
+// unread is how many bytes the kernel holds for the connections of a local port.
+func unread(t *testing.T, port string) (bytes int) {
+	t.Helper()
+	table, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		t.Skip("the kernel does not tell:", err)
+	}
+	var number int
+	if _, err := fmt.Sscan(port, &number); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(string(table), "\n")[1:] {
+		f := strings.Fields(line)
+		if len(f) > 4 && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", number)) {
+			var out int
+			if _, err := fmt.Sscanf(f[4], "%x:", &out); err != nil {
+				t.Fatal(err)
+			}
+			bytes += out
+		}
+	}
+	return bytes
+}
+
+// Callers who ask for a megabyte and read nothing hold little, and not for long.
+func TestAnswersThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	s := serve(t, withGuild(t), "GUILDHALL_RATE_LOGIN=off")
+	const slow = 100
+	address := strings.TrimPrefix(s.https, "https://")
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range slow {
+		c, err := (&net.Dialer{Timeout: 20 * time.Second}).Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.(*net.TCPConn).SetReadBuffer(2048); err != nil {
+			t.Fatal(err)
+		}
+		secure := tls.Client(c, &tls.Config{RootCAs: s.roots, ServerName: "localhost"})
+		if _, err := io.WriteString(secure, "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "answers wait to be read", 30*time.Second, func() bool { return unread(t, port) > slow*10<<10 })
+	held := unread(t, port)
+	t.Logf("the kernel holds %d bytes for %d connections", held, slow)
+	if limit := slow * 4 * sendBuffer; held > limit {
+		t.Errorf("that is more than %d", limit)
+	}
+	healthy := s.client(t)
+	eventually(t, "they are dropped with their buffers", 2*time.Minute, func() bool {
+		if res, _, err := get(t.Context(), healthy, s.https+"/api/v1/me", s.token); err != nil || res.StatusCode != 200 {
+			t.Fatalf("a healthy caller got %v, %v", res, err)
+		}
+		return unread(t, port) < slow*1<<10
+	})
+}
+
+// Forty connections with all the streams they may have, none of which is read.
+func TestStreamsThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	s := serve(t, withGuild(t), "GUILDHALL_RATE_LOGIN=off")
+	before := resident(t, s.Process.Pid)
+	var wg sync.WaitGroup
+	opened, cut := make(chan int, 40), make(chan struct{})
+	for range 40 {
+		wg.Go(func() {
+			n, hold, err := openStreams(s, 250)
+			if err != nil {
+				t.Errorf("open streams: %v", err)
+			}
+			opened <- n
+			<-cut
+			if hold != nil {
+				hold.Close()
+			}
+		})
+	}
+	streams := 0
+	for range 40 {
+		streams += <-opened
+	}
+	defer wg.Wait()
+	defer close(cut)
+	most, healthy := 0, s.client(t)
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		most = max(most, resident(t, s.Process.Pid))
+		if res, _, err := get(t.Context(), healthy, s.https+"/api/v1/me", s.token); err != nil || res.StatusCode != 200 {
+			t.Errorf("a healthy caller got %v, %v", res, err)
+		}
+	}
+	t.Logf("%d streams were asked for; resident memory %d MB before, %d MB at most", streams, before>>20, most>>20)
+	if most > before+memoryFactor*128<<20 {
+		t.Errorf("that is more than %d MB", memoryFactor*128)
+	}
+}
+
+// openStreams asks for the largest document n times on one connection and reads
+// no answer. It returns how many requests were sent.
+func openStreams(s *serving, n int) (int, io.Closer, error) {
+	c, err := tls.Dial("tcp", strings.TrimPrefix(s.https, "https://"), &tls.Config{RootCAs: s.roots, ServerName: "localhost", NextProtos: []string{"h2"}})
+	if err != nil {
+		return 0, nil, err
+	}
+	if c.ConnectionState().NegotiatedProtocol != "h2" {
+		return 0, c, errors.New("the server does not speak HTTP/2")
+	}
+	w := bufio.NewWriter(c)
+	if _, err := w.WriteString(http2.ClientPreface); err != nil {
+		return 0, c, err
+	}
+	f := http2.NewFramer(w, bufio.NewReader(c))
+	if err := f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30}); err != nil {
+		return 0, c, err
+	}
+	for i := range n {
+		var block bytes.Buffer
+		e := hpack.NewEncoder(&block)
+		for _, h := range []hpack.HeaderField{
+			{Name: ":method", Value: http.MethodGet},
+			{Name: ":scheme", Value: "https"},
+			{Name: ":authority", Value: "localhost"},
+			{Name: ":path", Value: "/docs/swagger-ui-bundle.js"},
+		} {
+			if err := e.WriteField(h); err != nil {
+				return i, c, err
+			}
+		}
+		err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+		if err == nil {
+			err = w.Flush()
+		}
+		if err != nil {
+			return i, c, nil //nolint:nilerr // the server has had enough of it
+		}
+	}
+	return n, c, nil
+}
+
+// resident is a process's memory in bytes.
+func resident(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		t.Skip("the system does not tell:", err)
+	}
+	var size, pages int
+	if _, err := fmt.Sscan(string(text), &size, &pages); err != nil {
+		t.Fatal(err)
+	}
+	return pages * os.Getpagesize()
+}
+
+func TestTLSTakesWhatAuthenticatesOnly(t *testing.T) {
+	t.Parallel()
+	s := serve(t, withGuild(t))
+	for _, suite := range append(tls.CipherSuites(), tls.InsecureCipherSuites()...) {
+		if suite.SupportedVersions[0] == tls.VersionTLS13 {
+			continue
+		}
+		c, err := tls.Dial("tcp", strings.TrimPrefix(s.https, "https://"), &tls.Config{
+			RootCAs: s.roots, ServerName: "localhost", MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite.ID},
+		})
+		if err == nil {
+			c.Close()
+		}
+		if aead := strings.Contains(suite.Name, "GCM") || strings.Contains(suite.Name, "POLY1305"); err == nil && !aead {
+			t.Errorf("%s is taken", suite.Name)
+		}
+	}
+	c, err := tls.Dial("tcp", strings.TrimPrefix(s.https, "https://"), &tls.Config{RootCAs: s.roots, ServerName: "localhost", MaxVersion: tls.VersionTLS12})
+	if err != nil {
+		t.Fatalf("TLS 1.2 as it should be: %v", err)
+	}
+	c.Close()
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"guildhall/internal/wire"
+)
+
+// say prints a sentence for people. Texts among args may come from outside, so
+// what does not print is escaped in them.
+func say(w io.Writer, format string, args ...any) error {
+	for i, a := range args {
+		switch a := a.(type) {
+		case string:
+			args[i] = visible(a)
+		case error:
+			args[i] = visible(a.Error())
+		}
+	}
+	_, err := fmt.Fprintf(w, format+"\n", args...)
+	return err
+}
+
+// printJSON prints one value, indented and without a character that does not
+// print.
+func printJSON(w io.Writer, v any) error {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	return printTo(w, out.Bytes())
+}
+
+// printTo writes JSON with every character that does not print in a string
+// escaped, which means the same to whoever reads it as JSON.
+func printTo(w io.Writer, text []byte) error {
+	for line := range bytes.Lines(text) {
+		body, ended := bytes.CutSuffix(line, []byte("\n")) // between values, where white space is JSON's own
+		out := visible(string(body))
+		if ended {
+			out += "\n"
+		}
+		if _, err := io.WriteString(w, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printTable prints rows in columns; the first row is the heading.
+func printTable(w io.Writer, rows [][]string) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	for _, r := range rows {
+		cells := make([]string, len(r))
+		for i, cell := range r {
+			cells[i] = visible(cell)
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	return t.Flush()
+}
+
+// visible escapes every character of a text that does not show as itself, as
+// JSON escapes it: control characters, which a terminal obeys, those that turn
+// or hide what stands around them, and what is no character at all.
+func visible(text string) string {
+	if strings.IndexFunc(text, hidden) < 0 && utf8.ValidString(text) {
+		return text
+	}
+	var out strings.Builder
+	for i, r := range text {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(text[i:], "\ufffd"):
+			out.WriteString(`\ufffd`)
+		case !hidden(r):
+			out.WriteRune(r)
+		case r > 0xffff:
+			high, low := (r-0x10000)>>10+0xd800, (r-0x10000)&0x3ff+0xdc00
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	return out.String()
+}
+
+func hidden(r rune) bool {
+	return !unicode.IsPrint(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
+}
+
+// list is never null in JSON.
+func list(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+func at(t *time.Time) *wire.Time {
+	if t == nil {
+		return nil
+	}
+	w := wire.At(*t)
+	return &w
+}
+
+func instant(t *time.Time, none string) string {
+	if t == nil {
+		return none
+	}
+	return t.UTC().Format(time.RFC3339)
+}

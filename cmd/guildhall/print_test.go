@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"unicode"
+
+	"guildhall/internal/db/dbtest"
+)
+
+// hostile is a text of a neighbour who means harm to whoever reads it in a
+// terminal: commands, a cleared line, text that runs backwards, text that is
+// not seen.
+const hostile = "a\x1b[2Jb\u009b31mc\u009d0;x\u202ed\u200be\x7ff\rg\nh\ti\U000e0041\ufeff\u2028"
+
+func printable(t *testing.T, what, text string) {
+	t.Helper()
+	for _, r := range text {
+		if r != '\n' && (!unicode.IsPrint(r) || r == 0x34f) {
+			t.Errorf("%s prints %U: %q", what, r, text)
+			return
+		}
+	}
+}
+
+func TestNothingPrintedCommandsTheTerminal(t *testing.T) {
+	t.Parallel()
+	t.Run("in tables, sentences and JSON", func(t *testing.T) {
+		t.Parallel()
+		var out bytes.Buffer
+		if err := printTable(&out, [][]string{{"NAME"}, {hostile}, {"next"}}); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Count(out.String(), "\n") != 3 {
+			t.Errorf("a name forges rows: %q", out.String())
+		}
+		if err := say(&out, "name %s", hostile); err != nil {
+			t.Fatal(err)
+		}
+		printable(t, "a table or a sentence", out.String())
+		out.Reset()
+		if err := printJSON(&out, map[string]string{"name": hostile}); err != nil {
+			t.Fatal(err)
+		}
+		printable(t, "JSON", out.String())
+		var back map[string]string
+		if err := json.Unmarshal(out.Bytes(), &back); err != nil || back["name"] != hostile {
+			t.Errorf("JSON says %q (%v), want the text as it was", back["name"], err)
+		}
+	})
+	t.Run("in errors about a file", func(t *testing.T) {
+		t.Parallel()
+		url := dbtest.New(t).URL
+		for _, file := range []string{
+			`{"record":"guild","id":"5","x\u001b[2J":1}`,
+			`{"record":"gu\u009bild","id":"5"}`,
+			"{\"record\":\"guild\",\"id\":\"5\",\"\u202e\":1}",
+		} {
+			r := call(t, file+"\n", "import", "-", "--database-url", url)
+			r.refused(t, 1, "line 1")
+			printable(t, "an error", r.err)
+		}
+		r := call(t, "", "token", "revoke", hostile, "--database-url", url)
+		printable(t, "an error", r.err)
+	})
+	t.Run("in an export that a terminal shows, however it is cut", func(t *testing.T) {
+		t.Parallel()
+		text := "{\"name\":\"Ä\u009b\"}\n{\"name\":\"\u202e😀\"}\n"
+		for size := 1; size < len(text); size++ {
+			var out bytes.Buffer
+			w := &terminalWriter{terminal: &out}
+			for rest := []byte(text); len(rest) > 0; rest = rest[min(size, len(rest)):] {
+				if _, err := w.Write(rest[:min(size, len(rest))]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want := `{"name":"Ä\u009b"}` + "\n" + `{"name":"\u202e😀"}` + "\n"; out.String() != want {
+				t.Fatalf("in pieces of %d: %q", size, out.String())
+			}
+		}
+	})
+}
+
+func TestAFlagThatSaysNothingIsWrongUsage(t *testing.T) {
+	t.Parallel()
+	for _, line := range [][]string{
+		{"token", "create", "--guild", "1", "--name", "x", "--all-scopes", "--allow-ip", ""},
+		{"token", "create", "--guild", "1", "--name", "x", "--all-scopes", "--allow-ip", " , "},
+		{"token", "create", "--guild", "1", "--name", "x", "--all-scopes", "--allow-ip="},
+		{"token", "create", "--guild", "1", "--name", "x", "--all-scopes", "--allow-ip", "10.0.0.1", "--allow-ip", ""},
+		{"token", "create", "--guild", "1", "--name", "x", "--all-scopes", "--expires-in", ""},
+		{"token", "create", "--guild", "1", "--name", "x", "--scope", ""},
+		{"token", "create", "--guild", "1", "--name", "x", "--scope", ",", "--scope", "cases:read"},
+		{"token", "create", "--guild", "1", "--name", "", "--all-scopes"},
+		{"token", "create", "--guild", "", "--name", "x", "--all-scopes"},
+		{"token", "create", "--guild", "1", "--name", "x", "--all-scopes", "--env", ""},
+		{"token", "list", "--guild", ""},
+		{"token", "revoke", ""},
+		{"webhook", "add", "--guild", "1", "--url", "https://example.com", "--event", ""},
+		{"webhook", "add", "--guild", "1", "--url", "https://example.com", "--event", " ,\n"},
+		{"webhook", "add", "--guild", "1", "--url", "https://example.com", "--all-events", "--webhook-allow", ""},
+		{"webhook", "deliveries", "x", "--status", ""},
+		{"serve", "--trusted-proxies", ""},
+		{"serve", "--webhook-allow", ","},
+		{"serve", "--database-url", ""},
+		{"serve", "--roles", ""},
+		{"serve", "--ops-listen", ""},
+		{"dev", "--dir", ""},
+		{"export", "--guild", "1", ""},
+		{"import", ""},
+	} {
+		r := call(t, "", line...)
+		r.refused(t, 2, "")
+		if t.Failed() {
+			t.Fatalf("guildhall %q", line)
+		}
+	}
+}
+
+func TestNamesHoldNoControlCharacters(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	for _, name := range []string{"a\x1b[2J", "two\nlines", "tab\there", "\u009b", "del\x7f", "line\u2028separator"} {
+		call(t, "", "token", "create", "--database-url", url, "--guild", guild, "--all-scopes", "--name", name).refused(t, 2, "control character")
+		record, err := json.Marshal(map[string]string{"record": "guild", "id": "5", "name": name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		call(t, "\n"+string(record)+"\n", "import", "-", "--database-url", url).refused(t, 1, "line 2: guild: name must not hold control characters")
+	}
+}
+
+func TestAnExportIsItsOwnersAlone(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir() + "/guild.ndjson"
+	call(t, "", "export", "--guild", guild, path, "--database-url", withGuild(t)).ok(t)
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the export has mode %v, %v", info.Mode(), err)
+	}
+}

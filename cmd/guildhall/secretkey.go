@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+
+	"guildhall/internal/db"
+	"guildhall/internal/installation"
+	"guildhall/internal/seal"
+)
+
+// newSecretKey makes a key for GUILDHALL_SECRET_KEY.
+func newSecretKey() (string, error) {
+	key := make([]byte, seal.KeySize)
+	if _, err := rand.Read(key); err != nil {
+		return "", err
+	}
+	return base64.StdEncoding.EncodeToString(key), nil
+}
+
+// openKey is what test installations without a key seal with, so that they read
+// after a restart, and on every node, what they wrote before. It protects
+// nothing: everybody knows it.
+func openKey() []byte {
+	sum := sha256.Sum256([]byte("guildhall: a test installation without a secret key"))
+	return sum[:]
+}
+
+// box reads the secret keys, of which the first seals. In test what was written
+// before there was a key opens, too. The error does not repeat a key.
+func box(setting, env string) (*seal.Box, error) {
+	var keys [][]byte
+	for text := range strings.SplitSeq(setting, ",") {
+		if text = strings.TrimSpace(text); text == "" && !strings.Contains(setting, ",") {
+			continue
+		}
+		raw, err := base64.StdEncoding.DecodeString(text)
+		if err != nil || len(raw) != seal.KeySize {
+			return nil, fmt.Errorf("a key must be base64 of %d bytes, several separated by commas: make one with `openssl rand -base64 32`", seal.KeySize)
+		}
+		keys = append(keys, raw)
+	}
+	if env == "test" {
+		keys = append(keys, openKey())
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("a key is needed to keep signing secrets: make one with `openssl rand -base64 32`")
+	}
+	return seal.New(keys...)
+}
+
+// checkKey refuses a key that is not this installation's.
+func checkKey(ctx context.Context, url string, box *seal.Box) error {
+	d, err := db.Open(db.Config{URL: url, Writers: 1, Readers: 1, Name: "guildhall-check"})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := installation.CheckKey(ctx, d, box); err != nil {
+		return fmt.Errorf("GUILDHALL_SECRET_KEY: %w", err)
+	}
+	return nil
+}
+
+type resealCommand struct {
+	connection
+	SecretKey string `env:"GUILDHALL_SECRET_KEY" help:"The keys, separated by commas: everything is sealed with the first. Default: that of the running guildhall dev." placeholder:"KEYS"`
+	Env       string `env:"GUILDHALL_ENV" enum:"live,test" default:"live" help:"The installation's environment."`
+	JSON      bool   `help:"Print one JSON object."`
+}
+
+// Run fails when something is left that no key opens, after doing the rest.
+func (c *resealCommand) Run(ctx context.Context, io streams) error {
+	d, f, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if c.SecretKey == "" {
+		c.SecretKey = f.SecretKey
+	}
+	if f.Env != "" {
+		c.Env = f.Env
+	}
+	b, err := box(c.SecretKey, c.Env)
+	if err != nil {
+		return fmt.Errorf("GUILDHALL_SECRET_KEY: %w", err)
+	}
+	if err := installation.CheckKey(ctx, d, b); err != nil {
+		return fmt.Errorf("GUILDHALL_SECRET_KEY: %w", err)
+	}
+	done, err := installation.Reseal(ctx, d, b)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = printJSON(io.out, done)
+	} else {
+		row := func(what string, n seal.Count) []string {
+			return []string{what, fmt.Sprint(n.Resealed), fmt.Sprint(n.Current), fmt.Sprint(n.Unreadable)}
+		}
+		err = printTable(io.out, [][]string{
+			{"", "RESEALED", "WERE SO", "UNREADABLE"}, row("endpoints", done.Endpoints), row("stored answers", done.Answers),
+		})
+	}
+	if left := done.Endpoints.Unreadable + done.Answers.Unreadable; err == nil && left > 0 {
+		err = fmt.Errorf("%d are sealed with a key that was not given, and were left as they are", left)
+	}
+	return err
+}
+
+// withoutKey gives a test installation that has no key the one everybody knows.
+func (s *Settings) withoutKey() bool {
+	if s.SecretKey != "" || s.Env == "live" {
+		return false
+	}
+	s.SecretKey = base64.StdEncoding.EncodeToString(openKey())
+	return true
+}

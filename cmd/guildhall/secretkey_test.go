@@ -1,0 +1,191 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"guildhall/internal/db"
+	"guildhall/internal/installation"
+	"guildhall/internal/seal"
+)
+
+func someKey(t *testing.T) string {
+	t.Helper()
+	key, err := newSecretKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// pay sends the same keyed write and returns the answer.
+func (s *serving) pay(t *testing.T, token string) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.https+"/api/v1/economy/adjust", strings.NewReader(`{"user_id":"1","delta":5}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", "once")
+	res, err := s.client(t).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res, string(body)
+}
+
+func (s *serving) end(t *testing.T) {
+	t.Helper()
+	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.exits(t, time.Minute); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// An old key is replaced while everything it sealed stays readable.
+func TestSecretKeyRotates(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	older, newer := someKey(t), someKey(t)
+	hook := func(key string, args ...string) result {
+		return call(t, "", append(append([]string{"webhook"}, args...), "--json", "--database-url", url, "--secret-key", key)...)
+	}
+	var endpoint struct{ ID, Secret string }
+	out := hook(older, "add", "--guild", guild, "--url", "https://192.0.2.1/x", "--all-events", "--webhook-allow", "192.0.2.0/24").ok(t)
+	if err := json.Unmarshal([]byte(out), &endpoint); err != nil {
+		t.Fatal(err)
+	}
+	hook(older, "rotate-secret", endpoint.ID).ok(t) // the replaced one signs on, sealed as well
+	s := serve(t, url, "GUILDHALL_SECRET_KEY="+older)
+	payer := s.token
+	_, first := s.pay(t, payer)
+	s.end(t)
+
+	// Another key is refused, by commands too.
+	call(t, "", "serve", "--database-url", url, "--secret-key", newer).refused(t, 1, "GUILDHALL_SECRET_KEY: this key opens nothing")
+	hook(newer, "rotate-secret", endpoint.ID).refused(t, 1, "this key opens nothing")
+	call(t, "", "reseal", "--database-url", url, "--secret-key", newer).refused(t, 1, "this key opens nothing")
+
+	// Both: everything is readable, and is rewritten while it is served.
+	s = serve(t, url, "GUILDHALL_SECRET_KEY="+newer+", "+older)
+	for range 2 {
+		if res, again := s.pay(t, payer); res.Header.Get("Idempotent-Replay") != "true" || again != first {
+			t.Errorf("with both keys the replay is %d %s", res.StatusCode, again)
+		}
+		call(t, "", "reseal", "--json", "--database-url", url, "--secret-key", newer+","+older).ok(t)
+	}
+	var done installation.Resealed
+	if err := json.Unmarshal([]byte(call(t, "", "reseal", "--json", "--database-url", url, "--secret-key", newer+","+older).ok(t)), &done); err != nil {
+		t.Fatal(err)
+	}
+	if want := (seal.Count{Current: 1}); done.Endpoints != want || done.Answers != want {
+		t.Errorf("resealed again: %+v", done)
+	}
+	s.end(t)
+
+	// The new one alone; what it sealed the old one does not open.
+	s = serve(t, url, "GUILDHALL_SECRET_KEY="+newer)
+	if res, again := s.pay(t, payer); res.Header.Get("Idempotent-Replay") != "true" || again != first {
+		t.Errorf("with the new key alone the replay is %d %s", res.StatusCode, again)
+	}
+	hook(newer, "rotate-secret", endpoint.ID).ok(t)
+	call(t, "", "serve", "--database-url", url, "--secret-key", older).refused(t, 1, "this key opens nothing")
+
+	// A stored answer that nobody can open is neither done again nor an error of ours.
+	pool, err := db.OpenSQL(url, "test", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := pool.ExecContext(t.Context(), `UPDATE idempotency_keys SET body = '\x01ff'`); err != nil {
+		t.Fatal(err)
+	}
+	res, body := s.pay(t, payer)
+	if res.StatusCode != 503 || res.Header.Get("Retry-After") != "60" || !strings.Contains(body, "was carried out") {
+		t.Errorf("an answer that cannot be read: %d %s", res.StatusCode, body)
+	}
+	call(t, "", "reseal", "--database-url", url, "--secret-key", newer).refused(t, 1, "1 are sealed with a key that was not given")
+	var balance int64
+	if err := pool.QueryRowContext(t.Context(), `SELECT balance FROM wallets`).Scan(&balance); err != nil || balance != 5 {
+		t.Errorf("the balance is %d (%v): the write was done again", balance, err)
+	}
+}
+
+// An installation that is older than the check is recognised by its secrets.
+func TestSecretKeyOfAnOlderInstallation(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	older := someKey(t)
+	call(t, "", "webhook", "add", "--guild", guild, "--url", "https://192.0.2.1/x", "--all-events", "--webhook-allow", "192.0.2.0/24",
+		"--database-url", url, "--secret-key", older).ok(t)
+	pool, err := db.OpenSQL(url, "test", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	right, err := box(older, "live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong, err := box(someKey(t), "live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{`DELETE FROM secret_key_check`, `DROP TABLE secret_key_check`} {
+		if _, err := pool.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+		err := checkKey(t.Context(), url, wrong)
+		if old := strings.HasPrefix(statement, "DROP"); old != (err == nil) || !old && !errors.Is(err, installation.ErrKey) {
+			t.Errorf("after %s another key: %v", statement, err)
+		}
+		if err := checkKey(t.Context(), url, right); err != nil {
+			t.Errorf("after %s: %v", statement, err)
+		}
+	}
+}
+
+func TestATestInstallationWithoutAKeyReadsWhatItWrote(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	start := func(key string) {
+		s := Settings{Env: "test", SecretKey: key}
+		s.withoutKey()
+		b, err := box(s.SecretKey, s.Env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkKey(t.Context(), url, b); err != nil {
+			t.Errorf("with the key %q: %v", key, err)
+		}
+	}
+	start("")
+	start("")
+	start(someKey(t)) // a key that comes later opens what was written without one
+	live := Settings{Env: "live"}
+	if live.withoutKey() {
+		t.Error("live gets the key that everybody knows")
+	}
+	if _, err := box("", "live"); err == nil {
+		t.Error("live takes no key")
+	}
+	for _, wrong := range []string{someKey(t) + ",", ",", "x," + someKey(t), someKey(t) + "," + someKey(t)[:40]} {
+		if _, err := box(wrong, "live"); err == nil || len(wrong) > 1 && strings.Contains(err.Error(), wrong) {
+			t.Errorf("keys %q: %v", wrong, err)
+		}
+	}
+}
