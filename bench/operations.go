@@ -108,8 +108,8 @@ SELECT user_id, total_xp, previous_xp, updated_at FROM levels_after(:guild, :fro
 		{
 			name: "adjustXp", request: post("/levelling/adjust", false, adjust), once: true,
 			script: anyMember + `\set d random(1, 40)
-INSERT INTO levels AS l (guild_id, user_id, total_xp) VALUES (:guild, :u, :d::bigint) ON CONFLICT (guild_id, user_id) DO UPDATE
-SET previous_xp = l.total_xp, total_xp = l.total_xp + excluded.total_xp, updated_at = now() RETURNING user_id, total_xp, previous_xp, updated_at;`,
+UPDATE levels SET previous_xp = total_xp, total_xp = total_xp + :d::bigint, updated_at = greatest(clock_timestamp(), later(updated_at))
+WHERE guild_id = :guild AND user_id = :u RETURNING user_id, total_xp, previous_xp, updated_at;`,
 		},
 		{
 			name: "listCases", request: get("/cases?status=active&type=warn"), once: true,
@@ -121,14 +121,15 @@ FROM cases WHERE guild_id = :guild AND type = 'warn' AND status = 'active' ORDER
 				return fmt.Sprintf(`{"user_id":"%d","moderator_id":"7","type":"warn","reason":"measured"}`, member(1+r.IntN(h.wallets)))
 			}),
 			script: anyMember + `WITH next AS (
-	UPDATE guilds SET last_case = last_case + 1 WHERE id = :guild RETURNING last_case
+	UPDATE guilds SET last_case = last_case + 1, last_case_at = greatest(clock_timestamp(), later(last_case_at))
+	WHERE id = :guild RETURNING last_case, last_case_at
 ), made AS (
-	INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source)
-	SELECT :guild, gen_random_uuid()::text, last_case, :u, '7', 'warn', 'measured', 'active', 'api' FROM next
-	RETURNING number
+	INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source, created_at, updated_at)
+	SELECT :guild, gen_random_uuid()::text, last_case, :u, '7', 'warn', 'measured', 'active', 'api', last_case_at, last_case_at FROM next
+	RETURNING number, created_at
 )
 SELECT number FROM made, record_event(:guild, gen_random_uuid()::text, 'case.created', '{"type":"api"}',
-	'{"number":' || number || ',"reason":"measured","source":"api","status":"active","type":"warn","user_id":"' || :u::text || '"}');`,
+	'{"number":' || number || ',"reason":"measured","source":"api","status":"active","type":"warn","user_id":"' || :u::text || '"}', created_at);`,
 		},
 		{
 			name: "lookupNetworkUser", request: getOf("/network/lookup/"), once: true,
@@ -140,12 +141,13 @@ SELECT number FROM made, record_event(:guild, gen_random_uuid()::text, 'case.cre
 // adjustment is the work of an adjustment as one statement: the balance check,
 // the ledger row and the event.
 const adjustment = `WITH changed AS (
-	UPDATE wallets SET balance = balance + :d::bigint, updated_at = now() WHERE guild_id = :guild AND user_id = :u RETURNING balance
+	UPDATE wallets SET balance = balance + :d::bigint, updated_at = greatest(clock_timestamp(), later(updated_at))
+	WHERE guild_id = :guild AND user_id = :u RETURNING balance, updated_at
 ), entered AS (
-	INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note)
-	SELECT :guild, gen_random_uuid()::text, :u, :d::bigint, balance, 'api:' || 'token=bench' FROM changed
+	INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, created_at)
+	SELECT :guild, gen_random_uuid()::text, :u, :d::bigint, balance, 'api:' || 'token=bench', updated_at FROM changed
 ), moved AS (
 	SELECT balance FROM changed, record_event(:guild, gen_random_uuid()::text, 'economy.balance_changed',
 		'{"type":"api","token_id":"bench"}', '{"user_id":"' || :u::text || '","balance":' || balance || ',"previous_balance":' || balance - :d::bigint ||
-		',"delta":' || :d::text || ',"reason": null,"ledger_entry_id":"00000000-0000-0000-0000-000000000000"}')
+		',"delta":' || :d::text || ',"reason": null,"ledger_entry_id":"00000000-0000-0000-0000-000000000000"}', updated_at)
 )`

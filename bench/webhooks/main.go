@@ -31,6 +31,8 @@ import (
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/embedded"
+	"guildhall/internal/delivery"
+	"guildhall/internal/egress"
 	"guildhall/internal/event"
 	"guildhall/internal/seal"
 	"guildhall/internal/webhooks"
@@ -91,7 +93,7 @@ func run(ctx context.Context) (err error) {
 
 type bench struct {
 	db       *db.DB
-	cfg      webhooks.Config
+	cfg      delivery.Config
 	receiver *httptest.Server
 	guilds   []string
 
@@ -121,9 +123,9 @@ func newBench(url string) (*bench, error) {
 	}))
 	trusted := x509.NewCertPool()
 	trusted.AddCert(b.receiver.Certificate())
-	b.cfg = webhooks.Config{
+	b.cfg = delivery.Config{
 		DB: pool, Box: box, Authorities: trusted,
-		Guard: webhooks.NewGuard([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil),
+		Guard: egress.NewGuard([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil),
 	}
 	return b, nil
 }
@@ -144,7 +146,7 @@ func (b *bench) endpoints(ctx context.Context, n int) error {
 		if err != nil {
 			return err
 		}
-		if _, err := webhooks.Add(ctx, b.cfg, guild, b.receiver.URL, nil); err != nil {
+		if _, err := webhooks.Add(ctx, webhooks.Config{DB: b.cfg.DB, Box: b.cfg.Box, Guard: b.cfg.Guard}, guild, b.receiver.URL, nil); err != nil {
 			return err
 		}
 		b.guilds = append(b.guilds, guild)
@@ -170,11 +172,11 @@ func (b *bench) record(ctx context.Context, guild string, n int) (time.Time, err
 }
 
 // worker runs a Deliverer. stop ends it and returns its metrics.
-func (b *bench) worker(ctx context.Context) (d *webhooks.Deliverer, stop func() (units, error), err error) {
+func (b *bench) worker(ctx context.Context) (d *delivery.Deliverer, stop func() (units, error), err error) {
 	registry := prometheus.NewRegistry()
 	cfg := b.cfg
 	cfg.Metrics = registry
-	if d, err = webhooks.NewDeliverer(cfg); err != nil {
+	if d, err = delivery.New(cfg); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -240,7 +242,7 @@ func (b *bench) steady(ctx context.Context, name string, rate, seconds int) (flo
 
 // window records events at a rate for some seconds and returns how long each
 // took from its commit to the receiver.
-func (b *bench) window(ctx context.Context, d *webhooks.Deliverer, rate, seconds int) ([]time.Duration, error) {
+func (b *bench) window(ctx context.Context, d *delivery.Deliverer, rate, seconds int) ([]time.Duration, error) {
 	b.mu.Lock()
 	clear(b.arrived)
 	b.mu.Unlock()
@@ -259,7 +261,7 @@ func (b *bench) window(ctx context.Context, d *webhooks.Deliverer, rate, seconds
 		time.Sleep(time.Until(begin.Add(time.Duration(n) * time.Second / time.Duration(rate))))
 		wg.Go(func() {
 			at, err := b.record(ctx, b.guilds[n%len(b.guilds)], n)
-			d.Wake()
+			d.Wake(b.guilds[n%len(b.guilds)])
 			mu.Lock()
 			defer mu.Unlock()
 			committed[n], errs = at, append(errs, err)

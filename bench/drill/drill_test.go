@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/db/dbtest"
+)
+
+// program is the server, built once for all tests.
+var program string
+
+func TestMain(m *testing.M) {
+	os.Exit(withProgram(m.Run))
+}
+
+func withProgram(run func() int) int {
+	folder, err := os.MkdirTemp("", "guildhall-drill-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(folder)
+	program = filepath.Join(folder, "guildhall")
+	if out, err := exec.Command("go", "build", "-o", program, "guildhall/cmd/guildhall").CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("build the server: %v %s", err, out))
+	}
+	return run()
+}
+
+// drilled runs a drill of a size for tests. Everything it holds must hold.
+func drilled(t *testing.T, run func(p place, r *report) error) {
+	t.Helper()
+	var out strings.Builder
+	r := &report{out: &out}
+	err := run(place{databaseURL: dbtest.New(t).URL, program: program}, r)
+	if err == nil {
+		err = r.verdict()
+	}
+	if err != nil {
+		t.Errorf("%v\n%s", err, &out)
+	}
+}
+
+func TestAGuildDoesNotNoticeItsNeighboursWorst(t *testing.T) {
+	t.Parallel()
+	drilled(t, func(p place, r *report) error {
+		return neighbour(t.Context(), p, r, neighbourSize{ledger: 20_000, length: 2 * time.Second})
+	})
+}
+
+func TestOverloadIsRefusedInTheRightForm(t *testing.T) {
+	t.Parallel()
+	drilled(t, func(p place, r *report) error {
+		return overload(t.Context(), p, r, overloadSize{
+			ledger: 2000, length: time.Second, best: []int{8}, times: []int{5, 20}, delay: 100 * time.Millisecond,
+		})
+	})
+}
+
+func TestTheDrillsAreNamed(t *testing.T) {
+	t.Parallel()
+	for _, d := range drills {
+		if found, err := find([]string{d.name}); err != nil || found.name != d.name {
+			t.Errorf("%s: found %q, %v", d.name, found.name, err)
+		}
+	}
+	for _, names := range [][]string{nil, {"none"}, {"neighbour", "neighbour"}} {
+		if _, err := find(names); err == nil || !strings.Contains(err.Error(), "neighbour") {
+			t.Errorf("%v: %v, want an error that lists the drills", names, err)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+// Command drill puts a real server under the load that it promises to survive,
+// and says for each promise whether it held. It starts a Postgres and a
+// `guildhall serve` of its own; all of it stays on the loopback address and
+// ends with the drill.
+//
+//	make drill NAME=neighbour
+//	go run ./bench/drill -server bin/guildhall neighbour
+//
+// A drill is a function; the same function runs in the tests with small
+// figures, where only those facts are held that a busy machine cannot change.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+
+	"guildhall/internal/db"
+	"guildhall/internal/db/embedded"
+)
+
+// drill is one load with what has to hold under it.
+type drill struct {
+	name, about string
+	run         func(ctx context.Context, p place, r *report) error
+}
+
+// drills are those that the command knows, at full size.
+var drills = []drill{
+	{"neighbour", "one guild does its worst; another one must hardly notice", func(ctx context.Context, p place, r *report) error {
+		return neighbour(ctx, p, r, fullNeighbour)
+	}},
+	{"overload", "far more connections than can be served, three kinds of work", func(ctx context.Context, p place, r *report) error {
+		return overload(ctx, p, r, fullOverload)
+	}},
+}
+
+// place is what a drill stands on: a migrated, empty database that nobody else
+// uses, and the server program.
+type place struct {
+	databaseURL string
+	program     string
+	front       []string // words in front of the program
+}
+
+// behind is the same place with words in front of the program.
+func (p place) behind(front []string) place {
+	p.front = front
+	return p
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "drill:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) (err error) {
+	flags := flag.NewFlagSet("drill", flag.ContinueOnError)
+	program := flags.String("server", "bin/guildhall", "the server `program`")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	d, err := find(flags.Args())
+	if err != nil {
+		return err
+	}
+	// Not Fast: what the load does to the disk is part of it.
+	server, err := embedded.Start(ctx, embedded.Config{TCP: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	if err := db.Migrate(ctx, server.URL); err != nil {
+		return err
+	}
+	r := &report{out: out}
+	if err := d.run(ctx, place{databaseURL: server.URL, program: *program}, r); err != nil {
+		return fmt.Errorf("%s: %w", d.name, err)
+	}
+	return r.verdict()
+}
+
+// find returns the one drill that is named.
+func find(names []string) (drill, error) {
+	var known []string
+	for _, d := range drills {
+		if len(names) == 1 && d.name == names[0] {
+			return d, nil
+		}
+		known = append(known, fmt.Sprintf("  %-10s %s", d.name, d.about))
+	}
+	return drill{}, fmt.Errorf("name one of the drills:\n%s", strings.Join(known, "\n"))
+}
+
+// report collects what held and what did not. Its methods may be called by
+// several goroutines.
+type report struct {
+	out io.Writer
+
+	mu    sync.Mutex
+	broke []string
+}
+
+// say prints a figure that nothing is required of.
+func (r *report) say(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintf(r.out, format+"\n", args...)
+}
+
+// hold prints whether a promise held, with the figures that show it.
+func (r *report) hold(held bool, format string, args ...any) {
+	word, line := "held  ", fmt.Sprintf(format, args...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !held {
+		word = "BROKEN"
+		r.broke = append(r.broke, line)
+	}
+	fmt.Fprintf(r.out, "  %s  %s\n", word, line)
+}
+
+// verdict fails if anything that had to hold did not.
+func (r *report) verdict() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.broke) > 0 {
+		return fmt.Errorf("%d promises did not hold:\n  %s", len(r.broke), strings.Join(r.broke, "\n  "))
+	}
+	return nil
+}
