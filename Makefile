@@ -31,7 +31,14 @@ test: postgres bin/postgres ## run all tests, beside a Postgres of their own
 	bin/postgres with go test $(RACE) -shuffle=on $(TESTFLAGS) ./...
 
 .PHONY: check
-check: verify lint doclint vuln test ## everything that CI runs
+check: verify lint doclint vuln test ## what CI runs on Go alone; not clients and fuzz, which take an hour and other languages
+
+.PHONY: browser
+browser: postgres bin/postgres ## go through the dashboard in a real Chromium; pictures of each page in build/screens
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -qy --no-install-recommends chromium fonts-dejavu-core; } || \
+		{ echo "Chromium is missing. Install it: sudo apt-get install chromium" >&2; exit 1; }
+	bin/postgres with go test -count=1 -tags browser -run InABrowser ./internal/dashboard
 
 .PHONY: postgres
 postgres: bin/postgres ## find the Postgres server programs, or install them, or say how to
@@ -74,6 +81,11 @@ vuln: ## look for known weaknesses in the dependencies
 bench: postgres bin/guildhall ## measure throughput and latency against Postgres itself
 	go run ./bench
 	go run ./bench/webhooks
+	go run ./bench/giveaways
+
+.PHONY: drill
+drill: postgres bin/guildhall ## put a real server under a load it must survive (NAME=neighbour ...)
+	go run ./bench/drill $(NAME)
 
 .PHONY: release
 release: ## build the program for the usual systems into dist/
@@ -83,7 +95,9 @@ release: ## build the program for the usual systems into dist/
 		echo $$out; \
 		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build -trimpath -ldflags '$(LDFLAGS)' -o $$out ./cmd/guildhall || exit 1; \
 	done
-	@cp openapi.yaml gen/openapi-3.1.yaml deploy/Containerfile deploy/compose.yaml dist/
+	@cp openapi.yaml gen/openapi-3.1.yaml dist/ && cp deploy/release.Containerfile dist/Containerfile
+	@sed -e 's|context: \.\.$$|context: .|' -e 's|dockerfile: deploy/Containerfile|dockerfile: Containerfile|' deploy/compose.yaml > dist/compose.yaml
+	@! grep -n 'deploy/\|\.\.$$' dist/compose.yaml # it stands alone
 	@cd dist && rm -f SHA256SUMS && { sha256sum * 2>/dev/null || shasum -a 256 *; } > .sums && mv .sums SHA256SUMS
 
 .PHONY: bin/guildhall
