@@ -185,10 +185,8 @@ func lockMigrations(ctx context.Context, pool *sql.DB) (unlock func(), err error
 		return nil, errors.Join(fmt.Errorf("wait for another process that migrates: %w", err), conn.Close())
 	}
 	return func() {
-		if err := locker.SessionUnlock(context.WithoutCancel(ctx), conn); err != nil {
-			slog.WarnContext(ctx, "the lock over migrations was not given back; it ends with its connection", "error", err)
-		}
-		_ = conn.Close()
+		// A lock that is not given back here ends with its connection.
+		_ = errors.Join(locker.SessionUnlock(context.WithoutCancel(ctx), conn), conn.Close())
 	}, nil
 }
 
