@@ -4,12 +4,14 @@ import (
 	"container/list"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"guildhall/internal/fault"
 )
 
-// waitTimeout is how long a request waits for a place before it is refused.
+// waitTimeout is how long a request waits for places, all its statements
+// together, before it is refused.
 const waitTimeout = 2 * time.Second
 
 // Caller is on whose account the database works. The zero Caller is the program
@@ -21,12 +23,19 @@ type Caller struct{ Token, Guild string }
 // request is: it waits for its turn among the others, and is not cut off in the
 // middle of a statement when ctx ends.
 func As(ctx context.Context, c Caller) context.Context {
-	return context.WithValue(ctx, callerKey, c)
+	return context.WithValue(ctx, callerKey, &account{caller: c})
 }
 
-func callerOf(ctx context.Context) (c Caller, request bool) {
-	c, request = ctx.Value(callerKey).(Caller)
-	return c, request
+// account is what one request does on a caller's account.
+type account struct {
+	caller Caller
+	waited atomic.Int64 // nanoseconds, for places
+}
+
+// accountOf returns nil outside of a request.
+func accountOf(ctx context.Context) *account {
+	a, _ := ctx.Value(callerKey).(*account)
+	return a
 }
 
 // The refusals of a caller that has waited long enough.
@@ -97,7 +106,7 @@ func NewPlaces(n int) *Places {
 }
 
 // Acquire waits for a place; the caller must give it back with release, once.
-// Who waits longer than two seconds is refused: with rate_limited when it is
+// A request that has waited two seconds in all is refused: with rate_limited when it is
 // its own token that holds as many as it may, else with service_unavailable.
 func (p *Places) Acquire(ctx context.Context, c Caller) (release func(), err error) {
 	if err := ctx.Err(); err != nil {
@@ -127,8 +136,13 @@ func (p *Places) Acquire(ctx context.Context, c Caller) (release func(), err err
 func (p *Places) wait(ctx context.Context, t *tokenPlaces, w *waiter) error {
 	begun := time.Now()
 	var late <-chan time.Time
+	request := accountOf(ctx)
 	if t.caller != (Caller{}) {
-		timer := time.NewTimer(waitTimeout)
+		patience := waitTimeout
+		if request != nil {
+			patience -= time.Duration(request.waited.Load())
+		}
+		timer := time.NewTimer(patience)
 		defer timer.Stop()
 		late = timer.C
 	}
@@ -142,8 +156,12 @@ func (p *Places) wait(ctx context.Context, t *tokenPlaces, w *waiter) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	waited := time.Since(begun)
+	if request != nil {
+		request.waited.Add(int64(waited))
+	}
 	p.stats.Waiting--
-	p.stats.Waited += time.Since(begun)
+	p.stats.Waited += waited
 	switch {
 	case err == nil:
 		return nil

@@ -68,6 +68,30 @@ func TestPlaces(t *testing.T) {
 			}
 		})
 	})
+	t.Run("a request waits two seconds in all, however many statements it has", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			p := NewPlaces(1)
+			release := taken(t, p, caller(1, 1))
+			c := caller(2, 1)
+			request := As(t.Context(), c)
+			time.AfterFunc(1500*time.Millisecond, release)
+			release, err := p.Acquire(request, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			release()
+			taken(t, p, caller(1, 1))
+			begun := time.Now()
+			if _, err := p.Acquire(request, c); !is(err, "service_unavailable") || time.Since(begun) != waitTimeout-1500*time.Millisecond {
+				t.Errorf("its second statement: %v after %v", err, time.Since(begun))
+			}
+			begun = time.Now()
+			if _, err := p.Acquire(As(t.Context(), c), c); !is(err, "service_unavailable") || time.Since(begun) != waitTimeout {
+				t.Errorf("another request: %v after %v", err, time.Since(begun))
+			}
+		})
+	})
 	t.Run("a caller that leaves, or has left, holds nothing", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

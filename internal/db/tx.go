@@ -125,12 +125,16 @@ func (d *DB) once(ctx context.Context, fn func(ctx context.Context, tx *Tx) erro
 
 // enter waits for a place. The context it returns is for the statements.
 func enter(ctx context.Context, places *Places) (work context.Context, release func(), err error) {
-	c, request := callerOf(ctx)
+	request := accountOf(ctx)
+	var c Caller
+	if request != nil {
+		c = request.caller
+	}
 	release, err = places.Acquire(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	if request {
+	if request != nil {
 		return steady{ctx}, release, nil
 	}
 	return ctx, release, nil
