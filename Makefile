@@ -77,6 +77,16 @@ fuzz: postgres ## fuzz a live server with what the contract allows and forbids
 vuln: ## look for known weaknesses in the dependencies
 	go tool govulncheck ./...
 
+# The packages that hold what callers are promised.
+MUTANTS ?= idempotency economy auth webhooks api
+
+.PHONY: mutants
+mutants: postgres bin/postgres ## change code in small ways and see which changes no test notices; hours (MUTANTS="economy auth")
+	@for p in $(MUTANTS); do \
+		echo "internal/$$p"; \
+		GOFLAGS=-buildvcs=false bin/postgres with go tool -modfile=.ci/mutants.mod gremlins unleash ./internal/$$p || exit 1; \
+	done
+
 .PHONY: bench
 bench: postgres bin/guildhall ## measure throughput and latency against Postgres itself
 	go run ./bench
