@@ -46,6 +46,7 @@ func drilled(t *testing.T, run func(p place, r *report) error) {
 	}
 }
 
+// RELIABILITY.md, Neighbours.
 func TestAGuildDoesNotNoticeItsNeighboursWorst(t *testing.T) {
 	t.Parallel()
 	drilled(t, func(p place, r *report) error {
@@ -53,6 +54,7 @@ func TestAGuildDoesNotNoticeItsNeighboursWorst(t *testing.T) {
 	})
 }
 
+// RELIABILITY.md, Overload.
 func TestOverloadIsRefusedInTheRightForm(t *testing.T) {
 	t.Parallel()
 	drilled(t, func(p place, r *report) error {

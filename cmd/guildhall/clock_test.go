@@ -13,7 +13,8 @@ import (
 	"guildhall/internal/db/dbtest"
 )
 
-// Fault 58: a node whose clock is off says so.
+// A node whose clock is off says so.
+// RELIABILITY.md, Operation.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -70,6 +70,7 @@ func TestTooFewConnectionsAreRefused(t *testing.T) {
 
 // A database that answers and takes no writes is none to send requests to: its
 // procedural language may be gone after an upgrade under it.
+// RELIABILITY.md, Operation.
 func TestReadinessTriesWhatAWriteNeeds(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
@@ -106,6 +107,7 @@ func TestReadinessTriesWhatAWriteNeeds(t *testing.T) {
 
 // A node takes as many connections as it was told, and no more, whatever is
 // asked of it.
+// RELIABILITY.md, Overload.
 func TestANodeKeepsToItsConnections(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)

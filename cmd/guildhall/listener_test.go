@@ -21,6 +21,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
+// RELIABILITY.md, Overload.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	at := func(s string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(s)) }
@@ -88,6 +89,7 @@ func unread(t *testing.T, port string) (bytes int) {
 }
 
 // Callers who ask for a megabyte and read nothing hold little, and not for long.
+// RELIABILITY.md, Overload.
 func TestAnswersThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	s := serve(t, withGuild(t), "GUILDHALL_RATE_LOGIN=off")
@@ -127,6 +129,7 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 }
 
 // Forty connections with all the streams they may have, none of which is read.
+// RELIABILITY.md, Overload.
 func TestStreamsThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	s := serve(t, withGuild(t), "GUILDHALL_RATE_LOGIN=off")

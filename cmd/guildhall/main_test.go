@@ -412,6 +412,7 @@ func TestPort(t *testing.T) {
 	})
 }
 
+// RELIABILITY.md, Operation.
 func TestRedact(t *testing.T) {
 	t.Parallel()
 	secret := "svc_live_" + strings.Repeat("aB3_-", 9)[:43]

@@ -26,6 +26,7 @@ func printable(t *testing.T, what, text string) {
 	}
 }
 
+// RELIABILITY.md, Operation.
 func TestNothingPrintedCommandsTheTerminal(t *testing.T) {
 	t.Parallel()
 	t.Run("in tables, sentences and JSON", func(t *testing.T) {
@@ -133,6 +134,7 @@ func TestNamesHoldNoControlCharacters(t *testing.T) {
 	}
 }
 
+// RELIABILITY.md, Operation.
 func TestAnExportIsItsOwnersAlone(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/guild.ndjson"

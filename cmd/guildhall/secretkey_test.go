@@ -57,6 +57,7 @@ func (s *serving) end(t *testing.T) {
 }
 
 // An old key is replaced while everything it sealed stays readable.
+// RELIABILITY.md, Operation.
 func TestSecretKeyRotates(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)

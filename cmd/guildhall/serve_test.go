@@ -197,6 +197,7 @@ func TestServe(t *testing.T) {
 
 // A caller that sends its request byte by byte is cut off, and the others do
 // not notice it.
+// RELIABILITY.md, Overload.
 func TestSlowCallers(t *testing.T) {
 	t.Parallel()
 	s := serve(t, withGuild(t))
@@ -242,6 +243,7 @@ func TestSlowCallers(t *testing.T) {
 }
 
 // A stop in the middle of traffic fails no request and resets no connection.
+// RELIABILITY.md, Operation.
 func TestGracefulStop(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)

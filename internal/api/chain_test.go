@@ -66,6 +66,7 @@ func TestEveryOperationNeedsAToken(t *testing.T) {
 	unknown.Do(t, "getMe", "").WantError(t, 401, "invalid_token")
 }
 
+// RELIABILITY.md, Tokens.
 func TestGuessingIsSlow(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t, apitest.With(func(c *api.Config) {
@@ -95,6 +96,7 @@ func TestEveryOperationIsHTTPSOnly(t *testing.T) {
 	})
 }
 
+// RELIABILITY.md, Tokens.
 func TestEveryOperationKeepsToTheAllowlist(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t, apitest.AllowIP("203.0.113.0/24"))
@@ -103,6 +105,7 @@ func TestEveryOperationKeepsToTheAllowlist(t *testing.T) {
 	})
 }
 
+// RELIABILITY.md, Neighbours.
 func TestEveryOperationIsLimited(t *testing.T) {
 	t.Parallel()
 	one := ratelimit.Quota{Limit: 1, Window: time.Hour}
@@ -153,6 +156,7 @@ func TestEveryReadIgnoresTheKey(t *testing.T) {
 	server.Do(t, "getGuild", "").Want(t, 200, "")
 }
 
+// RELIABILITY.md, Writes.
 func TestEveryWriteTellsTwinsAndReuse(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -174,6 +178,7 @@ func TestEveryWriteTellsTwinsAndReuse(t *testing.T) {
 	})
 }
 
+// RELIABILITY.md, Input.
 func TestEveryOperationHidesOurFailures(t *testing.T) {
 	t.Parallel()
 	broken := apitest.New(t, with(errors.New("pq: password authentication failed for secret-user")))
@@ -192,6 +197,7 @@ func TestEveryOperationHidesOurFailures(t *testing.T) {
 	}
 }
 
+// RELIABILITY.md, Input.
 func TestPanicsBecomeInternalErrors(t *testing.T) {
 	t.Parallel()
 	// A principal without a guild's data is fine; none at all makes auth.From panic.
@@ -199,6 +205,7 @@ func TestPanicsBecomeInternalErrors(t *testing.T) {
 	server.Do(t, "getMe", "").WantError(t, 500, "internal_error")
 }
 
+// RELIABILITY.md, Input.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -292,6 +299,7 @@ func wantAllow(t *testing.T, a *apitest.Answer, want []string) {
 }
 
 // Credentials in any other place are not read, and never reach the log.
+// RELIABILITY.md, Tokens.
 func TestCredentialsElsewhere(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)

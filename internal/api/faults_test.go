@@ -111,8 +111,9 @@ func behind(t *testing.T, cut func([]byte) (after, before bool)) *apitest.API {
 	return apitest.New(t, apitest.Reach(func(raw string) string { return between(t, raw, cut) }))
 }
 
-// Fault 2: the answer to COMMIT is lost. A retry with the same key ends with
+// The answer to COMMIT is lost. A retry with the same key ends with
 // the one effect and its stored answer.
+// RELIABILITY.md, Writes.
 func TestLostCommitAnswer(t *testing.T) {
 	t.Parallel()
 	var commits atomic.Int64
@@ -151,8 +152,9 @@ func TestLostCommitAnswer(t *testing.T) {
 	}
 }
 
-// Fault 4: the driver reports a bad connection after the statement was sent.
+// The driver reports a bad connection after the statement was sent.
 // No statement of a write may then run a second time.
+// RELIABILITY.md, Writes.
 func TestBrokenConnectionNeverDoublesAWrite(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
@@ -194,7 +196,8 @@ func TestBrokenConnectionNeverDoublesAWrite(t *testing.T) {
 	}
 }
 
-// Fault 52: the client leaves in the middle of a write.
+// The client leaves in the middle of a write.
+// RELIABILITY.md, Writes.
 func TestClientDisconnect(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)

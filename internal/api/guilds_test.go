@@ -174,9 +174,10 @@ func placeholders(op apitest.Operation) []string {
 	return names
 }
 
-// Fault 14: what belongs to another guild is answered exactly like what does
+// What belongs to another guild is answered exactly like what does
 // not exist, byte for byte, and stays as it is. That the same call works for
 // its owner proves that the guild alone made the difference.
+// RELIABILITY.md, Guilds.
 func TestAnotherGuildsThingsDoNotExist(t *testing.T) {
 	t.Parallel()
 	n, tried := newNeighbours(t), 0
@@ -230,6 +231,7 @@ func TestAnotherGuildsThingsDoNotExist(t *testing.T) {
 // guild's takes as long as the one for what does not exist. The calls take
 // turns, so that whatever else the machine does slows both; a difference in the
 // program would show in every round, the machine's in some.
+// RELIABILITY.md, Guilds.
 func TestAnotherGuildsThingsTakeNoLonger(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t, apitest.With(func(c *api.Config) {
@@ -264,6 +266,7 @@ func TestAnotherGuildsThingsTakeNoLonger(t *testing.T) {
 
 // A guild that exports and another that imports may have things of the same id.
 // Each guild reads and changes its own.
+// RELIABILITY.md, Guilds.
 func TestEqualIDsInTwoGuilds(t *testing.T) {
 	t.Parallel()
 	n := newNeighbours(t)
@@ -305,6 +308,7 @@ func (n neighbours) fill(t *testing.T) {
 
 // Every list of one guild is empty however full the other's is, with and
 // without its filters.
+// RELIABILITY.md, Guilds.
 func TestListsStayInTheirGuild(t *testing.T) {
 	t.Parallel()
 	n, tried := newNeighbours(t), 0
@@ -343,6 +347,7 @@ func TestListsStayInTheirGuild(t *testing.T) {
 // A user is known to a guild by what the guild holds of them: with another
 // guild's riches they are answered like one whom nobody has ever seen. The
 // network's lookup is the one answer that all guilds share, and it names none.
+// RELIABILITY.md, Guilds.
 func TestUsersAreStrangersInAnotherGuild(t *testing.T) {
 	t.Parallel()
 	n := newNeighbours(t)
@@ -377,6 +382,7 @@ func TestUsersAreStrangersInAnotherGuild(t *testing.T) {
 
 // What a guild writes without an id in the path goes to its own things, also
 // under a key that the other guild has used for the same request.
+// RELIABILITY.md, Guilds.
 func TestWritesStayInTheirGuild(t *testing.T) {
 	t.Parallel()
 	n, tried := newNeighbours(t), 0

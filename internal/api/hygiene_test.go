@@ -11,6 +11,7 @@ import (
 )
 
 // What is built to be costly is given up long before its end.
+// RELIABILITY.md, Input.
 func TestParseJSONGivesUpOnCrowds(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{

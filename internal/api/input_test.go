@@ -28,7 +28,8 @@ func answer(t testing.TB, client *http.Client, req *http.Request) *apitest.Answe
 	return &apitest.Answer{Status: res.StatusCode, Header: res.Header, Body: body}
 }
 
-// Fault 8: integers at the edges of what int64, a float and JSON hold.
+// Integers at the edges of what int64, a float and JSON hold.
+// RELIABILITY.md, Input.
 func TestIntegers(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -76,7 +77,8 @@ func TestIntegers(t *testing.T) {
 	})
 }
 
-// Fault 56: snowflakes are text from end to end.
+// Snowflakes are text from end to end.
+// RELIABILITY.md, Input.
 func TestSnowflakes(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -154,7 +156,8 @@ func TestOpaqueIDs(t *testing.T) {
 	}
 }
 
-// Fault 54: pages.
+// Pages.
+// RELIABILITY.md, Input.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -243,7 +246,8 @@ func TestPages(t *testing.T) {
 	})
 }
 
-// Fault 53: bodies that are built to hurt.
+// Bodies that are built to hurt.
+// RELIABILITY.md, Input.
 func TestBodyAbuse(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -326,6 +330,7 @@ func TestBodyAbuse(t *testing.T) {
 }
 
 // The frame of HTTP itself, said by hand: what no client library would send.
+// RELIABILITY.md, Input.
 func TestBrokenFrames(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)

@@ -43,7 +43,8 @@ func count(t testing.TB, server *apitest.API, query string, args ...any) int {
 
 const one = `{"user_id":"9","delta":1}`
 
-// Fault 47: what may be a key, and how far it reaches.
+// What may be a key, and how far it reaches.
+// RELIABILITY.md, Writes.
 func TestKeySyntax(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -75,6 +76,7 @@ func TestKeySyntax(t *testing.T) {
 	server.Do(t, "getWallet", "", apitest.Path("userId", "9")).Want(t, 200, `{"data":{"balance":5}}`)
 }
 
+// RELIABILITY.md, Writes.
 func TestKeyScope(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -97,7 +99,8 @@ func TestKeyScope(t *testing.T) {
 	})
 }
 
-// Fault 48: the same request is the same bytes, and nothing else is.
+// The same request is the same bytes, and nothing else is.
+// RELIABILITY.md, Writes.
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t).Key("k")
@@ -133,8 +136,9 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// Fault 49: an answer is kept for 24 hours from the first use, by the
+// An answer is kept for 24 hours from the first use, by the
 // database's clock and whether or not old keys are cleaned away.
+// RELIABILITY.md, Writes.
 func TestKeysLastADay(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t).Key("k")
@@ -162,6 +166,7 @@ func TestKeysLastADay(t *testing.T) {
 
 // The edge itself, to the millisecond: inside one transaction the database's
 // clock stands still.
+// RELIABILITY.md, Writes.
 func TestKeysLastExactlyADay(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -200,7 +205,8 @@ func TestKeysLastExactlyADay(t *testing.T) {
 	}
 }
 
-// Fault 51: a refusal stays the answer of its key after its reason is gone.
+// A refusal stays the answer of its key after its reason is gone.
+// RELIABILITY.md, Writes.
 func TestRefusalsAreKept(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -241,8 +247,9 @@ func TestRefusalsAreKept(t *testing.T) {
 	})
 }
 
-// Fault 41: a limited call stores nothing. The same token's next try with the key
+// A limited call stores nothing. The same token's next try with the key
 // runs, once, and the one after it is a replay. Limited repeats are limited, too.
+// RELIABILITY.md, Writes.
 func TestLimitedCallsAreNotKept(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t, apitest.With(func(c *api.Config) { c.Quotas.Write = ratelimit.Quota{Limit: 1, Window: 3 * time.Second} }))
@@ -273,7 +280,8 @@ func TestLimitedCallsAreNotKept(t *testing.T) {
 	server.Do(t, "getWallet", "", apitest.Path("userId", "9")).Want(t, 200, `{"data":{"balance":2}}`)
 }
 
-// Fault 50: what one process has stored, another replays byte for byte.
+// What one process has stored, another replays byte for byte.
+// RELIABILITY.md, Writes.
 func TestReplayByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	var cfg api.Config
@@ -320,8 +328,9 @@ func (p *panicky) Seal(plain []byte, bound string) []byte {
 	return p.Sealer.Seal(plain, bound)
 }
 
-// Fault 52: the program breaks in the middle of a write. The effect and the
+// The program breaks in the middle of a write. The effect and the
 // stored answer are both there afterwards, or neither is.
+// RELIABILITY.md, Writes.
 func TestPanicInAWrite(t *testing.T) {
 	t.Parallel()
 

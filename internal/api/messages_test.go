@@ -11,6 +11,7 @@ import (
 )
 
 // Each message, read alone, says what is wrong with the call and how to mend it.
+// RELIABILITY.md, Input.
 func TestMessagesLetTheCallBeMended(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)

@@ -15,6 +15,7 @@ import (
 
 // However many repeats of a finished request come at once, each gets the
 // stored answer.
+// RELIABILITY.md, Writes.
 func TestRepeatsOfAFinishedRequestAreAllAnswered(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
@@ -49,6 +50,7 @@ func TestRepeatsOfAFinishedRequestAreAllAnswered(t *testing.T) {
 
 // What an operation asks others before its unit is not asked for a repeat: the
 // answer is there, whatever they would say now.
+// RELIABILITY.md, Writes.
 func TestARepeatAsksNobody(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -67,6 +69,7 @@ func TestARepeatAsksNobody(t *testing.T) {
 }
 
 // A caller that hangs up is no error of ours.
+// RELIABILITY.md, Overload.
 func TestAClientThatHangsUpIsNoError(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)

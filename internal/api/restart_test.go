@@ -15,9 +15,10 @@ import (
 	"guildhall/internal/db/embedded"
 )
 
-// Fault 5: Postgres stops or is killed under load and comes back. No
+// Postgres stops or is killed under load and comes back. No
 // acknowledged write is lost, none is doubled, and the program recovers by
 // itself.
+// RELIABILITY.md, Writes.
 func TestPostgresRestarts(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "gh")

@@ -24,8 +24,9 @@ func (scopesFromBearer) Authenticate(_ context.Context, bearer string, _ netip.A
 	}, nil
 }
 
-// Fault 15: each operation opens to its own scope alone: not to all the others
+// Each operation opens to its own scope alone: not to all the others
 // together, and not to more than this one.
+// RELIABILITY.md, Tokens.
 func TestEveryOperationAgainstEveryScope(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t, apitest.With(func(c *api.Config) { c.Tokens = scopesFromBearer{} }))

@@ -7,7 +7,8 @@ import (
 	"guildhall/internal/api/apitest"
 )
 
-// Fault 55: instants coming in, stored and going out.
+// Instants coming in, stored and going out.
+// RELIABILITY.md, Input.
 func TestTimestamps(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)

@@ -63,6 +63,7 @@ func TestClientIP(t *testing.T) {
 // An attacker writes whatever headers he likes, straight to the server or
 // through a chain of trusted proxies that append what they saw. In every case
 // the address that comes out is his own, and plain HTTP stays plain HTTP.
+// RELIABILITY.md, Tokens.
 func TestSpoofedHeaders(t *testing.T) {
 	t.Parallel()
 	trusted, err := auth.ParsePrefixes("10.0.0.0/8 2001:db8:1::/48")

@@ -67,6 +67,7 @@ func TestCreate(t *testing.T) {
 
 // Whoever may write the token table may do so without rights on what the
 // announcement needs.
+// RELIABILITY.md, Tokens.
 func TestForeignWriterIsHeard(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

@@ -12,6 +12,7 @@ import (
 // One node keeps its database but hears no notifications any more, another
 // loses both; neither connection breaks. What they answer after a revocation
 // has returned is a refusal or service_unavailable, never a stale yes.
+// RELIABILITY.md, Tokens.
 func TestRevocationWithLostLinks(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -75,6 +76,7 @@ func TestRevocationWithLostLinks(t *testing.T) {
 }
 
 // The line breaks over and over, each time with a revocation around the break.
+// RELIABILITY.md, Tokens.
 func TestLineBreaks(t *testing.T) {
 	t.Parallel()
 	const cuts = 50
@@ -111,6 +113,7 @@ func TestLineBreaks(t *testing.T) {
 	}
 }
 
+// RELIABILITY.md, Operation.
 func TestRunLeavesTheRegistry(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -140,6 +143,7 @@ func TestRunLeavesTheRegistry(t *testing.T) {
 	want(t, b, tok.Secret, "invalid_token")
 }
 
+// RELIABILITY.md, Tokens.
 func TestRunWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -164,6 +168,7 @@ func TestRunWithoutADatabase(t *testing.T) {
 
 // A failover or a restored backup sets the epoch back. A node that remembered
 // the higher one would pass for one that knows of the revocations to come.
+// RELIABILITY.md, Tokens.
 func TestRevocationAfterTheEpochWasSetBack(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

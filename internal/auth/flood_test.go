@@ -8,6 +8,7 @@ import (
 
 // Guesses at tokens must not fill the memory that known tokens need, nor push
 // those out of it.
+// RELIABILITY.md, Tokens.
 func TestGuessesTakeLittleOfTheCache(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

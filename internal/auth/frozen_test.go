@@ -47,6 +47,7 @@ func TestNode(t *testing.T) {
 
 // A node is frozen with a token in its cache, and the token is revoked
 // meanwhile. The requests it finds on waking are refused.
+// RELIABILITY.md, Tokens.
 func TestFrozenNode(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

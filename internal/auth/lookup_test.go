@@ -14,6 +14,7 @@ import (
 
 // However many requests want rows, the database is asked a few statements at a
 // time, and nobody gets a row that was read before it asked.
+// RELIABILITY.md, Tokens.
 func TestLookupsAreFewAndFresh(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

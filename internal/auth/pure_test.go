@@ -155,6 +155,7 @@ func FuzzParsePrefixes(f *testing.F) {
 	})
 }
 
+// RELIABILITY.md, Operation.
 func TestTokenTextStaysOutOfLogs(t *testing.T) {
 	t.Parallel()
 	tok := auth.Token{ID: "1", Preview: "svc_test_...wxyz", Secret: "svc_test_secret"}

@@ -22,6 +22,7 @@ func revokeNow(t testing.TB, s *scene, id string) {
 	}
 }
 
+// RELIABILITY.md, Tokens.
 func TestRevoke(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -114,6 +115,7 @@ func TestRevoke(t *testing.T) {
 // Three nodes answer from their caches as fast as they can while token after
 // token is revoked. No request that starts after a revocation has returned may
 // be accepted, on any node.
+// RELIABILITY.md, Tokens.
 func TestRevocationUnderLoad(t *testing.T) {
 	t.Parallel()
 	const revocations, lanes = 500, 4
@@ -181,6 +183,7 @@ func TestRevocationUnderLoad(t *testing.T) {
 // A lookup is under way, with the old row in its answer, while the token is
 // revoked and the node hears of it. The answer may still serve the request that
 // asked, and nobody later.
+// RELIABILITY.md, Tokens.
 func TestSlowReadDoesNotBringATokenBack(t *testing.T) {
 	t.Parallel()
 	const rounds = 100

@@ -216,6 +216,7 @@ func TestLastUse(t *testing.T) {
 }
 
 // The database's clock decides, whatever the node's shows and however it jumps.
+// RELIABILITY.md, Tokens.
 func TestExpiryWithWrongClocks(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

@@ -196,6 +196,7 @@ func TestSendMessage(t *testing.T) {
 	})
 }
 
+// RELIABILITY.md, Messages.
 func TestRateLimits(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -252,6 +252,7 @@ func TestAnnounce(t *testing.T) {
 // TestARefusalDoesNotUndoWhatMayHaveBeenPosted: the answer to the first try is
 // lost, and later ones are refused for certain. Only reading the channel tells
 // whether the message is there.
+// RELIABILITY.md, Messages.
 func TestARefusalDoesNotUndoWhatMayHaveBeenPosted(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]chattest.Behaviour{

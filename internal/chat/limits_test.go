@@ -72,6 +72,7 @@ func TestBucketsAreDropped(t *testing.T) {
 
 // TestBucketsOfThePlatform: routes that the platform counts together wait
 // together.
+// RELIABILITY.md, Messages.
 func TestBucketsOfThePlatform(t *testing.T) {
 	t.Parallel()
 	l := newLimits()

@@ -13,6 +13,7 @@ import (
 
 // TestChannelsOfOthers: whatever way the id of a channel came in, nothing is
 // done in it for a guild that it does not belong to.
+// RELIABILITY.md, Guilds.
 func TestChannelsOfOthers(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -90,6 +90,7 @@ func send(d *chat.Discord, ctx context.Context, guild, to string) error { //noli
 
 // TestNoMemoryOfRefusals: what was refused is asked again by the next call, and
 // each lasting refusal is in the log and the metrics.
+// RELIABILITY.md, Messages.
 func TestNoMemoryOfRefusals(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -126,6 +127,7 @@ func TestNoMemoryOfRefusals(t *testing.T) {
 
 // TestRefusalBudgets: a guild's refusals stop that guild's calls, and no other
 // guild's; the bot's stop what nobody waits for before the rest.
+// RELIABILITY.md, Messages.
 func TestRefusalBudgets(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -205,6 +207,7 @@ func TestWhatCounts(t *testing.T) {
 }
 
 // TestRefusalsOfAllNodes: nodes that share a store stop together.
+// RELIABILITY.md, Messages.
 func TestRefusalsOfAllNodes(t *testing.T) {
 	t.Parallel()
 	store, s := miniredis.RunT(t), chattest.New(t)

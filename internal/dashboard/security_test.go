@@ -210,6 +210,7 @@ func fakeDiscord(t *testing.T, roles *atomic.Value, status *atomic.Int64) *dashb
 }
 
 // Rights are the platform's to give and to take, at once for changes.
+// RELIABILITY.md, Guilds.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	var ahead, status atomic.Int64
@@ -275,6 +276,7 @@ func TestSignInsAreLimited(t *testing.T) {
 }
 
 // Names are shown as they are, and do nothing.
+// RELIABILITY.md, Operation.
 func TestHostileNames(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -295,6 +297,7 @@ func TestHostileNames(t *testing.T) {
 	b.get(page(guildID, "audit")+"?format=csv").wants(200, "token.created")
 }
 
+// RELIABILITY.md, Guilds.
 func TestOtherGuildsTokens(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

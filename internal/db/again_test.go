@@ -8,6 +8,7 @@ import (
 	"github.com/lib/pq"
 )
 
+// RELIABILITY.md, Operation.
 func TestAMigrationGivesUpOnALockInTheEnd(t *testing.T) {
 	t.Parallel()
 	locked := &pq.Error{Code: "55P03"}

@@ -57,6 +57,7 @@ func sleep(ctx context.Context, q db.Querier, seconds float64) error {
 	return q.GetContext(ctx, &nothing, `SELECT pg_sleep($1)::text`, seconds)
 }
 
+// RELIABILITY.md, Overload.
 func TestARequestThatExpiresWhileItWaitsCostsNoConnection(t *testing.T) {
 	t.Parallel()
 	d, reads, writes := single(t)
@@ -80,6 +81,7 @@ func TestARequestThatExpiresWhileItWaitsCostsNoConnection(t *testing.T) {
 	}
 }
 
+// RELIABILITY.md, Overload.
 func TestACallerThatHangsUpCostsNoConnection(t *testing.T) {
 	t.Parallel()
 	d, reads, writes := single(t)
@@ -134,6 +136,7 @@ func TestACommitThatComesTooLateSaysWhy(t *testing.T) {
 	}
 }
 
+// RELIABILITY.md, Operation.
 func TestAConnectionThatOnlyReadsIsThrownAway(t *testing.T) {
 	t.Parallel()
 	d, _, writes := single(t)

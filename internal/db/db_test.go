@@ -165,6 +165,7 @@ func TestStatementsArePreparedOncePerConnection(t *testing.T) {
 	}
 }
 
+// RELIABILITY.md, Operation.
 func TestCheckSchema(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -214,6 +215,7 @@ func TestCheckSchema(t *testing.T) {
 	}
 }
 
+// RELIABILITY.md, Operation.
 func TestOldestSchemaIsOneTheStatementsRunOn(t *testing.T) {
 	t.Parallel()
 	names, err := fs.Glob(migrations.Files, "*.sql")
@@ -239,6 +241,7 @@ func TestOldestSchemaIsOneTheStatementsRunOn(t *testing.T) {
 }
 
 // A migration lets live traffic pass and comes again.
+// RELIABILITY.md, Operation.
 func TestMigrateWaitsForALockAndComesAgain(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -288,6 +291,7 @@ func TestMigrateWaitsForALockAndComesAgain(t *testing.T) {
 	}
 }
 
+// RELIABILITY.md, Operation.
 func TestOpenKeepsThePasswordToItself(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"postgres://u:hunter2@host:notaport/db", "mysql://u:hunter2@host/db", "postgres://u:hunter2@%zz/db"} {

@@ -29,6 +29,7 @@ func taken(t *testing.T, p *Places, c Caller) (release func()) {
 	return release
 }
 
+// RELIABILITY.md, Neighbours.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	t.Run("a token alone holds half, its guild three quarters, and the last quarter is for others", func(t *testing.T) {
@@ -167,6 +168,7 @@ func is(err error, code string) bool {
 // Whatever is asked for, given back and given up, the places are those of the
 // bounds, none stays free that somebody may have, and one that becomes free goes
 // to a guild that holds the fewest.
+// RELIABILITY.md, Neighbours.
 func TestPlacesAreSharedFairly(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -87,6 +87,7 @@ func silence(t *testing.T, databaseURL string) (through string, toggle func()) {
 }
 
 // The driver on its own would wait for a dead link for a quarter of an hour.
+// RELIABILITY.md, Overload.
 func TestDeadLink(t *testing.T) {
 	t.Parallel()
 	through, toggle := silence(t, dbtest.New(t).URL)

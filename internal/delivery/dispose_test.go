@@ -12,6 +12,7 @@ import (
 
 // Whatever waits for an endpoint, disabling, enabling and deleting it touch no
 // delivery in the unit of the request, and all of them follow.
+// RELIABILITY.md, Events.
 func TestABacklogOfAnySizeIsDisposedOfAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -66,6 +67,7 @@ func TestABacklogOfAnySizeIsDisposedOfAtOnce(t *testing.T) {
 
 // After a unit that disables an endpoint has committed, no node begins a send to
 // it.
+// RELIABILITY.md, Events.
 func TestNoSendBeginsAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -92,6 +94,7 @@ func TestNoSendBeginsAfterTheAnswer(t *testing.T) {
 // Tests and redeliveries pass a block and everything else that is queued, and
 // their success makes the endpoint well. A test goes to a disabled endpoint, a
 // redelivery to it is held.
+// RELIABILITY.md, Events.
 func TestUrgentDeliveriesGoOutNow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -144,6 +147,7 @@ func TestUrgentDeliveriesGoOutNow(t *testing.T) {
 }
 
 // Recover queues each event once whose newest delivery has failed.
+// RELIABILITY.md, Events.
 func TestRecoverQueuesWhatHasFailed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -48,6 +48,7 @@ func (w *world) delayed(guilds []string) time.Duration {
 
 // An endpoint that answers slowly and has a long backlog holds its own
 // few slots and nothing else.
+// RELIABILITY.md, Neighbours.
 func TestASlowEndpointHurtsNobodyElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -88,6 +89,7 @@ func TestASlowEndpointHurtsNobodyElse(t *testing.T) {
 }
 
 // Nine endpoints of ten never answer; the tenth does not notice.
+// RELIABILITY.md, Neighbours.
 func TestBlackHolesHurtNobodyElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -137,6 +139,7 @@ func TestBlackHolesHurtNobodyElse(t *testing.T) {
 }
 
 // One guild's flood waits in its own lane, and none of it is lost.
+// RELIABILITY.md, Neighbours.
 func TestAFloodIsDrainedBesideTheOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -165,6 +168,7 @@ func TestAFloodIsDrainedBesideTheOthers(t *testing.T) {
 
 // A replay of a whole log is one endpoint's backlog like any
 // other; each request of it is one delivery, and the others do not notice.
+// RELIABILITY.md, Neighbours.
 func TestAMassReplayRunsBesideTheOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -207,6 +211,7 @@ func TestAMassReplayRunsBesideTheOthers(t *testing.T) {
 
 // After an outage a backlog is retried spread out, and never with more
 // than an endpoint's slots.
+// RELIABILITY.md, Neighbours.
 func TestRetriesAreSpreadOut(t *testing.T) {
 	t.Parallel()
 	t.Run("jitter", func(t *testing.T) {
@@ -268,6 +273,7 @@ func TestRetriesAreSpreadOut(t *testing.T) {
 }
 
 // Several nodes share the work, and nothing is sent twice while all goes well.
+// RELIABILITY.md, Events.
 func TestSeveralNodesShareTheWorkWithoutDoubleSends(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -305,6 +311,7 @@ func TestSeveralNodesShareTheWorkWithoutDoubleSends(t *testing.T) {
 }
 
 // A shutdown lets what is under way finish and leaves no lease behind.
+// RELIABILITY.md, Operation.
 func TestRunEndsWithItsWorkSettled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

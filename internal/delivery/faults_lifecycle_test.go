@@ -26,6 +26,7 @@ import (
 
 // A change, its event and its deliveries are there together or not at
 // all, wherever the transaction breaks.
+// RELIABILITY.md, Events.
 func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -128,6 +129,7 @@ func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 
 // Workers that are killed in the middle of sends lose nothing; what
 // they had in hand is sent again, the same bytes under the same id.
+// RELIABILITY.md, Events.
 func TestKilledWorkersLoseNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -170,6 +172,7 @@ func TestKilledWorkersLoseNothing(t *testing.T) {
 // The database goes away in the middle of deliveries and comes back: the
 // deliverer goes on by itself, nothing is lost, and what could not be settled is
 // sent again, the same bytes under the same id.
+// RELIABILITY.md, Events.
 func TestDeliveriesOutliveAnOutageOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -243,8 +246,9 @@ func (w *world) outage(length time.Duration) {
 	}
 }
 
-// Fault 25, three ways an endpoint is switched off with a backlog: nothing is
+// Nothing is
 // dropped, and all of it goes out in order when the endpoint is enabled again.
+// RELIABILITY.md, Events.
 func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 	t.Parallel()
 	backlogged := func(t *testing.T, off func(w *world, e endpoint, r *receiver), cfg func(*Config)) {
@@ -328,6 +332,7 @@ func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 
 // While a secret is rotated again and again, a receiver that has any
 // of the last day's secrets verifies every event recorded since it got it.
+// RELIABILITY.md, Events.
 func TestRotationNeverBreaksVerification(t *testing.T) {
 	t.Parallel()
 	const rotations = 100
@@ -391,6 +396,7 @@ func TestRotationNeverBreaksVerification(t *testing.T) {
 
 // Each redelivery is a chain of attempts of its own under the same
 // event id; the first delivery's schedule is not touched.
+// RELIABILITY.md, Events.
 func TestEveryRedeliveryMakesOneChain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -434,6 +440,7 @@ func TestEveryRedeliveryMakesOneChain(t *testing.T) {
 
 // When the attempt log cannot be written, deliveries settle all the
 // same, and the log catches up later.
+// RELIABILITY.md, Events.
 func TestTheLogCatchesUpAfterItFailed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -461,6 +468,7 @@ func TestTheLogCatchesUpAfterItFailed(t *testing.T) {
 
 // What cannot be sent ends as failed with a reason, soon, and its neighbours
 // arrive. A secret that cannot be read is no such thing: what waits for it waits.
+// RELIABILITY.md, Events.
 func TestPoisonRowsEndAndHurtNobody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -49,6 +49,7 @@ func (w *world) lastAttempt(e endpoint) attempt {
 }
 
 // No redirect is followed, whatever it leads to.
+// RELIABILITY.md, Outgoing calls.
 func TestRedirectsAreFailuresAndNeverFollowed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -95,6 +96,7 @@ func TestRedirectsAreFailuresAndNeverFollowed(t *testing.T) {
 }
 
 // The longest attempt fits into a lease.
+// RELIABILITY.md, Outgoing calls.
 func TestAnAttemptEndsBeforeItsLease(t *testing.T) {
 	t.Parallel()
 	if lease < egress.AttemptTimeout+settleInterval+time.Second || lease+pollInterval > 30*time.Second {
@@ -103,6 +105,7 @@ func TestAnAttemptEndsBeforeItsLease(t *testing.T) {
 }
 
 // Retry-After keeps the whole endpoint quiet, and no other.
+// RELIABILITY.md, Events.
 func TestRetryAfterKeepsTheEndpointQuiet(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -144,6 +147,7 @@ func TestRetryAfterKeepsTheEndpointQuiet(t *testing.T) {
 }
 
 // Each way to fail is told apart in the log, and none is final.
+// RELIABILITY.md, Events.
 func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -271,6 +275,7 @@ func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 
 // An address that is refused at the socket shows one text, is never connected
 // to, and pauses its endpoint after three attempts in a row.
+// RELIABILITY.md, Outgoing calls.
 func TestARefusedAddressPausesTheEndpoint(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -16,6 +16,7 @@ import (
 
 // After five failures in a row an endpoint is left alone, for twice as long each
 // time up to a bound; one attempt decides, and a success ends it.
+// RELIABILITY.md, Events.
 func TestAFailingEndpointIsBlockedForLongerEachTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -107,6 +108,7 @@ func TestAllOfAnEventGoesAtItsAge(t *testing.T) {
 
 // The clock of a node that is a month ahead takes nothing: pruning goes by the
 // database's.
+// RELIABILITY.md, Operation.
 func TestPruningGoesByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -118,6 +120,7 @@ func TestPruningGoesByTheDatabasesClock(t *testing.T) {
 
 // A delivery that is held though its endpoint is enabled is found and sent: so
 // is whatever a node of the release before has left, which knows no schedules.
+// RELIABILITY.md, Operation.
 func TestWhatNodesOfTheReleaseBeforeLeaveIsFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -58,6 +58,7 @@ func (m *contract) failing(at time.Time) bool {
 // statements that settle and claim, leaves an endpoint as the contract says:
 // well after a success, blocked after five failures in a row, quiet as long as
 // it has asked, and disabled after five days of nothing but failures.
+// RELIABILITY.md, Events.
 func TestHealthFollowsTheContract(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -141,6 +142,7 @@ func (w *world) claimAt(ctx context.Context, tx *db.Tx, at time.Time, e endpoint
 
 // A receiver that asks for a pause now and then is no failing one: what follows
 // makes it well, and five days later nothing has added up.
+// RELIABILITY.md, Events.
 func TestASuccessAfterRetryAfterClearsTheFailure(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
@@ -167,6 +169,7 @@ func TestASuccessAfterRetryAfterClearsTheFailure(t *testing.T) {
 // The slots are shared by guild before they are shared by endpoint: eight guilds
 // that have everything in use do not keep a ninth waiting, and one bad response
 // does not put an endpoint behind all the dead.
+// RELIABILITY.md, Neighbours.
 func TestSlotsAreSharedByGuildFirst(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

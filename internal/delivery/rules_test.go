@@ -186,6 +186,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// RELIABILITY.md, Events.
 func TestWhatCannotBeSentIsGivenUpSoon(t *testing.T) {
 	t.Parallel()
 	s := DefaultSchedule()

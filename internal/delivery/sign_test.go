@@ -32,6 +32,7 @@ type vector struct {
 const vectorsFile = "../webhooks/testdata/signatures.json"
 
 // The published vectors are what sign makes, and what both libraries accept.
+// RELIABILITY.md, Events.
 func TestSignMakesThePublishedVectors(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile(vectorsFile)
@@ -98,6 +99,7 @@ func standardAccepts(t *testing.T, secret string, h http.Header, body []byte) bo
 
 // Whatever the body, both libraries accept it, and neither accepts it
 // with a single bit changed.
+// RELIABILITY.md, Events.
 func TestBothLibrariesAcceptWhatIsSignedAndNothingElse(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

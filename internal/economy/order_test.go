@@ -121,6 +121,7 @@ func (c *copier) missing(t *testing.T) (n, all int) {
 
 // A member's own ledger needs no overlap: its rows appear in the order of their
 // instants. And whoever reads the newest row reads the balance.
+// RELIABILITY.md, Events.
 func TestAHotWalletsLedgerStandsInTheOrderOfEffects(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -200,6 +201,7 @@ func wantEventsInOrder(t *testing.T, d *db.DB) {
 }
 
 // The loop that the document shows misses nothing of many wallets.
+// RELIABILITY.md, Events.
 func TestACopyWithTheOverlapMissesNothing(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -123,7 +123,8 @@ func TestAdjustBalanceUnderAKey(t *testing.T) {
 	})
 }
 
-// Fault 1 of the reliability list: concurrent duplicates have one effect.
+// Concurrent duplicates have one effect.
+// RELIABILITY.md, Writes.
 func TestTwinsHaveOneEffect(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -167,7 +168,8 @@ func TestTwinsHaveOneEffect(t *testing.T) {
 	api.Do(t, "getWallet", "", apitest.Path("userId", "9")).Want(t, 200, `{"data":{"balance":10}}`)
 }
 
-// Fault 7: many clients spend the last coins.
+// Many clients spend the last coins.
+// RELIABILITY.md, Writes.
 func TestBalanceRace(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -200,6 +202,7 @@ func TestBalanceRace(t *testing.T) {
 }
 
 // The first coins of a member arrive from many sides at once.
+// RELIABILITY.md, Writes.
 func TestFirstAdjustmentRace(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -288,6 +291,7 @@ func TestListLedgerEntries(t *testing.T) {
 	})
 }
 
+// RELIABILITY.md, Writes.
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -357,6 +361,7 @@ func TestReferences(t *testing.T) {
 
 // Of many that bring one reference at once, for the same wallet and for others,
 // one is paid.
+// RELIABILITY.md, Writes.
 func TestAReferenceIsTakenOnceUnderARace(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

@@ -16,6 +16,7 @@ import (
 
 // Whatever a receiver does with a response, an attempt ends in time
 // and little of it is read.
+// RELIABILITY.md, Outgoing calls.
 func TestAnAttemptIsCutOffInTime(t *testing.T) {
 	t.Parallel()
 	bomb := func() []byte {
@@ -96,6 +97,7 @@ func TestAClientUsesNoProxyAndTrustsNobodyElse(t *testing.T) {
 	}
 }
 
+// RELIABILITY.md, Outgoing calls.
 func TestExcerptIsTextOfAtMost2KiB(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{"", "ok", "a\x00b", "\xff\xfe", strings.Repeat("ü", 2000), strings.Repeat("\xff", 4096), strings.Repeat("x", 2047) + "ü"} {

@@ -81,6 +81,7 @@ func corpus(t *testing.T, port string) []string {
 
 // Nothing of the corpus is registered, and nothing of it is connected
 // to even if it were.
+// RELIABILITY.md, Outgoing calls.
 func TestNothingOfTheCorpusIsReached(t *testing.T) {
 	t.Parallel()
 	resolver := egresstest.NameServer(t, func(name string, _ bool) egresstest.Answer {
@@ -168,6 +169,7 @@ func TestPublicAddressesArePermitted(t *testing.T) {
 
 // A name that answers now with a permitted address and now with
 // another, or with both, never leads to the other.
+// RELIABILITY.md, Outgoing calls.
 func TestRebindingNeverConnectsToARefusedAddress(t *testing.T) {
 	t.Parallel()
 	sets := []egresstest.Answer{

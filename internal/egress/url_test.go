@@ -2,6 +2,7 @@ package egress
 
 import "testing"
 
+// RELIABILITY.md, Outgoing calls.
 func TestParseURL(t *testing.T) {
 	t.Parallel()
 	for _, good := range []string{

@@ -132,6 +132,7 @@ func TestDraw(t *testing.T) {
 // Many callers, two workers among them, race for the same giveaways while some
 // of them lose their transaction, some their time, and some the answer to their
 // commit, and come again.
+// RELIABILITY.md, Giveaways.
 func TestDrawRunsOnceHoweverManyRace(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -229,6 +230,7 @@ func (f failing) Do(ctx context.Context, fn func(context.Context, *db.Tx) error)
 // A worker is killed at every place where a draw writes, and once in the middle
 // of its commit: its server process ends itself there. Nothing of the draw may
 // stay, and a worker has to finish it, once.
+// RELIABILITY.md, Giveaways.
 func TestDrawIsFinishedAfterItsWorkerDied(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -275,6 +277,7 @@ func TestDrawIsFinishedAfterItsWorkerDied(t *testing.T) {
 
 // One giveaway that cannot be drawn must neither stop the others nor be tried
 // without pause.
+// RELIABILITY.md, Giveaways.
 func TestAGiveawayThatCannotBeDrawnStopsNoOther(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -295,6 +298,7 @@ func TestAGiveawayThatCannotBeDrawnStopsNoOther(t *testing.T) {
 
 // The entries a draw sees are those that the counters count, also while the bot
 // goes on writing entries.
+// RELIABILITY.md, Giveaways.
 func TestDrawSeesWholeEntries(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -352,6 +356,7 @@ func TestDrawSeesWholeEntries(t *testing.T) {
 
 // A hundred thousand entrants, each with so many entries that a structure with
 // a place for every entry could not be held, draw and reroll.
+// RELIABILITY.md, Giveaways.
 func TestDrawOfAHundredThousand(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

@@ -83,6 +83,7 @@ func script(t *testing.T) string {
 
 // Whoever may read a giveaway repeats its draws with the script that the
 // documentation shows, and sees it when something was changed afterwards.
+// RELIABILITY.md, Giveaways.
 func TestTheScriptRepeatsDraws(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")

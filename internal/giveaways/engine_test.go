@@ -120,6 +120,7 @@ func TestTheJobEngineDrawsAndAnnounces(t *testing.T) {
 
 // The job of an announcement is lost. The sweep has it said all the same, once,
 // however many nodes sweep.
+// RELIABILITY.md, Messages.
 func TestALostAnnouncementIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

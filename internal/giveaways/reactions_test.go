@@ -145,6 +145,7 @@ func TestNobodyIsInvitedToWhatIsOver(t *testing.T) {
 }
 
 // A message that may have been posted is waited for: members may have reacted.
+// RELIABILITY.md, Messages.
 func TestAMessageOfUnknownOutcomeIsFoundOutFirst(t *testing.T) {
 	t.Parallel()
 	s, server := opened(t)
@@ -175,6 +176,7 @@ func TestAMessageOfUnknownOutcomeIsFoundOutFirst(t *testing.T) {
 // A hundred thousand reactions are read page by page, by workers that die: what
 // was read stays read, no connection is held, and no page is asked for twice by
 // those who go on.
+// RELIABILITY.md, Giveaways.
 func TestAHundredThousandReactions(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -246,6 +248,7 @@ func TestAGiveawayDoesNotWaitForEver(t *testing.T) {
 
 // The bot writes only into the guild's own channels: what the caller names is
 // asked about before anything is stored.
+// RELIABILITY.md, Guilds.
 func TestTheChannelMustBeTheGuilds(t *testing.T) {
 	t.Parallel()
 	s, server := opened(t)
@@ -275,6 +278,7 @@ func TestTheChannelMustBeTheGuilds(t *testing.T) {
 
 // The platform is away for a day in which giveaways end: nothing is given up,
 // and when it is back each announcement is posted once.
+// RELIABILITY.md, Messages.
 func TestADayWithoutThePlatform(t *testing.T) {
 	t.Parallel()
 	s, server := opened(t)

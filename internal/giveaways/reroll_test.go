@@ -139,6 +139,7 @@ func TestRerollGiveaway(t *testing.T) {
 
 // Twenty rerolls at once, half of them under two keys: each that runs draws
 // somebody new, under one key runs once, and every draw has its record.
+// RELIABILITY.md, Giveaways.
 func TestRerollsRace(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -218,6 +219,7 @@ func TestRerollsRace(t *testing.T) {
 
 // Ten callers end one giveaway at once while the sweep finds that its time is
 // over: it goes into drawing once.
+// RELIABILITY.md, Giveaways.
 func TestEndsRace(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -266,6 +268,7 @@ func TestEndsRace(t *testing.T) {
 
 // Every job is lost. Several workers find the giveaway and draw it, once: a draw
 // needs nothing but the giveaway's own row.
+// RELIABILITY.md, Giveaways.
 func TestADrawNeedsNoJob(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

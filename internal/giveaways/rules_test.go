@@ -87,6 +87,7 @@ func TestPickRefusesAPotItCannotWeigh(t *testing.T) {
 
 // TestPickIsWhatItsDocumentSays repeats random draws with the second,
 // independent implementation that stands in the example.
+// RELIABILITY.md, Giveaways.
 func TestPickIsWhatItsDocumentSays(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(4, 2))
@@ -125,6 +126,7 @@ func TestPickIsWhatItsDocumentSays(t *testing.T) {
 
 // The values below are published: whoever verifies draws with another program
 // can check it against them. They must never change.
+// RELIABILITY.md, Giveaways.
 func TestPickKeepsItsPublishedValues(t *testing.T) {
 	t.Parallel()
 	seed := bytes.Repeat([]byte{0xab}, 32)
@@ -177,6 +179,7 @@ func TestPotHashTellsPotsApart(t *testing.T) {
 
 // With W just above half of 2^64 nearly every second number is discarded; a
 // stream that did not discard would favour the small remainders two to one.
+// RELIABILITY.md, Giveaways.
 func TestStreamDiscardsWhatWouldSkewIt(t *testing.T) {
 	t.Parallel()
 	const w = 1<<63 + 1
@@ -199,6 +202,7 @@ func TestStreamDiscardsWhatWouldSkewIt(t *testing.T) {
 // The weights are kept in the first place drawn and, without replacement, in
 // the second. The seeds are fixed, so the statistics are too; the limits are
 // those that a fair draw passes with a probability of 0.999.
+// RELIABILITY.md, Giveaways.
 func TestPickFollowsTheWeights(t *testing.T) {
 	t.Parallel()
 	pot := []entrant{{"1", 1}, {"2", 2}, {"3", 3}, {"4", 10}, {"5", 34}}
@@ -228,6 +232,7 @@ func TestPickFollowsTheWeights(t *testing.T) {
 	}
 }
 
+// RELIABILITY.md, Giveaways.
 func TestPickTreatsEqualsAlike(t *testing.T) {
 	t.Parallel()
 	pot := make([]entrant, 64)

@@ -358,6 +358,7 @@ func TestTransitionsGetThroughABacklog(t *testing.T) {
 }
 
 // The entries of a giveaway never change once it is being drawn, whoever writes.
+// RELIABILITY.md, Giveaways.
 func TestEntriesAreFrozenWhenDrawingBegins(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

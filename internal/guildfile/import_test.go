@@ -138,6 +138,7 @@ func TestImportBringsNothingFromTheFuture(t *testing.T) {
 	}
 }
 
+// RELIABILITY.md, Operation.
 func TestImportOfAnExportGivesTheSameExport(t *testing.T) {
 	t.Parallel()
 	from, to := dbtest.New(t).DB, dbtest.New(t).DB
@@ -172,6 +173,7 @@ func firstDifference(a, b string) string {
 	return fmt.Sprintf("%d and %d lines", len(x), len(y))
 }
 
+// RELIABILITY.md, Input.
 func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -78,6 +78,7 @@ func agree(t *testing.T, line []byte) {
 	}
 }
 
+// RELIABILITY.md, Input.
 func TestParserAgreesWithTheStandardLibrary(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{

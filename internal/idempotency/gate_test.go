@@ -29,6 +29,7 @@ func enter(ctx context.Context, g *Gate, r Request, replay func(context.Context,
 	return done
 }
 
+// RELIABILITY.md, Writes.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	r := Request{TokenID: "t", Key: "k"}

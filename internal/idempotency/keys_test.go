@@ -33,6 +33,7 @@ func (m *modelKey) fresh() bool { return m != nil && (m.age < 24*time.Hour || m.
 
 // Random claims, leases, answers, releases and passing hours do what a model of
 // a few lines says.
+// RELIABILITY.md, Writes.
 func TestKeysAgainstAModel(t *testing.T) {
 	t.Parallel()
 	ctx, d := context.Background(), dbtest.New(t).DB
@@ -173,6 +174,7 @@ func box(t *testing.T, first ...byte) *seal.Box {
 
 // A change of the secret key rewrites every kept answer, chunk by chunk, and
 // says what it could not read.
+// RELIABILITY.md, Operation.
 func TestReseal(t *testing.T) {
 	t.Parallel()
 	ctx, d := context.Background(), dbtest.New(t).DB
@@ -224,6 +226,7 @@ func TestReseal(t *testing.T) {
 }
 
 // Prune takes what is an hour past its window, and counts it.
+// RELIABILITY.md, Writes.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	ctx, d := context.Background(), dbtest.New(t).DB

@@ -14,8 +14,9 @@ import (
 	"guildhall/internal/seal"
 )
 
-// Fault 50: the rows were written by the program of contract 1.0.0. Whatever
+// The rows were written by the program of contract 1.0.0. Whatever
 // becomes of the format, answers of the day before an update are still replayed.
+// RELIABILITY.md, Writes.
 func TestAnswersOfThePreviousRelease(t *testing.T) {
 	t.Parallel()
 	ctx, d := context.Background(), dbtest.New(t).DB

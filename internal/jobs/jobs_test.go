@@ -314,6 +314,7 @@ func (e *entries) has(parts ...string) bool {
 
 // A job that fails is seen: a warning says what it was about and why, a counter
 // counts it, and it is tried again, whatever the failure, until it is a day old.
+// RELIABILITY.md, Messages.
 func TestFailuresAreSeenAndNotGivenUp(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t)

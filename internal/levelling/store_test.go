@@ -146,6 +146,7 @@ func TestAdjustmentsSeeEachOther(t *testing.T) {
 }
 
 // TestTheLastXPIsSpentOnce races more losses than the member has XP for.
+// RELIABILITY.md, Writes.
 func TestTheLastXPIsSpentOnce(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

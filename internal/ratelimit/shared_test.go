@@ -28,6 +28,7 @@ func nodes(t *testing.T, n int, cfg ratelimit.Config) []*ratelimit.Limiter {
 	return all
 }
 
+// RELIABILITY.md, Neighbours.
 func TestSharedBucket(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -124,6 +125,7 @@ func TestSharedBucket(t *testing.T) {
 	})
 }
 
+// RELIABILITY.md, Neighbours.
 func TestWithoutRedis(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

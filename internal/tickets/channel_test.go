@@ -12,6 +12,7 @@ import (
 	"guildhall/internal/tickets"
 )
 
+// RELIABILITY.md, Messages.
 func TestSyncChannel(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

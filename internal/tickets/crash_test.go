@@ -10,6 +10,7 @@ import (
 
 // TestCrash: the process dies while a message is on its way. Whoever comes
 // first finishes it: the caller with the key, or the sweep.
+// RELIABILITY.md, Messages.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -142,6 +143,7 @@ func TestCrash(t *testing.T) {
 
 // TestRacingSweeps: several nodes sweep the same leftovers while their callers
 // come back.
+// RELIABILITY.md, Messages.
 func TestRacingSweeps(t *testing.T) {
 	t.Parallel()
 	s := set(t)

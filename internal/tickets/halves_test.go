@@ -35,6 +35,7 @@ func state(t *testing.T, a *apitest.API) string {
 
 // TestNothingByHalves: wherever a write breaks off, nothing of it is there, and
 // the same request with the same key does all of it once the trouble is over.
+// RELIABILITY.md, Messages.
 func TestNothingByHalves(t *testing.T) {
 	t.Parallel()
 	for _, op := range []struct{ id, body, status, event string }{

@@ -88,6 +88,7 @@ func TestMessage(t *testing.T) {
 
 // TestRefused: whatever way the platform does not take a message, the caller
 // hears 502 and nothing is left behind, not even under the key.
+// RELIABILITY.md, Messages.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for name, behave := range map[string]func(*chattest.Server) chattest.Behaviour{
@@ -139,6 +140,7 @@ func refuse(status, code int) func(*chattest.Server) chattest.Behaviour {
 }
 
 // TestAnswerLost: the platform takes the message and the answer never arrives.
+// RELIABILITY.md, Messages.
 func TestAnswerLost(t *testing.T) {
 	t.Parallel()
 
@@ -222,6 +224,7 @@ func TestTwins(t *testing.T) {
 
 // TestHangingPlatform: while more sends hang than there are connections,
 // everything else goes on.
+// RELIABILITY.md, Messages.
 func TestHangingPlatform(t *testing.T) {
 	t.Parallel()
 	s := set(t)
@@ -266,6 +269,7 @@ func notify(begun chan<- struct{}, b chattest.Behaviour) chattest.Behaviour {
 
 // TestMessageToAnotherGuildsChannel: the bot posts only into the guild's own
 // channels; a close succeeds and leaves the channel alone.
+// RELIABILITY.md, Guilds.
 func TestMessageToAnotherGuildsChannel(t *testing.T) {
 	t.Parallel()
 	s := set(t)

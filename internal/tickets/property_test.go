@@ -151,6 +151,7 @@ type story struct {
 // lost answers, refusals, limits, server errors, deaths, standstills, closes,
 // reopenings and changes of the channel, and compares channel and transcript at
 // the end. -rapid.checks says how many sequences there are.
+// RELIABILITY.md, Messages.
 func TestMessagesProperty(t *testing.T) {
 	t.Parallel()
 	s := &story{world: &world{

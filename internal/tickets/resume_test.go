@@ -23,6 +23,7 @@ func (s scene) lose(posted bool) {
 
 // TestTicketClosedMeanwhile: a message that may stand in the channel is found
 // out about before the ticket's state refuses the repeated request.
+// RELIABILITY.md, Messages.
 func TestTicketClosedMeanwhile(t *testing.T) {
 	t.Parallel()
 	const message = `{"content":"x"}`
@@ -80,6 +81,7 @@ func TestTicketClosedMeanwhile(t *testing.T) {
 
 // TestChannelMovedMeanwhile: a repeated request posts where the ticket's channel
 // is now, if its message is not in the one before.
+// RELIABILITY.md, Messages.
 func TestChannelMovedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

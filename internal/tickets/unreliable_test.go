@@ -13,6 +13,7 @@ import (
 
 // TestUnreliablePlatform: however often answers are lost and calls fail, a
 // caller who repeats with the same key ends with one message and one row.
+// RELIABILITY.md, Messages.
 func TestUnreliablePlatform(t *testing.T) {
 	t.Parallel()
 	const lanes, each = 6, 6

@@ -101,6 +101,7 @@ func TestAnEndpointOfUnreadableEvents(t *testing.T) {
 
 // A hundred registrations whose names nobody answers for take nothing from
 // another guild: neither its writes nor its own registrations wait.
+// RELIABILITY.md, Neighbours.
 func TestSilentNamesHurtNobodyElse(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -176,6 +177,7 @@ func TestSilentNamesHurtNobodyElse(t *testing.T) {
 	}
 }
 
+// RELIABILITY.md, Events.
 func TestRotationEndsOldSecrets(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
