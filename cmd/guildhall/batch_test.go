@@ -1,35 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"guildhall/internal/testutil"
 )
-
-// shared is a buffer that several goroutines may use.
-type shared struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (s *shared) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.Write(p)
-}
-
-func (s *shared) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.String()
-}
 
 func TestBatchLosesNoLineAndDelaysNoWarning(t *testing.T) {
 	t.Parallel()
-	var out shared
+	var out testutil.Log
 	log, _, err := newBatchedLogger(&out, "info,json")
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +55,7 @@ func TestBatchLosesNoLineAndDelaysNoWarning(t *testing.T) {
 
 func TestBatchWritesTheRestAtTheEnd(t *testing.T) {
 	t.Parallel()
-	var out shared
+	var out testutil.Log
 	log, lines, err := newBatchedLogger(&out, "info,text")
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +83,7 @@ func TestBatchIsBounded(t *testing.T) {
 			logged <- i
 		}
 	}()
-	eventually(t, "whoever logs has to wait", 20*time.Second, func() bool {
+	testutil.Eventually(t, "whoever logs has to wait", func() bool {
 		n := len(logged)
 		time.Sleep(100 * time.Millisecond)
 		return n == len(logged)

@@ -4,9 +4,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/testutil"
 )
 
 // sum is how many connections a node with these has in all.
@@ -100,9 +100,9 @@ func TestReadinessTriesWhatAWriteNeeds(t *testing.T) {
 		}
 	}
 	library("$libdir/gone")
-	eventually(t, "the node is not ready", time.Minute, is(503))
+	testutil.Eventually(t, "the node is not ready", is(503))
 	library("$libdir/plpgsql")
-	eventually(t, "the node is ready again", time.Minute, is(200))
+	testutil.Eventually(t, "the node is ready again", is(200))
 }
 
 // A node takes as many connections as it was told, and no more, whatever is

@@ -19,6 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"guildhall/internal/testutil"
 )
 
 // RELIABILITY.md, Overload.
@@ -113,14 +115,14 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "answers wait to be read", 30*time.Second, func() bool { return unread(t, port) > slow*10<<10 })
+	testutil.Eventually(t, "answers wait to be read", func() bool { return unread(t, port) > slow*10<<10 })
 	held := unread(t, port)
 	t.Logf("the kernel holds %d bytes for %d connections", held, slow)
 	if limit := slow * 4 * sendBuffer; held > limit {
 		t.Errorf("that is more than %d", limit)
 	}
 	healthy := s.client(t)
-	eventually(t, "they are dropped with their buffers", 2*time.Minute, func() bool {
+	testutil.Eventually(t, "they are dropped with their buffers", func() bool {
 		if res, _, err := get(t.Context(), healthy, s.https+"/api/v1/me", s.token); err != nil || res.StatusCode != 200 {
 			t.Fatalf("a healthy caller got %v, %v", res, err)
 		}

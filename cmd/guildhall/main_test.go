@@ -19,6 +19,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/guildfile"
+	"guildhall/internal/testutil"
 )
 
 // asProgram makes this test's program behave as guildhall, so that tests can
@@ -139,7 +140,7 @@ func (p *process) text() (out, errs string) {
 // says waits until the process has written the text.
 func (p *process) says(t *testing.T, text string) {
 	t.Helper()
-	eventually(t, "guildhall says "+text, time.Minute, func() bool {
+	testutil.Eventually(t, "guildhall says "+text, func() bool {
 		out, errs := p.text()
 		if strings.Contains(out, text) || strings.Contains(errs, text) {
 			return true
@@ -162,16 +163,6 @@ func (p *process) exits(t *testing.T, within time.Duration) int {
 	case <-time.After(within):
 		t.Fatalf("guildhall still runs after %v", within)
 		return 0
-	}
-}
-
-// eventually polls until the condition holds.
-func eventually(t *testing.T, what string, within time.Duration, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(within); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", within, what)
-		}
 	}
 }
 

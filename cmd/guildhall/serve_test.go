@@ -26,6 +26,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/db/embedded"
+	"guildhall/internal/testutil"
 )
 
 // serving is a `guildhall serve` with a certificate of its own.
@@ -176,7 +177,7 @@ func TestServe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the new certificate is served", time.Minute, func() bool {
+		testutil.Eventually(t, "the new certificate is served", func() bool {
 			c, err := tls.Dial("tcp", strings.TrimPrefix(s.https, "https://"), &tls.Config{InsecureSkipVerify: true})
 			if err != nil {
 				t.Fatal(err)
@@ -287,11 +288,11 @@ func TestGracefulStop(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "there is traffic", 20*time.Second, func() bool { return done.Load() > 100 })
+	testutil.Eventually(t, "there is traffic", func() bool { return done.Load() > 100 })
 	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "readiness is off", 5*time.Second, func() bool {
+	testutil.Eventually(t, "readiness is off", func() bool {
 		res, _, err := get(t.Context(), http.DefaultClient, s.ops+"/readyz", "")
 		return err == nil && res.StatusCode == 503
 	})

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"guildhall/internal/api/apitest"
+	"guildhall/internal/testutil"
 )
 
 // link is a TCP proxy in front of Postgres that tests can cut.
@@ -220,7 +221,7 @@ func TestClientDisconnect(t *testing.T) {
 	}
 	op := apitest.Find(t, "adjustBalance")
 	for i := range 40 {
-		apitest.Eventually(t, "the retry's answer", func() bool {
+		testutil.Eventually(t, "the retry's answer", func() bool {
 			a, err := server.Key(fmt.Sprint("gone-", i)).Try(op, `{"user_id":"9","delta":1}`)
 			return err == nil && a.Status == 200
 		})

@@ -11,6 +11,7 @@ import (
 
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/egress/egresstest"
+	"guildhall/internal/testutil"
 )
 
 // However many repeats of a finished request come at once, each gets the
@@ -86,14 +87,14 @@ func TestAClientThatHangsUpIsNoError(t *testing.T) {
 	body := `{"user_id":"9","moderator_id":"8","type":"note","reason":"x"}`
 	fmt.Fprintf(c, "POST /api/v1/cases HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		server.Token, len(body), body)
-	apitest.Eventually(t, "the write waits for the lock", func() bool {
+	testutil.Eventually(t, "the write waits for the lock", func() bool {
 		return count(t, server, `SELECT count(*) FROM pg_locks WHERE NOT granted`) > 0
 	})
 	c.Close()
 	defer func() { _, _ = io.Copy(io.Discard, c) }()
 	release()
 	line := ""
-	apitest.Eventually(t, "the request's line", func() bool {
+	testutil.Eventually(t, "the request's line", func() bool {
 		for _, l := range strings.Split(server.Server.Log.String(), "\n") {
 			if strings.Contains(l, `"route":"/api/v1/cases"`) {
 				line = l

@@ -13,6 +13,7 @@ import (
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/db"
 	"guildhall/internal/db/embedded"
+	"guildhall/internal/testutil"
 )
 
 // Postgres stops or is killed under load and comes back. No
@@ -74,7 +75,7 @@ func TestPostgresRestarts(t *testing.T) {
 	}
 	for round := range 3 {
 		before := acknowledged.Load()
-		apitest.Eventually(t, "writes", func() bool { return acknowledged.Load() > before+5 })
+		testutil.Eventually(t, "writes", func() bool { return acknowledged.Load() > before+5 })
 		if round == 1 {
 			// Not even a shutdown: the server's process is killed.
 			if out, err := exec.Command("pkill", "-9", "-f", "postgres -D "+postgres.Folder).CombinedOutput(); err != nil {
@@ -86,11 +87,11 @@ func TestPostgresRestarts(t *testing.T) {
 			t.Error(err)
 		}
 		before = refused.Load()
-		apitest.Eventually(t, "refusals while Postgres is away", func() bool { return refused.Load() > before })
+		testutil.Eventually(t, "refusals while Postgres is away", func() bool { return refused.Load() > before })
 		postgres = start()
 		before = acknowledged.Load()
 		back := time.Now()
-		apitest.Eventually(t, "the first success after the restart", func() bool { return acknowledged.Load() > before })
+		testutil.Eventually(t, "the first success after the restart", func() bool { return acknowledged.Load() > before })
 		t.Logf("round %d: first success %s after Postgres was back", round, time.Since(back).Round(time.Millisecond))
 	}
 	stop.Store(true)

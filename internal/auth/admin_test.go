@@ -9,6 +9,7 @@ import (
 
 	"guildhall/internal/db"
 	"guildhall/internal/fault"
+	"guildhall/internal/testutil"
 )
 
 func TestCreate(t *testing.T) {
@@ -89,5 +90,5 @@ func TestForeignWriterIsHeard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the revocation is heard", func() bool { return answer(n, tok.Secret) == "invalid_token" })
+	testutil.Eventually(t, "the revocation is heard", func() bool { return answer(n, tok.Secret) == "invalid_token" })
 }

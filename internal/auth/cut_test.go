@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"guildhall/internal/testutil"
 )
 
 // One node keeps its database but hears no notifications any more, another
@@ -22,7 +24,7 @@ func TestRevocationWithLostLinks(t *testing.T) {
 	lost := s.tokens(t, func(c *Config) { c.URL, c.DB = lostLink.url, open(t, lostLink.url) })
 	nodes := []*Tokens{healthy, deaf, lost}
 	run(t, nodes...)
-	eventually(t, "the nodes know of each other", func() bool { return healthy.Nodes() == 3 && deaf.Nodes() == 3 && lost.Nodes() == 3 })
+	testutil.Eventually(t, "the nodes know of each other", func() bool { return healthy.Nodes() == 3 && deaf.Nodes() == 3 && lost.Nodes() == 3 })
 	tok, kept := s.token(t), s.token(t)
 	for _, n := range nodes {
 		cachedBy(t, n, tok.Secret)
@@ -69,8 +71,8 @@ func TestRevocationWithLostLinks(t *testing.T) {
 	deafLink.restore()
 	lostLink.restore()
 	for _, n := range nodes {
-		eventually(t, "the node trusts its cache again", func() bool { return n.trusted(n.clock()) })
-		eventually(t, "the other token works", func() bool { return answer(n, kept.Secret) == "" })
+		testutil.Eventually(t, "the node trusts its cache again", func() bool { return n.trusted(n.clock()) })
+		testutil.Eventually(t, "the other token works", func() bool { return answer(n, kept.Secret) == "" })
 		want(t, n, tok.Secret, "invalid_token")
 	}
 }
@@ -101,7 +103,7 @@ func TestLineBreaks(t *testing.T) {
 			<-done
 		}
 		want(t, n, tok.Secret, "invalid_token")
-		eventually(t, "the line is back", func() bool { return n.gens.all.Load() > generation && n.trusted(n.clock()) })
+		testutil.Eventually(t, "the line is back", func() bool { return n.gens.all.Load() > generation && n.trusted(n.clock()) })
 		want(t, n, tok.Secret, "invalid_token")
 		want(t, n, kept.Secret, "")
 		if counter(t, n.met.reads) == reads {
@@ -156,7 +158,7 @@ func TestRunWithoutADatabase(t *testing.T) {
 	go func() { done <- n.Run(ctx) }()
 	want(t, n, tok.Secret, "service_unavailable")
 	want(t, n, "svc_test_no", "invalid_token")
-	eventually(t, "the node has tried again", func() bool { return counter(t, n.met.lost) >= 2 })
+	testutil.Eventually(t, "the node has tried again", func() bool { return counter(t, n.met.lost) >= 2 })
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -179,17 +181,17 @@ func TestRevocationAfterTheEpochWasSetBack(t *testing.T) {
 		s.token(t)
 	}
 	high := get[int64](t, s, `SELECT epoch FROM auth_epoch`)
-	eventually(t, "the node has heard of all changes", func() bool { return n.epoch.Load() == high })
+	testutil.Eventually(t, "the node has heard of all changes", func() bool { return n.epoch.Load() == high })
 	tok := s.token(t)
 	s.exec(t, `UPDATE auth_epoch SET epoch = epoch - 15`)
 	s.exec(t, `UPDATE auth_nodes SET epoch = 0`)
 	before := n.gens.all.Load()
 	l.cut()
-	eventually(t, "the line is back", func() bool { return n.gens.all.Load() > before && n.trusted(n.clock()) })
+	testutil.Eventually(t, "the line is back", func() bool { return n.gens.all.Load() > before && n.trusted(n.clock()) })
 	cachedBy(t, n, tok.Secret)
 	// More heartbeats have told what the node knows.
 	seen := get[time.Time](t, s, `SELECT max(seen_at) FROM auth_nodes`)
-	eventually(t, "another heartbeat", func() bool {
+	testutil.Eventually(t, "another heartbeat", func() bool {
 		return get[time.Time](t, s, `SELECT max(seen_at) FROM auth_nodes`).After(seen)
 	})
 	cachedBy(t, n, tok.Secret)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"guildhall/internal/db"
+	"guildhall/internal/testutil"
 )
 
 const nodeVariable = "GUILDHALL_TEST_NODE"
@@ -98,7 +99,7 @@ func TestFrozenNode(t *testing.T) {
 	}
 	for range 3 {
 		tok := s.token(t)
-		eventually(t, "the node finds the token in memory", func() bool { ask(tok.Secret); return read() == `answer "" true` })
+		testutil.Eventually(t, "the node finds the token in memory", func() bool { ask(tok.Secret); return read() == `answer "" true` })
 		if err := node.Process.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}

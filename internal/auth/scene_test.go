@@ -1,19 +1,18 @@
 package auth
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net/netip"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/fault"
+	"guildhall/internal/testutil"
 )
 
 const guild = "197038439483310086"
@@ -23,7 +22,7 @@ var anywhere = netip.MustParseAddr("192.0.2.1")
 // scene is a database with one guild and what the nodes over it logged.
 type scene struct {
 	*dbtest.Database
-	log lockedBuffer
+	log testutil.Log
 }
 
 func newScene(t testing.TB) *scene {
@@ -100,21 +99,9 @@ func run(t testing.TB, nodes ...*Tokens) (stop func()) {
 	stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
 	t.Cleanup(stop)
 	for _, n := range nodes {
-		eventually(t, "the node trusts its cache", func() bool { return n.trusted(n.clock()) })
+		testutil.Eventually(t, "the node trusts its cache", func() bool { return n.trusted(n.clock()) })
 	}
 	return stop
-}
-
-// eventually waits for a condition, long enough for a busy machine.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never came true: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }
 
 // answer is the code of an authentication, empty when it succeeds.
@@ -144,7 +131,7 @@ func want(t testing.TB, n *Tokens, secret, code string, from ...netip.Addr) {
 func cachedBy(t testing.TB, n *Tokens, secret string) {
 	t.Helper()
 	before := counter(t, n.met.hits)
-	eventually(t, "the token is found in memory", func() bool {
+	testutil.Eventually(t, "the token is found in memory", func() bool {
 		want(t, n, secret, "")
 		return counter(t, n.met.hits) > before
 	})
@@ -159,23 +146,6 @@ func counter(t testing.TB, c prometheus.Counter) float64 {
 		t.Fatal(err)
 	}
 	return families[0].GetMetric()[0].GetCounter().GetValue()
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // open opens pools of their own, through a link perhaps.

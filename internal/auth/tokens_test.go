@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"guildhall/internal/testutil"
 )
 
 func TestAuthenticate(t *testing.T) {
@@ -120,7 +122,7 @@ func TestCache(t *testing.T) {
 		}
 		hash, _ := recognise(secret, "test")
 		s.exec(t, `INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes) VALUES ('t', $1, 'n', 'p', $2, '{cases:read}')`, guild, hash[:])
-		eventually(t, "the new token works", func() bool { return answer(n, secret) == "" })
+		testutil.Eventually(t, "the new token works", func() bool { return answer(n, secret) == "" })
 	})
 
 	t.Run("hears of every writer of the table", func(t *testing.T) {
@@ -146,12 +148,12 @@ func TestCache(t *testing.T) {
 			})
 			cachedBy(t, n, tok.Secret)
 			s.exec(t, change.statement, tok.ID)
-			eventually(t, change.statement, func() bool { return answer(n, tok.Secret) == change.code })
+			testutil.Eventually(t, change.statement, func() bool { return answer(n, tok.Secret) == change.code })
 		}
 		tok := s.token(t)
 		cachedBy(t, n, tok.Secret)
 		s.exec(t, `TRUNCATE api_tokens CASCADE`)
-		eventually(t, "TRUNCATE", func() bool { return answer(n, tok.Secret) == "invalid_token" })
+		testutil.Eventually(t, "TRUNCATE", func() bool { return answer(n, tok.Secret) == "invalid_token" })
 	})
 
 	t.Run("is not disturbed by mere use", func(t *testing.T) {
@@ -161,7 +163,7 @@ func TestCache(t *testing.T) {
 		run(t, n)
 		epoch := get[int64](t, s, `SELECT epoch FROM auth_epoch`)
 		want(t, n, tok.Secret, "")
-		eventually(t, "the use is written", func() bool {
+		testutil.Eventually(t, "the use is written", func() bool {
 			return get[int](t, s, `SELECT count(*) FROM api_token_uses`) == 1
 		})
 		if now := get[int64](t, s, `SELECT epoch FROM auth_epoch`); now != epoch {

@@ -1,7 +1,6 @@
 package chat_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -16,32 +15,15 @@ import (
 	"guildhall/internal/chat"
 	"guildhall/internal/chat/chattest"
 	"guildhall/internal/ratelimit"
+	"guildhall/internal/testutil"
 )
 
 // logged returns a client with the settings of earnest, and its log.
-func logged(t *testing.T, s *chattest.Server, cfg chat.Config) (*chat.Discord, *lines) {
+func logged(t *testing.T, s *chattest.Server, cfg chat.Config) (*chat.Discord, *testutil.Log) {
 	t.Helper()
-	log := &lines{}
+	log := &testutil.Log{}
 	cfg.Log = slog.New(slog.NewTextHandler(log, nil))
 	return connectAs(t, s, cfg), log
-}
-
-// lines is a log that may be read while it is written.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
 }
 
 // counter is a Counter whose numbers a test can set.
@@ -104,7 +86,7 @@ func TestNoMemoryOfRefusals(t *testing.T) {
 		if err := send(d, ctx, guild, "1"); err != nil {
 			t.Errorf("permission is back: got %v", err)
 		}
-		if n := log.count("channel_id=1"); n != 1 {
+		if n := strings.Count(log.String(), "channel_id=1"); n != 1 {
 			t.Errorf("%d lines about the refusal", n)
 		}
 		families, err := reg.Gather()
@@ -155,7 +137,7 @@ func TestRefusalBudgets(t *testing.T) {
 	if n := len(s.Calls()); n != calls {
 		t.Errorf("%d calls of a guild whose budget is spent", n-calls)
 	}
-	if n := log.count("guild_id=1 refused=500"); n != 1 {
+	if n := strings.Count(log.String(), "guild_id=1 refused=500"); n != 1 {
 		t.Errorf("%d lines about the spent budget", n)
 	}
 	if err := send(d, ctx, "2", "2"); err != nil {
@@ -275,7 +257,7 @@ func TestRefusedToken(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if log.count("level=ERROR") != 2 || log.count("accepts the bot's token again") != 1 {
-		t.Errorf("the log: %s", log.text.String())
+	if strings.Count(log.String(), "level=ERROR") != 2 || strings.Count(log.String(), "accepts the bot's token again") != 1 {
+		t.Errorf("the log: %s", log.String())
 	}
 }

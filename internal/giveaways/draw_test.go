@@ -15,6 +15,7 @@ import (
 	"guildhall/internal/chat"
 	"guildhall/internal/db"
 	"guildhall/internal/event"
+	"guildhall/internal/testutil"
 )
 
 // wantDrawnOnce checks everything that a finished draw leaves behind, and that
@@ -170,7 +171,7 @@ func TestDrawRunsOnceHoweverManyRace(t *testing.T) {
 	s.work(nil)
 	group.Wait()
 	s.exec(`UPDATE giveaways SET redraw_at = now() WHERE status = 'drawing'`)
-	s.eventually("all draws", func() bool { return one[int](s, `SELECT count(*) FROM giveaways WHERE status = 'drawing'`) == 0 })
+	testutil.Eventually(s.t, "all draws", func() bool { return one[int](s, `SELECT count(*) FROM giveaways WHERE status = 'drawing'`) == 0 })
 	for i := range giveaways {
 		s.wantDrawnOnce(fmt.Sprintf("g%02d", i), 2)
 	}
@@ -192,15 +193,6 @@ func (s scene) work(p chat.Platform) {
 			s.t.Error(err)
 		}
 	})
-}
-
-func (s scene) eventually(what string, ok func() bool) {
-	s.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("waited in vain for %s", what)
-		}
-	}
 }
 
 // failing is a database whose units fail: before their commit, which undoes
@@ -269,7 +261,7 @@ func TestDrawIsFinishedAfterItsWorkerDied(t *testing.T) {
 	}
 	s.work(nil)
 	s.work(nil)
-	s.eventually("all draws", func() bool { return one[int](s, `SELECT count(*) FROM giveaways WHERE status = 'drawing'`) == 0 })
+	testutil.Eventually(s.t, "all draws", func() bool { return one[int](s, `SELECT count(*) FROM giveaways WHERE status = 'drawing'`) == 0 })
 	for _, point := range append(points, "in_commit") {
 		s.wantDrawnOnce(point, 2)
 	}
@@ -287,10 +279,10 @@ func TestAGiveawayThatCannotBeDrawnStopsNoOther(t *testing.T) {
 	s.exec(`ALTER TABLE giveaway_draws ADD CONSTRAINT not_b CHECK (giveaway_id <> 'b')`)
 	s.exec(`UPDATE giveaways SET redraw_at = now() - interval '1 second'`)
 	s.work(nil)
-	s.eventually("the other draws", func() bool { return s.get("a").Status == ended && s.get("c").Status == ended })
+	testutil.Eventually(s.t, "the other draws", func() bool { return s.get("a").Status == ended && s.get("c").Status == ended })
 	s.wantDrawnOnce("a", 1)
 	s.wantDrawnOnce("c", 1)
-	s.eventually("two failures", func() bool { return s.get("b").Failures >= 2 })
+	testutil.Eventually(s.t, "two failures", func() bool { return s.get("b").Failures >= 2 })
 	if again := one[float64](s, `SELECT extract(epoch FROM redraw_at - now()) FROM giveaways WHERE id = 'b'`); again < 0.5 {
 		t.Errorf("after two failures the draw is tried again in %v s", again)
 	}

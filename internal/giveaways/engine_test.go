@@ -15,6 +15,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/giveaways"
 	"guildhall/internal/jobs"
+	"guildhall/internal/testutil"
 )
 
 const channel = "381886868708655104"
@@ -95,7 +96,7 @@ func TestTheJobEngineDrawsAndAnnounces(t *testing.T) {
 	list = append(list, late)
 	for _, id := range list {
 		s.untilEnded(id)
-		s.eventually("the announcement", func() bool {
+		testutil.Eventually(s.t, "the announcement", func() bool {
 			return s.count(`SELECT count(*) FROM chat_intents WHERE subject_id = $1 AND state = 'sent'`, id) == 1
 		})
 		if n := s.count(`SELECT count(*) FROM giveaway_draws WHERE giveaway_id = $1`, id); n != 1 {
@@ -153,7 +154,7 @@ func TestALostAnnouncementIsMadeUpFor(t *testing.T) {
 	}
 	defer s.work(discord(t, server.URL))()
 	defer s.work(discord(t, server.URL))()
-	s.eventually("the announcement", func() bool { return s.count(`SELECT count(*) FROM chat_intents WHERE state = 'sent'`) == 1 })
+	testutil.Eventually(s.t, "the announcement", func() bool { return s.count(`SELECT count(*) FROM chat_intents WHERE state = 'sent'`) == 1 })
 	if n := len(server.Messages(channel)); n != 1 {
 		t.Errorf("%d messages were posted, want 1", n)
 	}

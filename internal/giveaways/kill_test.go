@@ -15,6 +15,7 @@ import (
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/chat/chattest"
 	"guildhall/internal/db"
+	"guildhall/internal/testutil"
 )
 
 const childDB, childPlatform = "GUILDHALL_TEST_CHILD_DB", "GUILDHALL_TEST_CHILD_PLATFORM"
@@ -153,7 +154,7 @@ func (s stage) killed(server *chattest.Server, at func(r *http.Request, posts in
 	s.Do(s.t, "endGiveaway", "", apitest.Path("id", id)).Want(s.t, 202, "")
 	s.untilEnded(id)
 	s.WantEvent(s.t, "giveaway.ended", `{"data":{"entrant_count":150,"entry_count":150}}`)
-	s.eventually("both messages", func() bool { return s.count(`SELECT count(*) FROM chat_intents WHERE state = 'sent'`) == 2 })
+	testutil.Eventually(s.t, "both messages", func() bool { return s.count(`SELECT count(*) FROM chat_intents WHERE state = 'sent'`) == 2 })
 	s.WantNoEvent(s.t)
 	if n := len(server.Messages(channel)); n != 2 {
 		s.t.Errorf("%d messages were posted, want 2", n)

@@ -12,6 +12,7 @@ import (
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/chat/chattest"
 	"guildhall/internal/giveaways"
+	"guildhall/internal/testutil"
 )
 
 const party = "🎉"
@@ -40,7 +41,7 @@ func (s stage) create(prize string, winners int) string {
 func (s stage) message(server *chattest.Server, id string) string {
 	s.t.Helper()
 	var message string
-	s.eventually("the message", func() bool {
+	testutil.Eventually(s.t, "the message", func() bool {
 		err := s.DB().Reader().GetContext(context.Background(), &message, `SELECT coalesce(message_id, '') FROM giveaways WHERE id = $1`, id)
 		return err == nil && len(server.Reacted(channel, message, party)) > 0
 	})
@@ -88,7 +89,7 @@ func TestMembersEnterByReacting(t *testing.T) {
 	s.Do(t, "listGiveawayEntries", "", apitest.Path("id", id), apitest.Query("user_id", "2249")).Want(t, 200, `{"data":[{"entries":1}]}`)
 	s.Do(t, "listGiveawayDraws", "", apitest.Path("id", id)).Want(t, 200, `{"data":[{"round":1,"entry_count":256}]}`)
 	won := s.winners(s.Do(t, "getGiveaway", "", apitest.Path("id", id)))
-	s.eventually("the announcement", func() bool { return len(server.Messages(channel)) == 2 })
+	testutil.Eventually(s.t, "the announcement", func() bool { return len(server.Messages(channel)) == 2 })
 	told := server.Messages(channel)[1]
 	if told.ReplyTo != message || !strings.Contains(told.Content, "Entered by reaction: 250.") || string(told.Mentions) != `{"parse":[],"users":`+quote(won)+`}` {
 		t.Errorf("the bot says %q in reply to %s, with mentions %s", told.Content, told.ReplyTo, told.Mentions)
@@ -118,7 +119,7 @@ func TestTheMessageComesWithTheStart(t *testing.T) {
 	s.WantEvent(t, "giveaway.paused", "")
 	s.Do(t, "resumeGiveaway", "", apitest.Path("id", id)).Want(t, 200, "")
 	s.WantEvent(t, "giveaway.resumed", "")
-	s.eventually("the new end", func() bool { return len(server.Messages(channel)) == 2 })
+	testutil.Eventually(s.t, "the new end", func() bool { return len(server.Messages(channel)) == 2 })
 	if text := server.Messages(channel)[1].Content; !strings.Contains(text, "runs on") {
 		t.Errorf("the bot says %q", text)
 	}
@@ -135,8 +136,8 @@ func TestNobodyIsInvitedToWhatIsOver(t *testing.T) {
 	defer s.work(discord(t, server.URL))()
 	s.untilEnded(id)
 	s.WantEvent(t, "giveaway.ended", `{"data":{"entrant_count":0,"message_id":null}}`)
-	s.eventually("the announcement", func() bool { return len(server.Messages(channel)) == 1 })
-	s.eventually("the jobs", func() bool { return s.count(`SELECT count(*) FROM river_job WHERE state <> 'completed'`) == 0 })
+	testutil.Eventually(s.t, "the announcement", func() bool { return len(server.Messages(channel)) == 1 })
+	testutil.Eventually(s.t, "the jobs", func() bool { return s.count(`SELECT count(*) FROM river_job WHERE state <> 'completed'`) == 0 })
 	for _, m := range server.Messages(channel) {
 		if strings.Contains(m.Content, "React with") {
 			t.Errorf("the bot says %q", m.Content)
@@ -231,7 +232,7 @@ func TestAGiveawayDoesNotWaitForEver(t *testing.T) {
 			}
 			s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
 			if !gone {
-				s.eventually("two failures", func() bool { return s.count(`SELECT failures FROM giveaways`) >= 2 })
+				testutil.Eventually(s.t, "two failures", func() bool { return s.count(`SELECT failures FROM giveaways`) >= 2 })
 				s.Do(t, "getGiveaway", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"status":"drawing"}}`)
 				s.exec(`UPDATE giveaways SET drawing_at = now() - interval '24 hours', redraw_at = now()`)
 			}
@@ -303,7 +304,7 @@ func TestADayWithoutThePlatform(t *testing.T) {
 		s.Do(t, "endGiveaway", "", apitest.Path("id", other)).Want(t, 202, "")
 		s.untilEnded(other)
 		s.WantEvent(t, "giveaway.ended", "")
-		s.eventually("an attempt to announce", func() bool {
+		testutil.Eventually(s.t, "an attempt to announce", func() bool {
 			return s.count(`SELECT count(*) FROM chat_intents WHERE subject_id = $1 AND state IN ('refused', 'unknown')`, other) == 1
 		})
 	}
@@ -318,7 +319,7 @@ func TestADayWithoutThePlatform(t *testing.T) {
 		if hour == 3 {
 			s.exec(`DELETE FROM river_job WHERE id % 2 = 0 AND state <> 'running'`)
 		}
-		s.eventually("more attempts", func() bool { return s.count(`SELECT sum(lease_gen) FROM chat_intents`) >= before+2 })
+		testutil.Eventually(s.t, "more attempts", func() bool { return s.count(`SELECT sum(lease_gen) FROM chat_intents`) >= before+2 })
 	}
 	server.In(channel, nil)
 	server.Forget()
@@ -327,7 +328,7 @@ func TestADayWithoutThePlatform(t *testing.T) {
 	s.exec(`UPDATE giveaways SET redraw_at = now() WHERE status = 'drawing'`)
 	s.untilEnded(id)
 	s.WantEvent(t, "giveaway.ended", `{"data":{"winners":["42"]}}`)
-	s.eventually("all announcements", func() bool {
+	testutil.Eventually(s.t, "all announcements", func() bool {
 		if s.count(`SELECT count(*) FROM chat_intents WHERE state = 'sent'`) == 6 {
 			return true
 		}

@@ -13,6 +13,7 @@ import (
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/db"
 	"guildhall/internal/giveaways"
+	"guildhall/internal/testutil"
 )
 
 func TestMain(m *testing.M) { apitest.Main(m, "Giveaways") }
@@ -187,19 +188,9 @@ func TestListGiveawayEntries(t *testing.T) {
 	s.Next(t).Do(t, "listGiveawayEntries", "", at).WantError(t, 404, "not_found")
 }
 
-// eventually waits for what takes its time on a busy machine.
-func (s stage) eventually(what string, ok func() bool) {
-	s.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 func (s stage) untilEnded(id string) {
 	s.t.Helper()
-	s.eventually("the draw", func() bool {
+	testutil.Eventually(s.t, "the draw", func() bool {
 		return s.count(`SELECT count(*) FROM giveaways WHERE id = $1 AND status = 'ended'`, id) == 1
 	})
 }

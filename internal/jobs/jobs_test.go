@@ -19,6 +19,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/jobs"
+	"guildhall/internal/testutil"
 )
 
 // errand is a kind of job.
@@ -68,15 +69,6 @@ func enqueue(t *testing.T, base *dbtest.Database, list ...jobs.Args) {
 		return jobs.Enqueue(ctx, tx, list...)
 	}); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
 	}
 }
 
@@ -156,8 +148,8 @@ func TestEnqueue(t *testing.T) {
 	<-begun
 	once(errand{Name: "once"}) // it is at work
 	close(release)
-	eventually(t, "the rest", func() bool { return did.of("twice") == 2 && did.of("other") == 1 })
-	eventually(t, "the end of the first", func() bool {
+	testutil.Eventually(t, "the rest", func() bool { return did.of("twice") == 2 && did.of("other") == 1 })
+	testutil.Eventually(t, "the end of the first", func() bool {
 		var n int
 		err := base.DB.Reader().GetContext(context.Background(), &n, `SELECT count(*) FROM river_job WHERE state <> 'completed'`)
 		return err == nil && n == 0
@@ -166,7 +158,7 @@ func TestEnqueue(t *testing.T) {
 		t.Errorf("done: %v", did.n)
 	}
 	once(errand{Name: "once"}) // and now it is done
-	eventually(t, "the second time", func() bool { return did.of("once") == 2 })
+	testutil.Eventually(t, "the second time", func() bool { return did.of("once") == 2 })
 }
 
 // TestNoNotify: a NOTIFY takes a database-wide lock at commit, so enqueueing must
@@ -211,7 +203,7 @@ func TestWorkers(t *testing.T) {
 		enqueue(t, base, list...)
 		start(t, config(t, base, do))
 		start(t, config(t, base, do))
-		eventually(t, "200 jobs", func() bool { return total.Load() >= 200 })
+		testutil.Eventually(t, "200 jobs", func() bool { return total.Load() >= 200 })
 		for i := range 200 {
 			if n := did.of(fmt.Sprint(i)); n != 1 {
 				t.Errorf("job %d was done %d times", i, n)
@@ -252,15 +244,15 @@ func TestWorkers(t *testing.T) {
 		cfg.Log = slog.New(counting{slog.DiscardHandler, &logged})
 		away(true)
 		start(t, cfg)
-		eventually(t, "a first attempt", func() bool { return logged.of("the job workers are not running, they start again in a second") > 0 })
+		testutil.Eventually(t, "a first attempt", func() bool { return logged.of("the job workers are not running, they start again in a second") > 0 })
 		for _, name := range []string{"first", "second"} {
 			away(false)
-			eventually(t, "the job to be stored", func() bool {
+			testutil.Eventually(t, "the job to be stored", func() bool {
 				return base.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
 					return jobs.Enqueue(ctx, tx, errand{Name: name})
 				}) == nil
 			})
-			eventually(t, "the job", func() bool { return did.of(name) == 1 })
+			testutil.Eventually(t, "the job", func() bool { return did.of(name) == 1 })
 			away(true)
 		}
 		away(false)
@@ -288,23 +280,9 @@ func TestWorkers(t *testing.T) {
 	})
 }
 
-// entries of a log, as JSON lines.
-type entries struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-// Write keeps a line.
-func (e *entries) Write(p []byte) (int, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.b.Write(p)
-}
-
-func (e *entries) has(parts ...string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for line := range strings.Lines(e.b.String()) {
+// hasLine reports whether a line of log holds all parts.
+func hasLine(log *testutil.Log, parts ...string) bool {
+	for line := range strings.Lines(log.String()) {
 		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
 			return true
 		}
@@ -318,7 +296,7 @@ func (e *entries) has(parts ...string) bool {
 func TestFailuresAreSeenAndNotGivenUp(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t)
-	var log entries
+	var log testutil.Log
 	var did tally
 	reg := prometheus.NewRegistry()
 	cfg := config(t, base, func(_ context.Context, e errand) error {
@@ -340,21 +318,21 @@ func TestFailuresAreSeenAndNotGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, cfg)
-	eventually(t, "the third try", func() bool { return did.of("flaky") == 3 && did.of("panics") == 2 && did.of("refused") >= 2 })
+	testutil.Eventually(t, "the third try", func() bool { return did.of("flaky") == 3 && did.of("panics") == 2 && did.of("refused") >= 2 })
 	for _, want := range [][]string{
 		{`"level":"WARN"`, "a job failed", `"kind":"errand"`, `"name":"flaky"`, `"guild_id":"7"`, "403 missing permission"},
 		{"a job failed", `"name":"panics"`, "a nil map"},
 	} {
-		if !log.has(want...) {
-			t.Errorf("no line says %q:\n%s", want, log.b.String())
+		if !hasLine(&log, want...) {
+			t.Errorf("no line says %q:\n%s", want, log.String())
 		}
 	}
 	counted := func(outcome string) float64 {
 		t.Helper()
 		return metric(t, reg, "guildhall_jobs_total", "outcome", outcome)
 	}
-	eventually(t, "the counters", func() bool { return counted("failed") >= 5 && counted("done") >= 2 })
-	eventually(t, "the age of the oldest job", func() bool { return metric(t, reg, "guildhall_jobs_oldest_seconds", "kind", "errand") > 86_000 })
+	testutil.Eventually(t, "the counters", func() bool { return counted("failed") >= 5 && counted("done") >= 2 })
+	testutil.Eventually(t, "the age of the oldest job", func() bool { return metric(t, reg, "guildhall_jobs_oldest_seconds", "kind", "errand") > 86_000 })
 	// The day is over.
 	if err := base.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `
@@ -364,11 +342,11 @@ func TestFailuresAreSeenAndNotGivenUp(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the end of the tries", func() bool { return counted("given_up") == 1 })
-	if !log.has("a job is given up", `"name":"refused"`, "403 missing permission") {
-		t.Errorf("no line says that the job is given up:\n%s", log.b.String())
+	testutil.Eventually(t, "the end of the tries", func() bool { return counted("given_up") == 1 })
+	if !hasLine(&log, "a job is given up", `"name":"refused"`, "403 missing permission") {
+		t.Errorf("no line says that the job is given up:\n%s", log.String())
 	}
-	eventually(t, "the queue to know", func() bool {
+	testutil.Eventually(t, "the queue to know", func() bool {
 		var state string
 		err := base.DB.Reader().GetContext(context.Background(), &state, `SELECT state FROM river_job WHERE args ->> 'name' = 'refused'`)
 		return err == nil && state == "cancelled"
@@ -415,9 +393,9 @@ func TestSweeps(t *testing.T) {
 		}},
 	}
 	start(t, cfg)
-	eventually(t, "a sweep after a panic and an error", func() bool { return did.of("broken") >= 3 })
-	eventually(t, "the other sweep", func() bool { return did.of("well") == 1 })
-	eventually(t, "the counters", func() bool {
+	testutil.Eventually(t, "a sweep after a panic and an error", func() bool { return did.of("broken") >= 3 })
+	testutil.Eventually(t, "the other sweep", func() bool { return did.of("well") == 1 })
+	testutil.Eventually(t, "the counters", func() bool {
 		return metric(t, reg, "guildhall_sweeps_total", "outcome", "failed") >= 3 && metric(t, reg, "guildhall_sweeps_total", "sweep", "well") == 1
 	})
 }

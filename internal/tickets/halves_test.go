@@ -8,6 +8,7 @@ import (
 
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/chat/chattest"
+	"guildhall/internal/testutil"
 )
 
 // fuse makes every insert into or update of a table fail until it is removed,
@@ -137,7 +138,7 @@ func TestClientGone(t *testing.T) {
 	}
 	close(release)
 	s.platform.In(channelOf(1), nil)
-	apitest.Eventually(t, "the transcript", func() bool {
+	testutil.Eventually(t, "the transcript", func() bool {
 		return s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).Status == 201
 	})
 	s.want(t, id, 1, 1, 1)

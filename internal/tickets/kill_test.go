@@ -25,6 +25,7 @@ import (
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/idempotency"
 	"guildhall/internal/seal"
+	"guildhall/internal/testutil"
 	"guildhall/internal/tickets"
 )
 
@@ -125,7 +126,7 @@ func TestKill(t *testing.T) {
 			}()
 			<-begun
 			if accepted {
-				apitest.Eventually(t, "the message", func() bool { return len(platform.Messages(channelOf(1))) == 1 })
+				testutil.Eventually(t, "the message", func() bool { return len(platform.Messages(channelOf(1))) == 1 })
 			}
 			if err := c.process.Kill(); err != nil {
 				t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/egress/egresstest"
+	"guildhall/internal/testutil"
 )
 
 // wantScope checks a refusal that names a scope.
@@ -154,7 +155,7 @@ func TestSilentNamesHurtNobodyElse(t *testing.T) {
 			statuses[a.Status]++
 		})
 	}
-	apitest.Eventually(t, "the first silent lookup", func() bool {
+	testutil.Eventually(t, "the first silent lookup", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(silent) > 0
@@ -198,7 +199,7 @@ func TestRotationEndsOldSecrets(t *testing.T) {
 				ResponseStatus *int `json:"response_status"`
 			}
 		}
-		apitest.Eventually(t, "the ping", func() bool {
+		testutil.Eventually(t, "the ping", func() bool {
 			api.Do(t, "getWebhookDelivery", "", on, apitest.Path("deliveryId", queued)).Into(t, &last)
 			return last.Data.AttemptCount > 0
 		})

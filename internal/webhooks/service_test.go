@@ -24,6 +24,7 @@ import (
 	"guildhall/internal/egress"
 	"guildhall/internal/egress/egresstest"
 	"guildhall/internal/event"
+	"guildhall/internal/testutil"
 	"guildhall/internal/webhooks"
 )
 
@@ -320,12 +321,12 @@ func TestWhatTheAPIChangesIsHeard(t *testing.T) {
 	adjusted := api.Key("once").Do(t, "adjustBalance", `{"user_id":"42","delta":5}`).Want(t, 200, "")
 	api.Key("once").Do(t, "adjustBalance", `{"user_id":"42","delta":5}`).WantReplayOf(t, adjusted)
 	api.Do(t, "adjustXp", `{"user_id":"42","delta":500}`).Want(t, 200, "") // not subscribed
-	apitest.Eventually(t, "the event", func() bool { return len(in.types()) == 1 })
+	testutil.Eventually(t, "the event", func() bool { return len(in.types()) == 1 })
 
 	var list struct {
 		Data []struct{ ID, Status string }
 	}
-	apitest.Eventually(t, "the log to show it", func() bool {
+	testutil.Eventually(t, "the log to show it", func() bool {
 		api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("status", "delivered")).Into(t, &list)
 		return len(list.Data) == 1
 	})
@@ -346,7 +347,7 @@ func TestWhatTheAPIChangesIsHeard(t *testing.T) {
 		if again.Str(t, "data.id") == list.Data[0].ID {
 			t.Error("the redelivery has the first delivery's id")
 		}
-		apitest.Eventually(t, "the redelivery", func() bool { return len(in.types()) == 2 })
+		testutil.Eventually(t, "the redelivery", func() bool { return len(in.types()) == 2 })
 	})
 	t.Run("a replaced secret signs along", func(t *testing.T) {
 		fresh := api.Do(t, "rotateWebhookSecret", "", on).Want(t, 200, `{"data":{"id":"`+id+`"}}`).Str(t, "data.secret")
@@ -356,7 +357,7 @@ func TestWhatTheAPIChangesIsHeard(t *testing.T) {
 		for i, s := range []string{secret, fresh} {
 			in.set(s, 200)
 			api.Do(t, "testWebhookEndpoint", "", on).Want(t, 202, "")
-			apitest.Eventually(t, "the ping", func() bool { return len(in.types()) == 3+i })
+			testutil.Eventually(t, "the ping", func() bool { return len(in.types()) == 3+i })
 		}
 		if got := in.types(); got[3] != "ping" {
 			t.Errorf("got %v", got)
@@ -370,7 +371,7 @@ func TestWhatTheAPIChangesIsHeard(t *testing.T) {
 		other, secret := register(t, api, in.URL)
 		in.set(secret, 200)
 		api.Do(t, "testWebhookEndpoint", "", apitest.Path("id", other)).Want(t, 202, "")
-		apitest.Eventually(t, "the next endpoint's ping", func() bool { return len(in.types()) > heard })
+		testutil.Eventually(t, "the next endpoint's ping", func() bool { return len(in.types()) > heard })
 		if got := in.types(); len(got) != heard+1 {
 			t.Errorf("heard %v", got[heard:])
 		}
@@ -422,7 +423,7 @@ func TestCommandLine(t *testing.T) {
 	if err != nil || again.EventID != tested.EventID {
 		t.Errorf("Redeliver: %+v, %v", again, err)
 	}
-	apitest.Eventually(t, "the redelivery", func() bool {
+	testutil.Eventually(t, "the redelivery", func() bool {
 		done, err := webhooks.Deliveries(ctx, cfg.DB, added.ID, webhooks.Filter{Status: "delivered"}, 10)
 		return err == nil && slices.ContainsFunc(done, func(d gen.WebhookDelivery) bool { return d.ID == again.ID })
 	})

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"guildhall/internal/api"
 	"guildhall/internal/auth"
@@ -22,6 +21,7 @@ import (
 	"guildhall/internal/event"
 	"guildhall/internal/ratelimit"
 	"guildhall/internal/seal"
+	"guildhall/internal/testutil"
 )
 
 // API is a running server with a fresh database, seen by one token.
@@ -42,7 +42,7 @@ type Server struct {
 	Tokens *auth.Tokens
 	Client *http.Client
 	Sealer *seal.Box
-	Log    *Log // everything the server logged
+	Log    *testutil.Log // everything the server logged
 
 	url     string
 	mu      sync.Mutex // guards what follows
@@ -102,7 +102,7 @@ func New(t testing.TB, opts ...Option) *API {
 	must(t, err)
 	limits, err := ratelimit.New(ratelimit.Config{})
 	must(t, err)
-	log := &Log{}
+	log := &testutil.Log{}
 	cfg := api.Config{
 		DB: base.DB, Tokens: tokens, Limits: limits, Env: "test", Sealer: box,
 		Log: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -332,36 +332,4 @@ func (a *API) send(req *http.Request) (*Answer, error) {
 		return nil, err
 	}
 	return &Answer{Status: res.StatusCode, Header: res.Header, Body: body}, nil
-}
-
-// Eventually waits until ok returns true, at most ten seconds.
-func Eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited ten seconds for %s", what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
-// Log is a log that tests can read.
-type Log struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-// Write appends to the log.
-func (l *Log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-// String returns all that was logged.
-func (l *Log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
