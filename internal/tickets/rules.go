@@ -52,7 +52,7 @@ func mayClaim(t row, user string) error {
 		return err
 	}
 	if t.ClaimedByID != nil && *t.ClaimedByID != user {
-		return fault.New(fault.Refused, "ticket_already_claimed", "Ticket %d is claimed by somebody else.", t.Number)
+		return fault.New(fault.Refused, "ticket_already_claimed", "Ticket %d is claimed by %s; assign gives it to another.", t.Number, *t.ClaimedByID)
 	}
 	return nil
 }
@@ -69,12 +69,12 @@ func mayMessage(t row) error {
 	return nil
 }
 
-// or is *text, or instead when there is none.
-func or(text *string, instead string) string {
-	if text == nil {
+// or is *v, or instead when there is none.
+func or[T any](v *T, instead T) T {
+	if v == nil {
 		return instead
 	}
-	return *text
+	return *v
 }
 
 // same reports whether two optional ids are equal.
