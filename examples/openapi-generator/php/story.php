@@ -2,7 +2,16 @@
 // The short story of an integration, with a client by openapi-generator.
 // GUILDHALL_URL, GUILDHALL_TOKEN and GUILDHALL_CA say where and who.
 declare(strict_types=1);
-require __DIR__ . '/generated/vendor/autoload.php';
+if (file_exists(__DIR__ . '/generated/vendor/autoload.php')) {
+    require __DIR__ . '/generated/vendor/autoload.php';
+} else { // the distribution's Guzzle
+    require '/usr/share/php/GuzzleHttp/autoload.php';
+    spl_autoload_register(function (string $class): void {
+        if (str_starts_with($class, 'OpenAPI\\Client\\')) {
+            require __DIR__ . '/generated/lib/' . str_replace('\\', '/', substr($class, 15)) . '.php';
+        }
+    });
+}
 
 use OpenAPI\Client\{ApiException, Configuration};
 use OpenAPI\Client\Api\{CasesApi, EconomyApi, MetaApi};
@@ -37,7 +46,7 @@ echo "paid once: {$ledger[0]->getId()}\n";
 
 // A reason is text as people write it.
 $case = $cases->createCase((new CreateCaseRequest())->setUserId(USER)->setModeratorId('1344871507951616014')
-    ->setType(CreatableCaseType::WARN)->setReason('Spam — zum 2. Mal 👋'))->getData();
+    ->setType(CreatableCaseType::NEW_WARN)->setReason('Spam — zum 2. Mal 👋'))->getData();
 check($case->getReason() === 'Spam — zum 2. Mal 👋', 'another reason');
 $list = $cases->listCases(type: CaseTypeFilter::WARN, status: CaseStatusFilter::ACTIVE)->getData();
 check($list[0]->getId() === $case->getId(), 'the new case does not lead the list');
