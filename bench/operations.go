@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
+
+	"guildhall/internal/leaderboard"
 )
 
 const guildID = "402187554310020096"
@@ -67,6 +70,10 @@ SELECT user_id, balance FROM wallets WHERE guild_id = :guild ORDER BY -balance, 
 			name: "leaderboard page 4,000", request: get("/economy/leaderboard?page=" + strconv.Itoa(h.deepPage())),
 			script: `\set from ` + strconv.Itoa((h.deepPage()-1)*25) + `
 SELECT user_id, balance FROM wallets_after(:guild, :from, 26);`,
+		},
+		{
+			name: "getEconomyRank", request: getOf("/economy/rank/"),
+			script: anyMember + strings.NewReplacer("$1", ":guild", "$2", ":u").Replace(leaderboard.Wallets.Statement()) + ";",
 		},
 		{
 			name: "adjustBalance", request: post("/economy/adjust", false, adjust), goal: 0.33,

@@ -2,14 +2,16 @@
 # Generates a client per language from the contract, compiles it strictly and
 # runs the same short story with each against a server of its own.
 #
-#   examples/run.sh [go] [openapi-fetch] [hey-api] [python] [java]
+#   examples/run.sh [go] [openapi-fetch] [hey-api] [hey-api-zod] [python] [pydantic] [java]
+#       [openapi-generator/go|php|rust|kotlin|typescript-fetch]
+#       [verifiers] [mirror/python] [mirror/typescript]
 #
 # Without arguments: those that need only Go and Node.
 set -euo pipefail
 cd "$(dirname "$0")"
-root=..
+root=${GUILDHALL_SOURCE:-..} # the server's
 . ../.github/contract/server.sh
-[ $# -gt 0 ] || set -- go openapi-fetch hey-api
+[ $# -gt 0 ] || set -- go openapi-fetch hey-api hey-api-zod
 
 go_story() {
 	go generate ./...
@@ -40,18 +42,89 @@ java_story() {
 	need mvn Java
 	mvn --quiet --batch-mode compile exec:java
 }
+hey_api_zod_story() {
+	node_packages hey-api-zod
+	node_modules/.bin/openapi-ts
+	node_modules/.bin/tsc --project .
+	node dist/story.js
+}
+pydantic_story() {
+	python_packages pydantic
+	.venv/bin/datamodel-codegen --input ../../gen/openapi-3.1.yaml --input-file-type openapi \
+		--output-model-type pydantic_v2.BaseModel --output models.py --disable-timestamp
+	.venv/bin/python story.py
+}
 
+# openapi-generator with its default options: what it makes is used as it is.
+openapi_generator_go_story() {
+	generated go ../../../gen/openapi.yaml
+	GOFLAGS=-mod=mod go build -o dist/story ./... # no sums are kept of what is made anew
+	SSL_CERT_FILE=$GUILDHALL_CA dist/story
+}
+openapi_generator_php_story() {
+	need php PHP
+	generated php ../../../gen/openapi.yaml
+	# Where the distribution has Guzzle (php-guzzlehttp-guzzle), nothing is downloaded.
+	if [ ! -e /usr/share/php/GuzzleHttp/autoload.php ]; then
+		need composer PHP
+		(cd generated && COMPOSER_ALLOW_SUPERUSER=1 composer install --no-dev --no-interaction --quiet)
+	fi
+	php story.php
+}
+openapi_generator_rust_story() {
+	need cargo Rust
+	generated rust ../../../gen/openapi.yaml
+	cargo run --quiet
+}
+openapi_generator_kotlin_story() {
+	generated kotlin ../../../gen/openapi.yaml
+	mvn --quiet --batch-mode compile exec:java
+}
+openapi_generator_typescript_fetch_story() {
+	node_packages typescript-fetch
+	generated typescript-fetch ../../../gen/openapi-3.1.yaml
+	node_modules/.bin/tsc --project .
+	node dist/story.js
+}
+generated() { # GENERATOR DOCUMENT
+	need mvn openapi-generator
+	local version=7.25.0 jar=../openapi-generator-cli.jar
+	[ -e "$jar" ] || mvn --quiet --batch-mode org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy \
+		-Dartifact=org.openapitools:openapi-generator-cli:$version -DoutputDirectory=.. -Dmdep.stripVersion=true
+	rm -rf generated
+	java -jar "$jar" generate --generator-name "$1" --input-spec "$2" --output generated >generated.log 2>&1 || { cat generated.log; return 1; }
+}
+
+verifiers_story() {
+	node_packages "Verifying"
+	node verify.mjs
+	python_packages "Verifying"
+	.venv/bin/python verify.py
+}
+mirror_python_story() {
+	python_packages "The mirror"
+	.venv/bin/mypy --strict mirror.py
+	.venv/bin/python mirror.py "${MIRROR_ROUNDS:-1}"
+}
+mirror_typescript_story() {
+	node_packages "The mirror"
+	node_modules/.bin/tsc --project .
+	node dist/mirror.js "${MIRROR_ROUNDS:-1}"
+}
+
+# Twelve writers at once are more than a token may do by default.
+export GUILDHALL_RATE_READ=off GUILDHALL_RATE_WRITE=off
 export GUILDHALL_CHECK_ANSWERS=log
 start_server
 export NODE_EXTRA_CA_CERTS=$GUILDHALL_CA
 
-# The clients are made from the file that the server publishes.
-if command -v curl >/dev/null; then
+# The clients are made from the file that the server publishes, or from one that it published.
+if [ -z "${GUILDHALL_SOURCE:-}" ] && command -v curl >/dev/null; then
 	curl --silent --show-error --fail --cacert "$GUILDHALL_CA" "${GUILDHALL_URL%/api/v1}/openapi.yaml" | cmp - ../gen/openapi.yaml
 fi
 
 for language in "$@"; do
-	story="${language//-/_}_story"
+	story="${language//[-\/]/_}_story"
 	declare -F "$story" >/dev/null || { echo "run.sh: no client for $language" >&2; exit 2; }
 	echo "== $language"
 	(cd "$language" && "$story")

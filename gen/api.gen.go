@@ -118,6 +118,24 @@ func (e GiveawayStatusFilter) Valid() bool {
 	}
 }
 
+// Defines values for TicketOrder.
+const (
+	TicketOrderActivity TicketOrder = "activity"
+	TicketOrderCreated  TicketOrder = "created"
+)
+
+// Valid indicates whether the value is a known member of the TicketOrder enum.
+func (e TicketOrder) Valid() bool {
+	switch e {
+	case TicketOrderActivity:
+		return true
+	case TicketOrderCreated:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TicketStatusFilter.
 const (
 	TicketStatusFilterClosed TicketStatusFilter = "closed"
@@ -130,6 +148,24 @@ func (e TicketStatusFilter) Valid() bool {
 	case TicketStatusFilterClosed:
 		return true
 	case TicketStatusFilterOpen:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TranscriptOrder.
+const (
+	TranscriptOrderAsc  TranscriptOrder = "asc"
+	TranscriptOrderDesc TranscriptOrder = "desc"
+)
+
+// Valid indicates whether the value is a known member of the TranscriptOrder enum.
+func (e TranscriptOrder) Valid() bool {
+	switch e {
+	case TranscriptOrderAsc:
+		return true
+	case TranscriptOrderDesc:
 		return true
 	default:
 		return false
@@ -355,6 +391,9 @@ type APIMetadata struct {
 
 // AssignTicketRequest Who a ticket is given to.
 type AssignTicketRequest struct {
+	// AuthorID Who assigned it; attribution only.
+	AuthorID *string `json:"author_id,omitempty"`
+
 	// UserID Staff member who gets the ticket; null clears the claim.
 	UserID nullable.Nullable[string] `json:"user_id"`
 }
@@ -514,6 +553,9 @@ type ClaimTicketRequest struct {
 
 // CloseTicketRequest How to close a ticket.
 type CloseTicketRequest struct {
+	// AuthorID Who closed it; attribution only.
+	AuthorID *string `json:"author_id,omitempty"`
+
 	// Reason Why; required when the guild asks for a reason.
 	Reason *string `json:"reason,omitempty"`
 }
@@ -1465,6 +1507,9 @@ type RecoverWebhookDeliveriesRequest struct {
 
 // ReopenTicketRequest How to reopen a ticket.
 type ReopenTicketRequest struct {
+	// AuthorID Who reopened it; attribution only.
+	AuthorID *string `json:"author_id,omitempty"`
+
 	// Reason Why.
 	Reason *string `json:"reason,omitempty"`
 }
@@ -1501,7 +1546,7 @@ type Ticket struct {
 	// ClosedAt When it was closed.
 	ClosedAt *wire.Time `json:"closed_at"`
 
-	// ClosedByID Who closed it; null when it was closed over the API.
+	// ClosedByID Who closed it; null when that is not known.
 	ClosedByID *string `json:"closed_by_id"`
 
 	// CreatedAt When it was opened.
@@ -1604,6 +1649,9 @@ type TicketMessageList struct {
 	PerPage int `json:"per_page"`
 }
 
+// TicketOrder What a list of tickets is ordered by.
+type TicketOrder string
+
 // TicketSettings Ticket policy of the guild.
 type TicketSettings struct {
 	// CloseAction What happens to the channel of a closed ticket. `archive`: a thread is archived and locked; in any other channel everyone, the opener and every other member with permissions of their own may write no more, while roles keep theirs. Reopening gives back exactly what was taken. `delete`: the channel is deleted.
@@ -1642,6 +1690,9 @@ type TokenMetadata struct {
 	// Scopes Scopes the token holds. There is no wildcard.
 	Scopes []string `json:"scopes"`
 }
+
+// TranscriptOrder Which end of a transcript comes first.
+type TranscriptOrder string
 
 // UpdateCaseRequest What to change; at least one member.
 type UpdateCaseRequest struct {
@@ -2204,8 +2255,36 @@ type ListTicketsParams struct {
 	// OpenerID Only tickets opened by this member.
 	OpenerID *string `form:"opener_id,omitempty" json:"opener_id,omitempty"`
 
-	// ClaimedByID Only tickets claimed by this staff member.
+	// ClaimedByID Only tickets claimed by this staff member; `none` for those that nobody has claimed.
 	ClaimedByID *string `form:"claimed_by_id,omitempty" json:"claimed_by_id,omitempty"`
+
+	// ChannelID Only the tickets of this channel.
+	ChannelID *string `form:"channel_id,omitempty" json:"channel_id,omitempty"`
+
+	// Number Only the ticket with this number.
+	Number *int64 `form:"number,omitempty" json:"number,omitempty"`
+
+	// Order `created` lists what was opened last first, `activity` what was written in last; tickets without a message come at the end of that.
+	Order *TicketOrder `form:"order,omitempty" json:"order,omitempty"`
+
+	// UpdatedSince Only what was created or changed at or after this instant (RFC 3339 with offset; write the + of an offset as %2B). The list is then ordered by
+	// `updated_at`, then `id`, ascending, so that whatever changes moves behind the reader.
+	//
+	// A copy that misses no change walks by the instants and not by page numbers, because rows move while it reads; and once it has caught up it asks again
+	// from 15 seconds before, because changes of different resources can become visible a few seconds out of order:
+	//
+	//     since, page = the beginning, 1
+	//     repeat:
+	//         rows = the list with updated_since = since, page, per_page = 100
+	//         for each row: keep it, unless a newer updated_at of the same id is kept
+	//         if the page is not full:          (caught up)
+	//             wait a while
+	//             since, page = (newest updated_at that is kept) - 15 s, 1
+	//         else if any row was new:
+	//             since, page = updated_at of the last row, 1
+	//         else:
+	//             page = page + 1
+	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
 	Page Page `form:"page,omitempty" json:"page,omitempty"`
@@ -2228,6 +2307,9 @@ type ListTicketMessagesParams struct {
 	//             for each row of the page whose id is not known: keep it
 	//         since = (newest created_at that was kept) - 15 s
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
+
+	// Order `asc` is reading order, `desc` begins with the last entry.
+	Order *TranscriptOrder `form:"order,omitempty" json:"order,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
 	Page Page `form:"page,omitempty" json:"page,omitempty"`
@@ -3039,6 +3121,34 @@ func (w *ServerInterfaceWrapper) ListTickets(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter claimed_by_id: %s", err))
 	}
 
+	// ------------- Optional query parameter "channel_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "channel_id", ctx.QueryParams(), &params.ChannelID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter channel_id: %s", err))
+	}
+
+	// ------------- Optional query parameter "number" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "number", ctx.QueryParams(), &params.Number, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter number: %s", err))
+	}
+
+	// ------------- Optional query parameter "order" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "order", ctx.QueryParams(), &params.Order, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter order: %s", err))
+	}
+
+	// ------------- Optional query parameter "updated_since" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "updated_since", ctx.QueryParams(), &params.UpdatedSince, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter updated_since: %s", err))
+	}
+
 	// ------------- Optional query parameter "page" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", ctx.QueryParams(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
@@ -3156,6 +3266,13 @@ func (w *ServerInterfaceWrapper) ListTicketMessages(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "since", ctx.QueryParams(), &params.Since, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter since: %s", err))
+	}
+
+	// ------------- Optional query parameter "order" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "order", ctx.QueryParams(), &params.Order, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter order: %s", err))
 	}
 
 	// ------------- Optional query parameter "page" -------------

@@ -51,7 +51,10 @@ func Derive(src []byte) ([]byte, error) {
 }
 
 // webhooks moves the callbacks of every operation to the top of the document,
-// under their own names: in 3.1 they need no operation to hang on.
+// under their own names: in 3.1 they need no operation to hang on. They are no
+// calls to make: marked as internal they stay out of the clients of
+// openapi-generator, which would send them, and whose typescript-fetch would not
+// compile.
 func webhooks(doc *yaml.Node) error {
 	hooks := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	var err error
@@ -64,6 +67,9 @@ func webhooks(doc *yaml.Node) error {
 			case byURL.Kind != yaml.MappingNode || len(byURL.Content) != 2:
 				err = fmt.Errorf("callback %s has not exactly one address", name.Value)
 			default:
+				each(byURL.Content[1], func(op *yaml.Node) {
+					insertAfter(op, "operationId", "x-internal", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "true"})
+				})
 				hooks.Content = append(hooks.Content, name, byURL.Content[1])
 			}
 		})
@@ -206,11 +212,14 @@ func examples(s *yaml.Node) {
 
 // operations calls fn with every operation under paths.
 func operations(doc *yaml.Node, fn func(op *yaml.Node)) {
-	pairs(get(doc, "paths"), func(_, item *yaml.Node) {
-		pairs(item, func(method, op *yaml.Node) {
-			if op.Kind == yaml.MappingNode && !strings.HasPrefix(method.Value, "x-") {
-				fn(op)
-			}
-		})
+	pairs(get(doc, "paths"), func(_, item *yaml.Node) { each(item, fn) })
+}
+
+// each calls fn with the operations of one path.
+func each(item *yaml.Node, fn func(op *yaml.Node)) {
+	pairs(item, func(method, op *yaml.Node) {
+		if op.Kind == yaml.MappingNode && !strings.HasPrefix(method.Value, "x-") {
+			fn(op)
+		}
 	})
 }

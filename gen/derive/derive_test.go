@@ -43,7 +43,7 @@ func TestDerive(t *testing.T) {
 		},
 		"callbacks become webhooks": {
 			`paths: {/a: {post: {callbacks: {b: {'{$request.body#/url}': {post: {summary: s}}}}}}}`,
-			`paths: {/a: {post: {}}}` + "\nwebhooks:\n  b: {post: {summary: s}}",
+			`paths: {/a: {post: {}}}` + "\nwebhooks:\n  b: {post: {summary: s, x-internal: true}}",
 		},
 		"a scope joins the requirement": {
 			"security: [{bearer: []}]\npaths: {/a: {get: {x-required-scope: 'a:read'}, post: {}}}",

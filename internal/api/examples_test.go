@@ -52,6 +52,7 @@ func TestExamplesRun(t *testing.T) {
 			for _, p := range op.Spec.Parameters {
 				example, _ := p.Value.Example.(string)
 				switch {
+				case p.Value.In == openapi3.ParameterInQuery && p.Value.Example == nil:
 				case p.Value.In == openapi3.ParameterInQuery:
 					b, err := json.Marshal(p.Value.Example)
 					if err != nil {
@@ -86,6 +87,15 @@ func TestExamplesRun(t *testing.T) {
 }
 
 // demo is a server with the demo guild, seen by a token of that guild.
+// Somebody who tries a change of a balance in the reference can do so twice.
+func TestTheFirstExampleOfAChangeCanBeSentTwice(t *testing.T) {
+	t.Parallel()
+	a := apitest.New(t)
+	for range 2 {
+		a.Do(t, "adjustBalance", example(t, "adjustBalance")).Want(t, 200, "")
+	}
+}
+
 func demo(t *testing.T) *apitest.API {
 	t.Helper()
 	api := apitest.New(t)

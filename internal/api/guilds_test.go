@@ -302,6 +302,7 @@ func (n neighbours) fill(t *testing.T) {
 	n.owner.Do(t, "createCase", `{"user_id":"`+someone+`","moderator_id":"`+someone+`","type":"note","reason":"A note"}`).Want(t, 201, "")
 	ticket := n.own(t, apitest.Find(t, "getTicket"))
 	n.owner.Do(t, "claimTicket", `{"user_id":"`+someone+`"}`, at(ticket)...).Want(t, 200, "")
+	n.exec(t, `UPDATE tickets SET channel_id = '`+someone+`' WHERE guild_id = $1`)
 	n.own(t, apitest.Find(t, "getGiveaway"))
 	n.own(t, apitest.Find(t, "getWebhookEndpoint"))
 }

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"guildhall/internal/api/apitest"
+	"guildhall/internal/db"
 )
 
 // Each message, read alone, says what is wrong with the call and how to mend it.
@@ -89,6 +91,32 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"POST /api/v1/economy/adjust", `{"user_id":"\ud800","delta":5}`, 400, "lone surrogates"},
 		{"POST /api/v1/economy/adjust", "{\"user_id\":\"\xff\",\"delta\":5}", 400, "body: must be valid UTF-8"},
 
+		// More of each kind.
+		{"POST /api/v1/cases", `{"user_id":"1","moderatorId":"2","type":"warn","reason":"x"}`, 400, "body /moderatorId: is not a member of this object; did you mean moderator_id?"},
+		{"POST /api/v1/cases", `{"user_id":"1","moderator_id":"2","type":"warn","reason":""}`, 400, "body /reason: must have at least 1 characters"},
+		{"POST /api/v1/cases", `{"user_id":"1","moderator_id":"2","reason":"x"}`, 400, "body /type: is required"},
+		{"PATCH /api/v1/cases/x", `{"expires_at":"tomorrow"}`, 400, "body /expires_at: must be an existing RFC 3339 date and time with offset"},
+		{"PATCH /api/v1/cases/x", `{"expires_at":"2026-01-01T00:00:00"}`, 400, "with offset"},
+		{"PATCH /api/v1/cases/x", `{"expires_at":1767225600}`, 400, "body /expires_at: must be a string or null"},
+		{"POST /api/v1/tickets/x/assign", `{}`, 400, "body /user_id: is required"},
+		{"POST /api/v1/tickets/x/close", `{"authorId":"1"}`, 400, "did you mean author_id?"},
+		{"POST /api/v1/tickets/x/claim", `{"user":"1"}`, 400, "did you mean user_id?"},
+		{"POST /api/v1/tickets/x/message", `{"content":"x","internal":"yes"}`, 400, "body /internal: must be a boolean"},
+		{"POST /api/v1/tickets/x/message", `{"text":"x"}`, 400, "body /text: is not a member of this object"},
+		{"GET /api/v1/tickets?claimed_by_id=null", ``, 400, "query claimed_by_id: must be none or a snowflake"},
+		{"GET /api/v1/tickets?order=newest", ``, 400, "query order: must be one of "},
+		{"GET /api/v1/tickets?number=abc", ``, 400, "query number: must be an integer in decimal digits"},
+		{"GET /api/v1/tickets?status=pending", ``, 400, "query status: must be one of "},
+		{"GET /api/v1/tickets?channel=7", ``, 400, "did you mean channel_id?"},
+		{"GET /api/v1/economy/ledger?reason=x", ``, 400, "query reason: is not a parameter of this operation"},
+		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"reference":"ö"}`, 400, "body /reference: must be printable ASCII"},
+		{"GET /api/v1/levelling/leaderboard?user_id=1", ``, 400, "query user_id: is not a parameter of this operation; its parameters are page, per_page"},
+		{"POST /api/v1/giveaways", `{"channel_id":"1","prize":"x","winner_count":0,"ends_at":"2099-01-01T00:00:00Z"}`, 400, "body /winner_count: must be an integer, at least 1, at most 100"},
+		{"POST /api/v1/giveaways", `{"channel_id":"1","prize":"x","winner_count":1,"ends_at":"2020-01-01T00:00:00Z"}`, 400, "/ends_at"},
+		{"POST /api/v1/giveaways/x/reroll", `{"exclude_user_ids":["alice"]}`, 400, "body /exclude_user_ids/0: must be a snowflake"},
+		{"POST /api/v1/webhooks", `{"url":"https://example.com","events":["case.made"]}`, 400, "body /events/0: must be one of "},
+		{"GET /api/v1/network/lookup/me", ``, 400, "path userId: must be a snowflake"},
+
 		// Routes and methods.
 		{"GET /me", ``, 404, "the paths of the API begin with /api/v1"},
 		{"GET /v1/me", ``, 404, "the paths of the API begin with /api/v1"},
@@ -121,6 +149,78 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		}
 		if res.StatusCode != c.status || !strings.Contains(answer.Error.Message, c.message) {
 			t.Errorf("%s %s\n is told %d %s\n want    %d %s", c.call, c.body, res.StatusCode, answer.Error.Message, c.status, c.message)
+		}
+	}
+}
+
+// What the guild's state forbids is refused with that state.
+func TestRefusalsNameTheState(t *testing.T) {
+	t.Parallel()
+	a := apitest.New(t)
+	told := func(id, body string, want string, args ...apitest.Arg) {
+		t.Helper()
+		if got := a.Do(t, id, body, args...); !strings.Contains(string(got.Body), want) {
+			t.Errorf("%s %s\n is told %d %s\n want %s", id, body, got.Status, got.Body, want)
+		}
+	}
+	told("adjustBalance", `{"user_id":"5","delta":-3}`, "The balance is 0 and does not cover a change by -3.")
+	a.Do(t, "adjustBalance", `{"user_id":"5","delta":20,"reference":"order 7"}`).Want(t, 200, "")
+	told("adjustBalance", `{"user_id":"5","delta":-30}`, "The balance is 20 and does not cover a change by -30.")
+	told("adjustBalance", `{"user_id":"5","delta":1,"reference":"order 7"}`, "The reference is that of the ledger entry ")
+	told("adjustBalance", `{"user_id":"5","delta":9007199254740991}`, "would exceed 9007199254740991")
+	told("adjustXp", `{"user_id":"5","delta":-3}`, "The member has less XP than this would take away.")
+
+	err := a.DB().Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		for _, statement := range []string{
+			`INSERT INTO tickets (guild_id, id, number, opener_id, claimed_by_id) VALUES ($1, 'open', 1, '4', '55')`,
+			`INSERT INTO tickets (guild_id, id, number, opener_id, status, closed_at) VALUES ($1, 'closed', 2, '4', 'closed', now())`,
+			`INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source) VALUES ($1, 'gone', 1, '4', '5', 'warn', 'x', 'deleted', 'bot')`,
+			`INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at) VALUES ($1, 'on', 'active', 'x', 1, '6', now(), now() + interval '1 day')`,
+			`UPDATE guild_settings SET require_close_reason = true WHERE guild_id = $1`,
+		} {
+			if _, err := tx.ExecContext(ctx, statement, a.Guild); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, closed, on := apitest.Path("id", "open"), apitest.Path("id", "closed"), apitest.Path("id", "on")
+	told("claimTicket", `{"user_id":"56"}`, "Ticket 1 is claimed by 55", open)
+	told("closeTicket", ``, "requires a reason to close a ticket: send", open)
+	told("createTicketMessage", `{"content":"x"}`, "Ticket 1 has no channel to post to; only internal notes", open)
+	told("closeTicket", `{"reason":"x"}`, "Ticket 2 is closed; reopen it first", closed)
+	told("reopenTicket", ``, "Ticket 1 is open.", open)
+	told("updateCase", `{"reason":"x"}`, "Case 1 is deleted and can no longer be edited", apitest.Path("id", "gone"))
+	told("rerollGiveaway", ``, "The giveaway is active; only one that has ended", on)
+	told("resumeGiveaway", ``, "Only a paused giveaway can be resumed", on)
+}
+
+// A token of the other environment tells so by its own prefix.
+func TestATokenOfTheOtherEnvironmentIsNamed(t *testing.T) {
+	t.Parallel()
+	a := apitest.New(t)
+	for token, want := range map[string]string{
+		"svc_live_" + strings.Repeat("a", 43): "This is a live token on a test server",
+		"svc_test_" + strings.Repeat("a", 43): "The token is unknown, revoked or expired.",
+		"svc_live_" + strings.Repeat("a", 42): "The token is unknown, revoked or expired.",
+		"sk_live_x":                           "The token is unknown, revoked or expired.",
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL+"/me", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		res, err := a.Server.Client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || res.StatusCode != 401 || !strings.Contains(string(text), want) || !strings.Contains(string(text), "invalid_token") || strings.Contains(string(text), token) {
+			t.Errorf("%s: %d %s %v, want %s", token[:9], res.StatusCode, text, err, want)
 		}
 	}
 }

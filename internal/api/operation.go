@@ -38,6 +38,15 @@ var Document = sync.OnceValues(func() (*openapi3.T, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read openapi.yaml: %w", err)
 	}
+	// The contract shows https alone. Where an operator allows receivers without
+	// TLS is for the check of their address to say.
+	for _, ref := range doc.Components.Schemas {
+		for _, member := range ref.Value.Properties {
+			if rest, ok := strings.CutPrefix(member.Value.Pattern, "^https://"); ok {
+				member.Value.Pattern = "^https?://" + rest
+			}
+		}
+	}
 	return doc, nil
 })
 

@@ -248,6 +248,10 @@ func patternPhrase(pattern string) string {
 	switch {
 	case pattern == `^[1-9][0-9]{0,19}$`:
 		return `must be a snowflake: a string of 1 to 20 digits that does not begin with 0, such as "190320984123768832"`
+	case strings.HasPrefix(pattern, `^(none|`):
+		return "must be none or a snowflake, a string of 1 to 20 digits that does not begin with 0"
+	case strings.HasPrefix(pattern, `^[\x20-\x7E]*`):
+		return "must be printable ASCII, and not only spaces"
 	case strings.HasPrefix(pattern, `^https`):
 		return "must be an https URL without credentials, spaces and fragment, such as https://example.com/hooks"
 	case strings.Contains(pattern, `\x1F`):

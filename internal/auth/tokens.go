@@ -138,7 +138,7 @@ func NewTokens(cfg Config) (*Tokens, error) {
 func (t *Tokens) Authenticate(ctx context.Context, bearer string, from netip.Addr) (*Principal, error) {
 	hash, ok := recognise(bearer, t.env)
 	if !ok {
-		return nil, errInvalid
+		return nil, t.unrecognised(bearer)
 	}
 	now := t.clock()
 	if e := t.recall(hash, now); e != nil {
@@ -149,6 +149,19 @@ func (t *Tokens) Authenticate(ctx context.Context, bearer string, from netip.Add
 		return nil, err
 	}
 	return t.judge(e, from, t.clock())
+}
+
+// unrecognised says why a text is no token of this env: its own prefix tells
+// what belongs to the other one, so that no secret is given away.
+func (t *Tokens) unrecognised(bearer string) error {
+	other := "live"
+	if t.env == other {
+		other = "test"
+	}
+	if _, ok := recognise(bearer, other); ok {
+		return errInvalid.With("This is a %s token on a %s server: it begins with svc_%s_, and tokens of this server begin with svc_%s_.", other, t.env, other, t.env)
+	}
+	return errInvalid
 }
 
 // judge decides by the row, the time and the address of this one request.

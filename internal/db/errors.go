@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 
 	"github.com/lib/pq"
 )
@@ -14,6 +15,22 @@ import (
 func Violates(err error, constraint string) bool {
 	var e *pq.Error
 	return errors.As(err, &e) && e.Constraint == constraint
+}
+
+// Proposed is a column, counted from 1, of the row whose constraint err says was
+// violated; empty when Postgres does not say. Only a column of numbers, and with
+// such before it, can be asked for.
+func Proposed(err error, column int) string {
+	var e *pq.Error
+	if !errors.As(err, &e) {
+		return ""
+	}
+	_, row, _ := strings.Cut(e.Detail, "(")
+	values := strings.Split(row, ", ")
+	if len(values) < column {
+		return ""
+	}
+	return strings.TrimSuffix(values[column-1], ").")
 }
 
 // Missing reports whether err says that a query found no row.

@@ -136,7 +136,7 @@ func adjust(ctx context.Context, tx *db.Tx, by event.Origin, e entry) (row, entr
 	case db.Missing(err):
 		return row{}, entry{}, referenceUsed(ctx, tx, by.GuildID, *e.Reference)
 	case db.Violates(err, "wallets_not_negative"):
-		return row{}, entry{}, fault.New(fault.Refused, "balance_would_be_negative", "The balance does not cover a change by %d.", e.Delta)
+		return row{}, entry{}, uncovered(err, e.Delta)
 	case db.Violates(err, "wallets_within_limit"):
 		return row{}, entry{}, fault.New(fault.Refused, "balance_limit_exceeded", "The balance would exceed 9007199254740991.")
 	case err != nil:
@@ -144,6 +144,17 @@ func adjust(ctx context.Context, tx *db.Tx, by event.Origin, e entry) (row, entr
 	}
 	e.BalanceAfter, e.CreatedAt = w.Balance, *w.UpdatedAt
 	return w, e, nil
+}
+
+// uncovered is the refusal that names the balance: that of the row which the
+// constraint has refused, without the change. No statement can ask for it any
+// more in this transaction, and later it would be another one.
+func uncovered(err error, delta int64) error {
+	after, wrong := strconv.ParseInt(db.Proposed(err, 3), 10, 64)
+	if wrong != nil {
+		return fault.New(fault.Refused, "balance_would_be_negative", "The balance does not cover a change by %d.", delta)
+	}
+	return fault.New(fault.Refused, "balance_would_be_negative", "The balance is %d and does not cover a change by %d.", after-delta, delta)
 }
 
 // referenceUsed is the refusal that names the ledger row with the reference.

@@ -74,7 +74,7 @@ func conduct(ctx context.Context, tx *db.Tx, g row, o order) (row, record, error
 	}
 	if o.all && len(drawn) < o.count {
 		return row{}, record{}, fault.New(fault.Refused, "not_enough_entries",
-			"%d winners are to be replaced, and %d eligible entrants remain.", o.count, len(drawn))
+			"Winners to replace: %d; eligible entrants that remain: %d.", o.count, len(drawn))
 	}
 	r := record{
 		Round:       g.Rounds + 1,

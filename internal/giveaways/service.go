@@ -251,7 +251,7 @@ func (*Service) RerollGiveaway(ctx context.Context, r gen.RerollGiveawayRequestO
 		return nil, err
 	}
 	if g.Status != ended {
-		return nil, fault.New(fault.Refused, "giveaway_not_ended", "Only a giveaway that has ended can be rerolled.")
+		return nil, fault.New(fault.Refused, "giveaway_not_ended", "The giveaway is %s; only one that has ended can be rerolled.", g.Status)
 	}
 	g, draw, err := conduct(ctx, tx, g, order{
 		count:    replaceable(count, len(g.Winners), g.WinnerCount),

@@ -42,6 +42,9 @@ func (b Board) Rank(ctx context.Context, q db.Querier, guild, user string) (Plac
 	return p, nil
 }
 
+// Statement is what Rank runs, with the guild as $1 and the member as $2.
+func (b Board) Statement() string { return b.rank }
+
 // rankIn is one statement, so that rows, counts and noted moves are of one
 // snapshot. What lies ahead of a mark is its count and what the moves that are
 // not added up yet have changed about it.

@@ -21,7 +21,7 @@ const (
 // mustBeOpen is Refused unless the ticket is open.
 func mustBeOpen(t row) error {
 	if t.Status != open {
-		return fault.New(fault.Refused, "ticket_not_open", "Ticket %d is %s.", t.Number, t.Status)
+		return fault.New(fault.Refused, "ticket_not_open", "Ticket %d is %s; reopen it first.", t.Number, t.Status)
 	}
 	return nil
 }
@@ -33,7 +33,7 @@ func mayClose(t row, reason *string, p policy) error {
 		return err
 	}
 	if p.RequireReason && reason == nil {
-		return fault.New(fault.Refused, "close_reason_required", "This guild requires a reason to close a ticket.")
+		return fault.New(fault.Refused, "close_reason_required", "This guild requires a reason to close a ticket: send {\"reason\": \"...\"}.")
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ func mayClaim(t row, user string) error {
 		return err
 	}
 	if t.ClaimedByID != nil && *t.ClaimedByID != user {
-		return fault.New(fault.Refused, "ticket_already_claimed", "Ticket %d is claimed by somebody else.", t.Number)
+		return fault.New(fault.Refused, "ticket_already_claimed", "Ticket %d is claimed by %s; assign gives it to another.", t.Number, *t.ClaimedByID)
 	}
 	return nil
 }
@@ -64,17 +64,17 @@ func mayMessage(t row) error {
 		return err
 	}
 	if t.ChannelID == nil {
-		return fault.New(fault.Refused, "no_ticket_channel", "Ticket %d has no channel.", t.Number)
+		return fault.New(fault.Refused, "no_ticket_channel", "Ticket %d has no channel to post to; only internal notes can be added.", t.Number)
 	}
 	return nil
 }
 
-// or is *text, or instead when there is none.
-func or(text *string, instead string) string {
-	if text == nil {
+// or is *v, or instead when there is none.
+func or[T any](v *T, instead T) T {
+	if v == nil {
 		return instead
 	}
-	return *text
+	return *v
 }
 
 // same reports whether two optional ids are equal.

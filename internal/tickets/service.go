@@ -49,14 +49,12 @@ func New(cfg Config) (*Service, error) {
 	return &Service{cfg}, nil
 }
 
-// ListTickets lists the guild's tickets, newest first.
+// ListTickets lists the guild's tickets, newest first, by their last message, or
+// with updated_since by their last change, so that what changes moves behind the
+// reader.
 func (s *Service) ListTickets(ctx context.Context, r gen.ListTicketsRequestObject) (gen.ListTicketsResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
-	f := filter{OpenerID: or(r.Params.OpenerID, ""), ClaimedByID: or(r.Params.ClaimedByID, "")}
-	if r.Params.Status != nil {
-		f.Status = string(*r.Params.Status)
-	}
-	rows, err := list(ctx, db.Read(ctx), auth.From(ctx).GuildID, f, p)
+	rows, err := list(ctx, db.Read(ctx), auth.From(ctx).GuildID, filterOf(r.Params), p)
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +66,23 @@ func (s *Service) ListTickets(ctx context.Context, r gen.ListTicketsRequestObjec
 	return gen.ListTickets200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
+// nobody is the value of claimed_by_id that asks for what nobody has claimed.
+const nobody = "none"
+
+func filterOf(q gen.ListTicketsParams) filter {
+	f := filter{
+		Status: string(or(q.Status, "")), OpenerID: or(q.OpenerID, ""), ClaimedByID: or(q.ClaimedByID, ""),
+		ChannelID: or(q.ChannelID, ""), Number: or(q.Number, 0), Activity: or(q.Order, gen.TicketOrderCreated) == gen.TicketOrderActivity,
+	}
+	if f.ClaimedByID == nobody {
+		f.ClaimedByID, f.Unclaimed = "", true
+	}
+	if q.UpdatedSince != nil {
+		f.Changed = &q.UpdatedSince.Time
+	}
+	return f
+}
+
 // GetTicket returns one ticket.
 func (s *Service) GetTicket(ctx context.Context, r gen.GetTicketRequestObject) (gen.GetTicketResponseObject, error) {
 	t, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
@@ -77,8 +92,8 @@ func (s *Service) GetTicket(ctx context.Context, r gen.GetTicketRequestObject) (
 	return gen.GetTicket200JSONResponse{Data: show(t)}, nil
 }
 
-// ListTicketMessages lists the transcript of a ticket in reading order, notes
-// and system entries included.
+// ListTicketMessages lists the transcript of a ticket in reading order or from
+// its end, notes and system entries included.
 func (s *Service) ListTicketMessages(ctx context.Context, r gen.ListTicketMessagesRequestObject) (gen.ListTicketMessagesResponseObject, error) {
 	q, guild, p := db.Read(ctx), auth.From(ctx).GuildID, page.Of(r.Params.Page, r.Params.PerPage)
 	if _, err := get(ctx, q, guild, r.ID); err != nil {
@@ -88,7 +103,11 @@ func (s *Service) ListTicketMessages(ctx context.Context, r gen.ListTicketMessag
 	if r.Params.Since != nil {
 		since = r.Params.Since.Time
 	}
-	entries, err := transcript(ctx, q, guild, r.ID, since, p)
+	order := reading
+	if or(r.Params.Order, gen.TranscriptOrderAsc) == gen.TranscriptOrderDesc {
+		order = backwards
+	}
+	entries, err := transcript(ctx, q, guild, r.ID, order, since, p)
 	if err != nil {
 		return nil, err
 	}
@@ -103,9 +122,9 @@ func (s *Service) ListTicketMessages(ctx context.Context, r gen.ListTicketMessag
 // CloseTicket closes an open ticket. The bot puts the channel away afterwards.
 func (s *Service) CloseTicket(ctx context.Context, r gen.CloseTicketRequestObject) (gen.CloseTicketResponseObject, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
-	var reason *string
+	var reason, author *string
 	if r.Body != nil {
-		reason = r.Body.Reason
+		reason, author = r.Body.Reason, r.Body.AuthorID
 	}
 	t, err := lock(ctx, tx, by.GuildID, r.ID)
 	if err != nil {
@@ -118,10 +137,10 @@ func (s *Service) CloseTicket(ctx context.Context, r gen.CloseTicketRequestObjec
 	if err := mayClose(t, reason, p); err != nil {
 		return nil, err
 	}
-	if t, err = closeTicket(ctx, tx, t, nil, reason); err != nil {
+	if t, err = closeTicket(ctx, tx, t, author, reason); err != nil {
 		return nil, err
 	}
-	if err := changed(ctx, tx, by, t, kindClose, or(reason, "Closed."), event.TicketClosed); err != nil {
+	if err := tell(ctx, tx, by, t, entry{Kind: kindClose, AuthorID: author, Content: or(reason, "Closed.")}, event.TicketClosed); err != nil {
 		return nil, err
 	}
 	return gen.CloseTicket200JSONResponse{Data: show(t)}, follow(ctx, tx, t)
@@ -131,9 +150,9 @@ func (s *Service) CloseTicket(ctx context.Context, r gen.CloseTicketRequestObjec
 // afterwards, if there is still one.
 func (s *Service) ReopenTicket(ctx context.Context, r gen.ReopenTicketRequestObject) (gen.ReopenTicketResponseObject, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
-	var reason *string
+	var reason, author *string
 	if r.Body != nil {
-		reason = r.Body.Reason
+		reason, author = r.Body.Reason, r.Body.AuthorID
 	}
 	t, err := lock(ctx, tx, by.GuildID, r.ID)
 	if err != nil {
@@ -145,7 +164,7 @@ func (s *Service) ReopenTicket(ctx context.Context, r gen.ReopenTicketRequestObj
 	if t, err = reopenTicket(ctx, tx, t); err != nil {
 		return nil, err
 	}
-	if err := changed(ctx, tx, by, t, kindReopen, or(reason, "Reopened."), event.TicketReopened); err != nil {
+	if err := tell(ctx, tx, by, t, entry{Kind: kindReopen, AuthorID: author, Content: or(reason, "Reopened.")}, event.TicketReopened); err != nil {
 		return nil, err
 	}
 	return gen.ReopenTicket200JSONResponse{Data: show(t)}, follow(ctx, tx, t)
@@ -168,7 +187,7 @@ func (s *Service) ClaimTicket(ctx context.Context, r gen.ClaimTicketRequestObjec
 	if t, err = claim(ctx, tx, t, user); err != nil {
 		return nil, err
 	}
-	if err := changed(ctx, tx, by, t, kindClaim, "Claimed by "+*user+".", event.TicketClaimed); err != nil {
+	if err := tell(ctx, tx, by, t, entry{Kind: kindClaim, Content: "Claimed by " + *user + "."}, event.TicketClaimed); err != nil {
 		return nil, err
 	}
 	return gen.ClaimTicket200JSONResponse{Data: show(t)}, nil
@@ -196,15 +215,16 @@ func (s *Service) AssignTicket(ctx context.Context, r gen.AssignTicketRequestObj
 	if t, err = claim(ctx, tx, t, user); err != nil {
 		return nil, err
 	}
-	if err := changed(ctx, tx, by, t, kindAssign, content, event.TicketAssigned); err != nil {
+	if err := tell(ctx, tx, by, t, entry{Kind: kindAssign, AuthorID: r.Body.AuthorID, Content: content}, event.TicketAssigned); err != nil {
 		return nil, err
 	}
 	return gen.AssignTicket200JSONResponse{Data: show(t)}, nil
 }
 
-// changed writes down what happened to a ticket and tells the world.
-func changed(ctx context.Context, tx *db.Tx, by *auth.Principal, t row, kind, content, typ string) error {
-	if _, err := write(ctx, tx, t, entry{Kind: kind, AuthorType: bySystem, Content: content}); err != nil {
+// tell writes down what happened to a ticket and tells the world.
+func tell(ctx context.Context, tx *db.Tx, by *auth.Principal, t row, e entry, typ string) error {
+	e.AuthorType = bySystem
+	if _, err := write(ctx, tx, t, e); err != nil {
 		return err
 	}
 	return event.Record(ctx, tx, event.From(by).On(t.UpdatedAt), typ, show(t))

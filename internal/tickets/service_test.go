@@ -19,6 +19,7 @@ func TestListTickets(t *testing.T) {
 	}
 	exec(t, a, `UPDATE tickets SET claimed_by_id = '55' WHERE number IN (1, 2)`)
 	exec(t, a, `UPDATE tickets SET opener_id = '4001' WHERE number IN (2, 3)`)
+	exec(t, a, `UPDATE tickets SET last_message_at = now() - number * interval '1 minute' WHERE number IN (2, 4)`)
 	ticket(t, a.Next(t), 9, "open", true)
 
 	for name, tc := range map[string]struct {
@@ -32,6 +33,15 @@ func TestListTickets(t *testing.T) {
 		"by who claimed and status":   {[]apitest.Arg{apitest.Query("claimed_by_id", "55"), apitest.Query("status", "open")}, []int{1}},
 		"by opener, claim and status": {[]apitest.Arg{apitest.Query("opener_id", "4001"), apitest.Query("claimed_by_id", "55"), apitest.Query("status", "closed")}, []int{2}},
 		"by a pair that nothing is":   {[]apitest.Arg{apitest.Query("opener_id", "4001"), apitest.Query("claimed_by_id", "56")}, nil},
+		"unclaimed":                   {[]apitest.Arg{apitest.Query("claimed_by_id", "none")}, []int{5, 4, 3}},
+		"unclaimed and open":          {[]apitest.Arg{apitest.Query("claimed_by_id", "none"), apitest.Query("status", "open")}, []int{5, 3}},
+		"unclaimed of an opener":      {[]apitest.Arg{apitest.Query("claimed_by_id", "none"), apitest.Query("opener_id", "4001")}, []int{3}},
+		"by channel":                  {[]apitest.Arg{apitest.Query("channel_id", "704")}, []int{4}},
+		"by number":                   {[]apitest.Arg{apitest.Query("number", "3")}, []int{3}},
+		"by another guild's number":   {[]apitest.Arg{apitest.Query("number", "9")}, nil},
+		"by activity":                 {[]apitest.Arg{apitest.Query("order", "activity")}, []int{2, 4, 5, 3, 1}},
+		"open by activity":            {[]apitest.Arg{apitest.Query("order", "activity"), apitest.Query("status", "closed")}, []int{2, 4}},
+		"as they were created":        {[]apitest.Arg{apitest.Query("order", "created")}, []int{5, 4, 3, 2, 1}},
 		"page by page":                {[]apitest.Arg{apitest.Query("page", "2"), apitest.Query("per_page", "2")}, []int{3, 2}},
 		"empty beyond the end":        {[]apitest.Arg{apitest.Query("page", "9"), apitest.Query("per_page", "2")}, nil},
 	} {
@@ -54,10 +64,70 @@ func TestListTickets(t *testing.T) {
 			}
 		})
 	}
-	t.Run("refuses an unknown status", func(t *testing.T) {
-		t.Parallel()
-		a.Do(t, "listTickets", "", apitest.Query("status", "pending")).WantError(t, 400, "invalid_request")
-	})
+	for name, value := range map[string]string{
+		"status": "pending", "claimed_by_id": "null", "number": "0", "order": "newest", "channel_id": "none", "updated_since": "yesterday",
+	} {
+		t.Run("refuses an unknown "+name, func(t *testing.T) {
+			t.Parallel()
+			a.Do(t, "listTickets", "", apitest.Query(name, value)).WantError(t, 400, "invalid_request")
+		})
+	}
+}
+
+// Whatever changes a ticket moves it to the end of the change feed.
+func TestListTicketsByTheirChanges(t *testing.T) {
+	t.Parallel()
+	a := apitest.New(t)
+	var ids []string
+	for i := range 3 {
+		ids = append(ids, ticket(t, a, i+1, "open", true))
+	}
+	exec(t, a, `UPDATE tickets SET updated_at = timestamptz '2026-01-01' + number * interval '1 day'`)
+	since := func(at string, more ...apitest.Arg) *apitest.Answer {
+		t.Helper()
+		return a.Do(t, "listTickets", "", append(more, apitest.Query("updated_since", at))...)
+	}
+	order := func(res *apitest.Answer, want ...int) {
+		t.Helper()
+		text := ""
+		for i, n := range want {
+			text += []string{"", ","}[min(i, 1)] + `{"id":"` + ids[n-1] + `"}`
+		}
+		res.Want(t, 200, `{"data":[`+text+`]}`)
+	}
+	order(since("2026-01-03T00:00:00Z"), 2, 3)
+	order(since("2026-01-03T00:00:00.001Z"), 3)
+	a.Do(t, "closeTicket", `{"author_id":"55"}`, apitest.Path("id", ids[1])).Want(t, 200, "")
+	order(since("2026-01-01T00:00:00Z"), 1, 3, 2)
+	a.Do(t, "createTicketMessage", `{"content":"a note","internal":true}`, apitest.Path("id", ids[0])).Want(t, 201, "")
+	order(since("2026-01-01T00:00:00Z"), 3, 2, 1)
+	a.Do(t, "assignTicket", `{"user_id":"56"}`, apitest.Path("id", ids[2])).Want(t, 200, "")
+	order(since("2026-01-01T00:00:00Z", apitest.Query("order", "activity")), 2, 1, 3)
+	order(since("2026-01-01T00:00:00Z", apitest.Query("status", "open"), apitest.Query("claimed_by_id", "none")), 1)
+	order(since("2026-01-01T00:00:00Z", apitest.Query("page", "2"), apitest.Query("per_page", "2")), 3)
+}
+
+// Who closes, reopens and assigns is said in the ticket, in the transcript and
+// in the event, where the caller says it.
+func TestWhoChangedATicketIsAttributed(t *testing.T) {
+	t.Parallel()
+	a := apitest.New(t)
+	id := apitest.Path("id", ticket(t, a, 1, "open", true))
+	a.Do(t, "assignTicket", `{"user_id":"56","author_id":"55"}`, id).Want(t, 200, `{"data":{"claimed_by_id":"56"}}`)
+	a.WantEvent(t, "ticket.assigned", `{"data":{"claimed_by_id":"56"}}`)
+	a.Do(t, "closeTicket", `{"author_id":"57","reason":null}`, id).Want(t, 200, `{"data":{"closed_by_id":"57","close_reason":null}}`)
+	a.WantEvent(t, "ticket.closed", `{"data":{"closed_by_id":"57"}}`)
+	a.Do(t, "reopenTicket", `{"author_id":"58"}`, id).Want(t, 200, `{"data":{"closed_by_id":null}}`)
+	a.WantEvent(t, "ticket.reopened", "")
+	a.Do(t, "closeTicket", `{"author_id":null}`, id).Want(t, 200, `{"data":{"closed_by_id":null}}`)
+	a.WantEvent(t, "ticket.closed", `{"data":{"closed_by_id":null}}`)
+	a.Do(t, "listTicketMessages", "", id).Want(t, 200, `{"data":[
+		{"kind":"assign","author_id":"55","author_type":"system"},{"kind":"close","author_id":"57","author_type":"system"},
+		{"kind":"reopen","author_id":"58"},{"kind":"close","author_id":null}]}`)
+	for _, op := range []string{"closeTicket", "reopenTicket"} {
+		a.Do(t, op, `{"author_id":"nobody"}`, id).WantError(t, 400, "invalid_request")
+	}
+	a.Do(t, "assignTicket", `{"author_id":"55"}`, id).WantError(t, 400, "invalid_request")
 }
 
 func TestGetTicket(t *testing.T) {
@@ -214,5 +284,11 @@ func TestListTicketMessages(t *testing.T) {
 	a.Do(t, "listTicketMessages", "", here, apitest.Query("page", "2"), apitest.Query("per_page", "2")).
 		Want(t, 200, `{"data":[{"id":"m2"},{"id":"m3"}],"has_more":true}`)
 	a.Do(t, "listTicketMessages", "", here, apitest.Query("since", "2026-03-01T13:00:02+01:00")).Want(t, 200, `{"data":[{"id":"m1"}]}`)
+	a.Do(t, "listTicketMessages", "", here, apitest.Query("order", "desc"), apitest.Query("per_page", "2")).
+		Want(t, 200, `{"data":[{"id":"m1"},{"id":"m3"}],"has_more":true}`)
+	a.Do(t, "listTicketMessages", "", here, apitest.Query("order", "desc"), apitest.Query("page", "2"), apitest.Query("per_page", "2")).
+		Want(t, 200, `{"data":[{"id":"m2"},{"id":"m5"}],"has_more":true}`)
+	a.Do(t, "listTicketMessages", "", here, apitest.Query("order", "asc"), apitest.Query("per_page", "1")).Want(t, 200, `{"data":[{"id":"m4"}]}`)
+	a.Do(t, "listTicketMessages", "", here, apitest.Query("order", "newest")).WantError(t, 400, "invalid_request")
 	a.Do(t, "listTicketMessages", "", here, apitest.Query("since", "yesterday")).WantError(t, 400, "invalid_request")
 }

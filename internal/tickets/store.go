@@ -61,61 +61,183 @@ type policy struct {
 	Action        string `db:"close_action"`
 }
 
-// filter narrows a list; empty members let everything through.
-type filter struct{ Status, OpenerID, ClaimedByID string }
+// filter narrows and orders a list. The zero value lets everything through,
+// newest first.
+type filter struct {
+	Status, OpenerID, ClaimedByID, ChannelID string
+	Unclaimed                                bool
+	Number                                   int64
+	Activity                                 bool // by the last message
+	// Changed is nil, or lists what changed no earlier than this, in the order of
+	// the changes.
+	Changed *time.Time
+}
 
 // The list has a statement for each index that serves it: the plan of a
 // prepared statement must hold for every value of an optional condition.
-const (
-	newest = `
-		SELECT ` + columns + `
-		FROM tickets
-		WHERE guild_id = $1
-		ORDER BY created_at DESC, id DESC
-		LIMIT $2 OFFSET $3`
+var (
+	// Numbers are distinct and begin at 1: there are no more tickets than the
+	// highest says.
+	table = page.Table{Name: "tickets", Columns: columns, Reach: "(SELECT max(number) FROM tickets WHERE guild_id = $1)"}
 
-	newestOfStatus = `
-		SELECT ` + columns + `
-		FROM tickets
-		WHERE guild_id = $1
-		  AND status = $4
-		ORDER BY created_at DESC, id DESC
-		LIMIT $2 OFFSET $3`
+	newest = page.Newest(table, `guild_id = $1`)
 
-	newestOfOpener = `
-		SELECT ` + columns + `
-		FROM tickets
-		WHERE guild_id = $1
+	newestOfStatus = page.Newest(table, `guild_id = $1
+		  AND status = $4`)
+
+	newestOfOpener = page.Newest(table, `guild_id = $1
 		  AND opener_id = $4
 		  AND ($5::text = '' OR status = $5)
 		  AND ($6::text = '' OR claimed_by_id = $6)
-		ORDER BY created_at DESC, id DESC
-		LIMIT $2 OFFSET $3`
+		  AND (NOT $7 OR claimed_by_id IS NULL)`)
 
-	newestOfClaim = `
+	newestOfClaim = page.Newest(table, `guild_id = $1
+		  AND claimed_by_id = $4
+		  AND ($5::text = '' OR status = $5)`)
+
+	newestUnclaimed = page.Newest(table, `guild_id = $1
+		  AND claimed_by_id IS NULL`)
+
+	newestUnclaimedOfStatus = page.Newest(table, `guild_id = $1
+		  AND claimed_by_id IS NULL
+		  AND status = $4`)
+
+	// In a CASE, Postgres neither looks for another index nor takes the filters
+	// to leave so little that it would rather sort.
+	changed = page.Changed(table, `guild_id = $1
+		  AND updated_at >= $4
+		  AND CASE
+		        WHEN ($5::text = '' OR status = $5)
+		         AND ($6::text = '' OR opener_id = $6)
+		         AND ($7::text = '' OR claimed_by_id = $7)
+		         AND (NOT $8 OR claimed_by_id IS NULL)
+		         AND ($9::text = '' OR channel_id = $9)
+		         AND ($10::bigint = 0 OR number = $10)
+		        THEN true
+		      END`)
+)
+
+// What a list of the last messages is narrowed by is looked up in the index and
+// only then read, page by page.
+const (
+	active = `
 		SELECT ` + columns + `
 		FROM tickets
 		WHERE guild_id = $1
-		  AND claimed_by_id = $4
-		  AND ($5::text = '' OR status = $5)
-		ORDER BY created_at DESC, id DESC
-		LIMIT $2 OFFSET $3`
+		  AND id = ANY (ARRAY (
+		      SELECT id
+		      FROM tickets
+		      WHERE guild_id = $1
+		      ORDER BY last_message_at DESC NULLS LAST, id DESC
+		      LIMIT $2 OFFSET $3))
+		ORDER BY last_message_at DESC NULLS LAST, id DESC`
+
+	activeOfStatus = `
+		SELECT ` + columns + `
+		FROM tickets
+		WHERE guild_id = $1
+		  AND id = ANY (ARRAY (
+		      SELECT id
+		      FROM tickets
+		      WHERE guild_id = $1
+		        AND status = $4
+		        AND CASE WHEN NOT $5 OR claimed_by_id IS NULL THEN true END
+		      ORDER BY last_message_at DESC NULLS LAST, id DESC
+		      LIMIT $2 OFFSET $3))
+		ORDER BY last_message_at DESC NULLS LAST, id DESC`
+
+	activeUnclaimed = `
+		SELECT ` + columns + `
+		FROM tickets
+		WHERE guild_id = $1
+		  AND id = ANY (ARRAY (
+		      SELECT id
+		      FROM tickets
+		      WHERE guild_id = $1
+		        AND CASE WHEN claimed_by_id IS NULL THEN true END
+		      ORDER BY last_message_at DESC NULLS LAST, id DESC
+		      LIMIT $2 OFFSET $3))
+		ORDER BY last_message_at DESC NULLS LAST, id DESC`
 )
 
-// list returns the page of the guild's tickets that pass f, newest first, and
-// one more when there is one.
-func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]row, error) {
-	query, args := newest, []any{guild, p.Limit(), p.Offset()}
+// few lists what a condition leaves so few of that they are sorted: by the last
+// message if $4 says so, else newest first.
+func few(condition string) string {
+	return `
+		WITH few AS MATERIALIZED (
+			SELECT ` + columns + `
+			FROM tickets
+			WHERE guild_id = $1
+			  AND ` + condition + `
+			  AND ($6::text = '' OR status = $6)
+			  AND ($7::text = '' OR opener_id = $7)
+			  AND ($8::text = '' OR claimed_by_id = $8)
+			  AND (NOT $9 OR claimed_by_id IS NULL)
+			  AND ($10::text = '' OR channel_id = $10))
+		SELECT ` + columns + `
+		FROM few
+		ORDER BY CASE WHEN $4 THEN last_message_at ELSE created_at END DESC NULLS LAST, id DESC
+		LIMIT $2 OFFSET $3`
+}
+
+var (
+	withNumber  = few(`number = $5`)
+	ofChannel   = few(`channel_id = $5`)
+	sortOpener  = few(`opener_id = $5`)
+	sortClaimed = few(`claimed_by_id = $5`)
+)
+
+// query is the statement that lists the tickets of guild that pass f, and its
+// arguments.
+func query(guild string, f filter, p page.P) (string, []any) {
+	args := []any{guild, p.Limit(), p.Offset()}
+	rest := []any{f.Status, f.OpenerID, f.ClaimedByID, f.Unclaimed, f.ChannelID}
+	sorted := func(statement string, by any) (string, []any) {
+		return statement, append(append(args, f.Activity, by), rest...)
+	}
+	switch {
+	case f.Changed != nil:
+		return changed.For(p), append(append(append(args, *f.Changed), rest...), f.Number)
+	case f.Number != 0:
+		return sorted(withNumber, f.Number)
+	case f.ChannelID != "":
+		return sorted(ofChannel, f.ChannelID)
+	case f.Activity:
+		return f.byActivity(args, sorted)
+	case f.OpenerID != "":
+		return newestOfOpener.For(p), append(args, f.OpenerID, f.Status, f.ClaimedByID, f.Unclaimed)
+	case f.ClaimedByID != "":
+		return newestOfClaim.For(p), append(args, f.ClaimedByID, f.Status)
+	case f.Unclaimed && f.Status != "":
+		return newestUnclaimedOfStatus.For(p), append(args, f.Status)
+	case f.Unclaimed:
+		return newestUnclaimed.For(p), args
+	case f.Status != "":
+		return newestOfStatus.For(p), append(args, f.Status)
+	}
+	return newest.For(p), args
+}
+
+func (f filter) byActivity(args []any, sorted func(string, any) (string, []any)) (string, []any) {
 	switch {
 	case f.OpenerID != "":
-		query, args = newestOfOpener, append(args, f.OpenerID, f.Status, f.ClaimedByID)
+		return sorted(sortOpener, f.OpenerID)
 	case f.ClaimedByID != "":
-		query, args = newestOfClaim, append(args, f.ClaimedByID, f.Status)
+		return sorted(sortClaimed, f.ClaimedByID)
 	case f.Status != "":
-		query, args = newestOfStatus, append(args, f.Status)
+		return activeOfStatus, append(args, f.Status, f.Unclaimed)
+	case f.Unclaimed:
+		return activeUnclaimed, args
 	}
+	return active, args
+}
+
+// list returns the page of the guild's tickets that pass f, and one more when
+// there is one.
+func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]row, error) {
 	var rows []row
-	if err := q.SelectContext(ctx, &rows, query, args...); err != nil {
+	sql, args := query(guild, f, p)
+	if err := q.SelectContext(ctx, &rows, sql, args...); err != nil {
 		return nil, fmt.Errorf("list tickets of guild %s: %w", guild, err)
 	}
 	return rows, nil
@@ -160,19 +282,32 @@ func policyOf(ctx context.Context, q db.Querier, guild string) (policy, error) {
 	return p, nil
 }
 
-// transcript returns the page of a ticket's entries in reading order, and one
-// more when there is one.
-func transcript(ctx context.Context, q db.Querier, guild, ticket string, since time.Time, p page.P) ([]entry, error) {
-	var entries []entry
-	err := q.SelectContext(ctx, &entries, `
-		SELECT `+entryColumns+`
+// A transcript in reading order, and from its end.
+const (
+	reading = `
+		SELECT ` + entryColumns + `
 		FROM ticket_messages
 		WHERE guild_id = $1
 		  AND ticket_id = $2
 		  AND created_at >= $3
 		ORDER BY created_at, id
-		LIMIT $4 OFFSET $5`, guild, ticket, since, p.Limit(), p.Offset())
-	if err != nil {
+		LIMIT $4 OFFSET $5`
+
+	backwards = `
+		SELECT ` + entryColumns + `
+		FROM ticket_messages
+		WHERE guild_id = $1
+		  AND ticket_id = $2
+		  AND created_at >= $3
+		ORDER BY created_at DESC, id DESC
+		LIMIT $4 OFFSET $5`
+)
+
+// transcript returns the page of a ticket's entries, and one more when there is
+// one.
+func transcript(ctx context.Context, q db.Querier, guild, ticket, order string, since time.Time, p page.P) ([]entry, error) {
+	var entries []entry
+	if err := q.SelectContext(ctx, &entries, order, guild, ticket, since, p.Limit(), p.Offset()); err != nil {
 		return nil, fmt.Errorf("list the transcript of ticket %s of guild %s: %w", ticket, guild, err)
 	}
 	return entries, nil

@@ -1,0 +1,42 @@
+// The short story of an integration, with a client by hey-api that checks every
+// request and every answer with zod. GUILDHALL_URL and GUILDHALL_TOKEN say where
+// and who.
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { client } from "./generated/client.gen.js";
+import { adjustBalance, createCase, getMe, listCases, listLedgerEntries, listTickets } from "./generated/sdk.gen.js";
+
+client.setConfig({ baseUrl: process.env.GUILDHALL_URL!, auth: process.env.GUILDHALL_TOKEN! });
+
+const me = (await getMe({ throwOnError: true })).data;
+console.log(`token ${me.token.preview} of guild ${me.token.guild_id}, ${me.token.scopes.length} scopes`);
+
+// Pay a member, twice with one key: the second answer is the first one again.
+const user_id = "190320984123768832";
+const key = randomUUID();
+const pay = () =>
+  adjustBalance({
+    headers: { "Idempotency-Key": key },
+    body: { user_id, delta: 30, reason: "Event prize", reference: `zod-${key}` },
+    throwOnError: true,
+  });
+const first = await pay();
+const again = await pay();
+assert.deepEqual(again.data, first.data);
+const ledger = (await listLedgerEntries({ query: { reference: `zod-${key}` }, throwOnError: true })).data;
+assert.deepEqual(ledger.data.map((entry) => entry.id), [first.data.data.ledger_entry.id]);
+console.log(`paid once: ${first.data.data.ledger_entry.id}`);
+
+// A reason is text as people write it; a blank one does not leave the program.
+const reason = "Spam \u2028 zum 2. Mal \u{1F44B}";
+const filed = await createCase({ body: { user_id, moderator_id: user_id, type: "warn", reason }, throwOnError: true });
+assert.equal(filed.data.data.reason, reason);
+await assert.rejects(createCase({ body: { user_id, moderator_id: user_id, type: "warn", reason: "  " }, throwOnError: true }));
+const cases = (await listCases({ query: { type: "warn", status: "active" }, throwOnError: true })).data;
+const tickets = (await listTickets({ query: { order: "activity" }, throwOnError: true })).data;
+console.log(`cases: ${cases.data.length} active warnings; tickets: ${tickets.data.length}`);
+
+// A failure is a value with a code.
+const refused = await adjustBalance({ body: { user_id, delta: -9007199254740991, reason: null, reference: null } });
+assert.equal(refused.error?.error.code, "balance_would_be_negative");
+console.log(`refused: ${refused.error.error.code}`);

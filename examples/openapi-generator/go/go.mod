@@ -1,0 +1,8 @@
+module guildhall/examples/openapi-generator
+
+go 1.26.0
+
+require github.com/GIT_USER_ID/GIT_REPO_ID v0.0.0
+
+// Where the generator, left to its defaults, says that its package is.
+replace github.com/GIT_USER_ID/GIT_REPO_ID => ./generated

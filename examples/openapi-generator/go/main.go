@@ -1,0 +1,86 @@
+// The short story of an integration, with a client by openapi-generator.
+// GUILDHALL_URL and GUILDHALL_TOKEN say where and who; Go reads the certificate
+// authority of a development server from SSL_CERT_FILE.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+
+	openapi "github.com/GIT_USER_ID/GIT_REPO_ID"
+)
+
+const user = "190320984123768832"
+
+func main() {
+	config := openapi.NewConfiguration()
+	config.Servers = openapi.ServerConfigurations{{URL: os.Getenv("GUILDHALL_URL")}}
+	ctx := context.WithValue(context.Background(), openapi.ContextAccessToken, os.Getenv("GUILDHALL_TOKEN"))
+	if err := story(ctx, openapi.NewAPIClient(config)); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func story(ctx context.Context, api *openapi.APIClient) error {
+	me, _, err := api.MetaAPI.GetMe(ctx).Execute()
+	if err != nil {
+		return fmt.Errorf("who am I: %w", err)
+	}
+	fmt.Printf("token %s of guild %s, %d scopes\n", me.Token.Preview, me.Token.GuildId, len(me.Token.Scopes))
+
+	// Pay a member, twice with one key: the second answer is the first one again.
+	key, reference := rand.Text(), "go-"+rand.Text()
+	payment := openapi.NewAdjustBalanceRequest(user, 30)
+	payment.SetReason("Event prize")
+	payment.SetReference(reference)
+	pay := func() (string, bool, error) {
+		paid, res, err := api.EconomyAPI.AdjustBalance(ctx).AdjustBalanceRequest(*payment).IdempotencyKey(key).Execute()
+		if err != nil {
+			return "", false, fmt.Errorf("pay: %w", err)
+		}
+		return paid.Data.LedgerEntry.Id, res.Header.Get("Idempotent-Replay") == "true", nil
+	}
+	first, replayed, err := pay()
+	if err != nil || replayed {
+		return fmt.Errorf("the first payment: replayed is %v: %w", replayed, err)
+	}
+	if again, replayed, err := pay(); err != nil || again != first || !replayed {
+		return fmt.Errorf("the second payment: entry %s after %s: %w", again, first, err)
+	}
+	ledger, _, err := api.EconomyAPI.ListLedgerEntries(ctx).Reference(reference).Execute()
+	if err != nil || len(ledger.Data) != 1 || ledger.Data[0].Id != first {
+		return fmt.Errorf("the ledger has not that one entry: %v: %w", ledger, err)
+	}
+	fmt.Println("paid once:", first)
+
+	cases, _, err := api.CasesAPI.ListCases(ctx).Type_(openapi.WARN).Status(openapi.ACTIVE).Execute()
+	if err != nil || len(cases.Data) == 0 {
+		return fmt.Errorf("list cases: %v: %w", cases, err)
+	}
+	fmt.Println("cases:", len(cases.Data), "active warnings")
+
+	// Every optional member null says the same as none.
+	payment = openapi.NewAdjustBalanceRequest(user, 0)
+	payment.SetReasonNil()
+	payment.SetReferenceNil()
+	if _, _, err = api.EconomyAPI.AdjustBalance(ctx).AdjustBalanceRequest(*payment).Execute(); err != nil {
+		return fmt.Errorf("adjust with nulls: %w", err)
+	}
+
+	// A failure is an error with a code.
+	_, _, err = api.EconomyAPI.AdjustBalance(ctx).AdjustBalanceRequest(*openapi.NewAdjustBalanceRequest(user, -9007199254740991)).Execute()
+	var failure *openapi.GenericOpenAPIError
+	if !errors.As(err, &failure) {
+		return fmt.Errorf("not refused: %w", err)
+	}
+	envelope, ok := failure.Model().(openapi.ErrorEnvelope)
+	if !ok || envelope.Error.Code != "balance_would_be_negative" {
+		return fmt.Errorf("refused with %v", failure.Model())
+	}
+	fmt.Println("refused:", envelope.Error.Code)
+	return nil
+}

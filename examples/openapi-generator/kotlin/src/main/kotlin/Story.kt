@@ -1,0 +1,63 @@
+// The short story of an integration, with a client by openapi-generator.
+// GUILDHALL_URL, GUILDHALL_TOKEN and GUILDHALL_CA say where and who.
+import java.io.File
+import java.security.KeyStore
+import java.security.cert.CertificateFactory
+import java.util.UUID
+import javax.net.ssl.SSLContext
+import javax.net.ssl.TrustManagerFactory
+import javax.net.ssl.X509TrustManager
+import okhttp3.OkHttpClient
+import org.openapitools.client.apis.CasesApi
+import org.openapitools.client.apis.EconomyApi
+import org.openapitools.client.apis.MetaApi
+import org.openapitools.client.infrastructure.ApiClient
+import org.openapitools.client.infrastructure.ClientError
+import org.openapitools.client.infrastructure.ClientException
+import org.openapitools.client.models.AdjustBalanceRequest
+import org.openapitools.client.models.CaseStatusFilter
+import org.openapitools.client.models.CaseTypeFilter
+
+const val USER = "190320984123768832"
+
+/** Trusts the certificate authority of a development server, if there is one. */
+fun http(): OkHttpClient {
+    val ca = System.getenv("GUILDHALL_CA") ?: return OkHttpClient()
+    val store = KeyStore.getInstance(KeyStore.getDefaultType()).apply { load(null) }
+    store.setCertificateEntry("ca", File(ca).inputStream().use { CertificateFactory.getInstance("X.509").generateCertificate(it) })
+    val trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm()).apply { init(store) }.trustManagers
+    val tls = SSLContext.getInstance("TLS").apply { init(null, trust, null) }
+    return OkHttpClient.Builder().sslSocketFactory(tls.socketFactory, trust[0] as X509TrustManager).build()
+}
+
+fun main() {
+    val url = System.getenv("GUILDHALL_URL")
+    ApiClient.accessToken = System.getenv("GUILDHALL_TOKEN")
+    val client = http()
+    val economy = EconomyApi(url, client)
+
+    val me = MetaApi(url, client).getMe()
+    println("token ${me.token.preview} of guild ${me.token.guildId}, ${me.token.scopes.size} scopes")
+
+    // Pay a member, twice with one key: the second answer is the first one again.
+    val key = UUID.randomUUID().toString()
+    val payment = AdjustBalanceRequest(USER, 30, "Event prize", "kotlin-$key")
+    val first = economy.adjustBalance(payment, key)
+    check(economy.adjustBalance(payment, key) == first) { "the second answer is another one" }
+    check(economy.listLedgerEntries(reference = "kotlin-$key").`data`.map { it.id } == listOf(first.`data`.ledgerEntry.id))
+    println("paid once: ${first.`data`.ledgerEntry.id}")
+
+    val cases = CasesApi(url, client).listCases(type = CaseTypeFilter.warn, status = CaseStatusFilter.active).`data`
+    check(cases.isNotEmpty() && cases.all { it.type == "warn" })
+    println("cases: ${cases.size} active warnings")
+
+    // A failure is an exception with a code.
+    try {
+        economy.adjustBalance(AdjustBalanceRequest(USER, -9007199254740991))
+        error("not refused")
+    } catch (e: ClientException) {
+        val body = (e.response as ClientError<*>).body.toString()
+        check(body.contains("\"balance_would_be_negative\"")) { body }
+        println("refused: ${e.statusCode}")
+    }
+}

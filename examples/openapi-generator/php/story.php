@@ -1,0 +1,66 @@
+<?php
+// The short story of an integration, with a client by openapi-generator.
+// GUILDHALL_URL, GUILDHALL_TOKEN and GUILDHALL_CA say where and who.
+declare(strict_types=1);
+if (file_exists(__DIR__ . '/generated/vendor/autoload.php')) {
+    require __DIR__ . '/generated/vendor/autoload.php';
+} else { // the distribution's Guzzle
+    require '/usr/share/php/GuzzleHttp/autoload.php';
+    spl_autoload_register(function (string $class): void {
+        if (str_starts_with($class, 'OpenAPI\\Client\\')) {
+            require __DIR__ . '/generated/lib/' . str_replace('\\', '/', substr($class, 15)) . '.php';
+        }
+    });
+}
+
+use OpenAPI\Client\{ApiException, Configuration};
+use OpenAPI\Client\Api\{CasesApi, EconomyApi, MetaApi};
+use OpenAPI\Client\Model\{AdjustBalanceRequest, CaseStatusFilter, CaseTypeFilter, CreatableCaseType, CreateCaseRequest};
+
+function check(bool $claim, string $otherwise): void
+{
+    if (!$claim) {
+        throw new RuntimeException($otherwise);
+    }
+}
+
+const USER = '190320984123768832';
+$config = (new Configuration())->setHost(getenv('GUILDHALL_URL'))->setAccessToken(getenv('GUILDHALL_TOKEN'));
+$http = new GuzzleHttp\Client(['verify' => getenv('GUILDHALL_CA') ?: true]);
+$economy = new EconomyApi($http, $config);
+$cases = new CasesApi($http, $config);
+
+$me = (new MetaApi($http, $config))->getMe();
+printf("token %s of guild %s, %d scopes\n", $me->getToken()->getPreview(), $me->getToken()->getGuildId(), count($me->getToken()->getScopes()));
+
+// Pay a member, twice with one key: the second answer is the first one again.
+$key = bin2hex(random_bytes(16));
+$payment = new AdjustBalanceRequest(['user_id' => USER, 'delta' => 30, 'reason' => 'Event prize', 'reference' => "php-$key"]);
+[$first, , $headers] = $economy->adjustBalanceWithHttpInfo($payment, $key);
+check(!isset($headers['Idempotent-Replay']), 'the first answer is a replay');
+[$again, , $headers] = $economy->adjustBalanceWithHttpInfo($payment, $key);
+check($again == $first && $headers['Idempotent-Replay'] === ['true'], 'the second answer is another one');
+$ledger = $economy->listLedgerEntries(reference: "php-$key")->getData();
+check(count($ledger) === 1 && $ledger[0]->getId() === $first->getData()->getLedgerEntry()->getId(), 'the ledger has not that one entry');
+echo "paid once: {$ledger[0]->getId()}\n";
+
+// A reason is text as people write it.
+$case = $cases->createCase((new CreateCaseRequest())->setUserId(USER)->setModeratorId('1344871507951616014')
+    ->setType(CreatableCaseType::NEW_WARN)->setReason('Spam — zum 2. Mal 👋'))->getData();
+check($case->getReason() === 'Spam — zum 2. Mal 👋', 'another reason');
+$list = $cases->listCases(type: CaseTypeFilter::WARN, status: CaseStatusFilter::ACTIVE)->getData();
+check($list[0]->getId() === $case->getId(), 'the new case does not lead the list');
+echo 'cases: ', count($list), " active warnings\n";
+
+// Every optional member null says the same as none.
+$economy->adjustBalance(new AdjustBalanceRequest(['user_id' => USER, 'delta' => 0, 'reason' => null, 'reference' => null]));
+
+// A failure is an exception with a code.
+try {
+    $economy->adjustBalance(new AdjustBalanceRequest(['user_id' => USER, 'delta' => -9007199254740991]));
+    check(false, 'not refused');
+} catch (ApiException $e) {
+    $code = $e->getResponseObject()->getError()->getCode();
+    check($code === 'balance_would_be_negative', "refused with $code");
+    echo "refused: $code\n";
+}

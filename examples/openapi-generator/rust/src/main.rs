@@ -1,0 +1,56 @@
+//! The short story of an integration, with a client by openapi-generator.
+//! GUILDHALL_URL, GUILDHALL_TOKEN and GUILDHALL_CA say where and who.
+use openapi::apis::{cases_api, configuration::Configuration, economy_api, meta_api, Error};
+use openapi::models::{AdjustBalanceRequest, CaseStatusFilter, CaseTypeFilter};
+use std::{env, fs, process, time::SystemTime};
+
+const USER: &str = "190320984123768832";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut client = reqwest::Client::builder();
+    if let Ok(ca) = env::var("GUILDHALL_CA") {
+        client = client.add_root_certificate(reqwest::Certificate::from_pem(&fs::read(ca)?)?);
+    }
+    let api = Configuration {
+        base_path: env::var("GUILDHALL_URL")?,
+        bearer_access_token: Some(env::var("GUILDHALL_TOKEN")?),
+        client: client.build()?,
+        ..Configuration::default()
+    };
+
+    let me = meta_api::get_me(&api).await?;
+    println!("token {} of guild {}, {} scopes", me.token.preview, me.token.guild_id, me.token.scopes.len());
+
+    // Pay a member, twice with one key: the second answer is the first one again.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos();
+    let key = format!("rust-{}-{now}", process::id());
+    let payment = AdjustBalanceRequest {
+        reason: Some(Some("Event prize".into())),
+        reference: Some(Some(key.clone())),
+        ..AdjustBalanceRequest::new(USER.into(), 30)
+    };
+    let first = economy_api::adjust_balance(&api, payment.clone(), Some(&key)).await?;
+    let again = economy_api::adjust_balance(&api, payment, Some(&key)).await?;
+    assert_eq!(first, again);
+    let ledger = economy_api::list_ledger_entries(&api, None, Some(&key), None, None, None).await?;
+    assert_eq!(ledger.data.iter().map(|e| &e.id).collect::<Vec<_>>(), [&first.data.ledger_entry.id]);
+    println!("paid once: {}", first.data.ledger_entry.id);
+
+    let (warn, active) = (Some(CaseTypeFilter::Warn), Some(CaseStatusFilter::Active));
+    let cases = cases_api::list_cases(&api, None, warn, active, None, None, None, None, None, None).await?;
+    assert!(!cases.data.is_empty() && cases.data.iter().all(|c| c.r#type == "warn"));
+    println!("cases: {} active warnings", cases.data.len());
+
+    // Every optional member null says the same as none.
+    let nulls = AdjustBalanceRequest { reason: Some(None), reference: Some(None), ..AdjustBalanceRequest::new(USER.into(), 0) };
+    economy_api::adjust_balance(&api, nulls, None).await?;
+
+    // A failure is a value with a code.
+    let much = AdjustBalanceRequest::new(USER.into(), -9007199254740991);
+    match economy_api::adjust_balance(&api, much, None).await {
+        Err(Error::ResponseError(r)) if r.content.contains("\"balance_would_be_negative\"") => println!("refused: {}", r.status),
+        other => panic!("not refused: {other:?}"),
+    }
+    Ok(())
+}

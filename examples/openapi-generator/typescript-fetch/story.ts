@@ -1,0 +1,46 @@
+// The short story of an integration, with a client by openapi-generator from the
+// 3.1 document. GUILDHALL_URL and GUILDHALL_TOKEN say where and who.
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { CasesApi, Configuration, EconomyApi, MetaApi, ResponseError } from "./generated";
+import type { ErrorEnvelope } from "./generated";
+
+async function story() {
+  const configuration = new Configuration({ basePath: process.env.GUILDHALL_URL!, accessToken: process.env.GUILDHALL_TOKEN! });
+  const economy = new EconomyApi(configuration);
+
+  const me = await new MetaApi(configuration).getMe();
+  console.log(`token ${me.token.preview} of guild ${me.token.guildId}, ${me.token.scopes.length} scopes`);
+
+  // Pay a member, twice with one key: the second answer is the first one again.
+  const userId = "190320984123768832";
+  const key = randomUUID();
+  const payment = { idempotencyKey: key, adjustBalanceRequest: { userId, delta: 30, reason: "Event prize", reference: `ts-${key}` } };
+  const first = await economy.adjustBalanceRaw(payment);
+  const again = await economy.adjustBalanceRaw(payment);
+  const paid = await first.value();
+  assert.deepEqual(await again.value(), paid);
+  assert.equal(again.raw.headers.get("Idempotent-Replay"), "true");
+  const ledger = await economy.listLedgerEntries({ reference: `ts-${key}` });
+  assert.deepEqual(ledger.data.map((entry) => entry.id), [paid.data.ledgerEntry.id]);
+  console.log(`paid once: ${paid.data.ledgerEntry.id}`);
+
+  const cases = await new CasesApi(configuration).listCases({ type: "warn", status: "active" });
+  assert.ok(cases.data.length > 0 && cases.data.every((c) => c.type === "warn"));
+  console.log(`cases: ${cases.data.length} active warnings`);
+
+  // Every optional member null says the same as none.
+  await economy.adjustBalance({ adjustBalanceRequest: { userId, delta: 0, reason: null, reference: null } });
+
+  // A failure is an exception with a code.
+  const refused = await economy.adjustBalance({ adjustBalanceRequest: { userId, delta: -9007199254740991 } }).catch((e: unknown) => e);
+  if (!(refused instanceof ResponseError)) throw new Error("not refused");
+  const { error } = (await refused.response.json()) as ErrorEnvelope;
+  assert.equal(error.code, "balance_would_be_negative");
+  console.log(`refused: ${error.code}`);
+}
+
+story().catch((e: unknown) => {
+  console.error(e);
+  process.exitCode = 1;
+});

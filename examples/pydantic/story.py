@@ -1,0 +1,74 @@
+"""The short story of an integration, with pydantic models by
+datamodel-code-generator and requests by hand. GUILDHALL_URL, GUILDHALL_TOKEN and
+GUILDHALL_CA say where and who."""
+
+import os
+import ssl
+import uuid
+from typing import TypeVar
+
+import httpx
+from pydantic import BaseModel
+
+from models import (
+    AdjustBalanceRequest,
+    BalanceAdjustmentEnvelope,
+    CaseEnvelope,
+    CaseList,
+    CreateCaseRequest,
+    ErrorEnvelope,
+    LedgerEntryList,
+    Me,
+    TicketList,
+)
+
+M = TypeVar("M", bound=BaseModel)
+USER = "190320984123768832"
+
+api = httpx.Client(
+    base_url=os.environ["GUILDHALL_URL"],
+    headers={"Authorization": "Bearer " + os.environ["GUILDHALL_TOKEN"]},
+    verify=ssl.create_default_context(cafile=os.environ.get("GUILDHALL_CA")),
+)
+
+
+def check(claim: bool, otherwise: str) -> None:
+    if not claim:
+        raise RuntimeError(otherwise)
+
+
+def read(kind: type[M], path: str, **query: str) -> M:
+    return kind.model_validate_json(api.get(path, params=query).raise_for_status().content)
+
+
+def write(path: str, body: BaseModel, key: str | None = None) -> httpx.Response:
+    headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
+    # Optional members that are not set are written as null: that says the same.
+    return api.post(path, content=body.model_dump_json(), headers=headers)
+
+
+me = read(Me, "/me")
+print(f"token {me.token.preview} of guild {me.token.guild_id}, {len(me.token.scopes)} scopes")
+
+# Pay a member, twice with one key: the second answer is the first one again.
+key = str(uuid.uuid4())
+payment = AdjustBalanceRequest(user_id=USER, delta=30, reference=f"pydantic-{key}")
+first, again = write("/economy/adjust", payment, key), write("/economy/adjust", payment, key)
+check(first.content == again.content and again.headers.get("Idempotent-Replay") == "true", "the second answer is another one")
+paid = BalanceAdjustmentEnvelope.model_validate_json(first.content).data
+ledger = read(LedgerEntryList, "/economy/ledger", reference=f"pydantic-{key}").data
+check([entry.id for entry in ledger] == [paid.ledger_entry.id], "the ledger has not that one entry")
+print(f"paid once: {paid.ledger_entry.id}")
+
+# Members that are null in every answer are read as None.
+case = CreateCaseRequest.model_validate({"user_id": USER, "moderator_id": USER, "type": "warn", "reason": "Spam 👋"})
+filed = CaseEnvelope.model_validate_json(write("/cases", case).raise_for_status().content).data
+check(filed.expires_at is None, "a new case expires")
+cases = read(CaseList, "/cases", type="warn", status="active").data
+tickets = read(TicketList, "/tickets", order="activity").data
+print(f"cases: {len(cases)} active warnings; tickets: {len(tickets)}")
+
+refused = write("/economy/adjust", AdjustBalanceRequest(user_id=USER, delta=-9007199254740991))
+code = ErrorEnvelope.model_validate_json(refused.content).error.code
+check(code == "balance_would_be_negative", f"refused with {code}")
+print(f"refused: {code}")
