@@ -69,6 +69,7 @@ func run(ctx context.Context) (err error) {
 	flag.IntVar(&s.nodes, "nodes", 2, "most `nodes` that drain it")
 	numbers := flag.String("claims", "10,1000,10000,100000", "`numbers` of endpoints that wait or are down while claims are measured")
 	only := flag.String("only", "", "the `sections` wanted, of claims,latency,trouble,settled,drain,idle; empty: all")
+	verbose := flag.Bool("statements", false, "print on which statements Postgres spends its time")
 	flag.Parse()
 	for _, n := range strings.Split(*numbers, ",") {
 		number, err := strconv.Atoi(n)
@@ -78,7 +79,7 @@ func run(ctx context.Context) (err error) {
 		s.claims = append(s.claims, number)
 	}
 
-	h, err := newHost(ctx)
+	h, err := newHost(ctx, *verbose)
 	if err != nil {
 		return err
 	}

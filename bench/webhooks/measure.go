@@ -268,3 +268,33 @@ func (p *place) idle(ctx context.Context, nodes, seconds int) (u use, err error)
 	length := float64(seconds)
 	return use{cpu: float64((after.cpu - before.cpu).Milliseconds()) / length, statements: (after.statements - before.statements) / length}, err
 }
+
+// statements prints on what Postgres has spent most time for the nodes since
+// the last call.
+func (p *place) statements(ctx context.Context) error {
+	rows, err := p.host.admin.QueryContext(ctx, `
+		SELECT calls, total_exec_time + total_plan_time, left(regexp_replace(query, '\s+', ' ', 'g'), 110)
+		FROM pg_stat_statements s
+		JOIN pg_roles r ON r.oid = s.userid
+		WHERE r.rolname = $1
+		ORDER BY 2 DESC
+		LIMIT 8`, worker)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var calls int64
+		var ms float64
+		var query string
+		if err := rows.Scan(&calls, &ms, &query); err != nil {
+			return err
+		}
+		fmt.Printf("    %8.3f ms x %6d  %s\n", ms/float64(calls), calls, query)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	_, err = p.host.admin.ExecContext(ctx, `SELECT pg_stat_statements_reset()`)
+	return err
+}

@@ -40,10 +40,11 @@ type host struct {
 	admin    *sql.DB
 	template string
 	places   int
+	verbose  bool // print the nodes' statements of each place
 }
 
-func newHost(ctx context.Context) (_ *host, err error) {
-	h := &host{template: "bench"}
+func newHost(ctx context.Context, verbose bool) (_ *host, err error) {
+	h := &host{template: "bench", verbose: verbose}
 	// Not Fast: what is measured includes waiting for the disk.
 	h.server, err = embedded.Start(ctx, embedded.Config{Settings: []string{"shared_preload_libraries=pg_stat_statements"}})
 	if err != nil {
@@ -156,6 +157,9 @@ func (p *place) receiver(answer http.HandlerFunc) *httptest.Server {
 // measured does one thing at the place, which then goes.
 func (p *place) measured(ctx context.Context, do func() error) error {
 	err := do()
+	if p.host.verbose && err == nil {
+		err = p.statements(ctx)
+	}
 	for _, s := range []*httptest.Server{p.quick, p.slow, p.broken} {
 		s.CloseClientConnections()
 		s.Close()
