@@ -80,7 +80,10 @@ func (d *Deliverer) repeat(ctx context.Context, step func(context.Context, *db.T
 	for ctx.Err() == nil {
 		n := 0
 		err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			var err error
+			err := planByIndex(ctx, tx)
+			if err != nil {
+				return err
+			}
 			n, err = step(ctx, tx)
 			return err
 		})
