@@ -42,11 +42,16 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return worldIn(t, dbtest.New(t))
+}
+
+// worldIn is a world in a database that somebody else has made.
+func worldIn(t *testing.T, data *dbtest.Database) *world {
+	t.Helper()
 	box, err := seal.New(testKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := dbtest.New(t)
 	w := &world{Database: data, t: t, guild: "197038439483310086"}
 	w.cfg = Config{
 		DB: data.DB, Box: box, Guard: egress.NewGuard(loopback, nil), Schedule: Schedule{100 * time.Millisecond, 200 * time.Millisecond},
