@@ -25,6 +25,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"guildhall/bench/crowd"
 )
 
 // size is how big the measurements are.
@@ -111,10 +113,10 @@ func claims(ctx context.Context, h *host, s size) error {
 			if err := p.endpoints(ctx, 10, p.quick.URL); err != nil {
 				return err
 			}
-			if err := p.crowd(ctx, n-n/2, crowdOf{url: p.quick.URL, each: 1, state: "retry"}); err != nil {
+			if err := p.crowd(ctx, n-n/2, crowd.Of{URL: p.quick.URL, Each: 1, Wait: crowd.Retry}); err != nil {
 				return err
 			}
-			if err := p.crowd(ctx, n/2, crowdOf{url: p.quick.URL, each: 1, state: "blocked"}); err != nil {
+			if err := p.crowd(ctx, n/2, crowd.Of{URL: p.quick.URL, Each: 1, Wait: crowd.Blocked}); err != nil {
 				return err
 			}
 			m, err := p.steady(ctx, s.rate, s.seconds)
@@ -175,12 +177,12 @@ func trouble(ctx context.Context, h *host, s size) error {
 	printLatencyHead(fmt.Sprintf("10 endpoints, and beside them %d that", s.others))
 	for _, kind := range []struct {
 		name string
-		of   func(p *place) crowdOf
+		of   func(p *place) crowd.Of
 	}{
-		{"hang", func(p *place) crowdOf { return crowdOf{url: p.hole, each: 1} }},
-		{"answer 500", func(p *place) crowdOf { return crowdOf{url: p.broken.URL, each: 1} }},
-		{fmt.Sprintf("have a backlog of %d, answers in %s", s.each, s.slow), func(p *place) crowdOf {
-			return crowdOf{url: p.slow.URL, each: s.each}
+		{"hang", func(p *place) crowd.Of { return crowd.Of{URL: p.hole, Each: 1} }},
+		{"answer 500", func(p *place) crowd.Of { return crowd.Of{URL: p.broken.URL, Each: 1} }},
+		{fmt.Sprintf("have a backlog of %d, answers in %s", s.each, s.slow), func(p *place) crowd.Of {
+			return crowd.Of{URL: p.slow.URL, Each: s.each}
 		}},
 	} {
 		p, err := h.place(ctx)
@@ -253,7 +255,7 @@ func drain(ctx context.Context, h *host, s size) error {
 			}
 			p.delay.Store(int64(delay))
 			err = p.measured(ctx, func() error {
-				if err := p.crowd(ctx, 100, crowdOf{url: p.slow.URL, each: s.backlog / 100}); err != nil {
+				if err := p.crowd(ctx, 100, crowd.Of{URL: p.slow.URL, Each: s.backlog / 100}); err != nil {
 					return err
 				}
 				m, took, err := p.drain(ctx, nodes, s.backlog/100*100)
@@ -289,7 +291,7 @@ func idle(ctx context.Context, h *host, s size) error {
 			if err := p.endpoints(ctx, 10, p.quick.URL); err != nil {
 				return err
 			}
-			if err := p.crowd(ctx, n, crowdOf{url: p.quick.URL, each: 1, state: "blocked"}); err != nil {
+			if err := p.crowd(ctx, n, crowd.Of{URL: p.quick.URL, Each: 1, Wait: crowd.Blocked}); err != nil {
 				return err
 			}
 			quiet, err := p.idle(ctx, 0, s.seconds)

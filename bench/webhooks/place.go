@@ -19,12 +19,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"guildhall/bench/crowd"
 	"guildhall/bench/proc"
 	"guildhall/internal/db"
 	"guildhall/internal/db/embedded"
-	"guildhall/internal/delivery"
 	"guildhall/internal/egress"
-	"guildhall/internal/event"
 	"guildhall/internal/seal"
 	"guildhall/internal/webhooks"
 )
@@ -209,63 +208,19 @@ func (p *place) exec(ctx context.Context, query string, args ...any) error {
 	})
 }
 
-// crowdOf says what endpoints of a crowd are.
-type crowdOf struct {
-	url   string
-	each  int    // deliveries that wait for each
-	state string // empty: due; retry: in an hour, after a failure; blocked: for an hour
-}
-
 // crowd makes n more endpoints, ten to a guild, for which deliveries wait.
-func (p *place) crowd(ctx context.Context, n int, of crowdOf) error {
-	const perGuild, step = 10, 1000
-	for from := 0; from < n; from += step {
-		var guilds, ids, secrets []string
-		for i := range min(step, n-from) {
-			if i%perGuild == 0 {
-				p.crowds++
-			}
-			guild, id := fmt.Sprint(5_000_000+p.crowds), db.NewID()
-			guilds, ids = append(guilds, guild), append(ids, id)
-			secrets = append(secrets, fmt.Sprintf("%x", p.cfg.Box.Seal([]byte("whsec_c2VjcmV0c2VjcmV0c2VjcmV0"), delivery.BoundTo(guild, id))))
+func (p *place) crowd(ctx context.Context, n int, of crowd.Of) error {
+	guilds := make([]string, n)
+	for i := range guilds {
+		if i%10 == 0 {
+			p.crowds++
 		}
-		if err := p.insertCrowd(ctx, guilds, ids, secrets, of); err != nil {
-			return err
-		}
+		guilds[i] = fmt.Sprint(5_000_000 + p.crowds)
+	}
+	if _, err := crowd.Make(ctx, p.db, p.cfg.Box, guilds, of); err != nil {
+		return err
 	}
 	return p.vacuum(ctx)
-}
-
-func (p *place) insertCrowd(ctx context.Context, guilds, ids, secrets []string, of crowdOf) error {
-	return p.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		for _, s := range []struct {
-			query string
-			args  []any
-		}{
-			{`SET LOCAL statement_timeout = 0`, nil},
-			{`INSERT INTO guilds (id, name, owner_id) SELECT DISTINCT g, g, g FROM unnest($1::text[]) AS g`, []any{db.Array(guilds)}},
-			{`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
-			  SELECT g, id, $4, $5, decode(s, 'hex'), '' FROM unnest($1::text[], $2::text[], $3::text[]) AS n (g, id, s)`,
-				[]any{db.Array(guilds), db.Array(ids), db.Array(secrets), of.url, db.Array(event.Types)}},
-			{`INSERT INTO webhook_events (guild_id, id, type, payload)
-			  SELECT DISTINCT ON (g) g, 'event-' || g, $2, convert_to('{"id":"' || g || '"}', 'UTF8') FROM unnest($1::text[]) AS g`,
-				[]any{db.Array(guilds), event.BalanceChanged}},
-			{`INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, fresh, due_at)
-			  SELECT g, id, 'event-' || g, $3, false, now() + CASE WHEN $4 = 'retry' THEN interval '1 hour' ELSE '0' END
-			  FROM unnest($1::text[], $2::text[]) AS n (g, id), generate_series(1, $5)`,
-				[]any{db.Array(guilds), db.Array(ids), event.BalanceChanged, of.state, of.each}},
-			{`INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, failures, blocks, failing_since, blocked_until)
-			  SELECT g, id, now() + CASE WHEN $3 = '' THEN '0' ELSE interval '1 hour' END, CASE $3 WHEN 'retry' THEN 1 WHEN 'blocked' THEN 5 ELSE 0 END,
-			         CASE $3 WHEN 'blocked' THEN 1 ELSE 0 END, CASE WHEN $3 <> '' THEN now() END, CASE WHEN $3 = 'blocked' THEN now() + interval '1 hour' END
-			  FROM unnest($1::text[], $2::text[]) AS n (g, id)`,
-				[]any{db.Array(guilds), db.Array(ids), of.state}},
-		} {
-			if _, err := tx.ExecContext(ctx, s.query, s.args...); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // fillLog adds settled deliveries to the log, as a month of traffic leaves them.
@@ -283,19 +238,10 @@ func (p *place) fillLog(ctx context.Context, n int) error {
 	return p.vacuum(ctx)
 }
 
-// vacuum does what autovacuum would soon do.
 func (p *place) vacuum(ctx context.Context) error {
 	u, err := p.host.url(p.name, "")
 	if err != nil {
 		return err
 	}
-	pool, err := db.OpenSQL(u, "bench-vacuum", 1)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	if _, err = pool.ExecContext(ctx, `VACUUM ANALYZE`); err == nil {
-		_, err = pool.ExecContext(ctx, `CHECKPOINT`)
-	}
-	return err
+	return crowd.Vacuum(ctx, u)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/egress"
 )
 
 // rowsRead is how many rows of the webhook tables the transaction has read.
@@ -106,6 +107,66 @@ func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 		})
 		return nil
 	})
+}
+
+// The same where the statistics are of a time when nothing waited, so that the
+// indexes of what waits look empty: with thousands of leases and thousands held,
+// each statement still finds its rows by their keys.
+func TestStatementsFindRowsByKeyWithStatisticsOfAQuietTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const many, few = 2500, 20
+	w.exec(`ALTER TABLE webhook_deliveries SET (autovacuum_enabled = false)`)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	w.record(w.guild, 1)
+	insert := func(state string, n int, lease bool) {
+		w.exec(`
+			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, state, fresh, lease_gen, lease_until)
+			SELECT d.guild_id, d.endpoint_id, d.event_id, $1, false, 1, CASE WHEN $3 THEN now() + interval '1 minute' END
+			FROM (SELECT * FROM webhook_deliveries LIMIT 1) d, generate_series(1, $2)`, state, n, lease)
+	}
+	w.exec(`UPDATE webhook_deliveries SET state = 'delivered'`)
+	insert(StateDelivered, 4*many, false)
+	w.exec(`ANALYZE`)
+	insert(StatePending, many, true)
+	insert(StateHeld, many, false)
+
+	var ids []string
+	if err := w.DB.Reader().SelectContext(t.Context(), &ids, `SELECT id FROM webhook_deliveries WHERE state = 'pending' LIMIT $1`, few); err != nil {
+		t.Fatal(err)
+	}
+	batch := make([]result, few)
+	for i, id := range ids {
+		c := claimed{GuildID: w.guild, ID: id, EndpointID: e.ID, LeaseGen: 1}
+		batch[i] = newResult(c, DefaultSchedule().judge(0, serverError, 0, 0), egress.Response{Status: 500}, time.Now(), time.Millisecond)
+	}
+	for range 2 {
+		w.unit(func(ctx context.Context, tx *db.Tx) error {
+			for range 7 {
+				reading(ctx, t, tx, "settling", 10*few, func() error {
+					_, _, err := writeIn(ctx, tx, nil, batch, false)
+					return err
+				})
+			}
+			return nil
+		})
+		w.exec(`UPDATE webhook_schedule SET releasing = true, disposition = 'send'`)
+		w.unit(func(ctx context.Context, tx *db.Tx) error {
+			reading(ctx, t, tx, "releasing", 4*chunk, func() error {
+				_, err := followOne(ctx, tx, nil, backlog{w.guild, e.ID})
+				return err
+			})
+			return nil
+		})
+		w.exec(`UPDATE webhook_schedule SET disposition = 'hold'`)
+		w.unit(func(ctx context.Context, tx *db.Tx) error {
+			reading(ctx, t, tx, "holding", many+3*chunk, func() error {
+				_, err := followOne(ctx, tx, nil, backlog{w.guild, e.ID})
+				return err
+			})
+			return nil
+		})
+	}
 }
 
 // Keeping the log reads a chunk of it at a time, whatever stays.
