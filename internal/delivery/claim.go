@@ -19,8 +19,8 @@ const (
 	// the results of one settling.
 	claimSize = 64
 
-	// parkSize bounds how many fresh deliveries of an endpoint one claim queues.
-	parkSize = 1000
+	// parkSize bounds how many deliveries one claim queues. Others wait for it.
+	parkSize = 100
 )
 
 // The lines that endpoints stand in, as webhook_schedule computes them.
@@ -48,6 +48,12 @@ func (c *candidate) id() endpointID { return endpointID{c.GuildID, c.EndpointID}
 
 // sendable reports whether the limiter may grant it sends.
 func (c *candidate) sendable() bool { return c.Known && c.Lane < laneClosed }
+
+// toQueue reports whether a claim queues what is fresh for an endpoint that is
+// granted nothing. One that is well is only full at the moment.
+func (c *candidate) toQueue() bool {
+	return c.Fresh && (!c.Known || c.Lane > laneWell)
+}
 
 // lookFresh finds the endpoints of the given guilds that have fresh deliveries.
 // It locks nothing.
@@ -338,6 +344,7 @@ const takeDeliveries = `
 					  AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)
 					LIMIT $4
 				) w
+				WHERE o.take = 0
 				UNION
 				SELECT w.guild_id, w.id, w.lease_until
 				FROM o
@@ -349,6 +356,7 @@ const takeDeliveries = `
 					LIMIT $4
 				) w ON w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
 				WHERE NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)
+				LIMIT $4
 			) p
 			WHERE d.guild_id = p.guild_id AND d.id = p.id AND d.lease_until IS NOT DISTINCT FROM p.lease_until
 		), rest AS MATERIALIZED (
@@ -389,8 +397,10 @@ const takeDeliveries = `
 		LEFT JOIN webhook_endpoints e ON e.guild_id = l.guild_id AND e.id = l.endpoint_id`
 
 // take leases what the orders ask for, of each endpoint what has been due for
-// longest; queues the rest of what is fresh or left by a dead worker; and
-// writes when each endpoint is next due. The endpoint's schedule is locked, by a
+// longest; queues what is fresh for those that get nothing, or left by a dead
+// worker, so that it is not found again and again; and writes when each endpoint
+// is next due. What else is fresh for an endpoint that is sent to stays so: to
+// queue a flood costs more than to send it. The endpoint's schedule is locked, by a
 // statement before this one: so this one sees everything that was queued for it.
 func take(ctx context.Context, tx *db.Tx, now time.Time, lease time.Duration, orders []order) ([]claimed, error) {
 	in, err := json.Marshal(orders)

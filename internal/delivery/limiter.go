@@ -245,6 +245,9 @@ func (l *limiter) next(list []*candidate, b *budget, now time.Time) *candidate {
 	for _, c := range list {
 		s := l.known(c.id())
 		if len(s.begun)+s.unsettled+c.take >= s.most(c.Lane, now) {
+			if len(s.begun) > 0 {
+				s.more = true // the next slot that it gives back is wanted
+			}
 			continue
 		}
 		if !b.allows(c, s.proven(now)) {

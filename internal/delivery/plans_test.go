@@ -109,6 +109,35 @@ func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 	})
 }
 
+// A flood for one endpoint costs a claim no more than what it sends of it.
+func TestAClaimWritesNoMoreOfAFloodThanItSends(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		about, health string
+		taken, most   int
+	}{
+		{"an endpoint that is well", `UPDATE webhook_schedule SET urgent = false`, 4, 4},
+		{"one that is blocked", `UPDATE webhook_schedule SET blocked_until = now() + interval '1 hour', failing_since = now(), blocks = 1`, 0, 100},
+	} {
+		t.Run(c.about, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			e, _ := w.add(w.guild, w.receive(nil).URL)
+			w.record(w.guild, 1500)
+			w.exec(c.health)
+			w.unit(func(ctx context.Context, tx *db.Tx) error {
+				rows := w.claim(ctx, tx, e, 4)
+				var written int
+				err := tx.GetContext(ctx, &written, `SELECT n_tup_upd FROM pg_stat_xact_user_tables WHERE relname = 'webhook_deliveries'`)
+				if len(rows) != c.taken || written > c.most {
+					t.Errorf("a claim took %d and wrote %d, want %d and at most %d", len(rows), written, c.taken, c.most)
+				}
+				return err
+			})
+		})
+	}
+}
+
 // The same where the statistics are of a time when nothing waited, so that the
 // indexes of what waits look empty: with thousands of leases and thousands held,
 // each statement still finds its rows by their keys.

@@ -179,7 +179,7 @@ func (u *upgrade) record() *recording {
 			p.mu.Lock()
 			p.waits[time.Now()] = time.Since(begun)
 			p.mu.Unlock()
-			time.Sleep(2 * time.Millisecond) // a pause of load, not a wait for anything
+			time.Sleep(10 * time.Millisecond) // the load, not a wait for anything
 		}
 	}()
 	p.stop = func() int {
