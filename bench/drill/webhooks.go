@@ -183,7 +183,9 @@ func (h *hooks) stage(ctx context.Context, run func(context.Context, *server) er
 	if err != nil {
 		return err
 	}
-	err = errors.Join(run(ctx, s), s.stop())
+	err = run(ctx, s)
+	h.receiver.CloseClientConnections() // the server waits for its sends when it stops
+	err = errors.Join(err, s.stop())
 	for _, statement := range []string{
 		`TRUNCATE webhook_deliveries, webhook_events, webhook_attempts`,
 		`DELETE FROM webhook_endpoints WHERE url NOT LIKE '%/watched'`,
