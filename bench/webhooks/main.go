@@ -37,6 +37,7 @@ type size struct {
 	others  int           // endpoints in trouble
 	each    int           // deliveries that wait for each of those with a backlog
 	slow    time.Duration // how long receivers of backlogs take to answer
+	beside  []string      // kinds of trouble, by key; empty: all
 	settled int           // deliveries in the log
 	backlog int           // events to drain
 	nodes   int           // most nodes that drain
@@ -71,8 +72,10 @@ func run(ctx context.Context) (err error) {
 	flag.IntVar(&s.nodes, "nodes", 2, "most `nodes` that drain it")
 	numbers := flag.String("claims", "10,1000,10000,100000", "`numbers` of endpoints that wait or are down while claims are measured")
 	only := flag.String("only", "", "the `sections` wanted, of claims,latency,trouble,settled,drain,idle; empty: all")
+	beside := flag.String("beside", "hang,500,backlog", "the `kinds` of trouble wanted")
 	verbose := flag.Bool("statements", false, "print on which statements Postgres spends its time")
 	flag.Parse()
+	s.beside = strings.Split(*beside, ",")
 	for _, n := range strings.Split(*numbers, ",") {
 		number, err := strconv.Atoi(n)
 		if err != nil {
@@ -176,15 +179,18 @@ func latency(ctx context.Context, h *host, s size) error {
 func trouble(ctx context.Context, h *host, s size) error {
 	printLatencyHead(fmt.Sprintf("10 endpoints, and beside them %d that", s.others))
 	for _, kind := range []struct {
-		name string
-		of   func(p *place) crowd.Of
+		key, name string
+		of        func(p *place) crowd.Of
 	}{
-		{"hang", func(p *place) crowd.Of { return crowd.Of{URL: p.hole, Each: 1} }},
-		{"answer 500", func(p *place) crowd.Of { return crowd.Of{URL: p.broken.URL, Each: 1} }},
-		{fmt.Sprintf("have a backlog of %d, answers in %s", s.each, s.slow), func(p *place) crowd.Of {
+		{"hang", "hang", func(p *place) crowd.Of { return crowd.Of{URL: p.hole, Each: 1} }},
+		{"500", "answer 500", func(p *place) crowd.Of { return crowd.Of{URL: p.broken.URL, Each: 1} }},
+		{"backlog", fmt.Sprintf("have a backlog of %d, answers in %s", s.each, s.slow), func(p *place) crowd.Of {
 			return crowd.Of{URL: p.slow.URL, Each: s.each}
 		}},
 	} {
+		if len(s.beside) > 0 && !slices.Contains(s.beside, kind.key) {
+			continue
+		}
 		p, err := h.place(ctx)
 		if err != nil {
 			return err

@@ -167,7 +167,7 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 	if len(waiting) == 0 {
 		return false, nil
 	}
-	d.limiter.grant(waiting, claimSize, began)
+	more = d.limiter.grant(waiting, claimSize, began)
 	chosen := slices.DeleteFunc(waiting, func(c *candidate) bool { return c.take == 0 && !c.toQueue() })
 	if len(chosen) == 0 {
 		return false, nil

@@ -19,6 +19,10 @@ const (
 	// maxStuck times the slots bounds all sends, however long they wait.
 	maxStuck = 4
 
+	// behindFresh is how many deliveries from queues a claim takes while others
+	// were just recorded, which wait for the whole of the claim.
+	behindFresh = 16
+
 	// provenFor is how long an endpoint counts as one that answers, after it has.
 	provenFor = 10 * time.Minute
 
@@ -114,6 +118,7 @@ type budget struct {
 	all      int // of all slots
 	unproven int // to endpoints that have not answered lately
 	queued   int // to what waits in queues
+	behind   int // to what need not go out at once
 	failing  int // to endpoints that fail
 	lane     map[int]int
 }
@@ -137,6 +142,7 @@ func (l *limiter) budget(now time.Time) budget {
 	b.all = max(min(l.slots-prompt, maxStuck*l.slots-busy), 0)
 	b.unproven = min(threeQuarters(l.slots)-unprovenPrompt, (maxStuck-1)*l.slots-unproven)
 	b.queued = threeQuarters(l.slots) - prompt
+	b.behind = l.slots
 	return b
 }
 
@@ -182,8 +188,9 @@ func (l *limiter) free(now time.Time) bool {
 }
 
 // grant shares the free slots, at most limit, among candidates: it sets how many
-// sends each may begin.
-func (l *limiter) grant(waiting []*candidate, limit int, now time.Time) {
+// sends each may begin. It reports whether it has left something for the next
+// claim, which should not be long.
+func (l *limiter) grant(waiting []*candidate, limit int, now time.Time) (left bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sweep(now)
@@ -193,8 +200,12 @@ func (l *limiter) grant(waiting []*candidate, limit int, now time.Time) {
 	guilds := make(map[string][]*candidate)
 	for _, c := range waiting {
 		c.take = 0
-		if c.sendable() {
-			guilds[c.GuildID] = append(guilds[c.GuildID], c)
+		if !c.sendable() {
+			continue
+		}
+		guilds[c.GuildID] = append(guilds[c.GuildID], c)
+		if c.prompt() {
+			b.behind = behindFresh
 		}
 	}
 	most := maxStuck * l.slots
@@ -211,7 +222,11 @@ func (l *limiter) grant(waiting []*candidate, limit int, now time.Time) {
 		c.take++
 		b.spend(c, l.known(c.id()).proven(now))
 	}
+	return b.behind <= 0 && b.all > 0
 }
+
+// prompt reports whether what waits for the candidate is to go out at once.
+func (c *candidate) prompt() bool { return c.Lane == laneUrgent || c.Lane == laneWell && c.Fresh }
 
 func granted(list []*candidate) int {
 	n := 0
@@ -284,7 +299,7 @@ func (l *limiter) share(guild string) share {
 
 // allows reports whether the budget has a slot for a candidate.
 func (b *budget) allows(c *candidate, proven bool) bool {
-	if b.all <= 0 || !proven && b.unproven <= 0 {
+	if b.all <= 0 || !proven && b.unproven <= 0 || b.behind <= 0 && !c.prompt() {
 		return false
 	}
 	switch c.Lane {
@@ -299,6 +314,9 @@ func (b *budget) allows(c *candidate, proven bool) bool {
 func (b *budget) spend(c *candidate, proven bool) {
 	b.all--
 	b.queued--
+	if !c.prompt() {
+		b.behind--
+	}
 	if !proven {
 		b.unproven--
 	}

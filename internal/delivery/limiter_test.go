@@ -45,6 +45,28 @@ func TestGuildsAreServedInTurnHoweverQuicklyTheyAnswer(t *testing.T) {
 	}
 }
 
+// What was just recorded shares its claim with little of what waits in queues,
+// which has the next claims.
+func TestAClaimForFreshDeliveriesIsShort(t *testing.T) {
+	t.Parallel()
+	for _, fresh := range []bool{false, true} {
+		l, now := newLimiter(defaultSlots), time.Now()
+		var waiting []*candidate
+		for i := range 100 {
+			waiting = append(waiting, &candidate{GuildID: fmt.Sprint(i), EndpointID: "e", Lane: []int{laneWell, laneFailing}[i%2], Known: true})
+		}
+		just := &candidate{GuildID: "just", EndpointID: "e", Lane: laneWell, Known: true, Fresh: fresh}
+		left := l.grant(append(waiting, just), claimSize, now)
+		queued := granted(waiting)
+		switch {
+		case !fresh && (queued < claimSize-1 || left):
+			t.Errorf("without fresh deliveries %d are granted, left: %v", queued, left)
+		case fresh && (queued != behindFresh || just.take != 1 || !left):
+			t.Errorf("beside a fresh delivery, which gets %d, %d are granted, left: %v", just.take, queued, left)
+		}
+	}
+}
+
 // What is forgotten is what says nothing any more.
 func TestTheLimiterForgetsWhoIsQuiet(t *testing.T) {
 	t.Parallel()
