@@ -398,7 +398,7 @@ func TestAClaimsCommitDoesNotWaitForTheDisk(t *testing.T) {
 	done := make(chan error, 1)
 	d.wakeAll()
 	go func() {
-		_, err := d.claim(ctx, func(c claimed, _ <-chan struct{}) { rows = append(rows, c) })
+		_, err := d.claim(ctx, func(c claimed, begun func(), _ <-chan struct{}) { rows = append(rows, c); begun() })
 		done <- err
 	}()
 	waits := func() bool {
