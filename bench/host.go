@@ -18,10 +18,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
+	"guildhall/bench/proc"
 	"guildhall/internal/db"
 	"guildhall/internal/db/embedded"
 	"guildhall/internal/guildfile"
@@ -100,13 +100,8 @@ func (h *host) database(ctx context.Context) error {
 	}
 	h.stops = append(h.stops, s.Stop)
 	h.databaseURL = s.URL
-	b, err := os.ReadFile(filepath.Join(s.Folder, "data", "postmaster.pid"))
-	if err != nil {
+	if h.postgresPID, err = proc.Postmaster(filepath.Join(s.Folder, "data")); err != nil {
 		return err
-	}
-	pid, _, _ := strings.Cut(string(b), "\n")
-	if h.postgresPID, err = strconv.Atoi(pid); err != nil {
-		return fmt.Errorf("the server's process: %w", err)
 	}
 	return db.Migrate(ctx, h.databaseURL)
 }
@@ -285,7 +280,7 @@ func (h *host) settle(ctx context.Context) error {
 		return err
 	}
 	defer pool.Close()
-	h.resting = rss(h.serverPID)
+	h.resting = proc.RSS(h.serverPID)
 	begun := time.Now()
 	for _, statement := range []string{`VACUUM ANALYZE`, `CHECKPOINT`} {
 		if _, err := pool.ExecContext(ctx, statement); err != nil {

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"guildhall/bench/proc"
 )
 
 type options struct {
@@ -122,20 +124,20 @@ func (h *host) line(ctx context.Context, op operation, clients int) error {
 			return err
 		}
 		theirs.add(s)
-		serverBefore, postgresBefore := cpu(h.serverPID), cpuOfTree(h.postgresPID)
+		serverBefore, postgresBefore := proc.CPU(h.serverPID), proc.CPUOfTree(h.postgresPID)
 		if s, err = drive(ctx, h.address, op.request, clients, h.length()); err != nil {
 			return err
 		}
 		ours.add(s)
-		server += cpu(h.serverPID) - serverBefore
-		postgres += cpuOfTree(h.postgresPID) - postgresBefore
+		server += proc.CPU(h.serverPID) - serverBefore
+		postgres += proc.CPUOfTree(h.postgresPID) - postgresBefore
 		if op.byHand {
-			before := cpu(h.handPID)
+			before := proc.CPU(h.handPID)
 			if s, err = drive(ctx, h.handAddress, op.request, clients, h.length()); err != nil {
 				return err
 			}
 			hand.add(s)
-			byHand += cpu(h.handPID) - before
+			byHand += proc.CPU(h.handPID) - before
 		}
 	}
 	goal := ""
@@ -190,7 +192,7 @@ func (h *host) memory(ctx context.Context) error {
 			}
 			left -= s.n()
 		}
-		fmt.Printf("  %d MB after %d requests of %s more\n", rss(h.serverPID)>>20, h.requests, op.name)
+		fmt.Printf("  %d MB after %d requests of %s more\n", proc.RSS(h.serverPID)>>20, h.requests, op.name)
 	}
 	return nil
 }

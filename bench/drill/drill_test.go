@@ -64,6 +64,15 @@ func TestOverloadIsRefusedInTheRightForm(t *testing.T) {
 	})
 }
 
+func TestWebhooksGoOnWhateverReceiversDo(t *testing.T) {
+	t.Parallel()
+	drilled(t, func(p place, r *report) error {
+		return webhooks(t.Context(), p, r, webhooksSize{
+			watched: 4, length: time.Second, flood: 1000, hanging: 100, backlog: 100, waiting: 5000, held: 2000, old: 500,
+		})
+	})
+}
+
 func TestTheDrillsAreNamed(t *testing.T) {
 	t.Parallel()
 	for _, d := range drills {

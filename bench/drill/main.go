@@ -40,6 +40,11 @@ var drills = []drill{
 	{"overload", "far more connections than can be served, three kinds of work", func(ctx context.Context, p place, r *report) error {
 		return overload(ctx, p, r, fullOverload)
 	}},
+	{"webhooks", "receivers at their worst, and very much that waits", func(ctx context.Context, p place, r *report) error {
+		size := fullWebhooks
+		size.waiting = p.waiting
+		return webhooks(ctx, p, r, size)
+	}},
 }
 
 // place is what a drill stands on: a migrated, empty database that nobody else
@@ -48,6 +53,7 @@ type place struct {
 	databaseURL string
 	program     string
 	front       []string // words in front of the program
+	waiting     int      // deliveries that wait for one endpoint in the drill of webhooks
 }
 
 // behind is the same place with words in front of the program.
@@ -68,6 +74,7 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("drill", flag.ContinueOnError)
 	program := flags.String("server", "bin/guildhall", "the server `program`")
+	waiting := flags.Int("waiting", fullWebhooks.waiting, "`deliveries` that wait for one endpoint in the drill of webhooks")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -85,7 +92,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	r := &report{out: out}
-	if err := d.run(ctx, place{databaseURL: server.URL, program: *program}, r); err != nil {
+	if err := d.run(ctx, place{databaseURL: server.URL, program: *program, waiting: *waiting}, r); err != nil {
 		return fmt.Errorf("%s: %w", d.name, err)
 	}
 	return r.verdict()

@@ -186,7 +186,7 @@ func TestUsage(t *testing.T) {
 		for _, command := range []string{
 			"", "dev", "serve", "migrate", "token", "token create", "token list", "token revoke",
 			"webhook", "webhook add", "webhook list", "webhook rotate-secret", "webhook test", "webhook deliveries",
-			"webhook redeliver", "webhook remove", "import", "export", "reseal", "ready", "openapi", "version",
+			"webhook redeliver", "webhook recover", "webhook remove", "import", "export", "reseal", "ready", "openapi", "version",
 		} {
 			out := call(t, "", append(strings.Fields(command), "--help")...).ok(t)
 			if !strings.Contains(out, "Usage: guildhall "+command) {

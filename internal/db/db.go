@@ -70,7 +70,7 @@ func Open(cfg Config) (*DB, error) {
 	}
 	return &DB{
 		write: sqlx.NewDb(write, "postgres"), read: sqlx.NewDb(read, "postgres"),
-		writes: NewPlaces(cfg.Writers), reads: NewPlaces(cfg.Readers),
+		writes: connectionPlaces(cfg.Writers), reads: connectionPlaces(cfg.Readers),
 	}, nil
 }
 

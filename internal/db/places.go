@@ -38,24 +38,39 @@ func accountOf(ctx context.Context) *account {
 	return a
 }
 
-// The refusals of a caller that has waited long enough.
-var (
-	errOwnShare = fault.New(fault.Limited, "rate_limited",
-		"This token has as many requests under way as it may have at once. Wait for Retry-After seconds.").After(time.Second)
-	errBusy = fault.New(fault.Unavailable, "service_unavailable",
-		"The service is busy; try the same request again.").After(time.Second)
-)
+// connectionPlaces are the places of a pool's n connections: a token holds at
+// most half of them, its guild at most three quarters.
+func connectionPlaces(n int) *Places { return NewPlaces(n, connectionShare(n)) }
 
-// Places are the right to use the connections of one pool, one place each, and
-// share them fairly. As long as nobody waits a caller takes a free place at
-// once, within two bounds: a token holds at most half of them, its guild at most
-// three quarters. When callers wait, a place that becomes free goes to the guild
-// that holds the fewest, in turn among equals, and there in turn by token. So a
-// guild keeps more than its share only as long as nobody else wants it.
+func connectionShare(n int) Share {
+	return Share{
+		Token: max(1, n/2), Guild: max(1, n-max(1, n/4)),
+		OwnShare: fault.New(fault.Limited, "rate_limited",
+			"This token has as many requests under way as it may have at once. Wait for Retry-After seconds.").After(time.Second),
+		Busy: fault.New(fault.Unavailable, "service_unavailable",
+			"The service is busy; try the same request again.").After(time.Second),
+	}
+}
+
+// Share is how many places one token and one guild may hold, and how callers are
+// refused that have waited in vain: while their own token holds its share, and
+// otherwise.
+type Share struct {
+	Token, Guild   int
+	OwnShare, Busy error
+}
+
+// Places are the right to use something of which there are only so many, such as
+// the connections of a pool, and share them fairly. As long as nobody waits a
+// caller takes a free place at once, within the bounds of its token and its
+// guild. When callers wait, a place that becomes free goes to the guild that
+// holds the fewest, in turn among equals, and there in turn by token. So a guild
+// keeps more than its share only as long as nobody else wants it.
 //
 // All of it takes constant time, whatever the number of callers that wait.
 type Places struct {
 	total int
+	share Share
 
 	mu      sync.Mutex
 	free    int
@@ -98,16 +113,16 @@ type waiter struct {
 }
 
 // NewPlaces returns n free places.
-func NewPlaces(n int) *Places {
+func NewPlaces(n int, share Share) *Places {
 	return &Places{
-		total: n, free: n, waiting: make([]list.List, n+1),
+		total: n, share: share, free: n, waiting: make([]list.List, n+1),
 		tokens: make(map[Caller]*tokenPlaces), guilds: make(map[string]*guildPlaces),
 	}
 }
 
 // Acquire waits for a place; the caller must give it back with release, once.
-// A request that has waited two seconds in all is refused: with rate_limited when it is
-// its own token that holds as many as it may, else with service_unavailable.
+// A request that has waited two seconds in all is refused: with Share.OwnShare
+// when it is its own token that holds as many as it may, else with Share.Busy.
 func (p *Places) Acquire(ctx context.Context, c Caller) (release func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -150,7 +165,7 @@ func (p *Places) wait(ctx context.Context, t *tokenPlaces, w *waiter) error {
 	select {
 	case <-w.given:
 	case <-late:
-		err = errBusy
+		err = p.share.Busy
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
@@ -173,7 +188,7 @@ func (p *Places) wait(ctx context.Context, t *tokenPlaces, w *waiter) error {
 	}
 	t.waiters.Remove(w.place)
 	if ctx.Err() == nil && t.held >= t.bound {
-		err = errOwnShare
+		err = p.share.OwnShare
 		p.stats.OwnShare++
 	} else if ctx.Err() == nil {
 		p.stats.Busy++
@@ -196,11 +211,11 @@ func (p *Places) token(c Caller) *tokenPlaces {
 	}
 	g := p.guilds[c.Guild]
 	if g == nil {
-		g = &guildPlaces{name: c.Guild, bound: max(1, p.total-max(1, p.total/4))}
+		g = &guildPlaces{name: c.Guild, bound: p.share.Guild}
 		p.guilds[c.Guild] = g
 	}
 	g.users++
-	t := &tokenPlaces{caller: c, guild: g, bound: max(1, p.total/2)}
+	t := &tokenPlaces{caller: c, guild: g, bound: p.share.Token}
 	if c == (Caller{}) {
 		t.bound, g.bound = p.total, p.total
 	}

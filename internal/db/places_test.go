@@ -35,7 +35,7 @@ func TestPlaces(t *testing.T) {
 	t.Run("a token alone holds half, its guild three quarters, and the last quarter is for others", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			p := NewPlaces(8)
+			p := connectionPlaces(8)
 			for range 4 {
 				taken(t, p, caller(1, 1))
 			}
@@ -60,7 +60,7 @@ func TestPlaces(t *testing.T) {
 	t.Run("who waits in vain is refused after two seconds and told to come back in one", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			p := NewPlaces(1)
+			p := connectionPlaces(1)
 			taken(t, p, caller(1, 1))
 			begun := time.Now()
 			_, err := p.Acquire(t.Context(), caller(2, 1))
@@ -72,7 +72,7 @@ func TestPlaces(t *testing.T) {
 	t.Run("a request waits two seconds in all, however many statements it has", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			p := NewPlaces(1)
+			p := connectionPlaces(1)
 			release := taken(t, p, caller(1, 1))
 			c := caller(2, 1)
 			request := As(t.Context(), c)
@@ -96,7 +96,7 @@ func TestPlaces(t *testing.T) {
 	t.Run("a caller that leaves, or has left, holds nothing", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			p := NewPlaces(1)
+			p := connectionPlaces(1)
 			release := taken(t, p, caller(1, 1))
 			ctx, leave := context.WithTimeout(t.Context(), time.Second)
 			defer leave()
@@ -116,7 +116,7 @@ func TestPlaces(t *testing.T) {
 	t.Run("free places go in turn by guild, whoever has more tokens or waits with more requests", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			p := NewPlaces(1)
+			p := connectionPlaces(1)
 			release := taken(t, p, caller(9, 9))
 			order := make(chan Caller, 100)
 			wait := func(c Caller) {
@@ -149,7 +149,7 @@ func TestPlaces(t *testing.T) {
 	t.Run("the program itself waits as long as it likes", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			p := NewPlaces(2)
+			p := connectionPlaces(2)
 			release := taken(t, p, Caller{})
 			taken(t, p, Caller{})
 			time.AfterFunc(time.Minute, release)
@@ -178,7 +178,10 @@ func TestPlacesAreSharedFairly(t *testing.T) {
 
 func shareFairly(t *rapid.T) {
 	total := rapid.IntRange(1, 9).Draw(t, "places")
-	p := NewPlaces(total)
+	share := connectionShare(total)
+	share.Token = rapid.IntRange(1, total).Draw(t, "of a token")
+	share.Guild = rapid.IntRange(1, total).Draw(t, "of a guild")
+	p := NewPlaces(total, share)
 	m := &sharing{t: t, p: p, held: map[Caller]int{}, waiting: map[Caller]int{}, guilds: map[string]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -271,7 +274,7 @@ type sharing struct {
 }
 
 func (m *sharing) may(c Caller) bool {
-	return m.held[c] < max(1, m.p.total/2) && m.guilds[c.Guild] < max(1, m.p.total-max(1, m.p.total/4))
+	return m.held[c] < m.p.share.Token && m.guilds[c.Guild] < m.p.share.Guild
 }
 
 // fewest is, of the guilds that may be given a place, those that hold the
@@ -320,7 +323,7 @@ func (m *sharing) check() {
 }
 
 func BenchmarkPlaces(b *testing.B) {
-	p := NewPlaces(8)
+	p := connectionPlaces(8)
 	ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
 	defer cancel()
 	b.Run("nobody waits", func(b *testing.B) {
@@ -335,7 +338,7 @@ func BenchmarkPlaces(b *testing.B) {
 	})
 	for _, n := range []int{10, 100_000} {
 		b.Run(fmt.Sprintf("%d tokens wait", n), func(b *testing.B) {
-			p := NewPlaces(1)
+			p := connectionPlaces(1)
 			wait := func(t *tokenPlaces) {
 				w := &waiter{given: make(chan struct{})}
 				w.place = t.waiters.PushBack(w)

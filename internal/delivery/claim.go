@@ -19,8 +19,8 @@ const (
 	// the results of one settling.
 	claimSize = 64
 
-	// parkSize bounds how many fresh deliveries of an endpoint one claim queues.
-	parkSize = 1000
+	// parkSize bounds how many deliveries one claim queues. Others wait for it.
+	parkSize = 100
 )
 
 // The lines that endpoints stand in, as webhook_schedule computes them.
@@ -48,6 +48,12 @@ func (c *candidate) id() endpointID { return endpointID{c.GuildID, c.EndpointID}
 
 // sendable reports whether the limiter may grant it sends.
 func (c *candidate) sendable() bool { return c.Known && c.Lane < laneClosed }
+
+// toQueue reports whether a claim queues what is fresh for an endpoint that is
+// granted nothing. One that is well is only full at the moment.
+func (c *candidate) toQueue() bool {
+	return c.Fresh && (!c.Known || c.Lane > laneWell)
+}
 
 // lookFresh finds the endpoints of the given guilds that have fresh deliveries.
 // It locks nothing.
@@ -113,7 +119,12 @@ func look(ctx context.Context, q db.Querier, now *time.Time, after endpointID, f
 		UNION ALL
 		SELECT f.guild_id, f.endpoint_id, coalesce(s.lane, 1), true, s.lane IS NOT NULL
 		FROM (SELECT guild_id, endpoint_id FROM hop UNION SELECT guild_id, endpoint_id FROM expired) f
-		LEFT JOIN webhook_schedule s ON s.guild_id = f.guild_id AND s.endpoint_id = f.endpoint_id
+		LEFT JOIN LATERAL (
+			SELECT s.lane
+			FROM webhook_schedule s
+			WHERE s.guild_id = f.guild_id AND s.endpoint_id = f.endpoint_id
+			LIMIT 1
+		) s ON true
 		ORDER BY 1, 2, fresh`, now, after.guild, after.endpoint, db.Array(full), claimSize)
 	if err != nil {
 		return nil, fmt.Errorf("look for what is due: %w", err)
@@ -144,6 +155,25 @@ type schedule struct {
 	NextDue     *time.Time `db:"next_due"`
 	Now         time.Time  `db:"now"`
 	health
+}
+
+// scheduleColumns are those of a schedule, but for now.
+const scheduleColumns = `s.guild_id, s.endpoint_id, s.disposition, s.urgent, s.lane, s.next_due, s.failures, s.refusals, s.blocks,
+	       s.blocked_until, s.quiet_until, s.failing_since, s.warned`
+
+// byIndex makes the plans of the statements that follow in a transaction look
+// rows up by an index. The engine's statements name a few rows of large tables,
+// but Postgres takes a list in JSON for a hundred rows and each of a few for many
+// more: at ten thousand endpoints it would rather read whole tables, for each
+// claim.
+const byIndex = `set_config('enable_hashjoin', 'off', true) || set_config('enable_mergejoin', 'off', true) || set_config('enable_seqscan', 'off', true)`
+
+// planByIndex is byIndex as a statement of its own.
+func planByIndex(ctx context.Context, tx *db.Tx) error {
+	if _, err := tx.ExecContext(ctx, `SELECT `+byIndex); err != nil {
+		return fmt.Errorf("set how statements are planned: %w", err)
+	}
+	return nil
 }
 
 func compareIDs(a, b endpointID) int {
@@ -180,12 +210,16 @@ func lockIdle(ctx context.Context, tx *db.Tx, now *time.Time, of []*candidate) (
 	}
 	var rows []schedule
 	err = tx.SelectContext(ctx, &rows, `
-		SELECT s.guild_id, s.endpoint_id, s.disposition, s.urgent, s.lane, s.next_due, s.failures, s.refusals, s.blocks,
-		       s.blocked_until, s.quiet_until, s.failing_since, s.warned, coalesce($1::timestamptz, now()) AS now
-		FROM jsonb_to_recordset($2::jsonb) AS p (guild_id text, endpoint_id text)
-		JOIN set_config('synchronous_commit', 'off', true) AS quick ON quick = 'off'
-		JOIN webhook_schedule s ON s.guild_id = p.guild_id AND s.endpoint_id = p.endpoint_id
-		FOR NO KEY UPDATE OF s SKIP LOCKED`, now, string(in))
+		SELECT s.*, coalesce($1::timestamptz, now()) AS now
+		FROM (SELECT set_config('synchronous_commit', 'off', true) || `+byIndex+` AS done) AS settings
+		CROSS JOIN jsonb_to_recordset($2::jsonb) AS p (guild_id text, endpoint_id text)
+		CROSS JOIN LATERAL (
+			SELECT `+scheduleColumns+`
+			FROM webhook_schedule s
+			WHERE s.guild_id = p.guild_id AND s.endpoint_id = p.endpoint_id
+			FOR NO KEY UPDATE SKIP LOCKED
+		) s
+		WHERE settings.done <> ''`, now, string(in))
 	if err != nil {
 		return nil, fmt.Errorf("lock schedules: %w", err)
 	}
@@ -310,6 +344,7 @@ const takeDeliveries = `
 					  AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)
 					LIMIT $4
 				) w
+				WHERE o.take = 0
 				UNION
 				SELECT w.guild_id, w.id, w.lease_until
 				FROM o
@@ -321,6 +356,7 @@ const takeDeliveries = `
 					LIMIT $4
 				) w ON w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
 				WHERE NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)
+				LIMIT $4
 			) p
 			WHERE d.guild_id = p.guild_id AND d.id = p.id AND d.lease_until IS NOT DISTINCT FROM p.lease_until
 		), rest AS MATERIALIZED (
@@ -361,8 +397,10 @@ const takeDeliveries = `
 		LEFT JOIN webhook_endpoints e ON e.guild_id = l.guild_id AND e.id = l.endpoint_id`
 
 // take leases what the orders ask for, of each endpoint what has been due for
-// longest; queues the rest of what is fresh or left by a dead worker; and
-// writes when each endpoint is next due. The endpoint's schedule is locked, by a
+// longest; queues what is fresh for those that get nothing, or left by a dead
+// worker, so that it is not found again and again; and writes when each endpoint
+// is next due. What else is fresh for an endpoint that is sent to stays so: to
+// queue a flood costs more than to send it. The endpoint's schedule is locked, by a
 // statement before this one: so this one sees everything that was queued for it.
 func take(ctx context.Context, tx *db.Tx, now time.Time, lease time.Duration, orders []order) ([]claimed, error) {
 	in, err := json.Marshal(orders)

@@ -88,18 +88,14 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	var settling, maintenance, sends sync.WaitGroup
 	settling.Go(func() { d.settleLoop(ctx) })
 	maintenance.Go(func() { d.maintenanceLoop(ctx) })
-	d.claimLoop(ctx, func(c claimed, committed <-chan struct{}) {
-		// The send has begun when this returns, not only been asked for: the claim
-		// lets go of its locks afterwards.
-		begun := make(chan struct{})
+	d.claimLoop(ctx, func(c claimed, begun func(), committed <-chan struct{}) {
 		sends.Go(func() {
 			started, at := time.Now(), d.time()
-			close(begun)
+			begun()
 			r := d.handle(context.WithoutCancel(ctx), c, started, at)
 			<-committed
 			d.results <- r
 		})
-		<-begun
 	})
 	sends.Wait()
 	close(d.results)
@@ -109,9 +105,11 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	return nil
 }
 
-// starter begins the send of a claimed delivery. What became of it is settled
-// once the claim has committed: before, nobody can see the lease.
-type starter func(c claimed, committed <-chan struct{})
+// starter begins the send of a claimed delivery without waiting for it, and calls
+// begun when it has: the claim keeps its locks until all have begun, not only been
+// asked for. What became of it is settled once the claim has committed: before,
+// nobody can see the lease.
+type starter func(c claimed, begun func(), committed <-chan struct{})
 
 // claimLoop claims when the bell rings and every pollInterval, and hands each
 // delivery to start.
@@ -167,8 +165,8 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 	if len(waiting) == 0 {
 		return false, nil
 	}
-	d.limiter.grant(waiting, claimSize, began)
-	chosen := slices.DeleteFunc(waiting, func(c *candidate) bool { return c.take == 0 && !c.Fresh })
+	more = d.limiter.grant(waiting, claimSize, began)
+	chosen := slices.DeleteFunc(waiting, func(c *candidate) bool { return c.take == 0 && !c.toQueue() })
 	if len(chosen) == 0 {
 		return false, nil
 	}
@@ -188,10 +186,13 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 		if rows, err = d.takeLocked(ctx, tx, chosen, locked, began); err != nil {
 			return err
 		}
+		var begun sync.WaitGroup
+		begun.Add(len(rows))
 		for _, c := range rows {
 			d.limiter.begin(c, time.Now())
-			start(c, committed)
+			start(c, begun.Done, committed)
 		}
+		begun.Wait()
 		return nil
 	})
 	if err != nil {

@@ -16,10 +16,11 @@
 //   - The limiter (limiter.go) shares the free slots among them: by guild first,
 //     then by endpoint.
 //
-//   - The claim locks the schedules of the chosen endpoints, leases deliveries of
-//     each and queues what else is fresh (lockIdle, take). While it still holds
-//     the locks, the sends begin: a unit that disables or deletes an endpoint
-//     waits for its schedule, so nothing begins after that unit has committed.
+//   - The claim locks the schedules of the chosen endpoints and leases deliveries
+//     of each; what is fresh for those that are blocked or disabled it queues
+//     (lockIdle, take). While it still holds the locks, the sends begin: a unit
+//     that disables or deletes an endpoint waits for its schedule, so nothing
+//     begins after that unit has committed.
 //
 //   - A send (send.go) holds no connection. What became of it is judged by pure
 //     functions (rules.go, schedule.go, outcome.go).

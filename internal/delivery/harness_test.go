@@ -42,18 +42,27 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return worldIn(t, dbtest.New(t))
+}
+
+// worldIn is a world in a database that somebody else has made.
+func worldIn(t *testing.T, data *dbtest.Database) *world {
+	t.Helper()
+	w := &world{Database: data, t: t, guild: "197038439483310086", cfg: newConfig(t, data.DB)}
+	w.addGuild(w.guild)
+	return w
+}
+
+func newConfig(t *testing.T, d *db.DB) Config {
+	t.Helper()
 	box, err := seal.New(testKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := dbtest.New(t)
-	w := &world{Database: data, t: t, guild: "197038439483310086"}
-	w.cfg = Config{
-		DB: data.DB, Box: box, Guard: egress.NewGuard(loopback, nil), Schedule: Schedule{100 * time.Millisecond, 200 * time.Millisecond},
+	return Config{
+		DB: d, Box: box, Guard: egress.NewGuard(loopback, nil), Schedule: Schedule{100 * time.Millisecond, 200 * time.Millisecond},
 		Authorities: x509.NewCertPool(), Log: testLog(t),
 	}
-	w.addGuild(w.guild)
-	return w
 }
 
 // testLog writes a Deliverer's log into the test's.

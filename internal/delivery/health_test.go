@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,8 @@ import (
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/db/embedded"
+	"guildhall/internal/egress"
 )
 
 // After five failures in a row an endpoint is left alone, for twice as long each
@@ -106,15 +109,52 @@ func TestAllOfAnEventGoesAtItsAge(t *testing.T) {
 	}
 }
 
-// The clock of a node that is a month ahead takes nothing: pruning goes by the
-// database's.
+// What has become too old is decided by the database: a node whose clock runs
+// 40 days ahead of it forgets nothing.
 // RELIABILITY.md, Operation.
 func TestPruningGoesByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	d, _ := New(w.cfg)
-	if d.now() != nil {
-		t.Errorf("a Deliverer without a clock of its own counts from %v", d.now())
+	w.add(w.guild, w.receive(nil).URL)
+	w.record(w.guild, 1)
+	w.exec(`UPDATE webhook_events SET occurred_at = now() - interval '35 days'`)
+	w.exec(`UPDATE webhook_deliveries SET event_at = now() - interval '35 days', state = 'delivered', fresh = false`)
+	left := func() int {
+		return w.count(`SELECT (SELECT count(*) FROM webhook_deliveries) + (SELECT count(*) FROM webhook_events)`)
+	}
+	w.exec(`CREATE SCHEMA behind`)
+	w.exec(`CREATE FUNCTION behind.now() RETURNS timestamptz LANGUAGE sql STABLE AS $$ SELECT pg_catalog.now() - interval '40 days' $$`)
+	for _, c := range []struct {
+		about, schemas string
+		left           int
+	}{
+		{"a database 40 days behind", "behind, pg_catalog, public", 2},
+		{"a database on time", "public", 0},
+	} {
+		u, err := url.Parse(w.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := u.Query()
+		q.Set("search_path", c.schemas)
+		u.RawQuery = q.Encode()
+		pool, err := db.Open(db.Config{URL: u.String(), Writers: 1, Name: "skewed"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = pool.Close() })
+		cfg := w.cfg
+		cfg.DB = pool
+		d, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.prune(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := left(); n != c.left {
+			t.Errorf("%s: %d rows are left, want %d", c.about, n, c.left)
+		}
 	}
 }
 
@@ -318,46 +358,72 @@ func TestWarningsComeBeforeAnEndpointIsDisabled(t *testing.T) {
 	}
 }
 
-// Only a claim's commit is in a hurry. The server of the tests does not wait for
-// the disk by itself, so the session that looks is told to.
+// A claim's commit does not wait until it is safe, and what it has done is there
+// all the same; the commit of a settling does wait. The server of this test
+// waits, with each commit that is to be safe, for a standby that never comes.
 func TestAClaimsCommitDoesNotWaitForTheDisk(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	e, _ := w.add(w.guild, w.receive(nil).URL)
-	w.record(w.guild, 1)
-	var name string
-	if err := w.DB.Reader().GetContext(t.Context(), &name, `SELECT current_database()`); err != nil {
-		t.Fatal(err)
-	}
-	w.exec(`ALTER DATABASE "` + name + `" SET synchronous_commit = on`)
-	pool, err := db.Open(db.Config{URL: w.URL, Writers: 1, Name: "one-session"})
+	server, err := embedded.Start(t.Context(), embedded.Config{Fast: true, Settings: []string{
+		"wal_level=replica", "max_wal_senders=2", "synchronous_commit=on", "synchronous_standby_names=nobody",
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = pool.Close() })
-	setting := func(ctx context.Context, tx *db.Tx) (s string) {
-		if err := tx.GetContext(ctx, &s, `SELECT current_setting('synchronous_commit')`); err != nil {
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	unsafe := server.URL + "&synchronous_commit=off"
+	if err := db.Migrate(t.Context(), unsafe); err != nil {
+		t.Fatal(err)
+	}
+	pools := make(map[string]*db.DB)
+	for name, u := range map[string]string{"setup": unsafe, "node": server.URL} {
+		if pools[name], err = db.Open(db.Config{URL: u, Writers: 1, Name: name}); err != nil {
 			t.Fatal(err)
 		}
-		return s
+		t.Cleanup(func() { _ = pools[name].Close() })
 	}
-	one := world{Database: &dbtest.Database{DB: pool}, t: t}
-	one.unit(func(ctx context.Context, tx *db.Tx) error {
-		if s := setting(ctx, tx); s != "on" {
-			t.Errorf("before a claim the setting is %s", s)
+	w := worldIn(t, &dbtest.Database{DB: pools["setup"], URL: unsafe})
+	w.add(w.guild, w.receive(nil).URL)
+	w.record(w.guild, 1)
+
+	cfg := w.cfg
+	cfg.DB = pools["node"]
+	d, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var rows []claimed
+	done := make(chan error, 1)
+	d.wakeAll()
+	go func() {
+		_, err := d.claim(ctx, func(c claimed, begun func(), _ <-chan struct{}) { rows = append(rows, c); begun() })
+		done <- err
+	}()
+	waits := func() bool {
+		return w.count(`SELECT count(*) FROM pg_stat_activity WHERE application_name = 'node' AND wait_event = 'SyncRep'`) > 0
+	}
+	w.until("the claim has committed", func() bool {
+		if waits() {
+			t.Fatal("the claim's commit waits")
 		}
-		if rows := one.claim(ctx, tx, e, 1); len(rows) != 1 {
-			t.Errorf("claimed %d rows", len(rows))
-		}
-		if s := setting(ctx, tx); s != "off" {
-			t.Errorf("a claim commits with the setting %s", s)
-		}
-		return nil
+		return w.count(`SELECT count(*) FROM webhook_deliveries WHERE lease_until IS NOT NULL`) == 1
 	})
-	one.unit(func(ctx context.Context, tx *db.Tx) error {
-		if s := setting(ctx, tx); s != "on" {
-			t.Errorf("the next transaction of the session has the setting %s", s)
-		}
-		return nil
-	})
+	if err := <-done; err != nil || len(rows) != 1 {
+		t.Fatalf("claimed %d, %v", len(rows), err)
+	}
+	written := make(chan error, 1)
+	go func() {
+		v := d.schedule.judge(0, delivered, 0, 0)
+		written <- d.settleOnce(ctx, []result{newResult(rows[0], v, egress.Response{Status: 204}, time.Now(), time.Millisecond)})
+	}()
+	w.until("the settling's commit waits", waits)
+	w.exec(`SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'node' AND wait_event = 'SyncRep'`)
+	if err := <-written; err != nil { // it has committed: only the waiting was broken off
+		t.Error(err)
+	}
 }

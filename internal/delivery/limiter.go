@@ -19,8 +19,19 @@ const (
 	// maxStuck times the slots bounds all sends, however long they wait.
 	maxStuck = 4
 
+	// behindFresh is how many deliveries from queues a claim takes while others
+	// were just recorded, which wait for the whole of the claim.
+	behindFresh = 16
+
 	// provenFor is how long an endpoint counts as one that answers, after it has.
 	provenFor = 10 * time.Minute
+
+	// turnsFor is how long it is remembered whose turn it was.
+	turnsFor = time.Minute
+
+	// sweepInterval is how often what is remembered is gone through. Everything
+	// else counts what is under way alone.
+	sweepInterval = 10 * time.Second
 )
 
 // endpointID names an endpoint.
@@ -46,8 +57,10 @@ type limiter struct {
 
 	mu        sync.Mutex
 	endpoints map[endpointID]*sends
+	active    map[endpointID]*sends // those with sends under way, or failures that are not written yet
 	guilds    map[string]*share
-	starved   bool // somebody was refused for want of slots
+	starved   bool      // somebody was refused for want of slots
+	swept     time.Time // when those that say nothing any more were forgotten
 }
 
 // sends is what this node knows of one endpoint.
@@ -68,7 +81,9 @@ type share struct {
 }
 
 func newLimiter(slots int) *limiter {
-	return &limiter{slots: slots, endpoints: make(map[endpointID]*sends), guilds: make(map[string]*share)}
+	return &limiter{
+		slots: slots, endpoints: make(map[endpointID]*sends), active: make(map[endpointID]*sends), guilds: make(map[string]*share),
+	}
 }
 
 // stuck counts the sends that have been under way for suspiciously long.
@@ -103,16 +118,17 @@ type budget struct {
 	all      int // of all slots
 	unproven int // to endpoints that have not answered lately
 	queued   int // to what waits in queues
+	behind   int // to what need not go out at once
 	failing  int // to endpoints that fail
 	lane     map[int]int
 }
 
-// budget counts what is under way. It forgets endpoints that say nothing any more.
+// budget counts what is under way.
 func (l *limiter) budget(now time.Time) budget {
 	prompt, busy, unprovenPrompt, unproven := 0, 0, 0, 0
 	suspects := max(l.slots/4, 1)
 	b := budget{failing: suspects, lane: map[int]int{laneFailing: threeQuarters(suspects), laneBlocked: threeQuarters(suspects)}}
-	for id, s := range l.endpoints {
+	for _, s := range l.active {
 		n, stuck := len(s.begun), s.stuck(now)
 		busy, prompt = busy+n, prompt+n-stuck
 		if !s.proven(now) {
@@ -122,14 +138,30 @@ func (l *limiter) budget(now time.Time) budget {
 			b.failing -= n
 			b.lane[s.lane] -= n
 		}
-		if n+s.unsettled == 0 && (s.failing || now.Sub(s.succeeded) >= provenFor) {
-			delete(l.endpoints, id)
-		}
 	}
 	b.all = max(min(l.slots-prompt, maxStuck*l.slots-busy), 0)
 	b.unproven = min(threeQuarters(l.slots)-unprovenPrompt, (maxStuck-1)*l.slots-unproven)
 	b.queued = threeQuarters(l.slots) - prompt
+	b.behind = l.slots
 	return b
+}
+
+// sweep forgets endpoints and guilds that say nothing any more.
+func (l *limiter) sweep(now time.Time) {
+	if now.Sub(l.swept) < sweepInterval {
+		return
+	}
+	l.swept = now
+	for id, s := range l.endpoints {
+		if l.active[id] == nil && (s.failing || now.Sub(s.succeeded) >= provenFor) {
+			delete(l.endpoints, id)
+		}
+	}
+	for id, g := range l.guilds {
+		if g.busy == 0 && now.Sub(g.served) >= turnsFor {
+			delete(l.guilds, id)
+		}
+	}
 }
 
 func threeQuarters(n int) int { return (3*n + 3) / 4 }
@@ -140,7 +172,7 @@ func (l *limiter) full(now time.Time) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var ids []string
-	for id, s := range l.endpoints {
+	for id, s := range l.active {
 		if len(s.begun)+s.unsettled >= s.most(s.lane, now) {
 			ids = append(ids, id.endpoint)
 		}
@@ -156,18 +188,24 @@ func (l *limiter) free(now time.Time) bool {
 }
 
 // grant shares the free slots, at most limit, among candidates: it sets how many
-// sends each may begin.
-func (l *limiter) grant(waiting []*candidate, limit int, now time.Time) {
+// sends each may begin. It reports whether it has left something for the next
+// claim, which should not be long.
+func (l *limiter) grant(waiting []*candidate, limit int, now time.Time) (left bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.sweep(now)
 	b := l.budget(now)
 	b.all = min(b.all, limit)
 	l.starved = false
 	guilds := make(map[string][]*candidate)
 	for _, c := range waiting {
 		c.take = 0
-		if c.sendable() {
-			guilds[c.GuildID] = append(guilds[c.GuildID], c)
+		if !c.sendable() {
+			continue
+		}
+		guilds[c.GuildID] = append(guilds[c.GuildID], c)
+		if c.prompt() {
+			b.behind = behindFresh
 		}
 	}
 	most := maxStuck * l.slots
@@ -184,7 +222,11 @@ func (l *limiter) grant(waiting []*candidate, limit int, now time.Time) {
 		c.take++
 		b.spend(c, l.known(c.id()).proven(now))
 	}
+	return b.behind <= 0 && b.all > 0
 }
+
+// prompt reports whether what waits for the candidate is to go out at once.
+func (c *candidate) prompt() bool { return c.Lane == laneUrgent || c.Lane == laneWell && c.Fresh }
 
 func granted(list []*candidate) int {
 	n := 0
@@ -218,6 +260,9 @@ func (l *limiter) next(list []*candidate, b *budget, now time.Time) *candidate {
 	for _, c := range list {
 		s := l.known(c.id())
 		if len(s.begun)+s.unsettled+c.take >= s.most(c.Lane, now) {
+			if len(s.begun) > 0 {
+				s.more = true // the next slot that it gives back is wanted
+			}
 			continue
 		}
 		if !b.allows(c, s.proven(now)) {
@@ -254,7 +299,7 @@ func (l *limiter) share(guild string) share {
 
 // allows reports whether the budget has a slot for a candidate.
 func (b *budget) allows(c *candidate, proven bool) bool {
-	if b.all <= 0 || !proven && b.unproven <= 0 {
+	if b.all <= 0 || !proven && b.unproven <= 0 || b.behind <= 0 && !c.prompt() {
 		return false
 	}
 	switch c.Lane {
@@ -269,6 +314,9 @@ func (b *budget) allows(c *candidate, proven bool) bool {
 func (b *budget) spend(c *candidate, proven bool) {
 	b.all--
 	b.queued--
+	if !c.prompt() {
+		b.behind--
+	}
 	if !proven {
 		b.unproven--
 	}
@@ -289,6 +337,7 @@ func (l *limiter) begin(c claimed, now time.Time) {
 		l.endpoints[id] = s
 	}
 	s.begun[c.ID], s.served = now, now
+	l.active[id] = s
 	s.lane, s.more = c.Lane, c.More
 	s.failing = c.Lane == laneFailing || c.Lane == laneBlocked
 	g := l.guilds[c.GuildID]
@@ -314,11 +363,17 @@ func (l *limiter) end(c claimed, v verdict, now time.Time) (waiting bool) {
 		s.failing = s.failing || v.Failing
 		s.unsettled++
 	}
+	l.rest(c.id(), s)
 	g := l.guilds[c.GuildID]
-	if g.busy--; g.busy == 0 {
-		delete(l.guilds, c.GuildID)
-	}
+	g.busy--
 	return l.starved || s.more
+}
+
+// rest takes an endpoint out of the active ones if it is none any more.
+func (l *limiter) rest(id endpointID, s *sends) {
+	if len(s.begun)+s.unsettled == 0 {
+		delete(l.active, id)
+	}
 }
 
 // settled frees what end kept for the results of a batch, and reports whether
@@ -330,6 +385,7 @@ func (l *limiter) settled(batch []result) bool {
 	for _, r := range batch {
 		if s := l.endpoints[r.id()]; !r.verdict.Healthy && s != nil && s.unsettled > 0 {
 			s.unsettled--
+			l.rest(r.id(), s)
 			freed = true
 		}
 	}
@@ -341,7 +397,7 @@ func (l *limiter) inUse() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
-	for _, s := range l.endpoints {
+	for _, s := range l.active {
 		n += len(s.begun)
 	}
 	return n

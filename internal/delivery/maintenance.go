@@ -80,7 +80,10 @@ func (d *Deliverer) repeat(ctx context.Context, step func(context.Context, *db.T
 	for ctx.Err() == nil {
 		n := 0
 		err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			var err error
+			err := planByIndex(ctx, tx)
+			if err != nil {
+				return err
+			}
 			n, err = step(ctx, tx)
 			return err
 		})
@@ -177,12 +180,13 @@ func followOne(ctx context.Context, tx *db.Tx, now *time.Time, b backlog) (int, 
 // release makes a chunk of what is held for an endpoint due now, in the order of
 // its making and with the whole schedule before it. Here and below the rows of a
 // chunk are named in an array: joined with a sub-select, a plan made while the
-// table was small visits every pair of the two.
+// table was small visits every pair of the two. Their state is asked for in a
+// CASE, as in settle.
 func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog) (int, error) {
 	res, err := tx.ExecContext(ctx, `
 		UPDATE webhook_deliveries d
 		SET state = 'pending', due_at = $3, step = 0, fresh = false, urgent = false, error = NULL
-		WHERE d.guild_id = $1 AND d.state = 'held' AND d.id = ANY (ARRAY(
+		WHERE d.guild_id = $1 AND CASE WHEN d.state = 'held' THEN true END AND d.id = ANY (ARRAY(
 			SELECT id
 			FROM webhook_deliveries
 			WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'held'
@@ -216,7 +220,7 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 			WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'pending'
 			  AND (lease_until IS NULL OR lease_until <= $3) AND (NOT urgent OR cause <> 'test' OR $5)
 			LIMIT $4))
-		  AND d.state = 'pending'`, b.GuildID, b.EndpointID, now, chunk, drop, advice(endpointDeleted, 0))
+		  AND CASE WHEN d.state = 'pending' THEN true END`, b.GuildID, b.EndpointID, now, chunk, drop, advice(endpointDeleted, 0))
 	n, err := affected(res, err, "follow a disabled or deleted endpoint")
 	if err != nil {
 		return 0, err
@@ -225,7 +229,7 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 		res, err := tx.ExecContext(ctx, `
 			UPDATE webhook_deliveries d
 			SET state = 'failed', completed_at = $3, error = $5
-			WHERE d.guild_id = $1 AND d.state = 'held' AND d.id = ANY (ARRAY(
+			WHERE d.guild_id = $1 AND CASE WHEN d.state = 'held' THEN true END AND d.id = ANY (ARRAY(
 				SELECT id
 				FROM webhook_deliveries
 				WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'held'
@@ -327,7 +331,7 @@ func expireHeld(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
 			ORDER BY event_at
 			LIMIT $3
 		) old
-		WHERE d.guild_id = old.guild_id AND d.id = old.id AND d.state = 'held'`, now, keep.Seconds(), chunk, errorExpired)
+		WHERE d.guild_id = old.guild_id AND d.id = old.id AND CASE WHEN d.state = 'held' THEN true END`, now, keep.Seconds(), chunk, errorExpired)
 	return affected(res, err, "give up what is held for too long")
 }
 
@@ -388,7 +392,7 @@ func (d *Deliverer) repair(ctx context.Context, walk *repairWalk) error {
 	err := d.db.Reader().SelectContext(ctx, &rows, `
 		SELECT s.guild_id, s.endpoint_id,
 		       s.disposition <> CASE WHEN e.enabled THEN 'send' WHEN e.enabled IS NULL THEN 'drop' ELSE 'hold' END AS differs,
-		       coalesce((
+		       coalesce(s.next_due, 'infinity') > now() AND coalesce((
 		           SELECT greatest(w.due_at, s.not_before)
 		           FROM webhook_deliveries w
 		           WHERE w.state = 'pending' AND w.guild_id = s.guild_id AND w.endpoint_id = s.endpoint_id

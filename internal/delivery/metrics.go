@@ -189,7 +189,12 @@ func (d *Deliverer) countWaiting(ctx context.Context, q db.Querier) (map[string]
 		           ELSE 'scheduled'
 		       END AS state, count(*)::float8 AS count
 		FROM (SELECT guild_id, endpoint_id, due_at FROM webhook_deliveries WHERE state = 'pending' LIMIT $2) d
-		LEFT JOIN webhook_schedule s ON s.guild_id = d.guild_id AND s.endpoint_id = d.endpoint_id
+		LEFT JOIN LATERAL (
+			SELECT disposition, not_before
+			FROM webhook_schedule s
+			WHERE s.guild_id = d.guild_id AND s.endpoint_id = d.endpoint_id
+			LIMIT 1
+		) s ON true
 		GROUP BY 1
 		UNION ALL
 		SELECT 'held', count(*)::float8

@@ -6,9 +6,28 @@ import (
 	"net/url"
 	"time"
 
+	"guildhall/internal/db"
 	"guildhall/internal/egress"
 	"guildhall/internal/fault"
 )
+
+const (
+	// maxLookups is how many host names are looked up at the same time, and
+	// guildLookups how many of them for one guild: an eighth.
+	maxLookups   = 16
+	guildLookups = maxLookups / 8
+)
+
+// newLookups are places for looking host names up, shared by guild alone.
+func newLookups() *db.Places {
+	return db.NewPlaces(maxLookups, db.Share{
+		Token: guildLookups, Guild: guildLookups,
+		OwnShare: fault.New(fault.Limited, "rate_limited",
+			"This guild has as many host names being looked up as it may have at once.").After(time.Second),
+		Busy: fault.New(fault.Unavailable, "service_unavailable",
+			"Too many host names are being looked up; try the same request again.").After(time.Second),
+	})
+}
 
 // lookup is a URL that was looked up, and what was found: nil if it may be
 // called.
@@ -47,7 +66,7 @@ func (m manager) resolve(ctx context.Context, guild, raw string) error {
 		return err
 	}
 	if egress.IsName(u) {
-		release, err := m.places.take(ctx, guild)
+		release, err := m.lookups.Acquire(ctx, db.Caller{Guild: guild})
 		if err != nil {
 			return err
 		}

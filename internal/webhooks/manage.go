@@ -16,12 +16,12 @@ import (
 // manager is what managing endpoints takes, whoever asks for it: the API's
 // operations and the command line's functions are both thin around it.
 type manager struct {
-	cfg    Config
-	places *places
+	cfg     Config
+	lookups *db.Places
 }
 
 func newManager(cfg Config) (manager, error) {
-	return manager{cfg: cfg, places: newPlaces()}, cfg.check()
+	return manager{cfg: cfg, lookups: newLookups()}, cfg.check()
 }
 
 // wish is what a caller wants an endpoint to be; nil leaves a thing as it is.

@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pressly/goose/v3"
+
 	"guildhall/internal/db"
 	"guildhall/internal/db/embedded"
 	"guildhall/migrations"
@@ -197,4 +199,24 @@ func named(server, name string) string {
 	}
 	u.Path = "/" + name
 	return u.String()
+}
+
+// At makes a database with the schema of an earlier version: all migrations up
+// to that one.
+func At(t testing.TB, version int64) (url string) {
+	t.Helper()
+	url = Empty(t, "template0")
+	pool, err := db.OpenSQL(url, "guildhall-test-schema", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	p, err := goose.NewProvider(goose.DialectPostgres, pool, migrations.Files, goose.WithLogger(goose.NopLogger()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.UpTo(t.Context(), version); err != nil {
+		t.Fatalf("migrate to version %d: %v", version, err)
+	}
+	return url
 }

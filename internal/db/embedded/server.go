@@ -28,6 +28,8 @@ type Config struct {
 	// under a generated password, and puts that into URL. For tests that place
 	// something between a program and its database.
 	TCP bool
+	// Settings are further settings of the server, each as name=value.
+	Settings []string
 }
 
 // Server is a running Postgres.
@@ -130,7 +132,7 @@ func (s *Server) start(ctx context.Context, cfg Config, run *account) error {
 		if err != nil {
 			return err
 		}
-		err = s.launch(ctx, programs, run, sockets, port, cfg.Fast)
+		err = s.launch(ctx, programs, run, sockets, port, cfg)
 		if err == nil {
 			s.URL = s.url(sockets, port)
 			return nil
@@ -236,7 +238,7 @@ func (s *Server) sockets(run *account) (string, error) {
 	return dir, run.own(dir)
 }
 
-func (s *Server) launch(ctx context.Context, programs Programs, run *account, sockets string, port int, fast bool) error {
+func (s *Server) launch(ctx context.Context, programs Programs, run *account, sockets string, port int, cfg Config) error {
 	listen := ""
 	if s.password != "" {
 		listen = "127.0.0.1"
@@ -245,10 +247,11 @@ func (s *Server) launch(ctx context.Context, programs Programs, run *account, so
 		"listen_addresses=" + listen, "port=" + strconv.Itoa(port), "unix_socket_directories=" + sockets,
 		"max_connections=400", "logging_collector=off", "log_min_messages=warning", "cluster_name=guildhall",
 	}
-	if fast {
+	if cfg.Fast {
 		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off",
 			"wal_level=minimal", "max_wal_senders=0", "max_wal_size=4GB", "checkpoint_timeout=30min")
 	}
+	settings = append(settings, cfg.Settings...)
 	args := []string{"-D", s.data}
 	for _, setting := range settings {
 		args = append(args, "-c", setting)

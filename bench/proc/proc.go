@@ -1,6 +1,10 @@
-package main
+// Package proc reads what processes have used from Linux' /proc. Elsewhere all of
+// it is 0.
+package proc
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -35,11 +39,11 @@ func times(columns []string, which ...int) (d time.Duration) {
 	return d
 }
 
-// cpu is the time that a process has spent computing.
-func cpu(pid int) time.Duration { return times(stat(pid), 11, 12) }
+// CPU is the time that a process has spent computing.
+func CPU(pid int) time.Duration { return times(stat(pid), 11, 12) }
 
-// cpuOfTree is that of a process and its children, those that have ended too.
-func cpuOfTree(pid int) time.Duration {
+// CPUOfTree is that of a process and its children, those that have ended too.
+func CPUOfTree(pid int) time.Duration {
 	all := times(stat(pid), 11, 12, 13, 14)
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -57,8 +61,8 @@ func cpuOfTree(pid int) time.Duration {
 	return all
 }
 
-// rss is a process's resident memory in bytes.
-func rss(pid int) int64 {
+// RSS is a process's resident memory in bytes.
+func RSS(pid int) int64 {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "statm"))
 	if err != nil {
 		return 0
@@ -72,4 +76,18 @@ func rss(pid int) int64 {
 		return 0
 	}
 	return pages * int64(os.Getpagesize())
+}
+
+// Postmaster returns the process of the Postgres whose data is in the folder.
+func Postmaster(data string) (int, error) {
+	b, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := bytes.Cut(b, []byte("\n"))
+	pid, err := strconv.Atoi(string(first))
+	if err != nil {
+		return 0, fmt.Errorf("the process of Postgres: %w", err)
+	}
+	return pid, nil
 }

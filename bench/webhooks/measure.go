@@ -1,0 +1,300 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"guildhall/bench/proc"
+	"guildhall/internal/db"
+	"guildhall/internal/delivery"
+	"guildhall/internal/event"
+)
+
+// node is a worker with connections of its own, as many as `guildhall serve`
+// gives it.
+type node struct {
+	*delivery.Deliverer
+	registry *prometheus.Registry
+	stop     func() error
+}
+
+func (p *place) node(ctx context.Context) (*node, error) {
+	u, err := p.host.url(p.name, worker)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := db.Open(db.Config{URL: u, Writers: 4, Readers: 2, Name: worker})
+	if err != nil {
+		return nil, err
+	}
+	n := &node{registry: prometheus.NewRegistry()}
+	n.Deliverer, err = delivery.New(delivery.Config{DB: pool, Box: p.cfg.Box, Guard: p.cfg.Guard, Authorities: p.trusted, Metrics: n.registry})
+	if err != nil {
+		return nil, errors.Join(err, pool.Close())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	n.stop = sync.OnceValue(func() error {
+		cancel()
+		return errors.Join(<-ended, pool.Close())
+	})
+	return n, nil
+}
+
+// measurement is what was seen of events and nodes during a while.
+type measurement struct {
+	took                  []time.Duration // from commit to receiver, in order
+	claims                float64
+	claimWall, settleWall float64 // ms each
+	claimPostgres         float64 // ms each, in which Postgres executed its statements
+	statements            float64 // of the nodes, per event
+}
+
+// at is a quantile of the times, in ms.
+func (m measurement) at(quantile float64) float64 {
+	return float64(m.took[int(quantile*float64(len(m.took)-1))].Microseconds()) / 1000
+}
+
+// counts are running totals of the nodes: units of work and the time in them, and
+// what Postgres did for them.
+type counts struct {
+	claims, claimMs, settles, settleMs float64
+	statements, claimPostgresMs        float64
+	cpu                                time.Duration
+}
+
+func (p *place) counts(ctx context.Context, nodes ...*node) (c counts, err error) {
+	for _, n := range nodes {
+		families, err := n.registry.Gather()
+		if err != nil {
+			return c, err
+		}
+		for _, f := range families {
+			if f.GetName() != "guildhall_webhook_transaction_duration_seconds" {
+				continue
+			}
+			for _, m := range f.GetMetric() {
+				count, ms := float64(m.GetHistogram().GetSampleCount()), 1000*m.GetHistogram().GetSampleSum()
+				if m.GetLabel()[0].GetValue() == "claim" {
+					c.claims, c.claimMs = c.claims+count, c.claimMs+ms
+				} else {
+					c.settles, c.settleMs = c.settles+count, c.settleMs+ms
+				}
+			}
+		}
+	}
+	// The statements of a claim: two that look, one that locks, one that takes.
+	err = p.host.admin.QueryRowContext(ctx, `
+		SELECT coalesce(sum(calls), 0)::float8,
+		       coalesce(sum(total_exec_time) FILTER (WHERE query ~ 'RECURSIVE hop|unnest.*webhook_schedule s ON|SKIP LOCKED|WITH o AS MATERIALIZED'), 0)::float8
+		FROM pg_stat_statements s
+		JOIN pg_roles r ON r.oid = s.userid
+		WHERE r.rolname = $1`, worker).Scan(&c.statements, &c.claimPostgresMs)
+	c.cpu = proc.CPUOfTree(p.host.postgres)
+	return c, err
+}
+
+// since is what happened after before, for so many events.
+func (c counts) since(before counts, events int) measurement {
+	claims, settles := max(c.claims-before.claims, 1), max(c.settles-before.settles, 1)
+	return measurement{
+		claims: claims, claimWall: (c.claimMs - before.claimMs) / claims, settleWall: (c.settleMs - before.settleMs) / settles,
+		claimPostgres: (c.claimPostgresMs - before.claimPostgresMs) / claims, statements: (c.statements - before.statements) / float64(max(events, 1)),
+	}
+}
+
+// warmUp is how long a node works before it is measured: connections,
+// statements and caches are there then, and it knows its endpoints.
+const warmUp = 3
+
+// steady records events at a rate, with one node, and returns how they fared.
+func (p *place) steady(ctx context.Context, rate, seconds int) (m measurement, err error) {
+	n, err := p.node(ctx)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, n.stop()) }()
+	if _, err := p.window(ctx, n, rate, warmUp); err != nil {
+		return m, err
+	}
+	before, err := p.counts(ctx, n)
+	if err != nil {
+		return m, err
+	}
+	took, err := p.window(ctx, n, rate, seconds)
+	if err != nil {
+		return m, err
+	}
+	after, err := p.counts(ctx, n)
+	m = after.since(before, len(took))
+	m.took = took
+	return m, err
+}
+
+// window records events at a rate for some seconds and returns how long each
+// took from its commit to the receiver, the shortest first.
+func (p *place) window(ctx context.Context, node *node, rate, seconds int) ([]time.Duration, error) {
+	p.mu.Lock()
+	clear(p.arrived)
+	p.mu.Unlock()
+	total := rate * seconds
+	committed := make([]time.Time, total)
+	errs := make([]error, total)
+	var load sync.WaitGroup
+	begin := time.Now()
+	for n := range total {
+		time.Sleep(time.Until(begin.Add(time.Duration(n) * time.Second / time.Duration(rate))))
+		load.Go(func() {
+			guild := p.guilds[n%len(p.guilds)]
+			committed[n], errs[n] = p.record(ctx, guild, n)
+			node.Wake(guild)
+		})
+	}
+	load.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if err := await(ctx, total, func() int { p.mu.Lock(); defer p.mu.Unlock(); return len(p.arrived) }); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	took := make([]time.Duration, total)
+	for n := range total {
+		took[n] = max(p.arrived[n].Sub(committed[n]), 0)
+	}
+	slices.Sort(took)
+	return took, nil
+}
+
+// record makes one event as a request does, in a transaction that writes, and
+// returns when it has committed.
+func (p *place) record(ctx context.Context, guild string, n int) (time.Time, error) {
+	user := fmt.Sprint(1 + n%500)
+	err := p.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, $2, 1)
+			ON CONFLICT (guild_id, user_id) DO UPDATE SET balance = wallets.balance + 1, updated_at = now()`, guild, user)
+		if err != nil {
+			return err
+		}
+		return event.Record(ctx, tx, event.System(guild), event.BalanceChanged, map[string]any{
+			"user_id": user, "balance": 130, "previous_balance": 100, "delta": 30, "reason": fmt.Sprintf("bench %d", n), "ledger_entry_id": db.NewID(),
+		})
+	})
+	return time.Now(), err
+}
+
+// await waits until a number is reached. It gives up when it stands still.
+func await(ctx context.Context, total int, have func() int) error {
+	last, moved := -1, time.Now()
+	for {
+		n := have()
+		switch {
+		case n >= total:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case n != last:
+			last, moved = n, time.Now()
+		case time.Since(moved) > time.Minute:
+			return fmt.Errorf("%d of %d events arrived", n, total)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// drain lets nodes send out a backlog and returns how long that took.
+func (p *place) drain(ctx context.Context, nodes, total int) (m measurement, took time.Duration, err error) {
+	p.delivered.Store(0)
+	begin := time.Now()
+	all := make([]*node, nodes)
+	before, err := p.counts(ctx)
+	if err != nil {
+		return m, 0, err
+	}
+	for i := range all {
+		if all[i], err = p.node(ctx); err != nil {
+			return m, 0, err
+		}
+		defer func() { err = errors.Join(err, all[i].stop()) }()
+	}
+	if err = await(ctx, total, func() int { return int(p.delivered.Load()) }); err != nil {
+		return m, 0, err
+	}
+	took = time.Since(begin)
+	after, err := p.counts(ctx, all...)
+	return after.since(before, total), took, err
+}
+
+// use is what Postgres does each second.
+type use struct{ cpu, statements float64 } // ms, number
+
+// idle runs nodes that have nothing to do for some seconds.
+func (p *place) idle(ctx context.Context, nodes, seconds int) (u use, err error) {
+	for range nodes {
+		n, err := p.node(ctx)
+		if err != nil {
+			return u, err
+		}
+		defer func() { err = errors.Join(err, n.stop()) }()
+	}
+	pause := func(d time.Duration) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(d):
+			return nil
+		}
+	}
+	if err := pause(warmUp * time.Second); err != nil {
+		return u, err
+	}
+	before, err := p.counts(ctx)
+	if err != nil {
+		return u, err
+	}
+	if err := pause(time.Duration(seconds) * time.Second); err != nil {
+		return u, err
+	}
+	after, err := p.counts(ctx)
+	length := float64(seconds)
+	return use{cpu: float64((after.cpu - before.cpu).Milliseconds()) / length, statements: (after.statements - before.statements) / length}, err
+}
+
+// statements prints on what Postgres has spent most time for the nodes since
+// the last call.
+func (p *place) statements(ctx context.Context) error {
+	rows, err := p.host.admin.QueryContext(ctx, `
+		SELECT calls, total_exec_time + total_plan_time, left(regexp_replace(query, '\s+', ' ', 'g'), 110)
+		FROM pg_stat_statements s
+		JOIN pg_roles r ON r.oid = s.userid
+		WHERE r.rolname = $1
+		ORDER BY 2 DESC
+		LIMIT 8`, worker)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var calls int64
+		var ms float64
+		var query string
+		if err := rows.Scan(&calls, &ms, &query); err != nil {
+			return err
+		}
+		fmt.Printf("    %8.3f ms x %6d  %s\n", ms/float64(calls), calls, query)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	_, err = p.host.admin.ExecContext(ctx, `SELECT pg_stat_statements_reset()`)
+	return err
+}

@@ -1,0 +1,241 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"guildhall/internal/db"
+	"guildhall/internal/egress"
+)
+
+// rowsRead is how many rows of the webhook tables the transaction has read.
+func rowsRead(ctx context.Context, t *testing.T, tx *db.Tx) (n int) {
+	t.Helper()
+	err := tx.GetContext(ctx, &n, `
+		SELECT coalesce(sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)), 0)
+		FROM pg_stat_xact_user_tables
+		WHERE relname LIKE 'webhook%'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// reading fails when a step of a unit reads more rows than so many.
+func reading(ctx context.Context, t *testing.T, tx *db.Tx, what string, most int, do func() error) {
+	t.Helper()
+	before := rowsRead(ctx, t, tx)
+	if err := do(); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if n := rowsRead(ctx, t, tx) - before; n > most {
+		t.Errorf("%s read %d rows, want at most %d", what, n, most)
+	}
+}
+
+// The engine's statements name a few rows. With thousands of endpoints, and the
+// statistics that go with them, they still read those few and no whole table.
+func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const waiting, due = 5000, 10
+	r := w.receive(nil)
+	w.exec(`INSERT INTO guilds (id, name, owner_id) SELECT 'g' || i, 'x', '1' FROM generate_series(1, $1) AS i`, waiting)
+	w.exec(`
+		INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
+		SELECT 'g' || i, 'e' || i, $2, '{}', '\x00', '' FROM generate_series(1, $1) AS i`, waiting, r.URL)
+	w.exec(`
+		INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, failures, blocks, failing_since, blocked_until)
+		SELECT 'g' || i, 'e' || i, now() + interval '1 hour', 5, 1, now(), now() + interval '1 hour' FROM generate_series(1, $1) AS i`, waiting)
+	w.exec(`INSERT INTO webhook_events (guild_id, id, type, payload) SELECT 'g' || i, 'v' || i, 'x', '\x7b7d' FROM generate_series(1, $1) AS i`, waiting)
+	w.exec(`
+		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, fresh)
+		SELECT 'g' || i, 'e' || i, 'v' || i, false FROM generate_series(1, $1) AS i`, waiting)
+	var of []*candidate
+	for i := range due {
+		guild := fmt.Sprint(900 + i)
+		w.addGuild(guild)
+		e, _ := w.add(guild, r.URL)
+		w.record(guild, 3)
+		of = append(of, &candidate{GuildID: guild, EndpointID: e.ID, Known: true})
+	}
+	w.exec(`ANALYZE`)
+
+	d, err := New(w.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	var rows []claimed
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		var locked []schedule
+		reading(ctx, t, tx, "a look", 20*due, func() error {
+			_, err := look(ctx, tx, nil, endpointID{}, nil)
+			return err
+		})
+		reading(ctx, t, tx, "locking schedules", 2*due, func() (err error) {
+			locked, err = lockIdle(ctx, tx, nil, of)
+			return err
+		})
+		reading(ctx, t, tx, "taking deliveries", 20*due, func() (err error) {
+			orders := make([]order, len(locked))
+			for i, s := range locked {
+				orders[i] = s.order(1)
+			}
+			rows, err = take(ctx, tx, locked[0].Now, lease, orders)
+			return err
+		})
+		return nil
+	})
+	if len(rows) != due {
+		t.Fatalf("claimed %d, want %d", len(rows), due)
+	}
+	batch := make([]result, len(rows))
+	for i, c := range rows {
+		batch[i] = newResult(c, d.schedule.judge(0, serverError, 0, 0), d.client.Post(ctx, r.URL, nil, nil), time.Now(), time.Millisecond)
+	}
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		reading(ctx, t, tx, "settling", 20*due, func() error {
+			_, _, err := writeIn(ctx, tx, nil, batch, true)
+			return err
+		})
+		reading(ctx, t, tx, "moving the log", 20*due, func() error {
+			_, err := moveUnlogged(ctx, tx)
+			return err
+		})
+		return nil
+	})
+}
+
+// A flood for one endpoint costs a claim no more than what it sends of it.
+func TestAClaimWritesNoMoreOfAFloodThanItSends(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		about, health string
+		taken, most   int
+	}{
+		{"an endpoint that is well", `UPDATE webhook_schedule SET urgent = false`, 4, 4},
+		{"one that is blocked", `UPDATE webhook_schedule SET blocked_until = now() + interval '1 hour', failing_since = now(), blocks = 1`, 0, 100},
+	} {
+		t.Run(c.about, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			e, _ := w.add(w.guild, w.receive(nil).URL)
+			w.record(w.guild, 1500)
+			w.exec(c.health)
+			w.unit(func(ctx context.Context, tx *db.Tx) error {
+				rows := w.claim(ctx, tx, e, 4)
+				var written int
+				err := tx.GetContext(ctx, &written, `SELECT n_tup_upd FROM pg_stat_xact_user_tables WHERE relname = 'webhook_deliveries'`)
+				if len(rows) != c.taken || written > c.most {
+					t.Errorf("a claim took %d and wrote %d, want %d and at most %d", len(rows), written, c.taken, c.most)
+				}
+				return err
+			})
+		})
+	}
+}
+
+// The same where the statistics are of a time when nothing waited, so that the
+// indexes of what waits look empty: with thousands of leases and thousands held,
+// each statement still finds its rows by their keys.
+func TestStatementsFindRowsByKeyWithStatisticsOfAQuietTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const many, few = 2500, 20
+	w.exec(`ALTER TABLE webhook_deliveries SET (autovacuum_enabled = false)`)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	w.record(w.guild, 1)
+	insert := func(state string, n int, lease bool) {
+		w.exec(`
+			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, state, fresh, lease_gen, lease_until)
+			SELECT d.guild_id, d.endpoint_id, d.event_id, $1, false, 1, CASE WHEN $3 THEN now() + interval '1 minute' END
+			FROM (SELECT * FROM webhook_deliveries LIMIT 1) d, generate_series(1, $2)`, state, n, lease)
+	}
+	w.exec(`UPDATE webhook_deliveries SET state = 'delivered'`)
+	insert(StateDelivered, 4*many, false)
+	w.exec(`ANALYZE`)
+	insert(StatePending, many, true)
+	insert(StateHeld, many, false)
+
+	var ids []string
+	if err := w.DB.Reader().SelectContext(t.Context(), &ids, `SELECT id FROM webhook_deliveries WHERE state = 'pending' LIMIT $1`, few); err != nil {
+		t.Fatal(err)
+	}
+	batch := make([]result, few)
+	for i, id := range ids {
+		c := claimed{GuildID: w.guild, ID: id, EndpointID: e.ID, LeaseGen: 1}
+		batch[i] = newResult(c, DefaultSchedule().judge(0, serverError, 0, 0), egress.Response{Status: 500}, time.Now(), time.Millisecond)
+	}
+	for range 2 {
+		w.unit(func(ctx context.Context, tx *db.Tx) error {
+			for range 7 {
+				reading(ctx, t, tx, "settling", 10*few, func() error {
+					_, _, err := writeIn(ctx, tx, nil, batch, false)
+					return err
+				})
+			}
+			return nil
+		})
+		w.exec(`UPDATE webhook_schedule SET releasing = true, disposition = 'send'`)
+		w.unit(func(ctx context.Context, tx *db.Tx) error {
+			reading(ctx, t, tx, "releasing", 4*chunk, func() error {
+				_, err := followOne(ctx, tx, nil, backlog{w.guild, e.ID})
+				return err
+			})
+			return nil
+		})
+		w.exec(`UPDATE webhook_schedule SET disposition = 'hold'`)
+		w.unit(func(ctx context.Context, tx *db.Tx) error {
+			reading(ctx, t, tx, "holding", many+3*chunk, func() error {
+				_, err := followOne(ctx, tx, nil, backlog{w.guild, e.ID})
+				return err
+			})
+			return nil
+		})
+	}
+}
+
+// Keeping the log reads a chunk of it at a time, whatever stays.
+func TestPruningReadsNoMoreThanItForgets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const staying, old = 10_000, 300
+	w.exec(`
+		INSERT INTO webhook_events (guild_id, id, type, payload, occurred_at)
+		SELECT $1, 'v' || i, 'x', '\x7b7d', now() - CASE WHEN i <= $3 THEN interval '32 days' ELSE '1 day' END FROM generate_series(1, $2) AS i`, w.guild, staying+old, old)
+	w.exec(`
+		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_at, state, fresh)
+		SELECT guild_id, 'e', id, occurred_at, 'held', false FROM webhook_events`)
+	w.exec(`
+		INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome)
+		SELECT guild_id, id, 1, event_at, 1, 'timeout' FROM webhook_deliveries`)
+	w.exec(`ANALYZE`)
+	d, err := New(w.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		what string
+		do   func(context.Context, *db.Tx, *time.Time) (int, error)
+	}{
+		{"giving up what is held", expireHeld}, {"pruning attempts", pruneAttempts},
+		{"pruning deliveries", pruneDeliveries}, {"pruning events", pruneEvents},
+	} {
+		err := d.repeat(t.Context(), func(ctx context.Context, tx *db.Tx) (n int, err error) {
+			reading(ctx, t, tx, step.what, 5*old, func() error {
+				n, err = step.do(ctx, tx, nil)
+				return err
+			})
+			if n != old {
+				t.Errorf("%s: %d rows, want %d", step.what, n, old)
+			}
+			return n, err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
