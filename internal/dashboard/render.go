@@ -132,6 +132,7 @@ func (s *Server) funcs() template.FuncMap {
 	return template.FuncMap{
 		"utc":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"short":  func(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04 UTC") },
+		"stamp":  func(t time.Time) string { return t.UTC().Format("2 Jan 15:04:05") },
 		"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"ago":    func(t time.Time) string { return ago(s.now().Sub(t)) },
 		"within": func(t time.Time) string { return within(t.Sub(s.now())) },

@@ -241,7 +241,11 @@ func (c *call) firstCall(t auth.Token) string {
 			break
 		}
 	}
-	return "curl -H 'Authorization: Bearer " + t.Secret + "' '" + c.base + "/api/v1" + path + "'"
+	curl := "curl"
+	if c.cfg.CAFile != "" {
+		curl += " --cacert " + shellQuote(c.cfg.CAFile)
+	}
+	return curl + " -H " + shellQuote("Authorization: Bearer "+t.Secret) + " " + shellQuote(c.base+"/api/v1"+path)
 }
 
 // tokenView is one token with what it was used for.
@@ -284,7 +288,7 @@ func (c *call) tokenView() (*tokenView, error) {
 	if v.Addresses, err = usage.Addresses(c.ctx, q, c.guild.ID, t.ID); err != nil {
 		return nil, err
 	}
-	if v.Refusals, err = usage.Refusals(c.ctx, q, c.guild.ID, usage.RefusalFilter{Token: t.ID}, 20); err != nil {
+	if v.Refusals, err = usage.Refusals(c.ctx, q, c.guild.ID, usage.RefusalFilter{Token: t.ID}, 10); err != nil {
 		return nil, err
 	}
 	v.Replace = c.path("tokens", "new") + "?" + replaceQuery(v.Token)
