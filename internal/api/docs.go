@@ -28,9 +28,13 @@ import (
 // reference is where the browsable reference lives.
 const reference = "/docs"
 
+// referenceScript is what begins the reference: its page has no script inside,
+// because it shares its origin with the dashboard.
+const referenceScript = reference + "/begin.js"
+
 // referencePolicy lets the reference load what this server serves, and nothing
 // from any other host.
-const referencePolicy = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; " +
+const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; " +
 	"img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // page is one document, made ready at start in both of its forms: nothing is
@@ -191,10 +195,30 @@ var referencePages = sync.OnceValues(func() (map[string]*page, error) {
 		if kind == "" {
 			kind = mime.TypeByExtension(path.Ext(file))
 		}
-		pages[reference+file] = newPage(kind, taken.body.Bytes())
+		body := taken.body.Bytes()
+		if file == "" || file == "/" {
+			var script []byte
+			if body, script, err = withoutScript(body); err != nil {
+				return nil, err
+			}
+			pages[referenceScript] = newPage("text/javascript; charset=utf-8", script)
+		}
+		pages[reference+file] = newPage(kind, body)
 	}
 	return pages, nil
 })
+
+// withoutScript takes the one script that stands inside a page out of it, and
+// names its file in its place.
+func withoutScript(page []byte) (rest, script []byte, err error) {
+	const opens, closes = "<script>", "</script>"
+	before, after, found := bytes.Cut(page, []byte(opens))
+	script, after, ended := bytes.Cut(after, []byte(closes))
+	if !found || !ended || bytes.Contains(after, []byte(opens)) {
+		return nil, nil, errors.New("the reference's page does not have one script inside")
+	}
+	return slices.Concat(before, []byte(`<script src="`+referenceScript+`">`+closes), after), script, nil
+}
 
 // taking is a ResponseWriter that keeps what is written.
 type taking struct {

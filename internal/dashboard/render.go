@@ -208,6 +208,9 @@ func rough(d time.Duration) string {
 
 // number groups digits: 12,345.
 func number(v any) string {
+	if p, ok := v.(*int); ok && p != nil {
+		v = *p
+	}
 	s := fmt.Sprint(v)
 	sign := ""
 	if strings.HasPrefix(s, "-") {

@@ -213,9 +213,6 @@ type onceDoer struct {
 	form  string // empty: nobody minds
 }
 
-// nothing is the unit that changes nothing.
-func nothing(context.Context, *db.Tx) error { return nil }
-
 // Do implements db.Doer.
 func (o onceDoer) Do(ctx context.Context, fn func(ctx context.Context, tx *db.Tx) error) error {
 	return o.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {

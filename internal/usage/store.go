@@ -55,12 +55,53 @@ func (c *Counter) Flush(ctx context.Context, d db.Doer) error {
 		c.restore(p)
 		return err
 	}
-	for guild := range p.refusals {
-		if err := trim(limit, d, guild); err != nil {
-			return err
+	guilds := c.due(p)
+	if len(guilds) == 0 {
+		return nil
+	}
+	if err := trim(limit, d, guilds); err != nil {
+		return err // the numbers are written; the next flush tries again
+	}
+	c.trimmed(guilds)
+	return nil
+}
+
+const (
+	// trimEvery is how many refusals of a guild are written before those that
+	// are too many are looked for, and trimGuilds for how many guilds at a time.
+	trimEvery  = 100
+	trimGuilds = 50
+	// maxDue bounds what is remembered for that.
+	maxDue = 50_000
+)
+
+// due notes the refusals that were written and returns the guilds that have had
+// enough of them to be trimmed, in the order of their ids.
+func (c *Counter) due(p pending) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.untrimmed) > maxDue {
+		clear(c.untrimmed) // those guilds wait for their next hundred
+	}
+	for guild, list := range p.refusals {
+		c.untrimmed[guild] += len(list)
+	}
+	var guilds []string
+	for guild, n := range c.untrimmed {
+		if n >= trimEvery {
+			guilds = append(guilds, guild)
 		}
 	}
-	return nil
+	slices.Sort(guilds)
+	return guilds[:min(trimGuilds, len(guilds))]
+}
+
+func (c *Counter) trimmed(guilds []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, guild := range guilds {
+		delete(c.untrimmed, guild)
+	}
 }
 
 // columns collects rows for a statement that takes one array a column.
@@ -155,36 +196,42 @@ func comparePlaces(a, b addressKey) int {
 	return strings.Compare(placeText(a), placeText(b))
 }
 
-// trim keeps the newest refusals of the guild.
-func trim(ctx context.Context, d db.Doer, guild string) error {
+// trim keeps the newest refusals of each guild.
+func trim(ctx context.Context, d db.Doer, guilds []string) error {
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `
-			DELETE FROM usage_refusals
-			WHERE guild_id = $1 AND request_id <= (
-				SELECT request_id FROM usage_refusals WHERE guild_id = $1
-				ORDER BY request_id DESC OFFSET $2 LIMIT 1)`, guild, maxKept)
+			DELETE FROM usage_refusals r
+			USING unnest($1::text[]) AS g, LATERAL (
+				SELECT request_id FROM usage_refusals
+				WHERE guild_id = g
+				ORDER BY request_id DESC OFFSET $2 LIMIT 1) AS newest
+			WHERE r.guild_id = g AND r.request_id <= newest.request_id`, db.Array(guilds), maxKept)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("trim the refusals of guild %s: %w", guild, err)
+		return fmt.Errorf("trim the refusals of %d guilds: %w", len(guilds), err)
 	}
 	return nil
 }
 
-// Prune deletes some of what is too old to be shown, of one guild each, and
-// returns how many rows went.
+// pruneStep is how many rows of a table Prune deletes at most.
+const pruneStep = 1000
+
+// Prune deletes some of what is too old to be shown and returns how many rows
+// went.
 func Prune(ctx context.Context, d db.Doer) (deleted int, err error) {
-	for _, t := range []struct{ table, column, kept string }{
-		{"usage_hours", "hour", hoursKept}, {"usage_addresses", "day", hoursKept}, {"usage_refusals", "at", refusalsKept},
+	for _, t := range []struct{ table, key, column, kept string }{
+		{"usage_hours", "guild_id, token_id, hour, operation, class", "hour", hoursKept},
+		{"usage_addresses", "guild_id, token_id, day, address", "day", hoursKept},
+		{"usage_refusals", "guild_id, request_id", "at", refusalsKept},
 	} {
 		err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			var guild []string
-			if err := tx.SelectContext(ctx, &guild, `SELECT guild_id FROM `+t.table+` WHERE `+t.column+` < now() - interval '`+t.kept+`' ORDER BY `+t.column+` LIMIT 1`); err != nil || len(guild) == 0 {
-				return err
-			}
 			r, err := tx.ExecContext(ctx, `
-				DELETE FROM `+t.table+`
-				WHERE guild_id = $1 AND `+t.column+` < now() - interval '`+t.kept+`'`, guild[0])
+				DELETE FROM `+t.table+` WHERE (`+t.key+`) IN (
+					SELECT `+t.key+` FROM `+t.table+`
+					WHERE `+t.column+` < now() - interval '`+t.kept+`'
+					ORDER BY `+t.column+`
+					LIMIT $1)`, pruneStep)
 			if err != nil {
 				return err
 			}

@@ -175,8 +175,8 @@ func (m manager) edit(ctx context.Context, guild, id string, w wish) error {
 }
 
 // Rotate gives an endpoint a new secret and shows it, once. The one before signs
-// along for the overlap, at most MaxOverlap.
-func Rotate(ctx context.Context, cfg Config, guild, id string, overlap time.Duration) (gen.WebhookEndpointWithSecret, error) {
+// along for the overlap, at most MaxOverlap. doer opens the unit.
+func Rotate(ctx context.Context, cfg Config, doer db.Doer, guild, id string, overlap time.Duration) (gen.WebhookEndpointWithSecret, error) {
 	m, err := newManager(cfg)
 	if err != nil {
 		return gen.WebhookEndpointWithSecret{}, err
@@ -186,7 +186,7 @@ func Rotate(ctx context.Context, cfg Config, guild, id string, overlap time.Dura
 	}
 	var e endpoint
 	var secret string
-	err = cfg.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+	err = doer.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		e, secret, err = m.rotate(ctx, tx, guild, id, overlap)
 		return err
 	})
