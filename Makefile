@@ -83,6 +83,7 @@ bench: postgres bin/guildhall ## measure throughput and latency against Postgres
 	go run ./bench
 	go run ./bench/webhooks
 	go run ./bench/giveaways
+	go run ./bench/dashboard
 
 .PHONY: drill
 drill: postgres bin/guildhall ## put a real server under a load it must survive (NAME=neighbour ...)

@@ -198,7 +198,7 @@ var referencePages = sync.OnceValues(func() (map[string]*page, error) {
 		body := taken.body.Bytes()
 		if file == "" || file == "/" {
 			var script []byte
-			if body, script, err = withoutScript(body); err != nil {
+			if body, script, err = withoutScripts(body); err != nil {
 				return nil, err
 			}
 			pages[referenceScript] = newPage("text/javascript; charset=utf-8", script)
@@ -208,16 +208,26 @@ var referencePages = sync.OnceValues(func() (map[string]*page, error) {
 	return pages, nil
 })
 
-// withoutScript takes the one script that stands inside a page out of it, and
-// names its file in its place.
-func withoutScript(page []byte) (rest, script []byte, err error) {
+// withoutScripts takes the scripts that stand inside a page out of it, and names
+// one file with all of them where the last was: they only wait for the page to
+// be loaded.
+func withoutScripts(page []byte) (rest, script []byte, err error) {
 	const opens, closes = "<script>", "</script>"
-	before, after, found := bytes.Cut(page, []byte(opens))
-	script, after, ended := bytes.Cut(after, []byte(closes))
-	if !found || !ended || bytes.Contains(after, []byte(opens)) {
-		return nil, nil, errors.New("the reference's page does not have one script inside")
+	for {
+		before, after, found := bytes.Cut(page, []byte(opens))
+		if !found {
+			break
+		}
+		inside, after, ended := bytes.Cut(after, []byte(closes))
+		if !ended {
+			return nil, nil, errors.New("a script of the reference's page does not end")
+		}
+		script, rest, page = append(script, inside...), append(rest, before...), after
 	}
-	return slices.Concat(before, []byte(`<script src="`+referenceScript+`">`+closes), after), script, nil
+	if len(script) == 0 {
+		return nil, nil, errors.New("the reference's page has no script")
+	}
+	return slices.Concat(rest, []byte(`<script src="`+referenceScript+`">`+closes), page), script, nil
 }
 
 // taking is a ResponseWriter that keeps what is written.

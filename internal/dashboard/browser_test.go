@@ -212,6 +212,12 @@ func filled(t *testing.T, s *scene) auth.Token {
 		FROM unnest(ARRAY['', $2]) t, generate_series(0, 719) h, unnest(ARRAY['getWallet', 'adjustBalance', 'listCases']) o, unnest(ARRAY[2, 4]::smallint[]) c
 		WHERE c = 2 OR h % 5 = 0`, guildID, made.ID)
 	s.exec(t, `
+		INSERT INTO usage_totals (guild_id, token_id, hour, class, requests)
+		SELECT guild_id, token_id, hour, class, sum(requests) FROM usage_hours GROUP BY guild_id, token_id, hour, class`)
+	s.exec(t, `
+		INSERT INTO usage_days (guild_id, token_id, day, operation, class, requests)
+		SELECT guild_id, token_id, (hour AT TIME ZONE 'UTC')::date, operation, class, sum(requests) FROM usage_hours GROUP BY guild_id, token_id, 3, operation, class`)
+	s.exec(t, `
 		INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
 		SELECT $1, '01900000-0000-7000-8000-' || lpad(n::text, 12, '0'), now() - (40 - n) * interval '3 minutes', $2,
 		       CASE n % 2 WHEN 0 THEN 'adjustBalance' ELSE 'listTickets' END, CASE n % 2 WHEN 0 THEN 422 ELSE 403 END,
