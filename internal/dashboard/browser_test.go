@@ -242,6 +242,10 @@ func TestPagesInABrowser(t *testing.T) {
 		}
 	}
 	g := func(parts ...string) string { return page(guildID, parts...) }
+	b.open(g()) // two clicks from a new guild to a token
+	b.run(chromedp.Click(chromedp.CSS(".steps a")), chromedp.Click(chromedp.CSS("form.form button.primary")), chromedp.WaitVisible(chromedp.CSS("#secret")))
+	s.exec(t, `DELETE FROM api_tokens`)
+	s.exec(t, `DELETE FROM audit_log`)
 	pages("empty", map[string]string{"overview": g(), "tokens": g("tokens"), "requests": g("requests"), "audit": g("audit"), "sessions": "/dashboard/sessions", "missing": g("nothing")})
 	made := filled(t, s)
 	pages("filled", map[string]string{

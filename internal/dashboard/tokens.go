@@ -238,7 +238,7 @@ func (c *call) firstCall(t auth.Token) string {
 			break
 		}
 	}
-	curl := "curl"
+	curl := "curl -sS"
 	if c.cfg.CAFile != "" {
 		curl += " --cacert " + shellQuote(c.cfg.CAFile)
 	}
