@@ -34,11 +34,12 @@ test: postgres bin/postgres ## run all tests, beside a Postgres of their own
 check: verify lint doclint vuln test ## what CI runs on Go alone; not clients and fuzz, which take an hour and other languages
 
 .PHONY: browser
-browser: postgres bin/postgres ## go through the dashboard in a real Chromium; pictures of each page in build/screens
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
-		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -qy --no-install-recommends chromium fonts-dejavu-core; } || \
-		{ echo "Chromium is missing. Install it: sudo apt-get install chromium" >&2; exit 1; }
-	bin/postgres with go test -count=1 -tags browser -run InABrowser ./internal/dashboard
+browser: postgres bin/postgres chromium ## go through the dashboard in a real Chromium; pictures of each page in build/screens
+	bin/postgres with go test -count=1 -timeout 30m -tags browser -run InABrowser ./internal/dashboard
+
+.PHONY: chromium
+chromium: ## find Chromium, or install it, or say how to
+	@.ci/chromium
 
 .PHONY: postgres
 postgres: bin/postgres ## find the Postgres server programs, or install them, or say how to
@@ -92,6 +93,7 @@ bench: postgres bin/guildhall ## measure throughput and latency against Postgres
 	go run ./bench
 	go run ./bench/webhooks
 	go run ./bench/giveaways
+	go run ./bench/dashboard
 
 .PHONY: drill
 drill: postgres bin/guildhall ## put a real server under a load it must survive (NAME=neighbour ...)

@@ -415,6 +415,16 @@ CREATE TABLE usage_addresses (
     CONSTRAINT usage_addresses_pkey PRIMARY KEY (guild_id, token_id, day, address)
 );
 
+CREATE TABLE usage_days (
+    guild_id text COLLATE "C" NOT NULL,
+    token_id text COLLATE "C" NOT NULL,
+    day date NOT NULL,
+    operation text COLLATE "C" NOT NULL,
+    class smallint NOT NULL,
+    requests bigint NOT NULL,
+    CONSTRAINT usage_days_pkey PRIMARY KEY (guild_id, token_id, day, operation, class)
+);
+
 CREATE TABLE usage_hours (
     guild_id text COLLATE "C" NOT NULL,
     token_id text COLLATE "C" NOT NULL,
@@ -435,6 +445,15 @@ CREATE TABLE usage_refusals (
     code text COLLATE "C" NOT NULL,
     address text NOT NULL,
     CONSTRAINT usage_refusals_pkey PRIMARY KEY (guild_id, request_id)
+);
+
+CREATE TABLE usage_totals (
+    guild_id text COLLATE "C" NOT NULL,
+    token_id text COLLATE "C" NOT NULL,
+    hour timestamp with time zone NOT NULL,
+    class smallint NOT NULL,
+    requests bigint NOT NULL,
+    CONSTRAINT usage_totals_pkey PRIMARY KEY (guild_id, token_id, hour, class)
 );
 
 CREATE TABLE wallets (
@@ -612,9 +631,11 @@ CREATE INDEX tickets_of_opener ON public.tickets USING btree (guild_id, opener_i
 CREATE INDEX tickets_unclaimed ON public.tickets USING btree (guild_id, created_at DESC, id DESC) WHERE (claimed_by_id IS NULL);
 CREATE INDEX tickets_unclaimed_by_status ON public.tickets USING btree (guild_id, status, created_at DESC, id DESC) WHERE (claimed_by_id IS NULL);
 CREATE INDEX usage_addresses_age ON public.usage_addresses USING btree (day);
+CREATE INDEX usage_days_age ON public.usage_days USING btree (day);
 CREATE INDEX usage_hours_age ON public.usage_hours USING btree (hour);
 CREATE INDEX usage_refusals_age ON public.usage_refusals USING btree (at);
 CREATE INDEX usage_refusals_token ON public.usage_refusals USING btree (guild_id, token_id, request_id);
+CREATE INDEX usage_totals_age ON public.usage_totals USING btree (hour);
 CREATE INDEX wallets_leaderboard ON public.wallets USING btree (guild_id, ((- balance)), length(user_id), user_id);
 CREATE INDEX webhook_attempts_age ON public.webhook_attempts USING btree (started_at);
 CREATE INDEX webhook_deliveries_class ON public.webhook_deliveries USING btree (guild_id, endpoint_id, response_class, created_at, id) WHERE (response_class <> '2xx'::text);

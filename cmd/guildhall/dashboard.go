@@ -25,7 +25,7 @@ func (n *node) withDashboard(next http.Handler, d *db.DB, limits *ratelimit.Limi
 	}
 	cfg := dashboard.Config{
 		DB: d, URL: n.pages, Env: n.Env, Limits: limits, Login: n.quotas.Login, Sealer: n.box,
-		Webhooks: webhooks.Config{DB: d, Box: n.hooks.Box, Guard: n.hooks.Guard}, Wake: wake, Proxies: n.proxies, Log: n.log, Metrics: n.metrics,
+		Webhooks: webhooks.Config{DB: d, Box: n.hooks.Box, Guard: n.hooks.Guard}, Wake: wake, Proxies: n.proxies, CAFile: n.caFile, Log: n.log, Metrics: n.metrics,
 	}
 	var err error
 	switch {

@@ -56,6 +56,8 @@ type node struct {
 	// local serves the dashboard to this machine when it has no public address,
 	// with a stand-in for Discord.
 	local bool
+	// caFile is the CA of a certificate that was made on this machine.
+	caFile string
 	// fallback takes any free port where a wanted one is taken.
 	fallback bool
 	// ready is called once, when everything is being served.

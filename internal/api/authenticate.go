@@ -11,7 +11,8 @@ import (
 )
 
 // Authenticator turns a bearer token into its principal. It fails with
-// invalid_token, ip_not_allowed or service_unavailable.
+// invalid_token, ip_not_allowed or service_unavailable. A principal beside a
+// failure is whose token was refused.
 type Authenticator interface {
 	Authenticate(ctx context.Context, bearer string, from netip.Addr) (*auth.Principal, error)
 }
@@ -27,6 +28,7 @@ func authenticated(tokens Authenticator, limits *ratelimit.Limiter, quota rateli
 				x.by, err = tokens.Authenticate(x.ctx, bearer, x.from)
 			}
 			if err != nil {
+				x.by, x.refused = nil, x.by
 				if f, ok := fault.As(err); ok && (f.Kind == fault.Unauthenticated || f.Kind == fault.Forbidden) {
 					if r := limits.Spend(x.ctx, auth.LoginKey(x.from), quota); !r.Allowed {
 						return limited("Too many failed authentications from this address.", r).Because(err)

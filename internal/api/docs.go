@@ -28,9 +28,13 @@ import (
 // reference is where the browsable reference lives.
 const reference = "/docs"
 
+// referenceScript is what begins the reference: its page has no script inside,
+// because it shares its origin with the dashboard.
+const referenceScript = reference + "/begin.js"
+
 // referencePolicy lets the reference load what this server serves, and nothing
 // from any other host.
-const referencePolicy = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; " +
+const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; " +
 	"img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // page is one document, made ready at start in both of its forms: nothing is
@@ -191,10 +195,40 @@ var referencePages = sync.OnceValues(func() (map[string]*page, error) {
 		if kind == "" {
 			kind = mime.TypeByExtension(path.Ext(file))
 		}
-		pages[reference+file] = newPage(kind, taken.body.Bytes())
+		body := taken.body.Bytes()
+		if file == "" || file == "/" {
+			var script []byte
+			if body, script, err = withoutScripts(body); err != nil {
+				return nil, err
+			}
+			pages[referenceScript] = newPage("text/javascript; charset=utf-8", script)
+		}
+		pages[reference+file] = newPage(kind, body)
 	}
 	return pages, nil
 })
+
+// withoutScripts takes the scripts that stand inside a page out of it, and names
+// one file with all of them where the last was: they only wait for the page to
+// be loaded.
+func withoutScripts(page []byte) (rest, script []byte, err error) {
+	const opens, closes = "<script>", "</script>"
+	for {
+		before, after, found := bytes.Cut(page, []byte(opens))
+		if !found {
+			break
+		}
+		inside, after, ended := bytes.Cut(after, []byte(closes))
+		if !ended {
+			return nil, nil, errors.New("a script of the reference's page does not end")
+		}
+		script, rest, page = append(script, inside...), append(rest, before...), after
+	}
+	if len(script) == 0 {
+		return nil, nil, errors.New("the reference's page has no script")
+	}
+	return slices.Concat(rest, []byte(`<script src="`+referenceScript+`">`+closes), page), script, nil
+}
 
 // taking is a ResponseWriter that keeps what is written.
 type taking struct {

@@ -85,7 +85,10 @@ func TestDocuments(t *testing.T) {
 	t.Run("the reference loads nothing from elsewhere", func(t *testing.T) {
 		t.Parallel()
 		for _, path := range []string{"/docs", "/docs/"} {
-			_, page := fetch(t, path)
+			res, page := fetch(t, path)
+			if policy := res.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "script-src 'self';") {
+				t.Errorf("%s has the policy %q", path, policy)
+			}
 			html := string(page)
 			for _, attribute := range []string{`src="`, `href="`} {
 				for _, rest := range strings.Split(html, attribute)[1:] {
@@ -99,8 +102,11 @@ func TestDocuments(t *testing.T) {
 					}
 				}
 			}
-			if !strings.Contains(html, "/openapi.json") {
-				t.Errorf("%s does not name the contract", path)
+			if strings.Contains(html, "<script>") || strings.Contains(html, " onload=") {
+				t.Errorf("%s has a script inside", path)
+			}
+			if res, script := fetch(t, "/docs/begin.js"); !strings.Contains(string(script), "/openapi.json") || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/javascript") {
+				t.Errorf("the script of %s does not name the contract", path)
 			}
 		}
 	})

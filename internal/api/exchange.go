@@ -20,6 +20,7 @@ type exchange struct {
 	id      string           // its X-Request-Id
 	from    netip.Addr       // the client's; the zero one when it cannot be known
 	by      *auth.Principal  // nil until somebody has authenticated
+	refused *auth.Principal  // whose token it is, where it was not accepted
 	body    []byte           // of a write, as it was sent
 	key     string           // of a write; empty when none was sent
 	broken  error            // what validation found wrong with a write

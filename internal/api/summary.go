@@ -58,12 +58,17 @@ func attributed(ctx context.Context, x *exchange) context.Context {
 	return audit.With(ctx, audit.Actor{Type: audit.Token, ID: x.by.TokenID, Name: x.by.Name, Address: x.from.String(), RequestID: x.id})
 }
 
-// counted tells of a request that came with a token.
+// counted tells of a request that came with a token, or with one that may not be
+// used from its address.
 func counted(count func(usage.Request), x *exchange, at time.Time) {
-	if count == nil || x.by == nil {
+	by := x.by
+	if by == nil {
+		by = x.refused
+	}
+	if count == nil || by == nil {
 		return
 	}
-	r := usage.Request{Guild: x.by.GuildID, Token: x.by.TokenID, RequestID: x.id, Status: x.Response().Status, From: x.from, At: at}
+	r := usage.Request{Guild: by.GuildID, Token: by.TokenID, RequestID: x.id, Status: x.Response().Status, From: x.from, At: at}
 	if x.op != nil {
 		r.Operation = x.op.ID
 	}

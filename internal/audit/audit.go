@@ -173,23 +173,18 @@ func listQuery(guild string, f Filter, limit int) (query string, args []any) {
 	return query + fmt.Sprintf(" ORDER BY id DESC LIMIT $%d", len(args)), args
 }
 
-// Prune deletes some rows that are older than a year, of one guild, and returns
-// how many.
+// pruneStep is how many rows Prune deletes at most.
+const pruneStep = 1000
+
+// Prune deletes some rows that are older than a year and returns how many.
 func Prune(ctx context.Context, d db.Doer) (deleted int, err error) {
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		var guild []string
-		if err := tx.SelectContext(ctx, &guild, `
-			SELECT guild_id FROM audit_log
-			WHERE at < now() - interval '`+keptFor+`'
-			ORDER BY at LIMIT 1`); err != nil || len(guild) == 0 {
-			return err
-		}
 		r, err := tx.ExecContext(ctx, `
-			DELETE FROM audit_log
-			WHERE guild_id = $1 AND id IN (
-				SELECT id FROM audit_log
-				WHERE guild_id = $1 AND at < now() - interval '`+keptFor+`'
-				ORDER BY id LIMIT 1000)`, guild[0])
+			DELETE FROM audit_log WHERE (guild_id, id) IN (
+				SELECT guild_id, id FROM audit_log
+				WHERE at < now() - interval '`+keptFor+`'
+				ORDER BY at
+				LIMIT $1)`, pruneStep)
 		if err != nil {
 			return err
 		}

@@ -134,7 +134,8 @@ func NewTokens(cfg Config) (*Tokens, error) {
 // or expired; ip_not_allowed outside the token's allowlist; rate_limited when
 // the address has failed so often that lookups for it have to queue too long;
 // service_unavailable when the row is needed and cannot be read. The principal
-// is shared: nobody may change it.
+// is shared: nobody may change it. With ip_not_allowed it is returned as well, so
+// that the refusal can be told to the token's owner.
 func (t *Tokens) Authenticate(ctx context.Context, bearer string, from netip.Addr) (*Principal, error) {
 	hash, ok := recognise(bearer, t.env)
 	if !ok {
@@ -175,7 +176,7 @@ func (t *Tokens) judge(e *entry, from netip.Addr, at time.Time) (*Principal, err
 		return nil, errInvalid
 	}
 	if e.restricted && (!from.IsValid() || !contains(e.allow, from)) {
-		return nil, errAddress
+		return p, errAddress
 	}
 	if now.Sub(p.LastUsedAt) < useEvery {
 		return p, nil

@@ -47,6 +47,9 @@ type Config struct {
 	Sealer  *seal.Box
 	Proxies []netip.Prefix // whose forwarding headers are believed
 	Discord *Discord       // nil: nobody signs in but by an operator's link
+	// CAFile holds the CA of a certificate that nobody else trusts, for calls to
+	// paste; empty: there is none.
+	CAFile string
 	// Operations is what the API can do, in the order of its document.
 	Operations []Operation
 	// Webhooks is what changing endpoints takes: Box and Guard. Wake is called

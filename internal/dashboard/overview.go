@@ -47,6 +47,7 @@ func overview(c *call) (reply, error) {
 	for i, b := range v.Plot.Bars {
 		v.Classes = append(v.Classes, classTotal{b.Class, classes[i].name, b.Total})
 	}
+	v.Called = v.Called || v.Plot.Total > 0
 	if v.Groups, err = usage.Groups(c.ctx, c.cfg.DB.Reader(), c.guild.ID); err != nil {
 		return reply{}, err
 	}

@@ -34,8 +34,12 @@ type plotRow struct {
 	Values []int64
 }
 
-// plotHeight is the height of the drawing in its own units.
-const plotHeight = 100
+// plotHeight is the drawing's, in its own units; a plot of more steps than
+// manySteps has bars of about a pixel.
+const (
+	plotHeight = 100
+	manySteps  = 200
+)
 
 // series is one class of numbers, one for each step.
 type series struct {
@@ -68,7 +72,12 @@ func newPlot(label string, start time.Time, step time.Duration, group int, list 
 				continue
 			}
 			h := float64(v) * plotHeight / float64(p.Top)
-			fmt.Fprintf(&path, "M%.2f %.2fh.8v%.2fh-.8z", float64(i)+.1, plotHeight-ground[i]-h, h)
+			// A bar of a pixel and less has no room for a gap.
+			width, gap := .8, .1
+			if steps > manySteps {
+				width, gap = 1, 0
+			}
+			fmt.Fprintf(&path, "M%.2f %.2fh%gv%.2fh-%gz", float64(i)+gap, plotHeight-ground[i]-h, width, h, width)
 			ground[i] += h
 		}
 		b.Path = path.String()

@@ -132,6 +132,7 @@ func (s *Server) funcs() template.FuncMap {
 	return template.FuncMap{
 		"utc":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"short":  func(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04 UTC") },
+		"stamp":  func(t time.Time) string { return t.UTC().Format("2 Jan 15:04:05") },
 		"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"ago":    func(t time.Time) string { return ago(s.now().Sub(t)) },
 		"within": func(t time.Time) string { return within(t.Sub(s.now())) },
@@ -207,6 +208,9 @@ func rough(d time.Duration) string {
 
 // number groups digits: 12,345.
 func number(v any) string {
+	if p, ok := v.(*int); ok && p != nil {
+		v = *p
+	}
 	s := fmt.Sprint(v)
 	sign := ""
 	if strings.HasPrefix(s, "-") {

@@ -67,12 +67,22 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// newScene starts a dashboard with the local stand-in for Discord.
+// newScene starts a dashboard with the local stand-in for Discord, beside a
+// handler that stands for the API.
 func newScene(t testing.TB, change ...func(*dashboard.Config)) *scene {
 	t.Helper()
-	s := &scene{Database: dbtest.New(t), Log: &lockedBuffer{}}
+	return sceneOn(t, dbtest.New(t), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "the API")
+	}), change...)
+}
+
+func sceneOn(t testing.TB, database *dbtest.Database, next http.Handler, change ...func(*dashboard.Config)) *scene {
+	t.Helper()
+	s := &scene{Database: database, Log: &lockedBuffer{}}
 	for _, id := range []string{guildID, neighbourID} {
-		s.exec(t, `WITH g AS (INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'Guild ' || $1, '1') RETURNING id) INSERT INTO guild_settings (guild_id) SELECT id FROM g`, id)
+		s.exec(t, `
+			WITH g AS (INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'Guild ' || $1, '1') ON CONFLICT DO NOTHING RETURNING id)
+			INSERT INTO guild_settings (guild_id) SELECT id FROM g`, id)
 	}
 	box, err := seal.New(bytes.Repeat([]byte{7}, 32))
 	must(t, err)
@@ -95,9 +105,7 @@ func newScene(t testing.TB, change ...func(*dashboard.Config)) *scene {
 	}
 	d, err := dashboard.New(s.Config)
 	must(t, err)
-	s.Server = httptest.NewTLSServer(d.Beside(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "the API")
-	})))
+	s.Server = httptest.NewTLSServer(d.Beside(next))
 	t.Cleanup(s.Server.Close)
 	s.URL = s.Server.URL
 	return s

@@ -213,9 +213,6 @@ type onceDoer struct {
 	form  string // empty: nobody minds
 }
 
-// nothing is the unit that changes nothing.
-func nothing(context.Context, *db.Tx) error { return nil }
-
 // Do implements db.Doer.
 func (o onceDoer) Do(ctx context.Context, fn func(ctx context.Context, tx *db.Tx) error) error {
 	return o.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
@@ -241,7 +238,11 @@ func (c *call) firstCall(t auth.Token) string {
 			break
 		}
 	}
-	return "curl -H 'Authorization: Bearer " + t.Secret + "' '" + c.base + "/api/v1" + path + "'"
+	curl := "curl -sS"
+	if c.cfg.CAFile != "" {
+		curl += " --cacert " + shellQuote(c.cfg.CAFile)
+	}
+	return curl + " -H " + shellQuote("Authorization: Bearer "+t.Secret) + " " + shellQuote(c.base+"/api/v1"+path)
 }
 
 // tokenView is one token with what it was used for.
@@ -284,7 +285,7 @@ func (c *call) tokenView() (*tokenView, error) {
 	if v.Addresses, err = usage.Addresses(c.ctx, q, c.guild.ID, t.ID); err != nil {
 		return nil, err
 	}
-	if v.Refusals, err = usage.Refusals(c.ctx, q, c.guild.ID, usage.RefusalFilter{Token: t.ID}, 20); err != nil {
+	if v.Refusals, err = usage.Refusals(c.ctx, q, c.guild.ID, usage.RefusalFilter{Token: t.ID}, 10); err != nil {
 		return nil, err
 	}
 	v.Replace = c.path("tokens", "new") + "?" + replaceQuery(v.Token)

@@ -59,7 +59,7 @@ func TestTokens(t *testing.T) {
 		"name": {"Payday"}, "scopes": {"economy:read", "cases:read"}, "ip_allowlist": {"203.0.113.9, 198.51.100.7/24\n2001:db8::1"},
 		"expires_in_days": {"30"}, "once": {once},
 	}
-	made := b.post(tokens, fill).wants(201, "curl -H", "198.51.100.0/24")
+	made := b.post(tokens, fill).wants(201, "curl -sS -H", "198.51.100.0/24")
 	secret := made.secret()
 	accepts(t, s, secret, true)
 	again := b.post(tokens, fill).wants(200, "Already made")

@@ -274,14 +274,10 @@ func rotateWebhook(c *call) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if once := c.form.Get("once"); once != "" {
-		if err := (onceDoer{c.cfg.DB, c.guild.ID, once}).Do(c.ctx, nothing); errors.Is(err, errMade) {
-			return c.back(c.path("webhooks", e.ID), "This was sent before, and the secret was rotated then. Nothing was changed now."), nil
-		} else if err != nil {
-			return reply{}, err
-		}
+	made, err := webhooks.Rotate(c.acting(), c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, c.form.Get("once")}, c.guild.ID, e.ID, webhooks.MaxOverlap)
+	if errors.Is(err, errMade) {
+		return c.back(c.path("webhooks", e.ID), "This was sent before, and the secret was rotated then. Nothing was changed now."), nil
 	}
-	made, err := webhooks.Rotate(c.acting(), c.hooks(), c.guild.ID, e.ID, webhooks.MaxOverlap)
 	if err != nil {
 		return reply{}, notHere(err)
 	}

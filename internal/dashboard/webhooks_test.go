@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -15,22 +16,35 @@ import (
 
 	"guildhall/internal/audit"
 	"guildhall/internal/delivery"
+	"guildhall/internal/egress"
+	"guildhall/internal/egress/egresstest"
 )
 
 // worker delivers what the scene's endpoints wait for, until the test ends.
 func (s *scene) worker(t *testing.T) {
 	t.Helper()
-	cfg := s.Config.Webhooks
-	d, err := delivery.New(delivery.Config{
-		DB: s.DB, Box: cfg.Box, Guard: cfg.Guard, Schedule: delivery.Schedule{time.Hour}, Log: slog.New(slog.DiscardHandler),
-	})
+	startWorkers(t, delivery.Config{DB: s.DB, Box: s.Config.Webhooks.Box})
+}
+
+// startWorkers makes one attempt of each delivery, and the next after an hour.
+func startWorkers(t testing.TB, cfg delivery.Config) *delivery.Deliverer {
+	t.Helper()
+	cfg.Guard, cfg.Schedule, cfg.Log = egress.NewGuard(egresstest.Loopback, nil), delivery.Schedule{time.Hour}, slog.New(slog.DiscardHandler)
+	d, err := delivery.New(cfg)
 	must(t, err)
-	ctx, stop := t.Context(), make(chan struct{})
+	background(t, d.Run)
+	return d
+}
+
+// background runs something until the test ends.
+func background(t testing.TB, run func(context.Context) error) {
+	t.Helper()
+	ctx, stopped := t.Context(), make(chan struct{})
 	go func() {
-		defer close(stop)
-		_ = d.Run(ctx)
+		defer close(stopped)
+		_ = run(ctx)
 	}()
-	t.Cleanup(func() { <-stop })
+	t.Cleanup(func() { <-stopped })
 }
 
 func TestWebhooks(t *testing.T) {
@@ -39,11 +53,13 @@ func TestWebhooks(t *testing.T) {
 	s.worker(t)
 	var mu sync.Mutex
 	var ids, signatures []string
+	var header http.Header
 	var status atomic.Int64
 	status.Store(500)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		mu.Lock()
+		header = r.Header.Clone()
 		ids, signatures = append(ids, r.Header.Get("webhook-id")), append(signatures, r.Header.Get("Service-Signature"))
 		mu.Unlock()
 		w.WriteHeader(int(status.Load()))
@@ -71,7 +87,16 @@ func TestWebhooks(t *testing.T) {
 
 	// A test shows what the receiver answered, inert; redelivering repeats the event.
 	sent := b.post(one+"/test", nil).wants(303)
-	b.get(sent.to).wants(200, "500", "&lt;script&gt;", "The receiver answered 500", "curl -X POST").lacks("<script>alert")
+	first := b.get(sent.to).wants(200, "500", "&lt;script&gt;", "The receiver answered 500, so", "curl -X POST").lacks("<script>alert")
+	mu.Lock()
+	for name := range header {
+		switch name {
+		case "Accept-Encoding", "Content-Length", "Service-Signature", "Webhook-Signature", "Webhook-Timestamp":
+		default:
+			first.wants(200, name+": "+header.Get(name)+"\n")
+		}
+	}
+	mu.Unlock()
 	status.Store(200)
 	again := b.post(sent.to+"/redeliver", nil).wants(303)
 	b.get(again.to).wants(200, "delivered", "redelivery")

@@ -148,12 +148,15 @@ func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.
 			SELECT d.guild_id, d.endpoint_id, d.event_id, ev.type, ev.occurred_at, 'redelivery', CASE WHEN $5 THEN 'pending' ELSE 'held' END, false, $5
 			FROM webhook_deliveries d
 			JOIN webhook_events ev ON ev.guild_id = d.guild_id AND ev.id = d.event_id
+			LEFT JOIN LATERAL ( -- one look by the event for each; NOT EXISTS may join the whole log
+			    SELECT n.id FROM webhook_deliveries n
+			    WHERE n.guild_id = d.guild_id AND n.event_id = d.event_id AND n.endpoint_id = d.endpoint_id
+			      AND (n.created_at, n.id) > (d.created_at, d.id)
+			    LIMIT 1
+			) newer ON true
 			WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.state = 'failed' AND d.created_at >= $3
 			  AND ev.occurred_at > now() - $6 * interval '1 second'
-			  AND NOT EXISTS (
-			      SELECT FROM webhook_deliveries n
-			      WHERE n.guild_id = d.guild_id AND n.event_id = d.event_id AND n.endpoint_id = d.endpoint_id
-			        AND (n.created_at, n.id) > (d.created_at, d.id))
+			  AND newer.id IS NULL
 			ORDER BY d.created_at, d.id
 			LIMIT $4`, guild, endpoint, since, step, send, keep.Seconds())
 		if err != nil {

@@ -64,14 +64,7 @@ func (d *Deliverer) attempt(ctx context.Context, c claimed, at time.Time) (v ver
 	if v, ok := d.unsent(c); ok {
 		return v, response
 	}
-	header := http.Header{
-		"Content-Type": {"application/json"},
-		"User-Agent":   {userAgent},
-		headerEvent:    {c.Type},
-		headerDelivery: {c.ID},
-		headerAttempt:  {strconv.Itoa(c.Attempts + 1)},
-		headerSequence: {strconv.FormatInt(c.OccurredAt.UnixMicro(), 10)},
-	}
+	header := Headers(c.Type, c.ID, c.Attempts+1, c.OccurredAt)
 	secrets, err := d.open(c, at)
 	if err == nil {
 		err = sign(header, secrets, c.EventID, at, c.Payload)
@@ -82,6 +75,19 @@ func (d *Deliverer) attempt(ctx context.Context, c claimed, at time.Time) (v ver
 	response = d.client.Post(ctx, *c.URL, header, c.Payload)
 	pause, _ := retryAfter(response.RetryAfter, d.time())
 	return d.schedule.judge(c.Step, classify(response.Status, response.Err), pause, d.jitter()), response
+}
+
+// Headers are those of an attempt, without the ones that sign it: these know
+// the event by its id, and when it is sent.
+func Headers(eventType, deliveryID string, attempt int, occurredAt time.Time) http.Header {
+	return http.Header{
+		"Content-Type": {"application/json"},
+		"User-Agent":   {userAgent},
+		headerEvent:    {eventType},
+		headerDelivery: {deliveryID},
+		headerAttempt:  {strconv.Itoa(attempt)},
+		headerSequence: {strconv.FormatInt(occurredAt.UnixMicro(), 10)},
+	}
 }
 
 // unsent is the verdict on a delivery that is not to be sent.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"guildhall/internal/audit"
 	"guildhall/internal/db"
 )
 
@@ -125,7 +126,13 @@ func (d *Deliverer) disable(ctx context.Context, id endpointID, reason, url stri
 		if off = true; err != nil || !was {
 			return err
 		}
-		return Disable(ctx, tx, id.guild, id.endpoint, reason)
+		if err := Disable(ctx, tx, id.guild, id.endpoint, reason); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{
+			Guild: id.guild, Action: audit.WebhookDisabled, Target: id.endpoint, Name: url,
+			Before: map[string]any{"enabled": true}, After: map[string]any{"enabled": false, "disabled_reason": reason},
+		})
 	})
 	if err != nil {
 		return false, fmt.Errorf("disable endpoint %s of guild %s: %w", id.endpoint, id.guild, err)

@@ -55,12 +55,53 @@ func (c *Counter) Flush(ctx context.Context, d db.Doer) error {
 		c.restore(p)
 		return err
 	}
-	for guild := range p.refusals {
-		if err := trim(limit, d, guild); err != nil {
-			return err
+	guilds := c.due(p)
+	if len(guilds) == 0 {
+		return nil
+	}
+	if err := trim(limit, d, guilds); err != nil {
+		return err // the numbers are written; the next flush tries again
+	}
+	c.trimmed(guilds)
+	return nil
+}
+
+const (
+	// trimEvery is how many refusals of a guild are written before those that
+	// are too many are looked for, and trimGuilds for how many guilds at a time.
+	trimEvery  = 100
+	trimGuilds = 50
+	// maxDue bounds what is remembered for that.
+	maxDue = 50_000
+)
+
+// due notes the refusals that were written and returns the guilds that have had
+// enough of them to be trimmed, in the order of their ids.
+func (c *Counter) due(p pending) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.untrimmed) > maxDue {
+		clear(c.untrimmed) // those guilds wait for their next hundred
+	}
+	for guild, list := range p.refusals {
+		c.untrimmed[guild] += len(list)
+	}
+	var guilds []string
+	for guild, n := range c.untrimmed {
+		if n >= trimEvery {
+			guilds = append(guilds, guild)
 		}
 	}
-	return nil
+	slices.Sort(guilds)
+	return guilds[:min(trimGuilds, len(guilds))]
+}
+
+func (c *Counter) trimmed(guilds []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, guild := range guilds {
+		delete(c.untrimmed, guild)
+	}
 }
 
 // columns collects rows for a statement that takes one array a column.
@@ -83,16 +124,7 @@ func (c columns) args() []any {
 // write stores everything in one statement. Its rows are sorted, so that two
 // nodes take their locks in the same order.
 func (p pending) write(ctx context.Context, tx *db.Tx) error {
-	sums := map[hourKey]int64{}
-	for k, n := range p.hours {
-		sums[k] += n
-		k.token = "" // the guild's own row
-		sums[k] += n
-	}
-	hours := make(columns, 6)
-	for _, k := range slices.SortedFunc(maps.Keys(sums), compareHours) {
-		hours.add(k.guild, k.token, time.Unix(k.hour*3600, 0).UTC().Format(time.RFC3339), k.operation, k.class, sums[k])
-	}
+	hours, totals, days := p.sums()
 	places := make(columns, 6)
 	for _, k := range slices.SortedFunc(maps.Keys(p.addresses), comparePlaces) {
 		s := p.addresses[k]
@@ -113,6 +145,14 @@ func (p pending) write(ctx context.Context, tx *db.Tx) error {
 			INSERT INTO usage_hours AS u (guild_id, token_id, hour, operation, class, requests)
 			SELECT * FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::smallint[], $6::bigint[])
 			ON CONFLICT (guild_id, token_id, hour, operation, class) DO UPDATE SET requests = u.requests + excluded.requests
+		), by_hour AS (
+			INSERT INTO usage_totals AS u (guild_id, token_id, hour, class, requests)
+			SELECT * FROM unnest($21::text[], $22::text[], $23::timestamptz[], $24::smallint[], $25::bigint[])
+			ON CONFLICT (guild_id, token_id, hour, class) DO UPDATE SET requests = u.requests + excluded.requests
+		), by_day AS (
+			INSERT INTO usage_days AS u (guild_id, token_id, day, operation, class, requests)
+			SELECT * FROM unnest($26::text[], $27::text[], $28::date[], $29::text[], $30::smallint[], $31::bigint[])
+			ON CONFLICT (guild_id, token_id, day, operation, class) DO UPDATE SET requests = u.requests + excluded.requests
 		), seen AS (
 			INSERT INTO usage_addresses AS u (guild_id, token_id, day, address, requests, seen_at)
 			SELECT * FROM unnest($7::text[], $8::text[], $9::date[], $10::text[], $11::bigint[], $12::timestamptz[])
@@ -121,11 +161,41 @@ func (p pending) write(ctx context.Context, tx *db.Tx) error {
 		)
 		INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
 		SELECT * FROM unnest($13::text[], $14::text[], $15::timestamptz[], $16::text[], $17::text[], $18::smallint[], $19::text[], $20::text[])
-		ON CONFLICT DO NOTHING`, slices.Concat(hours.args(), places.args(), refusals.args())...)
+		ON CONFLICT DO NOTHING`, slices.Concat(hours.args(), places.args(), refusals.args(), totals.args(), days.args())...)
 	if err != nil {
 		return fmt.Errorf("write the numbers of requests: %w", err)
 	}
 	return nil
+}
+
+// sums are the rows of the tables of requests: each number once for its token and
+// once for the guild.
+func (p pending) sums() (hours, totals, days columns) {
+	byHour, total, byDay := map[hourKey]int64{}, map[hourKey]int64{}, map[hourKey]int64{}
+	for k, n := range p.hours {
+		for _, token := range []string{k.token, ""} {
+			k.token = token
+			byHour[k] += n
+			t := k
+			t.operation = ""
+			total[t] += n
+			d := k
+			d.hour -= d.hour % 24
+			byDay[d] += n
+		}
+	}
+	hours, totals, days = make(columns, 6), make(columns, 5), make(columns, 6)
+	at := func(k hourKey, layout string) string { return time.Unix(k.hour*3600, 0).UTC().Format(layout) }
+	for _, k := range slices.SortedFunc(maps.Keys(byHour), compareHours) {
+		hours.add(k.guild, k.token, at(k, time.RFC3339), k.operation, k.class, byHour[k])
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(total), compareHours) {
+		totals.add(k.guild, k.token, at(k, time.RFC3339), k.class, total[k])
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(byDay), compareHours) {
+		days.add(k.guild, k.token, at(k, time.DateOnly), k.operation, k.class, byDay[k])
+	}
+	return hours, totals, days
 }
 
 func placeText(k addressKey) string {
@@ -155,36 +225,44 @@ func comparePlaces(a, b addressKey) int {
 	return strings.Compare(placeText(a), placeText(b))
 }
 
-// trim keeps the newest refusals of the guild.
-func trim(ctx context.Context, d db.Doer, guild string) error {
+// trim keeps the newest refusals of each guild.
+func trim(ctx context.Context, d db.Doer, guilds []string) error {
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `
-			DELETE FROM usage_refusals
-			WHERE guild_id = $1 AND request_id <= (
-				SELECT request_id FROM usage_refusals WHERE guild_id = $1
-				ORDER BY request_id DESC OFFSET $2 LIMIT 1)`, guild, maxKept)
+			DELETE FROM usage_refusals r
+			USING unnest($1::text[]) AS g, LATERAL (
+				SELECT request_id FROM usage_refusals
+				WHERE guild_id = g
+				ORDER BY request_id DESC OFFSET $2 LIMIT 1) AS newest
+			WHERE r.guild_id = g AND r.request_id <= newest.request_id`, db.Array(guilds), maxKept)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("trim the refusals of guild %s: %w", guild, err)
+		return fmt.Errorf("trim the refusals of %d guilds: %w", len(guilds), err)
 	}
 	return nil
 }
 
-// Prune deletes some of what is too old to be shown, of one guild each, and
-// returns how many rows went.
+// pruneStep is how many rows of a table Prune deletes at most.
+const pruneStep = 1000
+
+// Prune deletes some of what is too old to be shown and returns how many rows
+// went.
 func Prune(ctx context.Context, d db.Doer) (deleted int, err error) {
-	for _, t := range []struct{ table, column, kept string }{
-		{"usage_hours", "hour", hoursKept}, {"usage_addresses", "day", hoursKept}, {"usage_refusals", "at", refusalsKept},
+	for _, t := range []struct{ table, key, column, kept string }{
+		{"usage_hours", "guild_id, token_id, hour, operation, class", "hour", hoursKept},
+		{"usage_totals", "guild_id, token_id, hour, class", "hour", hoursKept},
+		{"usage_days", "guild_id, token_id, day, operation, class", "day", hoursKept},
+		{"usage_addresses", "guild_id, token_id, day, address", "day", hoursKept},
+		{"usage_refusals", "guild_id, request_id", "at", refusalsKept},
 	} {
 		err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			var guild []string
-			if err := tx.SelectContext(ctx, &guild, `SELECT guild_id FROM `+t.table+` WHERE `+t.column+` < now() - interval '`+t.kept+`' ORDER BY `+t.column+` LIMIT 1`); err != nil || len(guild) == 0 {
-				return err
-			}
 			r, err := tx.ExecContext(ctx, `
-				DELETE FROM `+t.table+`
-				WHERE guild_id = $1 AND `+t.column+` < now() - interval '`+t.kept+`'`, guild[0])
+				DELETE FROM `+t.table+` WHERE (`+t.key+`) IN (
+					SELECT `+t.key+` FROM `+t.table+`
+					WHERE `+t.column+` < now() - interval '`+t.kept+`'
+					ORDER BY `+t.column+`
+					LIMIT $1)`, pruneStep)
 			if err != nil {
 				return err
 			}
@@ -211,10 +289,9 @@ type Hour struct {
 func Hours(ctx context.Context, q db.Querier, guild, token string, since time.Time) ([]Hour, error) {
 	var rows []Hour
 	err := q.SelectContext(ctx, &rows, `
-		SELECT hour, class, sum(requests)::bigint AS requests
-		FROM usage_hours
+		SELECT hour, class, requests
+		FROM usage_totals
 		WHERE guild_id = $1 AND token_id = $2 AND hour >= $3
-		GROUP BY hour, class
 		ORDER BY hour, class`, guild, token, since)
 	if err != nil {
 		return nil, fmt.Errorf("read the usage of guild %s: %w", guild, err)
@@ -229,15 +306,27 @@ type Operation struct {
 	Requests  int64  `db:"requests"`
 }
 
-// Operations returns the requests since an instant, by operation and class.
+// Operations returns the requests since the beginning of an hour, by operation and
+// class: the hours of the day on which that is, and the days after it.
 func Operations(ctx context.Context, q db.Querier, guild, token string, since time.Time) ([]Operation, error) {
+	midnight := since.UTC().Truncate(24 * time.Hour)
+	if midnight.Before(since) {
+		midnight = midnight.Add(24 * time.Hour)
+	}
 	var rows []Operation
 	err := q.SelectContext(ctx, &rows, `
 		SELECT operation, class, sum(requests)::bigint AS requests
-		FROM usage_hours
-		WHERE guild_id = $1 AND token_id = $2 AND hour >= $3
+		FROM (
+			SELECT operation, class, requests
+			FROM usage_hours
+			WHERE guild_id = $1 AND token_id = $2 AND hour >= $3 AND hour < $4
+			UNION ALL
+			SELECT operation, class, requests
+			FROM usage_days
+			WHERE guild_id = $1 AND token_id = $2 AND day >= $5::date
+		) u
 		GROUP BY operation, class
-		ORDER BY operation, class`, guild, token, since)
+		ORDER BY operation, class`, guild, token, since, midnight, midnight.Format(time.DateOnly))
 	if err != nil {
 		return nil, fmt.Errorf("read the usage of guild %s by operation: %w", guild, err)
 	}

@@ -55,6 +55,7 @@ type seen struct {
 type Counter struct {
 	mu sync.Mutex
 	pending
+	untrimmed map[string]int // refusals of a guild that were written since it was trimmed
 }
 
 // pending is what was counted since the last flush.
@@ -67,9 +68,7 @@ type pending struct {
 
 // NewCounter returns a counter that has counted nothing.
 func NewCounter() *Counter {
-	c := &Counter{}
-	c.pending = empty()
-	return c
+	return &Counter{pending: empty(), untrimmed: map[string]int{}}
 }
 
 func empty() pending {

@@ -44,7 +44,7 @@ func RotateSecret(ctx context.Context, cfg Config, id string, overlap time.Durat
 	if err != nil {
 		return gen.WebhookEndpointWithSecret{}, err
 	}
-	return Rotate(ctx, cfg, guild, id, overlap)
+	return Rotate(ctx, cfg, cfg.DB, guild, id, overlap)
 }
 
 // Remove deletes an endpoint.

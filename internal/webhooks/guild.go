@@ -175,8 +175,8 @@ func (m manager) edit(ctx context.Context, guild, id string, w wish) error {
 }
 
 // Rotate gives an endpoint a new secret and shows it, once. The one before signs
-// along for the overlap, at most MaxOverlap.
-func Rotate(ctx context.Context, cfg Config, guild, id string, overlap time.Duration) (gen.WebhookEndpointWithSecret, error) {
+// along for the overlap, at most MaxOverlap. doer opens the unit.
+func Rotate(ctx context.Context, cfg Config, doer db.Doer, guild, id string, overlap time.Duration) (gen.WebhookEndpointWithSecret, error) {
 	m, err := newManager(cfg)
 	if err != nil {
 		return gen.WebhookEndpointWithSecret{}, err
@@ -186,7 +186,7 @@ func Rotate(ctx context.Context, cfg Config, guild, id string, overlap time.Dura
 	}
 	var e endpoint
 	var secret string
-	err = cfg.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+	err = doer.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		e, secret, err = m.rotate(ctx, tx, guild, id, overlap)
 		return err
 	})
@@ -227,17 +227,24 @@ func Requeue(ctx context.Context, d db.Doer, guild, id string, since time.Time) 
 	return n, err
 }
 
+// countLost looks for a newer delivery of each failed one by its event: as a
+// condition, NOT EXISTS may be joined with the whole log of the endpoint.
+const countLost = `
+	SELECT count(*) FROM (
+		SELECT FROM webhook_deliveries d
+		LEFT JOIN LATERAL (
+			SELECT n.id FROM webhook_deliveries n
+			WHERE n.guild_id = d.guild_id AND n.event_id = d.event_id AND n.endpoint_id = d.endpoint_id
+			  AND (n.created_at, n.id) > (d.created_at, d.id)
+			LIMIT 1
+		) newer ON true
+		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.state = 'failed' AND d.created_at >= $3
+		  AND newer.id IS NULL
+		LIMIT $4) x`
+
 // CountLost returns how many deliveries Requeue would queue, at most its limit.
 func CountLost(ctx context.Context, q db.Querier, guild, id string, since time.Time) (n int, err error) {
-	err = q.GetContext(ctx, &n, `
-		SELECT count(*) FROM (
-			SELECT FROM webhook_deliveries d
-			WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.state = 'failed' AND d.created_at >= $3
-			  AND NOT EXISTS (
-				SELECT FROM webhook_deliveries n
-				WHERE n.guild_id = d.guild_id AND n.event_id = d.event_id AND n.endpoint_id = d.endpoint_id
-				  AND (n.created_at, n.id) > (d.created_at, d.id))
-			LIMIT $4) x`, guild, id, since, maxRecovered)
+	err = q.GetContext(ctx, &n, countLost, guild, id, since, maxRecovered)
 	if err != nil {
 		return 0, fmt.Errorf("count what endpoint %s of guild %s has lost: %w", id, guild, err)
 	}

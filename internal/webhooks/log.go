@@ -17,6 +17,7 @@ type Logged struct {
 	ID            string     `db:"id"`
 	EventID       string     `db:"event_id"`
 	EventType     string     `db:"event_type"`
+	OccurredAt    time.Time  `db:"occurred_at"`
 	Cause         string     `db:"cause"`
 	State         string     `db:"state"`
 	Attempts      int        `db:"attempts"`
@@ -101,7 +102,7 @@ func pageQuery(guild, endpoint string, f Filter, limit, offset int) (string, []a
 
 const (
 	deliveryColumns = `
-		SELECT d.id, d.event_id, ev.type AS event_type, d.cause, d.state, d.attempts,
+		SELECT d.id, d.event_id, ev.type AS event_type, ev.occurred_at, d.cause, d.state, d.attempts,
 		       CASE
 		           WHEN d.state <> 'pending' THEN NULL
 		           WHEN d.urgent THEN d.due_at

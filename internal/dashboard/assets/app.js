@@ -13,13 +13,15 @@ function copyButtons(root) {
   for (const button of root.querySelectorAll("button[data-copy]")) {
     button.hidden = false;
     button.addEventListener("click", async () => {
-      const status = document.getElementById("status");
       try {
         await navigator.clipboard.writeText(button.parentElement.querySelector("code").textContent);
         button.textContent = "Copied";
-        status.textContent = "Copied.";
+        document.getElementById("said").textContent = "Copied.";
       } catch {
-        status.textContent = "The browser did not let the page copy. Select the text and copy it.";
+        const text = document.createElement("p");
+        text.textContent = "The browser did not let the page copy. Select the text and copy it.";
+        document.getElementById("status").replaceChildren(text);
+        return;
       }
       setTimeout(() => { button.textContent = "Copy"; }, 2000);
     });

@@ -1,0 +1,369 @@
+// Command dashboard measures how long each page of the dashboard takes until its
+// first byte, for a guild with a long past: tokens, endpoints, a million
+// deliveries, a month of usage; alone in its database, and beside many others.
+//
+//	go run ./bench/dashboard -deliveries 1000000 -guilds 1000
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/url"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"guildhall/internal/api"
+	"guildhall/internal/dashboard"
+	"guildhall/internal/db"
+	"guildhall/internal/db/embedded"
+	"guildhall/internal/egress"
+	"guildhall/internal/ratelimit"
+	"guildhall/internal/seal"
+	"guildhall/internal/webhooks"
+)
+
+const (
+	guild    = "1"
+	bound    = 30 * time.Millisecond // at the 95th percentile
+	inOne    = 50_000                // deliveries that a statement makes
+	endpoint = "e0"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bench/dashboard:", err)
+		os.Exit(1)
+	}
+}
+
+type bench struct {
+	db      *db.DB
+	client  *http.Client
+	base    string
+	samples int
+	log     *slog.Logger
+}
+
+func run(ctx context.Context) (err error) {
+	deliveries := flag.Int("deliveries", 1_000_000, "deliveries of the guild")
+	guilds := flag.Int("guilds", 1_000, "other guilds beside it")
+	samples := flag.Int("samples", 200, "requests for each page")
+	flag.Parse()
+
+	server, err := embedded.Start(ctx, embedded.Config{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	if err := db.Migrate(ctx, server.URL); err != nil {
+		return err
+	}
+	d, err := db.Open(db.Config{URL: server.URL, Writers: 4, Readers: 8, Name: "bench-dashboard"})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	b := bench{db: d, samples: *samples, log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	pages, stop, err := b.serve()
+	if err != nil {
+		return err
+	}
+	defer stop()
+
+	began := time.Now()
+	if err := b.fill(ctx, *deliveries); err != nil {
+		return err
+	}
+	if err := b.signIn(ctx); err != nil {
+		return err
+	}
+	fmt.Printf("%d deliveries to 20 endpoints, 10 tokens and 30 days of usage, filled in %.0f s\n", *deliveries, time.Since(began).Seconds())
+	alone, err := b.measure(ctx, pages)
+	if err != nil {
+		return err
+	}
+	if err := b.neighbours(ctx, *guilds); err != nil {
+		return err
+	}
+	among, err := b.measure(ctx, pages)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\ntime to first byte in ms, at most %d at p95      alone        among %d guilds\n%-46s %6s %6s   %6s %6s\n", bound.Milliseconds(), *guilds, "page", "p50", "p95", "p50", "p95")
+	slow := 0
+	for i, p := range pages {
+		fmt.Printf("%-46s %6.1f %6.1f   %6.1f %6.1f\n", p.name, ms(alone[i].p50), ms(alone[i].p95), ms(among[i].p50), ms(among[i].p95))
+		if alone[i].p95 > bound || among[i].p95 > bound {
+			slow++
+		}
+	}
+	if slow > 0 {
+		return fmt.Errorf("%d pages take longer than %s", slow, bound)
+	}
+	return nil
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// target is one page.
+type target struct{ name, path string }
+
+// serve starts the dashboard on this machine.
+func (b *bench) serve() (pages []target, stop func(), err error) {
+	box, err := seal.New(bytes.Repeat([]byte{1}, 32))
+	if err != nil {
+		return nil, nil, err
+	}
+	limits, err := ratelimit.New(ratelimit.Config{})
+	if err != nil {
+		return nil, nil, err
+	}
+	operations, err := api.Summaries()
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg := dashboard.Config{
+		DB: b.db, Env: "test", Limits: limits, Sealer: box, Log: b.log, Webhooks: webhooks.Config{Box: box, Guard: egress.NewGuard(nil, nil)},
+	}
+	for _, o := range operations {
+		cfg.Operations = append(cfg.Operations, dashboard.Operation(o))
+	}
+	s, err := dashboard.New(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	srv := httptest.NewTLSServer(s)
+	b.base = srv.URL
+	b.client = &http.Client{Jar: jar, Timeout: time.Minute, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: srv.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "example.com", MinVersion: tls.VersionTLS12},
+	}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	g := "/dashboard/guilds/" + guild + "/"
+	one := g + "webhooks/" + endpoint
+	old := url.Values{"below": {"d"}, "below_at": {time.Now().UTC().Add(-20 * 24 * time.Hour).Format(time.RFC3339Nano)}}.Encode()
+	return []target{
+		{"servers", "/dashboard/"},
+		{"overview", g},
+		{"tokens", g + "tokens"},
+		{"new token", g + "tokens/new"},
+		{"token, 24 hours", g + "tokens/t0"},
+		{"token, 7 days", g + "tokens/t0?window=7d"},
+		{"token, 30 days", g + "tokens/t0?window=30d"},
+		{"requests, 24 hours", g + "requests"},
+		{"requests, 7 days", g + "requests?window=7d"},
+		{"requests, 30 days", g + "requests?window=30d"},
+		{"requests, refusals of a token and a code", g + "requests?token=t0&code=not_found"},
+		{"webhooks", g + "webhooks"},
+		{"new endpoint", g + "webhooks/new"},
+		{"endpoint", one},
+		{"endpoint, twenty days back", one + "?" + old},
+		{"endpoint, failed", one + "?status=failed"},
+		{"endpoint, delivered, twenty days back", one + "?status=delivered&" + old},
+		{"endpoint, one event type, no answer", one + "?event_type=case.created&response_class=none"},
+		{"endpoint, one event type and status", one + "?event_type=case.updated&status=failed"},
+		{"recover, all of 29 days", one + "/recover?since=" + time.Now().UTC().Add(-29*24*time.Hour).Format("2006-01-02T15:04")},
+		{"edit endpoint", one + "/edit"},
+		{"delivery", one + "/deliveries/d0"},
+		{"audit log", g + "audit"},
+		{"audit log, one action, far back", g + "audit?action=webhook.updated&before=a0000100"},
+		{"sessions", "/dashboard/sessions"},
+	}, srv.Close, nil
+}
+
+// signIn opens the dashboard by an operator's link.
+func (b *bench) signIn(ctx context.Context) error {
+	link, err := dashboard.NewLink(ctx, b.db, guild, time.Minute)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.base+link.Path, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Origin", b.base)
+	res, err := b.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusSeeOther {
+		return fmt.Errorf("signing in answers %d", res.StatusCode)
+	}
+	return nil
+}
+
+// fill gives the guild its past.
+func (b *bench) fill(ctx context.Context, deliveries int) error {
+	for _, statement := range []string{
+		`INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'A guild with a past', '1')`,
+		`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, expires_at)
+		 SELECT 't' || n, '1', 'token ' || n, 'svc_test_...', sha256(n::text::bytea), '{cases:read,economy:read,economy:write}', now() + n * interval '3 days'
+		 FROM generate_series(0, 9) n`,
+		`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
+		 SELECT '1', 'e' || n, 'https://receiver-' || n || '.example/', '{case.created,case.updated}', '', 'whsec_...'
+		 FROM generate_series(0, 19) n`,
+		`INSERT INTO webhook_schedule (guild_id, endpoint_id) SELECT '1', 'e' || n FROM generate_series(0, 19) n`,
+		`INSERT INTO usage_hours (guild_id, token_id, hour, operation, class, requests)
+		 SELECT '1', t, date_trunc('hour', now()) - h * interval '1 hour', 'operation' || o, c, 10 + (h + o) % 50
+		 FROM unnest(ARRAY['', 't0', 't1', 't2', 't3', 't4', 't5', 't6', 't7', 't8', 't9']) t,
+		      generate_series(0, 719) h, generate_series(1, 20) o, unnest(ARRAY[2, 4]) c`,
+		`INSERT INTO usage_totals (guild_id, token_id, hour, class, requests)
+		 SELECT guild_id, token_id, hour, class, sum(requests) FROM usage_hours GROUP BY guild_id, token_id, hour, class`,
+		`INSERT INTO usage_days (guild_id, token_id, day, operation, class, requests)
+		 SELECT guild_id, token_id, (hour AT TIME ZONE 'UTC')::date, operation, class, sum(requests)
+		 FROM usage_hours GROUP BY guild_id, token_id, 3, operation, class`,
+		`INSERT INTO usage_addresses (guild_id, token_id, day, address, requests, seen_at)
+		 SELECT '1', 't' || t, current_date - d, '203.0.113.' || a, 100, now() - d * interval '1 day'
+		 FROM generate_series(0, 9) t, generate_series(0, 29) d, generate_series(1, 50) a`,
+		`INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
+		 SELECT '1', lpad(n::text, 8, '0'), now() - n * interval '9 minutes', 't' || n % 10, 'operation' || n % 20, 404, (ARRAY['not_found', 'insufficient_scope', 'invalid_request'])[1 + n % 3], '203.0.113.9'
+		 FROM generate_series(1, 1000) n`,
+		`INSERT INTO audit_log (guild_id, id, at, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name, before, after)
+		 SELECT '1', 'a' || lpad(n::text, 7, '0'), now() - (100000 - n) * interval '4 minutes', 'user', 'u' || n % 20, 'Somebody', '', '',
+		        CASE n % 5 WHEN 0 THEN 'webhook.updated' ELSE 'token.created' END, 'e' || n % 20, 'https://receiver.example/', '{"enabled": true}', '{"enabled": false}'
+		 FROM generate_series(1, 100000) n`,
+	} {
+		if err := b.exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	for from := 0; from < deliveries; from += inOne {
+		to := min(from+inOne, deliveries) - 1
+		if err := b.deliver(ctx, from, to, deliveries); err != nil {
+			return err
+		}
+	}
+	return b.settle(ctx)
+}
+
+// deliver makes some of the deliveries: spread over thirty days and the
+// endpoints, one in fifty failed, and a few that wait or are held.
+func (b *bench) deliver(ctx context.Context, from, to, all int) error {
+	for _, statement := range []string{
+		`INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
+		 SELECT '1', 'v' || n, CASE n % 3 WHEN 0 THEN 'case.updated' ELSE 'case.created' END, now() - n * interval '30 days' / $3::integer,
+		        convert_to('{"id":"v' || n || '","type":"case.created","data":{"number":' || n || ',"reason":"Spam in #general"}}', 'UTF8')
+		 FROM generate_series($1::integer, $2::integer) n`,
+		`INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, state, attempts, created_at, completed_at, fresh, event_type, event_at, response_class)
+		 SELECT '1', 'd' || n, 'e' || (n / 7) % 20, 'v' || n,
+		        CASE WHEN n % 50 = 1 THEN 'failed' WHEN n % 997 = 2 THEN 'held' WHEN n % 997 = 3 THEN 'pending' ELSE 'delivered' END, 1, at, at, false,
+		        CASE n % 3 WHEN 0 THEN 'case.updated' ELSE 'case.created' END, at, CASE WHEN n % 50 = 1 THEN CASE WHEN n % 100 = 1 THEN '5xx' ELSE 'none' END ELSE '2xx' END
+		 FROM generate_series($1::integer, $2::integer) n, LATERAL (SELECT now() - n * interval '30 days' / $3::integer AS at) x`,
+		`INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome, status, error)
+		 SELECT '1', 'd' || n, 1, now() - n * interval '30 days' / $3::integer, n % 300, CASE WHEN n % 50 = 1 THEN 'server_error' ELSE 'delivered' END,
+		        CASE WHEN n % 50 = 1 THEN 500 ELSE 200 END, CASE WHEN n % 50 = 1 THEN 'The receiver answered 500.' END
+		 FROM generate_series($1::integer, $2::integer) n`,
+	} {
+		if err := b.exec(ctx, statement, from, to, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// neighbours gives the database other guilds, each with a little of everything.
+func (b *bench) neighbours(ctx context.Context, n int) error {
+	for _, statement := range []string{
+		`INSERT INTO guilds (id, name, owner_id) SELECT (1000 + g)::text, 'Guild ' || g, '1' FROM generate_series(1, $1::integer) g`,
+		`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
+		 SELECT g || '-' || n, (1000 + g)::text, 'token ' || n, 'svc_test_...', sha256(convert_to(g || '-' || n, 'UTF8')), '{cases:read}' FROM generate_series(1, $1::integer) g, generate_series(1, 3) n`,
+		`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
+		 SELECT (1000 + g)::text, 'n' || g || '-' || n, 'https://receiver.example/', '{case.created}', '', 'whsec_...' FROM generate_series(1, $1::integer) g, generate_series(1, 3) n`,
+		`INSERT INTO usage_hours (guild_id, token_id, hour, operation, class, requests)
+		 SELECT (1000 + g)::text, '', date_trunc('hour', now()) - h * interval '1 hour', 'getWallet', 2, 10 FROM generate_series(1, $1::integer) g, generate_series(0, 719) h`,
+		`INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
+		 SELECT (1000 + g)::text, n::text, now(), '', 'getWallet', 404, 'not_found', '' FROM generate_series(1, $1::integer) g, generate_series(1, 100) n`,
+		`INSERT INTO audit_log (guild_id, id, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name)
+		 SELECT (1000 + g)::text, n::text, 'user', 'u', 'Somebody', '', '', 'token.created', 't', '' FROM generate_series(1, $1::integer) g, generate_series(1, 100) n`,
+		`WITH ev AS (
+			INSERT INTO webhook_events (guild_id, id, type, payload)
+			SELECT (1000 + g)::text, 'n' || g || '-' || n, 'case.created', '{}' FROM generate_series(1, $1::integer) g, generate_series(1, 100) n
+			RETURNING guild_id, id)
+		 INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, state, attempts, fresh, event_type, response_class, completed_at)
+		 SELECT guild_id, split_part(id, '-', 1) || '-1', id, 'delivered', 1, false, 'case.created', '2xx', now() FROM ev`,
+	} {
+		if err := b.exec(ctx, statement, n); err != nil {
+			return err
+		}
+	}
+	return b.settle(ctx)
+}
+
+// settle brings the planner's numbers up to date, as autovacuum does in time.
+func (b *bench) settle(ctx context.Context) error { return b.exec(ctx, `ANALYZE`) }
+
+func (b *bench) exec(ctx context.Context, query string, args ...any) error {
+	return b.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `SET LOCAL statement_timeout = 0`); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, query, args...)
+		return err
+	})
+}
+
+// figures are those of one page.
+type figures struct{ p50, p95 time.Duration }
+
+// measure asks for every page, in turns, so that a disturbance meets them all.
+func (b *bench) measure(ctx context.Context, pages []target) ([]figures, error) {
+	times := make([][]time.Duration, len(pages))
+	for round := range b.samples + 5 {
+		for i, p := range pages {
+			took, err := b.ask(ctx, p)
+			if err != nil {
+				return nil, err
+			}
+			if round >= 5 { // the first fill the caches and prepare the statements
+				times[i] = append(times[i], took)
+			}
+		}
+	}
+	all := make([]figures, len(pages))
+	for i, list := range times {
+		slices.Sort(list)
+		all[i] = figures{list[len(list)/2], list[len(list)*95/100]}
+	}
+	return all, nil
+}
+
+// ask returns the time to the first byte of a page.
+func (b *bench) ask(ctx context.Context, p target) (time.Duration, error) {
+	var first time.Time
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { first = time.Now() }})
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base+p.path, nil)
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	res, err := b.client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		return 0, err
+	}
+	if res.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("%s answers %d", p.name, res.StatusCode)
+	}
+	return first.Sub(began), nil
+}
