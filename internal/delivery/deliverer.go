@@ -166,6 +166,9 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 		return false, nil
 	}
 	more = d.limiter.grant(waiting, claimSize, began)
+	if left := leftOut(waiting); len(left) > 0 {
+		d.bell.later(left)
+	}
 	chosen := slices.DeleteFunc(waiting, func(c *candidate) bool { return c.take == 0 && !c.toQueue() })
 	if len(chosen) == 0 {
 		return false, nil
@@ -207,6 +210,18 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 		d.bell.ring(guilds...)
 	}
 	return more || len(rows) == claimSize, nil
+}
+
+// leftOut names the guilds of endpoints that are well, have something fresh and
+// were granted nothing: they are looked at again with the next claim. A look at
+// everything would find them only in their turn.
+func leftOut(waiting []*candidate) (guilds []string) {
+	for _, c := range waiting {
+		if c.take == 0 && c.sendable() && c.prompt() {
+			guilds = append(guilds, c.GuildID)
+		}
+	}
+	return guilds
 }
 
 // look finds endpoints for which something may be waiting: those of the guilds

@@ -180,11 +180,14 @@ func (l *limiter) full(now time.Time) []string {
 	return ids
 }
 
-// free reports whether any slot is.
+// free reports whether any slot is. If none is, the next one that is given back
+// is wanted.
 func (l *limiter) free(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.budget(now).all > 0
+	free := l.budget(now).all > 0
+	l.starved = l.starved || !free
+	return free
 }
 
 // grant shares the free slots, at most limit, among candidates: it sets how many

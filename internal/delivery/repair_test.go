@@ -2,8 +2,10 @@ package delivery
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"guildhall/internal/db"
 )
@@ -30,5 +32,42 @@ func TestRepairLeavesABacklogAlone(t *testing.T) {
 	}
 	if w.count(`SELECT xmin::text::bigint FROM webhook_schedule`) != before {
 		t.Error("the schedule was written")
+	}
+}
+
+// What was just recorded for an endpoint that is full, or while no slot is free,
+// is looked at again with the next claim, whatever else waits, and the end of a
+// send brings that claim about.
+func TestWhatAClaimLeavesOutIsLookedAtNext(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	e, _ := w.add(w.guild, w.receive(func(http.ResponseWriter, *http.Request) {}).URL)
+	w.cfg.Slots = 8
+	start := func(claimed, func(), <-chan struct{}) { t.Error("something was sent") }
+	for name, busy := range map[string]struct {
+		endpoint string
+		sends    int
+	}{"the endpoint is full": {e.ID, 1}, "no slot is free": {"another", 8}} {
+		d, err := New(w.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var under []claimed
+		for i := range busy.sends {
+			c := claimed{GuildID: w.guild, EndpointID: busy.endpoint, ID: fmt.Sprint(i), Lane: laneWell}
+			d.limiter.begin(c, time.Now())
+			under = append(under, c)
+		}
+		w.record(w.guild, 1)
+		d.bell.ring(w.guild)
+		if _, err := d.claim(t.Context(), start); err != nil {
+			t.Fatal(err)
+		}
+		if guilds, _ := d.bell.take(); len(guilds) != 1 {
+			t.Errorf("%s: the next claim looks at %v", name, guilds)
+		}
+		if !d.limiter.end(under[0], verdict{Healthy: true}, time.Now()) {
+			t.Errorf("%s: the end of a send brings about no claim", name)
+		}
 	}
 }
