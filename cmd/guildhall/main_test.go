@@ -195,7 +195,7 @@ func TestUsage(t *testing.T) {
 		for _, command := range []string{
 			"", "dev", "serve", "migrate", "token", "token create", "token list", "token revoke",
 			"webhook", "webhook add", "webhook list", "webhook rotate-secret", "webhook test", "webhook deliveries",
-			"webhook redeliver", "webhook remove", "import", "export", "reseal", "ready", "openapi", "version",
+			"webhook redeliver", "webhook remove", "import", "export", "reseal", "doctor", "ready", "openapi", "version",
 		} {
 			out := call(t, "", append(strings.Fields(command), "--help")...).ok(t)
 			if !strings.Contains(out, "Usage: guildhall "+command) {
@@ -226,7 +226,7 @@ func TestUsage(t *testing.T) {
 		dir := t.TempDir()
 		for _, line := range []string{
 			"migrate", "token list --guild 1", "token revoke x", "token create --guild 1 --name x --all-scopes",
-			"webhook list --guild 1", "webhook remove x", "import -", "export --guild 1",
+			"doctor", "webhook list --guild 1", "webhook remove x", "import -", "export --guild 1",
 		} {
 			call(t, "", append(strings.Fields(line), "--dir", dir)...).refused(t, 1, "GUILDHALL_DATABASE_URL")
 		}

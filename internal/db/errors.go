@@ -55,3 +55,10 @@ func UndefinedTable(err error) bool {
 	var e *pq.Error
 	return errors.As(err, &e) && e.Code == "42P01"
 }
+
+// ReadOnly reports whether err says that the server takes no writes: it is a
+// standby, or its sessions are read-only.
+func ReadOnly(err error) bool {
+	var e *pq.Error
+	return errors.As(err, &e) && e.Code == "25006"
+}
