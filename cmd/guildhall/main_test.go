@@ -213,6 +213,12 @@ func TestUsage(t *testing.T) {
 			{"token create --guild 1 --name x --all-scopes --scope cases:read", "can't be used together"},
 			{"token create --guild 1 --name x --all-scopes --expires-in soon", "soon"},
 			{"token revoke", "id"},
+			{"token revoke --all", "--guild"},
+			{"token revoke --guild 1", "--all"},
+			{"token revoke --every-guild", "--all"},
+			{"token revoke x --all --guild 1", "not both"},
+			{"token revoke --all --guild 1 --every-guild", "can't be used together"},
+			{"token revoke --all --guild=", "says nothing"},
 			{"webhook add --guild 1 --url https://example.com", "--event"},
 			{"webhook deliveries x --status lost", "lost"},
 			{"openapi --version 2", "3.0"},
@@ -367,6 +373,35 @@ func TestTokens(t *testing.T) {
 			}
 		}
 	})
+}
+
+// After a break-in, or a restored backup: nothing that was given out works on.
+func TestAllTokensAreRevoked(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	s := serve(t, url)
+	others := []string{s.token, token(t, url)}
+	for _, secret := range others {
+		if res, body := s.pay(t, secret); res.StatusCode != 200 {
+			t.Fatalf("%d %s", res.StatusCode, body)
+		}
+	}
+	revoke := func(args ...string) result {
+		return call(t, "", append([]string{"token", "revoke", "--all", "--database-url", url}, args...)...)
+	}
+	revoke("--guild", "404").refused(t, 1, "no guild 404")
+	if out := revoke("--guild", guild).ok(t); !strings.Contains(out, "2 tokens are revoked") {
+		t.Error(out)
+	}
+	for _, secret := range others {
+		if res, body := s.pay(t, secret); res.StatusCode != 401 || !strings.Contains(body, "invalid_token") {
+			t.Errorf("%d %s", res.StatusCode, body)
+		}
+	}
+	token(t, url)
+	if out := revoke("--every-guild", "--json").ok(t); strings.Join(strings.Fields(out), "") != `{"revoked":1}` {
+		t.Error(out)
+	}
 }
 
 func TestPort(t *testing.T) {
