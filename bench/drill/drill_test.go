@@ -62,6 +62,11 @@ func TestOverloadIsRefusedInTheRightForm(t *testing.T) {
 	})
 }
 
+func TestWhatARestoreRevivesIsFound(t *testing.T) {
+	t.Parallel()
+	drilled(t, func(p place, r *report) error { return restored(t.Context(), p, r, 20) })
+}
+
 func TestTheDrillsAreNamed(t *testing.T) {
 	t.Parallel()
 	for _, d := range drills {

@@ -40,6 +40,9 @@ var drills = []drill{
 	{"overload", "far more connections than can be served, three kinds of work", func(ctx context.Context, p place, r *report) error {
 		return overload(ctx, p, r, fullOverload)
 	}},
+	{"restore", "a backup is restored: what it revives is found, and revoked", func(ctx context.Context, p place, r *report) error {
+		return restored(ctx, p, r, 2000)
+	}},
 }
 
 // place is what a drill stands on: a migrated, empty database that nobody else

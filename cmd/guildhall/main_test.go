@@ -195,7 +195,7 @@ func TestUsage(t *testing.T) {
 		for _, command := range []string{
 			"", "dev", "serve", "migrate", "token", "token create", "token list", "token revoke",
 			"webhook", "webhook add", "webhook list", "webhook rotate-secret", "webhook test", "webhook deliveries",
-			"webhook redeliver", "webhook remove", "import", "export", "reseal", "doctor", "ready", "openapi", "version",
+			"webhook redeliver", "webhook remove", "import", "export", "reseal", "doctor", "restore", "restore check", "ready", "openapi", "version",
 		} {
 			out := call(t, "", append(strings.Fields(command), "--help")...).ok(t)
 			if !strings.Contains(out, "Usage: guildhall "+command) {
@@ -213,6 +213,8 @@ func TestUsage(t *testing.T) {
 			{"token create --guild 1 --name x --all-scopes --scope cases:read", "can't be used together"},
 			{"token create --guild 1 --name x --all-scopes --expires-in soon", "soon"},
 			{"token revoke", "id"},
+			{"restore check", "--since"},
+			{"restore check --since yesterday", "yesterday"},
 			{"token revoke --all", "--guild"},
 			{"token revoke --guild 1", "--all"},
 			{"token revoke --every-guild", "--all"},
