@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"guildhall/internal/audit"
+	"guildhall/internal/db"
 	"guildhall/internal/fault"
 )
 
@@ -321,4 +322,38 @@ func TestAnnouncements(t *testing.T) {
 		}
 		eventually(t, "the node knows the epoch", func() bool { return node.epoch.Load() == after || tt.steps == 0 })
 	}
+}
+
+// A line that stands and leads nowhere, as through a pooler, is told of in the
+// log, once, and by a metric.
+func TestALineThatLeadsNowhereIsTold(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	node := s.tokens(t)
+	line, err := db.Listen(t.Context(), s.URL, "guildhall-test", "another_channel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := &session{t: node, line: line, sent: map[uint64]time.Time{}}
+	deaf := make(chan struct{})
+	go func() {
+		defer close(deaf)
+		_ = here.hear() // it ends with the line
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- here.beatUntil(ctx, deaf) }()
+	eventually(t, "the node says so", func() bool { return node.deaf.Load() })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	line.Close()
+	<-deaf
+	if n := strings.Count(s.log.String(), "GUILDHALL_LISTEN_URL"); n != 1 {
+		t.Errorf("said %d times: %s", n, s.log.String())
+	}
+
+	run(t, node) // over a line that leads somewhere
+	eventually(t, "the node hears again", func() bool { return !node.deaf.Load() })
 }
