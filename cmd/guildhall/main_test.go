@@ -297,6 +297,17 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
+// A migration holds a lock of its session, which a pooler would give to others: it
+// goes the direct way.
+func TestMigrateGoesTheDirectWay(t *testing.T) {
+	t.Parallel()
+	direct := dbtest.Empty(t, "template0")
+	call(t, "", "migrate", "--database-url", "postgres://u@127.0.0.1:1/x", "--listen-url", direct).ok(t)
+	if _, err := db.CheckSchema(t.Context(), direct); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)

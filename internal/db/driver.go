@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/lib/pq"
 )
@@ -32,7 +34,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	inner, err := c.inner.Connect(context.WithValue(ctx, socketKey{}, wire))
 	if err != nil {
-		return nil, err
+		return nil, unwanted(err)
 	}
 	pc, ok := inner.(pqConn)
 	if !ok {
@@ -44,6 +46,21 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, err
 	}
 	return &conn{pqConn: pc, wire: wire, prepared: make(map[string]driver.Stmt)}, nil
+}
+
+// errUnwanted says that servers answer and none of them is of the kind that
+// target_session_attrs asks for, as between the death of a primary and the
+// promotion of its standby.
+var errUnwanted = errors.New("no server takes writes now")
+
+// unwanted adds errUnwanted where the driver says so, which it does in words only.
+func unwanted(err error) error {
+	for _, words := range []string{"session is read-only", "server is in hot standby mode"} {
+		if strings.Contains(err.Error(), words) {
+			return fmt.Errorf("%w: %w", errUnwanted, err)
+		}
+	}
+	return err
 }
 
 func (c connector) Driver() driver.Driver { return c.inner.Driver() }

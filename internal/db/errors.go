@@ -29,7 +29,7 @@ func LockTimeout(err error) bool {
 // it may serve the same statement later: no connection, shutting down, out of
 // resources, a statement that ran out of its time.
 func Unavailable(err error) bool {
-	if errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) {
+	if errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, errUnwanted) {
 		return true
 	}
 	var e *pq.Error
