@@ -67,6 +67,11 @@ func TestWhatARestoreRevivesIsFound(t *testing.T) {
 	drilled(t, func(p place, r *report) error { return restored(t.Context(), p, r, 20) })
 }
 
+func TestAFailoverLosesNothing(t *testing.T) {
+	t.Parallel()
+	drilled(t, func(p place, r *report) error { return failover(t.Context(), p, r, time.Second) })
+}
+
 func TestTheDrillsAreNamed(t *testing.T) {
 	t.Parallel()
 	for _, d := range drills {

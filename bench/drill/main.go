@@ -21,6 +21,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/embedded"
@@ -42,6 +43,9 @@ var drills = []drill{
 	}},
 	{"restore", "a backup is restored: what it revives is found, and revoked", func(ctx context.Context, p place, r *report) error {
 		return restored(ctx, p, r, 2000)
+	}},
+	{"failover", "the primary is killed, its synchronous standby takes over", func(ctx context.Context, p place, r *report) error {
+		return failover(ctx, p, r, 10*time.Second)
 	}},
 }
 
