@@ -72,6 +72,14 @@ func TestAFailoverLosesNothing(t *testing.T) {
 	drilled(t, func(p place, r *report) error { return failover(t.Context(), p, r, time.Second) })
 }
 
+func TestAPoolerMayStandBetween(t *testing.T) {
+	t.Parallel()
+	if _, err := findPooler(t.Context()); err != nil {
+		t.Skip(err)
+	}
+	drilled(t, func(p place, r *report) error { return pooled(t.Context(), p, r, time.Second) })
+}
+
 func TestTheDrillsAreNamed(t *testing.T) {
 	t.Parallel()
 	for _, d := range drills {

@@ -47,6 +47,9 @@ var drills = []drill{
 	{"failover", "the primary is killed, its synchronous standby takes over", func(ctx context.Context, p place, r *report) error {
 		return failover(ctx, p, r, 10*time.Second)
 	}},
+	{"pooler", "PgBouncer in transaction mode between a node and its database", func(ctx context.Context, p place, r *report) error {
+		return pooled(ctx, p, r, 10*time.Second)
+	}},
 }
 
 // place is what a drill stands on: a migrated, empty database that nobody else
