@@ -74,7 +74,7 @@ func TestAFailoverLosesNothing(t *testing.T) {
 
 func TestAPoolerMayStandBetween(t *testing.T) {
 	t.Parallel()
-	if _, err := findPooler(t.Context()); err != nil {
+	if _, _, err := findPooler(t.Context()); err != nil {
 		t.Skip(err)
 	}
 	drilled(t, func(p place, r *report) error { return pooled(t.Context(), p, r, time.Second) })

@@ -42,7 +42,7 @@ func pooled(ctx context.Context, p place, r *report, length time.Duration) (err 
 		return err
 	}
 	direct := p.databaseURL
-	b, err := startPooler(ctx, direct)
+	b, err := startPooler(ctx, direct, r)
 	if err != nil {
 		return err
 	}
@@ -156,32 +156,30 @@ type pooler struct {
 }
 
 // errNoPooler says what the drill needs.
-var errNoPooler = errors.New("this drill needs PgBouncer 1.21 or newer, which keeps prepared statements in transaction mode (Debian 13, PostgreSQL's own packages, or built from source): put it on the PATH")
+var errNoPooler = errors.New("this drill needs PgBouncer: apt-get install pgbouncer, and no service has to run")
 
 var poolerVersion = regexp.MustCompile(`PgBouncer (\d+)\.(\d+)`)
 
-// findPooler returns the program, or errNoPooler.
-func findPooler(ctx context.Context) (string, error) {
-	program, err := exec.LookPath("pgbouncer")
+// findPooler returns the program, and whether it keeps prepared statements in
+// transaction mode, as from 1.21 on.
+func findPooler(ctx context.Context) (program string, prepares bool, err error) {
+	program, err = exec.LookPath("pgbouncer")
 	if err != nil {
-		return "", errNoPooler
+		return "", false, errNoPooler
 	}
 	out, err := exec.CommandContext(ctx, program, "--version").Output()
 	v := poolerVersion.FindSubmatch(out)
 	if err != nil || v == nil {
-		return "", fmt.Errorf("%s --version: %w, %q", program, err, out)
+		return "", false, fmt.Errorf("%s --version: %w, %q", program, err, out)
 	}
 	major, _ := strconv.Atoi(string(v[1])) // both are digits
 	minor, _ := strconv.Atoi(string(v[2]))
-	if major < 1 || major == 1 && minor < 21 {
-		return "", fmt.Errorf("%w; %s is %s", errNoPooler, program, v[0])
-	}
-	return program, nil
+	return program, major > 1 || major == 1 && minor >= 21, nil
 }
 
 // startPooler starts PgBouncer as README.md says, over the database.
-func startPooler(ctx context.Context, databaseURL string) (_ *pooler, err error) {
-	program, err := findPooler(ctx)
+func startPooler(ctx context.Context, databaseURL string, r *report) (_ *pooler, err error) {
+	program, prepares, err := findPooler(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -213,9 +211,15 @@ auth_type = any
 pool_mode = transaction
 max_client_conn = %d
 default_pool_size = %d
-max_prepared_statements = 512
 ignore_startup_parameters = statement_timeout,lock_timeout,idle_in_transaction_session_timeout,default_transaction_read_only
 `, name, u.Hostname(), u.Port(), u.User.Username(), password, port, 2*poolerClients, poolerServers)
+	q := u.Query()
+	if prepares {
+		text += "max_prepared_statements = 512\n"
+	} else {
+		q.Set("binary_parameters", "yes")
+	}
+	r.say("%s, which keeps prepared statements: %v", program, prepares)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(b.folder))
 	}
@@ -239,7 +243,7 @@ ignore_startup_parameters = statement_timeout,lock_timeout,idle_in_transaction_s
 	}) {
 		return nil, errors.Join(errors.New("PgBouncer does not start"), b.stop())
 	}
-	u.Host = address
+	u.Host, u.RawQuery = address, q.Encode()
 	b.url = u.String()
 	return b, nil
 }

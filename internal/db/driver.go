@@ -16,7 +16,14 @@ const maxPrepared = 512
 
 // connector makes connections that prepare every statement with arguments once
 // and keep it: unprepared arguments cost lib/pq a second round trip each time.
-type connector struct{ inner driver.Connector }
+//
+// With binary_parameters=yes in the URL it keeps none, and the driver sends each
+// statement whole, in one round trip: for poolers that know no prepared
+// statements. Postgres then plans each one anew.
+type connector struct {
+	inner    driver.Connector
+	prepares bool
+}
 
 func newConnector(dsn string) (driver.Connector, error) {
 	inner, err := pq.NewConnector(dsn)
@@ -24,7 +31,11 @@ func newConnector(dsn string) (driver.Connector, error) {
 		return nil, err
 	}
 	inner.Dialer(&dialer{})
-	return connector{inner}, nil
+	cfg, err := pq.NewConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return connector{inner, !cfg.BinaryParameters}, nil
 }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -45,7 +56,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 		inner.Close()
 		return nil, err
 	}
-	return &conn{pqConn: pc, wire: wire, prepared: make(map[string]driver.Stmt)}, nil
+	return &conn{pqConn: pc, wire: wire, prepares: c.prepares, prepared: make(map[string]driver.Stmt)}, nil
 }
 
 // errUnwanted says that servers answer and none of them is of the kind that
@@ -81,6 +92,7 @@ type pqConn interface {
 type conn struct {
 	pqConn
 	wire     *socket
+	prepares bool // statements with arguments
 	prepared map[string]driver.Stmt
 	readOnly bool // its server has become a standby
 }
@@ -125,7 +137,7 @@ func (c *conn) stmt(ctx context.Context, query string) (driver.Stmt, error) {
 	if s, ok := c.prepared[query]; ok {
 		return s, nil
 	}
-	if len(c.prepared) >= maxPrepared {
+	if !c.prepares || len(c.prepared) >= maxPrepared {
 		return nil, nil
 	}
 	s, err := c.PrepareContext(ctx, query)

@@ -62,3 +62,25 @@ func TestBothPoolsFindTheServerThatTakesWrites(t *testing.T) {
 		t.Errorf("of a server that only reads: %v", err)
 	}
 }
+
+// A URL may ask for no prepared statements, for poolers that know none.
+func TestStatementsNeedNotBePrepared(t *testing.T) {
+	t.Parallel()
+	base := dbtest.New(t).URL
+	for url, want := range map[string]int{base: 1, base + "&binary_parameters=yes": 0} {
+		pool, err := db.OpenSQL(url, "guildhall-test", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		var bytes []byte
+		var text string
+		if err := pool.QueryRowContext(t.Context(), `SELECT $1::bytea, ($2::jsonb)->>'a'`, []byte{0, 1, 255}, `{"a":"ä"}`).Scan(&bytes, &text); err != nil || string(bytes) != "\x00\x01\xff" || text != "ä" {
+			t.Errorf("%q, %q, %v", bytes, text, err)
+		}
+		var kept int
+		if err := pool.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_prepared_statements`).Scan(&kept); err != nil || kept != want {
+			t.Errorf("%d statements are kept, want %d: %v", kept, want, err)
+		}
+	}
+}

@@ -53,14 +53,15 @@ func (x *examination) clock(ctx context.Context) Finding {
 	if err != nil {
 		return fail("the clocks could not be compared: %v", err)
 	}
-	const text = "this machine's clock is %.1f s ahead of the database's"
+	const text = "this machine's clock is %v ahead of the database's"
+	shown := ahead.Round(100 * time.Millisecond)
 	switch off := ahead.Abs(); {
 	case off > clockFail:
-		return fail(text+": receivers may refuse what is signed here", ahead.Seconds())
+		return fail(text+": receivers may refuse what is signed here", shown)
 	case off > clockWarn:
-		return warn(text+": are both synchronised?", ahead.Seconds())
+		return warn(text+": are both synchronised?", shown)
 	}
-	return ok(text, ahead.Seconds())
+	return ok(text, shown)
 }
 
 func (x *examination) secretKey(ctx context.Context) Finding {

@@ -169,7 +169,7 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		}, doctor.Clock, doctor.Warn, "synchronised"},
 		"a clock that is far off": {func(_ *testing.T, s *scene) {
 			s.Now = func() time.Time { return time.Now().Add(-time.Minute) }
-		}, doctor.Clock, doctor.Fail, "-60"},
+		}, doctor.Clock, doctor.Fail, "-1m0"},
 
 		"nothing sealed":   {nil, doctor.SecretKey, doctor.OK, "nothing is sealed yet"},
 		"the key":          {func(t *testing.T, s *scene) { s.noteKey(t, box(t, 1)) }, doctor.SecretKey, doctor.OK, "opens what is sealed"},
