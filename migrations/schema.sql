@@ -686,6 +686,33 @@ END
 $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.api_tokens_announce_updates()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO '$user', 'public'
+AS $function$
+DECLARE
+    n       bigint;
+    changed bytea[];
+BEGIN
+    -- By all columns: rows that the statement left as they were cancel out.
+    SELECT array_agg(hash) INTO changed
+    FROM (SELECT hash FROM (SELECT * FROM before EXCEPT ALL SELECT * FROM after) AS was LIMIT 2) AS gone;
+    IF changed IS NULL THEN
+        RETURN NULL;
+    END IF;
+    UPDATE auth_epoch SET epoch = epoch + 1 RETURNING epoch INTO STRICT n;
+    IF cardinality(changed) = 1 AND EXISTS (SELECT FROM after WHERE hash = changed[1]) THEN
+        PERFORM pg_notify('guildhall_tokens', n || ' ' || encode(changed[1], 'hex'));
+    ELSE
+        PERFORM pg_notify('guildhall_tokens', n || ' *');
+    END IF;
+    RETURN NULL;
+END
+$function$
+;
+
 CREATE OR REPLACE FUNCTION public.ask_leaderboard_keeper(name text, guild text)
  RETURNS void
  LANGUAGE plpgsql
@@ -1182,7 +1209,7 @@ $function$
 
 CREATE TRIGGER api_tokens_announce_change AFTER INSERT OR DELETE ON public.api_tokens FOR EACH ROW EXECUTE FUNCTION api_tokens_announce();
 CREATE TRIGGER api_tokens_announce_truncate AFTER TRUNCATE ON public.api_tokens FOR EACH STATEMENT EXECUTE FUNCTION api_tokens_announce();
-CREATE TRIGGER api_tokens_announce_update AFTER UPDATE ON public.api_tokens FOR EACH ROW WHEN ((old.* IS DISTINCT FROM new.*)) EXECUTE FUNCTION api_tokens_announce();
+CREATE TRIGGER api_tokens_announce_update AFTER UPDATE ON public.api_tokens REFERENCING OLD TABLE AS before NEW TABLE AS after FOR EACH STATEMENT EXECUTE FUNCTION api_tokens_announce_updates();
 CREATE TRIGGER giveaway_draws_kept BEFORE DELETE OR UPDATE ON public.giveaway_draws FOR EACH ROW EXECUTE FUNCTION keep_giveaway_draws();
 CREATE TRIGGER giveaway_entries_added AFTER INSERT ON public.giveaway_entries REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_giveaway_entries();
 CREATE TRIGGER giveaway_entries_changed AFTER UPDATE ON public.giveaway_entries REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_giveaway_entries();

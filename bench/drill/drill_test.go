@@ -67,10 +67,28 @@ func TestOverloadIsRefusedInTheRightForm(t *testing.T) {
 func TestWebhooksGoOnWhateverReceiversDo(t *testing.T) {
 	t.Parallel()
 	drilled(t, func(p place, r *report) error {
-		return webhooks(t.Context(), p, r, webhooksSize{
+		return receivers(t.Context(), p, r, webhooksSize{
 			watched: 4, length: time.Second, flood: 1000, hanging: 100, backlog: 100, waiting: 5000, held: 2000, old: 500,
 		})
 	})
+}
+
+func TestWhatARestoreRevivesIsFound(t *testing.T) {
+	t.Parallel()
+	drilled(t, func(p place, r *report) error { return restored(t.Context(), p, r, 20) })
+}
+
+func TestAFailoverLosesNothing(t *testing.T) {
+	t.Parallel()
+	drilled(t, func(p place, r *report) error { return failover(t.Context(), p, r, time.Second) })
+}
+
+func TestAPoolerMayStandBetween(t *testing.T) {
+	t.Parallel()
+	if _, _, err := findPooler(t.Context()); err != nil {
+		t.Skip(err)
+	}
+	drilled(t, func(p place, r *report) error { return pooled(t.Context(), p, r, time.Second) })
 }
 
 func TestTheDrillsAreNamed(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/embedded"
@@ -43,7 +44,16 @@ var drills = []drill{
 	{"webhooks", "receivers at their worst, and very much that waits", func(ctx context.Context, p place, r *report) error {
 		size := fullWebhooks
 		size.waiting = p.waiting
-		return webhooks(ctx, p, r, size)
+		return receivers(ctx, p, r, size)
+	}},
+	{"restore", "a backup is restored: what it revives is found, and revoked", func(ctx context.Context, p place, r *report) error {
+		return restored(ctx, p, r, 2000)
+	}},
+	{"failover", "the primary is killed, its synchronous standby takes over", func(ctx context.Context, p place, r *report) error {
+		return failover(ctx, p, r, 10*time.Second)
+	}},
+	{"pooler", "PgBouncer in transaction mode between a node and its database", func(ctx context.Context, p place, r *report) error {
+		return pooled(ctx, p, r, 10*time.Second)
 	}},
 }
 

@@ -133,19 +133,28 @@ func (s *server) peak() int64 {
 
 // ready reports whether /readyz answers 200.
 func (s *server) ready(ctx context.Context) bool {
+	_, err := s.get(ctx, "/readyz")
+	return err == nil
+}
+
+// get asks the operators' listener. Anything but 200 is an error.
+func (s *server) get(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.ops+"/readyz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.ops+path, nil)
 	if err != nil {
-		return false
+		return nil, err
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return false
+		return nil, err
 	}
 	defer res.Body.Close()
-	_, _ = io.Copy(io.Discard, res.Body) // the status says it all
-	return res.StatusCode == http.StatusOK
+	text, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s is answered with %s", path, res.Status)
+	}
+	return text, err
 }
 
 // tokens makes n tokens of a guild with every scope.

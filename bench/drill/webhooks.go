@@ -38,10 +38,10 @@ var fullWebhooks = webhooksSize{
 	waiting: 5_000_000, held: 500_000, old: 50_000, measure: true,
 }
 
-// webhooks lets receivers and guilds do what they do at their worst, and watches
+// receivers lets receivers and guilds do what they do at their worst, and watches
 // how long the events of others take from the answer of the write to the
 // receiver; then it changes an endpoint for which very much waits.
-func webhooks(ctx context.Context, p place, r *report, size webhooksSize) (err error) {
+func receivers(ctx context.Context, p place, r *report, size webhooksSize) (err error) {
 	h, err := newHooks(ctx, p, r, size)
 	if err != nil {
 		return err

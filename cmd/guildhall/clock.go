@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -53,16 +52,13 @@ func (c *clock) watch(ctx context.Context) error {
 	}
 }
 
-// compare takes the middle of the question for the moment of its answer.
 func (c *clock) compare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	var theirs time.Time
-	asked := c.now()
-	if err := c.db.Reader().GetContext(ctx, &theirs, `SELECT clock_timestamp()`); err != nil {
-		return fmt.Errorf("read the database's clock: %w", err)
+	off, err := db.ClockOffset(ctx, c.db.Reader(), c.now)
+	if err != nil {
+		return err
 	}
-	off := asked.Add(c.now().Sub(asked) / 2).Sub(theirs)
 	c.offset.Set(off.Seconds())
 	if off.Abs() > clockOff {
 		c.log.ErrorContext(ctx, "this machine's clock and the database's disagree: receivers may refuse what is signed here",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,14 +74,17 @@ func (c connection) open(ctx context.Context) (*db.DB, found, error) {
 	return d, f, err
 }
 
-type migrateCommand struct{ connection }
+type migrateCommand struct {
+	connection
+	ListenURL string `name:"listen-url" env:"GUILDHALL_LISTEN_URL" help:"A direct way to the same database, where a pooler stands between: a migration holds a lock of its session." placeholder:"URL"`
+}
 
 func (c *migrateCommand) Run(ctx context.Context, io streams) error {
 	f, err := c.find()
 	if err != nil {
 		return err
 	}
-	if err := db.Migrate(ctx, f.DatabaseURL); err != nil {
+	if err := db.Migrate(ctx, cmp.Or(c.ListenURL, f.DatabaseURL)); err != nil {
 		return err
 	}
 	return say(io.out, "The database is at schema version %d.", db.SchemaVersion())

@@ -20,15 +20,20 @@ import (
 // that vouches for it.
 type localFiles struct{ ca, cert, key string }
 
-// localCertificate returns the files in dir, and makes them when they are
-// missing or about to expire. The authority's private key is thrown away, so
-// trusting the authority means trusting this one certificate.
-func localCertificate(dir string) (localFiles, error) {
-	f := localFiles{
+// localPaths is where the files lie in dir.
+func localPaths(dir string) localFiles {
+	return localFiles{
 		ca:   filepath.Join(dir, "ca.pem"),
 		cert: filepath.Join(dir, "localhost.pem"),
 		key:  filepath.Join(dir, "localhost-key.pem"),
 	}
+}
+
+// localCertificate returns the files in dir, and makes them when they are
+// missing or about to expire. The authority's private key is thrown away, so
+// trusting the authority means trusting this one certificate.
+func localCertificate(dir string) (localFiles, error) {
+	f := localPaths(dir)
 	now := time.Now()
 	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 	_, missing := os.Stat(f.ca)

@@ -31,7 +31,9 @@ type commands struct {
 	Dashboard dashboardCommands `cmd:"" help:"Open the dashboard for an operator."`
 	Import    importCommand     `cmd:"" help:"Load a guild file, all of it or nothing."`
 	Export    exportCommand     `cmd:"" help:"Write a guild as a guild file."`
+	Restore   restoreCommands   `cmd:"" help:"Look at what a restored backup has undone."`
 	Reseal    resealCommand     `cmd:"" help:"Rewrite with the first GUILDHALL_SECRET_KEY what an older one sealed."`
+	Doctor    doctorCommand     `cmd:"" help:"Examine an installation, a line for each check: exit 0, or 1 when one fails."`
 	Ready     readyCommand      `cmd:"" help:"Ask the server on this machine whether it is ready: exit 0, or 1 and why not."`
 	OpenAPI   openapiCommand    `cmd:"" name:"openapi" help:"Print the API's contract."`
 	Version   versionCommand    `cmd:"" help:"Print the version of the program and of its contract."`

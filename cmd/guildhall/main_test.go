@@ -186,7 +186,7 @@ func TestUsage(t *testing.T) {
 		for _, command := range []string{
 			"", "dev", "serve", "migrate", "token", "token create", "token list", "token revoke",
 			"webhook", "webhook add", "webhook list", "webhook rotate-secret", "webhook test", "webhook deliveries",
-			"webhook redeliver", "webhook recover", "webhook remove", "import", "export", "reseal", "ready", "openapi", "version",
+			"webhook redeliver", "webhook recover", "webhook remove", "import", "export", "reseal", "doctor", "restore", "restore check", "ready", "openapi", "version",
 		} {
 			out := call(t, "", append(strings.Fields(command), "--help")...).ok(t)
 			if !strings.Contains(out, "Usage: guildhall "+command) {
@@ -204,6 +204,14 @@ func TestUsage(t *testing.T) {
 			{"token create --guild 1 --name x --all-scopes --scope cases:read", "can't be used together"},
 			{"token create --guild 1 --name x --all-scopes --expires-in soon", "soon"},
 			{"token revoke", "id"},
+			{"restore check", "--since"},
+			{"restore check --since yesterday", "yesterday"},
+			{"token revoke --all", "--guild"},
+			{"token revoke --guild 1", "--all"},
+			{"token revoke --every-guild", "--all"},
+			{"token revoke x --all --guild 1", "not both"},
+			{"token revoke --all --guild 1 --every-guild", "can't be used together"},
+			{"token revoke --all --guild=", "says nothing"},
 			{"webhook add --guild 1 --url https://example.com", "--event"},
 			{"webhook deliveries x --status lost", "lost"},
 			{"openapi --version 2", "3.0"},
@@ -217,7 +225,7 @@ func TestUsage(t *testing.T) {
 		dir := t.TempDir()
 		for _, line := range []string{
 			"migrate", "token list --guild 1", "token revoke x", "token create --guild 1 --name x --all-scopes",
-			"webhook list --guild 1", "webhook remove x", "import -", "export --guild 1",
+			"doctor", "webhook list --guild 1", "webhook remove x", "import -", "export --guild 1",
 		} {
 			call(t, "", append(strings.Fields(line), "--dir", dir)...).refused(t, 1, "GUILDHALL_DATABASE_URL")
 		}
@@ -277,6 +285,17 @@ func TestMigrate(t *testing.T) {
 	p.says(t, `"msg":"ready"`)
 	if _, log := p.text(); strings.Count(log, "newer schema") != 1 {
 		t.Errorf("about the newer schema it says %s", log)
+	}
+}
+
+// A migration holds a lock of its session, which a pooler would give to others: it
+// goes the direct way.
+func TestMigrateGoesTheDirectWay(t *testing.T) {
+	t.Parallel()
+	direct := dbtest.Empty(t, "template0")
+	call(t, "", "migrate", "--database-url", "postgres://u@127.0.0.1:1/x", "--listen-url", direct).ok(t)
+	if _, err := db.CheckSchema(t.Context(), direct); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -358,6 +377,35 @@ func TestTokens(t *testing.T) {
 			}
 		}
 	})
+}
+
+// After a break-in, or a restored backup: nothing that was given out works on.
+func TestAllTokensAreRevoked(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	s := serve(t, url)
+	others := []string{s.token, token(t, url)}
+	for _, secret := range others {
+		if res, body := s.pay(t, secret); res.StatusCode != 200 {
+			t.Fatalf("%d %s", res.StatusCode, body)
+		}
+	}
+	revoke := func(args ...string) result {
+		return call(t, "", append([]string{"token", "revoke", "--all", "--database-url", url}, args...)...)
+	}
+	revoke("--guild", "404").refused(t, 1, "no guild 404")
+	if out := revoke("--guild", guild).ok(t); !strings.Contains(out, "2 tokens are revoked") {
+		t.Error(out)
+	}
+	for _, secret := range others {
+		if res, body := s.pay(t, secret); res.StatusCode != 401 || !strings.Contains(body, "invalid_token") {
+			t.Errorf("%d %s", res.StatusCode, body)
+		}
+	}
+	token(t, url)
+	if out := revoke("--every-guild", "--json").ok(t); strings.Join(strings.Fields(out), "") != `{"revoked":1}` {
+		t.Error(out)
+	}
 }
 
 func TestPort(t *testing.T) {

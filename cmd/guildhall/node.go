@@ -96,6 +96,11 @@ func (n *node) run(ctx context.Context) error {
 		return err
 	}
 
+	standbys, err := newReplication(vital, n.log, n.metrics)
+	if err != nil {
+		return err
+	}
+
 	g, groupCtx := errgroup.WithContext(ctx)
 	// Three lives, ended one after the other: the workers', the public
 	// listeners', and that of what both stand on.
@@ -127,6 +132,7 @@ func (n *node) run(ctx context.Context) error {
 		return err
 	}
 	g.Go(func() error { return times.watch(working) })
+	g.Go(func() error { return standbys.watch(working) })
 	if n.ready != nil {
 		n.ready(at)
 	}

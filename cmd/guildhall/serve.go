@@ -38,7 +38,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 		log.Warn("no GUILDHALL_SECRET_KEY: signing secrets and stored answers are kept under a key that everybody knows, which is for tests only")
 	}
 	if c.Migrate {
-		if err := db.Migrate(ctx, c.DatabaseURL); err != nil {
+		if err := db.Migrate(ctx, cmp.Or(c.ListenURL, c.DatabaseURL)); err != nil {
 			return err
 		}
 	}

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"guildhall/internal/auth"
+	"guildhall/internal/db"
 	"guildhall/internal/wire"
 )
 
@@ -131,15 +133,35 @@ func (c *tokenList) Run(ctx context.Context, io streams) error {
 
 type tokenRevoke struct {
 	connection
-	ID string `arg:"" help:"The token's id."`
+	ID         string `arg:"" optional:"" help:"The token's id."`
+	All        bool   `help:"Revoke every token of --guild, or of --every-guild, instead of one."`
+	Guild      string `xor:"whose" help:"With --all: the guild." placeholder:"ID"`
+	EveryGuild bool   `xor:"whose" help:"With --all: all tokens of this installation."`
+	JSON       bool   `help:"Print one JSON object."`
+}
+
+// revokedTokens is what `--json` prints.
+type revokedTokens struct {
+	Revoked int `json:"revoked"`
 }
 
 func (c *tokenRevoke) Run(ctx context.Context, io streams) error {
+	switch whose := c.Guild != "" || c.EveryGuild; {
+	case c.ID == "" && !c.All:
+		return usageError{errors.New("revoke takes a token's id, or --all with --guild or --every-guild")}
+	case c.All && !whose:
+		return usageError{errors.New("--all needs --guild or --every-guild")}
+	case c.ID != "" && (c.All || whose):
+		return usageError{errors.New("revoke takes a token's id or --all, not both")}
+	}
 	d, _, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
+	if c.All {
+		return c.revokeAll(ctx, d, io)
+	}
 	guild, err := auth.GuildOf(ctx, d, c.ID)
 	if err != nil {
 		return err
@@ -147,5 +169,22 @@ func (c *tokenRevoke) Run(ctx context.Context, io streams) error {
 	if err := auth.Revoke(ctx, d, guild, c.ID); err != nil {
 		return err
 	}
+	if c.JSON {
+		return printJSON(io.out, revokedTokens{1})
+	}
 	return say(io.out, "Token %s is revoked. No node accepts it any more.", c.ID)
+}
+
+func (c *tokenRevoke) revokeAll(ctx context.Context, d *db.DB, io streams) error {
+	n, err := auth.RevokeAll(ctx, d, c.Guild)
+	if err != nil && n > 0 {
+		err = fmt.Errorf("%d tokens were revoked before this: %w", n, err)
+	}
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(io.out, revokedTokens{n})
+	}
+	return say(io.out, "%d tokens are revoked. No node accepts them any more.", n)
 }

@@ -82,37 +82,51 @@ type Change struct {
 	Before, After any
 }
 
-// Record writes the change down as the doing of the context's actor.
-func Record(ctx context.Context, tx *db.Tx, c Change) error {
-	before, err := rendered(c.Before)
-	if err != nil {
-		return err
+// Record writes changes down as the doing of the context's actor, in one
+// statement.
+func Record(ctx context.Context, tx *db.Tx, changes ...Change) error {
+	if len(changes) == 0 {
+		return nil
 	}
-	after, err := rendered(c.After)
-	if err != nil {
-		return err
+	// Lists of the columns; of the last two, empty is null.
+	var guilds, ids, actions, targets, names, befores, afters []string
+	for _, c := range changes {
+		before, err := rendered(c.Before)
+		if err != nil {
+			return err
+		}
+		after, err := rendered(c.After)
+		if err != nil {
+			return err
+		}
+		guilds, ids, actions = append(guilds, c.Guild), append(ids, db.NewID()), append(actions, c.Action)
+		targets, names = append(targets, c.Target), append(names, c.Name)
+		befores, afters = append(befores, before), append(afters, after)
 	}
 	a := From(ctx)
-	_, err = tx.ExecContext(ctx, `
+	_, err := tx.ExecContext(ctx, `
 		INSERT INTO audit_log (guild_id, id, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name, before, after)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-		c.Guild, db.NewID(), a.Type, a.ID, a.Name, a.Address, a.RequestID, c.Action, c.Target, c.Name, before, after)
+		SELECT guild, id, $1, $2, $3, $4, $5, action, target, name, nullif(before, '')::jsonb, nullif(after, '')::jsonb
+		FROM unnest($6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[])
+		     AS c (guild, id, action, target, name, before, after)`,
+		a.Type, a.ID, a.Name, a.Address, a.RequestID, db.Array(guilds), db.Array(ids), db.Array(actions),
+		db.Array(targets), db.Array(names), db.Array(befores), db.Array(afters))
 	if err != nil {
-		return fmt.Errorf("write %s of %s in guild %s to the audit log: %w", c.Action, c.Target, c.Guild, err)
+		return fmt.Errorf("write %d changes from %s of %s in guild %s on to the audit log: %w", len(changes), changes[0].Action, changes[0].Target, changes[0].Guild, err)
 	}
 	return nil
 }
 
-func rendered(v any) (*string, error) {
+// rendered is empty where there is nothing.
+func rendered(v any) (string, error) {
 	if v == nil {
-		return nil, nil //nolint:nilnil // nothing there is null in the row
+		return "", nil
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
-		return nil, fmt.Errorf("render a change for the audit log: %w", err)
+		return "", fmt.Errorf("render a change for the audit log: %w", err)
 	}
-	text := string(bytes.ReplaceAll(b, []byte(`\u0000`), nil)) // jsonb holds no NUL
-	return &text, nil
+	return string(bytes.ReplaceAll(b, []byte(`\u0000`), nil)), nil // jsonb holds no NUL
 }
 
 // Row is one line of the log.

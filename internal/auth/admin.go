@@ -198,6 +198,66 @@ func Revoke(ctx context.Context, d *db.DB, guild, id string) error {
 	if err != nil {
 		return err
 	}
+	return await(ctx, d, epoch, "token "+id+" is revoked")
+}
+
+// RevokeAll ends every token of a guild that still works, or of every guild when
+// it is empty, as Revoke ends one, and returns how many that were. Each guild's
+// are revoked in one unit, so that a failure leaves whole guilds behind: doing it
+// again does the rest. A token that is made meanwhile may stay.
+func RevokeAll(ctx context.Context, d *db.DB, guild string) (revoked int, err error) {
+	if guild != "" {
+		there, err := guildExists(ctx, d.Reader(), guild)
+		if err != nil {
+			return 0, err
+		}
+		if !there {
+			return 0, fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
+		}
+	}
+	var epoch int64
+	for after, more := "", true; more; {
+		guilds := []string{guild}
+		if guild == "" {
+			if guilds, err = guildsAfter(ctx, d.Reader(), after); err != nil {
+				return revoked, err
+			}
+		}
+		for _, g := range guilds {
+			n, reached, err := revokeGuild(ctx, d, g)
+			if err != nil {
+				return revoked, err
+			}
+			revoked, epoch, after = revoked+n, max(epoch, reached), g
+		}
+		more = guild == "" && len(guilds) > 0
+	}
+	return revoked, await(ctx, d, epoch, "the tokens are revoked")
+}
+
+// revokeGuild revokes the tokens of one guild and writes each into the audit log.
+// It returns how many there were, and the epoch that knows of it.
+func revokeGuild(ctx context.Context, d *db.DB, guild string) (revoked int, epoch int64, err error) {
+	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		rows, reached, err := revokeOf(ctx, tx, guild)
+		revoked, epoch = len(rows), reached
+		if err != nil {
+			return err
+		}
+		changes := make([]audit.Change, 0, len(rows))
+		for _, is := range rows {
+			was := is
+			was.RevokedAt = nil
+			changes = append(changes, audit.Change{Guild: guild, Action: audit.TokenRevoked, Target: is.ID, Name: is.Name, Before: told(was), After: told(is)})
+		}
+		return audit.Record(ctx, tx, changes...)
+	})
+	return revoked, epoch, err
+}
+
+// await waits until every node knows of the epoch, and no longer than barrier. The
+// error says what is done all the same.
+func await(ctx context.Context, d *db.DB, epoch int64, done string) error {
 	wait, cancel := context.WithTimeout(ctx, barrier)
 	defer cancel()
 	again := time.NewTicker(5 * time.Millisecond)
@@ -211,7 +271,7 @@ func Revoke(ctx context.Context, d *db.DB, guild, id string) error {
 		case <-again.C:
 		case <-wait.Done():
 			if ctx.Err() != nil {
-				return fmt.Errorf("token %s is revoked, but waiting for the nodes was cut short: %w", id, ctx.Err())
+				return fmt.Errorf("%s, but waiting for the nodes was cut short: %w", done, ctx.Err())
 			}
 			return nil
 		}

@@ -29,7 +29,16 @@ func newMetrics(reg prometheus.Registerer, t *Tokens) (*metrics, error) {
 		}
 		return 0
 	})
-	for _, c := range []prometheus.Collector{lookups, m.lost, trusted} {
+	missing := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "guildhall_direct_line_missing",
+		Help: "1 while the line that announces revocations stands and nothing comes over it: a pooler is in between, and GUILDHALL_LISTEN_URL has to name the direct way.",
+	}, func() float64 {
+		if t.deaf.Load() {
+			return 1
+		}
+		return 0
+	})
+	for _, c := range []prometheus.Collector{lookups, m.lost, trusted, missing} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

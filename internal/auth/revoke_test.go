@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"guildhall/internal/audit"
+	"guildhall/internal/db"
 	"guildhall/internal/fault"
+	"guildhall/internal/testutil"
 )
 
 func revokeNow(t testing.TB, s *scene, id string) {
@@ -227,4 +229,135 @@ func TestSlowReadDoesNotBringATokenBack(t *testing.T) {
 	if late.Load() > 0 {
 		t.Fatalf("%d of %d stale answers were believed", late.Load(), rounds)
 	}
+}
+
+// All tokens of a guild die with one step of the epoch and one line in the audit
+// log each, on every node; those of another guild live on.
+func TestRevokeAll(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.exec(t, `INSERT INTO guilds (id, name, owner_id) VALUES ('2', 'Other', '2')`)
+	a, b := s.tokens(t), s.tokens(t)
+	run(t, a, b)
+	var mine []Token
+	for range 20 {
+		mine = append(mine, s.token(t))
+	}
+	other := s.token(t, func(n *New) { n.GuildID = "2" })
+	revokeNow(t, s, mine[0].ID)
+	for _, tok := range append(mine[1:], other) { // into the caches
+		for _, node := range []*Tokens{a, b} {
+			if code := answer(node, tok.Secret); code != "" {
+				t.Fatalf("a fresh token is %s", code)
+			}
+		}
+	}
+	before := get[int64](t, s, `SELECT epoch FROM auth_epoch`)
+
+	n, err := RevokeAll(t.Context(), s.DB, guild)
+	if err != nil || n != 19 {
+		t.Fatalf("revoked %d: %v", n, err)
+	}
+	for i, tok := range mine {
+		for _, node := range []*Tokens{a, b} {
+			if code := answer(node, tok.Secret); code != "invalid_token" {
+				t.Errorf("token %d is answered with %q", i, code)
+			}
+		}
+	}
+	if code := answer(a, other.Secret); code != "" {
+		t.Errorf("another guild's token is %s", code)
+	}
+	if after := get[int64](t, s, `SELECT epoch FROM auth_epoch`); after != before+1 {
+		t.Errorf("the epoch went from %d to %d", before, after)
+	}
+	if n := get[int](t, s, `SELECT count(*) FROM audit_log WHERE action = 'token.revoked' AND guild_id = $1 AND after->>'revoked_at' IS NOT NULL AND before->>'revoked_at' IS NULL`, guild); n != 20 {
+		t.Errorf("%d lines in the audit log", n)
+	}
+
+	// Again there is nothing to do, and nothing is announced.
+	if n, err := RevokeAll(t.Context(), s.DB, guild); err != nil || n != 0 {
+		t.Errorf("once more: %d, %v", n, err)
+	}
+	if after := get[int64](t, s, `SELECT epoch FROM auth_epoch`); after != before+1 {
+		t.Errorf("nothing was changed, and the epoch is %d", after)
+	}
+	if _, err := RevokeAll(t.Context(), s.DB, "404"); !fault.Is(err, "not_found") {
+		t.Errorf("of a guild that is none: %v", err)
+	}
+	if n, err := RevokeAll(t.Context(), s.DB, ""); err != nil || n != 1 {
+		t.Errorf("of every guild: %d, %v", n, err)
+	}
+	if code := answer(b, other.Secret); code != "invalid_token" {
+		t.Errorf("afterwards the other guild's token is %q", code)
+	}
+}
+
+// Whoever writes the table is announced: one token by its hash, several, or one
+// whose hash has changed, as everything; a row left as it was is not.
+func TestAnnouncements(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	tokens := []Token{s.token(t), s.token(t)}
+	node := s.tokens(t)
+	run(t, node)
+	for _, tt := range []struct {
+		statement string
+		steps     int64
+	}{
+		{`UPDATE api_tokens SET name = 'x'`, 1},
+		{`UPDATE api_tokens SET name = 'x'`, 0},
+		{`UPDATE api_tokens SET name = 'y' WHERE false`, 0},
+		{`UPDATE api_tokens SET hash = sha256(hash) WHERE id = $1`, 1},
+		{`UPDATE api_tokens SET expires_at = now() WHERE id = $1`, 1},
+	} {
+		for _, tok := range tokens {
+			answer(node, tok.Secret)
+		}
+		before := get[int64](t, s, `SELECT epoch FROM auth_epoch`)
+		if strings.Contains(tt.statement, "$1") {
+			s.exec(t, tt.statement, tokens[0].ID)
+		} else {
+			s.exec(t, tt.statement)
+		}
+		after := get[int64](t, s, `SELECT epoch FROM auth_epoch`)
+		if after != before+tt.steps {
+			t.Errorf("%s: the epoch went from %d to %d", tt.statement, before, after)
+		}
+		testutil.Eventually(t, "the node knows the epoch", func() bool { return node.epoch.Load() == after || tt.steps == 0 })
+	}
+}
+
+// A line that stands and leads nowhere, as through a pooler, is told of in the
+// log, once, and by a metric.
+func TestALineThatLeadsNowhereIsTold(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	node := s.tokens(t)
+	line, err := db.Listen(t.Context(), s.URL, "guildhall-test", "another_channel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := &session{t: node, line: line, sent: map[uint64]time.Time{}}
+	deaf := make(chan struct{})
+	go func() {
+		defer close(deaf)
+		_ = here.hear() // it ends with the line
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- here.beatUntil(ctx, deaf) }()
+	testutil.Eventually(t, "the node says so", func() bool { return node.deaf.Load() })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	line.Close()
+	<-deaf
+	if n := strings.Count(s.log.String(), "GUILDHALL_LISTEN_URL"); n != 1 {
+		t.Errorf("said %d times: %s", n, s.log.String())
+	}
+
+	run(t, node) // over a line that leads somewhere
+	testutil.Eventually(t, "the node hears again", func() bool { return !node.deaf.Load() })
 }

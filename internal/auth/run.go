@@ -30,6 +30,9 @@ const (
 	// silence is after how long an unheard node is no longer waited for. Its
 	// trust has ended long before.
 	silence = 10 * time.Second
+	// deafAfter is after how long without a heartbeat that came back a line that
+	// stands leads nowhere. A pooler takes LISTEN and forgets it.
+	deafAfter = 5 * time.Second
 	// beatLimit is how long a heartbeat may take before the line is given up.
 	beatLimit = 3 * time.Second
 )
@@ -113,6 +116,7 @@ func (t *Tokens) session(ctx context.Context) (worked bool, err error) {
 		lost = s.hear()
 	}()
 	err = s.beatUntil(ctx, deaf)
+	t.deaf.Store(false)
 	worked = s.distrust()
 	if ctx.Err() != nil {
 		s.leave(ctx)
@@ -158,10 +162,12 @@ func (s *session) beatUntil(ctx context.Context, deaf <-chan struct{}) error {
 	}
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
+	begun := s.t.clock()
 	for {
 		if err := s.beat(ctx); err != nil {
 			return fmt.Errorf("send a heartbeat: %w", err)
 		}
+		s.noteDeafness(ctx, begun)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -170,6 +176,21 @@ func (s *session) beatUntil(ctx context.Context, deaf <-chan struct{}) error {
 		case <-tick.C:
 		case <-s.t.acks:
 		}
+	}
+}
+
+// noteDeafness says, once, that heartbeats go out over a line that stands and none
+// comes back. Whatever ends that takes it back: a heartbeat that is heard, or the
+// end of the line, which is told of as such.
+func (s *session) noteDeafness(ctx context.Context, begun time.Time) {
+	heard := begun
+	if sent := s.t.lease.Load(); sent != nil {
+		heard = *sent
+	}
+	if s.t.clock().Sub(heard) < deafAfter {
+		s.t.deaf.Store(false)
+	} else if !s.t.deaf.Swap(true) {
+		s.t.log.WarnContext(ctx, "tokens are read from the database on each request: notifications do not come through, because a pooler stands between; GUILDHALL_LISTEN_URL has to name the direct way")
 	}
 }
 

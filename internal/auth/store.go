@@ -130,6 +130,39 @@ func revoke(ctx context.Context, tx *db.Tx, guild, id string) (was, is row, epoc
 	return was, is, epoch, nil
 }
 
+// revokeOf marks the guild's tokens that are not revoked and returns them, with the
+// epoch that a node must have reached to know of it.
+func revokeOf(ctx context.Context, tx *db.Tx, guild string) (rows []row, epoch int64, err error) {
+	if err := tx.SelectContext(ctx, &rows, `
+		UPDATE api_tokens SET revoked_at = now()
+		WHERE guild_id = $1 AND revoked_at IS NULL
+		RETURNING id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at, created_at, revoked_at, now() AS now`, guild); err != nil {
+		return nil, 0, fmt.Errorf("revoke the tokens of guild %s: %w", guild, err)
+	}
+	if err := tx.GetContext(ctx, &epoch, `SELECT epoch FROM auth_epoch`); err != nil {
+		return nil, 0, fmt.Errorf("read the epoch of tokens: %w", err)
+	}
+	return rows, epoch, nil
+}
+
+func guildExists(ctx context.Context, q db.Querier, guild string) (there bool, err error) {
+	if err := q.GetContext(ctx, &there, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild); err != nil {
+		return false, fmt.Errorf("look for guild %s: %w", guild, err)
+	}
+	return there, nil
+}
+
+// guildsAfter returns the next guilds that have tokens, in the order of their ids.
+func guildsAfter(ctx context.Context, q db.Querier, after string) ([]string, error) {
+	var ids []string
+	err := q.SelectContext(ctx, &ids, `
+		SELECT DISTINCT guild_id FROM api_tokens WHERE guild_id > $1 ORDER BY guild_id LIMIT 100`, after)
+	if err != nil {
+		return nil, fmt.Errorf("list the guilds that have tokens: %w", err)
+	}
+	return ids, nil
+}
+
 // behind counts the live nodes that have not reached the epoch yet.
 func behind(ctx context.Context, q db.Querier, epoch int64) (nodes int, err error) {
 	err = q.GetContext(ctx, &nodes, `

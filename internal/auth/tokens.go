@@ -71,6 +71,7 @@ type Tokens struct {
 	refused *otter.Cache[digest, *entry]
 	gens    generations
 	lease   atomic.Pointer[time.Time] // when the last heartbeat that came back was sent
+	deaf    atomic.Bool               // the line stands, and nothing comes over it
 	lookups *lookups
 	narrow  chan struct{}
 	uses    uses

@@ -23,6 +23,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"guildhall/internal/auth"
+	"guildhall/internal/testutil"
 )
 
 // screens is the folder of the pictures.
@@ -449,7 +450,7 @@ func TestRecoveryInABrowser(t *testing.T) {
 	held := func() int {
 		return count(t, l.scene, `SELECT count(DISTINCT event_id) FROM webhook_deliveries WHERE endpoint_id = $1 AND event_type = 'case.created' AND state = 'held'`, id)
 	}
-	eventually(t, "20 deliveries are held", func() bool { return held() == 20 })
+	testutil.Eventually(t, "20 deliveries are held", func() bool { return held() == 20 })
 	b.open(one)
 	b.look("webhook-disabled")
 	b.open(page(guildID))
@@ -466,7 +467,7 @@ func TestRecoveryInABrowser(t *testing.T) {
 		}
 		return ids
 	}
-	eventually(t, "all that was held is delivered", func() bool {
+	testutil.Eventually(t, "all that was held is delivered", func() bool {
 		return count(t, l.scene, `SELECT count(DISTINCT event_id) FROM webhook_deliveries WHERE endpoint_id = $1 AND event_type = 'case.created' AND state = 'delivered'`, id) == 20
 	})
 	if n := len(arrived()); n != 20 {
@@ -490,15 +491,6 @@ func TestRecoveryInABrowser(t *testing.T) {
 	r.last(t, before+20)
 	if n := len(arrived()); n != 20 {
 		t.Errorf("recovering has made other events: %d", n)
-	}
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
 	}
 }
 

@@ -4,10 +4,12 @@
 package db
 
 import (
+	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -106,6 +108,7 @@ const connLifetime = 30 * time.Minute
 // much TLS there has to be, it is none for a server on this machine and require
 // for any other.
 func withParams(raw string, params map[string]string) (string, error) {
+	raw, hosts, ports := splitHosts(raw)
 	u, err := url.Parse(raw)
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
 		// The parse error would repeat the URL, which may hold a password.
@@ -114,12 +117,16 @@ func withParams(raw string, params map[string]string) (string, error) {
 	q := u.Query()
 	// Of two hosts the driver takes the one that sorts last, and it does not know
 	// [::1]. So there is one, the query's where there are two, and it stands there.
-	for name, value := range map[string]string{"host": u.Hostname(), "port": u.Port()} {
+	if hosts == "" {
+		hosts, ports = u.Hostname(), u.Port()
+	}
+	for name, value := range map[string]string{"host": hosts, "port": ports} {
 		if q.Get(name) == "" && value != "" {
 			q.Set(name, value)
 		}
 	}
 	u.Host, u.RawQuery = "", q.Encode()
+	u.Path = cmp.Or(u.Path, "/") // without it the text would be no URL any more
 	cfg, err := pq.NewConfig(u.String())
 	if err != nil {
 		return "", fmt.Errorf("the database URL cannot be used: %w", err)
@@ -129,12 +136,50 @@ func withParams(raw string, params map[string]string) (string, error) {
 	}
 	if q.Get("connect_timeout") == "" {
 		q.Set("connect_timeout", "5")
+		if len(cfg.Multi) > 0 {
+			q.Set("connect_timeout", "1") // they are tried one after the other, a machine that is gone too
+		}
 	}
 	for k, v := range params {
 		q.Set(k, v)
 	}
+	if q.Get("default_transaction_read_only") == "on" && q.Get("target_session_attrs") == "read-write" {
+		// The sessions of this pool only read, by our own doing. What is wanted is
+		// the server that takes writes.
+		q.Set("target_session_attrs", "primary")
+	}
 	u.RawQuery = q.Encode()
 	return u.String(), nil
+}
+
+// splitHosts takes the servers out of a URL that names several, as libpq does and
+// net/url cannot: postgres://user@one:5432,two:5433/name. Where there is one, the
+// URL stays as it is.
+func splitHosts(raw string) (without, hosts, ports string) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	begin := strings.LastIndexByte(rest[:end], '@') + 1
+	list := rest[begin:end]
+	if !ok || !strings.Contains(list, ",") {
+		return raw, "", ""
+	}
+	var names, numbers []string
+	some := false
+	for item := range strings.SplitSeq(list, ",") {
+		name, number, err := net.SplitHostPort(item)
+		if err != nil {
+			name, number = strings.Trim(item, "[]"), ""
+		}
+		some = some || number != ""
+		names, numbers = append(names, name), append(numbers, cmp.Or(number, "5432"))
+	}
+	if some {
+		ports = strings.Join(numbers, ",")
+	}
+	return scheme + "://" + rest[:begin] + rest[end:], strings.Join(names, ","), ports
 }
 
 // defaultTLS is the sslmode where none is said. Which hosts are meant (those of

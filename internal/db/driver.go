@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/lib/pq"
 )
@@ -14,7 +16,14 @@ const maxPrepared = 512
 
 // connector makes connections that prepare every statement with arguments once
 // and keep it: unprepared arguments cost lib/pq a second round trip each time.
-type connector struct{ inner driver.Connector }
+//
+// With binary_parameters=yes in the URL it keeps none, and the driver sends each
+// statement whole, in one round trip: for poolers that know no prepared
+// statements. Postgres then plans each one anew.
+type connector struct {
+	inner    driver.Connector
+	prepares bool
+}
 
 func newConnector(dsn string) (driver.Connector, error) {
 	inner, err := pq.NewConnector(dsn)
@@ -22,7 +31,11 @@ func newConnector(dsn string) (driver.Connector, error) {
 		return nil, err
 	}
 	inner.Dialer(&dialer{})
-	return connector{inner}, nil
+	cfg, err := pq.NewConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return connector{inner, !cfg.BinaryParameters}, nil
 }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -32,7 +45,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	inner, err := c.inner.Connect(context.WithValue(ctx, socketKey{}, wire))
 	if err != nil {
-		return nil, err
+		return nil, unwanted(err)
 	}
 	pc, ok := inner.(pqConn)
 	if !ok {
@@ -43,7 +56,22 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 		inner.Close()
 		return nil, err
 	}
-	return &conn{pqConn: pc, wire: wire, prepared: make(map[string]driver.Stmt)}, nil
+	return &conn{pqConn: pc, wire: wire, prepares: c.prepares, prepared: make(map[string]driver.Stmt)}, nil
+}
+
+// errUnwanted says that servers answer and none of them is of the kind that
+// target_session_attrs asks for, as between the death of a primary and the
+// promotion of its standby.
+var errUnwanted = errors.New("no server takes writes now")
+
+// unwanted adds errUnwanted where the driver says so, which it does in words only.
+func unwanted(err error) error {
+	for _, words := range []string{"session is read-only", "server is in hot standby mode"} {
+		if strings.Contains(err.Error(), words) {
+			return fmt.Errorf("%w: %w", errUnwanted, err)
+		}
+	}
+	return err
 }
 
 func (c connector) Driver() driver.Driver { return c.inner.Driver() }
@@ -64,6 +92,7 @@ type pqConn interface {
 type conn struct {
 	pqConn
 	wire     *socket
+	prepares bool // statements with arguments
 	prepared map[string]driver.Stmt
 	readOnly bool // its server has become a standby
 }
@@ -108,7 +137,7 @@ func (c *conn) stmt(ctx context.Context, query string) (driver.Stmt, error) {
 	if s, ok := c.prepared[query]; ok {
 		return s, nil
 	}
-	if len(c.prepared) >= maxPrepared {
+	if !c.prepares || len(c.prepared) >= maxPrepared {
 		return nil, nil
 	}
 	s, err := c.PrepareContext(ctx, query)

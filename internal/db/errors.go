@@ -46,7 +46,7 @@ func LockTimeout(err error) bool {
 // it may serve the same statement later: no connection, shutting down, out of
 // resources, a statement that ran out of its time.
 func Unavailable(err error) bool {
-	if errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) {
+	if errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, errUnwanted) {
 		return true
 	}
 	var e *pq.Error
@@ -71,4 +71,11 @@ func retryable(err error) bool {
 func UndefinedTable(err error) bool {
 	var e *pq.Error
 	return errors.As(err, &e) && e.Code == "42P01"
+}
+
+// ReadOnly reports whether err says that the server takes no writes: it is a
+// standby, or its sessions are read-only.
+func ReadOnly(err error) bool {
+	var e *pq.Error
+	return errors.As(err, &e) && e.Code == "25006"
 }

@@ -1,8 +1,11 @@
 package db
 
 import (
+	"fmt"
 	"net/url"
 	"testing"
+
+	"github.com/lib/pq"
 )
 
 // What no one has said about TLS is decided by where the server is, whatever
@@ -45,6 +48,41 @@ func TestTLSIsTheDefaultForOtherMachines(t *testing.T) {
 	t.Setenv("PGSSLMODE", "verify-full")
 	if got := sslmode(t, "postgres://u:p@/x"); got != "" {
 		t.Errorf("PGSSLMODE is overridden with sslmode=%s", got)
+	}
+}
+
+// A URL may name several servers, with a port each, one for all, or none.
+func TestAURLNamesSeveralServers(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		"postgres://u:p@db1:5432,db2:5433/x":      "db1:5432 db2:5433",
+		"postgres://u:p@db1,db2/x":                "db1:5432 db2:5432",
+		"postgres://u:p@db1:6000,db2/x":           "db1:6000 db2:5432",
+		"postgres://u:p@db1,db2:6000/x":           "db1:5432 db2:6000",
+		"postgres://u:p@[::1]:6000,[::2],db3:1/x": "::1:6000 ::2:5432 db3:1",
+		"postgres://db1,db2":                      "db1:5432 db2:5432",
+		"postgres://u:p@/x?host=db1,db2&port=7":   "db1:7 db2:7",
+		"postgres://u:p@db1,db2/x?host=db3":       "db3:5432",
+		"postgres://u:p@10.0.0.1,10.0.0.2?port=7": "10.0.0.1:7 10.0.0.2:7",
+		"postgres://u:p,q@db1:6000/x":             "db1:6000",
+	} {
+		with, err := withParams(raw, nil)
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		cfg, err := pq.NewConfig(with)
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		got := fmt.Sprintf("%s:%d", cfg.Host, cfg.Port)
+		for _, m := range cfg.Multi {
+			got += fmt.Sprintf(" %s:%d", m.Host, m.Port)
+		}
+		if got != want {
+			t.Errorf("%s leads to %s, want %s", raw, got, want)
+		}
 	}
 }
 

@@ -61,6 +61,44 @@ func CheckKey(ctx context.Context, d *db.DB, box *seal.Box) error {
 	return err
 }
 
+// KeyState is what InspectKey has found.
+type KeyState int
+
+// The states of a key that fits.
+const (
+	KeyFirst  KeyState = iota // the first key of the box opens what is sealed
+	KeyOlder                  // another of its keys does
+	KeyUnused                 // nothing is sealed yet
+)
+
+// InspectKey is CheckKey that writes nothing: which of box's keys opens what is
+// sealed in the database, or ErrKey.
+func InspectKey(ctx context.Context, q db.Querier, box *seal.Box) (KeyState, error) {
+	sealed, err := check(ctx, q)
+	if err != nil && !db.UndefinedTable(err) {
+		return 0, err
+	}
+	some, opens, err := webhooks.SampleSecrets(ctx, q, box)
+	switch {
+	case err != nil:
+		return 0, err
+	case some && !opens:
+		return 0, ErrKey
+	case sealed == nil && !some:
+		return KeyUnused, nil
+	case sealed == nil:
+		return KeyFirst, nil
+	}
+	_, older, err := box.Reseal(sealed, checkBound)
+	switch {
+	case err != nil:
+		return 0, ErrKey
+	case older:
+		return KeyOlder, nil
+	}
+	return KeyFirst, nil
+}
+
 // check returns the installation's row; nil when there is none yet.
 func check(ctx context.Context, q db.Querier) ([]byte, error) {
 	var sealed []byte

@@ -13,7 +13,9 @@ type metrics struct {
 	oldest *prometheus.GaugeVec
 }
 
-func newMetrics(reg prometheus.Registerer) (metrics, error) {
+// newMetrics makes the series of all work from the start, so that the first
+// failure is a step from 0.
+func newMetrics(reg prometheus.Registerer, work []Work, sweeps []Sweep) (metrics, error) {
 	m := metrics{
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "guildhall_jobs_total", Help: "Attempts of jobs, by kind and outcome: done, failed (tried again) or given_up.",
@@ -24,6 +26,17 @@ func newMetrics(reg prometheus.Registerer) (metrics, error) {
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "guildhall_jobs_oldest_seconds", Help: "Age of the oldest unfinished job of a kind, over all nodes.",
 		}, []string{"kind"}),
+	}
+	for _, w := range work {
+		for _, outcome := range []string{"done", "failed", "given_up"} {
+			m.jobs.WithLabelValues(w.kind, outcome)
+		}
+		m.oldest.WithLabelValues(w.kind)
+	}
+	for _, s := range sweeps {
+		for _, outcome := range []string{"done", "failed"} {
+			m.sweeps.WithLabelValues(s.Name, outcome)
+		}
 	}
 	if reg == nil {
 		return m, nil

@@ -77,7 +77,7 @@ func New(cfg Config) (*Runner, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	m, err := newMetrics(cfg.Metrics)
+	m, err := newMetrics(cfg.Metrics, cfg.Work, cfg.Sweeps)
 	if err != nil {
 		return nil, err
 	}

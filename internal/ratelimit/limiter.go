@@ -15,8 +15,7 @@ type Config struct {
 	// for itself.
 	RedisURL string
 	// Budget is how long a call waits for Redis before this node decides
-	// alone; 0 means 15 ms. It is several times what a healthy store needs, so
-	// that a pause of the scheduler is no outage.
+	// alone; 0 means DefaultBudget.
 	Budget time.Duration
 	// Nodes is the number of live nodes, this one included. While Redis is
 	// away each of them admits its share of the quota. nil means one.
@@ -30,6 +29,10 @@ type Config struct {
 	Metrics prometheus.Registerer
 }
 
+// DefaultBudget is several times what a healthy store needs, so that a pause of
+// the scheduler is no outage.
+const DefaultBudget = 15 * time.Millisecond
+
 // Limiter decides. It is safe for concurrent use.
 type Limiter struct {
 	local  *local
@@ -42,7 +45,7 @@ type Limiter struct {
 // cannot be reached is found again later.
 func New(cfg Config) (*Limiter, error) {
 	if cfg.Budget == 0 {
-		cfg.Budget = 15 * time.Millisecond
+		cfg.Budget = DefaultBudget
 	}
 	if cfg.MaxKeys == 0 {
 		cfg.MaxKeys = 100_000
@@ -124,4 +127,24 @@ func (l *Limiter) decide(ctx context.Context, key string, q Quota, cost int) Res
 	// for a share of it, so what was learned before holds on.
 	share := Quota{Limit: max(1, q.Limit/max(1, l.nodes())), Window: q.Window}
 	return l.local.spend(ctx, key, q, share, cost)
+}
+
+// Try has Redis or Valkey make one decision, which spends nothing, and returns
+// how long that took once a connection was open.
+func Try(ctx context.Context, url string, timeout time.Duration) (time.Duration, error) {
+	s, err := newShared(url, timeout, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return 0, err
+	}
+	defer s.client.Close()
+	q := Quota{Limit: 1, Window: time.Minute}
+	var took time.Duration
+	for range 2 { // the first opens the connection and loads the script
+		begun := time.Now()
+		if _, err := s.spend(ctx, "doctor", q, 0, 0); err != nil {
+			return 0, err
+		}
+		took = time.Since(begun)
+	}
+	return took, nil
 }

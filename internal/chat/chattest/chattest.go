@@ -56,6 +56,7 @@ type Server struct {
 	lookup   map[string]Behaviour
 	lookups  map[string]int
 	calls    []string
+	rights   map[string]uint64 // the bot's, in the guilds that it is in
 	gone     chan struct{}
 
 	reactions map[reaction][]string // by message, in the order of the users' ids
@@ -73,7 +74,7 @@ func New(tb testing.TB) *Server {
 	s := &Server{
 		channels: map[string][]Message{}, state: map[string]string{}, nonces: map[string]nonce{},
 		always: map[string]Behaviour{}, owners: map[string]string{}, texts: map[string][]Overwrite{},
-		lookup: map[string]Behaviour{}, lookups: map[string]int{}, bots: map[string]bool{}, window: 5 * time.Minute, gone: make(chan struct{}),
+		lookup: map[string]Behaviour{}, lookups: map[string]int{}, rights: map[string]uint64{}, bots: map[string]bool{}, window: 5 * time.Minute, gone: make(chan struct{}),
 	}
 	h := httptest.NewServer(http.HandlerFunc(s.serve))
 	s.URL = h.URL + "/api/v10"
@@ -140,6 +141,13 @@ func (s *Server) Overwrites(channel string) map[string]Overwrite {
 		now[o.ID] = o
 	}
 	return now
+}
+
+// Admit makes the bot a member of a guild, with these permissions as bits.
+func (s *Server) Admit(guild string, permissions uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rights[guild] = permissions
 }
 
 // Lookup answers every question about the channel itself (whose it is) with the
@@ -341,6 +349,8 @@ func (s *Server) act(r *http.Request, path string, body []byte) (int, any) {
 	switch {
 	case path == "/users/@me":
 		return http.StatusOK, map[string]any{"id": Self, "bot": true}
+	case strings.HasPrefix(path, "/guilds/"):
+		return s.guild(strings.TrimPrefix(path, "/guilds/"))
 	case channel == "" || s.state[channel] == "deleted":
 		return http.StatusNotFound, unknown
 	case isLookup(r, path):
@@ -376,6 +386,24 @@ func (s *Server) act(r *http.Request, path string, body []byte) (int, any) {
 		return http.StatusOK, map[string]any{"id": channel}
 	}
 	return http.StatusMethodNotAllowed, map[string]any{"code": 0, "message": "405: Method Not Allowed"}
+}
+
+// guild is what the platform says of a guild, and of the bot in it: everybody has
+// half of the bot's permissions, and a role of the bot's the others.
+func (s *Server) guild(path string) (int, any) {
+	id, member, _ := strings.Cut(path, "/")
+	has, in := s.rights[id]
+	if !in {
+		return http.StatusNotFound, map[string]any{"code": 10004, "message": "Unknown Guild"}
+	}
+	if member == "members/"+Self {
+		return http.StatusOK, map[string]any{"roles": []string{"77"}}
+	}
+	const half = 0x5555_5555_5555_5555
+	role := func(id string, bits uint64) map[string]any {
+		return map[string]any{"id": id, "permissions": strconv.FormatUint(bits, 10)}
+	}
+	return http.StatusOK, map[string]any{"id": id, "roles": []any{role(id, has&half), role("77", has&^half), role("78", 8)}}
 }
 
 // permit sets or deletes an overwrite.

@@ -30,6 +30,9 @@ type Config struct {
 	TCP bool
 	// Settings are further settings of the server, each as name=value.
 	Settings []string
+	// Of makes the server a standby of another one with TCP, which it follows
+	// until Promote.
+	Of *Server
 }
 
 // Server is a running Postgres.
@@ -43,6 +46,8 @@ type Server struct {
 	Folder string
 
 	data      string
+	run       *account
+	programs  Programs
 	password  string // empty without Config.TCP
 	process   *os.Process
 	ended     chan struct{}
@@ -62,12 +67,18 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{temporary: cfg.Dir == "", ended: make(chan struct{})}
+	s := &Server{temporary: cfg.Dir == "", ended: make(chan struct{}), run: run}
 	if cfg.TCP {
 		if !s.temporary {
 			return nil, errors.New("embedded: TCP is for temporary databases, whose password is made with them")
 		}
 		s.password = rand.Text()
+	}
+	if cfg.Of != nil {
+		if !cfg.TCP || cfg.Fast || cfg.Of.password == "" {
+			return nil, errors.New("embedded: a standby and its primary have TCP, and are not fast")
+		}
+		s.password = cfg.Of.password
 	}
 	if err := s.settle(ctx, cfg.Dir, run); err != nil {
 		return nil, fmt.Errorf("prepare the database folder: %w", err)
@@ -116,7 +127,12 @@ func (s *Server) start(ctx context.Context, cfg Config, run *account) error {
 	if err != nil {
 		return err
 	}
-	if madeBy(s.data) == 0 {
+	s.programs = programs
+	if cfg.Of != nil {
+		if err := s.copyOf(ctx, cfg.Of); err != nil {
+			return err
+		}
+	} else if madeBy(s.data) == 0 {
 		if err := s.create(ctx, programs, run); err != nil {
 			return err
 		}
@@ -283,7 +299,7 @@ func (s *Server) launch(ctx context.Context, programs Programs, run *account, so
 	// After a crash the server replays its log before it is ready.
 	for {
 		pid, state, err := pidFile(s.data)
-		if err == nil && pid == cmd.Process.Pid && state == "ready" {
+		if err == nil && pid == cmd.Process.Pid && (state == "ready" || state == "standby") {
 			return nil
 		}
 		select {

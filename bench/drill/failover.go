@@ -1,0 +1,277 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"sync"
+	"time"
+
+	"guildhall/internal/auth"
+	"guildhall/internal/db"
+	"guildhall/internal/db/embedded"
+)
+
+// pair is a primary with its synchronous standby.
+type pair struct{ primary, standby *embedded.Server }
+
+// failover kills the primary under two nodes that write, deliver and post, and
+// promotes the standby at once, as whatever watches over a database would. It
+// needs servers of its own.
+func failover(ctx context.Context, p place, r *report, length time.Duration) (err error) {
+	both, err := startPair(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, both.primary.Stop(), both.standby.Stop()) }()
+	if p.databaseURL, err = both.url(); err != nil {
+		return err
+	}
+	hook := newReceiver()
+	defer hook.Close()
+	if err := p.load(ctx, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, `{"record":"guild","id":"%[1]s"}
+{"record":"ticket","guild_id":"%[1]s","opener_id":"7","id":"the-ticket","channel_id":"77"}
+`, guildA)
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := p.register(ctx, guildA, hook); err != nil {
+		return err
+	}
+	tokens, err := p.tokens(ctx, guildA, 2)
+	if err != nil {
+		return err
+	}
+	var nodes []*server
+	for range 2 {
+		s, err := p.serve(ctx, drillEnv...)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.stop()) }()
+		nodes = append(nodes, s)
+	}
+	w := &writers{nodes: nodes, token: tokens[1]}
+	stop := w.begin(ctx)
+	pause(ctx, length)
+	if err := p.revokeFirst(ctx); err != nil {
+		return err
+	}
+	killed := time.Now()
+	if err := both.primary.Kill(); err != nil {
+		return err
+	}
+	if err := both.standby.Promote(ctx); err != nil {
+		return err
+	}
+	promoted := time.Since(killed)
+	r.hold(awaited(ctx, time.Minute, func() bool { return !w.firstAfter(killed.Add(promoted)).IsZero() }), "writes succeed again")
+	pause(ctx, length)
+	stop()
+
+	back := w.firstAfter(killed.Add(promoted))
+	r.say("%d writes: %v", len(w.done), &w.answers)
+	r.say("without service: %.2f s from the kill to the first write after it, of which the promotion took %.2f s", back.Sub(killed).Seconds(), promoted.Seconds())
+	r.hold(w.unsettled == 0, "each write that got no answer settles when it is sent again (%d of %d did not)", w.unsettled, len(w.done)+w.unsettled)
+	r.hold(w.answers.count(func(a answer) bool { return a.code == "internal_error" }) == 0, "no answer is an internal error")
+	for i, s := range nodes {
+		c := &caller{address: s.http}
+		a := c.send(ctx, request("GET", "/me", tokens[0], nil))
+		c.close()
+		r.hold(a.status == 401, "the token that was revoked is refused by node %d (%d)", i+1, a.status)
+	}
+	return w.compare(ctx, p, r, hook)
+}
+
+func startPair(ctx context.Context) (_ pair, err error) {
+	var both pair
+	if both.primary, err = embedded.Start(ctx, embedded.Config{TCP: true}); err != nil {
+		return both, err
+	}
+	if err := db.Migrate(ctx, both.primary.URL); err != nil {
+		return both, errors.Join(err, both.primary.Stop())
+	}
+	if both.standby, err = embedded.Start(ctx, embedded.Config{TCP: true, Of: both.primary}); err != nil {
+		return both, errors.Join(err, both.primary.Stop())
+	}
+	if err := both.synchronous(ctx); err != nil {
+		return both, errors.Join(err, both.standby.Stop(), both.primary.Stop())
+	}
+	return both, nil
+}
+
+// synchronous has the primary wait for its standby at each commit.
+func (b pair) synchronous(ctx context.Context) error {
+	pool, err := db.OpenSQL(b.primary.URL, "drill", 1)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	for _, statement := range []string{`ALTER SYSTEM SET synchronous_standby_names = '*'`, `SELECT pg_reload_conf()`} {
+		if _, err := pool.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	var state string
+	if !awaited(ctx, time.Minute, func() bool {
+		err = pool.QueryRowContext(ctx, `SELECT sync_state FROM pg_stat_replication`).Scan(&state)
+		return err == nil && state == "sync"
+	}) {
+		return fmt.Errorf("the standby does not follow: %q, %w", state, err)
+	}
+	return nil
+}
+
+// url names both servers.
+func (b pair) url() (string, error) {
+	one, err := url.Parse(b.primary.URL)
+	if err != nil {
+		return "", err
+	}
+	two, err := url.Parse(b.standby.URL)
+	if err != nil {
+		return "", err
+	}
+	one.Host += "," + two.Host
+	q := one.Query()
+	q.Set("target_session_attrs", "read-write")
+	one.RawQuery = q.Encode()
+	return one.String(), nil
+}
+
+// revokeFirst revokes the oldest token of guild A.
+func (p place) revokeFirst(ctx context.Context) error {
+	d, err := db.Open(db.Config{URL: p.databaseURL, Writers: 1, Readers: 1, Name: "drill"})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	all, err := auth.List(ctx, d, guildA)
+	if err != nil {
+		return err
+	}
+	return auth.Revoke(ctx, d, guildA, all[0].ID)
+}
+
+// writers send keyed writes one after the other, each until it is answered with
+// success, to either node.
+type writers struct {
+	nodes   []*server
+	token   string
+	answers tally
+
+	mu        sync.Mutex
+	done      map[string]time.Time // by key, when it was acknowledged
+	unsettled int
+}
+
+// settleTime is how long a write is sent again.
+const settleTime = time.Minute
+
+// begin starts eight of them, of which two post messages. The function it returns
+// ends them once their last writes have settled.
+func (w *writers) begin(ctx context.Context) (stop func()) {
+	w.done = map[string]time.Time{}
+	going, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			var at [2]*caller
+			for k := range at {
+				at[k] = &caller{address: w.nodes[k].http}
+				defer at[k].close()
+			}
+			for n := 0; going.Err() == nil; n++ {
+				w.write(ctx, at, fmt.Sprintf("%d-%d", i, n), i < 2)
+			}
+		})
+	}
+	return func() {
+		cancel()
+		all.Wait()
+	}
+}
+
+func (w *writers) write(ctx context.Context, at [2]*caller, key string, message bool) {
+	body, path := fmt.Appendf(nil, `{"user_id":"7%s","delta":1,"reason":"%s"}`, key[:1], key), "/economy/adjust"
+	if message {
+		body, path = fmt.Appendf(nil, `{"content":"%s","author_id":"55"}`, key), "/tickets/the-ticket/message"
+	}
+	for begun, try := time.Now(), 0; time.Since(begun) < settleTime; try++ {
+		a := at[(len(key)+try)%2].send(ctx, request("POST", path, w.token, body, "Idempotency-Key: "+key))
+		w.answers.add(a)
+		if ok(a) {
+			w.mu.Lock()
+			w.done[key] = time.Now()
+			w.mu.Unlock()
+			pause(ctx, 5*time.Millisecond)
+			return
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+	w.mu.Lock()
+	w.unsettled++
+	w.mu.Unlock()
+}
+
+// firstAfter is when the first write was acknowledged after an instant.
+func (w *writers) firstAfter(instant time.Time) (first time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, at := range w.done {
+		if at.After(instant) && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+// compare holds what was acknowledged against what is there, and events against
+// what has arrived.
+func (w *writers) compare(ctx context.Context, p place, r *report, hook *receiver) error {
+	d, err := db.Open(db.Config{URL: p.databaseURL, Writers: 1, Readers: 1, Name: "drill"})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	var rows []struct {
+		Key   string `db:"key"`
+		Times int    `db:"times"`
+	}
+	if err := d.Reader().SelectContext(ctx, &rows, `
+		SELECT reason AS key, count(*) AS times FROM ledger_entries WHERE reason IS NOT NULL GROUP BY reason
+		UNION ALL
+		SELECT content, count(*) FROM ticket_messages GROUP BY content`); err != nil {
+		return err
+	}
+	twice, kept := 0, 0
+	for _, row := range rows {
+		if row.Times != 1 {
+			twice++
+		}
+		if _, acknowledged := w.done[row.Key]; acknowledged {
+			kept++
+		}
+	}
+	r.hold(kept == len(w.done) && kept > 0, "each acknowledged write is there (%d of %d)", kept, len(w.done))
+	r.hold(twice == 0, "and once (%d are not)", twice)
+	var events []string
+	if err := d.Reader().SelectContext(ctx, &events, `SELECT id FROM webhook_events`); err != nil {
+		return err
+	}
+	missing := func() (n int) {
+		seen := hook.events()
+		for _, id := range events {
+			if seen[id] == 0 {
+				n++
+			}
+		}
+		return n
+	}
+	r.hold(awaited(ctx, 2*time.Minute, func() bool { return missing() == 0 }) && len(events) >= len(w.done), "each of %d events arrives (%d have not)", len(events), missing())
+	return nil
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"go.yaml.in/yaml/v3"
+
+	"guildhall/internal/testutil"
+)
+
+const deployFolder = "../../deploy"
+
+// ruleFile is what a file of alerts holds.
+type ruleFile struct {
+	Groups []struct {
+		Rules []struct {
+			Alert, Expr string
+			Annotations struct{ Summary, Runbook string }
+		}
+	}
+}
+
+func rules(t *testing.T) (all ruleFile) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deployFolder, "prometheus", "rules.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// boardExpressions are the board's.
+func boardExpressions(t *testing.T) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deployFolder, "grafana", "guildhall.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var board struct {
+		Panels []struct {
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &board); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range board.Panels {
+		for _, target := range p.Targets {
+			all = append(all, target.Expr)
+		}
+	}
+	return all
+}
+
+var (
+	selector = regexp.MustCompile(`\b((?:guildhall|process)_[a-z_]+)(?:\{([^}]*)\})?`)
+	matcher  = regexp.MustCompile(`([a-z_]+)\s*(=~|=|!~|!=)\s*"([^"]*)"`)
+	// withoutSeries are metrics of which a server shows nothing here, and why.
+	withoutSeries = map[string]string{"guildhall_db_replication_lag_seconds": "there is no standby: TestReplicationLag"}
+	// laterValues are values of labels that come with what they tell of.
+	laterValues = map[string]bool{"status": true}
+)
+
+// Every metric that the alerts and the board name is one of a server's, with the
+// labels and the values that they choose by.
+func TestAlertsAndBoardNameWhatThereIs(t *testing.T) {
+	t.Parallel()
+	s := serve(t, withGuild(t), "GUILDHALL_REDIS_URL=redis://"+miniredis.RunT(t).Addr(),
+		"GUILDHALL_DISCORD_TOKEN=x", "GUILDHALL_DISCORD_URL=http://127.0.0.1:1")
+	if res, body := s.pay(t, s.token); res.StatusCode != 200 {
+		t.Fatalf("%d %s", res.StatusCode, body)
+	}
+	var expressions []string
+	for _, g := range rules(t).Groups {
+		for _, r := range g.Rules {
+			expressions = append(expressions, r.Expr)
+		}
+	}
+	expressions = append(expressions, boardExpressions(t)...)
+	if len(expressions) < 40 {
+		t.Fatalf("only %d expressions were found", len(expressions))
+	}
+	// The gauges of the deliveries are measured once the worker has begun.
+	testutil.Eventually(t, "the gauges are there", func() bool {
+		return strings.Contains(s.metricsText(t), `guildhall_webhook_endpoints{state="disabled"}`)
+	})
+	shown := s.metricsText(t)
+	for _, e := range expressions {
+		for _, found := range selector.FindAllStringSubmatch(e, -1) {
+			name := found[1]
+			series := seriesOf(shown, name)
+			if len(series) == 0 && withoutSeries[name] == "" {
+				t.Errorf("there is no %s: %s", name, e)
+			}
+			for _, m := range matcher.FindAllStringSubmatch(found[2], -1) {
+				if len(series) > 0 && !chosen(series, m[1], m[2], m[3]) {
+					t.Errorf("no series of %s has %s: %s", name, m[0], e)
+				}
+			}
+		}
+	}
+}
+
+// seriesOf are the lines of a metric; _count and _bucket are metrics of their own.
+func seriesOf(shown, name string) (lines []string) {
+	for line := range strings.Lines(shown) {
+		if strings.HasPrefix(line, name+"{") || strings.HasPrefix(line, name+" ") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// chosen reports whether a series has the label, and where it can be expected a
+// value that the matcher is about.
+func chosen(series []string, label, how, value string) bool {
+	return slices.ContainsFunc(series, func(line string) bool {
+		_, rest, has := strings.Cut(line, label+`="`)
+		is, _, _ := strings.Cut(rest, `"`)
+		if !has || laterValues[label] || how[0] == '!' {
+			return has
+		}
+		return regexp.MustCompile("^(?:" + value + ")$").MatchString(is)
+	})
+}
+
+func (s *serving) metricsText(t *testing.T) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.ops+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Whoever is woken finds out what to do.
+func TestEachAlertHasARunbook(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(deployFolder, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range rules(t).Groups {
+		for _, r := range g.Rules {
+			if want := "deploy/README.md#" + strings.ToLower(r.Alert); r.Annotations.Runbook != want || r.Annotations.Summary == "" {
+				t.Errorf("%s: %+v, want the runbook %s", r.Alert, r.Annotations, want)
+			}
+			_, section, found := bytes.Cut(text, []byte("### "+r.Alert+"\n"))
+			if section, _, _ = bytes.Cut(section, []byte("\n#")); !found || len(section) < 80 {
+				t.Errorf("deploy/README.md says %q of %s", section, r.Alert)
+			}
+		}
+	}
+}
+
+// The alerts fire when they should, as Prometheus reads them.
+func TestAlertsFire(t *testing.T) {
+	t.Parallel()
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is not installed (Debian: apt-get install prometheus): the alerts are not played")
+	}
+	for _, args := range [][]string{{"check", "rules", "rules.yaml"}, {"test", "rules", "rules_test.yaml"}} {
+		cmd := exec.CommandContext(t.Context(), promtool, args...)
+		cmd.Dir = filepath.Join(deployFolder, "prometheus")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"guildhall/internal/db"
+)
+
+// replicationEvery is how often a node asks how far the standbys are.
+const replicationEvery = 15 * time.Second
+
+// replication shows how far the database's standbys are behind, where there are
+// some and the node's role may know: as a superuser, or a member of pg_monitor.
+type replication struct {
+	db  *db.DB
+	log *slog.Logger
+	lag *prometheus.GaugeVec
+}
+
+func newReplication(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) (*replication, error) {
+	r := &replication{db: d, log: log, lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "guildhall_db_replication_lag_seconds",
+		Help: "How far a standby of the database is behind, by its application name, where this node may know: the role needs pg_monitor.",
+	}, []string{"application_name"})}
+	return r, metrics.Register(r.lag)
+}
+
+// watch asks until ctx ends.
+func (r *replication) watch(ctx context.Context) error {
+	tick := time.NewTicker(replicationEvery)
+	defer tick.Stop()
+	for {
+		if err := r.measure(ctx); err != nil && ctx.Err() == nil {
+			r.log.DebugContext(ctx, "the standbys could not be looked at", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *replication) measure(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var standbys []struct {
+		Name string  `db:"application_name"`
+		Lag  float64 `db:"lag"`
+	}
+	// Without the right to know, state is null. An idle standby that has caught up
+	// has no lag.
+	err := r.db.Reader().SelectContext(ctx, &standbys, `
+		SELECT application_name, max(coalesce(extract(epoch FROM replay_lag), 0))::float8 AS lag
+		FROM pg_stat_replication
+		WHERE state IS NOT NULL
+		GROUP BY application_name`)
+	if err != nil {
+		return fmt.Errorf("look at the standbys: %w", err)
+	}
+	r.lag.Reset() // one that is gone is not known any more
+	for _, s := range standbys {
+		r.lag.WithLabelValues(s.Name).Set(s.Lag)
+	}
+	return nil
+}

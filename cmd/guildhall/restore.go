@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"guildhall/internal/db"
+	"guildhall/internal/restore"
+	"guildhall/internal/wire"
+)
+
+type restoreCommands struct {
+	Check restoreCheck `cmd:"" help:"Say which tokens and endpoints have changed since a backup, and what its restore has undone."`
+}
+
+type restoreCheck struct {
+	connection
+	Since          string `required:"" help:"When the backup was made: an RFC 3339 time, or a number and a unit, s, m, h or d, as in 2h." placeholder:"TIME"`
+	OldDatabaseURL string `name:"old-database-url" help:"The database that the restored one replaces, as long as it can be read." placeholder:"URL"`
+	JSON           bool   `help:"Print one JSON object."`
+}
+
+// restoreReport is what `--json` prints.
+type restoreReport struct {
+	Since    wire.Time       `json:"since"`
+	Compared bool            `json:"compared"` // with an old database, which then has told what has changed
+	More     bool            `json:"more"`     // than are listed
+	Things   []restore.Thing `json:"things"`
+}
+
+// Run fails when a token or an endpoint works again that should not, or has gone
+// back to what it was.
+func (c *restoreCheck) Run(ctx context.Context, io streams) error {
+	since, err := parseSince(c.Since)
+	if err != nil {
+		return usageError{err}
+	}
+	d, _, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	told := d
+	if c.OldDatabaseURL != "" {
+		if told, err = db.Open(db.Config{URL: c.OldDatabaseURL, Writers: 1, Readers: 1, Name: "guildhall-cli"}); err != nil {
+			return fmt.Errorf("--old-database-url: %w", err)
+		}
+		defer told.Close()
+	}
+	report := restoreReport{Since: wire.At(since), Compared: told != d, Things: []restore.Thing{}}
+	things, more, err := restore.Since(ctx, told.Reader(), since)
+	if err != nil {
+		return err
+	}
+	report.More, report.Things = more, append(report.Things, things...)
+	if report.Compared {
+		if err := restore.Compare(ctx, told.Reader(), d.Reader(), report.Things); err != nil {
+			return err
+		}
+	}
+	return report.print(io, c.JSON)
+}
+
+func (r restoreReport) print(io streams, asJSON bool) error {
+	undone := 0
+	rows := [][]string{{"STATE", "KIND", "ID", "GUILD", "CHANGES"}}
+	for _, t := range r.Things {
+		if t.State != "" && t.State != restore.Same {
+			undone++
+		}
+		var changes []string
+		for _, c := range t.Changes {
+			changes = append(changes, c.Change+" "+instant(&c.At, ""))
+		}
+		state := t.State
+		if state == "" {
+			state = "changed"
+		}
+		rows = append(rows, []string{state, t.Kind, t.ID, t.GuildID, strings.Join(changes, ", ")})
+	}
+	var err error
+	switch {
+	case asJSON:
+		err = printJSON(io.out, r)
+	case len(r.Things) > 0:
+		err = printTable(io.out, rows)
+	default:
+		err = say(io.out, "No token and no endpoint is known to have changed since.")
+	}
+	if err == nil && r.More && !asJSON {
+		err = say(io.out, "There are more than these %d.", len(r.Things))
+	}
+	switch {
+	case err != nil:
+		return err
+	case undone > 0:
+		return fmt.Errorf("the restore has undone changes of %d tokens and endpoints: revoke, remove or change again those that are revived or reverted", undone)
+	case !r.Compared && !asJSON:
+		return say(io.out, "That is what this database knows. A restored one knows nothing after its backup: --old-database-url names the one it replaces; without it, revoke with `guildhall token revoke --all`.")
+	case r.More && r.Compared:
+		return errors.New("more has changed than could be compared: revoke with `guildhall token revoke --all`")
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/disgoorg/disgo/discord"
+	"github.com/disgoorg/disgo/rest"
+)
+
+// ErrNotInGuild says that the bot is not a member of a guild.
+var ErrNotInGuild = errors.New("the bot is not in the guild")
+
+// rights are what the bot needs in a guild, in the words of the platform.
+var rights = []struct {
+	name string
+	bit  discord.Permissions
+}{
+	{"View Channels", discord.PermissionViewChannel},
+	{"Send Messages", discord.PermissionSendMessages},
+	{"Read Message History", discord.PermissionReadMessageHistory},
+	{"Add Reactions", discord.PermissionAddReactions},
+}
+
+// Bot asks the platform who the bot is, and thereby whether it takes the token.
+func (d *Discord) Bot(ctx context.Context) (id string, err error) {
+	var user struct {
+		ID string `json:"id"`
+	}
+	if err := d.do(ctx, Channel{}, rest.GetCurrentUser.Compile(nil), nil, &user); err != nil {
+		return "", err
+	}
+	return user.ID, nil
+}
+
+// Lacks asks the platform which of the rights that it needs the bot does not
+// have in a guild, by their names. A channel may still take them away, or give
+// them. It is ErrNotInGuild where the bot is no member.
+func (d *Discord) Lacks(ctx context.Context, guild, bot string) ([]string, error) {
+	var about struct {
+		Roles []struct {
+			ID          string `json:"id"`
+			Permissions string `json:"permissions"`
+		} `json:"roles"`
+	}
+	var member struct {
+		Roles []string `json:"roles"`
+	}
+	in := Channel{GuildID: guild}
+	if err := d.do(ctx, in, rest.GetGuild.Compile(nil, guild), nil, &about); err != nil {
+		return nil, absent(err)
+	}
+	if err := d.do(ctx, in, rest.GetMember.Compile(nil, guild, bot), nil, &member); err != nil {
+		return nil, absent(err)
+	}
+	var has discord.Permissions
+	for _, r := range about.Roles {
+		if r.ID != guild && !slices.Contains(member.Roles, r.ID) { // the role of everybody has the guild's id
+			continue
+		}
+		bits, err := strconv.ParseInt(r.Permissions, 10, 64)
+		if err != nil {
+			return nil, &Failure{Message: "the answer is not what was asked for", Uncertain: true}
+		}
+		has |= discord.Permissions(bits)
+	}
+	var lacks []string
+	for _, r := range rights {
+		if !has.Has(r.bit) && !has.Has(discord.PermissionAdministrator) {
+			lacks = append(lacks, r.name)
+		}
+	}
+	return lacks, nil
+}
+
+// absent is ErrNotInGuild where the platform says that the guild is none of the
+// bot's.
+func absent(err error) error {
+	if f := (*Failure)(nil); errors.As(err, &f) && (f.Status == http.StatusNotFound || f.Status == http.StatusForbidden) {
+		return ErrNotInGuild
+	}
+	return err
+}

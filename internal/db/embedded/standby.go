@@ -1,0 +1,56 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// copyOf makes the database folder as a copy of a running primary's, which the
+// server follows once it is started.
+func (s *Server) copyOf(ctx context.Context, primary *Server) error {
+	u, err := url.Parse(primary.URL)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(s.data, 0o700); err != nil {
+		return err
+	}
+	if err := s.run.own(s.data); err != nil {
+		return err
+	}
+	err = s.program(ctx, "pg_basebackup", []string{"PGPASSWORD=" + s.password}, "--pgdata", s.data, "--host", u.Hostname(), "--port", u.Port(),
+		"--username", "postgres", "--no-password", "--checkpoint", "fast", "--write-recovery-conf", "--no-sync")
+	if err != nil {
+		return fmt.Errorf("copy the primary: %w", err)
+	}
+	return nil
+}
+
+// Promote makes a standby a primary of its own, and returns when it takes writes.
+func (s *Server) Promote(ctx context.Context) error {
+	return s.program(ctx, "pg_ctl", nil, "promote", "--wait", "--pgdata", s.data)
+}
+
+// Kill ends the server as the loss of its machine would: nothing is written any
+// more, and nobody is told. It returns when the server's main process has ended.
+func (s *Server) Kill() error {
+	if err := s.process.Kill(); err != nil {
+		return fmt.Errorf("kill Postgres: %w", err)
+	}
+	<-s.ended
+	return nil
+}
+
+// program runs one of the Postgres programs under the server's account.
+func (s *Server) program(ctx context.Context, name string, env []string, args ...string) error {
+	cmd := exec.CommandContext(ctx, filepath.Join(s.programs.Dir, name), args...)
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", append(environment(), env...), s.run.attributes()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, lastLines(string(out)))
+	}
+	return nil
+}
