@@ -59,22 +59,30 @@ func insert(ctx context.Context, d *db.DB, guilds, ids, secrets []string, of Of)
 		}{
 			{`SET LOCAL statement_timeout = 0`, nil},
 			{`INSERT INTO guilds (id, name, owner_id) SELECT DISTINCT g, g, g FROM unnest($1::text[]) AS g ON CONFLICT DO NOTHING`, []any{db.Array(guilds)}},
-			{`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
+			{
+				`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
 			  SELECT g, id, $4, $5, decode(s, 'hex'), '' FROM unnest($1::text[], $2::text[], $3::text[]) AS n (g, id, s)`,
-				[]any{db.Array(guilds), db.Array(ids), db.Array(secrets), of.URL, db.Array(event.Types)}},
-			{`INSERT INTO webhook_events (guild_id, id, type, payload)
+				[]any{db.Array(guilds), db.Array(ids), db.Array(secrets), of.URL, db.Array(event.Types)},
+			},
+			{
+				`INSERT INTO webhook_events (guild_id, id, type, payload)
 			  SELECT g, 'crowd-' || id, $3, convert_to('{"id":"' || id || '"}', 'UTF8') FROM ` + endpoints,
-				[]any{db.Array(guilds), db.Array(ids), event.BalanceChanged}},
-			{`INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, fresh, due_at)
+				[]any{db.Array(guilds), db.Array(ids), event.BalanceChanged},
+			},
+			{
+				`INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, fresh, due_at)
 			  SELECT g, id, 'crowd-' || id, $3, false, now() + CASE WHEN $4 = 'retry' THEN interval '1 hour' ELSE '0' END
 			  FROM ` + endpoints + `, generate_series(1, $5)`,
-				[]any{db.Array(guilds), db.Array(ids), event.BalanceChanged, string(of.Wait), of.Each}},
-			{`INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, failures, blocks, failing_since, blocked_until)
+				[]any{db.Array(guilds), db.Array(ids), event.BalanceChanged, string(of.Wait), of.Each},
+			},
+			{
+				`INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, failures, blocks, failing_since, blocked_until)
 			  SELECT g, id, CASE WHEN $4 > 0 THEN now() + CASE WHEN $3 = '' THEN '0' ELSE interval '1 hour' END END,
 			         CASE $3 WHEN 'retry' THEN 1 WHEN 'blocked' THEN 5 ELSE 0 END, CASE $3 WHEN 'blocked' THEN 1 ELSE 0 END,
 			         CASE WHEN $3 <> '' THEN now() END, CASE WHEN $3 = 'blocked' THEN now() + interval '1 hour' END
 			  FROM ` + endpoints,
-				[]any{db.Array(guilds), db.Array(ids), string(of.Wait), of.Each}},
+				[]any{db.Array(guilds), db.Array(ids), string(of.Wait), of.Each},
+			},
 		} {
 			if _, err := tx.ExecContext(ctx, s.query, s.args...); err != nil {
 				return err

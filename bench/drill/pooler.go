@@ -72,12 +72,12 @@ func pooled(ctx context.Context, p place, r *report, length time.Duration) (err 
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
 	r.hold(awaited(ctx, 30*time.Second, func() bool { return s.metric(ctx, "guildhall_token_cache_trusted") == "1" }), "with it tokens are found in memory")
-	return s.readAndWrite(ctx, p, direct, r, tokens, length)
+	return s.readAndWrite(ctx, direct, r, tokens, length)
 }
 
 // readAndWrite has more callers than the pooler has connections, and compares what
 // they were told with what is there.
-func (s *server) readAndWrite(ctx context.Context, p place, direct string, r *report, tokens []string, length time.Duration) error {
+func (s *server) readAndWrite(ctx context.Context, direct string, r *report, tokens []string, length time.Duration) error {
 	stage, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
 	var answers tally

@@ -137,7 +137,7 @@ func (h *host) place(ctx context.Context) (*place, error) {
 	p.trusted.AddCert(p.quick.Certificate())
 	// Receivers of crowds would do their half of TLS elsewhere: without it, they
 	// take less of this machine than they would with it.
-	p.slow = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p.slow = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // whatever it is, it arrived
 		time.Sleep(time.Duration(p.delay.Load()))
 		p.delivered.Add(1)

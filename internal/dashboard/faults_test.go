@@ -171,12 +171,24 @@ func TestTheAPIDoesNotKnowTheDashboard(t *testing.T) {
 		method, path, body string
 		header             []string
 	}{
-		{"GET", "/api/v1/cases", "", bearer}, {"HEAD", "/api/v1/cases", "", bearer}, {"GET", "/api/v1/cases?per_page=0", "", bearer},
-		{"POST", "/api/v1/cases", newCase, write}, {"POST", "/api/v1/cases", newCase, write}, {"POST", "/api/v1/cases", `{`, write},
-		{"GET", "/api/v1/cases/1", "", append(browsers, bearer...)}, {"GET", "/api/v1/cases", "", browsers}, {"GET", "/api/v1/tickets", "", bearer},
+		{"GET", "/api/v1/cases", "", bearer},
+		{"HEAD", "/api/v1/cases", "", bearer},
+		{"GET", "/api/v1/cases?per_page=0", "", bearer},
+		{"POST", "/api/v1/cases", newCase, write},
+		{"POST", "/api/v1/cases", newCase, write},
+		{"POST", "/api/v1/cases", `{`, write},
+		{"GET", "/api/v1/cases/1", "", append(browsers, bearer...)},
+		{"GET", "/api/v1/cases", "", browsers},
+		{"GET", "/api/v1/tickets", "", bearer},
 		{"OPTIONS", "/api/v1/cases", "", append([]string{"Access-Control-Request-Method", "GET"}, browsers...)},
-		{"GET", "/api/v1/nothing", "", bearer}, {"GET", "/", "", nil}, {"GET", "/dashboards", "", bearer}, {"GET", "/api/v1/dashboard/", "", bearer},
-		{"GET", "/docs", "", nil}, {"GET", "/docs/begin.js", "", nil}, {"GET", "/openapi.yaml", "", nil}, {"DELETE", "/api/v1/cases", "", bearer},
+		{"GET", "/api/v1/nothing", "", bearer},
+		{"GET", "/", "", nil},
+		{"GET", "/dashboards", "", bearer},
+		{"GET", "/api/v1/dashboard/", "", bearer},
+		{"GET", "/docs", "", nil},
+		{"GET", "/docs/begin.js", "", nil},
+		{"GET", "/openapi.yaml", "", nil},
+		{"DELETE", "/api/v1/cases", "", bearer},
 	} {
 		status, header, body := ask(l.URL, tt.method, tt.path, tt.body, tt.header...)
 		wantStatus, wantHeader, wantBody := ask(l.Other, tt.method, tt.path, tt.body, tt.header...)

@@ -165,7 +165,7 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 	if len(waiting) == 0 {
 		return false, nil
 	}
-	more = d.limiter.grant(waiting, claimSize, began)
+	more = d.limiter.grant(waiting, began)
 	if left := leftOut(waiting); len(left) > 0 {
 		d.bell.later(left)
 	}

@@ -190,15 +190,15 @@ func (l *limiter) free(now time.Time) bool {
 	return free
 }
 
-// grant shares the free slots, at most limit, among candidates: it sets how many
+// grant shares the free slots, at most claimSize, among candidates: it sets how many
 // sends each may begin. It reports whether it has left something for the next
 // claim, which should not be long.
-func (l *limiter) grant(waiting []*candidate, limit int, now time.Time) (left bool) {
+func (l *limiter) grant(waiting []*candidate, now time.Time) (left bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sweep(now)
 	b := l.budget(now)
-	b.all = min(b.all, limit)
+	b.all = min(b.all, claimSize)
 	l.starved = false
 	guilds := make(map[string][]*candidate)
 	for _, c := range waiting {

@@ -25,7 +25,7 @@ func TestGuildsAreServedInTurnHoweverQuicklyTheyAnswer(t *testing.T) {
 		for i := range guilds {
 			waiting = append(waiting, &candidate{GuildID: fmt.Sprint(i), EndpointID: "e", Lane: laneWell, Known: true})
 		}
-		l.grant(waiting, claimSize, now)
+		l.grant(waiting, now)
 		for _, c := range waiting {
 			for i := range c.take {
 				served[c.GuildID]++
@@ -56,7 +56,7 @@ func TestAClaimForFreshDeliveriesIsShort(t *testing.T) {
 			waiting = append(waiting, &candidate{GuildID: fmt.Sprint(i), EndpointID: "e", Lane: []int{laneWell, laneFailing}[i%2], Known: true})
 		}
 		just := &candidate{GuildID: "just", EndpointID: "e", Lane: laneWell, Known: true, Fresh: fresh}
-		left := l.grant(append(waiting, just), claimSize, now)
+		left := l.grant(append(waiting, just), now)
 		queued := granted(waiting)
 		switch {
 		case !fresh && (queued < claimSize-1 || left):
@@ -79,7 +79,7 @@ func TestTheLimiterForgetsWhoIsQuiet(t *testing.T) {
 	if len(l.active) != 0 {
 		t.Errorf("%d endpoints are active after the only send was settled", len(l.active))
 	}
-	l.grant(nil, claimSize, now.Add(turnsFor))
+	l.grant(nil, now.Add(turnsFor))
 	if len(l.endpoints)+len(l.guilds) != 0 {
 		t.Errorf("%d endpoints and %d guilds are remembered", len(l.endpoints), len(l.guilds))
 	}
@@ -102,7 +102,7 @@ func BenchmarkGrant(b *testing.B) {
 			for b.Loop() {
 				now = now.Add(time.Millisecond)
 				l.full(now)
-				l.grant(all[:10], claimSize, now)
+				l.grant(all[:10], now)
 			}
 		})
 	}

@@ -186,7 +186,7 @@ func TestSlotsAreSharedByGuildFirst(t *testing.T) {
 	}
 	newcomer := &candidate{GuildID: "9", EndpointID: "9-0", Lane: laneWell, Known: true, Fresh: true}
 	waiting = append(waiting, newcomer)
-	l.grant(waiting, 64, now)
+	l.grant(waiting, now)
 	taken := make(map[string]int)
 	for _, c := range waiting {
 		taken[c.GuildID] += c.take
@@ -210,7 +210,7 @@ func TestSlotsAreSharedByGuildFirst(t *testing.T) {
 	}
 	stumbled := &candidate{GuildID: "77", EndpointID: "77-0", Lane: laneFailing, Known: true}
 	for _, list := range [][]*candidate{dead, append(dead, stumbled)} { // the dead are there first
-		l.grant(list, 64, now)
+		l.grant(list, now)
 		for _, c := range list {
 			for n := range c.take {
 				l.begin(claimed{GuildID: c.GuildID, ID: fmt.Sprint(c.EndpointID, n), EndpointID: c.EndpointID, Lane: c.Lane}, now)

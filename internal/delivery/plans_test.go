@@ -221,8 +221,10 @@ func TestPruningReadsNoMoreThanItForgets(t *testing.T) {
 		what string
 		do   func(context.Context, *db.Tx, *time.Time) (int, error)
 	}{
-		{"giving up what is held", expireHeld}, {"pruning attempts", pruneAttempts},
-		{"pruning deliveries", pruneDeliveries}, {"pruning events", pruneEvents},
+		{"giving up what is held", expireHeld},
+		{"pruning attempts", pruneAttempts},
+		{"pruning deliveries", pruneDeliveries},
+		{"pruning events", pruneEvents},
 	} {
 		err := d.repeat(t.Context(), func(ctx context.Context, tx *db.Tx) (n int, err error) {
 			reading(ctx, t, tx, step.what, 5*old, func() error {

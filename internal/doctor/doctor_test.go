@@ -42,7 +42,7 @@ type scene struct {
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	d := dbtest.New(t)
-	names := egresstest.NameServer(t, func(name string, v6 bool) egresstest.Answer {
+	names := egresstest.NameServer(t, func(name string, _ bool) egresstest.Answer {
 		switch name {
 		case "gone.test":
 			return egresstest.NoSuchName
