@@ -21,7 +21,7 @@ const (
 
 	// behindFresh is how many deliveries from queues a claim takes while others
 	// were just recorded, which wait for the whole of the claim.
-	behindFresh = 16
+	behindFresh = 4
 
 	// provenFor is how long an endpoint counts as one that answers, after it has.
 	provenFor = 10 * time.Minute
