@@ -19,6 +19,39 @@ import (
 // They lock the endpoint's schedule. Whoever locks the row of webhook_endpoints
 // as well does so before calling them.
 
+// lostSince joins with a delivery d the one that was made after it for the same
+// event and endpoint, and keeps the failed ones since $3 of endpoint $2 of guild
+// $1 that have none. OFFSET 0 lets the later one be looked for by its event
+// alone: by the index of the endpoint's log, which promises to find one at once,
+// each look would read what is left of the log.
+const lostSince = `LEFT JOIN LATERAL (
+			    SELECT n.id
+			    FROM (
+			        SELECT w.id, w.endpoint_id, w.created_at
+			        FROM webhook_deliveries w
+			        WHERE w.guild_id = d.guild_id AND w.event_id = d.event_id
+			        OFFSET 0
+			    ) n
+			    WHERE n.endpoint_id = d.endpoint_id AND (n.created_at, n.id) > (d.created_at, d.id)
+			    LIMIT 1
+			) newer ON true
+			WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.state = 'failed' AND d.created_at >= $3
+			  AND newer.id IS NULL`
+
+// countLost counts them.
+const countLost = `SELECT count(*) FROM (
+			SELECT FROM webhook_deliveries d
+			` + lostSince + `
+			LIMIT $4) x`
+
+// CountLost returns how many deliveries Recover would queue, at most limit.
+func CountLost(ctx context.Context, q db.Querier, guild, endpoint string, since time.Time, limit int) (n int, err error) {
+	if err := q.GetContext(ctx, &n, countLost, guild, endpoint, since, limit); err != nil {
+		return 0, fmt.Errorf("count what endpoint %s of guild %s has lost: %w", endpoint, guild, err)
+	}
+	return n, nil
+}
+
 // recoverStep bounds the rows that one statement of Recover makes.
 const recoverStep = 1000
 
@@ -140,6 +173,9 @@ func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.
 	if err != nil {
 		return 0, err
 	}
+	if err := planByIndex(ctx, tx); err != nil {
+		return 0, err
+	}
 	total := 0
 	for total < limit {
 		step := min(recoverStep, limit-total)
@@ -148,15 +184,8 @@ func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.
 			SELECT d.guild_id, d.endpoint_id, d.event_id, ev.type, ev.occurred_at, 'redelivery', CASE WHEN $5 THEN 'pending' ELSE 'held' END, false, $5
 			FROM webhook_deliveries d
 			JOIN webhook_events ev ON ev.guild_id = d.guild_id AND ev.id = d.event_id
-			LEFT JOIN LATERAL ( -- one look by the event for each; NOT EXISTS may join the whole log
-			    SELECT n.id FROM webhook_deliveries n
-			    WHERE n.guild_id = d.guild_id AND n.event_id = d.event_id AND n.endpoint_id = d.endpoint_id
-			      AND (n.created_at, n.id) > (d.created_at, d.id)
-			    LIMIT 1
-			) newer ON true
-			WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.state = 'failed' AND d.created_at >= $3
+			`+lostSince+`
 			  AND ev.occurred_at > now() - $6 * interval '1 second'
-			  AND newer.id IS NULL
 			ORDER BY d.created_at, d.id
 			LIMIT $4`, guild, endpoint, since, step, send, keep.Seconds())
 		if err != nil {

@@ -241,3 +241,39 @@ func TestPruningReadsNoMoreThanItForgets(t *testing.T) {
 		}
 	}
 }
+
+// What an endpoint has lost is counted and queued by the events of its failed
+// deliveries, and never by reading the rest of its log for each, whatever the
+// statistics say of the tables.
+func TestWhatIsLostIsFoundByItsEvents(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	const all, failed = 20_000, 400
+	w.exec(`
+		INSERT INTO webhook_events (guild_id, id, type, payload)
+		SELECT $1, 'v' || i, 'case.created', '\x7b7d' FROM generate_series(1, $2) AS i`, w.guild, all)
+	w.exec(`
+		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, fresh, state, created_at)
+		SELECT $1, $2, 'v' || i, 'case.created', false, CASE WHEN i % $4 = 0 THEN 'failed' ELSE 'delivered' END, now() - make_interval(secs => $3 - i)
+		FROM generate_series(1, $3) AS i`, w.guild, e.ID, all, all/failed)
+	since := time.Now().Add(-24 * time.Hour)
+	for _, statistics := range []string{`SELECT 1`, `ANALYZE webhook_deliveries, webhook_events`} {
+		w.exec(statistics)
+		w.unit(func(ctx context.Context, tx *db.Tx) error {
+			reading(ctx, t, tx, "counting, "+statistics, 10*failed, func() error {
+				n, err := CountLost(ctx, tx, w.guild, e.ID, since, all)
+				if n != failed {
+					t.Errorf("%d are lost, want %d", n, failed)
+				}
+				return err
+			})
+			reading(ctx, t, tx, "recovering, "+statistics, 10*failed, func() error {
+				_, err := Recover(ctx, tx, w.guild, e.ID, since, failed/8)
+				return err
+			})
+			_, err := tx.ExecContext(ctx, `DELETE FROM webhook_deliveries WHERE cause = 'redelivery'`)
+			return err
+		})
+	}
+}

@@ -227,28 +227,9 @@ func Requeue(ctx context.Context, d db.Doer, guild, id string, since time.Time) 
 	return n, err
 }
 
-// countLost looks for a newer delivery of each failed one by its event: as a
-// condition, NOT EXISTS may be joined with the whole log of the endpoint.
-const countLost = `
-	SELECT count(*) FROM (
-		SELECT FROM webhook_deliveries d
-		LEFT JOIN LATERAL (
-			SELECT n.id FROM webhook_deliveries n
-			WHERE n.guild_id = d.guild_id AND n.event_id = d.event_id AND n.endpoint_id = d.endpoint_id
-			  AND (n.created_at, n.id) > (d.created_at, d.id)
-			LIMIT 1
-		) newer ON true
-		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.state = 'failed' AND d.created_at >= $3
-		  AND newer.id IS NULL
-		LIMIT $4) x`
-
 // CountLost returns how many deliveries Requeue would queue, at most its limit.
-func CountLost(ctx context.Context, q db.Querier, guild, id string, since time.Time) (n int, err error) {
-	err = q.GetContext(ctx, &n, countLost, guild, id, since, maxRecovered)
-	if err != nil {
-		return 0, fmt.Errorf("count what endpoint %s of guild %s has lost: %w", id, guild, err)
-	}
-	return n, nil
+func CountLost(ctx context.Context, q db.Querier, guild, id string, since time.Time) (int, error) {
+	return delivery.CountLost(ctx, q, guild, id, since, maxRecovered)
 }
 
 // sendPing is the engine's Ping, told by the audit log; so are the two below.
