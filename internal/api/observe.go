@@ -3,10 +3,8 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -77,7 +75,7 @@ func recovered(x *exchange, next handler) (err error) {
 		case http.ErrAbortHandler:
 			panic(p)
 		default:
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			err = fault.Panicked(p)
 		}
 	}()
 	return next(x)
