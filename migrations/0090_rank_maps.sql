@@ -41,7 +41,7 @@ CREATE TABLE rank_marks (
     FOREIGN KEY (guild_id, board, version) REFERENCES rank_maps ON DELETE CASCADE
 );
 
-CREATE INDEX rank_marks_place ON rank_marks (guild_id, board, version, depth, length, user_id, number);
+CREATE INDEX rank_marks_place ON rank_marks (guild_id, board, version, depth, length, user_id);
 
 -- The member's row went from one depth to another; null is having no row.
 CREATE TABLE rank_moves (

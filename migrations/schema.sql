@@ -618,7 +618,7 @@ CREATE INDEX ledger_entries_by_user ON public.ledger_entries USING btree (guild_
 CREATE INDEX ledger_entries_newest ON public.ledger_entries USING btree (guild_id, created_at DESC, id DESC);
 CREATE INDEX levels_ranked ON public.levels USING btree (guild_id, ((- total_xp)), length(user_id), user_id) INCLUDE (total_xp);
 CREATE INDEX rank_maps_drafts ON public.rank_maps USING btree (guild_id, board) WHERE (state = 'draft'::text);
-CREATE INDEX rank_marks_place ON public.rank_marks USING btree (guild_id, board, version, depth, length, user_id, number);
+CREATE INDEX rank_marks_place ON public.rank_marks USING btree (guild_id, board, version, depth, length, user_id);
 CREATE INDEX rank_moves_map ON public.rank_moves USING btree (guild_id, board, version);
 CREATE INDEX rank_requests_board ON public.rank_requests USING btree (guild_id, board);
 CREATE INDEX ticket_messages_reading ON public.ticket_messages USING btree (guild_id, ticket_id, created_at, id);

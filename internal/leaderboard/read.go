@@ -18,7 +18,8 @@ const firstPages = `
 // lies ahead of a mark is its count and what the moves that are not added up yet
 // have changed about it. The first guess at the mark leaves the moves out; where
 // they put it behind the page, the second one, which allows for all of them, is
-// taken.
+// taken. The materialized steps and the LIMIT 1 are for the planner, which would
+// otherwise work out what lies ahead of every mark.
 const deepPages = `
 		WITH map AS MATERIALIZED (
 			SELECT version, ahead
@@ -28,23 +29,25 @@ const deepPages = `
 			SELECT v.user_id, v.was, v.is_now
 			FROM map
 			JOIN rank_moves v ON v.guild_id = $1 AND v.board = '{board}' AND v.version = map.version
-		), guess AS (
-			SELECT width_bucket($3::bigint, ahead) AS number FROM map
-			UNION
-			SELECT width_bucket($3::bigint - (SELECT count(*) FROM moves), ahead) FROM map
-		), near AS (
-			SELECT k.depth, k.length, k.user_id,
-			       map.ahead[k.number] + (
+		), guess AS MATERIALIZED (
+			SELECT version, g.number, ahead[g.number] AS counted
+			FROM map, LATERAL (
+				SELECT width_bucket($3::bigint, ahead) AS number
+				UNION ALL
+				SELECT width_bucket($3::bigint - count(*), ahead) FROM moves HAVING count(*) > 0
+			) g
+		), near AS MATERIALIZED (
+			SELECT k.depth, k.length, k.user_id, guess.counted + (
 			           SELECT count(*) FILTER (WHERE (v.is_now, length(v.user_id), v.user_id) < {k})
 			                - count(*) FILTER (WHERE (v.was, length(v.user_id), v.user_id) < {k})
 			           FROM moves v
 			       ) AS ahead
-			FROM map, guess
-			JOIN LATERAL (
-				SELECT k.number, k.depth, k.length, k.user_id
-				FROM rank_marks k
-				WHERE k.guild_id = $1 AND k.board = '{board}' AND k.version = map.version AND k.number = guess.number
-			) k ON true
+			FROM guess, LATERAL (
+				SELECT depth, length, user_id
+				FROM rank_marks
+				WHERE guild_id = $1 AND board = '{board}' AND version = guess.version AND number = guess.number
+				LIMIT 1
+			) k
 		), start AS MATERIALIZED (
 			SELECT depth, length, user_id, $3::bigint - ahead AS skip
 			FROM near
