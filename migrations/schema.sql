@@ -277,7 +277,7 @@ CREATE TABLE ledger_entries (
     note text NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     reference text COLLATE "C",
-    CONSTRAINT ledger_entries_pkey PRIMARY KEY (guild_id, id)
+    CONSTRAINT ledger_entries_pkey PRIMARY KEY (guild_id, created_at, id)
 );
 
 CREATE TABLE ledger_references (
@@ -615,7 +615,7 @@ CREATE INDEX giveaways_to_gather ON public.giveaways USING btree (guild_id, redr
 CREATE INDEX giveaways_to_react ON public.giveaways USING btree (guild_id, react_at) WHERE (react_at IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
 CREATE INDEX ledger_entries_by_user ON public.ledger_entries USING btree (guild_id, user_id, created_at DESC, id DESC);
-CREATE INDEX ledger_entries_newest ON public.ledger_entries USING btree (guild_id, created_at DESC, id DESC);
+CREATE INDEX ledger_entries_reference ON public.ledger_entries USING btree (guild_id, reference) WHERE (reference IS NOT NULL);
 CREATE INDEX levels_ranked ON public.levels USING btree (guild_id, ((- total_xp)), length(user_id), user_id) INCLUDE (total_xp);
 CREATE INDEX rank_maps_drafts ON public.rank_maps USING btree (guild_id, board) WHERE (state = 'draft'::text);
 CREATE INDEX rank_marks_place ON public.rank_marks USING btree (guild_id, board, version, depth, length, user_id);
