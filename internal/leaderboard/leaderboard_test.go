@@ -324,7 +324,7 @@ func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 	if n := read(`SELECT count(*) FROM rank_maps`); n != 0 {
 		t.Errorf("%d maps are left after 50,000 moves that nobody has added up", n)
 	}
-	if moves, notes := read(`SELECT count(*) FROM rank_moves`), read(`SELECT count(*) FROM rank_requests`); moves > 25_000 || notes > 256 {
+	if moves, notes := read(`SELECT count(*) FROM rank_moves`), read(`SELECT count(*) FROM rank_requests`); moves > 25_000 || notes > 256+64 { // the last statement changes 64 rows
 		t.Errorf("%d moves and %d notes have piled up", moves, notes)
 	}
 	compare(t, d, wallets, "1")
