@@ -333,6 +333,34 @@ func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 	compare(t, d, wallets, "1")
 }
 
+// A leaderboard that the keeper fails at does not keep it from the others.
+func TestOneLeaderboardsTroubleIsNotTheOthers(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	do(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'broken', '1'), ('2', 'large', '1')`)
+	do(t, d, `INSERT INTO rank_maps (guild_id, board, version, state, ahead) VALUES ('1', 'wallets', 1, 'live', '{9223372036854775807}')`)
+	do(t, d, `INSERT INTO rank_moves (guild_id, board, version, user_id, is_now) VALUES ('1', 'wallets', 1, '7', -5)`)
+	boards[0].change(t, d, join, "2", 1, 60, 1)
+	ask(t, d)
+	k := &leaderboard.Keeper{DB: d, Stretch: 10, Least: 50}
+	if err := k.Tend(t.Context()); err == nil || !strings.Contains(err.Error(), "guild 1") {
+		t.Fatalf("the first round ends with %v", err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		_ = k.Tend(t.Context()) // fails at guild 1 now and then
+		var live int
+		if err := d.Reader().GetContext(t.Context(), &live, `SELECT count(*) FROM rank_maps WHERE guild_id = '2' AND state = 'live'`); err != nil {
+			t.Fatal(err)
+		}
+		if live == 1 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the other guild has no map")
+		}
+	}
+}
+
 // What a round of the keeper costs when nothing has changed does not grow with
 // the number of guilds.
 func BenchmarkIdleRound(b *testing.B) {
