@@ -333,6 +333,28 @@ func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 	compare(t, d, wallets, "1")
 }
 
+// One statement may move rows of several guilds, each noted for its own map.
+func TestAStatementNotesForSeveralGuilds(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	do(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1'), ('3', 'three', '1')`)
+	do(t, d, `INSERT INTO rank_maps (guild_id, board, version, state) VALUES ('1', 'wallets', 1, 'live'), ('1', 'wallets', 2, 'draft'), ('2', 'wallets', 7, 'live'), ('3', 'levels', 8, 'live')`)
+	do(t, d, leaderboard.Wallets.Noted("moved", "moved.guild_id", func(note string) string {
+		return `WITH moved AS (
+			INSERT INTO wallets (guild_id, user_id, balance) VALUES ('1', '5', 10), ('2', '6', 20), ('3', '7', 30)
+			RETURNING guild_id, user_id, NULL::bigint AS was, balance AS is_now
+		), ` + note + ` SELECT`
+	}).For(64))
+	var got []string
+	if err := d.Reader().SelectContext(t.Context(), &got, `
+		SELECT concat_ws(' ', guild_id, board, version, user_id, coalesce(was::text, 'none'), is_now) FROM rank_moves ORDER BY guild_id, version`); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"1 wallets 1 5 none -10", "1 wallets 2 5 none -10", "2 wallets 7 6 none -20"}; !slices.Equal(got, want) {
+		t.Errorf("noted are %q, want %q", got, want)
+	}
+}
+
 // A leaderboard that the keeper fails at does not keep it from the others.
 func TestOneLeaderboardsTroubleIsNotTheOthers(t *testing.T) {
 	t.Parallel()
