@@ -57,7 +57,7 @@ func (u *units) unit(next handler) handler {
 func request(x *exchange) idempotency.Request {
 	req := x.Request()
 	return idempotency.Request{
-		TokenID: x.by.TokenID, Key: x.key,
+		GuildID: x.by.GuildID, TokenID: x.by.TokenID, Key: x.key,
 		Fingerprint: idempotency.Fingerprint(req.Method, req.URL.EscapedPath(), x.body),
 	}
 }

@@ -16,9 +16,6 @@ import (
 )
 
 const (
-	// releasedSchema is the newest migration of the last release.
-	releasedSchema = 12
-
 	// upgradeVariable names, in the environment, how many deliveries there are
 	// before the upgrade: 1000000 to measure it.
 	upgradeVariable = "GUILDHALL_TEST_UPGRADE_DELIVERIES"
@@ -33,7 +30,7 @@ func TestAnUpgradeLosesAndRepeatsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := dbtest.At(t, releasedSchema)
+	url := dbtest.At(t, dbtest.Released)
 	old, err := db.OpenSQL(url, "release-before", 4)
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +190,7 @@ func (u *upgrade) record() *recording {
 // report says how long each migration took, and how long it kept the release
 // before from recording.
 func (u *upgrade) report(took time.Duration, p *recording) {
-	rows, err := u.old.QueryContext(u.t.Context(), `SELECT version_id, tstamp AT TIME ZONE current_setting('TimeZone') FROM goose_db_version WHERE version_id > $1 ORDER BY id`, releasedSchema)
+	rows, err := u.old.QueryContext(u.t.Context(), `SELECT version_id, tstamp AT TIME ZONE current_setting('TimeZone') FROM goose_db_version WHERE version_id > $1 ORDER BY id`, dbtest.Released)
 	if err != nil {
 		u.t.Fatal(err)
 	}

@@ -41,7 +41,12 @@ type Database struct {
 // programs on the machine it skips the test, or fails it on CI.
 func New(t testing.TB) *Database {
 	t.Helper()
-	url := Empty(t, "")
+	return Open(t, Empty(t, ""))
+}
+
+// Open opens the pools of a database.
+func Open(t testing.TB, url string) *Database {
+	t.Helper()
 	pool, err := db.Open(db.Config{URL: url, Writers: 16, Readers: 8, Name: "guildhall-test"})
 	if err != nil {
 		t.Fatalf("open the test database: %v", err)
@@ -201,11 +206,25 @@ func named(server, name string) string {
 	return u.String()
 }
 
+// The schemas that a test of an upgrade goes through.
+const (
+	Released  = 12 // the newest migration of the last release
+	Expanded  = 96 // nodes of that release and of this one run beside each other
+	Completed = 98 // they have stopped
+)
+
 // At makes a database with the schema of an earlier version: all migrations up
 // to that one.
 func At(t testing.TB, version int64) (url string) {
 	t.Helper()
 	url = Empty(t, "template0")
+	To(t, url, version)
+	return url
+}
+
+// To migrates a database up to a version.
+func To(t testing.TB, url string, version int64) {
+	t.Helper()
 	pool, err := db.OpenSQL(url, "guildhall-test-schema", 3)
 	if err != nil {
 		t.Fatal(err)
@@ -218,5 +237,4 @@ func At(t testing.TB, version int64) (url string) {
 	if _, err := p.UpTo(t.Context(), version); err != nil {
 		t.Fatalf("migrate to version %d: %v", version, err)
 	}
-	return url
 }
