@@ -4,6 +4,15 @@
 -- The program runs without this migration.
 -- What they needed goes. What an interrupted run has left is dropped first, so
 -- that the run can be repeated.
+DROP TRIGGER IF EXISTS giveaway_entries_added ON giveaway_entries;
+DROP TRIGGER IF EXISTS giveaway_entries_removed ON giveaway_entries;
+DROP TRIGGER IF EXISTS giveaway_entries_changed ON giveaway_entries;
+DROP FUNCTION IF EXISTS count_giveaway_entries();
+DROP TRIGGER IF EXISTS giveaways_gone ON giveaways;
+DROP FUNCTION IF EXISTS drop_giveaway_entries();
+DROP TRIGGER IF EXISTS giveaway_draws_kept ON giveaway_draws;
+DROP FUNCTION IF EXISTS keep_giveaway_draws();
+
 -- Every kept answer has its guild now, but for those of tokens that went meanwhile.
 DROP TRIGGER IF EXISTS idempotency_keys_guild ON idempotency_keys;
 DROP FUNCTION IF EXISTS idempotency_keys_guild();
