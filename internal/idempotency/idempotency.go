@@ -203,54 +203,7 @@ func bound(r Request) string { return "idempotency_keys/" + r.TokenID + "/" + r.
 // Prune deletes up to a thousand keys whose window is over and reports how
 // many it deleted. Correctness does not depend on it: Claim looks at the age.
 func Prune(ctx context.Context, d db.Doer) (int, error) {
-	gone := 0
-	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		gone = 0
-		var old []Request
-		err := tx.SelectContext(ctx, &old, `
-			SELECT guild_id AS guildid, token_id AS tokenid, key
-			FROM idempotency_keys
-			WHERE created_at < now() - interval '25 hours' AND guild_id IS NOT NULL
-			ORDER BY created_at
-			LIMIT 1000`)
-		if err != nil {
-			return err
-		}
-		for guild, keys := range db.ByGuild(old, func(r Request) string { return r.GuildID }) {
-			n, err := pruneGuild(ctx, tx, guild, keys)
-			if err != nil {
-				return err
-			}
-			gone += n
-		}
-		return nil
-	})
-	if err != nil {
-		return 0, fmt.Errorf("prune idempotency keys: %w", err)
-	}
-	return gone, nil
-}
-
-// pruneGuild deletes those of a guild's keys that are still old and that nobody
-// takes over at this moment.
-func pruneGuild(ctx context.Context, tx *db.Tx, guild string, keys []Request) (int, error) {
-	var tokens, names []string
-	for _, r := range keys {
-		tokens, names = append(tokens, r.TokenID), append(names, r.Key)
-	}
-	res, err := tx.ExecContext(ctx, `
-		DELETE FROM idempotency_keys
-		WHERE guild_id = $1 AND (token_id, key) IN (
-			SELECT k.token_id, k.key
-			FROM unnest($2::text[], $3::text[]) AS old (token_id, key)
-			JOIN idempotency_keys k ON k.guild_id = $1 AND k.token_id = old.token_id AND k.key = old.key
-			WHERE k.created_at < now() - interval '25 hours'
-			FOR UPDATE OF k SKIP LOCKED)`, guild, db.Array(tokens), db.Array(names))
-	if err != nil {
-		return 0, err
-	}
-	n, err := res.RowsAffected()
-	return int(n), err
+	return db.PruneOf(ctx, d, db.Outlived{Table: "idempotency_keys", Key: "token_id, key", Since: "created_at", Kept: "25 hours"}, 1000)
 }
 
 type contextKey struct{}

@@ -85,6 +85,7 @@ func Empty(t testing.TB, from string) string {
 		if _, err := s.admin.ExecContext(ctx, `DROP DATABASE IF EXISTS `+name+` WITH (FORCE)`); err != nil {
 			t.Errorf("drop the test database: %v", err)
 		}
+		wantRules(t, name)
 	})
 	return named(s.url, name)
 }
