@@ -289,7 +289,7 @@ func (h *host) settle(ctx context.Context) error {
 	}
 	for want := 2; h.wallets >= 4096; {
 		var live int
-		if err := pool.QueryRowContext(ctx, `SELECT count(*) FROM leaderboard_maps WHERE state = 'live'`).Scan(&live); err != nil {
+		if err := pool.QueryRowContext(ctx, `SELECT count(*) FROM rank_maps WHERE state = 'live'`).Scan(&live); err != nil {
 			return err
 		}
 		if live >= want {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"guildhall/internal/db"
+	"guildhall/internal/event"
 	"guildhall/internal/leaderboard"
 )
 
@@ -64,16 +66,16 @@ func operations(h *host) []operation {
 		{
 			name: "leaderboard page 1", request: get("/economy/leaderboard"), goal: 0.22,
 			script: `\set from 0
-SELECT user_id, balance FROM wallets WHERE guild_id = :guild ORDER BY -balance, length(user_id), user_id LIMIT 26 OFFSET :from;`,
+SELECT user_id, balance AS points FROM wallets WHERE guild_id = :guild ORDER BY -balance, length(user_id), user_id LIMIT 26 OFFSET :from;`,
 		},
 		{
 			name: "leaderboard page 4,000", request: get("/economy/leaderboard?page=" + strconv.Itoa(h.deepPage())),
 			script: `\set from ` + strconv.Itoa((h.deepPage()-1)*25) + `
-SELECT user_id, balance FROM wallets_after(:guild, :from, 26);`,
+` + page(leaderboard.Wallets) + `;`,
 		},
 		{
 			name: "getEconomyRank", request: getOf("/economy/rank/"),
-			script: anyMember + strings.NewReplacer("$1", ":guild", "$2", ":u").Replace(leaderboard.Wallets.Statement()) + ";",
+			script: anyMember + rank(leaderboard.Wallets) + ";",
 		},
 		{
 			name: "adjustBalance", request: post("/economy/adjust", false, adjust), goal: 0.33,
@@ -105,18 +107,17 @@ WHERE guild_id = :guild AND created_at >= '-infinity'::timestamptz ORDER BY crea
 		{
 			name: "XP leaderboard page 1", request: get("/levelling/leaderboard"), once: true,
 			script: `\set from 0
-SELECT user_id, total_xp, previous_xp, updated_at FROM levels WHERE guild_id = :guild ORDER BY -total_xp, length(user_id), user_id LIMIT 26 OFFSET :from;`,
+SELECT user_id, total_xp AS points FROM levels WHERE guild_id = :guild ORDER BY -total_xp, length(user_id), user_id LIMIT 26 OFFSET :from;`,
 		},
 		{
 			name: "XP leaderboard page 4,000", request: get("/levelling/leaderboard?page=" + strconv.Itoa(h.deepPage())), once: true,
 			script: `\set from ` + strconv.Itoa((h.deepPage()-1)*25) + `
-SELECT user_id, total_xp, previous_xp, updated_at FROM levels_after(:guild, :from, 26);`,
+` + page(leaderboard.Levels) + `;`,
 		},
 		{
 			name: "adjustXp", request: post("/levelling/adjust", false, adjust), once: true,
 			script: anyMember + `\set d random(1, 40)
-UPDATE levels SET previous_xp = total_xp, total_xp = total_xp + :d::bigint, updated_at = greatest(clock_timestamp(), later(updated_at))
-WHERE guild_id = :guild AND user_id = :u RETURNING user_id, total_xp, previous_xp, updated_at;`,
+` + xpAdjustment + `;`,
 		},
 		{
 			name: "listCases", request: get("/cases?status=active&type=warn"), once: true,
@@ -128,15 +129,17 @@ FROM cases WHERE guild_id = :guild AND type = 'warn' AND status = 'active' ORDER
 				return fmt.Sprintf(`{"user_id":"%d","moderator_id":"7","type":"warn","reason":"measured"}`, member(1+r.IntN(h.wallets)))
 			}),
 			script: anyMember + `WITH next AS (
-	UPDATE guilds SET last_case = last_case + 1, last_case_at = greatest(clock_timestamp(), later(last_case_at))
+	UPDATE guilds SET last_case = last_case + 1, last_case_at = ` + db.Next("last_case_at") + `
 	WHERE id = :guild RETURNING last_case, last_case_at
 ), made AS (
 	INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source, created_at, updated_at)
 	SELECT :guild, gen_random_uuid()::text, last_case, :u, '7', 'warn', 'measured', 'active', 'api', last_case_at, last_case_at FROM next
-	RETURNING number, created_at
-)
-SELECT number FROM made, record_event(:guild, gen_random_uuid()::text, 'case.created', '{"type":"api"}',
-	'{"number":' || number || ',"reason":"measured","source":"api","status":"active","type":"warn","user_id":"' || :u::text || '"}', created_at);`,
+	RETURNING id, number, created_at
+), ` + event.Telling{
+				Rows: "made", Guild: ":guild", Type: "'" + event.CaseCreated + "'", ID: "made.id", At: "made.created_at",
+				Payload: `'{"type":"case.created","origin":{"type":"api"},"data":{"number":' || made.number || ',"reason":"measured","source":"api","status":"active","type":"warn","user_id":"' || :u::text || '"}}'`,
+			}.CTEs() + `
+SELECT number FROM made;`,
 		},
 		{
 			name: "lookupNetworkUser", request: getOf("/network/lookup/"), once: true,
@@ -146,15 +149,39 @@ SELECT number FROM made, record_event(:guild, gen_random_uuid()::text, 'case.cre
 }
 
 // adjustment is the work of an adjustment as one statement: the balance check,
-// the ledger row and the event.
-const adjustment = `WITH changed AS (
-	UPDATE wallets SET balance = balance + :d::bigint, updated_at = greatest(clock_timestamp(), later(updated_at))
-	WHERE guild_id = :guild AND user_id = :u RETURNING balance, updated_at
+// the ledger row, the note for the leaderboard and the event.
+var adjustment = leaderboard.Wallets.Noted("moved", ":guild", func(note string) string {
+	return `WITH changed AS (
+	UPDATE wallets SET balance = balance + :d::bigint, updated_at = ` + db.Next("updated_at") + `
+	WHERE guild_id = :guild AND user_id = :u RETURNING balance, updated_at, balance - :d::bigint AS was
 ), entered AS (
 	INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, created_at)
 	SELECT :guild, gen_random_uuid()::text, :u, :d::bigint, balance, 'api:' || 'token=bench', updated_at FROM changed
-), moved AS (
-	SELECT balance FROM changed, record_event(:guild, gen_random_uuid()::text, 'economy.balance_changed',
-		'{"type":"api","token_id":"bench"}', '{"user_id":"' || :u::text || '","balance":' || balance || ',"previous_balance":' || balance - :d::bigint ||
-		',"delta":' || :d::text || ',"reason": null,"ledger_entry_id":"00000000-0000-0000-0000-000000000000"}', updated_at)
-)`
+), moved AS MATERIALIZED (
+	SELECT gen_random_uuid()::text AS id, :u::text AS user_id, balance, updated_at, was, balance AS is_now FROM changed
+), ` + note + `, ` + event.Telling{
+		Rows: "moved", Guild: ":guild", Type: "'" + event.BalanceChanged + "'", ID: "moved.id", At: "moved.updated_at",
+		Payload: `'{"id":"' || moved.id || '","type":"economy.balance_changed","timestamp":"' || moved.updated_at ||
+		'","guild_id":"","api_version":"v1","origin":{"type":"api","token_id":"bench"},"data":{"user_id":"' || moved.user_id || '","balance":' || moved.balance ||
+		',"previous_balance":' || moved.was || ',"delta":' || :d::text || ',"reason": null,"ledger_entry_id":"00000000-0000-0000-0000-000000000000"}}'`,
+	}.CTEs()
+}).For(0)
+
+var xpAdjustment = leaderboard.Levels.Noted("moved", ":guild", func(note string) string {
+	return `WITH moved AS (
+	UPDATE levels SET previous_xp = total_xp, total_xp = total_xp + :d::bigint, updated_at = ` + db.Next("updated_at") + `
+	WHERE guild_id = :guild AND user_id = :u RETURNING user_id, total_xp, previous_xp, updated_at, previous_xp AS was, total_xp AS is_now
+), ` + note + `
+SELECT user_id, total_xp, previous_xp, updated_at FROM moved`
+}).For(0)
+
+// page is the statement of a deep page of 25, and rank that of a member's place.
+func page(b leaderboard.Board) string {
+	_, deep, _ := b.Statements()
+	return strings.NewReplacer("$1", ":guild", "$2", "26", "$3", ":from").Replace(deep)
+}
+
+func rank(b leaderboard.Board) string {
+	_, _, text := b.Statements()
+	return strings.NewReplacer("$1", ":guild", "$2", ":u").Replace(text)
+}

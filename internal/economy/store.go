@@ -10,6 +10,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/event"
 	"guildhall/internal/fault"
+	"guildhall/internal/leaderboard"
 	"guildhall/internal/page"
 )
 
@@ -45,75 +46,53 @@ func wallet(ctx context.Context, q db.Querier, guild, user string) (row, error) 
 	return w, nil
 }
 
-const (
-	walletOf = `
+const walletOf = `
 		SELECT user_id, balance, updated_at
 		FROM wallets
 		WHERE guild_id = $1 AND user_id = $2`
 
-	// The index wallets_leaderboard holds exactly this order.
-	firstPages = `
-		SELECT user_id, balance
-		FROM wallets
-		WHERE guild_id = $1
-		ORDER BY -balance, length(user_id), user_id
-		LIMIT $2 OFFSET $3`
-
-	// What lies deep is found through the leaderboard's map.
-	deepPages = `
-		SELECT user_id, balance
-		FROM wallets_after($1, $3, $2)`
-
-	// deep is from where on the map is worth the look.
-	deep = 1000
-)
-
-// richest returns one page of the guild's wallets, the largest balance first.
-// A deep page costs little more than the first.
-func richest(ctx context.Context, q db.Querier, guild string, p page.P) ([]row, error) {
-	query := firstPages
-	if p.Offset() >= deep {
-		query = deepPages
-	}
-	var list []row
-	if err := q.SelectContext(ctx, &list, query, guild, p.Limit(), p.Offset()); err != nil {
-		return nil, fmt.Errorf("read economy leaderboard of guild %s: %w", guild, err)
-	}
-	return list, nil
-}
-
 // adjustment claims the reference, if there is one, before it changes anything:
 // who comes second finds it taken, after a wait for who came first, changes
-// nothing and gets no row.
-const adjustment = `
+// nothing and gets no row. A row that the upsert made, and not only changed, has
+// no xmax: nobody has locked it yet.
+var adjustment = leaderboard.Wallets.Noted("moved", "$1", func(note string) string {
+	return `
 		WITH claimed AS (
 			INSERT INTO ledger_references (guild_id, reference, entry_id)
-			SELECT $1, $12, $4
-			WHERE $12::text IS NOT NULL
+			SELECT $1, $11, $4
+			WHERE $11::text IS NOT NULL
 			ON CONFLICT DO NOTHING
 			RETURNING entry_id
 		), changed AS (
-			UPDATE wallets SET balance = balance + $3, updated_at = greatest(clock_timestamp(), later(updated_at))
+			UPDATE wallets SET balance = balance + $3, updated_at = ` + db.Next("updated_at") + `
 			WHERE guild_id = $1 AND user_id = $2
-			  AND ($12::text IS NULL OR EXISTS (SELECT FROM claimed))
-			RETURNING balance, updated_at
+			  AND ($11::text IS NULL OR EXISTS (SELECT FROM claimed))
+			RETURNING balance, updated_at, balance - $3 AS was
 		), made AS (
 			INSERT INTO wallets AS w (guild_id, user_id, balance, updated_at)
 			SELECT $1, $2, $3, clock_timestamp()
 			WHERE NOT EXISTS (SELECT FROM changed)
-			  AND ($12::text IS NULL OR EXISTS (SELECT FROM claimed))
+			  AND ($11::text IS NULL OR EXISTS (SELECT FROM claimed))
 			ON CONFLICT (guild_id, user_id) DO UPDATE
-			SET balance = w.balance + excluded.balance, updated_at = greatest(excluded.updated_at, later(w.updated_at))
-			RETURNING balance, updated_at
+			SET balance = w.balance + excluded.balance, updated_at = greatest(excluded.updated_at, ` + db.Later("w.updated_at") + `)
+			RETURNING balance, updated_at, CASE WHEN xmax <> 0 THEN balance - $3 END AS was
 		), moved AS (
-			SELECT balance, updated_at FROM changed UNION ALL SELECT balance, updated_at FROM made
+			SELECT $2::text AS user_id, balance, updated_at, was, balance AS is_now FROM changed
+			UNION ALL
+			SELECT $2, balance, updated_at, was, balance FROM made
 		), entered AS (
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
-			SELECT $1, $4, $2, $3, balance, $5, $6, updated_at, $12 FROM moved
-		)
-		SELECT $2 AS user_id, balance, updated_at
-		FROM moved, record_event($1, $7, $8, $9,
-			$10::text || balance || ',"previous_balance":' || balance - $3 || $11::text, updated_at)`
+			SELECT $1, $4, $2, $3, balance, $5, $6, updated_at, $11 FROM moved
+		), ` + note + `, ` + told.CTEs() + `
+		SELECT user_id, balance, updated_at
+		FROM moved`
+})
+
+// told puts the two balances, which only the statement knows, into the payload.
+var told = event.Telling{
+	Rows: "moved", Guild: "$1", Type: "'" + event.BalanceChanged + "'", ID: "$7", At: "moved.updated_at",
+	Payload: `$8::text || ` + event.Stamp("moved.updated_at") + ` || $9::text || moved.balance || ',"previous_balance":' || moved.balance - $3 || $10::text`,
+}
 
 // adjust moves the balance of e.UserID by e.Delta, writes the ledger row e and
 // records the event, all in one statement. It returns the wallet and the
@@ -127,11 +106,13 @@ const adjustment = `
 // upsert proposes would have to satisfy wallets_not_negative even where only
 // its update would run.
 func adjust(ctx context.Context, tx *db.Tx, by event.Origin, e entry) (row, entry, error) {
+	id := db.NewID()
+	envelope := event.NewEnvelope(by, id, event.BalanceChanged)
 	head, tail := eventData(e)
 	w := row{UserID: e.UserID}
-	err := tx.GetContext(ctx, &w, adjustment,
+	err := tx.GetContext(ctx, &w, adjustment.For(1),
 		by.GuildID, e.UserID, e.Delta, e.ID, e.Reason, e.Note,
-		db.NewID(), event.BalanceChanged, by.JSON(), head, tail, e.Reference)
+		id, envelope.Head, envelope.Middle+head, tail+event.Tail, e.Reference)
 	switch {
 	case db.Missing(err):
 		return row{}, entry{}, referenceUsed(ctx, tx, by.GuildID, *e.Reference)
@@ -195,7 +176,8 @@ type filter struct {
 	Since     time.Time
 }
 
-// The whole ledger and a member's have an index each.
+// The whole ledger and a member's have an index each: the ledger's primary key,
+// and by_user.
 var (
 	ledger = page.Table{Name: "ledger_entries", Columns: "id, user_id, delta, balance_after, reason, reference, note, created_at"}
 
@@ -209,7 +191,7 @@ const referenced = `
 		SELECT id, user_id, delta, balance_after, reason, reference, note, created_at
 		FROM ledger_entries
 		WHERE guild_id = $1
-		  AND id = (SELECT entry_id FROM ledger_references WHERE guild_id = $1 AND reference = $5)
+		  AND reference = $5
 		  AND created_at >= $4
 		  AND ($6::text IS NULL OR user_id = $6)
 		LIMIT $2 OFFSET $3`

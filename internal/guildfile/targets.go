@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"guildhall/internal/leaderboard"
 )
 
 // targets are the tables, each in a place where what it refers to comes before.
@@ -192,6 +194,11 @@ func (b *batch) finish(ctx context.Context, total int64) error {
 	for _, guild := range slices.Sorted(maps.Keys(b.closing)) {
 		if err := b.freeze(ctx, guild); err != nil {
 			return err
+		}
+	}
+	for guild := range b.ranked {
+		if err := leaderboard.Reloaded(ctx, b.tx, guild); err != nil {
+			return fmt.Errorf("import: %w", err)
 		}
 	}
 	if total < manyRecords {

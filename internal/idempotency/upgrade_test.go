@@ -131,7 +131,7 @@ func TestKeysOverAnUpgrade(t *testing.T) {
 	}
 	exec(`UPDATE idempotency_keys SET created_at = now() - interval '24 hours 1 second' WHERE key LIKE 'old %'`)
 
-	dbtest.To(t, url, dbtest.Expanded)
+	dbtest.Upgrade(t, url, dbtest.Expanded)
 	k.want("beside the release before", "before", k.ours("before"), false)
 	k.want("beside the release before", "old one", k.ours("old one"), true)
 	k.want("beside the release before", "old two", k.old("old two"), true)
@@ -144,7 +144,7 @@ func TestKeysOverAnUpgrade(t *testing.T) {
 	}
 	exec(`INSERT INTO idempotency_keys (token_id, key, fingerprint) VALUES ('gone', 'late', 'f')`) // by a node that has not heard of the token's end
 
-	dbtest.To(t, url, dbtest.Completed)
+	dbtest.Upgrade(t, url, dbtest.Completed)
 	for _, key := range []string{"before", "old one", "old two", "theirs", "ours"} {
 		k.want("after the upgrade", key, k.ours(key), false)
 	}

@@ -219,12 +219,12 @@ const (
 func At(t testing.TB, version int64) (url string) {
 	t.Helper()
 	url = Empty(t, "template0")
-	To(t, url, version)
+	Upgrade(t, url, version)
 	return url
 }
 
-// To migrates a database up to a version.
-func To(t testing.TB, url string, version int64) {
+// Upgrade runs the migrations of a database up to that one.
+func Upgrade(t testing.TB, url string, version int64) {
 	t.Helper()
 	pool, err := db.OpenSQL(url, "guildhall-test-schema", 3)
 	if err != nil {

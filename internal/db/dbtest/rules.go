@@ -26,9 +26,7 @@ var Shared = map[string]string{
 }
 
 // exceptions are statements that break a rule, by a part of their text.
-var exceptions = []struct{ part, reason string }{
-	{"leaderboard_m", "the maps of leaderboards, until they lie with their guilds"},
-}
+var exceptions = []struct{ part, reason string }{}
 
 // guildTables are the tables that the migrations make, without the shared ones.
 var guildTables = sync.OnceValue(func() map[string]bool {

@@ -110,7 +110,7 @@ var (
 )
 
 // immutable are the functions that an upsert may call, and words before a list.
-var immutable = []string{"later", "greatest", "least", "coalesce", "nullif", "values", "cardinality", "abs", "make_interval", "case", "and", "or", "when", "then", "in"}
+var immutable = []string{"greatest", "least", "coalesce", "nullif", "values", "cardinality", "abs", "make_interval", "case", "and", "or", "when", "then", "in"}
 
 // added are the tables whose rows are never changed.
 var added = []string{"giveaway_entries", "giveaway_draws"}
