@@ -87,8 +87,8 @@ SELECT balance FROM moved;`,
 			name: "adjustBalance with a key", request: post("/economy/adjust", true, adjust), goal: 0.28,
 			script: anyMember + `\set d random(1, 40)
 ` + adjustment + `, kept AS (
-	INSERT INTO idempotency_keys (token_id, key, fingerprint, state, status, body)
-	SELECT 'bench', gen_random_uuid()::text, sha256(:u::text::bytea), 'done', 200,
+	INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, body)
+	SELECT :guild, 'bench', gen_random_uuid()::text, sha256(:u::text::bytea), 'done', 200,
 	       convert_to('{"data":{"user_id":"' || :u::text || '","balance":' || balance || ',"updated_at":"' || now() ||
 	       '","ledger_entry":{"id":"00000000-0000-0000-0000-000000000000","delta":' || :d::text || ',"note":"api: token=bench"}}}', 'UTF8')
 	FROM moved

@@ -74,7 +74,7 @@ func (u *units) write(x *exchange, next handler) error {
 func request(x *exchange) idempotency.Request {
 	req := x.Request()
 	return idempotency.Request{
-		TokenID: x.by.TokenID, Key: x.key,
+		GuildID: x.by.GuildID, TokenID: x.by.TokenID, Key: x.key,
 		Fingerprint: idempotency.Fingerprint(req.Method, req.URL.EscapedPath(), x.body),
 	}
 }
