@@ -21,8 +21,7 @@ var system = event.System("1")
 // pay adjusts one wallet by one coin, in a unit of its own.
 func pay(ctx context.Context, d *db.DB, user string) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, _, err := adjust(ctx, tx, system, entry{ID: db.NewID(), UserID: user, Delta: 1, Note: "test"})
-		return err
+		return adjust(ctx, tx, &change{by: system, entry: entry{ID: db.NewID(), UserID: user, Delta: 1, Note: "test"}})
 	})
 }
 

@@ -2,14 +2,10 @@ package economy
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
 	"guildhall/internal/db"
-	"guildhall/internal/event"
-	"guildhall/internal/fault"
 	"guildhall/internal/page"
 )
 
@@ -80,112 +76,6 @@ func richest(ctx context.Context, q db.Querier, guild string, p page.P) ([]row, 
 		return nil, fmt.Errorf("read economy leaderboard of guild %s: %w", guild, err)
 	}
 	return list, nil
-}
-
-// adjustment claims the reference, if there is one, before it changes anything:
-// who comes second finds it taken, after a wait for who came first, changes
-// nothing and gets no row.
-const adjustment = `
-		WITH claimed AS (
-			INSERT INTO ledger_references (guild_id, reference, entry_id)
-			SELECT $1, $12, $4
-			WHERE $12::text IS NOT NULL
-			ON CONFLICT DO NOTHING
-			RETURNING entry_id
-		), changed AS (
-			UPDATE wallets SET balance = balance + $3, updated_at = greatest(clock_timestamp(), later(updated_at))
-			WHERE guild_id = $1 AND user_id = $2
-			  AND ($12::text IS NULL OR EXISTS (SELECT FROM claimed))
-			RETURNING balance, updated_at
-		), made AS (
-			INSERT INTO wallets AS w (guild_id, user_id, balance, updated_at)
-			SELECT $1, $2, $3, clock_timestamp()
-			WHERE NOT EXISTS (SELECT FROM changed)
-			  AND ($12::text IS NULL OR EXISTS (SELECT FROM claimed))
-			ON CONFLICT (guild_id, user_id) DO UPDATE
-			SET balance = w.balance + excluded.balance, updated_at = greatest(excluded.updated_at, later(w.updated_at))
-			RETURNING balance, updated_at
-		), moved AS (
-			SELECT balance, updated_at FROM changed UNION ALL SELECT balance, updated_at FROM made
-		), entered AS (
-			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
-			SELECT $1, $4, $2, $3, balance, $5, $6, updated_at, $12 FROM moved
-		)
-		SELECT $2 AS user_id, balance, updated_at
-		FROM moved, record_event($1, $7, $8, $9,
-			$10::text || balance || ',"previous_balance":' || balance - $3 || $11::text, updated_at)`
-
-// adjust moves the balance of e.UserID by e.Delta, writes the ledger row e and
-// records the event, all in one statement. It returns the wallet and the
-// ledger row as stored. A result outside the limits and a reference that the
-// guild has used are Refused and change nothing.
-//
-// Wallet, ledger row and event carry one instant, later than that of the
-// wallet's change before: its ledger stands in the order of effects.
-//
-// An existing wallet is updated before an absent one is inserted: the row an
-// upsert proposes would have to satisfy wallets_not_negative even where only
-// its update would run.
-func adjust(ctx context.Context, tx *db.Tx, by event.Origin, e entry) (row, entry, error) {
-	head, tail := eventData(e)
-	w := row{UserID: e.UserID}
-	err := tx.GetContext(ctx, &w, adjustment,
-		by.GuildID, e.UserID, e.Delta, e.ID, e.Reason, e.Note,
-		db.NewID(), event.BalanceChanged, by.JSON(), head, tail, e.Reference)
-	switch {
-	case db.Missing(err):
-		return row{}, entry{}, referenceUsed(ctx, tx, by.GuildID, *e.Reference)
-	case db.Violates(err, "wallets_not_negative"):
-		return row{}, entry{}, uncovered(err, e.Delta)
-	case db.Violates(err, "wallets_within_limit"):
-		return row{}, entry{}, fault.New(fault.Refused, "balance_limit_exceeded", "The balance would exceed 9007199254740991.")
-	case err != nil:
-		return row{}, entry{}, fmt.Errorf("adjust wallet of %s in guild %s: %w", e.UserID, by.GuildID, err)
-	}
-	e.BalanceAfter, e.CreatedAt = w.Balance, *w.UpdatedAt
-	return w, e, nil
-}
-
-// uncovered is the refusal that names the balance: that of the row which the
-// constraint has refused, without the change. No statement can ask for it any
-// more in this transaction, and later it would be another one.
-func uncovered(err error, delta int64) error {
-	after, wrong := strconv.ParseInt(db.Proposed(err, 3), 10, 64)
-	if wrong != nil {
-		return fault.New(fault.Refused, "balance_would_be_negative", "The balance does not cover a change by %d.", delta)
-	}
-	return fault.New(fault.Refused, "balance_would_be_negative", "The balance is %d and does not cover a change by %d.", after-delta, delta)
-}
-
-// referenceUsed is the refusal that names the ledger row with the reference.
-func referenceUsed(ctx context.Context, tx *db.Tx, guild, reference string) error {
-	var id *string
-	err := tx.GetContext(ctx, &id, `
-		SELECT entry_id
-		FROM ledger_references
-		WHERE guild_id = $1 AND reference = $2`, guild, reference)
-	if err != nil {
-		return fmt.Errorf("read who has used the reference of a change in guild %s: %w", guild, err)
-	}
-	if id == nil {
-		return fault.New(fault.Refused, "reference_already_used", "The guild used this reference before it moved here.")
-	}
-	return fault.New(fault.Refused, "reference_already_used", "The reference is that of the ledger entry %s.", *id)
-}
-
-// eventData is the data of economy.balance_changed around the two balances,
-// which only the statement knows.
-func eventData(e entry) (head, tail string) {
-	reason, err := json.Marshal(e.Reason)
-	if err != nil {
-		panic(err) // a string or null
-	}
-	reference, err := json.Marshal(e.Reference)
-	if err != nil {
-		panic(err)
-	}
-	return `{"user_id":"` + e.UserID + `","balance":`,
-		`,"delta":` + strconv.FormatInt(e.Delta, 10) + `,"reason":` + string(reason) + `,"reference":` + string(reference) + `,"ledger_entry_id":"` + e.ID + `"}`
 }
 
 // filter narrows the ledger. The zero value lets everything through.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"guildhall/internal/db"
-	"guildhall/internal/fault"
 	"guildhall/internal/page"
 )
 
@@ -68,48 +67,4 @@ func top(ctx context.Context, q db.Querier, guild string, p page.P) ([]row, erro
 		return nil, fmt.Errorf("read the XP leaderboard of guild %s: %w", guild, err)
 	}
 	return rows, nil
-}
-
-// adjust changes the member's XP by xp, or gives the member exactly that much.
-// It is Refused, and nothing changes, when the result is negative or above
-// MaxXP. The instant is later than that of the member's change before.
-//
-// A record that is there is updated before an absent one is inserted, because
-// Postgres holds the row that an INSERT proposes against the constraints before
-// it looks for a conflict: a loss would be refused whatever the member has.
-func adjust(ctx context.Context, tx *db.Tx, guild, user string, xp int64, exactly bool) (row, error) {
-	var r row
-	err := tx.GetContext(ctx, &r, `
-		WITH changed AS (
-			UPDATE levels
-			SET previous_xp = total_xp, total_xp = CASE WHEN $4 THEN 0 ELSE total_xp END + $3,
-			    updated_at = greatest(clock_timestamp(), later(updated_at))
-			WHERE guild_id = $1
-			  AND user_id = $2
-			RETURNING total_xp, previous_xp, updated_at
-		), made AS (
-			INSERT INTO levels AS l (guild_id, user_id, total_xp, updated_at)
-			SELECT $1, $2, $3, clock_timestamp()
-			WHERE NOT EXISTS (SELECT FROM changed)
-			ON CONFLICT (guild_id, user_id) DO UPDATE
-			SET previous_xp = l.total_xp, total_xp = CASE WHEN $4 THEN 0 ELSE l.total_xp END + excluded.total_xp,
-			    updated_at = greatest(excluded.updated_at, later(l.updated_at))
-			RETURNING total_xp, previous_xp, updated_at
-		)
-		SELECT $2 AS user_id, total_xp, previous_xp, updated_at FROM changed
-		UNION ALL
-		SELECT $2, total_xp, previous_xp, updated_at FROM made`, guild, user, xp, exactly)
-	return r, refused(err, guild, user)
-}
-
-func refused(err error, guild, user string) error {
-	switch {
-	case db.Violates(err, "levels_not_negative"):
-		return fault.New(fault.Refused, "xp_would_be_negative", "The member has less XP than this would take away.")
-	case db.Violates(err, "levels_within_limit"):
-		return fault.New(fault.Refused, "xp_limit_exceeded", "A member can have at most %d XP.", int64(MaxXP))
-	case err != nil:
-		return fmt.Errorf("adjust the XP of %s in guild %s: %w", user, guild, err)
-	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/event"
 	"guildhall/internal/fault"
 	"guildhall/internal/page"
 )
@@ -96,15 +97,13 @@ func TestAdjustmentsSeeEachOther(t *testing.T) {
 	for i := range n {
 		go func() {
 			errs <- d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-				var r row
-				var err error
+				c := &change{by: event.System("1"), user: "7", xp: int64(i)<<10 + 1}
 				if i%3 == 0 {
 					// Absolute values that no sum of the others can reach.
-					r, err = adjust(ctx, tx, "1", "7", int64(i+1)<<20, true)
-				} else {
-					r, err = adjust(ctx, tx, "1", "7", int64(i)<<10+1, false)
+					c.xp, c.exactly = int64(i+1)<<20, true
 				}
-				if err == nil {
+				err := adjust(ctx, tx, c)
+				if r := c.row; err == nil {
 					steps <- step{r.PreviousXP, r.TotalXP, r.UpdatedAt.Truncate(time.Millisecond)}
 				}
 				return err
@@ -158,8 +157,7 @@ func TestTheLastXPIsSpentOnce(t *testing.T) {
 	for range n {
 		go func() {
 			errs <- d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-				_, err := adjust(ctx, tx, "1", "7", -10, false)
-				return err
+				return adjust(ctx, tx, &change{by: event.System("1"), user: "7", xp: -10})
 			})
 		}()
 	}
