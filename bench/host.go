@@ -125,16 +125,12 @@ func (h *host) load(ctx context.Context) error {
 	return h.loadFurther(ctx, d)
 }
 
-// loadFurther adds what no guild file brings: many small guilds with a token
-// each, and the plainest program's tables.
+// loadFurther adds what no guild file brings: tokens of the small guilds, and the
+// plainest program's tables.
 func (h *host) loadFurther(ctx context.Context, d *db.DB) error {
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		for _, statement := range []string{
 			`SET LOCAL statement_timeout = 0`,
-			fmt.Sprintf(`INSERT INTO guilds (id, name, owner_id) SELECT (%s + n)::text, 'Bench', '1' FROM generate_series(1, %d) n`, guild(0), manyGuilds),
-			fmt.Sprintf(`INSERT INTO wallets (guild_id, user_id, balance)
-				SELECT (%s + n)::text, (100000000000000000 + m::bigint * 7919)::text, 1000 FROM generate_series(1, %d) n, generate_series(1, %d) m`,
-				guild(0), manyGuilds, guildMembers),
 			plainestTables,
 		} {
 			if _, err := tx.ExecContext(ctx, statement); err != nil {
@@ -161,6 +157,14 @@ func (h *host) wealth(w io.Writer) error {
 		}
 		if _, err := fmt.Fprintf(w, `{"record":"wallet","guild_id":"%s","user_id":"%d","balance":%d}`+"\n", guildID, member(i+1), balance); err != nil {
 			return err
+		}
+	}
+	for n := range manyGuilds {
+		fmt.Fprintf(w, `{"record":"guild","id":"%s","name":"Bench"}`+"\n", guild(n+1))
+		for m := range guildMembers {
+			if _, err := fmt.Fprintf(w, `{"record":"wallet","guild_id":"%s","user_id":"%d","balance":1000}`+"\n", guild(n+1), member(m+1)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -363,7 +367,7 @@ func (h *host) settle(ctx context.Context) error {
 	}
 	for want := 2; h.wallets >= 4096; {
 		var live int
-		if err := pool.QueryRowContext(ctx, `SELECT count(*) FROM leaderboard_maps WHERE state = 'live'`).Scan(&live); err != nil {
+		if err := pool.QueryRowContext(ctx, `SELECT count(*) FROM rank_maps WHERE state = 'live'`).Scan(&live); err != nil {
 			return err
 		}
 		if live >= want {

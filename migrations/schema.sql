@@ -267,44 +267,6 @@ CREATE TABLE idempotency_keys (
     CONSTRAINT idempotency_keys_state CHECK ((state = ANY (ARRAY['running'::text, 'done'::text])))
 );
 
-CREATE TABLE leaderboard_maps (
-    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
-    board text COLLATE "C" NOT NULL,
-    guild_id text COLLATE "C" NOT NULL,
-    state text NOT NULL DEFAULT 'draft'::text,
-    horizon xid8,
-    ahead bigint[] NOT NULL DEFAULT '{}'::bigint[],
-    made_at timestamp with time zone NOT NULL DEFAULT now(),
-    CONSTRAINT leaderboard_maps_pkey PRIMARY KEY (id),
-    CONSTRAINT leaderboard_maps_one UNIQUE (board, guild_id, state),
-    CONSTRAINT leaderboard_maps_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
-    CONSTRAINT leaderboard_maps_board CHECK ((board = ANY (ARRAY['wallets'::text, 'levels'::text]))),
-    CONSTRAINT leaderboard_maps_state CHECK ((state = ANY (ARRAY['draft'::text, 'live'::text])))
-);
-
-CREATE TABLE leaderboard_marks (
-    map_id bigint NOT NULL,
-    number integer NOT NULL,
-    depth bigint NOT NULL,
-    length integer NOT NULL,
-    user_id text COLLATE "C" NOT NULL,
-    CONSTRAINT leaderboard_marks_pkey PRIMARY KEY (map_id, number),
-    CONSTRAINT leaderboard_marks_map_id_fkey FOREIGN KEY (map_id) REFERENCES leaderboard_maps(id) ON DELETE CASCADE
-);
-
-CREATE TABLE leaderboard_moves (
-    map_id bigint NOT NULL,
-    user_id text COLLATE "C" NOT NULL,
-    was bigint,
-    is_now bigint
-);
-
-CREATE TABLE leaderboard_queue (
-    guild_id text COLLATE "C" NOT NULL,
-    board text COLLATE "C" NOT NULL,
-    CONSTRAINT leaderboard_queue_board CHECK ((board = ANY (ARRAY['wallets'::text, 'levels'::text])))
-);
-
 CREATE TABLE ledger_entries (
     guild_id text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -350,6 +312,47 @@ CREATE TABLE network_listings (
     CONSTRAINT network_listings_report_count CHECK ((report_count >= 0)),
     CONSTRAINT network_listings_severity CHECK ((severity = ANY (ARRAY['low'::text, 'medium'::text, 'high'::text, 'critical'::text]))),
     CONSTRAINT network_listings_trust_score CHECK (((trust_score >= 0) AND (trust_score <= 100)))
+);
+
+CREATE TABLE rank_maps (
+    guild_id text COLLATE "C" NOT NULL,
+    board text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    state text NOT NULL DEFAULT 'draft'::text,
+    awaited text[],
+    ahead bigint[] NOT NULL DEFAULT '{}'::bigint[],
+    CONSTRAINT rank_maps_pkey PRIMARY KEY (guild_id, board, version),
+    CONSTRAINT rank_maps_one UNIQUE (guild_id, board, state),
+    CONSTRAINT rank_maps_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
+    CONSTRAINT rank_maps_board CHECK ((board = ANY (ARRAY['wallets'::text, 'levels'::text]))),
+    CONSTRAINT rank_maps_state CHECK ((state = ANY (ARRAY['draft'::text, 'live'::text])))
+);
+
+CREATE TABLE rank_marks (
+    guild_id text COLLATE "C" NOT NULL,
+    board text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    number integer NOT NULL,
+    depth bigint NOT NULL,
+    length integer NOT NULL,
+    user_id text COLLATE "C" NOT NULL,
+    CONSTRAINT rank_marks_pkey PRIMARY KEY (guild_id, board, version, number),
+    CONSTRAINT rank_marks_guild_id_board_version_fkey FOREIGN KEY (guild_id, board, version) REFERENCES rank_maps(guild_id, board, version) ON DELETE CASCADE
+);
+
+CREATE TABLE rank_moves (
+    guild_id text COLLATE "C" NOT NULL,
+    board text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    user_id text COLLATE "C" NOT NULL,
+    was bigint,
+    is_now bigint
+);
+
+CREATE TABLE rank_requests (
+    guild_id text COLLATE "C" NOT NULL,
+    board text COLLATE "C" NOT NULL,
+    CONSTRAINT rank_requests_board CHECK ((board = ANY (ARRAY['wallets'::text, 'levels'::text])))
 );
 
 CREATE TABLE secret_key_check (
@@ -481,7 +484,7 @@ CREATE TABLE webhook_attempts (
 
 CREATE TABLE webhook_deliveries (
     guild_id text COLLATE "C" NOT NULL,
-    id text COLLATE "C" NOT NULL DEFAULT webhook_delivery_id(),
+    id text COLLATE "C" NOT NULL DEFAULT ((encode(set_bit(set_bit(OVERLAY(uuid_send(gen_random_uuid()) PLACING SUBSTRING(int8send(((EXTRACT(epoch FROM clock_timestamp()) * (1000)::numeric))::bigint) FROM 3) FROM 1 FOR 6), (52)::bigint, 1), (53)::bigint, 1), 'hex'::text))::uuid)::text,
     endpoint_id text COLLATE "C" NOT NULL,
     event_id text COLLATE "C" NOT NULL,
     cause text NOT NULL DEFAULT 'event'::text,
@@ -611,13 +614,13 @@ CREATE INDEX giveaways_to_draw ON public.giveaways USING btree (guild_id, redraw
 CREATE INDEX giveaways_to_gather ON public.giveaways USING btree (guild_id, redraw_at) WHERE ((status = 'drawing'::text) AND (pot = 'gathering'::text));
 CREATE INDEX giveaways_to_react ON public.giveaways USING btree (guild_id, react_at) WHERE (react_at IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
-CREATE INDEX leaderboard_maps_drafts ON public.leaderboard_maps USING btree (id) WHERE (state = 'draft'::text);
-CREATE INDEX leaderboard_marks_place ON public.leaderboard_marks USING btree (map_id, depth, length, user_id, number);
-CREATE INDEX leaderboard_moves_map ON public.leaderboard_moves USING btree (map_id);
-CREATE INDEX leaderboard_queue_board ON public.leaderboard_queue USING btree (guild_id, board);
 CREATE INDEX ledger_entries_by_user ON public.ledger_entries USING btree (guild_id, user_id, created_at DESC, id DESC);
 CREATE INDEX ledger_entries_newest ON public.ledger_entries USING btree (guild_id, created_at DESC, id DESC);
-CREATE INDEX levels_leaderboard ON public.levels USING btree (guild_id, ((- total_xp)), length(user_id), user_id);
+CREATE INDEX levels_ranked ON public.levels USING btree (guild_id, ((- total_xp)), length(user_id), user_id) INCLUDE (total_xp);
+CREATE INDEX rank_maps_drafts ON public.rank_maps USING btree (guild_id, board) WHERE (state = 'draft'::text);
+CREATE INDEX rank_marks_place ON public.rank_marks USING btree (guild_id, board, version, depth, length, user_id);
+CREATE INDEX rank_moves_map ON public.rank_moves USING btree (guild_id, board, version);
+CREATE INDEX rank_requests_board ON public.rank_requests USING btree (guild_id, board);
 CREATE INDEX ticket_messages_reading ON public.ticket_messages USING btree (guild_id, ticket_id, created_at, id);
 CREATE INDEX tickets_active ON public.tickets USING btree (guild_id, last_message_at DESC NULLS LAST, id DESC) INCLUDE (claimed_by_id);
 CREATE INDEX tickets_active_by_status ON public.tickets USING btree (guild_id, status, last_message_at DESC NULLS LAST, id DESC) INCLUDE (claimed_by_id);
@@ -636,7 +639,7 @@ CREATE INDEX usage_hours_age ON public.usage_hours USING btree (hour);
 CREATE INDEX usage_refusals_age ON public.usage_refusals USING btree (at);
 CREATE INDEX usage_refusals_token ON public.usage_refusals USING btree (guild_id, token_id, request_id);
 CREATE INDEX usage_totals_age ON public.usage_totals USING btree (hour);
-CREATE INDEX wallets_leaderboard ON public.wallets USING btree (guild_id, ((- balance)), length(user_id), user_id);
+CREATE INDEX wallets_ranked ON public.wallets USING btree (guild_id, ((- balance)), length(user_id), user_id) INCLUDE (balance);
 CREATE INDEX webhook_attempts_age ON public.webhook_attempts USING btree (started_at);
 CREATE INDEX webhook_deliveries_class ON public.webhook_deliveries USING btree (guild_id, endpoint_id, response_class, created_at, id) WHERE (response_class <> '2xx'::text);
 CREATE INDEX webhook_deliveries_event ON public.webhook_deliveries USING btree (guild_id, event_id);
@@ -713,21 +716,6 @@ END
 $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.ask_leaderboard_keeper(name text, guild text)
- RETURNS void
- LANGUAGE plpgsql
-AS $function$
-BEGIN
-    INSERT INTO leaderboard_queue (guild_id, board)
-    SELECT guild, name
-    WHERE NOT EXISTS (SELECT FROM leaderboard_queue q WHERE q.guild_id = guild AND q.board = name OFFSET 255);
-    IF NOT FOUND THEN
-        DELETE FROM leaderboard_maps m WHERE m.board = name AND m.guild_id = guild;
-    END IF;
-END
-$function$
-;
-
 CREATE OR REPLACE FUNCTION public.count_giveaway_entries()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -799,86 +787,6 @@ END
 $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.count_leaderboard(map bigint)
- RETURNS bigint[]
- LANGUAGE plpgsql
- STABLE
- SET enable_seqscan TO 'off'
- SET enable_bitmapscan TO 'off'
- SET enable_sort TO 'off'
- SET jit TO 'off'
-AS $function$
-DECLARE
-    name  text;
-    guild text;
-    marks CURSOR FOR SELECT k.depth, k.length, k.user_id FROM leaderboard_marks k WHERE k.map_id = map ORDER BY k.number;
-    list  refcursor;
-    mark  record;
-    place record;
-    n     bigint := 0;
-    ahead bigint[] := '{}';
-BEGIN
-    SELECT m.board, m.guild_id INTO STRICT name, guild FROM leaderboard_maps m WHERE m.id = map;
-    IF name = 'wallets' THEN
-        OPEN list FOR
-            SELECT -w.balance AS depth, length(w.user_id) AS length, w.user_id FROM wallets w
-            WHERE w.guild_id = guild ORDER BY -w.balance, length(w.user_id), w.user_id;
-    ELSE
-        OPEN list FOR
-            SELECT -l.total_xp AS depth, length(l.user_id) AS length, l.user_id FROM levels l
-            WHERE l.guild_id = guild ORDER BY -l.total_xp, length(l.user_id), l.user_id;
-    END IF;
-    FETCH list INTO place;
-    FOR mark IN marks LOOP
-        WHILE place IS NOT NULL AND (place.depth, place.length, place.user_id) < (mark.depth, mark.length, mark.user_id) LOOP
-            n := n + 1;
-            FETCH list INTO place;
-        END LOOP;
-        ahead := ahead || n;
-    END LOOP;
-    RETURN ahead;
-END
-$function$
-;
-
-CREATE OR REPLACE FUNCTION public.draft_leaderboard(name text, guild text, stretch integer)
- RETURNS bigint
- LANGUAGE plpgsql
- SET enable_seqscan TO 'off'
- SET enable_bitmapscan TO 'off'
- SET enable_sort TO 'off'
- SET jit TO 'off'
-AS $function$
-DECLARE
-    made bigint;
-BEGIN
-    INSERT INTO leaderboard_maps (board, guild_id) VALUES (name, guild) RETURNING id INTO made;
-    IF name = 'wallets' THEN
-        INSERT INTO leaderboard_marks (map_id, number, depth, length, user_id)
-        SELECT made, n / stretch, -r.balance, length(r.user_id), r.user_id
-        FROM (
-            SELECT w.balance, w.user_id,
-                   row_number() OVER (ORDER BY -w.balance, length(w.user_id), w.user_id) - 1 AS n
-            FROM wallets w
-            WHERE w.guild_id = guild
-        ) r
-        WHERE n % stretch = 0 AND n > 0;
-    ELSE
-        INSERT INTO leaderboard_marks (map_id, number, depth, length, user_id)
-        SELECT made, n / stretch, -r.total_xp, length(r.user_id), r.user_id
-        FROM (
-            SELECT l.total_xp, l.user_id,
-                   row_number() OVER (ORDER BY -l.total_xp, length(l.user_id), l.user_id) - 1 AS n
-            FROM levels l
-            WHERE l.guild_id = guild
-        ) r
-        WHERE n % stretch = 0 AND n > 0;
-    END IF;
-    RETURN made;
-END
-$function$
-;
-
 CREATE OR REPLACE FUNCTION public.drop_giveaway_entries()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -890,41 +798,6 @@ BEGIN
       AND e.giveaway_id = gone.id;
     RETURN NULL;
 END
-$function$
-;
-
-CREATE OR REPLACE FUNCTION public.fold_leaderboard(map bigint)
- RETURNS void
- LANGUAGE sql
- SET enable_seqscan TO 'off'
- SET enable_bitmapscan TO 'off'
- SET jit TO 'off'
-AS $function$
-    WITH gone AS (
-        DELETE FROM leaderboard_moves WHERE map_id = map RETURNING user_id, was, is_now
-    ), placed AS (
-        SELECT place.change, coalesce((
-            SELECT k.number
-            FROM leaderboard_marks k
-            WHERE k.map_id = map
-              AND (k.depth, k.length, k.user_id) <= (place.depth, length(gone.user_id), gone.user_id)
-            ORDER BY k.depth DESC, k.length DESC, k.user_id DESC
-            LIMIT 1
-        ), 0) AS stretch
-        FROM gone, LATERAL (VALUES (gone.was, -1), (gone.is_now, 1)) AS place (depth, change)
-        WHERE place.depth IS NOT NULL
-    ), net AS (
-        SELECT stretch, sum(change) AS change FROM placed GROUP BY stretch
-    ), counted AS (
-        SELECT array_agg(n ORDER BY i) AS ahead
-        FROM (
-            SELECT a.i, a.n + coalesce(sum(net.change) OVER (ORDER BY a.i), 0)::bigint AS n
-            FROM leaderboard_maps m, unnest(m.ahead) WITH ORDINALITY AS a (n, i)
-            LEFT JOIN net ON net.stretch = a.i - 1
-            WHERE m.id = map
-        ) x
-    )
-    UPDATE leaderboard_maps SET ahead = counted.ahead FROM counted WHERE id = map AND counted.ahead IS NOT NULL;
 $function$
 ;
 
@@ -945,265 +818,6 @@ END
 $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.keep_leaderboard_owner()
- RETURNS trigger
- LANGUAGE plpgsql
-AS $function$
-BEGIN
-    RAISE EXCEPTION '% cannot be given to another member', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
-END
-$function$
-;
-
-CREATE OR REPLACE FUNCTION public.later(at timestamp with time zone)
- RETURNS timestamp with time zone
- LANGUAGE sql
- IMMUTABLE PARALLEL SAFE
-AS $function$
-    SELECT (at AT TIME ZONE 'UTC' + interval '1 millisecond') AT TIME ZONE 'UTC'
-$function$
-;
-
-CREATE OR REPLACE FUNCTION public.leaderboard_start(name text, guild text, wanted bigint, OUT depth bigint, OUT length integer, OUT user_id text, OUT skip bigint)
- RETURNS record
- LANGUAGE plpgsql
- STABLE
-AS $function$
-DECLARE
-    map   leaderboard_maps;
-    mark  record;
-    moves bigint := 0;
-    ahead bigint;
-    n     integer;
-BEGIN
-    depth := -9223372036854775807; length := 0; user_id := ''; skip := wanted;
-    SELECT * INTO map FROM leaderboard_maps m WHERE m.board = name AND m.guild_id = guild AND m.state = 'live';
-    IF NOT FOUND OR map.ahead = '{}' THEN
-        RETURN;
-    END IF;
-    LOOP
-        n := width_bucket(wanted - moves, map.ahead);
-        IF n = 0 THEN
-            RETURN;
-        END IF;
-        SELECT k.depth, k.length, k.user_id INTO STRICT mark
-        FROM leaderboard_marks k
-        WHERE k.map_id = map.id AND k.number = n;
-        SELECT map.ahead[n]
-               + count(*) FILTER (WHERE (v.is_now, length(v.user_id), v.user_id) < (mark.depth, mark.length, mark.user_id))
-               - count(*) FILTER (WHERE (v.was, length(v.user_id), v.user_id) < (mark.depth, mark.length, mark.user_id)),
-               count(*)
-        INTO ahead, moves
-        FROM leaderboard_moves v
-        WHERE v.map_id = map.id;
-        EXIT WHEN ahead <= wanted;
-    END LOOP;
-    depth := mark.depth; length := mark.length; user_id := mark.user_id; skip := wanted - ahead;
-END
-$function$
-;
-
-CREATE OR REPLACE FUNCTION public.level_moved()
- RETURNS trigger
- LANGUAGE plpgsql
-AS $function$
-BEGIN
-    IF TG_OP = 'UPDATE' THEN
-        INSERT INTO leaderboard_moves (map_id, user_id, was, is_now)
-        SELECT m.id, NEW.user_id, -OLD.total_xp, -NEW.total_xp
-        FROM leaderboard_maps m
-        WHERE m.board = 'levels'
-          AND m.guild_id = NEW.guild_id;
-        IF FOUND AND random() < 1 / 64.0 THEN
-            PERFORM ask_leaderboard_keeper('levels', NEW.guild_id);
-        END IF;
-    ELSIF TG_OP = 'INSERT' THEN
-        INSERT INTO leaderboard_moves (map_id, user_id, is_now)
-        SELECT m.id, NEW.user_id, -NEW.total_xp
-        FROM leaderboard_maps m
-        WHERE m.board = 'levels'
-          AND m.guild_id = NEW.guild_id;
-        IF random() < 1 / 64.0 THEN
-            PERFORM ask_leaderboard_keeper('levels', NEW.guild_id);
-        END IF;
-    ELSE
-        INSERT INTO leaderboard_moves (map_id, user_id, was)
-        SELECT m.id, OLD.user_id, -OLD.total_xp
-        FROM leaderboard_maps m
-        WHERE m.board = 'levels'
-          AND m.guild_id = OLD.guild_id;
-        IF FOUND AND random() < 1 / 64.0 THEN
-            PERFORM ask_leaderboard_keeper('levels', OLD.guild_id);
-        END IF;
-    END IF;
-    RETURN NULL;
-END
-$function$
-;
-
-CREATE OR REPLACE FUNCTION public.levels_after(guild text, wanted bigint, most bigint)
- RETURNS TABLE(user_id text, total_xp bigint, previous_xp bigint, updated_at timestamp with time zone)
- LANGUAGE plpgsql
- STABLE ROWS 26
- SET enable_seqscan TO 'off'
- SET enable_bitmapscan TO 'off'
- SET enable_sort TO 'off'
- SET plan_cache_mode TO 'force_generic_plan'
-AS $function$
-DECLARE
-    start record;
-BEGIN
-    SELECT * INTO start FROM leaderboard_start('levels', guild, wanted);
-    RETURN QUERY
-    SELECT l.user_id, l.total_xp, l.previous_xp, l.updated_at
-    FROM levels l
-    WHERE l.guild_id = guild
-      AND (-l.total_xp, length(l.user_id), l.user_id) >= (start.depth, start.length, start.user_id)
-    ORDER BY -l.total_xp, length(l.user_id), l.user_id
-    LIMIT most OFFSET start.skip;
-END
-$function$
-;
-
-CREATE OR REPLACE FUNCTION public.record_event(guild text, event_id text, event_type text, origin text, data text)
- RETURNS text
- LANGUAGE sql
-AS $function$
-    SELECT record_event(guild, event_id, event_type, origin, data, NULL::timestamptz)
-$function$
-;
-
-CREATE OR REPLACE FUNCTION public.record_event(guild text, event_id text, event_type text, origin text, data text, at timestamp with time zone)
- RETURNS text
- LANGUAGE plpgsql
-AS $function$
-DECLARE
-    instant timestamptz := coalesce(at, now());
-BEGIN
-    WITH listener AS MATERIALIZED (
-        SELECT e.guild_id, e.id
-        FROM webhook_endpoints e
-        WHERE e.guild_id = guild AND e.enabled AND record_event.event_type = ANY (e.events)
-    ), recorded AS (
-        INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
-        SELECT guild, record_event.event_id, record_event.event_type, instant,
-               webhook_payload(guild, record_event.event_id, record_event.event_type, origin, data, instant)
-        WHERE EXISTS (SELECT FROM listener)
-    )
-    INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, event_at)
-    SELECT l.guild_id, l.id, record_event.event_id, record_event.event_type, instant
-    FROM listener l;
-    RETURN event_id;
-END
-$function$
-;
-
-CREATE OR REPLACE FUNCTION public.wallet_moved()
- RETURNS trigger
- LANGUAGE plpgsql
-AS $function$
-BEGIN
-    IF TG_OP = 'UPDATE' THEN
-        INSERT INTO leaderboard_moves (map_id, user_id, was, is_now)
-        SELECT m.id, NEW.user_id, -OLD.balance, -NEW.balance
-        FROM leaderboard_maps m
-        WHERE m.board = 'wallets'
-          AND m.guild_id = NEW.guild_id;
-        IF FOUND AND random() < 1 / 64.0 THEN
-            PERFORM ask_leaderboard_keeper('wallets', NEW.guild_id);
-        END IF;
-    ELSIF TG_OP = 'INSERT' THEN
-        INSERT INTO leaderboard_moves (map_id, user_id, is_now)
-        SELECT m.id, NEW.user_id, -NEW.balance
-        FROM leaderboard_maps m
-        WHERE m.board = 'wallets'
-          AND m.guild_id = NEW.guild_id;
-        IF random() < 1 / 64.0 THEN
-            PERFORM ask_leaderboard_keeper('wallets', NEW.guild_id);
-        END IF;
-    ELSE
-        INSERT INTO leaderboard_moves (map_id, user_id, was)
-        SELECT m.id, OLD.user_id, -OLD.balance
-        FROM leaderboard_maps m
-        WHERE m.board = 'wallets'
-          AND m.guild_id = OLD.guild_id;
-        IF FOUND AND random() < 1 / 64.0 THEN
-            PERFORM ask_leaderboard_keeper('wallets', OLD.guild_id);
-        END IF;
-    END IF;
-    RETURN NULL;
-END
-$function$
-;
-
-CREATE OR REPLACE FUNCTION public.wallets_after(guild text, wanted bigint, most bigint)
- RETURNS TABLE(user_id text, balance bigint)
- LANGUAGE plpgsql
- STABLE ROWS 26
- SET enable_seqscan TO 'off'
- SET enable_bitmapscan TO 'off'
- SET enable_sort TO 'off'
- SET plan_cache_mode TO 'force_generic_plan'
-AS $function$
-DECLARE
-    start record;
-BEGIN
-    SELECT * INTO start FROM leaderboard_start('wallets', guild, wanted);
-    RETURN QUERY
-    SELECT w.user_id, w.balance
-    FROM wallets w
-    WHERE w.guild_id = guild
-      AND (-w.balance, length(w.user_id), w.user_id) >= (start.depth, start.length, start.user_id)
-    ORDER BY -w.balance, length(w.user_id), w.user_id
-    LIMIT most OFFSET start.skip;
-END
-$function$
-;
-
-CREATE OR REPLACE FUNCTION public.webhook_delivery_id()
- RETURNS text
- LANGUAGE sql
-AS $function$
-    SELECT encode(
-        set_bit(set_bit(
-            overlay(uuid_send(gen_random_uuid())
-                PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
-                FROM 1 FOR 6),
-            52, 1), 53, 1),
-        'hex')::uuid::text
-$function$
-;
-
-CREATE OR REPLACE FUNCTION public.webhook_payload(guild text, event_id text, event_type text, origin text, data text)
- RETURNS bytea
- LANGUAGE sql
- STABLE
-AS $function$
-    SELECT convert_to(
-        '{"id":' || to_json(event_id)::text ||
-        ',"type":' || to_json(event_type)::text ||
-        ',"timestamp":"' || to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') ||
-        '","guild_id":' || to_json(guild)::text ||
-        ',"api_version":"v1","origin":' || origin ||
-        ',"data":' || data || '}', 'UTF8')
-$function$
-;
-
-CREATE OR REPLACE FUNCTION public.webhook_payload(guild text, event_id text, event_type text, origin text, data text, at timestamp with time zone)
- RETURNS bytea
- LANGUAGE sql
- STABLE
-AS $function$
-    SELECT convert_to(
-        '{"id":' || to_json(event_id)::text ||
-        ',"type":' || to_json(event_type)::text ||
-        ',"timestamp":"' || to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') ||
-        '","guild_id":' || to_json(guild)::text ||
-        ',"api_version":"v1","origin":' || origin ||
-        ',"data":' || data || '}', 'UTF8')
-$function$
-;
-
 
 -- Triggers
 
@@ -1215,9 +829,3 @@ CREATE TRIGGER giveaway_entries_added AFTER INSERT ON public.giveaway_entries RE
 CREATE TRIGGER giveaway_entries_changed AFTER UPDATE ON public.giveaway_entries REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_giveaway_entries();
 CREATE TRIGGER giveaway_entries_removed AFTER DELETE ON public.giveaway_entries REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_giveaway_entries();
 CREATE TRIGGER giveaways_gone AFTER DELETE ON public.giveaways REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION drop_giveaway_entries();
-CREATE TRIGGER level_came_or_went AFTER INSERT OR DELETE ON public.levels FOR EACH ROW EXECUTE FUNCTION level_moved();
-CREATE TRIGGER level_moved AFTER UPDATE ON public.levels FOR EACH ROW WHEN ((old.total_xp <> new.total_xp)) EXECUTE FUNCTION level_moved();
-CREATE TRIGGER level_owner_kept BEFORE UPDATE OF guild_id, user_id ON public.levels FOR EACH ROW WHEN (((old.guild_id <> new.guild_id) OR (old.user_id <> new.user_id))) EXECUTE FUNCTION keep_leaderboard_owner();
-CREATE TRIGGER wallet_came_or_went AFTER INSERT OR DELETE ON public.wallets FOR EACH ROW EXECUTE FUNCTION wallet_moved();
-CREATE TRIGGER wallet_moved AFTER UPDATE ON public.wallets FOR EACH ROW WHEN ((old.balance <> new.balance)) EXECUTE FUNCTION wallet_moved();
-CREATE TRIGGER wallet_owner_kept BEFORE UPDATE OF guild_id, user_id ON public.wallets FOR EACH ROW WHEN (((old.guild_id <> new.guild_id) OR (old.user_id <> new.user_id))) EXECUTE FUNCTION keep_leaderboard_owner();

@@ -14,6 +14,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/delivery"
 	"guildhall/internal/event"
+	"guildhall/internal/leaderboard"
 )
 
 // node is a worker with connections of its own, as many as `guildhall serve`
@@ -174,14 +175,23 @@ func (p *place) window(ctx context.Context, node *node, rate, seconds int) ([]ti
 	return took, nil
 }
 
+// pay is a change as a request makes it.
+var pay = leaderboard.Wallets.Noted("moved", "$1", func(note string) string {
+	return `
+		WITH moved AS (
+			INSERT INTO wallets AS w (guild_id, user_id, balance, updated_at) VALUES ($1, $2, 1, clock_timestamp())
+			ON CONFLICT (guild_id, user_id) DO UPDATE SET balance = w.balance + 1, updated_at = excluded.updated_at
+			RETURNING user_id, CASE WHEN xmax <> 0 THEN balance - 1 END AS was, balance AS is_now
+		), ` + note + `
+		SELECT`
+})
+
 // record makes one event as a request does, in a transaction that writes, and
 // returns when it has committed.
 func (p *place) record(ctx context.Context, guild string, n int) (time.Time, error) {
 	user := fmt.Sprint(1 + n%500)
 	err := p.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `
-			INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, $2, 1)
-			ON CONFLICT (guild_id, user_id) DO UPDATE SET balance = wallets.balance + 1, updated_at = now()`, guild, user)
+		_, err := tx.ExecContext(ctx, pay.For(1), guild, user)
 		if err != nil {
 			return err
 		}

@@ -181,7 +181,7 @@ func found(err error, guild, id string) error {
 func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
 	err := tx.GetContext(ctx, &c, `
 		WITH next AS (
-			UPDATE guilds SET last_case = last_case + 1, last_case_at = greatest(clock_timestamp(), later(last_case_at))
+			UPDATE guilds SET last_case = last_case + 1, last_case_at = `+db.Next("last_case_at")+`
 			WHERE id = $1
 			RETURNING last_case, last_case_at
 		)
@@ -200,7 +200,7 @@ func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
 func edit(ctx context.Context, tx *db.Tx, c row) (row, error) {
 	err := tx.GetContext(ctx, &c, `
 		UPDATE cases
-		SET reason = $3, expires_at = $4, updated_at = greatest(clock_timestamp(), later(updated_at))
+		SET reason = $3, expires_at = $4, updated_at = `+db.Next("updated_at")+`
 		WHERE guild_id = $1
 		  AND id = $2
 		RETURNING guild_id, id, number, user_id, moderator_id, type, reason, status,
@@ -243,7 +243,7 @@ func expire(ctx context.Context, tx *db.Tx, guild string, ids []string) ([]row, 
 			FOR NO KEY UPDATE SKIP LOCKED
 		)
 		UPDATE cases c
-		SET status = 'expired', updated_at = greatest(clock_timestamp(), later(c.updated_at))
+		SET status = 'expired', updated_at = `+db.Next("c.updated_at")+`
 		FROM free
 		WHERE c.guild_id = $1
 		  AND c.id = free.id

@@ -34,7 +34,7 @@ func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 		w.add(w.guild, w.receive(nil).URL)
 	}
 	w.exec(`CREATE TABLE changes (id text PRIMARY KEY)`)
-	// The failpoints inside record_event: before and after each of its inserts,
+	// The failpoints inside its recording: before and after each of its inserts,
 	// in the middle of the fan-out, and while the transaction commits.
 	w.exec(`CREATE TABLE failpoint (name text)`)
 	w.exec(`

@@ -215,11 +215,16 @@ func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (str
 	if _, err := hurry(ctx, tx, by.GuildID, endpoint, true); err != nil {
 		return "", err
 	}
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return "", err
+	}
+	eventID := db.NewID()
 	var id string
 	err = tx.GetContext(ctx, &id, `
 		WITH ev AS (
-			INSERT INTO webhook_events (guild_id, id, type, payload)
-			SELECT e.guild_id, $3, $4, webhook_payload(e.guild_id, $3, $4, $5, $6)
+			INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
+			SELECT e.guild_id, $3, $4, $5, convert_to($6, 'UTF8')
 			FROM webhook_endpoints e
 			WHERE e.guild_id = $1 AND e.id = $2
 			RETURNING guild_id, id, type, occurred_at
@@ -227,7 +232,7 @@ func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (str
 		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, event_at, cause, fresh, urgent)
 		SELECT ev.guild_id, $2, ev.id, ev.type, ev.occurred_at, 'test', false, true
 		FROM ev
-		RETURNING id`, by.GuildID, endpoint, db.NewID(), event.Ping, by.JSON(), string(data))
+		RETURNING id`, by.GuildID, endpoint, eventID, event.Ping, now, event.NewEnvelope(by, eventID, event.Ping).Payload(now, string(data)))
 	if db.Missing(err) {
 		return "", noSuchEndpoint
 	}

@@ -11,6 +11,7 @@ import (
 	"guildhall/internal/event"
 	"guildhall/internal/fault"
 	"guildhall/internal/idempotency"
+	"guildhall/internal/leaderboard"
 )
 
 // maxBalance is the largest balance: the largest integer that every JSON reader
@@ -35,7 +36,6 @@ type verdict struct {
 	At      *time.Time `db:"at"`      // of the change; nil: it was not made
 	Spent   bool       `db:"spent"`   // the reference was used before
 	SpentBy *string    `db:"spent_by"`
-	Told    *string    `db:"told"`
 }
 
 var claiming = idempotency.Claiming{Rows: "held"}
@@ -55,8 +55,8 @@ var claiming = idempotency.Claiming{Rows: "held"}
 // used comes before that. The reference is claimed only for a change that the
 // balance allows. The wallet's row is joined with one CTE alone, because Postgres
 // joins it anew with the version that it has waited for.
-func adjustment(collected bool) string {
-	wait, soon, missing, made, moved := ``, `NULL`, ``, ``, `SELECT * FROM changed`
+func adjustment(collected bool) leaderboard.Noted {
+	wait, soon, missing, made, new := ``, `NULL`, ``, ``, ``
 	if collected {
 		wait, soon = ` SKIP LOCKED`, `set_config('lock_timeout', '10ms', true)`
 	} else {
@@ -67,19 +67,20 @@ func adjustment(collected bool) string {
 			INSERT INTO wallets (guild_id, user_id, balance, updated_at)
 			SELECT guild_id, user_id, delta, clock_timestamp() FROM cleared WHERE updated_at IS NULL
 			ON CONFLICT DO NOTHING
-			RETURNING guild_id, user_id, balance, updated_at
+			RETURNING balance, updated_at
 		)`
-		moved += `
+		new = `
 			UNION ALL
-			SELECT c.number, m.guild_id, m.user_id, NULL, m.balance, m.updated_at FROM made m, cleared c`
+			SELECT g.*, NULL, m.balance, m.updated_at FROM made m, given g`
 	}
-	return `
+	return leaderboard.Wallets.Noted("moved", "moved.guild_id", func(note string) string {
+		return `
 		WITH given AS MATERIALIZED (
 			SELECT g.*, (SELECT ` + soon + `) AS soon
 			FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[],
 			            $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bytea[])
 			     WITH ORDINALITY AS g (guild_id, user_id, delta, id, reason, note, reference,
-			            event_id, origin, head, tail, token_id, key, fingerprint, number)
+			            event_id, head, middle, tail, token_id, key, fingerprint, number)
 		), spent AS MATERIALIZED (
 			SELECT g.number, r.entry_id
 			FROM given g
@@ -106,26 +107,27 @@ func adjustment(collected bool) string {
 			SELECT * FROM allowed WHERE reference IS NULL OR id IN (SELECT entry_id FROM claimed)
 		), changed AS (
 			UPDATE wallets w
-			SET balance = c.balance + c.delta, updated_at = greatest(clock_timestamp(), later(c.updated_at))
+			SET balance = c.balance + c.delta, updated_at = ` + db.Next("c.updated_at") + `
 			FROM cleared c
 			WHERE w.guild_id = c.guild_id AND w.user_id = c.user_id
-			RETURNING c.number, w.guild_id, w.user_id, c.balance AS was, w.balance AS is_now, w.updated_at
-		)` + made + `, moved AS (
-			` + moved + `
+			RETURNING c.number, c.balance AS was, w.balance AS is_now, w.updated_at
+		)` + made + `, moved AS MATERIALIZED (
+			SELECT g.*, c.was, c.is_now, c.updated_at FROM changed c JOIN given g ON g.number = c.number` + new + `
 		), entered AS (
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
-			SELECT m.guild_id, g.id, m.user_id, g.delta, m.is_now, g.reason, g.note, m.updated_at, g.reference
-			FROM moved m
-			JOIN given g USING (number)
-		)
-		SELECT o.number, o.balance, m.updated_at AS at, s.number IS NOT NULL AS spent, s.entry_id AS spent_by,
-		       CASE WHEN m.number IS NOT NULL THEN
-		           record_event(o.guild_id, o.event_id, '` + event.BalanceChanged + `', o.origin,
-		               o.head || m.is_now || ',"previous_balance":' || o.balance || o.tail, m.updated_at)
-		       END AS told
+			SELECT guild_id, id, user_id, delta, is_now, reason, note, updated_at, reference FROM moved
+		), ` + note + `, ` + told.CTEs() + `
+		SELECT o.number, o.balance, m.updated_at AS at, s.number IS NOT NULL AS spent, s.entry_id AS spent_by
 		FROM ours o
-		LEFT JOIN moved m USING (number)
-		LEFT JOIN spent s USING (number)`
+		LEFT JOIN moved m ON m.number = o.number
+		LEFT JOIN spent s ON s.number = o.number`
+	})
+}
+
+// told puts the two balances, which only the statement knows, into the payload.
+var told = event.Telling{
+	Rows: "moved", Guild: "moved.guild_id", Type: "'" + event.BalanceChanged + "'", ID: "moved.event_id", At: "moved.updated_at",
+	Payload: `moved.head || ` + event.Stamp("moved.updated_at") + ` || moved.middle || moved.is_now || ',"previous_balance":' || moved.is_now - moved.delta || moved.tail`,
 }
 
 var collectedAdjustment, ownAdjustment = adjustment(true), adjustment(false)
@@ -156,9 +158,9 @@ func adjust(ctx context.Context, tx *db.Tx, c *change) error {
 	return c.refusal
 }
 
-func run(ctx context.Context, q db.Querier, statement string, changes []*change) (raced bool, err error) {
+func run(ctx context.Context, q db.Querier, statement leaderboard.Noted, changes []*change) (raced bool, err error) {
 	var verdicts []verdict
-	if err := q.SelectContext(ctx, &verdicts, statement, arguments(changes)...); err != nil {
+	if err := q.SelectContext(ctx, &verdicts, statement.For(len(changes)), arguments(changes)...); err != nil {
 		return false, fmt.Errorf("adjust %d wallets: %w", len(changes), err)
 	}
 	for _, v := range verdicts {
@@ -193,18 +195,20 @@ func arguments(changes []*change) []any {
 	n := len(changes)
 	texts := make([]string, 8*n)
 	column := func(i int) []string { return texts[i*n : (i+1)*n : (i+1)*n] }
-	guilds, users, ids, notes, events, origins, heads, tails := column(0), column(1), column(2), column(3), column(4), column(5), column(6), column(7)
+	guilds, users, ids, notes, events, heads, middles, tails := column(0), column(1), column(2), column(3), column(4), column(5), column(6), column(7)
 	deltas, reasons, references, keys := make([]int64, n), make([]*string, n), make([]*string, n), make([]*idempotency.Request, n)
 	for i, c := range changes {
 		e := c.entry
 		guilds[i], users[i], deltas[i], ids[i] = c.by.GuildID, e.UserID, e.Delta, e.ID
 		reasons[i], notes[i], references[i], keys[i] = e.Reason, e.Note, e.Reference, c.key
-		events[i], origins[i] = db.NewID(), c.by.JSON()
-		heads[i], tails[i] = eventData(e)
+		events[i] = db.NewID()
+		envelope := event.NewEnvelope(c.by, events[i], event.BalanceChanged)
+		head, tail := eventData(e)
+		heads[i], middles[i], tails[i] = envelope.Head, envelope.Middle+head, tail+event.Tail
 	}
 	return append([]any{
 		db.Array(guilds), db.Array(users), db.Integers(deltas), db.Array(ids), db.Texts(reasons), db.Array(notes), db.Texts(references),
-		db.Array(events), db.Array(origins), db.Array(heads), db.Array(tails),
+		db.Array(events), db.Array(heads), db.Array(middles), db.Array(tails),
 	}, idempotency.Columns(keys)...)
 }
 

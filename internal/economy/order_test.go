@@ -19,9 +19,12 @@ import (
 var system = event.System("1")
 
 // pay adjusts one wallet by one coin, in a unit of its own.
-func pay(ctx context.Context, d *db.DB, user string) error {
+func pay(ctx context.Context, d *db.DB, user string) error { return give(ctx, d, user, 1) }
+
+// give adjusts one wallet, in a unit of its own.
+func give(ctx context.Context, d *db.DB, user string, delta int64) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		return adjust(ctx, tx, &change{by: system, entry: entry{ID: db.NewID(), UserID: user, Delta: 1, Note: "test"}})
+		return adjust(ctx, tx, &change{by: system, entry: entry{ID: db.NewID(), UserID: user, Delta: delta, Note: "test"}})
 	})
 }
 

@@ -33,14 +33,14 @@ func (*Service) GetWallet(ctx context.Context, r gen.GetWalletRequestObject) (ge
 // balances by user id.
 func (*Service) GetEconomyLeaderboard(ctx context.Context, r gen.GetEconomyLeaderboardRequestObject) (gen.GetEconomyLeaderboardResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
-	rows, err := richest(ctx, db.Read(ctx), auth.From(ctx).GuildID, p)
+	rows, err := leaderboard.Wallets.Page(ctx, db.Read(ctx), auth.From(ctx).GuildID, p)
 	if err != nil {
 		return nil, err
 	}
 	rows, more := page.Cut(rows, p)
 	list := make([]gen.WalletLeaderboardEntry, len(rows))
 	for i, w := range rows {
-		list[i] = gen.WalletLeaderboardEntry{Rank: p.Offset() + i + 1, UserID: w.UserID, Balance: w.Balance}
+		list[i] = gen.WalletLeaderboardEntry{Rank: p.Offset() + i + 1, UserID: w.UserID, Balance: w.Points}
 	}
 	return gen.GetEconomyLeaderboard200JSONResponse{Data: list, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }

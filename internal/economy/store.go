@@ -41,42 +41,10 @@ func wallet(ctx context.Context, q db.Querier, guild, user string) (row, error) 
 	return w, nil
 }
 
-const (
-	walletOf = `
+const walletOf = `
 		SELECT user_id, balance, updated_at
 		FROM wallets
 		WHERE guild_id = $1 AND user_id = $2`
-
-	// The index wallets_leaderboard holds exactly this order.
-	firstPages = `
-		SELECT user_id, balance
-		FROM wallets
-		WHERE guild_id = $1
-		ORDER BY -balance, length(user_id), user_id
-		LIMIT $2 OFFSET $3`
-
-	// What lies deep is found through the leaderboard's map.
-	deepPages = `
-		SELECT user_id, balance
-		FROM wallets_after($1, $3, $2)`
-
-	// deep is from where on the map is worth the look.
-	deep = 1000
-)
-
-// richest returns one page of the guild's wallets, the largest balance first.
-// A deep page costs little more than the first.
-func richest(ctx context.Context, q db.Querier, guild string, p page.P) ([]row, error) {
-	query := firstPages
-	if p.Offset() >= deep {
-		query = deepPages
-	}
-	var list []row
-	if err := q.SelectContext(ctx, &list, query, guild, p.Limit(), p.Offset()); err != nil {
-		return nil, fmt.Errorf("read economy leaderboard of guild %s: %w", guild, err)
-	}
-	return list, nil
-}
 
 // filter narrows the ledger. The zero value lets everything through.
 type filter struct {

@@ -60,6 +60,5 @@ func TestReadsUseTheirIndexes(t *testing.T) {
 			})
 		}
 	}
-	dbtest.WantIndex(t, d, "wallets_leaderboard", firstPages, "1", 26, 975)
 	dbtest.WantIndex(t, d, "wallets_pkey", walletOf, "1", user)
 }

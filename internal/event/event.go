@@ -1,5 +1,10 @@
 // Package event is the outbox. Record stores an event in the caller's
-// transaction; it neither sends nor waits. Sending is webhooks' work.
+// transaction; it neither sends nor waits. Sending is internal/delivery's work.
+//
+// An event becomes rows only if an endpoint of the guild listens to its type at
+// that moment. Where the data is complete before the statement, Record renders
+// the payload; a statement that alone knows a part of the data (the balance that
+// it leaves behind) records the event itself, with the CTEs of a Telling.
 package event
 
 import (
@@ -79,14 +84,6 @@ func (o Origin) JSON() string {
 	return string(b)
 }
 
-// instant is the change's own, nil for the transaction's start.
-func (o Origin) instant() *time.Time {
-	if o.At.IsZero() {
-		return nil
-	}
-	return &o.At
-}
-
 // Change is one of several changes that are told together.
 type Change struct {
 	At   time.Time // its instant
@@ -96,35 +93,39 @@ type Change struct {
 // Record stores an event and a delivery for each endpoint of the guild that
 // listens to its type. Both become real with the caller's commit, or never.
 func Record(ctx context.Context, tx *db.Tx, by Origin, typ string, data any) error {
-	text, err := render(typ, data)
-	if err != nil {
-		return err
+	at := by.At
+	if at.IsZero() {
+		var err error
+		if at, err = tx.Now(ctx); err != nil {
+			return err
+		}
 	}
-	if _, err := tx.ExecContext(ctx, `SELECT record_event($1, $2, $3, $4, $5, $6)`,
-		by.GuildID, db.NewID(), typ, by.JSON(), text, by.instant()); err != nil {
-		return fmt.Errorf("record event %s in guild %s: %w", typ, by.GuildID, err)
-	}
-	return nil
+	return RecordEach(ctx, tx, by, typ, []Change{{At: at, Data: data}})
 }
 
 // RecordEach is Record for an event of its own per change, in one statement.
 func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes []Change) error {
-	ids, texts, instants := make([]string, len(changes)), make([]string, len(changes)), make([]string, len(changes))
+	ids, instants, payloads := make([]string, len(changes)), make([]string, len(changes)), make([]string, len(changes))
 	for i, c := range changes {
-		var err error
-		if texts[i], err = render(typ, c.Data); err != nil {
+		data, err := render(typ, c.Data)
+		if err != nil {
 			return err
 		}
 		ids[i], instants[i] = db.NewID(), c.At.UTC().Format(time.RFC3339Nano)
+		payloads[i] = NewEnvelope(by, ids[i], typ).Payload(c.At, data)
 	}
-	if _, err := tx.ExecContext(ctx, `
-		SELECT record_event($1, e.id, $2, $3, e.data, e.at)
-		FROM unnest($4::text[], $5::text[], $6::timestamptz[]) AS e (id, data, at)`,
-		by.GuildID, typ, by.JSON(), db.Array(ids), db.Array(texts), db.Array(instants)); err != nil {
+	if _, err := tx.ExecContext(ctx, recordEach, by.GuildID, typ, db.Array(ids), db.Array(instants), db.Array(payloads)); err != nil {
 		return fmt.Errorf("record %d events %s in guild %s: %w", len(changes), typ, by.GuildID, err)
 	}
 	return nil
 }
+
+var recordEach = `
+		WITH told AS (
+			SELECT id, at, payload
+			FROM unnest($3::text[], $4::timestamptz[], $5::text[]) AS t (id, at, payload)
+		), ` + Telling{Rows: "told", Guild: "$1", Type: "$2", ID: "told.id", At: "told.at", Payload: "told.payload"}.CTEs() + `
+		SELECT`
 
 // render is data without escapes for HTML, which would make a body up to six
 // times as long.

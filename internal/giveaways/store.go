@@ -245,14 +245,14 @@ func insert(ctx context.Context, tx *db.Tx, g row) (row, error) {
 // next is the instant of a change of a giveaway: now, and always later than the
 // change before, also in the milliseconds that are shown. It stands in the
 // statement that changes the row, so it is taken when the row is held.
-const next = `greatest(clock_timestamp(), later(updated_at))`
+var next = db.Next("updated_at")
 
 // toPot is the state in which the entries are left when drawing begins.
 const toPot = `CASE WHEN source = 'api' THEN 'gathering' ELSE 'frozen' END`
 
 // The statements by which a caller moves a giveaway to another state. Each
 // finds no row when the giveaway is in a state that it cannot leave that way.
-const (
+var (
 	toDrawing = `
 		UPDATE giveaways
 		SET status = 'drawing', pot = ` + toPot + `, ended_by_token_id = $3, drawing_at = clock_timestamp(),
@@ -359,8 +359,8 @@ func settle(ctx context.Context, tx *db.Tx, g row, r record) (row, error) {
 		), moved AS (
 			UPDATE giveaways g
 			SET status = 'ended', pot = 'frozen', winners = $10, rounds = $3, failures = 0,
-			    ended_at = coalesce(ended_at, greatest(moment.at, later(updated_at))),
-			    updated_at = greatest(moment.at, later(updated_at))
+			    ended_at = coalesce(ended_at, greatest(moment.at, `+db.Later("updated_at")+`)),
+			    updated_at = greatest(moment.at, `+db.Later("updated_at")+`)
 			FROM moment
 			WHERE guild_id = $1
 			  AND id = $2

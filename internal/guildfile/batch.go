@@ -66,11 +66,12 @@ type batch struct {
 	bytes   int
 	known   map[ref]bool
 	wanted  []wanted
+	ranked  map[string]bool // guilds whose leaderboards have grown
 	to      targets
 }
 
 func newBatch(tx *db.Tx, now time.Time) *batch {
-	return &batch{tx: tx, now: now.UTC(), known: make(map[ref]bool), to: newTargets()}
+	return &batch{tx: tx, now: now.UTC(), known: make(map[ref]bool), ranked: make(map[string]bool), to: newTargets()}
 }
 
 // add reads one line into the batch and returns its kind.
@@ -128,6 +129,11 @@ func (b *batch) flush(ctx context.Context) error {
 	}
 	if _, err := b.tx.ExecContext(ctx, `RELEASE batch`); err != nil {
 		return fmt.Errorf("import: %w", err)
+	}
+	for _, t := range []*target{&b.to.wallets, &b.to.levels} {
+		for _, row := range t.rows {
+			b.ranked[row[0].(string)] = true
+		}
 	}
 	b.records, b.bytes, b.wanted = 0, 0, b.wanted[:0]
 	b.to.each(func(t *target) { t.keep(func(int64) bool { return false }) })

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"guildhall/internal/db"
+	"guildhall/internal/leaderboard"
 )
 
 // targets are the tables, each in a place where what it refers to comes before.
@@ -202,6 +203,11 @@ func (b *batch) finish(ctx context.Context, total int64) error {
 	}
 	if err := b.freeze(ctx); err != nil {
 		return err
+	}
+	for guild := range b.ranked {
+		if err := leaderboard.Reloaded(ctx, b.tx, guild); err != nil {
+			return fmt.Errorf("import: %w", err)
+		}
 	}
 	if total < manyRecords {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,29 +16,66 @@ import (
 	"guildhall/internal/leaderboard"
 )
 
-type place struct {
-	UserID string `db:"user_id"`
-	Points int64  `db:"points"`
-}
-
 type board struct {
-	table, points, all, after string
-	ranks                     leaderboard.Board
+	table, points string
+	ranks         leaderboard.Board
 }
 
 var boards = []board{
-	{
-		"wallets", "balance",
-		`SELECT user_id, balance AS points FROM wallets WHERE guild_id = $1 ORDER BY balance DESC, length(user_id), user_id`,
-		`SELECT user_id, balance AS points FROM wallets_after($1, $2, $3)`,
-		leaderboard.Wallets,
-	},
-	{
-		"levels", "total_xp",
-		`SELECT user_id, total_xp AS points FROM levels WHERE guild_id = $1 ORDER BY total_xp DESC, length(user_id), user_id`,
-		`SELECT user_id, total_xp AS points FROM levels_after($1, $2, $3)`,
-		leaderboard.Levels,
-	},
+	{"wallets", "balance", leaderboard.Wallets},
+	{"levels", "total_xp", leaderboard.Levels},
+}
+
+// sql is text about the board.
+func (b board) sql(text string) string {
+	return strings.NewReplacer("{board}", b.table, "{points}", b.points).Replace(text)
+}
+
+// sorted is the whole leaderboard of guild $1, sorted.
+const sorted = `SELECT user_id, {points} AS points FROM {board} WHERE guild_id = $1 ORDER BY {points} DESC, length(user_id), user_id`
+
+// The ways in which the tests change rows of guild $1, each noted. moved has the
+// columns that Noted asks for.
+const (
+	leave = `moved AS (
+		DELETE FROM {board} WHERE guild_id = $1 AND user_id = $2 RETURNING user_id, {points} AS was, NULL::bigint AS is_now)`
+
+	// several in one transaction
+	flip = `moved AS (
+		UPDATE {board} SET {points} = 40 - {points} WHERE guild_id = $1 AND user_id IN (
+			SELECT user_id FROM {board} WHERE guild_id = $1 AND {points} <= 40 ORDER BY user_id LIMIT 5 FOR UPDATE)
+		RETURNING user_id, 40 - {points} AS was, {points} AS is_now)`
+
+	set = `old AS (
+		SELECT user_id, {points} FROM {board} WHERE guild_id = $1 AND user_id = $2 FOR UPDATE
+	), changed AS (
+		UPDATE {board} t SET {points} = $3 FROM old WHERE t.guild_id = $1 AND t.user_id = old.user_id
+		RETURNING t.user_id, old.{points} AS was, t.{points} AS is_now
+	), made AS (
+		INSERT INTO {board} (guild_id, user_id, {points}) SELECT $1, $2, $3 WHERE NOT EXISTS (SELECT FROM old)
+		ON CONFLICT DO NOTHING RETURNING user_id, NULL::bigint AS was, {points} AS is_now
+	), moved AS (SELECT * FROM changed UNION ALL SELECT * FROM made)`
+
+	// holds the transactions that a draft waits for back for a while
+	joinLate = `moved AS (
+		INSERT INTO {board} (guild_id, user_id, {points}) SELECT $1, (1000 + random() * 1000)::int::text, 20 FROM pg_sleep(0.03)
+		ON CONFLICT DO NOTHING RETURNING user_id, NULL::bigint AS was, {points} AS is_now)`
+
+	// members $2 to $3, $4 points more for each number
+	join = `moved AS (
+		INSERT INTO {board} (guild_id, user_id, {points}) SELECT $1, n::text, n * $4::bigint FROM generate_series($2::int, $3::int) n
+		RETURNING user_id, NULL::bigint AS was, {points} AS is_now)`
+
+	// members $2 to $3, $4 points more
+	raise = `moved AS (
+		UPDATE {board} SET {points} = {points} + $4 WHERE guild_id = $1 AND user_id IN (SELECT n::text FROM generate_series($2::int, $3::int) n)
+		RETURNING user_id, {points} - $4 AS was, {points} AS is_now)`
+)
+
+// change runs one of these ways.
+func (b board) change(t testing.TB, d *db.DB, way string, args ...any) {
+	t.Helper()
+	do(t, d, b.ranks.Noted("moved", "$1", func(note string) string { return `WITH ` + b.sql(way) + `, ` + note + ` SELECT` }).For(64), args...)
 }
 
 func do(t testing.TB, d *db.DB, query string, args ...any) {
@@ -53,7 +91,7 @@ func do(t testing.TB, d *db.DB, query string, args ...any) {
 // ask asks the keeper for a look at everything, which else one change in 64 does.
 func ask(t testing.TB, d *db.DB) {
 	t.Helper()
-	do(t, d, `INSERT INTO leaderboard_queue (guild_id, board) SELECT id, b FROM guilds, (VALUES ('wallets'), ('levels')) v (b)`)
+	do(t, d, `INSERT INTO rank_requests (guild_id, board) SELECT id, b FROM guilds, (VALUES ('wallets'), ('levels')) v (b)`)
 }
 
 // compare holds pages and ranks against the sorted list of the same snapshot, and says
@@ -61,18 +99,19 @@ func ask(t testing.TB, d *db.DB) {
 func compare(t *testing.T, d *db.DB, b board, guild string) (mapped bool) {
 	t.Helper()
 	err := d.Snapshot(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		var all []place
-		if err := tx.SelectContext(ctx, &all, b.all, guild); err != nil {
+		_, deep, _ := b.ranks.Statements()
+		var all []leaderboard.Row
+		if err := tx.SelectContext(ctx, &all, b.sql(sorted), guild); err != nil {
 			return err
 		}
 		if err := tx.GetContext(ctx, &mapped, `
-			SELECT EXISTS (SELECT FROM leaderboard_maps WHERE (board, guild_id, state) = ($1, $2, 'live'))`, b.table, guild); err != nil {
+			SELECT EXISTS (SELECT FROM rank_maps WHERE (board, guild_id, state) = ($1, $2, 'live'))`, b.table, guild); err != nil {
 			return err
 		}
 		for range 12 {
 			from, n := rand.IntN(len(all)+3), 1+rand.IntN(30)
-			var got []place
-			if err := tx.SelectContext(ctx, &got, b.after, guild, from, n); err != nil {
+			var got []leaderboard.Row
+			if err := tx.SelectContext(ctx, &got, deep, guild, n, from); err != nil {
 				return err
 			}
 			want := all[min(from, len(all)):min(from+n, len(all))]
@@ -123,13 +162,11 @@ func TestPagesAreExactWhileRowsMove(t *testing.T) {
 						guild, user := fmt.Sprint(1+rand.IntN(2)), fmt.Sprint(1+rand.IntN(900))
 						switch rand.IntN(12) {
 						case 0:
-							do(t, d, `DELETE FROM `+b.table+` WHERE guild_id = $1 AND user_id = $2`, guild, user)
-						case 1: // several in one transaction
-							do(t, d, `UPDATE `+b.table+` SET `+b.points+` = 40 - `+b.points+` WHERE guild_id = $1 AND user_id IN (
-								SELECT user_id FROM `+b.table+` WHERE guild_id = $1 AND `+b.points+` <= 40 ORDER BY user_id LIMIT 5 FOR UPDATE)`, guild)
+							b.change(t, d, leave, guild, user)
+						case 1:
+							b.change(t, d, flip, guild)
 						default:
-							do(t, d, `INSERT INTO `+b.table+` AS t (guild_id, user_id, `+b.points+`) VALUES ($1, $2, $3)
-								ON CONFLICT (guild_id, user_id) DO UPDATE SET `+b.points+` = excluded.`+b.points, guild, user, rand.IntN(45))
+							b.change(t, d, set, guild, user, rand.IntN(45))
 						}
 					}
 				})
@@ -147,16 +184,14 @@ func TestPagesAreExactWhileRowsMove(t *testing.T) {
 							ask(t, d)
 						}
 						if rand.IntN(20) == 0 {
-							do(t, d, `DELETE FROM leaderboard_maps WHERE state = 'live' AND guild_id = '1'`)
+							do(t, d, `DELETE FROM rank_maps WHERE state = 'live' AND guild_id = '1'`)
 						}
 					}
 				})
 			}
-			// Other transactions keep the horizon back for a while each.
 			wg.Go(func() {
 				for !stop.Load() {
-					do(t, d, `INSERT INTO `+b.table+` (guild_id, user_id, `+b.points+`) SELECT '1', (1000 + random() * 1000)::int::text, 20 FROM pg_sleep(0.03)
-						ON CONFLICT DO NOTHING`)
+					b.change(t, d, joinLate, "1")
 				}
 			})
 			mapped, begun := 0, time.Now()
@@ -181,8 +216,9 @@ func TestKeeperAddsUpMovesAndRedraws(t *testing.T) {
 	ctx := context.Background()
 	d := dbtest.New(t).DB
 	do(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'large', '1'), ('2', 'small', '1')`)
-	do(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, n * 10 FROM generate_series(1, 500) n`)
-	do(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '2', n::text, n * 10 FROM generate_series(1, 49) n`)
+	wallets := boards[0]
+	wallets.change(t, d, join, "1", 1, 500, 10)
+	wallets.change(t, d, join, "2", 1, 49, 10)
 	k := &leaderboard.Keeper{DB: d, Stretch: 10, Least: 50}
 	read := func(query string) (n int64) {
 		t.Helper()
@@ -206,33 +242,35 @@ func TestKeeperAddsUpMovesAndRedraws(t *testing.T) {
 			}
 		}
 	}
-	const live = `SELECT count(*) FROM leaderboard_maps WHERE state = 'live'`
+	const live = `SELECT count(*) FROM rank_maps WHERE state = 'live'`
 	tend(live, 1)
-	if n := read(`SELECT count(*) FROM leaderboard_maps WHERE guild_id = '2'`); n != 0 {
+	if n := read(`SELECT count(*) FROM rank_maps WHERE guild_id = '2'`); n != 0 {
 		t.Error("a small leaderboard got a map")
 	}
-	do(t, d, `UPDATE wallets SET updated_at = now() WHERE guild_id = '1'`)
-	do(t, d, `UPDATE wallets SET balance = balance + 300 WHERE guild_id = '2'`)
-	if n := read(`SELECT count(*) FROM leaderboard_moves`); n != 0 {
+	wallets.change(t, d, raise, "1", 1, 500, 0)
+	wallets.change(t, d, raise, "2", 1, 49, 300)
+	if n := read(`SELECT count(*) FROM rank_moves`); n != 0 {
 		t.Errorf("%d moves were noted where nothing moves or there is no map", n)
 	}
-	do(t, d, `UPDATE wallets SET balance = balance + 300 WHERE guild_id = '1'`)
-	if n := read(`SELECT count(*) FROM leaderboard_moves`); n != 500 {
+	wallets.change(t, d, raise, "1", 1, 500, 300)
+	if n := read(`SELECT count(*) FROM rank_moves`); n != 500 {
 		t.Errorf("%d moves were noted for 500 rows that moved", n)
 	}
-	compare(t, d, boards[0], "1")
-	tend(`SELECT count(*) FROM leaderboard_moves`, 0)
-	compare(t, d, boards[0], "1")
+	compare(t, d, wallets, "1")
+	tend(`SELECT count(*) FROM rank_moves`, 0)
+	compare(t, d, wallets, "1")
 
-	first := read(`SELECT max(id) FROM leaderboard_maps`)
-	do(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 555 FROM generate_series(1001, 1300) n`)
-	compare(t, d, boards[0], "1")
-	tend(fmt.Sprintf(`SELECT count(*) FROM leaderboard_maps WHERE state = 'live' AND id > %d`, first), 1)
-	compare(t, d, boards[0], "1")
-	do(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 0 FROM generate_series(2001, 2300) n`)
-	tend(fmt.Sprintf(`SELECT count(*) FROM leaderboard_maps WHERE state = 'live' AND id > %d`, first+1), 1)
-	compare(t, d, boards[0], "1")
-	tend(`SELECT count(*) FROM leaderboard_maps`, 1)
+	replaced := func(by string, args ...any) {
+		t.Helper()
+		before := read(`SELECT max(version) FROM rank_maps`)
+		wallets.change(t, d, by, args...)
+		compare(t, d, wallets, "1")
+		tend(fmt.Sprintf(`SELECT count(*) FROM rank_maps WHERE state = 'live' AND version > %d`, before), 1)
+		compare(t, d, wallets, "1")
+	}
+	replaced(join, "1", 1001, 1300, 1)
+	replaced(join, "1", 2001, 2300, 0) // behind the last mark
+	tend(`SELECT count(*) FROM rank_maps`, 1)
 }
 
 // A guild that has grown large asks for its map itself, and where no keeper runs
@@ -242,8 +280,15 @@ func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 	ctx := context.Background()
 	d := dbtest.New(t).DB
 	do(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'large', '1'), ('2', 'small', '1')`)
-	do(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, n * 10 FROM generate_series(1, 5000) n`)
-	do(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '2', n::text, n * 10 FROM generate_series(1, 3000) n`)
+	wallets := boards[0]
+	join := func(guild string, from, to int) {
+		t.Helper()
+		for ; from <= to; from += 64 { // as many as are ever changed together
+			wallets.change(t, d, join, guild, from, min(from+63, to), 10)
+		}
+	}
+	join("1", 1, 5000)
+	join("2", 1, 3000)
 	read := func(query string) (n int64) {
 		t.Helper()
 		if err := d.Reader().GetContext(ctx, &n, query); err != nil {
@@ -258,8 +303,8 @@ func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 			if err := k.Tend(ctx); err != nil {
 				t.Fatal(err)
 			}
-			if read(`SELECT count(*) FROM leaderboard_maps WHERE state = 'live' AND guild_id = '1'`) == 1 &&
-				read(`SELECT (SELECT count(*) FROM leaderboard_queue) + (SELECT count(*) FROM leaderboard_moves)`) == 0 {
+			if read(`SELECT count(*) FROM rank_maps WHERE state = 'live' AND guild_id = '1'`) == 1 &&
+				read(`SELECT (SELECT count(*) FROM rank_requests) + (SELECT count(*) FROM rank_moves)`) == 0 {
 				return
 			}
 			if time.Now().After(deadline) {
@@ -268,22 +313,24 @@ func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 		}
 	}
 	settle()
-	if n := read(`SELECT count(*) FROM leaderboard_maps WHERE guild_id = '2'`); n != 0 {
+	if n := read(`SELECT count(*) FROM rank_maps WHERE guild_id = '2'`); n != 0 {
 		t.Error("a small leaderboard got a map")
 	}
 	for range 10 {
-		do(t, d, `UPDATE wallets SET balance = balance + 1 + (random() * 9000)::int`)
+		for from := 1; from <= 5000; from += 64 {
+			wallets.change(t, d, raise, "1", from, min(from+63, 5000), 1+rand.IntN(9000))
+		}
 	}
-	if n := read(`SELECT count(*) FROM leaderboard_maps`); n != 0 {
+	if n := read(`SELECT count(*) FROM rank_maps`); n != 0 {
 		t.Errorf("%d maps are left after 50,000 moves that nobody has added up", n)
 	}
-	if moves, notes := read(`SELECT count(*) FROM leaderboard_moves`), read(`SELECT count(*) FROM leaderboard_queue`); moves > 25_000 || notes > 256 {
+	if moves, notes := read(`SELECT count(*) FROM rank_moves`), read(`SELECT count(*) FROM rank_requests`); moves > 25_000 || notes > 256 {
 		t.Errorf("%d moves and %d notes have piled up", moves, notes)
 	}
-	compare(t, d, boards[0], "1")
-	do(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', (10000 + n)::text, n * 10 FROM generate_series(1, 3000) n`)
+	compare(t, d, wallets, "1")
+	join("1", 10_001, 13_000)
 	settle()
-	compare(t, d, boards[0], "1")
+	compare(t, d, wallets, "1")
 }
 
 // What a round of the keeper costs when nothing has changed does not grow with
@@ -295,8 +342,8 @@ func BenchmarkIdleRound(b *testing.B) {
 			d := dbtest.New(b).DB
 			do(b, d, fmt.Sprintf(`SET LOCAL statement_timeout = 0; INSERT INTO guilds (id, name, owner_id) SELECT n::text, 'g', '1' FROM generate_series(1, %d) n`, guilds))
 			do(b, d, `SET LOCAL statement_timeout = 0; INSERT INTO wallets (guild_id, user_id, balance) SELECT id, '1', 5 FROM guilds`)
-			do(b, d, `DELETE FROM leaderboard_queue`)
-			do(b, d, `ANALYZE guilds, wallets, leaderboard_queue`)
+			do(b, d, `DELETE FROM rank_requests`)
+			do(b, d, `ANALYZE guilds, wallets, rank_requests`)
 			k := &leaderboard.Keeper{DB: d}
 			for b.Loop() {
 				if err := k.Tend(ctx); err != nil {
@@ -304,18 +351,5 @@ func BenchmarkIdleRound(b *testing.B) {
 				}
 			}
 		})
-	}
-}
-
-func TestAWalletKeepsItsMember(t *testing.T) {
-	t.Parallel()
-	d := dbtest.New(t).DB
-	do(t, d, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ('1', '1', 5)`)
-	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE wallets SET user_id = '2'`)
-		return err
-	})
-	if err == nil {
-		t.Error("a wallet was given to another member, which the notes of moves do not allow for")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"guildhall/internal/event"
 	"guildhall/internal/fault"
 	"guildhall/internal/idempotency"
+	"guildhall/internal/leaderboard"
 )
 
 // change is a change of one member's XP, and what has become of it.
@@ -46,8 +47,8 @@ var claiming = idempotency.Claiming{Rows: "held"}
 // missing. A change that is allowed and still not made has met a record that came
 // while the statement ran. The record is joined with one CTE alone, because
 // Postgres joins it anew with the version that it has waited for.
-func adjustment(collected bool) string {
-	wait, soon, missing, made, moved := ``, `NULL`, ``, ``, `SELECT * FROM changed`
+func adjustment(collected bool) leaderboard.Noted {
+	wait, soon, missing, made, new := ``, `NULL`, ``, ``, ``
 	if collected {
 		wait, soon = ` SKIP LOCKED`, `set_config('lock_timeout', '10ms', true)`
 	} else {
@@ -58,13 +59,14 @@ func adjustment(collected bool) string {
 			INSERT INTO levels (guild_id, user_id, total_xp, updated_at)
 			SELECT guild_id, user_id, after, clock_timestamp() FROM allowed WHERE updated_at IS NULL
 			ON CONFLICT DO NOTHING
-			RETURNING guild_id, user_id, total_xp, updated_at
+			RETURNING total_xp, updated_at
 		)`
-		moved += `
+		new = `
 			UNION ALL
-			SELECT a.number, m.guild_id, m.user_id, NULL, m.total_xp, m.updated_at FROM made m, allowed a`
+			SELECT g.*, NULL, m.total_xp, m.updated_at FROM made m, given g`
 	}
-	return `
+	return leaderboard.Levels.Noted("moved", "moved.guild_id", func(note string) string {
+		return `
 		WITH given AS MATERIALIZED (
 			SELECT g.*, (SELECT ` + soon + `) AS soon
 			FROM unnest($1::text[], $2::text[], $3::bigint[], $4::boolean[], $5::text[], $6::text[], $7::bytea[])
@@ -81,16 +83,17 @@ func adjustment(collected bool) string {
 			SELECT * FROM ours WHERE after BETWEEN 0 AND ` + strconv.Itoa(MaxXP) + `
 		), changed AS (
 			UPDATE levels l
-			SET previous_xp = a.total_xp, total_xp = a.after, updated_at = greatest(clock_timestamp(), later(a.updated_at))
+			SET previous_xp = a.total_xp, total_xp = a.after, updated_at = ` + db.Next("a.updated_at") + `
 			FROM allowed a
 			WHERE l.guild_id = a.guild_id AND l.user_id = a.user_id
-			RETURNING a.number, l.guild_id, l.user_id, a.total_xp AS was, l.total_xp AS is_now, l.updated_at
-		)` + made + `, moved AS (
-			` + moved + `
-		)
+			RETURNING a.number, a.total_xp AS was, l.total_xp AS is_now, l.updated_at
+		)` + made + `, moved AS MATERIALIZED (
+			SELECT g.*, c.was, c.is_now, c.updated_at FROM changed c JOIN given g ON g.number = c.number` + new + `
+		), ` + note + `
 		SELECT o.number, o.total_xp AS before, o.after, m.updated_at AS at
 		FROM ours o
-		LEFT JOIN moved m USING (number)`
+		LEFT JOIN moved m ON m.number = o.number`
+	})
 }
 
 var collectedAdjustment, ownAdjustment = adjustment(true), adjustment(false)
@@ -116,7 +119,7 @@ func adjust(ctx context.Context, tx *db.Tx, c *change) error {
 	return c.refusal
 }
 
-func run(ctx context.Context, tx *db.Tx, statement string, changes []*change) error {
+func run(ctx context.Context, tx *db.Tx, statement leaderboard.Noted, changes []*change) error {
 	n := len(changes)
 	guilds, users, xp, exactly, keys := make([]string, n), make([]string, n), make([]int64, n), make([]bool, n), make([]*idempotency.Request, n)
 	for i, c := range changes {
@@ -124,7 +127,7 @@ func run(ctx context.Context, tx *db.Tx, statement string, changes []*change) er
 	}
 	args := append([]any{db.Array(guilds), db.Array(users), db.Integers(xp), db.Booleans(exactly)}, idempotency.Columns(keys)...)
 	var verdicts []verdict
-	if err := tx.SelectContext(ctx, &verdicts, statement, args...); err != nil {
+	if err := tx.SelectContext(ctx, &verdicts, statement.For(n), args...); err != nil {
 		return fmt.Errorf("adjust the XP of %d members: %w", n, err)
 	}
 	for _, v := range verdicts {

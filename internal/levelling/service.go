@@ -33,7 +33,7 @@ func (s *Service) GetLevelRecord(ctx context.Context, r gen.GetLevelRecordReques
 // Ranks are positions: members with equal XP have different ranks.
 func (s *Service) GetLevellingLeaderboard(ctx context.Context, r gen.GetLevellingLeaderboardRequestObject) (gen.GetLevellingLeaderboardResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
-	rows, err := top(ctx, db.Read(ctx), auth.From(ctx).GuildID, p)
+	rows, err := leaderboard.Levels.Page(ctx, db.Read(ctx), auth.From(ctx).GuildID, p)
 	if err != nil {
 		return nil, err
 	}
@@ -43,8 +43,8 @@ func (s *Service) GetLevellingLeaderboard(ctx context.Context, r gen.GetLevellin
 		data[i] = gen.LevelLeaderboardEntry{
 			Rank:    p.Offset() + i + 1,
 			UserID:  m.UserID,
-			TotalXP: m.TotalXP,
-			Level:   Level(m.TotalXP),
+			TotalXP: m.Points,
+			Level:   Level(m.Points),
 		}
 	}
 	return gen.GetLevellingLeaderboard200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil

@@ -2,6 +2,7 @@ package levelling
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/event"
 	"guildhall/internal/fault"
+	"guildhall/internal/leaderboard"
 	"guildhall/internal/page"
 )
 
@@ -36,9 +38,6 @@ func TestReadsUseTheirIndexes(t *testing.T) {
 		SELECT guild, (100000 + n)::text, (n::bigint * 7919) % 50000
 		FROM (VALUES ('1', 50000), ('2', 30000)) AS g (guild, total), generate_series(1, total) AS n`)
 	exec(t, d, `ANALYZE levels`)
-	for _, p := range []page.P{page.Of(1, 25), page.Of(40, 100)} {
-		dbtest.WantIndex(t, d, "levels_leaderboard", firstPages, "1", p.Limit(), p.Offset())
-	}
 	dbtest.WantIndex(t, d, "levels_pkey", record, "1", "100007")
 }
 
@@ -57,7 +56,7 @@ func TestTiesStandInNumericOrder(t *testing.T) {
 		var got []string
 		for number := 1; ; number++ {
 			p := page.Of(number, size)
-			rows, err := top(ctx, d.Reader(), "1", p)
+			rows, err := leaderboard.Levels.Page(ctx, d.Reader(), "1", p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -176,5 +175,34 @@ func TestTheLastXPIsSpentOnce(t *testing.T) {
 	}
 	if done != 9 || r.TotalXP != 5 {
 		t.Errorf("%d losses went through and %d XP are left, want 9 and 5", done, r.TotalXP)
+	}
+}
+
+// What adjust notes for the leaderboard's map: a newcomer, a change, and nothing
+// where the XP stays the same.
+func TestAnAdjustmentNotesWhereTheMemberWent(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := dbtest.New(t).DB
+	exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`,
+		`INSERT INTO rank_maps (guild_id, board, version, state) VALUES ('1', 'levels', 5, 'live'), ('1', 'wallets', 6, 'live')`)
+	for _, c := range []struct {
+		guild   string
+		xp      int64
+		exactly bool
+	}{{"1", 10, false}, {"1", 5, false}, {"1", 15, true}, {"1", 3, true}, {"2", 7, false}} {
+		if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+			return adjust(ctx, tx, &change{by: event.System(c.guild), user: "7", xp: c.xp, exactly: c.exactly})
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	if err := d.Reader().SelectContext(ctx, &got, `
+		SELECT concat_ws(' ', guild_id, board, version, user_id, coalesce(was::text, 'none'), is_now) FROM rank_moves ORDER BY is_now DESC`); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"1 levels 5 7 -15 -3", "1 levels 5 7 none -10", "1 levels 5 7 -10 -15"}; !slices.Equal(got, want) {
+		t.Errorf("noted are %q, want %q", got, want)
 	}
 }

@@ -178,7 +178,7 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 			    channel_due_at = CASE WHEN NOT $4 OR channel_due_at <> $5 THEN channel_due_at END,
 			    channel_lock = CASE WHEN $4 AND $6 THEN NULL ELSE channel_lock END,
 			    channel_id = CASE WHEN NOT $7 THEN channel_id END,
-			    updated_at = CASE WHEN $7 THEN greatest(clock_timestamp(), later(updated_at)) ELSE updated_at END
+			    updated_at = CASE WHEN $7 THEN `+db.Next("updated_at")+` ELSE updated_at END
 			WHERE guild_id = $1
 			  AND id = $2
 			  AND channel_lease_gen = $3

@@ -124,7 +124,7 @@ func update(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 	err := tx.GetContext(ctx, &e, `
 		UPDATE webhook_endpoints
 		SET url = $3, description = $4, events = $5, enabled = $6, disabled_reason = $7,
-		    updated_at = greatest(clock_timestamp(), later(updated_at))
+		    updated_at = `+db.Next("updated_at")+`
 		WHERE guild_id = $1 AND id = $2
 		RETURNING `+columns,
 		e.GuildID, e.ID, e.URL, e.Description, e.Events, e.Enabled, e.DisabledReason)
@@ -140,7 +140,7 @@ func replaceSecret(ctx context.Context, tx *db.Tx, guild, id string, sealed []by
 	var e endpoint
 	err := tx.GetContext(ctx, &e, `
 		UPDATE webhook_endpoints
-		SET secret = $3, secret_preview = $4, updated_at = greatest(clock_timestamp(), later(updated_at)),
+		SET secret = $3, secret_preview = $4, updated_at = `+db.Next("updated_at")+`,
 		    old_secrets = (
 		        SELECT coalesce(jsonb_agg(jsonb_build_object('sealed', kept.sealed, 'until', kept.until) ORDER BY kept.place), '[]')
 		        FROM (

@@ -206,6 +206,13 @@ func named(server, name string) string {
 func At(t testing.TB, version int64) (url string) {
 	t.Helper()
 	url = Empty(t, "template0")
+	Upgrade(t, url, version)
+	return url
+}
+
+// Upgrade runs the migrations of a database up to that one.
+func Upgrade(t testing.TB, url string, version int64) {
+	t.Helper()
 	pool, err := db.OpenSQL(url, "guildhall-test-schema", 3)
 	if err != nil {
 		t.Fatal(err)
@@ -218,5 +225,4 @@ func At(t testing.TB, version int64) (url string) {
 	if _, err := p.UpTo(t.Context(), version); err != nil {
 		t.Fatalf("migrate to version %d: %v", version, err)
 	}
-	return url
 }

@@ -1,0 +1,33 @@
+package event
+
+// Telling makes a statement tell of what it changes: an event for each row of
+// one of its CTEs, with a delivery for each endpoint that listens, or nothing at
+// all where none does. The fields other than Rows are SQL expressions over such
+// a row, parameters or constants; a column is written with the CTE's name before
+// it. Payload is text, and worked out only for what is stored.
+type Telling struct {
+	Rows                         string // name of the CTE
+	Guild, Type, ID, At, Payload string
+}
+
+// CTEs are the statement's further CTEs, to be put behind that of Rows:
+//
+//	WITH moved AS (UPDATE …), ` + Telling{Rows: "moved", …}.CTEs() + `
+//	SELECT …
+func (t Telling) CTEs() string {
+	return `event_listeners AS MATERIALIZED (
+			SELECT ` + t.ID + ` AS event_id, e.id AS endpoint_id
+			FROM ` + t.Rows + `
+			JOIN webhook_endpoints e ON e.guild_id = ` + t.Guild + ` AND e.enabled AND ` + t.Type + ` = ANY (e.events)
+		), event_stored AS (
+			INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
+			SELECT ` + t.Guild + `, ` + t.ID + `, ` + t.Type + `, ` + t.At + `, convert_to(` + t.Payload + `, 'UTF8')
+			FROM ` + t.Rows + `
+			WHERE ` + t.ID + ` IN (SELECT event_id FROM event_listeners)
+		), event_queued AS (
+			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, event_at)
+			SELECT ` + t.Guild + `, l.endpoint_id, l.event_id, ` + t.Type + `, ` + t.At + `
+			FROM ` + t.Rows + `
+			JOIN event_listeners l ON l.event_id = ` + t.ID + `
+		)`
+}

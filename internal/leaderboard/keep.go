@@ -1,0 +1,139 @@
+package leaderboard
+
+// The statements of the keeper. $1 is the guild, $2 the map's version unless
+// something else is said.
+
+// isLarge says whether the leaderboard has more than $2 rows.
+const isLarge = `SELECT EXISTS (SELECT FROM {board} WHERE guild_id = $1 OFFSET $2)`
+
+// drawMarks makes a new map, a mark each $2 rows. Where the marks stand need not
+// be exact, only how many rows lie ahead of each; that is counted later. A map's
+// version is an instant, so that none comes twice.
+const drawMarks = `
+		WITH made AS (
+			INSERT INTO rank_maps (guild_id, board, version)
+			VALUES ($1, '{board}', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+			ON CONFLICT DO NOTHING
+			RETURNING version
+		)
+		INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id)
+		SELECT $1, '{board}', made.version, n / $2::bigint, -r.{points}, length(r.user_id), r.user_id
+		FROM made, (
+			SELECT t.{points}, t.user_id, row_number() OVER (ORDER BY -t.{points}, length(t.user_id), t.user_id) - 1 AS n
+			FROM {board} t
+			WHERE t.guild_id = $1
+		) r
+		WHERE n % $2::bigint = 0 AND n > 0`
+
+// countRows counts the rows ahead of each mark, stretch by stretch, and puts the
+// map into service.
+const countRows = `
+		UPDATE rank_maps
+		SET state = 'live', awaited = NULL, ahead = coalesce((
+			SELECT array_agg(ahead ORDER BY number)
+			FROM (
+				SELECT k.number, sum((
+					SELECT count(*)
+					FROM {board} t
+					WHERE t.guild_id = $1
+					  AND {t} >= (k.after_depth, k.after_length, k.after_user_id)
+					  AND {t} < {k}
+				)) OVER (ORDER BY k.number)::bigint AS ahead
+				FROM (
+					SELECT number, depth, length, user_id,
+					       lag(depth, 1, -9223372036854775807) OVER w AS after_depth, lag(length, 1, 0) OVER w AS after_length, lag(user_id, 1, '') OVER w AS after_user_id
+					FROM rank_marks
+					WHERE guild_id = $1 AND board = '{board}' AND version = $2
+					WINDOW w AS (ORDER BY number)
+				) k
+			) counted
+		), '{}')
+		WHERE guild_id = $1 AND board = '{board}' AND version = $2`
+
+// foldMoves adds the noted moves of a map to its counts. The moves go and the
+// counts change in one statement, so every reader sees one or the other. A row
+// counts for every mark behind the stretch that it lies in, the stretch from one
+// mark to the next; before the first mark is stretch 0.
+const foldMoves = `
+		WITH gone AS (
+			DELETE FROM rank_moves
+			WHERE guild_id = $1 AND board = '{board}' AND version = $2
+			RETURNING user_id, was, is_now
+		), placed AS (
+			SELECT place.change, coalesce((
+				SELECT k.number
+				FROM rank_marks k
+				WHERE k.guild_id = $1 AND k.board = '{board}' AND k.version = $2
+				  AND {k} <= (place.depth, length(gone.user_id), gone.user_id)
+				ORDER BY k.depth DESC, k.length DESC, k.user_id DESC
+				LIMIT 1
+			), 0) AS stretch
+			FROM gone, LATERAL (VALUES (gone.was, -1), (gone.is_now, 1)) AS place (depth, change)
+			WHERE place.depth IS NOT NULL
+		), net AS (
+			SELECT stretch, sum(change) AS change FROM placed GROUP BY stretch
+		), counted AS (
+			SELECT array_agg(n ORDER BY i) AS ahead
+			FROM (
+				SELECT a.i, a.n + coalesce(sum(net.change) OVER (ORDER BY a.i), 0)::bigint AS n
+				FROM rank_maps m, unnest(m.ahead) WITH ORDINALITY AS a (n, i)
+				LEFT JOIN net ON net.stretch = a.i - 1
+				WHERE m.guild_id = $1 AND m.board = '{board}' AND m.version = $2
+			) x
+		)
+		UPDATE rank_maps
+		SET ahead = counted.ahead
+		FROM counted
+		WHERE guild_id = $1 AND board = '{board}' AND version = $2 AND counted.ahead IS NOT NULL`
+
+// hasGrown says whether a stretch of the map, or what lies behind its last mark,
+// is longer than $3.
+const hasGrown = `
+		WITH last AS MATERIALIZED (
+			SELECT depth, length, user_id
+			FROM rank_marks
+			WHERE guild_id = $1 AND board = '{board}' AND version = $2
+			ORDER BY number DESC
+			LIMIT 1
+		)
+		SELECT EXISTS (
+				SELECT
+				FROM (SELECT n - lag(n, 1, 0::bigint) OVER (ORDER BY i) AS rows FROM unnest(m.ahead) WITH ORDINALITY AS a (n, i)) s
+				WHERE rows > $3::bigint
+			)
+			OR EXISTS (
+				SELECT
+				FROM {board} t
+				WHERE t.guild_id = $1
+				  AND {t} >= (coalesce((SELECT depth FROM last), -9223372036854775807), coalesce((SELECT length FROM last), 0), coalesce((SELECT user_id FROM last), ''))
+				OFFSET $3
+			)
+		FROM rank_maps m
+		WHERE m.guild_id = $1 AND m.board = '{board}' AND m.version = $2`
+
+// hopMoves finds the maps that have moves, from the one after ($1, $2, $3) on,
+// $4 of them at most.
+const hopMoves = `
+		WITH RECURSIVE hop AS (
+			(
+				SELECT guild_id, board, version, 1 AS n
+				FROM rank_moves
+				WHERE (guild_id, board, version) > ($1, $2, $3)
+				ORDER BY guild_id, board, version
+				LIMIT 1
+			)
+			UNION ALL
+			SELECT next.guild_id, next.board, next.version, hop.n + 1
+			FROM hop
+			CROSS JOIN LATERAL (
+				SELECT v.guild_id, v.board, v.version
+				FROM rank_moves v
+				WHERE (v.guild_id, v.board, v.version) > (hop.guild_id, hop.board, hop.version)
+				ORDER BY v.guild_id, v.board, v.version
+				LIMIT 1
+			) next
+			WHERE hop.n < $4
+		)
+		SELECT guild_id, board, version,
+		       NOT EXISTS (SELECT FROM rank_maps m WHERE m.guild_id = hop.guild_id AND m.board = hop.board AND m.version = hop.version) AS gone
+		FROM hop`

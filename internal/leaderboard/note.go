@@ -1,0 +1,79 @@
+package leaderboard
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"guildhall/internal/db"
+)
+
+const (
+	// One change in askEvery asks for the keeper, which is often enough.
+	askEvery = 64
+
+	// maxRequests are as many as wait for one leaderboard. With that many no
+	// keeper has been there for some 16,000 changes, and the map is given up, so
+	// that its moves do not pile up either.
+	maxRequests = 256
+)
+
+// Noted is a statement that changes rows of a leaderboard, and notes it.
+type Noted struct{ usual, asking string }
+
+// Noted completes such a statement. Its CTE moved has a row for each row of the
+// board that it changes, with the columns user_id, was and is_now: the points
+// before and after, null for a row that was not there or is no more. guild is an
+// expression over such a row, or a parameter. text gets the CTEs that do the
+// noting, to be put behind moved, and returns the whole.
+func (b Board) Noted(moved, guild string, text func(note string) string) Noted {
+	in := func(alias string) string {
+		return alias + `.guild_id = ` + guild + ` AND ` + alias + `.board = '` + b.name + `'`
+	}
+	note := `rank_noted AS (
+			INSERT INTO rank_moves (guild_id, board, version, user_id, was, is_now)
+			SELECT ` + guild + `, '` + b.name + `', m.version, ` + moved + `.user_id, -` + moved + `.was, -` + moved + `.is_now
+			FROM ` + moved + `
+			JOIN rank_maps m ON ` + in("m") + `
+			WHERE ` + moved + `.was IS DISTINCT FROM ` + moved + `.is_now
+		)`
+	crowded := fmt.Sprintf(`EXISTS (SELECT FROM rank_requests q WHERE %s OFFSET %d)`, in("q"), maxRequests-1)
+	ask := `, rank_asked AS (
+			INSERT INTO rank_requests (guild_id, board)
+			SELECT DISTINCT ` + guild + `, '` + b.name + `'
+			FROM ` + moved + `
+			WHERE (` + moved + `.was IS NULL OR EXISTS (SELECT FROM rank_maps m WHERE ` + in("m") + `))
+			  AND NOT ` + crowded + `
+		), rank_given_up AS (
+			DELETE FROM rank_maps m
+			USING ` + moved + `
+			WHERE ` + in("m") + ` AND ` + crowded + `
+		)`
+	return Noted{usual: text(note), asking: text(note + ask)}
+}
+
+// For is the text for a statement that changes that many rows: now and then one
+// that asks for the keeper, too.
+func (n Noted) For(rows int) string {
+	if rand.Float64() > math.Pow(1-1.0/askEvery, float64(rows)) { //nolint:gosec // nothing to guess
+		return n.asking
+	}
+	return n.usual
+}
+
+// Reloaded is for a unit that has written rows of the guild's leaderboards
+// without noting it, as an import does: after the last of them it gives up their
+// maps and asks the keeper for new ones. A map that is drafted meanwhile waits
+// for the unit's end.
+func Reloaded(ctx context.Context, tx *db.Tx, guild string) error {
+	if _, err := tx.ExecContext(ctx, `
+		WITH gone AS (
+			DELETE FROM rank_maps WHERE guild_id = $1
+		)
+		INSERT INTO rank_requests (guild_id, board)
+		VALUES ($1, 'wallets'), ($1, 'levels')`, guild); err != nil {
+		return fmt.Errorf("give up the leaderboards' maps of guild %s: %w", guild, err)
+	}
+	return nil
+}

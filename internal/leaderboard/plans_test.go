@@ -1,0 +1,154 @@
+package leaderboard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
+	"guildhall/internal/leaderboard"
+)
+
+// Each read of a large leaderboard goes through its index and nothing else, in
+// its order; and what a deep page touches does not grow with its depth.
+func TestReadsAreServedFromTheIndexAlone(t *testing.T) {
+	t.Parallel()
+	for _, b := range boards {
+		t.Run(b.table, func(t *testing.T) {
+			t.Parallel()
+			base := dbtest.New(t)
+			d := base.DB
+			crowd(t, base, b)
+			first, deep, rank := b.ranks.Statements()
+			for what, plan := range map[string]string{
+				"page 1":     dbtest.Plan(t, d, first, "1", 26, 0),
+				"page 39":    dbtest.Plan(t, d, first, "1", 26, 950),
+				"page 600":   dbtest.Plan(t, d, deep, "1", 26, 14975),
+				"page 1,400": dbtest.Plan(t, d, deep, "1", 26, 34975),
+				"rank":       dbtest.Plan(t, d, rank, "1", "17500"),
+			} {
+				fromIndexAlone(t, b, what, plan)
+			}
+			shallow, far := touched(t, d, first, "'1', 26, 0"), touched(t, d, deep, "'1', 26, 34975")
+			if shallow > 10 || far > 40 {
+				t.Errorf("page 1 touches %d pages of the database and page 1,400 %d", shallow, far)
+			}
+			if far := touched(t, d, rank, "'1', '17500'"); far > 60 {
+				t.Errorf("a rank touches %d pages of the database", far)
+			}
+		})
+	}
+}
+
+// crowd makes a board of 35,000 in one guild beside another, with maps.
+func crowd(t *testing.T, base *dbtest.Database, b board) {
+	t.Helper()
+	d := base.DB
+	do(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`)
+	do(t, d, b.sql(`
+		INSERT INTO {board} (guild_id, user_id, {points})
+		SELECT guild, n::text, (n::bigint * 7919) % 50000
+		FROM (VALUES ('1', 35000), ('2', 20000)) AS g (guild, total), generate_series(1, total) n`))
+	do(t, d, `INSERT INTO rank_requests (guild_id, board) VALUES ('1', $1), ('2', $1)`, b.table)
+	k := &leaderboard.Keeper{DB: d}
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		if err := k.Tend(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var live int
+		if err := d.Reader().GetContext(t.Context(), &live, `SELECT count(*) FROM rank_maps WHERE state = 'live'`); err != nil {
+			t.Fatal(err)
+		}
+		if live == 2 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("there are no maps")
+		}
+	}
+	pool, err := db.OpenSQL(base.URL, "vacuum", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	// Rows that some other session may not see yet are looked up in the table.
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		if _, err := pool.ExecContext(t.Context(), b.sql(`VACUUM ANALYZE {board}, rank_maps, rank_marks`)); err != nil {
+			t.Fatal(err)
+		}
+		var clean bool
+		if err := pool.QueryRowContext(t.Context(), `SELECT relallvisible = relpages FROM pg_class WHERE oid = $1::regclass`, b.table).Scan(&clean); err != nil {
+			t.Fatal(err)
+		}
+		if clean {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the table cannot be vacuumed")
+		}
+	}
+}
+
+// fromIndexAlone wants the board's table read through its indexes, without a sort.
+func fromIndexAlone(t *testing.T, b board, what, plan string) {
+	t.Helper()
+	found := false
+	for line := range strings.Lines(plan) {
+		switch {
+		case strings.Contains(line, "Index Only Scan using "+b.table+"_ranked on "+b.table):
+			found = true
+		case strings.Contains(line, " on "+b.table+" ") && !strings.Contains(line, "Scan using "+b.table+"_pkey"),
+			strings.HasSuffix(strings.TrimSpace(line), " on "+b.table) && !strings.Contains(line, "Scan using "+b.table+"_pkey"),
+			strings.Contains(line, "Sort Key") && strings.Contains(line, b.points):
+			t.Errorf("%s of the %s: %s\n%s", what, b.table, line, plan)
+		}
+	}
+	if !found {
+		t.Errorf("%s of the %s is not read from the index alone:\n%s", what, b.table, plan)
+	}
+}
+
+var hits = regexp.MustCompile(`Buffers: shared hit=(\d+)(?: read=(\d+))?`)
+
+// touched is how many pages of the database a statement touches on a connection
+// that has run it often.
+func touched(t *testing.T, d *db.DB, statement, args string) (pages int) {
+	t.Helper()
+	undo := errors.New("nothing of this is to stay")
+	var lines []string
+	err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `PREPARE counted AS `+statement); err != nil {
+			return err
+		}
+		for range 8 {
+			if _, err := tx.ExecContext(ctx, `EXECUTE counted(`+args+`)`); err != nil {
+				return err
+			}
+		}
+		if err := tx.SelectContext(ctx, &lines, `EXPLAIN (ANALYZE, BUFFERS, TIMING off) EXECUTE counted(`+args+`)`); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `DEALLOCATE counted`); err != nil {
+			return err
+		}
+		return undo
+	})
+	if !errors.Is(err, undo) {
+		t.Fatal(err)
+	}
+	m := hits.FindStringSubmatch(fmt.Sprint(lines))
+	if m == nil {
+		t.Fatalf("the plan counts no pages:\n%s", strings.Join(lines, "\n"))
+	}
+	for _, n := range m[1:] {
+		count, _ := strconv.Atoi(n)
+		pages += count
+	}
+	return pages
+}

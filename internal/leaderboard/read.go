@@ -1,0 +1,121 @@
+package leaderboard
+
+// The statements that read. Each is one statement, so that rows, counts and
+// moves are of one snapshot.
+//
+// Depths are bounded on both sides, which tells Postgres what it cannot know of
+// a comparison of rows: that little lies between, so that it reads the index in
+// its order. No depth is above 0.
+
+const firstPages = `
+		SELECT user_id, {points} AS points
+		FROM {board}
+		WHERE guild_id = $1
+		ORDER BY -{points}, length(user_id), user_id
+		LIMIT $2 OFFSET $3`
+
+// deepPages walks from the last mark that has at most $3 rows ahead of it. What
+// lies ahead of a mark is its count and what the moves that are not added up yet
+// have changed about it. The first guess at the mark leaves the moves out; where
+// they put it behind the page, the second one, which allows for all of them, is
+// taken. The materialized steps and the LIMIT 1 are for the planner, which would
+// otherwise work out what lies ahead of every mark.
+const deepPages = `
+		WITH map AS MATERIALIZED (
+			SELECT version, ahead
+			FROM rank_maps
+			WHERE guild_id = $1 AND board = '{board}' AND state = 'live'
+		), moves AS MATERIALIZED (
+			SELECT v.user_id, v.was, v.is_now
+			FROM map
+			JOIN rank_moves v ON v.guild_id = $1 AND v.board = '{board}' AND v.version = map.version
+		), guess AS MATERIALIZED (
+			SELECT version, g.number, ahead[g.number] AS counted
+			FROM map, LATERAL (
+				SELECT width_bucket($3::bigint, ahead) AS number
+				UNION ALL
+				SELECT width_bucket($3::bigint - count(*), ahead) FROM moves HAVING count(*) > 0
+			) g
+		), near AS MATERIALIZED (
+			SELECT k.depth, k.length, k.user_id, guess.counted + (
+			           SELECT count(*) FILTER (WHERE (v.is_now, length(v.user_id), v.user_id) < {k})
+			                - count(*) FILTER (WHERE (v.was, length(v.user_id), v.user_id) < {k})
+			           FROM moves v
+			       ) AS ahead
+			FROM guess, LATERAL (
+				SELECT depth, length, user_id
+				FROM rank_marks
+				WHERE guild_id = $1 AND board = '{board}' AND version = guess.version AND number = guess.number
+				LIMIT 1
+			) k
+		), start AS MATERIALIZED (
+			SELECT depth, length, user_id, $3::bigint - ahead AS skip
+			FROM near
+			WHERE ahead <= $3::bigint
+			ORDER BY ahead DESC
+			LIMIT 1
+		)
+		SELECT t.user_id, t.{points} AS points
+		FROM {board} t
+		WHERE t.guild_id = $1
+		  AND -t.{points} >= coalesce((SELECT depth FROM start), -9223372036854775807)
+		  AND -t.{points} <= (SELECT 0::bigint)
+		  AND {t} >= (coalesce((SELECT depth FROM start), -9223372036854775807), coalesce((SELECT length FROM start), 0), coalesce((SELECT user_id FROM start), ''))
+		ORDER BY -t.{points}, length(t.user_id), t.user_id
+		LIMIT $2 OFFSET coalesce((SELECT skip FROM start), $3::bigint)`
+
+const rankOf = `
+		WITH me AS (
+			SELECT -{points} AS depth, length(user_id) AS length, user_id, {points} AS points
+			FROM {board}
+			WHERE guild_id = $1 AND user_id = $2
+		), map AS (
+			SELECT version, ahead
+			FROM rank_maps
+			WHERE guild_id = $1 AND board = '{board}' AND state = 'live'
+		), near AS MATERIALIZED (
+			SELECT map.version, map.ahead[k.number] AS ahead, k.depth, k.length, k.user_id
+			FROM map, me, LATERAL (
+				SELECT number, depth, length, user_id
+				FROM rank_marks
+				WHERE guild_id = $1 AND board = '{board}' AND version = map.version
+				  AND (depth, length, user_id) <= (me.depth, me.length, me.user_id)
+				ORDER BY depth DESC, length DESC, user_id DESC
+				LIMIT 1
+			) k
+		), last AS MATERIALIZED (
+			SELECT map.version, map.ahead[k.number] AS ahead, k.depth, k.length, k.user_id
+			FROM map, LATERAL (
+				SELECT number, depth, length, user_id
+				FROM rank_marks
+				WHERE guild_id = $1 AND board = '{board}' AND version = map.version
+				ORDER BY number DESC
+				LIMIT 1
+			) k
+		), ahead AS (
+			SELECT name, k.ahead
+			       + count(*) FILTER (WHERE (v.is_now, length(v.user_id), v.user_id) < {k})
+			       - count(*) FILTER (WHERE (v.was, length(v.user_id), v.user_id) < {k}) AS rows
+			FROM (SELECT 'near' AS name, * FROM near UNION ALL SELECT 'last', * FROM last) k
+			LEFT JOIN rank_moves v ON v.guild_id = $1 AND v.board = '{board}' AND v.version = k.version
+			GROUP BY name, k.ahead
+		)
+		SELECT points,
+		       1 + coalesce((SELECT rows FROM ahead WHERE name = 'near'), 0) + (
+		           SELECT count(*)
+		           FROM {board} t
+		           WHERE t.guild_id = $1
+		             AND -t.{points} >= coalesce((SELECT depth FROM near), -9223372036854775807)
+		             AND -t.{points} <= (SELECT depth FROM me)
+		             AND {t} >= (coalesce((SELECT depth FROM near), -9223372036854775807), coalesce((SELECT length FROM near), 0), coalesce((SELECT user_id FROM near), ''))
+		             AND {t} < ((SELECT depth FROM me), (SELECT length FROM me), (SELECT user_id FROM me))
+		       ) AS rank,
+		       coalesce((SELECT rows FROM ahead WHERE name = 'last'), 0) + (
+		           SELECT count(*)
+		           FROM {board} t
+		           WHERE t.guild_id = $1
+		             AND -t.{points} >= coalesce((SELECT depth FROM last), -9223372036854775807)
+		             AND -t.{points} <= (SELECT 0::bigint)
+		             AND {t} >= (coalesce((SELECT depth FROM last), -9223372036854775807), coalesce((SELECT length FROM last), 0), coalesce((SELECT user_id FROM last), ''))
+		       ) AS of
+		FROM me`
