@@ -89,7 +89,7 @@ mutants: postgres bin/postgres ## change code in small ways and see which change
 	done
 
 .PHONY: bench
-bench: postgres bin/guildhall ## measure throughput and latency against Postgres itself
+bench: postgres bin/guildhall ## measure throughput and latency against the plainest program that does the same
 	go run ./bench
 	go run ./bench/webhooks
 	go run ./bench/giveaways

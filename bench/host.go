@@ -14,14 +14,16 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"guildhall/bench/proc"
+	"guildhall/internal/auth"
 	"guildhall/internal/db"
 	"guildhall/internal/db/embedded"
 	"guildhall/internal/guildfile"
@@ -30,18 +32,17 @@ import (
 // host is everything that runs while measuring.
 type host struct {
 	options
-	folder         string
-	databaseURL    string
-	token          string
-	address        string // the server's
-	handAddress    string // the hand-written handler's
-	ops            string
-	serverPID      int
-	handPID        int
-	postgresPID    int
-	resting        int64
-	pgbenchProgram string
-	stops          []func() error
+	folder          string
+	databaseURL     string
+	token           string
+	tokens          []string // one for each of the further guilds
+	address         string   // the server's
+	plainestAddress string
+	ops             string
+	serverPID       int
+	postgresPID     int
+	resting         int64
+	stops           []func() error
 }
 
 func (h *host) length() time.Duration { return time.Duration(h.seconds * float64(time.Second)) }
@@ -83,16 +84,6 @@ func (h *host) stop() error {
 }
 
 func (h *host) database(ctx context.Context) error {
-	programs, err := embedded.Find(ctx, 0)
-	if err != nil {
-		return err
-	}
-	h.pgbenchProgram = filepath.Join(programs.Dir, "pgbench")
-	if _, err := os.Stat(h.pgbenchProgram); err != nil {
-		if h.pgbenchProgram, err = exec.LookPath("pgbench"); err != nil {
-			return errors.New("pgbench is needed; it comes with Postgres, on some systems in a package of extras (postgresql-contrib)")
-		}
-	}
 	// Not Fast: what is measured includes waiting for the disk.
 	s, err := embedded.Start(ctx, embedded.Config{})
 	if err != nil {
@@ -117,7 +108,7 @@ func (h *host) load(ctx context.Context) error {
 		name  string
 		write func(io.Writer) error
 	}{
-		{"wallets", h.wealth}, {"levels, cases and listings", h.rest},
+		{"wallets", h.wealth}, {"levels, cases, tickets and listings", h.rest},
 	} {
 		r, w := io.Pipe()
 		go func() {
@@ -131,7 +122,29 @@ func (h *host) load(ctx context.Context) error {
 		}
 		fmt.Printf("imported %d records (%s) in %.1f s\n", sum.Records, part.name, time.Since(begun).Seconds())
 	}
-	return nil
+	return h.loadFurther(ctx, d)
+}
+
+// loadFurther adds what no guild file brings: tokens of the small guilds, and the
+// plainest program's tables.
+func (h *host) loadFurther(ctx context.Context, d *db.DB) error {
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		for _, statement := range []string{
+			`SET LOCAL statement_timeout = 0`,
+			plainestTables,
+		} {
+			if _, err := tx.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for n := 1; n <= manyGuilds && err == nil; n++ {
+		var made auth.Token
+		made, err = auth.Create(ctx, d, auth.New{GuildID: guild(n), Env: "live", Name: "bench", Scopes: []string{"economy:write"}})
+		h.tokens = append(h.tokens, made.Secret)
+	}
+	return err
 }
 
 func (h *host) wealth(w io.Writer) error {
@@ -144,6 +157,14 @@ func (h *host) wealth(w io.Writer) error {
 		}
 		if _, err := fmt.Fprintf(w, `{"record":"wallet","guild_id":"%s","user_id":"%d","balance":%d}`+"\n", guildID, member(i+1), balance); err != nil {
 			return err
+		}
+	}
+	for n := range manyGuilds {
+		fmt.Fprintf(w, `{"record":"guild","id":"%s","name":"Bench"}`+"\n", guild(n+1))
+		for m := range guildMembers {
+			if _, err := fmt.Fprintf(w, `{"record":"wallet","guild_id":"%s","user_id":"%d","balance":1000}`+"\n", guild(n+1), member(m+1)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -162,6 +183,10 @@ func (h *host) rest(w io.Writer) error {
 			fmt.Fprintf(w, `{"record":"case","guild_id":"%s","user_id":"%d","moderator_id":"7","type":"%s","reason":"loaded","created_at":"%s"}`+"\n",
 				guildID, member(i+1), kind, begun.Add(time.Duration(i)*time.Second).Format(time.RFC3339))
 		}
+		if i%50 == 0 {
+			fmt.Fprintf(w, `{"record":"ticket","guild_id":"%s","id":"ticket-%d","number":%d,"opener_id":"%d","subject":"Loaded","status":"open","created_at":"%s"}`+"\n",
+				guildID, i, 1+i/50, member(i+1), begun.Add(time.Duration(i)*time.Second).Format(time.RFC3339))
+		}
 		if i%100 == 0 {
 			fmt.Fprintf(w, `{"record":"network_listing","user_id":"%d","trust_score":%d,"report_count":3,"category":"spam","severity":"low","first_reported_at":"2025-01-01T00:00:00Z","last_reported_at":"2025-06-01T00:00:00Z"}`+"\n",
 				member(i+1), random.IntN(100))
@@ -171,7 +196,7 @@ func (h *host) rest(w io.Writer) error {
 }
 
 // serve starts the real server, without rate limits, behind the one proxy that
-// this program plays; and the hand-written handler.
+// this program plays; and the plainest program.
 func (h *host) serve(ctx context.Context) error {
 	var out, complaint bytes.Buffer
 	create := exec.CommandContext(ctx, h.server, "token", "create", "--guild", guildID, "--name", "bench", "--all-scopes", "--json")
@@ -189,7 +214,7 @@ func (h *host) serve(ctx context.Context) error {
 	if _, err := rand.Read(secret); err != nil {
 		return err
 	}
-	for _, at := range []*string{&h.address, &h.handAddress, &h.ops} {
+	for _, at := range []*string{&h.address, &h.plainestAddress, &h.ops} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
@@ -210,6 +235,7 @@ func (h *host) serve(ctx context.Context) error {
 		"GUILDHALL_SECRET_KEY=" + base64.StdEncoding.EncodeToString(secret),
 		"GUILDHALL_HTTP_LISTEN=" + h.address, "GUILDHALL_OPS_LISTEN=" + h.ops,
 		"GUILDHALL_TRUSTED_PROXIES=127.0.0.1/32",
+		"GUILDHALL_WEBHOOK_ALLOW=127.0.0.0/8",
 		"GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off", "GUILDHALL_RATE_LOGIN=off",
 	}, h.server, "serve")
 	if err != nil {
@@ -219,11 +245,22 @@ func (h *host) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.handPID, err = h.launch(os.Stderr, []string{"GUILDHALL_DATABASE_URL=" + h.databaseURL}, self, "-handwritten", h.handAddress)
+	tokens := map[string]string{h.token: guildID}
+	for n, token := range h.tokens {
+		tokens[token] = guild(n + 1)
+	}
+	known, err := json.Marshal(tokens)
 	if err != nil {
 		return err
 	}
-	for _, url := range []string{"http://" + h.ops + "/readyz", "http://" + h.handAddress + "/api/v1/economy/wallet/" + strconv.FormatInt(member(1), 10)} {
+	file := filepath.Join(h.folder, "tokens.json")
+	if err := os.WriteFile(file, known, 0o600); err != nil {
+		return err
+	}
+	if _, err = h.launch(os.Stderr, []string{"GUILDHALL_DATABASE_URL=" + h.databaseURL}, self, "-plainest", h.plainestAddress, "-tokens", file); err != nil {
+		return err
+	}
+	for _, url := range []string{"http://" + h.ops + "/readyz", "http://" + h.plainestAddress + "/api/v1/economy/leaderboard"} {
 		if err := await(ctx, url); err != nil {
 			b, _ := os.ReadFile(log.Name())
 			return fmt.Errorf("%w\n%s", err, b)
@@ -250,7 +287,48 @@ func (h *host) launch(log *os.File, env []string, program string, args ...string
 	return cmd.Process.Pid, nil
 }
 
-// await waits until a url answers with 200.
+// listen registers a receiver that hears of every change of a balance.
+func (h *host) listen(ctx context.Context) (undo func() error, err error) {
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // a sender that is gone is no matter
+	}))
+	var made struct{ Data struct{ ID string } }
+	err = h.call(ctx, http.MethodPost, "/webhooks", `{"url":"`+receiver.URL+`","events":["economy.balance_changed"]}`, &made)
+	if err != nil {
+		receiver.Close()
+		return nil, err
+	}
+	return func() error {
+		defer receiver.Close()
+		return h.call(ctx, http.MethodDelete, "/webhooks/"+made.Data.ID, "", nil)
+	}, nil
+}
+
+// call asks the server for something that is not measured.
+func (h *host) call(ctx context.Context, method, path, body string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+h.address+"/api/v1"+path, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+h.token)
+	req.Header.Set("X-Forwarded-Proto", "https")
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := (&http.Client{Timeout: 10 * time.Second}).Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode >= 300 {
+		err = fmt.Errorf("%s %s answered %s %s", method, path, resp.Status, text)
+	}
+	if err != nil || into == nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// await waits until a url answers, with whatever.
 func await(ctx context.Context, url string) error {
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -260,7 +338,7 @@ func await(ctx context.Context, url string) error {
 		resp, err := (&http.Client{Timeout: time.Second}).Do(req)
 		if err == nil {
 			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
+			if resp.StatusCode < http.StatusInternalServerError {
 				return nil
 			}
 			err = errors.New(resp.Status)

@@ -1,11 +1,11 @@
-// Command bench measures a real server against the database it stands on. It
-// starts a Postgres with fsync on, loads a million wallets, starts `guildhall
-// serve`, and runs each operation in turn with pgbench, which runs the same
-// statements without anything in front of them. The two alternate, so that what
-// else the machine does falls on both; the ratio is what counts.
+// Command bench measures a real server against the plainest program that does
+// the same work (plainest.go). It starts a Postgres with fsync on, loads a
+// million wallets, starts `guildhall serve` and the plainest program, and drives
+// one after the other, again and again, so that what else the machine does falls
+// on both. The ratio within a run is what counts; medians of the rounds are shown.
 //
 //	make bench
-//	go run ./bench -seconds 5 -rounds 3 -only getWallet,adjustBalance
+//	go run ./bench -short -only getWallet,adjustBalance
 package main
 
 import (
@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,19 +46,25 @@ func main() {
 
 func run(ctx context.Context) error {
 	var o options
-	var clients, only, handwritten string
+	var clients, only, address, tokens string
+	var short bool
 	flag.StringVar(&o.server, "server", "bin/guildhall", "the server `program`")
 	flag.IntVar(&o.wallets, "wallets", 1_000_000, "wallets and level records to load")
-	flag.Float64Var(&o.seconds, "seconds", 2, "length of one measurement")
-	flag.IntVar(&o.rounds, "rounds", 2, "measurements of each side, in turn")
-	flag.StringVar(&clients, "clients", "1,8,32", "numbers of connections")
-	flag.StringVar(&only, "only", "", "operations to measure, all when empty")
+	flag.Float64Var(&o.seconds, "seconds", 3, "length of one measurement")
+	flag.IntVar(&o.rounds, "rounds", 5, "measurements of each side, in turn")
+	flag.StringVar(&clients, "clients", "8,32", "numbers of connections")
+	flag.StringVar(&only, "only", "", "operations to measure, by the beginnings of their names; all when empty")
 	flag.IntVar(&o.requests, "requests", 100_000, "requests of the memory test, 0 for none")
-	flag.StringVar(&o.profile, "profile", "", "operation to drive for 30 s with 8 clients while `perf` or pprof looks on")
-	flag.StringVar(&handwritten, "handwritten", "", "serve the hand-written handler on this address; the program starts itself so")
+	flag.BoolVar(&short, "short", false, "a look that takes few minutes: 100,000 wallets, three rounds of a second, no memory test")
+	flag.StringVar(&o.profile, "profile", "", "operation to drive for 30 s with the last of -clients while `perf` or pprof looks on")
+	flag.StringVar(&address, "plainest", "", "serve the plainest program on this address; the program starts itself so")
+	flag.StringVar(&tokens, "tokens", "", "its tokens, a `file`")
 	flag.Parse()
-	if handwritten != "" {
-		return serveByHand(ctx, handwritten)
+	if address != "" {
+		return servePlainest(ctx, address, tokens)
+	}
+	if short {
+		o.wallets, o.seconds, o.rounds, o.requests = 100_000, 1, 3, 0
 	}
 	for _, c := range strings.Split(clients, ",") {
 		n, err := strconv.Atoi(c)
@@ -94,68 +101,104 @@ func (h *host) measure(ctx context.Context) error {
 	if h.profile != "" {
 		return h.drill(ctx)
 	}
-	fmt.Printf("\n%-26s %3s  %9s %7s %7s  %9s %7s %7s  %6s %5s  %8s %8s\n",
-		"", "", "pgbench", "p50", "p99", "server", "p50", "p99", "", "", "CPU/req", "CPU/req")
-	fmt.Printf("%-26s %3s  %9s %7s %7s  %9s %7s %7s  %6s %5s  %8s %8s\n",
+	fmt.Printf("\n%-27s %3s  %9s %7s %7s  %9s %7s %7s  %6s %5s  %8s %8s\n",
+		"", "", "plainest", "p50", "p99", "server", "p50", "p99", "", "", "CPU/req", "CPU/req")
+	fmt.Printf("%-27s %3s  %9s %7s %7s  %9s %7s %7s  %6s %5s  %8s %8s\n",
 		"operation", "", "/s", "ms", "ms", "/s", "ms", "ms", "ratio", "goal", "server", "Postgres")
 	for _, op := range operations(h) {
 		if !h.wanted(op.name) {
 			continue
 		}
-		for _, c := range h.clients {
-			if op.once && c != 8 && len(h.clients) > 1 {
-				continue
-			}
-			if err := h.line(ctx, op, c); err != nil {
-				return fmt.Errorf("%s with %d clients: %w", op.name, c, err)
-			}
+		if err := h.lines(ctx, op); err != nil {
+			return fmt.Errorf("%s: %w", op.name, err)
 		}
 	}
 	return h.memory(ctx)
 }
 
-// line measures one operation with one number of clients, each side in turn.
-func (h *host) line(ctx context.Context, op operation, clients int) error {
-	var theirs, ours, hand sample
-	var server, postgres, byHand time.Duration
-	for range h.rounds {
-		s, err := h.pgbench(ctx, op, clients)
+// lines measures one operation with each number of clients.
+func (h *host) lines(ctx context.Context, op operation) (err error) {
+	if op.prepare != nil {
+		undo, err := op.prepare(ctx)
 		if err != nil {
 			return err
 		}
-		theirs.add(s)
-		serverBefore, postgresBefore := proc.CPU(h.serverPID), proc.CPUOfTree(h.postgresPID)
-		if s, err = drive(ctx, h.address, op.request, clients, h.length()); err != nil {
+		defer func() { err = errors.Join(err, undo()) }()
+	}
+	clients := h.clients
+	if op.clients != nil {
+		clients = op.clients
+	}
+	for _, c := range clients {
+		if err := h.line(ctx, op, c); err != nil {
 			return err
 		}
-		ours.add(s)
-		server += proc.CPU(h.serverPID) - serverBefore
-		postgres += proc.CPUOfTree(h.postgresPID) - postgresBefore
-		if op.byHand {
-			before := proc.CPU(h.handPID)
-			if s, err = drive(ctx, h.handAddress, op.request, clients, h.length()); err != nil {
-				return err
-			}
-			hand.add(s)
-			byHand += proc.CPU(h.handPID) - before
-		}
-	}
-	goal := ""
-	if op.goal > 0 && clients == 8 {
-		goal = fmt.Sprintf("%.2f", op.goal)
-	}
-	fmt.Printf("%-26s %3d  %9.0f %7.3f %7.3f  %9.0f %7.3f %7.3f  %6.3f %5s  %5.0f us %5.0f us\n",
-		op.name, clients, theirs.rate(), theirs.at(0.5), theirs.at(0.99), ours.rate(), ours.at(0.5), ours.at(0.99),
-		ours.rate()/theirs.rate(), goal, per(server, ours.n()), per(postgres, ours.n()))
-	if op.byHand {
-		goal = ""
-		if clients == 8 {
-			goal = "0.95"
-		}
-		fmt.Printf("%-26s %3d  %9.0f %7.3f %7.3f  %9s %7s %7s  %6.3f %5s  %5.0f us\n",
-			"  a hand-written handler", clients, hand.rate(), hand.at(0.5), hand.at(0.99), "", "", "", ours.rate()/hand.rate(), goal, per(byHand, hand.n()))
 	}
 	return nil
+}
+
+// line measures one operation with one number of clients, each side in turn.
+func (h *host) line(ctx context.Context, op operation, clients int) error {
+	address, request := h.plainestAddress, op.request
+	if op.against == pageOne {
+		address, request = h.address, get(h.token, "/economy/leaderboard")
+	}
+	var theirs, ours []*sample
+	var ratios []float64
+	var server, postgres time.Duration
+	for range h.rounds {
+		other := &sample{}
+		if op.against != nothing {
+			s, err := drive(ctx, address, request, clients, h.length())
+			if err != nil {
+				return err
+			}
+			other = &s
+		}
+		serverBefore, postgresBefore := proc.CPU(h.serverPID), proc.CPUOfTree(h.postgresPID)
+		s, err := drive(ctx, h.address, op.request, clients, h.length())
+		if err != nil {
+			return err
+		}
+		server += proc.CPU(h.serverPID) - serverBefore
+		postgres += proc.CPUOfTree(h.postgresPID) - postgresBefore
+		theirs, ours = append(theirs, other), append(ours, &s)
+		switch op.against {
+		case plain:
+			ratios = append(ratios, s.rate()/other.rate())
+		case pageOne:
+			ratios = append(ratios, s.at(0.5)/other.at(0.5))
+		case nothing:
+		}
+	}
+	n := 0
+	for _, s := range ours {
+		n += s.n()
+	}
+	other, ratio, goal := fmt.Sprintf("%25s", ""), "", ""
+	if op.against != nothing {
+		other, ratio = shown(theirs), fmt.Sprintf("%.2f", median(ratios))
+	}
+	if g := op.goals[clients]; g > 0 {
+		goal = fmt.Sprintf("%.2f", g)
+	}
+	fmt.Printf("%-27s %3d  %s  %s  %6s %5s  %5.0f us %5.0f us\n",
+		op.name, clients, other, shown(ours), ratio, goal, per(server, n), per(postgres, n))
+	return nil
+}
+
+// shown is the medians of some rounds: rate, p50 and p99.
+func shown(rounds []*sample) string {
+	var rates, halves, tails []float64
+	for _, s := range rounds {
+		rates, halves, tails = append(rates, s.rate()), append(halves, s.at(0.5)), append(tails, s.at(0.99))
+	}
+	return fmt.Sprintf("%9.0f %7.3f %7.3f", median(rates), median(halves), median(tails))
+}
+
+func median(list []float64) float64 {
+	slices.Sort(list)
+	return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
 }
 
 func per(d time.Duration, n int) float64 { return float64(d.Microseconds()) / float64(max(n, 1)) }
@@ -165,7 +208,7 @@ func (h *host) drill(ctx context.Context) error {
 	for _, op := range operations(h) {
 		if op.name == h.profile {
 			fmt.Printf("driving %s, server process %d, profiles at http://%s/debug/pprof/\n", op.name, h.serverPID, h.ops)
-			s, err := drive(ctx, h.address, op.request, 8, 30*time.Second)
+			s, err := drive(ctx, h.address, op.request, h.clients[len(h.clients)-1], 30*time.Second)
 			if err != nil {
 				return err
 			}

@@ -1,187 +1,118 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"strings"
-
-	"guildhall/internal/db"
-	"guildhall/internal/event"
-	"guildhall/internal/leaderboard"
 )
 
 const guildID = "402187554310020096"
 
-// operation is one thing to measure: the request to the server, and the same
-// work as one statement for pgbench. A change of a store's SQL belongs here too.
-// pgbench takes a colon before a letter for a variable, in strings as well.
+// manyGuilds is how many further guilds are loaded, each with members of its own.
+const (
+	manyGuilds   = 1000
+	guildMembers = 100
+)
+
+// operation is one thing to measure: a request to the server, and what its speed
+// is held against.
 type operation struct {
 	name    string
 	request func(*rand.Rand, []byte) []byte
-	script  string
-	goal    float64 // of the ratio with 8 clients; 0: none was set
-	byHand  bool    // there is a hand-written handler to compare with
-	once    bool    // measured with 8 clients only
+	against side
+	goals   map[int]float64 // of the ratio, by clients
+	clients []int           // where it is not measured with the numbers asked for
+	prepare func(ctx context.Context) (undo func() error, err error)
 }
 
-// member is the id of the n-th member that was loaded, n from 1. The scripts
-// compute the same.
+// side is the other side of a comparison.
+type side int
+
+const (
+	nothing  side = iota
+	plain         // the plainest program, by throughput
+	pageOne       // page 1 of the leaderboard on the same server, by latency
+	atOnce8  = 8  // the numbers of connections that goals are about
+	atOnce32 = 32
+)
+
+// member is the id of the n-th member that was loaded, n from 1.
 func member(n int) int64 { return 100_000_000_000_000_000 + int64(n)*7919 }
 
-const anyMember = `\set u 100000000000000000 + random(1, :wallets) * 7919
-`
+// guild is the id of the n-th further guild, n from 1.
+func guild(n int) string { return strconv.Itoa(500_000_000_000_000_000 + n) }
+
+// requests makes the requests of one token.
+type requests struct{ wallets int }
+
+func head(token string) string {
+	return " HTTP/1.1\r\nHost: bench\r\nX-Forwarded-Proto: https\r\nAuthorization: Bearer " + token + "\r\n"
+}
+
+func get(token, path string) func(*rand.Rand, []byte) []byte {
+	request := []byte("GET /api/v1" + path + head(token) + "\r\n")
+	return func(_ *rand.Rand, b []byte) []byte { return append(b, request...) }
+}
+
+func (q requests) getOf(token, path string) func(*rand.Rand, []byte) []byte {
+	end := head(token) + "\r\n"
+	return func(r *rand.Rand, b []byte) []byte {
+		b = append(append(b, "GET /api/v1"...), path...)
+		b = strconv.AppendInt(b, member(1+r.IntN(q.wallets)), 10)
+		return append(b, end...)
+	}
+}
+
+// post sends a body about one of the members with one of the tokens.
+func (q requests) post(path string, key bool, body string, tokens ...string) func(*rand.Rand, []byte) []byte {
+	heads := make([]string, len(tokens))
+	for i, t := range tokens {
+		heads[i] = head(t)
+	}
+	return func(r *rand.Rand, b []byte) []byte {
+		text := fmt.Sprintf(body, member(1+r.IntN(q.wallets)), 1+r.IntN(40))
+		b = append(append(append(b, "POST /api/v1"...), path...), heads[r.IntN(len(heads))]...)
+		if key {
+			b = fmt.Appendf(b, "Idempotency-Key: %016x%016x\r\n", r.Uint64(), r.Uint64())
+		}
+		return fmt.Appendf(b, "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
+	}
+}
 
 func operations(h *host) []operation {
-	head := " HTTP/1.1\r\nHost: bench\r\nX-Forwarded-Proto: https\r\nAuthorization: Bearer " + h.token + "\r\n"
-	get := func(path string) func(*rand.Rand, []byte) []byte {
-		request := []byte("GET /api/v1" + path + head + "\r\n")
-		return func(_ *rand.Rand, b []byte) []byte { return append(b, request...) }
-	}
-	getOf := func(path string) func(*rand.Rand, []byte) []byte {
-		return func(r *rand.Rand, b []byte) []byte {
-			b = append(append(b, "GET /api/v1"...), path...)
-			b = strconv.AppendInt(b, member(1+r.IntN(h.wallets)), 10)
-			return append(append(b, head...), "\r\n"...)
-		}
-	}
-	post := func(path string, key bool, body func(*rand.Rand) string) func(*rand.Rand, []byte) []byte {
-		return func(r *rand.Rand, b []byte) []byte {
-			text := body(r)
-			b = append(append(append(b, "POST /api/v1"...), path...), head...)
-			if key {
-				b = fmt.Appendf(b, "Idempotency-Key: %016x%016x\r\n", r.Uint64(), r.Uint64())
-			}
-			return fmt.Appendf(b, "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
-		}
-	}
-	adjust := func(r *rand.Rand) string {
-		return fmt.Sprintf(`{"user_id":"%d","delta":%d}`, member(1+r.IntN(h.wallets)), 1+r.IntN(40))
-	}
+	const (
+		change = `{"user_id":"%d","delta":%d}`
+		warn   = `{"user_id":"%d","moderator_id":"%d","type":"warn","reason":"measured"}`
+		adjust = "/economy/adjust"
+	)
+	q, many := requests{h.wallets}, requests{guildMembers}
+	goals := func(at8, at32 float64) map[int]float64 { return map[int]float64{atOnce8: at8, atOnce32: at32} }
 	return []operation{
+		{name: "getWallet", request: q.getOf(h.token, "/economy/wallet/"), against: plain, goals: goals(0.85, 1.3)},
+		{name: "leaderboard page 1", request: get(h.token, "/economy/leaderboard"), against: plain, goals: goals(0.95, 0.95)},
+		{name: "adjustBalance, lone caller", request: q.post(adjust, false, change, h.token), against: plain, clients: []int{1}},
+		{name: "adjustBalance", request: q.post(adjust, false, change, h.token), against: plain, goals: goals(1.15, 1.5)},
+		{name: "adjustBalance with a key", request: q.post(adjust, true, change, h.token), against: plain, goals: goals(1.0, 1.5)},
+		{name: "adjustBalance, 1,000 guilds", request: many.post(adjust, false, change, h.tokens...), against: plain, goals: goals(1.1, 1.4)},
+		{name: "listCases", request: get(h.token, "/cases?status=active&type=warn"), against: plain, goals: goals(0.8, 0.8)},
+		{name: "listLedgerEntries", request: get(h.token, "/economy/ledger"), against: plain, goals: goals(0.8, 0.8)},
+		{name: "listTickets", request: get(h.token, "/tickets"), against: plain, goals: goals(0.8, 0.8)},
 		{
-			name: "getWallet", request: getOf("/economy/wallet/"), goal: 0.28, byHand: true,
-			script: anyMember + `SELECT user_id, balance, updated_at FROM wallets WHERE guild_id = :guild AND user_id = :u;`,
+			name: "leaderboard page 4,000", request: get(h.token, "/economy/leaderboard?page="+strconv.Itoa(h.deepPage())),
+			against: pageOne, goals: goals(2, 2),
 		},
+		{name: "getEconomyRank", request: q.getOf(h.token, "/economy/rank/"), clients: []int{atOnce8}},
+		{name: "getLevelRecord", request: q.getOf(h.token, "/levelling/user/"), clients: []int{atOnce8}},
+		{name: "XP leaderboard page 1", request: get(h.token, "/levelling/leaderboard"), clients: []int{atOnce8}},
+		{name: "XP leaderboard page 4,000", request: get(h.token, "/levelling/leaderboard?page="+strconv.Itoa(h.deepPage())), clients: []int{atOnce8}},
+		{name: "adjustXp", request: q.post("/levelling/adjust", false, change, h.token), clients: []int{atOnce8, atOnce32}},
+		{name: "createCase", request: q.post("/cases", false, warn, h.token), clients: []int{atOnce8}},
+		{name: "lookupNetworkUser", request: q.getOf(h.token, "/network/lookup/"), clients: []int{atOnce8}},
+		// The last: what it leaves behind is worked off for a while.
 		{
-			name: "leaderboard page 1", request: get("/economy/leaderboard"), goal: 0.22,
-			script: `\set from 0
-SELECT user_id, balance AS points FROM wallets WHERE guild_id = :guild ORDER BY -balance, length(user_id), user_id LIMIT 26 OFFSET :from;`,
-		},
-		{
-			name: "leaderboard page 4,000", request: get("/economy/leaderboard?page=" + strconv.Itoa(h.deepPage())),
-			script: `\set from ` + strconv.Itoa((h.deepPage()-1)*25) + `
-` + page(leaderboard.Wallets) + `;`,
-		},
-		{
-			name: "getEconomyRank", request: getOf("/economy/rank/"),
-			script: anyMember + rank(leaderboard.Wallets) + ";",
-		},
-		{
-			name: "adjustBalance", request: post("/economy/adjust", false, adjust), goal: 0.33,
-			script: anyMember + `\set d random(1, 40)
-` + adjustment + `
-SELECT balance FROM moved;`,
-		},
-		{
-			name: "adjustBalance with a key", request: post("/economy/adjust", true, adjust), goal: 0.28,
-			script: anyMember + `\set d random(1, 40)
-` + adjustment + `, kept AS (
-	INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, body)
-	SELECT :guild, 'bench', gen_random_uuid()::text, sha256(:u::text::bytea), 'done', 200,
-	       convert_to('{"data":{"user_id":"' || :u::text || '","balance":' || balance || ',"updated_at":"' || now() ||
-	       '","ledger_entry":{"id":"00000000-0000-0000-0000-000000000000","delta":' || :d::text || ',"note":"api: token=bench"}}}', 'UTF8')
-	FROM moved
-)
-SELECT balance FROM moved;`,
-		},
-		{
-			name: "listLedgerEntries", request: get("/economy/ledger"), once: true,
-			script: `SELECT id, user_id, delta, balance_after, reason, note, created_at FROM ledger_entries
-WHERE guild_id = :guild AND created_at >= '-infinity'::timestamptz ORDER BY created_at DESC, id DESC LIMIT 26;`,
-		},
-		{
-			name: "getLevelRecord", request: getOf("/levelling/user/"), once: true,
-			script: anyMember + `SELECT user_id, total_xp, previous_xp, updated_at FROM levels WHERE guild_id = :guild AND user_id = :u;`,
-		},
-		{
-			name: "XP leaderboard page 1", request: get("/levelling/leaderboard"), once: true,
-			script: `\set from 0
-SELECT user_id, total_xp AS points FROM levels WHERE guild_id = :guild ORDER BY -total_xp, length(user_id), user_id LIMIT 26 OFFSET :from;`,
-		},
-		{
-			name: "XP leaderboard page 4,000", request: get("/levelling/leaderboard?page=" + strconv.Itoa(h.deepPage())), once: true,
-			script: `\set from ` + strconv.Itoa((h.deepPage()-1)*25) + `
-` + page(leaderboard.Levels) + `;`,
-		},
-		{
-			name: "adjustXp", request: post("/levelling/adjust", false, adjust), once: true,
-			script: anyMember + `\set d random(1, 40)
-` + xpAdjustment + `;`,
-		},
-		{
-			name: "listCases", request: get("/cases?status=active&type=warn"), once: true,
-			script: `SELECT guild_id, id, number, user_id, moderator_id, type, reason, status, expires_at, source, created_at, updated_at
-FROM cases WHERE guild_id = :guild AND type = 'warn' AND status = 'active' ORDER BY created_at DESC, id DESC LIMIT 26;`,
-		},
-		{
-			name: "createCase", once: true, request: post("/cases", false, func(r *rand.Rand) string {
-				return fmt.Sprintf(`{"user_id":"%d","moderator_id":"7","type":"warn","reason":"measured"}`, member(1+r.IntN(h.wallets)))
-			}),
-			script: anyMember + `WITH next AS (
-	UPDATE guilds SET last_case = last_case + 1, last_case_at = ` + db.Next("last_case_at") + `
-	WHERE id = :guild RETURNING last_case, last_case_at
-), made AS (
-	INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source, created_at, updated_at)
-	SELECT :guild, gen_random_uuid()::text, last_case, :u, '7', 'warn', 'measured', 'active', 'api', last_case_at, last_case_at FROM next
-	RETURNING id, number, created_at
-), ` + event.Telling{
-				Rows: "made", Guild: ":guild", Type: "'" + event.CaseCreated + "'", ID: "made.id", At: "made.created_at",
-				Payload: `'{"type":"case.created","origin":{"type":"api"},"data":{"number":' || made.number || ',"reason":"measured","source":"api","status":"active","type":"warn","user_id":"' || :u::text || '"}}'`,
-			}.CTEs() + `
-SELECT number FROM made;`,
-		},
-		{
-			name: "lookupNetworkUser", request: getOf("/network/lookup/"), once: true,
-			script: anyMember + `SELECT user_id, trust_score, report_count, category, severity, first_reported_at, last_reported_at FROM network_listings WHERE user_id = :u;`,
+			name: "adjustBalance, one listens", request: q.post(adjust, false, change, h.token), against: plain, goals: goals(0.6, 0.8),
+			prepare: h.listen,
 		},
 	}
-}
-
-// adjustment is the work of an adjustment as one statement: the balance check,
-// the ledger row, the note for the leaderboard and the event.
-var adjustment = leaderboard.Wallets.Noted("moved", ":guild", func(note string) string {
-	return `WITH changed AS (
-	UPDATE wallets SET balance = balance + :d::bigint, updated_at = ` + db.Next("updated_at") + `
-	WHERE guild_id = :guild AND user_id = :u RETURNING balance, updated_at, balance - :d::bigint AS was
-), entered AS (
-	INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, created_at)
-	SELECT :guild, gen_random_uuid()::text, :u, :d::bigint, balance, 'api:' || 'token=bench', updated_at FROM changed
-), moved AS MATERIALIZED (
-	SELECT gen_random_uuid()::text AS id, :u::text AS user_id, balance, updated_at, was, balance AS is_now FROM changed
-), ` + note + `, ` + event.Telling{
-		Rows: "moved", Guild: ":guild", Type: "'" + event.BalanceChanged + "'", ID: "moved.id", At: "moved.updated_at",
-		Payload: `'{"id":"' || moved.id || '","type":"economy.balance_changed","timestamp":"' || moved.updated_at ||
-		'","guild_id":"","api_version":"v1","origin":{"type":"api","token_id":"bench"},"data":{"user_id":"' || moved.user_id || '","balance":' || moved.balance ||
-		',"previous_balance":' || moved.was || ',"delta":' || :d::text || ',"reason": null,"ledger_entry_id":"00000000-0000-0000-0000-000000000000"}}'`,
-	}.CTEs()
-}).For(0)
-
-var xpAdjustment = leaderboard.Levels.Noted("moved", ":guild", func(note string) string {
-	return `WITH moved AS (
-	UPDATE levels SET previous_xp = total_xp, total_xp = total_xp + :d::bigint, updated_at = ` + db.Next("updated_at") + `
-	WHERE guild_id = :guild AND user_id = :u RETURNING user_id, total_xp, previous_xp, updated_at, previous_xp AS was, total_xp AS is_now
-), ` + note + `
-SELECT user_id, total_xp, previous_xp, updated_at FROM moved`
-}).For(0)
-
-// page is the statement of a deep page of 25, and rank that of a member's place.
-func page(b leaderboard.Board) string {
-	_, deep, _ := b.Statements()
-	return strings.NewReplacer("$1", ":guild", "$2", "26", "$3", ":from").Replace(deep)
-}
-
-func rank(b leaderboard.Board) string {
-	_, _, text := b.Statements()
-	return strings.NewReplacer("$1", ":guild", "$2", ":u").Replace(text)
 }

@@ -43,6 +43,10 @@ type Config struct {
 	// at its end; empty: they name none.
 	PublicURL string
 
+	// OneGuild makes each statement name one guild, where the tables are
+	// distributed by it. Otherwise changes of several guilds may share one.
+	OneGuild bool
+
 	// CheckAnswers logs every answer that the contract does not know.
 	CheckAnswers bool
 
@@ -72,9 +76,10 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	keys := idempotency.Keys{Sealer: cfg.Sealer}
 	u := &units{
-		db: cfg.DB, keys: idempotency.Keys{Sealer: cfg.Sealer}, gate: idempotency.NewGate(), wake: cfg.Wake,
-		preparations: preparations(cfg.Services),
+		db: cfg.DB, keys: keys, gate: idempotency.NewGate(), wake: cfg.Wake,
+		preparations: preparations(cfg.Services), collectors: collectors(cfg.DB, keys, cfg.OneGuild, numbers),
 	}
 
 	e := echo.New()

@@ -107,10 +107,14 @@ type envelopeError struct {
 
 // writeError answers with f. It writes nothing when the answer has begun.
 func writeError(x *exchange, f *fault.Error) {
-	if x.Response().Committed {
-		return
+	if !x.Response().Committed {
+		writeFault(x.Response(), f)
 	}
-	h := x.Response().Header()
+}
+
+// writeFault writes the answer that f is.
+func writeFault(w http.ResponseWriter, f *fault.Error) {
+	h := w.Header()
 	switch {
 	case f.Kind == fault.Unauthenticated:
 		h.Set(echo.HeaderWWWAuthenticate, "Bearer")
@@ -121,8 +125,8 @@ func writeError(x *exchange, f *fault.Error) {
 		h.Set(echo.HeaderRetryAfter, seconds(f.RetryAfter))
 	}
 	h.Set(echo.HeaderContentType, contentType)
-	x.Response().WriteHeader(status(f))
-	body := json.NewEncoder(x.Response())
+	w.WriteHeader(status(f))
+	body := json.NewEncoder(w)
 	body.SetEscapeHTML(false)                                                    // people read the message
 	_ = body.Encode(envelope{envelopeError{f.Code, f.Message, f.RequiredScope}}) // a client that is gone misses its answer
 }

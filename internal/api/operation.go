@@ -17,16 +17,17 @@ const Prefix = "/api/v1"
 
 // operation is what the document says of one operation, read once at start.
 type operation struct {
-	ID       string
-	Scope    string // required scope; empty when any token will do
-	ReadOnly bool
-	Phased   bool // not one unit of work: it calls out between two commits
-	Ignores  bool // takes no body; one that is sent anyway is ignored
-	Body     *openapi3.Schema
-	BodyMust bool
-	Query    map[string]*openapi3.Parameter
-	Path     []*openapi3.Parameter
-	Defaults []string // "page=1": what an absent query parameter counts as
+	ID        string
+	Scope     string // required scope; empty when any token will do
+	ReadOnly  bool
+	Phased    bool // not one unit of work: it calls out between two commits
+	Collected bool // shares its unit of work with what arrives at the same time
+	Ignores   bool // takes no body; one that is sent anyway is ignored
+	Body      *openapi3.Schema
+	BodyMust  bool
+	Query     map[string]*openapi3.Parameter
+	Path      []*openapi3.Parameter
+	Defaults  []string // "page=1": what an absent query parameter counts as
 }
 
 // operations maps method and Echo's form of a path to the operation.
@@ -62,6 +63,7 @@ func readOperations(doc *openapi3.T) operationMap {
 			}
 			op.Scope, _ = o.Extensions["x-required-scope"].(string)
 			op.Phased, _ = o.Extensions["x-phased"].(bool)
+			op.Collected, _ = o.Extensions["x-collected"].(bool)
 			for _, refs := range []openapi3.Parameters{item.Parameters, o.Parameters} {
 				for _, ref := range refs {
 					op.parameter(ref.Value)

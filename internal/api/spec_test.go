@@ -39,7 +39,7 @@ func TestDocumentIsValid(t *testing.T) {
 // Every operation obeys the same rules.
 func TestOperationRules(t *testing.T) {
 	t.Parallel()
-	phased := 0
+	phased, collected := 0, 0
 	each(t, func(t *testing.T, op apitest.Operation) {
 		if len(op.Spec.Tags) != 1 {
 			t.Errorf("has %d tags, want 1", len(op.Spec.Tags))
@@ -90,14 +90,26 @@ func TestOperationRules(t *testing.T) {
 				t.Errorf("the response %d is missing", status)
 			}
 		}
-		if op.Spec.Extensions["x-phased"] == true {
+		isPhased, isCollected := op.Spec.Extensions["x-phased"] == true, op.Spec.Extensions["x-collected"] == true
+		if isPhased {
 			phased++
+		}
+		if isCollected {
+			collected++
+		}
+		if isCollected && (isPhased || !write) {
+			t.Error("only what is a unit of work can share one")
+		}
+		if isPhased || isCollected {
 			text, err := os.ReadFile("../../ARCHITECTURE.md")
 			if err != nil || !strings.Contains(string(text), op.ID) {
-				t.Errorf("is phased, but ARCHITECTURE.md does not say why (%v)", err)
+				t.Errorf("is phased or collected, but ARCHITECTURE.md does not say why (%v)", err)
 			}
 		}
 	})
+	if collected != 2 {
+		t.Errorf("%d operations share a unit with others, want 2", collected)
+	}
 	if phased != 1 {
 		t.Errorf("%d operations call out between two commits, want 1", phased)
 	}

@@ -21,12 +21,13 @@ type units struct {
 	wake func(guild string)
 
 	preparations map[string]preparation
+	collectors   map[string]*together
 }
 
 // unit makes a write request one transaction: the change, its events and its
 // idempotency record commit together, and nothing is sent before they have.
 // Reads get the read-only pool. An operation that is phased opens units of its
-// own.
+// own, and one that is collected shares one with others.
 func (u *units) unit(next handler) handler {
 	return func(x *exchange) error {
 		switch {
@@ -34,6 +35,8 @@ func (u *units) unit(next handler) handler {
 			return u.read(x, next)
 		case x.op.Phased:
 			return u.phased(x, next)
+		case x.op.Collected:
+			return u.collected(x, u.collectors[x.op.ID], next)
 		case x.key != "":
 			return u.keyed(x, next)
 		}
@@ -56,19 +59,24 @@ func (u *units) read(x *exchange, next handler) error {
 
 // write serves a request without a key.
 func (u *units) write(x *exchange, next handler) error {
-	if u.prepare(x); x.broken != nil {
-		return x.broken
-	}
-	var answer idempotency.Answer
-	err := u.db.Do(x.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
-		answer, err = capture(ctx, x, next)
-		return err
-	})
+	answer, err := u.own(x, next)
 	if err != nil {
 		return err
 	}
 	u.wake(x.by.GuildID)
 	return send(x, answer)
+}
+
+// own runs the operation in a unit of its own.
+func (u *units) own(x *exchange, next handler) (answer idempotency.Answer, err error) {
+	if u.prepare(x); x.broken != nil {
+		return answer, x.broken
+	}
+	err = u.db.Do(x.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
+		answer, err = capture(ctx, x, next)
+		return err
+	})
+	return answer, err
 }
 
 func request(x *exchange) idempotency.Request {
@@ -79,9 +87,7 @@ func request(x *exchange) idempotency.Request {
 	}
 }
 
-// keyed runs the operation at most once for its key. A refusal that the
-// contract keeps rolls everything back and is then stored alone; should a twin
-// have run in between, its answer counts.
+// keyed runs the operation at most once for its key.
 func (u *units) keyed(x *exchange, next handler) error {
 	r := request(x)
 	leave, replay, err := u.enter(x, r)
@@ -92,6 +98,20 @@ func (u *units) keyed(x *exchange, next handler) error {
 		return send(x, *replay)
 	}
 	defer leave()
+	answer, err := u.claimed(x, r, next)
+	if err != nil {
+		return err
+	}
+	if !answer.Replayed {
+		u.wake(x.by.GuildID)
+	}
+	return send(x, answer)
+}
+
+// claimed runs the operation in a unit of its own that holds the key. A refusal
+// that the contract keeps rolls everything back and is then stored alone; should a
+// duplicate have run in between, its answer counts.
+func (u *units) claimed(x *exchange, r idempotency.Request, next handler) (idempotency.Answer, error) {
 	u.prepare(x)
 	answer, err := u.claim(x, r, func(ctx context.Context) (idempotency.Answer, error) {
 		return attempt(ctx, x, next)
@@ -102,13 +122,7 @@ func (u *units) keyed(x *exchange, next handler) error {
 			return refuse(ctx, x, refusal)
 		})
 	}
-	if err != nil {
-		return err
-	}
-	if !answer.Replayed {
-		u.wake(x.by.GuildID)
-	}
-	return send(x, answer)
+	return answer, err
 }
 
 // enter waits for the duplicates of a request, or returns the answer that its key

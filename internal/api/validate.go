@@ -163,14 +163,14 @@ func visit(place string, schema *openapi3.Schema, value any) []problem {
 	if err == nil {
 		return nil
 	}
-	return collect(place, err, nil)
+	return flatten(place, err, nil)
 }
 
-func collect(place string, err error, found []problem) []problem {
+func flatten(place string, err error, found []problem) []problem {
 	var many openapi3.MultiError
 	if errors.As(err, &many) {
 		for _, e := range many {
-			found = collect(place, e, found)
+			found = flatten(place, e, found)
 		}
 		return found
 	}

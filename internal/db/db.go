@@ -30,9 +30,9 @@ type Config struct {
 
 // DB holds a pool for transactions and a pool whose sessions cannot write.
 //
-// The driver may run a statement twice when a connection breaks outside a
-// transaction. So every write runs inside one, and what runs outside can only
-// read.
+// database/sql may run a statement twice when a connection breaks outside a
+// transaction. So every write runs inside one, or over a connection that is held
+// for it (Single), and what runs otherwise can only read.
 type DB struct {
 	write, read   *sqlx.DB
 	writes, reads *Places // of their connections

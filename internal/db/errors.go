@@ -61,9 +61,35 @@ func Unavailable(err error) bool {
 	return errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
+// Again, returned by a unit, makes Do run it anew: it has met a row that came
+// while it ran.
+var Again = errors.New("db: the unit has met a change that came while it ran") //nolint:revive,staticcheck // it asks for something
+
 func retryable(err error) bool {
 	var e *pq.Error
-	return errors.As(err, &e) && (e.Code == "40P01" || e.Code == "40001")
+	return errors.Is(err, Again) || errors.As(err, &e) && (e.Code == "40P01" || e.Code == "40001")
+}
+
+// Uncertain reports whether err leaves open what became of a change: the
+// connection broke before Postgres had said whether it is committed.
+func Uncertain(err error) bool {
+	var u uncertain
+	return errors.As(err, &u)
+}
+
+type uncertain struct{ error }
+
+func (u uncertain) Unwrap() error { return u.error }
+
+// unlessTold marks an error as uncertain unless Postgres says in it that the
+// transaction is undone. It can be committed before a server that is being shut
+// down says goodbye.
+func unlessTold(err error) error {
+	var e *pq.Error
+	if err == nil || errors.As(err, &e) && e.Code.Class() != "08" && e.Code != "40003" && !strings.HasPrefix(string(e.Code), "57P") {
+		return err
+	}
+	return uncertain{err}
 }
 
 // UndefinedTable reports whether err says that a table is not there: the schema

@@ -50,12 +50,18 @@ func connectionPlaces(n int) *Places { return NewPlaces(n, connectionShare(n)) }
 func connectionShare(n int) Share {
 	return Share{
 		Token: max(1, n/2), Guild: max(1, n-max(1, n/4)),
-		OwnShare: fault.New(fault.Limited, "rate_limited",
-			"This token has as many requests under way as it may have at once. Wait for Retry-After seconds.").After(time.Second),
-		Busy: fault.New(fault.Unavailable, "service_unavailable",
-			"The service is busy; try the same request again.").After(time.Second),
+		OwnShare: ErrOwnShare, Busy: ErrBusy,
 	}
 }
+
+// How callers are refused that have waited for the database in vain: while their
+// own token holds its share, and otherwise.
+var (
+	ErrOwnShare error = fault.New(fault.Limited, "rate_limited",
+		"This token has as many requests under way as it may have at once. Wait for Retry-After seconds.").After(time.Second)
+	ErrBusy error = fault.New(fault.Unavailable, "service_unavailable",
+		"The service is busy; try the same request again.").After(time.Second)
+)
 
 // Share is how many places one token and one guild may hold, and how callers are
 // refused that have waited in vain: while their own token holds its share, and

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"time"
@@ -69,14 +70,16 @@ const (
 	writeKey key = iota
 	readKey
 	callerKey
+	placeKey
 )
 
 // attempts is how often Do runs a unit that deadlocks.
 const attempts = 3
 
 // Do runs fn in a transaction and commits if it returns nil. After a deadlock
-// or a serialization failure fn runs again, so it may touch nothing but the
-// database. Do refuses to nest.
+// or a serialization failure, and when fn returns Again, fn runs again, so it may
+// touch nothing but the database. Do refuses to nest. When the connection breaks
+// before Postgres has said what became of the commit, the error is Uncertain.
 //
 // On a caller's account (As) the unit waits for its turn. When ctx ends it is
 // given up before its next statement, and never in the midst of one, which
@@ -116,9 +119,9 @@ func (d *DB) once(ctx context.Context, fn func(ctx context.Context, tx *Tx) erro
 	}
 	if err := t.Commit(); err != nil {
 		if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil {
-			err = ctx.Err() // which has rolled it back
+			return fmt.Errorf("commit: %w", ctx.Err()) // which has rolled it back
 		}
-		return fmt.Errorf("commit: %w", err)
+		return fmt.Errorf("commit: %w", unlessTold(err))
 	}
 	return nil
 }
@@ -127,6 +130,8 @@ func (d *DB) once(ctx context.Context, fn func(ctx context.Context, tx *Tx) erro
 func enter(ctx context.Context, places *Places) (work context.Context, release func(), err error) {
 	request := accountOf(ctx)
 	switch {
+	case ctx.Value(placeKey) == places:
+		return steady{ctx}, func() {}, nil
 	case request == nil:
 		release, err = places.Acquire(ctx, Caller{})
 		return ctx, release, err
@@ -200,6 +205,78 @@ func Leave(ctx context.Context) {
 	if request := accountOf(ctx); request != nil && request.early != nil {
 		request.giveUp()
 		request.early, request.giveUp = nil, nil
+	}
+}
+
+// Enter waits for a place for writes that belong to several callers. It is
+// nobody's: charged to one of them, the others' work would use up its share. What
+// is done with the context it returns, one thing after the other, takes no place
+// of its own and runs to its end.
+func (d *DB) Enter(ctx context.Context) (within context.Context, leave func(), err error) {
+	ctx = As(ctx, Caller{})
+	leave, err = d.writes.Acquire(ctx, Caller{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return context.WithValue(ctx, placeKey, d.writes), leave, nil
+}
+
+// Single runs statements that are transactions of their own. Each is sent once,
+// over a connection that is held for it, so that nothing runs it again. When the
+// connection breaks under way, the error is Uncertain.
+func (d *DB) Single() Querier { return single{d} }
+
+type single struct{ db *DB }
+
+// GetContext implements Querier.
+func (s single) GetContext(ctx context.Context, dest any, query string, args ...any) error {
+	return s.db.single(ctx, func(ctx context.Context, q *sqlx.Conn) error { return q.GetContext(ctx, dest, query, args...) })
+}
+
+// SelectContext implements Querier.
+func (s single) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
+	return s.db.single(ctx, func(ctx context.Context, q *sqlx.Conn) error { return q.SelectContext(ctx, dest, query, args...) })
+}
+
+func (d *DB) single(ctx context.Context, run func(context.Context, *sqlx.Conn) error) error {
+	if ctx.Value(writeKey) != nil {
+		return errors.New("db: a single statement was run inside a unit of work")
+	}
+	work, release, err := enter(ctx, d.writes)
+	if err != nil {
+		return err
+	}
+	defer release()
+	c, err := d.alive(work)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return unlessTold(run(work, c))
+}
+
+// alive returns a connection that its server has not ended while nobody used it.
+// BEGIN would find that out without harm; a statement that is the whole
+// transaction finds it out too late.
+func (d *DB) alive(ctx context.Context) (*sqlx.Conn, error) {
+	for {
+		c, err := d.write.Connx(ctx)
+		if err != nil {
+			return nil, err
+		}
+		err = c.Raw(func(over any) error {
+			if c, ok := over.(*conn); ok && c.wire.ended() {
+				return driver.ErrBadConn
+			}
+			return nil
+		})
+		if err == nil {
+			return c, nil
+		}
+		c.Close()
+		if !errors.Is(err, driver.ErrBadConn) {
+			return nil, err
+		}
 	}
 }
 

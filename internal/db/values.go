@@ -28,6 +28,35 @@ func Array(list []string) driver.Valuer { return Strings(list) }
 // ByteArray passes list as a Postgres bytea array.
 func ByteArray(list [][]byte) driver.Valuer { return pq.ByteaArray(list) }
 
+// Texts passes list as a Postgres text array in which nil is null.
+func Texts(list []*string) driver.Valuer { return texts(list) }
+
+type texts []*string
+
+var inArray = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+// Value is the array as Postgres reads it.
+func (t texts) Value() (driver.Value, error) {
+	b := append(make([]byte, 0, 2+40*len(t)), '{')
+	for i, s := range t {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if s == nil {
+			b = append(b, "NULL"...)
+			continue
+		}
+		b = append(append(append(b, '"'), inArray.Replace(*s)...), '"')
+	}
+	return string(append(b, '}')), nil
+}
+
+// Integers passes list as a Postgres bigint array.
+func Integers(list []int64) driver.Valuer { return pq.Int64Array(list) }
+
+// Booleans passes list as a Postgres boolean array.
+func Booleans(list []bool) driver.Valuer { return pq.BoolArray(list) }
+
 // Strings is a text array in a row.
 type Strings []string
 

@@ -24,8 +24,7 @@ func pay(ctx context.Context, d *db.DB, user string) error { return give(ctx, d,
 // give adjusts one wallet, in a unit of its own.
 func give(ctx context.Context, d *db.DB, user string, delta int64) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, _, err := adjust(ctx, tx, system, entry{ID: db.NewID(), UserID: user, Delta: delta, Note: "test"})
-		return err
+		return adjust(ctx, tx, &change{by: system, entry: entry{ID: db.NewID(), UserID: user, Delta: delta, Note: "test"}})
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"guildhall/internal/auth"
 	"guildhall/internal/db"
 	"guildhall/internal/event"
+	"guildhall/internal/idempotency"
 	"guildhall/internal/leaderboard"
 	"guildhall/internal/page"
 	"guildhall/internal/wire"
@@ -57,17 +58,54 @@ func (*Service) GetEconomyRank(ctx context.Context, r gen.GetEconomyRankRequestO
 // AdjustBalance adds a delta to a member's balance and writes the ledger row
 // of it. It is Refused when the result would leave the limits, and when the
 // guild has used the reference before.
-func (*Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObject) (gen.AdjustBalanceResponseObject, error) {
-	by := auth.From(ctx)
-	w, e, err := adjust(ctx, db.Write(ctx), event.From(by), entry{
-		ID: db.NewID(), UserID: r.Body.UserID, Delta: r.Body.Delta, Reason: r.Body.Reason, Reference: r.Body.Reference, Note: "api:token=" + by.TokenID,
-	})
-	if err != nil {
+func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObject) (gen.AdjustBalanceResponseObject, error) {
+	a := s.NewAdjustment(ctx, r)
+	if err := adjust(ctx, db.Write(ctx), &a.change); err != nil {
 		return nil, err
 	}
+	return a.Response()
+}
+
+// Adjustment is an AdjustBalance that is made together with others'.
+type Adjustment struct{ change }
+
+// NewAdjustment is what a request asks for.
+func (*Service) NewAdjustment(ctx context.Context, r gen.AdjustBalanceRequestObject) *Adjustment {
+	by := auth.From(ctx)
+	return &Adjustment{change{by: event.From(by), entry: entry{
+		ID: db.NewID(), UserID: r.Body.UserID, Delta: r.Body.Delta, Reason: r.Body.Reason, Reference: r.Body.Reference, Note: "api:token=" + by.TokenID,
+	}}}
+}
+
+// Subject is the wallet.
+func (a *Adjustment) Subject() string { return a.by.GuildID + "/" + a.entry.UserID }
+
+// UnderKey has the key claimed with the change.
+func (a *Adjustment) UnderKey(r idempotency.Request) { a.key = &r }
+
+// Decided says whether the change has been made or refused.
+func (a *Adjustment) Decided() bool { return a.made || a.refusal != nil }
+
+// Response is that of a change that is decided.
+func (a *Adjustment) Response() (gen.AdjustBalanceResponseObject, error) {
+	if a.refusal != nil {
+		return nil, a.refusal
+	}
+	e := a.entry
 	return gen.AdjustBalance200JSONResponse{Data: gen.BalanceAdjustment{
-		UserID: w.UserID, Balance: w.Balance, UpdatedAt: wire.At(*w.UpdatedAt), LedgerEntry: show(e),
+		UserID: e.UserID, Balance: e.BalanceAfter, UpdatedAt: wire.At(e.CreatedAt), LedgerEntry: show(e),
 	}}, nil
+}
+
+// AdjustEach makes changes of several wallets in one statement. Those that it
+// leaves undecided have to be made by AdjustBalance; raced says that a key was
+// claimed for one of them, so that the unit cannot be committed.
+func AdjustEach(ctx context.Context, q db.Querier, list []*Adjustment) (raced bool, err error) {
+	changes := make([]*change, len(list))
+	for i, a := range list {
+		changes[i] = &a.change
+	}
+	return adjustEach(ctx, q, changes)
 }
 
 // ListLedgerEntries lists the changes of balances, newest first.

@@ -3,12 +3,14 @@ package economy
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/event"
 	"guildhall/internal/page"
 )
 
@@ -75,9 +77,22 @@ func TestAnAdjustmentReadsByIndex(t *testing.T) {
 		 SELECT n::text, 'e', 'https://example.com', '{case.created}', '', '' FROM generate_series(1, 5000) n`,
 		`INSERT INTO rank_maps (guild_id, board, version, state) SELECT n::text, 'wallets', 1, 'live' FROM generate_series(1, 5000) n`,
 		`INSERT INTO rank_requests (guild_id, board) SELECT n::text, 'wallets' FROM generate_series(1, 5000) n`,
-		`ANALYZE guilds, wallets, webhook_endpoints, rank_maps, rank_requests`)
-	for _, statement := range []string{adjustment.For(0), adjustment.For(64)} {
-		plan := dbtest.Plan(t, d, statement, "7", "3", 1, db.NewID(), nil, "", db.NewID(), "", "", "", nil)
+		`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT n::text, 'r', 'e' FROM generate_series(1, 5000) n`,
+		`ANALYZE guilds, wallets, webhook_endpoints, rank_maps, rank_requests, ledger_references`)
+	some := func(n int) []any {
+		changes := make([]*change, n)
+		for i := range changes {
+			changes[i] = &change{by: event.System("7"), entry: entry{ID: db.NewID(), UserID: strconv.Itoa(i + 1), Delta: 1}}
+		}
+		return arguments(changes)
+	}
+	for _, c := range []struct {
+		statement string
+		args      []any
+	}{
+		{ownAdjustment.For(0), some(1)}, {ownAdjustment.For(64), some(1)}, {collectedAdjustment.For(0), some(5)}, {collectedAdjustment.For(64), some(5)},
+	} {
+		plan := dbtest.Plan(t, d, c.statement, c.args...)
 		if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Bitmap") || strings.Count(plan, "Index") < 3 {
 			t.Errorf("a table is read whole:\n%s", plan)
 		}

@@ -10,6 +10,7 @@ import (
 	"guildhall/internal/auth"
 	"guildhall/internal/db"
 	"guildhall/internal/event"
+	"guildhall/internal/idempotency"
 	"guildhall/internal/leaderboard"
 	"guildhall/internal/page"
 	"guildhall/internal/wire"
@@ -65,29 +66,81 @@ func (s *Service) GetLevellingRank(ctx context.Context, r gen.GetLevellingRankRe
 // when the level rises, once however many levels it rises by. It is Refused,
 // and nothing changes, when the XP would leave the range 0 to MaxXP.
 func (s *Service) AdjustXP(ctx context.Context, r gen.AdjustXPRequestObject) (gen.AdjustXPResponseObject, error) {
-	tx, by := db.Write(ctx), auth.From(ctx)
+	tx, a := db.Write(ctx), s.NewAdjustment(ctx, r)
+	if err := adjust(ctx, tx, &a.change); err != nil {
+		return nil, err
+	}
+	if err := tell(ctx, tx, a); err != nil {
+		return nil, err
+	}
+	return a.Response()
+}
+
+// Adjustment is an AdjustXP that is made together with others'.
+type Adjustment struct{ change }
+
+// NewAdjustment is what a request asks for.
+func (*Service) NewAdjustment(ctx context.Context, r gen.AdjustXPRequestObject) *Adjustment {
 	// The document demands exactly one of the two.
 	xp, exactly := r.Body.Delta, false
 	if r.Body.TotalXP != nil {
 		xp, exactly = r.Body.TotalXP, true
 	}
-	m, err := adjust(ctx, tx, by.GuildID, r.Body.UserID, *xp, exactly)
-	if err != nil {
-		return nil, err
+	return &Adjustment{change{by: event.From(auth.From(ctx)), user: r.Body.UserID, xp: *xp, exactly: exactly}}
+}
+
+// Subject is the member's record.
+func (a *Adjustment) Subject() string { return a.by.GuildID + "/" + a.user }
+
+// UnderKey has the key claimed with the change.
+func (a *Adjustment) UnderKey(r idempotency.Request) { a.key = &r }
+
+// Decided says whether the change has been made or refused.
+func (a *Adjustment) Decided() bool { return a.made || a.refusal != nil }
+
+// Response is that of a change that is decided.
+func (a *Adjustment) Response() (gen.AdjustXPResponseObject, error) {
+	if a.refusal != nil {
+		return nil, a.refusal
 	}
-	now, before := show(m), Level(m.PreviousXP)
-	if now.Level > before {
-		err := event.Record(ctx, tx, event.From(by).On(*m.UpdatedAt), event.LevelUp, gen.LevelUp{
-			UserID: m.UserID, Level: now.Level, PreviousLevel: before, TotalXP: m.TotalXP,
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
+	now := show(a.row)
 	return gen.AdjustXP200JSONResponse{Data: gen.XPAdjustment{
-		UserID: now.UserID, TotalXP: now.TotalXP, Level: now.Level, PreviousLevel: before,
+		UserID: now.UserID, TotalXP: now.TotalXP, Level: now.Level, PreviousLevel: Level(a.row.PreviousXP),
 		Progress: now.Progress, UpdatedAt: now.UpdatedAt,
 	}}, nil
+}
+
+// AdjustEach makes changes of several members' XP in one statement, in the unit
+// that it is called in; the levels that have risen are told of with another one.
+// Those changes that it leaves undecided have to be made by AdjustXP; raced says
+// that a key was claimed for one of them, so that the unit cannot be committed.
+func AdjustEach(ctx context.Context, _ db.Querier, list []*Adjustment) (raced bool, err error) {
+	tx, changes := db.Write(ctx), make([]*change, len(list))
+	for i, a := range list {
+		changes[i] = &a.change
+	}
+	if err := adjustEach(ctx, tx, changes); err != nil {
+		return false, err
+	}
+	return false, tell(ctx, tx, list...)
+}
+
+// tell records the levels that have risen.
+func tell(ctx context.Context, tx *db.Tx, list ...*Adjustment) error {
+	risen := map[event.Origin][]event.Change{}
+	for _, a := range list {
+		if now, before := Level(a.row.TotalXP), Level(a.row.PreviousXP); a.made && now > before {
+			risen[a.by] = append(risen[a.by], event.Change{At: *a.row.UpdatedAt, Data: gen.LevelUp{
+				UserID: a.user, Level: now, PreviousLevel: before, TotalXP: a.row.TotalXP,
+			}})
+		}
+	}
+	for by, changes := range risen {
+		if err := event.RecordEach(ctx, tx, by, event.LevelUp, changes); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func show(m row) gen.LevelRecord {

@@ -8,6 +8,7 @@ import (
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/event"
 	"guildhall/internal/fault"
 	"guildhall/internal/leaderboard"
 	"guildhall/internal/page"
@@ -95,15 +96,13 @@ func TestAdjustmentsSeeEachOther(t *testing.T) {
 	for i := range n {
 		go func() {
 			errs <- d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-				var r row
-				var err error
+				c := &change{by: event.System("1"), user: "7", xp: int64(i)<<10 + 1}
 				if i%3 == 0 {
 					// Absolute values that no sum of the others can reach.
-					r, err = adjust(ctx, tx, "1", "7", int64(i+1)<<20, true)
-				} else {
-					r, err = adjust(ctx, tx, "1", "7", int64(i)<<10+1, false)
+					c.xp, c.exactly = int64(i+1)<<20, true
 				}
-				if err == nil {
+				err := adjust(ctx, tx, c)
+				if r := c.row; err == nil {
 					steps <- step{r.PreviousXP, r.TotalXP, r.UpdatedAt.Truncate(time.Millisecond)}
 				}
 				return err
@@ -157,8 +156,7 @@ func TestTheLastXPIsSpentOnce(t *testing.T) {
 	for range n {
 		go func() {
 			errs <- d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-				_, err := adjust(ctx, tx, "1", "7", -10, false)
-				return err
+				return adjust(ctx, tx, &change{by: event.System("1"), user: "7", xp: -10})
 			})
 		}()
 	}
@@ -194,8 +192,7 @@ func TestAnAdjustmentNotesWhereTheMemberWent(t *testing.T) {
 		exactly bool
 	}{{"1", 10, false}, {"1", 5, false}, {"1", 15, true}, {"1", 3, true}, {"2", 7, false}} {
 		if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			_, err := adjust(ctx, tx, c.guild, "7", c.xp, c.exactly)
-			return err
+			return adjust(ctx, tx, &change{by: event.System(c.guild), user: "7", xp: c.xp, exactly: c.exactly})
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,283 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"guildhall/gen"
+	"guildhall/internal/collect"
+	"guildhall/internal/db"
+	"guildhall/internal/economy"
+	"guildhall/internal/fault"
+	"guildhall/internal/idempotency"
+	"guildhall/internal/levelling"
+)
+
+// change is what a collected operation wants to have changed, as its domain knows
+// it. Once it is decided the domain has its response.
+type change interface {
+	Subject() string // two changes of one subject are made one after the other
+	UnderKey(r idempotency.Request)
+	Decided() bool
+}
+
+// member is a change on its way to a batch, and what its operation leaves there.
+type member struct {
+	change
+	visit   func(w http.ResponseWriter) error // writes the response, or returns the refusal
+	key     *idempotency.Request              // nil: it came without one
+	answer  idempotency.Answer                // kept under the key
+	refusal error                             // which the answer says
+}
+
+// together makes the changes of one collected operation, as many as have arrived
+// at once.
+type together struct {
+	db        *db.DB
+	keys      idempotency.Keys
+	each      func(ctx context.Context, q db.Querier, changes []change) (raced bool, err error)
+	unit      bool // even without keys it takes more than one statement
+	collector *collect.Collector[*member]
+}
+
+// collectors are the operations that are collected.
+func collectors(d *db.DB, keys idempotency.Keys, oneGuild bool, m *metrics) map[string]*together {
+	all := map[string]*together{
+		"adjustBalance": {each: eachOf(economy.AdjustEach)},
+		// The level follows from the XP by a curve that the database does not know, so
+		// what is told of it needs a second statement.
+		"adjustXp": {each: eachOf(levelling.AdjustEach), unit: true},
+	}
+	for id, t := range all {
+		t.db, t.keys = d, keys
+		sizes, waits := m.batches.WithLabelValues(id), m.waits.WithLabelValues(id)
+		t.collector = collect.New(collect.Config[*member]{
+			Run: t.run, Enter: d.Enter, Apart: oneGuild,
+			Late: func(most bool) error {
+				if most {
+					return db.ErrOwnShare
+				}
+				return db.ErrBusy
+			},
+			Began: func(size int, waited time.Duration) {
+				sizes.Observe(float64(size))
+				waits.Observe(waited.Seconds())
+			},
+		})
+	}
+	return all
+}
+
+// eachOf is a domain's function for changes of its own type.
+func eachOf[Change change](each func(context.Context, db.Querier, []Change) (bool, error)) func(context.Context, db.Querier, []change) (bool, error) {
+	return func(ctx context.Context, q db.Querier, changes []change) (bool, error) {
+		own := make([]Change, len(changes))
+		for i, c := range changes {
+			var ok bool
+			if own[i], ok = c.(Change); !ok {
+				return false, fmt.Errorf("a %T was collected for another operation", c)
+			}
+		}
+		return each(ctx, q, own)
+	}
+}
+
+// collected serves an operation that is done together with others. What a batch
+// leaves undone, and what validation has refused, becomes a unit of its own.
+func (u *units) collected(x *exchange, t *together, next handler) error {
+	own := func() (idempotency.Answer, error) { return u.own(x, next) }
+	m := &member{}
+	if x.key != "" {
+		r := request(x)
+		leave, replay, err := u.enter(x, r)
+		if err != nil {
+			return err
+		}
+		if replay != nil {
+			return send(x, *replay)
+		}
+		defer leave()
+		own = func() (idempotency.Answer, error) { return u.claimed(x, r, next) }
+		m.key = &r
+	}
+	if x.broken == nil {
+		x.broken = asked(x, m, next)
+	}
+	if x.broken != nil {
+		answer, err := own()
+		if err != nil {
+			return err
+		}
+		return send(x, answer)
+	}
+	by := collect.Caller{Group: x.by.GuildID, Name: x.by.TokenID}
+	alone := false
+	err := t.collector.Do(x.ctx, by, m.Subject(), m, func() (err error) {
+		alone = true
+		m.answer, err = own()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !m.answer.Replayed {
+		u.wake(x.by.GuildID)
+	}
+	switch {
+	case alone:
+		return send(x, m.answer)
+	case m.key != nil:
+		x.refusal = m.refusal
+		return send(x, m.answer)
+	}
+	return m.visit(x.Response())
+}
+
+// asked has the operation read its request, and gives m what it wants changed.
+func asked(x *exchange, m *member, next handler) error {
+	_, err := capture(context.WithValue(x.ctx, collectingKey{}, m), x, next)
+	if err == nil && m.change == nil {
+		err = errors.New("an operation that is collected has left no change")
+	}
+	if err == nil && m.key != nil {
+		m.UnderKey(*m.key)
+	}
+	return err
+}
+
+// run makes the changes of a batch: without keys in one statement that is a
+// transaction of its own, otherwise in a unit that keeps their answers too. When
+// it fails, and nothing of it is there, each member is made alone.
+func (t *together) run(ctx context.Context, batch []*member) []error {
+	var err error
+	if t.unit || slices.ContainsFunc(batch, func(m *member) bool { return m.key != nil }) {
+		err = t.inUnit(ctx, batch)
+	} else {
+		_, err = t.each(ctx, t.db.Single(), changes(batch))
+	}
+	outcomes := make([]error, len(batch))
+	for i, m := range batch {
+		switch {
+		case db.Uncertain(err):
+			outcomes[i] = err
+		case err != nil, !m.Decided():
+			outcomes[i] = collect.Alone
+		}
+	}
+	return outcomes
+}
+
+func (t *together) inUnit(ctx context.Context, batch []*member) (err error) {
+	defer func() {
+		if p := recover(); p != nil { // before the commit
+			err = fmt.Errorf("panic in a batch: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return t.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		raced, err := t.each(ctx, tx, changes(batch))
+		if err != nil {
+			return err
+		}
+		if raced || !slices.ContainsFunc(batch, (*member).Decided) {
+			return errUndone
+		}
+		var requests []idempotency.Request
+		var answers []idempotency.Answer
+		for _, m := range batch {
+			if m.key == nil || !m.Decided() {
+				continue
+			}
+			if err := m.render(); err != nil {
+				return err
+			}
+			requests, answers = append(requests, *m.key), append(answers, m.answer)
+		}
+		if len(requests) == 0 {
+			return nil
+		}
+		return t.keys.KeepEach(ctx, tx, requests, answers)
+	})
+}
+
+// errUndone gives up a unit that has decided nothing, or has claimed a key for
+// what it could not do.
+var errUndone = errors.New("a batch is given up")
+
+func changes(batch []*member) []change {
+	list := make([]change, len(batch))
+	for i, m := range batch {
+		list[i] = m.change
+	}
+	return list
+}
+
+// render makes the answer that is kept under the key.
+func (m *member) render() error {
+	b := &buffer{header: http.Header{}}
+	err := m.visit(b)
+	if kept(err) {
+		f, _ := fault.As(err)
+		writeFault(b, f)
+		m.refusal, err = err, nil
+	}
+	m.answer = b.answer()
+	return err
+}
+
+type collectingKey struct{}
+
+// collecting is the member whose request is being read; nil when the operation
+// is to be done at once.
+func collecting(ctx context.Context) *member {
+	m, _ := ctx.Value(collectingKey{}).(*member)
+	return m
+}
+
+// joined is the response of an operation whose change goes into a batch: nothing
+// yet.
+type joined struct{}
+
+// VisitAdjustBalanceResponse writes nothing.
+func (joined) VisitAdjustBalanceResponse(http.ResponseWriter) error { return nil }
+
+// VisitAdjustXPResponse writes nothing.
+func (joined) VisitAdjustXPResponse(http.ResponseWriter) error { return nil }
+
+// AdjustBalance is collected.
+func (o operations) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObject) (gen.AdjustBalanceResponseObject, error) {
+	m := collecting(ctx)
+	if m == nil {
+		return o.economyOps.AdjustBalance(ctx, r)
+	}
+	a := o.economyOps.NewAdjustment(ctx, r)
+	m.change, m.visit = a, func(w http.ResponseWriter) error {
+		response, err := a.Response()
+		if err != nil {
+			return err
+		}
+		return response.VisitAdjustBalanceResponse(w)
+	}
+	return joined{}, nil
+}
+
+// AdjustXP is collected.
+func (o operations) AdjustXP(ctx context.Context, r gen.AdjustXPRequestObject) (gen.AdjustXPResponseObject, error) {
+	m := collecting(ctx)
+	if m == nil {
+		return o.levellingOps.AdjustXP(ctx, r)
+	}
+	a := o.levellingOps.NewAdjustment(ctx, r)
+	m.change, m.visit = a, func(w http.ResponseWriter) error {
+		response, err := a.Response()
+		if err != nil {
+			return err
+		}
+		return response.VisitAdjustXPResponse(w)
+	}
+	return joined{}, nil
+}

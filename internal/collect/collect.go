@@ -1,0 +1,430 @@
+// Package collect does together what arrives together.
+//
+// A statement for one change costs Postgres little more than the round trip, the
+// planning and the flush of the log around it, and a statement for sixty changes
+// costs hardly more. So a change that arrives while no batch is on its way is a
+// batch at once; what arrives meanwhile waits and goes into the next one. Nothing
+// waits for a timer, and a lone caller for nobody.
+//
+//	Do ──► waiting, in line by subject, in turn by caller
+//	          │  a batch ends, or none is on its way
+//	          ▼
+//	       Enter   what a batch needs, such as a connection, is there
+//	       take    at most Most of those that still wait, each subject once
+//	       Run     one batch; it says what became of each item
+//	          │
+//	          ├──► done, or failed: Do returns
+//	          └──► Alone: Do calls alone; the subject stays occupied until it has returned
+//
+// What is promised:
+//
+//   - An item is run once: in one batch, and alone after that if and only if the
+//     batch says Alone of it, which means that nothing of it was done.
+//   - Two items of one subject are never on their way together, and they are
+//     begun in the order in which they came. An item that is done alone keeps its
+//     place: those behind it wait.
+//   - Callers are served in turn, by group and within a group by name. However
+//     many items of one caller wait, another's goes into the next batch.
+//   - A caller whose context ends before its item is on its way takes it back, and
+//     so does one that has waited for Wait. Afterwards it gets the outcome.
+//   - A second batch starts beside the first only when it would be full; no more
+//     than Lanes do. Where Apart is set, a batch holds items of one group only,
+//     and each group has one batch on its way.
+//
+// The package knows neither requests nor databases.
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// Alone is what a batch says of an item that it has left undone and that has to
+// be done by itself.
+var Alone = errors.New("collect: to be done alone") //nolint:revive,staticcheck // it is an outcome and no failure
+
+// Caller is on whose account an item is done.
+type Caller struct{ Group, Name string }
+
+// Config says what a batch is. Run is required.
+type Config[T any] struct {
+	// Run does a batch and returns what became of each item: nil when it is done,
+	// Alone, or why it has failed.
+	Run func(ctx context.Context, batch []T) []error
+
+	// Enter waits for what a batch needs, before its items are chosen. The context
+	// it returns is Run's. When it fails, so do all items that wait.
+	Enter func(ctx context.Context) (within context.Context, leave func(), err error)
+
+	Most  int  // items of a batch; 0 means 64
+	Lanes int  // batches on their way at once; 0 means 4
+	Apart bool // a batch holds items of one group
+
+	// Wait is how long an item may wait to be on its way; 0 means 2 s. Late is the
+	// error of one that has waited in vain; most says that more than half of all
+	// that waited were its own caller's.
+	Wait time.Duration
+	Late func(most bool) error
+
+	// Began, if not nil, is told of each batch: its size, and how long the item
+	// that came first had waited.
+	Began func(size int, waited time.Duration)
+}
+
+// Collector collects items of one kind. It needs no goroutine of its own while
+// nothing is to be done.
+type Collector[T any] struct {
+	cfg Config[T]
+
+	mu      sync.Mutex
+	last    map[string]*item[T] // of each subject: who is at the end of its line
+	groups  map[string]*group[T]
+	turn    []*group[T] // those from which a batch may take
+	ready   int         // items that a batch may take
+	running int         // batches
+	waiting map[Caller]int
+	all     int // that wait
+}
+
+// item is one thing to be done. The mutex of its collector guards it until it is
+// taken; then it belongs to its batch, and after done is closed to its caller.
+type item[T any] struct {
+	value   T
+	by      Caller
+	subject string
+	came    time.Time
+	next    *item[T] // of the same subject
+	state   state
+	done    chan struct{}
+	err     error
+}
+
+type state int
+
+const (
+	inLine state = iota // behind another of its subject
+	ready               // to be taken
+	gone                // taken back by its caller
+	taken
+)
+
+// group is the callers of a group that have something ready.
+type group[T any] struct {
+	name    string
+	running bool // Apart only: a batch of it is on its way
+	queued  bool // in turn
+	callers map[Caller]*queue[T]
+	turn    []*queue[T]
+}
+
+// queue is what a caller has ready, the oldest first.
+type queue[T any] struct {
+	by    Caller
+	items []*item[T]
+}
+
+// New returns a collector.
+func New[T any](cfg Config[T]) *Collector[T] {
+	if cfg.Most == 0 {
+		cfg.Most = 64
+	}
+	if cfg.Lanes == 0 {
+		cfg.Lanes = 4
+	}
+	if cfg.Wait == 0 {
+		cfg.Wait = 2 * time.Second
+	}
+	if cfg.Late == nil {
+		cfg.Late = func(bool) error { return context.DeadlineExceeded }
+	}
+	return &Collector[T]{
+		cfg: cfg, last: make(map[string]*item[T]), groups: make(map[string]*group[T]), waiting: make(map[Caller]int),
+	}
+}
+
+// Do has value done in a batch, and returns what became of it. It calls alone
+// when the batch has left it undone, and then returns what alone does.
+func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value T, alone func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	it := &item[T]{value: value, by: by, subject: subject, came: time.Now(), done: make(chan struct{})}
+	c.add(it)
+	late := time.NewTimer(c.cfg.Wait)
+	defer late.Stop()
+	select {
+	case <-it.done:
+	case <-ctx.Done():
+		if c.takeBack(it) {
+			return ctx.Err()
+		}
+		<-it.done
+	case <-late.C:
+		if most, back := c.giveUp(it); back {
+			return c.cfg.Late(most)
+		}
+		<-it.done
+	}
+	if !errors.Is(it.err, Alone) {
+		return it.err
+	}
+	defer c.pass(it)
+	return alone()
+}
+
+// add puts it in its line and starts a batch if there is to be one.
+func (c *Collector[T]) add(it *item[T]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all++
+	c.waiting[it.by]++
+	before := c.last[it.subject]
+	c.last[it.subject] = it
+	if before != nil {
+		before.next = it
+		return
+	}
+	c.offer(it)
+	c.start()
+}
+
+// offer lets a batch take it.
+func (c *Collector[T]) offer(it *item[T]) {
+	it.state = ready
+	c.ready++
+	g := c.groups[it.by.Group]
+	if g == nil {
+		g = &group[T]{name: it.by.Group, callers: make(map[Caller]*queue[T])}
+		c.groups[g.name] = g
+	}
+	q := g.callers[it.by]
+	if q == nil {
+		q = &queue[T]{by: it.by}
+		g.callers[it.by] = q
+		g.turn = append(g.turn, q)
+	}
+	q.items = append(q.items, it)
+	c.enqueue(g)
+}
+
+// enqueue lets a group stand in turn exactly if a batch may take from it, and
+// forgets one that has nothing.
+func (c *Collector[T]) enqueue(g *group[T]) {
+	switch {
+	case len(g.turn) == 0 && !g.running:
+		delete(c.groups, g.name)
+	case len(g.turn) > 0 && !g.running && !g.queued:
+		g.queued = true
+		c.turn = append(c.turn, g)
+	}
+}
+
+// wanted says whether a batch is to start beside so many others.
+func (c *Collector[T]) wanted(others int) bool {
+	if len(c.turn) == 0 || others >= c.cfg.Lanes {
+		return false
+	}
+	return others == 0 || c.cfg.Apart || c.ready >= c.cfg.Most
+}
+
+func (c *Collector[T]) start() {
+	if c.wanted(c.running) {
+		c.running++
+		go c.work()
+	}
+}
+
+// takeBack takes an item back that is not on its way yet.
+func (c *Collector[T]) takeBack(it *item[T]) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.drop(it)
+}
+
+// giveUp is takeBack for an item that has waited too long. most says that more
+// than half of what waited was its caller's.
+func (c *Collector[T]) giveUp(it *item[T]) (most, back bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	most = 2*c.waiting[it.by] > c.all
+	return most, c.drop(it)
+}
+
+// drop leaves the item where it stands: it is passed over when its turn comes.
+func (c *Collector[T]) drop(it *item[T]) bool {
+	switch it.state {
+	case taken, gone:
+		return false
+	case ready:
+		c.ready--
+	case inLine:
+	}
+	it.state = gone
+	c.left(it)
+	return true
+}
+
+// left counts an item that waits no more.
+func (c *Collector[T]) left(it *item[T]) {
+	c.all--
+	if c.waiting[it.by]--; c.waiting[it.by] == 0 {
+		delete(c.waiting, it.by)
+	}
+}
+
+// pass lets the next of the subject have its turn, after an item that was done
+// alone.
+func (c *Collector[T]) pass(it *item[T]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.advance(it)
+	c.start()
+}
+
+// advance offers the next of the subject.
+func (c *Collector[T]) advance(it *item[T]) {
+	next := it.next
+	for next != nil && next.state == gone {
+		next = next.next
+	}
+	if next == nil {
+		delete(c.last, it.subject)
+		return
+	}
+	c.offer(next)
+}
+
+// work runs batches until none is to start. Its context is no request's.
+func (c *Collector[T]) work() {
+	ctx := context.Background() //nolint:forbidigo // a batch is nobody's alone
+	for {
+		c.batch(ctx)
+		c.mu.Lock()
+		if !c.wanted(c.running - 1) {
+			c.running--
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+	}
+}
+
+// batch runs one batch.
+func (c *Collector[T]) batch(ctx context.Context) {
+	leave, entered := func() {}, error(nil)
+	if c.cfg.Enter != nil {
+		var out func()
+		if ctx, out, entered = c.cfg.Enter(ctx); entered == nil {
+			leave = out
+		}
+	}
+	g, items := c.take()
+	if len(items) > 0 {
+		outcomes := make([]error, len(items))
+		if entered != nil {
+			for i := range outcomes {
+				outcomes[i] = entered
+			}
+		} else {
+			outcomes = c.run(ctx, items)
+		}
+		for i, it := range items {
+			it.err = outcomes[i]
+		}
+	}
+	leave()
+	c.end(g, items)
+}
+
+// run calls Run. One that panics has failed for all of its items.
+func (c *Collector[T]) run(ctx context.Context, items []*item[T]) (outcomes []error) {
+	values := make([]T, len(items))
+	waited := time.Duration(0)
+	for i, it := range items {
+		values[i] = it.value
+		waited = max(waited, time.Since(it.came))
+	}
+	defer func() {
+		failure := error(nil)
+		if p := recover(); p != nil {
+			failure = fmt.Errorf("panic in a batch: %v\n%s", p, debug.Stack())
+		} else if len(outcomes) != len(items) {
+			failure = fmt.Errorf("a batch of %d has said what became of %d", len(items), len(outcomes))
+		}
+		if failure != nil {
+			outcomes = make([]error, len(items))
+			for i := range outcomes {
+				outcomes[i] = failure
+			}
+		}
+	}()
+	if c.cfg.Began != nil {
+		c.cfg.Began(len(items), waited)
+	}
+	return c.cfg.Run(ctx, values)
+}
+
+// take chooses the items of a batch: of each group in turn one, of each of its
+// callers in turn. Where batches hold one group only, the group is returned.
+func (c *Collector[T]) take() (only *group[T], batch []*item[T]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(batch) < c.cfg.Most && len(c.turn) > 0 {
+		g := c.turn[0]
+		if it := c.pop(g); it != nil {
+			batch = append(batch, it)
+		}
+		if c.cfg.Apart && len(g.turn) > 0 && len(batch) < c.cfg.Most {
+			continue
+		}
+		c.turn = c.turn[1:]
+		g.queued = false
+		if c.cfg.Apart && len(batch) > 0 {
+			g.running = true
+			return g, batch
+		}
+		c.enqueue(g)
+	}
+	return nil, batch
+}
+
+// pop takes an item of the group; nil if its caller has taken it back.
+func (c *Collector[T]) pop(g *group[T]) *item[T] {
+	q := g.turn[0]
+	g.turn = g.turn[1:]
+	it := q.items[0]
+	if q.items = q.items[1:]; len(q.items) > 0 {
+		g.turn = append(g.turn, q)
+	} else {
+		delete(g.callers, q.by)
+	}
+	if it.state == gone {
+		c.advance(it)
+		return nil
+	}
+	it.state = taken
+	c.ready--
+	c.left(it)
+	return it
+}
+
+// end tells the callers of a batch, and makes its subjects and its group
+// available again.
+func (c *Collector[T]) end(only *group[T], items []*item[T]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if only != nil {
+		only.running = false
+		c.enqueue(only)
+	}
+	for _, it := range items {
+		if !errors.Is(it.err, Alone) {
+			c.advance(it)
+		}
+		close(it.done)
+	}
+}

@@ -1,0 +1,37 @@
+//go:build unix
+
+package db
+
+import (
+	"errors"
+	"syscall"
+)
+
+// ended reports whether the server has ended the connection, or announced it,
+// while nobody read from it.
+func (s *socket) ended() bool {
+	inner, ok := s.Conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := inner.SyscallConn()
+	if err != nil {
+		return true
+	}
+	var first [1]byte
+	var n int
+	var none error
+	err = raw.Read(func(fd uintptr) bool {
+		n, _, none = syscall.Recvfrom(int(fd), first[:], syscall.MSG_PEEK)
+		return true
+	})
+	switch {
+	case err != nil, none == nil && n == 0:
+		return true
+	case none != nil:
+		return !errors.Is(none, syscall.EAGAIN) && !errors.Is(none, syscall.EINTR)
+	}
+	// What may come unasked besides an error, which is the last word then, is a
+	// notice or a changed setting.
+	return first[0] == 'E'
+}

@@ -1,0 +1,149 @@
+package levelling
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"guildhall/internal/db"
+	"guildhall/internal/event"
+	"guildhall/internal/fault"
+	"guildhall/internal/idempotency"
+	"guildhall/internal/leaderboard"
+)
+
+// change is a change of one member's XP, and what has become of it.
+type change struct {
+	by      event.Origin
+	user    string
+	xp      int64
+	exactly bool                 // the member gets exactly xp; otherwise so much more
+	key     *idempotency.Request // to be claimed by the statement that makes the change
+
+	row     row // once it is made
+	made    bool
+	refusal error
+}
+
+// verdict is what the statement says of one change.
+type verdict struct {
+	Number int        `db:"number"`
+	Before int64      `db:"before"`
+	After  int64      `db:"after"`
+	At     *time.Time `db:"at"` // of the change; nil: it was not made
+}
+
+var claiming = idempotency.Claiming{Rows: "held"}
+
+// adjustment is the statement that makes changes of XP, each of another member.
+// It decides each by itself, so that one that is refused is no matter to the
+// others, and says of each what it has found. What it says nothing of it has left
+// alone.
+//
+// There are two forms. Collected, it takes the records that are there and that
+// nobody holds, and waits for no other transaction longer than a few
+// milliseconds. By itself, it waits for the record and makes the one that is
+// missing. A change that is allowed and still not made has met a record that came
+// while the statement ran. The record is joined with one CTE alone, because
+// Postgres joins it anew with the version that it has waited for.
+func adjustment(collected bool) leaderboard.Noted {
+	wait, soon, missing, made, new := ``, `NULL`, ``, ``, ``
+	if collected {
+		wait, soon = ` SKIP LOCKED`, `set_config('lock_timeout', '10ms', true)`
+	} else {
+		missing = `
+			UNION ALL
+			SELECT g.*, 0, NULL, g.xp FROM given g WHERE NOT EXISTS (SELECT FROM held)`
+		made = `, made AS (
+			INSERT INTO levels (guild_id, user_id, total_xp, updated_at)
+			SELECT guild_id, user_id, after, clock_timestamp() FROM allowed WHERE updated_at IS NULL
+			ON CONFLICT DO NOTHING
+			RETURNING total_xp, updated_at
+		)`
+		new = `
+			UNION ALL
+			SELECT g.*, NULL, m.total_xp, m.updated_at FROM made m, given g`
+	}
+	return leaderboard.Levels.Noted("moved", "moved.guild_id", func(note string) string {
+		return `
+		WITH given AS MATERIALIZED (
+			SELECT g.*, (SELECT ` + soon + `) AS soon
+			FROM unnest($1::text[], $2::text[], $3::bigint[], $4::boolean[], $5::text[], $6::text[], $7::bytea[])
+			     WITH ORDINALITY AS g (guild_id, user_id, xp, exactly, token_id, key, fingerprint, number)
+		), held AS MATERIALIZED (
+			SELECT g.*, l.total_xp, l.updated_at, CASE WHEN g.exactly THEN 0 ELSE l.total_xp END + g.xp AS after
+			FROM given g
+			JOIN levels l ON l.guild_id = g.guild_id AND l.user_id = g.user_id
+			ORDER BY g.guild_id, g.user_id
+			FOR NO KEY UPDATE OF l` + wait + `
+		), ` + claiming.CTE() + `, ours AS MATERIALIZED (
+			SELECT * FROM held WHERE ` + claiming.Granted() + missing + `
+		), allowed AS MATERIALIZED (
+			SELECT * FROM ours WHERE after BETWEEN 0 AND ` + strconv.Itoa(MaxXP) + `
+		), changed AS (
+			UPDATE levels l
+			SET previous_xp = a.total_xp, total_xp = a.after, updated_at = ` + db.Next("a.updated_at") + `
+			FROM allowed a
+			WHERE l.guild_id = a.guild_id AND l.user_id = a.user_id
+			RETURNING a.number, a.total_xp AS was, l.total_xp AS is_now, l.updated_at
+		)` + made + `, moved AS MATERIALIZED (
+			SELECT g.*, c.was, c.is_now, c.updated_at FROM changed c JOIN given g ON g.number = c.number` + new + `
+		), ` + note + `
+		SELECT o.number, o.total_xp AS before, o.after, m.updated_at AS at
+		FROM ours o
+		LEFT JOIN moved m ON m.number = o.number`
+	})
+}
+
+var collectedAdjustment, ownAdjustment = adjustment(true), adjustment(false)
+
+// adjustEach makes changes of several members' XP in one statement, and sets what
+// has become of each: made or refused. It leaves alone those whose record is
+// missing or held by somebody else, and those whose key is not to be had.
+func adjustEach(ctx context.Context, tx *db.Tx, changes []*change) error {
+	return run(ctx, tx, collectedAdjustment, changes)
+}
+
+// adjust makes one change, whatever it has to wait for. It is Refused, and nothing
+// changes, when the result is negative or above MaxXP. The instant is later than
+// that of the member's change before.
+func adjust(ctx context.Context, tx *db.Tx, c *change) error {
+	err := run(ctx, tx, ownAdjustment, []*change{c})
+	switch {
+	case err != nil:
+		return err
+	case !c.made && c.refusal == nil:
+		return db.Again
+	}
+	return c.refusal
+}
+
+func run(ctx context.Context, tx *db.Tx, statement leaderboard.Noted, changes []*change) error {
+	n := len(changes)
+	guilds, users, xp, exactly, keys := make([]string, n), make([]string, n), make([]int64, n), make([]bool, n), make([]*idempotency.Request, n)
+	for i, c := range changes {
+		guilds[i], users[i], xp[i], exactly[i], keys[i] = c.by.GuildID, c.user, c.xp, c.exactly, c.key
+	}
+	args := append([]any{db.Array(guilds), db.Array(users), db.Integers(xp), db.Booleans(exactly)}, idempotency.Columns(keys)...)
+	var verdicts []verdict
+	if err := tx.SelectContext(ctx, &verdicts, statement.For(n), args...); err != nil {
+		return fmt.Errorf("adjust the XP of %d members: %w", n, err)
+	}
+	for _, v := range verdicts {
+		changes[v.Number-1].judge(v)
+	}
+	return nil
+}
+
+// judge sets what a change has come to.
+func (c *change) judge(v verdict) {
+	switch {
+	case v.At != nil:
+		c.made, c.row = true, row{UserID: c.user, TotalXP: v.After, PreviousXP: v.Before, UpdatedAt: v.At}
+	case v.After < 0:
+		c.refusal = fault.New(fault.Refused, "xp_would_be_negative", "The member has less XP than this would take away.")
+	case v.After > MaxXP:
+		c.refusal = fault.New(fault.Refused, "xp_limit_exceeded", "A member can have at most %d XP.", int64(MaxXP))
+	}
+}
