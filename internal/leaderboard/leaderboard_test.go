@@ -138,6 +138,7 @@ func compare(t *testing.T, d *db.DB, b board, guild string) (mapped bool) {
 // TestPagesAreExactWhileRowsMove is the promise: whatever is written meanwhile,
 // ties, newcomers and leavers included, and in whatever step the map is being
 // made, counted or replaced, each page is the page of the sorted list.
+// RELIABILITY.md, Writes.
 func TestPagesAreExactWhileRowsMove(t *testing.T) {
 	t.Parallel()
 	for _, b := range boards {
