@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/fault"
 	"guildhall/internal/testutil"
 )
@@ -32,7 +33,7 @@ func TestCreate(t *testing.T) {
 		if tok.ExpiresAt == nil || tok.ExpiresAt.Sub(tok.CreatedAt) != 90*24*time.Hour || tok.RevokedAt != nil || tok.LastUsedAt != nil {
 			t.Errorf("made %v, expires %v", tok.CreatedAt, tok.ExpiresAt)
 		}
-		stored := get[string](t, s, `SELECT t::text FROM api_tokens t WHERE id = $1`, tok.ID)
+		stored := dbtest.Value[string](t, s.DB, `SELECT t::text FROM api_tokens t WHERE id = $1`, tok.ID)
 		if strings.Contains(stored, tok.Secret[9:20]) {
 			t.Errorf("stored: %s", stored)
 		}
@@ -76,7 +77,7 @@ func TestForeignWriterIsHeard(t *testing.T) {
 	run(t, n)
 	tok := s.token(t)
 	cachedBy(t, n, tok.Secret)
-	s.exec(t, `GRANT SELECT, UPDATE ON api_tokens TO pg_monitor`)
+	dbtest.Exec(t, s.DB, `GRANT SELECT, UPDATE ON api_tokens TO pg_monitor`)
 	err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SET LOCAL ROLE pg_monitor`); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/testutil"
 )
 
@@ -53,11 +54,11 @@ func TestRevocationWithLostLinks(t *testing.T) {
 	revokeNow(t, s, tok.ID)
 	took := time.Since(start)
 	revoked.Store(true)
-	want(t, healthy, tok.Secret, "invalid_token")
-	want(t, deaf, tok.Secret, "invalid_token")
-	want(t, lost, tok.Secret, "service_unavailable")
-	want(t, healthy, kept.Secret, "")
-	want(t, deaf, kept.Secret, "")
+	wantAnswer(t, healthy, tok.Secret, "invalid_token")
+	wantAnswer(t, deaf, tok.Secret, "invalid_token")
+	wantAnswer(t, lost, tok.Secret, "service_unavailable")
+	wantAnswer(t, healthy, kept.Secret, "")
+	wantAnswer(t, deaf, kept.Secret, "")
 	stop()
 	load.Wait()
 	t.Logf("the revocation took %v", took)
@@ -73,7 +74,7 @@ func TestRevocationWithLostLinks(t *testing.T) {
 	for _, n := range nodes {
 		testutil.Eventually(t, "the node trusts its cache again", func() bool { return n.trusted(n.clock()) })
 		testutil.Eventually(t, "the other token works", func() bool { return answer(n, kept.Secret) == "" })
-		want(t, n, tok.Secret, "invalid_token")
+		wantAnswer(t, n, tok.Secret, "invalid_token")
 	}
 }
 
@@ -102,10 +103,10 @@ func TestLineBreaks(t *testing.T) {
 			l.cut()
 			<-done
 		}
-		want(t, n, tok.Secret, "invalid_token")
+		wantAnswer(t, n, tok.Secret, "invalid_token")
 		testutil.Eventually(t, "the line is back", func() bool { return n.gens.all.Load() > generation && n.trusted(n.clock()) })
-		want(t, n, tok.Secret, "invalid_token")
-		want(t, n, kept.Secret, "")
+		wantAnswer(t, n, tok.Secret, "invalid_token")
+		wantAnswer(t, n, kept.Secret, "")
 		if counter(t, n.met.reads) == reads {
 			t.Fatalf("cut %d: the cache was not emptied", i)
 		}
@@ -125,24 +126,24 @@ func TestRunLeavesTheRegistry(t *testing.T) {
 	tok := s.token(t)
 	cachedBy(t, a, tok.Secret)
 	cachedBy(t, b, tok.Secret)
-	if n := get[int](t, s, `SELECT count(*) FROM auth_nodes`); n != 2 {
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM auth_nodes`); n != 2 {
 		t.Fatalf("%d nodes are registered, want 2", n)
 	}
 	stopA()
-	if n := get[int](t, s, `SELECT count(*) FROM auth_nodes WHERE id = 'o''brien'`); n != 1 {
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM auth_nodes WHERE id = 'o''brien'`); n != 1 {
 		t.Fatalf("the node that runs on is not registered")
 	}
-	if n := get[int](t, s, `SELECT count(*) FROM auth_nodes`); n != 1 {
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM auth_nodes`); n != 1 {
 		t.Fatalf("%d nodes are registered, want 1", n)
 	}
-	if n := get[int](t, s, `SELECT count(*) FROM api_token_uses`); n != 1 {
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_token_uses`); n != 1 {
 		t.Error("the last use was not written at the end")
 	}
 	// It answers still, and from the database.
-	want(t, a, tok.Secret, "")
+	wantAnswer(t, a, tok.Secret, "")
 	revokeNow(t, s, tok.ID)
-	want(t, a, tok.Secret, "invalid_token")
-	want(t, b, tok.Secret, "invalid_token")
+	wantAnswer(t, a, tok.Secret, "invalid_token")
+	wantAnswer(t, b, tok.Secret, "invalid_token")
 }
 
 // RELIABILITY.md, Tokens.
@@ -156,8 +157,8 @@ func TestRunWithoutADatabase(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
-	want(t, n, tok.Secret, "service_unavailable")
-	want(t, n, "svc_test_no", "invalid_token")
+	wantAnswer(t, n, tok.Secret, "service_unavailable")
+	wantAnswer(t, n, "svc_test_no", "invalid_token")
 	testutil.Eventually(t, "the node has tried again", func() bool { return counter(t, n.met.lost) >= 2 })
 	cancel()
 	if err := <-done; err != nil {
@@ -180,23 +181,23 @@ func TestRevocationAfterTheEpochWasSetBack(t *testing.T) {
 	for range 15 {
 		s.token(t)
 	}
-	high := get[int64](t, s, `SELECT epoch FROM auth_epoch`)
+	high := dbtest.Value[int64](t, s.DB, `SELECT epoch FROM auth_epoch`)
 	testutil.Eventually(t, "the node has heard of all changes", func() bool { return n.epoch.Load() == high })
 	tok := s.token(t)
-	s.exec(t, `UPDATE auth_epoch SET epoch = epoch - 15`)
-	s.exec(t, `UPDATE auth_nodes SET epoch = 0`)
+	dbtest.Exec(t, s.DB, `UPDATE auth_epoch SET epoch = epoch - 15`)
+	dbtest.Exec(t, s.DB, `UPDATE auth_nodes SET epoch = 0`)
 	before := n.gens.all.Load()
 	l.cut()
 	testutil.Eventually(t, "the line is back", func() bool { return n.gens.all.Load() > before && n.trusted(n.clock()) })
 	cachedBy(t, n, tok.Secret)
 	// More heartbeats have told what the node knows.
-	seen := get[time.Time](t, s, `SELECT max(seen_at) FROM auth_nodes`)
+	seen := dbtest.Value[time.Time](t, s.DB, `SELECT max(seen_at) FROM auth_nodes`)
 	testutil.Eventually(t, "another heartbeat", func() bool {
-		return get[time.Time](t, s, `SELECT max(seen_at) FROM auth_nodes`).After(seen)
+		return dbtest.Value[time.Time](t, s.DB, `SELECT max(seen_at) FROM auth_nodes`).After(seen)
 	})
 	cachedBy(t, n, tok.Secret)
 	l.blackhole()
 	defer l.restore()
 	revokeNow(t, s, tok.ID)
-	want(t, n, tok.Secret, "invalid_token")
+	wantAnswer(t, n, tok.Secret, "invalid_token")
 }

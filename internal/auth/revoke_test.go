@@ -13,6 +13,7 @@ import (
 
 	"guildhall/internal/audit"
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/fault"
 	"guildhall/internal/testutil"
 )
@@ -43,10 +44,10 @@ func TestRevoke(t *testing.T) {
 		if err := Revoke(t.Context(), s.DB, "1", tok.ID); !fault.Is(err, "not_found") {
 			t.Errorf("got %v", err)
 		}
-		if n := get[int](t, s, `SELECT count(*) FROM api_tokens WHERE id = $1 AND revoked_at IS NULL`, tok.ID); n != 1 {
+		if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_tokens WHERE id = $1 AND revoked_at IS NULL`, tok.ID); n != 1 {
 			t.Error("the token was revoked all the same")
 		}
-		if n := get[int](t, s, `SELECT count(*) FROM audit_log WHERE target_id = $1 AND action = 'token.revoked'`, tok.ID); n != 0 {
+		if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM audit_log WHERE target_id = $1 AND action = 'token.revoked'`, tok.ID); n != 0 {
 			t.Error("the audit log tells of a revocation that was refused")
 		}
 	})
@@ -69,9 +70,9 @@ func TestRevoke(t *testing.T) {
 		t.Parallel()
 		tok := s.token(t)
 		revokeNow(t, s, tok.ID)
-		first := get[time.Time](t, s, `SELECT revoked_at FROM api_tokens WHERE id = $1`, tok.ID)
+		first := dbtest.Value[time.Time](t, s.DB, `SELECT revoked_at FROM api_tokens WHERE id = $1`, tok.ID)
 		revokeNow(t, s, tok.ID)
-		if again := get[time.Time](t, s, `SELECT revoked_at FROM api_tokens WHERE id = $1`, tok.ID); !again.Equal(first) {
+		if again := dbtest.Value[time.Time](t, s.DB, `SELECT revoked_at FROM api_tokens WHERE id = $1`, tok.ID); !again.Equal(first) {
 			t.Errorf("revoked at %v and at %v", first, again)
 		}
 		list, err := List(t.Context(), s.DB, guild)
@@ -82,11 +83,11 @@ func TestRevoke(t *testing.T) {
 	t.Run("says when waiting was cut short", func(t *testing.T) {
 		t.Parallel()
 		s := newScene(t)
-		s.exec(t, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('deaf', 0, now())`)
+		dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('deaf', 0, now())`)
 		tok := s.token(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			for get[int](t, s, `SELECT count(*) FROM api_tokens WHERE revoked_at IS NOT NULL`) == 0 {
+			for dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_tokens WHERE revoked_at IS NOT NULL`) == 0 {
 				time.Sleep(5 * time.Millisecond)
 			}
 			cancel()
@@ -99,13 +100,13 @@ func TestRevoke(t *testing.T) {
 		t.Parallel()
 		s := newScene(t)
 		tok, other := s.token(t), s.token(t)
-		s.exec(t, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('gone', 0, now() - interval '11 seconds')`)
+		dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('gone', 0, now() - interval '11 seconds')`)
 		start := time.Now()
 		revokeNow(t, s, tok.ID)
 		if took := time.Since(start); took > barrier {
 			t.Errorf("waited %v for a node that is gone", took)
 		}
-		s.exec(t, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('deaf', 0, now())`)
+		dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('deaf', 0, now())`)
 		start = time.Now()
 		revokeNow(t, s, other.ID)
 		if took := time.Since(start); took < trust {
@@ -195,7 +196,7 @@ func TestSlowReadDoesNotBringATokenBack(t *testing.T) {
 	run(t, n)
 	warm := s.token(t)
 	for range 8 { // connections and prepared statements
-		want(t, n, warm.Secret, "")
+		wantAnswer(t, n, warm.Secret, "")
 		n.gens.all.Add(1)
 	}
 	slow.slow(20 * time.Millisecond)
@@ -236,7 +237,7 @@ func TestSlowReadDoesNotBringATokenBack(t *testing.T) {
 func TestRevokeAll(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	s.exec(t, `INSERT INTO guilds (id, name, owner_id) VALUES ('2', 'Other', '2')`)
+	dbtest.Exec(t, s.DB, `INSERT INTO guilds (id, name, owner_id) VALUES ('2', 'Other', '2')`)
 	a, b := s.tokens(t), s.tokens(t)
 	run(t, a, b)
 	var mine []Token
@@ -252,7 +253,7 @@ func TestRevokeAll(t *testing.T) {
 			}
 		}
 	}
-	before := get[int64](t, s, `SELECT epoch FROM auth_epoch`)
+	before := dbtest.Value[int64](t, s.DB, `SELECT epoch FROM auth_epoch`)
 
 	n, err := RevokeAll(t.Context(), s.DB, guild)
 	if err != nil || n != 19 {
@@ -268,10 +269,10 @@ func TestRevokeAll(t *testing.T) {
 	if code := answer(a, other.Secret); code != "" {
 		t.Errorf("another guild's token is %s", code)
 	}
-	if after := get[int64](t, s, `SELECT epoch FROM auth_epoch`); after != before+1 {
+	if after := dbtest.Value[int64](t, s.DB, `SELECT epoch FROM auth_epoch`); after != before+1 {
 		t.Errorf("the epoch went from %d to %d", before, after)
 	}
-	if n := get[int](t, s, `SELECT count(*) FROM audit_log WHERE action = 'token.revoked' AND guild_id = $1 AND after->>'revoked_at' IS NOT NULL AND before->>'revoked_at' IS NULL`, guild); n != 20 {
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM audit_log WHERE action = 'token.revoked' AND guild_id = $1 AND after->>'revoked_at' IS NOT NULL AND before->>'revoked_at' IS NULL`, guild); n != 20 {
 		t.Errorf("%d lines in the audit log", n)
 	}
 
@@ -279,7 +280,7 @@ func TestRevokeAll(t *testing.T) {
 	if n, err := RevokeAll(t.Context(), s.DB, guild); err != nil || n != 0 {
 		t.Errorf("once more: %d, %v", n, err)
 	}
-	if after := get[int64](t, s, `SELECT epoch FROM auth_epoch`); after != before+1 {
+	if after := dbtest.Value[int64](t, s.DB, `SELECT epoch FROM auth_epoch`); after != before+1 {
 		t.Errorf("nothing was changed, and the epoch is %d", after)
 	}
 	if _, err := RevokeAll(t.Context(), s.DB, "404"); !fault.Is(err, "not_found") {
@@ -314,13 +315,13 @@ func TestAnnouncements(t *testing.T) {
 		for _, tok := range tokens {
 			answer(node, tok.Secret)
 		}
-		before := get[int64](t, s, `SELECT epoch FROM auth_epoch`)
+		before := dbtest.Value[int64](t, s.DB, `SELECT epoch FROM auth_epoch`)
 		if strings.Contains(tt.statement, "$1") {
-			s.exec(t, tt.statement, tokens[0].ID)
+			dbtest.Exec(t, s.DB, tt.statement, tokens[0].ID)
 		} else {
-			s.exec(t, tt.statement)
+			dbtest.Exec(t, s.DB, tt.statement)
 		}
-		after := get[int64](t, s, `SELECT epoch FROM auth_epoch`)
+		after := dbtest.Value[int64](t, s.DB, `SELECT epoch FROM auth_epoch`)
 		if after != before+tt.steps {
 			t.Errorf("%s: the epoch went from %d to %d", tt.statement, before, after)
 		}

@@ -28,29 +28,8 @@ type scene struct {
 func newScene(t testing.TB) *scene {
 	t.Helper()
 	s := &scene{Database: dbtest.New(t)}
-	s.exec(t, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'Test', $1)`, guild)
+	dbtest.Exec(t, s.DB, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'Test', $1)`, guild)
 	return s
-}
-
-// exec writes past this package, as any other program could.
-func (s *scene) exec(t testing.TB, statement string, args ...any) {
-	t.Helper()
-	err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, statement, args...)
-		return err
-	})
-	if err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
-}
-
-func get[T any](t testing.TB, s *scene, query string, args ...any) T {
-	t.Helper()
-	var v T
-	if err := s.DB.Reader().GetContext(context.Background(), &v, query, args...); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-	return v
 }
 
 func (s *scene) token(t testing.TB, change ...func(*New)) Token {
@@ -120,7 +99,7 @@ func answer(n *Tokens, secret string, from ...netip.Addr) string {
 	return ""
 }
 
-func want(t testing.TB, n *Tokens, secret, code string, from ...netip.Addr) {
+func wantAnswer(t testing.TB, n *Tokens, secret, code string, from ...netip.Addr) {
 	t.Helper()
 	if got := answer(n, secret, from...); got != code {
 		t.Fatalf("got %q, want %q", got, code)
@@ -132,7 +111,7 @@ func cachedBy(t testing.TB, n *Tokens, secret string) {
 	t.Helper()
 	before := counter(t, n.met.hits)
 	testutil.Eventually(t, "the token is found in memory", func() bool {
-		want(t, n, secret, "")
+		wantAnswer(t, n, secret, "")
 		return counter(t, n.met.hits) > before
 	})
 }

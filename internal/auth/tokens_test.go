@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/testutil"
 )
 
@@ -24,9 +25,9 @@ func TestAuthenticate(t *testing.T) {
 		t.Fatal(err)
 	}
 	expired := s.token(t, func(n *New) { n.ExpiresIn = time.Hour })
-	s.exec(t, `UPDATE api_tokens SET expires_at = now() WHERE id = $1`, expired.ID)
+	dbtest.Exec(t, s.DB, `UPDATE api_tokens SET expires_at = now() WHERE id = $1`, expired.ID)
 	broken := s.token(t)
-	s.exec(t, `UPDATE api_tokens SET ip_allowlist = '{not an address}' WHERE id = $1`, broken.ID)
+	dbtest.Exec(t, s.DB, `UPDATE api_tokens SET ip_allowlist = '{not an address}' WHERE id = $1`, broken.ID)
 
 	at := netip.MustParseAddr
 	alone, cached := s.tokens(t), s.tokens(t)
@@ -35,23 +36,23 @@ func TestAuthenticate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range 2 { // the second time from the cache, where there is one
-				want(t, n, plain.Secret, "")
-				want(t, n, plain.Secret, "", netip.Addr{})
-				want(t, n, mint("test"), "invalid_token")
-				want(t, n, live.Secret, "invalid_token")
-				want(t, n, revoked.Secret, "invalid_token")
-				want(t, n, expired.Secret, "invalid_token")
-				want(t, n, strings.ToUpper(plain.Secret), "invalid_token")
-				want(t, n, plain.Secret+"\x00", "invalid_token")
-				want(t, n, limited.Secret, "", at("198.51.100.255"))
-				want(t, n, limited.Secret, "", at("::ffff:198.51.100.1"))
-				want(t, n, limited.Secret, "", at("203.0.113.9"))
-				want(t, n, limited.Secret, "", at("2001:db8:ffff::1"))
-				want(t, n, limited.Secret, "ip_not_allowed", at("198.51.101.0"))
-				want(t, n, limited.Secret, "ip_not_allowed", at("::ffff:203.0.113.8"))
-				want(t, n, limited.Secret, "ip_not_allowed", at("::c633:6401"))
-				want(t, n, limited.Secret, "ip_not_allowed", netip.Addr{})
-				want(t, n, broken.Secret, "ip_not_allowed")
+				wantAnswer(t, n, plain.Secret, "")
+				wantAnswer(t, n, plain.Secret, "", netip.Addr{})
+				wantAnswer(t, n, mint("test"), "invalid_token")
+				wantAnswer(t, n, live.Secret, "invalid_token")
+				wantAnswer(t, n, revoked.Secret, "invalid_token")
+				wantAnswer(t, n, expired.Secret, "invalid_token")
+				wantAnswer(t, n, strings.ToUpper(plain.Secret), "invalid_token")
+				wantAnswer(t, n, plain.Secret+"\x00", "invalid_token")
+				wantAnswer(t, n, limited.Secret, "", at("198.51.100.255"))
+				wantAnswer(t, n, limited.Secret, "", at("::ffff:198.51.100.1"))
+				wantAnswer(t, n, limited.Secret, "", at("203.0.113.9"))
+				wantAnswer(t, n, limited.Secret, "", at("2001:db8:ffff::1"))
+				wantAnswer(t, n, limited.Secret, "ip_not_allowed", at("198.51.101.0"))
+				wantAnswer(t, n, limited.Secret, "ip_not_allowed", at("::ffff:203.0.113.8"))
+				wantAnswer(t, n, limited.Secret, "ip_not_allowed", at("::c633:6401"))
+				wantAnswer(t, n, limited.Secret, "ip_not_allowed", netip.Addr{})
+				wantAnswer(t, n, broken.Secret, "ip_not_allowed")
 			}
 			p, err := n.Authenticate(t.Context(), plain.Secret, anywhere)
 			if err != nil {
@@ -71,7 +72,7 @@ func TestWhatIsNoTokenCostsNoLookup(t *testing.T) {
 	s := newScene(t)
 	n := s.tokens(t)
 	for _, bad := range []string{"", "abc", mint("live"), mint("test")[1:], mint("test") + "a", strings.Repeat("a", 16<<10)} {
-		want(t, n, bad, "invalid_token")
+		wantAnswer(t, n, bad, "invalid_token")
 	}
 	if reads := counter(t, n.met.reads); reads != 0 {
 		t.Errorf("%v lookups", reads)
@@ -115,13 +116,13 @@ func TestCache(t *testing.T) {
 		run(t, n)
 		secret := mint("test")
 		for range 50 {
-			want(t, n, secret, "invalid_token")
+			wantAnswer(t, n, secret, "invalid_token")
 		}
 		if hits := counter(t, n.met.hits); hits < 30 {
 			t.Errorf("only %v of 50 were remembered", hits)
 		}
 		hash, _ := recognise(secret, "test")
-		s.exec(t, `INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes) VALUES ('t', $1, 'n', 'p', $2, '{cases:read}')`, guild, hash[:])
+		dbtest.Exec(t, s.DB, `INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes) VALUES ('t', $1, 'n', 'p', $2, '{cases:read}')`, guild, hash[:])
 		testutil.Eventually(t, "the new token works", func() bool { return answer(n, secret) == "" })
 	})
 
@@ -139,7 +140,7 @@ func TestCache(t *testing.T) {
 			{`DELETE FROM guilds WHERE id = (SELECT guild_id FROM api_tokens WHERE id = $1)`, "invalid_token"},
 		} {
 			if strings.Contains(change.statement, "guilds") {
-				s.exec(t, `INSERT INTO guilds (id, name, owner_id) VALUES ('2', 'Other', '2')`)
+				dbtest.Exec(t, s.DB, `INSERT INTO guilds (id, name, owner_id) VALUES ('2', 'Other', '2')`)
 			}
 			tok := s.token(t, func(n *New) {
 				if strings.Contains(change.statement, "guilds") {
@@ -147,12 +148,12 @@ func TestCache(t *testing.T) {
 				}
 			})
 			cachedBy(t, n, tok.Secret)
-			s.exec(t, change.statement, tok.ID)
+			dbtest.Exec(t, s.DB, change.statement, tok.ID)
 			testutil.Eventually(t, change.statement, func() bool { return answer(n, tok.Secret) == change.code })
 		}
 		tok := s.token(t)
 		cachedBy(t, n, tok.Secret)
-		s.exec(t, `TRUNCATE api_tokens CASCADE`)
+		dbtest.Exec(t, s.DB, `TRUNCATE api_tokens CASCADE`)
 		testutil.Eventually(t, "TRUNCATE", func() bool { return answer(n, tok.Secret) == "invalid_token" })
 	})
 
@@ -161,12 +162,12 @@ func TestCache(t *testing.T) {
 		s := newScene(t)
 		tok, n := s.token(t), s.tokens(t)
 		run(t, n)
-		epoch := get[int64](t, s, `SELECT epoch FROM auth_epoch`)
-		want(t, n, tok.Secret, "")
+		epoch := dbtest.Value[int64](t, s.DB, `SELECT epoch FROM auth_epoch`)
+		wantAnswer(t, n, tok.Secret, "")
 		testutil.Eventually(t, "the use is written", func() bool {
-			return get[int](t, s, `SELECT count(*) FROM api_token_uses`) == 1
+			return dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_token_uses`) == 1
 		})
-		if now := get[int64](t, s, `SELECT epoch FROM auth_epoch`); now != epoch {
+		if now := dbtest.Value[int64](t, s.DB, `SELECT epoch FROM auth_epoch`); now != epoch {
 			t.Errorf("the epoch went from %d to %d", epoch, now)
 		}
 	})
@@ -182,13 +183,13 @@ func TestLastUse(t *testing.T) {
 		t.Helper()
 		for _, n := range nodes {
 			for range 10 {
-				want(t, n, tok.Secret, "")
+				wantAnswer(t, n, tok.Secret, "")
 			}
 			n.flushUses(ctx)
 		}
 	}
 	written := func() time.Time {
-		return get[time.Time](t, s, `SELECT last_used_at FROM api_token_uses WHERE token_id = $1`, tok.ID)
+		return dbtest.Value[time.Time](t, s.DB, `SELECT last_used_at FROM api_token_uses WHERE token_id = $1`, tok.ID)
 	}
 	use()
 	first := written()
@@ -196,7 +197,7 @@ func TestLastUse(t *testing.T) {
 	if again := written(); !again.Equal(first) {
 		t.Errorf("written at %v and at %v", first, again)
 	}
-	s.exec(t, `UPDATE api_token_uses SET last_used_at = now() - interval '61 seconds'`)
+	dbtest.Exec(t, s.DB, `UPDATE api_token_uses SET last_used_at = now() - interval '61 seconds'`)
 	use()
 	if again := written(); again.Before(first) {
 		t.Errorf("a use after a minute was not written: %v", again)
@@ -208,11 +209,11 @@ func TestLastUse(t *testing.T) {
 
 	// A token that is gone by the time its use is written stops nobody.
 	other := s.token(t)
-	want(t, nodes[0], other.Secret, "")
+	wantAnswer(t, nodes[0], other.Secret, "")
 	nodes[0].uses.add(tok.ID)
-	s.exec(t, `DELETE FROM api_tokens WHERE id = $1`, tok.ID)
+	dbtest.Exec(t, s.DB, `DELETE FROM api_tokens WHERE id = $1`, tok.ID)
 	nodes[0].flushUses(ctx)
-	if n := get[int](t, s, `SELECT count(*) FROM api_token_uses`); n != 1 {
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_token_uses`); n != 1 {
 		t.Errorf("%d uses are written, want that of the token that is left", n)
 	}
 }
@@ -234,9 +235,9 @@ func TestExpiryWithWrongClocks(t *testing.T) {
 	for i := 0; ; i++ {
 		// The instants around the check, by the clock that counts. A second
 		// of doubt is allowed on either side.
-		before := get[time.Time](t, s, `SELECT clock_timestamp()`)
+		before := dbtest.Value[time.Time](t, s.DB, `SELECT clock_timestamp()`)
 		codes := []string{answer(nodes[0], tok.Secret), answer(nodes[1], tok.Secret), answer(nodes[2], tok.Secret)}
-		after := get[time.Time](t, s, `SELECT clock_timestamp()`)
+		after := dbtest.Value[time.Time](t, s.DB, `SELECT clock_timestamp()`)
 		for node, code := range codes {
 			if code == "" && before.After(tok.ExpiresAt.Add(time.Second)) {
 				t.Fatalf("node %d accepts the token %v after its end", node, before.Sub(*tok.ExpiresAt))
@@ -268,14 +269,14 @@ func TestNarrowLane(t *testing.T) {
 		c.Exhausted = func(_ context.Context, from netip.Addr) bool { return from == bad }
 	})
 	tok := s.token(t)
-	want(t, n, tok.Secret, "", bad) // a valid token passes all the same
+	wantAnswer(t, n, tok.Secret, "", bad) // a valid token passes all the same
 
 	lane.slow(150 * time.Millisecond)
 	codes := make(chan string, 40)
 	for range cap(codes) {
 		go func() { codes <- answer(n, mint("test"), bad) }()
 	}
-	want(t, n, tok.Secret, "", good) // and nobody else has to queue
+	wantAnswer(t, n, tok.Secret, "", good) // and nobody else has to queue
 	got := map[string]int{}
 	for range cap(codes) {
 		got[<-codes]++

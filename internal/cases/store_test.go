@@ -11,22 +11,6 @@ import (
 	"guildhall/internal/page"
 )
 
-// exec runs statements in one unit, however long they take.
-func exec(t *testing.T, d *db.DB, statements ...string) {
-	t.Helper()
-	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		for _, s := range append([]string{`SET LOCAL statement_timeout = 0`}, statements...) {
-			if _, err := tx.ExecContext(ctx, s); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // many is a guild with 60,000 cases among 90,000: 200 members with a hundred
 // each, and one hoarder; bans are rare, and revoked bans rarer.
 const many = `
@@ -41,8 +25,8 @@ const many = `
 func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`, many)
-	exec(t, d, `ANALYZE cases`)
+	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`, many)
+	dbtest.Fill(t, d, `ANALYZE cases`)
 	since := time.Date(2026, 1, 10, 0, 0, 0, 0, time.UTC)
 	until := since.AddDate(0, 0, 20)
 	for _, c := range []struct {
@@ -88,7 +72,7 @@ func TestExpire(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
-	exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`, `
+	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`, `
 		INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, expires_at, source, updated_at)
 		SELECT guild, name, row_number() OVER (), '7', '42', 'warn', 'r', status, expires_at, 'bot', timestamptz '2026-01-01'
 		FROM (VALUES
@@ -126,7 +110,7 @@ func TestExpireWorksThroughABacklogAroundAHeldCase(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
-	exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1')`, `
+	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1')`, `
 		INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, expires_at, source)
 		SELECT '1', 'case-' || n, n, '7', '42', 'warn', 'r', now() - interval '1 second', 'bot'
 		FROM generate_series(1, 2500) AS n`)
@@ -168,7 +152,7 @@ func TestExpiryOfManyHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
-	exec(t, d, `INSERT INTO guilds (id, name, owner_id) SELECT n::text, 'one', '1' FROM generate_series(1, 100) n`, `
+	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) SELECT n::text, 'one', '1' FROM generate_series(1, 100) n`, `
 		INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
 		SELECT id, 'e' || id, 'https://example.com', '{case.updated}', '', '' FROM guilds`, `
 		INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, expires_at, source)
@@ -229,7 +213,7 @@ func TestNumbersAreGivenOutOncePerGuild(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
-	exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`)
+	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`)
 	const each = 40
 	errs := make(chan error)
 	for i := range 2 * each {

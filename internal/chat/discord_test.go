@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -29,20 +28,16 @@ func connect(t *testing.T, s *chattest.Server) *chat.Discord {
 func connectFor(t *testing.T, s *chattest.Server, budget time.Duration) *chat.Discord {
 	t.Helper()
 	return connectAs(t, s, chat.Config{
-		Log: slog.New(slog.DiscardHandler), Budget: budget,
-		Pause: time.Nanosecond, // what is refused here is repaired at once
+		Budget: budget,
+		Pause:  time.Nanosecond, // what is refused here is repaired at once
 	})
 }
 
 func connectAs(t *testing.T, s *chattest.Server, cfg chat.Config) *chat.Discord {
 	t.Helper()
 	s.Home(guild)
-	cfg.Token, cfg.URL, cfg.Try = chattest.Token, s.URL, time.Second
-	d, err := chat.NewDiscord(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	cfg.Try = time.Second
+	return chattest.Connect(t, s.URL, cfg)
 }
 
 func failure(t *testing.T, err error) *chat.Failure {

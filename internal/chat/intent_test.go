@@ -25,22 +25,12 @@ type scene struct {
 	client   *chat.Discord
 }
 
-func set(t *testing.T) scene {
+func newScene(t *testing.T) scene {
 	t.Helper()
 	s := scene{Database: dbtest.New(t), platform: chattest.New(t)}
 	s.client = connect(t, s.platform)
-	s.exec(t, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'g', '1')`, guild)
+	dbtest.Exec(t, s.DB, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'g', '1')`, guild)
 	return s
-}
-
-func (s scene) exec(t *testing.T, query string, args ...any) {
-	t.Helper()
-	if err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, query, args...)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (s scene) prepare(t *testing.T, content string) chat.Intent {
@@ -78,16 +68,16 @@ func (s scene) announce(t *testing.T, in chat.Intent) error {
 	return chat.Post(context.Background(), s.DB, s.client, taken, nil)
 }
 
-// pass moves the intents back in time, as if this many seconds had passed.
-func (s scene) pass(t *testing.T, seconds int) {
+// elapse moves the intents back in time, as if this many seconds had passed.
+func (s scene) elapse(t *testing.T, seconds int) {
 	t.Helper()
-	s.exec(t, `
+	dbtest.Exec(t, s.DB, `
 		UPDATE chat_intents
 		SET first_sent_at = first_sent_at - make_interval(secs => $1), lease_until = lease_until - make_interval(secs => $1),
 		    created_at = created_at - make_interval(secs => $1)`, seconds)
 }
 
-func (s scene) want(t *testing.T, id, state string, messages int) {
+func (s scene) wantState(t *testing.T, id, state string, messages int) {
 	t.Helper()
 	var got struct {
 		State     string  `db:"state"`
@@ -111,7 +101,7 @@ func TestAnnounce(t *testing.T) {
 
 	t.Run("posts once however often it is called", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		in := s.prepare(t, "The winners")
 		var group sync.WaitGroup
 		for range 10 {
@@ -125,7 +115,7 @@ func TestAnnounce(t *testing.T) {
 		if err := s.announce(t, in); err != nil {
 			t.Fatal(err)
 		}
-		s.want(t, in.ID, chat.Sent, 1)
+		s.wantState(t, in.ID, chat.Sent, 1)
 		if calls := s.platform.Calls(); len(calls) != 1 {
 			t.Errorf("calls: %v", calls)
 		}
@@ -133,7 +123,7 @@ func TestAnnounce(t *testing.T) {
 
 	t.Run("resumes after the sender has died, by the nonce", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		in := s.prepare(t, "The winners")
 		taken, err := s.take(t, in.ID)
 		if err != nil {
@@ -146,22 +136,22 @@ func TestAnnounce(t *testing.T) {
 		if err := s.announce(t, in); !errors.Is(err, chat.ErrTaken) {
 			t.Fatalf("got %v, want %v", err, chat.ErrTaken)
 		}
-		s.pass(t, 16)
+		s.elapse(t, 16)
 		if err := s.announce(t, in); err != nil {
 			t.Fatal(err)
 		}
-		s.want(t, in.ID, chat.Sent, 1)
+		s.wantState(t, in.ID, chat.Sent, 1)
 	})
 
 	t.Run("fences a sender that wakes up late", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		in := s.prepare(t, "The winners")
 		frozen, err := s.take(t, in.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.pass(t, 16)
+		s.elapse(t, 16)
 		if err := s.announce(t, in); err != nil {
 			t.Fatal(err)
 		}
@@ -173,13 +163,13 @@ func TestAnnounce(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		s.want(t, in.ID, chat.Sent, 1)
+		s.wantState(t, in.ID, chat.Sent, 1)
 	})
 
 	t.Run("reads the channel once the nonce is forgotten", func(t *testing.T) {
 		t.Parallel()
 		for _, posted := range []bool{true, false} {
-			s := set(t)
+			s := newScene(t)
 			other := s.prepare(t, "The winners")
 			if err := s.announce(t, other); err != nil { // the same words, another intent
 				t.Fatal(err)
@@ -195,17 +185,17 @@ func TestAnnounce(t *testing.T) {
 				}
 			}
 			s.platform.Forget()
-			s.pass(t, 600)
+			s.elapse(t, 600)
 			if err := s.announce(t, in); err != nil {
 				t.Fatal(err)
 			}
-			s.want(t, in.ID, chat.Sent, 2)
+			s.wantState(t, in.ID, chat.Sent, 2)
 		}
 	})
 
 	t.Run("never posts blindly where the channel cannot be read", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		in := s.prepare(t, "The winners")
 		taken, err := s.take(t, in.ID)
 		if err != nil {
@@ -215,34 +205,34 @@ func TestAnnounce(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.platform.Forget()
-		s.pass(t, 600)
+		s.elapse(t, 600)
 		s.platform.In(channel, chattest.Refuse(403, 50001, "Missing Access"))
 		if f := failure(t, s.announce(t, in)); !f.Uncertain {
 			t.Errorf("got %+v", f)
 		}
-		s.want(t, in.ID, chat.Unknown, 1)
+		s.wantState(t, in.ID, chat.Unknown, 1)
 		s.platform.In(channel, nil)
 		if err := s.announce(t, in); err != nil {
 			t.Fatal(err)
 		}
-		s.want(t, in.ID, chat.Sent, 1)
+		s.wantState(t, in.ID, chat.Sent, 1)
 	})
 
 	t.Run("says so when it is refused for good, and starts anew when asked again", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		in := s.prepare(t, "The winners")
 		s.platform.In(channel, chattest.Refuse(403, 50013, "Missing Permissions"))
 		if f := failure(t, s.announce(t, in)); !f.Lasting() {
 			t.Errorf("got %+v", f)
 		}
-		s.want(t, in.ID, chat.Refused, 0)
+		s.wantState(t, in.ID, chat.Refused, 0)
 		s.platform.In(channel, nil)
-		s.pass(t, 600)
+		s.elapse(t, 600)
 		if err := s.announce(t, in); err != nil {
 			t.Fatal(err)
 		}
-		s.want(t, in.ID, chat.Sent, 1)
+		s.wantState(t, in.ID, chat.Sent, 1)
 		if calls := s.platform.Calls(); len(calls) != 2 {
 			t.Errorf("calls: %v; the channel need not be read after a refusal", calls)
 		}
@@ -261,7 +251,7 @@ func TestARefusalDoesNotUndoWhatMayHaveBeenPosted(t *testing.T) {
 		"none": nil, // the platform is not even asked: the bot's token was refused
 	} {
 		for _, posted := range []bool{true, false} {
-			s := set(t)
+			s := newScene(t)
 			s.client = connectAs(t, s.platform, chat.Config{Log: slog.New(slog.DiscardHandler), Budget: 2 * time.Second})
 			in := s.prepare(t, "The winners")
 			lost := chattest.Lose()
@@ -273,7 +263,7 @@ func TestARefusalDoesNotUndoWhatMayHaveBeenPosted(t *testing.T) {
 				t.Fatal("no answer was lost")
 			}
 			for range 3 {
-				s.pass(t, 30)
+				s.elapse(t, 30)
 				if refuse != nil {
 					s.platform.In(channel, refuse)
 				} else {
@@ -282,23 +272,23 @@ func TestARefusalDoesNotUndoWhatMayHaveBeenPosted(t *testing.T) {
 				if err := s.announce(t, in); err == nil {
 					t.Fatal("no refusal")
 				}
-				s.want(t, in.ID, chat.Unknown, map[bool]int{true: 1}[posted])
+				s.wantState(t, in.ID, chat.Unknown, map[bool]int{true: 1}[posted])
 			}
 			s.platform.In(channel, nil)
 			s.platform.Forget()
-			s.pass(t, 31)
+			s.elapse(t, 31)
 			s.client = connect(t, s.platform)
 			if err := s.announce(t, in); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			s.want(t, in.ID, chat.Sent, 1)
+			s.wantState(t, in.ID, chat.Sent, 1)
 		}
 	}
 }
 
 func TestAbandonedAndPrune(t *testing.T) {
 	t.Parallel()
-	ctx, s := context.Background(), set(t)
+	ctx, s := context.Background(), newScene(t)
 	in := s.prepare(t, "x")
 	abandoned := func() int {
 		t.Helper()
@@ -311,7 +301,7 @@ func TestAbandonedAndPrune(t *testing.T) {
 	if n := abandoned(); n != 0 {
 		t.Errorf("%d abandoned at once", n)
 	}
-	s.pass(t, 61)
+	s.elapse(t, 61)
 	if n := abandoned(); n != 1 {
 		t.Errorf("%d abandoned after a minute without a sender, want 1", n)
 	}
@@ -321,11 +311,11 @@ func TestAbandonedAndPrune(t *testing.T) {
 	if n := abandoned(); n != 0 {
 		t.Errorf("%d abandoned under a lease", n)
 	}
-	s.pass(t, 16)
+	s.elapse(t, 16)
 	if n := abandoned(); n != 1 {
 		t.Errorf("%d abandoned after the lease, want 1", n)
 	}
-	s.pass(t, 50*3600)
+	s.elapse(t, 50*3600)
 	if n, err := chat.Prune(ctx, s.DB); n != 0 || err != nil {
 		t.Errorf("pruned %d unsettled, %v", n, err)
 	}

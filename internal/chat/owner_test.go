@@ -135,11 +135,11 @@ func lookup(b chattest.Behaviour) func(*chattest.Server) {
 // refusal, where its channel is another guild's.
 func TestAnnounceInAnotherGuild(t *testing.T) {
 	t.Parallel()
-	s := set(t)
+	s := newScene(t)
 	in := s.prepare(t, "[Claim your refund](https://evil.example)")
 	s.platform.Give(channel, "78")
 	if err := s.announce(t, in); !errors.Is(err, chat.ErrChannelNotAllowed) || !failure(t, err).Lasting() {
 		t.Fatalf("got %v", err)
 	}
-	s.want(t, in.ID, chat.Refused, 0)
+	s.wantState(t, in.ID, chat.Refused, 0)
 }

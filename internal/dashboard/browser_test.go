@@ -23,6 +23,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"guildhall/internal/auth"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/testutil"
 )
 
@@ -207,18 +208,18 @@ func filled(t *testing.T, s *scene) auth.Token {
 	})
 	gone := s.makeToken(t, guildID, func(n *auth.New) { n.Name = "<script>alert(1)</script>" })
 	must(t, auth.Revoke(t.Context(), s.DB, guildID, gone.ID))
-	s.exec(t, `
+	dbtest.Exec(t, s.DB, `
 		INSERT INTO usage_hours (guild_id, token_id, hour, operation, class, requests)
 		SELECT $1, t, date_trunc('hour', now()) - h * interval '1 hour', o, c, 20 + (h * 7 + length(o)) % 40
 		FROM unnest(ARRAY['', $2]) t, generate_series(0, 719) h, unnest(ARRAY['getWallet', 'adjustBalance', 'listCases']) o, unnest(ARRAY[2, 4]::smallint[]) c
 		WHERE c = 2 OR h % 5 = 0`, guildID, made.ID)
-	s.exec(t, `
+	dbtest.Exec(t, s.DB, `
 		INSERT INTO usage_totals (guild_id, token_id, hour, class, requests)
 		SELECT guild_id, token_id, hour, class, sum(requests) FROM usage_hours GROUP BY guild_id, token_id, hour, class`)
-	s.exec(t, `
+	dbtest.Exec(t, s.DB, `
 		INSERT INTO usage_days (guild_id, token_id, day, operation, class, requests)
 		SELECT guild_id, token_id, (hour AT TIME ZONE 'UTC')::date, operation, class, sum(requests) FROM usage_hours GROUP BY guild_id, token_id, 3, operation, class`)
-	s.exec(t, `
+	dbtest.Exec(t, s.DB, `
 		INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
 		SELECT $1, '01900000-0000-7000-8000-' || lpad(n::text, 12, '0'), now() - (40 - n) * interval '3 minutes', $2,
 		       CASE n % 2 WHEN 0 THEN 'adjustBalance' ELSE 'listTickets' END, CASE n % 2 WHEN 0 THEN 422 ELSE 403 END,
@@ -245,8 +246,8 @@ func TestPagesInABrowser(t *testing.T) {
 	g := func(parts ...string) string { return page(guildID, parts...) }
 	b.open(g()) // two clicks from a new guild to a token
 	b.run(chromedp.Click(chromedp.CSS(".steps a")), chromedp.Click(chromedp.CSS("form.form button.primary")), chromedp.WaitVisible(chromedp.CSS("#secret")))
-	s.exec(t, `DELETE FROM api_tokens`)
-	s.exec(t, `DELETE FROM audit_log`)
+	dbtest.Exec(t, s.DB, `DELETE FROM api_tokens`)
+	dbtest.Exec(t, s.DB, `DELETE FROM audit_log`)
 	pages("empty", map[string]string{"overview": g(), "tokens": g("tokens"), "requests": g("requests"), "audit": g("audit"), "sessions": "/dashboard/sessions", "missing": g("nothing")})
 	made := filled(t, s)
 	pages("filled", map[string]string{
@@ -449,7 +450,7 @@ func TestRecoveryInABrowser(t *testing.T) {
 	b.open(one)
 	b.has("It answered 410 Gone")
 	held := func() int {
-		return count(t, l.scene, `SELECT count(DISTINCT event_id) FROM webhook_deliveries WHERE endpoint_id = $1 AND event_type = 'case.created' AND state = 'held'`, id)
+		return dbtest.Value[int](t, l.DB, `SELECT count(DISTINCT event_id) FROM webhook_deliveries WHERE endpoint_id = $1 AND event_type = 'case.created' AND state = 'held'`, id)
 	}
 	testutil.Eventually(t, "20 deliveries are held", func() bool { return held() == 20 })
 	b.open(one)
@@ -469,7 +470,7 @@ func TestRecoveryInABrowser(t *testing.T) {
 		return ids
 	}
 	testutil.Eventually(t, "all that was held is delivered", func() bool {
-		return count(t, l.scene, `SELECT count(DISTINCT event_id) FROM webhook_deliveries WHERE endpoint_id = $1 AND event_type = 'case.created' AND state = 'delivered'`, id) == 20
+		return dbtest.Value[int](t, l.DB, `SELECT count(DISTINCT event_id) FROM webhook_deliveries WHERE endpoint_id = $1 AND event_type = 'case.created' AND state = 'delivered'`, id) == 20
 	})
 	if n := len(arrived()); n != 20 {
 		t.Errorf("%d events have arrived", n)
@@ -479,7 +480,7 @@ func TestRecoveryInABrowser(t *testing.T) {
 
 	// A day on which everything failed.
 	before := len(r.got())
-	l.exec(t, `
+	dbtest.Exec(t, l.DB, `
 		UPDATE webhook_deliveries SET state = 'failed', response_class = '5xx', created_at = created_at - interval '20 hours'
 		WHERE endpoint_id = $1 AND event_type = 'case.created'`, id)
 	b.open(one)

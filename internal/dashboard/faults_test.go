@@ -103,7 +103,7 @@ func TestDatabaseAway(t *testing.T) {
 		}
 	}
 	b.post(page(guildID, "tokens"), url.Values{"name": {"x"}, "scopes": {"cases:read"}}).wants(201)
-	if n := count(t, s, `SELECT count(*) FROM api_tokens`); n != 1 {
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_tokens`); n != 1 {
 		t.Errorf("%d tokens were made", n)
 	}
 }
@@ -129,7 +129,7 @@ func TestSendingIsLimited(t *testing.T) {
 			t.Errorf("%s: no Retry-After", path)
 		}
 	}
-	if n := count(t, s, `SELECT count(*) FROM webhook_deliveries`); n != 0 {
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM webhook_deliveries`); n != 0 {
 		t.Errorf("%d deliveries were made", n)
 	}
 	b.post(other+"/recover", since).wants(303)
@@ -284,7 +284,7 @@ func TestWebhookFormSaysWhatToMend(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		if n := count(t, s, `SELECT count(*) FROM webhook_endpoints WHERE url = 'http://127.0.0.1:9/keep' AND description = 'keep me' AND events = '{case.created}'`); n != 1 {
+		if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM webhook_endpoints WHERE url = 'http://127.0.0.1:9/keep' AND description = 'keep me' AND events = '{case.created}'`); n != 1 {
 			t.Error("a wrong form has changed the endpoint")
 		}
 	})
@@ -300,9 +300,9 @@ func TestARotationThatFailedCanBeRepeated(t *testing.T) {
 	var id string
 	must(t, s.DB.Reader().GetContext(t.Context(), &id, `SELECT id FROM webhook_endpoints`))
 	rotate := func() got { return b.post(hooks+"/"+id+"/rotate", url.Values{"once": {"the form"}}) }
-	s.exec(t, `ALTER TABLE webhook_endpoints ADD CONSTRAINT stuck CHECK (old_secrets = '[]')`)
+	dbtest.Exec(t, s.DB, `ALTER TABLE webhook_endpoints ADD CONSTRAINT stuck CHECK (old_secrets = '[]')`)
 	rotate().wants(500)
-	s.exec(t, `ALTER TABLE webhook_endpoints DROP CONSTRAINT stuck`)
+	dbtest.Exec(t, s.DB, `ALTER TABLE webhook_endpoints DROP CONSTRAINT stuck`)
 	rotate().wants(200, "shown this once")
 	rotate().wants(303)
 }
@@ -337,11 +337,11 @@ func TestPrune(t *testing.T) {
 		_, err := dashboard.NewLink(t.Context(), s.DB, guildID, time.Minute)
 		must(t, err)
 	}
-	s.exec(t, `
+	dbtest.Exec(t, s.DB, `
 		INSERT INTO dashboard_sessions (hash, id, account, data, address, agent, expires_at)
 		SELECT n, n, '', '', '', '', now() - interval '1 second' FROM generate_series(1, 1500) n`)
-	s.exec(t, `INSERT INTO dashboard_once (guild_id, key, made_at) SELECT $1, n::text::bytea, now() - interval '3 days' FROM generate_series(1, 5) n`, guildID)
-	s.exec(t, `
+	dbtest.Exec(t, s.DB, `INSERT INTO dashboard_once (guild_id, key, made_at) SELECT $1, n::text::bytea, now() - interval '3 days' FROM generate_series(1, 5) n`, guildID)
+	dbtest.Exec(t, s.DB, `
 		UPDATE dashboard_links SET expires_at = now() - interval '2 days'
 		WHERE hash = (SELECT hash FROM dashboard_links LIMIT 1)`)
 	first, err := dashboard.Prune(t.Context(), s.DB)
@@ -351,7 +351,7 @@ func TestPrune(t *testing.T) {
 	if first != 1006 || second != 500 {
 		t.Errorf("deleted %d, then %d", first, second)
 	}
-	if n := count(t, s, `SELECT (SELECT count(*) FROM dashboard_sessions) * 100 + (SELECT count(*) FROM dashboard_links) * 10 + (SELECT count(*) FROM dashboard_once)`); n != 111 {
+	if n := dbtest.Value[int](t, s.DB, `SELECT (SELECT count(*) FROM dashboard_sessions) * 100 + (SELECT count(*) FROM dashboard_links) * 10 + (SELECT count(*) FROM dashboard_once)`); n != 111 {
 		t.Errorf("left are %d", n)
 	}
 	kept.get(page(guildID)).wants(200)

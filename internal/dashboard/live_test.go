@@ -52,7 +52,7 @@ func newLive(t testing.TB) *live {
 		return h
 	}
 	l.scene = sceneOn(t, &dbtest.Database{DB: a.DB(), URL: a.Server.DBURL}, node(), func(c *dashboard.Config) { c.Wake = workers.Wake })
-	l.exec(t, `DELETE FROM api_tokens`) // the harness's own
+	dbtest.Exec(t, l.DB, `DELETE FROM api_tokens`) // the harness's own
 	other := httptest.NewTLSServer(node())
 	t.Cleanup(other.Close)
 	l.Other = other.URL

@@ -12,19 +12,18 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"guildhall/internal/api"
 	"guildhall/internal/auth"
 	"guildhall/internal/dashboard"
-	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/egress"
 	"guildhall/internal/egress/egresstest"
 	"guildhall/internal/ratelimit"
 	"guildhall/internal/seal"
+	"guildhall/internal/testutil"
 	"guildhall/internal/webhooks"
 )
 
@@ -38,26 +37,9 @@ const (
 type scene struct {
 	*dbtest.Database
 	URL    string
-	Log    *lockedBuffer
+	Log    *testutil.Log
 	Server *httptest.Server
 	Config dashboard.Config
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func must(t testing.TB, err error) {
@@ -78,9 +60,9 @@ func newScene(t testing.TB, change ...func(*dashboard.Config)) *scene {
 
 func sceneOn(t testing.TB, database *dbtest.Database, next http.Handler, change ...func(*dashboard.Config)) *scene {
 	t.Helper()
-	s := &scene{Database: database, Log: &lockedBuffer{}}
+	s := &scene{Database: database, Log: &testutil.Log{}}
 	for _, id := range []string{guildID, neighbourID} {
-		s.exec(t, `
+		dbtest.Exec(t, s.DB, `
 			WITH g AS (INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'Guild ' || $1, '1') ON CONFLICT DO NOTHING RETURNING id)
 			INSERT INTO guild_settings (guild_id) SELECT id FROM g`, id)
 	}
@@ -109,21 +91,6 @@ func sceneOn(t testing.TB, database *dbtest.Database, next http.Handler, change 
 	t.Cleanup(s.Server.Close)
 	s.URL = s.Server.URL
 	return s
-}
-
-func (s *scene) exec(t testing.TB, query string, args ...any) {
-	t.Helper()
-	must(t, s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, query, args...)
-		return err
-	}))
-}
-
-func count(t testing.TB, s *scene, query string, args ...any) int {
-	t.Helper()
-	var n int
-	must(t, s.DB.Reader().GetContext(context.Background(), &n, query, args...))
-	return n
 }
 
 // browser is somebody at a browser of their own.

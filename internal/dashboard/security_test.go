@@ -12,6 +12,7 @@ import (
 
 	"guildhall/internal/auth"
 	"guildhall/internal/dashboard"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/ratelimit"
 )
 
@@ -57,9 +58,9 @@ func TestSessions(t *testing.T) {
 	old.get(page(guildID), "Cookie", "__Secure-guildhall="+ended).wants(401)
 
 	idle := s.as(t, "owner")
-	s.exec(t, `UPDATE dashboard_sessions SET expires_at = now()`)
+	dbtest.Exec(t, s.DB, `UPDATE dashboard_sessions SET expires_at = now()`)
 	idle.get(page(guildID)).wants(401)
-	if n := count(t, s, `SELECT count(*) FROM dashboard_sessions WHERE hash = $1`, idle.session()); n != 0 {
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM dashboard_sessions WHERE hash = $1`, idle.session()); n != 0 {
 		t.Error("the cookie's value is stored")
 	}
 }
@@ -83,7 +84,7 @@ func TestCrossSite(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		if n := count(t, s, `SELECT count(*) FROM api_tokens`); n != 0 {
+		if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_tokens`); n != 0 {
 			t.Errorf("%d tokens were made from elsewhere", n)
 		}
 	})
@@ -252,7 +253,7 @@ func TestRights(t *testing.T) {
 	status.Store(404) // the bot has left
 	ahead.Add(int64(61 * time.Second))
 	b.get(page(guildID)).wants(404)
-	if n := count(t, s, `SELECT count(*) FROM api_tokens`); n != 1 {
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_tokens`); n != 1 {
 		t.Errorf("%d tokens were made", n)
 	}
 	if strings.Contains(s.Log.String(), "secret-access-token") {
@@ -283,7 +284,7 @@ func TestHostileNames(t *testing.T) {
 	for _, name := range []string{"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "javascript:alert(1)", "abc\u202edef"} {
 		s.makeToken(t, guildID, func(n *auth.New) { n.Name = name })
 	}
-	s.exec(t, `UPDATE guilds SET name = '<script>alert(2)</script>' WHERE id = $1`, guildID)
+	dbtest.Exec(t, s.DB, `UPDATE guilds SET name = '<script>alert(2)</script>' WHERE id = $1`, guildID)
 	b := s.as(t, "owner")
 	tokens, err := auth.List(t.Context(), s.DB, guildID)
 	must(t, err)

@@ -13,6 +13,7 @@ import (
 	"guildhall/internal/audit"
 	"guildhall/internal/auth"
 	"guildhall/internal/dashboard"
+	"guildhall/internal/db/dbtest"
 )
 
 func TestOperatorLink(t *testing.T) {
@@ -34,7 +35,7 @@ func TestOperatorLink(t *testing.T) {
 
 	old, err := dashboard.NewLink(t.Context(), s.DB, guildID, time.Minute)
 	must(t, err)
-	s.exec(t, `UPDATE dashboard_links SET expires_at = now() WHERE used_at IS NULL`)
+	dbtest.Exec(t, s.DB, `UPDATE dashboard_links SET expires_at = now() WHERE used_at IS NULL`)
 	s.browser(t).post(old.Path, nil).wants(404)
 	for _, path := range []string{"/dashboard/link/" + guildID + "/x", "/dashboard/link/%00/" + strings.Repeat("a", 43), "/dashboard/link/1/" + strings.Repeat("a", 43)} {
 		s.browser(t).post(path, nil).wants(404)
@@ -52,7 +53,7 @@ func TestTokens(t *testing.T) {
 
 	form := b.get(tokens+"/new?name=Payday&scopes=economy:read,cases:read&expires_in_days=30").wants(200, `value="Payday"`, `value="economy:read" checked`, `value="30" checked`)
 	once := regexp.MustCompile(`name="once" value="([^"]+)"`).FindStringSubmatch(form.body)[1]
-	if n := count(t, s, `SELECT count(*) FROM api_tokens`); n != 0 {
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_tokens`); n != 0 {
 		t.Fatalf("a link to the form has made %d tokens", n)
 	}
 	fill := url.Values{
@@ -64,7 +65,7 @@ func TestTokens(t *testing.T) {
 	accepts(t, s, secret, true)
 	again := b.post(tokens, fill).wants(200, "Already made")
 	again.lacks("svc_test_")
-	if n := count(t, s, `SELECT count(*) FROM api_tokens`); n != 1 {
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_tokens`); n != 1 {
 		t.Fatalf("sending the form twice makes %d tokens", n)
 	}
 	list, err := auth.List(t.Context(), s.DB, guildID)
@@ -115,11 +116,11 @@ func everywhere(t *testing.T, s *scene, secret string) {
 	var tables []string
 	must(t, s.DB.Reader().SelectContext(t.Context(), &tables, `SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename !~ '^(river|goose)'`))
 	for _, table := range tables {
-		if n := count(t, s, `SELECT count(*) FROM `+table+` x WHERE strpos(x::text, $1) > 0`, part); n != 0 {
+		if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM `+table+` x WHERE strpos(x::text, $1) > 0`, part); n != 0 {
 			t.Errorf("%d rows of %s hold the secret", n, table)
 		}
 	}
-	if n := count(t, s, `SELECT count(*) FROM dashboard_sessions WHERE strpos(convert_from(data, 'UTF8'), $1) > 0`, part); n != 0 {
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM dashboard_sessions WHERE strpos(convert_from(data, 'UTF8'), $1) > 0`, part); n != 0 {
 		t.Error("a session holds the secret")
 	}
 }
@@ -161,7 +162,7 @@ func TestTokenFormSaysWhatToMend(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		if n := count(t, s, `SELECT count(*) FROM api_tokens`); n != 0 {
+		if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_tokens`); n != 0 {
 			t.Errorf("%d tokens were made of wrong forms", n)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"guildhall/internal/audit"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/delivery"
 	"guildhall/internal/egress"
 	"guildhall/internal/egress/egresstest"
@@ -76,7 +77,7 @@ func TestWebhooks(t *testing.T) {
 	form := url.Values{"url": {receiver.URL}, "description": {"<img src=x onerror=alert(1)>"}, "events": {"case.created", "ticket.closed"}, "enabled": {"true"}, "once": {once}}
 	secret := b.post(hooks, form).wants(201, "shown this once").secret()
 	b.post(hooks, form).wants(303)
-	if n := count(t, s, `SELECT count(*) FROM webhook_endpoints`); n != 1 {
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM webhook_endpoints`); n != 1 {
 		t.Fatalf("sending the form twice makes %d endpoints", n)
 	}
 	everywhere(t, s, secret)
@@ -120,7 +121,7 @@ func TestWebhooks(t *testing.T) {
 	mu.Unlock()
 
 	// What has failed is counted, and then recovered once.
-	s.exec(t, `
+	dbtest.Exec(t, s.DB, `
 		WITH ev AS (
 			INSERT INTO webhook_events (guild_id, id, type, payload) SELECT $1, 'lost-' || n, 'case.created', '{}' FROM generate_series(1, 3) n RETURNING guild_id, id, type
 		) INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, state, fresh, completed_at) SELECT guild_id, $2, id, type, 'failed', false, now() FROM ev`, guildID, id)

@@ -1,35 +1,23 @@
 package guilds_test
 
 import (
-	"context"
 	"testing"
 
 	"guildhall/internal/api/apitest"
-	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 )
 
 func TestMain(m *testing.M) { apitest.Main(m, "Guild") }
-
-func exec(t testing.TB, a *apitest.API, query string) {
-	t.Helper()
-	err := a.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, query, a.Guild)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestGetGuild(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.Scopes("guild:read"))
 	next := api.Next(t)
-	exec(t, api, `
+	dbtest.Exec(t, api.DB(), `
 		UPDATE guilds
 		SET name = 'Ravens 🐦', icon_url = 'https://cdn.example/icon.png', owner_id = '7', member_count = 12034, locale = 'de',
 		    joined_at = '2026-02-03T04:05:06.1239Z', created_at = '2019-05-06T00:00:00+02:00'
-		WHERE id = $1`)
+		WHERE id = $1`, api.Guild)
 
 	t.Run("shows the headline metadata of the token's guild", func(t *testing.T) {
 		t.Parallel()
@@ -48,12 +36,12 @@ func TestGetGuildSettings(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.Scopes("guild:read"))
 	next := api.Next(t)
-	exec(t, api, `
+	dbtest.Exec(t, api.DB(), `
 		UPDATE guild_settings
 		SET moderation = true, economy = false, levelling = true, tickets = false, giveaways = true, network = false,
 		    currency_name = 'feathers', currency_symbol = '🪶', require_close_reason = true, close_action = 'delete',
 		    timezone = 'Europe/Berlin', updated_at = '2026-01-02T03:04:05Z'
-		WHERE guild_id = $1`)
+		WHERE guild_id = $1`, api.Guild)
 
 	t.Run("shows toggles, currency, curve and ticket policy", func(t *testing.T) {
 		t.Parallel()

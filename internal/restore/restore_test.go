@@ -2,7 +2,6 @@ package restore_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -12,35 +11,20 @@ import (
 	"guildhall/internal/restore"
 )
 
-func exec(t *testing.T, d *db.DB, statements ...string) {
-	t.Helper()
-	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		for _, s := range statements {
-			if _, err := tx.ExecContext(ctx, s); err != nil {
-				return fmt.Errorf("%s: %w", s, err)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // What happened after the backup is known to the old database, the deletions by
 // its audit log; the restored one shows what became of it.
 func TestWhatARestoreUndoes(t *testing.T) {
 	t.Parallel()
 	old, restored := dbtest.New(t).DB, dbtest.New(t).DB
 	for _, d := range []*db.DB{old, restored} { // at the time of the backup, the day before
-		exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'Test', '1')`,
+		dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'Test', '1')`,
 			`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, created_at)
 			 SELECT id, '1', '', '', sha256(id::bytea), '{}', now() - interval '2 days' FROM unnest('{kept,revoked,gone}'::text[]) AS id`,
 			`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview, created_at, updated_at)
 			 SELECT '1', id, 'https://x.test/', '{}', '', '', now() - interval '2 days', now() - interval '2 days' FROM unnest('{same,moved,deleted,touched}'::text[]) AS id`)
 	}
 	since := time.Now().Add(-24 * time.Hour)
-	exec(t, old,
+	dbtest.Fill(t, old,
 		`UPDATE api_tokens SET revoked_at = now() WHERE id = 'revoked'`,
 		`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes) VALUES ('new', '1', '', '', sha256('new'), '{}'), ('brief', '1', '', '', sha256('brief'), '{}')`,
 		`UPDATE api_tokens SET revoked_at = now() WHERE id = 'brief'`,

@@ -2,13 +2,13 @@ package tickets_test
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"testing"
 
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/chat"
 	"guildhall/internal/chat/chattest"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/tickets"
 )
 
@@ -33,7 +33,7 @@ func TestSyncChannel(t *testing.T) {
 
 	t.Run("archives and restores", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		id := ticket(t, s.API, 1, "open", true)
 		step(t, s, id, "closeTicket", "archived")
 		step(t, s, id, "reopenTicket", "")
@@ -45,8 +45,8 @@ func TestSyncChannel(t *testing.T) {
 
 	t.Run("deletes where the guild wants that, and the ticket has no channel then", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
-		exec(t, s.API, `UPDATE guild_settings SET close_action = 'delete' WHERE guild_id = $1`, s.Guild)
+		s := newScene(t)
+		dbtest.Exec(t, s.API.DB(), `UPDATE guild_settings SET close_action = 'delete' WHERE guild_id = $1`, s.Guild)
 		id := ticket(t, s.API, 1, "open", true)
 		step(t, s, id, "closeTicket", "deleted")
 		s.Do(t, "getTicket", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"status":"closed","channel_id":null}}`)
@@ -56,7 +56,7 @@ func TestSyncChannel(t *testing.T) {
 
 	t.Run("does what is right now, not what was enqueued", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
 		step(t, s, id, "reopenTicket", "")
@@ -70,7 +70,7 @@ func TestSyncChannel(t *testing.T) {
 
 	t.Run("notices a change while it is at work", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
 		release, begun := make(chan struct{}), make(chan struct{}, 1)
@@ -91,7 +91,7 @@ func TestSyncChannel(t *testing.T) {
 
 	t.Run("is tried again after an outage, and after refusals until a day has passed", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
 		for _, b := range []chattest.Behaviour{
@@ -107,7 +107,7 @@ func TestSyncChannel(t *testing.T) {
 			t.Errorf("access is back: %v", err)
 		}
 		s.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
-		exec(t, s.API, `UPDATE tickets SET channel_due_at = channel_due_at - interval '25 hours'`)
+		dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET channel_due_at = channel_due_at - interval '25 hours'`)
 		s.platform.In(channelOf(1), chattest.Refuse(403, chat.CodeMissingPermission, "No"))
 		if err := sync(t, s, id); err == nil {
 			t.Error("the refusal went unnoticed")
@@ -120,7 +120,7 @@ func TestSyncChannel(t *testing.T) {
 
 	t.Run("locks a channel that is no thread, and gives back what it took", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.platform.Text(channelOf(1), chattest.Overwrite{ID: "4000", Type: 1, Allow: 1<<10 | 1<<11})
 		step(t, s, id, "closeTicket", "")
@@ -136,7 +136,7 @@ func TestSyncChannel(t *testing.T) {
 	t.Run("ends in the ticket's state whatever the order of jobs", func(t *testing.T) {
 		t.Parallel()
 		for _, leaseOver := range []bool{false, true} {
-			s := set(t)
+			s := newScene(t)
 			id := ticket(t, s.API, 1, "open", true)
 			s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
 			begun, thaw := make(chan struct{}, 1), make(chan struct{})
@@ -146,16 +146,13 @@ func TestSyncChannel(t *testing.T) {
 				return false
 			})
 			slow := make(chan error)
-			patient, err := chat.NewDiscord(chat.Config{Token: chattest.Token, URL: s.platform.URL, Log: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			patient := chattest.Connect(t, s.platform.URL, chat.Config{})
 			go func() { slow <- tickets.SyncChannel(ctx, s.DB(), patient, s.Guild, id) }()
 			<-begun
 			s.platform.In(channelOf(1), nil)
 			s.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
 			if leaseOver { // another node restores the channel before the first archives it
-				exec(t, s.API, `UPDATE tickets SET channel_lease_until = now()`)
+				dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET channel_lease_until = now()`)
 			}
 			if err := sync(t, s, id); err != nil {
 				t.Fatal(err)
@@ -172,10 +169,10 @@ func TestSyncChannel(t *testing.T) {
 
 	t.Run("is enqueued again when the job was lost", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
-		exec(t, s.API, `DELETE FROM river_job`)
+		dbtest.Exec(t, s.API.DB(), `DELETE FROM river_job`)
 		count := func() (n int) {
 			t.Helper()
 			if err := tickets.SweepChannels(ctx, s.DB()); err != nil {
@@ -189,7 +186,7 @@ func TestSyncChannel(t *testing.T) {
 		if n := count(); n != 0 {
 			t.Errorf("%d jobs at once", n)
 		}
-		exec(t, s.API, `UPDATE tickets SET channel_due_at = channel_due_at - interval '2 minutes'`)
+		dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET channel_due_at = channel_due_at - interval '2 minutes'`)
 		if n := count(); n != 1 {
 			t.Errorf("%d jobs after the sweep, want 1", n)
 		}

@@ -29,7 +29,7 @@ func TestCrash(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := set(t)
+			s := newScene(t)
 			id := ticket(t, s.API, 1, "open", true)
 			send := func() *apitest.Answer {
 				t.Helper()
@@ -53,7 +53,7 @@ func TestCrash(t *testing.T) {
 			if tc.seconds > 120 {
 				s.platform.Forget()
 			}
-			s.pass(t, tc.seconds)
+			s.elapse(t, tc.seconds)
 			if tc.sweep {
 				s.sweep(t)
 				s.want(t, id, 1, 1, 1)
@@ -78,14 +78,14 @@ func TestCrash(t *testing.T) {
 	t.Run("without a key it is found out, not sent", func(t *testing.T) {
 		t.Parallel()
 		for _, posted := range []bool{false, true} {
-			s := set(t)
+			s := newScene(t)
 			id := ticket(t, s.API, 1, "open", true)
 			s.fail.before.Store(!posted)
 			s.fail.after.Store(posted)
 			s.Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 500, "internal_error")
 			s.fail.before.Store(false)
 			s.fail.after.Store(false)
-			s.pass(t, 16)
+			s.elapse(t, 16)
 			s.sweep(t)
 			s.sweep(t)
 			want := 0
@@ -98,13 +98,13 @@ func TestCrash(t *testing.T) {
 
 	t.Run("on a ticket closed since, it is found out, not sent", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.fail.before.Store(true)
 		s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 500, "internal_error")
 		s.fail.before.Store(false)
 		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
-		s.pass(t, 16)
+		s.elapse(t, 16)
 		s.sweep(t)
 		s.want(t, id, 1, 0, 0)
 		s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 422, "ticket_not_open")
@@ -112,7 +112,7 @@ func TestCrash(t *testing.T) {
 
 	t.Run("the sweep goes on while the platform is away, and frees the key when it gives up", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.fail.after.Store(true)
 		s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 500, "internal_error")
@@ -125,12 +125,12 @@ func TestCrash(t *testing.T) {
 			}
 			return state
 		}
-		s.pass(t, 16)
+		s.elapse(t, 16)
 		s.sweep(t)
 		if got := state(); got != "sending" {
 			t.Errorf("after one attempt the intent is %s", got)
 		}
-		s.pass(t, 400)
+		s.elapse(t, 400)
 		s.sweep(t)
 		if got := state(); got != "unknown" {
 			t.Errorf("after five minutes the intent is %s", got)
@@ -146,7 +146,7 @@ func TestCrash(t *testing.T) {
 // RELIABILITY.md, Messages.
 func TestRacingSweeps(t *testing.T) {
 	t.Parallel()
-	s := set(t)
+	s := newScene(t)
 	id := ticket(t, s.API, 1, "open", true)
 	keys := []string{"a", "b", "c", "d", "e", "f"}
 	s.fail.after.Store(true)
@@ -154,7 +154,7 @@ func TestRacingSweeps(t *testing.T) {
 		s.Key(key).Do(t, "createTicketMessage", `{"content":"`+key+`"}`, apitest.Path("id", id)).WantError(t, 500, "internal_error")
 	}
 	s.fail.after.Store(false)
-	s.pass(t, 31)
+	s.elapse(t, 31)
 	op := apitest.Find(t, "createTicketMessage")
 	done := make(chan error, 8)
 	for range 3 {

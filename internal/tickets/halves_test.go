@@ -8,16 +8,17 @@ import (
 
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/chat/chattest"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/testutil"
 )
 
-// fuse makes every insert into or update of a table fail until it is removed,
+// failWrites makes every insert into or update of a table fail until it is removed,
 // as if the process died at that statement.
-func fuse(t *testing.T, a *apitest.API, table string) (remove func()) {
+func failWrites(t *testing.T, a *apitest.API, table string) (remove func()) {
 	t.Helper()
-	exec(t, a, `CREATE OR REPLACE FUNCTION fuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'fuse'; END $$`)
-	exec(t, a, `CREATE TRIGGER fuse BEFORE INSERT OR UPDATE ON `+table+` EXECUTE FUNCTION fuse()`)
-	return func() { exec(t, a, `DROP TRIGGER fuse ON `+table) }
+	dbtest.Exec(t, a.DB(), `CREATE OR REPLACE FUNCTION fuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'fuse'; END $$`)
+	dbtest.Exec(t, a.DB(), `CREATE TRIGGER fuse BEFORE INSERT OR UPDATE ON `+table+` EXECUTE FUNCTION fuse()`)
+	return func() { dbtest.Exec(t, a.DB(), `DROP TRIGGER fuse ON `+table) }
 }
 
 // state is everything that a write of a ticket may touch.
@@ -56,7 +57,7 @@ func TestNothingByHalves(t *testing.T) {
 					continue
 				}
 				before := state(t, a)
-				remove := fuse(t, a, table)
+				remove := failWrites(t, a, table)
 				a.Key("k").Do(t, op.id, op.body, id).WantError(t, 500, "internal_error")
 				if after := state(t, a); after != before {
 					t.Errorf("broken off at %s, it left\n%s, was\n%s", table, after, before)
@@ -82,10 +83,10 @@ func TestMessageBreaksOff(t *testing.T) {
 	for _, table := range []string{"idempotency_keys", "chat_intents", "ticket_messages", "tickets", "webhook_events"} {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
-			s := set(t)
+			s := newScene(t)
 			id := ticket(t, s.API, 1, "open", true)
 			first := table == "idempotency_keys" || table == "chat_intents"
-			remove := fuse(t, s.API, table)
+			remove := failWrites(t, s.API, table)
 			send := func() *apitest.Answer {
 				t.Helper()
 				return s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id))
@@ -97,7 +98,7 @@ func TestMessageBreaksOff(t *testing.T) {
 			} else {
 				s.want(t, id, 1, 1, 0)
 				send().WantError(t, 409, "idempotency_key_in_use")
-				s.pass(t, 16)
+				s.elapse(t, 16)
 				s.sweep(t)
 				s.want(t, id, 1, 1, 1)
 			}
@@ -111,7 +112,7 @@ func TestMessageBreaksOff(t *testing.T) {
 // nothing about what happens.
 func TestClientGone(t *testing.T) {
 	t.Parallel()
-	s := set(t)
+	s := newScene(t)
 	id := ticket(t, s.API, 1, "open", true)
 	release, begun := make(chan struct{}), make(chan struct{}, 1)
 	s.platform.In(channelOf(1), notify(begun, chattest.Until(release)))

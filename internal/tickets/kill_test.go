@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -45,11 +44,9 @@ func TestServeForKill(t *testing.T) {
 	if platform == "" {
 		t.Skip("only as a child of TestKill")
 	}
-	client, err := chat.NewDiscord(chat.Config{Token: chattest.Token, URL: platform, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := chattest.Connect(t, platform, chat.Config{})
 	a := apitest.New(t, apitest.With(func(cfg *api.Config) {
+		var err error
 		cfg.Tickets, err = tickets.New(tickets.Config{DB: cfg.DB, Chat: client, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: cfg.Sealer}}})
 		if err != nil {
 			t.Fatal(err)
@@ -170,21 +167,13 @@ func (c child) finish(t *testing.T, platform *chattest.Server) {
 		_ = d.Close()
 		drop(t, c.DBURL)
 	})
-	client, err := chat.NewDiscord(chat.Config{Token: chattest.Token, URL: platform.URL, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := chattest.Connect(t, platform.URL, chat.Config{})
 	box, err := seal.New(bytes.Repeat([]byte{7}, 32)) // the harness's key
 	if err != nil {
 		t.Fatal(err)
 	}
 	keys := api.TicketKeys{Keys: idempotency.Keys{Sealer: box}}
-	if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE chat_intents SET lease_until = now() WHERE state = 'sending'`)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Exec(t, d, `UPDATE chat_intents SET lease_until = now() WHERE state = 'sending'`)
 	if err := tickets.SweepIntents(ctx, tickets.Config{DB: d, Chat: client, Keys: keys}); err != nil {
 		t.Fatal(err)
 	}

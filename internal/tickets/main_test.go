@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,7 +12,7 @@ import (
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/chat"
 	"guildhall/internal/chat/chattest"
-	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/idempotency"
 	"guildhall/internal/tickets"
 )
@@ -61,18 +60,13 @@ func (f *failing) SendMessage(ctx context.Context, m chat.Message) (string, erro
 	return id, err
 }
 
-func set(t *testing.T) scene {
+func newScene(t *testing.T) scene {
 	t.Helper()
 	s := scene{platform: chattest.New(t)}
-	client, err := chat.NewDiscord(chat.Config{
-		Token: chattest.Token, URL: s.platform.URL, Log: slog.New(slog.DiscardHandler),
+	s.fail = &failing{Platform: chattest.Connect(t, s.platform.URL, chat.Config{
 		Budget: 6 * time.Second, Try: time.Second,
 		Pause: time.Nanosecond, // what is refused here is repaired at once
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.fail = &failing{Platform: client}
+	})}
 	s.API = apitest.New(t, apitest.With(func(cfg *api.Config) {
 		s.cfg = tickets.Config{DB: cfg.DB, Chat: s.fail, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: cfg.Sealer}}}
 		service, err := tickets.New(s.cfg)
@@ -83,16 +77,6 @@ func set(t *testing.T) scene {
 	}))
 	s.platform.Home(s.Guild)
 	return s
-}
-
-func exec(t *testing.T, a *apitest.API, query string, args ...any) {
-	t.Helper()
-	if err := a.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, query, args...)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // ticket stores a ticket of the view's guild and returns its id. The channel
@@ -107,7 +91,7 @@ func ticket(t *testing.T, a *apitest.API, number int, status string, channel boo
 	if channel {
 		ch = channelOf(number)
 	}
-	exec(t, a, `
+	dbtest.Exec(t, a.DB(), `
 		INSERT INTO tickets (guild_id, id, number, status, opener_id, channel_id, closed_at, created_at)
 		VALUES ($1, $2, $3, $5, '4000', $6, $7, now() + make_interval(secs => $4))`,
 		a.Guild, id, number, float64(number), status, ch, at)
@@ -116,15 +100,15 @@ func ticket(t *testing.T, a *apitest.API, number int, status string, channel boo
 
 func channelOf(number int) string { return fmt.Sprint(700 + number) }
 
-// pass makes it seem that this many seconds have gone by since a message was
+// elapse makes it seem that this many seconds have gone by since a message was
 // begun.
-func (s scene) pass(t *testing.T, seconds int) {
+func (s scene) elapse(t *testing.T, seconds int) {
 	t.Helper()
-	exec(t, s.API, `
+	dbtest.Exec(t, s.API.DB(), `
 		UPDATE chat_intents
 		SET first_sent_at = first_sent_at - make_interval(secs => $1), lease_until = lease_until - make_interval(secs => $1),
 		    created_at = created_at - make_interval(secs => $1)`, seconds)
-	exec(t, s.API, `UPDATE idempotency_keys SET lease_until = lease_until - make_interval(secs => $1)`, seconds)
+	dbtest.Exec(t, s.API.DB(), `UPDATE idempotency_keys SET lease_until = lease_until - make_interval(secs => $1)`, seconds)
 }
 
 func (s scene) sweep(t *testing.T) {

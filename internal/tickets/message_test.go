@@ -12,12 +12,13 @@ import (
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/chat"
 	"guildhall/internal/chat/chattest"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/tickets"
 )
 
 func TestInternalNote(t *testing.T) {
 	t.Parallel()
-	s := set(t)
+	s := newScene(t)
 	id := apitest.Path("id", ticket(t, s.API, 1, "closed", false))
 	note := `{"content":"The role was missing.","internal":true,"author_id":"55"}`
 	first := s.Key("n").Do(t, "createTicketMessage", note, id).Want(t, 201, `{"data":{"kind":"note","internal":true,"author_id":"55",
@@ -37,7 +38,7 @@ func TestMessage(t *testing.T) {
 
 	t.Run("is posted, mirrored and told", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		id := ticket(t, s.API, 1, "open", true)
 		text := `@everyone look <@&1> <@2>`
 		first := s.Key("k").Do(t, "createTicketMessage", `{"content":"`+text+`","author_id":"55"}`, apitest.Path("id", id))
@@ -58,7 +59,7 @@ func TestMessage(t *testing.T) {
 
 	t.Run("needs an open ticket before it needs a channel", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		closed := apitest.Path("id", ticket(t, s.API, 1, "closed", false))
 		mute := ticket(t, s.API, 2, "open", false)
 		refused := s.Key("c").Do(t, "createTicketMessage", `{"content":"x"}`, closed).WantError(t, 422, "ticket_not_open")
@@ -68,7 +69,7 @@ func TestMessage(t *testing.T) {
 		s.Do(t, "createTicketMessage", `{"content":"`+strings.Repeat("\U0001F44B", 2001)+`"}`, apitest.Path("id", mute)).WantError(t, 400, "invalid_request")
 
 		// All of them are kept under their keys, whatever happens since.
-		exec(t, s.API, `UPDATE tickets SET status = 'open', closed_at = NULL, channel_id = '701'`)
+		dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET status = 'open', closed_at = NULL, channel_id = '701'`)
 		s.Key("c").Do(t, "createTicketMessage", `{"content":"x"}`, closed).WantReplayOf(t, refused)
 		s.Key("i").Do(t, "createTicketMessage", `{"content":" "}`, apitest.Path("id", mute)).WantReplayOf(t, invalid)
 		s.Key("a").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", "gone")).WantReplayOf(t, absent)
@@ -80,7 +81,7 @@ func TestMessage(t *testing.T) {
 
 	t.Run("holds 2000 characters of any kind", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		id := apitest.Path("id", ticket(t, s.API, 1, "open", true))
 		s.Do(t, "createTicketMessage", `{"content":"`+strings.Repeat("\U0001F44B", 2000)+`"}`, id).Want(t, 201, "")
 	})
@@ -106,7 +107,7 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := set(t)
+			s := newScene(t)
 			id := ticket(t, s.API, 1, "open", true)
 			other := ticket(t, s.API, 2, "open", true)
 			s.platform.In(channelOf(1), behave(s.platform))
@@ -146,7 +147,7 @@ func TestAnswerLost(t *testing.T) {
 
 	t.Run("within one request", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.platform.Next(chattest.Lose())
 		s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).Want(t, 201, "")
@@ -156,14 +157,14 @@ func TestAnswerLost(t *testing.T) {
 	t.Run("so often that the caller is told it failed", func(t *testing.T) {
 		t.Parallel()
 		for _, forgotten := range []bool{false, true} {
-			s := set(t)
+			s := newScene(t)
 			id := ticket(t, s.API, 1, "open", true)
 			s.platform.Next(chattest.Lose(), chattest.Lose(), chattest.Lose())
 			s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
 			s.want(t, id, 1, 1, 0)
 			if forgotten { // the nonce: the retry comes ten minutes later
 				s.platform.Forget()
-				s.pass(t, 600)
+				s.elapse(t, 600)
 			}
 			answer := s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).Want(t, 201, "")
 			if posted := s.platform.Messages(channelOf(1)); answer.Str(t, "data.channel_message_id") != posted[0].ID {
@@ -175,14 +176,14 @@ func TestAnswerLost(t *testing.T) {
 
 	t.Run("and another request with the same words is another message", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		id := ticket(t, s.API, 1, "open", true)
 		for _, key := range []string{"a", "b", "c"} {
 			s.platform.Next(chattest.Lose(), chattest.Lose(), chattest.Lose())
 			s.Key(key).Do(t, "createTicketMessage", `{"content":"same"}`, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
 		}
 		s.platform.Forget()
-		s.pass(t, 600)
+		s.elapse(t, 600)
 		for _, key := range []string{"c", "a", "b"} {
 			s.Key(key).Do(t, "createTicketMessage", `{"content":"same"}`, apitest.Path("id", id)).Want(t, 201, "")
 		}
@@ -193,7 +194,7 @@ func TestAnswerLost(t *testing.T) {
 // TestTwins: fifty callers with one key make one message.
 func TestTwins(t *testing.T) {
 	t.Parallel()
-	s := set(t)
+	s := newScene(t)
 	id := ticket(t, s.API, 1, "open", true)
 	s.platform.In(channelOf(1), chattest.Slow(200*time.Millisecond))
 	op := apitest.Find(t, "createTicketMessage")
@@ -227,7 +228,7 @@ func TestTwins(t *testing.T) {
 // RELIABILITY.md, Messages.
 func TestHangingPlatform(t *testing.T) {
 	t.Parallel()
-	s := set(t)
+	s := newScene(t)
 	const hanging = 50
 	release := make(chan struct{})
 	var group sync.WaitGroup
@@ -272,7 +273,7 @@ func notify(begun chan<- struct{}, b chattest.Behaviour) chattest.Behaviour {
 // RELIABILITY.md, Guilds.
 func TestMessageToAnotherGuildsChannel(t *testing.T) {
 	t.Parallel()
-	s := set(t)
+	s := newScene(t)
 	id := ticket(t, s.API, 1, "open", true)
 	s.platform.Give(channelOf(1), s.Next(t).Guild)
 	s.Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")

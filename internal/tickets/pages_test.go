@@ -10,27 +10,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/page"
 )
 
-func fill(t *testing.T, d *db.DB, statements ...string) {
-	t.Helper()
-	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		for _, s := range append([]string{
-			`SET LOCAL statement_timeout = 0`, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`,
-		}, statements...) {
-			if _, err := tx.ExecContext(ctx, s); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+const twoGuilds = `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`
 
 // However deep it lies and however it is filtered and ordered, a page is the
 // page of the list sorted by hand.
@@ -38,7 +22,7 @@ func TestPagesAreThoseOfTheSortedList(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
-	fill(t, d, `
+	dbtest.Fill(t, d, twoGuilds, `
 		INSERT INTO tickets (guild_id, id, number, status, opener_id, claimed_by_id, channel_id, last_message_at, created_at, updated_at, closed_at)
 		SELECT guild, 'ticket-' || n, n, CASE WHEN n % 5 = 0 THEN 'closed' ELSE 'open' END, (n % 3 + 1)::text, nullif(n % 4, 0)::text,
 		       nullif(n % 50, 0)::text, CASE WHEN n % 6 <> 0 THEN timestamptz '2026-01-02' + n * 6101 % 5000 / 2 * interval '1 minute' END,
@@ -119,7 +103,7 @@ const many = `
 func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	fill(t, d, many, `ANALYZE tickets`)
+	dbtest.Fill(t, d, twoGuilds, many, `ANALYZE tickets`)
 	since := time.Date(2026, 1, 10, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		name, index string

@@ -15,7 +15,7 @@ import (
 	"guildhall/internal/api"
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/chat"
-	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/idempotency"
 	"guildhall/internal/tickets"
 )
@@ -167,7 +167,7 @@ func TestMessagesProperty(t *testing.T) {
 			t.Fatal(err)
 		}
 	}))
-	s.world.still = func(sequence string) { s.pass(nil, sequence, 21); s.sweep() }
+	s.world.still = func(sequence string) { s.elapse(t, sequence, 21); s.sweep() }
 	n := 1000
 	rapid.Check(t, func(t *rapid.T) {
 		n++
@@ -178,7 +178,7 @@ func TestMessagesProperty(t *testing.T) {
 func (s *story) sequence(t *rapid.T, n int) {
 	name := fmt.Sprint(7_000_000 + n)
 	id, channel := "ticket-"+name, name+"0"
-	s.exec(t, `INSERT INTO tickets (guild_id, id, number, opener_id, channel_id) VALUES ($1, $2, $3, '4000', $4)`, s.Guild, id, n, channel)
+	dbtest.Exec(t, s.DB(), `INSERT INTO tickets (guild_id, id, number, opener_id, channel_id) VALUES ($1, $2, $3, '4000', $4)`, s.Guild, id, n, channel)
 	refused, moved := map[string]bool{}, false
 	send := func(key string) int {
 		answer, err := s.Key(name+key).Try(s.ops["createTicketMessage"], `{"content":"`+name+key+`"}`, apitest.Path("id", id))
@@ -201,7 +201,7 @@ func (s *story) sequence(t *rapid.T, n int) {
 		case 0, 1, 2, 3:
 			send(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"))
 		case 4:
-			s.pass(t, name, rapid.SampledFrom([]int{5, 16, 31, 100, 200, 400}).Draw(t, "seconds"))
+			s.elapse(t, name, rapid.SampledFrom([]int{5, 16, 31, 100, 200, 400}).Draw(t, "seconds"))
 		case 5:
 			s.sweep()
 		case 6:
@@ -211,7 +211,7 @@ func (s *story) sequence(t *rapid.T, n int) {
 		case 8:
 			moved = true
 			channel = name + rapid.SampledFrom([]string{"0", "1"}).Draw(t, "channel")
-			s.exec(t, `UPDATE tickets SET channel_id = $2 WHERE id = $1`, id, channel)
+			dbtest.Exec(t, s.DB(), `UPDATE tickets SET channel_id = $2 WHERE id = $1`, id, channel)
 		case 9:
 			s.sync(id)
 		}
@@ -224,7 +224,7 @@ func (s *story) end(t *rapid.T, name, id string, send func(string) int, refused 
 	s.world.mu.Lock()
 	delete(s.world.next, name)
 	s.world.mu.Unlock()
-	s.pass(t, name, 200)
+	s.elapse(t, name, 200)
 	s.sweep()
 	for _, key := range []string{"a", "b"} {
 		for try := 0; ; try++ {
@@ -233,7 +233,7 @@ func (s *story) end(t *rapid.T, name, id string, send func(string) int, refused 
 			} else if try == 5 {
 				t.Fatalf("message %s still gets %d", key, status)
 			}
-			s.pass(t, name, 200)
+			s.elapse(t, name, 200)
 			s.sweep()
 		}
 	}
@@ -281,15 +281,15 @@ func (s *story) draw(t *rapid.T, name string) {
 	s.world.next[name] = next
 }
 
-// pass makes it seem that this many seconds have gone by for a sequence.
-func (s *story) pass(t *rapid.T, name string, seconds int) {
-	s.exec(t, `
+// elapse makes it seem that this many seconds have gone by for a sequence.
+func (s *story) elapse(t rapid.TB, name string, seconds int) {
+	dbtest.Exec(t, s.DB(), `
 		UPDATE chat_intents
 		SET first_sent_at = first_sent_at - make_interval(secs => $2), lease_until = lease_until - make_interval(secs => $2),
 		    created_at = created_at - make_interval(secs => $2)
 		WHERE subject_id = $1`, "ticket-"+name, seconds)
-	s.exec(t, `UPDATE idempotency_keys SET lease_until = lease_until - make_interval(secs => $2) WHERE key LIKE $1`, name+"%", seconds)
-	s.exec(t, `UPDATE tickets SET channel_lease_until = channel_lease_until - make_interval(secs => $2) WHERE id = $1`, "ticket-"+name, seconds)
+	dbtest.Exec(t, s.DB(), `UPDATE idempotency_keys SET lease_until = lease_until - make_interval(secs => $2) WHERE key LIKE $1`, name+"%", seconds)
+	dbtest.Exec(t, s.DB(), `UPDATE tickets SET channel_lease_until = channel_lease_until - make_interval(secs => $2) WHERE id = $1`, "ticket-"+name, seconds)
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
 	for _, channel := range []string{name + "0", name + "1"} {
@@ -306,16 +306,4 @@ func (s *story) sweep() { _ = tickets.SweepIntents(context.Background(), s.cfg) 
 func (s *story) sync(id string) {
 	defer func() { _ = recover() }()
 	_ = tickets.SyncChannel(context.Background(), s.cfg.DB, s.world, s.Guild, id)
-}
-
-func (s *story) exec(t *rapid.T, query string, args ...any) {
-	if err := s.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, query, args...)
-		return err
-	}); err != nil {
-		if t == nil {
-			panic(err)
-		}
-		t.Fatal(err)
-	}
 }

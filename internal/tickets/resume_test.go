@@ -9,6 +9,7 @@ import (
 	"guildhall/internal/chat"
 	"guildhall/internal/chat/chattest"
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 )
 
 // lose makes the platform lose its answers to one whole call; when not posted,
@@ -30,7 +31,7 @@ func TestTicketClosedMeanwhile(t *testing.T) {
 
 	t.Run("it was posted", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.lose(true)
 		s.Key("k").Do(t, "createTicketMessage", message, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
@@ -41,7 +42,7 @@ func TestTicketClosedMeanwhile(t *testing.T) {
 	})
 	t.Run("it was not", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.lose(false)
 		s.Key("k").Do(t, "createTicketMessage", message, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
@@ -53,7 +54,7 @@ func TestTicketClosedMeanwhile(t *testing.T) {
 	})
 	t.Run("the channel cannot be read", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.lose(true)
 		s.Key("k").Do(t, "createTicketMessage", message, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
@@ -66,7 +67,7 @@ func TestTicketClosedMeanwhile(t *testing.T) {
 	})
 	t.Run("it was certainly refused", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.platform.Next(chattest.Refuse(403, chat.CodeMissingPermission, "no"))
 		s.Key("k").Do(t, "createTicketMessage", message, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
@@ -98,15 +99,15 @@ func TestChannelMovedMeanwhile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := set(t)
+			s := newScene(t)
 			id := ticket(t, s.API, 1, "open", true)
 			tc.arrange(s)
 			s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
 			if name == "lost, the channel before is gone" {
 				s.platform.Remove(channelOf(1))
 			}
-			exec(t, s.API, `UPDATE tickets SET channel_id = $1`, channelOf(2))
-			s.pass(t, tc.pass)
+			dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET channel_id = $1`, channelOf(2))
+			s.elapse(t, tc.pass)
 			s.platform.Forget()
 			s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).Want(t, 201, "")
 			s.want(t, id, 2, tc.posted, 1)
@@ -121,7 +122,7 @@ func TestLeaseLost(t *testing.T) {
 	for name, keyed := range map[string]string{"with a key": "k", "without": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := set(t)
+			s := newScene(t)
 			id := ticket(t, s.API, 1, "open", true)
 			begun, thaw := make(chan struct{}), make(chan struct{})
 			s.fail.freeze.Store(&freeze{begun, thaw})
@@ -139,7 +140,7 @@ func TestLeaseLost(t *testing.T) {
 			}()
 			<-begun
 			s.fail.freeze.Store(nil)
-			s.pass(t, 16)
+			s.elapse(t, 16)
 			s.sweep(t)
 			s.want(t, id, 1, 1, 1)
 			close(thaw)
@@ -152,7 +153,7 @@ func TestLeaseLost(t *testing.T) {
 	}
 	t.Run("and somebody else is at it", func(t *testing.T) {
 		t.Parallel()
-		s := set(t)
+		s := newScene(t)
 		id := ticket(t, s.API, 1, "open", true)
 		begun, thaw := make(chan struct{}), make(chan struct{})
 		s.fail.freeze.Store(&freeze{begun, thaw})
@@ -166,7 +167,7 @@ func TestLeaseLost(t *testing.T) {
 		}()
 		<-begun
 		s.fail.freeze.Store(nil)
-		s.pass(t, 16)
+		s.elapse(t, 16)
 		if err := s.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
 			var intent string
 			if err := tx.GetContext(ctx, &intent, `SELECT id FROM chat_intents`); err != nil {
@@ -179,7 +180,7 @@ func TestLeaseLost(t *testing.T) {
 		}
 		close(thaw)
 		(<-done).WantError(t, 503, "service_unavailable")
-		s.pass(t, 16)
+		s.elapse(t, 16)
 		s.sweep(t)
 		s.want(t, id, 1, 1, 1)
 	})
@@ -189,17 +190,17 @@ func TestLeaseLost(t *testing.T) {
 // the others are finished, and the process lives.
 func TestAPanicCostsOneMessage(t *testing.T) {
 	t.Parallel()
-	s := set(t)
+	s := newScene(t)
 	id := ticket(t, s.API, 1, "open", true)
 	s.fail.before.Store(true)
 	s.Key("a").Do(t, "createTicketMessage", `{"content":"a"}`, apitest.Path("id", id)).WantError(t, 500, "internal_error")
-	s.pass(t, 16)
+	s.elapse(t, 16)
 	var f *chat.Failure
 	if err := s.sweepOnce(); err == nil || errors.As(err, &f) {
 		t.Errorf("got %v, want the panic", err)
 	}
 	s.fail.before.Store(false)
-	s.pass(t, 16)
+	s.elapse(t, 16)
 	s.sweep(t)
 	s.want(t, id, 1, 1, 1)
 }

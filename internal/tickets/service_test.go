@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"guildhall/internal/api/apitest"
+	"guildhall/internal/db/dbtest"
 )
 
 func TestListTickets(t *testing.T) {
@@ -17,9 +18,9 @@ func TestListTickets(t *testing.T) {
 	for i := range 5 {
 		ids = append(ids, ticket(t, a, i+1, []string{"open", "closed"}[i%2], true))
 	}
-	exec(t, a, `UPDATE tickets SET claimed_by_id = '55' WHERE number IN (1, 2)`)
-	exec(t, a, `UPDATE tickets SET opener_id = '4001' WHERE number IN (2, 3)`)
-	exec(t, a, `UPDATE tickets SET last_message_at = now() - number * interval '1 minute' WHERE number IN (2, 4)`)
+	dbtest.Exec(t, a.DB(), `UPDATE tickets SET claimed_by_id = '55' WHERE number IN (1, 2)`)
+	dbtest.Exec(t, a.DB(), `UPDATE tickets SET opener_id = '4001' WHERE number IN (2, 3)`)
+	dbtest.Exec(t, a.DB(), `UPDATE tickets SET last_message_at = now() - number * interval '1 minute' WHERE number IN (2, 4)`)
 	ticket(t, a.Next(t), 9, "open", true)
 
 	for name, tc := range map[string]struct {
@@ -82,7 +83,7 @@ func TestListTicketsByTheirChanges(t *testing.T) {
 	for i := range 3 {
 		ids = append(ids, ticket(t, a, i+1, "open", true))
 	}
-	exec(t, a, `UPDATE tickets SET updated_at = timestamptz '2026-01-01' + number * interval '1 day'`)
+	dbtest.Exec(t, a.DB(), `UPDATE tickets SET updated_at = timestamptz '2026-01-01' + number * interval '1 day'`)
 	since := func(at string, more ...apitest.Arg) *apitest.Answer {
 		t.Helper()
 		return a.Do(t, "listTickets", "", append(more, apitest.Query("updated_since", at))...)
@@ -197,14 +198,14 @@ func TestCloseTicket(t *testing.T) {
 		t.Parallel()
 		a := apitest.New(t)
 		id := apitest.Path("id", ticket(t, a, 3, "closed", true))
-		exec(t, a, `UPDATE guild_settings SET require_close_reason = true WHERE guild_id = $1`, a.Guild)
+		dbtest.Exec(t, a.DB(), `UPDATE guild_settings SET require_close_reason = true WHERE guild_id = $1`, a.Guild)
 		a.Do(t, "closeTicket", "", id).WantError(t, 422, "ticket_not_open")
 	})
 	t.Run("with a reason where the guild wants one", func(t *testing.T) {
 		t.Parallel()
 		a := apitest.New(t)
 		id := apitest.Path("id", ticket(t, a, 4, "open", true))
-		exec(t, a, `UPDATE guild_settings SET require_close_reason = true WHERE guild_id = $1`, a.Guild)
+		dbtest.Exec(t, a.DB(), `UPDATE guild_settings SET require_close_reason = true WHERE guild_id = $1`, a.Guild)
 		a.Do(t, "closeTicket", "", id).WantError(t, 422, "close_reason_required")
 		a.Do(t, "closeTicket", "{}", id).WantError(t, 422, "close_reason_required")
 		a.Do(t, "closeTicket", `{"reason":"  "}`, id).WantError(t, 400, "invalid_request")
@@ -275,7 +276,7 @@ func TestListTicketMessages(t *testing.T) {
 	id := ticket(t, a, 1, "open", true)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for i := range 5 {
-		exec(t, a, `
+		dbtest.Exec(t, a.DB(), `
 			INSERT INTO ticket_messages (guild_id, ticket_id, id, kind, author_type, author_id, content, created_at)
 			VALUES ($1, $2, $3, 'message', 'opener', '4000', $3, $4)`, a.Guild, id, fmt.Sprintf("m%d", 5-i), at.Add(time.Duration(i/2)*time.Second))
 	}

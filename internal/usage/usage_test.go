@@ -20,20 +20,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func count(t *testing.T, d *db.DB, query string, args ...any) (n int) {
-	t.Helper()
-	must(t, d.Reader().GetContext(t.Context(), &n, query, args...))
-	return n
-}
-
-func exec(t *testing.T, d *db.DB, query string, args ...any) {
-	t.Helper()
-	must(t, d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, query, args...)
-		return err
-	}))
-}
-
 // doer counts the units, and fails them while it is told to.
 type doer struct {
 	*db.DB
@@ -73,7 +59,7 @@ func TestWhatIsCountedIsWrittenOnce(t *testing.T) {
 	}
 	c.Count(usage.Request{Status: 401, At: time.Now()}) // nobody's
 	sum := func(token string) int {
-		return count(t, d.DB, `SELECT coalesce(sum(requests), 0) FROM usage_hours WHERE guild_id = 'a' AND token_id = $1`, token)
+		return dbtest.Value[int](t, d.DB, `SELECT coalesce(sum(requests), 0) FROM usage_hours WHERE guild_id = 'a' AND token_id = $1`, token)
 	}
 	for round := 1; round <= 3; round++ {
 		for n := range 5 {
@@ -91,14 +77,14 @@ func TestWhatIsCountedIsWrittenOnce(t *testing.T) {
 			t.Errorf("round %d: %d requests of the token, %d of the guild", round, token, guild)
 		}
 		for _, token := range []string{"token-a", ""} {
-			if n := count(t, d.DB, `SELECT (SELECT sum(requests) FROM usage_totals WHERE token_id = $1) + 1000 * (SELECT sum(requests) FROM usage_days WHERE token_id = $1)`, token); n != 1001*6*round {
+			if n := dbtest.Value[int](t, d.DB, `SELECT (SELECT sum(requests) FROM usage_totals WHERE token_id = $1) + 1000 * (SELECT sum(requests) FROM usage_days WHERE token_id = $1)`, token); n != 1001*6*round {
 				t.Errorf("round %d: the sums of %q are %d", round, token, n)
 			}
 		}
-		if n := count(t, d.DB, `SELECT count(*) FROM usage_refusals`); n != round {
+		if n := dbtest.Value[int](t, d.DB, `SELECT count(*) FROM usage_refusals`); n != round {
 			t.Errorf("round %d: %d refusals", round, n)
 		}
-		if n := count(t, d.DB, `SELECT requests FROM usage_addresses WHERE address = '203.0.113.9'`); n != 6*round {
+		if n := dbtest.Value[int](t, d.DB, `SELECT requests FROM usage_addresses WHERE address = '203.0.113.9'`); n != 6*round {
 			t.Errorf("round %d: %d requests from the address", round, n)
 		}
 	}
@@ -112,7 +98,7 @@ func TestRefusalsAreTrimmedRarelyAndTogether(t *testing.T) {
 	c := usage.NewCounter()
 	const guilds, rounds, each = 60, 9, 150
 	kept := func(guild string) int {
-		return count(t, d.DB, `SELECT count(*) FROM usage_refusals WHERE guild_id = $1`, guild)
+		return dbtest.Value[int](t, d.DB, `SELECT count(*) FROM usage_refusals WHERE guild_id = $1`, guild)
 	}
 	for round := range rounds {
 		for g := range guilds {
@@ -156,13 +142,13 @@ func TestRefusalsAreTrimmedRarelyAndTogether(t *testing.T) {
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	exec(t, d, `
+	dbtest.Exec(t, d, `
 		INSERT INTO usage_hours (guild_id, token_id, hour, operation, class, requests)
 		SELECT n::text, '', now() - age * interval '1 day', 'getWallet', 2, 1 FROM generate_series(1, 1500) n, unnest(ARRAY[1, 32]) age`)
-	exec(t, d, `
+	dbtest.Exec(t, d, `
 		INSERT INTO usage_addresses (guild_id, token_id, day, address, requests, seen_at)
 		SELECT n::text, '', now() - age * interval '1 day', '::1', 1, now() FROM generate_series(1, 3) n, unnest(ARRAY[1, 33]) age`)
-	exec(t, d, `
+	dbtest.Exec(t, d, `
 		INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
 		SELECT n::text, age::text, now() - age * interval '1 day', '', '', 404, '', '' FROM generate_series(1, 4) n, unnest(ARRAY[1, 8]) age`)
 	for i, want := range []int{1007, 500, 0} {
@@ -172,7 +158,7 @@ func TestPrune(t *testing.T) {
 			t.Errorf("step %d deletes %d, want %d", i, n, want)
 		}
 	}
-	if n := count(t, d, `SELECT (SELECT count(*) FROM usage_hours) + (SELECT count(*) FROM usage_addresses) + (SELECT count(*) FROM usage_refusals)`); n != 1507 {
+	if n := dbtest.Value[int](t, d, `SELECT (SELECT count(*) FROM usage_hours) + (SELECT count(*) FROM usage_addresses) + (SELECT count(*) FROM usage_refusals)`); n != 1507 {
 		t.Errorf("%d rows are left", n)
 	}
 }

@@ -1,0 +1,54 @@
+package dbtest
+
+import (
+	"context"
+
+	"guildhall/internal/db"
+)
+
+// test is what testing.TB and a property test's *rapid.T have in common.
+type test interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// Exec runs a statement in a unit of its own, past the program, as anybody with
+// access to the database could.
+func Exec(t test, d *db.DB, statement string, args ...any) {
+	t.Helper()
+	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, statement, args...)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, statement)
+	}
+}
+
+// Fill runs statements in one unit, however long they take.
+func Fill(t test, d *db.DB, statements ...string) {
+	t.Helper()
+	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `SET LOCAL statement_timeout = 0`); err != nil {
+			return err
+		}
+		for _, statement := range statements {
+			if _, err := tx.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("fill the database: %v", err)
+	}
+}
+
+// Value is the one value that a query finds.
+func Value[T any](t test, d *db.DB, query string, args ...any) (v T) {
+	t.Helper()
+	if err := d.Reader().GetContext(context.Background(), &v, query, args...); err != nil {
+		t.Fatalf("%v\n%s", err, query)
+	}
+	return v
+}
