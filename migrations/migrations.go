@@ -13,3 +13,8 @@ var Files embed.FS
 // run as well: serve starts before it and after it. Every other migration has to
 // be run before the program that brings it.
 const NotNeeded = "-- The program runs without this migration."
+
+// AfterRollout is the line of a migration that takes away what only the release
+// before it needs. It waits until no node of an older program runs any more, so
+// its own release runs without it too: it carries NotNeeded as well.
+const AfterRollout = "-- No node of the release before runs any more."

@@ -56,6 +56,7 @@ CREATE TABLE auth_nodes (
     id text COLLATE "C" NOT NULL,
     epoch bigint NOT NULL,
     seen_at timestamp with time zone NOT NULL,
+    schema_version bigint,
     CONSTRAINT auth_nodes_pkey PRIMARY KEY (id)
 );
 
@@ -104,7 +105,6 @@ CREATE TABLE chat_intents (
     settled_at timestamp with time zone,
     mentions text[] NOT NULL DEFAULT '{}'::text[],
     CONSTRAINT chat_intents_pkey PRIMARY KEY (guild_id, id),
-    CONSTRAINT chat_intents_nonce UNIQUE (nonce),
     CONSTRAINT chat_intents_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
     CONSTRAINT chat_intents_kind CHECK ((kind = ANY (ARRAY['ticket_message'::text, 'giveaway_started'::text, 'giveaway_resumed'::text, 'giveaway_ended'::text, 'giveaway_rerolled'::text]))) NOT VALID,
     CONSTRAINT chat_intents_state CHECK ((state = ANY (ARRAY['pending'::text, 'sending'::text, 'sent'::text, 'refused'::text, 'unknown'::text])))
@@ -260,9 +260,8 @@ CREATE TABLE idempotency_keys (
     body bytea,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     lease_until timestamp with time zone,
-    lease_gen bigint NOT NULL DEFAULT 0,
-    recovery jsonb,
-    CONSTRAINT idempotency_keys_pkey PRIMARY KEY (token_id, key),
+    guild_id text COLLATE "C" NOT NULL,
+    CONSTRAINT idempotency_keys_pkey PRIMARY KEY (guild_id, token_id, key),
     CONSTRAINT idempotency_keys_answered CHECK (((state = 'running'::text) OR ((status IS NOT NULL) AND (body IS NOT NULL)))),
     CONSTRAINT idempotency_keys_state CHECK ((state = ANY (ARRAY['running'::text, 'done'::text])))
 );
@@ -277,7 +276,7 @@ CREATE TABLE ledger_entries (
     note text NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     reference text COLLATE "C",
-    CONSTRAINT ledger_entries_pkey PRIMARY KEY (guild_id, id)
+    CONSTRAINT ledger_entries_pkey PRIMARY KEY (guild_id, created_at, id)
 );
 
 CREATE TABLE ledger_references (
@@ -615,7 +614,7 @@ CREATE INDEX giveaways_to_gather ON public.giveaways USING btree (guild_id, redr
 CREATE INDEX giveaways_to_react ON public.giveaways USING btree (guild_id, react_at) WHERE (react_at IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
 CREATE INDEX ledger_entries_by_user ON public.ledger_entries USING btree (guild_id, user_id, created_at DESC, id DESC);
-CREATE INDEX ledger_entries_newest ON public.ledger_entries USING btree (guild_id, created_at DESC, id DESC);
+CREATE INDEX ledger_entries_reference ON public.ledger_entries USING btree (guild_id, reference) WHERE (reference IS NOT NULL);
 CREATE INDEX levels_ranked ON public.levels USING btree (guild_id, ((- total_xp)), length(user_id), user_id) INCLUDE (total_xp);
 CREATE INDEX rank_maps_drafts ON public.rank_maps USING btree (guild_id, board) WHERE (state = 'draft'::text);
 CREATE INDEX rank_marks_place ON public.rank_marks USING btree (guild_id, board, version, depth, length, user_id);
@@ -716,116 +715,9 @@ END
 $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.count_giveaway_entries()
- RETURNS trigger
- LANGUAGE plpgsql
-AS $function$
-DECLARE
-    strays bigint := 0;
-    closed bigint := 0;
-BEGIN
-    IF TG_OP = 'INSERT' THEN
-        WITH change AS (
-            SELECT guild_id, giveaway_id, count(*) AS entrants, sum(entries) AS entries
-            FROM added
-            GROUP BY guild_id, giveaway_id
-        ), counted AS (
-            UPDATE giveaways g
-            SET entrant_count = g.entrant_count + change.entrants,
-                entry_count = g.entry_count + change.entries
-            FROM change
-            WHERE g.guild_id = change.guild_id
-              AND g.id = change.giveaway_id
-            RETURNING g.pot
-        )
-        SELECT (SELECT count(*) FROM change) - count(*), count(*) FILTER (WHERE pot <> 'open') FROM counted INTO strays, closed;
-    ELSIF TG_OP = 'UPDATE' THEN
-        WITH change AS (
-            SELECT guild_id, giveaway_id, sum(entrants) AS entrants, sum(entries) AS entries
-            FROM (
-                SELECT guild_id, giveaway_id, 1 AS entrants, entries FROM added
-                UNION ALL
-                SELECT guild_id, giveaway_id, -1, -entries FROM removed
-            ) AS rows
-            GROUP BY guild_id, giveaway_id
-        ), counted AS (
-            UPDATE giveaways g
-            SET entrant_count = g.entrant_count + change.entrants,
-                entry_count = g.entry_count + change.entries
-            FROM change
-            WHERE g.guild_id = change.guild_id
-              AND g.id = change.giveaway_id
-            RETURNING g.pot
-        )
-        SELECT (SELECT count(*) FROM change) - count(*), count(*) FILTER (WHERE pot <> 'open') FROM counted INTO strays, closed;
-    ELSE
-        WITH change AS (
-            SELECT guild_id, giveaway_id, count(*) AS entrants, sum(entries) AS entries
-            FROM removed
-            GROUP BY guild_id, giveaway_id
-        ), counted AS (
-            UPDATE giveaways g
-            SET entrant_count = g.entrant_count - change.entrants,
-                entry_count = g.entry_count - change.entries
-            FROM change
-            WHERE g.guild_id = change.guild_id
-              AND g.id = change.giveaway_id
-            RETURNING g.pot
-        )
-        SELECT count(*) FILTER (WHERE pot <> 'open') FROM counted INTO closed;
-    END IF;
-    IF strays > 0 THEN
-        RAISE EXCEPTION 'an entry names a giveaway that does not exist'
-            USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'giveaway_entries_giveaway';
-    END IF;
-    IF closed > 0 THEN
-        RAISE EXCEPTION 'the entries of a giveaway do not change any more once it is being drawn'
-            USING ERRCODE = 'restrict_violation', CONSTRAINT = 'giveaway_entries_frozen';
-    END IF;
-    RETURN NULL;
-END
-$function$
-;
-
-CREATE OR REPLACE FUNCTION public.drop_giveaway_entries()
- RETURNS trigger
- LANGUAGE plpgsql
-AS $function$
-BEGIN
-    DELETE FROM giveaway_entries e
-    USING gone
-    WHERE e.guild_id = gone.guild_id
-      AND e.giveaway_id = gone.id;
-    RETURN NULL;
-END
-$function$
-;
-
-CREATE OR REPLACE FUNCTION public.keep_giveaway_draws()
- RETURNS trigger
- LANGUAGE plpgsql
-AS $function$
-BEGIN
-    IF TG_OP = 'DELETE' AND NOT EXISTS (
-        SELECT FROM giveaways
-        WHERE guild_id = OLD.guild_id
-          AND id = OLD.giveaway_id
-    ) THEN
-        RETURN OLD;
-    END IF;
-    RAISE EXCEPTION 'the record of a draw is never changed' USING ERRCODE = 'restrict_violation';
-END
-$function$
-;
-
 
 -- Triggers
 
 CREATE TRIGGER api_tokens_announce_change AFTER INSERT OR DELETE ON public.api_tokens FOR EACH ROW EXECUTE FUNCTION api_tokens_announce();
 CREATE TRIGGER api_tokens_announce_truncate AFTER TRUNCATE ON public.api_tokens FOR EACH STATEMENT EXECUTE FUNCTION api_tokens_announce();
 CREATE TRIGGER api_tokens_announce_update AFTER UPDATE ON public.api_tokens REFERENCING OLD TABLE AS before NEW TABLE AS after FOR EACH STATEMENT EXECUTE FUNCTION api_tokens_announce_updates();
-CREATE TRIGGER giveaway_draws_kept BEFORE DELETE OR UPDATE ON public.giveaway_draws FOR EACH ROW EXECUTE FUNCTION keep_giveaway_draws();
-CREATE TRIGGER giveaway_entries_added AFTER INSERT ON public.giveaway_entries REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_giveaway_entries();
-CREATE TRIGGER giveaway_entries_changed AFTER UPDATE ON public.giveaway_entries REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_giveaway_entries();
-CREATE TRIGGER giveaway_entries_removed AFTER DELETE ON public.giveaway_entries REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_giveaway_entries();
-CREATE TRIGGER giveaways_gone AFTER DELETE ON public.giveaways REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION drop_giveaway_entries();

@@ -127,7 +127,7 @@ func (s *server) readAndWrite(ctx context.Context, direct string, r *report, tok
 	r.hold(known == told && len(keys) == told, "what was acknowledged is there once (%d acknowledged, %d there)", told, len(keys))
 	var backends int
 	if err := d.Reader().GetContext(ctx, &backends, `
-		SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name IN ('guildhall-api', 'guildhall-worker', 'guildhall-jobs', 'guildhall-vital')`); err != nil {
+		SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name ~ '^guildhall-(api|worker|jobs|vital) '`); err != nil {
 		return err
 	}
 	r.hold(backends <= poolerServers, "over at most %d connections to Postgres (%d)", poolerServers, backends)

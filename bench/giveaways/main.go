@@ -104,8 +104,8 @@ func (b bench) together(ctx context.Context, count, guilds int) error {
 		return err
 	}
 	if err := b.inParts(ctx, count, 1000, `
-		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, message_id, starts_at, ends_at)
-		SELECT (1000 + i % $3::integer)::text, 'g' || i, 'active', 'A prize', 3, '1', '2', now() - interval '1 hour', now() + interval '1 day'
+		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, message_id, starts_at, ends_at, entrant_count, entry_count)
+		SELECT (1000 + i % $3::integer)::text, 'g' || i, 'active', 'A prize', 3, '1', '2', now() - interval '1 hour', now() + interval '1 day', 10, 10
 		FROM generate_series($1::integer, $2::integer) i`, guilds); err != nil {
 		return err
 	}
@@ -139,9 +139,9 @@ func (b bench) beside(ctx context.Context, entries int) error {
 	}
 	const large = 8
 	if err := b.exec(ctx, `
-		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, message_id, starts_at, ends_at)
-		SELECT '999', 'large' || i, 'active', 'A prize', 100, '1', '2', now() - interval '1 hour', now() + interval '1 day'
-		FROM generate_series(1, $1::integer) i`, large); err != nil {
+		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, message_id, starts_at, ends_at, entrant_count, entry_count)
+		SELECT '999', 'large' || i, 'active', 'A prize', 100, '1', '2', now() - interval '1 hour', now() + interval '1 day', $2, $2
+		FROM generate_series(1, $1::integer) i`, large, entries); err != nil {
 		return err
 	}
 	for i := range large {

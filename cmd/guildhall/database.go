@@ -84,8 +84,16 @@ func (c *migrateCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	if err := db.Migrate(ctx, cmp.Or(c.ListenURL, f.DatabaseURL)); err != nil {
+	direct := cmp.Or(c.ListenURL, f.DatabaseURL)
+	if err := db.Migrate(ctx, direct); err != nil {
 		return err
 	}
-	return say(io.out, "The database is at schema version %d.", db.SchemaVersion())
+	schema, err := db.CheckSchema(ctx, direct)
+	if err != nil {
+		return err
+	}
+	if left := schema.Unfinished(); left != "" {
+		return say(io.out, "The database is at schema version %d: %s.", schema.Version, left)
+	}
+	return say(io.out, "The database is at schema version %d.", schema.Version)
 }

@@ -288,6 +288,82 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
+// said fails the test unless a command's output holds all the texts.
+func said(t *testing.T, out string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(out, text) {
+			t.Errorf("%q is missing in: %s", text, out)
+		}
+	}
+}
+
+// While a node of the release before runs, a migration leaves what that node
+// needs, says so, and the new program serves beside it. Once the old one has
+// stopped, another migration finishes.
+// RELIABILITY.md, Operation.
+func TestMigrateWaitsForTheReleaseBefore(t *testing.T) {
+	t.Parallel()
+	url := dbtest.At(t, dbtest.Released)
+	pool, err := db.OpenSQL(url, "test", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	exec := func(query string) {
+		t.Helper()
+		if _, err := pool.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key, err := newSecretKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := func(name string) {
+		t.Helper()
+		said(t, call(t, "", "migrate", "--database-url", url).ok(t), "unfinished", name, "guildhall migrate")
+		if s, err := db.CheckSchema(t.Context(), url); err != nil || s.Version >= 97 || s.Version < db.OldestSchema() {
+			t.Fatalf("the schema is at %d, %v", s.Version, err)
+		}
+	}
+	// A node beats; this one never falls silent.
+	exec(`INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('of-old', 0, now() + interval '1 hour')`)
+	waits("node of-old")
+	said(t, call(t, "", "doctor", "--database-url", url, "--secret-key", key).out, "unfinished", "node of-old")
+	p := begin(t, t.TempDir(), nil, "serve", "--database-url", url, "--secret-key", key, "--http-listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0")
+	p.says(t, `"msg":"ready"`)
+	if _, log := p.text(); strings.Count(log, "unfinished") != 1 {
+		t.Errorf("about the unfinished upgrade it says %s", log)
+	}
+	exec(`DELETE FROM auth_nodes WHERE id = 'of-old'`)
+
+	// A worker has connections and no heartbeat.
+	worker, err := pool.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := worker.ExecContext(t.Context(), `SET application_name = 'guildhall-worker'`); err != nil {
+		t.Fatal(err)
+	}
+	waits("guildhall-worker")
+	if _, err := worker.ExecContext(t.Context(), `RESET application_name`); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	// The new program serves on, and keeps nobody waiting.
+	said(t, call(t, "", "doctor", "--database-url", url, "--secret-key", key).out, "unfinished", "have stopped")
+	if out := call(t, "", "migrate", "--database-url", url).ok(t); strings.Contains(out, "unfinished") {
+		t.Errorf("migrate says %s", out)
+	}
+	if s, err := db.CheckSchema(t.Context(), url); err != nil || s.Version != db.SchemaVersion() {
+		t.Errorf("the schema is at %d, %v, want %d", s.Version, err, db.SchemaVersion())
+	}
+}
+
 // A migration holds a lock of its session, which a pooler would give to others: it
 // goes the direct way.
 func TestMigrateGoesTheDirectWay(t *testing.T) {

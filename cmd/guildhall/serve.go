@@ -49,6 +49,9 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	if schema.Newer() {
 		log.Warn("the database is on a newer schema than this program's; a newer guildhall has migrated it", "have", schema.Version, "known", db.SchemaVersion())
 	}
+	if left := schema.Unfinished(); left != "" {
+		log.Warn(left, "have", schema.Version, "known", db.SchemaVersion())
+	}
 	if len(schema.Invalid) > 0 {
 		log.Error("indexes are invalid: what made them was cut off; drop them and run `guildhall migrate`", "indexes", schema.Invalid)
 	}

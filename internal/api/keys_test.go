@@ -171,7 +171,7 @@ func TestKeysLastExactlyADay(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
 	keys := idempotency.Keys{Sealer: server.Server.Sealer}
-	r := idempotency.Request{TokenID: "t", Key: "k", Fingerprint: []byte("f")}
+	r := idempotency.Request{GuildID: "g", TokenID: "t", Key: "k", Fingerprint: []byte("f")}
 	undo := errors.New("undo")
 	for age, replayed := range map[time.Duration]bool{
 		0:                                  true,

@@ -65,7 +65,7 @@ func (u *units) own(x *exchange, next handler) (answer idempotency.Answer, err e
 func request(x *exchange) idempotency.Request {
 	req := x.Request()
 	return idempotency.Request{
-		TokenID: x.by.TokenID, Key: x.key,
+		GuildID: x.by.GuildID, TokenID: x.by.TokenID, Key: x.key,
 		Fingerprint: idempotency.Fingerprint(req.Method, req.URL.EscapedPath(), x.body),
 	}
 }

@@ -191,23 +191,6 @@ func listQuery(guild string, f Filter, limit int) (query string, args []any) {
 const pruneStep = 1000
 
 // Prune deletes some rows that are older than a year and returns how many.
-func Prune(ctx context.Context, d db.Doer) (deleted int, err error) {
-	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		r, err := tx.ExecContext(ctx, `
-			DELETE FROM audit_log WHERE (guild_id, id) IN (
-				SELECT guild_id, id FROM audit_log
-				WHERE at < now() - interval '`+keptFor+`'
-				ORDER BY at
-				LIMIT $1)`, pruneStep)
-		if err != nil {
-			return err
-		}
-		n, err := r.RowsAffected()
-		deleted = int(n)
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("prune the audit log: %w", err)
-	}
-	return deleted, nil
+func Prune(ctx context.Context, d db.Doer) (int, error) {
+	return db.PruneOf(ctx, d, db.Outlived{Table: "audit_log", Key: "id", Since: "at", Kept: keptFor}, pruneStep)
 }

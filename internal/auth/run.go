@@ -151,9 +151,9 @@ func (s *session) beatUntil(ctx context.Context, deaf <-chan struct{}) error {
 		WITH gone AS (
 			DELETE FROM auth_nodes WHERE seen_at < now() - interval '1 minute'
 		)
-		INSERT INTO auth_nodes (id, epoch, seen_at)
-		SELECT `+db.Quote(s.t.node)+`, epoch, now() FROM auth_epoch
-		ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch, seen_at = excluded.seen_at`); err != nil {
+		INSERT INTO auth_nodes (id, epoch, seen_at, schema_version)
+		SELECT `+db.Quote(s.t.node)+`, epoch, now(), `+programVersion()+` FROM auth_epoch
+		ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch, seen_at = excluded.seen_at, schema_version = excluded.schema_version`); err != nil {
 		return fmt.Errorf("register this node: %w", err)
 	}
 	// A heartbeat that a crash of the database forgets does no harm.
@@ -204,12 +204,16 @@ func (s *session) beat(ctx context.Context) error {
 	s.mu.Unlock()
 	return s.exec(ctx, fmt.Sprintf(`
 		WITH seen AS (
-			INSERT INTO auth_nodes AS n (id, epoch, seen_at) VALUES (%s, %d, now())
+			INSERT INTO auth_nodes AS n (id, epoch, seen_at, schema_version) VALUES (%s, %d, now(), %s)
 			ON CONFLICT (id) DO UPDATE SET epoch = greatest(n.epoch, excluded.epoch), seen_at = excluded.seen_at
 			RETURNING id
 		)
-		SELECT pg_notify('%s', 'beat ' || id || ' %d') FROM seen`, db.Quote(s.t.node), epoch, channel, seq))
+		SELECT pg_notify('%s', 'beat ' || id || ' %d') FROM seen`, db.Quote(s.t.node), epoch, programVersion(), channel, seq))
 }
+
+// programVersion is what this node's program knows of the schema: a migration
+// that takes away what an older program needs waits for nodes that say less.
+func programVersion() string { return strconv.FormatInt(db.SchemaVersion(), 10) }
 
 // leave takes this node out of the registry: it no longer uses its cache.
 func (s *session) leave(ctx context.Context) {

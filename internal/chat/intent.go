@@ -324,18 +324,8 @@ func Sweep(ctx context.Context, d db.Doer, limit int, finish func(context.Contex
 
 // Prune deletes up to a thousand intents that nobody can ask for any more.
 func Prune(ctx context.Context, d db.Doer) (int, error) {
-	var gone []int
-	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		return tx.SelectContext(ctx, &gone, `
-			DELETE FROM chat_intents
-			WHERE (guild_id, id) IN (
-				SELECT guild_id, id FROM chat_intents
-				WHERE created_at < now() - interval '48 hours' AND state IN ('sent', 'refused', 'unknown')
-				LIMIT 1000 FOR UPDATE SKIP LOCKED)
-			RETURNING 1`)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("prune intents: %w", err)
-	}
-	return len(gone), nil
+	return db.PruneOf(ctx, d, db.Outlived{
+		Table: "chat_intents", Key: "id", Since: "created_at", Kept: "48 hours",
+		And: "t.state IN ('sent', 'refused', 'unknown')",
+	}, 1000)
 }

@@ -185,29 +185,30 @@ func (s *Server) handle(pattern string, h handler) {
 	})
 }
 
+// pruneStep is how many rows of a table Prune deletes at most.
+const pruneStep = 1000
+
 // Prune deletes some of what nobody can use any more: sessions, links, and
 // marks of what happened once. It returns how many rows went.
 func Prune(ctx context.Context, d db.Doer) (deleted int, err error) {
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		for _, statement := range []string{
-			`DELETE FROM dashboard_sessions WHERE hash IN (
-				SELECT hash FROM dashboard_sessions WHERE expires_at < now() ORDER BY expires_at LIMIT 1000)`,
-			`DELETE FROM dashboard_links WHERE (guild_id, hash) IN (
-				SELECT guild_id, hash FROM dashboard_links WHERE expires_at < now() - interval '1 day' ORDER BY expires_at LIMIT 1000)`,
-			`DELETE FROM dashboard_once WHERE (guild_id, key) IN (
-				SELECT guild_id, key FROM dashboard_once WHERE made_at < now() - interval '2 days' ORDER BY made_at LIMIT 1000)`,
-		} {
-			r, err := tx.ExecContext(ctx, statement)
-			if err != nil {
-				return err
-			}
-			n, err := r.RowsAffected()
-			if err != nil {
-				return err
-			}
-			deleted += int(n)
+		r, err := tx.ExecContext(ctx, `
+			DELETE FROM dashboard_sessions WHERE hash IN (
+				SELECT hash FROM dashboard_sessions WHERE expires_at < now() ORDER BY expires_at LIMIT $1)`, pruneStep)
+		if err != nil {
+			return err
 		}
-		return nil
+		sessions, err := r.RowsAffected()
+		if err != nil {
+			return err
+		}
+		links, err := db.Prune(ctx, tx, db.Outlived{Table: "dashboard_links", Key: "hash", Since: "expires_at", Kept: "1 day"}, nil, pruneStep)
+		if err != nil {
+			return err
+		}
+		marks, err := db.Prune(ctx, tx, db.Outlived{Table: "dashboard_once", Key: "key", Since: "made_at", Kept: "2 days"}, nil, pruneStep)
+		deleted = int(sessions) + links + marks
+		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("prune the dashboard's sessions: %w", err)

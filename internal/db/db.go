@@ -25,7 +25,7 @@ type Config struct {
 	URL     string // postgres://…
 	Writers int    // connections for transactions; 0 means 8
 	Readers int    // connections for reads, whose sessions are read-only; 0 means 8
-	Name    string // application_name; empty means guildhall
+	Name    string // application_name, to which ours add the schema version; empty means guildhall
 }
 
 // DB holds a pool for transactions and a pool whose sessions cannot write.
@@ -142,6 +142,10 @@ func withParams(raw string, params map[string]string) (string, error) {
 	}
 	for k, v := range params {
 		q.Set(k, v)
+	}
+	if name := params["application_name"]; strings.HasPrefix(name, "guildhall") {
+		// So that a migration sees which programs still run (olderPrograms).
+		q.Set("application_name", name+" "+strconv.FormatInt(SchemaVersion(), 10))
 	}
 	if q.Get("default_transaction_read_only") == "on" && q.Get("target_session_attrs") == "read-write" {
 		// The sessions of this pool only read, by our own doing. What is wanted is

@@ -271,7 +271,7 @@ func TestMigrateWaitsForALockAndComesAgain(t *testing.T) {
 			}
 			err := pool.QueryRowContext(ctx, `
 				SELECT EXISTS (SELECT FROM pg_stat_activity
-				WHERE datname = current_database() AND application_name = 'guildhall-migrate' AND wait_event_type = 'Lock')`).Scan(&waits)
+				WHERE datname = current_database() AND application_name LIKE 'guildhall-migrate %' AND wait_event_type = 'Lock')`).Scan(&waits)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,6 +23,22 @@ const maxPrepared = 512
 type connector struct {
 	inner    driver.Connector
 	prepares bool
+	database string
+}
+
+// inspect is nil but in tests.
+var inspect func(database, statement string) error
+
+// InspectStatements is for tests: from now on every statement is shown to f before
+// it is prepared or run, with the name of the database; where f returns an error
+// the statement fails with it. Call it before the first connection is made.
+func InspectStatements(f func(database, statement string) error) { inspect = f }
+
+func (c *conn) inspected(statement string) error {
+	if inspect == nil {
+		return nil
+	}
+	return inspect(c.database, statement)
 }
 
 func newConnector(dsn string) (driver.Connector, error) {
@@ -35,7 +51,7 @@ func newConnector(dsn string) (driver.Connector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return connector{inner, !cfg.BinaryParameters}, nil
+	return connector{inner, !cfg.BinaryParameters, cfg.Database}, nil
 }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -56,7 +72,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 		inner.Close()
 		return nil, err
 	}
-	return &conn{pqConn: pc, wire: wire, prepares: c.prepares, prepared: make(map[string]driver.Stmt)}, nil
+	return &conn{pqConn: pc, wire: wire, database: c.database, prepares: c.prepares, prepared: make(map[string]driver.Stmt)}, nil
 }
 
 // errUnwanted says that servers answer and none of them is of the kind that
@@ -92,6 +108,7 @@ type pqConn interface {
 type conn struct {
 	pqConn
 	wire     *socket
+	database string
 	prepares bool // statements with arguments
 	prepared map[string]driver.Stmt
 	readOnly bool // its server has become a standby
@@ -128,6 +145,9 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	c.wire.workFor(ctx)
+	if err := c.inspected(query); err != nil {
+		return nil, err
+	}
 	return c.pqConn.PrepareContext(ctx, query)
 }
 
@@ -160,6 +180,9 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 			return rows, c.forgetStale(query, err)
 		}
 	}
+	if err := c.inspected(query); err != nil {
+		return nil, err
+	}
 	rows, err := c.pqConn.QueryContext(ctx, query, args)
 	return rows, c.noteReadOnly(err, false)
 }
@@ -175,6 +198,9 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 			res, err := s.ExecContext(ctx, args)
 			return res, c.forgetStale(query, err)
 		}
+	}
+	if err := c.inspected(query); err != nil {
+		return nil, err
 	}
 	res, err := c.pqConn.ExecContext(ctx, query, args)
 	return res, c.noteReadOnly(err, false)

@@ -11,6 +11,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -23,38 +24,44 @@ import (
 
 // SchemaVersion is the version that Migrate brings a database to: this
 // program's newest migration.
-func SchemaVersion() int64 { return newest(func([]byte) bool { return true }) }
+func SchemaVersion() int64 { return known().newest }
 
 // OldestSchema is the oldest version this program's statements run on: its
 // newest migration that does not say they can do without it. A program is rolled
 // out while the one before it still runs, and rolled back over the newer schema.
-func OldestSchema() int64 {
-	return newest(func(text []byte) bool { return !bytes.Contains(text, []byte(migrations.NotNeeded)) })
+func OldestSchema() int64 { return known().oldest }
+
+// history is what the program knows of its migrations, by their numbers.
+type history struct {
+	newest, oldest int64
+	afterRollout   []int64 // ascending
 }
 
-// newest is the number of the newest migration whose text is wanted.
-func newest(wanted func(text []byte) bool) int64 {
+var known = sync.OnceValue(func() (h history) {
 	names, err := fs.Glob(migrations.Files, "*.sql")
 	if err != nil {
 		panic(err)
 	}
-	var found int64
-	for _, n := range names {
+	for _, n := range names { // in the order of the numbers, which are four digits each
 		number, _, _ := strings.Cut(path.Base(n), "_")
 		v, err := strconv.ParseInt(number, 10, 64)
-		if err != nil || v <= found {
+		if err != nil {
 			continue
 		}
 		text, err := fs.ReadFile(migrations.Files, n)
 		if err != nil {
 			panic(err) // it is part of the program
 		}
-		if wanted(text) {
-			found = v
+		h.newest = v
+		if !bytes.Contains(text, []byte(migrations.NotNeeded)) {
+			h.oldest = v
+		}
+		if bytes.Contains(text, []byte(migrations.AfterRollout)) {
+			h.afterRollout = append(h.afterRollout, v)
 		}
 	}
-	return found
-}
+	return h
+})
 
 // A migration that meets a lock steps aside and comes again, so that live
 // traffic never queues behind it for longer than lockTimeout.
@@ -70,6 +77,9 @@ const (
 // wait. Each statement gives up on a lock after two seconds rather than make
 // live traffic queue behind it; Migrate then goes on where it stopped after a
 // pause, ten times in all.
+//
+// It stops, without an error, before a migration that waits until nodes of the
+// release before have stopped, while there are any: CheckSchema tells of it.
 func Migrate(ctx context.Context, url string) error {
 	pool, err := openPool(url, map[string]string{
 		"application_name": "guildhall-migrate", "lock_timeout": strconv.FormatInt(lockTimeout.Milliseconds(), 10), "timezone": "UTC",
@@ -88,8 +98,7 @@ func Migrate(ctx context.Context, url string) error {
 		return err
 	}
 	err = againWhileLocked(ctx, lockTries, lockPause, func() error {
-		_, err := p.Up(ctx)
-		return err
+		return up(ctx, pool, p)
 	})
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
@@ -106,6 +115,60 @@ func Migrate(ctx context.Context, url string) error {
 		return fmt.Errorf("migrate the job tables: %w", err)
 	}
 	return nil
+}
+
+// up runs the migrations that may run now.
+func up(ctx context.Context, pool *sql.DB, p *goose.Provider) error {
+	for _, next := range known().afterRollout {
+		if _, err := p.UpTo(ctx, next-1); err != nil {
+			return err
+		}
+		have, err := p.GetDBVersion(ctx)
+		if err != nil {
+			return err
+		}
+		if have >= next {
+			continue
+		}
+		older, err := olderPrograms(ctx, pool, next, silence)
+		if err != nil || len(older) > 0 {
+			return err
+		}
+	}
+	_, err := p.Up(ctx)
+	return err
+}
+
+// silence is longer than anybody who lives is silent: nodes beat twice a second,
+// workers look for work every second or more often.
+const silence = time.Minute
+
+// olderPrograms names who works on the database with a program that does not
+// know the migration: nodes by their heartbeats, and whatever else there is
+// (workers, commands) by the names of connections, which say the program's
+// version from this release on. Behind a pooler a connection outlives whoever
+// used it and keeps the name, so one that has been idle for as long as silence
+// says nothing.
+func olderPrograms(ctx context.Context, pool *sql.DB, migration int64, silence time.Duration) (Strings, error) {
+	var found Strings
+	err := pool.QueryRowContext(ctx, `
+		SELECT array_agg(DISTINCT name ORDER BY name)
+		FROM (
+			SELECT 'node ' || id AS name
+			FROM auth_nodes
+			WHERE seen_at > now() - make_interval(secs => $2) AND coalesce(schema_version, 0) < $1
+			UNION ALL
+			SELECT application_name
+			FROM pg_stat_activity
+			WHERE datname = current_database()
+			  AND application_name ~ '^guildhall(-[a-z-]+)?( [0-9]+)?$'
+			  AND coalesce(substring(application_name FROM ' ([0-9]+)$')::bigint, 0) < $1
+			  AND (state IS DISTINCT FROM 'idle' OR state_change > now() - make_interval(secs => $2))
+		) AS programs`, migration, silence.Seconds()).Scan(&found)
+	if err != nil {
+		return nil, fmt.Errorf("look for programs of an older release: %w", err)
+	}
+	return found, nil
 }
 
 // againWhileLocked repeats do while it meets a lock that somebody holds.
@@ -134,6 +197,23 @@ type Schema struct {
 	// Invalid names indexes that a migration, cut off while it made them, has
 	// left unusable. They cost every write and serve no read.
 	Invalid Strings
+	// Waits is the first migration that waits until programs of an older release
+	// have stopped, 0 when there is none; Older names those that run.
+	Waits int64
+	Older Strings
+}
+
+// Unfinished says what an upgrade that is not at its end waits for; empty when
+// there is none.
+func (s Schema) Unfinished() string {
+	switch {
+	case s.Waits == 0:
+		return ""
+	case len(s.Older) == 0:
+		return fmt.Sprintf("the upgrade is unfinished: migrations from %d on waited for programs of an older release, which have stopped; run `guildhall migrate` again", s.Waits)
+	}
+	return fmt.Sprintf("the upgrade is unfinished: migrations from %d on wait for programs of an older release (%s); run `guildhall migrate` again when they have stopped",
+		s.Waits, strings.Join(s.Older, ", "))
 }
 
 // Newer reports whether a newer program has migrated the database.
@@ -165,7 +245,14 @@ func CheckSchema(ctx context.Context, url string) (Schema, error) {
 	if err != nil {
 		return s, fmt.Errorf("look for invalid indexes: %w", err)
 	}
-	return s, nil
+	for _, next := range known().afterRollout {
+		if next > s.Version {
+			s.Waits = next
+			s.Older, err = olderPrograms(ctx, pool, next, silence)
+			break
+		}
+	}
+	return s, err
 }
 
 // lockMigrations waits, for an hour at most, until no other process migrates the

@@ -271,29 +271,58 @@ func (d *Deliverer) moveLog(ctx context.Context) error {
 	return d.repeat(ctx, moveUnlogged)
 }
 
+// rowOf names a delivery.
+type rowOf struct {
+	GuildID string `db:"guild_id"`
+	ID      string `db:"id"`
+}
+
+// byGuild does something with the deliveries that a look without locks has found,
+// guild by guild. The look's last parameter says how many; it returns how many
+// there were.
+func byGuild(ctx context.Context, tx *db.Tx, do func(guild string, ids []string) error, look string, args ...any) (int, error) {
+	var found []rowOf
+	if err := tx.SelectContext(ctx, &found, look, append(args, chunk)...); err != nil {
+		return 0, err
+	}
+	for guild, part := range db.ByGuild(found, func(r rowOf) string { return r.GuildID }) {
+		ids := make([]string, len(part))
+		for i, r := range part {
+			ids[i] = r.ID
+		}
+		if err := do(guild, ids); err != nil {
+			return 0, fmt.Errorf("guild %s: %w", guild, err)
+		}
+	}
+	return len(found), nil
+}
+
 // moveUnlogged writes the log rows of a chunk of deliveries, and counts these.
 func moveUnlogged(ctx context.Context, tx *db.Tx) (int, error) {
-	var n int
-	err := tx.GetContext(ctx, &n, `
-		WITH w AS MATERIALIZED (
-			SELECT guild_id, id, unlogged
-			FROM webhook_deliveries
-			WHERE unlogged IS NOT NULL
-			ORDER BY guild_id, id
-			LIMIT $1
-		), a AS (`+insertAttempts+`
-			FROM w
-			CROSS JOIN LATERAL jsonb_to_recordset(w.unlogged) AS r (
-				guild_id text, id text, lease_gen int, started_at timestamptz, duration_ms int, outcome text, status int, excerpt text, error text)
-			ON CONFLICT DO NOTHING
-		), u AS (
+	n, err := byGuild(ctx, tx, func(guild string, ids []string) error {
+		_, err := tx.ExecContext(ctx, `
+			WITH w AS MATERIALIZED (
+				SELECT w.guild_id, w.id, w.unlogged
+				FROM unnest($2::text[]) AS named (id)
+				JOIN webhook_deliveries w ON w.guild_id = $1 AND w.id = named.id
+				WHERE w.unlogged IS NOT NULL
+			), a AS (`+insertAttempts+`
+				FROM w
+				CROSS JOIN LATERAL jsonb_to_recordset(w.unlogged) AS r (
+					guild_id text, id text, lease_gen int, started_at timestamptz, duration_ms int, outcome text, status int, excerpt text, error text)
+				ON CONFLICT DO NOTHING
+			)
 			UPDATE webhook_deliveries d
 			SET unlogged = NULL
 			FROM w
-			WHERE d.guild_id = w.guild_id AND d.id = w.id AND d.unlogged = w.unlogged
-			RETURNING 1
-		)
-		SELECT count(*) FROM w`, chunk)
+			WHERE d.guild_id = $1 AND d.id = w.id AND d.unlogged = w.unlogged`, guild, db.Array(ids))
+		return err
+	}, `
+		SELECT guild_id, id
+		FROM webhook_deliveries
+		WHERE unlogged IS NOT NULL
+		ORDER BY guild_id, id
+		LIMIT $1`)
 	if err != nil {
 		return 0, fmt.Errorf("write put-aside attempts: %w", err)
 	}
@@ -321,59 +350,41 @@ func (d *Deliverer) prune(ctx context.Context) error {
 
 // expireHeld gives up what is held and happened too long ago.
 func expireHeld(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
-	res, err := tx.ExecContext(ctx, `
-		UPDATE webhook_deliveries d
-		SET state = 'failed', completed_at = coalesce($1::timestamptz, now()), error = $4
-		FROM (
-			SELECT guild_id, id
-			FROM webhook_deliveries
-			WHERE state = 'held' AND event_at < coalesce($1::timestamptz, now()) - $2 * interval '1 second'
-			ORDER BY event_at
-			LIMIT $3
-		) old
-		WHERE d.guild_id = old.guild_id AND d.id = old.id AND CASE WHEN d.state = 'held' THEN true END`, now, keep.Seconds(), chunk, errorExpired)
-	return affected(res, err, "give up what is held for too long")
+	n, err := byGuild(ctx, tx, func(guild string, ids []string) error {
+		_, err := tx.ExecContext(ctx, `
+			UPDATE webhook_deliveries d
+			SET state = 'failed', completed_at = coalesce($3::timestamptz, now()), error = $4
+			WHERE d.guild_id = $1 AND d.id = ANY ($2) AND CASE WHEN d.state = 'held' THEN true END`, guild, db.Array(ids), now, errorExpired)
+		return err
+	}, `
+		SELECT guild_id, id
+		FROM webhook_deliveries
+		WHERE state = 'held' AND event_at < coalesce($1::timestamptz, now()) - $2 * interval '1 second'
+		ORDER BY event_at
+		LIMIT $3`, now, keep.Seconds())
+	if err != nil {
+		return 0, fmt.Errorf("give up what is held for too long: %w", err)
+	}
+	return n, nil
 }
 
 func pruneAttempts(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
-	res, err := tx.ExecContext(ctx, `
-		DELETE FROM webhook_attempts
-		WHERE (guild_id, delivery_id, number) IN (
-			SELECT guild_id, delivery_id, number
-			FROM webhook_attempts
-			WHERE started_at < coalesce($1::timestamptz, now()) - $2 * interval '1 second'
-			ORDER BY started_at
-			LIMIT $3
-		)`, now, keep.Seconds(), chunk)
-	return affected(res, err, "prune attempts")
+	return db.Prune(ctx, tx, db.Outlived{Table: "webhook_attempts", Key: "delivery_id, number", Since: "started_at", Kept: interval(keep)}, now, chunk)
 }
 
 func pruneDeliveries(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
-	res, err := tx.ExecContext(ctx, `
-		DELETE FROM webhook_deliveries
-		WHERE (guild_id, id) IN (
-			SELECT guild_id, id
-			FROM webhook_deliveries
-			WHERE event_at < coalesce($1::timestamptz, now()) - $2 * interval '1 second'
-			ORDER BY event_at
-			LIMIT $3
-		)`, now, (keep + expiredFor).Seconds(), chunk)
-	return affected(res, err, "prune deliveries")
+	return db.Prune(ctx, tx, db.Outlived{Table: "webhook_deliveries", Key: "id", Since: "event_at", Kept: interval(keep + expiredFor)}, now, chunk)
 }
 
 func pruneEvents(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
-	res, err := tx.ExecContext(ctx, `
-		DELETE FROM webhook_events
-		WHERE (guild_id, id) IN (
-			SELECT ev.guild_id, ev.id
-			FROM webhook_events ev
-			WHERE ev.occurred_at < coalesce($1::timestamptz, now()) - $2 * interval '1 second'
-			  AND NOT EXISTS (SELECT FROM webhook_deliveries d WHERE d.guild_id = ev.guild_id AND d.event_id = ev.id)
-			ORDER BY ev.occurred_at
-			LIMIT $3
-		)`, now, (keep + expiredFor).Seconds(), chunk)
-	return affected(res, err, "prune events")
+	return db.Prune(ctx, tx, db.Outlived{
+		Table: "webhook_events", Key: "id", Since: "occurred_at", Kept: interval(keep + expiredFor),
+		And: "NOT EXISTS (SELECT FROM webhook_deliveries d WHERE d.guild_id = t.guild_id AND d.event_id = t.id)",
+	}, now, chunk)
 }
+
+// interval is a length of time as Postgres reads it.
+func interval(d time.Duration) string { return fmt.Sprintf("%d seconds", int64(d.Seconds())) }
 
 // repairWalk is where the next repair begins.
 type repairWalk struct{ after endpointID }

@@ -226,26 +226,29 @@ func learn(ctx context.Context, tx *db.Tx, now *time.Time, batch []result) ([]ch
 	if len(batch) == 0 {
 		return nil, nil
 	}
-	in, err := json.Marshal(batch)
-	if err != nil {
-		return nil, fmt.Errorf("render endpoints: %w", err)
-	}
 	var rows []schedule
-	err = tx.SelectContext(ctx, &rows, `
-		SELECT s.*, coalesce($1::timestamptz, clock_timestamp()) AS now
-		FROM (
-			SELECT DISTINCT guild_id, endpoint_id
-			FROM jsonb_to_recordset($2::jsonb) AS p (guild_id text, endpoint_id text)
-			ORDER BY guild_id, endpoint_id
-		) p
-		CROSS JOIN LATERAL (
-			SELECT `+scheduleColumns+`
-			FROM webhook_schedule s
-			WHERE s.guild_id = p.guild_id AND s.endpoint_id = p.endpoint_id
-			FOR NO KEY UPDATE
-		) s`, now, string(in))
-	if err != nil {
-		return nil, fmt.Errorf("lock the schedules of %d results: %w", len(batch), err)
+	for guild, part := range db.ByGuild(batch, func(r result) string { return r.GuildID }) {
+		endpoints := make([]string, len(part))
+		for i, r := range part {
+			endpoints[i] = r.EndpointID
+		}
+		var held []schedule
+		if err := tx.SelectContext(ctx, &held, `
+			SELECT s.*, coalesce($1::timestamptz, clock_timestamp()) AS now
+			FROM (
+				SELECT DISTINCT endpoint_id
+				FROM unnest($3::text[]) AS p (endpoint_id)
+				ORDER BY endpoint_id
+			) p
+			CROSS JOIN LATERAL (
+				SELECT `+scheduleColumns+`
+				FROM webhook_schedule s
+				WHERE s.guild_id = $2 AND s.endpoint_id = p.endpoint_id
+				FOR NO KEY UPDATE
+			) s`, now, guild, db.Array(endpoints)); err != nil {
+			return nil, fmt.Errorf("lock the schedules of %d results of guild %s: %w", len(part), guild, err)
+		}
+		rows = append(rows, held...)
 	}
 	news := make([]change, len(rows))
 	for i, s := range rows {
@@ -285,23 +288,21 @@ func (s schedule) learn(batch []result) change {
 
 // store writes the changes. The rows are locked.
 func store(ctx context.Context, tx *db.Tx, news []change) error {
-	if len(news) == 0 {
-		return nil
-	}
-	in, err := json.Marshal(news)
-	if err != nil {
-		return fmt.Errorf("render changes: %w", err)
-	}
-	_, err = tx.ExecContext(ctx, `
-		UPDATE webhook_schedule s
-		SET next_due = c.next_due, releasing = s.releasing OR c.releasing, failures = c.failures, refusals = c.refusals, blocks = c.blocks,
-		    blocked_until = c.blocked_until, quiet_until = c.quiet_until, failing_since = c.failing_since, warned = c.warned
-		FROM jsonb_to_recordset($1::jsonb) AS c (
-			guild_id text, endpoint_id text, next_due timestamptz, releasing boolean, failures int, refusals int, blocks int,
-			blocked_until timestamptz, quiet_until timestamptz, failing_since timestamptz, warned smallint)
-		WHERE s.guild_id = c.guild_id AND s.endpoint_id = c.endpoint_id`, string(in))
-	if err != nil {
-		return fmt.Errorf("store what %d endpoints have shown: %w", len(news), err)
+	for guild, part := range db.ByGuild(news, func(c change) string { return c.GuildID }) {
+		in, err := json.Marshal(part)
+		if err != nil {
+			return fmt.Errorf("render changes: %w", err)
+		}
+		if _, err := tx.ExecContext(ctx, `
+			UPDATE webhook_schedule s
+			SET next_due = c.next_due, releasing = s.releasing OR c.releasing, failures = c.failures, refusals = c.refusals, blocks = c.blocks,
+			    blocked_until = c.blocked_until, quiet_until = c.quiet_until, failing_since = c.failing_since, warned = c.warned
+			FROM jsonb_to_recordset($2::jsonb) AS c (
+				endpoint_id text, next_due timestamptz, releasing boolean, failures int, refusals int, blocks int,
+				blocked_until timestamptz, quiet_until timestamptz, failing_since timestamptz, warned smallint)
+			WHERE s.guild_id = $1 AND s.endpoint_id = c.endpoint_id`, guild, string(in)); err != nil {
+			return fmt.Errorf("store what %d endpoints of guild %s have shown: %w", len(part), guild, err)
+		}
 	}
 	return nil
 }
@@ -336,10 +337,10 @@ type settled struct {
 const (
 	settleResults = `
 		WITH r AS MATERIALIZED (
-			SELECT guild_id, id, endpoint_id, lease_gen, state, pause_ms, step, logged, started_at, duration_ms, outcome, status,
+			SELECT $4::text AS guild_id, id, endpoint_id, lease_gen, state, pause_ms, step, logged, started_at, duration_ms, outcome, status,
 			       response_class, excerpt, error, reason
 			FROM jsonb_to_recordset($2::jsonb) AS r (
-				guild_id text, id text, endpoint_id text, lease_gen int, state text, pause_ms bigint, step int, logged boolean,
+				id text, endpoint_id text, lease_gen int, state text, pause_ms bigint, step int, logged boolean,
 				started_at timestamptz, duration_ms int, outcome text, status int, response_class text, excerpt text, error text, reason text)
 		), d AS (
 			UPDATE webhook_deliveries d
@@ -353,7 +354,7 @@ const (
 			    error = r.reason,
 			    unlogged = CASE WHEN $3 AND r.logged THEN coalesce(d.unlogged, '[]') || jsonb_build_array(to_jsonb(r)) ELSE d.unlogged END
 			FROM r
-			WHERE d.guild_id = r.guild_id AND d.id = r.id
+			WHERE d.guild_id = $4 AND d.id = r.id
 			  AND d.lease_gen = r.lease_gen AND CASE WHEN d.state = 'pending' THEN d.lease_until IS NOT NULL END
 			RETURNING 1
 		)`
@@ -369,8 +370,8 @@ const (
 		SELECT (SELECT count(*) FROM d) AS settled,
 		       coalesce((
 		           SELECT jsonb_agg(jsonb_build_object('guild_id', s.guild_id, 'endpoint_id', s.endpoint_id))
-		           FROM (SELECT DISTINCT guild_id, endpoint_id FROM r WHERE state = 'delivered') ok
-		           JOIN webhook_schedule s ON s.guild_id = ok.guild_id AND s.endpoint_id = ok.endpoint_id
+		           FROM (SELECT DISTINCT endpoint_id FROM r WHERE state = 'delivered') ok
+		           JOIN webhook_schedule s ON s.guild_id = $4 AND s.endpoint_id = ok.endpoint_id
 		           WHERE s.failing_since IS NOT NULL OR s.failures > 0), '[]') AS unwell`
 )
 
@@ -379,28 +380,31 @@ const (
 // the delivery's own row, in one statement, so that log and state cannot part. A
 // result that comes too late changes nothing but the log.
 func settle(ctx context.Context, tx *db.Tx, now *time.Time, batch []result, putAside bool) (settled, error) {
-	in, err := json.Marshal(batch)
-	if err != nil {
-		return settled{}, fmt.Errorf("render %d results: %w", len(batch), err)
-	}
 	query := settleResults + settleLog + settleAnswer
 	if putAside {
 		query = settleResults + settleAnswer
 	}
-	var row struct {
-		Settled int    `db:"settled"`
-		Unwell  []byte `db:"unwell"`
-	}
-	if err := tx.GetContext(ctx, &row, query, now, string(in), putAside); err != nil {
-		return settled{}, fmt.Errorf("settle %d deliveries: %w", len(batch), err)
-	}
-	var unwell []order
-	if err := json.Unmarshal(row.Unwell, &unwell); err != nil {
-		return settled{}, fmt.Errorf("read which endpoints fail: %w", err)
-	}
-	out := settled{Count: row.Settled}
-	for _, e := range unwell {
-		out.Unwell = append(out.Unwell, endpointID{e.GuildID, e.EndpointID})
+	var out settled
+	for guild, part := range db.ByGuild(batch, func(r result) string { return r.GuildID }) {
+		in, err := json.Marshal(part)
+		if err != nil {
+			return settled{}, fmt.Errorf("render %d results: %w", len(part), err)
+		}
+		var row struct {
+			Settled int    `db:"settled"`
+			Unwell  []byte `db:"unwell"`
+		}
+		if err := tx.GetContext(ctx, &row, query, now, string(in), putAside, guild); err != nil {
+			return settled{}, fmt.Errorf("settle %d deliveries of guild %s: %w", len(part), guild, err)
+		}
+		var unwell []order
+		if err := json.Unmarshal(row.Unwell, &unwell); err != nil {
+			return settled{}, fmt.Errorf("read which endpoints fail: %w", err)
+		}
+		out.Count += row.Settled
+		for _, e := range unwell {
+			out.Unwell = append(out.Unwell, endpointID{e.GuildID, e.EndpointID})
+		}
 	}
 	return out, nil
 }

@@ -16,13 +16,6 @@ import (
 )
 
 const (
-	// releasedSchema is the newest migration of the last release.
-	releasedSchema = 12
-
-	// rolledOut is the newest migration beside which nodes of that release run:
-	// those after it take away what only they use.
-	rolledOut = 96
-
 	// upgradeVariable names, in the environment, how many deliveries there are
 	// before the upgrade: 1000000 to measure it.
 	upgradeVariable = "GUILDHALL_TEST_UPGRADE_DELIVERIES"
@@ -37,7 +30,7 @@ func TestAnUpgradeLosesAndRepeatsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := dbtest.At(t, releasedSchema)
+	url := dbtest.At(t, dbtest.Released)
 	old, err := db.OpenSQL(url, "release-before", 4)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +48,7 @@ func TestAnUpgradeLosesAndRepeatsNothing(t *testing.T) {
 
 	probe := u.record()
 	begun := time.Now()
-	dbtest.Upgrade(t, url, rolledOut)
+	dbtest.Upgrade(t, url, dbtest.Expanded)
 	took := time.Since(begun)
 	recorded := probe.stop()
 	if err := db.Migrate(t.Context(), url); err != nil {
@@ -198,7 +191,7 @@ func (u *upgrade) record() *recording {
 // report says how long each migration took, and how long it kept the release
 // before from recording.
 func (u *upgrade) report(took time.Duration, p *recording) {
-	rows, err := u.old.QueryContext(u.t.Context(), `SELECT version_id, tstamp AT TIME ZONE current_setting('TimeZone') FROM goose_db_version WHERE version_id > $1 ORDER BY id`, releasedSchema)
+	rows, err := u.old.QueryContext(u.t.Context(), `SELECT version_id, tstamp AT TIME ZONE current_setting('TimeZone') FROM goose_db_version WHERE version_id > $1 ORDER BY id`, dbtest.Released)
 	if err != nil {
 		u.t.Fatal(err)
 	}

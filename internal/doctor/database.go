@@ -42,6 +42,8 @@ func (x *examination) schema(ctx context.Context) Finding {
 		return warn("indexes are invalid, because what made them was cut off: drop them and run `guildhall migrate`").about(s.Invalid)
 	case s.Newer():
 		return warn("the schema is at version %d, newer than this program's %d: a newer guildhall has migrated it", s.Version, db.SchemaVersion())
+	case s.Unfinished() != "":
+		return warn("%s", s.Unfinished())
 	case s.Version < db.SchemaVersion():
 		return warn("the schema is at version %d, this program's is %d: it runs, and `guildhall migrate` brings the rest", s.Version, db.SchemaVersion())
 	}

@@ -15,9 +15,6 @@ import (
 	"guildhall/internal/leaderboard"
 )
 
-// rolledOut is the newest migration beside which nodes of the last release run.
-const rolledOut = 96
-
 // releasedAdjust is an adjustment as the last release makes it.
 const releasedAdjust = `
 		WITH changed AS (
@@ -49,7 +46,7 @@ const releasedPage = `SELECT user_id, balance AS points FROM wallets_after($1, $
 // of either has its event.
 func TestTheLastReleaseRunsBesideThisOne(t *testing.T) {
 	t.Parallel()
-	url := dbtest.At(t, rolledOut)
+	url := dbtest.At(t, dbtest.Expanded)
 	d, err := db.Open(db.Config{URL: url, Writers: 8, Readers: 4, Name: "guildhall-test"})
 	if err != nil {
 		t.Fatal(err)

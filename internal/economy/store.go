@@ -53,7 +53,8 @@ type filter struct {
 	Since     time.Time
 }
 
-// The whole ledger and a member's have an index each.
+// The whole ledger and a member's have an index each: the ledger's primary key,
+// and by_user.
 var (
 	ledger = page.Table{Name: "ledger_entries", Columns: "id, user_id, delta, balance_after, reason, reference, note, created_at"}
 
@@ -67,7 +68,7 @@ const referenced = `
 		SELECT id, user_id, delta, balance_after, reason, reference, note, created_at
 		FROM ledger_entries
 		WHERE guild_id = $1
-		  AND id = (SELECT entry_id FROM ledger_references WHERE guild_id = $1 AND reference = $5)
+		  AND reference = $5
 		  AND created_at >= $4
 		  AND ($6::text IS NULL OR user_id = $6)
 		LIMIT $2 OFFSET $3`

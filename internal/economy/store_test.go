@@ -46,12 +46,12 @@ func TestReadsUseTheirIndexes(t *testing.T) {
 			name, index string
 			filter      filter
 		}{
-			{"all", "ledger_entries_newest", filter{}},
-			{"since", "ledger_entries_newest", filter{Since: since}},
+			{"all", "ledger_entries_pkey", filter{}},
+			{"since", "ledger_entries_pkey", filter{Since: since}},
 			{"a member", "ledger_entries_by_user", filter{UserID: &user}},
 			{"a member since", "ledger_entries_by_user", filter{UserID: &user, Since: since}},
-			{"a reference", "ledger_references_pkey", filter{Reference: &reference}},
-			{"a reference of a member", "ledger_references_pkey", filter{Reference: &reference, UserID: &user, Since: since}},
+			{"a reference", "ledger_entries_reference", filter{Reference: &reference}},
+			{"a reference of a member", "ledger_entries_reference", filter{Reference: &reference, UserID: &user, Since: since}},
 		} {
 			t.Run(fmt.Sprintf("%s, %d rows down", c.name, p.Offset()), func(t *testing.T) {
 				t.Parallel()

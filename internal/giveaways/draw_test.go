@@ -295,6 +295,7 @@ func TestDrawSeesWholeEntries(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.giveaway("a", drawing, 5, 10, equal)
+	s.exec(`UPDATE giveaways SET pot = 'gathering'`)
 	stop, failed := make(chan struct{}), make(chan error, 4)
 	var group sync.WaitGroup
 	for w := range 4 {
@@ -306,9 +307,11 @@ func TestDrawSeesWholeEntries(t *testing.T) {
 				default:
 				}
 				err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-					_, err := tx.ExecContext(ctx, `
-						INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries)
-						VALUES ($1, 'a', $2, 3)`, guild, fmt.Sprintf("9%d%04d", w, i))
+					g, err := lock(ctx, tx, guild, "a")
+					if err != nil {
+						return err
+					}
+					_, err = advance(ctx, tx, g, gathering, "1", []string{fmt.Sprintf("9%d%04d", w, i)})
 					return err
 				})
 				if err != nil {
@@ -416,7 +419,6 @@ func BenchmarkDraw(b *testing.B) {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			s := newScene(b)
 			s.giveaway("a", drawing, 10, size, equal)
-			s.exec(`ALTER TABLE giveaway_draws DISABLE TRIGGER USER`)
 			for b.Loop() {
 				b.StopTimer()
 				s.exec(`DELETE FROM giveaway_draws`)

@@ -57,7 +57,6 @@ func TestListGiveawayDraws(t *testing.T) {
 	s.Do(t, "listGiveawayDraws", "", apitest.Path("id", other)).Want(t, 200, `{"data":[{"round":1,"entry_count":1,"origin":{"type":"system","token_id":null}}]}`)
 
 	// A draw of the first release does not know how many entries were in the pot.
-	s.exec(`ALTER TABLE giveaway_draws DISABLE TRIGGER USER`)
 	s.exec(`UPDATE giveaway_draws SET entry_count = NULL`)
 	s.Do(t, "listGiveawayDraws", "", at).Want(t, 200, `{"data":[{"entry_count":21},{"round":2}]}`)
 
@@ -129,9 +128,7 @@ func TestTheScriptRepeatsDraws(t *testing.T) {
 		if c.entrants != 250 {
 			continue
 		}
-		s.exec(`ALTER TABLE giveaway_entries DISABLE TRIGGER USER`)
 		s.exec(`UPDATE giveaway_entries SET entries = entries + 1 WHERE giveaway_id = $1 AND user_id = '1100'`, id)
-		s.exec(`ALTER TABLE giveaway_entries ENABLE TRIGGER USER`)
 		if out, err := verify(id); err == nil || !strings.Contains(out, "round 1 cannot be repeated") {
 			t.Errorf("changed entries: %v\n%s", err, out)
 		}

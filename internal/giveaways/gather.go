@@ -91,10 +91,7 @@ func enter(ctx context.Context, d db.Doer, g row, page []chat.Reactor) (row, err
 			g = row{}
 			return err
 		}
-		if err := addEntries(ctx, tx, g, members); err != nil {
-			return err
-		}
-		g, err = advance(ctx, tx, g, state, after, len(members))
+		g, err = advance(ctx, tx, g, state, after, members)
 		return err
 	})
 	if fault.Is(err, "not_found") {
@@ -103,44 +100,43 @@ func enter(ctx context.Context, d db.Doer, g row, page []chat.Reactor) (row, err
 	return g, err
 }
 
-// addEntries stores entries of weight 1 for those who have none yet, in a
-// giveaway whose reactions are being read.
-func addEntries(ctx context.Context, tx *db.Tx, g row, members []string) error {
-	if len(members) == 0 {
-		return nil
-	}
-	// Only inside this unit, which holds the row: everybody else finds the pot
-	// closed all the time.
-	if _, err := tx.ExecContext(ctx, `
-		UPDATE giveaways SET pot = 'open'
-		WHERE guild_id = $1
-		  AND id = $2`, g.GuildID, g.ID); err != nil {
-		return fmt.Errorf("open giveaway %s of guild %s for its reactions: %w", g.ID, g.GuildID, err)
-	}
-	if _, err := tx.ExecContext(ctx, `
-		INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries, entered_at)
-		SELECT $1, $2, u, 1, clock_timestamp()
-		FROM unnest($3::text[]) u
-		ON CONFLICT (guild_id, giveaway_id, user_id) DO NOTHING`, g.GuildID, g.ID, db.Array(members)); err != nil {
-		return fmt.Errorf("store the reactions to giveaway %s of guild %s: %w", g.ID, g.GuildID, err)
-	}
-	return nil
-}
-
-// advance notes how far the reactions are read.
-func advance(ctx context.Context, tx *db.Tx, g row, state, after string, members int) (row, error) {
+// advance stores entries of weight 1 for those who have none yet, counts them,
+// and notes how far the reactions are read. Only the entries of a giveaway whose
+// reactions are being read grow that way; the unit holds the row.
+func advance(ctx context.Context, tx *db.Tx, g row, state, after string, members []string) (row, error) {
 	err := tx.GetContext(ctx, &g, `
+		WITH added AS (
+			INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries, entered_at)
+			SELECT g.guild_id, g.id, u, 1, clock_timestamp()
+			FROM giveaways g, unnest($5::text[]) u
+			WHERE g.guild_id = $1
+			  AND g.id = $2
+			  AND g.pot = 'gathering'
+			  AND `+countsEntries+`
+			ON CONFLICT (guild_id, giveaway_id, user_id) DO NOTHING
+			RETURNING entries
+		), counted AS (
+			SELECT count(*) AS entrants, coalesce(sum(entries), 0) AS entries
+			FROM added
+		)
 		UPDATE giveaways
-		SET pot = $3, reaction_after = $4, reaction_count = reaction_count + $5, failures = 0,
+		SET pot = $3, reaction_after = $4, reaction_count = reaction_count + cardinality($5::text[]), failures = 0,
+		    entrant_count = entrant_count + counted.entrants, entry_count = entry_count + counted.entries,
 		    redraw_at = clock_timestamp() + make_interval(secs => $6)
+		FROM counted
 		WHERE guild_id = $1
 		  AND id = $2
-		RETURNING `+columns, g.GuildID, g.ID, state, after, members, leaseOf(state).Seconds())
+		  AND pot = 'gathering'
+		RETURNING `+columns, g.GuildID, g.ID, state, after, db.Array(members), leaseOf(state).Seconds())
 	if err != nil {
-		return row{}, fmt.Errorf("note the reactions to giveaway %s of guild %s: %w", g.ID, g.GuildID, err)
+		return row{}, fmt.Errorf("store the reactions to giveaway %s of guild %s: %w", g.ID, g.GuildID, err)
 	}
 	return g, nil
 }
+
+// countsEntries says to the trigger of the release before, which is there until
+// its nodes have stopped, that the statement counts the entries that it adds.
+const countsEntries = `set_config('guildhall.counts_entries', 'on', true) = 'on'`
 
 // leaseOf is how long the giveaway is left to whoever reads its reactions; once
 // they are read it is to be drawn at once.

@@ -76,6 +76,7 @@ func TestMembersEnterByReacting(t *testing.T) {
 	server.Bots("90", "2600", "3000")
 	server.React(channel, message, "👍", "77")
 	s.exec(`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries) VALUES ($1, $2, '2001', 5), ($1, $2, '1500', 2)`, s.Guild, id)
+	s.exec(giveaways.Recount)
 
 	// On the second page the platform fails, and is asked again.
 	server.Next(slow(), chattest.Refuse(http.StatusServiceUnavailable, 0, "no"), chattest.Limited(time.Second, "user"))
@@ -225,6 +226,7 @@ func TestAGiveawayDoesNotWaitForEver(t *testing.T) {
 			message := s.message(server, id)
 			server.React(channel, message, party, "42")
 			s.exec(`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) VALUES ($1, $2, '1500')`, s.Guild, id)
+			s.exec(giveaways.Recount)
 			if gone {
 				server.DeleteMessage(channel, message)
 			} else {

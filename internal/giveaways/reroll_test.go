@@ -98,8 +98,9 @@ func TestRerollGiveaway(t *testing.T) {
 			t.Fatalf("nobody entered, and %v won", none)
 		}
 		s.Do(t, "rerollGiveaway", "", apitest.Path("id", id)).WantError(t, 422, "not_enough_entries")
-		s.exec(`UPDATE giveaways SET pot = 'open' WHERE id = $1`, id) // as if they had entered in time
+		// As if they had entered in time.
 		s.exec(`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) VALUES ($1, $2, '41'), ($1, $2, '42'), ($1, $2, '43')`, s.Guild, id)
+		s.exec(giveaways.Recount)
 		after := s.winners(s.Do(t, "rerollGiveaway", `{"count":100}`, apitest.Path("id", id)).Want(t, 200, ""))
 		if len(after) != 2 {
 			t.Errorf("the winners are %v, want two", after)

@@ -68,6 +68,7 @@ func (s stage) giveaway(status string, winnerCount, entrants int) string {
 		INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries, entered_at)
 		SELECT $1, $2, (1000 + n)::text, n, now() - make_interval(secs => n)
 		FROM generate_series(1, $3::integer) n`, s.Guild, id, entrants)
+	s.exec(giveaways.Recount)
 	return id
 }
 
@@ -169,6 +170,7 @@ func TestListGiveawayEntries(t *testing.T) {
 	// The last entrant entered first; of equals, the numerically smaller comes first.
 	s.exec(`UPDATE giveaway_entries SET entered_at = '2026-01-01T00:00:00Z' WHERE user_id IN ('1001', '1002')`)
 	s.exec(`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries, entered_at) VALUES ($1, $2, '999', 7, '2026-01-01T00:00:00Z')`, s.Guild, id)
+	s.exec(giveaways.Recount)
 	want := []string{"999", "1001", "1002"}
 	for n := 30; n > 2; n-- {
 		want = append(want, strconv.Itoa(1000+n))

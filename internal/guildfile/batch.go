@@ -66,12 +66,13 @@ type batch struct {
 	bytes   int
 	known   map[ref]bool
 	wanted  []wanted
+	closing map[string]bool // guilds with giveaways whose time was over
 	ranked  map[string]bool // guilds whose leaderboards have grown
 	to      targets
 }
 
 func newBatch(tx *db.Tx, now time.Time) *batch {
-	return &batch{tx: tx, now: now.UTC(), known: make(map[ref]bool), ranked: make(map[string]bool), to: newTargets()}
+	return &batch{tx: tx, now: now.UTC(), known: make(map[ref]bool), closing: make(map[string]bool), ranked: make(map[string]bool), to: newTargets()}
 }
 
 // add reads one line into the batch and returns its kind.
@@ -190,7 +191,7 @@ func (b *batch) send(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return b.giveDefaultSettings(ctx)
 }
 
 // resolve looks up what the batch's records name and the file did not define.
@@ -283,21 +284,36 @@ func (t *target) explain(err error) error {
 // without one was given the defaults, and a row that says nothing else is no
 // loss. Any other row stays, and the record that meets it is an error.
 func (b *batch) replaceDefaultSettings(ctx context.Context) error {
-	if len(b.to.settings.rows) == 0 {
+	for _, r := range b.to.settings.rows {
+		guild := r[0].(string)
+		if _, err := b.tx.ExecContext(ctx, `
+			DELETE FROM guild_settings
+			WHERE guild_id = $1
+			  AND (moderation, economy, levelling, tickets, giveaways, network)
+			    = (true, true, true, true, true, true)
+			  AND (currency_name, currency_symbol, require_close_reason, close_action, timezone)
+			    = ('coins', '🪙', false, 'archive', 'UTC')`, guild); err != nil {
+			return fmt.Errorf("import: replace the default settings of guild %s: %w", guild, err)
+		}
+	}
+	return nil
+}
+
+// giveDefaultSettings gives settings to the batch's guilds that have none: every
+// guild has settings. A record of them that comes later replaces these.
+func (b *batch) giveDefaultSettings(ctx context.Context) error {
+	if len(b.to.guilds.rows) == 0 {
 		return nil
 	}
-	ids := make([]string, 0, len(b.to.settings.rows))
-	for _, r := range b.to.settings.rows {
+	ids := make([]string, 0, len(b.to.guilds.rows))
+	for _, r := range b.to.guilds.rows {
 		ids = append(ids, r[0].(string))
 	}
 	if _, err := b.tx.ExecContext(ctx, `
-		DELETE FROM guild_settings
-		WHERE guild_id = ANY($1)
-		  AND (moderation, economy, levelling, tickets, giveaways, network)
-		    = (true, true, true, true, true, true)
-		  AND (currency_name, currency_symbol, require_close_reason, close_action, timezone)
-		    = ('coins', '🪙', false, 'archive', 'UTC')`, db.Array(ids)); err != nil {
-		return fmt.Errorf("import: replace default settings: %w", err)
+		INSERT INTO guild_settings (guild_id)
+		SELECT unnest($1::text[])
+		ON CONFLICT DO NOTHING`, db.Array(ids)); err != nil {
+		return fmt.Errorf("import: give guilds their settings: %w", err)
 	}
 	return nil
 }

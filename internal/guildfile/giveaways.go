@@ -2,8 +2,13 @@ package guildfile
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"guildhall/internal/db"
@@ -45,6 +50,9 @@ func readGiveaway(b *batch, r *record) {
 		or(r.oneOf("source", false, "api", "bot"), "bot"),
 	)
 	b.defines(ref{kind: "giveaway", guild: guild, id: id})
+	if over {
+		b.closing[guild] = true
+	}
 }
 
 func readGiveawayEntry(b *batch, r *record) {
@@ -97,93 +105,140 @@ func (b *batch) rounds(ctx context.Context) error {
 		r := ref{kind: "giveaway", guild: row[0].(string), id: row[giveawayID].(string)}
 		last[r] = max(last[r], row[drawRound].(int64))
 	}
-	if len(last) == 0 {
-		return nil
-	}
-	var guilds, ids, rounds []string
-	for r, n := range last {
-		guilds, ids, rounds = append(guilds, r.guild), append(ids, r.id), append(rounds, strconv.FormatInt(n, 10))
-	}
-	if _, err := b.tx.ExecContext(ctx, `
-		WITH drawn AS (
-			SELECT guild_id, id, n::integer
-			FROM unnest($1::text[], $2::text[], $3::text[]) AS d (guild_id, id, n)
-		), held AS (
-			SELECT guild_id, id, n
-			FROM giveaways JOIN drawn USING (guild_id, id)
-			ORDER BY guild_id, id
-			FOR NO KEY UPDATE OF giveaways
-		)
-		UPDATE giveaways g
-		SET rounds = greatest(g.rounds, held.n)
-		FROM held
-		WHERE g.guild_id = held.guild_id
-		  AND g.id = held.id`, db.Array(guilds), db.Array(ids), db.Array(rounds)); err != nil {
-		return fmt.Errorf("import: count the giveaways' draws: %w", err)
+	for guild, refs := range inGuilds(maps.Keys(last)) {
+		var ids, rounds []string
+		for _, r := range refs {
+			ids, rounds = append(ids, r.id), append(rounds, strconv.FormatInt(last[r], 10))
+		}
+		if _, err := b.tx.ExecContext(ctx, `
+			WITH held AS (
+				SELECT g.id, drawn.n::integer
+				FROM unnest($2::text[], $3::text[]) AS drawn (id, n)
+				JOIN giveaways g ON g.guild_id = $1 AND g.id = drawn.id
+				ORDER BY g.id
+				FOR NO KEY UPDATE OF g
+			)
+			UPDATE giveaways g
+			SET rounds = greatest(g.rounds, held.n)
+			FROM held
+			WHERE g.guild_id = $1
+			  AND g.id = held.id`, guild, db.Array(ids), db.Array(rounds)); err != nil {
+			return fmt.Errorf("import: count the draws of giveaways of guild %s: %w", guild, err)
+		}
 	}
 	return nil
 }
 
+// inGuilds goes through what records have named, guild by guild and in the order
+// of the ids, which is the order of locks.
+func inGuilds(refs iter.Seq[ref]) iter.Seq2[string, []ref] {
+	sorted := slices.SortedFunc(refs, func(a, b ref) int { return strings.Compare(a.id, b.id) })
+	return db.ByGuild(sorted, func(r ref) string { return r.guild })
+}
+
+// entrants is what a batch adds to a giveaway.
+type entrants struct {
+	have, entrants, entries int64
+	frozen                  bool
+}
+
 // room refuses entries of a giveaway whose entries are frozen, because it is
 // being drawn or has been, and those whose weights add up to more than a giveaway
-// can count. The tables would refuse both too, but without saying which line it
-// was. A giveaway that this import has brought in is frozen when the import ends.
+// can count, and counts the rest. A giveaway that this import has brought in is
+// frozen when the import ends.
 func (b *batch) room(ctx context.Context) error {
 	t := &b.to.entries
-	if len(t.rows) == 0 {
-		return nil
-	}
-	sums, frozen := make(map[ref]int64), make(map[ref]bool)
-	var guilds, ids []string
+	sums := make(map[ref]*entrants)
 	for _, row := range t.rows {
-		r := ref{kind: "giveaway", guild: row[0].(string), id: row[giveawayID].(string)}
-		if _, ok := sums[r]; !ok {
-			sums[r] = 0
-			guilds, ids = append(guilds, r.guild), append(ids, r.id)
+		sums[ref{kind: "giveaway", guild: row[0].(string), id: row[giveawayID].(string)}] = new(entrants)
+	}
+	for guild, refs := range inGuilds(maps.Keys(sums)) {
+		if err := b.holdGiveaways(ctx, guild, refs, sums); err != nil {
+			return err
 		}
 	}
+	for i, row := range t.rows {
+		r := ref{kind: "giveaway", guild: row[0].(string), id: row[giveawayID].(string)}
+		sum, n := sums[r], row[entryCount].(int64)
+		if sum.frozen {
+			return &LineError{Line: t.lines[i], Kind: t.kinds[i], Reason: fmt.Sprintf("giveaway %q of guild %s is being drawn or has been: its entries do not change any more", r.id, r.guild)}
+		}
+		if n > maxInteger-sum.have-sum.entries {
+			return &LineError{Line: t.lines[i], Kind: t.kinds[i], Reason: fmt.Sprintf("entries bring the giveaway over %d in all", int64(maxInteger))}
+		}
+		sum.entrants++
+		sum.entries += n
+	}
+	for guild, refs := range inGuilds(maps.Keys(sums)) {
+		if err := b.countEntries(ctx, guild, refs, sums); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holdGiveaways locks giveaways of a guild and reads what entries they have.
+func (b *batch) holdGiveaways(ctx context.Context, guild string, refs []ref, sums map[ref]*entrants) error {
+	ids := make([]string, 0, len(refs))
+	for _, r := range refs {
+		ids = append(ids, r.id)
+	}
 	var have []struct {
-		Guild   string `db:"guild_id"`
 		ID      string `db:"id"`
 		Entries int64  `db:"entry_count"`
 		Frozen  bool   `db:"frozen"`
 	}
 	if err := b.tx.SelectContext(ctx, &have, `
-		SELECT guild_id, id, entry_count, pot <> 'open' AS frozen
+		SELECT id, entry_count, pot <> 'open' AS frozen
 		FROM giveaways
-		WHERE (guild_id, id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
-		ORDER BY guild_id, id
-		FOR NO KEY UPDATE`, db.Array(guilds), db.Array(ids)); err != nil {
-		return fmt.Errorf("import: read the giveaways' entries: %w", err)
+		WHERE guild_id = $1
+		  AND id = ANY ($2)
+		ORDER BY id
+		FOR NO KEY UPDATE`, guild, db.Array(ids)); err != nil {
+		return fmt.Errorf("import: read the entries of giveaways of guild %s: %w", guild, err)
 	}
 	for _, h := range have {
-		r := ref{kind: "giveaway", guild: h.Guild, id: h.ID}
-		sums[r], frozen[r] = h.Entries, h.Frozen
-	}
-	for i, row := range t.rows {
-		r := ref{kind: "giveaway", guild: row[0].(string), id: row[giveawayID].(string)}
-		if frozen[r] {
-			return &LineError{Line: t.lines[i], Kind: t.kinds[i], Reason: fmt.Sprintf("giveaway %q of guild %s is being drawn or has been: its entries do not change any more", r.id, r.guild)}
-		}
-		n := row[entryCount].(int64)
-		if n > maxInteger-sums[r] {
-			return &LineError{Line: t.lines[i], Kind: t.kinds[i], Reason: fmt.Sprintf("entries bring the giveaway over %d in all", int64(maxInteger))}
-		}
-		sums[r] += n
+		sum := sums[ref{kind: "giveaway", guild: guild, id: h.ID}]
+		sum.have, sum.frozen = h.Entries, h.Frozen
 	}
 	return nil
 }
 
-// freeze closes the entries of the giveaways that came in after their time was
-// over; those that run go on taking entries. A giveaway of the API that is still
-// to be drawn has its reactions read first.
-func (b *batch) freeze(ctx context.Context) error {
+// countEntries adds the batch's entries to the counters of a guild's giveaways,
+// which are held.
+func (b *batch) countEntries(ctx context.Context, guild string, refs []ref, sums map[ref]*entrants) error {
+	var ids, users, entries []string
+	for _, r := range refs {
+		sum := sums[r]
+		ids, users, entries = append(ids, r.id), append(users, strconv.FormatInt(sum.entrants, 10)), append(entries, strconv.FormatInt(sum.entries, 10))
+	}
+	res, err := b.tx.ExecContext(ctx, `
+		UPDATE giveaways g
+		SET entrant_count = g.entrant_count + added.users::bigint, entry_count = g.entry_count + added.entries::bigint
+		FROM unnest($2::text[], $3::text[], $4::text[]) AS added (id, users, entries)
+		WHERE g.guild_id = $1
+		  AND g.id = added.id
+		  AND g.pot = 'open'`, guild, db.Array(ids), db.Array(users), db.Array(entries))
+	if err != nil {
+		return fmt.Errorf("import: count the entries of giveaways of guild %s: %w", guild, err)
+	}
+	if n, err := res.RowsAffected(); err != nil || n != int64(len(ids)) {
+		return errors.Join(fmt.Errorf("import: %d of %d giveaways of guild %s take entries", n, len(ids), guild), err)
+	}
+	return nil
+}
+
+// freeze closes the entries of a guild's giveaways that came in after their time
+// was over; those that run go on taking entries. A giveaway of the API that is
+// still to be drawn has its reactions read first.
+func (b *batch) freeze(ctx context.Context, guild string) error {
 	if _, err := b.tx.ExecContext(ctx, `
 		UPDATE giveaways
 		SET pot = CASE WHEN status = 'drawing' AND source = 'api' THEN 'gathering' ELSE 'frozen' END, drawing_at = now()
-		WHERE status IN ('drawing', 'ended')
-		  AND pot = 'open'`); err != nil {
-		return fmt.Errorf("import: freeze the entries of giveaways: %w", err)
+		WHERE guild_id = $1
+		  AND status IN ('drawing', 'ended')
+		  AND pot = 'open'`, guild); err != nil {
+		return fmt.Errorf("import: freeze the entries of giveaways of guild %s: %w", guild, err)
 	}
 	return nil
 }

@@ -3,9 +3,9 @@ package guildfile
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
-	"guildhall/internal/db"
 	"guildhall/internal/leaderboard"
 )
 
@@ -142,41 +142,38 @@ func (b *batch) number(ctx context.Context) error {
 			ids = append(ids, row[0].(string))
 		}
 	}
-	if len(ids) == 0 {
-		return nil
-	}
+	cases, tickets, before := make(map[string]int64), make(map[string]int64), make(map[string]counters)
 	slices.Sort(ids)
-	ids = slices.Compact(ids)
-	var rows []struct {
-		ID         string `db:"id"`
-		LastCase   int64  `db:"last_case"`
-		LastTicket int64  `db:"last_ticket"`
-	}
-	if err := b.tx.SelectContext(ctx, &rows, `
-		SELECT id, last_case, last_ticket
-		FROM guilds
-		WHERE id = ANY($1)
-		ORDER BY id
-		FOR NO KEY UPDATE`, db.Array(ids)); err != nil {
-		return fmt.Errorf("import: read the guilds' counters: %w", err)
-	}
-	cases, tickets := make(map[string]int64, len(rows)), make(map[string]int64, len(rows))
-	for _, r := range rows {
-		cases[r.ID], tickets[r.ID] = r.LastCase, r.LastTicket
+	for _, guild := range slices.Compact(ids) {
+		var last counters
+		if err := b.tx.GetContext(ctx, &last, `
+			SELECT last_case, last_ticket
+			FROM guilds
+			WHERE id = $1
+			FOR NO KEY UPDATE`, guild); err != nil {
+			return fmt.Errorf("import: read the counters of guild %s: %w", guild, err)
+		}
+		cases[guild], tickets[guild], before[guild] = last.Case, last.Ticket, last
 	}
 	assign(&b.to.cases, cases)
 	assign(&b.to.tickets, tickets)
-	for _, r := range rows {
-		if cases[r.ID] == r.LastCase && tickets[r.ID] == r.LastTicket {
+	for guild, last := range before {
+		if cases[guild] == last.Case && tickets[guild] == last.Ticket {
 			continue
 		}
 		if _, err := b.tx.ExecContext(ctx, `
 			UPDATE guilds SET last_case = $2, last_ticket = $3
-			WHERE id = $1`, r.ID, cases[r.ID], tickets[r.ID]); err != nil {
-			return fmt.Errorf("import: raise the counters of guild %s: %w", r.ID, err)
+			WHERE id = $1`, guild, cases[guild], tickets[guild]); err != nil {
+			return fmt.Errorf("import: raise the counters of guild %s: %w", guild, err)
 		}
 	}
 	return nil
+}
+
+// counters are a guild's last numbers.
+type counters struct {
+	Case   int64 `db:"last_case"`
+	Ticket int64 `db:"last_ticket"`
 }
 
 func assign(t *target, last map[string]int64) {
@@ -194,15 +191,10 @@ func assign(t *target, last map[string]int64) {
 
 // finish is done once, after the last batch.
 func (b *batch) finish(ctx context.Context, total int64) error {
-	// Every guild has settings; whom the file gave none gets the defaults.
-	if _, err := b.tx.ExecContext(ctx, `
-		INSERT INTO guild_settings (guild_id)
-		SELECT id FROM guilds g
-		WHERE NOT EXISTS (SELECT FROM guild_settings s WHERE s.guild_id = g.id)`); err != nil {
-		return fmt.Errorf("import: give guilds their settings: %w", err)
-	}
-	if err := b.freeze(ctx); err != nil {
-		return err
+	for _, guild := range slices.Sorted(maps.Keys(b.closing)) {
+		if err := b.freeze(ctx, guild); err != nil {
+			return err
+		}
 	}
 	for guild := range b.ranked {
 		if err := leaderboard.Reloaded(ctx, b.tx, guild); err != nil {

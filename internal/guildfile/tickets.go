@@ -3,6 +3,7 @@ package guildfile
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"guildhall/internal/db"
@@ -88,33 +89,28 @@ func (b *batch) count(ctx context.Context) error {
 		t, at := tallies[r], row[messageCreated].(time.Time)
 		tallies[r] = tally{t.n + 1, latest(t.last, &at)}
 	}
-	if len(tallies) == 0 {
-		return nil
-	}
-	var guilds, ids, counts, lasts []string
-	for r, t := range tallies {
-		guilds, ids = append(guilds, r.guild), append(ids, r.id)
-		counts = append(counts, fmt.Sprint(t.n))
-		lasts = append(lasts, t.last.Format(time.RFC3339Nano))
-	}
-	if _, err := b.tx.ExecContext(ctx, `
-		WITH added AS (
-			SELECT guild_id, id, n::bigint, last::timestamptz
-			FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS a (guild_id, id, n, last)
-		), held AS (
-			SELECT guild_id, id, n, last
-			FROM tickets JOIN added USING (guild_id, id)
-			ORDER BY guild_id, id
-			FOR NO KEY UPDATE OF tickets
-		)
-		UPDATE tickets t
-		SET message_count = t.message_count + held.n,
-		    last_message_at = greatest(t.last_message_at, held.last)
-		FROM held
-		WHERE t.guild_id = held.guild_id
-		  AND t.id = held.id`,
-		db.Array(guilds), db.Array(ids), db.Array(counts), db.Array(lasts)); err != nil {
-		return fmt.Errorf("import: count the tickets' messages: %w", err)
+	for guild, refs := range inGuilds(maps.Keys(tallies)) {
+		var ids, counts, lasts []string
+		for _, r := range refs {
+			ids, counts = append(ids, r.id), append(counts, fmt.Sprint(tallies[r].n))
+			lasts = append(lasts, tallies[r].last.Format(time.RFC3339Nano))
+		}
+		if _, err := b.tx.ExecContext(ctx, `
+			WITH held AS (
+				SELECT t.id, added.n::bigint, added.last::timestamptz
+				FROM unnest($2::text[], $3::text[], $4::text[]) AS added (id, n, last)
+				JOIN tickets t ON t.guild_id = $1 AND t.id = added.id
+				ORDER BY t.id
+				FOR NO KEY UPDATE OF t
+			)
+			UPDATE tickets t
+			SET message_count = t.message_count + held.n,
+			    last_message_at = greatest(t.last_message_at, held.last)
+			FROM held
+			WHERE t.guild_id = $1
+			  AND t.id = held.id`, guild, db.Array(ids), db.Array(counts), db.Array(lasts)); err != nil {
+			return fmt.Errorf("import: count the messages of tickets of guild %s: %w", guild, err)
+		}
 	}
 	return nil
 }

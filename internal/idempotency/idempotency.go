@@ -20,6 +20,7 @@ import (
 
 // Request identifies one keyed request.
 type Request struct {
+	GuildID     string
 	TokenID     string
 	Key         string
 	Fingerprint []byte
@@ -72,15 +73,13 @@ var (
 // idempotency_key_reused.
 func (k Keys) Claim(ctx context.Context, tx *db.Tx, r Request) (*Answer, error) {
 	var claimed bool
+	// No index is named: which columns are the key is the schema's affair, before
+	// and after the upgrade that adds the guild to them.
 	err := tx.GetContext(ctx, &claimed, `
-		INSERT INTO idempotency_keys AS k (token_id, key, fingerprint)
-		VALUES ($1, $2, $3)
-		ON CONFLICT (token_id, key) DO UPDATE
-		SET fingerprint = excluded.fingerprint, state = 'running', status = NULL, location = NULL, retry_after = NULL,
-		    body = NULL, created_at = now(), lease_until = NULL
-		WHERE k.created_at <= now() - interval '24 hours'
-		  AND (k.lease_until IS NULL OR k.lease_until <= now())
-		RETURNING true`, r.TokenID, r.Key, r.Fingerprint)
+		INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint)
+		VALUES ($1, $2, $3, $4)
+		ON CONFLICT DO NOTHING
+		RETURNING true`, r.GuildID, r.TokenID, r.Key, r.Fingerprint)
 	switch {
 	case err == nil:
 		return nil, nil
@@ -89,26 +88,48 @@ func (k Keys) Claim(ctx context.Context, tx *db.Tx, r Request) (*Answer, error) 
 	case !db.Missing(err):
 		return nil, fmt.Errorf("claim idempotency key: %w", err)
 	}
-	return k.find(ctx, tx, r)
+	answer, err := k.find(ctx, tx, r)
+	if !errors.Is(err, errOver) {
+		return answer, err
+	}
+	if ours, err := takeOver(ctx, tx, r); ours || err != nil {
+		return nil, err
+	}
+	answer, err = k.find(ctx, tx, r) // a twin was faster
+	if errors.Is(err, errOver) {
+		return nil, inUse
+	}
+	return answer, err
+}
+
+// errOver says that the window of a key is over: it is free.
+var errOver = errors.New("the window of the idempotency key is over")
+
+// takeOver claims a key whose window is over, unless a twin has done so.
+func takeOver(ctx context.Context, tx *db.Tx, r Request) (bool, error) {
+	var ours []bool
+	err := tx.SelectContext(ctx, &ours, `
+		UPDATE idempotency_keys
+		SET fingerprint = $4, state = 'running', status = NULL, location = NULL, retry_after = NULL,
+		    body = NULL, created_at = now(), lease_until = NULL
+		WHERE guild_id = $1 AND token_id = $2 AND key = $3
+		  AND created_at <= now() - interval '24 hours'
+		  AND (lease_until IS NULL OR lease_until <= now())
+		RETURNING true`, r.GuildID, r.TokenID, r.Key, r.Fingerprint)
+	switch {
+	case db.LockTimeout(err):
+		return false, inUse.Because(err)
+	case err != nil:
+		return false, fmt.Errorf("take over an idempotency key whose window is over: %w", err)
+	}
+	return len(ours) == 1, nil
 }
 
 // Replay returns the answer that the key has, or nil when it has none. A key
 // used for another request is idempotency_key_reused.
 func (k Keys) Replay(ctx context.Context, q db.Querier, r Request) (*Answer, error) {
-	var have row
-	err := q.GetContext(ctx, &have, `
-		SELECT fingerprint, state, status, location, retry_after, body
-		FROM idempotency_keys
-		WHERE token_id = $1 AND key = $2
-		  AND (created_at > now() - interval '24 hours' OR lease_until > now())`, r.TokenID, r.Key)
-	switch {
-	case db.Missing(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("look for the answer of an idempotency key: %w", err)
-	}
-	answer, err := k.open(have, r)
-	if errors.Is(err, inUse) {
+	answer, err := k.find(ctx, q, r)
+	if errors.Is(err, inUse) || errors.Is(err, errOver) {
 		return nil, nil
 	}
 	return answer, err
@@ -121,21 +142,26 @@ type row struct {
 	Location    sql.NullString `db:"location"`
 	RetryAfter  sql.NullString `db:"retry_after"`
 	Body        []byte         `db:"body"`
+	Over        bool           `db:"over"`
 }
 
-// find returns the answer stored under the key. The row must exist.
+// find returns the answer stored under the key, or errOver.
 func (k Keys) find(ctx context.Context, q db.Querier, r Request) (*Answer, error) {
 	var have row
 	err := q.GetContext(ctx, &have, `
-		SELECT fingerprint, state, status, location, retry_after, body
+		SELECT fingerprint, state, status, location, retry_after, body,
+		       created_at <= now() - interval '24 hours' AND (lease_until IS NULL OR lease_until <= now()) AS over
 		FROM idempotency_keys
-		WHERE token_id = $1 AND key = $2`, r.TokenID, r.Key)
+		WHERE guild_id = $1 AND token_id = $2 AND key = $3`, r.GuildID, r.TokenID, r.Key)
 	switch {
 	case db.Missing(err):
-		// It was released between two statements: the caller may try again.
+		// Nothing is there, or it was released between two statements: the caller
+		// may try again.
 		return nil, inUse
 	case err != nil:
 		return nil, fmt.Errorf("read idempotency key: %w", err)
+	case have.Over:
+		return nil, errOver
 	}
 	return k.open(have, r)
 }
@@ -162,9 +188,9 @@ func (k Keys) open(have row, r Request) (*Answer, error) {
 func (k Keys) Keep(ctx context.Context, tx *db.Tx, r Request, a Answer) error {
 	_, err := tx.ExecContext(ctx, `
 		UPDATE idempotency_keys
-		SET state = 'done', status = $3, location = nullif($4, ''), retry_after = nullif($5, ''), body = $6, lease_until = NULL
-		WHERE token_id = $1 AND key = $2`,
-		r.TokenID, r.Key, a.Status, a.Location, a.RetryAfter, k.Sealer.Seal(a.Body, bound(r)))
+		SET state = 'done', status = $4, location = nullif($5, ''), retry_after = nullif($6, ''), body = $7, lease_until = NULL
+		WHERE guild_id = $1 AND token_id = $2 AND key = $3`,
+		r.GuildID, r.TokenID, r.Key, a.Status, a.Location, a.RetryAfter, k.Sealer.Seal(a.Body, bound(r)))
 	if err != nil {
 		return fmt.Errorf("keep the answer: %w", err)
 	}
@@ -175,19 +201,9 @@ func (k Keys) Keep(ctx context.Context, tx *db.Tx, r Request, a Answer) error {
 func bound(r Request) string { return "idempotency_keys/" + r.TokenID + "/" + r.Key }
 
 // Prune deletes up to a thousand keys whose window is over and reports how
-// many it found. Correctness does not depend on it: Claim looks at the age.
+// many it deleted. Correctness does not depend on it: Claim looks at the age.
 func Prune(ctx context.Context, d db.Doer) (int, error) {
-	var gone []int
-	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		return tx.SelectContext(ctx, &gone, `
-			DELETE FROM idempotency_keys
-			WHERE (token_id, key) IN (
-				SELECT token_id, key FROM idempotency_keys
-				WHERE created_at < now() - interval '25 hours'
-				LIMIT 1000 FOR UPDATE SKIP LOCKED)
-			RETURNING 1`)
-	})
-	return len(gone), err
+	return db.PruneOf(ctx, d, db.Outlived{Table: "idempotency_keys", Key: "token_id, key", Since: "created_at", Kept: "25 hours"}, 1000)
 }
 
 type contextKey struct{}

@@ -36,7 +36,18 @@ func (m *modelKey) fresh() bool { return m != nil && (m.age < 24*time.Hour || m.
 // RELIABILITY.md, Writes.
 func TestKeysAgainstAModel(t *testing.T) {
 	t.Parallel()
-	ctx, d := context.Background(), dbtest.New(t).DB
+	t.Run("on the newest schema", func(t *testing.T) {
+		t.Parallel()
+		keysAgainstAModel(t, dbtest.New(t).DB)
+	})
+	t.Run("beside nodes of the release before", func(t *testing.T) {
+		t.Parallel()
+		keysAgainstAModel(t, dbtest.Open(t, dbtest.At(t, dbtest.Expanded)).DB)
+	})
+}
+
+func keysAgainstAModel(t *testing.T, d *db.DB) {
+	ctx := context.Background()
 	keys := idempotency.Keys{Sealer: box(t, 1)}
 	run := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -46,7 +57,7 @@ func TestKeysAgainstAModel(t *testing.T) {
 		do := func(work func(context.Context, *db.Tx) error) error { return d.Do(ctx, work) }
 		request := func() idempotency.Request {
 			return idempotency.Request{
-				TokenID: token, Key: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"),
+				GuildID: "g", TokenID: token, Key: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"),
 				Fingerprint: []byte(rapid.SampledFrom([]string{"one", "two"}).Draw(t, "body")),
 			}
 		}
@@ -232,8 +243,8 @@ func TestPrune(t *testing.T) {
 	ctx, d := context.Background(), dbtest.New(t).DB
 	if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `
-			INSERT INTO idempotency_keys (token_id, key, fingerprint, created_at)
-			SELECT 't', n::text, 'f', now() - make_interval(hours => n) FROM generate_series(1, 48) n`)
+			INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, created_at)
+			SELECT (n % 3)::text, 't', n::text, 'f', now() - make_interval(hours => n) FROM generate_series(1, 48) n`)
 		return err
 	}); err != nil {
 		t.Fatal(err)

@@ -20,12 +20,12 @@ func (k Keys) ClaimLeased(ctx context.Context, tx *db.Tx, r Request) (*Answer, e
 	// SKIP LOCKED leaves a key that a twin takes over at this moment to the twin.
 	err := tx.SelectContext(ctx, &ours, `
 		DELETE FROM idempotency_keys
-		WHERE (token_id, key) IN (
+		WHERE guild_id = $1 AND (token_id, key) IN (
 			SELECT token_id, key FROM idempotency_keys
-			WHERE token_id = $1 AND key = $2 AND fingerprint = $3
+			WHERE guild_id = $1 AND token_id = $2 AND key = $3 AND fingerprint = $4
 			  AND state = 'running' AND lease_until <= now()
 			FOR UPDATE SKIP LOCKED)
-		RETURNING true`, r.TokenID, r.Key, r.Fingerprint)
+		RETURNING true`, r.GuildID, r.TokenID, r.Key, r.Fingerprint)
 	if err != nil {
 		return nil, fmt.Errorf("take over an idempotency key: %w", err)
 	}
@@ -37,8 +37,8 @@ func (k Keys) ClaimLeased(ctx context.Context, tx *db.Tx, r Request) (*Answer, e
 func (k Keys) Lease(ctx context.Context, tx *db.Tx, r Request) error {
 	_, err := tx.ExecContext(ctx, `
 		UPDATE idempotency_keys
-		SET lease_until = now() + make_interval(secs => $3)
-		WHERE token_id = $1 AND key = $2 AND state = 'running'`, r.TokenID, r.Key, LeaseTime.Seconds())
+		SET lease_until = now() + make_interval(secs => $4)
+		WHERE guild_id = $1 AND token_id = $2 AND key = $3 AND state = 'running'`, r.GuildID, r.TokenID, r.Key, LeaseTime.Seconds())
 	if err != nil {
 		return fmt.Errorf("lease the idempotency key: %w", err)
 	}
@@ -49,7 +49,7 @@ func (k Keys) Lease(ctx context.Context, tx *db.Tx, r Request) error {
 func (k Keys) Release(ctx context.Context, tx *db.Tx, r Request) error {
 	_, err := tx.ExecContext(ctx, `
 		DELETE FROM idempotency_keys
-		WHERE token_id = $1 AND key = $2 AND fingerprint = $3 AND state = 'running'`, r.TokenID, r.Key, r.Fingerprint)
+		WHERE guild_id = $1 AND token_id = $2 AND key = $3 AND fingerprint = $4 AND state = 'running'`, r.GuildID, r.TokenID, r.Key, r.Fingerprint)
 	if err != nil {
 		return fmt.Errorf("release the idempotency key: %w", err)
 	}

@@ -69,13 +69,13 @@ func TestAnswersOfThePreviousRelease(t *testing.T) {
 		var got *idempotency.Answer
 		err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 			if _, err := tx.ExecContext(ctx, `
-				INSERT INTO idempotency_keys (token_id, key, fingerprint, state, status, location, body)
-				VALUES ($1, $2, $3, 'done', $4, nullif($5, ''), $6)`,
+				INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, location, body)
+				VALUES ('g', $1, $2, $3, 'done', $4, nullif($5, ''), $6)`,
 				token, c.key, fingerprint, c.want.Status, c.want.Location, sealed); err != nil {
 				return err
 			}
 			got, err = idempotency.Keys{Sealer: box}.Claim(ctx, tx, idempotency.Request{
-				TokenID: token, Key: c.key, Fingerprint: idempotency.Fingerprint("POST", c.path, []byte(c.body)),
+				GuildID: "g", TokenID: token, Key: c.key, Fingerprint: idempotency.Fingerprint("POST", c.path, []byte(c.body)),
 			})
 			return err
 		})

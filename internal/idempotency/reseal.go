@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"guildhall/internal/db"
 	"guildhall/internal/seal"
@@ -13,23 +14,27 @@ import (
 const resealChunk = 200
 
 type sealedAnswer struct {
-	TokenID string `db:"token_id"`
-	Key     string `db:"key"`
-	Body    []byte `db:"body"`
+	GuildID   string    `db:"guild_id"`
+	TokenID   string    `db:"token_id"`
+	Key       string    `db:"key"`
+	Body      []byte    `db:"body"`
+	CreatedAt time.Time `db:"created_at"`
 }
 
-// Reseal rewrites the answers that are kept under the first key of box.
+// Reseal rewrites the answers that are kept under the first key of box. It goes
+// by their age, so that a key which is used anew meanwhile is met again at the
+// end.
 func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (seal.Count, error) {
 	var count seal.Count
 	var last sealedAnswer
 	for {
 		var rows []sealedAnswer
 		err := d.Reader().SelectContext(ctx, &rows, `
-			SELECT token_id, key, body
+			SELECT guild_id, token_id, key, body, created_at
 			FROM idempotency_keys
-			WHERE (token_id, key) > ($1, $2) AND body IS NOT NULL
-			ORDER BY token_id, key
-			LIMIT $3`, last.TokenID, last.Key, resealChunk)
+			WHERE (created_at, token_id, key) > ($1, $2, $3) AND body IS NOT NULL AND guild_id IS NOT NULL
+			ORDER BY created_at, token_id, key
+			LIMIT $4`, last.CreatedAt, last.TokenID, last.Key, resealChunk)
 		if err != nil {
 			return count, fmt.Errorf("read kept answers: %w", err)
 		}
@@ -55,8 +60,9 @@ func resealRows(ctx context.Context, d *db.DB, box *seal.Box, rows []sealedAnswe
 				continue
 			}
 			if _, err := tx.ExecContext(ctx, `
-				UPDATE idempotency_keys SET body = $3 WHERE token_id = $1 AND key = $2 AND body = $4`,
-				r.TokenID, r.Key, fresh, r.Body); err != nil {
+				UPDATE idempotency_keys SET body = $4
+				WHERE guild_id = $1 AND token_id = $2 AND key = $3 AND body = $5`,
+				r.GuildID, r.TokenID, r.Key, fresh, r.Body); err != nil {
 				return fmt.Errorf("reseal a kept answer: %w", err)
 			}
 		}

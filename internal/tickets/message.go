@@ -353,5 +353,5 @@ func requestOf(in chat.Intent) (idempotency.Request, bool) {
 	if in.Key == nil {
 		return idempotency.Request{}, false
 	}
-	return idempotency.Request{TokenID: *in.TokenID, Key: *in.Key, Fingerprint: in.Fingerprint}, true
+	return idempotency.Request{GuildID: in.GuildID, TokenID: *in.TokenID, Key: *in.Key, Fingerprint: in.Fingerprint}, true
 }

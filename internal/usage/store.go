@@ -227,20 +227,19 @@ func comparePlaces(a, b addressKey) int {
 
 // trim keeps the newest refusals of each guild.
 func trim(ctx context.Context, d db.Doer, guilds []string) error {
-	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `
-			DELETE FROM usage_refusals r
-			USING unnest($1::text[]) AS g, LATERAL (
-				SELECT request_id FROM usage_refusals
-				WHERE guild_id = g
-				ORDER BY request_id DESC OFFSET $2 LIMIT 1) AS newest
-			WHERE r.guild_id = g AND r.request_id <= newest.request_id`, db.Array(guilds), maxKept)
-		return err
+	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		for _, guild := range slices.Sorted(slices.Values(guilds)) {
+			if _, err := tx.ExecContext(ctx, `
+				DELETE FROM usage_refusals
+				WHERE guild_id = $1 AND request_id <= (
+					SELECT request_id FROM usage_refusals
+					WHERE guild_id = $1
+					ORDER BY request_id DESC OFFSET $2 LIMIT 1)`, guild, maxKept); err != nil {
+				return fmt.Errorf("trim the refusals of guild %s: %w", guild, err)
+			}
+		}
+		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("trim the refusals of %d guilds: %w", len(guilds), err)
-	}
-	return nil
 }
 
 // pruneStep is how many rows of a table Prune deletes at most.
@@ -249,30 +248,18 @@ const pruneStep = 1000
 // Prune deletes some of what is too old to be shown and returns how many rows
 // went.
 func Prune(ctx context.Context, d db.Doer) (deleted int, err error) {
-	for _, t := range []struct{ table, key, column, kept string }{
-		{"usage_hours", "guild_id, token_id, hour, operation, class", "hour", hoursKept},
-		{"usage_totals", "guild_id, token_id, hour, class", "hour", hoursKept},
-		{"usage_days", "guild_id, token_id, day, operation, class", "day", hoursKept},
-		{"usage_addresses", "guild_id, token_id, day, address", "day", hoursKept},
-		{"usage_refusals", "guild_id, request_id", "at", refusalsKept},
+	for _, o := range []db.Outlived{
+		{Table: "usage_hours", Key: "token_id, hour, operation, class", Since: "hour", Kept: hoursKept},
+		{Table: "usage_totals", Key: "token_id, hour, class", Since: "hour", Kept: hoursKept},
+		{Table: "usage_days", Key: "token_id, day, operation, class", Since: "day", Kept: hoursKept},
+		{Table: "usage_addresses", Key: "token_id, day, address", Since: "day", Kept: hoursKept},
+		{Table: "usage_refusals", Key: "request_id", Since: "at", Kept: refusalsKept},
 	} {
-		err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			r, err := tx.ExecContext(ctx, `
-				DELETE FROM `+t.table+` WHERE (`+t.key+`) IN (
-					SELECT `+t.key+` FROM `+t.table+`
-					WHERE `+t.column+` < now() - interval '`+t.kept+`'
-					ORDER BY `+t.column+`
-					LIMIT $1)`, pruneStep)
-			if err != nil {
-				return err
-			}
-			n, err := r.RowsAffected()
-			deleted += int(n)
-			return err
-		})
+		n, err := db.PruneOf(ctx, d, o, pruneStep)
 		if err != nil {
-			return deleted, fmt.Errorf("prune %s: %w", t.table, err)
+			return deleted, err
 		}
+		deleted += n
 	}
 	return deleted, nil
 }

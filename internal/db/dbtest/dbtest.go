@@ -41,7 +41,12 @@ type Database struct {
 // programs on the machine it skips the test, or fails it on CI.
 func New(t testing.TB) *Database {
 	t.Helper()
-	url := Empty(t, "")
+	return Open(t, Empty(t, ""))
+}
+
+// Open opens the pools of a database.
+func Open(t testing.TB, url string) *Database {
+	t.Helper()
 	pool, err := db.Open(db.Config{URL: url, Writers: 16, Readers: 8, Name: "guildhall-test"})
 	if err != nil {
 		t.Fatalf("open the test database: %v", err)
@@ -80,6 +85,7 @@ func Empty(t testing.TB, from string) string {
 		if _, err := s.admin.ExecContext(ctx, `DROP DATABASE IF EXISTS `+name+` WITH (FORCE)`); err != nil {
 			t.Errorf("drop the test database: %v", err)
 		}
+		wantRules(t, name)
 	})
 	return named(s.url, name)
 }
@@ -200,6 +206,13 @@ func named(server, name string) string {
 	u.Path = "/" + name
 	return u.String()
 }
+
+// The schemas that a test of an upgrade goes through.
+const (
+	Released  = 12 // the newest migration of the last release
+	Expanded  = 96 // nodes of that release and of this one run beside each other
+	Completed = 98 // they have stopped
+)
 
 // At makes a database with the schema of an earlier version: all migrations up
 // to that one.

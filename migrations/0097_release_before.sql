@@ -38,3 +38,8 @@ DROP FUNCTION webhook_payload(text, text, text, text, text);
 DROP FUNCTION webhook_payload(text, text, text, text, text, timestamptz);
 DROP FUNCTION webhook_delivery_id();
 DROP FUNCTION later(timestamptz);
+
+-- The release before looks rows up by their ids.
+ALTER TABLE ledger_entries
+    DROP CONSTRAINT ledger_entries_pkey,
+    ADD CONSTRAINT ledger_entries_pkey PRIMARY KEY USING INDEX ledger_entries_order;

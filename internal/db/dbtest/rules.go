@@ -1,0 +1,133 @@
+package dbtest
+
+import (
+	"fmt"
+	"io/fs"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"guildhall/internal/db"
+	"guildhall/migrations"
+)
+
+// Shared are the tables that are not a guild's, each with its reason. The tables
+// of the job engine and of the migration tool are not ours.
+var Shared = map[string]string{
+	"api_tokens":         "a token is looked up by its hash, before anybody knows whose it is",
+	"api_token_uses":     "belongs to api_tokens",
+	"auth_epoch":         "counts the changes of all tokens",
+	"auth_nodes":         "the nodes that hold tokens",
+	"network_listings":   "the reputation that all guilds share",
+	"dashboard_sessions": "people who are signed in, whichever guilds they manage",
+	"secret_key_check":   "one row: by which secret key the installation seals",
+}
+
+// exceptions are statements that break a rule, by a part of their text.
+var exceptions = []struct{ part, reason string }{
+	{"AS g (guild_id, user_id, delta", "changes of several guilds' balances that arrive together, unless GUILDHALL_DB_DISTRIBUTED is on"},
+	{"AS g (guild_id, user_id, xp", "changes of XP, the same"},
+	{"AS a (guild_id, token_id, key, status", "their answers, the same"},
+}
+
+// guildTables are the tables that the migrations make, without the shared ones.
+var guildTables = sync.OnceValue(func() map[string]bool {
+	made := regexp.MustCompile(`(?m)^CREATE TABLE (\w+)`)
+	tables := make(map[string]bool)
+	err := fs.WalkDir(migrations.Files, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := migrations.Files.ReadFile(path)
+		for _, m := range made.FindAllSubmatch(text, -1) {
+			tables[string(m[1])] = Shared[string(m[1])] == ""
+		}
+		return err
+	})
+	if err != nil {
+		panic(err) // they are part of the program
+	}
+	return tables
+})
+
+// Every statement of the program that a test's process runs is held against the
+// rules before it is first prepared or run. One that breaks a rule fails, and with
+// it the test whose database it was for, whatever becomes of the error.
+func init() {
+	db.InspectStatements(func(database, statement string) error {
+		err := verdict(statement)
+		if err == nil || !ofTheProgram() {
+			return nil
+		}
+		err = fmt.Errorf("the statement breaks a rule of ARCHITECTURE.md: %w:\n%s", err, statement)
+		violations.Lock()
+		defer violations.Unlock()
+		violations.of[database] = append(violations.of[database], err)
+		return err
+	})
+}
+
+var (
+	verdicts   sync.Map // statement to error or nil
+	violations = struct {
+		sync.Mutex
+		of map[string][]error
+	}{of: make(map[string][]error)}
+)
+
+func verdict(statement string) error {
+	if known, ok := verdicts.Load(statement); ok {
+		err, _ := known.(error)
+		return err
+	}
+	err := broken(statement)
+	for _, e := range exceptions {
+		if strings.Contains(statement, e.part) {
+			err = nil
+		}
+	}
+	verdicts.Store(statement, err)
+	return err
+}
+
+// ofTheProgram reports whether the statement that is being run is the program's
+// own: tests set their scenes as they like, and libraries have tables of their own.
+func ofTheProgram() bool {
+	callers := make([]uintptr, 64)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers)])
+	for {
+		f, more := frames.Next()
+		switch {
+		case strings.Contains(f.Function, "pressly/goose"), strings.Contains(f.Function, "riverqueue/"):
+			return false
+		case !strings.HasPrefix(f.Function, "guildhall/"), strings.HasPrefix(f.Function, "guildhall/internal/db."):
+		default:
+			return !strings.HasSuffix(f.File, "_test.go") && !ofTests(f.Function)
+		}
+		if !more {
+			return false
+		}
+	}
+}
+
+// ofTests reports whether a function belongs to what only tests and measurements use.
+func ofTests(function string) bool {
+	for _, part := range []string{"/dbtest.", "/apitest.", "/testutil.", "/chattest.", "guildhall/bench"} {
+		if strings.Contains(function, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// wantRules fails the test when a statement on its database broke a rule.
+func wantRules(t testing.TB, database string) {
+	t.Helper()
+	violations.Lock()
+	defer violations.Unlock()
+	for _, err := range violations.of[database] {
+		t.Error(err)
+	}
+}
