@@ -33,6 +33,7 @@ type Settings struct {
 	OpsHosts       []string `env:"GUILDHALL_OPS_HOSTS" sep:"none" help:"Names under which that listener answers, besides addresses and localhost." placeholder:"NAME"`
 	Pprof          string   `env:"GUILDHALL_PPROF" enum:"on,off," default:"" help:"on or off: profiles under /debug/pprof/ of that listener. The default is on if it is on a loopback address."`
 	DBConnections  int      `name:"db-connections" env:"GUILDHALL_DB_CONNECTIONS" default:"29" help:"All connections to Postgres of this process, divided inside."`
+	DBDistributed  string   `name:"db-distributed" env:"GUILDHALL_DB_DISTRIBUTED" enum:"on,off" default:"off" help:"on: the tables are distributed by guild, so each statement names one guild."`
 	PublicURL      string   `name:"public-url" env:"GUILDHALL_PUBLIC_URL" help:"Base URL that the served documents name, as in https://api.example.com. Without it they name none." placeholder:"URL"`
 	RateRead       string   `env:"GUILDHALL_RATE_READ" default:"600/1m" help:"Reads per token, or off."`
 	RateWrite      string   `env:"GUILDHALL_RATE_WRITE" default:"120/1m" help:"Writes per token, or off."`

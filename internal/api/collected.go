@@ -220,6 +220,7 @@ func changes(batch []*member) []change {
 func (m *member) render() error {
 	b := &buffer{header: http.Header{}}
 	err := m.visit(b)
+	m.refusal = nil // the unit may have been run before
 	if kept(err) {
 		f, _ := fault.As(err)
 		writeFault(b, f)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"guildhall/internal/db"
@@ -55,7 +56,17 @@ var claiming = idempotency.Claiming{Rows: "held"}
 // used comes before that. The reference is claimed only for a change that the
 // balance allows. The wallet's row is joined with one CTE alone, because Postgres
 // joins it anew with the version that it has waited for.
-func adjustment(collected bool) leaderboard.Noted {
+//
+// The subquery around the first parameter hides how long the lists are. Postgres
+// would otherwise plan the statement anew for each short one, which takes longer
+// than running it.
+//
+// The changes are of one guild, which the statement names ($1), or of several.
+func adjustment(collected, several bool) leaderboard.Noted {
+	guilds, guild, list, moving, its := ``, `$1::text AS guild_id, `, ``, `$1`, `$1`
+	if several {
+		guilds, guild, list, moving, its = `guild_id, `, ``, `$1::text[], `, `moved.guild_id`, `g.guild_id`
+	}
 	wait, soon, missing, made, new := ``, `NULL`, ``, ``, ``
 	if collected {
 		wait, soon = ` SKIP LOCKED`, `set_config('lock_timeout', '10ms', true)`
@@ -73,22 +84,22 @@ func adjustment(collected bool) leaderboard.Noted {
 			UNION ALL
 			SELECT g.*, NULL, m.balance, m.updated_at FROM made m, given g`
 	}
-	return leaderboard.Wallets.Noted("moved", "moved.guild_id", func(note string) string {
+	return leaderboard.Wallets.Noted("moved", moving, func(note string) string {
 		return `
 		WITH given AS MATERIALIZED (
-			SELECT g.*, (SELECT ` + soon + `) AS soon
-			FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[],
+			SELECT ` + guild + `g.*, (SELECT ` + soon + `) AS soon
+			FROM unnest(` + list + `(SELECT $2::text[]), $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[],
 			            $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bytea[])
-			     WITH ORDINALITY AS g (guild_id, user_id, delta, id, reason, note, reference,
+			     WITH ORDINALITY AS g (` + guilds + `user_id, delta, id, reason, note, reference,
 			            event_id, head, middle, tail, token_id, key, fingerprint, number)
 		), spent AS MATERIALIZED (
 			SELECT g.number, r.entry_id
 			FROM given g
-			JOIN ledger_references r ON r.guild_id = g.guild_id AND r.reference = g.reference
+			JOIN ledger_references r ON r.guild_id = ` + its + ` AND r.reference = g.reference
 		), held AS MATERIALIZED (
 			SELECT g.*, w.balance, w.updated_at
 			FROM given g
-			JOIN wallets w ON w.guild_id = g.guild_id AND w.user_id = g.user_id
+			JOIN wallets w ON w.guild_id = ` + its + ` AND w.user_id = g.user_id
 			ORDER BY g.guild_id, g.user_id
 			FOR NO KEY UPDATE OF w` + wait + `
 		), ` + claiming.CTE() + `, ours AS MATERIALIZED (
@@ -109,14 +120,14 @@ func adjustment(collected bool) leaderboard.Noted {
 			UPDATE wallets w
 			SET balance = c.balance + c.delta, updated_at = ` + db.Next("c.updated_at") + `
 			FROM cleared c
-			WHERE w.guild_id = c.guild_id AND w.user_id = c.user_id
+			WHERE w.guild_id = ` + strings.Replace(its, "g.", "c.", 1) + ` AND w.user_id = c.user_id
 			RETURNING c.number, c.balance AS was, w.balance AS is_now, w.updated_at
 		)` + made + `, moved AS MATERIALIZED (
 			SELECT g.*, c.was, c.is_now, c.updated_at FROM changed c JOIN given g ON g.number = c.number` + new + `
 		), entered AS (
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
 			SELECT guild_id, id, user_id, delta, is_now, reason, note, updated_at, reference FROM moved
-		), ` + note + `, ` + told.CTEs() + `
+		), ` + note + `, ` + told(moving).CTEs() + `
 		SELECT o.number, o.balance, m.updated_at AS at, s.number IS NOT NULL AS spent, s.entry_id AS spent_by
 		FROM ours o
 		LEFT JOIN moved m ON m.number = o.number
@@ -125,12 +136,18 @@ func adjustment(collected bool) leaderboard.Noted {
 }
 
 // told puts the two balances, which only the statement knows, into the payload.
-var told = event.Telling{
-	Rows: "moved", Guild: "moved.guild_id", Type: "'" + event.BalanceChanged + "'", ID: "moved.event_id", At: "moved.updated_at",
-	Payload: `moved.head || ` + event.Stamp("moved.updated_at") + ` || moved.middle || moved.is_now || ',"previous_balance":' || moved.is_now - moved.delta || moved.tail`,
+func told(guild string) event.Telling {
+	return event.Telling{
+		Rows: "moved", Guild: guild, Type: "'" + event.BalanceChanged + "'", ID: "moved.event_id", At: "moved.updated_at",
+		Payload: `moved.head || ` + event.Stamp("moved.updated_at") + ` || moved.middle || moved.is_now || ',"previous_balance":' || moved.is_now - moved.delta || moved.tail`,
+	}
 }
 
-var collectedAdjustment, ownAdjustment = adjustment(true), adjustment(false)
+var (
+	ownAdjustment     = adjustment(false, false)
+	guildsAdjustments = adjustment(true, false)
+	adjustments       = adjustment(true, true)
+)
 
 // adjustEach makes changes of several wallets in one statement, and sets what has
 // become of each: made or refused. It leaves alone those whose wallet is missing
@@ -138,7 +155,12 @@ var collectedAdjustment, ownAdjustment = adjustment(true), adjustment(false)
 // is set. raced says that one of those has claimed its key, so that a unit that
 // made them has to be given up.
 func adjustEach(ctx context.Context, q db.Querier, changes []*change) (raced bool, err error) {
-	return run(ctx, q, collectedAdjustment, changes)
+	for _, c := range changes {
+		if c.by.GuildID != changes[0].by.GuildID {
+			return run(ctx, q, adjustments, true, changes)
+		}
+	}
+	return run(ctx, q, guildsAdjustments, false, changes)
 }
 
 // adjust makes one change, whatever it has to wait for. It is Refused, and changes
@@ -148,7 +170,7 @@ func adjustEach(ctx context.Context, q db.Querier, changes []*change) (raced boo
 // Wallet, ledger row and event carry one instant, later than that of the wallet's
 // change before: its ledger stands in the order of effects.
 func adjust(ctx context.Context, tx *db.Tx, c *change) error {
-	_, err := run(ctx, tx, ownAdjustment, []*change{c})
+	_, err := run(ctx, tx, ownAdjustment, false, []*change{c})
 	switch {
 	case err != nil:
 		return err
@@ -158,9 +180,12 @@ func adjust(ctx context.Context, tx *db.Tx, c *change) error {
 	return c.refusal
 }
 
-func run(ctx context.Context, q db.Querier, statement leaderboard.Noted, changes []*change) (raced bool, err error) {
+func run(ctx context.Context, q db.Querier, statement leaderboard.Noted, several bool, changes []*change) (raced bool, err error) {
+	for _, c := range changes { // the unit may have been run before
+		c.made, c.refusal = false, nil
+	}
 	var verdicts []verdict
-	if err := q.SelectContext(ctx, &verdicts, statement.For(len(changes)), arguments(changes)...); err != nil {
+	if err := q.SelectContext(ctx, &verdicts, statement.For(len(changes)), arguments(several, changes)...); err != nil {
 		return false, fmt.Errorf("adjust %d wallets: %w", len(changes), err)
 	}
 	for _, v := range verdicts {
@@ -191,7 +216,7 @@ func (c *change) judge(v verdict) (made bool, refusal error) {
 }
 
 // arguments are the changes as the columns of the statement.
-func arguments(changes []*change) []any {
+func arguments(several bool, changes []*change) []any {
 	n := len(changes)
 	texts := make([]string, 8*n)
 	column := func(i int) []string { return texts[i*n : (i+1)*n : (i+1)*n] }
@@ -206,8 +231,12 @@ func arguments(changes []*change) []any {
 		head, tail := eventData(e)
 		heads[i], middles[i], tails[i] = envelope.Head, envelope.Middle+head, tail+event.Tail
 	}
+	guild := any(changes[0].by.GuildID)
+	if several {
+		guild = db.Array(guilds)
+	}
 	return append([]any{
-		db.Array(guilds), db.Array(users), db.Integers(deltas), db.Array(ids), db.Texts(reasons), db.Array(notes), db.Texts(references),
+		guild, db.Array(users), db.Integers(deltas), db.Array(ids), db.Texts(reasons), db.Array(notes), db.Texts(references),
 		db.Array(events), db.Array(heads), db.Array(middles), db.Array(tails),
 	}, idempotency.Columns(keys)...)
 }

@@ -66,6 +66,37 @@ func TestReadsUseTheirIndexes(t *testing.T) {
 	dbtest.WantIndex(t, d, "wallets_pkey", walletOf, "1", user)
 }
 
+// Postgres plans the statement of an adjustment once for a connection, however
+// few changes it is used for: planning takes longer than the change.
+func TestAnAdjustmentIsPlannedOnce(t *testing.T) {
+	t.Parallel()
+	ctx, d := context.Background(), dbtest.New(t).DB
+	exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 30000) n`, `ANALYZE wallets`)
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		for range 30 {
+			for _, make := range []func(*change) error{
+				func(c *change) error { return adjust(ctx, tx, c) },
+				func(c *change) error { _, err := adjustEach(ctx, tx, []*change{c}); return err },
+			} {
+				if err := make(&change{by: system, entry: entry{ID: db.NewID(), UserID: "7", Delta: 1, Note: "test"}}); err != nil {
+					return err
+				}
+			}
+		}
+		var plans []int
+		err := tx.SelectContext(ctx, &plans, `
+			SELECT custom_plans FROM pg_prepared_statements
+			WHERE statement LIKE '%ledger_entries%' AND generic_plans + custom_plans > 20`)
+		if err == nil && (len(plans) != 2 || plans[0] > 5 || plans[1] > 5) {
+			err = fmt.Errorf("of 30 and more adjustments so many were planned by themselves: %v", plans)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // What an adjustment looks up, it looks up by index, however many guilds, maps,
 // endpoints and requests there are; also when it asks for the leaderboards' keeper.
 func TestAnAdjustmentReadsByIndex(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 )
 
 // Claiming makes a statement claim the keys of the rows that it works on. Rows is
-// the name of a CTE of it with the columns token_id, key and fingerprint; key is
-// null where there is none. A key that is there already, with whatever answer, is
+// the name of a CTE of it with the columns guild_id, token_id, key and
+// fingerprint; key is null where there is none. A key that is there already, with whatever answer, is
 // not claimed: whose it is has to be done with Claim.
 type Claiming struct{ Rows string }
 
@@ -17,11 +17,11 @@ type Claiming struct{ Rows string }
 // claimed in one order everywhere, so that no two statements wait for each other.
 func (c Claiming) CTE() string {
 	return `keys_claimed AS (
-			INSERT INTO idempotency_keys (token_id, key, fingerprint)
-			SELECT token_id, key, fingerprint
+			INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint)
+			SELECT guild_id, token_id, key, fingerprint
 			FROM ` + c.Rows + `
 			WHERE key IS NOT NULL
-			ORDER BY token_id, key
+			ORDER BY guild_id, token_id, key
 			ON CONFLICT DO NOTHING
 			RETURNING token_id, key
 		)`
@@ -46,23 +46,39 @@ func Columns(requests []*Request) (args []any) {
 
 // KeepEach is Keep for several requests of one unit.
 func (k Keys) KeepEach(ctx context.Context, tx *db.Tx, requests []Request, answers []Answer) error {
-	tokens, keys := make([]string, len(requests)), make([]string, len(requests))
+	guilds, tokens, keys := make([]string, len(requests)), make([]string, len(requests)), make([]string, len(requests))
 	statuses, locations, waits, bodies := make([]int64, len(requests)), make([]string, len(requests)), make([]string, len(requests)), make([][]byte, len(requests))
 	for i, r := range requests {
 		a := answers[i]
-		tokens[i], keys[i] = r.TokenID, r.Key
+		guilds[i], tokens[i], keys[i] = r.GuildID, r.TokenID, r.Key
 		statuses[i], locations[i], waits[i], bodies[i] = int64(a.Status), a.Location, a.RetryAfter, k.Sealer.Seal(a.Body, bound(r))
 	}
-	_, err := tx.ExecContext(ctx, `
-		UPDATE idempotency_keys k
-		SET state = 'done', status = a.status, location = nullif(a.location, ''), retry_after = nullif(a.retry_after, ''),
-		    body = a.body, lease_until = NULL
-		FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[])
-		     AS a (token_id, key, status, location, retry_after, body)
-		WHERE k.token_id = a.token_id AND k.key = a.key`,
-		db.Array(tokens), db.Array(keys), db.Integers(statuses), db.Array(locations), db.Array(waits), db.ByteArray(bodies))
+	guild, statement := any(guilds[0]), keepGuilds
+	for _, g := range guilds {
+		if g != guilds[0] {
+			guild, statement = db.Array(guilds), keepSeveral
+		}
+	}
+	_, err := tx.ExecContext(ctx, statement,
+		guild, db.Array(tokens), db.Array(keys), db.Integers(statuses), db.Array(locations), db.Array(waits), db.ByteArray(bodies))
 	if err != nil {
 		return fmt.Errorf("keep %d answers: %w", len(requests), err)
 	}
 	return nil
+}
+
+// The answers are of one guild, which the statement names, or of several.
+var (
+	keepGuilds  = keepEach(``, ``, `$1`)
+	keepSeveral = keepEach(`$1::text[], `, `guild_id, `, `a.guild_id`)
+)
+
+func keepEach(list, column, guild string) string {
+	return `
+		UPDATE idempotency_keys k
+		SET state = 'done', status = a.status, location = nullif(a.location, ''), retry_after = nullif(a.retry_after, ''),
+		    body = a.body, lease_until = NULL
+		FROM unnest(` + list + `(SELECT $2::text[]), $3::text[], $4::bigint[], $5::text[], $6::text[], $7::bytea[])
+		     AS a (` + column + `token_id, key, status, location, retry_after, body)
+		WHERE k.guild_id = ` + guild + ` AND k.token_id = a.token_id AND k.key = a.key`
 }

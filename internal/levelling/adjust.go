@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"guildhall/internal/db"
@@ -47,7 +48,17 @@ var claiming = idempotency.Claiming{Rows: "held"}
 // missing. A change that is allowed and still not made has met a record that came
 // while the statement ran. The record is joined with one CTE alone, because
 // Postgres joins it anew with the version that it has waited for.
-func adjustment(collected bool) leaderboard.Noted {
+//
+// The subquery around the first parameter hides how long the lists are. Postgres
+// would otherwise plan the statement anew for each short one, which takes longer
+// than running it.
+//
+// The changes are of one guild, which the statement names ($1), or of several.
+func adjustment(collected, several bool) leaderboard.Noted {
+	guilds, guild, list, moving, its := ``, `$1::text AS guild_id, `, ``, `$1`, `$1`
+	if several {
+		guilds, guild, list, moving, its = `guild_id, `, ``, `$1::text[], `, `moved.guild_id`, `g.guild_id`
+	}
 	wait, soon, missing, made, new := ``, `NULL`, ``, ``, ``
 	if collected {
 		wait, soon = ` SKIP LOCKED`, `set_config('lock_timeout', '10ms', true)`
@@ -65,16 +76,16 @@ func adjustment(collected bool) leaderboard.Noted {
 			UNION ALL
 			SELECT g.*, NULL, m.total_xp, m.updated_at FROM made m, given g`
 	}
-	return leaderboard.Levels.Noted("moved", "moved.guild_id", func(note string) string {
+	return leaderboard.Levels.Noted("moved", moving, func(note string) string {
 		return `
 		WITH given AS MATERIALIZED (
-			SELECT g.*, (SELECT ` + soon + `) AS soon
-			FROM unnest($1::text[], $2::text[], $3::bigint[], $4::boolean[], $5::text[], $6::text[], $7::bytea[])
-			     WITH ORDINALITY AS g (guild_id, user_id, xp, exactly, token_id, key, fingerprint, number)
+			SELECT ` + guild + `g.*, (SELECT ` + soon + `) AS soon
+			FROM unnest(` + list + `(SELECT $2::text[]), $3::bigint[], $4::boolean[], $5::text[], $6::text[], $7::bytea[])
+			     WITH ORDINALITY AS g (` + guilds + `user_id, xp, exactly, token_id, key, fingerprint, number)
 		), held AS MATERIALIZED (
 			SELECT g.*, l.total_xp, l.updated_at, CASE WHEN g.exactly THEN 0 ELSE l.total_xp END + g.xp AS after
 			FROM given g
-			JOIN levels l ON l.guild_id = g.guild_id AND l.user_id = g.user_id
+			JOIN levels l ON l.guild_id = ` + its + ` AND l.user_id = g.user_id
 			ORDER BY g.guild_id, g.user_id
 			FOR NO KEY UPDATE OF l` + wait + `
 		), ` + claiming.CTE() + `, ours AS MATERIALIZED (
@@ -85,7 +96,7 @@ func adjustment(collected bool) leaderboard.Noted {
 			UPDATE levels l
 			SET previous_xp = a.total_xp, total_xp = a.after, updated_at = ` + db.Next("a.updated_at") + `
 			FROM allowed a
-			WHERE l.guild_id = a.guild_id AND l.user_id = a.user_id
+			WHERE l.guild_id = ` + strings.Replace(its, "g.", "a.", 1) + ` AND l.user_id = a.user_id
 			RETURNING a.number, a.total_xp AS was, l.total_xp AS is_now, l.updated_at
 		)` + made + `, moved AS MATERIALIZED (
 			SELECT g.*, c.was, c.is_now, c.updated_at FROM changed c JOIN given g ON g.number = c.number` + new + `
@@ -96,20 +107,29 @@ func adjustment(collected bool) leaderboard.Noted {
 	})
 }
 
-var collectedAdjustment, ownAdjustment = adjustment(true), adjustment(false)
+var (
+	ownAdjustment     = adjustment(false, false)
+	guildsAdjustments = adjustment(true, false)
+	adjustments       = adjustment(true, true)
+)
 
 // adjustEach makes changes of several members' XP in one statement, and sets what
 // has become of each: made or refused. It leaves alone those whose record is
 // missing or held by somebody else, and those whose key is not to be had.
 func adjustEach(ctx context.Context, tx *db.Tx, changes []*change) error {
-	return run(ctx, tx, collectedAdjustment, changes)
+	for _, c := range changes {
+		if c.by.GuildID != changes[0].by.GuildID {
+			return run(ctx, tx, adjustments, true, changes)
+		}
+	}
+	return run(ctx, tx, guildsAdjustments, false, changes)
 }
 
 // adjust makes one change, whatever it has to wait for. It is Refused, and nothing
 // changes, when the result is negative or above MaxXP. The instant is later than
 // that of the member's change before.
 func adjust(ctx context.Context, tx *db.Tx, c *change) error {
-	err := run(ctx, tx, ownAdjustment, []*change{c})
+	err := run(ctx, tx, ownAdjustment, false, []*change{c})
 	switch {
 	case err != nil:
 		return err
@@ -119,13 +139,18 @@ func adjust(ctx context.Context, tx *db.Tx, c *change) error {
 	return c.refusal
 }
 
-func run(ctx context.Context, tx *db.Tx, statement leaderboard.Noted, changes []*change) error {
+func run(ctx context.Context, tx *db.Tx, statement leaderboard.Noted, several bool, changes []*change) error {
 	n := len(changes)
 	guilds, users, xp, exactly, keys := make([]string, n), make([]string, n), make([]int64, n), make([]bool, n), make([]*idempotency.Request, n)
 	for i, c := range changes {
+		c.made, c.refusal = false, nil // the unit may have been run before
 		guilds[i], users[i], xp[i], exactly[i], keys[i] = c.by.GuildID, c.user, c.xp, c.exactly, c.key
 	}
-	args := append([]any{db.Array(guilds), db.Array(users), db.Integers(xp), db.Booleans(exactly)}, idempotency.Columns(keys)...)
+	guild := any(changes[0].by.GuildID)
+	if several {
+		guild = db.Array(guilds)
+	}
+	args := append([]any{guild, db.Array(users), db.Integers(xp), db.Booleans(exactly)}, idempotency.Columns(keys)...)
 	var verdicts []verdict
 	if err := tx.SelectContext(ctx, &verdicts, statement.For(n), args...); err != nil {
 		return fmt.Errorf("adjust the XP of %d members: %w", n, err)
