@@ -110,18 +110,20 @@ func TestAnAdjustmentReadsByIndex(t *testing.T) {
 		`INSERT INTO rank_requests (guild_id, board) SELECT n::text, 'wallets' FROM generate_series(1, 5000) n`,
 		`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT n::text, 'r', 'e' FROM generate_series(1, 5000) n`,
 		`ANALYZE guilds, wallets, webhook_endpoints, rank_maps, rank_requests, ledger_references`)
-	some := func(n int) []any {
+	some := func(n int, several bool) []any {
 		changes := make([]*change, n)
 		for i := range changes {
 			changes[i] = &change{by: event.System("7"), entry: entry{ID: db.NewID(), UserID: strconv.Itoa(i + 1), Delta: 1}}
 		}
-		return arguments(changes)
+		return arguments(several, changes)
 	}
 	for _, c := range []struct {
 		statement string
 		args      []any
 	}{
-		{ownAdjustment.For(0), some(1)}, {ownAdjustment.For(64), some(1)}, {collectedAdjustment.For(0), some(5)}, {collectedAdjustment.For(64), some(5)},
+		{ownAdjustment.For(0), some(1, false)}, {ownAdjustment.For(64), some(1, false)},
+		{guildsAdjustments.For(0), some(5, false)}, {guildsAdjustments.For(64), some(5, false)},
+		{adjustments.For(0), some(5, true)}, {adjustments.For(64), some(5, true)},
 	} {
 		plan := dbtest.Plan(t, d, c.statement, c.args...)
 		if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Bitmap") || strings.Count(plan, "Index") < 3 {
