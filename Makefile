@@ -39,7 +39,7 @@ browser: postgres bin/postgres chromium ## go through the dashboard in a real Ch
 
 .PHONY: chromium
 chromium: ## find Chromium, or install it, or say how to
-	@.ci/chromium
+	@.ci/tools chromium
 
 .PHONY: postgres
 postgres: bin/postgres ## find the Postgres server programs, or install them, or say how to

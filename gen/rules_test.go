@@ -1,6 +1,7 @@
 package gen_test
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -365,10 +366,100 @@ func TestNamesOfValuesAreUnique(t *testing.T) {
 func TestPatternsArePortable(t *testing.T) {
 	t.Parallel()
 	for name, source := range map[string][]byte{"3.0": gen.OpenAPI, "3.1": gen.OpenAPI31} {
-		for _, line := range strings.Split(string(source), "\n") {
-			if _, pattern, ok := strings.Cut(line, "pattern: "); ok && (strings.Contains(pattern, `\u`) || strings.Contains(pattern, "http") && !strings.Contains(pattern, "^https://")) {
-				t.Errorf("%s: %s", name, line)
+		var file any
+		if err := yaml.Unmarshal(source, &file); err != nil {
+			t.Fatal(err)
+		}
+		found := patterns(file)
+		if len(found) < 50 {
+			t.Errorf("%s: only %d patterns were found", name, len(found))
+		}
+		for _, p := range found {
+			if strings.Contains(p, `\u`) || strings.Contains(p, "http") && !strings.HasPrefix(p, "^https://") {
+				t.Errorf("%s: %s", name, p)
 			}
 		}
 	}
+}
+
+// patterns are those of all schemas below a value of the document.
+func patterns(v any) (found []string) {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			if p, ok := value.(string); ok && key == "pattern" {
+				found = append(found, p)
+			}
+			found = append(found, patterns(value)...)
+		}
+	case []any:
+		for _, item := range v {
+			found = append(found, patterns(item)...)
+		}
+	}
+	return found
+}
+
+// The parts of the document stand in one order, which CONTRIBUTING.md tells:
+// whoever looks for a part knows where it is.
+func TestPartsStandInOrder(t *testing.T) {
+	t.Parallel()
+	var file yaml.Node
+	if err := yaml.Unmarshal(gen.OpenAPI, &file); err != nil {
+		t.Fatal(err)
+	}
+	doc := file.Content[0]
+	wantOrder(t, "the document", doc, "openapi", "info", "servers", "security", "tags", "paths", "components")
+	components := member(doc, "components")
+	wantOrder(t, "components", components, "securitySchemes", "parameters", "headers", "responses", "schemas", "examples")
+
+	// Paths and schemas are grouped by tag, each group under a comment with its name.
+	bySchema := append([]string{"All tags"}, tags...)
+	paths, schemas := groups(member(doc, "paths")), groups(member(components, "schemas"))
+	if !slices.Equal(paths, tags) {
+		t.Errorf("paths are grouped by %v; want %v", paths, tags)
+	}
+	if !slices.Equal(schemas, bySchema) {
+		t.Errorf("schemas are grouped by %v; want %v", schemas, bySchema)
+	}
+	under, parsed := "", document(t)
+	for i := 0; i < len(member(doc, "paths").Content); i += 2 {
+		path := member(doc, "paths").Content[i]
+		under = cmp.Or(strings.TrimPrefix(path.HeadComment, "# "), under)
+		for _, op := range parsed.Paths.Find(path.Value).Operations() {
+			if op.Tags[0] != under {
+				t.Errorf("%s of %s stands under %s", op.OperationID, op.Tags[0], under)
+			}
+		}
+	}
+}
+
+func wantOrder(t *testing.T, what string, n *yaml.Node, want ...string) {
+	t.Helper()
+	var keys []string
+	for i := 0; i < len(n.Content); i += 2 {
+		keys = append(keys, n.Content[i].Value)
+	}
+	if !slices.Equal(keys, want) {
+		t.Errorf("%s has the parts %v; want %v", what, keys, want)
+	}
+}
+
+// groups are the comments that stand before keys.
+func groups(n *yaml.Node) (names []string) {
+	for i := 0; i < len(n.Content); i += 2 {
+		if c := n.Content[i].HeadComment; c != "" {
+			names = append(names, strings.TrimPrefix(c, "# "))
+		}
+	}
+	return names
+}
+
+func member(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return &yaml.Node{}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/testutil"
 )
 
 // program is the server, built once for all tests.
@@ -85,9 +86,7 @@ func TestAFailoverLosesNothing(t *testing.T) {
 
 func TestAPoolerMayStandBetween(t *testing.T) {
 	t.Parallel()
-	if _, _, err := findPooler(t.Context()); err != nil {
-		t.Skip(err)
-	}
+	testutil.Program(t, "pgbouncer")
 	drilled(t, func(p place, r *report) error { return pooled(t.Context(), p, r, time.Second) })
 }
 

@@ -179,10 +179,7 @@ func TestEachAlertHasARunbook(t *testing.T) {
 // The alerts fire when they should, as Prometheus reads them.
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip("promtool is not installed (Debian: apt-get install prometheus): the alerts are not played")
-	}
+	promtool := testutil.Program(t, "promtool")
 	for _, args := range [][]string{{"check", "rules", "rules.yaml"}, {"test", "rules", "rules_test.yaml"}} {
 		cmd := exec.CommandContext(t.Context(), promtool, args...)
 		cmd.Dir = filepath.Join(deployFolder, "prometheus")

@@ -13,6 +13,7 @@ import (
 
 	"guildhall/internal/db/embedded"
 	"guildhall/internal/guildfile"
+	"guildhall/internal/testutil"
 )
 
 // anyPorts lets the test run beside whatever uses the usual ones.
@@ -37,12 +38,10 @@ func paste(t *testing.T, line string) string {
 // outlives a Ctrl-C and a kill.
 func TestDev(t *testing.T) {
 	t.Parallel()
-	if _, err := embedded.Find(t.Context(), 0); err != nil && os.Getenv("CI") == "" {
-		t.Skipf("needs Postgres: %v", err)
+	if _, err := embedded.Find(t.Context(), 0); err != nil {
+		testutil.Without(t, "postgres", err)
 	}
-	if _, err := exec.LookPath("curl"); err != nil && os.Getenv("CI") == "" {
-		t.Skip("needs curl: dev prints calls for it")
-	}
+	testutil.Program(t, "curl") // dev prints calls for it
 	dir, err := os.MkdirTemp("/tmp", "guildhall-dev-")
 	if err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 // four times as much again would be memory that nobody needs.
 const (
 	mostGarbage    = 400      // percent of what is in use
-	leastGarbage   = 50       // percent
-	roomForGarbage = 24 << 20 // bytes, between the two
+	leastGarbage   = 15       // percent
+	roomForGarbage = 16 << 20 // bytes, between the two
 )
 
 // garbage is the percentage for what is in use.

@@ -71,7 +71,7 @@ func unread(t *testing.T, port string) (bytes int) {
 	t.Helper()
 	table, err := os.ReadFile("/proc/net/tcp")
 	if err != nil {
-		t.Skip("the kernel does not tell:", err)
+		testutil.Without(t, "proc", err)
 	}
 	var number int
 	if _, err := fmt.Sscan(port, &number); err != nil {
@@ -217,7 +217,7 @@ func resident(t *testing.T, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
-		t.Skip("the system does not tell:", err)
+		testutil.Without(t, "proc", err)
 	}
 	var size, pages int
 	if _, err := fmt.Sscan(string(text), &size, &pages); err != nil {

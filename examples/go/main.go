@@ -15,6 +15,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/oapi-codegen/nullable"
+
 	"guildhall/examples/go/client"
 )
 
@@ -71,7 +73,7 @@ func story(ctx context.Context) error {
 	pay := func() (*client.AdjustBalanceResponse, error) {
 		return api.AdjustBalanceWithResponse(ctx,
 			&client.AdjustBalanceParams{IdempotencyKey: &key},
-			client.AdjustBalanceRequest{UserID: user, Delta: 30, Reason: &reason})
+			client.AdjustBalanceRequest{UserID: user, Delta: 30, Reason: nullable.NewNullableWithValue(reason)})
 	}
 	first, err := pay()
 	if err != nil {

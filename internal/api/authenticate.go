@@ -23,34 +23,44 @@ type Authenticator interface {
 func authenticated(tokens Authenticator, limits *ratelimit.Limiter, quota ratelimit.Quota) step {
 	return func(next handler) handler {
 		return func(x *exchange) error {
-			bearer, err := auth.FromHeader(x.Request().Header)
-			if err == nil {
-				x.by, err = tokens.Authenticate(x.ctx, bearer, x.from)
-			}
-			if err != nil {
-				x.by, x.refused = nil, x.by
-				if f, ok := fault.As(err); ok && (f.Kind == fault.Unauthenticated || f.Kind == fault.Forbidden) {
-					if r := limits.Spend(x.ctx, auth.LoginKey(x.from), quota); !r.Allowed {
-						return limited("Too many failed authentications from this address.", r).Because(err)
-					}
-				}
+			if err := authenticate(x, tokens, limits, quota); err != nil {
 				return err
 			}
-			x.ctx = db.As(attributed(auth.With(x.ctx, x.by), x), db.Caller{Token: x.by.TokenID, Guild: x.by.GuildID})
 			return next(x)
 		}
 	}
 }
 
+func authenticate(x *exchange, tokens Authenticator, limits *ratelimit.Limiter, quota ratelimit.Quota) error {
+	bearer, err := auth.FromHeader(x.Request().Header)
+	if err == nil {
+		x.by, err = tokens.Authenticate(x.ctx, bearer, x.from)
+	}
+	if err != nil {
+		x.by, x.refused = nil, x.by
+		if f, ok := fault.As(err); ok && (f.Kind == fault.Unauthenticated || f.Kind == fault.Forbidden) {
+			if r := limits.Spend(x.ctx, auth.LoginKey(x.from), quota); !r.Allowed {
+				return limited("Too many failed authentications from this address.", r).Because(err)
+			}
+		}
+		return err
+	}
+	x.ctx = db.As(attributed(auth.With(x.ctx, x.by), x), db.Caller{Token: x.by.TokenID, Guild: x.by.GuildID})
+	return nil
+}
+
 // scoped refuses a token that lacks the operation's scope.
 func scoped(next handler) handler {
 	return func(x *exchange) error {
-		need := x.op.Scope
-		if need != "" && !x.by.Has(need) {
-			f := fault.New(fault.Forbidden, "insufficient_scope", "This operation needs a token with the scope %s.", need)
-			f.RequiredScope = need
-			return f
+		if need := x.op.Scope; need != "" && !x.by.Has(need) {
+			return lacksScope(need)
 		}
 		return next(x)
 	}
+}
+
+func lacksScope(need string) error {
+	f := fault.New(fault.Forbidden, "insufficient_scope", "This operation needs a token with the scope %s.", need)
+	f.RequiredScope = need
+	return f
 }

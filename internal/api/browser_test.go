@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"guildhall/internal/api/apitest"
+	"guildhall/internal/testutil"
 )
 
 // The reference shows every operation in a real browser, which may talk to
@@ -18,13 +19,8 @@ import (
 func TestReferenceInBrowser(t *testing.T) {
 	t.Parallel()
 	browser := os.Getenv("GUILDHALL_TEST_CHROMIUM")
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if browser == "" {
-			browser, _ = exec.LookPath(name)
-		}
-	}
 	if browser == "" {
-		t.Skip("no Chromium here: install one, or name it in GUILDHALL_TEST_CHROMIUM")
+		browser = testutil.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
 	}
 	api := apitest.New(t)
 	picture := filepath.Join(t.TempDir(), "reference.png")

@@ -56,16 +56,19 @@ func documents(publicURL string, limits *ratelimit.Limiter, quota ratelimit.Quot
 	}
 	return func(next handler) handler {
 		return func(x *exchange) error {
-			p, ok := pages[x.Request().URL.Path]
-			if !ok || (x.Request().Method != http.MethodGet && x.Request().Method != http.MethodHead) {
-				return next(x)
+			if p := pages[x.Request().URL.Path]; p != nil && (x.Request().Method == http.MethodGet || x.Request().Method == http.MethodHead) {
+				return p.serve(x, limits, quota)
 			}
-			if r := limits.Spend(x.ctx, auth.LoginKey(x.from), quota); !r.Allowed {
-				return limited("Too many requests without a token from this address.", r)
-			}
-			return p.answer(x)
+			return next(x)
 		}
 	}, nil
+}
+
+func (p *page) serve(x *exchange, limits *ratelimit.Limiter, quota ratelimit.Quota) error {
+	if r := limits.Spend(x.ctx, auth.LoginKey(x.from), quota); !r.Allowed {
+		return limited("Too many requests without a token from this address.", r)
+	}
+	return p.answer(x)
 }
 
 func (p *page) answer(x *exchange) error {

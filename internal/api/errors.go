@@ -16,7 +16,8 @@ import (
 	"guildhall/internal/fault"
 )
 
-// statuses is the one place where a kind of failure becomes HTTP.
+// statuses is what each kind of failure is in HTTP, here and, but for upstream, on
+// the dashboard.
 var statuses = map[fault.Kind]int{
 	fault.Internal:        http.StatusInternalServerError,
 	fault.Invalid:         http.StatusBadRequest,

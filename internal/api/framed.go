@@ -21,31 +21,36 @@ const contentType = "application/json"
 // ignore the key.
 func framed(next handler) handler {
 	return func(x *exchange) error {
-		if x.op.ReadOnly {
-			return next(x)
+		if !x.op.ReadOnly {
+			if err := frame(x); err != nil {
+				return err
+			}
 		}
-		req := x.Request()
-		var err error
-		if x.body, err = readBody(req); err != nil {
-			return err
-		}
-		if len(x.body) > 0 && !isJSON(req.Header) {
-			return errMedia
-		}
-		if x.key, err = idempotencyKey(req.Header); err != nil {
-			return err
-		}
-		if req.URL.RawQuery != "" || req.URL.ForceQuery {
-			return invalid("query: a write takes no query parameters")
-		}
-		if x.op.Ignores {
-			req.Body = http.NoBody
-		} else {
-			req.Body = io.NopCloser(bytes.NewReader(x.body))
-		}
-		req.ContentLength = int64(len(x.body))
 		return next(x)
 	}
+}
+
+func frame(x *exchange) (err error) {
+	req := x.Request()
+	if x.body, err = readBody(req); err != nil {
+		return err
+	}
+	if len(x.body) > 0 && !isJSON(req.Header) {
+		return errMedia
+	}
+	if x.key, err = idempotencyKey(req.Header); err != nil {
+		return err
+	}
+	if req.URL.RawQuery != "" || req.URL.ForceQuery {
+		return invalid("query: a write takes no query parameters")
+	}
+	if x.op.Ignores {
+		req.Body = http.NoBody
+	} else {
+		req.Body = io.NopCloser(bytes.NewReader(x.body))
+	}
+	req.ContentLength = int64(len(x.body))
+	return nil
 }
 
 func readBody(req *http.Request) ([]byte, error) {

@@ -16,23 +16,32 @@ type Quotas struct{ Read, Write, Login ratelimit.Quota }
 func rateLimited(limits *ratelimit.Limiter, q Quotas) step {
 	return func(next handler) handler {
 		return func(x *exchange) error {
-			bucket, quota := "read", q.Read
-			if x.op != nil && !x.op.ReadOnly {
-				bucket, quota = "write", q.Write
-			}
-			if quota.Off() {
-				return next(x)
-			}
-			r := limits.Spend(x.ctx, x.by.TokenID+":"+bucket, quota)
-			now := time.Now() //nolint:forbidigo // the header tells the time of day, as callers' clocks do
-			set(x, "X-Ratelimit-Limit", strconv.Itoa(r.Limit), "X-Ratelimit-Remaining", strconv.Itoa(r.Remaining),
-				"X-Ratelimit-Reset", strconv.FormatInt(r.ResetAt(now), 10), "X-Ratelimit-Bucket", bucket)
-			if !r.Allowed {
-				return limited("The "+bucket+" bucket of this token is empty.", r)
+			if err := spend(x, limits, q); err != nil {
+				return err
 			}
 			return next(x)
 		}
 	}
+}
+
+// spend takes one request out of the token's bucket and tells the caller what is
+// left.
+func spend(x *exchange, limits *ratelimit.Limiter, q Quotas) error {
+	bucket, quota := "read", q.Read
+	if x.op != nil && !x.op.ReadOnly {
+		bucket, quota = "write", q.Write
+	}
+	if quota.Off() {
+		return nil
+	}
+	r := limits.Spend(x.ctx, x.by.TokenID+":"+bucket, quota)
+	now := time.Now() //nolint:forbidigo // the header tells the time of day, as callers' clocks do
+	set(x, "X-Ratelimit-Limit", strconv.Itoa(r.Limit), "X-Ratelimit-Remaining", strconv.Itoa(r.Remaining),
+		"X-Ratelimit-Reset", strconv.FormatInt(r.ResetAt(now), 10), "X-Ratelimit-Bucket", bucket)
+	if !r.Allowed {
+		return limited("The "+bucket+" bucket of this token is empty.", r)
+	}
+	return nil
 }
 
 func limited(text string, r ratelimit.Result) *fault.Error {

@@ -3,10 +3,8 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -31,20 +29,11 @@ func observed(log *slog.Logger, m *metrics, count func(usage.Request)) step {
 	return func(next handler) handler {
 		return func(x *exchange) error {
 			start := time.Now()
-			x.id = db.NewID()
-			set(x, "X-Request-Id", x.id)
-			h := x.Response().Header()
-			h["Cache-Control"], h["X-Content-Type-Options"], h["X-Frame-Options"] = noStore, noSniff, deny
-
 			caller := x.Request().Context()
-			var cancel context.CancelFunc
-			x.ctx, cancel = context.WithDeadline(caller, start.Add(requestTimeout))
+			cancel := begin(x, start)
 			defer cancel()
 			if err := recovered(x, next); err != nil {
-				f := classify(err, x.id)
-				x.closed = caller.Err() != nil && (f.Kind == fault.Unavailable || errors.Is(err, context.Canceled))
-				writeError(x, f)
-				x.refusal = f
+				failed(x, err, caller.Err() != nil)
 			}
 			took := time.Since(start)
 			m.observe(x, took)
@@ -53,6 +42,24 @@ func observed(log *slog.Logger, m *metrics, count func(usage.Request)) step {
 			return nil
 		}
 	}
+}
+
+// begin gives the request its id, its fixed headers and its deadline.
+func begin(x *exchange, start time.Time) (cancel context.CancelFunc) {
+	x.id = db.NewID()
+	set(x, "X-Request-Id", x.id)
+	h := x.Response().Header()
+	h["Cache-Control"], h["X-Content-Type-Options"], h["X-Frame-Options"] = noStore, noSniff, deny
+	x.ctx, cancel = context.WithDeadline(x.Request().Context(), start.Add(requestTimeout))
+	return cancel
+}
+
+// failed answers with an error; gone says that the caller has hung up.
+func failed(x *exchange, err error, gone bool) {
+	f := classify(err, x.id)
+	x.closed = gone && (f.Kind == fault.Unavailable || errors.Is(err, context.Canceled))
+	writeError(x, f)
+	x.refusal = f
 }
 
 // The values of headers that every answer has. The answers share them: nobody
@@ -77,7 +84,7 @@ func recovered(x *exchange, next handler) (err error) {
 		case http.ErrAbortHandler:
 			panic(p)
 		default:
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			err = fault.Panicked(p)
 		}
 	}()
 	return next(x)

@@ -100,12 +100,16 @@ func (op *operation) parameter(p *openapi3.Parameter) {
 func located(ops operationMap) step {
 	return func(next handler) handler {
 		return func(x *exchange) error {
-			if op, ok := ops[[2]string{x.Request().Method, x.Path()}]; ok && allNamed(x) {
-				escaped(x)
-				x.op = op
-			}
+			ops.locate(x)
 			return next(x)
 		}
+	}
+}
+
+func (ops operationMap) locate(x *exchange) {
+	if op, ok := ops[[2]string{x.Request().Method, x.Path()}]; ok && allNamed(x) {
+		escaped(x)
+		x.op = op
 	}
 }
 
@@ -126,16 +130,20 @@ func routed(next handler) handler {
 		if x.op != nil {
 			return next(x)
 		}
-		allow, _ := x.Get(echo.ContextKeyHeaderAllow).(string)
-		if allow == "" || !allNamed(x) {
-			return noRoute(x)
-		}
-		x.Response().Header().Set(echo.HeaderAllow, allow)
-		if x.Request().Method == http.MethodOptions {
-			return x.NoContent(http.StatusNoContent)
-		}
-		return errMethod.With("This path takes %s, and not this method.", allow)
+		return unrouted(x)
 	}
+}
+
+func unrouted(x *exchange) error {
+	allow, _ := x.Get(echo.ContextKeyHeaderAllow).(string)
+	if allow == "" || !allNamed(x) {
+		return noRoute(x)
+	}
+	x.Response().Header().Set(echo.HeaderAllow, allow)
+	if x.Request().Method == http.MethodOptions {
+		return x.NoContent(http.StatusNoContent)
+	}
+	return errMethod.With("This path takes %s, and not this method.", allow)
 }
 
 // noRoute says what the path of a request may lack, without repeating it.

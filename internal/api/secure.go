@@ -19,13 +19,17 @@ var strict = []string{"max-age=31536000"}
 func secure(trusted []netip.Prefix) step {
 	return func(next handler) handler {
 		return func(x *exchange) error {
-			req := x.Request()
 			if x.Scheme() != "https" {
 				return errPlain
 			}
 			x.Response().Header()["Strict-Transport-Security"] = strict
-			x.from = auth.ClientIP(req.RemoteAddr, req.Header.Values("X-Forwarded-For"), trusted)
+			locateCaller(x, trusted)
 			return next(x)
 		}
 	}
+}
+
+func locateCaller(x *exchange, trusted []netip.Prefix) {
+	req := x.Request()
+	x.from = auth.ClientIP(req.RemoteAddr, req.Header.Values("X-Forwarded-For"), trusted)
 }

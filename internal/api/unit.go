@@ -31,27 +31,44 @@ func (u *units) unit(next handler) handler {
 	return func(x *exchange) error {
 		switch {
 		case x.op.ReadOnly:
-			x.SetRequest(x.Request().WithContext(u.db.Reading(x.ctx)))
-			return next(x)
+			return u.read(x, next)
 		case x.op.Phased:
 			return u.phased(x, next)
 		case x.key != "":
-			return u.keyed(x, request(x), next)
+			return u.keyed(x, next)
 		}
-		if u.prepare(x); x.broken != nil {
-			return x.broken
-		}
-		var answer idempotency.Answer
-		err := u.db.Do(x.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
-			answer, err = capture(ctx, x, next)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		u.wake(x.by.GuildID)
-		return send(x, answer)
+		return u.write(x, next)
 	}
+}
+
+// read serves a request that changes nothing. One that needs a scope reads from
+// the database; the others tell of the token itself and wait for nobody.
+func (u *units) read(x *exchange, next handler) error {
+	if x.op.Scope != "" {
+		if err := u.db.Queue(x.ctx); err != nil {
+			return err
+		}
+		defer db.Leave(x.ctx)
+	}
+	x.SetRequest(x.Request().WithContext(u.db.Reading(x.ctx)))
+	return next(x)
+}
+
+// write serves a request without a key.
+func (u *units) write(x *exchange, next handler) error {
+	if u.prepare(x); x.broken != nil {
+		return x.broken
+	}
+	var answer idempotency.Answer
+	err := u.db.Do(x.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
+		answer, err = capture(ctx, x, next)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	u.wake(x.by.GuildID)
+	return send(x, answer)
 }
 
 func request(x *exchange) idempotency.Request {
@@ -65,7 +82,8 @@ func request(x *exchange) idempotency.Request {
 // keyed runs the operation at most once for its key. A refusal that the
 // contract keeps rolls everything back and is then stored alone; should a twin
 // have run in between, its answer counts.
-func (u *units) keyed(x *exchange, r idempotency.Request, next handler) error {
+func (u *units) keyed(x *exchange, next handler) error {
+	r := request(x)
 	leave, replay, err := u.enter(x, r)
 	if err != nil {
 		return err

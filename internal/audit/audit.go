@@ -166,25 +166,16 @@ func List(ctx context.Context, q db.Querier, guild string, f Filter, limit int) 
 // listQuery names only what is filtered by: each filter has an index in the
 // order of the list.
 func listQuery(guild string, f Filter, limit int) (query string, args []any) {
-	query = `
+	query, args = db.Where(`
 		SELECT id, at, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name,
 		       before::text AS before, after::text AS after
 		FROM audit_log
-		WHERE guild_id = $1`
-	args = []any{guild}
-	for _, by := range []struct{ condition, value string }{
-		{" AND action = $%d", f.Action},
-		{" AND actor_id = $%d", f.Actor},
-		{" AND target_id = $%d", f.Target},
-		{" AND id < $%d", f.Below},
-	} {
-		if by.value != "" {
-			args = append(args, by.value)
-			query += fmt.Sprintf(by.condition, len(args))
-		}
-	}
-	args = append(args, limit)
-	return query + fmt.Sprintf(" ORDER BY id DESC LIMIT $%d", len(args)), args
+		WHERE guild_id = $1`, []any{guild, limit},
+		db.Condition{Compare: "action =", Value: f.Action},
+		db.Condition{Compare: "actor_id =", Value: f.Actor},
+		db.Condition{Compare: "target_id =", Value: f.Target},
+		db.Condition{Compare: "id <", Value: f.Below})
+	return query + " ORDER BY id DESC LIMIT $2", args
 }
 
 // pruneStep is how many rows Prune deletes at most.

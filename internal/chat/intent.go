@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"runtime/debug"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 // The kinds of messages.
@@ -312,7 +312,7 @@ func Sweep(ctx context.Context, d db.Doer, limit int, finish func(context.Contex
 			group.Go(func() (err error) {
 				defer func() {
 					if p := recover(); p != nil {
-						err = fmt.Errorf("finish intent %s: panic: %v\n%s", in.ID, p, debug.Stack())
+						err = fmt.Errorf("finish intent %s: %w", in.ID, fault.Panicked(p))
 					}
 				}()
 				return finish(ctx, in)

@@ -343,11 +343,12 @@ func (b *tab) copied(element string) string {
 	return get(b, chromedp.Evaluate[string](`navigator.clipboard.readText()`, chromedp.EvalAwaitPromise))
 }
 
-// register makes an endpoint in the browser and returns its id and secret.
+// register makes an endpoint in the browser, with a hostile description, and
+// returns its id and secret.
 func (b *tab) register(url string, events ...string) (id, secret string) {
 	b.t.Helper()
 	b.open(page(guildID, "webhooks", "new"))
-	b.run(chromedp.SendKeys(chromedp.CSS("#url"), url), chromedp.SendKeys(chromedp.CSS("#description"), "the store’s receiver"))
+	b.run(chromedp.SendKeys(chromedp.CSS("#url"), url), chromedp.SendKeys(chromedp.CSS("#description"), `the store’s receiver <img src=x onerror=alert(1)>`))
 	for _, e := range events {
 		b.run(chromedp.Click(chromedp.CSS(`input[value="` + e + `"]`)))
 	}

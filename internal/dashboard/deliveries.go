@@ -89,7 +89,8 @@ func redeliver(c *call) (reply, error) {
 
 type recoverView struct {
 	Endpoint endpointRow
-	Since    string
+	Since    string    // as it was typed
+	From     time.Time // as it was understood
 	Count    int
 	Problems problems
 }
@@ -116,10 +117,11 @@ func countLost(c *call) (reply, error) {
 	}
 	v := &recoverView{Endpoint: e, Since: strings.TrimSpace(c.r.URL.Query().Get("since"))}
 	status := 0
-	if since, ok := c.since(v.Since); !ok {
+	var ok bool
+	if v.From, ok = c.since(v.Since); !ok {
 		v.Problems.add("since", sinceWrong)
 		status = http.StatusUnprocessableEntity
-	} else if v.Count, err = webhooks.CountLost(c.ctx, c.cfg.DB.Reader(), c.guild.ID, e.ID, since); err != nil {
+	} else if v.Count, err = webhooks.CountLost(c.ctx, c.cfg.DB.Reader(), c.guild.ID, e.ID, v.From); err != nil {
 		return reply{}, err
 	}
 	return reply{status: status, page: "recover", view: v, frame: frame{

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,7 +145,7 @@ func (c *call) answer() (out reply, err error) {
 		case http.ErrAbortHandler:
 			panic(p)
 		default:
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			err = fault.Panicked(p)
 		}
 	}()
 	r := c.r

@@ -154,3 +154,33 @@ func TestAConnectionThatOnlyReadsIsThrownAway(t *testing.T) {
 		t.Error("the connection is still used")
 	}
 }
+
+// With one place, a request that queued reads with the place it has, later
+// statements wait like others', and one that read nothing gives it back.
+func TestARequestQueuesBeforeItReads(t *testing.T) {
+	t.Parallel()
+	d, _, _ := single(t)
+	one, another := db.As(t.Context(), somebody), db.As(t.Context(), db.Caller{Token: "u", Guild: "h"})
+	if err := d.Queue(one); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(another, 50*time.Millisecond)
+	defer cancel()
+	if err := d.Queue(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("another request has a place too: %v", err)
+	}
+	for range 2 {
+		if err := sleep(one, d.Reader(), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db.Leave(one)
+	if err := d.Queue(another); err != nil {
+		t.Fatal(err)
+	}
+	db.Leave(another)
+	if err := sleep(one, d.Reader(), 0); err != nil {
+		t.Fatal(err)
+	}
+	db.Leave(one)
+}

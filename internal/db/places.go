@@ -30,6 +30,11 @@ func As(ctx context.Context, c Caller) context.Context {
 type account struct {
 	caller Caller
 	waited atomic.Int64 // nanoseconds, for places
+
+	// The place that the request took when it began to read; its first statement
+	// has it. Both belong to the goroutine that serves the request.
+	early  *Places
+	giveUp func()
 }
 
 // accountOf returns nil outside of a request.

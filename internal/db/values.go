@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -83,4 +84,21 @@ func Copy(ctx context.Context, tx *Tx, table string, columns []string, next func
 		return fmt.Errorf("copy into %s: %w", table, err)
 	}
 	return nil
+}
+
+// Condition compares something with a value: "action =" with "token.create". An
+// empty value is no condition.
+type Condition struct{ Compare, Value string }
+
+// Where appends conditions to a query that has some already, and their values to
+// its arguments. It names only what is filtered by, so that each combination finds
+// its index.
+func Where(query string, args []any, conditions ...Condition) (string, []any) {
+	for _, c := range conditions {
+		if c.Value != "" {
+			args = append(args, c.Value)
+			query += " AND " + c.Compare + " $" + strconv.Itoa(len(args))
+		}
+	}
+	return query, args
 }

@@ -6,6 +6,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 )
 
@@ -85,3 +86,7 @@ func Is(err error, code string) bool {
 	f, ok := As(err)
 	return ok && f.Code == code
 }
+
+// Panicked is the error of a panic: what it was about, and where. It is for the
+// deferred function that has recovered p.
+func Panicked(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }

@@ -14,6 +14,7 @@ import (
 	"guildhall/gen"
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/giveaways"
+	"guildhall/internal/testutil"
 )
 
 func TestListGiveawayDraws(t *testing.T) {
@@ -86,10 +87,7 @@ func script(t *testing.T) string {
 // RELIABILITY.md, Giveaways.
 func TestTheScriptRepeatsDraws(t *testing.T) {
 	t.Parallel()
-	python, err := exec.LookPath("python3")
-	if err != nil && os.Getenv("CI") == "" {
-		t.Skip("there is no python3")
-	}
+	python := testutil.Program(t, "python3")
 	s := newStage(t)
 	dir := t.TempDir()
 	file, certificate := filepath.Join(dir, "verify.py"), filepath.Join(dir, "ca.pem")

@@ -47,23 +47,29 @@ func Gather(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) e
 
 // claim takes the reading of a giveaway's reactions; the row it returns is not
 // gathering when there is nothing to read, or somebody else is at it.
-func claim(ctx context.Context, d db.Doer, guild, id string) (g row, err error) {
+func claim(ctx context.Context, d db.Doer, guild, id string) (row, error) {
+	return leased(ctx, d, "the reactions of", guild, id, `
+		UPDATE giveaways
+		SET redraw_at = clock_timestamp() + make_interval(secs => $3)
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND status = 'drawing'
+		  AND pot = 'gathering'
+		  AND redraw_at <= clock_timestamp()
+		RETURNING `+columns)
+}
+
+// leased runs a statement that takes a lease on part of a giveaway's work. The
+// zero row says that there was nothing to take.
+func leased(ctx context.Context, d db.Doer, what, guild, id, statement string) (g row, err error) {
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		return tx.GetContext(ctx, &g, `
-			UPDATE giveaways
-			SET redraw_at = clock_timestamp() + make_interval(secs => $3)
-			WHERE guild_id = $1
-			  AND id = $2
-			  AND status = 'drawing'
-			  AND pot = 'gathering'
-			  AND redraw_at <= clock_timestamp()
-			RETURNING `+columns, guild, id, lease.Seconds())
+		return tx.GetContext(ctx, &g, statement, guild, id, lease.Seconds())
 	})
 	if db.Missing(err) {
 		return row{}, nil
 	}
 	if err != nil {
-		return row{}, fmt.Errorf("claim the reactions of giveaway %s in guild %s: %w", id, guild, err)
+		return row{}, fmt.Errorf("claim %s giveaway %s in guild %s: %w", what, id, guild, err)
 	}
 	return g, nil
 }
@@ -248,21 +254,12 @@ func isGone(err error) bool {
 
 // claimReaction takes the adding of the bot's reaction; the row it returns has
 // no message when there is nothing to add.
-func claimReaction(ctx context.Context, d db.Doer, guild, id string) (g row, err error) {
-	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		return tx.GetContext(ctx, &g, `
-			UPDATE giveaways
-			SET react_at = clock_timestamp() + make_interval(secs => $3)
-			WHERE guild_id = $1
-			  AND id = $2
-			  AND react_at <= clock_timestamp()
-			RETURNING `+columns, guild, id, lease.Seconds())
-	})
-	if db.Missing(err) {
-		return row{}, nil
-	}
-	if err != nil {
-		return row{}, fmt.Errorf("claim the reaction to giveaway %s in guild %s: %w", id, guild, err)
-	}
-	return g, nil
+func claimReaction(ctx context.Context, d db.Doer, guild, id string) (row, error) {
+	return leased(ctx, d, "the reaction to", guild, id, `
+		UPDATE giveaways
+		SET react_at = clock_timestamp() + make_interval(secs => $3)
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND react_at <= clock_timestamp()
+		RETURNING `+columns)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -244,7 +243,7 @@ func (s *shift) do(ctx context.Context, r ref) {
 func (s *shift) attempt(ctx context.Context, r ref) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			err = fault.Panicked(p)
 		}
 	}()
 	return s.work(ctx, r.GuildID, r.ID)

@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverdatabasesql"
 	"golang.org/x/sync/errgroup"
+
+	"guildhall/internal/fault"
 )
 
 type txOf = *sql.Tx
@@ -147,7 +148,7 @@ func (r *Runner) workers() *river.Workers {
 func (r *Runner) attempt(ctx context.Context, created time.Time, kind string, args Args, do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			err = fault.Panicked(p)
 		}
 		switch age := time.Since(created); {
 		case err == nil:

@@ -4,6 +4,10 @@ package testutil
 
 import (
 	"bytes"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -42,4 +46,32 @@ func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
+}
+
+// Without ends a test that needs something which is not here. It is skipped, but
+// on CI, where everything is expected to be installed, it fails, unless
+// GUILDHALL_TEST_WITHOUT lists the thing's name among those that this machine has
+// to do without.
+func Without(t testing.TB, name string, why any) {
+	t.Helper()
+	if os.Getenv("CI") == "" || slices.Contains(strings.Fields(os.Getenv("GUILDHALL_TEST_WITHOUT")), name) {
+		t.Skipf("without %s: %v", name, why)
+	}
+	t.Fatalf("%s is needed: %v", name, why)
+}
+
+// Program returns the path of the first of some programs that is installed; of
+// the one called name where none is given.
+func Program(t testing.TB, name string, programs ...string) string {
+	t.Helper()
+	if len(programs) == 0 {
+		programs = []string{name}
+	}
+	for _, p := range programs {
+		if path, err := exec.LookPath(p); err == nil {
+			return path
+		}
+	}
+	Without(t, name, strings.Join(programs, ", ")+" not found")
+	return ""
 }

@@ -372,25 +372,16 @@ type RefusalFilter struct{ Token, RequestID, Code, Operation string }
 
 // Refusals returns the newest refusals that the filter chooses.
 func Refusals(ctx context.Context, q db.Querier, guild string, f RefusalFilter, limit int) ([]Refusal, error) {
-	query := `
+	query, args := db.Where(`
 		SELECT request_id, at, token_id, operation, status, code, address
 		FROM usage_refusals
-		WHERE guild_id = $1`
-	args := []any{guild}
-	for _, by := range []struct{ condition, value string }{
-		{" AND token_id = $%d", f.Token},
-		{" AND request_id = $%d", f.RequestID},
-		{" AND code = $%d", f.Code},
-		{" AND operation = $%d", f.Operation},
-	} {
-		if by.value != "" {
-			args = append(args, by.value)
-			query += fmt.Sprintf(by.condition, len(args))
-		}
-	}
-	args = append(args, limit)
+		WHERE guild_id = $1`, []any{guild, limit},
+		db.Condition{Compare: "token_id =", Value: f.Token},
+		db.Condition{Compare: "request_id =", Value: f.RequestID},
+		db.Condition{Compare: "code =", Value: f.Code},
+		db.Condition{Compare: "operation =", Value: f.Operation})
 	var rows []Refusal
-	if err := q.SelectContext(ctx, &rows, query+fmt.Sprintf(" ORDER BY request_id DESC LIMIT $%d", len(args)), args...); err != nil {
+	if err := q.SelectContext(ctx, &rows, query+" ORDER BY request_id DESC LIMIT $2", args...); err != nil {
 		return nil, fmt.Errorf("read the refusals of guild %s: %w", guild, err)
 	}
 	return rows, nil

@@ -3,7 +3,6 @@ package webhooks
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"guildhall/internal/db"
@@ -65,37 +64,27 @@ type Filter struct {
 // its own: a prepared statement's plan has to hold for every value, and a
 // condition that may be switched off cannot be looked up in an index.
 func pageQuery(guild, endpoint string, f Filter, limit, offset int) (string, []any) {
-	conditions, args := "", []any{guild, endpoint, f.Since, limit, offset}
-	where := func(condition, value string) {
-		args = append(args, value)
-		conditions += " AND " + condition + " $" + strconv.Itoa(len(args))
-	}
-	if f.ResponseClass == "2xx" && f.Status == "" {
+	class := f.ResponseClass
+	if class == "2xx" && f.Status == "" {
 		f.Status = delivery.StateDelivered // it is the same, and has an index
 	}
-	if f.Status != "" {
-		where("state =", f.Status)
-	}
-	if f.EventType != "" {
-		where("event_type =", f.EventType)
-	}
-	switch f.ResponseClass {
-	case "":
-	case "2xx":
-		conditions += " AND response_class = '2xx'"
-	default:
-		// The second condition is what the index is made under.
-		where("response_class <> '2xx' AND response_class =", f.ResponseClass)
-	}
-	if f.BelowID != "" {
-		args = append(args, f.BelowAt)
-		where("(created_at, id) < ($"+strconv.Itoa(len(args))+",", f.BelowID)
-		conditions += ")"
-	}
-	return `
+	query, args := db.Where(`
 			SELECT guild_id, id
 			FROM webhook_deliveries
-			WHERE guild_id = $1 AND endpoint_id = $2 AND created_at >= $3` + conditions + `
+			WHERE guild_id = $1 AND endpoint_id = $2 AND created_at >= $3`, []any{guild, endpoint, f.Since, limit, offset},
+		db.Condition{Compare: "state =", Value: f.Status},
+		db.Condition{Compare: "event_type =", Value: f.EventType})
+	if class == "2xx" {
+		query += " AND response_class = '2xx'"
+	} else {
+		// The first comparison is what the index is made under.
+		query, args = db.Where(query, args, db.Condition{Compare: "response_class <> '2xx' AND response_class =", Value: class})
+	}
+	if f.BelowID != "" {
+		args = append(args, f.BelowAt, f.BelowID)
+		query += fmt.Sprintf(" AND (created_at, id) < ($%d, $%d)", len(args)-1, len(args))
+	}
+	return query + `
 			ORDER BY created_at DESC, id DESC
 			LIMIT $4 OFFSET $5`, args
 }

@@ -17,6 +17,7 @@ import (
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/embedded"
+	"guildhall/internal/testutil"
 )
 
 // child makes this test's program a parent that starts a server and waits to be
@@ -52,8 +53,8 @@ func folder(t *testing.T) string {
 
 func start(t *testing.T, cfg embedded.Config) *embedded.Server {
 	t.Helper()
-	if _, err := embedded.Find(t.Context(), 0); err != nil && os.Getenv("CI") == "" {
-		t.Skipf("needs Postgres: %v", err)
+	if _, err := embedded.Find(t.Context(), 0); err != nil {
+		testutil.Without(t, "postgres", err)
 	}
 	s, err := embedded.Start(t.Context(), cfg)
 	if err != nil {
@@ -234,8 +235,8 @@ func postmaster(t *testing.T, dir string) int {
 
 func TestKill(t *testing.T) {
 	t.Parallel()
-	if _, err := embedded.Find(t.Context(), 0); err != nil && os.Getenv("CI") == "" {
-		t.Skipf("needs Postgres: %v", err)
+	if _, err := embedded.Find(t.Context(), 0); err != nil {
+		testutil.Without(t, "postgres", err)
 	}
 
 	t.Run("the server ends with its parent", func(t *testing.T) {
