@@ -232,20 +232,17 @@ func learn(ctx context.Context, tx *db.Tx, now *time.Time, batch []result) ([]ch
 		for i, r := range part {
 			endpoints[i] = r.EndpointID
 		}
+		slices.Sort(endpoints)
 		var held []schedule
 		if err := tx.SelectContext(ctx, &held, `
 			SELECT s.*, coalesce($1::timestamptz, clock_timestamp()) AS now
-			FROM (
-				SELECT DISTINCT endpoint_id
-				FROM unnest($3::text[]) AS p (endpoint_id)
-				ORDER BY endpoint_id
-			) p
+			FROM unnest($3::text[]) AS p (endpoint_id)
 			CROSS JOIN LATERAL (
 				SELECT `+scheduleColumns+`
 				FROM webhook_schedule s
 				WHERE s.guild_id = $2 AND s.endpoint_id = p.endpoint_id
 				FOR NO KEY UPDATE
-			) s`, now, guild, db.Array(endpoints)); err != nil {
+			) s`, now, guild, db.Array(slices.Compact(endpoints))); err != nil {
 			return nil, fmt.Errorf("lock the schedules of %d results of guild %s: %w", len(part), guild, err)
 		}
 		rows = append(rows, held...)
