@@ -58,8 +58,8 @@ func collectors(d *db.DB, keys idempotency.Keys, oneGuild bool, m *metrics) map[
 		sizes, waits := m.batches.WithLabelValues(id), m.waits.WithLabelValues(id)
 		t.collector = collect.New(collect.Config[*member]{
 			Run: t.run, Enter: d.Enter, Apart: oneGuild,
-			Late: func(most bool) error {
-				if most {
+			Late: func(own bool) error {
+				if own {
 					return db.ErrOwnShare
 				}
 				return db.ErrBusy

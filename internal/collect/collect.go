@@ -65,10 +65,10 @@ type Config[T any] struct {
 	Apart bool // a batch holds items of one group
 
 	// Wait is how long an item may wait to be on its way; 0 means 2 s. Late is the
-	// error of one that has waited in vain; most says that more than half of all
-	// that waited were its own caller's.
+	// error of one that has waited in vain; own says that more than half a batch of
+	// its own caller's were waiting.
 	Wait time.Duration
-	Late func(most bool) error
+	Late func(own bool) error
 
 	// Began, if not nil, is told of each batch: its size, and how long the item
 	// that came first had waited.
@@ -87,7 +87,6 @@ type Collector[T any] struct {
 	ready   int         // items that a batch may take
 	running int         // batches
 	waiting map[Caller]int
-	all     int // that wait
 }
 
 // item is one thing to be done. The mutex of its collector guards it until it is
@@ -164,8 +163,8 @@ func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value 
 		}
 		<-it.done
 	case <-late.C:
-		if most, back := c.giveUp(it); back {
-			return c.cfg.Late(most)
+		if own, back := c.giveUp(it); back {
+			return c.cfg.Late(own)
 		}
 		<-it.done
 	}
@@ -180,7 +179,6 @@ func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value 
 func (c *Collector[T]) add(it *item[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.all++
 	c.waiting[it.by]++
 	before := c.last[it.subject]
 	c.last[it.subject] = it
@@ -245,13 +243,13 @@ func (c *Collector[T]) takeBack(it *item[T]) bool {
 	return c.drop(it)
 }
 
-// giveUp is takeBack for an item that has waited too long. most says that more
-// than half of what waited was its caller's.
-func (c *Collector[T]) giveUp(it *item[T]) (most, back bool) {
+// giveUp is takeBack for an item that has waited too long. own says that more than
+// half a batch of its caller's were waiting.
+func (c *Collector[T]) giveUp(it *item[T]) (own, back bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	most = 2*c.waiting[it.by] > c.all
-	return most, c.drop(it)
+	own = 2*c.waiting[it.by] > c.cfg.Most
+	return own, c.drop(it)
 }
 
 // drop leaves the item where it stands: it is passed over when its turn comes.
@@ -270,7 +268,6 @@ func (c *Collector[T]) drop(it *item[T]) bool {
 
 // left counts an item that waits no more.
 func (c *Collector[T]) left(it *item[T]) {
-	c.all--
 	if c.waiting[it.by]--; c.waiting[it.by] == 0 {
 		delete(c.waiting, it.by)
 	}

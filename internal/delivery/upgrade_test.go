@@ -24,6 +24,7 @@ const (
 // A database of the last release, full of deliveries in every state, is migrated
 // while the nodes of that release go on recording. Then everything that waited is
 // sent once, and everything else is as it was.
+// RELIABILITY.md, Operation.
 func TestAnUpgradeLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	total, err := strconv.Atoi(cmp.Or(os.Getenv(upgradeVariable), "50000"))

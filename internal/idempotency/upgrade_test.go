@@ -163,6 +163,7 @@ func (k keyed) without() (n int) {
 
 // Two that come at the same moment to a key whose window is over: one runs, the
 // other gets its answer.
+// RELIABILITY.md, Writes.
 func TestTwinsTakeOverAKeyOnce(t *testing.T) {
 	t.Parallel()
 	k := keyed{dbtest.New(t), t, idempotency.Keys{Sealer: box(t, 1)}}
