@@ -78,6 +78,11 @@ func TestWhatARestoreRevivesIsFound(t *testing.T) {
 	drilled(t, func(p place, r *report) error { return restored(t.Context(), p, r, 20) })
 }
 
+func TestARecoveryEndsAtItsInstant(t *testing.T) {
+	t.Parallel()
+	drilled(t, func(p place, r *report) error { return recovered(t.Context(), p, r, 20) })
+}
+
 func TestAFailoverLosesNothing(t *testing.T) {
 	t.Parallel()
 	drilled(t, func(p place, r *report) error { return failover(t.Context(), p, r, time.Second) })

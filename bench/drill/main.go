@@ -47,7 +47,12 @@ var drills = []drill{
 		return receivers(ctx, p, r, size)
 	}},
 	{"restore", "a backup is restored: what it revives is found, and revoked", func(ctx context.Context, p place, r *report) error {
-		return restored(ctx, p, r, 2000)
+		r.say("from a dump:")
+		if err := restored(ctx, p, r, 2000); err != nil {
+			return err
+		}
+		r.say("from a base backup and the write-ahead log, to an instant:")
+		return recovered(ctx, p, r, 2000)
 	}},
 	{"failover", "the primary is killed, its synchronous standby takes over", func(ctx context.Context, p place, r *report) error {
 		return failover(ctx, p, r, 10*time.Second)
