@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -86,6 +87,17 @@ func TestARecoveryEndsAtItsInstant(t *testing.T) {
 func TestAFailoverLosesNothing(t *testing.T) {
 	t.Parallel()
 	drilled(t, func(p place, r *report) error { return failover(t.Context(), p, r, time.Second) })
+}
+
+func TestAnUpgradeIsNoticedByNobody(t *testing.T) {
+	t.Parallel()
+	drilled(t, func(p place, r *report) error {
+		err := upgraded(t.Context(), p, r, upgradeSize{members: 5000, length: time.Second})
+		if errors.Is(err, errNoRelease) {
+			t.Skip(err)
+		}
+		return err
+	})
 }
 
 func TestAPoolerMayStandBetween(t *testing.T) {

@@ -57,6 +57,9 @@ var drills = []drill{
 	{"failover", "the primary is killed, its synchronous standby takes over", func(ctx context.Context, p place, r *report) error {
 		return failover(ctx, p, r, 10*time.Second)
 	}},
+	{"upgrade", "nodes of the last release and of this program side by side, while it migrates", func(ctx context.Context, p place, r *report) error {
+		return upgraded(ctx, p, r, fullUpgrade)
+	}},
 	{"pooler", "PgBouncer in transaction mode between a node and its database", func(ctx context.Context, p place, r *report) error {
 		return pooled(ctx, p, r, 10*time.Second)
 	}},
@@ -69,6 +72,7 @@ type place struct {
 	program     string
 	front       []string // words in front of the program
 	waiting     int      // deliveries that wait for one endpoint in the drill of webhooks
+	release     string   // the commit that the drill of upgrades begins with; empty: the last release
 }
 
 // behind is the same place with words in front of the program.
@@ -90,6 +94,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("drill", flag.ContinueOnError)
 	program := flags.String("server", "bin/guildhall", "the server `program`")
 	waiting := flags.Int("waiting", fullWebhooks.waiting, "`deliveries` that wait for one endpoint in the drill of webhooks")
+	release := flags.String("release", "", "the `commit` or tag that the drill of upgrades begins with (default: the last release)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -107,7 +112,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	r := &report{out: out}
-	if err := d.run(ctx, place{databaseURL: server.URL, program: *program, waiting: *waiting}, r); err != nil {
+	if err := d.run(ctx, place{databaseURL: server.URL, program: *program, waiting: *waiting, release: *release}, r); err != nil {
 		return fmt.Errorf("%s: %w", d.name, err)
 	}
 	return r.verdict()
