@@ -108,6 +108,11 @@ func TestAPoolerMayStandBetween(t *testing.T) {
 	drilled(t, func(p place, r *report) error { return pooled(t.Context(), p, r, time.Second) })
 }
 
+func TestTheCostsOfRequestsAreMeasured(t *testing.T) {
+	t.Parallel()
+	drilled(t, func(p place, r *report) error { return costs(t.Context(), p, r, 200*time.Millisecond) })
+}
+
 func TestTheDrillsAreNamed(t *testing.T) {
 	t.Parallel()
 	for _, d := range drills {

@@ -60,6 +60,9 @@ var drills = []drill{
 	{"upgrade", "nodes of the last release and of this program side by side, while it migrates", func(ctx context.Context, p place, r *report) error {
 		return upgraded(ctx, p, r, fullUpgrade)
 	}},
+	{"costs", "what a request and an event take of a processor; no load, figures for sizes", func(ctx context.Context, p place, r *report) error {
+		return costs(ctx, p, r, 5*time.Second)
+	}},
 	{"pooler", "PgBouncer in transaction mode between a node and its database", func(ctx context.Context, p place, r *report) error {
 		return pooled(ctx, p, r, 10*time.Second)
 	}},
