@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -79,15 +80,36 @@ func TestWhatARestoreRevivesIsFound(t *testing.T) {
 	drilled(t, func(p place, r *report) error { return restored(t.Context(), p, r, 20) })
 }
 
+func TestARecoveryEndsAtItsInstant(t *testing.T) {
+	t.Parallel()
+	drilled(t, func(p place, r *report) error { return recovered(t.Context(), p, r, 20) })
+}
+
 func TestAFailoverLosesNothing(t *testing.T) {
 	t.Parallel()
 	drilled(t, func(p place, r *report) error { return failover(t.Context(), p, r, time.Second) })
+}
+
+func TestAnUpgradeIsNoticedByNobody(t *testing.T) {
+	t.Parallel()
+	drilled(t, func(p place, r *report) error {
+		err := upgraded(t.Context(), p, r, upgradeSize{members: 5000, length: time.Second})
+		if errors.Is(err, errNoRelease) {
+			t.Skip(err)
+		}
+		return err
+	})
 }
 
 func TestAPoolerMayStandBetween(t *testing.T) {
 	t.Parallel()
 	testutil.Program(t, "pgbouncer")
 	drilled(t, func(p place, r *report) error { return pooled(t.Context(), p, r, time.Second) })
+}
+
+func TestTheCostsOfRequestsAreMeasured(t *testing.T) {
+	t.Parallel()
+	drilled(t, func(p place, r *report) error { return costs(t.Context(), p, r, 200*time.Millisecond) })
 }
 
 func TestTheDrillsAreNamed(t *testing.T) {

@@ -55,8 +55,8 @@ func failover(ctx context.Context, p place, r *report, length time.Duration) (er
 		defer func() { err = errors.Join(err, s.stop()) }()
 		nodes = append(nodes, s)
 	}
-	w := &writers{nodes: nodes, token: tokens[1]}
-	stop := w.begin(ctx)
+	w := &writers{addresses: [2]string{nodes[0].http, nodes[1].http}, token: tokens[1], request: paysAndPosts}
+	stop := w.begin(ctx, 8)
 	pause(ctx, length)
 	if err := p.revokeFirst(ctx); err != nil {
 		return err
@@ -158,35 +158,52 @@ func (p place) revokeFirst(ctx context.Context) error {
 }
 
 // writers send keyed writes one after the other, each until it is answered with
-// success, to either node.
+// success, to either address.
 type writers struct {
-	nodes   []*server
-	token   string
-	answers tally
+	name      string // begins their keys
+	addresses [2]string
+	token     string
+	request   func(writer int, key string) (path string, body []byte)
+	again     bool // what was acknowledged is sent once more
+	answers   tally
 
-	mu        sync.Mutex
-	done      map[string]time.Time // by key, when it was acknowledged
-	unsettled int
+	mu          sync.Mutex
+	rounds      int
+	done        map[string]time.Time // by key, when it was acknowledged
+	unsettled   int
+	notReplayed int
+}
+
+// paysAndPosts has two of the writers post messages, and the others pay members.
+func paysAndPosts(writer int, key string) (path string, body []byte) {
+	if writer < 2 {
+		return "/tickets/the-ticket/message", fmt.Appendf(nil, `{"content":"%s","author_id":"55"}`, key)
+	}
+	return "/economy/adjust", fmt.Appendf(nil, `{"user_id":"7%d","delta":1,"reason":"%s"}`, writer, key)
 }
 
 // settleTime is how long a write is sent again.
 const settleTime = time.Minute
 
-// begin starts eight of them, of which two post messages. The function it returns
-// ends them once their last writes have settled.
-func (w *writers) begin(ctx context.Context) (stop func()) {
-	w.done = map[string]time.Time{}
+// begin starts n of them. The function it returns ends them once their last writes
+// have settled.
+func (w *writers) begin(ctx context.Context, n int) (stop func()) {
+	if w.done == nil {
+		w.done = map[string]time.Time{}
+	}
+	w.rounds++
+	round := w.rounds
 	going, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
-	for i := range 8 {
+	for i := range n {
 		all.Go(func() {
 			var at [2]*caller
 			for k := range at {
-				at[k] = &caller{address: w.nodes[k].http}
+				at[k] = &caller{address: w.addresses[k]}
 				defer at[k].close()
 			}
 			for n := 0; going.Err() == nil; n++ {
-				w.write(ctx, at, fmt.Sprintf("%d-%d", i, n), i < 2)
+				w.write(ctx, at, i, fmt.Sprintf("%s%d-%d-%d", w.name, round, i, n))
 			}
 		})
 	}
@@ -196,18 +213,16 @@ func (w *writers) begin(ctx context.Context) (stop func()) {
 	}
 }
 
-func (w *writers) write(ctx context.Context, at [2]*caller, key string, message bool) {
-	body, path := fmt.Appendf(nil, `{"user_id":"7%s","delta":1,"reason":"%s"}`, key[:1], key), "/economy/adjust"
-	if message {
-		body, path = fmt.Appendf(nil, `{"content":"%s","author_id":"55"}`, key), "/tickets/the-ticket/message"
-	}
+func (w *writers) write(ctx context.Context, at [2]*caller, writer int, key string) {
+	path, body := w.request(writer, key)
 	for begun, try := time.Now(), 0; time.Since(begun) < settleTime; try++ {
 		a := at[(len(key)+try)%2].send(ctx, request("POST", path, w.token, body, "Idempotency-Key: "+key))
 		w.answers.add(a)
 		if ok(a) {
-			w.mu.Lock()
-			w.done[key] = time.Now()
-			w.mu.Unlock()
+			w.acknowledged(key)
+			if w.again {
+				w.replay(ctx, at[(len(key)+try+1)%2], request("POST", path, w.token, body, "Idempotency-Key: "+key))
+			}
 			pause(ctx, 5*time.Millisecond)
 			return
 		}
@@ -216,6 +231,23 @@ func (w *writers) write(ctx context.Context, at [2]*caller, key string, message 
 	w.mu.Lock()
 	w.unsettled++
 	w.mu.Unlock()
+}
+
+func (w *writers) acknowledged(key string) {
+	w.mu.Lock()
+	w.done[key] = time.Now()
+	w.mu.Unlock()
+}
+
+// replay sends what was acknowledged again, which has to be answered as it was.
+func (w *writers) replay(ctx context.Context, to *caller, again []byte) {
+	a := to.send(ctx, again)
+	w.answers.add(a)
+	if !ok(a) {
+		w.mu.Lock()
+		w.notReplayed++
+		w.mu.Unlock()
+	}
 }
 
 // firstAfter is when the first write was acknowledged after an instant.

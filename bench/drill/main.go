@@ -47,10 +47,21 @@ var drills = []drill{
 		return receivers(ctx, p, r, size)
 	}},
 	{"restore", "a backup is restored: what it revives is found, and revoked", func(ctx context.Context, p place, r *report) error {
-		return restored(ctx, p, r, 2000)
+		r.say("from a dump:")
+		if err := restored(ctx, p, r, 2000); err != nil {
+			return err
+		}
+		r.say("from a base backup and the write-ahead log, to an instant:")
+		return recovered(ctx, p, r, 2000)
 	}},
 	{"failover", "the primary is killed, its synchronous standby takes over", func(ctx context.Context, p place, r *report) error {
 		return failover(ctx, p, r, 10*time.Second)
+	}},
+	{"upgrade", "nodes of the last release and of this program side by side, while it migrates", func(ctx context.Context, p place, r *report) error {
+		return upgraded(ctx, p, r, fullUpgrade)
+	}},
+	{"costs", "what a request and an event take of a processor; no load, figures for sizes", func(ctx context.Context, p place, r *report) error {
+		return costs(ctx, p, r, 5*time.Second)
 	}},
 	{"pooler", "PgBouncer in transaction mode between a node and its database", func(ctx context.Context, p place, r *report) error {
 		return pooled(ctx, p, r, 10*time.Second)
@@ -64,6 +75,7 @@ type place struct {
 	program     string
 	front       []string // words in front of the program
 	waiting     int      // deliveries that wait for one endpoint in the drill of webhooks
+	release     string   // the commit that the drill of upgrades begins with; empty: the last release
 }
 
 // behind is the same place with words in front of the program.
@@ -85,6 +97,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("drill", flag.ContinueOnError)
 	program := flags.String("server", "bin/guildhall", "the server `program`")
 	waiting := flags.Int("waiting", fullWebhooks.waiting, "`deliveries` that wait for one endpoint in the drill of webhooks")
+	release := flags.String("release", "", "the `commit` or tag that the drill of upgrades begins with (default: the last release)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -102,7 +115,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	r := &report{out: out}
-	if err := d.run(ctx, place{databaseURL: server.URL, program: *program, waiting: *waiting}, r); err != nil {
+	if err := d.run(ctx, place{databaseURL: server.URL, program: *program, waiting: *waiting, release: *release}, r); err != nil {
 		return fmt.Errorf("%s: %w", d.name, err)
 	}
 	return r.verdict()

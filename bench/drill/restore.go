@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -15,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"guildhall/internal/auth"
 	"guildhall/internal/db"
 	"guildhall/internal/db/embedded"
 )
@@ -24,37 +24,163 @@ import (
 // at what came back: a revoked token, deliveries that had arrived. Then the
 // installation is taken into service again as deploy/README.md says.
 func restored(ctx context.Context, p place, r *report, writes int) (err error) {
-	hook := newReceiver()
-	defer hook.Close()
-	if err := p.load(ctx, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, `{"record":"guild","id":"%s"}`+"\n", guildA)
-		return err
-	}); err != nil {
-		return err
-	}
-	if err := p.register(ctx, guildA, hook); err != nil {
-		return err
-	}
-	tokens, err := p.tokens(ctx, guildA, 2)
+	l, err := p.beginLife(ctx, writes)
 	if err != nil {
 		return err
 	}
-	old, err := p.lifeBeforeAndAfterBackup(ctx, r, hook, tokens, writes)
+	defer l.hook.Close()
+	var dump string
+	err = l.goThrough(ctx, r, func() error {
+		begun := time.Now()
+		dump, err = p.dump(ctx)
+		r.say("the dump of %d writes whose events wait took %.1f s", writes, time.Since(begun).Seconds())
+		return err
+	})
+	defer func() { _ = os.RemoveAll(filepath.Dir(dump)) }()
 	if err != nil {
 		return err
 	}
-	defer old.remove()
-	before := hook.events()
-
-	fresh, drop, err := p.restore(ctx, old.dump)
+	fresh, drop, err := p.restore(ctx, dump)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, drop()) }()
-	out, checkErr := fresh.command(ctx, "restore", "check", "--since", old.taken.Format(time.RFC3339Nano), "--old-database-url", p.databaseURL)
+	return l.intoServiceAgain(ctx, r, fresh)
+}
+
+// recovered is restored with a base backup, which is older than everything, and the
+// write-ahead log, which is replayed up to an instant. It needs servers of its own.
+func recovered(ctx context.Context, p place, r *report, writes int) (err error) {
+	primary, err := embedded.Start(ctx, embedded.Config{TCP: true, Archive: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, primary.Stop()) }()
+	if err := db.Migrate(ctx, primary.URL); err != nil {
+		return err
+	}
+	base, err := primary.BaseBackup(ctx)
+	if err != nil {
+		return err
+	}
+	p.databaseURL = primary.URL
+	l, err := p.beginLife(ctx, writes)
+	if err != nil {
+		return err
+	}
+	defer l.hook.Close()
+	pool, err := db.OpenSQL(primary.URL, "drill", 1)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	var until time.Time
+	if err := l.goThrough(ctx, r, func() error {
+		return pool.QueryRowContext(ctx, `SELECT clock_timestamp()`).Scan(&until)
+	}); err != nil {
+		return err
+	}
+	if err := archived(ctx, pool); err != nil {
+		return err
+	}
+	begun := time.Now()
+	past, err := embedded.Start(ctx, embedded.Config{TCP: true, From: &embedded.Recovery{Of: primary, Base: base, Until: until}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, past.Stop()) }()
+	r.say("recovery to %s took %.1f s", until.Format(time.RFC3339Nano), time.Since(begun).Seconds())
+	p.databaseURL = past.URL
+	return l.intoServiceAgain(ctx, r, p)
+}
+
+// archived waits until all that was written so far is in the archive.
+func archived(ctx context.Context, pool *sql.DB) error {
+	var last string
+	if err := pool.QueryRowContext(ctx, `SELECT pg_walfile_name(pg_switch_wal())`).Scan(&last); err != nil {
+		return err
+	}
+	var done bool
+	var err error
+	if !awaited(ctx, time.Minute, func() bool {
+		err = pool.QueryRowContext(ctx, `SELECT coalesce(last_archived_wal >= $1, false) FROM pg_stat_archiver`, last).Scan(&done)
+		return err == nil && done
+	}) {
+		return fmt.Errorf("%s does not get into the archive: %w", last, err)
+	}
+	return nil
+}
+
+// life is what an installation went through before and after its backup.
+type life struct {
+	place
+	hook   *receiver
+	tokens []string
+	writes int            // before the backup, and as many after it
+	taken  time.Time      // from then on the backup knows nothing
+	before map[string]int // the events that had arrived when it was restored
+}
+
+// beginLife makes a guild with two tokens and a receiver.
+func (p place) beginLife(ctx context.Context, writes int) (*life, error) {
+	l := &life{place: p, hook: newReceiver(), writes: writes}
+	err := p.load(ctx, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, `{"record":"guild","id":"%s"}`+"\n", guildA)
+		return err
+	})
+	if err == nil {
+		err = p.register(ctx, guildA, l.hook)
+	}
+	if err == nil {
+		l.tokens, err = p.tokens(ctx, guildA, 2)
+	}
+	if err != nil {
+		l.hook.Close()
+	}
+	return l, err
+}
+
+// goThrough writes while nobody delivers, takes the backup, and goes on: what waited
+// arrives, the first token is revoked, a third is made, the second writes.
+func (l *life) goThrough(ctx context.Context, r *report, take func() error) (err error) {
+	silent, err := l.serve(ctx, append(drillEnv, "GUILDHALL_ROLES=api")...)
+	if err != nil {
+		return err
+	}
+	done := silent.pay(ctx, l.tokens[0], "before", l.writes)
+	if err := silent.stop(); err != nil {
+		return err
+	}
+	l.taken = time.Now().UTC()
+	if err := take(); err != nil {
+		return err
+	}
+	s, err := l.serve(ctx, drillEnv...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	done += s.pay(ctx, l.tokens[1], "since", l.writes)
+	r.hold(done == 2*l.writes, "%d of %d writes before and after the backup succeed", done, 2*l.writes)
+	r.hold(awaited(ctx, 2*time.Minute, func() bool { return len(l.hook.events()) == 2*l.writes }), "%d of %d events arrive", len(l.hook.events()), 2*l.writes)
+	if err := l.revokeFirst(ctx); err != nil {
+		return err
+	}
+	_, err = l.place.tokens(ctx, guildA, 1)
+	l.before = l.hook.events()
+	return err
+}
+
+// intoServiceAgain takes the restored installation into service, and looks at what
+// it makes of the time before and after its backup.
+func (l *life) intoServiceAgain(ctx context.Context, r *report, fresh place) (err error) {
+	out, checkErr := fresh.command(ctx, "restore", "check", "--since", l.taken.Format(time.RFC3339Nano), "--old-database-url", l.databaseURL)
 	r.say("%s", out)
 	r.hold(checkErr != nil && strings.Contains(out, "revived  token") && strings.Contains(out, "lost     token"),
 		"restore check names the token that works again and the one that is gone")
+	if err := l.countWrites(ctx, r, fresh); err != nil {
+		return err
+	}
 	_, checkErr = fresh.command(ctx, "token", "revoke", "--all", "--every-guild")
 	r.hold(checkErr == nil, "every token is revoked")
 	out, checkErr = fresh.command(ctx, "doctor", "--books", "--webhook-allow", loopback)
@@ -67,7 +193,7 @@ func restored(ctx context.Context, p place, r *report, writes int) (err error) {
 	defer func() { err = errors.Join(err, s.stop()) }()
 	c := &caller{address: s.http}
 	defer c.close()
-	for i, t := range tokens {
+	for i, t := range l.tokens {
 		a := c.send(ctx, request("GET", "/me", t, nil))
 		r.hold(a.status == 401, "token %d of before is refused (%d)", i+1, a.status)
 	}
@@ -77,15 +203,35 @@ func restored(ctx context.Context, p place, r *report, writes int) (err error) {
 	}
 	r.hold(s.pay(ctx, after[0], "after", 1) == 1, "a token made since writes")
 	again := func() (n int) {
-		for id, times := range hook.events() {
-			if before[id] > 0 && times > before[id] {
+		for id, times := range l.hook.events() {
+			if l.before[id] > 0 && times > l.before[id] {
 				n++
 			}
 		}
 		return n
 	}
-	r.hold(awaited(ctx, time.Minute, func() bool { return again() == writes }), "%d of %d deliveries that waited in the backup came again under the ids they had", again(), writes)
-	r.hold(awaited(ctx, time.Minute, func() bool { return len(hook.events()) == len(before)+1 }), "of new events there is the one of the write since (%d)", len(hook.events())-len(before))
+	r.hold(awaited(ctx, time.Minute, func() bool { return again() == l.writes }), "%d of %d deliveries that waited in the backup came again under the ids they had", again(), l.writes)
+	r.hold(awaited(ctx, time.Minute, func() bool { return len(l.hook.events()) == len(l.before)+1 }), "of new events there is the one of the write since (%d)", len(l.hook.events())-len(l.before))
+	return nil
+}
+
+// countWrites looks for the writes that were acknowledged before the backup.
+func (l *life) countWrites(ctx context.Context, r *report, fresh place) error {
+	d, err := db.Open(db.Config{URL: fresh.databaseURL, Writers: 1, Readers: 1, Name: "drill"})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	var have struct{ Before, Twice, Since int }
+	if err := d.Reader().GetContext(ctx, &have, `
+		SELECT count(DISTINCT reason) FILTER (WHERE reason LIKE 'before-%') AS before,
+		       count(*) FILTER (WHERE reason LIKE 'before-%') - count(DISTINCT reason) FILTER (WHERE reason LIKE 'before-%') AS twice,
+		       count(*) FILTER (WHERE reason LIKE 'since-%') AS since
+		FROM ledger_entries`); err != nil {
+		return err
+	}
+	r.hold(have.Before == l.writes && have.Twice == 0 && have.Since == 0,
+		"each write acknowledged before the instant is there once (%d of %d, %d twice), none made since (%d)", have.Before, l.writes, have.Twice, have.Since)
 	return nil
 }
 
@@ -93,67 +239,18 @@ var drillEnv = []string{
 	"GUILDHALL_WEBHOOK_ALLOW=" + loopback, "GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off",
 }
 
-// backup is a dump, and the instant from which on it knows nothing.
-type backup struct {
-	dump  string
-	taken time.Time
-}
-
-func (b backup) remove() { _ = os.RemoveAll(filepath.Dir(b.dump)) }
-
 // pay makes as many keyed writes and returns how many succeeded.
 func (s *server) pay(ctx context.Context, token, key string, writes int) (done int) {
 	c := &caller{address: s.http}
 	defer c.close()
 	for i := range writes {
-		a := c.send(ctx, request("POST", "/economy/adjust", token, []byte(`{"user_id":"7","delta":1}`), fmt.Sprintf("Idempotency-Key: %s-%d", key, i)))
+		name := fmt.Sprintf("%s-%d", key, i)
+		a := c.send(ctx, request("POST", "/economy/adjust", token, fmt.Appendf(nil, `{"user_id":"7","delta":1,"reason":"%s"}`, name), "Idempotency-Key: "+name))
 		if ok(a) {
 			done++
 		}
 	}
 	return done
-}
-
-// lifeBeforeAndAfterBackup writes while nobody delivers, takes the backup, and
-// goes on: what waited arrives, the first token is revoked, a third is made, the
-// second writes.
-func (p place) lifeBeforeAndAfterBackup(ctx context.Context, r *report, hook *receiver, tokens []string, writes int) (b backup, err error) {
-	silent, err := p.serve(ctx, append(drillEnv, "GUILDHALL_ROLES=api")...)
-	if err != nil {
-		return b, err
-	}
-	done := silent.pay(ctx, tokens[0], "before", writes)
-	if err := silent.stop(); err != nil {
-		return b, err
-	}
-	b.taken = time.Now().UTC()
-	begun := time.Now()
-	if b.dump, err = p.dump(ctx); err != nil {
-		return b, err
-	}
-	r.say("the dump of %d writes whose events wait took %.1f s", writes, time.Since(begun).Seconds())
-	s, err := p.serve(ctx, drillEnv...)
-	if err != nil {
-		return b, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	done += s.pay(ctx, tokens[1], "since", writes)
-	r.hold(done == 2*writes, "%d of %d writes before and after the backup succeed", done, 2*writes)
-	r.hold(awaited(ctx, 2*time.Minute, func() bool { return len(hook.events()) == 2*writes }), "%d of %d events arrive", len(hook.events()), 2*writes)
-	d, err := db.Open(db.Config{URL: p.databaseURL, Writers: 1, Readers: 1, Name: "drill"})
-	if err != nil {
-		return b, err
-	}
-	defer d.Close()
-	all, err := auth.List(ctx, d, guildA)
-	if err != nil {
-		return b, err
-	}
-	if err := auth.Revoke(ctx, d, guildA, all[0].ID); err != nil {
-		return b, err
-	}
-	_, err = p.tokens(ctx, guildA, 1)
-	return b, err
 }
 
 // postgresProgram runs one of the Postgres client programs on a database, whose
@@ -189,13 +286,13 @@ func (p place) dump(ctx context.Context) (file string, err error) {
 	return file, nil
 }
 
-// restore loads a dump into a fresh database of the same server.
-func (p place) restore(ctx context.Context, dump string) (fresh place, drop func() error, err error) {
+// empty makes a fresh database on the same server.
+func (p place) empty(ctx context.Context) (fresh place, drop func() error, err error) {
 	admin, err := db.OpenSQL(p.databaseURL, "drill", 1)
 	if err != nil {
 		return p, nil, err
 	}
-	name := "guildhall_restored_" + strings.ToLower(rand.Text())
+	name := "guildhall_drill_" + strings.ToLower(rand.Text())
 	if _, err := admin.ExecContext(ctx, `CREATE DATABASE `+name+` TEMPLATE template0`); err != nil {
 		return p, nil, errors.Join(err, admin.Close())
 	}
@@ -208,8 +305,15 @@ func (p place) restore(ctx context.Context, dump string) (fresh place, drop func
 		return p, nil, errors.Join(err, drop())
 	}
 	u.Path = "/" + name
-	fresh = p
-	fresh.databaseURL = u.String()
+	p.databaseURL = u.String()
+	return p, drop, nil
+}
+
+// restore loads a dump into a fresh database of the same server.
+func (p place) restore(ctx context.Context, dump string) (fresh place, drop func() error, err error) {
+	if fresh, drop, err = p.empty(ctx); err != nil {
+		return p, nil, err
+	}
 	if err := postgresProgram(ctx, fresh.databaseURL, "pg_restore", "--exit-on-error", dump); err != nil {
 		return p, nil, errors.Join(err, drop())
 	}

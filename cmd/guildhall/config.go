@@ -18,6 +18,7 @@ import (
 	"guildhall/internal/fault"
 	"guildhall/internal/ratelimit"
 	"guildhall/internal/seal"
+	"guildhall/internal/tracing"
 )
 
 // Settings is what a running server can be told. Flags and environment
@@ -132,6 +133,9 @@ func (s Settings) check() (checked, error) {
 	}
 	_, err = newLogger(os.Stderr, s.Log)
 	about("GUILDHALL_LOG", err)
+	if err := tracing.Check(); err != nil {
+		errs = append(errs, err) // it names the variable, which is not ours
+	}
 	if len(errs) > 0 {
 		return checked{}, errors.Join(errs...)
 	}

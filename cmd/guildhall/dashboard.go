@@ -31,7 +31,7 @@ func (n *node) withDashboard(next http.Handler, d *db.DB, limits *ratelimit.Limi
 	switch {
 	case n.ClientID != "":
 		cfg.Discord, err = dashboard.NewDiscord(dashboard.DiscordConfig{
-			ClientID: n.ClientID, ClientSecret: n.ClientSecret, AuthorizeURL: n.AuthorizeURL, URL: n.DiscordURL, BotToken: n.DiscordToken,
+			ClientID: n.ClientID, ClientSecret: n.ClientSecret, AuthorizeURL: n.AuthorizeURL, URL: n.DiscordURL, BotToken: n.DiscordToken, Tracer: n.tracer,
 		})
 	case n.local:
 		cfg.Discord, err = dashboard.NewStandIn(d)

@@ -11,6 +11,7 @@ import (
 
 	"guildhall/internal/chat"
 	"guildhall/internal/doctor"
+	"guildhall/internal/tracing"
 )
 
 type doctorCommand struct {
@@ -75,6 +76,9 @@ func (c *doctorCommand) examine(ctx context.Context, databaseURL string, tell fu
 		DatabaseURL: databaseURL, ListenURL: cmp.Or(c.ListenURL, databaseURL),
 		Box: settings.box, RedisURL: c.RedisURL, CertFile: c.TLSCert, KeyFile: c.TLSKey, Guard: settings.hooks.Guard,
 		Guilds: c.Guild, Books: c.Books,
+	}
+	if tracing.Wanted() {
+		cfg.Traces = tracing.Probe
 	}
 	if u, err := url.Parse(c.PublicURL); err == nil && u.Host != "" {
 		cfg.Hosts = append(cfg.Hosts, u.Hostname())

@@ -23,6 +23,7 @@ import (
 	"guildhall/internal/delivery"
 	"guildhall/internal/installation"
 	"guildhall/internal/ratelimit"
+	"guildhall/internal/tracing"
 	"guildhall/internal/usage"
 )
 
@@ -65,6 +66,7 @@ type node struct {
 
 	draining atomic.Bool
 	metrics  *prometheus.Registry
+	tracer   *tracing.Tracer
 }
 
 // addresses is where a node listens; nil is nowhere.
@@ -79,6 +81,10 @@ func (n *node) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("GUILDHALL_DB_CONNECTIONS: %w", err)
 	}
+	if n.tracer, err = tracing.New(ctx, version, n.log); err != nil {
+		return err
+	}
+	defer n.tracer.Close(ctx)
 	if n.chat, err = n.platform(); err != nil {
 		return err
 	}
@@ -204,7 +210,7 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 	counter := usage.NewCounter()
 	handler, err := api.New(api.Config{
 		DB: d, Tokens: tokens, Limits: limits, Quotas: n.quotas, Proxies: n.proxies, Env: n.Env,
-		Count: counter.Count, Sealer: installation.Answers{Box: n.box}, Wake: wake, Log: n.log, Metrics: n.metrics, CheckAnswers: n.CheckAnswers == "log", PublicURL: n.PublicURL, Services: services,
+		Count: counter.Count, Sealer: installation.Answers{Box: n.box}, Wake: wake, Log: n.log, Metrics: n.metrics, Tracer: n.tracer, CheckAnswers: n.CheckAnswers == "log", PublicURL: n.PublicURL, Services: services,
 		OneGuild: n.DBDistributed == "on",
 	})
 	if err != nil {
@@ -323,6 +329,6 @@ func text(a net.Addr) string {
 // deliveryConfig is what the deliverer needs.
 func (n *node) deliveryConfig(d *db.DB) delivery.Config {
 	c := n.hooks
-	c.DB, c.Log, c.Metrics = d, n.log, n.metrics
+	c.DB, c.Log, c.Metrics, c.Tracer = d, n.log, n.metrics, n.tracer
 	return c
 }

@@ -36,7 +36,7 @@ func (n *node) platform() (chat.Platform, error) {
 	if err != nil {
 		return nil, err
 	}
-	return chat.NewDiscord(chat.Config{Token: n.DiscordToken, URL: n.DiscordURL, Log: n.log, Metrics: n.metrics, Refusals: refusals})
+	return chat.NewDiscord(chat.Config{Token: n.DiscordToken, URL: n.DiscordURL, Log: n.log, Metrics: n.metrics, Tracer: n.tracer, Refusals: refusals})
 }
 
 // services are the domains that need something of the host.
@@ -89,7 +89,7 @@ func (n *node) startWorkers(ctx context.Context, g *errgroup.Group, share connec
 func (n *node) jobs(d *db.DB, queue *sql.DB) (*jobs.Runner, error) {
 	keys := api.TicketKeys{Keys: idempotency.Keys{Sealer: installation.Answers{Box: n.box}}}
 	return jobs.New(jobs.Config{
-		DB: queue, Log: n.log, Metrics: n.metrics,
+		DB: queue, Log: n.log, Metrics: n.metrics, Tracer: n.tracer,
 		Work: []jobs.Work{
 			jobs.Do(func(ctx context.Context, a giveaways.Announcement) error {
 				return giveaways.Announce(chat.Background(ctx), d, n.chat, a)

@@ -19,11 +19,12 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/idempotency"
 	"guildhall/internal/ratelimit"
+	"guildhall/internal/tracing"
 	"guildhall/internal/usage"
 )
 
 // Config is what the handler is made of. Everything is required except
-// Proxies, Wake, Metrics and PublicURL.
+// Proxies, Wake, Metrics, Tracer and PublicURL.
 type Config struct {
 	DB      *db.DB
 	Tokens  Authenticator
@@ -35,6 +36,7 @@ type Config struct {
 	Wake    func(guild string) // called after a commit that may have recorded events of the guild
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
+	Tracer  *tracing.Tracer // nil: nothing is traced
 	// Count is told of each answered request that came with a token; nil:
 	// nobody counts. It is called before the request's handler returns.
 	Count func(usage.Request)
@@ -92,6 +94,9 @@ func New(cfg Config) (http.Handler, error) {
 	steps := []step{located(readOperations(doc))}
 	if cfg.CheckAnswers {
 		steps = append(steps, held(doc, cfg.Log))
+	}
+	if cfg.Tracer != nil {
+		steps = append(steps, traced(cfg.Tracer))
 	}
 	e.Use(chain(append(steps,
 		observed(cfg.Log, numbers, cfg.Count),

@@ -18,6 +18,7 @@ type exchange struct {
 	op      *operation       // what the document says of it; nil: it is no operation
 	ctx     context.Context  // of whatever is done for this request
 	id      string           // its X-Request-Id
+	trace   string           // the trace that it belongs to; empty: none
 	from    netip.Addr       // the client's; the zero one when it cannot be known
 	by      *auth.Principal  // nil until somebody has authenticated
 	refused *auth.Principal  // whose token it is, where it was not accepted

@@ -111,7 +111,7 @@ func line(log *slog.Logger, x *exchange, now time.Time, took time.Duration) {
 	if !log.Enabled(x.ctx, level) {
 		return
 	}
-	attrs := append(make([]slog.Attr, 0, 11),
+	attrs := append(make([]slog.Attr, 0, 12),
 		slog.String("request_id", x.id),
 		slog.String("method", method(x)),
 		slog.String("route", x.Path()),
@@ -122,6 +122,9 @@ func line(log *slog.Logger, x *exchange, now time.Time, took time.Duration) {
 	)
 	if x.by != nil {
 		attrs = append(attrs, slog.String("token_id", x.by.TokenID), slog.String("guild_id", x.by.GuildID))
+	}
+	if x.trace != "" {
+		attrs = append(attrs, slog.String("trace_id", x.trace))
 	}
 	if f, ok := fault.As(x.refusal); ok {
 		code := f.Code

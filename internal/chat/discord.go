@@ -19,6 +19,8 @@ import (
 	"github.com/disgoorg/disgo/discord"
 	"github.com/disgoorg/disgo/rest"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"guildhall/internal/tracing"
 )
 
 const (
@@ -43,6 +45,7 @@ type Config struct {
 	Pause  time.Duration // before a bot token that was refused is tried again; 1 min
 
 	Metrics  prometheus.Registerer // nil: nothing is measured
+	Tracer   *tracing.Tracer       // nil: nothing is traced
 	Refusals Counter               // counted over RefusalWindow; nil: this process counts for itself
 }
 
@@ -55,6 +58,7 @@ type Discord struct {
 	token    *tokenBreaker
 	owners   *owners
 	metrics  *metrics
+	tracer   *tracing.Tracer
 	budget   time.Duration
 
 	mu   sync.Mutex
@@ -93,6 +97,7 @@ func NewDiscord(cfg Config) (*Discord, error) {
 		token:  newTokenBreaker(cfg.Pause, cfg.Log),
 		owners: newOwners(),
 		budget: cfg.Budget,
+		tracer: cfg.Tracer,
 		self:   userOf(cfg.Token),
 		client: rest.NewClient(cfg.Token,
 			rest.WithURL(strings.TrimRight(cfg.URL, "/")),
@@ -295,10 +300,18 @@ func (d *Discord) try(ctx context.Context, c Channel, at *rest.CompiledEndpoint,
 	}
 	defer turn.end()
 	sent := &exchange{}
+	ctx, span := d.tracer.Call(ctx, at.Endpoint.Method, at.Endpoint.Route)
+	defer span.End()
 	err = d.client.Do(at, body, out, func(r *rest.RequestConfig) {
 		r.Request = r.Request.WithContext(context.WithValue(ctx, exchangeKey{}, sent))
+		span.Inject(r.Request.Header)
 	})
 	f := failureOf(err, sent)
+	span.Set("guildhall.guild_id", c.GuildID)
+	span.Status(sent.status)
+	if f != nil && sent.status == 0 {
+		span.Fail("transport")
+	}
 	turn.learn(sent, f)
 	d.token.learn(ctx, sent.status)
 	d.refusals.learn(ctx, c.GuildID, sent)

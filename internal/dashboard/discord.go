@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/oauth2"
+
+	"guildhall/internal/tracing"
 )
 
 const (
@@ -36,6 +38,7 @@ type DiscordConfig struct {
 	AuthorizeURL           string // of the page on which people consent
 	URL                    string // base of the API, ends in /api/v10
 	BotToken               string
+	Tracer                 *tracing.Tracer // nil: nothing is traced
 }
 
 // Discord is the platform as the dashboard uses it: to find out who somebody
@@ -52,7 +55,7 @@ func NewDiscord(cfg DiscordConfig) (*Discord, error) {
 		return nil, errors.New("signing in with Discord needs GUILDHALL_DISCORD_CLIENT_ID, GUILDHALL_DISCORD_CLIENT_SECRET and GUILDHALL_DISCORD_TOKEN")
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	return newDiscord(cfg, transport), nil
+	return newDiscord(cfg, cfg.Tracer.Transport(transport, "sign-in and rights")), nil
 }
 
 func newDiscord(cfg DiscordConfig, transport http.RoundTripper) *Discord {

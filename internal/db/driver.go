@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/lib/pq"
+
+	"guildhall/internal/tracing"
 )
 
 // maxPrepared bounds the statements one connection keeps. The program's texts
@@ -139,7 +141,12 @@ func (c *conn) ResetSession(ctx context.Context) error {
 
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	c.wire.workFor(ctx)
+	span := statement(ctx, "BEGIN")
 	tx, err := c.pqConn.BeginTx(ctx, opts)
+	ended(span, err)
+	if err == nil && tracing.Within(ctx) {
+		tx = tracedTx{tx, ctx}
+	}
 	return tx, c.noteReadOnly(err, true)
 }
 
@@ -169,6 +176,13 @@ func (c *conn) stmt(ctx context.Context, query string) (driver.Stmt, error) {
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	span := statement(ctx, query)
+	rows, err := c.query(ctx, query, args)
+	ended(span, err)
+	return rows, err
+}
+
+func (c *conn) query(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	c.wire.workFor(ctx)
 	if len(args) > 0 {
 		s, err := c.stmt(ctx, query)
@@ -188,6 +202,13 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 }
 
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	span := statement(ctx, query)
+	res, err := c.exec(ctx, query, args)
+	ended(span, err)
+	return res, err
+}
+
+func (c *conn) exec(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	c.wire.workFor(ctx)
 	if len(args) > 0 {
 		s, err := c.stmt(ctx, query)

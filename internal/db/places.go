@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"guildhall/internal/fault"
+	"guildhall/internal/tracing"
 )
 
 // waitTimeout is how long a request waits for places, all its statements
@@ -160,6 +161,8 @@ func (p *Places) Acquire(ctx context.Context, c Caller) (release func(), err err
 
 // wait returns nil once w has its place.
 func (p *Places) wait(ctx context.Context, t *tokenPlaces, w *waiter) error {
+	span := tracing.Child(ctx, "wait for a place")
+	defer span.End()
 	begun := time.Now()
 	var late <-chan time.Time
 	request := accountOf(ctx)

@@ -12,6 +12,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/egress"
 	"guildhall/internal/seal"
+	"guildhall/internal/tracing"
 )
 
 // Config is what a Deliverer needs. DB, Box and Guard are required.
@@ -26,6 +27,7 @@ type Config struct {
 	Clock       func() time.Time      // nil is the database's clock, and this machine's for signatures
 	Jitter      func() float64        // in [0, 1); nil is random
 	Metrics     prometheus.Registerer // nil registers nothing
+	Tracer      *tracing.Tracer       // nil traces nothing
 	Log         *slog.Logger          // nil logs nothing
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"guildhall/internal/db"
 	"guildhall/internal/egress"
+	"guildhall/internal/tracing"
 )
 
 const (
@@ -49,6 +50,7 @@ type Deliverer struct {
 	lease    time.Duration
 	log      *slog.Logger
 	metrics  *metrics
+	tracer   *tracing.Tracer
 
 	bell    *bell
 	limiter *limiter
@@ -68,7 +70,7 @@ func New(cfg Config) (*Deliverer, error) {
 		open: func(c claimed, at time.Time) ([]string, error) {
 			return OpenSecrets(cfg.Box, c.GuildID, c.EndpointID, c.Secret, c.OldSecrets, at)
 		},
-		clock: cfg.Clock, jitter: cfg.Jitter, lease: lease, log: cfg.Log,
+		clock: cfg.Clock, jitter: cfg.Jitter, lease: lease, log: cfg.Log, tracer: cfg.Tracer,
 		bell: newBell(), limiter: newLimiter(cfg.Slots), results: make(chan result, cfg.Slots),
 	}
 	if d.metrics, err = newMetrics(cfg.Metrics, d.limiter); err != nil {

@@ -72,9 +72,30 @@ func (d *Deliverer) attempt(ctx context.Context, c claimed, at time.Time) (v ver
 	if err != nil {
 		return d.unreadable(c, err), response
 	}
-	response = d.client.Post(ctx, *c.URL, header, c.Payload)
+	response = d.post(ctx, c, header)
 	pause, _ := retryAfter(response.RetryAfter, d.time())
 	return d.schedule.judge(c.Step, classify(response.Status, response.Err), pause, d.jitter()), response
+}
+
+// post sends a delivery. Its trace is one of its own: the request that recorded
+// the event is over.
+func (d *Deliverer) post(ctx context.Context, c claimed, header http.Header) egress.Response {
+	ctx, span := d.tracer.Call(ctx, "webhook", c.Type)
+	defer span.End()
+	span.Inject(header)
+	response := d.client.Post(ctx, *c.URL, header, c.Payload)
+	span.Set("guildhall.guild_id", c.GuildID)
+	span.Set("guildhall.endpoint_id", c.EndpointID)
+	span.Set("guildhall.event_id", c.EventID)
+	span.Set("guildhall.delivery_id", c.ID)
+	span.SetInt("guildhall.attempt", c.Attempts+1)
+	if response.Status != 0 {
+		span.SetInt("http.response.status_code", response.Status)
+	}
+	if o := classify(response.Status, response.Err); o != delivered {
+		span.Fail(string(o))
+	}
+	return response
 }
 
 // Headers are those of an attempt, without the ones that sign it: these know

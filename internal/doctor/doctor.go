@@ -35,6 +35,7 @@ const (
 	Redis       = "redis"
 	Platform    = "chat_platform"
 	Certificate = "certificate"
+	Traces      = "traces"
 	Endpoints   = "endpoints"
 	Pending     = "pending"
 	Books       = "books"
@@ -59,7 +60,8 @@ type Config struct {
 	Chat        *chat.Discord // nil: no bot token
 	CertFile    string        // empty: no certificate
 	KeyFile     string
-	Hosts       []string // names that the certificate has to be good for
+	Hosts       []string                    // names that the certificate has to be good for
+	Traces      func(context.Context) error // asks the collector of traces; nil: there is none
 	Guard       *egress.Guard
 	Guilds      []string // what is checked guild by guild is checked for these; none: all
 	Books       bool     // add up every ledger
@@ -107,6 +109,7 @@ func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
 		{name: Redis, run: x.redis},
 		{name: Platform, run: x.platform},
 		{name: Certificate, run: x.certificate},
+		{name: Traces, run: x.traces},
 		{name: Endpoints, needs: &fits, run: x.endpoints},
 		{name: Pending, needs: &fits, run: x.pending},
 		{name: Books, needs: &fits, run: x.books, withoutLimits: true},

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"log/slog"
 	"math/big"
 	"net/url"
@@ -215,6 +216,12 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			s.platform(t, chattest.Token).Next(h, h, h)
 		}, doctor.Platform, doctor.Fail, "could not be asked"},
 
+		"no collector": {nil, doctor.Traces, doctor.OK, "nothing is traced"},
+		"a collector":  {func(_ *testing.T, s *scene) { s.Traces = func(context.Context) error { return nil } }, doctor.Traces, doctor.OK, "takes traces"},
+		"a collector that is away": {func(_ *testing.T, s *scene) {
+			s.Traces = func(context.Context) error { return errors.New("connection refused") }
+		}, doctor.Traces, doctor.Warn, "connection refused"},
+
 		"no certificate":  {nil, doctor.Certificate, doctor.OK, "a proxy has"},
 		"a certificate":   {func(t *testing.T, s *scene) { s.certificate(t, -day, 90*day) }, doctor.Certificate, doctor.OK, "valid until"},
 		"one that ends":   {func(t *testing.T, s *scene) { s.certificate(t, -day, 13*day) }, doctor.Certificate, doctor.Warn, "renew it"},
@@ -329,7 +336,7 @@ func TestWhatCannotBeFoundOutIsLeftOut(t *testing.T) {
 	if err := doctor.Examine(t.Context(), s.Config, func(f doctor.Finding) { checks = append(checks, f.Check) }); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := strings.Join(checks, " "), "database redis chat_platform certificate"; got != want {
+	if got, want := strings.Join(checks, " "), "database redis chat_platform certificate traces"; got != want {
 		t.Errorf("checked %s, want %s", got, want)
 	}
 }

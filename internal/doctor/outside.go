@@ -55,6 +55,17 @@ func (x *examination) redis(ctx context.Context) Finding {
 	return ok("Redis decides within %.1f ms", ms(took))
 }
 
+// traces asks the collector. Nothing else depends on it.
+func (x *examination) traces(ctx context.Context) Finding {
+	if x.Traces == nil {
+		return ok("OTEL_EXPORTER_OTLP_ENDPOINT is not set: nothing is traced")
+	}
+	if err := x.Traces(ctx); err != nil {
+		return warn("the collector does not take traces, and they are lost: %v", err)
+	}
+	return ok("the collector takes traces")
+}
+
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // platform asks who the bot is, and what it may do in each guild.

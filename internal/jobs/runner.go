@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"guildhall/internal/fault"
+	"guildhall/internal/tracing"
 )
 
 type txOf = *sql.Tx
@@ -43,7 +44,7 @@ func Do[A Args](do func(ctx context.Context, args A) error) Work {
 	var kind A
 	return Work{kind: kind.Kind(), add: func(r *Runner, w *river.Workers) {
 		river.AddWorker(w, river.WorkFunc(func(ctx context.Context, job *river.Job[A]) error {
-			return r.attempt(ctx, job.JobRow.CreatedAt, job.Kind, job.Args, func() error { return do(ctx, job.Args) })
+			return r.attempt(ctx, job.JobRow.CreatedAt, job.Kind, job.Args, func(ctx context.Context) error { return do(ctx, job.Args) })
 		}))
 	}}
 }
@@ -55,6 +56,7 @@ type Config struct {
 	DB      *sql.DB
 	Log     *slog.Logger
 	Metrics prometheus.Registerer // nil: nobody counts
+	Tracer  *tracing.Tracer       // nil: nothing is traced
 	Work    []Work
 	Sweeps  []Sweep
 }
@@ -145,10 +147,15 @@ func (r *Runner) workers() *river.Workers {
 // attempt makes one attempt of a job, counts how it ended, and says what went
 // wrong and with what: River itself keeps that below the level of warnings. A
 // job that fails when it is a day old is given up.
-func (r *Runner) attempt(ctx context.Context, created time.Time, kind string, args Args, do func() error) (err error) {
+func (r *Runner) attempt(ctx context.Context, created time.Time, kind string, args Args, do func(context.Context) error) (err error) {
+	ctx, span := r.cfg.Tracer.Work(ctx, "job "+kind)
+	defer span.End()
 	defer func() {
 		if p := recover(); p != nil {
 			err = fault.Panicked(p)
+		}
+		if err != nil {
+			span.Fail("failed")
 		}
 		switch age := time.Since(created); {
 		case err == nil:
@@ -162,7 +169,7 @@ func (r *Runner) attempt(ctx context.Context, created time.Time, kind string, ar
 			r.cfg.Log.WarnContext(ctx, "a job failed and will be tried again", "kind", kind, "about", args, "age", age.Round(time.Second).String(), "error", err)
 		}
 	}()
-	return do()
+	return do(ctx)
 }
 
 // gauge measures what waits.

@@ -33,6 +33,10 @@ type Config struct {
 	// Of makes the server a standby of another one with TCP, which it follows
 	// until Promote.
 	Of *Server
+	// Archive keeps the server's whole write-ahead log, for Recovery.
+	Archive bool
+	// From makes the server from another one's past.
+	From *Recovery
 }
 
 // Server is a running Postgres.
@@ -79,6 +83,9 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 			return nil, errors.New("embedded: a standby and its primary have TCP, and are not fast")
 		}
 		s.password = cfg.Of.password
+	}
+	if cfg.From != nil {
+		s.password = cfg.From.Of.password
 	}
 	if err := s.settle(ctx, cfg.Dir, run); err != nil {
 		return nil, fmt.Errorf("prepare the database folder: %w", err)
@@ -128,14 +135,19 @@ func (s *Server) start(ctx context.Context, cfg Config, run *account) error {
 		return err
 	}
 	s.programs = programs
-	if cfg.Of != nil {
-		if err := s.copyOf(ctx, cfg.Of); err != nil {
-			return err
-		}
-	} else if madeBy(s.data) == 0 {
-		if err := s.create(ctx, programs, run); err != nil {
-			return err
-		}
+	switch {
+	case cfg.Of != nil:
+		err = s.copyOf(ctx, cfg.Of)
+	case cfg.From != nil:
+		err = s.comeFrom(cfg.From)
+	case madeBy(s.data) == 0:
+		err = s.create(ctx, programs, run)
+	}
+	if err == nil && cfg.Archive {
+		err = s.makeFolder(s.archive())
+	}
+	if err != nil {
+		return err
 	}
 	sockets, err := s.sockets(run)
 	if err != nil {
@@ -267,6 +279,12 @@ func (s *Server) launch(ctx context.Context, programs Programs, run *account, so
 		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off",
 			"wal_level=minimal", "max_wal_senders=0", "max_wal_size=4GB", "checkpoint_timeout=30min")
 	}
+	if cfg.Archive {
+		settings = append(settings, "archive_mode=on", `archive_command=test ! -f "`+s.archive()+`/%f" && cp "%p" "`+s.archive()+`/%f"`)
+	}
+	if cfg.From != nil {
+		settings = append(settings, cfg.From.settings()...)
+	}
 	settings = append(settings, cfg.Settings...)
 	args := []string{"-D", s.data}
 	for _, setting := range settings {
@@ -296,10 +314,11 @@ func (s *Server) launch(ctx context.Context, programs Programs, run *account, so
 			return err
 		}
 	}
-	// After a crash the server replays its log before it is ready.
+	// After a crash the server replays its log before it is ready. Of one that comes
+	// from another one's past, standby says only that it has begun to.
 	for {
 		pid, state, err := pidFile(s.data)
-		if err == nil && pid == cmd.Process.Pid && (state == "ready" || state == "standby") {
+		if err == nil && pid == cmd.Process.Pid && (state == "ready" || state == "standby" && cfg.Of != nil) {
 			return nil
 		}
 		select {

@@ -3,8 +3,6 @@ package embedded
 import (
 	"context"
 	"fmt"
-	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 )
@@ -12,22 +10,10 @@ import (
 // copyOf makes the database folder as a copy of a running primary's, which the
 // server follows once it is started.
 func (s *Server) copyOf(ctx context.Context, primary *Server) error {
-	u, err := url.Parse(primary.URL)
-	if err != nil {
+	if err := s.makeFolder(s.data); err != nil {
 		return err
 	}
-	if err := os.Mkdir(s.data, 0o700); err != nil {
-		return err
-	}
-	if err := s.run.own(s.data); err != nil {
-		return err
-	}
-	err = s.program(ctx, "pg_basebackup", []string{"PGPASSWORD=" + s.password}, "--pgdata", s.data, "--host", u.Hostname(), "--port", u.Port(),
-		"--username", "postgres", "--no-password", "--checkpoint", "fast", "--write-recovery-conf", "--no-sync")
-	if err != nil {
-		return fmt.Errorf("copy the primary: %w", err)
-	}
-	return nil
+	return s.baseBackup(ctx, primary, s.data, "--write-recovery-conf")
 }
 
 // Promote makes a standby a primary of its own, and returns when it takes writes.
