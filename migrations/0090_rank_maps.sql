@@ -65,8 +65,8 @@ CREATE TABLE rank_requests (
 
 CREATE INDEX rank_requests_board ON rank_requests (guild_id, board);
 
--- A delivery's id is a UUIDv7 by the database's clock, so that ids stand in the
--- order in which deliveries were made, whichever node made them.
+-- A delivery's id is a UUIDv7, so that ids stand in the order in which deliveries
+-- were made. This is webhook_delivery_id() without a function.
 ALTER TABLE webhook_deliveries ALTER COLUMN id SET DEFAULT encode(
     set_bit(set_bit(
         overlay(uuid_send(gen_random_uuid())

@@ -17,6 +17,7 @@ import (
 
 // Ranks by the leaderboard's map are those of the sorted wallets while balances
 // are adjusted, newcomers who race for their first coin included.
+// RELIABILITY.md, Writes.
 func TestRanksAreExactWhileBalancesMove(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

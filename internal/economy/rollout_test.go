@@ -44,6 +44,7 @@ const releasedPage = `SELECT user_id, balance AS points FROM wallets_after($1, $
 // Nodes of the last release run beside this one's until the last migrations. Both
 // read exact leaderboards, the released one's by its own maps, and every change
 // of either has its event.
+// RELIABILITY.md, Operation.
 func TestTheLastReleaseRunsBesideThisOne(t *testing.T) {
 	t.Parallel()
 	url := dbtest.At(t, dbtest.Expanded)

@@ -3,6 +3,7 @@ package economy
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,4 +62,24 @@ func TestReadsUseTheirIndexes(t *testing.T) {
 		}
 	}
 	dbtest.WantIndex(t, d, "wallets_pkey", walletOf, "1", user)
+}
+
+// What an adjustment looks up, it looks up by index, however many guilds, maps,
+// endpoints and requests there are; also when it asks for the leaderboards' keeper.
+func TestAnAdjustmentReadsByIndex(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	exec(t, d, `INSERT INTO guilds (id, name, owner_id) SELECT n::text, 'g', '1' FROM generate_series(1, 5000) n`,
+		`INSERT INTO wallets (guild_id, user_id, balance) SELECT g::text, u::text, 5 FROM generate_series(1, 5000) g, generate_series(1, 5) u`,
+		`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
+		 SELECT n::text, 'e', 'https://example.com', '{case.created}', '', '' FROM generate_series(1, 5000) n`,
+		`INSERT INTO rank_maps (guild_id, board, version, state) SELECT n::text, 'wallets', 1, 'live' FROM generate_series(1, 5000) n`,
+		`INSERT INTO rank_requests (guild_id, board) SELECT n::text, 'wallets' FROM generate_series(1, 5000) n`,
+		`ANALYZE guilds, wallets, webhook_endpoints, rank_maps, rank_requests`)
+	for _, statement := range []string{adjustment.For(0), adjustment.For(64)} {
+		plan := dbtest.Plan(t, d, statement, "7", "3", 1, db.NewID(), nil, "", db.NewID(), "", "", "", nil)
+		if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Bitmap") || strings.Count(plan, "Index") < 3 {
+			t.Errorf("a table is read whole:\n%s", plan)
+		}
+	}
 }

@@ -5,6 +5,11 @@ package event
 // all where none does. The fields other than Rows are SQL expressions over such
 // a row, parameters or constants; a column is written with the CTE's name before
 // it. Payload is text, and worked out only for what is stored.
+//
+// ID is a UUIDv7, and so are the deliveries' ids, which begin with its time: they
+// stand in the order of events. The column's default, which mints one from
+// nothing, takes Postgres an eighth of an adjustment to set up, even where there
+// is nothing to deliver.
 type Telling struct {
 	Rows                         string // name of the CTE
 	Guild, Type, ID, At, Payload string
@@ -25,8 +30,8 @@ func (t Telling) CTEs() string {
 			FROM ` + t.Rows + `
 			WHERE ` + t.ID + ` IN (SELECT event_id FROM event_listeners)
 		), event_queued AS (
-			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, event_at)
-			SELECT ` + t.Guild + `, l.endpoint_id, l.event_id, ` + t.Type + `, ` + t.At + `
+			INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at)
+			SELECT ` + t.Guild + `, left(` + t.ID + `, 15) || right(gen_random_uuid()::text, 21), l.endpoint_id, l.event_id, ` + t.Type + `, ` + t.At + `
 			FROM ` + t.Rows + `
 			JOIN event_listeners l ON l.event_id = ` + t.ID + `
 		)`

@@ -16,6 +16,7 @@ import (
 
 // An import writes rows of leaderboards that have maps, or get one meanwhile.
 // Ranks are those of the sorted rows all the same, and afterwards there is a map.
+// RELIABILITY.md, Writes.
 func TestLeaderboardsAreExactBesideImports(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

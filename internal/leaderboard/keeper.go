@@ -2,6 +2,7 @@ package leaderboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -71,19 +72,16 @@ func (k *Keeper) Run(ctx context.Context) error {
 // Tend is one round. A new map takes a few of them to come into use.
 func (k *Keeper) Tend(ctx context.Context) error {
 	k.round++
-	if err := k.promote(ctx); err != nil {
-		return err
-	}
+	failed := k.promote(ctx)
 	for n, full := 0, true; full && n < roundSlices; n++ {
 		var err error
-		if full, err = k.serve(ctx); err != nil {
-			return err
-		}
+		full, err = k.serve(ctx)
+		failed = errors.Join(failed, err)
 	}
 	if k.round%sweepRounds == 1 {
-		return k.sweep(ctx)
+		failed = errors.Join(failed, k.sweep(ctx))
 	}
-	return nil
+	return failed
 }
 
 // alone runs fn in a unit that no other keeper's on that leaderboard overlaps,
@@ -125,6 +123,7 @@ func (k *Keeper) promote(ctx context.Context) error {
 		LIMIT $1`, draftSlice); err != nil {
 		return fmt.Errorf("read the drafts of leaderboards: %w", err)
 	}
+	var failed error
 	for _, d := range drafts {
 		writers, err := k.writers(ctx, d.Board)
 		if err != nil {
@@ -138,10 +137,10 @@ func (k *Keeper) promote(ctx context.Context) error {
 			continue
 		}
 		if err := k.alone(ctx, d.asked, isolation, func(ctx context.Context, tx *db.Tx) error { return step(ctx, tx, d.mapID) }); err != nil {
-			return err
+			failed = errors.Join(failed, err)
 		}
 	}
-	return nil
+	return failed
 }
 
 // writers are the transactions that write to a board's table at this moment.
@@ -218,6 +217,7 @@ func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
 	for _, a := range slices.Compact(requests) {
 		err := k.alone(ctx, a, "READ COMMITTED", func(ctx context.Context, tx *db.Tx) error { return k.look(ctx, tx, a) })
 		if err != nil && !db.Missing(err) { // given up meanwhile: its requests stay for the next round
+			k.last = a // which goes on behind it
 			return false, err
 		}
 	}

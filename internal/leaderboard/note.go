@@ -3,8 +3,8 @@ package leaderboard
 import (
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
+	"strconv"
 
 	"guildhall/internal/db"
 )
@@ -15,7 +15,8 @@ const (
 
 	// maxRequests are as many as wait for one leaderboard. With that many no
 	// keeper has been there for some 16,000 changes, and the map is given up, so
-	// that its moves do not pile up either.
+	// that its moves do not pile up either; unless a keeper or another change
+	// holds it just now.
 	maxRequests = 256
 )
 
@@ -41,22 +42,29 @@ func (b Board) Noted(moved, guild string, text func(note string) string) Noted {
 	crowded := fmt.Sprintf(`EXISTS (SELECT FROM rank_requests q WHERE %s OFFSET %d)`, in("q"), maxRequests-1)
 	ask := `, rank_asked AS (
 			INSERT INTO rank_requests (guild_id, board)
-			SELECT DISTINCT ` + guild + `, '` + b.name + `'
+			SELECT ` + guild + `, '` + b.name + `'
 			FROM ` + moved + `
-			WHERE (` + moved + `.was IS NULL OR EXISTS (SELECT FROM rank_maps m WHERE ` + in("m") + `))
+			WHERE random() * least(` + strconv.Itoa(askEvery) + `, (SELECT count(*) FROM ` + moved + `)) < 1
+			  AND (` + moved + `.was IS NULL OR EXISTS (SELECT FROM rank_maps m WHERE ` + in("m") + `))
 			  AND NOT ` + crowded + `
+		), rank_crowded AS (
+			SELECT m.version
+			FROM ` + moved + `
+			JOIN rank_maps m ON ` + in("m") + `
+			WHERE ` + crowded + `
+			FOR UPDATE OF m SKIP LOCKED
 		), rank_given_up AS (
 			DELETE FROM rank_maps m
-			USING ` + moved + `
-			WHERE ` + in("m") + ` AND ` + crowded + `
+			USING ` + moved + `, rank_crowded c
+			WHERE ` + in("m") + ` AND m.version = c.version
 		)`
 	return Noted{usual: text(note), asking: text(note + ask)}
 }
 
 // For is the text for a statement that changes that many rows: now and then one
-// that asks for the keeper, too.
+// that asks for the keeper, too. Whatever their number, one row in askEvery asks.
 func (n Noted) For(rows int) string {
-	if rand.Float64() > math.Pow(1-1.0/askEvery, float64(rows)) { //nolint:gosec // nothing to guess
+	if rand.IntN(askEvery) < rows { //nolint:gosec // nothing to guess
 		return n.asking
 	}
 	return n.usual
