@@ -95,7 +95,10 @@ func adjustment(collected, several bool) leaderboard.Noted {
 		), spent AS MATERIALIZED (
 			SELECT g.number, r.entry_id
 			FROM given g
-			JOIN ledger_references r ON r.guild_id = ` + its + ` AND r.reference = g.reference
+			CROSS JOIN LATERAL (
+				SELECT entry_id FROM ledger_references WHERE guild_id = ` + its + ` AND reference = g.reference LIMIT 1
+			) r
+			WHERE g.reference IS NOT NULL
 		), held AS MATERIALIZED (
 			SELECT g.*, w.balance, w.updated_at
 			FROM given g
