@@ -54,8 +54,8 @@ var claiming = idempotency.Claiming{Rows: "held"}
 //
 // A wallet is judged as it stands once it is held; a reference that is seen to be
 // used comes before that. The reference is claimed only for a change that the
-// balance allows. The wallet's row is joined with one CTE alone, because Postgres
-// joins it anew with the version that it has waited for.
+// balance allows. Each wallet and reference is looked up by itself, whatever
+// Postgres thinks of the size of guilds, in the order in which wallets are locked.
 //
 // The subquery around the first parameter hides how long the lists are. Postgres
 // would otherwise plan the statement anew for each short one, which takes longer
@@ -101,10 +101,10 @@ func adjustment(collected, several bool) leaderboard.Noted {
 			WHERE g.reference IS NOT NULL
 		), held AS MATERIALIZED (
 			SELECT g.*, w.balance, w.updated_at
-			FROM given g
-			JOIN wallets w ON w.guild_id = ` + its + ` AND w.user_id = g.user_id
-			ORDER BY g.guild_id, g.user_id
-			FOR NO KEY UPDATE OF w` + wait + `
+			FROM (SELECT * FROM given ORDER BY guild_id, user_id) g
+			CROSS JOIN LATERAL (
+				SELECT balance, updated_at FROM wallets WHERE guild_id = ` + its + ` AND user_id = g.user_id LIMIT 1 FOR NO KEY UPDATE` + wait + `
+			) w
 		), ` + claiming.CTE() + `, ours AS MATERIALIZED (
 			SELECT * FROM held WHERE ` + claiming.Granted() + missing + `
 		), allowed AS MATERIALIZED (

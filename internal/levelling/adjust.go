@@ -46,8 +46,8 @@ var claiming = idempotency.Claiming{Rows: "held"}
 // nobody holds, and waits for no other transaction longer than a few
 // milliseconds. By itself, it waits for the record and makes the one that is
 // missing. A change that is allowed and still not made has met a record that came
-// while the statement ran. The record is joined with one CTE alone, because
-// Postgres joins it anew with the version that it has waited for.
+// while the statement ran. Each record is looked up by itself, whatever Postgres
+// thinks of the size of guilds, in the order in which they are locked.
 //
 // The subquery around the first parameter hides how long the lists are. Postgres
 // would otherwise plan the statement anew for each short one, which takes longer
@@ -84,10 +84,10 @@ func adjustment(collected, several bool) leaderboard.Noted {
 			     WITH ORDINALITY AS g (` + guilds + `user_id, xp, exactly, token_id, key, fingerprint, number)
 		), held AS MATERIALIZED (
 			SELECT g.*, l.total_xp, l.updated_at, CASE WHEN g.exactly THEN 0 ELSE l.total_xp END + g.xp AS after
-			FROM given g
-			JOIN levels l ON l.guild_id = ` + its + ` AND l.user_id = g.user_id
-			ORDER BY g.guild_id, g.user_id
-			FOR NO KEY UPDATE OF l` + wait + `
+			FROM (SELECT * FROM given ORDER BY guild_id, user_id) g
+			CROSS JOIN LATERAL (
+				SELECT total_xp, updated_at FROM levels WHERE guild_id = ` + its + ` AND user_id = g.user_id LIMIT 1 FOR NO KEY UPDATE` + wait + `
+			) l
 		), ` + claiming.CTE() + `, ours AS MATERIALIZED (
 			SELECT * FROM held WHERE ` + claiming.Granted() + missing + `
 		), allowed AS MATERIALIZED (
@@ -167,7 +167,7 @@ func (c *change) judge(v verdict) {
 	case v.At != nil:
 		c.made, c.row = true, row{UserID: c.user, TotalXP: v.After, PreviousXP: v.Before, UpdatedAt: v.At}
 	case v.After < 0:
-		c.refusal = fault.New(fault.Refused, "xp_would_be_negative", "The member has less XP than this would take away.")
+		c.refusal = fault.New(fault.Refused, "xp_would_be_negative", "The member has %d XP, which does not cover a change by %d.", v.Before, v.After-v.Before)
 	case v.After > MaxXP:
 		c.refusal = fault.New(fault.Refused, "xp_limit_exceeded", "A member can have at most %d XP.", int64(MaxXP))
 	}
