@@ -47,38 +47,29 @@ func Columns(requests []*Request) (args []any) {
 // KeepEach is Keep for several requests of one unit.
 func (k Keys) KeepEach(ctx context.Context, tx *db.Tx, requests []Request, answers []Answer) error {
 	guilds, tokens, keys := make([]string, len(requests)), make([]string, len(requests)), make([]string, len(requests))
+	fingerprints := make([][]byte, len(requests))
 	statuses, locations, waits, bodies := make([]int64, len(requests)), make([]string, len(requests)), make([]string, len(requests)), make([][]byte, len(requests))
 	for i, r := range requests {
 		a := answers[i]
-		guilds[i], tokens[i], keys[i] = r.GuildID, r.TokenID, r.Key
+		guilds[i], tokens[i], keys[i], fingerprints[i] = r.GuildID, r.TokenID, r.Key, r.Fingerprint
 		statuses[i], locations[i], waits[i], bodies[i] = int64(a.Status), a.Location, a.RetryAfter, k.Sealer.Seal(a.Body, bound(r))
 	}
-	guild, statement := any(guilds[0]), keepGuilds
-	for _, g := range guilds {
-		if g != guilds[0] {
-			guild, statement = db.Array(guilds), keepSeveral
-		}
-	}
-	_, err := tx.ExecContext(ctx, statement,
-		guild, db.Array(tokens), db.Array(keys), db.Integers(statuses), db.Array(locations), db.Array(waits), db.ByteArray(bodies))
+	_, err := tx.ExecContext(ctx, keepEach, db.Array(guilds), db.Array(tokens), db.Array(keys), db.ByteArray(fingerprints),
+		db.Integers(statuses), db.Array(locations), db.Array(waits), db.ByteArray(bodies))
 	if err != nil {
 		return fmt.Errorf("keep %d answers: %w", len(requests), err)
 	}
 	return nil
 }
 
-// The answers are of one guild, which the statement names, or of several.
-var (
-	keepGuilds  = keepEach(``, ``, `$1`)
-	keepSeveral = keepEach(`$1::text[], `, `guild_id, `, `a.guild_id`)
-)
-
-func keepEach(list, column, guild string) string {
-	return `
-		UPDATE idempotency_keys k
-		SET state = 'done', status = a.status, location = nullif(a.location, ''), retry_after = nullif(a.retry_after, ''),
-		    body = a.body, lease_until = NULL
-		FROM unnest(` + list + `(SELECT $2::text[]), $3::text[], $4::bigint[], $5::text[], $6::text[], $7::bytea[])
-		     AS a (` + column + `token_id, key, status, location, retry_after, body)
-		WHERE k.guild_id = ` + guild + ` AND k.token_id = a.token_id AND k.key = a.key`
-}
+// The rows are there, claimed by this unit. As conflicts they are found by their
+// key whatever Postgres believes of the table: an UPDATE that joins it read all
+// keys of a guild for each batch, by a plan made while there were few.
+const keepEach = `
+		INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, location, retry_after, body)
+		SELECT guild_id, token_id, key, fingerprint, 'done', status, nullif(location, ''), nullif(retry_after, ''), body
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::text[], $7::text[], $8::bytea[])
+		     AS a (guild_id, token_id, key, fingerprint, status, location, retry_after, body)
+		ON CONFLICT ON CONSTRAINT idempotency_keys_pkey DO UPDATE
+		SET state = excluded.state, status = excluded.status, location = excluded.location, retry_after = excluded.retry_after,
+		    body = excluded.body, lease_until = NULL`

@@ -29,7 +29,6 @@ var Shared = map[string]string{
 var exceptions = []struct{ part, reason string }{
 	{"AS g (guild_id, user_id, delta", "changes of several guilds' balances that arrive together, unless GUILDHALL_DB_DISTRIBUTED is on"},
 	{"AS g (guild_id, user_id, xp", "changes of XP, the same"},
-	{"AS a (guild_id, token_id, key, status", "their answers, the same"},
 }
 
 // guildTables are the tables that the migrations make, without the shared ones.
