@@ -168,7 +168,7 @@ func TestRefusalsNameTheState(t *testing.T) {
 	told("adjustBalance", `{"user_id":"5","delta":-30}`, "The balance is 20 and does not cover a change by -30.")
 	told("adjustBalance", `{"user_id":"5","delta":1,"reference":"order 7"}`, "The reference is that of the ledger entry ")
 	told("adjustBalance", `{"user_id":"5","delta":9007199254740991}`, "would exceed 9007199254740991")
-	told("adjustXp", `{"user_id":"5","delta":-3}`, "The member has less XP than this would take away.")
+	told("adjustXp", `{"user_id":"5","delta":-3}`, "The member has 0 XP, which does not cover a change by -3.")
 
 	err := a.DB().Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		for _, statement := range []string{
