@@ -12,12 +12,6 @@ type sample struct {
 	sorted    bool
 }
 
-func (s *sample) add(t sample) {
-	s.took += t.took
-	s.latencies = append(s.latencies, t.latencies...)
-	s.sorted = false
-}
-
 func (s *sample) n() int { return len(s.latencies) }
 
 // rate is in requests a second.

@@ -219,10 +219,22 @@ func TestExamplesKeepTheOrderOfTime(t *testing.T) {
 	s := readStory(t)
 	s.things(func(at string, o object) {
 		for _, pair := range [][2]string{
-			{"created_at", "updated_at"}, {"created_at", "joined_at"}, {"created_at", "last_used_at"}, {"created_at", "completed_at"},
-			{"created_at", "next_attempt_at"}, {"created_at", "closed_at"}, {"created_at", "last_message_at"}, {"created_at", "expires_at"},
-			{"created_at", "starts_at"}, {"starts_at", "ends_at"}, {"starts_at", "ended_at"}, {"ended_at", "updated_at"}, {"closed_at", "updated_at"},
-			{"last_message_at", "updated_at"}, {"last_message_at", "closed_at"}, {"first_reported_at", "last_reported_at"},
+			{"created_at", "updated_at"},
+			{"created_at", "joined_at"},
+			{"created_at", "last_used_at"},
+			{"created_at", "completed_at"},
+			{"created_at", "next_attempt_at"},
+			{"created_at", "closed_at"},
+			{"created_at", "last_message_at"},
+			{"created_at", "expires_at"},
+			{"created_at", "starts_at"},
+			{"starts_at", "ends_at"},
+			{"starts_at", "ended_at"},
+			{"ended_at", "updated_at"},
+			{"closed_at", "updated_at"},
+			{"last_message_at", "updated_at"},
+			{"last_message_at", "closed_at"},
+			{"first_reported_at", "last_reported_at"},
 		} {
 			first, ok := instant(t, o, pair[0])
 			second, both := instant(t, o, pair[1])

@@ -75,11 +75,13 @@ func TestWebhooksGoOnWhateverReceiversDo(t *testing.T) {
 	})
 }
 
+// RELIABILITY.md, Operation.
 func TestWhatARestoreRevivesIsFound(t *testing.T) {
 	t.Parallel()
 	drilled(t, func(p place, r *report) error { return restored(t.Context(), p, r, 20) })
 }
 
+// RELIABILITY.md, Operation.
 func TestARecoveryEndsAtItsInstant(t *testing.T) {
 	t.Parallel()
 	drilled(t, func(p place, r *report) error { return recovered(t.Context(), p, r, 20) })
@@ -90,6 +92,7 @@ func TestAFailoverLosesNothing(t *testing.T) {
 	drilled(t, func(p place, r *report) error { return failover(t.Context(), p, r, time.Second) })
 }
 
+// RELIABILITY.md, Operation.
 func TestAnUpgradeIsNoticedByNobody(t *testing.T) {
 	t.Parallel()
 	drilled(t, func(p place, r *report) error {

@@ -61,7 +61,7 @@ func Unavailable(err error) bool {
 	return errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// Again, returned by a unit, makes Do run it anew: it has met a row that came
+// Again is what a unit returns to make Do run it anew: it has met a row that came
 // while it ran.
 var Again = errors.New("db: the unit has met a change that came while it ran") //nolint:revive,staticcheck // it asks for something
 

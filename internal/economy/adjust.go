@@ -67,7 +67,7 @@ func adjustment(collected, several bool) leaderboard.Noted {
 	if several {
 		guilds, guild, list, moving, its = `guild_id, `, ``, `$1::text[], `, `moved.guild_id`, `g.guild_id`
 	}
-	wait, soon, missing, made, new := ``, `NULL`, ``, ``, ``
+	wait, soon, missing, made, fresh := ``, `NULL`, ``, ``, ``
 	if collected {
 		wait, soon = ` SKIP LOCKED`, `set_config('lock_timeout', '10ms', true)`
 	} else {
@@ -80,7 +80,7 @@ func adjustment(collected, several bool) leaderboard.Noted {
 			ON CONFLICT DO NOTHING
 			RETURNING balance, updated_at
 		)`
-		new = `
+		fresh = `
 			UNION ALL
 			SELECT g.*, NULL, m.balance, m.updated_at FROM made m, given g`
 	}
@@ -126,7 +126,7 @@ func adjustment(collected, several bool) leaderboard.Noted {
 			WHERE w.guild_id = ` + strings.Replace(its, "g.", "c.", 1) + ` AND w.user_id = c.user_id
 			RETURNING c.number, c.balance AS was, w.balance AS is_now, w.updated_at
 		)` + made + `, moved AS MATERIALIZED (
-			SELECT g.*, c.was, c.is_now, c.updated_at FROM changed c JOIN given g ON g.number = c.number` + new + `
+			SELECT g.*, c.was, c.is_now, c.updated_at FROM changed c JOIN given g ON g.number = c.number` + fresh + `
 		), entered AS (
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
 			SELECT guild_id, id, user_id, delta, is_now, reason, note, updated_at, reference FROM moved

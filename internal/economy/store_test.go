@@ -121,9 +121,12 @@ func TestAnAdjustmentReadsByIndex(t *testing.T) {
 		statement string
 		args      []any
 	}{
-		{ownAdjustment.For(0), some(1, false)}, {ownAdjustment.For(64), some(1, false)},
-		{guildsAdjustments.For(0), some(5, false)}, {guildsAdjustments.For(64), some(5, false)},
-		{adjustments.For(0), some(5, true)}, {adjustments.For(64), some(5, true)},
+		{ownAdjustment.For(0), some(1, false)},
+		{ownAdjustment.For(64), some(1, false)},
+		{guildsAdjustments.For(0), some(5, false)},
+		{guildsAdjustments.For(64), some(5, false)},
+		{adjustments.For(0), some(5, true)},
+		{adjustments.For(64), some(5, true)},
 	} {
 		plan := dbtest.Plan(t, d, c.statement, c.args...)
 		if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Bitmap") || strings.Count(plan, "Index") < 3 {

@@ -59,7 +59,7 @@ func adjustment(collected, several bool) leaderboard.Noted {
 	if several {
 		guilds, guild, list, moving, its = `guild_id, `, ``, `$1::text[], `, `moved.guild_id`, `g.guild_id`
 	}
-	wait, soon, missing, made, new := ``, `NULL`, ``, ``, ``
+	wait, soon, missing, made, fresh := ``, `NULL`, ``, ``, ``
 	if collected {
 		wait, soon = ` SKIP LOCKED`, `set_config('lock_timeout', '10ms', true)`
 	} else {
@@ -72,7 +72,7 @@ func adjustment(collected, several bool) leaderboard.Noted {
 			ON CONFLICT DO NOTHING
 			RETURNING total_xp, updated_at
 		)`
-		new = `
+		fresh = `
 			UNION ALL
 			SELECT g.*, NULL, m.total_xp, m.updated_at FROM made m, given g`
 	}
@@ -99,7 +99,7 @@ func adjustment(collected, several bool) leaderboard.Noted {
 			WHERE l.guild_id = ` + strings.Replace(its, "g.", "a.", 1) + ` AND l.user_id = a.user_id
 			RETURNING a.number, a.total_xp AS was, l.total_xp AS is_now, l.updated_at
 		)` + made + `, moved AS MATERIALIZED (
-			SELECT g.*, c.was, c.is_now, c.updated_at FROM changed c JOIN given g ON g.number = c.number` + new + `
+			SELECT g.*, c.was, c.is_now, c.updated_at FROM changed c JOIN given g ON g.number = c.number` + fresh + `
 		), ` + note + `
 		SELECT o.number, o.total_xp AS before, o.after, m.updated_at AS at
 		FROM ours o

@@ -128,8 +128,8 @@ func TestWithoutATracerNothingIsDone(t *testing.T) { //nolint:paralleltest // it
 }
 
 // Whatever becomes of a collector, nobody waits for it: neither those whose spans
-// it does not take, nor the end of the program.
-func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) { //nolint:paralleltest // it sets the environment
+// it does not take, nor the end of the program. RELIABILITY.md, Operation.
+func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
 	release := make(chan struct{})
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -158,7 +158,7 @@ func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) { //nolint:paralleltest 
 	}
 }
 
-func TestSettings(t *testing.T) { //nolint:paralleltest // it sets the environment
+func TestSettings(t *testing.T) {
 	for _, c := range []struct {
 		env    map[string]string
 		wanted bool
