@@ -158,7 +158,7 @@ func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-func TestSettings(t *testing.T) {
+func TestSettings(t *testing.T) { //nolint:paralleltest // it sets the environment
 	for _, c := range []struct {
 		env    map[string]string
 		wanted bool
