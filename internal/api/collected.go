@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -175,7 +174,7 @@ func (t *together) run(ctx context.Context, batch []*member) []error {
 func (t *together) inUnit(ctx context.Context, batch []*member) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // before the commit
-			err = fmt.Errorf("panic in a batch: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("a batch: %w", fault.Panicked(p))
 		}
 	}()
 	return t.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {

@@ -38,9 +38,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
+
+	"guildhall/internal/fault"
 )
 
 // Alone is what a batch says of an item that it has left undone and that has to
@@ -348,7 +349,7 @@ func (c *Collector[T]) run(ctx context.Context, items []*item[T]) (outcomes []er
 	defer func() {
 		failure := error(nil)
 		if p := recover(); p != nil {
-			failure = fmt.Errorf("panic in a batch: %v\n%s", p, debug.Stack())
+			failure = fmt.Errorf("a batch: %w", fault.Panicked(p))
 		} else if len(outcomes) != len(items) {
 			failure = fmt.Errorf("a batch of %d has said what became of %d", len(items), len(outcomes))
 		}
