@@ -41,7 +41,7 @@ func (n *node) platform() (chat.Platform, error) {
 
 // services are the domains that need something of the host.
 func (n *node) services(d *db.DB) (s api.Services, err error) {
-	if s.Tickets, err = tickets.New(tickets.Config{DB: d, Chat: n.chat, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: installation.Answers{Box: n.box}}}}); err != nil {
+	if s.Tickets, err = tickets.New(tickets.Config{DB: d, Chat: n.chat, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: installation.Responses{Box: n.box}}}}); err != nil {
 		return s, err
 	}
 	s.Giveaways = &giveaways.Service{Chat: n.chat}
@@ -87,7 +87,7 @@ func (n *node) startWorkers(ctx context.Context, g *errgroup.Group, share connec
 
 // jobs is the work that is asked for and the work that is looked for.
 func (n *node) jobs(d *db.DB, queue *sql.DB) (*jobs.Runner, error) {
-	keys := api.TicketKeys{Keys: idempotency.Keys{Sealer: installation.Answers{Box: n.box}}}
+	keys := api.TicketKeys{Keys: idempotency.Keys{Sealer: installation.Responses{Box: n.box}}}
 	return jobs.New(jobs.Config{
 		DB: queue, Log: n.log, Metrics: n.metrics, Tracer: n.tracer,
 		Work: []jobs.Work{

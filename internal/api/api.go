@@ -80,7 +80,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	keys := idempotency.Keys{Sealer: cfg.Sealer}
 	u := &units{
-		db: cfg.DB, keys: keys, gate: idempotency.NewGate(), wake: cfg.Wake,
+		db: cfg.DB, keys: keys, gate: idempotency.NewKeyedMutex(), wake: cfg.Wake,
 		preparations: preparations(cfg.Services), collectors: collectors(cfg.DB, keys, cfg.OneGuild, numbers),
 	}
 

@@ -30,7 +30,7 @@ type member struct {
 	change
 	visit   func(w http.ResponseWriter) error // writes the response, or returns the refusal
 	key     *idempotency.Request              // nil: it came without one
-	answer  idempotency.Answer                // kept under the key
+	answer  idempotency.Response              // kept under the key
 	refusal error                             // which the answer says
 }
 
@@ -89,7 +89,7 @@ func eachOf[Change change](each func(context.Context, db.Querier, []Change) (boo
 // collected serves an operation that is done together with others. What a batch
 // leaves undone, and what validation has refused, becomes a unit of its own.
 func (u *units) collected(x *exchange, t *together, next handler) error {
-	own := func() (idempotency.Answer, error) { return u.own(x, next) }
+	own := func() (idempotency.Response, error) { return u.own(x, next) }
 	m := &member{}
 	if x.key != "" {
 		r := request(x)
@@ -101,7 +101,7 @@ func (u *units) collected(x *exchange, t *together, next handler) error {
 			return send(x, *replay)
 		}
 		defer leave()
-		own = func() (idempotency.Answer, error) { return u.claimed(x, r, next) }
+		own = func() (idempotency.Response, error) { return u.claimed(x, r, next) }
 		m.key = &r
 	}
 	if x.broken == nil {
@@ -186,7 +186,7 @@ func (t *together) inUnit(ctx context.Context, batch []*member) (err error) {
 			return errUndone
 		}
 		var requests []idempotency.Request
-		var answers []idempotency.Answer
+		var answers []idempotency.Response
 		for _, m := range batch {
 			if m.key == nil || !m.Decided() {
 				continue

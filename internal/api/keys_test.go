@@ -184,7 +184,7 @@ func TestKeysLastExactlyADay(t *testing.T) {
 			if a, err := keys.Claim(ctx, tx, r); a != nil || err != nil {
 				t.Fatalf("the first claim returned %v, %v", a, err)
 			}
-			if err := keys.Keep(ctx, tx, r, idempotency.Answer{Status: 200, Body: []byte("{}")}); err != nil {
+			if err := keys.Keep(ctx, tx, r, idempotency.Response{Status: 200, Body: []byte("{}")}); err != nil {
 				return err
 			}
 			if _, err := tx.ExecContext(ctx, `UPDATE idempotency_keys SET created_at = now() - make_interval(secs => $1)`, age.Seconds()); err != nil {

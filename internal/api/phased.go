@@ -15,7 +15,7 @@ import (
 
 // later is the part of an operation that comes after the first commit. Its
 // response has been kept under the key, if the request has one.
-type later func(context.Context) (idempotency.Answer, error)
+type later func(context.Context) (idempotency.Response, error)
 
 // phased serves the operation that may call out between two commits. Its first
 // unit is like that of any write, and often the only one: replays, refusals and
@@ -51,7 +51,7 @@ func (u *units) phased(x *exchange, next handler) error {
 		refusal := err
 		answer, _, err = u.first(x, r, func(ctx context.Context) (captured, error) {
 			answer, err := refuse(ctx, x, refusal)
-			return captured{Answer: answer}, err
+			return captured{Response: answer}, err
 		})
 	}
 	if err != nil {
@@ -65,7 +65,7 @@ func (u *units) phased(x *exchange, next handler) error {
 
 // first runs work in the first unit and keeps its answer under the key, if there
 // is one, or leases the key for what work has left for later.
-func (u *units) first(x *exchange, r *idempotency.Request, work func(context.Context) (captured, error)) (idempotency.Answer, later, error) {
+func (u *units) first(x *exchange, r *idempotency.Request, work func(context.Context) (captured, error)) (idempotency.Response, later, error) {
 	var done captured
 	err := u.db.Do(x.ctx, func(ctx context.Context, tx *db.Tx) error {
 		done = captured{}
@@ -75,7 +75,7 @@ func (u *units) first(x *exchange, r *idempotency.Request, work func(context.Con
 				return err
 			}
 			if replay != nil {
-				done.Answer = *replay
+				done.Response = *replay
 				return nil
 			}
 			ctx = idempotency.With(ctx, *r)
@@ -88,15 +88,15 @@ func (u *units) first(x *exchange, r *idempotency.Request, work func(context.Con
 		case done.rest != nil:
 			return u.keys.Lease(ctx, tx, *r)
 		}
-		return u.keys.Keep(ctx, tx, *r, done.Answer)
+		return u.keys.Keep(ctx, tx, *r, done.Response)
 	})
-	return done.Answer, done.rest, err
+	return done.Response, done.rest, err
 }
 
 // captured is what the first unit of an operation has come to: an answer, or the
 // rest that makes one.
 type captured struct {
-	idempotency.Answer
+	idempotency.Response
 	rest later
 }
 
@@ -136,10 +136,10 @@ func (o operations) CreateTicketMessage(ctx context.Context, r gen.CreateTicketM
 	if err != nil || rest == nil {
 		return response, err
 	}
-	return unfinished{func(ctx context.Context) (idempotency.Answer, error) {
+	return unfinished{func(ctx context.Context) (idempotency.Response, error) {
 		response, err := rest(ctx)
 		if err != nil {
-			return idempotency.Answer{}, err
+			return idempotency.Response{}, err
 		}
 		return renderTicketMessage(response)
 	}}, nil
@@ -158,10 +158,10 @@ func (k TicketKeys) Keep(ctx context.Context, tx *db.Tx, r idempotency.Request, 
 	return k.Keys.Keep(ctx, tx, r, answer)
 }
 
-func renderTicketMessage(response tickets.Response) (idempotency.Answer, error) {
+func renderTicketMessage(response tickets.Response) (idempotency.Response, error) {
 	b := &buffer{header: http.Header{}}
 	if err := response.VisitCreateTicketMessageResponse(b); err != nil {
-		return idempotency.Answer{}, fmt.Errorf("render a response: %w", err)
+		return idempotency.Response{}, fmt.Errorf("render a response: %w", err)
 	}
 	return b.answer(), nil
 }

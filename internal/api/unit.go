@@ -17,7 +17,7 @@ import (
 type units struct {
 	db   *db.DB
 	keys idempotency.Keys
-	gate *idempotency.Gate
+	gate *idempotency.KeyedMutex
 	wake func(guild string)
 
 	preparations map[string]preparation
@@ -68,7 +68,7 @@ func (u *units) write(x *exchange, next handler) error {
 }
 
 // own runs the operation in a unit of its own.
-func (u *units) own(x *exchange, next handler) (answer idempotency.Answer, err error) {
+func (u *units) own(x *exchange, next handler) (answer idempotency.Response, err error) {
 	if u.prepare(x); x.broken != nil {
 		return answer, x.broken
 	}
@@ -111,14 +111,14 @@ func (u *units) keyed(x *exchange, next handler) error {
 // claimed runs the operation in a unit of its own that holds the key. A refusal
 // that the contract keeps rolls everything back and is then stored alone; should a
 // duplicate have run in between, its answer counts.
-func (u *units) claimed(x *exchange, r idempotency.Request, next handler) (idempotency.Answer, error) {
+func (u *units) claimed(x *exchange, r idempotency.Request, next handler) (idempotency.Response, error) {
 	u.prepare(x)
-	answer, err := u.claim(x, r, func(ctx context.Context) (idempotency.Answer, error) {
+	answer, err := u.claim(x, r, func(ctx context.Context) (idempotency.Response, error) {
 		return attempt(ctx, x, next)
 	})
 	if kept(err) {
 		refusal := err
-		answer, err = u.claim(x, r, func(ctx context.Context) (idempotency.Answer, error) {
+		answer, err = u.claim(x, r, func(ctx context.Context) (idempotency.Response, error) {
 			return refuse(ctx, x, refusal)
 		})
 	}
@@ -129,8 +129,8 @@ func (u *units) claimed(x *exchange, r idempotency.Request, next handler) (idemp
 // has already: any number of repeats get it at once. Where others would be asked
 // before the unit opens, it is looked for first; elsewhere only when there is
 // something to wait for, since claiming the key finds it too.
-func (u *units) enter(x *exchange, r idempotency.Request) (leave func(), replay *idempotency.Answer, err error) {
-	stored := func(ctx context.Context, r idempotency.Request) (*idempotency.Answer, error) {
+func (u *units) enter(x *exchange, r idempotency.Request) (leave func(), replay *idempotency.Response, err error) {
+	stored := func(ctx context.Context, r idempotency.Request) (*idempotency.Response, error) {
 		return u.keys.Replay(ctx, u.db.Reader(), r)
 	}
 	if u.preparations[x.op.ID] != nil {
@@ -138,13 +138,13 @@ func (u *units) enter(x *exchange, r idempotency.Request) (leave func(), replay 
 			return nil, replay, err
 		}
 	}
-	return u.gate.Enter(x.ctx, r, stored)
+	return u.gate.Lock(x.ctx, r, stored)
 }
 
 // claim runs work in a unit that holds the key and keeps its answer, or
 // returns the answer the key has already.
-func (u *units) claim(x *exchange, r idempotency.Request, work func(context.Context) (idempotency.Answer, error)) (idempotency.Answer, error) {
-	var answer idempotency.Answer
+func (u *units) claim(x *exchange, r idempotency.Request, work func(context.Context) (idempotency.Response, error)) (idempotency.Response, error) {
+	var answer idempotency.Response
 	err := u.db.Do(x.ctx, func(ctx context.Context, tx *db.Tx) error {
 		replay, err := u.keys.Claim(ctx, tx, r)
 		if err != nil {
@@ -163,15 +163,15 @@ func (u *units) claim(x *exchange, r idempotency.Request, work func(context.Cont
 }
 
 // attempt runs the operation, unless validation has found its request broken.
-func attempt(ctx context.Context, x *exchange, next handler) (idempotency.Answer, error) {
+func attempt(ctx context.Context, x *exchange, next handler) (idempotency.Response, error) {
 	if x.broken != nil {
-		return idempotency.Answer{}, x.broken
+		return idempotency.Response{}, x.broken
 	}
 	return capture(ctx, x, next)
 }
 
 // refuse is the answer of a refusal that is kept under the key.
-func refuse(ctx context.Context, x *exchange, refusal error) (idempotency.Answer, error) {
+func refuse(ctx context.Context, x *exchange, refusal error) (idempotency.Response, error) {
 	x.refusal = refusal
 	return capture(ctx, x, func(x *exchange) error {
 		f, _ := fault.As(refusal)
@@ -182,7 +182,7 @@ func refuse(ctx context.Context, x *exchange, refusal error) (idempotency.Answer
 
 // capture runs next with ctx and returns the answer it wrote instead of
 // sending it. It rewinds the body, since a unit may run again.
-func capture(ctx context.Context, x *exchange, next handler) (idempotency.Answer, error) {
+func capture(ctx context.Context, x *exchange, next handler) (idempotency.Response, error) {
 	client, req := x.Response(), x.Request()
 	buf := &buffer{header: http.Header{}}
 	again := req.WithContext(ctx)
@@ -196,14 +196,14 @@ func capture(ctx context.Context, x *exchange, next handler) (idempotency.Answer
 		x.SetResponse(client)
 	}()
 	if err := next(x); err != nil {
-		return idempotency.Answer{}, err
+		return idempotency.Response{}, err
 	}
 	return buf.answer(), nil
 }
 
 // send writes an answer to the client. It is committed by now, so a client
 // that is gone changes nothing.
-func send(x *exchange, a idempotency.Answer) error {
+func send(x *exchange, a idempotency.Response) error {
 	h := x.Response().Header()
 	if a.Location != "" {
 		h.Set(echo.HeaderLocation, a.Location)
@@ -232,8 +232,8 @@ type buffer struct {
 	rest   later // what a phased operation has left to do
 }
 
-func (b *buffer) answer() idempotency.Answer {
-	return idempotency.Answer{
+func (b *buffer) answer() idempotency.Response {
+	return idempotency.Response{
 		Status: b.status, Location: b.header.Get(echo.HeaderLocation),
 		RetryAfter: b.header.Get(echo.HeaderRetryAfter), Body: b.body.Bytes(),
 	}
