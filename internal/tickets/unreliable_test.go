@@ -28,16 +28,16 @@ func TestUnreliablePlatform(t *testing.T) {
 			for i := range each {
 				key := fmt.Sprintf("%d-%d", lane, i)
 				for try := 0; ; try++ {
-					answer, err := s.Key(key).Try(op, `{"content":"`+key+`"}`, apitest.Path("id", ids[lane]))
+					response, err := s.Key(key).Try(op, `{"content":"`+key+`"}`, apitest.Path("id", ids[lane]))
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					if answer.Status == http.StatusCreated {
+					if response.Status == http.StatusCreated {
 						break
 					}
-					if answer.Code() != "discord_send_failed" || try > 50 {
-						t.Errorf("try %d: got %d %s", try, answer.Status, answer.Body)
+					if response.Code() != "discord_send_failed" || try > 50 {
+						t.Errorf("try %d: got %d %s", try, response.Status, response.Body)
 						return
 					}
 				}
