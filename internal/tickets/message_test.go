@@ -140,7 +140,7 @@ func refuse(status, code int) func(*chattest.Server) chattest.Behaviour {
 	return func(*chattest.Server) chattest.Behaviour { return chattest.Refuse(status, code, "No") }
 }
 
-// TestAnswerLost: the platform takes the message and the answer never arrives.
+// TestAnswerLost: the platform takes the message and the response never arrives.
 // RELIABILITY.md, Messages.
 func TestAnswerLost(t *testing.T) {
 	t.Parallel()

@@ -23,14 +23,14 @@ import (
 // What a call of the platform comes to, besides success.
 const (
 	fine       = iota
-	lostAfter  // it was done, and the answer is lost
+	lostAfter  // it was done, and the response is lost
 	lostBefore // it was not done, and nobody knows
 	forbidden
 	limited
 	notAsked
 	diedAfter // the process dies once it was done
 	diedBefore
-	frozen     // it was done, the process stands still beyond its lease, the answer is lost
+	frozen     // it was done, the process stands still beyond its lease, the response is lost
 	frozenFine // the same, and then it hears of the success
 	outcomes
 )

@@ -12,7 +12,7 @@ import (
 	"guildhall/internal/db/dbtest"
 )
 
-// lose makes the platform lose its answers to one whole call; when not posted,
+// lose makes the platform lose its responses to one whole call; when not posted,
 // before it has accepted it.
 func (s scene) lose(posted bool) {
 	b := chattest.Lose()

@@ -59,7 +59,7 @@ func TestUnreliablePlatform(t *testing.T) {
 	}
 }
 
-// moody loses half of the answers, fails every fifth call, and refuses one in
+// moody loses half of the responses, fails every fifth call, and refuses one in
 // ten.
 func moody(seed uint64) chattest.Behaviour {
 	var mu sync.Mutex
