@@ -51,7 +51,7 @@ func (u *units) read(rs *reqState, next handler) error {
 		if err := u.db.Queue(rs.ctx); err != nil {
 			return err
 		}
-		defer db.Leave(rs.ctx)
+		defer db.Unqueue(rs.ctx)
 	}
 	rs.SetRequest(rs.Request().WithContext(u.db.Reading(rs.ctx)))
 	return next(rs)

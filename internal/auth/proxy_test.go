@@ -62,7 +62,7 @@ func (l *link) accept() {
 	}
 }
 
-func (l *link) pump(to, from net.Conn, answers bool) {
+func (l *link) pump(to, from net.Conn, responses bool) {
 	defer func() {
 		to.Close()
 		from.Close()
@@ -78,7 +78,7 @@ func (l *link) pump(to, from net.Conn, answers bool) {
 			l.mu.Lock()
 			passing, delay := l.passing, l.delay
 			l.mu.Unlock()
-			if answers && delay > 0 {
+			if responses && delay > 0 {
 				time.Sleep(delay)
 			}
 			<-passing

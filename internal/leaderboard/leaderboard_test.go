@@ -174,7 +174,7 @@ func TestPagesAreExactWhileRowsMove(t *testing.T) {
 			}
 			for range 2 {
 				wg.Go(func() {
-					// A short stretch and a low patience: maps are replaced all the time.
+					// A short stretch and a low threshold: maps are replaced all the time.
 					k := &leaderboard.Keeper{DB: d, Stretch: 7 + rand.IntN(3), Least: 50}
 					for !stop.Load() {
 						if err := k.Maintain(context.Background()); err != nil {
