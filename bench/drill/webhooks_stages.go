@@ -49,7 +49,7 @@ func (h *hooks) flood(ctx context.Context, s *server) error {
 	return nil
 }
 
-// slowGuilds are eight guilds whose ten endpoints each response after 0.9 s.
+// slowGuilds are eight guilds whose ten endpoints each answer after 0.9 s.
 func (h *hooks) slowGuilds(ctx context.Context, s *server) error {
 	h.respond("/late", after(900*time.Millisecond, 200))
 	return h.beside(ctx, s, "eight guilds of slow receivers", 1.5, 50*time.Millisecond, func() error {
@@ -96,7 +96,7 @@ func (h *hooks) neverRespond(ctx context.Context, s *server) error {
 	return nil
 }
 
-// politePause is a receiver that responses 503 and when to come back, and then
+// politePause is a receiver that answers 503 and when to come back, and then
 // accepts everything: it is healthy, and one failure later it still is enabled.
 func (h *hooks) politePause(ctx context.Context, _ *server) error {
 	var asked atomic.Int64

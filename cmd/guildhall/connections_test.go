@@ -68,7 +68,7 @@ func TestTooFewConnectionsAreRefused(t *testing.T) {
 	call(t, "", "serve", "--database-url", withGuild(t), "--secret-key", key, "--db-connections", "7").refused(t, 1, "GUILDHALL_DB_CONNECTIONS: a node in these roles needs at least 8 connections")
 }
 
-// A database that responses and takes no writes is none to send requests to: its
+// A database that answers and takes no writes is none to send requests to: its
 // procedural language may be gone after an upgrade under it.
 // RELIABILITY.md, Operation.
 func TestReadinessTriesWhatAWriteNeeds(t *testing.T) {

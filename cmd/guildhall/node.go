@@ -234,7 +234,7 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 // listen opens the public listeners and serves handler on them.
 func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handler, at *addresses) ([]*http.Server, error) {
 	var servers []*http.Server
-	stalled := newConnections(n.proxies, n.metrics)
+	connections := newConnections(n.proxies, n.metrics)
 	if n.HTTPSListen != "" {
 		certificate, err := loadCertificate(n.TLSCert, n.TLSKey, n.log)
 		if err != nil {
@@ -248,7 +248,7 @@ func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handl
 		s := n.server(handler)
 		s.TLSConfig = certificate.config()
 		servers = append(servers, s)
-		g.Go(func() error { return unlessClosed(s.ServeTLS(boundedListener{l, stalled}, "", "")) })
+		g.Go(func() error { return unlessClosed(s.ServeTLS(boundedListener{l, connections}, "", "")) })
 		g.Go(func() error { return certificate.watch(ctx) })
 	}
 	if n.HTTPListen != "" {
@@ -260,7 +260,7 @@ func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handl
 		at.http = l.Addr()
 		s := n.server(handler)
 		servers = append(servers, s)
-		g.Go(func() error { return unlessClosed(s.Serve(boundedListener{l, stalled})) })
+		g.Go(func() error { return unlessClosed(s.Serve(boundedListener{l, connections})) })
 	}
 	return servers, nil
 }

@@ -117,7 +117,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Beside returns a handler that responses what is below Prefix by s, and
+// Beside returns a handler that answers what is below Prefix by s, and
 // everything else by next.
 func (s *Server) Beside(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
