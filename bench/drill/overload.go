@@ -38,7 +38,9 @@ const (
 // answer, until far more come than can be served. What is served must not fall,
 // and whoever is not must be told so in time.
 func overload(ctx context.Context, p place, r *report, size overloadSize) error {
-	if err := p.load(ctx, neighbourSize{ledger: size.ledger}.guilds); err != nil {
+	// Both guilds have the same, so that a call costs the same whoever makes it.
+	both := map[string]int{guildA: size.ledger, guildB: size.ledger}
+	if err := p.load(ctx, func(w io.Writer) error { return guildsWith(w, both) }); err != nil {
 		return err
 	}
 	deep := max(1, size.ledger/100/2)
