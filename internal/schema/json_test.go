@@ -1,4 +1,4 @@
-package api
+package schema
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 )
 
@@ -21,13 +20,13 @@ func TestParseJSONGivesUpOnCrowds(t *testing.T) {
 		"duplicates": "{" + strings.Repeat(`"a":1,`, 10000) + `"b":1}`,
 		"nests":      "[" + strings.Repeat(strings.Repeat("[", 20)+strings.Repeat("]", 20)+",", 1500) + "1]",
 	} {
-		_, problems, ok := parseJSON([]byte(body))
-		if ok || len(problems) != 1 || problems[0].text != "must not hold more than 1000 values" {
+		_, problems, ok := Read([]byte(body), 1000)
+		if ok || len(problems) != 1 || problems[0].Text != "must not hold more than 1000 values" {
 			t.Errorf("%s: %v, %d problems", name, ok, len(problems))
 		}
 	}
-	if _, problems, ok := parseJSON([]byte("[" + strings.Repeat("1,", maxValues-2) + "1]")); !ok || len(problems) > 0 {
-		t.Errorf("%d values: %v, %v", maxValues, ok, problems)
+	if _, problems, ok := Read([]byte("["+strings.Repeat("1,", 998)+"1]"), 1000); !ok || len(problems) > 0 {
+		t.Errorf("1000 values: %v, %v", ok, problems)
 	}
 }
 
@@ -43,7 +42,7 @@ func FuzzParseJSON(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, problems, ok := parseJSON(body)
+		got, problems, ok := Read(body, 1000)
 		for _, p := range problems {
 			if !utf8.ValidString(p.String()) || strings.ContainsAny(p.String(), "\x00\n\r") {
 				t.Fatalf("%q: the message %q cannot be shown", body, p)
@@ -92,15 +91,6 @@ func clean(t *testing.T, body []byte, v any, depth int) {
 	case json.Number:
 		if strings.ContainsAny(v.String(), ".eE") {
 			t.Fatalf("%q holds the number %s", body, v)
-		}
-	}
-}
-
-func TestSeconds(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{0: "1", time.Nanosecond: "1", time.Second: "1", time.Second + 1: "2", 59*time.Second + time.Millisecond: "60"} {
-		if got := seconds(d); got != want {
-			t.Errorf("%v is %s seconds, want %s", d, got, want)
 		}
 	}
 }
