@@ -330,5 +330,6 @@ func text(a net.Addr) string {
 func (n *node) deliveryConfig(d *db.DB) delivery.Config {
 	c := n.hooks
 	c.DB, c.Log, c.Metrics, c.Tracer = d, n.log, n.metrics, n.tracer
+	c.OneGuild = n.DBDistributed == "on"
 	return c
 }

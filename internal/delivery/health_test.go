@@ -272,11 +272,11 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 // claim leases deliveries of an endpoint in the unit of tx.
 func (w *world) claim(ctx context.Context, tx *db.Tx, e endpoint, n int) []claimed {
 	w.t.Helper()
-	locked, err := lockIdle(ctx, tx, nil, []*candidate{{GuildID: e.GuildID, EndpointID: e.ID, Known: true}})
+	locked, err := lockIdle(ctx, tx, w.cfg.OneGuild, nil, []*candidate{{GuildID: e.GuildID, EndpointID: e.ID, Known: true}})
 	if err != nil || len(locked) != 1 {
 		w.t.Fatalf("locked %d schedules, %v", len(locked), err)
 	}
-	rows, err := take(ctx, tx, locked[0].Now, lease, []order{locked[0].order(n)})
+	rows, err := take(ctx, tx, w.cfg.OneGuild, locked[0].Now, lease, []order{locked[0].order(n)})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -69,8 +69,9 @@ func TestHealthFollowsTheContract(t *testing.T) {
 		w.unit(func(ctx context.Context, tx *db.Tx) error { return Enable(ctx, tx, e.GuildID, e.ID) })
 		now := base
 		nodes := []*Deliverer{}
-		for range 2 {
+		for i := range 2 {
 			cfg := w.cfg
+			cfg.OneGuild = i == 1
 			cfg.Clock, cfg.Schedule = func() time.Time { return now }, DefaultSchedule()
 			d, err := New(cfg)
 			if err != nil {
@@ -84,7 +85,7 @@ func TestHealthFollowsTheContract(t *testing.T) {
 			now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 20, 40, 400, 1000, 90_000}).Draw(rt, "seconds")) * time.Second)
 			var rows []claimed
 			w.unit(func(ctx context.Context, tx *db.Tx) error {
-				rows = w.claimAt(ctx, tx, now, e, 1)
+				rows = w.claimAt(ctx, tx, rapid.Bool().Draw(rt, "one guild a statement"), now, e, 1)
 				return nil
 			})
 			if (len(rows) == 1) != m.may(now) {
@@ -124,13 +125,13 @@ func TestHealthFollowsTheContract(t *testing.T) {
 
 // claimAt is claim at an instant: it takes nothing of an endpoint that may not
 // be called.
-func (w *world) claimAt(ctx context.Context, tx *db.Tx, at time.Time, e endpoint, n int) []claimed {
+func (w *world) claimAt(ctx context.Context, tx *db.Tx, oneGuild bool, at time.Time, e endpoint, n int) []claimed {
 	w.t.Helper()
-	locked, err := lockIdle(ctx, tx, &at, []*candidate{{GuildID: e.GuildID, EndpointID: e.ID, Known: true}})
+	locked, err := lockIdle(ctx, tx, oneGuild, &at, []*candidate{{GuildID: e.GuildID, EndpointID: e.ID, Known: true}})
 	if err != nil || len(locked) != 1 {
 		w.t.Fatalf("locked %d schedules, %v", len(locked), err)
 	}
-	rows, err := take(ctx, tx, at, lease, []order{locked[0].order(n)})
+	rows, err := take(ctx, tx, oneGuild, at, lease, []order{locked[0].order(n)})
 	if err != nil {
 		w.t.Fatal(err)
 	}
