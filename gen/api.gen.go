@@ -898,41 +898,11 @@ type Case struct {
 
 // CaseChange A case after a change, and what the change was.
 type CaseChange struct {
+	// Embedded struct due to allOf(#/components/schemas/Case)
+	Case `yaml:",inline"`
+	// Embedded fields due to inline allOf schema
 	// Changed Members that differ.
 	Changed []string `json:"changed"`
-
-	// CreatedAt When the case was created.
-	CreatedAt wire.Time `json:"created_at"`
-
-	// ExpiresAt When the case expires; null when it does not.
-	ExpiresAt *wire.Time `json:"expires_at"`
-
-	// ID Id of the case.
-	ID string `json:"id"`
-
-	// ModeratorID Acting moderator.
-	ModeratorID string `json:"moderator_id"`
-
-	// Number Human number, per guild, may have gaps. Not usable in a path.
-	Number int64 `json:"number"`
-
-	// Reason Why; empty when none was recorded.
-	Reason string `json:"reason"`
-
-	// Source Where the case was made.
-	Source string `json:"source"`
-
-	// Status State of the case. `deleted` makes it read-only.
-	Status string `json:"status"`
-
-	// Type Kind of case.
-	Type string `json:"type"`
-
-	// UpdatedAt When the case last changed.
-	UpdatedAt wire.Time `json:"updated_at"`
-
-	// UserID Member the case concerns.
-	UserID string `json:"user_id"`
 }
 
 // CaseEnvelope Envelope of a case.
@@ -2767,47 +2737,14 @@ type WebhookDeliveryAttempt struct {
 
 // WebhookDeliveryDetail One delivery with what was sent and every attempt.
 type WebhookDeliveryDetail struct {
-	// AttemptCount Attempts made.
-	AttemptCount int `json:"attempt_count"`
-
+	// Embedded struct due to allOf(#/components/schemas/WebhookDelivery)
+	WebhookDelivery `yaml:",inline"`
+	// Embedded fields due to inline allOf schema
 	// Attempts Attempts, oldest first.
 	Attempts []WebhookDeliveryAttempt `json:"attempts"`
 
-	// CompletedAt When it was delivered or given up.
-	CompletedAt *wire.Time `json:"completed_at"`
-
-	// CreatedAt When the delivery was queued.
-	CreatedAt wire.Time `json:"created_at"`
-
-	// DurationMs How long the last attempt took.
-	DurationMs *int `json:"duration_ms"`
-
-	// Error Why the last attempt failed; null when it did not.
-	Error *string `json:"error"`
-
-	// EventID Id of the event, equal over all attempts and endpoints.
-	EventID string `json:"event_id"`
-
-	// EventType Type of the event.
-	EventType string `json:"event_type"`
-
-	// ID Id of the delivery.
-	ID string `json:"id"`
-
-	// NextAttemptAt When the next attempt is due.
-	NextAttemptAt *wire.Time `json:"next_attempt_at"`
-
 	// RequestBody The exact body, as signed.
 	RequestBody string `json:"request_body"`
-
-	// ResponseExcerpt Start of the last answer, kept of failed attempts only.
-	ResponseExcerpt *string `json:"response_excerpt"`
-
-	// ResponseStatus Status of the last answer.
-	ResponseStatus *int `json:"response_status"`
-
-	// Status State of the delivery. `held` waits until the endpoint is enabled again.
-	Status string `json:"status"`
 }
 
 // WebhookDeliveryDetailEnvelope Envelope of a delivery in full.
@@ -2899,35 +2836,11 @@ type WebhookEndpointList struct {
 
 // WebhookEndpointWithSecret A registered receiver and its signing secret, which is shown only here.
 type WebhookEndpointWithSecret struct {
-	// CreatedAt When it was registered.
-	CreatedAt wire.Time `json:"created_at"`
-
-	// Description Label.
-	Description *string `json:"description"`
-
-	// DisabledReason Why the service disabled the endpoint: `gone`, `failing` or `address_not_allowed`. Null when it is enabled or was disabled by hand.
-	DisabledReason *string `json:"disabled_reason"`
-
-	// Enabled Whether events are sent.
-	Enabled bool `json:"enabled"`
-
-	// Events Event types that are sent.
-	Events []string `json:"events"`
-
-	// ID Id of the endpoint.
-	ID string `json:"id"`
-
-	// Secret Signing secret, `whsec_` and base64.
+	// Embedded struct due to allOf(#/components/schemas/WebhookEndpoint)
+	WebhookEndpoint `yaml:",inline"`
+	// Embedded fields due to inline allOf schema
+	// Secret The signing secret.
 	Secret string `json:"secret"`
-
-	// SecretPreview Recognisable tail of the signing secret.
-	SecretPreview string `json:"secret_preview"`
-
-	// UpdatedAt When it last changed.
-	UpdatedAt wire.Time `json:"updated_at"`
-
-	// URL Where events are sent.
-	URL string `json:"url"`
 }
 
 // WebhookEndpointWithSecretEnvelope Envelope of an endpoint with its secret.
@@ -2953,23 +2866,11 @@ type WebhookRecoveryEnvelope struct {
 
 // XPAdjustment The levelling record after the change.
 type XPAdjustment struct {
-	// Level Level reached.
-	Level int `json:"level"`
-
+	// Embedded struct due to allOf(#/components/schemas/LevelRecord)
+	LevelRecord `yaml:",inline"`
+	// Embedded fields due to inline allOf schema
 	// PreviousLevel Level before the change.
 	PreviousLevel int `json:"previous_level"`
-
-	// Progress How far the member is into the present level.
-	Progress LevelProgress `json:"progress"`
-
-	// TotalXP All XP earned.
-	TotalXP int64 `json:"total_xp"`
-
-	// UpdatedAt When the XP last changed; null when it never did.
-	UpdatedAt *wire.Time `json:"updated_at"`
-
-	// UserID The member.
-	UserID string `json:"user_id"`
 }
 
 // XPAdjustmentEnvelope Envelope of an XP adjustment.

@@ -60,15 +60,30 @@ func Check(s *openapi3.Schema, value any, found []Problem) []Problem {
 
 // Describe is a message that names the first of what was found.
 func Describe(found []Problem) string {
-	parts := make([]string, 0, maxPlaces)
-	for _, p := range found[:min(len(found), maxPlaces)] {
-		parts = append(parts, p.String())
+	texts := make([]string, len(found))
+	for i, p := range found {
+		texts[i] = p.String()
 	}
-	text := strings.Join(parts, "; ")
-	if n := len(found) - maxPlaces; n > 0 {
+	return Join(texts)
+}
+
+// Join makes one message of several, the first of them.
+func Join(texts []string) string {
+	text := strings.Join(texts[:min(len(texts), maxPlaces)], "; ")
+	if n := len(texts) - maxPlaces; n > 0 {
 		text += fmt.Sprintf("; and %d more", n)
 	}
 	return text
+}
+
+// Named is Check by the schema of that name.
+func Named(name string) func(value any, found []Problem) []Problem {
+	doc, err := Document()
+	if err != nil || doc.Components.Schemas[name] == nil {
+		panic(fmt.Sprintf("schema: there is no %s: %v", name, err))
+	}
+	s := doc.Components.Schemas[name].Value
+	return func(value any, found []Problem) []Problem { return Check(s, value, found) }
 }
 
 // Visit applies a schema and words what it finds.

@@ -3,6 +3,7 @@ package schema
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"reflect"
 	"strings"
 	"testing"
@@ -92,5 +93,53 @@ func clean(t *testing.T, body []byte, v any, depth int) {
 		if strings.ContainsAny(v.String(), ".eE") {
 			t.Fatalf("%q holds the number %s", body, v)
 		}
+	}
+}
+
+// agree holds Read against encoding/json: whatever it accepts is JSON and means the
+// same, and what it refuses beyond that is refused for a reason that it is stricter
+// about.
+func agree(t *testing.T, text string) {
+	t.Helper()
+	got, problems, ok := Read([]byte(text), 1000)
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var want any
+	theirs := d.Decode(&want)
+	if theirs == nil {
+		if _, err := d.Token(); err != io.EOF {
+			theirs = io.ErrUnexpectedEOF
+		}
+	}
+	switch {
+	case ok && len(problems) == 0 && theirs != nil:
+		t.Fatalf("%q is accepted, encoding/json says %v", text, theirs)
+	case ok && len(problems) == 0:
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%q\n got %#v\nwant %#v", text, got, want)
+		}
+	case theirs == nil:
+		for _, stricter := range []string{"given once", "UTF-8", "U+0000", "surrogate", "nest deeper", "integer", "not blank"} {
+			if strings.Contains(problems[0].Text, stricter) {
+				return
+			}
+		}
+		t.Fatalf("%q is refused: %v", text, problems)
+	}
+}
+
+// RELIABILITY.md, Input.
+func TestParserAgreesWithTheStandardLibrary(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{
+		`{}`, ` { } `, `{"a":1}`, `{"a":-0}`, `{"a":01}`, `{"a":1.}`, `{"a":1.5e+7}`, `{"a":1e}`, `{"a":-}`, `{"a":.5}`,
+		`{"a":"b\n\"\\\/\b\f\r\t"}`, `{"a":"\u00e9\ud83e\udd16"}`, `{"a":"\ud83e"}`, `{"a":"\ud83ex"}`, `{"a":"\udd16\ud83e"}`,
+		`{"a":"\u12"}`, `{"a":"\x"}`, "{\"a\":\"\t\"}", "{\"a\":\"\x7f\"}", "{\"a\":\"\xc3\x28\"}", "{\"a\":\"\\n\xff\"}",
+		`{"a":[1,[2,{"b":null}],true,false]}`, `{"a":[1,]}`, `{"a":1,}`, `{"a" 1}`, `{"a":}`, `{a:1}`, `{"a":nul}`, `{"a":truee}`,
+		`{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `[]`, `"a"`, ``, `{`, `{"a`, `{"a":"`, `{"a":"\`, `{}{}`, `{} x`,
+		`{"a":` + strings.Repeat("[", 31) + strings.Repeat("]", 31) + `}`,
+		`{"a":` + strings.Repeat("[", 50) + strings.Repeat("]", 50) + `}`,
+	} {
+		agree(t, s)
 	}
 }
