@@ -68,7 +68,7 @@ func neighbour(ctx context.Context, p place, r *report, size neighbourSize) (err
 		if err != nil {
 			return err
 		}
-		r.say("%-24s guild A got %v", a.name, &site.answers)
+		r.say("%-24s guild A got %v", a.name, &site.responses)
 		seen.judge(r, a.name, base, size.measure)
 	}
 	return nil

@@ -130,11 +130,11 @@ func (size overloadSize) underLoad(ctx context.Context, p place, r *report, name
 
 // judge holds what callers got under overload against the promises.
 func (size overloadSize) judge(r *report, what string, t *tally, best float64, peak int64) {
-	rate, refused := perSecond(t, size.length), func(a answer) bool { return a.status == 503 || a.status == 429 }
+	rate, refused := perSecond(t, size.length), func(a response) bool { return a.status == 503 || a.status == 429 }
 	last := t.at(1, refused)
 	r.say("%s: %.0f /s, best %.0f, p99 %.0f ms, %d MB at the peak %v", what, rate, best, ms(t.at(0.99, ok)), peak>>20, t)
 	r.hold(t.count(ok) > 0, "%s: something is served", what)
-	r.hold(t.count(func(a answer) bool { return !ok(a) && (a.status != 503 || a.retryAfter == "") }) == 0,
+	r.hold(t.count(func(a response) bool { return !ok(a) && (a.status != 503 || a.retryAfter == "") }) == 0,
 		"%s: what is not served is refused with 503 and Retry-After", what)
 	if size.measure {
 		r.hold(last <= refusedAfter*5/4, "%s: refusals within %v, give or take the machine's quarter (the last after %.0f ms)", what, refusedAfter, ms(last))
@@ -181,7 +181,7 @@ type link struct {
 
 func (l *link) close() { _ = l.listener.Close() }
 
-// slowLink puts a TCP proxy before the database that passes each answer on after
+// slowLink puts a TCP proxy before the database that passes each response on after
 // a delay.
 func slowLink(databaseURL string, delay time.Duration) (*link, error) {
 	u, err := url.Parse(databaseURL)

@@ -52,17 +52,17 @@ func pooled(ctx context.Context, p place, r *report, length time.Duration) (err 
 
 	out, _ := p.command(ctx, "doctor")
 	r.hold(regexp.MustCompile(`(?m)^warn direct_line .*GUILDHALL_LISTEN_URL`).MatchString(out), "doctor warns that the direct line is missing")
-	deaf, err := p.serve(ctx, env...)
+	unreachable, err := p.serve(ctx, env...)
 	if err != nil {
 		return err
 	}
 	told := awaited(ctx, 30*time.Second, func() bool {
-		log, err := deaf.log()
+		log, err := unreachable.log()
 		return err == nil && bytes.Contains(log, []byte("GUILDHALL_LISTEN_URL has to name the direct way"))
 	})
 	r.hold(told, "without it the log says so")
-	r.hold(deaf.metric(ctx, "guildhall_direct_line_missing") == "1", "and a metric")
-	if err := deaf.stop(); err != nil {
+	r.hold(unreachable.metric(ctx, "guildhall_direct_line_missing") == "1", "and a metric")
+	if err := unreachable.stop(); err != nil {
 		return err
 	}
 
@@ -80,7 +80,7 @@ func pooled(ctx context.Context, p place, r *report, length time.Duration) (err 
 func (s *server) readAndWrite(ctx context.Context, direct string, r *report, tokens []string, length time.Duration) error {
 	stage, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
-	var answers tally
+	var responses tally
 	var written sync.Map
 	var all sync.WaitGroup
 	for i := range 4 * poolerServers {
@@ -92,22 +92,22 @@ func (s *server) readAndWrite(ctx context.Context, direct string, r *report, tok
 				if n%2 == 0 {
 					key := fmt.Sprintf("%d-%d", i, n)
 					a := c.send(ctx, request("POST", "/economy/adjust", token, fmt.Appendf(nil, `{"user_id":"%d","delta":1,"reason":"%s"}`, member(i), key), "Idempotency-Key: "+key))
-					answers.add(a)
+					responses.add(a)
 					if ok(a) {
 						written.Store(key, true)
 					}
 					continue
 				}
-				answers.add(c.send(ctx, request("GET", []string{
+				responses.add(c.send(ctx, request("GET", []string{
 					fmt.Sprintf("/economy/wallet/%d", member(i)), "/economy/ledger?per_page=5", "/economy/leaderboard?per_page=5", "/cases",
 				}[n/2%4], token, nil)))
 			}
 		})
 	}
 	all.Wait()
-	r.say("%d calls in %v through %d connections: p50 %.1f ms, p99 %.1f ms %v", len(answers.all), length, poolerServers,
-		ms(answers.at(0.5, ok)), ms(answers.at(0.99, ok)), &answers)
-	r.hold(answers.count(ok) == len(answers.all) && len(answers.all) > 0, "every read and write succeeds (%d of %d)", answers.count(ok), len(answers.all))
+	r.say("%d calls in %v through %d connections: p50 %.1f ms, p99 %.1f ms %v", len(responses.all), length, poolerServers,
+		ms(responses.at(0.5, ok)), ms(responses.at(0.99, ok)), &responses)
+	r.hold(responses.count(ok) == len(responses.all) && len(responses.all) > 0, "every read and write succeeds (%d of %d)", responses.count(ok), len(responses.all))
 	d, err := db.Open(db.Config{URL: direct, Writers: 1, Readers: 1, Name: "drill"})
 	if err != nil {
 		return err

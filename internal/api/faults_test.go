@@ -71,7 +71,7 @@ func (l *link) carry(client net.Conn) {
 					return
 				}
 				if after {
-					silent.Store(true) // the answer is lost
+					silent.Store(true) // the response is lost
 				}
 				if _, err := server.Write(buf[:n]); err != nil {
 					return
@@ -113,9 +113,9 @@ func behind(t *testing.T, cut func([]byte) (after, before bool)) *apitest.API {
 }
 
 // The answer to COMMIT is lost. A retry with the same key ends with
-// the one effect and its stored answer.
+// the one effect and its stored response.
 // RELIABILITY.md, Writes.
-func TestLostCommitAnswer(t *testing.T) {
+func TestLostCommitResponse(t *testing.T) {
 	t.Parallel()
 	var commits atomic.Int64
 	server := behind(t, func(chunk []byte) (after, before bool) {

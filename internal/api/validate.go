@@ -25,25 +25,25 @@ const maxValues = 1000
 
 var digits = regexp.MustCompile(`^-?[0-9]{1,19}$`)
 
-// validated checks path, query and body against the operation's schemas. For a
-// write the verdict only waits for the unit: a repeated request gets its first
-// answer, and a refusal is kept under the key.
-func validated(next handler) handler {
-	return func(x *exchange) error {
-		err := validate(x)
-		if err != nil && x.op.ReadOnly {
+// validateRequest checks path, query and body against the operation's schemas. For a
+// write the result only waits for the unit: a repeated request gets its first
+// response, and a refusal is kept under the key.
+func validateRequest(next handler) handler {
+	return func(rs *reqState) error {
+		err := validate(rs)
+		if err != nil && rs.op.ReadOnly {
 			return err
 		}
-		x.broken = err
-		return next(x)
+		rs.broken = err
+		return next(rs)
 	}
 }
 
-func validate(x *exchange) error {
+func validate(rs *reqState) error {
 	var found []schema.Problem
 	absurd := false
-	for _, p := range x.op.Path {
-		v, err := url.PathUnescape(x.Param(p.Name))
+	for _, p := range rs.op.Path {
+		v, err := url.PathUnescape(rs.Param(p.Name))
 		// No id looks like this, and Postgres must not see it.
 		absurd = absurd || err != nil || len(v) > 256 || strings.ContainsRune(v, 0) || !utf8.ValidString(v)
 		// An id without a pattern is opaque: what cannot be one is not found, and not malformed.
@@ -51,10 +51,10 @@ func validate(x *exchange) error {
 			found = append(found, at("path "+p.Name, schema.Visit(p.Schema.Value, v))...)
 		}
 	}
-	if x.op.ReadOnly {
-		found = append(found, validateQuery(x.Request().URL, x.op)...)
+	if rs.op.ReadOnly {
+		found = append(found, validateQuery(rs.Request().URL, rs.op)...)
 	} else {
-		found = append(found, validateBody(x.body, x.op)...)
+		found = append(found, validateBody(rs.body, rs.op)...)
 	}
 	if len(found) > 0 {
 		return report(found)
@@ -157,7 +157,7 @@ type binder struct{}
 
 // Bind decodes the body into dst. An absent body leaves it untouched.
 func (binder) Bind(dst any, c echo.Context) error {
-	body, err := io.ReadAll(c.Request().Body) // from memory; see framed
+	body, err := io.ReadAll(c.Request().Body) // from memory; see readBody
 	if err != nil || len(body) == 0 {
 		return err
 	}

@@ -14,10 +14,10 @@ type link struct {
 	target string
 	in     net.Listener
 
-	mu    sync.Mutex
-	conns map[net.Conn]struct{}
-	gate  chan struct{} // closed while bytes pass
-	delay time.Duration // before each answer of the server
+	mu      sync.Mutex
+	conns   map[net.Conn]struct{}
+	passing chan struct{} // closed while bytes pass
+	delay   time.Duration // before each response of the server
 }
 
 func newLink(t testing.TB, databaseURL string) *link {
@@ -30,8 +30,8 @@ func newLink(t testing.TB, databaseURL string) *link {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &link{target: u.Host, in: in, conns: map[net.Conn]struct{}{}, gate: make(chan struct{})}
-	close(l.gate)
+	l := &link{target: u.Host, in: in, conns: map[net.Conn]struct{}{}, passing: make(chan struct{})}
+	close(l.passing)
 	u.Host = in.Addr().String()
 	l.url = u.String()
 	go l.accept()
@@ -62,7 +62,7 @@ func (l *link) accept() {
 	}
 }
 
-func (l *link) pump(to, from net.Conn, answers bool) {
+func (l *link) pump(to, from net.Conn, responses bool) {
 	defer func() {
 		to.Close()
 		from.Close()
@@ -76,12 +76,12 @@ func (l *link) pump(to, from net.Conn, answers bool) {
 		n, err := from.Read(buf)
 		if n > 0 {
 			l.mu.Lock()
-			gate, delay := l.gate, l.delay
+			passing, delay := l.passing, l.delay
 			l.mu.Unlock()
-			if answers && delay > 0 {
+			if responses && delay > 0 {
 				time.Sleep(delay)
 			}
-			<-gate
+			<-passing
 			if _, err := to.Write(buf[:n]); err != nil {
 				return
 			}
@@ -97,7 +97,7 @@ func (l *link) pump(to, from net.Conn, answers bool) {
 func (l *link) blackhole() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.gate = make(chan struct{})
+	l.passing = make(chan struct{})
 }
 
 // restore lets everything through again, what was held back first.
@@ -105,9 +105,9 @@ func (l *link) restore() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case <-l.gate:
+	case <-l.passing:
 	default:
-		close(l.gate)
+		close(l.passing)
 	}
 }
 
@@ -120,7 +120,7 @@ func (l *link) cut() {
 	}
 }
 
-// slow delays each answer of the server.
+// slow delays each response of the server.
 func (l *link) slow(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

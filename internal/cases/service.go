@@ -104,7 +104,7 @@ func (s *Service) UpdateCase(ctx context.Context, r gen.UpdateCaseRequestObject)
 	if c.Status == deleted {
 		return nil, fault.New(fault.Refused, "case_deleted", "Case %d is deleted and can no longer be edited.", c.Number)
 	}
-	c, changed := wish(r.Body).apply(c)
+	c, changed := patchOf(r.Body).apply(c)
 	if len(changed) == 0 {
 		return gen.UpdateCase200JSONResponse{Data: show(c)}, nil
 	}
@@ -117,8 +117,8 @@ func (s *Service) UpdateCase(ctx context.Context, r gen.UpdateCaseRequestObject)
 	return gen.UpdateCase200JSONResponse{Data: show(c)}, nil
 }
 
-// wish reads a request's body, in which an expiry can be absent, null or set.
-func wish(b *gen.UpdateCaseRequest) patch {
+// patchOf reads a request's body, in which an expiry can be absent, null or set.
+func patchOf(b *gen.UpdateCaseRequest) patch {
 	p := patch{Reason: b.Reason}
 	if b.ExpiresAt.IsSpecified() {
 		p.Expiry = true

@@ -213,7 +213,7 @@ func expire(ctx context.Context, tx *db.Tx, guild string, ids []string) ([]row, 
 	var rows []row
 	err := tx.SelectContext(ctx, &rows, `
 		WITH free AS (
-			SELECT id
+			SELECT id AS free_id
 			FROM cases
 			WHERE guild_id = $1
 			  AND id = ANY($2)
@@ -223,8 +223,9 @@ func expire(ctx context.Context, tx *db.Tx, guild string, ids []string) ([]row, 
 		)
 		UPDATE cases c
 		SET status = 'expired', updated_at = `+db.Next("c.updated_at")+`
+		FROM free
 		WHERE c.guild_id = $1
-		  AND c.id IN (SELECT id FROM free)
+		  AND c.id = free_id
 		RETURNING `+columns, guild, db.Array(ids))
 	if err != nil {
 		return nil, fmt.Errorf("expire cases of guild %s: %w", guild, err)

@@ -26,15 +26,15 @@ func silence(t *testing.T, databaseURL string) (through string, toggle func()) {
 	}
 	var mu sync.Mutex
 	var all []net.Conn
-	gate, closed := make(chan struct{}), true
-	close(gate)
+	passing, closed := make(chan struct{}), true
+	close(passing)
 	pump := func(to, from net.Conn) {
 		defer to.Close()
 		buf := make([]byte, 32<<10)
 		for {
 			n, err := from.Read(buf)
 			mu.Lock()
-			wait := gate
+			wait := passing
 			mu.Unlock()
 			<-wait
 			if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
@@ -65,9 +65,9 @@ func silence(t *testing.T, databaseURL string) (through string, toggle func()) {
 		mu.Lock()
 		defer mu.Unlock()
 		if closed {
-			gate = make(chan struct{})
+			passing = make(chan struct{})
 		} else {
-			close(gate)
+			close(passing)
 		}
 		closed = !closed
 	}
@@ -76,7 +76,7 @@ func silence(t *testing.T, databaseURL string) (through string, toggle func()) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !closed {
-			close(gate)
+			close(passing)
 		}
 		for _, c := range all {
 			c.Close()

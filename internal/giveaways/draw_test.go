@@ -131,7 +131,7 @@ func TestDraw(t *testing.T) {
 }
 
 // Many callers, two workers among them, race for the same giveaways while some
-// of them lose their transaction, some their time, and some the answer to their
+// of them lose their transaction, some their time, and some the response to their
 // commit, and come again.
 // RELIABILITY.md, Giveaways.
 func TestDrawRunsOnceHoweverManyRace(t *testing.T) {
@@ -196,7 +196,7 @@ func (s scene) work(p chat.Platform) {
 }
 
 // failing is a database whose units fail: before their commit, which undoes
-// them, or after it, when only the answer is lost.
+// them, or after it, when only the response is lost.
 type failing struct {
 	*db.DB
 	when int

@@ -29,7 +29,7 @@ type Service struct {
 // checked is what PrepareCreate has found out about a channel.
 type checked struct {
 	channel string
-	verdict error
+	err     error
 }
 
 type checkedKey struct{}
@@ -47,13 +47,13 @@ func (s *Service) PrepareCreate(ctx context.Context, body *gen.CreateGiveawayReq
 	return context.WithValue(ctx, checkedKey{}, checked{body.ChannelID, err}), nil
 }
 
-// verdictOn is what PrepareCreate has found out about the channel.
-func verdictOn(ctx context.Context, channel string) error {
+// checkedChannel is what PrepareCreate has found out about the channel.
+func checkedChannel(ctx context.Context, channel string) error {
 	c, ok := ctx.Value(checkedKey{}).(checked)
 	if !ok || c.channel != channel {
 		return errors.New("giveaways: a channel is used that nobody has asked about")
 	}
-	return c.verdict
+	return c.err
 }
 
 // ListGiveaways lists the guild's giveaways, newest first, or those that changed
@@ -103,7 +103,7 @@ func (*Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestO
 	case !ends.After(starts):
 		return nil, fault.New(fault.Invalid, "invalid_request", "body /ends_at: must lie after starts_at")
 	}
-	if err := verdictOn(ctx, r.Body.ChannelID); err != nil {
+	if err := checkedChannel(ctx, r.Body.ChannelID); err != nil {
 		return nil, err
 	}
 	g, err := insert(ctx, tx, row{

@@ -179,7 +179,7 @@ func (s *Service) notPosted(ctx context.Context, in chat.Intent, err error) (Res
 		Because(errors.Join(err, failed))
 }
 
-// errElsewhere is the answer of a request whose message somebody else finishes.
+// errElsewhere is the response of a request whose message somebody else finishes.
 var errElsewhere = fault.New(fault.Unavailable, "service_unavailable", "The message is being posted by another node; try the same request again.").After(time.Second)
 
 // confirm is the third phase: the message is in the channel.

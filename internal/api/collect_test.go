@@ -54,7 +54,7 @@ func TestWhatIsHeldDelaysNobodyElse(t *testing.T) {
 			wealthy(t, server, 40)
 			op := apitest.Find(t, "adjustBalance")
 			release := lock(t, server, c.lock, server.Guild)
-			waits := make(chan *apitest.Answer, 1)
+			waits := make(chan *apitest.Response, 1)
 			begun := time.Now()
 			go func() {
 				view := server
@@ -144,11 +144,11 @@ func (h *history) write(t *testing.T, client *http.Client, urls []string, token,
 		}
 		text, err := io.ReadAll(res.Body)
 		res.Body.Close()
-		var answer struct{ Data struct{ Balance int64 } }
+		var response struct{ Data struct{ Balance int64 } }
 		if err == nil && res.StatusCode == http.StatusOK {
-			err = json.Unmarshal(text, &answer)
+			err = json.Unmarshal(text, &response)
 			h.mu.Lock()
-			h.known[reason] = answer.Data.Balance
+			h.known[reason] = response.Data.Balance
 			h.mu.Unlock()
 		}
 		switch {
