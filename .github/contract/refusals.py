@@ -45,13 +45,13 @@ def listed(failure: dict[str, Any], status: int, body: str) -> dict[str, Any] | 
         error = json.loads(body)["error"]
     except (ValueError, KeyError, TypeError):
         return None
-    places = error["message"].split("; body ")
+    places = re.split("; (?=body[ :])", error["message"])
     for entry in LISTED:
         if entry["status"] != status or entry.get("operation", failure["operation"]) != failure["operation"]:
             continue
         if error["code"] == entry.get("code"):
             return entry
-        if "message" in entry and all(re.match(entry["message"], "body " + p.removeprefix("body ")) for p in places):
+        if "message" in entry and all(re.match(entry["message"], p) for p in places):
             return entry
     return None
 
