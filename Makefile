@@ -34,8 +34,8 @@ test: postgres bin/postgres ## run all tests, beside a Postgres of their own
 check: verify lint doclint vuln test ## what CI runs on Go alone; not clients and fuzz, which take an hour and other languages
 
 .PHONY: browser
-browser: postgres bin/postgres chromium ## go through the dashboard in a real Chromium; pictures of each page in build/screens
-	bin/postgres with go test -count=1 -timeout 30m -tags browser -run InABrowser ./internal/dashboard
+browser: postgres bin/postgres chromium ## go through the dashboard and the reference in a real Chromium; pictures of each page in build/screens
+	bin/postgres with go test -count=1 -timeout 30m -tags browser -run InABrowser ./internal/dashboard ./internal/api
 
 .PHONY: chromium
 chromium: ## find Chromium, or install it, or say how to

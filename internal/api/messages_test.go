@@ -56,11 +56,11 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"POST /api/v1/economy/adjust", `{"user_id":null,"delta":5}`, 400, "body /user_id: must be a string"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"reason":"  "}`, 400, "body /reason: must contain a character that is not blank"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"reason":"a\u0000b"}`, 400, "body /reason: must not contain U+0000"},
-		{"POST /api/v1/tickets/x/message", `{"content":""}`, 400, "body /content: must have at least 1 characters"},
+		{"POST /api/v1/tickets/x/message", `{"content":""}`, 400, "body /content: must have at least 1 character"},
 		{"POST /api/v1/webhooks", `{"url":"ftp://example.com","events":["case.created"]}`, 400, "body /url: must be an https URL"},
 		{"POST /api/v1/webhooks", `{"url":"https://u:p@example.com","events":["case.created"]}`, 400, "without credentials"},
 		{"POST /api/v1/webhooks", `{"url":"https://example.com","events":["case.created"],"description":"two\nlines"}`, 400, "body /description: must be one line"},
-		{"POST /api/v1/webhooks", `{"url":"https://example.com","events":[]}`, 400, "body /events: must have at least 1 items"},
+		{"POST /api/v1/webhooks", `{"url":"https://example.com","events":[]}`, 400, "body /events: must have at least 1 item"},
 		{"POST /api/v1/webhooks", `{"url":"https://example.com","events":"case.created"}`, 400, "body /events: must be an array"},
 		{"POST /api/v1/cases", `{"user_id":"1","moderator_id":"2","type":"ban","reason":"x"}`, 400, "body /type: must be one of "},
 
@@ -93,7 +93,7 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 
 		// More of each kind.
 		{"POST /api/v1/cases", `{"user_id":"1","moderatorId":"2","type":"warn","reason":"x"}`, 400, "body /moderatorId: is not a member of this object; did you mean moderator_id?"},
-		{"POST /api/v1/cases", `{"user_id":"1","moderator_id":"2","type":"warn","reason":""}`, 400, "body /reason: must have at least 1 characters"},
+		{"POST /api/v1/cases", `{"user_id":"1","moderator_id":"2","type":"warn","reason":""}`, 400, "body /reason: must have at least 1 character"},
 		{"POST /api/v1/cases", `{"user_id":"1","moderator_id":"2","reason":"x"}`, 400, "body /type: is required"},
 		{"PATCH /api/v1/cases/x", `{"expires_at":"tomorrow"}`, 400, "body /expires_at: must be an existing RFC 3339 date and time with offset"},
 		{"PATCH /api/v1/cases/x", `{"expires_at":"2026-01-01T00:00:00"}`, 400, "with offset"},
@@ -195,7 +195,11 @@ func TestRefusalsNameTheState(t *testing.T) {
 	told("reopenTicket", ``, "Ticket 1 is open.", open)
 	told("updateCase", `{"reason":"x"}`, "Case 1 is deleted and can no longer be edited", apitest.Path("id", "gone"))
 	told("rerollGiveaway", ``, "The giveaway is active; only one that has ended", on)
-	told("resumeGiveaway", ``, "Only a paused giveaway can be resumed", on)
+	told("resumeGiveaway", ``, "The giveaway is active; only a paused one can be resumed.", on)
+	a.Do(t, "pauseGiveaway", ``, on).Want(t, 200, "")
+	told("pauseGiveaway", ``, "The giveaway is paused; only an active one can be paused.", on)
+	a.Do(t, "endGiveaway", ``, on).Want(t, 202, "")
+	told("endGiveaway", ``, "The giveaway is drawing; only one that is active, paused or scheduled can be ended.", on)
 }
 
 // A token of the other environment tells so by its own prefix.

@@ -8,12 +8,19 @@ import (
 	"strings"
 )
 
+// ErrNoAddress is ParseURL's error for brackets that hold no IPv6 address. The
+// contract's pattern cannot tell, so it is no fault of form: there is no such
+// receiver.
+var ErrNoAddress = errors.New("has brackets without an IPv6 address in them")
+
 // ParseURL checks the form of a receiver's URL: absolute, https or http, no
 // credentials, no fragment, a port that exists. What it allows may still lead
 // to an address that is not allowed. The error is a sentence for the caller.
 func ParseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
+	case !addressed(raw):
+		return nil, ErrNoAddress
 	case err != nil:
 		return nil, errors.New("is not a URL")
 	case strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }):
@@ -33,6 +40,15 @@ func ParseURL(raw string) (*url.URL, error) {
 		}
 	}
 	return u, nil
+}
+
+// addressed reports whether what a URL has in brackets for its host, if it has,
+// is an IPv6 address.
+func addressed(raw string) bool {
+	_, rest, _ := strings.Cut(raw, "://[")
+	host, _, bracketed := strings.Cut(rest, "]")
+	addr, err := netip.ParseAddr(host)
+	return !bracketed || err == nil && addr.Is6()
 }
 
 // portOf is the port that a URL which ParseURL has passed leads to.

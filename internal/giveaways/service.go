@@ -189,7 +189,7 @@ func (*Service) ListGiveawayDraws(ctx context.Context, r gen.ListGiveawayDrawsRe
 func (*Service) EndGiveaway(ctx context.Context, r gen.EndGiveawayRequestObject) (gen.EndGiveawayResponseObject, error) {
 	by := auth.From(ctx)
 	g, err := move(ctx, db.Write(ctx), toDrawing, by.GuildID, r.ID,
-		fault.New(fault.Refused, "giveaway_not_running", "Only a giveaway that is active, paused or scheduled can be ended."),
+		fault.New(fault.Refused, "giveaway_not_running", "only one that is active, paused or scheduled can be ended."),
 		by.TokenID)
 	if err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (*Service) EndGiveaway(ctx context.Context, r gen.EndGiveawayRequestObject)
 func (*Service) PauseGiveaway(ctx context.Context, r gen.PauseGiveawayRequestObject) (gen.PauseGiveawayResponseObject, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
 	g, err := move(ctx, tx, toPaused, by.GuildID, r.ID,
-		fault.New(fault.Refused, "giveaway_not_active", "Only an active giveaway can be paused."))
+		fault.New(fault.Refused, "giveaway_not_active", "only an active one can be paused."))
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func (*Service) PauseGiveaway(ctx context.Context, r gen.PauseGiveawayRequestObj
 func (*Service) ResumeGiveaway(ctx context.Context, r gen.ResumeGiveawayRequestObject) (gen.ResumeGiveawayResponseObject, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
 	g, err := move(ctx, tx, toActive, by.GuildID, r.ID,
-		fault.New(fault.Refused, "giveaway_not_paused", "Only a paused giveaway can be resumed."))
+		fault.New(fault.Refused, "giveaway_not_paused", "only a paused one can be resumed."))
 	if err != nil {
 		return nil, err
 	}

@@ -239,15 +239,17 @@ var (
 
 // move runs one of the statements above; further are its arguments besides the
 // giveaway's. It is NotFound when the guild has no such giveaway, and refused
-// when the giveaway's state forbids the move.
+// when the giveaway's state forbids the move: with that state before refused's
+// own words.
 func move(ctx context.Context, tx *db.Tx, statement, guild, id string, refused *fault.Error, further ...any) (row, error) {
 	var g row
 	err := tx.GetContext(ctx, &g, statement, append([]any{guild, id}, further...)...)
 	if db.Missing(err) {
-		if _, err := get(ctx, tx, guild, id); err != nil {
+		now, err := get(ctx, tx, guild, id)
+		if err != nil {
 			return row{}, err
 		}
-		return row{}, refused
+		return row{}, refused.With("The giveaway is %s; %s", now.Status, refused.Message)
 	}
 	if err != nil {
 		return row{}, fmt.Errorf("move giveaway %s of guild %s: %w", id, guild, err)

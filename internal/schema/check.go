@@ -141,13 +141,13 @@ func phrase(e *openapi3.SchemaError) string {
 	case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum":
 		return "must be an integer" + Bounds(s)
 	case "minLength":
-		return fmt.Sprintf("must have at least %d characters", s.MinLength)
+		return "must have at least " + several(s.MinLength, "character")
 	case "maxLength":
-		return fmt.Sprintf("must have at most %d characters", *s.MaxLength)
+		return "must have at most " + several(*s.MaxLength, "character")
 	case "minItems":
-		return fmt.Sprintf("must have at least %d items", s.MinItems)
+		return "must have at least " + several(s.MinItems, "item")
 	case "maxItems":
-		return fmt.Sprintf("must have at most %d items", *s.MaxItems)
+		return "must have at most " + several(*s.MaxItems, "item")
 	case "minProperties":
 		return fmt.Sprintf("must have at least %d of the members %s", s.MinProps, members(s))
 	case "maxProperties":
@@ -190,6 +190,13 @@ func patternPhrase(pattern string) string {
 
 func members(s *openapi3.Schema) string {
 	return strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", ")
+}
+
+func several(n uint64, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }
 
 // Bounds says between what an integer lies.

@@ -89,7 +89,10 @@ func (m manager) resolve(ctx context.Context, guild, raw string) error {
 
 func parseURL(raw string) (*url.URL, error) {
 	u, err := egress.ParseURL(raw)
-	if err != nil {
+	switch {
+	case errors.Is(err, egress.ErrNoAddress):
+		return nil, fault.New(fault.Refused, "webhook_url_not_allowed", "The URL %s.", err)
+	case err != nil:
 		return nil, fault.New(fault.Invalid, "invalid_request", "body /url: %s", err)
 	}
 	return u, nil

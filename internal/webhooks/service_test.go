@@ -171,6 +171,7 @@ func TestCreateWebhookEndpoint(t *testing.T) {
 	for _, url := range []string{
 		"https://10.0.0.1/", "https://169.254.169.254/latest/meta-data/", "https://[::ffff:10.0.0.1]/", "https://[fd00::1]/",
 		"https://2130706433/", "https://0x7f.1/", "https://0177.0.0.1/", "https://does-not-exist.invalid/", "https://93.184.215.14:22/",
+		"https://[aC]:65502/", "https://[1.2.3.4]/", "https://[::1::]/",
 	} {
 		t.Run("does not allow "+url, func(t *testing.T) {
 			api.Do(t, "createWebhookEndpoint", `{"url":"`+url+`","events":["case.created"]}`).WantError(t, 422, "webhook_url_not_allowed")
