@@ -504,3 +504,32 @@ func member(n *yaml.Node, key string) *yaml.Node {
 	}
 	return &yaml.Node{}
 }
+
+// The schemas that Go makes by embedding another one (overlay.yaml) are that one and
+// the members that are named here, as published.
+func TestSchemasThatAreAnotherAndMore(t *testing.T) {
+	t.Parallel()
+	schemas := document(t).Components.Schemas
+	for name, c := range map[string]struct {
+		embeds string
+		more   []string
+	}{
+		"CaseChange":                {"Case", []string{"changed"}},
+		"XpAdjustment":              {"LevelRecord", []string{"previous_level"}},
+		"WebhookEndpointWithSecret": {"WebhookEndpoint", []string{"secret"}},
+		"WebhookDeliveryDetail":     {"WebhookDelivery", []string{"request_body", "attempts"}},
+	} {
+		whole, part := schemas[name].Value, schemas[c.embeds].Value
+		for member, ref := range part.Properties {
+			got := whole.Properties[member]
+			if got == nil || !got.Value.Type.Is(ref.Value.Type.Slice()[0]) || got.Value.Nullable != ref.Value.Nullable || got.Value.Format != ref.Value.Format {
+				t.Errorf("%s.%s is not what %s has", name, member, c.embeds)
+			}
+		}
+		for member := range whole.Properties {
+			if part.Properties[member] == nil && !slices.Contains(c.more, member) {
+				t.Errorf("%s.%s is neither of %s nor one of %v", name, member, c.embeds, c.more)
+			}
+		}
+	}
+}
