@@ -342,6 +342,13 @@ func (r *receiver) got() []call {
 	return append([]call(nil), r.calls...)
 }
 
+// requests counts what has come.
+func (r *receiver) requests() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.calls)
+}
+
 // distinct counts the events received.
 func (r *receiver) distinct() int {
 	ids := make(map[string]bool)
