@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -18,12 +17,7 @@ func TestReplicationLag(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t)
 	standbys := func(rows string) {
-		if err := base.DB.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			_, err := tx.ExecContext(ctx, `CREATE OR REPLACE VIEW public.pg_stat_replication AS SELECT * FROM (VALUES `+rows+`) AS s (application_name, state, replay_lag)`)
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, base.DB, `CREATE OR REPLACE VIEW public.pg_stat_replication AS SELECT * FROM (VALUES `+rows+`) AS s (application_name, state, replay_lag)`)
 	}
 	standbys(`('one', 'streaming', interval '7 s'), ('two', 'streaming', NULL), ('three', NULL, NULL)`)
 	// A view in the place of the catalog's, which shows nothing without a standby.

@@ -26,9 +26,9 @@ import (
 // the ledger rows behind them.
 func wealthy(t *testing.T, server *apitest.API, n int) {
 	t.Helper()
-	change(t, server, `
+	dbtest.Exec(t, server.DB(), `
 		INSERT INTO wallets (guild_id, user_id, balance) SELECT $1, n::text, 1000000 FROM generate_series(1, $2::int) n`, server.Guild, n)
-	change(t, server, `
+	dbtest.Exec(t, server.DB(), `
 		INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, created_at)
 		SELECT $1, 'first-' || n, n::text, 1000000, 1000000, 'test', now() - interval '1 day' FROM generate_series(1, $2::int) n`, server.Guild, n)
 }
@@ -223,7 +223,7 @@ func TestHistoriesOfTwoNodes(t *testing.T) {
 				case <-done:
 					ended = true
 				case <-time.After(30 * time.Millisecond):
-					killed += count(t, server, `
+					killed += dbtest.Value[int](t, server.DB(), `
 						SELECT count(pg_terminate_backend(pid)) FROM (
 							SELECT pid FROM pg_stat_activity
 							WHERE application_name = 'guildhall-node' AND datname = current_database() AND state <> 'idle' LIMIT 1) a`)
@@ -258,7 +258,7 @@ func (h *history) check(t *testing.T, server *apitest.API) {
 			t.Errorf("%s was answered with %d; in the ledger stands %d (%v)", reason, balance, got, ok)
 		}
 	}
-	if n := count(t, server, `
+	if n := dbtest.Value[int](t, server.DB(), `
 		SELECT count(*) FROM (
 			SELECT delta, balance_after, date_trunc('milliseconds', created_at) AS at,
 			       lag(balance_after, 1, 0::bigint) OVER w AS before, lag(date_trunc('milliseconds', created_at)) OVER w AS earlier

@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"context"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -19,6 +18,7 @@ import (
 	"guildhall/internal/api"
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/auth"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/event"
 	"guildhall/internal/schema"
 )
@@ -64,11 +64,7 @@ func TestListsAreTheDatabases(t *testing.T) {
 		"guild_settings_close_action": {"TicketSettings.close_action"},
 	} {
 		t.Run(constraint, func(t *testing.T) {
-			var rule string
-			if err := server.DB().Reader().GetContext(context.Background(), &rule,
-				`SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = $1`, constraint); err != nil {
-				t.Fatal(err)
-			}
+			rule := dbtest.Value[string](t, server.DB(), `SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = $1`, constraint)
 			var allowed []string
 			for _, m := range quoted.FindAllStringSubmatch(rule, -1) {
 				allowed = append(allowed, m[1])

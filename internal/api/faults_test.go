@@ -114,7 +114,7 @@ func TestBrokenConnectionNeverDoublesAWrite(t *testing.T) {
 			if c.whole {
 				want += int(carried.Load())
 			}
-			if rows := count(t, server, c.rows); rows != want {
+			if rows := dbtest.Value[int](t, server.DB(), c.rows); rows != want {
 				t.Errorf("%d rows for %d answered writes, %d of whose statements were lost after they had been sent", rows, done, carried.Load())
 			}
 		})

@@ -40,13 +40,7 @@ func newNeighbours(t *testing.T) neighbours {
 // exec runs a statement for which $1 is the owner's guild.
 func (n neighbours) exec(t *testing.T, query string, args ...any) {
 	t.Helper()
-	err := n.owner.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, query, append([]any{n.owner.Guild}, args...)...)
-		return err
-	})
-	if err != nil {
-		t.Fatalf("%v\n%s", err, query)
-	}
+	dbtest.Exec(t, n.owner.DB(), query, append([]any{n.owner.Guild}, args...)...)
 }
 
 // own makes, in the owner's guild, what the operation needs to succeed there,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"guildhall/internal/api/apitest"
+	"guildhall/internal/db/dbtest"
 )
 
 // respond sends a request that the harness cannot make.
@@ -161,11 +162,11 @@ func TestOpaqueIDs(t *testing.T) {
 func TestPages(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
-	change(t, server, `
+	dbtest.Exec(t, server.DB(), `
 		INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, source, created_at)
 		SELECT $1, 'c' || n, n, (n % 3 + 1)::text, '8', 'note', 'bot', timestamptz '2026-01-01' + (n / 4) * interval '1 second'
 		FROM generate_series(1, 60) AS n`, server.Guild)
-	change(t, server, `UPDATE guilds SET last_case = 60 WHERE id = $1`, server.Guild)
+	dbtest.Exec(t, server.DB(), `UPDATE guilds SET last_case = 60 WHERE id = $1`, server.Guild)
 	ids := func(a *apitest.Response) (list []string, more bool) {
 		t.Helper()
 		var body struct {

@@ -15,31 +15,10 @@ import (
 	"guildhall/internal/api"
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/idempotency"
 	"guildhall/internal/ratelimit"
 )
-
-// change runs one statement against the test's database.
-func change(t testing.TB, server *apitest.API, query string, args ...any) {
-	t.Helper()
-	err := server.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, query, args...)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// count runs a query that counts.
-func count(t testing.TB, server *apitest.API, query string, args ...any) int {
-	t.Helper()
-	var n int
-	if err := server.DB().Reader().GetContext(context.Background(), &n, query, args...); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
 
 const one = `{"user_id":"9","delta":1}`
 
@@ -70,7 +49,7 @@ func TestKeySyntax(t *testing.T) {
 			view.Do(t, "adjustBalance", one).WantError(t, 400, "invalid_request")
 		})
 	}
-	if n := count(t, server, `SELECT count(*) FROM idempotency_keys`); n != len(fine) {
+	if n := dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM idempotency_keys`); n != len(fine) {
 		t.Errorf("%d keys are stored, want the %d good ones", n, len(fine))
 	}
 	server.Do(t, "getWallet", "", apitest.Path("userId", "9")).Want(t, 200, `{"data":{"balance":5}}`)
@@ -131,7 +110,7 @@ func TestFingerprint(t *testing.T) {
 	t.Run("a trailing slash is no route", func(t *testing.T) {
 		server.Raw(t, "POST", "/api/v1/cases/", `{"user_id":"9","moderator_id":"8","type":"note","reason":"x"}`).WantError(t, 404, "not_found")
 	})
-	if n := count(t, server, `SELECT count(*) FROM cases`); n != 1 {
+	if n := dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM cases`); n != 1 {
 		t.Errorf("there are %d cases, want 1", n)
 	}
 }
@@ -145,13 +124,13 @@ func TestKeysLastADay(t *testing.T) {
 	first := server.Do(t, "adjustBalance", one).Want(t, 200, `{"data":{"balance":1}}`)
 	age := func(d string) {
 		t.Helper()
-		change(t, server, `UPDATE idempotency_keys SET created_at = now() - $1::interval`, d)
+		dbtest.Exec(t, server.DB(), `UPDATE idempotency_keys SET created_at = now() - $1::interval`, d)
 	}
 	age("23 hours 59 minutes")
-	before := count(t, server, `SELECT extract(epoch FROM created_at)::bigint FROM idempotency_keys`)
+	before := dbtest.Value[int](t, server.DB(), `SELECT extract(epoch FROM created_at)::bigint FROM idempotency_keys`)
 	server.Do(t, "adjustBalance", one).WantReplayOf(t, first)
 	server.Do(t, "adjustBalance", `{"user_id":"9","delta":2}`).WantError(t, 409, "idempotency_key_reused")
-	if after := count(t, server, `SELECT extract(epoch FROM created_at)::bigint FROM idempotency_keys`); after != before {
+	if after := dbtest.Value[int](t, server.DB(), `SELECT extract(epoch FROM created_at)::bigint FROM idempotency_keys`); after != before {
 		t.Error("a replay prolonged the window")
 	}
 	age("24 hours")
@@ -220,7 +199,7 @@ func TestRefusalsAreKept(t *testing.T) {
 	})
 	t.Run("404", func(t *testing.T) {
 		first := server.Key("404").Do(t, "updateCase", `{"reason":"x"}`, apitest.Path("id", "late")).WantError(t, 404, "not_found")
-		change(t, server, `
+		dbtest.Exec(t, server.DB(), `
 			INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, source)
 			VALUES ($1, 'late', 77, '9', '8', 'ban', 'bot')`, server.Guild)
 		server.Key("404").Do(t, "updateCase", `{"reason":"x"}`, apitest.Path("id", "late")).WantReplayOf(t, first)
@@ -348,7 +327,7 @@ func TestPanicInAWrite(t *testing.T) {
 				t.Fatalf("the answer tells of our insides: %s", a.Body)
 			}
 		}
-		if n := count(t, server, `SELECT (SELECT count(*) FROM ledger_entries) + (SELECT count(*) FROM idempotency_keys) + (SELECT count(*) FROM webhook_events)`); n != 0 {
+		if n := dbtest.Value[int](t, server.DB(), `SELECT (SELECT count(*) FROM ledger_entries) + (SELECT count(*) FROM idempotency_keys) + (SELECT count(*) FROM webhook_events)`); n != 0 {
 			t.Errorf("%d rows are left of writes that broke off", n)
 		}
 		sealer.now.Store(false)
@@ -377,7 +356,7 @@ func TestPanicInAWrite(t *testing.T) {
 				t.Errorf("the answer of write %d was not kept", i)
 			}
 		}
-		if n := count(t, server, `SELECT count(*) FROM ledger_entries`); n != 20 {
+		if n := dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM ledger_entries`); n != 20 {
 			t.Errorf("there are %d ledger rows, want 20", n)
 		}
 	})

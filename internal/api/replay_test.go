@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"guildhall/internal/api/apitest"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/egress/egresstest"
 	"guildhall/internal/testutil"
 )
@@ -88,7 +89,7 @@ func TestAClientThatHangsUpIsNoError(t *testing.T) {
 	fmt.Fprintf(c, "POST /api/v1/cases HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		server.Token, len(body), body)
 	testutil.Eventually(t, "the write waits for the lock", func() bool {
-		return count(t, server, `SELECT count(*) FROM pg_locks WHERE NOT granted`) > 0
+		return dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM pg_locks WHERE NOT granted`) > 0
 	})
 	c.Close()
 	defer func() { _, _ = io.Copy(io.Discard, c) }()
@@ -105,7 +106,7 @@ func TestAClientThatHangsUpIsNoError(t *testing.T) {
 	if !strings.Contains(line, `"level":"INFO"`) || !strings.Contains(line, `"code":"client_closed"`) || !strings.Contains(line, `"status":499`) {
 		t.Errorf("the log says %s", line)
 	}
-	if n := count(t, server, `SELECT count(*) FROM cases`); n != 0 {
+	if n := dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM cases`); n != 0 {
 		t.Errorf("%d cases were made for a caller that had left", n)
 	}
 }

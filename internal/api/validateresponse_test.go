@@ -1,13 +1,12 @@
 package api_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 
 	"guildhall/internal/api"
 	"guildhall/internal/api/apitest"
-	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 )
 
 // A server that was told to holds its own responses against the contract.
@@ -24,12 +23,7 @@ func TestResponsesAreValidated(t *testing.T) {
 		t.Fatalf("the log complains of right answers:\n%s", log)
 	}
 
-	if err := server.DB().Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE guilds SET icon_url = repeat('x', 3000) WHERE id = $1`, server.Guild)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Exec(t, server.DB(), `UPDATE guilds SET icon_url = repeat('x', 3000) WHERE id = $1`, server.Guild)
 	server.Raw(t, "GET", "/api/v1/guild", "").Want(t, 200, "")
 	log := server.Server.Log.String()
 	if !strings.Contains(log, complaint) || !strings.Contains(log, `"operation":"getGuild"`) || !strings.Contains(log, "maximum string length is 2048") {

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"context"
 	"testing"
 
 	"guildhall/internal/db"
@@ -10,15 +9,10 @@ import (
 
 func rows(t *testing.T, d *db.DB, guild string, n int, age string) {
 	t.Helper()
-	if err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `
+	dbtest.Exec(t, d, `
 			INSERT INTO audit_log (guild_id, id, at, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name)
 			SELECT $1 || '-' || n % 40, $3 || n, now() - $3::interval, 'user', 'u' || n % 5, 'U', '', '', $4, 't' || n % 7, ''
 			FROM generate_series(1, $2) n`, guild, n, age, TokenCreated)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // Rows are kept for a year, and then deleted whosever they are.

@@ -39,6 +39,14 @@ func TestCreate(t *testing.T) {
 		}
 	})
 
+	t.Run("goes to the limits", func(t *testing.T) {
+		t.Parallel()
+		tok := s.token(t, func(n *New) { n.Name, n.ExpiresIn = "x", longest })
+		if tok.Name != "x" || tok.ExpiresAt == nil || tok.ExpiresAt.Sub(tok.CreatedAt) != longest {
+			t.Errorf("made %+v", tok)
+		}
+	})
+
 	for name, tt := range map[string]struct {
 		change func(*New)
 		code   string

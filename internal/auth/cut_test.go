@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/fault"
 	"guildhall/internal/testutil"
 )
 
@@ -157,7 +158,10 @@ func TestRunWithoutADatabase(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
-	wantCode(t, n, tok.Secret, "service_unavailable")
+	_, err := n.Authenticate(t.Context(), tok.Secret, anywhere)
+	if f, ok := fault.As(err); !ok || f.Code != "service_unavailable" || f.RetryAfter != 5*time.Second {
+		t.Errorf("without a database: %v", err)
+	}
 	wantCode(t, n, "svc_test_no", "invalid_token")
 	testutil.Eventually(t, "the node has tried again", func() bool { return counter(t, n.met.lost) >= 2 })
 	cancel()

@@ -283,7 +283,12 @@ func (l *listener) onHeartbeat(nodes map[string]time.Time, node, number string) 
 func (t *Tokens) onChange(payload string) {
 	number, name, _ := strings.Cut(payload, " ")
 	var hash digest
-	if n, err := hex.Decode(hash[:], []byte(name)); len(name) == 2*len(hash) && err == nil && n == len(hash) {
+	named := len(name) == hex.EncodedLen(len(hash)) // Decode panics at what is longer
+	if named {
+		_, err := hex.Decode(hash[:], []byte(name))
+		named = err == nil
+	}
+	if named {
 		t.gens.slot(hash).Add(1)
 		t.forget(hash)
 	} else {

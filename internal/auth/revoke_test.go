@@ -237,7 +237,7 @@ func TestSlowReadDoesNotBringATokenBack(t *testing.T) {
 func TestRevokeAll(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	dbtest.Exec(t, s.DB, `INSERT INTO guilds (id, name, owner_id) VALUES ('2', 'Other', '2')`)
+	dbtest.AddGuilds(t, s.DB, "2")
 	a, b := s.tokens(t), s.tokens(t)
 	run(t, a, b)
 	var mine []Token

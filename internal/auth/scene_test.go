@@ -28,7 +28,7 @@ type scene struct {
 func newScene(t testing.TB) *scene {
 	t.Helper()
 	s := &scene{Database: dbtest.New(t)}
-	dbtest.Exec(t, s.DB, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'Test', $1)`, guild)
+	dbtest.AddGuilds(t, s.DB, guild)
 	return s
 }
 

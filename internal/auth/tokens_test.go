@@ -140,7 +140,7 @@ func TestCache(t *testing.T) {
 			{`DELETE FROM guilds WHERE id = (SELECT guild_id FROM api_tokens WHERE id = $1)`, "invalid_token"},
 		} {
 			if strings.Contains(change.statement, "guilds") {
-				dbtest.Exec(t, s.DB, `INSERT INTO guilds (id, name, owner_id) VALUES ('2', 'Other', '2')`)
+				dbtest.AddGuilds(t, s.DB, "2")
 			}
 			tok := s.token(t, func(n *New) {
 				if strings.Contains(change.statement, "guilds") {

@@ -19,7 +19,8 @@ func TestPagesAreThoseOfTheSortedList(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
-	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`, `
+	dbtest.AddGuilds(t, d, "1", "2")
+	dbtest.Fill(t, d, `
 		INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source, created_at, updated_at)
 		SELECT guild, 'case-' || n, n, (n % 3 + 1)::text, (n % 2 + 1)::text, CASE WHEN n % 4 = 0 THEN 'ban' ELSE 'warn' END, 'r',
 		       CASE WHEN n % 5 = 0 THEN 'expired' ELSE 'active' END, 'bot',

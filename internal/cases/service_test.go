@@ -9,7 +9,7 @@ import (
 
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/cases"
-	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 )
 
 func TestMain(m *testing.M) { apitest.Main(m, "Cases") }
@@ -17,17 +17,11 @@ func TestMain(m *testing.M) { apitest.Main(m, "Cases") }
 // stored puts a case into the view's guild as the bot would.
 func stored(t testing.TB, a *apitest.API, id, typ, status, user, createdAt string) {
 	t.Helper()
-	err := a.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `
+	dbtest.Exec(t, a.DB(), `
 			WITH next AS (UPDATE guilds SET last_case = last_case + 1 WHERE id = $1 RETURNING last_case)
 			INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source, created_at, updated_at)
 			SELECT $1, $2, last_case, $3, '8', $4, '', $5, 'bot', $6, $6 FROM next`,
-			a.Guild, id, user, typ, status, createdAt)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+		a.Guild, id, user, typ, status, createdAt)
 }
 
 func ids(t testing.TB, a *apitest.Response) string {

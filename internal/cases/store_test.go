@@ -25,7 +25,8 @@ const many = `
 func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`, many)
+	dbtest.AddGuilds(t, d, "1", "2")
+	dbtest.Fill(t, d, many)
 	dbtest.Fill(t, d, `ANALYZE cases`)
 	since := time.Date(2026, 1, 10, 0, 0, 0, 0, time.UTC)
 	until := since.AddDate(0, 0, 20)
@@ -72,7 +73,8 @@ func TestExpire(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
-	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`, `
+	dbtest.AddGuilds(t, d, "1", "2")
+	dbtest.Fill(t, d, `
 		INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, expires_at, source, updated_at)
 		SELECT guild, name, row_number() OVER (), '7', '42', 'warn', 'r', status, expires_at, 'bot', timestamptz '2026-01-01'
 		FROM (VALUES
@@ -110,7 +112,8 @@ func TestExpireWorksThroughABacklogAroundAHeldCase(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
-	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1')`, `
+	dbtest.AddGuilds(t, d, "1")
+	dbtest.Fill(t, d, `
 		INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, expires_at, source)
 		SELECT '1', 'case-' || n, n, '7', '42', 'warn', 'r', now() - interval '1 second', 'bot'
 		FROM generate_series(1, 2500) AS n`)
@@ -213,7 +216,7 @@ func TestNumbersAreGivenOutOncePerGuild(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
-	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`)
+	dbtest.AddGuilds(t, d, "1", "2")
 	const each = 40
 	errs := make(chan error)
 	for i := range 2 * each {

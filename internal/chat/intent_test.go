@@ -29,7 +29,7 @@ func newScene(t *testing.T) scene {
 	t.Helper()
 	s := scene{Database: dbtest.New(t), platform: chattest.New(t)}
 	s.client = connect(t, s.platform)
-	dbtest.Exec(t, s.DB, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'g', '1')`, guild)
+	dbtest.AddGuilds(t, s.DB, guild)
 	return s
 }
 

@@ -190,12 +190,7 @@ func TestCheckSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO goose_db_version (version_id, is_applied) VALUES ($1, true)`, db.SchemaVersion()+1)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Exec(t, d, `INSERT INTO goose_db_version (version_id, is_applied) VALUES ($1, true)`, db.SchemaVersion()+1)
 	if s, err := db.CheckSchema(ctx, url); err != nil || !s.Newer() || len(s.Invalid) != 0 {
 		t.Fatalf("a newer database is %+v, %v, want it to be taken", s, err)
 	}
@@ -204,12 +199,7 @@ func TestCheckSchema(t *testing.T) {
 	}
 
 	// What a cut off CREATE INDEX CONCURRENTLY leaves.
-	if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `CREATE INDEX half_made ON guilds (name); UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'half_made'::regclass`)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Exec(t, d, `CREATE INDEX half_made ON guilds (name); UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'half_made'::regclass`)
 	if s, err := db.CheckSchema(ctx, url); err != nil || len(s.Invalid) != 1 || s.Invalid[0] != "half_made" {
 		t.Errorf("invalid indexes: %v, %v", s.Invalid, err)
 	}

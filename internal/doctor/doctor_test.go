@@ -59,7 +59,7 @@ func newScene(t *testing.T) *scene {
 	s := &scene{d, doctor.Config{
 		DatabaseURL: d.URL, ListenURL: d.URL, Box: box(t, 1), Guard: egress.NewGuard(nil, names),
 	}}
-	s.exec(t, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'Test', $1)`, guild)
+	dbtest.AddGuilds(t, s.DB, guild)
 	return s
 }
 
@@ -76,20 +76,9 @@ func box(t *testing.T, keys ...byte) *seal.Box {
 	return b
 }
 
-func (s *scene) exec(t *testing.T, statement string, args ...any) {
-	t.Helper()
-	err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, statement, args...)
-		return err
-	})
-	if err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
-}
-
 func (s *scene) endpoint(t *testing.T, id, url string) {
 	t.Helper()
-	s.exec(t, `INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview) VALUES ($1, $2, $3, '{}', '', '')`, guild, id, url)
+	dbtest.Exec(t, s.DB, `INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview) VALUES ($1, $2, $3, '{}', '', '')`, guild, id, url)
 }
 
 // platform is a chat platform that the bot has its token for.
@@ -158,10 +147,10 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			s.DatabaseURL = dbtest.Empty(t, "template0")
 		}, doctor.Schema, doctor.Fail, "guildhall migrate"},
 		"a newer schema": {func(t *testing.T, s *scene) {
-			s.exec(t, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999999, true)`)
+			dbtest.Exec(t, s.DB, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999999, true)`)
 		}, doctor.Schema, doctor.Warn, "a newer guildhall"},
 		"an index that was cut off": {func(t *testing.T, s *scene) {
-			s.exec(t, `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'audit_log_age'::regclass`)
+			dbtest.Exec(t, s.DB, `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'audit_log_age'::regclass`)
 		}, doctor.Schema, doctor.Warn, "audit_log_age"},
 
 		"a clock that is right": {nil, doctor.Clock, doctor.OK, "ahead of the database's"},
@@ -188,7 +177,7 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 
 		"no Redis": {nil, doctor.Redis, doctor.OK, "counts rate limits for itself"},
 		"no Redis and three nodes": {func(t *testing.T, s *scene) {
-			s.exec(t, `INSERT INTO auth_nodes (id, epoch, seen_at) SELECT n, 0, now() FROM unnest('{a,b,c}'::text[]) AS n`)
+			dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at) SELECT n, 0, now() FROM unnest('{a,b,c}'::text[]) AS n`)
 		}, doctor.Redis, doctor.Warn, "each of 3 nodes"},
 		"a Redis": {func(t *testing.T, s *scene) { s.RedisURL = "redis://" + miniredis.RunT(t).Addr() }, doctor.Redis, "", "ecision|decides"},
 		"a Redis that is away": {func(_ *testing.T, s *scene) {
@@ -246,23 +235,23 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		"a name that leads inside":        {func(t *testing.T, s *scene) { s.endpoint(t, "a", "https://inside.test/") }, doctor.Endpoints, doctor.Warn, "public address"},
 		"an endpoint that was disabled": {func(t *testing.T, s *scene) {
 			s.endpoint(t, "a", "https://gone.test/")
-			s.exec(t, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'gone'`)
+			dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'gone'`)
 		}, doctor.Endpoints, doctor.Warn, "1 are disabled"},
 
 		"no work": {nil, doctor.Pending, doctor.OK, "no delivery is due"},
 		"a delivery that waits": {func(t *testing.T, s *scene) {
-			s.exec(t, `INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due) VALUES ($1, 'a', now() - interval '2 minutes')`, guild)
+			dbtest.Exec(t, s.DB, `INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due) VALUES ($1, 'a', now() - interval '2 minutes')`, guild)
 		}, doctor.Pending, doctor.Warn, "delivery has waited 2m"},
 		"a delivery that nobody takes": {func(t *testing.T, s *scene) {
-			s.exec(t, `INSERT INTO webhook_schedule (guild_id, endpoint_id) VALUES ($1, 'a')`, guild)
-			s.exec(t, `INSERT INTO webhook_events (guild_id, id, type, payload) VALUES ($1, 'e', 'case.created', '')`, guild)
-			s.exec(t, `INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, created_at) VALUES ($1, 'a', 'e', now() - interval '1 hour')`, guild)
+			dbtest.Exec(t, s.DB, `INSERT INTO webhook_schedule (guild_id, endpoint_id) VALUES ($1, 'a')`, guild)
+			dbtest.Exec(t, s.DB, `INSERT INTO webhook_events (guild_id, id, type, payload) VALUES ($1, 'e', 'case.created', '')`, guild)
+			dbtest.Exec(t, s.DB, `INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, created_at) VALUES ($1, 'a', 'e', now() - interval '1 hour')`, guild)
 		}, doctor.Pending, doctor.Fail, "1h0m"},
 		"a receiver that asked to be left alone": {func(t *testing.T, s *scene) {
-			s.exec(t, `INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, quiet_until) VALUES ($1, 'a', now() - interval '1 hour', now() + interval '1 hour')`, guild)
+			dbtest.Exec(t, s.DB, `INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, quiet_until) VALUES ($1, 'a', now() - interval '1 hour', now() + interval '1 hour')`, guild)
 		}, doctor.Pending, doctor.OK, "no delivery is due"},
 		"a job that keeps failing": {func(t *testing.T, s *scene) {
-			s.exec(t, `INSERT INTO river_job (args, kind, max_attempts, state, created_at) VALUES ('{}', 'x', 250, 'retryable', now() - interval '2 hours')`)
+			dbtest.Exec(t, s.DB, `INSERT INTO river_job (args, kind, max_attempts, state, created_at) VALUES ('{}', 'x', 250, 'retryable', now() - interval '2 hours')`)
 		}, doctor.Pending, doctor.Warn, "2h0m"},
 
 		"books that balance": {func(t *testing.T, s *scene) { s.wallet(t, 5, 3, 2) }, doctor.Books, doctor.OK, "1 wallets"},
@@ -271,13 +260,13 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		}, doctor.Books, doctor.Fail, guild + "/7"},
 		"a ledger without a wallet": {func(t *testing.T, s *scene) {
 			s.wallet(t, 5, 3, 2)
-			s.exec(t, `DELETE FROM wallets`)
+			dbtest.Exec(t, s.DB, `DELETE FROM wallets`)
 		}, doctor.Books, doctor.Fail, guild + "/7"},
 		"a wallet among thousands": {func(t *testing.T, s *scene) {
-			s.exec(t, `INSERT INTO wallets (guild_id, user_id, balance) SELECT $1, n, 1 FROM generate_series(1, 999) AS n`, guild)
-			s.exec(t, `INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note) SELECT $1, n, n, 1, 1, '' FROM generate_series(1, 999) AS n`, guild)
-			s.exec(t, `UPDATE wallets SET balance = 2 WHERE user_id = '777'`)
-			s.exec(t, `DELETE FROM wallets WHERE user_id = '333'`)
+			dbtest.Exec(t, s.DB, `INSERT INTO wallets (guild_id, user_id, balance) SELECT $1, n, 1 FROM generate_series(1, 999) AS n`, guild)
+			dbtest.Exec(t, s.DB, `INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note) SELECT $1, n, n, 1, 1, '' FROM generate_series(1, 999) AS n`, guild)
+			dbtest.Exec(t, s.DB, `UPDATE wallets SET balance = 2 WHERE user_id = '777'`)
+			dbtest.Exec(t, s.DB, `DELETE FROM wallets WHERE user_id = '333'`)
 		}, doctor.Books, doctor.Fail, guild + "/777, " + guild + "/333"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -320,9 +309,9 @@ func containsAny(text string, parts []string) bool {
 // wallet is one of member 7 whose ledger has these changes.
 func (s *scene) wallet(t *testing.T, balance int, deltas ...int) {
 	t.Helper()
-	s.exec(t, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, '7', $2)`, guild, balance)
+	dbtest.Exec(t, s.DB, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, '7', $2)`, guild, balance)
 	for i, d := range deltas {
-		s.exec(t, `INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note) VALUES ($1, $2, '7', $3, 0, '')`, guild, string(rune('a'+i)), d)
+		dbtest.Exec(t, s.DB, `INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note) VALUES ($1, $2, '7', $3, 0, '')`, guild, string(rune('a'+i)), d)
 	}
 }
 
@@ -348,7 +337,7 @@ func TestARoleThatOnlyReadsIsEnough(t *testing.T) {
 	s.noteKey(t, box(t, 1))
 	s.wallet(t, 5, 3, 2)
 	role := "doctor_" + strings.ToLower(rand.Text())
-	s.exec(t, `CREATE ROLE `+role+` LOGIN PASSWORD 'p' IN ROLE pg_read_all_data`)
+	dbtest.Exec(t, s.DB, `CREATE ROLE `+role+` LOGIN PASSWORD 'p' IN ROLE pg_read_all_data`)
 	t.Cleanup(func() {
 		if err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
 			_, err := tx.ExecContext(ctx, `DROP ROLE `+role)

@@ -225,15 +225,9 @@ func TestAnInstantIsLaterThanTheOneBefore(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
-	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `
+	dbtest.Exec(t, d, `
 			INSERT INTO wallets (guild_id, user_id, balance, updated_at)
 			VALUES ('1', '7', 0, date_trunc('day', now()) + interval '2 days 0.0009 seconds')`)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	before, err := wallet(ctx, d.Reader(), "1", "7")
 	for range 3 {
 		if err := errors.Join(err, pay(ctx, d, "7")); err != nil {

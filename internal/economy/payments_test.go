@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"guildhall/internal/api/apitest"
-	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 )
 
 const (
@@ -122,13 +122,7 @@ func TestPaymentsAreMadeOnceForEver(t *testing.T) {
 			}
 		}
 		// A day passes: the keys of the one before are worth nothing.
-		err := a.DB().Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			_, err := tx.ExecContext(ctx, `UPDATE idempotency_keys SET created_at = created_at - interval '25 hours'`)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, a.DB(), `UPDATE idempotency_keys SET created_at = created_at - interval '25 hours'`)
 	}
 	if midway == 0 {
 		t.Errorf("of %d kills none came in the midst of paying", killed)

@@ -24,7 +24,7 @@ func TestRanksAreExactWhileBalancesMove(t *testing.T) {
 	listen(t, d)
 	// Those who have spent it all stand behind the place at which a newcomer would
 	// if no coins were a place.
-	exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, n % 40 FROM generate_series(1, 300) n`,
+	dbtest.Fill(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, n % 40 FROM generate_series(1, 300) n`,
 		`INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 0 FROM generate_series(9000, 9200) n`,
 		`INSERT INTO rank_requests (guild_id, board) VALUES ('1', 'wallets')`)
 	var stop atomic.Bool

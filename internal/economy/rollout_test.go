@@ -54,7 +54,7 @@ func TestTheLastReleaseRunsBesideThisOne(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = d.Close() })
 	listen(t, d)
-	exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, n % 40 FROM generate_series(1, 300) n`,
+	dbtest.Fill(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, n % 40 FROM generate_series(1, 300) n`,
 		`SELECT draft_leaderboard('wallets', '1', 10)`, `UPDATE leaderboard_maps SET ahead = count_leaderboard(id), state = 'live'`,
 		`INSERT INTO rank_requests (guild_id, board) VALUES ('1', 'wallets')`)
 	k := &leaderboard.Keeper{DB: d, Stretch: 10, Least: 50}
@@ -98,12 +98,9 @@ func TestTheLastReleaseRunsBesideThisOne(t *testing.T) {
 		}
 	}
 	<-done
-	var told int
-	if err := d.Reader().GetContext(t.Context(), &told, `
+	told := dbtest.Value[int](t, d, `
 		SELECT count(*) FROM webhook_deliveries w JOIN webhook_events v ON v.guild_id = w.guild_id AND v.id = w.event_id
-		WHERE (convert_from(v.payload, 'UTF8')::json #>> '{data,balance}')::int = (convert_from(v.payload, 'UTF8')::json #>> '{data,previous_balance}')::int + 3`); err != nil {
-		t.Fatal(err)
-	}
+		WHERE (convert_from(v.payload, 'UTF8')::json #>> '{data,balance}')::int = (convert_from(v.payload, 'UTF8')::json #>> '{data,previous_balance}')::int + 3`)
 	if told != writers*rounds {
 		t.Errorf("%d deliveries of %d changes", told, writers*rounds)
 	}
@@ -111,7 +108,7 @@ func TestTheLastReleaseRunsBesideThisOne(t *testing.T) {
 	if err := db.Migrate(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, d, `INSERT INTO rank_requests (guild_id, board) VALUES ('1', 'wallets')`)
+	dbtest.Fill(t, d, `INSERT INTO rank_requests (guild_id, board) VALUES ('1', 'wallets')`)
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		if err := k.Maintain(t.Context()); err != nil {
 			t.Fatal(err)

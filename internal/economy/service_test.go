@@ -1,7 +1,6 @@
 package economy_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -10,7 +9,7 @@ import (
 	"testing"
 
 	"guildhall/internal/api/apitest"
-	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 )
 
 func TestMain(m *testing.M) { apitest.Main(m, "Economy") }
@@ -347,13 +346,7 @@ func TestReferences(t *testing.T) {
 		api.Do(t, "adjustBalance", `{"user_id":"42","delta":1,"reference":" `+strings.Repeat("~", 127)+`"}`).Want(t, 200, "")
 	})
 	t.Run("that moved here with the guild are taken too", func(t *testing.T) {
-		err := api.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-			_, err := tx.ExecContext(ctx, `INSERT INTO ledger_references (guild_id, reference) VALUES ($1, 'old')`, api.Guild)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, api.DB(), `INSERT INTO ledger_references (guild_id, reference) VALUES ($1, 'old')`, api.Guild)
 		api.Do(t, "adjustBalance", `{"user_id":"42","delta":1,"reference":"old"}`).WantError(t, 422, "reference_already_used")
 		api.Do(t, "listLedgerEntries", "", apitest.Query("reference", "old")).Want(t, 200, `{"data":[]}`)
 	})

@@ -14,27 +14,12 @@ import (
 	"guildhall/internal/page"
 )
 
-func exec(t *testing.T, d *db.DB, statements ...string) {
-	t.Helper()
-	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		for _, s := range append([]string{`SET LOCAL statement_timeout = 0`}, statements...) {
-			if _, err := tx.ExecContext(ctx, s); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Each of the store's reads goes through an index and in its order, whatever the
 // size of the guild and however deep the page.
 func TestReadsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	exec(t, d, `
+	dbtest.Fill(t, d, `
 		INSERT INTO wallets (guild_id, user_id, balance)
 		SELECT guild, n::text, n % 1000 FROM (VALUES ('1', 30000), ('2', 20000)) AS g (guild, total), generate_series(1, total) n`, `
 		INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, created_at, reference)
@@ -71,7 +56,7 @@ func TestReadsUseTheirIndexes(t *testing.T) {
 func TestAnAdjustmentIsPlannedOnce(t *testing.T) {
 	t.Parallel()
 	ctx, d := context.Background(), dbtest.New(t).DB
-	exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 30000) n`, `ANALYZE wallets`)
+	dbtest.Fill(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 30000) n`, `ANALYZE wallets`)
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		for range 30 {
 			for _, make := range []func(*change) error{
@@ -102,7 +87,7 @@ func TestAnAdjustmentIsPlannedOnce(t *testing.T) {
 func TestAnAdjustmentReadsByIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	exec(t, d, `INSERT INTO guilds (id, name, owner_id) SELECT n::text, 'g', '1' FROM generate_series(1, 5000) n`,
+	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) SELECT n::text, 'g', '1' FROM generate_series(1, 5000) n`,
 		`INSERT INTO wallets (guild_id, user_id, balance) SELECT g::text, u::text, 5 FROM generate_series(1, 5000) g, generate_series(1, 5) u`,
 		`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
 		 SELECT n::text, 'e', 'https://example.com', '{case.created}', '', '' FROM generate_series(1, 5000) n`,

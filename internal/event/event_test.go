@@ -20,9 +20,9 @@ const guild = "402187554310020096"
 func scene(t *testing.T, listeners int) *db.DB {
 	t.Helper()
 	d := dbtest.New(t).DB
-	exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'one', '1'), ('2', 'two', '1')`, guild)
+	dbtest.AddGuilds(t, d, guild, "2")
 	add := func(in, id, typ string, enabled bool) {
-		exec(t, d, `
+		dbtest.Exec(t, d, `
 			INSERT INTO webhook_endpoints (guild_id, id, url, events, enabled, secret, secret_preview)
 			VALUES ($1, $2, 'https://example.com', ARRAY[$3], $4, '', '')`, in, id, typ, enabled)
 	}
@@ -33,14 +33,6 @@ func scene(t *testing.T, listeners int) *db.DB {
 	add(guild, "other type", event.CaseUpdated, true)
 	add("2", "other guild", event.CaseCreated, true)
 	return d
-}
-
-func exec(t *testing.T, d *db.DB, statement string, args ...any) {
-	t.Helper()
-	record(t, d, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, statement, args...)
-		return err
-	})
 }
 
 func record(t *testing.T, d *db.DB, do func(ctx context.Context, tx *db.Tx) error) {
@@ -104,7 +96,7 @@ func TestAStatementRendersAsRecordDoes(t *testing.T) {
 		Rows: "told", Guild: "$1", Type: "'" + event.CaseCreated + "'", ID: "'e-1'", At: "told.at",
 		Payload: "$3::text || " + event.Stamp("told.at") + " || $4::text || told.n || $5::text",
 	}
-	exec(t, d, `WITH told AS (SELECT $2::timestamptz AS at, 42 AS n), `+telling.CTEs()+` SELECT`,
+	dbtest.Exec(t, d, `WITH told AS (SELECT $2::timestamptz AS at, 42 AS n), `+telling.CTEs()+` SELECT`,
 		guild, at, e.Head, e.Middle+`{"n":`, `}`+event.Tail)
 	got := list(t, d, `SELECT convert_from(payload, 'UTF8') FROM webhook_events`)
 	if want := e.Payload(at, `{"n":42}`); len(got) != 1 || got[0] != want {
@@ -161,7 +153,7 @@ func TestAStatementTellsSeveralGuilds(t *testing.T) {
 	telling := event.Telling{
 		Rows: "told", Guild: "told.guild_id", Type: "'" + event.CaseCreated + "'", ID: "told.id", At: "now()", Payload: "told.id",
 	}
-	exec(t, d, `WITH told AS (SELECT * FROM unnest($1::text[], $2::text[]) AS t (guild_id, id)), `+telling.CTEs()+` SELECT`,
+	dbtest.Exec(t, d, `WITH told AS (SELECT * FROM unnest($1::text[], $2::text[]) AS t (guild_id, id)), `+telling.CTEs()+` SELECT`,
 		db.Array([]string{guild, "2", "3", guild}), db.Array([]string{"a", "b", "c", "d"}))
 	got := fmt.Sprint(list(t, d, `
 		SELECT concat_ws(' ', w.endpoint_id, w.event_id, convert_from(v.payload, 'UTF8'))

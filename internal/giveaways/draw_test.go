@@ -14,6 +14,7 @@ import (
 
 	"guildhall/internal/chat"
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/event"
 	"guildhall/internal/testutil"
 )
@@ -37,11 +38,11 @@ func (s scene) wantDrawnOnce(id string, winners int) {
 			AND convert_from(payload, 'UTF8')::json -> 'data' ->> 'id' = $2
 			AND convert_from(payload, 'UTF8')::json -> 'origin' ->> 'type' = 'system'`,
 	} {
-		if n := one[int](s, query, guild, id); n != 1 {
+		if n := dbtest.Value[int](s.t, s.DB, query, guild, id); n != 1 {
 			s.t.Errorf("giveaway %s has %d %s, want 1", id, n, what)
 		}
 	}
-	if drawn := one[db.Strings](s, `SELECT winners FROM giveaway_draws WHERE guild_id = $1 AND giveaway_id = $2`, guild, id); !slices.Equal(drawn, g.Winners) {
+	if drawn := dbtest.Value[db.Strings](s.t, s.DB, `SELECT winners FROM giveaway_draws WHERE guild_id = $1 AND giveaway_id = $2`, guild, id); !slices.Equal(drawn, g.Winners) {
 		s.t.Errorf("the record of giveaway %s says %v, the giveaway %v", id, drawn, g.Winners)
 	}
 	s.wantRepeatable(id)
@@ -162,7 +163,7 @@ func TestDrawRunsOnceHoweverManyRace(t *testing.T) {
 				}
 				cancel()
 				if n == 16 {
-					s.exec(`UPDATE giveaways SET redraw_at = now() - interval '1 second' WHERE status = 'drawing' AND id > 'g30'`)
+					dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET redraw_at = now() - interval '1 second' WHERE status = 'drawing' AND id > 'g30'`)
 				}
 			}
 		})
@@ -170,8 +171,10 @@ func TestDrawRunsOnceHoweverManyRace(t *testing.T) {
 	s.work(nil)
 	s.work(nil)
 	group.Wait()
-	s.exec(`UPDATE giveaways SET redraw_at = now() WHERE status = 'drawing'`)
-	testutil.Eventually(s.t, "all draws", func() bool { return one[int](s, `SELECT count(*) FROM giveaways WHERE status = 'drawing'`) == 0 })
+	dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET redraw_at = now() WHERE status = 'drawing'`)
+	testutil.Eventually(s.t, "all draws", func() bool {
+		return dbtest.Value[int](s.t, s.DB, `SELECT count(*) FROM giveaways WHERE status = 'drawing'`) == 0
+	})
 	for i := range giveaways {
 		s.wantDrawnOnce(fmt.Sprintf("g%02d", i), 2)
 	}
@@ -226,8 +229,8 @@ func (f failing) Do(ctx context.Context, fn func(context.Context, *db.Tx) error)
 func TestDrawIsFinishedAfterItsWorkerDied(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	s.exec(`CREATE TABLE failpoints (name text)`)
-	s.exec(`
+	dbtest.Exec(s.t, s.DB, `CREATE TABLE failpoints (name text)`)
+	dbtest.Exec(s.t, s.DB, `
 		CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN
 			IF EXISTS (SELECT FROM failpoints WHERE name = TG_NAME) THEN
@@ -242,26 +245,28 @@ func TestDrawIsFinishedAfterItsWorkerDied(t *testing.T) {
 	} {
 		for _, when := range []string{"before", "after"} {
 			name := when + "_" + on.table
-			s.exec(fmt.Sprintf(`CREATE TRIGGER %s %s %s ON %s FOR EACH ROW EXECUTE FUNCTION die()`, name, when, on.what, on.table))
+			dbtest.Exec(s.t, s.DB, fmt.Sprintf(`CREATE TRIGGER %s %s %s ON %s FOR EACH ROW EXECUTE FUNCTION die()`, name, when, on.what, on.table))
 			points = append(points, name)
 		}
 	}
-	s.exec(`CREATE CONSTRAINT TRIGGER in_commit AFTER INSERT ON giveaway_draws DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION die()`)
+	dbtest.Exec(s.t, s.DB, `CREATE CONSTRAINT TRIGGER in_commit AFTER INSERT ON giveaway_draws DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION die()`)
 	for _, point := range append(points, "in_commit") {
 		s.giveaway(point, drawing, 2, 9, equal)
-		s.exec(`INSERT INTO failpoints VALUES ($1)`, point)
+		dbtest.Exec(s.t, s.DB, `INSERT INTO failpoints VALUES ($1)`, point)
 		if err := Draw(context.Background(), s.DB, guild, point); err == nil {
 			t.Errorf("at %s: nothing failed", point)
 		}
-		s.exec(`DELETE FROM failpoints`)
+		dbtest.Exec(s.t, s.DB, `DELETE FROM failpoints`)
 		if g := s.get(point); g.Status != drawing || len(g.Winners) > 0 || g.Rounds > 0 {
 			t.Errorf("at %s: the dead draw left %+v", point, g)
 		}
-		s.exec(`UPDATE giveaways SET redraw_at = now() WHERE status = 'drawing'`)
+		dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET redraw_at = now() WHERE status = 'drawing'`)
 	}
 	s.work(nil)
 	s.work(nil)
-	testutil.Eventually(s.t, "all draws", func() bool { return one[int](s, `SELECT count(*) FROM giveaways WHERE status = 'drawing'`) == 0 })
+	testutil.Eventually(s.t, "all draws", func() bool {
+		return dbtest.Value[int](s.t, s.DB, `SELECT count(*) FROM giveaways WHERE status = 'drawing'`) == 0
+	})
 	for _, point := range append(points, "in_commit") {
 		s.wantDrawnOnce(point, 2)
 	}
@@ -276,14 +281,14 @@ func TestAGiveawayThatCannotBeDrawnStopsNoOther(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		s.giveaway(id, drawing, 1, 2, equal)
 	}
-	s.exec(`ALTER TABLE giveaway_draws ADD CONSTRAINT not_b CHECK (giveaway_id <> 'b')`)
-	s.exec(`UPDATE giveaways SET redraw_at = now() - interval '1 second'`)
+	dbtest.Exec(s.t, s.DB, `ALTER TABLE giveaway_draws ADD CONSTRAINT not_b CHECK (giveaway_id <> 'b')`)
+	dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET redraw_at = now() - interval '1 second'`)
 	s.work(nil)
 	testutil.Eventually(s.t, "the other draws", func() bool { return s.get("a").Status == ended && s.get("c").Status == ended })
 	s.wantDrawnOnce("a", 1)
 	s.wantDrawnOnce("c", 1)
 	testutil.Eventually(s.t, "two failures", func() bool { return s.get("b").Failures >= 2 })
-	if again := one[float64](s, `SELECT extract(epoch FROM redraw_at - now()) FROM giveaways WHERE id = 'b'`); again < 0.5 {
+	if again := dbtest.Value[float64](s.t, s.DB, `SELECT extract(epoch FROM redraw_at - now()) FROM giveaways WHERE id = 'b'`); again < 0.5 {
 		t.Errorf("after two failures the draw is tried again in %v s", again)
 	}
 }
@@ -295,7 +300,7 @@ func TestDrawSeesWholeEntries(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.giveaway("a", drawing, 5, 10, equal)
-	s.exec(`UPDATE giveaways SET pot = 'gathering'`)
+	dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET pot = 'gathering'`)
 	stop, failed := make(chan struct{}), make(chan error, 4)
 	var group sync.WaitGroup
 	for w := range 4 {
@@ -369,7 +374,7 @@ func TestDrawOfAHundredThousand(t *testing.T) {
 	if g := s.get("a"); g.Rounds != 2 || len(distinct(g.Winners)) != 100 {
 		t.Errorf("after %d rounds there are %d winners", g.Rounds, len(distinct(g.Winners)))
 	}
-	first := one[db.Strings](s, `SELECT winners FROM giveaway_draws WHERE round = 1`)
+	first := dbtest.Value[db.Strings](s.t, s.DB, `SELECT winners FROM giveaway_draws WHERE round = 1`)
 	for _, w := range s.get("a").Winners {
 		if slices.Contains(first, w) || w == user(1) || w == user(2) {
 			t.Errorf("user %s won again or was excluded", w)
@@ -397,7 +402,7 @@ func TestImportedWinnersNeverWinAgain(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.giveaway("a", ended, 2, 5, equal)
-	s.exec(`UPDATE giveaways SET winners = ARRAY[$1, $2]`, user(1), user(2))
+	dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET winners = ARRAY[$1, $2]`, user(1), user(2))
 	won := set(user(1), user(2))
 	for range 3 {
 		if err := s.reroll("a", order{count: 1, all: true}); err != nil {
@@ -421,8 +426,8 @@ func BenchmarkDraw(b *testing.B) {
 			s.giveaway("a", drawing, 10, size, equal)
 			for b.Loop() {
 				b.StopTimer()
-				s.exec(`DELETE FROM giveaway_draws`)
-				s.exec(`UPDATE giveaways SET status = 'drawing', rounds = 0, winners = '{}'`)
+				dbtest.Exec(s.t, s.DB, `DELETE FROM giveaway_draws`)
+				dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET status = 'drawing', rounds = 0, winners = '{}'`)
 				b.StartTimer()
 				if err := Draw(context.Background(), s.DB, guild, "a"); err != nil {
 					b.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"guildhall/gen"
 	"guildhall/internal/api/apitest"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/giveaways"
 	"guildhall/internal/testutil"
 )
@@ -30,7 +31,7 @@ func TestListGiveawayDraws(t *testing.T) {
 	s.WantEvent(t, "giveaway.ended", "")
 	first := s.Do(t, "getGiveaway", "", at)
 	won := s.winners(first)
-	me := s.count(`SELECT count(*) FROM giveaway_draws d JOIN api_tokens k ON k.id = d.token_id`)
+	me := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaway_draws d JOIN api_tokens k ON k.id = d.token_id`)
 	if me != 1 {
 		t.Errorf("the first draw does not name the token that ended the giveaway")
 	}
@@ -47,7 +48,7 @@ func TestListGiveawayDraws(t *testing.T) {
 
 	// One whose time was over was ended by no call.
 	other := s.giveaway("active", 1, 1)
-	s.exec(`UPDATE giveaways SET ends_at = now() WHERE id = $1`, other)
+	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET ends_at = now() WHERE id = $1`, other)
 	if err := giveaways.Transitions(context.Background(), s.DB()); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func TestListGiveawayDraws(t *testing.T) {
 	s.Do(t, "listGiveawayDraws", "", apitest.Path("id", other)).Want(t, 200, `{"data":[{"round":1,"entry_count":1,"origin":{"type":"system","token_id":null}}]}`)
 
 	// A draw of the first release does not know how many entries were in the pot.
-	s.exec(`UPDATE giveaway_draws SET entry_count = NULL`)
+	dbtest.Exec(s.t, s.DB(), `UPDATE giveaway_draws SET entry_count = NULL`)
 	s.Do(t, "listGiveawayDraws", "", at).Want(t, 200, `{"data":[{"entry_count":21},{"round":2}]}`)
 
 	s.Do(t, "listGiveawayDraws", "", apitest.Path("id", "nowhere")).WantError(t, 404, "not_found")
@@ -126,7 +127,7 @@ func TestTheScriptRepeatsDraws(t *testing.T) {
 		if c.entrants != 250 {
 			continue
 		}
-		s.exec(`UPDATE giveaway_entries SET entries = entries + 1 WHERE giveaway_id = $1 AND user_id = '1100'`, id)
+		dbtest.Exec(s.t, s.DB(), `UPDATE giveaway_entries SET entries = entries + 1 WHERE giveaway_id = $1 AND user_id = '1100'`, id)
 		if out, err := verify(id); err == nil || !strings.Contains(out, "round 1 cannot be repeated") {
 			t.Errorf("changed entries: %v\n%s", err, out)
 		}
@@ -141,7 +142,7 @@ func TestGiveawaysByChange(t *testing.T) {
 	var all []string
 	for i := range 7 {
 		id := s.giveaway([]string{"active", "paused"}[i%2], 1, 0)
-		s.exec(`UPDATE giveaways SET updated_at = '2026-01-01T00:00:00Z'::timestamptz + make_interval(secs => $2) WHERE id = $1`, id, i)
+		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET updated_at = '2026-01-01T00:00:00Z'::timestamptz + make_interval(secs => $2) WHERE id = $1`, id, i)
 		all = append(all, id)
 	}
 	since := func(at string, args ...apitest.Arg) *apitest.Response {
@@ -159,7 +160,7 @@ func TestGiveawaysByChange(t *testing.T) {
 	}
 	// What changes moves behind the reader, and its instant only rises.
 	before := s.Do(t, "getGiveaway", "", apitest.Path("id", all[0])).Str(t, "data.updated_at")
-	s.exec(`UPDATE giveaways SET updated_at = now() + interval '1 hour' WHERE id = $1`, all[0])
+	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET updated_at = now() + interval '1 hour' WHERE id = $1`, all[0])
 	ahead := s.Do(t, "getGiveaway", "", apitest.Path("id", all[0])).Str(t, "data.updated_at")
 	last := s.Do(t, "pauseGiveaway", "", apitest.Path("id", all[0])).Str(t, "data.updated_at")
 	s.WantEvent(t, "giveaway.paused", `{"timestamp":`+quote(last)+`}`)

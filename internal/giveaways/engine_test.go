@@ -13,6 +13,7 @@ import (
 	"guildhall/internal/chat"
 	"guildhall/internal/chat/chattest"
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/giveaways"
 	"guildhall/internal/jobs"
 	"guildhall/internal/testutil"
@@ -87,19 +88,19 @@ func TestTheJobEngineDrawsAndAnnounces(t *testing.T) {
 	list := []string{}
 	for range 5 {
 		id := s.giveaway("active", 2, 6)
-		s.exec(`UPDATE giveaways SET prize = 'Prize ' || id WHERE id = $1`, id)
+		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET prize = 'Prize ' || id WHERE id = $1`, id)
 		s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, `{"data":{"status":"drawing"}}`)
 		list = append(list, id)
 	}
 	late := s.giveaway("active", 2, 6)
-	s.exec(`UPDATE giveaways SET prize = 'Prize ' || id, ends_at = now() WHERE id = $1`, late)
+	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET prize = 'Prize ' || id, ends_at = now() WHERE id = $1`, late)
 	list = append(list, late)
 	for _, id := range list {
 		s.untilEnded(id)
 		testutil.Eventually(s.t, "the announcement", func() bool {
-			return s.count(`SELECT count(*) FROM chat_intents WHERE subject_id = $1 AND state = 'sent'`, id) == 1
+			return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM chat_intents WHERE subject_id = $1 AND state = 'sent'`, id) == 1
 		})
-		if n := s.count(`SELECT count(*) FROM giveaway_draws WHERE giveaway_id = $1`, id); n != 1 {
+		if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaway_draws WHERE giveaway_id = $1`, id); n != 1 {
 			t.Errorf("giveaway %s was drawn %d times", id, n)
 		}
 		posted := 0
@@ -128,7 +129,7 @@ func TestALostAnnouncementIsMadeUpFor(t *testing.T) {
 	server := chattest.New(t)
 	server.Home(s.Guild)
 	s.ended(1, 3)
-	s.exec(`DELETE FROM river_job`)
+	dbtest.Exec(s.t, s.DB(), `DELETE FROM river_job`)
 	sweep := func() {
 		t.Helper()
 		failed := make(chan error, 4)
@@ -141,12 +142,12 @@ func TestALostAnnouncementIsMadeUpFor(t *testing.T) {
 			}
 		}
 	}
-	jobCount := func() int { return s.count(`SELECT count(*) FROM river_job`) }
+	jobCount := func() int { return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM river_job`) }
 	sweep()
 	if n := jobCount(); n != 0 {
 		t.Fatalf("%d jobs were made up for while the job had its time", n)
 	}
-	s.exec(`UPDATE chat_intents SET created_at = created_at - interval '61 seconds'`)
+	dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET created_at = created_at - interval '61 seconds'`)
 	sweep()
 	sweep()
 	if n := jobCount(); n != 1 {
@@ -154,7 +155,9 @@ func TestALostAnnouncementIsMadeUpFor(t *testing.T) {
 	}
 	defer s.work(discord(t, server.URL))()
 	defer s.work(discord(t, server.URL))()
-	testutil.Eventually(s.t, "the announcement", func() bool { return s.count(`SELECT count(*) FROM chat_intents WHERE state = 'sent'`) == 1 })
+	testutil.Eventually(s.t, "the announcement", func() bool {
+		return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM chat_intents WHERE state = 'sent'`) == 1
+	})
 	if n := len(server.Messages(channel)); n != 1 {
 		t.Errorf("%d messages were posted, want 1", n)
 	}
@@ -180,7 +183,7 @@ func TestAnAnnouncementStaysInItsGuild(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if n := len(server.Calls()); n != 0 || s.count(`SELECT count(*) FROM chat_intents WHERE state = 'refused'`) != 2 {
+	if n := len(server.Calls()); n != 0 || dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM chat_intents WHERE state = 'refused'`) != 2 {
 		t.Errorf("%d calls in another guild's channel: %v", n, server.Calls())
 	}
 }

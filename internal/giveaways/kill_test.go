@@ -15,6 +15,7 @@ import (
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/chat/chattest"
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/testutil"
 )
 
@@ -140,9 +141,9 @@ func (s stage) killed(server *chattest.Server, at func(r *http.Request, posts in
 			return
 		case <-dead:
 		}
-		s.exec(`UPDATE chat_intents SET lease_until = now() WHERE state = 'sending'`)
-		s.exec(`UPDATE giveaways SET redraw_at = now(), react_at = CASE WHEN react_at IS NOT NULL THEN now() END`)
-		s.exec(`UPDATE river_job SET state = 'available', scheduled_at = now() WHERE state IN ('running', 'retryable')`)
+		dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET lease_until = now() WHERE state = 'sending'`)
+		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET redraw_at = now(), react_at = CASE WHEN react_at IS NOT NULL THEN now() END`)
+		dbtest.Exec(s.t, s.DB(), `UPDATE river_job SET state = 'available', scheduled_at = now() WHERE state IN ('running', 'retryable')`)
 		stop := s.work(discord(s.t, server.URL))
 		<-finished
 		stop()
@@ -154,12 +155,14 @@ func (s stage) killed(server *chattest.Server, at func(r *http.Request, posts in
 	s.Do(s.t, "endGiveaway", "", apitest.Path("id", id)).Want(s.t, 202, "")
 	s.untilEnded(id)
 	s.WantEvent(s.t, "giveaway.ended", `{"data":{"entrant_count":150,"entry_count":150}}`)
-	testutil.Eventually(s.t, "both messages", func() bool { return s.count(`SELECT count(*) FROM chat_intents WHERE state = 'sent'`) == 2 })
+	testutil.Eventually(s.t, "both messages", func() bool {
+		return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM chat_intents WHERE state = 'sent'`) == 2
+	})
 	s.WantNoEvent(s.t)
 	if n := len(server.Messages(channel)); n != 2 {
 		s.t.Errorf("%d messages were posted, want 2", n)
 	}
-	if n := s.count(`SELECT count(*) FROM giveaway_draws`); n != 1 {
+	if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaway_draws`); n != 1 {
 		s.t.Errorf("%d draws, want 1", n)
 	}
 }

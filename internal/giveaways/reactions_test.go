@@ -11,6 +11,7 @@ import (
 
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/chat/chattest"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/giveaways"
 	"guildhall/internal/testutil"
 )
@@ -75,15 +76,15 @@ func TestMembersEnterByReacting(t *testing.T) {
 	server.React(channel, message, party, "90", "2600", "3000")
 	server.Bots("90", "2600", "3000")
 	server.React(channel, message, "👍", "77")
-	s.exec(`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries) VALUES ($1, $2, '2001', 5), ($1, $2, '1500', 2)`, s.Guild, id)
-	s.exec(giveaways.Recount)
+	dbtest.Exec(s.t, s.DB(), `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries) VALUES ($1, $2, '2001', 5), ($1, $2, '1500', 2)`, s.Guild, id)
+	dbtest.Exec(s.t, s.DB(), giveaways.Recount)
 
 	// On the second page the platform fails, and is asked again.
 	server.Next(slow(), chattest.Refuse(http.StatusServiceUnavailable, 0, "no"), chattest.Limited(time.Second, "user"))
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
 	s.untilEnded(id)
 	s.WantEvent(t, "giveaway.ended", `{"data":{"entrant_count":251,"entry_count":256}}`)
-	if n := s.count(`SELECT count(*) FROM giveaway_entries WHERE user_id IN ('90', '2600', '3000', '77', $1)`, chattest.Self); n != 0 {
+	if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaway_entries WHERE user_id IN ('90', '2600', '3000', '77', $1)`, chattest.Self); n != 0 {
 		t.Errorf("%d entries are of bots, or of those who reacted otherwise", n)
 	}
 	s.Do(t, "listGiveawayEntries", "", apitest.Path("id", id), apitest.Query("user_id", "2001")).Want(t, 200, `{"data":[{"entries":5}]}`)
@@ -110,10 +111,10 @@ func TestTheMessageComesWithTheStart(t *testing.T) {
 	s.WantEvent(t, "giveaway.created", "")
 	id := a.Str(t, "data.id")
 	defer s.work(discord(t, server.URL))()
-	if n := s.count(`SELECT count(*) FROM chat_intents`); n != 0 {
+	if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM chat_intents`); n != 0 {
 		t.Errorf("%d messages are to be posted before the start", n)
 	}
-	s.exec(`UPDATE giveaways SET starts_at = now() WHERE id = $1`, id)
+	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET starts_at = now() WHERE id = $1`, id)
 	s.message(server, id)
 	s.WantEvent(t, "giveaway.started", `{"origin":{"type":"system"},"data":{"id":`+quote(id)+`,"status":"active"}}`)
 	s.Do(t, "pauseGiveaway", "", apitest.Path("id", id)).Want(t, 200, "")
@@ -138,7 +139,9 @@ func TestNobodyIsInvitedToWhatIsOver(t *testing.T) {
 	s.untilEnded(id)
 	s.WantEvent(t, "giveaway.ended", `{"data":{"entrant_count":0,"message_id":null}}`)
 	testutil.Eventually(s.t, "the announcement", func() bool { return len(server.Messages(channel)) == 1 })
-	testutil.Eventually(s.t, "the jobs", func() bool { return s.count(`SELECT count(*) FROM river_job WHERE state <> 'completed'`) == 0 })
+	testutil.Eventually(s.t, "the jobs", func() bool {
+		return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM river_job WHERE state <> 'completed'`) == 0
+	})
 	for _, m := range server.Messages(channel) {
 		if strings.Contains(m.Content, "React with") {
 			t.Errorf("the bot says %q", m.Content)
@@ -153,24 +156,21 @@ func TestAMessageOfUnknownOutcomeIsFoundOutFirst(t *testing.T) {
 	s, server := opened(t)
 	p := discord(t, server.URL)
 	id := s.create("Nitro", 1)
-	var intent string
-	if err := s.DB().Reader().GetContext(context.Background(), &intent, `SELECT post_id FROM giveaways`); err != nil {
-		t.Fatal(err)
-	}
+	intent := dbtest.Value[string](t, s.DB(), `SELECT post_id FROM giveaways`)
 	server.Next(chattest.Lose(), chattest.Lose(), chattest.Lose())
 	if err := giveaways.Announce(context.Background(), s.DB(), p, giveaways.Announcement{GuildID: s.Guild, GiveawayID: id, IntentID: intent}); err == nil {
 		t.Fatal("the message was posted")
 	}
 	message := server.Messages(channel)[0].ID
 	server.React(channel, message, party, "42")
-	s.exec(`DELETE FROM river_job`)
+	dbtest.Exec(s.t, s.DB(), `DELETE FROM river_job`)
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
 	if err := giveaways.Gather(context.Background(), s.DB(), p, s.Guild, id); err == nil {
 		t.Error("the giveaway did not wait")
 	}
-	s.exec(`UPDATE chat_intents SET settled_at = now() - interval '21 minutes'`)
+	dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET settled_at = now() - interval '21 minutes'`)
 	defer s.work(p)()
-	s.exec(`UPDATE giveaways SET redraw_at = now()`)
+	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET redraw_at = now()`)
 	s.untilEnded(id)
 	s.WantEvent(t, "giveaway.ended", `{"data":{"winners":["42"],"message_id":`+quote(message)+`}}`)
 }
@@ -186,12 +186,12 @@ func TestAHundredThousandReactions(t *testing.T) {
 	}
 	s, _ := opened(t)
 	id := s.giveaway("active", 1, 0)
-	s.exec(`UPDATE giveaways SET source = 'api'`)
+	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET source = 'api'`)
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
 	const n = 100_000
 	p := &crowd{n: n, dieAfter: 300}
-	for attempts := 0; s.count(`SELECT count(*) FROM giveaways WHERE pot = 'gathering'`) == 1; attempts++ {
-		s.exec(`UPDATE giveaways SET redraw_at = now()`) // the lease of the one who died is over
+	for attempts := 0; dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaways WHERE pot = 'gathering'`) == 1; attempts++ {
+		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET redraw_at = now()`) // the lease of the one who died is over
 		ctx, cancel := context.WithCancel(context.Background())
 		p.die = cancel
 		err := giveaways.Gather(ctx, s.DB(), p, s.Guild, id)
@@ -200,7 +200,7 @@ func TestAHundredThousandReactions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := s.count(`SELECT entrant_count FROM giveaways`); got != n || s.count(`SELECT count(*) FROM giveaway_entries`) != n {
+	if got := dbtest.Value[int](s.t, s.DB(), `SELECT entrant_count FROM giveaways`); got != n || dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaway_entries`) != n {
 		t.Errorf("there are %d entrants, want %d", got, n)
 	}
 	if limit := n/100 + 1 + 4; p.calls > limit {
@@ -225,8 +225,8 @@ func TestAGiveawayDoesNotWaitForEver(t *testing.T) {
 			id := s.create("Nitro", 1)
 			message := s.message(server, id)
 			server.React(channel, message, party, "42")
-			s.exec(`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) VALUES ($1, $2, '1500')`, s.Guild, id)
-			s.exec(giveaways.Recount)
+			dbtest.Exec(s.t, s.DB(), `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) VALUES ($1, $2, '1500')`, s.Guild, id)
+			dbtest.Exec(s.t, s.DB(), giveaways.Recount)
 			if gone {
 				server.DeleteMessage(channel, message)
 			} else {
@@ -234,9 +234,9 @@ func TestAGiveawayDoesNotWaitForEver(t *testing.T) {
 			}
 			s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
 			if !gone {
-				testutil.Eventually(s.t, "two failures", func() bool { return s.count(`SELECT failures FROM giveaways`) >= 2 })
+				testutil.Eventually(s.t, "two failures", func() bool { return dbtest.Value[int](s.t, s.DB(), `SELECT failures FROM giveaways`) >= 2 })
 				s.Do(t, "getGiveaway", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"status":"drawing"}}`)
-				s.exec(`UPDATE giveaways SET drawing_at = now() - interval '24 hours', redraw_at = now()`)
+				dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET drawing_at = now() - interval '24 hours', redraw_at = now()`)
 			}
 			s.untilEnded(id)
 			server.In(channel, nil)
@@ -269,7 +269,7 @@ func TestTheChannelMustBeTheGuilds(t *testing.T) {
 		create(to, in(-time.Hour)).WantError(t, 400, "invalid_request")
 	}
 	create("304", in(time.Hour)).WantError(t, 502, "discord_send_failed")
-	if n := s.count(`SELECT count(*) FROM giveaways`); n != 0 {
+	if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaways`); n != 0 {
 		t.Errorf("%d giveaways were stored", n)
 	}
 	// What the platform refused is not remembered.
@@ -293,7 +293,7 @@ func TestADayWithoutThePlatform(t *testing.T) {
 	var list []string
 	for i := range 4 {
 		other := s.giveaway("active", 1, 3)
-		s.exec(`UPDATE giveaways SET prize = 'Prize ' || id WHERE id = $1`, other)
+		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET prize = 'Prize ' || id WHERE id = $1`, other)
 		list = append(list, other)
 		switch i {
 		case 1: // permissions are taken from the bot
@@ -307,35 +307,37 @@ func TestADayWithoutThePlatform(t *testing.T) {
 		s.untilEnded(other)
 		s.WantEvent(t, "giveaway.ended", "")
 		testutil.Eventually(s.t, "an attempt to announce", func() bool {
-			return s.count(`SELECT count(*) FROM chat_intents WHERE subject_id = $1 AND state IN ('refused', 'unknown')`, other) == 1
+			return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM chat_intents WHERE subject_id = $1 AND state IN ('refused', 'unknown')`, other) == 1
 		})
 	}
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
 	// The hours pass: every quarter of one everything is tried again. Half of the
 	// jobs are lost on the way.
 	for hour := range 6 {
-		before := s.count(`SELECT sum(lease_gen) FROM chat_intents`)
-		s.exec(`UPDATE river_job SET created_at = created_at - interval '3 hours 50 minutes', scheduled_at = now(), state = 'available' WHERE state = 'retryable'`)
-		s.exec(`UPDATE chat_intents SET created_at = created_at - interval '3 hours 50 minutes', settled_at = now() - interval '21 minutes' WHERE state IN ('refused', 'unknown')`)
-		s.exec(`UPDATE giveaways SET drawing_at = drawing_at - interval '3 hours 50 minutes', redraw_at = now() WHERE status = 'drawing'`)
+		before := dbtest.Value[int](s.t, s.DB(), `SELECT sum(lease_gen) FROM chat_intents`)
+		dbtest.Exec(s.t, s.DB(), `UPDATE river_job SET created_at = created_at - interval '3 hours 50 minutes', scheduled_at = now(), state = 'available' WHERE state = 'retryable'`)
+		dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET created_at = created_at - interval '3 hours 50 minutes', settled_at = now() - interval '21 minutes' WHERE state IN ('refused', 'unknown')`)
+		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET drawing_at = drawing_at - interval '3 hours 50 minutes', redraw_at = now() WHERE status = 'drawing'`)
 		if hour == 3 {
-			s.exec(`DELETE FROM river_job WHERE id % 2 = 0 AND state <> 'running'`)
+			dbtest.Exec(s.t, s.DB(), `DELETE FROM river_job WHERE id % 2 = 0 AND state <> 'running'`)
 		}
-		testutil.Eventually(s.t, "more attempts", func() bool { return s.count(`SELECT sum(lease_gen) FROM chat_intents`) >= before+2 })
+		testutil.Eventually(s.t, "more attempts", func() bool {
+			return dbtest.Value[int](s.t, s.DB(), `SELECT sum(lease_gen) FROM chat_intents`) >= before+2
+		})
 	}
 	server.In(channel, nil)
 	server.Forget()
-	s.exec(`UPDATE river_job SET scheduled_at = now(), state = 'available' WHERE state = 'retryable'`)
-	s.exec(`UPDATE chat_intents SET settled_at = now() - interval '21 minutes' WHERE state IN ('refused', 'unknown')`)
-	s.exec(`UPDATE giveaways SET redraw_at = now() WHERE status = 'drawing'`)
+	dbtest.Exec(s.t, s.DB(), `UPDATE river_job SET scheduled_at = now(), state = 'available' WHERE state = 'retryable'`)
+	dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET settled_at = now() - interval '21 minutes' WHERE state IN ('refused', 'unknown')`)
+	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET redraw_at = now() WHERE status = 'drawing'`)
 	s.untilEnded(id)
 	s.WantEvent(t, "giveaway.ended", `{"data":{"winners":["42"]}}`)
 	testutil.Eventually(s.t, "all announcements", func() bool {
-		if s.count(`SELECT count(*) FROM chat_intents WHERE state = 'sent'`) == 6 {
+		if dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM chat_intents WHERE state = 'sent'`) == 6 {
 			return true
 		}
-		s.exec(`UPDATE river_job SET scheduled_at = now(), state = 'available' WHERE state = 'retryable'`)
-		s.exec(`UPDATE chat_intents SET settled_at = now() - interval '21 minutes' WHERE state IN ('refused', 'unknown')`)
+		dbtest.Exec(s.t, s.DB(), `UPDATE river_job SET scheduled_at = now(), state = 'available' WHERE state = 'retryable'`)
+		dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET settled_at = now() - interval '21 minutes' WHERE state IN ('refused', 'unknown')`)
 		return false
 	})
 	for _, other := range list {

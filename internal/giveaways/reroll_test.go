@@ -13,6 +13,7 @@ import (
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/chat"
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/giveaways"
 )
 
@@ -42,12 +43,9 @@ func TestRerollGiveaway(t *testing.T) {
 		}
 		s.WantEvent(t, "giveaway.rerolled", fmt.Sprintf(`{"data":{"replaced_user_ids":%s,"new_user_ids":%s,"reason":"They left"}}`,
 			quote(before[:2]), quote(after[:2])))
-		var text string
-		if err := s.DB().Reader().GetContext(context.Background(), &text, `
+		text := dbtest.Value[string](t, s.DB(), `
 			SELECT i.content FROM chat_intents i JOIN river_job j ON j.args ->> 'intent_id' = i.id
-			WHERE i.subject_id = $1 AND i.kind = 'giveaway_rerolled' AND i.reply_to = '912347611830792242'`, id); err != nil {
-			t.Fatalf("no announcement: %v", err)
-		}
+			WHERE i.subject_id = $1 AND i.kind = 'giveaway_rerolled' AND i.reply_to = '912347611830792242'`, id)
 		if !strings.Contains(text, "<@"+after[0]+">, <@"+after[1]+">") || !strings.Contains(text, "They left") {
 			t.Errorf("the bot is to say %q", text)
 		}
@@ -86,7 +84,7 @@ func TestRerollGiveaway(t *testing.T) {
 			s.Do(t, "rerollGiveaway", body, apitest.Path("id", id)).WantError(t, 422, "not_enough_entries")
 		}
 		s.Do(t, "getGiveaway", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"winners":`+quote(before)+`}}`)
-		if n := s.count(`SELECT count(*) FROM giveaway_draws WHERE giveaway_id = $1`, id); n != 1 {
+		if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaway_draws WHERE giveaway_id = $1`, id); n != 1 {
 			t.Errorf("there are %d records, want 1", n)
 		}
 		s.WantNoEvent(t)
@@ -99,8 +97,8 @@ func TestRerollGiveaway(t *testing.T) {
 		}
 		s.Do(t, "rerollGiveaway", "", apitest.Path("id", id)).WantError(t, 422, "not_enough_entries")
 		// As if they had entered in time.
-		s.exec(`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) VALUES ($1, $2, '41'), ($1, $2, '42'), ($1, $2, '43')`, s.Guild, id)
-		s.exec(giveaways.Recount)
+		dbtest.Exec(s.t, s.DB(), `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) VALUES ($1, $2, '41'), ($1, $2, '42'), ($1, $2, '43')`, s.Guild, id)
+		dbtest.Exec(s.t, s.DB(), giveaways.Recount)
 		after := s.winners(s.Do(t, "rerollGiveaway", `{"count":100}`, apitest.Path("id", id)).Want(t, 200, ""))
 		if len(after) != 2 {
 			t.Errorf("the winners are %v, want two", after)
@@ -210,10 +208,10 @@ func TestRerollsRace(t *testing.T) {
 	if unique := slices.Compact(slices.Sorted(slices.Values(now))); len(unique) != 5 {
 		t.Errorf("the winners are %v", now)
 	}
-	if n := s.count(`SELECT count(*) FROM webhook_events WHERE type = 'giveaway.rerolled'`); n != ran {
+	if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM webhook_events WHERE type = 'giveaway.rerolled'`); n != ran {
 		t.Errorf("%d rerolls recorded %d events", ran, n)
 	}
-	if n := s.count(`SELECT count(*) FROM chat_intents WHERE kind = 'giveaway_rerolled'`); n != ran {
+	if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM chat_intents WHERE kind = 'giveaway_rerolled'`); n != ran {
 		t.Errorf("%d rerolls are announced %d times", ran, n)
 	}
 }
@@ -227,7 +225,7 @@ func TestEndsRace(t *testing.T) {
 	end := apitest.Find(t, "endGiveaway")
 	for range 5 {
 		id := s.giveaway("active", 1, 2)
-		s.exec(`UPDATE giveaways SET ends_at = now() WHERE id = $1`, id)
+		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET ends_at = now() WHERE id = $1`, id)
 		statuses := make(chan int, 10)
 		var group sync.WaitGroup
 		for range cap(statuses) {
@@ -261,7 +259,7 @@ func TestEndsRace(t *testing.T) {
 			t.Errorf("%d ends were accepted", accepted)
 		}
 		s.Do(t, "getGiveaway", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"status":"drawing"}}`)
-		if n := s.count(`SELECT count(*) FROM giveaways WHERE id = $1 AND (ended_by_token_id IS NOT NULL) = ($2 = 1)`, id, accepted); n != 1 {
+		if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaways WHERE id = $1 AND (ended_by_token_id IS NOT NULL) = ($2 = 1)`, id, accepted); n != 1 {
 			t.Errorf("%d ends were accepted, and the giveaway does not say so", accepted)
 		}
 	}
@@ -275,7 +273,7 @@ func TestADrawNeedsNoJob(t *testing.T) {
 	s := newStage(t)
 	id := s.giveaway("active", 2, 8)
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
-	s.exec(`DELETE FROM river_job`)
+	dbtest.Exec(s.t, s.DB(), `DELETE FROM river_job`)
 	p := chat.NewStandIn(slog.New(slog.DiscardHandler))
 	for range 4 {
 		defer s.work(p)()
@@ -283,7 +281,7 @@ func TestADrawNeedsNoJob(t *testing.T) {
 	s.untilEnded(id)
 	s.WantEvent(t, "giveaway.ended", "")
 	s.WantNoEvent(t)
-	if n := s.count(`SELECT count(*) FROM giveaway_draws`); n != 1 {
+	if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaway_draws`); n != 1 {
 		t.Errorf("there are %d records, want 1", n)
 	}
 }

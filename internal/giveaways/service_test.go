@@ -12,6 +12,7 @@ import (
 
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/giveaways"
 	"guildhall/internal/testutil"
 )
@@ -35,40 +36,20 @@ func (s stage) on(t testing.TB) stage {
 	return stage{s.API, t}
 }
 
-func (s stage) exec(query string, args ...any) {
-	s.t.Helper()
-	err := s.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, query, args...)
-		return err
-	})
-	if err != nil {
-		s.t.Fatalf("%v\n%s", err, query)
-	}
-}
-
-func (s stage) count(query string, args ...any) int {
-	s.t.Helper()
-	var n int
-	if err := s.DB().Reader().GetContext(context.Background(), &n, query, args...); err != nil {
-		s.t.Fatalf("%v\n%s", err, query)
-	}
-	return n
-}
-
 // giveaway stores a giveaway of the guild with entrants "1001", "1002", … of
 // whom the n-th has n entries, and returns its id.
 func (s stage) giveaway(status string, winnerCount, entrants int) string {
 	s.t.Helper()
 	id := db.NewID()
-	s.exec(`
+	dbtest.Exec(s.t, s.DB(), `
 		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, message_id, starts_at, ends_at, paused_at)
 		VALUES ($1, $2, $3, 'A prize', $4, '381886868708655104', '912347611830792242', now() - interval '1 day', now() + interval '1 day',
 		        CASE WHEN $3 = 'paused' THEN now() END)`, s.Guild, id, status, winnerCount)
-	s.exec(`
+	dbtest.Exec(s.t, s.DB(), `
 		INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries, entered_at)
 		SELECT $1, $2, (1000 + n)::text, n, now() - make_interval(secs => n)
 		FROM generate_series(1, $3::integer) n`, s.Guild, id, entrants)
-	s.exec(giveaways.Recount)
+	dbtest.Exec(s.t, s.DB(), giveaways.Recount)
 	return id
 }
 
@@ -123,7 +104,7 @@ func TestListGiveaways(t *testing.T) {
 	for i := range 30 {
 		status := []string{"scheduled", "active", "paused", "drawing", "ended"}[i%5]
 		id := s.giveaway(status, 1, 0)
-		s.exec(`UPDATE giveaways SET created_at = now() - make_interval(mins => $2) WHERE id = $1`, id, i/2)
+		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET created_at = now() - make_interval(mins => $2) WHERE id = $1`, id, i/2)
 		all = append(all, id)
 		if status == "paused" {
 			paused = append(paused, id)
@@ -168,9 +149,9 @@ func TestListGiveawayEntries(t *testing.T) {
 	s := newStage(t)
 	id := s.giveaway("ended", 1, 30)
 	// The last entrant entered first; of equals, the numerically smaller comes first.
-	s.exec(`UPDATE giveaway_entries SET entered_at = '2026-01-01T00:00:00Z' WHERE user_id IN ('1001', '1002')`)
-	s.exec(`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries, entered_at) VALUES ($1, $2, '999', 7, '2026-01-01T00:00:00Z')`, s.Guild, id)
-	s.exec(giveaways.Recount)
+	dbtest.Exec(s.t, s.DB(), `UPDATE giveaway_entries SET entered_at = '2026-01-01T00:00:00Z' WHERE user_id IN ('1001', '1002')`)
+	dbtest.Exec(s.t, s.DB(), `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries, entered_at) VALUES ($1, $2, '999', 7, '2026-01-01T00:00:00Z')`, s.Guild, id)
+	dbtest.Exec(s.t, s.DB(), giveaways.Recount)
 	want := []string{"999", "1001", "1002"}
 	for n := 30; n > 2; n-- {
 		want = append(want, strconv.Itoa(1000+n))
@@ -193,7 +174,7 @@ func TestListGiveawayEntries(t *testing.T) {
 func (s stage) untilEnded(id string) {
 	s.t.Helper()
 	testutil.Eventually(s.t, "the draw", func() bool {
-		return s.count(`SELECT count(*) FROM giveaways WHERE id = $1 AND status = 'ended'`, id) == 1
+		return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaways WHERE id = $1 AND status = 'ended'`, id) == 1
 	})
 }
 
@@ -261,7 +242,7 @@ func TestCreateGiveaway(t *testing.T) {
 		create(t, map[string]any{"prize": strings.Repeat("ü", 200), "description": strings.Repeat("ü", 1000), "winner_count": 100}).Want(t, 201, "")
 		s.WantEvent(t, "giveaway.created", "")
 	})
-	if n := s.count(`SELECT count(*) FROM giveaways`); n != 4 {
+	if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaways`); n != 4 {
 		t.Errorf("there are %d giveaways, want 4", n)
 	}
 }
@@ -332,7 +313,7 @@ func TestPauseAndResume(t *testing.T) {
 	before := s.Do(t, "pauseGiveaway", "", at).Want(t, 200, `{"data":{"status":"paused"}}`)
 	s.WantEvent(t, "giveaway.paused", `{"origin":{"type":"api"},"timestamp":`+quote(before.Str(t, "data.updated_at"))+`,"data":`+quote(data(t, before))+`}`)
 	s.Do(t, "pauseGiveaway", "", at).WantError(t, 422, "giveaway_not_active")
-	s.exec(`UPDATE giveaways SET paused_at = paused_at - interval '3 hours', ends_at = ends_at - interval '2 days' WHERE id = $1`, id)
+	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET paused_at = paused_at - interval '3 hours', ends_at = ends_at - interval '2 days' WHERE id = $1`, id)
 	if err := giveaways.Transitions(context.Background(), s.DB()); err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +323,7 @@ func TestPauseAndResume(t *testing.T) {
 		t.Errorf("a pause of three hours moved the end by %v", moved)
 	}
 	s.Do(t, "resumeGiveaway", "", at).WantError(t, 422, "giveaway_not_paused")
-	s.exec(`UPDATE giveaways SET ends_at = now() - interval '1 second' WHERE id = $1`, id)
+	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET ends_at = now() - interval '1 second' WHERE id = $1`, id)
 	if err := giveaways.Transitions(context.Background(), s.DB()); err != nil {
 		t.Fatal(err)
 	}

@@ -28,46 +28,16 @@ type scene struct {
 func newScene(t testing.TB) scene {
 	t.Helper()
 	s := scene{dbtest.New(t), t}
-	s.exec(`INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'The Test Guild', $1)`, guild)
+	dbtest.AddGuilds(s.t, s.DB, guild)
 	dbtest.Listen(t, s.DB, guild, event.Types)
 	return s
-}
-
-func (s scene) exec(query string, args ...any) {
-	s.t.Helper()
-	err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, query, args...)
-		return err
-	})
-	if err != nil {
-		s.t.Fatalf("%v\n%s", err, query)
-	}
-}
-
-// inParts runs a statement that makes the rows $1 to $2, up to n, a few at a
-// time: on a busy machine all at once would take longer than a statement may.
-func (s scene) inParts(n int, query string) {
-	s.t.Helper()
-	const part = 2000
-	for from := 1; from <= n; from += part {
-		s.exec(query, from, min(from+part-1, n))
-	}
-}
-
-func one[T any](s scene, query string, args ...any) T {
-	s.t.Helper()
-	var v T
-	if err := s.DB.Reader().GetContext(context.Background(), &v, query, args...); err != nil {
-		s.t.Fatalf("%v\n%s", err, query)
-	}
-	return v
 }
 
 // giveaway stores a giveaway in a state, with users entrants, of whom each has
 // as many entries as weight says.
 func (s scene) giveaway(id, status string, winnerCount, users int, weight func(int) int64) {
 	s.t.Helper()
-	s.exec(`
+	dbtest.Exec(s.t, s.DB, `
 		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at, redraw_at)
 		VALUES ($1, $2, $3, 'A prize', $4, '381886868708655104', now() - interval '1 day', now() + interval '1 day', now() + interval '30 seconds')`,
 		guild, id, status, winnerCount)
@@ -87,7 +57,7 @@ func (s scene) giveaway(id, status string, winnerCount, users int, weight func(i
 			s.t.Fatal(err)
 		}
 	}
-	s.exec(Recount)
+	dbtest.Exec(s.t, s.DB, Recount)
 }
 
 // Recount makes the counters right after a test has written entries.
@@ -123,7 +93,7 @@ func TestCountersFollowTheEntries(t *testing.T) {
 	s := newScene(t)
 	s.giveaway("a", drawing, 1, 5, func(i int) int64 { return int64(i) })
 	s.giveaway("b", drawing, 1, 0, nil)
-	s.exec(`UPDATE giveaways SET pot = 'gathering'`)
+	dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET pot = 'gathering'`)
 	for _, step := range []struct {
 		name, of string
 		members  []string
@@ -154,7 +124,7 @@ func TestCountersFollowTheEntries(t *testing.T) {
 // wantCounted fails the test unless each giveaway's counters are those of its entries.
 func (s scene) wantCounted() {
 	s.t.Helper()
-	if n := one[int](s, `
+	if n := dbtest.Value[int](s.t, s.DB, `
 		SELECT count(*)
 		FROM giveaways g
 		WHERE (entrant_count, entry_count) <> (
@@ -174,7 +144,7 @@ func TestEntriesCannotOutgrowTheCounter(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.giveaway("a", drawing, 1, 1, func(int) int64 { return 9007199254740990 })
-	s.exec(`UPDATE giveaways SET pot = 'gathering'`)
+	dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET pot = 'gathering'`)
 	add := func(users ...string) error {
 		return s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
 			_, err := advance(ctx, tx, s.get("a"), gathering, "1", users)
@@ -198,17 +168,16 @@ func TestEntriesCannotOutgrowTheCounter(t *testing.T) {
 func TestListsReadThroughTheirIndexes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	s.exec(`INSERT INTO guilds (id, name, owner_id) SELECT i::text, 'Guild', '1' FROM generate_series(1, 20) i`)
-	s.inParts(20_000, `
+	dbtest.Fill(t, s.DB, `INSERT INTO guilds (id, name, owner_id) SELECT i::text, 'Guild', '1' FROM generate_series(1, 20) i`, `
 		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at, created_at)
 		SELECT (1 + i % 20)::text, 'g' || i, (ARRAY['scheduled', 'active', 'paused', 'drawing', 'ended'])[1 + (i / 20) % 5], 'A prize', 1, '1',
 		       now() + make_interval(mins => i), now() + make_interval(mins => i + 60), now() - make_interval(mins => i)
-		FROM generate_series($1::integer, $2::integer) i`)
-	s.exec(`
+		FROM generate_series(1, 20000) i`)
+	dbtest.Exec(s.t, s.DB, `
 		INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entered_at)
 		SELECT (1 + g % 20)::text, 'g' || g, (100 + u)::text, now() - make_interval(secs => u)
 		FROM generate_series(1, 20) g, generate_series(1, 2000) u`)
-	s.exec(`ANALYZE giveaways, giveaway_entries`)
+	dbtest.Exec(s.t, s.DB, `ANALYZE giveaways, giveaway_entries`)
 
 	dbtest.WantIndex(t, s.DB, "giveaways_newest", newest, "2", 26, 0)
 	for _, status := range []string{scheduled, active, "paused", drawing, ended} {
@@ -234,14 +203,13 @@ func TestListsReadThroughTheirIndexes(t *testing.T) {
 func TestWorkIsLookedForThroughIndexes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	s.exec(`INSERT INTO guilds (id, name, owner_id) SELECT i::text, 'Guild', '1' FROM generate_series(1, 200) i`)
-	s.inParts(20_000, `
+	dbtest.Fill(t, s.DB, `INSERT INTO guilds (id, name, owner_id) SELECT i::text, 'Guild', '1' FROM generate_series(1, 200) i`, `
 		INSERT INTO giveaways (guild_id, id, status, pot, prize, winner_count, channel_id, starts_at, ends_at, react_at, redraw_at)
 		SELECT (1 + i % 200)::text, 'g' || i, CASE WHEN i % 10 = 0 THEN 'drawing' ELSE 'ended' END,
 		       CASE WHEN i % 20 = 0 THEN 'gathering' ELSE 'frozen' END, 'A prize', 1, '1', now(), now() + interval '1 hour',
 		       CASE WHEN i % 10 = 5 THEN now() END, now() - interval '1 minute'
-		FROM generate_series($1::integer, $2::integer) i`)
-	s.exec(`ANALYZE giveaways`)
+		FROM generate_series(1, 20000) i`)
+	dbtest.Exec(s.t, s.DB, `ANALYZE giveaways`)
 	for index, statement := range map[string]string{
 		"giveaways_to_draw": drawsDue, "giveaways_to_gather": gatheringDue, "giveaways_to_react": reactionsDue,
 	} {
@@ -289,7 +257,7 @@ func TestTransitions(t *testing.T) {
 	}
 	for _, c := range cases {
 		s.giveaway(c.name, c.status, 2, 3, equal)
-		s.exec(`UPDATE giveaways SET starts_at = now() + make_interval(secs => $2), ends_at = now() + make_interval(secs => $3) WHERE id = $1`,
+		dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET starts_at = now() + make_interval(secs => $2), ends_at = now() + make_interval(secs => $3) WHERE id = $1`,
 			c.name, c.starts.Seconds(), c.ends.Seconds())
 	}
 	for range 2 { // a second sweep finds nothing more to do
@@ -308,7 +276,7 @@ func TestTransitions(t *testing.T) {
 			}
 		})
 	}
-	if n := one[int](s, `SELECT count(*) FROM webhook_events WHERE type = 'giveaway.started'`); n != 2 {
+	if n := dbtest.Value[int](s.t, s.DB, `SELECT count(*) FROM webhook_events WHERE type = 'giveaway.started'`); n != 2 {
 		t.Errorf("%d giveaways were told to have started, want 2", n)
 	}
 }
@@ -317,14 +285,14 @@ func TestTransitionsGetThroughABacklog(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	const n = 2*chunk + 1
-	s.exec(fmt.Sprintf(`
+	dbtest.Exec(s.t, s.DB, fmt.Sprintf(`
 		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at)
 		SELECT '%s', 'g' || i, 'scheduled', 'A prize', 1, '1', now() - interval '2 hours', now() - interval '1 hour'
 		FROM generate_series(1, %d) i`, guild, n))
 	if err := Transitions(context.Background(), s.DB); err != nil {
 		t.Fatal(err)
 	}
-	if got := one[int](s, `SELECT count(*) FROM giveaways WHERE status = 'drawing'`); got != n {
+	if got := dbtest.Value[int](s.t, s.DB, `SELECT count(*) FROM giveaways WHERE status = 'drawing'`); got != n {
 		t.Errorf("%d of %d are in drawing", got, n)
 	}
 }
@@ -347,12 +315,12 @@ func TestEntriesAreFrozenWhenDrawingBegins(t *testing.T) {
 		if !db.Missing(err) {
 			t.Errorf("while it is %s: %v", when, err)
 		}
-		if n := one[int](s, `SELECT count(*) FROM giveaway_entries`); n != 3 {
+		if n := dbtest.Value[int](s.t, s.DB, `SELECT count(*) FROM giveaway_entries`); n != 3 {
 			t.Errorf("while it is %s there are %d entrants", when, n)
 		}
 	}
 	refused(active)
-	s.exec(`UPDATE giveaways SET ends_at = now() WHERE id = 'a'`)
+	dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET ends_at = now() WHERE id = 'a'`)
 	if err := Transitions(context.Background(), s.DB); err != nil {
 		t.Fatal(err)
 	}
@@ -375,12 +343,12 @@ func TestEntriesAreFrozenWhenDrawingBegins(t *testing.T) {
 func TestEntriesBesideTheReleaseBefore(t *testing.T) {
 	t.Parallel()
 	s := scene{dbtest.Open(t, dbtest.At(t, dbtest.Expanded)), t}
-	s.exec(`INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'The Test Guild', $1)`, guild)
+	dbtest.AddGuilds(s.t, s.DB, guild)
 	s.giveaway("a", active, 1, 3, equal)
 	const theirs = `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries) SELECT $1, 'a', u, 2 FROM unnest($2::text[]) u`
-	s.exec(theirs, guild, db.Array([]string{"7", "8"}))
+	dbtest.Exec(s.t, s.DB, theirs, guild, db.Array([]string{"7", "8"}))
 	s.wantCounted()
-	s.exec(`UPDATE giveaways SET status = 'drawing', pot = 'gathering'`)
+	dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET status = 'drawing', pot = 'gathering'`)
 	s.do(func(ctx context.Context, tx *db.Tx) error {
 		_, err := advance(ctx, tx, s.get("a"), frozen, "1", []string{"7", "9", "10"})
 		return err

@@ -241,14 +241,9 @@ func TestReseal(t *testing.T) {
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	ctx, d := context.Background(), dbtest.New(t).DB
-	if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `
+	dbtest.Exec(t, d, `
 			INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, created_at)
 			SELECT (n % 3)::text, 't', n::text, 'f', now() - make_interval(hours => n) FROM generate_series(1, 48) n`)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
 	if n, err := idempotency.Prune(ctx, d); n != 24 || err != nil { // 25 to 48 hours old
 		t.Errorf("pruned %d, %v, want 24", n, err)
 	}

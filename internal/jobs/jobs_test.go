@@ -172,12 +172,7 @@ func TestNoNotify(t *testing.T) {
 	}
 	t.Cleanup(line.Close)
 	enqueue(t, base, errand{Name: "i"})
-	if err := base.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `SELECT pg_notify('public.river_insert', 'the test')`)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Exec(t, base.DB, `SELECT pg_notify('public.river_insert', 'the test')`)
 	if heard, err := line.Next(); err != nil || heard.Payload != "the test" {
 		t.Errorf("heard %+v, %v before the test's own notification", heard, err)
 	}
@@ -311,12 +306,7 @@ func TestFailuresAreSeenAndNotGivenUp(t *testing.T) {
 	cfg.Log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	cfg.Metrics = reg
 	enqueue(t, base, errand{"7", "flaky"}, errand{"7", "panics"}, errand{"7", "refused"})
-	if err := base.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE river_job SET created_at = now() - interval '23 hours 59 minutes' WHERE args ->> 'name' = 'refused'`)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Exec(t, base.DB, `UPDATE river_job SET created_at = now() - interval '23 hours 59 minutes' WHERE args ->> 'name' = 'refused'`)
 	start(t, cfg)
 	testutil.Eventually(t, "the third try", func() bool { return did.of("flaky") == 3 && did.of("panics") == 2 && did.of("refused") >= 2 })
 	for _, want := range [][]string{
@@ -334,14 +324,9 @@ func TestFailuresAreSeenAndNotGivenUp(t *testing.T) {
 	testutil.Eventually(t, "the counters", func() bool { return counted("failed") >= 5 && counted("done") >= 2 })
 	testutil.Eventually(t, "the age of the oldest job", func() bool { return metric(t, reg, "guildhall_jobs_oldest_seconds", "kind", "errand") > 86_000 })
 	// The day is over.
-	if err := base.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `
+	dbtest.Exec(t, base.DB, `
 			UPDATE river_job SET created_at = created_at - interval '1 minute', scheduled_at = now(), state = 'available'
 			WHERE args ->> 'name' = 'refused'`)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
 	testutil.Eventually(t, "the end of the tries", func() bool { return counted("given_up") == 1 })
 	if !hasLine(&log, "a job is given up", `"name":"refused"`, "403 missing permission") {
 		t.Errorf("no line says that the job is given up:\n%s", log.String())

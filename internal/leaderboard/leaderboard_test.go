@@ -145,7 +145,7 @@ func TestPagesAreExactWhileRowsMove(t *testing.T) {
 		t.Run(b.table, func(t *testing.T) {
 			t.Parallel()
 			d := dbtest.New(t).DB
-			do(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`)
+			dbtest.AddGuilds(t, d, "1", "2")
 			do(t, d, `INSERT INTO `+b.table+` (guild_id, user_id, `+b.points+`)
 				SELECT g, n::text, n % 40 FROM generate_series(1, 600) n, (VALUES ('1'), ('2')) v (g)`)
 			if compare(t, d, b, "1") {
@@ -216,7 +216,7 @@ func TestKeeperAddsUpMovesAndRedraws(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
-	do(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'large', '1'), ('2', 'small', '1')`)
+	dbtest.AddGuilds(t, d, "1", "2")
 	wallets := boards[0]
 	wallets.change(t, d, join, "1", 1, 500, 10)
 	wallets.change(t, d, join, "2", 1, 49, 10)
@@ -280,7 +280,7 @@ func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
-	do(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'large', '1'), ('2', 'small', '1')`)
+	dbtest.AddGuilds(t, d, "1", "2")
 	wallets := boards[0]
 	join := func(guild string, from, to int) {
 		t.Helper()
@@ -338,7 +338,7 @@ func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 func TestAStatementNotesForSeveralGuilds(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	do(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1'), ('3', 'three', '1')`)
+	dbtest.AddGuilds(t, d, "1", "2", "3")
 	do(t, d, `INSERT INTO rank_maps (guild_id, board, version, state) VALUES ('1', 'wallets', 1, 'live'), ('1', 'wallets', 2, 'draft'), ('2', 'wallets', 7, 'live'), ('3', 'levels', 8, 'live')`)
 	do(t, d, leaderboard.Wallets.Noted("moved", "moved.guild_id", func(note string) string {
 		return `WITH moved AS (
@@ -360,7 +360,7 @@ func TestAStatementNotesForSeveralGuilds(t *testing.T) {
 func TestOneLeaderboardsTroubleIsNotTheOthers(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	do(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'broken', '1'), ('2', 'large', '1')`)
+	dbtest.AddGuilds(t, d, "1", "2")
 	do(t, d, `INSERT INTO rank_maps (guild_id, board, version, state, ahead) VALUES ('1', 'wallets', 1, 'live', '{9223372036854775807}')`)
 	do(t, d, `INSERT INTO rank_moves (guild_id, board, version, user_id, is_now) VALUES ('1', 'wallets', 1, '7', -5)`)
 	boards[0].change(t, d, join, "2", 1, 60, 1)
@@ -371,10 +371,7 @@ func TestOneLeaderboardsTroubleIsNotTheOthers(t *testing.T) {
 	}
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		_ = k.Maintain(t.Context()) // fails at guild 1 now and then
-		var live int
-		if err := d.Reader().GetContext(t.Context(), &live, `SELECT count(*) FROM rank_maps WHERE guild_id = '2' AND state = 'live'`); err != nil {
-			t.Fatal(err)
-		}
+		live := dbtest.Value[int](t, d, `SELECT count(*) FROM rank_maps WHERE guild_id = '2' AND state = 'live'`)
 		if live == 1 {
 			return
 		}

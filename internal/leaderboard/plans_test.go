@@ -58,7 +58,7 @@ func TestReadsAreServedFromTheIndexAlone(t *testing.T) {
 func crowd(t *testing.T, base *dbtest.Database, b board) {
 	t.Helper()
 	d := base.DB
-	do(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`)
+	dbtest.AddGuilds(t, d, "1", "2")
 	do(t, d, b.sql(`
 		INSERT INTO {board} (guild_id, user_id, {points})
 		SELECT guild, n::text, (n::bigint * 7919) % 50000
@@ -69,10 +69,7 @@ func crowd(t *testing.T, base *dbtest.Database, b board) {
 		if err := k.Maintain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		var live int
-		if err := d.Reader().GetContext(t.Context(), &live, `SELECT count(*) FROM rank_maps WHERE state = 'live'`); err != nil {
-			t.Fatal(err)
-		}
+		live := dbtest.Value[int](t, d, `SELECT count(*) FROM rank_maps WHERE state = 'live'`)
 		if live == 2 {
 			break
 		}

@@ -1,12 +1,11 @@
 package levelling_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
 	"guildhall/internal/api/apitest"
-	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 )
 
 func TestMain(m *testing.M) { apitest.Main(m, "Levelling") }
@@ -14,13 +13,7 @@ func TestMain(m *testing.M) { apitest.Main(m, "Levelling") }
 // member gives a guild's member XP as the bot would.
 func member(t testing.TB, a *apitest.API, user string, xp int64) {
 	t.Helper()
-	err := a.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO levels (guild_id, user_id, total_xp) VALUES ($1, $2, $3)`, a.Guild, user, xp)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Exec(t, a.DB(), `INSERT INTO levels (guild_id, user_id, total_xp) VALUES ($1, $2, $3)`, a.Guild, user, xp)
 }
 
 func TestGetLevelRecord(t *testing.T) {

@@ -14,30 +14,15 @@ import (
 	"guildhall/internal/page"
 )
 
-// exec runs statements in one unit, however long they take.
-func exec(t testing.TB, d *db.DB, statements ...string) {
-	t.Helper()
-	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		for _, s := range append([]string{`SET LOCAL statement_timeout = 0`}, statements...) {
-			if _, err := tx.ExecContext(ctx, s); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestReadsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`, `
+	dbtest.AddGuilds(t, d, "1", "2")
+	dbtest.Fill(t, d, `
 		INSERT INTO levels (guild_id, user_id, total_xp)
 		SELECT guild, (100000 + n)::text, (n::bigint * 7919) % 50000
 		FROM (VALUES ('1', 50000), ('2', 30000)) AS g (guild, total), generate_series(1, total) AS n`)
-	exec(t, d, `ANALYZE levels`)
+	dbtest.Fill(t, d, `ANALYZE levels`)
 	dbtest.WantIndex(t, d, "levels_pkey", record, "1", "100007")
 }
 
@@ -47,7 +32,8 @@ func TestTiesStandInNumericOrder(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
-	exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`, `
+	dbtest.AddGuilds(t, d, "1", "2")
+	dbtest.Fill(t, d, `
 		INSERT INTO levels (guild_id, user_id, total_xp) VALUES
 		('1', '10', 5), ('1', '9', 5), ('1', '100', 6), ('1', '99999999999999999999', 5), ('1', '18446744073709551616', 5),
 		('1', '2', 0), ('2', '1', 1000)`)
@@ -86,7 +72,7 @@ func TestAdjustmentsSeeEachOther(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
-	exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1')`)
+	dbtest.AddGuilds(t, d, "1")
 	const n = 60
 	type step struct {
 		before, after int64
@@ -149,7 +135,8 @@ func TestTheLastXPIsSpentOnce(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
-	exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1')`,
+	dbtest.AddGuilds(t, d, "1")
+	dbtest.Fill(t, d,
 		`INSERT INTO levels (guild_id, user_id, total_xp) VALUES ('1', '7', 95)`)
 	errs := make(chan error)
 	const n = 40
@@ -184,7 +171,8 @@ func TestAnAdjustmentNotesWhereTheMemberWent(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
-	exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`,
+	dbtest.AddGuilds(t, d, "1", "2")
+	dbtest.Fill(t, d,
 		`INSERT INTO rank_maps (guild_id, board, version, state) VALUES ('1', 'levels', 5, 'live'), ('1', 'wallets', 6, 'live')`)
 	for _, c := range []struct {
 		guild   string

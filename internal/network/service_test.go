@@ -1,26 +1,20 @@
 package network_test
 
 import (
-	"context"
 	"testing"
 
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 )
 
 func TestMain(m *testing.M) { apitest.Main(m, "Network") }
 
 func list(t testing.TB, d *db.DB) {
 	t.Helper()
-	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `
+	dbtest.Exec(t, d, `
 			INSERT INTO network_listings (user_id, trust_score, report_count, category, severity, first_reported_at, last_reported_at)
 			VALUES ('666', 12, 9, 'scam', 'high', '2025-02-03T04:05:06.789999+02:00', '2026-10-11T12:13:14Z')`)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestLookupNetworkUser(t *testing.T) {

@@ -17,7 +17,8 @@ func TestWhatARestoreUndoes(t *testing.T) {
 	t.Parallel()
 	old, restored := dbtest.New(t).DB, dbtest.New(t).DB
 	for _, d := range []*db.DB{old, restored} { // at the time of the backup, the day before
-		dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'Test', '1')`,
+		dbtest.AddGuilds(t, d, "1")
+		dbtest.Fill(t, d,
 			`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, created_at)
 			 SELECT id, '1', '', '', sha256(id::bytea), '{}', now() - interval '2 days' FROM unnest('{kept,revoked,gone}'::text[]) AS id`,
 			`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview, created_at, updated_at)

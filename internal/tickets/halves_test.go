@@ -24,14 +24,11 @@ func failWrites(t *testing.T, a *apitest.API, table string) (remove func()) {
 // state is everything that a write of a ticket may touch.
 func state(t *testing.T, a *apitest.API) string {
 	t.Helper()
-	var s string
-	if err := a.DB().Reader().GetContext(context.Background(), &s, `
+	s := dbtest.Value[string](t, a.DB(), `
 		SELECT concat_ws(' ',
 			(SELECT string_agg(t::text, ',' ORDER BY id) FROM tickets t),
 			(SELECT count(*) FROM ticket_messages), (SELECT count(*) FROM webhook_events),
-			(SELECT count(*) FROM river_job), (SELECT count(*) FROM idempotency_keys), (SELECT count(*) FROM chat_intents))`); err != nil {
-		t.Fatal(err)
-	}
+			(SELECT count(*) FROM river_job), (SELECT count(*) FROM idempotency_keys), (SELECT count(*) FROM chat_intents))`)
 	return s
 }
 

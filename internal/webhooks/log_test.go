@@ -14,8 +14,7 @@ import (
 // first: of both event types in turn, all in the given state.
 func fill(t *testing.T, api *apitest.API, endpoint, prefix string, n int, state, class string) {
 	t.Helper()
-	err := api.DB().Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `
+	dbtest.Exec(t, api.DB(), `
 			WITH ev AS (
 				INSERT INTO webhook_events (guild_id, id, type, payload)
 				SELECT $1, $3 || i, CASE WHEN i % 2 = 0 THEN 'case.created' ELSE 'economy.balance_changed' END, '{}'
@@ -25,11 +24,6 @@ func fill(t *testing.T, api *apitest.API, endpoint, prefix string, n int, state,
 			INSERT INTO webhook_deliveries (guild_id, endpoint_id, id, event_id, event_type, event_at, state, fresh, response_class, completed_at)
 			SELECT guild_id, $2, id, id, type, occurred_at, $5, false, nullif($6, ''), CASE WHEN $5 IN ('failed', 'delivered') THEN now() END
 			FROM ev`, api.Guild, endpoint, prefix, n, state, class)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() { // these events are no changes that the books could show
 		err := api.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
 			if _, err := tx.ExecContext(ctx, `DELETE FROM webhook_deliveries WHERE guild_id = $1 AND endpoint_id = $2`, api.Guild, endpoint); err != nil {

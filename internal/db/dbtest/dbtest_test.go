@@ -21,17 +21,9 @@ func TestNew(t *testing.T) {
 	t.Run("gives each test its own", func(t *testing.T) {
 		t.Parallel()
 		a, b := dbtest.New(t), dbtest.New(t)
-		if err := a.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			_, err := tx.ExecContext(ctx, `CREATE TABLE only_here ()`)
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, a.DB, `CREATE TABLE only_here ()`)
 		for d, want := range map[*dbtest.Database]bool{a: true, b: false} {
-			var got bool
-			if err := d.DB.Reader().GetContext(ctx, &got, `SELECT to_regclass('only_here') IS NOT NULL`); err != nil {
-				t.Fatal(err)
-			}
+			got := dbtest.Value[bool](t, d.DB, `SELECT to_regclass('only_here') IS NOT NULL`)
 			if got != want {
 				t.Errorf("table seen: %v, want %v", got, want)
 			}

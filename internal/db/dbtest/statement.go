@@ -25,6 +25,12 @@ func Exec(t test, d *db.DB, statement string, args ...any) {
 	}
 }
 
+// AddGuilds makes guilds with nothing in them.
+func AddGuilds(t test, d *db.DB, ids ...string) {
+	t.Helper()
+	Exec(t, d, `INSERT INTO guilds (id, name, owner_id) SELECT id, 'Guild ' || id, '1' FROM unnest($1::text[]) AS id`, db.Array(ids))
+}
+
 // Fill runs statements in one unit, however long they take.
 func Fill(t test, d *db.DB, statements ...string) {
 	t.Helper()

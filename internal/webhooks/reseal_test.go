@@ -1,0 +1,96 @@
+package webhooks
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
+	"guildhall/internal/egress"
+	"guildhall/internal/fault"
+	"guildhall/internal/seal"
+)
+
+func box(t *testing.T, keys ...byte) *seal.Box {
+	t.Helper()
+	var all [][]byte
+	for _, k := range keys {
+		all = append(all, bytes.Repeat([]byte{k}, seal.KeySize))
+	}
+	b, err := seal.New(all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// endpoints stores endpoints e0, e1, … of guild 1, each with its id for a secret.
+func endpoints(t *testing.T, d *db.DB, n int, b *seal.Box) {
+	t.Helper()
+	dbtest.AddGuilds(t, d, "1")
+	ids, sealed := make([]string, n), make([][]byte, n)
+	for i := range n {
+		ids[i] = fmt.Sprint("e", i)
+		sealed[i] = b.Seal([]byte(ids[i]), boundTo("1", ids[i]))
+	}
+	dbtest.Exec(t, d, `
+		INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
+		SELECT '1', id, 'https://example.com', '{}', secret, '' FROM unnest($1::text[], $2::bytea[]) AS e (id, secret)`,
+		db.Array(ids), db.ByteArray(sealed))
+}
+
+func TestResealRewritesEverySecret(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	if some, opens, err := SampleSecrets(t.Context(), d.Reader(), box(t, 1)); some || opens || err != nil {
+		t.Errorf("without an endpoint: %t, %t, %v", some, opens, err)
+	}
+	const n = 2*resealChunk + 1
+	endpoints(t, d, n, box(t, 1))
+	for key, opens := range map[byte]bool{1: true, 2: false} {
+		if some, got, err := SampleSecrets(t.Context(), d.Reader(), box(t, key)); !some || got != opens || err != nil {
+			t.Errorf("key %d: %t, %t, %v", key, some, got, err)
+		}
+	}
+	for _, rewritten := range []int64{n, 0} {
+		if count, err := Reseal(t.Context(), d, box(t, 2, 1)); err != nil || count.Resealed != rewritten {
+			t.Errorf("%+v, %v; want %d rewritten", count, err, rewritten)
+		}
+	}
+	for _, id := range []string{"e0", fmt.Sprint("e", n-1)} {
+		sealed := dbtest.Value[[]byte](t, d, `SELECT secret FROM webhook_endpoints WHERE id = $1`, id)
+		if plain, err := box(t, 2).Open(sealed, boundTo("1", id)); err != nil || string(plain) != id {
+			t.Errorf("%s is %q under the new key, %v", id, plain, err)
+		}
+	}
+}
+
+// A secret may sign along for no time at all, or for a day; and no more of them
+// than fit into a request's headers.
+func TestOldSecretsAreLimited(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	cfg := Config{DB: d, Box: box(t, 1), Guard: egress.NewGuard(nil, nil)}
+	endpoints(t, d, 1, cfg.Box)
+	old := func() int {
+		return dbtest.Value[int](t, d, `SELECT jsonb_array_length(old_secrets) FROM webhook_endpoints`)
+	}
+	for range maxSecrets + 1 {
+		if _, err := Rotate(t.Context(), cfg, d, "1", "e0", MaxOverlap); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := old(); got != maxSecrets-1 {
+		t.Errorf("%d old secrets sign beside the new one, want %d", got, maxSecrets-1)
+	}
+	for _, overlap := range []time.Duration{-1, MaxOverlap + 1} {
+		if _, err := Rotate(t.Context(), cfg, d, "1", "e0", overlap); !fault.Is(err, "invalid_request") {
+			t.Errorf("an overlap of %v: %v", overlap, err)
+		}
+	}
+	if _, err := Rotate(t.Context(), cfg, d, "1", "e0", 0); err != nil || old() != 0 {
+		t.Errorf("without an overlap %d old secrets are left, %v", old(), err)
+	}
+}
