@@ -67,9 +67,11 @@ type node struct {
 	// ready is called once, when everything is being served.
 	ready func(addresses)
 
-	draining atomic.Bool
-	metrics  *prometheus.Registry
-	tracer   *tracing.Tracer
+	// Made by run before anything is started.
+	metrics *prometheus.Registry
+	tracer  *tracing.Tracer
+
+	draining atomic.Bool // set at the signal, read by requests
 }
 
 // addresses is where a node listens; nil is nowhere.

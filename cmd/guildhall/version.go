@@ -4,8 +4,8 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"guildhall/internal/api"
 	"guildhall/internal/output"
+	"guildhall/internal/schema"
 )
 
 // Set by the linker in a release.
@@ -19,7 +19,7 @@ type versionCommand struct {
 }
 
 func (c *versionCommand) Run(io streams) error {
-	doc, err := api.Document()
+	doc, err := schema.Document()
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ const certificateInterval = 10 * time.Second
 type Pair struct {
 	certFile, keyFile string
 	log               *slog.Logger
-	current           atomic.Pointer[tls.Certificate]
-	cert, key         []byte // the files' last contents; of watch alone
+	current           atomic.Pointer[tls.Certificate] // written by Watch, read by handshakes
+	cert, key         []byte                          // the files' last contents; of Watch alone
 }
 
 // Load reads a certificate and its key.

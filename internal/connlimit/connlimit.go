@@ -36,7 +36,7 @@ type Connections struct {
 	proxies []netip.Prefix // who bring many clients' connections
 	refused *prometheus.CounterVec
 
-	mu   sync.Mutex
+	mu   sync.Mutex // guards what follows
 	all  int
 	from map[netip.Prefix]int
 }

@@ -20,13 +20,13 @@ const (
 // made in one go cost little more than half of what they cost one by one in the
 // midst of their requests, each time with cold caches.
 type Batch struct {
-	w io.Writer
+	w io.Writer // of whoever holds writing
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows, up to writing
 	waiting []waiting
 	armed   bool
 
-	writing sync.Mutex // taken before mu
+	writing sync.Mutex // taken before mu; guards what follows
 	spare   []waiting
 	lines   bytes.Buffer
 }
