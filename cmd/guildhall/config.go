@@ -16,6 +16,7 @@ import (
 	"guildhall/internal/delivery"
 	"guildhall/internal/egress"
 	"guildhall/internal/fault"
+	"guildhall/internal/logging"
 	"guildhall/internal/ratelimit"
 	"guildhall/internal/seal"
 	"guildhall/internal/tracing"
@@ -111,7 +112,7 @@ func (s Settings) check() (checked, error) {
 	if c.hooks, err = s.receivers(c.box); err != nil {
 		found = append(found, err)
 	}
-	_, err = newLogger(os.Stderr, s.Log)
+	_, err = logging.New(os.Stderr, s.Log)
 	found.about("GUILDHALL_LOG", err)
 	if err := tracing.Check(); err != nil {
 		found = append(found, err) // it names the variable, which is not ours

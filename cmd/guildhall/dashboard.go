@@ -13,6 +13,7 @@ import (
 	"guildhall/internal/auth"
 	"guildhall/internal/dashboard"
 	"guildhall/internal/db"
+	"guildhall/internal/output"
 	"guildhall/internal/ratelimit"
 	"guildhall/internal/webhooks"
 	"guildhall/internal/wire"
@@ -116,7 +117,7 @@ func (c *dashboardLink) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	if c.JSON {
-		return printJSON(io.out, madeLink{base + l.Path, c.Guild, wire.At(l.ExpiresAt)})
+		return output.JSON(io.out, madeLink{base + l.Path, c.Guild, wire.At(l.ExpiresAt)})
 	}
-	return say(io.out, "%s\n\nIt works once, until %s.", base+l.Path, instant(&l.ExpiresAt, ""))
+	return output.Say(io.out, "%s\n\nIt works once, until %s.", base+l.Path, output.Instant(&l.ExpiresAt, ""))
 }

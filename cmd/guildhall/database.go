@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"guildhall/internal/db"
+	"guildhall/internal/output"
 )
 
 // connection is how the commands that look after data find the database: the
@@ -93,7 +94,7 @@ func (c *migrateCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	if left := schema.Unfinished(); left != "" {
-		return say(io.out, "The database is at schema version %d: %s.", schema.Version, left)
+		return output.Say(io.out, "The database is at schema version %d: %s.", schema.Version, left)
 	}
-	return say(io.out, "The database is at schema version %d.", schema.Version)
+	return output.Say(io.out, "The database is at schema version %d.", schema.Version)
 }

@@ -13,10 +13,13 @@ import (
 	"time"
 
 	"guildhall/internal/auth"
+	"guildhall/internal/certificate"
 	"guildhall/internal/dashboard"
 	"guildhall/internal/db"
 	"guildhall/internal/db/embedded"
 	"guildhall/internal/guildfile"
+	"guildhall/internal/logging"
+	"guildhall/internal/output"
 )
 
 // What dev keeps in its folder, beside the database.
@@ -45,7 +48,7 @@ func (c *devCommand) Run(ctx context.Context, io streams) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := say(io.err, "Starting Postgres in %s ...", dir); err != nil {
+	if err := output.Say(io.err, "Starting Postgres in %s ...", dir); err != nil {
 		return err
 	}
 	server, err := embedded.Start(ctx, embedded.Config{Dir: filepath.Join(dir, "postgres")})
@@ -66,7 +69,7 @@ func (c *devCommand) Run(ctx context.Context, io streams) error {
 
 func (c *devCommand) serve(ctx context.Context, dir string, server *embedded.Server, io streams) error {
 	if server.Folder != filepath.Join(dir, "postgres") {
-		if err := say(io.err, "The database is in %s: Postgres does not run as root, and its user cannot enter %s.", server.Folder, dir); err != nil {
+		if err := output.Say(io.err, "The database is in %s: Postgres does not run as root, and its user cannot enter %s.", server.Folder, dir); err != nil {
 			return err
 		}
 	}
@@ -84,7 +87,7 @@ func (c *devCommand) serve(ctx context.Context, dir string, server *embedded.Ser
 	if err := checkKey(ctx, server.URL, settings.box); err != nil {
 		return err
 	}
-	log, err := newLogger(io.err, c.Log)
+	log, err := logging.New(io.err, c.Log)
 	if err != nil {
 		return err
 	}
@@ -145,12 +148,12 @@ func (c *devCommand) complete(dir string) (ca string, err error) {
 	if c.TLSCert != "" || c.TLSKey != "" {
 		return "", nil
 	}
-	files, err := localCertificate(dir)
+	files, err := certificate.Local(dir)
 	if err != nil {
 		return "", err
 	}
-	c.TLSCert, c.TLSKey = files.cert, files.key
-	return files.ca, nil
+	c.TLSCert, c.TLSKey = files.Cert, files.Key
+	return files.CA, nil
 }
 
 // prepare loads the demo guild into an empty database and makes a token for it.
@@ -165,7 +168,7 @@ func (c *devCommand) prepare(ctx context.Context, url string, progress io.Writer
 		return auth.Token{}, fmt.Errorf("look for the demo guild: %w", err)
 	}
 	if !loaded {
-		if err := say(progress, "Loading the demo guild ..."); err != nil {
+		if err := output.Say(progress, "Loading the demo guild ..."); err != nil {
 			return auth.Token{}, err
 		}
 		var file bytes.Buffer

@@ -9,8 +9,11 @@ import (
 	"os"
 	"strings"
 
+	"guildhall/internal/certificate"
 	"guildhall/internal/chat"
 	"guildhall/internal/doctor"
+	"guildhall/internal/logging"
+	"guildhall/internal/output"
 	"guildhall/internal/tracing"
 )
 
@@ -35,7 +38,7 @@ func (c *doctorCommand) Run(ctx context.Context, io streams) error {
 	var failed []string
 	var printing error
 	tell := func(f doctor.Finding) {
-		f.Message = oneLine(redact(f.Message))
+		f.Message = oneLine(logging.Redact(f.Message))
 		all.Findings = append(all.Findings, f)
 		switch {
 		case f.Status == doctor.Fail:
@@ -45,7 +48,7 @@ func (c *doctorCommand) Run(ctx context.Context, io streams) error {
 			all.Status = doctor.Warn
 		}
 		if !c.JSON && printing == nil {
-			printing = say(io.out, "%s %s %s", fmt.Sprintf("%-4s", f.Status), fmt.Sprintf("%-13s", f.Check), f.Message)
+			printing = output.Say(io.out, "%s %s %s", fmt.Sprintf("%-4s", f.Status), fmt.Sprintf("%-13s", f.Check), f.Message)
 		}
 	}
 	f, err := c.find()
@@ -57,7 +60,7 @@ func (c *doctorCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	if c.JSON {
-		printing = printJSON(io.out, all)
+		printing = output.JSON(io.out, all)
 	}
 	if printing == nil && len(failed) > 0 {
 		printing = fmt.Errorf("%d of %d checks failed: %s", len(failed), len(all.Findings), strings.Join(failed, ", "))
@@ -106,8 +109,8 @@ func (c *doctorCommand) likeDev(f found) {
 	if len(c.WebhookAllow) == 0 {
 		c.WebhookAllow = []string{loopback}
 	}
-	files := localPaths(c.Dir)
-	if _, err := os.Stat(files.cert); err == nil && c.TLSCert == "" {
-		c.TLSCert, c.TLSKey = files.cert, files.key
+	files := certificate.LocalPaths(c.Dir)
+	if _, err := os.Stat(files.Cert); err == nil && c.TLSCert == "" {
+		c.TLSCert, c.TLSKey = files.Cert, files.Key
 	}
 }

@@ -19,6 +19,8 @@ import (
 
 	"guildhall/internal/audit"
 	"guildhall/internal/fault"
+	"guildhall/internal/logging"
+	"guildhall/internal/output"
 )
 
 // commands is the command line.
@@ -98,7 +100,7 @@ func run(ctx context.Context, args []string, io streams) int {
 		text = strings.Replace(text, f.Error(), strings.TrimPrefix(f.Message, "body /"), 1) // an option, here
 		invalid = f.Kind == fault.Invalid
 	}
-	fmt.Fprintln(io.err, "guildhall:", visible(oneLine(redact(text))))
+	fmt.Fprintln(io.err, "guildhall:", output.Visible(oneLine(logging.Redact(text))))
 	var usage usageError
 	if errors.As(err, &usage) || invalid {
 		return 2

@@ -19,6 +19,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/guildfile"
+	"guildhall/internal/logging"
 	"guildhall/internal/testutil"
 )
 
@@ -533,7 +534,7 @@ func TestRedact(t *testing.T) {
 	secret := "svc_live_" + strings.Repeat("aB3_-", 9)[:43]
 	var out bytes.Buffer
 	for _, format := range []string{"debug,json", "debug,text"} {
-		log, err := newLogger(&out, format)
+		log, err := logging.New(&out, format)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -546,7 +547,7 @@ func TestRedact(t *testing.T) {
 		}
 	}
 	for _, wrong := range []string{"", "info", "loud,json", "info,xml"} {
-		if _, err := newLogger(&out, wrong); err == nil {
+		if _, err := logging.New(&out, wrong); err == nil {
 			t.Errorf("%q is taken", wrong)
 		}
 	}

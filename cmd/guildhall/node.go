@@ -18,10 +18,13 @@ import (
 
 	"guildhall/internal/api"
 	"guildhall/internal/auth"
+	"guildhall/internal/certificate"
 	"guildhall/internal/chat"
+	"guildhall/internal/connlimit"
 	"guildhall/internal/db"
 	"guildhall/internal/delivery"
 	"guildhall/internal/installation"
+	"guildhall/internal/monitor"
 	"guildhall/internal/ratelimit"
 	"guildhall/internal/tracing"
 	"guildhall/internal/usage"
@@ -64,9 +67,11 @@ type node struct {
 	// ready is called once, when everything is being served.
 	ready func(addresses)
 
-	draining atomic.Bool
-	metrics  *prometheus.Registry
-	tracer   *tracing.Tracer
+	// Made by run before anything is started.
+	metrics *prometheus.Registry
+	tracer  *tracing.Tracer
+
+	draining atomic.Bool // set at the signal, read by requests
 }
 
 // addresses is where a node listens; nil is nowhere.
@@ -95,18 +100,18 @@ func (n *node) run(ctx context.Context) error {
 		return err
 	}
 	defer vital.Close()
-	n.metrics.MustRegister(newPools("vital", vital))
+	n.metrics.MustRegister(monitor.NewPools("vital", vital))
 	return n.live(ctx, vital, share)
 }
 
 // live has three lives end one after the other: the workers', the public
 // listeners', and that of what both stand on.
 func (n *node) live(ctx context.Context, vital *db.DB, share connections) error {
-	times, err := newClock(vital, n.log, n.metrics)
+	times, err := monitor.NewClock(vital, n.log, n.metrics)
 	if err != nil {
 		return err
 	}
-	standbys, err := newReplication(vital, n.log, n.metrics)
+	standbys, err := monitor.NewReplication(vital, n.log, n.metrics)
 	if err != nil {
 		return err
 	}
@@ -128,7 +133,7 @@ func (n *node) live(ctx context.Context, vital *db.DB, share connections) error 
 			return err
 		}
 		defer d.Close()
-		n.metrics.MustRegister(newPools("api", d))
+		n.metrics.MustRegister(monitor.NewPools("api", d))
 		if public, err = n.startAPI(standing, working, g, d, vital, wake, &at); err != nil {
 			return err
 		}
@@ -138,8 +143,8 @@ func (n *node) live(ctx context.Context, vital *db.DB, share connections) error 
 		closeAll(public)
 		return err
 	}
-	g.Go(func() error { return times.watch(working) })
-	g.Go(func() error { return standbys.watch(working) })
+	g.Go(func() error { return times.Watch(working) })
+	g.Go(func() error { return standbys.Watch(working) })
 	if n.ready != nil {
 		n.ready(at)
 	}
@@ -149,16 +154,16 @@ func (n *node) live(ctx context.Context, vital *db.DB, share connections) error 
 		<-groupCtx.Done()
 		n.draining.Store(true)
 		stopWorking()
-		err := n.close(ctx, public)
+		err := n.closePublic(ctx, public)
 		stopStanding()
 		return errors.Join(err, ops.Close())
 	})
 	return n.end(ctx, groupCtx, g)
 }
 
-// close ends the public listeners: after the drain, and when the requests under
+// closePublic ends the public listeners: after the drain, and when the requests under
 // way have been served or their time is over.
-func (n *node) close(ctx context.Context, public []*http.Server) error {
+func (n *node) closePublic(ctx context.Context, public []*http.Server) error {
 	n.log.Info("stopping", "drain", n.drain.String())
 	if ctx.Err() != nil && len(public) > 0 { // a failure of our own leaves nothing to wait for
 		time.Sleep(n.drain)
@@ -241,11 +246,11 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 // listen opens the public listeners and serves handler on them.
 func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handler, at *addresses) ([]*http.Server, error) {
 	var servers []*http.Server
-	connections := newConnections(n.proxies, n.metrics)
+	connections := connlimit.New(n.proxies, n.metrics)
 	if n.HTTPSListen != "" {
-		certificate, err := loadCertificate(n.TLSCert, n.TLSKey, n.log)
+		pair, err := certificate.Load(n.TLSCert, n.TLSKey, n.log)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("GUILDHALL_TLS_CERT: %w", err)
 		}
 		l, err := n.open(ctx, "GUILDHALL_HTTPS_LISTEN", n.HTTPSListen)
 		if err != nil {
@@ -253,10 +258,10 @@ func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handl
 		}
 		at.https = l.Addr()
 		s := n.server(handler)
-		s.TLSConfig = certificate.config()
+		s.TLSConfig = pair.TLSConfig()
 		servers = append(servers, s)
-		g.Go(func() error { return unlessClosed(s.ServeTLS(boundedListener{l, connections}, "", "")) })
-		g.Go(func() error { return certificate.watch(ctx) })
+		g.Go(func() error { return unlessClosed(s.ServeTLS(connections.Bound(l), "", "")) })
+		g.Go(func() error { return pair.Watch(ctx) })
 	}
 	if n.HTTPListen != "" {
 		l, err := n.open(ctx, "GUILDHALL_HTTP_LISTEN", n.HTTPListen)
@@ -267,7 +272,7 @@ func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handl
 		at.http = l.Addr()
 		s := n.server(handler)
 		servers = append(servers, s)
-		g.Go(func() error { return unlessClosed(s.Serve(boundedListener{l, connections})) })
+		g.Go(func() error { return unlessClosed(s.Serve(connections.Bound(l))) })
 	}
 	return servers, nil
 }
@@ -280,7 +285,7 @@ func (n *node) server(h http.Handler) *http.Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: connlimit.MaxStreams},
 		// Broken handshakes and the like: the callers' doing, not ours.
 		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
 	}
@@ -300,7 +305,7 @@ func (n *node) parting(next http.Handler) http.Handler {
 
 // open listens on an address. The error names the setting.
 func (n *node) open(ctx context.Context, setting, addr string) (net.Listener, error) {
-	lc := net.ListenConfig{Control: dropUnread}
+	lc := net.ListenConfig{Control: connlimit.DropUnread}
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil && n.fallback {
 		if host, _, split := net.SplitHostPort(addr); split == nil {

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"guildhall/internal/output"
 )
 
 // readyCommand is for whoever looks after a container that holds nothing but
@@ -47,5 +49,5 @@ func (c *readyCommand) Run(ctx context.Context, streams streams) error {
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("not ready: %s", strings.TrimSpace(string(why)))
 	}
-	return say(streams.out, "ready")
+	return output.Say(streams.out, "ready")
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"guildhall/internal/db"
+	"guildhall/internal/output"
 	"guildhall/internal/restore"
 	"guildhall/internal/wire"
 )
@@ -72,7 +73,7 @@ func (r restoreReport) print(io streams, asJSON bool) error {
 		}
 		var changes []string
 		for _, c := range t.Changes {
-			changes = append(changes, c.Change+" "+instant(&c.At, ""))
+			changes = append(changes, c.Change+" "+output.Instant(&c.At, ""))
 		}
 		state := t.State
 		if state == "" {
@@ -83,14 +84,14 @@ func (r restoreReport) print(io streams, asJSON bool) error {
 	var err error
 	switch {
 	case asJSON:
-		err = printJSON(io.out, r)
+		err = output.JSON(io.out, r)
 	case len(r.Things) > 0:
-		err = printTable(io.out, rows)
+		err = output.Table(io.out, rows)
 	default:
-		err = say(io.out, "No token and no endpoint is known to have changed since.")
+		err = output.Say(io.out, "No token and no endpoint is known to have changed since.")
 	}
 	if err == nil && r.More && !asJSON {
-		err = say(io.out, "There are more than these %d.", len(r.Things))
+		err = output.Say(io.out, "There are more than these %d.", len(r.Things))
 	}
 	switch {
 	case err != nil:
@@ -98,7 +99,7 @@ func (r restoreReport) print(io streams, asJSON bool) error {
 	case undone > 0:
 		return fmt.Errorf("the restore has undone changes of %d tokens and endpoints: revoke, remove or change again those that are revived or reverted", undone)
 	case !r.Compared && !asJSON:
-		return say(io.out, "That is what this database knows. A restored one knows nothing after its backup: --old-database-url names the one it replaces; without it, revoke with `guildhall token revoke --all`.")
+		return output.Say(io.out, "That is what this database knows. A restored one knows nothing after its backup: --old-database-url names the one it replaces; without it, revoke with `guildhall token revoke --all`.")
 	case r.More && r.Compared:
 		return errors.New("more has changed than could be compared: revoke with `guildhall token revoke --all`")
 	}

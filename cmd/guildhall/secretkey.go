@@ -11,6 +11,7 @@ import (
 
 	"guildhall/internal/db"
 	"guildhall/internal/installation"
+	"guildhall/internal/output"
 	"guildhall/internal/seal"
 )
 
@@ -99,12 +100,12 @@ func (c *resealCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	if c.JSON {
-		err = printJSON(io.out, done)
+		err = output.JSON(io.out, done)
 	} else {
 		row := func(what string, n seal.Count) []string {
 			return []string{what, fmt.Sprint(n.Resealed), fmt.Sprint(n.Current), fmt.Sprint(n.Unreadable)}
 		}
-		err = printTable(io.out, [][]string{
+		err = output.Table(io.out, [][]string{
 			{"", "RESEALED", "WERE SO", "UNREADABLE"}, row("endpoints", done.Endpoints), row("stored answers", done.Answers),
 		})
 	}

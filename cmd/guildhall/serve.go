@@ -8,7 +8,9 @@ import (
 	"slices"
 
 	"guildhall/internal/db"
+	"guildhall/internal/garbage"
 	"guildhall/internal/installation"
+	"guildhall/internal/logging"
 )
 
 type serveCommand struct {
@@ -29,11 +31,11 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	log, lines, err := newBatchedLogger(io.err, c.Log)
+	log, lines, err := logging.NewBatched(io.err, c.Log)
 	if err != nil {
 		return err
 	}
-	defer lines.flush()
+	defer lines.Flush()
 	if withoutKey {
 		log.Warn("no GUILDHALL_SECRET_KEY: signing secrets and stored answers are kept under a key that everybody knows, which is for tests only")
 	}
@@ -62,7 +64,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {
-		tuneGarbage()
+		garbage.Tune()
 	}
 	n := &node{
 		checked: settings, databaseURL: c.DatabaseURL, listenURL: cmp.Or(c.ListenURL, c.DatabaseURL), log: log, drain: drainTimeout,

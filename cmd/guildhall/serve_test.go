@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"guildhall/internal/auth"
+	"guildhall/internal/certificate"
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/db/embedded"
@@ -33,7 +34,7 @@ import (
 type serving struct {
 	*process
 	https, http, ops string
-	files            localFiles
+	files            certificate.LocalFiles
 	roots            *x509.CertPool
 	token            string
 }
@@ -44,7 +45,7 @@ var readyLine = regexp.MustCompile(`"msg":"ready","https":"([^"]*)","http":"([^"
 func serve(t *testing.T, url string, env ...string) *serving {
 	t.Helper()
 	dir := t.TempDir()
-	files, err := localCertificate(dir)
+	files, err := certificate.Local(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func serve(t *testing.T, url string, env ...string) *serving {
 	s.trust(t)
 	s.process = begin(t, dir, append([]string{
 		"GUILDHALL_DATABASE_URL=" + url, "GUILDHALL_SECRET_KEY=" + key,
-		"GUILDHALL_TLS_CERT=" + files.cert, "GUILDHALL_TLS_KEY=" + files.key,
+		"GUILDHALL_TLS_CERT=" + files.Cert, "GUILDHALL_TLS_KEY=" + files.Key,
 		"GUILDHALL_HTTPS_LISTEN=127.0.0.1:0", "GUILDHALL_HTTP_LISTEN=127.0.0.1:0", "GUILDHALL_OPS_LISTEN=127.0.0.1:0",
 		"GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off",
 	}, env...), "serve")
@@ -71,7 +72,7 @@ func serve(t *testing.T, url string, env ...string) *serving {
 
 func (s *serving) trust(t *testing.T) {
 	t.Helper()
-	pem, err := os.ReadFile(s.files.ca)
+	pem, err := os.ReadFile(s.files.CA)
 	if err != nil || !s.roots.AppendCertsFromPEM(pem) {
 		t.Fatalf("read the CA: %v", err)
 	}
@@ -165,15 +166,15 @@ func TestServe(t *testing.T) {
 	t.Run("takes up a renewed certificate", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, withGuild(t)) // the others still trust the old one
-		for _, old := range []string{s.files.ca, s.files.cert, s.files.key} {
+		for _, old := range []string{s.files.CA, s.files.Cert, s.files.Key} {
 			if err := os.Remove(old); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := localCertificate(filepath.Dir(s.files.ca)); err != nil {
+		if _, err := certificate.Local(filepath.Dir(s.files.CA)); err != nil {
 			t.Fatal(err)
 		}
-		pair, err := tls.LoadX509KeyPair(s.files.cert, s.files.key)
+		pair, err := tls.LoadX509KeyPair(s.files.Cert, s.files.Key)
 		if err != nil {
 			t.Fatal(err)
 		}

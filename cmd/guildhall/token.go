@@ -8,6 +8,7 @@ import (
 
 	"guildhall/internal/auth"
 	"guildhall/internal/db"
+	"guildhall/internal/output"
 	"guildhall/internal/wire"
 )
 
@@ -72,13 +73,13 @@ func (c *tokenCreate) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	if c.JSON {
-		return printJSON(io.out, created{
+		return output.JSON(io.out, created{
 			ID: t.ID, Token: t.Secret, Preview: t.Preview, GuildID: t.GuildID, Name: t.Name, Scopes: t.Scopes,
-			IPAllowlist: list(t.IPAllowlist), ExpiresAt: at(t.ExpiresAt), CreatedAt: wire.At(t.CreatedAt),
+			IPAllowlist: output.List(t.IPAllowlist), ExpiresAt: output.At(t.ExpiresAt), CreatedAt: wire.At(t.CreatedAt),
 		})
 	}
-	return say(io.out, "%s\n\nid       %s\nguild    %s\nname     %s\nscopes   %s\nexpires  %s\n\nThe token is shown this once. Keep it safe.",
-		t.Secret, t.ID, t.GuildID, t.Name, strings.Join(t.Scopes, " "), instant(t.ExpiresAt, "never"))
+	return output.Say(io.out, "%s\n\nid       %s\nguild    %s\nname     %s\nscopes   %s\nexpires  %s\n\nThe token is shown this once. Keep it safe.",
+		t.Secret, t.ID, t.GuildID, t.Name, strings.Join(t.Scopes, " "), output.Instant(t.ExpiresAt, "never"))
 }
 
 type tokenList struct {
@@ -115,20 +116,20 @@ func (c *tokenList) Run(ctx context.Context, io streams) error {
 		all := make([]listed, 0, len(tokens))
 		for _, t := range tokens {
 			all = append(all, listed{
-				ID: t.ID, Preview: t.Preview, GuildID: t.GuildID, Name: t.Name, Scopes: t.Scopes, IPAllowlist: list(t.IPAllowlist),
-				ExpiresAt: at(t.ExpiresAt), CreatedAt: wire.At(t.CreatedAt), LastUsedAt: at(t.LastUsedAt), RevokedAt: at(t.RevokedAt),
+				ID: t.ID, Preview: t.Preview, GuildID: t.GuildID, Name: t.Name, Scopes: t.Scopes, IPAllowlist: output.List(t.IPAllowlist),
+				ExpiresAt: output.At(t.ExpiresAt), CreatedAt: wire.At(t.CreatedAt), LastUsedAt: output.At(t.LastUsedAt), RevokedAt: output.At(t.RevokedAt),
 			})
 		}
-		return printJSON(io.out, all)
+		return output.JSON(io.out, all)
 	}
 	rows := [][]string{{"ID", "TOKEN", "NAME", "CREATED", "EXPIRES", "LAST USED", "REVOKED", "SCOPES"}}
 	for _, t := range tokens {
 		rows = append(rows, []string{
-			t.ID, t.Preview, t.Name, instant(&t.CreatedAt, ""), instant(t.ExpiresAt, "never"),
-			instant(t.LastUsedAt, "never"), instant(t.RevokedAt, "no"), strings.Join(t.Scopes, " "),
+			t.ID, t.Preview, t.Name, output.Instant(&t.CreatedAt, ""), output.Instant(t.ExpiresAt, "never"),
+			output.Instant(t.LastUsedAt, "never"), output.Instant(t.RevokedAt, "no"), strings.Join(t.Scopes, " "),
 		})
 	}
-	return printTable(io.out, rows)
+	return output.Table(io.out, rows)
 }
 
 type tokenRevoke struct {
@@ -170,9 +171,9 @@ func (c *tokenRevoke) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	if c.JSON {
-		return printJSON(io.out, revokedTokens{1})
+		return output.JSON(io.out, revokedTokens{1})
 	}
-	return say(io.out, "Token %s is revoked. No node accepts it any more.", c.ID)
+	return output.Say(io.out, "Token %s is revoked. No node accepts it any more.", c.ID)
 }
 
 func (c *tokenRevoke) revokeAll(ctx context.Context, d *db.DB, io streams) error {
@@ -184,7 +185,7 @@ func (c *tokenRevoke) revokeAll(ctx context.Context, d *db.DB, io streams) error
 		return err
 	}
 	if c.JSON {
-		return printJSON(io.out, revokedTokens{n})
+		return output.JSON(io.out, revokedTokens{n})
 	}
-	return say(io.out, "%d tokens are revoked. No node accepts them any more.", n)
+	return output.Say(io.out, "%d tokens are revoked. No node accepts them any more.", n)
 }

@@ -12,6 +12,7 @@ import (
 	"guildhall/internal/auth"
 	"guildhall/internal/db"
 	"guildhall/internal/installation"
+	"guildhall/internal/output"
 	"guildhall/internal/webhooks"
 	"guildhall/internal/wire"
 )
@@ -90,9 +91,9 @@ func (c *webhookAdd) Run(ctx context.Context, io streams) error {
 
 func (r receivers) printSecret(io streams, e gen.WebhookEndpointWithSecret) error {
 	if r.JSON {
-		return printJSON(io.out, e)
+		return output.JSON(io.out, e)
 	}
-	return say(io.out, "%s\n\nid      %s\nurl     %s\nevents  %s\n\nThe secret is shown this once. Keep it safe.", e.Secret, e.ID, e.URL, strings.Join(e.Events, " "))
+	return output.Say(io.out, "%s\n\nid      %s\nurl     %s\nevents  %s\n\nThe secret is shown this once. Keep it safe.", e.Secret, e.ID, e.URL, strings.Join(e.Events, " "))
 }
 
 type webhookList struct {
@@ -112,7 +113,7 @@ func (c *webhookList) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	if c.JSON {
-		return printJSON(io.out, all)
+		return output.JSON(io.out, all)
 	}
 	rows := [][]string{{"ID", "URL", "STATE", "SECRET", "EVENTS"}}
 	for _, e := range all {
@@ -125,7 +126,7 @@ func (c *webhookList) Run(ctx context.Context, io streams) error {
 		}
 		rows = append(rows, []string{e.ID, e.URL, state, e.SecretPreview, strings.Join(e.Events, " ")})
 	}
-	return printTable(io.out, rows)
+	return output.Table(io.out, rows)
 }
 
 type webhookRotate struct {
@@ -223,13 +224,13 @@ func (c *webhookDeliveries) Run(ctx context.Context, io streams) error {
 			return err
 		}
 		if c.JSON {
-			return printJSON(io.out, all)
+			return output.JSON(io.out, all)
 		}
 		rows := [][]string{{"ID", "EVENT", "STATUS", "ATTEMPTS", "ANSWER", "CREATED"}}
 		for _, d := range all {
 			rows = append(rows, []string{d.ID, d.EventType, d.Status, strconv.Itoa(d.AttemptCount), receiverResponse(d), d.CreatedAt.String()})
 		}
-		return printTable(io.out, rows)
+		return output.Table(io.out, rows)
 	})
 }
 
@@ -264,9 +265,9 @@ func (c *webhookRecover) Run(ctx context.Context, io streams) error {
 			return err
 		}
 		if c.JSON {
-			return printJSON(io.out, gen.WebhookRecovery{QueuedCount: n})
+			return output.JSON(io.out, gen.WebhookRecovery{QueuedCount: n})
 		}
-		return say(io.out, "%d deliveries are queued again.", n)
+		return output.Say(io.out, "%d deliveries are queued again.", n)
 	})
 }
 
@@ -290,17 +291,17 @@ func (c *webhookRemove) Run(ctx context.Context, io streams) error {
 			return err
 		}
 		if c.JSON {
-			return printJSON(io.out, map[string]any{"id": c.ID, "removed": true})
+			return output.JSON(io.out, map[string]any{"id": c.ID, "removed": true})
 		}
-		return say(io.out, "Endpoint %s is removed.", c.ID)
+		return output.Say(io.out, "Endpoint %s is removed.", c.ID)
 	})
 }
 
 func (c onEndpoint) printDelivery(io streams, d gen.WebhookDelivery) error {
 	if c.JSON {
-		return printJSON(io.out, d)
+		return output.JSON(io.out, d)
 	}
-	return say(io.out, "delivery  %s\nevent     %s (%s)\nstatus    %s\nanswer    %s", d.ID, d.EventType, d.EventID, d.Status, receiverResponse(d))
+	return output.Say(io.out, "delivery  %s\nevent     %s (%s)\nstatus    %s\nanswer    %s", d.ID, d.EventType, d.EventID, d.Status, receiverResponse(d))
 }
 
 // receiverResponse is what the receiver said, or why it could not be asked.

@@ -20,6 +20,7 @@ import (
 	"guildhall/internal/installation"
 	"guildhall/internal/jobs"
 	"guildhall/internal/leaderboard"
+	"guildhall/internal/monitor"
 	"guildhall/internal/ratelimit"
 	"guildhall/internal/tickets"
 	"guildhall/internal/usage"
@@ -60,7 +61,7 @@ func (n *node) startWorkers(ctx context.Context, g *errgroup.Group, share connec
 	if err != nil {
 		return nil, err
 	}
-	n.metrics.MustRegister(newPools("worker", d))
+	n.metrics.MustRegister(monitor.NewPools("worker", d))
 	queue, err := db.OpenSQL(n.databaseURL, "guildhall-jobs", share.jobs)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ const (
 
 // lastUsed are the tokens whose last use has to be written.
 type lastUsed struct {
-	mu  sync.Mutex
+	mu  sync.Mutex // guards what follows
 	ids map[string]struct{}
 }
 

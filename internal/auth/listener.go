@@ -130,7 +130,7 @@ type listener struct {
 	t    *Tokens
 	conn *db.Listener
 
-	mu   sync.Mutex
+	mu   sync.Mutex // guards what follows
 	seq  uint64
 	sent map[uint64]time.Time // heartbeats that have not come back; nil at the end
 }

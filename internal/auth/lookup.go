@@ -20,7 +20,7 @@ type lookups struct {
 	read  func(ctx context.Context, hashes []digest) (map[digest]*entry, error)
 	slots int
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows
 	running int
 	next    map[digest]*lookup // not begun yet: whoever wants the row joins
 	order   []*lookup          // the same, the oldest first
@@ -28,9 +28,11 @@ type lookups struct {
 
 // lookup is one row that some requests wait for.
 type lookup struct {
-	hash  digest
-	ctx   context.Context // of the first of them, without its end
-	done  chan struct{}
+	hash digest
+	ctx  context.Context // of the first of them, without its end
+	done chan struct{}   // closed once the row is there
+
+	// Written by the worker before done is closed, read by requests after.
 	entry *entry
 	err   error
 }

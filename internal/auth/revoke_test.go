@@ -83,7 +83,7 @@ func TestRevoke(t *testing.T) {
 	t.Run("says when waiting was cut short", func(t *testing.T) {
 		t.Parallel()
 		s := newScene(t)
-		dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('deaf', 0, now())`)
+		dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('silent', 0, now())`)
 		tok := s.token(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
@@ -106,7 +106,7 @@ func TestRevoke(t *testing.T) {
 		if took := time.Since(start); took > revocationTimeout {
 			t.Errorf("waited %v for a node that is gone", took)
 		}
-		dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('deaf', 0, now())`)
+		dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('silent', 0, now())`)
 		start = time.Now()
 		revokeNow(t, s, other.ID)
 		if took := time.Since(start); took < trust {

@@ -56,6 +56,7 @@ type Config struct {
 // holds, rows are cached for up to a minute; otherwise each request reads its
 // row anew. Either way a token whose revocation has returned is refused.
 type Tokens struct {
+	// Never changed.
 	db        *db.DB
 	url       string
 	env       string
@@ -65,19 +66,23 @@ type Tokens struct {
 	log       *slog.Logger
 	met       *metrics
 
+	// Of everybody: filled by requests, emptied by the listener.
 	cache *otter.Cache[digest, *entry]
 	// refused holds the entries without a principal, so that guesses push no
 	// token out of the cache.
 	refused  *otter.Cache[digest, *entry]
 	gens     generations
-	lease    atomic.Pointer[time.Time] // when the last heartbeat that came back was sent
-	silent   atomic.Bool               // the connection stands, and nothing comes over it
 	lookups  *lookups
 	narrow   chan struct{}
 	lastUsed lastUsed
-	epoch    atomic.Int64
-	nodes    atomic.Int64
-	acks     chan struct{}
+
+	// Written by the listener, read by requests and metrics.
+	lease  atomic.Pointer[time.Time] // when the last heartbeat that came back was sent
+	silent atomic.Bool               // the connection stands, and nothing comes over it
+	epoch  atomic.Int64              // up to which changes are known
+	nodes  atomic.Int64              // heard from of late
+
+	acks chan struct{} // from what receives to what sends heartbeats: tell the epoch now
 }
 
 // NewTokens returns Tokens that work at once and become fast under Run.
@@ -218,12 +223,15 @@ func (t *Tokens) recall(hash digest, now time.Time) *entry {
 // entry is what is remembered of a digest: a token's row, or that there is no
 // token to be accepted. Only the principal changes, when a use is noted.
 type entry struct {
+	// Written before others see it.
 	generation uint64 // of the digest, before the row was read
 	readAt     time.Time
 	now        time.Time // the database's time at readAt
 	restricted bool
 	allow      []netip.Prefix
-	principal  atomic.Pointer[Principal] // nil: refuse
+
+	// Changed by requests that use the token.
+	principal atomic.Pointer[Principal] // nil: refuse
 }
 
 // datable reports whether the database's time can be told from the entry still.

@@ -121,8 +121,8 @@ func TestGetCase(t *testing.T) {
 	api := apitest.New(t)
 	next := api.Next(t)
 	stored(t, api, "ban-1", "ban", "revoked", "42", "2026-01-02T03:04:05.678999Z")
-	stored(t, api, "twin", "note", "deleted", "42", "2026-01-02T00:00:00Z")
-	stored(t, next, "twin", "mute", "active", "42", "2026-01-02T00:00:00Z")
+	stored(t, api, "same-id", "note", "deleted", "42", "2026-01-02T00:00:00Z")
+	stored(t, next, "same-id", "mute", "active", "42", "2026-01-02T00:00:00Z")
 	stored(t, next, "theirs", "note", "active", "42", "2026-01-02T00:00:00Z")
 
 	t.Run("shows what the bot made, too", func(t *testing.T) {
@@ -132,8 +132,8 @@ func TestGetCase(t *testing.T) {
 	})
 	t.Run("keeps guilds apart", func(t *testing.T) {
 		t.Parallel()
-		api.Do(t, "getCase", "", apitest.Path("id", "twin")).Want(t, 200, `{"data":{"type":"note"}}`)
-		next.Do(t, "getCase", "", apitest.Path("id", "twin")).Want(t, 200, `{"data":{"type":"mute"}}`)
+		api.Do(t, "getCase", "", apitest.Path("id", "same-id")).Want(t, 200, `{"data":{"type":"note"}}`)
+		next.Do(t, "getCase", "", apitest.Path("id", "same-id")).Want(t, 200, `{"data":{"type":"mute"}}`)
 		theirs := api.Do(t, "getCase", "", apitest.Path("id", "theirs")).WantError(t, 404, "not_found")
 		absent := api.Do(t, "getCase", "", apitest.Path("id", "absent")).WantError(t, 404, "not_found")
 		if string(theirs.Body) != string(absent.Body) {

@@ -61,8 +61,8 @@ type Discord struct {
 	tracer   *tracing.Tracer
 	budget   time.Duration
 
-	mu   sync.Mutex
-	self string // the bot's own user id, once known
+	mu   sync.Mutex // guards what follows
+	self string     // the bot's own user id, once known
 }
 
 // NewDiscord returns a client for the bot with the given token. It makes no

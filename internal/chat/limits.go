@@ -21,7 +21,7 @@ var errWaitTooLong = errors.New("the rate limit outlasts the time there is for t
 // a channel, until the platform names it) go one after the other and wait while
 // it is empty; all calls together keep a rate, and pause after a global 429.
 type limits struct {
-	mu      sync.Mutex
+	mu      sync.Mutex        // guards what follows
 	names   map[string]string // method and route → the platform's name of the bucket
 	buckets map[string]*bucket
 	large   int       // how many buckets there may be before idle ones are looked for
@@ -31,9 +31,11 @@ type limits struct {
 
 // bucket is guarded by limits.mu, but for turn.
 type bucket struct {
-	turn  chan struct{} // holds one value while a call is under way
-	users int           // the calls that wait or are under way
-	empty time.Time     // until when nothing may be asked
+	turn chan struct{} // holds one value while a call is under way
+
+	// Guarded by the mutex of limits.
+	users int       // the calls that wait or are under way
+	empty time.Time // until when nothing may be asked
 }
 
 func newLimits() *limits {

@@ -22,7 +22,7 @@ const (
 type owners struct {
 	now func() time.Time
 
-	mu    sync.Mutex
+	mu    sync.Mutex       // guards what follows
 	known map[string]owner // by channel
 	swept time.Time
 }

@@ -38,7 +38,7 @@ type refusals struct {
 	all     string // the key of the bot's count
 	log     *slog.Logger
 
-	mu    sync.Mutex
+	mu    sync.Mutex                     // guards what follows
 	told  map[unsent]map[string]struct{} // whose spent budget is in the log
 	since time.Time
 }

@@ -16,8 +16,8 @@ type tokenBreaker struct {
 	log   *slog.Logger
 	now   func() time.Time
 
-	mu    sync.Mutex
-	until time.Time // zero while the token is accepted
+	mu    sync.Mutex // guards what follows
+	until time.Time  // zero while the token is accepted
 }
 
 func newTokenBreaker(pause time.Duration, log *slog.Logger) *tokenBreaker {

@@ -81,7 +81,7 @@ type Config[T any] struct {
 type Collector[T any] struct {
 	cfg Config[T]
 
-	mu      sync.Mutex
+	mu      sync.Mutex          // guards what follows
 	last    map[string]*item[T] // of each subject: who is at the end of its line
 	groups  map[string]*group[T]
 	turn    []*group[T] // those from which a batch may take
@@ -93,14 +93,18 @@ type Collector[T any] struct {
 // item is one thing to be done. The mutex of its collector guards it until it is
 // taken; then it belongs to its batch, and after done is closed to its caller.
 type item[T any] struct {
+	// Never changed.
 	value   T
 	by      Caller
 	subject string
 	came    time.Time
-	next    *item[T] // of the same subject
-	state   state
-	done    chan struct{}
-	err     error
+
+	// Guarded by the collector's mutex.
+	next  *item[T] // of the same subject
+	state state
+
+	done chan struct{} // closed once err is there
+	err  error         // written by the batch before, read by the caller after
 }
 
 type state int

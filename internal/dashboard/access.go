@@ -84,7 +84,7 @@ type access struct {
 	discord *Discord
 	now     func() time.Time
 
-	mu          sync.Mutex
+	mu          sync.Mutex               // guards what follows
 	permissions map[[2]string]permission // by guild and user
 }
 

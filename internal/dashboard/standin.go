@@ -39,7 +39,7 @@ type standIn struct {
 	mux    *http.ServeMux
 	page   *template.Template
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows
 	codes  map[string]granted
 	tokens map[string]string // to the person's id
 }

@@ -139,7 +139,7 @@ func up(ctx context.Context, pool *sql.DB, p *goose.Provider) error {
 	return err
 }
 
-// nodeTimeout is longer than anybody who lives is silent: nodes beat twice a second,
+// nodeTimeout is longer than anybody who lives is silent: nodes send a heartbeat twice a second,
 // workers look for work every second or more often.
 const nodeTimeout = time.Minute
 

@@ -84,7 +84,7 @@ type Places struct {
 	total int
 	share Share
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows
 	free    int
 	tokens  map[Caller]*tokenPlaces // those that hold or wait
 	guilds  map[string]*guildPlaces // theirs
@@ -120,8 +120,8 @@ type tokenPlaces struct {
 }
 
 type waiter struct {
-	given chan struct{}
-	place *list.Element // in waiters; nil once it was given one
+	given chan struct{} // closed once it was given a place
+	place *list.Element // in waiters; nil once it was given one; guarded by the mutex of Places
 }
 
 // NewPlaces returns n free places.

@@ -154,14 +154,14 @@ func TestDuplicatesHaveOneEffect(t *testing.T) {
 					body = string(a.Body)
 				}
 				if body != string(a.Body) {
-					t.Fatalf("twins differ: %s and %s", body, a.Body)
+					t.Fatalf("duplicates differ: %s and %s", body, a.Body)
 				}
 			default:
 				a.WantError(t, 409, "idempotency_key_in_use")
 			}
 		}
 		if firsts != 1 {
-			t.Fatalf("%d of the twins ran, want 1", firsts)
+			t.Fatalf("%d of the duplicates ran, want 1", firsts)
 		}
 	}
 	api.Do(t, "getWallet", "", apitest.Path("userId", "9")).Want(t, 200, `{"data":{"balance":10}}`)

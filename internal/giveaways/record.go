@@ -123,7 +123,7 @@ var Records = transfer.Kind[row]{
 		}
 	},
 	Complete: complete,
-	Finish:   shut,
+	Finish:   closeEntries,
 }
 
 func refOf(guild, id string) transfer.Ref {
@@ -157,10 +157,10 @@ func complete(g *row, now time.Time) error {
 	return nil
 }
 
-// shut closes the entries of a guild's giveaways that came in after their time
+// closeEntries closes the entries of a guild's giveaways that came in after their time
 // was over; those that run go on taking entries. A giveaway of the API that is
 // still to be drawn has its reactions read first.
-func shut(ctx context.Context, tx *db.Tx, guild string) error {
+func closeEntries(ctx context.Context, tx *db.Tx, guild string) error {
 	if _, err := tx.ExecContext(ctx, `
 		UPDATE giveaways
 		SET pot = CASE WHEN status = 'drawing' AND source = 'api' THEN 'gathering' ELSE 'frozen' END, drawing_at = now()

@@ -157,11 +157,13 @@ type shift struct {
 	lane
 	w        *Worker
 	outcomes *prometheus.CounterVec
-	queue    []ref          // found due and not begun
-	running  map[ref]bool   // begun
-	used     map[string]int // slots that each guild has
-	finished chan ref
-	after    string // the guild after which the next look begins
+	finished chan ref // from those that work, whom it has begun
+
+	// Of the goroutine that runs the shift.
+	queue   []ref          // found due and not begun
+	running map[ref]bool   // begun
+	used    map[string]int // slots that each guild has
+	after   string         // the guild after which the next look begins
 }
 
 // run looks for work and hands it out until ctx ends.

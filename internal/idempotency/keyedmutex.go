@@ -17,7 +17,7 @@ const (
 // waiting costs no database connection. Duplicates on other nodes meet at the
 // primary key.
 type KeyedMutex struct {
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows
 	running map[mutexKey]chan struct{}
 	waiting map[string]int
 }

@@ -22,6 +22,7 @@ type Keeper struct {
 	Stretch  int           // rows between two marks; 0 means 512
 	Least    int           // rows that a leaderboard with a map has at least; 0 means 4096
 
+	// Of the goroutine that runs it.
 	last  asked // up to where the requests were worked through
 	swept mapID // up to which map moves were looked through
 	round int

@@ -62,7 +62,8 @@ type shared struct {
 	started time.Time
 	log     *slog.Logger
 
-	failures atomic.Int32
+	// Of all requests.
+	failures atomic.Int32 // in a row
 	retryAt  atomic.Int64 // nanoseconds since started; 0 while Redis answers
 }
 

@@ -45,7 +45,7 @@ type Windows struct {
 	shared *shared // nil without Redis
 	now    func() time.Duration
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows
 	counts map[string]*counts
 	large  int // how many keys there may be before the empty ones are looked for
 }

@@ -53,7 +53,7 @@ type seen struct {
 
 // Counter counts. It is safe for concurrent use.
 type Counter struct {
-	mu sync.Mutex
+	mu sync.Mutex // guards what follows
 	pending
 	untrimmed map[string]int // refusals of a guild that were written since it was trimmed
 }

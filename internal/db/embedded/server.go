@@ -54,7 +54,7 @@ type Server struct {
 	programs  Programs
 	password  string // empty without Config.TCP
 	process   *os.Process
-	ended     chan struct{}
+	ended     chan struct{} // closed when the process has ended; all else is its owner's alone
 	lock      *os.File
 	guard     io.WriteCloser
 	temporary bool

@@ -1,4 +1,4 @@
-package main
+package certificate
 
 import (
 	"crypto/ecdsa"
@@ -16,27 +16,27 @@ import (
 	"time"
 )
 
-// localFiles are a certificate for this machine's own name and the authority
+// LocalFiles are a certificate for this machine's own name and the authority
 // that vouches for it.
-type localFiles struct{ ca, cert, key string }
+type LocalFiles struct{ CA, Cert, Key string }
 
-// localPaths is where the files lie in dir.
-func localPaths(dir string) localFiles {
-	return localFiles{
-		ca:   filepath.Join(dir, "ca.pem"),
-		cert: filepath.Join(dir, "localhost.pem"),
-		key:  filepath.Join(dir, "localhost-key.pem"),
+// LocalPaths is where the files lie in dir.
+func LocalPaths(dir string) LocalFiles {
+	return LocalFiles{
+		CA:   filepath.Join(dir, "ca.pem"),
+		Cert: filepath.Join(dir, "localhost.pem"),
+		Key:  filepath.Join(dir, "localhost-key.pem"),
 	}
 }
 
-// localCertificate returns the files in dir, and makes them when they are
+// Local returns the files in dir, and makes them when they are
 // missing or about to expire. The authority's private key is thrown away, so
 // trusting the authority means trusting this one certificate.
-func localCertificate(dir string) (localFiles, error) {
-	f := localPaths(dir)
+func Local(dir string) (LocalFiles, error) {
+	f := LocalPaths(dir)
 	now := time.Now()
-	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
-	_, missing := os.Stat(f.ca)
+	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	_, missing := os.Stat(f.CA)
 	if err == nil && missing == nil && pair.Leaf.NotAfter.After(now.AddDate(0, 0, 30)) {
 		return f, nil
 	}
@@ -72,9 +72,9 @@ func localCertificate(dir string) (localFiles, error) {
 		return f, err
 	}
 	return f, errors.Join(
-		writePEM(f.key, "PRIVATE KEY", keyDER, 0o600),
-		writePEM(f.cert, "CERTIFICATE", leafDER, 0o644),
-		writePEM(f.ca, "CERTIFICATE", authorityDER, 0o644),
+		writePEM(f.Key, "PRIVATE KEY", keyDER, 0o600),
+		writePEM(f.Cert, "CERTIFICATE", leafDER, 0o644),
+		writePEM(f.CA, "CERTIFICATE", authorityDER, 0o644),
 	)
 }
 

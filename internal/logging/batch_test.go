@@ -1,4 +1,4 @@
-package main
+package logging
 
 import (
 	"regexp"
@@ -13,7 +13,7 @@ import (
 func TestBatchLosesNoLineAndDelaysNoWarning(t *testing.T) {
 	t.Parallel()
 	var out testutil.Log
-	log, _, err := newBatchedLogger(&out, "info,json")
+	log, _, err := NewBatched(&out, "info,json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,12 +56,12 @@ func TestBatchLosesNoLineAndDelaysNoWarning(t *testing.T) {
 func TestBatchWritesTheRestAtTheEnd(t *testing.T) {
 	t.Parallel()
 	var out testutil.Log
-	log, lines, err := newBatchedLogger(&out, "info,text")
+	log, lines, err := NewBatched(&out, "info,text")
 	if err != nil {
 		t.Fatal(err)
 	}
 	log.Info("last words", "token", "svc_live_"+strings.Repeat("s", 43))
-	lines.flush()
+	lines.Flush()
 	if got := out.String(); !strings.Contains(got, `msg="last words" token=svc_live_[redacted]`) {
 		t.Errorf("got %q", got)
 	}
@@ -71,7 +71,7 @@ func TestBatchWritesTheRestAtTheEnd(t *testing.T) {
 func TestBatchIsBounded(t *testing.T) {
 	t.Parallel()
 	stalled := &stuck{open: make(chan struct{})}
-	log, _, err := newBatchedLogger(stalled, "info,json")
+	log, _, err := NewBatched(stalled, "info,json")
 	if err != nil {
 		t.Fatal(err)
 	}

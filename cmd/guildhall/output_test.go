@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/output"
 )
 
 // hostile is a text of a neighbour who means harm to whoever reads it in a
@@ -32,18 +33,18 @@ func TestNothingPrintedCommandsTheTerminal(t *testing.T) {
 	t.Run("in tables, sentences and JSON", func(t *testing.T) {
 		t.Parallel()
 		var out bytes.Buffer
-		if err := printTable(&out, [][]string{{"NAME"}, {hostile}, {"next"}}); err != nil {
+		if err := output.Table(&out, [][]string{{"NAME"}, {hostile}, {"next"}}); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Count(out.String(), "\n") != 3 {
 			t.Errorf("a name forges rows: %q", out.String())
 		}
-		if err := say(&out, "name %s", hostile); err != nil {
+		if err := output.Say(&out, "name %s", hostile); err != nil {
 			t.Fatal(err)
 		}
 		printable(t, "a table or a sentence", out.String())
 		out.Reset()
-		if err := printJSON(&out, map[string]string{"name": hostile}); err != nil {
+		if err := output.JSON(&out, map[string]string{"name": hostile}); err != nil {
 			t.Fatal(err)
 		}
 		printable(t, "JSON", out.String())
@@ -72,7 +73,7 @@ func TestNothingPrintedCommandsTheTerminal(t *testing.T) {
 		text := "{\"name\":\"Ä\u009b\"}\n{\"name\":\"\u202e😀\"}\n"
 		for size := 1; size < len(text); size++ {
 			var out bytes.Buffer
-			w := &terminalWriter{terminal: &out}
+			w := output.NewTerminal(&out)
 			for rest := []byte(text); len(rest) > 0; rest = rest[min(size, len(rest)):] {
 				if _, err := w.Write(rest[:min(size, len(rest))]); err != nil {
 					t.Fatal(err)

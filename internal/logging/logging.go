@@ -1,4 +1,6 @@
-package main
+// Package logging makes the program's log: a level and a format, without what
+// looks like a secret, and in batches where lines are many.
+package logging
 
 import (
 	"bytes"
@@ -9,8 +11,8 @@ import (
 	"strings"
 )
 
-// newLogger makes a log from a setting such as "info,json".
-func newLogger(w io.Writer, setting string) (*slog.Logger, error) {
+// New makes a log from a setting such as "info,json".
+func New(w io.Writer, setting string) (*slog.Logger, error) {
 	level, format, found := strings.Cut(setting, ",")
 	var opts slog.HandlerOptions
 	var l slog.Level
@@ -36,7 +38,7 @@ type scrubber struct{ w io.Writer }
 func (s scrubber) Write(line []byte) (int, error) {
 	clean := line
 	if suspicious(line) {
-		clean = []byte(redact(string(line)))
+		clean = []byte(Redact(string(line)))
 	}
 	if _, err := s.w.Write(clean); err != nil {
 		return 0, err
@@ -65,8 +67,8 @@ var secrets = []struct {
 	{regexp.MustCompile(`\bBot [A-Za-z0-9._-]{20,}`), "Bot [redacted]"},
 }
 
-// redact removes tokens, signing secrets and passwords in URLs from a text.
-func redact(text string) string {
+// Redact removes tokens, signing secrets and passwords in URLs from a text.
+func Redact(text string) string {
 	for _, s := range secrets {
 		text = s.pattern.ReplaceAllString(text, s.instead)
 	}

@@ -1,4 +1,6 @@
-package main
+// Package output prints what a command has to say, for people and as JSON. What
+// came from outside is shown and never obeyed by a terminal.
+package output
 
 import (
 	"bytes"
@@ -14,24 +16,24 @@ import (
 	"guildhall/internal/wire"
 )
 
-// say prints a sentence for people. Texts among args may come from outside, so
+// Say prints a sentence for people. Texts among args may come from outside, so
 // what does not print is escaped in them.
-func say(w io.Writer, format string, args ...any) error {
+func Say(w io.Writer, format string, args ...any) error {
 	for i, a := range args {
 		switch a := a.(type) {
 		case string:
-			args[i] = visible(a)
+			args[i] = Visible(a)
 		case error:
-			args[i] = visible(a.Error())
+			args[i] = Visible(a.Error())
 		}
 	}
 	_, err := fmt.Fprintf(w, format+"\n", args...)
 	return err
 }
 
-// printJSON prints one value, indented and without a character that does not
+// JSON prints one value, indented and without a character that does not
 // print.
-func printJSON(w io.Writer, v any) error {
+func JSON(w io.Writer, v any) error {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
@@ -39,15 +41,15 @@ func printJSON(w io.Writer, v any) error {
 	if err := e.Encode(v); err != nil {
 		return err
 	}
-	return printTo(w, out.Bytes())
+	return Escaped(w, out.Bytes())
 }
 
-// printTo writes JSON with every character that does not print in a string
+// Escaped writes JSON with every character that does not print in a string
 // escaped, which means the same to whoever reads it as JSON.
-func printTo(w io.Writer, text []byte) error {
+func Escaped(w io.Writer, text []byte) error {
 	for line := range bytes.Lines(text) {
 		body, ended := bytes.CutSuffix(line, []byte("\n")) // between values, where white space is JSON's own
-		out := visible(string(body))
+		out := Visible(string(body))
 		if ended {
 			out += "\n"
 		}
@@ -58,23 +60,23 @@ func printTo(w io.Writer, text []byte) error {
 	return nil
 }
 
-// printTable prints rows in columns; the first row is the heading.
-func printTable(w io.Writer, rows [][]string) error {
+// Table prints rows in columns; the first row is the heading.
+func Table(w io.Writer, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, r := range rows {
 		cells := make([]string, len(r))
 		for i, cell := range r {
-			cells[i] = visible(cell)
+			cells[i] = Visible(cell)
 		}
 		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	return t.Flush()
 }
 
-// visible escapes every character of a text that does not show as itself, as
+// Visible escapes every character of a text that does not show as itself, as
 // JSON escapes it: control characters, which a terminal obeys, those that turn
 // or hide what stands around them, and what is no character at all.
-func visible(text string) string {
+func Visible(text string) string {
 	if strings.IndexFunc(text, hidden) < 0 && utf8.ValidString(text) {
 		return text
 	}
@@ -99,15 +101,16 @@ func hidden(r rune) bool {
 	return !unicode.IsPrint(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
 }
 
-// list is never null in JSON.
-func list(s []string) []string {
+// List is never null in JSON.
+func List(s []string) []string {
 	if s == nil {
 		return []string{}
 	}
 	return s
 }
 
-func at(t *time.Time) *wire.Time {
+// At is an instant as the contract writes it; nil stays nil.
+func At(t *time.Time) *wire.Time {
 	if t == nil {
 		return nil
 	}
@@ -115,7 +118,8 @@ func at(t *time.Time) *wire.Time {
 	return &w
 }
 
-func instant(t *time.Time, none string) string {
+// Instant is an instant for people, or none.
+func Instant(t *time.Time, none string) string {
 	if t == nil {
 		return none
 	}

@@ -1,4 +1,5 @@
-package main
+// Package garbage sets how much garbage may pile up between two collections.
+package garbage
 
 import (
 	"runtime"
@@ -16,18 +17,18 @@ const (
 	roomForGarbage = 16 << 20 // bytes, between the two
 )
 
-// garbage is the percentage for what is in use.
-func garbage(inUse uint64) int {
+// percentage is the percentage for what is in use.
+func percentage(inUse uint64) int {
 	return min(mostGarbage, max(leastGarbage, int(100*roomForGarbage/max(inUse, 1))))
 }
 
-// tuneGarbage sets the percentage after each collection to what suits it.
-func tuneGarbage() {
+// Tune sets the percentage after each collection to what suits it.
+func Tune() {
 	last := mostGarbage
 	debug.SetGCPercent(last)
 	var after func(*cycle)
 	after = func(*cycle) {
-		if want := garbage(inUse()); want*10 < last*9 || want*9 > last*10 {
+		if want := percentage(inUse()); want*10 < last*9 || want*9 > last*10 {
 			debug.SetGCPercent(want)
 			last = want
 		}

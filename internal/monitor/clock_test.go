@@ -1,4 +1,4 @@
-package main
+package monitor
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ func TestClock(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		metrics := prometheus.NewRegistry()
-		c, err := newClock(d, slog.New(slog.NewTextHandler(&out, nil)), metrics)
+		c, err := NewClock(d, slog.New(slog.NewTextHandler(&out, nil)), metrics)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,6 @@
-package main
+// Package monitor shows operators how the database is doing as a node sees it:
+// the clocks, the standbys and the connections.
+package monitor
 
 import (
 	"context"
@@ -18,26 +20,27 @@ const (
 	clockOff = 30 * time.Second
 )
 
-// clock tells operators when this machine's time and the database's disagree.
+// Clock tells operators when this machine's time and the database's disagree.
 // What expires goes by the database's clock alone; signatures are dated by this
 // one, since receivers compare them with their own.
-type clock struct {
+type Clock struct {
 	db     *db.DB
 	log    *slog.Logger
 	now    func() time.Time
 	offset prometheus.Gauge
 }
 
-func newClock(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) (*clock, error) {
-	c := &clock{db: d, log: log, now: time.Now, offset: prometheus.NewGauge(prometheus.GaugeOpts{
+// NewClock compares nothing before Watch.
+func NewClock(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) (*Clock, error) {
+	c := &Clock{db: d, log: log, now: time.Now, offset: prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "guildhall_clock_offset_seconds",
 		Help: "How far this machine's clock was ahead of the database's when last compared, once a minute.",
 	})}
 	return c, metrics.Register(c.offset)
 }
 
-// watch compares the clocks until ctx ends.
-func (c *clock) watch(ctx context.Context) error {
+// Watch compares the clocks until ctx ends.
+func (c *Clock) Watch(ctx context.Context) error {
 	tick := time.NewTicker(clockInterval)
 	defer tick.Stop()
 	for {
@@ -52,7 +55,7 @@ func (c *clock) watch(ctx context.Context) error {
 	}
 }
 
-func (c *clock) compare(ctx context.Context) error {
+func (c *Clock) compare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	off, err := db.ClockOffset(ctx, c.db.Reader(), c.now)

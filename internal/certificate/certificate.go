@@ -1,10 +1,11 @@
-package main
+// Package certificate holds the certificate of a server, which follows its files,
+// and makes one for this machine where there is none.
+package certificate
 
 import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync/atomic"
@@ -15,25 +16,25 @@ import (
 // is promised to be served within a minute.
 const certificateInterval = 10 * time.Second
 
-// certificate is a certificate that follows its files.
-type certificate struct {
+// Pair is a certificate that follows its files.
+type Pair struct {
 	certFile, keyFile string
 	log               *slog.Logger
-	current           atomic.Pointer[tls.Certificate]
-	cert, key         []byte // the files' last contents; of watch alone
+	current           atomic.Pointer[tls.Certificate] // written by Watch, read by handshakes
+	cert, key         []byte                          // the files' last contents; of Watch alone
 }
 
-// loadCertificate reads a certificate and its key.
-func loadCertificate(certFile, keyFile string, log *slog.Logger) (*certificate, error) {
-	c := &certificate{certFile: certFile, keyFile: keyFile, log: log}
+// Load reads a certificate and its key.
+func Load(certFile, keyFile string, log *slog.Logger) (*Pair, error) {
+	c := &Pair{certFile: certFile, keyFile: keyFile, log: log}
 	if _, err := c.reload(); err != nil {
-		return nil, fmt.Errorf("GUILDHALL_TLS_CERT: %w", err)
+		return nil, err
 	}
 	return c, nil
 }
 
 // reload reads the files and reports whether they hold something new.
-func (c *certificate) reload() (bool, error) {
+func (c *Pair) reload() (bool, error) {
 	cert, err := os.ReadFile(c.certFile)
 	if err != nil {
 		return false, err
@@ -54,10 +55,10 @@ func (c *certificate) reload() (bool, error) {
 	return true, nil
 }
 
-// watch takes up renewed files until ctx ends. Files that do not fit together,
+// Watch takes up renewed files until ctx ends. Files that do not fit together,
 // as they do while being replaced, are tried again; until then the certificate
 // in use stays.
-func (c *certificate) watch(ctx context.Context) error {
+func (c *Pair) Watch(ctx context.Context) error {
 	tick := time.NewTicker(certificateInterval)
 	defer tick.Stop()
 	for {
@@ -75,7 +76,8 @@ func (c *certificate) watch(ctx context.Context) error {
 	}
 }
 
-func (c *certificate) config() *tls.Config {
+// TLSConfig is that of a server with the certificate.
+func (c *Pair) TLSConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		// Of TLS 1.2 only what encrypts and authenticates in one; 1.3 has nothing else.

@@ -1,4 +1,4 @@
-package main
+package monitor
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func TestReplicationLag(t *testing.T) {
 	}
 	defer d.Close()
 	metrics := prometheus.NewRegistry()
-	r, err := newReplication(d, slog.New(slog.DiscardHandler), metrics)
+	r, err := NewReplication(d, slog.New(slog.DiscardHandler), metrics)
 	if err != nil {
 		t.Fatal(err)
 	}

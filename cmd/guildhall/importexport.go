@@ -1,19 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
 	"guildhall/internal/guildfile"
+	"guildhall/internal/output"
 )
 
 type importCommand struct {
@@ -43,7 +40,7 @@ func (c *importCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer d.Close()
-	progress, done := bar(io.err, size)
+	progress, done := output.Progress(io.err, size)
 	sum, err := guildfile.Import(ctx, d, in, progress)
 	done()
 	if err != nil {
@@ -53,24 +50,7 @@ func (c *importCommand) Run(ctx context.Context, io streams) error {
 		}
 		return fmt.Errorf("import %s: %w (nothing was kept)", name, err)
 	}
-	return say(io.out, "Imported %d records.", sum.Records)
-}
-
-// bar draws progress on a terminal; anywhere else it is silent.
-func bar(w io.Writer, size int64) (progress func(bytes, records int64), done func()) {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return nil, func() {}
-	}
-	b := progressbar.NewOptions64(size,
-		progressbar.OptionSetWriter(w), progressbar.OptionShowBytes(true),
-		progressbar.OptionSetDescription("Importing"), progressbar.OptionSetWidth(30),
-		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
-	progress = func(bytes, records int64) {
-		b.Describe(fmt.Sprintf("Importing, %d records", records))
-		_ = b.Set64(bytes) // a bar that cannot be drawn is no reason to stop
-	}
-	return progress, func() { _ = b.Finish() }
+	return output.Say(io.out, "Imported %d records.", sum.Records)
 }
 
 type exportCommand struct {
@@ -90,7 +70,7 @@ func (c *exportCommand) Run(ctx context.Context, io streams) error {
 	defer d.Close()
 	if c.File == "-" {
 		if f, ok := io.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-			return guildfile.Export(ctx, d, c.Guild, &terminalWriter{terminal: f})
+			return guildfile.Export(ctx, d, c.Guild, output.NewTerminal(f))
 		}
 		return guildfile.Export(ctx, d, c.Guild, io.out)
 	}
@@ -104,21 +84,4 @@ func (c *exportCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	return os.Rename(draft.Name(), c.File)
-}
-
-// terminalWriter is a terminal, which would obey what does not print.
-type terminalWriter struct {
-	terminal io.Writer
-	begun    []byte // of the line that has not ended
-}
-
-// Write shows the lines that are whole. A guild file ends with one.
-func (s *terminalWriter) Write(text []byte) (int, error) {
-	s.begun = append(s.begun, text...)
-	end := bytes.LastIndexByte(s.begun, '\n') + 1
-	if err := printTo(s.terminal, s.begun[:end]); err != nil {
-		return 0, err
-	}
-	s.begun = append(s.begun[:0], s.begun[end:]...)
-	return len(text), nil
 }

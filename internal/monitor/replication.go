@@ -1,4 +1,4 @@
-package main
+package monitor
 
 import (
 	"context"
@@ -14,24 +14,25 @@ import (
 // replicationInterval is how often a node asks how far the standbys are.
 const replicationInterval = 15 * time.Second
 
-// replication shows how far the database's standbys are behind, where there are
+// Replication shows how far the database's standbys are behind, where there are
 // some and the node's role may know: as a superuser, or a member of pg_monitor.
-type replication struct {
+type Replication struct {
 	db  *db.DB
 	log *slog.Logger
 	lag *prometheus.GaugeVec
 }
 
-func newReplication(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) (*replication, error) {
-	r := &replication{db: d, log: log, lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+// NewReplication asks nothing before Watch.
+func NewReplication(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) (*Replication, error) {
+	r := &Replication{db: d, log: log, lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "guildhall_db_replication_lag_seconds",
 		Help: "How far a standby of the database is behind, by its application name, where this node may know: the role needs pg_monitor.",
 	}, []string{"application_name"})}
 	return r, metrics.Register(r.lag)
 }
 
-// watch asks until ctx ends.
-func (r *replication) watch(ctx context.Context) error {
+// Watch asks until ctx ends.
+func (r *Replication) Watch(ctx context.Context) error {
 	tick := time.NewTicker(replicationInterval)
 	defer tick.Stop()
 	for {
@@ -46,7 +47,7 @@ func (r *replication) watch(ctx context.Context) error {
 	}
 }
 
-func (r *replication) measure(ctx context.Context) error {
+func (r *Replication) measure(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var standbys []struct {

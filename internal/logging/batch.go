@@ -1,4 +1,4 @@
-package main
+package logging
 
 import (
 	"bytes"
@@ -16,17 +16,17 @@ const (
 	batchSize = 4096
 )
 
-// batch writes the records of a log a few at a time. A hundred access lines
+// Batch writes the records of a log a few at a time. A hundred access lines
 // made in one go cost little more than half of what they cost one by one in the
 // midst of their requests, each time with cold caches.
-type batch struct {
-	w io.Writer
+type Batch struct {
+	w io.Writer // of whoever holds writing
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows, up to writing
 	waiting []waiting
 	armed   bool
 
-	writing sync.Mutex // taken before mu
+	writing sync.Mutex // taken before mu; guards what follows
 	spare   []waiting
 	lines   bytes.Buffer
 }
@@ -36,19 +36,19 @@ type waiting struct {
 	record  slog.Record
 }
 
-// newBatchedLogger makes a log from a setting such as "info,json". What waits in
+// NewBatched makes a log from a setting such as "info,json". What waits in
 // the batch at the end is written by its flush.
-func newBatchedLogger(w io.Writer, setting string) (*slog.Logger, *batch, error) {
-	b := &batch{w: w}
-	log, err := newLogger(&b.lines, setting)
+func NewBatched(w io.Writer, setting string) (*slog.Logger, *Batch, error) {
+	b := &Batch{w: w}
+	log, err := New(&b.lines, setting)
 	if err != nil {
 		return nil, nil, err
 	}
 	return slog.New(batched{log.Handler(), b}), b, nil
 }
 
-// flush writes what is waiting, in the order in which it came.
-func (b *batch) flush() {
+// Flush writes what is waiting, in the order in which it came.
+func (b *Batch) Flush() {
 	b.writing.Lock()
 	defer b.writing.Unlock()
 	b.mu.Lock()
@@ -70,7 +70,7 @@ func (b *batch) flush() {
 // nothing bad and hold nothing that could change in the meantime.
 type batched struct {
 	slog.Handler // writes a record's line to batch.lines
-	batch        *batch
+	batch        *Batch
 }
 
 // Handle keeps r for later, or writes it before it returns.
@@ -83,11 +83,11 @@ func (h batched) Handle(_ context.Context, r slog.Record) error {
 	b.mu.Unlock()
 	switch {
 	case full: // the log's reader is too slow, and whoever logs waits for it
-		b.flush()
+		b.Flush()
 	case r.Level >= slog.LevelWarn, !plain(r):
-		b.flush()
+		b.Flush()
 	case first:
-		time.AfterFunc(batchInterval, b.flush)
+		time.AfterFunc(batchInterval, b.Flush)
 	}
 	return nil
 }

@@ -1,4 +1,6 @@
-package main
+// Package connlimit bounds the connections to the public listeners: how many are
+// open, how many an address has, and what the kernel holds for them.
+package connlimit
 
 import (
 	"errors"
@@ -12,35 +14,36 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The bounds of the public listeners. What one address holds open, or does not
+// The bounds. What one address holds open, or does not
 // read, must not take what others need: the kernel's memory included, which no
 // number of this process shows.
 const (
 	maxConnections           = 8192
 	maxConnectionsPerAddress = 256
-	maxStreams               = 64               // of one HTTP/2 connection
-	sendBuffer               = 64 << 10         // of one connection, in the kernel
+	MaxStreams               = 64               // MaxStreams is that of one HTTP/2 connection.
+	SendBuffer               = 64 << 10         // SendBuffer is that of one connection, in the kernel.
 	unreadTimeout            = 30 * time.Second // until what the other side does not take is dropped
 )
 
 // boundedListener closes connections beyond the bounds as they arrive.
 type boundedListener struct {
 	net.Listener
-	connections *openConnections
+	connections *Connections
 }
 
-// openConnections counts those that are open, over all public listeners.
-type openConnections struct {
+// Connections counts those that are open, over all public listeners.
+type Connections struct {
 	proxies []netip.Prefix // who bring many clients' connections
 	refused *prometheus.CounterVec
 
-	mu   sync.Mutex
+	mu   sync.Mutex // guards what follows
 	all  int
 	from map[netip.Prefix]int
 }
 
-func newConnections(proxies []netip.Prefix, r prometheus.Registerer) *openConnections {
-	c := &openConnections{
+// New counts nothing yet. The connections of proxies count for all only.
+func New(proxies []netip.Prefix, r prometheus.Registerer) *Connections {
+	c := &Connections{
 		proxies: proxies, from: map[netip.Prefix]int{},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "guildhall_connections_refused_total", Help: "Connections closed as they arrived, by what was full: all, or address.",
@@ -55,6 +58,10 @@ func newConnections(proxies []netip.Prefix, r prometheus.Registerer) *openConnec
 	}))
 	return c
 }
+
+// Bound returns l with the connections that it accepts counted in, and those
+// beyond the bounds closed.
+func (c *Connections) Bound(l net.Listener) net.Listener { return boundedListener{l, c} }
 
 // Accept waits for the next connection within the bounds.
 func (l boundedListener) Accept() (net.Conn, error) {
@@ -72,14 +79,14 @@ func (l boundedListener) Accept() (net.Conn, error) {
 			drop(tcp)
 			continue
 		}
-		_ = tcp.SetWriteBuffer(sendBuffer) // else the kernel lets it grow to megabytes
+		_ = tcp.SetWriteBuffer(SendBuffer) // else the kernel lets it grow to megabytes
 		return &boundedConn{TCPConn: tcp, release: sync.OnceFunc(func() { l.connections.exit(whose) })}, nil
 	}
 }
 
 // enter counts a connection in, unless there are too many. The zero prefix is a
 // trusted proxy's.
-func (c *openConnections) enter(a net.Addr) (whose netip.Prefix, ok bool) {
+func (c *Connections) enter(a net.Addr) (whose netip.Prefix, ok bool) {
 	ap, err := netip.ParseAddrPort(a.String())
 	if err == nil {
 		whose = c.counted(ap.Addr().Unmap().WithZone(""))
@@ -103,7 +110,7 @@ func (c *openConnections) enter(a net.Addr) (whose netip.Prefix, ok bool) {
 
 // counted is what the connections of an address are counted under: itself, or
 // its /64, which belongs to one customer.
-func (c *openConnections) counted(a netip.Addr) netip.Prefix {
+func (c *Connections) counted(a netip.Addr) netip.Prefix {
 	if slices.ContainsFunc(c.proxies, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return netip.Prefix{}
 	}
@@ -114,7 +121,7 @@ func (c *openConnections) counted(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(a, bits).Masked()
 }
 
-func (c *openConnections) exit(whose netip.Prefix) {
+func (c *Connections) exit(whose netip.Prefix) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all--

@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"guildhall/gen"
+	"guildhall/internal/output"
 	"guildhall/internal/schema"
 )
 
@@ -13,19 +13,6 @@ var (
 	version = "devel"
 	commit  = ""
 )
-
-type openapiCommand struct {
-	Version string `default:"3.0" enum:"3.0,3.1" help:"3.0 is the contract as it is enforced; 3.1 is its derived copy."`
-}
-
-func (c *openapiCommand) Run(io streams) error {
-	text := gen.OpenAPI
-	if c.Version == "3.1" {
-		text = gen.OpenAPI31
-	}
-	_, err := io.out.Write(text)
-	return err
-}
 
 type versionCommand struct {
 	JSON bool `help:"Print one JSON object."`
@@ -43,9 +30,9 @@ func (c *versionCommand) Run(io streams) error {
 		Go       string `json:"go"`
 	}{version, revision(), doc.Info.Version, runtime.Version()}
 	if c.JSON {
-		return printJSON(io.out, v)
+		return output.JSON(io.out, v)
 	}
-	return say(io.out, "guildhall %s\ncommit    %s\ncontract  %s\ngo        %s", v.Version, v.Commit, v.Contract, v.Go)
+	return output.Say(io.out, "guildhall %s\ncommit    %s\ncontract  %s\ngo        %s", v.Version, v.Commit, v.Contract, v.Go)
 }
 
 // revision is the commit this program was built from.
