@@ -122,7 +122,7 @@ func (n *node) run(ctx context.Context) error {
 	var public []*http.Server
 	var at addresses
 	if n.api {
-		d, err := db.Open(db.Config{URL: n.databaseURL, Writers: share.writes, Readers: share.reads, Name: "guildhall-api"})
+		d, err := db.Open(db.Config{URL: n.databaseURL, Writers: share.writes, Readers: share.reads, Name: "guildhall-api", Distributed: n.DBDistributed == "on"})
 		if err != nil {
 			return err
 		}
