@@ -31,12 +31,7 @@ func failover(ctx context.Context, p place, r *report, length time.Duration) (er
 	}
 	hook := newReceiver()
 	defer hook.Close()
-	if err := p.load(ctx, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, `{"record":"guild","id":"%[1]s"}
-{"record":"ticket","guild_id":"%[1]s","opener_id":"7","id":"the-ticket","channel_id":"77"}
-`, guildA)
-		return err
-	}); err != nil {
+	if err := p.load(ctx, oneTicket); err != nil {
 		return err
 	}
 	if err := p.register(ctx, guildA, hook); err != nil {
@@ -85,6 +80,15 @@ func failover(ctx context.Context, p place, r *report, length time.Duration) (er
 		r.hold(a.status == 401, "the token that was revoked is refused by node %d (%d)", i+1, a.status)
 	}
 	return w.compare(ctx, p, r, hook)
+}
+
+// oneTicket writes a guild file with the guild and the ticket that paysAndPosts
+// writes to.
+func oneTicket(w io.Writer) error {
+	_, err := fmt.Fprintf(w, `{"record":"guild","id":"%[1]s"}
+{"record":"ticket","guild_id":"%[1]s","opener_id":"7","id":"the-ticket","channel_id":"77"}
+`, guildA)
+	return err
 }
 
 func startPair(ctx context.Context) (_ pair, err error) {

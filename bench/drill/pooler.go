@@ -187,7 +187,6 @@ func startPooler(ctx context.Context, databaseURL string, r *report) (_ *pooler,
 	if err != nil {
 		return nil, err
 	}
-	password, _ := u.User.Password()
 	b := &pooler{ended: make(chan struct{})}
 	if b.folder, err = os.MkdirTemp("/tmp", "guildhall-drill-"); err != nil {
 		return nil, err
@@ -198,29 +197,13 @@ func startPooler(ctx context.Context, databaseURL string, r *report) (_ *pooler,
 	}
 	address := free.Addr().String()
 	free.Close()
-	_, port, _ := net.SplitHostPort(address) // it is one that was just listened on
 	config := filepath.Join(b.folder, "ini")
-	name := u.Path[1:]
-	text := fmt.Sprintf(`[databases]
-%s = host=%s port=%s user=%s password=%s
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = %s
-unix_socket_dir =
-auth_type = any
-pool_mode = transaction
-max_client_conn = %d
-default_pool_size = %d
-ignore_startup_parameters = statement_timeout,lock_timeout,idle_in_transaction_session_timeout,default_transaction_read_only
-`, name, u.Hostname(), u.Port(), u.User.Username(), password, port, 2*poolerClients, poolerServers)
 	q := u.Query()
-	if prepares {
-		text += "max_prepared_statements = 512\n"
-	} else {
+	if !prepares {
 		q.Set("binary_parameters", "yes")
 	}
 	r.say("%s, which keeps prepared statements: %v", program, prepares)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(poolerConfig(u, address, prepares)), 0o600); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(b.folder))
 	}
 	b.cmd = exec.Command(program, config) // it is stopped in order
@@ -246,6 +229,29 @@ ignore_startup_parameters = statement_timeout,lock_timeout,idle_in_transaction_s
 	u.Host, u.RawQuery = address, q.Encode()
 	b.url = u.String()
 	return b, nil
+}
+
+// poolerConfig is PgBouncer's configuration: it listens on address, before the
+// database at u.
+func poolerConfig(u *url.URL, address string, prepares bool) string {
+	password, _ := u.User.Password()
+	_, port, _ := net.SplitHostPort(address) // it is one that was just listened on
+	text := fmt.Sprintf(`[databases]
+%s = host=%s port=%s user=%s password=%s
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %s
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+max_client_conn = %d
+default_pool_size = %d
+ignore_startup_parameters = statement_timeout,lock_timeout,idle_in_transaction_session_timeout,default_transaction_read_only
+`, u.Path[1:], u.Hostname(), u.Port(), u.User.Username(), password, port, 2*poolerClients, poolerServers)
+	if prepares {
+		text += "max_prepared_statements = 512\n"
+	}
+	return text
 }
 
 // notAsRoot gives root's PgBouncer another user, as it demands.

@@ -96,20 +96,21 @@ func (n *node) run(ctx context.Context) error {
 	}
 	defer vital.Close()
 	n.metrics.MustRegister(newPools("vital", vital))
+	return n.live(ctx, vital, share)
+}
 
+// live has three lives end one after the other: the workers', the public
+// listeners', and that of what both stand on.
+func (n *node) live(ctx context.Context, vital *db.DB, share connections) error {
 	times, err := newClock(vital, n.log, n.metrics)
 	if err != nil {
 		return err
 	}
-
 	standbys, err := newReplication(vital, n.log, n.metrics)
 	if err != nil {
 		return err
 	}
-
 	g, groupCtx := errgroup.WithContext(ctx)
-	// Three lives, ended one after the other: the workers', the public
-	// listeners', and that of what both stand on.
 	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWorking()
 	standing, stopStanding := context.WithCancel(context.WithoutCancel(ctx))
@@ -148,21 +149,27 @@ func (n *node) run(ctx context.Context) error {
 		<-groupCtx.Done()
 		n.draining.Store(true)
 		stopWorking()
-		n.log.Info("stopping", "drain", n.drain.String())
-		if ctx.Err() != nil && len(public) > 0 { // a failure of our own leaves nothing to wait for
-			time.Sleep(n.drain)
-		}
-		limit, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
-		defer cancel()
-		var errs []error
-		for _, s := range public {
-			errs = append(errs, s.Shutdown(limit))
-		}
+		err := n.close(ctx, public)
 		stopStanding()
-		return errors.Join(append(errs, ops.Close())...)
+		return errors.Join(err, ops.Close())
 	})
-
 	return n.end(ctx, groupCtx, g)
+}
+
+// close ends the public listeners: after the drain, and when the requests under
+// way have been served or their time is over.
+func (n *node) close(ctx context.Context, public []*http.Server) error {
+	n.log.Info("stopping", "drain", n.drain.String())
+	if ctx.Err() != nil && len(public) > 0 { // a failure of our own leaves nothing to wait for
+		time.Sleep(n.drain)
+	}
+	limit, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancel()
+	var errs []error
+	for _, s := range public {
+		errs = append(errs, s.Shutdown(limit))
+	}
+	return errors.Join(errs...)
 }
 
 // end waits until everything has ended, within exitTimeout of the moment when

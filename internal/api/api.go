@@ -19,6 +19,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/idempotency"
 	"guildhall/internal/ratelimit"
+	"guildhall/internal/schema"
 	"guildhall/internal/tracing"
 	"guildhall/internal/usage"
 )
@@ -66,7 +67,7 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Wake == nil {
 		cfg.Wake = func(string) {}
 	}
-	doc, err := Document()
+	doc, err := schema.Document()
 	if err != nil {
 		return nil, err
 	}

@@ -4,12 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/labstack/echo/v4"
-
-	"guildhall/gen"
 )
 
 // Prefix is the path below which every operation lives.
@@ -32,24 +29,6 @@ type operation struct {
 
 // operations maps method and Echo's form of a path to the operation.
 type operationMap map[[2]string]*operation
-
-// Document is the contract, read once; its readers must not change it.
-var Document = sync.OnceValues(func() (*openapi3.T, error) {
-	doc, err := openapi3.NewLoader().LoadFromData(gen.OpenAPI)
-	if err != nil {
-		return nil, fmt.Errorf("read openapi.yaml: %w", err)
-	}
-	// The contract shows https alone. Where an operator allows receivers without
-	// TLS is for the check of their address to say.
-	for _, ref := range doc.Components.Schemas {
-		for _, member := range ref.Value.Properties {
-			if rest, ok := strings.CutPrefix(member.Value.Pattern, "^https://"); ok {
-				member.Value.Pattern = "^https?://" + rest
-			}
-		}
-	}
-	return doc, nil
-})
 
 func readOperations(doc *openapi3.T) operationMap {
 	ops := operationMap{}

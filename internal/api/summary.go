@@ -9,6 +9,7 @@ import (
 
 	"guildhall/internal/audit"
 	"guildhall/internal/fault"
+	"guildhall/internal/schema"
 	"guildhall/internal/usage"
 )
 
@@ -18,7 +19,7 @@ type Summary struct{ ID, Method, Path, Scope, Summary, Tag string }
 // Summaries returns every operation, by tag in the document's order, then by
 // path, reads first.
 func Summaries() ([]Summary, error) {
-	doc, err := Document()
+	doc, err := schema.Document()
 	if err != nil {
 		return nil, err
 	}

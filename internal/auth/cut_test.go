@@ -19,10 +19,10 @@ import (
 func TestRevocationWithLostLinks(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	silentLink, lostLink := newLink(t, s.URL), newLink(t, s.URL)
+	silentLink, lostLink := dbtest.NewLink(t, s.URL), dbtest.NewLink(t, s.URL)
 	healthy := s.tokens(t)
-	cut := s.tokens(t, func(c *Config) { c.URL = silentLink.url })
-	lost := s.tokens(t, func(c *Config) { c.URL, c.DB = lostLink.url, open(t, lostLink.url) })
+	cut := s.tokens(t, func(c *Config) { c.URL = silentLink.URL })
+	lost := s.tokens(t, func(c *Config) { c.URL, c.DB = lostLink.URL, open(t, lostLink.URL) })
 	nodes := []*Tokens{healthy, cut, lost}
 	run(t, nodes...)
 	testutil.Eventually(t, "the nodes know of each other", func() bool { return healthy.Nodes() == 3 && cut.Nodes() == 3 && lost.Nodes() == 3 })
@@ -31,8 +31,8 @@ func TestRevocationWithLostLinks(t *testing.T) {
 		cachedBy(t, n, tok.Secret)
 		cachedBy(t, n, kept.Secret)
 	}
-	silentLink.blackhole()
-	lostLink.blackhole()
+	silentLink.Freeze()
+	lostLink.Freeze()
 
 	// All the while somebody asks.
 	var revoked atomic.Bool
@@ -69,8 +69,8 @@ func TestRevocationWithLostLinks(t *testing.T) {
 		t.Fatalf("the revocation took %v", took)
 	}
 
-	silentLink.restore()
-	lostLink.restore()
+	silentLink.Thaw()
+	lostLink.Thaw()
 	for _, n := range nodes {
 		testutil.Eventually(t, "the node trusts its cache again", func() bool { return n.trusted(n.clock()) })
 		testutil.Eventually(t, "the other token works", func() bool { return authCode(n, kept.Secret) == "" })
@@ -84,8 +84,8 @@ func TestLineBreaks(t *testing.T) {
 	t.Parallel()
 	const cuts = 50
 	s := newScene(t)
-	l := newLink(t, s.URL)
-	n := s.tokens(t, func(c *Config) { c.URL = l.url })
+	l := dbtest.NewLink(t, s.URL)
+	n := s.tokens(t, func(c *Config) { c.URL = l.URL })
 	run(t, n)
 	kept := s.token(t)
 	for i := range cuts {
@@ -95,12 +95,12 @@ func TestLineBreaks(t *testing.T) {
 		generation := n.gens.all.Load()
 		reads := counter(t, n.met.reads)
 		if i%2 == 0 {
-			l.cut()
+			l.Cut()
 			revokeNow(t, s, tok.ID)
 		} else {
 			done := make(chan struct{})
 			go func() { defer close(done); revokeNow(t, s, tok.ID) }()
-			l.cut()
+			l.Cut()
 			<-done
 		}
 		wantCode(t, n, tok.Secret, "invalid_token")
@@ -150,10 +150,10 @@ func TestRunDeregisters(t *testing.T) {
 func TestRunWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	l := newLink(t, s.URL)
-	l.in.Close() // connections are refused
+	l := dbtest.NewLink(t, s.URL)
+	l.Down()
 	tok := s.token(t)
-	n := s.tokens(t, func(c *Config) { c.URL, c.DB = l.url, open(t, l.url) })
+	n := s.tokens(t, func(c *Config) { c.URL, c.DB = l.URL, open(t, l.URL) })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
@@ -175,8 +175,8 @@ func TestRunWithoutADatabase(t *testing.T) {
 func TestRevocationAfterTheEpochWasSetBack(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	l := newLink(t, s.URL)
-	n := s.tokens(t, func(c *Config) { c.URL = l.url })
+	l := dbtest.NewLink(t, s.URL)
+	n := s.tokens(t, func(c *Config) { c.URL = l.URL })
 	run(t, n)
 	for range 15 {
 		s.token(t)
@@ -187,7 +187,7 @@ func TestRevocationAfterTheEpochWasSetBack(t *testing.T) {
 	dbtest.Exec(t, s.DB, `UPDATE auth_epoch SET epoch = epoch - 15`)
 	dbtest.Exec(t, s.DB, `UPDATE auth_nodes SET epoch = 0`)
 	before := n.gens.all.Load()
-	l.cut()
+	l.Cut()
 	testutil.Eventually(t, "the line is back", func() bool { return n.gens.all.Load() > before && n.trusted(n.clock()) })
 	cachedBy(t, n, tok.Secret)
 	// More heartbeats have told what the node knows.
@@ -196,8 +196,8 @@ func TestRevocationAfterTheEpochWasSetBack(t *testing.T) {
 		return dbtest.Value[time.Time](t, s.DB, `SELECT max(seen_at) FROM auth_nodes`).After(seen)
 	})
 	cachedBy(t, n, tok.Secret)
-	l.blackhole()
-	defer l.restore()
+	l.Freeze()
+	defer l.Thaw()
 	revokeNow(t, s, tok.ID)
 	wantCode(t, n, tok.Secret, "invalid_token")
 }

@@ -191,15 +191,15 @@ func TestSlowReadDoesNotBringATokenBack(t *testing.T) {
 	t.Parallel()
 	const rounds = 100
 	s := newScene(t)
-	slow := newLink(t, s.URL)
-	n := s.tokens(t, func(c *Config) { c.DB = open(t, slow.url) })
+	slow := dbtest.NewLink(t, s.URL)
+	n := s.tokens(t, func(c *Config) { c.DB = open(t, slow.URL) })
 	run(t, n)
 	warm := s.token(t)
 	for range 8 { // connections and prepared statements
 		wantCode(t, n, warm.Secret, "")
 		n.gens.all.Add(1)
 	}
-	slow.slow(20 * time.Millisecond)
+	slow.Slow(20 * time.Millisecond)
 	var wg sync.WaitGroup
 	var late atomic.Int64
 	for range 4 {

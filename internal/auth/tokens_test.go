@@ -263,15 +263,15 @@ func TestNarrowLane(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	bad, good := netip.MustParseAddr("203.0.113.66"), anywhere
-	lane := newLink(t, s.URL)
+	lane := dbtest.NewLink(t, s.URL)
 	n := s.tokens(t, func(c *Config) {
-		c.DB = open(t, lane.url)
+		c.DB = open(t, lane.URL)
 		c.Exhausted = func(_ context.Context, from netip.Addr) bool { return from == bad }
 	})
 	tok := s.token(t)
 	wantCode(t, n, tok.Secret, "", bad) // a valid token passes all the same
 
-	lane.slow(150 * time.Millisecond)
+	lane.Slow(150 * time.Millisecond)
 	codes := make(chan string, 40)
 	for range cap(codes) {
 		go func() { codes <- authCode(n, mint("test"), bad) }()

@@ -12,7 +12,6 @@ import (
 	"guildhall/internal/event"
 	"guildhall/internal/fault"
 	"guildhall/internal/page"
-	"guildhall/internal/wire"
 )
 
 // Service implements the operations on cases.
@@ -75,7 +74,7 @@ func (s *Service) CreateCase(ctx context.Context, r gen.CreateCaseRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	if err := event.Record(ctx, tx, event.From(by).On(c.CreatedAt), event.CaseCreated, show(c)); err != nil {
+	if err := event.Record(ctx, tx, event.From(by).On(c.CreatedAt.Time), event.CaseCreated, show(c)); err != nil {
 		return nil, err
 	}
 	return gen.CreateCase201JSONResponse{
@@ -112,7 +111,7 @@ func (s *Service) UpdateCase(ctx context.Context, r gen.UpdateCaseRequestObject)
 	if c, err = edit(ctx, tx, c); err != nil {
 		return nil, err
 	}
-	if err := event.Record(ctx, tx, event.From(by).On(c.UpdatedAt), event.CaseUpdated, showChange(c, changed)); err != nil {
+	if err := event.Record(ctx, tx, event.From(by).On(c.UpdatedAt.Time), event.CaseUpdated, showChange(c, changed)); err != nil {
 		return nil, err
 	}
 	return gen.UpdateCase200JSONResponse{Data: show(c)}, nil
@@ -124,7 +123,7 @@ func patchOf(b *gen.UpdateCaseRequest) patch {
 	if b.ExpiresAt.IsSpecified() {
 		p.Expiry = true
 		if t, err := b.ExpiresAt.Get(); err == nil { // an error says: null
-			p.ExpiresAt = &t.Time
+			p.ExpiresAt = &t
 		}
 	}
 	return p
@@ -139,28 +138,14 @@ func show(c row) gen.Case {
 		Type:        c.Type,
 		Reason:      c.Reason,
 		Status:      c.Status,
-		ExpiresAt:   wire.AtPtr(c.ExpiresAt),
-		Source:      c.Source,
-		CreatedAt:   wire.At(c.CreatedAt),
-		UpdatedAt:   wire.At(c.UpdatedAt),
-	}
-}
-
-// showChange is show for an event, which also says what the edit changed.
-func showChange(r row, changed []string) gen.CaseChange {
-	c := show(r)
-	return gen.CaseChange{
-		ID:          c.ID,
-		Number:      c.Number,
-		UserID:      c.UserID,
-		ModeratorID: c.ModeratorID,
-		Type:        c.Type,
-		Reason:      c.Reason,
-		Status:      c.Status,
 		ExpiresAt:   c.ExpiresAt,
 		Source:      c.Source,
 		CreatedAt:   c.CreatedAt,
 		UpdatedAt:   c.UpdatedAt,
-		Changed:     changed,
 	}
+}
+
+// showChange is show for an event, which also says what the edit changed.
+func showChange(c row, changed []string) gen.CaseChange {
+	return gen.CaseChange{Case: show(c), Changed: changed}
 }

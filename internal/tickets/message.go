@@ -70,7 +70,7 @@ func (s *Service) CreateTicketMessage(ctx context.Context, r gen.CreateTicketMes
 			return nil, nil, err
 		}
 		return gen.CreateTicketMessage201JSONResponse{Data: showEntry(e)}, nil,
-			event.Record(ctx, tx, event.From(by).On(e.CreatedAt), event.TicketMessage, showEntry(e))
+			event.Record(ctx, tx, event.From(by).On(e.CreatedAt.Time), event.TicketMessage, showEntry(e))
 	}
 	in, err := s.intent(ctx, tx, by, t, r.Body)
 	if err != nil {
@@ -209,7 +209,7 @@ func (s *Service) confirm(ctx context.Context, in chat.Intent, message string) (
 			return err
 		}
 		origin := event.Origin{GuildID: in.GuildID, Type: "api", TokenID: *in.TokenID}
-		if err := event.Record(ctx, tx, origin.On(e.CreatedAt), event.TicketMessage, showEntry(e)); err != nil {
+		if err := event.Record(ctx, tx, origin.On(e.CreatedAt.Time), event.TicketMessage, showEntry(e)); err != nil {
 			return err
 		}
 		response = gen.CreateTicketMessage201JSONResponse{Data: showEntry(e)}

@@ -275,11 +275,7 @@ func show(e endpoint) gen.WebhookEndpoint {
 }
 
 func showSecret(row endpoint, secret string) gen.WebhookEndpointWithSecret {
-	e := show(row)
-	return gen.WebhookEndpointWithSecret{
-		ID: e.ID, URL: e.URL, Description: e.Description, Events: e.Events, Enabled: e.Enabled, DisabledReason: e.DisabledReason,
-		SecretPreview: e.SecretPreview, CreatedAt: e.CreatedAt, UpdatedAt: e.UpdatedAt, Secret: secret,
-	}
+	return gen.WebhookEndpointWithSecret{WebhookEndpoint: show(row), Secret: secret}
 }
 
 func showDelivery(d Logged) gen.WebhookDelivery {
@@ -291,13 +287,7 @@ func showDelivery(d Logged) gen.WebhookDelivery {
 }
 
 func showDetail(row Logged, body []byte, log []Attempt) gen.WebhookDeliveryDetail {
-	d := showDelivery(row)
-	return gen.WebhookDeliveryDetail{
-		ID: d.ID, EventID: d.EventID, EventType: d.EventType, Status: d.Status, AttemptCount: d.AttemptCount,
-		NextAttemptAt: d.NextAttemptAt, ResponseStatus: d.ResponseStatus, ResponseExcerpt: d.ResponseExcerpt, Error: d.Error,
-		DurationMs: d.DurationMs, CreatedAt: d.CreatedAt, CompletedAt: d.CompletedAt,
-		RequestBody: string(body), Attempts: shown(log, showAttempt),
-	}
+	return gen.WebhookDeliveryDetail{WebhookDelivery: showDelivery(row), RequestBody: string(body), Attempts: shown(log, showAttempt)}
 }
 
 func showAttempt(a Attempt) gen.WebhookDeliveryAttempt {

@@ -21,7 +21,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 
-	"guildhall/internal/api"
+	"guildhall/internal/schema"
 )
 
 // Operation is one operation of the contract.
@@ -35,7 +35,7 @@ type Operation struct {
 }
 
 var contract = sync.OnceValue(func() map[string]Operation {
-	doc, err := api.Document()
+	doc, err := schema.Document()
 	if err != nil {
 		panic(err)
 	}
