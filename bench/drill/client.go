@@ -108,6 +108,13 @@ func (t *tally) add(a response) {
 }
 
 // count is how many answers the condition holds for.
+// snapshot is what there is by now, in the order of arrival.
+func (t *tally) snapshot() []response {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.all)
+}
+
 func (t *tally) count(holds func(response) bool) (n int) {
 	for _, a := range t.all {
 		if holds(a) {

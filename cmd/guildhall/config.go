@@ -35,7 +35,7 @@ type Settings struct {
 	OpsHosts       []string `env:"GUILDHALL_OPS_HOSTS" sep:"none" help:"Names under which that listener answers, besides addresses and localhost." placeholder:"NAME"`
 	Pprof          string   `env:"GUILDHALL_PPROF" enum:"on,off," default:"" help:"on or off: profiles under /debug/pprof/ of that listener. The default is on if it is on a loopback address."`
 	DBConnections  int      `name:"db-connections" env:"GUILDHALL_DB_CONNECTIONS" default:"29" help:"All connections to Postgres of this process, divided inside."`
-	DBDistributed  string   `name:"db-distributed" env:"GUILDHALL_DB_DISTRIBUTED" enum:"on,off" default:"off" help:"on: the tables are distributed by guild, so each statement names one guild."`
+	DBDistributed  string   `name:"db-distributed" env:"GUILDHALL_DB_DISTRIBUTED" enum:"on,off," default:"" help:"on: each statement names one guild. The default is on where the database's tables are distributed by guild."`
 	PublicURL      string   `name:"public-url" env:"GUILDHALL_PUBLIC_URL" help:"Base URL that the served documents name, as in https://api.example.com. Without it they name none." placeholder:"URL"`
 	RateRead       string   `env:"GUILDHALL_RATE_READ" default:"600/1m" help:"Reads per token, or off."`
 	RateWrite      string   `env:"GUILDHALL_RATE_WRITE" default:"120/1m" help:"Writes per token, or off."`
@@ -150,6 +150,20 @@ func (c *checked) checkListeners(found *problems) {
 	default:
 		found.about("GUILDHALL_OPS_LISTEN", address(c.OpsListen))
 	}
+}
+
+// distribution settles whether the tables are distributed, by what the database
+// says of it. The note is for the log; empty: nothing is to be said.
+func (s *Settings) distribution(found bool) (note string, err error) {
+	switch {
+	case found && s.DBDistributed == "off":
+		return "", errors.New("GUILDHALL_DB_DISTRIBUTED: is off, but the tables of this database are distributed by guild: leave it out, or write on")
+	case found:
+		s.DBDistributed = "on"
+	case s.DBDistributed == "on":
+		note = "GUILDHALL_DB_DISTRIBUTED is on, but the tables of this database are not distributed: leave it out; writes of several guilds would share a statement"
+	}
+	return note, nil
 }
 
 // receivers is what the settings say of webhooks.

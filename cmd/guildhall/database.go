@@ -77,7 +77,8 @@ func (c connection) open(ctx context.Context) (*db.DB, found, error) {
 
 type migrateCommand struct {
 	connection
-	ListenURL string `name:"listen-url" env:"GUILDHALL_LISTEN_URL" help:"A direct way to the same database, where a pooler stands between: a migration holds a lock of its session." placeholder:"URL"`
+	ListenURL  string `name:"listen-url" env:"GUILDHALL_LISTEN_URL" help:"A direct way to the same database, where a pooler stands between: a migration holds a lock of its session." placeholder:"URL"`
+	Distribute bool   `help:"Then spread the guilds over the nodes of a Citus cluster, whose coordinator the database is; no node may run meanwhile."`
 }
 
 func (c *migrateCommand) Run(ctx context.Context, io streams) error {
@@ -86,6 +87,14 @@ func (c *migrateCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	direct := cmp.Or(c.ListenURL, f.DatabaseURL)
+	if c.Distribute {
+		d, err := db.Distribute(ctx, direct)
+		if err != nil {
+			return err
+		}
+		return say(io.out, "The database is at schema version %d. Its guilds lie in %d shards on %d nodes: %d tables are distributed, %d of them since now.",
+			db.SchemaVersion(), d.Shards, d.Nodes, d.Tables, len(d.Now))
+	}
 	if err := db.Migrate(ctx, direct); err != nil {
 		return err
 	}

@@ -367,6 +367,40 @@ func TestMigrateWaitsForTheReleaseBefore(t *testing.T) {
 
 // A migration holds a lock of its session, which a pooler would give to others: it
 // goes the direct way.
+func TestOnlyACoordinatorDistributes(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Empty(t, "template0")
+	call(t, "", "migrate", "--distribute", "--database-url", url).refused(t, 1, "distribute the tables: this is plain Postgres")
+	if _, err := db.CheckSchema(t.Context(), url); err == nil {
+		t.Error("it has migrated the database all the same")
+	}
+}
+
+func TestDistributedTablesAreFoundOut(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		set         string
+		distributed bool
+		want, says  string
+	}{
+		{"", false, "", ""},
+		{"", true, "on", ""},
+		{"on", true, "on", ""},
+		{"off", false, "off", ""},
+		{"off", true, "off", "is off, but the tables"},
+		{"on", false, "on", "are not distributed"},
+	} {
+		s := Settings{DBDistributed: c.set}
+		note, err := s.distribution(c.distributed)
+		if err != nil {
+			note = err.Error()
+		}
+		if s.DBDistributed != c.want || !strings.Contains(note, c.says) || (note != "") != (c.says != "") || (err != nil) != (c.distributed && c.set == "off") {
+			t.Errorf("%q, distributed %t: %q, %q, %v", c.set, c.distributed, s.DBDistributed, note, err)
+		}
+	}
+}
+
 func TestMigrateGoesTheDirectWay(t *testing.T) {
 	t.Parallel()
 	direct := dbtest.Empty(t, "template0")

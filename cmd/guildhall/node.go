@@ -128,7 +128,7 @@ func (n *node) live(ctx context.Context, vital *db.DB, share connections) error 
 	var public []*http.Server
 	var at addresses
 	if n.api {
-		d, err := db.Open(db.Config{URL: n.databaseURL, Writers: share.writes, Readers: share.reads, Name: "guildhall-api"})
+		d, err := db.Open(db.Config{URL: n.databaseURL, Writers: share.writes, Readers: share.reads, Name: "guildhall-api", Distributed: n.DBDistributed == "on"})
 		if err != nil {
 			return err
 		}

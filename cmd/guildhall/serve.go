@@ -48,6 +48,12 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
+	switch note, err := settings.distribution(schema.Distributed); {
+	case err != nil:
+		return err
+	case note != "":
+		log.Warn(note)
+	}
 	if schema.Newer() {
 		log.Warn("the database is on a newer schema than this program's; a newer guildhall has migrated it", "have", schema.Version, "known", db.SchemaVersion())
 	}

@@ -57,7 +57,7 @@ func (n *node) startWorkers(ctx context.Context, g *errgroup.Group, share connec
 	if !n.worker {
 		return func(string) {}, nil
 	}
-	d, err := db.Open(db.Config{URL: n.databaseURL, Writers: share.workWrites, Readers: share.workRead, Name: "guildhall-worker"})
+	d, err := db.Open(db.Config{URL: n.databaseURL, Writers: share.workWrites, Readers: share.workRead, Name: "guildhall-worker", Distributed: n.DBDistributed == "on"})
 	if err != nil {
 		return nil, err
 	}

@@ -93,6 +93,13 @@ func Create(ctx context.Context, d db.Doer, n New) (Token, error) {
 		Allow:   allow,
 	}
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		there, err := guildExists(ctx, tx, r.GuildID)
+		if err != nil {
+			return err
+		}
+		if !there {
+			return fault.New(fault.NotFound, "not_found", "There is no guild %s.", r.GuildID)
+		}
 		stored, err := insert(ctx, tx, r, n.ExpiresIn)
 		if err != nil {
 			return err
@@ -100,9 +107,6 @@ func Create(ctx context.Context, d db.Doer, n New) (Token, error) {
 		r = stored
 		return audit.Record(ctx, tx, audit.Change{Guild: r.GuildID, Action: audit.TokenCreated, Target: r.ID, Name: r.Name, After: told(r)})
 	})
-	if db.Violates(err, "api_tokens_guild_id_fkey") {
-		return Token{}, fault.New(fault.NotFound, "not_found", "There is no guild %s.", n.GuildID).Because(err)
-	}
 	if err != nil {
 		return Token{}, err
 	}

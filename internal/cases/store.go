@@ -161,8 +161,9 @@ func found(err error, guild, id string) error {
 // later than that of the number before, so that numbers and instants agree.
 func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
 	err := tx.GetContext(ctx, &c, `
-		WITH next AS (
-			UPDATE guilds SET last_case = last_case + 1, last_case_at = `+db.Next("last_case_at")+`
+		WITH `+db.Instant("guilds", "id = $1")+`, next AS (
+			UPDATE guilds SET last_case = last_case + 1, last_case_at = `+db.Next("instant.at", "last_case_at")+`
+			FROM instant
 			WHERE id = $1
 			RETURNING last_case, last_case_at
 		)
@@ -179,8 +180,10 @@ func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
 // edit stores the reason and the expiry of c.
 func edit(ctx context.Context, tx *db.Tx, c row) (row, error) {
 	err := tx.GetContext(ctx, &c, `
+		WITH `+db.Instant("cases", "guild_id = $1 AND id = $2")+`
 		UPDATE cases
-		SET reason = $3, expires_at = $4, updated_at = `+db.Next("updated_at")+`
+		SET reason = $3, expires_at = $4, updated_at = `+db.Next("instant.at", "updated_at")+`
+		FROM instant
 		WHERE guild_id = $1
 		  AND id = $2
 		RETURNING `+columns,
@@ -220,10 +223,12 @@ func expire(ctx context.Context, tx *db.Tx, guild string, ids []string) ([]row, 
 			  AND status = 'active'
 			  AND expires_at <= now()
 			FOR NO KEY UPDATE SKIP LOCKED
+		), instant AS MATERIALIZED (
+			SELECT clock_timestamp() AS at FROM free LIMIT 1
 		)
 		UPDATE cases c
-		SET status = 'expired', updated_at = `+db.Next("c.updated_at")+`
-		FROM free
+		SET status = 'expired', updated_at = `+db.Next("instant.at", "c.updated_at")+`
+		FROM free, instant
 		WHERE c.guild_id = $1
 		  AND c.id = free_id
 		RETURNING `+columns, guild, db.Array(ids))

@@ -79,7 +79,7 @@ func Nonce(intentID string) string {
 }
 
 const intentColumns = `i.guild_id, i.id, i.kind, i.subject_id, i.channel_id, i.reply_to, i.content, i.mentions, i.author_id, i.token_id,
-	i.key, i.fingerprint, i.nonce, i.state, coalesce(i.first_sent_at, now()) AS first_sent_at, i.message_id, i.lease_gen, i.created_at`
+	i.key, i.fingerprint, i.nonce, i.state, coalesce(i.first_sent_at, i.created_at) AS first_sent_at, i.message_id, i.lease_gen, i.created_at`
 
 // Prepare stores an intent in the caller's unit, with a new id. Nothing is sent
 // until somebody takes it.
@@ -112,15 +112,15 @@ func Take(ctx context.Context, tx *db.Tx, guild, id string) (Intent, error) {
 	err := tx.GetContext(ctx, &in, `
 		UPDATE chat_intents i
 		SET state = 'sending', lease_until = now() + make_interval(secs => $3), lease_gen = i.lease_gen + 1, settled_at = NULL,
-		    first_sent_at = coalesce(i.first_sent_at, now())
+		    first_sent_at = coalesce(i.first_sent_at, was.now)
 		FROM (
-			SELECT guild_id, id, first_sent_at FROM chat_intents
+			SELECT guild_id, id, first_sent_at, now() AS now, coalesce(first_sent_at < now() - make_interval(secs => $4), false) AS late
+			FROM chat_intents
 			WHERE guild_id = $1 AND id = $2
 			  AND (state IN ('pending', 'refused', 'unknown') OR state = 'sending' AND lease_until <= now())
 			FOR NO KEY UPDATE) was
 		WHERE i.guild_id = was.guild_id AND i.id = was.id
-		RETURNING `+intentColumns+`, was.first_sent_at IS NOT NULL AS tried,
-		          coalesce(was.first_sent_at < now() - make_interval(secs => $4), false) AS late`,
+		RETURNING `+intentColumns+`, was.first_sent_at IS NOT NULL AS tried, was.late`,
 		guild, id, Lease.Seconds(), nonceWindow.Seconds())
 	if err == nil {
 		return in, nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 )
 
@@ -15,8 +16,8 @@ import (
 func TestTablesOfGuildsAreOnlyTables(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	shared := make([]string, 0, len(dbtest.Shared))
-	for name := range dbtest.Shared {
+	shared := make([]string, 0, len(db.SharedTables))
+	for name := range db.SharedTables {
 		shared = append(shared, name)
 	}
 	none := func(what, query string) {
@@ -104,7 +105,7 @@ func TestSharedTablesAreNamed(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (.+) \\|$").FindAllStringSubmatch(part, -1) {
 		named[m[1]] = m[2]
 	}
-	for table, reason := range dbtest.Shared {
+	for table, reason := range db.SharedTables {
 		if named[table] != reason {
 			t.Errorf("%s: ARCHITECTURE.md says %q, the tests say %q", table, named[table], reason)
 		}

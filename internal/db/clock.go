@@ -23,20 +23,29 @@ func ClockOffset(ctx context.Context, q Querier, now func() time.Time) (time.Dur
 // and never one that an earlier change of the row has, not even when cut to the
 // milliseconds that callers see:
 //
-//	UPDATE … SET updated_at = greatest(clock_timestamp(), Later("updated_at"))
+//	WITH ` + Instant("t", "…") + ` UPDATE t SET updated_at = greatest(instant.at, Later("updated_at")) FROM instant …
 //
-// and in an upsert, whose SET may call nothing that looks at a clock:
-//
-//	INSERT … VALUES (…, clock_timestamp()) ON CONFLICT … DO UPDATE
-//	SET updated_at = greatest(excluded.updated_at, Later("t.updated_at"))
-//
-// Postgres works both out again on the row that it has waited for. The sum is
-// made in UTC because elsewhere it depends on the session's time zone, which an
-// upsert on a distributed table may not.
+// The sum is made in UTC because elsewhere it depends on the session's time zone,
+// which a change of a distributed table may not.
 func Later(column string) string {
 	return `(` + column + ` AT TIME ZONE 'UTC' + interval '1 millisecond') AT TIME ZONE 'UTC'`
 }
 
 // Next is the SQL expression for the instant of a change of the row whose last
-// one is in the column.
-func Next(column string) string { return `greatest(clock_timestamp(), ` + Later(column) + `)` }
+// one is in the column; at is what the clock said once the row was held.
+func Next(at, column string) string { return `greatest(` + at + `, ` + Later(column) + `)` }
+
+// Instant is the SQL of two CTEs that lock the rows of the table that the
+// condition names, and then ask what time it is, as instant.at:
+//
+//	WITH ` + Instant("cases", "guild_id = $1 AND id = $2") + `
+//	UPDATE cases SET updated_at = ` + Next("instant.at", "updated_at") + ` FROM instant WHERE …
+//
+// The UPDATE could call clock_timestamp() itself, but not on a distributed table.
+func Instant(table, condition string) string {
+	return `held AS MATERIALIZED (
+			SELECT 1 FROM ` + table + ` WHERE ` + condition + ` FOR NO KEY UPDATE
+		), instant AS MATERIALIZED (
+			SELECT clock_timestamp() AS at FROM held LIMIT 1
+		)`
+}

@@ -26,6 +26,9 @@ type Config struct {
 	Writers int    // connections for transactions; 0 means 8
 	Readers int    // connections for reads, whose sessions are read-only; 0 means 8
 	Name    string // application_name, to which ours add the schema version; empty means guildhall
+
+	// Distributed says that the tables of guilds are spread over several nodes.
+	Distributed bool
 }
 
 // DB holds a pool for transactions and a pool whose sessions cannot write.
@@ -36,7 +39,13 @@ type Config struct {
 type DB struct {
 	write, read   *sqlx.DB
 	writes, reads *Places // of their connections
+
+	distributed bool
 }
+
+// Distributed reports whether the tables of guilds are spread over several nodes:
+// then work over all guilds cannot hop through an index from guild to guild.
+func (d *DB) Distributed() bool { return d.distributed }
 
 // statementTimeout is when Postgres gives a statement up, unless the unit has
 // said otherwise.
@@ -73,6 +82,7 @@ func Open(cfg Config) (*DB, error) {
 	return &DB{
 		write: sqlx.NewDb(write, "postgres"), read: sqlx.NewDb(read, "postgres"),
 		writes: connectionPlaces(cfg.Writers), reads: connectionPlaces(cfg.Readers),
+		distributed: cfg.Distributed,
 	}, nil
 }
 

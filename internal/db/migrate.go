@@ -114,7 +114,13 @@ func Migrate(ctx context.Context, url string) error {
 	if err != nil {
 		return fmt.Errorf("migrate the job tables: %w", err)
 	}
-	return nil
+	// Where tables are distributed, those that a migration has made follow: nobody
+	// uses them yet.
+	if distributed, err := isDistributed(ctx, pool); err != nil || !distributed {
+		return err
+	}
+	_, err = distribute(ctx, pool)
+	return err
 }
 
 // up runs the migrations that may run now.
@@ -201,6 +207,9 @@ type Schema struct {
 	// have stopped, 0 when there is none; Older names those that run.
 	Waits int64
 	Older Strings
+	// Distributed is whether the tables of guilds are spread over the nodes of a
+	// Citus cluster.
+	Distributed bool
 }
 
 // Unfinished says what an upgrade that is not at its end waits for; empty when
@@ -244,6 +253,9 @@ func CheckSchema(ctx context.Context, url string) (Schema, error) {
 		WHERE NOT i.indisvalid AND c.relnamespace = current_schema()::regnamespace`).Scan(&s.Invalid)
 	if err != nil {
 		return s, fmt.Errorf("look for invalid indexes: %w", err)
+	}
+	if s.Distributed, err = isDistributed(ctx, pool); err != nil {
+		return s, fmt.Errorf("see whether the tables are distributed: %w", err)
 	}
 	for _, next := range known().afterRollout {
 		if next > s.Version {

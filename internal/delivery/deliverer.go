@@ -240,7 +240,11 @@ func (d *Deliverer) look(ctx context.Context, guilds []string, all bool, now tim
 	if !all {
 		return waiting, nil
 	}
-	due, err := look(ctx, d.db.Reader(), d.now(), d.scan, d.limiter.full(now))
+	find := look
+	if d.oneGuild {
+		find = lookAcross
+	}
+	due, err := find(ctx, d.db.Reader(), d.now(), d.scan, d.limiter.full(now))
 	if err != nil {
 		return nil, err
 	}

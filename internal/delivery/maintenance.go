@@ -265,7 +265,7 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 // moveLog writes the log rows that were put aside.
 func (d *Deliverer) moveLog(ctx context.Context) error {
 	var aside bool
-	if err := d.db.Reader().GetContext(ctx, &aside, `SELECT EXISTS (SELECT FROM webhook_deliveries WHERE unlogged IS NOT NULL)`); err != nil || !aside {
+	if err := d.db.Reader().GetContext(ctx, &aside, `SELECT EXISTS (SELECT 1 FROM webhook_deliveries WHERE unlogged IS NOT NULL)`); err != nil || !aside {
 		return err
 	}
 	return d.repeat(ctx, moveUnlogged)

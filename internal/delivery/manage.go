@@ -227,7 +227,7 @@ func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (str
 			SELECT e.guild_id, $3, $4, $5, convert_to($6, 'UTF8')
 			FROM webhook_endpoints e
 			WHERE e.guild_id = $1 AND e.id = $2
-			RETURNING guild_id, id, type, occurred_at
+			RETURNING webhook_events.guild_id, webhook_events.id, webhook_events.type, webhook_events.occurred_at
 		)
 		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, event_at, cause, fresh, urgent)
 		SELECT ev.guild_id, $2, ev.id, ev.type, ev.occurred_at, 'test', false, true

@@ -198,7 +198,7 @@ func (d *Deliverer) countWaiting(ctx context.Context, q db.Querier) (map[string]
 		GROUP BY 1
 		UNION ALL
 		SELECT 'held', count(*)::float8
-		FROM (SELECT FROM webhook_deliveries WHERE state = 'held' LIMIT $2) d
+		FROM (SELECT 1 FROM webhook_deliveries WHERE state = 'held' LIMIT $2) d
 		UNION ALL
 		SELECT c.relname, greatest(c.reltuples, 0)::float8
 		FROM pg_class c

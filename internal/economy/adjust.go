@@ -76,7 +76,7 @@ func adjustment(collected, several bool) leaderboard.Noted {
 			SELECT g.*, 0, NULL FROM given g WHERE NOT EXISTS (SELECT FROM held)`
 		made = `, made AS (
 			INSERT INTO wallets (guild_id, user_id, balance, updated_at)
-			SELECT guild_id, user_id, delta, clock_timestamp() FROM cleared WHERE updated_at IS NULL
+			SELECT guild_id, user_id, delta, at FROM cleared WHERE updated_at IS NULL
 			ON CONFLICT DO NOTHING
 			RETURNING balance, updated_at
 		)`
@@ -118,10 +118,10 @@ func adjustment(collected, several bool) leaderboard.Noted {
 			ON CONFLICT DO NOTHING
 			RETURNING entry_id
 		), cleared AS MATERIALIZED (
-			SELECT * FROM allowed WHERE reference IS NULL OR id IN (SELECT entry_id FROM claimed)
+			SELECT *, clock_timestamp() AS at FROM allowed WHERE reference IS NULL OR id IN (SELECT entry_id FROM claimed)
 		), changed AS (
 			UPDATE wallets w
-			SET balance = c.balance + c.delta, updated_at = ` + db.Next("c.updated_at") + `
+			SET balance = c.balance + c.delta, updated_at = ` + db.Next("c.at", "c.updated_at") + `
 			FROM cleared c
 			WHERE w.guild_id = ` + strings.Replace(its, "g.", "c.", 1) + ` AND w.user_id = c.user_id
 			RETURNING c.number, c.balance AS was, w.balance AS is_now, w.updated_at

@@ -129,9 +129,11 @@ func tooLate(ctx context.Context, tx *db.Tx, a Announcement) (bool, error) {
 // its reaction.
 func posted(ctx context.Context, tx *db.Tx, in chat.Intent, message string) error {
 	if _, err := tx.ExecContext(ctx, `
+		WITH `+atOnce+`
 		UPDATE giveaways
 		SET message_id = $3, updated_at = `+next+`,
-		    react_at = CASE WHEN status IN ('active', 'paused') THEN clock_timestamp() END, failures = 0
+		    react_at = CASE WHEN status IN ('active', 'paused') THEN instant.at END, failures = 0
+		FROM instant
 		WHERE guild_id = $1
 		  AND id = $2
 		  AND message_id IS NULL`, in.GuildID, in.SubjectID, message); err != nil {

@@ -50,12 +50,12 @@ func Gather(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) e
 func claim(ctx context.Context, d db.Doer, guild, id string) (row, error) {
 	return leased(ctx, d, "the reactions of", guild, id, `
 		UPDATE giveaways
-		SET redraw_at = clock_timestamp() + make_interval(secs => $3)
+		SET redraw_at = now() + make_interval(secs => $3)
 		WHERE guild_id = $1
 		  AND id = $2
 		  AND status = 'drawing'
 		  AND pot = 'gathering'
-		  AND redraw_at <= clock_timestamp()
+		  AND redraw_at <= now()
 		RETURNING `+columns)
 }
 
@@ -128,7 +128,7 @@ func advance(ctx context.Context, tx *db.Tx, g row, state, after string, members
 		UPDATE giveaways
 		SET pot = $3, reaction_after = $4, reaction_count = reaction_count + cardinality($5::text[]), failures = 0,
 		    entrant_count = entrant_count + counted.entrants, entry_count = entry_count + counted.entries,
-		    redraw_at = clock_timestamp() + make_interval(secs => $6)
+		    redraw_at = now() + make_interval(secs => $6)
 		FROM counted
 		WHERE guild_id = $1
 		  AND id = $2
@@ -207,7 +207,7 @@ func missed(ctx context.Context, d db.Doer, g row, failed error) error {
 func freeze(ctx context.Context, tx *db.Tx, g row, lost bool) error {
 	if _, err := tx.ExecContext(ctx, `
 		UPDATE giveaways
-		SET pot = 'frozen', reactions_missed = $3, failures = 0, redraw_at = clock_timestamp()
+		SET pot = 'frozen', reactions_missed = $3, failures = 0, redraw_at = now()
 		WHERE guild_id = $1
 		  AND id = $2`, g.GuildID, g.ID, lost); err != nil {
 		return fmt.Errorf("freeze the entries of giveaway %s in guild %s: %w", g.ID, g.GuildID, err)
@@ -253,9 +253,9 @@ func isGone(err error) bool {
 func claimReaction(ctx context.Context, d db.Doer, guild, id string) (row, error) {
 	return leased(ctx, d, "the reaction to", guild, id, `
 		UPDATE giveaways
-		SET react_at = clock_timestamp() + make_interval(secs => $3)
+		SET react_at = now() + make_interval(secs => $3)
 		WHERE guild_id = $1
 		  AND id = $2
-		  AND react_at <= clock_timestamp()
+		  AND react_at <= now()
 		RETURNING `+columns)
 }

@@ -200,9 +200,12 @@ func insert(ctx context.Context, tx *db.Tx, g row) (row, error) {
 }
 
 // next is the instant of a change of a giveaway: now, and always later than the
-// change before, also in the milliseconds that are shown. It stands in the
-// statement that changes the row, so it is taken when the row is held.
-var next = db.Next("updated_at")
+// change before, also in the milliseconds that are shown. It is taken when the row
+// is held: atOnce holds the one that the statement names.
+var (
+	next   = db.Next("instant.at", "updated_at")
+	atOnce = db.Instant("giveaways", "guild_id = $1 AND id = $2")
+)
 
 // toPot is the state in which the entries are left when drawing begins.
 const toPot = `CASE WHEN source = 'api' THEN 'gathering' ELSE 'frozen' END`
@@ -211,26 +214,36 @@ const toPot = `CASE WHEN source = 'api' THEN 'gathering' ELSE 'frozen' END`
 // finds no row when the giveaway is in a state that it cannot leave that way.
 var (
 	toDrawing = `
+		WITH ` + atOnce + `
 		UPDATE giveaways
-		SET status = 'drawing', pot = ` + toPot + `, ended_by_token_id = $3, drawing_at = clock_timestamp(),
+		SET status = 'drawing', pot = ` + toPot + `, ended_by_token_id = $3, drawing_at = instant.at,
 		    paused_at = NULL, react_at = NULL, failures = 0, redraw_at = now(), updated_at = ` + next + `
+		FROM instant
 		WHERE guild_id = $1
 		  AND id = $2
 		  AND status IN ('scheduled', 'active', 'paused')
 		RETURNING ` + columns
 
 	toPaused = `
+		WITH ` + atOnce + `
 		UPDATE giveaways
-		SET status = 'paused', paused_at = clock_timestamp(), updated_at = ` + next + `
+		SET status = 'paused', paused_at = instant.at, updated_at = ` + next + `
+		FROM instant
 		WHERE guild_id = $1
 		  AND id = $2
 		  AND status = 'active'
 		RETURNING ` + columns
 
 	toActive = `
+		WITH ` + atOnce + `, resumed AS MATERIALIZED (
+			SELECT at, ends_at + (at - coalesce(paused_at, at)) AS ends
+			FROM giveaways, instant
+			WHERE guild_id = $1
+			  AND id = $2
+		)
 		UPDATE giveaways
-		SET status = 'active', ends_at = ends_at + (clock_timestamp() - coalesce(paused_at, clock_timestamp())), paused_at = NULL,
-		    updated_at = ` + next + `
+		SET status = 'active', ends_at = instant.ends, paused_at = NULL, updated_at = ` + next + `
+		FROM resumed AS instant
 		WHERE guild_id = $1
 		  AND id = $2
 		  AND status = 'paused'

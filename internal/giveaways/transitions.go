@@ -53,10 +53,12 @@ var (
 			  AND status = 'scheduled'
 			  AND starts_at <= now()
 			FOR NO KEY UPDATE SKIP LOCKED
+		), instant AS MATERIALIZED (
+			SELECT clock_timestamp() AS at FROM due LIMIT 1
 		)
 		UPDATE giveaways
 		SET status = 'active', updated_at = ` + next + `
-		FROM due
+		FROM due, instant
 		WHERE guild_id = $1
 		  AND id = due_id
 		RETURNING ` + columns
@@ -70,11 +72,13 @@ var (
 			  AND status = 'active'
 			  AND ends_at <= now()
 			FOR NO KEY UPDATE SKIP LOCKED
+		), instant AS MATERIALIZED (
+			SELECT clock_timestamp() AS at FROM due LIMIT 1
 		)
 		UPDATE giveaways
-		SET status = 'drawing', pot = ` + toPot + `, drawing_at = clock_timestamp(), react_at = NULL, failures = 0,
+		SET status = 'drawing', pot = ` + toPot + `, drawing_at = instant.at, react_at = NULL, failures = 0,
 		    redraw_at = now(), updated_at = ` + next + `
-		FROM due
+		FROM due, instant
 		WHERE guild_id = $1
 		  AND id = due_id
 		RETURNING ` + columns

@@ -47,7 +47,7 @@ type lane struct {
 	name     string
 	slots    int
 	interval time.Duration
-	due      string // finds what is to be done
+	due      looks  // finds what is to be done
 	postpone string // makes a giveaway due again after a growing pause
 	work     func(ctx context.Context, guild, id string) error
 }
@@ -58,8 +58,23 @@ type lane struct {
 // where nothing is due has a row without an id, so the last row always says
 // where the next look begins. Each step of it reads an index that begins with
 // the guild.
-func dueBy(at, condition string) string {
-	return strings.NewReplacer("{at}", at, "{condition}", condition).Replace(`
+//
+// Where the tables are distributed it cannot step from guild to guild, and reads
+// all that is due; it finds only that.
+func dueBy(at, condition string) looks {
+	with := strings.NewReplacer("{at}", at, "{condition}", condition)
+	return looks{distributed: with.Replace(`
+		SELECT guild_id, id
+		FROM (
+			SELECT guild_id, id, row_number() OVER (PARTITION BY guild_id ORDER BY {at}) AS place
+			FROM giveaways
+			WHERE guild_id > $1
+			  AND {condition}
+			  AND {at} <= now()
+		) due
+		WHERE place <= $3
+		ORDER BY guild_id, place
+		LIMIT $2::int * $3::int`), walking: with.Replace(`
 		WITH RECURSIVE walk AS (
 			(SELECT guild_id, 1 AS n
 			FROM giveaways
@@ -92,7 +107,17 @@ func dueBy(at, condition string) string {
 			LIMIT $3
 		) found ON true
 		WHERE walk.guild_id IS NOT NULL
-		ORDER BY walk.n, found.{at}`)
+		ORDER BY walk.n, found.{at}`)}
+}
+
+// looks are the two forms of a statement that finds what is due.
+type looks struct{ walking, distributed string }
+
+func (l looks) on(d *db.DB) string {
+	if d.Distributed() {
+		return l.distributed
+	}
+	return l.walking
 }
 
 // postponed is the statement that makes a giveaway due again after a pause that
@@ -100,7 +125,7 @@ func dueBy(at, condition string) string {
 func postponed(at, condition string) string {
 	return strings.NewReplacer("{at}", at, "{condition}", condition).Replace(`
 		UPDATE giveaways
-		SET failures = failures + 1, {at} = clock_timestamp() + make_interval(secs => least(power(2, least(failures, 10)), 900))
+		SET failures = failures + 1, {at} = now() + make_interval(secs => least(power(2, least(failures, 10)), 900))
 		WHERE guild_id = $1
 		  AND id = $2
 		  AND {condition}`)
@@ -257,7 +282,7 @@ func (s *shift) look(ctx context.Context) {
 	s.queue = s.queue[:0]
 	for looks := 0; looks < looksPerTick && len(s.queue) < 16*s.slots; looks++ {
 		var found []ref
-		if err := s.w.DB.Reader().SelectContext(ctx, &found, s.due, s.after, guildsPerLook, s.slots); err != nil {
+		if err := s.w.DB.Reader().SelectContext(ctx, &found, s.due.on(s.w.DB), s.after, guildsPerLook, s.slots); err != nil {
 			if ctx.Err() == nil {
 				s.w.Log.WarnContext(ctx, "looking for work on giveaways failed", "kind", s.name, "error", err)
 			}

@@ -115,6 +115,19 @@ const hasGrown = `
 		FROM rank_maps m
 		WHERE m.guild_id = $1 AND m.board = '{board}' AND m.version = $2`
 
+// readMoves is hopMoves where tables are distributed and nothing hops from guild
+// to guild: it reads all moves after the map.
+const readMoves = `
+		SELECT v.guild_id, v.board, v.version, m.guild_id IS NULL AS gone
+		FROM (
+			SELECT DISTINCT guild_id, board, version
+			FROM rank_moves
+			WHERE (guild_id, board, version) > ($1, $2, $3)
+		) v
+		LEFT JOIN rank_maps m ON m.guild_id = v.guild_id AND m.board = v.board AND m.version = v.version
+		ORDER BY v.guild_id, v.board, v.version
+		LIMIT $4`
+
 // hopMoves finds the maps that have moves, from the one after ($1, $2, $3) on,
 // $4 of them at most.
 const hopMoves = `

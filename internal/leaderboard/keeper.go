@@ -301,7 +301,11 @@ func (k *Keeper) sweep(ctx context.Context) error {
 		mapID
 		Gone bool `db:"gone"`
 	}
-	if err := k.DB.Reader().SelectContext(ctx, &found, hopMoves, k.swept.GuildID, k.swept.Board, k.swept.Version, sweepSize); err != nil {
+	moves := hopMoves
+	if k.DB.Distributed() {
+		moves = readMoves
+	}
+	if err := k.DB.Reader().SelectContext(ctx, &found, moves, k.swept.GuildID, k.swept.Board, k.swept.Version, sweepSize); err != nil {
 		return fmt.Errorf("look for moves without a map: %w", err)
 	}
 	k.swept = mapID{}

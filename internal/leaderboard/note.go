@@ -50,9 +50,9 @@ func (b Board) Noted(moved, guild string, text func(note string) string) Noted {
 		), rank_crowded AS (
 			SELECT m.version
 			FROM ` + moved + `
-			JOIN rank_maps m ON ` + in("m") + `
-			WHERE ` + crowded + `
-			FOR UPDATE OF m SKIP LOCKED
+			CROSS JOIN LATERAL (
+				SELECT m.version FROM rank_maps m WHERE ` + in("m") + ` AND ` + crowded + ` FOR UPDATE SKIP LOCKED
+			) m
 		), rank_given_up AS (
 			DELETE FROM rank_maps m
 			USING ` + moved + `, rank_crowded c

@@ -68,7 +68,7 @@ func adjustment(collected, several bool) leaderboard.Noted {
 			SELECT g.*, 0, NULL, g.xp FROM given g WHERE NOT EXISTS (SELECT FROM held)`
 		made = `, made AS (
 			INSERT INTO levels (guild_id, user_id, total_xp, updated_at)
-			SELECT guild_id, user_id, after, clock_timestamp() FROM allowed WHERE updated_at IS NULL
+			SELECT guild_id, user_id, after, at FROM allowed WHERE updated_at IS NULL
 			ON CONFLICT DO NOTHING
 			RETURNING total_xp, updated_at
 		)`
@@ -91,10 +91,10 @@ func adjustment(collected, several bool) leaderboard.Noted {
 		), ` + claiming.CTE() + `, ours AS MATERIALIZED (
 			SELECT * FROM held WHERE ` + claiming.Granted() + missing + `
 		), allowed AS MATERIALIZED (
-			SELECT * FROM ours WHERE after BETWEEN 0 AND ` + strconv.Itoa(MaxXP) + `
+			SELECT *, clock_timestamp() AS at FROM ours WHERE after BETWEEN 0 AND ` + strconv.Itoa(MaxXP) + `
 		), changed AS (
 			UPDATE levels l
-			SET previous_xp = a.total_xp, total_xp = a.after, updated_at = ` + db.Next("a.updated_at") + `
+			SET previous_xp = a.total_xp, total_xp = a.after, updated_at = ` + db.Next("a.at", "a.updated_at") + `
 			FROM allowed a
 			WHERE l.guild_id = ` + strings.Replace(its, "g.", "a.", 1) + ` AND l.user_id = a.user_id
 			RETURNING a.number, a.total_xp AS was, l.total_xp AS is_now, l.updated_at

@@ -81,15 +81,20 @@ func takeChannel(ctx context.Context, d db.Doer, guild, ticket string) (*channel
 	var work channelWork
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		err := tx.GetContext(ctx, &work, `
-			UPDATE tickets
+			UPDATE tickets t
 			SET channel_lease_until = now() + make_interval(secs => $3), channel_lease_gen = channel_lease_gen + 1
+			FROM (
+				SELECT channel_due_at < now() - make_interval(secs => $4) AS old
+				FROM tickets
+				WHERE guild_id = $1
+				  AND id = $2
+				FOR NO KEY UPDATE) was
 			WHERE guild_id = $1
 			  AND id = $2
 			  AND channel_due_at IS NOT NULL
 			  AND channel_id IS NOT NULL
 			  AND (channel_lease_until IS NULL OR channel_lease_until <= now())
-			RETURNING guild_id, id, channel_id, status, opener_id, channel_due_at, channel_lease_gen, channel_lock,
-			          channel_due_at < now() - make_interval(secs => $4) AS old`,
+			RETURNING guild_id, id, channel_id, status, opener_id, channel_due_at, channel_lease_gen, channel_lock, was.old`,
 			guild, ticket, channelLease.Seconds(), giveUpAfter.Seconds())
 		if err != nil {
 			return err
@@ -173,12 +178,14 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 	}
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		err := tx.GetContext(ctx, &again, `
+			WITH `+db.Instant("tickets", "guild_id = $1 AND id = $2")+`
 			UPDATE tickets
 			SET channel_lease_until = NULL,
 			    channel_due_at = CASE WHEN NOT $4 OR channel_due_at <> $5 THEN channel_due_at END,
 			    channel_lock = CASE WHEN $4 AND $6 THEN NULL ELSE channel_lock END,
 			    channel_id = CASE WHEN NOT $7 THEN channel_id END,
-			    updated_at = CASE WHEN $7 THEN `+db.Next("updated_at")+` ELSE updated_at END
+			    updated_at = CASE WHEN $7 THEN `+db.Next("instant.at", "updated_at")+` ELSE updated_at END
+			FROM instant
 			WHERE guild_id = $1
 			  AND id = $2
 			  AND channel_lease_gen = $3
@@ -189,8 +196,10 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 		}
 		again = true
 		_, err = tx.ExecContext(ctx, `
+			WITH `+db.Instant("tickets", "guild_id = $1 AND id = $2")+`
 			UPDATE tickets
-			SET channel_due_at = clock_timestamp()
+			SET channel_due_at = instant.at
+			FROM instant
 			WHERE guild_id = $1
 			  AND id = $2
 			  AND channel_id IS NOT NULL`, w.GuildID, w.TicketID)

@@ -317,7 +317,7 @@ func written(ctx context.Context, tx *db.Tx, guild, id string) (*entry, error) {
 func change(ctx context.Context, tx *db.Tx, t row, set string, args ...any) (row, error) {
 	err := tx.GetContext(ctx, &t, `
 		WITH instant AS (
-			SELECT `+db.Next("updated_at")+` AS at
+			SELECT `+db.Next("clock_timestamp()", "updated_at")+` AS at
 			FROM tickets
 			WHERE guild_id = $1
 			  AND id = $2)

@@ -122,9 +122,11 @@ func list(ctx context.Context, q db.Querier, guild string, p page.P) ([]endpoint
 // update stores what a change made of a locked endpoint.
 func update(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 	err := tx.GetContext(ctx, &e, `
+		WITH `+db.Instant("webhook_endpoints", "guild_id = $1 AND id = $2")+`
 		UPDATE webhook_endpoints
 		SET url = $3, description = $4, events = $5, enabled = $6, disabled_reason = $7,
-		    updated_at = `+db.Next("updated_at")+`
+		    updated_at = `+db.Next("instant.at", "updated_at")+`
+		FROM instant
 		WHERE guild_id = $1 AND id = $2
 		RETURNING `+columns,
 		e.GuildID, e.ID, e.URL, e.Description, e.Events, e.Enabled, e.DisabledReason)
@@ -139,8 +141,9 @@ func update(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 func replaceSecret(ctx context.Context, tx *db.Tx, guild, id string, sealed []byte, preview string, overlap time.Duration) (endpoint, error) {
 	var e endpoint
 	err := tx.GetContext(ctx, &e, `
+		WITH `+db.Instant("webhook_endpoints", "guild_id = $1 AND id = $2")+`
 		UPDATE webhook_endpoints
-		SET secret = $3, secret_preview = $4, updated_at = `+db.Next("updated_at")+`,
+		SET secret = $3, secret_preview = $4, updated_at = `+db.Next("instant.at", "updated_at")+`,
 		    old_secrets = (
 		        SELECT coalesce(jsonb_agg(jsonb_build_object('sealed', kept.sealed, 'until', kept.until) ORDER BY kept.place), '[]')
 		        FROM (
@@ -155,6 +158,7 @@ func replaceSecret(ctx context.Context, tx *db.Tx, guild, id string, sealed []by
 		            ORDER BY s.place
 		            LIMIT $6
 		        ) kept)
+		FROM instant
 		WHERE guild_id = $1 AND id = $2
 		RETURNING `+columns,
 		guild, id, sealed, preview, overlap.Seconds(), maxSecrets-1)

@@ -104,7 +104,7 @@ func New(t testing.TB, opts ...Option) *API {
 	must(t, err)
 	log := &testutil.Log{}
 	cfg := api.Config{
-		DB: base.DB, Tokens: tokens, Limits: limits, Env: "test", Sealer: box,
+		DB: base.DB, Tokens: tokens, Limits: limits, Env: "test", Sealer: box, OneGuild: dbtest.Coordinator(t),
 		Log: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if o.reach != nil {

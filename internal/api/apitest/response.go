@@ -212,7 +212,7 @@ func CheckBooks(t testing.TB, d *db.DB) {
 		"an idempotency key is unfinished without a lease": `
 			SELECT token_id || '/' || key FROM idempotency_keys WHERE state = 'running' AND lease_until IS NULL`,
 		"a delivery has no event": `
-			SELECT id FROM webhook_deliveries v WHERE NOT EXISTS (SELECT FROM webhook_events e WHERE e.id = v.event_id)`,
+			SELECT id FROM webhook_deliveries v WHERE NOT EXISTS (SELECT FROM webhook_events e WHERE e.guild_id = v.guild_id AND e.id = v.event_id)`,
 	} {
 		var wrong []string
 		must(t, d.Reader().SelectContext(ctx, &wrong, query))

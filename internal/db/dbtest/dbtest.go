@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -47,7 +48,7 @@ func New(t testing.TB) *Database {
 // Open opens the pools of a database.
 func Open(t testing.TB, url string) *Database {
 	t.Helper()
-	pool, err := db.Open(db.Config{URL: url, Writers: 16, Readers: 8, Name: "guildhall-test"})
+	pool, err := db.Open(db.Config{URL: url, Writers: 16, Readers: 8, Name: "guildhall-test", Distributed: Coordinator(t)})
 	if err != nil {
 		t.Fatalf("open the test database: %v", err)
 	}
@@ -70,19 +71,20 @@ func Empty(t testing.TB, from string) string {
 	if err != nil {
 		t.Fatalf("start the test server: %v", err)
 	}
+	s.skipApart(t)
 	if from == "" {
 		from = s.template
 	}
 	name := "guildhall_test_" + strings.ToLower(rand.Text())
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if _, err := s.admin.ExecContext(ctx, fmt.Sprintf(`CREATE DATABASE %s TEMPLATE %s STRATEGY wal_log`, name, from)); err != nil {
+	if err := s.everywhere(ctx, fmt.Sprintf(`CREATE DATABASE %s TEMPLATE %s STRATEGY wal_log`, name, from)); err != nil {
 		t.Fatalf("make the test database: %v", err)
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if _, err := s.admin.ExecContext(ctx, `DROP DATABASE IF EXISTS `+name+` WITH (FORCE)`); err != nil {
+		if err := s.everywhere(ctx, `DROP DATABASE IF EXISTS `+name+` WITH (FORCE)`); err != nil {
 			t.Errorf("drop the test database: %v", err)
 		}
 		wantRules(t, name)
@@ -96,6 +98,7 @@ type server struct {
 	url      string
 	admin    *sql.DB
 	template string
+	cluster  *cluster // nil on plain Postgres
 }
 
 var shared = sync.OnceValues(func() (*server, error) {
@@ -112,6 +115,9 @@ var shared = sync.OnceValues(func() (*server, error) {
 	var err error
 	if s.admin, err = db.OpenSQL(s.url, "guildhall-dbtest", 4); err != nil {
 		return nil, err
+	}
+	if s.cluster, err = coordinated(ctx, s.admin, s.url); err != nil {
+		return nil, fmt.Errorf("look for the nodes of the cluster: %w", err)
 	}
 	if err := s.prepare(ctx); err != nil {
 		return nil, fmt.Errorf("prepare the template database: %w", err)
@@ -145,25 +151,54 @@ func (s *server) prepare(ctx context.Context) error {
 	}
 	draft := s.template + "_draft"
 	for _, statement := range []string{`DROP DATABASE IF EXISTS ` + draft + ` WITH (FORCE)`, `CREATE DATABASE ` + draft} {
-		if _, err := conn.ExecContext(ctx, statement); err != nil {
+		if err := s.everywhere(ctx, statement); err != nil {
 			return err
 		}
 	}
-	if err := db.Migrate(ctx, named(s.url, draft)); err != nil {
+	if err := s.fill(ctx, draft); err != nil {
 		return err
 	}
-	// The sessions of the migration are closed, but Postgres takes a moment to
-	// end them, and neither statement works while one is there.
+	// The coordinator's comes last: where it is, all are.
+	pools := s.servers()
+	slices.Reverse(pools)
+	for _, pool := range pools {
+		if err := seal(ctx, pool, draft, s.template); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill migrates the draft of the template, and distributes it on a coordinator.
+func (s *server) fill(ctx context.Context, draft string) error {
+	if s.cluster == nil {
+		return db.Migrate(ctx, named(s.url, draft))
+	}
+	if err := s.join(ctx, draft); err != nil {
+		return err
+	}
+	_, err := db.Distribute(ctx, named(s.url, draft))
+	return err
+}
+
+// seal makes a template of the draft. The sessions of the migration are closed,
+// but Postgres takes a moment to end them, and neither statement works while one
+// is there; what Citus keeps connected is told to go.
+func seal(ctx context.Context, pool *sql.DB, draft, template string) error {
 	for _, statement := range []string{
+		`DROP DATABASE IF EXISTS ` + template + ` WITH (FORCE)`,
 		`ALTER DATABASE ` + draft + ` ALLOW_CONNECTIONS false`,
-		`ALTER DATABASE ` + draft + ` RENAME TO ` + s.template,
+		`ALTER DATABASE ` + draft + ` RENAME TO ` + template,
 	} {
 		for {
-			_, err := conn.ExecContext(ctx, statement)
+			_, err := pool.ExecContext(ctx, statement)
 			if err == nil {
 				break
 			}
 			if !strings.Contains(err.Error(), "being accessed by other users") || ctx.Err() != nil {
+				return err
+			}
+			if _, err := pool.ExecContext(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`, draft); err != nil {
 				return err
 			}
 			time.Sleep(20 * time.Millisecond)

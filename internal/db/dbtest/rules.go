@@ -13,18 +13,6 @@ import (
 	"guildhall/migrations"
 )
 
-// Shared are the tables that are not a guild's, each with its reason. The tables
-// of the job engine and of the migration tool are not ours.
-var Shared = map[string]string{
-	"api_tokens":         "a token is looked up by its hash, before anybody knows whose it is",
-	"api_token_uses":     "belongs to api_tokens",
-	"auth_epoch":         "counts the changes of all tokens",
-	"auth_nodes":         "the nodes that hold tokens",
-	"network_listings":   "the reputation that all guilds share",
-	"dashboard_sessions": "people who are signed in, whichever guilds they manage",
-	"secret_key_check":   "one row: by which secret key the installation seals",
-}
-
 // exceptions are statements that break a rule, by a part of their text.
 var exceptions = []struct{ part, reason string }{
 	{"AS g (guild_id, user_id, delta", "changes of several guilds' balances that arrive together, unless GUILDHALL_DB_DISTRIBUTED is on"},
@@ -45,7 +33,7 @@ var guildTables = sync.OnceValue(func() map[string]bool {
 		}
 		text, err := migrations.Files.ReadFile(path)
 		for _, m := range made.FindAllSubmatch(text, -1) {
-			tables[string(m[1])] = Shared[string(m[1])] == ""
+			tables[string(m[1])] = db.SharedTables[string(m[1])] == ""
 		}
 		return err
 	})

@@ -59,6 +59,8 @@ type Server struct {
 	guard     io.WriteCloser
 	temporary bool
 	socket    string // a folder to delete, when the socket is not in Folder
+
+	launchAgain func(ctx context.Context) error // as it was started
 }
 
 // Start starts a server on the folder of cfg, and makes the database first
@@ -160,17 +162,22 @@ func (s *Server) start(ctx context.Context, cfg Config, run *account) error {
 		if err != nil {
 			return err
 		}
-		err = s.launch(ctx, programs, run, sockets, port, cfg)
-		if err == nil {
+		s.launchAgain = func(ctx context.Context) error { return s.launch(ctx, programs, run, sockets, port, cfg) }
+		if err = s.launchAgain(ctx); err == nil {
 			s.URL = s.url(sockets, port)
 			return nil
 		}
-		passing := strings.Contains(err.Error(), "is still in use") || strings.Contains(err.Error(), "could not create any TCP/IP sockets")
-		if !passing || time.Now().After(deadline) {
+		if !letsGo(err) || time.Now().After(deadline) {
 			return err
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
+}
+
+// letsGo reports whether a server did not start for what its children, or whoever
+// had the port, are about to let go of.
+func letsGo(err error) bool {
+	return strings.Contains(err.Error(), "is still in use") || strings.Contains(err.Error(), "could not create any TCP/IP sockets")
 }
 
 func (s *Server) url(sockets string, port int) string {

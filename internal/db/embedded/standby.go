@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"time"
 )
 
 // copyOf makes the database folder as a copy of a running primary's, which the
@@ -29,6 +30,18 @@ func (s *Server) Kill() error {
 	}
 	<-s.ended
 	return nil
+}
+
+// Restart starts a server that was killed again, as it was, and returns when it is
+// ready.
+func (s *Server) Restart(ctx context.Context) error {
+	for deadline := time.Now().Add(15 * time.Second); ; {
+		err := s.launchAgain(ctx)
+		if err == nil || !letsGo(err) || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
 }
 
 // program runs one of the Postgres programs under the server's account.
