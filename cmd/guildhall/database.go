@@ -92,7 +92,7 @@ func (c *migrateCommand) Run(ctx context.Context, io streams) error {
 		if err != nil {
 			return err
 		}
-		return say(io.out, "The database is at schema version %d. Its guilds lie in %d shards on %d nodes: %d tables are distributed, %d of them since now.",
+		return output.Say(io.out, "The database is at schema version %d. Its guilds lie in %d shards on %d nodes: %d tables are distributed, %d of them since now.",
 			db.SchemaVersion(), d.Shards, d.Nodes, d.Tables, len(d.Now))
 	}
 	if err := db.Migrate(ctx, direct); err != nil {
