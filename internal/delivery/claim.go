@@ -3,7 +3,6 @@ package delivery
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -112,7 +111,7 @@ func look(ctx context.Context, q db.Querier, now *time.Time, after endpointID, f
 		CROSS JOIN LATERAL (
 			SELECT s.guild_id, s.endpoint_id
 			FROM webhook_schedule s
-			WHERE s.lane = lanes.lane AND s.next_due <= coalesce($1::timestamptz, now()) AND s.endpoint_id <> ALL ($4::text[])
+			WHERE s.lane = lanes.lane AND s.next_due <= coalesce($1::timestamptz, now()) AND s.endpoint_id NOT IN (SELECT unnest($4::text[]))
 			ORDER BY s.next_due
 			LIMIT $5
 		) d
@@ -161,37 +160,33 @@ type schedule struct {
 const scheduleColumns = `s.guild_id, s.endpoint_id, s.disposition, s.urgent, s.lane, s.next_due, s.failures, s.refusals, s.blocks,
 	       s.blocked_until, s.quiet_until, s.failing_since, s.warned`
 
-// byIndex makes the plans of the statements that follow in a transaction look
-// rows up by an index, in whose order they come. The engine's statements name a few rows of large tables,
-// but Postgres takes a list in JSON for a hundred rows and each of a few for many
-// more: at ten thousand endpoints it would rather read whole tables, for each
-// claim. And it would plan each anew for its guild, which costs more than to run it.
-// What cannot be planned that way would look so dear that Postgres compiled it,
-// which takes 0.3 s.
-const byIndex = `set_config('enable_hashjoin', 'off', true) || set_config('enable_mergejoin', 'off', true) || set_config('enable_seqscan', 'off', true) ||
-	set_config('enable_sort', 'off', true) || set_config('plan_cache_mode', 'force_generic_plan', true) || set_config('jit', 'off', true)`
-
-// planByIndex is byIndex as a statement of its own.
-func planByIndex(ctx context.Context, tx *db.Tx) error {
-	if _, err := tx.ExecContext(ctx, `SELECT `+byIndex); err != nil {
-		return fmt.Errorf("set how statements are planned: %w", err)
-	}
-	return nil
-}
-
 func compareIDs(a, b endpointID) int {
 	return cmp.Or(cmp.Compare(a.guild, b.guild), cmp.Compare(a.endpoint, b.endpoint))
 }
 
 func (s schedule) id() endpointID { return endpointID{s.GuildID, s.EndpointID} }
 
+// lockSchedules is the statement of lockIdle. What is set in it holds for the
+// statements that follow in its transaction.
+var lockSchedules = newStatement(2, `
+		SELECT s.*, coalesce($1::timestamptz, now()) AS now
+		FROM (SELECT set_config('synchronous_commit', 'off', true) || `+byIndex+` AS done) AS settings
+		CROSS JOIN jsonb_to_recordset($2::jsonb) AS p (guild_id text, endpoint_id text)
+		CROSS JOIN LATERAL (
+			SELECT `+scheduleColumns+`
+			FROM webhook_schedule s
+			WHERE s.guild_id = p.guild_id AND s.endpoint_id = p.endpoint_id
+			FOR NO KEY UPDATE SKIP LOCKED
+		) s
+		WHERE settings.done <> ''`)
+
 // lockIdle locks the schedules of endpoints for a claim, apart from those that
-// somebody else holds at the moment, guild by guild, and makes the ones that are
-// missing: those of endpoints that a node of the release before has registered.
+// somebody else holds at the moment, and makes the ones that are missing: those
+// of endpoints that a node of the release before has registered.
 //
 // The commit of a claim does not wait for the disk: a lease that a crash of the
 // database forgets is only a delivery that is made twice, under one id.
-func lockIdle(ctx context.Context, tx *db.Tx, now *time.Time, of []*candidate) ([]schedule, error) {
+func lockIdle(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, of []*candidate) ([]schedule, error) {
 	for _, c := range of {
 		if c.Known {
 			continue
@@ -206,27 +201,20 @@ func lockIdle(ctx context.Context, tx *db.Tx, now *time.Time, of []*candidate) (
 			return nil, fmt.Errorf("make the schedule of endpoint %s: %w", c.EndpointID, err)
 		}
 	}
+	if oneGuild {
+		if err := planByIndex(ctx, tx, true); err != nil {
+			return nil, err
+		}
+	}
 	var rows []schedule
-	for guild, part := range db.ByGuild(of, func(c *candidate) string { return c.GuildID }) {
-		endpoints := make([]string, len(part))
-		for i, c := range part {
-			endpoints[i] = c.EndpointID
-		}
+	err := run(lockSchedules, oneGuild, of, func(c *candidate) string { return c.GuildID }, func(query, in string, guild ...any) error {
 		var held []schedule
-		if err := tx.SelectContext(ctx, &held, `
-			SELECT s.*, coalesce($1::timestamptz, now()) AS now
-			FROM (SELECT set_config('synchronous_commit', 'off', true) || `+byIndex+` AS done) AS settings
-			CROSS JOIN unnest($3::text[]) AS p (endpoint_id)
-			CROSS JOIN LATERAL (
-				SELECT `+scheduleColumns+`
-				FROM webhook_schedule s
-				WHERE s.guild_id = $2 AND s.endpoint_id = p.endpoint_id
-				FOR NO KEY UPDATE SKIP LOCKED
-			) s
-			WHERE settings.done <> ''`, now, guild, db.Array(endpoints)); err != nil {
-			return nil, fmt.Errorf("lock schedules of guild %s: %w", guild, err)
-		}
+		err := tx.SelectContext(ctx, &held, query, append([]any{now, in}, guild...)...)
 		rows = append(rows, held...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lock schedules: %w", err)
 	}
 	return rows, nil
 }
@@ -300,29 +288,29 @@ func (c claimed) id() endpointID { return endpointID{c.GuildID, c.EndpointID} }
 // under the lock of its schedule, and one whose lease has run out by the late
 // result of its worker at most, which ends the lease: so comparing the lease is
 // enough to see that a delivery is still as it was found.
-const takeDeliveries = `
+var takeDeliveries = newStatement(4, `
 		WITH o AS MATERIALIZED (
-			SELECT endpoint_id, mode, take, not_before
-			FROM jsonb_to_recordset($2::jsonb) AS o (endpoint_id text, mode text, take int, not_before timestamptz)
+			SELECT guild_id, endpoint_id, mode, take, not_before
+			FROM jsonb_to_recordset($2::jsonb) AS o (guild_id text, endpoint_id text, mode text, take int, not_before timestamptz)
 		), due AS MATERIALIZED (
-			SELECT w.id, w.lease_until
+			SELECT o.guild_id, w.id, w.lease_until
 			FROM o
 			CROSS JOIN LATERAL (
 				SELECT w.id, w.lease_until
 				FROM webhook_deliveries w
-				WHERE w.state = 'pending' AND w.guild_id = $5 AND w.endpoint_id = o.endpoint_id
+				WHERE w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
 				  AND w.due_at <= $1 AND (w.lease_until IS NULL OR w.lease_until <= $1)
 				ORDER BY w.due_at, w.id
 				LIMIT o.take
 			) w
 			WHERE o.mode = 'all'
 			UNION ALL
-			SELECT w.id, w.lease_until
+			SELECT o.guild_id, w.id, w.lease_until
 			FROM o
 			CROSS JOIN LATERAL (
 				SELECT w.id, w.lease_until
 				FROM webhook_deliveries w
-				WHERE w.urgent AND w.state = 'pending' AND w.guild_id = $5 AND w.endpoint_id = o.endpoint_id
+				WHERE w.urgent AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
 				  AND (o.mode = 'urgent' OR w.cause = 'test')
 				  AND (w.lease_until IS NULL OR w.lease_until <= $1)
 				ORDER BY w.due_at, w.id
@@ -333,73 +321,73 @@ const takeDeliveries = `
 			UPDATE webhook_deliveries d
 			SET lease_until = $1 + $3 * interval '1 second', lease_gen = d.lease_gen + 1, fresh = false
 			FROM due
-			WHERE d.guild_id = $5 AND d.id = due.id AND d.lease_until IS NOT DISTINCT FROM due.lease_until
+			WHERE d.guild_id = due.guild_id AND d.id = due.id AND d.lease_until IS NOT DISTINCT FROM due.lease_until
 			RETURNING d.guild_id, d.id, d.endpoint_id, d.event_id, d.cause, d.attempts, d.step, d.lease_gen, due.lease_until IS NOT NULL AS expired
 		), parked AS (
 			UPDATE webhook_deliveries d
 			SET fresh = false, lease_until = NULL
 			FROM (
-				SELECT w.id, w.lease_until
+				SELECT o.guild_id, w.id, w.lease_until
 				FROM o
 				CROSS JOIN LATERAL (
 					SELECT w.id, w.lease_until
 					FROM webhook_deliveries w
-					WHERE w.fresh AND w.state = 'pending' AND w.guild_id = $5 AND w.endpoint_id = o.endpoint_id
+					WHERE w.fresh AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
 					  AND (w.lease_until IS NULL OR w.lease_until <= $1)
-					  AND NOT EXISTS (SELECT FROM due WHERE due.id = w.id)
+					  AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)
 					LIMIT $4
 				) w
 				WHERE o.take = 0
 				UNION
-				SELECT w.id, w.lease_until
+				SELECT o.guild_id, w.id, w.lease_until
 				FROM o
 				JOIN (
-					SELECT endpoint_id, id, lease_until
+					SELECT guild_id, endpoint_id, id, lease_until
 					FROM webhook_deliveries
-					WHERE guild_id = $5 AND lease_until <= $1 AND state = 'pending'
+					WHERE guild_id IN (SELECT guild_id FROM o) AND lease_until <= $1 AND state = 'pending'
 					ORDER BY lease_until
 					LIMIT $4
-				) w ON w.endpoint_id = o.endpoint_id
-				WHERE NOT EXISTS (SELECT FROM due WHERE due.id = w.id)
+				) w ON w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+				WHERE NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)
 				LIMIT $4
 			) p
-			WHERE d.guild_id = $5 AND d.id = p.id AND d.lease_until IS NOT DISTINCT FROM p.lease_until
+			WHERE d.guild_id = p.guild_id AND d.id = p.id AND d.lease_until IS NOT DISTINCT FROM p.lease_until
 		), rest AS MATERIALIZED (
-			SELECT o.endpoint_id, o.not_before,
+			SELECT o.guild_id, o.endpoint_id, o.not_before,
 			       o.mode <> 'all' AND EXISTS (
 			           SELECT FROM webhook_deliveries w
-			           WHERE w.urgent AND w.state = 'pending' AND w.guild_id = $5 AND w.endpoint_id = o.endpoint_id
+			           WHERE w.urgent AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
 			             AND (o.mode = 'urgent' OR w.cause = 'test')
 			             AND (w.lease_until IS NULL OR w.lease_until <= $1)
-			             AND NOT EXISTS (SELECT FROM due WHERE due.id = w.id)) AS urgent,
+			             AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)) AS urgent,
 			       (
 			           SELECT w.due_at
 			           FROM webhook_deliveries w
-			           WHERE w.state = 'pending' AND w.guild_id = $5 AND w.endpoint_id = o.endpoint_id
+			           WHERE w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
 			             AND (w.lease_until IS NULL OR w.lease_until <= $1)
-			             AND NOT EXISTS (SELECT FROM due WHERE due.id = w.id)
+			             AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)
 			           ORDER BY w.due_at, w.id
 			           LIMIT 1
 			       ) AS due_at
 			FROM o
 		), plan AS (
-			SELECT endpoint_id, urgent,
+			SELECT guild_id, endpoint_id, urgent,
 			       CASE WHEN urgent THEN $1 WHEN due_at IS NOT NULL THEN greatest(due_at, not_before, $1) END AS next_due
 			FROM rest
 		), planned AS (
 			UPDATE webhook_schedule s
 			SET urgent = plan.urgent, next_due = plan.next_due
 			FROM plan
-			WHERE s.guild_id = $5 AND s.endpoint_id = plan.endpoint_id
+			WHERE s.guild_id = plan.guild_id AND s.endpoint_id = plan.endpoint_id
 			  AND (s.urgent, s.next_due) IS DISTINCT FROM (plan.urgent, plan.next_due)
 		)
 		SELECT l.guild_id, l.id, l.endpoint_id, l.event_id, l.cause, l.attempts, l.step, l.lease_gen, l.expired,
 		       coalesce(plan.next_due <= $1, false) AS more,
 		       ev.type, ev.occurred_at, ev.payload, e.url, e.enabled, e.secret, e.old_secrets
 		FROM leased l
-		JOIN plan ON plan.endpoint_id = l.endpoint_id
-		JOIN webhook_events ev ON ev.guild_id = $5 AND ev.id = l.event_id
-		LEFT JOIN webhook_endpoints e ON e.guild_id = $5 AND e.id = l.endpoint_id`
+		JOIN plan ON plan.guild_id = l.guild_id AND plan.endpoint_id = l.endpoint_id
+		JOIN webhook_events ev ON ev.guild_id = l.guild_id AND ev.id = l.event_id
+		LEFT JOIN webhook_endpoints e ON e.guild_id = l.guild_id AND e.id = l.endpoint_id`)
 
 // take leases what the orders ask for, of each endpoint what has been due for
 // longest; queues what is fresh for those that get nothing, or left by a dead
@@ -407,18 +395,16 @@ const takeDeliveries = `
 // is next due. What else is fresh for an endpoint that is sent to stays so: to
 // queue a flood costs more than to send it. The endpoint's schedule is locked, by a
 // statement before this one: so this one sees everything that was queued for it.
-func take(ctx context.Context, tx *db.Tx, now time.Time, lease time.Duration, orders []order) ([]claimed, error) {
+func take(ctx context.Context, tx *db.Tx, oneGuild bool, now time.Time, lease time.Duration, orders []order) ([]claimed, error) {
 	var rows []claimed
-	for guild, part := range db.ByGuild(orders, func(o order) string { return o.GuildID }) {
-		in, err := json.Marshal(part)
-		if err != nil {
-			return nil, fmt.Errorf("render orders: %w", err)
-		}
+	err := run(takeDeliveries, oneGuild, orders, func(o order) string { return o.GuildID }, func(query, in string, guild ...any) error {
 		var leased []claimed
-		if err := tx.SelectContext(ctx, &leased, takeDeliveries, now, string(in), lease.Seconds(), parkSize, guild); err != nil {
-			return nil, fmt.Errorf("lease deliveries of guild %s: %w", guild, err)
-		}
+		err := tx.SelectContext(ctx, &leased, query, append([]any{now, in, lease.Seconds(), parkSize}, guild...)...)
 		rows = append(rows, leased...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lease deliveries: %w", err)
 	}
 	return rows, nil
 }

@@ -29,6 +29,11 @@ type Config struct {
 	Metrics     prometheus.Registerer // nil registers nothing
 	Tracer      *tracing.Tracer       // nil traces nothing
 	Log         *slog.Logger          // nil logs nothing
+
+	// OneGuild makes each statement that locks or changes rows name one guild,
+	// where the tables are distributed by it. Otherwise those of claims and of
+	// results name several.
+	OneGuild bool
 }
 
 const defaultSlots = 256

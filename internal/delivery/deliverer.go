@@ -48,6 +48,7 @@ type Deliverer struct {
 	clock    func() time.Time
 	jitter   func() float64
 	lease    time.Duration
+	oneGuild bool // each statement names one guild
 	log      *slog.Logger
 	metrics  *metrics
 	tracer   *tracing.Tracer
@@ -70,7 +71,7 @@ func New(cfg Config) (*Deliverer, error) {
 		open: func(c claimed, at time.Time) ([]string, error) {
 			return OpenSecrets(cfg.Box, c.GuildID, c.EndpointID, c.Secret, c.OldSecrets, at)
 		},
-		clock: cfg.Clock, jitter: cfg.Jitter, lease: lease, log: cfg.Log, tracer: cfg.Tracer,
+		clock: cfg.Clock, jitter: cfg.Jitter, lease: lease, oneGuild: cfg.OneGuild, log: cfg.Log, tracer: cfg.Tracer,
 		bell: newBell(), limiter: newLimiter(cfg.Slots), results: make(chan result, cfg.Slots),
 	}
 	if d.metrics, err = newMetrics(cfg.Metrics, d.limiter); err != nil {
@@ -182,7 +183,7 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 	// A claim that has begun is finished: a lease nobody knows of would keep its
 	// delivery waiting.
 	err = d.db.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
-		locked, err := lockIdle(ctx, tx, d.now(), chosen)
+		locked, err := lockIdle(ctx, tx, d.oneGuild, d.now(), chosen)
 		if err != nil || len(locked) == 0 {
 			skipped = len(chosen)
 			return err
@@ -267,7 +268,7 @@ func (d *Deliverer) takeLocked(ctx context.Context, tx *db.Tx, chosen []*candida
 	for i, s := range locked {
 		orders[i], by[s.id()] = s.order(granted[s.id()]), s
 	}
-	rows, err := take(ctx, tx, locked[0].Now, d.lease, orders)
+	rows, err := take(ctx, tx, d.oneGuild, locked[0].Now, d.lease, orders)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func TestAFailingEndpointIsBlockedForLongerEachTime(t *testing.T) {
 		}
 		c.advance(11 * time.Second)
 	}
-	r.say(nil)
+	r.respondWith(nil)
 	w.until("all delivered", func() bool { w.pass(c, time.Hour); return w.inState(StateDelivered) == 3 })
 	w.until("the endpoint is forgiven", func() bool { h := read(); return h.Failures == 0 && h.Blocks == 0 && h.Until == nil })
 }
@@ -272,11 +272,11 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 // claim leases deliveries of an endpoint in the unit of tx.
 func (w *world) claim(ctx context.Context, tx *db.Tx, e endpoint, n int) []claimed {
 	w.t.Helper()
-	locked, err := lockIdle(ctx, tx, nil, []*candidate{{GuildID: e.GuildID, EndpointID: e.ID, Known: true}})
+	locked, err := lockIdle(ctx, tx, w.cfg.OneGuild, nil, []*candidate{{GuildID: e.GuildID, EndpointID: e.ID, Known: true}})
 	if err != nil || len(locked) != 1 {
 		w.t.Fatalf("locked %d schedules, %v", len(locked), err)
 	}
-	rows, err := take(ctx, tx, locked[0].Now, lease, []order{locked[0].order(n)})
+	rows, err := take(ctx, tx, w.cfg.OneGuild, locked[0].Now, lease, []order{locked[0].order(n)})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -351,7 +351,7 @@ func TestWarningsComeBeforeAnEndpointIsDisabled(t *testing.T) {
 		{disableAfter + time.Minute, 90, reasonFailing},
 	} {
 		at := start.Add(c.after)
-		h = h.after(verdict{State: StatePending, Failing: true, Blocks: true}, at, nil)
+		h = h.after(decision{State: StatePending, Failing: true, Blocks: true}, at, nil)
 		if h.Warned != c.warned || h.disable(at) != c.reason {
 			t.Errorf("after %s: warned at %d, disabled for %q; want %d, %q", c.after, h.Warned, h.disable(at), c.warned, c.reason)
 		}

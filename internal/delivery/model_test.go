@@ -69,8 +69,9 @@ func TestHealthFollowsTheContract(t *testing.T) {
 		w.unit(func(ctx context.Context, tx *db.Tx) error { return Enable(ctx, tx, e.GuildID, e.ID) })
 		now := base
 		nodes := []*Deliverer{}
-		for range 2 {
+		for i := range 2 {
 			cfg := w.cfg
+			cfg.OneGuild = i == 1
 			cfg.Clock, cfg.Schedule = func() time.Time { return now }, DefaultSchedule()
 			d, err := New(cfg)
 			if err != nil {
@@ -84,7 +85,7 @@ func TestHealthFollowsTheContract(t *testing.T) {
 			now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 20, 40, 400, 1000, 90_000}).Draw(rt, "seconds")) * time.Second)
 			var rows []claimed
 			w.unit(func(ctx context.Context, tx *db.Tx) error {
-				rows = w.claimAt(ctx, tx, now, e, 1)
+				rows = w.claimAt(ctx, tx, rapid.Bool().Draw(rt, "one guild a statement"), now, e, 1)
 				return nil
 			})
 			if (len(rows) == 1) != m.may(now) {
@@ -102,7 +103,7 @@ func TestHealthFollowsTheContract(t *testing.T) {
 			v := DefaultSchedule().judge(c.Step, o, pause, 0.5)
 			r := result{
 				GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: v.State, PauseMs: v.Pause.Milliseconds(),
-				Step: v.Step, Logged: true, StartedAt: now, Outcome: o, verdict: v, url: *c.URL, quiet: c.Quiet, suspect: c.Suspect,
+				Step: v.Step, Logged: true, StartedAt: now, Outcome: o, decision: v, url: *c.URL, quiet: c.Quiet, suspect: c.Suspect,
 			}
 			if err := nodes[rapid.IntRange(0, 1).Draw(rt, "node")].settleOnce(t.Context(), []result{r}); err != nil {
 				rt.Fatal(err)
@@ -124,13 +125,13 @@ func TestHealthFollowsTheContract(t *testing.T) {
 
 // claimAt is claim at an instant: it takes nothing of an endpoint that may not
 // be called.
-func (w *world) claimAt(ctx context.Context, tx *db.Tx, at time.Time, e endpoint, n int) []claimed {
+func (w *world) claimAt(ctx context.Context, tx *db.Tx, oneGuild bool, at time.Time, e endpoint, n int) []claimed {
 	w.t.Helper()
-	locked, err := lockIdle(ctx, tx, &at, []*candidate{{GuildID: e.GuildID, EndpointID: e.ID, Known: true}})
+	locked, err := lockIdle(ctx, tx, oneGuild, &at, []*candidate{{GuildID: e.GuildID, EndpointID: e.ID, Known: true}})
 	if err != nil || len(locked) != 1 {
 		w.t.Fatalf("locked %d schedules, %v", len(locked), err)
 	}
-	rows, err := take(ctx, tx, at, lease, []order{locked[0].order(n)})
+	rows, err := take(ctx, tx, oneGuild, at, lease, []order{locked[0].order(n)})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -146,22 +147,22 @@ func (w *world) claimAt(ctx context.Context, tx *db.Tx, at time.Time, e endpoint
 func TestASuccessAfterRetryAfterClearsTheFailure(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
-	h := health{}.after(verdict{Failing: true, Quiet: 30 * time.Second}, start, nil)
+	h := health{}.after(decision{Failing: true, Quiet: 30 * time.Second}, start, nil)
 	if h.FailingSince == nil || h.QuietUntil == nil {
 		t.Fatalf("after a 503 with Retry-After: %+v", h)
 	}
-	h = h.after(verdict{Healthy: true}, start.Add(time.Minute), h.QuietUntil)
+	h = h.after(decision{Healthy: true}, start.Add(time.Minute), h.QuietUntil)
 	if !h.well() {
 		t.Fatalf("after the success that followed: %+v", h)
 	}
 	at := start.Add(disableAfter + time.Minute)
-	if h = h.after(verdict{Failing: true, Blocks: true}, at, nil); h.disable(at) != "" {
+	if h = h.after(decision{Failing: true, Blocks: true}, at, nil); h.disable(at) != "" {
 		t.Errorf("one failure five days later disables the endpoint: %s", h.disable(at))
 	}
 	// A success that was under way when the receiver asked for a pause does not
 	// end the pause.
-	h = health{}.after(verdict{Failing: true, Quiet: 30 * time.Second}, start, nil)
-	if h = h.after(verdict{Healthy: true}, start, nil); h.QuietUntil == nil || h.FailingSince != nil {
+	h = health{}.after(decision{Failing: true, Quiet: 30 * time.Second}, start, nil)
+	if h = h.after(decision{Healthy: true}, start, nil); h.QuietUntil == nil || h.FailingSince != nil {
 		t.Errorf("after the success that was under way: %+v", h)
 	}
 }

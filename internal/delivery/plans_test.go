@@ -76,7 +76,7 @@ func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 			return err
 		})
 		reading(ctx, t, tx, "locking schedules", 2*due, func() (err error) {
-			locked, err = lockIdle(ctx, tx, nil, of)
+			locked, err = lockIdle(ctx, tx, w.cfg.OneGuild, nil, of)
 			return err
 		})
 		reading(ctx, t, tx, "taking deliveries", 20*due, func() (err error) {
@@ -84,7 +84,7 @@ func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 			for i, s := range locked {
 				orders[i] = s.order(1)
 			}
-			rows, err = take(ctx, tx, locked[0].Now, lease, orders)
+			rows, err = take(ctx, tx, w.cfg.OneGuild, locked[0].Now, lease, orders)
 			return err
 		})
 		return nil
@@ -98,7 +98,7 @@ func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 	}
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
 		reading(ctx, t, tx, "settling", 20*due, func() error {
-			_, _, err := writeIn(ctx, tx, nil, batch, true)
+			_, _, err := writeIn(ctx, tx, w.cfg.OneGuild, nil, batch, true)
 			return err
 		})
 		reading(ctx, t, tx, "moving the log", 20*due, func() error {
@@ -173,7 +173,7 @@ func TestStatementsFindRowsByKeyWithStatisticsOfAQuietTime(t *testing.T) {
 		w.unit(func(ctx context.Context, tx *db.Tx) error {
 			for range 7 {
 				reading(ctx, t, tx, "settling", 10*few, func() error {
-					_, _, err := writeIn(ctx, tx, nil, batch, false)
+					_, _, err := writeIn(ctx, tx, w.cfg.OneGuild, nil, batch, false)
 					return err
 				})
 			}

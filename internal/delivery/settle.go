@@ -95,16 +95,16 @@ func (d *Deliverer) settleOnce(ctx context.Context, batch []result) error {
 // answer was another receiver's: that delivery is tried again.
 func (d *Deliverer) disableGone(ctx context.Context, batch []result) error {
 	for i, r := range batch {
-		if r.verdict.Disable == "" {
+		if r.decision.Disable == "" {
 			continue
 		}
-		off, err := d.disable(ctx, r.id(), r.verdict.Disable, r.url)
+		off, err := d.disable(ctx, r.id(), r.decision.Disable, r.url)
 		if err != nil {
 			return err
 		}
 		if !off {
-			v := d.schedule.again(verdict{State: StatePending, Step: r.Step, Logged: true, Outcome: r.Outcome}, d.jitter())
-			batch[i].verdict, batch[i].State, batch[i].PauseMs = v, v.State, v.Pause.Milliseconds()
+			v := d.schedule.again(decision{State: StatePending, Step: r.Step, Logged: true, Outcome: r.Outcome}, d.jitter())
+			batch[i].decision, batch[i].State, batch[i].PauseMs = v, v.State, v.Pause.Milliseconds()
 		}
 	}
 	return nil
@@ -152,7 +152,7 @@ func (d *Deliverer) write(ctx context.Context, batch []result, putAside bool) er
 	var news []change
 	var written settled
 	err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-		news, written, err = writeIn(ctx, tx, now, batch, putAside)
+		news, written, err = writeIn(ctx, tx, d.oneGuild, now, batch, putAside)
 		return err
 	})
 	if err != nil {
@@ -164,34 +164,34 @@ func (d *Deliverer) write(ctx context.Context, batch []result, putAside bool) er
 }
 
 // writeIn is the unit of write.
-func writeIn(ctx context.Context, tx *db.Tx, now *time.Time, batch []result, putAside bool) (news []change, written settled, err error) {
-	if err = planByIndex(ctx, tx); err != nil {
+func writeIn(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch []result, putAside bool) (news []change, written settled, err error) {
+	if err = planByIndex(ctx, tx, oneGuild); err != nil {
 		return nil, written, err
 	}
-	if news, err = learn(ctx, tx, now, relevant(batch)); err != nil {
+	if news, err = learn(ctx, tx, oneGuild, now, relevant(batch)); err != nil {
 		return nil, written, err
 	}
-	if written, err = settle(ctx, tx, now, batch, putAside); err != nil {
+	if written, err = settle(ctx, tx, oneGuild, now, batch, putAside); err != nil {
 		return nil, written, err
 	}
-	return news, written, store(ctx, tx, news)
+	return news, written, store(ctx, tx, oneGuild, news)
 }
 
 // clear makes endpoints well that were found failing while a success was on its
 // way into the database.
 func (d *Deliverer) clear(ctx context.Context, now *time.Time, batch []result, unwell []endpointID) error {
 	late := slices.DeleteFunc(slices.Clone(batch), func(r result) bool {
-		return !r.verdict.Healthy || r.suspect || !slices.Contains(unwell, r.id())
+		return !r.decision.Healthy || r.suspect || !slices.Contains(unwell, r.id())
 	})
 	if len(late) == 0 {
 		return nil
 	}
 	return d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		news, err := learn(ctx, tx, now, late)
+		news, err := learn(ctx, tx, d.oneGuild, now, late)
 		if err != nil {
 			return err
 		}
-		return store(ctx, tx, news)
+		return store(ctx, tx, d.oneGuild, news)
 	})
 }
 
@@ -200,7 +200,7 @@ func (d *Deliverer) clear(ctx context.Context, now *time.Time, batch []result, u
 func relevant(batch []result) []result {
 	failing := make(map[endpointID]bool)
 	for _, r := range batch {
-		if r.suspect || !r.verdict.Healthy {
+		if r.suspect || !r.decision.Healthy {
 			failing[r.id()] = true
 		}
 	}
@@ -220,32 +220,33 @@ type change struct {
 	at     time.Time
 }
 
+// learnSchedules is the statement of learn.
+var learnSchedules = newStatement(2, `
+		SELECT s.*, coalesce($1::timestamptz, clock_timestamp()) AS now
+		FROM (
+			SELECT DISTINCT guild_id, endpoint_id
+			FROM jsonb_to_recordset($2::jsonb) AS p (guild_id text, endpoint_id text)
+			ORDER BY guild_id, endpoint_id
+		) p
+		CROSS JOIN LATERAL (
+			SELECT `+scheduleColumns+`
+			FROM webhook_schedule s
+			WHERE s.guild_id = p.guild_id AND s.endpoint_id = p.endpoint_id
+			FOR NO KEY UPDATE
+		) s`)
+
 // learn locks the schedules of the batch's endpoints, in one order everywhere,
 // and works out what the results, in their order, make of each.
-func learn(ctx context.Context, tx *db.Tx, now *time.Time, batch []result) ([]change, error) {
-	if len(batch) == 0 {
-		return nil, nil
-	}
+func learn(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch []result) ([]change, error) {
 	var rows []schedule
-	for guild, part := range db.ByGuild(batch, func(r result) string { return r.GuildID }) {
-		endpoints := make([]string, len(part))
-		for i, r := range part {
-			endpoints[i] = r.EndpointID
-		}
-		slices.Sort(endpoints)
+	err := run(learnSchedules, oneGuild, batch, func(r result) string { return r.GuildID }, func(query, in string, guild ...any) error {
 		var held []schedule
-		if err := tx.SelectContext(ctx, &held, `
-			SELECT s.*, coalesce($1::timestamptz, clock_timestamp()) AS now
-			FROM unnest($3::text[]) AS p (endpoint_id)
-			CROSS JOIN LATERAL (
-				SELECT `+scheduleColumns+`
-				FROM webhook_schedule s
-				WHERE s.guild_id = $2 AND s.endpoint_id = p.endpoint_id
-				FOR NO KEY UPDATE
-			) s`, now, guild, db.Array(slices.Compact(endpoints))); err != nil {
-			return nil, fmt.Errorf("lock the schedules of %d results of guild %s: %w", len(part), guild, err)
-		}
+		err := tx.SelectContext(ctx, &held, query, append([]any{now, in}, guild...)...)
 		rows = append(rows, held...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lock the schedules of %d results: %w", len(batch), err)
 	}
 	news := make([]change, len(rows))
 	for i, s := range rows {
@@ -263,12 +264,12 @@ func (s schedule) learn(batch []result) change {
 		if r.id() != s.id() {
 			continue
 		}
-		c.health = c.after(r.verdict, s.Now, r.quiet)
-		if r.verdict.Failing {
+		c.health = c.after(r.decision, s.Now, r.quiet)
+		if r.decision.Failing {
 			c.url = r.url
 		}
 		c.Releasing = c.Releasing || r.State == StateHeld && s.Disposition == "send"
-		if due := s.Now.Add(r.verdict.Pause); r.State == StatePending && (c.NextDue == nil || due.Before(*c.NextDue)) {
+		if due := s.Now.Add(r.decision.Pause); r.State == StatePending && (c.NextDue == nil || due.Before(*c.NextDue)) {
 			c.NextDue = &due
 		}
 	}
@@ -283,23 +284,24 @@ func (s schedule) learn(batch []result) change {
 	return c
 }
 
+// storeChanges is the statement of store.
+var storeChanges = newStatement(1, `
+		UPDATE webhook_schedule s
+		SET next_due = c.next_due, releasing = s.releasing OR c.releasing, failures = c.failures, refusals = c.refusals, blocks = c.blocks,
+		    blocked_until = c.blocked_until, quiet_until = c.quiet_until, failing_since = c.failing_since, warned = c.warned
+		FROM jsonb_to_recordset($1::jsonb) AS c (
+			guild_id text, endpoint_id text, next_due timestamptz, releasing boolean, failures int, refusals int, blocks int,
+			blocked_until timestamptz, quiet_until timestamptz, failing_since timestamptz, warned smallint)
+		WHERE s.guild_id = c.guild_id AND s.endpoint_id = c.endpoint_id`)
+
 // store writes the changes. The rows are locked.
-func store(ctx context.Context, tx *db.Tx, news []change) error {
-	for guild, part := range db.ByGuild(news, func(c change) string { return c.GuildID }) {
-		in, err := json.Marshal(part)
-		if err != nil {
-			return fmt.Errorf("render changes: %w", err)
-		}
-		if _, err := tx.ExecContext(ctx, `
-			UPDATE webhook_schedule s
-			SET next_due = c.next_due, releasing = s.releasing OR c.releasing, failures = c.failures, refusals = c.refusals, blocks = c.blocks,
-			    blocked_until = c.blocked_until, quiet_until = c.quiet_until, failing_since = c.failing_since, warned = c.warned
-			FROM jsonb_to_recordset($2::jsonb) AS c (
-				endpoint_id text, next_due timestamptz, releasing boolean, failures int, refusals int, blocks int,
-				blocked_until timestamptz, quiet_until timestamptz, failing_since timestamptz, warned smallint)
-			WHERE s.guild_id = $1 AND s.endpoint_id = c.endpoint_id`, guild, string(in)); err != nil {
-			return fmt.Errorf("store what %d endpoints of guild %s have shown: %w", len(part), guild, err)
-		}
+func store(ctx context.Context, tx *db.Tx, oneGuild bool, news []change) error {
+	err := run(storeChanges, oneGuild, news, func(c change) string { return c.GuildID }, func(query, in string, guild ...any) error {
+		_, err := tx.ExecContext(ctx, query, append([]any{in}, guild...)...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("store what %d endpoints have shown: %w", len(news), err)
 	}
 	return nil
 }
@@ -334,10 +336,10 @@ type settled struct {
 const (
 	settleResults = `
 		WITH r AS MATERIALIZED (
-			SELECT $4::text AS guild_id, id, endpoint_id, lease_gen, state, pause_ms, step, logged, started_at, duration_ms, outcome, status,
+			SELECT guild_id, id, endpoint_id, lease_gen, state, pause_ms, step, logged, started_at, duration_ms, outcome, status,
 			       response_class, excerpt, error, reason
 			FROM jsonb_to_recordset($2::jsonb) AS r (
-				id text, endpoint_id text, lease_gen int, state text, pause_ms bigint, step int, logged boolean,
+				guild_id text, id text, endpoint_id text, lease_gen int, state text, pause_ms bigint, step int, logged boolean,
 				started_at timestamptz, duration_ms int, outcome text, status int, response_class text, excerpt text, error text, reason text)
 		), d AS (
 			UPDATE webhook_deliveries d
@@ -351,7 +353,7 @@ const (
 			    error = r.reason,
 			    unlogged = CASE WHEN $3 AND r.logged THEN coalesce(d.unlogged, '[]') || jsonb_build_array(to_jsonb(r)) ELSE d.unlogged END
 			FROM r
-			WHERE d.guild_id = $4 AND d.id = r.id
+			WHERE d.guild_id = r.guild_id AND d.id = r.id
 			  AND d.lease_gen = r.lease_gen AND CASE WHEN d.state = 'pending' THEN d.lease_until IS NOT NULL END
 			RETURNING 1
 		)`
@@ -367,41 +369,45 @@ const (
 		SELECT (SELECT count(*) FROM d) AS settled,
 		       coalesce((
 		           SELECT jsonb_agg(jsonb_build_object('guild_id', s.guild_id, 'endpoint_id', s.endpoint_id))
-		           FROM (SELECT DISTINCT endpoint_id FROM r WHERE state = 'delivered') ok
-		           JOIN webhook_schedule s ON s.guild_id = $4 AND s.endpoint_id = ok.endpoint_id
+		           FROM (SELECT DISTINCT guild_id, endpoint_id FROM r WHERE state = 'delivered') ok
+		           JOIN webhook_schedule s ON s.guild_id = ok.guild_id AND s.endpoint_id = ok.endpoint_id
 		           WHERE s.failing_since IS NOT NULL OR s.failures > 0), '[]') AS unwell`
+)
+
+var (
+	settleLogged   = newStatement(3, settleResults+settleLog+settleAnswer)
+	settlePutAside = newStatement(3, settleResults+settleAnswer)
 )
 
 // settle writes a batch of results: the new state of each delivery whose lease
 // is still the one it was sent under, and the log of each attempt, or that into
 // the delivery's own row, in one statement, so that log and state cannot part. A
 // result that comes too late changes nothing but the log.
-func settle(ctx context.Context, tx *db.Tx, now *time.Time, batch []result, putAside bool) (settled, error) {
-	query := settleResults + settleLog + settleAnswer
+func settle(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch []result, putAside bool) (out settled, err error) {
+	how := settleLogged
 	if putAside {
-		query = settleResults + settleAnswer
+		how = settlePutAside
 	}
-	var out settled
-	for guild, part := range db.ByGuild(batch, func(r result) string { return r.GuildID }) {
-		in, err := json.Marshal(part)
-		if err != nil {
-			return settled{}, fmt.Errorf("render %d results: %w", len(part), err)
-		}
+	err = run(how, oneGuild, batch, func(r result) string { return r.GuildID }, func(query, in string, guild ...any) error {
 		var row struct {
 			Settled int    `db:"settled"`
 			Unwell  []byte `db:"unwell"`
 		}
-		if err := tx.GetContext(ctx, &row, query, now, string(in), putAside, guild); err != nil {
-			return settled{}, fmt.Errorf("settle %d deliveries of guild %s: %w", len(part), guild, err)
+		if err := tx.GetContext(ctx, &row, query, append([]any{now, in, putAside}, guild...)...); err != nil {
+			return err
 		}
 		var unwell []order
 		if err := json.Unmarshal(row.Unwell, &unwell); err != nil {
-			return settled{}, fmt.Errorf("read which endpoints fail: %w", err)
+			return fmt.Errorf("read which endpoints fail: %w", err)
 		}
 		out.Count += row.Settled
 		for _, e := range unwell {
 			out.Unwell = append(out.Unwell, endpointID{e.GuildID, e.EndpointID})
 		}
+		return nil
+	})
+	if err != nil {
+		return settled{}, fmt.Errorf("settle %d deliveries: %w", len(batch), err)
 	}
 	return out, nil
 }

@@ -66,7 +66,7 @@ func crowd(t *testing.T, base *dbtest.Database, b board) {
 	do(t, d, `INSERT INTO rank_requests (guild_id, board) VALUES ('1', $1), ('2', $1)`, b.table)
 	k := &leaderboard.Keeper{DB: d}
 	for deadline := time.Now().Add(30 * time.Second); ; {
-		if err := k.Tend(t.Context()); err != nil {
+		if err := k.Maintain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		var live int

@@ -27,8 +27,8 @@ type change struct {
 	refusal error
 }
 
-// verdict is what the statement says of one change.
-type verdict struct {
+// decision is what the statement says of one change.
+type decision struct {
 	Number int        `db:"number"`
 	Before int64      `db:"before"`
 	After  int64      `db:"after"`
@@ -151,18 +151,18 @@ func run(ctx context.Context, tx *db.Tx, statement leaderboard.Noted, several bo
 		guild = db.Array(guilds)
 	}
 	args := append([]any{guild, db.Array(users), db.Integers(xp), db.Booleans(exactly)}, idempotency.Columns(keys)...)
-	var verdicts []verdict
-	if err := tx.SelectContext(ctx, &verdicts, statement.For(n), args...); err != nil {
+	var decisions []decision
+	if err := tx.SelectContext(ctx, &decisions, statement.For(n), args...); err != nil {
 		return fmt.Errorf("adjust the XP of %d members: %w", n, err)
 	}
-	for _, v := range verdicts {
+	for _, v := range decisions {
 		changes[v.Number-1].judge(v)
 	}
 	return nil
 }
 
 // judge sets what a change has come to.
-func (c *change) judge(v verdict) {
+func (c *change) judge(v decision) {
 	switch {
 	case v.At != nil:
 		c.made, c.row = true, row{UserID: c.user, TotalXP: v.After, PreviousXP: v.Before, UpdatedAt: v.At}

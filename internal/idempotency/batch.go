@@ -9,7 +9,7 @@ import (
 
 // Claiming makes a statement claim the keys of the rows that it works on. Rows is
 // the name of a CTE of it with the columns guild_id, token_id, key and
-// fingerprint; key is null where there is none. A key that is there already, with whatever answer, is
+// fingerprint; key is null where there is none. A key that is there already, with whatever response, is
 // not claimed: whose it is has to be done with Claim.
 type Claiming struct{ Rows string }
 
@@ -45,12 +45,12 @@ func Columns(requests []*Request) (args []any) {
 }
 
 // KeepEach is Keep for several requests of one unit.
-func (k Keys) KeepEach(ctx context.Context, tx *db.Tx, requests []Request, answers []Answer) error {
+func (k Keys) KeepEach(ctx context.Context, tx *db.Tx, requests []Request, responses []Response) error {
 	guilds, tokens, keys := make([]string, len(requests)), make([]string, len(requests)), make([]string, len(requests))
 	fingerprints := make([][]byte, len(requests))
 	statuses, locations, waits, bodies := make([]int64, len(requests)), make([]string, len(requests)), make([]string, len(requests)), make([][]byte, len(requests))
 	for i, r := range requests {
-		a := answers[i]
+		a := responses[i]
 		guilds[i], tokens[i], keys[i], fingerprints[i] = r.GuildID, r.TokenID, r.Key, r.Fingerprint
 		statuses[i], locations[i], waits[i], bodies[i] = int64(a.Status), a.Location, a.RetryAfter, k.Sealer.Seal(a.Body, bound(r))
 	}
