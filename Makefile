@@ -79,7 +79,7 @@ vuln: ## look for known weaknesses in the dependencies
 	go tool govulncheck ./...
 
 # The packages that hold what callers are promised.
-MUTANTS ?= idempotency economy auth webhooks api
+MUTANTS ?= idempotency economy auth webhooks delivery api
 
 .PHONY: mutants
 mutants: postgres bin/postgres ## change code in small ways and see which changes no test notices; hours (MUTANTS="economy auth")
