@@ -6,16 +6,29 @@ import (
 	"errors"
 	"io"
 	"net"
+	"regexp"
 	"strings"
 
 	"github.com/lib/pq"
 )
 
-// Violates reports whether err is the violation of the named constraint.
+// Violates reports whether err is the violation of the named constraint. A shard's
+// has its number behind the name, and a coordinator tells of it in words only.
 func Violates(err error, constraint string) bool {
 	var e *pq.Error
-	return errors.As(err, &e) && e.Constraint == constraint
+	if !errors.As(err, &e) || e.Code.Class() != "23" {
+		return false
+	}
+	if e.Constraint != "" {
+		return e.Constraint == constraint
+	}
+	_, name, _ := strings.Cut(e.Message, `constraint "`)
+	number, ok := strings.CutPrefix(name, constraint)
+	return ok && shardNumber.MatchString(number)
 }
+
+// shardNumber is what may follow a constraint's name in a message.
+var shardNumber = regexp.MustCompile(`^(_\d+)?"`)
 
 // Proposed is a column, counted from 1, of the row whose constraint err says was
 // violated; empty when Postgres does not say. Only a column of numbers, and with

@@ -251,10 +251,17 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 	if drop && n < chunk && !left {
 		_, err = tx.ExecContext(ctx, `DELETE FROM webhook_schedule WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID)
 	} else {
+		var due *time.Time
+		switch soon := now.Add(time.Second); {
+		case n == chunk:
+			due = &now
+		case left:
+			due = &soon
+		}
 		_, err = tx.ExecContext(ctx, `
 			UPDATE webhook_schedule
-			SET next_due = CASE WHEN $4 THEN $3::timestamptz WHEN $5 THEN $3::timestamptz + interval '1 second' END
-			WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID, now, n == chunk, left)
+			SET next_due = $3
+			WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID, due)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("plan what is left for endpoint %s: %w", b.EndpointID, err)

@@ -40,7 +40,7 @@ const lostSince = `LEFT JOIN LATERAL (
 
 // countLost counts them.
 const countLost = `SELECT count(*) FROM (
-			SELECT FROM webhook_deliveries d
+			SELECT 1 FROM webhook_deliveries d
 			` + lostSince + `
 			LIMIT $4) x`
 

@@ -124,8 +124,16 @@ func (l looks) on(d *db.DB) string {
 // grows with each failure, up to a quarter of an hour.
 func postponed(at, condition string) string {
 	return strings.NewReplacer("{at}", at, "{condition}", condition).Replace(`
+		WITH pause AS MATERIALIZED (
+			SELECT now() + make_interval(secs => least(power(2, least(failures, 10)), 900)) AS over
+			FROM giveaways
+			WHERE guild_id = $1
+			  AND id = $2
+			FOR NO KEY UPDATE
+		)
 		UPDATE giveaways
-		SET failures = failures + 1, {at} = now() + make_interval(secs => least(power(2, least(failures, 10)), 900))
+		SET failures = failures + 1, {at} = pause.over
+		FROM pause
 		WHERE guild_id = $1
 		  AND id = $2
 		  AND {condition}`)

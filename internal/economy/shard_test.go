@@ -1,0 +1,54 @@
+package economy
+
+import (
+	"context"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"guildhall/internal/db/dbtest"
+	"guildhall/internal/event"
+	"guildhall/internal/idempotency"
+)
+
+// All that an adjustment under a key touches lies on the shard of its guild, the
+// key, the ledger and the event among it.
+func TestAKeyedAdjustmentRunsOnOneShard(t *testing.T) {
+	t.Parallel()
+	base := dbtest.New(t)
+	d := base.DB
+	if !dbtest.Coordinator(t) {
+		t.Skip("only a coordinator has shards")
+	}
+	server, err := url.Parse(base.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &change{by: event.System("7"), entry: entry{ID: "e", UserID: "1", Delta: 1, Note: "test"}, key: &idempotency.Request{GuildID: "7", TokenID: "t", Key: "k"}}
+	for name, statement := range map[string]string{
+		"by itself": ownAdjustment.For(0), "collected": guildsAdjustments.For(0), "and asks for the keeper": ownAdjustment.For(64),
+	} {
+		var plan []string
+		if err := d.Reader().SelectContext(context.Background(), &plan, "EXPLAIN (COSTS OFF) "+statement, arguments(false, []*change{c})...); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		tasks, nodes, local := 0, map[string]bool{}, regexp.MustCompile(`Task Count: (\d+)|Node: (.*)`)
+		for _, line := range plan {
+			m := local.FindStringSubmatch(line)
+			switch {
+			case m == nil:
+			case strings.Contains(m[2], "port="+server.Port()+" "): // steps that read no table, on the coordinator itself
+			case m[2] != "":
+				nodes[m[2]] = true
+			case m[1] == "1":
+				tasks++
+			default:
+				t.Errorf("%s: a step has %s tasks", name, m[1])
+			}
+		}
+		if tasks < 5 || len(nodes) > 1 {
+			t.Errorf("%s: %d steps of one task, on the nodes %v", name, tasks, nodes)
+		}
+	}
+}
