@@ -89,6 +89,21 @@ func request(x *exchange) idempotency.Request {
 
 // keyed runs the operation at most once for its key.
 func (u *units) keyed(x *exchange, next handler) error {
+	return u.once(x, func(r idempotency.Request) error {
+		answer, err := u.claimed(x, r, next)
+		if err != nil {
+			return err
+		}
+		if !answer.Replayed {
+			u.wake(x.by.GuildID)
+		}
+		return send(x, answer)
+	})
+}
+
+// once serves a request with a key: with the answer that its key has already, or
+// else with first, while its duplicates wait.
+func (u *units) once(x *exchange, first func(idempotency.Request) error) error {
 	r := request(x)
 	leave, replay, err := u.enter(x, r)
 	if err != nil {
@@ -98,14 +113,7 @@ func (u *units) keyed(x *exchange, next handler) error {
 		return send(x, *replay)
 	}
 	defer leave()
-	answer, err := u.claimed(x, r, next)
-	if err != nil {
-		return err
-	}
-	if !answer.Replayed {
-		u.wake(x.by.GuildID)
-	}
-	return send(x, answer)
+	return first(r)
 }
 
 // claimed runs the operation in a unit of its own that holds the key. A refusal
