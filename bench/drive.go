@@ -15,7 +15,7 @@ import (
 )
 
 // drive sends requests over as many connections as there are clients, each
-// waiting for its answer before it sends the next. It speaks just enough HTTP
+// waiting for its response before it sends the next. It speaks just enough HTTP
 // itself, because net/http's client would take as much of the machine as the
 // server that is being measured.
 func drive(ctx context.Context, address string, request func(*rand.Rand, []byte) []byte, clients int, length time.Duration) (sample, error) {
@@ -58,7 +58,7 @@ func client(ctx context.Context, address string, request func(*rand.Rand, []byte
 		if _, err := conn.Write(out); err != nil {
 			return s, err
 		}
-		if err := answer(in); err != nil {
+		if err := writeResponse(in); err != nil {
 			return s, err
 		}
 		now := time.Now()
@@ -68,9 +68,9 @@ func client(ctx context.Context, address string, request func(*rand.Rand, []byte
 	return s, nil
 }
 
-// answer reads one answer and takes anything but a success for a failure of the
+// writeResponse reads one response and takes anything but a success for a failure of the
 // measurement.
-func answer(in *bufio.Reader) error {
+func writeResponse(in *bufio.Reader) error {
 	status, err := in.ReadSlice('\n')
 	if err != nil {
 		return err

@@ -198,18 +198,9 @@ func (h *host) rest(w io.Writer) error {
 // serve starts the real server, without rate limits, behind the one proxy that
 // this program plays; and the plainest program.
 func (h *host) serve(ctx context.Context) error {
-	var out, complaint bytes.Buffer
-	create := exec.CommandContext(ctx, h.server, "token", "create", "--guild", guildID, "--name", "bench", "--all-scopes", "--json")
-	create.Env = append(os.Environ(), "GUILDHALL_DATABASE_URL="+h.databaseURL)
-	create.Stdout, create.Stderr = &out, &complaint
-	if err := create.Run(); err != nil {
-		return fmt.Errorf("make a token: %w %s", err, complaint.String())
-	}
-	var made struct{ Token string }
-	if err := json.Unmarshal(out.Bytes(), &made); err != nil {
+	if err := h.makeToken(ctx); err != nil {
 		return err
 	}
-	h.token = made.Token
 	secret := make([]byte, 32)
 	if _, err := rand.Read(secret); err != nil {
 		return err
@@ -241,6 +232,37 @@ func (h *host) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := h.servePlainest(); err != nil {
+		return err
+	}
+	for _, url := range []string{"http://" + h.ops + "/readyz", "http://" + h.plainestAddress + "/api/v1/economy/leaderboard"} {
+		if err := await(ctx, url); err != nil {
+			b, _ := os.ReadFile(log.Name())
+			return fmt.Errorf("%w\n%s", err, b)
+		}
+	}
+	return nil
+}
+
+// makeToken has the program make the token of the guild that is measured.
+func (h *host) makeToken(ctx context.Context) error {
+	var out, complaint bytes.Buffer
+	create := exec.CommandContext(ctx, h.server, "token", "create", "--guild", guildID, "--name", "bench", "--all-scopes", "--json")
+	create.Env = append(os.Environ(), "GUILDHALL_DATABASE_URL="+h.databaseURL)
+	create.Stdout, create.Stderr = &out, &complaint
+	if err := create.Run(); err != nil {
+		return fmt.Errorf("make a token: %w %s", err, complaint.String())
+	}
+	var made struct{ Token string }
+	if err := json.Unmarshal(out.Bytes(), &made); err != nil {
+		return err
+	}
+	h.token = made.Token
+	return nil
+}
+
+// servePlainest starts the plainest program, which knows the same tokens.
+func (h *host) servePlainest() error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -257,16 +279,8 @@ func (h *host) serve(ctx context.Context) error {
 	if err := os.WriteFile(file, known, 0o600); err != nil {
 		return err
 	}
-	if _, err = h.launch(os.Stderr, []string{"GUILDHALL_DATABASE_URL=" + h.databaseURL}, self, "-plainest", h.plainestAddress, "-tokens", file); err != nil {
-		return err
-	}
-	for _, url := range []string{"http://" + h.ops + "/readyz", "http://" + h.plainestAddress + "/api/v1/economy/leaderboard"} {
-		if err := await(ctx, url); err != nil {
-			b, _ := os.ReadFile(log.Name())
-			return fmt.Errorf("%w\n%s", err, b)
-		}
-	}
-	return nil
+	_, err = h.launch(os.Stderr, []string{"GUILDHALL_DATABASE_URL=" + h.databaseURL}, self, "-plainest", h.plainestAddress, "-tokens", file)
+	return err
 }
 
 func (h *host) launch(log *os.File, env []string, program string, args ...string) (pid int, err error) {

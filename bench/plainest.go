@@ -122,7 +122,7 @@ func servePlainest(ctx context.Context, address, tokens string) error {
 	return nil
 }
 
-func (p plainest) answer(w http.ResponseWriter, data any) error {
+func (p plainest) respond(w http.ResponseWriter, data any) error {
 	w.Header().Set("Content-Type", "application/json")
 	return json.NewEncoder(w).Encode(map[string]any{"data": data})
 }
@@ -137,7 +137,7 @@ func (p plainest) wallet(w http.ResponseWriter, r *http.Request, guild string) e
 		Scan(&found.UserID, &found.Balance, &found.UpdatedAt.Time); err != nil {
 		return err
 	}
-	return p.answer(w, found)
+	return p.respond(w, found)
 }
 
 func (p plainest) leaderboard(w http.ResponseWriter, r *http.Request, guild string) error {
@@ -162,7 +162,7 @@ func (p plainest) leaderboard(w http.ResponseWriter, r *http.Request, guild stri
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	return p.answer(w, list[:min(25, len(list))])
+	return p.respond(w, list[:min(25, len(list))])
 }
 
 type plainestEntry struct {
@@ -232,7 +232,7 @@ func (p plainest) list(statement string, one func() (row any, columns []any)) fu
 		if err := rows.Err(); err != nil {
 			return err
 		}
-		return p.answer(w, list[:min(25, len(list))])
+		return p.respond(w, list[:min(25, len(list))])
 	}
 }
 
@@ -269,5 +269,5 @@ func (p plainest) adjust(w http.ResponseWriter, r *http.Request, guild string) e
 	if err != nil {
 		return err
 	}
-	return p.answer(w, made)
+	return p.respond(w, made)
 }

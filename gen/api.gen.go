@@ -118,6 +118,423 @@ func (e GiveawayStatusFilter) Valid() bool {
 	}
 }
 
+// Defines values for GuildFileCaseRecord.
+const (
+	GuildFileCaseRecordCase GuildFileCaseRecord = "case"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileCaseRecord enum.
+func (e GuildFileCaseRecord) Valid() bool {
+	switch e {
+	case GuildFileCaseRecordCase:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileCaseSource.
+const (
+	GuildFileCaseSourceAPI       GuildFileCaseSource = "api"
+	GuildFileCaseSourceBot       GuildFileCaseSource = "bot"
+	GuildFileCaseSourceDashboard GuildFileCaseSource = "dashboard"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileCaseSource enum.
+func (e GuildFileCaseSource) Valid() bool {
+	switch e {
+	case GuildFileCaseSourceAPI:
+		return true
+	case GuildFileCaseSourceBot:
+		return true
+	case GuildFileCaseSourceDashboard:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileCaseStatus.
+const (
+	GuildFileCaseStatusActive  GuildFileCaseStatus = "active"
+	GuildFileCaseStatusDeleted GuildFileCaseStatus = "deleted"
+	GuildFileCaseStatusExpired GuildFileCaseStatus = "expired"
+	GuildFileCaseStatusRevoked GuildFileCaseStatus = "revoked"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileCaseStatus enum.
+func (e GuildFileCaseStatus) Valid() bool {
+	switch e {
+	case GuildFileCaseStatusActive:
+		return true
+	case GuildFileCaseStatusDeleted:
+		return true
+	case GuildFileCaseStatusExpired:
+		return true
+	case GuildFileCaseStatusRevoked:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileCaseType.
+const (
+	GuildFileCaseTypeBan     GuildFileCaseType = "ban"
+	GuildFileCaseTypeKick    GuildFileCaseType = "kick"
+	GuildFileCaseTypeMute    GuildFileCaseType = "mute"
+	GuildFileCaseTypeNote    GuildFileCaseType = "note"
+	GuildFileCaseTypeTimeout GuildFileCaseType = "timeout"
+	GuildFileCaseTypeWarn    GuildFileCaseType = "warn"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileCaseType enum.
+func (e GuildFileCaseType) Valid() bool {
+	switch e {
+	case GuildFileCaseTypeBan:
+		return true
+	case GuildFileCaseTypeKick:
+		return true
+	case GuildFileCaseTypeMute:
+		return true
+	case GuildFileCaseTypeNote:
+		return true
+	case GuildFileCaseTypeTimeout:
+		return true
+	case GuildFileCaseTypeWarn:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileGiveawayRecord.
+const (
+	GuildFileGiveawayRecordGiveaway GuildFileGiveawayRecord = "giveaway"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileGiveawayRecord enum.
+func (e GuildFileGiveawayRecord) Valid() bool {
+	switch e {
+	case GuildFileGiveawayRecordGiveaway:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileGiveawaySource.
+const (
+	GuildFileGiveawaySourceAPI GuildFileGiveawaySource = "api"
+	GuildFileGiveawaySourceBot GuildFileGiveawaySource = "bot"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileGiveawaySource enum.
+func (e GuildFileGiveawaySource) Valid() bool {
+	switch e {
+	case GuildFileGiveawaySourceAPI:
+		return true
+	case GuildFileGiveawaySourceBot:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileGiveawayStatus.
+const (
+	GuildFileGiveawayStatusActive    GuildFileGiveawayStatus = "active"
+	GuildFileGiveawayStatusDrawing   GuildFileGiveawayStatus = "drawing"
+	GuildFileGiveawayStatusEnded     GuildFileGiveawayStatus = "ended"
+	GuildFileGiveawayStatusPaused    GuildFileGiveawayStatus = "paused"
+	GuildFileGiveawayStatusScheduled GuildFileGiveawayStatus = "scheduled"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileGiveawayStatus enum.
+func (e GuildFileGiveawayStatus) Valid() bool {
+	switch e {
+	case GuildFileGiveawayStatusActive:
+		return true
+	case GuildFileGiveawayStatusDrawing:
+		return true
+	case GuildFileGiveawayStatusEnded:
+		return true
+	case GuildFileGiveawayStatusPaused:
+		return true
+	case GuildFileGiveawayStatusScheduled:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileGiveawayDrawRecord.
+const (
+	GuildFileGiveawayDrawRecordGiveawayDraw GuildFileGiveawayDrawRecord = "giveaway_draw"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileGiveawayDrawRecord enum.
+func (e GuildFileGiveawayDrawRecord) Valid() bool {
+	switch e {
+	case GuildFileGiveawayDrawRecordGiveawayDraw:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileGiveawayEntryRecord.
+const (
+	GuildFileGiveawayEntryRecordGiveawayEntry GuildFileGiveawayEntryRecord = "giveaway_entry"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileGiveawayEntryRecord enum.
+func (e GuildFileGiveawayEntryRecord) Valid() bool {
+	switch e {
+	case GuildFileGiveawayEntryRecordGiveawayEntry:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileGuildRecord.
+const (
+	GuildFileGuildRecordGuild GuildFileGuildRecord = "guild"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileGuildRecord enum.
+func (e GuildFileGuildRecord) Valid() bool {
+	switch e {
+	case GuildFileGuildRecordGuild:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileLevelRecord.
+const (
+	GuildFileLevelRecordLevel GuildFileLevelRecord = "level"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileLevelRecord enum.
+func (e GuildFileLevelRecord) Valid() bool {
+	switch e {
+	case GuildFileLevelRecordLevel:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileNetworkListingRecord.
+const (
+	GuildFileNetworkListingRecordNetworkListing GuildFileNetworkListingRecord = "network_listing"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileNetworkListingRecord enum.
+func (e GuildFileNetworkListingRecord) Valid() bool {
+	switch e {
+	case GuildFileNetworkListingRecordNetworkListing:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileNetworkListingSeverity.
+const (
+	GuildFileNetworkListingSeverityCritical GuildFileNetworkListingSeverity = "critical"
+	GuildFileNetworkListingSeverityHigh     GuildFileNetworkListingSeverity = "high"
+	GuildFileNetworkListingSeverityLow      GuildFileNetworkListingSeverity = "low"
+	GuildFileNetworkListingSeverityMedium   GuildFileNetworkListingSeverity = "medium"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileNetworkListingSeverity enum.
+func (e GuildFileNetworkListingSeverity) Valid() bool {
+	switch e {
+	case GuildFileNetworkListingSeverityCritical:
+		return true
+	case GuildFileNetworkListingSeverityHigh:
+		return true
+	case GuildFileNetworkListingSeverityLow:
+		return true
+	case GuildFileNetworkListingSeverityMedium:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileReferenceRecord.
+const (
+	GuildFileReferenceRecordReference GuildFileReferenceRecord = "reference"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileReferenceRecord enum.
+func (e GuildFileReferenceRecord) Valid() bool {
+	switch e {
+	case GuildFileReferenceRecordReference:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileSettingsRecord.
+const (
+	GuildFileSettingsRecordSettings GuildFileSettingsRecord = "settings"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileSettingsRecord enum.
+func (e GuildFileSettingsRecord) Valid() bool {
+	switch e {
+	case GuildFileSettingsRecordSettings:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileTicketRecord.
+const (
+	GuildFileTicketRecordTicket GuildFileTicketRecord = "ticket"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileTicketRecord enum.
+func (e GuildFileTicketRecord) Valid() bool {
+	switch e {
+	case GuildFileTicketRecordTicket:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileTicketStatus.
+const (
+	GuildFileTicketStatusClosed GuildFileTicketStatus = "closed"
+	GuildFileTicketStatusOpen   GuildFileTicketStatus = "open"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileTicketStatus enum.
+func (e GuildFileTicketStatus) Valid() bool {
+	switch e {
+	case GuildFileTicketStatusClosed:
+		return true
+	case GuildFileTicketStatusOpen:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileTicketMessageAuthorType.
+const (
+	GuildFileTicketMessageAuthorTypeBot    GuildFileTicketMessageAuthorType = "bot"
+	GuildFileTicketMessageAuthorTypeOpener GuildFileTicketMessageAuthorType = "opener"
+	GuildFileTicketMessageAuthorTypeStaff  GuildFileTicketMessageAuthorType = "staff"
+	GuildFileTicketMessageAuthorTypeSystem GuildFileTicketMessageAuthorType = "system"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileTicketMessageAuthorType enum.
+func (e GuildFileTicketMessageAuthorType) Valid() bool {
+	switch e {
+	case GuildFileTicketMessageAuthorTypeBot:
+		return true
+	case GuildFileTicketMessageAuthorTypeOpener:
+		return true
+	case GuildFileTicketMessageAuthorTypeStaff:
+		return true
+	case GuildFileTicketMessageAuthorTypeSystem:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileTicketMessageKind.
+const (
+	GuildFileTicketMessageKindAssign  GuildFileTicketMessageKind = "assign"
+	GuildFileTicketMessageKindClaim   GuildFileTicketMessageKind = "claim"
+	GuildFileTicketMessageKindClose   GuildFileTicketMessageKind = "close"
+	GuildFileTicketMessageKindMessage GuildFileTicketMessageKind = "message"
+	GuildFileTicketMessageKindNote    GuildFileTicketMessageKind = "note"
+	GuildFileTicketMessageKindOpen    GuildFileTicketMessageKind = "open"
+	GuildFileTicketMessageKindReopen  GuildFileTicketMessageKind = "reopen"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileTicketMessageKind enum.
+func (e GuildFileTicketMessageKind) Valid() bool {
+	switch e {
+	case GuildFileTicketMessageKindAssign:
+		return true
+	case GuildFileTicketMessageKindClaim:
+		return true
+	case GuildFileTicketMessageKindClose:
+		return true
+	case GuildFileTicketMessageKindMessage:
+		return true
+	case GuildFileTicketMessageKindNote:
+		return true
+	case GuildFileTicketMessageKindOpen:
+		return true
+	case GuildFileTicketMessageKindReopen:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileTicketMessageRecord.
+const (
+	GuildFileTicketMessageRecordTicketMessage GuildFileTicketMessageRecord = "ticket_message"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileTicketMessageRecord enum.
+func (e GuildFileTicketMessageRecord) Valid() bool {
+	switch e {
+	case GuildFileTicketMessageRecordTicketMessage:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileTicketsCloseAction.
+const (
+	GuildFileTicketsCloseActionArchive GuildFileTicketsCloseAction = "archive"
+	GuildFileTicketsCloseActionDelete  GuildFileTicketsCloseAction = "delete"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileTicketsCloseAction enum.
+func (e GuildFileTicketsCloseAction) Valid() bool {
+	switch e {
+	case GuildFileTicketsCloseActionArchive:
+		return true
+	case GuildFileTicketsCloseActionDelete:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GuildFileWalletRecord.
+const (
+	GuildFileWalletRecordWallet GuildFileWalletRecord = "wallet"
+)
+
+// Valid indicates whether the value is a known member of the GuildFileWalletRecord enum.
+func (e GuildFileWalletRecord) Valid() bool {
+	switch e {
+	case GuildFileWalletRecordWallet:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TicketOrder.
 const (
 	TicketOrderActivity TicketOrder = "activity"
@@ -481,41 +898,11 @@ type Case struct {
 
 // CaseChange A case after a change, and what the change was.
 type CaseChange struct {
+	// Embedded struct due to allOf(#/components/schemas/Case)
+	Case `yaml:",inline"`
+	// Embedded fields due to inline allOf schema
 	// Changed Members that differ.
 	Changed []string `json:"changed"`
-
-	// CreatedAt When the case was created.
-	CreatedAt wire.Time `json:"created_at"`
-
-	// ExpiresAt When the case expires; null when it does not.
-	ExpiresAt *wire.Time `json:"expires_at"`
-
-	// ID Id of the case.
-	ID string `json:"id"`
-
-	// ModeratorID Acting moderator.
-	ModeratorID string `json:"moderator_id"`
-
-	// Number Human number, per guild, may have gaps. Not usable in a path.
-	Number int64 `json:"number"`
-
-	// Reason Why; empty when none was recorded.
-	Reason string `json:"reason"`
-
-	// Source Where the case was made.
-	Source string `json:"source"`
-
-	// Status State of the case. `deleted` makes it read-only.
-	Status string `json:"status"`
-
-	// Type Kind of case.
-	Type string `json:"type"`
-
-	// UpdatedAt When the case last changed.
-	UpdatedAt wire.Time `json:"updated_at"`
-
-	// UserID Member the case concerns.
-	UserID string `json:"user_id"`
 }
 
 // CaseEnvelope Envelope of a case.
@@ -1232,6 +1619,510 @@ type GuildEnvelope struct {
 	Data Guild `json:"data"`
 }
 
+// GuildFileCase A moderation case.
+type GuildFileCase struct {
+	// CreatedAt When it was created.
+	CreatedAt *wire.Time `json:"created_at,omitempty"`
+
+	// ExpiresAt When the case expires.
+	ExpiresAt *wire.Time `json:"expires_at,omitempty"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the case.
+	ID *string `json:"id,omitempty"`
+
+	// ModeratorID Acting moderator.
+	ModeratorID string `json:"moderator_id"`
+
+	// Number Its number in the guild; the next one by default.
+	Number *int64 `json:"number,omitempty"`
+
+	// Reason Why.
+	Reason *string `json:"reason,omitempty"`
+
+	// Record Kind of the record.
+	Record GuildFileCaseRecord `json:"record"`
+
+	// Source Where the case was made.
+	Source *GuildFileCaseSource `json:"source,omitempty"`
+
+	// Status State of the case.
+	Status *GuildFileCaseStatus `json:"status,omitempty"`
+
+	// Type Kind of case.
+	Type GuildFileCaseType `json:"type"`
+
+	// UpdatedAt When it last changed.
+	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
+
+	// UserID Member the case concerns.
+	UserID string `json:"user_id"`
+}
+
+// GuildFileCaseRecord Kind of the record.
+type GuildFileCaseRecord string
+
+// GuildFileCaseSource Where the case was made.
+type GuildFileCaseSource string
+
+// GuildFileCaseStatus State of the case.
+type GuildFileCaseStatus string
+
+// GuildFileCaseType Kind of case.
+type GuildFileCaseType string
+
+// GuildFileCurve The level curve, which is the same for every guild.
+type GuildFileCurve struct {
+	// Base Constant term.
+	Base *int64 `json:"base,omitempty"`
+
+	// Linear Factor of L.
+	Linear *int64 `json:"linear,omitempty"`
+
+	// Quadratic Factor of L squared.
+	Quadratic *int64 `json:"quadratic,omitempty"`
+}
+
+// GuildFileEconomy How the guild names its currency.
+type GuildFileEconomy struct {
+	// CurrencyName Name of the currency.
+	CurrencyName *string `json:"currency_name,omitempty"`
+
+	// CurrencySymbol Symbol of the currency.
+	CurrencySymbol *string `json:"currency_symbol,omitempty"`
+}
+
+// GuildFileGiveaway A giveaway.
+type GuildFileGiveaway struct {
+	// ChannelID Channel it runs in.
+	ChannelID string `json:"channel_id"`
+
+	// CreatedAt When it was created.
+	CreatedAt *wire.Time `json:"created_at,omitempty"`
+
+	// Description More about it.
+	Description *string `json:"description,omitempty"`
+
+	// EndedAt When the winners were drawn.
+	EndedAt *wire.Time `json:"ended_at,omitempty"`
+
+	// EndsAt When it ends.
+	EndsAt *wire.Time `json:"ends_at,omitempty"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// HostID Who hosts it.
+	HostID *string `json:"host_id,omitempty"`
+
+	// ID Id of the giveaway.
+	ID *string `json:"id,omitempty"`
+
+	// MessageID Its message.
+	MessageID *string `json:"message_id,omitempty"`
+
+	// PausedAt When it was paused.
+	PausedAt *wire.Time `json:"paused_at,omitempty"`
+
+	// Prize What can be won.
+	Prize string `json:"prize"`
+
+	// Record Kind of the record.
+	Record GuildFileGiveawayRecord `json:"record"`
+
+	// Source Who made it; the bot posts the messages of those that the API made.
+	Source *GuildFileGiveawaySource `json:"source,omitempty"`
+
+	// StartsAt When it starts.
+	StartsAt *wire.Time `json:"starts_at,omitempty"`
+
+	// Status State of the giveaway.
+	Status *GuildFileGiveawayStatus `json:"status,omitempty"`
+
+	// UpdatedAt When it last changed.
+	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
+
+	// WinnerCount Number of winners to draw.
+	WinnerCount *int `json:"winner_count,omitempty"`
+
+	// Winners Winners by position.
+	Winners []string `json:"winners,omitempty"`
+}
+
+// GuildFileGiveawayRecord Kind of the record.
+type GuildFileGiveawayRecord string
+
+// GuildFileGiveawaySource Who made it; the bot posts the messages of those that the API made.
+type GuildFileGiveawaySource string
+
+// GuildFileGiveawayStatus State of the giveaway.
+type GuildFileGiveawayStatus string
+
+// GuildFileGiveawayDraw The record of a draw, by which it can be repeated.
+type GuildFileGiveawayDraw struct {
+	// Drawn Who was drawn.
+	Drawn []string `json:"drawn,omitempty"`
+
+	// DrawnAt When it was drawn.
+	DrawnAt *wire.Time `json:"drawn_at,omitempty"`
+
+	// EntriesHash SHA-256 of the entries.
+	EntriesHash string `json:"entries_hash"`
+
+	// EntryCount Entries in the pot.
+	EntryCount *int64 `json:"entry_count,omitempty"`
+
+	// Excluded Who was left out.
+	Excluded []string `json:"excluded,omitempty"`
+
+	// GiveawayID The giveaway.
+	GiveawayID string `json:"giveaway_id"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// PastWinners Who had won before.
+	PastWinners []string `json:"past_winners,omitempty"`
+
+	// Reason Why.
+	Reason *string `json:"reason,omitempty"`
+
+	// Record Kind of the record.
+	Record GuildFileGiveawayDrawRecord `json:"record"`
+
+	// Replaced Who was replaced.
+	Replaced []string `json:"replaced,omitempty"`
+
+	// Round Number of the draw, from 1.
+	Round int `json:"round"`
+
+	// Seed The 32 random bytes of the draw.
+	Seed string `json:"seed"`
+
+	// TokenID Token that asked for it.
+	TokenID *string `json:"token_id,omitempty"`
+
+	// Winners The winners after it.
+	Winners []string `json:"winners,omitempty"`
+}
+
+// GuildFileGiveawayDrawRecord Kind of the record.
+type GuildFileGiveawayDrawRecord string
+
+// GuildFileGiveawayEntry An entrant of a giveaway.
+type GuildFileGiveawayEntry struct {
+	// EnteredAt When the member entered.
+	EnteredAt *wire.Time `json:"entered_at,omitempty"`
+
+	// Entries Weight in the draw.
+	Entries *int64 `json:"entries,omitempty"`
+
+	// GiveawayID The giveaway.
+	GiveawayID string `json:"giveaway_id"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// Record Kind of the record.
+	Record GuildFileGiveawayEntryRecord `json:"record"`
+
+	// UserID The entrant.
+	UserID string `json:"user_id"`
+}
+
+// GuildFileGiveawayEntryRecord Kind of the record.
+type GuildFileGiveawayEntryRecord string
+
+// GuildFileGuild A guild. These are the lines of guild files, which no operation takes or gives.
+type GuildFileGuild struct {
+	// CreatedAt When it was created.
+	CreatedAt *wire.Time `json:"created_at,omitempty"`
+
+	// IconURL Its icon.
+	IconURL *string `json:"icon_url,omitempty"`
+
+	// ID The guild.
+	ID string `json:"id"`
+
+	// JoinedAt When the service joined it.
+	JoinedAt *wire.Time `json:"joined_at,omitempty"`
+
+	// Locale Its locale, BCP 47.
+	Locale *string `json:"locale,omitempty"`
+
+	// MemberCount Number of members.
+	MemberCount *int64 `json:"member_count,omitempty"`
+
+	// Name Its name, one line.
+	Name *string `json:"name,omitempty"`
+
+	// OwnerID Its owner.
+	OwnerID *string `json:"owner_id,omitempty"`
+
+	// Record Kind of the record.
+	Record GuildFileGuildRecord `json:"record"`
+}
+
+// GuildFileGuildRecord Kind of the record.
+type GuildFileGuildRecord string
+
+// GuildFileLevel The XP of a member.
+type GuildFileLevel struct {
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// Record Kind of the record.
+	Record GuildFileLevelRecord `json:"record"`
+
+	// TotalXP All XP earned.
+	TotalXP int64 `json:"total_xp"`
+
+	// UpdatedAt When it last changed.
+	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
+
+	// UserID The member.
+	UserID string `json:"user_id"`
+}
+
+// GuildFileLevelRecord Kind of the record.
+type GuildFileLevelRecord string
+
+// GuildFileLevelling How levels are computed.
+type GuildFileLevelling struct {
+	// Curve The level curve, which is the same for every guild.
+	Curve *GuildFileCurve `json:"curve,omitempty"`
+}
+
+// GuildFileModules Which modules are on; all of them by default.
+type GuildFileModules struct {
+	// Economy Whether the module is on.
+	Economy *bool `json:"economy,omitempty"`
+
+	// Giveaways Whether the module is on.
+	Giveaways *bool `json:"giveaways,omitempty"`
+
+	// Levelling Whether the module is on.
+	Levelling *bool `json:"levelling,omitempty"`
+
+	// Moderation Whether the module is on.
+	Moderation *bool `json:"moderation,omitempty"`
+
+	// Network Whether the module is on.
+	Network *bool `json:"network,omitempty"`
+
+	// Tickets Whether the module is on.
+	Tickets *bool `json:"tickets,omitempty"`
+}
+
+// GuildFileNetworkListing What the network knows of a user. It belongs to no guild.
+type GuildFileNetworkListing struct {
+	// Category What the reports are mostly about.
+	Category string `json:"category"`
+
+	// FirstReportedAt When the user was first reported.
+	FirstReportedAt wire.Time `json:"first_reported_at"`
+
+	// LastReportedAt When the user was last reported.
+	LastReportedAt wire.Time `json:"last_reported_at"`
+
+	// Record Kind of the record.
+	Record GuildFileNetworkListingRecord `json:"record"`
+
+	// ReportCount Number of reports.
+	ReportCount int64 `json:"report_count"`
+
+	// Severity How bad it is.
+	Severity GuildFileNetworkListingSeverity `json:"severity"`
+
+	// TrustScore 0 to 100, higher is more trusted.
+	TrustScore int `json:"trust_score"`
+
+	// UserID The user.
+	UserID string `json:"user_id"`
+}
+
+// GuildFileNetworkListingRecord Kind of the record.
+type GuildFileNetworkListingRecord string
+
+// GuildFileNetworkListingSeverity How bad it is.
+type GuildFileNetworkListingSeverity string
+
+// GuildFileReference A reference that a change of the guild's economy has used.
+type GuildFileReference struct {
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// Record Kind of the record.
+	Record GuildFileReferenceRecord `json:"record"`
+
+	// Reference The reference.
+	Reference string `json:"reference"`
+}
+
+// GuildFileReferenceRecord Kind of the record.
+type GuildFileReferenceRecord string
+
+// GuildFileSettings A guild's settings.
+type GuildFileSettings struct {
+	// Economy How the guild names its currency.
+	Economy *GuildFileEconomy `json:"economy,omitempty"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// Levelling How levels are computed.
+	Levelling *GuildFileLevelling `json:"levelling,omitempty"`
+
+	// Modules Which modules are on; all of them by default.
+	Modules *GuildFileModules `json:"modules,omitempty"`
+
+	// Record Kind of the record.
+	Record GuildFileSettingsRecord `json:"record"`
+
+	// Tickets Ticket policy of the guild.
+	Tickets *GuildFileTickets `json:"tickets,omitempty"`
+
+	// Timezone IANA time zone of the guild.
+	Timezone *string `json:"timezone,omitempty"`
+
+	// UpdatedAt When a setting last changed.
+	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
+}
+
+// GuildFileSettingsRecord Kind of the record.
+type GuildFileSettingsRecord string
+
+// GuildFileTicket A support ticket.
+type GuildFileTicket struct {
+	// ChannelID Its channel.
+	ChannelID *string `json:"channel_id,omitempty"`
+
+	// ClaimedByID Who claimed it.
+	ClaimedByID *string `json:"claimed_by_id,omitempty"`
+
+	// CloseReason Why.
+	CloseReason *string `json:"close_reason,omitempty"`
+
+	// ClosedAt When it was closed.
+	ClosedAt *wire.Time `json:"closed_at,omitempty"`
+
+	// ClosedByID Who closed it.
+	ClosedByID *string `json:"closed_by_id,omitempty"`
+
+	// CreatedAt When it was opened.
+	CreatedAt *wire.Time `json:"created_at,omitempty"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the ticket.
+	ID *string `json:"id,omitempty"`
+
+	// Number Its number in the guild; the next one by default.
+	Number *int64 `json:"number,omitempty"`
+
+	// OpenerID Member who opened it.
+	OpenerID string `json:"opener_id"`
+
+	// Record Kind of the record.
+	Record GuildFileTicketRecord `json:"record"`
+
+	// Status State of the ticket.
+	Status *GuildFileTicketStatus `json:"status,omitempty"`
+
+	// Subject Its subject.
+	Subject *string `json:"subject,omitempty"`
+
+	// UpdatedAt When it last changed.
+	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
+}
+
+// GuildFileTicketRecord Kind of the record.
+type GuildFileTicketRecord string
+
+// GuildFileTicketStatus State of the ticket.
+type GuildFileTicketStatus string
+
+// GuildFileTicketMessage An entry of a ticket's transcript.
+type GuildFileTicketMessage struct {
+	// AuthorID Who wrote it.
+	AuthorID *string `json:"author_id,omitempty"`
+
+	// AuthorType What kind of author.
+	AuthorType *GuildFileTicketMessageAuthorType `json:"author_type,omitempty"`
+
+	// ChannelMessageID Id on the platform.
+	ChannelMessageID *string `json:"channel_message_id,omitempty"`
+
+	// Content The text.
+	Content string `json:"content"`
+
+	// CreatedAt When it was written.
+	CreatedAt *wire.Time `json:"created_at,omitempty"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the entry.
+	ID *string `json:"id,omitempty"`
+
+	// Internal True for notes and for nothing else.
+	Internal *bool `json:"internal,omitempty"`
+
+	// Kind What kind of entry.
+	Kind *GuildFileTicketMessageKind `json:"kind,omitempty"`
+
+	// Record Kind of the record.
+	Record GuildFileTicketMessageRecord `json:"record"`
+
+	// TicketID The ticket.
+	TicketID string `json:"ticket_id"`
+}
+
+// GuildFileTicketMessageAuthorType What kind of author.
+type GuildFileTicketMessageAuthorType string
+
+// GuildFileTicketMessageKind What kind of entry.
+type GuildFileTicketMessageKind string
+
+// GuildFileTicketMessageRecord Kind of the record.
+type GuildFileTicketMessageRecord string
+
+// GuildFileTickets Ticket policy of the guild.
+type GuildFileTickets struct {
+	// CloseAction What happens to the channel of a closed ticket.
+	CloseAction *GuildFileTicketsCloseAction `json:"close_action,omitempty"`
+
+	// RequireCloseReason Whether closing a ticket needs a reason.
+	RequireCloseReason *bool `json:"require_close_reason,omitempty"`
+}
+
+// GuildFileTicketsCloseAction What happens to the channel of a closed ticket.
+type GuildFileTicketsCloseAction string
+
+// GuildFileWallet A wallet. It starts a new ledger, with an entry noted `import`.
+type GuildFileWallet struct {
+	// Balance Coins held.
+	Balance int64 `json:"balance"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// Record Kind of the record.
+	Record GuildFileWalletRecord `json:"record"`
+
+	// UpdatedAt When it last changed.
+	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
+
+	// UserID The member.
+	UserID string `json:"user_id"`
+}
+
+// GuildFileWalletRecord Kind of the record.
+type GuildFileWalletRecord string
+
 // GuildModules Which modules the guild has switched on.
 type GuildModules struct {
 	// Economy Whether the economy module is on.
@@ -1846,47 +2737,14 @@ type WebhookDeliveryAttempt struct {
 
 // WebhookDeliveryDetail One delivery with what was sent and every attempt.
 type WebhookDeliveryDetail struct {
-	// AttemptCount Attempts made.
-	AttemptCount int `json:"attempt_count"`
-
+	// Embedded struct due to allOf(#/components/schemas/WebhookDelivery)
+	WebhookDelivery `yaml:",inline"`
+	// Embedded fields due to inline allOf schema
 	// Attempts Attempts, oldest first.
 	Attempts []WebhookDeliveryAttempt `json:"attempts"`
 
-	// CompletedAt When it was delivered or given up.
-	CompletedAt *wire.Time `json:"completed_at"`
-
-	// CreatedAt When the delivery was queued.
-	CreatedAt wire.Time `json:"created_at"`
-
-	// DurationMs How long the last attempt took.
-	DurationMs *int `json:"duration_ms"`
-
-	// Error Why the last attempt failed; null when it did not.
-	Error *string `json:"error"`
-
-	// EventID Id of the event, equal over all attempts and endpoints.
-	EventID string `json:"event_id"`
-
-	// EventType Type of the event.
-	EventType string `json:"event_type"`
-
-	// ID Id of the delivery.
-	ID string `json:"id"`
-
-	// NextAttemptAt When the next attempt is due.
-	NextAttemptAt *wire.Time `json:"next_attempt_at"`
-
 	// RequestBody The exact body, as signed.
 	RequestBody string `json:"request_body"`
-
-	// ResponseExcerpt Start of the last answer, kept of failed attempts only.
-	ResponseExcerpt *string `json:"response_excerpt"`
-
-	// ResponseStatus Status of the last answer.
-	ResponseStatus *int `json:"response_status"`
-
-	// Status State of the delivery. `held` waits until the endpoint is enabled again.
-	Status string `json:"status"`
 }
 
 // WebhookDeliveryDetailEnvelope Envelope of a delivery in full.
@@ -1978,35 +2836,11 @@ type WebhookEndpointList struct {
 
 // WebhookEndpointWithSecret A registered receiver and its signing secret, which is shown only here.
 type WebhookEndpointWithSecret struct {
-	// CreatedAt When it was registered.
-	CreatedAt wire.Time `json:"created_at"`
-
-	// Description Label.
-	Description *string `json:"description"`
-
-	// DisabledReason Why the service disabled the endpoint: `gone`, `failing` or `address_not_allowed`. Null when it is enabled or was disabled by hand.
-	DisabledReason *string `json:"disabled_reason"`
-
-	// Enabled Whether events are sent.
-	Enabled bool `json:"enabled"`
-
-	// Events Event types that are sent.
-	Events []string `json:"events"`
-
-	// ID Id of the endpoint.
-	ID string `json:"id"`
-
-	// Secret Signing secret, `whsec_` and base64.
+	// Embedded struct due to allOf(#/components/schemas/WebhookEndpoint)
+	WebhookEndpoint `yaml:",inline"`
+	// Embedded fields due to inline allOf schema
+	// Secret The signing secret.
 	Secret string `json:"secret"`
-
-	// SecretPreview Recognisable tail of the signing secret.
-	SecretPreview string `json:"secret_preview"`
-
-	// UpdatedAt When it last changed.
-	UpdatedAt wire.Time `json:"updated_at"`
-
-	// URL Where events are sent.
-	URL string `json:"url"`
 }
 
 // WebhookEndpointWithSecretEnvelope Envelope of an endpoint with its secret.
@@ -2032,23 +2866,11 @@ type WebhookRecoveryEnvelope struct {
 
 // XPAdjustment The levelling record after the change.
 type XPAdjustment struct {
-	// Level Level reached.
-	Level int `json:"level"`
-
+	// Embedded struct due to allOf(#/components/schemas/LevelRecord)
+	LevelRecord `yaml:",inline"`
+	// Embedded fields due to inline allOf schema
 	// PreviousLevel Level before the change.
 	PreviousLevel int `json:"previous_level"`
-
-	// Progress How far the member is into the present level.
-	Progress LevelProgress `json:"progress"`
-
-	// TotalXP All XP earned.
-	TotalXP int64 `json:"total_xp"`
-
-	// UpdatedAt When the XP last changed; null when it never did.
-	UpdatedAt *wire.Time `json:"updated_at"`
-
-	// UserID The member.
-	UserID string `json:"user_id"`
 }
 
 // XPAdjustmentEnvelope Envelope of an XP adjustment.

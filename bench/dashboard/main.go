@@ -156,6 +156,11 @@ func (b *bench) serve() (pages []target, stop func(), err error) {
 	b.client = &http.Client{Jar: jar, Timeout: time.Minute, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: srv.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "example.com", MinVersion: tls.VersionTLS12},
 	}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return targets(), srv.Close, nil
+}
+
+// targets are the pages that are measured.
+func targets() []target {
 	g := "/dashboard/guilds/" + guild + "/"
 	one := g + "webhooks/" + endpoint
 	old := url.Values{"below": {"d"}, "below_at": {time.Now().UTC().Add(-20 * 24 * time.Hour).Format(time.RFC3339Nano)}}.Encode()
@@ -185,7 +190,7 @@ func (b *bench) serve() (pages []target, stop func(), err error) {
 		{"audit log", g + "audit"},
 		{"audit log, one action, far back", g + "audit?action=webhook.updated&before=a0000100"},
 		{"sessions", "/dashboard/sessions"},
-	}, srv.Close, nil
+	}
 }
 
 // signIn opens the dashboard by an operator's link.

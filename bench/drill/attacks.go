@@ -18,9 +18,9 @@ type attack struct {
 // attackSite is what an attack has to work with. Each takes tokens that have
 // spent nothing.
 type attackSite struct {
-	server  *server
-	rows    int // of the ledger
-	answers tally
+	server    *server
+	rows      int // of the ledger
+	responses tally
 
 	mu     sync.Mutex
 	tokens []string
@@ -77,7 +77,7 @@ func (a *attackSite) flood(ctx context.Context, connections, total int, request 
 			c := &caller{address: a.server.http}
 			defer c.close()
 			for n := range next {
-				a.answers.add(c.send(ctx, request(n)))
+				a.responses.add(c.send(ctx, request(n)))
 			}
 		})
 	}

@@ -22,9 +22,9 @@ type caller struct {
 	in      *bufio.Reader
 }
 
-// answer is what a caller got.
-type answer struct {
-	status     int // 0: no answer
+// response is what a caller got.
+type response struct {
+	status     int // 0: no response
 	code       string
 	retryAfter string
 	took       time.Duration
@@ -45,8 +45,8 @@ func request(method, path, token string, body []byte, headers ...string) []byte 
 	return b.Bytes()
 }
 
-// send sends a request and reads the whole answer.
-func (c *caller) send(ctx context.Context, request []byte) (a answer) {
+// send sends a request and reads the whole response.
+func (c *caller) send(ctx context.Context, request []byte) (a response) {
 	begun := time.Now()
 	defer func() { a.took = time.Since(begun) }()
 	if c.conn == nil {
@@ -98,17 +98,17 @@ func (c *caller) close() {
 // tally collects answers from many callers.
 type tally struct {
 	mu  sync.Mutex
-	all []answer
+	all []response
 }
 
-func (t *tally) add(a answer) {
+func (t *tally) add(a response) {
 	t.mu.Lock()
 	t.all = append(t.all, a)
 	t.mu.Unlock()
 }
 
 // count is how many answers the condition holds for.
-func (t *tally) count(holds func(answer) bool) (n int) {
+func (t *tally) count(holds func(response) bool) (n int) {
 	for _, a := range t.all {
 		if holds(a) {
 			n++
@@ -117,13 +117,13 @@ func (t *tally) count(holds func(answer) bool) (n int) {
 	return n
 }
 
-func ok(a answer) bool { return a.status >= 200 && a.status < 300 }
+func ok(a response) bool { return a.status >= 200 && a.status < 300 }
 
-// failed is an answer that says it was not the caller's doing, or none at all.
-func failed(a answer) bool { return a.status == 0 || a.status >= 500 }
+// failed is a response that says it was not the caller's doing, or none at all.
+func failed(a response) bool { return a.status == 0 || a.status >= 500 }
 
-// at is the quantile of the times of answers that the condition holds for.
-func (t *tally) at(quantile float64, holds func(answer) bool) time.Duration {
+// at is the quantile of the times of responses that the condition holds for.
+func (t *tally) at(quantile float64, holds func(response) bool) time.Duration {
 	var took []time.Duration
 	for _, a := range t.all {
 		if holds(a) {

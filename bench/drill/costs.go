@@ -104,7 +104,7 @@ type costMeter struct {
 // measure has callers send requests for a time, waits until the events have arrived
 // if there are any, and says what one of them has cost.
 func (m *costMeter) measure(ctx context.Context, what string, build func(n int64) []byte, hook *receiver) {
-	var answers tally
+	var responses tally
 	var next atomic.Int64
 	server, postgres, begun := proc.CPU(m.server.pid), proc.CPUOfTree(m.postmaster), time.Now()
 	going, cancel := context.WithTimeout(ctx, m.length)
@@ -115,17 +115,17 @@ func (m *costMeter) measure(ctx context.Context, what string, build func(n int64
 			c := &caller{address: m.server.http}
 			defer c.close()
 			for going.Err() == nil {
-				answers.add(c.send(ctx, build(next.Add(1))))
+				responses.add(c.send(ctx, build(next.Add(1))))
 			}
 		})
 	}
 	all.Wait()
-	took, n := time.Since(begun), len(answers.all)
+	took, n := time.Since(begun), len(responses.all)
 	if hook != nil {
 		m.report.hold(awaited(ctx, 2*time.Minute, func() bool { return len(hook.events()) >= n }), "the event of each arrives (%d of %d)", len(hook.events()), n)
 	}
 	each := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(max(n, 1)) }
 	m.report.say("  %-42s server %4.0f, Postgres %4.0f   (%.0f a second, p99 %.1f ms)", what,
-		each(proc.CPU(m.server.pid)-server), each(proc.CPUOfTree(m.postmaster)-postgres), float64(n)/took.Seconds(), ms(answers.at(0.99, ok)))
-	m.report.hold(answers.count(ok) == n && n > 0, "each of them succeeds: %s", strings.TrimSpace(answers.String()))
+		each(proc.CPU(m.server.pid)-server), each(proc.CPUOfTree(m.postmaster)-postgres), float64(n)/took.Seconds(), ms(responses.at(0.99, ok)))
+	m.report.hold(responses.count(ok) == n && n > 0, "each of them succeeds: %s", strings.TrimSpace(responses.String()))
 }

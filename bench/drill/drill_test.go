@@ -41,7 +41,7 @@ func drilled(t *testing.T, run func(p place, r *report) error) {
 	r := &report{out: &out}
 	err := run(place{databaseURL: dbtest.New(t).URL, program: program}, r)
 	if err == nil {
-		err = r.verdict()
+		err = r.conclude()
 	}
 	if err != nil {
 		t.Errorf("%v\n%s", err, &out)

@@ -31,12 +31,7 @@ func failover(ctx context.Context, p place, r *report, length time.Duration) (er
 	}
 	hook := newReceiver()
 	defer hook.Close()
-	if err := p.load(ctx, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, `{"record":"guild","id":"%[1]s"}
-{"record":"ticket","guild_id":"%[1]s","opener_id":"7","id":"the-ticket","channel_id":"77"}
-`, guildA)
-		return err
-	}); err != nil {
+	if err := p.load(ctx, oneTicket); err != nil {
 		return err
 	}
 	if err := p.register(ctx, guildA, hook); err != nil {
@@ -74,10 +69,10 @@ func failover(ctx context.Context, p place, r *report, length time.Duration) (er
 	stop()
 
 	back := w.firstAfter(killed.Add(promoted))
-	r.say("%d writes: %v", len(w.done), &w.answers)
+	r.say("%d writes: %v", len(w.done), &w.responses)
 	r.say("without service: %.2f s from the kill to the first write after it, of which the promotion took %.2f s", back.Sub(killed).Seconds(), promoted.Seconds())
 	r.hold(w.unsettled == 0, "each write that got no answer settles when it is sent again (%d of %d did not)", w.unsettled, len(w.done)+w.unsettled)
-	r.hold(w.answers.count(func(a answer) bool { return a.code == "internal_error" }) == 0, "no answer is an internal error")
+	r.hold(w.responses.count(func(a response) bool { return a.code == "internal_error" }) == 0, "no answer is an internal error")
 	for i, s := range nodes {
 		c := &caller{address: s.http}
 		a := c.send(ctx, request("GET", "/me", tokens[0], nil))
@@ -85,6 +80,15 @@ func failover(ctx context.Context, p place, r *report, length time.Duration) (er
 		r.hold(a.status == 401, "the token that was revoked is refused by node %d (%d)", i+1, a.status)
 	}
 	return w.compare(ctx, p, r, hook)
+}
+
+// oneTicket writes a guild file with the guild and the ticket that paysAndPosts
+// writes to.
+func oneTicket(w io.Writer) error {
+	_, err := fmt.Fprintf(w, `{"record":"guild","id":"%[1]s"}
+{"record":"ticket","guild_id":"%[1]s","opener_id":"7","id":"the-ticket","channel_id":"77"}
+`, guildA)
+	return err
 }
 
 func startPair(ctx context.Context) (_ pair, err error) {
@@ -165,7 +169,7 @@ type writers struct {
 	token     string
 	request   func(writer int, key string) (path string, body []byte)
 	again     bool // what was acknowledged is sent once more
-	answers   tally
+	responses tally
 
 	mu          sync.Mutex
 	rounds      int
@@ -182,8 +186,8 @@ func paysAndPosts(writer int, key string) (path string, body []byte) {
 	return "/economy/adjust", fmt.Appendf(nil, `{"user_id":"7%d","delta":1,"reason":"%s"}`, writer, key)
 }
 
-// settleTime is how long a write is sent again.
-const settleTime = time.Minute
+// settleTimeout is how long a write is sent again.
+const settleTimeout = time.Minute
 
 // begin starts n of them. The function it returns ends them once their last writes
 // have settled.
@@ -215,9 +219,9 @@ func (w *writers) begin(ctx context.Context, n int) (stop func()) {
 
 func (w *writers) write(ctx context.Context, at [2]*caller, writer int, key string) {
 	path, body := w.request(writer, key)
-	for begun, try := time.Now(), 0; time.Since(begun) < settleTime; try++ {
+	for begun, try := time.Now(), 0; time.Since(begun) < settleTimeout; try++ {
 		a := at[(len(key)+try)%2].send(ctx, request("POST", path, w.token, body, "Idempotency-Key: "+key))
-		w.answers.add(a)
+		w.responses.add(a)
 		if ok(a) {
 			w.acknowledged(key)
 			if w.again {
@@ -242,7 +246,7 @@ func (w *writers) acknowledged(key string) {
 // replay sends what was acknowledged again, which has to be answered as it was.
 func (w *writers) replay(ctx context.Context, to *caller, again []byte) {
 	a := to.send(ctx, again)
-	w.answers.add(a)
+	w.responses.add(a)
 	if !ok(a) {
 		w.mu.Lock()
 		w.notReplayed++

@@ -118,7 +118,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err := d.run(ctx, place{databaseURL: server.URL, program: *program, waiting: *waiting, release: *release}, r); err != nil {
 		return fmt.Errorf("%s: %w", d.name, err)
 	}
-	return r.verdict()
+	return r.conclude()
 }
 
 // find returns the one drill that is named.
@@ -161,8 +161,8 @@ func (r *report) hold(held bool, format string, args ...any) {
 	fmt.Fprintf(r.out, "  %s  %s\n", word, line)
 }
 
-// verdict fails if anything that had to hold did not.
-func (r *report) verdict() error {
+// conclude fails if anything that had to hold did not.
+func (r *report) conclude() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.broke) > 0 {

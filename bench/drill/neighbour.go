@@ -68,7 +68,7 @@ func neighbour(ctx context.Context, p place, r *report, size neighbourSize) (err
 		if err != nil {
 			return err
 		}
-		r.say("%-24s guild A got %v", a.name, &site.answers)
+		r.say("%-24s guild A got %v", a.name, &site.responses)
 		seen.judge(r, a.name, base, size.measure)
 	}
 	return nil
@@ -76,14 +76,20 @@ func neighbour(ctx context.Context, p place, r *report, size neighbourSize) (err
 
 // guilds is the guild file of both.
 func (size neighbourSize) guilds(w io.Writer) error {
+	return guildsWith(w, map[string]int{guildA: size.ledger, guildB: 1000})
+}
+
+// guildsWith is the guild file of guilds with so many wallets each, and as many
+// rows of the ledger.
+func guildsWith(w io.Writer, wallets map[string]int) error {
 	var out bytes.Buffer
 	flush := func() error {
 		_, err := out.WriteTo(w)
 		return err
 	}
-	for guild, wallets := range map[string]int{guildA: size.ledger, guildB: 1000} {
+	for guild, n := range wallets {
 		fmt.Fprintf(&out, `{"record":"guild","id":"%s"}`+"\n", guild)
-		for i := range wallets {
+		for i := range n {
 			fmt.Fprintf(&out, `{"record":"wallet","guild_id":"%s","user_id":"%d","balance":1000}`+"\n", guild, member(i))
 			if out.Len() > 64<<10 {
 				if err := flush(); err != nil {

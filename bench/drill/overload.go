@@ -38,7 +38,9 @@ const (
 // answer, until far more come than can be served. What is served must not fall,
 // and whoever is not must be told so in time.
 func overload(ctx context.Context, p place, r *report, size overloadSize) error {
-	if err := p.load(ctx, neighbourSize{ledger: size.ledger}.guilds); err != nil {
+	// Both guilds have the same, so that a call costs the same whoever makes it.
+	both := map[string]int{guildA: size.ledger, guildB: size.ledger}
+	if err := p.load(ctx, func(w io.Writer) error { return guildsWith(w, both) }); err != nil {
 		return err
 	}
 	deep := max(1, size.ledger/100/2)
@@ -113,16 +115,18 @@ func (size overloadSize) underLoad(ctx context.Context, p place, r *report, name
 		best := (before + perSecond(load(at), size.length)) / 2
 		size.judge(r, fmt.Sprintf("%s, %d connections", name, n), t, best, s.peak())
 	}
-	before := perSecond(load(at), size.length)
+	before := load(at)
 	load(at * size.times[len(size.times)-1])
 	if !pause(ctx, 5*time.Second) {
 		return ctx.Err()
 	}
 	after := load(at)
-	r.hold(after.count(ok) == len(after.all) && len(after.all) > 0, "%s: 5 s later every call succeeds (%d of %d)", name, after.count(ok), len(after.all))
+	// A slow database may not do for all even of the best number of connections.
+	r.hold(after.succeeded() > 0 && after.succeeded() >= before.succeeded()-0.05, "%s: 5 s later %.0f %% of the calls succeed, as before (%.0f %%)",
+		name, 100*after.succeeded(), 100*before.succeeded())
 	r.hold(s.ready(ctx), "%s: 5 s later it is ready", name)
 	if size.measure {
-		share := perSecond(after, size.length) / before
+		share := perSecond(after, size.length) / perSecond(before, size.length)
 		r.hold(share >= goodput, "%s: 5 s later %.0f %% of what it was", name, 100*share)
 	}
 	return nil
@@ -130,11 +134,11 @@ func (size overloadSize) underLoad(ctx context.Context, p place, r *report, name
 
 // judge holds what callers got under overload against the promises.
 func (size overloadSize) judge(r *report, what string, t *tally, best float64, peak int64) {
-	rate, refused := perSecond(t, size.length), func(a answer) bool { return a.status == 503 || a.status == 429 }
+	rate, refused := perSecond(t, size.length), func(a response) bool { return a.status == 503 || a.status == 429 }
 	last := t.at(1, refused)
 	r.say("%s: %.0f /s, best %.0f, p99 %.0f ms, %d MB at the peak %v", what, rate, best, ms(t.at(0.99, ok)), peak>>20, t)
 	r.hold(t.count(ok) > 0, "%s: something is served", what)
-	r.hold(t.count(func(a answer) bool { return !ok(a) && (a.status != 503 || a.retryAfter == "") }) == 0,
+	r.hold(t.count(func(a response) bool { return !ok(a) && (a.status != 503 || a.retryAfter == "") }) == 0,
 		"%s: what is not served is refused with 503 and Retry-After", what)
 	if size.measure {
 		r.hold(last <= refusedAfter*5/4, "%s: refusals within %v, give or take the machine's quarter (the last after %.0f ms)", what, refusedAfter, ms(last))
@@ -146,6 +150,9 @@ func (size overloadSize) judge(r *report, what string, t *tally, best float64, p
 func perSecond(t *tally, length time.Duration) float64 {
 	return float64(t.count(ok)) / length.Seconds()
 }
+
+// succeeded is the share of calls that did.
+func (t *tally) succeeded() float64 { return float64(t.count(ok)) / max(1, float64(len(t.all))) }
 
 // closedLoop keeps as many requests under way as there are connections, for a
 // while. A caller that was refused waits as long as a caller would that does not
@@ -181,7 +188,7 @@ type link struct {
 
 func (l *link) close() { _ = l.listener.Close() }
 
-// slowLink puts a TCP proxy before the database that passes each answer on after
+// slowLink puts a TCP proxy before the database that passes each response on after
 // a delay.
 func slowLink(databaseURL string, delay time.Duration) (*link, error) {
 	u, err := url.Parse(databaseURL)

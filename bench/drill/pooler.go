@@ -52,17 +52,17 @@ func pooled(ctx context.Context, p place, r *report, length time.Duration) (err 
 
 	out, _ := p.command(ctx, "doctor")
 	r.hold(regexp.MustCompile(`(?m)^warn direct_line .*GUILDHALL_LISTEN_URL`).MatchString(out), "doctor warns that the direct line is missing")
-	deaf, err := p.serve(ctx, env...)
+	unreachable, err := p.serve(ctx, env...)
 	if err != nil {
 		return err
 	}
 	told := awaited(ctx, 30*time.Second, func() bool {
-		log, err := deaf.log()
+		log, err := unreachable.log()
 		return err == nil && bytes.Contains(log, []byte("GUILDHALL_LISTEN_URL has to name the direct way"))
 	})
 	r.hold(told, "without it the log says so")
-	r.hold(deaf.metric(ctx, "guildhall_direct_line_missing") == "1", "and a metric")
-	if err := deaf.stop(); err != nil {
+	r.hold(unreachable.metric(ctx, "guildhall_direct_line_missing") == "1", "and a metric")
+	if err := unreachable.stop(); err != nil {
 		return err
 	}
 
@@ -80,7 +80,7 @@ func pooled(ctx context.Context, p place, r *report, length time.Duration) (err 
 func (s *server) readAndWrite(ctx context.Context, direct string, r *report, tokens []string, length time.Duration) error {
 	stage, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
-	var answers tally
+	var responses tally
 	var written sync.Map
 	var all sync.WaitGroup
 	for i := range 4 * poolerServers {
@@ -92,22 +92,22 @@ func (s *server) readAndWrite(ctx context.Context, direct string, r *report, tok
 				if n%2 == 0 {
 					key := fmt.Sprintf("%d-%d", i, n)
 					a := c.send(ctx, request("POST", "/economy/adjust", token, fmt.Appendf(nil, `{"user_id":"%d","delta":1,"reason":"%s"}`, member(i), key), "Idempotency-Key: "+key))
-					answers.add(a)
+					responses.add(a)
 					if ok(a) {
 						written.Store(key, true)
 					}
 					continue
 				}
-				answers.add(c.send(ctx, request("GET", []string{
+				responses.add(c.send(ctx, request("GET", []string{
 					fmt.Sprintf("/economy/wallet/%d", member(i)), "/economy/ledger?per_page=5", "/economy/leaderboard?per_page=5", "/cases",
 				}[n/2%4], token, nil)))
 			}
 		})
 	}
 	all.Wait()
-	r.say("%d calls in %v through %d connections: p50 %.1f ms, p99 %.1f ms %v", len(answers.all), length, poolerServers,
-		ms(answers.at(0.5, ok)), ms(answers.at(0.99, ok)), &answers)
-	r.hold(answers.count(ok) == len(answers.all) && len(answers.all) > 0, "every read and write succeeds (%d of %d)", answers.count(ok), len(answers.all))
+	r.say("%d calls in %v through %d connections: p50 %.1f ms, p99 %.1f ms %v", len(responses.all), length, poolerServers,
+		ms(responses.at(0.5, ok)), ms(responses.at(0.99, ok)), &responses)
+	r.hold(responses.count(ok) == len(responses.all) && len(responses.all) > 0, "every read and write succeeds (%d of %d)", responses.count(ok), len(responses.all))
 	d, err := db.Open(db.Config{URL: direct, Writers: 1, Readers: 1, Name: "drill"})
 	if err != nil {
 		return err
@@ -187,7 +187,6 @@ func startPooler(ctx context.Context, databaseURL string, r *report) (_ *pooler,
 	if err != nil {
 		return nil, err
 	}
-	password, _ := u.User.Password()
 	b := &pooler{ended: make(chan struct{})}
 	if b.folder, err = os.MkdirTemp("/tmp", "guildhall-drill-"); err != nil {
 		return nil, err
@@ -198,29 +197,13 @@ func startPooler(ctx context.Context, databaseURL string, r *report) (_ *pooler,
 	}
 	address := free.Addr().String()
 	free.Close()
-	_, port, _ := net.SplitHostPort(address) // it is one that was just listened on
 	config := filepath.Join(b.folder, "ini")
-	name := u.Path[1:]
-	text := fmt.Sprintf(`[databases]
-%s = host=%s port=%s user=%s password=%s
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = %s
-unix_socket_dir =
-auth_type = any
-pool_mode = transaction
-max_client_conn = %d
-default_pool_size = %d
-ignore_startup_parameters = statement_timeout,lock_timeout,idle_in_transaction_session_timeout,default_transaction_read_only
-`, name, u.Hostname(), u.Port(), u.User.Username(), password, port, 2*poolerClients, poolerServers)
 	q := u.Query()
-	if prepares {
-		text += "max_prepared_statements = 512\n"
-	} else {
+	if !prepares {
 		q.Set("binary_parameters", "yes")
 	}
 	r.say("%s, which keeps prepared statements: %v", program, prepares)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(poolerConfig(u, address, prepares)), 0o600); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(b.folder))
 	}
 	b.cmd = exec.Command(program, config) // it is stopped in order
@@ -246,6 +229,29 @@ ignore_startup_parameters = statement_timeout,lock_timeout,idle_in_transaction_s
 	u.Host, u.RawQuery = address, q.Encode()
 	b.url = u.String()
 	return b, nil
+}
+
+// poolerConfig is PgBouncer's configuration: it listens on address, before the
+// database at u.
+func poolerConfig(u *url.URL, address string, prepares bool) string {
+	password, _ := u.User.Password()
+	_, port, _ := net.SplitHostPort(address) // it is one that was just listened on
+	text := fmt.Sprintf(`[databases]
+%s = host=%s port=%s user=%s password=%s
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %s
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+max_client_conn = %d
+default_pool_size = %d
+ignore_startup_parameters = statement_timeout,lock_timeout,idle_in_transaction_session_timeout,default_transaction_read_only
+`, u.Path[1:], u.Hostname(), u.Port(), u.User.Username(), password, port, 2*poolerClients, poolerServers)
+	if prepares {
+		text += "max_prepared_statements = 512\n"
+	}
+	return text
 }
 
 // notAsRoot gives root's PgBouncer another user, as it demands.

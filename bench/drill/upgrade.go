@@ -243,8 +243,8 @@ func (u *upgrade) judge(ctx context.Context) error {
 		name string
 		*writers
 	}{{"money and messages", u.money}, {"XP", u.xp}} {
-		u.report.say("%s: %d writes, %v, p50 %.1f ms, p99 %.1f ms", w.name, len(w.done), &w.answers, ms(w.answers.at(0.5, ok)), ms(w.answers.at(0.99, ok)))
-		u.report.hold(w.answers.count(failed) == 0, "no write is answered with 5xx, or not at all (%d)", w.answers.count(failed))
+		u.report.say("%s: %d writes, %v, p50 %.1f ms, p99 %.1f ms", w.name, len(w.done), &w.responses, ms(w.responses.at(0.5, ok)), ms(w.responses.at(0.99, ok)))
+		u.report.hold(w.responses.count(failed) == 0, "no write is answered with 5xx, or not at all (%d)", w.responses.count(failed))
 		u.report.hold(w.unsettled == 0 && w.notReplayed == 0, "each settles, and is answered again when it is sent again (%d and %d did not)", w.unsettled, w.notReplayed)
 	}
 	u.report.say("reads: %v, p50 %.1f ms, p99 %.1f ms", &u.reads, ms(u.reads.at(0.5, ok)), ms(u.reads.at(0.99, ok)))

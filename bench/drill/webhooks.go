@@ -39,7 +39,7 @@ var fullWebhooks = webhooksSize{
 }
 
 // receivers lets receivers and guilds do what they do at their worst, and watches
-// how long the events of others take from the answer of the write to the
+// how long the events of others take from the response of the write to the
 // receiver; then it changes an endpoint for which very much waits.
 func receivers(ctx context.Context, p place, r *report, size webhooksSize) (err error) {
 	h, err := newHooks(ctx, p, r, size)
@@ -54,7 +54,7 @@ func receivers(ctx context.Context, p place, r *report, size webhooksSize) (err 
 		{"a flood of one guild", h.flood},
 		{"eight guilds of slow receivers", h.slowGuilds},
 		{"a slow endpoint with a backlog", h.slowEndpoint},
-		{"endpoints that never answer", h.neverAnswer},
+		{"endpoints that never answer", h.neverRespond},
 		{"a receiver that asks for a pause", h.politePause},
 		{"an endpoint for which very much waits", h.bigBacklog},
 	} {
@@ -80,10 +80,10 @@ type hooks struct {
 	hole     net.Listener
 	arrivals arrivals
 
-	mu      sync.Mutex
-	answers map[string]http.HandlerFunc // by path
-	began   map[string][]time.Time      // requests, by path
-	writes  atomic.Int64                // numbers of the watched ones
+	mu        sync.Mutex
+	responses map[string]http.HandlerFunc // by path
+	began     map[string][]time.Time      // requests, by path
+	writes    atomic.Int64                // numbers of the watched ones
 }
 
 // arrivals are when the watched events came, by number.
@@ -93,7 +93,7 @@ type arrivals struct {
 }
 
 func newHooks(ctx context.Context, p place, r *report, size webhooksSize) (_ *hooks, err error) {
-	h := &hooks{place: p, report: r, size: size, tokens: make(map[string]string), answers: make(map[string]http.HandlerFunc), began: make(map[string][]time.Time)}
+	h := &hooks{place: p, report: r, size: size, tokens: make(map[string]string), responses: make(map[string]http.HandlerFunc), began: make(map[string][]time.Time)}
 	h.arrivals.at = make(map[int64]time.Time)
 	if h.box, err = seal.New(secretKey); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (h *hooks) receive(w http.ResponseWriter, r *http.Request) {
 	}
 	h.mu.Lock()
 	h.began[r.URL.Path] = append(h.began[r.URL.Path], at)
-	answer := h.answers[r.URL.Path]
+	response := h.responses[r.URL.Path]
 	h.mu.Unlock()
 	var n int64
 	if _, tail, ok := strings.Cut(string(body), `"reason":"drill `); ok {
@@ -151,15 +151,15 @@ func (h *hooks) receive(w http.ResponseWriter, r *http.Request) {
 			h.arrivals.mu.Unlock()
 		}
 	}
-	if answer != nil {
-		answer(w, r)
+	if response != nil {
+		response(w, r)
 	}
 }
 
-func (h *hooks) answer(path string, with http.HandlerFunc) {
+func (h *hooks) respond(path string, with http.HandlerFunc) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.answers[path] = with
+	h.responses[path] = with
 }
 
 // requests returns when those of a path began.
@@ -199,7 +199,7 @@ func (h *hooks) stage(ctx context.Context, run func(context.Context, *server) er
 }
 
 // watch writes for each watched guild ten times a second and returns the times
-// from the answers to the arrivals.
+// from the responses to the arrivals.
 func (h *hooks) watch(ctx context.Context, s *server) (took []time.Duration, err error) {
 	stage, cancel := context.WithTimeout(ctx, h.size.length)
 	defer cancel()

@@ -51,7 +51,7 @@ func (h *hooks) flood(ctx context.Context, s *server) error {
 
 // slowGuilds are eight guilds whose ten endpoints each answer after 0.9 s.
 func (h *hooks) slowGuilds(ctx context.Context, s *server) error {
-	h.answer("/late", after(900*time.Millisecond, 200))
+	h.respond("/late", after(900*time.Millisecond, 200))
 	return h.beside(ctx, s, "eight guilds of slow receivers", 1.5, 50*time.Millisecond, func() error {
 		_, _, err := h.others(ctx, 80, 10, crowd.Of{URL: h.receiver.URL + "/late", Each: 60})
 		return err
@@ -59,16 +59,16 @@ func (h *hooks) slowGuilds(ctx context.Context, s *server) error {
 }
 
 func (h *hooks) slowEndpoint(ctx context.Context, s *server) error {
-	h.answer("/slow", after(14*time.Second, 200))
+	h.respond("/slow", after(14*time.Second, 200))
 	return h.beside(ctx, s, "a slow endpoint with a backlog", 1.2, 20*time.Millisecond, func() error {
 		_, _, err := h.others(ctx, 1, 1, crowd.Of{URL: h.receiver.URL + "/slow", Each: h.size.backlog})
 		return err
 	})
 }
 
-// neverAnswer are endpoints that take connections and are silent; beside them,
+// neverRespond are endpoints that take connections and are silent; beside them,
 // one that has failed once is not one of them.
-func (h *hooks) neverAnswer(ctx context.Context, s *server) error {
+func (h *hooks) neverRespond(ctx context.Context, s *server) error {
 	err := h.beside(ctx, s, "endpoints that never answer", 1.5, 20*time.Millisecond, func() error {
 		_, _, err := h.others(ctx, h.size.hanging, 10, crowd.Of{URL: "http://" + h.hole.Addr().String(), Each: 1})
 		return err
@@ -77,7 +77,7 @@ func (h *hooks) neverAnswer(ctx context.Context, s *server) error {
 		return err
 	}
 	var asked atomic.Int64
-	h.answer("/stumbles", func(w http.ResponseWriter, _ *http.Request) {
+	h.respond("/stumbles", func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1) == 1 {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
@@ -100,7 +100,7 @@ func (h *hooks) neverAnswer(ctx context.Context, s *server) error {
 // accepts everything: it is healthy, and one failure later it still is enabled.
 func (h *hooks) politePause(ctx context.Context, _ *server) error {
 	var asked atomic.Int64
-	h.answer("/polite", func(w http.ResponseWriter, _ *http.Request) {
+	h.respond("/polite", func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1) == 1 {
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -118,7 +118,7 @@ func (h *hooks) politePause(ctx context.Context, _ *server) error {
 		return h.count(ctx, `SELECT count(*) FROM webhook_schedule WHERE endpoint_id = $1 AND failing_since IS NULL AND failures = 0`, id) == 1
 	})
 	h.report.hold(healthy, "a receiver that asks for a pause is healthy after the next success")
-	h.answer("/polite", after(0, 500))
+	h.respond("/polite", after(0, 500))
 	if _, err := h.sql.ExecContext(ctx, `WITH told AS (SELECT 'later' AS id), `+told+` SELECT`, guild); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (h *hooks) politePause(ctx context.Context, _ *server) error {
 
 // bigBacklog changes an endpoint for which very much waits in every way.
 func (h *hooks) bigBacklog(ctx context.Context, s *server) error {
-	h.answer("/big", after(0, 500))
+	h.respond("/big", after(0, 500))
 	b := &big{hooks: h, server: s}
 	if err := b.fill(ctx); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (h *hooks) bigBacklog(ctx context.Context, s *server) error {
 			return err
 		}
 	}
-	h.answer("/big", after(0, 410))
+	h.respond("/big", after(0, 410))
 	if _, err := h.sql.ExecContext(ctx, `UPDATE webhook_schedule SET blocked_until = NULL, quiet_until = NULL, next_due = now() WHERE endpoint_id = $1`, b.id); err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func (b bench) work(ctx context.Context, url string) (stop func() error, err err
 		Work: []jobs.Work{jobs.Do(func(ctx context.Context, a giveaways.Announcement) error {
 			return giveaways.Announce(ctx, b.db, platform, a)
 		})},
-		Sweeps: []jobs.Sweep{{Name: "giveaway transitions", Every: time.Second, Run: func(ctx context.Context) error {
+		Sweeps: []jobs.Sweep{{Name: "giveaway transitions", Interval: time.Second, Run: func(ctx context.Context) error {
 			return giveaways.Transitions(ctx, b.db)
 		}}},
 	})

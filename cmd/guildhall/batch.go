@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// batchTime is how long a record waits at most.
-	batchTime = 10 * time.Millisecond
+	// batchInterval is how long a record waits at most.
+	batchInterval = 10 * time.Millisecond
 	// batchSize is how many wait at most.
 	batchSize = 4096
 )
@@ -87,7 +87,7 @@ func (h batched) Handle(_ context.Context, r slog.Record) error {
 	case r.Level >= slog.LevelWarn, !plain(r):
 		b.flush()
 	case first:
-		time.AfterFunc(batchTime, b.flush)
+		time.AfterFunc(batchInterval, b.flush)
 	}
 	return nil
 }

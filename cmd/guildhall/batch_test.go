@@ -70,8 +70,8 @@ func TestBatchWritesTheRestAtTheEnd(t *testing.T) {
 // A writer that takes nothing holds up those who log, once enough is waiting.
 func TestBatchIsBounded(t *testing.T) {
 	t.Parallel()
-	gate := &stuck{open: make(chan struct{})}
-	log, _, err := newBatchedLogger(gate, "info,json")
+	stalled := &stuck{open: make(chan struct{})}
+	log, _, err := newBatchedLogger(stalled, "info,json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestBatchIsBounded(t *testing.T) {
 	if n := len(logged); n > 3*batchSize {
 		t.Errorf("%d lines were taken that nobody has written", n)
 	}
-	close(gate.open)
+	close(stalled.open)
 	for range logged { // until the last was taken
 	}
 }

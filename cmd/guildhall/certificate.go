@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// certificateEvery is how often the files are looked at. A renewed certificate
+// certificateInterval is how often the files are looked at. A renewed certificate
 // is promised to be served within a minute.
-const certificateEvery = 10 * time.Second
+const certificateInterval = 10 * time.Second
 
 // certificate is a certificate that follows its files.
 type certificate struct {
@@ -58,7 +58,7 @@ func (c *certificate) reload() (bool, error) {
 // as they do while being replaced, are tried again; until then the certificate
 // in use stays.
 func (c *certificate) watch(ctx context.Context) error {
-	tick := time.NewTicker(certificateEvery)
+	tick := time.NewTicker(certificateInterval)
 	defer tick.Stop()
 	for {
 		select {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// clockEvery is how often a node compares its clock with the database's.
-	clockEvery = time.Minute
+	// clockInterval is how often a node compares its clock with the database's.
+	clockInterval = time.Minute
 	// clockOff is from where on it is an alarm. Receivers of webhooks commonly
 	// refuse signatures that are five minutes old or young.
 	clockOff = 30 * time.Second
@@ -38,7 +38,7 @@ func newClock(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) (*clock
 
 // watch compares the clocks until ctx ends.
 func (c *clock) watch(ctx context.Context) error {
-	tick := time.NewTicker(clockEvery)
+	tick := time.NewTicker(clockInterval)
 	defer tick.Stop()
 	for {
 		if err := c.compare(ctx); err != nil && ctx.Err() == nil {

@@ -65,81 +65,90 @@ type checked struct {
 	pages    *url.URL        // of the dashboard; nil: none was set
 }
 
+// problems are what is wrong with settings.
+type problems []error
+
+// about notes that there is something wrong with a variable, if there is.
+func (p *problems) about(variable string, err error) {
+	if f, ok := fault.As(err); ok {
+		err = errors.New(f.Message) // what was typed wrong here is a setting, not the command
+	}
+	if err != nil {
+		*p = append(*p, fmt.Errorf("%s: %w", variable, err))
+	}
+}
+
 // check turns settings into what they mean. The error names the setting.
 func (s Settings) check() (checked, error) {
 	c := checked{Settings: s}
-	var errs []error
-	about := func(variable string, err error) {
-		if f, ok := fault.As(err); ok {
-			err = errors.New(f.Message) // what was typed wrong here is a setting, not the command
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", variable, err))
-		}
-	}
+	var found problems
 	var err error
-	if (s.TLSCert == "") != (s.TLSKey == "") {
-		about("GUILDHALL_TLS_CERT", errors.New("the certificate and its key (GUILDHALL_TLS_KEY) belong together; one is missing"))
+	c.checkListeners(&found)
+	c.opsHosts, err = hostNames(s.OpsHosts)
+	found.about("GUILDHALL_OPS_HOSTS", err)
+	c.proxies, err = proxies(s.TrustedProxies)
+	found.about("GUILDHALL_TRUSTED_PROXIES", err)
+	c.quotas.Read, err = ratelimit.ParseQuota(s.RateRead)
+	found.about("GUILDHALL_RATE_READ", err)
+	c.quotas.Write, err = ratelimit.ParseQuota(s.RateWrite)
+	found.about("GUILDHALL_RATE_WRITE", err)
+	c.quotas.Login, err = ratelimit.ParseQuota(s.RateLogin)
+	found.about("GUILDHALL_RATE_LOGIN", err)
+	c.PublicURL, err = publicURL(s.PublicURL)
+	found.about("GUILDHALL_PUBLIC_URL", err)
+	found.about("GUILDHALL_REDIS_URL", location(s.RedisURL, "redis", "rediss", "unix"))
+	found.about("GUILDHALL_DISCORD_URL", location(s.DiscordURL, "http", "https"))
+	found.about("GUILDHALL_DISCORD_AUTHORIZE_URL", location(s.AuthorizeURL, "http", "https"))
+	if s.DashboardURL != "" {
+		c.pages, err = dashboard.ParseURL(s.DashboardURL)
+		found.about("GUILDHALL_DASHBOARD_URL", err)
 	}
-	if s.HTTPSListen != "" && s.TLSCert == "" {
-		about("GUILDHALL_HTTPS_LISTEN", errors.New("HTTPS needs a certificate: set GUILDHALL_TLS_CERT and GUILDHALL_TLS_KEY"))
+	if s.ClientID != "" && (s.ClientSecret == "" || s.DiscordToken == "") {
+		found.about("GUILDHALL_DISCORD_CLIENT_ID", errors.New("signing in needs the application's secret (GUILDHALL_DISCORD_CLIENT_SECRET) and the bot's token (GUILDHALL_DISCORD_TOKEN)"))
 	}
-	if s.HTTPSListen == "" && s.TLSCert != "" {
+	c.box, err = box(s.SecretKey, s.Env)
+	found.about("GUILDHALL_SECRET_KEY", err)
+	if c.hooks, err = s.receivers(c.box); err != nil {
+		found = append(found, err)
+	}
+	_, err = newLogger(os.Stderr, s.Log)
+	found.about("GUILDHALL_LOG", err)
+	if err := tracing.Check(); err != nil {
+		found = append(found, err) // it names the variable, which is not ours
+	}
+	if len(found) > 0 {
+		return checked{}, errors.Join(found...)
+	}
+	return c, nil
+}
+
+// checkListeners finds out where the node listens; empty is nowhere.
+func (c *checked) checkListeners(found *problems) {
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		found.about("GUILDHALL_TLS_CERT", errors.New("the certificate and its key (GUILDHALL_TLS_KEY) belong together; one is missing"))
+	}
+	switch {
+	case c.HTTPSListen != "" && c.TLSCert == "":
+		found.about("GUILDHALL_HTTPS_LISTEN", errors.New("HTTPS needs a certificate: set GUILDHALL_TLS_CERT and GUILDHALL_TLS_KEY"))
+	case c.HTTPSListen == "" && c.TLSCert != "":
 		c.HTTPSListen = ":8443"
 	}
-	if s.HTTPListen == "off" {
+	if c.HTTPListen == "off" {
 		c.HTTPListen = ""
 	}
 	if c.HTTPListen == "" && c.HTTPSListen == "" {
-		about("GUILDHALL_HTTP_LISTEN", errors.New("with plain HTTP off a certificate is needed: set GUILDHALL_TLS_CERT and GUILDHALL_TLS_KEY"))
+		found.about("GUILDHALL_HTTP_LISTEN", errors.New("with plain HTTP off a certificate is needed: set GUILDHALL_TLS_CERT and GUILDHALL_TLS_KEY"))
 	}
-	about("GUILDHALL_HTTPS_LISTEN", address(c.HTTPSListen))
-	about("GUILDHALL_HTTP_LISTEN", address(c.HTTPListen))
-	switch s.OpsListen {
+	found.about("GUILDHALL_HTTPS_LISTEN", address(c.HTTPSListen))
+	found.about("GUILDHALL_HTTP_LISTEN", address(c.HTTPListen))
+	switch c.OpsListen {
 	case "":
-		about("GUILDHALL_OPS_LISTEN", errors.New("is empty: write host:port, or off for no such listener"))
+		found.about("GUILDHALL_OPS_LISTEN", errors.New("is empty: write host:port, or off for no such listener"))
 	case "off":
 		c.OpsListen = ""
 	default:
-		about("GUILDHALL_OPS_LISTEN", address(s.OpsListen))
+		found.about("GUILDHALL_OPS_LISTEN", address(c.OpsListen))
 	}
-	c.opsHosts, err = hostNames(s.OpsHosts)
-	about("GUILDHALL_OPS_HOSTS", err)
-	c.proxies, err = proxies(s.TrustedProxies)
-	about("GUILDHALL_TRUSTED_PROXIES", err)
-	c.quotas.Read, err = ratelimit.ParseQuota(s.RateRead)
-	about("GUILDHALL_RATE_READ", err)
-	c.quotas.Write, err = ratelimit.ParseQuota(s.RateWrite)
-	about("GUILDHALL_RATE_WRITE", err)
-	c.quotas.Login, err = ratelimit.ParseQuota(s.RateLogin)
-	about("GUILDHALL_RATE_LOGIN", err)
-	c.PublicURL, err = publicURL(s.PublicURL)
-	about("GUILDHALL_PUBLIC_URL", err)
-	about("GUILDHALL_REDIS_URL", location(s.RedisURL, "redis", "rediss", "unix"))
-	about("GUILDHALL_DISCORD_URL", location(s.DiscordURL, "http", "https"))
-	about("GUILDHALL_DISCORD_AUTHORIZE_URL", location(s.AuthorizeURL, "http", "https"))
-	if s.DashboardURL != "" {
-		c.pages, err = dashboard.ParseURL(s.DashboardURL)
-		about("GUILDHALL_DASHBOARD_URL", err)
-	}
-	if s.ClientID != "" && (s.ClientSecret == "" || s.DiscordToken == "") {
-		about("GUILDHALL_DISCORD_CLIENT_ID", errors.New("signing in needs the application's secret (GUILDHALL_DISCORD_CLIENT_SECRET) and the bot's token (GUILDHALL_DISCORD_TOKEN)"))
-	}
-	c.box, err = box(s.SecretKey, s.Env)
-	about("GUILDHALL_SECRET_KEY", err)
-	c.hooks, err = s.receivers(c.box)
-	if err != nil {
-		errs = append(errs, err)
-	}
-	_, err = newLogger(os.Stderr, s.Log)
-	about("GUILDHALL_LOG", err)
-	if err := tracing.Check(); err != nil {
-		errs = append(errs, err) // it names the variable, which is not ours
-	}
-	if len(errs) > 0 {
-		return checked{}, errors.Join(errs...)
-	}
-	return c, nil
 }
 
 // receivers is what the settings say of webhooks.

@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 
 	"guildhall/gen"
-	"guildhall/internal/api"
+	"guildhall/internal/schema"
 )
 
 // Set by the linker in a release.
@@ -32,7 +32,7 @@ type versionCommand struct {
 }
 
 func (c *versionCommand) Run(io streams) error {
-	doc, err := api.Document()
+	doc, err := schema.Document()
 	if err != nil {
 		return err
 	}

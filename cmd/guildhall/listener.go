@@ -20,13 +20,13 @@ const (
 	maxConnectionsPerAddress = 256
 	maxStreams               = 64               // of one HTTP/2 connection
 	sendBuffer               = 64 << 10         // of one connection, in the kernel
-	unreadTime               = 30 * time.Second // until what the other side does not take is dropped
+	unreadTimeout            = 30 * time.Second // until what the other side does not take is dropped
 )
 
 // boundedListener closes connections beyond the bounds as they arrive.
 type boundedListener struct {
 	net.Listener
-	gate *openConnections
+	connections *openConnections
 }
 
 // openConnections counts those that are open, over all public listeners.
@@ -67,13 +67,13 @@ func (l boundedListener) Accept() (net.Conn, error) {
 		if !ok {
 			return c, nil
 		}
-		whose, ok := l.gate.enter(tcp.RemoteAddr())
+		whose, ok := l.connections.enter(tcp.RemoteAddr())
 		if !ok {
 			drop(tcp)
 			continue
 		}
 		_ = tcp.SetWriteBuffer(sendBuffer) // else the kernel lets it grow to megabytes
-		return &boundedConn{TCPConn: tcp, leave: sync.OnceFunc(func() { l.gate.exit(whose) })}, nil
+		return &boundedConn{TCPConn: tcp, release: sync.OnceFunc(func() { l.connections.exit(whose) })}, nil
 	}
 }
 
@@ -128,7 +128,7 @@ func (c *openConnections) exit(whose netip.Prefix) {
 // boundedConn is a connection that was counted in.
 type boundedConn struct {
 	*net.TCPConn
-	leave func()
+	release func()
 }
 
 // Write makes a connection whose other side does not read take what it was not
@@ -143,7 +143,7 @@ func (c *boundedConn) Write(b []byte) (int, error) {
 
 // Close counts the connection out.
 func (c *boundedConn) Close() error {
-	defer c.leave()
+	defer c.release()
 	return c.TCPConn.Close()
 }
 

@@ -14,7 +14,7 @@ const tcpUserTimeout = 18
 func dropUnread(_, _ string, c syscall.RawConn) error {
 	var err error
 	if e := c.Control(func(fd uintptr) {
-		err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(unreadTime/time.Millisecond))
+		err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(unreadTimeout/time.Millisecond))
 	}); e != nil {
 		return e
 	}

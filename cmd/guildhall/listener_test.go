@@ -116,9 +116,9 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 		}
 	}
 	testutil.Eventually(t, "answers wait to be read", func() bool { return unread(t, port) > slow*10<<10 })
-	held := unread(t, port)
-	t.Logf("the kernel holds %d bytes for %d connections", held, slow)
-	if limit := slow * 4 * sendBuffer; held > limit {
+	unreadBytes := unread(t, port)
+	t.Logf("the kernel holds %d bytes for %d connections", unreadBytes, slow)
+	if limit := slow * 4 * sendBuffer; unreadBytes > limit {
 		t.Errorf("that is more than %d", limit)
 	}
 	healthy := s.client(t)
@@ -171,7 +171,7 @@ func TestStreamsThatNobodyReads(t *testing.T) {
 }
 
 // openStreams asks for the largest document n times on one connection and reads
-// no answer. It returns how many requests were sent.
+// no response. It returns how many requests were sent.
 func openStreams(s *serving, n int) (int, io.Closer, error) {
 	c, err := tls.Dial("tcp", strings.TrimPrefix(s.https, "https://"), &tls.Config{RootCAs: s.roots, ServerName: "localhost", NextProtos: []string{"h2"}})
 	if err != nil {

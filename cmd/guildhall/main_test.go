@@ -288,8 +288,8 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// said fails the test unless a command's output holds all the texts.
-func said(t *testing.T, out string, texts ...string) {
+// wantOutput fails the test unless a command's output holds all the texts.
+func wantOutput(t *testing.T, out string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		if !strings.Contains(out, text) {
@@ -322,7 +322,7 @@ func TestMigrateWaitsForTheReleaseBefore(t *testing.T) {
 	}
 	waits := func(name string) {
 		t.Helper()
-		said(t, call(t, "", "migrate", "--database-url", url).ok(t), "unfinished", name, "guildhall migrate")
+		wantOutput(t, call(t, "", "migrate", "--database-url", url).ok(t), "unfinished", name, "guildhall migrate")
 		if s, err := db.CheckSchema(t.Context(), url); err != nil || s.Version >= 97 || s.Version < db.OldestSchema() {
 			t.Fatalf("the schema is at %d, %v", s.Version, err)
 		}
@@ -330,7 +330,7 @@ func TestMigrateWaitsForTheReleaseBefore(t *testing.T) {
 	// A node beats; this one never falls silent.
 	exec(`INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('of-old', 0, now() + interval '1 hour')`)
 	waits("node of-old")
-	said(t, call(t, "", "doctor", "--database-url", url, "--secret-key", key).out, "unfinished", "node of-old")
+	wantOutput(t, call(t, "", "doctor", "--database-url", url, "--secret-key", key).out, "unfinished", "node of-old")
 	p := begin(t, t.TempDir(), nil, "serve", "--database-url", url, "--secret-key", key, "--http-listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0")
 	p.says(t, `"msg":"ready"`)
 	if _, log := p.text(); strings.Count(log, "unfinished") != 1 {
@@ -355,7 +355,7 @@ func TestMigrateWaitsForTheReleaseBefore(t *testing.T) {
 	}
 
 	// The new program serves on, and keeps nobody waiting.
-	said(t, call(t, "", "doctor", "--database-url", url, "--secret-key", key).out, "unfinished", "have stopped")
+	wantOutput(t, call(t, "", "doctor", "--database-url", url, "--secret-key", key).out, "unfinished", "have stopped")
 	if out := call(t, "", "migrate", "--database-url", url).ok(t); strings.Contains(out, "unfinished") {
 		t.Errorf("migrate says %s", out)
 	}

@@ -30,19 +30,19 @@ import (
 // The deadlines of a shutdown, from the signal on. All of them end before the
 // forty seconds that whoever stops the program is told to allow.
 const (
-	drainTime    = 5 * time.Second  // still serving, but asking callers to go elsewhere
-	shutdownTime = 20 * time.Second // for requests under way after that
-	exitTime     = 38 * time.Second // for everything
+	drainTimeout    = 5 * time.Second  // still serving, but asking callers to go elsewhere
+	shutdownTimeout = 20 * time.Second // for requests under way after that
+	exitTimeout     = 38 * time.Second // for everything
 )
 
 // The deadlines of a connection and of a request.
 const (
-	headerTime  = 5 * time.Second
-	requestTime = 10 * time.Second // until the last byte of the body
-	answerTime  = 25 * time.Second // until the last byte of the answer
-	idleTime    = 60 * time.Second
-	profileTime = 5 * time.Minute // on the operators' listener, for whoever wants a profile that long
-	maxHeader   = 64 << 10
+	headerTimeout  = 5 * time.Second
+	readTimeout    = 10 * time.Second // until the last byte of the body
+	writeTimeout   = 25 * time.Second // until the last byte of the response
+	idleTimeout    = 60 * time.Second
+	profileTimeout = 5 * time.Minute // on the operators' listener, for whoever wants a profile that long
+	maxHeader      = 64 << 10
 )
 
 // node is one running process: what it serves and works on.
@@ -96,20 +96,21 @@ func (n *node) run(ctx context.Context) error {
 	}
 	defer vital.Close()
 	n.metrics.MustRegister(newPools("vital", vital))
+	return n.live(ctx, vital, share)
+}
 
+// live has three lives end one after the other: the workers', the public
+// listeners', and that of what both stand on.
+func (n *node) live(ctx context.Context, vital *db.DB, share connections) error {
 	times, err := newClock(vital, n.log, n.metrics)
 	if err != nil {
 		return err
 	}
-
 	standbys, err := newReplication(vital, n.log, n.metrics)
 	if err != nil {
 		return err
 	}
-
 	g, groupCtx := errgroup.WithContext(ctx)
-	// Three lives, ended one after the other: the workers', the public
-	// listeners', and that of what both stand on.
 	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWorking()
 	standing, stopStanding := context.WithCancel(context.WithoutCancel(ctx))
@@ -148,24 +149,30 @@ func (n *node) run(ctx context.Context) error {
 		<-groupCtx.Done()
 		n.draining.Store(true)
 		stopWorking()
-		n.log.Info("stopping", "drain", n.drain.String())
-		if ctx.Err() != nil && len(public) > 0 { // a failure of our own leaves nothing to wait for
-			time.Sleep(n.drain)
-		}
-		limit, cancel := context.WithTimeout(context.Background(), shutdownTime)
-		defer cancel()
-		var errs []error
-		for _, s := range public {
-			errs = append(errs, s.Shutdown(limit))
-		}
+		err := n.close(ctx, public)
 		stopStanding()
-		return errors.Join(append(errs, ops.Close())...)
+		return errors.Join(err, ops.Close())
 	})
-
 	return n.end(ctx, groupCtx, g)
 }
 
-// end waits until everything has ended, within exitTime of the moment when
+// close ends the public listeners: after the drain, and when the requests under
+// way have been served or their time is over.
+func (n *node) close(ctx context.Context, public []*http.Server) error {
+	n.log.Info("stopping", "drain", n.drain.String())
+	if ctx.Err() != nil && len(public) > 0 { // a failure of our own leaves nothing to wait for
+		time.Sleep(n.drain)
+	}
+	limit, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancel()
+	var errs []error
+	for _, s := range public {
+		errs = append(errs, s.Shutdown(limit))
+	}
+	return errors.Join(errs...)
+}
+
+// end waits until everything has ended, within exitTimeout of the moment when
 // something has.
 func (n *node) end(ctx, groupCtx context.Context, g *errgroup.Group) error {
 	ended := make(chan error, 1)
@@ -174,7 +181,7 @@ func (n *node) end(ctx, groupCtx context.Context, g *errgroup.Group) error {
 	var err error
 	select {
 	case err = <-ended:
-	case <-time.After(exitTime):
+	case <-time.After(exitTimeout):
 		n.log.Warn("stopping anyway: something did not finish in time")
 		return nil
 	}
@@ -210,7 +217,7 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 	counter := usage.NewCounter()
 	handler, err := api.New(api.Config{
 		DB: d, Tokens: tokens, Limits: limits, Quotas: n.quotas, Proxies: n.proxies, Env: n.Env,
-		Count: counter.Count, Sealer: installation.Answers{Box: n.box}, Wake: wake, Log: n.log, Metrics: n.metrics, Tracer: n.tracer, CheckAnswers: n.CheckAnswers == "log", PublicURL: n.PublicURL, Services: services,
+		Count: counter.Count, Sealer: installation.Responses{Box: n.box}, Wake: wake, Log: n.log, Metrics: n.metrics, Tracer: n.tracer, ValidateResponses: n.CheckAnswers == "log", PublicURL: n.PublicURL, Services: services,
 		OneGuild: n.DBDistributed == "on",
 	})
 	if err != nil {
@@ -234,7 +241,7 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 // listen opens the public listeners and serves handler on them.
 func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handler, at *addresses) ([]*http.Server, error) {
 	var servers []*http.Server
-	gate := newConnections(n.proxies, n.metrics)
+	connections := newConnections(n.proxies, n.metrics)
 	if n.HTTPSListen != "" {
 		certificate, err := loadCertificate(n.TLSCert, n.TLSKey, n.log)
 		if err != nil {
@@ -248,7 +255,7 @@ func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handl
 		s := n.server(handler)
 		s.TLSConfig = certificate.config()
 		servers = append(servers, s)
-		g.Go(func() error { return unlessClosed(s.ServeTLS(boundedListener{l, gate}, "", "")) })
+		g.Go(func() error { return unlessClosed(s.ServeTLS(boundedListener{l, connections}, "", "")) })
 		g.Go(func() error { return certificate.watch(ctx) })
 	}
 	if n.HTTPListen != "" {
@@ -260,7 +267,7 @@ func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handl
 		at.http = l.Addr()
 		s := n.server(handler)
 		servers = append(servers, s)
-		g.Go(func() error { return unlessClosed(s.Serve(boundedListener{l, gate})) })
+		g.Go(func() error { return unlessClosed(s.Serve(boundedListener{l, connections})) })
 	}
 	return servers, nil
 }
@@ -268,10 +275,10 @@ func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handl
 func (n *node) server(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
-		ReadHeaderTimeout: headerTime,
-		ReadTimeout:       requestTime,
-		WriteTimeout:      answerTime,
-		IdleTimeout:       idleTime,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		// Broken handshakes and the like: the callers' doing, not ours.

@@ -32,7 +32,7 @@ func (n *node) startOps(ctx context.Context, g *errgroup.Group, d *db.DB, at *ad
 	}
 	at.ops = l.Addr()
 	s.Handler = n.knownHost(n.opsHandler(d, l.Addr()))
-	s.WriteTimeout = profileTime
+	s.WriteTimeout = profileTimeout
 	g.Go(func() error { return unlessClosed(s.Serve(l)) })
 	return s, nil
 }

@@ -11,8 +11,8 @@ import (
 	"guildhall/internal/db"
 )
 
-// replicationEvery is how often a node asks how far the standbys are.
-const replicationEvery = 15 * time.Second
+// replicationInterval is how often a node asks how far the standbys are.
+const replicationInterval = 15 * time.Second
 
 // replication shows how far the database's standbys are behind, where there are
 // some and the node's role may know: as a superuser, or a member of pg_monitor.
@@ -32,7 +32,7 @@ func newReplication(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) (
 
 // watch asks until ctx ends.
 func (r *replication) watch(ctx context.Context) error {
-	tick := time.NewTicker(replicationEvery)
+	tick := time.NewTicker(replicationInterval)
 	defer tick.Stop()
 	for {
 		if err := r.measure(ctx); err != nil && ctx.Err() == nil {

@@ -24,7 +24,7 @@ func someKey(t *testing.T) string {
 	return key
 }
 
-// pay sends the same keyed write and returns the answer.
+// pay sends the same keyed write and returns the response.
 func (s *serving) pay(t *testing.T, token string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.https+"/api/v1/economy/adjust", strings.NewReader(`{"user_id":"1","delta":5}`))
@@ -106,7 +106,7 @@ func TestSecretKeyRotates(t *testing.T) {
 	hook(newer, "rotate-secret", endpoint.ID).ok(t)
 	call(t, "", "serve", "--database-url", url, "--secret-key", older).refused(t, 1, "this key opens nothing")
 
-	// A stored answer that nobody can open is neither done again nor an error of ours.
+	// A stored response that nobody can open is neither done again nor an error of ours.
 	pool, err := db.OpenSQL(url, "test", 1)
 	if err != nil {
 		t.Fatal(err)

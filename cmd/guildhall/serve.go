@@ -65,7 +65,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 		tuneGarbage()
 	}
 	n := &node{
-		checked: settings, databaseURL: c.DatabaseURL, listenURL: cmp.Or(c.ListenURL, c.DatabaseURL), log: log, drain: drainTime,
+		checked: settings, databaseURL: c.DatabaseURL, listenURL: cmp.Or(c.ListenURL, c.DatabaseURL), log: log, drain: drainTimeout,
 		api: slices.Contains(c.Roles, "api"), worker: slices.Contains(c.Roles, "worker"),
 	}
 	return n.run(ctx)

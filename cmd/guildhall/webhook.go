@@ -227,7 +227,7 @@ func (c *webhookDeliveries) Run(ctx context.Context, io streams) error {
 		}
 		rows := [][]string{{"ID", "EVENT", "STATUS", "ATTEMPTS", "ANSWER", "CREATED"}}
 		for _, d := range all {
-			rows = append(rows, []string{d.ID, d.EventType, d.Status, strconv.Itoa(d.AttemptCount), answer(d), d.CreatedAt.String()})
+			rows = append(rows, []string{d.ID, d.EventType, d.Status, strconv.Itoa(d.AttemptCount), receiverResponse(d), d.CreatedAt.String()})
 		}
 		return printTable(io.out, rows)
 	})
@@ -300,11 +300,11 @@ func (c onEndpoint) printDelivery(io streams, d gen.WebhookDelivery) error {
 	if c.JSON {
 		return printJSON(io.out, d)
 	}
-	return say(io.out, "delivery  %s\nevent     %s (%s)\nstatus    %s\nanswer    %s", d.ID, d.EventType, d.EventID, d.Status, answer(d))
+	return say(io.out, "delivery  %s\nevent     %s (%s)\nstatus    %s\nanswer    %s", d.ID, d.EventType, d.EventID, d.Status, receiverResponse(d))
 }
 
-// answer is what the receiver said, or why it could not be asked.
-func answer(d gen.WebhookDelivery) string {
+// receiverResponse is what the receiver said, or why it could not be asked.
+func receiverResponse(d gen.WebhookDelivery) string {
 	var parts []string
 	if d.ResponseStatus != nil {
 		parts = append(parts, strconv.Itoa(*d.ResponseStatus))

@@ -41,7 +41,7 @@ func (n *node) platform() (chat.Platform, error) {
 
 // services are the domains that need something of the host.
 func (n *node) services(d *db.DB) (s api.Services, err error) {
-	if s.Tickets, err = tickets.New(tickets.Config{DB: d, Chat: n.chat, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: installation.Answers{Box: n.box}}}}); err != nil {
+	if s.Tickets, err = tickets.New(tickets.Config{DB: d, Chat: n.chat, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: installation.Responses{Box: n.box}}}}); err != nil {
 		return s, err
 	}
 	s.Giveaways = &giveaways.Service{Chat: n.chat}
@@ -87,7 +87,7 @@ func (n *node) startWorkers(ctx context.Context, g *errgroup.Group, share connec
 
 // jobs is the work that is asked for and the work that is looked for.
 func (n *node) jobs(d *db.DB, queue *sql.DB) (*jobs.Runner, error) {
-	keys := api.TicketKeys{Keys: idempotency.Keys{Sealer: installation.Answers{Box: n.box}}}
+	keys := api.TicketKeys{Keys: idempotency.Keys{Sealer: installation.Responses{Box: n.box}}}
 	return jobs.New(jobs.Config{
 		DB: queue, Log: n.log, Metrics: n.metrics, Tracer: n.tracer,
 		Work: []jobs.Work{
@@ -99,22 +99,22 @@ func (n *node) jobs(d *db.DB, queue *sql.DB) (*jobs.Runner, error) {
 			}),
 		},
 		Sweeps: []jobs.Sweep{
-			{Name: "giveaway transitions", Every: time.Second, Run: func(ctx context.Context) error {
+			{Name: "giveaway transitions", Interval: time.Second, Run: func(ctx context.Context) error {
 				return giveaways.Transitions(ctx, d)
 			}},
-			{Name: "ticket messages", Every: 5 * time.Second, Run: func(ctx context.Context) error {
+			{Name: "ticket messages", Interval: 5 * time.Second, Run: func(ctx context.Context) error {
 				return tickets.SweepIntents(chat.Background(ctx), tickets.Config{DB: d, Chat: n.chat, Keys: keys})
 			}},
-			{Name: "giveaway announcements", Every: 5 * time.Second, Run: func(ctx context.Context) error {
+			{Name: "giveaway announcements", Interval: 5 * time.Second, Run: func(ctx context.Context) error {
 				return giveaways.SweepAnnouncements(ctx, d)
 			}},
-			{Name: "ticket channels", Every: 30 * time.Second, Run: func(ctx context.Context) error {
+			{Name: "ticket channels", Interval: 30 * time.Second, Run: func(ctx context.Context) error {
 				return tickets.SweepChannels(ctx, d)
 			}},
-			{Name: "case expiry", Every: 5 * time.Second, Run: func(ctx context.Context) error {
+			{Name: "case expiry", Interval: 5 * time.Second, Run: func(ctx context.Context) error {
 				return cases.Expire(ctx, d)
 			}},
-			{Name: "pruning", Every: 10 * time.Minute, Run: func(ctx context.Context) error {
+			{Name: "pruning", Interval: 10 * time.Minute, Run: func(ctx context.Context) error {
 				return prune(ctx, d, idempotency.Prune, chat.Prune, audit.Prune, usage.Prune, dashboard.Prune)
 			}},
 		},

@@ -68,8 +68,30 @@ func story(ctx context.Context) error {
 	token := me.JSON200.Token
 	fmt.Printf("token %s of guild %s, %d scopes, %s\n", token.Preview, token.GuildID, len(token.Scopes), me.JSON200.API.Env)
 
-	// Pay a member, twice with one key: the second answer is the first one again.
-	user, reason, key := "190320984123768832", "Event prize", rand.Text()
+	user := "190320984123768832"
+	if err := payOnce(ctx, api, user); err != nil {
+		return err
+	}
+	if err := activeWarnings(ctx, api); err != nil {
+		return err
+	}
+
+	// A failure is a value with a code.
+	refused, err := api.AdjustBalanceWithResponse(ctx, nil, client.AdjustBalanceRequest{UserID: user, Delta: -9007199254740991})
+	if err != nil {
+		return err
+	}
+	if refused.JSON422 == nil || refused.JSON422.Error.Code != "balance_would_be_negative" {
+		return fmt.Errorf("refused: %s %s", refused.Status(), refused.Body)
+	}
+	fmt.Printf("refused: %s\n", refused.JSON422.Error.Code)
+	return webhook(ctx, api)
+}
+
+// payOnce pays a member twice with one key: the second answer is the first one
+// again.
+func payOnce(ctx context.Context, api *client.ClientWithResponses, user string) error {
+	reason, key := "Event prize", rand.Text()
 	pay := func() (*client.AdjustBalanceResponse, error) {
 		return api.AdjustBalanceWithResponse(ctx,
 			&client.AdjustBalanceParams{IdempotencyKey: &key},
@@ -102,8 +124,11 @@ func story(ctx context.Context) error {
 		return fmt.Errorf("ledger: %s", ledger.Body)
 	}
 	fmt.Printf("ledger: %d entries, more: %t\n", len(ledger.JSON200.Data), ledger.JSON200.HasMore)
+	return nil
+}
 
-	// Warnings, as far as they are active.
+// activeWarnings reads cases by two filters.
+func activeWarnings(ctx context.Context, api *client.ClientWithResponses) error {
 	kind, status := client.CaseTypeFilterWarn, client.CaseStatusFilterActive
 	cases, err := api.ListCasesWithResponse(ctx, &client.ListCasesParams{Type: &kind, Status: &status})
 	if err != nil {
@@ -118,17 +143,7 @@ func story(ctx context.Context) error {
 		}
 	}
 	fmt.Printf("cases: %d active warnings\n", len(cases.JSON200.Data))
-
-	// A failure is a value with a code.
-	refused, err := api.AdjustBalanceWithResponse(ctx, nil, client.AdjustBalanceRequest{UserID: user, Delta: -9007199254740991})
-	if err != nil {
-		return err
-	}
-	if refused.JSON422 == nil || refused.JSON422.Error.Code != "balance_would_be_negative" {
-		return fmt.Errorf("refused: %s %s", refused.Status(), refused.Body)
-	}
-	fmt.Printf("refused: %s\n", refused.JSON422.Error.Code)
-	return webhook(ctx, api)
+	return nil
 }
 
 // webhook registers a receiver, has it pinged and verifies the signature over

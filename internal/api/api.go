@@ -1,6 +1,6 @@
 // Package api is everything that knows HTTP: the chain of checks before an
 // operation, the unit of work around it, and the one place where failures
-// become answers. It refuses to know what the operations do.
+// become responses. It refuses to know what the operations do.
 package api
 
 import (
@@ -19,6 +19,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/idempotency"
 	"guildhall/internal/ratelimit"
+	"guildhall/internal/schema"
 	"guildhall/internal/tracing"
 	"guildhall/internal/usage"
 )
@@ -49,8 +50,8 @@ type Config struct {
 	// distributed by it. Otherwise changes of several guilds may share one.
 	OneGuild bool
 
-	// CheckAnswers logs every answer that the contract does not know.
-	CheckAnswers bool
+	// ValidateResponses logs every response that the contract does not know.
+	ValidateResponses bool
 
 	Services
 }
@@ -66,11 +67,11 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Wake == nil {
 		cfg.Wake = func(string) {}
 	}
-	doc, err := Document()
+	doc, err := schema.Document()
 	if err != nil {
 		return nil, err
 	}
-	public, err := documents(cfg.PublicURL, cfg.Limits, cfg.Quotas.Login)
+	public, err := serveDocuments(cfg.PublicURL, cfg.Limits, cfg.Quotas.Login)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +81,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	keys := idempotency.Keys{Sealer: cfg.Sealer}
 	u := &units{
-		db: cfg.DB, keys: keys, gate: idempotency.NewGate(), wake: cfg.Wake,
+		db: cfg.DB, keys: keys, mutex: idempotency.NewKeyedMutex(), wake: cfg.Wake,
 		preparations: preparations(cfg.Services), collectors: collectors(cfg.DB, keys, cfg.OneGuild, numbers),
 	}
 
@@ -91,23 +92,23 @@ func New(cfg Config) (http.Handler, error) {
 		return auth.ClientIP(r.RemoteAddr, r.Header.Values("X-Forwarded-For"), cfg.Proxies).String()
 	}
 	e.SchemeExtractor = schemeOf(cfg.Proxies)
-	steps := []step{located(readOperations(doc))}
-	if cfg.CheckAnswers {
-		steps = append(steps, held(doc, cfg.Log))
+	middlewares := []middleware{matchOperation(readOperations(doc))}
+	if cfg.ValidateResponses {
+		middlewares = append(middlewares, validateResponse(doc, cfg.Log))
 	}
 	if cfg.Tracer != nil {
-		steps = append(steps, traced(cfg.Tracer))
+		middlewares = append(middlewares, traceRequest(cfg.Tracer))
 	}
-	e.Use(chain(append(steps,
-		observed(cfg.Log, numbers, cfg.Count),
-		secure(cfg.Proxies),
+	e.Use(chain(append(middlewares,
+		accessLog(cfg.Log, numbers, cfg.Count),
+		requireHTTPS(cfg.Proxies),
 		public,
-		authenticated(cfg.Tokens, cfg.Limits, cfg.Quotas.Login),
-		rateLimited(cfg.Limits, cfg.Quotas),
-		routed,
-		scoped,
-		framed,
-		validated,
+		authenticateToken(cfg.Tokens, cfg.Limits, cfg.Quotas.Login),
+		limitRate(cfg.Limits, cfg.Quotas),
+		requireOperation,
+		requireScope,
+		readBody,
+		validateRequest,
 		u.unit,
 	)))
 	strict := gen.NewStrictHandler(newOperations(cfg), nil)
@@ -137,11 +138,11 @@ func schemeOf(trusted []netip.Prefix) echo.SchemeExtractor {
 
 // escaped makes path parameters what the generated code expects: escaped. The
 // router matches the decoded path unless the caller's escapes are unusual.
-func escaped(x *exchange) {
-	if x.Request().URL.RawPath != "" {
+func escaped(rs *reqState) {
+	if rs.Request().URL.RawPath != "" {
 		return
 	}
-	values := x.ParamValues()
+	values := rs.ParamValues()
 	for i, v := range values {
 		if strings.Contains(v, "%") {
 			values[i] = url.PathEscape(v)

@@ -17,45 +17,45 @@ type Authenticator interface {
 	Authenticate(ctx context.Context, bearer string, from netip.Addr) (*auth.Principal, error)
 }
 
-// authenticated finds out whose request this is. Failures spend a bucket of
+// authenticateToken finds out whose request this is. Failures spend a bucket of
 // their address, so guessing is slow; a valid token from such an address still
 // passes.
-func authenticated(tokens Authenticator, limits *ratelimit.Limiter, quota ratelimit.Quota) step {
+func authenticateToken(tokens Authenticator, limits *ratelimit.Limiter, quota ratelimit.Quota) middleware {
 	return func(next handler) handler {
-		return func(x *exchange) error {
-			if err := authenticate(x, tokens, limits, quota); err != nil {
+		return func(rs *reqState) error {
+			if err := authenticate(rs, tokens, limits, quota); err != nil {
 				return err
 			}
-			return next(x)
+			return next(rs)
 		}
 	}
 }
 
-func authenticate(x *exchange, tokens Authenticator, limits *ratelimit.Limiter, quota ratelimit.Quota) error {
-	bearer, err := auth.FromHeader(x.Request().Header)
+func authenticate(rs *reqState, tokens Authenticator, limits *ratelimit.Limiter, quota ratelimit.Quota) error {
+	bearer, err := auth.FromHeader(rs.Request().Header)
 	if err == nil {
-		x.by, err = tokens.Authenticate(x.ctx, bearer, x.from)
+		rs.by, err = tokens.Authenticate(rs.ctx, bearer, rs.from)
 	}
 	if err != nil {
-		x.by, x.refused = nil, x.by
+		rs.by, rs.refused = nil, rs.by
 		if f, ok := fault.As(err); ok && (f.Kind == fault.Unauthenticated || f.Kind == fault.Forbidden) {
-			if r := limits.Spend(x.ctx, auth.LoginKey(x.from), quota); !r.Allowed {
+			if r := limits.Spend(rs.ctx, auth.LoginKey(rs.from), quota); !r.Allowed {
 				return limited("Too many failed authentications from this address.", r).Because(err)
 			}
 		}
 		return err
 	}
-	x.ctx = db.As(attributed(auth.With(x.ctx, x.by), x), db.Caller{Token: x.by.TokenID, Guild: x.by.GuildID})
+	rs.ctx = db.As(attributed(auth.With(rs.ctx, rs.by), rs), db.Caller{Token: rs.by.TokenID, Guild: rs.by.GuildID})
 	return nil
 }
 
-// scoped refuses a token that lacks the operation's scope.
-func scoped(next handler) handler {
-	return func(x *exchange) error {
-		if need := x.op.Scope; need != "" && !x.by.Has(need) {
+// requireScope refuses a token that lacks the operation's scope.
+func requireScope(next handler) handler {
+	return func(rs *reqState) error {
+		if need := rs.op.Scope; need != "" && !rs.by.Has(need) {
 			return lacksScope(need)
 		}
-		return next(x)
+		return next(rs)
 	}
 }
 

@@ -157,7 +157,7 @@ func TestEveryReadIgnoresTheKey(t *testing.T) {
 }
 
 // RELIABILITY.md, Writes.
-func TestEveryWriteTellsTwinsAndReuse(t *testing.T) {
+func TestEveryWriteTellsDuplicatesAndReuse(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
 	me := server.Do(t, "getMe", "").Str(t, "token.id")
@@ -168,9 +168,9 @@ func TestEveryWriteTellsTwinsAndReuse(t *testing.T) {
 		server.Key("reused").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`)
 		server.Key("reused").Do(t, op.ID, `{"x":1}`, fill(op)...).WantError(t, 409, "idempotency_key_reused")
 	})
-	t.Run("a twin of a running request", func(t *testing.T) {
-		held := holdKey(t, server, me, "busy")
-		defer held.release()
+	t.Run("a duplicate of a running request", func(t *testing.T) {
+		inUse := holdKey(t, server, me, "busy")
+		defer inUse.release()
 		a := server.Key("busy").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).WantError(t, 409, "idempotency_key_in_use")
 		if a.Header.Get("Retry-After") != "1" {
 			t.Errorf("Retry-After is %q", a.Header.Get("Retry-After"))
@@ -256,7 +256,7 @@ func TestRoutes(t *testing.T) {
 		}
 	})
 	t.Run("the fixed headers stand on every answer", func(t *testing.T) {
-		for _, a := range []*apitest.Answer{
+		for _, a := range []*apitest.Response{
 			server.Raw(t, "GET", "/api/v1/me", ""), server.Raw(t, "GET", "/nothing", ""), nobody.Raw(t, "GET", "/api/v1/me", ""),
 			server.Raw(t, "GET", "/openapi.yaml", ""),
 		} {
@@ -285,7 +285,7 @@ func TestRoutes(t *testing.T) {
 	})
 }
 
-func wantAllow(t *testing.T, a *apitest.Answer, want []string) {
+func wantAllow(t *testing.T, a *apitest.Response, want []string) {
 	t.Helper()
 	var got []string
 	for part := range strings.SplitSeq(a.Header.Get("Allow"), ",") {
@@ -306,7 +306,7 @@ func TestCredentialsElsewhere(t *testing.T) {
 	nobody := *server
 	nobody.Token = ""
 	secret := server.Token
-	for name, a := range map[string]*apitest.Answer{
+	for name, a := range map[string]*apitest.Response{
 		"in the query":       nobody.Raw(t, "GET", "/api/v1/me?access_token="+secret, ""),
 		"in the body":        nobody.Raw(t, "POST", "/api/v1/economy/adjust", `{"token":"`+secret+`"}`),
 		"in a cookie":        nobody.Header("Cookie", "token="+secret).Raw(t, "GET", "/api/v1/me", ""),

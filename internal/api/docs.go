@@ -45,51 +45,51 @@ type page struct {
 	plain, small []byte // small is gzip; nil where that is not smaller
 }
 
-// documents answers GET and HEAD for the contract and its reference, outside
+// serveDocuments answers GET and HEAD for the contract and its reference, outside
 // the versioned prefix: without a token, but over HTTPS only. They spend their
 // address's bucket, as everything that is asked without a token does. publicURL
 // is the server that the contract names; empty: whichever it was read from.
-func documents(publicURL string, limits *ratelimit.Limiter, quota ratelimit.Quota) (step, error) {
+func serveDocuments(publicURL string, limits *ratelimit.Limiter, quota ratelimit.Quota) (middleware, error) {
 	pages, err := allPages(publicURL)
 	if err != nil {
 		return nil, err
 	}
 	return func(next handler) handler {
-		return func(x *exchange) error {
-			if p := pages[x.Request().URL.Path]; p != nil && (x.Request().Method == http.MethodGet || x.Request().Method == http.MethodHead) {
-				return p.serve(x, limits, quota)
+		return func(rs *reqState) error {
+			if p := pages[rs.Request().URL.Path]; p != nil && (rs.Request().Method == http.MethodGet || rs.Request().Method == http.MethodHead) {
+				return p.serve(rs, limits, quota)
 			}
-			return next(x)
+			return next(rs)
 		}
 	}, nil
 }
 
-func (p *page) serve(x *exchange, limits *ratelimit.Limiter, quota ratelimit.Quota) error {
-	if r := limits.Spend(x.ctx, auth.LoginKey(x.from), quota); !r.Allowed {
+func (p *page) serve(rs *reqState, limits *ratelimit.Limiter, quota ratelimit.Quota) error {
+	if r := limits.Spend(rs.ctx, auth.LoginKey(rs.from), quota); !r.Allowed {
 		return limited("Too many requests without a token from this address.", r)
 	}
-	return p.answer(x)
+	return p.respond(rs)
 }
 
-func (p *page) answer(x *exchange) error {
-	set(x, "Content-Security-Policy", referencePolicy, "Cache-Control", "public, max-age=300", "Vary", "Accept-Encoding",
+func (p *page) respond(rs *reqState) error {
+	set(rs, "Content-Security-Policy", referencePolicy, "Cache-Control", "public, max-age=300", "Vary", "Accept-Encoding",
 		"Etag", p.etag)
-	h := x.Response().Header()
-	if sameEtag(x.Request().Header.Values("If-None-Match"), p.etag) {
-		return x.NoContent(http.StatusNotModified)
+	h := rs.Response().Header()
+	if sameEtag(rs.Request().Header.Values("If-None-Match"), p.etag) {
+		return rs.NoContent(http.StatusNotModified)
 	}
 	body := p.plain
-	if p.small != nil && acceptsGzip(x.Request().Header.Values("Accept-Encoding")) {
+	if p.small != nil && acceptsGzip(rs.Request().Header.Values("Accept-Encoding")) {
 		body = p.small
 		h.Set("Content-Encoding", "gzip")
 	}
 	h.Set("Content-Type", p.contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	x.Response().WriteHeader(http.StatusOK)
-	if x.Request().Method == http.MethodHead {
+	rs.Response().WriteHeader(http.StatusOK)
+	if rs.Request().Method == http.MethodHead {
 		return nil
 	}
-	_, _ = x.Response().Write(body) // a client that is gone misses its document
+	_, _ = rs.Response().Write(body) // a client that is gone misses its document
 	return nil
 }
 
@@ -189,7 +189,7 @@ var referencePages = sync.OnceValues(func() (map[string]*page, error) {
 		if err != nil {
 			return nil, err
 		}
-		taken := &taking{header: http.Header{}}
+		taken := &memoryWriter{header: http.Header{}}
 		ui.ServeHTTP(taken, req)
 		if taken.status != 0 && taken.status != http.StatusOK || taken.body.Len() == 0 {
 			return nil, errors.New("the reference lacks " + reference + file)
@@ -233,16 +233,16 @@ func withoutScripts(page []byte) (rest, script []byte, err error) {
 	return slices.Concat(rest, []byte(`<script src="`+referenceScript+`">`+closes), page), script, nil
 }
 
-// taking is a ResponseWriter that keeps what is written.
-type taking struct {
+// memoryWriter is a ResponseWriter that keeps what is written.
+type memoryWriter struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-func (t *taking) Header() http.Header         { return t.header }
-func (t *taking) WriteHeader(status int)      { t.status = status }
-func (t *taking) Write(b []byte) (int, error) { return t.body.Write(b) }
+func (t *memoryWriter) Header() http.Header         { return t.header }
+func (t *memoryWriter) WriteHeader(status int)      { t.status = status }
+func (t *memoryWriter) Write(b []byte) (int, error) { return t.body.Write(b) }
 
 func newPage(contentType string, body []byte) *page {
 	sum := sha256.Sum256(body)

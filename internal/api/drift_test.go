@@ -20,6 +20,7 @@ import (
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/auth"
 	"guildhall/internal/event"
+	"guildhall/internal/schema"
 )
 
 // There is no route outside the document, and none of it is missing.
@@ -158,7 +159,7 @@ func identifier(fn *ast.SelectorExpr) (string, bool) {
 
 func contract(t *testing.T) *openapi3.T {
 	t.Helper()
-	doc, err := api.Document()
+	doc, err := schema.Document()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,14 +105,14 @@ type envelopeError struct {
 	RequiredScope string `json:"required_scope,omitempty"`
 }
 
-// writeError answers with f. It writes nothing when the answer has begun.
-func writeError(x *exchange, f *fault.Error) {
-	if !x.Response().Committed {
-		writeFault(x.Response(), f)
+// writeError answers with f. It writes nothing when the response has begun.
+func writeError(rs *reqState, f *fault.Error) {
+	if !rs.Response().Committed {
+		writeFault(rs.Response(), f)
 	}
 }
 
-// writeFault writes the answer that f is.
+// writeFault writes the response that f is.
 func writeFault(w http.ResponseWriter, f *fault.Error) {
 	h := w.Header()
 	switch {
@@ -128,7 +128,7 @@ func writeFault(w http.ResponseWriter, f *fault.Error) {
 	w.WriteHeader(status(f))
 	body := json.NewEncoder(w)
 	body.SetEscapeHTML(false)                                                    // people read the message
-	_ = body.Encode(envelope{envelopeError{f.Code, f.Message, f.RequiredScope}}) // a client that is gone misses its answer
+	_ = body.Encode(envelope{envelopeError{f.Code, f.Message, f.RequiredScope}}) // a client that is gone misses its response
 }
 
 // seconds is d in whole seconds, rounded up, at least one: who waits that long

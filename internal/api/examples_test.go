@@ -27,7 +27,7 @@ var otherExamples = map[string]string{
 }
 
 // What the document shows as a request succeeds as it stands against the demo
-// guild, and the answer has the members that the document shows.
+// guild, and the response has the members that the document shows.
 func TestExamplesRun(t *testing.T) {
 	t.Parallel()
 	api := demo(t)

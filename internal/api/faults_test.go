@@ -5,125 +5,32 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"guildhall/internal/api/apitest"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/testutil"
 )
 
-// link is a TCP proxy in front of Postgres that tests can cut.
-type link struct {
-	listener net.Listener
-	target   string
-	// cut is asked about every chunk on its way to Postgres, and breaks the
-	// connection after the chunk has been passed on, or before it.
-	cut func(chunk []byte) (after, before bool)
-}
-
-// between starts a link and returns the database URL through it.
-func between(t *testing.T, raw string, cut func([]byte) (after, before bool)) string {
-	t.Helper()
-	u, err := url.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &link{target: u.Host, cut: cut}
-	if l.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.listener.Close() })
-	go func() {
-		for {
-			c, err := l.listener.Accept()
-			if err != nil {
-				return
-			}
-			go l.carry(c)
-		}
-	}()
-	u.Host = l.listener.Addr().String()
-	return u.String()
-}
-
-func (l *link) carry(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("tcp", l.target)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	dropped := make(chan struct{})
-	var once sync.Once
-	drop := func() { once.Do(func() { close(dropped) }) }
-	silent := atomic.Bool{}
-	go func() {
-		defer drop()
-		buf := make([]byte, 32<<10)
-		for {
-			n, err := client.Read(buf)
-			if n > 0 {
-				after, before := l.cut(buf[:n])
-				if before {
-					return
-				}
-				if after {
-					silent.Store(true) // the answer is lost
-				}
-				if _, err := server.Write(buf[:n]); err != nil {
-					return
-				}
-				if after {
-					// Let Postgres read and act on it before the link breaks.
-					one := make([]byte, 1)
-					_, _ = server.Read(one)
-					return
-				}
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	go func() {
-		defer drop()
-		buf := make([]byte, 32<<10)
-		for {
-			n, err := server.Read(buf)
-			if n > 0 && !silent.Load() {
-				if _, err := client.Write(buf[:n]); err != nil {
-					return
-				}
-			}
-			if err != nil || silent.Load() {
-				return
-			}
-		}
-	}()
-	<-dropped
-}
-
 // behind starts a server whose database lies behind a link.
-func behind(t *testing.T, cut func([]byte) (after, before bool)) *apitest.API {
+func behind(t *testing.T, judge func(sent []byte) dbtest.Fate) *apitest.API {
 	t.Helper()
-	return apitest.New(t, apitest.Reach(func(raw string) string { return between(t, raw, cut) }))
+	return apitest.New(t, apitest.Reach(func(raw string) string { return dbtest.NewJudgedLink(t, raw, judge).URL }))
 }
 
 // The answer to COMMIT is lost. A retry with the same key ends with
-// the one effect and its stored answer.
+// the one effect and its stored response.
 // RELIABILITY.md, Writes.
-func TestLostCommitAnswer(t *testing.T) {
+func TestLostCommitResponse(t *testing.T) {
 	t.Parallel()
 	var commits atomic.Int64
-	server := behind(t, func(chunk []byte) (after, before bool) {
-		if !bytes.Contains(chunk, []byte("COMMIT")) {
-			return false, false
+	server := behind(t, func(sent []byte) dbtest.Fate {
+		if !bytes.Contains(sent, []byte("COMMIT")) {
+			return dbtest.Pass
 		}
-		n := commits.Add(1)
-		return n%3 == 1, n%3 == 2
+		return [...]dbtest.Fate{dbtest.Pass, dbtest.Lose, dbtest.Break}[commits.Add(1)%3]
 	})
 	op := apitest.Find(t, "adjustBalance")
 	lost := 0
@@ -171,18 +78,18 @@ func TestBrokenConnectionNeverDoublesAWrite(t *testing.T) {
 			t.Parallel()
 			var n, carried atomic.Int64
 			var cutting atomic.Bool
-			server := behind(t, func(chunk []byte) (after, before bool) {
-				// Bind messages carry the write; break every fifth of them, answered or not.
-				if cutting.Load() && len(chunk) > 0 && chunk[0] == 'B' {
+			server := behind(t, func(sent []byte) dbtest.Fate {
+				// Bind messages carry the write; break at every fifth of them, received or not.
+				if cutting.Load() && sent[0] == 'B' {
 					switch n.Add(1) % 10 {
 					case 3:
 						carried.Add(1)
-						return true, false
+						return dbtest.Lose
 					case 8:
-						return false, true
+						return dbtest.Break
 					}
 				}
-				return false, false
+				return dbtest.Pass
 			})
 			op := apitest.Find(t, c.operation)
 			server.Do(t, c.operation, c.body) // the wallet is there

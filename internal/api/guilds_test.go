@@ -126,7 +126,7 @@ func at(values map[string]string) []apitest.Arg {
 }
 
 // state is all that a guild holds, table by table. Tokens are left out: their
-// last use is noted some time after it. So are kept answers: a refusal is kept too.
+// last use is noted some time after it. So are kept responses: a refusal is kept too.
 func (n neighbours) state(t *testing.T, guild string) map[string]string {
 	t.Helper()
 	ctx, q := context.Background(), n.owner.DB().Reader()
@@ -228,7 +228,7 @@ func TestAnotherGuildsThingsDoNotExist(t *testing.T) {
 	}
 }
 
-// Nor can anyone tell by the clock: the typical answer for what is another
+// Nor can anyone tell by the clock: the typical response for what is another
 // guild's takes as long as the one for what does not exist. The calls take
 // turns, so that whatever else the machine does slows both; a difference in the
 // program would show in every round, the machine's in some.
@@ -348,7 +348,7 @@ func TestListsStayInTheirGuild(t *testing.T) {
 
 // A user is known to a guild by what the guild holds of them: with another
 // guild's riches they are answered like one whom nobody has ever seen. The
-// network's lookup is the one answer that all guilds share, and it names none.
+// network's lookup is the one response that all guilds share, and it names none.
 // RELIABILITY.md, Guilds.
 func TestUsersAreStrangersInAnotherGuild(t *testing.T) {
 	t.Parallel()

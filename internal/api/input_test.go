@@ -13,8 +13,8 @@ import (
 	"guildhall/internal/api/apitest"
 )
 
-// answer sends a request that the harness cannot make.
-func answer(t testing.TB, client *http.Client, req *http.Request) *apitest.Answer {
+// respond sends a request that the harness cannot make.
+func respond(t testing.TB, client *http.Client, req *http.Request) *apitest.Response {
 	t.Helper()
 	res, err := client.Do(req)
 	if err != nil {
@@ -25,7 +25,7 @@ func answer(t testing.TB, client *http.Client, req *http.Request) *apitest.Answe
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &apitest.Answer{Status: res.StatusCode, Header: res.Header, Body: body}
+	return &apitest.Response{Status: res.StatusCode, Header: res.Header, Body: body}
 }
 
 // Integers at the edges of what int64, a float and JSON hold.
@@ -104,7 +104,7 @@ func TestSnowflakes(t *testing.T) {
 			"0", "00", "01", "+1", "-1", "1.0", "1e3", "0x1", " 1", "1 ", "1\n", "١", "１", "1a", "a", "100000000000000000000",
 			strings.Repeat("1", 64), strings.Repeat("1", 300), "1\x00", "null", "%31", "1;--",
 		} {
-			for name, a := range map[string]*apitest.Answer{
+			for name, a := range map[string]*apitest.Response{
 				"path":  server.Do(t, "getWallet", "", apitest.Path("userId", id)),
 				"query": server.Do(t, "listLedgerEntries", "", apitest.Query("user_id", id)),
 				"body":  server.Do(t, "adjustBalance", fmt.Sprintf(`{"user_id":%s,"delta":1}`, quoted(id))),
@@ -166,7 +166,7 @@ func TestPages(t *testing.T) {
 		SELECT $1, 'c' || n, n, (n % 3 + 1)::text, '8', 'note', 'bot', timestamptz '2026-01-01' + (n / 4) * interval '1 second'
 		FROM generate_series(1, 60) AS n`, server.Guild)
 	change(t, server, `UPDATE guilds SET last_case = 60 WHERE id = $1`, server.Guild)
-	ids := func(a *apitest.Answer) (list []string, more bool) {
+	ids := func(a *apitest.Response) (list []string, more bool) {
 		t.Helper()
 		var body struct {
 			Data    []struct{ ID string }
@@ -339,7 +339,7 @@ func TestBrokenFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	// say sends raw text, and with end the end of all text, and returns the
-	// status line of the answer, or "closed".
+	// status line of the response, or "closed".
 	say := func(t *testing.T, head string, body io.Reader, end bool) string {
 		t.Helper()
 		c, err := tlsDial(server, u.Host)

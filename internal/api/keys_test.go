@@ -62,9 +62,9 @@ func TestKeySyntax(t *testing.T) {
 		"not ASCII":     server.Key("clé"),
 		"a wide digit":  server.Key("１"),
 		"a broken byte": server.Key("a\xffb"),
-		"sent twice":    server.Header("Idempotency-Key", "twin-1").Header("Idempotency-Key", "twin-2"),
-		"the same sent twice": server.Header("Idempotency-Key", "twin").
-			Header("Idempotency-Key", "twin"),
+		"sent twice":    server.Header("Idempotency-Key", "key-1").Header("Idempotency-Key", "key-2"),
+		"the same sent twice": server.Header("Idempotency-Key", "key").
+			Header("Idempotency-Key", "key"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			view.Do(t, "adjustBalance", one).WantError(t, 400, "invalid_request")
@@ -136,7 +136,7 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// An answer is kept for 24 hours from the first use, by the
+// A response is kept for 24 hours from the first use, by the
 // database's clock and whether or not old keys are cleaned away.
 // RELIABILITY.md, Writes.
 func TestKeysLastADay(t *testing.T) {
@@ -184,7 +184,7 @@ func TestKeysLastExactlyADay(t *testing.T) {
 			if a, err := keys.Claim(ctx, tx, r); a != nil || err != nil {
 				t.Fatalf("the first claim returned %v, %v", a, err)
 			}
-			if err := keys.Keep(ctx, tx, r, idempotency.Answer{Status: 200, Body: []byte("{}")}); err != nil {
+			if err := keys.Keep(ctx, tx, r, idempotency.Response{Status: 200, Body: []byte("{}")}); err != nil {
 				return err
 			}
 			if _, err := tx.ExecContext(ctx, `UPDATE idempotency_keys SET created_at = now() - make_interval(secs => $1)`, age.Seconds()); err != nil {
@@ -205,7 +205,7 @@ func TestKeysLastExactlyADay(t *testing.T) {
 	}
 }
 
-// A refusal stays the answer of its key after its reason is gone.
+// A refusal stays the response of its key after its reason is gone.
 // RELIABILITY.md, Writes.
 func TestRefusalsAreKept(t *testing.T) {
 	t.Parallel()
@@ -253,7 +253,7 @@ func TestRefusalsAreKept(t *testing.T) {
 func TestLimitedCallsAreNotKept(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t, apitest.With(func(c *api.Config) { c.Quotas.Write = ratelimit.Quota{Limit: 1, Window: 3 * time.Second} }))
-	patient := func(a *apitest.API) *apitest.Answer {
+	call := func(a *apitest.API) *apitest.Response {
 		t.Helper()
 		for deadline := time.Now().Add(20 * time.Second); ; {
 			got := a.Do(t, "adjustBalance", one)
@@ -270,13 +270,13 @@ func TestLimitedCallsAreNotKept(t *testing.T) {
 			time.Sleep(time.Duration(wait) * time.Second) // as callers are told to
 		}
 	}
-	patient(server).Want(t, 200, "")
+	call(server).Want(t, 200, "")
 	server.Key("k").Do(t, "adjustBalance", one).WantError(t, 429, "rate_limited")
-	first := patient(server.Key("k")).Want(t, 200, `{"data":{"balance":2}}`)
+	first := call(server.Key("k")).Want(t, 200, `{"data":{"balance":2}}`)
 	if first.Header.Get("Idempotent-Replay") != "" {
 		t.Error("the limited call had used the key up")
 	}
-	patient(server.Key("k")).WantReplayOf(t, first)
+	call(server.Key("k")).WantReplayOf(t, first)
 	server.Do(t, "getWallet", "", apitest.Path("userId", "9")).Want(t, 200, `{"data":{"balance":2}}`)
 }
 
@@ -298,7 +298,7 @@ func TestReplayByAnotherProcess(t *testing.T) {
 	defer other.Close()
 	for _, c := range []struct {
 		path, key, body string
-		want            *apitest.Answer
+		want            *apitest.Response
 	}{
 		{"/cases", "k", body, first},
 		{"/economy/adjust", "r", `{"user_id":"9","delta":-5}`, refused},
@@ -310,12 +310,12 @@ func TestReplayByAnotherProcess(t *testing.T) {
 		req.Header.Set("Authorization", "Bearer "+server.Token)
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Idempotency-Key", c.key)
-		answer(t, other.Client(), req).WantReplayOf(t, c.want)
+		respond(t, other.Client(), req).WantReplayOf(t, c.want)
 	}
 }
 
 // panicky is a sealer that panics when it is told to: the point between an
-// operation's effect and its stored answer.
+// operation's effect and its stored response.
 type panicky struct {
 	idempotency.Sealer
 	now atomic.Bool
@@ -329,7 +329,7 @@ func (p *panicky) Seal(plain []byte, bound string) []byte {
 }
 
 // The program breaks in the middle of a write. The effect and the
-// stored answer are both there afterwards, or neither is.
+// stored response are both there afterwards, or neither is.
 // RELIABILITY.md, Writes.
 func TestPanicInAWrite(t *testing.T) {
 	t.Parallel()

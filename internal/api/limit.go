@@ -11,32 +11,32 @@ import (
 // Quotas are the sizes of the buckets.
 type Quotas struct{ Read, Write, Login ratelimit.Quota }
 
-// rateLimited spends the token's read or write bucket. What is no operation
+// limitRate spends the token's read or write bucket. What is no operation
 // counts as a read.
-func rateLimited(limits *ratelimit.Limiter, q Quotas) step {
+func limitRate(limits *ratelimit.Limiter, q Quotas) middleware {
 	return func(next handler) handler {
-		return func(x *exchange) error {
-			if err := spend(x, limits, q); err != nil {
+		return func(rs *reqState) error {
+			if err := spend(rs, limits, q); err != nil {
 				return err
 			}
-			return next(x)
+			return next(rs)
 		}
 	}
 }
 
 // spend takes one request out of the token's bucket and tells the caller what is
 // left.
-func spend(x *exchange, limits *ratelimit.Limiter, q Quotas) error {
+func spend(rs *reqState, limits *ratelimit.Limiter, q Quotas) error {
 	bucket, quota := "read", q.Read
-	if x.op != nil && !x.op.ReadOnly {
+	if rs.op != nil && !rs.op.ReadOnly {
 		bucket, quota = "write", q.Write
 	}
 	if quota.Off() {
 		return nil
 	}
-	r := limits.Spend(x.ctx, x.by.TokenID+":"+bucket, quota)
+	r := limits.Spend(rs.ctx, rs.by.TokenID+":"+bucket, quota)
 	now := time.Now() //nolint:forbidigo // the header tells the time of day, as callers' clocks do
-	set(x, "X-Ratelimit-Limit", strconv.Itoa(r.Limit), "X-Ratelimit-Remaining", strconv.Itoa(r.Remaining),
+	set(rs, "X-Ratelimit-Limit", strconv.Itoa(r.Limit), "X-Ratelimit-Remaining", strconv.Itoa(r.Remaining),
 		"X-Ratelimit-Reset", strconv.FormatInt(r.ResetAt(now), 10), "X-Ratelimit-Bucket", bucket)
 	if !r.Allowed {
 		return limited("The "+bucket+" bucket of this token is empty.", r)

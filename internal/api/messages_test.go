@@ -143,12 +143,12 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var answer struct{ Error struct{ Message string } }
-		if err := json.Unmarshal(text, &answer); err != nil {
+		var response struct{ Error struct{ Message string } }
+		if err := json.Unmarshal(text, &response); err != nil {
 			t.Fatal(err)
 		}
-		if res.StatusCode != c.status || !strings.Contains(answer.Error.Message, c.message) {
-			t.Errorf("%s %s\n is told %d %s\n want    %d %s", c.call, c.body, res.StatusCode, answer.Error.Message, c.status, c.message)
+		if res.StatusCode != c.status || !strings.Contains(response.Error.Message, c.message) {
+			t.Errorf("%s %s\n is told %d %s\n want    %d %s", c.call, c.body, res.StatusCode, response.Error.Message, c.status, c.message)
 		}
 	}
 }

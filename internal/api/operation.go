@@ -4,12 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/labstack/echo/v4"
-
-	"guildhall/gen"
 )
 
 // Prefix is the path below which every operation lives.
@@ -32,24 +29,6 @@ type operation struct {
 
 // operations maps method and Echo's form of a path to the operation.
 type operationMap map[[2]string]*operation
-
-// Document is the contract, read once; its readers must not change it.
-var Document = sync.OnceValues(func() (*openapi3.T, error) {
-	doc, err := openapi3.NewLoader().LoadFromData(gen.OpenAPI)
-	if err != nil {
-		return nil, fmt.Errorf("read openapi.yaml: %w", err)
-	}
-	// The contract shows https alone. Where an operator allows receivers without
-	// TLS is for the check of their address to say.
-	for _, ref := range doc.Components.Schemas {
-		for _, member := range ref.Value.Properties {
-			if rest, ok := strings.CutPrefix(member.Value.Pattern, "^https://"); ok {
-				member.Value.Pattern = "^https?://" + rest
-			}
-		}
-	}
-	return doc, nil
-})
 
 func readOperations(doc *openapi3.T) operationMap {
 	ops := operationMap{}
@@ -96,29 +75,29 @@ func (op *operation) parameter(p *openapi3.Parameter) {
 	}
 }
 
-// located looks the operation up by the path that Echo has matched. There is
+// matchOperation looks the operation up by the path that Echo has matched. There is
 // no second router. Nothing is refused yet: nobody without a token learns
 // which routes exist.
-func located(ops operationMap) step {
+func matchOperation(ops operationMap) middleware {
 	return func(next handler) handler {
-		return func(x *exchange) error {
-			ops.locate(x)
-			return next(x)
+		return func(rs *reqState) error {
+			ops.locate(rs)
+			return next(rs)
 		}
 	}
 }
 
-func (ops operationMap) locate(x *exchange) {
-	if op, ok := ops[[2]string{x.Request().Method, x.Path()}]; ok && allNamed(x) {
-		escaped(x)
-		x.op = op
+func (ops operationMap) locate(rs *reqState) {
+	if op, ok := ops[[2]string{rs.Request().Method, rs.Path()}]; ok && allNamed(rs) {
+		escaped(rs)
+		rs.op = op
 	}
 }
 
 // allNamed reports whether every path parameter has a value: Echo matches
 // /cases/ as /cases/:id with an empty id.
-func allNamed(x *exchange) bool {
-	for _, v := range x.ParamValues() {
+func allNamed(rs *reqState) bool {
+	for _, v := range rs.ParamValues() {
 		if v == "" {
 			return false
 		}
@@ -126,31 +105,31 @@ func allNamed(x *exchange) bool {
 	return true
 }
 
-// routed answers what is no operation: 404, or 405 and OPTIONS with Allow.
-func routed(next handler) handler {
-	return func(x *exchange) error {
-		if x.op != nil {
-			return next(x)
+// requireOperation answers what is no operation: 404, or 405 and OPTIONS with Allow.
+func requireOperation(next handler) handler {
+	return func(rs *reqState) error {
+		if rs.op != nil {
+			return next(rs)
 		}
-		return unrouted(x)
+		return unrouted(rs)
 	}
 }
 
-func unrouted(x *exchange) error {
-	allow, _ := x.Get(echo.ContextKeyHeaderAllow).(string)
-	if allow == "" || !allNamed(x) {
-		return noRoute(x)
+func unrouted(rs *reqState) error {
+	allow, _ := rs.Get(echo.ContextKeyHeaderAllow).(string)
+	if allow == "" || !allNamed(rs) {
+		return noRoute(rs)
 	}
-	x.Response().Header().Set(echo.HeaderAllow, allow)
-	if x.Request().Method == http.MethodOptions {
-		return x.NoContent(http.StatusNoContent)
+	rs.Response().Header().Set(echo.HeaderAllow, allow)
+	if rs.Request().Method == http.MethodOptions {
+		return rs.NoContent(http.StatusNoContent)
 	}
 	return errMethod.With("This path takes %s, and not this method.", allow)
 }
 
 // noRoute says what the path of a request may lack, without repeating it.
-func noRoute(x *exchange) error {
-	switch path := x.Request().URL.Path; {
+func noRoute(rs *reqState) error {
+	switch path := rs.Request().URL.Path; {
 	case !strings.HasPrefix(path, Prefix+"/"):
 		return errNoRoute.With("There is no such route: the paths of the API begin with %s.", Prefix)
 	case strings.HasSuffix(path, "/"):

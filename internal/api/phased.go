@@ -15,59 +15,59 @@ import (
 
 // later is the part of an operation that comes after the first commit. Its
 // response has been kept under the key, if the request has one.
-type later func(context.Context) (idempotency.Answer, error)
+type later func(context.Context) (idempotency.Response, error)
 
 // phased serves the operation that may call out between two commits. Its first
 // unit is like that of any write, and often the only one: replays, refusals and
 // responses that need nobody else end there. When the operation leaves the rest
 // for later, the key is leased and the rest runs after the commit, whether or
 // not the client is still there.
-func (u *units) phased(x *exchange, next handler) error {
+func (u *units) phased(rs *reqState, next handler) error {
 	var r *idempotency.Request
-	if x.key != "" {
-		keyed := request(x)
-		leave, replay, err := u.enter(x, keyed)
+	if rs.key != "" {
+		keyed := request(rs)
+		unlock, replay, err := u.lock(rs, keyed)
 		if err != nil {
 			return err
 		}
 		if replay != nil {
-			return send(x, *replay)
+			return send(rs, *replay)
 		}
-		defer leave()
+		defer unlock()
 		r = &keyed
 	}
-	u.prepare(x)
-	answer, rest, err := u.first(x, r, func(ctx context.Context) (captured, error) {
-		if x.broken != nil {
-			return captured{}, x.broken
+	u.prepare(rs)
+	response, rest, err := u.first(rs, r, func(ctx context.Context) (captured, error) {
+		if rs.broken != nil {
+			return captured{}, rs.broken
 		}
-		return captureLater(ctx, x, next)
+		return captureLater(ctx, rs, next)
 	})
 	if err == nil && rest != nil {
 		// Nobody's share: what others know of by now has to be written down.
-		answer, err = rest(db.As(context.WithoutCancel(x.ctx), db.Caller{}))
+		response, err = rest(db.As(context.WithoutCancel(rs.ctx), db.Caller{}))
 	}
 	if r != nil && kept(err) {
 		refusal := err
-		answer, _, err = u.first(x, r, func(ctx context.Context) (captured, error) {
-			answer, err := refuse(ctx, x, refusal)
-			return captured{Answer: answer}, err
+		response, _, err = u.first(rs, r, func(ctx context.Context) (captured, error) {
+			response, err := refuse(ctx, rs, refusal)
+			return captured{Response: response}, err
 		})
 	}
 	if err != nil {
 		return err
 	}
-	if !answer.Replayed {
-		u.wake(x.by.GuildID)
+	if !response.Replayed {
+		u.wake(rs.by.GuildID)
 	}
-	return send(x, answer)
+	return send(rs, response)
 }
 
-// first runs work in the first unit and keeps its answer under the key, if there
+// first runs work in the first unit and keeps its response under the key, if there
 // is one, or leases the key for what work has left for later.
-func (u *units) first(x *exchange, r *idempotency.Request, work func(context.Context) (captured, error)) (idempotency.Answer, later, error) {
+func (u *units) first(rs *reqState, r *idempotency.Request, work func(context.Context) (captured, error)) (idempotency.Response, later, error) {
 	var done captured
-	err := u.db.Do(x.ctx, func(ctx context.Context, tx *db.Tx) error {
+	err := u.db.Do(rs.ctx, func(ctx context.Context, tx *db.Tx) error {
 		done = captured{}
 		if r != nil {
 			replay, err := u.keys.ClaimLeased(ctx, tx, *r)
@@ -75,7 +75,7 @@ func (u *units) first(x *exchange, r *idempotency.Request, work func(context.Con
 				return err
 			}
 			if replay != nil {
-				done.Answer = *replay
+				done.Response = *replay
 				return nil
 			}
 			ctx = idempotency.With(ctx, *r)
@@ -88,29 +88,29 @@ func (u *units) first(x *exchange, r *idempotency.Request, work func(context.Con
 		case done.rest != nil:
 			return u.keys.Lease(ctx, tx, *r)
 		}
-		return u.keys.Keep(ctx, tx, *r, done.Answer)
+		return u.keys.Keep(ctx, tx, *r, done.Response)
 	})
-	return done.Answer, done.rest, err
+	return done.Response, done.rest, err
 }
 
-// captured is what the first unit of an operation has come to: an answer, or the
+// captured is what the first unit of an operation has come to: a response, or the
 // rest that makes one.
 type captured struct {
-	idempotency.Answer
+	idempotency.Response
 	rest later
 }
 
 // captureLater is capture for an operation that may leave a rest.
-func captureLater(ctx context.Context, x *exchange, next handler) (captured, error) {
+func captureLater(ctx context.Context, rs *reqState, next handler) (captured, error) {
 	var rest later
-	answer, err := capture(ctx, x, func(x *exchange) error {
-		err := next(x)
-		if b, ok := x.Response().Writer.(*buffer); ok {
+	response, err := capture(ctx, rs, func(rs *reqState) error {
+		err := next(rs)
+		if b, ok := rs.Response().Writer.(*buffer); ok {
 			rest = b.rest
 		}
 		return err
 	})
-	return captured{answer, rest}, err
+	return captured{response, rest}, err
 }
 
 // unfinished is the response of an operation that has left a rest. It is never
@@ -136,10 +136,10 @@ func (o operations) CreateTicketMessage(ctx context.Context, r gen.CreateTicketM
 	if err != nil || rest == nil {
 		return response, err
 	}
-	return unfinished{func(ctx context.Context) (idempotency.Answer, error) {
+	return unfinished{func(ctx context.Context) (idempotency.Response, error) {
 		response, err := rest(ctx)
 		if err != nil {
-			return idempotency.Answer{}, err
+			return idempotency.Response{}, err
 		}
 		return renderTicketMessage(response)
 	}}, nil
@@ -150,18 +150,18 @@ func (o operations) CreateTicketMessage(ctx context.Context, r gen.CreateTicketM
 type TicketKeys struct{ idempotency.Keys }
 
 // Keep keeps what the server would send.
-func (k TicketKeys) Keep(ctx context.Context, tx *db.Tx, r idempotency.Request, response tickets.Response) error {
-	answer, err := renderTicketMessage(response)
+func (k TicketKeys) Keep(ctx context.Context, tx *db.Tx, r idempotency.Request, posted tickets.Response) error {
+	response, err := renderTicketMessage(posted)
 	if err != nil {
 		return err
 	}
-	return k.Keys.Keep(ctx, tx, r, answer)
+	return k.Keys.Keep(ctx, tx, r, response)
 }
 
-func renderTicketMessage(response tickets.Response) (idempotency.Answer, error) {
+func renderTicketMessage(response tickets.Response) (idempotency.Response, error) {
 	b := &buffer{header: http.Header{}}
 	if err := response.VisitCreateTicketMessageResponse(b); err != nil {
-		return idempotency.Answer{}, fmt.Errorf("render a response: %w", err)
+		return idempotency.Response{}, fmt.Errorf("render a response: %w", err)
 	}
-	return b.answer(), nil
+	return b.response(), nil
 }

@@ -37,16 +37,16 @@ func preparing[Body any](prepare func(context.Context, *Body) (context.Context, 
 }
 
 // prepare runs the operation's preparation, if it has one. What it refuses is
-// kept for the unit, as a verdict of validation is.
-func (u *units) prepare(x *exchange) {
-	p, ok := u.preparations[x.op.ID]
-	if !ok || x.broken != nil {
+// kept for the unit, as what validation finds is.
+func (u *units) prepare(rs *reqState) {
+	p, ok := u.preparations[rs.op.ID]
+	if !ok || rs.broken != nil {
 		return
 	}
-	ctx, err := p(x.ctx, x.body)
+	ctx, err := p(rs.ctx, rs.body)
 	if err != nil {
-		x.broken = err
+		rs.broken = err
 		return
 	}
-	x.ctx = ctx
+	rs.ctx = ctx
 }

@@ -49,7 +49,7 @@ func crowd(tb testing.TB, server *apitest.API, n int) {
 }
 
 // BenchmarkReads measures reads over HTTPS from one client, in a guild of
-// 50,000 members. What an answer costs beyond that of /health is its query.
+// 50,000 members. What a response costs beyond that of /health is its query.
 func BenchmarkReads(b *testing.B) {
 	server := apitest.New(b)
 	crowd(b, server, 50_000)

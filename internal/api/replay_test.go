@@ -15,7 +15,7 @@ import (
 )
 
 // However many repeats of a finished request come at once, each gets the
-// stored answer.
+// stored response.
 // RELIABILITY.md, Writes.
 func TestRepeatsOfAFinishedRequestAreAllAnswered(t *testing.T) {
 	t.Parallel()

@@ -69,7 +69,7 @@ func TestEveryOperationAgainstEveryScope(t *testing.T) {
 	}
 }
 
-func refused(t *testing.T, op apitest.Operation, a *apitest.Answer) {
+func refused(t *testing.T, op apitest.Operation, a *apitest.Response) {
 	t.Helper()
 	a.Want(t, 403, `{"error":{"required_scope":"`+op.Scope+`"}}`)
 	if got, want := a.Header.Get("WWW-Authenticate"), `Bearer error="insufficient_scope", scope="`+op.Scope+`"`; got != want {

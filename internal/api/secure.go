@@ -13,23 +13,23 @@ var errPlain = fault.New(fault.Forbidden, "https_required", "This API answers ov
 // mean nothing.
 var strict = []string{"max-age=31536000"}
 
-// secure refuses what did not arrive over TLS, before the token is looked at,
+// requireHTTPS refuses what did not arrive over TLS, before the token is looked at,
 // and finds out the client's address. Both believe forwarding headers from the
 // configured proxies alone.
-func secure(trusted []netip.Prefix) step {
+func requireHTTPS(trusted []netip.Prefix) middleware {
 	return func(next handler) handler {
-		return func(x *exchange) error {
-			if x.Scheme() != "https" {
+		return func(rs *reqState) error {
+			if rs.Scheme() != "https" {
 				return errPlain
 			}
-			x.Response().Header()["Strict-Transport-Security"] = strict
-			locateCaller(x, trusted)
-			return next(x)
+			rs.Response().Header()["Strict-Transport-Security"] = strict
+			locateCaller(rs, trusted)
+			return next(rs)
 		}
 	}
 }
 
-func locateCaller(x *exchange, trusted []netip.Prefix) {
-	req := x.Request()
-	x.from = auth.ClientIP(req.RemoteAddr, req.Header.Values("X-Forwarded-For"), trusted)
+func locateCaller(rs *reqState, trusted []netip.Prefix) {
+	req := rs.Request()
+	rs.from = auth.ClientIP(req.RemoteAddr, req.Header.Values("X-Forwarded-For"), trusted)
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"guildhall/gen"
-	"guildhall/internal/api"
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/auth"
 	"guildhall/internal/event"
+	"guildhall/internal/schema"
 )
 
 // The document is valid, its examples included.
 func TestDocumentIsValid(t *testing.T) {
 	t.Parallel()
-	doc, err := api.Document()
+	doc, err := schema.Document()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestNothingIsUnbuilt(t *testing.T) {
 // Each event type has its schema, and each schema its type.
 func TestEventsAndSchemas(t *testing.T) {
 	t.Parallel()
-	doc, err := api.Document()
+	doc, err := schema.Document()
 	if err != nil {
 		t.Fatal(err)
 	}

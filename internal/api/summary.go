@@ -9,6 +9,7 @@ import (
 
 	"guildhall/internal/audit"
 	"guildhall/internal/fault"
+	"guildhall/internal/schema"
 	"guildhall/internal/usage"
 )
 
@@ -18,7 +19,7 @@ type Summary struct{ ID, Method, Path, Scope, Summary, Tag string }
 // Summaries returns every operation, by tag in the document's order, then by
 // path, reads first.
 func Summaries() ([]Summary, error) {
-	doc, err := Document()
+	doc, err := schema.Document()
 	if err != nil {
 		return nil, err
 	}
@@ -51,29 +52,29 @@ func Summaries() ([]Summary, error) {
 
 // attributed names the token as the one who makes the changes that the audit
 // log tells of: those of webhooks.
-func attributed(ctx context.Context, x *exchange) context.Context {
-	if x.op == nil || x.op.ReadOnly || x.op.Scope != "webhooks:manage" {
+func attributed(ctx context.Context, rs *reqState) context.Context {
+	if rs.op == nil || rs.op.ReadOnly || rs.op.Scope != "webhooks:manage" {
 		return ctx
 	}
-	return audit.With(ctx, audit.Actor{Type: audit.Token, ID: x.by.TokenID, Name: x.by.Name, Address: x.from.String(), RequestID: x.id})
+	return audit.With(ctx, audit.Actor{Type: audit.Token, ID: rs.by.TokenID, Name: rs.by.Name, Address: rs.from.String(), RequestID: rs.id})
 }
 
 // counted tells of a request that came with a token, or with one that may not be
 // used from its address.
-func counted(count func(usage.Request), x *exchange, at time.Time) {
-	by := x.by
+func counted(count func(usage.Request), rs *reqState, at time.Time) {
+	by := rs.by
 	if by == nil {
-		by = x.refused
+		by = rs.refused
 	}
 	if count == nil || by == nil {
 		return
 	}
-	r := usage.Request{Guild: by.GuildID, Token: by.TokenID, RequestID: x.id, Status: x.Response().Status, From: x.from, At: at}
-	if x.op != nil {
-		r.Operation = x.op.ID
+	r := usage.Request{Guild: by.GuildID, Token: by.TokenID, RequestID: rs.id, Status: rs.Response().Status, From: rs.from, At: at}
+	if rs.op != nil {
+		r.Operation = rs.op.ID
 	}
 	if r.Status >= http.StatusBadRequest {
-		if f, ok := fault.As(x.refusal); ok {
+		if f, ok := fault.As(rs.refusal); ok {
 			r.Code = f.Code
 		}
 	}

@@ -15,13 +15,13 @@ import (
 
 // units opens the unit of work of each write.
 type units struct {
-	db   *db.DB
-	keys idempotency.Keys
-	gate *idempotency.Gate
-	wake func(guild string)
+	db    *db.DB
+	keys  idempotency.Keys
+	mutex *idempotency.KeyedMutex
+	wake  func(guild string)
 
 	preparations map[string]preparation
-	collectors   map[string]*together
+	collectors   map[string]*batcher
 }
 
 // unit makes a write request one transaction: the change, its events and its
@@ -29,190 +29,190 @@ type units struct {
 // Reads get the read-only pool. An operation that is phased opens units of its
 // own, and one that is collected shares one with others.
 func (u *units) unit(next handler) handler {
-	return func(x *exchange) error {
+	return func(rs *reqState) error {
 		switch {
-		case x.op.ReadOnly:
-			return u.read(x, next)
-		case x.op.Phased:
-			return u.phased(x, next)
-		case x.op.Collected:
-			return u.collected(x, u.collectors[x.op.ID], next)
-		case x.key != "":
-			return u.keyed(x, next)
+		case rs.op.ReadOnly:
+			return u.read(rs, next)
+		case rs.op.Phased:
+			return u.phased(rs, next)
+		case rs.op.Collected:
+			return u.collected(rs, u.collectors[rs.op.ID], next)
+		case rs.key != "":
+			return u.keyed(rs, next)
 		}
-		return u.write(x, next)
+		return u.write(rs, next)
 	}
 }
 
 // read serves a request that changes nothing. One that needs a scope reads from
 // the database; the others tell of the token itself and wait for nobody.
-func (u *units) read(x *exchange, next handler) error {
-	if x.op.Scope != "" {
-		if err := u.db.Queue(x.ctx); err != nil {
+func (u *units) read(rs *reqState, next handler) error {
+	if rs.op.Scope != "" {
+		if err := u.db.Queue(rs.ctx); err != nil {
 			return err
 		}
-		defer db.Leave(x.ctx)
+		defer db.Unqueue(rs.ctx)
 	}
-	x.SetRequest(x.Request().WithContext(u.db.Reading(x.ctx)))
-	return next(x)
+	rs.SetRequest(rs.Request().WithContext(u.db.Reading(rs.ctx)))
+	return next(rs)
 }
 
 // write serves a request without a key.
-func (u *units) write(x *exchange, next handler) error {
-	answer, err := u.own(x, next)
+func (u *units) write(rs *reqState, next handler) error {
+	response, err := u.own(rs, next)
 	if err != nil {
 		return err
 	}
-	u.wake(x.by.GuildID)
-	return send(x, answer)
+	u.wake(rs.by.GuildID)
+	return send(rs, response)
 }
 
 // own runs the operation in a unit of its own.
-func (u *units) own(x *exchange, next handler) (answer idempotency.Answer, err error) {
-	if u.prepare(x); x.broken != nil {
-		return answer, x.broken
+func (u *units) own(rs *reqState, next handler) (response idempotency.Response, err error) {
+	if u.prepare(rs); rs.broken != nil {
+		return response, rs.broken
 	}
-	err = u.db.Do(x.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
-		answer, err = capture(ctx, x, next)
+	err = u.db.Do(rs.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
+		response, err = capture(ctx, rs, next)
 		return err
 	})
-	return answer, err
+	return response, err
 }
 
-func request(x *exchange) idempotency.Request {
-	req := x.Request()
+func request(rs *reqState) idempotency.Request {
+	req := rs.Request()
 	return idempotency.Request{
-		GuildID: x.by.GuildID, TokenID: x.by.TokenID, Key: x.key,
-		Fingerprint: idempotency.Fingerprint(req.Method, req.URL.EscapedPath(), x.body),
+		GuildID: rs.by.GuildID, TokenID: rs.by.TokenID, Key: rs.key,
+		Fingerprint: idempotency.Fingerprint(req.Method, req.URL.EscapedPath(), rs.body),
 	}
 }
 
 // keyed runs the operation at most once for its key.
-func (u *units) keyed(x *exchange, next handler) error {
-	return u.once(x, func(r idempotency.Request) error {
-		answer, err := u.claimed(x, r, next)
+func (u *units) keyed(rs *reqState, next handler) error {
+	return u.once(rs, func(r idempotency.Request) error {
+		response, err := u.claimed(rs, r, next)
 		if err != nil {
 			return err
 		}
-		if !answer.Replayed {
-			u.wake(x.by.GuildID)
+		if !response.Replayed {
+			u.wake(rs.by.GuildID)
 		}
-		return send(x, answer)
+		return send(rs, response)
 	})
 }
 
-// once serves a request with a key: with the answer that its key has already, or
+// once serves a request with a key: with the response that its key has already, or
 // else with first, while its duplicates wait.
-func (u *units) once(x *exchange, first func(idempotency.Request) error) error {
-	r := request(x)
-	leave, replay, err := u.enter(x, r)
+func (u *units) once(rs *reqState, first func(idempotency.Request) error) error {
+	r := request(rs)
+	unlock, replay, err := u.lock(rs, r)
 	if err != nil {
 		return err
 	}
 	if replay != nil {
-		return send(x, *replay)
+		return send(rs, *replay)
 	}
-	defer leave()
+	defer unlock()
 	return first(r)
 }
 
 // claimed runs the operation in a unit of its own that holds the key. A refusal
 // that the contract keeps rolls everything back and is then stored alone; should a
-// duplicate have run in between, its answer counts.
-func (u *units) claimed(x *exchange, r idempotency.Request, next handler) (idempotency.Answer, error) {
-	u.prepare(x)
-	answer, err := u.claim(x, r, func(ctx context.Context) (idempotency.Answer, error) {
-		return attempt(ctx, x, next)
+// duplicate have run in between, its response counts.
+func (u *units) claimed(rs *reqState, r idempotency.Request, next handler) (idempotency.Response, error) {
+	u.prepare(rs)
+	response, err := u.claim(rs, r, func(ctx context.Context) (idempotency.Response, error) {
+		return attempt(ctx, rs, next)
 	})
 	if kept(err) {
 		refusal := err
-		answer, err = u.claim(x, r, func(ctx context.Context) (idempotency.Answer, error) {
-			return refuse(ctx, x, refusal)
+		response, err = u.claim(rs, r, func(ctx context.Context) (idempotency.Response, error) {
+			return refuse(ctx, rs, refusal)
 		})
 	}
-	return answer, err
+	return response, err
 }
 
-// enter waits for the duplicates of a request, or returns the answer that its key
+// lock waits for the duplicates of a request, or returns the response that its key
 // has already: any number of repeats get it at once. Where others would be asked
 // before the unit opens, it is looked for first; elsewhere only when there is
 // something to wait for, since claiming the key finds it too.
-func (u *units) enter(x *exchange, r idempotency.Request) (leave func(), replay *idempotency.Answer, err error) {
-	stored := func(ctx context.Context, r idempotency.Request) (*idempotency.Answer, error) {
+func (u *units) lock(rs *reqState, r idempotency.Request) (unlock func(), replay *idempotency.Response, err error) {
+	stored := func(ctx context.Context, r idempotency.Request) (*idempotency.Response, error) {
 		return u.keys.Replay(ctx, u.db.Reader(), r)
 	}
-	if u.preparations[x.op.ID] != nil {
-		if replay, err = stored(x.ctx, r); replay != nil || err != nil {
+	if u.preparations[rs.op.ID] != nil {
+		if replay, err = stored(rs.ctx, r); replay != nil || err != nil {
 			return nil, replay, err
 		}
 	}
-	return u.gate.Enter(x.ctx, r, stored)
+	return u.mutex.Lock(rs.ctx, r, stored)
 }
 
-// claim runs work in a unit that holds the key and keeps its answer, or
-// returns the answer the key has already.
-func (u *units) claim(x *exchange, r idempotency.Request, work func(context.Context) (idempotency.Answer, error)) (idempotency.Answer, error) {
-	var answer idempotency.Answer
-	err := u.db.Do(x.ctx, func(ctx context.Context, tx *db.Tx) error {
+// claim runs work in a unit that holds the key and keeps its response, or
+// returns the response the key has already.
+func (u *units) claim(rs *reqState, r idempotency.Request, work func(context.Context) (idempotency.Response, error)) (idempotency.Response, error) {
+	var response idempotency.Response
+	err := u.db.Do(rs.ctx, func(ctx context.Context, tx *db.Tx) error {
 		replay, err := u.keys.Claim(ctx, tx, r)
 		if err != nil {
 			return err
 		}
 		if replay != nil {
-			answer = *replay
+			response = *replay
 			return nil
 		}
-		if answer, err = work(ctx); err != nil {
+		if response, err = work(ctx); err != nil {
 			return err
 		}
-		return u.keys.Keep(ctx, tx, r, answer)
+		return u.keys.Keep(ctx, tx, r, response)
 	})
-	return answer, err
+	return response, err
 }
 
 // attempt runs the operation, unless validation has found its request broken.
-func attempt(ctx context.Context, x *exchange, next handler) (idempotency.Answer, error) {
-	if x.broken != nil {
-		return idempotency.Answer{}, x.broken
+func attempt(ctx context.Context, rs *reqState, next handler) (idempotency.Response, error) {
+	if rs.broken != nil {
+		return idempotency.Response{}, rs.broken
 	}
-	return capture(ctx, x, next)
+	return capture(ctx, rs, next)
 }
 
-// refuse is the answer of a refusal that is kept under the key.
-func refuse(ctx context.Context, x *exchange, refusal error) (idempotency.Answer, error) {
-	x.refusal = refusal
-	return capture(ctx, x, func(x *exchange) error {
+// refuse is the response of a refusal that is kept under the key.
+func refuse(ctx context.Context, rs *reqState, refusal error) (idempotency.Response, error) {
+	rs.refusal = refusal
+	return capture(ctx, rs, func(rs *reqState) error {
 		f, _ := fault.As(refusal)
-		writeError(x, f)
+		writeError(rs, f)
 		return nil
 	})
 }
 
-// capture runs next with ctx and returns the answer it wrote instead of
+// capture runs next with ctx and returns the response it wrote instead of
 // sending it. It rewinds the body, since a unit may run again.
-func capture(ctx context.Context, x *exchange, next handler) (idempotency.Answer, error) {
-	client, req := x.Response(), x.Request()
+func capture(ctx context.Context, rs *reqState, next handler) (idempotency.Response, error) {
+	client, req := rs.Response(), rs.Request()
 	buf := &buffer{header: http.Header{}}
 	again := req.WithContext(ctx)
 	if req.Body != http.NoBody {
-		again.Body = io.NopCloser(bytes.NewReader(x.body))
+		again.Body = io.NopCloser(bytes.NewReader(rs.body))
 	}
-	x.SetRequest(again)
-	x.SetResponse(echo.NewResponse(buf, x.Echo()))
+	rs.SetRequest(again)
+	rs.SetResponse(echo.NewResponse(buf, rs.Echo()))
 	defer func() {
-		x.SetRequest(req)
-		x.SetResponse(client)
+		rs.SetRequest(req)
+		rs.SetResponse(client)
 	}()
-	if err := next(x); err != nil {
-		return idempotency.Answer{}, err
+	if err := next(rs); err != nil {
+		return idempotency.Response{}, err
 	}
-	return buf.answer(), nil
+	return buf.response(), nil
 }
 
-// send writes an answer to the client. It is committed by now, so a client
+// send writes a response to the client. It is committed by now, so a client
 // that is gone changes nothing.
-func send(x *exchange, a idempotency.Answer) error {
-	h := x.Response().Header()
+func send(rs *reqState, a idempotency.Response) error {
+	h := rs.Response().Header()
 	if a.Location != "" {
 		h.Set(echo.HeaderLocation, a.Location)
 	}
@@ -225,9 +225,9 @@ func send(x *exchange, a idempotency.Answer) error {
 	if len(a.Body) > 0 {
 		h.Set(echo.HeaderContentType, contentType)
 	}
-	x.Response().WriteHeader(a.Status)
+	rs.Response().WriteHeader(a.Status)
 	if len(a.Body) > 0 {
-		_, _ = x.Response().Write(a.Body)
+		_, _ = rs.Response().Write(a.Body)
 	}
 	return nil
 }
@@ -240,8 +240,8 @@ type buffer struct {
 	rest   later // what a phased operation has left to do
 }
 
-func (b *buffer) answer() idempotency.Answer {
-	return idempotency.Answer{
+func (b *buffer) response() idempotency.Response {
+	return idempotency.Response{
 		Status: b.status, Location: b.header.Get(echo.HeaderLocation),
 		RetryAfter: b.header.Get(echo.HeaderRetryAfter), Body: b.body.Bytes(),
 	}

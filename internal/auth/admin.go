@@ -50,7 +50,7 @@ func (t Token) String() string { return t.ID + " " + t.Preview }
 // Format keeps the secret out of everything that fmt prints, %+v too.
 func (t Token) Format(f fmt.State, _ rune) { fmt.Fprint(f, t.String()) }
 
-// Create makes a token. Its Secret is in the answer and nowhere else. It is
+// Create makes a token. Its Secret is in the response and nowhere else. It is
 // Invalid for a New that breaks its comments and NotFound for an unknown guild.
 func Create(ctx context.Context, d db.Doer, n New) (Token, error) {
 	if n.Env != "live" && n.Env != "test" {
@@ -258,7 +258,7 @@ func revokeGuild(ctx context.Context, d *db.DB, guild string) (revoked int, epoc
 // await waits until every node knows of the epoch, and no longer than barrier. The
 // error says what is done all the same.
 func await(ctx context.Context, d *db.DB, epoch int64, done string) error {
-	wait, cancel := context.WithTimeout(ctx, barrier)
+	wait, cancel := context.WithTimeout(ctx, revocationTimeout)
 	defer cancel()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()

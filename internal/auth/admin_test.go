@@ -70,7 +70,7 @@ func TestCreate(t *testing.T) {
 // Whoever may write the token table may do so without rights on what the
 // announcement needs.
 // RELIABILITY.md, Tokens.
-func TestForeignWriterIsHeard(t *testing.T) {
+func TestForeignWriterIsNoticed(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	n := s.tokens(t)
@@ -91,5 +91,5 @@ func TestForeignWriterIsHeard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testutil.Eventually(t, "the revocation is heard", func() bool { return answer(n, tok.Secret) == "invalid_token" })
+	testutil.Eventually(t, "the revocation is heard", func() bool { return authCode(n, tok.Secret) == "invalid_token" })
 }

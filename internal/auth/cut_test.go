@@ -12,27 +12,27 @@ import (
 	"guildhall/internal/testutil"
 )
 
-// One node keeps its database but hears no notifications any more, another
+// One node keeps its database but gets no notifications any more, another
 // loses both; neither connection breaks. What they answer after a revocation
 // has returned is a refusal or service_unavailable, never a stale yes.
 // RELIABILITY.md, Tokens.
 func TestRevocationWithLostLinks(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	deafLink, lostLink := newLink(t, s.URL), newLink(t, s.URL)
+	silentLink, lostLink := dbtest.NewLink(t, s.URL), dbtest.NewLink(t, s.URL)
 	healthy := s.tokens(t)
-	deaf := s.tokens(t, func(c *Config) { c.URL = deafLink.url })
-	lost := s.tokens(t, func(c *Config) { c.URL, c.DB = lostLink.url, open(t, lostLink.url) })
-	nodes := []*Tokens{healthy, deaf, lost}
+	cut := s.tokens(t, func(c *Config) { c.URL = silentLink.URL })
+	lost := s.tokens(t, func(c *Config) { c.URL, c.DB = lostLink.URL, open(t, lostLink.URL) })
+	nodes := []*Tokens{healthy, cut, lost}
 	run(t, nodes...)
-	testutil.Eventually(t, "the nodes know of each other", func() bool { return healthy.Nodes() == 3 && deaf.Nodes() == 3 && lost.Nodes() == 3 })
+	testutil.Eventually(t, "the nodes know of each other", func() bool { return healthy.Nodes() == 3 && cut.Nodes() == 3 && lost.Nodes() == 3 })
 	tok, kept := s.token(t), s.token(t)
 	for _, n := range nodes {
 		cachedBy(t, n, tok.Secret)
 		cachedBy(t, n, kept.Secret)
 	}
-	deafLink.blackhole()
-	lostLink.blackhole()
+	silentLink.Freeze()
+	lostLink.Freeze()
 
 	// All the while somebody asks.
 	var revoked atomic.Bool
@@ -43,7 +43,7 @@ func TestRevocationWithLostLinks(t *testing.T) {
 		load.Go(func() {
 			for ctx.Err() == nil {
 				late := revoked.Load()
-				if answer(n, tok.Secret) == "" && late {
+				if authCode(n, tok.Secret) == "" && late {
 					stale.Add(1)
 				}
 				time.Sleep(time.Millisecond)
@@ -54,38 +54,38 @@ func TestRevocationWithLostLinks(t *testing.T) {
 	revokeNow(t, s, tok.ID)
 	took := time.Since(start)
 	revoked.Store(true)
-	wantAnswer(t, healthy, tok.Secret, "invalid_token")
-	wantAnswer(t, deaf, tok.Secret, "invalid_token")
-	wantAnswer(t, lost, tok.Secret, "service_unavailable")
-	wantAnswer(t, healthy, kept.Secret, "")
-	wantAnswer(t, deaf, kept.Secret, "")
+	wantCode(t, healthy, tok.Secret, "invalid_token")
+	wantCode(t, cut, tok.Secret, "invalid_token")
+	wantCode(t, lost, tok.Secret, "service_unavailable")
+	wantCode(t, healthy, kept.Secret, "")
+	wantCode(t, cut, kept.Secret, "")
 	stop()
 	load.Wait()
 	t.Logf("the revocation took %v", took)
 	if stale.Load() > 0 {
 		t.Fatalf("%d stale answers", stale.Load())
 	}
-	if took > 2*barrier {
+	if took > 2*revocationTimeout {
 		t.Fatalf("the revocation took %v", took)
 	}
 
-	deafLink.restore()
-	lostLink.restore()
+	silentLink.Thaw()
+	lostLink.Thaw()
 	for _, n := range nodes {
 		testutil.Eventually(t, "the node trusts its cache again", func() bool { return n.trusted(n.clock()) })
-		testutil.Eventually(t, "the other token works", func() bool { return answer(n, kept.Secret) == "" })
-		wantAnswer(t, n, tok.Secret, "invalid_token")
+		testutil.Eventually(t, "the other token works", func() bool { return authCode(n, kept.Secret) == "" })
+		wantCode(t, n, tok.Secret, "invalid_token")
 	}
 }
 
-// The line breaks over and over, each time with a revocation around the break.
+// The connection breaks over and over, each time with a revocation around the break.
 // RELIABILITY.md, Tokens.
 func TestLineBreaks(t *testing.T) {
 	t.Parallel()
 	const cuts = 50
 	s := newScene(t)
-	l := newLink(t, s.URL)
-	n := s.tokens(t, func(c *Config) { c.URL = l.url })
+	l := dbtest.NewLink(t, s.URL)
+	n := s.tokens(t, func(c *Config) { c.URL = l.URL })
 	run(t, n)
 	kept := s.token(t)
 	for i := range cuts {
@@ -95,18 +95,18 @@ func TestLineBreaks(t *testing.T) {
 		generation := n.gens.all.Load()
 		reads := counter(t, n.met.reads)
 		if i%2 == 0 {
-			l.cut()
+			l.Cut()
 			revokeNow(t, s, tok.ID)
 		} else {
 			done := make(chan struct{})
 			go func() { defer close(done); revokeNow(t, s, tok.ID) }()
-			l.cut()
+			l.Cut()
 			<-done
 		}
-		wantAnswer(t, n, tok.Secret, "invalid_token")
+		wantCode(t, n, tok.Secret, "invalid_token")
 		testutil.Eventually(t, "the line is back", func() bool { return n.gens.all.Load() > generation && n.trusted(n.clock()) })
-		wantAnswer(t, n, tok.Secret, "invalid_token")
-		wantAnswer(t, n, kept.Secret, "")
+		wantCode(t, n, tok.Secret, "invalid_token")
+		wantCode(t, n, kept.Secret, "")
 		if counter(t, n.met.reads) == reads {
 			t.Fatalf("cut %d: the cache was not emptied", i)
 		}
@@ -117,7 +117,7 @@ func TestLineBreaks(t *testing.T) {
 }
 
 // RELIABILITY.md, Operation.
-func TestRunLeavesTheRegistry(t *testing.T) {
+func TestRunDeregisters(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	a, b := s.tokens(t), s.tokens(t, func(c *Config) { c.NodeID = "o'brien" })
@@ -140,25 +140,25 @@ func TestRunLeavesTheRegistry(t *testing.T) {
 		t.Error("the last use was not written at the end")
 	}
 	// It answers still, and from the database.
-	wantAnswer(t, a, tok.Secret, "")
+	wantCode(t, a, tok.Secret, "")
 	revokeNow(t, s, tok.ID)
-	wantAnswer(t, a, tok.Secret, "invalid_token")
-	wantAnswer(t, b, tok.Secret, "invalid_token")
+	wantCode(t, a, tok.Secret, "invalid_token")
+	wantCode(t, b, tok.Secret, "invalid_token")
 }
 
 // RELIABILITY.md, Tokens.
 func TestRunWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	l := newLink(t, s.URL)
-	l.in.Close() // connections are refused
+	l := dbtest.NewLink(t, s.URL)
+	l.Down()
 	tok := s.token(t)
-	n := s.tokens(t, func(c *Config) { c.URL, c.DB = l.url, open(t, l.url) })
+	n := s.tokens(t, func(c *Config) { c.URL, c.DB = l.URL, open(t, l.URL) })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
-	wantAnswer(t, n, tok.Secret, "service_unavailable")
-	wantAnswer(t, n, "svc_test_no", "invalid_token")
+	wantCode(t, n, tok.Secret, "service_unavailable")
+	wantCode(t, n, "svc_test_no", "invalid_token")
 	testutil.Eventually(t, "the node has tried again", func() bool { return counter(t, n.met.lost) >= 2 })
 	cancel()
 	if err := <-done; err != nil {
@@ -175,8 +175,8 @@ func TestRunWithoutADatabase(t *testing.T) {
 func TestRevocationAfterTheEpochWasSetBack(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	l := newLink(t, s.URL)
-	n := s.tokens(t, func(c *Config) { c.URL = l.url })
+	l := dbtest.NewLink(t, s.URL)
+	n := s.tokens(t, func(c *Config) { c.URL = l.URL })
 	run(t, n)
 	for range 15 {
 		s.token(t)
@@ -187,7 +187,7 @@ func TestRevocationAfterTheEpochWasSetBack(t *testing.T) {
 	dbtest.Exec(t, s.DB, `UPDATE auth_epoch SET epoch = epoch - 15`)
 	dbtest.Exec(t, s.DB, `UPDATE auth_nodes SET epoch = 0`)
 	before := n.gens.all.Load()
-	l.cut()
+	l.Cut()
 	testutil.Eventually(t, "the line is back", func() bool { return n.gens.all.Load() > before && n.trusted(n.clock()) })
 	cachedBy(t, n, tok.Secret)
 	// More heartbeats have told what the node knows.
@@ -196,8 +196,8 @@ func TestRevocationAfterTheEpochWasSetBack(t *testing.T) {
 		return dbtest.Value[time.Time](t, s.DB, `SELECT max(seen_at) FROM auth_nodes`).After(seen)
 	})
 	cachedBy(t, n, tok.Secret)
-	l.blackhole()
-	defer l.restore()
+	l.Freeze()
+	defer l.Thaw()
 	revokeNow(t, s, tok.ID)
-	wantAnswer(t, n, tok.Secret, "invalid_token")
+	wantCode(t, n, tok.Secret, "invalid_token")
 }

@@ -19,7 +19,7 @@ func TestGuessesTakeLittleOfTheCache(t *testing.T) {
 	var guess [32]byte
 	for range 20 {
 		rand.Read(guess[:])
-		wantAnswer(t, n, "svc_test_"+base64.RawURLEncoding.EncodeToString(guess[:]), "invalid_token")
+		wantCode(t, n, "svc_test_"+base64.RawURLEncoding.EncodeToString(guess[:]), "invalid_token")
 	}
 	if n.cache.EstimatedSize() != 1 || n.refused.EstimatedSize() != 20 {
 		t.Errorf("%d rows and %d refusals are remembered, want 1 and 20", n.cache.EstimatedSize(), n.refused.EstimatedSize())

@@ -41,7 +41,7 @@ func TestNode(t *testing.T) {
 	fmt.Println("ready")
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		hits := counter(t, n.met.hits)
-		code := answer(n, in.Text())
+		code := authCode(n, in.Text())
 		fmt.Printf("answer %q %v\n", code, counter(t, n.met.hits) > hits)
 	}
 }

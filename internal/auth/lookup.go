@@ -113,11 +113,11 @@ func (l *lookups) take() []*lookup {
 // find returns the row of a token as it was at or after the start of this call.
 func (t *Tokens) find(ctx context.Context, hash digest, from netip.Addr) (*entry, error) {
 	if t.exhausted(ctx, from) {
-		leave, err := t.enterNarrow(ctx)
+		release, err := t.enterNarrow(ctx)
 		if err != nil {
 			return nil, err
 		}
-		defer leave()
+		defer release()
 	}
 	e, err := t.lookups.find(ctx, hash)
 	if err != nil {
@@ -127,7 +127,7 @@ func (t *Tokens) find(ctx context.Context, hash digest, from netip.Addr) (*entry
 }
 
 // enterNarrow waits for one of the few places for suspicious lookups.
-func (t *Tokens) enterNarrow(ctx context.Context) (leave func(), err error) {
+func (t *Tokens) enterNarrow(ctx context.Context) (release func(), err error) {
 	wait := time.NewTimer(time.Second)
 	defer wait.Stop()
 	select {

@@ -79,8 +79,8 @@ func TestALookupEndsWithItsRequest(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
-		ctx, leave := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, leave)
+		ctx, release := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, release)
 		if _, err := l.find(ctx, digest{1}); !errors.Is(err, context.Canceled) {
 			t.Errorf("left: %v", err)
 		}

@@ -33,7 +33,7 @@ func newMetrics(reg prometheus.Registerer, t *Tokens) (*metrics, error) {
 		Name: "guildhall_direct_line_missing",
 		Help: "1 while the line that announces revocations stands and nothing comes over it: a pooler is in between, and GUILDHALL_LISTEN_URL has to name the direct way.",
 	}, func() float64 {
-		if t.deaf.Load() {
+		if t.silent.Load() {
 			return 1
 		}
 		return 0

@@ -103,7 +103,7 @@ func TestRevoke(t *testing.T) {
 		dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('gone', 0, now() - interval '11 seconds')`)
 		start := time.Now()
 		revokeNow(t, s, tok.ID)
-		if took := time.Since(start); took > barrier {
+		if took := time.Since(start); took > revocationTimeout {
 			t.Errorf("waited %v for a node that is gone", took)
 		}
 		dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('deaf', 0, now())`)
@@ -140,7 +140,7 @@ func TestRevocationUnderLoad(t *testing.T) {
 					load.Go(func() {
 						for ctx.Err() == nil {
 							late := revoked.Load()
-							if answer(n, tok.Secret) == "" {
+							if authCode(n, tok.Secret) == "" {
 								accepted.Add(1)
 								if late {
 									stale.Add(1)
@@ -156,7 +156,7 @@ func TestRevocationUnderLoad(t *testing.T) {
 				d := time.Since(start)
 				revoked.Store(true)
 				for _, n := range nodes {
-					if answer(n, tok.Secret) != "invalid_token" {
+					if authCode(n, tok.Secret) != "invalid_token" {
 						stale.Add(1)
 					}
 				}
@@ -183,23 +183,23 @@ func TestRevocationUnderLoad(t *testing.T) {
 	}
 }
 
-// A lookup is under way, with the old row in its answer, while the token is
-// revoked and the node hears of it. The answer may still serve the request that
+// A lookup is under way, with the old row in its response, while the token is
+// revoked and the node is told of it. The response may still serve the request that
 // asked, and nobody later.
 // RELIABILITY.md, Tokens.
 func TestSlowReadDoesNotBringATokenBack(t *testing.T) {
 	t.Parallel()
 	const rounds = 100
 	s := newScene(t)
-	slow := newLink(t, s.URL)
-	n := s.tokens(t, func(c *Config) { c.DB = open(t, slow.url) })
+	slow := dbtest.NewLink(t, s.URL)
+	n := s.tokens(t, func(c *Config) { c.DB = open(t, slow.URL) })
 	run(t, n)
 	warm := s.token(t)
 	for range 8 { // connections and prepared statements
-		wantAnswer(t, n, warm.Secret, "")
+		wantCode(t, n, warm.Secret, "")
 		n.gens.all.Add(1)
 	}
-	slow.slow(20 * time.Millisecond)
+	slow.Slow(20 * time.Millisecond)
 	var wg sync.WaitGroup
 	var late atomic.Int64
 	for range 4 {
@@ -210,17 +210,17 @@ func TestSlowReadDoesNotBringATokenBack(t *testing.T) {
 				for range 3 {
 					asking.Go(func() {
 						time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond)
-						answer(n, tok.Secret)
+						authCode(n, tok.Secret)
 					})
 				}
 				time.Sleep(time.Duration(5+rand.IntN(10)) * time.Millisecond)
 				revokeNow(t, s, tok.ID)
 				// This one joins the lookup that is under way, if it may.
-				if answer(n, tok.Secret) == "" {
+				if authCode(n, tok.Secret) == "" {
 					late.Add(1)
 				}
 				asking.Wait()
-				if answer(n, tok.Secret) == "" {
+				if authCode(n, tok.Secret) == "" {
 					late.Add(1)
 				}
 			}
@@ -248,7 +248,7 @@ func TestRevokeAll(t *testing.T) {
 	revokeNow(t, s, mine[0].ID)
 	for _, tok := range append(mine[1:], other) { // into the caches
 		for _, node := range []*Tokens{a, b} {
-			if code := answer(node, tok.Secret); code != "" {
+			if code := authCode(node, tok.Secret); code != "" {
 				t.Fatalf("a fresh token is %s", code)
 			}
 		}
@@ -261,12 +261,12 @@ func TestRevokeAll(t *testing.T) {
 	}
 	for i, tok := range mine {
 		for _, node := range []*Tokens{a, b} {
-			if code := answer(node, tok.Secret); code != "invalid_token" {
+			if code := authCode(node, tok.Secret); code != "invalid_token" {
 				t.Errorf("token %d is answered with %q", i, code)
 			}
 		}
 	}
-	if code := answer(a, other.Secret); code != "" {
+	if code := authCode(a, other.Secret); code != "" {
 		t.Errorf("another guild's token is %s", code)
 	}
 	if after := dbtest.Value[int64](t, s.DB, `SELECT epoch FROM auth_epoch`); after != before+1 {
@@ -289,7 +289,7 @@ func TestRevokeAll(t *testing.T) {
 	if n, err := RevokeAll(t.Context(), s.DB, ""); err != nil || n != 1 {
 		t.Errorf("of every guild: %d, %v", n, err)
 	}
-	if code := answer(b, other.Secret); code != "invalid_token" {
+	if code := authCode(b, other.Secret); code != "invalid_token" {
 		t.Errorf("afterwards the other guild's token is %q", code)
 	}
 }
@@ -313,7 +313,7 @@ func TestAnnouncements(t *testing.T) {
 		{`UPDATE api_tokens SET expires_at = now() WHERE id = $1`, 1},
 	} {
 		for _, tok := range tokens {
-			answer(node, tok.Secret)
+			authCode(node, tok.Secret)
 		}
 		before := dbtest.Value[int64](t, s.DB, `SELECT epoch FROM auth_epoch`)
 		if strings.Contains(tt.statement, "$1") {
@@ -329,36 +329,36 @@ func TestAnnouncements(t *testing.T) {
 	}
 }
 
-// A line that stands and leads nowhere, as through a pooler, is told of in the
+// A connection that stands and leads nowhere, as through a pooler, is told of in the
 // log, once, and by a metric.
-func TestALineThatLeadsNowhereIsTold(t *testing.T) {
+func TestAListenerThatHearsNothingIsTold(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	node := s.tokens(t)
-	line, err := db.Listen(t.Context(), s.URL, "guildhall-test", "another_channel")
+	conn, err := db.Listen(t.Context(), s.URL, "guildhall-test", "another_channel")
 	if err != nil {
 		t.Fatal(err)
 	}
-	here := &session{t: node, line: line, sent: map[uint64]time.Time{}}
-	deaf := make(chan struct{})
+	here := &listener{t: node, conn: conn, sent: map[uint64]time.Time{}}
+	lost := make(chan struct{})
 	go func() {
-		defer close(deaf)
-		_ = here.hear() // it ends with the line
+		defer close(lost)
+		_ = here.receive() // it ends with the connection
 	}()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- here.beatUntil(ctx, deaf) }()
-	testutil.Eventually(t, "the node says so", func() bool { return node.deaf.Load() })
+	go func() { done <- here.sendHeartbeats(ctx, lost) }()
+	testutil.Eventually(t, "the node says so", func() bool { return node.silent.Load() })
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	line.Close()
-	<-deaf
+	conn.Close()
+	<-lost
 	if n := strings.Count(s.log.String(), "GUILDHALL_LISTEN_URL"); n != 1 {
 		t.Errorf("said %d times: %s", n, s.log.String())
 	}
 
-	run(t, node) // over a line that leads somewhere
-	testutil.Eventually(t, "the node hears again", func() bool { return !node.deaf.Load() })
+	run(t, node) // over a connection that leads somewhere
+	testutil.Eventually(t, "the node hears again", func() bool { return !node.silent.Load() })
 }

@@ -83,8 +83,8 @@ func run(t testing.TB, nodes ...*Tokens) (stop func()) {
 	return stop
 }
 
-// answer is the code of an authentication, empty when it succeeds.
-func answer(n *Tokens, secret string, from ...netip.Addr) string {
+// authCode is the code of an authentication, empty when it succeeds.
+func authCode(n *Tokens, secret string, from ...netip.Addr) string {
 	ip := anywhere
 	if len(from) > 0 {
 		ip = from[0]
@@ -99,9 +99,9 @@ func answer(n *Tokens, secret string, from ...netip.Addr) string {
 	return ""
 }
 
-func wantAnswer(t testing.TB, n *Tokens, secret, code string, from ...netip.Addr) {
+func wantCode(t testing.TB, n *Tokens, secret, code string, from ...netip.Addr) {
 	t.Helper()
-	if got := answer(n, secret, from...); got != code {
+	if got := authCode(n, secret, from...); got != code {
 		t.Fatalf("got %q, want %q", got, code)
 	}
 }
@@ -111,7 +111,7 @@ func cachedBy(t testing.TB, n *Tokens, secret string) {
 	t.Helper()
 	before := counter(t, n.met.hits)
 	testutil.Eventually(t, "the token is found in memory", func() bool {
-		wantAnswer(t, n, secret, "")
+		wantCode(t, n, secret, "")
 		return counter(t, n.met.hits) > before
 	})
 }

@@ -168,17 +168,17 @@ func behind(ctx context.Context, q db.Querier, epoch int64) (nodes int, err erro
 	err = q.GetContext(ctx, &nodes, `
 		SELECT count(*) FROM auth_nodes
 		WHERE epoch < $1 AND seen_at > now() - $2::bigint * interval '1 second'`,
-		epoch, int64(silence/time.Second))
+		epoch, int64(nodeTimeout/time.Second))
 	if err != nil {
 		return 0, fmt.Errorf("ask for the epochs of the nodes: %w", err)
 	}
 	return nodes, nil
 }
 
-// noteUses writes that the tokens were used just now, unless that was written
+// storeLastUsed writes that the tokens were used just now, unless that was written
 // less than a minute ago. Tokens that are gone are left out. Rows are locked in
 // the order of their ids, so two nodes cannot block each other.
-func noteUses(ctx context.Context, tx *db.Tx, ids []string) error {
+func storeLastUsed(ctx context.Context, tx *db.Tx, ids []string) error {
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO api_token_uses AS u (token_id, last_used_at)
 		SELECT id, now() FROM (

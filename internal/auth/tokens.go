@@ -34,7 +34,7 @@ const (
 // Config is what Tokens is made of. DB, URL and Env are required.
 type Config struct {
 	DB  *db.DB
-	URL string // of the same database, for the line that hears revocations
+	URL string // of the same database, for the connection that hears of revocations
 	// Lookups is how many statements that look for tokens run at a time; 0 means 2.
 	Lookups int
 	Env     string // live or test; tokens of the other one are invalid
@@ -52,7 +52,7 @@ type Config struct {
 	Metrics   prometheus.Registerer // nil: nothing is measured
 }
 
-// Tokens recognises bearer tokens. While Run runs and its line to the database
+// Tokens recognises bearer tokens. While Run runs and its connection to the database
 // holds, rows are cached for up to a minute; otherwise each request reads its
 // row anew. Either way a token whose revocation has returned is refused.
 type Tokens struct {
@@ -68,16 +68,16 @@ type Tokens struct {
 	cache *otter.Cache[digest, *entry]
 	// refused holds the entries without a principal, so that guesses push no
 	// token out of the cache.
-	refused *otter.Cache[digest, *entry]
-	gens    generations
-	lease   atomic.Pointer[time.Time] // when the last heartbeat that came back was sent
-	deaf    atomic.Bool               // the line stands, and nothing comes over it
-	lookups *lookups
-	narrow  chan struct{}
-	uses    uses
-	epoch   atomic.Int64
-	nodes   atomic.Int64
-	acks    chan struct{}
+	refused  *otter.Cache[digest, *entry]
+	gens     generations
+	lease    atomic.Pointer[time.Time] // when the last heartbeat that came back was sent
+	silent   atomic.Bool               // the connection stands, and nothing comes over it
+	lookups  *lookups
+	narrow   chan struct{}
+	lastUsed lastUsed
+	epoch    atomic.Int64
+	nodes    atomic.Int64
+	acks     chan struct{}
 }
 
 // NewTokens returns Tokens that work at once and become fast under Run.
@@ -179,13 +179,13 @@ func (t *Tokens) judge(e *entry, from netip.Addr, at time.Time) (*Principal, err
 	if e.restricted && (!from.IsValid() || !contains(e.allow, from)) {
 		return p, errAddress
 	}
-	if now.Sub(p.LastUsedAt) < useEvery {
+	if now.Sub(p.LastUsedAt) < lastUsedInterval {
 		return p, nil
 	}
 	used := *p
 	used.LastUsedAt = now
 	if e.principal.CompareAndSwap(p, &used) {
-		t.uses.add(p.TokenID)
+		t.lastUsed.add(p.TokenID)
 	}
 	return e.principal.Load(), nil
 }

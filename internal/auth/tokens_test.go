@@ -36,23 +36,23 @@ func TestAuthenticate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range 2 { // the second time from the cache, where there is one
-				wantAnswer(t, n, plain.Secret, "")
-				wantAnswer(t, n, plain.Secret, "", netip.Addr{})
-				wantAnswer(t, n, mint("test"), "invalid_token")
-				wantAnswer(t, n, live.Secret, "invalid_token")
-				wantAnswer(t, n, revoked.Secret, "invalid_token")
-				wantAnswer(t, n, expired.Secret, "invalid_token")
-				wantAnswer(t, n, strings.ToUpper(plain.Secret), "invalid_token")
-				wantAnswer(t, n, plain.Secret+"\x00", "invalid_token")
-				wantAnswer(t, n, limited.Secret, "", at("198.51.100.255"))
-				wantAnswer(t, n, limited.Secret, "", at("::ffff:198.51.100.1"))
-				wantAnswer(t, n, limited.Secret, "", at("203.0.113.9"))
-				wantAnswer(t, n, limited.Secret, "", at("2001:db8:ffff::1"))
-				wantAnswer(t, n, limited.Secret, "ip_not_allowed", at("198.51.101.0"))
-				wantAnswer(t, n, limited.Secret, "ip_not_allowed", at("::ffff:203.0.113.8"))
-				wantAnswer(t, n, limited.Secret, "ip_not_allowed", at("::c633:6401"))
-				wantAnswer(t, n, limited.Secret, "ip_not_allowed", netip.Addr{})
-				wantAnswer(t, n, broken.Secret, "ip_not_allowed")
+				wantCode(t, n, plain.Secret, "")
+				wantCode(t, n, plain.Secret, "", netip.Addr{})
+				wantCode(t, n, mint("test"), "invalid_token")
+				wantCode(t, n, live.Secret, "invalid_token")
+				wantCode(t, n, revoked.Secret, "invalid_token")
+				wantCode(t, n, expired.Secret, "invalid_token")
+				wantCode(t, n, strings.ToUpper(plain.Secret), "invalid_token")
+				wantCode(t, n, plain.Secret+"\x00", "invalid_token")
+				wantCode(t, n, limited.Secret, "", at("198.51.100.255"))
+				wantCode(t, n, limited.Secret, "", at("::ffff:198.51.100.1"))
+				wantCode(t, n, limited.Secret, "", at("203.0.113.9"))
+				wantCode(t, n, limited.Secret, "", at("2001:db8:ffff::1"))
+				wantCode(t, n, limited.Secret, "ip_not_allowed", at("198.51.101.0"))
+				wantCode(t, n, limited.Secret, "ip_not_allowed", at("::ffff:203.0.113.8"))
+				wantCode(t, n, limited.Secret, "ip_not_allowed", at("::c633:6401"))
+				wantCode(t, n, limited.Secret, "ip_not_allowed", netip.Addr{})
+				wantCode(t, n, broken.Secret, "ip_not_allowed")
 			}
 			p, err := n.Authenticate(t.Context(), plain.Secret, anywhere)
 			if err != nil {
@@ -72,7 +72,7 @@ func TestWhatIsNoTokenCostsNoLookup(t *testing.T) {
 	s := newScene(t)
 	n := s.tokens(t)
 	for _, bad := range []string{"", "abc", mint("live"), mint("test")[1:], mint("test") + "a", strings.Repeat("a", 16<<10)} {
-		wantAnswer(t, n, bad, "invalid_token")
+		wantCode(t, n, bad, "invalid_token")
 	}
 	if reads := counter(t, n.met.reads); reads != 0 {
 		t.Errorf("%v lookups", reads)
@@ -93,7 +93,7 @@ func TestCache(t *testing.T) {
 		for range 64 {
 			wg.Go(func() {
 				for range 20 {
-					if answer(n, tok.Secret) != "" {
+					if authCode(n, tok.Secret) != "" {
 						failed.Add(1)
 					}
 				}
@@ -116,14 +116,14 @@ func TestCache(t *testing.T) {
 		run(t, n)
 		secret := mint("test")
 		for range 50 {
-			wantAnswer(t, n, secret, "invalid_token")
+			wantCode(t, n, secret, "invalid_token")
 		}
 		if hits := counter(t, n.met.hits); hits < 30 {
 			t.Errorf("only %v of 50 were remembered", hits)
 		}
 		hash, _ := recognise(secret, "test")
 		dbtest.Exec(t, s.DB, `INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes) VALUES ('t', $1, 'n', 'p', $2, '{cases:read}')`, guild, hash[:])
-		testutil.Eventually(t, "the new token works", func() bool { return answer(n, secret) == "" })
+		testutil.Eventually(t, "the new token works", func() bool { return authCode(n, secret) == "" })
 	})
 
 	t.Run("hears of every writer of the table", func(t *testing.T) {
@@ -149,12 +149,12 @@ func TestCache(t *testing.T) {
 			})
 			cachedBy(t, n, tok.Secret)
 			dbtest.Exec(t, s.DB, change.statement, tok.ID)
-			testutil.Eventually(t, change.statement, func() bool { return answer(n, tok.Secret) == change.code })
+			testutil.Eventually(t, change.statement, func() bool { return authCode(n, tok.Secret) == change.code })
 		}
 		tok := s.token(t)
 		cachedBy(t, n, tok.Secret)
 		dbtest.Exec(t, s.DB, `TRUNCATE api_tokens CASCADE`)
-		testutil.Eventually(t, "TRUNCATE", func() bool { return answer(n, tok.Secret) == "invalid_token" })
+		testutil.Eventually(t, "TRUNCATE", func() bool { return authCode(n, tok.Secret) == "invalid_token" })
 	})
 
 	t.Run("is not disturbed by mere use", func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestCache(t *testing.T) {
 		tok, n := s.token(t), s.tokens(t)
 		run(t, n)
 		epoch := dbtest.Value[int64](t, s.DB, `SELECT epoch FROM auth_epoch`)
-		wantAnswer(t, n, tok.Secret, "")
+		wantCode(t, n, tok.Secret, "")
 		testutil.Eventually(t, "the use is written", func() bool {
 			return dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_token_uses`) == 1
 		})
@@ -183,9 +183,9 @@ func TestLastUse(t *testing.T) {
 		t.Helper()
 		for _, n := range nodes {
 			for range 10 {
-				wantAnswer(t, n, tok.Secret, "")
+				wantCode(t, n, tok.Secret, "")
 			}
-			n.flushUses(ctx)
+			n.flushLastUsed(ctx)
 		}
 	}
 	written := func() time.Time {
@@ -209,10 +209,10 @@ func TestLastUse(t *testing.T) {
 
 	// A token that is gone by the time its use is written stops nobody.
 	other := s.token(t)
-	wantAnswer(t, nodes[0], other.Secret, "")
-	nodes[0].uses.add(tok.ID)
+	wantCode(t, nodes[0], other.Secret, "")
+	nodes[0].lastUsed.add(tok.ID)
 	dbtest.Exec(t, s.DB, `DELETE FROM api_tokens WHERE id = $1`, tok.ID)
-	nodes[0].flushUses(ctx)
+	nodes[0].flushLastUsed(ctx)
 	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_token_uses`); n != 1 {
 		t.Errorf("%d uses are written, want that of the token that is left", n)
 	}
@@ -236,7 +236,7 @@ func TestExpiryWithWrongClocks(t *testing.T) {
 		// The instants around the check, by the clock that counts. A second
 		// of doubt is allowed on either side.
 		before := dbtest.Value[time.Time](t, s.DB, `SELECT clock_timestamp()`)
-		codes := []string{answer(nodes[0], tok.Secret), answer(nodes[1], tok.Secret), answer(nodes[2], tok.Secret)}
+		codes := []string{authCode(nodes[0], tok.Secret), authCode(nodes[1], tok.Secret), authCode(nodes[2], tok.Secret)}
 		after := dbtest.Value[time.Time](t, s.DB, `SELECT clock_timestamp()`)
 		for node, code := range codes {
 			if code == "" && before.After(tok.ExpiresAt.Add(time.Second)) {
@@ -263,20 +263,20 @@ func TestNarrowLane(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	bad, good := netip.MustParseAddr("203.0.113.66"), anywhere
-	lane := newLink(t, s.URL)
+	lane := dbtest.NewLink(t, s.URL)
 	n := s.tokens(t, func(c *Config) {
-		c.DB = open(t, lane.url)
+		c.DB = open(t, lane.URL)
 		c.Exhausted = func(_ context.Context, from netip.Addr) bool { return from == bad }
 	})
 	tok := s.token(t)
-	wantAnswer(t, n, tok.Secret, "", bad) // a valid token passes all the same
+	wantCode(t, n, tok.Secret, "", bad) // a valid token passes all the same
 
-	lane.slow(150 * time.Millisecond)
+	lane.Slow(150 * time.Millisecond)
 	codes := make(chan string, 40)
 	for range cap(codes) {
-		go func() { codes <- answer(n, mint("test"), bad) }()
+		go func() { codes <- authCode(n, mint("test"), bad) }()
 	}
-	wantAnswer(t, n, tok.Secret, "", good) // and nobody else has to queue
+	wantCode(t, n, tok.Secret, "", good) // and nobody else has to queue
 	got := map[string]int{}
 	for range cap(codes) {
 		got[<-codes]++

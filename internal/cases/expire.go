@@ -79,7 +79,7 @@ func expireUnit(ctx context.Context, d db.Doer, guild string, ids []string) (n i
 		}
 		changes := make([]event.Change, n)
 		for i, c := range rows {
-			changes[i] = event.Change{At: c.UpdatedAt, Data: showChange(c, []string{"status"})}
+			changes[i] = event.Change{At: c.UpdatedAt.Time, Data: showChange(c, []string{"status"})}
 		}
 		return event.RecordEach(ctx, tx, event.System(guild), event.CaseUpdated, changes)
 	})

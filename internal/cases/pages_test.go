@@ -68,12 +68,12 @@ func byHand(all []row, f filter) []row {
 	})
 	slices.SortFunc(kept, func(a, b row) int {
 		if f.Changed != nil {
-			if n := a.UpdatedAt.Compare(b.UpdatedAt); n != 0 {
+			if n := a.UpdatedAt.Compare(b.UpdatedAt.Time); n != 0 {
 				return n
 			}
 			return strings.Compare(a.ID, b.ID)
 		}
-		if n := b.CreatedAt.Compare(a.CreatedAt); n != 0 {
+		if n := b.CreatedAt.Compare(a.CreatedAt.Time); n != 0 {
 			return n
 		}
 		return strings.Compare(b.ID, a.ID)

@@ -1,12 +1,12 @@
 package cases
 
-import "time"
+import "guildhall/internal/wire"
 
 // patch is a wished-for edit.
 type patch struct {
 	Reason    *string    // nil: leave it
 	Expiry    bool       // whether ExpiresAt is wished for
-	ExpiresAt *time.Time // nil: clear it
+	ExpiresAt *wire.Time // nil: clear it
 }
 
 // apply returns c as p wants it and the names of the members that differ, in
@@ -24,9 +24,9 @@ func (p patch) apply(c row) (row, []string) {
 	return c, changed
 }
 
-func same(a, b *time.Time) bool {
+func same(a, b *wire.Time) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Equal(*b)
+	return a.Equal(b.Time)
 }

@@ -12,7 +12,6 @@ import (
 	"guildhall/internal/event"
 	"guildhall/internal/fault"
 	"guildhall/internal/page"
-	"guildhall/internal/wire"
 )
 
 // Service implements the operations on cases.
@@ -75,7 +74,7 @@ func (s *Service) CreateCase(ctx context.Context, r gen.CreateCaseRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	if err := event.Record(ctx, tx, event.From(by).On(c.CreatedAt), event.CaseCreated, show(c)); err != nil {
+	if err := event.Record(ctx, tx, event.From(by).On(c.CreatedAt.Time), event.CaseCreated, show(c)); err != nil {
 		return nil, err
 	}
 	return gen.CreateCase201JSONResponse{
@@ -105,26 +104,26 @@ func (s *Service) UpdateCase(ctx context.Context, r gen.UpdateCaseRequestObject)
 	if c.Status == deleted {
 		return nil, fault.New(fault.Refused, "case_deleted", "Case %d is deleted and can no longer be edited.", c.Number)
 	}
-	c, changed := wish(r.Body).apply(c)
+	c, changed := patchOf(r.Body).apply(c)
 	if len(changed) == 0 {
 		return gen.UpdateCase200JSONResponse{Data: show(c)}, nil
 	}
 	if c, err = edit(ctx, tx, c); err != nil {
 		return nil, err
 	}
-	if err := event.Record(ctx, tx, event.From(by).On(c.UpdatedAt), event.CaseUpdated, showChange(c, changed)); err != nil {
+	if err := event.Record(ctx, tx, event.From(by).On(c.UpdatedAt.Time), event.CaseUpdated, showChange(c, changed)); err != nil {
 		return nil, err
 	}
 	return gen.UpdateCase200JSONResponse{Data: show(c)}, nil
 }
 
-// wish reads a request's body, in which an expiry can be absent, null or set.
-func wish(b *gen.UpdateCaseRequest) patch {
+// patchOf reads a request's body, in which an expiry can be absent, null or set.
+func patchOf(b *gen.UpdateCaseRequest) patch {
 	p := patch{Reason: b.Reason}
 	if b.ExpiresAt.IsSpecified() {
 		p.Expiry = true
 		if t, err := b.ExpiresAt.Get(); err == nil { // an error says: null
-			p.ExpiresAt = &t.Time
+			p.ExpiresAt = &t
 		}
 	}
 	return p
@@ -139,28 +138,14 @@ func show(c row) gen.Case {
 		Type:        c.Type,
 		Reason:      c.Reason,
 		Status:      c.Status,
-		ExpiresAt:   wire.AtPtr(c.ExpiresAt),
-		Source:      c.Source,
-		CreatedAt:   wire.At(c.CreatedAt),
-		UpdatedAt:   wire.At(c.UpdatedAt),
-	}
-}
-
-// showChange is show for an event, which also says what the edit changed.
-func showChange(r row, changed []string) gen.CaseChange {
-	c := show(r)
-	return gen.CaseChange{
-		ID:          c.ID,
-		Number:      c.Number,
-		UserID:      c.UserID,
-		ModeratorID: c.ModeratorID,
-		Type:        c.Type,
-		Reason:      c.Reason,
-		Status:      c.Status,
 		ExpiresAt:   c.ExpiresAt,
 		Source:      c.Source,
 		CreatedAt:   c.CreatedAt,
 		UpdatedAt:   c.UpdatedAt,
-		Changed:     changed,
 	}
+}
+
+// showChange is show for an event, which also says what the edit changed.
+func showChange(c row, changed []string) gen.CaseChange {
+	return gen.CaseChange{Case: show(c), Changed: changed}
 }

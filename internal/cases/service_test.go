@@ -30,7 +30,7 @@ func stored(t testing.TB, a *apitest.API, id, typ, status, user, createdAt strin
 	}
 }
 
-func ids(t testing.TB, a *apitest.Answer) string {
+func ids(t testing.TB, a *apitest.Response) string {
 	t.Helper()
 	var body struct {
 		Data []struct{ ID string }

@@ -15,22 +15,6 @@ const (
 	deleted = "deleted"
 )
 
-// row is one stored case.
-type row struct {
-	GuildID     string     `db:"guild_id"`
-	ID          string     `db:"id"`
-	Number      int64      `db:"number"`
-	UserID      string     `db:"user_id"`
-	ModeratorID string     `db:"moderator_id"`
-	Type        string     `db:"type"`
-	Reason      string     `db:"reason"`
-	Status      string     `db:"status"`
-	ExpiresAt   *time.Time `db:"expires_at"`
-	Source      string     `db:"source"`
-	CreatedAt   time.Time  `db:"created_at"`
-	UpdatedAt   time.Time  `db:"updated_at"`
-}
-
 // filter narrows a list. The zero value lets everything through.
 type filter struct {
 	UserID      string
@@ -45,11 +29,8 @@ type filter struct {
 }
 
 const (
-	names = `guild_id, id, number, user_id, moderator_id, type, reason, status,
-		       expires_at, source, created_at, updated_at`
-
-	columns = `
-		SELECT ` + names + `
+	stored = `
+		SELECT ` + columns + `
 		FROM cases`
 
 	inGuild = `guild_id = $1
@@ -63,7 +44,7 @@ const (
 var (
 	// Numbers are distinct and begin at 1: there are no more cases than the
 	// highest says.
-	table = page.Table{Name: "cases", Columns: names, Reach: "(SELECT max(number) FROM cases WHERE guild_id = $1)"}
+	table = page.Table{Name: "cases", Columns: columns, Reach: "(SELECT max(number) FROM cases WHERE guild_id = $1)"}
 
 	newest = page.Newest(table, inGuild)
 
@@ -104,7 +85,7 @@ var (
 )
 
 const (
-	byID = columns + `
+	byID = stored + `
 		WHERE guild_id = $1
 		  AND id = $2`
 
@@ -187,8 +168,7 @@ func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
 		)
 		INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source, created_at, updated_at)
 		SELECT $1, $2, last_case, $3, $4, $5, $6, $7, $8, last_case_at, last_case_at FROM next
-		RETURNING guild_id, id, number, user_id, moderator_id, type, reason, status,
-		          expires_at, source, created_at, updated_at`,
+		RETURNING `+columns,
 		c.GuildID, c.ID, c.UserID, c.ModeratorID, c.Type, c.Reason, c.Status, c.Source)
 	if err != nil {
 		return row{}, fmt.Errorf("insert case in guild %s: %w", c.GuildID, err)
@@ -203,8 +183,7 @@ func edit(ctx context.Context, tx *db.Tx, c row) (row, error) {
 		SET reason = $3, expires_at = $4, updated_at = `+db.Next("updated_at")+`
 		WHERE guild_id = $1
 		  AND id = $2
-		RETURNING guild_id, id, number, user_id, moderator_id, type, reason, status,
-		          expires_at, source, created_at, updated_at`,
+		RETURNING `+columns,
 		c.GuildID, c.ID, c.Reason, c.ExpiresAt)
 	if err != nil {
 		return row{}, fmt.Errorf("edit case %s of guild %s: %w", c.ID, c.GuildID, err)
@@ -234,7 +213,7 @@ func expire(ctx context.Context, tx *db.Tx, guild string, ids []string) ([]row, 
 	var rows []row
 	err := tx.SelectContext(ctx, &rows, `
 		WITH free AS (
-			SELECT id
+			SELECT id AS free_id
 			FROM cases
 			WHERE guild_id = $1
 			  AND id = ANY($2)
@@ -246,9 +225,8 @@ func expire(ctx context.Context, tx *db.Tx, guild string, ids []string) ([]row, 
 		SET status = 'expired', updated_at = `+db.Next("c.updated_at")+`
 		FROM free
 		WHERE c.guild_id = $1
-		  AND c.id = free.id
-		RETURNING c.guild_id, c.id, c.number, c.user_id, c.moderator_id, c.type, c.reason, c.status,
-		          c.expires_at, c.source, c.created_at, c.updated_at`, guild, db.Array(ids))
+		  AND c.id = free_id
+		RETURNING `+columns, guild, db.Array(ids))
 	if err != nil {
 		return nil, fmt.Errorf("expire cases of guild %s: %w", guild, err)
 	}

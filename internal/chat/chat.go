@@ -103,7 +103,7 @@ const (
 // Failure is a call that did not succeed. Its text is for logs: it holds
 // neither the bot token nor the content of a message.
 type Failure struct {
-	Status  int    // HTTP status, 0 when there was no answer
+	Status  int    // HTTP status, 0 when there was no response
 	Code    int    // the platform's own error code, 0 when it gave none
 	Message string // the platform's or the transport's words
 	// Uncertain is true when the platform may have done what was asked: an

@@ -29,7 +29,7 @@ const (
 
 	maxTries     = 3
 	maxRateWait  = 2 * time.Second // a 429 that asks for more ends the call
-	maxAnswer    = 1 << 20
+	maxResponse  = 1 << 20
 	searchPages  = 10
 	searchPage   = 100
 	discordEpoch = 1420070400000 // the first millisecond of a snowflake
@@ -41,7 +41,7 @@ type Config struct {
 	URL    string        // ends in /api/v10; empty means DefaultURL
 	Log    *slog.Logger  // nil: slog.Default()
 	Budget time.Duration // for a whole call with its repetitions; 8 s
-	Try    time.Duration // for one exchange with the platform; 6 s
+	Try    time.Duration // for one attempt with the platform; 6 s
 	Pause  time.Duration // before a bot token that was refused is tried again; 1 min
 
 	Metrics  prometheus.Registerer // nil: nothing is measured
@@ -286,7 +286,7 @@ func pause(f *Failure, try int) (time.Duration, bool) {
 	}
 }
 
-// try is one exchange, unless there are reasons not to begin it.
+// try is one attempt, unless there are reasons not to begin it.
 func (d *Discord) try(ctx context.Context, c Channel, at *rest.CompiledEndpoint, body, out any) *Failure {
 	if f := d.token.refuses(); f != nil {
 		return f
@@ -299,11 +299,11 @@ func (d *Discord) try(ctx context.Context, c Channel, at *rest.CompiledEndpoint,
 		return &Failure{Message: err.Error(), unsent: unsentLimit}
 	}
 	defer turn.end()
-	sent := &exchange{}
+	sent := &attempt{}
 	ctx, span := d.tracer.Call(ctx, at.Endpoint.Method, at.Endpoint.Route)
 	defer span.End()
 	err = d.client.Do(at, body, out, func(r *rest.RequestConfig) {
-		r.Request = r.Request.WithContext(context.WithValue(ctx, exchangeKey{}, sent))
+		r.Request = r.Request.WithContext(context.WithValue(ctx, attemptKey{}, sent))
 		span.Inject(r.Request.Header)
 	})
 	f := failureOf(err, sent)
@@ -318,24 +318,24 @@ func (d *Discord) try(ctx context.Context, c Channel, at *rest.CompiledEndpoint,
 	return f
 }
 
-// failureOf is what an exchange that ended with err has come to; nil is success.
-func failureOf(err error, sent *exchange) *Failure {
-	var answer rest.Error
+// failureOf is what an attempt that ended with err has come to; nil is success.
+func failureOf(err error, sent *attempt) *Failure {
+	var response rest.Error
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &answer) && answer.Response != nil:
+	case errors.As(err, &response) && response.Response != nil:
 		f := &Failure{
-			Status:    answer.Response.StatusCode,
-			Code:      int(answer.Code),
-			Message:   answer.Message,
-			Uncertain: answer.Response.StatusCode >= 500,
+			Status:    response.Response.StatusCode,
+			Code:      int(response.Code),
+			Message:   response.Message,
+			Uncertain: response.Response.StatusCode >= 500,
 		}
 		if f.Message == "" {
 			f.Message = "no reason given"
 		}
 		if f.Status == http.StatusTooManyRequests {
-			f.RetryAfter, sent.global = limitOf(answer)
+			f.RetryAfter, sent.global = limitOf(response)
 		}
 		return f
 	}
@@ -348,20 +348,20 @@ func failureOf(err error, sent *exchange) *Failure {
 
 // limitOf reads what a 429 asks for, and whether of the bot as a whole. The body
 // is more exact than the headers, and may be alone in saying the latter.
-func limitOf(answer rest.Error) (wait time.Duration, global bool) {
+func limitOf(response rest.Error) (wait time.Duration, global bool) {
 	var body struct {
 		RetryAfter float64 `json:"retry_after"`
 		Global     bool    `json:"global"`
 	}
-	wait = retryAfter(answer.Response.Header)
-	if json.Unmarshal(answer.RsBody, &body) == nil && body.RetryAfter > 0 && body.RetryAfter < 1e6 {
+	wait = retryAfter(response.Response.Header)
+	if json.Unmarshal(response.RsBody, &body) == nil && body.RetryAfter > 0 && body.RetryAfter < 1e6 {
 		wait = time.Duration(body.RetryAfter * float64(time.Second))
 	}
 	return wait, body.Global
 }
 
 // transportText says what went wrong without the address, and without what a
-// parser may quote of the answer.
+// parser may quote of the response.
 func transportText(err error) string {
 	var timeout net.Error
 	switch {
@@ -405,22 +405,22 @@ func later(a, b string) bool {
 	return a > b
 }
 
-// exchange is what became of one request on the wire.
-type exchange struct {
+// attempt is what became of one request on the wire.
+type attempt struct {
 	begun  bool
-	status int // 0: no answer
+	status int // 0: no response
 	header http.Header
 	global bool // a 429 that limits the bot as a whole
 }
 
-type exchangeKey struct{}
+type attemptKey struct{}
 
-// capped bounds how much of an answer is read, and takes note of it in the
-// request's exchange.
+// capped bounds how much of a response is read, and takes note of it in the
+// request's attempt.
 type capped struct{ next http.RoundTripper }
 
 func (c capped) RoundTrip(r *http.Request) (*http.Response, error) {
-	sent, ok := r.Context().Value(exchangeKey{}).(*exchange)
+	sent, ok := r.Context().Value(attemptKey{}).(*attempt)
 	if !ok {
 		return nil, errors.New("chat: a request outside a call")
 	}
@@ -433,6 +433,6 @@ func (c capped) RoundTrip(r *http.Request) (*http.Response, error) {
 	rs.Body = struct {
 		io.Reader
 		io.Closer
-	}{io.LimitReader(rs.Body, maxAnswer), rs.Body}
+	}{io.LimitReader(rs.Body, maxResponse), rs.Body}
 	return rs, nil
 }

@@ -18,7 +18,7 @@ const channel = "1100"
 
 func at(channel string) chat.Channel { return chat.Channel{GuildID: guild, ID: channel} }
 
-// connect returns a client that waits little for one answer, so that silence
+// connect returns a client that waits little for one response, so that silence
 // costs a test little.
 func connect(t *testing.T, s *chattest.Server) *chat.Discord {
 	t.Helper()

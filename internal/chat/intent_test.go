@@ -239,7 +239,7 @@ func TestAnnounce(t *testing.T) {
 	})
 }
 
-// TestARefusalDoesNotUndoWhatMayHaveBeenPosted: the answer to the first try is
+// TestARefusalDoesNotUndoWhatMayHaveBeenPosted: the response to the first try is
 // lost, and later ones are refused for certain. Only reading the channel tells
 // whether the message is there.
 // RELIABILITY.md, Messages.

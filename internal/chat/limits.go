@@ -12,14 +12,14 @@ import (
 	"github.com/disgoorg/disgo/rest"
 )
 
-// perSecond is the pace of all calls together; the platform allows a bot 50.
+// perSecond is the rate of all calls together; the platform allows a bot 50.
 const perSecond = 45
 
 var errWaitTooLong = errors.New("the rate limit outlasts the time there is for the call")
 
 // limits keeps the platform's rate limits: the calls of one bucket (a route and
 // a channel, until the platform names it) go one after the other and wait while
-// it is empty; all calls together keep a pace, and pause after a global 429.
+// it is empty; all calls together keep a rate, and pause after a global 429.
 type limits struct {
 	mu      sync.Mutex
 	names   map[string]string // method and route → the platform's name of the bucket
@@ -48,7 +48,7 @@ type turn struct {
 }
 
 // wait waits for the turn of a call, first in its bucket and then among all.
-// A fifth of what time there is stays for the exchange itself.
+// A fifth of what time there is stays for the attempt itself.
 func (l *limits) wait(ctx context.Context, at *rest.CompiledEndpoint) (*turn, error) {
 	if until, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -56,11 +56,11 @@ func (l *limits) wait(ctx context.Context, at *rest.CompiledEndpoint) (*turn, er
 		defer cancel()
 	}
 	t := &turn{limits: l, route: at.Endpoint.Method + " " + at.Endpoint.Route, major: at.MajorParams}
-	t.bucket = l.enter(t.route, t.major)
+	t.bucket = l.acquire(t.route, t.major)
 	select {
 	case t.bucket.turn <- struct{}{}:
 	case <-ctx.Done():
-		l.leave(t.bucket)
+		l.release(t.bucket)
 		return nil, errWaitTooLong
 	}
 	for {
@@ -78,8 +78,8 @@ func (l *limits) wait(ctx context.Context, at *rest.CompiledEndpoint) (*turn, er
 	}
 }
 
-// enter returns the bucket of a route and channel for one more call.
-func (l *limits) enter(route, major string) *bucket {
+// acquire returns the bucket of a route and channel for one more call.
+func (l *limits) acquire(route, major string) *bucket {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	name := route
@@ -112,13 +112,13 @@ func (l *limits) tidy() {
 	l.large = max(1024, 2*len(l.buckets))
 }
 
-func (l *limits) leave(b *bucket) {
+func (l *limits) release(b *bucket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b.users--
 }
 
-// reserve takes the next place in the pace of all calls, or says how long to
+// reserve takes the next place in the rate of all calls, or says how long to
 // wait before asking again.
 func (l *limits) reserve(ctx context.Context, b *bucket) (time.Duration, error) {
 	l.mu.Lock()
@@ -153,12 +153,12 @@ func sleep(ctx context.Context, d time.Duration) error {
 // end lets the next call of the bucket go.
 func (t *turn) end() {
 	<-t.bucket.turn
-	t.limits.leave(t.bucket)
+	t.limits.release(t.bucket)
 }
 
-// learn takes note of what an answer says about limits. Headers that cannot be
+// learn takes note of what a response says about limits. Headers that cannot be
 // read say nothing.
-func (t *turn) learn(sent *exchange, f *Failure) {
+func (t *turn) learn(sent *attempt, f *Failure) {
 	if sent.status == 0 {
 		return
 	}
@@ -185,7 +185,7 @@ func (t *turn) learn(sent *exchange, f *Failure) {
 	}
 	until := &b.empty
 	if sent.global || h.Get("X-RateLimit-Global") != "" || !strings.HasPrefix(h.Get("Content-Type"), "application/json") {
-		// The limit is the bot's, or the answer comes from the platform's
+		// The limit is the bot's, or the response comes from the platform's
 		// edge: everything waits.
 		until = &l.paused
 	}

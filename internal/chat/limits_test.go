@@ -40,7 +40,7 @@ func TestBucketsAreDropped(t *testing.T) {
 			for j := range 200 {
 				channel := fmt.Sprint((i + j) % 9)
 				l.mu.Lock()
-				l.next, l.large = time.Time{}, 4 // no pace, and tidying all the time
+				l.next, l.large = time.Time{}, 4 // no rate, and tidying all the time
 				l.mu.Unlock()
 				turn, err := l.wait(context.Background(), rest.CreateMessage.Compile(nil, channel))
 				if err != nil {
@@ -62,7 +62,7 @@ func TestBucketsAreDropped(t *testing.T) {
 	group.Wait()
 	l.large = 4
 	for i := range 50 {
-		l.leave(l.enter("route", fmt.Sprint(i)))
+		l.release(l.acquire("route", fmt.Sprint(i)))
 		l.large = 4
 	}
 	if n := len(l.buckets); n > 5 {
@@ -83,7 +83,7 @@ func TestBucketsOfThePlatform(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		turn.learn(&exchange{status: 200, header: http.Header{
+		turn.learn(&attempt{status: 200, header: http.Header{
 			"X-Ratelimit-Bucket": {"shared"}, "X-Ratelimit-Remaining": {"3"}, "X-Ratelimit-Reset-After": {"3600"},
 		}}, nil)
 		turn.end()
@@ -92,7 +92,7 @@ func TestBucketsOfThePlatform(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	turn.learn(&exchange{status: 200, header: http.Header{
+	turn.learn(&attempt{status: 200, header: http.Header{
 		"X-Ratelimit-Bucket": {"shared"}, "X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset-After": {"3600.5"},
 	}}, nil)
 	turn.end()

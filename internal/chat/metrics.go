@@ -41,7 +41,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// report counts how an exchange ended (nil: well), and logs what stays so until
+// report counts how an attempt ended (nil: well), and logs what stays so until
 // somebody changes something on the platform.
 func (d *Discord) report(ctx context.Context, c Channel, at *rest.CompiledEndpoint, f *Failure) {
 	switch {

@@ -12,7 +12,7 @@ import (
 const (
 	// ownerLifetime is how long the platform's word on whose a channel is counts.
 	ownerLifetime = 10 * time.Minute
-	// maxOwners bounds the channels that are remembered. At the pace that all
+	// maxOwners bounds the channels that are remembered. At the rate that all
 	// calls keep together no more can be asked for within ownerLifetime.
 	maxOwners = perSecond * int(ownerLifetime/time.Second)
 )

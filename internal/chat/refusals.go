@@ -97,9 +97,9 @@ func (r *refusals) tell(ctx context.Context, why unsent, guild string, count int
 	}
 }
 
-// learn counts an answer that brings a ban nearer. That the bot's token is
+// learn counts a response that brings a ban nearer. That the bot's token is
 // refused is no guild's doing.
-func (r *refusals) learn(ctx context.Context, guild string, sent *exchange) {
+func (r *refusals) learn(ctx context.Context, guild string, sent *attempt) {
 	switch {
 	case sent.status == http.StatusUnauthorized:
 		guild = ""

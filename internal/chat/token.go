@@ -39,7 +39,7 @@ func (b *tokenBreaker) refuses() *Failure {
 	return nil
 }
 
-// learn takes note of an answer's status; 0 is none.
+// learn takes note of a response's status; 0 is none.
 func (b *tokenBreaker) learn(ctx context.Context, status int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -59,7 +59,7 @@ type Config[T any] struct {
 
 	// Enter waits for what a batch needs, before its items are chosen. The context
 	// it returns is Run's. When it fails, so do all items that wait.
-	Enter func(ctx context.Context) (within context.Context, leave func(), err error)
+	Enter func(ctx context.Context) (within context.Context, release func(), err error)
 
 	Most  int  // items of a batch; 0 means 64
 	Lanes int  // batches on their way at once; 0 means 4
@@ -313,11 +313,11 @@ func (c *Collector[T]) work() {
 
 // batch runs one batch.
 func (c *Collector[T]) batch(ctx context.Context) {
-	leave, entered := func() {}, error(nil)
+	release, entered := func() {}, error(nil)
 	if c.cfg.Enter != nil {
 		var out func()
 		if ctx, out, entered = c.cfg.Enter(ctx); entered == nil {
-			leave = out
+			release = out
 		}
 	}
 	g, items := c.take()
@@ -334,7 +334,7 @@ func (c *Collector[T]) batch(ctx context.Context) {
 			it.err = outcomes[i]
 		}
 	}
-	leave()
+	release()
 	c.end(g, items)
 }
 

@@ -54,10 +54,10 @@ type onItsWay struct {
 type fate int
 
 const (
-	committed  fate = iota
-	undone          // it failed, and nothing of it is there
-	lost            // it failed before it was there, but nobody can know
-	answerLost      // it is there, but nobody can know
+	committed    fate = iota
+	undone            // it failed, and nothing of it is there
+	lost              // it failed before it was there, but nobody can know
+	responseLost      // it is there, but nobody can know
 )
 
 var errUnknown = errors.New("the connection broke")
@@ -112,7 +112,7 @@ func (b *bank) finish(w *onItsWay, f fate, alone bool) []error {
 			outcomes[i] = errUnknown
 		case committed:
 			outcomes[i] = b.do(c, alone)
-		case answerLost:
+		case responseLost:
 			if outcomes[i] = b.do(c, alone); outcomes[i] == nil {
 				outcomes[i] = errUnknown
 			}
@@ -279,9 +279,9 @@ func TestCollectedIsOneByOne(t *testing.T) {
 			"commit":            func(*rapid.T) { end(&w.b.batches, committed) },
 			"fail":              func(*rapid.T) { end(&w.b.batches, undone) },
 			"lose":              func(*rapid.T) { end(&w.b.batches, lost) },
-			"lose the answer":   func(*rapid.T) { end(&w.b.batches, answerLost) },
+			"lose the answer":   func(*rapid.T) { end(&w.b.batches, responseLost) },
 			"commit one":        func(*rapid.T) { end(&w.b.alones, committed) },
-			"lose one's answer": func(*rapid.T) { end(&w.b.alones, answerLost) },
+			"lose one's answer": func(*rapid.T) { end(&w.b.alones, responseLost) },
 			"hold": func(t *rapid.T) {
 				m := strconv.Itoa(rapid.IntRange(1, 2).Draw(t, "guild")) + "/" + strconv.Itoa(rapid.IntRange(1, 4).Draw(t, "member"))
 				w.b.mu.Lock()
@@ -294,7 +294,7 @@ func TestCollectedIsOneByOne(t *testing.T) {
 				}
 				c := w.asked[rapid.IntRange(0, len(w.asked)-1).Draw(t, "who")]
 				c.cancel()
-				w.leaves(c)
+				w.gaveUp(c)
 			},
 			"": func(*rapid.T) { w.rest() },
 		})
@@ -310,8 +310,8 @@ func TestCollectedIsOneByOne(t *testing.T) {
 	})
 }
 
-// leaves marks a change whose caller has left before it was on its way.
-func (w *world) leaves(c *change) {
+// gaveUp marks a change whose caller has left before it was on its way.
+func (w *world) gaveUp(c *change) {
 	onItsWay := func() bool {
 		w.b.mu.Lock()
 		defer w.b.mu.Unlock()

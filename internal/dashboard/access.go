@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// verdictAge is how old the platform's word may be for a page, and
+	// permissionAge is how old the platform's word may be for a page, and
 	// graceAge how old while the platform is away. A change asks afresh.
-	verdictAge = time.Minute
-	graceAge   = 10 * time.Minute
-	// maxVerdicts bounds what is remembered.
-	maxVerdicts = 20_000
+	permissionAge = time.Minute
+	graceAge      = 10 * time.Minute
+	// maxPermissions bounds what is remembered.
+	maxPermissions = 20_000
 )
 
 var errPlatformAway = fault.New(fault.Upstream, "discord_unavailable",
@@ -84,17 +84,17 @@ type access struct {
 	discord *Discord
 	now     func() time.Time
 
-	mu       sync.Mutex
-	verdicts map[[2]string]verdict // by guild and user
+	mu          sync.Mutex
+	permissions map[[2]string]permission // by guild and user
 }
 
-type verdict struct {
+type permission struct {
 	may bool
 	at  time.Time
 }
 
 func newAccess(d *Discord, now func() time.Time) *access {
-	return &access{discord: d, now: now, verdicts: map[[2]string]verdict{}}
+	return &access{discord: d, now: now, permissions: map[[2]string]permission{}}
 }
 
 // may reports whether p may manage the guild. An operator's link says so for
@@ -109,10 +109,10 @@ func (a *access) may(ctx context.Context, p person, guild string, afresh bool) (
 	}
 	key := [2]string{guild, p.ID}
 	a.mu.Lock()
-	last, known := a.verdicts[key]
+	last, known := a.permissions[key]
 	a.mu.Unlock()
 	age := a.now().Sub(last.at)
-	if known && !afresh && age < verdictAge {
+	if known && !afresh && age < permissionAge {
 		return last.may, nil
 	}
 	may, err := a.discord.MayManage(ctx, guild, p.ID)
@@ -128,9 +128,9 @@ func (a *access) may(ctx context.Context, p person, guild string, afresh bool) (
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.verdicts) >= maxVerdicts {
-		clear(a.verdicts) // asking again is all it costs
+	if len(a.permissions) >= maxPermissions {
+		clear(a.permissions) // asking again is all it costs
 	}
-	a.verdicts[key] = verdict{may, a.now()}
+	a.permissions[key] = permission{may, a.now()}
 	return may, nil
 }

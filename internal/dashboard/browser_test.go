@@ -38,12 +38,12 @@ var axe string
 
 // tab is a tab of a real browser, in a profile of its own.
 type tab struct {
-	t     *testing.T
-	s     *scene
-	ctx   context.Context
-	begun bool
-	mu    sync.Mutex
-	said  []string // complaints in the console
+	t          *testing.T
+	s          *scene
+	ctx        context.Context
+	begun      bool
+	mu         sync.Mutex
+	complaints []string // complaints in the console
 }
 
 func newTab(t *testing.T, s *scene, scripts bool) *tab {
@@ -69,7 +69,7 @@ func newTab(t *testing.T, s *scene, scripts bool) *tab {
 	t.Cleanup(func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		for _, text := range b.said {
+		for _, text := range b.complaints {
 			t.Errorf("the browser complains: %s", text)
 		}
 	})
@@ -83,10 +83,10 @@ func (b *tab) listen(ev any) {
 	switch ev := ev.(type) {
 	case *log.EventEntryAdded:
 		if ev.Entry.Level == log.EntryLevelError && !strings.Contains(ev.Entry.Text, "Failed to load resource") {
-			b.said = append(b.said, ev.Entry.Text)
+			b.complaints = append(b.complaints, ev.Entry.Text)
 		}
 	case *runtime.EventExceptionThrown:
-		b.said = append(b.said, ev.ExceptionDetails.Text)
+		b.complaints = append(b.complaints, ev.ExceptionDetails.Text)
 	}
 }
 

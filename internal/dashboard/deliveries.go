@@ -23,8 +23,8 @@ var sendQuota = ratelimit.Quota{Limit: 30, Window: time.Minute}
 
 const (
 	deliveriesPage = 50
-	// testWait is how long the page of a test waits for the first attempt.
-	testWait = 8 * time.Second
+	// testTimeout is how long the page of a test waits for the first attempt.
+	testTimeout = 8 * time.Second
 	// recoverBack is how far back a recovery may reach: nothing is kept longer.
 	recoverBack = 30 * 24 * time.Hour
 )
@@ -59,7 +59,7 @@ func testWebhook(c *call) (reply, error) {
 // awaitAttempt waits until a delivery was tried, for a moment only: the page
 // that follows reads itself again, and says what went wrong, if anything did.
 func (c *call) awaitAttempt(endpoint, id string) {
-	ctx, cancel := context.WithTimeout(c.ctx, testWait)
+	ctx, cancel := context.WithTimeout(c.ctx, testTimeout)
 	defer cancel()
 	_, _ = webhooks.AwaitAttempt(ctx, c.cfg.DB.Reader(), c.guild.ID, endpoint, id)
 }

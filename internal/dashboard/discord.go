@@ -21,7 +21,7 @@ import (
 const (
 	// callTimeout bounds one call of the platform.
 	callTimeout = 4 * time.Second
-	// maxResponse bounds what is read of an answer: a guild with all its roles.
+	// maxResponse bounds what is read of a response: a guild with all its roles.
 	maxResponse = 1 << 20
 )
 
@@ -68,7 +68,7 @@ func newDiscord(cfg DiscordConfig, transport http.RoundTripper) *Discord {
 	}}
 }
 
-// awayError says that the platform did not answer, or not so that its answer
+// awayError says that the platform did not answer, or not so that its response
 // means anything. Its text holds no secret.
 type awayError struct{ why string }
 

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,77 +15,25 @@ import (
 	"guildhall/internal/dashboard"
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/testutil"
 	"guildhall/internal/usage"
 )
-
-// line is a way to the database that can be cut.
-type line struct {
-	url   string
-	mu    sync.Mutex
-	cut   bool
-	conns []net.Conn
-}
-
-func newLine(t testing.TB, database string) *line {
-	t.Helper()
-	u, err := url.Parse(database)
-	must(t, err)
-	server := u.Host
-	in, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	u.Host = in.Addr().String()
-	l := &line{url: u.String()}
-	t.Cleanup(func() { in.Close(); l.set(true) })
-	go func() {
-		for {
-			near, err := in.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", server)
-			if err != nil {
-				near.Close()
-				continue
-			}
-			l.mu.Lock()
-			l.conns = append(l.conns, near, far)
-			if l.cut {
-				near.Close()
-				far.Close()
-			}
-			l.mu.Unlock()
-			go func() { _, _ = io.Copy(far, near); far.Close() }()
-			go func() { _, _ = io.Copy(near, far); near.Close() }()
-		}
-	}()
-	return l
-}
-
-// set cuts the line, or mends it for new connections.
-func (l *line) set(cut bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, c := range l.conns {
-		c.Close()
-	}
-	l.cut, l.conns = cut, nil
-}
 
 // The database away: every page says so, nothing is signed out, and it works
 // again by itself.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	database := dbtest.New(t)
-	l := newLine(t, database.URL)
+	link := dbtest.NewLink(t, database.URL)
 	s := sceneOn(t, database, http.NotFoundHandler(), func(c *dashboard.Config) {
-		far, err := db.Open(db.Config{URL: l.url, Writers: 4, Readers: 4, Name: "guildhall-test-far"})
+		far, err := db.Open(db.Config{URL: link.URL, Writers: 4, Readers: 4, Name: "guildhall-test-far"})
 		must(t, err)
 		t.Cleanup(func() { far.Close() })
 		c.DB = far
 	})
 	b := s.as(t, "owner")
 	b.get(page(guildID)).wants(200)
-	l.set(true)
+	link.Down()
 	for _, path := range []string{"/dashboard/", page(guildID), page(guildID, "tokens"), page(guildID, "webhooks"), page(guildID, "requests"), page(guildID, "audit"), "/dashboard/sessions"} {
 		if got := b.get(path).wants(503, "The database does not answer", "reload it in a few seconds"); got.header.Get("Retry-After") == "" || got.header.Get("Content-Security-Policy") == "" {
 			t.Errorf("%s: headers %v", path, got.header)
@@ -96,12 +42,8 @@ func TestDatabaseAway(t *testing.T) {
 	b.post(page(guildID, "tokens"), url.Values{"name": {"x"}, "scopes": {"cases:read"}}).wants(503, "The database does not answer")
 	s.browser(t).get("/dashboard/assets/style.css").wants(200)
 	s.browser(t).get("/dashboard/").wants(200) // who is not signed in needs no database
-	l.set(false)
-	for deadline := time.Now().Add(30 * time.Second); b.get(page(guildID)).status != 200; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the page does not come back")
-		}
-	}
+	link.Up()
+	testutil.Eventually(t, "the page comes back", func() bool { return b.get(page(guildID)).status == 200 })
 	b.post(page(guildID, "tokens"), url.Values{"name": {"x"}, "scopes": {"cases:read"}}).wants(201)
 	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_tokens`); n != 1 {
 		t.Errorf("%d tokens were made", n)

@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	loginCookie = "__Secure-guildhall-login"
-	loginTime   = 10 * time.Minute
-	loginSeal   = "dashboard/login"
+	loginCookie  = "__Secure-guildhall-login"
+	loginTimeout = 10 * time.Minute
+	loginSeal    = "dashboard/login"
 )
 
 // attempt is one sign-in under way. The browser keeps it, sealed: nobody but
@@ -71,7 +71,7 @@ func login(c *call) (reply, error) {
 		return reply{}, err
 	}
 	a := attempt{
-		State: rand.Text(), Verifier: oauth2.GenerateVerifier(), To: localPath(c.r.URL.Query().Get("to")), Until: c.now().Add(loginTime),
+		State: rand.Text(), Verifier: oauth2.GenerateVerifier(), To: localPath(c.r.URL.Query().Get("to")), Until: c.now().Add(loginTimeout),
 	}
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -79,7 +79,7 @@ func login(c *call) (reply, error) {
 	}
 	cookie := &http.Cookie{
 		Name: loginCookie, Value: base64.RawURLEncoding.EncodeToString(c.cfg.Sealer.Seal(text, loginSeal)),
-		Path: Prefix + "/login", MaxAge: int(loginTime / time.Second), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Path: Prefix + "/login", MaxAge: int(loginTimeout / time.Second), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 	}
 	return reply{
 		to:     c.cfg.Discord.oauth(c.base).AuthCodeURL(a.State, oauth2.S256ChallengeOption(a.Verifier)),

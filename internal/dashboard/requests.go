@@ -39,7 +39,7 @@ type usageRow struct {
 	Classes                 []int64 // as classes
 }
 
-// classes are the classes of answers, as plots and tables show them.
+// classes are the classes of responses, as plots and tables show them.
 var classes = []struct {
 	digit       int
 	class, name string

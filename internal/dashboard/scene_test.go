@@ -129,7 +129,7 @@ func (s *scene) as(t testing.TB, person string) *browser {
 	return b
 }
 
-// got is an answer.
+// got is a response.
 type got struct {
 	t      testing.TB
 	status int

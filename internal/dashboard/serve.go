@@ -88,7 +88,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.from = auth.ClientIP(r.RemoteAddr, r.Header.Values("X-Forwarded-For"), s.cfg.Proxies)
 	c.route = "none"
 
-	out, err := c.answer()
+	out, err := c.respond()
 	if err == nil && out.page != "" {
 		out.body, err = c.render(out)
 	}
@@ -124,7 +124,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.log(status, took, err)
 }
 
-// fixedHeaders are those of every answer, whatever it is.
+// fixedHeaders are those of every response, whatever it is.
 var fixedHeaders = http.Header{
 	"Content-Security-Policy": {"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"},
@@ -137,8 +137,8 @@ var fixedHeaders = http.Header{
 	"Strict-Transport-Security":    {"max-age=31536000"},
 }
 
-// answer runs the checks that stand before every route, and the route.
-func (c *call) answer() (out reply, err error) {
+// respond runs the checks that stand before every route, and the route.
+func (c *call) respond() (out reply, err error) {
 	defer func() {
 		switch p := recover(); p {
 		case nil:

@@ -64,7 +64,7 @@ func NewStandIn(d *db.DB) (*Discord, error) {
 	const api = "/api/v10"
 	s.mux.HandleFunc("GET "+standInPath+"authorize", s.consent)
 	s.mux.HandleFunc("POST "+standInPath+"authorize", s.grant)
-	s.mux.HandleFunc("POST "+api+"/oauth2/token", s.exchange)
+	s.mux.HandleFunc("POST "+api+"/oauth2/token", s.exchangeCode)
 	s.mux.HandleFunc("POST "+api+"/oauth2/token/revoke", s.revoke)
 	s.mux.HandleFunc("GET "+api+"/users/@me", s.me)
 	s.mux.HandleFunc("GET "+api+"/users/@me/guilds", s.myGuilds)
@@ -128,7 +128,7 @@ func (s *standIn) grant(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-func (s *standIn) exchange(w http.ResponseWriter, r *http.Request) {
+func (s *standIn) exchangeCode(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	g, ok := s.codes[r.PostFormValue("code")]
 	delete(s.codes, r.PostFormValue("code"))
@@ -137,21 +137,21 @@ func (s *standIn) exchange(w http.ResponseWriter, r *http.Request) {
 	challenge := base64.RawURLEncoding.EncodeToString(sum[:])
 	if !ok || time.Now().After(g.until) || r.PostFormValue("redirect_uri") != g.redirect ||
 		subtle.ConstantTimeCompare([]byte(challenge), []byte(g.challenge)) != 1 {
-		answerJSON(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant"})
+		writeJSON(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant"})
 		return
 	}
 	token := rand.Text()
 	s.mu.Lock()
 	s.tokens[token] = g.user
 	s.mu.Unlock()
-	answerJSON(w, http.StatusOK, map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": 604800, "scope": "identify guilds"})
+	writeJSON(w, http.StatusOK, map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": 604800, "scope": "identify guilds"})
 }
 
 func (s *standIn) revoke(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	delete(s.tokens, r.PostFormValue("token"))
 	s.mu.Unlock()
-	answerJSON(w, http.StatusOK, map[string]any{})
+	writeJSON(w, http.StatusOK, map[string]any{})
 }
 
 // caller is the person whose access token the request carries.
@@ -169,28 +169,28 @@ func (s *standIn) caller(r *http.Request) (standInPerson, bool) {
 func (s *standIn) me(w http.ResponseWriter, r *http.Request) {
 	p, ok := s.caller(r)
 	if !ok {
-		answerJSON(w, http.StatusUnauthorized, map[string]string{"message": "401: Unauthorized"})
+		writeJSON(w, http.StatusUnauthorized, map[string]string{"message": "401: Unauthorized"})
 		return
 	}
-	answerJSON(w, http.StatusOK, map[string]string{"id": p.ID, "username": p.Key, "global_name": p.Name})
+	writeJSON(w, http.StatusOK, map[string]string{"id": p.ID, "username": p.Key, "global_name": p.Name})
 }
 
 func (s *standIn) myGuilds(w http.ResponseWriter, r *http.Request) {
 	p, ok := s.caller(r)
 	if !ok {
-		answerJSON(w, http.StatusUnauthorized, map[string]string{"message": "401: Unauthorized"})
+		writeJSON(w, http.StatusUnauthorized, map[string]string{"message": "401: Unauthorized"})
 		return
 	}
 	ids, err := s.guilds(r.Context())
 	if err != nil {
-		answerJSON(w, http.StatusInternalServerError, map[string]string{"message": "the database is away"})
+		writeJSON(w, http.StatusInternalServerError, map[string]string{"message": "the database is away"})
 		return
 	}
 	list := []map[string]any{}
 	for _, id := range ids {
 		list = append(list, map[string]any{"id": id, "owner": p.Key == "owner", "permissions": permissionsOf(p.Key)})
 	}
-	answerJSON(w, http.StatusOK, list)
+	writeJSON(w, http.StatusOK, list)
 }
 
 func permissionsOf(key string) string {
@@ -204,14 +204,14 @@ func (s *standIn) guild(w http.ResponseWriter, r *http.Request) {
 	guild := r.PathValue("guild")
 	ids, err := s.guilds(r.Context())
 	if err != nil {
-		answerJSON(w, http.StatusInternalServerError, map[string]string{"message": "the database is away"})
+		writeJSON(w, http.StatusInternalServerError, map[string]string{"message": "the database is away"})
 		return
 	}
 	if !slices.Contains(ids, guild) {
-		answerJSON(w, http.StatusNotFound, map[string]any{"message": "Unknown Guild", "code": 10004})
+		writeJSON(w, http.StatusNotFound, map[string]any{"message": "Unknown Guild", "code": 10004})
 		return
 	}
-	answerJSON(w, http.StatusOK, map[string]any{"id": guild, "owner_id": standInPeople[0].ID, "roles": []map[string]string{
+	writeJSON(w, http.StatusOK, map[string]any{"id": guild, "owner_id": standInPeople[0].ID, "roles": []map[string]string{
 		{"id": guild, "permissions": "1024"}, {"id": "200000000000000001", "permissions": permissionsOf("manager")},
 	}})
 }
@@ -219,17 +219,17 @@ func (s *standIn) guild(w http.ResponseWriter, r *http.Request) {
 func (s *standIn) member(w http.ResponseWriter, r *http.Request) {
 	i := slices.IndexFunc(standInPeople, func(p standInPerson) bool { return p.ID == r.PathValue("user") })
 	if i < 0 {
-		answerJSON(w, http.StatusNotFound, map[string]any{"message": "Unknown Member", "code": 10007})
+		writeJSON(w, http.StatusNotFound, map[string]any{"message": "Unknown Member", "code": 10007})
 		return
 	}
 	roles := []string{}
 	if standInPeople[i].Key == "manager" {
 		roles = append(roles, "200000000000000001")
 	}
-	answerJSON(w, http.StatusOK, map[string]any{"roles": roles})
+	writeJSON(w, http.StatusOK, map[string]any{"roles": roles})
 }
 
-func answerJSON(w http.ResponseWriter, status int, v any) {
+func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // into memory

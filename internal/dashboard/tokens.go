@@ -329,7 +329,7 @@ func deleteToken(c *call) (reply, error) {
 	return reply{status: http.StatusNoContent}, nil
 }
 
-// notHere makes the same answer of every thing that is not there.
+// notHere makes the same response of every thing that is not there.
 func notHere(err error) error {
 	if f, ok := fault.As(err); ok && f.Kind == fault.NotFound {
 		return errNotHere.Because(err)

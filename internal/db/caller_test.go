@@ -174,13 +174,13 @@ func TestARequestQueuesBeforeItReads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	db.Leave(one)
+	db.Unqueue(one)
 	if err := d.Queue(another); err != nil {
 		t.Fatal(err)
 	}
-	db.Leave(another)
+	db.Unqueue(another)
 	if err := sleep(one, d.Reader(), 0); err != nil {
 		t.Fatal(err)
 	}
-	db.Leave(one)
+	db.Unqueue(one)
 }

@@ -12,18 +12,18 @@ import (
 // Notification is one message on a channel.
 type Notification struct{ Channel, Payload string }
 
-// Line is one connection that hears notifications, in the order in which their
+// Listener is one connection that receives notifications, in the order in which their
 // senders committed. It never reconnects: who loses one has missed an unknown
 // number of messages, and has to know it.
-type Line struct {
-	conn  *pq.ListenerConn
-	heard chan *pq.Notification
+type Listener struct {
+	conn          *pq.ListenerConn
+	notifications chan *pq.Notification
 }
 
-// Listen opens a line to the database at url and subscribes to channel. All
-// that is committed to the channel after Listen has returned is heard, as long
-// as the line holds. Somebody must keep calling Next, or Exec cannot return.
-func Listen(ctx context.Context, url, name, channel string) (*Line, error) {
+// Listen opens a connection to the database at url and subscribes to channel. All
+// that is committed to the channel after Listen has returned arrives, as long
+// as the connection holds. Somebody must keep calling Next, or Exec cannot return.
+func Listen(ctx context.Context, url, name, channel string) (*Listener, error) {
 	dsn, err := withParams(url, map[string]string{
 		"application_name":  name,
 		"connect_timeout":   "2",
@@ -34,17 +34,17 @@ func Listen(ctx context.Context, url, name, channel string) (*Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	heard := make(chan *pq.Notification, 1024)
-	conn, err := pq.NewListenerConn(dsn, heard)
+	notifications := make(chan *pq.Notification, 1024)
+	conn, err := pq.NewListenerConn(dsn, notifications)
 	if err != nil {
 		return nil, fmt.Errorf("open a line to the database: %w", err)
 	}
-	l := &Line{conn: conn, heard: heard}
+	l := &Listener{conn: conn, notifications: notifications}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if err := l.Exec(ctx, "LISTEN "+pq.QuoteIdentifier(channel)); err != nil {
 		l.Close()
-		for range heard {
+		for range notifications {
 			// The driver ends once nothing is left to hand over.
 		}
 		return nil, fmt.Errorf("listen to %s: %w", channel, err)
@@ -52,26 +52,26 @@ func Listen(ctx context.Context, url, name, channel string) (*Line, error) {
 	return l, nil
 }
 
-// errLineLost is the end of a line that gave no reason.
-var errLineLost = errors.New("db: the line to the database was lost")
+// errListenerLost is the end of a connection that gave no reason.
+var errListenerLost = errors.New("db: the line to the database was lost")
 
-// Next waits for a notification. It fails once the line is lost or closed, and
+// Next waits for a notification. It fails once the connection is lost or closed, and
 // only then: a caller that ends without that error first has to Close.
-func (l *Line) Next() (Notification, error) {
-	n, ok := <-l.heard
+func (l *Listener) Next() (Notification, error) {
+	n, ok := <-l.notifications
 	if !ok {
 		if err := l.conn.Err(); err != nil {
 			return Notification{}, err
 		}
-		return Notification{}, errLineLost
+		return Notification{}, errListenerLost
 	}
 	return Notification{Channel: n.Channel, Payload: n.Extra}, nil
 }
 
-// Exec runs one statement without arguments over the line; what it selects is
-// dropped. When ctx ends first the line is closed, because nobody can tell
+// Exec runs one statement without arguments over the connection; what it selects is
+// dropped. When ctx ends first the connection is closed, because nobody can tell
 // whether the statement ran.
-func (l *Line) Exec(ctx context.Context, statement string) error {
+func (l *Listener) Exec(ctx context.Context, statement string) error {
 	stop := context.AfterFunc(ctx, l.Close)
 	defer stop()
 	if _, err := l.conn.ExecSimpleQuery(statement); err != nil {
@@ -80,8 +80,8 @@ func (l *Line) Exec(ctx context.Context, statement string) error {
 	return nil
 }
 
-// Close ends the line.
-func (l *Line) Close() { _ = l.conn.Close() }
+// Close ends the connection.
+func (l *Listener) Close() { _ = l.conn.Close() }
 
 // Quote makes s a literal for a statement of Exec, which takes no arguments.
 func Quote(s string) string { return pq.QuoteLiteral(s) }

@@ -130,7 +130,7 @@ func up(ctx context.Context, pool *sql.DB, p *goose.Provider) error {
 		if have >= next {
 			continue
 		}
-		older, err := olderPrograms(ctx, pool, next, silence)
+		older, err := olderPrograms(ctx, pool, next, nodeTimeout)
 		if err != nil || len(older) > 0 {
 			return err
 		}
@@ -139,9 +139,9 @@ func up(ctx context.Context, pool *sql.DB, p *goose.Provider) error {
 	return err
 }
 
-// silence is longer than anybody who lives is silent: nodes beat twice a second,
+// nodeTimeout is longer than anybody who lives is silent: nodes beat twice a second,
 // workers look for work every second or more often.
-const silence = time.Minute
+const nodeTimeout = time.Minute
 
 // olderPrograms names who works on the database with a program that does not
 // know the migration: nodes by their heartbeats, and whatever else there is
@@ -149,7 +149,7 @@ const silence = time.Minute
 // version from this release on. Behind a pooler a connection outlives whoever
 // used it and keeps the name, so one that has been idle for as long as silence
 // says nothing.
-func olderPrograms(ctx context.Context, pool *sql.DB, migration int64, silence time.Duration) (Strings, error) {
+func olderPrograms(ctx context.Context, pool *sql.DB, migration int64, silent time.Duration) (Strings, error) {
 	var found Strings
 	err := pool.QueryRowContext(ctx, `
 		SELECT array_agg(DISTINCT name ORDER BY name)
@@ -164,7 +164,7 @@ func olderPrograms(ctx context.Context, pool *sql.DB, migration int64, silence t
 			  AND application_name ~ '^guildhall(-[a-z-]+)?( [0-9]+)?$'
 			  AND coalesce(substring(application_name FROM ' ([0-9]+)$')::bigint, 0) < $1
 			  AND (state IS DISTINCT FROM 'idle' OR state_change > now() - make_interval(secs => $2))
-		) AS programs`, migration, silence.Seconds()).Scan(&found)
+		) AS programs`, migration, silent.Seconds()).Scan(&found)
 	if err != nil {
 		return nil, fmt.Errorf("look for programs of an older release: %w", err)
 	}
@@ -248,7 +248,7 @@ func CheckSchema(ctx context.Context, url string) (Schema, error) {
 	for _, next := range known().afterRollout {
 		if next > s.Version {
 			s.Waits = next
-			s.Older, err = olderPrograms(ctx, pool, next, silence)
+			s.Older, err = olderPrograms(ctx, pool, next, nodeTimeout)
 			break
 		}
 	}

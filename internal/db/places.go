@@ -167,11 +167,11 @@ func (p *Places) wait(ctx context.Context, t *tokenPlaces, w *waiter) error {
 	var late <-chan time.Time
 	request := accountOf(ctx)
 	if t.caller != (Caller{}) {
-		patience := waitTimeout
+		timeout := waitTimeout
 		if request != nil {
-			patience -= time.Duration(request.waited.Load())
+			timeout -= time.Duration(request.waited.Load())
 		}
-		timer := time.NewTimer(patience)
+		timer := time.NewTimer(timeout)
 		defer timer.Stop()
 		late = timer.C
 	}

@@ -2,9 +2,6 @@ package db_test
 
 import (
 	"context"
-	"net"
-	"net/url"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,86 +9,12 @@ import (
 	"guildhall/internal/db/dbtest"
 )
 
-// silence puts a TCP proxy before the database. Once the returned function is
-// called it swallows everything and closes nothing, until it is called again.
-func silence(t *testing.T, databaseURL string) (through string, toggle func()) {
-	t.Helper()
-	u, err := url.Parse(databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mu sync.Mutex
-	var all []net.Conn
-	gate, closed := make(chan struct{}), true
-	close(gate)
-	pump := func(to, from net.Conn) {
-		defer to.Close()
-		buf := make([]byte, 32<<10)
-		for {
-			n, err := from.Read(buf)
-			mu.Lock()
-			wait := gate
-			mu.Unlock()
-			<-wait
-			if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
-				return
-			}
-		}
-	}
-	target := u.Host
-	go func() {
-		for {
-			client, err := in.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", target)
-			if err != nil {
-				client.Close()
-				continue
-			}
-			mu.Lock()
-			all = append(all, client, server)
-			mu.Unlock()
-			go pump(server, client)
-			go pump(client, server)
-		}
-	}()
-	toggle = func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if closed {
-			gate = make(chan struct{})
-		} else {
-			close(gate)
-		}
-		closed = !closed
-	}
-	t.Cleanup(func() {
-		in.Close()
-		mu.Lock()
-		defer mu.Unlock()
-		if !closed {
-			close(gate)
-		}
-		for _, c := range all {
-			c.Close()
-		}
-	})
-	u.Host = in.Addr().String()
-	return u.String(), toggle
-}
-
 // The driver on its own would wait for a dead link for a quarter of an hour.
 // RELIABILITY.md, Overload.
 func TestDeadLink(t *testing.T) {
 	t.Parallel()
-	through, toggle := silence(t, dbtest.New(t).URL)
-	d, err := db.Open(db.Config{URL: through, Readers: 2, Writers: 2})
+	link := dbtest.NewLink(t, dbtest.New(t).URL)
+	d, err := db.Open(db.Config{URL: link.URL, Readers: 2, Writers: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +32,7 @@ func TestDeadLink(t *testing.T) {
 	if read, write := use(t.Context(), true); read != nil || write != nil {
 		t.Fatal(read, write)
 	}
-	toggle()
+	link.Freeze()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -130,7 +53,7 @@ func TestDeadLink(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("somebody is waiting for a dead link")
 	}
-	toggle()
+	link.Thaw()
 	// No deadline of the dead connections is left on new ones.
 	for range 4 {
 		if read, write := use(context.Background(), true); read != nil || write != nil {

@@ -200,8 +200,8 @@ func (d *DB) Queue(ctx context.Context) error {
 	return nil
 }
 
-// Leave ends what Queue has begun.
-func Leave(ctx context.Context) {
+// Unqueue ends what Queue has begun.
+func Unqueue(ctx context.Context) {
 	if request := accountOf(ctx); request != nil && request.early != nil {
 		request.giveUp()
 		request.early, request.giveUp = nil, nil

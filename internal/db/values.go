@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
@@ -113,6 +115,30 @@ func Copy(ctx context.Context, tx *Tx, table string, columns []string, next func
 		return fmt.Errorf("copy into %s: %w", table, err)
 	}
 	return nil
+}
+
+// CopyRows streams rows into columns of a table, which are listed as a SELECT lists
+// them and found in a row by its db tags.
+func CopyRows[R any](ctx context.Context, tx *Tx, table, columns string, rows []R) error {
+	names := strings.FieldsFunc(columns, func(c rune) bool { return c == ',' || unicode.IsSpace(c) })
+	fields := tx.Mapper.TraversalsByName(reflect.TypeFor[R](), names)
+	for i, path := range fields {
+		if len(path) == 0 {
+			return fmt.Errorf("copy into %s: a row has no column %s", table, names[i])
+		}
+	}
+	at, values := 0, make([]any, len(names))
+	return Copy(ctx, tx, table, names, func() ([]any, error) {
+		if at == len(rows) {
+			return nil, io.EOF
+		}
+		row := reflect.ValueOf(&rows[at]).Elem()
+		at++
+		for i, path := range fields {
+			values[i] = row.FieldByIndex(path).Interface()
+		}
+		return values, nil
+	})
 }
 
 // Condition compares something with a value: "action =" with "token.create". An

@@ -111,7 +111,7 @@ func look(ctx context.Context, q db.Querier, now *time.Time, after endpointID, f
 		CROSS JOIN LATERAL (
 			SELECT s.guild_id, s.endpoint_id
 			FROM webhook_schedule s
-			WHERE s.lane = lanes.lane AND s.next_due <= coalesce($1::timestamptz, now()) AND s.endpoint_id <> ALL ($4::text[])
+			WHERE s.lane = lanes.lane AND s.next_due <= coalesce($1::timestamptz, now()) AND s.endpoint_id NOT IN (SELECT unnest($4::text[]))
 			ORDER BY s.next_due
 			LIMIT $5
 		) d

@@ -254,7 +254,7 @@ func TestRetriesAreSpreadOut(t *testing.T) {
 			return w.count(`SELECT count(*) FROM webhook_attempts`) == len(r.got())
 		})
 		outage := len(r.got())
-		r.say(func(http.ResponseWriter, *http.Request) {
+		r.respondWith(func(http.ResponseWriter, *http.Request) {
 			if n := under.Add(1); n > most.Load() {
 				most.Store(n)
 			}

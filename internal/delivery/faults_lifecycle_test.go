@@ -268,7 +268,7 @@ func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 			t.Fatal("the endpoint is enabled")
 		}
 		before := len(r.got())
-		r.say(nil)
+		r.respondWith(nil)
 		w.enable(e, true)
 		w.until("all are delivered", func() bool { return w.inState(StateDelivered) == 30 })
 		// Up to four are under way at a time, so an event may pass its next three.
@@ -285,7 +285,7 @@ func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 	t.Run("410", func(t *testing.T) {
 		t.Parallel()
 		backlogged(t, func(w *world, _ endpoint, r *receiver) {
-			r.say(status(410))
+			r.respondWith(status(410))
 			w.start(w.cfg)
 		}, nil)
 	})
@@ -300,7 +300,7 @@ func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 		t.Parallel()
 		c := &clock{t: time.Now().Add(time.Minute)}
 		backlogged(t, func(w *world, _ endpoint, r *receiver) {
-			r.say(status(500))
+			r.respondWith(status(500))
 			w.start(w.cfg)
 			failing := func() bool {
 				return w.count(`SELECT count(*) FROM webhook_schedule WHERE failing_since IS NOT NULL`) == 1

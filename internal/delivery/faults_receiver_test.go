@@ -242,7 +242,7 @@ func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 		{strings.Replace(plain.URL, "http:", "https:", 1), badTLS},
 		{"https://" + closed.Addr().String(), refused},
 		{slam.URL, reset},
-		{junk.URL, badAnswer},
+		{junk.URL, badResponse},
 		{"https://gone.test", noName},
 	}
 	endpoints := make([]endpoint, len(cases))

@@ -263,16 +263,16 @@ type call struct {
 // receiver is an HTTPS server that keeps what it was sent.
 type receiver struct {
 	*httptest.Server
-	mu     sync.Mutex
-	calls  []call
-	answer http.HandlerFunc
-	verify func(call)
+	mu      sync.Mutex
+	calls   []call
+	handler http.HandlerFunc
+	verify  func(call)
 }
 
-// receive starts a receiver. A nil answer is 204.
-func (w *world) receive(answer http.HandlerFunc) *receiver {
+// receive starts a receiver. A nil handler is 204.
+func (w *world) receive(handler http.HandlerFunc) *receiver {
 	w.t.Helper()
-	r := &receiver{answer: answer}
+	r := &receiver{handler: handler}
 	r.Server = httptest.NewUnstartedServer(r)
 	r.Config.ErrorLog = quietLog()
 	r.StartTLS()
@@ -282,9 +282,9 @@ func (w *world) receive(answer http.HandlerFunc) *receiver {
 }
 
 // receiveHTTP is receive without TLS, for workers in other processes.
-func (w *world) receiveHTTP(answer http.HandlerFunc) *receiver {
+func (w *world) receiveHTTP(handler http.HandlerFunc) *receiver {
 	w.t.Helper()
-	r := &receiver{answer: answer}
+	r := &receiver{handler: handler}
 	r.Server = httptest.NewServer(r)
 	w.t.Cleanup(func() { r.CloseClientConnections(); r.Close() })
 	return r
@@ -317,29 +317,36 @@ func (r *receiver) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	c := call{Header: req.Header.Clone(), Body: body, At: time.Now()}
 	r.calls = append(r.calls, c)
-	answer, verify := r.answer, r.verify
+	handler, verify := r.handler, r.verify
 	r.mu.Unlock()
 	if verify != nil {
 		verify(c)
 	}
-	if answer == nil {
+	if handler == nil {
 		rw.WriteHeader(http.StatusNoContent)
 		return
 	}
-	answer(rw, req)
+	handler(rw, req)
 }
 
-// say changes the answer.
-func (r *receiver) say(answer http.HandlerFunc) {
+// respondWith changes the response.
+func (r *receiver) respondWith(handler http.HandlerFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.answer = answer
+	r.handler = handler
 }
 
 func (r *receiver) got() []call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]call(nil), r.calls...)
+}
+
+// requests counts what has come.
+func (r *receiver) requests() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.calls)
 }
 
 // distinct counts the events received.

@@ -60,7 +60,7 @@ func TestAFailingEndpointIsBlockedForLongerEachTime(t *testing.T) {
 		}
 		c.advance(11 * time.Second)
 	}
-	r.say(nil)
+	r.respondWith(nil)
 	w.until("all delivered", func() bool { w.pass(c, time.Hour); return w.inState(StateDelivered) == 3 })
 	w.until("the endpoint is forgiven", func() bool { h := read(); return h.Failures == 0 && h.Blocks == 0 && h.Until == nil })
 }
@@ -351,7 +351,7 @@ func TestWarningsComeBeforeAnEndpointIsDisabled(t *testing.T) {
 		{disableAfter + time.Minute, 90, reasonFailing},
 	} {
 		at := start.Add(c.after)
-		h = h.after(verdict{State: StatePending, Failing: true, Blocks: true}, at, nil)
+		h = h.after(decision{State: StatePending, Failing: true, Blocks: true}, at, nil)
 		if h.Warned != c.warned || h.disable(at) != c.reason {
 			t.Errorf("after %s: warned at %d, disabled for %q; want %d, %q", c.after, h.Warned, h.disable(at), c.warned, c.reason)
 		}

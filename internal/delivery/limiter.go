@@ -46,7 +46,7 @@ type endpointID struct{ guild, endpoint string }
 //     answered; one that fails or keeps a send waiting may have one.
 //   - Endpoints that fail have a quarter of the slots, and of these, those that
 //     have been blocked and those that have not three quarters each at most, so
-//     that one bad answer does not put an endpoint behind all the dead.
+//     that one bad response does not put an endpoint behind all the dead.
 //   - Those that have not answered for a while leave a quarter to those that
 //     have, and so does what waits in queues to what was just recorded.
 //
@@ -355,7 +355,7 @@ func (l *limiter) begin(c claimed, now time.Time) {
 // end gives the slot back and reports whether something may be waiting for it.
 // After anything but a success the endpoint keeps its own slot taken until settled is told:
 // the next attempt must know whether this one has blocked the endpoint.
-func (l *limiter) end(c claimed, v verdict, now time.Time) (waiting bool) {
+func (l *limiter) end(c claimed, v decision, now time.Time) (waiting bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.endpoints[c.id()]
@@ -386,7 +386,7 @@ func (l *limiter) settled(batch []result) bool {
 	defer l.mu.Unlock()
 	freed := false
 	for _, r := range batch {
-		if s := l.endpoints[r.id()]; !r.verdict.Healthy && s != nil && s.unsettled > 0 {
+		if s := l.endpoints[r.id()]; !r.decision.Healthy && s != nil && s.unsettled > 0 {
 			s.unsettled--
 			l.rest(r.id(), s)
 			freed = true

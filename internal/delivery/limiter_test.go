@@ -31,7 +31,7 @@ func TestGuildsAreServedInTurnHoweverQuicklyTheyAnswer(t *testing.T) {
 				served[c.GuildID]++
 				d := claimOf(c, fmt.Sprint(round, i))
 				l.begin(d, now)
-				l.end(d, verdict{Healthy: true}, now)
+				l.end(d, decision{Healthy: true}, now)
 			}
 		}
 	}
@@ -74,8 +74,8 @@ func TestTheLimiterForgetsWhoIsQuiet(t *testing.T) {
 	c := &candidate{GuildID: "g", EndpointID: "e", Lane: laneWell, Known: true}
 	d := claimOf(c, "d")
 	l.begin(d, now)
-	l.end(d, verdict{Failing: true}, now)
-	l.settled([]result{{GuildID: "g", EndpointID: "e", verdict: verdict{Failing: true}}})
+	l.end(d, decision{Failing: true}, now)
+	l.settled([]result{{GuildID: "g", EndpointID: "e", decision: decision{Failing: true}}})
 	if len(l.active) != 0 {
 		t.Errorf("%d endpoints are active after the only send was settled", len(l.active))
 	}
@@ -96,7 +96,7 @@ func BenchmarkGrant(b *testing.B) {
 				c := &candidate{GuildID: fmt.Sprint(i / 10), EndpointID: fmt.Sprint(i), Lane: laneWell, Known: true}
 				d := claimOf(c, "d")
 				l.begin(d, now)
-				l.end(d, verdict{Healthy: true}, now)
+				l.end(d, decision{Healthy: true}, now)
 				all = append(all, c)
 			}
 			for b.Loop() {

@@ -15,11 +15,11 @@ const (
 	keep       = 30 * 24 * time.Hour
 	expiredFor = 24 * time.Hour
 
-	followInterval = time.Second
-	logMoveEvery   = 5 * time.Second
-	repairInterval = 5 * time.Second
-	gaugeInterval  = 15 * time.Second
-	pruneInterval  = time.Minute
+	followInterval  = time.Second
+	logMoveInterval = 5 * time.Second
+	repairInterval  = 5 * time.Second
+	gaugeInterval   = 15 * time.Second
+	pruneInterval   = time.Minute
 
 	// chunk bounds the rows that one step touches in one transaction.
 	chunk = 1000
@@ -38,19 +38,19 @@ func (d *Deliverer) maintenanceLoop(ctx context.Context) {
 	next := make(map[string]time.Time)
 	d.every(ctx, time.Second, "keep the webhook log", func(ctx context.Context) error {
 		var errs []error
-		for _, chore := range []struct {
+		for _, task := range []struct {
 			name     string
 			interval time.Duration
 			do       func(context.Context) error
 		}{
 			{"gauges", gaugeInterval, d.measure},
-			{"log", logMoveEvery, d.moveLog},
+			{"log", logMoveInterval, d.moveLog},
 			{"repair", repairInterval, func(ctx context.Context) error { return d.repair(ctx, &repairs) }},
 			{"prune", pruneInterval, d.prune},
 		} {
-			if now := time.Now(); !now.Before(next[chore.name]) {
-				next[chore.name] = now.Add(chore.interval)
-				errs = append(errs, chore.do(ctx))
+			if now := time.Now(); !now.Before(next[task.name]) {
+				next[task.name] = now.Add(task.interval)
+				errs = append(errs, task.do(ctx))
 			}
 		}
 		return errors.Join(errs...)

@@ -143,7 +143,7 @@ func ResetHealth(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 // endpoint is disabled the delivery is held. A delivery that the endpoint does
 // not have is NotFound.
 func Redeliver(ctx context.Context, tx *db.Tx, guild, endpoint, delivery string) (string, error) {
-	send, err := hurry(ctx, tx, guild, endpoint, false)
+	send, err := makeDue(ctx, tx, guild, endpoint, false)
 	if err != nil {
 		return "", err
 	}
@@ -169,7 +169,7 @@ func Redeliver(ctx context.Context, tx *db.Tx, guild, endpoint, delivery string)
 // of them, and returns how many. The newest delivery of an event decides: one
 // that has arrived since, or waits already, is not queued again.
 func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.Time, limit int) (int, error) {
-	send, err := hurry(ctx, tx, guild, endpoint, false)
+	send, err := makeDue(ctx, tx, guild, endpoint, false)
 	if err != nil {
 		return 0, err
 	}
@@ -212,7 +212,7 @@ func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (str
 	if err != nil {
 		return "", fmt.Errorf("render the data of a ping: %w", err)
 	}
-	if _, err := hurry(ctx, tx, by.GuildID, endpoint, true); err != nil {
+	if _, err := makeDue(ctx, tx, by.GuildID, endpoint, true); err != nil {
 		return "", err
 	}
 	now, err := tx.Now(ctx)
@@ -242,10 +242,10 @@ func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (str
 	return id, nil
 }
 
-// hurry makes an endpoint due for urgent deliveries that the unit is about to
+// makeDue makes an endpoint due for urgent deliveries that the unit is about to
 // store, and reports whether it is sent to at present. An endpoint that is not,
 // it leaves alone, unless evenDisabled.
-func hurry(ctx context.Context, tx *db.Tx, guild, endpoint string, evenDisabled bool) (send bool, err error) {
+func makeDue(ctx context.Context, tx *db.Tx, guild, endpoint string, evenDisabled bool) (send bool, err error) {
 	err = tx.GetContext(ctx, &send, `
 		INSERT INTO webhook_schedule AS s (guild_id, endpoint_id, disposition, urgent, next_due)
 		SELECT e.guild_id, e.id, CASE WHEN e.enabled THEN 'send' ELSE 'hold' END, e.enabled OR $3, now()

@@ -102,7 +102,7 @@ func (m *metrics) claimed(rows []claimed, took time.Duration) {
 	}
 }
 
-func (m *metrics) attempted(c claimed, v verdict, took time.Duration) {
+func (m *metrics) attempted(c claimed, v decision, took time.Duration) {
 	if !v.Logged {
 		return
 	}

@@ -103,7 +103,7 @@ func TestHealthFollowsTheContract(t *testing.T) {
 			v := DefaultSchedule().judge(c.Step, o, pause, 0.5)
 			r := result{
 				GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: v.State, PauseMs: v.Pause.Milliseconds(),
-				Step: v.Step, Logged: true, StartedAt: now, Outcome: o, verdict: v, url: *c.URL, quiet: c.Quiet, suspect: c.Suspect,
+				Step: v.Step, Logged: true, StartedAt: now, Outcome: o, decision: v, url: *c.URL, quiet: c.Quiet, suspect: c.Suspect,
 			}
 			if err := nodes[rapid.IntRange(0, 1).Draw(rt, "node")].settleOnce(t.Context(), []result{r}); err != nil {
 				rt.Fatal(err)
@@ -147,22 +147,22 @@ func (w *world) claimAt(ctx context.Context, tx *db.Tx, oneGuild bool, at time.T
 func TestASuccessAfterRetryAfterClearsTheFailure(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
-	h := health{}.after(verdict{Failing: true, Quiet: 30 * time.Second}, start, nil)
+	h := health{}.after(decision{Failing: true, Quiet: 30 * time.Second}, start, nil)
 	if h.FailingSince == nil || h.QuietUntil == nil {
 		t.Fatalf("after a 503 with Retry-After: %+v", h)
 	}
-	h = h.after(verdict{Healthy: true}, start.Add(time.Minute), h.QuietUntil)
+	h = h.after(decision{Healthy: true}, start.Add(time.Minute), h.QuietUntil)
 	if !h.well() {
 		t.Fatalf("after the success that followed: %+v", h)
 	}
 	at := start.Add(disableAfter + time.Minute)
-	if h = h.after(verdict{Failing: true, Blocks: true}, at, nil); h.disable(at) != "" {
+	if h = h.after(decision{Failing: true, Blocks: true}, at, nil); h.disable(at) != "" {
 		t.Errorf("one failure five days later disables the endpoint: %s", h.disable(at))
 	}
 	// A success that was under way when the receiver asked for a pause does not
 	// end the pause.
-	h = health{}.after(verdict{Failing: true, Quiet: 30 * time.Second}, start, nil)
-	if h = h.after(verdict{Healthy: true}, start, nil); h.QuietUntil == nil || h.FailingSince != nil {
+	h = health{}.after(decision{Failing: true, Quiet: 30 * time.Second}, start, nil)
+	if h = h.after(decision{Healthy: true}, start, nil); h.QuietUntil == nil || h.FailingSince != nil {
 		t.Errorf("after the success that was under way: %+v", h)
 	}
 }

@@ -33,7 +33,7 @@ const (
 	badTLS      outcome = "tls"
 	unreachable outcome = "unreachable"
 	badAddress  outcome = "address_not_allowed"
-	badAnswer   outcome = "invalid_response"
+	badResponse outcome = "invalid_response"
 
 	// These never reach the network.
 	badPayload outcome = "invalid_payload"
@@ -46,7 +46,7 @@ const (
 // outcomes is every class, for metrics that start at zero.
 var outcomes = []outcome{
 	delivered, redirected, gone, throttled, clientError, serverError, timedOut, noName, refused, reset,
-	badTLS, unreachable, badAddress, badAnswer, badPayload, internal,
+	badTLS, unreachable, badAddress, badResponse, badPayload, internal,
 }
 
 // classify names what an attempt came to: by the receiver's status if there is
@@ -67,7 +67,7 @@ func classify(status int, err error) outcome {
 	case status >= 300:
 		return redirected
 	case status > 0:
-		return badAnswer
+		return badResponse
 	}
 
 	var (
@@ -82,7 +82,7 @@ func classify(status int, err error) outcome {
 	)
 	switch {
 	case err == nil:
-		return badAnswer
+		return badResponse
 	case errors.Is(err, egress.ErrNotAllowed):
 		return badAddress
 	case errors.As(err, &dns):
@@ -101,7 +101,7 @@ func classify(status int, err error) outcome {
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
 		return reset
 	default:
-		return badAnswer
+		return badResponse
 	}
 }
 
@@ -135,7 +135,7 @@ func advice(o outcome, status int) string {
 		return "The receiver's network could not be reached."
 	case badAddress:
 		return "The URL must lead to a public address."
-	case badAnswer:
+	case badResponse:
 		return "The receiver's answer was not valid HTTP."
 	case endpointDeleted:
 		return "The endpoint was deleted."

@@ -66,7 +66,7 @@ func TestWhatAClaimLeavesOutIsLookedAtNext(t *testing.T) {
 		if guilds, _ := d.bell.take(); len(guilds) != 1 {
 			t.Errorf("%s: the next claim looks at %v", name, guilds)
 		}
-		if !d.limiter.end(under[0], verdict{Healthy: true}, time.Now()) {
+		if !d.limiter.end(under[0], decision{Healthy: true}, time.Now()) {
 			t.Errorf("%s: the end of a send brings about no claim", name)
 		}
 	}

@@ -42,9 +42,9 @@ const (
 	errorExpired = "expired"
 )
 
-// verdict is what becomes of a delivery after an attempt, or after there was
+// decision is what becomes of a delivery after an attempt, or after there was
 // none to make, and what that says of its endpoint.
-type verdict struct {
+type decision struct {
 	State   string
 	Pause   time.Duration // until the next attempt, if pending
 	Step    int
@@ -61,8 +61,8 @@ type verdict struct {
 }
 
 // judge applies the table of outcomes to an attempt that was made.
-func (s Schedule) judge(step int, o outcome, wantsPause time.Duration, jitter float64) verdict {
-	v := verdict{State: StatePending, Step: step + 1, Logged: true, Outcome: o}
+func (s Schedule) judge(step int, o outcome, wantsPause time.Duration, jitter float64) decision {
+	v := decision{State: StatePending, Step: step + 1, Logged: true, Outcome: o}
 	switch o {
 	case delivered:
 		v.State, v.Healthy = StateDelivered, true
@@ -92,7 +92,7 @@ func (s Schedule) judge(step int, o outcome, wantsPause time.Duration, jitter fl
 
 // again puts the next attempt on the schedule, not before the receiver wants
 // it, or gives up after the last.
-func (s Schedule) again(v verdict, jitter float64) verdict {
+func (s Schedule) again(v decision, jitter float64) decision {
 	pause, left := s.next(v.Step, jitter)
 	if !left {
 		v.State = StateFailed
@@ -130,11 +130,11 @@ func (h health) notBefore() time.Time {
 	return t
 }
 
-// after is the health after a verdict at the given instant. A success makes the
+// after is the health after a decision at the given instant. A success makes the
 // endpoint well, whatever went before; only a quiet time that the receiver asked
 // for while that attempt was already under way stays: the attempt knew nothing
 // of it. knew is the quiet time that the attempt's claim saw.
-func (h health) after(v verdict, at time.Time, knew *time.Time) health {
+func (h health) after(v decision, at time.Time, knew *time.Time) health {
 	switch {
 	case v.Healthy:
 		if h.QuietUntil != nil && h.QuietUntil.After(at) && (knew == nil || !knew.Equal(*h.QuietUntil)) {

@@ -130,8 +130,8 @@ func TestClassify(t *testing.T) {
 		{500, nil, serverError},
 		{502, nil, serverError},
 		{599, nil, serverError},
-		{101, nil, badAnswer},
-		{0, nil, badAnswer},
+		{101, nil, badResponse},
+		{0, nil, badResponse},
 		{0, wrap(&net.DNSError{Err: "no such host", IsNotFound: true}), noName},
 		{0, wrap(&net.DNSError{Err: "i/o timeout", IsTimeout: true}), noName},
 		{0, wrap(context.DeadlineExceeded), timedOut},
@@ -145,7 +145,7 @@ func TestClassify(t *testing.T) {
 		{0, wrap(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), badTLS},
 		{0, wrap(tls.RecordHeaderError{Msg: "not TLS"}), badTLS},
 		{0, wrap(egress.ErrNotAllowed), badAddress},
-		{0, errors.New("malformed HTTP response"), badAnswer},
+		{0, errors.New("malformed HTTP response"), badResponse},
 	} {
 		if got := classify(c.status, c.err); got != c.want {
 			t.Errorf("classify(%d, %v) = %s, want %s", c.status, c.err, got, c.want)
@@ -165,19 +165,19 @@ func TestJudge(t *testing.T) {
 		name string
 		step int
 		a    egress.Response
-		want verdict
+		want decision
 	}{
-		{"2xx", 0, egress.Response{Status: 200}, verdict{State: StateDelivered, Step: 1, Logged: true, Outcome: delivered, Healthy: true}},
-		{"410", 1, egress.Response{Status: 410}, verdict{State: StateHeld, Step: 2, Logged: true, Outcome: gone, Disable: reasonGone}},
-		{"500", 0, egress.Response{Status: 500}, verdict{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: serverError, Failing: true, Blocks: true}},
-		{"500 with Retry-After", 0, egress.Response{Status: 500, RetryAfter: "60"}, verdict{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: serverError, Failing: true, Blocks: true}},
-		{"404", 1, egress.Response{Status: 404}, verdict{State: StatePending, Pause: time.Minute, Step: 2, Logged: true, Outcome: clientError, Failing: true, Blocks: true}},
-		{"the last attempt", 2, egress.Response{Status: 404}, verdict{State: StateFailed, Step: 3, Logged: true, Outcome: clientError, Failing: true, Blocks: true}},
-		{"429 asks for more than the schedule", 0, egress.Response{Status: 429, RetryAfter: "60"}, verdict{State: StatePending, Pause: time.Minute, Quiet: time.Minute, Step: 1, Logged: true, Outcome: throttled, Failing: true}},
-		{"503 asks for less", 1, egress.Response{Status: 503, RetryAfter: "1"}, verdict{State: StatePending, Pause: time.Minute, Quiet: time.Second, Step: 2, Logged: true, Outcome: throttled, Failing: true}},
-		{"429 asks for nothing", 0, egress.Response{Status: 429, RetryAfter: "junk"}, verdict{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: throttled, Failing: true, Blocks: true}},
-		{"an address", 0, egress.Response{Err: egress.ErrNotAllowed}, verdict{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: badAddress, Failing: true, Blocks: true, Refused: true}},
-		{"no network error is final", 0, egress.Response{Err: io.EOF}, verdict{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: reset, Failing: true, Blocks: true}},
+		{"2xx", 0, egress.Response{Status: 200}, decision{State: StateDelivered, Step: 1, Logged: true, Outcome: delivered, Healthy: true}},
+		{"410", 1, egress.Response{Status: 410}, decision{State: StateHeld, Step: 2, Logged: true, Outcome: gone, Disable: reasonGone}},
+		{"500", 0, egress.Response{Status: 500}, decision{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: serverError, Failing: true, Blocks: true}},
+		{"500 with Retry-After", 0, egress.Response{Status: 500, RetryAfter: "60"}, decision{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: serverError, Failing: true, Blocks: true}},
+		{"404", 1, egress.Response{Status: 404}, decision{State: StatePending, Pause: time.Minute, Step: 2, Logged: true, Outcome: clientError, Failing: true, Blocks: true}},
+		{"the last attempt", 2, egress.Response{Status: 404}, decision{State: StateFailed, Step: 3, Logged: true, Outcome: clientError, Failing: true, Blocks: true}},
+		{"429 asks for more than the schedule", 0, egress.Response{Status: 429, RetryAfter: "60"}, decision{State: StatePending, Pause: time.Minute, Quiet: time.Minute, Step: 1, Logged: true, Outcome: throttled, Failing: true}},
+		{"503 asks for less", 1, egress.Response{Status: 503, RetryAfter: "1"}, decision{State: StatePending, Pause: time.Minute, Quiet: time.Second, Step: 2, Logged: true, Outcome: throttled, Failing: true}},
+		{"429 asks for nothing", 0, egress.Response{Status: 429, RetryAfter: "junk"}, decision{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: throttled, Failing: true, Blocks: true}},
+		{"an address", 0, egress.Response{Err: egress.ErrNotAllowed}, decision{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: badAddress, Failing: true, Blocks: true, Refused: true}},
+		{"no network error is final", 0, egress.Response{Err: io.EOF}, decision{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: reset, Failing: true, Blocks: true}},
 	} {
 		pause, _ := retryAfter(c.a.RetryAfter, now)
 		if got := s.judge(c.step, classify(c.a.Status, c.a.Err), pause, 0.5); got != c.want {

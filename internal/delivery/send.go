@@ -32,16 +32,16 @@ type result struct {
 	Error         *string   `json:"error"`
 	Reason        *string   `json:"reason"` // why it failed, where no attempt says it
 
-	verdict verdict
-	url     string     // it was sent to
-	quiet   *time.Time // the quiet time of the endpoint that its claim knew of
-	suspect bool       // the endpoint was not well when this was claimed
+	decision decision
+	url      string     // it was sent to
+	quiet    *time.Time // the quiet time of the endpoint that its claim knew of
+	suspect  bool       // the endpoint was not well when this was claimed
 }
 
 func (r result) id() endpointID { return endpointID{r.GuildID, r.EndpointID} }
 
 // handle makes one attempt, or finds that there is none to make. It always
-// returns a result: whatever goes wrong in here is a verdict on this delivery
+// returns a result: whatever goes wrong in here is a decision on this delivery
 // and no other.
 func (d *Deliverer) handle(ctx context.Context, c claimed, started, at time.Time) result {
 	v, response := d.attempt(ctx, c, at)
@@ -54,7 +54,7 @@ func (d *Deliverer) handle(ctx context.Context, c claimed, started, at time.Time
 }
 
 // attempt sends a delivery once, unless there is a reason not to.
-func (d *Deliverer) attempt(ctx context.Context, c claimed, at time.Time) (v verdict, response egress.Response) {
+func (d *Deliverer) attempt(ctx context.Context, c claimed, at time.Time) (v decision, response egress.Response) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.log.Error("webhook attempt panicked", "delivery", c.ID, "panic", fmt.Sprint(p))
@@ -111,43 +111,43 @@ func Headers(eventType, deliveryID string, attempt int, occurredAt time.Time) ht
 	}
 }
 
-// unsent is the verdict on a delivery that is not to be sent.
-func (d *Deliverer) unsent(c claimed) (verdict, bool) {
+// unsent is the decision on a delivery that is not to be sent.
+func (d *Deliverer) unsent(c claimed) (decision, bool) {
 	switch {
 	case time.Since(c.Locked) > beginWithin: // this process stood still: the endpoint may be gone by now
-		return verdict{State: StatePending, Step: c.Step}, true
+		return decision{State: StatePending, Step: c.Step}, true
 	case c.URL == nil:
-		return verdict{State: StateFailed, Step: c.Step, Error: advice(endpointDeleted, 0)}, true
+		return decision{State: StateFailed, Step: c.Step, Error: advice(endpointDeleted, 0)}, true
 	case !*c.Enabled && c.Cause != "test":
-		return verdict{State: StateHeld, Step: c.Step}, true
+		return decision{State: StateHeld, Step: c.Step}, true
 	case c.Now.Sub(c.OccurredAt) > keep:
-		return verdict{State: StateFailed, Step: c.Step, Error: errorExpired}, true
+		return decision{State: StateFailed, Step: c.Step, Error: errorExpired}, true
 	case !json.Valid(c.Payload):
 		return d.schedule.judge(c.Step, badPayload, 0, 0), true
 	}
-	return verdict{}, false
+	return decision{}, false
 }
 
-// unreadable is the verdict when the endpoint's secret cannot be read. That is
+// unreadable is the decision when the endpoint's secret cannot be read. That is
 // our fault and nobody else's: the delivery waits, no attempt is counted, and
 // the operator is told.
-func (d *Deliverer) unreadable(c claimed, err error) verdict {
+func (d *Deliverer) unreadable(c claimed, err error) decision {
 	d.metrics.unreadable.Inc()
 	if d.quietly.due(c.EndpointID, time.Now(), unreadablePause) {
 		d.log.Error("the signing secret of a webhook endpoint cannot be read; its deliveries wait: is GUILDHALL_SECRET_KEY the one it was sealed with?",
 			"guild", c.GuildID, "endpoint", c.EndpointID, "error", err)
 	}
-	return verdict{State: StatePending, Step: c.Step, Quiet: unreadablePause}
+	return decision{State: StatePending, Step: c.Step, Quiet: unreadablePause}
 }
 
-// newResult puts an attempt and its verdict into the form that is stored. The
+// newResult puts an attempt and its decision into the form that is stored. The
 // beginning of a response is kept if the attempt failed: it says why.
-func newResult(c claimed, v verdict, response egress.Response, at time.Time, took time.Duration) result {
+func newResult(c claimed, v decision, response egress.Response, at time.Time, took time.Duration) result {
 	r := result{
 		GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen,
 		State: v.State, PauseMs: v.Pause.Milliseconds(), Step: v.Step,
 		Logged: v.Logged, StartedAt: at, DurationMs: took.Milliseconds(), Outcome: v.Outcome,
-		verdict: v, quiet: c.Quiet, suspect: c.Suspect,
+		decision: v, quiet: c.Quiet, suspect: c.Suspect,
 	}
 	if c.URL != nil {
 		r.url = *c.URL

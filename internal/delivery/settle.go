@@ -95,16 +95,16 @@ func (d *Deliverer) settleOnce(ctx context.Context, batch []result) error {
 // answer was another receiver's: that delivery is tried again.
 func (d *Deliverer) disableGone(ctx context.Context, batch []result) error {
 	for i, r := range batch {
-		if r.verdict.Disable == "" {
+		if r.decision.Disable == "" {
 			continue
 		}
-		off, err := d.disable(ctx, r.id(), r.verdict.Disable, r.url)
+		off, err := d.disable(ctx, r.id(), r.decision.Disable, r.url)
 		if err != nil {
 			return err
 		}
 		if !off {
-			v := d.schedule.again(verdict{State: StatePending, Step: r.Step, Logged: true, Outcome: r.Outcome}, d.jitter())
-			batch[i].verdict, batch[i].State, batch[i].PauseMs = v, v.State, v.Pause.Milliseconds()
+			v := d.schedule.again(decision{State: StatePending, Step: r.Step, Logged: true, Outcome: r.Outcome}, d.jitter())
+			batch[i].decision, batch[i].State, batch[i].PauseMs = v, v.State, v.Pause.Milliseconds()
 		}
 	}
 	return nil
@@ -181,7 +181,7 @@ func writeIn(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batc
 // way into the database.
 func (d *Deliverer) clear(ctx context.Context, now *time.Time, batch []result, unwell []endpointID) error {
 	late := slices.DeleteFunc(slices.Clone(batch), func(r result) bool {
-		return !r.verdict.Healthy || r.suspect || !slices.Contains(unwell, r.id())
+		return !r.decision.Healthy || r.suspect || !slices.Contains(unwell, r.id())
 	})
 	if len(late) == 0 {
 		return nil
@@ -200,7 +200,7 @@ func (d *Deliverer) clear(ctx context.Context, now *time.Time, batch []result, u
 func relevant(batch []result) []result {
 	failing := make(map[endpointID]bool)
 	for _, r := range batch {
-		if r.suspect || !r.verdict.Healthy {
+		if r.suspect || !r.decision.Healthy {
 			failing[r.id()] = true
 		}
 	}
@@ -264,12 +264,12 @@ func (s schedule) learn(batch []result) change {
 		if r.id() != s.id() {
 			continue
 		}
-		c.health = c.after(r.verdict, s.Now, r.quiet)
-		if r.verdict.Failing {
+		c.health = c.after(r.decision, s.Now, r.quiet)
+		if r.decision.Failing {
 			c.url = r.url
 		}
 		c.Releasing = c.Releasing || r.State == StateHeld && s.Disposition == "send"
-		if due := s.Now.Add(r.verdict.Pause); r.State == StatePending && (c.NextDue == nil || due.Before(*c.NextDue)) {
+		if due := s.Now.Add(r.decision.Pause); r.State == StatePending && (c.NextDue == nil || due.Before(*c.NextDue)) {
 			c.NextDue = &due
 		}
 	}

@@ -61,7 +61,7 @@ func TestAnUpgradeLosesAndRepeatsNothing(t *testing.T) {
 	w.start(w.cfg)
 	sent := u.count(`SELECT count(*) FROM before b WHERE b.fate = 'sent'`) + recorded
 	w.within(time.Duration(sent)*20*time.Millisecond+time.Minute, "what waited is sent", func() bool {
-		return w.count(`SELECT count(*) FROM webhook_deliveries WHERE state = 'pending'`) == 0 && len(r.got()) >= sent
+		return r.requests() >= sent && w.count(`SELECT count(*) FROM webhook_deliveries WHERE state = 'pending'`) == 0
 	})
 	times := make(map[string]int)
 	for _, c := range r.got() {

@@ -16,8 +16,8 @@ const (
 	clockFail = 30 * time.Second
 )
 
-// hearTimeout is how long a notification may take to come back.
-const hearTimeout = 5 * time.Second
+// notificationTimeout is how long a notification may take to come back.
+const notificationTimeout = 5 * time.Second
 
 func (x *examination) database(ctx context.Context) Finding {
 	var version string
@@ -84,7 +84,7 @@ func (x *examination) secretKey(ctx context.Context) Finding {
 // directLine sends a notification through the database's URL and waits for it on
 // the line. A pooler takes LISTEN without a word, and nothing ever comes.
 func (x *examination) directLine(ctx context.Context) Finding {
-	ctx, cancel := context.WithTimeout(ctx, hearTimeout)
+	ctx, cancel := context.WithTimeout(ctx, notificationTimeout)
 	defer cancel()
 	channel := "guildhall_doctor_" + db.NewID()
 	line, err := db.Listen(ctx, x.ListenURL, "guildhall-doctor", channel)

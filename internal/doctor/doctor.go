@@ -93,7 +93,7 @@ func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
 	}
 	defer d.Close()
 	x := &examination{Config: cfg, db: d}
-	answers, fits := true, true
+	reachable, fits := true, true
 	for _, c := range []struct {
 		name          string
 		needs         *bool // it is made where this holds
@@ -101,11 +101,11 @@ func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
 		run           func(context.Context) Finding
 		withoutLimits bool
 	}{
-		{name: Database, result: &answers, run: x.database},
-		{name: Schema, needs: &answers, result: &fits, run: x.schema},
-		{name: Clock, needs: &answers, run: x.clock},
+		{name: Database, result: &reachable, run: x.database},
+		{name: Schema, needs: &reachable, result: &fits, run: x.schema},
+		{name: Clock, needs: &reachable, run: x.clock},
 		{name: SecretKey, needs: &fits, run: x.secretKey},
-		{name: DirectLine, needs: &answers, run: x.directLine},
+		{name: DirectLine, needs: &reachable, run: x.directLine},
 		{name: Redis, run: x.redis},
 		{name: Platform, run: x.platform},
 		{name: Certificate, run: x.certificate},

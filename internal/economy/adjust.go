@@ -29,8 +29,8 @@ type change struct {
 	refusal error
 }
 
-// verdict is what the statement says of one change.
-type verdict struct {
+// decision is what the statement says of one change.
+type decision struct {
 	Number  int        `db:"number"`
 	Balance int64      `db:"balance"` // before
 	At      *time.Time `db:"at"`      // of the change; nil: it was not made
@@ -204,11 +204,11 @@ func (s statement) run(ctx context.Context, q db.Querier, changes []*change) err
 	for _, c := range changes { // the unit may have been run before
 		c.made, c.refusal = false, nil
 	}
-	var verdicts []verdict
-	if err := q.SelectContext(ctx, &verdicts, s.text.For(len(changes)), s.Arguments(changes)...); err != nil {
+	var decisions []decision
+	if err := q.SelectContext(ctx, &decisions, s.text.For(len(changes)), s.Arguments(changes)...); err != nil {
 		return fmt.Errorf("adjust %d wallets: %w", len(changes), err)
 	}
-	for _, v := range verdicts {
+	for _, v := range decisions {
 		c := changes[v.Number-1]
 		c.made, c.refusal = c.judge(v)
 	}
@@ -216,7 +216,7 @@ func (s statement) run(ctx context.Context, q db.Querier, changes []*change) err
 }
 
 // judge is what a change has come to.
-func (c *change) judge(v verdict) (made bool, refusal error) {
+func (c *change) judge(v decision) (made bool, refusal error) {
 	switch after := v.Balance + c.entry.Delta; {
 	case v.At != nil:
 		c.entry.BalanceAfter, c.entry.CreatedAt = after, *v.At

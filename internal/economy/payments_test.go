@@ -63,11 +63,11 @@ func pay(t *testing.T, client *http.Client, base string, order int) bool {
 		return false
 	}
 	defer res.Body.Close()
-	var answer struct{ Error struct{ Code string } }
-	if text, err := io.ReadAll(res.Body); err != nil || json.Unmarshal(text, &answer) != nil {
+	var response struct{ Error struct{ Code string } }
+	if text, err := io.ReadAll(res.Body); err != nil || json.Unmarshal(text, &response) != nil {
 		return false
 	}
-	return res.StatusCode == http.StatusOK || res.StatusCode == http.StatusUnprocessableEntity && answer.Error.Code == "reference_already_used"
+	return res.StatusCode == http.StatusOK || res.StatusCode == http.StatusUnprocessableEntity && response.Error.Code == "reference_already_used"
 }
 
 // A client that is killed at any moment and begins anew, on the same day and on

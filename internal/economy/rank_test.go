@@ -51,7 +51,7 @@ func TestRanksAreExactWhileBalancesMove(t *testing.T) {
 	wg.Go(func() {
 		k := &leaderboard.Keeper{DB: d, Stretch: 10, Least: 50}
 		for !stop.Load() {
-			if err := k.Tend(context.Background()); err != nil {
+			if err := k.Maintain(context.Background()); err != nil {
 				t.Error(err)
 				return
 			}

@@ -83,7 +83,7 @@ func TestTheLastReleaseRunsBesideThisOne(t *testing.T) {
 			running = false
 		default:
 		}
-		if err := k.Tend(t.Context()); err != nil {
+		if err := k.Maintain(t.Context()); err != nil {
 			t.Error(err)
 		}
 		mapped, err := ranksAreThoseOfTheList(d)
@@ -113,7 +113,7 @@ func TestTheLastReleaseRunsBesideThisOne(t *testing.T) {
 	}
 	exec(t, d, `INSERT INTO rank_requests (guild_id, board) VALUES ('1', 'wallets')`)
 	for deadline := time.Now().Add(30 * time.Second); ; {
-		if err := k.Tend(t.Context()); err != nil {
+		if err := k.Maintain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		mapped, err := ranksAreThoseOfTheList(d)

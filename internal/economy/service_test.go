@@ -125,27 +125,27 @@ func TestAdjustBalanceUnderAKey(t *testing.T) {
 
 // Concurrent duplicates have one effect.
 // RELIABILITY.md, Writes.
-func TestTwinsHaveOneEffect(t *testing.T) {
+func TestDuplicatesHaveOneEffect(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
 	op := apitest.Find(t, "adjustBalance")
 	for round := range 10 {
 		key := fmt.Sprintf("round-%d", round)
-		answers := make([]*apitest.Answer, 20)
+		responses := make([]*apitest.Response, 20)
 		var wg sync.WaitGroup
-		for i := range answers {
+		for i := range responses {
 			wg.Go(func() {
 				a, err := api.Key(key).Try(op, `{"user_id":"9","delta":1}`)
 				if err != nil {
 					t.Error(err)
 				}
-				answers[i] = a
+				responses[i] = a
 			})
 		}
 		wg.Wait()
 		firsts := 0
 		var body string
-		for _, a := range answers {
+		for _, a := range responses {
 			switch {
 			case a.Status == 200 && a.Header.Get("Idempotent-Replay") == "":
 				firsts++
@@ -271,7 +271,7 @@ func TestListLedgerEntries(t *testing.T) {
 	a := api.Do(t, "adjustBalance", `{"user_id":"1","delta":1}`)
 	b := api.Do(t, "adjustBalance", `{"user_id":"2","delta":2,"reason":"two"}`)
 	c := api.Do(t, "adjustBalance", `{"user_id":"1","delta":3}`)
-	id := func(a *apitest.Answer) string { return a.Str(t, "data.ledger_entry.id") }
+	id := func(a *apitest.Response) string { return a.Str(t, "data.ledger_entry.id") }
 	t.Run("lists the newest first", func(t *testing.T) {
 		api.Do(t, "listLedgerEntries", "").Want(t, 200, fmt.Sprintf(`{"has_more":false,"data":[{"id":"%s","balance_after":4},{"id":"%s","reason":"two"},{"id":"%s"}]}`, id(c), id(b), id(a)))
 	})

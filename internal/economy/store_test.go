@@ -86,8 +86,8 @@ func TestAnAdjustmentIsPlannedOnce(t *testing.T) {
 				// The statement that asks for the keeper is planned by itself.
 				reference := fmt.Sprint("new ", form, i)
 				c := &change{by: system, entry: entry{ID: db.NewID(), UserID: "7", Delta: 1, Note: "test", Reference: &reference}}
-				var verdicts []verdict
-				if err := tx.SelectContext(ctx, &verdicts, s.text.For(0), s.Arguments([]*change{c})...); err != nil {
+				var decisions []decision
+				if err := tx.SelectContext(ctx, &decisions, s.text.For(0), s.Arguments([]*change{c})...); err != nil {
 					return err
 				}
 			}

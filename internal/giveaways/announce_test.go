@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"guildhall/internal/wire"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -13,7 +15,7 @@ func ptr[T any](v T) *T { return &v }
 func TestAnnouncements(t *testing.T) {
 	t.Parallel()
 	g, made := row{Prize: "Nitro"}, row{Prize: "Nitro", Source: fromAPI, ReactionCount: 250}
-	ends := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	ends := wire.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	for _, c := range []struct {
 		name, want string
 		got        []notice

@@ -30,7 +30,7 @@ func Draw(ctx context.Context, d db.Doer, guild, id string) error {
 		if err != nil {
 			return err
 		}
-		if err := event.Record(ctx, tx, event.System(guild).On(g.UpdatedAt), event.GiveawayEnded, show(g)); err != nil {
+		if err := event.Record(ctx, tx, event.System(guild).On(g.UpdatedAt.Time), event.GiveawayEnded, show(g)); err != nil {
 			return err
 		}
 		return announce(ctx, tx, g, chat.KindGiveawayEnded, endedTexts(g, r.Drawn)...)
@@ -76,11 +76,12 @@ func conduct(ctx context.Context, tx *db.Tx, g row, o order) (row, record, error
 		return row{}, record{}, fault.New(fault.Refused, "not_enough_entries",
 			"Winners to replace: %d; eligible entrants that remain: %d.", o.count, len(drawn))
 	}
+	count := weight(all, out)
 	r := record{
 		Round:       g.Rounds + 1,
 		Seed:        seed,
 		EntriesHash: potHash(all),
-		EntryCount:  weight(all, out),
+		EntryCount:  &count,
 		PastWinners: past,
 		Excluded:    excluded,
 		Drawn:       drawn,

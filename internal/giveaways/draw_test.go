@@ -78,8 +78,8 @@ func (s scene) wantRepeatable(id string) {
 			s.t.Errorf("round %d of giveaway %s knows the past winners %v, there were %v", r.Round, id, r.PastWinners, won)
 		}
 		out := set(slices.Concat(r.PastWinners, r.Excluded)...)
-		if want := weight(all, out); r.EntryCount != want {
-			s.t.Errorf("round %d of giveaway %s says %d entries in the pot, there are %d", r.Round, id, r.EntryCount, want)
+		if want := weight(all, out); *r.EntryCount != want {
+			s.t.Errorf("round %d of giveaway %s says %d entries in the pot, there are %d", r.Round, id, *r.EntryCount, want)
 		}
 		if again := repeat(r.Seed, weights, out, len(r.Drawn)); !slices.Equal(again, r.Drawn) {
 			s.t.Errorf("round %d of giveaway %s drew %v, repeated it draws %v", r.Round, id, r.Drawn, again)
@@ -131,7 +131,7 @@ func TestDraw(t *testing.T) {
 }
 
 // Many callers, two workers among them, race for the same giveaways while some
-// of them lose their transaction, some their time, and some the answer to their
+// of them lose their transaction, some their time, and some the response to their
 // commit, and come again.
 // RELIABILITY.md, Giveaways.
 func TestDrawRunsOnceHoweverManyRace(t *testing.T) {
@@ -196,7 +196,7 @@ func (s scene) work(p chat.Platform) {
 }
 
 // failing is a database whose units fail: before their commit, which undoes
-// them, or after it, when only the answer is lost.
+// them, or after it, when only the response is lost.
 type failing struct {
 	*db.DB
 	when int

@@ -144,7 +144,7 @@ func TestGiveawaysByChange(t *testing.T) {
 		s.exec(`UPDATE giveaways SET updated_at = '2026-01-01T00:00:00Z'::timestamptz + make_interval(secs => $2) WHERE id = $1`, id, i)
 		all = append(all, id)
 	}
-	since := func(at string, args ...apitest.Arg) *apitest.Answer {
+	since := func(at string, args ...apitest.Arg) *apitest.Response {
 		t.Helper()
 		return s.Do(t, "listGiveaways", "", append(args, apitest.Query("updated_since", at))...)
 	}

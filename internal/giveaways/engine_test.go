@@ -49,8 +49,8 @@ func work(t testing.TB, url string, d *db.DB, p chat.Platform) (stop func()) {
 			return giveaways.Announce(ctx, d, p, a)
 		})},
 		Sweeps: []jobs.Sweep{
-			{Name: "transitions", Every: 100 * time.Millisecond, Run: func(ctx context.Context) error { return giveaways.Transitions(ctx, d) }},
-			{Name: "announcements", Every: 100 * time.Millisecond, Run: func(ctx context.Context) error { return giveaways.SweepAnnouncements(ctx, d) }},
+			{Name: "transitions", Interval: 100 * time.Millisecond, Run: func(ctx context.Context) error { return giveaways.Transitions(ctx, d) }},
+			{Name: "announcements", Interval: 100 * time.Millisecond, Run: func(ctx context.Context) error { return giveaways.SweepAnnouncements(ctx, d) }},
 		},
 	})
 	if err != nil {
@@ -72,7 +72,7 @@ func work(t testing.TB, url string, d *db.DB, p chat.Platform) (stop func()) {
 	}
 }
 
-// Two nodes work the jobs, on a platform that loses an answer after it has
+// Two nodes work the jobs, on a platform that loses a response after it has
 // posted the message and fails another time: giveaways that are ended, and one
 // whose time is over, are drawn and announced once each.
 func TestTheJobEngineDrawsAndAnnounces(t *testing.T) {

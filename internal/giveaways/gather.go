@@ -92,8 +92,8 @@ func enter(ctx context.Context, d db.Doer, g row, page []chat.Reactor) (row, err
 		state = frozen
 	}
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		held, err := lock(ctx, tx, g.GuildID, g.ID)
-		if err != nil || held.Pot != gathering || held.ReactionAfter != g.ReactionAfter {
+		current, err := lock(ctx, tx, g.GuildID, g.ID)
+		if err != nil || current.Pot != gathering || current.ReactionAfter != g.ReactionAfter {
 			g = row{}
 			return err
 		}
@@ -158,16 +158,16 @@ func leaseOf(state string) time.Duration {
 func unposted(ctx context.Context, d db.Doer, g row) error {
 	settled, lost := true, false
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		held, err := lock(ctx, tx, g.GuildID, g.ID)
-		if err != nil || held.Pot != gathering || held.MessageID != nil {
+		current, err := lock(ctx, tx, g.GuildID, g.ID)
+		if err != nil || current.Pot != gathering || current.MessageID != nil {
 			return err // posted just now: the next look reads it
 		}
-		if held.PostID != nil {
-			if settled, lost, err = unsaid(ctx, tx, held); err != nil || !settled {
+		if current.PostID != nil {
+			if settled, lost, err = withdrawMessage(ctx, tx, current); err != nil || !settled {
 				return err
 			}
 		}
-		return freeze(ctx, tx, held, lost)
+		return freeze(ctx, tx, current, lost)
 	})
 	if err == nil && !settled {
 		return missed(ctx, d, g, errUnsettled)
@@ -175,10 +175,10 @@ func unposted(ctx context.Context, d db.Doer, g row) error {
 	return err
 }
 
-// unsaid withdraws the message of a giveaway that has none yet. It is not
+// withdrawMessage withdraws the message of a giveaway that has none yet. It is not
 // settled while the message may be posted, and lost when it was posted and
 // deleted before anybody could read its reactions.
-func unsaid(ctx context.Context, tx *db.Tx, g row) (settled, lost bool, err error) {
+func withdrawMessage(ctx context.Context, tx *db.Tx, g row) (settled, lost bool, err error) {
 	gone, err := chat.Withdraw(ctx, tx, g.GuildID, *g.PostID)
 	if gone || err != nil {
 		return gone, false, err
@@ -195,11 +195,11 @@ func missed(ctx context.Context, d db.Doer, g row, failed error) error {
 		return failed
 	}
 	return errors.Join(failed, d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		held, err := lock(ctx, tx, g.GuildID, g.ID)
-		if err != nil || held.Pot != gathering {
+		current, err := lock(ctx, tx, g.GuildID, g.ID)
+		if err != nil || current.Pot != gathering {
 			return err
 		}
-		return freeze(ctx, tx, held, true)
+		return freeze(ctx, tx, current, true)
 	}))
 }
 

@@ -260,7 +260,7 @@ func TestTheChannelMustBeTheGuilds(t *testing.T) {
 	server.Lookup("302", chattest.Refuse(http.StatusForbidden, 50001, "Missing Access"))
 	server.Lookup("303", chattest.Refuse(http.StatusNotFound, 10003, "Unknown Channel"))
 	server.Lookup("304", chattest.Refuse(http.StatusServiceUnavailable, 0, "no"))
-	create := func(to, ends string) *apitest.Answer {
+	create := func(to, ends string) *apitest.Response {
 		t.Helper()
 		return s.Do(t, "createGiveaway", quote(map[string]any{"channel_id": to, "prize": "Nitro", "winner_count": 1, "ends_at": ends}))
 	}

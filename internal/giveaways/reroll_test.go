@@ -146,9 +146,9 @@ func TestRerollsRace(t *testing.T) {
 	s := newStage(t)
 	id, first := s.ended(5, 60)
 	reroll := apitest.Find(t, "rerollGiveaway")
-	answers := make([]*apitest.Answer, 20)
+	responses := make([]*apitest.Response, 20)
 	var group sync.WaitGroup
-	for i := range answers {
+	for i := range responses {
 		group.Go(func() {
 			view := s.API
 			if i%2 == 0 {
@@ -159,12 +159,12 @@ func TestRerollsRace(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			answers[i] = a
+			responses[i] = a
 		})
 	}
 	group.Wait()
 	ran, byKey := 0, map[int]string{}
-	for i, a := range answers {
+	for i, a := range responses {
 		switch {
 		case a == nil:
 		case a.Status == http.StatusConflict && i%2 == 0:

@@ -29,7 +29,7 @@ type Service struct {
 // checked is what PrepareCreate has found out about a channel.
 type checked struct {
 	channel string
-	verdict error
+	err     error
 }
 
 type checkedKey struct{}
@@ -47,13 +47,13 @@ func (s *Service) PrepareCreate(ctx context.Context, body *gen.CreateGiveawayReq
 	return context.WithValue(ctx, checkedKey{}, checked{body.ChannelID, err}), nil
 }
 
-// verdictOn is what PrepareCreate has found out about the channel.
-func verdictOn(ctx context.Context, channel string) error {
+// checkedChannel is what PrepareCreate has found out about the channel.
+func checkedChannel(ctx context.Context, channel string) error {
 	c, ok := ctx.Value(checkedKey{}).(checked)
 	if !ok || c.channel != channel {
 		return errors.New("giveaways: a channel is used that nobody has asked about")
 	}
-	return c.verdict
+	return c.err
 }
 
 // ListGiveaways lists the guild's giveaways, newest first, or those that changed
@@ -103,7 +103,7 @@ func (*Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestO
 	case !ends.After(starts):
 		return nil, fault.New(fault.Invalid, "invalid_request", "body /ends_at: must lie after starts_at")
 	}
-	if err := verdictOn(ctx, r.Body.ChannelID); err != nil {
+	if err := checkedChannel(ctx, r.Body.ChannelID); err != nil {
 		return nil, err
 	}
 	g, err := insert(ctx, tx, row{
@@ -115,14 +115,14 @@ func (*Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestO
 		WinnerCount: r.Body.WinnerCount,
 		HostID:      r.Body.HostID,
 		ChannelID:   r.Body.ChannelID,
-		StartsAt:    starts,
-		EndsAt:      r.Body.EndsAt.Time,
+		StartsAt:    wire.At(starts),
+		EndsAt:      r.Body.EndsAt,
 		Source:      fromAPI,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt), event.GiveawayCreated, show(g)); err != nil {
+	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt.Time), event.GiveawayCreated, show(g)); err != nil {
 		return nil, err
 	}
 	if g.Status == active {
@@ -160,7 +160,7 @@ func (*Service) ListGiveawayEntries(ctx context.Context, r gen.ListGiveawayEntri
 	rows, more := page.Cut(rows, p)
 	data := make([]gen.GiveawayEntry, len(rows))
 	for i, e := range rows {
-		data[i] = gen.GiveawayEntry{UserID: e.UserID, Entries: e.Entries, EnteredAt: wire.At(e.EnteredAt)}
+		data[i] = gen.GiveawayEntry{UserID: e.UserID, Entries: e.Entries, EnteredAt: e.EnteredAt}
 	}
 	return gen.ListGiveawayEntries200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
@@ -208,7 +208,7 @@ func (*Service) PauseGiveaway(ctx context.Context, r gen.PauseGiveawayRequestObj
 	if err != nil {
 		return nil, err
 	}
-	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt), event.GiveawayPaused, show(g)); err != nil {
+	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt.Time), event.GiveawayPaused, show(g)); err != nil {
 		return nil, err
 	}
 	return gen.PauseGiveaway200JSONResponse{Data: show(g)}, nil
@@ -223,7 +223,7 @@ func (*Service) ResumeGiveaway(ctx context.Context, r gen.ResumeGiveawayRequestO
 	if err != nil {
 		return nil, err
 	}
-	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt), event.GiveawayResumed, show(g)); err != nil {
+	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt.Time), event.GiveawayResumed, show(g)); err != nil {
 		return nil, err
 	}
 	if g.Source == fromAPI {
@@ -263,7 +263,7 @@ func (*Service) RerollGiveaway(ctx context.Context, r gen.RerollGiveawayRequestO
 	if err != nil {
 		return nil, err
 	}
-	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt), event.GiveawayRerolled, gen.GiveawayReroll{
+	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt.Time), event.GiveawayRerolled, gen.GiveawayReroll{
 		Giveaway:        show(g),
 		ReplacedUserIds: draw.Replaced,
 		NewUserIds:      draw.Drawn,
@@ -286,10 +286,10 @@ func showDraw(d record) gen.GiveawayDraw {
 	}
 	return gen.GiveawayDraw{
 		Round:           d.Round,
-		DrawnAt:         wire.At(d.DrawnAt),
+		DrawnAt:         d.DrawnAt,
 		Seed:            hex.EncodeToString(d.Seed),
 		EntriesHash:     hex.EncodeToString(d.EntriesHash),
-		EntryCount:      d.EntryCount,
+		EntryCount:      *d.EntryCount,
 		ExcludedUserIds: distinct(slices.Concat(d.PastWinners, d.Excluded)),
 		Winners:         d.Drawn,
 		Reason:          d.Reason,
@@ -310,10 +310,10 @@ func show(g row) gen.Giveaway {
 		HostID:       g.HostID,
 		ChannelID:    g.ChannelID,
 		MessageID:    g.MessageID,
-		StartsAt:     wire.At(g.StartsAt),
-		EndsAt:       wire.At(g.EndsAt),
-		EndedAt:      wire.AtPtr(g.EndedAt),
-		CreatedAt:    wire.At(g.CreatedAt),
-		UpdatedAt:    wire.At(g.UpdatedAt),
+		StartsAt:     g.StartsAt,
+		EndsAt:       g.EndsAt,
+		EndedAt:      g.EndedAt,
+		CreatedAt:    g.CreatedAt,
+		UpdatedAt:    g.UpdatedAt,
 	}
 }

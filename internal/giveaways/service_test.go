@@ -83,7 +83,7 @@ func (s stage) ended(winnerCount, entrants int) (string, []string) {
 	return id, s.winners(s.Do(s.t, "getGiveaway", "", apitest.Path("id", id)))
 }
 
-func (s stage) winners(a *apitest.Answer) []string {
+func (s stage) winners(a *apitest.Response) []string {
 	s.t.Helper()
 	var body struct {
 		Data struct {
@@ -95,7 +95,7 @@ func (s stage) winners(a *apitest.Answer) []string {
 }
 
 // ids returns one member of every item of a list.
-func ids(t testing.TB, a *apitest.Answer, member string) []string {
+func ids(t testing.TB, a *apitest.Response, member string) []string {
 	t.Helper()
 	var body struct {
 		Data []map[string]any `json:"data"`
@@ -202,7 +202,7 @@ func in(d time.Duration) string { return time.Now().UTC().Add(d).Format(time.RFC
 func TestCreateGiveaway(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	create := func(t *testing.T, change map[string]any) *apitest.Answer {
+	create := func(t *testing.T, change map[string]any) *apitest.Response {
 		t.Helper()
 		body := map[string]any{"channel_id": "381886868708655104", "prize": "Nitro", "winner_count": 2, "ends_at": in(time.Hour)}
 		for name, value := range change {
@@ -307,7 +307,7 @@ func TestEndGiveaway(t *testing.T) {
 }
 
 // data is what stands under data.
-func data(t testing.TB, a *apitest.Answer) any {
+func data(t testing.TB, a *apitest.Response) any {
 	t.Helper()
 	var body struct {
 		Data any `json:"data"`
@@ -321,7 +321,7 @@ func TestPauseAndResume(t *testing.T) {
 	s := newStage(t)
 	id := s.giveaway("active", 1, 1)
 	at := apitest.Path("id", id)
-	ends := func(a *apitest.Answer) time.Time {
+	ends := func(a *apitest.Response) time.Time {
 		t.Helper()
 		e, err := time.Parse(time.RFC3339, a.Str(t, "data.ends_at"))
 		if err != nil {

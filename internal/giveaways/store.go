@@ -30,53 +30,10 @@ const (
 // message, and members enter by reacting to it.
 const fromAPI = "api"
 
-// row is one stored giveaway.
-type row struct {
-	GuildID      string     `db:"guild_id"`
-	ID           string     `db:"id"`
-	Status       string     `db:"status"`
-	Prize        string     `db:"prize"`
-	Description  *string    `db:"description"`
-	WinnerCount  int        `db:"winner_count"`
-	EntrantCount int64      `db:"entrant_count"`
-	EntryCount   int64      `db:"entry_count"`
-	Winners      db.Strings `db:"winners"`
-	HostID       *string    `db:"host_id"`
-	ChannelID    string     `db:"channel_id"`
-	MessageID    *string    `db:"message_id"`
-	StartsAt     time.Time  `db:"starts_at"`
-	EndsAt       time.Time  `db:"ends_at"`
-	EndedAt      *time.Time `db:"ended_at"`
-	Rounds       int        `db:"rounds"`
-	CreatedAt    time.Time  `db:"created_at"`
-	UpdatedAt    time.Time  `db:"updated_at"`
-
-	Source          string     `db:"source"`
-	Pot             string     `db:"pot"`
-	PostID          *string    `db:"post_id"`
-	EndedByTokenID  *string    `db:"ended_by_token_id"`
-	DrawingAt       *time.Time `db:"drawing_at"`
-	ReactionAfter   string     `db:"reaction_after"`
-	ReactionCount   int64      `db:"reaction_count"`
-	ReactionsMissed bool       `db:"reactions_missed"`
-	Failures        int        `db:"failures"`
-}
-
-// entry is one stored entrant of a giveaway.
-type entry struct {
-	UserID    string    `db:"user_id"`
-	Entries   int64     `db:"entries"`
-	EnteredAt time.Time `db:"entered_at"`
-}
-
 // The lists have one statement for each index that serves them, and not one
 // with an optional condition: a prepared statement's plan has to hold for every
 // value.
 const (
-	columns = `guild_id, id, status, prize, description, winner_count, entrant_count, entry_count, winners,
-		host_id, channel_id, message_id, starts_at, ends_at, ended_at, rounds, created_at, updated_at,
-		source, pot, post_id, ended_by_token_id, drawing_at, reaction_after, reaction_count, reactions_missed, failures`
-
 	byID = `
 		SELECT ` + columns + `
 		FROM giveaways
@@ -311,22 +268,6 @@ func pot(ctx context.Context, tx *db.Tx, g row) ([]entrant, error) {
 		return nil, fmt.Errorf("read the entries of giveaway %s in guild %s: %w", g.ID, g.GuildID, err)
 	}
 	return all, nil
-}
-
-// record is one stored draw.
-type record struct {
-	Round       int        `db:"round"`
-	Seed        []byte     `db:"seed"`
-	EntriesHash []byte     `db:"entries_hash"`
-	EntryCount  int64      `db:"entry_count"`
-	PastWinners db.Strings `db:"past_winners"`
-	Excluded    db.Strings `db:"excluded"`
-	Drawn       db.Strings `db:"drawn"`
-	Replaced    db.Strings `db:"replaced"`
-	Winners     db.Strings `db:"winners"`
-	TokenID     *string    `db:"token_id"`
-	Reason      *string    `db:"reason"`
-	DrawnAt     time.Time  `db:"drawn_at"`
 }
 
 // lastRecord returns the past winners of the giveaway's newest draw and those

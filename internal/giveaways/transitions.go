@@ -97,7 +97,7 @@ func Transitions(ctx context.Context, d db.Doer) error {
 				return 0, err
 			}
 			for _, g := range moved {
-				if err := event.Record(ctx, tx, event.System(guild).On(g.UpdatedAt), event.GiveawayStarted, show(g)); err != nil {
+				if err := event.Record(ctx, tx, event.System(guild).On(g.UpdatedAt.Time), event.GiveawayStarted, show(g)); err != nil {
 					return 0, err
 				}
 				if err := present(ctx, tx, g); err != nil {

@@ -145,7 +145,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	var all errgroup.Group
 	for _, l := range lanes {
 		all.Go(func() error {
-			(&shift{lane: l, w: w, outcomes: done, running: map[ref]bool{}, held: map[string]int{}, finished: make(chan ref, l.slots)}).run(background)
+			(&shift{lane: l, w: w, outcomes: done, running: map[ref]bool{}, used: map[string]int{}, finished: make(chan ref, l.slots)}).run(background)
 			return nil
 		})
 	}
@@ -159,7 +159,7 @@ type shift struct {
 	outcomes *prometheus.CounterVec
 	queue    []ref          // found due and not begun
 	running  map[ref]bool   // begun
-	held     map[string]int // slots that each guild has
+	used     map[string]int // slots that each guild has
 	finished chan ref
 	after    string // the guild after which the next look begins
 }
@@ -191,8 +191,8 @@ func (s *shift) run(ctx context.Context) {
 
 func (s *shift) end(r ref) {
 	delete(s.running, r)
-	if s.held[r.GuildID]--; s.held[r.GuildID] == 0 {
-		delete(s.held, r.GuildID)
+	if s.used[r.GuildID]--; s.used[r.GuildID] == 0 {
+		delete(s.used, r.GuildID)
 	}
 }
 
@@ -205,12 +205,12 @@ func (s *shift) begin(ctx context.Context) {
 			if s.running[r] {
 				continue // found twice
 			}
-			if len(s.running) >= s.slots || s.held[r.GuildID] >= share {
+			if len(s.running) >= s.slots || s.used[r.GuildID] >= share {
 				rest = append(rest, r)
 				continue
 			}
 			s.running[r] = true
-			s.held[r.GuildID]++
+			s.used[r.GuildID]++
 			go func() {
 				s.do(ctx, r)
 				s.finished <- r

@@ -4,115 +4,98 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/schema"
+	"guildhall/internal/transfer"
 )
 
 // knownLimit bounds how many guilds, tickets and giveaways are remembered as
 // existing; those forgotten are looked up again.
 const knownLimit = 50_000
 
-// target is a table that records are copied into.
-type target struct {
-	table   string
-	columns []string
-	// refusals explains the constraints that a well-formed record can break.
-	refusals map[string]string
-	rows     [][]any
-	lines    []int64
-	kinds    []string
-}
+// manyRecords are enough to change how Postgres should look for them.
+const manyRecords = 10_000
 
-func (t *target) put(line int64, kind string, row ...any) {
-	t.rows = append(t.rows, row)
-	t.lines = append(t.lines, line)
-	t.kinds = append(t.kinds, kind)
-}
-
-// keep drops the rows of the lines that which is false for.
-func (t *target) keep(which func(line int64) bool) {
-	n := 0
-	for i, line := range t.lines {
-		if which(line) {
-			t.rows[n], t.lines[n], t.kinds[n] = t.rows[i], line, t.kinds[i]
-			n++
-		}
-	}
-	clear(t.rows[n:])
-	t.rows, t.lines, t.kinds = t.rows[:n], t.lines[:n], t.kinds[:n]
-}
-
-// ref is something that a record names and that must exist.
-type ref struct {
-	kind  string // guild, ticket or giveaway
-	guild string
-	id    string
-}
-
-type wanted struct {
-	ref
+// need is something that a line names and that must exist.
+type need struct {
+	transfer.Ref
 	line int64
 	by   string
 }
 
-// batch collects records and copies them into their tables.
+// batch collects records until they are stored together.
 type batch struct {
 	tx      *db.Tx
 	now     time.Time
 	records int
 	bytes   int
-	known   map[ref]bool
-	wanted  []wanted
-	closing map[string]bool // guilds with giveaways whose time was over
-	ranked  map[string]bool // guilds whose leaderboards have grown
-	to      targets
+	known   map[transfer.Ref]bool
+	needs   []need
+	kinds   []kind
+	byName  map[string]kind
 }
 
 func newBatch(tx *db.Tx, now time.Time) *batch {
-	return &batch{tx: tx, now: now.UTC(), known: make(map[ref]bool), closing: make(map[string]bool), ranked: make(map[string]bool), to: newTargets()}
+	b := &batch{tx: tx, now: now.UTC(), known: make(map[transfer.Ref]bool), kinds: newKinds(), byName: make(map[string]kind)}
+	for _, k := range b.kinds {
+		b.byName[k.name()] = k
+	}
+	return b
 }
 
 // add reads one line into the batch and returns its kind.
-func (b *batch) add(line int64, p *parser, text []byte) (string, *LineError) {
-	members, err := p.object(text)
-	if err != nil {
-		return "", &LineError{Line: line, Reason: err.Error()}
+func (b *batch) add(line int64, text []byte) (string, *LineError) {
+	value, found, ok := schema.Read(text, maxLine)
+	if !ok {
+		return "", &LineError{Line: line, Reason: describe(found)}
 	}
-	f := newFields(members)
-	v := f.take("record", false)
-	if v == nil || v.kind != isString {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return "", &LineError{Line: line, Reason: "is not a JSON object"}
+	}
+	name, ok := object["record"].(string)
+	if !ok {
 		return "", &LineError{Line: line, Reason: `has no member "record" that names its kind`}
 	}
-	read, ok := readers[v.text]
+	k, ok := b.byName[name]
 	if !ok {
-		return "", &LineError{Line: line, Reason: fmt.Sprintf("there is no record kind %q", v.text)}
+		return "", &LineError{Line: line, Reason: fmt.Sprintf("there is no record kind %q", schema.Printable(name))}
 	}
-	kind := v.text
-	read(b, &record{line: line, kind: kind, fields: f})
-	if reason := f.done(); reason != "" {
-		return "", &LineError{Line: line, Kind: kind, Reason: reason}
+	needs, defines, err := k.read(line, value, found, text, b.now)
+	if err != nil {
+		return "", &LineError{Line: line, Kind: name, Reason: err.Error()}
+	}
+	// What this file has not defined before the line that needs it must be in the
+	// database, which is asked before the batch goes in.
+	for _, r := range needs {
+		if !b.known[r] {
+			b.needs = append(b.needs, need{r, line, name})
+		}
+	}
+	if defines != nil {
+		b.known[*defines] = true
 	}
 	b.records++
 	b.bytes += len(text)
-	return kind, nil
+	return name, nil
 }
 
-// defines notes that the file has brought in r, so that later lines may name it.
-func (b *batch) defines(r ref) { b.known[r] = true }
-
-// needs notes that a line names r. What this file has not defined before that
-// line must be in the database, which is asked before the batch goes in.
-func (b *batch) needs(rec *record, r ref) {
-	if !b.known[r] {
-		b.wanted = append(b.wanted, wanted{r, rec.line, rec.kind})
+// describe names members as paths: levelling.curve.base.
+func describe(found []schema.Problem) string {
+	texts := make([]string, len(found))
+	for i, p := range found {
+		texts[i] = strings.TrimSpace(strings.ReplaceAll(strings.TrimPrefix(p.Place, "/"), "/", ".") + " " + p.Text)
 	}
+	return schema.Join(texts)
 }
 
-// flush copies what was collected into the tables. When a line is refused, the
-// error names the first line of the file that is.
+// flush stores what was collected. When a line is refused, the error names the
+// first line of the file that is.
 func (b *batch) flush(ctx context.Context) error {
 	if _, err := b.tx.ExecContext(ctx, `SAVEPOINT batch`); err != nil {
 		return fmt.Errorf("import: %w", err)
@@ -131,26 +114,27 @@ func (b *batch) flush(ctx context.Context) error {
 	if _, err := b.tx.ExecContext(ctx, `RELEASE batch`); err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
-	for _, t := range []*target{&b.to.wallets, &b.to.levels} {
-		for _, row := range t.rows {
-			b.ranked[row[0].(string)] = true
-		}
-	}
-	b.records, b.bytes, b.wanted = 0, 0, b.wanted[:0]
-	b.to.each(func(t *target) { t.keep(func(int64) bool { return false }) })
+	b.records, b.bytes = 0, 0
+	b.keep(0)
 	if len(b.known) > knownLimit {
 		clear(b.known)
 	}
 	return nil
 }
 
+// keep drops what came in with the lines from one on.
+func (b *batch) keep(before int64) {
+	b.needs = slices.DeleteFunc(b.needs, func(n need) bool { return n.line >= before })
+	for _, k := range b.kinds {
+		k.keep(before)
+	}
+}
+
 // refuse returns the error for a line, unless an earlier line of the batch is
-// wrong too: tables are filled one after the other, and a line that cannot be
+// wrong too: kinds are stored one after the other, and a line that cannot be
 // read is seen before those that only the database finds wrong.
 func (b *batch) refuse(ctx context.Context, wrong *LineError) error {
-	before := func(line int64) bool { return line < wrong.Line }
-	b.wanted = slices.DeleteFunc(b.wanted, func(w wanted) bool { return !before(w.line) })
-	b.to.each(func(t *target) { t.keep(before) })
+	b.keep(wrong.Line)
 	var earlier *LineError
 	if errors.As(b.flush(ctx), &earlier) {
 		return earlier
@@ -158,162 +142,87 @@ func (b *batch) refuse(ctx context.Context, wrong *LineError) error {
 	return wrong
 }
 
-// send fills the tables in the order in which rows refer to one another.
+// send stores the rows in the order in which they need one another.
 func (b *batch) send(ctx context.Context) error {
 	if err := b.resolve(ctx); err != nil {
 		return err
 	}
-	if err := b.copy(ctx, &b.to.guilds); err != nil {
-		return err
-	}
-	if err := b.replaceDefaultSettings(ctx); err != nil {
-		return err
-	}
-	if err := b.number(ctx); err != nil {
-		return err
-	}
-	for _, t := range b.to.afterGuilds() {
-		var before func(context.Context) error
-		switch t {
-		case &b.to.messages:
-			before = b.count
-		case &b.to.entries:
-			before = b.room
-		case &b.to.draws:
-			before = b.rounds
-		}
-		if before != nil {
-			if err := before(ctx); err != nil {
-				return err
-			}
-		}
-		if err := b.copy(ctx, t); err != nil {
+	for _, k := range b.kinds {
+		if err := k.load(ctx, b.tx); err != nil {
 			return err
 		}
 	}
-	return b.giveDefaultSettings(ctx)
+	return nil
 }
 
 // resolve looks up what the batch's records name and the file did not define.
 func (b *batch) resolve(ctx context.Context) error {
-	slices.SortFunc(b.wanted, func(x, y wanted) int { return int(x.line - y.line) })
-	for _, k := range [...]struct{ kind, query string }{
-		{"guild", `SELECT id AS guild, id FROM guilds WHERE id = ANY($1) AND id = ANY($2)`},
-		{"ticket", `
-			SELECT guild_id AS guild, id FROM tickets
-			WHERE (guild_id, id) IN (SELECT * FROM unnest($1::text[], $2::text[]))`},
-		{"giveaway", `
-			SELECT guild_id AS guild, id FROM giveaways
-			WHERE (guild_id, id) IN (SELECT * FROM unnest($1::text[], $2::text[]))`},
-	} {
-		var guilds, ids []string
-		asked := make(map[ref]bool)
-		for _, w := range b.wanted {
-			if w.kind == k.kind && !asked[w.ref] {
-				asked[w.ref] = true
-				guilds, ids = append(guilds, w.guild), append(ids, w.id)
-			}
-		}
-		if len(ids) == 0 {
+	slices.SortFunc(b.needs, func(x, y need) int { return int(x.line - y.line) })
+	for _, k := range b.kinds {
+		if k.find() == "" {
 			continue
 		}
-		var found []struct{ Guild, ID string }
-		if err := b.tx.SelectContext(ctx, &found, k.query, db.Array(guilds), db.Array(ids)); err != nil {
-			return fmt.Errorf("import: look up each %s that the file names: %w", k.kind, err)
-		}
-		there := make(map[ref]bool, len(found))
-		for _, r := range found {
-			there[ref{k.kind, r.Guild, r.ID}] = true
-		}
-		for _, w := range b.wanted {
-			if w.kind == k.kind && !there[w.ref] {
-				return &LineError{Line: w.line, Kind: w.by, Reason: missing(w.ref)}
-			}
-		}
-		for r := range there {
-			b.known[r] = true
+		if err := b.look(ctx, k); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func missing(r ref) string {
-	if r.kind == "guild" {
-		return fmt.Sprintf("guild %s is neither in the lines before nor in the database", r.id)
+func (b *batch) look(ctx context.Context, k kind) error {
+	var guilds, ids []string
+	asked := make(map[transfer.Ref]bool)
+	for _, n := range b.needs {
+		if n.Kind == k.name() && !asked[n.Ref] {
+			asked[n.Ref] = true
+			guilds, ids = append(guilds, n.Guild), append(ids, n.ID)
+		}
 	}
-	return fmt.Sprintf("%s %q of guild %s is neither in the lines before nor in the database", r.kind, r.id, r.guild)
-}
-
-// copy sends a target's rows.
-func (b *batch) copy(ctx context.Context, t *target) error {
-	if len(t.rows) == 0 {
+	if len(ids) == 0 {
 		return nil
 	}
-	at := 0
-	err := db.Copy(ctx, b.tx, t.table, t.columns, func() ([]any, error) {
-		if at == len(t.rows) {
-			return nil, io.EOF
-		}
-		at++
-		return t.rows[at-1], nil
-	})
-	if err != nil {
-		return t.explain(err)
+	var found []struct{ Guild, ID string }
+	if err := b.tx.SelectContext(ctx, &found, k.find(), db.Array(guilds), db.Array(ids)); err != nil {
+		return fmt.Errorf("import: look up each %s that the file names: %w", k.name(), err)
 	}
+	there := make(map[transfer.Ref]bool, len(found))
+	for _, r := range found {
+		there[transfer.Ref{Kind: k.name(), Guild: r.Guild, ID: r.ID}] = true
+	}
+	for _, n := range b.needs {
+		if n.Kind == k.name() && !there[n.Ref] {
+			return &LineError{Line: n.line, Kind: n.by, Reason: missing(n.Ref)}
+		}
+	}
+	maps.Copy(b.known, there)
 	return nil
 }
 
-// explain names the line of the file that Postgres refused.
-func (t *target) explain(err error) error {
-	n, ok := db.CopyLine(err)
-	if !ok || n < 1 || n > len(t.lines) {
-		return fmt.Errorf("import: %w", err)
+func missing(r transfer.Ref) string {
+	if r.Kind == "guild" {
+		return fmt.Sprintf("guild %s is neither in the lines before nor in the database", r.ID)
 	}
-	e := &LineError{Line: t.lines[n-1], Kind: t.kinds[n-1]}
-	for constraint, reason := range t.refusals {
-		if db.Violates(err, constraint) {
-			e.Reason = reason
-			return e
-		}
-	}
-	e.Reason = fmt.Sprintf("the database refuses it: %s", err)
-	return e
+	return fmt.Sprintf("%s %q of guild %s is neither in the lines before nor in the database", r.Kind, r.ID, r.Guild)
 }
 
-// replaceDefaultSettings makes room for settings records: a guild that came in
-// without one was given the defaults, and a row that says nothing else is no
-// loss. Any other row stays, and the record that meets it is an error.
-func (b *batch) replaceDefaultSettings(ctx context.Context) error {
-	for _, r := range b.to.settings.rows {
-		guild := r[0].(string)
-		if _, err := b.tx.ExecContext(ctx, `
-			DELETE FROM guild_settings
-			WHERE guild_id = $1
-			  AND (moderation, economy, levelling, tickets, giveaways, network)
-			    = (true, true, true, true, true, true)
-			  AND (currency_name, currency_symbol, require_close_reason, close_action, timezone)
-			    = ('coins', '🪙', false, 'archive', 'UTC')`, guild); err != nil {
-			return fmt.Errorf("import: replace the default settings of guild %s: %w", guild, err)
+// finish is done once, after the last batch.
+func (b *batch) finish(ctx context.Context, total int64) error {
+	for _, k := range b.kinds {
+		if err := k.finish(ctx, b.tx); err != nil {
+			return err
 		}
 	}
-	return nil
-}
-
-// giveDefaultSettings gives settings to the batch's guilds that have none: every
-// guild has settings. A record of them that comes later replaces these.
-func (b *batch) giveDefaultSettings(ctx context.Context) error {
-	if len(b.to.guilds.rows) == 0 {
+	if total < manyRecords {
 		return nil
 	}
-	ids := make([]string, 0, len(b.to.guilds.rows))
-	for _, r := range b.to.guilds.rows {
-		ids = append(ids, r[0].(string))
-	}
+	// Whoever reads the guild next should not be planned for with the statistics
+	// of a small or empty table.
 	if _, err := b.tx.ExecContext(ctx, `
-		INSERT INTO guild_settings (guild_id)
-		SELECT unnest($1::text[])
-		ON CONFLICT DO NOTHING`, db.Array(ids)); err != nil {
-		return fmt.Errorf("import: give guilds their settings: %w", err)
+		ANALYZE cases, wallets, ledger_entries, levels, tickets, ticket_messages,
+		        giveaways, giveaway_entries, network_listings`); err != nil {
+		return fmt.Errorf("import: look at what came in: %w", err)
 	}
 	return nil
 }
+
+func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }

@@ -226,50 +226,65 @@ func (g *demo) support() {
 		if claimed {
 			t["claimed_by_id"] = helper
 		}
+		log := &transcript{demo: g, ticket: id, at: at}
 		lines := story.lines
 		if !claimed {
 			lines = lines[:1]
 		}
-		var log []fact
-		say := func(kind, author, authorType, content string) {
-			m := fact{
-				"id": fmt.Sprintf("%s-%02d", id, len(log)+1), "ticket_id": id, "kind": kind, "content": content,
-				"author_type": authorType, "created_at": wire.At(at),
-			}
-			if author != "" {
-				m["author_id"] = author
-			}
-			if kind == "message" {
-				m["channel_message_id"] = g.snowflake(at)
-			}
-			log = append(log, m)
-			at = at.Add(time.Minute + g.within(17*time.Minute))
-		}
-		say("open", "", "system", "Ticket opened.")
-		for j, text := range lines {
-			switch {
-			case j == 1:
-				say("claim", helper, "system", "Ticket claimed.")
-				say("message", helper, "staff", text)
-			case text[0] == '#':
-				say("note", helper, "staff", text[1:])
-			case j%2 == 0:
-				say("message", opener, "opener", text)
-			default:
-				say("message", helper, "staff", text)
-			}
-		}
-		t["updated_at"] = log[len(log)-1]["created_at"]
+		log.talk(opener, helper, lines)
+		t["updated_at"] = log.messages[len(log.messages)-1]["created_at"]
 		if !open {
 			t["status"], t["close_reason"], t["closed_by_id"] = "closed", story.outcome, helper
-			t["closed_at"], t["updated_at"] = wire.At(at), wire.At(at)
-			say("close", helper, "system", story.outcome)
+			t["closed_at"], t["updated_at"] = wire.At(log.at), wire.At(log.at)
+			log.add("close", helper, "system", story.outcome)
 		}
 		g.put("ticket", t)
-		for _, m := range log {
+		for _, m := range log.messages {
 			g.put("ticket_message", m)
 		}
 	}
+}
+
+// transcript is what is written in a ticket of the demo guild.
+type transcript struct {
+	*demo
+	ticket   string
+	at       time.Time // of what is written next
+	messages []fact
+}
+
+// talk is the opening of a ticket and the lines that both sides write in turn; #
+// begins a note among staff.
+func (t *transcript) talk(opener, helper string, lines []string) {
+	t.add("open", "", "system", "Ticket opened.")
+	for i, text := range lines {
+		switch {
+		case i == 1:
+			t.add("claim", helper, "system", "Ticket claimed.")
+			t.add("message", helper, "staff", text)
+		case text[0] == '#':
+			t.add("note", helper, "staff", text[1:])
+		case i%2 == 0:
+			t.add("message", opener, "opener", text)
+		default:
+			t.add("message", helper, "staff", text)
+		}
+	}
+}
+
+func (t *transcript) add(kind, author, authorType, content string) {
+	m := fact{
+		"id": fmt.Sprintf("%s-%02d", t.ticket, len(t.messages)+1), "ticket_id": t.ticket, "kind": kind, "content": content,
+		"author_type": authorType, "created_at": wire.At(t.at),
+	}
+	if author != "" {
+		m["author_id"] = author
+	}
+	if kind == "message" {
+		m["channel_message_id"] = t.snowflake(t.at)
+	}
+	t.messages = append(t.messages, m)
+	t.at = t.at.Add(time.Minute + t.within(17*time.Minute))
 }
 
 func (g *demo) raffles() {

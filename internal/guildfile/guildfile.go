@@ -1,8 +1,8 @@
 // Package guildfile reads and writes the guild file: newline-delimited JSON,
 // one record a line, by which a bot's existing data gets in, a guild moves out
-// and a demonstration guild is made. It knows the tables of every domain and
-// none of the domains' rules beyond what makes a stored row a legal one; it
-// emits no events.
+// and a demonstration guild is made. It knows lines, their order, what they refer
+// to and how many go in together; what a record is, the domains say (transfer.Kind)
+// and the contract's schemas. It emits no events.
 package guildfile
 
 import (
@@ -93,7 +93,6 @@ func Import(ctx context.Context, d *db.DB, r io.Reader, progress func(bytes, rec
 func load(ctx context.Context, b *batch, r io.Reader, progress func(bytes, records int64)) (Summary, error) {
 	sum := Summary{Kinds: make(map[string]int64)}
 	in := bufio.NewReaderSize(r, maxLine)
-	var p parser
 	for line := int64(1); ; line++ {
 		text, err := in.ReadSlice('\n')
 		last := errors.Is(err, io.EOF)
@@ -108,7 +107,7 @@ func load(ctx context.Context, b *batch, r io.Reader, progress func(bytes, recor
 			text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 		}
 		if text = bytes.TrimSpace(text); len(text) > 0 {
-			kind, wrong := b.add(line, &p, text)
+			kind, wrong := b.add(line, text)
 			if wrong != nil {
 				return sum, b.refuse(ctx, wrong)
 			}

@@ -41,9 +41,9 @@ func TestLeaderboardsAreExactBesideImports(t *testing.T) {
 				running = false
 			default:
 			}
-			tend(t, d, k)
+			maintain(t, d, k)
 		}
-		for deadline := time.Now().Add(30 * time.Second); tend(t, d, k) < 2; {
+		for deadline := time.Now().Add(30 * time.Second); maintain(t, d, k) < 2; {
 			if time.Now().After(deadline) {
 				t.Fatal("there are no maps after an import")
 			}
@@ -51,11 +51,11 @@ func TestLeaderboardsAreExactBesideImports(t *testing.T) {
 	}
 }
 
-// tend is a round of the keeper and a look at both leaderboards. It returns how
+// maintain is a round of the keeper and a look at both leaderboards. It returns how
 // many of them have a map.
-func tend(t *testing.T, d *db.DB, k *leaderboard.Keeper) (maps int) {
+func maintain(t *testing.T, d *db.DB, k *leaderboard.Keeper) (maps int) {
 	t.Helper()
-	if err := k.Tend(t.Context()); err != nil {
+	if err := k.Maintain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	err := d.Snapshot(t.Context(), func(ctx context.Context, tx *db.Tx) error {

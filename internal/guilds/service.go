@@ -8,12 +8,15 @@ import (
 	"guildhall/gen"
 	"guildhall/internal/auth"
 	"guildhall/internal/db"
-	"guildhall/internal/wire"
 )
 
 // Curve is the level curve as the settings publish it: the step from level L
 // costs Quadratic*L^2 + Linear*L + Base XP. It is levelling's.
-type Curve struct{ Base, Linear, Quadratic int64 }
+type Curve struct {
+	Base      int64 `json:"base"`
+	Linear    int64 `json:"linear"`
+	Quadratic int64 `json:"quadratic"`
+}
 
 // Service implements the operations on the guild itself.
 type Service struct{ Curve Curve }
@@ -31,8 +34,8 @@ func (s *Service) GetGuild(ctx context.Context, _ gen.GetGuildRequestObject) (ge
 		OwnerID:     g.OwnerID,
 		MemberCount: g.MemberCount,
 		Locale:      g.Locale,
-		JoinedAt:    wire.At(g.JoinedAt),
-		CreatedAt:   wire.At(g.CreatedAt),
+		JoinedAt:    g.JoinedAt,
+		CreatedAt:   g.CreatedAt,
 	}}, nil
 }
 
@@ -46,9 +49,9 @@ func (s *Service) GetGuildSettings(ctx context.Context, _ gen.GetGuildSettingsRe
 	return gen.GetGuildSettings200JSONResponse{Data: gen.GuildSettings{
 		Modules: gen.GuildModules{
 			Moderation: g.Moderation,
-			Economy:    g.Economy,
-			Levelling:  g.Levelling,
-			Tickets:    g.Tickets,
+			Economy:    g.Modules.Economy,
+			Levelling:  g.Modules.Levelling,
+			Tickets:    g.Modules.Tickets,
 			Giveaways:  g.Giveaways,
 			Network:    g.Network,
 		},
@@ -56,6 +59,6 @@ func (s *Service) GetGuildSettings(ctx context.Context, _ gen.GetGuildSettingsRe
 		Levelling: gen.LevellingSettings{Curve: gen.LevelCurve(s.Curve)},
 		Tickets:   gen.TicketSettings{RequireCloseReason: g.RequireCloseReason, CloseAction: g.CloseAction},
 		Timezone:  g.Timezone,
-		UpdatedAt: wire.At(g.UpdatedAt),
+		UpdatedAt: g.UpdatedAt,
 	}}, nil
 }

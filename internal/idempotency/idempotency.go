@@ -1,5 +1,5 @@
-// Package idempotency keeps the answers of writes under the caller's key, so
-// that a repeated request gets the first answer instead of a second effect.
+// Package idempotency keeps the responses of writes under the caller's key, so
+// that a repeated request gets the first response instead of a second effect.
 // The record lives in the transaction of the change it answers for; the
 // primary key is the lock. It knows nothing of HTTP but a status and bytes.
 package idempotency
@@ -26,8 +26,8 @@ type Request struct {
 	Fingerprint []byte
 }
 
-// Answer is what was, or will be, sent to the caller.
-type Answer struct {
+// Response is what was, or will be, sent to the caller.
+type Response struct {
 	Status     int
 	Location   string
 	RetryAfter string
@@ -41,7 +41,7 @@ type Sealer interface {
 	Open(sealed []byte, bound string) ([]byte, error)
 }
 
-// Keys stores answers.
+// Keys stores responses.
 type Keys struct{ Sealer Sealer }
 
 // Fingerprint is SHA-256 over method, path and the raw body, each preceded by
@@ -66,12 +66,12 @@ var (
 )
 
 // Claim takes the key for the caller's unit of work and returns nil, or
-// returns the answer that an earlier request left under it. A concurrent twin
+// returns the response that an earlier request left under it. A concurrent duplicate
 // waits here until the first commits or rolls back, as long as the
 // transaction's lock timeout allows; then, and while a leased request runs, it
 // is idempotency_key_in_use. A key used for another request is
 // idempotency_key_reused.
-func (k Keys) Claim(ctx context.Context, tx *db.Tx, r Request) (*Answer, error) {
+func (k Keys) Claim(ctx context.Context, tx *db.Tx, r Request) (*Response, error) {
 	var claimed bool
 	// No index is named: which columns are the key is the schema's affair, before
 	// and after the upgrade that adds the guild to them.
@@ -88,24 +88,24 @@ func (k Keys) Claim(ctx context.Context, tx *db.Tx, r Request) (*Answer, error) 
 	case !db.Missing(err):
 		return nil, fmt.Errorf("claim idempotency key: %w", err)
 	}
-	answer, err := k.find(ctx, tx, r)
+	response, err := k.find(ctx, tx, r)
 	if !errors.Is(err, errOver) {
-		return answer, err
+		return response, err
 	}
 	if ours, err := takeOver(ctx, tx, r); ours || err != nil {
 		return nil, err
 	}
-	answer, err = k.find(ctx, tx, r) // a twin was faster
+	response, err = k.find(ctx, tx, r) // a duplicate was faster
 	if errors.Is(err, errOver) {
 		return nil, inUse
 	}
-	return answer, err
+	return response, err
 }
 
 // errOver says that the window of a key is over: it is free.
 var errOver = errors.New("the window of the idempotency key is over")
 
-// takeOver claims a key whose window is over, unless a twin has done so.
+// takeOver claims a key whose window is over, unless a duplicate has done so.
 func takeOver(ctx context.Context, tx *db.Tx, r Request) (bool, error) {
 	var ours []bool
 	err := tx.SelectContext(ctx, &ours, `
@@ -125,14 +125,14 @@ func takeOver(ctx context.Context, tx *db.Tx, r Request) (bool, error) {
 	return len(ours) == 1, nil
 }
 
-// Replay returns the answer that the key has, or nil when it has none. A key
+// Replay returns the response that the key has, or nil when it has none. A key
 // used for another request is idempotency_key_reused.
-func (k Keys) Replay(ctx context.Context, q db.Querier, r Request) (*Answer, error) {
-	answer, err := k.find(ctx, q, r)
+func (k Keys) Replay(ctx context.Context, q db.Querier, r Request) (*Response, error) {
+	response, err := k.find(ctx, q, r)
 	if errors.Is(err, inUse) || errors.Is(err, errOver) {
 		return nil, nil
 	}
-	return answer, err
+	return response, err
 }
 
 type row struct {
@@ -145,8 +145,8 @@ type row struct {
 	Over        bool           `db:"over"`
 }
 
-// find returns the answer stored under the key, or errOver.
-func (k Keys) find(ctx context.Context, q db.Querier, r Request) (*Answer, error) {
+// find returns the response stored under the key, or errOver.
+func (k Keys) find(ctx context.Context, q db.Querier, r Request) (*Response, error) {
 	var have row
 	err := q.GetContext(ctx, &have, `
 		SELECT fingerprint, state, status, location, retry_after, body,
@@ -166,8 +166,8 @@ func (k Keys) find(ctx context.Context, q db.Querier, r Request) (*Answer, error
 	return k.open(have, r)
 }
 
-// open is the answer of a row to a request.
-func (k Keys) open(have row, r Request) (*Answer, error) {
+// open is the response of a row to a request.
+func (k Keys) open(have row, r Request) (*Response, error) {
 	switch {
 	case !bytes.Equal(have.Fingerprint, r.Fingerprint):
 		return nil, reused
@@ -178,14 +178,14 @@ func (k Keys) open(have row, r Request) (*Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the stored answer: %w", err)
 	}
-	return &Answer{
+	return &Response{
 		Status: int(have.Status.Int64), Location: have.Location.String, RetryAfter: have.RetryAfter.String,
 		Body: body, Replayed: true,
 	}, nil
 }
 
-// Keep stores the answer under the key that this unit has claimed.
-func (k Keys) Keep(ctx context.Context, tx *db.Tx, r Request, a Answer) error {
+// Keep stores the response under the key that this unit has claimed.
+func (k Keys) Keep(ctx context.Context, tx *db.Tx, r Request, a Response) error {
 	_, err := tx.ExecContext(ctx, `
 		UPDATE idempotency_keys
 		SET state = 'done', status = $4, location = nullif($5, ''), retry_after = nullif($6, ''), body = $7, lease_until = NULL
@@ -197,7 +197,7 @@ func (k Keys) Keep(ctx context.Context, tx *db.Tx, r Request, a Answer) error {
 	return nil
 }
 
-// bound ties a sealed answer to its row: moved elsewhere it does not open.
+// bound ties a sealed response to its row: moved elsewhere it does not open.
 func bound(r Request) string { return "idempotency_keys/" + r.TokenID + "/" + r.Key }
 
 // Prune deletes up to a thousand keys whose window is over and reports how

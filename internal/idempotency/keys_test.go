@@ -26,12 +26,12 @@ type modelKey struct {
 	body  string
 	age   time.Duration
 	lease time.Duration // what is left of it; 0: there is none
-	done  *idempotency.Answer
+	done  *idempotency.Response
 }
 
 func (m *modelKey) fresh() bool { return m != nil && (m.age < 24*time.Hour || m.lease > 0) }
 
-// Random claims, leases, answers, releases and passing hours do what a model of
+// Random claims, leases, responses, releases and passing hours do what a model of
 // a few lines says.
 // RELIABILITY.md, Writes.
 func TestKeysAgainstAModel(t *testing.T) {
@@ -62,7 +62,7 @@ func keysAgainstAModel(t *testing.T, d *db.DB) {
 			}
 		}
 		// check compares an outcome with what the model expects of a request.
-		check := func(what string, r idempotency.Request, got *idempotency.Answer, err error) {
+		check := func(what string, r idempotency.Request, got *idempotency.Response, err error) {
 			t.Helper()
 			m := model[r.Key]
 			switch {
@@ -94,7 +94,7 @@ func keysAgainstAModel(t *testing.T, d *db.DB) {
 			if leased && m != nil && m.done == nil && m.lease == 0 && m.body == string(r.Fingerprint) {
 				delete(model, r.Key) // it is taken over
 			}
-			var got *idempotency.Answer
+			var got *idempotency.Response
 			claimed := false
 			err := do(func(ctx context.Context, tx *db.Tx) (err error) {
 				take := keys.Claim
@@ -113,9 +113,9 @@ func keysAgainstAModel(t *testing.T, d *db.DB) {
 				next.body = string(r.Fingerprint)
 			}
 		}
-		answer := func(leased bool) func(*rapid.T) {
+		response := func(leased bool) func(*rapid.T) {
 			return func(*rapid.T) {
-				a := idempotency.Answer{Status: rapid.SampledFrom([]int{200, 201, 422}).Draw(t, "status"), Body: []byte(rapid.String().Draw(t, "answer"))}
+				a := idempotency.Response{Status: rapid.SampledFrom([]int{200, 201, 422}).Draw(t, "status"), Body: []byte(rapid.String().Draw(t, "answer"))}
 				if a.Status == 201 {
 					a.Location = "/somewhere"
 				}
@@ -130,8 +130,8 @@ func keysAgainstAModel(t *testing.T, d *db.DB) {
 			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"answer":                answer(false),
-			"answer, taking leases": answer(true),
+			"answer":                response(false),
+			"answer, taking leases": response(true),
 			"lease": func(*rapid.T) {
 				claim(true, modelKey{lease: idempotency.LeaseTime}, func(ctx context.Context, tx *db.Tx, r idempotency.Request) error {
 					return keys.Lease(ctx, tx, r)
@@ -183,7 +183,7 @@ func box(t *testing.T, first ...byte) *seal.Box {
 	return made
 }
 
-// A change of the secret key rewrites every kept answer, chunk by chunk, and
+// A change of the secret key rewrites every kept response, chunk by chunk, and
 // says what it could not read.
 // RELIABILITY.md, Operation.
 func TestReseal(t *testing.T) {
@@ -199,7 +199,7 @@ func TestReseal(t *testing.T) {
 				if _, err := keys.Claim(ctx, tx, r); err != nil {
 					return err
 				}
-				if err := keys.Keep(ctx, tx, r, idempotency.Answer{Status: 200, Body: []byte(r.Key)}); err != nil {
+				if err := keys.Keep(ctx, tx, r, idempotency.Response{Status: 200, Body: []byte(r.Key)}); err != nil {
 					return err
 				}
 			}
@@ -211,7 +211,7 @@ func TestReseal(t *testing.T) {
 	keep(box(t, 1), "old", 0, n)
 	keep(box(t, 2), "new", 0, 3)
 	keep(box(t, 9), "lost", 0, 2)
-	if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error { // one that has no answer yet
+	if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error { // one that has no response yet
 		_, err := idempotency.Keys{Sealer: box(t, 2)}.Claim(ctx, tx, idempotency.Request{TokenID: "old", Key: "running", Fingerprint: []byte("f")})
 		return err
 	}); err != nil {
@@ -266,7 +266,7 @@ func upTo(n int) map[int]bool {
 	return all
 }
 
-// A twin that finds the row locked for longer than the transaction waits is
+// A duplicate that finds the row locked for longer than the transaction waits is
 // told that the key is in use.
 func TestClaimBesideAnOpenTransaction(t *testing.T) {
 	t.Parallel()
@@ -277,9 +277,9 @@ func TestClaimBesideAnOpenTransaction(t *testing.T) {
 		if _, err := keys.Claim(ctx, tx, r); err != nil {
 			return err
 		}
-		twin := make(chan error)
+		duplicate := make(chan error)
 		go func() {
-			twin <- d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+			duplicate <- d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
 				if _, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '50ms'`); err != nil {
 					return err
 				}
@@ -287,8 +287,8 @@ func TestClaimBesideAnOpenTransaction(t *testing.T) {
 				return err
 			})
 		}()
-		if err := <-twin; !fault.Is(err, "idempotency_key_in_use") {
-			t.Errorf("the twin: %v", err)
+		if err := <-duplicate; !fault.Is(err, "idempotency_key_in_use") {
+			t.Errorf("the duplicate: %v", err)
 		}
 		return nil
 	}); err != nil {

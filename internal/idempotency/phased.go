@@ -15,9 +15,9 @@ const LeaseTime = 30 * time.Second
 // ClaimLeased is Claim for a request that calls out between two commits. It
 // also takes over a key whose holder has let its lease run out, if the request
 // is the same one.
-func (k Keys) ClaimLeased(ctx context.Context, tx *db.Tx, r Request) (*Answer, error) {
+func (k Keys) ClaimLeased(ctx context.Context, tx *db.Tx, r Request) (*Response, error) {
 	var ours []bool
-	// SKIP LOCKED leaves a key that a twin takes over at this moment to the twin.
+	// SKIP LOCKED leaves a key that a duplicate takes over at this moment to the duplicate.
 	err := tx.SelectContext(ctx, &ours, `
 		DELETE FROM idempotency_keys
 		WHERE guild_id = $1 AND (token_id, key) IN (
@@ -32,8 +32,8 @@ func (k Keys) ClaimLeased(ctx context.Context, tx *db.Tx, r Request) (*Answer, e
 	return k.Claim(ctx, tx, r)
 }
 
-// Lease lets the claimed key outlive this unit, without an answer, for
-// LeaseTime. Until then twins are idempotency_key_in_use.
+// Lease lets the claimed key outlive this unit, without a response, for
+// LeaseTime. Until then duplicates are idempotency_key_in_use.
 func (k Keys) Lease(ctx context.Context, tx *db.Tx, r Request) error {
 	_, err := tx.ExecContext(ctx, `
 		UPDATE idempotency_keys
@@ -45,7 +45,7 @@ func (k Keys) Lease(ctx context.Context, tx *db.Tx, r Request) error {
 	return nil
 }
 
-// Release frees a leased key without an answer: the request may run again.
+// Release frees a leased key without a response: the request may run again.
 func (k Keys) Release(ctx context.Context, tx *db.Tx, r Request) error {
 	_, err := tx.ExecContext(ctx, `
 		DELETE FROM idempotency_keys
@@ -56,5 +56,5 @@ func (k Keys) Release(ctx context.Context, tx *db.Tx, r Request) error {
 	return nil
 }
 
-// ErrInUse is the refusal of a request whose twin is still running.
+// ErrInUse is the refusal of a request whose duplicate is still running.
 var ErrInUse error = inUse

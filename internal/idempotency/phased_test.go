@@ -30,26 +30,26 @@ func TestLease(t *testing.T) {
 		return base.DB.Do(ctx, work)
 	}
 	// claim leaves the key under a lease if it gets it.
-	claim := func(body string) (answer *idempotency.Answer, err error) {
+	claim := func(body string) (response *idempotency.Response, err error) {
 		t.Helper()
 		err = do(func(ctx context.Context, tx *db.Tx) error {
-			if answer, err = keys.ClaimLeased(ctx, tx, request(body)); err != nil || answer != nil {
+			if response, err = keys.ClaimLeased(ctx, tx, request(body)); err != nil || response != nil {
 				return err
 			}
 			return keys.Lease(ctx, tx, request(body))
 		})
-		return answer, err
+		return response, err
 	}
 	want := func(body, code string) {
 		t.Helper()
-		if answer, err := claim(body); answer != nil || !fault.Is(err, code) {
-			t.Fatalf("got %v, %v, want %s", answer, err, code)
+		if response, err := claim(body); response != nil || !fault.Is(err, code) {
+			t.Fatalf("got %v, %v, want %s", response, err, code)
 		}
 	}
 	free := func(body string) {
 		t.Helper()
-		if answer, err := claim(body); answer != nil || err != nil {
-			t.Fatalf("got %v, %v, want the key", answer, err)
+		if response, err := claim(body); response != nil || err != nil {
+			t.Fatalf("got %v, %v, want the key", response, err)
 		}
 	}
 	expire := func() {
@@ -82,14 +82,14 @@ func TestLease(t *testing.T) {
 	free("b")
 
 	if err := do(func(ctx context.Context, tx *db.Tx) error {
-		return keys.Keep(ctx, tx, request("b"), idempotency.Answer{Status: 201, Body: []byte("bytes\n")})
+		return keys.Keep(ctx, tx, request("b"), idempotency.Response{Status: 201, Body: []byte("bytes\n")})
 	}); err != nil {
 		t.Fatal(err)
 	}
-	release("b") // an answer stays
+	release("b") // a response stays
 	expire()
-	answer, err := claim("b")
-	if err != nil || answer == nil || answer.Status != 201 || string(answer.Body) != "bytes\n" || !answer.Replayed {
-		t.Fatalf("got %+v, %v, want the replay", answer, err)
+	response, err := claim("b")
+	if err != nil || response == nil || response.Status != 201 || string(response.Body) != "bytes\n" || !response.Replayed {
+		t.Fatalf("got %+v, %v, want the replay", response, err)
 	}
 }

@@ -15,9 +15,9 @@ import (
 )
 
 // The rows were written by the program of contract 1.0.0. Whatever
-// becomes of the format, answers of the day before an update are still replayed.
+// becomes of the format, responses of the day before an update are still replayed.
 // RELIABILITY.md, Writes.
-func TestAnswersOfThePreviousRelease(t *testing.T) {
+func TestResponsesOfThePreviousRelease(t *testing.T) {
 	t.Parallel()
 	ctx, d := context.Background(), dbtest.New(t).DB
 	box, err := seal.New(bytes.Repeat([]byte{7}, seal.KeySize))
@@ -28,7 +28,7 @@ func TestAnswersOfThePreviousRelease(t *testing.T) {
 	for _, c := range []struct {
 		key, path, body     string
 		fingerprint, sealed string
-		want                idempotency.Answer
+		want                idempotency.Response
 	}{
 		{
 			key: "one", path: "/api/v1/cases",
@@ -40,7 +40,7 @@ func TestAnswersOfThePreviousRelease(t *testing.T) {
 				"386a756919a04d002faa7770c4c62c08b0dd694a41309684e8f24490f6c1279d61d563196a3e17b38c3953a49c35d58a24ff91eeb580476311083398" +
 				"83eb374df38186e5a406adeab7727061b1994744462642613dfe2fe03886127bf50d1d9d6ba69fe6720bf002a40d11257d84847a7299b31749c753e4" +
 				"79ddea6ff9f16ead14ab",
-			want: idempotency.Answer{
+			want: idempotency.Response{
 				Status: 201, Location: "/api/v1/cases/01a1ffc6-01be-74db-9796-c2c16594f2ef", Replayed: true,
 				Body: []byte(`{"data":{"created_at":"2026-11-21T20:22:09.084Z","expires_at":null,"id":"01a1ffc6-01be-74db-9796-c2c16594f2ef","moderator_id":"8","number":1,"reason":"é🎉 \u003c\u0026\u003e","source":"api","status":"active","type":"note","updated_at":"2026-11-21T20:22:09.084Z","user_id":"9"}}` + "\n"),
 			},
@@ -52,7 +52,7 @@ func TestAnswersOfThePreviousRelease(t *testing.T) {
 			sealed: "017b2193034a67476b410ce9ff9b71737dcc254a9a4efe0c7463329a84a0c28fa4a5662db74116c98bed112447b304b247037add0fd4803d42f403ea" +
 				"398d96053b3d3ee56f7322df4756eb61f07399c9f887ce4d69ea1a0bc54c4518a33dceb123af7a0aa807a2dfb341ebcf83ca79ee417287c132ce24ff" +
 				"a73f35e4eb09da1cd60b85",
-			want: idempotency.Answer{
+			want: idempotency.Response{
 				Status: 422, Location: "", Replayed: true,
 				Body: []byte(`{"error":{"code":"balance_would_be_negative","message":"The balance does not cover a change by -5."}}` + "\n"),
 			},
@@ -66,7 +66,7 @@ func TestAnswersOfThePreviousRelease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got *idempotency.Answer
+		var got *idempotency.Response
 		err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 			if _, err := tx.ExecContext(ctx, `
 				INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, location, body)

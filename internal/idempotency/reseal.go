@@ -9,11 +9,11 @@ import (
 	"guildhall/internal/seal"
 )
 
-// resealChunk is how many answers are read at a time; each has up to some tens
+// resealChunk is how many responses are read at a time; each has up to some tens
 // of kilobytes.
 const resealChunk = 200
 
-type sealedAnswer struct {
+type sealedResponse struct {
 	GuildID   string    `db:"guild_id"`
 	TokenID   string    `db:"token_id"`
 	Key       string    `db:"key"`
@@ -21,14 +21,14 @@ type sealedAnswer struct {
 	CreatedAt time.Time `db:"created_at"`
 }
 
-// Reseal rewrites the answers that are kept under the first key of box. It goes
+// Reseal rewrites the responses that are kept under the first key of box. It goes
 // by their age, so that a key which is used anew meanwhile is met again at the
 // end.
 func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (seal.Count, error) {
 	var count seal.Count
-	var last sealedAnswer
+	var last sealedResponse
 	for {
-		var rows []sealedAnswer
+		var rows []sealedResponse
 		err := d.Reader().SelectContext(ctx, &rows, `
 			SELECT guild_id, token_id, key, body, created_at
 			FROM idempotency_keys
@@ -50,7 +50,7 @@ func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (seal.Count, error) {
 
 // resealRows rewrites a chunk. A key that was used anew meanwhile has another
 // body, and is left alone.
-func resealRows(ctx context.Context, d *db.DB, box *seal.Box, rows []sealedAnswer, count *seal.Count) error {
+func resealRows(ctx context.Context, d *db.DB, box *seal.Box, rows []sealedResponse, count *seal.Count) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		var counted seal.Count
 		for _, r := range rows {

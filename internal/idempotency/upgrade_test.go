@@ -96,7 +96,7 @@ func (k keyed) ours(key string) (ran bool) {
 			return nil
 		}
 		ran = true
-		return k.keys.Keep(ctx, tx, r, idempotency.Answer{Status: 201, Location: "/" + key, Body: []byte("of " + key)})
+		return k.keys.Keep(ctx, tx, r, idempotency.Response{Status: 201, Location: "/" + key, Body: []byte("of " + key)})
 	})
 	return ran
 }
@@ -108,7 +108,7 @@ func (k keyed) want(when, key string, ran, want bool) {
 	}
 }
 
-// An answer is replayed whichever release's node kept it and whichever is asked,
+// A response is replayed whichever release's node kept it and whichever is asked,
 // before, during and after an upgrade; a key whose window is over is free for
 // both; and each row has its guild in the end.
 // RELIABILITY.md, Writes.
@@ -162,9 +162,9 @@ func (k keyed) without() (n int) {
 }
 
 // Two that come at the same moment to a key whose window is over: one runs, the
-// other gets its answer.
+// other gets its response.
 // RELIABILITY.md, Writes.
-func TestTwinsTakeOverAKeyOnce(t *testing.T) {
+func TestDuplicatesTakeOverAKeyOnce(t *testing.T) {
 	t.Parallel()
 	k := keyed{dbtest.New(t), t, idempotency.Keys{Sealer: box(t, 1)}}
 	for round := range 20 {
@@ -174,19 +174,19 @@ func TestTwinsTakeOverAKeyOnce(t *testing.T) {
 			_, err := tx.ExecContext(ctx, `UPDATE idempotency_keys SET created_at = now() - interval '25 hours'`)
 			return err
 		})
-		const twins = 4
-		ran := make(chan bool, twins)
-		for range twins {
+		const duplicates = 4
+		ran := make(chan bool, duplicates)
+		for range duplicates {
 			go func() { ran <- k.ours(key) }()
 		}
 		n := 0
-		for range twins {
+		for range duplicates {
 			if <-ran {
 				n++
 			}
 		}
 		if n != 1 {
-			t.Fatalf("%d of %d twins ran", n, twins)
+			t.Fatalf("%d of %d duplicates ran", n, duplicates)
 		}
 	}
 }

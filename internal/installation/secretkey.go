@@ -143,17 +143,17 @@ func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (Resealed, error) {
 	})
 }
 
-// Answers seals the stored answers of writes. One that no key opens is
+// Responses seals the stored responses of writes. One that no key opens is
 // service_unavailable: the write was done and must not be done again, and what
 // was answered can be read once the key it was sealed with is given again, or
 // does not matter any more when the key's 24 hours are over.
-type Answers struct{ *seal.Box }
+type Responses struct{ *seal.Box }
 
 var errUnreadable = fault.New(fault.Unavailable, "service_unavailable",
 	"The request was carried out, but its stored answer cannot be read until the operator of this installation gives the key it was sealed with.").After(time.Minute)
 
 // Open returns what was sealed for bound.
-func (a Answers) Open(sealed []byte, bound string) ([]byte, error) {
+func (a Responses) Open(sealed []byte, bound string) ([]byte, error) {
 	plain, err := a.Box.Open(sealed, bound)
 	if err != nil {
 		return nil, errUnreadable.Because(err)

@@ -381,13 +381,13 @@ func TestSweeps(t *testing.T) {
 	cfg := config(t, base, func(context.Context, errand) error { return nil })
 	cfg.Metrics = reg
 	cfg.Sweeps = []jobs.Sweep{
-		{Name: "broken", Every: 50 * time.Millisecond, Run: func(context.Context) error {
+		{Name: "broken", Interval: 50 * time.Millisecond, Run: func(context.Context) error {
 			if did.add("broken") == 1 {
 				panic("once")
 			}
 			return errors.New("always")
 		}},
-		{Name: "well", Every: time.Hour, Run: func(context.Context) error {
+		{Name: "well", Interval: time.Hour, Run: func(context.Context) error {
 			did.add("well")
 			return nil
 		}},
@@ -406,7 +406,7 @@ func TestNew(t *testing.T) {
 	for name, spoil := range map[string]func(*jobs.Config){
 		"no pool":              func(c *jobs.Config) { c.DB = nil },
 		"no work":              func(c *jobs.Config) { c.Work = nil },
-		"a sweep without work": func(c *jobs.Config) { c.Sweeps = []jobs.Sweep{{Name: "x", Every: time.Second}} },
+		"a sweep without work": func(c *jobs.Config) { c.Sweeps = []jobs.Sweep{{Name: "x", Interval: time.Second}} },
 		"a sweep without interval": func(c *jobs.Config) {
 			c.Sweeps = []jobs.Sweep{{Name: "x", Run: func(context.Context) error { return nil }}}
 		},

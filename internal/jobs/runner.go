@@ -22,13 +22,13 @@ type txOf = *sql.Tx
 // Timing of the workers. A job that outlives its timeout and the rescue was
 // left by a node that is gone.
 const (
-	pollInterval   = 150 * time.Millisecond
-	fetchCooldown  = 50 * time.Millisecond
-	jobTimeout     = 30 * time.Second
-	rescueAfter    = 60 * time.Second
-	softStop       = 20 * time.Second
-	workers        = 16
-	gaugesInterval = 15 * time.Second
+	pollInterval    = 150 * time.Millisecond
+	fetchCooldown   = 50 * time.Millisecond
+	jobTimeout      = 30 * time.Second
+	rescueAfter     = 60 * time.Second
+	softStopTimeout = 20 * time.Second
+	workers         = 16
+	gaugesInterval  = 15 * time.Second
 )
 
 // Work is the work of one kind of job.
@@ -73,7 +73,7 @@ func New(cfg Config) (*Runner, error) {
 		return nil, errors.New("jobs: DB and the work of every job must be given")
 	}
 	for _, s := range cfg.Sweeps {
-		if s.Run == nil || s.Every <= 0 {
+		if s.Run == nil || s.Interval <= 0 {
 			return nil, fmt.Errorf("jobs: the work of the sweep %q and its interval must be given", s.Name)
 		}
 	}
@@ -115,7 +115,7 @@ func (r *Runner) work(ctx context.Context) error {
 			JobTimeout:                  jobTimeout,
 			RescueStuckJobsAfter:        rescueAfter,
 			RetryPolicy:                 growing{},
-			SoftStopTimeout:             softStop,
+			SoftStopTimeout:             softStopTimeout,
 			CompletedJobRetentionPeriod: time.Hour,
 		})
 		if err != nil {

@@ -10,14 +10,14 @@ import (
 // its own clock: River's periodic jobs and its promotion of delayed ones hang
 // on an elected leader, and after a crash the next one takes its time.
 type Sweep struct {
-	Name  string
-	Every time.Duration
-	Run   func(ctx context.Context) error
+	Name     string
+	Interval time.Duration
+	Run      func(ctx context.Context) error
 }
 
 // loop sweeps until ctx ends. A failure is logged and tried again next time.
 func (r *Runner) loop(ctx context.Context, s Sweep) {
-	tick := time.NewTicker(s.Every)
+	tick := time.NewTicker(s.Interval)
 	defer tick.Stop()
 	for {
 		switch err := s.once(ctx); {

@@ -6,7 +6,8 @@ package leaderboard
 // isLarge says whether the leaderboard has more than $2 rows.
 const isLarge = `SELECT EXISTS (SELECT FROM {board} WHERE guild_id = $1 OFFSET $2)`
 
-// drawMarks makes a new map, a mark each $2 rows. Where the marks stand need not
+// drawMarks makes a new map, a mark each $2 rows and one behind all of them, so
+// that how many rows there are is known as well. Where the marks stand need not
 // be exact, only how many rows lie ahead of each; that is counted later. A map's
 // version is an instant, so that none comes twice.
 const drawMarks = `
@@ -23,7 +24,10 @@ const drawMarks = `
 			FROM {board} t
 			WHERE t.guild_id = $1
 		) r
-		WHERE n % $2::bigint = 0 AND n > 0`
+		WHERE n % $2::bigint = 0 AND n > 0
+		UNION ALL
+		SELECT $1, '{board}', made.version, (SELECT count(*) - 1 FROM {board} t WHERE t.guild_id = $1) / $2::bigint + 1, 9223372036854775807, 0, ''
+		FROM made`
 
 // countRows counts the rows ahead of each mark, stretch by stretch, and puts the
 // map into service.
@@ -86,8 +90,8 @@ const foldMoves = `
 		FROM counted
 		WHERE guild_id = $1 AND board = '{board}' AND version = $2 AND counted.ahead IS NOT NULL`
 
-// hasGrown says whether a stretch of the map, or what lies behind its last mark,
-// is longer than $3.
+// hasGrown says whether a stretch of the map is longer than $3, or what lies
+// behind its last mark, if that is not the end of the leaderboard.
 const hasGrown = `
 		WITH last AS MATERIALIZED (
 			SELECT depth, length, user_id

@@ -18,9 +18,9 @@ type Keeper struct {
 	DB  *db.DB
 	Log *slog.Logger
 
-	Every   time.Duration // between two rounds; 0 means a second
-	Stretch int           // rows between two marks; 0 means 512
-	Least   int           // rows that a leaderboard with a map has at least; 0 means 4096
+	Interval time.Duration // between two rounds; 0 means a second
+	Stretch  int           // rows between two marks; 0 means 512
+	Least    int           // rows that a leaderboard with a map has at least; 0 means 4096
 
 	last  asked // up to where the requests were worked through
 	swept mapID // up to which map moves were looked through
@@ -51,7 +51,7 @@ const (
 // Run keeps the maps until ctx ends. What goes wrong in a round is logged, and
 // the next round tries again.
 func (k *Keeper) Run(ctx context.Context) error {
-	every := k.Every
+	every := k.Interval
 	if every == 0 {
 		every = time.Second
 	}
@@ -63,14 +63,14 @@ func (k *Keeper) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := k.Tend(ctx); err != nil && ctx.Err() == nil && k.Log != nil {
+		if err := k.Maintain(ctx); err != nil && ctx.Err() == nil && k.Log != nil {
 			k.Log.ErrorContext(ctx, "keep the leaderboards", "error", err)
 		}
 	}
 }
 
-// Tend is one round. A new map takes a few of them to come into use.
-func (k *Keeper) Tend(ctx context.Context) error {
+// Maintain is one round. A new map takes a few of them to come into use.
+func (k *Keeper) Maintain(ctx context.Context) error {
 	k.round++
 	failed := k.promote(ctx)
 	for n, full := 0, true; full && n < roundSlices; n++ {

@@ -174,10 +174,10 @@ func TestPagesAreExactWhileRowsMove(t *testing.T) {
 			}
 			for range 2 {
 				wg.Go(func() {
-					// A short stretch and a low patience: maps are replaced all the time.
+					// A short stretch and a low threshold: maps are replaced all the time.
 					k := &leaderboard.Keeper{DB: d, Stretch: 7 + rand.IntN(3), Least: 50}
 					for !stop.Load() {
-						if err := k.Tend(context.Background()); err != nil {
+						if err := k.Maintain(context.Background()); err != nil {
 							t.Errorf("a round of the keeper: %v", err)
 							return
 						}
@@ -228,11 +228,11 @@ func TestKeeperAddsUpMovesAndRedraws(t *testing.T) {
 		}
 		return n
 	}
-	tend := func(until string, want int64) {
+	maintain := func(until string, want int64) {
 		t.Helper()
 		for deadline := time.Now().Add(30 * time.Second); ; {
 			ask(t, d)
-			if err := k.Tend(ctx); err != nil {
+			if err := k.Maintain(ctx); err != nil {
 				t.Fatal(err)
 			}
 			if read(until) == want {
@@ -244,7 +244,7 @@ func TestKeeperAddsUpMovesAndRedraws(t *testing.T) {
 		}
 	}
 	const live = `SELECT count(*) FROM rank_maps WHERE state = 'live'`
-	tend(live, 1)
+	maintain(live, 1)
 	if n := read(`SELECT count(*) FROM rank_maps WHERE guild_id = '2'`); n != 0 {
 		t.Error("a small leaderboard got a map")
 	}
@@ -258,7 +258,7 @@ func TestKeeperAddsUpMovesAndRedraws(t *testing.T) {
 		t.Errorf("%d moves were noted for 500 rows that moved", n)
 	}
 	compare(t, d, wallets, "1")
-	tend(`SELECT count(*) FROM rank_moves`, 0)
+	maintain(`SELECT count(*) FROM rank_moves`, 0)
 	compare(t, d, wallets, "1")
 
 	replaced := func(by string, args ...any) {
@@ -266,12 +266,12 @@ func TestKeeperAddsUpMovesAndRedraws(t *testing.T) {
 		before := read(`SELECT max(version) FROM rank_maps`)
 		wallets.change(t, d, by, args...)
 		compare(t, d, wallets, "1")
-		tend(fmt.Sprintf(`SELECT count(*) FROM rank_maps WHERE state = 'live' AND version > %d`, before), 1)
+		maintain(fmt.Sprintf(`SELECT count(*) FROM rank_maps WHERE state = 'live' AND version > %d`, before), 1)
 		compare(t, d, wallets, "1")
 	}
 	replaced(join, "1", 1001, 1300, 1)
 	replaced(join, "1", 2001, 2300, 0) // behind the last mark
-	tend(`SELECT count(*) FROM rank_maps`, 1)
+	maintain(`SELECT count(*) FROM rank_maps`, 1)
 }
 
 // A guild that has grown large asks for its map itself, and where no keeper runs
@@ -301,7 +301,7 @@ func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 	settle := func() {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); ; {
-			if err := k.Tend(ctx); err != nil {
+			if err := k.Maintain(ctx); err != nil {
 				t.Fatal(err)
 			}
 			if read(`SELECT count(*) FROM rank_maps WHERE state = 'live' AND guild_id = '1'`) == 1 &&
@@ -375,11 +375,11 @@ func TestOneLeaderboardsTroubleIsNotTheOthers(t *testing.T) {
 	boards[0].change(t, d, join, "2", 1, 60, 1)
 	ask(t, d)
 	k := &leaderboard.Keeper{DB: d, Stretch: 10, Least: 50}
-	if err := k.Tend(t.Context()); err == nil || !strings.Contains(err.Error(), "guild 1") {
+	if err := k.Maintain(t.Context()); err == nil || !strings.Contains(err.Error(), "guild 1") {
 		t.Fatalf("the first round ends with %v", err)
 	}
 	for deadline := time.Now().Add(30 * time.Second); ; {
-		_ = k.Tend(t.Context()) // fails at guild 1 now and then
+		_ = k.Maintain(t.Context()) // fails at guild 1 now and then
 		var live int
 		if err := d.Reader().GetContext(t.Context(), &live, `SELECT count(*) FROM rank_maps WHERE guild_id = '2' AND state = 'live'`); err != nil {
 			t.Fatal(err)
@@ -406,7 +406,7 @@ func BenchmarkIdleRound(b *testing.B) {
 			do(b, d, `ANALYZE guilds, wallets, rank_requests`)
 			k := &leaderboard.Keeper{DB: d}
 			for b.Loop() {
-				if err := k.Tend(ctx); err != nil {
+				if err := k.Maintain(ctx); err != nil {
 					b.Fatal(err)
 				}
 			}

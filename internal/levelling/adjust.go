@@ -27,8 +27,8 @@ type change struct {
 	refusal error
 }
 
-// verdict is what the statement says of one change.
-type verdict struct {
+// decision is what the statement says of one change.
+type decision struct {
 	Number int        `db:"number"`
 	Before int64      `db:"before"`
 	After  int64      `db:"after"`
@@ -141,18 +141,18 @@ func (s statement) run(ctx context.Context, tx *db.Tx, changes []*change) error 
 	for _, c := range changes { // the unit may have been run before
 		c.made, c.refusal = false, nil
 	}
-	var verdicts []verdict
-	if err := tx.SelectContext(ctx, &verdicts, s.text.For(len(changes)), s.Arguments(changes)...); err != nil {
+	var decisions []decision
+	if err := tx.SelectContext(ctx, &decisions, s.text.For(len(changes)), s.Arguments(changes)...); err != nil {
 		return fmt.Errorf("adjust the XP of %d members: %w", len(changes), err)
 	}
-	for _, v := range verdicts {
+	for _, v := range decisions {
 		changes[v.Number-1].judge(v)
 	}
 	return nil
 }
 
 // judge sets what a change has come to.
-func (c *change) judge(v verdict) {
+func (c *change) judge(v decision) {
 	switch {
 	case v.At != nil:
 		c.made, c.row = true, row{UserID: c.user, TotalXP: v.After, PreviousXP: v.Before, UpdatedAt: v.At}

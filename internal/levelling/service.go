@@ -103,11 +103,7 @@ func (a *Adjustment) Response() (gen.AdjustXPResponseObject, error) {
 	if a.refusal != nil {
 		return nil, a.refusal
 	}
-	now := show(a.row)
-	return gen.AdjustXP200JSONResponse{Data: gen.XPAdjustment{
-		UserID: now.UserID, TotalXP: now.TotalXP, Level: now.Level, PreviousLevel: Level(a.row.PreviousXP),
-		Progress: now.Progress, UpdatedAt: now.UpdatedAt,
-	}}, nil
+	return gen.AdjustXP200JSONResponse{Data: gen.XPAdjustment{LevelRecord: show(a.row), PreviousLevel: Level(a.row.PreviousXP)}}, nil
 }
 
 // AdjustEach makes changes of several members' XP in one statement, in the unit

@@ -67,7 +67,7 @@ func TestGetLevellingLeaderboard(t *testing.T) {
 	})
 	t.Run("is paged", func(t *testing.T) {
 		t.Parallel()
-		at := func(page, size int) *apitest.Answer {
+		at := func(page, size int) *apitest.Response {
 			return api.Do(t, "getLevellingLeaderboard", "",
 				apitest.Query("page", fmt.Sprint(page)), apitest.Query("per_page", fmt.Sprint(size)))
 		}

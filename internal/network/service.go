@@ -7,7 +7,6 @@ import (
 
 	"guildhall/gen"
 	"guildhall/internal/db"
-	"guildhall/internal/wire"
 )
 
 // Service implements the lookup.
@@ -35,7 +34,7 @@ func show(l row) gen.NetworkHit {
 		ReportCount:     &l.ReportCount,
 		Category:        &l.Category,
 		Severity:        &l.Severity,
-		FirstReportedAt: wire.AtPtr(&l.FirstReportedAt),
-		LastReportedAt:  wire.AtPtr(&l.LastReportedAt),
+		FirstReportedAt: &l.FirstReportedAt,
+		LastReportedAt:  &l.LastReportedAt,
 	}
 }

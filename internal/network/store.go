@@ -3,25 +3,26 @@ package network
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/wire"
 )
 
 // row is what the network knows about one user.
 type row struct {
-	UserID          string    `db:"user_id"`
-	TrustScore      int       `db:"trust_score"`
-	ReportCount     int64     `db:"report_count"`
-	Category        string    `db:"category"`
-	Severity        string    `db:"severity"`
-	FirstReportedAt time.Time `db:"first_reported_at"`
-	LastReportedAt  time.Time `db:"last_reported_at"`
+	UserID          string    `db:"user_id" json:"user_id"`
+	TrustScore      int       `db:"trust_score" json:"trust_score"`
+	ReportCount     int64     `db:"report_count" json:"report_count"`
+	Category        string    `db:"category" json:"category"`
+	Severity        string    `db:"severity" json:"severity"`
+	FirstReportedAt wire.Time `db:"first_reported_at" json:"first_reported_at"`
+	LastReportedAt  wire.Time `db:"last_reported_at" json:"last_reported_at"`
 }
 
+const columns = `user_id, trust_score, report_count, category, severity, first_reported_at, last_reported_at`
+
 const listing = `
-		SELECT user_id, trust_score, report_count, category, severity,
-		       first_reported_at, last_reported_at
+		SELECT ` + columns + `
 		FROM network_listings
 		WHERE user_id = $1`
 

@@ -47,10 +47,10 @@ return {allowed, math.floor((now + window - full) / interval + 0.000001), math.c
 
 const (
 	keyPrefix = "guildhall:rate:"
-	// patience is how many calls in a row fail before Redis is left alone.
-	patience = 3
-	// pause is how long it is left alone; then one call tries it.
-	pause = 500 * time.Millisecond
+	// failureThreshold is how many calls in a row fail before Redis is left alone.
+	failureThreshold = 3
+	// retryInterval is how long it is left alone; then one call tries it.
+	retryInterval = 500 * time.Millisecond
 )
 
 // shared holds buckets in Redis or Valkey, and knows whether that is worth
@@ -114,7 +114,7 @@ func (s *shared) usable() bool {
 		return true
 	}
 	now := int64(time.Since(s.started))
-	return now >= at && s.retryAt.CompareAndSwap(at, now+int64(pause))
+	return now >= at && s.retryAt.CompareAndSwap(at, now+int64(retryInterval))
 }
 
 func (s *shared) spend(ctx context.Context, key string, q Quota, cost int, untilFull time.Duration) (Result, error) {
@@ -144,7 +144,7 @@ func (s *shared) run(ctx context.Context, script *redis.Script, values int, keys
 		err = fmt.Errorf("ratelimit: the script returned %d values", len(v))
 	}
 	if err != nil {
-		if s.failures.Add(1) >= patience && s.retryAt.Swap(int64(time.Since(s.started)+pause)) == 0 {
+		if s.failures.Add(1) >= failureThreshold && s.retryAt.Swap(int64(time.Since(s.started)+retryInterval)) == 0 {
 			s.log.WarnContext(ctx, "rate limits are counted by this node alone: Redis does not answer", "error", err)
 		}
 		return nil, err

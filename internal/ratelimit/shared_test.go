@@ -15,8 +15,8 @@ import (
 	"guildhall/internal/ratelimit"
 )
 
-// patient is a budget that a busy machine keeps: these tests are about counts.
-const patient = 5 * time.Second
+// longBudget is a budget that a busy machine keeps: these tests are about counts.
+const longBudget = 5 * time.Second
 
 func nodes(t *testing.T, n int, cfg ratelimit.Config) []*ratelimit.Limiter {
 	t.Helper()
@@ -35,7 +35,7 @@ func TestSharedBucket(t *testing.T) {
 
 	t.Run("is one bucket for three nodes, in a burst", func(t *testing.T) {
 		t.Parallel()
-		all := nodes(t, 3, ratelimit.Config{RedisURL: "redis://" + miniredis.RunT(t).Addr(), Budget: patient})
+		all := nodes(t, 3, ratelimit.Config{RedisURL: "redis://" + miniredis.RunT(t).Addr(), Budget: longBudget})
 		if got := crowd(ctx, all, quota(t, "600/10h"), 48, 40); got != 600 {
 			t.Fatalf("three nodes admitted %d of 1920, want 600", got)
 		}
@@ -43,7 +43,7 @@ func TestSharedBucket(t *testing.T) {
 
 	t.Run("fills up at its rate, whoever asks", func(t *testing.T) {
 		t.Parallel()
-		all := nodes(t, 3, ratelimit.Config{RedisURL: "redis://" + miniredis.RunT(t).Addr(), Budget: patient})
+		all := nodes(t, 3, ratelimit.Config{RedisURL: "redis://" + miniredis.RunT(t).Addr(), Budget: longBudget})
 		q := quota(t, "200/20s") // slow enough that a busy machine asks more often
 		start, allowed := time.Now(), 0
 		for time.Since(start) < 3*time.Second {
@@ -66,7 +66,7 @@ func TestSharedBucket(t *testing.T) {
 
 	t.Run("tells a Retry-After that holds on every node", func(t *testing.T) {
 		t.Parallel()
-		all := nodes(t, 3, ratelimit.Config{RedisURL: "redis://" + miniredis.RunT(t).Addr(), Budget: patient})
+		all := nodes(t, 3, ratelimit.Config{RedisURL: "redis://" + miniredis.RunT(t).Addr(), Budget: longBudget})
 		q := quota(t, "3/300ms")
 		for i := range 9 {
 			var r ratelimit.Result
@@ -82,7 +82,7 @@ func TestSharedBucket(t *testing.T) {
 
 	t.Run("can be looked at without spending", func(t *testing.T) {
 		t.Parallel()
-		all := nodes(t, 2, ratelimit.Config{RedisURL: "redis://" + miniredis.RunT(t).Addr(), Budget: patient})
+		all := nodes(t, 2, ratelimit.Config{RedisURL: "redis://" + miniredis.RunT(t).Addr(), Budget: longBudget})
 		q := quota(t, "3/10h")
 		for i := range 3 {
 			if all[0].Exhausted(ctx, "k", q) || all[1].Exhausted(ctx, "k", q) {
@@ -100,7 +100,7 @@ func TestSharedBucket(t *testing.T) {
 	t.Run("survives a store that is emptied", func(t *testing.T) {
 		t.Parallel()
 		redis := miniredis.RunT(t)
-		all := nodes(t, 3, ratelimit.Config{RedisURL: "redis://" + redis.Addr(), Budget: patient})
+		all := nodes(t, 3, ratelimit.Config{RedisURL: "redis://" + redis.Addr(), Budget: longBudget})
 		q := quota(t, "300/10h")
 		allowed := crowd(ctx, all, q, 6, 40) // 240, and each node saw nearly all of them
 		redis.FlushAll()
@@ -113,7 +113,7 @@ func TestSharedBucket(t *testing.T) {
 	t.Run("does not lock anybody out when the store's clock jumps back", func(t *testing.T) {
 		t.Parallel()
 		redis := miniredis.RunT(t)
-		l := limiter(t, ratelimit.Config{RedisURL: "redis://" + redis.Addr(), Budget: patient})
+		l := limiter(t, ratelimit.Config{RedisURL: "redis://" + redis.Addr(), Budget: longBudget})
 		q := quota(t, "10/1m")
 		for range 10 {
 			l.Spend(ctx, "k", q)

@@ -146,8 +146,8 @@ func TestSyncChannel(t *testing.T) {
 				return false
 			})
 			slow := make(chan error)
-			patient := chattest.Connect(t, s.platform.URL, chat.Config{})
-			go func() { slow <- tickets.SyncChannel(ctx, s.DB(), patient, s.Guild, id) }()
+			client := chattest.Connect(t, s.platform.URL, chat.Config{})
+			go func() { slow <- tickets.SyncChannel(ctx, s.DB(), client, s.Guild, id) }()
 			<-begun
 			s.platform.In(channelOf(1), nil)
 			s.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")

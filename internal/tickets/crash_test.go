@@ -31,7 +31,7 @@ func TestCrash(t *testing.T) {
 			t.Parallel()
 			s := newScene(t)
 			id := ticket(t, s.API, 1, "open", true)
-			send := func() *apitest.Answer {
+			send := func() *apitest.Response {
 				t.Helper()
 				return s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id))
 			}
@@ -163,11 +163,11 @@ func TestRacingSweeps(t *testing.T) {
 	for range 5 {
 		go func() {
 			for _, key := range keys {
-				if answer, err := s.Key(key).Try(op, `{"content":"`+key+`"}`, apitest.Path("id", id)); err != nil {
+				if response, err := s.Key(key).Try(op, `{"content":"`+key+`"}`, apitest.Path("id", id)); err != nil {
 					done <- err
 					return
-				} else if answer.Status != 201 && answer.Status != 409 {
-					t.Errorf("got %d %s", answer.Status, answer.Body)
+				} else if response.Status != 201 && response.Status != 409 {
+					t.Errorf("got %d %s", response.Status, response.Body)
 				}
 			}
 			done <- nil

@@ -87,7 +87,7 @@ func TestMessageBreaksOff(t *testing.T) {
 			id := ticket(t, s.API, 1, "open", true)
 			first := table == "idempotency_keys" || table == "chat_intents"
 			remove := failWrites(t, s.API, table)
-			send := func() *apitest.Answer {
+			send := func() *apitest.Response {
 				t.Helper()
 				return s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id))
 			}

@@ -102,7 +102,7 @@ func serve(t *testing.T, platform *chattest.Server) child {
 }
 
 // TestKill kills the process, as kill -9 does, while a message is on its way.
-// Another process finishes it: one message, one row, one event, one answer.
+// Another process finishes it: one message, one row, one event, one response.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	for name, accepted := range map[string]bool{"before the platform accepts": false, "after the platform has accepted": true} {

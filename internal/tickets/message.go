@@ -70,7 +70,7 @@ func (s *Service) CreateTicketMessage(ctx context.Context, r gen.CreateTicketMes
 			return nil, nil, err
 		}
 		return gen.CreateTicketMessage201JSONResponse{Data: showEntry(e)}, nil,
-			event.Record(ctx, tx, event.From(by).On(e.CreatedAt), event.TicketMessage, showEntry(e))
+			event.Record(ctx, tx, event.From(by).On(e.CreatedAt.Time), event.TicketMessage, showEntry(e))
 	}
 	in, err := s.intent(ctx, tx, by, t, r.Body)
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *Service) notPosted(ctx context.Context, in chat.Intent, err error) (Res
 		Because(errors.Join(err, failed))
 }
 
-// errElsewhere is the answer of a request whose message somebody else finishes.
+// errElsewhere is the response of a request whose message somebody else finishes.
 var errElsewhere = fault.New(fault.Unavailable, "service_unavailable", "The message is being posted by another node; try the same request again.").After(time.Second)
 
 // confirm is the third phase: the message is in the channel.
@@ -209,7 +209,7 @@ func (s *Service) confirm(ctx context.Context, in chat.Intent, message string) (
 			return err
 		}
 		origin := event.Origin{GuildID: in.GuildID, Type: "api", TokenID: *in.TokenID}
-		if err := event.Record(ctx, tx, origin.On(e.CreatedAt), event.TicketMessage, showEntry(e)); err != nil {
+		if err := event.Record(ctx, tx, origin.On(e.CreatedAt.Time), event.TicketMessage, showEntry(e)); err != nil {
 			return err
 		}
 		response = gen.CreateTicketMessage201JSONResponse{Data: showEntry(e)}

@@ -111,9 +111,9 @@ func TestRefused(t *testing.T) {
 			id := ticket(t, s.API, 1, "open", true)
 			other := ticket(t, s.API, 2, "open", true)
 			s.platform.In(channelOf(1), behave(s.platform))
-			answer := s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
-			if strings.Contains(string(answer.Body), "5001") {
-				t.Errorf("the answer tells internals: %s", answer.Body)
+			response := s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
+			if strings.Contains(string(response.Body), "5001") {
+				t.Errorf("the answer tells internals: %s", response.Body)
 			}
 			s.want(t, id, 1, 0, 0)
 			s.WantNoEvent(t)
@@ -140,7 +140,7 @@ func refuse(status, code int) func(*chattest.Server) chattest.Behaviour {
 	return func(*chattest.Server) chattest.Behaviour { return chattest.Refuse(status, code, "No") }
 }
 
-// TestAnswerLost: the platform takes the message and the answer never arrives.
+// TestAnswerLost: the platform takes the message and the response never arrives.
 // RELIABILITY.md, Messages.
 func TestAnswerLost(t *testing.T) {
 	t.Parallel()
@@ -166,8 +166,8 @@ func TestAnswerLost(t *testing.T) {
 				s.platform.Forget()
 				s.elapse(t, 600)
 			}
-			answer := s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).Want(t, 201, "")
-			if posted := s.platform.Messages(channelOf(1)); answer.Str(t, "data.channel_message_id") != posted[0].ID {
+			response := s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).Want(t, 201, "")
+			if posted := s.platform.Messages(channelOf(1)); response.Str(t, "data.channel_message_id") != posted[0].ID {
 				t.Errorf("the transcript names another message than %s", posted[0].ID)
 			}
 			s.want(t, id, 1, 1, 1)
@@ -191,8 +191,8 @@ func TestAnswerLost(t *testing.T) {
 	})
 }
 
-// TestTwins: fifty callers with one key make one message.
-func TestTwins(t *testing.T) {
+// TestDuplicates: fifty callers with one key make one message.
+func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	id := ticket(t, s.API, 1, "open", true)
@@ -203,16 +203,16 @@ func TestTwins(t *testing.T) {
 	bodies := map[string]int{}
 	for range 50 {
 		group.Go(func() {
-			answer, err := s.Key("k").Try(op, `{"content":"x"}`, apitest.Path("id", id))
+			response, err := s.Key("k").Try(op, `{"content":"x"}`, apitest.Path("id", id))
 			switch {
 			case err != nil:
 				t.Error(err)
-			case answer.Status == 201:
+			case response.Status == 201:
 				mu.Lock()
-				bodies[string(answer.Body)]++
+				bodies[string(response.Body)]++
 				mu.Unlock()
-			case answer.Code() != "idempotency_key_in_use":
-				t.Errorf("got %d %s", answer.Status, answer.Body)
+			case response.Code() != "idempotency_key_in_use":
+				t.Errorf("got %d %s", response.Status, response.Body)
 			}
 		})
 	}
@@ -238,8 +238,8 @@ func TestHangingPlatform(t *testing.T) {
 		id := ticket(t, s.API, i+1, "open", true)
 		s.platform.In(channelOf(i+1), notify(begun, chattest.Until(release)))
 		group.Go(func() {
-			if answer, err := s.Try(op, `{"content":"x"}`, apitest.Path("id", id)); err != nil || answer.Status != 201 {
-				t.Errorf("got %v, %v", answer, err)
+			if response, err := s.Try(op, `{"content":"x"}`, apitest.Path("id", id)); err != nil || response.Status != 201 {
+				t.Errorf("got %v, %v", response, err)
 			}
 		})
 	}

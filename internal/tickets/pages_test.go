@@ -12,6 +12,7 @@ import (
 
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/page"
+	"guildhall/internal/wire"
 )
 
 const twoGuilds = `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`
@@ -72,14 +73,14 @@ func byHand(all []row, f filter) []row {
 		var n int
 		switch {
 		case f.Changed != nil:
-			if n = a.UpdatedAt.Compare(b.UpdatedAt); n == 0 {
+			if n = a.UpdatedAt.Compare(b.UpdatedAt.Time); n == 0 {
 				n = strings.Compare(a.ID, b.ID)
 			}
 			return n
 		case f.Activity:
-			n = or(b.LastMessageAt, time.Time{}).Compare(or(a.LastMessageAt, time.Time{}))
+			n = or(b.LastMessageAt, wire.Time{}).Compare(or(a.LastMessageAt, wire.Time{}).Time)
 		default:
-			n = b.CreatedAt.Compare(a.CreatedAt)
+			n = b.CreatedAt.Compare(a.CreatedAt.Time)
 		}
 		if n == 0 {
 			n = strings.Compare(b.ID, a.ID)

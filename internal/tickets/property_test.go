@@ -23,14 +23,14 @@ import (
 // What a call of the platform comes to, besides success.
 const (
 	fine       = iota
-	lostAfter  // it was done, and the answer is lost
+	lostAfter  // it was done, and the response is lost
 	lostBefore // it was not done, and nobody knows
 	forbidden
 	limited
 	notAsked
 	diedAfter // the process dies once it was done
 	diedBefore
-	frozen     // it was done, the process stands still beyond its lease, the answer is lost
+	frozen     // it was done, the process stands still beyond its lease, the response is lost
 	frozenFine // the same, and then it hears of the success
 	outcomes
 )
@@ -181,18 +181,18 @@ func (s *story) sequence(t *rapid.T, n int) {
 	dbtest.Exec(t, s.DB(), `INSERT INTO tickets (guild_id, id, number, opener_id, channel_id) VALUES ($1, $2, $3, '4000', $4)`, s.Guild, id, n, channel)
 	refused, moved := map[string]bool{}, false
 	send := func(key string) int {
-		answer, err := s.Key(name+key).Try(s.ops["createTicketMessage"], `{"content":"`+name+key+`"}`, apitest.Path("id", id))
+		response, err := s.Key(name+key).Try(s.ops["createTicketMessage"], `{"content":"`+name+key+`"}`, apitest.Path("id", id))
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch answer.Status {
+		switch response.Status {
 		case 201, 409, 500, 502, 503:
 		case 422:
 			refused[key] = true
 		default:
-			t.Fatalf("got %d %s", answer.Status, answer.Body)
+			t.Fatalf("got %d %s", response.Status, response.Body)
 		}
-		return answer.Status
+		return response.Status
 	}
 	change := func(op string) { _, _ = s.Try(s.ops[op], "", apitest.Path("id", id)) }
 	for range rapid.IntRange(2, 14).Draw(t, "steps") {

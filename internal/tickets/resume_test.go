@@ -12,7 +12,7 @@ import (
 	"guildhall/internal/db/dbtest"
 )
 
-// lose makes the platform lose its answers to one whole call; when not posted,
+// lose makes the platform lose its responses to one whole call; when not posted,
 // before it has accepted it.
 func (s scene) lose(posted bool) {
 	b := chattest.Lose()
@@ -126,17 +126,17 @@ func TestLeaseLost(t *testing.T) {
 			id := ticket(t, s.API, 1, "open", true)
 			begun, thaw := make(chan struct{}), make(chan struct{})
 			s.fail.freeze.Store(&freeze{begun, thaw})
-			done := make(chan *apitest.Answer)
+			done := make(chan *apitest.Response)
 			caller := s.API
 			if keyed != "" {
 				caller = s.Key(keyed)
 			}
 			go func() {
-				answer, err := caller.Try(apitest.Find(t, "createTicketMessage"), `{"content":"x"}`, apitest.Path("id", id))
+				response, err := caller.Try(apitest.Find(t, "createTicketMessage"), `{"content":"x"}`, apitest.Path("id", id))
 				if err != nil {
 					t.Error(err)
 				}
-				done <- answer
+				done <- response
 			}()
 			<-begun
 			s.fail.freeze.Store(nil)
@@ -144,10 +144,10 @@ func TestLeaseLost(t *testing.T) {
 			s.sweep(t)
 			s.want(t, id, 1, 1, 1)
 			close(thaw)
-			answer := <-done
-			answer.Want(t, 201, "")
+			response := <-done
+			response.Want(t, 201, "")
 			s.want(t, id, 1, 1, 1)
-			s.WantEvent(t, "ticket.message", `{"data":{"id":"`+answer.Str(t, "data.id")+`"}}`)
+			s.WantEvent(t, "ticket.message", `{"data":{"id":"`+response.Str(t, "data.id")+`"}}`)
 			s.WantNoEvent(t)
 		})
 	}
@@ -157,13 +157,13 @@ func TestLeaseLost(t *testing.T) {
 		id := ticket(t, s.API, 1, "open", true)
 		begun, thaw := make(chan struct{}), make(chan struct{})
 		s.fail.freeze.Store(&freeze{begun, thaw})
-		done := make(chan *apitest.Answer)
+		done := make(chan *apitest.Response)
 		go func() {
-			answer, err := s.Try(apitest.Find(t, "createTicketMessage"), `{"content":"x"}`, apitest.Path("id", id))
+			response, err := s.Try(apitest.Find(t, "createTicketMessage"), `{"content":"x"}`, apitest.Path("id", id))
 			if err != nil {
 				t.Error(err)
 			}
-			done <- answer
+			done <- response
 		}()
 		<-begun
 		s.fail.freeze.Store(nil)

@@ -17,7 +17,6 @@ import (
 	"guildhall/internal/idempotency"
 	"guildhall/internal/jobs"
 	"guildhall/internal/page"
-	"guildhall/internal/wire"
 )
 
 // Config is what tickets need beyond the request.
@@ -227,7 +226,7 @@ func tell(ctx context.Context, tx *db.Tx, by *auth.Principal, t row, e entry, ty
 	if _, err := write(ctx, tx, t, e); err != nil {
 		return err
 	}
-	return event.Record(ctx, tx, event.From(by).On(t.UpdatedAt), typ, show(t))
+	return event.Record(ctx, tx, event.From(by).On(t.UpdatedAt.Time), typ, show(t))
 }
 
 // follow has the bot bring the channel in line with the ticket.
@@ -242,14 +241,14 @@ func show(t row) gen.Ticket {
 	return gen.Ticket{
 		ID: t.ID, Number: t.Number, Status: t.Status, Subject: t.Subject, OpenerID: t.OpenerID, ClaimedByID: t.ClaimedByID,
 		ChannelID: t.ChannelID, CloseReason: t.CloseReason, ClosedByID: t.ClosedByID, MessageCount: t.MessageCount,
-		LastMessageAt: wire.AtPtr(t.LastMessageAt), CreatedAt: wire.At(t.CreatedAt), UpdatedAt: wire.At(t.UpdatedAt),
-		ClosedAt: wire.AtPtr(t.ClosedAt),
+		LastMessageAt: t.LastMessageAt, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
+		ClosedAt: t.ClosedAt,
 	}
 }
 
 func showEntry(e entry) gen.TicketMessage {
 	return gen.TicketMessage{
-		ID: e.ID, TicketID: e.TicketID, Kind: e.Kind, Internal: e.Internal, AuthorID: e.AuthorID, AuthorType: e.AuthorType,
-		Content: e.Content, ChannelMessageID: e.ChannelMessageID, CreatedAt: wire.At(e.CreatedAt),
+		ID: e.ID, TicketID: e.TicketID, Kind: e.Kind, Internal: or(e.Internal, false), AuthorID: e.AuthorID, AuthorType: e.AuthorType,
+		Content: e.Content, ChannelMessageID: e.ChannelMessageID, CreatedAt: e.CreatedAt,
 	}
 }

@@ -84,11 +84,11 @@ func TestListTicketsByTheirChanges(t *testing.T) {
 		ids = append(ids, ticket(t, a, i+1, "open", true))
 	}
 	dbtest.Exec(t, a.DB(), `UPDATE tickets SET updated_at = timestamptz '2026-01-01' + number * interval '1 day'`)
-	since := func(at string, more ...apitest.Arg) *apitest.Answer {
+	since := func(at string, more ...apitest.Arg) *apitest.Response {
 		t.Helper()
 		return a.Do(t, "listTickets", "", append(more, apitest.Query("updated_since", at))...)
 	}
-	order := func(res *apitest.Answer, want ...int) {
+	order := func(res *apitest.Response, want ...int) {
 		t.Helper()
 		text := ""
 		for i, n := range want {

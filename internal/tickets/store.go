@@ -11,49 +11,11 @@ import (
 	"guildhall/internal/page"
 )
 
-// row is one stored ticket.
-type row struct {
-	GuildID       string     `db:"guild_id"`
-	ID            string     `db:"id"`
-	Number        int64      `db:"number"`
-	Status        string     `db:"status"`
-	Subject       *string    `db:"subject"`
-	OpenerID      string     `db:"opener_id"`
-	ClaimedByID   *string    `db:"claimed_by_id"`
-	ChannelID     *string    `db:"channel_id"`
-	CloseReason   *string    `db:"close_reason"`
-	ClosedByID    *string    `db:"closed_by_id"`
-	MessageCount  int64      `db:"message_count"`
-	LastMessageAt *time.Time `db:"last_message_at"`
-	CreatedAt     time.Time  `db:"created_at"`
-	UpdatedAt     time.Time  `db:"updated_at"`
-	ClosedAt      *time.Time `db:"closed_at"`
-}
-
-const columns = `guild_id, id, number, status, subject, opener_id, claimed_by_id, channel_id, close_reason, closed_by_id,
-	message_count, last_message_at, created_at, updated_at, closed_at`
-
 const byID = `
 	SELECT ` + columns + `
 	FROM tickets
 	WHERE guild_id = $1
 	  AND id = $2`
-
-// entry is one stored line of a transcript.
-type entry struct {
-	GuildID          string    `db:"guild_id"`
-	TicketID         string    `db:"ticket_id"`
-	ID               string    `db:"id"`
-	Kind             string    `db:"kind"`
-	Internal         bool      `db:"internal"`
-	AuthorID         *string   `db:"author_id"`
-	AuthorType       string    `db:"author_type"`
-	Content          string    `db:"content"`
-	ChannelMessageID *string   `db:"channel_message_id"`
-	CreatedAt        time.Time `db:"created_at"`
-}
-
-const entryColumns = `guild_id, ticket_id, id, kind, internal, author_id, author_type, content, channel_message_id, created_at`
 
 // policy is what a guild wants of closing.
 type policy struct {

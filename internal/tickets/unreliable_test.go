@@ -28,16 +28,16 @@ func TestUnreliablePlatform(t *testing.T) {
 			for i := range each {
 				key := fmt.Sprintf("%d-%d", lane, i)
 				for try := 0; ; try++ {
-					answer, err := s.Key(key).Try(op, `{"content":"`+key+`"}`, apitest.Path("id", ids[lane]))
+					response, err := s.Key(key).Try(op, `{"content":"`+key+`"}`, apitest.Path("id", ids[lane]))
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					if answer.Status == http.StatusCreated {
+					if response.Status == http.StatusCreated {
 						break
 					}
-					if answer.Code() != "discord_send_failed" || try > 50 {
-						t.Errorf("try %d: got %d %s", try, answer.Status, answer.Body)
+					if response.Code() != "discord_send_failed" || try > 50 {
+						t.Errorf("try %d: got %d %s", try, response.Status, response.Body)
 						return
 					}
 				}
@@ -59,7 +59,7 @@ func TestUnreliablePlatform(t *testing.T) {
 	}
 }
 
-// moody loses half of the answers, fails every fifth call, and refuses one in
+// moody loses half of the responses, fails every fifth call, and refuses one in
 // ten.
 func moody(seed uint64) chattest.Behaviour {
 	var mu sync.Mutex

@@ -36,11 +36,11 @@ const (
 	// scope is what the spans say they were made by.
 	scope = "guildhall"
 
-	// closeTime is how long the last spans may take on their way out.
-	closeTime = 1500 * time.Millisecond
+	// closeTimeout is how long the last spans may take on their way out.
+	closeTimeout = 1500 * time.Millisecond
 
-	// complainEvery is how often the log hears that spans are lost.
-	complainEvery = time.Minute
+	// complainInterval is how often the log hears that spans are lost.
+	complainInterval = time.Minute
 )
 
 // The variables that say where the collector is; either switches tracing on.
@@ -117,7 +117,7 @@ type complaints struct {
 func (c *complaints) Handle(err error) {
 	now := time.Now().UnixNano()
 	last := c.last.Load()
-	if now-last < int64(complainEvery) || !c.last.CompareAndSwap(last, now) {
+	if now-last < int64(complainInterval) || !c.last.CompareAndSwap(last, now) {
 		return
 	}
 	c.log.Warn("traces do not get to the collector; nothing else depends on it", "error", err)
@@ -128,7 +128,7 @@ func (t *Tracer) Close(ctx context.Context) {
 	if t == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
 		otel.Handle(err)

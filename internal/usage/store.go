@@ -264,7 +264,7 @@ func Prune(ctx context.Context, d db.Doer) (deleted int, err error) {
 	return deleted, nil
 }
 
-// Hour is the number of requests of one hour, by class of answer.
+// Hour is the number of requests of one hour, by class of response.
 type Hour struct {
 	Hour     time.Time `db:"hour"`
 	Class    int       `db:"class"`
@@ -286,7 +286,7 @@ func Hours(ctx context.Context, q db.Querier, guild, token string, since time.Ti
 	return rows, nil
 }
 
-// Operation is the number of requests of one operation, by class of answer.
+// Operation is the number of requests of one operation, by class of response.
 type Operation struct {
 	Operation string `db:"operation"`
 	Class     int    `db:"class"`

@@ -1,5 +1,5 @@
 // Package usage counts the requests of the API, for those who manage a guild:
-// how many by token, operation and class of answer, from which addresses, and
+// how many by token, operation and class of response, from which addresses, and
 // which were refused. It counts in memory and writes every ten seconds, so a
 // request pays for an addition; a crash loses what was counted since.
 package usage

@@ -17,7 +17,7 @@ import (
 )
 
 // wantScope checks a refusal that names a scope.
-func wantScope(t *testing.T, a *apitest.Answer, scope string) {
+func wantScope(t *testing.T, a *apitest.Response, scope string) {
 	t.Helper()
 	a.WantError(t, 403, "insufficient_scope")
 	if got := a.Str(t, "error.required_scope"); got != scope {

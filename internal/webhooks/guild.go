@@ -119,12 +119,12 @@ type Wanted struct {
 	Enabled          bool
 }
 
-func (w Wanted) wish() wish {
+func (w Wanted) patch() patch {
 	description := &w.Description
 	if w.Description == "" {
 		description = nil
 	}
-	return wish{URL: &w.URL, Events: w.Events, Description: &description, Enabled: &w.Enabled}
+	return patch{URL: &w.URL, Events: w.Events, Description: &description, Enabled: &w.Enabled}
 }
 
 // Create registers an endpoint and shows its secret, once. doer opens the unit.
@@ -136,7 +136,7 @@ func Create(ctx context.Context, cfg Config, doer db.Doer, guild string, w Wante
 	var e endpoint
 	var secret string
 	err = doer.Do(m.look(ctx, guild, w.URL), func(ctx context.Context, tx *db.Tx) (err error) {
-		e, secret, err = m.register(ctx, tx, guild, w.wish())
+		e, secret, err = m.register(ctx, tx, guild, w.patch())
 		return err
 	})
 	return showSecret(e, secret), err
@@ -148,7 +148,7 @@ func Change(ctx context.Context, cfg Config, guild, id string, w Wanted) error {
 	if err != nil {
 		return err
 	}
-	return m.edit(m.look(ctx, guild, w.URL), guild, id, w.wish())
+	return m.edit(m.look(ctx, guild, w.URL), guild, id, w.patch())
 }
 
 // Switch enables or disables an endpoint.
@@ -157,11 +157,11 @@ func Switch(ctx context.Context, cfg Config, guild, id string, enabled bool) err
 	if err != nil {
 		return err
 	}
-	return m.edit(ctx, guild, id, wish{Enabled: &enabled})
+	return m.edit(ctx, guild, id, patch{Enabled: &enabled})
 }
 
-func (m manager) edit(ctx context.Context, guild, id string, w wish) error {
-	if err := w.check(ctx); err != nil {
+func (m manager) edit(ctx context.Context, guild, id string, p patch) error {
+	if err := p.check(ctx); err != nil {
 		return err
 	}
 	return m.cfg.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
@@ -169,7 +169,7 @@ func (m manager) edit(ctx context.Context, guild, id string, w wish) error {
 		if err != nil {
 			return err
 		}
-		_, err = m.change(ctx, tx, was, w)
+		_, err = m.change(ctx, tx, was, p)
 		return err
 	})
 }

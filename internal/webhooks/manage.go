@@ -24,69 +24,69 @@ func newManager(cfg Config) (manager, error) {
 	return manager{cfg: cfg, lookups: newLookups()}, cfg.check()
 }
 
-// wish is what a caller wants an endpoint to be; nil leaves a thing as it is.
-type wish struct {
+// patch is what a caller wants an endpoint to be; nil leaves a thing as it is.
+type patch struct {
 	URL         *string
 	Events      []string
 	Description **string // nil: leave it; to nil: clear it
 	Enabled     *bool
 }
 
-// check finds what is wrong with a wish whatever the state of the guild is.
-func (w wish) check(ctx context.Context) error {
-	if w.URL != nil {
-		if _, err := parseURL(*w.URL); err != nil {
+// check finds what is wrong with a patch whatever the state of the guild is.
+func (p patch) check(ctx context.Context) error {
+	if p.URL != nil {
+		if _, err := parseURL(*p.URL); err != nil {
 			return err
 		}
-		if f, ok := fault.As(found(ctx, *w.URL)); ok && f.Kind == fault.Invalid {
+		if f, ok := fault.As(found(ctx, *p.URL)); ok && f.Kind == fault.Invalid {
 			return f
 		}
 	}
-	for _, asked := range w.Events {
+	for _, asked := range p.Events {
 		if !slices.Contains(event.Types, asked) {
 			return fault.New(fault.Invalid, "invalid_request", "body /events: %q is not an event type", asked)
 		}
 	}
-	if w.Events != nil && len(w.Events) == 0 {
+	if p.Events != nil && len(p.Events) == 0 {
 		return fault.New(fault.Invalid, "invalid_request", "body /events: must name at least one event type")
 	}
-	if w.Description != nil && *w.Description != nil && !wire.OneLine(**w.Description) {
+	if p.Description != nil && *p.Description != nil && !wire.OneLine(**p.Description) {
 		return fault.New(fault.Invalid, "invalid_request", "body /description: must not contain control characters or line breaks")
 	}
 	return nil
 }
 
-// onlyDisables reports whether a wish is that the endpoint gets nothing more,
+// onlyDisables reports whether a patch asks that the endpoint gets nothing more,
 // and nothing else.
-func (w wish) onlyDisables() bool {
-	return w.Enabled != nil && !*w.Enabled && w.URL == nil && w.Events == nil && w.Description == nil
+func (p patch) onlyDisables() bool {
+	return p.Enabled != nil && !*p.Enabled && p.URL == nil && p.Events == nil && p.Description == nil
 }
 
-// apply writes a wish that has been checked into e. The URL was looked up before
+// apply writes a patch that has been checked into e. The URL was looked up before
 // and is refused here, as the last thing that can be wrong.
-func (w wish) apply(ctx context.Context, e *endpoint) error {
-	if w.URL != nil {
-		if err := found(ctx, *w.URL); err != nil {
+func (p patch) apply(ctx context.Context, e *endpoint) error {
+	if p.URL != nil {
+		if err := found(ctx, *p.URL); err != nil {
 			return err
 		}
-		e.URL = *w.URL
+		e.URL = *p.URL
 	}
-	if w.Events != nil {
-		e.Events = slices.DeleteFunc(slices.Clone(event.Types), func(t string) bool { return !slices.Contains(w.Events, t) })
+	if p.Events != nil {
+		e.Events = slices.DeleteFunc(slices.Clone(event.Types), func(t string) bool { return !slices.Contains(p.Events, t) })
 	}
-	if w.Description != nil {
-		e.Description = *w.Description
+	if p.Description != nil {
+		e.Description = *p.Description
 	}
-	if w.Enabled != nil {
-		e.Enabled = *w.Enabled
+	if p.Enabled != nil {
+		e.Enabled = *p.Enabled
 	}
 	return nil
 }
 
 // register makes an endpoint and returns it with its secret, which is readable
 // nowhere afterwards. A guild that has maxEndpoints already is Refused.
-func (m manager) register(ctx context.Context, tx *db.Tx, guild string, w wish) (endpoint, string, error) {
-	if err := w.check(ctx); err != nil {
+func (m manager) register(ctx context.Context, tx *db.Tx, guild string, p patch) (endpoint, string, error) {
+	if err := p.check(ctx); err != nil {
 		return endpoint{}, "", err
 	}
 	if err := lockGuild(ctx, tx, guild); err != nil {
@@ -96,7 +96,7 @@ func (m manager) register(ctx context.Context, tx *db.Tx, guild string, w wish) 
 		return endpoint{}, "", err
 	}
 	e := endpoint{GuildID: guild, ID: db.NewID(), Enabled: true}
-	if err := w.apply(ctx, &e); err != nil {
+	if err := p.apply(ctx, &e); err != nil {
 		return endpoint{}, "", err
 	}
 	secret := newSecret()
@@ -114,9 +114,9 @@ func (m manager) register(ctx context.Context, tx *db.Tx, guild string, w wish) 
 // change edits an endpoint that the unit has locked. Switching it off holds what
 // waits for it, switching it on makes that due; a new address starts without the
 // old one's failures.
-func (m manager) change(ctx context.Context, tx *db.Tx, was endpoint, w wish) (endpoint, error) {
+func (m manager) change(ctx context.Context, tx *db.Tx, was endpoint, p patch) (endpoint, error) {
 	e := was
-	if err := w.apply(ctx, &e); err != nil {
+	if err := p.apply(ctx, &e); err != nil {
 		return endpoint{}, err
 	}
 	if e.Enabled {

@@ -71,7 +71,7 @@ func (s *Service) CreateWebhookEndpoint(ctx context.Context, r gen.CreateWebhook
 	if err := mayRead(by, events); err != nil {
 		return nil, err
 	}
-	e, secret, err := s.m.register(ctx, db.Write(ctx), by.GuildID, wish{
+	e, secret, err := s.m.register(ctx, db.Write(ctx), by.GuildID, patch{
 		URL: &r.Body.URL, Events: events, Description: &r.Body.Description, Enabled: r.Body.Enabled,
 	})
 	if err != nil {
@@ -95,36 +95,36 @@ func (*Service) GetWebhookEndpoint(ctx context.Context, r gen.GetWebhookEndpoint
 // UpdateWebhookEndpoint edits an endpoint. Disabling it holds what waits for it;
 // enabling it sends that. Whoever cannot read its events may only disable it.
 func (s *Service) UpdateWebhookEndpoint(ctx context.Context, r gen.UpdateWebhookEndpointRequestObject) (gen.UpdateWebhookEndpointResponseObject, error) {
-	tx, by, w := db.Write(ctx), auth.From(ctx), wishOf(r.Body)
-	if err := w.check(ctx); err != nil {
+	tx, by, p := db.Write(ctx), auth.From(ctx), patchOf(r.Body)
+	if err := p.check(ctx); err != nil {
 		return nil, err
 	}
 	was, err := lock(ctx, tx, by.GuildID, r.ID)
 	if err != nil {
 		return nil, err
 	}
-	if !w.onlyDisables() {
-		if err := mayUse(ctx, tx, by, was, w.Events...); err != nil {
+	if !p.onlyDisables() {
+		if err := mayUse(ctx, tx, by, was, p.Events...); err != nil {
 			return nil, err
 		}
 	}
-	e, err := s.m.change(ctx, tx, was, w)
+	e, err := s.m.change(ctx, tx, was, p)
 	if err != nil {
 		return nil, err
 	}
 	return gen.UpdateWebhookEndpoint200JSONResponse{Data: show(e)}, nil
 }
 
-func wishOf(body *gen.UpdateWebhookEndpointRequest) wish {
-	w := wish{URL: body.URL, Events: names(body.Events), Enabled: body.Enabled}
+func patchOf(body *gen.UpdateWebhookEndpointRequest) patch {
+	p := patch{URL: body.URL, Events: names(body.Events), Enabled: body.Enabled}
 	if body.Description.IsSpecified() {
 		var text *string
 		if v, err := body.Description.Get(); err == nil {
 			text = &v
 		}
-		w.Description = &text
+		p.Description = &text
 	}
-	return w
+	return p
 }
 
 // DeleteWebhookEndpoint removes an endpoint; what was on its way is given up.
@@ -275,11 +275,7 @@ func show(e endpoint) gen.WebhookEndpoint {
 }
 
 func showSecret(row endpoint, secret string) gen.WebhookEndpointWithSecret {
-	e := show(row)
-	return gen.WebhookEndpointWithSecret{
-		ID: e.ID, URL: e.URL, Description: e.Description, Events: e.Events, Enabled: e.Enabled, DisabledReason: e.DisabledReason,
-		SecretPreview: e.SecretPreview, CreatedAt: e.CreatedAt, UpdatedAt: e.UpdatedAt, Secret: secret,
-	}
+	return gen.WebhookEndpointWithSecret{WebhookEndpoint: show(row), Secret: secret}
 }
 
 func showDelivery(d Logged) gen.WebhookDelivery {
@@ -291,13 +287,7 @@ func showDelivery(d Logged) gen.WebhookDelivery {
 }
 
 func showDetail(row Logged, body []byte, log []Attempt) gen.WebhookDeliveryDetail {
-	d := showDelivery(row)
-	return gen.WebhookDeliveryDetail{
-		ID: d.ID, EventID: d.EventID, EventType: d.EventType, Status: d.Status, AttemptCount: d.AttemptCount,
-		NextAttemptAt: d.NextAttemptAt, ResponseStatus: d.ResponseStatus, ResponseExcerpt: d.ResponseExcerpt, Error: d.Error,
-		DurationMs: d.DurationMs, CreatedAt: d.CreatedAt, CompletedAt: d.CompletedAt,
-		RequestBody: string(body), Attempts: shown(log, showAttempt),
-	}
+	return gen.WebhookDeliveryDetail{WebhookDelivery: showDelivery(row), RequestBody: string(body), Attempts: shown(log, showAttempt)}
 }
 
 func showAttempt(a Attempt) gen.WebhookDeliveryAttempt {

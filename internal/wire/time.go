@@ -3,6 +3,7 @@
 package wire
 
 import (
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"regexp"
@@ -69,8 +70,12 @@ func (t *Time) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// UnmarshalJSON reads the incoming form from a JSON string.
+// UnmarshalJSON reads the incoming form from a JSON string. As usual in Go, null
+// leaves the instant as it is.
 func (t *Time) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
 	if len(b) < 2 || b[0] != '"' || b[len(b)-1] != '"' {
 		return fmt.Errorf("must be a string")
 	}
@@ -79,3 +84,16 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 
 // Bind reads the incoming form from a query parameter.
 func (t *Time) Bind(s string) error { return t.UnmarshalText([]byte(s)) }
+
+// Scan reads an instant from a row.
+func (t *Time) Scan(src any) error {
+	at, ok := src.(time.Time)
+	if !ok {
+		return fmt.Errorf("an instant came as %T", src)
+	}
+	t.Time = at
+	return nil
+}
+
+// Value is the instant as a row keeps it.
+func (t Time) Value() (driver.Value, error) { return t.Time, nil }

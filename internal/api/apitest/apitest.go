@@ -241,8 +241,8 @@ func Path(name, value string) Arg { return func(c *call) { c.path[name] = value 
 func Query(name, value string) Arg { return func(c *call) { c.query.Add(name, value) } }
 
 // Do calls the operation with this id. The body is sent as it stands; empty
-// means none. The answer has been held against the contract.
-func (a *API) Do(t testing.TB, id, body string, args ...Arg) *Answer {
+// means none. The response has been held against the contract.
+func (a *API) Do(t testing.TB, id, body string, args ...Arg) *Response {
 	t.Helper()
 	op := Find(t, id)
 	if strings.HasPrefix(op.Path, "/webhooks") {
@@ -256,7 +256,7 @@ func (a *API) Do(t testing.TB, id, body string, args ...Arg) *Answer {
 }
 
 // Try is Do for goroutines: it returns what is wrong instead of failing.
-func (a *API) Try(op Operation, body string, args ...Arg) (*Answer, error) {
+func (a *API) Try(op Operation, body string, args ...Arg) (*Response, error) {
 	c := call{path: map[string]string{}, query: url.Values{}}
 	for _, arg := range args {
 		arg(&c)
@@ -285,7 +285,7 @@ func (a *API) Try(op Operation, body string, args ...Arg) (*Answer, error) {
 
 // Raw sends any request to the server, for what is no operation; path is
 // relative to the server's root. Only the error envelope is checked.
-func (a *API) Raw(t testing.TB, method, path, body string) *Answer {
+func (a *API) Raw(t testing.TB, method, path, body string) *Response {
 	t.Helper()
 	req, err := a.request(method, a.Server.url+path, body)
 	must(t, err)
@@ -321,7 +321,7 @@ func (a *API) request(method, target, body string) (*http.Request, error) {
 	return req, nil
 }
 
-func (a *API) send(req *http.Request) (*Answer, error) {
+func (a *API) send(req *http.Request) (*Response, error) {
 	res, err := a.Server.Client.Do(req)
 	if err != nil {
 		return nil, err
@@ -331,5 +331,5 @@ func (a *API) send(req *http.Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Answer{Status: res.StatusCode, Header: res.Header, Body: body}, nil
+	return &Response{Status: res.StatusCode, Header: res.Header, Body: body}, nil
 }

@@ -1,5 +1,5 @@
 // Package apitest lets tests call operations by their id, through the real
-// handler over a database of their own, and holds every answer against the
+// handler over a database of their own, and holds every response against the
 // contract. It is for _test.go files only.
 package apitest
 
@@ -21,7 +21,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 
-	"guildhall/internal/api"
+	"guildhall/internal/schema"
 )
 
 // Operation is one operation of the contract.
@@ -35,7 +35,7 @@ type Operation struct {
 }
 
 var contract = sync.OnceValue(func() map[string]Operation {
-	doc, err := api.Document()
+	doc, err := schema.Document()
 	if err != nil {
 		panic(err)
 	}
@@ -99,8 +99,8 @@ func (op Operation) Statuses() []int {
 	return list
 }
 
-// check holds an answer against the document: status, headers, body, code.
-func (op Operation) check(req *http.Request, a *Answer) error {
+// check holds a response against the document: status, headers, body, code.
+func (op Operation) check(req *http.Request, a *Response) error {
 	in := &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: req, Route: op.route},
 		Status:                 a.Status,
@@ -145,13 +145,13 @@ func CheckEvent(typ string, payload []byte) error {
 	return fmt.Errorf("the contract has no schema for event %s", typ)
 }
 
-// seen records which answers the package's tests have produced.
+// seen records which responses the package's tests have produced.
 var seen = struct {
 	sync.Mutex
 	m map[string]bool
 }{m: map[string]bool{}}
 
-func record(op Operation, a *Answer) {
+func record(op Operation, a *Response) {
 	seen.Lock()
 	defer seen.Unlock()
 	code := ""

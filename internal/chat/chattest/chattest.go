@@ -307,8 +307,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if behave != nil && behave(w, r, func() any { _, b := act(); return b }) {
 		return
 	}
-	status, answer := act()
-	reply(w, status, answer)
+	status, response := act()
+	reply(w, status, response)
 }
 
 // behaviour takes note of the request and returns how to answer it, nil for as

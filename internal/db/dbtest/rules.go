@@ -60,7 +60,7 @@ var guildTables = sync.OnceValue(func() map[string]bool {
 // it the test whose database it was for, whatever becomes of the error.
 func init() {
 	db.InspectStatements(func(database, statement string) error {
-		err := verdict(statement)
+		err := check(statement)
 		if err == nil || !ofTheProgram() {
 			return nil
 		}
@@ -79,15 +79,15 @@ func init() {
 const maxViolations = 10
 
 var (
-	verdicts   sync.Map // statement to error or nil
+	checked    sync.Map // statement to error or nil
 	violations = struct {
 		sync.Mutex
 		of map[string][]error
 	}{of: make(map[string][]error)}
 )
 
-func verdict(statement string) error {
-	if known, ok := verdicts.Load(statement); ok {
+func check(statement string) error {
+	if known, ok := checked.Load(statement); ok {
 		err, _ := known.(error)
 		return err
 	}
@@ -97,7 +97,7 @@ func verdict(statement string) error {
 			err = nil
 		}
 	}
-	verdicts.Store(statement, err)
+	checked.Store(statement, err)
 	return err
 }
 

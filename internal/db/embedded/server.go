@@ -267,27 +267,8 @@ func (s *Server) sockets(run *account) (string, error) {
 }
 
 func (s *Server) launch(ctx context.Context, programs Programs, run *account, sockets string, port int, cfg Config) error {
-	listen := ""
-	if s.password != "" {
-		listen = "127.0.0.1"
-	}
-	settings := []string{
-		"listen_addresses=" + listen, "port=" + strconv.Itoa(port), "unix_socket_directories=" + sockets,
-		"max_connections=400", "logging_collector=off", "log_min_messages=warning", "cluster_name=guildhall",
-	}
-	if cfg.Fast {
-		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off",
-			"wal_level=minimal", "max_wal_senders=0", "max_wal_size=4GB", "checkpoint_timeout=30min")
-	}
-	if cfg.Archive {
-		settings = append(settings, "archive_mode=on", `archive_command=test ! -f "`+s.archive()+`/%f" && cp "%p" "`+s.archive()+`/%f"`)
-	}
-	if cfg.From != nil {
-		settings = append(settings, cfg.From.settings()...)
-	}
-	settings = append(settings, cfg.Settings...)
 	args := []string{"-D", s.data}
-	for _, setting := range settings {
+	for _, setting := range s.settings(sockets, port, cfg) {
 		args = append(args, "-c", setting)
 	}
 	path := filepath.Join(s.Folder, "postgres.log")
@@ -330,6 +311,29 @@ func (s *Server) launch(ctx context.Context, programs Programs, run *account, so
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+}
+
+// settings are what a server of cfg runs with; a later one wins.
+func (s *Server) settings(sockets string, port int, cfg Config) []string {
+	listen := ""
+	if s.password != "" {
+		listen = "127.0.0.1"
+	}
+	settings := []string{
+		"listen_addresses=" + listen, "port=" + strconv.Itoa(port), "unix_socket_directories=" + sockets,
+		"max_connections=400", "logging_collector=off", "log_min_messages=warning", "cluster_name=guildhall",
+	}
+	if cfg.Fast {
+		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off",
+			"wal_level=minimal", "max_wal_senders=0", "max_wal_size=4GB", "checkpoint_timeout=30min")
+	}
+	if cfg.Archive {
+		settings = append(settings, "archive_mode=on", `archive_command=test ! -f "`+s.archive()+`/%f" && cp "%p" "`+s.archive()+`/%f"`)
+	}
+	if cfg.From != nil {
+		settings = append(settings, cfg.From.settings()...)
+	}
+	return append(settings, cfg.Settings...)
 }
 
 // Ended is closed when the server has ended, by Stop or by itself.

@@ -10,11 +10,11 @@ import (
 	"guildhall/internal/db"
 )
 
-// A server that was told to holds its own answers against the contract.
-func TestAnswersAreHeldAgainstTheContract(t *testing.T) {
+// A server that was told to holds its own responses against the contract.
+func TestResponsesAreValidated(t *testing.T) {
 	t.Parallel()
 	const complaint = "an answer breaks the contract"
-	server := apitest.New(t, apitest.With(func(c *api.Config) { c.CheckAnswers = true }))
+	server := apitest.New(t, apitest.With(func(c *api.Config) { c.ValidateResponses = true }))
 
 	server.Do(t, "getGuild", "").Want(t, 200, "")
 	server.Do(t, "adjustBalance", `{"user_id":"42","delta":-1}`).WantError(t, 422, "balance_would_be_negative")

@@ -19,57 +19,57 @@ import (
 const requestTimeout = 12 * time.Second
 
 // statusClosed is what the log and the metrics say in place of a status when the
-// caller hung up before its answer was ready, as other servers' logs do.
+// caller hung up before its response was ready, as other servers' logs do.
 const statusClosed = 499
 
-// observed wraps the whole request: its id and fixed headers, the one place
-// where an error or a panic becomes an answer, its line in the log, its
+// accessLog wraps the whole request: its id and fixed headers, the one place
+// where an error or a panic becomes a response, its line in the log, its
 // numbers.
-func observed(log *slog.Logger, m *metrics, count func(usage.Request)) step {
+func accessLog(log *slog.Logger, m *metrics, count func(usage.Request)) middleware {
 	return func(next handler) handler {
-		return func(x *exchange) error {
+		return func(rs *reqState) error {
 			start := time.Now()
-			caller := x.Request().Context()
-			cancel := begin(x, start)
+			caller := rs.Request().Context()
+			cancel := begin(rs, start)
 			defer cancel()
-			if err := recovered(x, next); err != nil {
-				failed(x, err, caller.Err() != nil)
+			if err := recovered(rs, next); err != nil {
+				failed(rs, err, caller.Err() != nil)
 			}
 			took := time.Since(start)
-			m.observe(x, took)
-			line(log, x, start.Add(took), took)
-			counted(count, x, start)
+			m.observe(rs, took)
+			writeLogLine(log, rs, start.Add(took), took)
+			counted(count, rs, start)
 			return nil
 		}
 	}
 }
 
 // begin gives the request its id, its fixed headers and its deadline.
-func begin(x *exchange, start time.Time) (cancel context.CancelFunc) {
-	x.id = db.NewID()
-	set(x, "X-Request-Id", x.id)
-	h := x.Response().Header()
+func begin(rs *reqState, start time.Time) (cancel context.CancelFunc) {
+	rs.id = db.NewID()
+	set(rs, "X-Request-Id", rs.id)
+	h := rs.Response().Header()
 	h["Cache-Control"], h["X-Content-Type-Options"], h["X-Frame-Options"] = noStore, noSniff, deny
-	x.ctx, cancel = context.WithDeadline(x.Request().Context(), start.Add(requestTimeout))
+	rs.ctx, cancel = context.WithDeadline(rs.Request().Context(), start.Add(requestTimeout))
 	return cancel
 }
 
 // failed answers with an error; gone says that the caller has hung up.
-func failed(x *exchange, err error, gone bool) {
-	f := classify(err, x.id)
-	x.closed = gone && (f.Kind == fault.Unavailable || errors.Is(err, context.Canceled))
-	writeError(x, f)
-	x.refusal = f
+func failed(rs *reqState, err error, gone bool) {
+	f := classify(err, rs.id)
+	rs.closed = gone && (f.Kind == fault.Unavailable || errors.Is(err, context.Canceled))
+	writeError(rs, f)
+	rs.refusal = f
 }
 
-// The values of headers that every answer has. The answers share them: nobody
+// The values of headers that every response has. The responses share them: nobody
 // changes a header's values in place.
 var noStore, noSniff, deny = []string{"no-store"}, []string{"nosniff"}, []string{"DENY"}
 
-// set gives the answer headers: name, value, name, value. The names are in the
+// set gives the response headers: name, value, name, value. The names are in the
 // canonical form, which spares finding it out for each request.
-func set(x *exchange, pairs ...string) {
-	h, values := x.Response().Header(), make([]string, len(pairs)/2)
+func set(rs *reqState, pairs ...string) {
+	h, values := rs.Response().Header(), make([]string, len(pairs)/2)
 	for i := range values {
 		values[i] = pairs[2*i+1]
 		h[pairs[2*i]] = values[i : i+1 : i+1]
@@ -77,7 +77,7 @@ func set(x *exchange, pairs ...string) {
 }
 
 // recovered runs next and turns a panic into an error with its stack.
-func recovered(x *exchange, next handler) (err error) {
+func recovered(rs *reqState, next handler) (err error) {
 	defer func() {
 		switch p := recover(); p {
 		case nil:
@@ -87,48 +87,48 @@ func recovered(x *exchange, next handler) (err error) {
 			err = fault.Panicked(p)
 		}
 	}()
-	return next(x)
+	return next(rs)
 }
 
-// status is the answer's status, or statusClosed.
-func (x *exchange) status() int {
-	if x.closed {
+// status is the response's status, or statusClosed.
+func (rs *reqState) status() int {
+	if rs.closed {
 		return statusClosed
 	}
-	return x.Response().Status
+	return rs.Response().Status
 }
 
-// line writes the request's one line. The caller's faults are information,
+// writeLogLine writes the request's one line. The caller's faults are information,
 // ours are errors. The path is the route's pattern: what a caller puts into a
 // path may be a secret. The record is made by hand, because a Logger would look
 // up who called it; and its values are plain, so that it can be written later.
-func line(log *slog.Logger, x *exchange, now time.Time, took time.Duration) {
+func writeLogLine(log *slog.Logger, rs *reqState, now time.Time, took time.Duration) {
 	level := slog.LevelInfo
-	status := x.status()
+	status := rs.status()
 	if status >= 500 {
 		level = slog.LevelError
 	}
-	if !log.Enabled(x.ctx, level) {
+	if !log.Enabled(rs.ctx, level) {
 		return
 	}
 	attrs := append(make([]slog.Attr, 0, 12),
-		slog.String("request_id", x.id),
-		slog.String("method", method(x)),
-		slog.String("route", x.Path()),
+		slog.String("request_id", rs.id),
+		slog.String("method", method(rs)),
+		slog.String("route", rs.Path()),
 		slog.Int("status", status),
 		slog.Float64("took_ms", float64(took.Microseconds())/1000),
-		slog.Int64("bytes", x.Response().Size),
-		slog.String("from", x.from.String()),
+		slog.Int64("bytes", rs.Response().Size),
+		slog.String("from", rs.from.String()),
 	)
-	if x.by != nil {
-		attrs = append(attrs, slog.String("token_id", x.by.TokenID), slog.String("guild_id", x.by.GuildID))
+	if rs.by != nil {
+		attrs = append(attrs, slog.String("token_id", rs.by.TokenID), slog.String("guild_id", rs.by.GuildID))
 	}
-	if x.trace != "" {
-		attrs = append(attrs, slog.String("trace_id", x.trace))
+	if rs.trace != "" {
+		attrs = append(attrs, slog.String("trace_id", rs.trace))
 	}
-	if f, ok := fault.As(x.refusal); ok {
+	if f, ok := fault.As(rs.refusal); ok {
 		code := f.Code
-		if x.closed {
+		if rs.closed {
 			code = "client_closed"
 		}
 		attrs = append(attrs, slog.String("code", code))
@@ -138,12 +138,12 @@ func line(log *slog.Logger, x *exchange, now time.Time, took time.Duration) {
 	}
 	r := slog.NewRecord(now, level, "request", 0)
 	r.AddAttrs(attrs...)
-	_ = log.Handler().Handle(x.ctx, r) // a log that cannot be written has nowhere to say so
+	_ = log.Handler().Handle(rs.ctx, r) // a log that cannot be written has nowhere to say so
 }
 
 // method is the request's method if it is one of HTTP's own.
-func method(x *exchange) string {
-	switch m := x.Request().Method; m {
+func method(rs *reqState) string {
+	switch m := rs.Request().Method; m {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete, http.MethodOptions:
 		return m
 	default:
@@ -176,10 +176,10 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	return m, errors.Join(r.Register(m.requests), r.Register(m.batches), r.Register(m.waits))
 }
 
-func (m *metrics) observe(x *exchange, took time.Duration) {
+func (m *metrics) observe(rs *reqState, took time.Duration) {
 	id := "none"
-	if x.op != nil {
-		id = x.op.ID
+	if rs.op != nil {
+		id = rs.op.ID
 	}
-	m.requests.WithLabelValues(id, strconv.Itoa(x.status())).Observe(took.Seconds())
+	m.requests.WithLabelValues(id, strconv.Itoa(rs.status())).Observe(took.Seconds())
 }

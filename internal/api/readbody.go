@@ -15,45 +15,45 @@ const maxBody = 64 << 10
 
 const contentType = "application/json"
 
-// framed reads the body of a write once and checks its frame: size, media
+// readBody reads the body of a write once and checks its frame: size, media
 // type, the syntax of the idempotency key, and that there is no query. What it
 // refuses is not kept under the key. Reads have no body worth looking at and
 // ignore the key.
-func framed(next handler) handler {
-	return func(x *exchange) error {
-		if !x.op.ReadOnly {
-			if err := frame(x); err != nil {
+func readBody(next handler) handler {
+	return func(rs *reqState) error {
+		if !rs.op.ReadOnly {
+			if err := parseHead(rs); err != nil {
 				return err
 			}
 		}
-		return next(x)
+		return next(rs)
 	}
 }
 
-func frame(x *exchange) (err error) {
-	req := x.Request()
-	if x.body, err = readBody(req); err != nil {
+func parseHead(rs *reqState) (err error) {
+	req := rs.Request()
+	if rs.body, err = readAll(req); err != nil {
 		return err
 	}
-	if len(x.body) > 0 && !isJSON(req.Header) {
+	if len(rs.body) > 0 && !isJSON(req.Header) {
 		return errMedia
 	}
-	if x.key, err = idempotencyKey(req.Header); err != nil {
+	if rs.key, err = idempotencyKey(req.Header); err != nil {
 		return err
 	}
 	if req.URL.RawQuery != "" || req.URL.ForceQuery {
 		return invalid("query: a write takes no query parameters")
 	}
-	if x.op.Ignores {
+	if rs.op.Ignores {
 		req.Body = http.NoBody
 	} else {
-		req.Body = io.NopCloser(bytes.NewReader(x.body))
+		req.Body = io.NopCloser(bytes.NewReader(rs.body))
 	}
-	req.ContentLength = int64(len(x.body))
+	req.ContentLength = int64(len(rs.body))
 	return nil
 }
 
-func readBody(req *http.Request) ([]byte, error) {
+func readAll(req *http.Request) ([]byte, error) {
 	if req.ContentLength > maxBody {
 		return nil, errTooLarge
 	}

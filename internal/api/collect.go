@@ -28,15 +28,15 @@ type change interface {
 // member is a change on its way to a batch, and what its operation leaves there.
 type member struct {
 	change
-	visit   func(w http.ResponseWriter) error // writes the response, or returns the refusal
-	key     *idempotency.Request              // nil: it came without one
-	answer  idempotency.Answer                // kept under the key
-	refusal error                             // which the answer says
+	visit    func(w http.ResponseWriter) error // writes the response, or returns the refusal
+	key      *idempotency.Request              // nil: it came without one
+	response idempotency.Response              // kept under the key
+	refusal  error                             // which the response says
 }
 
-// together makes the changes of one collected operation, as many as have arrived
+// batcher makes the changes of one collected operation, as many as have arrived
 // at once.
-type together struct {
+type batcher struct {
 	db        *db.DB
 	keys      idempotency.Keys
 	each      func(ctx context.Context, q db.Querier, changes []change) error
@@ -45,8 +45,8 @@ type together struct {
 }
 
 // collectors are the operations that are collected.
-func collectors(d *db.DB, keys idempotency.Keys, oneGuild bool, m *metrics) map[string]*together {
-	all := map[string]*together{
+func collectors(d *db.DB, keys idempotency.Keys, oneGuild bool, m *metrics) map[string]*batcher {
+	all := map[string]*batcher{
 		"adjustBalance": {each: eachOf(economy.AdjustEach)},
 		// The level follows from the XP by a curve that the database does not know, so
 		// what is told of it needs a second statement.
@@ -88,53 +88,53 @@ func eachOf[Change change](each func(context.Context, db.Querier, []Change) erro
 
 // collected serves an operation that is done together with others. What a batch
 // leaves undone, and what validation has refused, becomes a unit of its own.
-func (u *units) collected(x *exchange, t *together, next handler) error {
-	if x.key == "" {
-		return u.join(x, t, &member{}, next, func() (idempotency.Answer, error) { return u.own(x, next) })
+func (u *units) collected(rs *reqState, t *batcher, next handler) error {
+	if rs.key == "" {
+		return u.join(rs, t, &member{}, next, func() (idempotency.Response, error) { return u.own(rs, next) })
 	}
-	return u.once(x, func(r idempotency.Request) error {
-		return u.join(x, t, &member{key: &r}, next, func() (idempotency.Answer, error) { return u.claimed(x, r, next) })
+	return u.once(rs, func(r idempotency.Request) error {
+		return u.join(rs, t, &member{key: &r}, next, func() (idempotency.Response, error) { return u.claimed(rs, r, next) })
 	})
 }
 
 // join has m done together with others. own does it alone.
-func (u *units) join(x *exchange, t *together, m *member, next handler, own func() (idempotency.Answer, error)) error {
-	if x.broken == nil {
-		x.broken = asked(x, m, next)
+func (u *units) join(rs *reqState, t *batcher, m *member, next handler, own func() (idempotency.Response, error)) error {
+	if rs.broken == nil {
+		rs.broken = asked(rs, m, next)
 	}
-	if x.broken != nil {
-		answer, err := own()
+	if rs.broken != nil {
+		response, err := own()
 		if err != nil {
 			return err
 		}
-		return send(x, answer)
+		return send(rs, response)
 	}
-	by := collect.Caller{Group: x.by.GuildID, Name: x.by.TokenID}
+	by := collect.Caller{Group: rs.by.GuildID, Name: rs.by.TokenID}
 	alone := false
-	err := t.collector.Do(x.ctx, by, m.Subject(), m, func() (err error) {
+	err := t.collector.Do(rs.ctx, by, m.Subject(), m, func() (err error) {
 		alone = true
-		m.answer, err = own()
+		m.response, err = own()
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if !m.answer.Replayed {
-		u.wake(x.by.GuildID)
+	if !m.response.Replayed {
+		u.wake(rs.by.GuildID)
 	}
 	switch {
 	case alone:
-		return send(x, m.answer)
+		return send(rs, m.response)
 	case m.key != nil:
-		x.refusal = m.refusal
-		return send(x, m.answer)
+		rs.refusal = m.refusal
+		return send(rs, m.response)
 	}
-	return m.visit(x.Response())
+	return m.visit(rs.Response())
 }
 
 // asked has the operation read its request, and gives m what it wants changed.
-func asked(x *exchange, m *member, next handler) error {
-	_, err := capture(context.WithValue(x.ctx, collectingKey{}, m), x, next)
+func asked(rs *reqState, m *member, next handler) error {
+	_, err := capture(context.WithValue(rs.ctx, collectingKey{}, m), rs, next)
 	if err == nil && m.change == nil {
 		err = errors.New("an operation that is collected has left no change")
 	}
@@ -145,9 +145,9 @@ func asked(x *exchange, m *member, next handler) error {
 }
 
 // run makes the changes of a batch: without keys in one statement that is a
-// transaction of its own, otherwise in a unit that keeps their answers too. When
+// transaction of its own, otherwise in a unit that keeps their responses too. When
 // it fails, and nothing of it is there, each member is made alone.
-func (t *together) run(ctx context.Context, batch []*member) []error {
+func (t *batcher) run(ctx context.Context, batch []*member) []error {
 	var err error
 	if t.unit || slices.ContainsFunc(batch, func(m *member) bool { return m.key != nil }) {
 		err = t.inUnit(ctx, batch)
@@ -166,7 +166,7 @@ func (t *together) run(ctx context.Context, batch []*member) []error {
 	return outcomes
 }
 
-func (t *together) inUnit(ctx context.Context, batch []*member) (err error) {
+func (t *batcher) inUnit(ctx context.Context, batch []*member) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // before the commit
 			err = fmt.Errorf("a batch: %w", fault.Panicked(p))
@@ -180,7 +180,7 @@ func (t *together) inUnit(ctx context.Context, batch []*member) (err error) {
 			return errUndone
 		}
 		var requests []idempotency.Request
-		var answers []idempotency.Answer
+		var responses []idempotency.Response
 		for _, m := range batch {
 			if m.key == nil || !m.Decided() {
 				continue
@@ -188,12 +188,12 @@ func (t *together) inUnit(ctx context.Context, batch []*member) (err error) {
 			if err := m.render(); err != nil {
 				return err
 			}
-			requests, answers = append(requests, *m.key), append(answers, m.answer)
+			requests, responses = append(requests, *m.key), append(responses, m.response)
 		}
 		if len(requests) == 0 {
 			return nil
 		}
-		return t.keys.KeepEach(ctx, tx, requests, answers)
+		return t.keys.KeepEach(ctx, tx, requests, responses)
 	})
 }
 
@@ -208,7 +208,7 @@ func changes(batch []*member) []change {
 	return list
 }
 
-// render makes the answer that is kept under the key.
+// render makes the response that is kept under the key.
 func (m *member) render() error {
 	b := &buffer{header: http.Header{}}
 	err := m.visit(b)
@@ -218,7 +218,7 @@ func (m *member) render() error {
 		writeFault(b, f)
 		m.refusal, err = err, nil
 	}
-	m.answer = b.answer()
+	m.response = b.response()
 	return err
 }
 

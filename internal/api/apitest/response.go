@@ -13,15 +13,15 @@ import (
 	"guildhall/internal/db"
 )
 
-// Answer is what the server answered.
-type Answer struct {
+// Response is what the server answered.
+type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
 // Code is the error code, or the empty string.
-func (a *Answer) Code() string {
+func (a *Response) Code() string {
 	var e struct {
 		Error struct {
 			Code string `json:"code"`
@@ -32,7 +32,7 @@ func (a *Answer) Code() string {
 }
 
 // Into decodes the body into dst.
-func (a *Answer) Into(t testing.TB, dst any) {
+func (a *Response) Into(t testing.TB, dst any) {
 	t.Helper()
 	if err := json.Unmarshal(a.Body, dst); err != nil {
 		t.Fatalf("cannot decode %s: %v", a.Body, err)
@@ -40,7 +40,7 @@ func (a *Answer) Into(t testing.TB, dst any) {
 }
 
 // Str returns the string at a dotted path of the body, such as "data.id".
-func (a *Answer) Str(t testing.TB, path string) string {
+func (a *Response) Str(t testing.TB, path string) string {
 	t.Helper()
 	var v any
 	a.Into(t, &v)
@@ -58,9 +58,9 @@ func (a *Answer) Str(t testing.TB, path string) string {
 	return s
 }
 
-// Want fails the test unless the answer has this status and its body contains
+// Want fails the test unless the response has this status and its body contains
 // subset: every member of it with the same value, arrays item by item.
-func (a *Answer) Want(t testing.TB, status int, subset string) *Answer {
+func (a *Response) Want(t testing.TB, status int, subset string) *Response {
 	t.Helper()
 	if a.Status != status {
 		t.Fatalf("got status %d, want %d: %s", a.Status, status, a.Body)
@@ -71,8 +71,8 @@ func (a *Answer) Want(t testing.TB, status int, subset string) *Answer {
 	return a
 }
 
-// WantError fails the test unless the answer is this error.
-func (a *Answer) WantError(t testing.TB, status int, code string) *Answer {
+// WantError fails the test unless the response is this error.
+func (a *Response) WantError(t testing.TB, status int, code string) *Response {
 	t.Helper()
 	if a.Status != status || a.Code() != code {
 		t.Fatalf("got %d %s, want %d %s: %s", a.Status, a.Code(), status, code, a.Body)
@@ -80,9 +80,9 @@ func (a *Answer) WantError(t testing.TB, status int, code string) *Answer {
 	return a
 }
 
-// WantReplayOf fails the test unless the answer repeats first, says so, and
+// WantReplayOf fails the test unless the response repeats first, says so, and
 // has a request id of its own.
-func (a *Answer) WantReplayOf(t testing.TB, first *Answer) *Answer {
+func (a *Response) WantReplayOf(t testing.TB, first *Response) *Response {
 	t.Helper()
 	switch {
 	case a.Status != first.Status || !bytes.Equal(a.Body, first.Body) || a.Header.Get("Location") != first.Header.Get("Location"):
@@ -196,7 +196,7 @@ func (a *API) WantNoEvent(t testing.TB) {
 }
 
 // CheckBooks fails the test unless the database is in order: each wallet's
-// balance is the sum of its ledger, each finished key has an answer, no key of
+// balance is the sum of its ledger, each finished key has a response, no key of
 // an ended unit is unfinished, each event fits its schema.
 func CheckBooks(t testing.TB, d *db.DB) {
 	t.Helper()

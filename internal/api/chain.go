@@ -10,9 +10,9 @@ import (
 	"guildhall/internal/auth"
 )
 
-// exchange is one request on its way through the chain and back, with what the
-// steps have found out about it so far. It stands in for Echo's own context.
-type exchange struct {
+// reqState is one request on its way through the chain and back, with what the
+// middlewares have found out about it so far. It stands in for Echo's own context.
+type reqState struct {
 	echo.Context
 	serve   echo.HandlerFunc // what Echo's router has found
 	op      *operation       // what the document says of it; nil: it is no operation
@@ -26,23 +26,23 @@ type exchange struct {
 	key     string           // of a write; empty when none was sent
 	broken  error            // what validation found wrong with a write
 	refusal error            // what was answered from inside, for the log
-	closed  bool             // the caller hung up before its answer was ready
+	closed  bool             // the caller hung up before its response was ready
 }
 
-// handler answers an exchange, or fails; step is what stands before it.
+// handler answers a request, or fails; middleware is what stands before it.
 type (
-	handler func(*exchange) error
-	step    func(next handler) handler
+	handler    func(*reqState) error
+	middleware func(next handler) handler
 )
 
-// chain puts the steps, the first outermost, before whatever Echo's router
+// chain puts the middlewares, the first outermost, before whatever Echo's router
 // finds. It is put together once; Echo would do it again for each request.
-func chain(steps []step) echo.MiddlewareFunc {
-	whole := handler(func(x *exchange) error { return x.serve(x) })
-	for _, s := range slices.Backward(steps) {
+func chain(middlewares []middleware) echo.MiddlewareFunc {
+	whole := handler(func(rs *reqState) error { return rs.serve(rs) })
+	for _, s := range slices.Backward(middlewares) {
 		whole = s(whole)
 	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error { return whole(&exchange{Context: c, serve: next}) }
+		return func(c echo.Context) error { return whole(&reqState{Context: c, serve: next}) }
 	}
 }

@@ -19,23 +19,23 @@ func Unused(guild, row string) string {
 // ErrRaced says that somebody else has taken a key meanwhile.
 var ErrRaced = errors.New("a key was taken meanwhile")
 
-// KeepEach claims the keys of several requests of one unit and keeps their answers
-// under them, once what they answer for is done. It is ErrRaced when something
-// stands under one of the keys: the unit has to be given up then. Keys are claimed
-// in one order everywhere, so that no two units wait for each other.
-func (k Keys) KeepEach(ctx context.Context, tx *db.Tx, requests []Request, answers []Answer) error {
+// KeepEach claims the keys of several requests of one unit and keeps their
+// responses under them, once what they respond to is done. It is ErrRaced when
+// something stands under one of the keys: the unit has to be given up then. Keys
+// are claimed in one order everywhere, so that no two units wait for each other.
+func (k Keys) KeepEach(ctx context.Context, tx *db.Tx, requests []Request, responses []Response) error {
 	guilds, tokens, keys := make([]string, len(requests)), make([]string, len(requests)), make([]string, len(requests))
 	fingerprints := make([][]byte, len(requests))
 	statuses, locations, waits, bodies := make([]int64, len(requests)), make([]string, len(requests)), make([]string, len(requests)), make([][]byte, len(requests))
 	for i, r := range requests {
-		a := answers[i]
+		a := responses[i]
 		guilds[i], tokens[i], keys[i], fingerprints[i] = r.GuildID, r.TokenID, r.Key, r.Fingerprint
 		statuses[i], locations[i], waits[i], bodies[i] = int64(a.Status), a.Location, a.RetryAfter, k.Sealer.Seal(a.Body, bound(r))
 	}
 	res, err := tx.ExecContext(ctx, keepEach, db.Array(guilds), db.Array(tokens), db.Array(keys), db.ByteArray(fingerprints),
 		db.Integers(statuses), db.Array(locations), db.Array(waits), db.ByteArray(bodies))
 	if err != nil {
-		return fmt.Errorf("keep %d answers: %w", len(requests), err)
+		return fmt.Errorf("keep %d responses: %w", len(requests), err)
 	}
 	if n, err := res.RowsAffected(); err != nil || n < int64(len(requests)) {
 		return errors.Join(ErrRaced, err)

@@ -12,7 +12,7 @@ import (
 
 // A key that somebody has taken meanwhile gives the whole unit up, and what stands
 // under it stays.
-func TestAnswersKeptTogetherNeverReplaceOne(t *testing.T) {
+func TestResponsesKeptTogetherNeverReplaceOne(t *testing.T) {
 	t.Parallel()
 	ctx, d, keys := context.Background(), dbtest.New(t).DB, idempotency.Keys{Sealer: box(t, 1)}
 	request := func(key string) idempotency.Request {
@@ -21,12 +21,12 @@ func TestAnswersKeptTogetherNeverReplaceOne(t *testing.T) {
 	keep := func(body string, names ...string) error {
 		return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 			var requests []idempotency.Request
-			var answers []idempotency.Answer
+			var responses []idempotency.Response
 			for _, name := range names {
 				requests = append(requests, request(name))
-				answers = append(answers, idempotency.Answer{Status: 200, Body: []byte(body + name)})
+				responses = append(responses, idempotency.Response{Status: 200, Body: []byte(body + name)})
 			}
-			return keys.KeepEach(ctx, tx, requests, answers)
+			return keys.KeepEach(ctx, tx, requests, responses)
 		})
 	}
 	if err := keep("first ", "b", "a"); err != nil {
@@ -36,10 +36,10 @@ func TestAnswersKeptTogetherNeverReplaceOne(t *testing.T) {
 		t.Errorf("a key that is taken: %v, want ErrRaced", err)
 	}
 	for name, want := range map[string]string{"a": "first a", "b": "first b", "c": ""} {
-		answer, err := keys.Replay(ctx, d.Reader(), request(name))
+		response, err := keys.Replay(ctx, d.Reader(), request(name))
 		got := ""
-		if answer != nil {
-			got = string(answer.Body)
+		if response != nil {
+			got = string(response.Body)
 		}
 		if err != nil || got != want {
 			t.Errorf("under %s stands %q, want %q; %v", name, got, want, err)

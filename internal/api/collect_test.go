@@ -19,6 +19,7 @@ import (
 	"guildhall/internal/api"
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 )
 
 // wealthy gives so many members, from 1 on, wallets with a million coins each, and
@@ -54,7 +55,7 @@ func TestWhatIsHeldDelaysNobodyElse(t *testing.T) {
 			wealthy(t, server, 40)
 			op := apitest.Find(t, "adjustBalance")
 			release := lock(t, server, c.lock, server.Guild)
-			waits := make(chan *apitest.Answer, 1)
+			waits := make(chan *apitest.Response, 1)
 			begun := time.Now()
 			go func() {
 				view := server
@@ -144,11 +145,11 @@ func (h *history) write(t *testing.T, client *http.Client, urls []string, token,
 		}
 		text, err := io.ReadAll(res.Body)
 		res.Body.Close()
-		var answer struct{ Data struct{ Balance int64 } }
+		var response struct{ Data struct{ Balance int64 } }
 		if err == nil && res.StatusCode == http.StatusOK {
-			err = json.Unmarshal(text, &answer)
+			err = json.Unmarshal(text, &response)
 			h.mu.Lock()
-			h.known[reason] = answer.Data.Balance
+			h.known[reason] = response.Data.Balance
 			h.mu.Unlock()
 		}
 		switch {
@@ -183,20 +184,27 @@ func TestHistoriesOfTwoNodes(t *testing.T) {
 			server := apitest.New(t, apitest.With(func(c *api.Config) { cfg = *c }))
 			wealthy(t, server, 12)
 			var commits, statements atomic.Int64
-			cut := func(chunk []byte) (after, before bool) {
-				switch {
-				case bytes.Contains(chunk, []byte("COMMIT")):
-					n := commits.Add(1) % 40
-					return n == 13, n == 29
-				case len(chunk) > 0 && chunk[0] == 'B':
-					n := statements.Add(1) % 200
-					return n == 71, n == 143
+			fates := func(n, lose, breaks int64) dbtest.Fate {
+				switch n {
+				case lose:
+					return dbtest.Lose
+				case breaks:
+					return dbtest.Break
 				}
-				return false, false
+				return dbtest.Pass
+			}
+			judge := func(sent []byte) dbtest.Fate {
+				switch {
+				case bytes.Contains(sent, []byte("COMMIT")):
+					return fates(commits.Add(1)%40, 13, 29)
+				case sent[0] == 'B':
+					return fates(statements.Add(1)%200, 71, 143)
+				}
+				return dbtest.Pass
 			}
 			urls := []string{
-				node(t, cfg, between(t, server.Server.DBURL, cut), oneGuild),
-				node(t, cfg, between(t, server.Server.DBURL, cut), oneGuild),
+				node(t, cfg, dbtest.NewJudgedLink(t, server.Server.DBURL, judge).URL, oneGuild),
+				node(t, cfg, dbtest.NewJudgedLink(t, server.Server.DBURL, judge).URL, oneGuild),
 			}
 			h := &history{known: map[string]int64{}, sent: map[string]bool{}}
 			var writers sync.WaitGroup

@@ -1,12 +1,12 @@
-package api
+package schema
 
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 )
 
@@ -21,13 +21,13 @@ func TestParseJSONGivesUpOnCrowds(t *testing.T) {
 		"duplicates": "{" + strings.Repeat(`"a":1,`, 10000) + `"b":1}`,
 		"nests":      "[" + strings.Repeat(strings.Repeat("[", 20)+strings.Repeat("]", 20)+",", 1500) + "1]",
 	} {
-		_, problems, ok := parseJSON([]byte(body))
-		if ok || len(problems) != 1 || problems[0].text != "must not hold more than 1000 values" {
+		_, problems, ok := Read([]byte(body), 1000)
+		if ok || len(problems) != 1 || problems[0].Text != "must not hold more than 1000 values" {
 			t.Errorf("%s: %v, %d problems", name, ok, len(problems))
 		}
 	}
-	if _, problems, ok := parseJSON([]byte("[" + strings.Repeat("1,", maxValues-2) + "1]")); !ok || len(problems) > 0 {
-		t.Errorf("%d values: %v, %v", maxValues, ok, problems)
+	if _, problems, ok := Read([]byte("["+strings.Repeat("1,", 998)+"1]"), 1000); !ok || len(problems) > 0 {
+		t.Errorf("1000 values: %v, %v", ok, problems)
 	}
 }
 
@@ -43,7 +43,7 @@ func FuzzParseJSON(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, problems, ok := parseJSON(body)
+		got, problems, ok := Read(body, 1000)
 		for _, p := range problems {
 			if !utf8.ValidString(p.String()) || strings.ContainsAny(p.String(), "\x00\n\r") {
 				t.Fatalf("%q: the message %q cannot be shown", body, p)
@@ -96,11 +96,50 @@ func clean(t *testing.T, body []byte, v any, depth int) {
 	}
 }
 
-func TestSeconds(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{0: "1", time.Nanosecond: "1", time.Second: "1", time.Second + 1: "2", 59*time.Second + time.Millisecond: "60"} {
-		if got := seconds(d); got != want {
-			t.Errorf("%v is %s seconds, want %s", d, got, want)
+// agree holds Read against encoding/json: whatever it accepts is JSON and means the
+// same, and what it refuses beyond that is refused for a reason that it is stricter
+// about.
+func agree(t *testing.T, text string) {
+	t.Helper()
+	got, problems, ok := Read([]byte(text), 1000)
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var want any
+	theirs := d.Decode(&want)
+	if theirs == nil {
+		if _, err := d.Token(); err != io.EOF {
+			theirs = io.ErrUnexpectedEOF
 		}
+	}
+	switch {
+	case ok && len(problems) == 0 && theirs != nil:
+		t.Fatalf("%q is accepted, encoding/json says %v", text, theirs)
+	case ok && len(problems) == 0:
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%q\n got %#v\nwant %#v", text, got, want)
+		}
+	case theirs == nil:
+		for _, stricter := range []string{"given once", "UTF-8", "U+0000", "surrogate", "nest deeper", "integer", "not blank"} {
+			if strings.Contains(problems[0].Text, stricter) {
+				return
+			}
+		}
+		t.Fatalf("%q is refused: %v", text, problems)
+	}
+}
+
+// RELIABILITY.md, Input.
+func TestParserAgreesWithTheStandardLibrary(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{
+		`{}`, ` { } `, `{"a":1}`, `{"a":-0}`, `{"a":01}`, `{"a":1.}`, `{"a":1.5e+7}`, `{"a":1e}`, `{"a":-}`, `{"a":.5}`,
+		`{"a":"b\n\"\\\/\b\f\r\t"}`, `{"a":"\u00e9\ud83e\udd16"}`, `{"a":"\ud83e"}`, `{"a":"\ud83ex"}`, `{"a":"\udd16\ud83e"}`,
+		`{"a":"\u12"}`, `{"a":"\x"}`, "{\"a\":\"\t\"}", "{\"a\":\"\x7f\"}", "{\"a\":\"\xc3\x28\"}", "{\"a\":\"\\n\xff\"}",
+		`{"a":[1,[2,{"b":null}],true,false]}`, `{"a":[1,]}`, `{"a":1,}`, `{"a" 1}`, `{"a":}`, `{a:1}`, `{"a":nul}`, `{"a":truee}`,
+		`{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `[]`, `"a"`, ``, `{`, `{"a`, `{"a":"`, `{"a":"\`, `{}{}`, `{} x`,
+		`{"a":` + strings.Repeat("[", 31) + strings.Repeat("]", 31) + `}`,
+		`{"a":` + strings.Repeat("[", 50) + strings.Repeat("]", 50) + `}`,
+	} {
+		agree(t, s)
 	}
 }

@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// useEvery is how old a token's last use becomes before it is written anew.
-	useEvery = time.Minute
-	// flushEvery is how often the uses noted since are written, all in one
+	// lastUsedInterval is how old a token's last use becomes before it is written anew.
+	lastUsedInterval = time.Minute
+	// flushInterval is how often the last uses noted since are written, all in one
 	// statement.
-	flushEvery = time.Second
+	flushInterval = time.Second
 	// flushTimeout is short, because readiness uses the same connection.
 	flushTimeout = time.Second
 )
 
-// uses are the tokens whose last use has to be written.
-type uses struct {
+// lastUsed are the tokens whose last use has to be written.
+type lastUsed struct {
 	mu  sync.Mutex
 	ids map[string]struct{}
 }
 
-func (u *uses) add(id string) {
+func (u *lastUsed) add(id string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.ids == nil {
@@ -36,7 +36,7 @@ func (u *uses) add(id string) {
 	}
 }
 
-func (u *uses) take() []string {
+func (u *lastUsed) take() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	list := make([]string, 0, len(u.ids))
@@ -47,31 +47,31 @@ func (u *uses) take() []string {
 	return list
 }
 
-// writeUses writes noted uses until ctx ends, and then those still noted.
-func (t *Tokens) writeUses(ctx context.Context) {
-	tick := time.NewTicker(flushEvery)
+// writeLastUsed writes noted uses until ctx ends, and then those still noted.
+func (t *Tokens) writeLastUsed(ctx context.Context) {
+	tick := time.NewTicker(flushInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			t.flushUses(ctx)
+			t.flushLastUsed(ctx)
 		case <-ctx.Done():
-			t.flushUses(context.WithoutCancel(ctx))
+			t.flushLastUsed(context.WithoutCancel(ctx))
 			return
 		}
 	}
 }
 
-// flushUses writes what is noted. What cannot be written is dropped: the next
+// flushLastUsed writes what is noted. What cannot be written is dropped: the next
 // use of the token is noted again within a minute.
-func (t *Tokens) flushUses(ctx context.Context) {
-	ids := t.uses.take()
+func (t *Tokens) flushLastUsed(ctx context.Context) {
+	ids := t.lastUsed.take()
 	if len(ids) == 0 {
 		return
 	}
 	limit, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
-	err := t.db.Do(limit, func(ctx context.Context, tx *db.Tx) error { return noteUses(ctx, tx, ids) })
+	err := t.db.Do(limit, func(ctx context.Context, tx *db.Tx) error { return storeLastUsed(ctx, tx, ids) })
 	if err != nil && ctx.Err() == nil {
 		t.log.WarnContext(ctx, "the last use of some tokens was not written", "tokens", len(ids), "error", err)
 	}

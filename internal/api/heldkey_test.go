@@ -13,16 +13,16 @@ import (
 	"guildhall/internal/idempotency"
 )
 
-// held is an idempotency key in the hands of a transaction that has not ended:
+// heldKey is an idempotency key in the hands of a transaction that has not ended:
 // what the first request of another node looks like.
-type held struct {
+type heldKey struct {
 	end  chan struct{}
 	done chan struct{}
 }
 
-func holdKey(t *testing.T, server *apitest.API, token, key string) *held {
+func holdKey(t *testing.T, server *apitest.API, token, key string) *heldKey {
 	t.Helper()
-	h := &held{make(chan struct{}), make(chan struct{})}
+	h := &heldKey{make(chan struct{}), make(chan struct{})}
 	started := make(chan error, 1)
 	other, err := db.Open(db.Config{URL: server.Server.DBURL})
 	if err != nil {
@@ -51,7 +51,7 @@ func holdKey(t *testing.T, server *apitest.API, token, key string) *held {
 	return h
 }
 
-func (h *held) release() {
+func (h *heldKey) release() {
 	close(h.end)
 	<-h.done
 }

@@ -1,4 +1,4 @@
-package api
+package schema
 
 import (
 	"fmt"
@@ -20,29 +20,29 @@ const nullMeans = "x-null"
 // settle takes out of a body what needs a better message than the schema's
 // checker has: unknown members, each with the one that may be meant, and null
 // where it says as much as leaving the member out.
-func settle(place string, schema *openapi3.Schema, value any) (found []problem) {
+func settle(place string, s *openapi3.Schema, value any) (found []Problem) {
 	switch v := value.(type) {
 	case map[string]any:
-		if schema.Type == nil || !schema.Type.Is(openapi3.TypeObject) || schema.AdditionalProperties.Has == nil || *schema.AdditionalProperties.Has {
+		if s.Type == nil || !s.Type.Is(openapi3.TypeObject) || s.AdditionalProperties.Has == nil || *s.AdditionalProperties.Has {
 			return nil
 		}
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			at := place + "/" + printable(name)
-			member, known := schema.Properties[name]
+			at := place + "/" + Printable(name)
+			member, known := s.Properties[name]
 			switch {
 			case !known:
-				found = append(found, problem{at, "is not a member of this object; " + meant(name, schema)})
+				found = append(found, Problem{at, "is not a member of this object; " + meant(name, s)})
 				delete(v, name)
-			case v[name] == nil && !slices.Contains(schema.Required, name) && (!member.Value.Nullable || member.Value.Extensions[nullMeans] == "absent"):
+			case v[name] == nil && !slices.Contains(s.Required, name) && (!member.Value.Nullable || member.Value.Extensions[nullMeans] == "absent"):
 				delete(v, name)
 			default:
 				found = append(found, settle(at, member.Value, v[name])...)
 			}
 		}
 	case []any:
-		if schema.Items != nil {
+		if s.Items != nil {
 			for i, item := range v {
-				found = append(found, settle(fmt.Sprintf("%s/%d", place, i), schema.Items.Value, item)...)
+				found = append(found, settle(fmt.Sprintf("%s/%d", place, i), s.Items.Value, item)...)
 			}
 		}
 	}
@@ -50,17 +50,17 @@ func settle(place string, schema *openapi3.Schema, value any) (found []problem) 
 }
 
 // meant says which member of an object an unknown name may stand for.
-func meant(name string, schema *openapi3.Schema) string {
-	names := slices.Sorted(maps.Keys(schema.Properties))
-	if near := nearest(name, names); near != "" {
+func meant(name string, s *openapi3.Schema) string {
+	names := slices.Sorted(maps.Keys(s.Properties))
+	if near := Nearest(name, names); near != "" {
 		return "did you mean " + near + "?"
 	}
 	return "its members are " + strings.Join(names, ", ")
 }
 
-// nearest is the known name that a misspelt one is likely to stand for; empty
+// Nearest is the known name that a misspelt one is likely to stand for; empty
 // when there is none.
-func nearest(name string, known []string) string {
+func Nearest(name string, known []string) string {
 	best, least := "", 3
 	plain := func(s string) string {
 		return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(s))
@@ -98,8 +98,8 @@ func distance(a, b string) int {
 }
 
 // oneOf checks what the document says in words: exactly one of some members.
-func oneOf(schema *openapi3.Schema, value any) []problem {
-	names, ok := schema.Extensions[exactlyOne].([]any)
+func oneOf(s *openapi3.Schema, value any) []Problem {
+	names, ok := s.Extensions[exactlyOne].([]any)
 	body, isObject := value.(map[string]any)
 	if !ok || !isObject {
 		return nil
@@ -114,5 +114,5 @@ func oneOf(schema *openapi3.Schema, value any) []problem {
 	if given == 1 {
 		return nil
 	}
-	return []problem{{"body", "must have exactly one of " + strings.Join(texts, " and ")}}
+	return []Problem{{"", "must have exactly one of " + strings.Join(texts, " and ")}}
 }

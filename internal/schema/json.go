@@ -1,4 +1,8 @@
-package api
+// Package schema reads JSON strictly and holds it against the schemas of the
+// contract. Bodies of requests and lines of guild files go the same way, so that
+// both know one set of limits, which is the document's, and are refused in the
+// same words.
+package schema
 
 import (
 	"bytes"
@@ -11,31 +15,29 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth bounds how deep a body may nest, and maxValues how many values it may
-// hold: several times what any operation takes, and few enough that a body of
-// nothing but values costs no more memory than an honest one.
-const (
-	maxDepth  = 32
-	maxValues = 1000
-)
+// maxDepth bounds how deep a value may nest, several times deeper than any schema.
+const maxDepth = 32
 
-// problem is one offending place of a request.
-type problem struct{ place, text string }
+// Problem is one offending place.
+type Problem struct {
+	Place string // a JSON pointer, empty for the whole
+	Text  string
+}
 
-func (p problem) String() string { return p.place + ": " + p.text }
+func (p Problem) String() string { return p.Place + ": " + p.Text }
 
-// parseJSON reads a body more strictly than encoding/json does: one value,
-// valid UTF-8, no duplicate members, no lone surrogates, no U+0000, bounded
-// depth, a bounded number of values, and no number written with a fraction or an exponent, since the
-// contract knows only integers. It returns the value for validation and the
-// places that are wrong; ok is false when there is no value to validate.
-func parseJSON(body []byte) (value any, found []problem, ok bool) {
+// Read reads JSON more strictly than encoding/json does: one value, valid UTF-8,
+// no duplicate members, no lone surrogates, no U+0000, bounded depth, at most
+// that many values, and no number written with a fraction or an exponent, since
+// the contract knows only integers. It returns the value for Check and the
+// places that are wrong; ok is false when there is no value to check.
+func Read(body []byte, maxValues int) (value any, found []Problem, ok bool) {
 	if !utf8.Valid(body) {
-		return nil, []problem{{"body", "must be valid UTF-8"}}, false
+		return nil, []Problem{{"", "must be valid UTF-8"}}, false
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
-	p := parser{dec: dec}
+	p := parser{dec: dec, maxValues: maxValues}
 	v, err := p.value("", 0)
 	if err == nil {
 		if _, err = dec.Token(); errors.Is(err, io.EOF) {
@@ -51,19 +53,20 @@ func parseJSON(body []byte) (value any, found []problem, ok bool) {
 		err = malformed(body)
 	}
 	if err != nil {
-		return nil, []problem{{"body", err.Error()}}, false
+		return nil, []Problem{{"", err.Error()}}, false
 	}
 	return v, p.problems, true
 }
 
 type parser struct {
-	dec      *json.Decoder
-	values   int
-	problems []problem
+	dec       *json.Decoder
+	maxValues int
+	values    int
+	problems  []Problem
 }
 
 func (p *parser) wrong(place, text string) {
-	p.problems = append(p.problems, problem{"body " + place, text})
+	p.problems = append(p.problems, Problem{place, text})
 }
 
 // malformed says where the body stops being JSON.
@@ -90,8 +93,8 @@ func (p *parser) value(place string, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("must not nest deeper than %d levels", maxDepth)
 	}
-	if p.values++; p.values > maxValues {
-		return nil, fmt.Errorf("must not hold more than %d values", maxValues)
+	if p.values++; p.values > p.maxValues {
+		return nil, fmt.Errorf("must not hold more than %d values", p.maxValues)
 	}
 	tok, err := p.dec.Token()
 	if err != nil {
@@ -132,7 +135,7 @@ func (p *parser) object(place string, depth int) (any, error) {
 		if !ok {
 			return nil, errMalformed
 		}
-		at := place + "/" + printable(name)
+		at := place + "/" + Printable(name)
 		if _, twice := m[name]; twice {
 			p.wrong(at, "must be given once")
 		}
@@ -163,8 +166,8 @@ func (p *parser) array(place string, depth int) (any, error) {
 	return a, nil
 }
 
-// printable shortens a caller's member name and makes it safe to show.
-func printable(name string) string {
+// Printable shortens a caller's member name and makes it safe to show.
+func Printable(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r

@@ -15,15 +15,15 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 )
 
-// brokenContract is the line that the log has for an answer that the contract
+// brokenContract is the line that the log has for a response that the contract
 // does not know. Scripts look for it.
 const brokenContract = "an answer breaks the contract"
 
-// held holds every answer of a running server against the contract: status,
-// headers, body and code. The caller gets the answer either way; the log says
-// what is wrong with it. It costs a copy of each answer, so it is for staging
+// validateResponse holds every response of a running server against the contract: status,
+// headers, body and code. The caller gets the response either way; the log says
+// what is wrong with it. It costs a copy of each response, so it is for staging
 // and for tests from outside.
-func held(doc *openapi3.T, log *slog.Logger) step {
+func validateResponse(doc *openapi3.T, log *slog.Logger) middleware {
 	routes := map[string]*routers.Route{}
 	for path, item := range doc.Paths.Map() {
 		for method, o := range item.Operations() {
@@ -31,20 +31,20 @@ func held(doc *openapi3.T, log *slog.Logger) step {
 		}
 	}
 	return func(next handler) handler {
-		return func(x *exchange) error {
-			if x.op == nil || x.Request().Method == http.MethodHead {
-				return next(x)
+		return func(rs *reqState) error {
+			if rs.op == nil || rs.Request().Method == http.MethodHead {
+				return next(rs)
 			}
-			req, answer := x.Request(), x.Response()
-			both := &copied{ResponseWriter: answer.Writer}
-			answer.Writer = both
-			err := next(x)
-			answer.Writer = both.ResponseWriter
-			if wrong := breach(req, routes[x.op.ID], answer.Status, answer.Header(), both.body.Bytes()); wrong != nil {
+			req, response := rs.Request(), rs.Response()
+			both := &teeWriter{ResponseWriter: response.Writer}
+			response.Writer = both
+			err := next(rs)
+			response.Writer = both.ResponseWriter
+			if wrong := contractViolation(req, routes[rs.op.ID], response.Status, response.Header(), both.body.Bytes()); wrong != nil {
 				log.ErrorContext(req.Context(), brokenContract,
-					slog.String("operation", x.op.ID),
-					slog.Int("status", answer.Status),
-					slog.String("request_id", x.id),
+					slog.String("operation", rs.op.ID),
+					slog.Int("status", response.Status),
+					slog.String("request_id", rs.id),
 					slog.String("wrong", wrong.Error()))
 			}
 			return err
@@ -52,8 +52,8 @@ func held(doc *openapi3.T, log *slog.Logger) step {
 	}
 }
 
-// breach says where an answer and the contract disagree.
-func breach(req *http.Request, route *routers.Route, status int, header http.Header, body []byte) error {
+// contractViolation says where a response and the contract disagree.
+func contractViolation(req *http.Request, route *routers.Route, status int, header http.Header, body []byte) error {
 	documented := route.Operation.Responses.Status(status)
 	if documented == nil {
 		return fmt.Errorf("the status %d is not documented", status)
@@ -78,16 +78,16 @@ func breach(req *http.Request, route *routers.Route, status int, header http.Hea
 	return nil
 }
 
-// copied keeps what is written through it.
-type copied struct {
+// teeWriter keeps what is written through it.
+type teeWriter struct {
 	http.ResponseWriter
 	body bytes.Buffer
 }
 
-func (w *copied) Write(p []byte) (int, error) {
+func (w *teeWriter) Write(p []byte) (int, error) {
 	w.body.Write(p)
 	return w.ResponseWriter.Write(p)
 }
 
 // Unwrap lets http.ResponseController find what lies below.
-func (w *copied) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *teeWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

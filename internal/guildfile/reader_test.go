@@ -1,0 +1,32 @@
+package guildfile
+
+import (
+	"bytes"
+	"testing"
+	"time"
+)
+
+// FuzzReader feeds lines to the whole reading side: no input may panic, and each is
+// read or refused.
+func FuzzReader(f *testing.F) {
+	var demo bytes.Buffer
+	if err := Demo(&demo); err != nil {
+		f.Fatal(err)
+	}
+	kinds := make(map[string]int)
+	for line := range bytes.Lines(demo.Bytes()) {
+		_, kind, _ := bytes.Cut(line, []byte(`"record":"`))
+		kind, _, _ = bytes.Cut(kind, []byte(`"`))
+		if kinds[string(kind)]++; kinds[string(kind)] <= 3 {
+			f.Add(line)
+		}
+	}
+	f.Add([]byte(`{"record":"settings","guild_id":"1","levelling":{"curve":{"base":100}}}`))
+	f.Add([]byte(`{"record":"case","reason":"\ud83e\udd16\u0000","number":1e3}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		b := newBatch(nil, time.Unix(1700000000, 0))
+		if _, err := b.add(1, line); err == nil && b.records != 1 {
+			t.Fatalf("%q is neither read nor refused", line)
+		}
+	})
+}
