@@ -39,7 +39,7 @@ type member struct {
 type batcher struct {
 	db        *db.DB
 	keys      idempotency.Keys
-	each      func(ctx context.Context, q db.Querier, changes []change) (raced bool, err error)
+	each      func(ctx context.Context, q db.Querier, changes []change) error
 	unit      bool // even without keys it takes more than one statement
 	collector *collect.Collector[*member]
 }
@@ -73,13 +73,13 @@ func collectors(d *db.DB, keys idempotency.Keys, oneGuild bool, m *metrics) map[
 }
 
 // eachOf is a domain's function for changes of its own type.
-func eachOf[Change change](each func(context.Context, db.Querier, []Change) (bool, error)) func(context.Context, db.Querier, []change) (bool, error) {
-	return func(ctx context.Context, q db.Querier, changes []change) (bool, error) {
+func eachOf[Change change](each func(context.Context, db.Querier, []Change) error) func(context.Context, db.Querier, []change) error {
+	return func(ctx context.Context, q db.Querier, changes []change) error {
 		own := make([]Change, len(changes))
 		for i, c := range changes {
 			var ok bool
 			if own[i], ok = c.(Change); !ok {
-				return false, fmt.Errorf("a %T was collected for another operation", c)
+				return fmt.Errorf("a %T was collected for another operation", c)
 			}
 		}
 		return each(ctx, q, own)
@@ -89,21 +89,16 @@ func eachOf[Change change](each func(context.Context, db.Querier, []Change) (boo
 // collected serves an operation that is done together with others. What a batch
 // leaves undone, and what validation has refused, becomes a unit of its own.
 func (u *units) collected(rs *reqState, t *batcher, next handler) error {
-	own := func() (idempotency.Response, error) { return u.own(rs, next) }
-	m := &member{}
-	if rs.key != "" {
-		r := request(rs)
-		unlock, replay, err := u.lock(rs, r)
-		if err != nil {
-			return err
-		}
-		if replay != nil {
-			return send(rs, *replay)
-		}
-		defer unlock()
-		own = func() (idempotency.Response, error) { return u.claimed(rs, r, next) }
-		m.key = &r
+	if rs.key == "" {
+		return u.join(rs, t, &member{}, next, func() (idempotency.Response, error) { return u.own(rs, next) })
 	}
+	return u.once(rs, func(r idempotency.Request) error {
+		return u.join(rs, t, &member{key: &r}, next, func() (idempotency.Response, error) { return u.claimed(rs, r, next) })
+	})
+}
+
+// join has m done together with others. own does it alone.
+func (u *units) join(rs *reqState, t *batcher, m *member, next handler, own func() (idempotency.Response, error)) error {
 	if rs.broken == nil {
 		rs.broken = asked(rs, m, next)
 	}
@@ -157,7 +152,7 @@ func (t *batcher) run(ctx context.Context, batch []*member) []error {
 	if t.unit || slices.ContainsFunc(batch, func(m *member) bool { return m.key != nil }) {
 		err = t.inUnit(ctx, batch)
 	} else {
-		_, err = t.each(ctx, t.db.Single(), changes(batch))
+		err = t.each(ctx, t.db.Single(), changes(batch))
 	}
 	outcomes := make([]error, len(batch))
 	for i, m := range batch {
@@ -178,11 +173,10 @@ func (t *batcher) inUnit(ctx context.Context, batch []*member) (err error) {
 		}
 	}()
 	return t.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		raced, err := t.each(ctx, tx, changes(batch))
-		if err != nil {
+		if err := t.each(ctx, tx, changes(batch)); err != nil {
 			return err
 		}
-		if raced || !slices.ContainsFunc(batch, (*member).Decided) {
+		if !slices.ContainsFunc(batch, (*member).Decided) {
 			return errUndone
 		}
 		var requests []idempotency.Request
@@ -203,8 +197,7 @@ func (t *batcher) inUnit(ctx context.Context, batch []*member) (err error) {
 	})
 }
 
-// errUndone gives up a unit that has decided nothing, or has claimed a key for
-// what it could not do.
+// errUndone gives up a unit that has decided nothing.
 var errUndone = errors.New("a batch is given up")
 
 func changes(batch []*member) []change {

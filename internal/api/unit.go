@@ -89,6 +89,21 @@ func request(rs *reqState) idempotency.Request {
 
 // keyed runs the operation at most once for its key.
 func (u *units) keyed(rs *reqState, next handler) error {
+	return u.once(rs, func(r idempotency.Request) error {
+		response, err := u.claimed(rs, r, next)
+		if err != nil {
+			return err
+		}
+		if !response.Replayed {
+			u.wake(rs.by.GuildID)
+		}
+		return send(rs, response)
+	})
+}
+
+// once serves a request with a key: with the response that its key has already, or
+// else with first, while its duplicates wait.
+func (u *units) once(rs *reqState, first func(idempotency.Request) error) error {
 	r := request(rs)
 	unlock, replay, err := u.lock(rs, r)
 	if err != nil {
@@ -98,14 +113,7 @@ func (u *units) keyed(rs *reqState, next handler) error {
 		return send(rs, *replay)
 	}
 	defer unlock()
-	response, err := u.claimed(rs, r, next)
-	if err != nil {
-		return err
-	}
-	if !response.Replayed {
-		u.wake(rs.by.GuildID)
-	}
-	return send(rs, response)
+	return first(r)
 }
 
 // claimed runs the operation in a unit of its own that holds the key. A refusal

@@ -80,7 +80,7 @@ func (*Service) NewAdjustment(ctx context.Context, r gen.AdjustBalanceRequestObj
 // Subject is the wallet.
 func (a *Adjustment) Subject() string { return a.by.GuildID + "/" + a.entry.UserID }
 
-// UnderKey has the key claimed with the change.
+// UnderKey has the change made only if nothing stands under the key yet.
 func (a *Adjustment) UnderKey(r idempotency.Request) { a.key = &r }
 
 // Decided says whether the change has been made or refused.
@@ -98,9 +98,8 @@ func (a *Adjustment) Response() (gen.AdjustBalanceResponseObject, error) {
 }
 
 // AdjustEach makes changes of several wallets in one statement. Those that it
-// leaves undecided have to be made by AdjustBalance; raced says that a key was
-// claimed for one of them, so that the unit cannot be committed.
-func AdjustEach(ctx context.Context, q db.Querier, list []*Adjustment) (raced bool, err error) {
+// leaves undecided have to be made by AdjustBalance.
+func AdjustEach(ctx context.Context, q db.Querier, list []*Adjustment) error {
 	changes := make([]*change, len(list))
 	for i, a := range list {
 		changes[i] = &a.change

@@ -50,7 +50,7 @@ type Origin struct {
 	GuildID string
 	Type    string    // api or system
 	TokenID string    // empty when no call of the API did it
-	At      time.Time // the change's own instant; the zero one is the transaction's start
+	At      time.Time // the change's own instant
 }
 
 // On is the origin with the instant of the change that it tells of: the one
@@ -91,22 +91,19 @@ type Change struct {
 }
 
 // Record stores an event and a delivery for each endpoint of the guild that
-// listens to its type. Both become real with the caller's commit, or never.
+// listens to its type. Both become real with the caller's commit, or never. by
+// has the instant of the change.
 func Record(ctx context.Context, tx *db.Tx, by Origin, typ string, data any) error {
-	at := by.At
-	if at.IsZero() {
-		var err error
-		if at, err = tx.Now(ctx); err != nil {
-			return err
-		}
-	}
-	return RecordEach(ctx, tx, by, typ, []Change{{At: at, Data: data}})
+	return RecordEach(ctx, tx, by, typ, []Change{{At: by.At, Data: data}})
 }
 
 // RecordEach is Record for an event of its own per change, in one statement.
 func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes []Change) error {
 	ids, instants, payloads := make([]string, len(changes)), make([]string, len(changes)), make([]string, len(changes))
 	for i, c := range changes {
+		if c.At.IsZero() {
+			return fmt.Errorf("record an event %s in guild %s: the change has no instant", typ, by.GuildID)
+		}
 		data, err := render(typ, c.Data)
 		if err != nil {
 			return err

@@ -54,10 +54,23 @@ func TestNothingIsWrittenForNobody(t *testing.T) {
 	t.Parallel()
 	d := scene(t, 0)
 	record(t, d, func(ctx context.Context, tx *db.Tx) error {
-		return event.Record(ctx, tx, event.System(guild), event.CaseCreated, map[string]int{"number": 1})
+		return event.Record(ctx, tx, event.System(guild).On(time.Now()), event.CaseCreated, map[string]int{"number": 1})
 	})
 	if n := list(t, d, `SELECT id FROM webhook_events UNION ALL SELECT id FROM webhook_deliveries`); len(n) != 0 {
 		t.Errorf("rows were written: %v", n)
+	}
+}
+
+// An event tells of a change that has its instant; the transaction's would cost a
+// question of its own, and would not be in the order of changes.
+func TestAnEventWithoutAnInstantIsRefused(t *testing.T) {
+	t.Parallel()
+	d := scene(t, 1)
+	err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		return event.Record(ctx, tx, event.System(guild), event.CaseCreated, 1)
+	})
+	if err == nil {
+		t.Error("an event was recorded without its instant")
 	}
 }
 
@@ -91,15 +104,14 @@ func TestAStatementRendersAsRecordDoes(t *testing.T) {
 	t.Parallel()
 	d := scene(t, 1)
 	at := time.Date(2026, 3, 1, 1, 2, 3, 4_005_000, time.UTC)
-	e := event.NewEnvelope(event.System(guild), "e-1", event.CaseCreated)
+	by := event.Origin{GuildID: guild, Type: "api", TokenID: `a"b`}
 	telling := event.Telling{
 		Rows: "told", Guild: "$1", Type: "'" + event.CaseCreated + "'", ID: "'e-1'", At: "told.at",
-		Payload: "$3::text || " + event.Stamp("told.at") + " || $4::text || told.n || $5::text",
+		Payload: event.SQL(event.CaseCreated, "'e-1'", "told.at", "$1", "$3::text", `'{"n":' || told.n || '}'`),
 	}
-	dbtest.Exec(t, d, `WITH told AS (SELECT $2::timestamptz AS at, 42 AS n), `+telling.CTEs()+` SELECT`,
-		guild, at, e.Head, e.Middle+`{"n":`, `}`+event.Tail)
+	dbtest.Exec(t, d, `WITH told AS (SELECT $2::timestamptz AS at, 42 AS n), `+telling.CTEs()+` SELECT`, guild, at, by.JSON())
 	got := list(t, d, `SELECT convert_from(payload, 'UTF8') FROM webhook_events`)
-	if want := e.Payload(at, `{"n":42}`); len(got) != 1 || got[0] != want {
+	if want := event.NewEnvelope(by, "e-1", event.CaseCreated).Payload(at, `{"n":42}`); len(got) != 1 || got[0] != want {
 		t.Errorf("the payload is\n%s, want\n%s", got, want)
 	}
 }
@@ -132,7 +144,7 @@ func TestDeliveriesAreNumberedInTheOrderOfTheirMaking(t *testing.T) {
 		for begun := time.Now(); time.Since(begun) < 2*time.Millisecond; { // the ids count milliseconds
 		}
 		record(t, d, func(ctx context.Context, tx *db.Tx) error {
-			return event.Record(ctx, tx, event.System(guild), event.CaseCreated, n)
+			return event.Record(ctx, tx, event.System(guild).On(time.Now()), event.CaseCreated, n)
 		})
 		ids := list(t, d, `SELECT id FROM webhook_deliveries ORDER BY id`)
 		events := list(t, d, `SELECT id FROM webhook_events ORDER BY id`)

@@ -5,13 +5,8 @@ import (
 	"time"
 )
 
-// Envelope is what stands around an event's instant and data in its payload:
-//
-//	Head  instant  Middle  data  Tail
-type Envelope struct{ Head, Middle string }
-
-// Tail ends a payload.
-const Tail = "}"
+// Envelope is what stands around an event's instant and data in its payload.
+type Envelope struct{ head, middle string }
 
 // stamp is an instant as payloads show it, cut to the millisecond.
 const stamp = "2006-01-02T15:04:05.000Z"
@@ -19,14 +14,22 @@ const stamp = "2006-01-02T15:04:05.000Z"
 // NewEnvelope returns the envelope of an event with that id.
 func NewEnvelope(by Origin, id, typ string) Envelope {
 	return Envelope{
-		Head:   `{"id":` + quote(id) + `,"type":` + quote(typ) + `,"timestamp":"`,
-		Middle: `","guild_id":` + quote(by.GuildID) + `,"api_version":"v1","origin":` + by.JSON() + `,"data":`,
+		head:   `{"id":` + quote(id) + `,"type":` + quote(typ) + `,"timestamp":"`,
+		middle: `","guild_id":` + quote(by.GuildID) + `,"api_version":"v1","origin":` + by.JSON() + `,"data":`,
 	}
 }
 
 // Payload is the text that is sent, and signed, byte for byte.
 func (e Envelope) Payload(at time.Time, data string) string {
-	return e.Head + at.UTC().Format(stamp) + e.Middle + data + Tail
+	return e.head + at.UTC().Format(stamp) + e.middle + data + "}"
+}
+
+// SQL is a payload as an SQL expression of expressions for its parts. Ids are
+// those of events and guilds, which need no escapes; origin is an Origin's JSON.
+func SQL(typ, id, at, guild, origin, data string) string {
+	return `'{"id":"' || ` + id + ` || '","type":"` + typ + `","timestamp":"' || ` +
+		`to_char(` + at + ` AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')` +
+		` || '","guild_id":"' || ` + guild + ` || '","api_version":"v1","origin":' || ` + origin + ` || ',"data":' || ` + data + ` || '}'`
 }
 
 func quote(s string) string {
@@ -35,10 +38,4 @@ func quote(s string) string {
 		panic("event: a string: " + err.Error())
 	}
 	return string(b)
-}
-
-// Stamp is the SQL expression that shows the instant of an expression as
-// Envelope.Payload does.
-func Stamp(at string) string {
-	return `to_char(` + at + ` AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 }

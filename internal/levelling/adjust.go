@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
+	"guildhall/internal/batch"
 	"guildhall/internal/db"
 	"guildhall/internal/event"
 	"guildhall/internal/fault"
@@ -20,7 +20,7 @@ type change struct {
 	user    string
 	xp      int64
 	exactly bool                 // the member gets exactly xp; otherwise so much more
-	key     *idempotency.Request // to be claimed by the statement that makes the change
+	key     *idempotency.Request // under which nothing may stand yet
 
 	row     row // once it is made
 	made    bool
@@ -35,101 +35,99 @@ type decision struct {
 	At     *time.Time `db:"at"` // of the change; nil: it was not made
 }
 
-var claiming = idempotency.Claiming{Rows: "held"}
+// statement makes changes of XP, each of another member: see the package batch. A
+// change that is allowed and still not made has met a record that came while the
+// statement ran.
+type statement struct {
+	batch.Changes[*change]
+	text leaderboard.Noted
+}
 
-// adjustment is the statement that makes changes of XP, each of another member.
-// It decides each by itself, so that one that is refused is no matter to the
-// others, and says of each what it has found. What it says nothing of it has left
-// alone.
-//
-// There are two forms. Collected, it takes the records that are there and that
-// nobody holds, and waits for no other transaction longer than a few
-// milliseconds. By itself, it waits for the record and makes the one that is
-// missing. A change that is allowed and still not made has met a record that came
-// while the statement ran. Each record is looked up by itself, whatever Postgres
-// thinks of the size of guilds, in the order in which they are locked.
-//
-// The subquery around the first parameter hides how long the lists are. Postgres
-// would otherwise plan the statement anew for each short one, which takes longer
-// than running it.
-//
-// The changes are of one guild, which the statement names ($1), or of several.
-func adjustment(collected, several bool) leaderboard.Noted {
-	guilds, guild, list, moving, its := ``, `$1::text AS guild_id, `, ``, `$1`, `$1`
-	if several {
-		guilds, guild, list, moving, its = `guild_id, `, ``, `$1::text[], `, `moved.guild_id`, `g.guild_id`
+var statements = func() map[batch.Form]statement {
+	all := make(map[batch.Form]statement)
+	for _, f := range append(batch.Collected(false), batch.Form{}) {
+		s := statement{Changes: batch.Changes[*change]{Form: f, GuildOf: guildOf, Columns: columns(f)}}
+		s.text = s.noted()
+		all[f] = s
 	}
-	wait, soon, missing, made, fresh := ``, `NULL`, ``, ``, ``
-	if collected {
-		wait, soon = ` SKIP LOCKED`, `set_config('lock_timeout', '10ms', true)`
-	} else {
-		missing = `
+	return all
+}()
+
+func guildOf(c *change) string { return c.by.GuildID }
+
+func columns(f batch.Form) []batch.Column[*change] {
+	list := []batch.Column[*change]{
+		batch.Texts("user_id", func(c *change) string { return c.user }),
+		batch.Integers("xp", func(c *change) int64 { return c.xp }),
+		batch.Booleans("exactly", func(c *change) bool { return c.exactly }),
+	}
+	if f.Keyed {
+		list = append(list, batch.Keys(func(c *change) *idempotency.Request { return c.key })...)
+	}
+	return list
+}
+
+// noted is the text of the statement. By itself the statement makes the record that
+// is missing.
+func (s statement) noted() leaderboard.Noted {
+	ours, moved := `
+			SELECT * FROM held`, `, moved AS (
+			SELECT * FROM changed WHERE `+batch.Few+`
+		)`
+	if !s.Collected {
+		ours += `
 			UNION ALL
 			SELECT g.*, 0, NULL, g.xp FROM given g WHERE NOT EXISTS (SELECT FROM held)`
-		made = `, made AS (
+		moved = `, made AS (
 			INSERT INTO levels (guild_id, user_id, total_xp, updated_at)
 			SELECT guild_id, user_id, after, at FROM allowed WHERE updated_at IS NULL
 			ON CONFLICT DO NOTHING
 			RETURNING total_xp, updated_at
-		)`
-		fresh = `
+		), moved AS MATERIALIZED (
+			SELECT * FROM changed WHERE ` + batch.Few + `
 			UNION ALL
-			SELECT g.*, NULL, m.total_xp, m.updated_at FROM made m, given g`
+			SELECT g.number, g.guild_id, g.user_id, NULL, m.total_xp, m.updated_at FROM made m, given g
+		)`
 	}
-	return leaderboard.Levels.Noted("moved", moving, func(note string) string {
+	return leaderboard.Levels.Noted("moved", s.Guild("moved"), func(note string) string {
 		return `
-		WITH given AS MATERIALIZED (
-			SELECT ` + guild + `g.*, (SELECT ` + soon + `) AS soon
-			FROM unnest(` + list + `(SELECT $2::text[]), $3::bigint[], $4::boolean[], $5::text[], $6::text[], $7::bytea[])
-			     WITH ORDINALITY AS g (` + guilds + `user_id, xp, exactly, token_id, key, fingerprint, number)
-		), held AS MATERIALIZED (
+		WITH ` + s.Given() + `, held AS MATERIALIZED (
 			SELECT g.*, l.total_xp, l.updated_at, CASE WHEN g.exactly THEN 0 ELSE l.total_xp END + g.xp AS after
-			FROM (SELECT * FROM given ORDER BY guild_id, user_id) g
+			FROM given g
 			CROSS JOIN LATERAL (
-				SELECT total_xp, updated_at FROM levels WHERE guild_id = ` + its + ` AND user_id = g.user_id LIMIT 1 FOR NO KEY UPDATE` + wait + `
+				SELECT total_xp, updated_at FROM levels WHERE guild_id = ` + s.Guild("g") + ` AND user_id = g.user_id ` + s.Lock() + `
 			) l
-		), ` + claiming.CTE() + `, ours AS MATERIALIZED (
-			SELECT * FROM held WHERE ` + claiming.Granted() + missing + `
+			WHERE ` + s.Free() + `
+		), ours AS (` + ours + `
 		), allowed AS MATERIALIZED (
 			SELECT *, clock_timestamp() AS at FROM ours WHERE after BETWEEN 0 AND ` + strconv.Itoa(MaxXP) + `
-		), changed AS (
+		), changed AS MATERIALIZED (
 			UPDATE levels l
 			SET previous_xp = a.total_xp, total_xp = a.after, updated_at = ` + db.Next("a.at", "a.updated_at") + `
 			FROM allowed a
-			WHERE l.guild_id = ` + strings.Replace(its, "g.", "a.", 1) + ` AND l.user_id = a.user_id
-			RETURNING a.number, a.total_xp AS was, l.total_xp AS is_now, l.updated_at
-		)` + made + `, moved AS MATERIALIZED (
-			SELECT g.*, c.was, c.is_now, c.updated_at FROM changed c JOIN given g ON g.number = c.number` + fresh + `
-		), ` + note + `
+			WHERE l.guild_id = ` + s.Guild("a") + ` AND l.user_id = a.user_id
+			RETURNING a.number, a.guild_id, a.user_id, a.total_xp AS was, l.total_xp AS is_now, l.updated_at
+		)` + moved + `, ` + note + `
 		SELECT o.number, o.total_xp AS before, o.after, m.updated_at AS at
 		FROM ours o
 		LEFT JOIN moved m ON m.number = o.number`
 	})
 }
 
-var (
-	ownAdjustment     = adjustment(false, false)
-	guildsAdjustments = adjustment(true, false)
-	adjustments       = adjustment(true, true)
-)
-
 // adjustEach makes changes of several members' XP in one statement, and sets what
 // has become of each: made or refused. It leaves alone those whose record is
-// missing or held by somebody else, and those whose key is not to be had.
+// missing or held by somebody else, and those under whose key something stands.
 func adjustEach(ctx context.Context, tx *db.Tx, changes []*change) error {
-	for _, c := range changes {
-		if c.by.GuildID != changes[0].by.GuildID {
-			return run(ctx, tx, adjustments, true, changes)
-		}
-	}
-	return run(ctx, tx, guildsAdjustments, false, changes)
+	form := batch.FormOf(changes, guildOf,
+		func(c *change) bool { return c.key != nil }, func(*change) bool { return false })
+	return statements[form].run(ctx, tx, changes)
 }
 
 // adjust makes one change, whatever it has to wait for. It is Refused, and nothing
 // changes, when the result is negative or above MaxXP. The instant is later than
 // that of the member's change before.
 func adjust(ctx context.Context, tx *db.Tx, c *change) error {
-	err := run(ctx, tx, ownAdjustment, false, []*change{c})
+	err := statements[batch.Form{}].run(ctx, tx, []*change{c})
 	switch {
 	case err != nil:
 		return err
@@ -139,21 +137,13 @@ func adjust(ctx context.Context, tx *db.Tx, c *change) error {
 	return c.refusal
 }
 
-func run(ctx context.Context, tx *db.Tx, statement leaderboard.Noted, several bool, changes []*change) error {
-	n := len(changes)
-	guilds, users, xp, exactly, keys := make([]string, n), make([]string, n), make([]int64, n), make([]bool, n), make([]*idempotency.Request, n)
-	for i, c := range changes {
-		c.made, c.refusal = false, nil // the unit may have been run before
-		guilds[i], users[i], xp[i], exactly[i], keys[i] = c.by.GuildID, c.user, c.xp, c.exactly, c.key
+func (s statement) run(ctx context.Context, tx *db.Tx, changes []*change) error {
+	for _, c := range changes { // the unit may have been run before
+		c.made, c.refusal = false, nil
 	}
-	guild := any(changes[0].by.GuildID)
-	if several {
-		guild = db.Array(guilds)
-	}
-	args := append([]any{guild, db.Array(users), db.Integers(xp), db.Booleans(exactly)}, idempotency.Columns(keys)...)
 	var decisions []decision
-	if err := tx.SelectContext(ctx, &decisions, statement.For(n), args...); err != nil {
-		return fmt.Errorf("adjust the XP of %d members: %w", n, err)
+	if err := tx.SelectContext(ctx, &decisions, s.text.For(len(changes)), s.Arguments(changes)...); err != nil {
+		return fmt.Errorf("adjust the XP of %d members: %w", len(changes), err)
 	}
 	for _, v := range decisions {
 		changes[v.Number-1].judge(v)

@@ -92,7 +92,7 @@ func (*Service) NewAdjustment(ctx context.Context, r gen.AdjustXPRequestObject) 
 // Subject is the member's record.
 func (a *Adjustment) Subject() string { return a.by.GuildID + "/" + a.user }
 
-// UnderKey has the key claimed with the change.
+// UnderKey has the change made only if nothing stands under the key yet.
 func (a *Adjustment) UnderKey(r idempotency.Request) { a.key = &r }
 
 // Decided says whether the change has been made or refused.
@@ -108,17 +108,16 @@ func (a *Adjustment) Response() (gen.AdjustXPResponseObject, error) {
 
 // AdjustEach makes changes of several members' XP in one statement, in the unit
 // that it is called in; the levels that have risen are told of with another one.
-// Those changes that it leaves undecided have to be made by AdjustXP; raced says
-// that a key was claimed for one of them, so that the unit cannot be committed.
-func AdjustEach(ctx context.Context, _ db.Querier, list []*Adjustment) (raced bool, err error) {
+// Those changes that it leaves undecided have to be made by AdjustXP.
+func AdjustEach(ctx context.Context, _ db.Querier, list []*Adjustment) error {
 	tx, changes := db.Write(ctx), make([]*change, len(list))
 	for i, a := range list {
 		changes[i] = &a.change
 	}
 	if err := adjustEach(ctx, tx, changes); err != nil {
-		return false, err
+		return err
 	}
-	return false, tell(ctx, tx, list...)
+	return tell(ctx, tx, list...)
 }
 
 // tell records the levels that have risen.
