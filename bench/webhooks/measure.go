@@ -195,7 +195,7 @@ func (p *place) record(ctx context.Context, guild string, n int) (time.Time, err
 		if err != nil {
 			return err
 		}
-		return event.Record(ctx, tx, event.System(guild), event.BalanceChanged, map[string]any{
+		return event.Record(ctx, tx, event.System(guild).On(time.Now()), event.BalanceChanged, map[string]any{
 			"user_id": user, "balance": 130, "previous_balance": 100, "delta": 30, "reason": fmt.Sprintf("bench %d", n), "ledger_entry_id": db.NewID(),
 		})
 	})

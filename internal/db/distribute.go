@@ -13,7 +13,7 @@ import (
 
 // SharedTables are the tables that are not a guild's, each with its reason. The
 // tables of the job engine and of the migration tool are not ours.
-var SharedTables = map[string]string{
+var SharedTables = map[string]string{ //nolint:gosec // names and reasons, nothing secret
 	"api_tokens":         "a token is looked up by its hash, before anybody knows whose it is",
 	"api_token_uses":     "belongs to api_tokens",
 	"auth_epoch":         "counts the changes of all tokens",
@@ -56,11 +56,13 @@ const guildTables = `
 
 func sharedNames() Strings { return slices.Sorted(maps.Keys(SharedTables)) }
 
+type rowQuerier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
 // isDistributed reports whether the tables of guilds are distributed, which Citus
 // has to be there for.
-func isDistributed(ctx context.Context, q interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}) (yes bool, err error) {
+func isDistributed(ctx context.Context, q rowQuerier) (yes bool, err error) {
 	// The catalog's table exists where the extension does, and only there.
 	if err := q.QueryRowContext(ctx, `SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL`).Scan(&yes); err != nil || !yes {
 		return false, err

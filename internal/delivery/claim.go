@@ -201,11 +201,6 @@ func lockIdle(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, of 
 			return nil, fmt.Errorf("make the schedule of endpoint %s: %w", c.EndpointID, err)
 		}
 	}
-	if oneGuild {
-		if err := planByIndex(ctx, tx, true); err != nil {
-			return nil, err
-		}
-	}
 	var rows []schedule
 	err := run(lockSchedules, oneGuild, of, func(c *candidate) string { return c.GuildID }, func(query, in string, guild ...any) error {
 		var held []schedule

@@ -100,7 +100,7 @@ func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 			if err := at(1); err != nil {
 				return err
 			}
-			if err := event.Record(ctx, tx, event.System(w.guild), event.CaseCreated, map[string]any{"id": fmt.Sprint(i)}); err != nil {
+			if err := event.Record(ctx, tx, event.System(w.guild).On(time.Now()), event.CaseCreated, map[string]any{"id": fmt.Sprint(i)}); err != nil {
 				return err
 			}
 			return at(2)
@@ -362,7 +362,7 @@ func TestRotationNeverBreaksVerification(t *testing.T) {
 	for range rotations {
 		w.unit(func(ctx context.Context, tx *db.Tx) error {
 			for range 2 {
-				if err := event.Record(ctx, tx, event.System(w.guild), event.CaseCreated, map[string]int{"known": len(known)}); err != nil {
+				if err := event.Record(ctx, tx, event.System(w.guild).On(time.Now()), event.CaseCreated, map[string]int{"known": len(known)}); err != nil {
 					return err
 				}
 			}

@@ -178,7 +178,7 @@ func (w *world) record(guild string, n int) {
 	w.t.Helper()
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
 		for i := range n {
-			if err := event.Record(ctx, tx, event.System(guild), event.BalanceChanged, map[string]any{"user_id": "42", "delta": i, "reason": "ünï<cödé> 🪙"}); err != nil {
+			if err := event.Record(ctx, tx, event.System(guild).On(time.Now()), event.BalanceChanged, map[string]any{"user_id": "42", "delta": i, "reason": "ünï<cödé> 🪙"}); err != nil {
 				return err
 			}
 		}

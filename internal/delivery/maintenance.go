@@ -80,7 +80,7 @@ func (d *Deliverer) repeat(ctx context.Context, step func(context.Context, *db.T
 	for ctx.Err() == nil {
 		n := 0
 		err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			err := planByIndex(ctx, tx, true)
+			err := planInOrder(ctx, tx)
 			if err != nil {
 				return err
 			}

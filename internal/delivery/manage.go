@@ -173,7 +173,7 @@ func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.
 	if err != nil {
 		return 0, err
 	}
-	if err := planByIndex(ctx, tx, true); err != nil {
+	if err := planInOrder(ctx, tx); err != nil {
 		return 0, err
 	}
 	total := 0

@@ -165,7 +165,7 @@ func (d *Deliverer) write(ctx context.Context, batch []result, putAside bool) er
 
 // writeIn is the unit of write.
 func writeIn(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch []result, putAside bool) (news []change, written settled, err error) {
-	if err = planByIndex(ctx, tx, oneGuild); err != nil {
+	if err = planByIndex(ctx, tx); err != nil {
 		return nil, written, err
 	}
 	if news, err = learn(ctx, tx, oneGuild, now, relevant(batch)); err != nil {

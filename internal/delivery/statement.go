@@ -61,17 +61,17 @@ func run[T any](s statement, oneGuild bool, rows []T, guild func(T) string, do f
 const byIndex = `set_config('enable_hashjoin', 'off', true) || set_config('enable_mergejoin', 'off', true) || set_config('enable_seqscan', 'off', true) ||
 	set_config('jit', 'off', true)`
 
-// byIndexOfOne is byIndex for statements that name one guild. Postgres would plan
-// each anew for its guild, which costs more than to run it, and would rather sort
-// what a guild has than read it in the order of an index.
-const byIndexOfOne = byIndex + ` || set_config('enable_sort', 'off', true) || set_config('plan_cache_mode', 'force_generic_plan', true)`
+// planByIndex is byIndex as a statement of its own.
+func planByIndex(ctx context.Context, tx *db.Tx) error { return plan(ctx, tx, byIndex) }
 
-// planByIndex is byIndex, or byIndexOfOne, as a statement of its own.
-func planByIndex(ctx context.Context, tx *db.Tx, oneGuild bool) error {
-	settings := byIndex
-	if oneGuild {
-		settings = byIndexOfOne
-	}
+// planInOrder is planByIndex for statements that name one guild and take some of
+// what it has: Postgres would rather read and sort all of it than follow an index
+// in its order.
+func planInOrder(ctx context.Context, tx *db.Tx) error {
+	return plan(ctx, tx, byIndex+` || set_config('enable_sort', 'off', true)`)
+}
+
+func plan(ctx context.Context, tx *db.Tx, settings string) error {
 	if _, err := tx.ExecContext(ctx, `SELECT `+settings); err != nil {
 		return fmt.Errorf("set how statements are planned: %w", err)
 	}

@@ -392,7 +392,7 @@ func (s scene) reroll(id string, o order) error {
 		if err != nil {
 			return err
 		}
-		return event.Record(ctx, tx, event.System(guild), event.GiveawayRerolled, show(g))
+		return event.Record(ctx, tx, event.System(guild).On(time.Now()), event.GiveawayRerolled, show(g))
 	})
 }
 

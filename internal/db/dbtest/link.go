@@ -12,6 +12,7 @@ import (
 // Fate is what becomes of bytes that a program sends to Postgres.
 type Fate int
 
+// The fates.
 const (
 	Pass  Fate = iota
 	Break      // Postgres never gets them, and the connection breaks
