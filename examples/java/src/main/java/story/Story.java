@@ -66,12 +66,13 @@ public final class Story {
     System.out.printf("paid once: balance %d, entry %s%n", paid.getBalance(), paid.getLedgerEntry().getId());
 
     // The ledger has it, at the top.
-    LedgerEntryList ledger = economy.listLedgerEntries(USER, null, null, 5);
+    LedgerEntryList ledger = economy.listLedgerEntries(EconomyApi.APIListLedgerEntriesRequest.newBuilder().userId(USER).perPage(5).build());
     check(ledger.getData().get(0).getId().equals(paid.getLedgerEntry().getId()), "the ledger begins with another entry");
     System.out.printf("ledger: %d entries, more: %b%n", ledger.getData().size(), ledger.getHasMore());
 
     // Warnings, as far as they are active.
-    CaseList cases = new CasesApi(client).listCases(null, CaseTypeFilter.WARN, CaseStatusFilter.ACTIVE, null, null, null);
+    CaseList cases = new CasesApi(client).listCases(
+        CasesApi.APIListCasesRequest.newBuilder().type(CaseTypeFilter.WARN).status(CaseStatusFilter.ACTIVE).build());
     check(!cases.getData().isEmpty() && cases.getData().stream().allMatch(c -> c.getType().equals("warn")), "other cases were listed");
     System.out.printf("cases: %d active warnings%n", cases.getData().size());
 
