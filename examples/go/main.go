@@ -15,8 +15,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/oapi-codegen/nullable"
-
 	"guildhall/examples/go/client"
 )
 
@@ -91,11 +89,11 @@ func story(ctx context.Context) error {
 // payOnce pays a member twice with one key: the second answer is the first one
 // again.
 func payOnce(ctx context.Context, api *client.ClientWithResponses, user string) error {
-	reason, key := "Event prize", rand.Text()
+	key := rand.Text()
 	pay := func() (*client.AdjustBalanceResponse, error) {
 		return api.AdjustBalanceWithResponse(ctx,
 			&client.AdjustBalanceParams{IdempotencyKey: &key},
-			client.AdjustBalanceRequest{UserID: user, Delta: 30, Reason: nullable.NewNullableWithValue(reason)})
+			client.AdjustBalanceRequest{UserID: user, Delta: 30})
 	}
 	first, err := pay()
 	if err != nil {
