@@ -235,15 +235,11 @@ var (
 		RETURNING ` + columns
 
 	toActive = `
-		WITH ` + atOnce + `, resumed AS MATERIALIZED (
-			SELECT at, ends_at + (at - coalesce(paused_at, at)) AS ends
-			FROM giveaways, instant
-			WHERE guild_id = $1
-			  AND id = $2
-		)
+		WITH ` + atOnce + `
 		UPDATE giveaways
-		SET status = 'active', ends_at = instant.ends, paused_at = NULL, updated_at = ` + next + `
-		FROM resumed AS instant
+		SET status = 'active', ends_at = (ends_at AT TIME ZONE 'UTC' + (instant.at - coalesce(paused_at, instant.at))) AT TIME ZONE 'UTC',
+		    paused_at = NULL, updated_at = ` + next + `
+		FROM instant
 		WHERE guild_id = $1
 		  AND id = $2
 		  AND status = 'paused'

@@ -14,7 +14,9 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/event"
+	"guildhall/internal/fault"
 	"guildhall/internal/page"
+	"guildhall/internal/testutil"
 )
 
 const guild = "197038439483310086"
@@ -363,5 +365,38 @@ func TestEntriesBesideTheReleaseBefore(t *testing.T) {
 	})
 	if !db.Violates(err, "giveaway_entries_frozen") {
 		t.Errorf("an entry of theirs once they are frozen: %v", err)
+	}
+}
+
+// What resumes a giveaway goes by the giveaway as it stands once it is held, not
+// as it stood when the statement began to wait for it.
+func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.giveaway("g", active, 1, 0, nil)
+	dbtest.Exec(t, s.DB, `UPDATE giveaways SET status = 'paused', paused_at = now() - interval '1 hour' WHERE guild_id = $1 AND id = 'g'`, guild)
+	ended := s.get("g").EndsAt
+	resumed := make(chan error, 1)
+	s.do(func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE giveaways SET ends_at = ends_at + interval '1 day' WHERE guild_id = $1 AND id = 'g'`, guild)
+		if err != nil {
+			return err
+		}
+		go func() {
+			resumed <- s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+				_, err := move(ctx, tx, toActive, guild, "g", fault.New(fault.Refused, "giveaway_not_paused", "it cannot be resumed."))
+				return err
+			})
+		}()
+		testutil.Eventually(t, "the resume waits for the giveaway", func() bool {
+			return dbtest.Value[int](t, s.DB, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`) > 0
+		})
+		return nil
+	})
+	if err := <-resumed; err != nil {
+		t.Fatal(err)
+	}
+	if later := s.get("g").EndsAt.Sub(ended.Time); later < 25*time.Hour {
+		t.Errorf("the giveaway ends %s later, want a day and the hour for which it was paused", later)
 	}
 }
