@@ -11,6 +11,7 @@ import (
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/event"
 	"guildhall/internal/idempotency"
+	"guildhall/internal/testutil"
 )
 
 // All that an adjustment under a key touches lies on the shard of its guild, the
@@ -20,7 +21,7 @@ func TestAKeyedAdjustmentRunsOnOneShard(t *testing.T) {
 	base := dbtest.New(t)
 	d := base.DB
 	if !dbtest.Coordinator(t) {
-		t.Skip("only a coordinator has shards")
+		testutil.Without(t, "citus", "only a coordinator has shards")
 	}
 	server, err := url.Parse(base.URL)
 	if err != nil {
