@@ -55,16 +55,19 @@ func (c *candidate) toQueue() bool {
 }
 
 // lookFresh finds the endpoints of the given guilds that have fresh deliveries.
-// It locks nothing.
+// It locks nothing. With EXISTS, Postgres would gather all that is fresh first.
 func lookFresh(ctx context.Context, q db.Querier, guilds []string) ([]*candidate, error) {
 	var found []*candidate
 	err := q.SelectContext(ctx, &found, `
 		SELECT s.guild_id, s.endpoint_id, s.lane, true AS fresh, true AS known
 		FROM unnest($1::text[]) AS g (guild_id)
 		JOIN webhook_schedule s ON s.guild_id = g.guild_id
-		WHERE EXISTS (
-			SELECT FROM webhook_deliveries w
-			WHERE w.fresh AND w.state = 'pending' AND w.guild_id = s.guild_id AND w.endpoint_id = s.endpoint_id)`, db.Array(guilds))
+		CROSS JOIN LATERAL (
+			SELECT
+			FROM webhook_deliveries w
+			WHERE w.fresh AND w.state = 'pending' AND w.guild_id = s.guild_id AND w.endpoint_id = s.endpoint_id
+			LIMIT 1
+		) w`, db.Array(guilds))
 	if err != nil {
 		return nil, fmt.Errorf("look for fresh deliveries: %w", err)
 	}
