@@ -169,7 +169,7 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 		return false, nil
 	}
 	more = d.limiter.grant(waiting, began)
-	if left := leftOut(waiting); len(left) > 0 {
+	if left := d.leftOut(waiting, began); len(left) > 0 {
 		d.bell.later(left)
 	}
 	chosen := slices.DeleteFunc(waiting, func(c *candidate) bool { return c.take == 0 && !c.toQueue() })
@@ -215,12 +215,12 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 	return more || len(rows) == claimSize, nil
 }
 
-// leftOut names the guilds of endpoints that are well, have something fresh and
-// were granted nothing: they are looked at again with the next claim. A look at
-// everything would find them only in their turn.
-func leftOut(waiting []*candidate) (guilds []string) {
+// leftOut names the guilds of endpoints that were granted nothing though what they
+// have would go out at once: they are looked at again with the next claim. A look
+// at everything would find them only in their turn.
+func (d *Deliverer) leftOut(waiting []*candidate, now time.Time) (guilds []string) {
 	for _, c := range waiting {
-		if c.take == 0 && c.sendable() && c.prompt() {
+		if c.take == 0 && c.sendable() && (c.prompt() || c.Rung && d.limiter.idle(c.id(), now)) {
 			guilds = append(guilds, c.GuildID)
 		}
 	}
@@ -233,7 +233,7 @@ func (d *Deliverer) look(ctx context.Context, guilds []string, all bool, now tim
 	var waiting []*candidate
 	var err error
 	if len(guilds) > 0 {
-		if waiting, err = lookFresh(ctx, d.db.Reader(), guilds); err != nil {
+		if waiting, err = lookAt(ctx, d.db.Reader(), d.now(), guilds); err != nil {
 			return nil, err
 		}
 	}
