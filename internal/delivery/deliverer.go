@@ -39,7 +39,7 @@ const (
 // of locks and leases, and none of it is lost when one dies.
 //
 // Nothing in it changes after New, but for what has locks of its own: bell and
-// limiter. The claim loop alone uses scan.
+// limiter. The claim loop alone uses scan and narrow.
 type Deliverer struct {
 	db       *db.DB
 	schedule Schedule
@@ -57,6 +57,7 @@ type Deliverer struct {
 	limiter *limiter
 	results chan result
 	scan    endpointID // where the next look for fresh deliveries begins
+	narrow  bool       // the last look was at guilds that had rung, though more was to be looked at
 	quietly sometimes  // trouble with single endpoints
 }
 
@@ -155,6 +156,12 @@ func (d *Deliverer) claimLoop(ctx context.Context, start starter) {
 // without a lease and are made again: under the same id, as after any crash.
 func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err error) {
 	guilds, all := d.bell.take()
+	if d.narrow = all && len(guilds) > 0 && !d.narrow; d.narrow {
+		// What was just recorded does not wait for a look at everything each time.
+		d.bell.ringAll()
+		all = false
+		defer func() { more = more || err == nil }()
+	}
 	began := time.Now()
 	if !d.limiter.free(began) {
 		d.bell.later(guilds)
