@@ -43,7 +43,7 @@ var drills = []drill{
 	}},
 	{"webhooks", "receivers at their worst, and very much that waits", func(ctx context.Context, p place, r *report) error {
 		size := fullWebhooks
-		size.waiting = p.waiting
+		size.waiting, size.stage = p.waiting, p.stage
 		return receivers(ctx, p, r, size)
 	}},
 	{"restore", "a backup is restored: what it revives is found, and revoked", func(ctx context.Context, p place, r *report) error {
@@ -78,6 +78,7 @@ type place struct {
 	program     string
 	front       []string // words in front of the program
 	waiting     int      // deliveries that wait for one endpoint in the drill of webhooks
+	stage       string   // the only one of the drill of webhooks; empty: all
 	release     string   // the commit that the drill of upgrades begins with; empty: the last release
 }
 
@@ -100,6 +101,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("drill", flag.ContinueOnError)
 	program := flags.String("server", "bin/guildhall", "the server `program`")
 	waiting := flags.Int("waiting", fullWebhooks.waiting, "`deliveries` that wait for one endpoint in the drill of webhooks")
+	stage := flags.String("stage", "", "the only `stage` of the drill of webhooks to run, such as \"a flood of one guild\" (default: all)")
 	release := flags.String("release", "", "the `commit` or tag that the drill of upgrades begins with (default: the last release)")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -118,7 +120,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	r := &report{out: out}
-	if err := d.run(ctx, place{databaseURL: server.URL, program: *program, waiting: *waiting, release: *release}, r); err != nil {
+	if err := d.run(ctx, place{databaseURL: server.URL, program: *program, waiting: *waiting, stage: *stage, release: *release}, r); err != nil {
 		return fmt.Errorf("%s: %w", d.name, err)
 	}
 	return r.conclude()

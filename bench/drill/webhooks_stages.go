@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -67,27 +68,34 @@ func (h *hooks) slowEndpoint(ctx context.Context, s *server) error {
 }
 
 // neverRespond are endpoints that take connections and are silent; beside them,
-// one that has failed once is not one of them.
+// one that answers and fails once is not one of them.
 func (h *hooks) neverRespond(ctx context.Context, s *server) error {
-	err := h.beside(ctx, s, "endpoints that never answer", 1.5, 20*time.Millisecond, func() error {
+	var asked atomic.Int64
+	h.respond("/stumbles", func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 2 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	guild, _, err := h.others(ctx, 1, 1, crowd.Of{URL: h.receiver.URL + "/stumbles", Each: 1})
+	if err != nil {
+		return err
+	}
+	if !h.within(ctx, time.Minute, func() bool { return asked.Load() == 1 }) {
+		return errors.New("the endpoint that is to fail once was not asked at all")
+	}
+	err = h.beside(ctx, s, "endpoints that never answer", 1.5, 20*time.Millisecond, func() error {
 		_, _, err := h.others(ctx, h.size.hanging, 10, crowd.Of{URL: "http://" + h.hole.Addr().String(), Each: 1})
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	var asked atomic.Int64
-	h.respond("/stumbles", func(w http.ResponseWriter, _ *http.Request) {
-		if asked.Add(1) == 1 {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-	})
 	begun := time.Now()
-	if _, _, err := h.others(ctx, 1, 1, crowd.Of{URL: h.receiver.URL + "/stumbles", Each: 4}); err != nil {
+	if _, err := h.sql.ExecContext(ctx, `WITH told AS (SELECT gen_random_uuid()::text AS id FROM generate_series(1, 4)), `+told+` SELECT`, guild); err != nil {
 		return err
 	}
 	// Four deliveries and one that is repeated, five seconds later, give or take a fifth.
-	all := h.within(ctx, 5*time.Minute, func() bool { return asked.Load() >= 5 })
+	all := h.within(ctx, 5*time.Minute, func() bool { return asked.Load() >= 6 })
 	took := time.Since(begun)
 	h.report.hold(all, "beside endpoints that never answer, one that failed once gets its four events (after %.1f s)", took.Seconds())
 	if h.size.measure {

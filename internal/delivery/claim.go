@@ -39,6 +39,7 @@ type candidate struct {
 	Lane       int    `db:"lane" json:"-"`
 	Fresh      bool   `db:"fresh" json:"-"` // has fresh deliveries, or expired leases
 	Known      bool   `db:"known" json:"-"` // has a schedule
+	Rung       bool   `db:"rung" json:"-"`  // somebody rang for its guild
 
 	take int // sends granted by the limiter
 }
@@ -54,19 +55,24 @@ func (c *candidate) toQueue() bool {
 	return c.Fresh && (!c.Known || c.Lane > laneWell)
 }
 
-// lookFresh finds the endpoints of the given guilds that have fresh deliveries.
-// It locks nothing.
-func lookFresh(ctx context.Context, q db.Querier, guilds []string) ([]*candidate, error) {
+// lookAt finds the endpoints of the given guilds that have fresh deliveries or
+// whose time has come. It locks nothing. With EXISTS, Postgres would gather all
+// that is fresh first.
+func lookAt(ctx context.Context, q db.Querier, now *time.Time, guilds []string) ([]*candidate, error) {
 	var found []*candidate
 	err := q.SelectContext(ctx, &found, `
-		SELECT s.guild_id, s.endpoint_id, s.lane, true AS fresh, true AS known
-		FROM unnest($1::text[]) AS g (guild_id)
+		SELECT s.guild_id, s.endpoint_id, s.lane, w.fresh IS NOT NULL AS fresh, true AS known, true AS rung
+		FROM unnest($2::text[]) AS g (guild_id)
 		JOIN webhook_schedule s ON s.guild_id = g.guild_id
-		WHERE EXISTS (
-			SELECT FROM webhook_deliveries w
-			WHERE w.fresh AND w.state = 'pending' AND w.guild_id = s.guild_id AND w.endpoint_id = s.endpoint_id)`, db.Array(guilds))
+		LEFT JOIN LATERAL (
+			SELECT w.fresh
+			FROM webhook_deliveries w
+			WHERE w.fresh AND w.state = 'pending' AND w.guild_id = s.guild_id AND w.endpoint_id = s.endpoint_id
+			LIMIT 1
+		) w ON true
+		WHERE w.fresh OR s.next_due <= coalesce($1::timestamptz, now())`, now, db.Array(guilds))
 	if err != nil {
-		return nil, fmt.Errorf("look for fresh deliveries: %w", err)
+		return nil, fmt.Errorf("look at guilds: %w", err)
 	}
 	return found, nil
 }
@@ -136,7 +142,7 @@ func merge(found []*candidate) []*candidate {
 	out := found[:0]
 	for _, c := range found {
 		if last := len(out) - 1; last >= 0 && out[last].id() == c.id() {
-			out[last].Fresh = out[last].Fresh || c.Fresh
+			out[last].Fresh, out[last].Rung = out[last].Fresh || c.Fresh, out[last].Rung || c.Rung
 			continue
 		}
 		out = append(out, c)

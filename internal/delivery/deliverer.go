@@ -39,7 +39,7 @@ const (
 // of locks and leases, and none of it is lost when one dies.
 //
 // Nothing in it changes after New, but for what has locks of its own: bell and
-// limiter. The claim loop alone uses scan.
+// limiter. The claim loop alone uses scan and narrow.
 type Deliverer struct {
 	db       *db.DB
 	schedule Schedule
@@ -57,6 +57,7 @@ type Deliverer struct {
 	limiter *limiter
 	results chan result
 	scan    endpointID // where the next look for fresh deliveries begins
+	narrow  bool       // the last look was at guilds that had rung, though more was to be looked at
 	quietly sometimes  // trouble with single endpoints
 }
 
@@ -155,6 +156,12 @@ func (d *Deliverer) claimLoop(ctx context.Context, start starter) {
 // without a lease and are made again: under the same id, as after any crash.
 func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err error) {
 	guilds, all := d.bell.take()
+	if d.narrow = all && len(guilds) > 0 && !d.narrow; d.narrow {
+		// What was just recorded does not wait for a look at everything each time.
+		d.bell.ringAll()
+		all = false
+		defer func() { more = more || err == nil }()
+	}
 	began := time.Now()
 	if !d.limiter.free(began) {
 		d.bell.later(guilds)
@@ -169,7 +176,7 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 		return false, nil
 	}
 	more = d.limiter.grant(waiting, began)
-	if left := leftOut(waiting); len(left) > 0 {
+	if left := d.leftOut(waiting, began); len(left) > 0 {
 		d.bell.later(left)
 	}
 	chosen := slices.DeleteFunc(waiting, func(c *candidate) bool { return c.take == 0 && !c.toQueue() })
@@ -215,12 +222,12 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 	return more || len(rows) == claimSize, nil
 }
 
-// leftOut names the guilds of endpoints that are well, have something fresh and
-// were granted nothing: they are looked at again with the next claim. A look at
-// everything would find them only in their turn.
-func leftOut(waiting []*candidate) (guilds []string) {
+// leftOut names the guilds of endpoints that were granted nothing though what they
+// have would go out at once: they are looked at again with the next claim. A look
+// at everything would find them only in their turn.
+func (d *Deliverer) leftOut(waiting []*candidate, now time.Time) (guilds []string) {
 	for _, c := range waiting {
-		if c.take == 0 && c.sendable() && c.prompt() {
+		if c.take == 0 && c.sendable() && (c.prompt() || c.Rung && d.limiter.idle(c.id(), now)) {
 			guilds = append(guilds, c.GuildID)
 		}
 	}
@@ -233,7 +240,7 @@ func (d *Deliverer) look(ctx context.Context, guilds []string, all bool, now tim
 	var waiting []*candidate
 	var err error
 	if len(guilds) > 0 {
-		if waiting, err = lookFresh(ctx, d.db.Reader(), guilds); err != nil {
+		if waiting, err = lookAt(ctx, d.db.Reader(), d.now(), guilds); err != nil {
 			return nil, err
 		}
 	}

@@ -9,7 +9,7 @@
 //     this process rings for its guild (Wake).
 //
 //   - The claim loop (deliverer.go) looks which endpoints have something to do
-//     (look, lookFresh in claim.go): those with fresh deliveries, and those whose
+//     (look, lookAt in claim.go): those with fresh deliveries, and those whose
 //     row of webhook_schedule says that they are due. A look locks nothing and
 //     reads a bounded number of index entries, whatever waits.
 //

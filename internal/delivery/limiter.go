@@ -45,8 +45,9 @@ type endpointID struct{ guild, endpoint string }
 //   - An endpoint starts with one send and may have healthySlots once it has
 //     answered; one that fails or keeps a send waiting may have one.
 //   - Endpoints that fail have a quarter of the slots, and of these, those that
-//     have been blocked and those that have not three quarters each at most, so
-//     that one bad response does not put an endpoint behind all the dead.
+//     have been blocked and those that have not three quarters each at most.
+//   - One that has stumbled has none of that quarter, which the dead may fill, but
+//     of an eighth of all.
 //   - Those that have not answered for a while leave a quarter to those that
 //     have, and so does what waits in queues to what was just recorded.
 //
@@ -71,6 +72,7 @@ type sends struct {
 	served    time.Time            // last given a slot
 	lane      int                  // when last claimed
 	failing   bool                 // its last attempt here failed
+	hung      bool                 // and took long
 	more      bool                 // it had more than it was given
 }
 
@@ -101,6 +103,15 @@ func (s *sends) proven(now time.Time) bool {
 	return !s.failing && !s.succeeded.IsZero() && now.Sub(s.succeeded) < provenFor
 }
 
+// stumbled reports whether the endpoint fails, but has answered lately and fails
+// quickly: it is likely to be well with the next attempt, and to hold no slot for
+// long if it is not.
+func (s *sends) stumbled(now time.Time) bool {
+	return s.failing && !s.hung && !s.succeeded.IsZero() && now.Sub(s.succeeded) < provenFor
+}
+
+func (s *sends) answers(now time.Time) bool { return s.proven(now) || s.stumbled(now) }
+
 // most is how many sends the endpoint may have at once.
 func (s *sends) most(lane int, now time.Time) int {
 	most := 1
@@ -119,7 +130,8 @@ type budget struct {
 	unproven int // to endpoints that have not answered lately
 	queued   int // to what waits in queues
 	behind   int // to what need not go out at once
-	failing  int // to endpoints that fail
+	stumbled int // to endpoints that have stumbled
+	failing  int // to others that fail
 	lane     map[int]int
 }
 
@@ -127,17 +139,14 @@ type budget struct {
 func (l *limiter) budget(now time.Time) budget {
 	prompt, busy, unprovenPrompt, unproven := 0, 0, 0, 0
 	suspects := max(l.slots/4, 1)
-	b := budget{failing: suspects, lane: map[int]int{laneFailing: threeQuarters(suspects), laneBlocked: threeQuarters(suspects)}}
+	b := budget{stumbled: max(l.slots/8, 1), failing: suspects, lane: map[int]int{laneFailing: threeQuarters(suspects), laneBlocked: threeQuarters(suspects)}}
 	for _, s := range l.active {
 		n, stuck := len(s.begun), s.stuck(now)
 		busy, prompt = busy+n, prompt+n-stuck
-		if !s.proven(now) {
+		if !s.answers(now) {
 			unproven, unprovenPrompt = unproven+n, unprovenPrompt+n-stuck
 		}
-		if s.lane == laneFailing || s.lane == laneBlocked {
-			b.failing -= n
-			b.lane[s.lane] -= n
-		}
+		b.fail(s.lane, s.stumbled(now), n)
 	}
 	b.all = max(min(l.slots-prompt, maxStuck*l.slots-busy), 0)
 	b.unproven = min(threeQuarters(l.slots)-unprovenPrompt, (maxStuck-1)*l.slots-unproven)
@@ -153,7 +162,7 @@ func (l *limiter) sweep(now time.Time) {
 	}
 	l.swept = now
 	for id, s := range l.endpoints {
-		if l.active[id] == nil && (s.failing || now.Sub(s.succeeded) >= provenFor) {
+		if l.active[id] == nil && !s.answers(now) {
 			delete(l.endpoints, id)
 		}
 	}
@@ -223,7 +232,7 @@ func (l *limiter) grant(waiting []*candidate, now time.Time) (left bool) {
 			continue
 		}
 		c.take++
-		b.spend(c, l.known(c.id()).proven(now))
+		b.spend(c, l.known(c.id()), now)
 	}
 	return b.behind <= 0 && b.all > 0
 }
@@ -268,7 +277,7 @@ func (l *limiter) next(list []*candidate, b *budget, now time.Time) *candidate {
 			}
 			continue
 		}
-		if !b.allows(c, s.proven(now)) {
+		if !b.allows(c, s, now) {
 			l.starved = true
 			continue
 		}
@@ -301,12 +310,16 @@ func (l *limiter) share(guild string) share {
 }
 
 // allows reports whether the budget has a slot for a candidate.
-func (b *budget) allows(c *candidate, proven bool) bool {
-	if b.all <= 0 || !proven && b.unproven <= 0 || b.behind <= 0 && !c.prompt() {
+func (b *budget) allows(c *candidate, s *sends, now time.Time) bool {
+	stumbled := c.Lane == laneFailing && s.stumbled(now)
+	if b.all <= 0 || !s.answers(now) && b.unproven <= 0 || b.behind <= 0 && !c.prompt() {
 		return false
 	}
 	switch c.Lane {
 	case laneFailing, laneBlocked:
+		if stumbled {
+			return b.stumbled > 0
+		}
 		return b.failing > 0 && b.lane[c.Lane] > 0
 	case laneWell:
 		return c.Fresh || b.queued > 0
@@ -314,18 +327,26 @@ func (b *budget) allows(c *candidate, proven bool) bool {
 	return true
 }
 
-func (b *budget) spend(c *candidate, proven bool) {
+func (b *budget) spend(c *candidate, s *sends, now time.Time) {
 	b.all--
 	b.queued--
 	if !c.prompt() {
 		b.behind--
 	}
-	if !proven {
+	if !s.answers(now) {
 		b.unproven--
 	}
-	if c.Lane == laneFailing || c.Lane == laneBlocked {
-		b.failing--
-		b.lane[c.Lane]--
+	b.fail(c.Lane, s.stumbled(now), 1)
+}
+
+// fail takes n sends to an endpoint of the lane from what those that fail have.
+func (b *budget) fail(lane int, stumbled bool, n int) {
+	switch {
+	case lane == laneFailing && stumbled:
+		b.stumbled -= n
+	case lane == laneFailing, lane == laneBlocked:
+		b.failing -= n
+		b.lane[lane] -= n
 	}
 }
 
@@ -359,11 +380,12 @@ func (l *limiter) end(c claimed, v decision, now time.Time) (waiting bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.endpoints[c.id()]
+	hung := now.Sub(s.begun[c.ID]) > slowAfter
 	delete(s.begun, c.ID)
 	if v.Healthy {
 		s.succeeded, s.failing, s.lane = now, false, laneWell
 	} else {
-		s.failing = s.failing || v.Failing
+		s.failing, s.hung = s.failing || v.Failing, hung
 		s.unsettled++
 	}
 	l.rest(c.id(), s)
@@ -393,6 +415,21 @@ func (l *limiter) settled(batch []result) bool {
 		}
 	}
 	return freed
+}
+
+// answers reports whether the endpoint is likely to take what it is sent next.
+func (l *limiter) answers(id endpointID, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known(id).answers(now)
+}
+
+// idle is answers of an endpoint with no send under way.
+func (l *limiter) idle(id endpointID, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.known(id)
+	return len(s.begun) == 0 && s.answers(now)
 }
 
 // inUse is the number of sends under way.

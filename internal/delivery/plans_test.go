@@ -2,12 +2,16 @@ package delivery
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"guildhall/internal/db"
 	"guildhall/internal/egress"
+	"guildhall/internal/testutil"
 )
 
 // rowsRead is how many rows of the webhook tables the transaction has read.
@@ -196,6 +200,134 @@ func TestStatementsFindRowsByKeyWithStatisticsOfAQuietTime(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// A flood for one endpoint costs the claims of others nothing: not where the
+// statistics are of a time when nothing waited, and not for long where the
+// statements were planned when the tables were empty.
+func TestAFloodIsNotReadForOthers(t *testing.T) {
+	t.Parallel()
+	const guilds, flood, few = 100, 4000, 100
+	for _, c := range []struct {
+		about   string
+		settled int // deliveries that the statistics know of
+	}{
+		{"after a quiet time", 4 * flood},
+		{"into empty tables", 0},
+	} {
+		t.Run(c.about, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.exec(`ALTER TABLE webhook_deliveries SET (autovacuum_enabled = false)`)
+			w.exec(`INSERT INTO guilds (id, name, owner_id) SELECT i, 'x', '1' FROM generate_series(1, $1) AS i`, guilds)
+			fill := func(n int, guild, endpoint, state string) {
+				w.exec(`
+					WITH ev AS (
+						INSERT INTO webhook_events (guild_id, id, type, payload)
+						SELECT coalesce($2, ((i * 7919) % $3 + 1)::text), gen_random_uuid(), 'x', '\x7b7d' FROM generate_series(1, $1) AS i
+						RETURNING guild_id, id
+					)
+					INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, state, fresh)
+					SELECT guild_id, $4, id, $5, $5 = 'pending' FROM ev`, n, sql.NullString{String: guild, Valid: guild != ""}, guilds, endpoint, state)
+			}
+			if c.settled > 0 {
+				fill(c.settled, "", "e", StateDelivered)
+				w.exec(`ANALYZE`)
+			}
+			flooded, _ := w.add(w.guild, w.receive(nil).URL)
+			d, err := New(w.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.unit(func(ctx context.Context, tx *db.Tx) error { // all of it on one connection
+				for range 7 { // by then Postgres keeps the plans
+					fill(3, w.guild, flooded.ID, StatePending)
+					w.claimAndSettle(ctx, tx, d, flooded, few)
+				}
+				fill(flood, w.guild, flooded.ID, StatePending)
+				testutil.Eventually(t, "there are statistics of what has grown", func() bool {
+					if err := d.countRows(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					var rows float64 // asked here, so that the unit is not idle for too long
+					if err := tx.GetContext(ctx, &rows, `SELECT reltuples FROM pg_class WHERE relname = 'webhook_deliveries'`); err != nil {
+						t.Fatal(err)
+					}
+					return rows >= flood
+				})
+				for range 3 {
+					w.claimAndSettle(ctx, tx, d, flooded, few)
+				}
+				wantByKey(ctx, t, tx)
+				return nil
+			})
+		})
+	}
+}
+
+var changedBy = regexp.MustCompile(`using (\w+) on webhook_deliveries d(?:_\d)?\b`)
+
+// wantByKey fails when a prepared statement finds the deliveries that it changes by
+// another index than their key: reading all that a guild has in one counts as one
+// row each.
+func wantByKey(ctx context.Context, t *testing.T, tx *db.Tx) {
+	t.Helper()
+	var prepared []struct {
+		Name       string `db:"name"`
+		Parameters int    `db:"parameters"`
+	}
+	err := tx.SelectContext(ctx, &prepared, `
+		SELECT name, cardinality(parameter_types) AS parameters
+		FROM pg_prepared_statements
+		WHERE statement ~ 'UPDATE webhook_deliveries d\s'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(prepared) != 2 {
+		t.Fatalf("there are %d statements that change deliveries, want the claim's and the settle's", len(prepared))
+	}
+	for _, p := range prepared {
+		var plan []string
+		nulls := strings.Repeat(", NULL", p.Parameters)[2:]
+		if err := tx.SelectContext(ctx, &plan, fmt.Sprintf(`EXPLAIN EXECUTE "%s" (%s)`, p.Name, nulls)); err != nil {
+			t.Fatal(err)
+		}
+		found := changedBy.FindAllStringSubmatch(strings.Join(plan, "\n"), -1)
+		if len(found) == 0 {
+			t.Errorf("no index finds the deliveries that are changed:\n%s", strings.Join(plan, "\n"))
+		}
+		for _, f := range found {
+			if f[1] != "webhook_deliveries_pkey" {
+				t.Errorf("deliveries that are changed are found by %s, want their key", f[1])
+			}
+		}
+	}
+}
+
+// claimAndSettle takes one delivery from the first look at its endpoint to its
+// result, if there is one, and fails when a step reads more than so many rows.
+func (w *world) claimAndSettle(ctx context.Context, tx *db.Tx, d *Deliverer, e endpoint, most int) {
+	w.t.Helper()
+	reading(ctx, w.t, tx, "a look at a guild", most, func() error {
+		_, err := lookAt(ctx, tx, nil, []string{e.GuildID})
+		return err
+	})
+	reading(ctx, w.t, tx, "a look at everything", most, func() error {
+		_, err := look(ctx, tx, nil, endpointID{}, nil)
+		return err
+	})
+	c := claimed{GuildID: e.GuildID, EndpointID: e.ID, ID: "none"}
+	reading(ctx, w.t, tx, "a claim", most, func() error {
+		for _, row := range w.claim(ctx, tx, e, 1) {
+			c = row
+		}
+		return nil
+	})
+	batch := []result{newResult(c, d.schedule.judge(0, delivered, 0, 0), egress.Response{Status: 200}, time.Now(), time.Millisecond)}
+	reading(ctx, w.t, tx, "settling", most, func() error {
+		_, _, err := writeIn(ctx, tx, w.cfg.OneGuild, nil, batch, false)
+		return err
+	})
 }
 
 // Keeping the log reads a chunk of it at a time, whatever stays.

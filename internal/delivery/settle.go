@@ -43,6 +43,19 @@ func (d *Deliverer) settleLoop(ctx context.Context) {
 		if d.limiter.settled(batch) {
 			d.bell.ringAll()
 		}
+		d.remind(batch)
+	}
+}
+
+// remind has the bell ring when what failed is due again, where the endpoint is
+// likely to take it: a look at everything finds it in its turn, which comes late
+// while many others wait that never answer.
+func (d *Deliverer) remind(batch []result) {
+	now := time.Now()
+	for _, r := range batch {
+		if r.State == StatePending && r.decision.Pause < provenFor && d.limiter.answers(r.id(), now) {
+			time.AfterFunc(r.decision.Pause, func() { d.bell.ring(r.GuildID) })
+		}
 	}
 }
 
