@@ -5,7 +5,8 @@ package leaderboard
 //
 // Depths are bounded on both sides, which tells Postgres what it cannot know of
 // a comparison of rows: that little lies between, so that it reads the index in
-// its order. No depth is above 0.
+// its order. No depth is above 0. A map's counts, appended nothing to, are fetched
+// once and not for each look at them.
 
 const firstPages = `
 		SELECT user_id, {points} AS points
@@ -22,7 +23,7 @@ const firstPages = `
 // otherwise work out what lies ahead of every mark.
 const deepPages = `
 		WITH map AS MATERIALIZED (
-			SELECT version, ahead
+			SELECT version, ahead || '{}' AS ahead
 			FROM rank_maps
 			WHERE guild_id = $1 AND board = '{board}' AND state = 'live'
 		), moves AS MATERIALIZED (
@@ -98,7 +99,7 @@ const rankOf = `
 			FROM {board}
 			WHERE guild_id = $1 AND user_id = $2
 		), map AS MATERIALIZED (
-			SELECT version, ahead, cardinality(ahead) AS marks
+			SELECT version, ahead || '{}' AS ahead
 			FROM rank_maps
 			WHERE guild_id = $1 AND board = '{board}' AND state = 'live'
 		), near AS MATERIALIZED (
@@ -112,11 +113,11 @@ const rankOf = `
 				LIMIT 1
 			) k
 		), last AS MATERIALIZED (
-			SELECT map.ahead[map.marks] AS ahead, k.depth, k.length, k.user_id
+			SELECT map.ahead[cardinality(map.ahead)] AS ahead, k.depth, k.length, k.user_id
 			FROM map, LATERAL (
 				SELECT depth, length, user_id
 				FROM rank_marks
-				WHERE guild_id = $1 AND board = '{board}' AND version = map.version AND number = map.marks
+				WHERE guild_id = $1 AND board = '{board}' AND version = map.version AND number = cardinality(map.ahead)
 				LIMIT 1
 			) k
 		), moved AS MATERIALIZED (
