@@ -69,7 +69,7 @@ const deepPages = `
 // from_user_id) of a row w up to its place (depth, length, user_id). Postgres
 // ends a scan at a comparison of rows only where the first of their columns has
 // passed, and thousands of members have equal points. So there are three ranges,
-// each with an end that it knows: fewer points, as many and a shorter user id, as
+// each with an end that it knows: more points, as many and a shorter user id, as
 // many and a user id as long.
 const rowsBetween = `(
 			SELECT count(*)
