@@ -379,7 +379,7 @@ func (h *host) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	for want := 2; h.wallets >= 4096; {
+	for want := 2; h.wallets >= 512; {
 		var live int
 		if err := pool.QueryRowContext(ctx, `SELECT count(*) FROM rank_maps WHERE state = 'live'`).Scan(&live); err != nil {
 			return err

@@ -140,8 +140,12 @@ func (h *host) lines(ctx context.Context, op operation) (err error) {
 // line measures one operation with one number of clients, each side in turn.
 func (h *host) line(ctx context.Context, op operation, clients int) error {
 	address, request := h.plainestAddress, op.request
-	if op.against == pageOne {
+	switch op.against {
+	case pageOne:
 		address, request = h.address, get(h.token, "/economy/leaderboard")
+	case xpPageOne:
+		address, request = h.address, get(h.token, "/levelling/leaderboard")
+	case nothing, plain:
 	}
 	var theirs, ours []*sample
 	var ratios []float64
@@ -166,7 +170,7 @@ func (h *host) line(ctx context.Context, op operation, clients int) error {
 		switch op.against {
 		case plain:
 			ratios = append(ratios, s.rate()/other.rate())
-		case pageOne:
+		case pageOne, xpPageOne:
 			ratios = append(ratios, s.at(0.5)/other.at(0.5))
 		case nothing:
 		}

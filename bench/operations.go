@@ -30,11 +30,12 @@ type operation struct {
 type side int
 
 const (
-	nothing  side = iota
-	plain         // the plainest program, by throughput
-	pageOne       // page 1 of the leaderboard on the same server, by latency
-	atOnce8  = 8  // the numbers of connections that goals are about
-	atOnce32 = 32
+	nothing   side = iota
+	plain          // the plainest program, by throughput
+	pageOne        // page 1 of the leaderboard on the same server, by latency
+	xpPageOne      // that of the XP leaderboard
+	atOnce8   = 8  // the numbers of connections that goals are about
+	atOnce32  = 32
 )
 
 // member is the id of the n-th member that was loaded, n from 1.
@@ -102,7 +103,8 @@ func operations(h *host) []operation {
 			name: "leaderboard page 4,000", request: get(h.token, "/economy/leaderboard?page="+strconv.Itoa(h.deepPage())),
 			against: pageOne, goals: goals(2, 2),
 		},
-		{name: "getEconomyRank", request: q.getOf(h.token, "/economy/rank/"), clients: []int{atOnce8}},
+		{name: "getEconomyRank", request: q.getOf(h.token, "/economy/rank/"), against: pageOne, goals: goals(2, 2)},
+		{name: "getLevellingRank", request: q.getOf(h.token, "/levelling/rank/"), against: xpPageOne, goals: goals(2, 2)},
 		{name: "getLevelRecord", request: q.getOf(h.token, "/levelling/user/"), clients: []int{atOnce8}},
 		{name: "XP leaderboard page 1", request: get(h.token, "/levelling/leaderboard"), clients: []int{atOnce8}},
 		{name: "XP leaderboard page 4,000", request: get(h.token, "/levelling/leaderboard?page="+strconv.Itoa(h.deepPage())), clients: []int{atOnce8}},

@@ -112,6 +112,30 @@ mirror_typescript_story() {
 	node dist/mirror.js "${MIRROR_ROUNDS:-1}"
 }
 
+# The stories without a receiver of their own share one, which answers over HTTPS:
+# some clients hold requests against the document, which allows no other URL.
+receiver=
+stop_all() {
+	[ -z "$receiver" ] || kill "$receiver" 2>/dev/null || true
+	stop_server
+}
+trap stop_all EXIT
+start_receiver() {
+	(cd "$root" && go build -o "$state/receiver" ./examples/receiver)
+	"$state/receiver" -ca "$state/receiver.pem" >"$state/receiver.out" &
+	receiver=$!
+	local tries=150
+	while [ "$(wc -l <"$state/receiver.out")" -lt 2 ]; do
+		kill -0 "$receiver" 2>/dev/null && [ $((tries--)) -gt 0 ] || { echo "The receiver did not start." >&2; exit 1; }
+		sleep 0.2
+	done
+	set -a
+	. "$state/receiver.out"
+	GUILDHALL_WEBHOOK_CA=$state/receiver.pem
+	set +a
+}
+start_receiver
+
 # Twelve writers at once are more than a token may do by default.
 export GUILDHALL_RATE_READ=off GUILDHALL_RATE_WRITE=off
 export GUILDHALL_CHECK_ANSWERS=log

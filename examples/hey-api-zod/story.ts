@@ -3,8 +3,20 @@
 // and who.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { Webhook } from "standardwebhooks";
 import { client } from "./generated/client.gen.js";
-import { adjustBalance, createCase, getMe, listCases, listLedgerEntries, listTickets } from "./generated/sdk.gen.js";
+import {
+  adjustBalance,
+  createCase,
+  createWebhookEndpoint,
+  deleteWebhookEndpoint,
+  getMe,
+  listCases,
+  listLedgerEntries,
+  listTickets,
+  testWebhookEndpoint,
+} from "./generated/sdk.gen.js";
+import { zEventPing } from "./generated/zod.gen.js";
 
 client.setConfig({ baseUrl: process.env.GUILDHALL_URL!, auth: process.env.GUILDHALL_TOKEN! });
 
@@ -40,3 +52,19 @@ console.log(`cases: ${cases.data.length} active warnings; tickets: ${tickets.dat
 const refused = await adjustBalance({ body: { user_id, delta: -9007199254740991, reason: null, reference: null } });
 assert.equal(refused.error?.error.code, "balance_would_be_negative");
 console.log(`refused: ${refused.error.error.code}`);
+
+// Register a receiver, have it pinged, verify the raw bytes.
+const url = `${process.env.GUILDHALL_RECEIVER}/${key}`;
+const hook = (await createWebhookEndpoint({ body: { url, events: ["case.created"] }, throwOnError: true })).data.data;
+try {
+  await testWebhookEndpoint({ path: { id: hook.id }, throwOnError: true });
+  const delivery = await fetch(`${process.env.GUILDHALL_INBOX}/${key}`);
+  const [headers, body] = [Object.fromEntries(delivery.headers), await delivery.text()];
+  const webhook = new Webhook(hook.secret);
+  const event = zEventPing.parse(webhook.verify(body, headers));
+  assert.equal(event.data.webhook_id, hook.id);
+  assert.throws(() => webhook.verify(body.replace("ping", "pong"), headers), /signature/i);
+  console.log(`webhook: ${event.type} ${event.id}, verified`);
+} finally {
+  await deleteWebhookEndpoint({ path: { id: hook.id }, throwOnError: true });
+}

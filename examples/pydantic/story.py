@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import httpx
 from pydantic import BaseModel
+from standardwebhooks import Webhook, WebhookVerificationError
 
 from models import (
     AdjustBalanceRequest,
@@ -16,10 +17,13 @@ from models import (
     CaseEnvelope,
     CaseList,
     CreateCaseRequest,
+    CreateWebhookEndpointRequest,
     ErrorEnvelope,
+    EventPing,
     LedgerEntryList,
     Me,
     TicketList,
+    WebhookEndpointWithSecretEnvelope,
 )
 
 M = TypeVar("M", bound=BaseModel)
@@ -72,3 +76,22 @@ refused = write("/economy/adjust", AdjustBalanceRequest(user_id=USER, delta=-900
 code = ErrorEnvelope.model_validate_json(refused.content).error.code
 check(code == "balance_would_be_negative", f"refused with {code}")
 print(f"refused: {code}")
+
+# Register a receiver, have it pinged, verify the raw bytes.
+endpoint = CreateWebhookEndpointRequest.model_validate({"url": f"{os.environ['GUILDHALL_RECEIVER']}/{key}", "events": ["case.created"]})
+hook = WebhookEndpointWithSecretEnvelope.model_validate_json(write("/webhooks", endpoint).raise_for_status().content).data
+try:
+    api.post(f"/webhooks/{hook.id}/test").raise_for_status()
+    delivery = httpx.get(f"{os.environ['GUILDHALL_INBOX']}/{key}", timeout=30).raise_for_status()
+finally:
+    api.delete(f"/webhooks/{hook.id}").raise_for_status()
+webhook, signed = Webhook(hook.secret), dict(delivery.headers)
+webhook.verify(delivery.content.decode(), signed)
+event = EventPing.model_validate_json(delivery.content)
+check(event.data.webhook_id == hook.id, "a ping for another endpoint")
+try:
+    webhook.verify(delivery.content.replace(b"ping", b"pong").decode(), signed)
+except WebhookVerificationError:
+    print(f"webhook: {event.type} {event.id}, verified")
+else:
+    raise RuntimeError("a forged body passes")

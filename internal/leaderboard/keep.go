@@ -36,20 +36,14 @@ const countRows = `
 		SET state = 'live', awaited = NULL, ahead = coalesce((
 			SELECT array_agg(ahead ORDER BY number)
 			FROM (
-				SELECT k.number, sum((
-					SELECT count(*)
-					FROM {board} t
-					WHERE t.guild_id = $1
-					  AND {t} >= (k.after_depth, k.after_length, k.after_user_id)
-					  AND {t} < {k}
-				)) OVER (ORDER BY k.number)::bigint AS ahead
+				SELECT w.number, sum(` + rowsBetween + `) OVER (ORDER BY w.number)::bigint AS ahead
 				FROM (
 					SELECT number, depth, length, user_id,
-					       lag(depth, 1, -9223372036854775807) OVER w AS after_depth, lag(length, 1, 0) OVER w AS after_length, lag(user_id, 1, '') OVER w AS after_user_id
+					       lag(depth, 1, -9223372036854775807) OVER marks AS from_depth, lag(length, 1, 0) OVER marks AS from_length, lag(user_id, 1, '') OVER marks AS from_user_id
 					FROM rank_marks
 					WHERE guild_id = $1 AND board = '{board}' AND version = $2
-					WINDOW w AS (ORDER BY number)
-				) k
+					WINDOW marks AS (ORDER BY number)
+				) w
 			) counted
 		), '{}')
 		WHERE guild_id = $1 AND board = '{board}' AND version = $2`

@@ -19,8 +19,8 @@ type Keeper struct {
 	Log *slog.Logger
 
 	Interval time.Duration // between two rounds; 0 means a second
-	Stretch  int           // rows between two marks; 0 means 512
-	Least    int           // rows that a leaderboard with a map has at least; 0 means 4096
+	Stretch  int           // rows between two marks; 0 means 128
+	Least    int           // rows that a leaderboard with a map has at least; 0 means 512
 
 	// Of the goroutine that runs it.
 	last  asked // up to where the requests were worked through
@@ -328,14 +328,14 @@ func (k *Keeper) sweep(ctx context.Context) error {
 
 func (k *Keeper) least() int {
 	if k.Least == 0 {
-		return 4096
+		return 512
 	}
 	return k.Least
 }
 
 func (k *Keeper) stretch() int {
 	if k.Stretch == 0 {
-		return 512
+		return 128
 	}
 	return k.Stretch
 }

@@ -289,7 +289,7 @@ func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 		}
 	}
 	join("1", 1, 5000)
-	join("2", 1, 3000)
+	join("2", 1, 500)
 	read := func(query string) (n int64) {
 		t.Helper()
 		if err := d.Reader().GetContext(ctx, &n, query); err != nil {

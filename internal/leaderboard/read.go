@@ -5,7 +5,8 @@ package leaderboard
 //
 // Depths are bounded on both sides, which tells Postgres what it cannot know of
 // a comparison of rows: that little lies between, so that it reads the index in
-// its order. No depth is above 0.
+// its order. No depth is above 0. A map's counts, appended nothing to, are fetched
+// once and not for each look at them.
 
 const firstPages = `
 		SELECT user_id, {points} AS points
@@ -22,7 +23,7 @@ const firstPages = `
 // otherwise work out what lies ahead of every mark.
 const deepPages = `
 		WITH map AS MATERIALIZED (
-			SELECT version, ahead
+			SELECT version, ahead || '{}' AS ahead
 			FROM rank_maps
 			WHERE guild_id = $1 AND board = '{board}' AND state = 'live'
 		), moves AS MATERIALIZED (
@@ -64,17 +65,45 @@ const deepPages = `
 		ORDER BY -t.{points}, length(t.user_id), t.user_id
 		LIMIT $2 OFFSET coalesce((SELECT skip FROM start), $3::bigint)`
 
+// rowsBetween counts the rows from the place (from_depth, from_length,
+// from_user_id) of a row w up to its place (depth, length, user_id). Postgres
+// ends a scan at a comparison of rows only where the first of their columns has
+// passed, and thousands of members have equal points. So there are three ranges,
+// each with an end that it knows: more points, as many and a shorter user id, as
+// many and a user id as long.
+const rowsBetween = `(
+			SELECT count(*)
+			FROM {board} t
+			WHERE t.guild_id = $1
+			  AND -t.{points} >= w.from_depth AND -t.{points} < w.depth
+			  AND {t} >= (w.from_depth, w.from_length, w.from_user_id)
+		) + (
+			SELECT count(*)
+			FROM {board} t
+			WHERE t.guild_id = $1
+			  AND -t.{points} = w.depth AND length(t.user_id) < w.length
+			  AND (length(t.user_id), t.user_id) >= (CASE w.from_depth WHEN w.depth THEN w.from_length ELSE 0 END, CASE w.from_depth WHEN w.depth THEN w.from_user_id ELSE '' END)
+		) + (
+			SELECT count(*)
+			FROM {board} t
+			WHERE t.guild_id = $1
+			  AND -t.{points} = w.depth AND length(t.user_id) = w.length AND t.user_id < w.user_id
+			  AND t.user_id >= CASE WHEN w.from_depth = w.depth AND w.from_length = w.length THEN w.from_user_id ELSE '' END
+		)`
+
+// rankOf walks to the member from the last mark before it, and to the end from
+// the last mark of all, unless that is the end.
 const rankOf = `
-		WITH me AS (
-			SELECT -{points} AS depth, length(user_id) AS length, user_id, {points} AS points
+		WITH me AS MATERIALIZED (
+			SELECT -{points} AS depth, length(user_id) AS length, user_id
 			FROM {board}
 			WHERE guild_id = $1 AND user_id = $2
-		), map AS (
-			SELECT version, ahead
+		), map AS MATERIALIZED (
+			SELECT version, ahead || '{}' AS ahead
 			FROM rank_maps
 			WHERE guild_id = $1 AND board = '{board}' AND state = 'live'
 		), near AS MATERIALIZED (
-			SELECT map.version, map.ahead[k.number] AS ahead, k.depth, k.length, k.user_id
+			SELECT map.ahead[k.number] AS ahead, k.depth, k.length, k.user_id
 			FROM map, me, LATERAL (
 				SELECT number, depth, length, user_id
 				FROM rank_marks
@@ -84,38 +113,36 @@ const rankOf = `
 				LIMIT 1
 			) k
 		), last AS MATERIALIZED (
-			SELECT map.version, map.ahead[k.number] AS ahead, k.depth, k.length, k.user_id
+			SELECT map.ahead[cardinality(map.ahead)] AS ahead, k.depth, k.length, k.user_id
 			FROM map, LATERAL (
-				SELECT number, depth, length, user_id
+				SELECT depth, length, user_id
 				FROM rank_marks
-				WHERE guild_id = $1 AND board = '{board}' AND version = map.version
-				ORDER BY number DESC
+				WHERE guild_id = $1 AND board = '{board}' AND version = map.version AND number = cardinality(map.ahead)
 				LIMIT 1
 			) k
-		), ahead AS (
-			SELECT name, k.ahead
-			       + count(*) FILTER (WHERE (v.is_now, length(v.user_id), v.user_id) < {k})
-			       - count(*) FILTER (WHERE (v.was, length(v.user_id), v.user_id) < {k}) AS rows
-			FROM (SELECT 'near' AS name, * FROM near UNION ALL SELECT 'last', * FROM last) k
-			LEFT JOIN rank_moves v ON v.guild_id = $1 AND v.board = '{board}' AND v.version = k.version
-			GROUP BY name, k.ahead
+		), moved AS MATERIALIZED (
+			SELECT count(*) FILTER (WHERE (v.is_now, length(v.user_id), v.user_id) < (near.depth, near.length, near.user_id))
+			     - count(*) FILTER (WHERE (v.was, length(v.user_id), v.user_id) < (near.depth, near.length, near.user_id)) AS near,
+			       count(*) FILTER (WHERE (v.is_now, length(v.user_id), v.user_id) < (last.depth, last.length, last.user_id))
+			     - count(*) FILTER (WHERE (v.was, length(v.user_id), v.user_id) < (last.depth, last.length, last.user_id)) AS last
+			FROM map
+			JOIN rank_moves v ON v.guild_id = $1 AND v.board = '{board}' AND v.version = map.version
+			LEFT JOIN near ON true
+			LEFT JOIN last ON true
+		), walk AS MATERIALIZED (
+			SELECT coalesce(near.depth, -9223372036854775807) AS from_depth, coalesce(near.length, 0) AS from_length, coalesce(near.user_id, '') AS from_user_id,
+			       me.depth, me.length, me.user_id
+			FROM me
+			LEFT JOIN near ON true
 		)
-		SELECT points,
-		       1 + coalesce((SELECT rows FROM ahead WHERE name = 'near'), 0) + (
-		           SELECT count(*)
-		           FROM {board} t
-		           WHERE t.guild_id = $1
-		             AND -t.{points} >= coalesce((SELECT depth FROM near), -9223372036854775807)
-		             AND -t.{points} <= (SELECT depth FROM me)
-		             AND {t} >= (coalesce((SELECT depth FROM near), -9223372036854775807), coalesce((SELECT length FROM near), 0), coalesce((SELECT user_id FROM near), ''))
-		             AND {t} < ((SELECT depth FROM me), (SELECT length FROM me), (SELECT user_id FROM me))
-		       ) AS rank,
-		       coalesce((SELECT rows FROM ahead WHERE name = 'last'), 0) + (
+		SELECT -w.depth AS points,
+		       1 + coalesce((SELECT ahead FROM near), 0) + (SELECT near FROM moved) + ` + rowsBetween + ` AS rank,
+		       coalesce((SELECT ahead FROM last), 0) + (SELECT last FROM moved) + CASE (SELECT depth FROM last) WHEN 9223372036854775807 THEN 0 ELSE (
 		           SELECT count(*)
 		           FROM {board} t
 		           WHERE t.guild_id = $1
 		             AND -t.{points} >= coalesce((SELECT depth FROM last), -9223372036854775807)
 		             AND -t.{points} <= (SELECT 0::bigint)
 		             AND {t} >= (coalesce((SELECT depth FROM last), -9223372036854775807), coalesce((SELECT length FROM last), 0), coalesce((SELECT user_id FROM last), ''))
-		       ) AS of
-		FROM me`
+		       ) END AS of
+		FROM walk w`

@@ -6,12 +6,16 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log"
+	"net/http"
 	"os"
 
 	openapi "github.com/GIT_USER_ID/GIT_REPO_ID"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
 const user = "190320984123768832"
@@ -82,5 +86,50 @@ func story(ctx context.Context, api *openapi.APIClient) error {
 		return fmt.Errorf("refused with %v", failure.Model())
 	}
 	fmt.Println("refused:", envelope.Error.Code)
+	return webhook(ctx, api, reference)
+}
+
+// webhook registers a receiver, has it pinged and verifies the raw bytes.
+func webhook(ctx context.Context, api *openapi.APIClient, path string) (err error) {
+	endpoint := openapi.NewCreateWebhookEndpointRequest(os.Getenv("GUILDHALL_RECEIVER")+"/"+path, []openapi.WebhookEventType{openapi.CASE_CREATED})
+	made, _, err := api.WebhooksAPI.CreateWebhookEndpoint(ctx).CreateWebhookEndpointRequest(*endpoint).Execute()
+	if err != nil {
+		return fmt.Errorf("register a receiver: %w", err)
+	}
+	hook := made.Data
+	defer func() {
+		_, e := api.WebhooksAPI.DeleteWebhookEndpoint(ctx, hook.Id).Execute()
+		err = errors.Join(err, e)
+	}()
+	if _, _, err := api.WebhooksAPI.TestWebhookEndpoint(ctx, hook.Id).Execute(); err != nil {
+		return fmt.Errorf("have it pinged: %w", err)
+	}
+	delivery, err := http.Get(os.Getenv("GUILDHALL_INBOX") + "/" + path)
+	if err != nil {
+		return err
+	}
+	defer delivery.Body.Close()
+	body, err := io.ReadAll(delivery.Body)
+	if err != nil {
+		return err
+	}
+	verifier, err := standardwebhooks.NewWebhook(hook.Secret)
+	if err != nil {
+		return err
+	}
+	if err := verifier.Verify(body, delivery.Header); err != nil {
+		return fmt.Errorf("verify the ping: %w", err)
+	}
+	if verifier.Verify(append(body, ' '), delivery.Header) == nil {
+		return errors.New("a forged body passes")
+	}
+	var event openapi.EventPing
+	if err := json.Unmarshal(body, &event); err != nil {
+		return err
+	}
+	if event.Data.WebhookId != hook.Id {
+		return fmt.Errorf("the ping is for %s", event.Data.WebhookId)
+	}
+	fmt.Printf("webhook: %s %s, verified\n", event.Type, event.Id)
 	return nil
 }

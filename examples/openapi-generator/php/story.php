@@ -14,14 +14,26 @@ if (file_exists(__DIR__ . '/generated/vendor/autoload.php')) {
 }
 
 use OpenAPI\Client\{ApiException, Configuration};
-use OpenAPI\Client\Api\{CasesApi, EconomyApi, MetaApi};
-use OpenAPI\Client\Model\{AdjustBalanceRequest, CaseStatusFilter, CaseTypeFilter, CreatableCaseType, CreateCaseRequest};
+use OpenAPI\Client\Api\{CasesApi, EconomyApi, MetaApi, WebhooksApi};
+use OpenAPI\Client\Model\{AdjustBalanceRequest, CaseStatusFilter, CaseTypeFilter, CreatableCaseType, CreateCaseRequest, CreateWebhookEndpointRequest, WebhookEventType};
 
 function check(bool $claim, string $otherwise): void
 {
     if (!$claim) {
         throw new RuntimeException($otherwise);
     }
+}
+
+/** Says whether the header signs exactly these bytes with this secret. */
+function verified(string $header, string $body, string $secret): bool
+{
+    preg_match('/(?:^|,)t=(\d{1,12})(?:,|$)/', $header, $time);
+    preg_match_all('/(?:^|,)v1=([0-9a-f]{64})/', $header, $signatures); // one per secret while a secret is being rotated
+    if (!isset($time[1]) || abs(time() - (int) $time[1]) > 300) {
+        return false;
+    }
+    $want = hash_hmac('sha256', "$time[1].$body", $secret);
+    return (bool) array_filter($signatures[1], fn (string $got): bool => hash_equals($want, $got));
 }
 
 const USER = '190320984123768832';
@@ -64,3 +76,21 @@ try {
     check($code === 'balance_would_be_negative', "refused with $code");
     echo "refused: $code\n";
 }
+
+// Register a receiver, have it pinged, verify the raw bytes.
+$webhooks = new WebhooksApi($http, $config);
+$hook = $webhooks->createWebhookEndpoint((new CreateWebhookEndpointRequest())
+    ->setUrl(getenv('GUILDHALL_RECEIVER') . "/$key")->setEvents([WebhookEventType::CASE_CREATED]))->getData();
+try {
+    $webhooks->testWebhookEndpoint($hook->getId());
+    $delivery = $http->get(getenv('GUILDHALL_INBOX') . "/$key");
+} finally {
+    $webhooks->deleteWebhookEndpoint($hook->getId());
+}
+$body = (string) $delivery->getBody();
+$signature = $delivery->getHeaderLine('Service-Signature');
+check(verified($signature, $body, $hook->getSecret()), 'the signature does not fit');
+check(!verified($signature, "$body ", $hook->getSecret()), 'a forged body passes');
+$event = OpenAPI\Client\ObjectSerializer::deserialize(json_decode($body), OpenAPI\Client\Model\EventPing::class);
+check($event->getData()->getWebhookId() === $hook->getId(), 'a ping for another endpoint');
+echo "webhook: {$event->getType()} {$event->getId()}, verified\n";

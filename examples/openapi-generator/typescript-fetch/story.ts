@@ -2,7 +2,8 @@
 // 3.1 document. GUILDHALL_URL and GUILDHALL_TOKEN say where and who.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { CasesApi, Configuration, EconomyApi, MetaApi, ResponseError } from "./generated";
+import { Webhook } from "standardwebhooks";
+import { CasesApi, Configuration, EconomyApi, EventPingFromJSON, MetaApi, ResponseError, WebhooksApi } from "./generated";
 import type { ErrorEnvelope } from "./generated";
 
 async function story() {
@@ -38,6 +39,25 @@ async function story() {
   const { error } = (await refused.response.json()) as ErrorEnvelope;
   assert.equal(error.code, "balance_would_be_negative");
   console.log(`refused: ${error.code}`);
+  await receive(new WebhooksApi(configuration), key);
+}
+
+// Registers a receiver, has it pinged, verifies the raw bytes.
+async function receive(webhooks: WebhooksApi, path: string) {
+  const url = `${process.env.GUILDHALL_RECEIVER}/${path}`;
+  const hook = (await webhooks.createWebhookEndpoint({ createWebhookEndpointRequest: { url, events: ["case.created"] } })).data;
+  try {
+    await webhooks.testWebhookEndpoint({ id: hook.id });
+    const delivery = await fetch(`${process.env.GUILDHALL_INBOX}/${path}`);
+    const [headers, body] = [Object.fromEntries(delivery.headers), await delivery.text()];
+    const webhook = new Webhook(hook.secret);
+    const event = EventPingFromJSON(webhook.verify(body, headers));
+    assert.equal(event.data.webhookId, hook.id);
+    assert.throws(() => webhook.verify(body.replace("ping", "pong"), headers), /signature/i);
+    console.log(`webhook: ${event.type} ${event.id}, verified`);
+  } finally {
+    await webhooks.deleteWebhookEndpoint({ id: hook.id });
+  }
 }
 
 story().catch((e: unknown) => {
