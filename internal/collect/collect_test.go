@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"guildhall/internal/testutil"
 
 	"pgregory.net/rapid"
 )
@@ -143,7 +144,7 @@ func (w *world) arrive(c *change) {
 		c.ended, c.err = true, err
 	}()
 	// Two that come one after the other come in this order.
-	w.until(func() bool {
+	testutil.Eventually(w.t, "the change is in line", func() bool {
 		w.c.mu.Lock()
 		defer w.c.mu.Unlock()
 		last := w.c.last[c.member]
@@ -151,21 +152,11 @@ func (w *world) arrive(c *change) {
 	})
 }
 
-// until waits for something that comes without anybody's doing.
-func (w *world) until(reached func() bool) {
-	w.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !reached(); runtime.Gosched() {
-		if time.Now().After(deadline) {
-			w.t.Fatal("it never comes to rest")
-		}
-	}
-}
-
 // rest waits until each batch that is to be on its way is, and holds what is on
 // its way against what is promised.
 func (w *world) rest() {
 	w.t.Helper()
-	w.until(func() bool {
+	testutil.Eventually(w.t, "all that may run is on its way", func() bool {
 		w.b.mu.Lock()
 		defer w.b.mu.Unlock()
 		w.c.mu.Lock()
@@ -241,7 +232,7 @@ func TestCollectedIsOneByOne(t *testing.T) {
 			}
 			on.fate <- f
 			// Those of it that are done are heard of; the rest is done alone.
-			w.until(func() bool {
+			testutil.Eventually(t, "each of the batch is done or alone", func() bool {
 				back := 0
 				w.b.mu.Lock()
 				defer w.b.mu.Unlock()
@@ -320,7 +311,7 @@ func (w *world) gaveUp(c *change) {
 	if onItsWay() || w.over(c) {
 		return
 	}
-	w.until(func() bool { return w.over(c) })
+	testutil.Eventually(w.t, "its caller has left", func() bool { return w.over(c) })
 	if !errors.Is(c.err, context.Canceled) {
 		w.t.Fatalf("change %d left and got %v", c.number, c.err)
 	}

@@ -138,17 +138,9 @@ func (b *tab) open(path string) { b.t.Helper(); b.run(chromedp.Navigate(b.s.URL 
 // has waits until the page holds the text.
 func (b *tab) has(text string) {
 	b.t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		body := get(b, chromedp.Text(chromedp.CSS("body")))
-		if strings.Contains(body, text) {
-			return
-		}
-		if time.Now().After(deadline) {
-			b.t.Fatalf("the page lacks %q: %s", text, body)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	testutil.Eventually(b.t, fmt.Sprintf("the page holds %q", text), func() bool {
+		return strings.Contains(get(b, chromedp.Text(chromedp.CSS("body"))), text)
+	})
 }
 
 func (b *tab) signIn(person string) {

@@ -160,7 +160,7 @@ func TestAFloodIsDrainedBesideTheOthers(t *testing.T) {
 	if n := flooded.distinct(); n == flood {
 		t.Error("the flood was over before the others had theirs")
 	}
-	w.within(60*time.Second, "the flood is drained", func() bool { return w.inState(StateDelivered) == flood+healthy })
+	w.until("the flood is drained", func() bool { return w.inState(StateDelivered) == flood+healthy })
 	if n := flooded.distinct(); n != flood || len(flooded.got()) != flood {
 		t.Errorf("%d events in %d requests, want %d", n, len(flooded.got()), flood)
 	}
@@ -203,7 +203,7 @@ func TestAMassReplayRunsBesideTheOthers(t *testing.T) {
 	if len(replayed.got()) > replays {
 		t.Error("the replay was over before the others had theirs")
 	}
-	w.within(60*time.Second, "the replay is over", func() bool { return w.inState(StateDelivered) == 1+replays+healthy })
+	w.until("the replay is over", func() bool { return w.inState(StateDelivered) == 1+replays+healthy })
 	if n := len(replayed.got()); n != 1+replays || replayed.distinct() != 1 {
 		t.Errorf("%d requests with %d event ids, want %d with 1", n, replayed.distinct(), 1+replays)
 	}

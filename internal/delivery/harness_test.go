@@ -26,6 +26,7 @@ import (
 	"guildhall/internal/egress"
 	"guildhall/internal/event"
 	"guildhall/internal/seal"
+	"guildhall/internal/testutil"
 )
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
@@ -217,18 +218,14 @@ func (w *world) run(d *Deliverer) (stop func()) {
 // until waits for a condition, and fails the test when it stays away.
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	w.within(60*time.Second, what, ok)
-}
-
-func (w *world) within(limit time.Duration, what string, ok func() bool) {
-	w.t.Helper()
-	deadline := time.Now().Add(limit)
-	for !ok() {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("waited %s in vain: %s; deliveries: %s", limit, what, w.states())
+	reached := false
+	defer func() {
+		if !reached {
+			w.t.Log("deliveries:", w.states())
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	}()
+	testutil.Eventually(w.t, what, ok)
+	reached = true
 }
 
 // states tells how many deliveries are in which state.
