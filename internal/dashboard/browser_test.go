@@ -24,6 +24,7 @@ import (
 
 	"guildhall/internal/auth"
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/egress/egresstest"
 	"guildhall/internal/testutil"
 )
 
@@ -362,7 +363,7 @@ func (l *live) makeCase(t *testing.T, token string) {
 // The second story: an endpoint is registered, a case is made, its delivery
 // appears by itself; the receiver fails and recovers; the secret is rotated.
 func TestWebhookInABrowser(t *testing.T) {
-	l, r := newLive(t), newReceiver(t)
+	l, r := newLive(t), egresstest.NewReceiver(t, egresstest.Respond(http.StatusOK, hostile))
 	b := newTab(t, l.scene, true)
 	token := l.makeToken(t, guildID, func(n *auth.New) { n.Scopes = []string{"cases:read", "cases:write"} }).Secret
 	b.signIn("manager")
@@ -381,29 +382,29 @@ func TestWebhookInABrowser(t *testing.T) {
 	b.open(one)
 	b.run(chromedp.Evaluate[chromedp.Void](`window.stayed = true`))
 	l.makeCase(t, token)
-	sent := r.last(t, 1)
+	sent := r.Await(t, 1)
 	b.has("case.created")
 	b.has("delivered")
 	if !get(b, chromedp.Evaluate[bool](`window.stayed === true`)) {
 		t.Error("the page was loaded anew")
 	}
 	b.run(chromedp.Click(chromedp.CSS("#live-deliveries th a")), chromedp.WaitVisible(chromedp.CSS("#body")))
-	if body := get(b, chromedp.Evaluate[string](`document.getElementById("body").textContent`)); body != sent.body {
-		t.Errorf("the page shows %s, sent was %s", body, sent.body)
+	if body := get(b, chromedp.Evaluate[string](`document.getElementById("body").textContent`)); body != string(sent.Body) {
+		t.Errorf("the page shows %s, sent was %s", body, sent.Body)
 	}
 	b.look("delivery")
 
-	r.status.Store(http.StatusInternalServerError)
+	r.RespondWith(egresstest.Respond(http.StatusInternalServerError, hostile))
 	b.open(one)
 	b.run(chromedp.Click(chromedp.CSS(".row-actions .primary")), chromedp.WaitVisible(chromedp.CSS("#problem")))
 	b.has("The receiver answered 500, so something went wrong in the receiver")
 	b.look("delivery-failed")
 	b.open(one)
 	b.look("webhook-failing")
-	r.status.Store(http.StatusOK)
+	r.RespondWith(egresstest.Respond(http.StatusOK, hostile))
 	b.run(chromedp.Click(chromedp.CSS("#live-deliveries .act button")), chromedp.WaitVisible(chromedp.CSS("#body")))
 	b.has("delivered")
-	if all := r.got(); len(all) != 3 || all[1].header.Get("Webhook-Id") != all[2].header.Get("Webhook-Id") {
+	if all := r.Calls(); len(all) != 3 || all[1].Header.Get("Webhook-Id") != all[2].Header.Get("Webhook-Id") {
 		t.Errorf("the receiver has got %+v", all)
 	}
 
@@ -412,8 +413,8 @@ func TestWebhookInABrowser(t *testing.T) {
 	newer := strings.TrimSpace(get(b, chromedp.Text(chromedp.CSS("#secret"))))
 	b.look("webhook-rotated")
 	l.makeCase(t, token)
-	if sent = r.last(t, 4); !sent.signedBy(t, secret) || !sent.signedBy(t, newer) || secret == newer {
-		t.Errorf("not signed by both secrets: %v", sent.header)
+	if sent = r.Await(t, 4); !sent.SignedBy(secret) || !sent.SignedBy(newer) || secret == newer {
+		t.Errorf("not signed by both secrets: %v", sent.Header)
 	}
 	b.open(page(guildID, "webhooks"))
 	b.look("webhooks")
@@ -424,19 +425,19 @@ func TestWebhookInABrowser(t *testing.T) {
 // The third story: an endpoint is gone, what waits for it is held, and enabling
 // it sends all of that; what failed a day ago is recovered.
 func TestRecoveryInABrowser(t *testing.T) {
-	l, r := newLive(t), newReceiver(t)
+	l, r := newLive(t), egresstest.NewReceiver(t, egresstest.Respond(http.StatusOK, hostile))
 	b := newTab(t, l.scene, true)
 	token := l.makeToken(t, guildID, func(n *auth.New) { n.Scopes = []string{"cases:read", "cases:write"} }).Secret
 	b.signIn("manager")
 	id, _ := b.register(r.URL, "case.created")
 	one := page(guildID, "webhooks", id)
-	r.status.Store(http.StatusInternalServerError)
+	r.RespondWith(egresstest.Respond(http.StatusInternalServerError, hostile))
 	b.open(one)
 	b.run(chromedp.Click(chromedp.CSS(".row-actions .primary")), chromedp.WaitVisible(chromedp.CSS("#problem")))
 	for range 20 {
 		l.makeCase(t, token)
 	}
-	r.status.Store(http.StatusGone)
+	r.RespondWith(egresstest.Respond(http.StatusGone, hostile))
 	b.open(one)
 	b.run(chromedp.Click(chromedp.CSS("#live-deliveries .act button")), chromedp.WaitVisible(chromedp.CSS("#body")))
 	b.open(one)
@@ -449,14 +450,14 @@ func TestRecoveryInABrowser(t *testing.T) {
 	b.look("webhook-disabled")
 	b.open(page(guildID))
 	b.look("overview-disabled")
-	r.status.Store(http.StatusOK)
+	r.RespondWith(egresstest.Respond(http.StatusOK, hostile))
 	b.open(one)
 	b.run(chromedp.Click(chromedp.CSS(`form[action$="/enable"] button`)), chromedp.WaitVisible(chromedp.CSS(".notice p")))
 	arrived := func() map[string]bool {
 		ids := map[string]bool{}
-		for _, g := range r.got() {
-			if g.header.Get("Service-Event") == "case.created" {
-				ids[g.header.Get("Webhook-Id")] = true
+		for _, g := range r.Calls() {
+			if g.Header.Get("Service-Event") == "case.created" {
+				ids[g.Header.Get("Webhook-Id")] = true
 			}
 		}
 		return ids
@@ -471,7 +472,7 @@ func TestRecoveryInABrowser(t *testing.T) {
 	b.has("healthy")
 
 	// A day on which everything failed.
-	before := len(r.got())
+	before := len(r.Calls())
 	dbtest.Exec(t, l.DB, `
 		UPDATE webhook_deliveries SET state = 'failed', response_class = '5xx', created_at = created_at - interval '20 hours'
 		WHERE endpoint_id = $1 AND event_type = 'case.created'`, id)
@@ -482,7 +483,7 @@ func TestRecoveryInABrowser(t *testing.T) {
 	b.look("recover")
 	b.run(chromedp.Click(chromedp.CSS("main .primary")), chromedp.WaitVisible(chromedp.CSS(".notice p")))
 	b.has("20 failed deliveries are queued again")
-	r.last(t, before+20)
+	r.Await(t, before+20)
 	if n := len(arrived()); n != 20 {
 		t.Errorf("recovering has made other events: %d", n)
 	}

@@ -15,6 +15,7 @@ import (
 	"guildhall/internal/dashboard"
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/egress/egresstest"
 	"guildhall/internal/testutil"
 	"guildhall/internal/usage"
 )
@@ -254,8 +255,7 @@ func TestDisablingByTheServiceIsAudited(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.worker(t)
-	r := newReceiver(t)
-	r.status.Store(http.StatusGone)
+	r := egresstest.NewReceiver(t, egresstest.Respond(http.StatusGone, hostile))
 	b := s.as(t, "owner")
 	hooks := page(guildID, "webhooks")
 	b.post(hooks, url.Values{"url": {r.URL}, "events": {"case.created"}, "enabled": {"true"}}).wants(201)

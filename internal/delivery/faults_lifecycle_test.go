@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -341,21 +342,23 @@ func TestRotationNeverBreaksVerification(t *testing.T) {
 	var known []string
 	var broken atomic.Int64
 	r := w.receive(nil)
-	r.verify = func(c call) {
+	r.respondWith(func(rw http.ResponseWriter, req *http.Request) {
+		rw.WriteHeader(http.StatusNoContent)
+		payload, err := io.ReadAll(req.Body)
 		var body struct {
 			Data struct{ Known int }
 		}
-		if err := json.Unmarshal(c.Body, &body); err != nil {
+		if err != nil || json.Unmarshal(payload, &body) != nil {
 			broken.Add(1)
 		}
 		mu.Lock()
 		secret := known[rand.IntN(body.Data.Known)]
 		mu.Unlock()
 		verifier, err := standard.NewWebhook(secret)
-		if err != nil || verifier.Verify(c.Body, c.Header) != nil || stripe.ValidatePayload(c.Body, c.Header.Get("Service-Signature"), secret) != nil {
+		if err != nil || verifier.Verify(payload, req.Header) != nil || stripe.ValidatePayload(payload, req.Header.Get("Service-Signature"), secret) != nil {
 			broken.Add(1)
 		}
-	}
+	})
 	e, secret := w.add(w.guild, r.URL)
 	known = []string{secret}
 	d, _ := w.start(w.cfg)
