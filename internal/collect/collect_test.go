@@ -122,8 +122,8 @@ func (b *bank) finish(w *onItsWay, f fate, alone bool) []error {
 	return outcomes
 }
 
-// world is a collector over a bank, and everything that was asked of it.
-type world struct {
+// model is a collector over a bank, and everything that was asked of it.
+type model struct {
 	t     *rapid.T
 	c     *Collector[*change]
 	b     *bank
@@ -132,7 +132,7 @@ type world struct {
 	mu    sync.Mutex // guards what Do has returned
 }
 
-func (w *world) arrive(c *change) {
+func (w *model) arrive(c *change) {
 	c.number = len(w.asked)
 	w.asked = append(w.asked, c)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -154,7 +154,7 @@ func (w *world) arrive(c *change) {
 
 // rest waits until each batch that is to be on its way is, and holds what is on
 // its way against what is promised.
-func (w *world) rest() {
+func (w *model) rest() {
 	w.t.Helper()
 	testutil.Eventually(w.t, "all that may run is on its way", func() bool {
 		w.b.mu.Lock()
@@ -197,7 +197,7 @@ func (w *world) rest() {
 	}
 }
 
-func (w *world) over(c *change) bool {
+func (w *model) over(c *change) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return c.ended
@@ -210,7 +210,7 @@ func (w *world) over(c *change) bool {
 func TestCollectedIsOneByOne(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{t: t, b: &bank{balances: map[string]int{}, keys: map[string]*change{}, held: map[string]bool{}}}
+		w := &model{t: t, b: &bank{balances: map[string]int{}, keys: map[string]*change{}, held: map[string]bool{}}}
 		w.cfg = Config[*change]{
 			Run: w.b.run, Most: rapid.IntRange(1, 5).Draw(t, "most"), Lanes: rapid.IntRange(1, 3).Draw(t, "lanes"),
 			Apart: rapid.Bool().Draw(t, "apart"), Wait: time.Hour,
@@ -302,7 +302,7 @@ func TestCollectedIsOneByOne(t *testing.T) {
 }
 
 // gaveUp marks a change whose caller has left before it was on its way.
-func (w *world) gaveUp(c *change) {
+func (w *model) gaveUp(c *change) {
 	onItsWay := func() bool {
 		w.b.mu.Lock()
 		defer w.b.mu.Unlock()
@@ -318,7 +318,7 @@ func (w *world) gaveUp(c *change) {
 	c.left = true
 }
 
-func (w *world) check() {
+func (w *model) check() {
 	balances, times := map[string]int{}, map[*change]int{}
 	latest := map[string]int{}
 	for _, c := range w.b.done {

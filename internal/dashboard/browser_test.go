@@ -40,14 +40,14 @@ var axe string
 // tab is a tab of a real browser, in a profile of its own.
 type tab struct {
 	t          *testing.T
-	s          *scene
+	s          *site
 	ctx        context.Context
 	begun      bool
 	mu         sync.Mutex
 	complaints []string // complaints in the console
 }
 
-func newTab(t *testing.T, s *scene, scripts bool) *tab {
+func newTab(t *testing.T, s *site, scripts bool) *tab {
 	t.Helper()
 	program := os.Getenv("GUILDHALL_TEST_CHROMIUM")
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -191,7 +191,7 @@ func (b *tab) judge(what string) {
 }
 
 // filled gives the guild a past: requests, refusals and hostile names.
-func filled(t *testing.T, s *scene) auth.Token {
+func filled(t *testing.T, s *site) auth.Token {
 	t.Helper()
 	made := s.makeToken(t, guildID, func(n *auth.New) {
 		n.Name, n.Scopes = "payday bot", []string{"economy:read", "economy:write", "cases:read"}
@@ -222,7 +222,7 @@ func filled(t *testing.T, s *scene) auth.Token {
 }
 
 func TestPagesInABrowser(t *testing.T) {
-	s := newScene(t)
+	s := newSite(t)
 	b := newTab(t, s, true)
 	b.open("/dashboard/")
 	b.look("welcome")
@@ -264,7 +264,7 @@ func TestTokenInABrowser(t *testing.T) {
 	}{"on a desk": {true, 1280}, "on a phone": {true, 360}, "without scripts": {false, 1280}} {
 		t.Run(name, func(t *testing.T) {
 			l := newLive(t)
-			b := newTab(t, l.scene, way.scripts)
+			b := newTab(t, l.site, way.scripts)
 			b.run(size(way.width))
 			b.signIn("manager")
 			b.open(page(guildID, "tokens", "new"))
@@ -364,7 +364,7 @@ func (l *live) makeCase(t *testing.T, token string) {
 // appears by itself; the receiver fails and recovers; the secret is rotated.
 func TestWebhookInABrowser(t *testing.T) {
 	l, r := newLive(t), egresstest.NewReceiver(t, egresstest.Respond(http.StatusOK, hostile))
-	b := newTab(t, l.scene, true)
+	b := newTab(t, l.site, true)
 	token := l.makeToken(t, guildID, func(n *auth.New) { n.Scopes = []string{"cases:read", "cases:write"} }).Secret
 	b.signIn("manager")
 	b.open(page(guildID, "webhooks"))
@@ -426,7 +426,7 @@ func TestWebhookInABrowser(t *testing.T) {
 // it sends all of that; what failed a day ago is recovered.
 func TestRecoveryInABrowser(t *testing.T) {
 	l, r := newLive(t), egresstest.NewReceiver(t, egresstest.Respond(http.StatusOK, hostile))
-	b := newTab(t, l.scene, true)
+	b := newTab(t, l.site, true)
 	token := l.makeToken(t, guildID, func(n *auth.New) { n.Scopes = []string{"cases:read", "cases:write"} }).Secret
 	b.signIn("manager")
 	id, _ := b.register(r.URL, "case.created")
@@ -492,7 +492,7 @@ func TestRecoveryInABrowser(t *testing.T) {
 // The fourth: what the plots say is what the tables say, and somebody who
 // manages nothing sees nothing.
 func TestPlotsAndOutsidersInABrowser(t *testing.T) {
-	s := newScene(t)
+	s := newSite(t)
 	b := newTab(t, s, true)
 	made := filled(t, s)
 	b.signIn("manager")

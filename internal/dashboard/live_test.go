@@ -20,7 +20,7 @@ import (
 // live is a dashboard beside the real API, with a second node and the workers,
 // as an installation has them.
 type live struct {
-	*scene
+	*site
 	Other   string // the base URL of the second node
 	Counter *usage.Counter
 }
@@ -43,7 +43,7 @@ func newLive(t testing.TB) *live {
 		must(t, err)
 		return h
 	}
-	l.scene = sceneOn(t, &dbtest.Database{DB: a.DB(), URL: a.Server.DBURL}, node(), func(c *dashboard.Config) { c.Wake = workers.Wake })
+	l.site = siteOn(t, &dbtest.Database{DB: a.DB(), URL: a.Server.DBURL}, node(), func(c *dashboard.Config) { c.Wake = workers.Wake })
 	dbtest.Exec(t, l.DB, `DELETE FROM api_tokens`) // the harness's own
 	other := httptest.NewTLSServer(node())
 	t.Cleanup(other.Close)

@@ -16,8 +16,8 @@ import (
 	"guildhall/internal/egress/egresstest"
 )
 
-// worker delivers what the scene's endpoints wait for, until the test ends.
-func (s *scene) worker(t *testing.T) {
+// worker delivers what the site's endpoints wait for, until the test ends.
+func (s *site) worker(t *testing.T) {
 	t.Helper()
 	startWorkers(t, delivery.Config{DB: s.DB, Box: s.Config.Webhooks.Box})
 }
@@ -45,7 +45,7 @@ func background(t testing.TB, run func(context.Context) error) {
 
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newSite(t)
 	s.worker(t)
 	receiver := egresstest.NewReceiver(t, egresstest.Respond(500, hostile))
 	b := s.as(t, "manager")
@@ -62,8 +62,7 @@ func TestWebhooks(t *testing.T) {
 		t.Fatalf("sending the form twice makes %d endpoints", n)
 	}
 	everywhere(t, s, secret)
-	var id string
-	must(t, s.DB.Reader().GetContext(t.Context(), &id, `SELECT id FROM webhook_endpoints`))
+	id := dbtest.Value[string](t, s.DB, `SELECT id FROM webhook_endpoints`)
 	one := hooks + "/" + id
 	b.get(one).wants(200, "&lt;img src=x").lacks("<img", secret)
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 )
 
 // crowd is a number of guilds with one endpoint each.
@@ -181,10 +182,7 @@ func TestAMassReplayRunsBesideTheOthers(t *testing.T) {
 	d, _ := w.start(w.cfg)
 	d.wakeAll()
 	w.settled()
-	var first string
-	if err := w.DB.Reader().GetContext(t.Context(), &first, `SELECT id FROM webhook_deliveries`); err != nil {
-		t.Fatal(err)
-	}
+	first := dbtest.Value[string](t, w.DB, `SELECT id FROM webhook_deliveries`)
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
 		for range replays {
 			if _, err := Redeliver(ctx, tx, w.guild, e.ID, first); err != nil {
@@ -244,8 +242,8 @@ func TestRetriesAreSpreadOut(t *testing.T) {
 		w.start(w.cfg)
 		for range 12 { // an hour of outage
 			made := len(r.got())
-			w.until("another attempt fails", func() bool { w.pass(c, time.Minute); return len(r.got()) > made })
-			w.pass(c, 5*time.Minute)
+			w.until("another attempt fails", func() bool { w.advanceIdle(c, time.Minute); return len(r.got()) > made })
+			w.advanceIdle(c, 5*time.Minute)
 		}
 		if n := len(r.got()); n > backlog {
 			t.Errorf("%d attempts burnt during the outage: the block did not hold", n)

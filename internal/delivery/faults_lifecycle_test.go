@@ -22,6 +22,7 @@ import (
 	stripe "github.com/stripe/stripe-go/v84/webhook"
 
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/event"
 )
 
@@ -422,7 +423,7 @@ func TestEveryRedeliveryMakesOneChain(t *testing.T) {
 			return err
 		})
 	}
-	w.until("all three gave up", func() bool { w.pass(c, 5*time.Second); return w.inState(StateFailed) == 3 })
+	w.until("all three gave up", func() bool { w.advanceIdle(c, 5*time.Second); return w.inState(StateFailed) == 3 })
 	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE attempts = 3`); n != 3 {
 		t.Errorf("%d of 3 chains have three attempts", n)
 	}
@@ -482,10 +483,7 @@ func TestPoisonRowsEndAndHurtNobody(t *testing.T) {
 	locked, _ := w.add(w.guild, r.URL)
 	deleted, _ := w.add(w.guild, r.URL)
 	w.record(w.guild, 3)
-	var sealed []byte
-	if err := w.DB.Reader().GetContext(t.Context(), &sealed, `SELECT secret FROM webhook_endpoints WHERE id = $1`, locked.ID); err != nil {
-		t.Fatal(err)
-	}
+	sealed := dbtest.Value[[]byte](t, w.DB, `SELECT secret FROM webhook_endpoints WHERE id = $1`, locked.ID)
 	w.exec(`UPDATE webhook_endpoints SET secret = '\x00', events = '{}' WHERE id = $1`, locked.ID)
 	w.exec(`DELETE FROM webhook_endpoints WHERE id = $1`, deleted.ID) // as if its deliveries were recorded meanwhile
 	w.record(w.guild, 1)
@@ -496,7 +494,7 @@ func TestPoisonRowsEndAndHurtNobody(t *testing.T) {
 	for range 5 {
 		before := metric(t, d.metrics.unreadable)
 		w.until("the secret is tried again", func() bool {
-			w.pass(c, unreadablePause+time.Second)
+			w.advanceIdle(c, unreadablePause+time.Second)
 			return metric(t, d.metrics.unreadable) > before
 		})
 	}
@@ -520,7 +518,7 @@ func TestPoisonRowsEndAndHurtNobody(t *testing.T) {
 	}
 	w.exec(`UPDATE webhook_endpoints SET secret = $2 WHERE id = $1`, locked.ID, sealed)
 	w.until("what waited arrives", func() bool {
-		w.pass(c, unreadablePause+time.Second)
+		w.advanceIdle(c, unreadablePause+time.Second)
 		return w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'delivered'`, locked.ID) == 3
 	})
 }

@@ -24,6 +24,7 @@ import (
 	"guildhall/internal/egress/egresstest"
 	"guildhall/internal/event"
 	"guildhall/internal/seal"
+	"guildhall/internal/seal/sealtest"
 	"guildhall/internal/testutil"
 )
 
@@ -52,10 +53,7 @@ func worldIn(t *testing.T, data *dbtest.Database) *world {
 
 func newConfig(t *testing.T, d *db.DB) Config {
 	t.Helper()
-	box, err := seal.New(testKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := sealtest.Box(t, 7)
 	return Config{
 		DB: d, Box: box, Guard: egress.NewGuard(egresstest.Loopback, nil), Schedule: Schedule{100 * time.Millisecond, 200 * time.Millisecond},
 		Authorities: x509.NewCertPool(), Log: testLog(t),
@@ -97,10 +95,7 @@ func (w *world) exec(query string, args ...any) {
 
 func (w *world) count(query string, args ...any) int {
 	w.t.Helper()
-	var n int
-	if err := w.DB.Reader().GetContext(w.t.Context(), &n, query, args...); err != nil {
-		w.t.Fatal(err)
-	}
+	n := dbtest.Value[int](w.t, w.DB, query, args...)
 	return n
 }
 
@@ -328,10 +323,10 @@ func (c *clock) advance(d time.Duration) {
 	c.t = c.t.Add(d)
 }
 
-// pass moves a clock, unless a send is under way, whose lease would run out. A
+// advanceIdle moves a clock, unless a send is under way, whose lease would run out. A
 // claim begins its sends before its leases can be seen, and holds the schedules
 // of their endpoints all the while: so the clock moves while they are held here.
-func (w *world) pass(c *clock, d time.Duration) {
+func (w *world) advanceIdle(c *clock, d time.Duration) {
 	w.t.Helper()
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
 		var held, all, leased int

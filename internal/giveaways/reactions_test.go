@@ -18,18 +18,18 @@ import (
 
 const party = "🎉"
 
-// opened is a stage whose API speaks to a platform that knows the guild's
+// opened is a giveawayAPI whose API speaks to a platform that knows the guild's
 // channels.
-func opened(t *testing.T) (stage, *chattest.Server) {
+func opened(t *testing.T) (giveawayAPI, *chattest.Server) {
 	t.Helper()
 	server := chattest.New(t)
-	s := stage{apitest.New(t, apitest.Scopes("giveaways:read", "giveaways:write"), apitest.Chat(discord(t, server.URL))), t}
+	s := giveawayAPI{apitest.New(t, apitest.Scopes("giveaways:read", "giveaways:write"), apitest.Chat(discord(t, server.URL))), t}
 	server.Home(s.Guild)
 	return s, server
 }
 
 // create makes a giveaway by the API and returns its id.
-func (s stage) create(prize string, winners int) string {
+func (s giveawayAPI) create(prize string, winners int) string {
 	s.t.Helper()
 	a := s.Do(s.t, "createGiveaway", quote(map[string]any{
 		"channel_id": channel, "prize": prize, "winner_count": winners, "ends_at": in(time.Hour),
@@ -39,7 +39,7 @@ func (s stage) create(prize string, winners int) string {
 }
 
 // message waits until the giveaway has its message, with the bot's reaction.
-func (s stage) message(server *chattest.Server, id string) string {
+func (s giveawayAPI) message(server *chattest.Server, id string) string {
 	s.t.Helper()
 	var message string
 	testutil.Eventually(s.t, "the message", func() bool {

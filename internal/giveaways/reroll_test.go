@@ -19,7 +19,7 @@ import (
 
 func TestRerollGiveaway(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	t.Run("replaces the first winner unless told otherwise", func(t *testing.T) {
 		s := s.on(t)
 		for _, body := range []string{"", "{}", `{"count":1}`} {
@@ -141,7 +141,7 @@ func TestRerollGiveaway(t *testing.T) {
 // RELIABILITY.md, Giveaways.
 func TestRerollsRace(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	id, first := s.ended(5, 60)
 	reroll := apitest.Find(t, "rerollGiveaway")
 	responses := make([]*apitest.Response, 20)
@@ -221,7 +221,7 @@ func TestRerollsRace(t *testing.T) {
 // RELIABILITY.md, Giveaways.
 func TestEndsRace(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	end := apitest.Find(t, "endGiveaway")
 	for range 5 {
 		id := s.giveaway("active", 1, 2)
@@ -270,7 +270,7 @@ func TestEndsRace(t *testing.T) {
 // RELIABILITY.md, Giveaways.
 func TestADrawNeedsNoJob(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	id := s.giveaway("active", 2, 8)
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
 	dbtest.Exec(s.t, s.DB(), `DELETE FROM river_job`)

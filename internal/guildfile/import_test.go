@@ -58,16 +58,6 @@ func exported(t *testing.T, d *db.DB, guild string) string {
 	return out.String()
 }
 
-// one reads one row of strings.
-func one(t *testing.T, d *db.DB, query string, args ...any) string {
-	t.Helper()
-	var s string
-	if err := d.Reader().GetContext(context.Background(), &s, query, args...); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-	return s
-}
-
 func TestImportKeepsWhatItIsGivenAndFillsInTheRest(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -88,7 +78,7 @@ func TestImportKeepsWhatItIsGivenAndFillsInTheRest(t *testing.T) {
 		`SELECT concat_ws('|', round, past_winners::text, excluded::text, drawn::text, replaced::text, d.winners::text, token_id, reason, rounds) FROM giveaway_draws d JOIN giveaways g ON g.id = giveaway_id`: "2|{41}|{}|{43}|{41}|{43,42}|t|Left.|2",
 		`SELECT concat_ws('|', user_id, trust_score, report_count, category, severity) FROM network_listings`:                                                                                                   "666|3|12|scam|high",
 	} {
-		if got := one(t, d, query); got != want {
+		if got := dbtest.Value[string](t, d, query); got != want {
 			t.Errorf("%s\n got %s\nwant %s", query, got, want)
 		}
 	}
@@ -110,7 +100,7 @@ func TestImportGoesOnFromAnEarlierImport(t *testing.T) {
 		`SELECT concat_ws('|', message_count, extract(year FROM last_message_at) > 2023) FROM tickets WHERE id = 't-1'`: "3|t",
 		`SELECT concat_ws('|', entrant_count, entry_count) FROM giveaways WHERE id = 'g-2'`:                             "1|5",
 	} {
-		if got := one(t, d, query); got != want {
+		if got := dbtest.Value[string](t, d, query); got != want {
 			t.Errorf("%s\n got %s\nwant %s", query, got, want)
 		}
 	}
@@ -132,7 +122,7 @@ func TestImportBringsNothingFromTheFuture(t *testing.T) {
 		`SELECT max(updated_at) <= now() FROM wallets`, `SELECT max(updated_at) <= now() FROM levels`,
 		`SELECT max(created_at) <= now() AND max(updated_at) <= now() AND min(created_at) = '2020-01-01T00:00:00Z' FROM cases`,
 	} {
-		if got := one(t, d, query); got != "true" {
+		if got := dbtest.Value[string](t, d, query); got != "true" {
 			t.Errorf("%s: %s", query, got)
 		}
 	}
@@ -255,7 +245,7 @@ func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 			if after := exported(t, d, "1"); after != before {
 				t.Errorf("something was kept: %s", firstDifference(before, after))
 			}
-			if n := one(t, d, `SELECT count(*)::text FROM guilds`); n != "2" {
+			if n := dbtest.Value[string](t, d, `SELECT count(*)::text FROM guilds`); n != "2" {
 				t.Errorf("%s guilds after the failed import", n)
 			}
 		})
@@ -301,7 +291,7 @@ func TestImportNamesTheLineOfALateRefusal(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "line 38002: wallet: this user has a wallet") {
 		t.Fatalf("got %v", err)
 	}
-	if n := one(t, d, `SELECT count(*)::text FROM wallets`); n != "0" {
+	if n := dbtest.Value[string](t, d, `SELECT count(*)::text FROM wallets`); n != "0" {
 		t.Errorf("%s wallets were kept", n)
 	}
 }
