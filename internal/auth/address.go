@@ -58,6 +58,13 @@ func parseAddr(s string) (netip.Addr, bool) {
 	return a.Unmap(), true
 }
 
+// FromProxy reports whether the connection comes from one of the trusted
+// proxies.
+func FromProxy(remoteAddr string, trusted []netip.Prefix) bool {
+	a := peer(remoteAddr)
+	return a.IsValid() && contains(trusted, a)
+}
+
 func contains(list []netip.Prefix, a netip.Addr) bool {
 	a = a.Unmap()
 	for _, p := range list {
@@ -80,13 +87,6 @@ func peer(remoteAddr string) netip.Addr {
 	}
 	a, _ := parseAddr(host)
 	return a
-}
-
-// FromProxy reports whether the connection comes from one of the trusted
-// proxies.
-func FromProxy(remoteAddr string, trusted []netip.Prefix) bool {
-	a := peer(remoteAddr)
-	return a.IsValid() && contains(trusted, a)
 }
 
 // ClientIP is the address a request came from: the peer's, or, when that is a
