@@ -167,7 +167,9 @@ func TestKeysLastExactlyADay(t *testing.T) {
 			if err := keys.Keep(ctx, tx, r, idempotency.Response{Status: 200, Body: []byte("{}")}); err != nil {
 				return err
 			}
-			if _, err := tx.ExecContext(ctx, `UPDATE idempotency_keys SET created_at = now() - make_interval(secs => $1)`, age.Seconds()); err != nil {
+			if _, err := tx.ExecContext(ctx, `
+				UPDATE idempotency_keys
+				SET created_at = now() - make_interval(secs => $1)`, age.Seconds()); err != nil {
 				return err
 			}
 			a, err := keys.Claim(ctx, tx, r)

@@ -207,8 +207,12 @@ func TestRefusalsNameTheState(t *testing.T) {
 		for _, statement := range []string{
 			`INSERT INTO tickets (guild_id, id, number, opener_id, claimed_by_id) VALUES ($1, 'open', 1, '4', '55')`,
 			`INSERT INTO tickets (guild_id, id, number, opener_id, status, closed_at) VALUES ($1, 'closed', 2, '4', 'closed', now())`,
-			`INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source) VALUES ($1, 'gone', 1, '4', '5', 'warn', 'x', 'deleted', 'bot')`,
-			`INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at) VALUES ($1, 'on', 'active', 'x', 1, '6', now(), now() + interval '1 day')`,
+			`
+				INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source)
+				VALUES ($1, 'gone', 1, '4', '5', 'warn', 'x', 'deleted', 'bot')`,
+			`
+				INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at)
+				VALUES ($1, 'on', 'active', 'x', 1, '6', now(), now() + interval '1 day')`,
 			`UPDATE guild_settings SET require_close_reason = true WHERE guild_id = $1`,
 		} {
 			if _, err := tx.ExecContext(ctx, statement, a.Guild); err != nil {

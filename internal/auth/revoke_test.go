@@ -272,7 +272,10 @@ func TestRevokeAll(t *testing.T) {
 	if after := dbtest.Value[int64](t, s.DB, `SELECT epoch FROM auth_epoch`); after != before+1 {
 		t.Errorf("the epoch went from %d to %d", before, after)
 	}
-	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM audit_log WHERE action = 'token.revoked' AND guild_id = $1 AND after->>'revoked_at' IS NOT NULL AND before->>'revoked_at' IS NULL`, guild); n != 20 {
+	if n := dbtest.Value[int](t, s.DB, `
+		SELECT count(*)
+		FROM audit_log
+		WHERE action = 'token.revoked' AND guild_id = $1 AND after->>'revoked_at' IS NOT NULL AND before->>'revoked_at' IS NULL`, guild); n != 20 {
 		t.Errorf("%d lines in the audit log", n)
 	}
 

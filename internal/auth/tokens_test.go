@@ -122,7 +122,9 @@ func TestCache(t *testing.T) {
 			t.Errorf("only %v of 50 were remembered", hits)
 		}
 		hash, _ := recognise(secret, "test")
-		dbtest.Exec(t, s.DB, `INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes) VALUES ('t', $1, 'n', 'p', $2, '{cases:read}')`, guild, hash[:])
+		dbtest.Exec(t, s.DB, `
+			INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
+			VALUES ('t', $1, 'n', 'p', $2, '{cases:read}')`, guild, hash[:])
 		testutil.Eventually(t, "the new token works", func() bool { return authCode(n, secret) == "" })
 	})
 

@@ -348,7 +348,10 @@ func (b *tab) register(url string, events ...string) (id, secret string) {
 	}
 	b.run(chromedp.Click(chromedp.CSS("form.form button.primary")), chromedp.WaitVisible(chromedp.CSS("#secret")))
 	secret = strings.TrimSpace(get(b, chromedp.Text(chromedp.CSS("#secret"))))
-	must(b.t, b.s.DB.Reader().GetContext(b.t.Context(), &id, `SELECT id FROM webhook_endpoints WHERE guild_id = $1 ORDER BY created_at DESC LIMIT 1`, guildID))
+	must(b.t, b.s.DB.Reader().GetContext(b.t.Context(), &id, `
+		SELECT id
+		FROM webhook_endpoints
+		WHERE guild_id = $1 ORDER BY created_at DESC LIMIT 1`, guildID))
 	return id, secret
 }
 
@@ -443,7 +446,10 @@ func TestRecoveryInABrowser(t *testing.T) {
 	b.open(one)
 	b.has("It answered 410 Gone")
 	held := func() int {
-		return dbtest.Value[int](t, l.DB, `SELECT count(DISTINCT event_id) FROM webhook_deliveries WHERE endpoint_id = $1 AND event_type = 'case.created' AND state = 'held'`, id)
+		return dbtest.Value[int](t, l.DB, `
+			SELECT count(DISTINCT event_id)
+			FROM webhook_deliveries
+			WHERE endpoint_id = $1 AND event_type = 'case.created' AND state = 'held'`, id)
 	}
 	testutil.Eventually(t, "20 deliveries are held", func() bool { return held() == 20 })
 	b.open(one)
@@ -463,7 +469,10 @@ func TestRecoveryInABrowser(t *testing.T) {
 		return ids
 	}
 	testutil.Eventually(t, "all that was held is delivered", func() bool {
-		return dbtest.Value[int](t, l.DB, `SELECT count(DISTINCT event_id) FROM webhook_deliveries WHERE endpoint_id = $1 AND event_type = 'case.created' AND state = 'delivered'`, id) == 20
+		return dbtest.Value[int](t, l.DB, `
+			SELECT count(DISTINCT event_id)
+			FROM webhook_deliveries
+			WHERE endpoint_id = $1 AND event_type = 'case.created' AND state = 'delivered'`, id) == 20
 	})
 	if n := len(arrived()); n != 20 {
 		t.Errorf("%d events have arrived", n)

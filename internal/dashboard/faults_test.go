@@ -225,7 +225,10 @@ func TestWebhookFormSaysWhatToMend(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM webhook_endpoints WHERE url = 'http://127.0.0.1:9/keep' AND description = 'keep me' AND events = '{case.created}'`); n != 1 {
+		if n := dbtest.Value[int](t, s.DB, `
+			SELECT count(*)
+			FROM webhook_endpoints
+			WHERE url = 'http://127.0.0.1:9/keep' AND description = 'keep me' AND events = '{case.created}'`); n != 1 {
 			t.Error("a wrong form has changed the endpoint")
 		}
 	})
@@ -278,7 +281,10 @@ func TestPrune(t *testing.T) {
 	dbtest.Exec(t, s.DB, `
 		INSERT INTO dashboard_sessions (hash, id, account, data, address, agent, expires_at)
 		SELECT n, n, '', '', '', '', now() - interval '1 second' FROM generate_series(1, 1500) n`)
-	dbtest.Exec(t, s.DB, `INSERT INTO dashboard_once (guild_id, key, made_at) SELECT $1, n::text::bytea, now() - interval '3 days' FROM generate_series(1, 5) n`, guildID)
+	dbtest.Exec(t, s.DB, `
+		INSERT INTO dashboard_once (guild_id, key, made_at)
+		SELECT $1, n::text::bytea, now() - interval '3 days'
+		FROM generate_series(1, 5) n`, guildID)
 	dbtest.Exec(t, s.DB, `
 		UPDATE dashboard_links SET expires_at = now() - interval '2 days'
 		WHERE hash = (SELECT hash FROM dashboard_links LIMIT 1)`)

@@ -114,13 +114,19 @@ func everywhere(t *testing.T, s *site, secret string) {
 		t.Error("the log holds the secret")
 	}
 	var tables []string
-	must(t, s.DB.Reader().SelectContext(t.Context(), &tables, `SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename !~ '^(river|goose)'`))
+	must(t, s.DB.Reader().SelectContext(t.Context(), &tables, `
+		SELECT tablename
+		FROM pg_tables
+		WHERE schemaname = 'public' AND tablename !~ '^(river|goose)'`))
 	for _, table := range tables {
 		if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM `+table+` x WHERE strpos(x::text, $1) > 0`, part); n != 0 {
 			t.Errorf("%d rows of %s hold the secret", n, table)
 		}
 	}
-	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM dashboard_sessions WHERE strpos(convert_from(data, 'UTF8'), $1) > 0`, part); n != 0 {
+	if n := dbtest.Value[int](t, s.DB, `
+		SELECT count(*)
+		FROM dashboard_sessions
+		WHERE strpos(convert_from(data, 'UTF8'), $1) > 0`, part); n != 0 {
 		t.Error("a session holds the secret")
 	}
 }

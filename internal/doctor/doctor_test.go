@@ -65,7 +65,9 @@ func newInstalled(t *testing.T) *installed {
 
 func (s *installed) endpoint(t *testing.T, id, url string) {
 	t.Helper()
-	dbtest.Exec(t, s.DB, `INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview) VALUES ($1, $2, $3, '{}', '', '')`, guild, id, url)
+	dbtest.Exec(t, s.DB, `
+		INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
+		VALUES ($1, $2, $3, '{}', '', '')`, guild, id, url)
 }
 
 // platform is a chat platform that the bot has its token for.
@@ -149,9 +151,15 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		}, doctor.Clock, doctor.Fail, "-1m"},
 
 		"nothing sealed": {nil, doctor.SecretKey, doctor.OK, "nothing is sealed yet"},
-		"the key":        {func(t *testing.T, s *installed) { s.noteKey(t, sealtest.Box(t, 1)) }, doctor.SecretKey, doctor.OK, "opens what is sealed"},
-		"another key":    {func(t *testing.T, s *installed) { s.noteKey(t, sealtest.Box(t, 2)) }, doctor.SecretKey, doctor.Fail, "opens nothing"},
-		"an older key":   {func(t *testing.T, s *installed) { s.noteKey(t, sealtest.Box(t, 2)); s.Box = sealtest.Box(t, 1, 2) }, doctor.SecretKey, doctor.Warn, "guildhall reseal"},
+		"the key": {
+			func(t *testing.T, s *installed) { s.noteKey(t, sealtest.Box(t, 1)) },
+			doctor.SecretKey, doctor.OK, "opens what is sealed",
+		},
+		"another key": {func(t *testing.T, s *installed) { s.noteKey(t, sealtest.Box(t, 2)) }, doctor.SecretKey, doctor.Fail, "opens nothing"},
+		"an older key": {
+			func(t *testing.T, s *installed) { s.noteKey(t, sealtest.Box(t, 2)); s.Box = sealtest.Box(t, 1, 2) },
+			doctor.SecretKey, doctor.Warn, "guildhall reseal",
+		},
 		"secrets unopened": {func(t *testing.T, s *installed) {
 			s.noteKey(t, sealtest.Box(t, 1))
 			s.endpoint(t, "a", "https://x.test/")
@@ -196,17 +204,26 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		}, doctor.Platform, doctor.Fail, "could not be asked"},
 
 		"no collector": {nil, doctor.Traces, doctor.OK, "nothing is traced"},
-		"a collector":  {func(_ *testing.T, s *installed) { s.Traces = func(context.Context) error { return nil } }, doctor.Traces, doctor.OK, "takes traces"},
+		"a collector": {
+			func(_ *testing.T, s *installed) { s.Traces = func(context.Context) error { return nil } },
+			doctor.Traces, doctor.OK, "takes traces",
+		},
 		"a collector that is away": {func(_ *testing.T, s *installed) {
 			s.Traces = func(context.Context) error { return errors.New("connection refused") }
 		}, doctor.Traces, doctor.Warn, "connection refused"},
 
-		"no certificate":  {nil, doctor.Certificate, doctor.OK, "a proxy has"},
-		"a certificate":   {func(t *testing.T, s *installed) { s.certificate(t, -day, 90*day) }, doctor.Certificate, doctor.OK, "valid until"},
-		"one that ends":   {func(t *testing.T, s *installed) { s.certificate(t, -day, 13*day) }, doctor.Certificate, doctor.Warn, "renew it"},
-		"one that ended":  {func(t *testing.T, s *installed) { s.certificate(t, -2*day, -day) }, doctor.Certificate, doctor.Fail, "has expired"},
-		"one from later":  {func(t *testing.T, s *installed) { s.certificate(t, day, 2*day) }, doctor.Certificate, doctor.Fail, "not valid before"},
-		"one for another": {func(t *testing.T, s *installed) { s.certificate(t, -day, 90*day); s.Hosts = []string{"other.example"} }, doctor.Certificate, doctor.Fail, "other.example"},
+		"no certificate": {nil, doctor.Certificate, doctor.OK, "a proxy has"},
+		"a certificate":  {func(t *testing.T, s *installed) { s.certificate(t, -day, 90*day) }, doctor.Certificate, doctor.OK, "valid until"},
+		"one that ends":  {func(t *testing.T, s *installed) { s.certificate(t, -day, 13*day) }, doctor.Certificate, doctor.Warn, "renew it"},
+		"one that ended": {func(t *testing.T, s *installed) { s.certificate(t, -2*day, -day) }, doctor.Certificate, doctor.Fail, "has expired"},
+		"one from later": {
+			func(t *testing.T, s *installed) { s.certificate(t, day, 2*day) },
+			doctor.Certificate, doctor.Fail, "not valid before",
+		},
+		"one for another": {
+			func(t *testing.T, s *installed) { s.certificate(t, -day, 90*day); s.Hosts = []string{"other.example"} },
+			doctor.Certificate, doctor.Fail, "other.example",
+		},
 		"one that is not there": {func(_ *testing.T, s *installed) {
 			s.CertFile, s.KeyFile = "/no/such/file", "/no/such/file"
 		}, doctor.Certificate, doctor.Fail, "cannot be used"},
@@ -220,9 +237,18 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			s.endpoint(t, "b", "https://gone.test/y")
 			s.endpoint(t, "c", "https://x.test/y")
 		}, doctor.Endpoints, doctor.Warn, "2 of 3 endpoints"},
-		"a name that cannot be asked for": {func(t *testing.T, s *installed) { s.endpoint(t, "a", "https://broken.test/") }, doctor.Endpoints, doctor.Warn, "cannot be resolved now"},
-		"a name server that is silent":    {func(t *testing.T, s *installed) { s.endpoint(t, "a", "https://silent.test/") }, doctor.Endpoints, doctor.Warn, "1 of 1 endpoints"},
-		"a name that leads inside":        {func(t *testing.T, s *installed) { s.endpoint(t, "a", "https://inside.test/") }, doctor.Endpoints, doctor.Warn, "public address"},
+		"a name that cannot be asked for": {
+			func(t *testing.T, s *installed) { s.endpoint(t, "a", "https://broken.test/") },
+			doctor.Endpoints, doctor.Warn, "cannot be resolved now",
+		},
+		"a name server that is silent": {
+			func(t *testing.T, s *installed) { s.endpoint(t, "a", "https://silent.test/") },
+			doctor.Endpoints, doctor.Warn, "1 of 1 endpoints",
+		},
+		"a name that leads inside": {
+			func(t *testing.T, s *installed) { s.endpoint(t, "a", "https://inside.test/") },
+			doctor.Endpoints, doctor.Warn, "public address",
+		},
 		"an endpoint that was disabled": {func(t *testing.T, s *installed) {
 			s.endpoint(t, "a", "https://gone.test/")
 			dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'gone'`)
@@ -230,18 +256,26 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 
 		"no work": {nil, doctor.Pending, doctor.OK, "no delivery is due"},
 		"a delivery that waits": {func(t *testing.T, s *installed) {
-			dbtest.Exec(t, s.DB, `INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due) VALUES ($1, 'a', now() - interval '2 minutes')`, guild)
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due)
+				VALUES ($1, 'a', now() - interval '2 minutes')`, guild)
 		}, doctor.Pending, doctor.Warn, "delivery has waited 2m"},
 		"a delivery that nobody takes": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `INSERT INTO webhook_schedule (guild_id, endpoint_id) VALUES ($1, 'a')`, guild)
 			dbtest.Exec(t, s.DB, `INSERT INTO webhook_events (guild_id, id, type, payload) VALUES ($1, 'e', 'case.created', '')`, guild)
-			dbtest.Exec(t, s.DB, `INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, created_at) VALUES ($1, 'a', 'e', now() - interval '1 hour')`, guild)
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, created_at)
+				VALUES ($1, 'a', 'e', now() - interval '1 hour')`, guild)
 		}, doctor.Pending, doctor.Fail, "1h0m"},
 		"a receiver that asked to be left alone": {func(t *testing.T, s *installed) {
-			dbtest.Exec(t, s.DB, `INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, quiet_until) VALUES ($1, 'a', now() - interval '1 hour', now() + interval '1 hour')`, guild)
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, quiet_until)
+				VALUES ($1, 'a', now() - interval '1 hour', now() + interval '1 hour')`, guild)
 		}, doctor.Pending, doctor.OK, "no delivery is due"},
 		"a job that keeps failing": {func(t *testing.T, s *installed) {
-			dbtest.Exec(t, s.DB, `INSERT INTO river_job (args, kind, max_attempts, state, created_at) VALUES ('{}', 'x', 250, 'retryable', now() - interval '2 hours')`)
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO river_job (args, kind, max_attempts, state, created_at)
+				VALUES ('{}', 'x', 250, 'retryable', now() - interval '2 hours')`)
 		}, doctor.Pending, doctor.Warn, "2h0m"},
 
 		"books that balance": {func(t *testing.T, s *installed) { s.wallet(t, 5, 3, 2) }, doctor.Books, doctor.OK, "1 wallets"},
@@ -254,7 +288,10 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		}, doctor.Books, doctor.Fail, guild + "/7"},
 		"a wallet among thousands": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `INSERT INTO wallets (guild_id, user_id, balance) SELECT $1, n, 1 FROM generate_series(1, 999) AS n`, guild)
-			dbtest.Exec(t, s.DB, `INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note) SELECT $1, n, n, 1, 1, '' FROM generate_series(1, 999) AS n`, guild)
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note)
+				SELECT $1, n, n, 1, 1, ''
+				FROM generate_series(1, 999) AS n`, guild)
 			dbtest.Exec(t, s.DB, `UPDATE wallets SET balance = 2 WHERE user_id = '777'`)
 			dbtest.Exec(t, s.DB, `DELETE FROM wallets WHERE user_id = '333'`)
 		}, doctor.Books, doctor.Fail, guild + "/777, " + guild + "/333"},
@@ -301,7 +338,9 @@ func (s *installed) wallet(t *testing.T, balance int, deltas ...int) {
 	t.Helper()
 	dbtest.Exec(t, s.DB, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, '7', $2)`, guild, balance)
 	for i, d := range deltas {
-		dbtest.Exec(t, s.DB, `INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note) VALUES ($1, $2, '7', $3, 0, '')`, guild, string(rune('a'+i)), d)
+		dbtest.Exec(t, s.DB, `
+			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note)
+			VALUES ($1, $2, '7', $3, 0, '')`, guild, string(rune('a'+i)), d)
 	}
 }
 

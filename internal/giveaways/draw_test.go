@@ -31,9 +31,13 @@ func (s giveawayDB) wantDrawnOnce(id string, winners int) {
 		s.t.Errorf("giveaway %s has the winners %v, want %d distinct ones", id, g.Winners, winners)
 	}
 	for what, query := range map[string]string{
-		"records":       `SELECT count(*) FROM giveaway_draws WHERE guild_id = $1 AND giveaway_id = $2`,
-		"intents":       `SELECT count(*) FROM chat_intents WHERE guild_id = $1 AND subject_id = $2 AND kind = 'giveaway_ended'`,
-		"announcements": `SELECT count(*) FROM river_job j JOIN chat_intents i ON i.id = j.args ->> 'intent_id' WHERE j.kind = 'announce_giveaway' AND i.guild_id = $1 AND i.subject_id = $2`,
+		"records": `SELECT count(*) FROM giveaway_draws WHERE guild_id = $1 AND giveaway_id = $2`,
+		"intents": `SELECT count(*) FROM chat_intents WHERE guild_id = $1 AND subject_id = $2 AND kind = 'giveaway_ended'`,
+		"announcements": `
+			SELECT count(*)
+			FROM river_job j
+			JOIN chat_intents i ON i.id = j.args ->> 'intent_id'
+			WHERE j.kind = 'announce_giveaway' AND i.guild_id = $1 AND i.subject_id = $2`,
 		"events": `SELECT count(*) FROM webhook_events WHERE guild_id = $1 AND type = 'giveaway.ended'
 			AND convert_from(payload, 'UTF8')::json -> 'data' ->> 'id' = $2
 			AND convert_from(payload, 'UTF8')::json -> 'origin' ->> 'type' = 'system'`,
@@ -42,7 +46,10 @@ func (s giveawayDB) wantDrawnOnce(id string, winners int) {
 			s.t.Errorf("giveaway %s has %d %s, want 1", id, n, what)
 		}
 	}
-	if drawn := dbtest.Value[db.Strings](s.t, s.DB, `SELECT winners FROM giveaway_draws WHERE guild_id = $1 AND giveaway_id = $2`, guild, id); !slices.Equal(drawn, g.Winners) {
+	if drawn := dbtest.Value[db.Strings](s.t, s.DB, `
+		SELECT winners
+		FROM giveaway_draws
+		WHERE guild_id = $1 AND giveaway_id = $2`, guild, id); !slices.Equal(drawn, g.Winners) {
 		s.t.Errorf("the record of giveaway %s says %v, the giveaway %v", id, drawn, g.Winners)
 	}
 	s.wantRepeatable(id)

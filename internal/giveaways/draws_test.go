@@ -142,7 +142,10 @@ func TestGiveawaysByChange(t *testing.T) {
 	var all []string
 	for i := range 7 {
 		id := s.giveaway([]string{"active", "paused"}[i%2], 1, 0)
-		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET updated_at = '2026-01-01T00:00:00Z'::timestamptz + make_interval(secs => $2) WHERE id = $1`, id, i)
+		dbtest.Exec(s.t, s.DB(), `
+			UPDATE giveaways
+			SET updated_at = '2026-01-01T00:00:00Z'::timestamptz + make_interval(secs => $2)
+			WHERE id = $1`, id, i)
 		all = append(all, id)
 	}
 	since := func(at string, args ...apitest.Arg) *apitest.Response {

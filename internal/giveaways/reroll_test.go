@@ -97,7 +97,9 @@ func TestRerollGiveaway(t *testing.T) {
 		}
 		s.Do(t, "rerollGiveaway", "", apitest.Path("id", id)).WantError(t, 422, "not_enough_entries")
 		// As if they had entered in time.
-		dbtest.Exec(s.t, s.DB(), `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) VALUES ($1, $2, '41'), ($1, $2, '42'), ($1, $2, '43')`, s.Guild, id)
+		dbtest.Exec(s.t, s.DB(), `
+			INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id)
+			VALUES ($1, $2, '41'), ($1, $2, '42'), ($1, $2, '43')`, s.Guild, id)
 		dbtest.Exec(s.t, s.DB(), giveaways.Recount)
 		after := s.winners(s.Do(t, "rerollGiveaway", `{"count":100}`, apitest.Path("id", id)).Want(t, 200, ""))
 		if len(after) != 2 {
@@ -186,7 +188,10 @@ func TestRerollsRace(t *testing.T) {
 		Round int        `db:"round"`
 		Drawn db.Strings `db:"drawn"`
 	}
-	if err := s.DB().Reader().SelectContext(context.Background(), &draws, `SELECT round, drawn FROM giveaway_draws WHERE giveaway_id = $1 ORDER BY round`, id); err != nil {
+	if err := s.DB().Reader().SelectContext(context.Background(), &draws, `
+		SELECT round, drawn
+		FROM giveaway_draws
+		WHERE giveaway_id = $1 ORDER BY round`, id); err != nil {
 		t.Fatal(err)
 	}
 	if len(draws) != ran+1 {
@@ -259,7 +264,10 @@ func TestEndsRace(t *testing.T) {
 			t.Errorf("%d ends were accepted", accepted)
 		}
 		s.Do(t, "getGiveaway", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"status":"drawing"}}`)
-		if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaways WHERE id = $1 AND (ended_by_token_id IS NOT NULL) = ($2 = 1)`, id, accepted); n != 1 {
+		if n := dbtest.Value[int](s.t, s.DB(), `
+			SELECT count(*)
+			FROM giveaways
+			WHERE id = $1 AND (ended_by_token_id IS NOT NULL) = ($2 = 1)`, id, accepted); n != 1 {
 			t.Errorf("%d ends were accepted, and the giveaway does not say so", accepted)
 		}
 	}

@@ -150,7 +150,9 @@ func TestListGiveawayEntries(t *testing.T) {
 	id := s.giveaway("ended", 1, 30)
 	// The last entrant entered first; of equals, the numerically smaller comes first.
 	dbtest.Exec(s.t, s.DB(), `UPDATE giveaway_entries SET entered_at = '2026-01-01T00:00:00Z' WHERE user_id IN ('1001', '1002')`)
-	dbtest.Exec(s.t, s.DB(), `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries, entered_at) VALUES ($1, $2, '999', 7, '2026-01-01T00:00:00Z')`, s.Guild, id)
+	dbtest.Exec(s.t, s.DB(), `
+		INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries, entered_at)
+		VALUES ($1, $2, '999', 7, '2026-01-01T00:00:00Z')`, s.Guild, id)
 	dbtest.Exec(s.t, s.DB(), giveaways.Recount)
 	want := []string{"999", "1001", "1002"}
 	for n := 30; n > 2; n-- {
@@ -313,7 +315,10 @@ func TestPauseAndResume(t *testing.T) {
 	before := s.Do(t, "pauseGiveaway", "", at).Want(t, 200, `{"data":{"status":"paused"}}`)
 	s.WantEvent(t, "giveaway.paused", `{"origin":{"type":"api"},"timestamp":`+quote(before.Str(t, "data.updated_at"))+`,"data":`+quote(data(t, before))+`}`)
 	s.Do(t, "pauseGiveaway", "", at).WantError(t, 422, "giveaway_not_active")
-	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET paused_at = paused_at - interval '3 hours', ends_at = ends_at - interval '2 days' WHERE id = $1`, id)
+	dbtest.Exec(s.t, s.DB(), `
+		UPDATE giveaways
+		SET paused_at = paused_at - interval '3 hours', ends_at = ends_at - interval '2 days'
+		WHERE id = $1`, id)
 	if err := giveaways.Transitions(context.Background(), s.DB()); err != nil {
 		t.Fatal(err)
 	}

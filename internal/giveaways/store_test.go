@@ -259,7 +259,10 @@ func TestTransitions(t *testing.T) {
 	}
 	for _, c := range cases {
 		s.giveaway(c.name, c.status, 2, 3, equal)
-		dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET starts_at = now() + make_interval(secs => $2), ends_at = now() + make_interval(secs => $3) WHERE id = $1`,
+		dbtest.Exec(s.t, s.DB, `
+			UPDATE giveaways
+			SET starts_at = now() + make_interval(secs => $2), ends_at = now() + make_interval(secs => $3)
+			WHERE id = $1`,
 			c.name, c.starts.Seconds(), c.ends.Seconds())
 	}
 	for range 2 { // a second sweep finds nothing more to do
@@ -374,7 +377,10 @@ func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
 	s.giveaway("g", active, 1, 0, nil)
-	dbtest.Exec(t, s.DB, `UPDATE giveaways SET status = 'paused', paused_at = now() - interval '1 hour' WHERE guild_id = $1 AND id = 'g'`, guild)
+	dbtest.Exec(t, s.DB, `
+		UPDATE giveaways
+		SET status = 'paused', paused_at = now() - interval '1 hour'
+		WHERE guild_id = $1 AND id = 'g'`, guild)
 	ended := s.get("g").EndsAt
 	resumed := make(chan error, 1)
 	s.do(func(ctx context.Context, tx *db.Tx) error {
@@ -389,7 +395,10 @@ func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {
 			})
 		}()
 		testutil.Eventually(t, "the resume waits for the giveaway", func() bool {
-			return dbtest.Value[int](t, s.DB, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`) > 0
+			return dbtest.Value[int](t, s.DB, `
+				SELECT count(*)
+				FROM pg_stat_activity
+				WHERE wait_event_type = 'Lock' AND datname = current_database()`) > 0
 		})
 		return nil
 	})

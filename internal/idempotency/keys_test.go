@@ -235,7 +235,9 @@ func TestPrune(t *testing.T) {
 		t.Errorf("pruned %d, %v, want 24", n, err)
 	}
 	var left []int
-	if err := d.Reader().SelectContext(ctx, &left, `SELECT key::int FROM idempotency_keys ORDER BY 1`); err != nil || !slices.Equal(left, slices.Sorted(maps.Keys(upTo(24)))) {
+	if err := d.Reader().SelectContext(ctx, &left, `
+		SELECT key::int
+		FROM idempotency_keys ORDER BY 1`); err != nil || !slices.Equal(left, slices.Sorted(maps.Keys(upTo(24)))) {
 		t.Errorf("left are %v, %v", left, err)
 	}
 }

@@ -125,7 +125,9 @@ func TestKeysOverAnUpgrade(t *testing.T) {
 		})
 	}
 	exec(`INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'The Test Guild', '1')`, k.request("").GuildID)
-	exec(`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes) VALUES ('tok', $1, 'x', 'x', sha256('tok'), '{}')`, k.request("").GuildID)
+	exec(`
+		INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
+		VALUES ('tok', $1, 'x', 'x', sha256('tok'), '{}')`, k.request("").GuildID)
 	exec(`INSERT INTO idempotency_keys (token_id, key, fingerprint) SELECT 'gone', n::text, 'f' FROM generate_series(1, 2500) n`)
 	for _, key := range []string{"before", "old one", "old two"} {
 		k.wantRan("before the upgrade", key, k.old(key), true)
@@ -143,7 +145,9 @@ func TestKeysOverAnUpgrade(t *testing.T) {
 	if n := k.without(); n != 0 {
 		t.Errorf("%d rows have no guild", n)
 	}
-	exec(`INSERT INTO idempotency_keys (token_id, key, fingerprint) VALUES ('gone', 'late', 'f')`) // by a node that has not heard of the token's end
+	exec(`
+		INSERT INTO idempotency_keys (token_id, key, fingerprint)
+		VALUES ('gone', 'late', 'f')`) // by a node that has not heard of the token's end
 
 	dbtest.Upgrade(t, url, dbtest.Completed)
 	for _, key := range []string{"before", "old one", "old two", "theirs", "ours"} {

@@ -38,7 +38,7 @@ func Eventually(t Test, what string, ok func() bool) {
 
 // Log is a log that many may write and a test can read. Its zero value is empty.
 type Log struct {
-	mu  sync.Mutex
+	mu  sync.Mutex // guards what follows
 	buf bytes.Buffer
 }
 

@@ -178,7 +178,9 @@ func TestMessagesProperty(t *testing.T) {
 func (s *story) sequence(t *rapid.T, n int) {
 	name := fmt.Sprint(7_000_000 + n)
 	id, channel := "ticket-"+name, name+"0"
-	dbtest.Exec(t, s.DB(), `INSERT INTO tickets (guild_id, id, number, opener_id, channel_id) VALUES ($1, $2, $3, '4000', $4)`, s.Guild, id, n, channel)
+	dbtest.Exec(t, s.DB(), `
+		INSERT INTO tickets (guild_id, id, number, opener_id, channel_id)
+		VALUES ($1, $2, $3, '4000', $4)`, s.Guild, id, n, channel)
 	refused, moved := map[string]bool{}, false
 	send := func(key string) int {
 		response, err := s.Key(name+key).Try(s.ops["createTicketMessage"], `{"content":"`+name+key+`"}`, apitest.Path("id", id))
@@ -245,7 +247,10 @@ func (s *story) end(t *rapid.T, name, id string, send func(string) int, refused 
 	}
 	ctx := context.Background()
 	if err := errors.Join(
-		s.DB().Reader().SelectContext(ctx, &stored, `SELECT content FROM ticket_messages WHERE ticket_id = $1 AND kind = 'message' ORDER BY content`, id),
+		s.DB().Reader().SelectContext(ctx, &stored, `
+			SELECT content
+			FROM ticket_messages
+			WHERE ticket_id = $1 AND kind = 'message' ORDER BY content`, id),
 		s.DB().Reader().GetContext(ctx, &ticket, `SELECT status, channel_id FROM tickets WHERE id = $1`, id),
 	); err != nil {
 		t.Fatal(err)
@@ -288,8 +293,14 @@ func (s *story) elapse(t rapid.TB, name string, seconds int) {
 		SET first_sent_at = first_sent_at - make_interval(secs => $2), lease_until = lease_until - make_interval(secs => $2),
 		    created_at = created_at - make_interval(secs => $2)
 		WHERE subject_id = $1`, "ticket-"+name, seconds)
-	dbtest.Exec(t, s.DB(), `UPDATE idempotency_keys SET lease_until = lease_until - make_interval(secs => $2) WHERE key LIKE $1`, name+"%", seconds)
-	dbtest.Exec(t, s.DB(), `UPDATE tickets SET channel_lease_until = channel_lease_until - make_interval(secs => $2) WHERE id = $1`, "ticket-"+name, seconds)
+	dbtest.Exec(t, s.DB(), `
+		UPDATE idempotency_keys
+		SET lease_until = lease_until - make_interval(secs => $2)
+		WHERE key LIKE $1`, name+"%", seconds)
+	dbtest.Exec(t, s.DB(), `
+		UPDATE tickets
+		SET channel_lease_until = channel_lease_until - make_interval(secs => $2)
+		WHERE id = $1`, "ticket-"+name, seconds)
 	s.platform.mu.Lock()
 	defer s.platform.mu.Unlock()
 	for _, channel := range []string{name + "0", name + "1"} {

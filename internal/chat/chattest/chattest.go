@@ -42,7 +42,7 @@ type Behaviour func(w http.ResponseWriter, r *http.Request, accept func() any) b
 type Server struct {
 	URL string // the API base, ends in /api/v10
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards what follows
 	last     uint64
 	channels map[string][]Message
 	state    map[string]string
