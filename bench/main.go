@@ -83,19 +83,6 @@ func run(ctx context.Context) error {
 	return errors.Join(h.measure(ctx), h.stop())
 }
 
-// wanted says whether the operation is to be measured.
-func (o options) wanted(name string) bool {
-	if len(o.only) == 0 {
-		return true
-	}
-	for _, n := range o.only {
-		if strings.HasPrefix(name, n) {
-			return true
-		}
-	}
-	return false
-}
-
 // measure runs every operation and prints the table.
 func (h *host) measure(ctx context.Context) error {
 	if h.profile != "" {
@@ -114,6 +101,19 @@ func (h *host) measure(ctx context.Context) error {
 		}
 	}
 	return h.memory(ctx)
+}
+
+// wanted says whether the operation is to be measured.
+func (o options) wanted(name string) bool {
+	if len(o.only) == 0 {
+		return true
+	}
+	for _, n := range o.only {
+		if strings.HasPrefix(name, n) {
+			return true
+		}
+	}
+	return false
 }
 
 // lines measures one operation with each number of clients.

@@ -122,11 +122,6 @@ func servePlainest(ctx context.Context, address, tokens string) error {
 	return nil
 }
 
-func (p plainest) respond(w http.ResponseWriter, data any) error {
-	w.Header().Set("Content-Type", "application/json")
-	return json.NewEncoder(w).Encode(map[string]any{"data": data})
-}
-
 func (p plainest) wallet(w http.ResponseWriter, r *http.Request, guild string) error {
 	var found struct {
 		UserID    string    `json:"user_id"`
@@ -138,6 +133,11 @@ func (p plainest) wallet(w http.ResponseWriter, r *http.Request, guild string) e
 		return err
 	}
 	return p.respond(w, found)
+}
+
+func (p plainest) respond(w http.ResponseWriter, data any) error {
+	w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(w).Encode(map[string]any{"data": data})
 }
 
 func (p plainest) leaderboard(w http.ResponseWriter, r *http.Request, guild string) error {

@@ -15,6 +15,9 @@ import (
 // ticks a second of the times in /proc, which Linux fixes at 100.
 const ticks = 100
 
+// CPU is the time that a process has spent computing.
+func CPU(pid int) time.Duration { return times(stat(pid), 11, 12) }
+
 // stat returns the columns of /proc/PID/stat from the state on, which is the
 // third; nil where there is no such process or no /proc.
 func stat(pid int) []string {
@@ -38,9 +41,6 @@ func times(columns []string, which ...int) (d time.Duration) {
 	}
 	return d
 }
-
-// CPU is the time that a process has spent computing.
-func CPU(pid int) time.Duration { return times(stat(pid), 11, 12) }
 
 // CPUOfTree is that of a process and its children, those that have ended too.
 func CPUOfTree(pid int) time.Duration {

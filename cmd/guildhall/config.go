@@ -69,16 +69,6 @@ type checked struct {
 // problems are what is wrong with settings.
 type problems []error
 
-// about notes that there is something wrong with a variable, if there is.
-func (p *problems) about(variable string, err error) {
-	if f, ok := fault.As(err); ok {
-		err = errors.New(f.Message) // what was typed wrong here is a setting, not the command
-	}
-	if err != nil {
-		*p = append(*p, fmt.Errorf("%s: %w", variable, err))
-	}
-}
-
 // check turns settings into what they mean. The error names the setting.
 func (s Settings) check() (checked, error) {
 	c := checked{Settings: s}
@@ -121,6 +111,16 @@ func (s Settings) check() (checked, error) {
 		return checked{}, errors.Join(found...)
 	}
 	return c, nil
+}
+
+// about notes that there is something wrong with a variable, if there is.
+func (p *problems) about(variable string, err error) {
+	if f, ok := fault.As(err); ok {
+		err = errors.New(f.Message) // what was typed wrong here is a setting, not the command
+	}
+	if err != nil {
+		*p = append(*p, fmt.Errorf("%s: %w", variable, err))
+	}
 }
 
 // checkListeners finds out where the node listens; empty is nowhere.

@@ -39,6 +39,19 @@ func (f found) write(path string) error {
 
 var errNoDatabase = errors.New("no database: set GUILDHALL_DATABASE_URL, or start `guildhall dev` first and run this in the same folder (or name its --dir)")
 
+// open returns the database, once it is known to be on this program's schema.
+func (c connection) open(ctx context.Context) (*db.DB, found, error) {
+	f, err := c.find()
+	if err != nil {
+		return nil, f, err
+	}
+	if _, err := db.CheckSchema(ctx, f.DatabaseURL); err != nil {
+		return nil, f, err
+	}
+	d, err := db.Open(db.Config{URL: f.DatabaseURL, Writers: 2, Readers: 2, Name: "guildhall-cli"})
+	return d, f, err
+}
+
 func (c connection) find() (found, error) {
 	if c.DatabaseURL != "" {
 		return found{DatabaseURL: c.DatabaseURL}, nil
@@ -60,19 +73,6 @@ func (c connection) find() (found, error) {
 	}
 	f.SecretKey = string(key)
 	return f, nil
-}
-
-// open returns the database, once it is known to be on this program's schema.
-func (c connection) open(ctx context.Context) (*db.DB, found, error) {
-	f, err := c.find()
-	if err != nil {
-		return nil, f, err
-	}
-	if _, err := db.CheckSchema(ctx, f.DatabaseURL); err != nil {
-		return nil, f, err
-	}
-	d, err := db.Open(db.Config{URL: f.DatabaseURL, Writers: 2, Readers: 2, Name: "guildhall-cli"})
-	return d, f, err
 }
 
 type migrateCommand struct {

@@ -23,7 +23,9 @@ func TestTheLogIsFilteredAndWhatFailedIsRecovered(t *testing.T) {
 	defer pool.Close()
 	const endpoint = "0199f0a0-0000-7000-8000-00000000000e"
 	for _, statement := range []string{
-		`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview) VALUES ($1, $2, 'https://example.com', '{case.created,case.updated}', '\x00', '')`,
+		`
+			INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
+			VALUES ($1, $2, 'https://example.com', '{case.created,case.updated}', '\x00', '')`,
 		`INSERT INTO webhook_schedule (guild_id, endpoint_id) VALUES ($1, $2)`,
 		`INSERT INTO webhook_events (guild_id, id, type, payload, occurred_at)
 		 SELECT $1, 'event-' || age, type, '{}', now() - age * interval '1 hour'

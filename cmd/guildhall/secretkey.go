@@ -24,12 +24,17 @@ func newSecretKey() (string, error) {
 	return base64.StdEncoding.EncodeToString(key), nil
 }
 
-// openKey is what test installations without a key seal with, so that they read
-// after a restart, and on every node, what they wrote before. It protects
-// nothing: everybody knows it.
-func openKey() []byte {
-	sum := sha256.Sum256([]byte("guildhall: a test installation without a secret key"))
-	return sum[:]
+// checkKey refuses a key that is not this installation's.
+func checkKey(ctx context.Context, url string, box *seal.Box) error {
+	d, err := db.Open(db.Config{URL: url, Writers: 1, Readers: 1, Name: "guildhall-check"})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := installation.CheckKey(ctx, d, box); err != nil {
+		return fmt.Errorf("GUILDHALL_SECRET_KEY: %w", err)
+	}
+	return nil
 }
 
 // box reads the secret keys, of which the first seals. In test what was written
@@ -55,17 +60,12 @@ func box(setting, env string) (*seal.Box, error) {
 	return seal.New(keys...)
 }
 
-// checkKey refuses a key that is not this installation's.
-func checkKey(ctx context.Context, url string, box *seal.Box) error {
-	d, err := db.Open(db.Config{URL: url, Writers: 1, Readers: 1, Name: "guildhall-check"})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := installation.CheckKey(ctx, d, box); err != nil {
-		return fmt.Errorf("GUILDHALL_SECRET_KEY: %w", err)
-	}
-	return nil
+// openKey is what test installations without a key seal with, so that they read
+// after a restart, and on every node, what they wrote before. It protects
+// nothing: everybody knows it.
+func openKey() []byte {
+	sum := sha256.Sum256([]byte("guildhall: a test installation without a secret key"))
+	return sum[:]
 }
 
 type resealCommand struct {

@@ -314,7 +314,10 @@ func TestGracefulStop(t *testing.T) {
 	}
 	defer pool.Close()
 	var sum int64
-	if err := pool.QueryRowContext(t.Context(), `SELECT coalesce(sum(delta), 0) FROM ledger_entries WHERE guild_id = $1`, guild).Scan(&sum); err != nil {
+	if err := pool.QueryRowContext(t.Context(), `
+		SELECT coalesce(sum(delta), 0)
+		FROM ledger_entries
+		WHERE guild_id = $1`, guild).Scan(&sum); err != nil {
 		t.Fatal(err)
 	}
 	if sum != done.Load() {

@@ -37,6 +37,31 @@ type receivers struct {
 	JSON         bool     `help:"Print JSON."`
 }
 
+type webhookAdd struct {
+	receivers
+	Guild     string   `required:"" help:"The guild's id." placeholder:"ID"`
+	URL       string   `name:"url" required:"" help:"Where events are sent, https." placeholder:"URL"`
+	Event     []string `sep:"none" xor:"events" help:"An event type; repeat it, or list several with commas." placeholder:"EVENT"`
+	AllEvents bool     `xor:"events" help:"Every event type."`
+}
+
+func (c *webhookAdd) Run(ctx context.Context, io streams) error {
+	events := strings.FieldsFunc(strings.Join(c.Event, ","), func(r rune) bool { return strings.ContainsRune(", \t\n", r) })
+	if len(events) == 0 && !c.AllEvents {
+		return usageError{errors.New("an endpoint needs --event or --all-events")}
+	}
+	cfg, err := c.config(ctx)
+	if err != nil {
+		return err
+	}
+	defer cfg.DB.Close()
+	e, err := webhooks.Add(ctx, cfg, c.Guild, c.URL, events)
+	if err != nil {
+		return err
+	}
+	return c.printSecret(io, e)
+}
+
 // config opens the database and returns what managing endpoints takes.
 func (r receivers) config(ctx context.Context) (webhooks.Config, error) {
 	d, f, err := r.open(ctx)
@@ -62,31 +87,6 @@ func (r receivers) config(ctx context.Context) (webhooks.Config, error) {
 		return webhooks.Config{}, errors.Join(err, d.Close())
 	}
 	return webhooks.Config{DB: d, Box: c.Box, Guard: c.Guard}, nil
-}
-
-type webhookAdd struct {
-	receivers
-	Guild     string   `required:"" help:"The guild's id." placeholder:"ID"`
-	URL       string   `name:"url" required:"" help:"Where events are sent, https." placeholder:"URL"`
-	Event     []string `sep:"none" xor:"events" help:"An event type; repeat it, or list several with commas." placeholder:"EVENT"`
-	AllEvents bool     `xor:"events" help:"Every event type."`
-}
-
-func (c *webhookAdd) Run(ctx context.Context, io streams) error {
-	events := strings.FieldsFunc(strings.Join(c.Event, ","), func(r rune) bool { return strings.ContainsRune(", \t\n", r) })
-	if len(events) == 0 && !c.AllEvents {
-		return usageError{errors.New("an endpoint needs --event or --all-events")}
-	}
-	cfg, err := c.config(ctx)
-	if err != nil {
-		return err
-	}
-	defer cfg.DB.Close()
-	e, err := webhooks.Add(ctx, cfg, c.Guild, c.URL, events)
-	if err != nil {
-		return err
-	}
-	return c.printSecret(io, e)
 }
 
 func (r receivers) printSecret(io streams, e gen.WebhookEndpointWithSecret) error {
@@ -171,16 +171,6 @@ type onEndpoint struct {
 	JSON bool   `help:"Print JSON."`
 }
 
-// with runs do on the open database.
-func (c onEndpoint) with(ctx context.Context, do func(d *db.DB) error) error {
-	d, _, err := c.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return do(d)
-}
-
 type webhookTest struct{ onEndpoint }
 
 // Run fails when the receiver did not accept the ping, after printing what it
@@ -199,6 +189,16 @@ func (c *webhookTest) Run(ctx context.Context, io streams) error {
 		}
 		return nil
 	})
+}
+
+// with runs do on the open database.
+func (c onEndpoint) with(ctx context.Context, do func(d *db.DB) error) error {
+	d, _, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return do(d)
 }
 
 type webhookDeliveries struct {

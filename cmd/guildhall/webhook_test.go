@@ -2,14 +2,11 @@ package main
 
 import (
 	"encoding/json"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"guildhall/gen"
+	"guildhall/internal/egress/egresstest"
 )
 
 // The commands around a receiver, beside a node that is a worker and nothing
@@ -17,18 +14,9 @@ import (
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	url := withGuild(t)
-	var received atomic.Int64
-	var signature atomic.Value
-	status := atomic.Int64{}
-	status.Store(204)
-	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		signature.Store(r.Header.Get("Service-Signature"))
-		w.WriteHeader(int(status.Load()))
-		_, _ = io.WriteString(w, "thanks")
-		received.Add(1)
-	}))
-	t.Cleanup(receiver.Close)
+	receiver := egresstest.NewReceiver(t, egresstest.Respond(204, ""))
+	// signature is that of the newest request.
+	signature := func() string { return receiver.Await(t, 1).Header.Get("Service-Signature") }
 	key, err := newSecretKey()
 	if err != nil {
 		t.Fatal(err)
@@ -62,21 +50,21 @@ func TestWebhooks(t *testing.T) {
 		return d
 	}
 	ping := delivery(command("test", e.ID, "--json").ok(t))
-	if ping.Status != "delivered" || ping.ResponseStatus == nil || *ping.ResponseStatus != 204 || received.Load() != 1 {
-		t.Errorf("test prints %+v after %d requests", ping, received.Load())
+	if ping.Status != "delivered" || ping.ResponseStatus == nil || *ping.ResponseStatus != 204 || len(receiver.Calls()) != 1 {
+		t.Errorf("test prints %+v after %d requests", ping, len(receiver.Calls()))
 	}
-	if s, _ := signature.Load().(string); !strings.HasPrefix(s, "t=") || !strings.Contains(s, ",v1=") {
+	if s := signature(); !strings.HasPrefix(s, "t=") || !strings.Contains(s, ",v1=") {
 		t.Errorf("the signature is %q", s)
 	}
 	if out := command("test", e.ID).ok(t); !strings.Contains(out, "delivered") || !strings.Contains(out, "204") {
 		t.Errorf("test prints %q", out)
 	}
-	status.Store(500)
+	receiver.RespondWith(egresstest.Respond(500, "thanks"))
 	r := command("test", e.ID)
 	if r.code != 1 || !strings.Contains(r.out, "500") || !strings.Contains(r.out, "thanks") {
 		t.Errorf("a refused ping: %+v", r)
 	}
-	status.Store(200)
+	receiver.RespondWith(egresstest.Respond(200, "thanks"))
 
 	again := delivery(command("redeliver", e.ID, ping.ID, "--json").ok(t))
 	if again.ID == ping.ID || again.EventID != ping.EventID {
@@ -93,7 +81,8 @@ func TestWebhooks(t *testing.T) {
 	}
 	command("rotate-secret", e.ID, "--secret-key", key, "--old-secret-expires-in", "25h").refused(t, 2, "24h")
 	command("rotate-secret", e.ID, "--secret-key", key, "--old-secret-expires-in", "0", "--json").ok(t)
-	if signatures := len(strings.Split(signatureAfter(t, command, e.ID, &signature), ",v1=")) - 1; signatures != 1 {
+	command("test", e.ID).ok(t)
+	if signatures := strings.Count(signature(), ",v1="); signatures != 1 {
 		t.Errorf("%d secrets sign after the old ones were ended", signatures)
 	}
 	if out := command("list", "--guild", guild).ok(t); !strings.Contains(out, e.ID) || strings.Contains(out, rotated.Secret) {
@@ -104,12 +93,4 @@ func TestWebhooks(t *testing.T) {
 	if out := command("list", "--guild", guild, "--json").ok(t); strings.TrimSpace(out) != "[]" {
 		t.Errorf("list prints %s", out)
 	}
-}
-
-// signatureAfter is the signature of a ping sent now.
-func signatureAfter(t *testing.T, command func(...string) result, id string, last *atomic.Value) string {
-	t.Helper()
-	command("test", id).ok(t)
-	s, _ := last.Load().(string)
-	return s
 }

@@ -24,6 +24,12 @@ func pairs(m *yaml.Node, fn func(k, v *yaml.Node)) {
 	}
 }
 
+func remove(m *yaml.Node, key string) {
+	if i := index(m, key); i >= 0 {
+		m.Content = append(m.Content[:i:i], m.Content[i+2:]...)
+	}
+}
+
 func index(m *yaml.Node, key string) int {
 	for i := 0; i+1 < len(m.Content); i += 2 {
 		if m.Content[i].Value == key {
@@ -31,12 +37,6 @@ func index(m *yaml.Node, key string) int {
 		}
 	}
 	return -1
-}
-
-func remove(m *yaml.Node, key string) {
-	if i := index(m, key); i >= 0 {
-		m.Content = append(m.Content[:i:i], m.Content[i+2:]...)
-	}
 }
 
 func rename(m *yaml.Node, from, to string) {

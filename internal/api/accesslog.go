@@ -90,14 +90,6 @@ func recovered(rs *reqState, next handler) (err error) {
 	return next(rs)
 }
 
-// status is the response's status, or statusClosed.
-func (rs *reqState) status() int {
-	if rs.closed {
-		return statusClosed
-	}
-	return rs.Response().Status
-}
-
 // writeLogLine writes the request's one line. The caller's faults are information,
 // ours are errors. The path is the route's pattern: what a caller puts into a
 // path may be a secret. The record is made by hand, because a Logger would look
@@ -139,6 +131,14 @@ func writeLogLine(log *slog.Logger, rs *reqState, now time.Time, took time.Durat
 	r := slog.NewRecord(now, level, "request", 0)
 	r.AddAttrs(attrs...)
 	_ = log.Handler().Handle(rs.ctx, r) // a log that cannot be written has nowhere to say so
+}
+
+// status is the response's status, or statusClosed.
+func (rs *reqState) status() int {
+	if rs.closed {
+		return statusClosed
+	}
+	return rs.Response().Status
 }
 
 // method is the request's method if it is one of HTTP's own.

@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"guildhall/gen"
-	"guildhall/internal/auth"
 	"guildhall/internal/db"
 	"guildhall/internal/idempotency"
 	"guildhall/internal/ratelimit"
@@ -88,10 +87,6 @@ func New(cfg Config) (http.Handler, error) {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.Binder = binder{}
-	e.IPExtractor = func(r *http.Request) string {
-		return auth.ClientIP(r.RemoteAddr, r.Header.Values("X-Forwarded-For"), cfg.Proxies).String()
-	}
-	e.SchemeExtractor = schemeOf(cfg.Proxies)
 	middlewares := []middleware{matchOperation(readOperations(doc))}
 	if cfg.ValidateResponses {
 		middlewares = append(middlewares, validateResponse(doc, cfg.Log))
@@ -123,17 +118,6 @@ type getAndHead struct{ *echo.Echo }
 func (g getAndHead) GET(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) *echo.Route {
 	g.HEAD(path, h, m...)
 	return g.Echo.GET(path, h, m...)
-}
-
-// schemeOf says how a request came: over TLS to us, or over TLS to a trusted
-// proxy that says so.
-func schemeOf(trusted []netip.Prefix) echo.SchemeExtractor {
-	return func(r *http.Request) string {
-		if auth.IsHTTPS(r.TLS != nil, r.RemoteAddr, r.Header.Values("X-Forwarded-Proto"), trusted) {
-			return "https"
-		}
-		return "http"
-	}
 }
 
 // escaped makes path parameters what the generated code expects: escaped. The

@@ -224,13 +224,6 @@ func (m *member) render() error {
 
 type collectingKey struct{}
 
-// collecting is the member whose request is being read; nil when the operation
-// is to be done at once.
-func collecting(ctx context.Context) *member {
-	m, _ := ctx.Value(collectingKey{}).(*member)
-	return m
-}
-
 // joined is the response of an operation whose change goes into a batch: nothing
 // yet.
 type joined struct{}
@@ -256,6 +249,13 @@ func (o operations) AdjustBalance(ctx context.Context, r gen.AdjustBalanceReques
 		return response.VisitAdjustBalanceResponse(w)
 	}
 	return joined{}, nil
+}
+
+// collecting is the member whose request is being read; nil when the operation
+// is to be done at once.
+func collecting(ctx context.Context) *member {
+	m, _ := ctx.Value(collectingKey{}).(*member)
+	return m
 }
 
 // AdjustXP is collected.

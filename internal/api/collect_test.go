@@ -45,7 +45,11 @@ func TestWhatIsHeldDelaysNobodyElse(t *testing.T) {
 			`{"user_id":"1","delta":1,"reference":"r"}`,
 		},
 		"a key": {
-			`INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, body) SELECT $1, id, 'k', 'f', 'done', 200, '' FROM api_tokens WHERE guild_id = $1`, "k",
+			`
+				INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, body)
+				SELECT $1, id, 'k', 'f', 'done', 200, ''
+				FROM api_tokens
+				WHERE guild_id = $1`, "k",
 			`{"user_id":"1","delta":1}`,
 		},
 	} {

@@ -47,11 +47,6 @@ var (
 	errUnavailable = fault.New(fault.Unavailable, "service_unavailable", "The service cannot answer now; try the same request again.").After(5 * time.Second)
 )
 
-// invalid is a request that breaks the published schema.
-func invalid(format string, args ...any) *fault.Error {
-	return fault.New(fault.Invalid, "invalid_request", format, args...)
-}
-
 // kept reports whether the contract keeps this refusal under the key of the
 // request: what was found after the key was accepted, short of failure.
 func kept(err error) bool {
@@ -87,11 +82,9 @@ func classify(err error, requestID string) *fault.Error {
 	return f
 }
 
-func status(f *fault.Error) int {
-	if s, ok := codeStatuses[f.Code]; ok {
-		return s
-	}
-	return statuses[f.Kind]
+// invalid is a request that breaks the published schema.
+func invalid(format string, args ...any) *fault.Error {
+	return fault.New(fault.Invalid, "invalid_request", format, args...)
 }
 
 // envelope is the body of every error.
@@ -129,6 +122,13 @@ func writeFault(w http.ResponseWriter, f *fault.Error) {
 	body := json.NewEncoder(w)
 	body.SetEscapeHTML(false)                                                    // people read the message
 	_ = body.Encode(envelope{envelopeError{f.Code, f.Message, f.RequiredScope}}) // a client that is gone misses its response
+}
+
+func status(f *fault.Error) int {
+	if s, ok := codeStatuses[f.Code]; ok {
+		return s
+	}
+	return statuses[f.Kind]
 }
 
 // seconds is d in whole seconds, rounded up, at least one: who waits that long

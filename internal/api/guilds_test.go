@@ -269,9 +269,13 @@ func TestEqualIDsInTwoGuilds(t *testing.T) {
 		n.exec(t, query)
 		neighbours{owner: n.ours}.exec(t, query)
 	}
-	both(`INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, source) VALUES ($1, 'same', 1, '1', '1', 'note', 'of ' || $1, 'bot')`)
+	both(`
+		INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, source)
+		VALUES ($1, 'same', 1, '1', '1', 'note', 'of ' || $1, 'bot')`)
 	both(`INSERT INTO tickets (guild_id, id, number, subject, opener_id) VALUES ($1, 'same', 1, 'of ' || $1, '1')`)
-	both(`INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at) VALUES ($1, 'same', 'active', 'of ' || $1, 1, '1', now(), now() + interval '1 day')`)
+	both(`
+		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at)
+		VALUES ($1, 'same', 'active', 'of ' || $1, 1, '1', now(), now() + interval '1 day')`)
 	same := apitest.Path("id", "same")
 	for _, view := range []*apitest.API{n.ours, n.owner} {
 		view.Do(t, "getCase", "", same).Want(t, 200, `{"data":{"reason":"of `+view.Guild+`"}}`)

@@ -28,7 +28,10 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"POST /api/v1/economy/adjust", `{"userId":"1","amount":5}`, 400, "body /user_id: is required"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","dleta":5}`, 400, "body /dleta: is not a member of this object; did you mean delta?"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"Reason":"x"}`, 400, "did you mean reason?"},
-		{"PATCH /api/v1/cases/x", `{"status":"revoked"}`, 400, "body /status: is not a member of this object; its members are expires_at, reason"},
+		{
+			"PATCH /api/v1/cases/x", `{"status":"revoked"}`, 400,
+			"body /status: is not a member of this object; its members are expires_at, reason",
+		},
 		{"PATCH /api/v1/cases/x", `{}`, 400, "must have at least 1 of the members"},
 		{"PATCH /api/v1/cases/x", `{"expiresAt":null}`, 400, "did you mean expires_at?"},
 		{"POST /api/v1/webhooks", `{"url":"https://example.com","event":["case.created"]}`, 400, "did you mean events?"},
@@ -37,12 +40,21 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		// One of two, and no more.
 		{"POST /api/v1/levelling/adjust", `{"user_id":"1","delta":5,"total_xp":5}`, 400, "body: must have exactly one of delta and total_xp"},
 		{"POST /api/v1/levelling/adjust", `{"user_id":"1"}`, 400, "body: must have exactly one of delta and total_xp"},
-		{"POST /api/v1/levelling/adjust", `{"user_id":"1","delta":null,"total_xp":null}`, 400, "body: must have exactly one of delta and total_xp"},
+		{
+			"POST /api/v1/levelling/adjust", `{"user_id":"1","delta":null,"total_xp":null}`, 400,
+			"body: must have exactly one of delta and total_xp",
+		},
 
 		// Numbers.
-		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":100000000000000000000}`, 400, "body /delta: must be an integer, at least -9007199254740991, at most 9007199254740991"},
+		{
+			"POST /api/v1/economy/adjust", `{"user_id":"1","delta":100000000000000000000}`, 400,
+			"body /delta: must be an integer, at least -9007199254740991, at most 9007199254740991",
+		},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":9007199254740992}`, 400, "at most 9007199254740991"},
-		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":1202.0}`, 400, "body /delta: must be an integer, written without fraction or exponent, such as 1202 and not 1202.0"},
+		{
+			"POST /api/v1/economy/adjust", `{"user_id":"1","delta":1202.0}`, 400,
+			"body /delta: must be an integer, written without fraction or exponent, such as 1202 and not 1202.0",
+		},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":1e3}`, 400, "without fraction or exponent"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":"5"}`, 400, "body /delta: must be an integer"},
 		{"GET /api/v1/cases?page=0", ``, 400, "query page: must be an integer, at least 1"},
@@ -54,18 +66,27 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"POST /api/v1/economy/adjust", `{"user_id":"alice","delta":5}`, 400, "body /user_id: must be a snowflake: a string of 1 to 20 digits"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"012","delta":5}`, 400, "does not begin with 0"},
 		{"POST /api/v1/economy/adjust", `{"user_id":null,"delta":5}`, 400, "body /user_id: must be a string"},
-		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"reason":"  "}`, 400, "body /reason: must contain a character that is not blank"},
+		{
+			"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"reason":"  "}`, 400,
+			"body /reason: must contain a character that is not blank",
+		},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"reason":"a\u0000b"}`, 400, "body /reason: must not contain U+0000"},
 		{"POST /api/v1/tickets/x/message", `{"content":""}`, 400, "body /content: must have at least 1 character"},
 		{"POST /api/v1/webhooks", `{"url":"ftp://example.com","events":["case.created"]}`, 400, "body /url: must be an https URL"},
 		{"POST /api/v1/webhooks", `{"url":"https://u:p@example.com","events":["case.created"]}`, 400, "without credentials"},
-		{"POST /api/v1/webhooks", `{"url":"https://example.com","events":["case.created"],"description":"two\nlines"}`, 400, "body /description: must be one line"},
+		{
+			"POST /api/v1/webhooks", `{"url":"https://example.com","events":["case.created"],"description":"two\nlines"}`, 400,
+			"body /description: must be one line",
+		},
 		{"POST /api/v1/webhooks", `{"url":"https://example.com","events":[]}`, 400, "body /events: must have at least 1 item"},
 		{"POST /api/v1/webhooks", `{"url":"https://example.com","events":"case.created"}`, 400, "body /events: must be an array"},
 		{"POST /api/v1/cases", `{"user_id":"1","moderator_id":"2","type":"ban","reason":"x"}`, 400, "body /type: must be one of "},
 
 		// Instants.
-		{"GET /api/v1/cases?since=2026-01-01T00:00:00+02:00", ``, 400, "query since: must be an existing RFC 3339 date and time with offset; in a query, write + as %2B"},
+		{
+			"GET /api/v1/cases?since=2026-01-01T00:00:00+02:00", ``, 400,
+			"query since: must be an existing RFC 3339 date and time with offset; in a query, write + as %2B",
+		},
 		{"GET /api/v1/cases?since=yesterday", ``, 400, "query since: must be an existing RFC 3339 date and time with offset"},
 		{"GET /api/v1/cases?since=2026-02-30T00:00:00Z", ``, 400, "must be an existing RFC 3339 date"},
 
@@ -92,8 +113,14 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"POST /api/v1/economy/adjust", "{\"user_id\":\"\xff\",\"delta\":5}", 400, "body: must be valid UTF-8"},
 
 		// More of each kind.
-		{"POST /api/v1/cases", `{"user_id":"1","moderatorId":"2","type":"warn","reason":"x"}`, 400, "body /moderatorId: is not a member of this object; did you mean moderator_id?"},
-		{"POST /api/v1/cases", `{"user_id":"1","moderator_id":"2","type":"warn","reason":""}`, 400, "body /reason: must have at least 1 character"},
+		{
+			"POST /api/v1/cases", `{"user_id":"1","moderatorId":"2","type":"warn","reason":"x"}`, 400,
+			"body /moderatorId: is not a member of this object; did you mean moderator_id?",
+		},
+		{
+			"POST /api/v1/cases", `{"user_id":"1","moderator_id":"2","type":"warn","reason":""}`, 400,
+			"body /reason: must have at least 1 character",
+		},
 		{"POST /api/v1/cases", `{"user_id":"1","moderator_id":"2","reason":"x"}`, 400, "body /type: is required"},
 		{"PATCH /api/v1/cases/x", `{"expires_at":"tomorrow"}`, 400, "body /expires_at: must be an existing RFC 3339 date and time with offset"},
 		{"PATCH /api/v1/cases/x", `{"expires_at":"2026-01-01T00:00:00"}`, 400, "with offset"},
@@ -110,8 +137,14 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"GET /api/v1/tickets?channel=7", ``, 400, "did you mean channel_id?"},
 		{"GET /api/v1/economy/ledger?reason=x", ``, 400, "query reason: is not a parameter of this operation"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"reference":"ö"}`, 400, "body /reference: must be printable ASCII"},
-		{"GET /api/v1/levelling/leaderboard?user_id=1", ``, 400, "query user_id: is not a parameter of this operation; its parameters are page, per_page"},
-		{"POST /api/v1/giveaways", `{"channel_id":"1","prize":"x","winner_count":0,"ends_at":"2099-01-01T00:00:00Z"}`, 400, "body /winner_count: must be an integer, at least 1, at most 100"},
+		{
+			"GET /api/v1/levelling/leaderboard?user_id=1", ``, 400,
+			"query user_id: is not a parameter of this operation; its parameters are page, per_page",
+		},
+		{
+			"POST /api/v1/giveaways", `{"channel_id":"1","prize":"x","winner_count":0,"ends_at":"2099-01-01T00:00:00Z"}`, 400,
+			"body /winner_count: must be an integer, at least 1, at most 100",
+		},
 		{"POST /api/v1/giveaways", `{"channel_id":"1","prize":"x","winner_count":1,"ends_at":"2020-01-01T00:00:00Z"}`, 400, "/ends_at"},
 		{"POST /api/v1/giveaways/x/reroll", `{"exclude_user_ids":["alice"]}`, 400, "body /exclude_user_ids/0: must be a snowflake"},
 		{"POST /api/v1/webhooks", `{"url":"https://example.com","events":["case.made"]}`, 400, "body /events/0: must be one of "},
@@ -174,8 +207,12 @@ func TestRefusalsNameTheState(t *testing.T) {
 		for _, statement := range []string{
 			`INSERT INTO tickets (guild_id, id, number, opener_id, claimed_by_id) VALUES ($1, 'open', 1, '4', '55')`,
 			`INSERT INTO tickets (guild_id, id, number, opener_id, status, closed_at) VALUES ($1, 'closed', 2, '4', 'closed', now())`,
-			`INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source) VALUES ($1, 'gone', 1, '4', '5', 'warn', 'x', 'deleted', 'bot')`,
-			`INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at) VALUES ($1, 'on', 'active', 'x', 1, '6', now(), now() + interval '1 day')`,
+			`
+				INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source)
+				VALUES ($1, 'gone', 1, '4', '5', 'warn', 'x', 'deleted', 'bot')`,
+			`
+				INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at)
+				VALUES ($1, 'on', 'active', 'x', 1, '6', now(), now() + interval '1 day')`,
 			`UPDATE guild_settings SET require_close_reason = true WHERE guild_id = $1`,
 		} {
 			if _, err := tx.ExecContext(ctx, statement, a.Guild); err != nil {

@@ -19,17 +19,14 @@ var strict = []string{"max-age=31536000"}
 func requireHTTPS(trusted []netip.Prefix) middleware {
 	return func(next handler) handler {
 		return func(rs *reqState) error {
-			if rs.Scheme() != "https" {
+			req := rs.Request()
+			peer := auth.Peer(req.RemoteAddr)
+			if !auth.IsHTTPS(req.TLS != nil, peer, req.Header.Values("X-Forwarded-Proto"), trusted) {
 				return errPlain
 			}
 			rs.Response().Header()["Strict-Transport-Security"] = strict
-			locateCaller(rs, trusted)
+			rs.from = auth.ClientIP(peer, req.Header.Values("X-Forwarded-For"), trusted)
 			return next(rs)
 		}
 	}
-}
-
-func locateCaller(rs *reqState, trusted []netip.Prefix) {
-	req := rs.Request()
-	rs.from = auth.ClientIP(req.RemoteAddr, req.Header.Values("X-Forwarded-For"), trusted)
 }

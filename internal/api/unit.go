@@ -79,14 +79,6 @@ func (u *units) own(rs *reqState, next handler) (response idempotency.Response, 
 	return response, err
 }
 
-func request(rs *reqState) idempotency.Request {
-	req := rs.Request()
-	return idempotency.Request{
-		GuildID: rs.by.GuildID, TokenID: rs.by.TokenID, Key: rs.key,
-		Fingerprint: idempotency.Fingerprint(req.Method, req.URL.EscapedPath(), rs.body),
-	}
-}
-
 // keyed runs the operation at most once for its key.
 func (u *units) keyed(rs *reqState, next handler) error {
 	return u.once(rs, func(r idempotency.Request) error {
@@ -114,6 +106,14 @@ func (u *units) once(rs *reqState, first func(idempotency.Request) error) error 
 	}
 	defer unlock()
 	return first(r)
+}
+
+func request(rs *reqState) idempotency.Request {
+	req := rs.Request()
+	return idempotency.Request{
+		GuildID: rs.by.GuildID, TokenID: rs.by.TokenID, Key: rs.key,
+		Fingerprint: idempotency.Fingerprint(req.Method, req.URL.EscapedPath(), rs.body),
+	}
 }
 
 // claimed runs the operation in a unit of its own that holds the key. A refusal

@@ -58,19 +58,9 @@ func parseAddr(s string) (netip.Addr, bool) {
 	return a.Unmap(), true
 }
 
-func contains(list []netip.Prefix, a netip.Addr) bool {
-	a = a.Unmap()
-	for _, p := range list {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
-}
-
-// peer is the address at the other end of the connection; the zero one when
-// there is none to be read.
-func peer(remoteAddr string) netip.Addr {
+// Peer is the address at the other end of a connection, of whose remote address
+// ClientIP and IsHTTPS want it; the zero one when there is none to be read.
+func Peer(remoteAddr string) netip.Addr {
 	if ap, err := netip.ParseAddrPort(remoteAddr); err == nil {
 		return ap.Addr().Unmap().WithZone("")
 	}
@@ -82,22 +72,15 @@ func peer(remoteAddr string) netip.Addr {
 	return a
 }
 
-// FromProxy reports whether the connection comes from one of the trusted
-// proxies.
-func FromProxy(remoteAddr string, trusted []netip.Prefix) bool {
-	a := peer(remoteAddr)
-	return a.IsValid() && contains(trusted, a)
-}
-
 // ClientIP is the address a request came from: the peer's, or, when that is a
 // trusted proxy, the last address of X-Forwarded-For, read from the right, that
 // is no trusted proxy. Several header lines are one list. Where every address
 // is a trusted proxy it is the first of them. What is no address ends the
 // reading: nobody can be named, and the zero address is returned, which no
 // allowlist holds.
-func ClientIP(remoteAddr string, xff []string, trusted []netip.Prefix) netip.Addr {
-	from := peer(remoteAddr)
-	if !from.IsValid() || !contains(trusted, from) {
+func ClientIP(peer netip.Addr, xff []string, trusted []netip.Prefix) netip.Addr {
+	from := peer
+	if !contains(trusted, from) {
 		return from
 	}
 	for i := len(xff) - 1; i >= 0; i-- {
@@ -120,13 +103,23 @@ func ClientIP(remoteAddr string, xff []string, trusted []netip.Prefix) netip.Add
 	return from
 }
 
+func contains(list []netip.Prefix, a netip.Addr) bool {
+	a = a.Unmap()
+	for _, p := range list {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
 // IsHTTPS reports whether the client's request travelled over TLS: to this
 // process, or to a trusted proxy that says so. A trusted proxy is also believed
 // when it says the opposite. Every entry of X-Forwarded-Proto has to be https:
 // one of them was written by whoever is furthest away, and any hop in clear has
 // shown the token.
-func IsHTTPS(tls bool, remoteAddr string, forwardedProto []string, trusted []netip.Prefix) bool {
-	if len(forwardedProto) == 0 || len(trusted) == 0 || !FromProxy(remoteAddr, trusted) {
+func IsHTTPS(tls bool, peer netip.Addr, forwardedProto []string, trusted []netip.Prefix) bool {
+	if len(forwardedProto) == 0 || len(trusted) == 0 || !contains(trusted, peer) {
 		return tls
 	}
 	for _, line := range forwardedProto {

@@ -53,7 +53,7 @@ func TestClientIP(t *testing.T) {
 			if tt.want != "" {
 				want = netip.MustParseAddr(tt.want)
 			}
-			if got := auth.ClientIP(tt.remote, tt.xff, trusted); got != want {
+			if got := auth.ClientIP(auth.Peer(tt.remote), tt.xff, trusted); got != want {
 				t.Errorf("got %v, want %v", got, want)
 			}
 		})
@@ -109,10 +109,10 @@ func TestSpoofedHeaders(t *testing.T) {
 			xff, proto = say(xff, caller), say(proto, scheme)
 			caller, scheme = pick(proxies), "https"
 		}
-		if got := auth.ClientIP(remote(caller), xff, trusted); got != netip.MustParseAddr(attacker) {
+		if got := auth.ClientIP(auth.Peer(remote(caller)), xff, trusted); got != netip.MustParseAddr(attacker) {
 			t.Fatalf("peer %s, X-Forwarded-For %q: took %v for the client, who is %s", caller, xff, got, attacker)
 		}
-		if auth.IsHTTPS(false, remote(caller), proto, trusted) {
+		if auth.IsHTTPS(false, auth.Peer(remote(caller)), proto, trusted) {
 			t.Fatalf("peer %s, X-Forwarded-Proto %q: took plain HTTP for HTTPS", caller, proto)
 		}
 	}
@@ -151,7 +151,7 @@ func TestIsHTTPS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := auth.IsHTTPS(tt.tls, tt.remote, tt.proto, trusted); got != tt.want {
+			if got := auth.IsHTTPS(tt.tls, auth.Peer(tt.remote), tt.proto, trusted); got != tt.want {
 				t.Errorf("got %v", got)
 			}
 		})

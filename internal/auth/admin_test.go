@@ -15,7 +15,7 @@ import (
 
 func TestCreate(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 
 	t.Run("keeps no secret", func(t *testing.T) {
 		t.Parallel()
@@ -80,7 +80,7 @@ func TestCreate(t *testing.T) {
 // RELIABILITY.md, Tokens.
 func TestForeignWriterIsNoticed(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 	n := s.tokens(t)
 	run(t, n)
 	tok := s.token(t)

@@ -5,7 +5,7 @@ import "testing"
 // BenchmarkAuthenticate is a token found in memory: what nearly every request
 // pays.
 func BenchmarkAuthenticate(b *testing.B) {
-	s := newScene(b)
+	s := newTokenDB(b)
 	n := s.tokens(b)
 	run(b, n)
 	tok := s.token(b)
@@ -21,7 +21,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 // BenchmarkAuthenticateMalformed is a guess that has not even the form of a
 // token.
 func BenchmarkAuthenticateMalformed(b *testing.B) {
-	s := newScene(b)
+	s := newTokenDB(b)
 	n := s.tokens(b)
 	bad := mint("live")
 	b.ReportAllocs()

@@ -19,7 +19,7 @@ import (
 // RELIABILITY.md, Tokens.
 func TestRevocationWithLostLinks(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 	silentLink, lostLink := dbtest.NewLink(t, s.URL), dbtest.NewLink(t, s.URL)
 	healthy := s.tokens(t)
 	cut := s.tokens(t, func(c *Config) { c.URL = silentLink.URL })
@@ -84,7 +84,7 @@ func TestRevocationWithLostLinks(t *testing.T) {
 func TestLineBreaks(t *testing.T) {
 	t.Parallel()
 	const cuts = 50
-	s := newScene(t)
+	s := newTokenDB(t)
 	l := dbtest.NewLink(t, s.URL)
 	n := s.tokens(t, func(c *Config) { c.URL = l.URL })
 	run(t, n)
@@ -120,7 +120,7 @@ func TestLineBreaks(t *testing.T) {
 // RELIABILITY.md, Operation.
 func TestRunDeregisters(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 	a, b := s.tokens(t), s.tokens(t, func(c *Config) { c.NodeID = "o'brien" })
 	stopA := run(t, a)
 	run(t, b)
@@ -150,7 +150,7 @@ func TestRunDeregisters(t *testing.T) {
 // RELIABILITY.md, Tokens.
 func TestRunWithoutADatabase(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 	l := dbtest.NewLink(t, s.URL)
 	l.Down()
 	tok := s.token(t)
@@ -178,7 +178,7 @@ func TestRunWithoutADatabase(t *testing.T) {
 // RELIABILITY.md, Tokens.
 func TestRevocationAfterTheEpochWasSetBack(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 	l := dbtest.NewLink(t, s.URL)
 	n := s.tokens(t, func(c *Config) { c.URL = l.URL })
 	run(t, n)

@@ -11,7 +11,7 @@ import (
 // RELIABILITY.md, Tokens.
 func TestGuessesTakeLittleOfTheCache(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 	n := s.tokens(t)
 	run(t, n)
 	known := s.token(t)

@@ -51,7 +51,7 @@ func TestNode(t *testing.T) {
 // RELIABILITY.md, Tokens.
 func TestFrozenNode(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

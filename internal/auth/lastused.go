@@ -36,17 +36,6 @@ func (u *lastUsed) add(id string) {
 	}
 }
 
-func (u *lastUsed) take() []string {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	list := make([]string, 0, len(u.ids))
-	for id := range u.ids {
-		list = append(list, id)
-	}
-	u.ids = nil
-	return list
-}
-
 // writeLastUsed writes noted uses until ctx ends, and then those still noted.
 func (t *Tokens) writeLastUsed(ctx context.Context) {
 	tick := time.NewTicker(flushInterval)
@@ -75,4 +64,15 @@ func (t *Tokens) flushLastUsed(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		t.log.WarnContext(ctx, "the last use of some tokens was not written", "tokens", len(ids), "error", err)
 	}
+}
+
+func (u *lastUsed) take() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	list := make([]string, 0, len(u.ids))
+	for id := range u.ids {
+		list = append(list, id)
+	}
+	u.ids = nil
+	return list
 }

@@ -124,7 +124,7 @@ func TestUsesAreNotedAndBounded(t *testing.T) {
 // A node whose database is away asks again at growing intervals.
 func TestReconnectingPauses(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 	l := dbtest.NewLink(t, s.URL)
 	l.Down()
 	n := s.tokens(t, func(c *Config) { c.URL = l.URL })
@@ -139,7 +139,7 @@ func TestReconnectingPauses(t *testing.T) {
 // The row's time by the database lies within the look-up that read it.
 func TestRowsAreDatedWithinTheirLookup(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 	n := s.tokens(t)
 	tok := s.token(t)
 	hash, _ := recognise(tok.Secret, "test")
@@ -152,7 +152,7 @@ func TestRowsAreDatedWithinTheirLookup(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 	dbtest.AddGuilds(t, s.DB, "2")
 	tok := s.token(t, func(n *New) { n.Name = strings.Repeat("ä", 100) })
 	if found, err := Find(t.Context(), s.DB, guild, tok.ID); err != nil || found.Name != tok.Name || found.Secret != "" {

@@ -18,7 +18,7 @@ import (
 	"guildhall/internal/testutil"
 )
 
-func revokeNow(t testing.TB, s *scene, id string) {
+func revokeNow(t testing.TB, s *tokenDB, id string) {
 	t.Helper()
 	if err := Revoke(context.Background(), s.DB, guild, id); err != nil {
 		t.Errorf("Revoke: %v", err)
@@ -28,7 +28,7 @@ func revokeNow(t testing.TB, s *scene, id string) {
 // RELIABILITY.md, Tokens.
 func TestRevoke(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 
 	t.Run("knows no token that is not there", func(t *testing.T) {
 		t.Parallel()
@@ -82,7 +82,7 @@ func TestRevoke(t *testing.T) {
 	})
 	t.Run("says when waiting was cut short", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTokenDB(t)
 		dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('silent', 0, now())`)
 		tok := s.token(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -98,7 +98,7 @@ func TestRevoke(t *testing.T) {
 	})
 	t.Run("waits for a node that has not heard, and not for one that is gone", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTokenDB(t)
 		tok, other := s.token(t), s.token(t)
 		dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('gone', 0, now() - interval '11 seconds')`)
 		start := time.Now()
@@ -122,7 +122,7 @@ func TestRevoke(t *testing.T) {
 func TestRevocationUnderLoad(t *testing.T) {
 	t.Parallel()
 	const revocations, lanes = 500, 4
-	s := newScene(t)
+	s := newTokenDB(t)
 	nodes := []*Tokens{s.tokens(t), s.tokens(t), s.tokens(t)}
 	run(t, nodes...)
 	var stale, accepted atomic.Int64
@@ -190,7 +190,7 @@ func TestRevocationUnderLoad(t *testing.T) {
 func TestSlowReadDoesNotBringATokenBack(t *testing.T) {
 	t.Parallel()
 	const rounds = 100
-	s := newScene(t)
+	s := newTokenDB(t)
 	slow := dbtest.NewLink(t, s.URL)
 	n := s.tokens(t, func(c *Config) { c.DB = open(t, slow.URL) })
 	run(t, n)
@@ -236,7 +236,7 @@ func TestSlowReadDoesNotBringATokenBack(t *testing.T) {
 // log each, on every node; those of another guild live on.
 func TestRevokeAll(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 	dbtest.AddGuilds(t, s.DB, "2")
 	a, b := s.tokens(t), s.tokens(t)
 	run(t, a, b)
@@ -272,7 +272,10 @@ func TestRevokeAll(t *testing.T) {
 	if after := dbtest.Value[int64](t, s.DB, `SELECT epoch FROM auth_epoch`); after != before+1 {
 		t.Errorf("the epoch went from %d to %d", before, after)
 	}
-	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM audit_log WHERE action = 'token.revoked' AND guild_id = $1 AND after->>'revoked_at' IS NOT NULL AND before->>'revoked_at' IS NULL`, guild); n != 20 {
+	if n := dbtest.Value[int](t, s.DB, `
+		SELECT count(*)
+		FROM audit_log
+		WHERE action = 'token.revoked' AND guild_id = $1 AND after->>'revoked_at' IS NOT NULL AND before->>'revoked_at' IS NULL`, guild); n != 20 {
 		t.Errorf("%d lines in the audit log", n)
 	}
 
@@ -298,7 +301,7 @@ func TestRevokeAll(t *testing.T) {
 // whose hash has changed, as everything; a row left as it was is not.
 func TestAnnouncements(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 	tokens := []Token{s.token(t), s.token(t)}
 	node := s.tokens(t)
 	run(t, node)
@@ -333,7 +336,7 @@ func TestAnnouncements(t *testing.T) {
 // log, once, and by a metric.
 func TestAListenerThatHearsNothingIsTold(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 	node := s.tokens(t)
 	conn, err := db.Listen(t.Context(), s.URL, "guildhall-test", "another_channel")
 	if err != nil {

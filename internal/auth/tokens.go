@@ -251,8 +251,8 @@ type generations struct {
 	some [1024]atomic.Uint64
 }
 
+func (g *generations) of(hash digest) uint64 { return g.all.Load() + g.slot(hash).Load() }
+
 func (g *generations) slot(hash digest) *atomic.Uint64 {
 	return &g.some[(int(hash[0])<<8|int(hash[1]))%len(g.some)]
 }
-
-func (g *generations) of(hash digest) uint64 { return g.all.Load() + g.slot(hash).Load() }

@@ -16,7 +16,7 @@ import (
 
 func TestAuthenticate(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 	plain := s.token(t)
 	limited := s.token(t, func(n *New) { n.AllowIP = []string{"198.51.100.0/24, 2001:db8::/32", "203.0.113.9"} })
 	live := s.token(t, func(n *New) { n.Env = "live" })
@@ -69,7 +69,7 @@ func TestAuthenticate(t *testing.T) {
 
 func TestWhatIsNoTokenCostsNoLookup(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 	n := s.tokens(t)
 	for _, bad := range []string{"", "abc", mint("live"), mint("test")[1:], mint("test") + "a", strings.Repeat("a", 16<<10)} {
 		wantCode(t, n, bad, "invalid_token")
@@ -84,7 +84,7 @@ func TestCache(t *testing.T) {
 
 	t.Run("reads a token once, however many ask at once", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTokenDB(t)
 		tok, n := s.token(t), s.tokens(t)
 		run(t, n)
 		before := counter(t, n.met.reads)
@@ -111,7 +111,7 @@ func TestCache(t *testing.T) {
 
 	t.Run("remembers what is no token, until it becomes one", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTokenDB(t)
 		n := s.tokens(t)
 		run(t, n)
 		secret := mint("test")
@@ -122,13 +122,15 @@ func TestCache(t *testing.T) {
 			t.Errorf("only %v of 50 were remembered", hits)
 		}
 		hash, _ := recognise(secret, "test")
-		dbtest.Exec(t, s.DB, `INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes) VALUES ('t', $1, 'n', 'p', $2, '{cases:read}')`, guild, hash[:])
+		dbtest.Exec(t, s.DB, `
+			INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
+			VALUES ('t', $1, 'n', 'p', $2, '{cases:read}')`, guild, hash[:])
 		testutil.Eventually(t, "the new token works", func() bool { return authCode(n, secret) == "" })
 	})
 
 	t.Run("hears of every writer of the table", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTokenDB(t)
 		n := s.tokens(t)
 		run(t, n)
 		for _, change := range []struct{ statement, code string }{
@@ -159,7 +161,7 @@ func TestCache(t *testing.T) {
 
 	t.Run("is not disturbed by mere use", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTokenDB(t)
 		tok, n := s.token(t), s.tokens(t)
 		run(t, n)
 		epoch := dbtest.Value[int64](t, s.DB, `SELECT epoch FROM auth_epoch`)
@@ -176,7 +178,7 @@ func TestCache(t *testing.T) {
 func TestLastUse(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	s := newScene(t)
+	s := newTokenDB(t)
 	tok := s.token(t)
 	nodes := []*Tokens{s.tokens(t), s.tokens(t), s.tokens(t)}
 	use := func() {
@@ -222,7 +224,7 @@ func TestLastUse(t *testing.T) {
 // RELIABILITY.md, Tokens.
 func TestExpiryWithWrongClocks(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 	var jump atomic.Int64
 	skewed := func(by time.Duration) func(*Config) {
 		return func(c *Config) {
@@ -261,7 +263,7 @@ func TestExpiryWithWrongClocks(t *testing.T) {
 
 func TestNarrowLane(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTokenDB(t)
 	bad, good := netip.MustParseAddr("203.0.113.66"), anywhere
 	lane := dbtest.NewLink(t, s.URL)
 	n := s.tokens(t, func(c *Config) {

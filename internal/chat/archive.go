@@ -24,26 +24,6 @@ type about struct {
 	Overwrites []Overwrite `json:"permission_overwrites"`
 }
 
-func (a about) thread() bool {
-	return a.Type == announcementThread || a.Type == publicThread || a.Type == privateThread
-}
-
-// of returns the overwrite for a role or member, an absent one when there is
-// none.
-func (a about) of(id string, typ OverwriteType) Overwrite {
-	i := slices.IndexFunc(a.Overwrites, func(o Overwrite) bool { return o.ID == id && o.Type == typ })
-	if i < 0 {
-		return Overwrite{ID: id, Type: typ, Absent: true}
-	}
-	return a.Overwrites[i]
-}
-
-func (d *Discord) about(ctx context.Context, c Channel) (about, error) {
-	var a about
-	err := d.in(ctx, c, rest.GetChannel.Compile(nil, c.ID), nil, &a)
-	return a, err
-}
-
 // LockOf names everyone, the user, and every member with permissions of their
 // own but the bot. Roles keep theirs: staff can still write.
 func (d *Discord) LockOf(ctx context.Context, c Channel, user string) (Lock, error) {
@@ -67,24 +47,24 @@ func (d *Discord) LockOf(ctx context.Context, c Channel, user string) (Lock, err
 	return lock, nil
 }
 
-// closed is the overwrite without the permission to write.
-func (o Overwrite) closed() Overwrite {
-	o.Allow &^= writing
-	o.Deny |= writing
-	o.Absent = false
-	return o
+func (a about) thread() bool {
+	return a.Type == announcementThread || a.Type == publicThread || a.Type == privateThread
 }
 
-// reopened is the overwrite with the permission to write that it had before.
-// What else was changed meanwhile stays.
-func (o Overwrite) reopened(before Overwrite) Overwrite {
-	if o.Absent {
-		return o // somebody has taken it away meanwhile
+// of returns the overwrite for a role or member, an absent one when there is
+// none.
+func (a about) of(id string, typ OverwriteType) Overwrite {
+	i := slices.IndexFunc(a.Overwrites, func(o Overwrite) bool { return o.ID == id && o.Type == typ })
+	if i < 0 {
+		return Overwrite{ID: id, Type: typ, Absent: true}
 	}
-	o.Allow = o.Allow&^writing | before.Allow&writing
-	o.Deny = o.Deny&^writing | before.Deny&writing
-	o.Absent = before.Absent && o.Allow == 0 && o.Deny == 0
-	return o
+	return a.Overwrites[i]
+}
+
+func (d *Discord) about(ctx context.Context, c Channel) (about, error) {
+	var a about
+	err := d.in(ctx, c, rest.GetChannel.Compile(nil, c.ID), nil, &a)
+	return a, err
 }
 
 // ArchiveChannel archives and locks a thread, and denies writing in any other
@@ -130,4 +110,24 @@ func (d *Discord) setArchived(ctx context.Context, c Channel, lock Lock, archive
 		}
 	}
 	return nil
+}
+
+// closed is the overwrite without the permission to write.
+func (o Overwrite) closed() Overwrite {
+	o.Allow &^= writing
+	o.Deny |= writing
+	o.Absent = false
+	return o
+}
+
+// reopened is the overwrite with the permission to write that it had before.
+// What else was changed meanwhile stays.
+func (o Overwrite) reopened(before Overwrite) Overwrite {
+	if o.Absent {
+		return o // somebody has taken it away meanwhile
+	}
+	o.Allow = o.Allow&^writing | before.Allow&writing
+	o.Deny = o.Deny&^writing | before.Deny&writing
+	o.Absent = before.Absent && o.Allow == 0 && o.Deny == 0
+	return o
 }

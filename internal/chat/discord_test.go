@@ -12,6 +12,7 @@ import (
 
 	"guildhall/internal/chat"
 	"guildhall/internal/chat/chattest"
+	"guildhall/internal/testutil"
 )
 
 const channel = "1100"
@@ -242,11 +243,7 @@ func TestRateLimits(t *testing.T) {
 			t.Errorf("got %+v", f)
 		}
 		// The library forgets to unlock a route whose limit outlasts a caller.
-		for deadline := time.Now().Add(15 * time.Second); send(d, channel) != nil; time.Sleep(50 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("the channel stays mute")
-			}
-		}
+		testutil.Eventually(t, "the channel takes messages again", func() bool { return send(d, channel) == nil })
 	})
 
 	t.Run("reads it from the body where the headers are poor", func(t *testing.T) {
@@ -402,7 +399,7 @@ func TestTextChannels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := func(id string, want chattest.Overwrite) {
+	wantOverwrite := func(id string, want chattest.Overwrite) {
 		t.Helper()
 		want.ID = id
 		if got := s.Overwrites(channel)[id]; got != want {
@@ -413,11 +410,11 @@ func TestTextChannels(t *testing.T) {
 		if err := d.ArchiveChannel(ctx, at(channel), lock); err != nil {
 			t.Fatal(err)
 		}
-		want(guild, chattest.Overwrite{Deny: view | writing})
-		want(user, chattest.Overwrite{Type: 1, Deny: writing})
-		want(friend, chattest.Overwrite{Type: 1, Allow: view, Deny: writing})
-		want(staff, before[1])
-		want(chattest.Self, before[3])
+		wantOverwrite(guild, chattest.Overwrite{Deny: view | writing})
+		wantOverwrite(user, chattest.Overwrite{Type: 1, Deny: writing})
+		wantOverwrite(friend, chattest.Overwrite{Type: 1, Allow: view, Deny: writing})
+		wantOverwrite(staff, before[1])
+		wantOverwrite(chattest.Self, before[3])
 	}
 	s.Text(channel, append(before[:2:2], chattest.Overwrite{ID: user, Type: 1, Deny: writing},
 		chattest.Overwrite{ID: friend, Type: 1, Deny: writing})...)
@@ -425,9 +422,9 @@ func TestTextChannels(t *testing.T) {
 		if err := d.RestoreChannel(ctx, at(channel), lock); err != nil {
 			t.Fatal(err)
 		}
-		want(guild, before[0])
-		want(staff, before[1])
-		want(friend, chattest.Overwrite{Type: 1, Allow: write}) // its view was taken meanwhile
+		wantOverwrite(guild, before[0])
+		wantOverwrite(staff, before[1])
+		wantOverwrite(friend, chattest.Overwrite{Type: 1, Allow: write}) // its view was taken meanwhile
 		if _, there := s.Overwrites(channel)[user]; there {
 			t.Error("an overwrite that was none before is left")
 		}

@@ -65,8 +65,6 @@ type Intent struct {
 	Late  bool `db:"late"`
 }
 
-func (in Intent) channel() Channel { return Channel{in.GuildID, in.ChannelID} }
-
 // Nonce is the name of an intent's message on the platform: 22 characters made
 // from the intent's id.
 func Nonce(intentID string) string {
@@ -198,6 +196,8 @@ func Deliver(ctx context.Context, d db.Doer, p Platform, in *Intent, channelID s
 	}
 	return p.SendMessage(ctx, m)
 }
+
+func (in Intent) channel() Channel { return Channel{in.GuildID, in.ChannelID} }
 
 // Find looks in the channel for the message of an intent that may have been
 // posted before, and returns its id. An empty one means that it was not posted,

@@ -18,22 +18,22 @@ import (
 
 const guild = "77"
 
-// scene is a database with a guild, and a platform.
-type scene struct {
+// intentDB is a database with a guild, and a platform.
+type intentDB struct {
 	*dbtest.Database
 	platform *chattest.Server
 	client   *chat.Discord
 }
 
-func newScene(t *testing.T) scene {
+func newIntentDB(t *testing.T) intentDB {
 	t.Helper()
-	s := scene{Database: dbtest.New(t), platform: chattest.New(t)}
+	s := intentDB{Database: dbtest.New(t), platform: chattest.New(t)}
 	s.client = connect(t, s.platform)
 	dbtest.AddGuilds(t, s.DB, guild)
 	return s
 }
 
-func (s scene) prepare(t *testing.T, content string) chat.Intent {
+func (s intentDB) prepare(t *testing.T, content string) chat.Intent {
 	t.Helper()
 	var in chat.Intent
 	if err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) (err error) {
@@ -47,7 +47,7 @@ func (s scene) prepare(t *testing.T, content string) chat.Intent {
 	return in
 }
 
-func (s scene) take(t *testing.T, id string) (chat.Intent, error) {
+func (s intentDB) take(t *testing.T, id string) (chat.Intent, error) {
 	t.Helper()
 	var in chat.Intent
 	err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) (err error) {
@@ -59,7 +59,7 @@ func (s scene) take(t *testing.T, id string) (chat.Intent, error) {
 
 // announce posts the message of an intent as a job does: once, however often it
 // is called.
-func (s scene) announce(t *testing.T, in chat.Intent) error {
+func (s intentDB) announce(t *testing.T, in chat.Intent) error {
 	t.Helper()
 	taken, err := s.take(t, in.ID)
 	if err != nil || taken.State == chat.Sent {
@@ -68,16 +68,7 @@ func (s scene) announce(t *testing.T, in chat.Intent) error {
 	return chat.Post(context.Background(), s.DB, s.client, taken, nil)
 }
 
-// elapse moves the intents back in time, as if this many seconds had passed.
-func (s scene) elapse(t *testing.T, seconds int) {
-	t.Helper()
-	dbtest.Exec(t, s.DB, `
-		UPDATE chat_intents
-		SET first_sent_at = first_sent_at - make_interval(secs => $1), lease_until = lease_until - make_interval(secs => $1),
-		    created_at = created_at - make_interval(secs => $1)`, seconds)
-}
-
-func (s scene) wantState(t *testing.T, id, state string, messages int) {
+func (s intentDB) wantState(t *testing.T, id, state string, messages int) {
 	t.Helper()
 	var got struct {
 		State     string  `db:"state"`
@@ -101,7 +92,7 @@ func TestAnnounce(t *testing.T) {
 
 	t.Run("posts once however often it is called", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newIntentDB(t)
 		in := s.prepare(t, "The winners")
 		var group sync.WaitGroup
 		for range 10 {
@@ -123,7 +114,7 @@ func TestAnnounce(t *testing.T) {
 
 	t.Run("resumes after the sender has died, by the nonce", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newIntentDB(t)
 		in := s.prepare(t, "The winners")
 		taken, err := s.take(t, in.ID)
 		if err != nil {
@@ -136,7 +127,7 @@ func TestAnnounce(t *testing.T) {
 		if err := s.announce(t, in); !errors.Is(err, chat.ErrTaken) {
 			t.Fatalf("got %v, want %v", err, chat.ErrTaken)
 		}
-		s.elapse(t, 16)
+		chattest.Elapse(t, s.DB, 16)
 		if err := s.announce(t, in); err != nil {
 			t.Fatal(err)
 		}
@@ -145,13 +136,13 @@ func TestAnnounce(t *testing.T) {
 
 	t.Run("fences a sender that wakes up late", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newIntentDB(t)
 		in := s.prepare(t, "The winners")
 		frozen, err := s.take(t, in.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.elapse(t, 16)
+		chattest.Elapse(t, s.DB, 16)
 		if err := s.announce(t, in); err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +160,7 @@ func TestAnnounce(t *testing.T) {
 	t.Run("reads the channel once the nonce is forgotten", func(t *testing.T) {
 		t.Parallel()
 		for _, posted := range []bool{true, false} {
-			s := newScene(t)
+			s := newIntentDB(t)
 			other := s.prepare(t, "The winners")
 			if err := s.announce(t, other); err != nil { // the same words, another intent
 				t.Fatal(err)
@@ -185,7 +176,7 @@ func TestAnnounce(t *testing.T) {
 				}
 			}
 			s.platform.Forget()
-			s.elapse(t, 600)
+			chattest.Elapse(t, s.DB, 600)
 			if err := s.announce(t, in); err != nil {
 				t.Fatal(err)
 			}
@@ -195,7 +186,7 @@ func TestAnnounce(t *testing.T) {
 
 	t.Run("never posts blindly where the channel cannot be read", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newIntentDB(t)
 		in := s.prepare(t, "The winners")
 		taken, err := s.take(t, in.ID)
 		if err != nil {
@@ -205,7 +196,7 @@ func TestAnnounce(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.platform.Forget()
-		s.elapse(t, 600)
+		chattest.Elapse(t, s.DB, 600)
 		s.platform.In(channel, chattest.Refuse(403, 50001, "Missing Access"))
 		if f := failure(t, s.announce(t, in)); !f.Uncertain {
 			t.Errorf("got %+v", f)
@@ -220,7 +211,7 @@ func TestAnnounce(t *testing.T) {
 
 	t.Run("says so when it is refused for good, and starts anew when asked again", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newIntentDB(t)
 		in := s.prepare(t, "The winners")
 		s.platform.In(channel, chattest.Refuse(403, 50013, "Missing Permissions"))
 		if f := failure(t, s.announce(t, in)); !f.Lasting() {
@@ -228,7 +219,7 @@ func TestAnnounce(t *testing.T) {
 		}
 		s.wantState(t, in.ID, chat.Refused, 0)
 		s.platform.In(channel, nil)
-		s.elapse(t, 600)
+		chattest.Elapse(t, s.DB, 600)
 		if err := s.announce(t, in); err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +242,7 @@ func TestARefusalDoesNotUndoWhatMayHaveBeenPosted(t *testing.T) {
 		"none": nil, // the platform is not even asked: the bot's token was refused
 	} {
 		for _, posted := range []bool{true, false} {
-			s := newScene(t)
+			s := newIntentDB(t)
 			s.client = connectAs(t, s.platform, chat.Config{Log: slog.New(slog.DiscardHandler), Budget: 2 * time.Second})
 			in := s.prepare(t, "The winners")
 			lost := chattest.Lose()
@@ -263,7 +254,7 @@ func TestARefusalDoesNotUndoWhatMayHaveBeenPosted(t *testing.T) {
 				t.Fatal("no answer was lost")
 			}
 			for range 3 {
-				s.elapse(t, 30)
+				chattest.Elapse(t, s.DB, 30)
 				if refuse != nil {
 					s.platform.In(channel, refuse)
 				} else {
@@ -276,7 +267,7 @@ func TestARefusalDoesNotUndoWhatMayHaveBeenPosted(t *testing.T) {
 			}
 			s.platform.In(channel, nil)
 			s.platform.Forget()
-			s.elapse(t, 31)
+			chattest.Elapse(t, s.DB, 31)
 			s.client = connect(t, s.platform)
 			if err := s.announce(t, in); err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -288,7 +279,7 @@ func TestARefusalDoesNotUndoWhatMayHaveBeenPosted(t *testing.T) {
 
 func TestAbandonedAndPrune(t *testing.T) {
 	t.Parallel()
-	ctx, s := context.Background(), newScene(t)
+	ctx, s := context.Background(), newIntentDB(t)
 	in := s.prepare(t, "x")
 	abandoned := func() int {
 		t.Helper()
@@ -301,7 +292,7 @@ func TestAbandonedAndPrune(t *testing.T) {
 	if n := abandoned(); n != 0 {
 		t.Errorf("%d abandoned at once", n)
 	}
-	s.elapse(t, 61)
+	chattest.Elapse(t, s.DB, 61)
 	if n := abandoned(); n != 1 {
 		t.Errorf("%d abandoned after a minute without a sender, want 1", n)
 	}
@@ -311,11 +302,11 @@ func TestAbandonedAndPrune(t *testing.T) {
 	if n := abandoned(); n != 0 {
 		t.Errorf("%d abandoned under a lease", n)
 	}
-	s.elapse(t, 16)
+	chattest.Elapse(t, s.DB, 16)
 	if n := abandoned(); n != 1 {
 		t.Errorf("%d abandoned after the lease, want 1", n)
 	}
-	s.elapse(t, 50*3600)
+	chattest.Elapse(t, s.DB, 50*3600)
 	if n, err := chat.Prune(ctx, s.DB); n != 0 || err != nil {
 		t.Errorf("pruned %d unsettled, %v", n, err)
 	}

@@ -34,6 +34,31 @@ type owner struct {
 
 func newOwners() *owners { return &owners{now: time.Now, known: map[string]owner{}} }
 
+// CheckChannel asks whose the channel is, unless that is known.
+func (d *Discord) CheckChannel(ctx context.Context, c Channel) error {
+	guild, known := d.owners.of(c.ID)
+	if !known {
+		var channel struct {
+			GuildID string `json:"guild_id"`
+		}
+		if err := d.do(ctx, c, rest.GetChannel.Compile(nil, c.ID), nil, &channel); err != nil {
+			if f := (*Failure)(nil); errors.As(err, &f) {
+				f.NotAllowed = f.Lasting()
+				f.Uncertain = false // whatever was to be done after it was not done
+			}
+			return err
+		}
+		guild = channel.GuildID // empty: nobody's, a conversation with one person
+		d.owners.learn(c.ID, guild)
+	}
+	if guild != c.GuildID {
+		f := &Failure{Message: "the channel belongs to another guild", NotAllowed: true, unsent: unsentChannel}
+		d.report(ctx, c, rest.GetChannel.Compile(nil, c.ID), f)
+		return f
+	}
+	return nil
+}
+
 // of returns the guild of a channel, and whether it is known.
 func (o *owners) of(channel string) (string, bool) {
 	o.mu.Lock()
@@ -60,37 +85,6 @@ func (o *owners) learn(channel, guild string) {
 	o.known[channel] = owner{guild, now.Add(ownerLifetime)}
 }
 
-func (o *owners) forget(channel string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.known, channel)
-}
-
-// CheckChannel asks whose the channel is, unless that is known.
-func (d *Discord) CheckChannel(ctx context.Context, c Channel) error {
-	guild, known := d.owners.of(c.ID)
-	if !known {
-		var channel struct {
-			GuildID string `json:"guild_id"`
-		}
-		if err := d.do(ctx, c, rest.GetChannel.Compile(nil, c.ID), nil, &channel); err != nil {
-			if f := (*Failure)(nil); errors.As(err, &f) {
-				f.NotAllowed = f.Lasting()
-				f.Uncertain = false // whatever was to be done after it was not done
-			}
-			return err
-		}
-		guild = channel.GuildID // empty: nobody's, a conversation with one person
-		d.owners.learn(c.ID, guild)
-	}
-	if guild != c.GuildID {
-		f := &Failure{Message: "the channel belongs to another guild", NotAllowed: true, unsent: unsentChannel}
-		d.report(ctx, c, rest.GetChannel.Compile(nil, c.ID), f)
-		return f
-	}
-	return nil
-}
-
 // in makes a call that names a channel, if the channel is the guild's.
 func (d *Discord) in(ctx context.Context, c Channel, at *rest.CompiledEndpoint, body, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, d.budget)
@@ -103,4 +97,10 @@ func (d *Discord) in(ctx context.Context, c Channel, at *rest.CompiledEndpoint, 
 		d.owners.forget(c.ID) // something has changed there
 	}
 	return err
+}
+
+func (o *owners) forget(channel string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.known, channel)
 }

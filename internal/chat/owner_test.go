@@ -135,7 +135,7 @@ func lookup(b chattest.Behaviour) func(*chattest.Server) {
 // refusal, where its channel is another guild's.
 func TestAnnounceInAnotherGuild(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newIntentDB(t)
 	in := s.prepare(t, "[Claim your refund](https://evil.example)")
 	s.platform.Give(channel, "78")
 	if err := s.announce(t, in); !errors.Is(err, chat.ErrChannelNotAllowed) || !failure(t, err).Lasting() {

@@ -57,13 +57,6 @@ func newRefusals(cfg Config) (*refusals, error) {
 	return &refusals{counter: counter, all: "{chat:" + hex.EncodeToString(bot[:6]) + "}:refused", log: cfg.Log}, nil
 }
 
-func (r *refusals) keys(guild string) []string {
-	if guild == "" {
-		return []string{r.all}
-	}
-	return []string{r.all, r.all + ":" + guild}
-}
-
 // spent is the failure of a call that might be one refusal too many, nil if it
 // may be made.
 func (r *refusals) spent(ctx context.Context, guild string) *Failure {
@@ -81,6 +74,13 @@ func (r *refusals) spent(ctx context.Context, guild string) *Failure {
 		return &Failure{Message: "too many refused calls in the last ten minutes", unsent: unsentBot}
 	}
 	return nil
+}
+
+func (r *refusals) keys(guild string) []string {
+	if guild == "" {
+		return []string{r.all}
+	}
+	return []string{r.all, r.all + ":" + guild}
 }
 
 // tell logs a spent budget, once in a window for each guild and for the bot.

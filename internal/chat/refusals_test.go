@@ -59,7 +59,7 @@ func (c *counter) bot() string {
 	return bot
 }
 
-func (c *counter) set(key string, n int) {
+func (c *counter) setCount(key string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.counts[key] = n
@@ -124,7 +124,7 @@ func TestRefusalBudgets(t *testing.T) {
 		t.Fatal("no refusal")
 	}
 	bot := counts.bot()
-	counts.set(bot+":1", chat.GuildBudget-1)
+	counts.setCount(bot+":1", chat.GuildBudget-1)
 	if f := failure(t, send(d, ctx, "1", "1")); f.Code != chat.CodeMissingPermission {
 		t.Errorf("before the budget is spent: got %+v", f)
 	}
@@ -144,14 +144,14 @@ func TestRefusalBudgets(t *testing.T) {
 		t.Errorf("another guild: got %v", err)
 	}
 
-	counts.set(bot, chat.BackgroundBudget)
+	counts.setCount(bot, chat.BackgroundBudget)
 	if err := send(d, chat.Background(ctx), "2", "2"); err == nil {
 		t.Error("background calls go on")
 	}
 	if err := send(d, ctx, "2", "2"); err != nil {
 		t.Errorf("a call that somebody waits for: got %v", err)
 	}
-	counts.set(bot, chat.BotBudget)
+	counts.setCount(bot, chat.BotBudget)
 	if f := failure(t, send(d, ctx, "3", "3")); f.Lasting() || f.Uncertain || f.Status != 0 {
 		t.Errorf("got %+v, want a call that was not made", f)
 	}

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"guildhall/internal/testutil"
 
 	"pgregory.net/rapid"
 )
@@ -121,8 +122,8 @@ func (b *bank) finish(w *onItsWay, f fate, alone bool) []error {
 	return outcomes
 }
 
-// world is a collector over a bank, and everything that was asked of it.
-type world struct {
+// model is a collector over a bank, and everything that was asked of it.
+type model struct {
 	t     *rapid.T
 	c     *Collector[*change]
 	b     *bank
@@ -131,7 +132,7 @@ type world struct {
 	mu    sync.Mutex // guards what Do has returned
 }
 
-func (w *world) arrive(c *change) {
+func (w *model) arrive(c *change) {
 	c.number = len(w.asked)
 	w.asked = append(w.asked, c)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -143,7 +144,7 @@ func (w *world) arrive(c *change) {
 		c.ended, c.err = true, err
 	}()
 	// Two that come one after the other come in this order.
-	w.until(func() bool {
+	testutil.Eventually(w.t, "the change is in line", func() bool {
 		w.c.mu.Lock()
 		defer w.c.mu.Unlock()
 		last := w.c.last[c.member]
@@ -151,21 +152,11 @@ func (w *world) arrive(c *change) {
 	})
 }
 
-// until waits for something that comes without anybody's doing.
-func (w *world) until(reached func() bool) {
-	w.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !reached(); runtime.Gosched() {
-		if time.Now().After(deadline) {
-			w.t.Fatal("it never comes to rest")
-		}
-	}
-}
-
 // rest waits until each batch that is to be on its way is, and holds what is on
 // its way against what is promised.
-func (w *world) rest() {
+func (w *model) rest() {
 	w.t.Helper()
-	w.until(func() bool {
+	testutil.Eventually(w.t, "all that may run is on its way", func() bool {
 		w.b.mu.Lock()
 		defer w.b.mu.Unlock()
 		w.c.mu.Lock()
@@ -206,7 +197,7 @@ func (w *world) rest() {
 	}
 }
 
-func (w *world) over(c *change) bool {
+func (w *model) over(c *change) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return c.ended
@@ -219,7 +210,7 @@ func (w *world) over(c *change) bool {
 func TestCollectedIsOneByOne(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{t: t, b: &bank{balances: map[string]int{}, keys: map[string]*change{}, held: map[string]bool{}}}
+		w := &model{t: t, b: &bank{balances: map[string]int{}, keys: map[string]*change{}, held: map[string]bool{}}}
 		w.cfg = Config[*change]{
 			Run: w.b.run, Most: rapid.IntRange(1, 5).Draw(t, "most"), Lanes: rapid.IntRange(1, 3).Draw(t, "lanes"),
 			Apart: rapid.Bool().Draw(t, "apart"), Wait: time.Hour,
@@ -241,7 +232,7 @@ func TestCollectedIsOneByOne(t *testing.T) {
 			}
 			on.fate <- f
 			// Those of it that are done are heard of; the rest is done alone.
-			w.until(func() bool {
+			testutil.Eventually(t, "each of the batch is done or alone", func() bool {
 				back := 0
 				w.b.mu.Lock()
 				defer w.b.mu.Unlock()
@@ -311,7 +302,7 @@ func TestCollectedIsOneByOne(t *testing.T) {
 }
 
 // gaveUp marks a change whose caller has left before it was on its way.
-func (w *world) gaveUp(c *change) {
+func (w *model) gaveUp(c *change) {
 	onItsWay := func() bool {
 		w.b.mu.Lock()
 		defer w.b.mu.Unlock()
@@ -320,14 +311,14 @@ func (w *world) gaveUp(c *change) {
 	if onItsWay() || w.over(c) {
 		return
 	}
-	w.until(func() bool { return w.over(c) })
+	testutil.Eventually(w.t, "its caller has left", func() bool { return w.over(c) })
 	if !errors.Is(c.err, context.Canceled) {
 		w.t.Fatalf("change %d left and got %v", c.number, c.err)
 	}
 	c.left = true
 }
 
-func (w *world) check() {
+func (w *model) check() {
 	balances, times := map[string]int{}, map[*change]int{}
 	latest := map[string]int{}
 	for _, c := range w.b.done {

@@ -24,6 +24,7 @@ import (
 
 	"guildhall/internal/auth"
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/egress/egresstest"
 	"guildhall/internal/testutil"
 )
 
@@ -39,14 +40,14 @@ var axe string
 // tab is a tab of a real browser, in a profile of its own.
 type tab struct {
 	t          *testing.T
-	s          *scene
+	s          *site
 	ctx        context.Context
 	begun      bool
 	mu         sync.Mutex
 	complaints []string // complaints in the console
 }
 
-func newTab(t *testing.T, s *scene, scripts bool) *tab {
+func newTab(t *testing.T, s *site, scripts bool) *tab {
 	t.Helper()
 	program := os.Getenv("GUILDHALL_TEST_CHROMIUM")
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -138,17 +139,9 @@ func (b *tab) open(path string) { b.t.Helper(); b.run(chromedp.Navigate(b.s.URL 
 // has waits until the page holds the text.
 func (b *tab) has(text string) {
 	b.t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		body := get(b, chromedp.Text(chromedp.CSS("body")))
-		if strings.Contains(body, text) {
-			return
-		}
-		if time.Now().After(deadline) {
-			b.t.Fatalf("the page lacks %q: %s", text, body)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	testutil.Eventually(b.t, fmt.Sprintf("the page holds %q", text), func() bool {
+		return strings.Contains(get(b, chromedp.Text(chromedp.CSS("body"))), text)
+	})
 }
 
 func (b *tab) signIn(person string) {
@@ -198,7 +191,7 @@ func (b *tab) judge(what string) {
 }
 
 // filled gives the guild a past: requests, refusals and hostile names.
-func filled(t *testing.T, s *scene) auth.Token {
+func filled(t *testing.T, s *site) auth.Token {
 	t.Helper()
 	made := s.makeToken(t, guildID, func(n *auth.New) {
 		n.Name, n.Scopes = "payday bot", []string{"economy:read", "economy:write", "cases:read"}
@@ -229,7 +222,7 @@ func filled(t *testing.T, s *scene) auth.Token {
 }
 
 func TestPagesInABrowser(t *testing.T) {
-	s := newScene(t)
+	s := newSite(t)
 	b := newTab(t, s, true)
 	b.open("/dashboard/")
 	b.look("welcome")
@@ -271,7 +264,7 @@ func TestTokenInABrowser(t *testing.T) {
 	}{"on a desk": {true, 1280}, "on a phone": {true, 360}, "without scripts": {false, 1280}} {
 		t.Run(name, func(t *testing.T) {
 			l := newLive(t)
-			b := newTab(t, l.scene, way.scripts)
+			b := newTab(t, l.site, way.scripts)
 			b.run(size(way.width))
 			b.signIn("manager")
 			b.open(page(guildID, "tokens", "new"))
@@ -355,7 +348,10 @@ func (b *tab) register(url string, events ...string) (id, secret string) {
 	}
 	b.run(chromedp.Click(chromedp.CSS("form.form button.primary")), chromedp.WaitVisible(chromedp.CSS("#secret")))
 	secret = strings.TrimSpace(get(b, chromedp.Text(chromedp.CSS("#secret"))))
-	must(b.t, b.s.DB.Reader().GetContext(b.t.Context(), &id, `SELECT id FROM webhook_endpoints WHERE guild_id = $1 ORDER BY created_at DESC LIMIT 1`, guildID))
+	must(b.t, b.s.DB.Reader().GetContext(b.t.Context(), &id, `
+		SELECT id
+		FROM webhook_endpoints
+		WHERE guild_id = $1 ORDER BY created_at DESC LIMIT 1`, guildID))
 	return id, secret
 }
 
@@ -370,8 +366,8 @@ func (l *live) makeCase(t *testing.T, token string) {
 // The second story: an endpoint is registered, a case is made, its delivery
 // appears by itself; the receiver fails and recovers; the secret is rotated.
 func TestWebhookInABrowser(t *testing.T) {
-	l, r := newLive(t), newReceiver(t)
-	b := newTab(t, l.scene, true)
+	l, r := newLive(t), egresstest.NewReceiver(t, egresstest.Respond(http.StatusOK, hostile))
+	b := newTab(t, l.site, true)
 	token := l.makeToken(t, guildID, func(n *auth.New) { n.Scopes = []string{"cases:read", "cases:write"} }).Secret
 	b.signIn("manager")
 	b.open(page(guildID, "webhooks"))
@@ -389,29 +385,29 @@ func TestWebhookInABrowser(t *testing.T) {
 	b.open(one)
 	b.run(chromedp.Evaluate[chromedp.Void](`window.stayed = true`))
 	l.makeCase(t, token)
-	sent := r.last(t, 1)
+	sent := r.Await(t, 1)
 	b.has("case.created")
 	b.has("delivered")
 	if !get(b, chromedp.Evaluate[bool](`window.stayed === true`)) {
 		t.Error("the page was loaded anew")
 	}
 	b.run(chromedp.Click(chromedp.CSS("#live-deliveries th a")), chromedp.WaitVisible(chromedp.CSS("#body")))
-	if body := get(b, chromedp.Evaluate[string](`document.getElementById("body").textContent`)); body != sent.body {
-		t.Errorf("the page shows %s, sent was %s", body, sent.body)
+	if body := get(b, chromedp.Evaluate[string](`document.getElementById("body").textContent`)); body != string(sent.Body) {
+		t.Errorf("the page shows %s, sent was %s", body, sent.Body)
 	}
 	b.look("delivery")
 
-	r.status.Store(http.StatusInternalServerError)
+	r.RespondWith(egresstest.Respond(http.StatusInternalServerError, hostile))
 	b.open(one)
 	b.run(chromedp.Click(chromedp.CSS(".row-actions .primary")), chromedp.WaitVisible(chromedp.CSS("#problem")))
 	b.has("The receiver answered 500, so something went wrong in the receiver")
 	b.look("delivery-failed")
 	b.open(one)
 	b.look("webhook-failing")
-	r.status.Store(http.StatusOK)
+	r.RespondWith(egresstest.Respond(http.StatusOK, hostile))
 	b.run(chromedp.Click(chromedp.CSS("#live-deliveries .act button")), chromedp.WaitVisible(chromedp.CSS("#body")))
 	b.has("delivered")
-	if all := r.got(); len(all) != 3 || all[1].header.Get("Webhook-Id") != all[2].header.Get("Webhook-Id") {
+	if all := r.Calls(); len(all) != 3 || all[1].Header.Get("Webhook-Id") != all[2].Header.Get("Webhook-Id") {
 		t.Errorf("the receiver has got %+v", all)
 	}
 
@@ -420,8 +416,8 @@ func TestWebhookInABrowser(t *testing.T) {
 	newer := strings.TrimSpace(get(b, chromedp.Text(chromedp.CSS("#secret"))))
 	b.look("webhook-rotated")
 	l.makeCase(t, token)
-	if sent = r.last(t, 4); !sent.signedBy(t, secret) || !sent.signedBy(t, newer) || secret == newer {
-		t.Errorf("not signed by both secrets: %v", sent.header)
+	if sent = r.Await(t, 4); !sent.SignedBy(secret) || !sent.SignedBy(newer) || secret == newer {
+		t.Errorf("not signed by both secrets: %v", sent.Header)
 	}
 	b.open(page(guildID, "webhooks"))
 	b.look("webhooks")
@@ -432,45 +428,51 @@ func TestWebhookInABrowser(t *testing.T) {
 // The third story: an endpoint is gone, what waits for it is held, and enabling
 // it sends all of that; what failed a day ago is recovered.
 func TestRecoveryInABrowser(t *testing.T) {
-	l, r := newLive(t), newReceiver(t)
-	b := newTab(t, l.scene, true)
+	l, r := newLive(t), egresstest.NewReceiver(t, egresstest.Respond(http.StatusOK, hostile))
+	b := newTab(t, l.site, true)
 	token := l.makeToken(t, guildID, func(n *auth.New) { n.Scopes = []string{"cases:read", "cases:write"} }).Secret
 	b.signIn("manager")
 	id, _ := b.register(r.URL, "case.created")
 	one := page(guildID, "webhooks", id)
-	r.status.Store(http.StatusInternalServerError)
+	r.RespondWith(egresstest.Respond(http.StatusInternalServerError, hostile))
 	b.open(one)
 	b.run(chromedp.Click(chromedp.CSS(".row-actions .primary")), chromedp.WaitVisible(chromedp.CSS("#problem")))
 	for range 20 {
 		l.makeCase(t, token)
 	}
-	r.status.Store(http.StatusGone)
+	r.RespondWith(egresstest.Respond(http.StatusGone, hostile))
 	b.open(one)
 	b.run(chromedp.Click(chromedp.CSS("#live-deliveries .act button")), chromedp.WaitVisible(chromedp.CSS("#body")))
 	b.open(one)
 	b.has("It answered 410 Gone")
 	held := func() int {
-		return dbtest.Value[int](t, l.DB, `SELECT count(DISTINCT event_id) FROM webhook_deliveries WHERE endpoint_id = $1 AND event_type = 'case.created' AND state = 'held'`, id)
+		return dbtest.Value[int](t, l.DB, `
+			SELECT count(DISTINCT event_id)
+			FROM webhook_deliveries
+			WHERE endpoint_id = $1 AND event_type = 'case.created' AND state = 'held'`, id)
 	}
 	testutil.Eventually(t, "20 deliveries are held", func() bool { return held() == 20 })
 	b.open(one)
 	b.look("webhook-disabled")
 	b.open(page(guildID))
 	b.look("overview-disabled")
-	r.status.Store(http.StatusOK)
+	r.RespondWith(egresstest.Respond(http.StatusOK, hostile))
 	b.open(one)
 	b.run(chromedp.Click(chromedp.CSS(`form[action$="/enable"] button`)), chromedp.WaitVisible(chromedp.CSS(".notice p")))
 	arrived := func() map[string]bool {
 		ids := map[string]bool{}
-		for _, g := range r.got() {
-			if g.header.Get("Service-Event") == "case.created" {
-				ids[g.header.Get("Webhook-Id")] = true
+		for _, g := range r.Calls() {
+			if g.Header.Get("Service-Event") == "case.created" {
+				ids[g.Header.Get("Webhook-Id")] = true
 			}
 		}
 		return ids
 	}
 	testutil.Eventually(t, "all that was held is delivered", func() bool {
-		return dbtest.Value[int](t, l.DB, `SELECT count(DISTINCT event_id) FROM webhook_deliveries WHERE endpoint_id = $1 AND event_type = 'case.created' AND state = 'delivered'`, id) == 20
+		return dbtest.Value[int](t, l.DB, `
+			SELECT count(DISTINCT event_id)
+			FROM webhook_deliveries
+			WHERE endpoint_id = $1 AND event_type = 'case.created' AND state = 'delivered'`, id) == 20
 	})
 	if n := len(arrived()); n != 20 {
 		t.Errorf("%d events have arrived", n)
@@ -479,7 +481,7 @@ func TestRecoveryInABrowser(t *testing.T) {
 	b.has("healthy")
 
 	// A day on which everything failed.
-	before := len(r.got())
+	before := len(r.Calls())
 	dbtest.Exec(t, l.DB, `
 		UPDATE webhook_deliveries SET state = 'failed', response_class = '5xx', created_at = created_at - interval '20 hours'
 		WHERE endpoint_id = $1 AND event_type = 'case.created'`, id)
@@ -490,7 +492,7 @@ func TestRecoveryInABrowser(t *testing.T) {
 	b.look("recover")
 	b.run(chromedp.Click(chromedp.CSS("main .primary")), chromedp.WaitVisible(chromedp.CSS(".notice p")))
 	b.has("20 failed deliveries are queued again")
-	r.last(t, before+20)
+	r.Await(t, before+20)
 	if n := len(arrived()); n != 20 {
 		t.Errorf("recovering has made other events: %d", n)
 	}
@@ -499,7 +501,7 @@ func TestRecoveryInABrowser(t *testing.T) {
 // The fourth: what the plots say is what the tables say, and somebody who
 // manages nothing sees nothing.
 func TestPlotsAndOutsidersInABrowser(t *testing.T) {
-	s := newScene(t)
+	s := newSite(t)
 	b := newTab(t, s, true)
 	made := filled(t, s)
 	b.signIn("manager")

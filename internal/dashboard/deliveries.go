@@ -29,15 +29,6 @@ const (
 	recoverBack = 30 * 24 * time.Hour
 )
 
-// sending spends the guild's bucket of tests and redeliveries.
-func (c *call) sending() error {
-	if r := c.cfg.Limits.Spend(c.ctx, "dashboard:send:"+c.guild.ID, sendQuota); !r.Allowed {
-		return fault.New(fault.Limited, "rate_limited", "This server has sent %d tests and redeliveries within a minute. Try again in %d seconds.",
-			sendQuota.Limit, seconds(r.RetryAfter)).After(max(r.RetryAfter, time.Second))
-	}
-	return nil
-}
-
 // testWebhook sends a ping and waits a moment for what the receiver answers.
 func testWebhook(c *call) (reply, error) {
 	e, err := c.endpoint()
@@ -54,6 +45,15 @@ func testWebhook(c *call) (reply, error) {
 	c.wake()
 	c.awaitAttempt(e.ID, id)
 	return c.back(c.path("webhooks", e.ID, "deliveries", id), "A ping was sent; this is what became of it."), nil
+}
+
+// sending spends the guild's bucket of tests and redeliveries.
+func (c *call) sending() error {
+	if r := c.cfg.Limits.Spend(c.ctx, "dashboard:send:"+c.guild.ID, sendQuota); !r.Allowed {
+		return fault.New(fault.Limited, "rate_limited", "This server has sent %d tests and redeliveries within a minute. Try again in %d seconds.",
+			sendQuota.Limit, seconds(r.RetryAfter)).After(max(r.RetryAfter, time.Second))
+	}
+	return nil
 }
 
 // awaitAttempt waits until a delivery was tried, for a moment only: the page
@@ -97,16 +97,6 @@ type recoverView struct {
 
 func (v *recoverView) wrong() []problem { return v.Problems }
 
-// since reads the instant of a recovery: as a form sends it, or RFC 3339.
-func (c *call) since(text string) (time.Time, bool) {
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t, t.Before(c.now()) && c.now().Sub(t) <= recoverBack+time.Hour
-		}
-	}
-	return time.Time{}, false
-}
-
 const sinceWrong = "Write a time of the last 30 days in UTC, as in 2026-05-01T08:00."
 
 // countLost says what a recovery would send, before it is asked for.
@@ -127,6 +117,16 @@ func countLost(c *call) (reply, error) {
 	return reply{status: status, page: "recover", view: v, frame: frame{
 		Title: "Recover", Tab: "webhooks", Crumbs: []crumb{{"Webhooks", c.path("webhooks")}, {e.URL, c.path("webhooks", e.ID)}},
 	}}, nil
+}
+
+// since reads the instant of a recovery: as a form sends it, or RFC 3339.
+func (c *call) since(text string) (time.Time, bool) {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, t.Before(c.now()) && c.now().Sub(t) <= recoverBack+time.Hour
+		}
+	}
+	return time.Time{}, false
 }
 
 func recoverWebhook(c *call) (reply, error) {

@@ -74,17 +74,6 @@ type awayError struct{ why string }
 
 func (e *awayError) Error() string { return "the chat platform is away: " + e.why }
 
-func (d *Discord) oauth(base string) *oauth2.Config {
-	return &oauth2.Config{
-		ClientID: d.cfg.ClientID, ClientSecret: d.cfg.ClientSecret,
-		Endpoint: oauth2.Endpoint{
-			AuthURL: d.cfg.AuthorizeURL, TokenURL: d.cfg.URL + "/oauth2/token", AuthStyle: oauth2.AuthStyleInParams,
-		},
-		RedirectURL: base + Prefix + "/login/callback",
-		Scopes:      []string{"identify", "guilds"},
-	}
-}
-
 // errCode says that the platform did not accept the code.
 var errCode = errors.New("the chat platform refused the code")
 
@@ -132,6 +121,17 @@ func (d *Discord) identify(ctx context.Context, base, code, verifier string) (pe
 		}
 	}
 	return p, nil
+}
+
+func (d *Discord) oauth(base string) *oauth2.Config {
+	return &oauth2.Config{
+		ClientID: d.cfg.ClientID, ClientSecret: d.cfg.ClientSecret,
+		Endpoint: oauth2.Endpoint{
+			AuthURL: d.cfg.AuthorizeURL, TokenURL: d.cfg.URL + "/oauth2/token", AuthStyle: oauth2.AuthStyleInParams,
+		},
+		RedirectURL: base + Prefix + "/login/callback",
+		Scopes:      []string{"identify", "guilds"},
+	}
 }
 
 // revoke ends an access token. What it cannot end expires by itself.

@@ -15,6 +15,7 @@ import (
 	"guildhall/internal/dashboard"
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/egress/egresstest"
 	"guildhall/internal/testutil"
 	"guildhall/internal/usage"
 )
@@ -25,7 +26,7 @@ func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	database := dbtest.New(t)
 	link := dbtest.NewLink(t, database.URL)
-	s := sceneOn(t, database, http.NotFoundHandler(), func(c *dashboard.Config) {
+	s := siteOn(t, database, http.NotFoundHandler(), func(c *dashboard.Config) {
 		far, err := db.Open(db.Config{URL: link.URL, Writers: 4, Readers: 4, Name: "guildhall-test-far"})
 		must(t, err)
 		t.Cleanup(func() { far.Close() })
@@ -53,13 +54,12 @@ func TestDatabaseAway(t *testing.T) {
 // Tests and redeliveries of a guild are limited, its neighbour's are not.
 func TestSendingIsLimited(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newSite(t)
 	b := s.as(t, "manager")
 	since := url.Values{"since": {time.Now().UTC().Add(-time.Hour).Format("2006-01-02T15:04")}}
 	endpoint := func(guild string) string {
 		b.post(page(guild, "webhooks"), url.Values{"url": {"http://127.0.0.1:9/"}, "events": {"case.created"}, "enabled": {"true"}}).wants(201)
-		var id string
-		must(t, s.DB.Reader().GetContext(t.Context(), &id, `SELECT id FROM webhook_endpoints WHERE guild_id = $1`, guild))
+		id := dbtest.Value[string](t, s.DB, `SELECT id FROM webhook_endpoints WHERE guild_id = $1`, guild)
 		return page(guild, "webhooks", id)
 	}
 	one, other := endpoint(guildID), endpoint(neighbourID)
@@ -186,13 +186,12 @@ func TestRefusedAddressesAreCounted(t *testing.T) {
 // Every wrong field of an endpoint's form says what to mend, and keeps the rest.
 func TestWebhookFormSaysWhatToMend(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newSite(t)
 	b := s.as(t, "owner")
 	hooks := page(guildID, "webhooks")
 	good := url.Values{"url": {"http://127.0.0.1:9/keep"}, "description": {"keep me"}, "events": {"case.created"}}
 	b.post(hooks, good).wants(201)
-	var id string
-	must(t, s.DB.Reader().GetContext(t.Context(), &id, `SELECT id FROM webhook_endpoints`))
+	id := dbtest.Value[string](t, s.DB, `SELECT id FROM webhook_endpoints`)
 	for name, tt := range map[string]struct{ field, value, says string }{
 		"no address":           {"url", "", "an address that begins with https://"},
 		"not an address":       {"url", "::", "The address cannot be used"},
@@ -226,7 +225,10 @@ func TestWebhookFormSaysWhatToMend(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM webhook_endpoints WHERE url = 'http://127.0.0.1:9/keep' AND description = 'keep me' AND events = '{case.created}'`); n != 1 {
+		if n := dbtest.Value[int](t, s.DB, `
+			SELECT count(*)
+			FROM webhook_endpoints
+			WHERE url = 'http://127.0.0.1:9/keep' AND description = 'keep me' AND events = '{case.created}'`); n != 1 {
 			t.Error("a wrong form has changed the endpoint")
 		}
 	})
@@ -235,12 +237,11 @@ func TestWebhookFormSaysWhatToMend(t *testing.T) {
 // The mark that a secret was rotated stands or falls with the rotation.
 func TestARotationThatFailedCanBeRepeated(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newSite(t)
 	b := s.as(t, "owner")
 	hooks := page(guildID, "webhooks")
 	b.post(hooks, url.Values{"url": {"http://127.0.0.1:9/"}, "events": {"case.created"}}).wants(201)
-	var id string
-	must(t, s.DB.Reader().GetContext(t.Context(), &id, `SELECT id FROM webhook_endpoints`))
+	id := dbtest.Value[string](t, s.DB, `SELECT id FROM webhook_endpoints`)
 	rotate := func() got { return b.post(hooks+"/"+id+"/rotate", url.Values{"once": {"the form"}}) }
 	dbtest.Exec(t, s.DB, `ALTER TABLE webhook_endpoints ADD CONSTRAINT stuck CHECK (old_secrets = '[]')`)
 	rotate().wants(500)
@@ -252,15 +253,13 @@ func TestARotationThatFailedCanBeRepeated(t *testing.T) {
 // An endpoint that the service disables by itself is in the audit log.
 func TestDisablingByTheServiceIsAudited(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newSite(t)
 	s.worker(t)
-	r := newReceiver(t)
-	r.status.Store(http.StatusGone)
+	r := egresstest.NewReceiver(t, egresstest.Respond(http.StatusGone, hostile))
 	b := s.as(t, "owner")
 	hooks := page(guildID, "webhooks")
 	b.post(hooks, url.Values{"url": {r.URL}, "events": {"case.created"}, "enabled": {"true"}}).wants(201)
-	var id string
-	must(t, s.DB.Reader().GetContext(t.Context(), &id, `SELECT id FROM webhook_endpoints`))
+	id := dbtest.Value[string](t, s.DB, `SELECT id FROM webhook_endpoints`)
 	b.post(hooks+"/"+id+"/test", nil).wants(303)
 	rows, err := audit.List(t.Context(), s.DB.Reader(), guildID, audit.Filter{Action: audit.WebhookDisabled}, 10)
 	must(t, err)
@@ -273,7 +272,7 @@ func TestDisablingByTheServiceIsAudited(t *testing.T) {
 // What nobody can use any more is deleted, and nothing else.
 func TestPrune(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newSite(t)
 	kept := s.as(t, "owner")
 	for range 2 {
 		_, err := dashboard.NewLink(t.Context(), s.DB, guildID, time.Minute)
@@ -282,7 +281,10 @@ func TestPrune(t *testing.T) {
 	dbtest.Exec(t, s.DB, `
 		INSERT INTO dashboard_sessions (hash, id, account, data, address, agent, expires_at)
 		SELECT n, n, '', '', '', '', now() - interval '1 second' FROM generate_series(1, 1500) n`)
-	dbtest.Exec(t, s.DB, `INSERT INTO dashboard_once (guild_id, key, made_at) SELECT $1, n::text::bytea, now() - interval '3 days' FROM generate_series(1, 5) n`, guildID)
+	dbtest.Exec(t, s.DB, `
+		INSERT INTO dashboard_once (guild_id, key, made_at)
+		SELECT $1, n::text::bytea, now() - interval '3 days'
+		FROM generate_series(1, 5) n`, guildID)
 	dbtest.Exec(t, s.DB, `
 		UPDATE dashboard_links SET expires_at = now() - interval '2 days'
 		WHERE hash = (SELECT hash FROM dashboard_links LIMIT 1)`)

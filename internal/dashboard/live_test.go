@@ -1,20 +1,12 @@
 package dashboard_test
 
 import (
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"guildhall/internal/api"
 	"guildhall/internal/api/apitest"
@@ -28,7 +20,7 @@ import (
 // live is a dashboard beside the real API, with a second node and the workers,
 // as an installation has them.
 type live struct {
-	*scene
+	*site
 	Other   string // the base URL of the second node
 	Counter *usage.Counter
 }
@@ -51,7 +43,7 @@ func newLive(t testing.TB) *live {
 		must(t, err)
 		return h
 	}
-	l.scene = sceneOn(t, &dbtest.Database{DB: a.DB(), URL: a.Server.DBURL}, node(), func(c *dashboard.Config) { c.Wake = workers.Wake })
+	l.site = siteOn(t, &dbtest.Database{DB: a.DB(), URL: a.Server.DBURL}, node(), func(c *dashboard.Config) { c.Wake = workers.Wake })
 	dbtest.Exec(t, l.DB, `DELETE FROM api_tokens`) // the harness's own
 	other := httptest.NewTLSServer(node())
 	t.Cleanup(other.Close)
@@ -79,67 +71,5 @@ func (l *live) call(t testing.TB, node, token, method, path, body string) (int, 
 	return res.StatusCode, string(text)
 }
 
-// received is one request that a receiver got.
-type received struct {
-	header http.Header
-	body   string
-}
-
-// receiver is somebody's server that takes events.
-type receiver struct {
-	*httptest.Server
-	status atomic.Int64
-	mu     sync.Mutex
-	all    []received
-}
-
-func newReceiver(t testing.TB) *receiver {
-	t.Helper()
-	r := &receiver{}
-	r.status.Store(http.StatusOK)
-	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		body, _ := io.ReadAll(req.Body)
-		r.mu.Lock()
-		r.all = append(r.all, received{req.Header.Clone(), string(body)})
-		r.mu.Unlock()
-		w.WriteHeader(int(r.status.Load()))
-		_, _ = io.WriteString(w, `<script>alert("receiver")</script>`)
-	}))
-	t.Cleanup(r.Close)
-	return r
-}
-
-func (r *receiver) got() []received {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.all)
-}
-
-// last waits until the receiver has got n requests and returns the newest.
-func (r *receiver) last(t testing.TB, n int) received {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if all := r.got(); len(all) >= n {
-			return all[len(all)-1]
-		} else if time.Now().After(deadline) {
-			t.Fatalf("the receiver has got %d requests, want %d", len(all), n)
-		}
-	}
-}
-
-// signedBy reports whether a request verifies with a secret, by both schemes.
-func (g received) signedBy(t testing.TB, secret string) bool {
-	t.Helper()
-	sum := func(key []byte, text string) []byte {
-		m := hmac.New(sha256.New, key)
-		_, _ = io.WriteString(m, text)
-		return m.Sum(nil)
-	}
-	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
-	must(t, err)
-	at := g.header.Get("Webhook-Timestamp")
-	own := "v1=" + hex.EncodeToString(sum([]byte(secret), at+"."+g.body))
-	standard := "v1," + base64.StdEncoding.EncodeToString(sum(key, g.header.Get("Webhook-Id")+"."+at+"."+g.body))
-	return slices.Contains(strings.Split(g.header.Get("Service-Signature"), ","), own) &&
-		slices.Contains(strings.Fields(g.header.Get("Webhook-Signature")), standard)
-}
+// hostile is what receivers say: it must not run where a page shows it.
+const hostile = `<script>alert("receiver")</script>`

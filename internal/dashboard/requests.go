@@ -45,82 +45,6 @@ var classes = []struct {
 	class, name string
 }{{2, "c2", "2xx"}, {3, "c3", "3xx"}, {4, "c4", "4xx"}, {5, "c5", "5xx"}}
 
-// window is the one that the query string names, a day otherwise.
-func (c *call) window() window {
-	for _, w := range windows {
-		if w.Key == c.r.URL.Query().Get("window") {
-			return w
-		}
-	}
-	return windows[0]
-}
-
-// usageView reads the requests of a token, or of the guild when it is empty.
-func (c *call) usageView(token string) (usageView, error) {
-	v := usageView{Window: c.window(), Windows: windows}
-	start := c.now().UTC().Truncate(time.Hour).Add(-time.Duration(v.Window.hours-1) * time.Hour)
-	q := c.cfg.DB.Reader()
-	hours, err := usage.Hours(c.ctx, q, c.guild.ID, token, start)
-	if err != nil {
-		return v, err
-	}
-	v.Plot = hourly("Requests per hour, "+v.Window.Name, start, v.Window.hours, hours)
-	for i, b := range v.Plot.Bars {
-		v.Classes = append(v.Classes, classTotal{b.Class, classes[i].name, b.Total})
-	}
-	operations, err := usage.Operations(c.ctx, q, c.guild.ID, token, start)
-	if err != nil {
-		return v, err
-	}
-	v.Rows = c.byOperation(operations)
-	return v, nil
-}
-
-// hourly is the plot of requests by hour and class.
-func hourly(label string, start time.Time, steps int, hours []usage.Hour) plot {
-	list := make([]series, len(classes))
-	for i, k := range classes {
-		list[i] = series{k.class, k.name, make([]int64, steps)}
-	}
-	for _, h := range hours {
-		at := int(h.Hour.Sub(start) / time.Hour)
-		for i, k := range classes {
-			if k.digit == h.Class && at >= 0 && at < steps {
-				list[i].values[at] += h.Requests
-			}
-		}
-	}
-	group := 1
-	if steps > 24 {
-		group = 24
-	}
-	return newPlot(label, start, time.Hour, group, list)
-}
-
-func (c *call) byOperation(rows []usage.Operation) []usageRow {
-	var list []usageRow
-	for _, r := range rows {
-		if len(list) == 0 || list[len(list)-1].Operation != r.Operation {
-			u := usageRow{Operation: r.Operation, Classes: make([]int64, len(classes))}
-			for _, o := range c.cfg.Operations {
-				if o.ID == r.Operation {
-					u.Method, u.Path = o.Method, o.Path
-				}
-			}
-			list = append(list, u)
-		}
-		last := &list[len(list)-1]
-		for i, k := range classes {
-			if k.digit == r.Class {
-				last.Classes[i] += r.Requests
-				last.Total += r.Requests
-			}
-		}
-	}
-	slices.SortStableFunc(list, func(a, b usageRow) int { return int(b.Total - a.Total) })
-	return list
-}
-
 // requestsView is the page of requests and refusals.
 type requestsView struct {
 	Usage    usageView
@@ -166,6 +90,82 @@ func listRequests(c *call) (reply, error) {
 		v.Refusals = append(v.Refusals, row)
 	}
 	return reply{page: "requests", view: v, frame: frame{Title: "Requests", Tab: "requests"}}, nil
+}
+
+// usageView reads the requests of a token, or of the guild when it is empty.
+func (c *call) usageView(token string) (usageView, error) {
+	v := usageView{Window: c.window(), Windows: windows}
+	start := c.now().UTC().Truncate(time.Hour).Add(-time.Duration(v.Window.hours-1) * time.Hour)
+	q := c.cfg.DB.Reader()
+	hours, err := usage.Hours(c.ctx, q, c.guild.ID, token, start)
+	if err != nil {
+		return v, err
+	}
+	v.Plot = hourly("Requests per hour, "+v.Window.Name, start, v.Window.hours, hours)
+	for i, b := range v.Plot.Bars {
+		v.Classes = append(v.Classes, classTotal{b.Class, classes[i].name, b.Total})
+	}
+	operations, err := usage.Operations(c.ctx, q, c.guild.ID, token, start)
+	if err != nil {
+		return v, err
+	}
+	v.Rows = c.byOperation(operations)
+	return v, nil
+}
+
+// window is the one that the query string names, a day otherwise.
+func (c *call) window() window {
+	for _, w := range windows {
+		if w.Key == c.r.URL.Query().Get("window") {
+			return w
+		}
+	}
+	return windows[0]
+}
+
+// hourly is the plot of requests by hour and class.
+func hourly(label string, start time.Time, steps int, hours []usage.Hour) plot {
+	list := make([]series, len(classes))
+	for i, k := range classes {
+		list[i] = series{k.class, k.name, make([]int64, steps)}
+	}
+	for _, h := range hours {
+		at := int(h.Hour.Sub(start) / time.Hour)
+		for i, k := range classes {
+			if k.digit == h.Class && at >= 0 && at < steps {
+				list[i].values[at] += h.Requests
+			}
+		}
+	}
+	group := 1
+	if steps > 24 {
+		group = 24
+	}
+	return newPlot(label, start, time.Hour, group, list)
+}
+
+func (c *call) byOperation(rows []usage.Operation) []usageRow {
+	var list []usageRow
+	for _, r := range rows {
+		if len(list) == 0 || list[len(list)-1].Operation != r.Operation {
+			u := usageRow{Operation: r.Operation, Classes: make([]int64, len(classes))}
+			for _, o := range c.cfg.Operations {
+				if o.ID == r.Operation {
+					u.Method, u.Path = o.Method, o.Path
+				}
+			}
+			list = append(list, u)
+		}
+		last := &list[len(list)-1]
+		for i, k := range classes {
+			if k.digit == r.Class {
+				last.Classes[i] += r.Requests
+				last.Total += r.Requests
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b usageRow) int { return int(b.Total - a.Total) })
+	return list
 }
 
 // replaceQuery fills the form for a token like this one.

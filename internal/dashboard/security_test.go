@@ -29,7 +29,7 @@ func (b *browser) session() string {
 
 func TestSessions(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newSite(t)
 	planted := s.browser(t)
 	const plant = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 	u, err := url.Parse(s.URL + "/dashboard/")
@@ -67,7 +67,7 @@ func TestSessions(t *testing.T) {
 
 func TestCrossSite(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newSite(t)
 	b := s.as(t, "owner")
 	form := url.Values{"name": {"x"}, "scopes": {"cases:read"}}
 	for name, header := range map[string][]string{
@@ -92,7 +92,7 @@ func TestCrossSite(t *testing.T) {
 
 func TestHeadersAndTransport(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newSite(t)
 	b := s.as(t, "owner")
 	for _, path := range []string{"/dashboard/", page(guildID), page(guildID, "tokens"), "/dashboard/nothing"} {
 		h := b.get(path).header
@@ -109,7 +109,7 @@ func TestHeadersAndTransport(t *testing.T) {
 		t.Errorf("the API is not reached: %s", got)
 	}
 	s.browser(t).get("/dashboardx").wants(200, "the API")
-	elsewhere := newScene(t, func(c *dashboard.Config) {
+	elsewhere := newSite(t, func(c *dashboard.Config) {
 		u, err := dashboard.ParseURL("https://dash.example")
 		must(t, err)
 		c.URL = u
@@ -117,14 +117,14 @@ func TestHeadersAndTransport(t *testing.T) {
 	elsewhere.browser(t).get("/dashboard/").wants(404)
 
 	// Behind a proxy that says the request came in clear.
-	plain := newScene(t, func(c *dashboard.Config) { c.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	plain := newSite(t, func(c *dashboard.Config) { c.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
 	plain.browser(t).get("/dashboard/", "X-Forwarded-Proto", "http").wants(403, "https_required")
 }
 
 // Where a sign-in leads to is a page of the dashboard.
 func TestWhereToGo(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newSite(t)
 	for to, want := range map[string]string{
 		page(guildID, "tokens"): page(guildID, "tokens"), page(guildID, "requests") + "?window=7d": page(guildID, "requests") + "?window=7d",
 		"//evil.example": "/dashboard/", `/\evil.example`: "/dashboard/", "%2f%2fevil.example": "/dashboard/", "https:evil.example": "/dashboard/",
@@ -139,7 +139,7 @@ func TestWhereToGo(t *testing.T) {
 
 func TestSignInIsOnceAndInOneBrowser(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newSite(t)
 	begin := func(b *browser) string {
 		granted := b.post(b.get("/dashboard/login").wants(303).to, url.Values{"person": {"owner"}})
 		return granted.wants(303).to
@@ -218,7 +218,7 @@ func TestRights(t *testing.T) {
 	var roles atomic.Value
 	roles.Store(`["5"]`)
 	status.Store(200)
-	s := newScene(t, func(c *dashboard.Config) {
+	s := newSite(t, func(c *dashboard.Config) {
 		c.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 		c.Discord = fakeDiscord(t, &roles, &status)
 	})
@@ -264,7 +264,7 @@ func TestRights(t *testing.T) {
 // Sign-ins spend the bucket of the address.
 func TestSignInsAreLimited(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, func(c *dashboard.Config) { c.Login = ratelimit.Quota{Limit: 3, Window: time.Hour} })
+	s := newSite(t, func(c *dashboard.Config) { c.Login = ratelimit.Quota{Limit: 3, Window: time.Hour} })
 	b := s.browser(t)
 	for range 3 {
 		b.get("/dashboard/login").wants(303)
@@ -280,7 +280,7 @@ func TestSignInsAreLimited(t *testing.T) {
 // RELIABILITY.md, Operation.
 func TestHostileNames(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newSite(t)
 	for _, name := range []string{"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "javascript:alert(1)", "abc\u202edef"} {
 		s.makeToken(t, guildID, func(n *auth.New) { n.Name = name })
 	}
@@ -301,7 +301,7 @@ func TestHostileNames(t *testing.T) {
 // RELIABILITY.md, Guilds.
 func TestOtherGuildsTokens(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newSite(t)
 	b := s.as(t, "manager")
 	foreign := s.makeToken(t, neighbourID)
 	b.get(page(guildID, "tokens", foreign.ID)).wants(404)

@@ -85,7 +85,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	c.ctx = context.WithValue(context.WithValue(ctx, callKey{}, c), loadedKey{}, c.load)
 	c.r = r.WithContext(c.ctx)
-	c.from = auth.ClientIP(r.RemoteAddr, r.Header.Values("X-Forwarded-For"), s.cfg.Proxies)
+	c.from = auth.ClientIP(auth.Peer(r.RemoteAddr), r.Header.Values("X-Forwarded-For"), s.cfg.Proxies)
 	c.route = "none"
 
 	out, err := c.respond()
@@ -149,7 +149,7 @@ func (c *call) respond() (out reply, err error) {
 		}
 	}()
 	r := c.r
-	if !auth.IsHTTPS(r.TLS != nil, r.RemoteAddr, r.Header.Values("X-Forwarded-Proto"), c.cfg.Proxies) {
+	if !auth.IsHTTPS(r.TLS != nil, auth.Peer(r.RemoteAddr), r.Header.Values("X-Forwarded-Proto"), c.cfg.Proxies) {
 		return reply{}, errPlain
 	}
 	if !c.hostIsOurs() {

@@ -154,6 +154,15 @@ func (s *standIn) revoke(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{})
 }
 
+func (s *standIn) me(w http.ResponseWriter, r *http.Request) {
+	p, ok := s.caller(r)
+	if !ok {
+		writeJSON(w, http.StatusUnauthorized, map[string]string{"message": "401: Unauthorized"})
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"id": p.ID, "username": p.Key, "global_name": p.Name})
+}
+
 // caller is the person whose access token the request carries.
 func (s *standIn) caller(r *http.Request) (standInPerson, bool) {
 	s.mu.Lock()
@@ -164,15 +173,6 @@ func (s *standIn) caller(r *http.Request) (standInPerson, bool) {
 		return standInPerson{}, false
 	}
 	return standInPeople[i], true
-}
-
-func (s *standIn) me(w http.ResponseWriter, r *http.Request) {
-	p, ok := s.caller(r)
-	if !ok {
-		writeJSON(w, http.StatusUnauthorized, map[string]string{"message": "401: Unauthorized"})
-		return
-	}
-	writeJSON(w, http.StatusOK, map[string]string{"id": p.ID, "username": p.Key, "global_name": p.Name})
 }
 
 func (s *standIn) myGuilds(w http.ResponseWriter, r *http.Request) {

@@ -100,13 +100,6 @@ func (f *tokenForm) Understood() []netip.Prefix {
 	return ranges
 }
 
-func (c *call) tokenForm(f *tokenForm, status int) reply {
-	f.Groups = c.scopes
-	return reply{status: status, page: "token-new", view: f, frame: frame{
-		Title: "New token", Tab: "tokens", Crumbs: []crumb{{"API tokens", c.path("tokens")}},
-	}}
-}
-
 // newToken shows the form, filled in by the query string if that says how.
 func newToken(c *call) (reply, error) {
 	q := c.r.URL.Query()
@@ -120,6 +113,13 @@ func newToken(c *call) (reply, error) {
 		}
 	}
 	return c.tokenForm(f, 0), nil
+}
+
+func (c *call) tokenForm(f *tokenForm, status int) reply {
+	f.Groups = c.scopes
+	return reply{status: status, page: "token-new", view: f, frame: frame{
+		Title: "New token", Tab: "tokens", Crumbs: []crumb{{"API tokens", c.path("tokens")}},
+	}}
 }
 
 // splitWords reads what may be repeated and may hold several.

@@ -18,7 +18,7 @@ import (
 
 func TestOperatorLink(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, func(c *dashboard.Config) { c.Discord = nil })
+	s := newSite(t, func(c *dashboard.Config) { c.Discord = nil })
 	link, err := dashboard.NewLink(t.Context(), s.DB, guildID, 10*time.Minute)
 	must(t, err)
 
@@ -47,7 +47,7 @@ func TestOperatorLink(t *testing.T) {
 
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newSite(t)
 	b := s.as(t, "manager")
 	tokens := page(guildID, "tokens")
 
@@ -96,7 +96,7 @@ func TestTokens(t *testing.T) {
 }
 
 // accepts fails the test unless a node accepts the token, or does not.
-func accepts(t *testing.T, s *scene, secret string, want bool) {
+func accepts(t *testing.T, s *site, secret string, want bool) {
 	t.Helper()
 	node, err := auth.NewTokens(auth.Config{DB: s.DB, URL: s.Database.URL, Env: "test"})
 	must(t, err)
@@ -107,20 +107,26 @@ func accepts(t *testing.T, s *scene, secret string, want bool) {
 }
 
 // everywhere fails the test if a secret is kept anywhere.
-func everywhere(t *testing.T, s *scene, secret string) {
+func everywhere(t *testing.T, s *site, secret string) {
 	t.Helper()
 	part := secret[len(secret)-20:]
 	if strings.Contains(s.Log.String(), part) {
 		t.Error("the log holds the secret")
 	}
 	var tables []string
-	must(t, s.DB.Reader().SelectContext(t.Context(), &tables, `SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename !~ '^(river|goose)'`))
+	must(t, s.DB.Reader().SelectContext(t.Context(), &tables, `
+		SELECT tablename
+		FROM pg_tables
+		WHERE schemaname = 'public' AND tablename !~ '^(river|goose)'`))
 	for _, table := range tables {
 		if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM `+table+` x WHERE strpos(x::text, $1) > 0`, part); n != 0 {
 			t.Errorf("%d rows of %s hold the secret", n, table)
 		}
 	}
-	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM dashboard_sessions WHERE strpos(convert_from(data, 'UTF8'), $1) > 0`, part); n != 0 {
+	if n := dbtest.Value[int](t, s.DB, `
+		SELECT count(*)
+		FROM dashboard_sessions
+		WHERE strpos(convert_from(data, 'UTF8'), $1) > 0`, part); n != 0 {
 		t.Error("a session holds the secret")
 	}
 }
@@ -128,7 +134,7 @@ func everywhere(t *testing.T, s *scene, secret string) {
 // Every field with every wrong input keeps what was typed and says what to mend.
 func TestTokenFormSaysWhatToMend(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newSite(t)
 	b := s.as(t, "owner")
 	tokens := page(guildID, "tokens")
 	for name, tt := range map[string]struct {
@@ -178,7 +184,7 @@ func TestTokenFormSaysWhatToMend(t *testing.T) {
 
 func TestDeleteRoute(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newSite(t)
 	mine := s.makeToken(t, guildID)
 	path := func(id string) string { return "/dashboard/integrations/api-tokens/" + id }
 	sameSite := []string{"Origin", s.URL, "Sec-Fetch-Site", "same-origin"}

@@ -134,6 +134,12 @@ func (f *webhookForm) wrong() []problem { return f.Problems }
 // Has reports whether an event type is ticked.
 func (f *webhookForm) Has(event string) bool { return slices.Contains(f.Chosen, event) }
 
+func newWebhook(c *call) (reply, error) {
+	q := c.r.URL.Query()
+	f := &webhookForm{URL: q.Get("url"), Description: q.Get("description"), Enabled: true, Once: rand.Text(), Chosen: splitWords(q["events"])}
+	return c.webhookForm(f, 0), nil
+}
+
 func (c *call) webhookForm(f *webhookForm, status int) reply {
 	f.Types = event.Types
 	title, crumbs := "New endpoint", []crumb{{"Webhooks", c.path("webhooks")}}
@@ -143,10 +149,24 @@ func (c *call) webhookForm(f *webhookForm, status int) reply {
 	return reply{status: status, page: "webhook-form", view: f, frame: frame{Title: title, Tab: "webhooks", Crumbs: crumbs}}
 }
 
-func newWebhook(c *call) (reply, error) {
-	q := c.r.URL.Query()
-	f := &webhookForm{URL: q.Get("url"), Description: q.Get("description"), Enabled: true, Once: rand.Text(), Chosen: splitWords(q["events"])}
-	return c.webhookForm(f, 0), nil
+type secretView struct {
+	ID, URL, Secret string
+	Rotated         bool
+}
+
+func createWebhook(c *call) (reply, error) {
+	f, wanted := c.readWebhook()
+	if len(f.Problems) > 0 {
+		return c.webhookForm(f, http.StatusUnprocessableEntity), nil
+	}
+	made, err := webhooks.Create(c.acting(), c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, f.Once}, c.guild.ID, wanted)
+	if errors.Is(err, errMade) {
+		return c.back(c.path("webhooks"), "This form was sent before, and its endpoint was made then. Its secret cannot be shown again; rotate it to get another."), nil
+	}
+	if err != nil {
+		return c.refusedForm(f, err)
+	}
+	return c.secretPage(secretView{made.ID, made.URL, made.Secret, false}, http.StatusCreated), nil
 }
 
 // readWebhook reads the form and says what is wrong with it.
@@ -185,26 +205,6 @@ func (c *call) refusedForm(f *webhookForm, err error) (reply, error) {
 	return c.webhookForm(f, http.StatusUnprocessableEntity), nil
 }
 
-type secretView struct {
-	ID, URL, Secret string
-	Rotated         bool
-}
-
-func createWebhook(c *call) (reply, error) {
-	f, wanted := c.readWebhook()
-	if len(f.Problems) > 0 {
-		return c.webhookForm(f, http.StatusUnprocessableEntity), nil
-	}
-	made, err := webhooks.Create(c.acting(), c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, f.Once}, c.guild.ID, wanted)
-	if errors.Is(err, errMade) {
-		return c.back(c.path("webhooks"), "This form was sent before, and its endpoint was made then. Its secret cannot be shown again; rotate it to get another."), nil
-	}
-	if err != nil {
-		return c.refusedForm(f, err)
-	}
-	return c.secretPage(secretView{made.ID, made.URL, made.Secret, false}, http.StatusCreated), nil
-}
-
 func (c *call) secretPage(v secretView, status int) reply {
 	title := "Endpoint registered"
 	if v.Rotated {
@@ -222,11 +222,6 @@ func (c *call) hooks() webhooks.Config {
 	return cfg
 }
 
-func (c *call) endpoint() (endpointRow, error) {
-	e, err := webhooks.StandingOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, c.r.PathValue("id"))
-	return endpointRow{e}, notHere(err)
-}
-
 func editWebhook(c *call) (reply, error) {
 	e, err := c.endpoint()
 	if err != nil {
@@ -237,6 +232,11 @@ func editWebhook(c *call) (reply, error) {
 		f.Description = *e.Description
 	}
 	return c.webhookForm(f, 0), nil
+}
+
+func (c *call) endpoint() (endpointRow, error) {
+	e, err := webhooks.StandingOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, c.r.PathValue("id"))
+	return endpointRow{e}, notHere(err)
 }
 
 func changeWebhook(c *call) (reply, error) {

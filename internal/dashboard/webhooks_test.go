@@ -2,15 +2,10 @@ package dashboard_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,8 +16,8 @@ import (
 	"guildhall/internal/egress/egresstest"
 )
 
-// worker delivers what the scene's endpoints wait for, until the test ends.
-func (s *scene) worker(t *testing.T) {
+// worker delivers what the site's endpoints wait for, until the test ends.
+func (s *site) worker(t *testing.T) {
 	t.Helper()
 	startWorkers(t, delivery.Config{DB: s.DB, Box: s.Config.Webhooks.Box})
 }
@@ -50,23 +45,9 @@ func background(t testing.TB, run func(context.Context) error) {
 
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newSite(t)
 	s.worker(t)
-	var mu sync.Mutex
-	var ids, signatures []string
-	var header http.Header
-	var status atomic.Int64
-	status.Store(500)
-	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		mu.Lock()
-		header = r.Header.Clone()
-		ids, signatures = append(ids, r.Header.Get("webhook-id")), append(signatures, r.Header.Get("Service-Signature"))
-		mu.Unlock()
-		w.WriteHeader(int(status.Load()))
-		_, _ = io.WriteString(w, `<script>alert("receiver")</script>`)
-	}))
-	t.Cleanup(receiver.Close)
+	receiver := egresstest.NewReceiver(t, egresstest.Respond(500, hostile))
 	b := s.as(t, "manager")
 	hooks := page(guildID, "webhooks")
 
@@ -81,15 +62,14 @@ func TestWebhooks(t *testing.T) {
 		t.Fatalf("sending the form twice makes %d endpoints", n)
 	}
 	everywhere(t, s, secret)
-	var id string
-	must(t, s.DB.Reader().GetContext(t.Context(), &id, `SELECT id FROM webhook_endpoints`))
+	id := dbtest.Value[string](t, s.DB, `SELECT id FROM webhook_endpoints`)
 	one := hooks + "/" + id
 	b.get(one).wants(200, "&lt;img src=x").lacks("<img", secret)
 
 	// A test shows what the receiver answered, inert; redelivering repeats the event.
 	sent := b.post(one+"/test", nil).wants(303)
 	first := b.get(sent.to).wants(200, "500", "&lt;script&gt;", "The receiver answered 500, so", "curl -X POST").lacks("<script>alert")
-	mu.Lock()
+	header := receiver.Await(t, 1).Header
 	for name := range header {
 		switch name {
 		case "Accept-Encoding", "Content-Length", "Service-Signature", "Webhook-Signature", "Webhook-Timestamp":
@@ -97,15 +77,12 @@ func TestWebhooks(t *testing.T) {
 			first.wants(200, name+": "+header.Get(name)+"\n")
 		}
 	}
-	mu.Unlock()
-	status.Store(200)
+	receiver.RespondWith(egresstest.Respond(200, hostile))
 	again := b.post(sent.to+"/redeliver", nil).wants(303)
 	b.get(again.to).wants(200, "delivered", "redelivery")
-	mu.Lock()
-	if len(ids) != 2 || ids[0] != ids[1] {
-		t.Errorf("the event ids are %v", ids)
+	if calls := receiver.Calls(); len(calls) != 2 || calls[0].Header.Get("Webhook-Id") != calls[1].Header.Get("Webhook-Id") {
+		t.Errorf("the requests are %+v", calls)
 	}
-	mu.Unlock()
 
 	// Rotation: both secrets sign.
 	newer := b.post(one+"/rotate", url.Values{"once": {"x"}}).wants(200, "signs along").secret()
@@ -114,11 +91,9 @@ func TestWebhooks(t *testing.T) {
 		t.Error("the secret is the old one")
 	}
 	b.post(one+"/test", nil).wants(303)
-	mu.Lock()
-	if last := signatures[len(signatures)-1]; strings.Count(last, "v1=") != 2 {
+	if last := receiver.Await(t, 3).Header.Get("Service-Signature"); strings.Count(last, "v1=") != 2 {
 		t.Errorf("signed by %s", last)
 	}
-	mu.Unlock()
 
 	// What has failed is counted, and then recovered once.
 	dbtest.Exec(t, s.DB, `

@@ -9,6 +9,7 @@ import (
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/testutil"
 )
 
 // single opens a database with one connection of each kind, and returns the
@@ -47,9 +48,10 @@ func busy(t *testing.T, d *db.DB) {
 	go func() {
 		_ = d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error { return sleep(ctx, tx, 0.5) })
 	}()
-	for s := d.Stats(); s.Read.InUse == 0 || s.Write.InUse == 0; s = d.Stats() {
-		time.Sleep(time.Millisecond)
-	}
+	testutil.Eventually(t, "the connections are busy", func() bool {
+		s := d.Stats()
+		return s.Read.InUse > 0 && s.Write.InUse > 0
+	})
 }
 
 func sleep(ctx context.Context, q db.Querier, seconds float64) error {

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/testutil"
 	"guildhall/migrations"
 )
 
@@ -252,23 +252,21 @@ func TestMigrateWaitsForALockAndComesAgain(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- db.Migrate(ctx, url) }()
 	for _, want := range []bool{true, false, true} { // a try, a pause, another try
-		deadline := time.Now().Add(time.Minute)
-		for waits := !want; waits != want; time.Sleep(10 * time.Millisecond) {
+		testutil.Eventually(t, fmt.Sprintf("waiting for the lock is %v", want), func() bool {
 			select {
 			case err := <-done:
 				t.Fatalf("it did not wait for the lock: %v", err)
 			default:
 			}
+			var waits bool
 			err := pool.QueryRowContext(ctx, `
 				SELECT EXISTS (SELECT FROM pg_stat_activity
 				WHERE datname = current_database() AND application_name LIKE 'guildhall-migrate %' AND wait_event_type = 'Lock')`).Scan(&waits)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("waiting for the lock stayed %v", !want)
-			}
-		}
+			return waits == want
+		})
 	}
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)

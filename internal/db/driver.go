@@ -36,13 +36,6 @@ var inspect func(database, statement string) error
 // the statement fails with it. Call it before the first connection is made.
 func InspectStatements(f func(database, statement string) error) { inspect = f }
 
-func (c *conn) inspected(statement string) error {
-	if inspect == nil {
-		return nil
-	}
-	return inspect(c.database, statement)
-}
-
 func newConnector(dsn string) (driver.Connector, error) {
 	inner, err := pq.NewConnector(dsn)
 	if err != nil {
@@ -121,17 +114,6 @@ type conn struct {
 // took over.
 func (c *conn) IsValid() bool { return !c.readOnly && c.pqConn.IsValid() }
 
-// noteReadOnly looks at the answer to a statement. BEGIN says it with a code of
-// its own, because the driver always adds READ WRITE.
-func (c *conn) noteReadOnly(err error, begin bool) error {
-	var e *pq.Error
-	if errors.As(err, &e) && (e.Code == "25006" || begin && e.Code == "0A000") {
-		c.readOnly = true
-		e.Code = "25006"
-	}
-	return err
-}
-
 // ResetSession is called with the context of whoever takes the connection from
 // the pool.
 func (c *conn) ResetSession(ctx context.Context) error {
@@ -150,6 +132,17 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	return tx, c.noteReadOnly(err, true)
 }
 
+// noteReadOnly looks at the answer to a statement. BEGIN says it with a code of
+// its own, because the driver always adds READ WRITE.
+func (c *conn) noteReadOnly(err error, begin bool) error {
+	var e *pq.Error
+	if errors.As(err, &e) && (e.Code == "25006" || begin && e.Code == "0A000") {
+		c.readOnly = true
+		e.Code = "25006"
+	}
+	return err
+}
+
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	c.wire.workFor(ctx)
 	if err := c.inspected(query); err != nil {
@@ -158,21 +151,11 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	return c.pqConn.PrepareContext(ctx, query)
 }
 
-// stmt returns the connection's own prepared statement for query, or nil when
-// the connection keeps enough of them already.
-func (c *conn) stmt(ctx context.Context, query string) (driver.Stmt, error) {
-	if s, ok := c.prepared[query]; ok {
-		return s, nil
+func (c *conn) inspected(statement string) error {
+	if inspect == nil {
+		return nil
 	}
-	if !c.prepares || len(c.prepared) >= maxPrepared {
-		return nil, nil
-	}
-	s, err := c.PrepareContext(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	c.prepared[query] = s
-	return s, nil
+	return inspect(c.database, statement)
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
@@ -199,6 +182,23 @@ func (c *conn) query(ctx context.Context, query string, args []driver.NamedValue
 	}
 	rows, err := c.pqConn.QueryContext(ctx, query, args)
 	return rows, c.noteReadOnly(err, false)
+}
+
+// stmt returns the connection's own prepared statement for query, or nil when
+// the connection keeps enough of them already.
+func (c *conn) stmt(ctx context.Context, query string) (driver.Stmt, error) {
+	if s, ok := c.prepared[query]; ok {
+		return s, nil
+	}
+	if !c.prepares || len(c.prepared) >= maxPrepared {
+		return nil, nil
+	}
+	s, err := c.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	c.prepared[query] = s
+	return s, nil
 }
 
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {

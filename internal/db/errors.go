@@ -30,22 +30,6 @@ func Violates(err error, constraint string) bool {
 // shardNumber is what may follow a constraint's name in a message.
 var shardNumber = regexp.MustCompile(`^(_\d+)?"`)
 
-// Proposed is a column, counted from 1, of the row whose constraint err says was
-// violated; empty when Postgres does not say. Only a column of numbers, and with
-// such before it, can be asked for.
-func Proposed(err error, column int) string {
-	var e *pq.Error
-	if !errors.As(err, &e) {
-		return ""
-	}
-	_, row, _ := strings.Cut(e.Detail, "(")
-	values := strings.Split(row, ", ")
-	if len(values) < column {
-		return ""
-	}
-	return strings.TrimSuffix(values[column-1], ").")
-}
-
 // Missing reports whether err says that a query found no row.
 func Missing(err error) bool { return errors.Is(err, sql.ErrNoRows) }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"testing"
 
+	"guildhall/internal/db/dbtest"
+
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	stripe "github.com/stripe/stripe-go/v84/webhook"
 )
@@ -25,10 +27,7 @@ func TestACommittedEventArrivesSignedOnce(t *testing.T) {
 		t.Fatalf("the receiver got %d requests, want 1", len(calls))
 	}
 	got := calls[0]
-	var stored []byte
-	if err := w.DB.Reader().GetContext(t.Context(), &stored, `SELECT payload FROM webhook_events`); err != nil {
-		t.Fatal(err)
-	}
+	stored := dbtest.Value[[]byte](t, w.DB, `SELECT payload FROM webhook_events`)
 	if !bytes.Equal(got.Body, stored) {
 		t.Errorf("sent %s, stored %s", got.Body, stored)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/event"
 )
 
@@ -103,10 +104,7 @@ func TestUrgentDeliveriesGoOutNow(t *testing.T) {
 	d, _ := w.start(w.cfg)
 	w.record(w.guild, 1)
 	w.until("the first is delivered", func() bool { return w.inState(StateDelivered) == 1 })
-	var first string
-	if err := w.DB.Reader().GetContext(t.Context(), &first, `SELECT id FROM webhook_deliveries`); err != nil {
-		t.Fatal(err)
-	}
+	first := dbtest.Value[string](t, w.DB, `SELECT id FROM webhook_deliveries`)
 	block := func() {
 		w.exec(`UPDATE webhook_schedule SET failures = 9, blocks = 5, failing_since = now(), blocked_until = now() + interval '10 minutes', quiet_until = now() + interval '1 day'`)
 	}

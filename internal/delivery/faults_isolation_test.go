@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 )
 
 // crowd is a number of guilds with one endpoint each.
@@ -160,7 +161,7 @@ func TestAFloodIsDrainedBesideTheOthers(t *testing.T) {
 	if n := flooded.distinct(); n == flood {
 		t.Error("the flood was over before the others had theirs")
 	}
-	w.within(60*time.Second, "the flood is drained", func() bool { return w.inState(StateDelivered) == flood+healthy })
+	w.until("the flood is drained", func() bool { return w.inState(StateDelivered) == flood+healthy })
 	if n := flooded.distinct(); n != flood || len(flooded.got()) != flood {
 		t.Errorf("%d events in %d requests, want %d", n, len(flooded.got()), flood)
 	}
@@ -181,10 +182,7 @@ func TestAMassReplayRunsBesideTheOthers(t *testing.T) {
 	d, _ := w.start(w.cfg)
 	d.wakeAll()
 	w.settled()
-	var first string
-	if err := w.DB.Reader().GetContext(t.Context(), &first, `SELECT id FROM webhook_deliveries`); err != nil {
-		t.Fatal(err)
-	}
+	first := dbtest.Value[string](t, w.DB, `SELECT id FROM webhook_deliveries`)
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
 		for range replays {
 			if _, err := Redeliver(ctx, tx, w.guild, e.ID, first); err != nil {
@@ -203,7 +201,7 @@ func TestAMassReplayRunsBesideTheOthers(t *testing.T) {
 	if len(replayed.got()) > replays {
 		t.Error("the replay was over before the others had theirs")
 	}
-	w.within(60*time.Second, "the replay is over", func() bool { return w.inState(StateDelivered) == 1+replays+healthy })
+	w.until("the replay is over", func() bool { return w.inState(StateDelivered) == 1+replays+healthy })
 	if n := len(replayed.got()); n != 1+replays || replayed.distinct() != 1 {
 		t.Errorf("%d requests with %d event ids, want %d with 1", n, replayed.distinct(), 1+replays)
 	}
@@ -244,8 +242,8 @@ func TestRetriesAreSpreadOut(t *testing.T) {
 		w.start(w.cfg)
 		for range 12 { // an hour of outage
 			made := len(r.got())
-			w.until("another attempt fails", func() bool { w.pass(c, time.Minute); return len(r.got()) > made })
-			w.pass(c, 5*time.Minute)
+			w.until("another attempt fails", func() bool { w.advanceIdle(c, time.Minute); return len(r.got()) > made })
+			w.advanceIdle(c, 5*time.Minute)
 		}
 		if n := len(r.got()); n > backlog {
 			t.Errorf("%d attempts burnt during the outage: the block did not hold", n)

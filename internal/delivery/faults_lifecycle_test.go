@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -21,6 +22,7 @@ import (
 	stripe "github.com/stripe/stripe-go/v84/webhook"
 
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/event"
 )
 
@@ -341,21 +343,23 @@ func TestRotationNeverBreaksVerification(t *testing.T) {
 	var known []string
 	var broken atomic.Int64
 	r := w.receive(nil)
-	r.verify = func(c call) {
+	r.respondWith(func(rw http.ResponseWriter, req *http.Request) {
+		rw.WriteHeader(http.StatusNoContent)
+		payload, err := io.ReadAll(req.Body)
 		var body struct {
 			Data struct{ Known int }
 		}
-		if err := json.Unmarshal(c.Body, &body); err != nil {
+		if err != nil || json.Unmarshal(payload, &body) != nil {
 			broken.Add(1)
 		}
 		mu.Lock()
 		secret := known[rand.IntN(body.Data.Known)]
 		mu.Unlock()
 		verifier, err := standard.NewWebhook(secret)
-		if err != nil || verifier.Verify(c.Body, c.Header) != nil || stripe.ValidatePayload(c.Body, c.Header.Get("Service-Signature"), secret) != nil {
+		if err != nil || verifier.Verify(payload, req.Header) != nil || stripe.ValidatePayload(payload, req.Header.Get("Service-Signature"), secret) != nil {
 			broken.Add(1)
 		}
-	}
+	})
 	e, secret := w.add(w.guild, r.URL)
 	known = []string{secret}
 	d, _ := w.start(w.cfg)
@@ -419,7 +423,7 @@ func TestEveryRedeliveryMakesOneChain(t *testing.T) {
 			return err
 		})
 	}
-	w.until("all three gave up", func() bool { w.pass(c, 5*time.Second); return w.inState(StateFailed) == 3 })
+	w.until("all three gave up", func() bool { w.advanceIdle(c, 5*time.Second); return w.inState(StateFailed) == 3 })
 	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE attempts = 3`); n != 3 {
 		t.Errorf("%d of 3 chains have three attempts", n)
 	}
@@ -479,10 +483,7 @@ func TestPoisonRowsEndAndHurtNobody(t *testing.T) {
 	locked, _ := w.add(w.guild, r.URL)
 	deleted, _ := w.add(w.guild, r.URL)
 	w.record(w.guild, 3)
-	var sealed []byte
-	if err := w.DB.Reader().GetContext(t.Context(), &sealed, `SELECT secret FROM webhook_endpoints WHERE id = $1`, locked.ID); err != nil {
-		t.Fatal(err)
-	}
+	sealed := dbtest.Value[[]byte](t, w.DB, `SELECT secret FROM webhook_endpoints WHERE id = $1`, locked.ID)
 	w.exec(`UPDATE webhook_endpoints SET secret = '\x00', events = '{}' WHERE id = $1`, locked.ID)
 	w.exec(`DELETE FROM webhook_endpoints WHERE id = $1`, deleted.ID) // as if its deliveries were recorded meanwhile
 	w.record(w.guild, 1)
@@ -493,7 +494,7 @@ func TestPoisonRowsEndAndHurtNobody(t *testing.T) {
 	for range 5 {
 		before := metric(t, d.metrics.unreadable)
 		w.until("the secret is tried again", func() bool {
-			w.pass(c, unreadablePause+time.Second)
+			w.advanceIdle(c, unreadablePause+time.Second)
 			return metric(t, d.metrics.unreadable) > before
 		})
 	}
@@ -517,7 +518,7 @@ func TestPoisonRowsEndAndHurtNobody(t *testing.T) {
 	}
 	w.exec(`UPDATE webhook_endpoints SET secret = $2 WHERE id = $1`, locked.ID, sealed)
 	w.until("what waited arrives", func() bool {
-		w.pass(c, unreadablePause+time.Second)
+		w.advanceIdle(c, unreadablePause+time.Second)
 		return w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'delivered'`, locked.ID) == 3
 	})
 }

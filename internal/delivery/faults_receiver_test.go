@@ -152,7 +152,7 @@ func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.cfg.Schedule = Schedule{time.Hour}
-	allow := append([]netip.Prefix{}, loopback...)
+	allow := append([]netip.Prefix{}, egresstest.Loopback...)
 	w.cfg.Guard = egress.NewGuard(allow, egresstest.NameServer(t, func(name string, _ bool) egresstest.Answer {
 		if name == "gone.test" {
 			return egresstest.NoSuchName

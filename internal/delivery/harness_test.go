@@ -8,13 +8,10 @@ import (
 	"database/sql/driver"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"log"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -24,11 +21,12 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/egress"
+	"guildhall/internal/egress/egresstest"
 	"guildhall/internal/event"
 	"guildhall/internal/seal"
+	"guildhall/internal/seal/sealtest"
+	"guildhall/internal/testutil"
 )
-
-var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
 var testKey = bytes.Repeat([]byte{7}, seal.KeySize)
 
@@ -55,12 +53,9 @@ func worldIn(t *testing.T, data *dbtest.Database) *world {
 
 func newConfig(t *testing.T, d *db.DB) Config {
 	t.Helper()
-	box, err := seal.New(testKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := sealtest.Box(t, 7)
 	return Config{
-		DB: d, Box: box, Guard: egress.NewGuard(loopback, nil), Schedule: Schedule{100 * time.Millisecond, 200 * time.Millisecond},
+		DB: d, Box: box, Guard: egress.NewGuard(egresstest.Loopback, nil), Schedule: Schedule{100 * time.Millisecond, 200 * time.Millisecond},
 		Authorities: x509.NewCertPool(), Log: testLog(t),
 	}
 }
@@ -100,10 +95,7 @@ func (w *world) exec(query string, args ...any) {
 
 func (w *world) count(query string, args ...any) int {
 	w.t.Helper()
-	var n int
-	if err := w.DB.Reader().GetContext(w.t.Context(), &n, query, args...); err != nil {
-		w.t.Fatal(err)
-	}
+	n := dbtest.Value[int](w.t, w.DB, query, args...)
 	return n
 }
 
@@ -217,18 +209,14 @@ func (w *world) run(d *Deliverer) (stop func()) {
 // until waits for a condition, and fails the test when it stays away.
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	w.within(60*time.Second, what, ok)
-}
-
-func (w *world) within(limit time.Duration, what string, ok func() bool) {
-	w.t.Helper()
-	deadline := time.Now().Add(limit)
-	for !ok() {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("waited %s in vain: %s; deliveries: %s", limit, what, w.states())
+	reached := false
+	defer func() {
+		if !reached {
+			w.t.Log("deliveries:", w.states())
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	}()
+	testutil.Eventually(w.t, what, ok)
+	reached = true
 }
 
 // states tells how many deliveries are in which state.
@@ -253,41 +241,30 @@ func (w *world) settled() {
 	w.until("nothing pending", func() bool { return w.inState(StatePending) == 0 })
 }
 
-// call is one request a receiver got.
-type call struct {
-	Header http.Header
-	Body   []byte
-	At     time.Time
-}
+// receiver is a server that keeps what it was sent.
+type receiver struct{ *egresstest.Receiver }
 
-// receiver is an HTTPS server that keeps what it was sent.
-type receiver struct {
-	*httptest.Server
-	mu      sync.Mutex
-	calls   []call
-	handler http.HandlerFunc
-	verify  func(call)
-}
+type call = egresstest.Call
 
 // receive starts a receiver. A nil handler is 204.
 func (w *world) receive(handler http.HandlerFunc) *receiver {
 	w.t.Helper()
-	r := &receiver{handler: handler}
-	r.Server = httptest.NewUnstartedServer(r)
-	r.Config.ErrorLog = quietLog()
-	r.StartTLS()
+	r := egresstest.NewTLSReceiver(w.t, orNoContent(handler))
 	w.cfg.Authorities.AddCert(r.Certificate())
-	w.t.Cleanup(func() { r.CloseClientConnections(); r.Close() })
-	return r
+	return &receiver{r}
 }
 
 // receiveHTTP is receive without TLS, for workers in other processes.
 func (w *world) receiveHTTP(handler http.HandlerFunc) *receiver {
 	w.t.Helper()
-	r := &receiver{handler: handler}
-	r.Server = httptest.NewServer(r)
-	w.t.Cleanup(func() { r.CloseClientConnections(); r.Close() })
-	return r
+	return &receiver{egresstest.NewReceiver(w.t, orNoContent(handler))}
+}
+
+func orNoContent(handler http.HandlerFunc) http.HandlerFunc {
+	if handler == nil {
+		return status(http.StatusNoContent)
+	}
+	return handler
 }
 
 // workUntilKilled is a worker process.
@@ -301,7 +278,7 @@ func workUntilKilled(url string) error {
 	if err != nil {
 		return err
 	}
-	d, err := New(Config{DB: pool, Box: box, Guard: egress.NewGuard(loopback, nil)})
+	d, err := New(Config{DB: pool, Box: box, Guard: egress.NewGuard(egresstest.Loopback, nil)})
 	if err != nil {
 		return err
 	}
@@ -309,45 +286,13 @@ func workUntilKilled(url string) error {
 	return d.Run(ctx)
 }
 
-func (r *receiver) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
-	body, err := io.ReadAll(req.Body)
-	if err != nil {
-		return
-	}
-	r.mu.Lock()
-	c := call{Header: req.Header.Clone(), Body: body, At: time.Now()}
-	r.calls = append(r.calls, c)
-	handler, verify := r.handler, r.verify
-	r.mu.Unlock()
-	if verify != nil {
-		verify(c)
-	}
-	if handler == nil {
-		rw.WriteHeader(http.StatusNoContent)
-		return
-	}
-	handler(rw, req)
-}
-
 // respondWith changes the response.
-func (r *receiver) respondWith(handler http.HandlerFunc) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.handler = handler
-}
+func (r *receiver) respondWith(handler http.HandlerFunc) { r.RespondWith(orNoContent(handler)) }
 
-func (r *receiver) got() []call {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]call(nil), r.calls...)
-}
+func (r *receiver) got() []call { return r.Calls() }
 
 // requests counts what has come.
-func (r *receiver) requests() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.calls)
-}
+func (r *receiver) requests() int { return len(r.Calls()) }
 
 // distinct counts the events received.
 func (r *receiver) distinct() int {
@@ -358,9 +303,7 @@ func (r *receiver) distinct() int {
 	return len(ids)
 }
 
-func status(code int) http.HandlerFunc {
-	return func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(code) }
-}
+func status(code int) http.HandlerFunc { return egresstest.Respond(code, "") }
 
 // clock is a time that tests move.
 type clock struct {
@@ -380,10 +323,10 @@ func (c *clock) advance(d time.Duration) {
 	c.t = c.t.Add(d)
 }
 
-// pass moves a clock, unless a send is under way, whose lease would run out. A
+// advanceIdle moves a clock, unless a send is under way, whose lease would run out. A
 // claim begins its sends before its leases can be seen, and holds the schedules
 // of their endpoints all the while: so the clock moves while they are held here.
-func (w *world) pass(c *clock, d time.Duration) {
+func (w *world) advanceIdle(c *clock, d time.Duration) {
 	w.t.Helper()
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
 		var held, all, leased int

@@ -44,7 +44,7 @@ func TestAFailingEndpointIsBlockedForLongerEachTime(t *testing.T) {
 	for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 15 * time.Minute, 15 * time.Minute} {
 		w.until("the block", func() bool {
 			if i == 0 {
-				w.pass(c, 10*time.Millisecond) // past the pauses, before any block ends
+				w.advanceIdle(c, 10*time.Millisecond) // past the pauses, before any block ends
 			}
 			return read().Blocks == i+1
 		})
@@ -61,7 +61,7 @@ func TestAFailingEndpointIsBlockedForLongerEachTime(t *testing.T) {
 		c.advance(11 * time.Second)
 	}
 	r.respondWith(nil)
-	w.until("all delivered", func() bool { w.pass(c, time.Hour); return w.inState(StateDelivered) == 3 })
+	w.until("all delivered", func() bool { w.advanceIdle(c, time.Hour); return w.inState(StateDelivered) == 3 })
 	w.until("the endpoint is forgiven", func() bool { h := read(); return h.Failures == 0 && h.Blocks == 0 && h.Until == nil })
 }
 

@@ -1,7 +1,6 @@
 package doctor_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -30,17 +29,18 @@ import (
 	"guildhall/internal/egress/egresstest"
 	"guildhall/internal/installation"
 	"guildhall/internal/seal"
+	"guildhall/internal/seal/sealtest"
 )
 
 const guild = "402187554310020096"
 
-// scene is a healthy installation with one guild.
-type scene struct {
+// installed is a healthy installation with one guild.
+type installed struct {
 	*dbtest.Database
 	doctor.Config
 }
 
-func newScene(t *testing.T) *scene {
+func newInstalled(t *testing.T) *installed {
 	t.Helper()
 	d := dbtest.New(t)
 	names := egresstest.NameServer(t, func(name string, _ bool) egresstest.Answer {
@@ -56,33 +56,22 @@ func newScene(t *testing.T) *scene {
 		}
 		return egresstest.Addresses("203.0.114.7")
 	})
-	s := &scene{d, doctor.Config{
-		DatabaseURL: d.URL, ListenURL: d.URL, Box: box(t, 1), Guard: egress.NewGuard(nil, names),
+	s := &installed{d, doctor.Config{
+		DatabaseURL: d.URL, ListenURL: d.URL, Box: sealtest.Box(t, 1), Guard: egress.NewGuard(nil, names),
 	}}
 	dbtest.AddGuilds(t, s.DB, guild)
 	return s
 }
 
-func box(t *testing.T, keys ...byte) *seal.Box {
+func (s *installed) endpoint(t *testing.T, id, url string) {
 	t.Helper()
-	var all [][]byte
-	for _, k := range keys {
-		all = append(all, bytes.Repeat([]byte{k}, seal.KeySize))
-	}
-	b, err := seal.New(all...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-func (s *scene) endpoint(t *testing.T, id, url string) {
-	t.Helper()
-	dbtest.Exec(t, s.DB, `INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview) VALUES ($1, $2, $3, '{}', '', '')`, guild, id, url)
+	dbtest.Exec(t, s.DB, `
+		INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
+		VALUES ($1, $2, $3, '{}', '', '')`, guild, id, url)
 }
 
 // platform is a chat platform that the bot has its token for.
-func (s *scene) platform(t *testing.T, token string) *chattest.Server {
+func (s *installed) platform(t *testing.T, token string) *chattest.Server {
 	t.Helper()
 	server := chattest.New(t)
 	client, err := chat.NewDiscord(chat.Config{Token: token, URL: server.URL, Log: slog.New(slog.DiscardHandler)})
@@ -93,7 +82,7 @@ func (s *scene) platform(t *testing.T, token string) *chattest.Server {
 	return server
 }
 
-func (s *scene) noteKey(t *testing.T, b *seal.Box) {
+func (s *installed) noteKey(t *testing.T, b *seal.Box) {
 	t.Helper()
 	if err := installation.CheckKey(t.Context(), s.DB, b); err != nil {
 		t.Fatal(err)
@@ -101,7 +90,7 @@ func (s *scene) noteKey(t *testing.T, b *seal.Box) {
 }
 
 // certificate writes a certificate for api.example with these dates.
-func (s *scene) certificate(t *testing.T, from, until time.Duration) {
+func (s *installed) certificate(t *testing.T, from, until time.Duration) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -134,144 +123,182 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour
 	for name, tt := range map[string]struct {
-		arrange             func(t *testing.T, s *scene)
+		arrange             func(t *testing.T, s *installed)
 		check, status, text string
 	}{
 		"a database that answers": {nil, doctor.Database, doctor.OK, "takes writes"},
-		"a database that is away": {func(_ *testing.T, s *scene) {
+		"a database that is away": {func(_ *testing.T, s *installed) {
 			s.DatabaseURL = "postgres://u:hunter2@127.0.0.1:1/x"
 		}, doctor.Database, doctor.Fail, "does not answer"},
 
 		"this schema": {nil, doctor.Schema, doctor.OK, "as this program's"},
-		"no schema": {func(t *testing.T, s *scene) {
+		"no schema": {func(t *testing.T, s *installed) {
 			s.DatabaseURL = dbtest.Empty(t, "template0")
 		}, doctor.Schema, doctor.Fail, "guildhall migrate"},
-		"a newer schema": {func(t *testing.T, s *scene) {
+		"a newer schema": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999999, true)`)
 		}, doctor.Schema, doctor.Warn, "a newer guildhall"},
-		"an index that was cut off": {func(t *testing.T, s *scene) {
+		"an index that was cut off": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'audit_log_age'::regclass`)
 		}, doctor.Schema, doctor.Warn, "audit_log_age"},
 
 		"a clock that is right": {nil, doctor.Clock, doctor.OK, "ahead of the database's"},
-		"a clock that is off": {func(_ *testing.T, s *scene) {
+		"a clock that is off": {func(_ *testing.T, s *installed) {
 			s.Now = func() time.Time { return time.Now().Add(20 * time.Second) }
 		}, doctor.Clock, doctor.Warn, "synchronised"},
-		"a clock that is far off": {func(_ *testing.T, s *scene) {
+		"a clock that is far off": {func(_ *testing.T, s *installed) {
 			s.Now = func() time.Time { return time.Now().Add(-65 * time.Second) }
 		}, doctor.Clock, doctor.Fail, "-1m"},
 
-		"nothing sealed":   {nil, doctor.SecretKey, doctor.OK, "nothing is sealed yet"},
-		"the key":          {func(t *testing.T, s *scene) { s.noteKey(t, box(t, 1)) }, doctor.SecretKey, doctor.OK, "opens what is sealed"},
-		"another key":      {func(t *testing.T, s *scene) { s.noteKey(t, box(t, 2)) }, doctor.SecretKey, doctor.Fail, "opens nothing"},
-		"an older key":     {func(t *testing.T, s *scene) { s.noteKey(t, box(t, 2)); s.Box = box(t, 1, 2) }, doctor.SecretKey, doctor.Warn, "guildhall reseal"},
-		"secrets unopened": {func(t *testing.T, s *scene) { s.noteKey(t, box(t, 1)); s.endpoint(t, "a", "https://x.test/") }, doctor.SecretKey, doctor.Fail, "opens nothing"},
+		"nothing sealed": {nil, doctor.SecretKey, doctor.OK, "nothing is sealed yet"},
+		"the key": {
+			func(t *testing.T, s *installed) { s.noteKey(t, sealtest.Box(t, 1)) },
+			doctor.SecretKey, doctor.OK, "opens what is sealed",
+		},
+		"another key": {func(t *testing.T, s *installed) { s.noteKey(t, sealtest.Box(t, 2)) }, doctor.SecretKey, doctor.Fail, "opens nothing"},
+		"an older key": {
+			func(t *testing.T, s *installed) { s.noteKey(t, sealtest.Box(t, 2)); s.Box = sealtest.Box(t, 1, 2) },
+			doctor.SecretKey, doctor.Warn, "guildhall reseal",
+		},
+		"secrets unopened": {func(t *testing.T, s *installed) {
+			s.noteKey(t, sealtest.Box(t, 1))
+			s.endpoint(t, "a", "https://x.test/")
+		}, doctor.SecretKey, doctor.Fail, "opens nothing"},
 
 		"a direct line": {nil, doctor.DirectLine, doctor.OK, "come through"},
-		"a line to another database": {func(t *testing.T, s *scene) {
+		"a line to another database": {func(t *testing.T, s *installed) {
 			s.ListenURL = dbtest.New(t).URL
 		}, doctor.DirectLine, doctor.Warn, "GUILDHALL_LISTEN_URL"},
-		"no line": {func(_ *testing.T, s *scene) {
+		"no line": {func(_ *testing.T, s *installed) {
 			s.ListenURL = "postgres://u:hunter2@127.0.0.1:1/x"
 		}, doctor.DirectLine, doctor.Fail, "no line"},
 
 		"no Redis": {nil, doctor.Redis, doctor.OK, "counts rate limits for itself"},
-		"no Redis and three nodes": {func(t *testing.T, s *scene) {
+		"no Redis and three nodes": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at) SELECT n, 0, now() FROM unnest('{a,b,c}'::text[]) AS n`)
 		}, doctor.Redis, doctor.Warn, "each of 3 nodes"},
-		"a Redis": {func(t *testing.T, s *scene) { s.RedisURL = "redis://" + miniredis.RunT(t).Addr() }, doctor.Redis, "", "ecision|decides"},
-		"a Redis that is away": {func(_ *testing.T, s *scene) {
+		"a Redis": {func(t *testing.T, s *installed) { s.RedisURL = "redis://" + miniredis.RunT(t).Addr() }, doctor.Redis, "", "ecision|decides"},
+		"a Redis that is away": {func(_ *testing.T, s *installed) {
 			s.RedisURL = "redis://:hunter2@127.0.0.1:1"
 		}, doctor.Redis, doctor.Fail, "counts rate limits for itself"},
 
 		"no bot": {nil, doctor.Platform, doctor.Warn, "stand-in"},
-		"a bot with its rights": {func(t *testing.T, s *scene) {
+		"a bot with its rights": {func(t *testing.T, s *installed) {
 			s.platform(t, chattest.Token).Admit(guild, allRights)
 		}, doctor.Platform, doctor.OK, "1 guilds"},
-		"a bot that administers": {func(t *testing.T, s *scene) {
+		"a bot that administers": {func(t *testing.T, s *installed) {
 			s.platform(t, chattest.Token).Admit(guild, 8)
 		}, doctor.Platform, doctor.OK, "1 guilds"},
-		"a bot without a right": {func(t *testing.T, s *scene) {
+		"a bot without a right": {func(t *testing.T, s *installed) {
 			s.platform(t, chattest.Token).Admit(guild, allRights&^(1<<6))
 		}, doctor.Platform, doctor.Warn, guild + " (Add Reactions)"},
-		"a bot that was thrown out": {func(t *testing.T, s *scene) {
+		"a bot that was thrown out": {func(t *testing.T, s *installed) {
 			s.platform(t, chattest.Token)
 		}, doctor.Platform, doctor.Warn, guild + " (the bot is not in it)"},
-		"a token that is refused": {func(t *testing.T, s *scene) {
+		"a token that is refused": {func(t *testing.T, s *installed) {
 			s.platform(t, "another")
 		}, doctor.Platform, doctor.Fail, "refuses GUILDHALL_DISCORD_TOKEN"},
-		"a platform in trouble": {func(t *testing.T, s *scene) {
+		"a platform in trouble": {func(t *testing.T, s *installed) {
 			h := chattest.HTML(503)
 			s.platform(t, chattest.Token).Next(h, h, h)
 		}, doctor.Platform, doctor.Fail, "could not be asked"},
 
 		"no collector": {nil, doctor.Traces, doctor.OK, "nothing is traced"},
-		"a collector":  {func(_ *testing.T, s *scene) { s.Traces = func(context.Context) error { return nil } }, doctor.Traces, doctor.OK, "takes traces"},
-		"a collector that is away": {func(_ *testing.T, s *scene) {
+		"a collector": {
+			func(_ *testing.T, s *installed) { s.Traces = func(context.Context) error { return nil } },
+			doctor.Traces, doctor.OK, "takes traces",
+		},
+		"a collector that is away": {func(_ *testing.T, s *installed) {
 			s.Traces = func(context.Context) error { return errors.New("connection refused") }
 		}, doctor.Traces, doctor.Warn, "connection refused"},
 
-		"no certificate":  {nil, doctor.Certificate, doctor.OK, "a proxy has"},
-		"a certificate":   {func(t *testing.T, s *scene) { s.certificate(t, -day, 90*day) }, doctor.Certificate, doctor.OK, "valid until"},
-		"one that ends":   {func(t *testing.T, s *scene) { s.certificate(t, -day, 13*day) }, doctor.Certificate, doctor.Warn, "renew it"},
-		"one that ended":  {func(t *testing.T, s *scene) { s.certificate(t, -2*day, -day) }, doctor.Certificate, doctor.Fail, "has expired"},
-		"one from later":  {func(t *testing.T, s *scene) { s.certificate(t, day, 2*day) }, doctor.Certificate, doctor.Fail, "not valid before"},
-		"one for another": {func(t *testing.T, s *scene) { s.certificate(t, -day, 90*day); s.Hosts = []string{"other.example"} }, doctor.Certificate, doctor.Fail, "other.example"},
-		"one that is not there": {func(_ *testing.T, s *scene) {
+		"no certificate": {nil, doctor.Certificate, doctor.OK, "a proxy has"},
+		"a certificate":  {func(t *testing.T, s *installed) { s.certificate(t, -day, 90*day) }, doctor.Certificate, doctor.OK, "valid until"},
+		"one that ends":  {func(t *testing.T, s *installed) { s.certificate(t, -day, 13*day) }, doctor.Certificate, doctor.Warn, "renew it"},
+		"one that ended": {func(t *testing.T, s *installed) { s.certificate(t, -2*day, -day) }, doctor.Certificate, doctor.Fail, "has expired"},
+		"one from later": {
+			func(t *testing.T, s *installed) { s.certificate(t, day, 2*day) },
+			doctor.Certificate, doctor.Fail, "not valid before",
+		},
+		"one for another": {
+			func(t *testing.T, s *installed) { s.certificate(t, -day, 90*day); s.Hosts = []string{"other.example"} },
+			doctor.Certificate, doctor.Fail, "other.example",
+		},
+		"one that is not there": {func(_ *testing.T, s *installed) {
 			s.CertFile, s.KeyFile = "/no/such/file", "/no/such/file"
 		}, doctor.Certificate, doctor.Fail, "cannot be used"},
 
-		"endpoints that resolve": {func(t *testing.T, s *scene) {
+		"endpoints that resolve": {func(t *testing.T, s *installed) {
 			s.endpoint(t, "a", "https://x.test/")
 			s.endpoint(t, "b", "https://x.test/y")
 		}, doctor.Endpoints, doctor.OK, "2 endpoints"},
-		"endpoints of a name that is gone": {func(t *testing.T, s *scene) {
+		"endpoints of a name that is gone": {func(t *testing.T, s *installed) {
 			s.endpoint(t, "a", "https://gone.test/")
 			s.endpoint(t, "b", "https://gone.test/y")
 			s.endpoint(t, "c", "https://x.test/y")
 		}, doctor.Endpoints, doctor.Warn, "2 of 3 endpoints"},
-		"a name that cannot be asked for": {func(t *testing.T, s *scene) { s.endpoint(t, "a", "https://broken.test/") }, doctor.Endpoints, doctor.Warn, "cannot be resolved now"},
-		"a name server that is silent":    {func(t *testing.T, s *scene) { s.endpoint(t, "a", "https://silent.test/") }, doctor.Endpoints, doctor.Warn, "1 of 1 endpoints"},
-		"a name that leads inside":        {func(t *testing.T, s *scene) { s.endpoint(t, "a", "https://inside.test/") }, doctor.Endpoints, doctor.Warn, "public address"},
-		"an endpoint that was disabled": {func(t *testing.T, s *scene) {
+		"a name that cannot be asked for": {
+			func(t *testing.T, s *installed) { s.endpoint(t, "a", "https://broken.test/") },
+			doctor.Endpoints, doctor.Warn, "cannot be resolved now",
+		},
+		"a name server that is silent": {
+			func(t *testing.T, s *installed) { s.endpoint(t, "a", "https://silent.test/") },
+			doctor.Endpoints, doctor.Warn, "1 of 1 endpoints",
+		},
+		"a name that leads inside": {
+			func(t *testing.T, s *installed) { s.endpoint(t, "a", "https://inside.test/") },
+			doctor.Endpoints, doctor.Warn, "public address",
+		},
+		"an endpoint that was disabled": {func(t *testing.T, s *installed) {
 			s.endpoint(t, "a", "https://gone.test/")
 			dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'gone'`)
 		}, doctor.Endpoints, doctor.Warn, "1 are disabled"},
 
 		"no work": {nil, doctor.Pending, doctor.OK, "no delivery is due"},
-		"a delivery that waits": {func(t *testing.T, s *scene) {
-			dbtest.Exec(t, s.DB, `INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due) VALUES ($1, 'a', now() - interval '2 minutes')`, guild)
+		"a delivery that waits": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due)
+				VALUES ($1, 'a', now() - interval '2 minutes')`, guild)
 		}, doctor.Pending, doctor.Warn, "delivery has waited 2m"},
-		"a delivery that nobody takes": {func(t *testing.T, s *scene) {
+		"a delivery that nobody takes": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `INSERT INTO webhook_schedule (guild_id, endpoint_id) VALUES ($1, 'a')`, guild)
 			dbtest.Exec(t, s.DB, `INSERT INTO webhook_events (guild_id, id, type, payload) VALUES ($1, 'e', 'case.created', '')`, guild)
-			dbtest.Exec(t, s.DB, `INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, created_at) VALUES ($1, 'a', 'e', now() - interval '1 hour')`, guild)
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, created_at)
+				VALUES ($1, 'a', 'e', now() - interval '1 hour')`, guild)
 		}, doctor.Pending, doctor.Fail, "1h0m"},
-		"a receiver that asked to be left alone": {func(t *testing.T, s *scene) {
-			dbtest.Exec(t, s.DB, `INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, quiet_until) VALUES ($1, 'a', now() - interval '1 hour', now() + interval '1 hour')`, guild)
+		"a receiver that asked to be left alone": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, quiet_until)
+				VALUES ($1, 'a', now() - interval '1 hour', now() + interval '1 hour')`, guild)
 		}, doctor.Pending, doctor.OK, "no delivery is due"},
-		"a job that keeps failing": {func(t *testing.T, s *scene) {
-			dbtest.Exec(t, s.DB, `INSERT INTO river_job (args, kind, max_attempts, state, created_at) VALUES ('{}', 'x', 250, 'retryable', now() - interval '2 hours')`)
+		"a job that keeps failing": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO river_job (args, kind, max_attempts, state, created_at)
+				VALUES ('{}', 'x', 250, 'retryable', now() - interval '2 hours')`)
 		}, doctor.Pending, doctor.Warn, "2h0m"},
 
-		"books that balance": {func(t *testing.T, s *scene) { s.wallet(t, 5, 3, 2) }, doctor.Books, doctor.OK, "1 wallets"},
-		"a wallet with more than its ledger": {func(t *testing.T, s *scene) {
+		"books that balance": {func(t *testing.T, s *installed) { s.wallet(t, 5, 3, 2) }, doctor.Books, doctor.OK, "1 wallets"},
+		"a wallet with more than its ledger": {func(t *testing.T, s *installed) {
 			s.wallet(t, 6, 3, 2)
 		}, doctor.Books, doctor.Fail, guild + "/7"},
-		"a ledger without a wallet": {func(t *testing.T, s *scene) {
+		"a ledger without a wallet": {func(t *testing.T, s *installed) {
 			s.wallet(t, 5, 3, 2)
 			dbtest.Exec(t, s.DB, `DELETE FROM wallets`)
 		}, doctor.Books, doctor.Fail, guild + "/7"},
-		"a wallet among thousands": {func(t *testing.T, s *scene) {
+		"a wallet among thousands": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `INSERT INTO wallets (guild_id, user_id, balance) SELECT $1, n, 1 FROM generate_series(1, 999) AS n`, guild)
-			dbtest.Exec(t, s.DB, `INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note) SELECT $1, n, n, 1, 1, '' FROM generate_series(1, 999) AS n`, guild)
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note)
+				SELECT $1, n, n, 1, 1, ''
+				FROM generate_series(1, 999) AS n`, guild)
 			dbtest.Exec(t, s.DB, `UPDATE wallets SET balance = 2 WHERE user_id = '777'`)
 			dbtest.Exec(t, s.DB, `DELETE FROM wallets WHERE user_id = '333'`)
 		}, doctor.Books, doctor.Fail, guild + "/777, " + guild + "/333"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t)
+			s := newInstalled(t)
 			s.Config.Books = true
 			if tt.arrange != nil {
 				tt.arrange(t, s)
@@ -307,18 +334,20 @@ func containsAny(text string, parts []string) bool {
 }
 
 // wallet is one of member 7 whose ledger has these changes.
-func (s *scene) wallet(t *testing.T, balance int, deltas ...int) {
+func (s *installed) wallet(t *testing.T, balance int, deltas ...int) {
 	t.Helper()
 	dbtest.Exec(t, s.DB, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, '7', $2)`, guild, balance)
 	for i, d := range deltas {
-		dbtest.Exec(t, s.DB, `INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note) VALUES ($1, $2, '7', $3, 0, '')`, guild, string(rune('a'+i)), d)
+		dbtest.Exec(t, s.DB, `
+			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note)
+			VALUES ($1, $2, '7', $3, 0, '')`, guild, string(rune('a'+i)), d)
 	}
 }
 
 // What stands on a check that has failed is left out, and the rest is not.
 func TestWhatCannotBeFoundOutIsLeftOut(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newInstalled(t)
 	s.DatabaseURL = "postgres://u@127.0.0.1:1/x"
 	s.Config.Books = true
 	var checks []string
@@ -333,8 +362,8 @@ func TestWhatCannotBeFoundOutIsLeftOut(t *testing.T) {
 // It changes nothing: a role that may only read is enough.
 func TestARoleThatOnlyReadsIsEnough(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	s.noteKey(t, box(t, 1))
+	s := newInstalled(t)
+	s.noteKey(t, sealtest.Box(t, 1))
 	s.wallet(t, 5, 3, 2)
 	role := "doctor_" + strings.ToLower(rand.Text())
 	dbtest.Exec(t, s.DB, `CREATE ROLE `+role+` LOGIN PASSWORD 'p' IN ROLE pg_read_all_data`)

@@ -16,6 +16,7 @@ import (
 
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/testutil"
 )
 
 const (
@@ -39,11 +40,7 @@ func TestPayOrders(t *testing.T) {
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 	}
 	for _, order := range rand.Perm(orders) {
-		for deadline := time.Now().Add(30 * time.Second); !pay(t, client, base, order); {
-			if time.Now().After(deadline) {
-				t.Fatalf("order %d cannot be paid", order)
-			}
-		}
+		testutil.Eventually(t, fmt.Sprintf("order %d is paid", order), func() bool { return pay(t, client, base, order) })
 	}
 }
 
@@ -106,13 +103,15 @@ func TestPaymentsAreMadeOnceForEver(t *testing.T) {
 			// to make, in the midst of asking.
 			ended := make(chan struct{})
 			go func() { _ = client.Wait(); close(ended) }()
-			for stop, enough := time.Now().Add(30*time.Second), before+1+rand.IntN(4); paid() < enough && before < orders && time.Now().Before(stop); {
+			enough := before + 1 + rand.IntN(4)
+			testutil.Eventually(t, "the client has paid some orders, or ended", func() bool {
 				select {
 				case <-ended:
-					stop = time.Time{}
+					return true
 				default:
+					return paid() >= enough || before == orders
 				}
-			}
+			})
 			if err := client.Process.Kill(); err == nil {
 				killed++
 			}

@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/leaderboard"
+	"guildhall/internal/testutil"
 )
 
 // releasedAdjust is an adjustment as the last release makes it.
@@ -109,7 +109,7 @@ func TestTheLastReleaseRunsBesideThisOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	dbtest.Fill(t, d, `INSERT INTO rank_requests (guild_id, board) VALUES ('1', 'wallets')`)
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	testutil.Eventually(t, "a map after the last migration", func() bool {
 		if err := k.Maintain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -117,13 +117,8 @@ func TestTheLastReleaseRunsBesideThisOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if mapped == 1 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("there is no map after the last migration")
-		}
-	}
+		return mapped == 1
+	})
 }
 
 func releasedGive(d *db.DB, user, id string) error {

@@ -218,7 +218,7 @@ func isatap(a netip.Addr) bool {
 // machine's public address is public, but it leads inside.
 func ownAddresses() func() []netip.Addr {
 	var (
-		mu    sync.Mutex
+		mu    sync.Mutex // guards what follows
 		known []netip.Addr
 		until time.Time
 	)

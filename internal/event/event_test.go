@@ -88,7 +88,10 @@ func TestAnEventIsRenderedOnceAndDeliveredToEachListener(t *testing.T) {
 	}
 	want := `{"id":"` + ids[0] + `","type":"case.created","timestamp":"2026-03-01T12:30:15.999Z","guild_id":"` + guild +
 		`","api_version":"v1","origin":{"type":"api","token_id":"a\"b"},"data":{"reason":"<ü> & \"so\""}}`
-	if got := list(t, d, `SELECT convert_from(payload, 'UTF8') FROM webhook_events WHERE occurred_at = '2026-03-01T12:30:15.999999Z'`); len(got) != 1 || got[0] != want {
+	if got := list(t, d, `
+		SELECT convert_from(payload, 'UTF8')
+		FROM webhook_events
+		WHERE occurred_at = '2026-03-01T12:30:15.999999Z'`); len(got) != 1 || got[0] != want {
 		t.Errorf("the payload is\n%s, want\n%s", got, want)
 	}
 	got := fmt.Sprint(list(t, d, `

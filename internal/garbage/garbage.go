@@ -17,11 +17,6 @@ const (
 	roomForGarbage = 16 << 20 // bytes, between the two
 )
 
-// percentage is the percentage for what is in use.
-func percentage(inUse uint64) int {
-	return min(mostGarbage, max(leastGarbage, int(100*roomForGarbage/max(inUse, 1))))
-}
-
 // Tune sets the percentage after each collection to what suits it.
 func Tune() {
 	last := mostGarbage
@@ -35,6 +30,11 @@ func Tune() {
 		runtime.SetFinalizer(new(cycle), after)
 	}
 	runtime.SetFinalizer(new(cycle), after)
+}
+
+// percentage is the percentage for what is in use.
+func percentage(inUse uint64) int {
+	return min(mostGarbage, max(leastGarbage, int(100*roomForGarbage/max(inUse, 1))))
 }
 
 // cycle is an object that nobody holds, so that its finalizer runs after each

@@ -21,7 +21,7 @@ import (
 
 // wantDrawnOnce checks everything that a finished draw leaves behind, and that
 // it is there once.
-func (s scene) wantDrawnOnce(id string, winners int) {
+func (s giveawayDB) wantDrawnOnce(id string, winners int) {
 	s.t.Helper()
 	g := s.get(id)
 	if g.Status != ended || g.Rounds != 1 || g.EndedAt == nil {
@@ -31,9 +31,13 @@ func (s scene) wantDrawnOnce(id string, winners int) {
 		s.t.Errorf("giveaway %s has the winners %v, want %d distinct ones", id, g.Winners, winners)
 	}
 	for what, query := range map[string]string{
-		"records":       `SELECT count(*) FROM giveaway_draws WHERE guild_id = $1 AND giveaway_id = $2`,
-		"intents":       `SELECT count(*) FROM chat_intents WHERE guild_id = $1 AND subject_id = $2 AND kind = 'giveaway_ended'`,
-		"announcements": `SELECT count(*) FROM river_job j JOIN chat_intents i ON i.id = j.args ->> 'intent_id' WHERE j.kind = 'announce_giveaway' AND i.guild_id = $1 AND i.subject_id = $2`,
+		"records": `SELECT count(*) FROM giveaway_draws WHERE guild_id = $1 AND giveaway_id = $2`,
+		"intents": `SELECT count(*) FROM chat_intents WHERE guild_id = $1 AND subject_id = $2 AND kind = 'giveaway_ended'`,
+		"announcements": `
+			SELECT count(*)
+			FROM river_job j
+			JOIN chat_intents i ON i.id = j.args ->> 'intent_id'
+			WHERE j.kind = 'announce_giveaway' AND i.guild_id = $1 AND i.subject_id = $2`,
 		"events": `SELECT count(*) FROM webhook_events WHERE guild_id = $1 AND type = 'giveaway.ended'
 			AND convert_from(payload, 'UTF8')::json -> 'data' ->> 'id' = $2
 			AND convert_from(payload, 'UTF8')::json -> 'origin' ->> 'type' = 'system'`,
@@ -42,7 +46,10 @@ func (s scene) wantDrawnOnce(id string, winners int) {
 			s.t.Errorf("giveaway %s has %d %s, want 1", id, n, what)
 		}
 	}
-	if drawn := dbtest.Value[db.Strings](s.t, s.DB, `SELECT winners FROM giveaway_draws WHERE guild_id = $1 AND giveaway_id = $2`, guild, id); !slices.Equal(drawn, g.Winners) {
+	if drawn := dbtest.Value[db.Strings](s.t, s.DB, `
+		SELECT winners
+		FROM giveaway_draws
+		WHERE guild_id = $1 AND giveaway_id = $2`, guild, id); !slices.Equal(drawn, g.Winners) {
 		s.t.Errorf("the record of giveaway %s says %v, the giveaway %v", id, drawn, g.Winners)
 	}
 	s.wantRepeatable(id)
@@ -50,7 +57,7 @@ func (s scene) wantDrawnOnce(id string, winners int) {
 
 // wantRepeatable repeats every draw of a giveaway from its record and the
 // stored entries, with the implementation of the example.
-func (s scene) wantRepeatable(id string) {
+func (s giveawayDB) wantRepeatable(id string) {
 	s.t.Helper()
 	var records []record
 	if err := s.DB.Reader().SelectContext(context.Background(), &records, `
@@ -78,7 +85,7 @@ func (s scene) wantRepeatable(id string) {
 		if !slices.Equal(r.PastWinners, distinct(won)) {
 			s.t.Errorf("round %d of giveaway %s knows the past winners %v, there were %v", r.Round, id, r.PastWinners, won)
 		}
-		out := set(slices.Concat(r.PastWinners, r.Excluded)...)
+		out := setOf(slices.Concat(r.PastWinners, r.Excluded)...)
 		if want := weight(all, out); *r.EntryCount != want {
 			s.t.Errorf("round %d of giveaway %s says %d entries in the pot, there are %d", r.Round, id, *r.EntryCount, want)
 		}
@@ -94,7 +101,7 @@ func (s scene) wantRepeatable(id string) {
 
 func TestDraw(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newGiveawayDB(t)
 	for _, c := range []struct {
 		name           string
 		entrants, want int
@@ -104,7 +111,7 @@ func TestDraw(t *testing.T) {
 		{"ends without winners when nobody entered", 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := scene{s.Database, t}
+			s := giveawayDB{s.Database, t}
 			s.giveaway(c.name, drawing, 3, c.entrants, func(i int) int64 { return int64(i) })
 			for range 3 {
 				if err := Draw(context.Background(), s.DB, guild, c.name); err != nil {
@@ -115,7 +122,7 @@ func TestDraw(t *testing.T) {
 		})
 	}
 	t.Run("leaves alone what is not in drawing", func(t *testing.T) {
-		s := scene{s.Database, t}
+		s := giveawayDB{s.Database, t}
 		for _, status := range []string{scheduled, active, "paused", ended} {
 			s.giveaway(status, status, 1, 3, equal)
 			if err := Draw(context.Background(), s.DB, guild, status); err != nil {
@@ -137,7 +144,7 @@ func TestDraw(t *testing.T) {
 // RELIABILITY.md, Giveaways.
 func TestDrawRunsOnceHoweverManyRace(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newGiveawayDB(t)
 	const giveaways, callers = 40, 8
 	for i := range giveaways {
 		s.giveaway(fmt.Sprintf("g%02d", i), drawing, 2, 12, func(i int) int64 { return int64(i * i) })
@@ -181,7 +188,7 @@ func TestDrawRunsOnceHoweverManyRace(t *testing.T) {
 }
 
 // work starts a worker that ends with the test.
-func (s scene) work(p chat.Platform) {
+func (s giveawayDB) work(p chat.Platform) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -228,7 +235,7 @@ func (f failing) Do(ctx context.Context, fn func(context.Context, *db.Tx) error)
 // RELIABILITY.md, Giveaways.
 func TestDrawIsFinishedAfterItsWorkerDied(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newGiveawayDB(t)
 	dbtest.Exec(s.t, s.DB, `CREATE TABLE failpoints (name text)`)
 	dbtest.Exec(s.t, s.DB, `
 		CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -277,7 +284,7 @@ func TestDrawIsFinishedAfterItsWorkerDied(t *testing.T) {
 // RELIABILITY.md, Giveaways.
 func TestAGiveawayThatCannotBeDrawnStopsNoOther(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newGiveawayDB(t)
 	for _, id := range []string{"a", "b", "c"} {
 		s.giveaway(id, drawing, 1, 2, equal)
 	}
@@ -298,7 +305,7 @@ func TestAGiveawayThatCannotBeDrawnStopsNoOther(t *testing.T) {
 // RELIABILITY.md, Giveaways.
 func TestDrawSeesWholeEntries(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newGiveawayDB(t)
 	s.giveaway("a", drawing, 5, 10, equal)
 	dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET pot = 'gathering'`)
 	stop, failed := make(chan struct{}), make(chan error, 4)
@@ -359,7 +366,7 @@ func TestDrawSeesWholeEntries(t *testing.T) {
 // RELIABILITY.md, Giveaways.
 func TestDrawOfAHundredThousand(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newGiveawayDB(t)
 	s.giveaway("a", drawing, 100, 100_000, func(i int) int64 { return 1<<33 + int64(i) })
 	begin := time.Now()
 	if err := Draw(context.Background(), s.DB, guild, "a"); err != nil {
@@ -382,7 +389,7 @@ func TestDrawOfAHundredThousand(t *testing.T) {
 	}
 }
 
-func (s scene) reroll(id string, o order) error {
+func (s giveawayDB) reroll(id string, o order) error {
 	return s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
 		g, err := lock(ctx, tx, guild, id)
 		if err != nil {
@@ -400,10 +407,10 @@ func (s scene) reroll(id string, o order) error {
 // the same, and stay past winners after they have been replaced.
 func TestImportedWinnersNeverWinAgain(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newGiveawayDB(t)
 	s.giveaway("a", ended, 2, 5, equal)
 	dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET winners = ARRAY[$1, $2]`, user(1), user(2))
-	won := set(user(1), user(2))
+	won := setOf(user(1), user(2))
 	for range 3 {
 		if err := s.reroll("a", order{count: 1, all: true}); err != nil {
 			t.Fatal(err)
@@ -422,7 +429,7 @@ func TestImportedWinnersNeverWinAgain(t *testing.T) {
 func BenchmarkDraw(b *testing.B) {
 	for _, size := range []int{100, 100_000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			s := newScene(b)
+			s := newGiveawayDB(b)
 			s.giveaway("a", drawing, 10, size, equal)
 			for b.Loop() {
 				b.StopTimer()

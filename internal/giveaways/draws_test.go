@@ -20,7 +20,7 @@ import (
 
 func TestListGiveawayDraws(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	id := s.giveaway("active", 2, 6)
 	at := apitest.Path("id", id)
 	s.Do(t, "listGiveawayDraws", "", at).Want(t, 200, `{"data":[],"page":1,"per_page":25,"has_more":false}`)
@@ -88,7 +88,7 @@ func script(t *testing.T) string {
 func TestTheScriptRepeatsDraws(t *testing.T) {
 	t.Parallel()
 	python := testutil.Program(t, "python3")
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	dir := t.TempDir()
 	file, certificate := filepath.Join(dir, "verify.py"), filepath.Join(dir, "ca.pem")
 	if err := os.WriteFile(file, []byte(script(t)), 0o600); err != nil {
@@ -138,11 +138,14 @@ func TestTheScriptRepeatsDraws(t *testing.T) {
 // however they change meanwhile.
 func TestGiveawaysByChange(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	var all []string
 	for i := range 7 {
 		id := s.giveaway([]string{"active", "paused"}[i%2], 1, 0)
-		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET updated_at = '2026-01-01T00:00:00Z'::timestamptz + make_interval(secs => $2) WHERE id = $1`, id, i)
+		dbtest.Exec(s.t, s.DB(), `
+			UPDATE giveaways
+			SET updated_at = '2026-01-01T00:00:00Z'::timestamptz + make_interval(secs => $2)
+			WHERE id = $1`, id, i)
 		all = append(all, id)
 	}
 	since := func(at string, args ...apitest.Arg) *apitest.Response {

@@ -30,9 +30,9 @@ func discord(t testing.TB, url string) chat.Platform {
 	return p
 }
 
-// work starts a node's workers over the stage's database and returns what stops
+// work starts a node's workers over the API's database and returns what stops
 // them.
-func (s stage) work(p chat.Platform) (stop func()) {
+func (s giveawayAPI) work(p chat.Platform) (stop func()) {
 	s.t.Helper()
 	return work(s.t, s.Server.DBURL, s.DB(), p)
 }
@@ -78,7 +78,7 @@ func work(t testing.TB, url string, d *db.DB, p chat.Platform) (stop func()) {
 // whose time is over, are drawn and announced once each.
 func TestTheJobEngineDrawsAndAnnounces(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	server := chattest.New(t)
 	server.Home(s.Guild)
 	server.Next(chattest.Lose(), chattest.Refuse(http.StatusServiceUnavailable, 0, "try later"))
@@ -125,7 +125,7 @@ func TestTheJobEngineDrawsAndAnnounces(t *testing.T) {
 // RELIABILITY.md, Messages.
 func TestALostAnnouncementIsMadeUpFor(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	server := chattest.New(t)
 	server.Home(s.Guild)
 	s.ended(1, 3)
@@ -167,7 +167,7 @@ func TestALostAnnouncementIsMadeUpFor(t *testing.T) {
 // channel came in.
 func TestAnAnnouncementStaysInItsGuild(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	server := chattest.New(t)
 	server.Give(channel, s.Next(t).Guild)
 	p := discord(t, server.URL)

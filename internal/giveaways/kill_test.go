@@ -40,8 +40,8 @@ func TestWorkForKill(t *testing.T) {
 	_ = d.Close()
 }
 
-// child starts such a process over the stage's database.
-func (s stage) child(platform *chattest.Server) *os.Process {
+// child starts such a process over the API's database.
+func (s giveawayAPI) child(platform *chattest.Server) *os.Process {
 	s.t.Helper()
 	cmd := osexec.CommandContext(context.Background(), os.Args[0], "-test.run=^TestWorkForKill$", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), childDB+"="+s.Server.DBURL, childPlatform+"="+platform.URL)
@@ -99,7 +99,7 @@ func TestKill(t *testing.T) {
 
 // killed lets a giveaway run, with a child that is killed at the first call that
 // at points to.
-func (s stage) killed(server *chattest.Server, at func(r *http.Request, posts int) bool, done bool) {
+func (s giveawayAPI) killed(server *chattest.Server, at func(r *http.Request, posts int) bool, done bool) {
 	s.t.Helper()
 	node := s.child(server)
 	var mu sync.Mutex

@@ -18,18 +18,18 @@ import (
 
 const party = "🎉"
 
-// opened is a stage whose API speaks to a platform that knows the guild's
+// opened is a giveawayAPI whose API speaks to a platform that knows the guild's
 // channels.
-func opened(t *testing.T) (stage, *chattest.Server) {
+func opened(t *testing.T) (giveawayAPI, *chattest.Server) {
 	t.Helper()
 	server := chattest.New(t)
-	s := stage{apitest.New(t, apitest.Scopes("giveaways:read", "giveaways:write"), apitest.Chat(discord(t, server.URL))), t}
+	s := giveawayAPI{apitest.New(t, apitest.Scopes("giveaways:read", "giveaways:write"), apitest.Chat(discord(t, server.URL))), t}
 	server.Home(s.Guild)
 	return s, server
 }
 
 // create makes a giveaway by the API and returns its id.
-func (s stage) create(prize string, winners int) string {
+func (s giveawayAPI) create(prize string, winners int) string {
 	s.t.Helper()
 	a := s.Do(s.t, "createGiveaway", quote(map[string]any{
 		"channel_id": channel, "prize": prize, "winner_count": winners, "ends_at": in(time.Hour),
@@ -39,7 +39,7 @@ func (s stage) create(prize string, winners int) string {
 }
 
 // message waits until the giveaway has its message, with the bot's reaction.
-func (s stage) message(server *chattest.Server, id string) string {
+func (s giveawayAPI) message(server *chattest.Server, id string) string {
 	s.t.Helper()
 	var message string
 	testutil.Eventually(s.t, "the message", func() bool {
@@ -76,7 +76,9 @@ func TestMembersEnterByReacting(t *testing.T) {
 	server.React(channel, message, party, "90", "2600", "3000")
 	server.Bots("90", "2600", "3000")
 	server.React(channel, message, "👍", "77")
-	dbtest.Exec(s.t, s.DB(), `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries) VALUES ($1, $2, '2001', 5), ($1, $2, '1500', 2)`, s.Guild, id)
+	dbtest.Exec(s.t, s.DB(), `
+		INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries)
+		VALUES ($1, $2, '2001', 5), ($1, $2, '1500', 2)`, s.Guild, id)
 	dbtest.Exec(s.t, s.DB(), giveaways.Recount)
 
 	// On the second page the platform fails, and is asked again.
@@ -84,7 +86,10 @@ func TestMembersEnterByReacting(t *testing.T) {
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
 	s.untilEnded(id)
 	s.WantEvent(t, "giveaway.ended", `{"data":{"entrant_count":251,"entry_count":256}}`)
-	if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaway_entries WHERE user_id IN ('90', '2600', '3000', '77', $1)`, chattest.Self); n != 0 {
+	if n := dbtest.Value[int](s.t, s.DB(), `
+		SELECT count(*)
+		FROM giveaway_entries
+		WHERE user_id IN ('90', '2600', '3000', '77', $1)`, chattest.Self); n != 0 {
 		t.Errorf("%d entries are of bots, or of those who reacted otherwise", n)
 	}
 	s.Do(t, "listGiveawayEntries", "", apitest.Path("id", id), apitest.Query("user_id", "2001")).Want(t, 200, `{"data":[{"entries":5}]}`)
@@ -242,7 +247,10 @@ func TestAGiveawayDoesNotWaitForEver(t *testing.T) {
 			server.In(channel, nil)
 			s.WantEvent(t, "giveaway.ended", `{"data":{"winners":["1500"],"entrant_count":1}}`)
 			var text string
-			if err := s.DB().Reader().GetContext(context.Background(), &text, `SELECT content FROM chat_intents WHERE kind = 'giveaway_ended'`); err != nil || !strings.Contains(text, "could not be read") {
+			if err := s.DB().Reader().GetContext(context.Background(), &text, `
+				SELECT content
+				FROM chat_intents
+				WHERE kind = 'giveaway_ended'`); err != nil || !strings.Contains(text, "could not be read") {
 				t.Errorf("the bot is to say %q, %v", text, err)
 			}
 		})
@@ -307,7 +315,10 @@ func TestADayWithoutThePlatform(t *testing.T) {
 		s.untilEnded(other)
 		s.WantEvent(t, "giveaway.ended", "")
 		testutil.Eventually(s.t, "an attempt to announce", func() bool {
-			return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM chat_intents WHERE subject_id = $1 AND state IN ('refused', 'unknown')`, other) == 1
+			return dbtest.Value[int](s.t, s.DB(), `
+				SELECT count(*)
+				FROM chat_intents
+				WHERE subject_id = $1 AND state IN ('refused', 'unknown')`, other) == 1
 		})
 	}
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
@@ -315,9 +326,18 @@ func TestADayWithoutThePlatform(t *testing.T) {
 	// jobs are lost on the way.
 	for hour := range 6 {
 		before := dbtest.Value[int](s.t, s.DB(), `SELECT sum(lease_gen) FROM chat_intents`)
-		dbtest.Exec(s.t, s.DB(), `UPDATE river_job SET created_at = created_at - interval '3 hours 50 minutes', scheduled_at = now(), state = 'available' WHERE state = 'retryable'`)
-		dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET created_at = created_at - interval '3 hours 50 minutes', settled_at = now() - interval '21 minutes' WHERE state IN ('refused', 'unknown')`)
-		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET drawing_at = drawing_at - interval '3 hours 50 minutes', redraw_at = now() WHERE status = 'drawing'`)
+		dbtest.Exec(s.t, s.DB(), `
+			UPDATE river_job
+			SET created_at = created_at - interval '3 hours 50 minutes', scheduled_at = now(), state = 'available'
+			WHERE state = 'retryable'`)
+		dbtest.Exec(s.t, s.DB(), `
+			UPDATE chat_intents
+			SET created_at = created_at - interval '3 hours 50 minutes', settled_at = now() - interval '21 minutes'
+			WHERE state IN ('refused', 'unknown')`)
+		dbtest.Exec(s.t, s.DB(), `
+			UPDATE giveaways
+			SET drawing_at = drawing_at - interval '3 hours 50 minutes', redraw_at = now()
+			WHERE status = 'drawing'`)
 		if hour == 3 {
 			dbtest.Exec(s.t, s.DB(), `DELETE FROM river_job WHERE id % 2 = 0 AND state <> 'running'`)
 		}

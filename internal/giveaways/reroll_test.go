@@ -19,7 +19,7 @@ import (
 
 func TestRerollGiveaway(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	t.Run("replaces the first winner unless told otherwise", func(t *testing.T) {
 		s := s.on(t)
 		for _, body := range []string{"", "{}", `{"count":1}`} {
@@ -97,7 +97,9 @@ func TestRerollGiveaway(t *testing.T) {
 		}
 		s.Do(t, "rerollGiveaway", "", apitest.Path("id", id)).WantError(t, 422, "not_enough_entries")
 		// As if they had entered in time.
-		dbtest.Exec(s.t, s.DB(), `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id) VALUES ($1, $2, '41'), ($1, $2, '42'), ($1, $2, '43')`, s.Guild, id)
+		dbtest.Exec(s.t, s.DB(), `
+			INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id)
+			VALUES ($1, $2, '41'), ($1, $2, '42'), ($1, $2, '43')`, s.Guild, id)
 		dbtest.Exec(s.t, s.DB(), giveaways.Recount)
 		after := s.winners(s.Do(t, "rerollGiveaway", `{"count":100}`, apitest.Path("id", id)).Want(t, 200, ""))
 		if len(after) != 2 {
@@ -141,7 +143,7 @@ func TestRerollGiveaway(t *testing.T) {
 // RELIABILITY.md, Giveaways.
 func TestRerollsRace(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	id, first := s.ended(5, 60)
 	reroll := apitest.Find(t, "rerollGiveaway")
 	responses := make([]*apitest.Response, 20)
@@ -186,7 +188,10 @@ func TestRerollsRace(t *testing.T) {
 		Round int        `db:"round"`
 		Drawn db.Strings `db:"drawn"`
 	}
-	if err := s.DB().Reader().SelectContext(context.Background(), &draws, `SELECT round, drawn FROM giveaway_draws WHERE giveaway_id = $1 ORDER BY round`, id); err != nil {
+	if err := s.DB().Reader().SelectContext(context.Background(), &draws, `
+		SELECT round, drawn
+		FROM giveaway_draws
+		WHERE giveaway_id = $1 ORDER BY round`, id); err != nil {
 		t.Fatal(err)
 	}
 	if len(draws) != ran+1 {
@@ -221,7 +226,7 @@ func TestRerollsRace(t *testing.T) {
 // RELIABILITY.md, Giveaways.
 func TestEndsRace(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	end := apitest.Find(t, "endGiveaway")
 	for range 5 {
 		id := s.giveaway("active", 1, 2)
@@ -259,7 +264,10 @@ func TestEndsRace(t *testing.T) {
 			t.Errorf("%d ends were accepted", accepted)
 		}
 		s.Do(t, "getGiveaway", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"status":"drawing"}}`)
-		if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaways WHERE id = $1 AND (ended_by_token_id IS NOT NULL) = ($2 = 1)`, id, accepted); n != 1 {
+		if n := dbtest.Value[int](s.t, s.DB(), `
+			SELECT count(*)
+			FROM giveaways
+			WHERE id = $1 AND (ended_by_token_id IS NOT NULL) = ($2 = 1)`, id, accepted); n != 1 {
 			t.Errorf("%d ends were accepted, and the giveaway does not say so", accepted)
 		}
 	}
@@ -270,7 +278,7 @@ func TestEndsRace(t *testing.T) {
 // RELIABILITY.md, Giveaways.
 func TestADrawNeedsNoJob(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	id := s.giveaway("active", 2, 8)
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
 	dbtest.Exec(s.t, s.DB(), `DELETE FROM river_job`)

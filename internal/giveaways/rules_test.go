@@ -30,7 +30,7 @@ func mustPick(t *testing.T, seed []byte, pot []entrant, out map[string]bool, n i
 	return winners
 }
 
-func set(ids ...string) map[string]bool {
+func setOf(ids ...string) map[string]bool {
 	m := map[string]bool{}
 	for _, id := range ids {
 		m[id] = true
@@ -52,9 +52,9 @@ func TestPick(t *testing.T) {
 		{"draws nobody when nobody is asked for", three, nil, 0, nil},
 		{"draws everyone when as many are asked for", three, nil, 3, []string{"10", "20", "9"}},
 		{"draws everyone once when more are asked for", three, nil, 100, []string{"10", "20", "9"}},
-		{"leaves out whom it is told to", three, set("9", "10"), 3, []string{"20"}},
-		{"does not mind the exclusion of strangers", three, set("77", "9", "10"), 3, []string{"20"}},
-		{"draws nobody when all are excluded", three, set("9", "10", "20"), 1, nil},
+		{"leaves out whom it is told to", three, setOf("9", "10"), 3, []string{"20"}},
+		{"does not mind the exclusion of strangers", three, setOf("77", "9", "10"), 3, []string{"20"}},
+		{"draws nobody when all are excluded", three, setOf("9", "10", "20"), 1, nil},
 		{"finds the only entrant however many entries they have", []entrant{{"5", math.MaxInt64}}, nil, 1, []string{"5"}},
 		{"adds entries up to the largest integer", []entrant{{"5", math.MaxInt64 - 1}, {"6", 1}}, nil, 2, []string{"5", "6"}},
 	} {

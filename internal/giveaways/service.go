@@ -47,15 +47,6 @@ func (s *Service) PrepareCreate(ctx context.Context, body *gen.CreateGiveawayReq
 	return context.WithValue(ctx, checkedKey{}, checked{body.ChannelID, err}), nil
 }
 
-// checkedChannel is what PrepareCreate has found out about the channel.
-func checkedChannel(ctx context.Context, channel string) error {
-	c, ok := ctx.Value(checkedKey{}).(checked)
-	if !ok || c.channel != channel {
-		return errors.New("giveaways: a channel is used that nobody has asked about")
-	}
-	return c.err
-}
-
 // ListGiveaways lists the guild's giveaways, newest first, or those that changed
 // since an instant in the order of their changes.
 func (*Service) ListGiveaways(ctx context.Context, r gen.ListGiveawaysRequestObject) (gen.ListGiveawaysResponseObject, error) {
@@ -134,6 +125,15 @@ func (*Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestO
 		Body:    gen.GiveawayEnvelope{Data: show(g)},
 		Headers: gen.CreateGiveaway201ResponseHeaders{Location: location(g)},
 	}, nil
+}
+
+// checkedChannel is what PrepareCreate has found out about the channel.
+func checkedChannel(ctx context.Context, channel string) error {
+	c, ok := ctx.Value(checkedKey{}).(checked)
+	if !ok || c.channel != channel {
+		return errors.New("giveaways: a channel is used that nobody has asked about")
+	}
+	return c.err
 }
 
 // GetGiveaway returns one giveaway.

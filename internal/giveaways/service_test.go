@@ -19,26 +19,26 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m, "Giveaways") }
 
-// stage is an API whose guild's giveaways the test writes as the bot would.
-type stage struct {
+// giveawayAPI is an API whose guild's giveaways the test writes as the bot would.
+type giveawayAPI struct {
 	*apitest.API
 	t testing.TB
 }
 
-func newStage(t testing.TB) stage {
+func newGiveawayAPI(t testing.TB) giveawayAPI {
 	t.Helper()
-	return stage{apitest.New(t, apitest.Scopes("giveaways:read", "giveaways:write")), t}
+	return giveawayAPI{apitest.New(t, apitest.Scopes("giveaways:read", "giveaways:write")), t}
 }
 
-// on is the stage for a subtest.
-func (s stage) on(t testing.TB) stage {
+// on is the giveawayAPI for a subtest.
+func (s giveawayAPI) on(t testing.TB) giveawayAPI {
 	t.Helper()
-	return stage{s.API, t}
+	return giveawayAPI{s.API, t}
 }
 
 // giveaway stores a giveaway of the guild with entrants "1001", "1002", … of
 // whom the n-th has n entries, and returns its id.
-func (s stage) giveaway(status string, winnerCount, entrants int) string {
+func (s giveawayAPI) giveaway(status string, winnerCount, entrants int) string {
 	s.t.Helper()
 	id := db.NewID()
 	dbtest.Exec(s.t, s.DB(), `
@@ -54,7 +54,7 @@ func (s stage) giveaway(status string, winnerCount, entrants int) string {
 }
 
 // ended stores a giveaway that has been drawn and returns its id and winners.
-func (s stage) ended(winnerCount, entrants int) (string, []string) {
+func (s giveawayAPI) ended(winnerCount, entrants int) (string, []string) {
 	s.t.Helper()
 	id := s.giveaway("drawing", winnerCount, entrants)
 	if err := giveaways.Draw(context.Background(), s.DB(), s.Guild, id); err != nil {
@@ -64,7 +64,7 @@ func (s stage) ended(winnerCount, entrants int) (string, []string) {
 	return id, s.winners(s.Do(s.t, "getGiveaway", "", apitest.Path("id", id)))
 }
 
-func (s stage) winners(a *apitest.Response) []string {
+func (s giveawayAPI) winners(a *apitest.Response) []string {
 	s.t.Helper()
 	var body struct {
 		Data struct {
@@ -99,7 +99,7 @@ func quote(v any) string {
 
 func TestListGiveaways(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	var all, paused []string
 	for i := range 30 {
 		status := []string{"scheduled", "active", "paused", "drawing", "ended"}[i%5]
@@ -132,7 +132,7 @@ func TestListGiveaways(t *testing.T) {
 
 func TestGetGiveaway(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	id := s.giveaway("active", 2, 4)
 	s.Do(t, "getGiveaway", "", apitest.Path("id", id)).Want(t, 200, `{"data":{
 		"id":`+quote(id)+`,"status":"active","prize":"A prize","description":null,"winner_count":2,"entrant_count":4,"entry_count":10,
@@ -146,11 +146,13 @@ func TestGetGiveaway(t *testing.T) {
 
 func TestListGiveawayEntries(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	id := s.giveaway("ended", 1, 30)
 	// The last entrant entered first; of equals, the numerically smaller comes first.
 	dbtest.Exec(s.t, s.DB(), `UPDATE giveaway_entries SET entered_at = '2026-01-01T00:00:00Z' WHERE user_id IN ('1001', '1002')`)
-	dbtest.Exec(s.t, s.DB(), `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries, entered_at) VALUES ($1, $2, '999', 7, '2026-01-01T00:00:00Z')`, s.Guild, id)
+	dbtest.Exec(s.t, s.DB(), `
+		INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries, entered_at)
+		VALUES ($1, $2, '999', 7, '2026-01-01T00:00:00Z')`, s.Guild, id)
 	dbtest.Exec(s.t, s.DB(), giveaways.Recount)
 	want := []string{"999", "1001", "1002"}
 	for n := 30; n > 2; n-- {
@@ -171,7 +173,7 @@ func TestListGiveawayEntries(t *testing.T) {
 	s.Next(t).Do(t, "listGiveawayEntries", "", at).WantError(t, 404, "not_found")
 }
 
-func (s stage) untilEnded(id string) {
+func (s giveawayAPI) untilEnded(id string) {
 	s.t.Helper()
 	testutil.Eventually(s.t, "the draw", func() bool {
 		return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaways WHERE id = $1 AND status = 'ended'`, id) == 1
@@ -182,7 +184,7 @@ func in(d time.Duration) string { return time.Now().UTC().Add(d).Format(time.RFC
 
 func TestCreateGiveaway(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	create := func(t *testing.T, change map[string]any) *apitest.Response {
 		t.Helper()
 		body := map[string]any{"channel_id": "381886868708655104", "prize": "Nitro", "winner_count": 2, "ends_at": in(time.Hour)}
@@ -249,7 +251,7 @@ func TestCreateGiveaway(t *testing.T) {
 
 func TestEndGiveaway(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	for _, status := range []string{"scheduled", "active", "paused"} {
 		t.Run("ends one that is "+status, func(t *testing.T) {
 			s := s.on(t)
@@ -299,7 +301,7 @@ func data(t testing.TB, a *apitest.Response) any {
 
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newGiveawayAPI(t)
 	id := s.giveaway("active", 1, 1)
 	at := apitest.Path("id", id)
 	ends := func(a *apitest.Response) time.Time {
@@ -313,7 +315,10 @@ func TestPauseAndResume(t *testing.T) {
 	before := s.Do(t, "pauseGiveaway", "", at).Want(t, 200, `{"data":{"status":"paused"}}`)
 	s.WantEvent(t, "giveaway.paused", `{"origin":{"type":"api"},"timestamp":`+quote(before.Str(t, "data.updated_at"))+`,"data":`+quote(data(t, before))+`}`)
 	s.Do(t, "pauseGiveaway", "", at).WantError(t, 422, "giveaway_not_active")
-	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET paused_at = paused_at - interval '3 hours', ends_at = ends_at - interval '2 days' WHERE id = $1`, id)
+	dbtest.Exec(s.t, s.DB(), `
+		UPDATE giveaways
+		SET paused_at = paused_at - interval '3 hours', ends_at = ends_at - interval '2 days'
+		WHERE id = $1`, id)
 	if err := giveaways.Transitions(context.Background(), s.DB()); err != nil {
 		t.Fatal(err)
 	}

@@ -21,15 +21,15 @@ import (
 
 const guild = "197038439483310086"
 
-// scene is a database with one guild.
-type scene struct {
+// giveawayDB is a database with one guild.
+type giveawayDB struct {
 	*dbtest.Database
 	t testing.TB
 }
 
-func newScene(t testing.TB) scene {
+func newGiveawayDB(t testing.TB) giveawayDB {
 	t.Helper()
-	s := scene{dbtest.New(t), t}
+	s := giveawayDB{dbtest.New(t), t}
 	dbtest.AddGuilds(s.t, s.DB, guild)
 	dbtest.Listen(t, s.DB, guild, event.Types)
 	return s
@@ -37,7 +37,7 @@ func newScene(t testing.TB) scene {
 
 // giveaway stores a giveaway in a state, with users entrants, of whom each has
 // as many entries as weight says.
-func (s scene) giveaway(id, status string, winnerCount, users int, weight func(int) int64) {
+func (s giveawayDB) giveaway(id, status string, winnerCount, users int, weight func(int) int64) {
 	s.t.Helper()
 	dbtest.Exec(s.t, s.DB, `
 		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at, redraw_at)
@@ -79,7 +79,7 @@ func user(i int) string { return strconv.Itoa(200_000_000_000_000_000 + i*7919) 
 
 func equal(int) int64 { return 1 }
 
-func (s scene) get(id string) row {
+func (s giveawayDB) get(id string) row {
 	s.t.Helper()
 	g, err := get(context.Background(), s.DB.Reader(), guild, id)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s scene) get(id string) row {
 // RELIABILITY.md, Giveaways.
 func TestCountersFollowTheEntries(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newGiveawayDB(t)
 	s.giveaway("a", drawing, 1, 5, func(i int) int64 { return int64(i) })
 	s.giveaway("b", drawing, 1, 0, nil)
 	dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET pot = 'gathering'`)
@@ -124,7 +124,7 @@ func TestCountersFollowTheEntries(t *testing.T) {
 }
 
 // wantCounted fails the test unless each giveaway's counters are those of its entries.
-func (s scene) wantCounted() {
+func (s giveawayDB) wantCounted() {
 	s.t.Helper()
 	if n := dbtest.Value[int](s.t, s.DB, `
 		SELECT count(*)
@@ -135,7 +135,7 @@ func (s scene) wantCounted() {
 	}
 }
 
-func (s scene) do(work func(ctx context.Context, tx *db.Tx) error) {
+func (s giveawayDB) do(work func(ctx context.Context, tx *db.Tx) error) {
 	s.t.Helper()
 	if err := s.DB.Do(context.Background(), work); err != nil {
 		s.t.Fatal(err)
@@ -144,7 +144,7 @@ func (s scene) do(work func(ctx context.Context, tx *db.Tx) error) {
 
 func TestEntriesCannotOutgrowTheCounter(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newGiveawayDB(t)
 	s.giveaway("a", drawing, 1, 1, func(int) int64 { return 9007199254740990 })
 	dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET pot = 'gathering'`)
 	add := func(users ...string) error {
@@ -169,7 +169,7 @@ func TestEntriesCannotOutgrowTheCounter(t *testing.T) {
 // hold: each list reads through an index in the list's own order.
 func TestListsReadThroughTheirIndexes(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newGiveawayDB(t)
 	dbtest.Fill(t, s.DB, `INSERT INTO guilds (id, name, owner_id) SELECT i::text, 'Guild', '1' FROM generate_series(1, 20) i`, `
 		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at, created_at)
 		SELECT (1 + i % 20)::text, 'g' || i, (ARRAY['scheduled', 'active', 'paused', 'drawing', 'ended'])[1 + (i / 20) % 5], 'A prize', 1, '1',
@@ -204,7 +204,7 @@ func TestListsReadThroughTheirIndexes(t *testing.T) {
 // it finds, not what there is.
 func TestWorkIsLookedForThroughIndexes(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newGiveawayDB(t)
 	dbtest.Fill(t, s.DB, `INSERT INTO guilds (id, name, owner_id) SELECT i::text, 'Guild', '1' FROM generate_series(1, 200) i`, `
 		INSERT INTO giveaways (guild_id, id, status, pot, prize, winner_count, channel_id, starts_at, ends_at, react_at, redraw_at)
 		SELECT (1 + i % 200)::text, 'g' || i, CASE WHEN i % 10 = 0 THEN 'drawing' ELSE 'ended' END,
@@ -224,7 +224,7 @@ func TestWorkIsLookedForThroughIndexes(t *testing.T) {
 
 func TestEntriesEndWithTheirGiveaway(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newGiveawayDB(t)
 	s.giveaway("a", active, 1, 30, equal)
 	for _, c := range []struct{ number, size, want int }{
 		{1, 25, 25}, {2, 25, 5}, {3, 25, 0}, {1, 30, 30}, {2, 30, 0}, {100_000, 100, 0},
@@ -243,7 +243,7 @@ func TestEntriesEndWithTheirGiveaway(t *testing.T) {
 
 func TestTransitions(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newGiveawayDB(t)
 	cases := []struct {
 		name, status string
 		starts, ends time.Duration
@@ -259,7 +259,10 @@ func TestTransitions(t *testing.T) {
 	}
 	for _, c := range cases {
 		s.giveaway(c.name, c.status, 2, 3, equal)
-		dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET starts_at = now() + make_interval(secs => $2), ends_at = now() + make_interval(secs => $3) WHERE id = $1`,
+		dbtest.Exec(s.t, s.DB, `
+			UPDATE giveaways
+			SET starts_at = now() + make_interval(secs => $2), ends_at = now() + make_interval(secs => $3)
+			WHERE id = $1`,
 			c.name, c.starts.Seconds(), c.ends.Seconds())
 	}
 	for range 2 { // a second sweep finds nothing more to do
@@ -285,7 +288,7 @@ func TestTransitions(t *testing.T) {
 
 func TestTransitionsGetThroughABacklog(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newGiveawayDB(t)
 	const n = 2*chunk + 1
 	dbtest.Exec(s.t, s.DB, fmt.Sprintf(`
 		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at)
@@ -306,7 +309,7 @@ func TestTransitionsGetThroughABacklog(t *testing.T) {
 // RELIABILITY.md, Giveaways.
 func TestEntriesAreFrozenWhenDrawingBegins(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newGiveawayDB(t)
 	s.giveaway("a", active, 1, 3, equal)
 	refused := func(when string) {
 		t.Helper()
@@ -344,7 +347,7 @@ func TestEntriesAreFrozenWhenDrawingBegins(t *testing.T) {
 // RELIABILITY.md, Giveaways.
 func TestEntriesBesideTheReleaseBefore(t *testing.T) {
 	t.Parallel()
-	s := scene{dbtest.Open(t, dbtest.At(t, dbtest.Expanded)), t}
+	s := giveawayDB{dbtest.Open(t, dbtest.At(t, dbtest.Expanded)), t}
 	dbtest.AddGuilds(s.t, s.DB, guild)
 	s.giveaway("a", active, 1, 3, equal)
 	const theirs = `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries) SELECT $1, 'a', u, 2 FROM unnest($2::text[]) u`
@@ -372,9 +375,12 @@ func TestEntriesBesideTheReleaseBefore(t *testing.T) {
 // as it stood when the statement began to wait for it.
 func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newGiveawayDB(t)
 	s.giveaway("g", active, 1, 0, nil)
-	dbtest.Exec(t, s.DB, `UPDATE giveaways SET status = 'paused', paused_at = now() - interval '1 hour' WHERE guild_id = $1 AND id = 'g'`, guild)
+	dbtest.Exec(t, s.DB, `
+		UPDATE giveaways
+		SET status = 'paused', paused_at = now() - interval '1 hour'
+		WHERE guild_id = $1 AND id = 'g'`, guild)
 	ended := s.get("g").EndsAt
 	resumed := make(chan error, 1)
 	s.do(func(ctx context.Context, tx *db.Tx) error {
@@ -389,7 +395,10 @@ func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {
 			})
 		}()
 		testutil.Eventually(t, "the resume waits for the giveaway", func() bool {
-			return dbtest.Value[int](t, s.DB, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`) > 0
+			return dbtest.Value[int](t, s.DB, `
+				SELECT count(*)
+				FROM pg_stat_activity
+				WHERE wait_event_type = 'Lock' AND datname = current_database()`) > 0
 		})
 		return nil
 	})

@@ -113,32 +113,6 @@ func dueBy(at, condition string) looks {
 // looks are the two forms of a statement that finds what is due.
 type looks struct{ walking, distributed string }
 
-func (l looks) on(d *db.DB) string {
-	if d.Distributed() {
-		return l.distributed
-	}
-	return l.walking
-}
-
-// postponed is the statement that makes a giveaway due again after a pause that
-// grows with each failure, up to a quarter of an hour.
-func postponed(at, condition string) string {
-	return strings.NewReplacer("{at}", at, "{condition}", condition).Replace(`
-		WITH pause AS MATERIALIZED (
-			SELECT now() + make_interval(secs => least(power(2, least(failures, 10)), 900)) AS over
-			FROM giveaways
-			WHERE guild_id = $1
-			  AND id = $2
-			FOR NO KEY UPDATE
-		)
-		UPDATE giveaways
-		SET failures = failures + 1, {at} = pause.over
-		FROM pause
-		WHERE guild_id = $1
-		  AND id = $2
-		  AND {condition}`)
-}
-
 // The conditions of the partial indexes that the lanes read.
 const (
 	toDraw   = `status = 'drawing' AND pot <> 'gathering'`
@@ -183,6 +157,25 @@ func (w *Worker) Run(ctx context.Context) error {
 		})
 	}
 	return all.Wait()
+}
+
+// postponed is the statement that makes a giveaway due again after a pause that
+// grows with each failure, up to a quarter of an hour.
+func postponed(at, condition string) string {
+	return strings.NewReplacer("{at}", at, "{condition}", condition).Replace(`
+		WITH pause AS MATERIALIZED (
+			SELECT now() + make_interval(secs => least(power(2, least(failures, 10)), 900)) AS over
+			FROM giveaways
+			WHERE guild_id = $1
+			  AND id = $2
+			FOR NO KEY UPDATE
+		)
+		UPDATE giveaways
+		SET failures = failures + 1, {at} = pause.over
+		FROM pause
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND {condition}`)
 }
 
 // shift is one lane at work on this node. Only run touches its fields.
@@ -314,4 +307,11 @@ func (s *shift) look(ctx context.Context) {
 			}
 		}
 	}
+}
+
+func (l looks) on(d *db.DB) string {
+	if d.Distributed() {
+		return l.distributed
+	}
+	return l.walking
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"guildhall/gen"
 	"guildhall/internal/wire"
 )
 
@@ -56,9 +57,6 @@ func DemoAt(w io.Writer, now time.Time) error {
 	return nil
 }
 
-// fact is one record's members.
-type fact map[string]any
-
 type demo struct {
 	now     time.Time
 	rand    *rand.Rand
@@ -69,18 +67,14 @@ type demo struct {
 	minted  int
 }
 
-func (g *demo) put(record string, f fact) {
-	f["record"] = record
-	if record != "guild" && record != "network_listing" {
-		f["guild_id"] = DemoGuild
-	}
+func (g *demo) put(record any) {
 	if g.err == nil {
-		g.err = g.json.Encode(f)
+		g.err = g.json.Encode(record)
 	}
 }
 
 // ago is an instant d before now, give or take nothing.
-func (g *demo) ago(d time.Duration) wire.Time { return wire.At(g.now.Add(-d)) }
+func (g *demo) ago(d time.Duration) *wire.Time { return new(wire.At(g.now.Add(-d))) }
 
 // within is a random length of time up to most.
 func (g *demo) within(most time.Duration) time.Duration {
@@ -120,16 +114,17 @@ func (g *demo) people() {
 }
 
 func (g *demo) guild() {
-	g.put("guild", fact{
-		"id": DemoGuild, "name": "Harbour Lights", "icon_url": "https://cdn.example.com/icons/harbour-lights.png",
-		"owner_id": g.staff[0], "member_count": demoMembers, "locale": "en-GB",
-		"joined_at": g.ago(400 * 24 * time.Hour), "created_at": g.ago(2200 * 24 * time.Hour),
+	g.put(gen.GuildFileGuild{
+		Record: "guild", ID: DemoGuild, Name: new("Harbour Lights"), IconURL: new("https://cdn.example.com/icons/harbour-lights.png"),
+		OwnerID: &g.staff[0], MemberCount: new(int64(demoMembers)), Locale: new("en-GB"),
+		JoinedAt: g.ago(400 * 24 * time.Hour), CreatedAt: g.ago(2200 * 24 * time.Hour),
 	})
-	g.put("settings", fact{
-		"economy":    fact{"currency_name": "shells", "currency_symbol": "🐚"},
-		"tickets":    fact{"require_close_reason": true, "close_action": "archive"},
-		"timezone":   "Europe/London",
-		"updated_at": g.ago(30 * 24 * time.Hour),
+	g.put(gen.GuildFileSettings{
+		Record: "settings", GuildID: DemoGuild,
+		Economy:   &gen.GuildFileEconomy{CurrencyName: new("shells"), CurrencySymbol: new("🐚")},
+		Tickets:   &gen.GuildFileTickets{RequireCloseReason: new(true), CloseAction: new(gen.GuildFileTicketsCloseAction("archive"))},
+		Timezone:  new("Europe/London"),
+		UpdatedAt: g.ago(30 * 24 * time.Hour),
 	})
 }
 
@@ -137,8 +132,8 @@ func (g *demo) money() {
 	for i, user := range g.members {
 		talk := g.rand.NormFloat64() // who talks much has more of both
 		if user == DemoMember {
-			g.put("wallet", fact{"user_id": user, "balance": 1250, "updated_at": g.ago(26 * time.Hour)})
-			g.put("level", fact{"user_id": user, "total_xp": 4810, "updated_at": g.ago(26 * time.Hour)})
+			g.put(gen.GuildFileWallet{Record: "wallet", GuildID: DemoGuild, UserID: user, Balance: 1250, UpdatedAt: g.ago(26 * time.Hour)})
+			g.put(gen.GuildFileLevel{Record: "level", GuildID: DemoGuild, UserID: user, TotalXP: 4810, UpdatedAt: g.ago(26 * time.Hour)})
 			continue
 		}
 		seen := g.ago(g.within(200 * 24 * time.Hour))
@@ -152,34 +147,36 @@ func (g *demo) money() {
 			case i < 60:
 				balance *= 20
 			}
-			g.put("wallet", fact{"user_id": user, "balance": balance, "updated_at": seen})
+			g.put(gen.GuildFileWallet{Record: "wallet", GuildID: DemoGuild, UserID: user, Balance: balance, UpdatedAt: seen})
 		}
 		if g.rand.IntN(100) < 86 {
-			g.put("level", fact{"user_id": user, "total_xp": g.lognormal(6.1+1.1*talk, 0.8), "updated_at": seen})
+			g.put(gen.GuildFileLevel{Record: "level", GuildID: DemoGuild, UserID: user, TotalXP: g.lognormal(6.1+1.1*talk, 0.8), UpdatedAt: seen})
 		}
 	}
 }
 
 func (g *demo) moderation() {
 	const n = 340
-	types := []string{"note", "note", "warn", "warn", "warn", "warn", "timeout", "timeout", "mute", "kick", "ban"}
+	types := []gen.GuildFileCaseType{"note", "note", "warn", "warn", "warn", "warn", "timeout", "timeout", "mute", "kick", "ban"}
 	for i := range n {
 		kind := pick(g, types)
 		age := time.Duration(n-i)*26*time.Hour + g.within(20*time.Hour)
 		made := g.now.Add(-age)
-		f := fact{
-			"id": g.id("case", i+1), "number": i + 1, "user_id": g.someone(), "moderator_id": pick(g, g.staff),
-			"type": kind, "reason": pick(g, demoReasons[kind]), "status": "active", "source": "bot",
-			"created_at": wire.At(made), "updated_at": wire.At(made),
+		var status gen.GuildFileCaseStatus = "active"
+		var source gen.GuildFileCaseSource = "bot"
+		c := gen.GuildFileCase{
+			Record: "case", GuildID: DemoGuild, ID: new(g.id("case", i+1)), Number: new(int64(i + 1)),
+			UserID: g.someone(), ModeratorID: pick(g, g.staff), Type: kind, Reason: new(pick(g, demoReasons[kind])),
+			Status: &status, Source: &source, CreatedAt: new(wire.At(made)), UpdatedAt: new(wire.At(made)),
 		}
 		if i%60 == 7 {
-			f["user_id"] = DemoMember
+			c.UserID = DemoMember
 		}
 		if kind == "note" || i%9 == 0 {
-			f["source"] = "dashboard"
+			source = "dashboard"
 		}
 		if kind == "note" && g.rand.IntN(5) == 0 {
-			f["reason"] = ""
+			*c.Reason = ""
 		}
 		if kind == "timeout" || kind == "mute" || kind == "ban" && g.rand.IntN(2) == 0 {
 			lasts := pick(g, []time.Duration{time.Hour, 12 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour})
@@ -187,19 +184,19 @@ func (g *demo) moderation() {
 				lasts = 60 * 24 * time.Hour // some are still running
 			}
 			ends := made.Add(lasts)
-			f["expires_at"] = wire.At(ends)
+			c.ExpiresAt = new(wire.At(ends))
 			if ends.Before(g.now) {
-				f["status"], f["updated_at"] = "expired", wire.At(ends)
+				status, c.UpdatedAt = "expired", c.ExpiresAt
 			}
 		}
-		later := wire.At(made.Add(g.within(age)))
+		later := new(wire.At(made.Add(g.within(age))))
 		switch n := g.rand.IntN(20); {
 		case n == 0:
-			f["status"], f["updated_at"], f["source"] = "deleted", later, "dashboard"
-		case n < 3 && kind != "note" && kind != "kick" && f["status"] == "active":
-			f["status"], f["updated_at"] = "revoked", later
+			status, c.UpdatedAt, source = "deleted", later, "dashboard"
+		case n < 3 && kind != "note" && kind != "kick" && status == "active":
+			status, c.UpdatedAt = "revoked", later
 		}
-		g.put("case", f)
+		g.put(c)
 	}
 }
 
@@ -218,13 +215,14 @@ func (g *demo) support() {
 			opener = DemoMember
 		}
 		id := g.id("ticket", i+1)
-		t := fact{
-			"id": id, "number": i + 1, "opener_id": opener, "subject": story.subject, "status": "open",
-			"channel_id": g.snowflake(at), "created_at": wire.At(at),
+		var status gen.GuildFileTicketStatus = "open"
+		t := gen.GuildFileTicket{
+			Record: "ticket", GuildID: DemoGuild, ID: &id, Number: new(int64(i + 1)), OpenerID: opener, Subject: &story.subject,
+			Status: &status, ChannelID: new(g.snowflake(at)), CreatedAt: new(wire.At(at)),
 		}
 		claimed := !open || i%3 != 0
 		if claimed {
-			t["claimed_by_id"] = helper
+			t.ClaimedByID = &helper
 		}
 		log := &transcript{demo: g, ticket: id, at: at}
 		lines := story.lines
@@ -232,15 +230,15 @@ func (g *demo) support() {
 			lines = lines[:1]
 		}
 		log.talk(opener, helper, lines)
-		t["updated_at"] = log.messages[len(log.messages)-1]["created_at"]
+		t.UpdatedAt = log.messages[len(log.messages)-1].CreatedAt
 		if !open {
-			t["status"], t["close_reason"], t["closed_by_id"] = "closed", story.outcome, helper
-			t["closed_at"], t["updated_at"] = wire.At(log.at), wire.At(log.at)
+			status, t.CloseReason, t.ClosedByID = "closed", &story.outcome, &helper
+			t.ClosedAt, t.UpdatedAt = new(wire.At(log.at)), new(wire.At(log.at))
 			log.add("close", helper, "system", story.outcome)
 		}
-		g.put("ticket", t)
+		g.put(t)
 		for _, m := range log.messages {
-			g.put("ticket_message", m)
+			g.put(m)
 		}
 	}
 }
@@ -250,7 +248,7 @@ type transcript struct {
 	*demo
 	ticket   string
 	at       time.Time // of what is written next
-	messages []fact
+	messages []gen.GuildFileTicketMessage
 }
 
 // talk is the opening of a ticket and the lines that both sides write in turn; #
@@ -272,16 +270,18 @@ func (t *transcript) talk(opener, helper string, lines []string) {
 	}
 }
 
-func (t *transcript) add(kind, author, authorType, content string) {
-	m := fact{
-		"id": fmt.Sprintf("%s-%02d", t.ticket, len(t.messages)+1), "ticket_id": t.ticket, "kind": kind, "content": content,
-		"author_type": authorType, "created_at": wire.At(t.at),
+func (t *transcript) add(
+	kind gen.GuildFileTicketMessageKind, author string, authorType gen.GuildFileTicketMessageAuthorType, content string,
+) {
+	m := gen.GuildFileTicketMessage{
+		Record: "ticket_message", GuildID: DemoGuild, ID: new(fmt.Sprintf("%s-%02d", t.ticket, len(t.messages)+1)), TicketID: t.ticket,
+		Kind: &kind, Content: content, AuthorType: &authorType, CreatedAt: new(wire.At(t.at)),
 	}
 	if author != "" {
-		m["author_id"] = author
+		m.AuthorID = &author
 	}
 	if kind == "message" {
-		m["channel_message_id"] = t.snowflake(t.at)
+		m.ChannelMessageID = new(t.snowflake(t.at))
 	}
 	t.messages = append(t.messages, m)
 	t.at = t.at.Add(time.Minute + t.within(17*time.Minute))
@@ -290,9 +290,10 @@ func (t *transcript) add(kind, author, authorType, content string) {
 func (g *demo) raffles() {
 	const day = 24 * time.Hour
 	for i, r := range [...]struct {
-		status, prize, description string
-		winners, entrants          int
-		starts, ends               time.Duration // from now
+		status             gen.GuildFileGiveawayStatus
+		prize, description string
+		winners, entrants  int
+		starts, ends       time.Duration // from now
 	}{
 		{"ended", "Steam gift card, 20 pounds", "One entry each. Good luck!", 1, 310, -200 * day, -193 * day},
 		{"ended", "Founders' role for a month", "", 3, 128, -120 * day, -117 * day},
@@ -310,33 +311,34 @@ func (g *demo) raffles() {
 			made = g.now.Add(-2 * day)
 		}
 		id := g.id("giveaway", i+1)
-		f := fact{
-			"id": id, "status": r.status, "prize": r.prize, "winner_count": r.winners, "host_id": pick(g, g.staff),
-			"channel_id": "402187554310020111", "message_id": g.snowflake(made),
-			"starts_at": wire.At(starts), "ends_at": wire.At(ends), "created_at": wire.At(made),
+		f := gen.GuildFileGiveaway{
+			Record: "giveaway", GuildID: DemoGuild, ID: &id, Status: &r.status, Prize: r.prize, WinnerCount: &r.winners,
+			HostID: new(pick(g, g.staff)), ChannelID: "402187554310020111", MessageID: new(g.snowflake(made)),
+			StartsAt: new(wire.At(starts)), EndsAt: new(wire.At(ends)), CreatedAt: new(wire.At(made)),
 		}
 		if r.description != "" {
-			f["description"] = r.description
+			f.Description = &r.description
 		}
 		entrants := slices.Clone(g.members)
 		g.rand.Shuffle(len(entrants), func(i, j int) { entrants[i], entrants[j] = entrants[j], entrants[i] })
 		entrants = entrants[:r.entrants]
 		switch r.status {
 		case "ended":
-			f["ended_at"] = wire.At(ends.Add(2 * time.Second))
-			f["winners"] = entrants[:min(r.winners, r.entrants)]
+			f.EndedAt = new(wire.At(ends.Add(2 * time.Second)))
+			f.Winners = entrants[:min(r.winners, r.entrants)]
 		case "paused":
-			f["paused_at"] = g.ago(5 * time.Hour)
+			f.PausedAt = g.ago(5 * time.Hour)
 		}
-		g.put("giveaway", f)
+		g.put(f)
 		until := min(-r.starts, r.ends-r.starts)
 		for _, user := range entrants {
-			weight := 1
+			weight := int64(1)
 			if g.rand.IntN(8) == 0 {
 				weight = 3
 			}
-			g.put("giveaway_entry", fact{
-				"giveaway_id": id, "user_id": user, "entries": weight, "entered_at": wire.At(starts.Add(g.within(until))),
+			g.put(gen.GuildFileGiveawayEntry{
+				Record: "giveaway_entry", GuildID: DemoGuild, GiveawayID: id, UserID: user, Entries: &weight,
+				EnteredAt: new(wire.At(starts.Add(g.within(until)))),
 			})
 		}
 	}
@@ -350,10 +352,10 @@ func (g *demo) network() {
 		if i%8 == 0 {
 			user = g.members[len(g.members)-1-i]
 		}
-		g.put("network_listing", fact{
-			"user_id": user, "category": c.category, "severity": c.severity,
-			"trust_score": c.trust + g.rand.IntN(15), "report_count": 1 + g.rand.IntN(c.reports),
-			"first_reported_at": g.ago(last + g.within(200*24*time.Hour)), "last_reported_at": g.ago(last),
+		g.put(gen.GuildFileNetworkListing{
+			Record: "network_listing", UserID: user, Category: c.category, Severity: c.severity,
+			TrustScore: c.trust + g.rand.IntN(15), ReportCount: 1 + g.rand.Int64N(c.reports),
+			FirstReportedAt: *g.ago(last + g.within(200*24*time.Hour)), LastReportedAt: *g.ago(last),
 		})
 	}
 }

@@ -1,7 +1,9 @@
 package guildfile
 
+import "guildhall/gen"
+
 // demoReasons is what moderators write, by type of case.
-var demoReasons = map[string][]string{
+var demoReasons = map[gen.GuildFileCaseType][]string{
 	"note": {
 		"Asked about the rules for trading; explained.",
 		"Second account of a known member, agreed with the team.",
@@ -123,8 +125,10 @@ var demoTickets = []demoTicket{
 }
 
 var demoListings = []struct {
-	category, severity string
-	trust, reports     int
+	category string
+	severity gen.GuildFileNetworkListingSeverity
+	trust    int
+	reports  int64
 }{
 	{"spam", "low", 45, 4},
 	{"scam", "high", 3, 60},

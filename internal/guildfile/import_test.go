@@ -58,16 +58,6 @@ func exported(t *testing.T, d *db.DB, guild string) string {
 	return out.String()
 }
 
-// one reads one row of strings.
-func one(t *testing.T, d *db.DB, query string, args ...any) string {
-	t.Helper()
-	var s string
-	if err := d.Reader().GetContext(context.Background(), &s, query, args...); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-	return s
-}
-
 func TestImportKeepsWhatItIsGivenAndFillsInTheRest(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -75,21 +65,65 @@ func TestImportKeepsWhatItIsGivenAndFillsInTheRest(t *testing.T) {
 	if sum.Records != 21 || sum.Kinds["case"] != 2 || sum.Bytes != int64(len(everything)) {
 		t.Errorf("summary is %+v", sum)
 	}
-	for query, want := range map[string]string{
-		`SELECT concat_ws('|', name, owner_id, member_count, locale, joined_at = now()) FROM guilds WHERE id = '2'`:                                                                                             "2|2|0|en-US|f",
-		`SELECT concat_ws('|', name, owner_id, member_count, locale, joined_at AT TIME ZONE 'UTC', last_case, last_ticket) FROM guilds WHERE id = '1'`:                                                          "Lantern Street|77|12|de|2024-02-29 10:00:00|8|4",
-		`SELECT concat_ws('|', moderation, economy, currency_symbol, require_close_reason, close_action, timezone) FROM guild_settings WHERE guild_id = '1'`:                                                    "t|f|⭐|t|delete|Europe/Berlin",
-		`SELECT concat_ws('|', moderation, economy, currency_symbol, require_close_reason, close_action, timezone) FROM guild_settings WHERE guild_id = '2'`:                                                    "t|t|🪙|f|archive|UTC",
-		`SELECT string_agg(concat_ws('|', number, type, status, source, reason, expires_at IS NULL), ' ; ' ORDER BY number) FROM cases`:                                                                         `7|timeout|expired|dashboard|spam 🤖 "quoted" <b>|f ; 8|note|active|bot||t`,
-		`SELECT string_agg(concat_ws('|', w.user_id, balance, delta, balance_after, note, reason IS NULL), ' ; ' ORDER BY w.user_id) FROM wallets w JOIN ledger_entries USING (guild_id, user_id)`:              "42|9007199254740991|9007199254740991|9007199254740991|import|t ; 43|0|0|0|import|t",
-		`SELECT string_agg(concat_ws('|', number, status, message_count, last_message_at IS NULL), ' ; ' ORDER BY number) FROM tickets`:                                                                         "3|closed|2|f ; 4|open|0|t",
-		`SELECT string_agg(concat_ws('|', kind, internal, author_type), ' ; ' ORDER BY kind, author_type) FROM ticket_messages`:                                                                                 "message|f|opener ; message|f|staff ; note|t|staff",
-		`SELECT string_agg(concat_ws('|', id, status, winner_count, winners::text, entrant_count, entry_count, ends_at - starts_at), ' ; ' ORDER BY id) FROM giveaways`:                                         "g-1|ended|2|{43,42}|2|4|1 day ; g-2|active|1|{}|0|0|7 days",
-		`SELECT concat_ws('|', round, past_winners::text, excluded::text, drawn::text, replaced::text, d.winners::text, token_id, reason, rounds) FROM giveaway_draws d JOIN giveaways g ON g.id = giveaway_id`: "2|{41}|{}|{43}|{41}|{43,42}|t|Left.|2",
-		`SELECT concat_ws('|', user_id, trust_score, report_count, category, severity) FROM network_listings`:                                                                                                   "666|3|12|scam|high",
+	for _, c := range []struct{ query, want string }{
+		{
+			query: `SELECT concat_ws('|', name, owner_id, member_count, locale, joined_at = now())
+				FROM guilds WHERE id = '2'`,
+			want: "2|2|0|en-US|f",
+		},
+		{
+			query: `SELECT concat_ws('|', name, owner_id, member_count, locale, joined_at AT TIME ZONE 'UTC', last_case, last_ticket)
+				FROM guilds WHERE id = '1'`,
+			want: "Lantern Street|77|12|de|2024-02-29 10:00:00|8|4",
+		},
+		{
+			query: `SELECT concat_ws('|', moderation, economy, currency_symbol, require_close_reason, close_action, timezone)
+				FROM guild_settings WHERE guild_id = '1'`,
+			want: "t|f|⭐|t|delete|Europe/Berlin",
+		},
+		{
+			query: `SELECT concat_ws('|', moderation, economy, currency_symbol, require_close_reason, close_action, timezone)
+				FROM guild_settings WHERE guild_id = '2'`,
+			want: "t|t|🪙|f|archive|UTC",
+		},
+		{
+			query: `SELECT string_agg(concat_ws('|', number, type, status, source, reason, expires_at IS NULL), ' ; ' ORDER BY number)
+				FROM cases`,
+			want: `7|timeout|expired|dashboard|spam 🤖 "quoted" <b>|f ; 8|note|active|bot||t`,
+		},
+		{
+			query: `SELECT string_agg(concat_ws('|', w.user_id, balance, delta, balance_after, note, reason IS NULL), ' ; ' ORDER BY w.user_id)
+				FROM wallets w JOIN ledger_entries USING (guild_id, user_id)`,
+			want: "42|9007199254740991|9007199254740991|9007199254740991|import|t ; 43|0|0|0|import|t",
+		},
+		{
+			query: `SELECT string_agg(concat_ws('|', number, status, message_count, last_message_at IS NULL), ' ; ' ORDER BY number)
+				FROM tickets`,
+			want: "3|closed|2|f ; 4|open|0|t",
+		},
+		{
+			query: `SELECT string_agg(concat_ws('|', kind, internal, author_type), ' ; ' ORDER BY kind, author_type)
+				FROM ticket_messages`,
+			want: "message|f|opener ; message|f|staff ; note|t|staff",
+		},
+		{
+			query: `SELECT string_agg(concat_ws('|', id, status, winner_count, winners::text, entrant_count, entry_count, ends_at - starts_at), ' ; ' ORDER BY id)
+				FROM giveaways`,
+			want: "g-1|ended|2|{43,42}|2|4|1 day ; g-2|active|1|{}|0|0|7 days",
+		},
+		{
+			query: `SELECT concat_ws('|', round, past_winners::text, excluded::text, drawn::text, replaced::text, d.winners::text, token_id, reason, rounds)
+				FROM giveaway_draws d JOIN giveaways g ON g.id = giveaway_id`,
+			want: "2|{41}|{}|{43}|{41}|{43,42}|t|Left.|2",
+		},
+		{
+			query: `SELECT concat_ws('|', user_id, trust_score, report_count, category, severity)
+				FROM network_listings`,
+			want: "666|3|12|scam|high",
+		},
 	} {
-		if got := one(t, d, query); got != want {
-			t.Errorf("%s\n got %s\nwant %s", query, got, want)
+		if got := dbtest.Value[string](t, d, c.query); got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.query, got, c.want)
 		}
 	}
 }
@@ -104,14 +138,30 @@ func TestImportGoesOnFromAnEarlierImport(t *testing.T) {
 {"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"Thanks","created_at":"2023-01-01T00:00:00Z"}
 {"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-2","user_id":"42","entries":5}
 `)
-	for query, want := range map[string]string{
-		`SELECT require_close_reason::text FROM guild_settings WHERE guild_id = '2'`:                                    "true",
-		`SELECT number::text FROM cases WHERE type = 'ban'`:                                                             "9",
-		`SELECT concat_ws('|', message_count, extract(year FROM last_message_at) > 2023) FROM tickets WHERE id = 't-1'`: "3|t",
-		`SELECT concat_ws('|', entrant_count, entry_count) FROM giveaways WHERE id = 'g-2'`:                             "1|5",
+	for _, c := range []struct{ query, want string }{
+		{
+			query: `SELECT require_close_reason::text
+				FROM guild_settings WHERE guild_id = '2'`,
+			want: "true",
+		},
+		{
+			query: `SELECT number::text
+				FROM cases WHERE type = 'ban'`,
+			want: "9",
+		},
+		{
+			query: `SELECT concat_ws('|', message_count, extract(year FROM last_message_at) > 2023)
+				FROM tickets WHERE id = 't-1'`,
+			want: "3|t",
+		},
+		{
+			query: `SELECT concat_ws('|', entrant_count, entry_count)
+				FROM giveaways WHERE id = 'g-2'`,
+			want: "1|5",
+		},
 	} {
-		if got := one(t, d, query); got != want {
-			t.Errorf("%s\n got %s\nwant %s", query, got, want)
+		if got := dbtest.Value[string](t, d, c.query); got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.query, got, c.want)
 		}
 	}
 }
@@ -132,7 +182,7 @@ func TestImportBringsNothingFromTheFuture(t *testing.T) {
 		`SELECT max(updated_at) <= now() FROM wallets`, `SELECT max(updated_at) <= now() FROM levels`,
 		`SELECT max(created_at) <= now() AND max(updated_at) <= now() AND min(created_at) = '2020-01-01T00:00:00Z' FROM cases`,
 	} {
-		if got := one(t, d, query); got != "true" {
+		if got := dbtest.Value[string](t, d, query); got != "true" {
 			t.Errorf("%s: %s", query, got)
 		}
 	}
@@ -186,62 +236,230 @@ func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 		return `{"record":"giveaway","guild_id":"1","prize":"x","channel_id":"5",` + s + `}`
 	}
 	for name, c := range map[string]struct{ line, want string }{
-		"no JSON":             {`{"record":`, "must be well-formed JSON"},
-		"an array":            {`[]`, "not a JSON object"},
-		"two objects":         {`{"record":"wallet"}{}`, "one JSON value and nothing after it"},
-		"no kind":             {`{"guild_id":"1"}`, `no member "record"`},
-		"an unknown kind":     {`{"record":"walet"}`, `no record kind "walet"`},
-		"an unknown member":   {`{"record":"wallet","guild_id":"1","user_id":"50","balance":1,"bank":2}`, "wallet: bank is not a member"},
-		"a nested unknown":    {`{"record":"settings","guild_id":"2","levelling":{"curve":{"cubic":1}}}`, "settings: levelling.curve.cubic is not a member"},
-		"another curve":       {`{"record":"settings","guild_id":"2","levelling":{"curve":{"base":99}}}`, "levelling.curve.base must be 100"},
-		"a member twice":      {`{"record":"wallet","guild_id":"1","guild_id":"1","user_id":"50","balance":1}`, "wallet: guild_id must be given once"},
-		"a missing member":    {`{"record":"wallet","guild_id":"1","balance":1}`, "wallet: user_id is required"},
-		"a null":              {wallet(`null`), "wallet: balance must be an integer"},
-		"a fraction":          {wallet(`1.0`), "without fraction"},
-		"an exponent":         {wallet(`1e3`), "without fraction"},
-		"a string":            {wallet(`"1"`), "must be an integer"},
-		"below zero":          {wallet(`-1`), "balance must be an integer, at least 0, at most 9007199254740991"},
-		"above the limit":     {wallet(`9007199254740992`), "balance must be an integer, at least 0, at most 9007199254740991"},
-		"beyond 64 bits":      {wallet(`92233720368547758080`), "balance must be an integer, at least 0, at most 9007199254740991"},
-		"a leading zero":      {`{"record":"wallet","guild_id":"1","user_id":"050","balance":1}`, "user_id must be a snowflake"},
-		"21 digits":           {`{"record":"wallet","guild_id":"1","user_id":"100000000000000000000","balance":1}`, "user_id must have at most 20 characters"},
-		"foreign digits":      {`{"record":"wallet","guild_id":"1","user_id":"١٢","balance":1}`, "user_id must be a snowflake"},
-		"a missing guild":     {`{"record":"wallet","guild_id":"9","user_id":"50","balance":1}`, "guild 9 is neither"},
-		"a wallet again":      {`{"record":"wallet","guild_id":"1","user_id":"42","balance":1}`, "wallet in this guild already"},
-		"a guild again":       {`{"record":"guild","id":"1"}`, "guild with this id exists"},
-		"settings again":      {`{"record":"settings","guild_id":"1"}`, "has settings already"},
-		"a level again":       {`{"record":"level","guild_id":"1","user_id":"42","total_xp":1}`, "level record in this guild already"},
-		"a case id again":     {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","id":"case-a"}`, "case with this id exists"},
-		"a case number again": {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","number":7}`, "case with this number"},
-		"a ticket again":      {`{"record":"ticket","guild_id":"1","opener_id":"1","id":"t-1"}`, "ticket with this id exists"},
-		"a message again":     {`{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"x","id":"m-1"}`, "message with this id exists"},
-		"a giveaway again":    {giveaway(`"id":"g-1"`), "giveaway with this id exists"},
-		"a late entry":        {`{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-1","user_id":"50"}`, `giveaway "g-1" of guild 1 is being drawn or has been`},
-		"an entry again":      {`{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-2","user_id":"42"}`, "entered this giveaway already"},
-		"a draw again":        {`{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g-1","round":2,"seed":"` + strings.Repeat("0", 64) + `","entries_hash":"` + strings.Repeat("0", 64) + `"}`, "draw of this round already"},
-		"a short seed":        {`{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g-1","round":3,"seed":"00","entries_hash":"00"}`, "seed must have at least 64 characters"},
-		"a listing again":     {`{"record":"network_listing","user_id":"666","trust_score":3,"report_count":1,"category":"scam","severity":"high","first_reported_at":"2023-01-01T00:00:00Z","last_reported_at":"2024-01-01T00:00:00Z"}`, "listed already"},
-		"too many entries":    {`{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-2","user_id":"50","entries":9007199254740988}`, "over 9007199254740991"},
-		"another guild's id":  {`{"record":"ticket_message","guild_id":"2","ticket_id":"t-1","content":"x"}`, `ticket "t-1" of guild 2 is neither`},
-		"a missing giveaway":  {`{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-9","user_id":"42"}`, `giveaway "g-9" of guild 1 is neither`},
-		"an unknown type":     {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"hug"}`, `type must be one of ["note","warn"`},
-		"an id of 65":         {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","id":"` + strings.Repeat("x", 65) + `"}`, "id must have at most 64"},
-		"an empty id":         {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","id":""}`, "id must have at least 1"},
-		"a long reason":       {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","reason":"` + long + `"}`, "reason must have at most 1000 characters"},
-		"a blank reason":      {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","reason":" \u200b\u2003"}`, "not blank"},
-		"U+0000":              {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","reason":"a\u0000"}`, "U+0000"},
-		"half a pair":         {`{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","reason":"\ud83e"}`, "surrogate"},
-		"broken UTF-8":        {"{\"record\":\"case\",\"guild_id\":\"1\",\"user_id\":\"1\",\"moderator_id\":\"1\",\"type\":\"ban\",\"reason\":\"\xff\"}", "must be valid UTF-8"},
-		"no such date":        {`{"record":"wallet","guild_id":"1","user_id":"50","balance":1,"updated_at":"2023-02-30T00:00:00Z"}`, "updated_at must be an existing RFC 3339"},
-		"no offset":           {`{"record":"wallet","guild_id":"1","user_id":"50","balance":1,"updated_at":"2023-02-03T00:00:00"}`, "updated_at must be an existing RFC 3339"},
-		"a leap second":       {`{"record":"wallet","guild_id":"1","user_id":"50","balance":1,"updated_at":"2016-12-31T23:59:60Z"}`, "updated_at must be an existing RFC 3339"},
-		"an end before start": {giveaway(`"starts_at":"2024-01-02T00:00:00Z","ends_at":"2024-01-01T00:00:00Z"`), "ends_at must lie after"},
-		"winners too early":   {giveaway(`"winners":["42"]`), "winners belong only"},
-		"a winner twice":      {giveaway(`"status":"ended","winners":["42","42"]`), "winners must not repeat an item"},
-		"closed while open":   {`{"record":"ticket","guild_id":"1","opener_id":"1","closed_at":"2024-01-01T00:00:00Z"}`, "closed_at belongs only"},
-		"a public note":       {`{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"x","kind":"note","internal":false}`, "internal must be true for notes"},
-		"too long a line":     {`{"record":"` + strings.Repeat("x", 2<<20) + `"}`, "longer than 1048576 bytes"},
-		"too deep":            {`{"record":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`, "nest deeper"},
+		"no JSON": {
+			line: `{"record":`,
+			want: "must be well-formed JSON",
+		},
+		"an array": {
+			line: `[]`,
+			want: "not a JSON object",
+		},
+		"two objects": {
+			line: `{"record":"wallet"}{}`,
+			want: "one JSON value and nothing after it",
+		},
+		"no kind": {
+			line: `{"guild_id":"1"}`,
+			want: `no member "record"`,
+		},
+		"an unknown kind": {
+			line: `{"record":"walet"}`,
+			want: `no record kind "walet"`,
+		},
+		"an unknown member": {
+			line: `{"record":"wallet","guild_id":"1","user_id":"50","balance":1,"bank":2}`,
+			want: "wallet: bank is not a member",
+		},
+		"a nested unknown": {
+			line: `{"record":"settings","guild_id":"2","levelling":{"curve":{"cubic":1}}}`,
+			want: "settings: levelling.curve.cubic is not a member",
+		},
+		"another curve": {
+			line: `{"record":"settings","guild_id":"2","levelling":{"curve":{"base":99}}}`,
+			want: "levelling.curve.base must be 100",
+		},
+		"a member twice": {
+			line: `{"record":"wallet","guild_id":"1","guild_id":"1","user_id":"50","balance":1}`,
+			want: "wallet: guild_id must be given once",
+		},
+		"a missing member": {
+			line: `{"record":"wallet","guild_id":"1","balance":1}`,
+			want: "wallet: user_id is required",
+		},
+		"a null": {
+			line: wallet(`null`),
+			want: "wallet: balance must be an integer",
+		},
+		"a fraction": {
+			line: wallet(`1.0`),
+			want: "without fraction",
+		},
+		"an exponent": {
+			line: wallet(`1e3`),
+			want: "without fraction",
+		},
+		"a string": {
+			line: wallet(`"1"`),
+			want: "must be an integer",
+		},
+		"below zero": {
+			line: wallet(`-1`),
+			want: "balance must be an integer, at least 0, at most 9007199254740991",
+		},
+		"above the limit": {
+			line: wallet(`9007199254740992`),
+			want: "balance must be an integer, at least 0, at most 9007199254740991",
+		},
+		"beyond 64 bits": {
+			line: wallet(`92233720368547758080`),
+			want: "balance must be an integer, at least 0, at most 9007199254740991",
+		},
+		"a leading zero": {
+			line: `{"record":"wallet","guild_id":"1","user_id":"050","balance":1}`,
+			want: "user_id must be a snowflake",
+		},
+		"21 digits": {
+			line: `{"record":"wallet","guild_id":"1","user_id":"100000000000000000000","balance":1}`,
+			want: "user_id must have at most 20 characters",
+		},
+		"foreign digits": {
+			line: `{"record":"wallet","guild_id":"1","user_id":"١٢","balance":1}`,
+			want: "user_id must be a snowflake",
+		},
+		"a missing guild": {
+			line: `{"record":"wallet","guild_id":"9","user_id":"50","balance":1}`,
+			want: "guild 9 is neither",
+		},
+		"a wallet again": {
+			line: `{"record":"wallet","guild_id":"1","user_id":"42","balance":1}`,
+			want: "wallet in this guild already",
+		},
+		"a guild again": {
+			line: `{"record":"guild","id":"1"}`,
+			want: "guild with this id exists",
+		},
+		"settings again": {
+			line: `{"record":"settings","guild_id":"1"}`,
+			want: "has settings already",
+		},
+		"a level again": {
+			line: `{"record":"level","guild_id":"1","user_id":"42","total_xp":1}`,
+			want: "level record in this guild already",
+		},
+		"a case id again": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","id":"case-a"}`,
+			want: "case with this id exists",
+		},
+		"a case number again": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","number":7}`,
+			want: "case with this number",
+		},
+		"a ticket again": {
+			line: `{"record":"ticket","guild_id":"1","opener_id":"1","id":"t-1"}`,
+			want: "ticket with this id exists",
+		},
+		"a message again": {
+			line: `{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"x","id":"m-1"}`,
+			want: "message with this id exists",
+		},
+		"a giveaway again": {
+			line: giveaway(`"id":"g-1"`),
+			want: "giveaway with this id exists",
+		},
+		"a late entry": {
+			line: `{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-1","user_id":"50"}`,
+			want: `giveaway "g-1" of guild 1 is being drawn or has been`,
+		},
+		"an entry again": {
+			line: `{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-2","user_id":"42"}`,
+			want: "entered this giveaway already",
+		},
+		"a draw again": {
+			line: `{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g-1","round":2,"seed":"` + strings.Repeat("0", 64) + `","entries_hash":"` + strings.Repeat("0", 64) + `"}`,
+			want: "draw of this round already",
+		},
+		"a short seed": {
+			line: `{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g-1","round":3,"seed":"00","entries_hash":"00"}`,
+			want: "seed must have at least 64 characters",
+		},
+		"a listing again": {
+			line: `{"record":"network_listing","user_id":"666","trust_score":3,"report_count":1,"category":"scam","severity":"high","first_reported_at":"2023-01-01T00:00:00Z","last_reported_at":"2024-01-01T00:00:00Z"}`,
+			want: "listed already",
+		},
+		"too many entries": {
+			line: `{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-2","user_id":"50","entries":9007199254740988}`,
+			want: "over 9007199254740991",
+		},
+		"another guild's id": {
+			line: `{"record":"ticket_message","guild_id":"2","ticket_id":"t-1","content":"x"}`,
+			want: `ticket "t-1" of guild 2 is neither`,
+		},
+		"a missing giveaway": {
+			line: `{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-9","user_id":"42"}`,
+			want: `giveaway "g-9" of guild 1 is neither`,
+		},
+		"an unknown type": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"hug"}`,
+			want: `type must be one of ["note","warn"`,
+		},
+		"an id of 65": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","id":"` + strings.Repeat("x", 65) + `"}`,
+			want: "id must have at most 64",
+		},
+		"an empty id": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","id":""}`,
+			want: "id must have at least 1",
+		},
+		"a long reason": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","reason":"` + long + `"}`,
+			want: "reason must have at most 1000 characters",
+		},
+		"a blank reason": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","reason":" \u200b\u2003"}`,
+			want: "not blank",
+		},
+		"U+0000": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","reason":"a\u0000"}`,
+			want: "U+0000",
+		},
+		"half a pair": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","reason":"\ud83e"}`,
+			want: "surrogate",
+		},
+		"broken UTF-8": {
+			line: "{\"record\":\"case\",\"guild_id\":\"1\",\"user_id\":\"1\",\"moderator_id\":\"1\",\"type\":\"ban\",\"reason\":\"\xff\"}",
+			want: "must be valid UTF-8",
+		},
+		"no such date": {
+			line: `{"record":"wallet","guild_id":"1","user_id":"50","balance":1,"updated_at":"2023-02-30T00:00:00Z"}`,
+			want: "updated_at must be an existing RFC 3339",
+		},
+		"no offset": {
+			line: `{"record":"wallet","guild_id":"1","user_id":"50","balance":1,"updated_at":"2023-02-03T00:00:00"}`,
+			want: "updated_at must be an existing RFC 3339",
+		},
+		"a leap second": {
+			line: `{"record":"wallet","guild_id":"1","user_id":"50","balance":1,"updated_at":"2016-12-31T23:59:60Z"}`,
+			want: "updated_at must be an existing RFC 3339",
+		},
+		"an end before start": {
+			line: giveaway(`"starts_at":"2024-01-02T00:00:00Z","ends_at":"2024-01-01T00:00:00Z"`),
+			want: "ends_at must lie after",
+		},
+		"winners too early": {
+			line: giveaway(`"winners":["42"]`),
+			want: "winners belong only",
+		},
+		"a winner twice": {
+			line: giveaway(`"status":"ended","winners":["42","42"]`),
+			want: "winners must not repeat an item",
+		},
+		"closed while open": {
+			line: `{"record":"ticket","guild_id":"1","opener_id":"1","closed_at":"2024-01-01T00:00:00Z"}`,
+			want: "closed_at belongs only",
+		},
+		"a public note": {
+			line: `{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"x","kind":"note","internal":false}`,
+			want: "internal must be true for notes",
+		},
+		"too long a line": {
+			line: `{"record":"` + strings.Repeat("x", 2<<20) + `"}`,
+			want: "longer than 1048576 bytes",
+		},
+		"too deep": {
+			line: `{"record":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`,
+			want: "nest deeper",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -255,7 +473,7 @@ func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 			if after := exported(t, d, "1"); after != before {
 				t.Errorf("something was kept: %s", firstDifference(before, after))
 			}
-			if n := one(t, d, `SELECT count(*)::text FROM guilds`); n != "2" {
+			if n := dbtest.Value[string](t, d, `SELECT count(*)::text FROM guilds`); n != "2" {
 				t.Errorf("%s guilds after the failed import", n)
 			}
 		})
@@ -301,7 +519,7 @@ func TestImportNamesTheLineOfALateRefusal(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "line 38002: wallet: this user has a wallet") {
 		t.Fatalf("got %v", err)
 	}
-	if n := one(t, d, `SELECT count(*)::text FROM wallets`); n != "0" {
+	if n := dbtest.Value[string](t, d, `SELECT count(*)::text FROM wallets`); n != "0" {
 		t.Errorf("%s wallets were kept", n)
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/guildfile"
 	"guildhall/internal/leaderboard"
+	"guildhall/internal/testutil"
 )
 
 // An import writes rows of leaderboards that have maps, or get one meanwhile.
@@ -43,11 +43,7 @@ func TestLeaderboardsAreExactBesideImports(t *testing.T) {
 			}
 			maintain(t, d, k)
 		}
-		for deadline := time.Now().Add(30 * time.Second); maintain(t, d, k) < 2; {
-			if time.Now().After(deadline) {
-				t.Fatal("there are no maps after an import")
-			}
-		}
+		testutil.Eventually(t, "both leaderboards have maps after an import", func() bool { return maintain(t, d, k) == 2 })
 	}
 }
 

@@ -8,13 +8,14 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/idempotency"
+	"guildhall/internal/seal/sealtest"
 )
 
 // A key that somebody has taken meanwhile gives the whole unit up, and what stands
 // under it stays.
 func TestResponsesKeptTogetherNeverReplaceOne(t *testing.T) {
 	t.Parallel()
-	ctx, d, keys := context.Background(), dbtest.New(t).DB, idempotency.Keys{Sealer: box(t, 1)}
+	ctx, d, keys := context.Background(), dbtest.New(t).DB, idempotency.Keys{Sealer: sealtest.Box(t, 1)}
 	request := func(key string) idempotency.Request {
 		return idempotency.Request{GuildID: "g", TokenID: "t", Key: key, Fingerprint: []byte("f")}
 	}

@@ -1,7 +1,6 @@
 package idempotency_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -19,6 +18,7 @@ import (
 	"guildhall/internal/fault"
 	"guildhall/internal/idempotency"
 	"guildhall/internal/seal"
+	"guildhall/internal/seal/sealtest"
 )
 
 // modelKey is what the contract says of one key.
@@ -48,7 +48,7 @@ func TestKeysAgainstAModel(t *testing.T) {
 
 func keysAgainstAModel(t *testing.T, d *db.DB) {
 	ctx := context.Background()
-	keys := idempotency.Keys{Sealer: box(t, 1)}
+	keys := idempotency.Keys{Sealer: sealtest.Box(t, 1)}
 	run := 0
 	rapid.Check(t, func(t *rapid.T) {
 		run++
@@ -170,19 +170,6 @@ func keysAgainstAModel(t *testing.T, d *db.DB) {
 	})
 }
 
-func box(t *testing.T, first ...byte) *seal.Box {
-	t.Helper()
-	var all [][]byte
-	for _, b := range first {
-		all = append(all, bytes.Repeat([]byte{b}, seal.KeySize))
-	}
-	made, err := seal.New(all...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made
-}
-
 // A change of the secret key rewrites every kept response, chunk by chunk, and
 // says what it could not read.
 // RELIABILITY.md, Operation.
@@ -208,17 +195,17 @@ func TestReseal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	keep(box(t, 1), "old", 0, n)
-	keep(box(t, 2), "new", 0, 3)
-	keep(box(t, 9), "lost", 0, 2)
+	keep(sealtest.Box(t, 1), "old", 0, n)
+	keep(sealtest.Box(t, 2), "new", 0, 3)
+	keep(sealtest.Box(t, 9), "lost", 0, 2)
 	if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error { // one that has no response yet
-		_, err := idempotency.Keys{Sealer: box(t, 2)}.Claim(ctx, tx, idempotency.Request{TokenID: "old", Key: "running", Fingerprint: []byte("f")})
+		_, err := idempotency.Keys{Sealer: sealtest.Box(t, 2)}.Claim(ctx, tx, idempotency.Request{TokenID: "old", Key: "running", Fingerprint: []byte("f")})
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
 
-	both := box(t, 2, 1)
+	both := sealtest.Box(t, 2, 1)
 	got, err := idempotency.Reseal(ctx, d, both)
 	if want := (seal.Count{Resealed: n, Current: 3, Unreadable: 2}); err != nil || got != want {
 		t.Fatalf("got %+v, %v, want %+v", got, err, want)
@@ -227,7 +214,7 @@ func TestReseal(t *testing.T) {
 	if want := (seal.Count{Current: n + 3, Unreadable: 2}); err != nil || got != want {
 		t.Fatalf("again: got %+v, %v, want %+v", got, err, want)
 	}
-	keys := idempotency.Keys{Sealer: box(t, 2)}
+	keys := idempotency.Keys{Sealer: sealtest.Box(t, 2)}
 	for _, i := range []int{0, 199, 200, 201, n - 1} {
 		r := idempotency.Request{TokenID: "old", Key: fmt.Sprintf("%05d", i), Fingerprint: []byte("f")}
 		if a, err := keys.Replay(ctx, d.Reader(), r); err != nil || a == nil || string(a.Body) != r.Key {
@@ -248,7 +235,9 @@ func TestPrune(t *testing.T) {
 		t.Errorf("pruned %d, %v, want 24", n, err)
 	}
 	var left []int
-	if err := d.Reader().SelectContext(ctx, &left, `SELECT key::int FROM idempotency_keys ORDER BY 1`); err != nil || !slices.Equal(left, slices.Sorted(maps.Keys(upTo(24)))) {
+	if err := d.Reader().SelectContext(ctx, &left, `
+		SELECT key::int
+		FROM idempotency_keys ORDER BY 1`); err != nil || !slices.Equal(left, slices.Sorted(maps.Keys(upTo(24)))) {
 		t.Errorf("left are %v, %v", left, err)
 	}
 }
@@ -266,7 +255,7 @@ func upTo(n int) map[int]bool {
 func TestClaimBesideAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	ctx, d := context.Background(), dbtest.New(t).DB
-	keys := idempotency.Keys{Sealer: box(t, 1)}
+	keys := idempotency.Keys{Sealer: sealtest.Box(t, 1)}
 	r := idempotency.Request{TokenID: "t", Key: "k", Fingerprint: []byte("f")}
 	if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if _, err := keys.Claim(ctx, tx, r); err != nil {

@@ -1,7 +1,6 @@
 package idempotency_test
 
 import (
-	"bytes"
 	"context"
 	"testing"
 
@@ -9,7 +8,7 @@ import (
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/fault"
 	"guildhall/internal/idempotency"
-	"guildhall/internal/seal"
+	"guildhall/internal/seal/sealtest"
 )
 
 // TestLease walks a key through a request that calls out: leased, taken over,
@@ -17,10 +16,7 @@ import (
 func TestLease(t *testing.T) {
 	t.Parallel()
 	ctx, base := context.Background(), dbtest.New(t)
-	box, err := seal.New(bytes.Repeat([]byte{1}, 32))
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := sealtest.Box(t, 1)
 	keys := idempotency.Keys{Sealer: box}
 	request := func(body string) idempotency.Request {
 		return idempotency.Request{TokenID: "t", Key: "k", Fingerprint: idempotency.Fingerprint("POST", "/x", []byte(body))}
@@ -40,7 +36,7 @@ func TestLease(t *testing.T) {
 		})
 		return response, err
 	}
-	want := func(body, code string) {
+	wantRefusal := func(body, code string) {
 		t.Helper()
 		if response, err := claim(body); response != nil || !fault.Is(err, code) {
 			t.Fatalf("got %v, %v, want %s", response, err, code)
@@ -63,12 +59,12 @@ func TestLease(t *testing.T) {
 	}
 
 	free("a")
-	want("a", "idempotency_key_in_use")
-	want("b", "idempotency_key_reused")
+	wantRefusal("a", "idempotency_key_in_use")
+	wantRefusal("b", "idempotency_key_reused")
 	expire()
-	want("b", "idempotency_key_reused") // the lease is over, the request is still another one
+	wantRefusal("b", "idempotency_key_reused") // the lease is over, the request is still another one
 	free("a")
-	want("a", "idempotency_key_in_use")
+	wantRefusal("a", "idempotency_key_in_use")
 
 	release := func(body string) {
 		t.Helper()
@@ -77,7 +73,7 @@ func TestLease(t *testing.T) {
 		}
 	}
 	release("b")
-	want("a", "idempotency_key_in_use") // another request's release frees nothing
+	wantRefusal("a", "idempotency_key_in_use") // another request's release frees nothing
 	release("a")
 	free("b")
 

@@ -1,7 +1,6 @@
 package idempotency_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"testing"
@@ -11,7 +10,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/idempotency"
-	"guildhall/internal/seal"
+	"guildhall/internal/seal/sealtest"
 )
 
 // The rows were written by the program of contract 1.0.0. Whatever
@@ -20,10 +19,7 @@ import (
 func TestResponsesOfThePreviousRelease(t *testing.T) {
 	t.Parallel()
 	ctx, d := context.Background(), dbtest.New(t).DB
-	box, err := seal.New(bytes.Repeat([]byte{7}, seal.KeySize))
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := sealtest.Box(t, 7)
 	const token = "01a1ffc5-ffdb-7c14-b1ed-b980caf8a924"
 	for _, c := range []struct {
 		key, path, body     string

@@ -7,6 +7,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/idempotency"
+	"guildhall/internal/seal/sealtest"
 )
 
 // What nodes of the release before ask the database when a keyed request comes.
@@ -101,7 +102,7 @@ func (k keyed) ours(key string) (ran bool) {
 	return ran
 }
 
-func (k keyed) want(when, key string, ran, want bool) {
+func (k keyed) wantRan(when, key string, ran, want bool) {
 	k.t.Helper()
 	if ran != want {
 		k.t.Errorf("%s, the request under %s ran: %t, want %t", when, key, ran, want)
@@ -115,7 +116,7 @@ func (k keyed) want(when, key string, ran, want bool) {
 func TestKeysOverAnUpgrade(t *testing.T) {
 	t.Parallel()
 	url := dbtest.At(t, dbtest.Released)
-	k := keyed{dbtest.Open(t, url), t, idempotency.Keys{Sealer: box(t, 1)}}
+	k := keyed{dbtest.Open(t, url), t, idempotency.Keys{Sealer: sealtest.Box(t, 1)}}
 	exec := func(query string, args ...any) {
 		t.Helper()
 		k.do(func(ctx context.Context, tx *db.Tx) error {
@@ -124,29 +125,33 @@ func TestKeysOverAnUpgrade(t *testing.T) {
 		})
 	}
 	exec(`INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'The Test Guild', '1')`, k.request("").GuildID)
-	exec(`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes) VALUES ('tok', $1, 'x', 'x', sha256('tok'), '{}')`, k.request("").GuildID)
+	exec(`
+		INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
+		VALUES ('tok', $1, 'x', 'x', sha256('tok'), '{}')`, k.request("").GuildID)
 	exec(`INSERT INTO idempotency_keys (token_id, key, fingerprint) SELECT 'gone', n::text, 'f' FROM generate_series(1, 2500) n`)
 	for _, key := range []string{"before", "old one", "old two"} {
-		k.want("before the upgrade", key, k.old(key), true)
+		k.wantRan("before the upgrade", key, k.old(key), true)
 	}
 	exec(`UPDATE idempotency_keys SET created_at = now() - interval '24 hours 1 second' WHERE key LIKE 'old %'`)
 
 	dbtest.Upgrade(t, url, dbtest.Expanded)
-	k.want("beside the release before", "before", k.ours("before"), false)
-	k.want("beside the release before", "old one", k.ours("old one"), true)
-	k.want("beside the release before", "old two", k.old("old two"), true)
-	k.want("beside the release before", "theirs", k.old("theirs"), true)
-	k.want("beside the release before", "theirs", k.ours("theirs"), false)
-	k.want("beside the release before", "ours", k.ours("ours"), true)
-	k.want("beside the release before", "ours", k.old("ours"), false)
+	k.wantRan("beside the release before", "before", k.ours("before"), false)
+	k.wantRan("beside the release before", "old one", k.ours("old one"), true)
+	k.wantRan("beside the release before", "old two", k.old("old two"), true)
+	k.wantRan("beside the release before", "theirs", k.old("theirs"), true)
+	k.wantRan("beside the release before", "theirs", k.ours("theirs"), false)
+	k.wantRan("beside the release before", "ours", k.ours("ours"), true)
+	k.wantRan("beside the release before", "ours", k.old("ours"), false)
 	if n := k.without(); n != 0 {
 		t.Errorf("%d rows have no guild", n)
 	}
-	exec(`INSERT INTO idempotency_keys (token_id, key, fingerprint) VALUES ('gone', 'late', 'f')`) // by a node that has not heard of the token's end
+	exec(`
+		INSERT INTO idempotency_keys (token_id, key, fingerprint)
+		VALUES ('gone', 'late', 'f')`) // by a node that has not heard of the token's end
 
 	dbtest.Upgrade(t, url, dbtest.Completed)
 	for _, key := range []string{"before", "old one", "old two", "theirs", "ours"} {
-		k.want("after the upgrade", key, k.ours(key), false)
+		k.wantRan("after the upgrade", key, k.ours(key), false)
 	}
 	if n := k.without(); n != 0 {
 		t.Errorf("%d rows have no guild", n)
@@ -166,10 +171,10 @@ func (k keyed) without() (n int) {
 // RELIABILITY.md, Writes.
 func TestDuplicatesTakeOverAKeyOnce(t *testing.T) {
 	t.Parallel()
-	k := keyed{dbtest.New(t), t, idempotency.Keys{Sealer: box(t, 1)}}
+	k := keyed{dbtest.New(t), t, idempotency.Keys{Sealer: sealtest.Box(t, 1)}}
 	for round := range 20 {
 		key := string(rune('a' + round))
-		k.want("at first", key, k.ours(key), true)
+		k.wantRan("at first", key, k.ours(key), true)
 		k.do(func(ctx context.Context, tx *db.Tx) error {
 			_, err := tx.ExecContext(ctx, `UPDATE idempotency_keys SET created_at = now() - interval '25 hours'`)
 			return err

@@ -14,6 +14,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/leaderboard"
+	"guildhall/internal/testutil"
 )
 
 type board struct {
@@ -230,18 +231,13 @@ func TestKeeperAddsUpMovesAndRedraws(t *testing.T) {
 	}
 	maintain := func(until string, want int64) {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); ; {
+		testutil.Eventually(t, fmt.Sprintf("%s is %d", until, want), func() bool {
 			ask(t, d)
 			if err := k.Maintain(ctx); err != nil {
 				t.Fatal(err)
 			}
-			if read(until) == want {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: still %d, want %d", until, read(until), want)
-			}
-		}
+			return read(until) == want
+		})
 	}
 	const live = `SELECT count(*) FROM rank_maps WHERE state = 'live'`
 	maintain(live, 1)
@@ -300,18 +296,13 @@ func TestALeaderboardAsksForItsKeeper(t *testing.T) {
 	k := &leaderboard.Keeper{DB: d}
 	settle := func() {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; {
+		testutil.Eventually(t, "there is a map, and no notes are left", func() bool {
 			if err := k.Maintain(ctx); err != nil {
 				t.Fatal(err)
 			}
-			if read(`SELECT count(*) FROM rank_maps WHERE state = 'live' AND guild_id = '1'`) == 1 &&
-				read(`SELECT (SELECT count(*) FROM rank_requests) + (SELECT count(*) FROM rank_moves)`) == 0 {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatal("there is no map, or notes are left")
-			}
-		}
+			return read(`SELECT count(*) FROM rank_maps WHERE state = 'live' AND guild_id = '1'`) == 1 &&
+				read(`SELECT (SELECT count(*) FROM rank_requests) + (SELECT count(*) FROM rank_moves)`) == 0
+		})
 	}
 	settle()
 	if n := read(`SELECT count(*) FROM rank_maps WHERE guild_id = '2'`); n != 0 {
@@ -378,16 +369,10 @@ func TestOneLeaderboardsTroubleIsNotTheOthers(t *testing.T) {
 	if err := k.Maintain(t.Context()); err == nil || !strings.Contains(err.Error(), "guild 1") {
 		t.Fatalf("the first round ends with %v", err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	testutil.Eventually(t, "the other guild has a map", func() bool {
 		_ = k.Maintain(t.Context()) // fails at guild 1 now and then
-		live := dbtest.Value[int](t, d, `SELECT count(*) FROM rank_maps WHERE guild_id = '2' AND state = 'live'`)
-		if live == 1 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the other guild has no map")
-		}
-	}
+		return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_maps WHERE guild_id = '2' AND state = 'live'`) == 1
+	})
 }
 
 // What a round of the keeper costs when nothing has changed does not grow with

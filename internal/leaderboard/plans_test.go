@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/leaderboard"
+	"guildhall/internal/testutil"
 )
 
 // Each read of a large leaderboard goes through its index and nothing else, in
@@ -68,39 +68,27 @@ func crowd(t *testing.T, base *dbtest.Database, b board) {
 		FROM (VALUES ('1', 35000), ('2', 20000)) AS g (guild, total), generate_series(1, total) n`))
 	do(t, d, `INSERT INTO rank_requests (guild_id, board) VALUES ('1', $1), ('2', $1)`, b.table)
 	k := &leaderboard.Keeper{DB: d}
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	testutil.Eventually(t, "both guilds have maps", func() bool {
 		if err := k.Maintain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		live := dbtest.Value[int](t, d, `SELECT count(*) FROM rank_maps WHERE state = 'live'`)
-		if live == 2 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("there are no maps")
-		}
-	}
+		return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_maps WHERE state = 'live'`) == 2
+	})
 	pool, err := db.OpenSQL(base.URL, "vacuum", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer pool.Close()
 	// Rows that some other session may not see yet are looked up in the table.
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	testutil.Eventually(t, "the table is vacuumed", func() (clean bool) {
 		if _, err := pool.ExecContext(t.Context(), b.sql(`VACUUM ANALYZE {board}, rank_maps, rank_marks`)); err != nil {
 			t.Fatal(err)
 		}
-		var clean bool
 		if err := pool.QueryRowContext(t.Context(), `SELECT relallvisible = relpages FROM pg_class WHERE oid = $1::regclass`, b.table).Scan(&clean); err != nil {
 			t.Fatal(err)
 		}
-		if clean {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the table cannot be vacuumed")
-		}
-	}
+		return clean
+	})
 }
 
 // fromIndexAlone wants the board's table read through its indexes, without a sort.

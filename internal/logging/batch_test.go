@@ -37,18 +37,14 @@ func TestBatchLosesNoLineAndDelaysNoWarning(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		if len(lines) == 4003 {
-			for _, l := range lines {
-				if !strings.HasPrefix(l, "{") || !strings.HasSuffix(l, "}") {
-					t.Fatalf("a line is torn: %q", l)
-				}
-			}
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of 4003 lines arrived", len(lines))
+	var lines []string
+	testutil.Eventually(t, "all lines have arrived", func() bool {
+		lines = strings.Split(strings.TrimSpace(out.String()), "\n")
+		return len(lines) == 4003
+	})
+	for _, l := range lines {
+		if !strings.HasPrefix(l, "{") || !strings.HasSuffix(l, "}") {
+			t.Fatalf("a line is torn: %q", l)
 		}
 	}
 }

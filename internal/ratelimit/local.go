@@ -32,6 +32,25 @@ func newLocal(maxKeys int) (*local, error) {
 // nor empties a bucket.
 func (l *local) now() time.Time { return l.started.Add(time.Since(l.started)) }
 
+// spend decides by share and reports the limit of q.
+func (l *local) spend(ctx context.Context, key string, q, share Quota, cost int) Result {
+	if cost == 0 {
+		return l.peek(key, q, share)
+	}
+	// The store is memory: it can neither fail nor wait, and asks nothing of ctx.
+	limited, r, err := l.limiter(share).RateLimitCtx(ctx, key, cost)
+	if err != nil {
+		panic("ratelimit: " + err.Error())
+	}
+	return Result{
+		Allowed:    !limited,
+		Limit:      q.Limit,
+		Remaining:  max(0, r.Remaining),
+		Reset:      r.ResetAfter,
+		RetryAfter: max(0, r.RetryAfter),
+	}
+}
+
 // limiter returns the decision for a quota. There are few quotas: each
 // configured one, and its share per number of nodes.
 func (l *local) limiter(q Quota) *throttled.GCRARateLimiterCtx {
@@ -50,25 +69,6 @@ func (l *local) limiter(q Quota) *throttled.GCRARateLimiterCtx {
 	g.SetMaxCASAttemptsLimit(1 << 30)
 	kept, _ := l.limiters.LoadOrStore(q, g)
 	return kept.(*throttled.GCRARateLimiterCtx)
-}
-
-// spend decides by share and reports the limit of q.
-func (l *local) spend(ctx context.Context, key string, q, share Quota, cost int) Result {
-	if cost == 0 {
-		return l.peek(key, q, share)
-	}
-	// The store is memory: it can neither fail nor wait, and asks nothing of ctx.
-	limited, r, err := l.limiter(share).RateLimitCtx(ctx, key, cost)
-	if err != nil {
-		panic("ratelimit: " + err.Error())
-	}
-	return Result{
-		Allowed:    !limited,
-		Limit:      q.Limit,
-		Remaining:  max(0, r.Remaining),
-		Reset:      r.ResetAfter,
-		RetryAfter: max(0, r.RetryAfter),
-	}
 }
 
 // peek reports the bucket without making one for a key that has none.

@@ -60,7 +60,7 @@ func TestWindowsAreShared(t *testing.T) {
 		defer w.Close()
 		nodes[i] = w
 	}
-	want := func(node, n int, keys []string, want ...int) {
+	wantCounts := func(node, n int, keys []string, want ...int) {
 		t.Helper()
 		for i, got := range nodes[node].Count(t.Context(), n, keys...) {
 			if got != want[i] {
@@ -69,19 +69,19 @@ func TestWindowsAreShared(t *testing.T) {
 		}
 	}
 	both := []string{"{b}:all", "{b}:1"}
-	want(0, 1, both, 1, 1)
-	want(1, 1, both, 2, 2)
-	want(1, 1, both[:1], 3)
-	want(0, 0, both, 3, 2)
+	wantCounts(0, 1, both, 1, 1)
+	wantCounts(1, 1, both, 2, 2)
+	wantCounts(1, 1, both[:1], 3)
+	wantCounts(0, 0, both, 3, 2)
 	store.FastForward(5 * time.Minute)
 	store.SetTime(time.Now().Add(5 * time.Minute))
-	want(0, 0, both, 3, 2)
+	wantCounts(0, 0, both, 3, 2)
 	store.SetTime(time.Now().Add(12 * time.Minute))
 	nodes[1].now = func() time.Duration { return 12 * time.Minute }
-	want(1, 0, both, 0, 0)
-	want(1, 1, both, 1, 1)
+	wantCounts(1, 0, both, 0, 0)
+	wantCounts(1, 1, both, 1, 1)
 	store.FlushAll()
-	want(1, 0, both, 1, 1)
+	wantCounts(1, 0, both, 1, 1)
 	store.Close()
-	want(1, 1, both, 2, 2)
+	wantCounts(1, 1, both, 2, 2)
 }

@@ -27,12 +27,16 @@ func TestWhatARestoreUndoes(t *testing.T) {
 	since := time.Now().Add(-24 * time.Hour)
 	dbtest.Fill(t, old,
 		`UPDATE api_tokens SET revoked_at = now() WHERE id = 'revoked'`,
-		`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes) VALUES ('new', '1', '', '', sha256('new'), '{}'), ('brief', '1', '', '', sha256('brief'), '{}')`,
+		`
+			INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
+			VALUES ('new', '1', '', '', sha256('new'), '{}'), ('brief', '1', '', '', sha256('brief'), '{}')`,
 		`UPDATE api_tokens SET revoked_at = now() WHERE id = 'brief'`,
 		`UPDATE webhook_endpoints SET url = 'https://y.test/', updated_at = now() WHERE id = 'moved'`,
 		`UPDATE webhook_endpoints SET updated_at = now() WHERE id = 'touched'`,
 		`DELETE FROM webhook_endpoints WHERE id = 'deleted'`,
-		`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview) VALUES ('1', 'fresh', 'https://x.test/', '{}', '', '')`)
+		`
+			INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
+			VALUES ('1', 'fresh', 'https://x.test/', '{}', '', '')`)
 	if err := old.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		return audit.Record(ctx, tx, audit.Change{Guild: "1", Action: audit.WebhookDeleted, Target: "deleted"}, audit.Change{Guild: "1", Action: audit.TokenRevoked, Target: "revoked"})
 	}); err != nil {

@@ -65,10 +65,6 @@ type parser struct {
 	problems  []Problem
 }
 
-func (p *parser) wrong(place, text string) {
-	p.problems = append(p.problems, Problem{place, text})
-}
-
 // malformed says where the body stops being JSON.
 func malformed(body []byte) error {
 	err := json.Unmarshal(body, new(any))
@@ -122,6 +118,10 @@ func (p *parser) value(place string, depth int) (any, error) {
 	default:
 		return t, nil
 	}
+}
+
+func (p *parser) wrong(place, text string) {
+	p.problems = append(p.problems, Problem{place, text})
 }
 
 func (p *parser) object(place string, depth int) (any, error) {

@@ -17,20 +17,28 @@ import (
 // fails takes it, one that passes never does.
 const waitTimeout = 2 * time.Minute
 
-// Eventually returns as soon as ok does, and ends the test when that does not
+// Test is what Eventually needs of a test. *testing.T and *rapid.T have it.
+type Test interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// Eventually returns as soon as ok says so, and ends the test when that does not
 // happen within two minutes.
-func Eventually(t testing.TB, what string, ok func() bool) {
+func Eventually(t Test, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(waitTimeout); !ok(); time.Sleep(10 * time.Millisecond) {
+	deadline := time.Now().Add(waitTimeout)
+	for pause := 50 * time.Microsecond; !ok(); pause = min(2*pause, 10*time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain for %s", waitTimeout, what)
+			t.Fatalf("waited %v in vain for: %s", waitTimeout, what)
 		}
+		time.Sleep(pause)
 	}
 }
 
 // Log is a log that many may write and a test can read. Its zero value is empty.
 type Log struct {
-	mu  sync.Mutex
+	mu  sync.Mutex // guards what follows
 	buf bytes.Buffer
 }
 

@@ -16,11 +16,11 @@ import (
 func TestSyncChannel(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	sync := func(t *testing.T, s scene, id string) error {
+	sync := func(t *testing.T, s ticketAPI, id string) error {
 		t.Helper()
 		return tickets.SyncChannel(ctx, s.DB(), s.fail, s.Guild, id)
 	}
-	step := func(t *testing.T, s scene, id, op, state string) {
+	step := func(t *testing.T, s ticketAPI, id, op, state string) {
 		t.Helper()
 		s.Do(t, op, "", apitest.Path("id", id)).Want(t, 200, "")
 		if err := sync(t, s, id); err != nil {
@@ -33,7 +33,7 @@ func TestSyncChannel(t *testing.T) {
 
 	t.Run("archives and restores", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
 		step(t, s, id, "closeTicket", "archived")
 		step(t, s, id, "reopenTicket", "")
@@ -45,7 +45,7 @@ func TestSyncChannel(t *testing.T) {
 
 	t.Run("deletes where the guild wants that, and the ticket has no channel then", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		dbtest.Exec(t, s.API.DB(), `UPDATE guild_settings SET close_action = 'delete' WHERE guild_id = $1`, s.Guild)
 		id := ticket(t, s.API, 1, "open", true)
 		step(t, s, id, "closeTicket", "deleted")
@@ -56,7 +56,7 @@ func TestSyncChannel(t *testing.T) {
 
 	t.Run("does what is right now, not what was enqueued", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
 		step(t, s, id, "reopenTicket", "")
@@ -70,7 +70,7 @@ func TestSyncChannel(t *testing.T) {
 
 	t.Run("notices a change while it is at work", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
 		release, begun := make(chan struct{}), make(chan struct{}, 1)
@@ -91,7 +91,7 @@ func TestSyncChannel(t *testing.T) {
 
 	t.Run("is tried again after an outage, and after refusals until a day has passed", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
 		for _, b := range []chattest.Behaviour{
@@ -120,7 +120,7 @@ func TestSyncChannel(t *testing.T) {
 
 	t.Run("locks a channel that is no thread, and gives back what it took", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.platform.Text(channelOf(1), chattest.Overwrite{ID: "4000", Type: 1, Allow: 1<<10 | 1<<11})
 		step(t, s, id, "closeTicket", "")
@@ -136,7 +136,7 @@ func TestSyncChannel(t *testing.T) {
 	t.Run("ends in the ticket's state whatever the order of jobs", func(t *testing.T) {
 		t.Parallel()
 		for _, leaseOver := range []bool{false, true} {
-			s := newScene(t)
+			s := newTicketAPI(t)
 			id := ticket(t, s.API, 1, "open", true)
 			s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
 			begun, thaw := make(chan struct{}, 1), make(chan struct{})
@@ -169,7 +169,7 @@ func TestSyncChannel(t *testing.T) {
 
 	t.Run("is enqueued again when the job was lost", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
 		dbtest.Exec(t, s.API.DB(), `DELETE FROM river_job`)

@@ -29,7 +29,7 @@ func TestCrash(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t)
+			s := newTicketAPI(t)
 			id := ticket(t, s.API, 1, "open", true)
 			send := func() *apitest.Response {
 				t.Helper()
@@ -48,7 +48,7 @@ func TestCrash(t *testing.T) {
 			if tc.posted {
 				posted = 1
 			}
-			s.want(t, id, 1, posted, 0)
+			s.wantMessages(t, id, 1, posted, 0)
 
 			if tc.seconds > 120 {
 				s.platform.Forget()
@@ -56,7 +56,7 @@ func TestCrash(t *testing.T) {
 			s.elapse(t, tc.seconds)
 			if tc.sweep {
 				s.sweep(t)
-				s.want(t, id, 1, 1, 1)
+				s.wantMessages(t, id, 1, 1, 1)
 				if send().Want(t, 201, "").Header.Get("Idempotent-Replay") != "true" {
 					t.Error("the sweep left no answer for the caller")
 				}
@@ -66,7 +66,7 @@ func TestCrash(t *testing.T) {
 			}
 			first := send().Want(t, 201, "")
 			send().WantReplayOf(t, first)
-			s.want(t, id, 1, 1, 1)
+			s.wantMessages(t, id, 1, 1, 1)
 			if n := len(s.platform.Messages(channelOf(1))); n != 1 {
 				t.Errorf("the channel holds %d messages", n)
 			}
@@ -78,7 +78,7 @@ func TestCrash(t *testing.T) {
 	t.Run("without a key it is found out, not sent", func(t *testing.T) {
 		t.Parallel()
 		for _, posted := range []bool{false, true} {
-			s := newScene(t)
+			s := newTicketAPI(t)
 			id := ticket(t, s.API, 1, "open", true)
 			s.fail.before.Store(!posted)
 			s.fail.after.Store(posted)
@@ -92,13 +92,13 @@ func TestCrash(t *testing.T) {
 			if posted {
 				want = 1
 			}
-			s.want(t, id, 1, want, want)
+			s.wantMessages(t, id, 1, want, want)
 		}
 	})
 
 	t.Run("on a ticket closed since, it is found out, not sent", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.fail.before.Store(true)
 		s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 500, "internal_error")
@@ -106,13 +106,13 @@ func TestCrash(t *testing.T) {
 		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
 		s.elapse(t, 16)
 		s.sweep(t)
-		s.want(t, id, 1, 0, 0)
+		s.wantMessages(t, id, 1, 0, 0)
 		s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 422, "ticket_not_open")
 	})
 
 	t.Run("the sweep goes on while the platform is away, and frees the key when it gives up", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.fail.after.Store(true)
 		s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 500, "internal_error")
@@ -137,7 +137,7 @@ func TestCrash(t *testing.T) {
 		}
 		s.platform.In(channelOf(1), nil)
 		s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).Want(t, 201, "")
-		s.want(t, id, 1, 1, 1)
+		s.wantMessages(t, id, 1, 1, 1)
 	})
 }
 
@@ -146,7 +146,7 @@ func TestCrash(t *testing.T) {
 // RELIABILITY.md, Messages.
 func TestRacingSweeps(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTicketAPI(t)
 	id := ticket(t, s.API, 1, "open", true)
 	keys := []string{"a", "b", "c", "d", "e", "f"}
 	s.fail.after.Store(true)
@@ -178,7 +178,7 @@ func TestRacingSweeps(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	s.want(t, id, 1, len(keys), len(keys))
+	s.wantMessages(t, id, 1, len(keys), len(keys))
 	for _, key := range keys {
 		s.Key(key).Do(t, "createTicketMessage", `{"content":"`+key+`"}`, apitest.Path("id", id)).Want(t, 201, "")
 	}

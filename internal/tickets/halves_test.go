@@ -80,7 +80,7 @@ func TestMessageBreaksOff(t *testing.T) {
 	for _, table := range []string{"idempotency_keys", "chat_intents", "ticket_messages", "tickets", "webhook_events"} {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t)
+			s := newTicketAPI(t)
 			id := ticket(t, s.API, 1, "open", true)
 			first := table == "idempotency_keys" || table == "chat_intents"
 			remove := failWrites(t, s.API, table)
@@ -91,16 +91,16 @@ func TestMessageBreaksOff(t *testing.T) {
 			send().WantError(t, 500, "internal_error")
 			remove()
 			if first {
-				s.want(t, id, 1, 0, 0) // nothing was promised, so nothing was sent
+				s.wantMessages(t, id, 1, 0, 0) // nothing was promised, so nothing was sent
 			} else {
-				s.want(t, id, 1, 1, 0)
+				s.wantMessages(t, id, 1, 1, 0)
 				send().WantError(t, 409, "idempotency_key_in_use")
 				s.elapse(t, 16)
 				s.sweep(t)
-				s.want(t, id, 1, 1, 1)
+				s.wantMessages(t, id, 1, 1, 1)
 			}
 			send().Want(t, 201, "")
-			s.want(t, id, 1, 1, 1)
+			s.wantMessages(t, id, 1, 1, 1)
 		})
 	}
 }
@@ -109,7 +109,7 @@ func TestMessageBreaksOff(t *testing.T) {
 // nothing about what happens.
 func TestClientGone(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTicketAPI(t)
 	id := ticket(t, s.API, 1, "open", true)
 	release, begun := make(chan struct{}), make(chan struct{}, 1)
 	s.platform.In(channelOf(1), notify(begun, chattest.Until(release)))
@@ -139,5 +139,5 @@ func TestClientGone(t *testing.T) {
 	testutil.Eventually(t, "the transcript", func() bool {
 		return s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).Status == 201
 	})
-	s.want(t, id, 1, 1, 1)
+	s.wantMessages(t, id, 1, 1, 1)
 }

@@ -2,7 +2,6 @@ package tickets_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -23,7 +22,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/idempotency"
-	"guildhall/internal/seal"
+	"guildhall/internal/seal/sealtest"
 	"guildhall/internal/testutil"
 	"guildhall/internal/tickets"
 )
@@ -168,10 +167,7 @@ func (c child) finish(t *testing.T, platform *chattest.Server) {
 		drop(t, c.DBURL)
 	})
 	client := chattest.Connect(t, platform.URL, chat.Config{})
-	box, err := seal.New(bytes.Repeat([]byte{7}, 32)) // the harness's key
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := sealtest.Box(t, apitest.SecretKey)
 	keys := api.TicketKeys{Keys: idempotency.Keys{Sealer: box}}
 	dbtest.Exec(t, d, `UPDATE chat_intents SET lease_until = now() WHERE state = 'sending'`)
 	if err := tickets.SweepIntents(ctx, tickets.Config{DB: d, Chat: client, Keys: keys}); err != nil {

@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m, "Tickets") }
 
-// scene is a server that speaks to a platform.
-type scene struct {
+// ticketAPI is a server that speaks to a platform.
+type ticketAPI struct {
 	*apitest.API
 	platform *chattest.Server
 	fail     *failing
@@ -60,9 +60,9 @@ func (f *failing) SendMessage(ctx context.Context, m chat.Message) (string, erro
 	return id, err
 }
 
-func newScene(t *testing.T) scene {
+func newTicketAPI(t *testing.T) ticketAPI {
 	t.Helper()
-	s := scene{platform: chattest.New(t)}
+	s := ticketAPI{platform: chattest.New(t)}
 	s.fail = &failing{Platform: chattest.Connect(t, s.platform.URL, chat.Config{
 		Budget: 6 * time.Second, Try: time.Second,
 		Pause: time.Nanosecond, // what is refused here is repaired at once
@@ -100,18 +100,14 @@ func ticket(t *testing.T, a *apitest.API, number int, status string, channel boo
 
 func channelOf(number int) string { return fmt.Sprint(700 + number) }
 
-// elapse makes it seem that this many seconds have gone by since a message was
-// begun.
-func (s scene) elapse(t *testing.T, seconds int) {
+// elapse is chattest.Elapse, for the keys of the calls as well.
+func (s ticketAPI) elapse(t *testing.T, seconds int) {
 	t.Helper()
-	dbtest.Exec(t, s.API.DB(), `
-		UPDATE chat_intents
-		SET first_sent_at = first_sent_at - make_interval(secs => $1), lease_until = lease_until - make_interval(secs => $1),
-		    created_at = created_at - make_interval(secs => $1)`, seconds)
+	chattest.Elapse(t, s.DB(), seconds)
 	dbtest.Exec(t, s.API.DB(), `UPDATE idempotency_keys SET lease_until = lease_until - make_interval(secs => $1)`, seconds)
 }
 
-func (s scene) sweep(t *testing.T) {
+func (s ticketAPI) sweep(t *testing.T) {
 	t.Helper()
 	err := s.sweepOnce()
 	if f := (*chat.Failure)(nil); err != nil && !errors.As(err, &f) {
@@ -119,11 +115,11 @@ func (s scene) sweep(t *testing.T) {
 	}
 }
 
-func (s scene) sweepOnce() error { return tickets.SweepIntents(context.Background(), s.cfg) }
+func (s ticketAPI) sweepOnce() error { return tickets.SweepIntents(context.Background(), s.cfg) }
 
-// want checks how many messages the channel, the transcript and the outbox
+// wantMessages checks how many messages the channel, the transcript and the outbox
 // hold.
-func (s scene) want(t *testing.T, id string, number, posted, stored int) {
+func (s ticketAPI) wantMessages(t *testing.T, id string, number, posted, stored int) {
 	t.Helper()
 	if got := len(s.platform.Messages(channelOf(number))); got != posted {
 		t.Errorf("the channel holds %d messages, want %d", got, posted)

@@ -18,7 +18,7 @@ import (
 
 func TestInternalNote(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTicketAPI(t)
 	id := apitest.Path("id", ticket(t, s.API, 1, "closed", false))
 	note := `{"content":"The role was missing.","internal":true,"author_id":"55"}`
 	first := s.Key("n").Do(t, "createTicketMessage", note, id).Want(t, 201, `{"data":{"kind":"note","internal":true,"author_id":"55",
@@ -38,7 +38,7 @@ func TestMessage(t *testing.T) {
 
 	t.Run("is posted, mirrored and told", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
 		text := `@everyone look <@&1> <@2>`
 		first := s.Key("k").Do(t, "createTicketMessage", `{"content":"`+text+`","author_id":"55"}`, apitest.Path("id", id))
@@ -54,12 +54,12 @@ func TestMessage(t *testing.T) {
 		s.Key("k").Do(t, "createTicketMessage", `{"content":"`+text+`","author_id":"55"}`, apitest.Path("id", id)).WantReplayOf(t, first)
 		s.Key("k").Do(t, "createTicketMessage", `{"content":"other"}`, apitest.Path("id", id)).WantError(t, 409, "idempotency_key_reused")
 		s.Do(t, "createTicketMessage", `{"content":"without a key"}`, apitest.Path("id", id)).Want(t, 201, `{"data":{"author_id":null}}`)
-		s.want(t, id, 1, 2, 2)
+		s.wantMessages(t, id, 1, 2, 2)
 	})
 
 	t.Run("needs an open ticket before it needs a channel", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		closed := apitest.Path("id", ticket(t, s.API, 1, "closed", false))
 		mute := ticket(t, s.API, 2, "open", false)
 		refused := s.Key("c").Do(t, "createTicketMessage", `{"content":"x"}`, closed).WantError(t, 422, "ticket_not_open")
@@ -81,7 +81,7 @@ func TestMessage(t *testing.T) {
 
 	t.Run("holds 2000 characters of any kind", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		id := apitest.Path("id", ticket(t, s.API, 1, "open", true))
 		s.Do(t, "createTicketMessage", `{"content":"`+strings.Repeat("\U0001F44B", 2000)+`"}`, id).Want(t, 201, "")
 	})
@@ -107,7 +107,7 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t)
+			s := newTicketAPI(t)
 			id := ticket(t, s.API, 1, "open", true)
 			other := ticket(t, s.API, 2, "open", true)
 			s.platform.In(channelOf(1), behave(s.platform))
@@ -115,7 +115,7 @@ func TestRefused(t *testing.T) {
 			if strings.Contains(string(response.Body), "5001") {
 				t.Errorf("the answer tells internals: %s", response.Body)
 			}
-			s.want(t, id, 1, 0, 0)
+			s.wantMessages(t, id, 1, 0, 0)
 			s.WantNoEvent(t)
 			s.Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", other)).Want(t, 201, "")
 			s.WantEvent(t, "ticket.message", "")
@@ -147,21 +147,21 @@ func TestAnswerLost(t *testing.T) {
 
 	t.Run("within one request", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.platform.Next(chattest.Lose())
 		s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).Want(t, 201, "")
-		s.want(t, id, 1, 1, 1)
+		s.wantMessages(t, id, 1, 1, 1)
 	})
 
 	t.Run("so often that the caller is told it failed", func(t *testing.T) {
 		t.Parallel()
 		for _, forgotten := range []bool{false, true} {
-			s := newScene(t)
+			s := newTicketAPI(t)
 			id := ticket(t, s.API, 1, "open", true)
 			s.platform.Next(chattest.Lose(), chattest.Lose(), chattest.Lose())
 			s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
-			s.want(t, id, 1, 1, 0)
+			s.wantMessages(t, id, 1, 1, 0)
 			if forgotten { // the nonce: the retry comes ten minutes later
 				s.platform.Forget()
 				s.elapse(t, 600)
@@ -170,13 +170,13 @@ func TestAnswerLost(t *testing.T) {
 			if posted := s.platform.Messages(channelOf(1)); response.Str(t, "data.channel_message_id") != posted[0].ID {
 				t.Errorf("the transcript names another message than %s", posted[0].ID)
 			}
-			s.want(t, id, 1, 1, 1)
+			s.wantMessages(t, id, 1, 1, 1)
 		}
 	})
 
 	t.Run("and another request with the same words is another message", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
 		for _, key := range []string{"a", "b", "c"} {
 			s.platform.Next(chattest.Lose(), chattest.Lose(), chattest.Lose())
@@ -187,14 +187,14 @@ func TestAnswerLost(t *testing.T) {
 		for _, key := range []string{"c", "a", "b"} {
 			s.Key(key).Do(t, "createTicketMessage", `{"content":"same"}`, apitest.Path("id", id)).Want(t, 201, "")
 		}
-		s.want(t, id, 1, 3, 3)
+		s.wantMessages(t, id, 1, 3, 3)
 	})
 }
 
 // TestDuplicates: fifty callers with one key make one message.
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTicketAPI(t)
 	id := ticket(t, s.API, 1, "open", true)
 	s.platform.In(channelOf(1), chattest.Slow(200*time.Millisecond))
 	op := apitest.Find(t, "createTicketMessage")
@@ -220,7 +220,7 @@ func TestDuplicates(t *testing.T) {
 	if len(bodies) != 1 {
 		t.Errorf("%d different answers", len(bodies))
 	}
-	s.want(t, id, 1, 1, 1)
+	s.wantMessages(t, id, 1, 1, 1)
 }
 
 // TestHangingPlatform: while more sends hang than there are connections,
@@ -228,7 +228,7 @@ func TestDuplicates(t *testing.T) {
 // RELIABILITY.md, Messages.
 func TestHangingPlatform(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTicketAPI(t)
 	const hanging = 50
 	release := make(chan struct{})
 	var group sync.WaitGroup
@@ -273,11 +273,11 @@ func notify(begun chan<- struct{}, b chattest.Behaviour) chattest.Behaviour {
 // RELIABILITY.md, Guilds.
 func TestMessageToAnotherGuildsChannel(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTicketAPI(t)
 	id := ticket(t, s.API, 1, "open", true)
 	s.platform.Give(channelOf(1), s.Next(t).Guild)
 	s.Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
-	s.want(t, id, 1, 0, 0)
+	s.wantMessages(t, id, 1, 0, 0)
 	s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"status":"closed","channel_id":"701"}}`)
 	if err := tickets.SyncChannel(context.Background(), s.DB(), s.fail, s.Guild, id); !errors.Is(err, chat.ErrChannelNotAllowed) {
 		t.Errorf("got %v", err)

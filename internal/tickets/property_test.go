@@ -35,9 +35,9 @@ const (
 	outcomes
 )
 
-// world is a model of the platform in memory. Each channel's next calls end as
+// platformModel is a model of the platform in memory. Each channel's next calls end as
 // the test has drawn.
-type world struct {
+type platformModel struct {
 	chat.StandIn
 	mu       sync.Mutex
 	serial   int
@@ -58,7 +58,7 @@ var errDied = errors.New("died here by the test")
 func sequenceOf(channel string) string { return channel[:len(channel)-1] }
 
 // call does act as the next outcome wants it.
-func (w *world) call(channel string, act func() error) error {
+func (w *platformModel) call(channel string, act func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	outcome, sequence := fine, sequenceOf(channel)
@@ -100,7 +100,7 @@ func (w *world) call(channel string, act func() error) error {
 }
 
 // SendMessage knows a nonce for three minutes, whatever the channel.
-func (w *world) SendMessage(_ context.Context, m chat.Message) (id string, err error) {
+func (w *platformModel) SendMessage(_ context.Context, m chat.Message) (id string, err error) {
 	err = w.call(m.Channel.ID, func() error {
 		for channel, list := range w.posted {
 			for _, p := range list {
@@ -118,7 +118,7 @@ func (w *world) SendMessage(_ context.Context, m chat.Message) (id string, err e
 	return id, err
 }
 
-func (w *world) FindMessages(_ context.Context, c chat.Channel, content string, since time.Time) (ids []string, err error) {
+func (w *platformModel) FindMessages(_ context.Context, c chat.Channel, content string, since time.Time) (ids []string, err error) {
 	err = w.call(c.ID, func() error {
 		ids = nil
 		for _, p := range w.posted[c.ID] {
@@ -131,20 +131,20 @@ func (w *world) FindMessages(_ context.Context, c chat.Channel, content string, 
 	return ids, err
 }
 
-func (w *world) ArchiveChannel(_ context.Context, c chat.Channel, _ chat.Lock) error {
+func (w *platformModel) ArchiveChannel(_ context.Context, c chat.Channel, _ chat.Lock) error {
 	return w.call(c.ID, func() error { w.archived[c.ID] = true; return nil })
 }
 
-func (w *world) RestoreChannel(_ context.Context, c chat.Channel, _ chat.Lock) error {
+func (w *platformModel) RestoreChannel(_ context.Context, c chat.Channel, _ chat.Lock) error {
 	return w.call(c.ID, func() error { w.archived[c.ID] = false; return nil })
 }
 
-// story is a server whose tickets speak to a world.
+// story is a server whose tickets speak to a model of the platform.
 type story struct {
 	*apitest.API
-	world *world
-	cfg   tickets.Config
-	ops   map[string]apitest.Operation
+	platform *platformModel
+	cfg      tickets.Config
+	ops      map[string]apitest.Operation
 }
 
 // TestMessagesProperty drives messages through whatever may happen to them:
@@ -154,20 +154,20 @@ type story struct {
 // RELIABILITY.md, Messages.
 func TestMessagesProperty(t *testing.T) {
 	t.Parallel()
-	s := &story{world: &world{
+	s := &story{platform: &platformModel{
 		StandIn: *chat.NewStandIn(slog.New(slog.DiscardHandler)), posted: map[string][]post{}, gone: map[string]bool{}, archived: map[string]bool{}, next: map[string][]int{},
 	}, ops: map[string]apitest.Operation{}}
 	for _, op := range []string{"createTicketMessage", "closeTicket", "reopenTicket"} {
 		s.ops[op] = apitest.Find(t, op)
 	}
 	s.API = apitest.New(t, apitest.With(func(cfg *api.Config) {
-		s.cfg = tickets.Config{DB: cfg.DB, Chat: s.world, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: cfg.Sealer}}}
+		s.cfg = tickets.Config{DB: cfg.DB, Chat: s.platform, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: cfg.Sealer}}}
 		var err error
 		if cfg.Tickets, err = tickets.New(s.cfg); err != nil {
 			t.Fatal(err)
 		}
 	}))
-	s.world.still = func(sequence string) { s.elapse(t, sequence, 21); s.sweep() }
+	s.platform.still = func(sequence string) { s.elapse(t, sequence, 21); s.sweep() }
 	n := 1000
 	rapid.Check(t, func(t *rapid.T) {
 		n++
@@ -178,7 +178,9 @@ func TestMessagesProperty(t *testing.T) {
 func (s *story) sequence(t *rapid.T, n int) {
 	name := fmt.Sprint(7_000_000 + n)
 	id, channel := "ticket-"+name, name+"0"
-	dbtest.Exec(t, s.DB(), `INSERT INTO tickets (guild_id, id, number, opener_id, channel_id) VALUES ($1, $2, $3, '4000', $4)`, s.Guild, id, n, channel)
+	dbtest.Exec(t, s.DB(), `
+		INSERT INTO tickets (guild_id, id, number, opener_id, channel_id)
+		VALUES ($1, $2, $3, '4000', $4)`, s.Guild, id, n, channel)
 	refused, moved := map[string]bool{}, false
 	send := func(key string) int {
 		response, err := s.Key(name+key).Try(s.ops["createTicketMessage"], `{"content":"`+name+key+`"}`, apitest.Path("id", id))
@@ -221,9 +223,9 @@ func (s *story) sequence(t *rapid.T, n int) {
 
 // end lets everything come to rest on a platform that is well, and compares.
 func (s *story) end(t *rapid.T, name, id string, send func(string) int, refused map[string]bool, moved bool) {
-	s.world.mu.Lock()
-	delete(s.world.next, name)
-	s.world.mu.Unlock()
+	s.platform.mu.Lock()
+	delete(s.platform.next, name)
+	s.platform.mu.Unlock()
 	s.elapse(t, name, 200)
 	s.sweep()
 	for _, key := range []string{"a", "b"} {
@@ -245,17 +247,20 @@ func (s *story) end(t *rapid.T, name, id string, send func(string) int, refused 
 	}
 	ctx := context.Background()
 	if err := errors.Join(
-		s.DB().Reader().SelectContext(ctx, &stored, `SELECT content FROM ticket_messages WHERE ticket_id = $1 AND kind = 'message' ORDER BY content`, id),
+		s.DB().Reader().SelectContext(ctx, &stored, `
+			SELECT content
+			FROM ticket_messages
+			WHERE ticket_id = $1 AND kind = 'message' ORDER BY content`, id),
 		s.DB().Reader().GetContext(ctx, &ticket, `SELECT status, channel_id FROM tickets WHERE id = $1`, id),
 	); err != nil {
 		t.Fatal(err)
 	}
-	s.world.mu.Lock()
-	defer s.world.mu.Unlock()
+	s.platform.mu.Lock()
+	defer s.platform.mu.Unlock()
 	for _, key := range []string{"a", "b"} {
 		posted, kept := 0, strings.Count(strings.Join(stored, " ")+" ", name+key+" ")
 		for _, channel := range []string{name + "0", name + "1"} {
-			for _, p := range s.world.posted[channel] {
+			for _, p := range s.platform.posted[channel] {
 				if p.content == name+key {
 					posted++
 				}
@@ -268,7 +273,7 @@ func (s *story) end(t *rapid.T, name, id string, send func(string) int, refused 
 	if ticket.Channel == nil || moved {
 		return // a channel that the ticket got later was never asked for
 	}
-	if archived := s.world.archived[*ticket.Channel]; archived != (ticket.Status == "closed") {
+	if archived := s.platform.archived[*ticket.Channel]; archived != (ticket.Status == "closed") {
 		t.Fatalf("the ticket is %s, and its channel archived: %v", ticket.Status, archived)
 	}
 }
@@ -276,9 +281,9 @@ func (s *story) end(t *rapid.T, name, id string, send func(string) int, refused 
 // draw says how the next calls for a sequence end.
 func (s *story) draw(t *rapid.T, name string) {
 	next := rapid.SliceOfN(rapid.IntRange(0, outcomes-1), 0, 3).Draw(t, "outcomes")
-	s.world.mu.Lock()
-	defer s.world.mu.Unlock()
-	s.world.next[name] = next
+	s.platform.mu.Lock()
+	defer s.platform.mu.Unlock()
+	s.platform.next[name] = next
 }
 
 // elapse makes it seem that this many seconds have gone by for a sequence.
@@ -288,13 +293,19 @@ func (s *story) elapse(t rapid.TB, name string, seconds int) {
 		SET first_sent_at = first_sent_at - make_interval(secs => $2), lease_until = lease_until - make_interval(secs => $2),
 		    created_at = created_at - make_interval(secs => $2)
 		WHERE subject_id = $1`, "ticket-"+name, seconds)
-	dbtest.Exec(t, s.DB(), `UPDATE idempotency_keys SET lease_until = lease_until - make_interval(secs => $2) WHERE key LIKE $1`, name+"%", seconds)
-	dbtest.Exec(t, s.DB(), `UPDATE tickets SET channel_lease_until = channel_lease_until - make_interval(secs => $2) WHERE id = $1`, "ticket-"+name, seconds)
-	s.world.mu.Lock()
-	defer s.world.mu.Unlock()
+	dbtest.Exec(t, s.DB(), `
+		UPDATE idempotency_keys
+		SET lease_until = lease_until - make_interval(secs => $2)
+		WHERE key LIKE $1`, name+"%", seconds)
+	dbtest.Exec(t, s.DB(), `
+		UPDATE tickets
+		SET channel_lease_until = channel_lease_until - make_interval(secs => $2)
+		WHERE id = $1`, "ticket-"+name, seconds)
+	s.platform.mu.Lock()
+	defer s.platform.mu.Unlock()
 	for _, channel := range []string{name + "0", name + "1"} {
-		for i := range s.world.posted[channel] {
-			s.world.posted[channel][i].at = s.world.posted[channel][i].at.Add(-time.Duration(seconds) * time.Second)
+		for i := range s.platform.posted[channel] {
+			s.platform.posted[channel][i].at = s.platform.posted[channel][i].at.Add(-time.Duration(seconds) * time.Second)
 		}
 	}
 }
@@ -305,5 +316,5 @@ func (s *story) sweep() { _ = tickets.SweepIntents(context.Background(), s.cfg) 
 // sync is a job: it may die.
 func (s *story) sync(id string) {
 	defer func() { _ = recover() }()
-	_ = tickets.SyncChannel(context.Background(), s.cfg.DB, s.world, s.Guild, id)
+	_ = tickets.SyncChannel(context.Background(), s.cfg.DB, s.platform, s.Guild, id)
 }

@@ -61,7 +61,7 @@ var Records = transfer.Kind[row]{
 		"tickets_number": "this guild has a ticket with this number already",
 	},
 	Guild:   func(t *row) string { return t.GuildID },
-	Defines: func(t *row) transfer.Ref { return transfer.Ref{Kind: "ticket", Guild: t.GuildID, ID: t.ID} },
+	Defines: func(t *row) transfer.Ref { return refOf(t.GuildID, t.ID) },
 	Find: `
 		SELECT guild_id AS guild, id FROM tickets
 		WHERE (guild_id, id) IN (SELECT * FROM unnest($1::text[], $2::text[]))`,
@@ -72,6 +72,10 @@ var Records = transfer.Kind[row]{
 	Before: func(ctx context.Context, tx *db.Tx, rows []row) error {
 		return transfer.Number(ctx, tx, "last_ticket", rows, func(t *row) (string, *int64) { return t.GuildID, &t.Number })
 	},
+}
+
+func refOf(guild, id string) transfer.Ref {
+	return transfer.Ref{Kind: "ticket", Guild: guild, ID: id}
 }
 
 func complete(t *row, now time.Time) error {
@@ -107,9 +111,7 @@ var Transcripts = transfer.Kind[entry]{
 	Order:    "t.number, date_trunc('milliseconds', m.created_at), m.id",
 	Refusals: map[string]string{"ticket_messages_pkey": "a message with this id exists already"},
 	Guild:    func(e *entry) string { return e.GuildID },
-	Needs: func(e *entry) []transfer.Ref {
-		return []transfer.Ref{{Kind: "ticket", Guild: e.GuildID, ID: e.TicketID}}
-	},
+	Needs:    func(e *entry) []transfer.Ref { return []transfer.Ref{refOf(e.GuildID, e.TicketID)} },
 	New:      func(now time.Time) entry { return entry{Kind: kindMessage, CreatedAt: wire.At(now)} },
 	Complete: completeEntry,
 	Before:   count,

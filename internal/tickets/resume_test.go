@@ -14,7 +14,7 @@ import (
 
 // lose makes the platform lose its responses to one whole call; when not posted,
 // before it has accepted it.
-func (s scene) lose(posted bool) {
+func (s ticketAPI) lose(posted bool) {
 	b := chattest.Lose()
 	if !posted {
 		b = chattest.Refuse(500, 0, "oops")
@@ -31,18 +31,18 @@ func TestTicketClosedMeanwhile(t *testing.T) {
 
 	t.Run("it was posted", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.lose(true)
 		s.Key("k").Do(t, "createTicketMessage", message, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
 		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
 		first := s.Key("k").Do(t, "createTicketMessage", message, apitest.Path("id", id)).Want(t, 201, "")
-		s.want(t, id, 1, 1, 1)
+		s.wantMessages(t, id, 1, 1, 1)
 		s.Key("k").Do(t, "createTicketMessage", message, apitest.Path("id", id)).WantReplayOf(t, first)
 	})
 	t.Run("it was not", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.lose(false)
 		s.Key("k").Do(t, "createTicketMessage", message, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
@@ -50,11 +50,11 @@ func TestTicketClosedMeanwhile(t *testing.T) {
 		first := s.Key("k").Do(t, "createTicketMessage", message, apitest.Path("id", id)).WantError(t, 422, "ticket_not_open")
 		s.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
 		s.Key("k").Do(t, "createTicketMessage", message, apitest.Path("id", id)).WantReplayOf(t, first)
-		s.want(t, id, 1, 0, 0)
+		s.wantMessages(t, id, 1, 0, 0)
 	})
 	t.Run("the channel cannot be read", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.lose(true)
 		s.Key("k").Do(t, "createTicketMessage", message, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
@@ -63,11 +63,11 @@ func TestTicketClosedMeanwhile(t *testing.T) {
 		s.Key("k").Do(t, "createTicketMessage", message, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
 		s.platform.In(channelOf(1), nil)
 		s.Key("k").Do(t, "createTicketMessage", message, apitest.Path("id", id)).Want(t, 201, "")
-		s.want(t, id, 1, 1, 1)
+		s.wantMessages(t, id, 1, 1, 1)
 	})
 	t.Run("it was certainly refused", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
 		s.platform.Next(chattest.Refuse(403, chat.CodeMissingPermission, "no"))
 		s.Key("k").Do(t, "createTicketMessage", message, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
@@ -86,20 +86,20 @@ func TestTicketClosedMeanwhile(t *testing.T) {
 func TestChannelMovedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		arrange func(s scene)
+		arrange func(s ticketAPI)
 		pass    int
 		posted  int // in the channel of now
 	}{
-		"refused by the channel before": {func(s scene) {
+		"refused by the channel before": {func(s ticketAPI) {
 			s.platform.Next(chattest.Refuse(404, chat.CodeUnknownChannel, "Unknown Channel"))
 		}, 0, 1},
-		"lost, the channel before is gone": {func(s scene) { s.lose(true) }, 130, 1},
-		"lost, not posted":                 {func(s scene) { s.lose(false) }, 130, 1},
-		"posted in the channel before":     {func(s scene) { s.lose(true) }, 130, 0},
+		"lost, the channel before is gone": {func(s ticketAPI) { s.lose(true) }, 130, 1},
+		"lost, not posted":                 {func(s ticketAPI) { s.lose(false) }, 130, 1},
+		"posted in the channel before":     {func(s ticketAPI) { s.lose(true) }, 130, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t)
+			s := newTicketAPI(t)
 			id := ticket(t, s.API, 1, "open", true)
 			tc.arrange(s)
 			s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
@@ -110,7 +110,7 @@ func TestChannelMovedMeanwhile(t *testing.T) {
 			s.elapse(t, tc.pass)
 			s.platform.Forget()
 			s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).Want(t, 201, "")
-			s.want(t, id, 2, tc.posted, 1)
+			s.wantMessages(t, id, 2, tc.posted, 1)
 		})
 	}
 }
@@ -122,7 +122,7 @@ func TestLeaseLost(t *testing.T) {
 	for name, keyed := range map[string]string{"with a key": "k", "without": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t)
+			s := newTicketAPI(t)
 			id := ticket(t, s.API, 1, "open", true)
 			begun, thaw := make(chan struct{}), make(chan struct{})
 			s.fail.freeze.Store(&freeze{begun, thaw})
@@ -142,18 +142,18 @@ func TestLeaseLost(t *testing.T) {
 			s.fail.freeze.Store(nil)
 			s.elapse(t, 16)
 			s.sweep(t)
-			s.want(t, id, 1, 1, 1)
+			s.wantMessages(t, id, 1, 1, 1)
 			close(thaw)
 			response := <-done
 			response.Want(t, 201, "")
-			s.want(t, id, 1, 1, 1)
+			s.wantMessages(t, id, 1, 1, 1)
 			s.WantEvent(t, "ticket.message", `{"data":{"id":"`+response.Str(t, "data.id")+`"}}`)
 			s.WantNoEvent(t)
 		})
 	}
 	t.Run("and somebody else is at it", func(t *testing.T) {
 		t.Parallel()
-		s := newScene(t)
+		s := newTicketAPI(t)
 		id := ticket(t, s.API, 1, "open", true)
 		begun, thaw := make(chan struct{}), make(chan struct{})
 		s.fail.freeze.Store(&freeze{begun, thaw})
@@ -182,7 +182,7 @@ func TestLeaseLost(t *testing.T) {
 		(<-done).WantError(t, 503, "service_unavailable")
 		s.elapse(t, 16)
 		s.sweep(t)
-		s.want(t, id, 1, 1, 1)
+		s.wantMessages(t, id, 1, 1, 1)
 	})
 }
 
@@ -190,7 +190,7 @@ func TestLeaseLost(t *testing.T) {
 // the others are finished, and the process lives.
 func TestAPanicCostsOneMessage(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTicketAPI(t)
 	id := ticket(t, s.API, 1, "open", true)
 	s.fail.before.Store(true)
 	s.Key("a").Do(t, "createTicketMessage", `{"content":"a"}`, apitest.Path("id", id)).WantError(t, 500, "internal_error")
@@ -202,5 +202,5 @@ func TestAPanicCostsOneMessage(t *testing.T) {
 	s.fail.before.Store(false)
 	s.elapse(t, 16)
 	s.sweep(t)
-	s.want(t, id, 1, 1, 1)
+	s.wantMessages(t, id, 1, 1, 1)
 }

@@ -18,14 +18,6 @@ const (
 	bySystem = "system"
 )
 
-// mustBeOpen is Refused unless the ticket is open.
-func mustBeOpen(t row) error {
-	if t.Status != open {
-		return fault.New(fault.Refused, "ticket_not_open", "Ticket %d is %s; reopen it first.", t.Number, t.Status)
-	}
-	return nil
-}
-
 // mayClose is Refused unless the ticket is open and has a reason where the
 // guild wants one. The state counts first.
 func mayClose(t row, reason *string, p policy) error {
@@ -34,6 +26,14 @@ func mayClose(t row, reason *string, p policy) error {
 	}
 	if p.RequireReason && reason == nil {
 		return fault.New(fault.Refused, "close_reason_required", "This guild requires a reason to close a ticket: send {\"reason\": \"...\"}.")
+	}
+	return nil
+}
+
+// mustBeOpen is Refused unless the ticket is open.
+func mustBeOpen(t row) error {
+	if t.Status != open {
+		return fault.New(fault.Refused, "ticket_not_open", "Ticket %d is %s; reopen it first.", t.Number, t.Status)
 	}
 	return nil
 }

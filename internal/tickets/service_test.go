@@ -180,7 +180,10 @@ func TestCloseTicket(t *testing.T) {
 			"author_id":null,"author_type":"system","channel_message_id":null}]}`)
 		var jobs int
 		if err := a.DB().Reader().GetContext(context.Background(), &jobs,
-			`SELECT count(*) FROM river_job WHERE kind = 'sync_ticket_channel' AND args->>'ticket_id' = 'ticket-'||$1||'-1'`, a.Guild); err != nil || jobs != 1 {
+			`
+				SELECT count(*)
+				FROM river_job
+				WHERE kind = 'sync_ticket_channel' AND args->>'ticket_id' = 'ticket-'||$1||'-1'`, a.Guild); err != nil || jobs != 1 {
 			t.Errorf("%d jobs, %v, want 1", jobs, err)
 		}
 	})

@@ -149,6 +149,17 @@ var (
 	sortClaimed = few(`claimed_by_id = $5`)
 )
 
+// list returns the page of the guild's tickets that pass f, and one more when
+// there is one.
+func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]row, error) {
+	var rows []row
+	sql, args := query(guild, f, p)
+	if err := q.SelectContext(ctx, &rows, sql, args...); err != nil {
+		return nil, fmt.Errorf("list tickets of guild %s: %w", guild, err)
+	}
+	return rows, nil
+}
+
 // query is the statement that lists the tickets of guild that pass f, and its
 // arguments.
 func query(guild string, f filter, p page.P) (string, []any) {
@@ -192,17 +203,6 @@ func (f filter) byActivity(args []any, sorted func(string, any) (string, []any))
 		return activeUnclaimed, args
 	}
 	return active, args
-}
-
-// list returns the page of the guild's tickets that pass f, and one more when
-// there is one.
-func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]row, error) {
-	var rows []row
-	sql, args := query(guild, f, p)
-	if err := q.SelectContext(ctx, &rows, sql, args...); err != nil {
-		return nil, fmt.Errorf("list tickets of guild %s: %w", guild, err)
-	}
-	return rows, nil
 }
 
 // get returns one ticket. It is NotFound when the guild has no such ticket.
@@ -275,6 +275,32 @@ func transcript(ctx context.Context, q db.Querier, guild, ticket, order string, 
 	return entries, nil
 }
 
+// written returns the transcript's entry with this id, nil when there is none.
+func written(ctx context.Context, tx *db.Tx, guild, id string) (*entry, error) {
+	var e entry
+	err := tx.GetContext(ctx, &e, `
+		SELECT `+entryColumns+`
+		FROM ticket_messages
+		WHERE guild_id = $1
+		  AND id = $2`, guild, id)
+	switch {
+	case db.Missing(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read entry %s of guild %s: %w", id, guild, err)
+	}
+	return &e, nil
+}
+
+// writeNote adds an internal note to the transcript.
+func writeNote(ctx context.Context, tx *db.Tx, t row, author *string, content string) (entry, error) {
+	t, err := change(ctx, tx, t, ``)
+	if err != nil {
+		return entry{}, err
+	}
+	return write(ctx, tx, t, entry{Kind: kindNote, AuthorID: author, AuthorType: byStaff, Content: content})
+}
+
 // write adds an entry to the transcript of a ticket, at the instant of the
 // change that it tells of.
 func write(ctx context.Context, tx *db.Tx, t row, e entry) (entry, error) {
@@ -291,23 +317,6 @@ func write(ctx context.Context, tx *db.Tx, t row, e entry) (entry, error) {
 		return entry{}, fmt.Errorf("write to the transcript of ticket %s of guild %s: %w", e.TicketID, e.GuildID, err)
 	}
 	return e, nil
-}
-
-// written returns the transcript's entry with this id, nil when there is none.
-func written(ctx context.Context, tx *db.Tx, guild, id string) (*entry, error) {
-	var e entry
-	err := tx.GetContext(ctx, &e, `
-		SELECT `+entryColumns+`
-		FROM ticket_messages
-		WHERE guild_id = $1
-		  AND id = $2`, guild, id)
-	switch {
-	case db.Missing(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read entry %s of guild %s: %w", id, guild, err)
-	}
-	return &e, nil
 }
 
 // change updates the ticket's row, which must be locked. Its instant is later
@@ -331,15 +340,6 @@ func change(ctx context.Context, tx *db.Tx, t row, set string, args ...any) (row
 		return row{}, fmt.Errorf("change ticket %s of guild %s: %w", t.ID, t.GuildID, err)
 	}
 	return t, nil
-}
-
-// writeNote adds an internal note to the transcript.
-func writeNote(ctx context.Context, tx *db.Tx, t row, author *string, content string) (entry, error) {
-	t, err := change(ctx, tx, t, ``)
-	if err != nil {
-		return entry{}, err
-	}
-	return write(ctx, tx, t, entry{Kind: kindNote, AuthorID: author, AuthorType: byStaff, Content: content})
 }
 
 // writeMessage adds a message that was posted to the transcript; the platform's

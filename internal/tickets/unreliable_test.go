@@ -17,7 +17,7 @@ import (
 func TestUnreliablePlatform(t *testing.T) {
 	t.Parallel()
 	const lanes, each = 6, 6
-	s := newScene(t)
+	s := newTicketAPI(t)
 	op := apitest.Find(t, "createTicketMessage")
 	var group sync.WaitGroup
 	ids := make([]string, lanes)

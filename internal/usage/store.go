@@ -107,20 +107,6 @@ func (c *Counter) trimmed(guilds []string) {
 // columns collects rows for a statement that takes one array a column.
 type columns [][]string
 
-func (c columns) add(values ...any) {
-	for i, v := range values {
-		c[i] = append(c[i], fmt.Sprint(v))
-	}
-}
-
-func (c columns) args() []any {
-	args := make([]any, len(c))
-	for i, column := range c {
-		args[i] = db.Array(column)
-	}
-	return args
-}
-
 // write stores everything in one statement. Its rows are sorted, so that two
 // nodes take their locks in the same order.
 func (p pending) write(ctx context.Context, tx *db.Tx) error {
@@ -166,6 +152,20 @@ func (p pending) write(ctx context.Context, tx *db.Tx) error {
 		return fmt.Errorf("write the numbers of requests: %w", err)
 	}
 	return nil
+}
+
+func (c columns) add(values ...any) {
+	for i, v := range values {
+		c[i] = append(c[i], fmt.Sprint(v))
+	}
+}
+
+func (c columns) args() []any {
+	args := make([]any, len(c))
+	for i, column := range c {
+		args[i] = db.Array(column)
+	}
+	return args
 }
 
 // sums are the rows of the tables of requests: each number once for its token and

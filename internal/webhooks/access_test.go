@@ -183,15 +183,15 @@ func TestRotationEndsOldSecrets(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
 	dbtest.Unlisten(t, api.DB(), api.Guild)
-	in := newInbox(t)
-	id, first := register(t, api, in.URL)
-	work(t, config(t, api, in))
+	receiver := newVerifier(t)
+	id, first := register(t, api, receiver.URL)
+	work(t, config(t, api, receiver))
 	on := apitest.Path("id", id)
 	for _, bad := range []string{`{"old_secret_expires_in":-1}`, `{"old_secret_expires_in":86401}`, `{"old_secret_expires_in":"0"}`, `{"expires_in":0}`, `[]`} {
 		api.Do(t, "rotateWebhookSecret", bad, on).WantError(t, 400, "invalid_request")
 	}
 	verifies := func(secret string) bool {
-		in.set(secret, 200)
+		receiver.expect(secret, 200)
 		queued := api.Do(t, "testWebhookEndpoint", "", on).Want(t, 202, "").Str(t, "data.id")
 		var last struct {
 			Data struct {

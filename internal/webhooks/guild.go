@@ -119,14 +119,6 @@ type Wanted struct {
 	Enabled          bool
 }
 
-func (w Wanted) patch() patch {
-	description := &w.Description
-	if w.Description == "" {
-		description = nil
-	}
-	return patch{URL: &w.URL, Events: w.Events, Description: &description, Enabled: &w.Enabled}
-}
-
 // Create registers an endpoint and shows its secret, once. doer opens the unit.
 func Create(ctx context.Context, cfg Config, doer db.Doer, guild string, w Wanted) (gen.WebhookEndpointWithSecret, error) {
 	m, err := newManager(cfg)
@@ -140,6 +132,14 @@ func Create(ctx context.Context, cfg Config, doer db.Doer, guild string, w Wante
 		return err
 	})
 	return showSecret(e, secret), err
+}
+
+func (w Wanted) patch() patch {
+	description := &w.Description
+	if w.Description == "" {
+		description = nil
+	}
+	return patch{URL: &w.URL, Events: w.Events, Description: &description, Enabled: &w.Enabled}
 }
 
 // Change makes an endpoint what is wanted.

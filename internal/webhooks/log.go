@@ -59,36 +59,6 @@ type Filter struct {
 	BelowID string
 }
 
-// pageQuery is the statement that finds limit of an endpoint's deliveries that
-// pass f, newest first, and its arguments. Each set of filters has a statement of
-// its own: a prepared statement's plan has to hold for every value, and a
-// condition that may be switched off cannot be looked up in an index.
-func pageQuery(guild, endpoint string, f Filter, limit, offset int) (string, []any) {
-	class := f.ResponseClass
-	if class == "2xx" && f.Status == "" {
-		f.Status = delivery.StateDelivered // it is the same, and has an index
-	}
-	query, args := db.Where(`
-			SELECT guild_id, id
-			FROM webhook_deliveries
-			WHERE guild_id = $1 AND endpoint_id = $2 AND created_at >= $3`, []any{guild, endpoint, f.Since, limit, offset},
-		db.Condition{Compare: "state =", Value: f.Status},
-		db.Condition{Compare: "event_type =", Value: f.EventType})
-	if class == "2xx" {
-		query += " AND response_class = '2xx'"
-	} else {
-		// The first comparison is what the index is made under.
-		query, args = db.Where(query, args, db.Condition{Compare: "response_class <> '2xx' AND response_class =", Value: class})
-	}
-	if f.BelowID != "" {
-		args = append(args, f.BelowAt, f.BelowID)
-		query += fmt.Sprintf(" AND (created_at, id) < ($%d, $%d)", len(args)-1, len(args))
-	}
-	return query + `
-			ORDER BY created_at DESC, id DESC
-			LIMIT $4 OFFSET $5`, args
-}
-
 const (
 	deliveryColumns = `
 		SELECT d.id, d.event_id, ev.type AS event_type, ev.occurred_at, d.cause, d.state, d.attempts,
@@ -132,19 +102,34 @@ func deliveries(ctx context.Context, q db.Querier, guild, endpoint string, f Fil
 	return rows, nil
 }
 
-// oneDelivery returns one delivery of the endpoint, or NotFound.
-func oneDelivery(ctx context.Context, q db.Querier, guild, endpoint, id string) (Logged, error) {
-	var d Logged
-	err := q.GetContext(ctx, &d, deliveryColumns+`
-		FROM webhook_deliveries d`+deliveryJoins+`
-		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.id = $3`, guild, endpoint, id)
-	if db.Missing(err) {
-		return Logged{}, noSuchDelivery
+// pageQuery is the statement that finds limit of an endpoint's deliveries that
+// pass f, newest first, and its arguments. Each set of filters has a statement of
+// its own: a prepared statement's plan has to hold for every value, and a
+// condition that may be switched off cannot be looked up in an index.
+func pageQuery(guild, endpoint string, f Filter, limit, offset int) (string, []any) {
+	class := f.ResponseClass
+	if class == "2xx" && f.Status == "" {
+		f.Status = delivery.StateDelivered // it is the same, and has an index
 	}
-	if err != nil {
-		return Logged{}, fmt.Errorf("read delivery %s of guild %s: %w", id, guild, err)
+	query, args := db.Where(`
+			SELECT guild_id, id
+			FROM webhook_deliveries
+			WHERE guild_id = $1 AND endpoint_id = $2 AND created_at >= $3`, []any{guild, endpoint, f.Since, limit, offset},
+		db.Condition{Compare: "state =", Value: f.Status},
+		db.Condition{Compare: "event_type =", Value: f.EventType})
+	if class == "2xx" {
+		query += " AND response_class = '2xx'"
+	} else {
+		// The first comparison is what the index is made under.
+		query, args = db.Where(query, args, db.Condition{Compare: "response_class <> '2xx' AND response_class =", Value: class})
 	}
-	return d, nil
+	if f.BelowID != "" {
+		args = append(args, f.BelowAt, f.BelowID)
+		query += fmt.Sprintf(" AND (created_at, id) < ($%d, $%d)", len(args)-1, len(args))
+	}
+	return query + `
+			ORDER BY created_at DESC, id DESC
+			LIMIT $4 OFFSET $5`, args
 }
 
 // Detail returns one delivery of the endpoint, the exact body of its event, and
@@ -160,6 +145,21 @@ func Detail(ctx context.Context, q db.Querier, guild, endpoint, id string) (Logg
 	}
 	log, err := attempts(ctx, q, guild, id)
 	return d, body, log, err
+}
+
+// oneDelivery returns one delivery of the endpoint, or NotFound.
+func oneDelivery(ctx context.Context, q db.Querier, guild, endpoint, id string) (Logged, error) {
+	var d Logged
+	err := q.GetContext(ctx, &d, deliveryColumns+`
+		FROM webhook_deliveries d`+deliveryJoins+`
+		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.id = $3`, guild, endpoint, id)
+	if db.Missing(err) {
+		return Logged{}, noSuchDelivery
+	}
+	if err != nil {
+		return Logged{}, fmt.Errorf("read delivery %s of guild %s: %w", id, guild, err)
+	}
+	return d, nil
 }
 
 // AwaitAttempt waits until a delivery was tried, or is settled, and returns it

@@ -26,7 +26,10 @@ func fill(t *testing.T, api *apitest.API, endpoint, prefix string, n int, state,
 			FROM ev`, api.Guild, endpoint, prefix, n, state, class)
 	t.Cleanup(func() { // these events are no changes that the books could show
 		err := api.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-			if _, err := tx.ExecContext(ctx, `DELETE FROM webhook_deliveries WHERE guild_id = $1 AND endpoint_id = $2`, api.Guild, endpoint); err != nil {
+			if _, err := tx.ExecContext(ctx, `
+				DELETE
+				FROM webhook_deliveries
+				WHERE guild_id = $1 AND endpoint_id = $2`, api.Guild, endpoint); err != nil {
 				return err
 			}
 			_, err := tx.ExecContext(ctx, `DELETE FROM webhook_events WHERE guild_id = $1 AND payload = '{}'`, api.Guild)

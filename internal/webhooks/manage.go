@@ -62,27 +62,6 @@ func (p patch) onlyDisables() bool {
 	return p.Enabled != nil && !*p.Enabled && p.URL == nil && p.Events == nil && p.Description == nil
 }
 
-// apply writes a patch that has been checked into e. The URL was looked up before
-// and is refused here, as the last thing that can be wrong.
-func (p patch) apply(ctx context.Context, e *endpoint) error {
-	if p.URL != nil {
-		if err := found(ctx, *p.URL); err != nil {
-			return err
-		}
-		e.URL = *p.URL
-	}
-	if p.Events != nil {
-		e.Events = slices.DeleteFunc(slices.Clone(event.Types), func(t string) bool { return !slices.Contains(p.Events, t) })
-	}
-	if p.Description != nil {
-		e.Description = *p.Description
-	}
-	if p.Enabled != nil {
-		e.Enabled = *p.Enabled
-	}
-	return nil
-}
-
 // register makes an endpoint and returns it with its secret, which is readable
 // nowhere afterwards. A guild that has maxEndpoints already is Refused.
 func (m manager) register(ctx context.Context, tx *db.Tx, guild string, p patch) (endpoint, string, error) {
@@ -109,6 +88,27 @@ func (m manager) register(ctx context.Context, tx *db.Tx, guild string, p patch)
 		return endpoint{}, "", err
 	}
 	return e, secret, noted(ctx, tx, audit.WebhookCreated, nil, &e)
+}
+
+// apply writes a patch that has been checked into e. The URL was looked up before
+// and is refused here, as the last thing that can be wrong.
+func (p patch) apply(ctx context.Context, e *endpoint) error {
+	if p.URL != nil {
+		if err := found(ctx, *p.URL); err != nil {
+			return err
+		}
+		e.URL = *p.URL
+	}
+	if p.Events != nil {
+		e.Events = slices.DeleteFunc(slices.Clone(event.Types), func(t string) bool { return !slices.Contains(p.Events, t) })
+	}
+	if p.Description != nil {
+		e.Description = *p.Description
+	}
+	if p.Enabled != nil {
+		e.Enabled = *p.Enabled
+	}
+	return nil
 }
 
 // change edits an endpoint that the unit has locked. Switching it off holds what

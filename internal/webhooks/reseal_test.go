@@ -1,7 +1,6 @@
 package webhooks
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -11,20 +10,8 @@ import (
 	"guildhall/internal/egress"
 	"guildhall/internal/fault"
 	"guildhall/internal/seal"
+	"guildhall/internal/seal/sealtest"
 )
-
-func box(t *testing.T, keys ...byte) *seal.Box {
-	t.Helper()
-	var all [][]byte
-	for _, k := range keys {
-		all = append(all, bytes.Repeat([]byte{k}, seal.KeySize))
-	}
-	b, err := seal.New(all...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 // endpoints stores endpoints e0, e1, … of guild 1, each with its id for a secret.
 func endpoints(t *testing.T, d *db.DB, n int, b *seal.Box) {
@@ -44,24 +31,24 @@ func endpoints(t *testing.T, d *db.DB, n int, b *seal.Box) {
 func TestResealRewritesEverySecret(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	if some, opens, err := SampleSecrets(t.Context(), d.Reader(), box(t, 1)); some || opens || err != nil {
+	if some, opens, err := SampleSecrets(t.Context(), d.Reader(), sealtest.Box(t, 1)); some || opens || err != nil {
 		t.Errorf("without an endpoint: %t, %t, %v", some, opens, err)
 	}
 	const n = 2*resealChunk + 1
-	endpoints(t, d, n, box(t, 1))
+	endpoints(t, d, n, sealtest.Box(t, 1))
 	for key, opens := range map[byte]bool{1: true, 2: false} {
-		if some, got, err := SampleSecrets(t.Context(), d.Reader(), box(t, key)); !some || got != opens || err != nil {
+		if some, got, err := SampleSecrets(t.Context(), d.Reader(), sealtest.Box(t, key)); !some || got != opens || err != nil {
 			t.Errorf("key %d: %t, %t, %v", key, some, got, err)
 		}
 	}
 	for _, rewritten := range []int64{n, 0} {
-		if count, err := Reseal(t.Context(), d, box(t, 2, 1)); err != nil || count.Resealed != rewritten {
+		if count, err := Reseal(t.Context(), d, sealtest.Box(t, 2, 1)); err != nil || count.Resealed != rewritten {
 			t.Errorf("%+v, %v; want %d rewritten", count, err, rewritten)
 		}
 	}
 	for _, id := range []string{"e0", fmt.Sprint("e", n-1)} {
 		sealed := dbtest.Value[[]byte](t, d, `SELECT secret FROM webhook_endpoints WHERE id = $1`, id)
-		if plain, err := box(t, 2).Open(sealed, boundTo("1", id)); err != nil || string(plain) != id {
+		if plain, err := sealtest.Box(t, 2).Open(sealed, boundTo("1", id)); err != nil || string(plain) != id {
 			t.Errorf("%s is %q under the new key, %v", id, plain, err)
 		}
 	}
@@ -72,7 +59,7 @@ func TestResealRewritesEverySecret(t *testing.T) {
 func TestOldSecretsAreLimited(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	cfg := Config{DB: d, Box: box(t, 1), Guard: egress.NewGuard(nil, nil)}
+	cfg := Config{DB: d, Box: sealtest.Box(t, 1), Guard: egress.NewGuard(nil, nil)}
 	endpoints(t, d, 1, cfg.Box)
 	old := func() int {
 		return dbtest.Value[int](t, d, `SELECT jsonb_array_length(old_secrets) FROM webhook_endpoints`)

@@ -20,36 +20,6 @@ var readScopes = map[string]string{
 	"giveaway": "giveaways:read",
 }
 
-// readScope is the scope that reads what events of this type carry; empty for a
-// ping, which carries nothing.
-func readScope(eventType string) string {
-	family, _, _ := strings.Cut(eventType, ".")
-	return readScopes[family]
-}
-
-// mayRead is Forbidden, naming the alphabetically first scope that is missing,
-// unless the token can read by other operations what events of these types
-// carry. Whoever may not must get it neither at a receiver of their own nor out
-// of the log. A nil principal is the operator, who may read everything.
-func mayRead(by *auth.Principal, events []string) error {
-	if by == nil {
-		return nil
-	}
-	var missing []string
-	for _, e := range events {
-		if scope := readScope(e); scope != "" && !by.Has(scope) {
-			missing = append(missing, scope)
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	scope := slices.Min(missing)
-	f := fault.New(fault.Forbidden, "insufficient_scope", "An endpoint that gets these events needs a token with the scope %s.", scope)
-	f.RequiredScope = scope
-	return f
-}
-
 // lockToUse is lock for an endpoint that the token may use in every way.
 func lockToUse(ctx context.Context, tx *db.Tx, by *auth.Principal, id string) error {
 	e, err := lock(ctx, tx, by.GuildID, id)
@@ -84,4 +54,34 @@ func mayUse(ctx context.Context, q db.Querier, by *auth.Principal, e endpoint, b
 		return err
 	}
 	return mayRead(by, kept)
+}
+
+// mayRead is Forbidden, naming the alphabetically first scope that is missing,
+// unless the token can read by other operations what events of these types
+// carry. Whoever may not must get it neither at a receiver of their own nor out
+// of the log. A nil principal is the operator, who may read everything.
+func mayRead(by *auth.Principal, events []string) error {
+	if by == nil {
+		return nil
+	}
+	var missing []string
+	for _, e := range events {
+		if scope := readScope(e); scope != "" && !by.Has(scope) {
+			missing = append(missing, scope)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	scope := slices.Min(missing)
+	f := fault.New(fault.Forbidden, "insufficient_scope", "An endpoint that gets these events needs a token with the scope %s.", scope)
+	f.RequiredScope = scope
+	return f
+}
+
+// readScope is the scope that reads what events of this type carry; empty for a
+// ping, which carries nothing.
+func readScope(eventType string) string {
+	family, _, _ := strings.Cut(eventType, ".")
+	return readScopes[family]
 }

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -32,57 +30,58 @@ func TestMain(m *testing.M) {
 	apitest.Main(m, "Webhooks")
 }
 
-// inbox is a receiver that verifies everything with the Standard Webhooks library.
-type inbox struct {
-	*httptest.Server
-	mu       sync.Mutex
+// verifier is a receiver that verifies everything with the Standard Webhooks
+// library, and refuses what it cannot.
+type verifier struct {
+	*egresstest.Receiver
+	mu       sync.Mutex // guards what follows
 	secret   string
 	status   int
 	verified []string // types
 	refused  int
 }
 
-func newInbox(t *testing.T) *inbox {
+func newVerifier(t *testing.T) *verifier {
 	t.Helper()
-	in := &inbox{status: http.StatusNoContent}
-	in.Server = httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	v := &verifier{status: http.StatusNoContent}
+	v.Receiver = egresstest.NewTLSReceiver(t, func(rw http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		in.mu.Lock()
-		defer in.mu.Unlock()
-		verifier, bad := standard.NewWebhook(in.secret)
-		if err != nil || bad != nil || verifier.Verify(body, r.Header) != nil {
-			in.refused++
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		library, bad := standard.NewWebhook(v.secret)
+		if err != nil || bad != nil || library.Verify(body, r.Header) != nil {
+			v.refused++
 			rw.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		in.verified = append(in.verified, r.Header.Get("Service-Event"))
-		rw.WriteHeader(in.status)
+		v.verified = append(v.verified, r.Header.Get("Service-Event"))
+		rw.WriteHeader(v.status)
 		_, _ = io.WriteString(rw, "thanks")
-	}))
-	t.Cleanup(func() { in.CloseClientConnections(); in.Close() })
-	return in
+	})
+	return v
 }
 
-func (in *inbox) types() []string {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return slices.Clone(in.verified)
+func (v *verifier) types() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Clone(v.verified)
 }
 
-func (in *inbox) set(secret string, status int) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.secret, in.status = secret, status
+// expect makes it verify with this secret and respond with this status.
+func (v *verifier) expect(secret string, status int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.secret, v.status = secret, status
 }
 
 // config is what a worker beside the test's server needs.
-func config(t *testing.T, api *apitest.API, in *inbox) delivery.Config {
+func config(t *testing.T, api *apitest.API, receiver *verifier) delivery.Config {
 	t.Helper()
 	trusted := x509.NewCertPool()
-	trusted.AddCert(in.Certificate())
+	trusted.AddCert(receiver.Certificate())
 	return delivery.Config{
 		DB: api.DB(), Box: api.Server.Sealer, Authorities: trusted,
-		Guard: egress.NewGuard([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}, nil),
+		Guard: egress.NewGuard(egresstest.Loopback, nil),
 	}
 }
 
@@ -313,16 +312,16 @@ func TestWhatTheAPIChangesIsHeard(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
 	dbtest.Unlisten(t, api.DB(), api.Guild)
-	in := newInbox(t)
-	id, secret := register(t, api, in.URL)
-	in.set(secret, 200)
-	work(t, config(t, api, in))
+	receiver := newVerifier(t)
+	id, secret := register(t, api, receiver.URL)
+	receiver.expect(secret, 200)
+	work(t, config(t, api, receiver))
 	on := apitest.Path("id", id)
 
 	adjusted := api.Key("once").Do(t, "adjustBalance", `{"user_id":"42","delta":5}`).Want(t, 200, "")
 	api.Key("once").Do(t, "adjustBalance", `{"user_id":"42","delta":5}`).WantReplayOf(t, adjusted)
 	api.Do(t, "adjustXp", `{"user_id":"42","delta":500}`).Want(t, 200, "") // not subscribed
-	testutil.Eventually(t, "the event", func() bool { return len(in.types()) == 1 })
+	testutil.Eventually(t, "the event", func() bool { return len(receiver.types()) == 1 })
 
 	var list struct {
 		Data []struct{ ID, Status string }
@@ -348,7 +347,7 @@ func TestWhatTheAPIChangesIsHeard(t *testing.T) {
 		if again.Str(t, "data.id") == list.Data[0].ID {
 			t.Error("the redelivery has the first delivery's id")
 		}
-		testutil.Eventually(t, "the redelivery", func() bool { return len(in.types()) == 2 })
+		testutil.Eventually(t, "the redelivery", func() bool { return len(receiver.types()) == 2 })
 	})
 	t.Run("a replaced secret signs along", func(t *testing.T) {
 		fresh := api.Do(t, "rotateWebhookSecret", "", on).Want(t, 200, `{"data":{"id":"`+id+`"}}`).Str(t, "data.secret")
@@ -356,29 +355,29 @@ func TestWhatTheAPIChangesIsHeard(t *testing.T) {
 			t.Fatal("the secret is the same")
 		}
 		for i, s := range []string{secret, fresh} {
-			in.set(s, 200)
+			receiver.expect(s, 200)
 			api.Do(t, "testWebhookEndpoint", "", on).Want(t, 202, "")
-			testutil.Eventually(t, "the ping", func() bool { return len(in.types()) == 3+i })
+			testutil.Eventually(t, "the ping", func() bool { return len(receiver.types()) == 3+i })
 		}
-		if got := in.types(); got[3] != "ping" {
+		if got := receiver.types(); got[3] != "ping" {
 			t.Errorf("got %v", got)
 		}
 	})
 	t.Run("a deleted endpoint hears nothing more", func(t *testing.T) {
-		heard := len(in.types())
+		heard := len(receiver.types())
 		api.Do(t, "deleteWebhookEndpoint", "", on).Want(t, 204, "")
 		api.Do(t, "getWebhookEndpoint", "", on).WantError(t, 404, "not_found")
 		api.Do(t, "adjustBalance", `{"user_id":"42","delta":5}`).Want(t, 200, "")
-		other, secret := register(t, api, in.URL)
-		in.set(secret, 200)
+		other, secret := register(t, api, receiver.URL)
+		receiver.expect(secret, 200)
 		api.Do(t, "testWebhookEndpoint", "", apitest.Path("id", other)).Want(t, 202, "")
-		testutil.Eventually(t, "the next endpoint's ping", func() bool { return len(in.types()) > heard })
-		if got := in.types(); len(got) != heard+1 {
+		testutil.Eventually(t, "the next endpoint's ping", func() bool { return len(receiver.types()) > heard })
+		if got := receiver.types(); len(got) != heard+1 {
 			t.Errorf("heard %v", got[heard:])
 		}
 	})
-	if in.refused > 0 {
-		t.Errorf("%d deliveries could not be verified", in.refused)
+	if receiver.refused > 0 {
+		t.Errorf("%d deliveries could not be verified", receiver.refused)
 	}
 }
 
@@ -386,19 +385,19 @@ func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
 	dbtest.Unlisten(t, api.DB(), api.Guild)
-	in := newInbox(t)
-	engine := config(t, api, in)
+	receiver := newVerifier(t)
+	engine := config(t, api, receiver)
 	cfg := webhooks.Config{DB: engine.DB, Box: engine.Box, Guard: engine.Guard}
 	ctx := t.Context()
 
-	added, err := webhooks.Add(ctx, cfg, api.Guild, in.URL, nil)
+	added, err := webhooks.Add(ctx, cfg, api.Guild, receiver.URL, nil)
 	if err != nil || len(added.Events) != len(event.Types) {
 		t.Fatalf("Add: %+v, %v", added, err)
 	}
-	if _, err := webhooks.Add(ctx, cfg, "1", in.URL, nil); err == nil {
+	if _, err := webhooks.Add(ctx, cfg, "1", receiver.URL, nil); err == nil {
 		t.Error("Add took an unknown guild")
 	}
-	if _, err := webhooks.Add(ctx, cfg, api.Guild, in.URL, []string{"case.deleted"}); err == nil {
+	if _, err := webhooks.Add(ctx, cfg, api.Guild, receiver.URL, []string{"case.deleted"}); err == nil {
 		t.Error("Add took an unknown event")
 	}
 	if _, err := webhooks.Add(ctx, cfg, api.Guild, "https://10.0.0.1", nil); err == nil {
@@ -413,13 +412,13 @@ func TestCommandLine(t *testing.T) {
 		t.Errorf("List: %+v, %v", list, err)
 	}
 
-	in.set(rotated.Secret, http.StatusTeapot)
+	receiver.expect(rotated.Secret, http.StatusTeapot)
 	work(t, engine)
 	tested, err := webhooks.Test(ctx, cfg.DB, added.ID)
 	if err != nil || tested.AttemptCount != 1 || tested.ResponseStatus == nil || *tested.ResponseStatus != http.StatusTeapot || *tested.ResponseExcerpt != "thanks" {
 		t.Errorf("Test: %+v, %v", tested, err)
 	}
-	in.set(rotated.Secret, http.StatusOK)
+	receiver.expect(rotated.Secret, http.StatusOK)
 	again, err := webhooks.Redeliver(ctx, cfg.DB, added.ID, tested.ID)
 	if err != nil || again.EventID != tested.EventID {
 		t.Errorf("Redeliver: %+v, %v", again, err)

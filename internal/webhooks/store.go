@@ -87,11 +87,6 @@ func get(ctx context.Context, q db.Querier, guild, id string) (endpoint, error) 
 	return read(ctx, q, oneEndpoint, guild, id)
 }
 
-// lock is get, and keeps other changes of the endpoint waiting until the unit ends.
-func lock(ctx context.Context, tx *db.Tx, guild, id string) (endpoint, error) {
-	return read(ctx, tx, oneEndpoint+` FOR NO KEY UPDATE`, guild, id)
-}
-
 func read(ctx context.Context, q db.Querier, query, guild, id string) (endpoint, error) {
 	var e endpoint
 	err := q.GetContext(ctx, &e, query, guild, id)
@@ -184,4 +179,9 @@ func remove(ctx context.Context, tx *db.Tx, guild, id string) error {
 		return fmt.Errorf("delete endpoint %s of guild %s: %w", id, guild, err)
 	}
 	return delivery.Forget(ctx, tx, guild, id)
+}
+
+// lock is get, and keeps other changes of the endpoint waiting until the unit ends.
+func lock(ctx context.Context, tx *db.Tx, guild, id string) (endpoint, error) {
+	return read(ctx, tx, oneEndpoint+` FOR NO KEY UPDATE`, guild, id)
 }

@@ -1,7 +1,6 @@
 package apitest
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -21,6 +20,7 @@ import (
 	"guildhall/internal/event"
 	"guildhall/internal/ratelimit"
 	"guildhall/internal/seal"
+	"guildhall/internal/seal/sealtest"
 	"guildhall/internal/testutil"
 )
 
@@ -49,6 +49,9 @@ type Server struct {
 	seen    map[string]bool
 	secrets []string
 }
+
+// SecretKey is the key, made of one byte, with which a test's server seals.
+const SecretKey = 7
 
 // Guild is the guild of the first token of a test; Neighbour is another.
 const (
@@ -96,8 +99,7 @@ func New(t testing.TB, opts ...Option) *API {
 		opt(&o)
 	}
 	base := dbtest.New(t)
-	box, err := seal.New(bytes.Repeat([]byte{7}, 32))
-	must(t, err)
+	box := sealtest.Box(t, SecretKey)
 	tokens, err := auth.NewTokens(auth.Config{DB: base.DB, URL: base.URL, Env: "test", Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	limits, err := ratelimit.New(ratelimit.Config{})

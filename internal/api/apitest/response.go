@@ -148,23 +148,6 @@ type recorded struct {
 	Payload []byte `db:"payload"`
 }
 
-// fresh returns the guild's events that no Want has looked at, oldest first.
-func (a *API) fresh(t testing.TB) []recorded {
-	t.Helper()
-	var all []recorded
-	must(t, a.Server.DB.Reader().SelectContext(context.Background(), &all, `
-		SELECT id, type, payload FROM webhook_events WHERE guild_id = $1 ORDER BY occurred_at, id`, a.Guild))
-	a.Server.mu.Lock()
-	defer a.Server.mu.Unlock()
-	list := all[:0]
-	for _, e := range all {
-		if !a.Server.seen[e.ID] {
-			list = append(list, e)
-		}
-	}
-	return list
-}
-
 // WantEvent fails the test unless the oldest event not yet looked at has this
 // type, fits its schema and contains subset.
 func (a *API) WantEvent(t testing.TB, typ, subset string) {
@@ -184,6 +167,23 @@ func (a *API) WantEvent(t testing.TB, typ, subset string) {
 	if subset != "" {
 		wantSubset(t, e.Payload, subset)
 	}
+}
+
+// fresh returns the guild's events that no Want has looked at, oldest first.
+func (a *API) fresh(t testing.TB) []recorded {
+	t.Helper()
+	var all []recorded
+	must(t, a.Server.DB.Reader().SelectContext(context.Background(), &all, `
+		SELECT id, type, payload FROM webhook_events WHERE guild_id = $1 ORDER BY occurred_at, id`, a.Guild))
+	a.Server.mu.Lock()
+	defer a.Server.mu.Unlock()
+	list := all[:0]
+	for _, e := range all {
+		if !a.Server.seen[e.ID] {
+			list = append(list, e)
+		}
+	}
+	return list
 }
 
 // WantNoEvent fails the test if an event was recorded that no WantEvent has

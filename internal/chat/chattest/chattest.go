@@ -42,7 +42,7 @@ type Behaviour func(w http.ResponseWriter, r *http.Request, accept func() any) b
 type Server struct {
 	URL string // the API base, ends in /api/v10
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards what follows
 	last     uint64
 	channels map[string][]Message
 	state    map[string]string
@@ -332,14 +332,6 @@ func isLookup(r *http.Request, path string) bool {
 	return r.Method == http.MethodGet && path == "/channels/"+channelOf(r)
 }
 
-// owner is the guild of a channel.
-func (s *Server) owner(channel string) string {
-	if guild, ok := s.owners[channel]; ok {
-		return guild
-	}
-	return s.home
-}
-
 // act is what Discord would do.
 func (s *Server) act(r *http.Request, path string, body []byte) (int, any) {
 	s.mu.Lock()
@@ -386,6 +378,14 @@ func (s *Server) act(r *http.Request, path string, body []byte) (int, any) {
 		return http.StatusOK, map[string]any{"id": channel}
 	}
 	return http.StatusMethodNotAllowed, map[string]any{"code": 0, "message": "405: Method Not Allowed"}
+}
+
+// owner is the guild of a channel.
+func (s *Server) owner(channel string) string {
+	if guild, ok := s.owners[channel]; ok {
+		return guild
+	}
+	return s.home
 }
 
 // guild is what the platform says of a guild, and of the bot in it: everybody has

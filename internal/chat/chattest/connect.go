@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"guildhall/internal/chat"
+	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 )
 
 // Connect is the bot's client of the platform at url. What cfg leaves open is
@@ -19,4 +21,14 @@ func Connect(t testing.TB, url string, cfg chat.Config) *chat.Discord {
 		t.Fatal(err)
 	}
 	return client
+}
+
+// Elapse makes it seem that this many seconds have gone by since messages were
+// begun.
+func Elapse(t testing.TB, d *db.DB, seconds int) {
+	t.Helper()
+	dbtest.Exec(t, d, `
+		UPDATE chat_intents
+		SET first_sent_at = first_sent_at - make_interval(secs => $1), lease_until = lease_until - make_interval(secs => $1),
+		    created_at = created_at - make_interval(secs => $1)`, seconds)
 }

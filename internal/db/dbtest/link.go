@@ -26,7 +26,7 @@ type Link struct {
 	target string
 	judge  func(sent []byte) Fate
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows
 	conns   map[net.Conn]struct{}
 	passing chan struct{} // closed while bytes pass
 	delay   time.Duration // before each response of the server

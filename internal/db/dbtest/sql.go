@@ -21,6 +21,49 @@ type token = string
 
 var lexer = regexp.MustCompile(`(?s)--[^\n]*|/\*.*?\*/|\$\$.*?\$\$|[eE]?'(?:[^']|'')*'|"(?:[^"]|"")*"|\$\d+|\w+|::|<>|<=|>=|[^\s\w]`)
 
+// literal stands for every quoted text.
+const literal = "''"
+
+// begins are the words with which a query begins, inside parentheses too.
+var begins = []token{"select", "insert", "update", "delete", "with", "copy", "truncate"}
+
+var (
+	locking    = regexp.MustCompile(` for (no key update|update|key share|share) `)
+	updating   = regexp.MustCompile(` update (only )?([a-z_]+) (as )?([a-z_0-9]+ )?set `)
+	deleting   = regexp.MustCompile(` (?:delete from|truncate(?: table)?) (only )?([a-z_]+) `)
+	adding     = regexp.MustCompile(` (?:insert into|copy) ([a-z_]+) (?:as [a-z_]+ )?(\( [^()]* \))? ?`)
+	touching   = regexp.MustCompile(` (?:from|join|using) (?:only )?([a-z_]+) | , ([a-z_]+) `)
+	upsert     = regexp.MustCompile(` do update set (.*?)(?: where | returning |$)`)
+	conditions = regexp.MustCompile(` (?:from|where) `)
+	calls      = regexp.MustCompile(` ([a-z_0-9]+) \( `)
+
+	byGuild = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?guild_id = (?:\$\d+|'')`)
+	byID    = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?id = (?:\$\d+|'')`)
+	byTable = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?guild_id = [a-z_0-9]+ \. guild_id| guild_id = [a-z_0-9]+ \. `)
+)
+
+// immutable are the functions that an upsert may call, and words before a list.
+var immutable = []string{"greatest", "least", "coalesce", "nullif", "values", "cardinality", "abs", "make_interval", "case", "and", "or", "when", "then", "in"}
+
+// added are the tables whose rows are never changed.
+var added = []string{"giveaway_entries", "giveaway_draws"}
+
+// broken says which rule a statement breaks; nil when it breaks none.
+func broken(statement string) error {
+	all := queries(tokens(statement))
+	named := false // some query of the statement names the guild that others then take over
+	for _, q := range all {
+		text := words(q)
+		named = named || byGuild.MatchString(text) || byID.MatchString(text)
+	}
+	for _, q := range all {
+		if err := brokenBy(words(q), named); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // tokens takes a statement apart, without its comments and in lower case.
 func tokens(statement string) []token {
 	var list []token
@@ -37,12 +80,6 @@ func tokens(statement string) []token {
 	}
 	return list
 }
-
-// literal stands for every quoted text.
-const literal = "''"
-
-// begins are the words with which a query begins, inside parentheses too.
-var begins = []token{"select", "insert", "update", "delete", "with", "copy", "truncate"}
 
 // queries returns the queries of a statement, each without those inside it: the
 // main one and every CTE and subquery.
@@ -93,43 +130,6 @@ func split(list []token) (all [][]token) {
 
 // words is a query as a text that patterns can look at.
 func words(query []token) string { return " " + strings.Join(query, " ") + " " }
-
-var (
-	locking    = regexp.MustCompile(` for (no key update|update|key share|share) `)
-	updating   = regexp.MustCompile(` update (only )?([a-z_]+) (as )?([a-z_0-9]+ )?set `)
-	deleting   = regexp.MustCompile(` (?:delete from|truncate(?: table)?) (only )?([a-z_]+) `)
-	adding     = regexp.MustCompile(` (?:insert into|copy) ([a-z_]+) (?:as [a-z_]+ )?(\( [^()]* \))? ?`)
-	touching   = regexp.MustCompile(` (?:from|join|using) (?:only )?([a-z_]+) | , ([a-z_]+) `)
-	upsert     = regexp.MustCompile(` do update set (.*?)(?: where | returning |$)`)
-	conditions = regexp.MustCompile(` (?:from|where) `)
-	calls      = regexp.MustCompile(` ([a-z_0-9]+) \( `)
-
-	byGuild = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?guild_id = (?:\$\d+|'')`)
-	byID    = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?id = (?:\$\d+|'')`)
-	byTable = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?guild_id = [a-z_0-9]+ \. guild_id| guild_id = [a-z_0-9]+ \. `)
-)
-
-// immutable are the functions that an upsert may call, and words before a list.
-var immutable = []string{"greatest", "least", "coalesce", "nullif", "values", "cardinality", "abs", "make_interval", "case", "and", "or", "when", "then", "in"}
-
-// added are the tables whose rows are never changed.
-var added = []string{"giveaway_entries", "giveaway_draws"}
-
-// broken says which rule a statement breaks; nil when it breaks none.
-func broken(statement string) error {
-	all := queries(tokens(statement))
-	named := false // some query of the statement names the guild that others then take over
-	for _, q := range all {
-		text := words(q)
-		named = named || byGuild.MatchString(text) || byID.MatchString(text)
-	}
-	for _, q := range all {
-		if err := brokenBy(words(q), named); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 func brokenBy(q string, named bool) error {
 	if locking.MatchString(q) {

@@ -4,17 +4,12 @@ import (
 	"context"
 
 	"guildhall/internal/db"
+	"guildhall/internal/testutil"
 )
-
-// test is what testing.TB and a property test's *rapid.T have in common.
-type test interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
 
 // Exec runs a statement in a unit of its own, past the program, as anybody with
 // access to the database could.
-func Exec(t test, d *db.DB, statement string, args ...any) {
+func Exec(t testutil.Test, d *db.DB, statement string, args ...any) {
 	t.Helper()
 	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, statement, args...)
@@ -26,13 +21,13 @@ func Exec(t test, d *db.DB, statement string, args ...any) {
 }
 
 // AddGuilds makes guilds with nothing in them.
-func AddGuilds(t test, d *db.DB, ids ...string) {
+func AddGuilds(t testutil.Test, d *db.DB, ids ...string) {
 	t.Helper()
 	Exec(t, d, `INSERT INTO guilds (id, name, owner_id) SELECT id, 'Guild ' || id, '1' FROM unnest($1::text[]) AS id`, db.Array(ids))
 }
 
 // Fill runs statements in one unit, however long they take.
-func Fill(t test, d *db.DB, statements ...string) {
+func Fill(t testutil.Test, d *db.DB, statements ...string) {
 	t.Helper()
 	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SET LOCAL statement_timeout = 0`); err != nil {
@@ -51,7 +46,7 @@ func Fill(t test, d *db.DB, statements ...string) {
 }
 
 // Value is the one value that a query finds.
-func Value[T any](t test, d *db.DB, query string, args ...any) (v T) {
+func Value[T any](t testutil.Test, d *db.DB, query string, args ...any) (v T) {
 	t.Helper()
 	if err := d.Reader().GetContext(context.Background(), &v, query, args...); err != nil {
 		t.Fatalf("%v\n%s", err, query)

@@ -247,14 +247,10 @@ func TestKill(t *testing.T) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-			if _, err := os.Stat(filepath.Join(dir, "data", "postmaster.pid")); os.IsNotExist(err) {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatal("the server outlives its parent")
-			}
-		}
+		testutil.Eventually(t, "the server has ended", func() bool {
+			_, err := os.Stat(filepath.Join(dir, "data", "postmaster.pid"))
+			return os.IsNotExist(err)
+		})
 		if got := query(t, start(t, embedded.Config{Dir: dir, Fast: true}).URL, `SELECT v FROM kept`); got != "here" {
 			t.Errorf("got %q", got)
 		}

@@ -13,24 +13,6 @@ import (
 	"time"
 )
 
-// pidFile is what a running server keeps in its data folder: its process id in
-// the first line, its state in the eighth.
-func pidFile(data string) (pid int, state string, err error) {
-	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
-	if err != nil {
-		return 0, "", err
-	}
-	lines := strings.Split(string(text), "\n")
-	pid, err = strconv.Atoi(strings.TrimSpace(lines[0]))
-	if err != nil {
-		return 0, "", err
-	}
-	if len(lines) > 7 {
-		state = strings.TrimSpace(lines[7])
-	}
-	return pid, state, nil
-}
-
 // stopOrphan ends a server that a killed parent left behind on data and clears
 // a stale pid file. The caller holds the folder's lock, so nobody living owns
 // the server.
@@ -47,6 +29,24 @@ func stopOrphan(ctx context.Context, data string) error {
 		return nil
 	}
 	return end(pid, func() bool { return !serves(ctx, pid, data) })
+}
+
+// pidFile is what a running server keeps in its data folder: its process id in
+// the first line, its state in the eighth.
+func pidFile(data string) (pid int, state string, err error) {
+	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+	if err != nil {
+		return 0, "", err
+	}
+	lines := strings.Split(string(text), "\n")
+	pid, err = strconv.Atoi(strings.TrimSpace(lines[0]))
+	if err != nil {
+		return 0, "", err
+	}
+	if len(lines) > 7 {
+		state = strings.TrimSpace(lines[7])
+	}
+	return pid, state, nil
 }
 
 // end asks a server to stop, more firmly each time: a fast shutdown, an

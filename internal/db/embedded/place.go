@@ -54,46 +54,6 @@ func (a *account) attributes() *syscall.SysProcAttr {
 	return attr
 }
 
-func (a *account) own(path string) error {
-	if a == nil {
-		return nil
-	}
-	return os.Lchown(path, int(a.uid), int(a.gid))
-}
-
-// reaches reports whether the account can get into dir, judged by the
-// permission bits of every folder above it.
-func (a *account) reaches(dir string) bool {
-	if a == nil {
-		return true
-	}
-	for {
-		info, err := os.Stat(dir)
-		if err != nil {
-			return false
-		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if !ok {
-			return false
-		}
-		bit := os.FileMode(0o001)
-		switch {
-		case st.Uid == a.uid:
-			bit = 0o100
-		case st.Gid == a.gid:
-			bit = 0o010
-		}
-		if info.Mode().Perm()&bit == 0 {
-			return false
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			return true
-		}
-		dir = up
-	}
-}
-
 // pointer is the file in the asked-for folder that says where the data is when
 // it could not stay there; owner is the file beside the data that says which
 // folder asked for it.
@@ -134,6 +94,46 @@ func place(ctx context.Context, dir string, a *account) (string, error) {
 		return "", err
 	}
 	return there, os.WriteFile(note, []byte(there+"\n"), 0o644)
+}
+
+func (a *account) own(path string) error {
+	if a == nil {
+		return nil
+	}
+	return os.Lchown(path, int(a.uid), int(a.gid))
+}
+
+// reaches reports whether the account can get into dir, judged by the
+// permission bits of every folder above it.
+func (a *account) reaches(dir string) bool {
+	if a == nil {
+		return true
+	}
+	for {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return false
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return false
+		}
+		bit := os.FileMode(0o001)
+		switch {
+		case st.Uid == a.uid:
+			bit = 0o100
+		case st.Gid == a.gid:
+			bit = 0o010
+		}
+		if info.Mode().Perm()&bit == 0 {
+			return false
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return true
+		}
+		dir = up
+	}
 }
 
 // removeAbandoned deletes the data that nobody can find any more: that of an

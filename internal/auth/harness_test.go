@@ -19,20 +19,20 @@ const guild = "197038439483310086"
 
 var anywhere = netip.MustParseAddr("192.0.2.1")
 
-// scene is a database with one guild and what the nodes over it logged.
-type scene struct {
+// tokenDB is a database with one guild and what the nodes over it logged.
+type tokenDB struct {
 	*dbtest.Database
 	log testutil.Log
 }
 
-func newScene(t testing.TB) *scene {
+func newTokenDB(t testing.TB) *tokenDB {
 	t.Helper()
-	s := &scene{Database: dbtest.New(t)}
+	s := &tokenDB{Database: dbtest.New(t)}
 	dbtest.AddGuilds(t, s.DB, guild)
 	return s
 }
 
-func (s *scene) token(t testing.TB, change ...func(*New)) Token {
+func (s *tokenDB) token(t testing.TB, change ...func(*New)) Token {
 	t.Helper()
 	n := New{GuildID: guild, Env: "test", Name: "a token", Scopes: []string{"cases:read", "economy:write"}}
 	for _, c := range change {
@@ -46,7 +46,7 @@ func (s *scene) token(t testing.TB, change ...func(*New)) Token {
 }
 
 // tokens makes Tokens that nobody runs yet.
-func (s *scene) tokens(t testing.TB, change ...func(*Config)) *Tokens {
+func (s *tokenDB) tokens(t testing.TB, change ...func(*Config)) *Tokens {
 	t.Helper()
 	cfg := Config{
 		DB: s.DB, URL: s.URL, Env: "test", Metrics: prometheus.NewRegistry(),

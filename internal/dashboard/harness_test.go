@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -22,7 +21,7 @@ import (
 	"guildhall/internal/egress"
 	"guildhall/internal/egress/egresstest"
 	"guildhall/internal/ratelimit"
-	"guildhall/internal/seal"
+	"guildhall/internal/seal/sealtest"
 	"guildhall/internal/testutil"
 	"guildhall/internal/webhooks"
 )
@@ -32,9 +31,9 @@ const (
 	neighbourID = "302094807046684672"
 )
 
-// scene is a dashboard beside a handler that stands for the API, over a
+// site is a dashboard beside a handler that stands for the API, over a
 // database with two guilds.
-type scene struct {
+type site struct {
 	*dbtest.Database
 	URL    string
 	Log    *testutil.Log
@@ -49,25 +48,24 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// newScene starts a dashboard with the local stand-in for Discord, beside a
+// newSite starts a dashboard with the local stand-in for Discord, beside a
 // handler that stands for the API.
-func newScene(t testing.TB, change ...func(*dashboard.Config)) *scene {
+func newSite(t testing.TB, change ...func(*dashboard.Config)) *site {
 	t.Helper()
-	return sceneOn(t, dbtest.New(t), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return siteOn(t, dbtest.New(t), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "the API")
 	}), change...)
 }
 
-func sceneOn(t testing.TB, database *dbtest.Database, next http.Handler, change ...func(*dashboard.Config)) *scene {
+func siteOn(t testing.TB, database *dbtest.Database, next http.Handler, change ...func(*dashboard.Config)) *site {
 	t.Helper()
-	s := &scene{Database: database, Log: &testutil.Log{}}
+	s := &site{Database: database, Log: &testutil.Log{}}
 	for _, id := range []string{guildID, neighbourID} {
 		dbtest.Exec(t, s.DB, `
 			WITH g AS (INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'Guild ' || $1, '1') ON CONFLICT DO NOTHING RETURNING id)
 			INSERT INTO guild_settings (guild_id) SELECT id FROM g`, id)
 	}
-	box, err := seal.New(bytes.Repeat([]byte{7}, 32))
-	must(t, err)
+	box := sealtest.Box(t, 7)
 	limits, err := ratelimit.New(ratelimit.Config{})
 	must(t, err)
 	standIn, err := dashboard.NewStandIn(s.DB)
@@ -96,11 +94,11 @@ func sceneOn(t testing.TB, database *dbtest.Database, next http.Handler, change 
 // browser is somebody at a browser of their own.
 type browser struct {
 	t      testing.TB
-	s      *scene
+	s      *site
 	client *http.Client
 }
 
-func (s *scene) browser(t testing.TB) *browser {
+func (s *site) browser(t testing.TB) *browser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	must(t, err)
@@ -120,7 +118,7 @@ func (b *browser) in(t testing.TB) *browser {
 }
 
 // as is a browser in which one of the stand-in's people has signed in.
-func (s *scene) as(t testing.TB, person string) *browser {
+func (s *site) as(t testing.TB, person string) *browser {
 	t.Helper()
 	b := s.browser(t)
 	if got := b.signIn(person, ""); got.status != http.StatusSeeOther || got.to != "/dashboard/" {
@@ -236,7 +234,7 @@ func page(guild string, parts ...string) string {
 }
 
 // makeToken makes a token as its program would, without the dashboard.
-func (s *scene) makeToken(t testing.TB, guild string, change ...func(*auth.New)) auth.Token {
+func (s *site) makeToken(t testing.TB, guild string, change ...func(*auth.New)) auth.Token {
 	t.Helper()
 	n := auth.New{GuildID: guild, Env: "test", Name: "a token", Scopes: []string{"cases:read"}}
 	for _, c := range change {
