@@ -97,7 +97,7 @@ func (s statement) noted() leaderboard.Noted {
 			SELECT g.*, 0, NULL FROM given g WHERE NOT EXISTS (SELECT FROM held)`
 		moved = `, made AS (
 			INSERT INTO wallets (guild_id, user_id, balance, updated_at)
-			SELECT guild_id, user_id, delta, at FROM cleared WHERE updated_at IS NULL
+			SELECT home.id, c.user_id, c.delta, c.at FROM cleared c JOIN guilds home ON home.id = ` + s.Guild("c") + ` WHERE c.updated_at IS NULL
 			ON CONFLICT DO NOTHING
 			RETURNING balance, updated_at
 		), moved AS MATERIALIZED (
@@ -124,7 +124,8 @@ func (s statement) noted() leaderboard.Noted {
 			RETURNING ` + s.Names("c") + `, c.balance AS was, w.balance AS is_now, w.updated_at
 		)` + moved + `, entered AS (
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
-			SELECT guild_id, id, user_id, delta, is_now, reason, note, updated_at, ` + reference + ` FROM moved
+			SELECT home.id, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, ` + reference + `
+			FROM moved m JOIN guilds home ON home.id = ` + s.Guild("m") + `
 		), ` + note + `, ` + told(s.Guild("moved"), reference).CTEs() + `
 		SELECT o.number, o.balance, m.updated_at AS at, ` + spent + `
 		FROM ours o
@@ -153,7 +154,10 @@ func (s statement) references() (find, claim, column, spent, why string) {
 			  AND number NOT IN (SELECT number FROM spent)
 		), claimed AS (
 			INSERT INTO ledger_references (guild_id, reference, entry_id)
-			SELECT guild_id, reference, id FROM allowed WHERE reference IS NOT NULL ORDER BY guild_id, reference
+			SELECT home.id, a.reference, a.id
+			FROM allowed a JOIN guilds home ON home.id = ` + s.Guild("a") + `
+			WHERE a.reference IS NOT NULL
+			ORDER BY home.id, a.reference
 			ON CONFLICT DO NOTHING
 			RETURNING entry_id
 		), cleared AS MATERIALIZED (

@@ -80,7 +80,7 @@ func (s statement) noted() leaderboard.Noted {
 			SELECT g.*, 0, NULL, g.xp FROM given g WHERE NOT EXISTS (SELECT FROM held)`
 		moved = `, made AS (
 			INSERT INTO levels (guild_id, user_id, total_xp, updated_at)
-			SELECT guild_id, user_id, after, at FROM allowed WHERE updated_at IS NULL
+			SELECT home.id, a.user_id, a.after, a.at FROM allowed a JOIN guilds home ON home.id = ` + s.Guild("a") + ` WHERE a.updated_at IS NULL
 			ON CONFLICT DO NOTHING
 			RETURNING total_xp, updated_at
 		), moved AS MATERIALIZED (
