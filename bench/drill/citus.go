@@ -84,9 +84,9 @@ func (c *cluster) lose(ctx context.Context, p place, r *report, all [2]*writers,
 	if err := c.servers[2].Kill(); err != nil {
 		return err
 	}
-	before := len(all[0].responses.snapshot())
+	before := [2]int{len(all[0].responses.snapshot()), len(all[1].responses.snapshot())}
 	pause(ctx, length)
-	served := all[0].responses.snapshot()[before:]
+	during := [2]tally{{all: all[0].responses.snapshot()[before[0]:]}, {all: all[1].responses.snapshot()[before[1]:]}}
 	if err := c.servers[2].Restart(ctx); err != nil {
 		return err
 	}
@@ -96,10 +96,8 @@ func (c *cluster) lose(ctx context.Context, p place, r *report, all [2]*writers,
 	for _, stop := range stops {
 		stop()
 	}
-	during := tally{all: served}
 	r.say("the worker was gone for %.1f s; the first write of its guild came %.2f s after its start", started.Sub(killed).Seconds(), all[1].firstAfter(started).Sub(started).Seconds())
-	r.say("meanwhile, the guild on the other worker: %d writes, p50 %.1f ms, p99 %.1f ms, %v", len(during.all), ms(during.at(0.5, ok)), ms(during.at(0.99, ok)), &during)
-	r.hold(during.count(ok) == len(during.all) && len(during.all) > 0, "the guild on the other worker is served all the while (%d of %d)", during.count(ok), len(during.all))
+	c.meanwhile(r, &during[0], &during[1])
 	for i, w := range all {
 		r.say("guild %d, %d writes: %v", i+1, len(w.done), &w.responses)
 		r.hold(w.unsettled == 0, "each write that got no answer settles when it is sent again (%d of %d did not)", w.unsettled, len(w.done)+w.unsettled)
@@ -110,6 +108,21 @@ func (c *cluster) lose(ctx context.Context, p place, r *report, all [2]*writers,
 	}
 	return all[0].compare(ctx, p, r, hook)
 }
+
+// meanwhile holds what the guild on the worker that runs, and the one on the worker
+// that does not, were answered.
+func (c *cluster) meanwhile(r *report, there, gone *tally) {
+	n := len(there.all)
+	r.say("meanwhile, the guild on the other worker: %d answers, p50 %.1f ms, p99 %.1f ms, %v", n, ms(there.at(0.5, ok)), ms(there.at(0.99, ok)), there)
+	r.hold(n > 0 && 100*there.count(ok) >= 99*n, "the guild on the other worker is served all the while (%d of %d, at least 99 %%)", there.count(ok), n)
+	r.say("meanwhile, the guild on the worker that is gone: %d answers, p99 %.1f ms, %v", len(gone.all), ms(gone.at(0.99, failed)), gone)
+	told := gone.count(func(a response) bool { return a.status == 503 && a.retryAfter != "" && a.took < outageAnswer })
+	r.hold(told > 0 && told == len(gone.all), "the guild on the worker that is gone is told so: 503 with Retry-After, within %s (%d of %d)", outageAnswer, told, len(gone.all))
+}
+
+// outageAnswer is when whoever cannot be served is told so at the latest: a
+// statement is given up after five seconds.
+const outageAnswer = 8 * time.Second
 
 // startCluster starts the servers and makes them know one another. What it returns
 // has to be stopped, with an error too.
