@@ -44,7 +44,8 @@ type decision struct {
 //
 // A wallet is judged as it stands once it is held; a reference that is seen to be
 // used comes before that. The reference is claimed only for a change that the
-// balance allows.
+// balance allows. A wallet that was not there to be held is made and never changed:
+// the steps of a coordinator see what was committed between them.
 type statement struct {
 	batch.Changes[*change]
 	text leaderboard.Noted
@@ -120,7 +121,7 @@ func (s statement) noted() leaderboard.Noted {
 			UPDATE wallets w
 			SET balance = c.balance + c.delta, updated_at = ` + db.Next("c.at", "c.updated_at") + `
 			FROM cleared c
-			WHERE w.guild_id = ` + s.Guild("c") + ` AND w.user_id = c.user_id
+			WHERE w.guild_id = ` + s.Guild("c") + ` AND w.user_id = c.user_id AND c.updated_at IS NOT NULL
 			RETURNING ` + s.Names("c") + `, c.balance AS was, w.balance AS is_now, w.updated_at
 		)` + moved + `, entered AS (
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
