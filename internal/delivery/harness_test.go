@@ -61,7 +61,7 @@ func newConfig(t *testing.T, d *db.DB) Config {
 	}
 	return Config{
 		DB: d, Box: box, Guard: egress.NewGuard(loopback, nil), Schedule: Schedule{100 * time.Millisecond, 200 * time.Millisecond},
-		Authorities: x509.NewCertPool(), Log: testLog(t),
+		Authorities: x509.NewCertPool(), Log: testLog(t), OneGuild: dbtest.Coordinator(t),
 	}
 }
 
