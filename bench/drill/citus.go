@@ -175,6 +175,8 @@ func (c *cluster) hba() string { return filepath.Join(c.folder, "hba") }
 func (c *cluster) start(ctx context.Context) (*embedded.Server, error) {
 	return embedded.Start(ctx, embedded.Config{TCP: true, Settings: []string{
 		"shared_preload_libraries=citus", "citus.node_conninfo=sslmode=disable", "hba_file=" + c.hba(), "max_prepared_transactions=100",
+		// A coordinator's sessions do not hand theirs on.
+		"lock_timeout=2s",
 		// Work over all guilds asks each worker over one connection, not over one for each shard.
 		"citus.shard_count=8", "citus.max_adaptive_executor_pool_size=1",
 	}})
