@@ -104,6 +104,18 @@ func TestAnUpgradeIsNoticedByNobody(t *testing.T) {
 	})
 }
 
+// RELIABILITY.md, Operation.
+func TestALostWorkerIsTheAffairOfItsGuilds(t *testing.T) {
+	t.Parallel()
+	drilled(t, func(p place, r *report) error {
+		err := distributed(t.Context(), p, r, citusSize{length: time.Second, served: 50})
+		if errors.Is(err, errNoCitus) {
+			testutil.Without(t, "citus", err)
+		}
+		return err
+	})
+}
+
 func TestAPoolerMayStandBetween(t *testing.T) {
 	t.Parallel()
 	testutil.Program(t, "pgbouncer")

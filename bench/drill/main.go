@@ -64,7 +64,7 @@ var drills = []drill{
 		return costs(ctx, p, r, 5*time.Second)
 	}},
 	{"citus", "tables distributed over two Citus workers, of which one is killed and started again", func(ctx context.Context, p place, r *report) error {
-		return distributed(ctx, p, r, 6*time.Second)
+		return distributed(ctx, p, r, fullCitus)
 	}},
 	{"pooler", "PgBouncer in transaction mode between a node and its database", func(ctx context.Context, p place, r *report) error {
 		return pooled(ctx, p, r, 10*time.Second)

@@ -117,7 +117,7 @@ func Take(ctx context.Context, tx *db.Tx, guild, id string) (Intent, error) {
 			WHERE guild_id = $1 AND id = $2
 			  AND (state IN ('pending', 'refused', 'unknown') OR state = 'sending' AND lease_until <= now())
 			FOR NO KEY UPDATE) was
-		WHERE i.guild_id = was.guild_id AND i.id = was.id
+		WHERE i.guild_id = $1 AND i.id = was.id
 		RETURNING `+intentColumns+`, was.first_sent_at IS NOT NULL AS tried, was.late`,
 		guild, id, Lease.Seconds(), nonceWindow.Seconds())
 	if err == nil {

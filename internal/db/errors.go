@@ -13,10 +13,11 @@ import (
 )
 
 // Violates reports whether err is the violation of the named constraint. A shard's
-// has its number behind the name, and a coordinator tells of it in words only.
+// has its number behind the name, and a coordinator tells of it in words only, of
+// one that a COPY met even without the code.
 func Violates(err error, constraint string) bool {
 	var e *pq.Error
-	if !errors.As(err, &e) || e.Code.Class() != "23" {
+	if !errors.As(err, &e) || e.Code.Class() != "23" && e.Code != "XX000" {
 		return false
 	}
 	if e.Constraint != "" {

@@ -23,6 +23,8 @@ func TestViolationsOnAShardAreRecognised(t *testing.T) {
 		{words(prefix + `links_fkey"`), true},
 		{words(prefix + `links_fkey_more_102008"`), false},
 		{words("something else"), false},
+		{&pq.Error{Code: "XX000", Message: `duplicate key value violates unique constraint "links_fkey_102008"`}, true}, // of a COPY
+		{&pq.Error{Code: "XX000", Message: "something else"}, false},
 		{errors.New(prefix + `links_fkey"`), false},
 	} {
 		if got := db.Violates(c.err, "links_fkey"); got != c.want {

@@ -56,7 +56,7 @@ func newConfig(t *testing.T, d *db.DB) Config {
 	box := sealtest.Box(t, 7)
 	return Config{
 		DB: d, Box: box, Guard: egress.NewGuard(egresstest.Loopback, nil), Schedule: Schedule{100 * time.Millisecond, 200 * time.Millisecond},
-		Authorities: x509.NewCertPool(), Log: testLog(t),
+		Authorities: x509.NewCertPool(), Log: testLog(t), OneGuild: dbtest.Coordinator(t),
 	}
 }
 

@@ -345,6 +345,7 @@ func moveUnlogged(ctx context.Context, tx *db.Tx) (int, error) {
 				WHERE w.unlogged IS NOT NULL
 			), a AS (`+insertAttempts+`
 				FROM w
+				JOIN guilds home ON home.id = $1
 				CROSS JOIN LATERAL jsonb_to_recordset(w.unlogged) AS r (
 					guild_id text, id text, lease_gen int, started_at timestamptz, duration_ms int, outcome text, status int, excerpt text, error text)
 				ON CONFLICT DO NOTHING

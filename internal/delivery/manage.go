@@ -229,10 +229,12 @@ func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (str
 			WHERE e.guild_id = $1 AND e.id = $2
 			RETURNING webhook_events.guild_id, webhook_events.id, webhook_events.type, webhook_events.occurred_at
 		)
-		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, event_at, cause, fresh, urgent)
-		SELECT ev.guild_id, $2, ev.id, ev.type, ev.occurred_at, 'test', false, true
+		INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at, cause, fresh, urgent)
+		SELECT e.guild_id, $7, e.id, ev.id, ev.type, ev.occurred_at, 'test', false, true
 		FROM ev
-		RETURNING id`, by.GuildID, endpoint, eventID, event.Ping, now, event.NewEnvelope(by, eventID, event.Ping).Payload(now, string(data)))
+		JOIN webhook_endpoints e ON e.guild_id = $1 AND e.id = $2
+		RETURNING id`, by.GuildID, endpoint, eventID, event.Ping, now,
+		event.NewEnvelope(by, eventID, event.Ping).Payload(now, string(data)), db.NewID())
 	if db.Missing(err) {
 		return "", noSuchEndpoint
 	}

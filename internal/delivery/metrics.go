@@ -122,6 +122,39 @@ func (m *metrics) settled(late int, took time.Duration) {
 // what the database estimates.
 const gaugeLimit = 10_000
 
+// beside are the parts of the gauges' statements that look up one row for each of
+// others: the oldest delivery of an endpoint f, the schedule of a delivery d.
+type beside struct{ oldest, schedule string }
+
+var (
+	byLookup = beside{
+		oldest: `CROSS JOIN LATERAL (
+		               SELECT w.due_at FROM webhook_deliveries w
+		               WHERE w.state = 'pending' AND w.guild_id = f.guild_id AND w.endpoint_id = f.endpoint_id
+		               ORDER BY w.due_at, w.id LIMIT 1) w`,
+		schedule: `LEFT JOIN LATERAL (
+			SELECT disposition, not_before
+			FROM webhook_schedule s
+			WHERE s.guild_id = d.guild_id AND s.endpoint_id = d.endpoint_id
+			LIMIT 1
+		) s ON true`,
+	}
+	// A coordinator refuses a LIMIT for each row. So it reads all that waits for
+	// blocked endpoints, and leaves out a delivery whose endpoint has no schedule yet.
+	byJoin = beside{
+		oldest:   `JOIN webhook_deliveries w ON w.state = 'pending' AND w.guild_id = f.guild_id AND w.endpoint_id = f.endpoint_id`,
+		schedule: `JOIN webhook_schedule s ON s.guild_id = d.guild_id AND s.endpoint_id = d.endpoint_id`,
+	}
+)
+
+// besides returns those for a database.
+func besides(d *db.DB) beside {
+	if d.Distributed() {
+		return byJoin
+	}
+	return byLookup
+}
+
 // measure reads the gauges. What it reads does not grow with what waits: the
 // counts are of gaugeLimit deliveries at most, the ages come from the ends of
 // indexes and from a number of schedules.
@@ -152,10 +185,7 @@ func (d *Deliverer) measure(ctx context.Context) error {
 		       coalesce(extract(epoch FROM coalesce($1::timestamptz, now()) - (
 		           SELECT min(w.due_at)
 		           FROM (SELECT guild_id, endpoint_id FROM failing WHERE blocked LIMIT 1000) f
-		           CROSS JOIN LATERAL (
-		               SELECT w.due_at FROM webhook_deliveries w
-		               WHERE w.state = 'pending' AND w.guild_id = f.guild_id AND w.endpoint_id = f.endpoint_id
-		               ORDER BY w.due_at, w.id LIMIT 1) w)), 0)::float8 AS throttled,
+		           `+besides(d.db).oldest+`)), 0)::float8 AS throttled,
 		       coalesce(extract(epoch FROM coalesce($1::timestamptz, now()) - (
 		           SELECT min(w.event_at) FROM webhook_deliveries w WHERE w.state = 'held')), 0)::float8 AS held,
 		       (SELECT count(*) FROM failing) AS failing,
@@ -189,12 +219,7 @@ func (d *Deliverer) countWaiting(ctx context.Context, q db.Querier) (map[string]
 		           ELSE 'scheduled'
 		       END AS state, count(*)::float8 AS count
 		FROM (SELECT guild_id, endpoint_id, due_at FROM webhook_deliveries WHERE state = 'pending' LIMIT $2) d
-		LEFT JOIN LATERAL (
-			SELECT disposition, not_before
-			FROM webhook_schedule s
-			WHERE s.guild_id = d.guild_id AND s.endpoint_id = d.endpoint_id
-			LIMIT 1
-		) s ON true
+		`+besides(d.db).schedule+`
 		GROUP BY 1
 		UNION ALL
 		SELECT 'held', count(*)::float8

@@ -354,27 +354,30 @@ const (
 			FROM jsonb_to_recordset($2::jsonb) AS r (
 				guild_id text, id text, endpoint_id text, lease_gen int, state text, pause_ms bigint, step int, logged boolean,
 				started_at timestamptz, duration_ms int, outcome text, status int, response_class text, excerpt text, error text, reason text)
+		), instant AS MATERIALIZED (
+			SELECT coalesce($1::timestamptz, clock_timestamp()) AS at
 		), d AS (
 			UPDATE webhook_deliveries d
 			SET state = r.state, step = r.step, lease_until = NULL, fresh = false,
 			    urgent = d.urgent AND NOT r.logged,
 			    attempts = d.attempts + CASE WHEN r.logged THEN 1 ELSE 0 END,
 			    lease_gen = CASE WHEN r.logged THEN d.lease_gen ELSE d.lease_gen - 1 END,
-			    due_at = CASE WHEN r.state = 'pending' THEN coalesce($1::timestamptz, clock_timestamp()) + r.pause_ms * interval '1 millisecond' ELSE d.due_at END,
+			    due_at = CASE WHEN r.state = 'pending' THEN instant.at + r.pause_ms * interval '1 millisecond' ELSE d.due_at END,
 			    completed_at = CASE WHEN r.state IN ('delivered', 'failed') THEN coalesce($1::timestamptz, now()) END,
 			    response_class = coalesce(r.response_class, d.response_class),
 			    error = r.reason,
 			    unlogged = CASE WHEN $3 AND r.logged THEN coalesce(d.unlogged, '[]') || jsonb_build_array(to_jsonb(r)) ELSE d.unlogged END
-			FROM r
+			FROM r, instant
 			WHERE d.guild_id = r.guild_id AND d.id = r.id
 			  AND d.lease_gen = r.lease_gen AND CASE WHEN d.state = 'pending' THEN d.lease_until IS NOT NULL END
 			RETURNING 1
 		)`
 	insertAttempts = `
 			INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome, status, excerpt, error)
-			SELECT r.guild_id, r.id, r.lease_gen, r.started_at, r.duration_ms, r.outcome, r.status, r.excerpt, r.error`
+			SELECT home.id, r.id, r.lease_gen, r.started_at, r.duration_ms, r.outcome, r.status, r.excerpt, r.error`
 	settleLog = `, a AS (` + insertAttempts + `
 			FROM r
+			JOIN guilds home ON home.id = r.guild_id
 			WHERE r.logged
 			ON CONFLICT DO NOTHING
 		)`

@@ -20,11 +20,11 @@ import (
 type statement struct{ several, one string }
 
 // itsGuild is where the first form of a statement names the guild of a row.
-var itsGuild = regexp.MustCompile(`guild_id (= \w+\.guild_id|IN \(SELECT guild_id FROM \w+\))`)
+var itsGuild = regexp.MustCompile(`(guild_id|home\.id) (= \w+\.guild_id|IN \(SELECT guild_id FROM \w+\))`)
 
 // newStatement makes both forms of a statement with so many parameters.
 func newStatement(parameters int, text string) statement {
-	return statement{several: text, one: itsGuild.ReplaceAllString(text, "guild_id = $$"+strconv.Itoa(parameters+1))}
+	return statement{several: text, one: itsGuild.ReplaceAllString(text, "${1} = $$"+strconv.Itoa(parameters+1))}
 }
 
 // run calls do with a form of the statement, the rows in JSON, and what names the

@@ -44,7 +44,8 @@ type decision struct {
 //
 // A wallet is judged as it stands once it is held; a reference that is seen to be
 // used comes before that. The reference is claimed only for a change that the
-// balance allows.
+// balance allows. A wallet that was not there to be held is made and never changed:
+// the steps of a coordinator see what was committed between them.
 type statement struct {
 	batch.Changes[*change]
 	text leaderboard.Noted
@@ -97,7 +98,7 @@ func (s statement) noted() leaderboard.Noted {
 			SELECT g.*, 0, NULL FROM given g WHERE NOT EXISTS (SELECT FROM held)`
 		moved = `, made AS (
 			INSERT INTO wallets (guild_id, user_id, balance, updated_at)
-			SELECT guild_id, user_id, delta, at FROM cleared WHERE updated_at IS NULL
+			SELECT home.id, c.user_id, c.delta, c.at FROM cleared c JOIN guilds home ON home.id = ` + s.Guild("c") + ` WHERE c.updated_at IS NULL
 			ON CONFLICT DO NOTHING
 			RETURNING balance, updated_at
 		), moved AS MATERIALIZED (
@@ -120,11 +121,12 @@ func (s statement) noted() leaderboard.Noted {
 			UPDATE wallets w
 			SET balance = c.balance + c.delta, updated_at = ` + db.Next("c.at", "c.updated_at") + `
 			FROM cleared c
-			WHERE w.guild_id = ` + s.Guild("c") + ` AND w.user_id = c.user_id
+			WHERE w.guild_id = ` + s.Guild("c") + ` AND w.user_id = c.user_id AND c.updated_at IS NOT NULL
 			RETURNING ` + s.Names("c") + `, c.balance AS was, w.balance AS is_now, w.updated_at
 		)` + moved + `, entered AS (
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
-			SELECT guild_id, id, user_id, delta, is_now, reason, note, updated_at, ` + reference + ` FROM moved
+			SELECT home.id, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, ` + reference + `
+			FROM moved m JOIN guilds home ON home.id = ` + s.Guild("m") + `
 		), ` + note + `, ` + told(s.Guild("moved"), reference).CTEs() + `
 		SELECT o.number, o.balance, m.updated_at AS at, ` + spent + `
 		FROM ours o
@@ -153,7 +155,10 @@ func (s statement) references() (find, claim, column, spent, why string) {
 			  AND number NOT IN (SELECT number FROM spent)
 		), claimed AS (
 			INSERT INTO ledger_references (guild_id, reference, entry_id)
-			SELECT guild_id, reference, id FROM allowed WHERE reference IS NOT NULL ORDER BY guild_id, reference
+			SELECT home.id, a.reference, a.id
+			FROM allowed a JOIN guilds home ON home.id = ` + s.Guild("a") + `
+			WHERE a.reference IS NOT NULL
+			ORDER BY home.id, a.reference
 			ON CONFLICT DO NOTHING
 			RETURNING entry_id
 		), cleared AS MATERIALIZED (

@@ -212,6 +212,7 @@ func TestACopyWithTheOverlapMissesNothing(t *testing.T) {
 		users[i] = strconv.Itoa(i + 1)
 	}
 	c := &copier{d: d, overlap: 15 * time.Second, known: map[string]bool{}}
+	dbtest.AddGuilds(t, d, "1")
 	race(t, d, 30, users, c.poll)
 	if n, all := c.missing(t); n != 0 || all != 480 {
 		t.Errorf("%d of %d rows were never seen", n, all)
@@ -225,6 +226,7 @@ func TestAnInstantIsLaterThanTheOneBefore(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, "1")
 	dbtest.Exec(t, d, `
 			INSERT INTO wallets (guild_id, user_id, balance, updated_at)
 			VALUES ('1', '7', 0, date_trunc('day', now()) + interval '2 days 0.0009 seconds')`)

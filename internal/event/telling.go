@@ -21,18 +21,20 @@ type Telling struct {
 //	SELECT …
 func (t Telling) CTEs() string {
 	return `event_listeners AS MATERIALIZED (
-			SELECT ` + t.ID + ` AS event_id, e.id AS endpoint_id
+			SELECT ` + t.ID + ` AS event_id, e.id AS endpoint_id, left(` + t.ID + `, 15) || right(gen_random_uuid()::text, 21) AS delivery_id
 			FROM ` + t.Rows + `
 			JOIN webhook_endpoints e ON e.guild_id = ` + t.Guild + ` AND e.enabled AND ` + t.Type + ` = ANY (e.events)
 		), event_stored AS (
 			INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
-			SELECT ` + t.Guild + `, ` + t.ID + `, ` + t.Type + `, ` + t.At + `, convert_to(` + t.Payload + `, 'UTF8')
+			SELECT home.id, ` + t.ID + `, ` + t.Type + `, ` + t.At + `, convert_to(` + t.Payload + `, 'UTF8')
 			FROM ` + t.Rows + `
+			JOIN guilds home ON home.id = ` + t.Guild + `
 			WHERE ` + t.ID + ` IN (SELECT event_id FROM event_listeners)
 		), event_queued AS (
 			INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at)
-			SELECT ` + t.Guild + `, left(` + t.ID + `, 15) || right(gen_random_uuid()::text, 21), l.endpoint_id, l.event_id, ` + t.Type + `, ` + t.At + `
+			SELECT home.id, l.delivery_id, l.endpoint_id, l.event_id, ` + t.Type + `, ` + t.At + `
 			FROM ` + t.Rows + `
 			JOIN event_listeners l ON l.event_id = ` + t.ID + `
+			JOIN guilds home ON home.id = ` + t.Guild + `
 		)`
 }

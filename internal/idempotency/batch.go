@@ -32,21 +32,25 @@ func (k Keys) KeepEach(ctx context.Context, tx *db.Tx, requests []Request, respo
 		guilds[i], tokens[i], keys[i], fingerprints[i] = r.GuildID, r.TokenID, r.Key, r.Fingerprint
 		statuses[i], locations[i], waits[i], bodies[i] = int64(a.Status), a.Location, a.RetryAfter, k.Sealer.Seal(a.Body, bound(r))
 	}
-	res, err := tx.ExecContext(ctx, keepEach, db.Array(guilds), db.Array(tokens), db.Array(keys), db.ByteArray(fingerprints),
+	var kept []bool
+	err := tx.SelectContext(ctx, &kept, keepEach, db.Array(guilds), db.Array(tokens), db.Array(keys), db.ByteArray(fingerprints),
 		db.Integers(statuses), db.Array(locations), db.Array(waits), db.ByteArray(bodies))
 	if err != nil {
 		return fmt.Errorf("keep %d responses: %w", len(requests), err)
 	}
-	if n, err := res.RowsAffected(); err != nil || n < int64(len(requests)) {
-		return errors.Join(ErrRaced, err)
+	if len(kept) < len(requests) {
+		return ErrRaced
 	}
 	return nil
 }
 
+// keepEach returns a row for each key that it has claimed. A coordinator's number of
+// rows affected counts those that met another one as well.
 const keepEach = `
 		INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, location, retry_after, body)
 		SELECT guild_id, token_id, key, fingerprint, 'done', status, nullif(location, ''), nullif(retry_after, ''), body
 		FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::text[], $7::text[], $8::bytea[])
 		     AS a (guild_id, token_id, key, fingerprint, status, location, retry_after, body)
 		ORDER BY guild_id, token_id, key
-		ON CONFLICT DO NOTHING`
+		ON CONFLICT DO NOTHING
+		RETURNING true`

@@ -18,16 +18,20 @@ const drawMarks = `
 			RETURNING version
 		)
 		INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id)
-		SELECT $1, '{board}', made.version, n / $2::bigint, -r.{points}, length(r.user_id), r.user_id
-		FROM made, (
-			SELECT t.{points}, t.user_id, row_number() OVER (ORDER BY -t.{points}, length(t.user_id), t.user_id) - 1 AS n
-			FROM {board} t
-			WHERE t.guild_id = $1
-		) r
-		WHERE n % $2::bigint = 0 AND n > 0
-		UNION ALL
-		SELECT $1, '{board}', made.version, (SELECT count(*) - 1 FROM {board} t WHERE t.guild_id = $1) / $2::bigint + 1, 9223372036854775807, 0, ''
-		FROM made`
+		SELECT home.id, '{board}', drawn.*
+		FROM guilds home, (
+			SELECT made.version, n / $2::bigint AS number, -r.{points} AS depth, length(r.user_id) AS length, r.user_id
+			FROM made, (
+				SELECT t.{points}, t.user_id, row_number() OVER (ORDER BY -t.{points}, length(t.user_id), t.user_id) - 1 AS n
+				FROM {board} t
+				WHERE t.guild_id = $1
+			) r
+			WHERE n % $2::bigint = 0 AND n > 0
+			UNION ALL
+			SELECT made.version, (SELECT count(*) - 1 FROM {board} t WHERE t.guild_id = $1) / $2::bigint + 1, 9223372036854775807, 0, ''
+			FROM made
+		) drawn
+		WHERE home.id = $1`
 
 // countRows counts the rows ahead of each mark, stretch by stretch, and puts the
 // map into service.

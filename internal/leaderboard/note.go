@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 
 	"guildhall/internal/db"
 )
@@ -34,19 +35,23 @@ func (b Board) Noted(moved, guild string, text func(note string) string) Noted {
 	}
 	note := `rank_noted AS (
 			INSERT INTO rank_moves (guild_id, board, version, user_id, was, is_now)
-			SELECT ` + guild + `, '` + b.name + `', m.version, ` + moved + `.user_id, -` + moved + `.was, -` + moved + `.is_now
+			SELECT m.guild_id, m.board, m.version, ` + moved + `.user_id, -` + moved + `.was, -` + moved + `.is_now
 			FROM ` + moved + `
 			JOIN rank_maps m ON ` + in("m") + `
 			WHERE ` + moved + `.was IS DISTINCT FROM ` + moved + `.is_now
 		)`
 	crowded := fmt.Sprintf(`EXISTS (SELECT FROM rank_requests q WHERE %s OFFSET %d)`, in("q"), maxRequests-1)
-	ask := `, rank_asked AS (
-			INSERT INTO rank_requests (guild_id, board)
-			SELECT ` + guild + `, '` + b.name + `'
+	ask := `, rank_asking AS MATERIALIZED (
+			SELECT ` + guild + ` AS guild_id
 			FROM ` + moved + `
 			WHERE random() * least(` + strconv.Itoa(askEvery) + `, (SELECT count(*) FROM ` + moved + `)) < 1
 			  AND (` + moved + `.was IS NULL OR EXISTS (SELECT FROM rank_maps m WHERE ` + in("m") + `))
 			  AND NOT ` + crowded + `
+		), rank_asked AS (
+			INSERT INTO rank_requests (guild_id, board)
+			SELECT home.id, '` + b.name + `'
+			FROM rank_asking
+			JOIN guilds home ON home.id = ` + strings.ReplaceAll(guild, moved+".", "rank_asking.") + `
 		), rank_crowded AS (
 			SELECT m.version
 			FROM ` + moved + `

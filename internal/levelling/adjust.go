@@ -37,7 +37,8 @@ type decision struct {
 
 // statement makes changes of XP, each of another member: see the package batch. A
 // change that is allowed and still not made has met a record that came while the
-// statement ran.
+// statement ran. A record that was not there to be held is made and never changed:
+// the steps of a coordinator see what was committed between them.
 type statement struct {
 	batch.Changes[*change]
 	text leaderboard.Noted
@@ -80,7 +81,7 @@ func (s statement) noted() leaderboard.Noted {
 			SELECT g.*, 0, NULL, g.xp FROM given g WHERE NOT EXISTS (SELECT FROM held)`
 		moved = `, made AS (
 			INSERT INTO levels (guild_id, user_id, total_xp, updated_at)
-			SELECT guild_id, user_id, after, at FROM allowed WHERE updated_at IS NULL
+			SELECT home.id, a.user_id, a.after, a.at FROM allowed a JOIN guilds home ON home.id = ` + s.Guild("a") + ` WHERE a.updated_at IS NULL
 			ON CONFLICT DO NOTHING
 			RETURNING total_xp, updated_at
 		), moved AS MATERIALIZED (
@@ -105,7 +106,7 @@ func (s statement) noted() leaderboard.Noted {
 			UPDATE levels l
 			SET previous_xp = a.total_xp, total_xp = a.after, updated_at = ` + db.Next("a.at", "a.updated_at") + `
 			FROM allowed a
-			WHERE l.guild_id = ` + s.Guild("a") + ` AND l.user_id = a.user_id
+			WHERE l.guild_id = ` + s.Guild("a") + ` AND l.user_id = a.user_id AND a.updated_at IS NOT NULL
 			RETURNING a.number, a.guild_id, a.user_id, a.total_xp AS was, l.total_xp AS is_now, l.updated_at
 		)` + moved + `, ` + note + `
 		SELECT o.number, o.total_xp AS before, o.after, m.updated_at AS at

@@ -12,6 +12,9 @@ import (
 //
 //   - what changes or deletes rows of a guild's table, or locks some, names the
 //     guild by equality; what inserts some names the column;
+//   - what inserts rows of a guild's table from a step of its own statement names the
+//     guild by a row of such a table, in whose place a coordinator then runs it: the
+//     steps of others it sends to every worker, also to one that is gone;
 //   - what an upsert sets comes from the statement's values, from excluded or from
 //     the row, never from a function that is not immutable;
 //   - entries and draws of giveaways are added and never changed.
@@ -39,7 +42,6 @@ var (
 
 	byGuild = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?guild_id = (?:\$\d+|'')`)
 	byID    = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?id = (?:\$\d+|'')`)
-	byTable = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?guild_id = [a-z_0-9]+ \. guild_id| guild_id = [a-z_0-9]+ \. `)
 )
 
 // immutable are the functions that an upsert may call, and words before a list.
@@ -50,18 +52,64 @@ var added = []string{"giveaway_entries", "giveaway_draws"}
 
 // broken says which rule a statement breaks; nil when it breaks none.
 func broken(statement string) error {
-	all := queries(tokens(statement))
-	named := false // some query of the statement names the guild that others then take over
-	for _, q := range all {
-		text := words(q)
-		named = named || byGuild.MatchString(text) || byID.MatchString(text)
-	}
-	for _, q := range all {
-		if err := brokenBy(words(q), named); err != nil {
+	list := tokens(statement)
+	for _, q := range queries(list) {
+		if err := brokenBy(words(q)); err != nil {
 			return err
 		}
 	}
+	return scattered(list)
+}
+
+var (
+	steps    = regexp.MustCompile(` ([a-z_0-9]+) as (?:(?:not )?materialized )?\( (?:select|insert|update|delete|with) `)
+	selected = regexp.MustCompile(` select ([a-z_0-9]+) \. (?:guild_id|id) `)
+)
+
+// scattered is an error for a statement that inserts what a step of it has found,
+// and takes the guild from elsewhere than from a row of a guild's table.
+func scattered(list []token) error {
+	known := make(map[token]bool)
+	for _, m := range steps.FindAllStringSubmatch(words(list), -1) {
+		known[m[1]] = true
+	}
+	for i, t := range list {
+		if t != "insert" || i+2 >= len(list) || !guildTables()[list[i+2]] {
+			continue
+		}
+		q := slices.DeleteFunc(slices.Clone(list[i:closing(list, i)]), func(t token) bool { return t == "as" })
+		from, homes := false, make(map[token]bool)
+		for k := 1; k < len(q); k++ {
+			if !slices.Contains([]token{"from", "join", ","}, q[k-1]) {
+				continue
+			}
+			from = from || known[q[k]]
+			if guildTables()[q[k]] {
+				homes[q[k]], homes[q[min(k+1, len(q)-1)]] = true, true
+			}
+		}
+		guild := selected.FindStringSubmatch(words(q))
+		if from && (guild == nil || !homes[guild[1]]) {
+			return fmt.Errorf("it adds rows to %s from a step before and takes the guild from no row of a guild's table", list[i+2])
+		}
+	}
 	return nil
+}
+
+// closing is where the query ends that begins at i.
+func closing(list []token, i int) int {
+	depth := 0
+	for ; i < len(list); i++ {
+		switch list[i] {
+		case "(":
+			depth++
+		case ")":
+			if depth--; depth < 0 {
+				return i
+			}
+		}
+	}
+	return i
 }
 
 // tokens takes a statement apart, without its comments and in lower case.
@@ -131,10 +179,10 @@ func split(list []token) (all [][]token) {
 // words is a query as a text that patterns can look at.
 func words(query []token) string { return " " + strings.Join(query, " ") + " " }
 
-func brokenBy(q string, named bool) error {
+func brokenBy(q string) error {
 	if locking.MatchString(q) {
 		for _, m := range touching.FindAllStringSubmatch(q, -1) {
-			if table := m[1] + m[2]; !names(q, table, false) {
+			if table := m[1] + m[2]; !names(q, table) {
 				return fmt.Errorf("it locks rows of %s and names no guild", table)
 			}
 		}
@@ -144,7 +192,7 @@ func brokenBy(q string, named bool) error {
 		if slices.Contains(added, table) {
 			return fmt.Errorf("it changes rows of %s, which are only added", table)
 		}
-		if !names(after(q), table, named) {
+		if !names(after(q), table) {
 			return fmt.Errorf("it changes rows of %s and names no guild", table)
 		}
 	}
@@ -182,14 +230,14 @@ func after(q string) string {
 }
 
 // names reports whether a query that touches a table names the guild, where the
-// table is a guild's: by equality with a value, or with another query of a
-// statement that names it.
-func names(q, table string, elsewhere bool) bool {
+// table is a guild's: by equality with a value. Where one names the column of
+// another table instead, a coordinator asks every worker.
+func names(q, table string) bool {
 	switch {
 	case !guildTables()[table]:
 		return true
 	case table == "guilds":
 		return byID.MatchString(q) || byGuild.MatchString(q)
 	}
-	return byGuild.MatchString(q) || elsewhere && byTable.MatchString(q)
+	return byGuild.MatchString(q)
 }
