@@ -94,6 +94,7 @@ bench: postgres bin/guildhall ## measure throughput and latency against the plai
 	go run ./bench/webhooks
 	go run ./bench/giveaways
 	go run ./bench/dashboard
+	go run ./bench/growth
 
 .PHONY: drill
 drill: postgres bin/guildhall ## put a real server under a load it must survive (NAME=neighbour ...)

@@ -56,7 +56,7 @@ func collectors(d *db.DB, keys idempotency.Keys, oneGuild bool, m *metrics) map[
 		t.db, t.keys = d, keys
 		sizes, waits := m.batches.WithLabelValues(id), m.waits.WithLabelValues(id)
 		t.collector = collect.New(collect.Config[*member]{
-			Run: t.run, Enter: d.Enter, Apart: oneGuild,
+			Run: t.run, Enter: d.Enter, Apart: oneGuild, Long: func(m *member) bool { return t.unit || m.key != nil },
 			Late: func(own bool) error {
 				if own {
 					return db.ErrOwnShare

@@ -27,9 +27,10 @@
 //     many items of one caller wait, another's goes into the next batch.
 //   - A caller whose context ends before its item is on its way takes it back, and
 //     so does one that has waited for Wait. Afterwards it gets the outcome.
-//   - A second batch starts beside the first only when it would be full; no more
-//     than Lanes do. Where Apart is set, a batch holds items of one group only,
-//     and each group has one batch on its way.
+//   - A further batch starts beside those on their way only when it would be full,
+//     and a second one beside one that is Long when it would be as large as that;
+//     no more than Lanes do. Where Apart is set, a batch holds items of one group
+//     only, and each group has one batch on its way.
 //
 // The package knows neither requests nor databases.
 package collect
@@ -38,6 +39,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,6 +62,11 @@ type Config[T any] struct {
 	// Enter waits for what a batch needs, before its items are chosen. The context
 	// it returns is Run's. When it fails, so do all items that wait.
 	Enter func(ctx context.Context) (within context.Context, release func(), err error)
+
+	// Long, if not nil, says of an item that it makes its batch long: one of several
+	// round trips. While it waits for them another one can do as much. Beside a
+	// short batch that would cost more than it brings: half as many to a batch.
+	Long func(T) bool
 
 	Most  int  // items of a batch; 0 means 64
 	Lanes int  // batches on their way at once; 0 means 4
@@ -87,6 +94,7 @@ type Collector[T any] struct {
 	turn    []*group[T] // those from which a batch may take
 	ready   int         // items that a batch may take
 	running int         // batches
+	enough  int         // so many that are ready begin a second batch beside the first
 	waiting map[Caller]int
 }
 
@@ -106,6 +114,9 @@ type item[T any] struct {
 	done chan struct{} // closed once err is there
 	err  error         // written by the batch before, read by the caller after
 }
+
+// least is the smallest batch that is worth its round trips beside another one.
+const least = 4
 
 type state int
 
@@ -231,12 +242,13 @@ func (c *Collector[T]) wanted(others int) bool {
 	if len(c.turn) == 0 || others >= c.cfg.Lanes {
 		return false
 	}
-	return others == 0 || c.cfg.Apart || c.ready >= c.cfg.Most
+	return others == 0 || c.cfg.Apart || c.ready >= c.cfg.Most || others == 1 && c.ready >= c.enough
 }
 
 func (c *Collector[T]) start() {
 	if c.wanted(c.running) {
 		c.running++
+		c.enough = c.cfg.Most // until it has taken its items
 		go c.work()
 	}
 }
@@ -311,6 +323,7 @@ func (c *Collector[T]) work() {
 			c.mu.Unlock()
 			return
 		}
+		c.enough = c.cfg.Most
 		c.mu.Unlock()
 	}
 }
@@ -375,6 +388,11 @@ func (c *Collector[T]) run(ctx context.Context, items []*item[T]) (outcomes []er
 func (c *Collector[T]) take() (only *group[T], batch []*item[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer func() {
+		if c.cfg.Long != nil && slices.ContainsFunc(batch, func(it *item[T]) bool { return c.cfg.Long(it.value) }) {
+			c.enough = max(least, len(batch))
+		}
+	}()
 	for len(batch) < c.cfg.Most && len(c.turn) > 0 {
 		g := c.turn[0]
 		if it := c.pop(g); it != nil {

@@ -212,8 +212,8 @@ func TestCollectedIsOneByOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &model{t: t, b: &bank{balances: map[string]int{}, keys: map[string]*change{}, held: map[string]bool{}}}
 		w.cfg = Config[*change]{
-			Run: w.b.run, Most: rapid.IntRange(1, 5).Draw(t, "most"), Lanes: rapid.IntRange(1, 3).Draw(t, "lanes"),
-			Apart: rapid.Bool().Draw(t, "apart"), Wait: time.Hour,
+			Run: w.b.run, Most: rapid.IntRange(1, 8).Draw(t, "most"), Lanes: rapid.IntRange(1, 3).Draw(t, "lanes"),
+			Apart: rapid.Bool().Draw(t, "apart"), Long: func(c *change) bool { return c.key != "" }, Wait: time.Hour,
 		}
 		w.c = New(w.cfg)
 		end := func(list *[]*onItsWay, f fate) {
@@ -421,6 +421,55 @@ func TestABatchIsWhatCameMeanwhile(t *testing.T) {
 		full.Wait()
 		if last := slices.Sorted(slices.Values(sizes[2:])); !slices.Equal(last, []int{1, 64}) || !begun[3].Equal(begun[2]) {
 			t.Errorf("a full batch waited: %v at %v", last, begun[2:])
+		}
+	})
+}
+
+// Beside a batch that is long a second one begins as soon as it would be as large,
+// of four at least; beside a short one only when it would be full.
+func TestASecondBatchBeginsBesideALongOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			key         string
+			first, next int
+			beside      bool
+		}{
+			{"key", 1, 3, false}, {"key", 1, 4, true}, {"key", 6, 5, false}, {"key", 6, 6, true}, {"", 6, 6, false}, {"", 6, 8, true},
+		} {
+			var mu sync.Mutex
+			var begun []time.Time
+			open := make(chan struct{})
+			collector := New(Config[*change]{
+				Most: 8, Long: func(c *change) bool { return c.key != "" },
+				Enter: func(ctx context.Context) (context.Context, func(), error) {
+					<-open
+					return ctx, func() {}, nil
+				},
+				Run: func(_ context.Context, batch []*change) []error {
+					mu.Lock()
+					begun = append(begun, time.Now())
+					mu.Unlock()
+					time.Sleep(10 * time.Millisecond)
+					return make([]error, len(batch))
+				},
+			})
+			var all sync.WaitGroup
+			arrive := func(n int, name string) {
+				for i := range n {
+					it := &change{key: c.key}
+					all.Go(func() { it.err = collector.Do(context.Background(), Caller{"1", name}, fmt.Sprint(name, i), it, nil) })
+				}
+				synctest.Wait()
+			}
+			arrive(c.first, "first")
+			close(open)
+			synctest.Wait()
+			arrive(c.next, "next")
+			all.Wait()
+			if len(begun) != 2 || begun[1].Equal(begun[0]) != c.beside {
+				t.Errorf("%+v: batches began at %v", c, begun)
+			}
 		}
 	})
 }

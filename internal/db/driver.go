@@ -26,7 +26,16 @@ type connector struct {
 	inner    driver.Connector
 	prepares bool
 	database string
+	planning string // settings of a session that keeps its plans
 }
+
+// byIndex makes plans look rows up by an index wherever there is one. A connection
+// keeps the plan of a statement for half an hour, and one that was made while a
+// table had two pages would read all of it when it has thousands: keyed writes
+// took three times as long in the first minute after a quiet night. The checks of
+// foreign keys are such statements too. What has to read a whole table would look
+// so dear that Postgres compiled it.
+const byIndex = `SET enable_seqscan = off; SET jit = off`
 
 // inspect is nil but in tests.
 var inspect func(database, statement string) error
@@ -36,7 +45,7 @@ var inspect func(database, statement string) error
 // the statement fails with it. Call it before the first connection is made.
 func InspectStatements(f func(database, statement string) error) { inspect = f }
 
-func newConnector(dsn string) (driver.Connector, error) {
+func newConnector(dsn, planning string) (driver.Connector, error) {
 	inner, err := pq.NewConnector(dsn)
 	if err != nil {
 		return nil, err
@@ -46,7 +55,7 @@ func newConnector(dsn string) (driver.Connector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return connector{inner, !cfg.BinaryParameters, cfg.Database}, nil
+	return connector{inner, !cfg.BinaryParameters, cfg.Database, planning}, nil
 }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -62,6 +71,13 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if !ok {
 		inner.Close()
 		return nil, errors.New("the database driver's connection lacks an interface that db relies on")
+	}
+	if c.prepares && c.planning != "" {
+		// Not as a parameter of the connection, which poolers refuse that do not know it.
+		if _, err := pc.ExecContext(ctx, c.planning, nil); err != nil {
+			inner.Close()
+			return nil, err
+		}
 	}
 	if err := wire.connected(); err != nil {
 		inner.Close()

@@ -93,18 +93,31 @@ func TestAnAdjustmentIsPlannedOnce(t *testing.T) {
 
 // What an adjustment looks up, it looks up by index, however many guilds, maps,
 // endpoints and requests there are; also when it asks for the leaderboards' keeper.
+// And also when it was planned while there were few, since a connection keeps its
+// plans: those of a quiet night meet the rows of the day.
 func TestAnAdjustmentReadsByIndex(t *testing.T) {
 	t.Parallel()
-	d := dbtest.New(t).DB
-	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) SELECT n::text, 'g', '1' FROM generate_series(1, 5000) n`,
-		`INSERT INTO wallets (guild_id, user_id, balance) SELECT g::text, u::text, 5 FROM generate_series(1, 5000) g, generate_series(1, 5) u`,
-		`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
-		 SELECT n::text, 'e', 'https://example.com', '{case.created}', '', '' FROM generate_series(1, 5000) n`,
-		`INSERT INTO rank_maps (guild_id, board, version, state) SELECT n::text, 'wallets', 1, 'live' FROM generate_series(1, 5000) n`,
-		`INSERT INTO rank_requests (guild_id, board) SELECT n::text, 'wallets' FROM generate_series(1, 5000) n`,
-		`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT n::text, 'r', 'e' FROM generate_series(1, 5000) n`,
-		`INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint) SELECT n::text, 't', k::text, '' FROM generate_series(1, 1000) n, generate_series(1, 5) k`,
-		`ANALYZE idempotency_keys, guilds, wallets, webhook_endpoints, rank_maps, rank_requests, ledger_references`)
+	for _, guilds := range []int{1, 5000} {
+		d := dbtest.New(t).DB
+		fill := func(statement string) {
+			dbtest.Fill(t, d, strings.ReplaceAll(statement, "{guilds}", strconv.Itoa(guilds)))
+		}
+		fill(`INSERT INTO guilds (id, name, owner_id) SELECT (n + 6)::text, 'g', '1' FROM generate_series(1, {guilds}) n`)
+		fill(`INSERT INTO wallets (guild_id, user_id, balance) SELECT (g + 6)::text, u::text, 5 FROM generate_series(1, {guilds}) g, generate_series(1, 5) u`)
+		fill(`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
+			SELECT (n + 6)::text, 'e', 'https://example.com', '{case.created}', '', '' FROM generate_series(1, {guilds}) n`)
+		fill(`INSERT INTO rank_maps (guild_id, board, version, state) SELECT (n + 6)::text, 'wallets', 1, 'live' FROM generate_series(1, {guilds}) n`)
+		fill(`INSERT INTO rank_requests (guild_id, board) SELECT (n + 6)::text, 'wallets' FROM generate_series(1, {guilds}) n`)
+		fill(`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT (n + 6)::text, 'r', 'e' FROM generate_series(1, {guilds}) n`)
+		fill(`INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint)
+			SELECT (n + 6)::text, 't', k::text, '' FROM generate_series(1, least({guilds}, 1000)) n, generate_series(1, 5) k`)
+		fill(`ANALYZE idempotency_keys, guilds, wallets, webhook_endpoints, rank_maps, rank_requests, ledger_references`)
+		adjustmentsReadByIndex(t, d)
+	}
+}
+
+func adjustmentsReadByIndex(t *testing.T, d *db.DB) {
+	t.Helper()
 	reference := "r"
 	for form, s := range statements {
 		n := 5

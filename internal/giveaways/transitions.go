@@ -93,7 +93,7 @@ type ref struct {
 // Transitions moves every giveaway whose time has come: scheduled ones become
 // active, and the bot is to post those that the API made; active ones go into
 // drawing. It is the work of a sweep; several may run at once.
-func Transitions(ctx context.Context, d db.Doer) error {
+func Transitions(ctx context.Context, d *db.DB) error {
 	return errors.Join(
 		transit(ctx, d, startDue, func(ctx context.Context, tx *db.Tx, guild string, ids []string) (int, error) {
 			moved, err := moveDue(ctx, tx, start, guild, ids)
@@ -124,12 +124,10 @@ func Transitions(ctx context.Context, d db.Doer) error {
 // transit looks for giveaways with the statement due and moves them, guild by
 // guild, until a look finds nothing more that can be moved. A guild that fails
 // does not keep the others from it.
-func transit(ctx context.Context, d db.Doer, due string, moveAll func(context.Context, *db.Tx, string, []string) (int, error)) error {
+func transit(ctx context.Context, d *db.DB, due string, moveAll func(context.Context, *db.Tx, string, []string) (int, error)) error {
 	for {
 		var list []ref
-		if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			return tx.SelectContext(ctx, &list, due, look)
-		}); err != nil {
+		if err := d.Reader().SelectContext(ctx, &list, due, look); err != nil {
 			return fmt.Errorf("look for giveaways whose time has come: %w", err)
 		}
 		var moved atomic.Int64

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"guildhall/internal/audit"
+	"guildhall/internal/cases"
+	"guildhall/internal/chat"
+	"guildhall/internal/dashboard"
+	"guildhall/internal/db"
+	"guildhall/internal/giveaways"
+	"guildhall/internal/idempotency"
+	"guildhall/internal/leaderboard"
+	"guildhall/internal/tickets"
+	"guildhall/internal/usage"
+)
+
+// times is how often a sweep is run; before that it is run until Postgres has
+// settled for plans.
+const times, settling = 30, 10
+
+// sweeps runs each sweep in turn, with nothing due, and the keeper of leaderboards
+// with one that was asked for. Those of the delivery engine, and the engine's looks,
+// are what an idle node does.
+func (p *place) sweeps(ctx context.Context, _ options) (lines []line, err error) {
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	platform := chat.NewStandIn(log)
+	keeper := &leaderboard.Keeper{DB: p.db, Log: log}
+	pruning := func(step func(context.Context, db.Doer) (int, error)) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := step(ctx, p.db)
+			return err
+		}
+	}
+	for _, s := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"giveaway transitions", func(ctx context.Context) error { return giveaways.Transitions(ctx, p.db) }},
+		{"giveaway announcements", func(ctx context.Context) error { return giveaways.SweepAnnouncements(ctx, p.db) }},
+		{"ticket messages", func(ctx context.Context) error {
+			return tickets.SweepIntents(ctx, tickets.Config{DB: p.db, Chat: platform})
+		}},
+		{"ticket channels", func(ctx context.Context) error { return tickets.SweepChannels(ctx, p.db) }},
+		{"case expiry", func(ctx context.Context) error { return cases.Expire(ctx, p.db) }},
+		{"pruning of keys", pruning(idempotency.Prune)},
+		{"pruning of intents", pruning(chat.Prune)},
+		{"pruning of the audit log", pruning(audit.Prune)},
+		{"pruning of counters", pruning(usage.Prune)},
+		{"pruning of sessions", pruning(dashboard.Prune)},
+		{"keeper, nothing asked for", keeper.Maintain},
+		{"keeper, one leaderboard asked for", func(ctx context.Context) error {
+			if _, err := p.watch.ExecContext(ctx, `INSERT INTO rank_requests (guild_id, board) VALUES ($1, 'levels')`, p.middle()); err != nil {
+				return err
+			}
+			return keeper.Maintain(ctx)
+		}},
+	} {
+		again := func(n int) func() error {
+			return func() error {
+				for range n {
+					if err := s.run(ctx); err != nil {
+						return fmt.Errorf("%s: %w", s.name, err)
+					}
+				}
+				return nil
+			}
+		}
+		if err := again(settling)(); err != nil {
+			return nil, err
+		}
+		c, err := p.spent(ctx, again(times))
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line{s.name, c.each(times)})
+	}
+	return lines, nil
+}
+
+// requests sends requests about one guild to a node that does nothing else.
+func (p *place) requests(ctx context.Context, o options) (lines []line, err error) {
+	const change = `{"user_id":"1","delta":1}`
+	return lines, p.serve(ctx, o.server, "api", func(address string) error {
+		for _, r := range []struct{ name, method, path, body string }{
+			{"getGuild", http.MethodGet, "/guild", ""},
+			{"getWallet", http.MethodGet, "/economy/wallet/1", ""},
+			{"getEconomyRank", http.MethodGet, "/economy/rank/1", ""},
+			{"leaderboard", http.MethodGet, "/economy/leaderboard", ""},
+			{"listLedgerEntries", http.MethodGet, "/economy/ledger", ""},
+			{"listCases", http.MethodGet, "/cases?status=active&type=warn", ""},
+			{"listTickets", http.MethodGet, "/tickets", ""},
+			{"listGiveaways", http.MethodGet, "/giveaways", ""},
+			{"adjustBalance", http.MethodPost, "/economy/adjust", change},
+			{"adjustBalance with a key", http.MethodPost, "/economy/adjust", change},
+			{"adjustXp", http.MethodPost, "/levelling/adjust", change},
+			{"createCase", http.MethodPost, "/cases", `{"user_id":"1","moderator_id":"2","type":"warn","reason":"measured"}`},
+		} {
+			sent := 0
+			again := func(n int) func() error {
+				return func() error {
+					for range n {
+						sent++
+						req, err := http.NewRequestWithContext(ctx, r.method, "http://"+address+"/api/v1"+r.path, strings.NewReader(r.body))
+						if err != nil {
+							return err
+						}
+						req.Header.Set("Authorization", "Bearer "+p.token)
+						req.Header.Set("X-Forwarded-Proto", "https")
+						req.Header.Set("Content-Type", "application/json")
+						if strings.HasSuffix(r.name, "key") {
+							req.Header.Set("Idempotency-Key", "growth-"+strconv.Itoa(sent))
+						}
+						if err := send(req); err != nil {
+							return err
+						}
+					}
+					return nil
+				}
+			}
+			if err := again(settling)(); err != nil {
+				return err
+			}
+			c, err := p.spent(ctx, again(o.requests))
+			if err != nil {
+				return err
+			}
+			lines = append(lines, line{r.name, c.each(float64(o.requests))})
+		}
+		return nil
+	})
+}
+
+// idleNode is what idle measures.
+const idleNode = "a second of an idle node"
+
+// idle watches a node that nobody asks for anything.
+func (p *place) idle(ctx context.Context, o options) (lines []line, err error) {
+	return lines, p.serve(ctx, o.server, "api,worker", func(string) error {
+		wait := func(d time.Duration) func() error {
+			return func() error {
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(d):
+					return nil
+				}
+			}
+		}
+		if err := wait(5 * time.Second)(); err != nil {
+			return err
+		}
+		c, err := p.spent(ctx, wait(o.idle))
+		if err != nil {
+			return err
+		}
+		lines = append(lines, line{idleNode, c.each(o.idle.Seconds())})
+		if o.verbose {
+			return p.statements(ctx)
+		}
+		return nil
+	})
+}
+
+// statements prints what has taken Postgres longest since the last reset.
+func (p *place) statements(ctx context.Context) error {
+	rows, err := p.watch.QueryContext(ctx, `
+		SELECT calls, total_exec_time * 1000 / calls, (shared_blks_hit + shared_blks_read)::float8 / calls, left(regexp_replace(query, '\s+', ' ', 'g'), 110)
+		FROM pg_stat_statements ORDER BY total_exec_time DESC LIMIT 15`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var calls int
+		var us, blocks float64
+		var query string
+		if err := rows.Scan(&calls, &us, &blocks, &query); err != nil {
+			return err
+		}
+		fmt.Printf("    %5d x %8.0f us %8.1f blocks  %s\n", calls, us, blocks, query)
+	}
+	return rows.Err()
+}
