@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -30,7 +29,7 @@ const times, settling = 30, 10
 // with one that was asked for. Those of the delivery engine, and the engine's looks,
 // are what an idle node does.
 func (p *place) sweeps(ctx context.Context, _ options) (lines []line, err error) {
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	platform := chat.NewStandIn(log)
 	keeper := &leaderboard.Keeper{DB: p.db, Log: log}
 	pruning := func(step func(context.Context, db.Doer) (int, error)) func(context.Context) error {

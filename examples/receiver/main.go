@@ -87,7 +87,9 @@ func run(file string) error {
 	if err := os.WriteFile(file, certificate, 0o600); err != nil {
 		return fmt.Errorf("write the certificate: %w", err)
 	}
-	fmt.Printf("GUILDHALL_RECEIVER=%s\nGUILDHALL_INBOX=%s\n", receiver.URL, inbox.URL)
+	if _, err := fmt.Fprintf(os.Stdout, "GUILDHALL_RECEIVER=%s\nGUILDHALL_INBOX=%s\n", receiver.URL, inbox.URL); err != nil {
+		return fmt.Errorf("tell the addresses: %w", err)
+	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
 	<-stop

@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"guildhall/internal/testutil"
-
 	"pgregory.net/rapid"
+
+	"guildhall/internal/testutil"
 )
 
 // change is what the tests collect: coins for a member, under a key if it has one.

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"testing"
 
-	"guildhall/internal/db/dbtest"
-
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	stripe "github.com/stripe/stripe-go/v84/webhook"
+
+	"guildhall/internal/db/dbtest"
 )
 
 func TestACommittedEventArrivesSignedOnce(t *testing.T) {

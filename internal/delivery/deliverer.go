@@ -140,7 +140,7 @@ func (d *Deliverer) claimLoop(ctx context.Context, start starter) {
 			d.log.Error("claim webhook deliveries", "error", err)
 		}
 		rest.Reset(claimInterval)
-		if more {
+		if more || d.narrow && err == nil {
 			rest.Reset(backlogInterval)
 			d.bell.ringAll()
 		}
@@ -155,13 +155,7 @@ func (d *Deliverer) claimLoop(ctx context.Context, start starter) {
 // send begins after their commit. If the commit fails, the sends were made
 // without a lease and are made again: under the same id, as after any crash.
 func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err error) {
-	guilds, all := d.bell.take()
-	if d.narrow = all && len(guilds) > 0 && !d.narrow; d.narrow {
-		// What was just recorded does not wait for a look at everything each time.
-		d.bell.ringAll()
-		all = false
-		defer func() { more = more || err == nil }()
-	}
+	guilds, all := d.callers()
 	began := time.Now()
 	if !d.limiter.free(began) {
 		d.bell.later(guilds)
@@ -220,6 +214,15 @@ func (d *Deliverer) claim(ctx context.Context, start starter) (more bool, err er
 		d.bell.ring(guilds...)
 	}
 	return more || len(rows) == claimSize, nil
+}
+
+// callers takes who has rung, and whether to look at everything: where both were
+// asked for, in turn, so that what was just recorded does not wait for the look at
+// everything each time.
+func (d *Deliverer) callers() (guilds []string, all bool) {
+	guilds, all = d.bell.take()
+	d.narrow = all && len(guilds) > 0 && !d.narrow
+	return guilds, all && !d.narrow
 }
 
 // leftOut names the guilds of endpoints that were granted nothing though what they

@@ -322,11 +322,11 @@ func (g *demo) raffles() {
 		entrants := slices.Clone(g.members)
 		g.rand.Shuffle(len(entrants), func(i, j int) { entrants[i], entrants[j] = entrants[j], entrants[i] })
 		entrants = entrants[:r.entrants]
-		switch r.status {
-		case "ended":
+		if r.status == "ended" {
 			f.EndedAt = new(wire.At(ends.Add(2 * time.Second)))
 			f.Winners = entrants[:min(r.winners, r.entrants)]
-		case "paused":
+		}
+		if r.status == "paused" {
 			f.PausedAt = g.ago(5 * time.Hour)
 		}
 		g.put(f)
