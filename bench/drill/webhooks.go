@@ -66,11 +66,15 @@ func receivers(ctx context.Context, p place, r *report, size webhooksSize) (err 
 			return fmt.Errorf("%s: %w", stage.name, err)
 		}
 	}
-	if size.stage != "" {
+	if size.stage != "" && size.stage != pruning {
 		return nil
 	}
 	return h.pruning(ctx)
 }
+
+// pruning is the name of the last stage, which fills the tables before its server
+// starts.
+const pruning = "pruning"
 
 // hooks is what the drill of webhooks works with.
 type hooks struct {

@@ -12,6 +12,7 @@ import (
 
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/db/embedded"
 	"guildhall/internal/testutil"
 )
@@ -41,6 +42,12 @@ func TestPostgresRestarts(t *testing.T) {
 		if err := db.Migrate(ctx, postgres.URL); err != nil {
 			t.Fatal(err)
 		}
+		d, err := db.Open(db.Config{URL: postgres.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		dbtest.AddGuilds(t, d, apitest.Guild)
 		return postgres.URL
 	}))
 	op := apitest.Find(t, "adjustBalance")

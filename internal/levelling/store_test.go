@@ -68,6 +68,7 @@ func TestTiesStandInNumericOrder(t *testing.T) {
 // TestAdjustmentsSeeEachOther runs many adjustments of one member at once and
 // lays what they report end to end: each one's before is another one's after,
 // and their instants stand in the same order.
+// RELIABILITY.md, Operation.
 func TestAdjustmentsSeeEachOther(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

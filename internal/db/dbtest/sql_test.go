@@ -5,6 +5,8 @@ import (
 	"testing"
 )
 
+// What a rule finds, and what it lets pass.
+// RELIABILITY.md, Operation.
 func TestRulesForStatements(t *testing.T) {
 	t.Parallel()
 	for statement, want := range map[string]string{
