@@ -55,14 +55,11 @@ func (c *candidate) toQueue() bool {
 	return c.Fresh && (!c.Known || c.Lane > laneWell)
 }
 
-// lookAt finds the endpoints of the given guilds that have fresh deliveries or
-// whose time has come. It locks nothing. With EXISTS, Postgres would gather all
-// that is fresh first.
-func lookAt(ctx context.Context, q db.Querier, now *time.Time, guilds []string) ([]*candidate, error) {
-	var found []*candidate
-	err := q.SelectContext(ctx, &found, `
+// lookGuilds is the statement of lookAt. With EXISTS, Postgres would gather all that
+// is fresh first.
+var lookGuilds = newStatement(2, `
 		SELECT s.guild_id, s.endpoint_id, s.lane, w.fresh IS NOT NULL AS fresh, true AS known, true AS rung
-		FROM unnest($2::text[]) AS g (guild_id)
+		FROM jsonb_array_elements_text($2::jsonb) AS g (guild_id)
 		JOIN webhook_schedule s ON s.guild_id = g.guild_id
 		LEFT JOIN LATERAL (
 			SELECT w.fresh
@@ -70,7 +67,17 @@ func lookAt(ctx context.Context, q db.Querier, now *time.Time, guilds []string) 
 			WHERE w.fresh AND w.state = 'pending' AND w.guild_id = s.guild_id AND w.endpoint_id = s.endpoint_id
 			LIMIT 1
 		) w ON true
-		WHERE w.fresh OR s.next_due <= coalesce($1::timestamptz, now())`, now, db.Array(guilds))
+		WHERE w.fresh OR s.next_due <= coalesce($1::timestamptz, now())`)
+
+// lookAt finds the endpoints of the given guilds that have fresh deliveries or
+// whose time has come. It locks nothing.
+func lookAt(ctx context.Context, q db.Querier, oneGuild bool, now *time.Time, guilds []string) (found []*candidate, err error) {
+	err = run(lookGuilds, oneGuild, guilds, func(g string) string { return g }, func(query, in string, guild ...any) error {
+		var some []*candidate
+		err := q.SelectContext(ctx, &some, query, append([]any{now, in}, guild...)...)
+		found = append(found, some...)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("look at guilds: %w", err)
 	}

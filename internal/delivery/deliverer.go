@@ -243,7 +243,7 @@ func (d *Deliverer) look(ctx context.Context, guilds []string, all bool, now tim
 	var waiting []*candidate
 	var err error
 	if len(guilds) > 0 {
-		if waiting, err = lookAt(ctx, d.db.Reader(), d.now(), guilds); err != nil {
+		if waiting, err = lookAt(ctx, d.db.Reader(), d.oneGuild, d.now(), guilds); err != nil {
 			return nil, err
 		}
 	}

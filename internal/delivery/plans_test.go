@@ -309,7 +309,7 @@ func wantByKey(ctx context.Context, t *testing.T, tx *db.Tx) {
 func (w *world) claimAndSettle(ctx context.Context, tx *db.Tx, d *Deliverer, e endpoint, most int) {
 	w.t.Helper()
 	reading(ctx, w.t, tx, "a look at a guild", most, func() error {
-		_, err := lookAt(ctx, tx, nil, []string{e.GuildID})
+		_, err := lookAt(ctx, tx, w.cfg.OneGuild, nil, []string{e.GuildID})
 		return err
 	})
 	reading(ctx, w.t, tx, "a look at everything", most, func() error {
