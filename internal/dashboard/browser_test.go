@@ -136,11 +136,13 @@ func size(width int64) chromedp.Action[chromedp.Void] {
 
 func (b *tab) open(path string) { b.t.Helper(); b.run(chromedp.Navigate(b.s.URL + path)) }
 
-// has waits until the page holds the text.
+// has waits until the page holds the text. Where one page gives way to the next,
+// the browser refuses to tell what is on it.
 func (b *tab) has(text string) {
 	b.t.Helper()
 	testutil.Eventually(b.t, fmt.Sprintf("the page holds %q", text), func() bool {
-		return strings.Contains(get(b, chromedp.Text(chromedp.CSS("body"))), text)
+		body, err := ask(b, chromedp.Text(chromedp.CSS("body")))
+		return err == nil && strings.Contains(body, text)
 	})
 }
 
