@@ -1,7 +1,8 @@
 //! The short story of an integration, with a client by openapi-generator.
 //! GUILDHALL_URL, GUILDHALL_TOKEN and GUILDHALL_CA say where and who.
-use openapi::apis::{cases_api, configuration::Configuration, economy_api, meta_api, Error};
-use openapi::models::{AdjustBalanceRequest, CaseStatusFilter, CaseTypeFilter};
+use openapi::apis::{cases_api, configuration::Configuration, economy_api, meta_api, webhooks_api, Error};
+use openapi::models::{AdjustBalanceRequest, CaseStatusFilter, CaseTypeFilter, CreateWebhookEndpointRequest, EventPing, WebhookEventType};
+use standardwebhooks::Webhook;
 use std::{env, fs, process, time::SystemTime};
 
 const USER: &str = "190320984123768832";
@@ -52,5 +53,19 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Err(Error::ResponseError(r)) if r.content.contains("\"balance_would_be_negative\"") => println!("refused: {}", r.status),
         other => panic!("not refused: {other:?}"),
     }
+
+    // Register a receiver, have it pinged, verify the raw bytes.
+    let endpoint = CreateWebhookEndpointRequest::new(format!("{}/{key}", env::var("GUILDHALL_RECEIVER")?), vec![WebhookEventType::CaseCreated]);
+    let hook = *webhooks_api::create_webhook_endpoint(&api, endpoint, None).await?.data;
+    webhooks_api::test_webhook_endpoint(&api, &hook.id, None).await?;
+    let delivery = reqwest::get(format!("{}/{key}", env::var("GUILDHALL_INBOX")?)).await?;
+    webhooks_api::delete_webhook_endpoint(&api, &hook.id, None).await?;
+    let (headers, body) = (delivery.headers().clone(), delivery.bytes().await?);
+    let webhook = Webhook::new(&hook.secret)?;
+    webhook.verify(&body, &headers)?;
+    assert!(webhook.verify(&[&body[..], b" "].concat(), &headers).is_err());
+    let event: EventPing = serde_json::from_slice(&body)?;
+    assert_eq!(event.data.webhook_id, hook.id);
+    println!("webhook: {} {}, verified", event.r#type, event.id);
     Ok(())
 }
