@@ -1,6 +1,12 @@
 // The short story of an integration, with a client by openapi-generator.
 // GUILDHALL_URL, GUILDHALL_TOKEN and GUILDHALL_CA say where and who.
+import com.standardwebhooks.Webhook
+import com.standardwebhooks.exceptions.WebhookVerificationException
 import java.io.File
+import java.net.URI
+import java.net.http.HttpClient
+import java.net.http.HttpRequest
+import java.net.http.HttpResponse.BodyHandlers
 import java.security.KeyStore
 import java.security.cert.CertificateFactory
 import java.util.UUID
@@ -11,12 +17,17 @@ import okhttp3.OkHttpClient
 import org.openapitools.client.apis.CasesApi
 import org.openapitools.client.apis.EconomyApi
 import org.openapitools.client.apis.MetaApi
+import org.openapitools.client.apis.WebhooksApi
 import org.openapitools.client.infrastructure.ApiClient
 import org.openapitools.client.infrastructure.ClientError
 import org.openapitools.client.infrastructure.ClientException
+import org.openapitools.client.infrastructure.Serializer
 import org.openapitools.client.models.AdjustBalanceRequest
 import org.openapitools.client.models.CaseStatusFilter
 import org.openapitools.client.models.CaseTypeFilter
+import org.openapitools.client.models.CreateWebhookEndpointRequest
+import org.openapitools.client.models.EventPing
+import org.openapitools.client.models.WebhookEventType
 
 const val USER = "190320984123768832"
 
@@ -60,4 +71,28 @@ fun main() {
         check(body.contains("\"balance_would_be_negative\"")) { body }
         println("refused: ${e.statusCode}")
     }
+    receive(WebhooksApi(url, client), key)
+}
+
+/** Registers a receiver, has it pinged and verifies the raw bytes. */
+fun receive(webhooks: WebhooksApi, path: String) {
+    val url = System.getenv("GUILDHALL_RECEIVER") + "/" + path
+    val hook = webhooks.createWebhookEndpoint(CreateWebhookEndpointRequest(url, listOf(WebhookEventType.casePeriodCreated))).`data`
+    val delivery = try {
+        webhooks.testWebhookEndpoint(hook.id)
+        val inbox = URI.create(System.getenv("GUILDHALL_INBOX") + "/" + path)
+        HttpClient.newHttpClient().send(HttpRequest.newBuilder(inbox).build(), BodyHandlers.ofString())
+    } finally {
+        webhooks.deleteWebhookEndpoint(hook.id)
+    }
+    val webhook = Webhook(hook.secret)
+    webhook.verify(delivery.body(), delivery.headers().map())
+    try {
+        webhook.verify(delivery.body() + " ", delivery.headers().map())
+        error("a forged body passes")
+    } catch (_: WebhookVerificationException) {
+    }
+    val event = Serializer.moshi.adapter(EventPing::class.java).fromJson(delivery.body())!!
+    check(event.`data`.webhookId == hook.id) { "the ping is for ${event.`data`.webhookId}" }
+    println("webhook: ${event.type} ${event.id}, verified")
 }
