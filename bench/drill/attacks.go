@@ -74,7 +74,7 @@ func (a *attackSite) flood(ctx context.Context, connections, total int, request 
 	var all sync.WaitGroup
 	for range connections {
 		all.Go(func() {
-			c := &caller{address: a.server.http}
+			c := &caller{address: a.server.HTTP}
 			defer c.close()
 			for n := range next {
 				a.responses.add(c.send(ctx, request(n)))
@@ -141,7 +141,7 @@ func (a *attackSite) hold(ctx context.Context, connections int, use func(net.Con
 	for range connections {
 		all.Go(func() {
 			var d net.Dialer
-			conn, err := d.DialContext(ctx, "tcp", a.server.http)
+			conn, err := d.DialContext(ctx, "tcp", a.server.HTTP)
 			if err != nil {
 				return
 			}

@@ -41,7 +41,7 @@ func newBalancer() *balancer {
 			r.Out.Header.Set("X-Forwarded-Proto", "https")
 			if to := b.pick(); to != nil {
 				to.served.Add(1)
-				r.SetURL(&url.URL{Scheme: "http", Host: to.node.http})
+				r.SetURL(&url.URL{Scheme: "http", Host: to.node.HTTP})
 			}
 		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: 64},

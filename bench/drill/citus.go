@@ -75,7 +75,7 @@ func distributed(ctx context.Context, p place, r *report, size citusSize) (err e
 		if nodes[i], err = p.serve(ctx, drillEnv...); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, nodes[i].stop()) }()
+		defer func() { err = errors.Join(err, nodes[i].Stop()) }()
 	}
 	var all [2]*writers
 	for i, guild := range guilds {
@@ -86,7 +86,7 @@ func distributed(ctx context.Context, p place, r *report, size citusSize) (err e
 		if err != nil {
 			return err
 		}
-		all[i] = &writers{name: guild + "-", addresses: [2]string{nodes[i].http, nodes[i+1].http}, token: tokens[0], request: paysAndPosts}
+		all[i] = &writers{name: guild + "-", addresses: [2]string{nodes[i].HTTP, nodes[i+1].HTTP}, token: tokens[0], request: paysAndPosts}
 	}
 	return c.lose(ctx, p, r, all, hook, size)
 }

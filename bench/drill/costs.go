@@ -59,7 +59,7 @@ func costs(ctx context.Context, p place, r *report, length time.Duration) (err e
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.stop()) }()
+	defer func() { err = errors.Join(err, s.Stop()) }()
 	m := &costMeter{server: s, postmaster: postmaster, report: r, length: length}
 	r.say("%d cores, %d callers, %s each; in microseconds of a processor:", runtime.NumCPU(), costClients, length)
 	m.measure(ctx, "a read (getWallet)", func(n int64) []byte {
@@ -106,13 +106,13 @@ type costMeter struct {
 func (m *costMeter) measure(ctx context.Context, what string, build func(n int64) []byte, hook *receiver) {
 	var responses tally
 	var next atomic.Int64
-	server, postgres, begun := proc.CPU(m.server.pid), proc.CPUOfTree(m.postmaster), time.Now()
+	server, postgres, begun := proc.CPU(m.server.PID), proc.CPUOfTree(m.postmaster), time.Now()
 	going, cancel := context.WithTimeout(ctx, m.length)
 	defer cancel()
 	var all sync.WaitGroup
 	for range costClients {
 		all.Go(func() {
-			c := &caller{address: m.server.http}
+			c := &caller{address: m.server.HTTP}
 			defer c.close()
 			for going.Err() == nil {
 				responses.add(c.send(ctx, build(next.Add(1))))
@@ -126,6 +126,6 @@ func (m *costMeter) measure(ctx context.Context, what string, build func(n int64
 	}
 	each := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(max(n, 1)) }
 	m.report.say("  %-42s server %4.0f, Postgres %4.0f   (%.0f a second, p99 %.1f ms)", what,
-		each(proc.CPU(m.server.pid)-server), each(proc.CPUOfTree(m.postmaster)-postgres), float64(n)/took.Seconds(), ms(responses.at(0.99, ok)))
+		each(proc.CPU(m.server.PID)-server), each(proc.CPUOfTree(m.postmaster)-postgres), float64(n)/took.Seconds(), ms(responses.at(0.99, ok)))
 	m.report.hold(responses.count(ok) == n && n > 0, "each of them succeeds: %s", strings.TrimSpace(responses.String()))
 }

@@ -47,10 +47,10 @@ func failover(ctx context.Context, p place, r *report, length time.Duration) (er
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, s.stop()) }()
+		defer func() { err = errors.Join(err, s.Stop()) }()
 		nodes = append(nodes, s)
 	}
-	w := &writers{addresses: [2]string{nodes[0].http, nodes[1].http}, token: tokens[1], request: paysAndPosts}
+	w := &writers{addresses: [2]string{nodes[0].HTTP, nodes[1].HTTP}, token: tokens[1], request: paysAndPosts}
 	stop := w.begin(ctx, 8)
 	pause(ctx, length)
 	if err := p.revokeFirst(ctx); err != nil {
@@ -74,7 +74,7 @@ func failover(ctx context.Context, p place, r *report, length time.Duration) (er
 	r.hold(w.unsettled == 0, "each write that got no answer settles when it is sent again (%d of %d did not)", w.unsettled, len(w.done)+w.unsettled)
 	r.hold(w.responses.count(func(a response) bool { return a.code == "internal_error" }) == 0, "no answer is an internal error")
 	for i, s := range nodes {
-		c := &caller{address: s.http}
+		c := &caller{address: s.HTTP}
 		a := c.send(ctx, request("GET", "/me", tokens[0], nil))
 		c.close()
 		r.hold(a.status == 401, "the token that was revoked is refused by node %d (%d)", i+1, a.status)

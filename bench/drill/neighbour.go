@@ -43,7 +43,7 @@ func neighbour(ctx context.Context, p place, r *report, size neighbourSize) (err
 		return err
 	}
 	defer func() {
-		if stopped := s.stop(); err == nil {
+		if stopped := s.Stop(); err == nil {
 			err = stopped
 		}
 	}()
@@ -126,7 +126,7 @@ func (b *victim) live(ctx context.Context, length time.Duration, beside func(con
 	var s seen
 	for i := range 4 {
 		all.Go(func() {
-			c := &caller{address: b.server.http}
+			c := &caller{address: b.server.HTTP}
 			defer c.close()
 			for n := i; pause(stage, 20*time.Millisecond); n++ {
 				s.calls.add(c.send(ctx, b.call(n)))
@@ -134,7 +134,7 @@ func (b *victim) live(ctx context.Context, length time.Duration, beside func(con
 		})
 	}
 	all.Go(func() {
-		c := &caller{address: b.server.http}
+		c := &caller{address: b.server.HTTP}
 		defer c.close()
 		for len(b.fresh) > 0 && pause(stage, 500*time.Millisecond) {
 			s.strangers.add(c.send(ctx, request("GET", "/me", b.fresh[0], nil)))

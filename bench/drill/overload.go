@@ -93,7 +93,7 @@ func (size overloadSize) underLoad(ctx context.Context, p place, r *report, name
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.stop()) }()
+	defer func() { err = errors.Join(err, s.Stop()) }()
 	load := func(connections int) *tally { return s.closedLoop(ctx, connections, size.length, tokens, call) }
 	load(size.best[0]) // connections, tokens and statements are there after this
 
@@ -165,7 +165,7 @@ func (s *server) closedLoop(ctx context.Context, connections int, length time.Du
 	var all sync.WaitGroup
 	for i := range connections {
 		all.Go(func() {
-			c := &caller{address: s.http}
+			c := &caller{address: s.HTTP}
 			defer c.close()
 			for stage.Err() == nil {
 				a := c.send(ctx, call(tokens[i%len(tokens)], int(next.Add(1))))

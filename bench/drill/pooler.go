@@ -57,12 +57,12 @@ func pooled(ctx context.Context, p place, r *report, length time.Duration) (err 
 		return err
 	}
 	told := awaited(ctx, 30*time.Second, func() bool {
-		log, err := unreachable.log()
+		log, err := unreachable.Log()
 		return err == nil && bytes.Contains(log, []byte("GUILDHALL_LISTEN_URL has to name the direct way"))
 	})
 	r.hold(told, "without it the log says so")
 	r.hold(unreachable.metric(ctx, "guildhall_direct_line_missing") == "1", "and a metric")
-	if err := unreachable.stop(); err != nil {
+	if err := unreachable.Stop(); err != nil {
 		return err
 	}
 
@@ -70,7 +70,7 @@ func pooled(ctx context.Context, p place, r *report, length time.Duration) (err 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.stop()) }()
+	defer func() { err = errors.Join(err, s.Stop()) }()
 	r.hold(awaited(ctx, 30*time.Second, func() bool { return s.metric(ctx, "guildhall_token_cache_trusted") == "1" }), "with it tokens are found in memory")
 	return s.readAndWrite(ctx, direct, r, tokens, length)
 }
@@ -85,7 +85,7 @@ func (s *server) readAndWrite(ctx context.Context, direct string, r *report, tok
 	var all sync.WaitGroup
 	for i := range 4 * poolerServers {
 		all.Go(func() {
-			c := &caller{address: s.http}
+			c := &caller{address: s.HTTP}
 			defer c.close()
 			for n := 0; stage.Err() == nil; n++ {
 				token := tokens[i%len(tokens)]

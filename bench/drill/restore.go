@@ -148,7 +148,7 @@ func (l *life) goThrough(ctx context.Context, r *report, take func() error) (err
 		return err
 	}
 	done := silent.pay(ctx, l.tokens[0], "before", l.writes)
-	if err := silent.stop(); err != nil {
+	if err := silent.Stop(); err != nil {
 		return err
 	}
 	l.taken = time.Now().UTC()
@@ -159,7 +159,7 @@ func (l *life) goThrough(ctx context.Context, r *report, take func() error) (err
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.stop()) }()
+	defer func() { err = errors.Join(err, s.Stop()) }()
 	done += s.pay(ctx, l.tokens[1], "since", l.writes)
 	r.hold(done == 2*l.writes, "%d of %d writes before and after the backup succeed", done, 2*l.writes)
 	r.hold(awaited(ctx, 2*time.Minute, func() bool { return len(l.hook.events()) == 2*l.writes }), "%d of %d events arrive", len(l.hook.events()), 2*l.writes)
@@ -190,8 +190,8 @@ func (l *life) intoServiceAgain(ctx context.Context, r *report, fresh place) (er
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	c := &caller{address: s.http}
+	defer func() { err = errors.Join(err, s.Stop()) }()
+	c := &caller{address: s.HTTP}
 	defer c.close()
 	for i, t := range l.tokens {
 		a := c.send(ctx, request("GET", "/me", t, nil))
@@ -241,7 +241,7 @@ var drillEnv = []string{
 
 // pay makes as many keyed writes and returns how many succeeded.
 func (s *server) pay(ctx context.Context, token, key string, writes int) (done int) {
-	c := &caller{address: s.http}
+	c := &caller{address: s.HTTP}
 	defer c.close()
 	for i := range writes {
 		name := fmt.Sprintf("%s-%d", key, i)

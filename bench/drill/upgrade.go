@@ -111,7 +111,7 @@ func (u *upgrade) stages(ctx, probing context.Context) (err error) {
 	stopped := false
 	defer func() {
 		if !stopped {
-			err = errors.Join(err, before.stop())
+			err = errors.Join(err, before.Stop())
 		}
 	}()
 	first := u.front.add(probing, before)
@@ -127,7 +127,7 @@ func (u *upgrade) stages(ctx, probing context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, after.stop()) }()
+	defer func() { err = errors.Join(err, after.Stop()) }()
 	second := u.front.add(probing, after)
 	alone := first.served.Load()
 	pause(ctx, u.size.length)
@@ -143,7 +143,7 @@ func (u *upgrade) stages(ctx, probing context.Context) (err error) {
 	stop = u.load(ctx)
 	begun := time.Now()
 	stopped = true
-	if err := before.stop(); err != nil {
+	if err := before.Stop(); err != nil {
 		return err
 	}
 	u.report.say("the old node is stopped after %.1f s", time.Since(begun).Seconds())
@@ -311,7 +311,7 @@ func (u *upgrade) comparePages(ctx context.Context, which string, s *server) err
 
 // page returns the members on a page of a leaderboard.
 func (s *server) page(ctx context.Context, token, path string) (members []string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.http+"/api/v1"+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.HTTP+"/api/v1"+path, nil)
 	if err != nil {
 		return nil, err
 	}

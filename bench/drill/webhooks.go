@@ -196,7 +196,7 @@ func (h *hooks) stage(ctx context.Context, run func(context.Context, *server) er
 	}
 	err = run(ctx, s)
 	h.receiver.CloseClientConnections() // the server waits for its sends when it stops
-	err = errors.Join(err, s.stop())
+	err = errors.Join(err, s.Stop())
 	for _, statement := range []string{
 		`TRUNCATE webhook_deliveries, webhook_events, webhook_attempts`,
 		`DELETE FROM webhook_endpoints WHERE url NOT LIKE '%/watched'`,
@@ -219,7 +219,7 @@ func (h *hooks) watch(ctx context.Context, s *server) (took []time.Duration, err
 	var all sync.WaitGroup
 	for _, guild := range h.guilds {
 		all.Go(func() {
-			c := &caller{address: s.http}
+			c := &caller{address: s.HTTP}
 			defer c.close()
 			for pause(stage, 100*time.Millisecond) {
 				n := h.writes.Add(1)

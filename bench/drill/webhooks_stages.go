@@ -213,7 +213,7 @@ func (b *big) fill(ctx context.Context) (err error) {
 
 // change makes one call about the endpoint and looks at what follows.
 func (b *big) change(ctx context.Context, name, method, path, body string) error {
-	c := &caller{address: b.server.http}
+	c := &caller{address: b.server.HTTP}
 	defer c.close()
 	what := fmt.Sprintf("%s with %d waiting", name, b.size.waiting)
 	return b.beside(ctx, b.server, what, 1.5, 50*time.Millisecond, func() error {

@@ -3,19 +3,13 @@ package main
 import (
 	"context"
 	"database/sql"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"strconv"
-	"strings"
-	"syscall"
-	"time"
 
+	"guildhall/bench/node"
 	"guildhall/internal/auth"
 	"guildhall/internal/db"
 	"guildhall/internal/db/embedded"
@@ -135,53 +129,14 @@ func (p *place) spent(ctx context.Context, work func() error) (c cost, err error
 }
 
 // serve runs the real server with the given roles while work is under way.
-func (p *place) serve(ctx context.Context, program, roles string, work func(address string) error) (err error) {
-	var free [2]string
-	for i := range free {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		free[i] = l.Addr().String()
-		if err := l.Close(); err != nil {
-			return err
-		}
-	}
-	var log strings.Builder
-	cmd := exec.Command(program, "serve")
-	cmd.Env = append(os.Environ(),
-		"GUILDHALL_DATABASE_URL="+p.postgres.URL, "GUILDHALL_ROLES="+roles,
-		"GUILDHALL_SECRET_KEY="+base64.StdEncoding.EncodeToString(secretKey),
-		"GUILDHALL_HTTP_LISTEN="+free[0], "GUILDHALL_OPS_LISTEN="+free[1], "GUILDHALL_TRUSTED_PROXIES=127.0.0.1/32",
-		"GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off", "GUILDHALL_RATE_LOGIN=off", "GUILDHALL_LOG=warn,json",
-	)
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	defer func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-		ended := cmd.Wait()
-		if err = errors.Join(err, ended); err != nil {
-			err = fmt.Errorf("%w\n%s", err, log.String())
-		}
-	}()
-	for until := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if err = get(ctx, "http://"+free[1]+"/readyz"); err == nil {
-			return work(free[0])
-		}
-		if time.Now().After(until) || ctx.Err() != nil {
-			return fmt.Errorf("the server does not become ready: %w", err)
-		}
-	}
-}
-
-func get(ctx context.Context, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func (p *place) serve(ctx context.Context, program, roles string, work func(address string) error) error {
+	n, err := node.Start(ctx, node.Config{Words: []string{program}, DatabaseURL: p.postgres.URL, SecretKey: secretKey, Env: []string{
+		"GUILDHALL_ROLES=" + roles, "GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off", "GUILDHALL_RATE_LOGIN=off",
+	}})
 	if err != nil {
 		return err
 	}
-	return send(req)
+	return errors.Join(work(n.HTTP), n.Stop())
 }
 
 // send takes anything but a success for an error.
