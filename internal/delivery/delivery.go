@@ -38,5 +38,6 @@
 // An endpoint's schedule also says what becomes of what waits for it: it is sent,
 // held or given up. Disabling, enabling and deleting an endpoint (manage.go)
 // change that one row; the deliveries follow a chunk at a time (maintenance.go),
-// as does everything else that has time: the log's retention, the gauges.
+// as does everything else that has time: the log's retention (retention.go), the
+// gauges.
 package delivery
