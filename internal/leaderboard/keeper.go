@@ -18,7 +18,7 @@ type Keeper struct {
 	DB  *db.DB
 	Log *slog.Logger
 
-	Interval time.Duration // between two rounds; 0 means a second
+	Interval time.Duration // between two rounds, a quarter of it after one with work to do; 0 means a second
 	Stretch  int           // rows between two marks; 0 means 128
 	Least    int           // rows that a leaderboard with a map has at least; 0 means 512
 
@@ -26,6 +26,7 @@ type Keeper struct {
 	last  asked // up to where the requests were worked through
 	swept mapID // up to which map moves were looked through
 	round int
+	busy  bool // whether the last round had work to do
 }
 
 // asked is a leaderboard that wants a look.
@@ -56,16 +57,21 @@ func (k *Keeper) Run(ctx context.Context) error {
 	if every == 0 {
 		every = time.Second
 	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	timer := time.NewTimer(every)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-timer.C:
 		}
 		if err := k.Maintain(ctx); err != nil && ctx.Err() == nil && k.Log != nil {
 			k.Log.ErrorContext(ctx, "keep the leaderboards", "error", err)
+		}
+		if k.busy { // every rank reads the moves that are not added up yet
+			timer.Reset(every / 4)
+		} else {
+			timer.Reset(every)
 		}
 	}
 }
@@ -73,6 +79,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 // Maintain is one round. A new map takes a few of them to come into use.
 func (k *Keeper) Maintain(ctx context.Context) error {
 	k.round++
+	k.busy = false
 	failed := k.promote(ctx)
 	for n, full := 0, true; full && n < roundSlices; n++ {
 		var err error
@@ -211,7 +218,7 @@ func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
 		LIMIT $3`, k.last.GuildID, k.last.Board, sliceSize); err != nil {
 		return false, fmt.Errorf("read which leaderboards want a look: %w", err)
 	}
-	k.last = asked{}
+	k.last, k.busy = asked{}, k.busy || len(requests) > 0
 	if full = len(requests) == sliceSize; full {
 		k.last = requests[len(requests)-1]
 	}
