@@ -159,7 +159,8 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"PUT /api/v1/economy/adjust", `{}`, 405, "POST"},
 	} {
 		method, path, _ := strings.Cut(c.call, " ")
-		req, err := http.NewRequestWithContext(t.Context(), method, strings.TrimSuffix(server.URL, "/api/v1")+strings.ReplaceAll(path, " ", "%20"), strings.NewReader(c.body))
+		req, err := http.NewRequestWithContext(t.Context(), method,
+			strings.TrimSuffix(server.URL, "/api/v1")+strings.ReplaceAll(path, " ", "%20"), strings.NewReader(c.body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +261,8 @@ func TestATokenOfTheOtherEnvironmentIsNamed(t *testing.T) {
 		}
 		text, err := io.ReadAll(res.Body)
 		res.Body.Close()
-		if err != nil || res.StatusCode != 401 || !strings.Contains(string(text), want) || !strings.Contains(string(text), "invalid_token") || strings.Contains(string(text), token) {
+		if err != nil || res.StatusCode != 401 || !strings.Contains(string(text), want) || !strings.Contains(string(text), "invalid_token") ||
+			strings.Contains(string(text), token) {
 			t.Errorf("%s: %d %s %v, want %s", token[:9], res.StatusCode, text, err, want)
 		}
 	}
@@ -273,5 +275,6 @@ func TestNullIsAbsentWhereNothingElseCanBeMeant(t *testing.T) {
 	server.Do(t, "adjustBalance", `{"user_id":"1","delta":5,"reason":null}`).Want(t, 200, `{"data":{"balance":5}}`)
 	server.Do(t, "adjustXp", `{"user_id":"1","delta":5,"total_xp":null}`).Want(t, 200, "")
 	server.Do(t, "adjustXp", `{"user_id":"1","delta":null,"total_xp":7}`).Want(t, 200, "")
-	server.Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1:9/x","events":["case.created"],"description":null,"enabled":null}`).Want(t, 201, `{"data":{"enabled":true}}`)
+	server.Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1:9/x","events":["case.created"],"description":null,"enabled":null}`).
+		Want(t, 201, `{"data":{"enabled":true}}`)
 }

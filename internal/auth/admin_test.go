@@ -27,7 +27,8 @@ func TestCreate(t *testing.T) {
 		if !strings.HasPrefix(tok.Secret, "svc_test_") || len(tok.Secret) != 52 || tok.Preview != "svc_test_..."+tok.Secret[48:] {
 			t.Errorf("token %q, preview %q", tok.Secret, tok.Preview)
 		}
-		if !slices.Equal(tok.Scopes, []string{"cases:read", "webhooks:manage"}) || !slices.Equal(tok.IPAllowlist, []string{"10.0.0.0/8", "192.0.2.1"}) {
+		if !slices.Equal(tok.Scopes, []string{"cases:read", "webhooks:manage"}) ||
+			!slices.Equal(tok.IPAllowlist, []string{"10.0.0.0/8", "192.0.2.1"}) {
 			t.Errorf("scopes %v, allowlist %v", tok.Scopes, tok.IPAllowlist)
 		}
 		if tok.ExpiresAt == nil || tok.ExpiresAt.Sub(tok.CreatedAt) != 90*24*time.Hour || tok.RevokedAt != nil || tok.LastUsedAt != nil {

@@ -26,7 +26,8 @@ func TestRevocationWithLostLinks(t *testing.T) {
 	lost := s.tokens(t, func(c *Config) { c.URL, c.DB = lostLink.URL, open(t, lostLink.URL) })
 	nodes := []*Tokens{healthy, cut, lost}
 	run(t, nodes...)
-	testutil.Eventually(t, "the nodes know of each other", func() bool { return healthy.Nodes() == 3 && cut.Nodes() == 3 && lost.Nodes() == 3 })
+	testutil.Eventually(t, "the nodes know of each other",
+		func() bool { return healthy.Nodes() == 3 && cut.Nodes() == 3 && lost.Nodes() == 3 })
 	tok, kept := s.token(t), s.token(t)
 	for _, n := range nodes {
 		cachedBy(t, n, tok.Secret)

@@ -86,7 +86,8 @@ func TestAnnouncementsSayWhatToForget(t *testing.T) {
 		before, beside := n.gens.of(named), n.gens.of(other)
 		n.onChange(c.payload)
 		if n.gens.of(named) != before+c.named || n.gens.of(other) != beside+c.other {
-			t.Errorf("%q: generations rise by %d and %d, want %d and %d", c.payload, n.gens.of(named)-before, n.gens.of(other)-beside, c.named, c.other)
+			t.Errorf("%q: generations rise by %d and %d, want %d and %d", c.payload, n.gens.of(named)-before, n.gens.of(other)-beside,
+				c.named, c.other)
 		}
 	}
 	if got := n.epoch.Load(); got != 10 {

@@ -106,7 +106,8 @@ func TestUrgentDeliveriesGoOutNow(t *testing.T) {
 	w.until("the first is delivered", func() bool { return w.inState(StateDelivered) == 1 })
 	first := dbtest.Value[string](t, w.DB, `SELECT id FROM webhook_deliveries`)
 	block := func() {
-		w.exec(`UPDATE webhook_schedule SET failures = 9, blocks = 5, failing_since = now(), blocked_until = now() + interval '10 minutes', quiet_until = now() + interval '1 day'`)
+		w.exec(`UPDATE webhook_schedule SET failures = 9, blocks = 5, failing_since = now(), blocked_until = now() + interval '10 minutes',
+			quiet_until = now() + interval '1 day'`)
 	}
 	well := func() bool {
 		return w.count(`SELECT count(*) FROM webhook_schedule WHERE failures = 0 AND failing_since IS NULL AND not_before IS NULL`) == 1

@@ -42,7 +42,8 @@ func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 	w.exec(`
 		CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN
-			IF EXISTS (SELECT FROM failpoint WHERE name = TG_NAME) AND (TG_NAME <> 'middle' OR (SELECT count(*) FROM webhook_deliveries WHERE event_id = to_jsonb(NEW) ->> 'event_id') = 1) THEN
+			IF EXISTS (SELECT FROM failpoint WHERE name = TG_NAME) AND (TG_NAME <> 'middle'
+				OR (SELECT count(*) FROM webhook_deliveries WHERE event_id = to_jsonb(NEW) ->> 'event_id') = 1) THEN
 				RAISE EXCEPTION 'failpoint %', TG_NAME;
 			END IF;
 			RETURN NEW;
@@ -54,8 +55,10 @@ func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 	} {
 		w.exec(`CREATE TRIGGER ` + name + ` ` + on + ` EXECUTE FUNCTION fail()`)
 	}
-	w.exec(`CREATE CONSTRAINT TRIGGER commit_event AFTER INSERT ON webhook_events DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail()`)
-	w.exec(`CREATE CONSTRAINT TRIGGER commit_delivery AFTER INSERT ON webhook_deliveries DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail()`)
+	w.exec(`CREATE CONSTRAINT TRIGGER commit_event AFTER INSERT ON webhook_events DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+		EXECUTE FUNCTION fail()`)
+	w.exec(`CREATE CONSTRAINT TRIGGER commit_delivery AFTER INSERT ON webhook_deliveries DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+		EXECUTE FUNCTION fail()`)
 
 	kill := func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `SELECT pg_terminate_backend(pg_backend_pid())`)
@@ -102,7 +105,8 @@ func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 			if err := at(1); err != nil {
 				return err
 			}
-			if err := event.Record(ctx, tx, event.System(w.guild).On(time.Now()), event.CaseCreated, map[string]any{"id": fmt.Sprint(i)}); err != nil {
+			if err := event.Record(ctx, tx, event.System(w.guild).On(time.Now()), event.CaseCreated,
+				map[string]any{"id": fmt.Sprint(i)}); err != nil {
 				return err
 			}
 			return at(2)
@@ -118,10 +122,14 @@ func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 		t.Errorf("%d changes, %d committed", n, committed)
 	}
 	for what, n := range map[string]int{
-		"changes without their event":    w.count(`SELECT count(*) FROM changes c WHERE NOT EXISTS (SELECT FROM webhook_events e WHERE convert_from(e.payload, 'UTF8')::jsonb -> 'data' ->> 'id' = c.id)`),
-		"events without their change":    w.count(`SELECT count(*) FROM webhook_events e WHERE NOT EXISTS (SELECT FROM changes c WHERE c.id = convert_from(e.payload, 'UTF8')::jsonb -> 'data' ->> 'id')`),
-		"events without their fan-out":   w.count(`SELECT count(*) FROM webhook_events e WHERE (SELECT count(*) FROM webhook_deliveries d WHERE d.event_id = e.id) <> 3`),
-		"deliveries without their event": w.count(`SELECT count(*) FROM webhook_deliveries d WHERE NOT EXISTS (SELECT FROM webhook_events e WHERE e.id = d.event_id)`),
+		"changes without their event": w.count(`SELECT count(*) FROM changes c WHERE NOT EXISTS (
+			SELECT FROM webhook_events e WHERE convert_from(e.payload, 'UTF8')::jsonb -> 'data' ->> 'id' = c.id)`),
+		"events without their change": w.count(`SELECT count(*) FROM webhook_events e WHERE NOT EXISTS (
+			SELECT FROM changes c WHERE c.id = convert_from(e.payload, 'UTF8')::jsonb -> 'data' ->> 'id')`),
+		"events without their fan-out": w.count(`SELECT count(*) FROM webhook_events e
+			WHERE (SELECT count(*) FROM webhook_deliveries d WHERE d.event_id = e.id) <> 3`),
+		"deliveries without their event": w.count(`SELECT count(*) FROM webhook_deliveries d WHERE NOT EXISTS (
+			SELECT FROM webhook_events e WHERE e.id = d.event_id)`),
 	} {
 		if n != 0 {
 			t.Errorf("%d %s", n, what)
@@ -325,7 +333,8 @@ func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 				})
 			}
 			reason := ""
-			if err := w.DB.Reader().GetContext(w.t.Context(), &reason, `SELECT coalesce(disabled_reason, '') FROM webhook_endpoints`); err != nil || reason != reasonFailing {
+			if err := w.DB.Reader().GetContext(w.t.Context(), &reason,
+				`SELECT coalesce(disabled_reason, '') FROM webhook_endpoints`); err != nil || reason != reasonFailing {
 				w.t.Errorf("disabled because of %q, %v", reason, err)
 			}
 		}, func(cfg *Config) { cfg.Clock = c.now; cfg.Schedule = slices.Repeat(Schedule{time.Hour}, 90) })
@@ -356,7 +365,8 @@ func TestRotationNeverBreaksVerification(t *testing.T) {
 		secret := known[rand.IntN(body.Data.Known)]
 		mu.Unlock()
 		verifier, err := standard.NewWebhook(secret)
-		if err != nil || verifier.Verify(payload, req.Header) != nil || stripe.ValidatePayload(payload, req.Header.Get("Service-Signature"), secret) != nil {
+		if err != nil || verifier.Verify(payload, req.Header) != nil ||
+			stripe.ValidatePayload(payload, req.Header.Get("Service-Signature"), secret) != nil {
 			broken.Add(1)
 		}
 	})
@@ -366,7 +376,8 @@ func TestRotationNeverBreaksVerification(t *testing.T) {
 	for range rotations {
 		w.unit(func(ctx context.Context, tx *db.Tx) error {
 			for range 2 {
-				if err := event.Record(ctx, tx, event.System(w.guild).On(time.Now()), event.CaseCreated, map[string]int{"known": len(known)}); err != nil {
+				if err := event.Record(ctx, tx, event.System(w.guild).On(time.Now()), event.CaseCreated,
+					map[string]int{"known": len(known)}); err != nil {
 					return err
 				}
 			}
@@ -498,16 +509,19 @@ func TestPoisonRowsEndAndHurtNobody(t *testing.T) {
 			return metric(t, d.metrics.unreadable) > before
 		})
 	}
-	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'pending' AND attempts = 0`, locked.ID); n != 3 {
+	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'pending' AND attempts = 0`,
+		locked.ID); n != 3 {
 		t.Errorf("%d of 3 wait for the secret without an attempt counted", n)
 	}
-	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'failed' AND error <> ''`, deleted.ID); n != 3 {
+	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'failed' AND error <> ''`,
+		deleted.ID); n != 3 {
 		t.Errorf("%d of the deleted endpoint's 3 failed with a reason", n)
 	}
 	if n := w.count(`
 		SELECT count(*) FROM webhook_deliveries d
 		JOIN webhook_attempts a ON a.delivery_id = d.id
-		WHERE d.endpoint_id = $1 AND d.state = 'failed' AND d.attempts = 1 AND a.outcome = 'invalid_payload' AND a.error <> ''`, neighbour.ID); n != 1 {
+		WHERE d.endpoint_id = $1 AND d.state = 'failed' AND d.attempts = 1 AND a.outcome = 'invalid_payload'
+		AND a.error <> ''`, neighbour.ID); n != 1 {
 		t.Errorf("%d events that cannot be read failed with a reason, want 1", n)
 	}
 	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'delivered'`, neighbour.ID); n != 3 {

@@ -170,7 +170,8 @@ func (w *world) record(guild string, n int) {
 	w.t.Helper()
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
 		for i := range n {
-			if err := event.Record(ctx, tx, event.System(guild).On(time.Now()), event.BalanceChanged, map[string]any{"user_id": "42", "delta": i, "reason": "ünï<cödé> 🪙"}); err != nil {
+			if err := event.Record(ctx, tx, event.System(guild).On(time.Now()), event.BalanceChanged,
+				map[string]any{"user_id": "42", "delta": i, "reason": "ünï<cödé> 🪙"}); err != nil {
 				return err
 			}
 		}
@@ -225,7 +226,8 @@ func (w *world) states() string {
 		State string `db:"state"`
 		N     int    `db:"n"`
 	}
-	if err := w.DB.Reader().SelectContext(context.Background(), &rows, `SELECT state, count(*) AS n FROM webhook_deliveries GROUP BY state ORDER BY state`); err != nil {
+	if err := w.DB.Reader().SelectContext(context.Background(), &rows,
+		`SELECT state, count(*) AS n FROM webhook_deliveries GROUP BY state ORDER BY state`); err != nil {
 		return err.Error()
 	}
 	return fmt.Sprint(rows)

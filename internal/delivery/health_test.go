@@ -41,7 +41,10 @@ func TestAFailingEndpointIsBlockedForLongerEachTime(t *testing.T) {
 		}
 		return h
 	}
-	for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 15 * time.Minute, 15 * time.Minute} {
+	for i, want := range []time.Duration{
+		30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute,
+		15 * time.Minute, 15 * time.Minute,
+	} {
 		w.until("the block", func() bool {
 			if i == 0 {
 				w.advanceIdle(c, 10*time.Millisecond) // past the pauses, before any block ends
@@ -90,7 +93,8 @@ func TestAllOfAnEventGoesAtItsAge(t *testing.T) {
 		if err := d.prune(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprintf("%d attempts, %d events, %s", w.count(`SELECT count(*) FROM webhook_attempts`), w.count(`SELECT count(*) FROM webhook_events`), w.states())
+		return fmt.Sprintf("%d attempts, %d events, %s", w.count(`SELECT count(*) FROM webhook_attempts`),
+			w.count(`SELECT count(*) FROM webhook_events`), w.states())
 	}
 	if got := prune(keep - time.Hour); got != "40 attempts, 20 events, [{delivered 20} {held 20}]" {
 		t.Errorf("an hour too early there are %s", got)
@@ -98,7 +102,8 @@ func TestAllOfAnEventGoesAtItsAge(t *testing.T) {
 	if got := prune(keep + time.Hour); got != "0 attempts, 20 events, [{delivered 20} {failed 20}]" {
 		t.Errorf("after 30 days there are %s", got)
 	}
-	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND error = 'expired' AND completed_at IS NOT NULL`, off.ID); n != 20 {
+	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND error = 'expired'
+		AND completed_at IS NOT NULL`, off.ID); n != 20 {
 		t.Errorf("%d of 20 say that they have expired", n)
 	}
 	if got := prune(keep + expiredFor + time.Hour); got != "0 attempts, 0 events, []" {
@@ -221,12 +226,14 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 		case 0:
 			w.enable(e, false)
 		case 1:
-			w.exec(`UPDATE webhook_schedule SET failures = 5, failing_since = now(), blocked_until = now() + interval '1 hour' WHERE guild_id = $1`, guild)
+			w.exec(`UPDATE webhook_schedule SET failures = 5, failing_since = now(), blocked_until = now() + interval '1 hour'
+				WHERE guild_id = $1`, guild)
 		case 2:
 			w.exec(`UPDATE webhook_deliveries SET due_at = now() + interval '1 hour' WHERE guild_id = $1`, guild)
 		}
 	}
-	w.exec(`UPDATE webhook_deliveries SET due_at = now() - interval '90 seconds', event_at = now() - interval '90 seconds' WHERE guild_id <> '903'`)
+	w.exec(`UPDATE webhook_deliveries SET due_at = now() - interval '90 seconds', event_at = now() - interval '90 seconds'
+		WHERE guild_id <> '903'`)
 	d, err := New(w.cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -262,7 +269,10 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 	for _, f := range families {
 		names = append(names, f.GetName())
 	}
-	for _, want := range []string{"attempts_total", "oldest_delivery_seconds", "deliveries_waiting", "endpoints", "lease_expiries_total", "slots_in_use"} {
+	for _, want := range []string{
+		"attempts_total", "oldest_delivery_seconds", "deliveries_waiting", "endpoints", "lease_expiries_total",
+		"slots_in_use",
+	} {
 		if !strings.Contains(strings.Join(names, " "), "guildhall_webhook_"+want) {
 			t.Errorf("there is no metric %s in %v", want, names)
 		}

@@ -116,7 +116,8 @@ func TestHealthFollowsTheContract(t *testing.T) {
 			if off {
 				return
 			}
-			if wellNow := w.count(`SELECT count(*) FROM webhook_schedule WHERE failing_since IS NULL AND failures = 0 AND blocks = 0 AND not_before IS NULL`) == 1; wellNow != (o == delivered) {
+			if wellNow := w.count(`SELECT count(*) FROM webhook_schedule WHERE failing_since IS NULL AND failures = 0 AND blocks = 0
+				AND not_before IS NULL`) == 1; wellNow != (o == delivered) {
 				rt.Fatalf("after %s the endpoint counts as well: %v", o, wellNow)
 			}
 		}

@@ -53,7 +53,8 @@ func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 	w.exec(`
 		INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, failures, blocks, failing_since, blocked_until)
 		SELECT 'g' || i, 'e' || i, now() + interval '1 hour', 5, 1, now(), now() + interval '1 hour' FROM generate_series(1, $1) AS i`, waiting)
-	w.exec(`INSERT INTO webhook_events (guild_id, id, type, payload) SELECT 'g' || i, 'v' || i, 'x', '\x7b7d' FROM generate_series(1, $1) AS i`, waiting)
+	w.exec(`INSERT INTO webhook_events (guild_id, id, type, payload) SELECT 'g' || i, 'v' || i, 'x', '\x7b7d'
+		FROM generate_series(1, $1) AS i`, waiting)
 	w.exec(`
 		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, fresh)
 		SELECT 'g' || i, 'e' || i, 'v' || i, false FROM generate_series(1, $1) AS i`, waiting)
@@ -121,7 +122,10 @@ func TestAClaimWritesNoMoreOfAFloodThanItSends(t *testing.T) {
 		taken, most   int
 	}{
 		{"an endpoint that is well", `UPDATE webhook_schedule SET urgent = false`, 4, 4},
-		{"one that is blocked", `UPDATE webhook_schedule SET blocked_until = now() + interval '1 hour', failing_since = now(), blocks = 1`, 0, 100},
+		{
+			"one that is blocked",
+			`UPDATE webhook_schedule SET blocked_until = now() + interval '1 hour', failing_since = now(), blocks = 1`, 0, 100,
+		},
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			t.Parallel()
@@ -165,7 +169,8 @@ func TestStatementsFindRowsByKeyWithStatisticsOfAQuietTime(t *testing.T) {
 	insert(StateHeld, many, false)
 
 	var ids []string
-	if err := w.DB.Reader().SelectContext(t.Context(), &ids, `SELECT id FROM webhook_deliveries WHERE state = 'pending' LIMIT $1`, few); err != nil {
+	if err := w.DB.Reader().SelectContext(t.Context(), &ids,
+		`SELECT id FROM webhook_deliveries WHERE state = 'pending' LIMIT $1`, few); err != nil {
 		t.Fatal(err)
 	}
 	batch := make([]result, few)
@@ -337,7 +342,8 @@ func TestPruningReadsNoMoreThanItForgets(t *testing.T) {
 	const staying, old = 10_000, 300
 	w.exec(`
 		INSERT INTO webhook_events (guild_id, id, type, payload, occurred_at)
-		SELECT $1, 'v' || i, 'x', '\x7b7d', now() - CASE WHEN i <= $3 THEN interval '32 days' ELSE '1 day' END FROM generate_series(1, $2) AS i`, w.guild, staying+old, old)
+		SELECT $1, 'v' || i, 'x', '\x7b7d', now() - CASE WHEN i <= $3 THEN interval '32 days' ELSE '1 day' END
+		FROM generate_series(1, $2) AS i`, w.guild, staying+old, old)
 	w.exec(`
 		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_at, state, fresh)
 		SELECT guild_id, 'e', id, occurred_at, 'held', false FROM webhook_events`)
@@ -387,7 +393,8 @@ func TestWhatIsLostIsFoundByItsEvents(t *testing.T) {
 		SELECT $1, 'v' || i, 'case.created', '\x7b7d' FROM generate_series(1, $2) AS i`, w.guild, all)
 	w.exec(`
 		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, fresh, state, created_at)
-		SELECT $1, $2, 'v' || i, 'case.created', false, CASE WHEN i % $4 = 0 THEN 'failed' ELSE 'delivered' END, now() - make_interval(secs => $3 - i)
+		SELECT $1, $2, 'v' || i, 'case.created', false, CASE WHEN i % $4 = 0 THEN 'failed' ELSE 'delivered' END,
+		now() - make_interval(secs => $3 - i)
 		FROM generate_series(1, $3) AS i`, w.guild, e.ID, all, all/failed)
 	since := time.Now().Add(-24 * time.Hour)
 	for _, statistics := range []string{`SELECT 1`, `ANALYZE webhook_deliveries, webhook_events`} {

@@ -256,7 +256,8 @@ func TestDrawIsFinishedAfterItsWorkerDied(t *testing.T) {
 			points = append(points, name)
 		}
 	}
-	dbtest.Exec(s.t, s.DB, `CREATE CONSTRAINT TRIGGER in_commit AFTER INSERT ON giveaway_draws DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION die()`)
+	dbtest.Exec(s.t, s.DB, `CREATE CONSTRAINT TRIGGER in_commit AFTER INSERT ON giveaway_draws DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+		EXECUTE FUNCTION die()`)
 	for _, point := range append(points, "in_commit") {
 		s.giveaway(point, drawing, 2, 9, equal)
 		dbtest.Exec(s.t, s.DB, `INSERT INTO failpoints VALUES ($1)`, point)

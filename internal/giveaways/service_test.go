@@ -164,7 +164,8 @@ func TestListGiveawayEntries(t *testing.T) {
 	if got := append(ids(t, first, "user_id"), ids(t, second, "user_id")...); !slices.Equal(got, want) {
 		t.Errorf("the entrants are\n%v, want\n%v", got, want)
 	}
-	s.Do(t, "listGiveawayEntries", "", at, apitest.Query("page", "100000"), apitest.Query("per_page", "100")).Want(t, 200, `{"data":[],"has_more":false}`)
+	s.Do(t, "listGiveawayEntries", "", at, apitest.Query("page", "100000"), apitest.Query("per_page", "100")).
+		Want(t, 200, `{"data":[],"has_more":false}`)
 	s.Do(t, "listGiveawayEntries", "", at, apitest.Query("user_id", "999")).
 		Want(t, 200, `{"data":[{"user_id":"999","entries":7,"entered_at":"2026-01-01T00:00:00.000Z"}],"has_more":false}`)
 	s.Do(t, "listGiveawayEntries", "", at, apitest.Query("user_id", "998")).Want(t, 200, `{"data":[],"has_more":false}`)
@@ -241,7 +242,8 @@ func TestCreateGiveaway(t *testing.T) {
 	}
 	t.Run("takes what is just long enough", func(t *testing.T) {
 		s := s.on(t)
-		create(t, map[string]any{"prize": strings.Repeat("ü", 200), "description": strings.Repeat("ü", 1000), "winner_count": 100}).Want(t, 201, "")
+		create(t, map[string]any{"prize": strings.Repeat("ü", 200), "description": strings.Repeat("ü", 1000), "winner_count": 100}).
+			Want(t, 201, "")
 		s.WantEvent(t, "giveaway.created", "")
 	})
 	if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaways`); n != 4 {
@@ -313,7 +315,8 @@ func TestPauseAndResume(t *testing.T) {
 		return e
 	}
 	before := s.Do(t, "pauseGiveaway", "", at).Want(t, 200, `{"data":{"status":"paused"}}`)
-	s.WantEvent(t, "giveaway.paused", `{"origin":{"type":"api"},"timestamp":`+quote(before.Str(t, "data.updated_at"))+`,"data":`+quote(data(t, before))+`}`)
+	s.WantEvent(t, "giveaway.paused",
+		`{"origin":{"type":"api"},"timestamp":`+quote(before.Str(t, "data.updated_at"))+`,"data":`+quote(data(t, before))+`}`)
 	s.Do(t, "pauseGiveaway", "", at).WantError(t, 422, "giveaway_not_active")
 	dbtest.Exec(s.t, s.DB(), `
 		UPDATE giveaways
@@ -323,7 +326,8 @@ func TestPauseAndResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := s.Do(t, "resumeGiveaway", "", at).Want(t, 200, `{"data":{"status":"active"}}`)
-	s.WantEvent(t, "giveaway.resumed", `{"origin":{"type":"api"},"timestamp":`+quote(after.Str(t, "data.updated_at"))+`,"data":`+quote(data(t, after))+`}`)
+	s.WantEvent(t, "giveaway.resumed",
+		`{"origin":{"type":"api"},"timestamp":`+quote(after.Str(t, "data.updated_at"))+`,"data":`+quote(data(t, after))+`}`)
 	if moved := ends(after).Sub(ends(before)) + 48*time.Hour; moved < 3*time.Hour || moved > 3*time.Hour+time.Minute {
 		t.Errorf("a pause of three hours moved the end by %v", moved)
 	}

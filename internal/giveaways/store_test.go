@@ -41,7 +41,8 @@ func (s giveawayDB) giveaway(id, status string, winnerCount, users int, weight f
 	s.t.Helper()
 	dbtest.Exec(s.t, s.DB, `
 		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at, redraw_at)
-		VALUES ($1, $2, $3, 'A prize', $4, '381886868708655104', now() - interval '1 day', now() + interval '1 day', now() + interval '30 seconds')`,
+		VALUES ($1, $2, $3, 'A prize', $4, '381886868708655104', now() - interval '1 day', now() + interval '1 day',
+		now() + interval '30 seconds')`,
 		guild, id, status, winnerCount)
 	const batch = 5000 // as an import writes them
 	for i := 0; i < users; {
@@ -109,7 +110,8 @@ func TestCountersFollowTheEntries(t *testing.T) {
 	} {
 		s.do(func(ctx context.Context, tx *db.Tx) error {
 			got, err := advance(ctx, tx, s.get(step.of), gathering, "1", step.members)
-			if want := map[string][2]int64{"a": step.a, "b": step.b}[step.of]; err == nil && (got.EntrantCount != want[0] || got.EntryCount != want[1]) {
+			if want := map[string][2]int64{"a": step.a, "b": step.b}[step.of]; err == nil &&
+				(got.EntrantCount != want[0] || got.EntryCount != want[1]) {
 				t.Errorf("%s: the statement returns %d and %d", step.name, got.EntrantCount, got.EntryCount)
 			}
 			return err
@@ -193,7 +195,8 @@ func TestListsReadThroughTheirIndexes(t *testing.T) {
 		dbtest.WantIndex(t, s.DB, "giveaways_changed_by_status", changedOfStatus, "2", 26, 0, status, since)
 	}
 	// (Beside the draws it may add up the entries of a giveaway, for draws of the first release.)
-	if plan := dbtest.Plan(t, s.DB, draws, "2", "g1", 26, 0); !strings.Contains(plan, " using giveaway_draws_pkey ") || strings.Contains(plan, "Sort") {
+	if plan := dbtest.Plan(t, s.DB, draws, "2", "g1", 26, 0); !strings.Contains(plan, " using giveaway_draws_pkey ") ||
+		strings.Contains(plan, "Sort") {
 		t.Errorf("draws are not listed through their key:\n%s", plan)
 	}
 	dbtest.WantIndex(t, s.DB, "giveaways_starting", startDue, look)

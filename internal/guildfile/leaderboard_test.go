@@ -63,7 +63,8 @@ func maintain(t *testing.T, d *db.DB, k *leaderboard.Keeper) (maps int) {
 			ranks  leaderboard.Board
 		}{"wallets": {"balance", leaderboard.Wallets}, "levels": {"total_xp", leaderboard.Levels}} {
 			var all []string
-			if err := tx.SelectContext(ctx, &all, `SELECT user_id FROM `+name+` WHERE guild_id = '1' ORDER BY `+b.points+` DESC, length(user_id), user_id`); err != nil {
+			if err := tx.SelectContext(ctx, &all,
+				`SELECT user_id FROM `+name+` WHERE guild_id = '1' ORDER BY `+b.points+` DESC, length(user_id), user_id`); err != nil {
 				return err
 			}
 			for range 5 {

@@ -239,7 +239,8 @@ func TestWorkers(t *testing.T) {
 		cfg.Log = slog.New(counting{slog.DiscardHandler, &logged})
 		away(true)
 		start(t, cfg)
-		testutil.Eventually(t, "a first attempt", func() bool { return logged.of("the job workers are not running, they start again in a second") > 0 })
+		testutil.Eventually(t, "a first attempt",
+			func() bool { return logged.of("the job workers are not running, they start again in a second") > 0 })
 		for _, name := range []string{"first", "second"} {
 			away(false)
 			testutil.Eventually(t, "the job to be stored", func() bool {
@@ -322,7 +323,8 @@ func TestFailuresAreSeenAndNotGivenUp(t *testing.T) {
 		return metric(t, reg, "guildhall_jobs_total", "outcome", outcome)
 	}
 	testutil.Eventually(t, "the counters", func() bool { return counted("failed") >= 5 && counted("done") >= 2 })
-	testutil.Eventually(t, "the age of the oldest job", func() bool { return metric(t, reg, "guildhall_jobs_oldest_seconds", "kind", "errand") > 86_000 })
+	testutil.Eventually(t, "the age of the oldest job",
+		func() bool { return metric(t, reg, "guildhall_jobs_oldest_seconds", "kind", "errand") > 86_000 })
 	// The day is over.
 	dbtest.Exec(t, base.DB, `
 			UPDATE river_job SET created_at = created_at - interval '1 minute', scheduled_at = now(), state = 'available'
@@ -381,7 +383,8 @@ func TestSweeps(t *testing.T) {
 	testutil.Eventually(t, "a sweep after a panic and an error", func() bool { return did.of("broken") >= 3 })
 	testutil.Eventually(t, "the other sweep", func() bool { return did.of("well") == 1 })
 	testutil.Eventually(t, "the counters", func() bool {
-		return metric(t, reg, "guildhall_sweeps_total", "outcome", "failed") >= 3 && metric(t, reg, "guildhall_sweeps_total", "sweep", "well") == 1
+		return metric(t, reg, "guildhall_sweeps_total", "outcome", "failed") >= 3 &&
+			metric(t, reg, "guildhall_sweeps_total", "sweep", "well") == 1
 	})
 }
 

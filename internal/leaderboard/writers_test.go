@@ -14,7 +14,8 @@ import (
 
 var (
 	// writing is a statement that changes rows of a leaderboard.
-	writing = regexp.MustCompile(`(?i)\b(INSERT\s+INTO|UPDATE|DELETE\s+FROM|TRUNCATE|COPY|MERGE\s+INTO)\s+(ONLY\s+)?(wallets|levels|\{board\})\b`)
+	writing = regexp.MustCompile(`(?i)\b(INSERT\s+INTO|UPDATE|DELETE\s+FROM|TRUNCATE|COPY|MERGE\s+INTO)\s+` +
+		`(ONLY\s+)?(wallets|levels|\{board\})\b`)
 
 	// giving is one that makes a row another member's, which moves cannot tell.
 	giving = regexp.MustCompile(`(?is)\bUPDATE\s+(wallets|levels)\b[^;]*?\bSET\b[^;]*?\b(user_id|guild_id)\s*=[^;]*?\bWHERE\b`)
@@ -80,7 +81,8 @@ func TestEveryStatementThatMovesRowsNotesIt(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"node_modules", "build", "bench"}, d.Name())):
+		case d.IsDir() && path != root &&
+			(strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"node_modules", "build", "bench"}, d.Name())):
 			return filepath.SkipDir // a bench fills a database of its own
 		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 			return nil

@@ -167,7 +167,8 @@ func TestWithoutRedis(t *testing.T) {
 		})
 		// What the nodes admitted alone is not given out a second time.
 		allowed += crowd(ctx, all, q, 6, 200)
-		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "counted by this node alone") || !strings.Contains(log.String(), "shared with the other nodes again") {
+		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "counted by this node alone") ||
+			!strings.Contains(log.String(), "shared with the other nodes again") {
 			t.Errorf("logged: %s", log.String())
 		}
 		if allowed > 450 {
