@@ -105,7 +105,7 @@ func TestAStatementThatDoesNotNoteIsFound(t *testing.T) {
 		"var q = `WITH made AS (insert into levels (guild_id) values ($1)) SELECT 1`":                                                1,
 		"func f() { do(`DELETE FROM\n\twallets`) }":                                                                                  1,
 		"var q = target{table: \"levels\"}":                                                                                          1,
-		"var q = target{table: \"levels\"}; func f() { leaderboard.Reloaded() }":                                                     0,
+		"var q = target{table: \"levels\"}; func f() { leaderboard.Levels.Reloaded() }":                                              0,
 		"var q = leaderboard.Levels.Noted(`m`, `$1`, func(n string) string { return `UPDATE levels SET x = 1` + n })":                0,
 		"var q = leaderboard.Levels.Noted(`m`, `$1`, func(n string) string { return `UPDATE levels SET user_id = $2 WHERE x` + n })": 1,
 		"const q = `SELECT FROM wallets WHERE guild_id = $1`":                                                                        0,
