@@ -10,6 +10,7 @@ import (
 
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 )
 
 // Each message, read alone, says what is wrong with the call and how to mend it.
@@ -204,7 +205,7 @@ func TestRefusalsNameTheState(t *testing.T) {
 	told("adjustBalance", `{"user_id":"5","delta":9007199254740991}`, "would exceed 9007199254740991")
 	told("adjustXp", `{"user_id":"5","delta":-3}`, "The member has 0 XP, which does not cover a change by -3.")
 
-	err := a.DB().Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+	dbtest.Do(t, a.DB(), func(ctx context.Context, tx *db.Tx) error {
 		for _, statement := range []string{
 			`INSERT INTO tickets (guild_id, id, number, opener_id, claimed_by_id) VALUES ($1, 'open', 1, '4', '55')`,
 			`INSERT INTO tickets (guild_id, id, number, opener_id, status, closed_at) VALUES ($1, 'closed', 2, '4', 'closed', now())`,
@@ -222,9 +223,6 @@ func TestRefusalsNameTheState(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	open, closed, on := apitest.Path("id", "open"), apitest.Path("id", "closed"), apitest.Path("id", "on")
 	told("claimTicket", `{"user_id":"56"}`, "Ticket 1 is claimed by 55", open)
 	told("closeTicket", ``, "requires a reason to close a ticket: send", open)

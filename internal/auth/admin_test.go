@@ -87,7 +87,7 @@ func TestForeignWriterIsNoticed(t *testing.T) {
 	tok := s.token(t)
 	cachedBy(t, n, tok.Secret)
 	dbtest.Exec(t, s.DB, `GRANT SELECT, UPDATE ON api_tokens TO pg_monitor`)
-	err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+	dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SET LOCAL ROLE pg_monitor`); err != nil {
 			return err
 		}
@@ -97,8 +97,5 @@ func TestForeignWriterIsNoticed(t *testing.T) {
 		_, err := tx.ExecContext(ctx, `UPDATE public.api_tokens SET revoked_at = now() WHERE id = $1`, tok.ID)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	testutil.Eventually(t, "the revocation is heard", func() bool { return authCode(n, tok.Secret) == "invalid_token" })
 }

@@ -24,17 +24,10 @@ func stored(t testing.TB, a *apitest.API, id, typ, status, user, createdAt strin
 		a.Guild, id, user, typ, status, createdAt)
 }
 
+// ids are the ids of a list.
 func ids(t testing.TB, a *apitest.Response) string {
 	t.Helper()
-	var body struct {
-		Data []struct{ ID string }
-	}
-	a.Want(t, 200, ``).Into(t, &body)
-	var list []string
-	for _, c := range body.Data {
-		list = append(list, c.ID)
-	}
-	return strings.Join(list, " ")
+	return strings.Join(a.Want(t, 200, ``).All(t, "id"), " ")
 }
 
 func TestCreateCase(t *testing.T) {

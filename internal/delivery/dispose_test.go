@@ -16,7 +16,7 @@ import (
 // RELIABILITY.md, Events.
 func TestABacklogOfAnySizeIsDisposedOfAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	const waiting = 3000
 	r := w.receive(nil)
 	e, _ := w.add(w.guild, r.URL)
@@ -71,7 +71,7 @@ func TestABacklogOfAnySizeIsDisposedOfAtOnce(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestNoSendBeginsAfterTheAnswer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	r := w.receive(func(http.ResponseWriter, *http.Request) {})
 	e, _ := w.add(w.guild, r.URL)
 	w.start(w.cfg)
@@ -98,7 +98,7 @@ func TestNoSendBeginsAfterTheAnswer(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestUrgentDeliveriesGoOutNow(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	r := w.receive(nil)
 	e, _ := w.add(w.guild, r.URL)
 	d, _ := w.start(w.cfg)
@@ -149,7 +149,7 @@ func TestUrgentDeliveriesGoOutNow(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestRecoverQueuesWhatHasFailed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	r := w.receive(nil)
 	e, _ := w.add(w.guild, r.URL)
 	w.record(w.guild, 3)

@@ -24,6 +24,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/event"
+	"guildhall/internal/testutil"
 )
 
 // A change, its event and its deliveries are there together or not at
@@ -31,7 +32,7 @@ import (
 // RELIABILITY.md, Events.
 func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	for range 3 {
 		w.add(w.guild, w.receive(nil).URL)
 	}
@@ -142,12 +143,12 @@ func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestKilledWorkersLoseNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	r := w.receiveHTTP(func(http.ResponseWriter, *http.Request) { time.Sleep(30 * time.Millisecond) })
 	const guilds, each = 10, 20
 	for i := range guilds {
 		guild := fmt.Sprint(500 + i)
-		w.addGuild(guild)
+		dbtest.AddGuilds(w.t, w.DB, guild)
 		w.add(guild, r.URL)
 		w.record(guild, each)
 	}
@@ -185,7 +186,7 @@ func TestKilledWorkersLoseNothing(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestDeliveriesOutliveAnOutageOfTheDatabase(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	r := w.receiveHTTP(func(http.ResponseWriter, *http.Request) { time.Sleep(20 * time.Millisecond) })
 	const events, outages = 400, 3
 	w.add(w.guild, r.URL)
@@ -207,7 +208,7 @@ func TestDeliveriesOutliveAnOutageOfTheDatabase(t *testing.T) {
 // allArrive waits until nothing is pending. Then every event has to be delivered
 // and to have arrived, with no more than so many repetitions, which have to be of
 // the same bytes.
-func (w *world) allArrive(r *receiver, events, most int) {
+func (w *deliveryDB) allArrive(r *receiver, events, most int) {
 	t := w.t
 	t.Helper()
 	w.settled()
@@ -231,7 +232,7 @@ func (w *world) allArrive(r *receiver, events, most int) {
 }
 
 // outage makes the database refuse everybody for a while.
-func (w *world) outage(length time.Duration) {
+func (w *deliveryDB) outage(length time.Duration) {
 	w.t.Helper()
 	u, err := url.Parse(w.URL)
 	if err != nil {
@@ -261,9 +262,9 @@ func (w *world) outage(length time.Duration) {
 // RELIABILITY.md, Events.
 func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 	t.Parallel()
-	backlogged := func(t *testing.T, off func(w *world, e endpoint, r *receiver), cfg func(*Config)) {
+	backlogged := func(t *testing.T, off func(w *deliveryDB, e endpoint, r *receiver), cfg func(*Config)) {
 		t.Helper()
-		w := newWorld(t)
+		w := newDeliveryDB(t)
 		r := w.receive(nil)
 		e, _ := w.add(w.guild, r.URL)
 		for range 30 {
@@ -294,14 +295,14 @@ func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 	}
 	t.Run("410", func(t *testing.T) {
 		t.Parallel()
-		backlogged(t, func(w *world, _ endpoint, r *receiver) {
+		backlogged(t, func(w *deliveryDB, _ endpoint, r *receiver) {
 			r.respondWith(status(410))
 			w.start(w.cfg)
 		}, nil)
 	})
 	t.Run("by hand", func(t *testing.T) {
 		t.Parallel()
-		backlogged(t, func(w *world, e endpoint, _ *receiver) {
+		backlogged(t, func(w *deliveryDB, e endpoint, _ *receiver) {
 			w.enable(e, false)
 			w.start(w.cfg)
 		}, nil)
@@ -309,7 +310,7 @@ func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 	t.Run("five days of failures", func(t *testing.T) {
 		t.Parallel()
 		c := &clock{t: time.Now().Add(time.Minute)}
-		backlogged(t, func(w *world, _ endpoint, r *receiver) {
+		backlogged(t, func(w *deliveryDB, _ endpoint, r *receiver) {
 			r.respondWith(status(500))
 			w.start(w.cfg)
 			failing := func() bool {
@@ -347,7 +348,7 @@ func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 func TestRotationNeverBreaksVerification(t *testing.T) {
 	t.Parallel()
 	const rotations = 100
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	var mu sync.Mutex
 	var known []string
 	var broken atomic.Int64
@@ -414,7 +415,7 @@ func TestRotationNeverBreaksVerification(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestEveryRedeliveryMakesOneChain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	// Nine failures also block the endpoint, so time has to pass quickly.
 	c := &clock{t: time.Now().Add(time.Minute)}
 	w.cfg.Clock, w.cfg.Schedule = c.now, Schedule{time.Minute, time.Minute}
@@ -458,7 +459,7 @@ func TestEveryRedeliveryMakesOneChain(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestTheLogCatchesUpAfterItFailed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	r := w.receive(nil)
 	w.add(w.guild, r.URL)
 	w.exec(`ALTER TABLE webhook_attempts ADD CONSTRAINT broken CHECK (number < 0) NOT VALID`)
@@ -486,7 +487,7 @@ func TestTheLogCatchesUpAfterItFailed(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestPoisonRowsEndAndHurtNobody(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	c := &clock{t: time.Now().Add(time.Minute)}
 	w.cfg.Clock, w.cfg.Schedule = c.now, slices.Repeat(Schedule{20 * time.Millisecond}, 10)
 	r := w.receive(nil)
@@ -503,10 +504,10 @@ func TestPoisonRowsEndAndHurtNobody(t *testing.T) {
 	d, _ := w.start(w.cfg)
 	w.until("the others are settled", func() bool { return w.inState(StatePending) == 3 })
 	for range 5 {
-		before := metric(t, d.metrics.unreadable)
+		before := testutil.Sample(t, d.metrics.unreadable)
 		w.until("the secret is tried again", func() bool {
 			w.advanceIdle(c, unreadablePause+time.Second)
-			return metric(t, d.metrics.unreadable) > before
+			return testutil.Sample(t, d.metrics.unreadable) > before
 		})
 	}
 	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'pending' AND attempts = 0`,

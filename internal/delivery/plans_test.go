@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/egress"
 	"guildhall/internal/testutil"
 )
@@ -43,7 +44,7 @@ func reading(ctx context.Context, t *testing.T, tx *db.Tx, what string, most int
 // statistics that go with them, they still read those few and no whole table.
 func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	const waiting, due = 5000, 10
 	r := w.receive(nil)
 	w.exec(`INSERT INTO guilds (id, name, owner_id) SELECT 'g' || i, 'x', '1' FROM generate_series(1, $1) AS i`, waiting)
@@ -61,7 +62,7 @@ func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 	var of []*candidate
 	for i := range due {
 		guild := fmt.Sprint(900 + i)
-		w.addGuild(guild)
+		dbtest.AddGuilds(w.t, w.DB, guild)
 		e, _ := w.add(guild, r.URL)
 		w.record(guild, 3)
 		of = append(of, &candidate{GuildID: guild, EndpointID: e.ID, Known: true})
@@ -129,7 +130,7 @@ func TestAClaimWritesNoMoreOfAFloodThanItSends(t *testing.T) {
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newDeliveryDB(t)
 			e, _ := w.add(w.guild, w.receive(nil).URL)
 			w.record(w.guild, 1500)
 			w.exec(c.health)
@@ -151,7 +152,7 @@ func TestAClaimWritesNoMoreOfAFloodThanItSends(t *testing.T) {
 // each statement still finds its rows by their keys.
 func TestStatementsFindRowsByKeyWithStatisticsOfAQuietTime(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	const many, few = 2500, 20
 	w.exec(`ALTER TABLE webhook_deliveries SET (autovacuum_enabled = false)`)
 	e, _ := w.add(w.guild, w.receive(nil).URL)
@@ -222,7 +223,7 @@ func TestAFloodIsNotReadForOthers(t *testing.T) {
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newDeliveryDB(t)
 			w.exec(`ALTER TABLE webhook_deliveries SET (autovacuum_enabled = false)`)
 			w.exec(`INSERT INTO guilds (id, name, owner_id) SELECT i, 'x', '1' FROM generate_series(1, $1) AS i`, guilds)
 			fill := func(n int, guild, endpoint, state string) {
@@ -311,7 +312,7 @@ func wantByKey(ctx context.Context, t *testing.T, tx *db.Tx) {
 
 // claimAndSettle takes one delivery from the first look at its endpoint to its
 // result, if there is one, and fails when a step reads more than so many rows.
-func (w *world) claimAndSettle(ctx context.Context, tx *db.Tx, d *Deliverer, e endpoint, most int) {
+func (w *deliveryDB) claimAndSettle(ctx context.Context, tx *db.Tx, d *Deliverer, e endpoint, most int) {
 	w.t.Helper()
 	reading(ctx, w.t, tx, "a look at a guild", most, func() error {
 		_, err := lookAt(ctx, tx, w.cfg.OneGuild, nil, []string{e.GuildID})
@@ -338,7 +339,7 @@ func (w *world) claimAndSettle(ctx context.Context, tx *db.Tx, d *Deliverer, e e
 // Keeping the log reads a chunk of it at a time, whatever stays.
 func TestPruningReadsNoMoreThanItForgets(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	const staying, old = 10_000, 300
 	w.exec(`
 		INSERT INTO webhook_events (guild_id, id, type, payload, occurred_at)
@@ -385,7 +386,7 @@ func TestPruningReadsNoMoreThanItForgets(t *testing.T) {
 // statistics say of the tables.
 func TestWhatIsLostIsFoundByItsEvents(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	e, _ := w.add(w.guild, w.receive(nil).URL)
 	const all, failed = 20_000, 400
 	w.exec(`

@@ -25,7 +25,7 @@ func TestOneFailureDoesNotPutAnEndpointBehindTheDead(t *testing.T) {
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newDeliveryDB(t)
 			w.cfg.Slots, w.cfg.Schedule = slots, slices.Repeat(Schedule{200 * time.Millisecond}, 20)
 			hole := blackHole(t)
 			var asked atomic.Int64

@@ -43,7 +43,7 @@ func TestAnUpgradeLosesAndRepeatsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = pool.Close() })
-	w := &world{Database: &dbtest.Database{URL: url, DB: pool}, t: t, guild: "g1", cfg: newConfig(t, pool)}
+	w := &deliveryDB{Database: &dbtest.Database{URL: url, DB: pool}, t: t, guild: "g1", cfg: newConfig(t, pool)}
 	r := w.receive(nil)
 	u.fill(w, r.URL)
 
@@ -107,7 +107,7 @@ func (u *upgrade) count(query string) (n int) {
 // fill makes 50 guilds with two endpoints each. Of the endpoints every tenth is
 // disabled, of the deliveries every tenth waits or is held; those of an endpoint
 // that is gone come on top.
-func (u *upgrade) fill(w *world, receiver string) {
+func (u *upgrade) fill(w *deliveryDB, receiver string) {
 	const guilds = 50
 	u.exec(`INSERT INTO guilds (id, name, owner_id) SELECT 'g' || i, 'x', '1' FROM generate_series(1, $1) AS i`, guilds)
 	for i := range 2 * guilds {

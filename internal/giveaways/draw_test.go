@@ -335,7 +335,7 @@ func TestDrawSeesWholeEntries(t *testing.T) {
 		})
 	}
 	for range 20 {
-		err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 			g, err := lock(ctx, tx, guild, "a")
 			if err != nil {
 				return err
@@ -350,9 +350,6 @@ func TestDrawSeesWholeEntries(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 	close(stop)
 	group.Wait()

@@ -154,14 +154,14 @@ func TestGiveawaysByChange(t *testing.T) {
 		t.Helper()
 		return s.Do(t, "listGiveaways", "", append(args, apitest.Query("updated_since", at))...)
 	}
-	if got := ids(t, since("2026-01-01T00:00:00Z").Want(t, 200, `{"has_more":false}`), "id"); !slices.Equal(got, all) {
+	if got := since("2026-01-01T00:00:00Z").Want(t, 200, `{"has_more":false}`).All(t, "id"); !slices.Equal(got, all) {
 		t.Errorf("in the order of changes: %v, want %v", got, all)
 	}
 	two := since("2026-01-01T01:00:03+01:00", apitest.Query("per_page", "2")).Want(t, 200, `{"has_more":true}`)
-	if got := ids(t, two, "id"); !slices.Equal(got, all[3:5]) {
+	if got := two.All(t, "id"); !slices.Equal(got, all[3:5]) {
 		t.Errorf("from the fourth on: %v, want %v", got, all[3:5])
 	}
-	if got := ids(t, since("2026-01-01T00:00:02Z", apitest.Query("status", "paused")), "id"); !slices.Equal(got, []string{all[3], all[5]}) {
+	if got := since("2026-01-01T00:00:02Z", apitest.Query("status", "paused")).All(t, "id"); !slices.Equal(got, []string{all[3], all[5]}) {
 		t.Errorf("the paused ones: %v", got)
 	}
 	// What changes moves behind the reader, and its instant only rises.
@@ -173,7 +173,7 @@ func TestGiveawaysByChange(t *testing.T) {
 	if before >= ahead || ahead >= last {
 		t.Errorf("updated_at went from %s over %s to %s", before, ahead, last)
 	}
-	if got := ids(t, since(last), "id"); !slices.Equal(got, all[:1]) {
+	if got := since(last).All(t, "id"); !slices.Equal(got, all[:1]) {
 		t.Errorf("since its own change: %v", got)
 	}
 	s.Next(t).Do(t, "listGiveaways", "", apitest.Query("updated_since", "2026-01-01T00:00:00Z")).Want(t, 200, `{"data":[]}`)

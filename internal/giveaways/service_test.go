@@ -3,7 +3,6 @@ package giveaways_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,20 +74,6 @@ func (s giveawayAPI) winners(a *apitest.Response) []string {
 	return body.Data.Winners
 }
 
-// ids returns one member of every item of a list.
-func ids(t testing.TB, a *apitest.Response, member string) []string {
-	t.Helper()
-	var body struct {
-		Data []map[string]any `json:"data"`
-	}
-	a.Into(t, &body)
-	list := []string{}
-	for _, item := range body.Data {
-		list = append(list, fmt.Sprint(item[member]))
-	}
-	return list
-}
-
 func quote(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -116,12 +101,12 @@ func TestListGiveaways(t *testing.T) {
 	}
 	first := s.Do(t, "listGiveaways", "").Want(t, 200, `{"page":1,"per_page":25,"has_more":true}`)
 	second := s.Do(t, "listGiveaways", "", apitest.Query("page", "2")).Want(t, 200, `{"page":2,"has_more":false}`)
-	if got := append(ids(t, first, "id"), ids(t, second, "id")...); !slices.Equal(got, all) {
+	if got := append(first.All(t, "id"), second.All(t, "id")...); !slices.Equal(got, all) {
 		t.Errorf("the list is\n%v, want\n%v", got, all)
 	}
 	s.Do(t, "listGiveaways", "", apitest.Query("page", "3")).Want(t, 200, `{"data":[],"has_more":false}`)
 	only := s.Do(t, "listGiveaways", "", apitest.Query("status", "paused")).Want(t, 200, `{"has_more":false}`)
-	if got := ids(t, only, "id"); !slices.Equal(got, paused) {
+	if got := only.All(t, "id"); !slices.Equal(got, paused) {
 		t.Errorf("the paused ones are %v, want %v", got, paused)
 	}
 	for name, value := range map[string]string{"status": "over", "page": "0", "per_page": "101", "state": "ended"} {
@@ -161,7 +146,7 @@ func TestListGiveawayEntries(t *testing.T) {
 	at := apitest.Path("id", id)
 	first := s.Do(t, "listGiveawayEntries", "", at).Want(t, 200, `{"page":1,"per_page":25,"has_more":true}`)
 	second := s.Do(t, "listGiveawayEntries", "", at, apitest.Query("page", "2")).Want(t, 200, `{"has_more":false}`)
-	if got := append(ids(t, first, "user_id"), ids(t, second, "user_id")...); !slices.Equal(got, want) {
+	if got := append(first.All(t, "user_id"), second.All(t, "user_id")...); !slices.Equal(got, want) {
 		t.Errorf("the entrants are\n%v, want\n%v", got, want)
 	}
 	s.Do(t, "listGiveawayEntries", "", at, apitest.Query("page", "100000"), apitest.Query("per_page", "100")).

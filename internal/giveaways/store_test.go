@@ -47,7 +47,7 @@ func (s giveawayDB) giveaway(id, status string, winnerCount, users int, weight f
 	const batch = 5000 // as an import writes them
 	for i := 0; i < users; {
 		end := min(i+batch, users)
-		err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		dbtest.Do(s.t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 			return db.Copy(ctx, tx, "giveaway_entries", []string{"guild_id", "giveaway_id", "user_id", "entries"}, func() ([]any, error) {
 				if i == end {
 					return nil, io.EOF
@@ -56,9 +56,6 @@ func (s giveawayDB) giveaway(id, status string, winnerCount, users int, weight f
 				return []any{guild, id, user(i), weight(i)}, nil
 			})
 		})
-		if err != nil {
-			s.t.Fatal(err)
-		}
 	}
 	dbtest.Exec(s.t, s.DB, Recount)
 }
@@ -108,7 +105,7 @@ func TestCountersFollowTheEntries(t *testing.T) {
 		{"some who are there already", "a", []string{"44", user(1), user(5), "45"}, [2]int64{9, 19}, [2]int64{1, 1}},
 		{"one twice", "b", []string{"43", "43"}, [2]int64{9, 19}, [2]int64{2, 2}},
 	} {
-		s.do(func(ctx context.Context, tx *db.Tx) error {
+		dbtest.Do(s.t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 			got, err := advance(ctx, tx, s.get(step.of), gathering, "1", step.members)
 			if want := map[string][2]int64{"a": step.a, "b": step.b}[step.of]; err == nil &&
 				(got.EntrantCount != want[0] || got.EntryCount != want[1]) {
@@ -134,13 +131,6 @@ func (s giveawayDB) wantCounted() {
 		WHERE (entrant_count, entry_count) <> (
 			SELECT count(*), coalesce(sum(entries), 0) FROM giveaway_entries e WHERE e.guild_id = g.guild_id AND e.giveaway_id = g.id)`); n != 0 {
 		s.t.Errorf("the counters of %d giveaways are wrong", n)
-	}
-}
-
-func (s giveawayDB) do(work func(ctx context.Context, tx *db.Tx) error) {
-	s.t.Helper()
-	if err := s.DB.Do(context.Background(), work); err != nil {
-		s.t.Fatal(err)
 	}
 }
 
@@ -357,7 +347,7 @@ func TestEntriesBesideTheReleaseBefore(t *testing.T) {
 	dbtest.Exec(s.t, s.DB, theirs, guild, db.Array([]string{"7", "8"}))
 	s.wantCounted()
 	dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET status = 'drawing', pot = 'gathering'`)
-	s.do(func(ctx context.Context, tx *db.Tx) error {
+	dbtest.Do(s.t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 		_, err := advance(ctx, tx, s.get("a"), frozen, "1", []string{"7", "9", "10"})
 		return err
 	})
@@ -386,7 +376,7 @@ func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {
 		WHERE guild_id = $1 AND id = 'g'`, guild)
 	ended := s.get("g").EndsAt
 	resumed := make(chan error, 1)
-	s.do(func(ctx context.Context, tx *db.Tx) error {
+	dbtest.Do(s.t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE giveaways SET ends_at = ends_at + interval '1 day' WHERE guild_id = $1 AND id = 'g'`, guild)
 		if err != nil {
 			return err

@@ -38,12 +38,10 @@ func TestWhatARestoreUndoes(t *testing.T) {
 		`
 			INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
 			VALUES ('1', 'fresh', 'https://x.test/', '{}', '', '')`)
-	if err := old.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+	dbtest.Do(t, old, func(ctx context.Context, tx *db.Tx) error {
 		return audit.Record(ctx, tx, audit.Change{Guild: "1", Action: audit.WebhookDeleted, Target: "deleted"},
 			audit.Change{Guild: "1", Action: audit.TokenRevoked, Target: "revoked"})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 
 	things, more, err := restore.Since(t.Context(), old.Reader(), since)
 	if err != nil || more {

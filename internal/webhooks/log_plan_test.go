@@ -13,7 +13,7 @@ import (
 func TestListsOfDeliveriesUseAnIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
-	err := d.DB.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+	dbtest.Do(t, d.DB, func(ctx context.Context, tx *db.Tx) error {
 		for _, sql := range []string{
 			`INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'g', '1')`,
 			`INSERT INTO webhook_events (guild_id, id, type, payload) SELECT '1', 'e' || i, 'case.created', '{}' FROM generate_series(1, 20000) i`,
@@ -30,9 +30,6 @@ func TestListsOfDeliveriesUseAnIndex(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, c := range []struct {
 		index string
 		f     Filter
