@@ -413,9 +413,12 @@ func TestCommandLine(t *testing.T) {
 	if _, err := webhooks.Add(ctx, cfg, api.Guild, "https://10.0.0.1", nil); err == nil {
 		t.Error("Add took a private address")
 	}
-	rotated, err := webhooks.RotateSecret(ctx, cfg, added.ID, time.Hour)
+	if guild, err := webhooks.GuildOf(ctx, cfg.DB.Reader(), added.ID); err != nil || guild != api.Guild {
+		t.Errorf("the endpoint is of guild %s, %v", guild, err)
+	}
+	rotated, err := webhooks.Rotate(ctx, cfg, cfg.DB, api.Guild, added.ID, time.Hour)
 	if err != nil || rotated.Secret == added.Secret {
-		t.Errorf("RotateSecret: %v", err)
+		t.Errorf("Rotate: %v", err)
 	}
 	list, err := webhooks.List(ctx, cfg.DB, api.Guild)
 	if err != nil || len(list) != 1 || list[0].ID != added.ID {
@@ -424,33 +427,36 @@ func TestCommandLine(t *testing.T) {
 
 	receiver.expect(rotated.Secret, http.StatusTeapot)
 	work(t, engine)
-	tested, err := webhooks.Test(ctx, cfg.DB, added.ID)
+	tested, err := webhooks.Test(ctx, cfg.DB, api.Guild, added.ID)
 	if err != nil || tested.AttemptCount != 1 || tested.ResponseStatus == nil || *tested.ResponseStatus != http.StatusTeapot ||
 		*tested.ResponseExcerpt != "thanks" {
 		t.Errorf("Test: %+v, %v", tested, err)
 	}
 	receiver.expect(rotated.Secret, http.StatusOK)
-	again, err := webhooks.Redeliver(ctx, cfg.DB, added.ID, tested.ID)
+	again, err := webhooks.Redeliver(ctx, cfg.DB, api.Guild, added.ID, tested.ID)
 	if err != nil || again.EventID != tested.EventID {
 		t.Errorf("Redeliver: %+v, %v", again, err)
 	}
 	testutil.Eventually(t, "the redelivery", func() bool {
-		done, err := webhooks.Deliveries(ctx, cfg.DB, added.ID, webhooks.Filter{Status: "delivered"}, 10)
+		done, err := webhooks.Deliveries(ctx, cfg.DB, api.Guild, added.ID, webhooks.Filter{Status: "delivered"}, 10)
 		return err == nil && slices.ContainsFunc(done, func(d gen.WebhookDelivery) bool { return d.ID == again.ID })
 	})
-	if all, err := webhooks.Deliveries(ctx, cfg.DB, added.ID, webhooks.Filter{}, 1); err != nil || len(all) != 1 {
+	if all, err := webhooks.Deliveries(ctx, cfg.DB, api.Guild, added.ID, webhooks.Filter{}, 1); err != nil || len(all) != 1 {
 		t.Errorf("Deliveries: %d, %v", len(all), err)
 	}
-	if _, err := webhooks.Deliveries(ctx, cfg.DB, added.ID, webhooks.Filter{Status: "lost"}, 1); err == nil {
+	if _, err := webhooks.Deliveries(ctx, cfg.DB, api.Guild, added.ID, webhooks.Filter{Status: "lost"}, 1); err == nil {
 		t.Error("Deliveries took an unknown status")
 	}
-	if err := webhooks.Remove(ctx, cfg.DB, added.ID); err != nil {
+	if err := webhooks.Delete(ctx, cfg.DB, api.Guild, added.ID); err != nil {
 		t.Error(err)
 	}
-	if err := webhooks.Remove(ctx, cfg.DB, added.ID); err == nil {
-		t.Error("Remove removed it twice")
+	if err := webhooks.Delete(ctx, cfg.DB, api.Guild, added.ID); err == nil {
+		t.Error("Delete removed it twice")
 	}
-	if _, err := webhooks.Test(ctx, cfg.DB, added.ID); err == nil {
+	if _, err := webhooks.Test(ctx, cfg.DB, api.Guild, added.ID); err == nil {
 		t.Error("Test tested a removed endpoint")
+	}
+	if guild, err := webhooks.GuildOf(ctx, cfg.DB.Reader(), added.ID); err == nil {
+		t.Errorf("a removed endpoint is of guild %s", guild)
 	}
 }
