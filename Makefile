@@ -28,7 +28,7 @@ run: postgres bin/guildhall ## start everything on this machine and print a call
 .PHONY: test
 test: postgres bin/postgres ## run all tests, beside a Postgres of their own
 	@[ -n "$(RACE)" ] || echo "No C compiler was found: the tests run without the race detector." >&2
-	bin/postgres with go test $(RACE) -shuffle=on $(TESTFLAGS) ./...
+	bin/postgres with go test $(RACE) -timeout 60m -shuffle=on $(TESTFLAGS) ./...
 
 .PHONY: check
 check: verify lint doclint vuln test ## what CI runs on Go alone; not clients and fuzz, which take an hour and other languages

@@ -12,6 +12,7 @@ trap stop_server EXIT
 
 start_server() { # the variables of the environment are its settings
 	(cd "$root" && go build -o "$state/guildhall" ./cmd/guildhall)
+	: >"$state/out" # said may look before the server's shell has made it
 	"$state/guildhall" dev --dir "$state/dev" --https-listen 127.0.0.1:0 --http-listen off --ops-listen 127.0.0.1:0 \
 		>"$state/out" 2>"$state/log" &
 	server=$!

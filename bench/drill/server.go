@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -32,6 +33,18 @@ func (p place) serve(ctx context.Context, env ...string) (*server, error) {
 		return nil, err
 	}
 	return &server{n}, nil
+}
+
+var complaint = regexp.MustCompile(`(?m)^.*"level":"(WARN|ERROR)".*\n`)
+
+// complaints are the last ten warnings and errors of the server's log.
+func (s *server) complaints() []byte {
+	log, err := s.Log()
+	if err != nil {
+		return []byte(err.Error())
+	}
+	lines := complaint.FindAll(log, -1)
+	return bytes.Join(lines[max(0, len(lines)-10):], nil)
 }
 
 // peak is the most memory that the server has had resident so far, in bytes; 0

@@ -228,7 +228,7 @@ func (h *hooks) watch(ctx context.Context, s *server) (took []time.Duration, err
 				if ok(a) {
 					answered[n] = time.Now()
 				} else {
-					err = fmt.Errorf("a write was answered with %d %s", a.status, a.code)
+					err = fmt.Errorf("a write was answered with %d %s after %.0f ms; the server said:\n%s", a.status, a.code, ms(a.took), s.complaints())
 				}
 				mu.Unlock()
 			}

@@ -90,6 +90,7 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		},
 		{"GET /api/v1/cases?since=yesterday", ``, 400, "query since: must be an existing RFC 3339 date and time with offset"},
 		{"GET /api/v1/cases?since=2026-02-30T00:00:00Z", ``, 400, "must be an existing RFC 3339 date"},
+		{"GET /api/v1/cases?since=0001-01-01T00:30:00%2B01:00", ``, 400, "query since: must lie in the years 1 to 9999, in UTC"},
 
 		// Parameters.
 		{"GET /api/v1/cases?user=1", ``, 400, "query user: is not a parameter of this operation; "},

@@ -156,7 +156,10 @@ func phrase(e *openapi3.SchemaError) string {
 		return patternPhrase(s.Pattern)
 	case "format":
 		if s.Format == "date-time" {
-			return "must be an existing RFC 3339 date and time with offset"
+			text, _ := e.Value.(string)
+			if _, err := wire.ParseTime(text); err != nil {
+				return err.Error()
+			}
 		}
 		if s.Type.Is(openapi3.TypeInteger) {
 			return "must be an integer" + Bounds(s)

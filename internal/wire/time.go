@@ -37,11 +37,11 @@ var form = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([0
 func ParseTime(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil || !form.MatchString(s) {
-		return time.Time{}, errors.New("must be an RFC 3339 date and time with offset")
+		return time.Time{}, errors.New("must be an existing RFC 3339 date and time with offset")
 	}
 	t = t.UTC().Truncate(time.Microsecond)
 	if t.Year() < 1 || t.Year() > 9999 {
-		return time.Time{}, errors.New("must lie in the years 1 to 9999")
+		return time.Time{}, errors.New("must lie in the years 1 to 9999, in UTC")
 	}
 	return t, nil
 }
