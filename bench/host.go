@@ -2,10 +2,7 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,14 +16,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
+	"guildhall/bench/node"
 	"guildhall/bench/proc"
 	"guildhall/internal/auth"
 	"guildhall/internal/db"
 	"guildhall/internal/db/embedded"
 	"guildhall/internal/guildfile"
+	"guildhall/internal/seal"
 )
 
 // host is everything that runs while measuring.
@@ -125,8 +123,8 @@ func (h *host) load(ctx context.Context) error {
 	return h.loadFurther(ctx, d)
 }
 
-// loadFurther adds what no guild file brings: tokens of the small guilds, and the
-// plainest program's tables.
+// loadFurther adds what no guild file brings: tokens, and the plainest program's
+// tables.
 func (h *host) loadFurther(ctx context.Context, d *db.DB) error {
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		for _, statement := range []string{
@@ -139,12 +137,24 @@ func (h *host) loadFurther(ctx context.Context, d *db.DB) error {
 		}
 		return nil
 	})
-	for n := 1; n <= manyGuilds && err == nil; n++ {
-		var made auth.Token
-		made, err = auth.Create(ctx, d, auth.New{GuildID: guild(n), Env: "live", Name: "bench", Scopes: []string{"economy:write"}})
-		h.tokens = append(h.tokens, made.Secret)
+	if err != nil {
+		return err
 	}
-	return err
+	if h.token, err = makeToken(ctx, d, guildID, auth.Scopes); err != nil {
+		return err
+	}
+	h.tokens = make([]string, manyGuilds)
+	for n := range h.tokens {
+		if h.tokens[n], err = makeToken(ctx, d, guild(n+1), []string{"economy:write"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func makeToken(ctx context.Context, d *db.DB, guild string, scopes []string) (string, error) {
+	made, err := auth.Create(ctx, d, auth.New{GuildID: guild, Env: "live", Name: "bench", Scopes: scopes})
+	return made.Secret, err
 }
 
 func (h *host) wealth(w io.Writer) error {
@@ -195,74 +205,25 @@ func (h *host) rest(w io.Writer) error {
 	return nil
 }
 
-// serve starts the real server, without rate limits, behind the one proxy that
-// this program plays; and the plainest program.
+// serve starts the real server, without rate limits, and the plainest program.
 func (h *host) serve(ctx context.Context) error {
-	if err := h.makeToken(ctx); err != nil {
-		return err
-	}
-	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return err
-	}
-	for _, at := range []*string{&h.address, &h.plainestAddress, &h.ops} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		*at = l.Addr().String()
-		if err := l.Close(); err != nil {
-			return err
-		}
-	}
-	// The access log is part of what is measured, so it goes to a real file.
-	log, err := os.Create(filepath.Join(h.folder, "server.log"))
+	n, err := node.Start(ctx, node.Config{
+		Words: []string{h.server}, DatabaseURL: h.databaseURL, SecretKey: make([]byte, seal.KeySize),
+		Env: []string{
+			"GUILDHALL_WEBHOOK_ALLOW=127.0.0.0/8",
+			"GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off", "GUILDHALL_RATE_LOGIN=off",
+		},
+	})
 	if err != nil {
 		return err
 	}
-	h.stops = append(h.stops, log.Close)
-	h.serverPID, err = h.launch(log, []string{
-		"GUILDHALL_DATABASE_URL=" + h.databaseURL,
-		"GUILDHALL_SECRET_KEY=" + base64.StdEncoding.EncodeToString(secret),
-		"GUILDHALL_HTTP_LISTEN=" + h.address, "GUILDHALL_OPS_LISTEN=" + h.ops,
-		"GUILDHALL_TRUSTED_PROXIES=127.0.0.1/32",
-		"GUILDHALL_WEBHOOK_ALLOW=127.0.0.0/8",
-		"GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off", "GUILDHALL_RATE_LOGIN=off",
-	}, h.server, "serve")
-	if err != nil {
-		return err
-	}
-	if err := h.servePlainest(); err != nil {
-		return err
-	}
-	for _, url := range []string{"http://" + h.ops + "/readyz", "http://" + h.plainestAddress + "/api/v1/economy/leaderboard"} {
-		if err := await(ctx, url); err != nil {
-			b, _ := os.ReadFile(log.Name())
-			return fmt.Errorf("%w\n%s", err, b)
-		}
-	}
-	return nil
-}
-
-// makeToken has the program make the token of the guild that is measured.
-func (h *host) makeToken(ctx context.Context) error {
-	var out, complaint bytes.Buffer
-	create := exec.CommandContext(ctx, h.server, "token", "create", "--guild", guildID, "--name", "bench", "--all-scopes", "--json")
-	create.Env = append(os.Environ(), "GUILDHALL_DATABASE_URL="+h.databaseURL)
-	create.Stdout, create.Stderr = &out, &complaint
-	if err := create.Run(); err != nil {
-		return fmt.Errorf("make a token: %w %s", err, complaint.String())
-	}
-	var made struct{ Token string }
-	if err := json.Unmarshal(out.Bytes(), &made); err != nil {
-		return err
-	}
-	h.token = made.Token
-	return nil
+	h.stops = append(h.stops, n.Stop)
+	h.address, h.ops, h.serverPID = n.HTTP, n.Ops, n.PID
+	return h.servePlainest(ctx)
 }
 
 // servePlainest starts the plainest program, which knows the same tokens.
-func (h *host) servePlainest() error {
+func (h *host) servePlainest(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -279,26 +240,27 @@ func (h *host) servePlainest() error {
 	if err := os.WriteFile(file, known, 0o600); err != nil {
 		return err
 	}
-	_, err = h.launch(os.Stderr, []string{"GUILDHALL_DATABASE_URL=" + h.databaseURL}, self, "-plainest", h.plainestAddress, "-tokens", file)
-	return err
-}
-
-func (h *host) launch(log *os.File, env []string, program string, args ...string) (pid int, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	h.plainestAddress = l.Addr().String()
+	if err := l.Close(); err != nil {
+		return err
+	}
 	// Without a context: it is stopped in order, after the measurements.
-	cmd := exec.Command(program, args...)
-	cmd.Env = append(os.Environ(), env...)
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd := exec.Command(self, "-plainest", h.plainestAddress, "-tokens", file)
+	cmd.Env = append(os.Environ(), "GUILDHALL_DATABASE_URL="+h.databaseURL)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Start(); err != nil {
-		return 0, err
+		return err
 	}
 	h.stops = append(h.stops, func() error {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-		timer := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
-		defer timer.Stop()
-		_ = cmd.Wait() // how it ends says nothing about the measurements
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()         // how it ends says nothing about the measurements
 		return nil
 	})
-	return cmd.Process.Pid, nil
+	return await(ctx, "http://"+h.plainestAddress+"/api/v1/economy/leaderboard")
 }
 
 // listen registers a receiver that hears of every change of a balance.

@@ -522,7 +522,8 @@ func TestSchemasThatAreAnotherAndMore(t *testing.T) {
 		whole, part := schemas[name].Value, schemas[c.embeds].Value
 		for member, ref := range part.Properties {
 			got := whole.Properties[member]
-			if got == nil || !got.Value.Type.Is(ref.Value.Type.Slice()[0]) || got.Value.Nullable != ref.Value.Nullable || got.Value.Format != ref.Value.Format {
+			if got == nil || !got.Value.Type.Is(ref.Value.Type.Slice()[0]) || got.Value.Nullable != ref.Value.Nullable ||
+				got.Value.Format != ref.Value.Format {
 				t.Errorf("%s.%s is not what %s has", name, member, c.embeds)
 			}
 		}

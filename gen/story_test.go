@@ -189,7 +189,10 @@ func TestExamplesAgreeOnWhatAnIDNames(t *testing.T) {
 			if oneHas != otherHas {
 				t.Errorf("%s names different things at %s and %s", id, at, earlier.at)
 			} else if oneHas && o["updated_at"] != earlier.o["updated_at"] {
-				for _, name := range []string{"created_at", "number", "user_id", "opener_id", "source", "prize", "host_id", "channel_id", "starts_at", "url"} {
+				for _, name := range []string{
+					"created_at", "number", "user_id", "opener_id", "source", "prize", "host_id", "channel_id",
+					"starts_at", "url",
+				} {
 					if o[name] != earlier.o[name] {
 						t.Errorf("%s has another %s at %s than at %s", id, name, at, earlier.at)
 					}
@@ -341,7 +344,8 @@ func TestExamplesCount(t *testing.T) {
 		}
 	}
 	wantPart(t, "listTicketMessages", s.answers["listTicketMessages"], messages, s.data(t, "getTicket")["message_count"])
-	wantPart(t, "listGiveawayEntries", s.answers["listGiveawayEntries"], len(s.rows(t, "listGiveawayEntries")), s.data(t, "getGiveaway")["entrant_count"])
+	wantPart(t, "listGiveawayEntries", s.answers["listGiveawayEntries"], len(s.rows(t, "listGiveawayEntries")),
+		s.data(t, "getGiveaway")["entrant_count"])
 	for board, rank := range map[string]string{"getEconomyLeaderboard": "getEconomyRank", "getLevellingLeaderboard": "getLevellingRank"} {
 		wantPart(t, board, s.answers[board], len(s.rows(t, board)), s.data(t, rank)["of"])
 		wantAlike(t, board, rank, s.rows(t, board)[0], s.data(t, rank))
@@ -405,7 +409,8 @@ func TestExamplesOfDrawsAreTheGiveaways(t *testing.T) {
 	s := readStory(t)
 	draws, ended, rerolled := s.rows(t, "listGiveawayDraws"), s.event(t, "giveaway.ended"), s.event(t, "giveaway.rerolled")
 	for i, told := range []object{ended, rerolled["giveaway"].(object)} {
-		if draws[i]["round"] != float64(i+1) || draws[i]["drawn_at"] != told["updated_at"] || draws[i]["entries_hash"] != draws[0]["entries_hash"] {
+		if draws[i]["round"] != float64(i+1) || draws[i]["drawn_at"] != told["updated_at"] ||
+			draws[i]["entries_hash"] != draws[0]["entries_hash"] {
 			t.Errorf("round %d of the draws is not the giveaway's: %v", i+1, draws[i])
 		}
 	}

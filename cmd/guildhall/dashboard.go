@@ -116,8 +116,5 @@ func (c *dashboardLink) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		return output.JSON(io.out, madeLink{base + l.Path, c.Guild, wire.At(l.ExpiresAt)})
-	}
-	return output.Say(io.out, "%s\n\nIt works once, until %s.", base+l.Path, output.Instant(&l.ExpiresAt, ""))
+	return io.tell(c.JSON, madeLink{base + l.Path, c.Guild, wire.At(l.ExpiresAt)}, "%s\n\nIt works once, until %s.", base+l.Path, output.Instant(&l.ExpiresAt, ""))
 }

@@ -31,7 +31,8 @@ func TestDashboardLink(t *testing.T) {
 	if err := json.Unmarshal([]byte(link("--guild", guild, at, "--expires-in", "1h", "--json").ok(t)), &o); err != nil {
 		t.Fatal(err)
 	}
-	if left := time.Until(o.ExpiresAt); left < 50*time.Minute || left > 70*time.Minute || o.GuildID != guild || !strings.HasPrefix(o.URL, "https://pages.example/dashboard/link/") {
+	if left := time.Until(o.ExpiresAt); left < 50*time.Minute || left > 70*time.Minute || o.GuildID != guild ||
+		!strings.HasPrefix(o.URL, "https://pages.example/dashboard/link/") {
 		t.Errorf("it prints %+v", o)
 	}
 	link("--guild", "1", at).refused(t, 1, "There is no guild 1")

@@ -20,7 +20,8 @@ func (c connections) sum(api bool) int {
 
 func TestConnectionsAreDivided(t *testing.T) {
 	t.Parallel()
-	if c, err := divide(29, true, true); err != nil || c != (connections{writes: 8, reads: 8, lookups: 2, workWrites: 5, workRead: 1, jobs: 3}) {
+	if c, err := divide(29, true, true); err != nil ||
+		c != (connections{writes: 8, reads: 8, lookups: 2, workWrites: 5, workRead: 1, jobs: 3}) {
 		t.Errorf("the default is divided into %+v, %v", c, err)
 	}
 	for _, roles := range []struct {
@@ -65,7 +66,8 @@ func TestTooFewConnectionsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call(t, "", "serve", "--database-url", withGuild(t), "--secret-key", key, "--db-connections", "7").refused(t, 1, "GUILDHALL_DB_CONNECTIONS: a node in these roles needs at least 8 connections")
+	call(t, "", "serve", "--database-url", withGuild(t), "--secret-key", key, "--db-connections", "7").
+		refused(t, 1, "GUILDHALL_DB_CONNECTIONS: a node in these roles needs at least 8 connections")
 }
 
 // A database that answers and takes no writes is none to send requests to: its

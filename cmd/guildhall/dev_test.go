@@ -81,14 +81,16 @@ func TestDev(t *testing.T) {
 		t.Errorf("the first call prints %s", got)
 	}
 	first := paste(t, lines[1][1])
-	if again := paste(t, lines[1][1]+" -i"); !strings.Contains(strings.ToLower(again), "idempotent-replay: true") || !strings.HasSuffix(strings.TrimSpace(again), strings.TrimSpace(first)) {
+	if again := paste(t, lines[1][1]+" -i"); !strings.Contains(strings.ToLower(again), "idempotent-replay: true") ||
+		!strings.HasSuffix(strings.TrimSpace(again), strings.TrimSpace(first)) {
 		t.Errorf("the second call is no replay of %s: %s", first, again)
 	}
 
 	// The other commands find it in its folder.
 	at := []string{"--dir", filepath.Join(dir, ".guildhall")}
 	var made created
-	out := call(t, "", append([]string{"token", "create", "--json", "--guild", guildfile.DemoGuild, "--name", "x", "--all-scopes"}, at...)...).ok(t)
+	out := call(t, "", append([]string{"token", "create", "--json", "--guild", guildfile.DemoGuild, "--name", "x", "--all-scopes"},
+		at...)...).ok(t)
 	if err := json.Unmarshal([]byte(out), &made); err != nil || !strings.HasPrefix(made.Token, "svc_test_") {
 		t.Errorf("%v: %s", err, out)
 	}

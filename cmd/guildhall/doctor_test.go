@@ -40,7 +40,8 @@ func TestDoctor(t *testing.T) {
 	if n := strings.Count(out, "\n"); n != 13 {
 		t.Errorf("%d lines: %s", n, out)
 	}
-	if all := read(result{out: examine("--json").ok(t)}); all.Status != "warn" || len(all.Findings) != 12 || all.Findings[0].Check != "settings" || all.Findings[0].About == nil {
+	if all := read(result{out: examine("--json").ok(t)}); all.Status != "warn" || len(all.Findings) != 12 ||
+		all.Findings[0].Check != "settings" || all.Findings[0].About == nil {
 		t.Errorf("%+v", all) // the chat platform is a stand-in, and the books were not asked for
 	}
 

@@ -125,7 +125,8 @@ func TestStreamsThatNobodyReads(t *testing.T) {
 // openStreams asks for the largest document n times on one connection and reads
 // no response. It returns how many requests were sent.
 func openStreams(s *serving, n int) (int, io.Closer, error) {
-	c, err := tls.Dial("tcp", strings.TrimPrefix(s.https, "https://"), &tls.Config{RootCAs: s.roots, ServerName: "localhost", NextProtos: []string{"h2"}})
+	c, err := tls.Dial("tcp", strings.TrimPrefix(s.https, "https://"),
+		&tls.Config{RootCAs: s.roots, ServerName: "localhost", NextProtos: []string{"h2"}})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -195,7 +196,8 @@ func TestTLSTakesWhatAuthenticatesOnly(t *testing.T) {
 			t.Errorf("%s is taken", suite.Name)
 		}
 	}
-	c, err := tls.Dial("tcp", strings.TrimPrefix(s.https, "https://"), &tls.Config{RootCAs: s.roots, ServerName: "localhost", MaxVersion: tls.VersionTLS12})
+	c, err := tls.Dial("tcp", strings.TrimPrefix(s.https, "https://"),
+		&tls.Config{RootCAs: s.roots, ServerName: "localhost", MaxVersion: tls.VersionTLS12})
 	if err != nil {
 		t.Fatalf("TLS 1.2 as it should be: %v", err)
 	}

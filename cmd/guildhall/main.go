@@ -47,6 +47,14 @@ type streams struct {
 	out, err io.Writer
 }
 
+// tell prints what a command has done: as JSON, or as a sentence.
+func (io streams) tell(asJSON bool, v any, format string, args ...any) error {
+	if asJSON {
+		return output.JSON(io.out, v)
+	}
+	return output.Say(io.out, format, args...)
+}
+
 // usageError is a call that cannot be carried out as it was typed: exit code 2.
 type usageError struct{ error }
 

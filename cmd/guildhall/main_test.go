@@ -187,7 +187,8 @@ func TestUsage(t *testing.T) {
 		for _, command := range []string{
 			"", "dev", "serve", "migrate", "token", "token create", "token list", "token revoke",
 			"webhook", "webhook add", "webhook list", "webhook rotate-secret", "webhook test", "webhook deliveries",
-			"webhook redeliver", "webhook recover", "webhook remove", "import", "export", "reseal", "doctor", "restore", "restore check", "ready", "openapi", "version",
+			"webhook redeliver", "webhook recover", "webhook remove", "import", "export", "reseal", "doctor", "restore", "restore check",
+			"ready", "openapi", "version",
 		} {
 			out := call(t, "", append(strings.Fields(command), "--help")...).ok(t)
 			if !strings.Contains(out, "Usage: guildhall "+command) {
@@ -251,7 +252,8 @@ func TestDocuments(t *testing.T) {
 		t.Errorf("openapi --version 3.1 prints %.40q", out)
 	}
 	var v map[string]string
-	if err := json.Unmarshal([]byte(call(t, "", "version", "--json").ok(t)), &v); err != nil || v["contract"] == "" || v["version"] == "" || v["commit"] == "" {
+	if err := json.Unmarshal([]byte(call(t, "", "version", "--json").ok(t)), &v); err != nil || v["contract"] == "" ||
+		v["version"] == "" || v["commit"] == "" {
 		t.Errorf("version prints %v: %v", v, err)
 	}
 }
@@ -332,7 +334,8 @@ func TestMigrateWaitsForTheReleaseBefore(t *testing.T) {
 	exec(`INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('of-old', 0, now() + interval '1 hour')`)
 	waits("node of-old")
 	wantOutput(t, call(t, "", "doctor", "--database-url", url, "--secret-key", key).out, "unfinished", "node of-old")
-	p := begin(t, t.TempDir(), nil, "serve", "--database-url", url, "--secret-key", key, "--http-listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0")
+	p := begin(t, t.TempDir(), nil, "serve", "--database-url", url, "--secret-key", key, "--http-listen", "127.0.0.1:0",
+		"--ops-listen", "127.0.0.1:0")
 	p.says(t, `"msg":"ready"`)
 	if _, log := p.text(); strings.Count(log, "unfinished") != 1 {
 		t.Errorf("about the unfinished upgrade it says %s", log)
@@ -395,7 +398,8 @@ func TestDistributedTablesAreFoundOut(t *testing.T) {
 		if err != nil {
 			note = err.Error()
 		}
-		if s.DBDistributed != c.want || !strings.Contains(note, c.says) || (note != "") != (c.says != "") || (err != nil) != (c.distributed && c.set == "off") {
+		if s.DBDistributed != c.want || !strings.Contains(note, c.says) || (note != "") != (c.says != "") ||
+			(err != nil) != (c.distributed && c.set == "off") {
 			t.Errorf("%q, distributed %t: %q, %q, %v", c.set, c.distributed, s.DBDistributed, note, err)
 		}
 	}
@@ -426,7 +430,8 @@ func TestTokens(t *testing.T) {
 
 	t.Run("create prints one object with the token", func(t *testing.T) {
 		t.Parallel()
-		o := object(t, create("--scope", "cases:read, economy:write", "--scope", "cases:read", "--allow-ip", "10.0.0.0/8 192.0.2.1", "--expires-in", "90d").ok(t))
+		o := object(t, create("--scope", "cases:read, economy:write", "--scope", "cases:read", "--allow-ip", "10.0.0.0/8 192.0.2.1",
+			"--expires-in", "90d").ok(t))
 		for _, name := range []string{"id", "token", "preview", "guild_id", "name", "scopes", "ip_allowlist", "expires_at", "created_at"} {
 			if o[name] == nil {
 				t.Errorf("%s is missing", name)
@@ -479,7 +484,8 @@ func TestTokens(t *testing.T) {
 			}
 		}
 		var all []map[string]any
-		if err := json.Unmarshal([]byte(call(t, "", "token", "list", "--json", "--database-url", url, "--guild", guild).ok(t)), &all); err != nil {
+		list := call(t, "", "token", "list", "--json", "--database-url", url, "--guild", guild).ok(t)
+		if err := json.Unmarshal([]byte(list), &all); err != nil {
 			t.Fatal(err)
 		}
 		for _, l := range all {
@@ -530,7 +536,8 @@ func TestPort(t *testing.T) {
 	t.Run("an error names the line and nothing is kept", func(t *testing.T) {
 		t.Parallel()
 		empty := dbtest.New(t).URL
-		call(t, file+`{"record":"wallet","guild_id":"77","user_id":"2","balance":-1}`+"\n", "import", "-", "--database-url", empty).refused(t, 1, "line 4")
+		call(t, file+`{"record":"wallet","guild_id":"77","user_id":"2","balance":-1}`+"\n", "import", "-", "--database-url", empty).
+			refused(t, 1, "line 4")
 		call(t, "", "export", "--guild", "77", "--database-url", empty).refused(t, 1, "77")
 	})
 	t.Run("an export imports to the same export", func(t *testing.T) {

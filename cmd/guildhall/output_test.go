@@ -131,7 +131,8 @@ func TestNamesHoldNoControlCharacters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		call(t, "\n"+string(record)+"\n", "import", "-", "--database-url", url).refused(t, 1, "line 2: guild: name must not hold control characters")
+		call(t, "\n"+string(record)+"\n", "import", "-", "--database-url", url).
+			refused(t, 1, "line 2: guild: name must not hold control characters")
 	}
 }
 

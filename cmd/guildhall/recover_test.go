@@ -30,9 +30,11 @@ func TestTheLogIsFilteredAndWhatFailedIsRecovered(t *testing.T) {
 		`INSERT INTO webhook_events (guild_id, id, type, payload, occurred_at)
 		 SELECT $1, 'event-' || age, type, '{}', now() - age * interval '1 hour'
 		 FROM (VALUES (72, 'case.created', $2), (1, 'case.updated', $2), (0, 'case.created', $2)) AS v (age, type, unused)`,
-		`INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at, created_at, fresh, state, attempts, response_class, completed_at)
+		`INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at, created_at,
+			fresh, state, attempts, response_class, completed_at)
 		 SELECT $1, 'delivery-' || age, $2, 'event-' || age, type, at, at, false, state, 13, class, now()
-		 FROM (VALUES (72, 'case.created', 'failed', '5xx'), (1, 'case.updated', 'failed', 'none'), (0, 'case.created', 'delivered', '2xx')) AS v (age, type, state, class),
+		 FROM (VALUES (72, 'case.created', 'failed', '5xx'), (1, 'case.updated', 'failed', 'none'),
+			(0, 'case.created', 'delivered', '2xx')) AS v (age, type, state, class),
 		      LATERAL (SELECT now() - age * interval '1 hour' AS at) a`,
 	} {
 		if _, err := pool.ExecContext(t.Context(), statement, guild, endpoint); err != nil {
@@ -67,7 +69,8 @@ func TestTheLogIsFilteredAndWhatFailedIsRecovered(t *testing.T) {
 			t.Errorf("deliveries %s prints %v, want %v", flags, got, want)
 		}
 	}
-	if out := command("deliveries", endpoint, "--event-type", "case.updated").ok(t); !strings.Contains(out, "delivery-1 ") || strings.Contains(out, "delivery-0") {
+	if out := command("deliveries", endpoint, "--event-type", "case.updated").ok(t); !strings.Contains(out, "delivery-1 ") ||
+		strings.Contains(out, "delivery-0") {
 		t.Errorf("the table is %s", out)
 	}
 	command("deliveries", endpoint, "--since", "yesterday").refused(t, 2, "yesterday")

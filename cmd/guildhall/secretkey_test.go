@@ -27,7 +27,8 @@ func someKey(t *testing.T) string {
 // pay sends the same keyed write and returns the response.
 func (s *serving) pay(t *testing.T, token string) (*http.Response, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.https+"/api/v1/economy/adjust", strings.NewReader(`{"user_id":"1","delta":5}`))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.https+"/api/v1/economy/adjust",
+		strings.NewReader(`{"user_id":"1","delta":5}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,8 @@ func TestSecretKeyRotates(t *testing.T) {
 		call(t, "", "reseal", "--json", "--database-url", url, "--secret-key", newer+","+older).ok(t)
 	}
 	var done installation.Resealed
-	if err := json.Unmarshal([]byte(call(t, "", "reseal", "--json", "--database-url", url, "--secret-key", newer+","+older).ok(t)), &done); err != nil {
+	resealed := call(t, "", "reseal", "--json", "--database-url", url, "--secret-key", newer+","+older).ok(t)
+	if err := json.Unmarshal([]byte(resealed), &done); err != nil {
 		t.Fatal(err)
 	}
 	if want := (seal.Count{Current: 1}); done.Endpoints != want || done.Answers != want {

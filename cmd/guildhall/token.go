@@ -72,13 +72,10 @@ func (c *tokenCreate) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		return output.JSON(io.out, created{
-			ID: t.ID, Token: t.Secret, Preview: t.Preview, GuildID: t.GuildID, Name: t.Name, Scopes: t.Scopes,
-			IPAllowlist: output.List(t.IPAllowlist), ExpiresAt: output.At(t.ExpiresAt), CreatedAt: wire.At(t.CreatedAt),
-		})
-	}
-	return output.Say(io.out, "%s\n\nid       %s\nguild    %s\nname     %s\nscopes   %s\nexpires  %s\n\nThe token is shown this once. Keep it safe.",
+	return io.tell(c.JSON, created{
+		ID: t.ID, Token: t.Secret, Preview: t.Preview, GuildID: t.GuildID, Name: t.Name, Scopes: t.Scopes,
+		IPAllowlist: output.List(t.IPAllowlist), ExpiresAt: wire.AtPtr(t.ExpiresAt), CreatedAt: wire.At(t.CreatedAt),
+	}, "%s\n\nid       %s\nguild    %s\nname     %s\nscopes   %s\nexpires  %s\n\nThe token is shown this once. Keep it safe.",
 		t.Secret, t.ID, t.GuildID, t.Name, strings.Join(t.Scopes, " "), output.Instant(t.ExpiresAt, "never"))
 }
 
@@ -117,7 +114,7 @@ func (c *tokenList) Run(ctx context.Context, io streams) error {
 		for _, t := range tokens {
 			all = append(all, listed{
 				ID: t.ID, Preview: t.Preview, GuildID: t.GuildID, Name: t.Name, Scopes: t.Scopes, IPAllowlist: output.List(t.IPAllowlist),
-				ExpiresAt: output.At(t.ExpiresAt), CreatedAt: wire.At(t.CreatedAt), LastUsedAt: output.At(t.LastUsedAt), RevokedAt: output.At(t.RevokedAt),
+				ExpiresAt: wire.AtPtr(t.ExpiresAt), CreatedAt: wire.At(t.CreatedAt), LastUsedAt: wire.AtPtr(t.LastUsedAt), RevokedAt: wire.AtPtr(t.RevokedAt),
 			})
 		}
 		return output.JSON(io.out, all)
@@ -170,10 +167,7 @@ func (c *tokenRevoke) Run(ctx context.Context, io streams) error {
 	if err := auth.Revoke(ctx, d, guild, c.ID); err != nil {
 		return err
 	}
-	if c.JSON {
-		return output.JSON(io.out, revokedTokens{1})
-	}
-	return output.Say(io.out, "Token %s is revoked. No node accepts it any more.", c.ID)
+	return io.tell(c.JSON, revokedTokens{1}, "Token %s is revoked. No node accepts it any more.", c.ID)
 }
 
 func (c *tokenRevoke) revokeAll(ctx context.Context, d *db.DB, io streams) error {
@@ -184,8 +178,5 @@ func (c *tokenRevoke) revokeAll(ctx context.Context, d *db.DB, io streams) error
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		return output.JSON(io.out, revokedTokens{n})
-	}
-	return output.Say(io.out, "%d tokens are revoked. No node accepts them any more.", n)
+	return io.tell(c.JSON, revokedTokens{n}, "%d tokens are revoked. No node accepts them any more.", n)
 }

@@ -117,7 +117,8 @@ func serveTraced(t *testing.T) *traced {
 		s.hook = r.Header.Get("Traceparent")
 	}))
 	t.Cleanup(receiver.Close)
-	call(t, `{"record":"ticket","guild_id":"`+guild+`","opener_id":"7","id":"the-ticket","channel_id":"77"}`, "import", "--database-url", url, "-").ok(t)
+	call(t, `{"record":"ticket","guild_id":"`+guild+`","opener_id":"7","id":"the-ticket","channel_id":"77"}`, "import",
+		"--database-url", url, "-").ok(t)
 	s.serving = serve(t, url, "GUILDHALL_WEBHOOK_ALLOW=127.0.0.0/8",
 		"GUILDHALL_DISCORD_TOKEN="+chattest.Token, "GUILDHALL_DISCORD_URL="+platform.URL,
 		"OTEL_EXPORTER_OTLP_ENDPOINT="+s.traces.URL, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_SERVICE_NAME=the-service")
@@ -166,14 +167,18 @@ func TestTraces(t *testing.T) {
 		t.Errorf("the request is %v", request)
 	}
 	for key, want := range map[string]string{
-		"guildhall.operation": "createTicketMessage", "guildhall.guild_id": guild, "http.response.status_code": "201", "http.route": "/api/v1/tickets/:id/message",
+		"guildhall.operation": "createTicketMessage", "guildhall.guild_id": guild, "http.response.status_code": "201",
+		"http.route": "/api/v1/tickets/:id/message",
 	} {
 		if got := attribute(request, key); got != want {
 			t.Errorf("%s is %q, want %q", key, got, want)
 		}
 	}
 	parts := s.within(request)
-	for _, name := range []string{"BEGIN", "COMMIT", "INSERT idempotency_keys", "INSERT chat_intents", "INSERT ticket_messages", "POST /channels/{channel.id}/messages"} {
+	for _, name := range []string{
+		"BEGIN", "COMMIT", "INSERT idempotency_keys", "INSERT chat_intents", "INSERT ticket_messages",
+		"POST /channels/{channel.id}/messages",
+	} {
 		if !slices.Contains(parts, name) {
 			t.Errorf("%s is no part of the request, which has %q", name, parts)
 		}
@@ -181,7 +186,8 @@ func TestTraces(t *testing.T) {
 	s.says(t, `"trace_id":"`+callersTrace+`"`)
 
 	delivery, post := s.find("webhook ticket.message"), s.find("POST /channels/{channel.id}/messages")
-	if attribute(delivery, "guildhall.guild_id") != guild || attribute(delivery, "guildhall.event_id") == "" || attribute(delivery, "http.response.status_code") != "200" {
+	if attribute(delivery, "guildhall.guild_id") != guild || attribute(delivery, "guildhall.event_id") == "" ||
+		attribute(delivery, "http.response.status_code") != "200" {
 		t.Errorf("the delivery is %v", delivery)
 	}
 	s.mu.Lock()

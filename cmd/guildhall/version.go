@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"guildhall/internal/output"
 	"guildhall/internal/schema"
 )
 
@@ -29,10 +28,7 @@ func (c *versionCommand) Run(io streams) error {
 		Contract string `json:"contract"`
 		Go       string `json:"go"`
 	}{version, revision(), doc.Info.Version, runtime.Version()}
-	if c.JSON {
-		return output.JSON(io.out, v)
-	}
-	return output.Say(io.out, "guildhall %s\ncommit    %s\ncontract  %s\ngo        %s", v.Version, v.Commit, v.Contract, v.Go)
+	return io.tell(c.JSON, v, "guildhall %s\ncommit    %s\ncontract  %s\ngo        %s", v.Version, v.Commit, v.Contract, v.Go)
 }
 
 // revision is the commit this program was built from.

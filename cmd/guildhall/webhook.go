@@ -90,10 +90,7 @@ func (r receivers) config(ctx context.Context) (webhooks.Config, error) {
 }
 
 func (r receivers) printSecret(io streams, e gen.WebhookEndpointWithSecret) error {
-	if r.JSON {
-		return output.JSON(io.out, e)
-	}
-	return output.Say(io.out, "%s\n\nid      %s\nurl     %s\nevents  %s\n\nThe secret is shown this once. Keep it safe.", e.Secret, e.ID, e.URL, strings.Join(e.Events, " "))
+	return io.tell(r.JSON, e, "%s\n\nid      %s\nurl     %s\nevents  %s\n\nThe secret is shown this once. Keep it safe.", e.Secret, e.ID, e.URL, strings.Join(e.Events, " "))
 }
 
 type webhookList struct {
@@ -145,7 +142,11 @@ func (c *webhookRotate) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer cfg.DB.Close()
-	e, err := webhooks.RotateSecret(ctx, cfg, c.ID, overlap)
+	guild, err := webhooks.GuildOf(ctx, cfg.DB.Reader(), c.ID)
+	if err != nil {
+		return err
+	}
+	e, err := webhooks.Rotate(ctx, cfg, cfg.DB, guild, c.ID, overlap)
 	if err != nil {
 		return err
 	}
@@ -176,8 +177,8 @@ type webhookTest struct{ onEndpoint }
 // Run fails when the receiver did not accept the ping, after printing what it
 // answered.
 func (c *webhookTest) Run(ctx context.Context, io streams) error {
-	return c.with(ctx, func(d *db.DB) error {
-		sent, err := webhooks.Test(ctx, d, c.ID)
+	return c.with(ctx, func(d *db.DB, guild string) error {
+		sent, err := webhooks.Test(ctx, d, guild, c.ID)
 		if err != nil {
 			return err
 		}
@@ -191,14 +192,18 @@ func (c *webhookTest) Run(ctx context.Context, io streams) error {
 	})
 }
 
-// with runs do on the open database.
-func (c onEndpoint) with(ctx context.Context, do func(d *db.DB) error) error {
+// with runs do on the open database, for the endpoint's guild.
+func (c onEndpoint) with(ctx context.Context, do func(d *db.DB, guild string) error) error {
 	d, _, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	return do(d)
+	guild, err := webhooks.GuildOf(ctx, d.Reader(), c.ID)
+	if err != nil {
+		return err
+	}
+	return do(d, guild)
 }
 
 type webhookDeliveries struct {
@@ -218,8 +223,8 @@ func (c *webhookDeliveries) Run(ctx context.Context, io streams) error {
 			return usageError{err}
 		}
 	}
-	return c.with(ctx, func(d *db.DB) error {
-		all, err := webhooks.Deliveries(ctx, d, c.ID, f, c.Limit)
+	return c.with(ctx, func(d *db.DB, guild string) error {
+		all, err := webhooks.Deliveries(ctx, d, guild, c.ID, f, c.Limit)
 		if err != nil {
 			return err
 		}
@@ -240,8 +245,8 @@ type webhookRedeliver struct {
 }
 
 func (c *webhookRedeliver) Run(ctx context.Context, io streams) error {
-	return c.with(ctx, func(d *db.DB) error {
-		sent, err := webhooks.Redeliver(ctx, d, c.ID, c.Delivery)
+	return c.with(ctx, func(d *db.DB, guild string) error {
+		sent, err := webhooks.Redeliver(ctx, d, guild, c.ID, c.Delivery)
 		if err != nil {
 			return err
 		}
@@ -259,15 +264,12 @@ func (c *webhookRecover) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	return c.with(ctx, func(d *db.DB) error {
-		n, err := webhooks.Recover(ctx, d, c.ID, since)
+	return c.with(ctx, func(d *db.DB, guild string) error {
+		n, err := webhooks.Requeue(ctx, d, guild, c.ID, since)
 		if err != nil {
 			return err
 		}
-		if c.JSON {
-			return output.JSON(io.out, gen.WebhookRecovery{QueuedCount: n})
-		}
-		return output.Say(io.out, "%d deliveries are queued again.", n)
+		return io.tell(c.JSON, gen.WebhookRecovery{QueuedCount: n}, "%d deliveries are queued again.", n)
 	})
 }
 
@@ -286,22 +288,16 @@ func parseSince(s string) (time.Time, error) {
 type webhookRemove struct{ onEndpoint }
 
 func (c *webhookRemove) Run(ctx context.Context, io streams) error {
-	return c.with(ctx, func(d *db.DB) error {
-		if err := webhooks.Remove(ctx, d, c.ID); err != nil {
+	return c.with(ctx, func(d *db.DB, guild string) error {
+		if err := webhooks.Delete(ctx, d, guild, c.ID); err != nil {
 			return err
 		}
-		if c.JSON {
-			return output.JSON(io.out, map[string]any{"id": c.ID, "removed": true})
-		}
-		return output.Say(io.out, "Endpoint %s is removed.", c.ID)
+		return io.tell(c.JSON, map[string]any{"id": c.ID, "removed": true}, "Endpoint %s is removed.", c.ID)
 	})
 }
 
 func (c onEndpoint) printDelivery(io streams, d gen.WebhookDelivery) error {
-	if c.JSON {
-		return output.JSON(io.out, d)
-	}
-	return output.Say(io.out, "delivery  %s\nevent     %s (%s)\nstatus    %s\nanswer    %s", d.ID, d.EventType, d.EventID, d.Status, receiverResponse(d))
+	return io.tell(c.JSON, d, "delivery  %s\nevent     %s (%s)\nstatus    %s\nanswer    %s", d.ID, d.EventType, d.EventID, d.Status, receiverResponse(d))
 }
 
 // receiverResponse is what the receiver said, or why it could not be asked.

@@ -41,7 +41,8 @@ func TestWebhooks(t *testing.T) {
 	if e.ID == "" || e.URL != receiver.URL || !strings.HasPrefix(e.Secret, "whsec_") || len(e.Events) != 2 {
 		t.Errorf("add prints %+v", e)
 	}
-	command("add", "--guild", guild, "--url", receiver.URL, "--webhook-allow", "127.0.0.0/8", "--secret-key", key, "--event", "case.eaten").refused(t, 2, "case.eaten")
+	command("add", "--guild", guild, "--url", receiver.URL, "--webhook-allow", "127.0.0.0/8", "--secret-key", key,
+		"--event", "case.eaten").refused(t, 2, "case.eaten")
 
 	delivery := func(text string) (d gen.WebhookDelivery) {
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
@@ -76,7 +77,8 @@ func TestWebhooks(t *testing.T) {
 	}
 
 	var rotated gen.WebhookEndpointWithSecret
-	if err := json.Unmarshal([]byte(command("rotate-secret", e.ID, "--secret-key", key, "--json").ok(t)), &rotated); err != nil || rotated.Secret == e.Secret || rotated.ID != e.ID {
+	if err := json.Unmarshal([]byte(command("rotate-secret", e.ID, "--secret-key", key, "--json").ok(t)), &rotated); err != nil ||
+		rotated.Secret == e.Secret || rotated.ID != e.ID {
 		t.Errorf("rotate-secret prints %+v, %v", rotated, err)
 	}
 	command("rotate-secret", e.ID, "--secret-key", key, "--old-secret-expires-in", "25h").refused(t, 2, "24h")

@@ -30,8 +30,12 @@ func TestDerive(t *testing.T) {
 			`components: {schemas: {A: {type: array, items: {type: string, examples: [x, y]}}}}`,
 		},
 		"schemas of parameters, headers and answers are reached": {
-			`paths: {/a: {get: {parameters: [{name: p, schema: {type: string, nullable: true}}], responses: {'200': {headers: {H: {schema: {type: string, nullable: true}}}, content: {application/json: {schema: {type: object, additionalProperties: {type: string, nullable: true}}}}}}}}}`,
-			`paths: {/a: {get: {parameters: [{name: p, schema: {type: [string, "null"]}}], responses: {'200': {headers: {H: {schema: {type: [string, "null"]}}}, content: {application/json: {schema: {type: object, additionalProperties: {type: [string, "null"]}}}}}}}}}`,
+			`paths: {/a: {get: {parameters: [{name: p, schema: {type: string, nullable: true}}], responses: {'200': {` +
+				`headers: {H: {schema: {type: string, nullable: true}}}, ` +
+				`content: {application/json: {schema: {type: object, additionalProperties: {type: string, nullable: true}}}}}}}}}`,
+			`paths: {/a: {get: {parameters: [{name: p, schema: {type: [string, "null"]}}], responses: {'200': {` +
+				`headers: {H: {schema: {type: [string, "null"]}}}, ` +
+				`content: {application/json: {schema: {type: object, additionalProperties: {type: [string, "null"]}}}}}}}}}`,
 		},
 		"examples are data and stay as they are": {
 			`paths: {/a: {get: {responses: {'200': {content: {application/json: {example: {schema: {nullable: true}}}}}}}}}`,

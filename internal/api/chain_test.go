@@ -182,7 +182,8 @@ func TestEveryWriteTellsDuplicatesAndReuse(t *testing.T) {
 func TestEveryOperationHidesOurFailures(t *testing.T) {
 	t.Parallel()
 	broken := apitest.New(t, with(errors.New("pq: password authentication failed for secret-user")))
-	away := apitest.New(t, with(fault.New(fault.Unavailable, "service_unavailable", "The token store cannot be reached.").After(5*time.Second)))
+	away := apitest.New(t, with(
+		fault.New(fault.Unavailable, "service_unavailable", "The token store cannot be reached.").After(5*time.Second)))
 	each(t, func(t *testing.T, op apitest.Operation) {
 		a := broken.Do(t, op.ID, "", fill(op)...).WantError(t, 500, "internal_error")
 		if strings.Contains(string(a.Body), "secret-user") || !strings.Contains(string(a.Body), a.Header.Get("X-Request-Id")) {
@@ -276,7 +277,8 @@ func TestRoutes(t *testing.T) {
 	})
 	t.Run("the contract is public", func(t *testing.T) {
 		for path, want := range map[string]string{
-			"/openapi.yaml": "openapi: 3.0.3", "/openapi.json": `"openapi":"3.0.3"`, "/openapi-3.1.yaml": "openapi: 3.1", "/openapi-3.1.json": `"openapi":"3.1`,
+			"/openapi.yaml": "openapi: 3.0.3", "/openapi.json": `"openapi":"3.0.3"`, "/openapi-3.1.yaml": "openapi: 3.1",
+			"/openapi-3.1.json": `"openapi":"3.1`,
 		} {
 			if a := nobody.Raw(t, "GET", path, ""); a.Status != 200 || !strings.Contains(string(a.Body), want) {
 				t.Errorf("%s answered %d without %q", path, a.Status, want)
@@ -307,12 +309,13 @@ func TestCredentialsElsewhere(t *testing.T) {
 	nobody.Token = ""
 	secret := server.Token
 	for name, a := range map[string]*apitest.Response{
-		"in the query":       nobody.Raw(t, "GET", "/api/v1/me?access_token="+secret, ""),
-		"in the body":        nobody.Raw(t, "POST", "/api/v1/economy/adjust", `{"token":"`+secret+`"}`),
-		"in a cookie":        nobody.Header("Cookie", "token="+secret).Raw(t, "GET", "/api/v1/me", ""),
-		"as Basic":           nobody.Header("Authorization", "Basic "+secret).Raw(t, "GET", "/api/v1/me", ""),
-		"without a scheme":   nobody.Header("Authorization", secret).Raw(t, "GET", "/api/v1/me", ""),
-		"twice":              server.Header("Authorization", "Bearer "+secret).Header("Authorization", "Bearer "+secret).Raw(t, "GET", "/api/v1/me", ""),
+		"in the query":     nobody.Raw(t, "GET", "/api/v1/me?access_token="+secret, ""),
+		"in the body":      nobody.Raw(t, "POST", "/api/v1/economy/adjust", `{"token":"`+secret+`"}`),
+		"in a cookie":      nobody.Header("Cookie", "token="+secret).Raw(t, "GET", "/api/v1/me", ""),
+		"as Basic":         nobody.Header("Authorization", "Basic "+secret).Raw(t, "GET", "/api/v1/me", ""),
+		"without a scheme": nobody.Header("Authorization", secret).Raw(t, "GET", "/api/v1/me", ""),
+		"twice": server.Header("Authorization", "Bearer "+secret).Header("Authorization", "Bearer "+secret).
+			Raw(t, "GET", "/api/v1/me", ""),
 		"in the path":        nobody.Raw(t, "GET", "/api/v1/cases/"+secret, ""),
 		"in another header":  nobody.Header("X-Api-Key", secret).Raw(t, "GET", "/api/v1/me", ""),
 		"as an empty bearer": nobody.Header("Authorization", "Bearer ").Raw(t, "GET", "/api/v1/me", ""),

@@ -30,7 +30,8 @@ func wealthy(t *testing.T, server *apitest.API, n int) {
 		INSERT INTO wallets (guild_id, user_id, balance) SELECT $1, n::text, 1000000 FROM generate_series(1, $2::int) n`, server.Guild, n)
 	dbtest.Exec(t, server.DB(), `
 		INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, created_at)
-		SELECT $1, 'first-' || n, n::text, 1000000, 1000000, 'test', now() - interval '1 day' FROM generate_series(1, $2::int) n`, server.Guild, n)
+		SELECT $1, 'first-' || n, n::text, 1000000, 1000000, 'test', now() - interval '1 day'
+		FROM generate_series(1, $2::int) n`, server.Guild, n)
 }
 
 // What another transaction holds, be it a wallet, a key or a reference, delays
@@ -132,7 +133,8 @@ func (h *history) write(t *testing.T, client *http.Client, urls []string, token,
 	h.sent[reason] = true
 	h.mu.Unlock()
 	for deadline := time.Now().Add(30 * time.Second); ; {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, urls[rand.IntN(len(urls))]+"/economy/adjust", bytes.NewReader([]byte(body)))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, urls[rand.IntN(len(urls))]+"/economy/adjust",
+			bytes.NewReader([]byte(body)))
 		if err != nil {
 			t.Error(err)
 			return
@@ -247,7 +249,8 @@ func (h *history) check(t *testing.T, server *apitest.API) {
 		Balance int64  `db:"balance"`
 	}
 	if err := server.DB().Reader().SelectContext(context.Background(), &rows, `
-		SELECT reason, count(*) AS times, min(balance_after) AS balance FROM ledger_entries WHERE reason IS NOT NULL GROUP BY reason`); err != nil {
+		SELECT reason, count(*) AS times, min(balance_after) AS balance FROM ledger_entries WHERE reason IS NOT NULL
+		GROUP BY reason`); err != nil {
 		t.Fatal(err)
 	}
 	there := map[string]int64{}

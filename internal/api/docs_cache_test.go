@@ -65,7 +65,8 @@ func TestDocumentsAreCachedAndCompressed(t *testing.T) {
 			t.Errorf("%s compressed is another document (%v)", path, err)
 		}
 		for _, known := range []string{h.Get("ETag"), `"x", ` + h.Get("ETag"), strings.TrimPrefix(h.Get("ETag"), "W/"), "*"} {
-			if again, body := bare(t, server, http.MethodGet, path, "If-None-Match", known); again.StatusCode != 304 || len(body) != 0 || again.Header.Get("ETag") != h.Get("ETag") {
+			if again, body := bare(t, server, http.MethodGet, path, "If-None-Match", known); again.StatusCode != 304 || len(body) != 0 ||
+				again.Header.Get("ETag") != h.Get("ETag") {
 				t.Errorf("%s known as %s: %d, %d bytes", path, known, again.StatusCode, len(body))
 			}
 		}
@@ -77,11 +78,13 @@ func TestDocumentsAreCachedAndCompressed(t *testing.T) {
 				t.Errorf("%s for %s is compressed", path, refuse)
 			}
 		}
-		if head, body := bare(t, server, http.MethodHead, path); head.StatusCode != 200 || len(body) != 0 || head.ContentLength != plain.ContentLength {
+		if head, body := bare(t, server, http.MethodHead, path); head.StatusCode != 200 || len(body) != 0 ||
+			head.ContentLength != plain.ContentLength {
 			t.Errorf("HEAD %s: %d, %d bytes of %d", path, head.StatusCode, len(body), head.ContentLength)
 		}
 	}
-	if res, _ := bare(t, server, http.MethodGet, "/api/v1/me"); res.Header.Get("Cache-Control") != "no-store" || res.Header.Get("Strict-Transport-Security") == "" {
+	if res, _ := bare(t, server, http.MethodGet, "/api/v1/me"); res.Header.Get("Cache-Control") != "no-store" ||
+		res.Header.Get("Strict-Transport-Security") == "" {
 		t.Errorf("any other answer: %v", res.Header)
 	}
 }
@@ -97,7 +100,8 @@ func TestDocumentsSpendTheAddresssBucket(t *testing.T) {
 		}
 	}
 	res, body := bare(t, server, http.MethodGet, "/openapi.json", "If-None-Match", "*")
-	if res.StatusCode != 429 || !strings.Contains(string(body), `{"error":{"code":"rate_limited"`) || res.Header.Get("Retry-After") == "" || res.Header.Get("Cache-Control") != "no-store" {
+	if res.StatusCode != 429 || !strings.Contains(string(body), `{"error":{"code":"rate_limited"`) ||
+		res.Header.Get("Retry-After") == "" || res.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("beyond it: %d %s %v", res.StatusCode, body, res.Header)
 	}
 	if res, _ := bare(t, server, http.MethodGet, "/api/v1/me"); res.StatusCode != 429 {
@@ -111,7 +115,8 @@ func TestDocumentsNameThePublicURL(t *testing.T) {
 	relative := apitest.New(t)
 	named := apitest.New(t, apitest.With(func(c *api.Config) { c.PublicURL = "https://api.example.com/guildhall" }))
 	for path, mark := range map[string]string{
-		"/openapi.yaml": "- url: %s\n", "/openapi.json": `"servers":[{"url":"%s"`, "/openapi-3.1.yaml": "- url: %s\n", "/openapi-3.1.json": `"servers":[{"url":"%s"`,
+		"/openapi.yaml": "- url: %s\n", "/openapi.json": `"servers":[{"url":"%s"`, "/openapi-3.1.yaml": "- url: %s\n",
+		"/openapi-3.1.json": `"servers":[{"url":"%s"`,
 	} {
 		for server, url := range map[*apitest.API]string{relative: "/api/v1", named: "https://api.example.com/guildhall/api/v1"} {
 			// Whatever a caller says of the host is nobody's base URL.

@@ -105,7 +105,8 @@ func TestDocuments(t *testing.T) {
 			if strings.Contains(html, "<script>") || strings.Contains(html, " onload=") {
 				t.Errorf("%s has a script inside", path)
 			}
-			if res, script := fetch(t, "/docs/begin.js"); !strings.Contains(string(script), "/openapi.json") || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/javascript") {
+			if res, script := fetch(t, "/docs/begin.js"); !strings.Contains(string(script), "/openapi.json") ||
+				!strings.HasPrefix(res.Header.Get("Content-Type"), "text/javascript") {
 				t.Errorf("the script of %s does not name the contract", path)
 			}
 		}

@@ -136,7 +136,8 @@ func TestClientDisconnect(t *testing.T) {
 			t.Fatal(err)
 		}
 		body := `{"user_id":"9","delta":1}`
-		fmt.Fprintf(c, "POST /api/v1/economy/adjust HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nIdempotency-Key: gone-%d\r\nContent-Length: %d\r\n\r\n%s",
+		fmt.Fprintf(c, "POST /api/v1/economy/adjust HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
+			"Idempotency-Key: gone-%d\r\nContent-Length: %d\r\n\r\n%s",
 			server.Token, i, len(body), body)
 		if i%2 == 0 {
 			_, _ = io.ReadFull(c, make([]byte, 1))

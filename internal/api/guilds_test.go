@@ -137,7 +137,8 @@ func (n neighbours) state(t *testing.T, guild string) map[string]string {
 	all := map[string]string{}
 	for _, table := range tables {
 		var rows string
-		if err := q.GetContext(ctx, &rows, `SELECT coalesce(string_agg(r::text, E'\n' ORDER BY r::text), '') FROM `+table+` r WHERE guild_id = $1`, guild); err != nil {
+		if err := q.GetContext(ctx, &rows,
+			`SELECT coalesce(string_agg(r::text, E'\n' ORDER BY r::text), '') FROM `+table+` r WHERE guild_id = $1`, guild); err != nil {
 			t.Fatal(err)
 		}
 		all[table] = rows

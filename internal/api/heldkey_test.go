@@ -33,7 +33,8 @@ func holdKey(t *testing.T, server *apitest.API, token, key string) *heldKey {
 		defer other.Close()
 		rollback := errors.New("rolled back")
 		err := other.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-			_, err := idempotency.Keys{Sealer: server.Server.Sealer}.Claim(ctx, tx, idempotency.Request{GuildID: server.Guild, TokenID: token, Key: key, Fingerprint: []byte("x")})
+			_, err := idempotency.Keys{Sealer: server.Server.Sealer}.Claim(ctx, tx,
+				idempotency.Request{GuildID: server.Guild, TokenID: token, Key: key, Fingerprint: []byte("x")})
 			started <- err
 			if err != nil {
 				return err

@@ -39,7 +39,8 @@ func TestIntegers(t *testing.T) {
 		for _, n := range []string{
 			"9223372036854775807", "-9223372036854775808", "9223372036854775808", "-9223372036854775809", "18446744073709551616",
 			"9007199254740992", "-9007199254740992", "9007199254740993", "1" + strings.Repeat("0", 400), "1e400", "-1e400",
-			"1.0", "1.5", "1e3", "1E3", "0.0", "-0.0", "1e-1", `"5"`, "null", "true", "[]", "{}", "[1]", "+1", "01", "0x1", "1_000", "NaN", "Infinity", "１",
+			"1.0", "1.5", "1e3", "1E3", "0.0", "-0.0", "1e-1", `"5"`, "null", "true", "[]", "{}", "[1]", "+1", "01", "0x1", "1_000", "NaN",
+			"Infinity", "１",
 		} {
 			for id, body := range map[string]string{
 				"adjustBalance": `{"user_id":"9","delta":` + n + `}`,
@@ -381,7 +382,8 @@ func TestBrokenFrames(t *testing.T) {
 		}
 	})
 	t.Run("what follows the announced length is no part of it", func(t *testing.T) {
-		if got := say(t, fmt.Sprintf("Connection: close\r\nContent-Length: %d\r\n", len(one)), strings.NewReader(one+`,"x":1}`), false); got != "HTTP/1.1 200" {
+		head := fmt.Sprintf("Connection: close\r\nContent-Length: %d\r\n", len(one))
+		if got := say(t, head, strings.NewReader(one+`,"x":1}`), false); got != "HTTP/1.1 200" {
 			t.Errorf("got %q", got)
 		}
 	})
@@ -391,7 +393,8 @@ func TestBrokenFrames(t *testing.T) {
 		}
 	})
 	t.Run("two lengths are no request", func(t *testing.T) {
-		if got := say(t, "Content-Length: 25\r\nContent-Length: 26\r\n", strings.NewReader(one), false); got != "HTTP/1.1 400" && got != "closed" {
+		if got := say(t, "Content-Length: 25\r\nContent-Length: 26\r\n", strings.NewReader(one), false); got != "HTTP/1.1 400" &&
+			got != "closed" {
 			t.Errorf("got %q", got)
 		}
 	})

@@ -100,7 +100,8 @@ func TestFingerprint(t *testing.T) {
 		})
 	}
 	t.Run("another path", func(t *testing.T) {
-		server.Do(t, "updateCase", `{"user_id":"9","moderator_id":"8","type":"note","reason":"x"}`, at).WantError(t, 409, "idempotency_key_reused")
+		server.Do(t, "updateCase", `{"user_id":"9","moderator_id":"8","type":"note","reason":"x"}`, at).
+			WantError(t, 409, "idempotency_key_reused")
 	})
 	t.Run("a query is refused before the key is looked at", func(t *testing.T) {
 		const body = `{"user_id":"9","moderator_id":"8","type":"note","reason":"x"}`
@@ -328,7 +329,8 @@ func TestPanicInAWrite(t *testing.T) {
 				t.Fatalf("the answer tells of our insides: %s", a.Body)
 			}
 		}
-		if n := dbtest.Value[int](t, server.DB(), `SELECT (SELECT count(*) FROM ledger_entries) + (SELECT count(*) FROM idempotency_keys) + (SELECT count(*) FROM webhook_events)`); n != 0 {
+		if n := dbtest.Value[int](t, server.DB(), `SELECT (SELECT count(*) FROM ledger_entries)
+			+ (SELECT count(*) FROM idempotency_keys) + (SELECT count(*) FROM webhook_events)`); n != 0 {
 			t.Errorf("%d rows are left of writes that broke off", n)
 		}
 		sealer.now.Store(false)

@@ -10,6 +10,7 @@ import (
 
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 )
 
 // Each message, read alone, says what is wrong with the call and how to mend it.
@@ -160,7 +161,8 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"PUT /api/v1/economy/adjust", `{}`, 405, "POST"},
 	} {
 		method, path, _ := strings.Cut(c.call, " ")
-		req, err := http.NewRequestWithContext(t.Context(), method, strings.TrimSuffix(server.URL, "/api/v1")+strings.ReplaceAll(path, " ", "%20"), strings.NewReader(c.body))
+		req, err := http.NewRequestWithContext(t.Context(), method,
+			strings.TrimSuffix(server.URL, "/api/v1")+strings.ReplaceAll(path, " ", "%20"), strings.NewReader(c.body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +206,7 @@ func TestRefusalsNameTheState(t *testing.T) {
 	told("adjustBalance", `{"user_id":"5","delta":9007199254740991}`, "would exceed 9007199254740991")
 	told("adjustXp", `{"user_id":"5","delta":-3}`, "The member has 0 XP, which does not cover a change by -3.")
 
-	err := a.DB().Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+	dbtest.Do(t, a.DB(), func(ctx context.Context, tx *db.Tx) error {
 		for _, statement := range []string{
 			`INSERT INTO tickets (guild_id, id, number, opener_id, claimed_by_id) VALUES ($1, 'open', 1, '4', '55')`,
 			`INSERT INTO tickets (guild_id, id, number, opener_id, status, closed_at) VALUES ($1, 'closed', 2, '4', 'closed', now())`,
@@ -222,9 +224,6 @@ func TestRefusalsNameTheState(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	open, closed, on := apitest.Path("id", "open"), apitest.Path("id", "closed"), apitest.Path("id", "on")
 	told("claimTicket", `{"user_id":"56"}`, "Ticket 1 is claimed by 55", open)
 	told("closeTicket", ``, "requires a reason to close a ticket: send", open)
@@ -261,7 +260,8 @@ func TestATokenOfTheOtherEnvironmentIsNamed(t *testing.T) {
 		}
 		text, err := io.ReadAll(res.Body)
 		res.Body.Close()
-		if err != nil || res.StatusCode != 401 || !strings.Contains(string(text), want) || !strings.Contains(string(text), "invalid_token") || strings.Contains(string(text), token) {
+		if err != nil || res.StatusCode != 401 || !strings.Contains(string(text), want) || !strings.Contains(string(text), "invalid_token") ||
+			strings.Contains(string(text), token) {
 			t.Errorf("%s: %d %s %v, want %s", token[:9], res.StatusCode, text, err, want)
 		}
 	}
@@ -274,5 +274,6 @@ func TestNullIsAbsentWhereNothingElseCanBeMeant(t *testing.T) {
 	server.Do(t, "adjustBalance", `{"user_id":"1","delta":5,"reason":null}`).Want(t, 200, `{"data":{"balance":5}}`)
 	server.Do(t, "adjustXp", `{"user_id":"1","delta":5,"total_xp":null}`).Want(t, 200, "")
 	server.Do(t, "adjustXp", `{"user_id":"1","delta":null,"total_xp":7}`).Want(t, 200, "")
-	server.Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1:9/x","events":["case.created"],"description":null,"enabled":null}`).Want(t, 201, `{"data":{"enabled":true}}`)
+	server.Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1:9/x","events":["case.created"],"description":null,"enabled":null}`).
+		Want(t, 201, `{"data":{"enabled":true}}`)
 }

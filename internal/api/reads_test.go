@@ -9,12 +9,13 @@ import (
 	"guildhall/internal/api"
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 )
 
 // crowd fills the guild with members, cases and listings.
 func crowd(tb testing.TB, server *apitest.API, n int) {
 	tb.Helper()
-	err := server.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+	dbtest.Do(tb, server.DB(), func(ctx context.Context, tx *db.Tx) error {
 		for _, statement := range []string{
 			`SET LOCAL statement_timeout = 0`,
 			`INSERT INTO levels (guild_id, user_id, total_xp)
@@ -43,9 +44,6 @@ func crowd(tb testing.TB, server *apitest.API, n int) {
 		_, err := tx.ExecContext(ctx, `ANALYZE levels, wallets, ledger_entries, cases, network_listings`)
 		return err
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
 }
 
 // BenchmarkReads measures reads over HTTPS from one client, in a guild of

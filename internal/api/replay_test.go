@@ -86,7 +86,8 @@ func TestAClientThatHangsUpIsNoError(t *testing.T) {
 		t.Fatal(err)
 	}
 	body := `{"user_id":"9","moderator_id":"8","type":"note","reason":"x"}`
-	fmt.Fprintf(c, "POST /api/v1/cases HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+	fmt.Fprintf(c, "POST /api/v1/cases HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\n\r\n%s",
 		server.Token, len(body), body)
 	testutil.Eventually(t, "the write waits for the lock", func() bool {
 		return dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM pg_locks WHERE NOT granted`) > 0
@@ -103,7 +104,8 @@ func TestAClientThatHangsUpIsNoError(t *testing.T) {
 		}
 		return line != ""
 	})
-	if !strings.Contains(line, `"level":"INFO"`) || !strings.Contains(line, `"code":"client_closed"`) || !strings.Contains(line, `"status":499`) {
+	if !strings.Contains(line, `"level":"INFO"`) || !strings.Contains(line, `"code":"client_closed"`) ||
+		!strings.Contains(line, `"status":499`) {
 		t.Errorf("the log says %s", line)
 	}
 	if n := dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM cases`); n != 0 {

@@ -58,7 +58,10 @@ func TestEveryOperationAgainstEveryScope(t *testing.T) {
 		refused(t, op, as().Do(t, op.ID, "", fill(op)...).WantError(t, 403, "insufficient_scope"))
 		others := slices.DeleteFunc(slices.Clone(auth.Scopes), func(s string) bool { return s == op.Scope })
 		refused(t, op, as(others...).Do(t, op.ID, "", fill(op)...).WantError(t, 403, "insufficient_scope"))
-		for _, near := range []string{strings.ToUpper(op.Scope), " " + op.Scope, strings.Split(op.Scope, ":")[0] + ":*", "*", op.Scope[:len(op.Scope)-1]} {
+		for _, near := range []string{
+			strings.ToUpper(op.Scope), " " + op.Scope, strings.Split(op.Scope, ":")[0] + ":*", "*",
+			op.Scope[:len(op.Scope)-1],
+		} {
 			refused(t, op, as(near).Do(t, op.ID, "", fill(op)...).WantError(t, 403, "insufficient_scope"))
 		}
 	})

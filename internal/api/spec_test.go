@@ -67,7 +67,8 @@ func TestOperationRules(t *testing.T) {
 		if params["Idempotency-Key"] != write {
 			t.Errorf("write is %v, but Idempotency-Key is %v", write, params["Idempotency-Key"])
 		}
-		if list := strings.HasPrefix(op.ID, "list") || strings.HasSuffix(op.ID, "Leaderboard"); params["page"] != list || params["per_page"] != list {
+		if list := strings.HasPrefix(op.ID, "list") || strings.HasSuffix(op.ID, "Leaderboard"); params["page"] != list ||
+			params["per_page"] != list {
 			t.Errorf("a list is %v, but page is %v and per_page %v", list, params["page"], params["per_page"])
 		}
 		for _, status := range op.Statuses() {

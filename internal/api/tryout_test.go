@@ -44,7 +44,8 @@ func TestWritesAreTriedOutInABrowser(t *testing.T) {
 	}
 
 	do(chromedp.Navigate(strings.TrimSuffix(api.URL, "/api/v1")+"/docs"), click("button.authorize"),
-		chromedp.SendKeys(chromedp.CSS(".auth-container input"), api.Token), click(".auth-btn-wrapper button.authorize"), click(".auth-btn-wrapper .btn-done"))
+		chromedp.SendKeys(chromedp.CSS(".auth-container input"), api.Token), click(".auth-btn-wrapper button.authorize"),
+		click(".auth-btn-wrapper .btn-done"))
 	adjust, file := "#operations-Economy-adjustBalance", "#operations-Cases-createCase"
 	do(click(adjust+" .opblock-summary-control"), click(adjust+" .try-out__btn"), click(adjust+" .execute"))
 	first := answered(adjust, "200")

@@ -26,7 +26,8 @@ func TestResponsesAreValidated(t *testing.T) {
 	dbtest.Exec(t, server.DB(), `UPDATE guilds SET icon_url = repeat('x', 3000) WHERE id = $1`, server.Guild)
 	server.Raw(t, "GET", "/api/v1/guild", "").Want(t, 200, "")
 	log := server.Server.Log.String()
-	if !strings.Contains(log, complaint) || !strings.Contains(log, `"operation":"getGuild"`) || !strings.Contains(log, "maximum string length is 2048") {
+	if !strings.Contains(log, complaint) || !strings.Contains(log, `"operation":"getGuild"`) ||
+		!strings.Contains(log, "maximum string length is 2048") {
 		t.Errorf("the log does not say that the address of the icon is too long:\n%s", log)
 	}
 }

@@ -73,7 +73,8 @@ func TestSpoofedHeaders(t *testing.T) {
 	const friend = "198.51.100.7" // on the allowlist
 	writings := []string{
 		friend, "::ffff:" + friend, friend + ":443", "[::ffff:" + friend + "]", "10.0.0.9", "2001:db8:1::9", "127.0.0.1", "::1",
-		"unknown", "", " ", "for=" + friend, "\"" + friend + "\"", friend + "%eth0", "0", friend + "\x00", strings.Repeat(friend+",", 100) + friend, ",,,",
+		"unknown", "", " ", "for=" + friend, "\"" + friend + "\"", friend + "%eth0", "0", friend + "\x00",
+		strings.Repeat(friend+",", 100) + friend, ",,,",
 	}
 	attackers := []string{"203.0.113.66", "2001:db8:bad::66", "fe80::66"}
 	proxies := []string{"10.0.0.1", "10.200.0.2", "2001:db8:1::3", "::ffff:10.0.0.4"}

@@ -27,7 +27,8 @@ func TestCreate(t *testing.T) {
 		if !strings.HasPrefix(tok.Secret, "svc_test_") || len(tok.Secret) != 52 || tok.Preview != "svc_test_..."+tok.Secret[48:] {
 			t.Errorf("token %q, preview %q", tok.Secret, tok.Preview)
 		}
-		if !slices.Equal(tok.Scopes, []string{"cases:read", "webhooks:manage"}) || !slices.Equal(tok.IPAllowlist, []string{"10.0.0.0/8", "192.0.2.1"}) {
+		if !slices.Equal(tok.Scopes, []string{"cases:read", "webhooks:manage"}) ||
+			!slices.Equal(tok.IPAllowlist, []string{"10.0.0.0/8", "192.0.2.1"}) {
 			t.Errorf("scopes %v, allowlist %v", tok.Scopes, tok.IPAllowlist)
 		}
 		if tok.ExpiresAt == nil || tok.ExpiresAt.Sub(tok.CreatedAt) != 90*24*time.Hour || tok.RevokedAt != nil || tok.LastUsedAt != nil {
@@ -86,7 +87,7 @@ func TestForeignWriterIsNoticed(t *testing.T) {
 	tok := s.token(t)
 	cachedBy(t, n, tok.Secret)
 	dbtest.Exec(t, s.DB, `GRANT SELECT, UPDATE ON api_tokens TO pg_monitor`)
-	err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+	dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SET LOCAL ROLE pg_monitor`); err != nil {
 			return err
 		}
@@ -96,8 +97,5 @@ func TestForeignWriterIsNoticed(t *testing.T) {
 		_, err := tx.ExecContext(ctx, `UPDATE public.api_tokens SET revoked_at = now() WHERE id = $1`, tok.ID)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	testutil.Eventually(t, "the revocation is heard", func() bool { return authCode(n, tok.Secret) == "invalid_token" })
 }

@@ -26,7 +26,8 @@ func TestRevocationWithLostLinks(t *testing.T) {
 	lost := s.tokens(t, func(c *Config) { c.URL, c.DB = lostLink.URL, open(t, lostLink.URL) })
 	nodes := []*Tokens{healthy, cut, lost}
 	run(t, nodes...)
-	testutil.Eventually(t, "the nodes know of each other", func() bool { return healthy.Nodes() == 3 && cut.Nodes() == 3 && lost.Nodes() == 3 })
+	testutil.Eventually(t, "the nodes know of each other",
+		func() bool { return healthy.Nodes() == 3 && cut.Nodes() == 3 && lost.Nodes() == 3 })
 	tok, kept := s.token(t), s.token(t)
 	for _, n := range nodes {
 		cachedBy(t, n, tok.Secret)
@@ -94,7 +95,7 @@ func TestLineBreaks(t *testing.T) {
 		cachedBy(t, n, tok.Secret)
 		cachedBy(t, n, kept.Secret)
 		generation := n.gens.all.Load()
-		reads := counter(t, n.met.reads)
+		reads := testutil.Sample(t, n.met.reads)
 		if i%2 == 0 {
 			l.Cut()
 			revokeNow(t, s, tok.ID)
@@ -108,11 +109,11 @@ func TestLineBreaks(t *testing.T) {
 		testutil.Eventually(t, "the line is back", func() bool { return n.gens.all.Load() > generation && n.trusted(n.clock()) })
 		wantCode(t, n, tok.Secret, "invalid_token")
 		wantCode(t, n, kept.Secret, "")
-		if counter(t, n.met.reads) == reads {
+		if testutil.Sample(t, n.met.reads) == reads {
 			t.Fatalf("cut %d: the cache was not emptied", i)
 		}
 	}
-	if lost := counter(t, n.met.lost); lost < cuts {
+	if lost := testutil.Sample(t, n.met.lost); lost < cuts {
 		t.Fatalf("%v of %d cuts were noticed", lost, cuts)
 	}
 }
@@ -163,7 +164,7 @@ func TestRunWithoutADatabase(t *testing.T) {
 		t.Errorf("without a database: %v", err)
 	}
 	wantCode(t, n, "svc_test_no", "invalid_token")
-	testutil.Eventually(t, "the node has tried again", func() bool { return counter(t, n.met.lost) >= 2 })
+	testutil.Eventually(t, "the node has tried again", func() bool { return testutil.Sample(t, n.met.lost) >= 2 })
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)

@@ -109,22 +109,11 @@ func wantCode(t testing.TB, n *Tokens, secret, code string, from ...netip.Addr) 
 // cachedBy has the nodes answer for a token from memory.
 func cachedBy(t testing.TB, n *Tokens, secret string) {
 	t.Helper()
-	before := counter(t, n.met.hits)
+	before := testutil.Sample(t, n.met.hits)
 	testutil.Eventually(t, "the token is found in memory", func() bool {
 		wantCode(t, n, secret, "")
-		return counter(t, n.met.hits) > before
+		return testutil.Sample(t, n.met.hits) > before
 	})
-}
-
-func counter(t testing.TB, c prometheus.Counter) float64 {
-	t.Helper()
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(c)
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return families[0].GetMetric()[0].GetCounter().GetValue()
 }
 
 // open opens pools of their own, through a link perhaps.

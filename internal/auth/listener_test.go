@@ -86,7 +86,8 @@ func TestAnnouncementsSayWhatToForget(t *testing.T) {
 		before, beside := n.gens.of(named), n.gens.of(other)
 		n.onChange(c.payload)
 		if n.gens.of(named) != before+c.named || n.gens.of(other) != beside+c.other {
-			t.Errorf("%q: generations rise by %d and %d, want %d and %d", c.payload, n.gens.of(named)-before, n.gens.of(other)-beside, c.named, c.other)
+			t.Errorf("%q: generations rise by %d and %d, want %d and %d", c.payload, n.gens.of(named)-before, n.gens.of(other)-beside,
+				c.named, c.other)
 		}
 	}
 	if got := n.epoch.Load(); got != 10 {
@@ -130,7 +131,7 @@ func TestReconnectingPauses(t *testing.T) {
 	n := s.tokens(t, func(c *Config) { c.URL = l.URL })
 	begun := time.Now()
 	go n.listen(t.Context())
-	testutil.Eventually(t, "five attempts", func() bool { return counter(t, n.met.lost) >= 5 })
+	testutil.Eventually(t, "five attempts", func() bool { return testutil.Sample(t, n.met.lost) >= 5 })
 	if took := time.Since(begun); took < 750*time.Millisecond {
 		t.Errorf("five attempts took %v, though the pauses between them are 50, 100, 200 and 400 ms", took)
 	}

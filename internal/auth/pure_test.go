@@ -55,7 +55,10 @@ func TestFromHeader(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := http.Header{"Authorization": tt.lines, "Cookie": {"Authorization=Bearer abc"}, "X-Api-Key": {"abc"}, "Proxy-Authorization": {"Bearer abc"}}
+			h := http.Header{
+				"Authorization": tt.lines, "Cookie": {"Authorization=Bearer abc"}, "X-Api-Key": {"abc"},
+				"Proxy-Authorization": {"Bearer abc"},
+			}
 			token, err := auth.FromHeader(h)
 			if token != tt.token || code(err) != tt.code {
 				t.Errorf("got %q, %v; want %q, %q", token, err, tt.token, tt.code)
@@ -82,12 +85,18 @@ func TestParseScopes(t *testing.T) {
 
 func TestParseExpiresIn(t *testing.T) {
 	t.Parallel()
-	for s, want := range map[string]time.Duration{"1s": time.Second, "90m": 90 * time.Minute, "36h": 36 * time.Hour, "90d": 90 * 24 * time.Hour, "36500d": 36500 * 24 * time.Hour} {
+	for s, want := range map[string]time.Duration{
+		"1s": time.Second, "90m": 90 * time.Minute, "36h": 36 * time.Hour,
+		"90d": 90 * 24 * time.Hour, "36500d": 36500 * 24 * time.Hour,
+	} {
 		if got, err := auth.ParseExpiresIn(s); err != nil || got != want {
 			t.Errorf("ParseExpiresIn(%q) = %v, %v; want %v", s, got, err, want)
 		}
 	}
-	for _, bad := range []string{"", "d", "90", "0d", "-1d", "+1d", "1.5d", "1w", "1 d", "36501d", "99999999999999999999s", "9223372036854775807d", "1h30m", "1D", "١d"} {
+	for _, bad := range []string{
+		"", "d", "90", "0d", "-1d", "+1d", "1.5d", "1w", "1 d", "36501d", "99999999999999999999s",
+		"9223372036854775807d", "1h30m", "1D", "١d",
+	} {
 		if got, err := auth.ParseExpiresIn(bad); code(err) != "invalid_request" {
 			t.Errorf("ParseExpiresIn(%q) = %v, %v", bad, got, err)
 		}
@@ -130,7 +139,10 @@ func TestParsePrefixes(t *testing.T) {
 }
 
 func FuzzParsePrefixes(f *testing.F) {
-	for _, s := range []string{"192.0.2.1, 10.0.0.0/8", "::ffff:1.2.3.4/97 ::/0", "fe80::1%lo", "1.2.3.4/", "/", ",,", "\x00", "::ffff:0:0/90"} {
+	for _, s := range []string{
+		"192.0.2.1, 10.0.0.0/8", "::ffff:1.2.3.4/97 ::/0", "fe80::1%lo", "1.2.3.4/", "/", ",,", "\x00",
+		"::ffff:0:0/90",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -74,7 +74,7 @@ func TestWhatIsNoTokenCostsNoLookup(t *testing.T) {
 	for _, bad := range []string{"", "abc", mint("live"), mint("test")[1:], mint("test") + "a", strings.Repeat("a", 16<<10)} {
 		wantCode(t, n, bad, "invalid_token")
 	}
-	if reads := counter(t, n.met.reads); reads != 0 {
+	if reads := testutil.Sample(t, n.met.reads); reads != 0 {
 		t.Errorf("%v lookups", reads)
 	}
 }
@@ -87,7 +87,7 @@ func TestCache(t *testing.T) {
 		s := newTokenDB(t)
 		tok, n := s.token(t), s.tokens(t)
 		run(t, n)
-		before := counter(t, n.met.reads)
+		before := testutil.Sample(t, n.met.reads)
 		var wg sync.WaitGroup
 		var failed atomic.Int64
 		for range 64 {
@@ -104,7 +104,7 @@ func TestCache(t *testing.T) {
 			t.Fatalf("%d of 1280 refused", failed.Load())
 		}
 		// A heartbeat that is late on a busy machine costs reads of its own.
-		if reads := counter(t, n.met.reads) - before; reads > 1 && counter(t, n.met.hits) < 1000 {
+		if reads := testutil.Sample(t, n.met.reads) - before; reads > 1 && testutil.Sample(t, n.met.hits) < 1000 {
 			t.Errorf("%v lookups for one token", reads)
 		}
 	})
@@ -118,7 +118,7 @@ func TestCache(t *testing.T) {
 		for range 50 {
 			wantCode(t, n, secret, "invalid_token")
 		}
-		if hits := counter(t, n.met.hits); hits < 30 {
+		if hits := testutil.Sample(t, n.met.hits); hits < 30 {
 			t.Errorf("only %v of 50 were remembered", hits)
 		}
 		hash, _ := recognise(secret, "test")

@@ -28,7 +28,13 @@ func TestApply(t *testing.T) {
 		{"an expiry cleared", row{ExpiresAt: at(8)}, patch{Expiry: true}, row{}, []string{"expires_at"}},
 		{"no expiry cleared", row{}, patch{Expiry: true}, row{}, nil},
 		{"the same instant, elsewhere", row{ExpiresAt: at(7)}, patch{Expiry: true, ExpiresAt: &elsewhere}, row{ExpiresAt: at(7)}, nil},
-		{"both", row{}, patch{Reason: text("b"), Expiry: true, ExpiresAt: at(1)}, row{Reason: "b", ExpiresAt: at(1)}, []string{"reason", "expires_at"}},
+		{
+			"both",
+			row{},
+			patch{Reason: text("b"), Expiry: true, ExpiresAt: at(1)},
+			row{Reason: "b", ExpiresAt: at(1)},
+			[]string{"reason", "expires_at"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -24,17 +24,10 @@ func stored(t testing.TB, a *apitest.API, id, typ, status, user, createdAt strin
 		a.Guild, id, user, typ, status, createdAt)
 }
 
+// ids are the ids of a list.
 func ids(t testing.TB, a *apitest.Response) string {
 	t.Helper()
-	var body struct {
-		Data []struct{ ID string }
-	}
-	a.Want(t, 200, ``).Into(t, &body)
-	var list []string
-	for _, c := range body.Data {
-		list = append(list, c.ID)
-	}
-	return strings.Join(list, " ")
+	return strings.Join(a.Want(t, 200, ``).All(t, "id"), " ")
 }
 
 func TestCreateCase(t *testing.T) {
@@ -57,7 +50,8 @@ func TestCreateCase(t *testing.T) {
 		if got := api.Do(t, "getCase", "", apitest.Path("id", id)).Want(t, 200, ``); string(got.Body) != string(made.Body) {
 			t.Errorf("created %s, read %s", made.Body, got.Body)
 		}
-		api.Do(t, "createCase", `{"user_id":"42","moderator_id":"7","type":"note","reason":"x"}`).Want(t, 201, `{"data":{"number":2,"type":"note"}}`)
+		api.Do(t, "createCase", `{"user_id":"42","moderator_id":"7","type":"note","reason":"x"}`).
+			Want(t, 201, `{"data":{"number":2,"type":"note"}}`)
 		api.Next(t).Do(t, "createCase", `{"user_id":"42","moderator_id":"7","type":"note","reason":"x"}`).Want(t, 201, `{"data":{"number":1}}`)
 	})
 	t.Run("takes a thousand code points of reason and no more", func(t *testing.T) {
@@ -204,7 +198,10 @@ func TestListCases(t *testing.T) {
 		{"far past the end", "", []apitest.Arg{apitest.Query("page", "100000"), apitest.Query("per_page", "100")}},
 		{"the second page of two", "c b", []apitest.Arg{apitest.Query("page", "2"), apitest.Query("per_page", "2")}},
 		{"a page past the end", "", []apitest.Arg{apitest.Query("page", "4"), apitest.Query("per_page", "2")}},
-		{"the second page of a type", "b", []apitest.Arg{apitest.Query("page", "2"), apitest.Query("per_page", "1"), apitest.Query("type", "warn")}},
+		{
+			"the second page of a type", "b",
+			[]apitest.Arg{apitest.Query("page", "2"), apitest.Query("per_page", "1"), apitest.Query("type", "warn")},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -262,8 +259,10 @@ func TestUpdateCase(t *testing.T) {
 		stored(t, api, "c", "ban", "active", "42", "2026-01-02T00:00:00Z")
 		at := apitest.Path("id", "c")
 		api.Do(t, "updateCase", `{"expires_at":"2031-02-03T04:05:06.123456+02:00"}`, at).
-			Want(t, 200, `{"data":{"expires_at":"2031-02-03T02:05:06.123Z","reason":"","status":"active","type":"ban","created_at":"2026-01-02T00:00:00.000Z"}}`)
-		api.WantEvent(t, "case.updated", `{"origin":{"type":"api"},"data":{"id":"c","expires_at":"2031-02-03T02:05:06.123Z","changed":["expires_at"]}}`)
+			Want(t, 200, `{"data":{"expires_at":"2031-02-03T02:05:06.123Z","reason":"","status":"active","type":"ban",`+
+				`"created_at":"2026-01-02T00:00:00.000Z"}}`)
+		api.WantEvent(t, "case.updated",
+			`{"origin":{"type":"api"},"data":{"id":"c","expires_at":"2031-02-03T02:05:06.123Z","changed":["expires_at"]}}`)
 		api.Do(t, "updateCase", `{"reason":"again"}`, at).Want(t, 200, `{"data":{"reason":"again","expires_at":"2031-02-03T02:05:06.123Z"}}`)
 		api.WantEvent(t, "case.updated", `{"data":{"reason":"again","changed":["reason"]}}`)
 		api.Do(t, "updateCase", `{"expires_at":null,"reason":"last"}`, at).Want(t, 200, `{"data":{"reason":"last","expires_at":null}}`)
@@ -363,7 +362,8 @@ func TestUpdateCase(t *testing.T) {
 				t.Errorf("%s: got %d %s", body, got.Status, got.Body)
 			}
 		}
-		api.Do(t, "getCase", "", apitest.Path("id", "c")).Want(t, 200, `{"data":{"reason":"","expires_at":null,"updated_at":"2026-01-02T00:00:00.000Z"}}`)
+		api.Do(t, "getCase", "", apitest.Path("id", "c")).
+			Want(t, 200, `{"data":{"reason":"","expires_at":null,"updated_at":"2026-01-02T00:00:00.000Z"}}`)
 		api.WantNoEvent(t)
 	})
 	t.Run("takes a thousand code points of reason", func(t *testing.T) {

@@ -99,6 +99,17 @@ const (
 		LIMIT $1`
 )
 
+// list returns the page of the guild's cases that pass f, and one case more when
+// there is one: newest first, or by their last change.
+func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]row, error) {
+	var rows []row
+	sql, args := query(guild, f, p)
+	if err := q.SelectContext(ctx, &rows, sql, args...); err != nil {
+		return nil, fmt.Errorf("list cases of guild %s: %w", guild, err)
+	}
+	return rows, nil
+}
+
 // query is the statement that lists the cases of guild that pass f, and its
 // arguments.
 func query(guild string, f filter, p page.P) (string, []any) {
@@ -118,17 +129,6 @@ func query(guild string, f filter, p page.P) (string, []any) {
 		return newestOfStatus.For(p), append(args, f.Status)
 	}
 	return newest.For(p), args
-}
-
-// list returns the page of the guild's cases that pass f, and one case more when
-// there is one: newest first, or by their last change.
-func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]row, error) {
-	var rows []row
-	sql, args := query(guild, f, p)
-	if err := q.SelectContext(ctx, &rows, sql, args...); err != nil {
-		return nil, fmt.Errorf("list cases of guild %s: %w", guild, err)
-	}
-	return rows, nil
 }
 
 // get returns one case. It is NotFound when the guild has no such case.

@@ -49,7 +49,10 @@ func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 		{"a rare pair", "cases_by_type_status", filter{Type: "ban", Status: "revoked"}},
 		{"a pair without any", "cases_by_type_status", filter{Type: "kick", Status: "deleted"}},
 		{"changes", "cases_changed", filter{Changed: &since}},
-		{"changes of some", "cases_changed", filter{Changed: &since, UserID: "77", Type: "warn", Status: "active", ModeratorID: "42", Until: &until}},
+		{
+			"changes of some", "cases_changed",
+			filter{Changed: &since, UserID: "77", Type: "warn", Status: "active", ModeratorID: "42", Until: &until},
+		},
 	} {
 		for _, p := range []page.P{page.Of(1, 25), page.Of(400, 25)} {
 			t.Run(fmt.Sprintf("%s, page %d", c.name, p.Page), func(t *testing.T) {
@@ -176,7 +179,8 @@ func TestExpiryOfManyHoldsNobodyUp(t *testing.T) {
 		}
 		begun := time.Now()
 		err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			if _, err := insert(ctx, tx, row{GuildID: "2", ID: db.NewID(), UserID: "7", ModeratorID: "8", Type: "note", Status: active, Source: "api"}); err != nil {
+			if _, err := insert(ctx, tx,
+				row{GuildID: "2", ID: db.NewID(), UserID: "7", ModeratorID: "8", Type: "note", Status: active, Source: "api"}); err != nil {
 				return err
 			}
 			c, err := lock(ctx, tx, "1", fmt.Sprint("case-", n%9000+1))
@@ -223,7 +227,8 @@ func TestNumbersAreGivenOutOncePerGuild(t *testing.T) {
 		go func() {
 			errs <- d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 				guild := []string{"1", "2"}[i%2]
-				_, err := insert(ctx, tx, row{GuildID: guild, ID: db.NewID(), UserID: "7", ModeratorID: "8", Type: "note", Status: active, Source: "api"})
+				_, err := insert(ctx, tx,
+					row{GuildID: guild, ID: db.NewID(), UserID: "7", ModeratorID: "8", Type: "note", Status: active, Source: "api"})
 				return err
 			})
 		}()
@@ -242,7 +247,8 @@ func TestNumbersAreGivenOutOncePerGuild(t *testing.T) {
 		for i, c := range rows {
 			seen[c.Number] = true
 			// Seen in milliseconds, as callers see them.
-			if i > 0 && (c.Number > rows[i-1].Number || !c.CreatedAt.Truncate(time.Millisecond).Before(rows[i-1].CreatedAt.Truncate(time.Millisecond))) {
+			if i > 0 && (c.Number > rows[i-1].Number ||
+				!c.CreatedAt.Truncate(time.Millisecond).Before(rows[i-1].CreatedAt.Truncate(time.Millisecond))) {
 				t.Errorf("guild %s: case %d of %s comes after %d of %s", guild, c.Number, c.CreatedAt, rows[i-1].Number, rows[i-1].CreatedAt)
 			}
 		}

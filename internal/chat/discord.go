@@ -299,11 +299,11 @@ func (d *Discord) try(ctx context.Context, c Channel, at *rest.CompiledEndpoint,
 		return &Failure{Message: err.Error(), unsent: unsentLimit}
 	}
 	defer turn.end()
-	sent := &attempt{}
+	sent := &roundTrip{}
 	ctx, span := d.tracer.Call(ctx, at.Endpoint.Method, at.Endpoint.Route)
 	defer span.End()
 	err = d.client.Do(at, body, out, func(r *rest.RequestConfig) {
-		r.Request = r.Request.WithContext(context.WithValue(ctx, attemptKey{}, sent))
+		r.Request = r.Request.WithContext(context.WithValue(ctx, roundTripKey{}, sent))
 		span.Inject(r.Request.Header)
 	})
 	f := failureOf(err, sent)
@@ -319,7 +319,7 @@ func (d *Discord) try(ctx context.Context, c Channel, at *rest.CompiledEndpoint,
 }
 
 // failureOf is what an attempt that ended with err has come to; nil is success.
-func failureOf(err error, sent *attempt) *Failure {
+func failureOf(err error, sent *roundTrip) *Failure {
 	var response rest.Error
 	switch {
 	case err == nil:
@@ -405,22 +405,22 @@ func later(a, b string) bool {
 	return a > b
 }
 
-// attempt is what became of one request on the wire.
-type attempt struct {
+// roundTrip is what became of one request on the wire.
+type roundTrip struct {
 	begun  bool
 	status int // 0: no response
 	header http.Header
 	global bool // a 429 that limits the bot as a whole
 }
 
-type attemptKey struct{}
+type roundTripKey struct{}
 
 // capped bounds how much of a response is read, and takes note of it in the
-// request's attempt.
+// request's roundTrip.
 type capped struct{ next http.RoundTripper }
 
 func (c capped) RoundTrip(r *http.Request) (*http.Response, error) {
-	sent, ok := r.Context().Value(attemptKey{}).(*attempt)
+	sent, ok := r.Context().Value(roundTripKey{}).(*roundTrip)
 	if !ok {
 		return nil, errors.New("chat: a request outside a call")
 	}

@@ -63,7 +63,8 @@ func TestSendMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := s.Messages(channel)
-		if len(got) != 1 || got[0].ID != id || got[0].Content != text || got[0].Nonce != "n1" || !got[0].Enforced || got[0].ReplyTo != "18446744073709551615" {
+		if len(got) != 1 || got[0].ID != id || got[0].Content != text || got[0].Nonce != "n1" || !got[0].Enforced ||
+			got[0].ReplyTo != "18446744073709551615" {
 			t.Fatalf("the channel holds %+v, want the message %s", got, id)
 		}
 		if m := string(got[0].Mentions); m != `{"parse":[]}` {

@@ -36,14 +36,12 @@ func newIntentDB(t *testing.T) intentDB {
 func (s intentDB) prepare(t *testing.T, content string) chat.Intent {
 	t.Helper()
 	var in chat.Intent
-	if err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) (err error) {
+	dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) (err error) {
 		in, err = chat.Prepare(ctx, tx, chat.Intent{
 			GuildID: guild, Kind: chat.KindGiveawayEnded, SubjectID: "g", ChannelID: channel, Content: content,
 		})
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	return in
 }
 
@@ -146,14 +144,12 @@ func TestAnnounce(t *testing.T) {
 		if err := s.announce(t, in); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 			if ours, err := chat.Settle(ctx, tx, frozen, chat.Refused, ""); ours || err != nil {
 				return fmt.Errorf("the late sender settled: %v, %w", ours, err)
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 		s.wantState(t, in.ID, chat.Sent, 1)
 	})
 

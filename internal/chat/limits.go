@@ -160,7 +160,7 @@ func (t *turn) end() {
 
 // learn takes note of what a response says about limits. Headers that cannot be
 // read say nothing.
-func (t *turn) learn(sent *attempt, f *Failure) {
+func (t *turn) learn(sent *roundTrip, f *Failure) {
 	if sent.status == 0 {
 		return
 	}

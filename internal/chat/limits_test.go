@@ -83,7 +83,7 @@ func TestBucketsOfThePlatform(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		turn.learn(&attempt{status: 200, header: http.Header{
+		turn.learn(&roundTrip{status: 200, header: http.Header{
 			"X-Ratelimit-Bucket": {"shared"}, "X-Ratelimit-Remaining": {"3"}, "X-Ratelimit-Reset-After": {"3600"},
 		}}, nil)
 		turn.end()
@@ -92,7 +92,7 @@ func TestBucketsOfThePlatform(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	turn.learn(&attempt{status: 200, header: http.Header{
+	turn.learn(&roundTrip{status: 200, header: http.Header{
 		"X-Ratelimit-Bucket": {"shared"}, "X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset-After": {"3600.5"},
 	}}, nil)
 	turn.end()

@@ -99,7 +99,7 @@ func (r *refusals) tell(ctx context.Context, why unsent, guild string, count int
 
 // learn counts a response that brings a ban nearer. That the bot's token is
 // refused is no guild's doing.
-func (r *refusals) learn(ctx context.Context, guild string, sent *attempt) {
+func (r *refusals) learn(ctx context.Context, guild string, sent *roundTrip) {
 	switch {
 	case sent.status == http.StatusUnauthorized:
 		guild = ""

@@ -89,20 +89,8 @@ func TestNoMemoryOfRefusals(t *testing.T) {
 		if n := strings.Count(log.String(), "channel_id=1"); n != 1 {
 			t.Errorf("%d lines about the refusal", n)
 		}
-		families, err := reg.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		refused := 0.0
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				if f.GetName() == "guildhall_chat_calls_total" && m.GetLabel()[0].GetValue() == "refused" {
-					refused += m.GetCounter().GetValue()
-				}
-			}
-		}
-		if refused != 1 {
-			t.Errorf("%v refused calls are counted, want 1: %v", refused, families)
+		if refused := testutil.Metric(t, reg, "guildhall_chat_calls_total", "outcome=refused"); refused != 1 {
+			t.Errorf("%v refused calls are counted, want 1", refused)
 		}
 	}
 }

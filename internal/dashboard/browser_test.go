@@ -66,7 +66,8 @@ func newTab(t *testing.T, s *site, scripts bool) *tab {
 	ctx, cancel := chromedp.NewContext(alloc, chromedp.WithListener(b.listen))
 	t.Cleanup(cancel)
 	b.ctx = ctx
-	b.run(command(log.Enable, cdp.Empty{}), command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !scripts}))
+	b.run(command(log.Enable, cdp.Empty{}),
+		command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !scripts}))
 	t.Cleanup(func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -131,7 +132,8 @@ func get[T any](b *tab, a chromedp.Action[T]) T {
 }
 
 func size(width int64) chromedp.Action[chromedp.Void] {
-	return command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 800, DeviceScaleFactor: 1, Mobile: width < 640})
+	return command(emulation.SetDeviceMetricsOverride,
+		emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 800, DeviceScaleFactor: 1, Mobile: width < 640})
 }
 
 func (b *tab) open(path string) { b.t.Helper(); b.run(chromedp.Navigate(b.s.URL + path)) }
@@ -149,7 +151,8 @@ func (b *tab) has(text string) {
 func (b *tab) signIn(person string) {
 	b.t.Helper()
 	b.open("/dashboard/")
-	b.run(chromedp.Click(chromedp.CSS(`a[href="/dashboard/login"]`)), chromedp.Click(chromedp.CSS("#"+person)), chromedp.WaitVisible(chromedp.CSS(".me")))
+	b.run(chromedp.Click(chromedp.CSS(`a[href="/dashboard/login"]`)), chromedp.Click(chromedp.CSS("#"+person)),
+		chromedp.WaitVisible(chromedp.CSS(".me")))
 }
 
 // look takes the page's picture in light and dark, on a desk and on a phone, and
@@ -182,8 +185,11 @@ type judgement struct {
 func (b *tab) judge(what string) {
 	b.t.Helper()
 	b.run(chromedp.Evaluate[chromedp.Void](axe + ";undefined"))
-	said := get(b, chromedp.Evaluate[judgement](`axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(
-		r => ({Passes: r.passes.length, Violations: r.violations.map(v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.html + " " + n.failureSummary).join(" | "))}))`, chromedp.EvalAwaitPromise))
+	said := get(b, chromedp.Evaluate[judgement](`
+		axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(r => ({
+			Passes: r.passes.length,
+			Violations: r.violations.map(v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.html + " " + n.failureSummary).join(" | ")),
+		}))`, chromedp.EvalAwaitPromise))
 	if said.Passes < 10 {
 		b.t.Errorf("%s: axe has looked at next to nothing: only %d of its rules have passed", what, said.Passes)
 	}
@@ -206,14 +212,16 @@ func filled(t *testing.T, s *site) auth.Token {
 	dbtest.Exec(t, s.DB, `
 		INSERT INTO usage_hours (guild_id, token_id, hour, operation, class, requests)
 		SELECT $1, t, date_trunc('hour', now()) - h * interval '1 hour', o, c, 20 + (h * 7 + length(o)) % 40
-		FROM unnest(ARRAY['', $2]) t, generate_series(0, 719) h, unnest(ARRAY['getWallet', 'adjustBalance', 'listCases']) o, unnest(ARRAY[2, 4]::smallint[]) c
+		FROM unnest(ARRAY['', $2]) t, generate_series(0, 719) h, unnest(ARRAY['getWallet', 'adjustBalance', 'listCases']) o,
+			unnest(ARRAY[2, 4]::smallint[]) c
 		WHERE c = 2 OR h % 5 = 0`, guildID, made.ID)
 	dbtest.Exec(t, s.DB, `
 		INSERT INTO usage_totals (guild_id, token_id, hour, class, requests)
 		SELECT guild_id, token_id, hour, class, sum(requests) FROM usage_hours GROUP BY guild_id, token_id, hour, class`)
 	dbtest.Exec(t, s.DB, `
 		INSERT INTO usage_days (guild_id, token_id, day, operation, class, requests)
-		SELECT guild_id, token_id, (hour AT TIME ZONE 'UTC')::date, operation, class, sum(requests) FROM usage_hours GROUP BY guild_id, token_id, 3, operation, class`)
+		SELECT guild_id, token_id, (hour AT TIME ZONE 'UTC')::date, operation, class, sum(requests) FROM usage_hours
+		GROUP BY guild_id, token_id, 3, operation, class`)
 	dbtest.Exec(t, s.DB, `
 		INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
 		SELECT $1, '01900000-0000-7000-8000-' || lpad(n::text, 12, '0'), now() - (40 - n) * interval '3 minutes', $2,
@@ -240,14 +248,23 @@ func TestPagesInABrowser(t *testing.T) {
 	}
 	g := func(parts ...string) string { return page(guildID, parts...) }
 	b.open(g()) // two clicks from a new guild to a token
-	b.run(chromedp.Click(chromedp.CSS(".steps a")), chromedp.Click(chromedp.CSS("form.form button.primary")), chromedp.WaitVisible(chromedp.CSS("#secret")))
+	b.run(chromedp.Click(chromedp.CSS(".steps a")), chromedp.Click(chromedp.CSS("form.form button.primary")),
+		chromedp.WaitVisible(chromedp.CSS("#secret")))
 	dbtest.Exec(t, s.DB, `DELETE FROM api_tokens`)
 	dbtest.Exec(t, s.DB, `DELETE FROM audit_log`)
-	pages("empty", map[string]string{"overview": g(), "tokens": g("tokens"), "requests": g("requests"), "audit": g("audit"), "sessions": "/dashboard/sessions", "missing": g("nothing")})
+	pages("empty", map[string]string{
+		"overview": g(), "tokens": g("tokens"), "requests": g("requests"), "audit": g("audit"),
+		"sessions": "/dashboard/sessions", "missing": g("nothing"),
+	})
 	made := filled(t, s)
 	pages("filled", map[string]string{
-		"overview": g(), "tokens": g("tokens"), "token": g("tokens", made.ID), "token-month": g("tokens", made.ID) + "?window=30d", "requests": g("requests") + "?window=7d",
-		"audit": g("audit"), "token-new": g("tokens", "new") + "?name=x&scopes=cases:read",
+		"overview":    g(),
+		"tokens":      g("tokens"),
+		"token":       g("tokens", made.ID),
+		"token-month": g("tokens", made.ID) + "?window=30d",
+		"token-new":   g("tokens", "new") + "?name=x&scopes=cases:read",
+		"requests":    g("requests") + "?window=7d",
+		"audit":       g("audit"),
 	})
 	b.open(g("tokens", "new"))
 	b.run(chromedp.Submit(chromedp.CSS("form.form")), chromedp.WaitVisible(chromedp.CSS("#problems")))
@@ -272,7 +289,8 @@ func TestTokenInABrowser(t *testing.T) {
 			b.open(page(guildID, "tokens", "new"))
 			b.run(chromedp.SendKeys(chromedp.CSS("#name"), "payday"), chromedp.Click(chromedp.CSS(`input[value="economy:read"]`)),
 				chromedp.Click(chromedp.CSS(`input[value="cases:read"]`)), chromedp.SendKeys(chromedp.CSS("#ip_allowlist"), "127.0.0.0/8"),
-				chromedp.Click(chromedp.CSS(`input[name="expires_in_days"][value="other"]`)), chromedp.SendKeys(chromedp.CSS(`input[name="days"]`), "1"),
+				chromedp.Click(chromedp.CSS(`input[name="expires_in_days"][value="other"]`)),
+				chromedp.SendKeys(chromedp.CSS(`input[name="days"]`), "1"),
 				chromedp.Click(chromedp.CSS("form.form button.primary")), chromedp.WaitVisible(chromedp.CSS("#secret")))
 			secret := strings.TrimSpace(get(b, chromedp.Text(chromedp.CSS("#secret"))))
 			if way.scripts {
@@ -344,7 +362,8 @@ func (b *tab) copied(element string) string {
 func (b *tab) register(url string, events ...string) (id, secret string) {
 	b.t.Helper()
 	b.open(page(guildID, "webhooks", "new"))
-	b.run(chromedp.SendKeys(chromedp.CSS("#url"), url), chromedp.SendKeys(chromedp.CSS("#description"), `the store’s receiver <img src=x onerror=alert(1)>`))
+	b.run(chromedp.SendKeys(chromedp.CSS("#url"), url),
+		chromedp.SendKeys(chromedp.CSS("#description"), `the store’s receiver <img src=x onerror=alert(1)>`))
 	for _, e := range events {
 		b.run(chromedp.Click(chromedp.CSS(`input[value="` + e + `"]`)))
 	}
@@ -360,7 +379,8 @@ func (b *tab) register(url string, events ...string) (id, secret string) {
 // makeCase changes something through the API.
 func (l *live) makeCase(t *testing.T, token string) {
 	t.Helper()
-	if status, body := l.call(t, l.URL, token, http.MethodPost, "/cases", `{"user_id":"42","moderator_id":"7","type":"warn","reason":"Spam in #general"}`); status != http.StatusCreated {
+	if status, body := l.call(t, l.URL, token, http.MethodPost, "/cases",
+		`{"user_id":"42","moderator_id":"7","type":"warn","reason":"Spam in #general"}`); status != http.StatusCreated {
 		t.Fatalf("making a case answers %d: %s", status, body)
 	}
 }
@@ -520,7 +540,8 @@ func TestPlotsAndOutsidersInABrowser(t *testing.T) {
 			return [
 				Number(plot.querySelector("svg").getAttribute("aria-label").match(/: ([0-9,]+) in all/)[1].replaceAll(",", "")),
 				sum(plot.querySelectorAll(".legend b")), sum(plot.querySelectorAll("tbody td")), sum(plot.querySelectorAll("tfoot td")),
-				...(document.querySelector("table.operations") ? [sum(document.querySelectorAll("table.operations td[data-label=Requests]")), sum(document.querySelectorAll("table.operations td:not([data-label=Requests])"))] : []),
+				...(document.querySelector("table.operations") ? [sum(document.querySelectorAll("table.operations td[data-label=Requests]")),
+				sum(document.querySelectorAll("table.operations td:not([data-label=Requests])"))] : []),
 			];
 		})()`))
 		for _, sum := range sums {

@@ -30,17 +30,13 @@ const (
 )
 
 // testWebhook sends a ping and waits a moment for what the receiver answers.
-func testWebhook(c *call) (reply, error) {
-	e, err := c.endpoint()
-	if err != nil {
-		return reply{}, err
-	}
+func testWebhook(c *call, e endpointRow) (reply, error) {
 	if err := c.sending(); err != nil {
 		return reply{}, err
 	}
 	id, err := webhooks.SendPing(c.acting(), c.cfg.DB, c.guild.ID, e.ID)
 	if err != nil {
-		return reply{}, notHere(err)
+		return reply{}, err
 	}
 	c.wake()
 	c.awaitAttempt(e.ID, id)
@@ -70,17 +66,13 @@ func (c *call) wake() {
 	}
 }
 
-func redeliver(c *call) (reply, error) {
-	e, err := c.endpoint()
-	if err != nil {
-		return reply{}, err
-	}
+func redeliver(c *call, e endpointRow) (reply, error) {
 	if err := c.sending(); err != nil {
 		return reply{}, err
 	}
 	id, err := webhooks.SendAgain(c.acting(), c.cfg.DB, c.guild.ID, e.ID, c.r.PathValue("delivery"))
 	if err != nil {
-		return reply{}, notHere(err)
+		return reply{}, err
 	}
 	c.wake()
 	c.awaitAttempt(e.ID, id)
@@ -100,14 +92,11 @@ func (v *recoverView) wrong() []problem { return v.Problems }
 const sinceWrong = "Write a time of the last 30 days in UTC, as in 2026-05-01T08:00."
 
 // countLost says what a recovery would send, before it is asked for.
-func countLost(c *call) (reply, error) {
-	e, err := c.endpoint()
-	if err != nil {
-		return reply{}, err
-	}
+func countLost(c *call, e endpointRow) (reply, error) {
 	v := &recoverView{Endpoint: e, Since: strings.TrimSpace(c.r.URL.Query().Get("since"))}
 	status := 0
 	var ok bool
+	var err error
 	if v.From, ok = c.since(v.Since); !ok {
 		v.Problems.add("since", sinceWrong)
 		status = http.StatusUnprocessableEntity
@@ -129,11 +118,7 @@ func (c *call) since(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-func recoverWebhook(c *call) (reply, error) {
-	e, err := c.endpoint()
-	if err != nil {
-		return reply{}, err
-	}
+func recoverWebhook(c *call, e endpointRow) (reply, error) {
 	since, ok := c.since(strings.TrimSpace(c.form.Get("since")))
 	if !ok {
 		v := &recoverView{Endpoint: e, Since: c.form.Get("since")}
@@ -145,7 +130,7 @@ func recoverWebhook(c *call) (reply, error) {
 	}
 	n, err := webhooks.Requeue(c.acting(), c.cfg.DB, c.guild.ID, e.ID, since)
 	if err != nil {
-		return reply{}, notHere(err)
+		return reply{}, err
 	}
 	c.wake()
 	return c.back(c.path("webhooks", e.ID), "%s failed deliveries are queued again.", number(n)), nil
@@ -181,11 +166,7 @@ func (d deliveryRow) Answer() string {
 	}
 }
 
-func showWebhook(c *call) (reply, error) {
-	e, err := c.endpoint()
-	if err != nil {
-		return reply{}, err
-	}
+func showWebhook(c *call, e endpointRow) (reply, error) {
 	v, err := c.webhookView(e)
 	if err != nil {
 		return reply{}, err
@@ -252,14 +233,10 @@ type deliveryView struct {
 	Problem  string // one sentence on what went wrong and how to mend it
 }
 
-func showDelivery(c *call) (reply, error) {
-	e, err := c.endpoint()
-	if err != nil {
-		return reply{}, err
-	}
+func showDelivery(c *call, e endpointRow) (reply, error) {
 	d, body, tries, err := webhooks.Detail(c.ctx, c.cfg.DB.Reader(), c.guild.ID, e.ID, c.r.PathValue("delivery"))
 	if err != nil {
-		return reply{}, notHere(err)
+		return reply{}, err
 	}
 	v := &deliveryView{Endpoint: e, Delivery: deliveryRow{d}, Body: string(body), Tries: tries}
 	headers := delivery.Headers(d.EventType, d.ID, max(1, d.Attempts), d.OccurredAt)

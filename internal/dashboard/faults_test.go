@@ -35,8 +35,12 @@ func TestDatabaseAway(t *testing.T) {
 	b := s.as(t, "owner")
 	b.get(page(guildID)).wants(200)
 	link.Down()
-	for _, path := range []string{"/dashboard/", page(guildID), page(guildID, "tokens"), page(guildID, "webhooks"), page(guildID, "requests"), page(guildID, "audit"), "/dashboard/sessions"} {
-		if got := b.get(path).wants(503, "The database does not answer", "reload it in a few seconds"); got.header.Get("Retry-After") == "" || got.header.Get("Content-Security-Policy") == "" {
+	for _, path := range []string{
+		"/dashboard/", page(guildID), page(guildID, "tokens"), page(guildID, "webhooks"),
+		page(guildID, "requests"), page(guildID, "audit"), "/dashboard/sessions",
+	} {
+		if got := b.get(path).wants(503, "The database does not answer", "reload it in a few seconds"); got.header.Get("Retry-After") == "" ||
+			got.header.Get("Content-Security-Policy") == "" {
 			t.Errorf("%s: headers %v", path, got.header)
 		}
 	}
@@ -98,7 +102,10 @@ func TestTheAPIDoesNotKnowTheDashboard(t *testing.T) {
 		defer res.Body.Close()
 		text, err := io.ReadAll(res.Body)
 		must(t, err)
-		for _, changing := range []string{"Date", "X-Request-Id", "Ratelimit-Remaining", "Ratelimit-Reset", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"} {
+		for _, changing := range []string{
+			"Date", "X-Request-Id", "Ratelimit-Remaining", "Ratelimit-Reset", "X-Ratelimit-Remaining",
+			"X-Ratelimit-Reset",
+		} {
 			if res.Header.Get(changing) != "" {
 				res.Header.Set(changing, "set")
 			}
@@ -213,7 +220,10 @@ func TestWebhookFormSaysWhatToMend(t *testing.T) {
 				form := url.Values{"url": good["url"], "description": good["description"], "events": good["events"]}
 				form.Set(tt.field, tt.value)
 				got := b.in(t).post(path, form).wants(422, `id="`+tt.field+`-error"`, tt.says, `id="problems"`).lacks("shown this once")
-				for field, kept := range map[string]string{"url": `value="http://127.0.0.1:9/keep"`, "description": `value="keep me"`, "events": `value="case.created" checked`} {
+				for field, kept := range map[string]string{
+					"url": `value="http://127.0.0.1:9/keep"`, "description": `value="keep me"`,
+					"events": `value="case.created" checked`,
+				} {
 					if field != tt.field && !strings.Contains(got.body, kept) {
 						t.Errorf("%s: %s is not kept", path, field)
 					}
@@ -263,7 +273,8 @@ func TestDisablingByTheServiceIsAudited(t *testing.T) {
 	b.post(hooks+"/"+id+"/test", nil).wants(303)
 	rows, err := audit.List(t.Context(), s.DB.Reader(), guildID, audit.Filter{Action: audit.WebhookDisabled}, 10)
 	must(t, err)
-	if len(rows) != 1 || rows[0].ActorType != audit.System || rows[0].Target != id || rows[0].After == nil || !strings.Contains(*rows[0].After, "gone") {
+	if len(rows) != 1 || rows[0].ActorType != audit.System || rows[0].Target != id || rows[0].After == nil ||
+		!strings.Contains(*rows[0].After, "gone") {
 		t.Errorf("the audit log has %+v", rows)
 	}
 	b.get(page(guildID, "audit")).wants(200, "webhook.disabled", "Guildhall")
@@ -295,7 +306,8 @@ func TestPrune(t *testing.T) {
 	if first != 1006 || second != 500 {
 		t.Errorf("deleted %d, then %d", first, second)
 	}
-	if n := dbtest.Value[int](t, s.DB, `SELECT (SELECT count(*) FROM dashboard_sessions) * 100 + (SELECT count(*) FROM dashboard_links) * 10 + (SELECT count(*) FROM dashboard_once)`); n != 111 {
+	if n := dbtest.Value[int](t, s.DB, `SELECT (SELECT count(*) FROM dashboard_sessions) * 100
+		+ (SELECT count(*) FROM dashboard_links) * 10 + (SELECT count(*) FROM dashboard_once)`); n != 111 {
 		t.Errorf("left are %d", n)
 	}
 	kept.get(page(guildID)).wants(200)

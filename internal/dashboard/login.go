@@ -28,9 +28,9 @@ const (
 	loginSeal    = "dashboard/login"
 )
 
-// attempt is one sign-in under way. The browser keeps it, sealed: nobody but
+// pendingSignIn is a sign-in under way. The browser keeps it, sealed: nobody but
 // this server reads or makes one.
-type attempt struct {
+type pendingSignIn struct {
 	State    string    `json:"state"`
 	Verifier string    `json:"verifier"`
 	To       string    `json:"to"`
@@ -70,7 +70,7 @@ func login(c *call) (reply, error) {
 	if err := c.limited(); err != nil {
 		return reply{}, err
 	}
-	a := attempt{
+	a := pendingSignIn{
 		State: rand.Text(), Verifier: oauth2.GenerateVerifier(), To: localPath(c.r.URL.Query().Get("to")), Until: c.now().Add(loginTimeout),
 	}
 	text, err := json.Marshal(a)
@@ -95,7 +95,7 @@ func callback(c *call) (reply, error) {
 	if err := c.limited(); err != nil {
 		return reply{}, err
 	}
-	a, err := c.attempt()
+	a, err := c.pendingSignIn()
 	if err != nil {
 		return reply{}, err
 	}
@@ -122,28 +122,28 @@ func callback(c *call) (reply, error) {
 	return reply{to: a.To, header: http.Header{"Set-Cookie": {gone.String()}}}, nil
 }
 
-// attempt returns the sign-in that the browser has begun and the callback
+// pendingSignIn returns the sign-in that the browser has begun and the callback
 // names. Each is good for one callback.
-func (c *call) attempt() (attempt, error) {
+func (c *call) pendingSignIn() (pendingSignIn, error) {
 	cookie, err := c.r.Cookie(loginCookie)
 	if err != nil {
-		return attempt{}, errLogin.Because(err)
+		return pendingSignIn{}, errLogin.Because(err)
 	}
 	sealed, err := base64.RawURLEncoding.DecodeString(cookie.Value)
 	if err != nil {
-		return attempt{}, errLogin.Because(err)
+		return pendingSignIn{}, errLogin.Because(err)
 	}
 	text, err := c.cfg.Sealer.Open(sealed, loginSeal)
 	if err != nil {
-		return attempt{}, errLogin.Because(err)
+		return pendingSignIn{}, errLogin.Because(err)
 	}
-	var a attempt
+	var a pendingSignIn
 	if err := json.Unmarshal(text, &a); err != nil {
-		return attempt{}, errLogin.Because(err)
+		return pendingSignIn{}, errLogin.Because(err)
 	}
 	state := c.r.URL.Query().Get("state")
 	if subtle.ConstantTimeCompare([]byte(state), []byte(a.State)) != 1 || !c.now().Before(a.Until) {
-		return attempt{}, errLogin
+		return pendingSignIn{}, errLogin
 	}
 	first := false
 	err = c.cfg.DB.Do(c.ctx, func(ctx context.Context, tx *db.Tx) (err error) {

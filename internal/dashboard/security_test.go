@@ -97,8 +97,12 @@ func TestHeadersAndTransport(t *testing.T) {
 	for _, path := range []string{"/dashboard/", page(guildID), page(guildID, "tokens"), "/dashboard/nothing"} {
 		h := b.get(path).header
 		for name, want := range map[string]string{
-			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-			"Cache-Control":           "no-store", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin", "X-Content-Type-Options": "nosniff",
+			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+				"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+			"Cache-Control":              "no-store",
+			"Referrer-Policy":            "no-referrer",
+			"Cross-Origin-Opener-Policy": "same-origin",
+			"X-Content-Type-Options":     "nosniff",
 		} {
 			if got := h.Get(name); got != want {
 				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
@@ -127,7 +131,8 @@ func TestWhereToGo(t *testing.T) {
 	s := newSite(t)
 	for to, want := range map[string]string{
 		page(guildID, "tokens"): page(guildID, "tokens"), page(guildID, "requests") + "?window=7d": page(guildID, "requests") + "?window=7d",
-		"//evil.example": "/dashboard/", `/\evil.example`: "/dashboard/", "%2f%2fevil.example": "/dashboard/", "https:evil.example": "/dashboard/",
+		"//evil.example": "/dashboard/", `/\evil.example`: "/dashboard/", "%2f%2fevil.example": "/dashboard/",
+		"https:evil.example":              "/dashboard/",
 		"https://evil.example/dashboard/": "/dashboard/", "/dashboard//evil.example": "/dashboard/", "/dashboard/../docs": "/dashboard/",
 		"/dashboard/%2f%2fevil": "/dashboard/", "/docs": "/dashboard/", "javascript:alert(1)": "/dashboard/", "/dashboard/\t/x": "/dashboard/",
 	} {
@@ -205,7 +210,10 @@ func fakeDiscord(t *testing.T, roles *atomic.Value, status *atomic.Int64) *dashb
 	})
 	srv := httptest.NewServer(mux)
 	t.Cleanup(srv.Close)
-	d, err := dashboard.NewDiscord(dashboard.DiscordConfig{ClientID: "c", ClientSecret: "s", BotToken: "bot-token", URL: srv.URL, AuthorizeURL: srv.URL + "/authorize"})
+	d, err := dashboard.NewDiscord(dashboard.DiscordConfig{
+		ClientID: "c", ClientSecret: "s", BotToken: "bot-token", URL: srv.URL,
+		AuthorizeURL: srv.URL + "/authorize",
+	})
 	must(t, err)
 	return d
 }

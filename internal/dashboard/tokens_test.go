@@ -37,7 +37,10 @@ func TestOperatorLink(t *testing.T) {
 	must(t, err)
 	dbtest.Exec(t, s.DB, `UPDATE dashboard_links SET expires_at = now() WHERE used_at IS NULL`)
 	s.browser(t).post(old.Path, nil).wants(404)
-	for _, path := range []string{"/dashboard/link/" + guildID + "/x", "/dashboard/link/%00/" + strings.Repeat("a", 43), "/dashboard/link/1/" + strings.Repeat("a", 43)} {
+	for _, path := range []string{
+		"/dashboard/link/" + guildID + "/x", "/dashboard/link/%00/" + strings.Repeat("a", 43),
+		"/dashboard/link/1/" + strings.Repeat("a", 43),
+	} {
 		s.browser(t).post(path, nil).wants(404)
 	}
 	if strings.Contains(s.Log.String(), link.Path[strings.LastIndex(link.Path, "/")+1:]) {
@@ -51,7 +54,8 @@ func TestTokens(t *testing.T) {
 	b := s.as(t, "manager")
 	tokens := page(guildID, "tokens")
 
-	form := b.get(tokens+"/new?name=Payday&scopes=economy:read,cases:read&expires_in_days=30").wants(200, `value="Payday"`, `value="economy:read" checked`, `value="30" checked`)
+	form := b.get(tokens+"/new?name=Payday&scopes=economy:read,cases:read&expires_in_days=30").
+		wants(200, `value="Payday"`, `value="economy:read" checked`, `value="30" checked`)
 	once := regexp.MustCompile(`name="once" value="([^"]+)"`).FindStringSubmatch(form.body)[1]
 	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_tokens`); n != 0 {
 		t.Fatalf("a link to the form has made %d tokens", n)
@@ -71,7 +75,8 @@ func TestTokens(t *testing.T) {
 	list, err := auth.List(t.Context(), s.DB, guildID)
 	must(t, err)
 	token := list[0]
-	if token.ExpiresAt == nil || token.ExpiresAt.Sub(token.CreatedAt) != 30*24*time.Hour || len(token.IPAllowlist) != 3 || len(token.Scopes) != 2 {
+	if token.ExpiresAt == nil || token.ExpiresAt.Sub(token.CreatedAt) != 30*24*time.Hour || len(token.IPAllowlist) != 3 ||
+		len(token.Scopes) != 2 {
 		t.Errorf("made %+v", token)
 	}
 
@@ -159,7 +164,8 @@ func TestTokenFormSaysWhatToMend(t *testing.T) {
 			form.Set(tt.field, tt.value)
 			got := b.in(t).post(tokens, form).wants(422, `id="`+tt.at+`"`, tt.says, `id="problems"`)
 			for field, kept := range map[string]string{
-				"name": `value="Keep me"`, "scopes": `value="cases:read" checked`, "ip_allowlist": "203.0.113.77</textarea>", "expires_in_days": `value="365" checked`,
+				"name": `value="Keep me"`, "scopes": `value="cases:read" checked`, "ip_allowlist": "203.0.113.77</textarea>",
+				"expires_in_days": `value="365" checked`,
 			} {
 				if field != tt.field && !strings.Contains(got.body, kept) {
 					t.Errorf("%s is not kept: %s", field, got.body)
@@ -174,7 +180,8 @@ func TestTokenFormSaysWhatToMend(t *testing.T) {
 	})
 	t.Run("a number of its own", func(t *testing.T) {
 		t.Parallel()
-		b.in(t).post(page(neighbourID, "tokens"), url.Values{"name": {""}, "expires_in_days": {"other"}, "days": {"12"}}).wants(422, `value="12"`, `value="other" checked`)
+		b.in(t).post(page(neighbourID, "tokens"), url.Values{"name": {""}, "expires_in_days": {"other"}, "days": {"12"}}).
+			wants(422, `value="12"`, `value="other" checked`)
 	})
 	t.Run("a form too large", func(t *testing.T) {
 		t.Parallel()
@@ -192,7 +199,8 @@ func TestDeleteRoute(t *testing.T) {
 	s.browser(t).do(http.MethodDelete, path(mine.ID), nil, sameSite...).wants(401, `"code":"not_signed_in"`)
 	s.as(t, "outsider").do(http.MethodDelete, path(mine.ID), nil, sameSite...).wants(404, `"code":"not_found"`)
 	b := s.as(t, "manager")
-	b.do(http.MethodDelete, path(mine.ID), nil, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site").wants(403, `"code":"cross_site"`)
+	b.do(http.MethodDelete, path(mine.ID), nil, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site").
+		wants(403, `"code":"cross_site"`)
 	b.do(http.MethodDelete, path("nothing"), nil, sameSite...).wants(404)
 	accepts(t, s, mine.Secret, true)
 	b.do(http.MethodDelete, path(mine.ID), nil, sameSite...).wants(204)

@@ -13,22 +13,39 @@ import (
 )
 
 func (s *Server) webhookRoutes(guild func(string, handler)) {
+	endpoint := func(pattern string, h endpointHandler) { guild(pattern, onEndpoint(h)) }
 	const w = "/guilds/{guild}/webhooks"
 	guild("GET "+w, listWebhooks)
 	guild("GET "+w+"/new", newWebhook)
 	guild("POST "+w, createWebhook)
-	guild("GET "+w+"/{id}", showWebhook)
-	guild("GET "+w+"/{id}/edit", editWebhook)
-	guild("POST "+w+"/{id}/edit", changeWebhook)
-	guild("POST "+w+"/{id}/enable", switchWebhook(true))
-	guild("POST "+w+"/{id}/disable", switchWebhook(false))
-	guild("POST "+w+"/{id}/rotate", rotateWebhook)
-	guild("POST "+w+"/{id}/test", testWebhook)
-	guild("GET "+w+"/{id}/recover", countLost)
-	guild("POST "+w+"/{id}/recover", recoverWebhook)
-	guild("POST "+w+"/{id}/remove", removeWebhook)
-	guild("GET "+w+"/{id}/deliveries/{delivery}", showDelivery)
-	guild("POST "+w+"/{id}/deliveries/{delivery}/redeliver", redeliver)
+	endpoint("GET "+w+"/{id}", showWebhook)
+	endpoint("GET "+w+"/{id}/edit", editWebhook)
+	endpoint("POST "+w+"/{id}/edit", changeWebhook)
+	endpoint("POST "+w+"/{id}/enable", switchWebhook(true))
+	endpoint("POST "+w+"/{id}/disable", switchWebhook(false))
+	endpoint("POST "+w+"/{id}/rotate", rotateWebhook)
+	endpoint("POST "+w+"/{id}/test", testWebhook)
+	endpoint("GET "+w+"/{id}/recover", countLost)
+	endpoint("POST "+w+"/{id}/recover", recoverWebhook)
+	endpoint("POST "+w+"/{id}/remove", removeWebhook)
+	endpoint("GET "+w+"/{id}/deliveries/{delivery}", showDelivery)
+	endpoint("POST "+w+"/{id}/deliveries/{delivery}/redeliver", redeliver)
+}
+
+// endpointHandler answers a call about one of the guild's endpoints.
+type endpointHandler func(*call, endpointRow) (reply, error)
+
+// onEndpoint finds the endpoint in the path. One of another guild is not there,
+// and neither is a delivery of another endpoint.
+func onEndpoint(next endpointHandler) handler {
+	return func(c *call) (reply, error) {
+		e, err := webhooks.StandingOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, c.r.PathValue("id"))
+		if err != nil {
+			return reply{}, notHere(err)
+		}
+		r, err := next(c, endpointRow{e})
+		return r, notHere(err)
+	}
 }
 
 // endpointRow is an endpoint as the pages show it.
@@ -222,11 +239,7 @@ func (c *call) hooks() webhooks.Config {
 	return cfg
 }
 
-func editWebhook(c *call) (reply, error) {
-	e, err := c.endpoint()
-	if err != nil {
-		return reply{}, err
-	}
+func editWebhook(c *call, e endpointRow) (reply, error) {
 	f := &webhookForm{ID: e.ID, URL: e.URL, Chosen: e.Events, Enabled: e.Enabled}
 	if e.Description != nil {
 		f.Description = *e.Description
@@ -234,15 +247,7 @@ func editWebhook(c *call) (reply, error) {
 	return c.webhookForm(f, 0), nil
 }
 
-func (c *call) endpoint() (endpointRow, error) {
-	e, err := webhooks.StandingOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, c.r.PathValue("id"))
-	return endpointRow{e}, notHere(err)
-}
-
-func changeWebhook(c *call) (reply, error) {
-	if _, err := c.endpoint(); err != nil {
-		return reply{}, err
-	}
+func changeWebhook(c *call, _ endpointRow) (reply, error) {
 	f, wanted := c.readWebhook()
 	if len(f.Problems) > 0 {
 		return c.webhookForm(f, http.StatusUnprocessableEntity), nil
@@ -253,14 +258,10 @@ func changeWebhook(c *call) (reply, error) {
 	return c.back(c.path("webhooks", f.ID), "The endpoint is changed."), nil
 }
 
-func switchWebhook(enabled bool) handler {
-	return func(c *call) (reply, error) {
-		e, err := c.endpoint()
-		if err != nil {
-			return reply{}, err
-		}
+func switchWebhook(enabled bool) endpointHandler {
+	return func(c *call, e endpointRow) (reply, error) {
 		if err := webhooks.Switch(c.acting(), c.hooks(), c.guild.ID, e.ID, enabled); err != nil {
-			return reply{}, notHere(err)
+			return reply{}, err
 		}
 		if !enabled {
 			return c.back(c.path("webhooks", e.ID), "The endpoint is disabled. What happens from now on is not kept for it; what waits is held."), nil
@@ -269,27 +270,19 @@ func switchWebhook(enabled bool) handler {
 	}
 }
 
-func rotateWebhook(c *call) (reply, error) {
-	e, err := c.endpoint()
-	if err != nil {
-		return reply{}, err
-	}
+func rotateWebhook(c *call, e endpointRow) (reply, error) {
 	made, err := webhooks.Rotate(c.acting(), c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, c.form.Get("once")}, c.guild.ID, e.ID, webhooks.MaxOverlap)
 	if errors.Is(err, errMade) {
 		return c.back(c.path("webhooks", e.ID), "This was sent before, and the secret was rotated then. Nothing was changed now."), nil
 	}
 	if err != nil {
-		return reply{}, notHere(err)
+		return reply{}, err
 	}
 	return c.secretPage(secretView{made.ID, made.URL, made.Secret, true}, 0), nil
 }
 
 // removeWebhook deletes an endpoint whose address the caller has typed.
-func removeWebhook(c *call) (reply, error) {
-	e, err := c.endpoint()
-	if err != nil {
-		return reply{}, err
-	}
+func removeWebhook(c *call, e endpointRow) (reply, error) {
 	if typed := c.form.Get("confirm"); strings.TrimSpace(typed) != e.URL {
 		v, err := c.webhookView(e)
 		if err != nil {
@@ -300,7 +293,7 @@ func removeWebhook(c *call) (reply, error) {
 		return c.webhookPage(v, http.StatusUnprocessableEntity), nil
 	}
 	if err := webhooks.Delete(c.acting(), c.cfg.DB, c.guild.ID, e.ID); err != nil {
-		return reply{}, notHere(err)
+		return reply{}, err
 	}
 	return c.back(c.path("webhooks"), "The endpoint is removed, with what waited for it."), nil
 }

@@ -52,10 +52,14 @@ func TestWebhooks(t *testing.T) {
 	hooks := page(guildID, "webhooks")
 
 	b.get(hooks).wants(200, "Register an endpoint")
-	b.post(hooks, url.Values{"url": {"http://192.168.0.1/"}, "description": {"keep me"}, "events": {"case.created"}}).wants(422, `id="url-error"`, "keep me", `value="case.created" checked`)
+	b.post(hooks, url.Values{"url": {"http://192.168.0.1/"}, "description": {"keep me"}, "events": {"case.created"}}).
+		wants(422, `id="url-error"`, "keep me", `value="case.created" checked`)
 	b.post(hooks, url.Values{"url": {""}, "events": {"case.eaten"}}).wants(422, `id="url-error"`, `id="events-error"`)
 	once := regexp.MustCompile(`name="once" value="([^"]+)"`).FindStringSubmatch(b.get(hooks + "/new").wants(200).body)[1]
-	form := url.Values{"url": {receiver.URL}, "description": {"<img src=x onerror=alert(1)>"}, "events": {"case.created", "ticket.closed"}, "enabled": {"true"}, "once": {once}}
+	form := url.Values{
+		"url": {receiver.URL}, "description": {"<img src=x onerror=alert(1)>"}, "events": {"case.created", "ticket.closed"},
+		"enabled": {"true"}, "once": {once},
+	}
 	secret := b.post(hooks, form).wants(201, "shown this once").secret()
 	b.post(hooks, form).wants(303)
 	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM webhook_endpoints`); n != 1 {
@@ -98,8 +102,10 @@ func TestWebhooks(t *testing.T) {
 	// What has failed is counted, and then recovered once.
 	dbtest.Exec(t, s.DB, `
 		WITH ev AS (
-			INSERT INTO webhook_events (guild_id, id, type, payload) SELECT $1, 'lost-' || n, 'case.created', '{}' FROM generate_series(1, 3) n RETURNING guild_id, id, type
-		) INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, state, fresh, completed_at) SELECT guild_id, $2, id, type, 'failed', false, now() FROM ev`, guildID, id)
+			INSERT INTO webhook_events (guild_id, id, type, payload) SELECT $1, 'lost-' || n, 'case.created', '{}' FROM generate_series(1, 3) n
+			RETURNING guild_id, id, type
+		) INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, state, fresh, completed_at)
+		SELECT guild_id, $2, id, type, 'failed', false, now() FROM ev`, guildID, id)
 	since := url.Values{"since": {time.Now().UTC().Add(-time.Hour).Format("2006-01-02T15:04")}}
 	b.get(one+"/recover?"+since.Encode()).wants(200, "<b>3</b> deliveries have failed")
 	b.post(one+"/recover", since).wants(303)
@@ -132,7 +138,10 @@ func TestWebhooks(t *testing.T) {
 	for _, r := range rows {
 		seen[r.Action] = true
 	}
-	for _, action := range []string{audit.WebhookCreated, audit.WebhookUpdated, audit.WebhookDeleted, audit.WebhookRotated, audit.WebhookTested, audit.WebhookRedeliver, audit.WebhookRecovered} {
+	for _, action := range []string{
+		audit.WebhookCreated, audit.WebhookUpdated, audit.WebhookDeleted, audit.WebhookRotated,
+		audit.WebhookTested, audit.WebhookRedeliver, audit.WebhookRecovered,
+	} {
 		if !seen[action] {
 			t.Errorf("the audit log lacks %s", action)
 		}

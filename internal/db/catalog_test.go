@@ -63,7 +63,8 @@ func TestTablesOfGuildsAreOnlyTables(t *testing.T) {
 		FROM guilds g
 		WHERE NOT EXISTS (
 			SELECT FROM pg_attribute a
-			WHERE a.attrelid = g.oid AND NOT a.attisdropped AND a.attnotnull AND a.attname = CASE g.relname WHEN 'guilds' THEN 'id' ELSE 'guild_id' END)`)
+			WHERE a.attrelid = g.oid AND NOT a.attisdropped AND a.attnotnull
+				AND a.attname = CASE g.relname WHEN 'guilds' THEN 'id' ELSE 'guild_id' END)`)
 	none("a unique index without the guild", `
 		SELECT i.indexrelid::regclass::text || ' ON ' || g.relname
 		FROM pg_index i

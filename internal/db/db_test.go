@@ -199,7 +199,8 @@ func TestCheckSchema(t *testing.T) {
 	}
 
 	// What a cut off CREATE INDEX CONCURRENTLY leaves.
-	dbtest.Exec(t, d, `CREATE INDEX half_made ON guilds (name); UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'half_made'::regclass`)
+	dbtest.Exec(t, d, `CREATE INDEX half_made ON guilds (name);
+		UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'half_made'::regclass`)
 	if s, err := db.CheckSchema(ctx, url); err != nil || len(s.Invalid) != 1 || s.Invalid[0] != "half_made" {
 		t.Errorf("invalid indexes: %v, %v", s.Invalid, err)
 	}

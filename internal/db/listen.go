@@ -16,8 +16,8 @@ type Notification struct{ Channel, Payload string }
 // senders committed. It never reconnects: who loses one has missed an unknown
 // number of messages, and has to know it.
 type Listener struct {
-	conn          *pq.ListenerConn
-	notifications chan *pq.Notification
+	conn          *pq.ListenerConn      // safe for all
+	notifications chan *pq.Notification // filled and closed by conn's own goroutine, read by Next
 }
 
 // Listen opens a connection to the database at url and subscribes to channel. All

@@ -75,7 +75,8 @@ func TestStatementsNeedNotBePrepared(t *testing.T) {
 		defer pool.Close()
 		var bytes []byte
 		var text string
-		if err := pool.QueryRowContext(t.Context(), `SELECT $1::bytea, ($2::jsonb)->>'a'`, []byte{0, 1, 255}, `{"a":"ä"}`).Scan(&bytes, &text); err != nil || string(bytes) != "\x00\x01\xff" || text != "ä" {
+		row := pool.QueryRowContext(t.Context(), `SELECT $1::bytea, ($2::jsonb)->>'a'`, []byte{0, 1, 255}, `{"a":"ä"}`)
+		if err := row.Scan(&bytes, &text); err != nil || string(bytes) != "\x00\x01\xff" || text != "ä" {
 			t.Errorf("%q, %q, %v", bytes, text, err)
 		}
 		var kept int

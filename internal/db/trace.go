@@ -64,6 +64,26 @@ var (
 	named     = regexp.MustCompile(`\b([a-z_][a-z_0-9]*)(?:\s*\([a-z_, ]*\))?\s+AS\s+(?:MATERIALIZED\s+)?\(`)
 )
 
+// summaries keeps what was found, by text. The texts are the program's literals;
+// maxPrepared bounds what libraries compose.
+var summaries = struct {
+	sync.Mutex
+	of map[string]summary
+}{of: make(map[string]summary)}
+
+func summaryOf(query string) summary {
+	summaries.Lock()
+	defer summaries.Unlock()
+	s, known := summaries.of[query]
+	if !known {
+		s = summarize(query)
+	}
+	if !known && len(summaries.of) < maxPrepared {
+		summaries.of[query] = s
+	}
+	return s
+}
+
 // summarize finds the first table that a statement changes; if there is none, the
 // function that it calls or the first table that it reads.
 func summarize(query string) summary {
@@ -91,26 +111,6 @@ func summarize(query string) summary {
 		}
 	}
 	return summary{verb: "SELECT"}
-}
-
-// summaries keeps what was found, by text. The texts are the program's literals;
-// maxPrepared bounds what libraries compose.
-var summaries = struct {
-	sync.Mutex
-	of map[string]summary
-}{of: make(map[string]summary)}
-
-func summaryOf(query string) summary {
-	summaries.Lock()
-	defer summaries.Unlock()
-	s, known := summaries.of[query]
-	if !known {
-		s = summarize(query)
-	}
-	if !known && len(summaries.of) < maxPrepared {
-		summaries.of[query] = s
-	}
-	return s
 }
 
 // tracedTx is a transaction of something traced: its end is a statement too.

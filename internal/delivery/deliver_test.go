@@ -13,7 +13,7 @@ import (
 
 func TestACommittedEventArrivesSignedOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	r := w.receive(nil)
 	e, secret := w.add(w.guild, r.URL)
 	d, _ := w.start(w.cfg)

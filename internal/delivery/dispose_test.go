@@ -16,7 +16,7 @@ import (
 // RELIABILITY.md, Events.
 func TestABacklogOfAnySizeIsDisposedOfAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	const waiting = 3000
 	r := w.receive(nil)
 	e, _ := w.add(w.guild, r.URL)
@@ -71,7 +71,7 @@ func TestABacklogOfAnySizeIsDisposedOfAtOnce(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestNoSendBeginsAfterTheAnswer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	r := w.receive(func(http.ResponseWriter, *http.Request) {})
 	e, _ := w.add(w.guild, r.URL)
 	w.start(w.cfg)
@@ -98,7 +98,7 @@ func TestNoSendBeginsAfterTheAnswer(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestUrgentDeliveriesGoOutNow(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	r := w.receive(nil)
 	e, _ := w.add(w.guild, r.URL)
 	d, _ := w.start(w.cfg)
@@ -106,7 +106,8 @@ func TestUrgentDeliveriesGoOutNow(t *testing.T) {
 	w.until("the first is delivered", func() bool { return w.inState(StateDelivered) == 1 })
 	first := dbtest.Value[string](t, w.DB, `SELECT id FROM webhook_deliveries`)
 	block := func() {
-		w.exec(`UPDATE webhook_schedule SET failures = 9, blocks = 5, failing_since = now(), blocked_until = now() + interval '10 minutes', quiet_until = now() + interval '1 day'`)
+		w.exec(`UPDATE webhook_schedule SET failures = 9, blocks = 5, failing_since = now(), blocked_until = now() + interval '10 minutes',
+			quiet_until = now() + interval '1 day'`)
 	}
 	well := func() bool {
 		return w.count(`SELECT count(*) FROM webhook_schedule WHERE failures = 0 AND failing_since IS NULL AND not_before IS NULL`) == 1
@@ -148,7 +149,7 @@ func TestUrgentDeliveriesGoOutNow(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestRecoverQueuesWhatHasFailed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	r := w.receive(nil)
 	e, _ := w.add(w.guild, r.URL)
 	w.record(w.guild, 3)

@@ -24,6 +24,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/event"
+	"guildhall/internal/testutil"
 )
 
 // A change, its event and its deliveries are there together or not at
@@ -31,7 +32,7 @@ import (
 // RELIABILITY.md, Events.
 func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	for range 3 {
 		w.add(w.guild, w.receive(nil).URL)
 	}
@@ -42,7 +43,8 @@ func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 	w.exec(`
 		CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN
-			IF EXISTS (SELECT FROM failpoint WHERE name = TG_NAME) AND (TG_NAME <> 'middle' OR (SELECT count(*) FROM webhook_deliveries WHERE event_id = to_jsonb(NEW) ->> 'event_id') = 1) THEN
+			IF EXISTS (SELECT FROM failpoint WHERE name = TG_NAME) AND (TG_NAME <> 'middle'
+				OR (SELECT count(*) FROM webhook_deliveries WHERE event_id = to_jsonb(NEW) ->> 'event_id') = 1) THEN
 				RAISE EXCEPTION 'failpoint %', TG_NAME;
 			END IF;
 			RETURN NEW;
@@ -54,8 +56,10 @@ func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 	} {
 		w.exec(`CREATE TRIGGER ` + name + ` ` + on + ` EXECUTE FUNCTION fail()`)
 	}
-	w.exec(`CREATE CONSTRAINT TRIGGER commit_event AFTER INSERT ON webhook_events DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail()`)
-	w.exec(`CREATE CONSTRAINT TRIGGER commit_delivery AFTER INSERT ON webhook_deliveries DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail()`)
+	w.exec(`CREATE CONSTRAINT TRIGGER commit_event AFTER INSERT ON webhook_events DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+		EXECUTE FUNCTION fail()`)
+	w.exec(`CREATE CONSTRAINT TRIGGER commit_delivery AFTER INSERT ON webhook_deliveries DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+		EXECUTE FUNCTION fail()`)
 
 	kill := func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `SELECT pg_terminate_backend(pg_backend_pid())`)
@@ -102,7 +106,8 @@ func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 			if err := at(1); err != nil {
 				return err
 			}
-			if err := event.Record(ctx, tx, event.System(w.guild).On(time.Now()), event.CaseCreated, map[string]any{"id": fmt.Sprint(i)}); err != nil {
+			if err := event.Record(ctx, tx, event.System(w.guild).On(time.Now()), event.CaseCreated,
+				map[string]any{"id": fmt.Sprint(i)}); err != nil {
 				return err
 			}
 			return at(2)
@@ -118,10 +123,14 @@ func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 		t.Errorf("%d changes, %d committed", n, committed)
 	}
 	for what, n := range map[string]int{
-		"changes without their event":    w.count(`SELECT count(*) FROM changes c WHERE NOT EXISTS (SELECT FROM webhook_events e WHERE convert_from(e.payload, 'UTF8')::jsonb -> 'data' ->> 'id' = c.id)`),
-		"events without their change":    w.count(`SELECT count(*) FROM webhook_events e WHERE NOT EXISTS (SELECT FROM changes c WHERE c.id = convert_from(e.payload, 'UTF8')::jsonb -> 'data' ->> 'id')`),
-		"events without their fan-out":   w.count(`SELECT count(*) FROM webhook_events e WHERE (SELECT count(*) FROM webhook_deliveries d WHERE d.event_id = e.id) <> 3`),
-		"deliveries without their event": w.count(`SELECT count(*) FROM webhook_deliveries d WHERE NOT EXISTS (SELECT FROM webhook_events e WHERE e.id = d.event_id)`),
+		"changes without their event": w.count(`SELECT count(*) FROM changes c WHERE NOT EXISTS (
+			SELECT FROM webhook_events e WHERE convert_from(e.payload, 'UTF8')::jsonb -> 'data' ->> 'id' = c.id)`),
+		"events without their change": w.count(`SELECT count(*) FROM webhook_events e WHERE NOT EXISTS (
+			SELECT FROM changes c WHERE c.id = convert_from(e.payload, 'UTF8')::jsonb -> 'data' ->> 'id')`),
+		"events without their fan-out": w.count(`SELECT count(*) FROM webhook_events e
+			WHERE (SELECT count(*) FROM webhook_deliveries d WHERE d.event_id = e.id) <> 3`),
+		"deliveries without their event": w.count(`SELECT count(*) FROM webhook_deliveries d WHERE NOT EXISTS (
+			SELECT FROM webhook_events e WHERE e.id = d.event_id)`),
 	} {
 		if n != 0 {
 			t.Errorf("%d %s", n, what)
@@ -134,12 +143,12 @@ func TestAnEventIsAsRealAsItsChange(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestKilledWorkersLoseNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	r := w.receiveHTTP(func(http.ResponseWriter, *http.Request) { time.Sleep(30 * time.Millisecond) })
 	const guilds, each = 10, 20
 	for i := range guilds {
 		guild := fmt.Sprint(500 + i)
-		w.addGuild(guild)
+		dbtest.AddGuilds(w.t, w.DB, guild)
 		w.add(guild, r.URL)
 		w.record(guild, each)
 	}
@@ -177,7 +186,7 @@ func TestKilledWorkersLoseNothing(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestDeliveriesOutliveAnOutageOfTheDatabase(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	r := w.receiveHTTP(func(http.ResponseWriter, *http.Request) { time.Sleep(20 * time.Millisecond) })
 	const events, outages = 400, 3
 	w.add(w.guild, r.URL)
@@ -199,7 +208,7 @@ func TestDeliveriesOutliveAnOutageOfTheDatabase(t *testing.T) {
 // allArrive waits until nothing is pending. Then every event has to be delivered
 // and to have arrived, with no more than so many repetitions, which have to be of
 // the same bytes.
-func (w *world) allArrive(r *receiver, events, most int) {
+func (w *deliveryDB) allArrive(r *receiver, events, most int) {
 	t := w.t
 	t.Helper()
 	w.settled()
@@ -223,7 +232,7 @@ func (w *world) allArrive(r *receiver, events, most int) {
 }
 
 // outage makes the database refuse everybody for a while.
-func (w *world) outage(length time.Duration) {
+func (w *deliveryDB) outage(length time.Duration) {
 	w.t.Helper()
 	u, err := url.Parse(w.URL)
 	if err != nil {
@@ -253,9 +262,9 @@ func (w *world) outage(length time.Duration) {
 // RELIABILITY.md, Events.
 func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 	t.Parallel()
-	backlogged := func(t *testing.T, off func(w *world, e endpoint, r *receiver), cfg func(*Config)) {
+	backlogged := func(t *testing.T, off func(w *deliveryDB, e endpoint, r *receiver), cfg func(*Config)) {
 		t.Helper()
-		w := newWorld(t)
+		w := newDeliveryDB(t)
 		r := w.receive(nil)
 		e, _ := w.add(w.guild, r.URL)
 		for range 30 {
@@ -286,14 +295,14 @@ func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 	}
 	t.Run("410", func(t *testing.T) {
 		t.Parallel()
-		backlogged(t, func(w *world, _ endpoint, r *receiver) {
+		backlogged(t, func(w *deliveryDB, _ endpoint, r *receiver) {
 			r.respondWith(status(410))
 			w.start(w.cfg)
 		}, nil)
 	})
 	t.Run("by hand", func(t *testing.T) {
 		t.Parallel()
-		backlogged(t, func(w *world, e endpoint, _ *receiver) {
+		backlogged(t, func(w *deliveryDB, e endpoint, _ *receiver) {
 			w.enable(e, false)
 			w.start(w.cfg)
 		}, nil)
@@ -301,7 +310,7 @@ func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 	t.Run("five days of failures", func(t *testing.T) {
 		t.Parallel()
 		c := &clock{t: time.Now().Add(time.Minute)}
-		backlogged(t, func(w *world, _ endpoint, r *receiver) {
+		backlogged(t, func(w *deliveryDB, _ endpoint, r *receiver) {
 			r.respondWith(status(500))
 			w.start(w.cfg)
 			failing := func() bool {
@@ -325,7 +334,8 @@ func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 				})
 			}
 			reason := ""
-			if err := w.DB.Reader().GetContext(w.t.Context(), &reason, `SELECT coalesce(disabled_reason, '') FROM webhook_endpoints`); err != nil || reason != reasonFailing {
+			if err := w.DB.Reader().GetContext(w.t.Context(), &reason,
+				`SELECT coalesce(disabled_reason, '') FROM webhook_endpoints`); err != nil || reason != reasonFailing {
 				w.t.Errorf("disabled because of %q, %v", reason, err)
 			}
 		}, func(cfg *Config) { cfg.Clock = c.now; cfg.Schedule = slices.Repeat(Schedule{time.Hour}, 90) })
@@ -338,7 +348,7 @@ func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 func TestRotationNeverBreaksVerification(t *testing.T) {
 	t.Parallel()
 	const rotations = 100
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	var mu sync.Mutex
 	var known []string
 	var broken atomic.Int64
@@ -356,7 +366,8 @@ func TestRotationNeverBreaksVerification(t *testing.T) {
 		secret := known[rand.IntN(body.Data.Known)]
 		mu.Unlock()
 		verifier, err := standard.NewWebhook(secret)
-		if err != nil || verifier.Verify(payload, req.Header) != nil || stripe.ValidatePayload(payload, req.Header.Get("Service-Signature"), secret) != nil {
+		if err != nil || verifier.Verify(payload, req.Header) != nil ||
+			stripe.ValidatePayload(payload, req.Header.Get("Service-Signature"), secret) != nil {
 			broken.Add(1)
 		}
 	})
@@ -366,7 +377,8 @@ func TestRotationNeverBreaksVerification(t *testing.T) {
 	for range rotations {
 		w.unit(func(ctx context.Context, tx *db.Tx) error {
 			for range 2 {
-				if err := event.Record(ctx, tx, event.System(w.guild).On(time.Now()), event.CaseCreated, map[string]int{"known": len(known)}); err != nil {
+				if err := event.Record(ctx, tx, event.System(w.guild).On(time.Now()), event.CaseCreated,
+					map[string]int{"known": len(known)}); err != nil {
 					return err
 				}
 			}
@@ -403,7 +415,7 @@ func TestRotationNeverBreaksVerification(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestEveryRedeliveryMakesOneChain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	// Nine failures also block the endpoint, so time has to pass quickly.
 	c := &clock{t: time.Now().Add(time.Minute)}
 	w.cfg.Clock, w.cfg.Schedule = c.now, Schedule{time.Minute, time.Minute}
@@ -447,7 +459,7 @@ func TestEveryRedeliveryMakesOneChain(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestTheLogCatchesUpAfterItFailed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	r := w.receive(nil)
 	w.add(w.guild, r.URL)
 	w.exec(`ALTER TABLE webhook_attempts ADD CONSTRAINT broken CHECK (number < 0) NOT VALID`)
@@ -475,7 +487,7 @@ func TestTheLogCatchesUpAfterItFailed(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestPoisonRowsEndAndHurtNobody(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	c := &clock{t: time.Now().Add(time.Minute)}
 	w.cfg.Clock, w.cfg.Schedule = c.now, slices.Repeat(Schedule{20 * time.Millisecond}, 10)
 	r := w.receive(nil)
@@ -492,22 +504,25 @@ func TestPoisonRowsEndAndHurtNobody(t *testing.T) {
 	d, _ := w.start(w.cfg)
 	w.until("the others are settled", func() bool { return w.inState(StatePending) == 3 })
 	for range 5 {
-		before := metric(t, d.metrics.unreadable)
+		before := testutil.Sample(t, d.metrics.unreadable)
 		w.until("the secret is tried again", func() bool {
 			w.advanceIdle(c, unreadablePause+time.Second)
-			return metric(t, d.metrics.unreadable) > before
+			return testutil.Sample(t, d.metrics.unreadable) > before
 		})
 	}
-	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'pending' AND attempts = 0`, locked.ID); n != 3 {
+	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'pending' AND attempts = 0`,
+		locked.ID); n != 3 {
 		t.Errorf("%d of 3 wait for the secret without an attempt counted", n)
 	}
-	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'failed' AND error <> ''`, deleted.ID); n != 3 {
+	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'failed' AND error <> ''`,
+		deleted.ID); n != 3 {
 		t.Errorf("%d of the deleted endpoint's 3 failed with a reason", n)
 	}
 	if n := w.count(`
 		SELECT count(*) FROM webhook_deliveries d
 		JOIN webhook_attempts a ON a.delivery_id = d.id
-		WHERE d.endpoint_id = $1 AND d.state = 'failed' AND d.attempts = 1 AND a.outcome = 'invalid_payload' AND a.error <> ''`, neighbour.ID); n != 1 {
+		WHERE d.endpoint_id = $1 AND d.state = 'failed' AND d.attempts = 1 AND a.outcome = 'invalid_payload'
+		AND a.error <> ''`, neighbour.ID); n != 1 {
 		t.Errorf("%d events that cannot be read failed with a reason, want 1", n)
 	}
 	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'delivered'`, neighbour.ID); n != 3 {

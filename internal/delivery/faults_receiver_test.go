@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/egress"
 	"guildhall/internal/egress/egresstest"
 )
@@ -33,7 +34,7 @@ type attempt struct {
 }
 
 // lastAttempt is the newest attempt of an endpoint's only delivery.
-func (w *world) lastAttempt(e endpoint) attempt {
+func (w *deliveryDB) lastAttempt(e endpoint) attempt {
 	w.t.Helper()
 	var a attempt
 	w.until("an attempt in the log", func() bool {
@@ -52,7 +53,7 @@ func (w *world) lastAttempt(e endpoint) attempt {
 // RELIABILITY.md, Outgoing calls.
 func TestRedirectsAreFailuresAndNeverFollowed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	w.cfg.Schedule = Schedule{time.Hour}
 	inside := w.receive(nil)
 	plain := httptest.NewServer(inside)
@@ -69,7 +70,7 @@ func TestRedirectsAreFailuresAndNeverFollowed(t *testing.T) {
 			})
 			id := "10" + string(rune('0'+guild/10)) + string(rune('0'+guild%10))
 			guild++
-			w.addGuild(id)
+			dbtest.AddGuilds(w.t, w.DB, id)
 			e, _ := w.add(id, r.URL)
 			endpoints = append(endpoints, e)
 			w.record(id, 1)
@@ -108,7 +109,7 @@ func TestAnAttemptEndsBeforeItsLease(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestRetryAfterKeepsTheEndpointQuiet(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	w.cfg.Schedule = Schedule{10 * time.Millisecond}
 	const pause = 2 * time.Second
 	var first atomic.Int64
@@ -120,7 +121,7 @@ func TestRetryAfterKeepsTheEndpointQuiet(t *testing.T) {
 	})
 	other := w.receive(nil)
 	w.add(w.guild, busy.URL)
-	w.addGuild("42")
+	dbtest.AddGuilds(w.t, w.DB, "42")
 	w.add("42", other.URL)
 	d, _ := w.start(w.cfg)
 
@@ -150,7 +151,7 @@ func TestRetryAfterKeepsTheEndpointQuiet(t *testing.T) {
 // RELIABILITY.md, Events.
 func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	w.cfg.Schedule = Schedule{time.Hour}
 	allow := append([]netip.Prefix{}, egresstest.Loopback...)
 	w.cfg.Guard = egress.NewGuard(allow, egresstest.NameServer(t, func(name string, _ bool) egresstest.Answer {
@@ -166,7 +167,8 @@ func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := &x509.Certificate{
-			SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+			SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 		}
 		edit(c)
@@ -248,7 +250,7 @@ func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 	endpoints := make([]endpoint, len(cases))
 	for i, c := range cases {
 		guild := "9" + string(rune('0'+i/10)) + string(rune('0'+i%10))
-		w.addGuild(guild)
+		dbtest.AddGuilds(w.t, w.DB, guild)
 		url := c.url
 		if c.want == noName {
 			url = "https://here.test" // gone.test cannot be registered
@@ -278,7 +280,7 @@ func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 // RELIABILITY.md, Outgoing calls.
 func TestARefusedAddressPausesTheEndpoint(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	w.cfg.Schedule = Schedule{time.Millisecond, time.Millisecond, time.Millisecond, time.Millisecond}
 	r := w.receive(nil)
 	e, _ := w.add(w.guild, r.URL)
@@ -312,7 +314,10 @@ func selfSigned(t *testing.T) *tls.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)

@@ -30,24 +30,24 @@ import (
 
 var testKey = bytes.Repeat([]byte{7}, seal.KeySize)
 
-// world is a database, a guild in it, and receivers that listen on loopback.
-type world struct {
+// deliveryDB is a database, a guild in it, and receivers that listen on loopback.
+type deliveryDB struct {
 	*dbtest.Database
 	t     *testing.T
 	guild string
 	cfg   Config
 }
 
-func newWorld(t *testing.T) *world {
+func newDeliveryDB(t *testing.T) *deliveryDB {
 	t.Helper()
-	return worldIn(t, dbtest.New(t))
+	return deliveryDBIn(t, dbtest.New(t))
 }
 
-// worldIn is a world in a database that somebody else has made.
-func worldIn(t *testing.T, data *dbtest.Database) *world {
+// deliveryDBIn is one in a database that somebody else has made.
+func deliveryDBIn(t *testing.T, data *dbtest.Database) *deliveryDB {
 	t.Helper()
-	w := &world{Database: data, t: t, guild: "197038439483310086", cfg: newConfig(t, data.DB)}
-	w.addGuild(w.guild)
+	w := &deliveryDB{Database: data, t: t, guild: "197038439483310086", cfg: newConfig(t, data.DB)}
+	dbtest.AddGuilds(w.t, w.DB, w.guild)
 	return w
 }
 
@@ -73,30 +73,20 @@ func (w logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (w *world) addGuild(id string) {
+// unit, exec and count are those of dbtest.
+func (w *deliveryDB) unit(work func(ctx context.Context, tx *db.Tx) error) {
 	w.t.Helper()
-	w.exec(`INSERT INTO guilds (id, name, owner_id) VALUES ($1, $1, $1)`, id)
+	dbtest.Do(w.t, w.DB, work)
 }
 
-func (w *world) unit(fn func(ctx context.Context, tx *db.Tx) error) {
+func (w *deliveryDB) exec(query string, args ...any) {
 	w.t.Helper()
-	if err := w.DB.Do(w.t.Context(), fn); err != nil {
-		w.t.Fatal(err)
-	}
+	dbtest.Exec(w.t, w.DB, query, args...)
 }
 
-func (w *world) exec(query string, args ...any) {
+func (w *deliveryDB) count(query string, args ...any) int {
 	w.t.Helper()
-	w.unit(func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, query, args...)
-		return err
-	})
-}
-
-func (w *world) count(query string, args ...any) int {
-	w.t.Helper()
-	n := dbtest.Value[int](w.t, w.DB, query, args...)
-	return n
+	return dbtest.Value[int](w.t, w.DB, query, args...)
 }
 
 // endpoint is a registered receiver.
@@ -105,7 +95,7 @@ type endpoint struct {
 }
 
 // add registers an endpoint for everything and returns it with its secret.
-func (w *world) add(guild, url string) (endpoint, string) {
+func (w *deliveryDB) add(guild, url string) (endpoint, string) {
 	w.t.Helper()
 	e, secret := endpoint{GuildID: guild, ID: db.NewID(), URL: url}, newSecret()
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
@@ -129,7 +119,7 @@ func newSecret() string {
 }
 
 // enable switches an endpoint on or off.
-func (w *world) enable(e endpoint, on bool) {
+func (w *deliveryDB) enable(e endpoint, on bool) {
 	w.t.Helper()
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
 		if on {
@@ -140,7 +130,7 @@ func (w *world) enable(e endpoint, on bool) {
 }
 
 // remove deletes an endpoint.
-func (w *world) remove(e endpoint) {
+func (w *deliveryDB) remove(e endpoint) {
 	w.t.Helper()
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM webhook_endpoints WHERE guild_id = $1 AND id = $2`, e.GuildID, e.ID); err != nil {
@@ -151,7 +141,7 @@ func (w *world) remove(e endpoint) {
 }
 
 // rotate gives an endpoint a new secret; the old ones sign along for a day.
-func (w *world) rotate(e endpoint) string {
+func (w *deliveryDB) rotate(e endpoint) string {
 	w.t.Helper()
 	secret := newSecret()
 	w.exec(`
@@ -166,11 +156,12 @@ func (w *world) rotate(e endpoint) string {
 func (d *Deliverer) wakeAll() { d.bell.ringAll() }
 
 // record makes n events in one transaction each, or in one for all.
-func (w *world) record(guild string, n int) {
+func (w *deliveryDB) record(guild string, n int) {
 	w.t.Helper()
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
 		for i := range n {
-			if err := event.Record(ctx, tx, event.System(guild).On(time.Now()), event.BalanceChanged, map[string]any{"user_id": "42", "delta": i, "reason": "ünï<cödé> 🪙"}); err != nil {
+			if err := event.Record(ctx, tx, event.System(guild).On(time.Now()), event.BalanceChanged,
+				map[string]any{"user_id": "42", "delta": i, "reason": "ünï<cödé> 🪙"}); err != nil {
 				return err
 			}
 		}
@@ -179,7 +170,7 @@ func (w *world) record(guild string, n int) {
 }
 
 // start runs a Deliverer until the test ends or stop is called.
-func (w *world) start(cfg Config) (d *Deliverer, stop func()) {
+func (w *deliveryDB) start(cfg Config) (d *Deliverer, stop func()) {
 	w.t.Helper()
 	if cfg.Metrics == nil {
 		cfg.Metrics = prometheus.NewRegistry()
@@ -192,7 +183,7 @@ func (w *world) start(cfg Config) (d *Deliverer, stop func()) {
 }
 
 // run runs a Deliverer until the test ends or stop is called.
-func (w *world) run(d *Deliverer) (stop func()) {
+func (w *deliveryDB) run(d *Deliverer) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -207,7 +198,7 @@ func (w *world) run(d *Deliverer) (stop func()) {
 }
 
 // until waits for a condition, and fails the test when it stays away.
-func (w *world) until(what string, ok func() bool) {
+func (w *deliveryDB) until(what string, ok func() bool) {
 	w.t.Helper()
 	reached := false
 	defer func() {
@@ -220,23 +211,24 @@ func (w *world) until(what string, ok func() bool) {
 }
 
 // states tells how many deliveries are in which state.
-func (w *world) states() string {
+func (w *deliveryDB) states() string {
 	var rows []struct {
 		State string `db:"state"`
 		N     int    `db:"n"`
 	}
-	if err := w.DB.Reader().SelectContext(context.Background(), &rows, `SELECT state, count(*) AS n FROM webhook_deliveries GROUP BY state ORDER BY state`); err != nil {
+	if err := w.DB.Reader().SelectContext(context.Background(), &rows,
+		`SELECT state, count(*) AS n FROM webhook_deliveries GROUP BY state ORDER BY state`); err != nil {
 		return err.Error()
 	}
 	return fmt.Sprint(rows)
 }
 
-func (w *world) inState(state string) int {
+func (w *deliveryDB) inState(state string) int {
 	return w.count(`SELECT count(*) FROM webhook_deliveries WHERE state = $1`, state)
 }
 
 // settled waits until nothing is pending.
-func (w *world) settled() {
+func (w *deliveryDB) settled() {
 	w.t.Helper()
 	w.until("nothing pending", func() bool { return w.inState(StatePending) == 0 })
 }
@@ -247,7 +239,7 @@ type receiver struct{ *egresstest.Receiver }
 type call = egresstest.Call
 
 // receive starts a receiver. A nil handler is 204.
-func (w *world) receive(handler http.HandlerFunc) *receiver {
+func (w *deliveryDB) receive(handler http.HandlerFunc) *receiver {
 	w.t.Helper()
 	r := egresstest.NewTLSReceiver(w.t, orNoContent(handler))
 	w.cfg.Authorities.AddCert(r.Certificate())
@@ -255,7 +247,7 @@ func (w *world) receive(handler http.HandlerFunc) *receiver {
 }
 
 // receiveHTTP is receive without TLS, for workers in other processes.
-func (w *world) receiveHTTP(handler http.HandlerFunc) *receiver {
+func (w *deliveryDB) receiveHTTP(handler http.HandlerFunc) *receiver {
 	w.t.Helper()
 	return &receiver{egresstest.NewReceiver(w.t, orNoContent(handler))}
 }
@@ -326,7 +318,7 @@ func (c *clock) advance(d time.Duration) {
 // advanceIdle moves a clock, unless a send is under way, whose lease would run out. A
 // claim begins its sends before its leases can be seen, and holds the schedules
 // of their endpoints all the while: so the clock moves while they are held here.
-func (w *world) advanceIdle(c *clock, d time.Duration) {
+func (w *deliveryDB) advanceIdle(c *clock, d time.Duration) {
 	w.t.Helper()
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
 		var held, all, leased int
@@ -363,16 +355,3 @@ func blackHole(t *testing.T) net.Listener {
 func quietLog() *log.Logger { return slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) }
 
 func dbArray(list []string) driver.Valuer { return db.Array(list) }
-
-// metric reads a counter or gauge.
-func metric(t *testing.T, c prometheus.Collector) float64 {
-	t.Helper()
-	one := prometheus.NewRegistry()
-	one.MustRegister(c)
-	families, err := one.Gather()
-	if err != nil || len(families) != 1 || len(families[0].GetMetric()) != 1 {
-		t.Fatalf("gathered %v, %v", families, err)
-	}
-	m := families[0].GetMetric()[0]
-	return m.GetCounter().GetValue() + m.GetGauge().GetValue()
-}

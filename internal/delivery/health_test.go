@@ -15,6 +15,7 @@ import (
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/db/embedded"
 	"guildhall/internal/egress"
+	"guildhall/internal/testutil"
 )
 
 // After five failures in a row an endpoint is left alone, for twice as long each
@@ -22,7 +23,7 @@ import (
 // RELIABILITY.md, Events.
 func TestAFailingEndpointIsBlockedForLongerEachTime(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	c := &clock{t: time.Now().Add(time.Minute)}
 	w.cfg.Clock, w.cfg.Schedule = c.now, slices.Repeat(Schedule{time.Millisecond}, 50)
 	r := w.receive(status(500))
@@ -41,7 +42,10 @@ func TestAFailingEndpointIsBlockedForLongerEachTime(t *testing.T) {
 		}
 		return h
 	}
-	for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 15 * time.Minute, 15 * time.Minute} {
+	for i, want := range []time.Duration{
+		30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute,
+		15 * time.Minute, 15 * time.Minute,
+	} {
 		w.until("the block", func() bool {
 			if i == 0 {
 				w.advanceIdle(c, 10*time.Millisecond) // past the pauses, before any block ends
@@ -69,7 +73,7 @@ func TestAFailingEndpointIsBlockedForLongerEachTime(t *testing.T) {
 // days, and a day later nothing is left, however much was held.
 func TestAllOfAnEventGoesAtItsAge(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	r := w.receive(nil)
 	e, _ := w.add(w.guild, r.URL)
 	off, _ := w.add(w.guild, r.URL)
@@ -90,7 +94,8 @@ func TestAllOfAnEventGoesAtItsAge(t *testing.T) {
 		if err := d.prune(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprintf("%d attempts, %d events, %s", w.count(`SELECT count(*) FROM webhook_attempts`), w.count(`SELECT count(*) FROM webhook_events`), w.states())
+		return fmt.Sprintf("%d attempts, %d events, %s", w.count(`SELECT count(*) FROM webhook_attempts`),
+			w.count(`SELECT count(*) FROM webhook_events`), w.states())
 	}
 	if got := prune(keep - time.Hour); got != "40 attempts, 20 events, [{delivered 20} {held 20}]" {
 		t.Errorf("an hour too early there are %s", got)
@@ -98,7 +103,8 @@ func TestAllOfAnEventGoesAtItsAge(t *testing.T) {
 	if got := prune(keep + time.Hour); got != "0 attempts, 20 events, [{delivered 20} {failed 20}]" {
 		t.Errorf("after 30 days there are %s", got)
 	}
-	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND error = 'expired' AND completed_at IS NOT NULL`, off.ID); n != 20 {
+	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND error = 'expired'
+		AND completed_at IS NOT NULL`, off.ID); n != 20 {
 		t.Errorf("%d of 20 say that they have expired", n)
 	}
 	if got := prune(keep + expiredFor + time.Hour); got != "0 attempts, 0 events, []" {
@@ -114,7 +120,7 @@ func TestAllOfAnEventGoesAtItsAge(t *testing.T) {
 // RELIABILITY.md, Operation.
 func TestPruningGoesByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	w.add(w.guild, w.receive(nil).URL)
 	w.record(w.guild, 1)
 	w.exec(`UPDATE webhook_events SET occurred_at = now() - interval '35 days'`)
@@ -163,7 +169,7 @@ func TestPruningGoesByTheDatabasesClock(t *testing.T) {
 // RELIABILITY.md, Operation.
 func TestWhatNodesOfTheReleaseBeforeLeaveIsFound(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	r := w.receive(nil)
 	queued, _ := w.add(w.guild, r.URL)
 	enabled, _ := w.add(w.guild, r.URL)
@@ -188,7 +194,7 @@ func TestWhatNodesOfTheReleaseBeforeLeaveIsFound(t *testing.T) {
 // without an attempt.
 func TestALateEventOfADisabledEndpointIsHeld(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	r := w.receive(nil)
 	e, _ := w.add(w.guild, r.URL)
 	w.record(w.guild, 1)
@@ -207,26 +213,28 @@ func TestALateEventOfADisabledEndpointIsHeld(t *testing.T) {
 
 func TestMetricsShowTheBacklogByState(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	registry := prometheus.NewRegistry()
 	w.cfg.Metrics = registry
 	r := w.receive(nil)
 	down := w.receive(status(500))
 	w.add(w.guild, r.URL)
 	for i, guild := range []string{"901", "902", "903"} {
-		w.addGuild(guild)
+		dbtest.AddGuilds(w.t, w.DB, guild)
 		e, _ := w.add(guild, down.URL)
 		w.record(guild, i+1)
 		switch i {
 		case 0:
 			w.enable(e, false)
 		case 1:
-			w.exec(`UPDATE webhook_schedule SET failures = 5, failing_since = now(), blocked_until = now() + interval '1 hour' WHERE guild_id = $1`, guild)
+			w.exec(`UPDATE webhook_schedule SET failures = 5, failing_since = now(), blocked_until = now() + interval '1 hour'
+				WHERE guild_id = $1`, guild)
 		case 2:
 			w.exec(`UPDATE webhook_deliveries SET due_at = now() + interval '1 hour' WHERE guild_id = $1`, guild)
 		}
 	}
-	w.exec(`UPDATE webhook_deliveries SET due_at = now() - interval '90 seconds', event_at = now() - interval '90 seconds' WHERE guild_id <> '903'`)
+	w.exec(`UPDATE webhook_deliveries SET due_at = now() - interval '90 seconds', event_at = now() - interval '90 seconds'
+		WHERE guild_id <> '903'`)
 	d, err := New(w.cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -239,21 +247,21 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 		t.Fatal(err)
 	}
 	for state, want := range map[string]float64{gaugeDue: 4, gaugeHeld: 1, gaugeThrottled: 2, gaugeScheduled: 3} {
-		if got := metric(t, d.metrics.waiting.WithLabelValues(state)); got != want {
+		if got := testutil.Sample(t, d.metrics.waiting.WithLabelValues(state)); got != want {
 			t.Errorf("%v deliveries are %s, want %v", got, state, want)
 		}
 	}
 	for state, least := range map[string]float64{gaugeHeld: 90, gaugeThrottled: 90} {
-		if got := metric(t, d.metrics.oldest.WithLabelValues(state)); got < least || got > 1000 {
+		if got := testutil.Sample(t, d.metrics.oldest.WithLabelValues(state)); got < least || got > 1000 {
 			t.Errorf("the oldest %s is %v s old, want about %v", state, got, least)
 		}
 	}
-	if got := metric(t, d.metrics.hosts.WithLabelValues("blocked")); got != 1 {
+	if got := testutil.Sample(t, d.metrics.hosts.WithLabelValues("blocked")); got != 1 {
 		t.Errorf("%v endpoints are blocked, want 1", got)
 	}
 
 	w.run(d)
-	w.until("the due ones arrive", func() bool { return metric(t, d.metrics.attempts.WithLabelValues(string(delivered))) == 4 })
+	w.until("the due ones arrive", func() bool { return testutil.Sample(t, d.metrics.attempts.WithLabelValues(string(delivered))) == 4 })
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -262,7 +270,10 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 	for _, f := range families {
 		names = append(names, f.GetName())
 	}
-	for _, want := range []string{"attempts_total", "oldest_delivery_seconds", "deliveries_waiting", "endpoints", "lease_expiries_total", "slots_in_use"} {
+	for _, want := range []string{
+		"attempts_total", "oldest_delivery_seconds", "deliveries_waiting", "endpoints", "lease_expiries_total",
+		"slots_in_use",
+	} {
 		if !strings.Contains(strings.Join(names, " "), "guildhall_webhook_"+want) {
 			t.Errorf("there is no metric %s in %v", want, names)
 		}
@@ -270,7 +281,7 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 }
 
 // claim leases deliveries of an endpoint in the unit of tx.
-func (w *world) claim(ctx context.Context, tx *db.Tx, e endpoint, n int) []claimed {
+func (w *deliveryDB) claim(ctx context.Context, tx *db.Tx, e endpoint, n int) []claimed {
 	w.t.Helper()
 	locked, err := lockIdle(ctx, tx, w.cfg.OneGuild, nil, []*candidate{{GuildID: e.GuildID, EndpointID: e.ID, Known: true}})
 	if err != nil || len(locked) != 1 {
@@ -288,7 +299,7 @@ func (w *world) claim(ctx context.Context, tx *db.Tx, e endpoint, n int) []claim
 // statistics.
 func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	r := w.receive(nil)
 	e, _ := w.add(w.guild, r.URL)
 	w.record(w.guild, 1)
@@ -385,7 +396,7 @@ func TestAClaimsCommitDoesNotWaitForTheDisk(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = pools[name].Close() })
 	}
-	w := worldIn(t, &dbtest.Database{DB: pools["setup"], URL: unsafe})
+	w := deliveryDBIn(t, &dbtest.Database{DB: pools["setup"], URL: unsafe})
 	w.add(w.guild, w.receive(nil).URL)
 	w.record(w.guild, 1)
 

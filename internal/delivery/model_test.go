@@ -61,7 +61,7 @@ func (m *contract) failing(at time.Time) bool {
 // RELIABILITY.md, Events.
 func TestHealthFollowsTheContract(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	e, _ := w.add(w.guild, w.receive(nil).URL)
 	base := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -116,7 +116,8 @@ func TestHealthFollowsTheContract(t *testing.T) {
 			if off {
 				return
 			}
-			if wellNow := w.count(`SELECT count(*) FROM webhook_schedule WHERE failing_since IS NULL AND failures = 0 AND blocks = 0 AND not_before IS NULL`) == 1; wellNow != (o == delivered) {
+			if wellNow := w.count(`SELECT count(*) FROM webhook_schedule WHERE failing_since IS NULL AND failures = 0 AND blocks = 0
+				AND not_before IS NULL`) == 1; wellNow != (o == delivered) {
 				rt.Fatalf("after %s the endpoint counts as well: %v", o, wellNow)
 			}
 		}
@@ -125,7 +126,7 @@ func TestHealthFollowsTheContract(t *testing.T) {
 
 // claimAt is claim at an instant: it takes nothing of an endpoint that may not
 // be called.
-func (w *world) claimAt(ctx context.Context, tx *db.Tx, oneGuild bool, at time.Time, e endpoint, n int) []claimed {
+func (w *deliveryDB) claimAt(ctx context.Context, tx *db.Tx, oneGuild bool, at time.Time, e endpoint, n int) []claimed {
 	w.t.Helper()
 	locked, err := lockIdle(ctx, tx, oneGuild, &at, []*candidate{{GuildID: e.GuildID, EndpointID: e.ID, Known: true}})
 	if err != nil || len(locked) != 1 {

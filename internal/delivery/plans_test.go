@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/egress"
 	"guildhall/internal/testutil"
 )
@@ -43,7 +44,7 @@ func reading(ctx context.Context, t *testing.T, tx *db.Tx, what string, most int
 // statistics that go with them, they still read those few and no whole table.
 func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	const waiting, due = 5000, 10
 	r := w.receive(nil)
 	w.exec(`INSERT INTO guilds (id, name, owner_id) SELECT 'g' || i, 'x', '1' FROM generate_series(1, $1) AS i`, waiting)
@@ -53,14 +54,15 @@ func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 	w.exec(`
 		INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, failures, blocks, failing_since, blocked_until)
 		SELECT 'g' || i, 'e' || i, now() + interval '1 hour', 5, 1, now(), now() + interval '1 hour' FROM generate_series(1, $1) AS i`, waiting)
-	w.exec(`INSERT INTO webhook_events (guild_id, id, type, payload) SELECT 'g' || i, 'v' || i, 'x', '\x7b7d' FROM generate_series(1, $1) AS i`, waiting)
+	w.exec(`INSERT INTO webhook_events (guild_id, id, type, payload) SELECT 'g' || i, 'v' || i, 'x', '\x7b7d'
+		FROM generate_series(1, $1) AS i`, waiting)
 	w.exec(`
 		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, fresh)
 		SELECT 'g' || i, 'e' || i, 'v' || i, false FROM generate_series(1, $1) AS i`, waiting)
 	var of []*candidate
 	for i := range due {
 		guild := fmt.Sprint(900 + i)
-		w.addGuild(guild)
+		dbtest.AddGuilds(w.t, w.DB, guild)
 		e, _ := w.add(guild, r.URL)
 		w.record(guild, 3)
 		of = append(of, &candidate{GuildID: guild, EndpointID: e.ID, Known: true})
@@ -121,11 +123,14 @@ func TestAClaimWritesNoMoreOfAFloodThanItSends(t *testing.T) {
 		taken, most   int
 	}{
 		{"an endpoint that is well", `UPDATE webhook_schedule SET urgent = false`, 4, 4},
-		{"one that is blocked", `UPDATE webhook_schedule SET blocked_until = now() + interval '1 hour', failing_since = now(), blocks = 1`, 0, 100},
+		{
+			"one that is blocked",
+			`UPDATE webhook_schedule SET blocked_until = now() + interval '1 hour', failing_since = now(), blocks = 1`, 0, 100,
+		},
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newDeliveryDB(t)
 			e, _ := w.add(w.guild, w.receive(nil).URL)
 			w.record(w.guild, 1500)
 			w.exec(c.health)
@@ -147,7 +152,7 @@ func TestAClaimWritesNoMoreOfAFloodThanItSends(t *testing.T) {
 // each statement still finds its rows by their keys.
 func TestStatementsFindRowsByKeyWithStatisticsOfAQuietTime(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	const many, few = 2500, 20
 	w.exec(`ALTER TABLE webhook_deliveries SET (autovacuum_enabled = false)`)
 	e, _ := w.add(w.guild, w.receive(nil).URL)
@@ -165,7 +170,8 @@ func TestStatementsFindRowsByKeyWithStatisticsOfAQuietTime(t *testing.T) {
 	insert(StateHeld, many, false)
 
 	var ids []string
-	if err := w.DB.Reader().SelectContext(t.Context(), &ids, `SELECT id FROM webhook_deliveries WHERE state = 'pending' LIMIT $1`, few); err != nil {
+	if err := w.DB.Reader().SelectContext(t.Context(), &ids,
+		`SELECT id FROM webhook_deliveries WHERE state = 'pending' LIMIT $1`, few); err != nil {
 		t.Fatal(err)
 	}
 	batch := make([]result, few)
@@ -217,7 +223,7 @@ func TestAFloodIsNotReadForOthers(t *testing.T) {
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newDeliveryDB(t)
 			w.exec(`ALTER TABLE webhook_deliveries SET (autovacuum_enabled = false)`)
 			w.exec(`INSERT INTO guilds (id, name, owner_id) SELECT i, 'x', '1' FROM generate_series(1, $1) AS i`, guilds)
 			fill := func(n int, guild, endpoint, state string) {
@@ -306,7 +312,7 @@ func wantByKey(ctx context.Context, t *testing.T, tx *db.Tx) {
 
 // claimAndSettle takes one delivery from the first look at its endpoint to its
 // result, if there is one, and fails when a step reads more than so many rows.
-func (w *world) claimAndSettle(ctx context.Context, tx *db.Tx, d *Deliverer, e endpoint, most int) {
+func (w *deliveryDB) claimAndSettle(ctx context.Context, tx *db.Tx, d *Deliverer, e endpoint, most int) {
 	w.t.Helper()
 	reading(ctx, w.t, tx, "a look at a guild", most, func() error {
 		_, err := lookAt(ctx, tx, w.cfg.OneGuild, nil, []string{e.GuildID})
@@ -333,11 +339,12 @@ func (w *world) claimAndSettle(ctx context.Context, tx *db.Tx, d *Deliverer, e e
 // Keeping the log reads a chunk of it at a time, whatever stays.
 func TestPruningReadsNoMoreThanItForgets(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	const staying, old = 10_000, 300
 	w.exec(`
 		INSERT INTO webhook_events (guild_id, id, type, payload, occurred_at)
-		SELECT $1, 'v' || i, 'x', '\x7b7d', now() - CASE WHEN i <= $3 THEN interval '32 days' ELSE '1 day' END FROM generate_series(1, $2) AS i`, w.guild, staying+old, old)
+		SELECT $1, 'v' || i, 'x', '\x7b7d', now() - CASE WHEN i <= $3 THEN interval '32 days' ELSE '1 day' END
+		FROM generate_series(1, $2) AS i`, w.guild, staying+old, old)
 	w.exec(`
 		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_at, state, fresh)
 		SELECT guild_id, 'e', id, occurred_at, 'held', false FROM webhook_events`)
@@ -379,7 +386,7 @@ func TestPruningReadsNoMoreThanItForgets(t *testing.T) {
 // statistics say of the tables.
 func TestWhatIsLostIsFoundByItsEvents(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	e, _ := w.add(w.guild, w.receive(nil).URL)
 	const all, failed = 20_000, 400
 	w.exec(`
@@ -387,7 +394,8 @@ func TestWhatIsLostIsFoundByItsEvents(t *testing.T) {
 		SELECT $1, 'v' || i, 'case.created', '\x7b7d' FROM generate_series(1, $2) AS i`, w.guild, all)
 	w.exec(`
 		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, fresh, state, created_at)
-		SELECT $1, $2, 'v' || i, 'case.created', false, CASE WHEN i % $4 = 0 THEN 'failed' ELSE 'delivered' END, now() - make_interval(secs => $3 - i)
+		SELECT $1, $2, 'v' || i, 'case.created', false, CASE WHEN i % $4 = 0 THEN 'failed' ELSE 'delivered' END,
+		now() - make_interval(secs => $3 - i)
 		FROM generate_series(1, $3) AS i`, w.guild, e.ID, all, all/failed)
 	since := time.Now().Add(-24 * time.Hour)
 	for _, statistics := range []string{`SELECT 1`, `ANALYZE webhook_deliveries, webhook_events`} {

@@ -13,7 +13,7 @@ import (
 // An endpoint that has more waiting than it is given is nothing to repair.
 func TestRepairLeavesABacklogAlone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	e, _ := w.add(w.guild, w.receive(func(http.ResponseWriter, *http.Request) {}).URL)
 	w.record(w.guild, 50)
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
@@ -40,7 +40,7 @@ func TestRepairLeavesABacklogAlone(t *testing.T) {
 // send brings that claim about.
 func TestWhatAClaimLeavesOutIsLookedAtNext(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	e, _ := w.add(w.guild, w.receive(func(http.ResponseWriter, *http.Request) {}).URL)
 	w.cfg.Slots = 8
 	start := func(claimed, func(), <-chan struct{}) { t.Error("something was sent") }

@@ -162,25 +162,61 @@ func TestJudge(t *testing.T) {
 	s := Schedule{10 * time.Second, time.Minute}
 	now := time.Date(2026, 6, 15, 9, 30, 0, 0, time.UTC)
 	for _, c := range []struct {
-		name string
-		step int
-		a    egress.Response
-		want decision
+		name     string
+		step     int
+		response egress.Response
+		want     decision
 	}{
-		{"2xx", 0, egress.Response{Status: 200}, decision{State: StateDelivered, Step: 1, Logged: true, Outcome: delivered, Healthy: true}},
-		{"410", 1, egress.Response{Status: 410}, decision{State: StateHeld, Step: 2, Logged: true, Outcome: gone, Disable: reasonGone}},
-		{"500", 0, egress.Response{Status: 500}, decision{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: serverError, Failing: true, Blocks: true}},
-		{"500 with Retry-After", 0, egress.Response{Status: 500, RetryAfter: "60"}, decision{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: serverError, Failing: true, Blocks: true}},
-		{"404", 1, egress.Response{Status: 404}, decision{State: StatePending, Pause: time.Minute, Step: 2, Logged: true, Outcome: clientError, Failing: true, Blocks: true}},
-		{"the last attempt", 2, egress.Response{Status: 404}, decision{State: StateFailed, Step: 3, Logged: true, Outcome: clientError, Failing: true, Blocks: true}},
-		{"429 asks for more than the schedule", 0, egress.Response{Status: 429, RetryAfter: "60"}, decision{State: StatePending, Pause: time.Minute, Quiet: time.Minute, Step: 1, Logged: true, Outcome: throttled, Failing: true}},
-		{"503 asks for less", 1, egress.Response{Status: 503, RetryAfter: "1"}, decision{State: StatePending, Pause: time.Minute, Quiet: time.Second, Step: 2, Logged: true, Outcome: throttled, Failing: true}},
-		{"429 asks for nothing", 0, egress.Response{Status: 429, RetryAfter: "junk"}, decision{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: throttled, Failing: true, Blocks: true}},
-		{"an address", 0, egress.Response{Err: egress.ErrNotAllowed}, decision{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: badAddress, Failing: true, Blocks: true, Refused: true}},
-		{"no network error is final", 0, egress.Response{Err: io.EOF}, decision{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: reset, Failing: true, Blocks: true}},
+		{
+			name: "2xx", response: egress.Response{Status: 200},
+			want: decision{State: StateDelivered, Step: 1, Logged: true, Outcome: delivered, Healthy: true},
+		},
+		{
+			name: "410", step: 1, response: egress.Response{Status: 410},
+			want: decision{State: StateHeld, Step: 2, Logged: true, Outcome: gone, Disable: reasonGone},
+		},
+		{
+			name: "500", response: egress.Response{Status: 500},
+			want: decision{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: serverError, Failing: true, Blocks: true},
+		},
+		{
+			name: "500 with Retry-After", response: egress.Response{Status: 500, RetryAfter: "60"},
+			want: decision{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: serverError, Failing: true, Blocks: true},
+		},
+		{
+			name: "404", step: 1, response: egress.Response{Status: 404},
+			want: decision{State: StatePending, Pause: time.Minute, Step: 2, Logged: true, Outcome: clientError, Failing: true, Blocks: true},
+		},
+		{
+			name: "the last attempt", step: 2, response: egress.Response{Status: 404},
+			want: decision{State: StateFailed, Step: 3, Logged: true, Outcome: clientError, Failing: true, Blocks: true},
+		},
+		{
+			name: "429 asks for more than the schedule", response: egress.Response{Status: 429, RetryAfter: "60"},
+			want: decision{State: StatePending, Pause: time.Minute, Quiet: time.Minute, Step: 1, Logged: true, Outcome: throttled, Failing: true},
+		},
+		{
+			name: "503 asks for less", step: 1, response: egress.Response{Status: 503, RetryAfter: "1"},
+			want: decision{State: StatePending, Pause: time.Minute, Quiet: time.Second, Step: 2, Logged: true, Outcome: throttled, Failing: true},
+		},
+		{
+			name: "429 asks for nothing", response: egress.Response{Status: 429, RetryAfter: "junk"},
+			want: decision{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: throttled, Failing: true, Blocks: true},
+		},
+		{
+			name: "an address", response: egress.Response{Err: egress.ErrNotAllowed},
+			want: decision{
+				State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true,
+				Outcome: badAddress, Failing: true, Blocks: true, Refused: true,
+			},
+		},
+		{
+			name: "no network error is final", response: egress.Response{Err: io.EOF},
+			want: decision{State: StatePending, Pause: 10 * time.Second, Step: 1, Logged: true, Outcome: reset, Failing: true, Blocks: true},
+		},
 	} {
-		pause, _ := retryAfter(c.a.RetryAfter, now)
-		if got := s.judge(c.step, classify(c.a.Status, c.a.Err), pause, 0.5); got != c.want {
+		pause, _ := retryAfter(c.response.RetryAfter, now)
+		if got := s.judge(c.step, classify(c.response.Status, c.response.Err), pause, 0.5); got != c.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", c.name, got, c.want)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"guildhall/internal/db/dbtest"
 )
 
 // Where tables are distributed by guild, the engine delivers for several guilds,
@@ -12,7 +14,7 @@ import (
 // them: the rules that every statement is held against know no exception here.
 func TestDistributedClaimsAndResultsNameOneGuild(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newDeliveryDB(t)
 	w.cfg.OneGuild = true
 	var calls atomic.Int32
 	r := w.receive(func(rw http.ResponseWriter, r *http.Request) {
@@ -23,7 +25,7 @@ func TestDistributedClaimsAndResultsNameOneGuild(t *testing.T) {
 	const guilds, each = 7, 5
 	for i := range guilds {
 		guild := strings.Repeat("7", 5+i)
-		w.addGuild(guild)
+		dbtest.AddGuilds(w.t, w.DB, guild)
 		w.add(guild, r.URL)
 		w.record(guild, each)
 	}

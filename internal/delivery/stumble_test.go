@@ -25,7 +25,7 @@ func TestOneFailureDoesNotPutAnEndpointBehindTheDead(t *testing.T) {
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newDeliveryDB(t)
 			w.cfg.Slots, w.cfg.Schedule = slots, slices.Repeat(Schedule{200 * time.Millisecond}, 20)
 			hole := blackHole(t)
 			var asked atomic.Int64
@@ -39,11 +39,13 @@ func TestOneFailureDoesNotPutAnEndpointBehindTheDead(t *testing.T) {
 			d, _ := w.start(w.cfg)
 			w.until("the endpoint has answered", func() bool { return w.inState(StateDelivered) == 1 })
 			w.crowd(1000, dead, func(int) string { return "https://" + hole.Addr().String() })
-			w.exec(`INSERT INTO webhook_events (guild_id, id, type, payload) SELECT guild_id, 'lost', 'x', '\x7b7d' FROM webhook_endpoints WHERE guild_id <> $1`, w.guild)
+			w.exec(`INSERT INTO webhook_events (guild_id, id, type, payload) SELECT guild_id, 'lost', 'x', '\x7b7d' FROM webhook_endpoints
+				WHERE guild_id <> $1`, w.guild)
 			w.exec(`
 				INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, fresh, step)
 				SELECT guild_id, id, 'lost', false, $2 FROM webhook_endpoints WHERE guild_id <> $1`, w.guild, c.failures)
-			w.exec(`UPDATE webhook_schedule SET next_due = now(), failures = $2, failing_since = CASE WHEN $2 > 0 THEN now() END WHERE guild_id <> $1`, w.guild, c.failures)
+			w.exec(`UPDATE webhook_schedule SET next_due = now(), failures = $2, failing_since = CASE WHEN $2 > 0 THEN now() END
+				WHERE guild_id <> $1`, w.guild, c.failures)
 			d.wakeAll()
 			w.until("the dead have all that they may", func() bool { return d.limiter.inUse() == c.hang })
 

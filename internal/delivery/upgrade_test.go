@@ -43,7 +43,7 @@ func TestAnUpgradeLosesAndRepeatsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = pool.Close() })
-	w := &world{Database: &dbtest.Database{URL: url, DB: pool}, t: t, guild: "g1", cfg: newConfig(t, pool)}
+	w := &deliveryDB{Database: &dbtest.Database{URL: url, DB: pool}, t: t, guild: "g1", cfg: newConfig(t, pool)}
 	r := w.receive(nil)
 	u.fill(w, r.URL)
 
@@ -107,28 +107,33 @@ func (u *upgrade) count(query string) (n int) {
 // fill makes 50 guilds with two endpoints each. Of the endpoints every tenth is
 // disabled, of the deliveries every tenth waits or is held; those of an endpoint
 // that is gone come on top.
-func (u *upgrade) fill(w *world, receiver string) {
+func (u *upgrade) fill(w *deliveryDB, receiver string) {
 	const guilds = 50
 	u.exec(`INSERT INTO guilds (id, name, owner_id) SELECT 'g' || i, 'x', '1' FROM generate_series(1, $1) AS i`, guilds)
 	for i := range 2 * guilds {
 		guild, id := fmt.Sprintf("g%d", 1+i/2), fmt.Sprintf("e%d", i)
 		u.exec(`
 			INSERT INTO webhook_endpoints (guild_id, id, url, events, enabled, secret, secret_preview)
-			VALUES ($1, $2, $3, '{case.created}', $4, $5, '')`, guild, id, receiver, i%10 != 9, w.cfg.Box.Seal([]byte(newSecret()), BoundTo(guild, id)))
+			VALUES ($1, $2, $3, '{case.created}', $4, $5, '')`,
+			guild, id, receiver, i%10 != 9, w.cfg.Box.Seal([]byte(newSecret()), BoundTo(guild, id)))
 	}
 	u.exec(`
 		INSERT INTO webhook_health (guild_id, endpoint_id, failures, failing_since)
 		SELECT guild_id, id, 3, now() - interval '1 day' FROM webhook_endpoints WHERE id IN ('e0', 'e9')`)
 	u.exec(`
 		INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
-		SELECT 'g' || 1 + i % $2, 'v' || i, 'case.created', now() - (i % 20) * interval '1 day', '{}' FROM generate_series(1, $1) AS i`, u.total/2, guilds)
+		SELECT 'g' || 1 + i % $2, 'v' || i, 'case.created', now() - (i % 20) * interval '1 day', '{}'
+		FROM generate_series(1, $1) AS i`, u.total/2, guilds)
 	// Both endpoints of the guild have a delivery of each event.
 	u.exec(`
-		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, state, attempts, due_at, lease_until, lease_gen, created_at, completed_at)
+		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, state, attempts, due_at, lease_until, lease_gen, created_at,
+		completed_at)
 		SELECT v.guild_id, e.id, v.id,
-		       CASE WHEN n % 10 > 0 THEN CASE WHEN n % 10 > 7 THEN 'failed' ELSE 'delivered' END WHEN e.enabled AND n % 100 > 0 THEN 'pending' ELSE 'held' END,
+		       CASE WHEN n % 10 > 0 THEN CASE WHEN n % 10 > 7 THEN 'failed' ELSE 'delivered' END
+		            WHEN e.enabled AND n % 100 > 0 THEN 'pending' ELSE 'held' END,
 		       (n % 3)::int, now() + CASE WHEN n % 30 = 0 THEN interval '1 second' ELSE '0' END,
-		       CASE WHEN n % 50 = 10 AND e.enabled THEN now() + interval '1 second' END, (n % 3)::int, v.occurred_at, CASE WHEN n % 10 > 0 THEN now() END
+		       CASE WHEN n % 50 = 10 AND e.enabled THEN now() + interval '1 second' END, (n % 3)::int, v.occurred_at,
+		       CASE WHEN n % 10 > 0 THEN now() END
 		FROM (SELECT *, substr(id, 2)::int AS n FROM webhook_events) v
 		JOIN webhook_endpoints e ON e.guild_id = v.guild_id`)
 	u.exec(`
@@ -174,7 +179,8 @@ func (u *upgrade) record() *recording {
 		for ctx.Err() == nil {
 			begun := time.Now()
 			// Not broken off in the middle: what is counted is there.
-			_, err := u.old.ExecContext(context.WithoutCancel(ctx), `SELECT record_event('g1', $1, 'case.created', '{}', '{}')`, fmt.Sprintf("meanwhile-%d", n))
+			_, err := u.old.ExecContext(context.WithoutCancel(ctx), `SELECT record_event('g1', $1, 'case.created', '{}', '{}')`,
+				fmt.Sprintf("meanwhile-%d", n))
 			if err != nil {
 				u.t.Errorf("the release before cannot record: %v", err)
 				return
@@ -197,7 +203,8 @@ func (u *upgrade) record() *recording {
 // report says how long each migration took, and how long it kept the release
 // before from recording.
 func (u *upgrade) report(took time.Duration, p *recording) {
-	rows, err := u.old.QueryContext(u.t.Context(), `SELECT version_id, tstamp AT TIME ZONE current_setting('TimeZone') FROM goose_db_version WHERE version_id > $1 ORDER BY id`, dbtest.Released)
+	rows, err := u.old.QueryContext(u.t.Context(), `SELECT version_id, tstamp AT TIME ZONE current_setting('TimeZone') FROM goose_db_version
+		WHERE version_id > $1 ORDER BY id`, dbtest.Released)
 	if err != nil {
 		u.t.Fatal(err)
 	}
@@ -231,7 +238,8 @@ func (u *upgrade) unchanged() {
 	for what, query := range map[string]string{
 		"deliveries lost or changed": `
 			SELECT count(*) FROM before b LEFT JOIN webhook_deliveries d ON d.guild_id = b.guild_id AND d.id = b.id
-			WHERE (d.endpoint_id, d.event_id, d.cause, d.state, d.attempts, d.step, d.lease_gen) IS DISTINCT FROM (b.endpoint_id, b.event_id, b.cause, b.state, b.attempts, b.step, b.lease_gen)
+			WHERE (d.endpoint_id, d.event_id, d.cause, d.state, d.attempts, d.step, d.lease_gen)
+				IS DISTINCT FROM (b.endpoint_id, b.event_id, b.cause, b.state, b.attempts, b.step, b.lease_gen)
 			   OR (d.due_at, d.lease_until, d.created_at, d.completed_at) IS DISTINCT FROM (b.due_at, b.lease_until, b.created_at, b.completed_at)`,
 		"deliveries without the type and time of their event": `
 			SELECT count(*) FROM webhook_deliveries d JOIN webhook_events v ON v.guild_id = d.guild_id AND v.id = d.event_id

@@ -109,7 +109,10 @@ func (s *installed) certificate(t *testing.T, from, until time.Duration) {
 		t.Fatal(err)
 	}
 	s.CertFile, s.KeyFile = filepath.Join(t.TempDir(), "crt"), filepath.Join(t.TempDir(), "key")
-	for file, block := range map[string]*pem.Block{s.CertFile: {Type: "CERTIFICATE", Bytes: der}, s.KeyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+	for file, block := range map[string]*pem.Block{
+		s.CertFile: {Type: "CERTIFICATE", Bytes: der},
+		s.KeyFile:  {Type: "PRIVATE KEY", Bytes: keyDER},
+	} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}

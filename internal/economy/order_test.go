@@ -31,7 +31,7 @@ func give(ctx context.Context, d *db.DB, user string, delta int64) error {
 // listen gives guild 1 an endpoint, without which an event is told to nobody.
 func listen(t *testing.T, d *db.DB) {
 	t.Helper()
-	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1')`); err != nil {
 			return err
 		}
@@ -40,9 +40,6 @@ func listen(t *testing.T, d *db.DB) {
 			VALUES ('1', 'e', 'https://example.com', '{economy.balance_changed}', '', '')`)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // race lets 16 writers pay each users[i%len] in turn, rounds times a writer, and
@@ -194,7 +191,8 @@ func wantEventsInOrder(t *testing.T, d *db.DB) {
 		FROM webhook_events v
 		JOIN ledger_entries e ON e.id = convert_from(v.payload, 'UTF8')::json #>> '{data,ledger_entry_id}'
 		WHERE v.occurred_at = e.created_at
-		  AND convert_from(v.payload, 'UTF8')::json ->> 'timestamp' = to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`); err != nil {
+		  AND convert_from(v.payload, 'UTF8')::json ->> 'timestamp' =
+			to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`); err != nil {
 		t.Fatal(err)
 	}
 	if n != all || all == 0 {

@@ -64,7 +64,8 @@ func pay(t *testing.T, client *http.Client, base string, order int) bool {
 	if text, err := io.ReadAll(res.Body); err != nil || json.Unmarshal(text, &response) != nil {
 		return false
 	}
-	return res.StatusCode == http.StatusOK || res.StatusCode == http.StatusUnprocessableEntity && response.Error.Code == "reference_already_used"
+	return res.StatusCode == http.StatusOK ||
+		res.StatusCode == http.StatusUnprocessableEntity && response.Error.Code == "reference_already_used"
 }
 
 // A client that is killed at any moment and begins anew, on the same day and on
@@ -138,7 +139,8 @@ func TestPaymentsAreMadeOnceForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Rows != orders || got.Names != orders || got.Balance != orders*perOrder {
-		t.Errorf("%d rows, %d references, %d coins; want %d, %d and %d (%d kills, %d midway)", got.Rows, got.Names, got.Balance, orders, orders, orders*perOrder, killed, midway)
+		t.Errorf("%d rows, %d references, %d coins; want %d, %d and %d (%d kills, %d midway)",
+			got.Rows, got.Names, got.Balance, orders, orders, orders*perOrder, killed, midway)
 	}
 	t.Logf("%d kills, %d in the midst of paying, %d payments made once", killed, midway, got.Rows)
 }

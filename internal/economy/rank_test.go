@@ -75,11 +75,13 @@ func TestRanksAreExactWhileBalancesMove(t *testing.T) {
 
 func ranksAreThoseOfTheList(d *db.DB) (mapped int, err error) {
 	err = d.Snapshot(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		if err := tx.GetContext(ctx, &mapped, `SELECT count(*) FROM rank_maps WHERE guild_id = '1' AND board = 'wallets' AND state = 'live'`); err != nil {
+		if err := tx.GetContext(ctx, &mapped,
+			`SELECT count(*) FROM rank_maps WHERE guild_id = '1' AND board = 'wallets' AND state = 'live'`); err != nil {
 			return err
 		}
 		var all []string
-		if err := tx.SelectContext(ctx, &all, `SELECT user_id FROM wallets WHERE guild_id = '1' ORDER BY balance DESC, length(user_id), user_id`); err != nil {
+		if err := tx.SelectContext(ctx, &all,
+			`SELECT user_id FROM wallets WHERE guild_id = '1' ORDER BY balance DESC, length(user_id), user_id`); err != nil {
 			return err
 		}
 		for range 5 {

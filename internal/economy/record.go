@@ -22,7 +22,7 @@ var Wallets = transfer.Kind[moved]{
 		return nil
 	},
 	After:  begin,
-	Finish: leaderboard.Reloaded,
+	Finish: leaderboard.Wallets.Reloaded,
 }
 
 // moved is a wallet that moves.

@@ -100,7 +100,8 @@ func TestTheLastReleaseRunsBesideThisOne(t *testing.T) {
 	<-done
 	told := dbtest.Value[int](t, d, `
 		SELECT count(*) FROM webhook_deliveries w JOIN webhook_events v ON v.guild_id = w.guild_id AND v.id = w.event_id
-		WHERE (convert_from(v.payload, 'UTF8')::json #>> '{data,balance}')::int = (convert_from(v.payload, 'UTF8')::json #>> '{data,previous_balance}')::int + 3`)
+		WHERE (convert_from(v.payload, 'UTF8')::json #>> '{data,balance}')::int =
+			(convert_from(v.payload, 'UTF8')::json #>> '{data,previous_balance}')::int + 3`)
 	if told != writers*rounds {
 		t.Errorf("%d deliveries of %d changes", told, writers*rounds)
 	}
@@ -132,7 +133,8 @@ func releasedGive(d *db.DB, user, id string) error {
 func releasedPagesAreThoseOfTheList(d *db.DB) error {
 	return d.Snapshot(context.Background(), func(ctx context.Context, tx *db.Tx) error {
 		var all, got []leaderboard.Row
-		if err := tx.SelectContext(ctx, &all, `SELECT user_id, balance AS points FROM wallets WHERE guild_id = '1' ORDER BY balance DESC, length(user_id), user_id`); err != nil {
+		if err := tx.SelectContext(ctx, &all, `SELECT user_id, balance AS points FROM wallets WHERE guild_id = '1'
+			ORDER BY balance DESC, length(user_id), user_id`); err != nil {
 			return err
 		}
 		from := rand.IntN(len(all))

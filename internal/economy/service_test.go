@@ -43,7 +43,8 @@ func TestAdjustBalance(t *testing.T) {
 	api := apitest.New(t)
 	t.Run("adds the coins and says so", func(t *testing.T) {
 		a := api.Do(t, "adjustBalance", `{"user_id":"42","delta":30,"reason":"an \"event\" <prize> 🎉"}`).
-			Want(t, 200, `{"data":{"user_id":"42","balance":30,"ledger_entry":{"user_id":"42","delta":30,"balance_after":30,"reason":"an \"event\" <prize> 🎉"}}}`)
+			Want(t, 200, `{"data":{"user_id":"42","balance":30,`+
+				`"ledger_entry":{"user_id":"42","delta":30,"balance_after":30,"reason":"an \"event\" <prize> 🎉"}}}`)
 		me := api.Do(t, "getMe", "")
 		if got, want := a.Str(t, "data.ledger_entry.note"), "api:token="+me.Str(t, "token.id"); got != want {
 			t.Errorf("the ledger note is %q, want %q", got, want)
@@ -86,7 +87,8 @@ func TestAdjustBalance(t *testing.T) {
 	})
 	t.Run("counts a reason in code points", func(t *testing.T) {
 		long := strings.Repeat("🎲", 1000)
-		api.Do(t, "adjustBalance", `{"user_id":"48","delta":1,"reason":"`+long+`"}`).Want(t, 200, `{"data":{"ledger_entry":{"reason":"`+long+`"}}}`)
+		api.Do(t, "adjustBalance", `{"user_id":"48","delta":1,"reason":"`+long+`"}`).
+			Want(t, 200, `{"data":{"ledger_entry":{"reason":"`+long+`"}}}`)
 		api.Do(t, "adjustBalance", `{"user_id":"48","delta":1,"reason":"`+long+`x"}`).WantError(t, 400, "invalid_request")
 	})
 }
@@ -272,16 +274,23 @@ func TestListLedgerEntries(t *testing.T) {
 	c := api.Do(t, "adjustBalance", `{"user_id":"1","delta":3}`)
 	id := func(a *apitest.Response) string { return a.Str(t, "data.ledger_entry.id") }
 	t.Run("lists the newest first", func(t *testing.T) {
-		api.Do(t, "listLedgerEntries", "").Want(t, 200, fmt.Sprintf(`{"has_more":false,"data":[{"id":"%s","balance_after":4},{"id":"%s","reason":"two"},{"id":"%s"}]}`, id(c), id(b), id(a)))
+		api.Do(t, "listLedgerEntries", "").
+			Want(t, 200, fmt.Sprintf(`{"has_more":false,"data":[{"id":"%s","balance_after":4},{"id":"%s","reason":"two"},{"id":"%s"}]}`,
+				id(c), id(b), id(a)))
 	})
 	t.Run("filters by user and instant", func(t *testing.T) {
 		since := b.Str(t, "data.ledger_entry.created_at")
-		api.Do(t, "listLedgerEntries", "", apitest.Query("user_id", "1")).Want(t, 200, fmt.Sprintf(`{"data":[{"id":"%s"},{"id":"%s"}]}`, id(c), id(a)))
+		api.Do(t, "listLedgerEntries", "", apitest.Query("user_id", "1")).
+			Want(t, 200, fmt.Sprintf(`{"data":[{"id":"%s"},{"id":"%s"}]}`, id(c), id(a)))
 		api.Do(t, "listLedgerEntries", "", apitest.Query("since", "2100-01-01T00:00:00+14:00")).Want(t, 200, `{"data":[]}`)
-		api.Do(t, "listLedgerEntries", "", apitest.Query("since", since), apitest.Query("user_id", "2")).Want(t, 200, fmt.Sprintf(`{"data":[{"id":"%s"}]}`, id(b)))
+		api.Do(t, "listLedgerEntries", "", apitest.Query("since", since), apitest.Query("user_id", "2")).
+			Want(t, 200, fmt.Sprintf(`{"data":[{"id":"%s"}]}`, id(b)))
 	})
 	t.Run("refuses an impossible date", func(t *testing.T) {
-		for _, since := range []string{"2026-02-30T00:00:00Z", "2026-01-01", "2026-01-01T00:00:60Z", "2026-01-01T00:00:00", "0000-01-01T00:00:00Z"} {
+		for _, since := range []string{
+			"2026-02-30T00:00:00Z", "2026-01-01", "2026-01-01T00:00:60Z", "2026-01-01T00:00:00",
+			"0000-01-01T00:00:00Z",
+		} {
 			api.Do(t, "listLedgerEntries", "", apitest.Query("since", since)).WantError(t, 400, "invalid_request")
 		}
 	})
@@ -299,7 +308,10 @@ func TestReferences(t *testing.T) {
 	id := first.Str(t, "data.ledger_entry.id")
 	api.WantEvent(t, "economy.balance_changed", `{"data":{"reference":"order <4711>","ledger_entry_id":"`+id+`"}}`)
 	t.Run("are taken once", func(t *testing.T) {
-		for _, again := range []string{pay, `{"user_id":"43","delta":1,"reference":"order <4711>"}`, `{"user_id":"42","delta":-99,"reference":"order <4711>"}`} {
+		for _, again := range []string{
+			pay, `{"user_id":"43","delta":1,"reference":"order <4711>"}`,
+			`{"user_id":"42","delta":-99,"reference":"order <4711>"}`,
+		} {
 			refused := api.Do(t, "adjustBalance", again).WantError(t, 422, "reference_already_used")
 			if !strings.Contains(string(refused.Body), id) {
 				t.Errorf("the refusal does not name the row: %s", refused.Body)

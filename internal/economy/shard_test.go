@@ -34,7 +34,8 @@ func TestAKeyedAdjustmentRunsOnOneShard(t *testing.T) {
 	}
 	explain := func(name string, s statement, changes int) {
 		var plan []string
-		if err := d.Reader().SelectContext(context.Background(), &plan, "EXPLAIN (COSTS OFF) "+s.text.For(changes), s.Arguments([]*change{c})...); err != nil {
+		if err := d.Reader().SelectContext(context.Background(), &plan, "EXPLAIN (COSTS OFF) "+s.text.For(changes),
+			s.Arguments([]*change{c})...); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		tasks, nodes, local := 0, map[string]bool{}, regexp.MustCompile(`Task Count: (\d+)|Node: (.*)`)

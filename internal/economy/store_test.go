@@ -63,7 +63,8 @@ func TestAnAdjustmentIsPlannedOnce(t *testing.T) {
 	dbtest.Fill(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 30000) n`,
 		`INSERT INTO wallets (guild_id, user_id, balance) SELECT g::text, n::text, 5 FROM generate_series(2, 600) g, generate_series(1, 50) n`,
 		`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT '1', n::text, 'e' FROM generate_series(1, 10000) n`,
-		`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT g::text, n::text, 'e' FROM generate_series(2, 600) g, generate_series(1, 20) n`,
+		`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT g::text, n::text, 'e'
+			FROM generate_series(2, 600) g, generate_series(1, 20) n`,
 		`ANALYZE wallets, ledger_references`)
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		for form, s := range statements {
@@ -103,10 +104,12 @@ func TestAnAdjustmentReadsByIndex(t *testing.T) {
 			dbtest.Fill(t, d, strings.ReplaceAll(statement, "{guilds}", strconv.Itoa(guilds)))
 		}
 		fill(`INSERT INTO guilds (id, name, owner_id) SELECT (n + 6)::text, 'g', '1' FROM generate_series(1, {guilds}) n`)
-		fill(`INSERT INTO wallets (guild_id, user_id, balance) SELECT (g + 6)::text, u::text, 5 FROM generate_series(1, {guilds}) g, generate_series(1, 5) u`)
+		fill(`INSERT INTO wallets (guild_id, user_id, balance) SELECT (g + 6)::text, u::text, 5
+			FROM generate_series(1, {guilds}) g, generate_series(1, 5) u`)
 		fill(`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
 			SELECT (n + 6)::text, 'e', 'https://example.com', '{case.created}', '', '' FROM generate_series(1, {guilds}) n`)
-		fill(`INSERT INTO rank_maps (guild_id, board, version, state) SELECT (n + 6)::text, 'wallets', 1, 'live' FROM generate_series(1, {guilds}) n`)
+		fill(`INSERT INTO rank_maps (guild_id, board, version, state) SELECT (n + 6)::text, 'wallets', 1, 'live'
+			FROM generate_series(1, {guilds}) n`)
 		fill(`INSERT INTO rank_requests (guild_id, board) SELECT (n + 6)::text, 'wallets' FROM generate_series(1, {guilds}) n`)
 		fill(`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT (n + 6)::text, 'r', 'e' FROM generate_series(1, {guilds}) n`)
 		fill(`INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint)

@@ -91,7 +91,8 @@ func TestAClientUsesNoProxyAndTrustsNobodyElse(t *testing.T) {
 		t.Errorf("an attempt may take %s", c.Timeout)
 	}
 	for _, via := range []*http.Client{c.secure, c.plain} {
-		if tr, ok := via.Transport.(*http.Transport); !ok || tr.Proxy != nil || tr.TLSClientConfig.InsecureSkipVerify || tr.TLSClientConfig.MinVersion < tls.VersionTLS12 {
+		if tr, ok := via.Transport.(*http.Transport); !ok || tr.Proxy != nil || tr.TLSClientConfig.InsecureSkipVerify ||
+			tr.TLSClientConfig.MinVersion < tls.VersionTLS12 {
 			t.Error("a client uses a proxy, or trusts too much")
 		}
 	}
@@ -100,7 +101,10 @@ func TestAClientUsesNoProxyAndTrustsNobodyElse(t *testing.T) {
 // RELIABILITY.md, Outgoing calls.
 func TestExcerptIsTextOfAtMost2KiB(t *testing.T) {
 	t.Parallel()
-	for _, in := range []string{"", "ok", "a\x00b", "\xff\xfe", strings.Repeat("ü", 2000), strings.Repeat("\xff", 4096), strings.Repeat("x", 2047) + "ü"} {
+	for _, in := range []string{
+		"", "ok", "a\x00b", "\xff\xfe", strings.Repeat("ü", 2000), strings.Repeat("\xff", 4096),
+		strings.Repeat("x", 2047) + "ü",
+	} {
 		got := excerpt([]byte(in))
 		if len(got) > MaxExcerpt || strings.ContainsRune(got, 0) || strings.ToValidUTF8(got, "?") != got {
 			t.Errorf("excerpt(%.10q…) is %d bytes: %.20q", in, len(got), got)

@@ -182,11 +182,14 @@ func TestRebindingNeverConnectsToARefusedAddress(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, port, _ = net.SplitHostPort(l.Addr().String())
-		s := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), ReadHeaderTimeout: time.Second, ConnState: func(_ net.Conn, s http.ConnState) {
-			if s == http.StateNew {
-				came[i].Add(1)
-			}
-		}}
+		s := &http.Server{
+			Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), ReadHeaderTimeout: time.Second,
+			ConnState: func(_ net.Conn, s http.ConnState) {
+				if s == http.StateNew {
+					came[i].Add(1)
+				}
+			},
+		}
 		go func() { _ = s.Serve(l) }()
 		t.Cleanup(func() { _ = s.Close() })
 	}

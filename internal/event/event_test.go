@@ -97,7 +97,8 @@ func TestAnEventIsRenderedOnceAndDeliveredToEachListener(t *testing.T) {
 	got := fmt.Sprint(list(t, d, `
 		SELECT concat_ws(' ', guild_id, endpoint_id, event_id, event_type, cause, state, fresh, to_char(event_at, 'US'))
 		FROM webhook_deliveries ORDER BY endpoint_id`))
-	if want := fmt.Sprintf("[%[1]s listens-0 %[2]s case.created event pending t 999999 %[1]s listens-1 %[2]s case.created event pending t 999999]", guild, ids[0]); got != want {
+	if want := fmt.Sprintf("[%[1]s listens-0 %[2]s case.created event pending t 999999"+
+		" %[1]s listens-1 %[2]s case.created event pending t 999999]", guild, ids[0]); got != want {
 		t.Errorf("the deliveries are\n%s, want\n%s", got, want)
 	}
 }
@@ -133,7 +134,8 @@ func TestEachChangeHasAnEventOfItsOwn(t *testing.T) {
 	if n := list(t, d, `
 		SELECT convert_from(v.payload, 'UTF8')
 		FROM webhook_events v JOIN webhook_deliveries w ON w.guild_id = v.guild_id AND w.event_id = v.id AND w.event_at = v.occurred_at
-		WHERE convert_from(v.payload, 'UTF8')::json #>> '{data,n}' = extract(epoch FROM v.occurred_at - '2026-03-01T00:00:00Z')::int::text`); len(n) != 100 {
+		WHERE convert_from(v.payload, 'UTF8')::json #>> '{data,n}' =
+			extract(epoch FROM v.occurred_at - '2026-03-01T00:00:00Z')::int::text`); len(n) != 100 {
 		t.Errorf("%d deliveries of events with their own instants, want 100", len(n))
 	}
 }

@@ -91,7 +91,10 @@ func TestAnnouncementsFitTheirMessages(t *testing.T) {
 			}
 		}
 	}
-	long := startedText(row{Prize: strings.Repeat("*", 200), Description: ptr(strings.Repeat("<", 1000)), WinnerCount: 100, HostID: ptr("18446744073709551615")})
+	long := startedText(row{
+		Prize: strings.Repeat("*", 200), Description: ptr(strings.Repeat("<", 1000)), WinnerCount: 100,
+		HostID: ptr("18446744073709551615"),
+	})
 	if got := utf8.RuneCountInString(long); got > maxMessage || !strings.Contains(long, "…\n\nReact") {
 		t.Errorf("the start is a message of %d characters: %s", got, long)
 	}

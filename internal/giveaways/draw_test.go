@@ -256,7 +256,8 @@ func TestDrawIsFinishedAfterItsWorkerDied(t *testing.T) {
 			points = append(points, name)
 		}
 	}
-	dbtest.Exec(s.t, s.DB, `CREATE CONSTRAINT TRIGGER in_commit AFTER INSERT ON giveaway_draws DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION die()`)
+	dbtest.Exec(s.t, s.DB, `CREATE CONSTRAINT TRIGGER in_commit AFTER INSERT ON giveaway_draws DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+		EXECUTE FUNCTION die()`)
 	for _, point := range append(points, "in_commit") {
 		s.giveaway(point, drawing, 2, 9, equal)
 		dbtest.Exec(s.t, s.DB, `INSERT INTO failpoints VALUES ($1)`, point)
@@ -334,7 +335,7 @@ func TestDrawSeesWholeEntries(t *testing.T) {
 		})
 	}
 	for range 20 {
-		err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 			g, err := lock(ctx, tx, guild, "a")
 			if err != nil {
 				return err
@@ -349,9 +350,6 @@ func TestDrawSeesWholeEntries(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 	close(stop)
 	group.Wait()

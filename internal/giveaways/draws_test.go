@@ -44,7 +44,8 @@ func TestListGiveawayDraws(t *testing.T) {
 	out = slices.Compact(out)
 	s.Do(t, "listGiveawayDraws", "", at, apitest.Query("per_page", "1")).Want(t, 200, `{"data":[{"round":1}],"has_more":true}`)
 	s.Do(t, "listGiveawayDraws", "", at, apitest.Query("per_page", "1"), apitest.Query("page", "2")).
-		Want(t, 200, `{"data":[{"round":2,"reason":"They left","origin":{"type":"api"},"winners":`+quote(again[:1])+`,"excluded_user_ids":`+quote(out)+`}],"has_more":false}`)
+		Want(t, 200, `{"data":[{"round":2,"reason":"They left","origin":{"type":"api"},"winners":`+quote(again[:1])+
+			`,"excluded_user_ids":`+quote(out)+`}],"has_more":false}`)
 
 	// One whose time was over was ended by no call.
 	other := s.giveaway("active", 1, 1)
@@ -56,7 +57,8 @@ func TestListGiveawayDraws(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.WantEvent(t, "giveaway.ended", "")
-	s.Do(t, "listGiveawayDraws", "", apitest.Path("id", other)).Want(t, 200, `{"data":[{"round":1,"entry_count":1,"origin":{"type":"system","token_id":null}}]}`)
+	s.Do(t, "listGiveawayDraws", "", apitest.Path("id", other)).
+		Want(t, 200, `{"data":[{"round":1,"entry_count":1,"origin":{"type":"system","token_id":null}}]}`)
 
 	// A draw of the first release does not know how many entries were in the pot.
 	dbtest.Exec(s.t, s.DB(), `UPDATE giveaway_draws SET entry_count = NULL`)
@@ -152,13 +154,14 @@ func TestGiveawaysByChange(t *testing.T) {
 		t.Helper()
 		return s.Do(t, "listGiveaways", "", append(args, apitest.Query("updated_since", at))...)
 	}
-	if got := ids(t, since("2026-01-01T00:00:00Z").Want(t, 200, `{"has_more":false}`), "id"); !slices.Equal(got, all) {
+	if got := since("2026-01-01T00:00:00Z").Want(t, 200, `{"has_more":false}`).All(t, "id"); !slices.Equal(got, all) {
 		t.Errorf("in the order of changes: %v, want %v", got, all)
 	}
-	if got := ids(t, since("2026-01-01T01:00:03+01:00", apitest.Query("per_page", "2")).Want(t, 200, `{"has_more":true}`), "id"); !slices.Equal(got, all[3:5]) {
+	two := since("2026-01-01T01:00:03+01:00", apitest.Query("per_page", "2")).Want(t, 200, `{"has_more":true}`)
+	if got := two.All(t, "id"); !slices.Equal(got, all[3:5]) {
 		t.Errorf("from the fourth on: %v, want %v", got, all[3:5])
 	}
-	if got := ids(t, since("2026-01-01T00:00:02Z", apitest.Query("status", "paused")), "id"); !slices.Equal(got, []string{all[3], all[5]}) {
+	if got := since("2026-01-01T00:00:02Z", apitest.Query("status", "paused")).All(t, "id"); !slices.Equal(got, []string{all[3], all[5]}) {
 		t.Errorf("the paused ones: %v", got)
 	}
 	// What changes moves behind the reader, and its instant only rises.
@@ -170,7 +173,7 @@ func TestGiveawaysByChange(t *testing.T) {
 	if before >= ahead || ahead >= last {
 		t.Errorf("updated_at went from %s over %s to %s", before, ahead, last)
 	}
-	if got := ids(t, since(last), "id"); !slices.Equal(got, all[:1]) {
+	if got := since(last).All(t, "id"); !slices.Equal(got, all[:1]) {
 		t.Errorf("since its own change: %v", got)
 	}
 	s.Next(t).Do(t, "listGiveaways", "", apitest.Query("updated_since", "2026-01-01T00:00:00Z")).Want(t, 200, `{"data":[]}`)

@@ -51,7 +51,10 @@ func work(t testing.TB, url string, d *db.DB, p chat.Platform) (stop func()) {
 		})},
 		Sweeps: []jobs.Sweep{
 			{Name: "transitions", Interval: 100 * time.Millisecond, Run: func(ctx context.Context) error { return giveaways.Transitions(ctx, d) }},
-			{Name: "announcements", Interval: 100 * time.Millisecond, Run: func(ctx context.Context) error { return giveaways.SweepAnnouncements(ctx, d) }},
+			{
+				Name: "announcements", Interval: 100 * time.Millisecond,
+				Run: func(ctx context.Context) error { return giveaways.SweepAnnouncements(ctx, d) },
+			},
 		},
 	})
 	if err != nil {
@@ -107,7 +110,8 @@ func TestTheJobEngineDrawsAndAnnounces(t *testing.T) {
 		for _, m := range server.Messages(channel) {
 			if strings.Contains(m.Content, id) {
 				posted++
-				if m.ReplyTo != "912347611830792242" || !m.Enforced || !strings.Contains(string(m.Mentions), `"parse":[]`) || !strings.Contains(string(m.Mentions), `"users":["`) {
+				if m.ReplyTo != "912347611830792242" || !m.Enforced || !strings.Contains(string(m.Mentions), `"parse":[]`) ||
+					!strings.Contains(string(m.Mentions), `"users":["`) {
 					t.Errorf("the announcement was posted as %+v", m)
 				}
 			}

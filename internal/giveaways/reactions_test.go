@@ -98,7 +98,8 @@ func TestMembersEnterByReacting(t *testing.T) {
 	won := s.winners(s.Do(t, "getGiveaway", "", apitest.Path("id", id)))
 	testutil.Eventually(s.t, "the announcement", func() bool { return len(server.Messages(channel)) == 2 })
 	told := server.Messages(channel)[1]
-	if told.ReplyTo != message || !strings.Contains(told.Content, "Entered by reaction: 250.") || string(told.Mentions) != `{"parse":[],"users":`+quote(won)+`}` {
+	if told.ReplyTo != message || !strings.Contains(told.Content, "Entered by reaction: 250.") ||
+		string(told.Mentions) != `{"parse":[],"users":`+quote(won)+`}` {
 		t.Errorf("the bot says %q in reply to %s, with mentions %s", told.Content, told.ReplyTo, told.Mentions)
 	}
 }
@@ -163,7 +164,8 @@ func TestAMessageOfUnknownOutcomeIsFoundOutFirst(t *testing.T) {
 	id := s.create("Nitro", 1)
 	intent := dbtest.Value[string](t, s.DB(), `SELECT post_id FROM giveaways`)
 	server.Next(chattest.Lose(), chattest.Lose(), chattest.Lose())
-	if err := giveaways.Announce(context.Background(), s.DB(), p, giveaways.Announcement{GuildID: s.Guild, GiveawayID: id, IntentID: intent}); err == nil {
+	if err := giveaways.Announce(context.Background(), s.DB(), p,
+		giveaways.Announcement{GuildID: s.Guild, GiveawayID: id, IntentID: intent}); err == nil {
 		t.Fatal("the message was posted")
 	}
 	message := server.Messages(channel)[0].ID
@@ -205,7 +207,8 @@ func TestAHundredThousandReactions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := dbtest.Value[int](s.t, s.DB(), `SELECT entrant_count FROM giveaways`); got != n || dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaway_entries`) != n {
+	if got := dbtest.Value[int](s.t, s.DB(), `SELECT entrant_count FROM giveaways`); got != n ||
+		dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaway_entries`) != n {
 		t.Errorf("there are %d entrants, want %d", got, n)
 	}
 	if limit := n/100 + 1 + 4; p.calls > limit {

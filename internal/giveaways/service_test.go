@@ -3,7 +3,6 @@ package giveaways_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,20 +74,6 @@ func (s giveawayAPI) winners(a *apitest.Response) []string {
 	return body.Data.Winners
 }
 
-// ids returns one member of every item of a list.
-func ids(t testing.TB, a *apitest.Response, member string) []string {
-	t.Helper()
-	var body struct {
-		Data []map[string]any `json:"data"`
-	}
-	a.Into(t, &body)
-	list := []string{}
-	for _, item := range body.Data {
-		list = append(list, fmt.Sprint(item[member]))
-	}
-	return list
-}
-
 func quote(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -116,12 +101,12 @@ func TestListGiveaways(t *testing.T) {
 	}
 	first := s.Do(t, "listGiveaways", "").Want(t, 200, `{"page":1,"per_page":25,"has_more":true}`)
 	second := s.Do(t, "listGiveaways", "", apitest.Query("page", "2")).Want(t, 200, `{"page":2,"has_more":false}`)
-	if got := append(ids(t, first, "id"), ids(t, second, "id")...); !slices.Equal(got, all) {
+	if got := append(first.All(t, "id"), second.All(t, "id")...); !slices.Equal(got, all) {
 		t.Errorf("the list is\n%v, want\n%v", got, all)
 	}
 	s.Do(t, "listGiveaways", "", apitest.Query("page", "3")).Want(t, 200, `{"data":[],"has_more":false}`)
 	only := s.Do(t, "listGiveaways", "", apitest.Query("status", "paused")).Want(t, 200, `{"has_more":false}`)
-	if got := ids(t, only, "id"); !slices.Equal(got, paused) {
+	if got := only.All(t, "id"); !slices.Equal(got, paused) {
 		t.Errorf("the paused ones are %v, want %v", got, paused)
 	}
 	for name, value := range map[string]string{"status": "over", "page": "0", "per_page": "101", "state": "ended"} {
@@ -161,10 +146,11 @@ func TestListGiveawayEntries(t *testing.T) {
 	at := apitest.Path("id", id)
 	first := s.Do(t, "listGiveawayEntries", "", at).Want(t, 200, `{"page":1,"per_page":25,"has_more":true}`)
 	second := s.Do(t, "listGiveawayEntries", "", at, apitest.Query("page", "2")).Want(t, 200, `{"has_more":false}`)
-	if got := append(ids(t, first, "user_id"), ids(t, second, "user_id")...); !slices.Equal(got, want) {
+	if got := append(first.All(t, "user_id"), second.All(t, "user_id")...); !slices.Equal(got, want) {
 		t.Errorf("the entrants are\n%v, want\n%v", got, want)
 	}
-	s.Do(t, "listGiveawayEntries", "", at, apitest.Query("page", "100000"), apitest.Query("per_page", "100")).Want(t, 200, `{"data":[],"has_more":false}`)
+	s.Do(t, "listGiveawayEntries", "", at, apitest.Query("page", "100000"), apitest.Query("per_page", "100")).
+		Want(t, 200, `{"data":[],"has_more":false}`)
 	s.Do(t, "listGiveawayEntries", "", at, apitest.Query("user_id", "999")).
 		Want(t, 200, `{"data":[{"user_id":"999","entries":7,"entered_at":"2026-01-01T00:00:00.000Z"}],"has_more":false}`)
 	s.Do(t, "listGiveawayEntries", "", at, apitest.Query("user_id", "998")).Want(t, 200, `{"data":[],"has_more":false}`)
@@ -241,7 +227,8 @@ func TestCreateGiveaway(t *testing.T) {
 	}
 	t.Run("takes what is just long enough", func(t *testing.T) {
 		s := s.on(t)
-		create(t, map[string]any{"prize": strings.Repeat("ü", 200), "description": strings.Repeat("ü", 1000), "winner_count": 100}).Want(t, 201, "")
+		create(t, map[string]any{"prize": strings.Repeat("ü", 200), "description": strings.Repeat("ü", 1000), "winner_count": 100}).
+			Want(t, 201, "")
 		s.WantEvent(t, "giveaway.created", "")
 	})
 	if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaways`); n != 4 {
@@ -313,7 +300,8 @@ func TestPauseAndResume(t *testing.T) {
 		return e
 	}
 	before := s.Do(t, "pauseGiveaway", "", at).Want(t, 200, `{"data":{"status":"paused"}}`)
-	s.WantEvent(t, "giveaway.paused", `{"origin":{"type":"api"},"timestamp":`+quote(before.Str(t, "data.updated_at"))+`,"data":`+quote(data(t, before))+`}`)
+	s.WantEvent(t, "giveaway.paused",
+		`{"origin":{"type":"api"},"timestamp":`+quote(before.Str(t, "data.updated_at"))+`,"data":`+quote(data(t, before))+`}`)
 	s.Do(t, "pauseGiveaway", "", at).WantError(t, 422, "giveaway_not_active")
 	dbtest.Exec(s.t, s.DB(), `
 		UPDATE giveaways
@@ -323,7 +311,8 @@ func TestPauseAndResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := s.Do(t, "resumeGiveaway", "", at).Want(t, 200, `{"data":{"status":"active"}}`)
-	s.WantEvent(t, "giveaway.resumed", `{"origin":{"type":"api"},"timestamp":`+quote(after.Str(t, "data.updated_at"))+`,"data":`+quote(data(t, after))+`}`)
+	s.WantEvent(t, "giveaway.resumed",
+		`{"origin":{"type":"api"},"timestamp":`+quote(after.Str(t, "data.updated_at"))+`,"data":`+quote(data(t, after))+`}`)
 	if moved := ends(after).Sub(ends(before)) + 48*time.Hour; moved < 3*time.Hour || moved > 3*time.Hour+time.Minute {
 		t.Errorf("a pause of three hours moved the end by %v", moved)
 	}

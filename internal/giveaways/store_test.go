@@ -41,12 +41,13 @@ func (s giveawayDB) giveaway(id, status string, winnerCount, users int, weight f
 	s.t.Helper()
 	dbtest.Exec(s.t, s.DB, `
 		INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, starts_at, ends_at, redraw_at)
-		VALUES ($1, $2, $3, 'A prize', $4, '381886868708655104', now() - interval '1 day', now() + interval '1 day', now() + interval '30 seconds')`,
+		VALUES ($1, $2, $3, 'A prize', $4, '381886868708655104', now() - interval '1 day', now() + interval '1 day',
+		now() + interval '30 seconds')`,
 		guild, id, status, winnerCount)
 	const batch = 5000 // as an import writes them
 	for i := 0; i < users; {
 		end := min(i+batch, users)
-		err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		dbtest.Do(s.t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 			return db.Copy(ctx, tx, "giveaway_entries", []string{"guild_id", "giveaway_id", "user_id", "entries"}, func() ([]any, error) {
 				if i == end {
 					return nil, io.EOF
@@ -55,9 +56,6 @@ func (s giveawayDB) giveaway(id, status string, winnerCount, users int, weight f
 				return []any{guild, id, user(i), weight(i)}, nil
 			})
 		})
-		if err != nil {
-			s.t.Fatal(err)
-		}
 	}
 	dbtest.Exec(s.t, s.DB, Recount)
 }
@@ -107,9 +105,10 @@ func TestCountersFollowTheEntries(t *testing.T) {
 		{"some who are there already", "a", []string{"44", user(1), user(5), "45"}, [2]int64{9, 19}, [2]int64{1, 1}},
 		{"one twice", "b", []string{"43", "43"}, [2]int64{9, 19}, [2]int64{2, 2}},
 	} {
-		s.do(func(ctx context.Context, tx *db.Tx) error {
+		dbtest.Do(s.t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 			got, err := advance(ctx, tx, s.get(step.of), gathering, "1", step.members)
-			if want := map[string][2]int64{"a": step.a, "b": step.b}[step.of]; err == nil && (got.EntrantCount != want[0] || got.EntryCount != want[1]) {
+			if want := map[string][2]int64{"a": step.a, "b": step.b}[step.of]; err == nil &&
+				(got.EntrantCount != want[0] || got.EntryCount != want[1]) {
 				t.Errorf("%s: the statement returns %d and %d", step.name, got.EntrantCount, got.EntryCount)
 			}
 			return err
@@ -132,13 +131,6 @@ func (s giveawayDB) wantCounted() {
 		WHERE (entrant_count, entry_count) <> (
 			SELECT count(*), coalesce(sum(entries), 0) FROM giveaway_entries e WHERE e.guild_id = g.guild_id AND e.giveaway_id = g.id)`); n != 0 {
 		s.t.Errorf("the counters of %d giveaways are wrong", n)
-	}
-}
-
-func (s giveawayDB) do(work func(ctx context.Context, tx *db.Tx) error) {
-	s.t.Helper()
-	if err := s.DB.Do(context.Background(), work); err != nil {
-		s.t.Fatal(err)
 	}
 }
 
@@ -193,7 +185,8 @@ func TestListsReadThroughTheirIndexes(t *testing.T) {
 		dbtest.WantIndex(t, s.DB, "giveaways_changed_by_status", changedOfStatus, "2", 26, 0, status, since)
 	}
 	// (Beside the draws it may add up the entries of a giveaway, for draws of the first release.)
-	if plan := dbtest.Plan(t, s.DB, draws, "2", "g1", 26, 0); !strings.Contains(plan, " using giveaway_draws_pkey ") || strings.Contains(plan, "Sort") {
+	if plan := dbtest.Plan(t, s.DB, draws, "2", "g1", 26, 0); !strings.Contains(plan, " using giveaway_draws_pkey ") ||
+		strings.Contains(plan, "Sort") {
 		t.Errorf("draws are not listed through their key:\n%s", plan)
 	}
 	dbtest.WantIndex(t, s.DB, "giveaways_starting", startDue, look)
@@ -354,7 +347,7 @@ func TestEntriesBesideTheReleaseBefore(t *testing.T) {
 	dbtest.Exec(s.t, s.DB, theirs, guild, db.Array([]string{"7", "8"}))
 	s.wantCounted()
 	dbtest.Exec(s.t, s.DB, `UPDATE giveaways SET status = 'drawing', pot = 'gathering'`)
-	s.do(func(ctx context.Context, tx *db.Tx) error {
+	dbtest.Do(s.t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 		_, err := advance(ctx, tx, s.get("a"), frozen, "1", []string{"7", "9", "10"})
 		return err
 	})
@@ -383,7 +376,7 @@ func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {
 		WHERE guild_id = $1 AND id = 'g'`, guild)
 	ended := s.get("g").EndsAt
 	resumed := make(chan error, 1)
-	s.do(func(ctx context.Context, tx *db.Tx) error {
+	dbtest.Do(s.t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE giveaways SET ends_at = ends_at + interval '1 day' WHERE guild_id = $1 AND id = 'g'`, guild)
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -17,28 +18,9 @@ import (
 
 // everything has each kind of record, once with all members and once with the
 // required ones alone.
-const everything = `{"record":"guild","id":"1","name":"Lantern Street","icon_url":"https://cdn.example/1.png","owner_id":"77","member_count":12,"locale":"de","joined_at":"2024-02-29T12:00:00+02:00","created_at":"2020-01-01T00:00:00Z"}
-{"record":"guild","id":"2"}
-{"record":"settings","guild_id":"1","modules":{"moderation":true,"economy":false,"levelling":true,"tickets":true,"giveaways":false,"network":true},"economy":{"currency_name":"stars","currency_symbol":"⭐"},"levelling":{"curve":{"base":100,"linear":50,"quadratic":5}},"tickets":{"require_close_reason":true,"close_action":"delete"},"timezone":"Europe/Berlin","updated_at":"2024-03-01T00:00:00.5Z"}
-{"record":"case","guild_id":"1","user_id":"42","moderator_id":"77","type":"timeout","id":"case-a","number":7,"reason":"spam \ud83e\udd16 \"quoted\" <b>","status":"expired","expires_at":"2024-04-01T00:00:00Z","source":"dashboard","created_at":"2024-03-31T00:00:00Z","updated_at":"2024-04-01T00:00:01Z"}
-{"record":"case","guild_id":"1","user_id":"42","moderator_id":"77","type":"note"}
-{"record":"wallet","guild_id":"1","user_id":"42","balance":9007199254740991,"updated_at":"2024-05-01T00:00:00Z"}
-{"record":"wallet","guild_id":"1","user_id":"43","balance":0}
-{"record":"reference","guild_id":"1","reference":"order <4711> ~"}
-{"record":"level","guild_id":"1","user_id":"42","total_xp":4675,"updated_at":"2024-05-01T00:00:00Z"}
-{"record":"level","guild_id":"2","user_id":"18446744073709551615","total_xp":0}
-{"record":"ticket","guild_id":"1","opener_id":"42","id":"t-1","number":3,"status":"closed","subject":"Lost role","claimed_by_id":"77","channel_id":"900","close_reason":"Done.","closed_by_id":"77","created_at":"2024-06-01T00:00:00Z","closed_at":"2024-06-02T00:00:00Z"}
-{"record":"ticket","guild_id":"1","opener_id":"43"}
-{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"Hello?","id":"m-1","kind":"message","internal":false,"author_id":"42","author_type":"opener","channel_message_id":"901","created_at":"2024-06-01T00:00:01Z"}
-{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"On it."}
-{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"Known troublemaker","kind":"note"}
-{"record":"giveaway","guild_id":"1","prize":"A hat","channel_id":"500","id":"g-1","status":"ended","description":"Velvet","winner_count":2,"winners":["43","42"],"host_id":"77","message_id":"501","starts_at":"2024-07-01T00:00:00Z","ends_at":"2024-07-02T00:00:00Z","ended_at":"2024-07-02T00:00:03Z","created_at":"2024-07-01T00:00:00Z"}
-{"record":"giveaway","guild_id":"1","prize":"A scarf","channel_id":"500","id":"g-2","created_at":"2024-08-01T00:00:00Z"}
-{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-1","user_id":"42","entries":3,"entered_at":"2024-07-01T10:00:00Z"}
-{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-1","user_id":"43"}
-{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g-1","round":2,"seed":"abababababababababababababababababababababababababababababababab","entries_hash":"abababababababababababababababababababababababababababababababab","past_winners":["41"],"drawn":["43"],"replaced":["41"],"winners":["43","42"],"token_id":"t","reason":"Left."}
-{"record":"network_listing","user_id":"666","trust_score":3,"report_count":12,"category":"scam","severity":"high","first_reported_at":"2023-01-01T00:00:00Z","last_reported_at":"2024-01-01T00:00:00Z"}
-`
+//
+//go:embed testdata/everything.jsonl
+var everything string
 
 func imported(t *testing.T, d *db.DB, file string) guildfile.Summary {
 	t.Helper()
@@ -107,12 +89,14 @@ func TestImportKeepsWhatItIsGivenAndFillsInTheRest(t *testing.T) {
 			want: "message|f|opener ; message|f|staff ; note|t|staff",
 		},
 		{
-			query: `SELECT string_agg(concat_ws('|', id, status, winner_count, winners::text, entrant_count, entry_count, ends_at - starts_at), ' ; ' ORDER BY id)
+			query: `SELECT string_agg(
+					concat_ws('|', id, status, winner_count, winners::text, entrant_count, entry_count, ends_at - starts_at), ' ; ' ORDER BY id)
 				FROM giveaways`,
 			want: "g-1|ended|2|{43,42}|2|4|1 day ; g-2|active|1|{}|0|0|7 days",
 		},
 		{
-			query: `SELECT concat_ws('|', round, past_winners::text, excluded::text, drawn::text, replaced::text, d.winners::text, token_id, reason, rounds)
+			query: `SELECT concat_ws('|', round, past_winners::text, excluded::text, drawn::text, replaced::text, d.winners::text,
+					token_id, reason, rounds)
 				FROM giveaway_draws d JOIN giveaways g ON g.id = giveaway_id`,
 			want: "2|{41}|{}|{43}|{41}|{43,42}|t|Left.|2",
 		},
@@ -176,7 +160,8 @@ func TestImportBringsNothingFromTheFuture(t *testing.T) {
 {"record":"wallet","guild_id":"1","user_id":"5","balance":1,"updated_at":"2999-01-01T00:00:00Z"}
 {"record":"level","guild_id":"1","user_id":"5","total_xp":1,"updated_at":"2999-01-01T00:00:00Z"}
 {"record":"case","guild_id":"1","user_id":"5","moderator_id":"6","type":"ban","created_at":"2999-01-01T00:00:00Z"}
-{"record":"case","guild_id":"1","user_id":"5","moderator_id":"6","type":"ban","created_at":"2020-01-01T00:00:00Z","updated_at":"2999-01-01T00:00:00Z"}
+{"record":"case","guild_id":"1","user_id":"5","moderator_id":"6","type":"ban",`+
+		`"created_at":"2020-01-01T00:00:00Z","updated_at":"2999-01-01T00:00:00Z"}
 `)
 	for _, query := range []string{
 		`SELECT max(updated_at) <= now() FROM wallets`, `SELECT max(updated_at) <= now() FROM levels`,
@@ -365,7 +350,8 @@ func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 			want: "entered this giveaway already",
 		},
 		"a draw again": {
-			line: `{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g-1","round":2,"seed":"` + strings.Repeat("0", 64) + `","entries_hash":"` + strings.Repeat("0", 64) + `"}`,
+			line: `{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g-1","round":2,` +
+				`"seed":"` + strings.Repeat("0", 64) + `","entries_hash":"` + strings.Repeat("0", 64) + `"}`,
 			want: "draw of this round already",
 		},
 		"a short seed": {
@@ -373,7 +359,8 @@ func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 			want: "seed must have at least 64 characters",
 		},
 		"a listing again": {
-			line: `{"record":"network_listing","user_id":"666","trust_score":3,"report_count":1,"category":"scam","severity":"high","first_reported_at":"2023-01-01T00:00:00Z","last_reported_at":"2024-01-01T00:00:00Z"}`,
+			line: `{"record":"network_listing","user_id":"666","trust_score":3,"report_count":1,"category":"scam","severity":"high",` +
+				`"first_reported_at":"2023-01-01T00:00:00Z","last_reported_at":"2024-01-01T00:00:00Z"}`,
 			want: "listed already",
 		},
 		"too many entries": {

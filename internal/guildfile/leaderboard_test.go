@@ -47,6 +47,19 @@ func TestLeaderboardsAreExactBesideImports(t *testing.T) {
 	}
 }
 
+// A leaderboard that has got rows is given up once, however many kinds of record
+// have been read, and one that has got none is left alone.
+func TestAnImportAsksForEachMapOnce(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	imported(t, d, everything)
+	asked := dbtest.Value[string](t, d, `
+		SELECT string_agg(concat_ws(' ', guild_id, board), ', ' ORDER BY guild_id, board) FROM rank_requests`)
+	if want := "1 levels, 1 wallets, 2 levels"; asked != want {
+		t.Errorf("the import asks for maps of %s, want %s", asked, want)
+	}
+}
+
 // maintain is a round of the keeper and a look at both leaderboards. It returns how
 // many of them have a map.
 func maintain(t *testing.T, d *db.DB, k *leaderboard.Keeper) (maps int) {
@@ -63,7 +76,8 @@ func maintain(t *testing.T, d *db.DB, k *leaderboard.Keeper) (maps int) {
 			ranks  leaderboard.Board
 		}{"wallets": {"balance", leaderboard.Wallets}, "levels": {"total_xp", leaderboard.Levels}} {
 			var all []string
-			if err := tx.SelectContext(ctx, &all, `SELECT user_id FROM `+name+` WHERE guild_id = '1' ORDER BY `+b.points+` DESC, length(user_id), user_id`); err != nil {
+			if err := tx.SelectContext(ctx, &all,
+				`SELECT user_id FROM `+name+` WHERE guild_id = '1' ORDER BY `+b.points+` DESC, length(user_id), user_id`); err != nil {
 				return err
 			}
 			for range 5 {

@@ -66,7 +66,8 @@ func TestKeyedMutex(t *testing.T) {
 		"a duplicate that cannot look fails": func(t *testing.T) {
 			m, _ := inside(t)
 			gone := errors.New("gone")
-			if e := <-enter(t.Context(), m, r, func(context.Context, Request) (*Response, error) { return nil, gone }); !errors.Is(e.err, gone) || e.unlock != nil {
+			e := <-enter(t.Context(), m, r, func(context.Context, Request) (*Response, error) { return nil, gone })
+			if !errors.Is(e.err, gone) || e.unlock != nil {
 				t.Errorf("%+v", e)
 			}
 		},

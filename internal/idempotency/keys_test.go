@@ -115,7 +115,10 @@ func keysAgainstAModel(t *testing.T, d *db.DB) {
 		}
 		response := func(leased bool) func(*rapid.T) {
 			return func(*rapid.T) {
-				a := idempotency.Response{Status: rapid.SampledFrom([]int{200, 201, 422}).Draw(t, "status"), Body: []byte(rapid.String().Draw(t, "answer"))}
+				a := idempotency.Response{
+					Status: rapid.SampledFrom([]int{200, 201, 422}).Draw(t, "status"),
+					Body:   []byte(rapid.String().Draw(t, "answer")),
+				}
 				if a.Status == 201 {
 					a.Location = "/somewhere"
 				}
@@ -199,7 +202,8 @@ func TestReseal(t *testing.T) {
 	keep(sealtest.Box(t, 2), "new", 0, 3)
 	keep(sealtest.Box(t, 9), "lost", 0, 2)
 	if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error { // one that has no response yet
-		_, err := idempotency.Keys{Sealer: sealtest.Box(t, 2)}.Claim(ctx, tx, idempotency.Request{TokenID: "old", Key: "running", Fingerprint: []byte("f")})
+		_, err := idempotency.Keys{Sealer: sealtest.Box(t, 2)}.Claim(ctx, tx,
+			idempotency.Request{TokenID: "old", Key: "running", Fingerprint: []byte("f")})
 		return err
 	}); err != nil {
 		t.Fatal(err)

@@ -38,7 +38,10 @@ func TestResponsesOfThePreviousRelease(t *testing.T) {
 				"79ddea6ff9f16ead14ab",
 			want: idempotency.Response{
 				Status: 201, Location: "/api/v1/cases/01a1ffc6-01be-74db-9796-c2c16594f2ef", Replayed: true,
-				Body: []byte(`{"data":{"created_at":"2026-11-21T20:22:09.084Z","expires_at":null,"id":"01a1ffc6-01be-74db-9796-c2c16594f2ef","moderator_id":"8","number":1,"reason":"é🎉 \u003c\u0026\u003e","source":"api","status":"active","type":"note","updated_at":"2026-11-21T20:22:09.084Z","user_id":"9"}}` + "\n"),
+				Body: []byte(`{"data":{"created_at":"2026-11-21T20:22:09.084Z","expires_at":null,` +
+					`"id":"01a1ffc6-01be-74db-9796-c2c16594f2ef","moderator_id":"8",` +
+					`"number":1,"reason":"é🎉 \u003c\u0026\u003e","source":"api","status":"active","type":"note",` +
+					`"updated_at":"2026-11-21T20:22:09.084Z","user_id":"9"}}` + "\n"),
 			},
 		},
 		{

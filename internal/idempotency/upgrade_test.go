@@ -75,7 +75,8 @@ func (k keyed) old(key string) (ran bool) {
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, releasedKeep, "tok", key, 201, "/"+key, "", k.keys.Sealer.Seal([]byte("of "+key), "idempotency_keys/tok/"+key))
+		_, err = tx.ExecContext(ctx, releasedKeep, "tok", key, 201, "/"+key, "",
+			k.keys.Sealer.Seal([]byte("of "+key), "idempotency_keys/tok/"+key))
 		return err
 	})
 	return ran

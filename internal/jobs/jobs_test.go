@@ -65,11 +65,9 @@ func start(t *testing.T, cfg jobs.Config) (stop func()) {
 
 func enqueue(t *testing.T, base *dbtest.Database, list ...jobs.Args) {
 	t.Helper()
-	if err := base.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+	dbtest.Do(t, base.DB, func(ctx context.Context, tx *db.Tx) error {
 		return jobs.Enqueue(ctx, tx, list...)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 }
 
 // tally counts what was done under a name.
@@ -127,11 +125,9 @@ func TestEnqueue(t *testing.T) {
 	}
 	once := func(list ...jobs.Args) {
 		t.Helper()
-		if err := base.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		dbtest.Do(t, base.DB, func(ctx context.Context, tx *db.Tx) error {
 			return jobs.EnqueueOnce(ctx, tx, list...)
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 	}
 	enqueue(t, base)
 	enqueue(t, base, errand{Name: "twice"}, errand{Name: "twice"})
@@ -239,7 +235,8 @@ func TestWorkers(t *testing.T) {
 		cfg.Log = slog.New(counting{slog.DiscardHandler, &logged})
 		away(true)
 		start(t, cfg)
-		testutil.Eventually(t, "a first attempt", func() bool { return logged.of("the job workers are not running, they start again in a second") > 0 })
+		testutil.Eventually(t, "a first attempt",
+			func() bool { return logged.of("the job workers are not running, they start again in a second") > 0 })
 		for _, name := range []string{"first", "second"} {
 			away(false)
 			testutil.Eventually(t, "the job to be stored", func() bool {
@@ -319,10 +316,11 @@ func TestFailuresAreSeenAndNotGivenUp(t *testing.T) {
 	}
 	counted := func(outcome string) float64 {
 		t.Helper()
-		return metric(t, reg, "guildhall_jobs_total", "outcome", outcome)
+		return testutil.Metric(t, reg, "guildhall_jobs_total", "outcome="+outcome)
 	}
 	testutil.Eventually(t, "the counters", func() bool { return counted("failed") >= 5 && counted("done") >= 2 })
-	testutil.Eventually(t, "the age of the oldest job", func() bool { return metric(t, reg, "guildhall_jobs_oldest_seconds", "kind", "errand") > 86_000 })
+	testutil.Eventually(t, "the age of the oldest job",
+		func() bool { return testutil.Metric(t, reg, "guildhall_jobs_oldest_seconds", "kind=errand") > 86_000 })
 	// The day is over.
 	dbtest.Exec(t, base.DB, `
 			UPDATE river_job SET created_at = created_at - interval '1 minute', scheduled_at = now(), state = 'available'
@@ -336,26 +334,6 @@ func TestFailuresAreSeenAndNotGivenUp(t *testing.T) {
 		err := base.DB.Reader().GetContext(context.Background(), &state, `SELECT state FROM river_job WHERE args ->> 'name' = 'refused'`)
 		return err == nil && state == "cancelled"
 	})
-}
-
-// metric is the sum of the samples of a metric with this label.
-func metric(t *testing.T, reg *prometheus.Registry, name, label, value string) float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := 0.0
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if f.GetName() == name && l.GetName() == label && l.GetValue() == value {
-					sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-				}
-			}
-		}
-	}
-	return sum
 }
 
 func TestSweeps(t *testing.T) {
@@ -381,7 +359,8 @@ func TestSweeps(t *testing.T) {
 	testutil.Eventually(t, "a sweep after a panic and an error", func() bool { return did.of("broken") >= 3 })
 	testutil.Eventually(t, "the other sweep", func() bool { return did.of("well") == 1 })
 	testutil.Eventually(t, "the counters", func() bool {
-		return metric(t, reg, "guildhall_sweeps_total", "outcome", "failed") >= 3 && metric(t, reg, "guildhall_sweeps_total", "sweep", "well") == 1
+		return testutil.Metric(t, reg, "guildhall_sweeps_total", "outcome=failed") >= 3 &&
+			testutil.Metric(t, reg, "guildhall_sweeps_total", "sweep=well") == 1
 	})
 }
 

@@ -92,27 +92,6 @@ func (k *Keeper) Maintain(ctx context.Context) error {
 	return failed
 }
 
-// alone runs fn in a unit that no other keeper's on that leaderboard overlaps,
-// or not at all. Walking through a million rows takes its time, so the limit on
-// statements is lifted; and Postgres, which cannot know how few of the rows are
-// wanted, is kept from sorting the table.
-func (k *Keeper) alone(ctx context.Context, a asked, isolation string, fn func(ctx context.Context, tx *db.Tx) error) error {
-	return k.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		if _, err := tx.ExecContext(ctx, `SET TRANSACTION ISOLATION LEVEL `+isolation+`; SET LOCAL statement_timeout = '5min';
-			SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL jit = off`); err != nil {
-			return fmt.Errorf("begin with the %s of guild %s: %w", a.Board, a.GuildID, err)
-		}
-		var free bool
-		if err := tx.GetContext(ctx, &free, `SELECT pg_try_advisory_xact_lock(hashtext('guildhall leaderboards'), hashtext($1))`, a.Board+a.GuildID); err != nil {
-			return fmt.Errorf("begin with the %s of guild %s: %w", a.Board, a.GuildID, err)
-		}
-		if !free {
-			return nil
-		}
-		return fn(ctx, tx)
-	})
-}
-
 // promote brings drafts a step further. One is counted, and put into service,
 // once every transaction that may have changed rows without noting it for the
 // draft is over. These are the ones that write to the board's table now: a
@@ -149,6 +128,27 @@ func (k *Keeper) promote(ctx context.Context) error {
 		}
 	}
 	return failed
+}
+
+// alone runs fn in a unit that no other keeper's on that leaderboard overlaps,
+// or not at all. Walking through a million rows takes its time, so the limit on
+// statements is lifted; and Postgres, which cannot know how few of the rows are
+// wanted, is kept from sorting the table.
+func (k *Keeper) alone(ctx context.Context, a asked, isolation string, fn func(ctx context.Context, tx *db.Tx) error) error {
+	return k.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `SET TRANSACTION ISOLATION LEVEL `+isolation+`; SET LOCAL statement_timeout = '5min';
+			SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL jit = off`); err != nil {
+			return fmt.Errorf("begin with the %s of guild %s: %w", a.Board, a.GuildID, err)
+		}
+		var free bool
+		if err := tx.GetContext(ctx, &free, `SELECT pg_try_advisory_xact_lock(hashtext('guildhall leaderboards'), hashtext($1))`, a.Board+a.GuildID); err != nil {
+			return fmt.Errorf("begin with the %s of guild %s: %w", a.Board, a.GuildID, err)
+		}
+		if !free {
+			return nil
+		}
+		return fn(ctx, tx)
+	})
 }
 
 // writers are the transactions that write to a board's table at this moment.

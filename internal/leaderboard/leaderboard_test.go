@@ -339,7 +339,8 @@ func TestAStatementNotesForSeveralGuilds(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	dbtest.AddGuilds(t, d, "1", "2", "3")
-	do(t, d, `INSERT INTO rank_maps (guild_id, board, version, state) VALUES ('1', 'wallets', 1, 'live'), ('1', 'wallets', 2, 'draft'), ('2', 'wallets', 7, 'live'), ('3', 'levels', 8, 'live')`)
+	do(t, d, `INSERT INTO rank_maps (guild_id, board, version, state)
+		VALUES ('1', 'wallets', 1, 'live'), ('1', 'wallets', 2, 'draft'), ('2', 'wallets', 7, 'live'), ('3', 'levels', 8, 'live')`)
 	do(t, d, leaderboard.Wallets.Noted("moved", "moved.guild_id", func(note string) string {
 		return `WITH moved AS (
 			INSERT INTO wallets (guild_id, user_id, balance) VALUES ('1', '5', 10), ('2', '6', 20), ('3', '7', 30)
@@ -348,7 +349,8 @@ func TestAStatementNotesForSeveralGuilds(t *testing.T) {
 	}).For(64))
 	var got []string
 	if err := d.Reader().SelectContext(t.Context(), &got, `
-		SELECT concat_ws(' ', guild_id, board, version, user_id, coalesce(was::text, 'none'), is_now) FROM rank_moves ORDER BY guild_id, version`); err != nil {
+		SELECT concat_ws(' ', guild_id, board, version, user_id, coalesce(was::text, 'none'), is_now) FROM rank_moves
+		ORDER BY guild_id, version`); err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{"1 wallets 1 5 none -10", "1 wallets 2 5 none -10", "2 wallets 7 6 none -20"}; !slices.Equal(got, want) {
@@ -382,7 +384,8 @@ func BenchmarkIdleRound(b *testing.B) {
 		b.Run(fmt.Sprint(guilds), func(b *testing.B) {
 			ctx := context.Background()
 			d := dbtest.New(b).DB
-			do(b, d, fmt.Sprintf(`SET LOCAL statement_timeout = 0; INSERT INTO guilds (id, name, owner_id) SELECT n::text, 'g', '1' FROM generate_series(1, %d) n`, guilds))
+			do(b, d, fmt.Sprintf(`SET LOCAL statement_timeout = 0; INSERT INTO guilds (id, name, owner_id) SELECT n::text, 'g', '1'
+				FROM generate_series(1, %d) n`, guilds))
 			do(b, d, `SET LOCAL statement_timeout = 0; INSERT INTO wallets (guild_id, user_id, balance) SELECT id, '1', 5 FROM guilds`)
 			do(b, d, `DELETE FROM rank_requests`)
 			do(b, d, `ANALYZE guilds, wallets, rank_requests`)

@@ -75,18 +75,18 @@ func (n Noted) For(rows int) string {
 	return n.usual
 }
 
-// Reloaded is for a unit that has written rows of the guild's leaderboards
-// without noting it, as an import does: after the last of them it gives up their
-// maps and asks the keeper for new ones. A map that is drafted meanwhile waits
-// for the unit's end.
-func Reloaded(ctx context.Context, tx *db.Tx, guild string) error {
+// Reloaded is for a unit that has written rows of the guild's leaderboard without
+// noting it, as an import does: after the last of them it gives up its map and
+// asks the keeper for a new one. A map that is drafted meanwhile waits for the
+// unit's end.
+func (b Board) Reloaded(ctx context.Context, tx *db.Tx, guild string) error {
 	if _, err := tx.ExecContext(ctx, `
 		WITH gone AS (
-			DELETE FROM rank_maps WHERE guild_id = $1
+			DELETE FROM rank_maps WHERE guild_id = $1 AND board = $2
 		)
 		INSERT INTO rank_requests (guild_id, board)
-		VALUES ($1, 'wallets'), ($1, 'levels')`, guild); err != nil {
-		return fmt.Errorf("give up the leaderboards' maps of guild %s: %w", guild, err)
+		VALUES ($1, $2)`, guild, b.name); err != nil {
+		return fmt.Errorf("give up the map of the %s of guild %s: %w", b.name, guild, err)
 	}
 	return nil
 }

@@ -116,7 +116,8 @@ func vacuumed(t *testing.T, base *dbtest.Database, b board) {
 		if _, err := pool.ExecContext(t.Context(), b.sql(`VACUUM ANALYZE {board}, rank_maps, rank_marks`)); err != nil {
 			t.Fatal(err)
 		}
-		if err := pool.QueryRowContext(t.Context(), `SELECT relallvisible = relpages FROM pg_class WHERE oid = $1::regclass`, b.table).Scan(&clean); err != nil {
+		row := pool.QueryRowContext(t.Context(), `SELECT relallvisible = relpages FROM pg_class WHERE oid = $1::regclass`, b.table)
+		if err := row.Scan(&clean); err != nil {
 			t.Fatal(err)
 		}
 		return clean

@@ -14,7 +14,8 @@ import (
 
 var (
 	// writing is a statement that changes rows of a leaderboard.
-	writing = regexp.MustCompile(`(?i)\b(INSERT\s+INTO|UPDATE|DELETE\s+FROM|TRUNCATE|COPY|MERGE\s+INTO)\s+(ONLY\s+)?(wallets|levels|\{board\})\b`)
+	writing = regexp.MustCompile(`(?i)\b(INSERT\s+INTO|UPDATE|DELETE\s+FROM|TRUNCATE|COPY|MERGE\s+INTO)\s+` +
+		`(ONLY\s+)?(wallets|levels|\{board\})\b`)
 
 	// giving is one that makes a row another member's, which moves cannot tell.
 	giving = regexp.MustCompile(`(?is)\bUPDATE\s+(wallets|levels)\b[^;]*?\bSET\b[^;]*?\b(user_id|guild_id)\s*=[^;]*?\bWHERE\b`)
@@ -80,7 +81,8 @@ func TestEveryStatementThatMovesRowsNotesIt(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"node_modules", "build", "bench"}, d.Name())):
+		case d.IsDir() && path != root &&
+			(strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"node_modules", "build", "bench"}, d.Name())):
 			return filepath.SkipDir // a bench fills a database of its own
 		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 			return nil
@@ -103,7 +105,7 @@ func TestAStatementThatDoesNotNoteIsFound(t *testing.T) {
 		"var q = `WITH made AS (insert into levels (guild_id) values ($1)) SELECT 1`":                                                1,
 		"func f() { do(`DELETE FROM\n\twallets`) }":                                                                                  1,
 		"var q = target{table: \"levels\"}":                                                                                          1,
-		"var q = target{table: \"levels\"}; func f() { leaderboard.Reloaded() }":                                                     0,
+		"var q = target{table: \"levels\"}; func f() { leaderboard.Levels.Reloaded() }":                                              0,
 		"var q = leaderboard.Levels.Noted(`m`, `$1`, func(n string) string { return `UPDATE levels SET x = 1` + n })":                0,
 		"var q = leaderboard.Levels.Noted(`m`, `$1`, func(n string) string { return `UPDATE levels SET user_id = $2 WHERE x` + n })": 1,
 		"const q = `SELECT FROM wallets WHERE guild_id = $1`":                                                                        0,

@@ -18,7 +18,7 @@ var Records = transfer.Kind[moved]{
 		m.UpdatedAt = transfer.Past(m.UpdatedAt, now)
 		return nil
 	},
-	Finish: leaderboard.Reloaded,
+	Finish: leaderboard.Levels.Reloaded,
 }
 
 // moved is the XP of a member who moves.

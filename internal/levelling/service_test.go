@@ -29,7 +29,8 @@ func TestGetLevelRecord(t *testing.T) {
 	})
 	t.Run("has a zero record for anybody without activity", func(t *testing.T) {
 		t.Parallel()
-		const zero = `{"data":{"user_id":"77","total_xp":0,"level":0,"progress":{"current_xp":0,"required_xp":100,"percent":0},"updated_at":null}}`
+		const zero = `{"data":{"user_id":"77","total_xp":0,"level":0,` +
+			`"progress":{"current_xp":0,"required_xp":100,"percent":0},"updated_at":null}}`
 		api.Do(t, "getLevelRecord", "", apitest.Path("userId", "77")).Want(t, 200, zero)
 	})
 	t.Run("wants a snowflake", func(t *testing.T) {
@@ -37,7 +38,8 @@ func TestGetLevelRecord(t *testing.T) {
 		for _, id := range []string{"0", "042", "-1", "+1", "x", "184467440737095516160", "４２"} {
 			api.Do(t, "getLevelRecord", "", apitest.Path("userId", id)).WantError(t, 400, "invalid_request")
 		}
-		api.Do(t, "getLevelRecord", "", apitest.Path("userId", "99999999999999999999")).Want(t, 200, `{"data":{"user_id":"99999999999999999999"}}`)
+		api.Do(t, "getLevelRecord", "", apitest.Path("userId", "99999999999999999999")).
+			Want(t, 200, `{"data":{"user_id":"99999999999999999999"}}`)
 	})
 }
 
@@ -123,7 +125,8 @@ func TestAdjustXP(t *testing.T) {
 	t.Run("never goes above what JSON readers hold exactly", func(t *testing.T) {
 		t.Parallel()
 		api := apitest.New(t, apitest.Scopes("levelling:write"))
-		api.Do(t, "adjustXp", `{"user_id":"42","total_xp":9007199254740990}`).Want(t, 200, `{"data":{"total_xp":9007199254740990,"level":175483}}`)
+		api.Do(t, "adjustXp", `{"user_id":"42","total_xp":9007199254740990}`).
+			Want(t, 200, `{"data":{"total_xp":9007199254740990,"level":175483}}`)
 		api.WantEvent(t, "xp.level_up", `{"data":{"level":175483}}`)
 		api.Do(t, "adjustXp", `{"user_id":"42","delta":1}`).Want(t, 200, `{"data":{"total_xp":9007199254740991}}`)
 		api.Do(t, "adjustXp", `{"user_id":"42","delta":1}`).WantError(t, 422, "xp_limit_exceeded")

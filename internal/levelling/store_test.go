@@ -188,7 +188,8 @@ func TestAnAdjustmentNotesWhereTheMemberWent(t *testing.T) {
 	}
 	var got []string
 	if err := d.Reader().SelectContext(ctx, &got, `
-		SELECT concat_ws(' ', guild_id, board, version, user_id, coalesce(was::text, 'none'), is_now) FROM rank_moves ORDER BY is_now DESC`); err != nil {
+		SELECT concat_ws(' ', guild_id, board, version, user_id, coalesce(was::text, 'none'), is_now) FROM rank_moves
+		ORDER BY is_now DESC`); err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{"1 levels 5 7 -15 -3", "1 levels 5 7 none -10", "1 levels 5 7 -10 -15"}; !slices.Equal(got, want) {

@@ -17,7 +17,8 @@ func TestReplicationLag(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t)
 	standbys := func(rows string) {
-		dbtest.Exec(t, base.DB, `CREATE OR REPLACE VIEW public.pg_stat_replication AS SELECT * FROM (VALUES `+rows+`) AS s (application_name, state, replay_lag)`)
+		dbtest.Exec(t, base.DB, `CREATE OR REPLACE VIEW public.pg_stat_replication AS
+			SELECT * FROM (VALUES `+rows+`) AS s (application_name, state, replay_lag)`)
 	}
 	standbys(`('one', 'streaming', interval '7 s'), ('two', 'streaming', NULL), ('three', NULL, NULL)`)
 	// A view in the place of the catalog's, which shows nothing without a standby.

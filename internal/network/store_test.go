@@ -11,7 +11,7 @@ import (
 func TestTheLookupReadsOneRowByItsKey(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `
 			INSERT INTO network_listings (user_id, trust_score, report_count, category, severity, first_reported_at, last_reported_at)
 			SELECT n::text, n % 101, n, 'spam', 'low', now(), now() FROM generate_series(1, 20000) AS n`)
@@ -20,8 +20,5 @@ func TestTheLookupReadsOneRowByItsKey(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	dbtest.WantIndex(t, d, "network_listings_pkey", listing, "666")
 }

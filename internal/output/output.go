@@ -12,8 +12,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"guildhall/internal/wire"
 )
 
 // Say prints a sentence for people. Texts among args may come from outside, so
@@ -107,15 +105,6 @@ func List(s []string) []string {
 		return []string{}
 	}
 	return s
-}
-
-// At is an instant as the contract writes it; nil stays nil.
-func At(t *time.Time) *wire.Time {
-	if t == nil {
-		return nil
-	}
-	w := wire.At(*t)
-	return &w
 }
 
 // Instant is an instant for people, or none.

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"guildhall/internal/ratelimit"
+	"guildhall/internal/testutil"
 )
 
 func limiter(t testing.TB, cfg ratelimit.Config) *ratelimit.Limiter {
@@ -30,22 +31,6 @@ func quota(t testing.TB, s string) ratelimit.Quota {
 		t.Fatal(err)
 	}
 	return q
-}
-
-// counters reads the limiter's metrics by name, the outcomes added up.
-func counters(t testing.TB, reg *prometheus.Registry) map[string]float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			sum[f.GetName()] += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-		}
-	}
-	return sum
 }
 
 func TestBucket(t *testing.T) {
@@ -195,8 +180,10 @@ func TestConfig(t *testing.T) {
 	q := quota(t, "1/1h")
 	l.Spend(t.Context(), "k", q)
 	l.Spend(t.Context(), "k", q)
-	if got := counters(t, reg); got["guildhall_rate_decisions_total"] != 2 || got["guildhall_rate_degraded_total"] != 0 {
-		t.Errorf("counters: %v", got)
+	decided := testutil.Metric(t, reg, "guildhall_rate_decisions_total")
+	degraded := testutil.Metric(t, reg, "guildhall_rate_degraded_total")
+	if decided != 2 || degraded != 0 {
+		t.Errorf("%v decisions are counted, %v of them degraded", decided, degraded)
 	}
 	if l2, err := ratelimit.New(ratelimit.Config{Metrics: reg}); err == nil {
 		l2.Close()

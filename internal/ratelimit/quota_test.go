@@ -25,7 +25,10 @@ func TestParseQuota(t *testing.T) {
 			t.Errorf("%q does not survive its own text %q: %v, %v", text, got.String(), again, err)
 		}
 	}
-	for _, text := range []string{"", "600", "/1m", "600/", "0/1m", "-1/1m", "600/1", "600/0s", "600/-1m", "1e3/1m", "600/1m/1m", "Off", "99999999999/1m", "2000000000/1s", "6 0/1m", "10/9000h"} {
+	for _, text := range []string{
+		"", "600", "/1m", "600/", "0/1m", "-1/1m", "600/1", "600/0s", "600/-1m", "1e3/1m", "600/1m/1m", "Off",
+		"99999999999/1m", "2000000000/1s", "6 0/1m", "10/9000h",
+	} {
 		if got, err := ratelimit.ParseQuota(text); err == nil {
 			t.Errorf("ParseQuota(%q) = %v; want an error", text, got)
 		}

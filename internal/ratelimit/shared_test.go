@@ -151,9 +151,9 @@ func TestWithoutRedis(t *testing.T) {
 		if !all[2].Degraded() {
 			t.Fatal("the node does not know that Redis is away")
 		}
-		n := counters(t, reg)
-		if n["guildhall_rate_degraded_total"] < 300 || n["guildhall_rate_degraded"] != 1 {
-			t.Fatalf("the outage is not counted: %v", n)
+		counted, now := testutil.Metric(t, reg, "guildhall_rate_degraded_total"), testutil.Metric(t, reg, "guildhall_rate_degraded")
+		if counted < 300 || now != 1 {
+			t.Fatalf("the outage is not counted: %v, %v", counted, now)
 		}
 
 		if err := redis.Restart(); err != nil {
@@ -167,7 +167,8 @@ func TestWithoutRedis(t *testing.T) {
 		})
 		// What the nodes admitted alone is not given out a second time.
 		allowed += crowd(ctx, all, q, 6, 200)
-		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "counted by this node alone") || !strings.Contains(log.String(), "shared with the other nodes again") {
+		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "counted by this node alone") ||
+			!strings.Contains(log.String(), "shared with the other nodes again") {
 			t.Errorf("logged: %s", log.String())
 		}
 		if allowed > 450 {
@@ -213,7 +214,7 @@ func asksRarely(t *testing.T, addr string) {
 		t.Fatalf("admitted %d, want 100", allowed)
 	}
 	most := 3 + 1 + 2*time.Since(start).Seconds()
-	if asked := counters(t, reg)["guildhall_rate_redis_failures_total"]; asked < 3 || asked > most {
+	if asked := testutil.Metric(t, reg, "guildhall_rate_redis_failures_total"); asked < 3 || asked > most {
 		t.Fatalf("Redis was asked %v times, want 3 to %.0f", asked, most)
 	}
 }

@@ -22,7 +22,8 @@ func TestWhatARestoreUndoes(t *testing.T) {
 			`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, created_at)
 			 SELECT id, '1', '', '', sha256(id::bytea), '{}', now() - interval '2 days' FROM unnest('{kept,revoked,gone}'::text[]) AS id`,
 			`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview, created_at, updated_at)
-			 SELECT '1', id, 'https://x.test/', '{}', '', '', now() - interval '2 days', now() - interval '2 days' FROM unnest('{same,moved,deleted,touched}'::text[]) AS id`)
+			 SELECT '1', id, 'https://x.test/', '{}', '', '', now() - interval '2 days', now() - interval '2 days'
+			 FROM unnest('{same,moved,deleted,touched}'::text[]) AS id`)
 	}
 	since := time.Now().Add(-24 * time.Hour)
 	dbtest.Fill(t, old,
@@ -37,11 +38,10 @@ func TestWhatARestoreUndoes(t *testing.T) {
 		`
 			INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
 			VALUES ('1', 'fresh', 'https://x.test/', '{}', '', '')`)
-	if err := old.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		return audit.Record(ctx, tx, audit.Change{Guild: "1", Action: audit.WebhookDeleted, Target: "deleted"}, audit.Change{Guild: "1", Action: audit.TokenRevoked, Target: "revoked"})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Do(t, old, func(ctx context.Context, tx *db.Tx) error {
+		return audit.Record(ctx, tx, audit.Change{Guild: "1", Action: audit.WebhookDeleted, Target: "deleted"},
+			audit.Change{Guild: "1", Action: audit.TokenRevoked, Target: "revoked"})
+	})
 
 	things, more, err := restore.Since(t.Context(), old.Reader(), since)
 	if err != nil || more {

@@ -37,7 +37,8 @@ func TestParseJSONGivesUpOnCrowds(t *testing.T) {
 func FuzzParseJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"user_id":"9","delta":1,"reason":"\ud83c\udf89"}`, `{"a":{"b":[1,-2,null,true,"x"]}}`, `{"a":1,"a":2}`, `{"a":"\ud83c"}`,
-		`{"a":"\\ud83c"}`, `{"a":"\\\ud83c\udf89"}`, `{"a":"\u0000"}`, `{"a":1e400}`, "\ufeff{}", `[[[[]]]]`, `{"a":`, `"\u12`, "{\"a\":\"\xff\"}", ` 1 `, `{}{}`,
+		`{"a":"\\ud83c"}`, `{"a":"\\\ud83c\udf89"}`, `{"a":"\u0000"}`, `{"a":1e400}`, "\ufeff{}", `[[[[]]]]`, `{"a":`, `"\u12`,
+		"{\"a\":\"\xff\"}", ` 1 `, `{}{}`,
 		strings.Repeat("[", 40) + strings.Repeat("]", 40),
 	} {
 		f.Add([]byte(s))
@@ -86,7 +87,8 @@ func clean(t *testing.T, body []byte, v any, depth int) {
 		if strings.ContainsRune(v, 0) || (v != "" && blank(v)) {
 			t.Fatalf("%q holds the string %q", body, v)
 		}
-		if strings.ContainsRune(v, utf8.RuneError) && !bytes.Contains(body, []byte("\ufffd")) && !bytes.Contains(bytes.ToLower(body), []byte(`\ufffd`)) {
+		if strings.ContainsRune(v, utf8.RuneError) && !bytes.Contains(body, []byte("\ufffd")) &&
+			!bytes.Contains(bytes.ToLower(body), []byte(`\ufffd`)) {
 			t.Fatalf("%q was changed to %q", body, v)
 		}
 	case json.Number:

@@ -42,14 +42,16 @@ func TestMessage(t *testing.T) {
 		id := ticket(t, s.API, 1, "open", true)
 		text := `@everyone look <@&1> <@2>`
 		first := s.Key("k").Do(t, "createTicketMessage", `{"content":"`+text+`","author_id":"55"}`, apitest.Path("id", id))
-		first.Want(t, 201, `{"data":{"ticket_id":"`+id+`","kind":"message","internal":false,"author_id":"55","author_type":"staff","content":"`+text+`"}}`)
+		first.Want(t, 201, `{"data":{"ticket_id":"`+id+`","kind":"message","internal":false,`+
+			`"author_id":"55","author_type":"staff","content":"`+text+`"}}`)
 		posted := s.platform.Messages(channelOf(1))
 		if len(posted) != 1 || posted[0].Content != text || posted[0].ID != first.Str(t, "data.channel_message_id") ||
 			!posted[0].Enforced || len(posted[0].Nonce) != 22 || !strings.Contains(string(posted[0].Mentions), `"parse":[]`) {
 			t.Fatalf("the channel holds %+v", posted)
 		}
 		s.WantEvent(t, "ticket.message", `{"origin":{"type":"api"},"data":{"kind":"message","author_id":"55"}}`)
-		s.Do(t, "getTicket", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"message_count":1,"last_message_at":"`+first.Str(t, "data.created_at")+`"}}`)
+		s.Do(t, "getTicket", "", apitest.Path("id", id)).
+			Want(t, 200, `{"data":{"message_count":1,"last_message_at":"`+first.Str(t, "data.created_at")+`"}}`)
 
 		s.Key("k").Do(t, "createTicketMessage", `{"content":"`+text+`","author_id":"55"}`, apitest.Path("id", id)).WantReplayOf(t, first)
 		s.Key("k").Do(t, "createTicketMessage", `{"content":"other"}`, apitest.Path("id", id)).WantError(t, 409, "idempotency_key_reused")
@@ -66,7 +68,8 @@ func TestMessage(t *testing.T) {
 		s.Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", mute)).WantError(t, 422, "no_ticket_channel")
 		invalid := s.Key("i").Do(t, "createTicketMessage", `{"content":" "}`, apitest.Path("id", mute)).WantError(t, 400, "invalid_request")
 		absent := s.Key("a").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", "gone")).WantError(t, 404, "not_found")
-		s.Do(t, "createTicketMessage", `{"content":"`+strings.Repeat("\U0001F44B", 2001)+`"}`, apitest.Path("id", mute)).WantError(t, 400, "invalid_request")
+		s.Do(t, "createTicketMessage", `{"content":"`+strings.Repeat("\U0001F44B", 2001)+`"}`, apitest.Path("id", mute)).
+			WantError(t, 400, "invalid_request")
 
 		// All of them are kept under their keys, whatever happens since.
 		dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET status = 'open', closed_at = NULL, channel_id = '701'`)

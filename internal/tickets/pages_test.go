@@ -24,7 +24,8 @@ func TestPagesAreThoseOfTheSortedList(t *testing.T) {
 	ctx := context.Background()
 	d := dbtest.New(t).DB
 	dbtest.Fill(t, d, twoGuilds, `
-		INSERT INTO tickets (guild_id, id, number, status, opener_id, claimed_by_id, channel_id, last_message_at, created_at, updated_at, closed_at)
+		INSERT INTO tickets (guild_id, id, number, status, opener_id, claimed_by_id, channel_id,
+			last_message_at, created_at, updated_at, closed_at)
 		SELECT guild, 'ticket-' || n, n, CASE WHEN n % 5 = 0 THEN 'closed' ELSE 'open' END, (n % 3 + 1)::text, nullif(n % 4, 0)::text,
 		       nullif(n % 50, 0)::text, CASE WHEN n % 6 <> 0 THEN timestamptz '2026-01-02' + n * 6101 % 5000 / 2 * interval '1 minute' END,
 		       timestamptz '2026-01-01' + n / 3 * interval '1 minute', timestamptz '2026-01-02' + n * 7919 % 5000 / 2 * interval '1 minute',
@@ -93,7 +94,8 @@ func byHand(all []row, f filter) []row {
 // 60,000 tickets of 90,000: few are open, and few of those unclaimed; one member
 // opened a third of them.
 const many = `
-	INSERT INTO tickets (guild_id, id, number, status, opener_id, claimed_by_id, channel_id, last_message_at, created_at, updated_at, closed_at)
+	INSERT INTO tickets (guild_id, id, number, status, opener_id, claimed_by_id, channel_id,
+		last_message_at, created_at, updated_at, closed_at)
 	SELECT guild, 'ticket-' || n, n, CASE WHEN n % 100 = 0 THEN 'open' ELSE 'closed' END,
 	       CASE WHEN n % 3 = 0 THEN '77' ELSE (1000 + n % 400)::text END, CASE WHEN n % 70 <> 0 THEN (40 + n % 20)::text END, (5000 + n)::text,
 	       CASE WHEN n % 10 <> 0 THEN timestamptz '2026-01-02' + n * 6101 % 60000 * interval '1 minute' END,
@@ -126,7 +128,10 @@ func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 		{"an opener by activity", "tickets_of_opener", filter{Activity: true, OpenerID: "1017"}},
 		{"a staff member by activity", "tickets_of_claim", filter{Activity: true, ClaimedByID: "42"}},
 		{"changes", "tickets_changed", filter{Changed: &since}},
-		{"changes of some", "tickets_changed", filter{Changed: &since, OpenerID: "77", Status: "open", Unclaimed: true, ChannelID: "5017", Number: 17}},
+		{
+			"changes of some", "tickets_changed",
+			filter{Changed: &since, OpenerID: "77", Status: "open", Unclaimed: true, ChannelID: "5017", Number: 17},
+		},
 	} {
 		for _, p := range []page.P{page.Of(1, 25), page.Of(400, 25)} {
 			t.Run(fmt.Sprintf("%s, page %d", c.name, p.Page), func(t *testing.T) {
@@ -134,7 +139,8 @@ func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 				sql, args := query("1", c.filter, p)
 				if c.filter.Changed != nil || !c.filter.Activity && c.filter.Number == 0 && c.filter.ChannelID == "" {
 					dbtest.WantIndex(t, d, c.index, sql, args...)
-				} else if plan := dbtest.Plan(t, d, sql, args...); !strings.Contains(plan, " using "+c.index+" ") && !strings.Contains(plan, " on "+c.index+"\n") {
+				} else if plan := dbtest.Plan(t, d, sql, args...); !strings.Contains(plan, " using "+c.index+" ") &&
+					!strings.Contains(plan, " on "+c.index+"\n") {
 					// The page, or the few that are sorted, come from the index.
 					t.Errorf("the query does not use %s:\n%s", c.index, plan)
 				}

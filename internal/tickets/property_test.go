@@ -155,7 +155,8 @@ type story struct {
 func TestMessagesProperty(t *testing.T) {
 	t.Parallel()
 	s := &story{platform: &platformModel{
-		StandIn: *chat.NewStandIn(slog.New(slog.DiscardHandler)), posted: map[string][]post{}, gone: map[string]bool{}, archived: map[string]bool{}, next: map[string][]int{},
+		StandIn: *chat.NewStandIn(slog.New(slog.DiscardHandler)), posted: map[string][]post{}, gone: map[string]bool{},
+		archived: map[string]bool{}, next: map[string][]int{},
 	}, ops: map[string]apitest.Operation{}}
 	for _, op := range []string{"createTicketMessage", "closeTicket", "reopenTicket"} {
 		s.ops[op] = apitest.Find(t, op)

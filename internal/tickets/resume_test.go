@@ -168,16 +168,14 @@ func TestLeaseLost(t *testing.T) {
 		<-begun
 		s.fail.freeze.Store(nil)
 		s.elapse(t, 16)
-		if err := s.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		dbtest.Do(t, s.DB(), func(ctx context.Context, tx *db.Tx) error {
 			var intent string
 			if err := tx.GetContext(ctx, &intent, `SELECT id FROM chat_intents`); err != nil {
 				return err
 			}
 			_, err := chat.Take(ctx, tx, s.Guild, intent)
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 		close(thaw)
 		(<-done).WantError(t, 503, "service_unavailable")
 		s.elapse(t, 16)

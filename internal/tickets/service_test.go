@@ -32,19 +32,22 @@ func TestListTickets(t *testing.T) {
 		"by opener":                   {[]apitest.Arg{apitest.Query("opener_id", "4001")}, []int{3, 2}},
 		"by who claimed":              {[]apitest.Arg{apitest.Query("claimed_by_id", "55")}, []int{2, 1}},
 		"by who claimed and status":   {[]apitest.Arg{apitest.Query("claimed_by_id", "55"), apitest.Query("status", "open")}, []int{1}},
-		"by opener, claim and status": {[]apitest.Arg{apitest.Query("opener_id", "4001"), apitest.Query("claimed_by_id", "55"), apitest.Query("status", "closed")}, []int{2}},
-		"by a pair that nothing is":   {[]apitest.Arg{apitest.Query("opener_id", "4001"), apitest.Query("claimed_by_id", "56")}, nil},
-		"unclaimed":                   {[]apitest.Arg{apitest.Query("claimed_by_id", "none")}, []int{5, 4, 3}},
-		"unclaimed and open":          {[]apitest.Arg{apitest.Query("claimed_by_id", "none"), apitest.Query("status", "open")}, []int{5, 3}},
-		"unclaimed of an opener":      {[]apitest.Arg{apitest.Query("claimed_by_id", "none"), apitest.Query("opener_id", "4001")}, []int{3}},
-		"by channel":                  {[]apitest.Arg{apitest.Query("channel_id", "704")}, []int{4}},
-		"by number":                   {[]apitest.Arg{apitest.Query("number", "3")}, []int{3}},
-		"by another guild's number":   {[]apitest.Arg{apitest.Query("number", "9")}, nil},
-		"by activity":                 {[]apitest.Arg{apitest.Query("order", "activity")}, []int{2, 4, 5, 3, 1}},
-		"open by activity":            {[]apitest.Arg{apitest.Query("order", "activity"), apitest.Query("status", "closed")}, []int{2, 4}},
-		"as they were created":        {[]apitest.Arg{apitest.Query("order", "created")}, []int{5, 4, 3, 2, 1}},
-		"page by page":                {[]apitest.Arg{apitest.Query("page", "2"), apitest.Query("per_page", "2")}, []int{3, 2}},
-		"empty beyond the end":        {[]apitest.Arg{apitest.Query("page", "9"), apitest.Query("per_page", "2")}, nil},
+		"by opener, claim and status": {[]apitest.Arg{
+			apitest.Query("opener_id", "4001"), apitest.Query("claimed_by_id", "55"),
+			apitest.Query("status", "closed"),
+		}, []int{2}},
+		"by a pair that nothing is": {[]apitest.Arg{apitest.Query("opener_id", "4001"), apitest.Query("claimed_by_id", "56")}, nil},
+		"unclaimed":                 {[]apitest.Arg{apitest.Query("claimed_by_id", "none")}, []int{5, 4, 3}},
+		"unclaimed and open":        {[]apitest.Arg{apitest.Query("claimed_by_id", "none"), apitest.Query("status", "open")}, []int{5, 3}},
+		"unclaimed of an opener":    {[]apitest.Arg{apitest.Query("claimed_by_id", "none"), apitest.Query("opener_id", "4001")}, []int{3}},
+		"by channel":                {[]apitest.Arg{apitest.Query("channel_id", "704")}, []int{4}},
+		"by number":                 {[]apitest.Arg{apitest.Query("number", "3")}, []int{3}},
+		"by another guild's number": {[]apitest.Arg{apitest.Query("number", "9")}, nil},
+		"by activity":               {[]apitest.Arg{apitest.Query("order", "activity")}, []int{2, 4, 5, 3, 1}},
+		"open by activity":          {[]apitest.Arg{apitest.Query("order", "activity"), apitest.Query("status", "closed")}, []int{2, 4}},
+		"as they were created":      {[]apitest.Arg{apitest.Query("order", "created")}, []int{5, 4, 3, 2, 1}},
+		"page by page":              {[]apitest.Arg{apitest.Query("page", "2"), apitest.Query("per_page", "2")}, []int{3, 2}},
+		"empty beyond the end":      {[]apitest.Arg{apitest.Query("page", "9"), apitest.Query("per_page", "2")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -284,7 +287,8 @@ func TestListTicketMessages(t *testing.T) {
 			VALUES ($1, $2, $3, 'message', 'opener', '4000', $3, $4)`, a.Guild, id, fmt.Sprintf("m%d", 5-i), at.Add(time.Duration(i/2)*time.Second))
 	}
 	here := apitest.Path("id", id)
-	a.Do(t, "listTicketMessages", "", here).Want(t, 200, `{"data":[{"id":"m4"},{"id":"m5"},{"id":"m2"},{"id":"m3"},{"id":"m1"}],"has_more":false}`)
+	a.Do(t, "listTicketMessages", "", here).
+		Want(t, 200, `{"data":[{"id":"m4"},{"id":"m5"},{"id":"m2"},{"id":"m3"},{"id":"m1"}],"has_more":false}`)
 	a.Do(t, "listTicketMessages", "", here, apitest.Query("page", "2"), apitest.Query("per_page", "2")).
 		Want(t, 200, `{"data":[{"id":"m2"},{"id":"m3"}],"has_more":true}`)
 	a.Do(t, "listTicketMessages", "", here, apitest.Query("since", "2026-03-01T13:00:02+01:00")).Want(t, 200, `{"data":[{"id":"m1"}]}`)
@@ -292,7 +296,8 @@ func TestListTicketMessages(t *testing.T) {
 		Want(t, 200, `{"data":[{"id":"m1"},{"id":"m3"}],"has_more":true}`)
 	a.Do(t, "listTicketMessages", "", here, apitest.Query("order", "desc"), apitest.Query("page", "2"), apitest.Query("per_page", "2")).
 		Want(t, 200, `{"data":[{"id":"m2"},{"id":"m5"}],"has_more":true}`)
-	a.Do(t, "listTicketMessages", "", here, apitest.Query("order", "asc"), apitest.Query("per_page", "1")).Want(t, 200, `{"data":[{"id":"m4"}]}`)
+	a.Do(t, "listTicketMessages", "", here, apitest.Query("order", "asc"), apitest.Query("per_page", "1")).
+		Want(t, 200, `{"data":[{"id":"m4"}]}`)
 	a.Do(t, "listTicketMessages", "", here, apitest.Query("order", "newest")).WantError(t, 400, "invalid_request")
 	a.Do(t, "listTicketMessages", "", here, apitest.Query("since", "yesterday")).WantError(t, 400, "invalid_request")
 }

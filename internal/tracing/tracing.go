@@ -110,7 +110,7 @@ func New(ctx context.Context, version string, log *slog.Logger) (*Tracer, error)
 // complaints passes on what goes wrong with the export, now and then.
 type complaints struct {
 	log  *slog.Logger
-	last atomic.Int64
+	last atomic.Int64 // when one was passed on, in Unix nanoseconds
 }
 
 // Handle implements otel.ErrorHandler.

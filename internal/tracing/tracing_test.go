@@ -78,7 +78,8 @@ func TestWhatIsNotSampledIsNotRecorded(t *testing.T) {
 	out := http.Header{}
 	request.Inject(out)
 	request.End()
-	if !strings.HasPrefix(out.Get("Traceparent"), "00-"+callersTrace) || !strings.HasSuffix(out.Get("Traceparent"), "-00") || len(spans.Ended()) != 0 {
+	if !strings.HasPrefix(out.Get("Traceparent"), "00-"+callersTrace) || !strings.HasSuffix(out.Get("Traceparent"), "-00") ||
+		len(spans.Ended()) != 0 {
 		t.Errorf("passed on %q, recorded %d spans", out.Get("Traceparent"), len(spans.Ended()))
 	}
 }
@@ -87,7 +88,10 @@ func TestWhatIsNotSampledIsNotRecorded(t *testing.T) {
 func TestAMalformedTraceparentBeginsATraceOfItsOwn(t *testing.T) {
 	t.Parallel()
 	tracer, spans := recording(t)
-	bad := []string{"", "x", "00-" + strings.Repeat("0", 32) + "-b7ad6b7169203331-01", "ff-" + callersTrace + "-b7ad6b7169203331-01", strings.Repeat("a", 1<<16)}
+	bad := []string{
+		"", "x", "00-" + strings.Repeat("0", 32) + "-b7ad6b7169203331-01", "ff-" + callersTrace + "-b7ad6b7169203331-01",
+		strings.Repeat("a", 1<<16),
+	}
 	for _, text := range bad {
 		_, s := tracer.Request(t.Context(), http.Header{"Traceparent": {text}}, "GET /x")
 		s.End()
@@ -171,7 +175,10 @@ func TestSettings(t *testing.T) { //nolint:paralleltest // it sets the environme
 		{env: map[string]string{endpoint: "http://collector:4318", "OTEL_TRACES_EXPORTER": "none"}},
 		{env: map[string]string{endpoint: "collector:4318"}, wanted: true, refuse: endpoint},
 		{env: map[string]string{tracesEndpoint: "unix:///x"}, wanted: true, refuse: tracesEndpoint},
-		{env: map[string]string{endpoint: "http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, wanted: true, refuse: "OTEL_EXPORTER_OTLP_PROTOCOL"},
+		{
+			env: map[string]string{endpoint: "http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, wanted: true,
+			refuse: "OTEL_EXPORTER_OTLP_PROTOCOL",
+		},
 	} {
 		for _, name := range []string{endpoint, tracesEndpoint, "OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 			t.Setenv(name, c.env[name])

@@ -41,7 +41,8 @@ var from = netip.MustParseAddr("203.0.113.9")
 
 func request(guild string, n, status int) usage.Request {
 	r := usage.Request{
-		Guild: guild, Token: "token-" + guild, Operation: "getWallet", RequestID: fmt.Sprintf("%s-%06d", guild, n), Status: status, From: from, At: time.Now(),
+		Guild: guild, Token: "token-" + guild, Operation: "getWallet", RequestID: fmt.Sprintf("%s-%06d", guild, n), Status: status,
+		From: from, At: time.Now(),
 	}
 	if status >= 400 {
 		r.Code = "not_found"
@@ -77,7 +78,8 @@ func TestWhatIsCountedIsWrittenOnce(t *testing.T) {
 			t.Errorf("round %d: %d requests of the token, %d of the guild", round, token, guild)
 		}
 		for _, token := range []string{"token-a", ""} {
-			if n := dbtest.Value[int](t, d.DB, `SELECT (SELECT sum(requests) FROM usage_totals WHERE token_id = $1) + 1000 * (SELECT sum(requests) FROM usage_days WHERE token_id = $1)`, token); n != 1001*6*round {
+			if n := dbtest.Value[int](t, d.DB, `SELECT (SELECT sum(requests) FROM usage_totals WHERE token_id = $1)
+				+ 1000 * (SELECT sum(requests) FROM usage_days WHERE token_id = $1)`, token); n != 1001*6*round {
 				t.Errorf("round %d: the sums of %q are %d", round, token, n)
 			}
 		}
@@ -158,7 +160,8 @@ func TestPrune(t *testing.T) {
 			t.Errorf("step %d deletes %d, want %d", i, n, want)
 		}
 	}
-	if n := dbtest.Value[int](t, d, `SELECT (SELECT count(*) FROM usage_hours) + (SELECT count(*) FROM usage_addresses) + (SELECT count(*) FROM usage_refusals)`); n != 1507 {
+	if n := dbtest.Value[int](t, d, `SELECT (SELECT count(*) FROM usage_hours)
+		+ (SELECT count(*) FROM usage_addresses) + (SELECT count(*) FROM usage_refusals)`); n != 1507 {
 		t.Errorf("%d rows are left", n)
 	}
 }

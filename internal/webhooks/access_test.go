@@ -69,7 +69,8 @@ func TestAnEndpointOfUnreadableEvents(t *testing.T) {
 	refuses := func(t *testing.T, view *apitest.API, scope string) {
 		t.Helper()
 		for _, patch := range []string{
-			`{"url":"https://127.0.0.1:10/"}`, `{"events":["xp.level_up"]}`, `{"enabled":true}`, `{"description":"x"}`, `{"enabled":false,"url":"https://127.0.0.1:10/"}`,
+			`{"url":"https://127.0.0.1:10/"}`, `{"events":["xp.level_up"]}`, `{"enabled":true}`, `{"description":"x"}`,
+			`{"enabled":false,"url":"https://127.0.0.1:10/"}`,
 		} {
 			wantScope(t, view.Do(t, "updateWebhookEndpoint", patch, on), scope)
 		}
@@ -187,7 +188,10 @@ func TestRotationEndsOldSecrets(t *testing.T) {
 	id, first := register(t, api, receiver.URL)
 	work(t, config(t, api, receiver))
 	on := apitest.Path("id", id)
-	for _, bad := range []string{`{"old_secret_expires_in":-1}`, `{"old_secret_expires_in":86401}`, `{"old_secret_expires_in":"0"}`, `{"expires_in":0}`, `[]`} {
+	for _, bad := range []string{
+		`{"old_secret_expires_in":-1}`, `{"old_secret_expires_in":86401}`, `{"old_secret_expires_in":"0"}`,
+		`{"expires_in":0}`, `[]`,
+	} {
 		api.Do(t, "rotateWebhookSecret", bad, on).WantError(t, 400, "invalid_request")
 	}
 	verifies := func(secret string) bool {

@@ -17,7 +17,21 @@ import (
 )
 
 // The functions of this file are the command line's, which knows an endpoint by
-// its id alone: they find its guild and do the rest bound to that.
+// its id alone and asks for its guild first.
+
+// GuildOf finds the guild of an endpoint. Only the command line may ask: the API
+// knows its guild from the token.
+func GuildOf(ctx context.Context, q db.Querier, id string) (string, error) {
+	var guild string
+	err := q.GetContext(ctx, &guild, `SELECT guild_id FROM webhook_endpoints WHERE id = $1`, id)
+	if db.Missing(err) {
+		return "", fault.New(fault.NotFound, "not_found", "No such webhook endpoint.")
+	}
+	if err != nil {
+		return "", fmt.Errorf("find endpoint %s: %w", id, err)
+	}
+	return guild, nil
+}
 
 // Add registers an endpoint for the given event types, all of them if there are
 // none, and shows its secret, once.
@@ -37,32 +51,9 @@ func List(ctx context.Context, d *db.DB, guild string) ([]gen.WebhookEndpoint, e
 	return shown(rows, show), nil
 }
 
-// RotateSecret gives an endpoint a new secret and shows it, once. The one before
-// signs along for the overlap.
-func RotateSecret(ctx context.Context, cfg Config, id string, overlap time.Duration) (gen.WebhookEndpointWithSecret, error) {
-	guild, err := guildOf(ctx, cfg.DB.Reader(), id)
-	if err != nil {
-		return gen.WebhookEndpointWithSecret{}, err
-	}
-	return Rotate(ctx, cfg, cfg.DB, guild, id, overlap)
-}
-
-// Remove deletes an endpoint.
-func Remove(ctx context.Context, d *db.DB, id string) error {
-	guild, err := guildOf(ctx, d.Reader(), id)
-	if err != nil {
-		return err
-	}
-	return Delete(ctx, d, guild, id)
-}
-
 // Deliveries returns an endpoint's newest deliveries that pass the filter, at
 // most limit of them.
-func Deliveries(ctx context.Context, d *db.DB, id string, f Filter, limit int) ([]gen.WebhookDelivery, error) {
-	guild, err := guildOf(ctx, d.Reader(), id)
-	if err != nil {
-		return nil, err
-	}
+func Deliveries(ctx context.Context, d *db.DB, guild, id string, f Filter, limit int) ([]gen.WebhookDelivery, error) {
 	for _, c := range []struct {
 		value, what string
 		known       []string
@@ -82,23 +73,8 @@ func Deliveries(ctx context.Context, d *db.DB, id string, f Filter, limit int) (
 	return shown(rows, showDelivery), nil
 }
 
-// Recover queues the failed deliveries of an endpoint once more that were
-// created since the given instant and whose events have not arrived since, and
-// returns how many, at most 10,000.
-func Recover(ctx context.Context, d *db.DB, id string, since time.Time) (int, error) {
-	guild, err := guildOf(ctx, d.Reader(), id)
-	if err != nil {
-		return 0, err
-	}
-	return Requeue(ctx, d, guild, id, since)
-}
-
 // Redeliver queues the event of a delivery once more.
-func Redeliver(ctx context.Context, d *db.DB, id, deliveryID string) (gen.WebhookDelivery, error) {
-	guild, err := guildOf(ctx, d.Reader(), id)
-	if err != nil {
-		return gen.WebhookDelivery{}, err
-	}
+func Redeliver(ctx context.Context, d *db.DB, guild, id, deliveryID string) (gen.WebhookDelivery, error) {
 	fresh, err := SendAgain(ctx, d, guild, id, deliveryID)
 	if err != nil {
 		return gen.WebhookDelivery{}, err
@@ -113,11 +89,7 @@ var ErrNoWorker = errors.New("no worker has made the attempt: is `guildhall serv
 // Test sends a ping to an endpoint and waits for the first attempt, which a
 // running worker makes. It returns what the receiver answered. Without an
 // attempt in time it is ErrNoWorker, with the delivery, which stays queued.
-func Test(ctx context.Context, d *db.DB, id string) (gen.WebhookDelivery, error) {
-	guild, err := guildOf(ctx, d.Reader(), id)
-	if err != nil {
-		return gen.WebhookDelivery{}, err
-	}
+func Test(ctx context.Context, d *db.DB, guild, id string) (gen.WebhookDelivery, error) {
 	ping, err := SendPing(ctx, d, guild, id)
 	if err != nil {
 		return gen.WebhookDelivery{}, err
@@ -129,18 +101,4 @@ func Test(ctx context.Context, d *db.DB, id string) (gen.WebhookDelivery, error)
 		err = context.Cause(waiting)
 	}
 	return showDelivery(row), err
-}
-
-// guildOf finds the guild of an endpoint. Only the command line may ask: the
-// API knows its guild from the token.
-func guildOf(ctx context.Context, q db.Querier, id string) (string, error) {
-	var guild string
-	err := q.GetContext(ctx, &guild, `SELECT guild_id FROM webhook_endpoints WHERE id = $1`, id)
-	if db.Missing(err) {
-		return "", fault.New(fault.NotFound, "not_found", "No such webhook endpoint.")
-	}
-	if err != nil {
-		return "", fmt.Errorf("find endpoint %s: %w", id, err)
-	}
-	return guild, nil
 }

@@ -13,13 +13,14 @@ import (
 func TestListsOfDeliveriesUseAnIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
-	err := d.DB.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+	dbtest.Do(t, d.DB, func(ctx context.Context, tx *db.Tx) error {
 		for _, sql := range []string{
 			`INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'g', '1')`,
 			`INSERT INTO webhook_events (guild_id, id, type, payload) SELECT '1', 'e' || i, 'case.created', '{}' FROM generate_series(1, 20000) i`,
 			`INSERT INTO webhook_deliveries (guild_id, endpoint_id, id, event_id, event_type, state, fresh, response_class, created_at)
 			 SELECT '1', 'w' || i % 3, 'd' || i, 'e' || i, (ARRAY['case.created','case.updated','ticket.closed','xp.level_up'])[1 + i % 4],
-			        (ARRAY['delivered','failed','held','pending'])[1 + i % 4], false, (ARRAY['2xx','5xx','none',NULL])[1 + i % 4], now() - i * interval '1 minute'
+			        (ARRAY['delivered','failed','held','pending'])[1 + i % 4], false, (ARRAY['2xx','5xx','none',NULL])[1 + i % 4],
+			now() - i * interval '1 minute'
 			 FROM generate_series(1, 20000) i`,
 			`ANALYZE webhook_deliveries`,
 		} {
@@ -29,9 +30,6 @@ func TestListsOfDeliveriesUseAnIndex(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, c := range []struct {
 		index string
 		f     Filter

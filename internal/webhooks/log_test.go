@@ -99,7 +99,8 @@ func TestRecoverQueuesWhatHasNotArrived(t *testing.T) {
 	}
 	fill(t, api, id, "ok-", 3, "delivered", "2xx")
 	fill(t, api, id, "bad-", 4, "failed", "5xx")
-	api.Do(t, "redeliverWebhookDelivery", "", on, apitest.Path("deliveryId", "bad-1")).Want(t, 202, `{"data":{"event_id":"bad-1","status":"pending"}}`)
+	api.Do(t, "redeliverWebhookDelivery", "", on, apitest.Path("deliveryId", "bad-1")).
+		Want(t, 202, `{"data":{"event_id":"bad-1","status":"pending"}}`)
 	if n := recovered(`{"since":"2099-01-01T00:00:00Z"}`); n != "0" {
 		t.Errorf("%s queued of what failed after 2099", n)
 	}

@@ -79,7 +79,7 @@ func (m manager) register(ctx context.Context, tx *db.Tx, guild string, p patch)
 		return endpoint{}, "", err
 	}
 	secret := newSecret()
-	e.Secret, e.SecretPreview = m.cfg.Box.Seal([]byte(secret), boundTo(guild, e.ID)), preview(secret)
+	e.Secret, e.SecretPreview = m.cfg.Box.Seal([]byte(secret), delivery.BoundTo(guild, e.ID)), preview(secret)
 	e, err := insert(ctx, tx, e)
 	if err != nil {
 		return endpoint{}, "", err
@@ -147,7 +147,7 @@ func (m manager) change(ctx context.Context, tx *db.Tx, was endpoint, p patch) (
 // along for the given time.
 func (m manager) rotate(ctx context.Context, tx *db.Tx, guild, id string, overlap time.Duration) (endpoint, string, error) {
 	secret := newSecret()
-	e, err := replaceSecret(ctx, tx, guild, id, m.cfg.Box.Seal([]byte(secret), boundTo(guild, id)), preview(secret), overlap)
+	e, err := replaceSecret(ctx, tx, guild, id, m.cfg.Box.Seal([]byte(secret), delivery.BoundTo(guild, id)), preview(secret), overlap)
 	if err != nil {
 		return endpoint{}, "", err
 	}

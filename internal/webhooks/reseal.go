@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"guildhall/internal/db"
+	"guildhall/internal/delivery"
 	"guildhall/internal/seal"
 )
 
@@ -25,7 +26,7 @@ type sealedSecrets struct {
 func SampleSecrets(ctx context.Context, q db.Querier, box *seal.Box) (some, opens bool, err error) {
 	rows, err := sealedAfter(ctx, q, sealedSecrets{}, 100)
 	for _, r := range rows {
-		if _, err := box.Open(r.Secret, boundTo(r.GuildID, r.ID)); err == nil {
+		if _, err := box.Open(r.Secret, delivery.BoundTo(r.GuildID, r.ID)); err == nil {
 			return true, true, nil
 		}
 	}
@@ -60,7 +61,7 @@ func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (seal.Count, error) {
 // opens signs nothing any more, and is kept as it is.
 func (s sealedSecrets) reseal(box *seal.Box) (fresh sealedSecrets, changed bool, err error) {
 	fresh = s
-	if fresh.Secret, changed, err = box.Reseal(s.Secret, boundTo(s.GuildID, s.ID)); err != nil {
+	if fresh.Secret, changed, err = box.Reseal(s.Secret, delivery.BoundTo(s.GuildID, s.ID)); err != nil {
 		return s, false, err
 	}
 	var old []oldSecret
@@ -68,7 +69,7 @@ func (s sealedSecrets) reseal(box *seal.Box) (fresh sealedSecrets, changed bool,
 		return s, false, fmt.Errorf("read the replaced secrets of endpoint %s: %w", s.ID, err)
 	}
 	for i := range old {
-		sealed, also, err := box.Reseal(old[i].Sealed, boundTo(s.GuildID, s.ID))
+		sealed, also, err := box.Reseal(old[i].Sealed, delivery.BoundTo(s.GuildID, s.ID))
 		if err == nil && also {
 			old[i].Sealed, changed = sealed, true
 		}

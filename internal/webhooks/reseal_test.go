@@ -7,6 +7,7 @@ import (
 
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/delivery"
 	"guildhall/internal/egress"
 	"guildhall/internal/fault"
 	"guildhall/internal/seal"
@@ -20,7 +21,7 @@ func endpoints(t *testing.T, d *db.DB, n int, b *seal.Box) {
 	ids, sealed := make([]string, n), make([][]byte, n)
 	for i := range n {
 		ids[i] = fmt.Sprint("e", i)
-		sealed[i] = b.Seal([]byte(ids[i]), boundTo("1", ids[i]))
+		sealed[i] = b.Seal([]byte(ids[i]), delivery.BoundTo("1", ids[i]))
 	}
 	dbtest.Exec(t, d, `
 		INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
@@ -48,7 +49,7 @@ func TestResealRewritesEverySecret(t *testing.T) {
 	}
 	for _, id := range []string{"e0", fmt.Sprint("e", n-1)} {
 		sealed := dbtest.Value[[]byte](t, d, `SELECT secret FROM webhook_endpoints WHERE id = $1`, id)
-		if plain, err := sealtest.Box(t, 2).Open(sealed, boundTo("1", id)); err != nil || string(plain) != id {
+		if plain, err := sealtest.Box(t, 2).Open(sealed, delivery.BoundTo("1", id)); err != nil || string(plain) != id {
 			t.Errorf("%s is %q under the new key, %v", id, plain, err)
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"time"
-
-	"guildhall/internal/delivery"
 )
 
 const (
@@ -31,12 +29,6 @@ func newSecret() string {
 // preview is what may be shown of a secret after its creation.
 func preview(secret string) string {
 	return secretPrefix + "..." + secret[len(secret)-4:]
-}
-
-// boundTo is the place a secret is sealed for. A sealed secret that is copied
-// into another endpoint's row does not open there.
-func boundTo(guild, endpoint string) string {
-	return delivery.BoundTo(guild, endpoint)
 }
 
 // oldSecret is a replaced secret as it is stored. It signs along until its time.

@@ -108,8 +108,10 @@ func TestCreateWebhookEndpoint(t *testing.T) {
 	api := apitest.New(t)
 	dbtest.Unlisten(t, api.DB(), api.Guild)
 	t.Run("shows the secret once and keeps it unreadable", func(t *testing.T) {
-		a := api.Key("k").Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1:9/x","events":["xp.level_up","case.created","xp.level_up"],"description":"Audit log"}`).
-			Want(t, 201, `{"data":{"url":"https://127.0.0.1:9/x","description":"Audit log","events":["case.created","xp.level_up"],"enabled":true,"disabled_reason":null}}`)
+		a := api.Key("k").Do(t, "createWebhookEndpoint",
+			`{"url":"https://127.0.0.1:9/x","events":["xp.level_up","case.created","xp.level_up"],"description":"Audit log"}`).
+			Want(t, 201, `{"data":{"url":"https://127.0.0.1:9/x","description":"Audit log",`+
+				`"events":["case.created","xp.level_up"],"enabled":true,"disabled_reason":null}}`)
 		id, secret := a.Str(t, "data.id"), a.Str(t, "data.secret")
 		if a.Header.Get("Location") != "/api/v1/webhooks/"+id {
 			t.Errorf("Location is %q", a.Header.Get("Location"))
@@ -117,7 +119,9 @@ func TestCreateWebhookEndpoint(t *testing.T) {
 		if !strings.HasPrefix(secret, "whsec_") || !strings.HasSuffix(secret, strings.TrimPrefix(a.Str(t, "data.secret_preview"), "whsec_...")) {
 			t.Errorf("secret %q, preview %q", secret, a.Str(t, "data.secret_preview"))
 		}
-		api.Key("k").Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1:9/x","events":["xp.level_up","case.created","xp.level_up"],"description":"Audit log"}`).WantReplayOf(t, a)
+		api.Key("k").Do(t, "createWebhookEndpoint",
+			`{"url":"https://127.0.0.1:9/x","events":["xp.level_up","case.created","xp.level_up"],"description":"Audit log"}`).
+			WantReplayOf(t, a)
 		for _, body := range []string{
 			string(api.Do(t, "getWebhookEndpoint", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"id":"`+id+`"}}`).Body),
 			string(api.Do(t, "listWebhookEndpoints", "").Want(t, 200, `{"data":[{"id":"`+id+`"}]}`).Body),
@@ -231,10 +235,12 @@ func TestUpdateWebhookEndpoint(t *testing.T) {
 	on := apitest.Path("id", id)
 	t.Run("changes what is named", func(t *testing.T) {
 		api.Do(t, "updateWebhookEndpoint", `{"url":"https://127.0.0.1:10/new","description":"label"}`, on).
-			Want(t, 200, `{"data":{"url":"https://127.0.0.1:10/new","description":"label","events":["case.created","economy.balance_changed"],"enabled":true}}`)
+			Want(t, 200, `{"data":{"url":"https://127.0.0.1:10/new","description":"label",`+
+				`"events":["case.created","economy.balance_changed"],"enabled":true}}`)
 		api.Do(t, "updateWebhookEndpoint", `{"events":["ticket.closed"]}`, on).
 			Want(t, 200, `{"data":{"url":"https://127.0.0.1:10/new","description":"label","events":["ticket.closed"]}}`)
-		api.Do(t, "updateWebhookEndpoint", `{"description":null,"enabled":false}`, on).Want(t, 200, `{"data":{"description":null,"enabled":false}}`)
+		api.Do(t, "updateWebhookEndpoint", `{"description":null,"enabled":false}`, on).
+			Want(t, 200, `{"data":{"description":null,"enabled":false}}`)
 		api.Do(t, "updateWebhookEndpoint", `{"enabled":true}`, on).Want(t, 200, `{"data":{"enabled":true,"disabled_reason":null}}`)
 	})
 	t.Run("refuses what a registration refuses", func(t *testing.T) {
@@ -251,7 +257,8 @@ func TestEndpointsBelongToOneGuild(t *testing.T) {
 	api := apitest.New(t)
 	dbtest.Unlisten(t, api.DB(), api.Guild)
 	id, _ := register(t, api, "https://127.0.0.1:9/")
-	delivery := api.Do(t, "testWebhookEndpoint", "", apitest.Path("id", id)).Want(t, 202, `{"data":{"event_type":"ping","status":"pending","attempt_count":0}}`).Str(t, "data.id")
+	delivery := api.Do(t, "testWebhookEndpoint", "", apitest.Path("id", id)).
+		Want(t, 202, `{"data":{"event_type":"ping","status":"pending","attempt_count":0}}`).Str(t, "data.id")
 	for _, view := range []struct {
 		api          *apitest.API
 		id, delivery string
@@ -271,9 +278,11 @@ func TestEndpointsBelongToOneGuild(t *testing.T) {
 	api.Next(t).Do(t, "listWebhookEndpoints", "").Want(t, 200, `{"data":[],"has_more":false}`)
 
 	for _, op := range []string{
-		"getWebhookEndpoint", "deleteWebhookEndpoint", "rotateWebhookSecret", "testWebhookEndpoint", "getWebhookDelivery", "redeliverWebhookDelivery",
+		"getWebhookEndpoint", "deleteWebhookEndpoint", "rotateWebhookSecret", "testWebhookEndpoint", "getWebhookDelivery",
+		"redeliverWebhookDelivery",
 	} {
-		api.Do(t, op, "", apitest.Path("id", id), apitest.Path("deliveryId", delivery), apitest.Query("force", "true")).WantError(t, 400, "invalid_request")
+		api.Do(t, op, "", apitest.Path("id", id), apitest.Path("deliveryId", delivery), apitest.Query("force", "true")).
+			WantError(t, 400, "invalid_request")
 	}
 	api.Do(t, "getWebhookEndpoint", "", apitest.Path("id", id)).Want(t, 200, "")
 }
@@ -337,7 +346,8 @@ func TestWhatTheAPIChangesIsHeard(t *testing.T) {
 		ID   string
 		Data struct{ Delta int }
 	}
-	if err := json.Unmarshal([]byte(detail.Str(t, "data.request_body")), &body); err != nil || body.Data.Delta != 5 || body.ID != detail.Str(t, "data.event_id") {
+	if err := json.Unmarshal([]byte(detail.Str(t, "data.request_body")), &body); err != nil || body.Data.Delta != 5 ||
+		body.ID != detail.Str(t, "data.event_id") {
 		t.Errorf("the request body is %+v, %v", body, err)
 	}
 
@@ -403,9 +413,12 @@ func TestCommandLine(t *testing.T) {
 	if _, err := webhooks.Add(ctx, cfg, api.Guild, "https://10.0.0.1", nil); err == nil {
 		t.Error("Add took a private address")
 	}
-	rotated, err := webhooks.RotateSecret(ctx, cfg, added.ID, time.Hour)
+	if guild, err := webhooks.GuildOf(ctx, cfg.DB.Reader(), added.ID); err != nil || guild != api.Guild {
+		t.Errorf("the endpoint is of guild %s, %v", guild, err)
+	}
+	rotated, err := webhooks.Rotate(ctx, cfg, cfg.DB, api.Guild, added.ID, time.Hour)
 	if err != nil || rotated.Secret == added.Secret {
-		t.Errorf("RotateSecret: %v", err)
+		t.Errorf("Rotate: %v", err)
 	}
 	list, err := webhooks.List(ctx, cfg.DB, api.Guild)
 	if err != nil || len(list) != 1 || list[0].ID != added.ID {
@@ -414,32 +427,36 @@ func TestCommandLine(t *testing.T) {
 
 	receiver.expect(rotated.Secret, http.StatusTeapot)
 	work(t, engine)
-	tested, err := webhooks.Test(ctx, cfg.DB, added.ID)
-	if err != nil || tested.AttemptCount != 1 || tested.ResponseStatus == nil || *tested.ResponseStatus != http.StatusTeapot || *tested.ResponseExcerpt != "thanks" {
+	tested, err := webhooks.Test(ctx, cfg.DB, api.Guild, added.ID)
+	if err != nil || tested.AttemptCount != 1 || tested.ResponseStatus == nil || *tested.ResponseStatus != http.StatusTeapot ||
+		*tested.ResponseExcerpt != "thanks" {
 		t.Errorf("Test: %+v, %v", tested, err)
 	}
 	receiver.expect(rotated.Secret, http.StatusOK)
-	again, err := webhooks.Redeliver(ctx, cfg.DB, added.ID, tested.ID)
+	again, err := webhooks.Redeliver(ctx, cfg.DB, api.Guild, added.ID, tested.ID)
 	if err != nil || again.EventID != tested.EventID {
 		t.Errorf("Redeliver: %+v, %v", again, err)
 	}
 	testutil.Eventually(t, "the redelivery", func() bool {
-		done, err := webhooks.Deliveries(ctx, cfg.DB, added.ID, webhooks.Filter{Status: "delivered"}, 10)
+		done, err := webhooks.Deliveries(ctx, cfg.DB, api.Guild, added.ID, webhooks.Filter{Status: "delivered"}, 10)
 		return err == nil && slices.ContainsFunc(done, func(d gen.WebhookDelivery) bool { return d.ID == again.ID })
 	})
-	if all, err := webhooks.Deliveries(ctx, cfg.DB, added.ID, webhooks.Filter{}, 1); err != nil || len(all) != 1 {
+	if all, err := webhooks.Deliveries(ctx, cfg.DB, api.Guild, added.ID, webhooks.Filter{}, 1); err != nil || len(all) != 1 {
 		t.Errorf("Deliveries: %d, %v", len(all), err)
 	}
-	if _, err := webhooks.Deliveries(ctx, cfg.DB, added.ID, webhooks.Filter{Status: "lost"}, 1); err == nil {
+	if _, err := webhooks.Deliveries(ctx, cfg.DB, api.Guild, added.ID, webhooks.Filter{Status: "lost"}, 1); err == nil {
 		t.Error("Deliveries took an unknown status")
 	}
-	if err := webhooks.Remove(ctx, cfg.DB, added.ID); err != nil {
+	if err := webhooks.Delete(ctx, cfg.DB, api.Guild, added.ID); err != nil {
 		t.Error(err)
 	}
-	if err := webhooks.Remove(ctx, cfg.DB, added.ID); err == nil {
-		t.Error("Remove removed it twice")
+	if err := webhooks.Delete(ctx, cfg.DB, api.Guild, added.ID); err == nil {
+		t.Error("Delete removed it twice")
 	}
-	if _, err := webhooks.Test(ctx, cfg.DB, added.ID); err == nil {
+	if _, err := webhooks.Test(ctx, cfg.DB, api.Guild, added.ID); err == nil {
 		t.Error("Test tested a removed endpoint")
+	}
+	if guild, err := webhooks.GuildOf(ctx, cfg.DB.Reader(), added.ID); err == nil {
+		t.Errorf("a removed endpoint is of guild %s", guild)
 	}
 }

@@ -75,7 +75,10 @@ func TestTimeTravels(t *testing.T) {
 // FuzzParseTime holds the promise that whatever is read can be kept and shown:
 // it is in the years both sides know, and its outgoing form reads back.
 func FuzzParseTime(f *testing.F) {
-	for _, s := range []string{"2026-11-21T08:30:00Z", "0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59.9999999-00:00", "2026-11-21T08:30:00,5Z"} {
+	for _, s := range []string{
+		"2026-11-21T08:30:00Z", "0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59.9999999-00:00",
+		"2026-11-21T08:30:00,5Z",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -58,6 +58,18 @@ func (a *Response) Str(t testing.TB, path string) string {
 	return s
 }
 
+// All returns one member of every item of a list.
+func (a *Response) All(t testing.TB, member string) []string {
+	t.Helper()
+	var body struct{ Data []map[string]any }
+	a.Into(t, &body)
+	list := make([]string, len(body.Data))
+	for i, item := range body.Data {
+		list[i] = fmt.Sprint(item[member])
+	}
+	return list
+}
+
 // Want fails the test unless the response has this status and its body contains
 // subset: every member of it with the same value, arrays item by item.
 func (a *Response) Want(t testing.TB, status int, subset string) *Response {

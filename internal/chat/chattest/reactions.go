@@ -19,14 +19,6 @@ func (s *Server) React(channel, message, emoji string, users ...string) {
 	}
 }
 
-// Unreact takes a user's reaction away.
-func (s *Server) Unreact(channel, message, emoji, user string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at := reaction{channel, message, emoji}
-	s.reactions[at] = slices.DeleteFunc(s.reactions[at], func(u string) bool { return u == user })
-}
-
 // Bots makes users bots. The bot itself is one.
 func (s *Server) Bots(users ...string) {
 	s.mu.Lock()

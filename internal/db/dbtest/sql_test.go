@@ -9,56 +9,68 @@ import (
 // RELIABILITY.md, Operation.
 func TestRulesForStatements(t *testing.T) {
 	t.Parallel()
-	for statement, want := range map[string]string{
-		`SELECT count(*) FROM cases`:                                                                  "",
-		`SELECT id FROM cases WHERE guild_id = $1 FOR UPDATE`:                                         "",
-		`SELECT id FROM cases c WHERE c.guild_id = $1 AND id = $2 FOR NO KEY UPDATE OF c SKIP LOCKED`: "",
-		`SELECT id FROM cases WHERE id = $1 FOR UPDATE`:                                               "locks rows of cases",
-		`SELECT id FROM cases WHERE guild_id = ANY ($1) FOR SHARE`:                                    "locks rows of cases",
-		`SELECT id FROM cases -- WHERE guild_id = $1
-			FOR UPDATE`: "locks rows of cases",
-		`SELECT id FROM cases WHERE note = ' guild_id = $1 ' FOR UPDATE`:                                                                   "locks rows of cases",
-		`SELECT id FROM guilds WHERE id = $1 FOR NO KEY UPDATE`:                                                                            "",
-		`SELECT id FROM guilds WHERE id = ANY ($1) FOR NO KEY UPDATE`:                                                                      "locks rows of guilds",
-		`SELECT id FROM api_tokens WHERE id = ANY ($1) FOR KEY SHARE`:                                                                      "",
-		`WITH held AS (SELECT id FROM cases FOR UPDATE SKIP LOCKED) UPDATE cases SET note = '' FROM held WHERE cases.guild_id = $1`:        "locks rows of cases",
-		`WITH held AS (SELECT id FROM cases WHERE guild_id = $1 FOR UPDATE) UPDATE cases c SET note = '' FROM held WHERE c.id = held.id`:   "changes rows of cases",
-		`WITH w AS (SELECT guild_id, id FROM cases WHERE guild_id = $1) UPDATE cases c SET note = '' FROM w WHERE c.guild_id = w.guild_id`: "changes rows of cases",
-		`WITH w AS (SELECT guild_id, id FROM cases) UPDATE cases c SET note = '' FROM w WHERE c.guild_id = w.guild_id`:                     "changes rows of cases",
-		`UPDATE cases SET note = $1 WHERE (guild_id = $2 AND id = $3)`:                                                                     "",
-		`update only cases as c set note = $1 where c.guild_id = $2`:                                                                       "",
-		`UPDATE cases SET guild_id = $1 WHERE id = $2`:                                                                                     "changes rows of cases",
-		`UPDATE guilds SET name = $1 WHERE id = $2`:                                                                                        "",
-		`UPDATE guilds SET name = $1`: "changes rows of guilds",
-		`DELETE FROM cases WHERE (guild_id, id) IN (SELECT guild_id, id FROM cases LIMIT 10)`: "changes rows of cases",
-		`DELETE FROM cases WHERE guild_id = $1 AND id = ANY ($2)`:                             "",
-		`TRUNCATE cases`:              "changes rows of cases",
-		`SELECT 1; DELETE FROM cases`: "changes rows of cases",
-		`INSERT INTO cases (guild_id, id) SELECT unnest($1::text[]), 'x'`: "",
-		`INSERT INTO cases AS c (id) VALUES ($1)`:                         "adds rows to cases",
-		`INSERT INTO cases VALUES ($1, $2)`:                               "adds rows to cases",
-		`INSERT INTO guilds (id, name) VALUES ($1, $2)`:                   "",
-		`COPY "cases" ("guild_id", "id") FROM STDIN`:                      "",
-		`COPY "cases" ("id") FROM STDIN`:                                  "adds rows to cases",
-		`INSERT INTO auth_nodes (id, seen_at) VALUES ($1, now()) ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at`:                                              "",
-		`INSERT INTO auth_nodes (id, seen_at) VALUES ($1, now()) ON CONFLICT (id) DO UPDATE SET seen_at = now()`:                                                         "what now() returns",
-		`INSERT INTO auth_nodes AS n (id) VALUES ($1) ON CONFLICT (id) DO UPDATE SET epoch = greatest(n.epoch, excluded.epoch) WHERE n.seen_at < now() RETURNING now()`:  "",
-		`INSERT INTO auth_nodes AS n (id) VALUES ($1) ON CONFLICT (id) DO UPDATE SET seen_at = coalesce(n.seen_at, clock_timestamp())`:                                   "what clock_timestamp() returns",
-		`WITH m AS (UPDATE cases SET note = '' WHERE guild_id = $1 RETURNING id) INSERT INTO audit_log (guild_id, id) SELECT $1, id FROM m`:                              "from a step before",
-		`WITH m AS (SELECT $1 AS guild_id), a AS (INSERT INTO audit_log (guild_id, id) SELECT m.guild_id, 'x' FROM m) SELECT`:                                            "from a step before",
-		`WITH m AS (SELECT 1 AS n), a AS (INSERT INTO audit_log (guild_id, id) SELECT $1, id FROM cases c WHERE c.guild_id = $1 AND EXISTS (SELECT FROM m)) SELECT`:      "from a step before",
-		`WITH m AS (SELECT 1 AS n), a AS (INSERT INTO audit_log (guild_id, id) SELECT c.guild_id, c.id FROM m, cases c WHERE c.guild_id = $1) SELECT`:                    "",
-		`WITH m AS MATERIALIZED (SELECT 1 AS n) INSERT INTO audit_log (guild_id, id) SELECT home.id, 'x' FROM m JOIN guilds home ON home.id = $1 ON CONFLICT DO NOTHING`: "",
-		`WITH m AS (INSERT INTO audit_log (guild_id, id) VALUES ($1, $2) RETURNING id) INSERT INTO audit_log (guild_id, id) SELECT $1, unnest($3::text[])`:               "",
-		`UPDATE giveaway_draws SET winners = '{}' WHERE guild_id = $1`:                                                                                                   "only added",
-		`DELETE FROM giveaway_entries WHERE guild_id = $1`:                                                                                                               "only added",
+	for _, c := range []struct{ statement, want string }{
+		{`SELECT count(*) FROM cases`, ""},
+		{`SELECT id FROM cases WHERE guild_id = $1 FOR UPDATE`, ""},
+		{`SELECT id FROM cases c WHERE c.guild_id = $1 AND id = $2 FOR NO KEY UPDATE OF c SKIP LOCKED`, ""},
+		{`SELECT id FROM cases WHERE id = $1 FOR UPDATE`, "locks rows of cases"},
+		{`SELECT id FROM cases WHERE guild_id = ANY ($1) FOR SHARE`, "locks rows of cases"},
+		{`SELECT id FROM cases -- WHERE guild_id = $1
+			FOR UPDATE`, "locks rows of cases"},
+		{`SELECT id FROM cases WHERE note = ' guild_id = $1 ' FOR UPDATE`, "locks rows of cases"},
+		{`SELECT id FROM guilds WHERE id = $1 FOR NO KEY UPDATE`, ""},
+		{`SELECT id FROM guilds WHERE id = ANY ($1) FOR NO KEY UPDATE`, "locks rows of guilds"},
+		{`SELECT id FROM api_tokens WHERE id = ANY ($1) FOR KEY SHARE`, ""},
+		{`WITH held AS (SELECT id FROM cases FOR UPDATE SKIP LOCKED) UPDATE cases SET note = ''
+			FROM held WHERE cases.guild_id = $1`, "locks rows of cases"},
+		{`WITH held AS (SELECT id FROM cases WHERE guild_id = $1 FOR UPDATE) UPDATE cases c SET note = ''
+			FROM held WHERE c.id = held.id`, "changes rows of cases"},
+		{`WITH w AS (SELECT guild_id, id FROM cases WHERE guild_id = $1)
+			UPDATE cases c SET note = '' FROM w WHERE c.guild_id = w.guild_id`, "changes rows of cases"},
+		{`WITH w AS (SELECT guild_id, id FROM cases) UPDATE cases c SET note = '' FROM w WHERE c.guild_id = w.guild_id`, "changes rows of cases"},
+		{`UPDATE cases SET note = $1 WHERE (guild_id = $2 AND id = $3)`, ""},
+		{`update only cases as c set note = $1 where c.guild_id = $2`, ""},
+		{`UPDATE cases SET guild_id = $1 WHERE id = $2`, "changes rows of cases"},
+		{`UPDATE guilds SET name = $1 WHERE id = $2`, ""},
+		{`UPDATE guilds SET name = $1`, "changes rows of guilds"},
+		{`DELETE FROM cases WHERE (guild_id, id) IN (SELECT guild_id, id FROM cases LIMIT 10)`, "changes rows of cases"},
+		{`DELETE FROM cases WHERE guild_id = $1 AND id = ANY ($2)`, ""},
+		{`TRUNCATE cases`, "changes rows of cases"},
+		{`SELECT 1; DELETE FROM cases`, "changes rows of cases"},
+		{`INSERT INTO cases (guild_id, id) SELECT unnest($1::text[]), 'x'`, ""},
+		{`INSERT INTO cases AS c (id) VALUES ($1)`, "adds rows to cases"},
+		{`INSERT INTO cases VALUES ($1, $2)`, "adds rows to cases"},
+		{`INSERT INTO guilds (id, name) VALUES ($1, $2)`, ""},
+		{`COPY "cases" ("guild_id", "id") FROM STDIN`, ""},
+		{`COPY "cases" ("id") FROM STDIN`, "adds rows to cases"},
+		{`INSERT INTO auth_nodes (id, seen_at) VALUES ($1, now()) ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at`, ""},
+		{`INSERT INTO auth_nodes (id, seen_at) VALUES ($1, now()) ON CONFLICT (id) DO UPDATE SET seen_at = now()`, "what now() returns"},
+		{`INSERT INTO auth_nodes AS n (id) VALUES ($1)
+			ON CONFLICT (id) DO UPDATE SET epoch = greatest(n.epoch, excluded.epoch) WHERE n.seen_at < now() RETURNING now()`, ""},
+		{`INSERT INTO auth_nodes AS n (id) VALUES ($1)
+			ON CONFLICT (id) DO UPDATE SET seen_at = coalesce(n.seen_at, clock_timestamp())`, "what clock_timestamp() returns"},
+		{`WITH m AS (UPDATE cases SET note = '' WHERE guild_id = $1 RETURNING id)
+			INSERT INTO audit_log (guild_id, id) SELECT $1, id FROM m`, "from a step before"},
+		{`WITH m AS (SELECT $1 AS guild_id),
+			a AS (INSERT INTO audit_log (guild_id, id) SELECT m.guild_id, 'x' FROM m) SELECT`, "from a step before"},
+		{`WITH m AS (SELECT 1 AS n),
+			a AS (INSERT INTO audit_log (guild_id, id)
+			SELECT $1, id FROM cases c WHERE c.guild_id = $1 AND EXISTS (SELECT FROM m)) SELECT`, "from a step before"},
+		{`WITH m AS (SELECT 1 AS n),
+			a AS (INSERT INTO audit_log (guild_id, id) SELECT c.guild_id, c.id FROM m, cases c WHERE c.guild_id = $1) SELECT`, ""},
+		{`WITH m AS MATERIALIZED (SELECT 1 AS n)
+			INSERT INTO audit_log (guild_id, id) SELECT home.id, 'x' FROM m JOIN guilds home ON home.id = $1 ON CONFLICT DO NOTHING`, ""},
+		{`WITH m AS (INSERT INTO audit_log (guild_id, id) VALUES ($1, $2) RETURNING id)
+			INSERT INTO audit_log (guild_id, id) SELECT $1, unnest($3::text[])`, ""},
+		{`UPDATE giveaway_draws SET winners = '{}' WHERE guild_id = $1`, "only added"},
+		{`DELETE FROM giveaway_entries WHERE guild_id = $1`, "only added"},
 	} {
-		err := broken(statement)
+		err := broken(c.statement)
 		switch {
-		case want == "" && err != nil:
-			t.Errorf("%s: %v", statement, err)
-		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-			t.Errorf("%s: %v, want %s", statement, err, want)
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", c.statement, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want %s", c.statement, err, c.want)
 		}
 	}
 }

@@ -7,6 +7,14 @@ import (
 	"guildhall/internal/testutil"
 )
 
+// Do runs work in a unit, which has to succeed.
+func Do(t testutil.Test, d *db.DB, work func(ctx context.Context, tx *db.Tx) error) {
+	t.Helper()
+	if err := d.Do(context.Background(), work); err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
 // Exec runs a statement in a unit of its own, past the program, as anybody with
 // access to the database could.
 func Exec(t testutil.Test, d *db.DB, statement string, args ...any) {

@@ -1,0 +1,112 @@
+package certificate
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// served is the certificate that a server with the pair shows.
+func served(t *testing.T, p *Pair) *x509.Certificate {
+	t.Helper()
+	c, err := p.TLSConfig().GetCertificate(&tls.ClientHelloInfo{ServerName: "localhost"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Leaf
+}
+
+func local(t *testing.T, dir string) LocalFiles {
+	t.Helper()
+	files, err := Local(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestARenewedPairIsTakenUpWhenItFitsTogether(t *testing.T) {
+	t.Parallel()
+	files, renewed := local(t, t.TempDir()), local(t, t.TempDir())
+	p, err := Load(files.Cert, files.Key, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := served(t, p)
+	if again, err := p.reload(); again || err != nil {
+		t.Errorf("files that have not changed are %t, %v", again, err)
+	}
+	for _, step := range []struct {
+		about, from, to string
+		taken, fails    bool
+	}{
+		{about: "a certificate before its key", from: renewed.Cert, to: files.Cert, fails: true},
+		{about: "both", from: renewed.Key, to: files.Key, taken: true},
+	} {
+		text, err := os.ReadFile(step.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(step.to, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		taken, err := p.reload()
+		if taken != step.taken || (err != nil) != step.fails {
+			t.Errorf("%s: %t, %v", step.about, taken, err)
+		}
+		if changed := !served(t, p).Equal(first); changed != step.taken {
+			t.Errorf("%s: another certificate is served: %t", step.about, changed)
+		}
+	}
+}
+
+func TestTheLocalCertificateIsThisMachinesAndStays(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	files := local(t, dir)
+	p, err := Load(files.Cert, files.Key, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority, err := os.ReadFile(files.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	leaf := served(t, p)
+	for _, name := range []string{"localhost", "127.0.0.1", "::1"} {
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name}); err != nil {
+			t.Errorf("for %s: %v", name, err)
+		}
+	}
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "example.com"}); err == nil {
+		t.Error("it speaks for other machines")
+	}
+	info, err := os.Stat(files.Key)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("others may read the key: %v, %v", info.Mode(), err)
+	}
+	if again := local(t, dir); again != LocalPaths(dir) || !same(t, files, leaf) {
+		t.Error("a certificate that holds for long is made again")
+	}
+	if err := os.Remove(filepath.Join(dir, "ca.pem")); err != nil {
+		t.Fatal(err)
+	}
+	if local(t, dir); same(t, files, leaf) {
+		t.Error("without its authority nobody can trust it, and it is not made again")
+	}
+}
+
+// same reports whether the files still hold the certificate.
+func same(t *testing.T, files LocalFiles, leaf *x509.Certificate) bool {
+	t.Helper()
+	p, err := Load(files.Cert, files.Key, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return served(t, p).Equal(leaf)
+}
