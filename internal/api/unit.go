@@ -47,14 +47,38 @@ func (u *units) unit(next handler) handler {
 // read serves a request that changes nothing. One that needs a scope reads from
 // the database; the others tell of the token itself and wait for nobody.
 func (u *units) read(rs *reqState, next handler) error {
+	waited := false
 	if rs.op.Scope != "" {
-		if err := u.db.Queue(rs.ctx); err != nil {
+		var err error
+		if waited, err = u.db.Queue(rs.ctx); err != nil {
 			return err
 		}
 		defer db.Unqueue(rs.ctx)
 	}
 	rs.SetRequest(rs.Request().WithContext(u.db.Reading(rs.ctx)))
+	if waited {
+		return apart(rs, next)
+	}
 	return next(rs)
+}
+
+// apart runs next on a goroutine of its own. What reads and writes a list needs twice
+// the stack that a request has while it waits, and a connection keeps the stack that
+// its requests once had. Where thousands wait, the few that are being served have
+// large ones this way, and not each connection in turn.
+func apart(rs *reqState, next handler) error {
+	served := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() {
+			if p := recover(); p != nil {
+				err = fault.Panicked(p)
+			}
+			served <- err
+		}()
+		err = next(rs)
+	}()
+	return <-served
 }
 
 // write serves a request without a key.

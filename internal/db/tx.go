@@ -184,20 +184,21 @@ func (d *DB) Reading(ctx context.Context) context.Context {
 }
 
 // Queue waits for the place of a request's first read before the request is
-// served, and Leave gives it back if nothing was read. Where thousands of requests
+// served, and Unqueue gives it back if nothing was read. Where thousands of requests
 // wait, each of them does it on the stack it has up here and not on twice as much,
-// and holds nothing yet of what serving it takes.
-func (d *DB) Queue(ctx context.Context) error {
+// and holds nothing yet of what serving it takes. It says whether there was a wait.
+func (d *DB) Queue(ctx context.Context) (waited bool, err error) {
 	request := accountOf(ctx)
 	if request == nil {
-		return nil
+		return false, nil
 	}
+	before := request.waited.Load()
 	release, err := d.reads.Acquire(ctx, request.caller)
 	if err != nil {
-		return err
+		return false, err
 	}
 	request.early, request.giveUp = d.reads, release
-	return nil
+	return request.waited.Load() != before, nil
 }
 
 // Unqueue ends what Queue has begun.
