@@ -49,6 +49,10 @@ func TestReadsUseTheirIndexes(t *testing.T) {
 			})
 		}
 	}
+	for index, f := range map[string]filter{"ledger_entries_pkey": {}, "ledger_entries_by_user": {UserID: &user}} {
+		sql, args := query("1", f, page.Of(1, 25))
+		dbtest.WantPlannedOnce(t, d, index, sql, args...)
+	}
 	dbtest.WantIndex(t, d, "wallets_pkey", walletOf, "1", user)
 }
 

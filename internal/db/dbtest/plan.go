@@ -74,5 +74,15 @@ func WantIndex(t testing.TB, d *db.DB, index, query string, args ...any) {
 	}
 }
 
+// WantPlannedOnce is WantIndex for a query that Postgres, besides, plans once for a
+// connection and not for each use: what it looks up are parameters still.
+func WantPlannedOnce(t testing.TB, d *db.DB, index, query string, args ...any) {
+	t.Helper()
+	WantIndex(t, d, index, query, args...)
+	if plan := Plan(t, d, query, args...); !strings.Contains(plan, "$1") {
+		t.Errorf("the query is planned for each use:\n%s\n%s", plan, query)
+	}
+}
+
 // shardSuffix ends the names of tables and indexes in the plans of a coordinator.
 var shardSuffix = regexp.MustCompile(`_1\d{5}\b`)
