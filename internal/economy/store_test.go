@@ -134,8 +134,8 @@ func adjustmentsReadByIndex(t *testing.T, d *db.DB) {
 		}
 		for _, rows := range []int{0, 64} {
 			plan := dbtest.Plan(t, d, s.text.For(rows), s.Arguments(changes)...)
-			if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Bitmap") || strings.Count(plan, "Index") < 3 {
-				t.Errorf("a table is read whole:\n%s", plan)
+			if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Bitmap") || strings.Count(plan, "Index") < 3 || strings.Contains(plan, "guilds_pkey") {
+				t.Errorf("a table is read whole, or the guild's row for nothing:\n%s", plan)
 			}
 		}
 	}

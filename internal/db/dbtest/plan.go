@@ -37,6 +37,9 @@ func Plan(t testing.TB, d *db.DB, query string, args ...any) string {
 	if len(args) > 0 {
 		execute += "(" + strings.Join(literals, ", ") + ")"
 	}
+	if !d.Distributed() {
+		query = db.Together(query)
+	}
 	var lines []string
 	undo := errors.New("nothing of this is to stay")
 	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
