@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strconv"
 
 	"github.com/labstack/echo/v4"
 
@@ -56,6 +57,7 @@ func (u *units) read(rs *reqState, next handler) error {
 		defer db.Unqueue(rs.ctx)
 	}
 	rs.SetRequest(rs.Request().WithContext(u.db.Reading(rs.ctx)))
+	rs.Response().Writer = &whole{ResponseWriter: rs.Response().Writer}
 	if waited {
 		return apart(rs, next)
 	}
@@ -80,6 +82,28 @@ func apart(rs *reqState, next handler) error {
 	}()
 	return <-served
 }
+
+// whole is a response that is written in one go. It says its length, which net/http
+// finds out for short ones only: a long one would come in chunks, with a packet for
+// the end of the last one.
+type whole struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *whole) WriteHeader(status int) { w.status = status }
+
+func (w *whole) Write(body []byte) (int, error) {
+	if w.status != 0 {
+		w.Header().Set(echo.HeaderContentLength, strconv.Itoa(len(body)))
+		w.ResponseWriter.WriteHeader(w.status)
+		w.status = 0
+	}
+	return w.ResponseWriter.Write(body)
+}
+
+// Unwrap lets net/http's controls through.
+func (w *whole) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // write serves a request without a key.
 func (u *units) write(rs *reqState, next handler) error {

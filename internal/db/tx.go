@@ -42,7 +42,7 @@ func (tx *Tx) SelectContext(ctx context.Context, dest any, query string, args ..
 	if err := tx.ctx.Err(); err != nil {
 		return err
 	}
-	return tx.Tx.SelectContext(ctx, dest, query, args...)
+	return selectAll(ctx, tx.Tx, dest, query, args...)
 }
 
 // ExecContext runs a statement that returns no rows.
@@ -175,7 +175,7 @@ func (r reader) SelectContext(ctx context.Context, dest any, query string, args 
 		return err
 	}
 	defer release()
-	return r.db.read.SelectContext(work, dest, query, args...)
+	return selectAll(work, r.db.read, dest, query, args...)
 }
 
 // Reading returns a context in which Read finds the read-only pool.
@@ -236,7 +236,7 @@ func (s single) GetContext(ctx context.Context, dest any, query string, args ...
 
 // SelectContext implements Querier.
 func (s single) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
-	return s.db.single(ctx, func(ctx context.Context, q *sqlx.Conn) error { return q.SelectContext(ctx, dest, query, args...) })
+	return s.db.single(ctx, func(ctx context.Context, q *sqlx.Conn) error { return selectAll(ctx, q, dest, query, args...) })
 }
 
 func (d *DB) single(ctx context.Context, run func(context.Context, *sqlx.Conn) error) error {

@@ -36,6 +36,9 @@ func TestReadsAreServedFromTheIndexAlone(t *testing.T) {
 			} {
 				fromIndexAlone(t, b, what, plan)
 			}
+			if plan := dbtest.Plan(t, d, first, "1", 26, 0); !strings.Contains(plan, "$1") {
+				t.Errorf("page 1 is planned for each use:\n%s", plan)
+			}
 			shallow, far := touched(t, d, first, "'1', 26, 0"), touched(t, d, deep, "'1', 26, 34975")
 			if shallow > 10 || far > 40 {
 				t.Errorf("page 1 touches %d pages of the database and page 1,400 %d", shallow, far)

@@ -37,6 +37,9 @@ func Plan(t testing.TB, d *db.DB, query string, args ...any) string {
 	if len(args) > 0 {
 		execute += "(" + strings.Join(literals, ", ") + ")"
 	}
+	if !d.Distributed() {
+		query = db.Together(query)
+	}
 	var lines []string
 	undo := errors.New("nothing of this is to stay")
 	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
@@ -71,6 +74,16 @@ func WantIndex(t testing.TB, d *db.DB, index, query string, args ...any) {
 	plan := Plan(t, d, query, args...)
 	if !strings.Contains(plan, " using "+index+" ") || reading.MatchString(plan) {
 		t.Errorf("the query does not read in the order of %s:\n%s\n%s", index, plan, query)
+	}
+}
+
+// WantPlannedOnce is WantIndex for a query that Postgres, besides, plans once for a
+// connection and not for each use: what it looks up are parameters still.
+func WantPlannedOnce(t testing.TB, d *db.DB, index, query string, args ...any) {
+	t.Helper()
+	WantIndex(t, d, index, query, args...)
+	if plan := Plan(t, d, query, args...); !strings.Contains(plan, "$1") {
+		t.Errorf("the query is planned for each use:\n%s\n%s", plan, query)
 	}
 }
 
