@@ -142,7 +142,8 @@ func (s giveawayAPI) killed(server *chattest.Server, at func(r *http.Request, po
 		case <-dead:
 		}
 		dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET lease_until = now() WHERE state = 'sending'`)
-		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET redraw_at = now(), react_at = CASE WHEN react_at IS NOT NULL THEN now() END`)
+		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET redraw_at = now()`)
+		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET react_at = now() WHERE react_at IS NOT NULL`)
 		dbtest.Exec(s.t, s.DB(), `UPDATE river_job SET state = 'available', scheduled_at = now() WHERE state IN ('running', 'retryable')`)
 		stop := s.work(discord(s.t, server.URL))
 		<-finished

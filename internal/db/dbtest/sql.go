@@ -17,6 +17,8 @@ import (
 //     steps of others it sends to every worker, also to one that is gone;
 //   - what an upsert sets comes from the statement's values, from excluded or from
 //     the row, never from a function that is not immutable;
+//   - what asks whether a guild's table has a row at all, with an empty SELECT, names
+//     the guild: a coordinator has no such list for several workers;
 //   - entries and draws of giveaways are added and never changed.
 
 // token is a word, a parameter, a literal or a sign of a statement.
@@ -35,6 +37,8 @@ var (
 	updating   = regexp.MustCompile(` update (only )?([a-z_]+) (as )?([a-z_0-9]+ )?set `)
 	deleting   = regexp.MustCompile(` (?:delete from|truncate(?: table)?) (only )?([a-z_]+) `)
 	adding     = regexp.MustCompile(` (?:insert into|copy) ([a-z_]+) (?:as [a-z_]+ )?(\( [^()]* \))? ?`)
+	asking     = regexp.MustCompile(` select from ([a-z_]+) `)
+	compared   = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?(?:guild_id|id) = `)
 	touching   = regexp.MustCompile(` (?:from|join|using) (?:only )?([a-z_]+) | , ([a-z_]+) `)
 	upsert     = regexp.MustCompile(` do update set (.*?)(?: where | returning |$)`)
 	conditions = regexp.MustCompile(` (?:from|where) `)
@@ -203,6 +207,11 @@ func brokenBy(q string) error {
 		}
 		if guildTables()[m[1]] && !strings.Contains(strings.NewReplacer("(", " ", ")", " ", ",", " ").Replace(m[2]), column) {
 			return fmt.Errorf("it adds rows to %s and names no guild", m[1])
+		}
+	}
+	for _, m := range asking.FindAllStringSubmatch(q, -1) {
+		if guildTables()[m[1]] && !compared.MatchString(q) {
+			return fmt.Errorf("it selects nothing from %s and names no guild", m[1])
 		}
 	}
 	for _, m := range upsert.FindAllStringSubmatch(q, -1) {

@@ -50,8 +50,12 @@ func TestRulesForStatements(t *testing.T) {
 		`WITH m AS (SELECT 1 AS n), a AS (INSERT INTO audit_log (guild_id, id) SELECT c.guild_id, c.id FROM m, cases c WHERE c.guild_id = $1) SELECT`:                    "",
 		`WITH m AS MATERIALIZED (SELECT 1 AS n) INSERT INTO audit_log (guild_id, id) SELECT home.id, 'x' FROM m JOIN guilds home ON home.id = $1 ON CONFLICT DO NOTHING`: "",
 		`WITH m AS (INSERT INTO audit_log (guild_id, id) VALUES ($1, $2) RETURNING id) INSERT INTO audit_log (guild_id, id) SELECT $1, unnest($3::text[])`:               "",
-		`UPDATE giveaway_draws SET winners = '{}' WHERE guild_id = $1`:                                                                                                   "only added",
-		`DELETE FROM giveaway_entries WHERE guild_id = $1`:                                                                                                               "only added",
+		`SELECT EXISTS (SELECT FROM cases WHERE note = $1)`:                   "selects nothing from cases",
+		`SELECT EXISTS (SELECT 1 FROM cases WHERE note = $1)`:                 "",
+		`SELECT EXISTS (SELECT FROM cases WHERE guild_id = $1 AND note = $2)`: "",
+		`WITH m AS (SELECT 1 AS n) SELECT EXISTS (SELECT FROM m)`:             "",
+		`UPDATE giveaway_draws SET winners = '{}' WHERE guild_id = $1`:        "only added",
+		`DELETE FROM giveaway_entries WHERE guild_id = $1`:                    "only added",
 	} {
 		err := broken(statement)
 		switch {
