@@ -39,7 +39,7 @@ var (
 	adding     = regexp.MustCompile(` (?:insert into|copy) ([a-z_]+) (?:as [a-z_]+ )?(\( [^()]* \))? ?`)
 	asking     = regexp.MustCompile(` select from ([a-z_]+) `)
 	compared   = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?(?:guild_id|id) = `)
-	touching   = regexp.MustCompile(` (?:from|join|using) (?:only )?([a-z_]+) | , ([a-z_]+) `)
+	touching   = regexp.MustCompile(` (?:from|join|using) (?:only )?([a-z_]+)\b| , ([a-z_]+)\b`)
 	upsert     = regexp.MustCompile(` do update set (.*?)(?: where | returning |$)`)
 	conditions = regexp.MustCompile(` (?:from|where) `)
 	calls      = regexp.MustCompile(` ([a-z_0-9]+) \( `)
