@@ -154,11 +154,15 @@ func (w *world) remove(e endpoint) {
 func (w *world) rotate(e endpoint) string {
 	w.t.Helper()
 	secret := newSecret()
+	old := dbtest.Value[string](w.t, w.DB, `
+		SELECT jsonb_build_array(jsonb_build_object(
+		    'sealed', translate(encode(secret, 'base64'), E'\n', ''), 'until', now() + interval '24 hours'))
+		FROM webhook_endpoints
+		WHERE guild_id = $1 AND id = $2`, e.GuildID, e.ID)
 	w.exec(`
 		UPDATE webhook_endpoints
-		SET secret = $3, old_secrets = jsonb_build_array(jsonb_build_object(
-		        'sealed', translate(encode(secret, 'base64'), E'\n', ''), 'until', now() + interval '24 hours')) || old_secrets
-		WHERE guild_id = $1 AND id = $2`, e.GuildID, e.ID, w.cfg.Box.Seal([]byte(secret), BoundTo(e.GuildID, e.ID)))
+		SET secret = $3, old_secrets = $4::jsonb || old_secrets
+		WHERE guild_id = $1 AND id = $2`, e.GuildID, e.ID, w.cfg.Box.Seal([]byte(secret), BoundTo(e.GuildID, e.ID)), old)
 	return secret
 }
 
