@@ -216,8 +216,8 @@ func TestWorkIsLookedForThroughIndexes(t *testing.T) {
 		"giveaways_to_draw": drawsDue, "giveaways_to_gather": gatheringDue, "giveaways_to_react": reactionsDue,
 	} {
 		statement, reads := form.walking, 2
-		if dbtest.Coordinator(t) {
-			statement, reads = form.distributed, 1
+		if dbtest.Coordinator(t) { // whose workers may find another index of the giveaways cheaper
+			statement, reads, index = form.distributed, 1, "Index Scan using giveaways_"
 		}
 		plan := dbtest.Plan(t, s.DB, statement, "", 500, 4)
 		if strings.Count(plan, index) < reads || strings.Contains(plan, "Seq Scan") {
