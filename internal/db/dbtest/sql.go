@@ -16,8 +16,8 @@ import (
 //     guild by a row of such a table, in whose place a coordinator then runs it: the
 //     steps of others it sends to every worker, also to one that is gone;
 //   - what an upsert sets comes from the statement's values, from excluded or from
-//     the row, never from a function that is not immutable; nor does a CASE in what an
-//     update sets;
+//     the row, never from a function that is not immutable; nor does a CASE or COALESCE in
+//     what an update sets;
 //   - what asks whether a guild's table has a row at all, with an empty SELECT, names
 //     the guild: a coordinator has no such list for several workers;
 //   - entries and draws of giveaways are added and never changed.
@@ -43,7 +43,7 @@ var (
 	touching   = regexp.MustCompile(` (?:from|join|using) (?:only )?([a-z_]+)\b| , ([a-z_]+)\b`)
 	upsert     = regexp.MustCompile(` do update set (.*?)(?: where | returning |$)`)
 	setting    = regexp.MustCompile(` update (?:only )?([a-z_]+) (?:as )?(?:[a-z_0-9]+ )?set (.*?)(?: from | where | returning |$)`)
-	choosing   = regexp.MustCompile(` case (.*?) end `)
+	choosing   = regexp.MustCompile(` case (.*?) end | coalesce \( ([^()]*(?:\( [^()]*\)[^()]*)*)\) `)
 	conditions = regexp.MustCompile(` (?:from|where) `)
 	calls      = regexp.MustCompile(` ([a-z_0-9]+) \( `)
 
@@ -214,8 +214,8 @@ func brokenBy(q string) error {
 	}
 	for _, m := range setting.FindAllStringSubmatch(q, -1) {
 		for _, c := range choosing.FindAllStringSubmatch(" "+m[2]+" ", -1) {
-			if bad := mutable(c[1]); bad != "" && guildTables()[m[1]] {
-				return fmt.Errorf("a CASE in what it sets in %s has %s", m[1], bad)
+			if bad := mutable(c[1] + c[2]); bad != "" && guildTables()[m[1]] {
+				return fmt.Errorf("a CASE or COALESCE in what it sets in %s has %s", m[1], bad)
 			}
 		}
 	}
