@@ -162,7 +162,7 @@ func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, page %d", c.name, p.Page), func(t *testing.T) {
 				t.Parallel()
 				sql, args := query("1", c.filter, p)
-				if c.filter.Changed != nil || !c.filter.Activity && c.filter.Number == 0 && c.filter.ChannelID == "" {
+				if dbtest.Coordinator(t) || c.filter.Changed != nil || !c.filter.Activity && c.filter.Number == 0 && c.filter.ChannelID == "" {
 					dbtest.WantIndex(t, d, c.index, sql, args...)
 				} else if plan := dbtest.Plan(t, d, sql, args...); !strings.Contains(plan, " using "+c.index+" ") &&
 					!strings.Contains(plan, " on "+c.index+"\n") {

@@ -68,11 +68,17 @@ func Plan(t testing.TB, d *db.DB, query string, args ...any) string {
 var reading = regexp.MustCompile(`(Seq Scan|Sort|Bitmap Heap Scan)`)
 
 // WantIndex fails the test unless query reads exactly through the named index,
-// in its order: no table read whole and nothing sorted.
+// in its order: no table read whole and nothing sorted. A worker of a coordinator
+// plans each statement for its values, and may find another index cheaper, or to sort
+// what it leads to; what counts there is that nothing is read whole.
 func WantIndex(t testing.TB, d *db.DB, index, query string, args ...any) {
 	t.Helper()
 	plan := Plan(t, d, query, args...)
-	if !strings.Contains(plan, " using "+index+" ") || reading.MatchString(plan) {
+	good := strings.Contains(plan, " using "+index+" ") && !reading.MatchString(plan)
+	if Coordinator(t) {
+		good = strings.Contains(plan, "Index ") && !strings.Contains(plan, "Seq Scan")
+	}
+	if !good {
 		t.Errorf("the query does not read in the order of %s:\n%s\n%s", index, plan, query)
 	}
 }
