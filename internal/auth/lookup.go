@@ -83,7 +83,7 @@ func (l *lookups) work() {
 		for i, w := range batch {
 			hashes[i] = w.hash
 		}
-		ctx, cancel := context.WithTimeout(batch[0].ctx, lookupTimeout)
+		ctx, cancel := context.WithTimeout(batch[0].ctx, readTimeout)
 		found, err := l.read(ctx, hashes)
 		cancel()
 		for _, w := range batch {

@@ -87,6 +87,36 @@ func TestALookupEndsWithItsRequest(t *testing.T) {
 		if _, err := l.find(t.Context(), digest{1}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("waited: %v", err)
 		}
-		time.Sleep(lookupTimeout) // the statement ends by a limit of its own
+		time.Sleep(2 * readTimeout) // the statements end by a limit of their own
 	})
+}
+
+// A database that answers slowly has to be connected to before it can be asked.
+// Requests do not wait that long, but what was begun for them is finished, or no
+// connection would ever be there.
+// RELIABILITY.md, Overload.
+func TestALookupOutlivesTheRequestsThatWaitForIt(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration]error{1800 * time.Millisecond: nil, time.Hour: context.DeadlineExceeded} {
+		synctest.Test(t, func(t *testing.T) {
+			begun, outcome := time.Now(), errors.New("the read has not ended")
+			l := newLookups(1, func(ctx context.Context, _ []digest) (map[digest]*entry, error) {
+				outcome = nil
+				select {
+				case <-time.After(took):
+				case <-ctx.Done():
+					outcome = ctx.Err()
+				}
+				return nil, outcome
+			})
+			if _, err := l.find(t.Context(), digest{1}); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != lookupTimeout {
+				t.Errorf("a request gets %v after %v", err, time.Since(begun))
+			}
+			time.Sleep(2 * lookupTimeout)
+			synctest.Wait()
+			if !errors.Is(outcome, want) {
+				t.Errorf("a read of %v ends with %v, want %v", took, outcome, want)
+			}
+		})
+	}
 }

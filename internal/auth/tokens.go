@@ -26,6 +26,10 @@ const (
 	maxRefused = 5_000
 	// lookupTimeout is how long a request waits for the database to find its token.
 	lookupTimeout = 1500 * time.Millisecond
+	// readTimeout is how long the statement may take that nobody may be waiting for
+	// any more. A database that answers in 300 ms needs 1.8 s when it has to be
+	// connected to first; given up sooner, no connection would ever be there.
+	readTimeout = 2 * lookupTimeout
 	// narrow is how many lookups at a time are spent on addresses that have
 	// failed too often.
 	narrow = 2
