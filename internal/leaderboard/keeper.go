@@ -1,6 +1,7 @@
 package leaderboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,11 +53,7 @@ const (
 // Run keeps the maps until ctx ends. What goes wrong in a round is logged, and
 // the next round tries again.
 func (k *Keeper) Run(ctx context.Context) error {
-	every := k.Interval
-	if every == 0 {
-		every = time.Second
-	}
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(cmp.Or(k.Interval, time.Second))
 	defer tick.Stop()
 	for {
 		select {
