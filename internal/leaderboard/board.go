@@ -107,6 +107,7 @@ func (b Board) Rank(ctx context.Context, q db.Querier, guild, user string) (Plac
 }
 
 // Statements are what Page runs for first and for deep pages, with the guild as
-// $1, the limit as $2 and the offset as $3, and what Rank runs, with the guild as
-// $1 and the member as $2.
-func (b Board) Statements() (first, deep, rank string) { return b.first, b.deep, b.rank }
+// $1, the limit as $2 and the offset as $3; what Rank runs, with the guild as $1
+// and the member as $2; and what the keeper adds moves up with, with the guild as
+// $1 and the map's version as $2.
+func (b Board) Statements() (first, deep, rank, fold string) { return b.first, b.deep, b.rank, b.fold }

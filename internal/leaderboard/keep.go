@@ -55,7 +55,9 @@ const countRows = `
 // foldMoves adds the noted moves of a map to its counts. The moves go and the
 // counts change in one statement, so every reader sees one or the other. A row
 // counts for every mark behind the stretch that it lies in, the stretch from one
-// mark to the next; before the first mark is stretch 0.
+// mark to the next; before the first mark is stretch 0. Changes stand among the
+// marks and are summed up on the way: a join of the two visits every pair of them,
+// thousands times thousands, since Postgres cannot know how many there are.
 const foldMoves = `
 		WITH gone AS (
 			DELETE FROM rank_moves
@@ -72,16 +74,18 @@ const foldMoves = `
 			), 0) AS stretch
 			FROM gone, LATERAL (VALUES (gone.was, -1), (gone.is_now, 1)) AS place (depth, change)
 			WHERE place.depth IS NOT NULL
-		), net AS (
-			SELECT stretch, sum(change) AS change FROM placed GROUP BY stretch
 		), counted AS (
-			SELECT array_agg(n ORDER BY i) AS ahead
+			SELECT array_agg(was + change ORDER BY number) FILTER (WHERE was IS NOT NULL) AS ahead
 			FROM (
-				SELECT a.i, a.n + coalesce(sum(net.change) OVER (ORDER BY a.i), 0)::bigint AS n
-				FROM rank_maps m, unnest(m.ahead) WITH ORDINALITY AS a (n, i)
-				LEFT JOIN net ON net.stretch = a.i - 1
-				WHERE m.guild_id = $1 AND m.board = '{board}' AND m.version = $2
-			) x
+				SELECT number, was, sum(change) OVER (ORDER BY number)::bigint AS change
+				FROM (
+					SELECT a.number, a.n AS was, 0 AS change
+					FROM rank_maps m, unnest(m.ahead) WITH ORDINALITY AS a (n, number)
+					WHERE m.guild_id = $1 AND m.board = '{board}' AND m.version = $2
+					UNION ALL
+					SELECT stretch + 1, NULL, change FROM placed
+				) marks
+			) summed
 		)
 		UPDATE rank_maps
 		SET ahead = counted.ahead

@@ -19,7 +19,7 @@ type Keeper struct {
 	DB  *db.DB
 	Log *slog.Logger
 
-	Interval time.Duration // between two rounds; 0 means a second
+	Interval time.Duration // between two rounds, a quarter of it after one with work to do; 0 means a second
 	Stretch  int           // rows between two marks; 0 means 128
 	Least    int           // rows that a leaderboard with a map has at least; 0 means 512
 
@@ -27,6 +27,7 @@ type Keeper struct {
 	last  asked // up to where the requests were worked through
 	swept mapID // up to which map moves were looked through
 	round int
+	busy  bool // whether the last round had work to do
 }
 
 // asked is a leaderboard that wants a look.
@@ -53,16 +54,22 @@ const (
 // Run keeps the maps until ctx ends. What goes wrong in a round is logged, and
 // the next round tries again.
 func (k *Keeper) Run(ctx context.Context) error {
-	tick := time.NewTicker(cmp.Or(k.Interval, time.Second))
-	defer tick.Stop()
+	every := cmp.Or(k.Interval, time.Second)
+	timer := time.NewTimer(every)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-timer.C:
 		}
 		if err := k.Maintain(ctx); err != nil && ctx.Err() == nil && k.Log != nil {
 			k.Log.ErrorContext(ctx, "keep the leaderboards", "error", err)
+		}
+		if k.busy { // every rank reads the moves that are not added up yet
+			timer.Reset(every / 4)
+		} else {
+			timer.Reset(every)
 		}
 	}
 }
@@ -70,6 +77,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 // Maintain is one round. A new map takes a few of them to come into use.
 func (k *Keeper) Maintain(ctx context.Context) error {
 	k.round++
+	k.busy = false
 	failed := k.promote(ctx)
 	for n, full := 0, true; full && n < roundSlices; n++ {
 		var err error
@@ -208,7 +216,7 @@ func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
 		LIMIT $3`, k.last.GuildID, k.last.Board, sliceSize); err != nil {
 		return false, fmt.Errorf("read which leaderboards want a look: %w", err)
 	}
-	k.last = asked{}
+	k.last, k.busy = asked{}, k.busy || len(requests) > 0
 	if full = len(requests) == sliceSize; full {
 		k.last = requests[len(requests)-1]
 	}

@@ -6,7 +6,9 @@ package leaderboard
 // Depths are bounded on both sides, which tells Postgres what it cannot know of
 // a comparison of rows: that little lies between, so that it reads the index in
 // its order. No depth is above 0. A map's counts, appended nothing to, are fetched
-// once and not for each look at them.
+// once and not for each look at them. A mark is asked for as the first of an
+// order, which only the right index has: asked for by its number alone, it is
+// looked for among all marks of its map where Postgres has no statistics yet.
 
 const firstPages = `
 		SELECT user_id, {points} AS points
@@ -46,7 +48,8 @@ const deepPages = `
 			FROM guess, LATERAL (
 				SELECT depth, length, user_id
 				FROM rank_marks
-				WHERE guild_id = $1 AND board = '{board}' AND version = guess.version AND number = guess.number
+				WHERE guild_id = $1 AND board = '{board}' AND version = guess.version AND number <= guess.number
+				ORDER BY number DESC
 				LIMIT 1
 			) k
 		), start AS MATERIALIZED (
@@ -117,7 +120,8 @@ const rankOf = `
 			FROM map, LATERAL (
 				SELECT depth, length, user_id
 				FROM rank_marks
-				WHERE guild_id = $1 AND board = '{board}' AND version = map.version AND number = cardinality(map.ahead)
+				WHERE guild_id = $1 AND board = '{board}' AND version = map.version
+				ORDER BY depth DESC, length DESC, user_id DESC
 				LIMIT 1
 			) k
 		), moved AS MATERIALIZED (
