@@ -6,7 +6,9 @@
 #       [openapi-generator/go|php|rust|kotlin|typescript-fetch]
 #       [verifiers] [mirror/python] [mirror/typescript]
 #
-# Without arguments: those that need only Go and Node.
+# Without arguments: those that need only Go and Node. Where GUILDHALL_URL,
+# GUILDHALL_TOKEN and GUILDHALL_CA are set they say which server; it lets webhooks
+# call this machine, knows the demo guild, and nothing else is started.
 set -euo pipefail
 cd "$(dirname "$0")"
 root=${GUILDHALL_SOURCE:-..} # the server's
@@ -134,12 +136,13 @@ start_receiver() {
 	GUILDHALL_WEBHOOK_CA=$state/receiver.pem
 	set +a
 }
-start_receiver
-
-# Twelve writers at once are more than a token may do by default.
-export GUILDHALL_RATE_READ=off GUILDHALL_RATE_WRITE=off
-export GUILDHALL_CHECK_ANSWERS=log
-start_server
+if [ -z "${GUILDHALL_URL:-}" ]; then
+	start_receiver
+	# Twelve writers at once are more than a token may do by default.
+	export GUILDHALL_RATE_READ=off GUILDHALL_RATE_WRITE=off
+	export GUILDHALL_CHECK_ANSWERS=log
+	start_server
+fi
 export NODE_EXTRA_CA_CERTS=$GUILDHALL_CA
 
 # The clients are made from the file that the server publishes, or from one that it published.
@@ -153,4 +156,4 @@ for language in "$@"; do
 	echo "== $language"
 	(cd "$language" && "$story")
 done
-if grep --max-count 5 'an answer breaks the contract' "$state/log"; then exit 1; fi
+if [ -e "$state/log" ] && grep --max-count 5 'an answer breaks the contract' "$state/log"; then exit 1; fi

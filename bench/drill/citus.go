@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"guildhall/internal/certificate"
 	"guildhall/internal/db"
 	"guildhall/internal/db/embedded"
 )
@@ -24,11 +25,12 @@ type cluster struct {
 
 // citusSize is how much of that there is.
 type citusSize struct {
-	length time.Duration // of each of the three parts
-	served int           // of a hundred calls, how many are answered where no worker is lost
+	length  time.Duration // of each of the three parts
+	served  int           // of a hundred calls, how many are answered where no worker is lost
+	stories []string      // by name of their folder in examples/
 }
 
-var fullCitus = citusSize{length: 6 * time.Second, served: 99}
+var fullCitus = citusSize{length: 6 * time.Second, served: 99, stories: []string{"go", "openapi-fetch", "hey-api", "python", "java"}}
 
 // errNoCitus says that Postgres has no Citus here.
 var errNoCitus = errors.New("this drill needs a Postgres with Citus, whose programs come first on the PATH")
@@ -70,12 +72,20 @@ func distributed(ctx context.Context, p place, r *report, size citusSize) (err e
 	}); err != nil {
 		return err
 	}
+	pair, err := certificate.Local(c.folder)
+	if err != nil {
+		return err
+	}
+	env := append([]string{"GUILDHALL_HTTPS_LISTEN=127.0.0.1:0", "GUILDHALL_TLS_CERT=" + pair.Cert, "GUILDHALL_TLS_KEY=" + pair.Key}, drillEnv...)
 	var nodes [3]*server
 	for i := range nodes {
-		if nodes[i], err = p.serve(ctx, drillEnv...); err != nil {
+		if nodes[i], err = p.serve(ctx, env...); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, nodes[i].Stop()) }()
+	}
+	if err := p.stories(ctx, r, nodes[0], pair.CA, size.stories); err != nil {
+		return err
 	}
 	var all [2]*writers
 	for i, guild := range guilds {
@@ -176,7 +186,7 @@ func (c *cluster) start(ctx context.Context) (*embedded.Server, error) {
 	return embedded.Start(ctx, embedded.Config{TCP: true, Settings: []string{
 		"shared_preload_libraries=citus", "citus.node_conninfo=sslmode=disable", "hba_file=" + c.hba(), "max_prepared_transactions=100",
 		// A coordinator's sessions do not hand theirs on.
-		"lock_timeout=2s",
+		"lock_timeout=2s", "enable_seqscan=off", "jit=off",
 		// Work over all guilds asks each worker over one connection, not over one for each shard.
 		"citus.shard_count=8", "citus.max_adaptive_executor_pool_size=1",
 	}})

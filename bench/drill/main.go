@@ -39,7 +39,9 @@ var drills = []drill{
 		return neighbour(ctx, p, r, fullNeighbour)
 	}},
 	{"overload", "far more connections than can be served, three kinds of work", func(ctx context.Context, p place, r *report) error {
-		return overload(ctx, p, r, fullOverload)
+		size := fullOverload
+		size.stage = p.stage
+		return overload(ctx, p, r, size)
 	}},
 	{"webhooks", "receivers at their worst, and very much that waits", func(ctx context.Context, p place, r *report) error {
 		size := fullWebhooks
@@ -78,7 +80,7 @@ type place struct {
 	program     string
 	front       []string // words in front of the program
 	waiting     int      // deliveries that wait for one endpoint in the drill of webhooks
-	stage       string   // the only one of the drill of webhooks; empty: all
+	stage       string   // the only one of the drills of overload and webhooks; empty: all
 	release     string   // the commit that the drill of upgrades begins with; empty: the last release
 }
 
@@ -101,7 +103,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("drill", flag.ContinueOnError)
 	program := flags.String("server", "bin/guildhall", "the server `program`")
 	waiting := flags.Int("waiting", fullWebhooks.waiting, "`deliveries` that wait for one endpoint in the drill of webhooks")
-	stage := flags.String("stage", "", "the only `stage` of the drill of webhooks to run, such as \"a flood of one guild\" (default: all)")
+	stage := flags.String("stage", "", "the only `stage` of the drill of overload or webhooks to run, such as \"a flood of one guild\" (default: all)")
 	release := flags.String("release", "", "the `commit` or tag that the drill of upgrades begins with (default: the last release)")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -21,6 +21,7 @@ type overloadSize struct {
 	most    []int         // and how many connections besides
 	delay   time.Duration // of the slow database
 	measure bool          // hold throughput and memory, too
+	stage   string        // the only kind of work; empty: all
 }
 
 var fullOverload = overloadSize{
@@ -62,6 +63,9 @@ func overload(ctx context.Context, p place, r *report, size overloadSize) error 
 			return request("GET", fmt.Sprintf("/economy/wallet/%d", member(n%1000)), token, nil)
 		}},
 	} {
+		if size.stage != "" && size.stage != work.name {
+			continue
+		}
 		if err := size.underLoad(ctx, p, r, work.name, work.delay, work.call); err != nil {
 			return fmt.Errorf("%s: %w", work.name, err)
 		}

@@ -17,8 +17,8 @@ import (
 
 // Node is a running server, behind the one proxy that the bench plays.
 type Node struct {
-	HTTP, Ops string // addresses
-	PID       int
+	HTTPS, HTTP, Ops string // addresses
+	PID              int
 
 	cmd    *exec.Cmd
 	folder string
@@ -74,7 +74,7 @@ func Start(ctx context.Context, cfg Config) (_ *Node, err error) {
 	return n, nil
 }
 
-var readyLine = regexp.MustCompile(`"msg":"ready".*"http":"([^"]+)".*"ops":"([^"]+)"`)
+var readyLine = regexp.MustCompile(`"msg":"ready","https":"([^"]*)","http":"([^"]+)","ops":"([^"]+)"`)
 
 // await finds the addresses in the log.
 func (n *Node) await(ctx context.Context) error {
@@ -84,7 +84,7 @@ func (n *Node) await(ctx context.Context) error {
 			return err
 		}
 		if at := readyLine.FindSubmatch(log); at != nil {
-			n.HTTP, n.Ops = string(at[1]), string(at[2])
+			n.HTTPS, n.HTTP, n.Ops = string(at[1]), string(at[2]), string(at[3])
 			return nil
 		}
 		select {

@@ -164,7 +164,7 @@ func (c *devCommand) prepare(ctx context.Context, url string, progress io.Writer
 	}
 	defer d.Close()
 	var loaded bool
-	if err := d.Reader().GetContext(ctx, &loaded, `SELECT EXISTS (SELECT FROM guilds)`); err != nil {
+	if err := d.Reader().GetContext(ctx, &loaded, `SELECT EXISTS (SELECT 1 FROM guilds)`); err != nil {
 		return auth.Token{}, fmt.Errorf("look for the demo guild: %w", err)
 	}
 	if !loaded {

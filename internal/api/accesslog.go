@@ -46,7 +46,7 @@ func accessLog(log *slog.Logger, m *metrics, count func(usage.Request)) middlewa
 
 // begin gives the request its id, its fixed headers and its deadline.
 func begin(rs *reqState, start time.Time) (cancel context.CancelFunc) {
-	rs.id = db.NewID()
+	rs.id, rs.came = db.NewID(), start
 	set(rs, "X-Request-Id", rs.id)
 	h := rs.Response().Header()
 	h["Cache-Control"], h["X-Content-Type-Options"], h["X-Frame-Options"] = noStore, noSniff, deny

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -16,6 +17,7 @@ type reqState struct {
 	echo.Context
 	serve   echo.HandlerFunc // what Echo's router has found
 	op      *operation       // what the document says of it; nil: it is no operation
+	came    time.Time        // when it arrived
 	ctx     context.Context  // of whatever is done for this request
 	id      string           // its X-Request-Id
 	trace   string           // the trace that it belongs to; empty: none

@@ -57,6 +57,7 @@ func collectors(d *db.DB, keys idempotency.Keys, oneGuild bool, m *metrics) map[
 		sizes, waits := m.batches.WithLabelValues(id), m.waits.WithLabelValues(id)
 		t.collector = collect.New(collect.Config[*member]{
 			Run: t.run, Enter: d.Enter, Apart: oneGuild, Long: func(m *member) bool { return t.unit || m.key != nil },
+			Waited: db.Waited,
 			Late: func(own bool) error {
 				if own {
 					return db.ErrOwnShare

@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -44,6 +45,23 @@ func crowd(tb testing.TB, server *apitest.API, n int) {
 		_, err := tx.ExecContext(ctx, `ANALYZE levels, wallets, ledger_entries, cases, network_listings`)
 		return err
 	})
+}
+
+// A page of any length comes in one piece that says how long it is, and not in
+// chunks; HEAD says as much.
+func TestAReadSaysItsLength(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	crowd(t, server, 100)
+	for _, path := range []string{"/cases?per_page=100", "/cases?per_page=1", "/cases/none"} {
+		for _, method := range []string{"GET", "HEAD"} {
+			r := server.Raw(t, method, api.Prefix+path, "")
+			length := r.Header.Get("Content-Length")
+			if n, err := strconv.Atoi(length); err != nil || n < 10 || method == "GET" && n != len(r.Body) {
+				t.Errorf("%s %s: the length of %d bytes is %q", method, path, len(r.Body), length)
+			}
+		}
+	}
 }
 
 // BenchmarkReads measures reads over HTTPS from one client, in a guild of

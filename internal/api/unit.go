@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strconv"
 
 	"github.com/labstack/echo/v4"
 
@@ -47,15 +48,62 @@ func (u *units) unit(next handler) handler {
 // read serves a request that changes nothing. One that needs a scope reads from
 // the database; the others tell of the token itself and wait for nobody.
 func (u *units) read(rs *reqState, next handler) error {
+	waited := false
 	if rs.op.Scope != "" {
-		if err := u.db.Queue(rs.ctx); err != nil {
+		var err error
+		if waited, err = u.db.Queue(rs.ctx); err != nil {
 			return err
 		}
 		defer db.Unqueue(rs.ctx)
 	}
 	rs.SetRequest(rs.Request().WithContext(u.db.Reading(rs.ctx)))
+	rs.Response().Writer = &whole{ResponseWriter: rs.Response().Writer}
+	if waited {
+		return apart(rs, next)
+	}
 	return next(rs)
 }
+
+// apart runs next on a goroutine of its own. What reads and writes a list needs twice
+// the stack that a request has while it waits, and a connection keeps the stack that
+// its requests once had. Where thousands wait, the few that are being served have
+// large ones this way, and not each connection in turn.
+func apart(rs *reqState, next handler) error {
+	served := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() {
+			if p := recover(); p != nil {
+				err = fault.Panicked(p)
+			}
+			served <- err
+		}()
+		err = next(rs)
+	}()
+	return <-served
+}
+
+// whole is a response that is written in one go. It says its length, which net/http
+// finds out for short ones only: a long one would come in chunks, with a packet for
+// the end of the last one.
+type whole struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *whole) WriteHeader(status int) { w.status = status }
+
+func (w *whole) Write(body []byte) (int, error) {
+	if w.status != 0 {
+		w.Header().Set(echo.HeaderContentLength, strconv.Itoa(len(body)))
+		w.ResponseWriter.WriteHeader(w.status)
+		w.status = 0
+	}
+	return w.ResponseWriter.Write(body)
+}
+
+// Unwrap lets net/http's controls through.
+func (w *whole) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // write serves a request without a key.
 func (u *units) write(rs *reqState, next handler) error {

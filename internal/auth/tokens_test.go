@@ -142,6 +142,9 @@ func TestCache(t *testing.T) {
 			{`DELETE FROM guilds WHERE id = (SELECT guild_id FROM api_tokens WHERE id = $1)`, "invalid_token"},
 		} {
 			if strings.Contains(change.statement, "guilds") {
+				if dbtest.Coordinator(t) { // where no foreign key of tokens leads to guilds
+					continue
+				}
 				dbtest.AddGuilds(t, s.DB, "2")
 			}
 			tok := s.token(t, func(n *New) {

@@ -58,13 +58,13 @@ var (
 		  AND type = $6
 		  AND status = $7`)
 
-	newestOfUser = page.Newest(table, inGuild+`
+	newestOfUser = page.Narrowed(table, inGuild+`
 		  AND user_id = $6
 		  AND ($7::text = '' OR type = $7)
 		  AND ($8::text = '' OR status = $8)
 		  AND ($9::text = '' OR moderator_id = $9)`)
 
-	newestOfModerator = page.Newest(table, inGuild+`
+	newestOfModerator = page.Narrowed(table, inGuild+`
 		  AND moderator_id = $6
 		  AND ($7::text = '' OR type = $7)
 		  AND ($8::text = '' OR status = $8)`)

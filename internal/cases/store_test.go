@@ -62,6 +62,11 @@ func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 			})
 		}
 	}
+	t.Run("a pair is planned once", func(t *testing.T) {
+		t.Parallel()
+		sql, args := query("1", filter{Type: "note", Status: "expired"}, page.Of(1, 25))
+		dbtest.WantPlannedOnce(t, d, "cases_by_type_status", sql, args...)
+	})
 	t.Run("one case", func(t *testing.T) {
 		t.Parallel()
 		dbtest.WantIndex(t, d, "cases_pkey", byID, "1", "case-5")
@@ -158,7 +163,7 @@ func TestExpiryOfManyHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := dbtest.New(t).DB
-	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) SELECT n::text, 'one', '1' FROM generate_series(1, 100) n`, `
+	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id, last_case) SELECT n::text, 'one', '1', 10000 FROM generate_series(1, 100) n`, `
 		INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
 		SELECT id, 'e' || id, 'https://example.com', '{case.updated}', '', '' FROM guilds`, `
 		INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, expires_at, source)

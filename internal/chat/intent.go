@@ -221,7 +221,7 @@ func Find(ctx context.Context, d db.Doer, p Platform, in *Intent) (string, error
 		var taken bool
 		err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 			return tx.GetContext(ctx, &taken, `
-				SELECT EXISTS (SELECT FROM chat_intents WHERE channel_id = $1 AND message_id = $2)`, in.ChannelID, id)
+				SELECT EXISTS (SELECT FROM chat_intents WHERE guild_id = $1 AND channel_id = $2 AND message_id = $3)`, in.GuildID, in.ChannelID, id)
 		})
 		if err != nil {
 			return "", fmt.Errorf("compare message %s with other intents: %w", id, err)

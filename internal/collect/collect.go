@@ -74,9 +74,11 @@ type Config[T any] struct {
 
 	// Wait is how long an item may wait to be on its way; 0 means 2 s. Late is the
 	// error of one that has waited in vain; own says that more than half a batch of
-	// its own caller's were waiting.
-	Wait time.Duration
-	Late func(own bool) error
+	// its own caller's were waiting. Waited, if not nil, is how much of that time has
+	// passed before Do.
+	Wait   time.Duration
+	Late   func(own bool) error
+	Waited func(ctx context.Context) time.Duration
 
 	// Began, if not nil, is told of each batch: its size, and how long the item
 	// that came first had waited.
@@ -169,7 +171,11 @@ func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value 
 	}
 	it := &item[T]{value: value, by: by, subject: subject, came: time.Now(), done: make(chan struct{})}
 	c.add(it)
-	late := time.NewTimer(c.cfg.Wait)
+	wait := c.cfg.Wait
+	if c.cfg.Waited != nil {
+		wait -= c.cfg.Waited(ctx)
+	}
+	late := time.NewTimer(wait)
 	defer late.Stop()
 	select {
 	case <-it.done:

@@ -505,7 +505,7 @@ func TestRecoveryInABrowser(t *testing.T) {
 	// A day on which everything failed.
 	before := len(r.Calls())
 	dbtest.Exec(t, l.DB, `
-		UPDATE webhook_deliveries SET state = 'failed', response_class = '5xx', created_at = created_at - interval '20 hours'
+		UPDATE webhook_deliveries SET state = 'failed', response_class = '5xx', `+dbtest.Earlier(`interval '20 hours'`, "created_at")+`
 		WHERE endpoint_id = $1 AND event_type = 'case.created'`, id)
 	b.open(one)
 	b.look("webhook-failed-day")

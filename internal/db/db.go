@@ -63,12 +63,12 @@ func Open(cfg Config) (*DB, error) {
 		"idle_in_transaction_session_timeout": "10000",
 		"timezone":                            "UTC",
 	}
-	write, err := openPool(cfg.URL, limits, cfg.Writers, byIndex)
+	write, err := openPool(cfg.URL, limits, cfg.Writers, byIndex, !cfg.Distributed)
 	if err != nil {
 		return nil, err
 	}
 	limits["default_transaction_read_only"] = "on"
-	read, err := openPool(cfg.URL, limits, cfg.Readers, byIndex)
+	read, err := openPool(cfg.URL, limits, cfg.Readers, byIndex, !cfg.Distributed)
 	if err != nil {
 		write.Close()
 		return nil, err
@@ -83,16 +83,17 @@ func Open(cfg Config) (*DB, error) {
 // OpenSQL returns a plain pool of at most n connections, for libraries that
 // bring their own statements. It has no statement or lock timeout.
 func OpenSQL(url, name string, n int) (*sql.DB, error) {
-	return openPool(url, map[string]string{"application_name": name, "timezone": "UTC"}, n, "")
+	return openPool(url, map[string]string{"application_name": name, "timezone": "UTC"}, n, "", false)
 }
 
-// openPool opens a pool whose sessions plan as the statement planning says.
-func openPool(raw string, params map[string]string, n int, planning string) (*sql.DB, error) {
+// openPool opens a pool whose sessions plan as the statement planning says, and
+// prepare statements for tables that lie together, or as they are written.
+func openPool(raw string, params map[string]string, n int, planning string, together bool) (*sql.DB, error) {
 	dsn, err := withParams(raw, params)
 	if err != nil {
 		return nil, err
 	}
-	c, err := newConnector(dsn, planning)
+	c, err := newConnector(dsn, planning, together)
 	if err != nil {
 		return nil, fmt.Errorf("the database URL cannot be used: %w", err)
 	}

@@ -81,7 +81,7 @@ func isDistributed(ctx context.Context, q rowQuerier) (yes bool, err error) {
 // Where guilds are not distributed yet, no node may be at work, since it would go
 // on with statements over several guilds.
 func Distribute(ctx context.Context, url string) (Distribution, error) {
-	pool, err := openPool(url, map[string]string{"application_name": "guildhall-distribute", "timezone": "UTC"}, 3, "")
+	pool, err := openPool(url, map[string]string{"application_name": "guildhall-distribute", "timezone": "UTC"}, 3, "", false)
 	if err != nil {
 		return Distribution{}, err
 	}

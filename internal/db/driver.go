@@ -27,15 +27,18 @@ type connector struct {
 	prepares bool
 	database string
 	planning string // settings of a session that keeps its plans
+	together bool   // statements are prepared for tables that lie together
 }
 
 // byIndex makes plans look rows up by an index wherever there is one. A connection
 // keeps the plan of a statement for half an hour, and one that was made while a
 // table had two pages would read all of it when it has thousands: keyed writes
-// took three times as long in the first minute after a quiet night. The checks of
+// took three times as long in the first minute after a quiet night. And a list that
+// is planned once, for whatever guild, must not read and sort all of a large one, as
+// a bitmap of its index would. The checks of
 // foreign keys are such statements too. What has to read a whole table would look
 // so dear that Postgres compiled it.
-const byIndex = `SET enable_seqscan = off; SET jit = off`
+const byIndex = `SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off`
 
 // inspect is nil but in tests.
 var inspect func(database, statement string) error
@@ -45,7 +48,7 @@ var inspect func(database, statement string) error
 // the statement fails with it. Call it before the first connection is made.
 func InspectStatements(f func(database, statement string) error) { inspect = f }
 
-func newConnector(dsn, planning string) (driver.Connector, error) {
+func newConnector(dsn, planning string, together bool) (driver.Connector, error) {
 	inner, err := pq.NewConnector(dsn)
 	if err != nil {
 		return nil, err
@@ -55,7 +58,7 @@ func newConnector(dsn, planning string) (driver.Connector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return connector{inner, !cfg.BinaryParameters, cfg.Database, planning}, nil
+	return connector{inner, !cfg.BinaryParameters, cfg.Database, planning, together}, nil
 }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -83,7 +86,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 		inner.Close()
 		return nil, err
 	}
-	return &conn{pqConn: pc, wire: wire, database: c.database, prepares: c.prepares, prepared: make(map[string]driver.Stmt)}, nil
+	return &conn{pqConn: pc, wire: wire, database: c.database, prepares: c.prepares, together: c.together, prepared: make(map[string]driver.Stmt)}, nil
 }
 
 // errUnwanted says that servers answer and none of them is of the kind that
@@ -121,6 +124,7 @@ type conn struct {
 	wire     *socket
 	database string
 	prepares bool // statements with arguments
+	together bool // in the form of Together
 	prepared map[string]driver.Stmt
 	readOnly bool // its server has become a standby
 }
@@ -163,6 +167,9 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	c.wire.workFor(ctx)
 	if err := c.inspected(query); err != nil {
 		return nil, err
+	}
+	if c.together {
+		query = Together(query)
 	}
 	return c.pqConn.PrepareContext(ctx, query)
 }

@@ -83,7 +83,7 @@ const (
 func Migrate(ctx context.Context, url string) error {
 	pool, err := openPool(url, map[string]string{
 		"application_name": "guildhall-migrate", "lock_timeout": strconv.FormatInt(lockTimeout.Milliseconds(), 10), "timezone": "UTC",
-	}, 3, "")
+	}, 3, "", false)
 	if err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (s Schema) Newer() bool { return s.Version > SchemaVersion() }
 // CheckSchema returns what the database at url is on, or an error that names the
 // mending command when this program's statements do not run there.
 func CheckSchema(ctx context.Context, url string) (Schema, error) {
-	pool, err := openPool(url, map[string]string{"application_name": "guildhall-check"}, 1, "")
+	pool, err := openPool(url, map[string]string{"application_name": "guildhall-check"}, 1, "", false)
 	if err != nil {
 		return Schema{}, err
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // waitTimeout is how long a request waits for places, all its statements
-// together, before it is refused.
+// together and the look-up of its token with them, before it is refused.
 const waitTimeout = 2 * time.Second
 
 // Caller is on whose account the database works. The zero Caller is the program
@@ -27,10 +27,26 @@ func As(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey, &account{caller: c})
 }
 
+// Charge counts d among what the request of ctx has waited.
+func Charge(ctx context.Context, d time.Duration) {
+	if request := accountOf(ctx); request != nil {
+		request.waited.Add(int64(d))
+	}
+}
+
+// Waited is how long the request of ctx has waited so far.
+func Waited(ctx context.Context) time.Duration {
+	request := accountOf(ctx)
+	if request == nil {
+		return 0
+	}
+	return time.Duration(request.waited.Load())
+}
+
 // account is what one request does on a caller's account.
 type account struct {
 	caller Caller
-	waited atomic.Int64 // nanoseconds, for places
+	waited atomic.Int64 // nanoseconds: for places, and what was charged
 
 	// The place that the request took when it began to read; its first statement
 	// has it. Both belong to the goroutine that serves the request.
@@ -165,13 +181,8 @@ func (p *Places) wait(ctx context.Context, t *tokenPlaces, w *waiter) error {
 	defer span.End()
 	begun := time.Now()
 	var late <-chan time.Time
-	request := accountOf(ctx)
 	if t.caller != (Caller{}) {
-		timeout := waitTimeout
-		if request != nil {
-			timeout -= time.Duration(request.waited.Load())
-		}
-		timer := time.NewTimer(timeout)
+		timer := time.NewTimer(waitTimeout - Waited(ctx))
 		defer timer.Stop()
 		late = timer.C
 	}
@@ -186,9 +197,7 @@ func (p *Places) wait(ctx context.Context, t *tokenPlaces, w *waiter) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	waited := time.Since(begun)
-	if request != nil {
-		request.waited.Add(int64(waited))
-	}
+	Charge(ctx, waited)
 	p.stats.Waiting--
 	p.stats.Waited += waited
 	switch {

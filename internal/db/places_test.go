@@ -93,6 +93,28 @@ func TestPlaces(t *testing.T) {
 			}
 		})
 	})
+	t.Run("what was charged to a request counts as waiting", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			p := connectionPlaces(1)
+			taken(t, p, caller(1, 1))
+			c := caller(2, 1)
+			for charged, want := range map[time.Duration]time.Duration{
+				0: waitTimeout, 700 * time.Millisecond: waitTimeout - 700*time.Millisecond, time.Hour: 0,
+			} {
+				request := As(t.Context(), c)
+				Charge(request, charged)
+				begun := time.Now()
+				if _, err := p.Acquire(request, c); !is(err, "service_unavailable") || time.Since(begun) != want || Waited(request) != charged+want {
+					t.Errorf("charged with %v: %v after %v, %v in all", charged, err, time.Since(begun), Waited(request))
+				}
+			}
+			Charge(t.Context(), time.Hour)
+			if Waited(t.Context()) != 0 {
+				t.Error("something was charged outside of a request")
+			}
+		})
+	})
 	t.Run("a caller that leaves, or has left, holds nothing", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ func TestASingleStatementIsSentOnce(t *testing.T) {
 	d, _, writes := single(t)
 	ended := writes()
 	var gone bool
-	if err := d.Reader().GetContext(ctx, &gone, `SELECT pg_terminate_backend($1)`, ended); err != nil || !gone {
+	if err := d.Reader().GetContext(ctx, &gone, `SELECT pg_terminate_backend($1::int)`, ended); err != nil || !gone {
 		t.Fatal(gone, err)
 	}
 	testutil.Eventually(t, "the backend's end", func() bool {

@@ -42,7 +42,7 @@ func (tx *Tx) SelectContext(ctx context.Context, dest any, query string, args ..
 	if err := tx.ctx.Err(); err != nil {
 		return err
 	}
-	return tx.Tx.SelectContext(ctx, dest, query, args...)
+	return selectAll(ctx, tx.Tx, dest, query, args...)
 }
 
 // ExecContext runs a statement that returns no rows.
@@ -175,7 +175,7 @@ func (r reader) SelectContext(ctx context.Context, dest any, query string, args 
 		return err
 	}
 	defer release()
-	return r.db.read.SelectContext(work, dest, query, args...)
+	return selectAll(work, r.db.read, dest, query, args...)
 }
 
 // Reading returns a context in which Read finds the read-only pool.
@@ -184,20 +184,21 @@ func (d *DB) Reading(ctx context.Context) context.Context {
 }
 
 // Queue waits for the place of a request's first read before the request is
-// served, and Leave gives it back if nothing was read. Where thousands of requests
+// served, and Unqueue gives it back if nothing was read. Where thousands of requests
 // wait, each of them does it on the stack it has up here and not on twice as much,
-// and holds nothing yet of what serving it takes.
-func (d *DB) Queue(ctx context.Context) error {
+// and holds nothing yet of what serving it takes. It says whether there was a wait.
+func (d *DB) Queue(ctx context.Context) (waited bool, err error) {
 	request := accountOf(ctx)
 	if request == nil {
-		return nil
+		return false, nil
 	}
+	before := request.waited.Load()
 	release, err := d.reads.Acquire(ctx, request.caller)
 	if err != nil {
-		return err
+		return false, err
 	}
 	request.early, request.giveUp = d.reads, release
-	return nil
+	return request.waited.Load() != before, nil
 }
 
 // Unqueue ends what Queue has begun.
@@ -235,7 +236,7 @@ func (s single) GetContext(ctx context.Context, dest any, query string, args ...
 
 // SelectContext implements Querier.
 func (s single) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
-	return s.db.single(ctx, func(ctx context.Context, q *sqlx.Conn) error { return q.SelectContext(ctx, dest, query, args...) })
+	return s.db.single(ctx, func(ctx context.Context, q *sqlx.Conn) error { return selectAll(ctx, q, dest, query, args...) })
 }
 
 func (d *DB) single(ctx context.Context, run func(context.Context, *sqlx.Conn) error) error {

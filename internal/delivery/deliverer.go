@@ -72,7 +72,7 @@ func New(cfg Config) (*Deliverer, error) {
 		open: func(c claimed, at time.Time) ([]string, error) {
 			return OpenSecrets(cfg.Box, c.GuildID, c.EndpointID, c.Secret, c.OldSecrets, at)
 		},
-		clock: cfg.Clock, jitter: cfg.Jitter, lease: lease, oneGuild: cfg.OneGuild, log: cfg.Log, tracer: cfg.Tracer,
+		clock: cfg.Clock, jitter: cfg.Jitter, lease: lease, oneGuild: cfg.OneGuild || cfg.DB.Distributed(), log: cfg.Log, tracer: cfg.Tracer,
 		bell: newBell(), limiter: newLimiter(cfg.Slots), results: make(chan result, cfg.Slots),
 	}
 	if d.metrics, err = newMetrics(cfg.Metrics, d.limiter); err != nil {

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"database/sql/driver"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"log"
 	"log/slog"
@@ -144,11 +145,15 @@ func (w *deliveryDB) remove(e endpoint) {
 func (w *deliveryDB) rotate(e endpoint) string {
 	w.t.Helper()
 	secret := newSecret()
+	old := dbtest.Value[string](w.t, w.DB, `
+		SELECT jsonb_build_array(jsonb_build_object(
+		    'sealed', translate(encode(secret, 'base64'), E'\n', ''), 'until', now() + interval '24 hours'))
+		FROM webhook_endpoints
+		WHERE guild_id = $1 AND id = $2`, e.GuildID, e.ID)
 	w.exec(`
 		UPDATE webhook_endpoints
-		SET secret = $3, old_secrets = jsonb_build_array(jsonb_build_object(
-		        'sealed', translate(encode(secret, 'base64'), E'\n', ''), 'until', now() + interval '24 hours')) || old_secrets
-		WHERE guild_id = $1 AND id = $2`, e.GuildID, e.ID, w.cfg.Box.Seal([]byte(secret), BoundTo(e.GuildID, e.ID)))
+		SET secret = $3, old_secrets = $4::jsonb || old_secrets
+		WHERE guild_id = $1 AND id = $2`, e.GuildID, e.ID, w.cfg.Box.Seal([]byte(secret), BoundTo(e.GuildID, e.ID)), old)
 	return secret
 }
 
@@ -321,23 +326,25 @@ func (c *clock) advance(d time.Duration) {
 func (w *deliveryDB) advanceIdle(c *clock, d time.Duration) {
 	w.t.Helper()
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
-		var held, all, leased int
-		for _, q := range []struct {
-			into  *int
-			query string
-		}{
-			{&held, `SELECT count(*) FROM (SELECT FROM webhook_schedule FOR UPDATE SKIP LOCKED) s`},
-			{&all, `SELECT count(*) FROM webhook_schedule`},
-			{&leased, `SELECT count(*) FROM webhook_deliveries WHERE lease_until IS NOT NULL`},
-		} {
-			if err := tx.GetContext(ctx, q.into, q.query); err != nil {
+		var guilds []string
+		if err := tx.SelectContext(ctx, &guilds, `SELECT DISTINCT guild_id FROM webhook_schedule ORDER BY guild_id`); err != nil {
+			return err
+		}
+		for _, guild := range guilds {
+			var held, all int
+			err := errors.Join(
+				tx.GetContext(ctx, &held, `SELECT count(*) FROM (SELECT 1 FROM webhook_schedule WHERE guild_id = $1 FOR UPDATE SKIP LOCKED) s`, guild),
+				tx.GetContext(ctx, &all, `SELECT count(*) FROM webhook_schedule WHERE guild_id = $1`, guild))
+			if err != nil || held != all {
 				return err
 			}
 		}
-		if held == all && leased == 0 {
+		var leased int
+		err := tx.GetContext(ctx, &leased, `SELECT count(*) FROM webhook_deliveries WHERE lease_until IS NOT NULL`)
+		if leased == 0 && err == nil {
 			c.advance(d)
 		}
-		return nil
+		return err
 	})
 }
 

@@ -29,7 +29,7 @@ const lostSince = `LEFT JOIN LATERAL (
 			    FROM (
 			        SELECT w.id, w.endpoint_id, w.created_at
 			        FROM webhook_deliveries w
-			        WHERE w.guild_id = d.guild_id AND w.event_id = d.event_id
+			        WHERE w.guild_id = $1 AND w.event_id = d.event_id
 			        OFFSET 0
 			    ) n
 			    WHERE n.endpoint_id = d.endpoint_id AND (n.created_at, n.id) > (d.created_at, d.id)
@@ -183,7 +183,7 @@ func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.
 			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, event_at, cause, state, fresh, urgent)
 			SELECT d.guild_id, d.endpoint_id, d.event_id, ev.type, ev.occurred_at, 'redelivery', CASE WHEN $5 THEN 'pending' ELSE 'held' END, false, $5
 			FROM webhook_deliveries d
-			JOIN webhook_events ev ON ev.guild_id = d.guild_id AND ev.id = d.event_id
+			JOIN webhook_events ev ON ev.guild_id = $1 AND ev.id = d.event_id
 			`+lostSince+`
 			  AND ev.occurred_at > now() - $6 * interval '1 second'
 			ORDER BY d.created_at, d.id
@@ -219,27 +219,25 @@ func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (str
 	if err != nil {
 		return "", err
 	}
-	eventID := db.NewID()
-	var id string
-	err = tx.GetContext(ctx, &id, `
-		WITH ev AS (
-			INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
-			SELECT e.guild_id, $3, $4, $5, convert_to($6, 'UTF8')
-			FROM webhook_endpoints e
-			WHERE e.guild_id = $1 AND e.id = $2
-			RETURNING webhook_events.guild_id, webhook_events.id, webhook_events.type, webhook_events.occurred_at
-		)
-		INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at, cause, fresh, urgent)
-		SELECT e.guild_id, $7, e.id, ev.id, ev.type, ev.occurred_at, 'test', false, true
-		FROM ev
-		JOIN webhook_endpoints e ON e.guild_id = $1 AND e.id = $2
-		RETURNING id`, by.GuildID, endpoint, eventID, event.Ping, now,
-		event.NewEnvelope(by, eventID, event.Ping).Payload(now, string(data)), db.NewID())
-	if db.Missing(err) {
-		return "", noSuchEndpoint
-	}
+	id, eventID := db.NewID(), db.NewID()
+	_, err = tx.ExecContext(ctx, `
+		INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
+		VALUES ($1, $2, $3, $4, convert_to($5, 'UTF8'))`,
+		by.GuildID, eventID, event.Ping, now, event.NewEnvelope(by, eventID, event.Ping).Payload(now, string(data)))
 	if err != nil {
-		return "", fmt.Errorf("test endpoint %s of guild %s: %w", endpoint, by.GuildID, err)
+		return "", fmt.Errorf("record the test event for endpoint %s of guild %s: %w", endpoint, by.GuildID, err)
+	}
+	res, err := tx.ExecContext(ctx, `
+		INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at, cause, fresh, urgent)
+		SELECT e.guild_id, $3, e.id, $4, $5, $6, 'test', false, true
+		FROM webhook_endpoints e
+		WHERE e.guild_id = $1 AND e.id = $2`, by.GuildID, endpoint, id, eventID, event.Ping, now)
+	n, err := affected(res, err, "test endpoint "+endpoint)
+	if err != nil {
+		return "", err
+	}
+	if n == 0 {
+		return "", noSuchEndpoint
 	}
 	return id, nil
 }

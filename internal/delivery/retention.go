@@ -38,8 +38,10 @@ func (d *Deliverer) prune(ctx context.Context) error {
 func expireHeld(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
 	n, err := byGuild(ctx, tx, func(guild string, ids []string) error {
 		_, err := tx.ExecContext(ctx, `
+			WITH instant AS MATERIALIZED (SELECT coalesce($3::timestamptz, now()) AS at)
 			UPDATE webhook_deliveries d
-			SET state = 'failed', completed_at = coalesce($3::timestamptz, now()), error = $4
+			SET state = 'failed', completed_at = instant.at, error = $4
+			FROM instant
 			WHERE d.guild_id = $1 AND d.id = ANY ($2) AND CASE WHEN d.state = 'held' THEN true END`, guild, db.Array(ids), now, errorExpired)
 		return err
 	}, `

@@ -345,7 +345,8 @@ type settled struct {
 // time when nothing waited, it takes the index of what waits for a short cut and
 // reads all of it for each row. The log is a table of its own; when it cannot be
 // written, the attempts are put aside in the deliveries' own rows, from where
-// moveUnlogged takes them later.
+// moveUnlogged takes them later. A worker's CASE calls nothing that is not
+// immutable, so that a coordinator can hand the UPDATE on.
 const (
 	settleResults = `
 		WITH r AS MATERIALIZED (
@@ -354,20 +355,22 @@ const (
 			FROM jsonb_to_recordset($2::jsonb) AS r (
 				guild_id text, id text, endpoint_id text, lease_gen int, state text, pause_ms bigint, step int, logged boolean,
 				started_at timestamptz, duration_ms int, outcome text, status int, response_class text, excerpt text, error text, reason text)
-		), instant AS MATERIALIZED (
-			SELECT coalesce($1::timestamptz, clock_timestamp()) AS at
+		), timed AS MATERIALIZED (
+			SELECT r.*, instant.at + r.pause_ms * interval '1 millisecond' AS due, coalesce($1::timestamptz, now()) AS completed,
+			       CASE WHEN $3 AND r.logged THEN jsonb_build_array(to_jsonb(r)) END AS line
+			FROM r, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS at) instant
 		), d AS (
 			UPDATE webhook_deliveries d
 			SET state = r.state, step = r.step, lease_until = NULL, fresh = false,
 			    urgent = d.urgent AND NOT r.logged,
 			    attempts = d.attempts + CASE WHEN r.logged THEN 1 ELSE 0 END,
 			    lease_gen = CASE WHEN r.logged THEN d.lease_gen ELSE d.lease_gen - 1 END,
-			    due_at = CASE WHEN r.state = 'pending' THEN instant.at + r.pause_ms * interval '1 millisecond' ELSE d.due_at END,
-			    completed_at = CASE WHEN r.state IN ('delivered', 'failed') THEN coalesce($1::timestamptz, now()) END,
+			    due_at = CASE WHEN r.state = 'pending' THEN r.due ELSE d.due_at END,
+			    completed_at = CASE WHEN r.state IN ('delivered', 'failed') THEN r.completed END,
 			    response_class = coalesce(r.response_class, d.response_class),
 			    error = r.reason,
-			    unlogged = CASE WHEN $3 AND r.logged THEN coalesce(d.unlogged, '[]') || jsonb_build_array(to_jsonb(r)) ELSE d.unlogged END
-			FROM r, instant
+			    unlogged = CASE WHEN r.line IS NOT NULL THEN coalesce(d.unlogged, '[]') || r.line ELSE d.unlogged END
+			FROM timed r
 			WHERE d.guild_id = r.guild_id AND d.id = r.id
 			  AND d.lease_gen = r.lease_gen AND CASE WHEN d.state = 'pending' THEN d.lease_until IS NOT NULL END
 			RETURNING 1

@@ -59,10 +59,10 @@ func balances(ctx context.Context, q db.Querier, guild, after string) ([]balance
 	var rows []balance
 	err := q.SelectContext(ctx, &rows, `
 		SELECT w.user_id, w.balance::text, coalesce(l.sum, 0)::text AS sum
-		FROM (SELECT guild_id, user_id, balance FROM wallets
+		FROM (SELECT user_id, balance FROM wallets
 		      WHERE guild_id = $1 AND user_id > $2 ORDER BY user_id LIMIT $3) AS w
 		CROSS JOIN LATERAL (SELECT sum(delta) FROM ledger_entries AS l
-		                    WHERE l.guild_id = w.guild_id AND l.user_id = w.user_id) AS l
+		                    WHERE l.guild_id = $1 AND l.user_id = w.user_id) AS l
 		ORDER BY w.user_id`, guild, after, walletStep)
 	if err != nil {
 		return nil, fmt.Errorf("add up ledgers of guild %s: %w", guild, err)

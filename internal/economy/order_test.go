@@ -189,7 +189,7 @@ func wantEventsInOrder(t *testing.T, d *db.DB) {
 	if err := d.Reader().GetContext(context.Background(), &n, `
 		SELECT count(*)
 		FROM webhook_events v
-		JOIN ledger_entries e ON e.id = convert_from(v.payload, 'UTF8')::json #>> '{data,ledger_entry_id}'
+		JOIN ledger_entries e ON e.guild_id = v.guild_id AND e.id = convert_from(v.payload, 'UTF8')::json #>> '{data,ledger_entry_id}'
 		WHERE v.occurred_at = e.created_at
 		  AND convert_from(v.payload, 'UTF8')::json ->> 'timestamp' =
 			to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`); err != nil {

@@ -122,7 +122,7 @@ func TestPaymentsAreMadeOnceForEver(t *testing.T) {
 			}
 		}
 		// A day passes: the keys of the one before are worth nothing.
-		dbtest.Exec(t, a.DB(), `UPDATE idempotency_keys SET created_at = created_at - interval '25 hours'`)
+		dbtest.Exec(t, a.DB(), `UPDATE idempotency_keys SET `+dbtest.Earlier(`interval '25 hours'`, "created_at"))
 	}
 	if midway == 0 {
 		t.Errorf("of %d kills none came in the midst of paying", killed)

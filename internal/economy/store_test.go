@@ -49,6 +49,10 @@ func TestReadsUseTheirIndexes(t *testing.T) {
 			})
 		}
 	}
+	for index, f := range map[string]filter{"ledger_entries_pkey": {}, "ledger_entries_by_user": {UserID: &user}} {
+		sql, args := query("1", f, page.Of(1, 25))
+		dbtest.WantPlannedOnce(t, d, index, sql, args...)
+	}
 	dbtest.WantIndex(t, d, "wallets_pkey", walletOf, "1", user)
 }
 
@@ -123,6 +127,9 @@ func adjustmentsReadByIndex(t *testing.T, d *db.DB) {
 	t.Helper()
 	reference := "r"
 	for form, s := range statements {
+		if form.Several && dbtest.Coordinator(t) { // which no program uses on distributed tables
+			continue
+		}
 		n := 5
 		if !form.Collected {
 			n = 1
@@ -133,8 +140,10 @@ func adjustmentsReadByIndex(t *testing.T, d *db.DB) {
 		}
 		for _, rows := range []int{0, 64} {
 			plan := dbtest.Plan(t, d, s.text.For(rows), s.Arguments(changes)...)
-			if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Bitmap") || strings.Count(plan, "Index") < 3 {
-				t.Errorf("a table is read whole:\n%s", plan)
+			// A worker plans for the values, of so few wallets as are here.
+			if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Bitmap") && !dbtest.Coordinator(t) ||
+				strings.Count(plan, "Index") < 3 || strings.Contains(plan, "guilds_pkey") && !dbtest.Coordinator(t) {
+				t.Errorf("a table is read whole, or the guild's row for nothing:\n%s", plan)
 			}
 		}
 	}

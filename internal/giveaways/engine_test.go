@@ -151,7 +151,7 @@ func TestALostAnnouncementIsMadeUpFor(t *testing.T) {
 	if n := jobCount(); n != 0 {
 		t.Fatalf("%d jobs were made up for while the job had its time", n)
 	}
-	dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET created_at = created_at - interval '61 seconds'`)
+	dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET `+dbtest.Earlier(`interval '61 seconds'`, "created_at"))
 	sweep()
 	sweep()
 	if n := jobCount(); n != 1 {

@@ -19,7 +19,7 @@ import (
 	"guildhall/internal/testutil"
 )
 
-const childDB, childPlatform = "GUILDHALL_TEST_CHILD_DB", "GUILDHALL_TEST_CHILD_PLATFORM"
+const childDB, childPlatform, childDistributed = "GUILDHALL_TEST_CHILD_DB", "GUILDHALL_TEST_CHILD_PLATFORM", "GUILDHALL_TEST_CHILD_DISTRIBUTED"
 
 // TestWorkForKill is no test but the process that TestKill kills: it is a node's
 // workers until its input ends.
@@ -29,7 +29,7 @@ func TestWorkForKill(t *testing.T) {
 	if url == "" {
 		t.Skip("only as a child of TestKill")
 	}
-	d, err := db.Open(db.Config{URL: url, Writers: 4, Readers: 2})
+	d, err := db.Open(db.Config{URL: url, Writers: 4, Readers: 2, Distributed: os.Getenv(childDistributed) == "true"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestWorkForKill(t *testing.T) {
 func (s giveawayAPI) child(platform *chattest.Server) *os.Process {
 	s.t.Helper()
 	cmd := osexec.CommandContext(context.Background(), os.Args[0], "-test.run=^TestWorkForKill$", "-test.timeout=5m")
-	cmd.Env = append(os.Environ(), childDB+"="+s.Server.DBURL, childPlatform+"="+platform.URL)
+	cmd.Env = append(os.Environ(), childDB+"="+s.Server.DBURL, childPlatform+"="+platform.URL, fmt.Sprintf("%s=%t", childDistributed, s.DB().Distributed()))
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		s.t.Fatal(err)
@@ -142,7 +142,8 @@ func (s giveawayAPI) killed(server *chattest.Server, at func(r *http.Request, po
 		case <-dead:
 		}
 		dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET lease_until = now() WHERE state = 'sending'`)
-		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET redraw_at = now(), react_at = CASE WHEN react_at IS NOT NULL THEN now() END`)
+		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET redraw_at = now()`)
+		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET react_at = now() WHERE react_at IS NOT NULL`)
 		dbtest.Exec(s.t, s.DB(), `UPDATE river_job SET state = 'available', scheduled_at = now() WHERE state IN ('running', 'retryable')`)
 		stop := s.work(discord(s.t, server.URL))
 		<-finished

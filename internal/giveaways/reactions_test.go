@@ -335,11 +335,11 @@ func TestADayWithoutThePlatform(t *testing.T) {
 			WHERE state = 'retryable'`)
 		dbtest.Exec(s.t, s.DB(), `
 			UPDATE chat_intents
-			SET created_at = created_at - interval '3 hours 50 minutes', settled_at = now() - interval '21 minutes'
+			SET `+dbtest.Earlier(`interval '3 hours 50 minutes'`, "created_at")+`, settled_at = now() - interval '21 minutes'
 			WHERE state IN ('refused', 'unknown')`)
 		dbtest.Exec(s.t, s.DB(), `
 			UPDATE giveaways
-			SET drawing_at = drawing_at - interval '3 hours 50 minutes', redraw_at = now()
+			SET `+dbtest.Earlier(`interval '3 hours 50 minutes'`, "drawing_at")+`, redraw_at = now()
 			WHERE status = 'drawing'`)
 		if hour == 3 {
 			dbtest.Exec(s.t, s.DB(), `DELETE FROM river_job WHERE id % 2 = 0 AND state <> 'running'`)

@@ -305,7 +305,7 @@ func TestPauseAndResume(t *testing.T) {
 	s.Do(t, "pauseGiveaway", "", at).WantError(t, 422, "giveaway_not_active")
 	dbtest.Exec(s.t, s.DB(), `
 		UPDATE giveaways
-		SET paused_at = paused_at - interval '3 hours', ends_at = ends_at - interval '2 days'
+		SET `+dbtest.Earlier(`interval '3 hours'`, "paused_at")+`, `+dbtest.Earlier(`interval '2 days'`, "ends_at")+`
 		WHERE id = $1`, id)
 	if err := giveaways.Transitions(context.Background(), s.DB()); err != nil {
 		t.Fatal(err)

@@ -94,8 +94,8 @@ const (
 		       coalesce(entry_count, (
 		           SELECT coalesce(sum(e.entries), 0)::bigint
 		           FROM giveaway_entries e
-		           WHERE e.guild_id = d.guild_id
-		             AND e.giveaway_id = d.giveaway_id
+		           WHERE e.guild_id = $1
+		             AND e.giveaway_id = $2
 		             AND e.user_id <> ALL (d.past_winners || d.excluded)
 		       )) AS entry_count
 		FROM giveaway_draws d

@@ -205,11 +205,15 @@ func TestWorkIsLookedForThroughIndexes(t *testing.T) {
 		       CASE WHEN i % 10 = 5 THEN now() END, now() - interval '1 minute'
 		FROM generate_series(1, 20000) i`)
 	dbtest.Exec(s.t, s.DB, `ANALYZE giveaways`)
-	for index, statement := range map[string]string{
-		"giveaways_to_draw": drawsDue.walking, "giveaways_to_gather": gatheringDue.walking, "giveaways_to_react": reactionsDue.walking,
+	for index, form := range map[string]looks{
+		"giveaways_to_draw": drawsDue, "giveaways_to_gather": gatheringDue, "giveaways_to_react": reactionsDue,
 	} {
+		statement, reads := form.walking, 2
+		if dbtest.Coordinator(t) { // whose workers may find another index of the giveaways cheaper
+			statement, reads, index = form.distributed, 1, "Index Scan using giveaways_"
+		}
 		plan := dbtest.Plan(t, s.DB, statement, "", 500, 4)
-		if strings.Count(plan, index) < 2 || strings.Contains(plan, "Seq Scan") {
+		if strings.Count(plan, index) < reads || strings.Contains(plan, "Seq Scan") {
 			t.Errorf("the look does not go through %s:\n%s", index, plan)
 		}
 	}
@@ -377,7 +381,9 @@ func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {
 	ended := s.get("g").EndsAt
 	resumed := make(chan error, 1)
 	dbtest.Do(s.t, s.DB, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE giveaways SET ends_at = ends_at + interval '1 day' WHERE guild_id = $1 AND id = 'g'`, guild)
+		_, err := tx.ExecContext(ctx, `
+			UPDATE giveaways SET `+dbtest.Earlier(`interval '-1 day'`, "ends_at")+`
+			WHERE guild_id = $1 AND id = 'g'`, guild)
 		if err != nil {
 			return err
 		}

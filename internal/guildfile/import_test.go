@@ -97,7 +97,7 @@ func TestImportKeepsWhatItIsGivenAndFillsInTheRest(t *testing.T) {
 		{
 			query: `SELECT concat_ws('|', round, past_winners::text, excluded::text, drawn::text, replaced::text, d.winners::text,
 					token_id, reason, rounds)
-				FROM giveaway_draws d JOIN giveaways g ON g.id = giveaway_id`,
+				FROM giveaway_draws d JOIN giveaways g ON g.guild_id = d.guild_id AND g.id = giveaway_id`,
 			want: "2|{41}|{}|{43}|{41}|{43,42}|t|Left.|2",
 		},
 		{

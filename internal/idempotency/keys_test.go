@@ -162,7 +162,7 @@ func keysAgainstAModel(t *testing.T, d *db.DB) {
 				}
 				if err := do(func(ctx context.Context, tx *db.Tx) error {
 					_, err := tx.ExecContext(ctx, `
-						UPDATE idempotency_keys SET created_at = created_at - make_interval(secs => $2), lease_until = lease_until - make_interval(secs => $2)
+						UPDATE idempotency_keys SET `+dbtest.Earlier("make_interval(secs => $2)", "created_at", "lease_until")+`
 						WHERE token_id = $1`, token, by.Seconds())
 					return err
 				}); err != nil {

@@ -1,5 +1,7 @@
 package leaderboard
 
+import "guildhall/internal/page"
+
 // The statements that read. Each is one statement, so that rows, counts and
 // moves are of one snapshot.
 //
@@ -14,8 +16,7 @@ const firstPages = `
 		SELECT user_id, {points} AS points
 		FROM {board}
 		WHERE guild_id = $1
-		ORDER BY -{points}, length(user_id), user_id
-		LIMIT $2 OFFSET $3`
+		ORDER BY -{points}, length(user_id), user_id` + page.CutOut
 
 // deepPages walks from the last mark that has at most $3 rows ahead of it. What
 // lies ahead of a mark is its count and what the moves that are not added up yet

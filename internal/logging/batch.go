@@ -66,6 +66,18 @@ func (b *Batch) Flush() {
 	b.lines.Reset()
 }
 
+// flushApart is Flush on a goroutine of its own. Making lines takes a deep stack, which a
+// goroutine keeps: of thousands of connections whose requests are refused each would
+// come to hold one.
+func (b *Batch) flushApart() {
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		b.Flush()
+	}()
+	<-written
+}
+
 // batched is the handler of a log whose records may wait: those that tell of
 // nothing bad and hold nothing that could change in the meantime.
 type batched struct {
@@ -82,10 +94,9 @@ func (h batched) Handle(_ context.Context, r slog.Record) error {
 	b.armed = true
 	b.mu.Unlock()
 	switch {
-	case full: // the log's reader is too slow, and whoever logs waits for it
-		b.Flush()
-	case r.Level >= slog.LevelWarn, !plain(r):
-		b.Flush()
+	case full, // the log's reader is too slow, and whoever logs waits for it
+		r.Level >= slog.LevelWarn, !plain(r):
+		b.flushApart()
 	case first:
 		time.AfterFunc(batchInterval, b.Flush)
 	}

@@ -2,6 +2,7 @@ package logging
 
 import (
 	"regexp"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -98,4 +99,27 @@ type stuck struct{ open chan struct{} }
 func (s *stuck) Write(p []byte) (int, error) {
 	<-s.open
 	return len(p), nil
+}
+
+// A goroutine keeps the stack that it once needed, and thousands of connections
+// whose requests are refused at once would each have made a line.
+func TestLinesAreNotMadeOnTheStackOfWhoLogs(t *testing.T) {
+	t.Parallel()
+	out := &writers{}
+	log, _, err := NewBatched(out, "info,json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Error("an error")
+	if len(out.stacks) != 1 || strings.Contains(out.stacks[0], "TestLinesAreNotMadeOnTheStackOfWhoLogs(") {
+		t.Errorf("%d lines were written before the error returned, from %s", len(out.stacks), out.stacks)
+	}
+}
+
+// writers notes on which stacks it is written to.
+type writers struct{ stacks []string }
+
+func (w *writers) Write(b []byte) (int, error) {
+	w.stacks = append(w.stacks, string(debug.Stack()))
+	return len(b), nil
 }

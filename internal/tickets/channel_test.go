@@ -107,7 +107,7 @@ func TestSyncChannel(t *testing.T) {
 			t.Errorf("access is back: %v", err)
 		}
 		s.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
-		dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET channel_due_at = channel_due_at - interval '25 hours'`)
+		dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET `+dbtest.Earlier(`interval '25 hours'`, "channel_due_at"))
 		s.platform.In(channelOf(1), chattest.Refuse(403, chat.CodeMissingPermission, "No"))
 		if err := sync(t, s, id); err == nil {
 			t.Error("the refusal went unnoticed")
@@ -186,7 +186,7 @@ func TestSyncChannel(t *testing.T) {
 		if n := count(); n != 0 {
 			t.Errorf("%d jobs at once", n)
 		}
-		dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET channel_due_at = channel_due_at - interval '2 minutes'`)
+		dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET `+dbtest.Earlier(`interval '2 minutes'`, "channel_due_at"))
 		if n := count(); n != 1 {
 			t.Errorf("%d jobs after the sweep, want 1", n)
 		}

@@ -104,7 +104,7 @@ func channelOf(number int) string { return fmt.Sprint(700 + number) }
 func (s ticketAPI) elapse(t *testing.T, seconds int) {
 	t.Helper()
 	chattest.Elapse(t, s.DB(), seconds)
-	dbtest.Exec(t, s.API.DB(), `UPDATE idempotency_keys SET lease_until = lease_until - make_interval(secs => $1)`, seconds)
+	dbtest.Exec(t, s.API.DB(), `UPDATE idempotency_keys SET `+dbtest.Earlier("make_interval(secs => $1)", "lease_until"), seconds)
 }
 
 func (s ticketAPI) sweep(t *testing.T) {

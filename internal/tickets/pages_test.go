@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/page"
 	"guildhall/internal/wire"
@@ -103,6 +104,30 @@ const many = `
 	       CASE WHEN n % 100 <> 0 THEN timestamptz '2026-03-01' END
 	FROM (VALUES ('1', 60000), ('2', 30000)) AS g (guild, total), generate_series(1, total) AS n`
 
+// A page is planned once for a connection, since that takes longer than reading it,
+// and in the order of its index for every guild.
+func wantPlannedOnce(t *testing.T, d *db.DB) {
+	t.Helper()
+	for index, f := range map[string]filter{
+		"tickets_newest": {}, "tickets_by_status": {Status: "open"}, "tickets_unclaimed": {Unclaimed: true},
+	} {
+		sql, args := query("1", f, page.Of(3, 25))
+		dbtest.WantPlannedOnce(t, d, index, sql, args...)
+	}
+}
+
+// Where nearly all guilds are small, and tickets lie in no order.
+func TestAListOfALargeGuildAmongSmallOnesIsReadInOrder(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) SELECT n::text, 'one', '1' FROM generate_series(1, 1500) n`, `
+		INSERT INTO tickets (guild_id, id, number, opener_id, created_at, updated_at)
+		SELECT CASE WHEN n % 2 = 0 THEN '1' ELSE (n / 2 % 1500 + 1)::text END, md5(n::text), n, (n % 50)::text,
+		       timestamptz '2026-01-01' + (n * 7919 % 40000) * interval '1 minute', timestamptz '2026-01-01'
+		FROM generate_series(1, 40000) n`, `ANALYZE tickets`)
+	wantPlannedOnce(t, d)
+}
+
 func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -137,7 +162,7 @@ func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, page %d", c.name, p.Page), func(t *testing.T) {
 				t.Parallel()
 				sql, args := query("1", c.filter, p)
-				if c.filter.Changed != nil || !c.filter.Activity && c.filter.Number == 0 && c.filter.ChannelID == "" {
+				if dbtest.Coordinator(t) || c.filter.Changed != nil || !c.filter.Activity && c.filter.Number == 0 && c.filter.ChannelID == "" {
 					dbtest.WantIndex(t, d, c.index, sql, args...)
 				} else if plan := dbtest.Plan(t, d, sql, args...); !strings.Contains(plan, " using "+c.index+" ") &&
 					!strings.Contains(plan, " on "+c.index+"\n") {
@@ -147,6 +172,7 @@ func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 			})
 		}
 	}
+	wantPlannedOnce(t, d)
 	for name, order := range map[string]string{"reading order": reading, "from the end": backwards} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

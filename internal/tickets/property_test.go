@@ -291,16 +291,15 @@ func (s *story) draw(t *rapid.T, name string) {
 func (s *story) elapse(t rapid.TB, name string, seconds int) {
 	dbtest.Exec(t, s.DB(), `
 		UPDATE chat_intents
-		SET first_sent_at = first_sent_at - make_interval(secs => $2), lease_until = lease_until - make_interval(secs => $2),
-		    created_at = created_at - make_interval(secs => $2)
+		SET `+dbtest.Earlier("make_interval(secs => $2)", "first_sent_at", "lease_until", "created_at")+`
 		WHERE subject_id = $1`, "ticket-"+name, seconds)
 	dbtest.Exec(t, s.DB(), `
 		UPDATE idempotency_keys
-		SET lease_until = lease_until - make_interval(secs => $2)
+		SET `+dbtest.Earlier("make_interval(secs => $2)", "lease_until")+`
 		WHERE key LIKE $1`, name+"%", seconds)
 	dbtest.Exec(t, s.DB(), `
 		UPDATE tickets
-		SET channel_lease_until = channel_lease_until - make_interval(secs => $2)
+		SET `+dbtest.Earlier("make_interval(secs => $2)", "channel_lease_until")+`
 		WHERE id = $1`, "ticket-"+name, seconds)
 	s.platform.mu.Lock()
 	defer s.platform.mu.Unlock()

@@ -20,7 +20,7 @@ func TestListTickets(t *testing.T) {
 	}
 	dbtest.Exec(t, a.DB(), `UPDATE tickets SET claimed_by_id = '55' WHERE number IN (1, 2)`)
 	dbtest.Exec(t, a.DB(), `UPDATE tickets SET opener_id = '4001' WHERE number IN (2, 3)`)
-	dbtest.Exec(t, a.DB(), `UPDATE tickets SET last_message_at = now() - number * interval '1 minute' WHERE number IN (2, 4)`)
+	dbtest.Exec(t, a.DB(), `UPDATE tickets SET last_message_at = (now() AT TIME ZONE 'UTC' - number * interval '1 minute') AT TIME ZONE 'UTC' WHERE number IN (2, 4)`)
 	ticket(t, a.Next(t), 9, "open", true)
 
 	for name, tc := range map[string]struct {
@@ -86,7 +86,7 @@ func TestListTicketsByTheirChanges(t *testing.T) {
 	for i := range 3 {
 		ids = append(ids, ticket(t, a, i+1, "open", true))
 	}
-	dbtest.Exec(t, a.DB(), `UPDATE tickets SET updated_at = timestamptz '2026-01-01' + number * interval '1 day'`)
+	dbtest.Exec(t, a.DB(), `UPDATE tickets SET updated_at = (timestamp '2026-01-01' + number * interval '1 day') AT TIME ZONE 'UTC'`)
 	since := func(at string, more ...apitest.Arg) *apitest.Response {
 		t.Helper()
 		return a.Do(t, "listTickets", "", append(more, apitest.Query("updated_since", at))...)

@@ -47,13 +47,13 @@ var (
 	newestOfStatus = page.Newest(table, `guild_id = $1
 		  AND status = $4`)
 
-	newestOfOpener = page.Newest(table, `guild_id = $1
+	newestOfOpener = page.Narrowed(table, `guild_id = $1
 		  AND opener_id = $4
 		  AND ($5::text = '' OR status = $5)
 		  AND ($6::text = '' OR claimed_by_id = $6)
 		  AND (NOT $7 OR claimed_by_id IS NULL)`)
 
-	newestOfClaim = page.Newest(table, `guild_id = $1
+	newestOfClaim = page.Narrowed(table, `guild_id = $1
 		  AND claimed_by_id = $4
 		  AND ($5::text = '' OR status = $5)`)
 

@@ -88,7 +88,7 @@ func (k *Kind[R]) Load(ctx context.Context, tx *db.Tx, rows []R) error {
 		}
 	}
 	if err := db.CopyRows(ctx, tx, k.Table, k.Columns, rows); err != nil {
-		return k.explain(err, len(rows))
+		return k.explain(tx, err, rows)
 	}
 	if k.After != nil {
 		return k.After(ctx, tx, rows)
@@ -97,17 +97,17 @@ func (k *Kind[R]) Load(ctx context.Context, tx *db.Tx, rows []R) error {
 }
 
 // explain names the row that Postgres refused.
-func (k *Kind[R]) explain(err error, rows int) error {
-	n, ok := db.CopyLine(err)
-	if !ok || n < 1 || n > rows {
+func (k *Kind[R]) explain(tx *db.Tx, err error, rows []R) error {
+	row, ok := db.Refused(tx, err, rows)
+	if !ok {
 		return err
 	}
 	for constraint, reason := range k.Refusals {
 		if db.Violates(err, constraint) {
-			return &Refused{Row: n - 1, Reason: reason}
+			return &Refused{Row: row, Reason: reason}
 		}
 	}
-	return &Refused{Row: n - 1, Reason: fmt.Sprintf("the database refuses it: %s", err)}
+	return &Refused{Row: row, Reason: fmt.Sprintf("the database refuses it: %s", err)}
 }
 
 // Each calls do with each of a guild's rows, in the order of an export.

@@ -71,22 +71,22 @@ const standing = `
 	       s.failing_since, s.blocked_until,
 	       n.delivered, n.failed, n.open, w.waiting, b.held
 	FROM webhook_endpoints e
-	LEFT JOIN webhook_schedule s ON s.guild_id = e.guild_id AND s.endpoint_id = e.id
+	LEFT JOIN webhook_schedule s ON s.guild_id = $1 AND s.endpoint_id = e.id
 	CROSS JOIN LATERAL (
 		SELECT count(*) FILTER (WHERE state = 'delivered') AS delivered, count(*) FILTER (WHERE state = 'failed') AS failed,
 		       count(*) FILTER (WHERE state IN ('pending', 'held')) AS open
 		FROM (
 			SELECT d.state FROM webhook_deliveries d
-			WHERE d.guild_id = e.guild_id AND d.endpoint_id = e.id AND d.created_at > now() - interval '24 hours'
+			WHERE d.guild_id = $1 AND d.endpoint_id = e.id AND d.created_at > now() - interval '24 hours'
 			ORDER BY d.created_at DESC, d.id DESC LIMIT $2) newest
 	) n
 	CROSS JOIN LATERAL (
 		SELECT count(*) AS waiting FROM (
-			SELECT FROM webhook_deliveries d WHERE d.guild_id = e.guild_id AND d.endpoint_id = e.id AND d.state = 'pending' LIMIT $3) x
+			SELECT FROM webhook_deliveries d WHERE d.guild_id = $1 AND d.endpoint_id = e.id AND d.state = 'pending' LIMIT $3) x
 	) w
 	CROSS JOIN LATERAL (
 		SELECT count(*) AS held FROM (
-			SELECT FROM webhook_deliveries d WHERE d.guild_id = e.guild_id AND d.endpoint_id = e.id AND d.state = 'held' LIMIT $3) x
+			SELECT FROM webhook_deliveries d WHERE d.guild_id = $1 AND d.endpoint_id = e.id AND d.state = 'held' LIMIT $3) x
 	) b
 	WHERE e.guild_id = $1`
 

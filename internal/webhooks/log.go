@@ -70,12 +70,12 @@ const (
 		       d.created_at, d.completed_at, a.status, a.excerpt, coalesce(d.error, a.error) AS error, a.duration_ms`
 
 	deliveryJoins = `
-		JOIN webhook_events ev ON ev.guild_id = d.guild_id AND ev.id = d.event_id
-		LEFT JOIN webhook_schedule s ON s.guild_id = d.guild_id AND s.endpoint_id = d.endpoint_id
+		JOIN webhook_events ev ON ev.guild_id = $1 AND ev.id = d.event_id
+		LEFT JOIN webhook_schedule s ON s.guild_id = $1 AND s.endpoint_id = d.endpoint_id
 		LEFT JOIN LATERAL (
 			SELECT status, excerpt, error, duration_ms
 			FROM webhook_attempts a
-			WHERE a.guild_id = d.guild_id AND a.delivery_id = d.id
+			WHERE a.guild_id = $1 AND a.delivery_id = d.id
 			ORDER BY number DESC
 			LIMIT 1
 		) a ON true`
@@ -94,7 +94,7 @@ func deliveries(ctx context.Context, q db.Querier, guild, endpoint string, f Fil
 	err := q.SelectContext(ctx, &rows, deliveryColumns+`
 		FROM (`+found+`
 		) found
-		JOIN webhook_deliveries d ON d.guild_id = found.guild_id AND d.id = found.id`+deliveryJoins+`
+		JOIN webhook_deliveries d ON d.guild_id = $1 AND d.id = found.id`+deliveryJoins+`
 		ORDER BY d.created_at DESC, d.id DESC`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list deliveries of endpoint %s of guild %s: %w", endpoint, guild, err)

@@ -29,6 +29,5 @@ func Elapse(t testing.TB, d *db.DB, seconds int) {
 	t.Helper()
 	dbtest.Exec(t, d, `
 		UPDATE chat_intents
-		SET first_sent_at = first_sent_at - make_interval(secs => $1), lease_until = lease_until - make_interval(secs => $1),
-		    created_at = created_at - make_interval(secs => $1)`, seconds)
+		SET `+dbtest.Earlier("make_interval(secs => $1)", "first_sent_at", "lease_until", "created_at"), seconds)
 }

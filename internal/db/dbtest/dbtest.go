@@ -84,7 +84,7 @@ func Empty(t testing.TB, from string) string {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if err := s.everywhere(ctx, `DROP DATABASE IF EXISTS `+name+` WITH (FORCE)`); err != nil {
+		if err := s.drop(ctx, name); err != nil {
 			t.Errorf("drop the test database: %v", err)
 		}
 		wantRules(t, name)
@@ -190,21 +190,37 @@ func seal(ctx context.Context, pool *sql.DB, draft, template string) error {
 		`ALTER DATABASE ` + draft + ` ALLOW_CONNECTIONS false`,
 		`ALTER DATABASE ` + draft + ` RENAME TO ` + template,
 	} {
-		for {
-			_, err := pool.ExecContext(ctx, statement)
-			if err == nil {
-				break
-			}
-			if !strings.Contains(err.Error(), "being accessed by other users") || ctx.Err() != nil {
-				return err
-			}
-			if _, err := pool.ExecContext(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`, draft); err != nil {
-				return err
-			}
-			time.Sleep(20 * time.Millisecond)
+		if err := alone(ctx, pool, draft, statement); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// drop drops a database on every node. The coordinator's goes first: what it keeps
+// connected to those of its workers ends with it.
+func (s *server) drop(ctx context.Context, name string) error {
+	for _, pool := range s.servers() {
+		if err := alone(ctx, pool, name, `DROP DATABASE IF EXISTS `+name+` WITH (FORCE)`); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alone runs a statement that wants nobody else connected to a database, and tells
+// those who are to go.
+func alone(ctx context.Context, pool *sql.DB, database, statement string) error {
+	for {
+		_, err := pool.ExecContext(ctx, statement)
+		if err == nil || !strings.Contains(err.Error(), "being accessed by other users") || ctx.Err() != nil {
+			return err
+		}
+		if _, err := pool.ExecContext(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`, database); err != nil {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // schema names the state that the migrations lead to: ours by their text, the

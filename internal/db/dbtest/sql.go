@@ -16,7 +16,10 @@ import (
 //     guild by a row of such a table, in whose place a coordinator then runs it: the
 //     steps of others it sends to every worker, also to one that is gone;
 //   - what an upsert sets comes from the statement's values, from excluded or from
-//     the row, never from a function that is not immutable;
+//     the row, never from a function that is not immutable; nor does a CASE or COALESCE in
+//     what an update sets;
+//   - what asks whether a guild's table has a row at all, with an empty SELECT, names
+//     the guild: a coordinator has no such list for several workers;
 //   - entries and draws of giveaways are added and never changed.
 
 // token is a word, a parameter, a literal or a sign of a statement.
@@ -35,8 +38,12 @@ var (
 	updating   = regexp.MustCompile(` update (only )?([a-z_]+) (as )?([a-z_0-9]+ )?set `)
 	deleting   = regexp.MustCompile(` (?:delete from|truncate(?: table)?) (only )?([a-z_]+) `)
 	adding     = regexp.MustCompile(` (?:insert into|copy) ([a-z_]+) (?:as [a-z_]+ )?(\( [^()]* \))? ?`)
-	touching   = regexp.MustCompile(` (?:from|join|using) (?:only )?([a-z_]+) | , ([a-z_]+) `)
+	asking     = regexp.MustCompile(` select from ([a-z_]+) `)
+	compared   = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?(?:guild_id|id) = `)
+	touching   = regexp.MustCompile(` (?:from|join|using) (?:only )?([a-z_]+)\b| , ([a-z_]+)\b`)
 	upsert     = regexp.MustCompile(` do update set (.*?)(?: where | returning |$)`)
+	setting    = regexp.MustCompile(` update (?:only )?([a-z_]+) (?:as )?(?:[a-z_0-9]+ )?set (.*?)(?: from | where | returning |$)`)
+	choosing   = regexp.MustCompile(` case (.*?) end | coalesce \( ([^()]*(?:\( [^()]*\)[^()]*)*)\) `)
 	conditions = regexp.MustCompile(` (?:from|where) `)
 	calls      = regexp.MustCompile(` ([a-z_0-9]+) \( `)
 
@@ -205,14 +212,38 @@ func brokenBy(q string) error {
 			return fmt.Errorf("it adds rows to %s and names no guild", m[1])
 		}
 	}
-	for _, m := range upsert.FindAllStringSubmatch(q, -1) {
-		for _, call := range calls.FindAllStringSubmatch(" "+m[1]+" ", -1) {
-			if !slices.Contains(immutable, call[1]) {
-				return fmt.Errorf("its upsert sets what %s() returns", call[1])
+	for _, m := range setting.FindAllStringSubmatch(q, -1) {
+		for _, c := range choosing.FindAllStringSubmatch(" "+m[2]+" ", -1) {
+			if bad := mutable(c[1] + c[2]); bad != "" && guildTables()[m[1]] {
+				return fmt.Errorf("a CASE or COALESCE in what it sets in %s has %s", m[1], bad)
 			}
 		}
 	}
+	for _, m := range asking.FindAllStringSubmatch(q, -1) {
+		if guildTables()[m[1]] && !compared.MatchString(q) {
+			return fmt.Errorf("it selects nothing from %s and names no guild", m[1])
+		}
+	}
+	for _, m := range upsert.FindAllStringSubmatch(q, -1) {
+		if bad := mutable(m[1]); strings.HasSuffix(bad, "()") {
+			return fmt.Errorf("its upsert sets what %s returns", bad)
+		}
+	}
 	return nil
+}
+
+// mutable is what of an expression depends on more than its values: a function that
+// may, or an interval, which is added in the session's time zone.
+func mutable(expression string) string {
+	for _, call := range calls.FindAllStringSubmatch(" "+expression+" ", -1) {
+		if !slices.Contains(immutable, call[1]) {
+			return call[1] + "()"
+		}
+	}
+	if strings.Contains(" "+expression+" ", " interval ") && !strings.Contains(expression, "at time zone") {
+		return "an interval"
+	}
+	return ""
 }
 
 // after is what of an update or a delete says which rows: what follows SET and its

@@ -64,6 +64,19 @@ func TestRulesForStatements(t *testing.T) {
 			INSERT INTO audit_log (guild_id, id) SELECT $1, unnest($3::text[])`, ""},
 		{`UPDATE giveaway_draws SET winners = '{}' WHERE guild_id = $1`, "only added"},
 		{`DELETE FROM giveaway_entries WHERE guild_id = $1`, "only added"},
+		{`UPDATE cases c SET expires_at = CASE WHEN r.state = 'x' THEN now() ELSE c.expires_at END
+			FROM r WHERE c.guild_id = $1`, "has now()"},
+		{`UPDATE cases SET expires_at = CASE WHEN $2 THEN expires_at + $3 * interval '1 second' END
+			WHERE guild_id = $1`, "has an interval"},
+		{`UPDATE cases SET expires_at = coalesce($2::timestamptz, now()) WHERE guild_id = $1`, "has now()"},
+		{`UPDATE cases SET expires_at = CASE WHEN $2 THEN coalesce($3, expires_at) END, updated_at = now() WHERE guild_id = $1`, ""},
+		{`UPDATE cases SET expires_at = CASE WHEN $2 THEN (expires_at AT TIME ZONE 'UTC' + interval '1 second') AT TIME ZONE 'UTC' END
+			WHERE guild_id = $1`, ""},
+		{`UPDATE cases SET note = CASE WHEN $2 THEN 'x' END WHERE guild_id = $1 AND CASE WHEN $3 THEN expires_at < now() END`, ""},
+		{`SELECT EXISTS (SELECT FROM cases WHERE note = $1)`, "selects nothing from cases"},
+		{`SELECT EXISTS (SELECT 1 FROM cases WHERE note = $1)`, ""},
+		{`SELECT EXISTS (SELECT FROM cases WHERE guild_id = $1 AND note = $2)`, ""},
+		{`WITH m AS (SELECT 1 AS n) SELECT EXISTS (SELECT FROM m)`, ""},
 	} {
 		err := broken(c.statement)
 		switch {

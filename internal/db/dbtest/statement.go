@@ -2,6 +2,7 @@ package dbtest
 
 import (
 	"context"
+	"strings"
 
 	"guildhall/internal/db"
 	"guildhall/internal/testutil"
@@ -26,6 +27,16 @@ func Exec(t testutil.Test, d *db.DB, statement string, args ...any) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, statement)
 	}
+}
+
+// Earlier is the list of an UPDATE that sets columns back by an interval. A coordinator
+// refuses what depends on the session's time zone, as taking days from an instant does.
+func Earlier(interval string, columns ...string) string {
+	list := make([]string, len(columns))
+	for i, c := range columns {
+		list[i] = c + " = (" + c + " AT TIME ZONE 'UTC' - " + interval + ") AT TIME ZONE 'UTC'"
+	}
+	return strings.Join(list, ", ")
 }
 
 // AddGuilds makes guilds with nothing in them.
