@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,11 +76,7 @@ func (r restoreReport) print(io streams, asJSON bool) error {
 		for _, c := range t.Changes {
 			changes = append(changes, c.Change+" "+output.Instant(&c.At, ""))
 		}
-		state := t.State
-		if state == "" {
-			state = "changed"
-		}
-		rows = append(rows, []string{state, t.Kind, t.ID, t.GuildID, strings.Join(changes, ", ")})
+		rows = append(rows, []string{cmp.Or(t.State, "changed"), t.Kind, t.ID, t.GuildID, strings.Join(changes, ", ")})
 	}
 	var err error
 	switch {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -82,9 +83,7 @@ func (c *resealCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer d.Close()
-	if c.SecretKey == "" {
-		c.SecretKey = f.SecretKey
-	}
+	c.SecretKey = cmp.Or(c.SecretKey, f.SecretKey)
 	if f.Env != "" {
 		c.Env = f.Env
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,11 +64,7 @@ func (c *tokenCreate) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer d.Close()
-	for _, env := range []string{f.Env, "live"} {
-		if n.Env == "" {
-			n.Env = env
-		}
-	}
+	n.Env = cmp.Or(n.Env, f.Env, "live")
 	t, err := auth.Create(ctx, d, n)
 	if err != nil {
 		return err

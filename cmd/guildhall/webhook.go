@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,10 +69,7 @@ func (r receivers) config(ctx context.Context) (webhooks.Config, error) {
 	if err != nil {
 		return webhooks.Config{}, err
 	}
-	s := Settings{SecretKey: r.SecretKey, WebhookAllow: r.WebhookAllow}
-	if s.SecretKey == "" {
-		s.SecretKey = f.SecretKey
-	}
+	s := Settings{SecretKey: cmp.Or(r.SecretKey, f.SecretKey), WebhookAllow: r.WebhookAllow}
 	if len(s.WebhookAllow) == 0 && f.Env != "" { // a running dev
 		s.WebhookAllow = []string{loopback}
 	}

@@ -28,7 +28,8 @@ func TestSeconds(t *testing.T) {
 func TestWhatEchoRefusesIsTheCallersFault(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[int]string{
-		399: "internal_error", 400: "invalid_request", 404: "not_found", 405: "method_not_allowed", 413: "payload_too_large", 499: "invalid_request", 500: "internal_error",
+		399: "internal_error", 400: "invalid_request", 404: "not_found", 405: "method_not_allowed", 413: "payload_too_large",
+		499: "invalid_request", 500: "internal_error",
 	} {
 		if got := classify(echo.NewHTTPError(code, "secret"), "id"); got.Code != want || strings.Contains(got.Message, "secret") {
 			t.Errorf("%d is %s: %s, want %s", code, got.Code, got.Message, want)
@@ -38,7 +39,8 @@ func TestWhatEchoRefusesIsTheCallersFault(t *testing.T) {
 
 func TestOnlyOurOwnFailuresAreHidden(t *testing.T) {
 	t.Parallel()
-	if f := classify(fault.New(fault.Internal, "some_code", "secret"), "id"); f.Code != "internal_error" || strings.Contains(f.Message, "secret") || !strings.Contains(f.Error(), "secret") {
+	if f := classify(fault.New(fault.Internal, "some_code", "secret"), "id"); f.Code != "internal_error" ||
+		strings.Contains(f.Message, "secret") || !strings.Contains(f.Error(), "secret") {
 		t.Errorf("a failure of ours is shown as %s: %s, and logged as %v", f.Code, f.Message, f)
 	}
 	if f := classify(fault.New(fault.Refused, "some_code", "a reason"), "id"); f.Code != "some_code" || f.Message != "a reason" {

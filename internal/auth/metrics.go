@@ -1,6 +1,10 @@
 package auth
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 type metrics struct{ hits, reads, lost prometheus.Counter }
 
@@ -38,10 +42,5 @@ func newMetrics(reg prometheus.Registerer, t *Tokens) (*metrics, error) {
 		}
 		return 0
 	})
-	for _, c := range []prometheus.Collector{lookups, m.lost, trusted, missing} {
-		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
+	return m, errors.Join(reg.Register(lookups), reg.Register(m.lost), reg.Register(trusted), reg.Register(missing))
 }

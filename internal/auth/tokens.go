@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,21 +98,15 @@ func NewTokens(cfg Config) (*Tokens, error) {
 	case cfg.Env != "live" && cfg.Env != "test":
 		return nil, errors.New("auth: Env must be live or test")
 	}
-	if cfg.Lookups == 0 {
-		cfg.Lookups = 2
-	}
-	if cfg.NodeID == "" {
-		cfg.NodeID = db.NewID()
-	}
+	cfg.Lookups = cmp.Or(cfg.Lookups, 2)
+	cfg.NodeID = cmp.Or(cfg.NodeID, db.NewID())
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
 	if cfg.Exhausted == nil {
 		cfg.Exhausted = func(context.Context, netip.Addr) bool { return false }
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	cache, err := otter.New(&otter.Options[digest, *entry]{
 		MaximumSize:      maxCached,
 		ExpiryCalculator: otter.ExpiryWriting[digest, *entry](remembered),

@@ -29,11 +29,7 @@ func (s *Service) ListCases(ctx context.Context, r gen.ListCasesRequestObject) (
 		return nil, err
 	}
 	rows, more := page.Cut(rows, p)
-	data := make([]gen.Case, len(rows))
-	for i, c := range rows {
-		data[i] = show(c)
-	}
-	return gen.ListCases200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+	return gen.ListCases200JSONResponse{Data: page.Each(rows, show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
 func filterOf(q gen.ListCasesParams) (f filter) {

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -71,24 +72,14 @@ func NewDiscord(cfg Config) (*Discord, error) {
 	if cfg.Token == "" {
 		return nil, errors.New("chat: the bot token is missing")
 	}
-	if cfg.URL == "" {
-		cfg.URL = DefaultURL
-	}
+	cfg.URL = cmp.Or(cfg.URL, DefaultURL)
 	if !strings.HasPrefix(cfg.URL, "https://") && !strings.HasPrefix(cfg.URL, "http://") {
 		return nil, fmt.Errorf("chat: %q is no http address", cfg.URL)
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
-	if cfg.Budget == 0 {
-		cfg.Budget = 8 * time.Second
-	}
-	if cfg.Try == 0 {
-		cfg.Try = 6 * time.Second
-	}
-	if cfg.Pause == 0 {
-		cfg.Pause = time.Minute
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	cfg.Budget = cmp.Or(cfg.Budget, 8*time.Second)
+	cfg.Try = cmp.Or(cfg.Try, 6*time.Second)
+	cfg.Pause = cmp.Or(cfg.Pause, time.Minute)
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 64
 	d := &Discord{
@@ -195,13 +186,13 @@ func (d *Discord) FindMessages(ctx context.Context, c Channel, content string, s
 			if m.Author.ID == self && strings.TrimSpace(m.Content) == strings.TrimSpace(content) {
 				found = append(found, m.ID)
 			}
-			if later(m.ID, after) {
+			if Later(m.ID, after) {
 				after = m.ID
 			}
 		}
 		if len(page) < searchPage {
 			slices.SortFunc(found, func(a, b string) int {
-				if later(a, b) {
+				if Later(a, b) {
 					return 1
 				}
 				return -1
@@ -395,14 +386,6 @@ func userOf(token string) string {
 		}
 	}
 	return string(id)
-}
-
-// later compares two snowflakes by number.
-func later(a, b string) bool {
-	if len(a) != len(b) {
-		return len(a) > len(b)
-	}
-	return a > b
 }
 
 // roundTrip is what became of one request on the wire.

@@ -62,4 +62,9 @@ func (s *StandIn) Reactors(context.Context, Channel, string, string, string) ([]
 
 // Later reports whether the snowflake a is greater than b by number, which is
 // their order in time.
-func Later(a, b string) bool { return later(a, b) }
+func Later(a, b string) bool {
+	if len(a) != len(b) {
+		return len(a) > len(b)
+	}
+	return a > b
+}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -108,10 +109,7 @@ func (d *Discord) identify(ctx context.Context, base, code, verifier string) (pe
 	if _, err := d.get(ctx, bearer, "/users/@me/guilds", &guilds); err != nil {
 		return person{}, err
 	}
-	p := person{Kind: "user", ID: user.ID, Name: plainText(user.GlobalName, 100)}
-	if p.Name == "" {
-		p.Name = plainText(user.Username, 100)
-	}
+	p := person{Kind: "user", ID: user.ID, Name: cmp.Or(plainText(user.GlobalName, 100), plainText(user.Username, 100))}
 	if !snowflake(p.ID) {
 		return person{}, &awayError{"it did not say who has signed in"}
 	}

@@ -53,15 +53,9 @@ const statementTimeout = 5 * time.Second
 
 // Open prepares both pools; the first use connects. It fails on a malformed URL.
 func Open(cfg Config) (*DB, error) {
-	if cfg.Writers == 0 {
-		cfg.Writers = 8
-	}
-	if cfg.Readers == 0 {
-		cfg.Readers = 8
-	}
-	if cfg.Name == "" {
-		cfg.Name = "guildhall"
-	}
+	cfg.Writers = cmp.Or(cfg.Writers, 8)
+	cfg.Readers = cmp.Or(cfg.Readers, 8)
+	cfg.Name = cmp.Or(cfg.Name, "guildhall")
 	limits := map[string]string{
 		"application_name":                    cfg.Name,
 		"statement_timeout":                   strconv.FormatInt(statementTimeout.Milliseconds(), 10),

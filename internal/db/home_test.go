@@ -23,7 +23,8 @@ func TestAStatementLooksNoGuildUpWhereTablesLieTogether(t *testing.T) {
 		`WITH a AS (INSERT INTO x SELECT home.id, m.n FROM m JOIN guilds home ON home.id = m.guild_id WHERE m.n > 0 ORDER BY home.id, m.n), ` +
 			`b AS (INSERT INTO y SELECT home.id FROM l JOIN guilds home ON home.id = $1) SELECT`: `WITH a AS (INSERT INTO x ` +
 			`SELECT m.guild_id, m.n FROM m WHERE m.n > 0 ORDER BY m.guild_id, m.n), b AS (INSERT INTO y SELECT $1 FROM l) SELECT`,
-		`INSERT INTO x SELECT home.id, d.* FROM guilds home, (SELECT 1) d WHERE home.id = $1`: `INSERT INTO x SELECT home.id, d.* FROM guilds home, (SELECT 1) d WHERE home.id = $1`,
+		`INSERT INTO x SELECT home.id, d.* FROM guilds home, (SELECT 1) d WHERE home.id = $1`: `INSERT INTO x SELECT home.id, d.* ` +
+			`FROM guilds home, (SELECT 1) d WHERE home.id = $1`,
 		`SELECT 1`: `SELECT 1`,
 	} {
 		if got := db.Together(statement); got != want {
@@ -48,7 +49,8 @@ func TestTheFormThatIsPreparedFitsTheDatabase(t *testing.T) {
 			return err
 		}
 		var prepared []string
-		if err := tx.SelectContext(ctx, &prepared, `SELECT statement FROM pg_prepared_statements WHERE statement LIKE '%rank_requests%'`); err != nil {
+		if err := tx.SelectContext(ctx, &prepared,
+			`SELECT statement FROM pg_prepared_statements WHERE statement LIKE '%rank_requests%'`); err != nil {
 			return err
 		}
 		if len(prepared) != 1 || strings.Contains(prepared[0], "home") != d.Distributed() {

@@ -24,7 +24,8 @@ func TestRowsAreReadIntoListsOfAllKinds(t *testing.T) {
 	if err := q.SelectContext(ctx, &reused, rows, 3); err != nil {
 		t.Fatal(err)
 	}
-	if len(reused) != 3 || reused[0].ID != 1 || *reused[0].Name != "m1" || reused[1].Name != nil || *reused[2].Name != "m3" || reused[2].Street != "Elm" {
+	if len(reused) != 3 || reused[0].ID != 1 || *reused[0].Name != "m1" || reused[1].Name != nil || *reused[2].Name != "m3" ||
+		reused[2].Street != "Elm" {
 		t.Errorf("the rows are %+v", reused)
 	}
 	var pointers []*member
@@ -36,11 +37,13 @@ func TestRowsAreReadIntoListsOfAllKinds(t *testing.T) {
 		t.Errorf("no rows are %v, %v", none, err)
 	}
 	var values []string
-	if err := q.SelectContext(ctx, &values, `SELECT n::text FROM generate_series(1, 9) n`); err != nil || fmt.Sprint(values) != "[1 2 3 4 5 6 7 8 9]" {
+	if err := q.SelectContext(ctx, &values, `SELECT n::text FROM generate_series(1, 9) n`); err != nil ||
+		fmt.Sprint(values) != "[1 2 3 4 5 6 7 8 9]" {
 		t.Errorf("values are %v, %v", values, err)
 	}
 	var instants []time.Time
-	if err := q.SelectContext(ctx, &instants, `SELECT timestamptz '2026-01-02T03:04:05Z'`); err != nil || len(instants) != 1 || instants[0].Unix() != 1767323045 {
+	if err := q.SelectContext(ctx, &instants, `SELECT timestamptz '2026-01-02T03:04:05Z'`); err != nil || len(instants) != 1 ||
+		instants[0].Unix() != 1767323045 {
 		t.Errorf("instants are %v, %v", instants, err)
 	}
 	if err := q.SelectContext(ctx, &none, `SELECT 1 AS id, 2 AS unknown`); err == nil {

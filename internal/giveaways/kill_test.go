@@ -19,7 +19,8 @@ import (
 	"guildhall/internal/testutil"
 )
 
-const childDB, childPlatform, childDistributed = "GUILDHALL_TEST_CHILD_DB", "GUILDHALL_TEST_CHILD_PLATFORM", "GUILDHALL_TEST_CHILD_DISTRIBUTED"
+const childDB, childPlatform, childDistributed = "GUILDHALL_TEST_CHILD_DB", "GUILDHALL_TEST_CHILD_PLATFORM",
+	"GUILDHALL_TEST_CHILD_DISTRIBUTED"
 
 // TestWorkForKill is no test but the process that TestKill kills: it is a node's
 // workers until its input ends.
@@ -44,7 +45,8 @@ func TestWorkForKill(t *testing.T) {
 func (s giveawayAPI) child(platform *chattest.Server) *os.Process {
 	s.t.Helper()
 	cmd := osexec.CommandContext(context.Background(), os.Args[0], "-test.run=^TestWorkForKill$", "-test.timeout=5m")
-	cmd.Env = append(os.Environ(), childDB+"="+s.Server.DBURL, childPlatform+"="+platform.URL, fmt.Sprintf("%s=%t", childDistributed, s.DB().Distributed()))
+	cmd.Env = append(os.Environ(), childDB+"="+s.Server.DBURL, childPlatform+"="+platform.URL,
+		fmt.Sprintf("%s=%t", childDistributed, s.DB().Distributed()))
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		s.t.Fatal(err)

@@ -64,11 +64,7 @@ func (*Service) ListGiveaways(ctx context.Context, r gen.ListGiveawaysRequestObj
 		return nil, err
 	}
 	rows, more := page.Cut(rows, p)
-	data := make([]gen.Giveaway, len(rows))
-	for i, g := range rows {
-		data[i] = show(g)
-	}
-	return gen.ListGiveaways200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+	return gen.ListGiveaways200JSONResponse{Data: page.Each(rows, show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
 // CreateGiveaway starts a giveaway, or schedules it when its start lies in the
@@ -158,11 +154,7 @@ func (*Service) ListGiveawayEntries(ctx context.Context, r gen.ListGiveawayEntri
 		return nil, err
 	}
 	rows, more := page.Cut(rows, p)
-	data := make([]gen.GiveawayEntry, len(rows))
-	for i, e := range rows {
-		data[i] = gen.GiveawayEntry{UserID: e.UserID, Entries: e.Entries, EnteredAt: e.EnteredAt}
-	}
-	return gen.ListGiveawayEntries200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+	return gen.ListGiveawayEntries200JSONResponse{Data: page.Each(rows, showEntry), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
 // ListGiveawayDraws lists the records of a giveaway's draws, by round.
@@ -177,11 +169,7 @@ func (*Service) ListGiveawayDraws(ctx context.Context, r gen.ListGiveawayDrawsRe
 		return nil, err
 	}
 	rows, more := page.Cut(rows, p)
-	data := make([]gen.GiveawayDraw, len(rows))
-	for i, d := range rows {
-		data[i] = showDraw(d)
-	}
-	return gen.ListGiveawayDraws200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+	return gen.ListGiveawayDraws200JSONResponse{Data: page.Each(rows, showDraw), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
 // EndGiveaway ends a giveaway before its time; a worker finds it and draws it.
@@ -278,6 +266,10 @@ func (*Service) RerollGiveaway(ctx context.Context, r gen.RerollGiveawayRequestO
 }
 
 func location(g row) string { return "/api/v1/giveaways/" + g.ID }
+
+func showEntry(e entry) gen.GiveawayEntry {
+	return gen.GiveawayEntry{UserID: e.UserID, Entries: e.Entries, EnteredAt: e.EnteredAt}
+}
 
 func showDraw(d record) gen.GiveawayDraw {
 	by := "system"

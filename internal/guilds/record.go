@@ -1,6 +1,7 @@
 package guilds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -38,12 +39,8 @@ var Records = transfer.Kind[row]{
 		if !wire.OneLine(g.Name) {
 			return transfer.Wrong("name", "must not hold control characters or line breaks")
 		}
-		if g.Name == "" {
-			g.Name = g.ID
-		}
-		if g.OwnerID == "" {
-			g.OwnerID = g.ID
-		}
+		g.Name = cmp.Or(g.Name, g.ID)
+		g.OwnerID = cmp.Or(g.OwnerID, g.ID)
 		return nil
 	},
 	After: giveSettings,

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -77,9 +78,7 @@ func New(cfg Config) (*Runner, error) {
 			return nil, fmt.Errorf("jobs: the work of the sweep %q and its interval must be given", s.Name)
 		}
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	m, err := newMetrics(cfg.Metrics, cfg.Work, cfg.Sweeps)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package leaderboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,10 +54,7 @@ const (
 // Run keeps the maps until ctx ends. What goes wrong in a round is logged, and
 // the next round tries again.
 func (k *Keeper) Run(ctx context.Context) error {
-	every := k.Interval
-	if every == 0 {
-		every = time.Second
-	}
+	every := cmp.Or(k.Interval, time.Second)
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	for {

@@ -26,6 +26,15 @@ func Cut[T any](rows []T, p P) ([]T, bool) {
 	return rows, false
 }
 
+// Each is what show makes of each row.
+func Each[Row, Shown any](rows []Row, show func(Row) Shown) []Shown {
+	out := make([]Shown, len(rows))
+	for i, r := range rows {
+		out[i] = show(r)
+	}
+	return out
+}
+
 // Deep is the offset from which on a page is worth a statement of its own.
 const Deep = 1000
 

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -44,18 +45,12 @@ type Limiter struct {
 // New returns a Limiter. It fails on a malformed Config only: a Redis that
 // cannot be reached is found again later.
 func New(cfg Config) (*Limiter, error) {
-	if cfg.Budget == 0 {
-		cfg.Budget = DefaultBudget
-	}
-	if cfg.MaxKeys == 0 {
-		cfg.MaxKeys = 100_000
-	}
+	cfg.Budget = cmp.Or(cfg.Budget, DefaultBudget)
+	cfg.MaxKeys = cmp.Or(cfg.MaxKeys, 100_000)
 	if cfg.Budget < 0 || cfg.MaxKeys < 0 {
 		return nil, fmt.Errorf("ratelimit: Budget and MaxKeys must not be negative")
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Nodes == nil {
 		cfg.Nodes = func() int { return 1 }
 	}

@@ -1,6 +1,10 @@
 package ratelimit
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // metrics tell real refusals apart from decisions made without Redis.
 type metrics struct {
@@ -37,12 +41,7 @@ func newMetrics(reg prometheus.Registerer, l *Limiter) (*metrics, error) {
 		}
 		return 0
 	})
-	for _, c := range []prometheus.Collector{decisions, m.failures, m.degraded, state} {
-		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
+	return m, errors.Join(reg.Register(decisions), reg.Register(m.failures), reg.Register(m.degraded), reg.Register(state))
 }
 
 func (m *metrics) count(allowed bool) {

@@ -58,11 +58,7 @@ func (s *Service) ListTickets(ctx context.Context, r gen.ListTicketsRequestObjec
 		return nil, err
 	}
 	rows, more := page.Cut(rows, p)
-	data := make([]gen.Ticket, 0, len(rows))
-	for _, t := range rows {
-		data = append(data, show(t))
-	}
-	return gen.ListTickets200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+	return gen.ListTickets200JSONResponse{Data: page.Each(rows, show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
 // nobody is the value of claimed_by_id that asks for what nobody has claimed.
@@ -111,11 +107,7 @@ func (s *Service) ListTicketMessages(ctx context.Context, r gen.ListTicketMessag
 		return nil, err
 	}
 	entries, more := page.Cut(entries, p)
-	data := make([]gen.TicketMessage, 0, len(entries))
-	for _, e := range entries {
-		data = append(data, showEntry(e))
-	}
-	return gen.ListTicketMessages200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+	return gen.ListTicketMessages200JSONResponse{Data: page.Each(entries, showEntry), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
 // CloseTicket closes an open ticket. The bot puts the channel away afterwards.

@@ -20,7 +20,8 @@ func TestListTickets(t *testing.T) {
 	}
 	dbtest.Exec(t, a.DB(), `UPDATE tickets SET claimed_by_id = '55' WHERE number IN (1, 2)`)
 	dbtest.Exec(t, a.DB(), `UPDATE tickets SET opener_id = '4001' WHERE number IN (2, 3)`)
-	dbtest.Exec(t, a.DB(), `UPDATE tickets SET last_message_at = (now() AT TIME ZONE 'UTC' - number * interval '1 minute') AT TIME ZONE 'UTC' WHERE number IN (2, 4)`)
+	dbtest.Exec(t, a.DB(), `UPDATE tickets
+		SET last_message_at = (now() AT TIME ZONE 'UTC' - number * interval '1 minute') AT TIME ZONE 'UTC' WHERE number IN (2, 4)`)
 	ticket(t, a.Next(t), 9, "open", true)
 
 	for name, tc := range map[string]struct {

@@ -48,7 +48,7 @@ func List(ctx context.Context, d *db.DB, guild string) ([]gen.WebhookEndpoint, e
 	if err != nil {
 		return nil, err
 	}
-	return shown(rows, show), nil
+	return page.Each(rows, show), nil
 }
 
 // Deliveries returns an endpoint's newest deliveries that pass the filter, at
@@ -70,7 +70,7 @@ func Deliveries(ctx context.Context, d *db.DB, guild, id string, f Filter, limit
 	if err != nil {
 		return nil, err
 	}
-	return shown(rows, showDelivery), nil
+	return page.Each(rows, showDelivery), nil
 }
 
 // Redeliver queues the event of a delivery once more.

@@ -35,7 +35,7 @@ func (*Service) ListWebhookEndpoints(ctx context.Context, r gen.ListWebhookEndpo
 		return nil, err
 	}
 	rows, more := page.Cut(rows, p)
-	return gen.ListWebhookEndpoints200JSONResponse{Data: shown(rows, show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+	return gen.ListWebhookEndpoints200JSONResponse{Data: page.Each(rows, show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
 // PrepareCreate looks the receiver's name up before the unit of
@@ -180,7 +180,7 @@ func (*Service) ListWebhookDeliveries(ctx context.Context, r gen.ListWebhookDeli
 		return nil, err
 	}
 	rows, more := page.Cut(rows, p)
-	return gen.ListWebhookDeliveries200JSONResponse{Data: shown(rows, showDelivery), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+	return gen.ListWebhookDeliveries200JSONResponse{Data: page.Each(rows, showDelivery), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
 }
 
 func filterOf(p gen.ListWebhookDeliveriesParams) Filter {
@@ -258,15 +258,6 @@ func names(types []gen.WebhookEventType) []string {
 	return out
 }
 
-// shown is each row as the contract shows it.
-func shown[Row, Shown any](rows []Row, show func(Row) Shown) []Shown {
-	out := make([]Shown, len(rows))
-	for i, r := range rows {
-		out[i] = show(r)
-	}
-	return out
-}
-
 func show(e endpoint) gen.WebhookEndpoint {
 	return gen.WebhookEndpoint{
 		ID: e.ID, URL: e.URL, Description: e.Description, Events: e.Events, Enabled: e.Enabled, DisabledReason: e.DisabledReason,
@@ -287,7 +278,7 @@ func showDelivery(d Logged) gen.WebhookDelivery {
 }
 
 func showDetail(row Logged, body []byte, log []Attempt) gen.WebhookDeliveryDetail {
-	return gen.WebhookDeliveryDetail{WebhookDelivery: showDelivery(row), RequestBody: string(body), Attempts: shown(log, showAttempt)}
+	return gen.WebhookDeliveryDetail{WebhookDelivery: showDelivery(row), RequestBody: string(body), Attempts: page.Each(log, showAttempt)}
 }
 
 func showAttempt(a Attempt) gen.WebhookDeliveryAttempt {
