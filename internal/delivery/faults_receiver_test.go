@@ -263,7 +263,11 @@ func TestEveryFailureIsNamedAndRetried(t *testing.T) {
 	for i, c := range cases {
 		a := w.lastAttempt(endpoints[i])
 		if a.Outcome != string(c.want) {
-			t.Errorf("%s: the log says %s (%s), want %s", c.url, a.Outcome, *a.Error, c.want)
+			reason := "no error"
+			if a.Error != nil {
+				reason = *a.Error
+			}
+			t.Errorf("%s: the log says %s (%s), want %s", c.url, a.Outcome, reason, c.want)
 		}
 		want := map[outcome]string{delivered: StateDelivered, gone: StateHeld}[c.want]
 		if want == "" {
