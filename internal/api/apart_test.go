@@ -66,6 +66,12 @@ func TestWhoHasWaitedIsServedOnAnotherStack(t *testing.T) {
 	if stack, err := serve(); err != nil || strings.Contains(stack, here) {
 		t.Errorf("after a wait: %v, served from %s", err, stack)
 	}
+	u.few = 1
+	leave = occupy(t, u, request())
+	go leave()
+	if stack, err := serve(); err != nil || !strings.Contains(stack, here) {
+		t.Errorf("after a wait with few: %v, served from %s", err, stack)
+	}
 }
 
 // occupy takes the only place. leave gives it back once somebody waits for it.

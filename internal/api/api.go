@@ -80,7 +80,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	keys := idempotency.Keys{Sealer: cfg.Sealer}
 	u := &units{
-		db: cfg.DB, keys: keys, mutex: idempotency.NewKeyedMutex(), wake: cfg.Wake,
+		db: cfg.DB, few: fewWaiting, keys: keys, mutex: idempotency.NewKeyedMutex(), wake: cfg.Wake,
 		preparations: preparations(cfg.Services), collectors: collectors(cfg.DB, keys, cfg.OneGuild, numbers),
 	}
 
