@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/labstack/echo/v4"
 
 	"guildhall/internal/auth"
@@ -36,12 +37,11 @@ func reading(t *testing.T) (u *units, request func() *reqState) {
 	}
 }
 
-// stated is a request for something that reads.
+// stated is a request for a list.
 func stated(ctx context.Context) *reqState {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	return &reqState{
-		Context: echo.New().NewContext(r, httptest.NewRecorder()), op: &operation{ReadOnly: true, Scope: "economy:read"}, ctx: ctx,
-	}
+	list := &operation{ReadOnly: true, Scope: "economy:read", Query: map[string]*openapi3.Parameter{"per_page": {}}}
+	return &reqState{Context: echo.New().NewContext(r, httptest.NewRecorder()), op: list, ctx: ctx}
 }
 
 // Where thousands of connections wait for their turn, none of them keeps the stack
@@ -50,26 +50,33 @@ func stated(ctx context.Context) *reqState {
 func TestWhoHasWaitedIsServedOnAnotherStack(t *testing.T) {
 	t.Parallel()
 	u, request := reading(t)
-	serve := func() (stack string, err error) {
-		err = u.read(request(), func(*reqState) error {
+	serve := func(rs *reqState) (stack string, err error) {
+		err = u.read(rs, func(*reqState) error {
 			stack = string(debug.Stack())
 			return nil
 		})
 		return stack, err
 	}
 	const here = "api.(*units).read("
-	if stack, err := serve(); err != nil || !strings.Contains(stack, here) {
+	if stack, err := serve(request()); err != nil || !strings.Contains(stack, here) {
 		t.Errorf("nobody waits: %v, served from %s", err, stack)
 	}
 	leave := occupy(t, u, request())
 	go leave()
-	if stack, err := serve(); err != nil || strings.Contains(stack, here) {
+	if stack, err := serve(request()); err != nil || strings.Contains(stack, here) {
 		t.Errorf("after a wait: %v, served from %s", err, stack)
+	}
+	one := request()
+	one.op.Query = nil
+	leave = occupy(t, u, request())
+	go leave()
+	if stack, err := serve(one); err != nil || !strings.Contains(stack, here) {
+		t.Errorf("what is no list, after a wait: %v, served from %s", err, stack)
 	}
 	u.few = 1
 	leave = occupy(t, u, request())
 	go leave()
-	if stack, err := serve(); err != nil || !strings.Contains(stack, here) {
+	if stack, err := serve(request()); err != nil || !strings.Contains(stack, here) {
 		t.Errorf("after a wait with few: %v, served from %s", err, stack)
 	}
 }

@@ -63,6 +63,9 @@ func readOperations(doc *openapi3.T) operationMap {
 	return ops
 }
 
+// lists says whether the operation answers with a page of a list.
+func (op *operation) lists() bool { return op.Query["per_page"] != nil }
+
 func (op *operation) parameter(p *openapi3.Parameter) {
 	switch p.In {
 	case openapi3.ParameterInPath:

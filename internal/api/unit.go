@@ -62,7 +62,7 @@ func (u *units) read(rs *reqState, next handler) error {
 	}
 	rs.SetRequest(rs.Request().WithContext(u.db.Reading(rs.ctx)))
 	rs.Response().Writer = &whole{ResponseWriter: rs.Response().Writer}
-	if waiting > u.few {
+	if waiting > u.few && rs.op.lists() {
 		return apart(rs, next)
 	}
 	return next(rs)
@@ -72,8 +72,8 @@ func (u *units) read(rs *reqState, next handler) error {
 // the stack that a request has while it waits, and a connection keeps the stack that
 // its requests once had. Where thousands wait, the few that are being served have
 // large ones this way, and not each connection in turn. A new goroutine's stack has
-// to grow first, which takes a list a tenth of its time: where few wait it is not
-// worth that.
+// to grow first, which takes a list a tenth of its time: that is not worth it where few
+// wait, nor for what is no list and needs no large stack.
 func apart(rs *reqState, next handler) error {
 	served := make(chan error, 1)
 	go func() {

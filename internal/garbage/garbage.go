@@ -15,8 +15,6 @@ const (
 	mostGarbage    = 400      // percent of what is in use
 	leastGarbage   = 15       // percent
 	roomForGarbage = 16 << 20 // bytes, between the two
-	largeHeap      = 32 << 20 // bytes in use, beyond which the room is
-	roomWhenLarge  = 12 << 20 // bytes
 )
 
 // Tune sets the percentage after each collection to what suits it.
@@ -36,11 +34,7 @@ func Tune() {
 
 // percentage is the percentage for what is in use.
 func percentage(inUse uint64) int {
-	room := uint64(roomForGarbage)
-	if inUse > largeHeap {
-		room = roomWhenLarge
-	}
-	return min(mostGarbage, max(leastGarbage, int(100*room/max(inUse, 1))))
+	return min(mostGarbage, max(leastGarbage, int(100*roomForGarbage/max(inUse, 1))))
 }
 
 // cycle is an object that nobody holds, so that its finalizer runs after each
