@@ -39,13 +39,11 @@ var drills = []drill{
 		return neighbour(ctx, p, r, fullNeighbour)
 	}},
 	{"overload", "far more connections than can be served, three kinds of work", func(ctx context.Context, p place, r *report) error {
-		size := fullOverload
-		size.stage = p.stage
-		return overload(ctx, p, r, size)
+		return overload(ctx, p, r, fullOverload)
 	}},
 	{"webhooks", "receivers at their worst, and very much that waits", func(ctx context.Context, p place, r *report) error {
 		size := fullWebhooks
-		size.waiting, size.stage = p.waiting, p.stage
+		size.waiting = p.waiting
 		return receivers(ctx, p, r, size)
 	}},
 	{"restore", "a backup is restored: what it revives is found, and revoked", func(ctx context.Context, p place, r *report) error {
@@ -98,6 +96,9 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// wants says whether a stage of that name is to run.
+func (p place) wants(stage string) bool { return p.stage == "" || p.stage == stage }
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("drill", flag.ContinueOnError)

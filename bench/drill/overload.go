@@ -21,7 +21,6 @@ type overloadSize struct {
 	most    []int         // and how many connections besides
 	delay   time.Duration // of the slow database
 	measure bool          // hold throughput and memory, too
-	stage   string        // the only kind of work; empty: all
 }
 
 var fullOverload = overloadSize{
@@ -63,7 +62,7 @@ func overload(ctx context.Context, p place, r *report, size overloadSize) error 
 			return request("GET", fmt.Sprintf("/economy/wallet/%d", member(n%1000)), token, nil)
 		}},
 	} {
-		if size.stage != "" && size.stage != work.name {
+		if !p.wants(work.name) {
 			continue
 		}
 		if err := size.underLoad(ctx, p, r, work.name, work.delay, work.call); err != nil {

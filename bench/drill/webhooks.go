@@ -31,7 +31,6 @@ type webhooksSize struct {
 	held    int           // deliveries that are held while older ones are pruned
 	old     int           // those
 	measure bool          // hold times, too
-	stage   string        // the only one to run; empty: all
 }
 
 var fullWebhooks = webhooksSize{
@@ -59,14 +58,14 @@ func receivers(ctx context.Context, p place, r *report, size webhooksSize) (err 
 		{"a receiver that asks for a pause", h.politePause},
 		{"an endpoint for which very much waits", h.bigBacklog},
 	} {
-		if size.stage != "" && size.stage != stage.name {
+		if !p.wants(stage.name) {
 			continue
 		}
 		if err := h.stage(ctx, stage.run); err != nil {
 			return fmt.Errorf("%s: %w", stage.name, err)
 		}
 	}
-	if size.stage != "" && size.stage != pruning {
+	if !p.wants(pruning) {
 		return nil
 	}
 	return h.pruning(ctx)
