@@ -19,45 +19,40 @@ import (
 // its order; and what a deep page touches does not grow with its depth.
 func TestReadsAreServedFromTheIndexAlone(t *testing.T) {
 	t.Parallel()
-	for _, b := range boards {
-		t.Run(b.table, func(t *testing.T) {
-			t.Parallel()
-			base := dbtest.New(t)
-			d := base.DB
-			crowd(t, base, b)
-			vacuumed(t, base, b)
-			first, deep, rank, _ := b.ranks.Statements()
-			for what, plan := range map[string]string{
-				"page 1":     dbtest.Plan(t, d, first, "1", 26, 0),
-				"page 39":    dbtest.Plan(t, d, first, "1", 26, 950),
-				"page 600":   dbtest.Plan(t, d, deep, "1", 26, 14975),
-				"page 1,400": dbtest.Plan(t, d, deep, "1", 26, 34975),
-				"rank":       dbtest.Plan(t, d, rank, "1", "17500"),
-			} {
-				fromIndexAlone(t, b, what, plan)
+	onCrowdedBoards(t, func(t *testing.T, base *dbtest.Database, b board) {
+		d := base.DB
+		vacuumed(t, base, b)
+		first, deep, rank, _ := b.ranks.Statements()
+		for what, plan := range map[string]string{
+			"page 1":     dbtest.Plan(t, d, first, "1", 26, 0),
+			"page 39":    dbtest.Plan(t, d, first, "1", 26, 950),
+			"page 600":   dbtest.Plan(t, d, deep, "1", 26, 14975),
+			"page 1,400": dbtest.Plan(t, d, deep, "1", 26, 34975),
+			"rank":       dbtest.Plan(t, d, rank, "1", "17500"),
+		} {
+			fromIndexAlone(t, b, what, plan)
+		}
+		if plan := dbtest.Plan(t, d, first, "1", 26, 0); !strings.Contains(plan, "$1") {
+			t.Errorf("page 1 is planned for each use:\n%s", plan)
+		}
+		shallow, far := touched(t, d, first, "'1', 26, 0"), touched(t, d, deep, "'1', 26, 34975")
+		if shallow > 10 || far > 40 {
+			t.Errorf("page 1 touches %d pages of the database and page 1,400 %d", shallow, far)
+		}
+		for _, member := range []string{"17500", "10002"} { // alone with its points, and among thousands who have none
+			if far := touched(t, d, rank, "'1', '"+member+"'"); far > 40 {
+				t.Errorf("the rank of %s touches %d pages of the database", member, far)
 			}
-			if plan := dbtest.Plan(t, d, first, "1", 26, 0); !strings.Contains(plan, "$1") {
-				t.Errorf("page 1 is planned for each use:\n%s", plan)
-			}
-			shallow, far := touched(t, d, first, "'1', 26, 0"), touched(t, d, deep, "'1', 26, 34975")
-			if shallow > 10 || far > 40 {
-				t.Errorf("page 1 touches %d pages of the database and page 1,400 %d", shallow, far)
-			}
-			for _, member := range []string{"17500", "10002"} { // alone with its points, and among thousands who have none
-				if far := touched(t, d, rank, "'1', '"+member+"'"); far > 40 {
-					t.Errorf("the rank of %s touches %d pages of the database", member, far)
-				}
-			}
-			// How many there are is known, and not counted for each rank.
-			var known int
-			if err := d.Reader().GetContext(t.Context(), &known, `
-				SELECT ahead[cardinality(ahead)]
-				FROM rank_maps
-				WHERE guild_id = '1'`); err != nil || known != 35000 {
-				t.Errorf("%d rows lie ahead of the last mark, want all 35000 (%v)", known, err)
-			}
-		})
-	}
+		}
+		// How many there are is known, and not counted for each rank.
+		var known int
+		if err := d.Reader().GetContext(t.Context(), &known, `
+			SELECT ahead[cardinality(ahead)]
+			FROM rank_maps
+			WHERE guild_id = '1'`); err != nil || known != 35000 {
+			t.Errorf("%d rows lie ahead of the last mark, want all 35000 (%v)", known, err)
+		}
+	})
 }
 
 var passedOver = regexp.MustCompile(`Rows Removed by Filter: \d{2,}`)
@@ -66,20 +61,29 @@ var passedOver = regexp.MustCompile(`Rows Removed by Filter: \d{2,}`)
 // statistics of its marks. They are not read through for that.
 func TestMarksAreFoundWithoutStatistics(t *testing.T) {
 	t.Parallel()
+	onCrowdedBoards(t, func(t *testing.T, base *dbtest.Database, b board) {
+		_, deep, rank, _ := b.ranks.Statements()
+		for what, plan := range map[string]string{
+			"page 1,400": analyzed(t, base.DB, 8, deep, "'1', 26, 34975"),
+			"rank":       analyzed(t, base.DB, 8, rank, "'1', '17500'"),
+		} {
+			if found := passedOver.FindString(plan); found != "" {
+				t.Errorf("%s: %s\n%s", what, found, plan)
+			}
+		}
+	})
+}
+
+// onCrowdedBoards runs a test on each of the leaderboards, in a database of its own
+// that crowd has filled.
+func onCrowdedBoards(t *testing.T, test func(t *testing.T, base *dbtest.Database, b board)) {
+	t.Helper()
 	for _, b := range boards {
 		t.Run(b.table, func(t *testing.T) {
 			t.Parallel()
 			base := dbtest.New(t)
 			crowd(t, base, b)
-			_, deep, rank, _ := b.ranks.Statements()
-			for what, plan := range map[string]string{
-				"page 1,400": analyzed(t, base.DB, 8, deep, "'1', 26, 34975"),
-				"rank":       analyzed(t, base.DB, 8, rank, "'1', '17500'"),
-			} {
-				if found := passedOver.FindString(plan); found != "" {
-					t.Errorf("%s: %s\n%s", what, found, plan)
-				}
-			}
+			test(t, base, b)
 		})
 	}
 }
@@ -207,19 +211,14 @@ func analyzed(t *testing.T, d *db.DB, before int, statement, args string) string
 // pair of them, which took sixteen seconds with 5,900 moves and a million members.
 func TestMovesAreAddedUpInOneWalk(t *testing.T) {
 	t.Parallel()
-	for _, b := range boards {
-		t.Run(b.table, func(t *testing.T) {
-			t.Parallel()
-			base := dbtest.New(t)
-			d := base.DB
-			crowd(t, base, b)
-			b.change(t, d, raise, "1", 10_001, 12_000, 5)
-			_, _, _, fold := b.ranks.Statements()
-			version := dbtest.Value[int64](t, d, `SELECT version FROM rank_maps WHERE guild_id = '1'`)
-			plan := analyzed(t, d, 0, fold, fmt.Sprintf("'1', %d", version))
-			if !strings.Contains(plan, "rows=2000") || strings.Contains(plan, "Left Join") {
-				t.Errorf("2,000 moves are added up so:\n%s", plan)
-			}
-		})
-	}
+	onCrowdedBoards(t, func(t *testing.T, base *dbtest.Database, b board) {
+		d := base.DB
+		b.change(t, d, raise, "1", 10_001, 12_000, 5)
+		_, _, _, fold := b.ranks.Statements()
+		version := dbtest.Value[int64](t, d, `SELECT version FROM rank_maps WHERE guild_id = '1'`)
+		plan := analyzed(t, d, 0, fold, fmt.Sprintf("'1', %d", version))
+		if !strings.Contains(plan, "rows=2000") || strings.Contains(plan, "Left Join") {
+			t.Errorf("2,000 moves are added up so:\n%s", plan)
+		}
+	})
 }
