@@ -113,8 +113,13 @@ func (s *source) note(name string, node ast.Node) {
 	}
 }
 
+// readTest also notes what each function of the tests names: a test reaches the
+// lists that its helpers name.
 func (s *source) readTest(d ast.Decl) {
 	all := names(d, func(ast.Node) {})
+	if f, ok := d.(*ast.FuncDecl); ok {
+		s.uses[f.Name.Name] = append(s.uses[f.Name.Name], all...)
+	}
 	if slices.Contains(all, "WantIndex") || slices.Contains(all, "Plan") {
 		s.explained = append(s.explained, all...)
 	}
