@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 // Withdraw deletes an intent whose message has certainly not been posted, so
@@ -64,8 +65,6 @@ const unposted = `
 // day are left alone.
 func Unposted(ctx context.Context, tx *db.Tx, limit int) ([]Intent, error) {
 	var list []Intent
-	if err := tx.SelectContext(ctx, &list, unposted, limit); err != nil {
-		return nil, fmt.Errorf("look for announcements that nobody posts: %w", err)
-	}
-	return list, nil
+	err := tx.SelectContext(ctx, &list, unposted, limit)
+	return list, fault.Wrap(err, "look for announcements that nobody posts")
 }

@@ -89,10 +89,7 @@ func Prepare(ctx context.Context, tx *db.Tx, in Intent) (Intent, error) {
 		RETURNING `+intentColumns,
 		in.GuildID, in.ID, in.Kind, in.SubjectID, in.ChannelID, in.ReplyTo, in.Content, in.AuthorID,
 		in.TokenID, in.Key, in.Fingerprint, Nonce(in.ID), in.Mentions)
-	if err != nil {
-		return Intent{}, fmt.Errorf("store the intent to say something in channel %s: %w", in.ChannelID, err)
-	}
-	return in, nil
+	return in, fault.Wrap(err, "store the intent to say something in channel", in.ChannelID)
 }
 
 // ErrTaken says that somebody else is sending the intent's message right now.
@@ -129,10 +126,7 @@ func Take(ctx context.Context, tx *db.Tx, guild, id string) (Intent, error) {
 			return Intent{}, ErrTaken
 		}
 	}
-	if err != nil {
-		return Intent{}, fmt.Errorf("take intent %s of guild %s: %w", id, guild, err)
-	}
-	return in, nil
+	return in, fault.Wrap(err, "take intent", id, "of guild", guild)
 }
 
 // Resume finds the unfinished intent of an earlier run of the same request and
@@ -292,10 +286,7 @@ func Abandoned(ctx context.Context, d db.Doer, kind string, limit int) ([]Intent
 			ORDER BY created_at
 			LIMIT $2`, kind, limit)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("look for abandoned intents: %w", err)
-	}
-	return list, nil
+	return list, fault.Wrap(err, "look for abandoned intents")
 }
 
 // Sweep has finish end the abandoned intents of the given kinds, a few at a

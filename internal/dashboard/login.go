@@ -170,10 +170,8 @@ func once(ctx context.Context, tx *db.Tx, guild, kind, name string) (bool, error
 
 // known are those of the guilds that are here.
 func (c *call) known(ids []string) (here []string, err error) {
-	if err := c.cfg.DB.Reader().SelectContext(c.ctx, &here, `SELECT id FROM guilds WHERE id = ANY ($1) ORDER BY id`, db.Array(ids)); err != nil {
-		return nil, fmt.Errorf("look for guilds: %w", err)
-	}
-	return here, nil
+	err = c.cfg.DB.Reader().SelectContext(c.ctx, &here, `SELECT id FROM guilds WHERE id = ANY ($1) ORDER BY id`, db.Array(ids))
+	return here, fault.Wrap(err, "look for guilds")
 }
 
 // plainPath is every path of the dashboard's that a sign-in may lead to.

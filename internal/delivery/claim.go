@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 const (
@@ -78,10 +79,7 @@ func lookAt(ctx context.Context, q db.Querier, oneGuild bool, now *time.Time, gu
 		found = append(found, some...)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("look at guilds: %w", err)
-	}
-	return found, nil
+	return found, fault.Wrap(err, "look at guilds")
 }
 
 // look finds what may be due, whoever recorded it and whoever had it in hand:
@@ -221,10 +219,7 @@ func lockIdle(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, of 
 		rows = append(rows, held...)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("lock schedules: %w", err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "lock schedules")
 }
 
 // What of an endpoint's deliveries a claim may take.
@@ -411,8 +406,5 @@ func take(ctx context.Context, tx *db.Tx, oneGuild bool, now time.Time, lease ti
 		rows = append(rows, leased...)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("lease deliveries: %w", err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "lease deliveries")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 const (
@@ -225,10 +226,7 @@ func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog) (int, err
 		UPDATE webhook_schedule
 		SET releasing = $4, next_due = CASE WHEN $5 THEN least(next_due, greatest($3, not_before)) ELSE next_due END
 		WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID, now, n == chunk, n > 0)
-	if err != nil {
-		return 0, fmt.Errorf("plan what was released for endpoint %s: %w", b.EndpointID, err)
-	}
-	return n, nil
+	return n, fault.Wrap(err, "plan what was released for endpoint", b.EndpointID)
 }
 
 // put holds a chunk of what waits for a disabled endpoint, or gives up a chunk
@@ -288,10 +286,7 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 			SET next_due = $3
 			WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID, due)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("plan what is left for endpoint %s: %w", b.EndpointID, err)
-	}
-	return n, nil
+	return n, fault.Wrap(err, "plan what is left for endpoint", b.EndpointID)
 }
 
 // moveLog writes the log rows that were put aside.
@@ -356,10 +351,7 @@ func moveUnlogged(ctx context.Context, tx *db.Tx) (int, error) {
 		WHERE unlogged IS NOT NULL
 		ORDER BY guild_id, id
 		LIMIT $1`)
-	if err != nil {
-		return 0, fmt.Errorf("write put-aside attempts: %w", err)
-	}
-	return n, nil
+	return n, fault.Wrap(err, "write put-aside attempts")
 }
 
 // repairWalk is where the next repair begins.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 // What one statement reads at most: wallets with their ledgers, and guilds.
@@ -64,10 +65,7 @@ func balances(ctx context.Context, q db.Querier, guild, after string) ([]balance
 		CROSS JOIN LATERAL (SELECT sum(delta) FROM ledger_entries AS l
 		                    WHERE l.guild_id = $1 AND l.user_id = w.user_id) AS l
 		ORDER BY w.user_id`, guild, after, walletStep)
-	if err != nil {
-		return nil, fmt.Errorf("add up ledgers of guild %s: %w", guild, err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "add up ledgers of guild", guild)
 }
 
 // withoutWallet returns members with a ledger and no wallet. It hops from member

@@ -10,6 +10,7 @@ import (
 
 	"guildhall/internal/db"
 	"guildhall/internal/event"
+	"guildhall/internal/fault"
 )
 
 const (
@@ -157,10 +158,8 @@ func transit(ctx context.Context, d *db.DB, due string, moveAll func(context.Con
 // moveDue runs one of the statements start and finish.
 func moveDue(ctx context.Context, tx *db.Tx, statement, guild string, ids []string) ([]row, error) {
 	var moved []row
-	if err := tx.SelectContext(ctx, &moved, statement, guild, db.Array(ids)); err != nil {
-		return nil, fmt.Errorf("move giveaways of guild %s whose time has come: %w", guild, err)
-	}
-	return moved, nil
+	err := tx.SelectContext(ctx, &moved, statement, guild, db.Array(ids))
+	return moved, fault.Wrap(err, "move giveaways of guild", guild, "whose time has come")
 }
 
 // group is some giveaways of one guild.

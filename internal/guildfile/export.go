@@ -33,9 +33,6 @@ func Export(ctx context.Context, d *db.DB, guild string, w io.Writer) error {
 				return err
 			}
 		}
-		if err := out.Flush(); err != nil {
-			return fmt.Errorf("export guild %s: %w", guild, err)
-		}
-		return nil
+		return fault.Wrap(out.Flush(), "export guild", guild)
 	})
 }

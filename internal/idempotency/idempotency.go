@@ -191,10 +191,7 @@ func (k Keys) Keep(ctx context.Context, tx *db.Tx, r Request, a Response) error 
 		SET state = 'done', status = $4, location = nullif($5, ''), retry_after = nullif($6, ''), body = $7, lease_until = NULL
 		WHERE guild_id = $1 AND token_id = $2 AND key = $3`,
 		r.GuildID, r.TokenID, r.Key, a.Status, a.Location, a.RetryAfter, k.Sealer.Seal(a.Body, bound(r)))
-	if err != nil {
-		return fmt.Errorf("keep the answer: %w", err)
-	}
-	return nil
+	return fault.Wrap(err, "keep the answer")
 }
 
 // bound ties a sealed response to its row: moved elsewhere it does not open.

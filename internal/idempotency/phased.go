@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 // LeaseTime is how long a request that calls out may hold its key before
@@ -39,10 +40,7 @@ func (k Keys) Lease(ctx context.Context, tx *db.Tx, r Request) error {
 		UPDATE idempotency_keys
 		SET lease_until = now() + make_interval(secs => $4)
 		WHERE guild_id = $1 AND token_id = $2 AND key = $3 AND state = 'running'`, r.GuildID, r.TokenID, r.Key, LeaseTime.Seconds())
-	if err != nil {
-		return fmt.Errorf("lease the idempotency key: %w", err)
-	}
-	return nil
+	return fault.Wrap(err, "lease the idempotency key")
 }
 
 // Release frees a leased key without a response: the request may run again.
@@ -50,10 +48,7 @@ func (k Keys) Release(ctx context.Context, tx *db.Tx, r Request) error {
 	_, err := tx.ExecContext(ctx, `
 		DELETE FROM idempotency_keys
 		WHERE guild_id = $1 AND token_id = $2 AND key = $3 AND fingerprint = $4 AND state = 'running'`, r.GuildID, r.TokenID, r.Key, r.Fingerprint)
-	if err != nil {
-		return fmt.Errorf("release the idempotency key: %w", err)
-	}
-	return nil
+	return fault.Wrap(err, "release the idempotency key")
 }
 
 // ErrInUse is the refusal of a request whose duplicate is still running.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 // Keeper makes maps for large leaderboards and keeps them in shape. Any number
@@ -152,28 +153,24 @@ func (k *Keeper) alone(ctx context.Context, a asked, isolation string, fn func(c
 // writers are the transactions that write to a board's table at this moment.
 func (k *Keeper) writers(ctx context.Context, board string) ([]string, error) {
 	var list []string
-	if err := k.DB.Reader().SelectContext(ctx, &list, `
+	err := k.DB.Reader().SelectContext(ctx, &list, `
 		SELECT DISTINCT virtualtransaction
 		FROM pg_locks
 		WHERE locktype = 'relation'
 		  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		  AND relation = $1::regclass
-		  AND mode = 'RowExclusiveLock'`, board); err != nil {
-		return nil, fmt.Errorf("see who writes to the %s: %w", board, err)
-	}
-	return list, nil
+		  AND mode = 'RowExclusiveLock'`, board)
+	return list, fault.Wrap(err, "see who writes to the", board)
 }
 
 // await stores which transactions the draft has to wait for.
 func (k *Keeper) await(ctx context.Context, tx *db.Tx, m mapID, writers []string) error {
-	if _, err := tx.ExecContext(ctx, `
+	_, err := tx.ExecContext(ctx, `
 		UPDATE rank_maps
 		SET awaited = $4
 		WHERE guild_id = $1 AND board = $2 AND version = $3
-		  AND awaited IS NULL`, m.GuildID, m.Board, m.Version, db.Array(writers)); err != nil {
-		return fmt.Errorf("have the draft for the %s of guild %s wait: %w", m.Board, m.GuildID, err)
-	}
-	return nil
+		  AND awaited IS NULL`, m.GuildID, m.Board, m.Version, db.Array(writers))
+	return fault.Wrap(err, "have the draft for the", m.Board, "of guild", m.GuildID, "wait")
 }
 
 // count puts a draft into service. All of it is one snapshot: the rows that are
@@ -292,10 +289,8 @@ func (k *Keeper) drawUp(ctx context.Context, tx *db.Tx, a asked) error {
 	if triggers {
 		return nil
 	}
-	if _, err := tx.ExecContext(ctx, boards[a.Board].draft, a.GuildID, k.stretch()); err != nil {
-		return fmt.Errorf("draft a map of the %s of guild %s: %w", a.Board, a.GuildID, err)
-	}
-	return nil
+	_, err := tx.ExecContext(ctx, boards[a.Board].draft, a.GuildID, k.stretch())
+	return fault.Wrap(err, "draft a map of the", a.Board, "of guild", a.GuildID)
 }
 
 // sweep clears away moves that were noted while their map was being replaced or

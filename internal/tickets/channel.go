@@ -9,6 +9,7 @@ import (
 
 	"guildhall/internal/chat"
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 	"guildhall/internal/jobs"
 )
 
@@ -205,10 +206,7 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 			  AND channel_id IS NOT NULL`, w.GuildID, w.TicketID)
 		return err
 	})
-	if err != nil {
-		return false, fmt.Errorf("note what became of the channel of ticket %s of guild %s: %w", w.TicketID, w.GuildID, err)
-	}
-	return again, nil
+	return again, fault.Wrap(err, "note what became of the channel of ticket", w.TicketID, "of guild", w.GuildID)
 }
 
 // SweepChannels enqueues the work that lost jobs have left undone.

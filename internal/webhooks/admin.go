@@ -3,7 +3,6 @@ package webhooks
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -27,10 +26,7 @@ func GuildOf(ctx context.Context, q db.Querier, id string) (string, error) {
 	if db.Missing(err) {
 		return "", fault.New(fault.NotFound, "not_found", "No such webhook endpoint.")
 	}
-	if err != nil {
-		return "", fmt.Errorf("find endpoint %s: %w", id, err)
-	}
-	return guild, nil
+	return guild, fault.Wrap(err, "find endpoint", id)
 }
 
 // Add registers an endpoint for the given event types, all of them if there are

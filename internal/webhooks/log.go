@@ -96,10 +96,7 @@ func deliveries(ctx context.Context, q db.Querier, guild, endpoint string, f Fil
 		) found
 		JOIN webhook_deliveries d ON d.guild_id = $1 AND d.id = found.id`+deliveryJoins+`
 		ORDER BY d.created_at DESC, d.id DESC`, args...)
-	if err != nil {
-		return nil, fmt.Errorf("list deliveries of endpoint %s of guild %s: %w", endpoint, guild, err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "list deliveries of endpoint", endpoint, "of guild", guild)
 }
 
 // pageQuery is the statement that finds limit of an endpoint's deliveries that
@@ -156,10 +153,7 @@ func oneDelivery(ctx context.Context, q db.Querier, guild, endpoint, id string) 
 	if db.Missing(err) {
 		return Logged{}, noSuchDelivery
 	}
-	if err != nil {
-		return Logged{}, fmt.Errorf("read delivery %s of guild %s: %w", id, guild, err)
-	}
-	return d, nil
+	return d, fault.Wrap(err, "read delivery", id, "of guild", guild)
 }
 
 // AwaitAttempt waits until a delivery was tried, or is settled, and returns it
@@ -199,19 +193,14 @@ const readTypesInLog = `
 func typesInLog(ctx context.Context, q db.Querier, guild, endpoint string, types []string) ([]string, error) {
 	var in []string
 	err := q.SelectContext(ctx, &in, readTypesInLog, guild, endpoint, db.Array(types))
-	if err != nil {
-		return nil, fmt.Errorf("find the event types of endpoint %s of guild %s: %w", endpoint, guild, err)
-	}
-	return in, nil
+	return in, fault.Wrap(err, "find the event types of endpoint", endpoint, "of guild", guild)
 }
 
 // payload returns the exact body of an event.
 func payload(ctx context.Context, q db.Querier, guild, eventID string) ([]byte, error) {
 	var body []byte
-	if err := q.GetContext(ctx, &body, `SELECT payload FROM webhook_events WHERE guild_id = $1 AND id = $2`, guild, eventID); err != nil {
-		return nil, fmt.Errorf("read event %s of guild %s: %w", eventID, guild, err)
-	}
-	return body, nil
+	err := q.GetContext(ctx, &body, `SELECT payload FROM webhook_events WHERE guild_id = $1 AND id = $2`, guild, eventID)
+	return body, fault.Wrap(err, "read event", eventID, "of guild", guild)
 }
 
 // attempts returns the log of one delivery's attempts, oldest first.
@@ -222,8 +211,5 @@ func attempts(ctx context.Context, q db.Querier, guild, id string) ([]Attempt, e
 		FROM webhook_attempts
 		WHERE guild_id = $1 AND delivery_id = $2
 		ORDER BY number`, guild, id)
-	if err != nil {
-		return nil, fmt.Errorf("list attempts of delivery %s of guild %s: %w", id, guild, err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "list attempts of delivery", id, "of guild", guild)
 }

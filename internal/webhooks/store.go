@@ -42,10 +42,7 @@ func lockGuild(ctx context.Context, tx *db.Tx, guild string) error {
 	if db.Missing(err) {
 		return fault.New(fault.NotFound, "not_found", "No such guild.")
 	}
-	if err != nil {
-		return fmt.Errorf("lock guild %s: %w", guild, err)
-	}
-	return nil
+	return fault.Wrap(err, "lock guild", guild)
 }
 
 // hasRoom is Refused when the guild has maxEndpoints.
@@ -71,10 +68,7 @@ func insert(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 		SELECT `+columns+`
 		FROM e`,
 		e.GuildID, e.ID, e.URL, e.Description, e.Events, e.Enabled, e.Secret, e.SecretPreview)
-	if err != nil {
-		return endpoint{}, fmt.Errorf("insert endpoint in guild %s: %w", e.GuildID, err)
-	}
-	return e, nil
+	return e, fault.Wrap(err, "insert endpoint in guild", e.GuildID)
 }
 
 const oneEndpoint = `
@@ -93,10 +87,7 @@ func read(ctx context.Context, q db.Querier, query, guild, id string) (endpoint,
 	if db.Missing(err) {
 		return endpoint{}, noSuchEndpoint
 	}
-	if err != nil {
-		return endpoint{}, fmt.Errorf("read endpoint %s of guild %s: %w", id, guild, err)
-	}
-	return e, nil
+	return e, fault.Wrap(err, "read endpoint", id, "of guild", guild)
 }
 
 // list returns a page of the guild's endpoints, newest first, and one row more.
@@ -108,10 +99,7 @@ func list(ctx context.Context, q db.Querier, guild string, p page.P) ([]endpoint
 		WHERE guild_id = $1
 		ORDER BY created_at DESC, id DESC
 		LIMIT $2 OFFSET $3`, guild, p.Limit(), p.Offset())
-	if err != nil {
-		return nil, fmt.Errorf("list endpoints of guild %s: %w", guild, err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "list endpoints of guild", guild)
 }
 
 // update stores what a change made of a locked endpoint.
@@ -125,10 +113,7 @@ func update(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 		WHERE guild_id = $1 AND id = $2
 		RETURNING `+columns,
 		e.GuildID, e.ID, e.URL, e.Description, e.Events, e.Enabled, e.DisabledReason)
-	if err != nil {
-		return endpoint{}, fmt.Errorf("update endpoint %s of guild %s: %w", e.ID, e.GuildID, err)
-	}
-	return e, nil
+	return e, fault.Wrap(err, "update endpoint", e.ID, "of guild", e.GuildID)
 }
 
 // replaceSecret stores a new secret. The one before signs along for the overlap;
@@ -160,10 +145,7 @@ func replaceSecret(ctx context.Context, tx *db.Tx, guild, id string, sealed []by
 	if db.Missing(err) {
 		return endpoint{}, noSuchEndpoint
 	}
-	if err != nil {
-		return endpoint{}, fmt.Errorf("rotate the secret of endpoint %s of guild %s: %w", id, guild, err)
-	}
-	return e, nil
+	return e, fault.Wrap(err, "rotate the secret of endpoint", id, "of guild", guild)
 }
 
 // remove deletes the endpoint and gives up what is on its way to it.
