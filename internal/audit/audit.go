@@ -157,8 +157,7 @@ type Filter struct {
 // List returns the guild's newest rows that the filter chooses.
 func List(ctx context.Context, q db.Querier, guild string, f Filter, limit int) ([]Row, error) {
 	query, args := listQuery(guild, f, limit)
-	var rows []Row
-	err := q.SelectContext(ctx, &rows, query, args...)
+	rows, err := db.Select[Row](ctx, q, query, args...)
 	return rows, fault.Wrap(err, "list the audit log of guild", guild)
 }
 

@@ -31,8 +31,7 @@ func byHashes(ctx context.Context, q db.Querier, hashes []digest) ([]row, error)
 	for i := range hashes {
 		list[i] = hashes[i][:]
 	}
-	var rows []row
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[row](ctx, q, `
 		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
 		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at,
 		       clock_timestamp() AS now
@@ -47,8 +46,7 @@ func byHashes(ctx context.Context, q db.Querier, hashes []digest) ([]row, error)
 
 // byGuild returns the guild's tokens, oldest first.
 func byGuild(ctx context.Context, q db.Querier, guild string) ([]row, error) {
-	var rows []row
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[row](ctx, q, `
 		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
 		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now
 		FROM api_tokens t
@@ -77,8 +75,7 @@ func insert(ctx context.Context, tx *db.Tx, r row, expiresIn time.Duration) (row
 
 // byID returns one token of the guild.
 func byID(ctx context.Context, q db.Querier, guild, id string) (row, error) {
-	var r row
-	err := q.GetContext(ctx, &r, `
+	r, err := db.Get[row](ctx, q, `
 		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
 		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now
 		FROM api_tokens t
@@ -89,8 +86,7 @@ func byID(ctx context.Context, q db.Querier, guild, id string) (row, error) {
 
 // guildOf returns the guild of a token.
 func guildOf(ctx context.Context, q db.Querier, id string) (string, error) {
-	var guild string
-	err := q.GetContext(ctx, &guild, `SELECT guild_id FROM api_tokens WHERE id = $1`, id)
+	guild, err := db.Get[string](ctx, q, `SELECT guild_id FROM api_tokens WHERE id = $1`, id)
 	return guild, fault.Wrap(err, "find the guild of token", id)
 }
 
@@ -138,8 +134,7 @@ func guildExists(ctx context.Context, q db.Querier, guild string) (there bool, e
 
 // guildsAfter returns the next guilds that have tokens, in the order of their ids.
 func guildsAfter(ctx context.Context, q db.Querier, after string) ([]string, error) {
-	var ids []string
-	err := q.SelectContext(ctx, &ids, `
+	ids, err := db.Select[string](ctx, q, `
 		SELECT DISTINCT guild_id FROM api_tokens WHERE guild_id > $1 ORDER BY guild_id LIMIT 100`, after)
 	return ids, fault.Wrap(err, "list the guilds that have tokens")
 }

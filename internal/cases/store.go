@@ -101,9 +101,8 @@ const (
 // list returns the page of the guild's cases that pass f, and one case more when
 // there is one: newest first, or by their last change.
 func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]row, error) {
-	var rows []row
 	sql, args := query(guild, f, p)
-	err := q.SelectContext(ctx, &rows, sql, args...)
+	rows, err := db.Select[row](ctx, q, sql, args...)
 	return rows, fault.Wrap(err, "list cases of guild", guild)
 }
 
@@ -130,16 +129,14 @@ func query(guild string, f filter, p page.P) (string, []any) {
 
 // get returns one case. It is NotFound when the guild has no such case.
 func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
-	var c row
-	err := q.GetContext(ctx, &c, byID, guild, id)
+	c, err := db.Get[row](ctx, q, byID, guild, id)
 	return c, found(err, guild, id)
 }
 
 // lock returns one case and keeps others from changing it until tx ends. It is
 // NotFound when the guild has no such case.
 func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
-	var c row
-	err := tx.GetContext(ctx, &c, byID+`
+	c, err := db.Get[row](ctx, tx, byID+`
 		FOR NO KEY UPDATE`, guild, id)
 	return c, found(err, guild, id)
 }
@@ -193,16 +190,14 @@ type ref struct {
 // overdue returns up to n active cases whose expiry has passed, longest overdue
 // first.
 func overdue(ctx context.Context, q db.Querier, n int) ([]ref, error) {
-	var list []ref
-	err := q.SelectContext(ctx, &list, due, n)
+	list, err := db.Select[ref](ctx, q, due, n)
 	return list, fault.Wrap(err, "look for overdue cases")
 }
 
 // expire turns those of the guild's cases into expired ones that are still due
 // and that nobody else holds, and returns them.
 func expire(ctx context.Context, tx *db.Tx, guild string, ids []string) ([]row, error) {
-	var rows []row
-	err := tx.SelectContext(ctx, &rows, `
+	rows, err := db.Select[row](ctx, tx, `
 		WITH free AS (
 			SELECT id AS free_id
 			FROM cases

@@ -62,8 +62,7 @@ func (d *Deliverer) maintenanceLoop(ctx context.Context) {
 // tables reads all of a flood for each row that it looks up. Smaller tables do
 // not matter.
 func (d *Deliverer) countRows(ctx context.Context) error {
-	var grown []string
-	err := d.db.Reader().SelectContext(ctx, &grown, `
+	grown, err := db.Select[string](ctx, d.db.Reader(), `
 		SELECT s.relname
 		FROM pg_stat_user_tables s
 		JOIN pg_class c ON c.oid = s.relid
@@ -132,8 +131,7 @@ type backlog struct {
 // turn, until all of them are done.
 func (d *Deliverer) follow(ctx context.Context) error {
 	for ctx.Err() == nil {
-		var todo []backlog
-		err := d.db.Reader().SelectContext(ctx, &todo, `
+		todo, err := db.Select[backlog](ctx, d.db.Reader(), `
 			(
 				SELECT guild_id, endpoint_id
 				FROM webhook_schedule
@@ -263,8 +261,7 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 		}
 		n += held
 	}
-	var left bool
-	err = tx.GetContext(ctx, &left, `
+	left, err := db.Get[bool](ctx, tx, `
 		SELECT EXISTS (
 			SELECT FROM webhook_deliveries
 			WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'pending')`, b.GuildID, b.EndpointID)
@@ -308,8 +305,8 @@ type rowOf struct {
 // guild by guild. The look's last parameter says how many; it returns how many
 // there were.
 func byGuild(ctx context.Context, tx *db.Tx, do func(guild string, ids []string) error, look string, args ...any) (int, error) {
-	var found []rowOf
-	if err := tx.SelectContext(ctx, &found, look, append(args, chunk)...); err != nil {
+	found, err := db.Select[rowOf](ctx, tx, look, append(args, chunk)...)
+	if err != nil {
 		return 0, err
 	}
 	for guild, part := range db.ByGuild(found, func(r rowOf) string { return r.GuildID }) {

@@ -136,8 +136,7 @@ func Redeliver(ctx context.Context, tx *db.Tx, guild, endpoint, delivery string)
 	if err != nil {
 		return "", err
 	}
-	var fresh string
-	err = tx.GetContext(ctx, &fresh, `
+	fresh, err := db.Get[string](ctx, tx, `
 		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, event_at, cause, state, fresh, urgent)
 		SELECT d.guild_id, d.endpoint_id, d.event_id, ev.type, ev.occurred_at, 'redelivery', CASE WHEN $4 THEN 'pending' ELSE 'held' END, false, $4
 		FROM webhook_deliveries d

@@ -118,8 +118,7 @@ func list(ctx context.Context, q db.Querier, guild, status string, since *time.T
 	case status != "":
 		query, args = newestOfStatus, append(args, status)
 	}
-	var rows []row
-	err := q.SelectContext(ctx, &rows, query, args...)
+	rows, err := db.Select[row](ctx, q, query, args...)
 	return rows, fault.Wrap(err, "list giveaways of guild", guild)
 }
 
@@ -132,31 +131,27 @@ func entries(ctx context.Context, q db.Querier, g row, user *string, p page.P) (
 	} else if int64(p.Offset()) >= g.EntrantCount {
 		return nil, nil // past the end, which Postgres would walk to
 	}
-	var rows []entry
-	err := q.SelectContext(ctx, &rows, query, args...)
+	rows, err := db.Select[entry](ctx, q, query, args...)
 	return rows, fault.Wrap(err, "list entries of giveaway", g.ID, "in guild", g.GuildID)
 }
 
 // records returns the page of the giveaway's draws by round, and one more when
 // there is one.
 func records(ctx context.Context, q db.Querier, g row, p page.P) ([]record, error) {
-	var rows []record
-	err := q.SelectContext(ctx, &rows, draws, g.GuildID, g.ID, p.Limit(), p.Offset())
+	rows, err := db.Select[record](ctx, q, draws, g.GuildID, g.ID, p.Limit(), p.Offset())
 	return rows, fault.Wrap(err, "list draws of giveaway", g.ID, "in guild", g.GuildID)
 }
 
 // get returns one giveaway. It is NotFound when the guild has no such giveaway.
 func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
-	var g row
-	err := q.GetContext(ctx, &g, byID, guild, id)
+	g, err := db.Get[row](ctx, q, byID, guild, id)
 	return g, found(err, guild, id)
 }
 
 // lock returns one giveaway and keeps others from changing it, and from adding
 // entries, until tx ends. It is NotFound when the guild has no such giveaway.
 func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
-	var g row
-	err := tx.GetContext(ctx, &g, byID+`
+	g, err := db.Get[row](ctx, tx, byID+`
 		FOR NO KEY UPDATE`, guild, id)
 	return g, found(err, guild, id)
 }
@@ -164,8 +159,7 @@ func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
 // lockFree is lock for what need not be done now: it is NotFound also when
 // somebody else holds the giveaway.
 func lockFree(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
-	var g row
-	err := tx.GetContext(ctx, &g, byID+`
+	g, err := db.Get[row](ctx, tx, byID+`
 		FOR NO KEY UPDATE SKIP LOCKED`, guild, id)
 	return g, found(err, guild, id)
 }
@@ -239,8 +233,7 @@ var (
 // when the giveaway's state forbids the move: with that state before refused's
 // own words.
 func move(ctx context.Context, tx *db.Tx, statement, guild, id string, refused *fault.Error, further ...any) (row, error) {
-	var g row
-	err := tx.GetContext(ctx, &g, statement, append([]any{guild, id}, further...)...)
+	g, err := db.Get[row](ctx, tx, statement, append([]any{guild, id}, further...)...)
 	if db.Missing(err) {
 		now, err := get(ctx, tx, guild, id)
 		if err != nil {
@@ -270,8 +263,7 @@ func lastRecord(ctx context.Context, tx *db.Tx, g row) (record, error) {
 	if g.Rounds == 0 {
 		return record{}, nil
 	}
-	var r record
-	err := tx.GetContext(ctx, &r, `
+	r, err := db.Get[record](ctx, tx, `
 		SELECT round, past_winners, drawn
 		FROM giveaway_draws
 		WHERE guild_id = $1

@@ -127,8 +127,8 @@ func Transitions(ctx context.Context, d *db.DB) error {
 // does not keep the others from it.
 func transit(ctx context.Context, d *db.DB, due string, moveAll func(context.Context, *db.Tx, string, []string) (int, error)) error {
 	for {
-		var list []ref
-		if err := d.Reader().SelectContext(ctx, &list, due, look); err != nil {
+		list, err := db.Select[ref](ctx, d.Reader(), due, look)
+		if err != nil {
 			return fmt.Errorf("look for giveaways whose time has come: %w", err)
 		}
 		var moved atomic.Int64
@@ -157,8 +157,7 @@ func transit(ctx context.Context, d *db.DB, due string, moveAll func(context.Con
 
 // moveDue runs one of the statements start and finish.
 func moveDue(ctx context.Context, tx *db.Tx, statement, guild string, ids []string) ([]row, error) {
-	var moved []row
-	err := tx.SelectContext(ctx, &moved, statement, guild, db.Array(ids))
+	moved, err := db.Select[row](ctx, tx, statement, guild, db.Array(ids))
 	return moved, fault.Wrap(err, "move giveaways of guild", guild, "whose time has come")
 }
 

@@ -282,8 +282,8 @@ func (s *shift) attempt(ctx context.Context, r ref) (err error) {
 func (s *shift) look(ctx context.Context) {
 	s.queue = s.queue[:0]
 	for looks := 0; looks < looksPerTick && len(s.queue) < 16*s.slots; looks++ {
-		var found []ref
-		if err := s.w.DB.Reader().SelectContext(ctx, &found, s.due.on(s.w.DB), s.after, guildsPerLook, s.slots); err != nil {
+		found, err := db.Select[ref](ctx, s.w.DB.Reader(), s.due.on(s.w.DB), s.after, guildsPerLook, s.slots)
+		if err != nil {
 			if ctx.Err() == nil {
 				s.w.Log.WarnContext(ctx, "looking for work on giveaways failed", "kind", s.name, "error", err)
 			}

@@ -182,8 +182,8 @@ func (b *batch) look(ctx context.Context, k kind) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	var found []struct{ Guild, ID string }
-	if err := b.tx.SelectContext(ctx, &found, k.find(), db.Array(guilds), db.Array(ids)); err != nil {
+	found, err := db.Select[struct{ Guild, ID string }](ctx, b.tx, k.find(), db.Array(guilds), db.Array(ids))
+	if err != nil {
 		return fmt.Errorf("import: look up each %s that the file names: %w", k.name(), err)
 	}
 	there := make(map[transfer.Ref]bool, len(found))

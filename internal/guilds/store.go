@@ -9,8 +9,7 @@ import (
 
 // get returns the guild. A token's guild always exists: its tokens go with it.
 func get(ctx context.Context, q db.Querier, guild string) (row, error) {
-	var g row
-	err := q.GetContext(ctx, &g, `
+	g, err := db.Get[row](ctx, q, `
 		SELECT `+columns+`
 		FROM guilds
 		WHERE id = $1`, guild)
@@ -19,8 +18,7 @@ func get(ctx context.Context, q db.Querier, guild string) (row, error) {
 
 // getSettings returns the guild's settings, which every guild has.
 func getSettings(ctx context.Context, q db.Querier, guild string) (settings, error) {
-	var s settings
-	err := q.GetContext(ctx, &s, `
+	s, err := db.Get[settings](ctx, q, `
 		SELECT `+settingsColumns+`
 		FROM guild_settings
 		WHERE guild_id = $1`, guild)

@@ -83,8 +83,7 @@ func (b Board) Page(ctx context.Context, q db.Querier, guild string, p page.P) (
 	if p.Offset() >= page.Deep {
 		statement = b.deep
 	}
-	var rows []Row
-	err := q.SelectContext(ctx, &rows, statement, guild, p.Limit(), p.Offset())
+	rows, err := db.Select[Row](ctx, q, statement, guild, p.Limit(), p.Offset())
 	return rows, fault.Wrap(err, "read a page of the", b.name, "of guild", guild)
 }
 
@@ -92,8 +91,7 @@ func (b Board) Page(ctx context.Context, q db.Querier, guild string, p page.P) (
 // NotFound for a member without a row. With a map it walks from the last mark
 // before the member and from the last of all; without one it counts the rows.
 func (b Board) Rank(ctx context.Context, q db.Querier, guild, user string) (Place, error) {
-	var p Place
-	err := q.GetContext(ctx, &p, b.rank, guild, user)
+	p, err := db.Get[Place](ctx, q, b.rank, guild, user)
 	if db.Missing(err) {
 		return Place{}, fault.New(fault.NotFound, "not_found", "The member is not on the leaderboard.")
 	}

@@ -139,8 +139,8 @@ func (k *Keeper) alone(ctx context.Context, a asked, isolation string, fn func(c
 			SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL jit = off`); err != nil {
 			return fmt.Errorf("begin with the %s of guild %s: %w", a.Board, a.GuildID, err)
 		}
-		var free bool
-		if err := tx.GetContext(ctx, &free, `SELECT pg_try_advisory_xact_lock(hashtext('guildhall leaderboards'), hashtext($1))`, a.Board+a.GuildID); err != nil {
+		free, err := db.Get[bool](ctx, tx, `SELECT pg_try_advisory_xact_lock(hashtext('guildhall leaderboards'), hashtext($1))`, a.Board+a.GuildID)
+		if err != nil {
 			return fmt.Errorf("begin with the %s of guild %s: %w", a.Board, a.GuildID, err)
 		}
 		if !free {
@@ -152,8 +152,7 @@ func (k *Keeper) alone(ctx context.Context, a asked, isolation string, fn func(c
 
 // writers are the transactions that write to a board's table at this moment.
 func (k *Keeper) writers(ctx context.Context, board string) ([]string, error) {
-	var list []string
-	err := k.DB.Reader().SelectContext(ctx, &list, `
+	list, err := db.Select[string](ctx, k.DB.Reader(), `
 		SELECT DISTINCT virtualtransaction
 		FROM pg_locks
 		WHERE locktype = 'relation'
@@ -177,8 +176,7 @@ func (k *Keeper) await(ctx context.Context, tx *db.Tx, m mapID, writers []string
 // counted, and the noted moves that these rows have made already and that are
 // therefore dropped. Moves that commit later are noted beside the new counts.
 func (k *Keeper) count(ctx context.Context, tx *db.Tx, m mapID) error {
-	var ready bool
-	err := tx.GetContext(ctx, &ready, `
+	ready, err := db.Get[bool](ctx, tx, `
 		SELECT count(*) > 0
 		FROM rank_maps
 		WHERE guild_id = $1 AND board = $2 AND version = $3
@@ -204,13 +202,13 @@ func (k *Keeper) count(ctx context.Context, tx *db.Tx, m mapID) error {
 // serve looks at the leaderboards of the next requests, and says whether there
 // may be more behind them.
 func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
-	var requests []asked
-	if err := k.DB.Reader().SelectContext(ctx, &requests, `
+	requests, err := db.Select[asked](ctx, k.DB.Reader(), `
 		SELECT guild_id, board
 		FROM rank_requests
 		WHERE (guild_id, board) > ($1, $2)
 		ORDER BY guild_id, board
-		LIMIT $3`, k.last.GuildID, k.last.Board, sliceSize); err != nil {
+		LIMIT $3`, k.last.GuildID, k.last.Board, sliceSize)
+	if err != nil {
 		return false, fmt.Errorf("read which leaderboards want a look: %w", err)
 	}
 	k.last, k.busy = asked{}, k.busy || len(requests) > 0
@@ -277,19 +275,19 @@ func (k *Keeper) look(ctx context.Context, tx *db.Tx, a asked) error {
 // rely on triggers, which stay until the last of them has stopped, and would not
 // note their moves for it.
 func (k *Keeper) drawUp(ctx context.Context, tx *db.Tx, a asked) error {
-	var triggers bool
-	if err := tx.GetContext(ctx, &triggers, `
+	triggers, err := db.Get[bool](ctx, tx, `
 		SELECT EXISTS (
 			SELECT
 			FROM pg_trigger
 			WHERE tgrelid = $1::regclass
-			  AND tgname IN ('wallet_moved', 'level_moved'))`, a.Board); err != nil {
+			  AND tgname IN ('wallet_moved', 'level_moved'))`, a.Board)
+	if err != nil {
 		return fmt.Errorf("see whether the release before is gone: %w", err)
 	}
 	if triggers {
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, boards[a.Board].draft, a.GuildID, k.stretch())
+	_, err = tx.ExecContext(ctx, boards[a.Board].draft, a.GuildID, k.stretch())
 	return fault.Wrap(err, "draft a map of the", a.Board, "of guild", a.GuildID)
 }
 

@@ -152,9 +152,8 @@ var (
 // list returns the page of the guild's tickets that pass f, and one more when
 // there is one.
 func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]row, error) {
-	var rows []row
 	sql, args := query(guild, f, p)
-	err := q.SelectContext(ctx, &rows, sql, args...)
+	rows, err := db.Select[row](ctx, q, sql, args...)
 	return rows, fault.Wrap(err, "list tickets of guild", guild)
 }
 
@@ -205,16 +204,14 @@ func (f filter) byActivity(args []any, sorted func(string, any) (string, []any))
 
 // get returns one ticket. It is NotFound when the guild has no such ticket.
 func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
-	var t row
-	err := q.GetContext(ctx, &t, byID, guild, id)
+	t, err := db.Get[row](ctx, q, byID, guild, id)
 	return t, found(err, guild, id)
 }
 
 // lock returns one ticket and keeps others from changing it until tx ends. It
 // is NotFound when the guild has no such ticket.
 func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
-	var t row
-	err := tx.GetContext(ctx, &t, byID+`
+	t, err := db.Get[row](ctx, tx, byID+`
 	FOR NO KEY UPDATE`, guild, id)
 	return t, found(err, guild, id)
 }
@@ -263,15 +260,13 @@ const (
 // transcript returns the page of a ticket's entries, and one more when there is
 // one.
 func transcript(ctx context.Context, q db.Querier, guild, ticket, order string, since time.Time, p page.P) ([]entry, error) {
-	var entries []entry
-	err := q.SelectContext(ctx, &entries, order, guild, ticket, since, p.Limit(), p.Offset())
+	entries, err := db.Select[entry](ctx, q, order, guild, ticket, since, p.Limit(), p.Offset())
 	return entries, fault.Wrap(err, "list the transcript of ticket", ticket, "of guild", guild)
 }
 
 // written returns the transcript's entry with this id, nil when there is none.
 func written(ctx context.Context, tx *db.Tx, guild, id string) (*entry, error) {
-	var e entry
-	err := tx.GetContext(ctx, &e, `
+	e, err := db.Get[entry](ctx, tx, `
 		SELECT `+entryColumns+`
 		FROM ticket_messages
 		WHERE guild_id = $1

@@ -272,8 +272,7 @@ type Hour struct {
 // Hours returns the requests since an instant, by hour and class: one token's,
 // or the guild's when token is empty.
 func Hours(ctx context.Context, q db.Querier, guild, token string, since time.Time) ([]Hour, error) {
-	var rows []Hour
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[Hour](ctx, q, `
 		SELECT hour, class, requests
 		FROM usage_totals
 		WHERE guild_id = $1 AND token_id = $2 AND hour >= $3
@@ -295,8 +294,7 @@ func Operations(ctx context.Context, q db.Querier, guild, token string, since ti
 	if midnight.Before(since) {
 		midnight = midnight.Add(24 * time.Hour)
 	}
-	var rows []Operation
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[Operation](ctx, q, `
 		SELECT operation, class, sum(requests)::bigint AS requests
 		FROM (
 			SELECT operation, class, requests
@@ -321,8 +319,7 @@ type Address struct {
 
 // Addresses returns the addresses that a token was used from last.
 func Addresses(ctx context.Context, q db.Querier, guild, token string) ([]Address, error) {
-	var rows []Address
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[Address](ctx, q, `
 		SELECT address, sum(requests)::bigint AS requests, max(seen_at) AS seen_at
 		FROM usage_addresses
 		WHERE guild_id = $1 AND token_id = $2 AND day >= current_date - 30
@@ -356,8 +353,7 @@ func Refusals(ctx context.Context, q db.Querier, guild string, f RefusalFilter, 
 		db.Condition{Compare: "request_id =", Value: f.RequestID},
 		db.Condition{Compare: "code =", Value: f.Code},
 		db.Condition{Compare: "operation =", Value: f.Operation})
-	var rows []Refusal
-	err := q.SelectContext(ctx, &rows, query+" ORDER BY request_id DESC LIMIT $2", args...)
+	rows, err := db.Select[Refusal](ctx, q, query+" ORDER BY request_id DESC LIMIT $2", args...)
 	return rows, fault.Wrap(err, "read the refusals of guild", guild)
 }
 
@@ -372,8 +368,7 @@ type Group struct {
 
 // Groups counts the refusals that are kept, by code and operation.
 func Groups(ctx context.Context, q db.Querier, guild string) ([]Group, error) {
-	var rows []Group
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[Group](ctx, q, `
 		SELECT code, operation, status, count(*) AS refusals, max(at) AS newest
 		FROM usage_refusals
 		WHERE guild_id = $1

@@ -91,15 +91,13 @@ const standing = `
 
 // Standings returns the guild's endpoints, newest first.
 func Standings(ctx context.Context, q db.Querier, guild string) ([]Standing, error) {
-	var rows []Standing
-	err := q.SelectContext(ctx, &rows, standing+` ORDER BY e.created_at DESC, e.id DESC`, guild, sampled, counted)
+	rows, err := db.Select[Standing](ctx, q, standing+` ORDER BY e.created_at DESC, e.id DESC`, guild, sampled, counted)
 	return rows, fault.Wrap(err, "read how the endpoints of guild", guild, "fare")
 }
 
 // StandingOf returns one endpoint of the guild.
 func StandingOf(ctx context.Context, q db.Querier, guild, id string) (Standing, error) {
-	var row Standing
-	err := q.GetContext(ctx, &row, standing+` AND e.id = $4`, guild, sampled, counted, id)
+	row, err := db.Get[Standing](ctx, q, standing+` AND e.id = $4`, guild, sampled, counted, id)
 	if db.Missing(err) {
 		return Standing{}, noSuchEndpoint
 	}

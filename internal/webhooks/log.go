@@ -88,10 +88,9 @@ func Log(ctx context.Context, q db.Querier, guild, endpoint string, f Filter, li
 }
 
 func deliveries(ctx context.Context, q db.Querier, guild, endpoint string, f Filter, limit, offset int) ([]Logged, error) {
-	var rows []Logged
 	found, args := pageQuery(guild, endpoint, f, limit, offset)
 	// What a row shows is looked up for those of the page alone.
-	err := q.SelectContext(ctx, &rows, deliveryColumns+`
+	rows, err := db.Select[Logged](ctx, q, deliveryColumns+`
 		FROM (`+found+`
 		) found
 		JOIN webhook_deliveries d ON d.guild_id = $1 AND d.id = found.id`+deliveryJoins+`
@@ -146,8 +145,7 @@ func Detail(ctx context.Context, q db.Querier, guild, endpoint, id string) (Logg
 
 // oneDelivery returns one delivery of the endpoint, or NotFound.
 func oneDelivery(ctx context.Context, q db.Querier, guild, endpoint, id string) (Logged, error) {
-	var d Logged
-	err := q.GetContext(ctx, &d, deliveryColumns+`
+	d, err := db.Get[Logged](ctx, q, deliveryColumns+`
 		FROM webhook_deliveries d`+deliveryJoins+`
 		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.id = $3`, guild, endpoint, id)
 	if db.Missing(err) {
@@ -191,22 +189,19 @@ const readTypesInLog = `
 // typesInLog returns those of the given event types of which the endpoint's log
 // holds a delivery.
 func typesInLog(ctx context.Context, q db.Querier, guild, endpoint string, types []string) ([]string, error) {
-	var in []string
-	err := q.SelectContext(ctx, &in, readTypesInLog, guild, endpoint, db.Array(types))
+	in, err := db.Select[string](ctx, q, readTypesInLog, guild, endpoint, db.Array(types))
 	return in, fault.Wrap(err, "find the event types of endpoint", endpoint, "of guild", guild)
 }
 
 // payload returns the exact body of an event.
 func payload(ctx context.Context, q db.Querier, guild, eventID string) ([]byte, error) {
-	var body []byte
-	err := q.GetContext(ctx, &body, `SELECT payload FROM webhook_events WHERE guild_id = $1 AND id = $2`, guild, eventID)
+	body, err := db.Get[[]byte](ctx, q, `SELECT payload FROM webhook_events WHERE guild_id = $1 AND id = $2`, guild, eventID)
 	return body, fault.Wrap(err, "read event", eventID, "of guild", guild)
 }
 
 // attempts returns the log of one delivery's attempts, oldest first.
 func attempts(ctx context.Context, q db.Querier, guild, id string) ([]Attempt, error) {
-	var rows []Attempt
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[Attempt](ctx, q, `
 		SELECT number, started_at, duration_ms, outcome, status, excerpt, error
 		FROM webhook_attempts
 		WHERE guild_id = $1 AND delivery_id = $2

@@ -83,8 +83,7 @@ func (s sealedSecrets) reseal(box *seal.Box) (fresh sealedSecrets, changed bool,
 
 // sealedAfter reads the next endpoints in the order of their key.
 func sealedAfter(ctx context.Context, q db.Querier, last sealedSecrets, n int) ([]sealedSecrets, error) {
-	var rows []sealedSecrets
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[sealedSecrets](ctx, q, `
 		SELECT guild_id, id, secret, old_secrets
 		FROM webhook_endpoints
 		WHERE (guild_id, id) > ($1, $2)

@@ -37,8 +37,7 @@ const columns = `guild_id, id, url, description, events, enabled, disabled_reaso
 
 // lockGuild makes registrations of a guild take turns.
 func lockGuild(ctx context.Context, tx *db.Tx, guild string) error {
-	var id string
-	err := tx.GetContext(ctx, &id, `SELECT id FROM guilds WHERE id = $1 FOR NO KEY UPDATE`, guild)
+	_, err := db.Get[string](ctx, tx, `SELECT id FROM guilds WHERE id = $1 FOR NO KEY UPDATE`, guild)
 	if db.Missing(err) {
 		return fault.New(fault.NotFound, "not_found", "No such guild.")
 	}
@@ -47,8 +46,8 @@ func lockGuild(ctx context.Context, tx *db.Tx, guild string) error {
 
 // hasRoom is Refused when the guild has maxEndpoints.
 func hasRoom(ctx context.Context, q db.Querier, guild string) error {
-	var have int
-	if err := q.GetContext(ctx, &have, `SELECT count(*) FROM webhook_endpoints WHERE guild_id = $1`, guild); err != nil {
+	have, err := db.Get[int](ctx, q, `SELECT count(*) FROM webhook_endpoints WHERE guild_id = $1`, guild)
+	if err != nil {
 		return fmt.Errorf("count endpoints of guild %s: %w", guild, err)
 	}
 	if have >= maxEndpoints {
@@ -82,8 +81,7 @@ func get(ctx context.Context, q db.Querier, guild, id string) (endpoint, error) 
 }
 
 func read(ctx context.Context, q db.Querier, query, guild, id string) (endpoint, error) {
-	var e endpoint
-	err := q.GetContext(ctx, &e, query, guild, id)
+	e, err := db.Get[endpoint](ctx, q, query, guild, id)
 	if db.Missing(err) {
 		return endpoint{}, noSuchEndpoint
 	}
@@ -92,8 +90,7 @@ func read(ctx context.Context, q db.Querier, query, guild, id string) (endpoint,
 
 // list returns a page of the guild's endpoints, newest first, and one row more.
 func list(ctx context.Context, q db.Querier, guild string, p page.P) ([]endpoint, error) {
-	var rows []endpoint
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[endpoint](ctx, q, `
 		SELECT `+columns+`
 		FROM webhook_endpoints
 		WHERE guild_id = $1
@@ -119,8 +116,7 @@ func update(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 // replaceSecret stores a new secret. The one before signs along for the overlap;
 // those replaced earlier end when it does, at the latest.
 func replaceSecret(ctx context.Context, tx *db.Tx, guild, id string, sealed []byte, preview string, overlap time.Duration) (endpoint, error) {
-	var e endpoint
-	err := tx.GetContext(ctx, &e, `
+	e, err := db.Get[endpoint](ctx, tx, `
 		WITH `+db.Instant("webhook_endpoints", "guild_id = $1 AND id = $2")+`
 		UPDATE webhook_endpoints
 		SET secret = $3, secret_preview = $4, updated_at = `+db.Next("instant.at", "updated_at")+`,
