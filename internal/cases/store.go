@@ -181,19 +181,6 @@ func edit(ctx context.Context, tx *db.Tx, c row) (row, error) {
 	return c, fault.Wrap(err, "edit case", c.ID, "of guild", c.GuildID)
 }
 
-// ref names a case.
-type ref struct {
-	GuildID string `db:"guild_id"`
-	ID      string `db:"id"`
-}
-
-// overdue returns up to n active cases whose expiry has passed, longest overdue
-// first.
-func overdue(ctx context.Context, q db.Querier, n int) ([]ref, error) {
-	list, err := db.Select[ref](ctx, q, due, n)
-	return list, fault.Wrap(err, "look for overdue cases")
-}
-
 // expire turns those of the guild's cases into expired ones that are still due
 // and that nobody else holds, and returns them.
 func expire(ctx context.Context, tx *db.Tx, guild string, ids []string) ([]row, error) {

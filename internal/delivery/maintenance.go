@@ -295,21 +295,15 @@ func (d *Deliverer) moveLog(ctx context.Context) error {
 	return d.repeat(ctx, moveUnlogged)
 }
 
-// rowOf names a delivery.
-type rowOf struct {
-	GuildID string `db:"guild_id"`
-	ID      string `db:"id"`
-}
-
 // byGuild does something with the deliveries that a look without locks has found,
 // guild by guild. The look's last parameter says how many; it returns how many
 // there were.
 func byGuild(ctx context.Context, tx *db.Tx, do func(guild string, ids []string) error, look string, args ...any) (int, error) {
-	found, err := db.Select[rowOf](ctx, tx, look, append(args, chunk)...)
+	found, err := db.Select[db.Found](ctx, tx, look, append(args, chunk)...)
 	if err != nil {
 		return 0, err
 	}
-	for guild, part := range db.ByGuild(found, func(r rowOf) string { return r.GuildID }) {
+	for guild, part := range db.ByGuild(found, func(r db.Found) string { return r.GuildID }) {
 		ids := make([]string, len(part))
 		for i, r := range part {
 			ids[i] = r.ID

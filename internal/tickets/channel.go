@@ -212,16 +212,13 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 // SweepChannels enqueues the work that lost jobs have left undone.
 func SweepChannels(ctx context.Context, d db.Doer) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		var left []struct {
-			GuildID string `db:"guild_id"`
-			ID      string `db:"id"`
-		}
-		if err := tx.SelectContext(ctx, &left, `
+		left, err := db.Select[db.Found](ctx, tx, `
 			SELECT guild_id, id
 			FROM tickets
 			WHERE channel_due_at < now() - interval '1 minute'
 			ORDER BY channel_due_at
-			LIMIT 100`); err != nil {
+			LIMIT 100`)
+		if err != nil {
 			return fmt.Errorf("look for channels to put away: %w", err)
 		}
 		work := make([]jobs.Args, len(left))
