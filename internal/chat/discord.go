@@ -108,9 +108,7 @@ func NewDiscord(cfg Config) (*Discord, error) {
 	if d.refusals, err = newRefusals(cfg); err != nil {
 		return nil, err
 	}
-	if d.metrics, err = newMetrics(cfg.Metrics); err != nil {
-		return nil, fmt.Errorf("chat: register metrics: %w", err)
-	}
+	d.metrics = newMetrics(cfg.Metrics)
 	return d, nil
 }
 
