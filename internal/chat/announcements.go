@@ -12,16 +12,12 @@ import (
 // that nobody will post it. It returns false when the message is posted, or may
 // be.
 func Withdraw(ctx context.Context, tx *db.Tx, guild, id string) (bool, error) {
-	res, err := tx.ExecContext(ctx, `
+	n, err := db.Exec(ctx, tx, `
 		DELETE FROM chat_intents
 		WHERE guild_id = $1
 		  AND id = $2
 		  AND state IN ('pending', 'refused')`, guild, id)
-	if err != nil {
-		return false, fmt.Errorf("withdraw intent %s of guild %s: %w", id, guild, err)
-	}
-	n, err := res.RowsAffected()
-	return n == 1, err
+	return n == 1, fault.Wrap(err, "withdraw intent", id, "of guild", guild)
 }
 
 // State returns the state of an intent; it is empty when there is no such

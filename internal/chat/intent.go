@@ -167,16 +167,13 @@ func Deliver(ctx context.Context, d db.Doer, p Platform, in *Intent, channelID s
 	}
 	if !in.Tried && (in.Late || in.ChannelID != channelID) {
 		if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			res, err := tx.ExecContext(ctx, `
+			n, err := db.Exec(ctx, tx, `
 				UPDATE chat_intents SET first_sent_at = now(), channel_id = $4
 				WHERE guild_id = $1 AND id = $2 AND lease_gen = $3 AND state = 'sending'`, in.GuildID, in.ID, in.LeaseGen, channelID)
-			if err != nil {
-				return err
+			if err == nil && n == 0 {
+				err = ErrTaken
 			}
-			if n, err := res.RowsAffected(); n == 0 || err != nil {
-				return errors.Join(ErrTaken, err)
-			}
-			return nil
+			return err
 		}); err != nil {
 			return "", fmt.Errorf("note a new attempt of intent %s: %w", in.ID, err)
 		}
@@ -235,10 +232,7 @@ func Settle(ctx context.Context, tx *db.Tx, in Intent, state, messageID string) 
 		    first_sent_at = CASE WHEN $4 = 'refused' THEN NULL ELSE first_sent_at END
 		WHERE guild_id = $1 AND id = $2 AND lease_gen = $3 AND state = 'sending'
 		RETURNING true`, in.GuildID, in.ID, in.LeaseGen, state, messageID)
-	if err != nil {
-		return false, fmt.Errorf("settle intent %s of guild %s: %w", in.ID, in.GuildID, err)
-	}
-	return len(ours) == 1, nil
+	return len(ours) == 1, fault.Wrap(err, "settle intent", in.ID, "of guild", in.GuildID)
 }
 
 // Outcome is the state that a failed delivery leaves an intent in. However

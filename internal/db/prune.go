@@ -62,7 +62,7 @@ func Prune(ctx context.Context, tx *Tx, o Outlived, now *time.Time, limit int) (
 	}
 	deleted := 0
 	for _, g := range guilds {
-		res, err := tx.ExecContext(ctx, `
+		n, err := Exec(ctx, tx, `
 			WITH free AS MATERIALIZED (
 				SELECT `+o.each("t.?", ", ")+`
 				FROM jsonb_populate_recordset(NULL::`+o.Table+`, $2::jsonb) AS old
@@ -76,11 +76,7 @@ func Prune(ctx context.Context, tx *Tx, o Outlived, now *time.Time, limit int) (
 		if err != nil {
 			return 0, fmt.Errorf("delete what is outlived in %s of guild %s: %w", o.Table, g.GuildID, err)
 		}
-		n, err := res.RowsAffected()
-		if err != nil {
-			return 0, err
-		}
-		deleted += int(n)
+		deleted += n
 	}
 	return deleted, nil
 }
@@ -91,8 +87,5 @@ func PruneOf(ctx context.Context, d Doer, o Outlived, limit int) (deleted int, e
 		deleted, err = Prune(ctx, tx, o, nil, limit)
 		return err
 	})
-	if err != nil {
-		return 0, err
-	}
-	return deleted, nil
+	return deleted, err
 }

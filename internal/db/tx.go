@@ -29,6 +29,16 @@ func Select[T any](ctx context.Context, q Querier, query string, args ...any) (r
 	return rows, err
 }
 
+// Exec runs a statement and returns how many rows it has changed.
+func Exec(ctx context.Context, tx *Tx, query string, args ...any) (int, error) {
+	res, err := tx.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := res.RowsAffected()
+	return int(n), err
+}
+
 // Doer opens units of work.
 type Doer interface {
 	Do(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error

@@ -207,7 +207,7 @@ func followOne(ctx context.Context, tx *db.Tx, now *time.Time, b backlog) (int, 
 // table was small visits every pair of the two. Their state is asked for in a
 // CASE, as in settle.
 func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog) (int, error) {
-	res, err := tx.ExecContext(ctx, `
+	n, err := db.Exec(ctx, tx, `
 		UPDATE webhook_deliveries d
 		SET state = 'pending', due_at = $3, step = 0, fresh = false, urgent = false, error = NULL
 		WHERE d.guild_id = $1 AND CASE WHEN d.state = 'held' THEN true END AND d.id = ANY (ARRAY(
@@ -216,9 +216,8 @@ func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog) (int, err
 			WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'held'
 			ORDER BY id
 			LIMIT $4))`, b.GuildID, b.EndpointID, now, chunk)
-	n, err := affected(res, err, "release held deliveries")
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("release held deliveries: %w", err)
 	}
 	_, err = tx.ExecContext(ctx, `
 		UPDATE webhook_schedule
@@ -231,7 +230,7 @@ func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog) (int, err
 // of what waits for a deleted one. What a worker is sending right now, it comes
 // back for. Nothing is left of the schedule of a deleted endpoint in the end.
 func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (int, error) {
-	res, err := tx.ExecContext(ctx, `
+	n, err := db.Exec(ctx, tx, `
 		UPDATE webhook_deliveries d
 		SET state = CASE WHEN $5 THEN 'failed' ELSE 'held' END, fresh = false, urgent = false, lease_until = NULL,
 		    completed_at = CASE WHEN $5 THEN $3::timestamptz END, error = CASE WHEN $5 THEN $6 ELSE d.error END
@@ -242,12 +241,11 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 			  AND (lease_until IS NULL OR lease_until <= $3) AND (NOT urgent OR cause <> 'test' OR $5)
 			LIMIT $4))
 		  AND CASE WHEN d.state = 'pending' THEN true END`, b.GuildID, b.EndpointID, now, chunk, drop, advice(endpointDeleted, 0))
-	n, err := affected(res, err, "follow a disabled or deleted endpoint")
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("follow a disabled or deleted endpoint: %w", err)
 	}
 	if drop && n < chunk {
-		res, err := tx.ExecContext(ctx, `
+		held, err := db.Exec(ctx, tx, `
 			UPDATE webhook_deliveries d
 			SET state = 'failed', completed_at = $3, error = $5
 			WHERE d.guild_id = $1 AND CASE WHEN d.state = 'held' THEN true END AND d.id = ANY (ARRAY(
@@ -255,9 +253,8 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 				FROM webhook_deliveries
 				WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'held'
 				LIMIT $4))`, b.GuildID, b.EndpointID, now, chunk-n, advice(endpointDeleted, 0))
-		held, err := affected(res, err, "give up what is held for a deleted endpoint")
 		if err != nil {
-			return 0, err
+			return 0, fmt.Errorf("give up what is held for a deleted endpoint: %w", err)
 		}
 		n += held
 	}
@@ -411,14 +408,4 @@ func mend(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 		disposition = "hold"
 	}
 	return dispose(ctx, tx, guild, endpoint, disposition)
-}
-
-type rowsAffected interface{ RowsAffected() (int64, error) }
-
-func affected(res rowsAffected, err error, what string) (int, error) {
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", what, err)
-	}
-	n, err := res.RowsAffected()
-	return int(n), err
 }

@@ -164,7 +164,7 @@ func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.
 	total := 0
 	for total < limit {
 		step := min(recoverStep, limit-total)
-		res, err := tx.ExecContext(ctx, `
+		n, err := db.Exec(ctx, tx, `
 			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, event_at, cause, state, fresh, urgent)
 			SELECT d.guild_id, d.endpoint_id, d.event_id, ev.type, ev.occurred_at, 'redelivery', CASE WHEN $5 THEN 'pending' ELSE 'held' END, false, $5
 			FROM webhook_deliveries d
@@ -176,12 +176,8 @@ func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.
 		if err != nil {
 			return 0, fmt.Errorf("recover deliveries of endpoint %s of guild %s: %w", endpoint, guild, err)
 		}
-		n, err := res.RowsAffected()
-		if err != nil {
-			return 0, fmt.Errorf("count the recovered deliveries: %w", err)
-		}
-		total += int(n)
-		if int(n) < step {
+		total += n
+		if n < step {
 			break
 		}
 	}
@@ -212,14 +208,13 @@ func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (str
 	if err != nil {
 		return "", fmt.Errorf("record the test event for endpoint %s of guild %s: %w", endpoint, by.GuildID, err)
 	}
-	res, err := tx.ExecContext(ctx, `
+	n, err := db.Exec(ctx, tx, `
 		INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at, cause, fresh, urgent)
 		SELECT e.guild_id, $3, e.id, $4, $5, $6, 'test', false, true
 		FROM webhook_endpoints e
 		WHERE e.guild_id = $1 AND e.id = $2`, by.GuildID, endpoint, id, eventID, event.Ping, now)
-	n, err := affected(res, err, "test endpoint "+endpoint)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("test endpoint %s: %w", endpoint, err)
 	}
 	if n == 0 {
 		return "", noSuchEndpoint

@@ -3,7 +3,6 @@ package giveaways
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -252,7 +251,7 @@ func countEntries(ctx context.Context, tx *db.Tx, guild string, refs []transfer.
 	for _, r := range refs {
 		users, entries = append(users, sums[r].entrants), append(entries, sums[r].entries)
 	}
-	res, err := tx.ExecContext(ctx, `
+	n, err := db.Exec(ctx, tx, `
 		UPDATE giveaways g
 		SET entrant_count = g.entrant_count + added.users, entry_count = g.entry_count + added.entries
 		FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS added (id, users, entries)
@@ -262,8 +261,8 @@ func countEntries(ctx context.Context, tx *db.Tx, guild string, refs []transfer.
 	if err != nil {
 		return fmt.Errorf("count the entries of giveaways of guild %s: %w", guild, err)
 	}
-	if n, err := res.RowsAffected(); err != nil || n != int64(len(refs)) {
-		return errors.Join(fmt.Errorf("%d of %d giveaways of guild %s take entries", n, len(refs), guild), err)
+	if n != len(refs) {
+		return fmt.Errorf("%d of %d giveaways of guild %s take entries", n, len(refs), guild)
 	}
 	return nil
 }

@@ -151,19 +151,16 @@ func (w *channelWork) note(ctx context.Context, d db.Doer, lock chat.Lock) error
 		return err
 	}
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		res, err := tx.ExecContext(ctx, `
+		n, err := db.Exec(ctx, tx, `
 			UPDATE tickets
 			SET channel_lock = $4
 			WHERE guild_id = $1
 			  AND id = $2
 			  AND channel_lease_gen = $3`, w.GuildID, w.TicketID, w.LeaseGen, string(text))
-		if err != nil {
-			return fmt.Errorf("note the lock of ticket %s of guild %s: %w", w.TicketID, w.GuildID, err)
+		if err == nil && n == 0 {
+			return errChannelLease
 		}
-		if n, err := res.RowsAffected(); n == 0 || err != nil {
-			return errors.Join(errChannelLease, err)
-		}
-		return nil
+		return fault.Wrap(err, "note the lock of ticket", w.TicketID, "of guild", w.GuildID)
 	})
 }
 
