@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"guildhall/internal/audit"
+	"guildhall/internal/auth"
 	"guildhall/internal/db"
 	"guildhall/internal/fault"
 )
@@ -30,6 +31,27 @@ var errPlatformAway = fault.New(fault.Upstream, "discord_unavailable",
 type guild struct {
 	ID   string `db:"id"`
 	Name string `db:"name"`
+}
+
+// limited lets nobody pass whose address has no sign-ins left, and spends one.
+func limited(next handler) handler {
+	return func(c *call) (reply, error) {
+		if r := c.cfg.Limits.Spend(c.ctx, auth.LoginKey(c.from), c.cfg.Login); !r.Allowed {
+			return reply{}, fault.New(fault.Limited, "rate_limited", "Too many sign-ins from your address. Try again in %d seconds.", seconds(r.RetryAfter)).
+				After(max(r.RetryAfter, time.Second))
+		}
+		return next(c)
+	}
+}
+
+// byDiscord is limited, where people sign in with Discord.
+func byDiscord(next handler) handler {
+	return func(c *call) (reply, error) {
+		if c.cfg.Discord == nil {
+			return reply{}, errNoSignIn
+		}
+		return limited(next)(c)
+	}
 }
 
 // signedIn lets nobody pass who has not signed in.

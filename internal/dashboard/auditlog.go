@@ -75,7 +75,9 @@ func listAudit(c *call) (reply, error) {
 func changesOf(before, after *string) []auditChange {
 	was, is := membersOf(before), membersOf(after)
 	var list []auditChange
-	for _, name := range namesOf(was, is) {
+	all := maps.Clone(was)
+	maps.Copy(all, is)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if was[name] != is[name] {
 			list = append(list, auditChange{name, was[name], is[name]})
 		}
@@ -162,14 +164,4 @@ func actorText(r auditRow) string {
 	default:
 		return name
 	}
-}
-
-func namesOf(lists ...map[string]string) []string {
-	all := map[string]bool{}
-	for _, m := range lists {
-		for name := range m {
-			all[name] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(all))
 }

@@ -151,10 +151,10 @@ func (s *Server) routes() {
 	guild := func(pattern string, h handler) { s.handle(pattern, signedIn(managing(h))) }
 
 	open("GET /{$}", home)
-	open("GET /login", login)
-	open("GET /login/callback", callback)
-	open("GET /link/{guild}/{key}", showLink)
-	open("POST /link/{guild}/{key}", spendLink)
+	open("GET /login", byDiscord(login))
+	open("GET /login/callback", byDiscord(callback))
+	open("GET /link/{guild}/{key}", limited(showLink))
+	open("POST /link/{guild}/{key}", limited(spendLink))
 	open("POST /logout", logout)
 	open("DELETE /integrations/api-tokens/{id}", deleteToken)
 	signed("GET /sessions", listSessions)
@@ -189,13 +189,9 @@ const pruneStep = 1000
 // marks of what happened once. It returns how many rows went.
 func Prune(ctx context.Context, d db.Doer) (deleted int, err error) {
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		r, err := tx.ExecContext(ctx, `
+		sessions, err := db.Exec(ctx, tx, `
 			DELETE FROM dashboard_sessions WHERE hash IN (
 				SELECT hash FROM dashboard_sessions WHERE expires_at < now() ORDER BY expires_at LIMIT $1)`, pruneStep)
-		if err != nil {
-			return err
-		}
-		sessions, err := r.RowsAffected()
 		if err != nil {
 			return err
 		}
@@ -204,7 +200,7 @@ func Prune(ctx context.Context, d db.Doer) (deleted int, err error) {
 			return err
 		}
 		marks, err := db.Prune(ctx, tx, db.Outlived{Table: "dashboard_once", Key: "key", Since: "made_at", Kept: "2 days"}, nil, pruneStep)
-		deleted = int(sessions) + links + marks
+		deleted = sessions + links + marks
 		return err
 	})
 	return deleted, fault.Wrap(err, "prune the dashboard's sessions")

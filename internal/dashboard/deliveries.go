@@ -84,10 +84,8 @@ type recoverView struct {
 	Since    string    // as it was typed
 	From     time.Time // as it was understood
 	Count    int
-	Problems problems
+	checked
 }
-
-func (v *recoverView) wrong() []problem { return v.Problems }
 
 const sinceWrong = "Write a time of the last 30 days in UTC, as in 2026-05-01T08:00."
 
@@ -147,10 +145,8 @@ type webhookView struct {
 	Typed      string
 	RecoverAt  string
 	Once       string
-	Problems   problems
+	checked
 }
-
-func (v *webhookView) wrong() []problem { return v.Problems }
 
 type deliveryRow struct{ webhooks.Logged }
 

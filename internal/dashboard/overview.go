@@ -13,7 +13,6 @@ type overviewView struct {
 	Active   int
 	Called   bool // somebody has used a token
 	Plot     plot
-	Classes  []classTotal
 	Groups   []usage.Group
 	Webhooks webhooksSummary
 }
@@ -44,9 +43,6 @@ func overview(c *call) (reply, error) {
 		return reply{}, err
 	}
 	v.Plot = hourly("Requests per hour, 24 hours", start, hours, counted)
-	for i, b := range v.Plot.Bars {
-		v.Classes = append(v.Classes, classTotal{b.Class, classes[i].name, b.Total})
-	}
 	v.Called = v.Called || v.Plot.Total > 0
 	if v.Groups, err = usage.Groups(c.ctx, c.cfg.DB.Reader(), c.guild.ID); err != nil {
 		return reply{}, err

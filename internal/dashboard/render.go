@@ -72,8 +72,10 @@ func (p problems) At(field string) string {
 	return ""
 }
 
-// faulty is a view of a form that may have been filled in wrongly.
-type faulty interface{ wrong() []problem }
+// checked is the part of a view of a form that says what is wrong with it.
+type checked struct{ Problems problems }
+
+func (c *checked) wrong() []problem { return c.Problems }
 
 // readPages reads every template once. Each page is the layout with its own
 // "main"; the pieces that several pages use are in parts.html.
@@ -114,7 +116,7 @@ func (c *call) render(r reply) ([]byte, error) {
 		frame: r.frame, Guild: c.guild, Who: c.who, V: r.view, s: c.Server, Home: Prefix,
 		Style: Prefix + "/assets/" + styleName, Script: Prefix + "/assets/" + scriptName,
 	}
-	if f, ok := r.view.(faulty); ok {
+	if f, ok := r.view.(interface{ wrong() []problem }); ok {
 		o.Problems = f.wrong()
 	}
 	if c.who.ID != "" {

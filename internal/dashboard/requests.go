@@ -23,13 +23,7 @@ type usageView struct {
 	Window  window
 	Windows []window
 	Plot    plot
-	Classes []classTotal
 	Rows    []usageRow
-}
-
-type classTotal struct {
-	Class, Name string
-	Requests    int64
 }
 
 // usageRow is the requests of one operation.
@@ -102,9 +96,6 @@ func (c *call) usageView(token string) (usageView, error) {
 		return v, err
 	}
 	v.Plot = hourly("Requests per hour, "+v.Window.Name, start, v.Window.hours, hours)
-	for i, b := range v.Plot.Bars {
-		v.Classes = append(v.Classes, classTotal{b.Class, classes[i].name, b.Total})
-	}
 	operations, err := usage.Operations(c.ctx, q, c.guild.ID, token, start)
 	if err != nil {
 		return v, err

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -278,50 +279,37 @@ func classify(err error) *fault.Error {
 	return fault.New(fault.Internal, "internal_error", "Something went wrong on our side. The request id helps whoever runs this server to find out what.").Because(err)
 }
 
-func statusOf(f *fault.Error) int {
-	switch f.Kind {
-	case fault.Invalid:
-		if f.Code == errMethod.Code {
-			return http.StatusMethodNotAllowed
-		}
-		return http.StatusBadRequest
-	case fault.Unauthenticated:
-		return http.StatusUnauthorized
-	case fault.Forbidden:
-		return http.StatusForbidden
-	case fault.NotFound:
-		return http.StatusNotFound
-	case fault.Refused:
-		return http.StatusUnprocessableEntity
-	case fault.Conflict:
-		return http.StatusConflict
-	case fault.Limited:
-		return http.StatusTooManyRequests
-	case fault.Upstream, fault.Unavailable:
-		return http.StatusServiceUnavailable
-	default:
-		return http.StatusInternalServerError
-	}
+// statuses are those of the kinds of failure. What is not here is our own.
+var statuses = map[fault.Kind]int{
+	fault.Invalid:         http.StatusBadRequest,
+	fault.Unauthenticated: http.StatusUnauthorized,
+	fault.Forbidden:       http.StatusForbidden,
+	fault.NotFound:        http.StatusNotFound,
+	fault.Refused:         http.StatusUnprocessableEntity,
+	fault.Conflict:        http.StatusConflict,
+	fault.Limited:         http.StatusTooManyRequests,
+	fault.Upstream:        http.StatusServiceUnavailable,
+	fault.Unavailable:     http.StatusServiceUnavailable,
 }
 
-func titleOf(f *fault.Error) string {
-	switch statusOf(f) {
-	case http.StatusUnauthorized:
-		return "Sign in"
-	case http.StatusForbidden:
-		return "Refused"
-	case http.StatusNotFound:
-		return "Not found"
-	case http.StatusTooManyRequests:
-		return "Too often"
-	case http.StatusServiceUnavailable:
-		return "Not available now"
-	case http.StatusInternalServerError:
-		return "Something went wrong"
-	default:
-		return "Not possible"
+func statusOf(f *fault.Error) int {
+	if f.Code == errMethod.Code {
+		return http.StatusMethodNotAllowed
 	}
+	return cmp.Or(statuses[f.Kind], http.StatusInternalServerError)
 }
+
+// titles are those of the pages that say so.
+var titles = map[int]string{
+	http.StatusUnauthorized:        "Sign in",
+	http.StatusForbidden:           "Refused",
+	http.StatusNotFound:            "Not found",
+	http.StatusTooManyRequests:     "Too often",
+	http.StatusServiceUnavailable:  "Not available now",
+	http.StatusInternalServerError: "Something went wrong",
+}
+
+func titleOf(f *fault.Error) string { return cmp.Or(titles[statusOf(f)], "Not possible") }
 
 // log writes the request's line: the route's pattern, never the path, because a
 // link's path is a secret.
@@ -378,15 +366,6 @@ func (c *call) foreignPage(h http.Handler) (reply, error) {
 	rec := &buffered{header: http.Header{}}
 	h.ServeHTTP(rec, c.r)
 	return reply{status: rec.status, header: rec.header, body: rec.body.Bytes()}, nil
-}
-
-// limited spends the address's bucket of sign-ins.
-func (c *call) limited() error {
-	if r := c.cfg.Limits.Spend(c.ctx, auth.LoginKey(c.from), c.cfg.Login); !r.Allowed {
-		return fault.New(fault.Limited, "rate_limited", "Too many sign-ins from your address. Try again in %d seconds.", seconds(r.RetryAfter)).
-			After(max(r.RetryAfter, time.Second))
-	}
-	return nil
 }
 
 func seconds(d time.Duration) int { return max(1, int((d+time.Second-1)/time.Second)) }

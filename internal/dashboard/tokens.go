@@ -80,10 +80,8 @@ type tokenForm struct {
 	Chosen            []string
 	Once              string // so that sending the same form again makes no second token
 	Groups            []scopeGroup
-	Problems          problems
+	checked
 }
-
-func (f *tokenForm) wrong() []problem { return f.Problems }
 
 // Has reports whether a scope is ticked.
 func (f *tokenForm) Has(scope string) bool { return slices.Contains(f.Chosen, scope) }
@@ -93,10 +91,7 @@ func (*tokenForm) Presets() []string { return []string{"7", "30", "90", "365"} }
 
 // Understood is what an allowlist says, one range each.
 func (f *tokenForm) Understood() []netip.Prefix {
-	ranges, err := auth.ParsePrefixes(f.Allow)
-	if err != nil {
-		return nil
-	}
+	ranges, _ := auth.ParsePrefixes(f.Allow) // what is wrong with it stands beside the field
 	return ranges
 }
 
@@ -253,10 +248,8 @@ type tokenView struct {
 	Refusals  []usage.Refusal
 	Replace   string // the form for one like it
 	Typed     string
-	Problems  problems
+	checked
 }
-
-func (v *tokenView) wrong() []problem { return v.Problems }
 
 func showToken(c *call) (reply, error) {
 	v, err := c.tokenView()

@@ -143,10 +143,8 @@ type webhookForm struct {
 	Enabled              bool
 	Once                 string
 	Types                []string
-	Problems             problems
+	checked
 }
-
-func (f *webhookForm) wrong() []problem { return f.Problems }
 
 // Has reports whether an event type is ticked.
 func (f *webhookForm) Has(event string) bool { return slices.Contains(f.Chosen, event) }
