@@ -1,10 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"guildhall/internal/audit"
@@ -39,13 +39,7 @@ func Summaries() ([]Summary, error) {
 		}
 	}
 	slices.SortFunc(all, func(a, b Summary) int {
-		if a.Tag != b.Tag {
-			return tags[a.Tag] - tags[b.Tag]
-		}
-		if a.Path != b.Path {
-			return strings.Compare(a.Path, b.Path)
-		}
-		return strings.Compare(a.Method, b.Method)
+		return cmp.Or(cmp.Compare(tags[a.Tag], tags[b.Tag]), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Method, b.Method))
 	})
 	return all, nil
 }

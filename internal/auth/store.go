@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"guildhall/internal/db"
@@ -38,10 +39,7 @@ func byHashes(ctx context.Context, q db.Querier, hashes []digest) ([]row, error)
 		FROM api_tokens t
 		LEFT JOIN api_token_uses u ON u.token_id = t.id
 		WHERE t.hash = ANY ($1)`, db.ByteArray(list))
-	if err != nil {
-		return nil, fmt.Errorf("read %d tokens: %w", len(hashes), err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "read", strconv.Itoa(len(hashes)), "tokens")
 }
 
 // byGuild returns the guild's tokens, oldest first.
@@ -159,8 +157,5 @@ func storeLastUsed(ctx context.Context, tx *db.Tx, ids []string) error {
 		) AS t
 		ON CONFLICT (token_id) DO UPDATE SET last_used_at = excluded.last_used_at
 		WHERE u.last_used_at <= excluded.last_used_at - interval '1 minute'`, db.Array(ids))
-	if err != nil {
-		return fmt.Errorf("note the use of %d tokens: %w", len(ids), err)
-	}
-	return nil
+	return fault.Wrap(err, "note the use of", strconv.Itoa(len(ids)), "tokens")
 }

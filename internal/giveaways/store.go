@@ -3,6 +3,7 @@ package giveaways
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"guildhall/internal/db"
@@ -302,8 +303,5 @@ func settle(ctx context.Context, tx *db.Tx, g row, r record) (row, error) {
 		FROM moved`,
 		g.GuildID, g.ID, r.Round, r.Seed, r.EntriesHash, r.PastWinners, r.Excluded, r.Drawn, r.Replaced, r.Winners,
 		r.TokenID, r.Reason, r.EntryCount)
-	if err != nil {
-		return row{}, fmt.Errorf("record draw %d of giveaway %s in guild %s: %w", r.Round, g.ID, g.GuildID, err)
-	}
-	return g, nil
+	return g, fault.Wrap(err, "record draw", strconv.Itoa(r.Round), "of giveaway", g.ID, "in guild", g.GuildID)
 }

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 // queue is the name of the one queue. What is in it waits for the chat platform.
@@ -73,10 +75,8 @@ func insert(ctx context.Context, tx *db.Tx, unique river.UniqueOpts, list []Args
 	for i, args := range list {
 		params[i] = river.InsertManyParams{Args: args, InsertOpts: &opts}
 	}
-	if _, err := client.InsertManyFastTx(ctx, tx.Tx.Tx, params); err != nil {
-		return fmt.Errorf("enqueue %d of %s: %w", len(list), list[0].Kind(), err)
-	}
-	return nil
+	_, err = client.InsertManyFastTx(ctx, tx.Tx.Tx, params)
+	return fault.Wrap(err, "enqueue", strconv.Itoa(len(list)), "of", list[0].Kind())
 }
 
 // A job that fails is tried again after growing pauses, until it is a day old.

@@ -1,12 +1,12 @@
 package usage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"guildhall/internal/db"
@@ -204,23 +204,15 @@ func placeText(k addressKey) string {
 }
 
 func compareHours(a, b hourKey) int {
-	for _, n := range []int{
-		strings.Compare(a.guild, b.guild), strings.Compare(a.token, b.token), int(a.hour - b.hour), strings.Compare(a.operation, b.operation),
-	} {
-		if n != 0 {
-			return n
-		}
-	}
-	return int(a.class) - int(b.class)
+	return cmp.Or(cmp.Compare(a.guild, b.guild), cmp.Compare(a.token, b.token), cmp.Compare(a.hour, b.hour),
+		cmp.Compare(a.operation, b.operation), cmp.Compare(a.class, b.class))
 }
 
 func comparePlaces(a, b addressKey) int {
-	for _, n := range []int{strings.Compare(a.guild, b.guild), strings.Compare(a.token, b.token), int(a.day - b.day)} {
-		if n != 0 {
-			return n
-		}
+	if n := cmp.Or(cmp.Compare(a.guild, b.guild), cmp.Compare(a.token, b.token), cmp.Compare(a.day, b.day)); n != 0 {
+		return n
 	}
-	return strings.Compare(placeText(a), placeText(b))
+	return cmp.Compare(placeText(a), placeText(b))
 }
 
 // trim keeps the newest refusals of each guild.
