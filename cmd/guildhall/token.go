@@ -31,10 +31,10 @@ type tokenCreate struct {
 	JSON      bool     `help:"Print one JSON object."`
 }
 
-// created is the token as `--json` prints it.
+// created is a token as `--json` prints it when it is made.
 type created struct {
 	ID          string     `json:"id"`
-	Token       string     `json:"token"`
+	Token       string     `json:"token,omitempty"` // a new one's, once
 	Preview     string     `json:"preview"`
 	GuildID     string     `json:"guild_id"`
 	Name        string     `json:"name"`
@@ -42,6 +42,13 @@ type created struct {
 	IPAllowlist []string   `json:"ip_allowlist"`
 	ExpiresAt   *wire.Time `json:"expires_at"`
 	CreatedAt   wire.Time  `json:"created_at"`
+}
+
+func show(t auth.Token) created {
+	return created{
+		ID: t.ID, Token: t.Secret, Preview: t.Preview, GuildID: t.GuildID, Name: t.Name, Scopes: t.Scopes,
+		IPAllowlist: output.List(t.IPAllowlist), ExpiresAt: wire.AtPtr(t.ExpiresAt), CreatedAt: wire.At(t.CreatedAt),
+	}
 }
 
 func (c *tokenCreate) Run(ctx context.Context, io streams) error {
@@ -69,10 +76,7 @@ func (c *tokenCreate) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	return io.tell(c.JSON, created{
-		ID: t.ID, Token: t.Secret, Preview: t.Preview, GuildID: t.GuildID, Name: t.Name, Scopes: t.Scopes,
-		IPAllowlist: output.List(t.IPAllowlist), ExpiresAt: wire.AtPtr(t.ExpiresAt), CreatedAt: wire.At(t.CreatedAt),
-	}, "%s\n\nid       %s\nguild    %s\nname     %s\nscopes   %s\nexpires  %s\n\nThe token is shown this once. Keep it safe.",
+	return io.tell(c.JSON, show(t), "%s\n\nid       %s\nguild    %s\nname     %s\nscopes   %s\nexpires  %s\n\nThe token is shown this once. Keep it safe.",
 		t.Secret, t.ID, t.GuildID, t.Name, strings.Join(t.Scopes, " "), output.Instant(t.ExpiresAt, "never"))
 }
 
@@ -84,16 +88,9 @@ type tokenList struct {
 
 // listed is a token as the list prints it.
 type listed struct {
-	ID          string     `json:"id"`
-	Preview     string     `json:"preview"`
-	GuildID     string     `json:"guild_id"`
-	Name        string     `json:"name"`
-	Scopes      []string   `json:"scopes"`
-	IPAllowlist []string   `json:"ip_allowlist"`
-	ExpiresAt   *wire.Time `json:"expires_at"`
-	CreatedAt   wire.Time  `json:"created_at"`
-	LastUsedAt  *wire.Time `json:"last_used_at"`
-	RevokedAt   *wire.Time `json:"revoked_at"`
+	created
+	LastUsedAt *wire.Time `json:"last_used_at"`
+	RevokedAt  *wire.Time `json:"revoked_at"`
 }
 
 func (c *tokenList) Run(ctx context.Context, io streams) error {
@@ -109,10 +106,7 @@ func (c *tokenList) Run(ctx context.Context, io streams) error {
 	if c.JSON {
 		all := make([]listed, 0, len(tokens))
 		for _, t := range tokens {
-			all = append(all, listed{
-				ID: t.ID, Preview: t.Preview, GuildID: t.GuildID, Name: t.Name, Scopes: t.Scopes, IPAllowlist: output.List(t.IPAllowlist),
-				ExpiresAt: wire.AtPtr(t.ExpiresAt), CreatedAt: wire.At(t.CreatedAt), LastUsedAt: wire.AtPtr(t.LastUsedAt), RevokedAt: wire.AtPtr(t.RevokedAt),
-			})
+			all = append(all, listed{show(t), wire.AtPtr(t.LastUsedAt), wire.AtPtr(t.RevokedAt)})
 		}
 		return output.JSON(io.out, all)
 	}
