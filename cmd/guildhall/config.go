@@ -184,10 +184,8 @@ func (s Settings) receivers(box *seal.Box) (delivery.Config, error) {
 	if err != nil {
 		return c, fmt.Errorf("GUILDHALL_WEBHOOK_CA: %w", err)
 	}
-	if c.Authorities, err = egress.Authorities(pem); err != nil {
-		return c, fmt.Errorf("GUILDHALL_WEBHOOK_CA: %w", err)
-	}
-	return c, nil
+	c.Authorities, err = egress.Authorities(pem)
+	return c, fault.Wrap(err, "GUILDHALL_WEBHOOK_CA")
 }
 
 // The widest ranges that may be trusted as proxies, in bits. What is wider holds

@@ -163,8 +163,8 @@ func (c *devCommand) prepare(ctx context.Context, url string, progress io.Writer
 		return auth.Token{}, err
 	}
 	defer d.Close()
-	var loaded bool
-	if err := d.Reader().GetContext(ctx, &loaded, `SELECT EXISTS (SELECT 1 FROM guilds)`); err != nil {
+	loaded, err := db.Get[bool](ctx, d.Reader(), `SELECT EXISTS (SELECT 1 FROM guilds)`)
+	if err != nil {
 		return auth.Token{}, fmt.Errorf("look for the demo guild: %w", err)
 	}
 	if !loaded {

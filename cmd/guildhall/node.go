@@ -23,6 +23,7 @@ import (
 	"guildhall/internal/connlimit"
 	"guildhall/internal/db"
 	"guildhall/internal/delivery"
+	"guildhall/internal/fault"
 	"guildhall/internal/installation"
 	"guildhall/internal/monitor"
 	"guildhall/internal/ratelimit"
@@ -312,10 +313,7 @@ func (n *node) open(ctx context.Context, setting, addr string) (net.Listener, er
 			l, err = lc.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", setting, err)
-	}
-	return l, nil
+	return l, fault.Wrap(err, setting)
 }
 
 func unlessClosed(err error) error {

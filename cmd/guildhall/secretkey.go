@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 	"guildhall/internal/installation"
 	"guildhall/internal/output"
 	"guildhall/internal/seal"
@@ -32,10 +33,7 @@ func checkKey(ctx context.Context, url string, box *seal.Box) error {
 		return err
 	}
 	defer d.Close()
-	if err := installation.CheckKey(ctx, d, box); err != nil {
-		return fmt.Errorf("GUILDHALL_SECRET_KEY: %w", err)
-	}
-	return nil
+	return fault.Wrap(installation.CheckKey(ctx, d, box), "GUILDHALL_SECRET_KEY")
 }
 
 // box reads the secret keys, of which the first seals. In test what was written

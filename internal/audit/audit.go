@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 // The types of actors.
@@ -156,11 +157,8 @@ type Filter struct {
 // List returns the guild's newest rows that the filter chooses.
 func List(ctx context.Context, q db.Querier, guild string, f Filter, limit int) ([]Row, error) {
 	query, args := listQuery(guild, f, limit)
-	var rows []Row
-	if err := q.SelectContext(ctx, &rows, query, args...); err != nil {
-		return nil, fmt.Errorf("list the audit log of guild %s: %w", guild, err)
-	}
-	return rows, nil
+	rows, err := db.Select[Row](ctx, q, query, args...)
+	return rows, fault.Wrap(err, "list the audit log of guild", guild)
 }
 
 // listQuery names only what is filtered by: each filter has an index in the

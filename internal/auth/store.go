@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 // row is a token as it is stored, with the database's own time of reading it.
@@ -30,8 +31,7 @@ func byHashes(ctx context.Context, q db.Querier, hashes []digest) ([]row, error)
 	for i := range hashes {
 		list[i] = hashes[i][:]
 	}
-	var rows []row
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[row](ctx, q, `
 		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
 		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at,
 		       clock_timestamp() AS now
@@ -46,18 +46,14 @@ func byHashes(ctx context.Context, q db.Querier, hashes []digest) ([]row, error)
 
 // byGuild returns the guild's tokens, oldest first.
 func byGuild(ctx context.Context, q db.Querier, guild string) ([]row, error) {
-	var rows []row
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[row](ctx, q, `
 		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
 		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now
 		FROM api_tokens t
 		LEFT JOIN api_token_uses u ON u.token_id = t.id
 		WHERE t.guild_id = $1
 		ORDER BY t.created_at, t.id`, guild)
-	if err != nil {
-		return nil, fmt.Errorf("list the tokens of guild %s: %w", guild, err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "list the tokens of guild", guild)
 }
 
 // insert stores r, which expires after the given time by the database's clock,
@@ -74,34 +70,24 @@ func insert(ctx context.Context, tx *db.Tx, r row, expiresIn time.Duration) (row
 		RETURNING id, guild_id, name, preview, hash, scopes, ip_allowlist,
 		          expires_at, created_at, revoked_at, now() AS now`,
 		r.ID, r.GuildID, r.Name, r.Preview, r.Hash, r.Scopes, r.Allow, seconds)
-	if err != nil {
-		return row{}, fmt.Errorf("insert a token of guild %s: %w", r.GuildID, err)
-	}
-	return r, nil
+	return r, fault.Wrap(err, "insert a token of guild", r.GuildID)
 }
 
 // byID returns one token of the guild.
 func byID(ctx context.Context, q db.Querier, guild, id string) (row, error) {
-	var r row
-	err := q.GetContext(ctx, &r, `
+	r, err := db.Get[row](ctx, q, `
 		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
 		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now
 		FROM api_tokens t
 		LEFT JOIN api_token_uses u ON u.token_id = t.id
 		WHERE t.guild_id = $1 AND t.id = $2`, guild, id)
-	if err != nil {
-		return row{}, fmt.Errorf("read token %s of guild %s: %w", id, guild, err)
-	}
-	return r, nil
+	return r, fault.Wrap(err, "read token", id, "of guild", guild)
 }
 
 // guildOf returns the guild of a token.
 func guildOf(ctx context.Context, q db.Querier, id string) (string, error) {
-	var guild string
-	if err := q.GetContext(ctx, &guild, `SELECT guild_id FROM api_tokens WHERE id = $1`, id); err != nil {
-		return "", fmt.Errorf("find the guild of token %s: %w", id, err)
-	}
-	return guild, nil
+	guild, err := db.Get[string](ctx, q, `SELECT guild_id FROM api_tokens WHERE id = $1`, id)
+	return guild, fault.Wrap(err, "find the guild of token", id)
 }
 
 // revoke marks the token. It returns the token before and after, and the epoch
@@ -124,10 +110,8 @@ func revoke(ctx context.Context, tx *db.Tx, guild, id string) (was, is row, epoc
 			return row{}, row{}, 0, fmt.Errorf("revoke token %s: %w", id, err)
 		}
 	}
-	if err := tx.GetContext(ctx, &epoch, `SELECT epoch FROM auth_epoch`); err != nil {
-		return row{}, row{}, 0, fmt.Errorf("read the epoch of tokens: %w", err)
-	}
-	return was, is, epoch, nil
+	err = tx.GetContext(ctx, &epoch, `SELECT epoch FROM auth_epoch`)
+	return was, is, epoch, fault.Wrap(err, "read the epoch of tokens")
 }
 
 // revokeOf marks the guild's tokens that are not revoked and returns them, with the
@@ -139,28 +123,20 @@ func revokeOf(ctx context.Context, tx *db.Tx, guild string) (rows []row, epoch i
 		RETURNING id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at, created_at, revoked_at, now() AS now`, guild); err != nil {
 		return nil, 0, fmt.Errorf("revoke the tokens of guild %s: %w", guild, err)
 	}
-	if err := tx.GetContext(ctx, &epoch, `SELECT epoch FROM auth_epoch`); err != nil {
-		return nil, 0, fmt.Errorf("read the epoch of tokens: %w", err)
-	}
-	return rows, epoch, nil
+	err = tx.GetContext(ctx, &epoch, `SELECT epoch FROM auth_epoch`)
+	return rows, epoch, fault.Wrap(err, "read the epoch of tokens")
 }
 
 func guildExists(ctx context.Context, q db.Querier, guild string) (there bool, err error) {
-	if err := q.GetContext(ctx, &there, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild); err != nil {
-		return false, fmt.Errorf("look for guild %s: %w", guild, err)
-	}
-	return there, nil
+	err = q.GetContext(ctx, &there, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
+	return there, fault.Wrap(err, "look for guild", guild)
 }
 
 // guildsAfter returns the next guilds that have tokens, in the order of their ids.
 func guildsAfter(ctx context.Context, q db.Querier, after string) ([]string, error) {
-	var ids []string
-	err := q.SelectContext(ctx, &ids, `
+	ids, err := db.Select[string](ctx, q, `
 		SELECT DISTINCT guild_id FROM api_tokens WHERE guild_id > $1 ORDER BY guild_id LIMIT 100`, after)
-	if err != nil {
-		return nil, fmt.Errorf("list the guilds that have tokens: %w", err)
-	}
-	return ids, nil
+	return ids, fault.Wrap(err, "list the guilds that have tokens")
 }
 
 // behind counts the live nodes that have not reached the epoch yet.
@@ -169,10 +145,7 @@ func behind(ctx context.Context, q db.Querier, epoch int64) (nodes int, err erro
 		SELECT count(*) FROM auth_nodes
 		WHERE epoch < $1 AND seen_at > now() - $2::bigint * interval '1 second'`,
 		epoch, int64(nodeTimeout/time.Second))
-	if err != nil {
-		return 0, fmt.Errorf("ask for the epochs of the nodes: %w", err)
-	}
-	return nodes, nil
+	return nodes, fault.Wrap(err, "ask for the epochs of the nodes")
 }
 
 // storeLastUsed writes that the tokens were used just now, unless that was written

@@ -2,7 +2,6 @@ package cases
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"guildhall/internal/db"
@@ -102,12 +101,9 @@ const (
 // list returns the page of the guild's cases that pass f, and one case more when
 // there is one: newest first, or by their last change.
 func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]row, error) {
-	var rows []row
 	sql, args := query(guild, f, p)
-	if err := q.SelectContext(ctx, &rows, sql, args...); err != nil {
-		return nil, fmt.Errorf("list cases of guild %s: %w", guild, err)
-	}
-	return rows, nil
+	rows, err := db.Select[row](ctx, q, sql, args...)
+	return rows, fault.Wrap(err, "list cases of guild", guild)
 }
 
 // query is the statement that lists the cases of guild that pass f, and its
@@ -133,28 +129,23 @@ func query(guild string, f filter, p page.P) (string, []any) {
 
 // get returns one case. It is NotFound when the guild has no such case.
 func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
-	var c row
-	err := q.GetContext(ctx, &c, byID, guild, id)
+	c, err := db.Get[row](ctx, q, byID, guild, id)
 	return c, found(err, guild, id)
 }
 
 // lock returns one case and keeps others from changing it until tx ends. It is
 // NotFound when the guild has no such case.
 func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
-	var c row
-	err := tx.GetContext(ctx, &c, byID+`
+	c, err := db.Get[row](ctx, tx, byID+`
 		FOR NO KEY UPDATE`, guild, id)
 	return c, found(err, guild, id)
 }
 
 func found(err error, guild, id string) error {
-	switch {
-	case db.Missing(err):
+	if db.Missing(err) {
 		return fault.New(fault.NotFound, "not_found", "No such case.")
-	case err != nil:
-		return fmt.Errorf("read case %s of guild %s: %w", id, guild, err)
 	}
-	return nil
+	return fault.Wrap(err, "read case", id, "of guild", guild)
 }
 
 // insert gives the case the guild's next number and stores it. Its instant is
@@ -173,10 +164,7 @@ func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
 		JOIN guilds home ON home.id = $1
 		RETURNING `+columns,
 		c.GuildID, c.ID, c.UserID, c.ModeratorID, c.Type, c.Reason, c.Status, c.Source)
-	if err != nil {
-		return row{}, fmt.Errorf("insert case in guild %s: %w", c.GuildID, err)
-	}
-	return c, nil
+	return c, fault.Wrap(err, "insert case in guild", c.GuildID)
 }
 
 // edit stores the reason and the expiry of c.
@@ -190,33 +178,13 @@ func edit(ctx context.Context, tx *db.Tx, c row) (row, error) {
 		  AND id = $2
 		RETURNING `+columns,
 		c.GuildID, c.ID, c.Reason, c.ExpiresAt)
-	if err != nil {
-		return row{}, fmt.Errorf("edit case %s of guild %s: %w", c.ID, c.GuildID, err)
-	}
-	return c, nil
-}
-
-// ref names a case.
-type ref struct {
-	GuildID string `db:"guild_id"`
-	ID      string `db:"id"`
-}
-
-// overdue returns up to n active cases whose expiry has passed, longest overdue
-// first.
-func overdue(ctx context.Context, q db.Querier, n int) ([]ref, error) {
-	var list []ref
-	if err := q.SelectContext(ctx, &list, due, n); err != nil {
-		return nil, fmt.Errorf("look for overdue cases: %w", err)
-	}
-	return list, nil
+	return c, fault.Wrap(err, "edit case", c.ID, "of guild", c.GuildID)
 }
 
 // expire turns those of the guild's cases into expired ones that are still due
 // and that nobody else holds, and returns them.
 func expire(ctx context.Context, tx *db.Tx, guild string, ids []string) ([]row, error) {
-	var rows []row
-	err := tx.SelectContext(ctx, &rows, `
+	rows, err := db.Select[row](ctx, tx, `
 		WITH free AS (
 			SELECT id AS free_id
 			FROM cases
@@ -234,8 +202,5 @@ func expire(ctx context.Context, tx *db.Tx, guild string, ids []string) ([]row, 
 		WHERE c.guild_id = $1
 		  AND c.id = free_id
 		RETURNING `+columns, guild, db.Array(ids))
-	if err != nil {
-		return nil, fmt.Errorf("expire cases of guild %s: %w", guild, err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "expire cases of guild", guild)
 }

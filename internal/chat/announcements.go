@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 // Withdraw deletes an intent whose message has certainly not been posted, so
@@ -26,8 +27,7 @@ func Withdraw(ctx context.Context, tx *db.Tx, guild, id string) (bool, error) {
 // State returns the state of an intent; it is empty when there is no such
 // intent.
 func State(ctx context.Context, tx *db.Tx, guild, id string) (string, error) {
-	var state string
-	err := tx.GetContext(ctx, &state, `
+	state, err := db.Get[string](ctx, tx, `
 		SELECT state FROM chat_intents
 		WHERE guild_id = $1
 		  AND id = $2`, guild, id)
@@ -63,9 +63,6 @@ const unposted = `
 // failed longer ago than the longest pause between two tries. Those older than a
 // day are left alone.
 func Unposted(ctx context.Context, tx *db.Tx, limit int) ([]Intent, error) {
-	var list []Intent
-	if err := tx.SelectContext(ctx, &list, unposted, limit); err != nil {
-		return nil, fmt.Errorf("look for announcements that nobody posts: %w", err)
-	}
-	return list, nil
+	list, err := db.Select[Intent](ctx, tx, unposted, limit)
+	return list, fault.Wrap(err, "look for announcements that nobody posts")
 }

@@ -89,10 +89,7 @@ func Prepare(ctx context.Context, tx *db.Tx, in Intent) (Intent, error) {
 		RETURNING `+intentColumns,
 		in.GuildID, in.ID, in.Kind, in.SubjectID, in.ChannelID, in.ReplyTo, in.Content, in.AuthorID,
 		in.TokenID, in.Key, in.Fingerprint, Nonce(in.ID), in.Mentions)
-	if err != nil {
-		return Intent{}, fmt.Errorf("store the intent to say something in channel %s: %w", in.ChannelID, err)
-	}
-	return in, nil
+	return in, fault.Wrap(err, "store the intent to say something in channel", in.ChannelID)
 }
 
 // ErrTaken says that somebody else is sending the intent's message right now.
@@ -106,8 +103,7 @@ var ErrTaken = errors.New("the message is being sent by somebody else")
 // It stays until it is certain that nothing was: that is so for an intent that
 // was refused the only time it was sent, and after the channel has been read.
 func Take(ctx context.Context, tx *db.Tx, guild, id string) (Intent, error) {
-	var in Intent
-	err := tx.GetContext(ctx, &in, `
+	in, err := db.Get[Intent](ctx, tx, `
 		UPDATE chat_intents i
 		SET state = 'sending', lease_until = now() + make_interval(secs => $3), lease_gen = i.lease_gen + 1, settled_at = NULL,
 		    first_sent_at = coalesce(i.first_sent_at, was.now)
@@ -129,17 +125,13 @@ func Take(ctx context.Context, tx *db.Tx, guild, id string) (Intent, error) {
 			return Intent{}, ErrTaken
 		}
 	}
-	if err != nil {
-		return Intent{}, fmt.Errorf("take intent %s of guild %s: %w", id, guild, err)
-	}
-	return in, nil
+	return in, fault.Wrap(err, "take intent", id, "of guild", guild)
 }
 
 // Resume finds the unfinished intent of an earlier run of the same request and
 // locks it; nil when there is none.
 func Resume(ctx context.Context, tx *db.Tx, guild, token, key string, fingerprint []byte) (*Intent, error) {
-	var in Intent
-	err := tx.GetContext(ctx, &in, `
+	in, err := db.Get[Intent](ctx, tx, `
 		SELECT `+intentColumns+`, i.first_sent_at IS NOT NULL AS tried
 		FROM chat_intents i
 		WHERE token_id = $2 AND key = $3 AND guild_id = $1 AND fingerprint = $4
@@ -237,8 +229,7 @@ func Find(ctx context.Context, d db.Doer, p Platform, in *Intent) (string, error
 // Settle records in the caller's unit what became of an intent. False means
 // that the caller has lost the lease to somebody else and must undo its unit.
 func Settle(ctx context.Context, tx *db.Tx, in Intent, state, messageID string) (bool, error) {
-	var ours []bool
-	err := tx.SelectContext(ctx, &ours, `
+	ours, err := db.Select[bool](ctx, tx, `
 		UPDATE chat_intents
 		SET state = $4, message_id = nullif($5, ''), lease_until = NULL, settled_at = now(),
 		    first_sent_at = CASE WHEN $4 = 'refused' THEN NULL ELSE first_sent_at END
@@ -292,10 +283,7 @@ func Abandoned(ctx context.Context, d db.Doer, kind string, limit int) ([]Intent
 			ORDER BY created_at
 			LIMIT $2`, kind, limit)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("look for abandoned intents: %w", err)
-	}
-	return list, nil
+	return list, fault.Wrap(err, "look for abandoned intents")
 }
 
 // Sweep has finish end the abandoned intents of the given kinds, a few at a

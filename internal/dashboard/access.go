@@ -60,8 +60,7 @@ func (c *call) enter(id string) (guild, error) {
 	if !slices.Contains(c.who.Guilds, id) {
 		return guild{}, errNotHere
 	}
-	var g guild
-	err := c.cfg.DB.Reader().GetContext(c.ctx, &g, `SELECT id, name FROM guilds WHERE id = $1`, id)
+	g, err := db.Get[guild](c.ctx, c.cfg.DB.Reader(), `SELECT id, name FROM guilds WHERE id = $1`, id)
 	if db.Missing(err) {
 		return guild{}, errNotHere
 	}

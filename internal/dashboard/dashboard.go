@@ -25,6 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 	"guildhall/internal/ratelimit"
 	"guildhall/internal/seal"
 	"guildhall/internal/webhooks"
@@ -210,8 +211,5 @@ func Prune(ctx context.Context, d db.Doer) (deleted int, err error) {
 		deleted = int(sessions) + links + marks
 		return err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("prune the dashboard's sessions: %w", err)
-	}
-	return deleted, nil
+	return deleted, fault.Wrap(err, "prune the dashboard's sessions")
 }

@@ -52,9 +52,9 @@ func home(c *call) (reply, error) {
 			Discord: c.cfg.Discord != nil, SignedOut: c.r.URL.Query().Has("signed_out"), StandIn: c.standIn != nil,
 		}}, nil
 	}
-	var here []guild
-	if err := c.cfg.DB.Reader().SelectContext(c.ctx, &here, `
-		SELECT id, name FROM guilds WHERE id = ANY ($1) ORDER BY name, id`, db.Array(c.who.Guilds)); err != nil {
+	here, err := db.Select[guild](c.ctx, c.cfg.DB.Reader(), `
+		SELECT id, name FROM guilds WHERE id = ANY ($1) ORDER BY name, id`, db.Array(c.who.Guilds))
+	if err != nil {
 		return reply{}, fmt.Errorf("list guilds: %w", err)
 	}
 	return reply{page: "guilds", frame: frame{Title: "Servers"}, view: here}, nil
@@ -170,10 +170,8 @@ func once(ctx context.Context, tx *db.Tx, guild, kind, name string) (bool, error
 
 // known are those of the guilds that are here.
 func (c *call) known(ids []string) (here []string, err error) {
-	if err := c.cfg.DB.Reader().SelectContext(c.ctx, &here, `SELECT id FROM guilds WHERE id = ANY ($1) ORDER BY id`, db.Array(ids)); err != nil {
-		return nil, fmt.Errorf("look for guilds: %w", err)
-	}
-	return here, nil
+	err = c.cfg.DB.Reader().SelectContext(c.ctx, &here, `SELECT id FROM guilds WHERE id = ANY ($1) ORDER BY id`, db.Array(ids))
+	return here, fault.Wrap(err, "look for guilds")
 }
 
 // plainPath is every path of the dashboard's that a sign-in may lead to.
@@ -235,8 +233,7 @@ func showLink(c *call) (reply, error) {
 	}
 	key := c.r.PathValue("key")
 	hash := sha256.Sum256([]byte(key))
-	var g guild
-	err := c.cfg.DB.Reader().GetContext(c.ctx, &g, `
+	g, err := db.Get[guild](c.ctx, c.cfg.DB.Reader(), `
 		SELECT g.id, g.name
 		FROM dashboard_links l
 		JOIN guilds g ON g.id = l.guild_id

@@ -261,13 +261,13 @@ type sessionRow struct {
 const maxSessions = 100
 
 func listSessions(c *call) (reply, error) {
-	var rows []sessionRow
-	if err := c.cfg.DB.Reader().SelectContext(c.ctx, &rows, `
+	rows, err := db.Select[sessionRow](c.ctx, c.cfg.DB.Reader(), `
 		SELECT id, address, agent, created_at, seen_at, expires_at
 		FROM dashboard_sessions
 		WHERE account = $1 AND expires_at > now()
 		ORDER BY created_at DESC, id DESC
-		LIMIT $2`, c.who.account(), maxSessions); err != nil {
+		LIMIT $2`, c.who.account(), maxSessions)
+	if err != nil {
 		return reply{}, fmt.Errorf("list sessions: %w", err)
 	}
 	for i := range rows {

@@ -53,9 +53,8 @@ type granted struct {
 // and the guilds that are in the database.
 func NewStandIn(d *db.DB) (*Discord, error) {
 	s := &standIn{codes: map[string]granted{}, tokens: map[string]string{}, mux: http.NewServeMux()}
-	s.guilds = func(ctx context.Context) (ids []string, err error) {
-		err = d.Reader().SelectContext(ctx, &ids, `SELECT id FROM guilds ORDER BY id LIMIT 200`)
-		return ids, err
+	s.guilds = func(ctx context.Context) ([]string, error) {
+		return db.Select[string](ctx, d.Reader(), `SELECT id FROM guilds ORDER BY id LIMIT 200`)
 	}
 	var err error
 	if s.page, err = template.ParseFS(files, "templates/stand-in.html"); err != nil {

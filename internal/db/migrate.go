@@ -19,6 +19,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverdatabasesql"
 	"github.com/riverqueue/river/rivermigrate"
 
+	"guildhall/internal/fault"
 	"guildhall/migrations"
 )
 
@@ -171,10 +172,7 @@ func olderPrograms(ctx context.Context, pool *sql.DB, migration int64, silent ti
 			  AND coalesce(substring(application_name FROM ' ([0-9]+)$')::bigint, 0) < $1
 			  AND (state IS DISTINCT FROM 'idle' OR state_change > now() - make_interval(secs => $2))
 		) AS programs`, migration, silent.Seconds()).Scan(&found)
-	if err != nil {
-		return nil, fmt.Errorf("look for programs of an older release: %w", err)
-	}
-	return found, nil
+	return found, fault.Wrap(err, "look for programs of an older release")
 }
 
 // againWhileLocked repeats do while it meets a lock that somebody holds.

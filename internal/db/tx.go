@@ -17,6 +17,18 @@ type Querier interface {
 	SelectContext(ctx context.Context, dest any, query string, args ...any) error
 }
 
+// Get reads one row. The error is Missing when there is none.
+func Get[T any](ctx context.Context, q Querier, query string, args ...any) (row T, err error) {
+	err = q.GetContext(ctx, &row, query, args...)
+	return row, err
+}
+
+// Select reads all rows.
+func Select[T any](ctx context.Context, q Querier, query string, args ...any) (rows []T, err error) {
+	err = q.SelectContext(ctx, &rows, query, args...)
+	return rows, err
+}
+
 // Doer opens units of work.
 type Doer interface {
 	Do(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error

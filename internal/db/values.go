@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
+
+	"guildhall/internal/fault"
 )
 
 // NewID mints a UUIDv7: unique, and in the order of its making.
@@ -111,10 +113,8 @@ func Copy(ctx context.Context, tx *Tx, table string, columns []string, next func
 			return err
 		}
 	}
-	if _, err := stmt.ExecContext(ctx); err != nil {
-		return fmt.Errorf("copy into %s: %w", table, err)
-	}
-	return nil
+	_, err = stmt.ExecContext(ctx)
+	return fault.Wrap(err, "copy into", table)
 }
 
 // CopyRows streams rows into columns of a table, which are listed as a SELECT lists

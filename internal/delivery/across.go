@@ -17,13 +17,13 @@ import (
 func lookAcross(ctx context.Context, q db.Querier, now *time.Time, after endpointID, full []string) ([]*candidate, error) {
 	var found []*candidate
 	for lane := laneUrgent; lane < laneClosed; lane++ {
-		var due []*candidate
-		if err := q.SelectContext(ctx, &due, `
+		due, err := db.Select[*candidate](ctx, q, `
 			SELECT guild_id, endpoint_id, lane, false AS fresh, true AS known
 			FROM webhook_schedule
 			WHERE lane = $2 AND next_due <= coalesce($1::timestamptz, now()) AND endpoint_id <> ALL ($3::text[])
 			ORDER BY next_due
-			LIMIT $4`, now, lane, db.Array(full), claimSize); err != nil {
+			LIMIT $4`, now, lane, db.Array(full), claimSize)
+		if err != nil {
 			return nil, fmt.Errorf("look for what is due in lane %d: %w", lane, err)
 		}
 		found = append(found, due...)
@@ -63,11 +63,11 @@ func readLanes(ctx context.Context, q db.Querier, fresh []*candidate) error {
 	if err != nil {
 		return fmt.Errorf("render endpoints: %w", err)
 	}
-	var lanes []schedule
-	if err := q.SelectContext(ctx, &lanes, `
+	lanes, err := db.Select[schedule](ctx, q, `
 		SELECT s.guild_id, s.endpoint_id, s.lane
 		FROM jsonb_to_recordset($1::jsonb) AS p (guild_id text, endpoint_id text)
-		JOIN webhook_schedule s ON s.guild_id = p.guild_id AND s.endpoint_id = p.endpoint_id`, string(in)); err != nil {
+		JOIN webhook_schedule s ON s.guild_id = p.guild_id AND s.endpoint_id = p.endpoint_id`, string(in))
+	if err != nil {
 		return fmt.Errorf("read the lanes of endpoints: %w", err)
 	}
 	known := make(map[endpointID]int, len(lanes))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 const (
@@ -73,15 +74,11 @@ var lookGuilds = newStatement(2, `
 // whose time has come. It locks nothing.
 func lookAt(ctx context.Context, q db.Querier, oneGuild bool, now *time.Time, guilds []string) (found []*candidate, err error) {
 	err = run(lookGuilds, oneGuild, guilds, func(g string) string { return g }, func(query, in string, guild ...any) error {
-		var some []*candidate
-		err := q.SelectContext(ctx, &some, query, append([]any{now, in}, guild...)...)
+		some, err := db.Select[*candidate](ctx, q, query, append([]any{now, in}, guild...)...)
 		found = append(found, some...)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("look at guilds: %w", err)
-	}
-	return found, nil
+	return found, fault.Wrap(err, "look at guilds")
 }
 
 // look finds what may be due, whoever recorded it and whoever had it in hand:
@@ -91,8 +88,7 @@ func lookAt(ctx context.Context, q db.Querier, oneGuild bool, now *time.Time, gu
 // nothing and reads at most claimSize index entries of a kind, however many
 // endpoints and deliveries wait.
 func look(ctx context.Context, q db.Querier, now *time.Time, after endpointID, full []string) ([]*candidate, error) {
-	var found []*candidate
-	err := q.SelectContext(ctx, &found, `
+	found, err := db.Select[*candidate](ctx, q, `
 		WITH RECURSIVE hop AS (
 			(
 				SELECT guild_id, endpoint_id, 1 AS n
@@ -216,15 +212,11 @@ func lockIdle(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, of 
 	}
 	var rows []schedule
 	err := run(lockSchedules, oneGuild, of, func(c *candidate) string { return c.GuildID }, func(query, in string, guild ...any) error {
-		var held []schedule
-		err := tx.SelectContext(ctx, &held, query, append([]any{now, in}, guild...)...)
+		held, err := db.Select[schedule](ctx, tx, query, append([]any{now, in}, guild...)...)
 		rows = append(rows, held...)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("lock schedules: %w", err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "lock schedules")
 }
 
 // What of an endpoint's deliveries a claim may take.
@@ -406,13 +398,9 @@ var takeDeliveries = newStatement(4, `
 func take(ctx context.Context, tx *db.Tx, oneGuild bool, now time.Time, lease time.Duration, orders []order) ([]claimed, error) {
 	var rows []claimed
 	err := run(takeDeliveries, oneGuild, orders, func(o order) string { return o.GuildID }, func(query, in string, guild ...any) error {
-		var leased []claimed
-		err := tx.SelectContext(ctx, &leased, query, append([]any{now, in, lease.Seconds(), parkSize}, guild...)...)
+		leased, err := db.Select[claimed](ctx, tx, query, append([]any{now, in, lease.Seconds(), parkSize}, guild...)...)
 		rows = append(rows, leased...)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("lease deliveries: %w", err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "lease deliveries")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 const (
@@ -61,8 +62,7 @@ func (d *Deliverer) maintenanceLoop(ctx context.Context) {
 // tables reads all of a flood for each row that it looks up. Smaller tables do
 // not matter.
 func (d *Deliverer) countRows(ctx context.Context) error {
-	var grown []string
-	err := d.db.Reader().SelectContext(ctx, &grown, `
+	grown, err := db.Select[string](ctx, d.db.Reader(), `
 		SELECT s.relname
 		FROM pg_stat_user_tables s
 		JOIN pg_class c ON c.oid = s.relid
@@ -131,8 +131,7 @@ type backlog struct {
 // turn, until all of them are done.
 func (d *Deliverer) follow(ctx context.Context) error {
 	for ctx.Err() == nil {
-		var todo []backlog
-		err := d.db.Reader().SelectContext(ctx, &todo, `
+		todo, err := db.Select[backlog](ctx, d.db.Reader(), `
 			(
 				SELECT guild_id, endpoint_id
 				FROM webhook_schedule
@@ -225,10 +224,7 @@ func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog) (int, err
 		UPDATE webhook_schedule
 		SET releasing = $4, next_due = CASE WHEN $5 THEN least(next_due, greatest($3, not_before)) ELSE next_due END
 		WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID, now, n == chunk, n > 0)
-	if err != nil {
-		return 0, fmt.Errorf("plan what was released for endpoint %s: %w", b.EndpointID, err)
-	}
-	return n, nil
+	return n, fault.Wrap(err, "plan what was released for endpoint", b.EndpointID)
 }
 
 // put holds a chunk of what waits for a disabled endpoint, or gives up a chunk
@@ -265,8 +261,7 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 		}
 		n += held
 	}
-	var left bool
-	err = tx.GetContext(ctx, &left, `
+	left, err := db.Get[bool](ctx, tx, `
 		SELECT EXISTS (
 			SELECT FROM webhook_deliveries
 			WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'pending')`, b.GuildID, b.EndpointID)
@@ -288,10 +283,7 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 			SET next_due = $3
 			WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID, due)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("plan what is left for endpoint %s: %w", b.EndpointID, err)
-	}
-	return n, nil
+	return n, fault.Wrap(err, "plan what is left for endpoint", b.EndpointID)
 }
 
 // moveLog writes the log rows that were put aside.
@@ -303,21 +295,15 @@ func (d *Deliverer) moveLog(ctx context.Context) error {
 	return d.repeat(ctx, moveUnlogged)
 }
 
-// rowOf names a delivery.
-type rowOf struct {
-	GuildID string `db:"guild_id"`
-	ID      string `db:"id"`
-}
-
 // byGuild does something with the deliveries that a look without locks has found,
 // guild by guild. The look's last parameter says how many; it returns how many
 // there were.
 func byGuild(ctx context.Context, tx *db.Tx, do func(guild string, ids []string) error, look string, args ...any) (int, error) {
-	var found []rowOf
-	if err := tx.SelectContext(ctx, &found, look, append(args, chunk)...); err != nil {
+	found, err := db.Select[db.Found](ctx, tx, look, append(args, chunk)...)
+	if err != nil {
 		return 0, err
 	}
-	for guild, part := range db.ByGuild(found, func(r rowOf) string { return r.GuildID }) {
+	for guild, part := range db.ByGuild(found, func(r db.Found) string { return r.GuildID }) {
 		ids := make([]string, len(part))
 		for i, r := range part {
 			ids[i] = r.ID
@@ -356,10 +342,7 @@ func moveUnlogged(ctx context.Context, tx *db.Tx) (int, error) {
 		WHERE unlogged IS NOT NULL
 		ORDER BY guild_id, id
 		LIMIT $1`)
-	if err != nil {
-		return 0, fmt.Errorf("write put-aside attempts: %w", err)
-	}
-	return n, nil
+	return n, fault.Wrap(err, "write put-aside attempts")
 }
 
 // repairWalk is where the next repair begins.

@@ -46,10 +46,8 @@ const countLost = `SELECT count(*) FROM (
 
 // CountLost returns how many deliveries Recover would queue, at most limit.
 func CountLost(ctx context.Context, q db.Querier, guild, endpoint string, since time.Time, limit int) (n int, err error) {
-	if err := q.GetContext(ctx, &n, countLost, guild, endpoint, since, limit); err != nil {
-		return 0, fmt.Errorf("count what endpoint %s of guild %s has lost: %w", endpoint, guild, err)
-	}
-	return n, nil
+	err = q.GetContext(ctx, &n, countLost, guild, endpoint, since, limit)
+	return n, fault.Wrap(err, "count what endpoint", endpoint, "of guild", guild, "has lost")
 }
 
 // recoverStep bounds the rows that one statement of Recover makes.
@@ -66,10 +64,7 @@ func Register(ctx context.Context, tx *db.Tx, guild, endpoint string, enabled bo
 		INSERT INTO webhook_schedule (guild_id, endpoint_id, disposition)
 		VALUES ($1, $2, CASE WHEN $3 THEN 'send' ELSE 'hold' END)
 		ON CONFLICT DO NOTHING`, guild, endpoint, enabled)
-	if err != nil {
-		return fmt.Errorf("make the schedule of endpoint %s of guild %s: %w", endpoint, guild, err)
-	}
-	return nil
+	return fault.Wrap(err, "make the schedule of endpoint", endpoint, "of guild", guild)
 }
 
 // Disable switches an endpoint off, for a reason of the service's or, if it is
@@ -117,10 +112,7 @@ func dispose(ctx context.Context, tx *db.Tx, guild, endpoint, disposition string
 		ON CONFLICT (guild_id, endpoint_id) DO UPDATE
 		SET disposition = excluded.disposition, releasing = excluded.releasing, next_due = excluded.next_due`,
 		guild, endpoint, disposition)
-	if err != nil {
-		return fmt.Errorf("set the schedule of endpoint %s of guild %s to %s: %w", endpoint, guild, disposition, err)
-	}
-	return nil
+	return fault.Wrap(err, "set the schedule of endpoint", endpoint, "of guild", guild, "to", disposition)
 }
 
 // ResetHealth forgets an endpoint's failures, so that what is due goes out now:
@@ -131,10 +123,7 @@ func ResetHealth(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 		SET failures = 0, refusals = 0, blocks = 0, blocked_until = NULL, quiet_until = NULL, failing_since = NULL, warned = 0,
 		    next_due = least(next_due, now())
 		WHERE guild_id = $1 AND endpoint_id = $2`, guild, endpoint)
-	if err != nil {
-		return fmt.Errorf("reset the health of endpoint %s of guild %s: %w", endpoint, guild, err)
-	}
-	return nil
+	return fault.Wrap(err, "reset the health of endpoint", endpoint, "of guild", guild)
 }
 
 // Redeliver queues the event of a delivery once more, under the same event id
@@ -147,8 +136,7 @@ func Redeliver(ctx context.Context, tx *db.Tx, guild, endpoint, delivery string)
 	if err != nil {
 		return "", err
 	}
-	var fresh string
-	err = tx.GetContext(ctx, &fresh, `
+	fresh, err := db.Get[string](ctx, tx, `
 		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, event_at, cause, state, fresh, urgent)
 		SELECT d.guild_id, d.endpoint_id, d.event_id, ev.type, ev.occurred_at, 'redelivery', CASE WHEN $4 THEN 'pending' ELSE 'held' END, false, $4
 		FROM webhook_deliveries d
@@ -158,10 +146,7 @@ func Redeliver(ctx context.Context, tx *db.Tx, guild, endpoint, delivery string)
 	if db.Missing(err) {
 		return "", noSuchDelivery
 	}
-	if err != nil {
-		return "", fmt.Errorf("redeliver %s of guild %s: %w", delivery, guild, err)
-	}
-	return fresh, nil
+	return fresh, fault.Wrap(err, "redeliver", delivery, "of guild", guild)
 }
 
 // Recover queues the events of failed deliveries that were created since the
@@ -257,8 +242,5 @@ func makeDue(ctx context.Context, tx *db.Tx, guild, endpoint string, evenDisable
 	if db.Missing(err) {
 		return false, noSuchEndpoint
 	}
-	if err != nil {
-		return false, fmt.Errorf("make endpoint %s of guild %s due: %w", endpoint, guild, err)
-	}
-	return send, nil
+	return send, fault.Wrap(err, "make endpoint", endpoint, "of guild", guild, "due")
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 const (
@@ -50,10 +51,7 @@ func expireHeld(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
 		WHERE state = 'held' AND event_at < coalesce($1::timestamptz, now()) - $2 * interval '1 second'
 		ORDER BY event_at
 		LIMIT $3`, now, keep.Seconds())
-	if err != nil {
-		return 0, fmt.Errorf("give up what is held for too long: %w", err)
-	}
-	return n, nil
+	return n, fault.Wrap(err, "give up what is held for too long")
 }
 
 func pruneAttempts(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {

@@ -253,8 +253,7 @@ var learnSchedules = newStatement(2, `
 func learn(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch []result) ([]change, error) {
 	var rows []schedule
 	err := run(learnSchedules, oneGuild, batch, func(r result) string { return r.GuildID }, func(query, in string, guild ...any) error {
-		var held []schedule
-		err := tx.SelectContext(ctx, &held, query, append([]any{now, in}, guild...)...)
+		held, err := db.Select[schedule](ctx, tx, query, append([]any{now, in}, guild...)...)
 		rows = append(rows, held...)
 		return err
 	})

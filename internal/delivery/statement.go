@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 // A statement works on rows that come as a list in JSON, each of which names its
@@ -72,8 +73,6 @@ func planInOrder(ctx context.Context, tx *db.Tx) error {
 }
 
 func plan(ctx context.Context, tx *db.Tx, settings string) error {
-	if _, err := tx.ExecContext(ctx, `SELECT `+settings); err != nil {
-		return fmt.Errorf("set how statements are planned: %w", err)
-	}
-	return nil
+	_, err := tx.ExecContext(ctx, `SELECT `+settings)
+	return fault.Wrap(err, "set how statements are planned")
 }

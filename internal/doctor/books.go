@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 // What one statement reads at most: wallets with their ledgers, and guilds.
@@ -56,18 +57,14 @@ type balance struct {
 }
 
 func balances(ctx context.Context, q db.Querier, guild, after string) ([]balance, error) {
-	var rows []balance
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[balance](ctx, q, `
 		SELECT w.user_id, w.balance::text, coalesce(l.sum, 0)::text AS sum
 		FROM (SELECT user_id, balance FROM wallets
 		      WHERE guild_id = $1 AND user_id > $2 ORDER BY user_id LIMIT $3) AS w
 		CROSS JOIN LATERAL (SELECT sum(delta) FROM ledger_entries AS l
 		                    WHERE l.guild_id = $1 AND l.user_id = w.user_id) AS l
 		ORDER BY w.user_id`, guild, after, walletStep)
-	if err != nil {
-		return nil, fmt.Errorf("add up ledgers of guild %s: %w", guild, err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "add up ledgers of guild", guild)
 }
 
 // withoutWallet returns members with a ledger and no wallet. It hops from member
@@ -117,8 +114,8 @@ func (x *examination) eachGuild(ctx context.Context, do func(guild string) error
 		return nil
 	}
 	for after, more := "", true; more; {
-		var ids []string
-		if err := x.db.Reader().SelectContext(ctx, &ids, `SELECT id FROM guilds WHERE id > $1 ORDER BY id LIMIT $2`, after, guildStep); err != nil {
+		ids, err := db.Select[string](ctx, x.db.Reader(), `SELECT id FROM guilds WHERE id > $1 ORDER BY id LIMIT $2`, after, guildStep)
+		if err != nil {
 			return fmt.Errorf("list the guilds: %w", err)
 		}
 		for _, id := range ids {

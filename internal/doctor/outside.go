@@ -16,6 +16,7 @@ import (
 	"guildhall/internal/chat"
 	"guildhall/internal/db"
 	"guildhall/internal/egress"
+	"guildhall/internal/fault"
 	"guildhall/internal/ratelimit"
 )
 
@@ -219,10 +220,8 @@ func (x *examination) registered(ctx context.Context) (rows []endpoint, disabled
 		ORDER BY guild_id, id LIMIT $2`, guilds, maxEndpoints); err != nil {
 		return nil, 0, fmt.Errorf("list the endpoints: %w", err)
 	}
-	if err := q.GetContext(ctx, &disabled, `
+	err = q.GetContext(ctx, &disabled, `
 		SELECT count(*) FROM webhook_endpoints
-		WHERE NOT enabled AND disabled_reason IS NOT NULL AND (cardinality($1::text[]) = 0 OR guild_id = ANY ($1))`, guilds); err != nil {
-		return nil, 0, fmt.Errorf("count the disabled endpoints: %w", err)
-	}
-	return rows, disabled, nil
+		WHERE NOT enabled AND disabled_reason IS NOT NULL AND (cardinality($1::text[]) = 0 OR guild_id = ANY ($1))`, guilds)
+	return rows, disabled, fault.Wrap(err, "count the disabled endpoints")
 }

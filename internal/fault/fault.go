@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 )
 
@@ -90,3 +91,13 @@ func Is(err error, code string) bool {
 // Panicked is the error of a panic: what it was about, and where. It is for the
 // deferred function that has recovered p.
 func Panicked(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
+
+// Wrap says of err what was being done when it came, in words and names that are
+// joined by spaces. Of no error it makes none, so that a function can end with it.
+// That costs nothing; formatting would.
+func Wrap(err error, doing ...string) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", strings.Join(doing, " "), err)
+}

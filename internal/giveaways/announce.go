@@ -128,7 +128,7 @@ func tooLate(ctx context.Context, tx *db.Tx, a Announcement) (bool, error) {
 // posted notes the message by which members enter, and that the bot is to add
 // its reaction.
 func posted(ctx context.Context, tx *db.Tx, in chat.Intent, message string) error {
-	if _, err := tx.ExecContext(ctx, `
+	_, err := tx.ExecContext(ctx, `
 		WITH `+atOnce+`
 		UPDATE giveaways
 		SET message_id = $3, updated_at = `+next+`,
@@ -136,10 +136,8 @@ func posted(ctx context.Context, tx *db.Tx, in chat.Intent, message string) erro
 		FROM instant
 		WHERE guild_id = $1
 		  AND id = $2
-		  AND message_id IS NULL`, in.GuildID, in.SubjectID, message); err != nil {
-		return fmt.Errorf("note the message of giveaway %s in guild %s: %w", in.SubjectID, in.GuildID, err)
-	}
-	return nil
+		  AND message_id IS NULL`, in.GuildID, in.SubjectID, message)
+	return fault.Wrap(err, "note the message of giveaway", in.SubjectID, "in guild", in.GuildID)
 }
 
 // sweepBatch is how many lost announcements one sweep makes up for.

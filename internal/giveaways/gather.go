@@ -3,7 +3,6 @@ package giveaways
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"guildhall/internal/chat"
@@ -68,10 +67,7 @@ func leased(ctx context.Context, d db.Doer, what, guild, id, statement string) (
 	if db.Missing(err) {
 		return row{}, nil
 	}
-	if err != nil {
-		return row{}, fmt.Errorf("claim %s giveaway %s in guild %s: %w", what, id, guild, err)
-	}
-	return g, nil
+	return g, fault.Wrap(err, "claim", what, "giveaway", id, "in guild", guild)
 }
 
 // enter stores a page of reactors as entries and where reading goes on. The last
@@ -134,10 +130,7 @@ func advance(ctx context.Context, tx *db.Tx, g row, state, after string, members
 		  AND id = $2
 		  AND pot = 'gathering'
 		RETURNING `+columns, g.GuildID, g.ID, state, after, db.Array(members), leaseOf(state).Seconds())
-	if err != nil {
-		return row{}, fmt.Errorf("store the reactions to giveaway %s of guild %s: %w", g.ID, g.GuildID, err)
-	}
-	return g, nil
+	return g, fault.Wrap(err, "store the reactions to giveaway", g.ID, "of guild", g.GuildID)
 }
 
 // countsEntries says to the trigger of the release before, which is there until
@@ -205,14 +198,12 @@ func missed(ctx context.Context, d db.Doer, g row, failed error) error {
 
 // freeze ends the reading; lost says that there was more to read.
 func freeze(ctx context.Context, tx *db.Tx, g row, lost bool) error {
-	if _, err := tx.ExecContext(ctx, `
+	_, err := tx.ExecContext(ctx, `
 		UPDATE giveaways
 		SET pot = 'frozen', reactions_missed = $3, failures = 0, redraw_at = now()
 		WHERE guild_id = $1
-		  AND id = $2`, g.GuildID, g.ID, lost); err != nil {
-		return fmt.Errorf("freeze the entries of giveaway %s in guild %s: %w", g.ID, g.GuildID, err)
-	}
-	return nil
+		  AND id = $2`, g.GuildID, g.ID, lost)
+	return fault.Wrap(err, "freeze the entries of giveaway", g.ID, "in guild", g.GuildID)
 }
 
 // maxFailures is how often the bot's own reaction is tried: with growing pauses

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 	"guildhall/internal/transfer"
 	"guildhall/internal/wire"
 )
@@ -161,15 +162,13 @@ func complete(g *row, now time.Time) error {
 // was over; those that run go on taking entries. A giveaway of the API that is
 // still to be drawn has its reactions read first.
 func closeEntries(ctx context.Context, tx *db.Tx, guild string) error {
-	if _, err := tx.ExecContext(ctx, `
+	_, err := tx.ExecContext(ctx, `
 		UPDATE giveaways
 		SET pot = CASE WHEN status = 'drawing' AND source = 'api' THEN 'gathering' ELSE 'frozen' END, drawing_at = now()
 		WHERE guild_id = $1
 		  AND status IN ('drawing', 'ended')
-		  AND pot = 'open'`, guild); err != nil {
-		return fmt.Errorf("freeze the entries of giveaways of guild %s: %w", guild, err)
-	}
-	return nil
+		  AND pot = 'open'`, guild)
+	return fault.Wrap(err, "freeze the entries of giveaways of guild", guild)
 }
 
 // Entrants are the entries of giveaways as they move.

@@ -118,11 +118,8 @@ func list(ctx context.Context, q db.Querier, guild, status string, since *time.T
 	case status != "":
 		query, args = newestOfStatus, append(args, status)
 	}
-	var rows []row
-	if err := q.SelectContext(ctx, &rows, query, args...); err != nil {
-		return nil, fmt.Errorf("list giveaways of guild %s: %w", guild, err)
-	}
-	return rows, nil
+	rows, err := db.Select[row](ctx, q, query, args...)
+	return rows, fault.Wrap(err, "list giveaways of guild", guild)
 }
 
 // entries returns the page of the giveaway's entrants in the order in which
@@ -134,35 +131,27 @@ func entries(ctx context.Context, q db.Querier, g row, user *string, p page.P) (
 	} else if int64(p.Offset()) >= g.EntrantCount {
 		return nil, nil // past the end, which Postgres would walk to
 	}
-	var rows []entry
-	if err := q.SelectContext(ctx, &rows, query, args...); err != nil {
-		return nil, fmt.Errorf("list entries of giveaway %s in guild %s: %w", g.ID, g.GuildID, err)
-	}
-	return rows, nil
+	rows, err := db.Select[entry](ctx, q, query, args...)
+	return rows, fault.Wrap(err, "list entries of giveaway", g.ID, "in guild", g.GuildID)
 }
 
 // records returns the page of the giveaway's draws by round, and one more when
 // there is one.
 func records(ctx context.Context, q db.Querier, g row, p page.P) ([]record, error) {
-	var rows []record
-	if err := q.SelectContext(ctx, &rows, draws, g.GuildID, g.ID, p.Limit(), p.Offset()); err != nil {
-		return nil, fmt.Errorf("list draws of giveaway %s in guild %s: %w", g.ID, g.GuildID, err)
-	}
-	return rows, nil
+	rows, err := db.Select[record](ctx, q, draws, g.GuildID, g.ID, p.Limit(), p.Offset())
+	return rows, fault.Wrap(err, "list draws of giveaway", g.ID, "in guild", g.GuildID)
 }
 
 // get returns one giveaway. It is NotFound when the guild has no such giveaway.
 func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
-	var g row
-	err := q.GetContext(ctx, &g, byID, guild, id)
+	g, err := db.Get[row](ctx, q, byID, guild, id)
 	return g, found(err, guild, id)
 }
 
 // lock returns one giveaway and keeps others from changing it, and from adding
 // entries, until tx ends. It is NotFound when the guild has no such giveaway.
 func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
-	var g row
-	err := tx.GetContext(ctx, &g, byID+`
+	g, err := db.Get[row](ctx, tx, byID+`
 		FOR NO KEY UPDATE`, guild, id)
 	return g, found(err, guild, id)
 }
@@ -170,20 +159,16 @@ func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
 // lockFree is lock for what need not be done now: it is NotFound also when
 // somebody else holds the giveaway.
 func lockFree(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
-	var g row
-	err := tx.GetContext(ctx, &g, byID+`
+	g, err := db.Get[row](ctx, tx, byID+`
 		FOR NO KEY UPDATE SKIP LOCKED`, guild, id)
 	return g, found(err, guild, id)
 }
 
 func found(err error, guild, id string) error {
-	switch {
-	case db.Missing(err):
+	if db.Missing(err) {
 		return fault.New(fault.NotFound, "not_found", "No such giveaway.")
-	case err != nil:
-		return fmt.Errorf("read giveaway %s of guild %s: %w", id, guild, err)
 	}
-	return nil
+	return fault.Wrap(err, "read giveaway", id, "of guild", guild)
 }
 
 // insert stores a new giveaway.
@@ -193,10 +178,7 @@ func insert(ctx context.Context, tx *db.Tx, g row) (row, error) {
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 		RETURNING `+columns,
 		g.GuildID, g.ID, g.Status, g.Prize, g.Description, g.WinnerCount, g.HostID, g.ChannelID, g.StartsAt, g.EndsAt, g.Source, g.PostID)
-	if err != nil {
-		return row{}, fmt.Errorf("insert giveaway in guild %s: %w", g.GuildID, err)
-	}
-	return g, nil
+	return g, fault.Wrap(err, "insert giveaway in guild", g.GuildID)
 }
 
 // next is the instant of a change of a giveaway: now, and always later than the
@@ -251,8 +233,7 @@ var (
 // when the giveaway's state forbids the move: with that state before refused's
 // own words.
 func move(ctx context.Context, tx *db.Tx, statement, guild, id string, refused *fault.Error, further ...any) (row, error) {
-	var g row
-	err := tx.GetContext(ctx, &g, statement, append([]any{guild, id}, further...)...)
+	g, err := db.Get[row](ctx, tx, statement, append([]any{guild, id}, further...)...)
 	if db.Missing(err) {
 		now, err := get(ctx, tx, guild, id)
 		if err != nil {
@@ -260,10 +241,7 @@ func move(ctx context.Context, tx *db.Tx, statement, guild, id string, refused *
 		}
 		return row{}, refused.With("The giveaway is %s; %s", now.Status, refused.Message)
 	}
-	if err != nil {
-		return row{}, fmt.Errorf("move giveaway %s of guild %s: %w", id, guild, err)
-	}
-	return g, nil
+	return g, fault.Wrap(err, "move giveaway", id, "of guild", guild)
 }
 
 // pot returns everyone who entered the giveaway, sorted by user id as text.
@@ -275,10 +253,7 @@ func pot(ctx context.Context, tx *db.Tx, g row) ([]entrant, error) {
 		WHERE guild_id = $1
 		  AND giveaway_id = $2
 		ORDER BY user_id`, g.GuildID, g.ID)
-	if err != nil {
-		return nil, fmt.Errorf("read the entries of giveaway %s in guild %s: %w", g.ID, g.GuildID, err)
-	}
-	return all, nil
+	return all, fault.Wrap(err, "read the entries of giveaway", g.ID, "in guild", g.GuildID)
 }
 
 // lastRecord returns the past winners of the giveaway's newest draw and those
@@ -288,8 +263,7 @@ func lastRecord(ctx context.Context, tx *db.Tx, g row) (record, error) {
 	if g.Rounds == 0 {
 		return record{}, nil
 	}
-	var r record
-	err := tx.GetContext(ctx, &r, `
+	r, err := db.Get[record](ctx, tx, `
 		SELECT round, past_winners, drawn
 		FROM giveaway_draws
 		WHERE guild_id = $1

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
-
-	"golang.org/x/sync/errgroup"
 
 	"guildhall/internal/db"
 	"guildhall/internal/event"
+	"guildhall/internal/fault"
 )
 
 const (
@@ -84,104 +82,46 @@ var (
 		RETURNING ` + columns
 )
 
-// ref names a giveaway.
-type ref struct {
-	GuildID string `db:"guild_id"`
-	ID      string `db:"id"`
-}
-
 // Transitions moves every giveaway whose time has come: scheduled ones become
 // active, and the bot is to post those that the API made; active ones go into
 // drawing. It is the work of a sweep; several may run at once.
 func Transitions(ctx context.Context, d *db.DB) error {
-	return errors.Join(
-		transit(ctx, d, startDue, func(ctx context.Context, tx *db.Tx, guild string, ids []string) (int, error) {
-			moved, err := moveDue(ctx, tx, start, guild, ids)
-			if err != nil {
-				return 0, err
-			}
-			for _, g := range moved {
-				if err := event.Record(ctx, tx, event.System(guild).On(g.UpdatedAt.Time), event.GiveawayStarted, show(g)); err != nil {
-					return 0, err
-				}
-				if err := present(ctx, tx, g); err != nil {
-					return 0, err
-				}
-			}
-			return len(moved), nil
-		}),
-		transit(ctx, d, finishDue, func(ctx context.Context, tx *db.Tx, guild string, ids []string) (int, error) {
-			// What a crash of the database takes back here is found again.
-			if _, err := tx.ExecContext(ctx, `SET LOCAL synchronous_commit = off`); err != nil {
-				return 0, fmt.Errorf("let the commit not wait for the disk: %w", err)
-			}
-			moved, err := moveDue(ctx, tx, finish, guild, ids)
-			return len(moved), err
-		}),
-	)
+	return errors.Join(sweep(startDue, started).Run(ctx, d), sweep(finishDue, finished).Run(ctx, d))
 }
 
-// transit looks for giveaways with the statement due and moves them, guild by
-// guild, until a look finds nothing more that can be moved. A guild that fails
-// does not keep the others from it.
-func transit(ctx context.Context, d *db.DB, due string, moveAll func(context.Context, *db.Tx, string, []string) (int, error)) error {
-	for {
-		var list []ref
-		if err := d.Reader().SelectContext(ctx, &list, due, look); err != nil {
-			return fmt.Errorf("look for giveaways whose time has come: %w", err)
+func sweep(due string, do func(context.Context, *db.Tx, string, []string) (int, error)) db.Sweep {
+	return db.Sweep{What: "giveaways whose time has come", Due: due, Look: look, Chunk: chunk, AtOnce: movers, Do: do}
+}
+
+// started makes scheduled giveaways active.
+func started(ctx context.Context, tx *db.Tx, guild string, ids []string) (int, error) {
+	moved, err := moveDue(ctx, tx, start, guild, ids)
+	if err != nil {
+		return 0, err
+	}
+	for _, g := range moved {
+		if err := event.Record(ctx, tx, event.System(guild).On(g.UpdatedAt.Time), event.GiveawayStarted, show(g)); err != nil {
+			return 0, err
 		}
-		var moved atomic.Int64
-		groups := chunks(list)
-		errs := make([]error, len(groups))
-		var wait errgroup.Group
-		wait.SetLimit(movers)
-		for i, c := range groups {
-			wait.Go(func() error {
-				if ctx.Err() == nil { // else the next sweep goes on
-					errs[i] = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-						n, err := moveAll(ctx, tx, c.guild, c.ids)
-						moved.Add(int64(n))
-						return err
-					})
-				}
-				return nil
-			})
-		}
-		_ = wait.Wait()
-		if err := errors.Join(errs...); err != nil || len(list) < look || moved.Load() == 0 {
-			return err
+		if err := present(ctx, tx, g); err != nil {
+			return 0, err
 		}
 	}
+	return len(moved), nil
+}
+
+// finished has active giveaways drawn.
+func finished(ctx context.Context, tx *db.Tx, guild string, ids []string) (int, error) {
+	// What a crash of the database takes back here is found again.
+	if _, err := tx.ExecContext(ctx, `SET LOCAL synchronous_commit = off`); err != nil {
+		return 0, fmt.Errorf("let the commit not wait for the disk: %w", err)
+	}
+	moved, err := moveDue(ctx, tx, finish, guild, ids)
+	return len(moved), err
 }
 
 // moveDue runs one of the statements start and finish.
 func moveDue(ctx context.Context, tx *db.Tx, statement, guild string, ids []string) ([]row, error) {
-	var moved []row
-	if err := tx.SelectContext(ctx, &moved, statement, guild, db.Array(ids)); err != nil {
-		return nil, fmt.Errorf("move giveaways of guild %s whose time has come: %w", guild, err)
-	}
-	return moved, nil
-}
-
-// group is some giveaways of one guild.
-type group struct {
-	guild string
-	ids   []string
-}
-
-// chunks puts giveaways together by guild, at most chunk in each group, in the
-// order in which the guilds come first.
-func chunks(list []ref) []group {
-	var groups []group
-	at := make(map[string]int)
-	for _, r := range list {
-		i, ok := at[r.GuildID]
-		if !ok || len(groups[i].ids) == chunk {
-			i = len(groups)
-			at[r.GuildID] = i
-			groups = append(groups, group{guild: r.GuildID})
-		}
-		groups[i].ids = append(groups[i].ids, r.ID)
-	}
-	return groups
+	moved, err := db.Select[row](ctx, tx, statement, guild, db.Array(ids))
+	return moved, fault.Wrap(err, "move giveaways of guild", guild, "whose time has come")
 }

@@ -152,7 +152,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	var all errgroup.Group
 	for _, l := range lanes {
 		all.Go(func() error {
-			(&shift{lane: l, w: w, outcomes: done, running: map[ref]bool{}, used: map[string]int{}, finished: make(chan ref, l.slots)}).run(background)
+			(&shift{lane: l, w: w, outcomes: done, running: map[db.Found]bool{}, used: map[string]int{}, finished: make(chan db.Found, l.slots)}).run(background)
 			return nil
 		})
 	}
@@ -183,13 +183,13 @@ type shift struct {
 	lane
 	w        *Worker
 	outcomes *prometheus.CounterVec
-	finished chan ref // from those that work, whom it has begun
+	finished chan db.Found // from those that work, whom it has begun
 
 	// Of the goroutine that runs the shift.
-	queue   []ref          // found due and not begun
-	running map[ref]bool   // begun
-	used    map[string]int // slots that each guild has
-	after   string         // the guild after which the next look begins
+	queue   []db.Found        // found due and not begun
+	running map[db.Found]bool // begun
+	used    map[string]int    // slots that each guild has
+	after   string            // the guild after which the next look begins
 }
 
 // run looks for work and hands it out until ctx ends.
@@ -217,7 +217,7 @@ func (s *shift) run(ctx context.Context) {
 	}
 }
 
-func (s *shift) end(r ref) {
+func (s *shift) end(r db.Found) {
 	delete(s.running, r)
 	if s.used[r.GuildID]--; s.used[r.GuildID] == 0 {
 		delete(s.used, r.GuildID)
@@ -249,7 +249,7 @@ func (s *shift) begin(ctx context.Context) {
 }
 
 // do does one piece of work. What fails, or panics, is postponed.
-func (s *shift) do(ctx context.Context, r ref) {
+func (s *shift) do(ctx context.Context, r db.Found) {
 	err := s.attempt(ctx, r)
 	if ctx.Err() != nil {
 		return
@@ -268,7 +268,7 @@ func (s *shift) do(ctx context.Context, r ref) {
 	}
 }
 
-func (s *shift) attempt(ctx context.Context, r ref) (err error) {
+func (s *shift) attempt(ctx context.Context, r db.Found) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fault.Panicked(p)
@@ -282,8 +282,8 @@ func (s *shift) attempt(ctx context.Context, r ref) (err error) {
 func (s *shift) look(ctx context.Context) {
 	s.queue = s.queue[:0]
 	for looks := 0; looks < looksPerTick && len(s.queue) < 16*s.slots; looks++ {
-		var found []ref
-		if err := s.w.DB.Reader().SelectContext(ctx, &found, s.due.on(s.w.DB), s.after, guildsPerLook, s.slots); err != nil {
+		found, err := db.Select[db.Found](ctx, s.w.DB.Reader(), s.due.on(s.w.DB), s.after, guildsPerLook, s.slots)
+		if err != nil {
 			if ctx.Err() == nil {
 				s.w.Log.WarnContext(ctx, "looking for work on giveaways failed", "kind", s.name, "error", err)
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 	"guildhall/internal/schema"
 	"guildhall/internal/transfer"
 )
@@ -181,8 +182,8 @@ func (b *batch) look(ctx context.Context, k kind) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	var found []struct{ Guild, ID string }
-	if err := b.tx.SelectContext(ctx, &found, k.find(), db.Array(guilds), db.Array(ids)); err != nil {
+	found, err := db.Select[struct{ Guild, ID string }](ctx, b.tx, k.find(), db.Array(guilds), db.Array(ids))
+	if err != nil {
 		return fmt.Errorf("import: look up each %s that the file names: %w", k.name(), err)
 	}
 	there := make(map[transfer.Ref]bool, len(found))
@@ -217,12 +218,10 @@ func (b *batch) finish(ctx context.Context, total int64) error {
 	}
 	// Whoever reads the guild next should not be planned for with the statistics
 	// of a small or empty table.
-	if _, err := b.tx.ExecContext(ctx, `
+	_, err := b.tx.ExecContext(ctx, `
 		ANALYZE cases, wallets, ledger_entries, levels, tickets, ticket_messages,
-		        giveaways, giveaway_entries, network_listings`); err != nil {
-		return fmt.Errorf("import: look at what came in: %w", err)
-	}
-	return nil
+		        giveaways, giveaway_entries, network_listings`)
+	return fault.Wrap(err, "import: look at what came in")
 }
 
 func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }

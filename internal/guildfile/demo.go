@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"guildhall/gen"
+	"guildhall/internal/fault"
 	"guildhall/internal/wire"
 )
 
@@ -51,10 +52,7 @@ func DemoAt(w io.Writer, now time.Time) error {
 	if g.err != nil {
 		return fmt.Errorf("write the demo guild: %w", g.err)
 	}
-	if err := out.Flush(); err != nil {
-		return fmt.Errorf("write the demo guild: %w", err)
-	}
-	return nil
+	return fault.Wrap(out.Flush(), "write the demo guild")
 }
 
 type demo struct {

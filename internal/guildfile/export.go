@@ -20,8 +20,8 @@ func Export(ctx context.Context, d *db.DB, guild string, w io.Writer) error {
 		if _, err := tx.ExecContext(ctx, `SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
 			return fmt.Errorf("export guild %s: %w", guild, err)
 		}
-		var there bool
-		if err := tx.GetContext(ctx, &there, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild); err != nil {
+		there, err := db.Get[bool](ctx, tx, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
+		if err != nil {
 			return fmt.Errorf("export guild %s: %w", guild, err)
 		}
 		if !there {
@@ -33,9 +33,6 @@ func Export(ctx context.Context, d *db.DB, guild string, w io.Writer) error {
 				return err
 			}
 		}
-		if err := out.Flush(); err != nil {
-			return fmt.Errorf("export guild %s: %w", guild, err)
-		}
-		return nil
+		return fault.Wrap(out.Flush(), "export guild", guild)
 	})
 }

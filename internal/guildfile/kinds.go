@@ -11,6 +11,7 @@ import (
 	"guildhall/internal/cases"
 	"guildhall/internal/db"
 	"guildhall/internal/economy"
+	"guildhall/internal/fault"
 	"guildhall/internal/giveaways"
 	"guildhall/internal/guilds"
 	"guildhall/internal/levelling"
@@ -136,10 +137,8 @@ func (w *waiting[R]) export(ctx context.Context, tx *db.Tx, guild string, out io
 	line := lineWriter{out: out, head: []byte(`{"record":"` + w.Name + `",`)}
 	enc := json.NewEncoder(&line)
 	enc.SetEscapeHTML(false)
-	if err := w.Each(ctx, tx, guild, func(row *R) error { return enc.Encode(row) }); err != nil {
-		return fmt.Errorf("export each %s of guild %s: %w", w.Name, guild, err)
-	}
-	return nil
+	err := w.Each(ctx, tx, guild, func(row *R) error { return enc.Encode(row) })
+	return fault.Wrap(err, "export each", w.Name, "of guild", guild)
 }
 
 // lineWriter puts the kind of a record in place of the brace that its object

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 	"guildhall/internal/transfer"
 	"guildhall/internal/wire"
 )
@@ -53,10 +54,8 @@ func giveSettings(ctx context.Context, tx *db.Tx, rows []row) error {
 	for i, g := range rows {
 		ids[i] = g.ID
 	}
-	if _, err := tx.ExecContext(ctx, `INSERT INTO guild_settings (guild_id) SELECT unnest($1::text[])`, db.Array(ids)); err != nil {
-		return fmt.Errorf("give guilds their settings: %w", err)
-	}
-	return nil
+	_, err := tx.ExecContext(ctx, `INSERT INTO guild_settings (guild_id) SELECT unnest($1::text[])`, db.Array(ids))
+	return fault.Wrap(err, "give guilds their settings")
 }
 
 // settings is how one guild has set the service up, as it is stored and as a guild

@@ -2,33 +2,25 @@ package guilds
 
 import (
 	"context"
-	"fmt"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 // get returns the guild. A token's guild always exists: its tokens go with it.
 func get(ctx context.Context, q db.Querier, guild string) (row, error) {
-	var g row
-	err := q.GetContext(ctx, &g, `
+	g, err := db.Get[row](ctx, q, `
 		SELECT `+columns+`
 		FROM guilds
 		WHERE id = $1`, guild)
-	if err != nil {
-		return row{}, fmt.Errorf("read guild %s: %w", guild, err)
-	}
-	return g, nil
+	return g, fault.Wrap(err, "read guild", guild)
 }
 
 // getSettings returns the guild's settings, which every guild has.
 func getSettings(ctx context.Context, q db.Querier, guild string) (settings, error) {
-	var s settings
-	err := q.GetContext(ctx, &s, `
+	s, err := db.Get[settings](ctx, q, `
 		SELECT `+settingsColumns+`
 		FROM guild_settings
 		WHERE guild_id = $1`, guild)
-	if err != nil {
-		return settings{}, fmt.Errorf("read the settings of guild %s: %w", guild, err)
-	}
-	return s, nil
+	return s, fault.Wrap(err, "read the settings of guild", guild)
 }

@@ -32,8 +32,7 @@ func (k Keys) KeepEach(ctx context.Context, tx *db.Tx, requests []Request, respo
 		guilds[i], tokens[i], keys[i], fingerprints[i] = r.GuildID, r.TokenID, r.Key, r.Fingerprint
 		statuses[i], locations[i], waits[i], bodies[i] = int64(a.Status), a.Location, a.RetryAfter, k.Sealer.Seal(a.Body, bound(r))
 	}
-	var kept []bool
-	err := tx.SelectContext(ctx, &kept, keepEach, db.Array(guilds), db.Array(tokens), db.Array(keys), db.ByteArray(fingerprints),
+	kept, err := db.Select[bool](ctx, tx, keepEach, db.Array(guilds), db.Array(tokens), db.Array(keys), db.ByteArray(fingerprints),
 		db.Integers(statuses), db.Array(locations), db.Array(waits), db.ByteArray(bodies))
 	if err != nil {
 		return fmt.Errorf("keep %d responses: %w", len(requests), err)

@@ -72,10 +72,9 @@ var (
 // is idempotency_key_in_use. A key used for another request is
 // idempotency_key_reused.
 func (k Keys) Claim(ctx context.Context, tx *db.Tx, r Request) (*Response, error) {
-	var claimed bool
 	// No index is named: which columns are the key is the schema's affair, before
 	// and after the upgrade that adds the guild to them.
-	err := tx.GetContext(ctx, &claimed, `
+	_, err := db.Get[bool](ctx, tx, `
 		INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint)
 		VALUES ($1, $2, $3, $4)
 		ON CONFLICT DO NOTHING
@@ -107,8 +106,7 @@ var errOver = errors.New("the window of the idempotency key is over")
 
 // takeOver claims a key whose window is over, unless a duplicate has done so.
 func takeOver(ctx context.Context, tx *db.Tx, r Request) (bool, error) {
-	var ours []bool
-	err := tx.SelectContext(ctx, &ours, `
+	ours, err := db.Select[bool](ctx, tx, `
 		UPDATE idempotency_keys
 		SET fingerprint = $4, state = 'running', status = NULL, location = NULL, retry_after = NULL,
 		    body = NULL, created_at = now(), lease_until = NULL
@@ -147,8 +145,7 @@ type row struct {
 
 // find returns the response stored under the key, or errOver.
 func (k Keys) find(ctx context.Context, q db.Querier, r Request) (*Response, error) {
-	var have row
-	err := q.GetContext(ctx, &have, `
+	have, err := db.Get[row](ctx, q, `
 		SELECT fingerprint, state, status, location, retry_after, body,
 		       created_at <= now() - interval '24 hours' AND (lease_until IS NULL OR lease_until <= now()) AS over
 		FROM idempotency_keys
@@ -191,10 +188,7 @@ func (k Keys) Keep(ctx context.Context, tx *db.Tx, r Request, a Response) error 
 		SET state = 'done', status = $4, location = nullif($5, ''), retry_after = nullif($6, ''), body = $7, lease_until = NULL
 		WHERE guild_id = $1 AND token_id = $2 AND key = $3`,
 		r.GuildID, r.TokenID, r.Key, a.Status, a.Location, a.RetryAfter, k.Sealer.Seal(a.Body, bound(r)))
-	if err != nil {
-		return fmt.Errorf("keep the answer: %w", err)
-	}
-	return nil
+	return fault.Wrap(err, "keep the answer")
 }
 
 // bound ties a sealed response to its row: moved elsewhere it does not open.

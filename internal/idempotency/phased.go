@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 // LeaseTime is how long a request that calls out may hold its key before
@@ -16,16 +17,14 @@ const LeaseTime = 30 * time.Second
 // also takes over a key whose holder has let its lease run out, if the request
 // is the same one.
 func (k Keys) ClaimLeased(ctx context.Context, tx *db.Tx, r Request) (*Response, error) {
-	var ours []bool
 	// SKIP LOCKED leaves a key that a duplicate takes over at this moment to the duplicate.
-	err := tx.SelectContext(ctx, &ours, `
+	_, err := tx.ExecContext(ctx, `
 		DELETE FROM idempotency_keys
 		WHERE guild_id = $1 AND (token_id, key) IN (
 			SELECT token_id, key FROM idempotency_keys
 			WHERE guild_id = $1 AND token_id = $2 AND key = $3 AND fingerprint = $4
 			  AND state = 'running' AND lease_until <= now()
-			FOR UPDATE SKIP LOCKED)
-		RETURNING true`, r.GuildID, r.TokenID, r.Key, r.Fingerprint)
+			FOR UPDATE SKIP LOCKED)`, r.GuildID, r.TokenID, r.Key, r.Fingerprint)
 	if err != nil {
 		return nil, fmt.Errorf("take over an idempotency key: %w", err)
 	}
@@ -39,10 +38,7 @@ func (k Keys) Lease(ctx context.Context, tx *db.Tx, r Request) error {
 		UPDATE idempotency_keys
 		SET lease_until = now() + make_interval(secs => $4)
 		WHERE guild_id = $1 AND token_id = $2 AND key = $3 AND state = 'running'`, r.GuildID, r.TokenID, r.Key, LeaseTime.Seconds())
-	if err != nil {
-		return fmt.Errorf("lease the idempotency key: %w", err)
-	}
-	return nil
+	return fault.Wrap(err, "lease the idempotency key")
 }
 
 // Release frees a leased key without a response: the request may run again.
@@ -50,10 +46,7 @@ func (k Keys) Release(ctx context.Context, tx *db.Tx, r Request) error {
 	_, err := tx.ExecContext(ctx, `
 		DELETE FROM idempotency_keys
 		WHERE guild_id = $1 AND token_id = $2 AND key = $3 AND fingerprint = $4 AND state = 'running'`, r.GuildID, r.TokenID, r.Key, r.Fingerprint)
-	if err != nil {
-		return fmt.Errorf("release the idempotency key: %w", err)
-	}
-	return nil
+	return fault.Wrap(err, "release the idempotency key")
 }
 
 // ErrInUse is the refusal of a request whose duplicate is still running.

@@ -101,8 +101,7 @@ func InspectKey(ctx context.Context, q db.Querier, box *seal.Box) (KeyState, err
 
 // check returns the installation's row; nil when there is none yet.
 func check(ctx context.Context, q db.Querier) ([]byte, error) {
-	var sealed []byte
-	err := q.GetContext(ctx, &sealed, `SELECT sealed FROM secret_key_check`)
+	sealed, err := db.Get[[]byte](ctx, q, `SELECT sealed FROM secret_key_check`)
 	if err != nil && !db.Missing(err) {
 		return nil, fmt.Errorf("read which secret key there is: %w", err)
 	}

@@ -21,7 +21,6 @@ package leaderboard
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"guildhall/internal/db"
@@ -84,26 +83,19 @@ func (b Board) Page(ctx context.Context, q db.Querier, guild string, p page.P) (
 	if p.Offset() >= page.Deep {
 		statement = b.deep
 	}
-	var rows []Row
-	if err := q.SelectContext(ctx, &rows, statement, guild, p.Limit(), p.Offset()); err != nil {
-		return nil, fmt.Errorf("read a page of the %s of guild %s: %w", b.name, guild, err)
-	}
-	return rows, nil
+	rows, err := db.Select[Row](ctx, q, statement, guild, p.Limit(), p.Offset())
+	return rows, fault.Wrap(err, "read a page of the", b.name, "of guild", guild)
 }
 
 // Rank returns the member's exact place in the guild's leaderboard. It is
 // NotFound for a member without a row. With a map it walks from the last mark
 // before the member and from the last of all; without one it counts the rows.
 func (b Board) Rank(ctx context.Context, q db.Querier, guild, user string) (Place, error) {
-	var p Place
-	err := q.GetContext(ctx, &p, b.rank, guild, user)
-	switch {
-	case db.Missing(err):
+	p, err := db.Get[Place](ctx, q, b.rank, guild, user)
+	if db.Missing(err) {
 		return Place{}, fault.New(fault.NotFound, "not_found", "The member is not on the leaderboard.")
-	case err != nil:
-		return Place{}, fmt.Errorf("rank %s on the %s of guild %s: %w", user, b.name, guild, err)
 	}
-	return p, nil
+	return p, fault.Wrap(err, "rank", user, "on the", b.name, "of guild", guild)
 }
 
 // Statements are what Page runs for first and for deep pages, with the guild as

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 // Keeper makes maps for large leaderboards and keeps them in shape. Any number
@@ -138,8 +139,8 @@ func (k *Keeper) alone(ctx context.Context, a asked, isolation string, fn func(c
 			SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL jit = off`); err != nil {
 			return fmt.Errorf("begin with the %s of guild %s: %w", a.Board, a.GuildID, err)
 		}
-		var free bool
-		if err := tx.GetContext(ctx, &free, `SELECT pg_try_advisory_xact_lock(hashtext('guildhall leaderboards'), hashtext($1))`, a.Board+a.GuildID); err != nil {
+		free, err := db.Get[bool](ctx, tx, `SELECT pg_try_advisory_xact_lock(hashtext('guildhall leaderboards'), hashtext($1))`, a.Board+a.GuildID)
+		if err != nil {
 			return fmt.Errorf("begin with the %s of guild %s: %w", a.Board, a.GuildID, err)
 		}
 		if !free {
@@ -151,37 +152,31 @@ func (k *Keeper) alone(ctx context.Context, a asked, isolation string, fn func(c
 
 // writers are the transactions that write to a board's table at this moment.
 func (k *Keeper) writers(ctx context.Context, board string) ([]string, error) {
-	var list []string
-	if err := k.DB.Reader().SelectContext(ctx, &list, `
+	list, err := db.Select[string](ctx, k.DB.Reader(), `
 		SELECT DISTINCT virtualtransaction
 		FROM pg_locks
 		WHERE locktype = 'relation'
 		  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		  AND relation = $1::regclass
-		  AND mode = 'RowExclusiveLock'`, board); err != nil {
-		return nil, fmt.Errorf("see who writes to the %s: %w", board, err)
-	}
-	return list, nil
+		  AND mode = 'RowExclusiveLock'`, board)
+	return list, fault.Wrap(err, "see who writes to the", board)
 }
 
 // await stores which transactions the draft has to wait for.
 func (k *Keeper) await(ctx context.Context, tx *db.Tx, m mapID, writers []string) error {
-	if _, err := tx.ExecContext(ctx, `
+	_, err := tx.ExecContext(ctx, `
 		UPDATE rank_maps
 		SET awaited = $4
 		WHERE guild_id = $1 AND board = $2 AND version = $3
-		  AND awaited IS NULL`, m.GuildID, m.Board, m.Version, db.Array(writers)); err != nil {
-		return fmt.Errorf("have the draft for the %s of guild %s wait: %w", m.Board, m.GuildID, err)
-	}
-	return nil
+		  AND awaited IS NULL`, m.GuildID, m.Board, m.Version, db.Array(writers))
+	return fault.Wrap(err, "have the draft for the", m.Board, "of guild", m.GuildID, "wait")
 }
 
 // count puts a draft into service. All of it is one snapshot: the rows that are
 // counted, and the noted moves that these rows have made already and that are
 // therefore dropped. Moves that commit later are noted beside the new counts.
 func (k *Keeper) count(ctx context.Context, tx *db.Tx, m mapID) error {
-	var ready bool
-	err := tx.GetContext(ctx, &ready, `
+	ready, err := db.Get[bool](ctx, tx, `
 		SELECT count(*) > 0
 		FROM rank_maps
 		WHERE guild_id = $1 AND board = $2 AND version = $3
@@ -207,13 +202,13 @@ func (k *Keeper) count(ctx context.Context, tx *db.Tx, m mapID) error {
 // serve looks at the leaderboards of the next requests, and says whether there
 // may be more behind them.
 func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
-	var requests []asked
-	if err := k.DB.Reader().SelectContext(ctx, &requests, `
+	requests, err := db.Select[asked](ctx, k.DB.Reader(), `
 		SELECT guild_id, board
 		FROM rank_requests
 		WHERE (guild_id, board) > ($1, $2)
 		ORDER BY guild_id, board
-		LIMIT $3`, k.last.GuildID, k.last.Board, sliceSize); err != nil {
+		LIMIT $3`, k.last.GuildID, k.last.Board, sliceSize)
+	if err != nil {
 		return false, fmt.Errorf("read which leaderboards want a look: %w", err)
 	}
 	k.last, k.busy = asked{}, k.busy || len(requests) > 0
@@ -280,22 +275,20 @@ func (k *Keeper) look(ctx context.Context, tx *db.Tx, a asked) error {
 // rely on triggers, which stay until the last of them has stopped, and would not
 // note their moves for it.
 func (k *Keeper) drawUp(ctx context.Context, tx *db.Tx, a asked) error {
-	var triggers bool
-	if err := tx.GetContext(ctx, &triggers, `
+	triggers, err := db.Get[bool](ctx, tx, `
 		SELECT EXISTS (
 			SELECT
 			FROM pg_trigger
 			WHERE tgrelid = $1::regclass
-			  AND tgname IN ('wallet_moved', 'level_moved'))`, a.Board); err != nil {
+			  AND tgname IN ('wallet_moved', 'level_moved'))`, a.Board)
+	if err != nil {
 		return fmt.Errorf("see whether the release before is gone: %w", err)
 	}
 	if triggers {
 		return nil
 	}
-	if _, err := tx.ExecContext(ctx, boards[a.Board].draft, a.GuildID, k.stretch()); err != nil {
-		return fmt.Errorf("draft a map of the %s of guild %s: %w", a.Board, a.GuildID, err)
-	}
-	return nil
+	_, err = tx.ExecContext(ctx, boards[a.Board].draft, a.GuildID, k.stretch())
+	return fault.Wrap(err, "draft a map of the", a.Board, "of guild", a.GuildID)
 }
 
 // sweep clears away moves that were noted while their map was being replaced or

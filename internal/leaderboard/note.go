@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 const (
@@ -80,13 +81,11 @@ func (n Noted) For(rows int) string {
 // asks the keeper for a new one. A map that is drafted meanwhile waits for the
 // unit's end.
 func (b Board) Reloaded(ctx context.Context, tx *db.Tx, guild string) error {
-	if _, err := tx.ExecContext(ctx, `
+	_, err := tx.ExecContext(ctx, `
 		WITH gone AS (
 			DELETE FROM rank_maps WHERE guild_id = $1 AND board = $2
 		)
 		INSERT INTO rank_requests (guild_id, board)
-		VALUES ($1, $2)`, guild, b.name); err != nil {
-		return fmt.Errorf("give up the map of the %s of guild %s: %w", b.name, guild, err)
-	}
-	return nil
+		VALUES ($1, $2)`, guild, b.name)
+	return fault.Wrap(err, "give up the map of the", b.name, "of guild", guild)
 }

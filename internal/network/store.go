@@ -29,8 +29,7 @@ const listing = `
 // find returns the user's listing, and false when there is none. It is the one
 // query of the program without a guild.
 func find(ctx context.Context, q db.Querier, user string) (row, bool, error) {
-	var r row
-	err := q.GetContext(ctx, &r, listing, user)
+	r, err := db.Get[row](ctx, q, listing, user)
 	switch {
 	case db.Missing(err):
 		return row{}, false, nil

@@ -155,8 +155,8 @@ func statesOf(ctx context.Context, q db.Querier, kind string, things []Thing) (m
 			SELECT id, false AS ended, url || ' ' || enabled || events::text || secret_preview || coalesce(description, '') AS form
 			FROM webhook_endpoints WHERE id = ANY ($1)`
 	}
-	var rows []state
-	if err := q.SelectContext(ctx, &rows, query, db.Array(ids)); err != nil {
+	rows, err := db.Select[state](ctx, q, query, db.Array(ids))
+	if err != nil {
 		return nil, fmt.Errorf("read %d of kind %s: %w", len(ids), kind, err)
 	}
 	found := make(map[string]state, len(rows))

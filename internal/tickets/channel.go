@@ -9,6 +9,7 @@ import (
 
 	"guildhall/internal/chat"
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 	"guildhall/internal/jobs"
 )
 
@@ -205,25 +206,19 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 			  AND channel_id IS NOT NULL`, w.GuildID, w.TicketID)
 		return err
 	})
-	if err != nil {
-		return false, fmt.Errorf("note what became of the channel of ticket %s of guild %s: %w", w.TicketID, w.GuildID, err)
-	}
-	return again, nil
+	return again, fault.Wrap(err, "note what became of the channel of ticket", w.TicketID, "of guild", w.GuildID)
 }
 
 // SweepChannels enqueues the work that lost jobs have left undone.
 func SweepChannels(ctx context.Context, d db.Doer) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		var left []struct {
-			GuildID string `db:"guild_id"`
-			ID      string `db:"id"`
-		}
-		if err := tx.SelectContext(ctx, &left, `
+		left, err := db.Select[db.Found](ctx, tx, `
 			SELECT guild_id, id
 			FROM tickets
 			WHERE channel_due_at < now() - interval '1 minute'
 			ORDER BY channel_due_at
-			LIMIT 100`); err != nil {
+			LIMIT 100`)
+		if err != nil {
 			return fmt.Errorf("look for channels to put away: %w", err)
 		}
 		work := make([]jobs.Args, len(left))

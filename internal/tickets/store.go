@@ -152,12 +152,9 @@ var (
 // list returns the page of the guild's tickets that pass f, and one more when
 // there is one.
 func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]row, error) {
-	var rows []row
 	sql, args := query(guild, f, p)
-	if err := q.SelectContext(ctx, &rows, sql, args...); err != nil {
-		return nil, fmt.Errorf("list tickets of guild %s: %w", guild, err)
-	}
-	return rows, nil
+	rows, err := db.Select[row](ctx, q, sql, args...)
+	return rows, fault.Wrap(err, "list tickets of guild", guild)
 }
 
 // query is the statement that lists the tickets of guild that pass f, and its
@@ -207,28 +204,23 @@ func (f filter) byActivity(args []any, sorted func(string, any) (string, []any))
 
 // get returns one ticket. It is NotFound when the guild has no such ticket.
 func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
-	var t row
-	err := q.GetContext(ctx, &t, byID, guild, id)
+	t, err := db.Get[row](ctx, q, byID, guild, id)
 	return t, found(err, guild, id)
 }
 
 // lock returns one ticket and keeps others from changing it until tx ends. It
 // is NotFound when the guild has no such ticket.
 func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
-	var t row
-	err := tx.GetContext(ctx, &t, byID+`
+	t, err := db.Get[row](ctx, tx, byID+`
 	FOR NO KEY UPDATE`, guild, id)
 	return t, found(err, guild, id)
 }
 
 func found(err error, guild, id string) error {
-	switch {
-	case db.Missing(err):
+	if db.Missing(err) {
 		return fault.New(fault.NotFound, "not_found", "No such ticket.")
-	case err != nil:
-		return fmt.Errorf("read ticket %s of guild %s: %w", id, guild, err)
 	}
-	return nil
+	return fault.Wrap(err, "read ticket", id, "of guild", guild)
 }
 
 // policyOf returns what the guild wants of closing.
@@ -268,17 +260,13 @@ const (
 // transcript returns the page of a ticket's entries, and one more when there is
 // one.
 func transcript(ctx context.Context, q db.Querier, guild, ticket, order string, since time.Time, p page.P) ([]entry, error) {
-	var entries []entry
-	if err := q.SelectContext(ctx, &entries, order, guild, ticket, since, p.Limit(), p.Offset()); err != nil {
-		return nil, fmt.Errorf("list the transcript of ticket %s of guild %s: %w", ticket, guild, err)
-	}
-	return entries, nil
+	entries, err := db.Select[entry](ctx, q, order, guild, ticket, since, p.Limit(), p.Offset())
+	return entries, fault.Wrap(err, "list the transcript of ticket", ticket, "of guild", guild)
 }
 
 // written returns the transcript's entry with this id, nil when there is none.
 func written(ctx context.Context, tx *db.Tx, guild, id string) (*entry, error) {
-	var e entry
-	err := tx.GetContext(ctx, &e, `
+	e, err := db.Get[entry](ctx, tx, `
 		SELECT `+entryColumns+`
 		FROM ticket_messages
 		WHERE guild_id = $1
@@ -313,10 +301,7 @@ func write(ctx context.Context, tx *db.Tx, t row, e entry) (entry, error) {
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 		RETURNING `+entryColumns,
 		e.GuildID, e.TicketID, e.ID, e.Kind, e.Kind == kindNote, e.AuthorID, e.AuthorType, e.Content, e.ChannelMessageID, e.CreatedAt)
-	if err != nil {
-		return entry{}, fmt.Errorf("write to the transcript of ticket %s of guild %s: %w", e.TicketID, e.GuildID, err)
-	}
-	return e, nil
+	return e, fault.Wrap(err, "write to the transcript of ticket", e.TicketID, "of guild", e.GuildID)
 }
 
 // change updates the ticket's row, which must be locked. Its instant is later
@@ -336,10 +321,7 @@ func change(ctx context.Context, tx *db.Tx, t row, set string, args ...any) (row
 		WHERE guild_id = $1
 		  AND id = $2
 		RETURNING `+columns, append([]any{t.GuildID, t.ID}, args...)...)
-	if err != nil {
-		return row{}, fmt.Errorf("change ticket %s of guild %s: %w", t.ID, t.GuildID, err)
-	}
-	return t, nil
+	return t, fault.Wrap(err, "change ticket", t.ID, "of guild", t.GuildID)
 }
 
 // writeMessage adds a message that was posted to the transcript; the platform's

@@ -177,8 +177,8 @@ func Number[R any](ctx context.Context, tx *db.Tx, counter string, rows []R, of 
 		byGuild[guild] = append(byGuild[guild], number)
 	}
 	for _, guild := range slices.Sorted(maps.Keys(byGuild)) {
-		var was int64
-		if err := tx.GetContext(ctx, &was, `SELECT `+counter+` FROM guilds WHERE id = $1 FOR NO KEY UPDATE`, guild); err != nil {
+		was, err := db.Get[int64](ctx, tx, `SELECT `+counter+` FROM guilds WHERE id = $1 FOR NO KEY UPDATE`, guild)
+		if err != nil {
 			return fmt.Errorf("read %s of guild %s: %w", counter, guild, err)
 		}
 		last := was

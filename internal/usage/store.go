@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/fault"
 )
 
 const (
@@ -148,10 +149,7 @@ func (p pending) write(ctx context.Context, tx *db.Tx) error {
 		INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
 		SELECT * FROM unnest($13::text[], $14::text[], $15::timestamptz[], $16::text[], $17::text[], $18::smallint[], $19::text[], $20::text[])
 		ON CONFLICT DO NOTHING`, slices.Concat(hours.args(), places.args(), refusals.args(), totals.args(), days.args())...)
-	if err != nil {
-		return fmt.Errorf("write the numbers of requests: %w", err)
-	}
-	return nil
+	return fault.Wrap(err, "write the numbers of requests")
 }
 
 func (c columns) add(values ...any) {
@@ -274,16 +272,12 @@ type Hour struct {
 // Hours returns the requests since an instant, by hour and class: one token's,
 // or the guild's when token is empty.
 func Hours(ctx context.Context, q db.Querier, guild, token string, since time.Time) ([]Hour, error) {
-	var rows []Hour
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[Hour](ctx, q, `
 		SELECT hour, class, requests
 		FROM usage_totals
 		WHERE guild_id = $1 AND token_id = $2 AND hour >= $3
 		ORDER BY hour, class`, guild, token, since)
-	if err != nil {
-		return nil, fmt.Errorf("read the usage of guild %s: %w", guild, err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "read the usage of guild", guild)
 }
 
 // Operation is the number of requests of one operation, by class of response.
@@ -300,8 +294,7 @@ func Operations(ctx context.Context, q db.Querier, guild, token string, since ti
 	if midnight.Before(since) {
 		midnight = midnight.Add(24 * time.Hour)
 	}
-	var rows []Operation
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[Operation](ctx, q, `
 		SELECT operation, class, sum(requests)::bigint AS requests
 		FROM (
 			SELECT operation, class, requests
@@ -314,10 +307,7 @@ func Operations(ctx context.Context, q db.Querier, guild, token string, since ti
 		) u
 		GROUP BY operation, class
 		ORDER BY operation, class`, guild, token, since, midnight, midnight.Format(time.DateOnly))
-	if err != nil {
-		return nil, fmt.Errorf("read the usage of guild %s by operation: %w", guild, err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "read the usage of guild", guild, "by operation")
 }
 
 // Address is where a token was used from in the last thirty days.
@@ -329,18 +319,14 @@ type Address struct {
 
 // Addresses returns the addresses that a token was used from last.
 func Addresses(ctx context.Context, q db.Querier, guild, token string) ([]Address, error) {
-	var rows []Address
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[Address](ctx, q, `
 		SELECT address, sum(requests)::bigint AS requests, max(seen_at) AS seen_at
 		FROM usage_addresses
 		WHERE guild_id = $1 AND token_id = $2 AND day >= current_date - 30
 		GROUP BY address
 		ORDER BY seen_at DESC, address
 		LIMIT 20`, guild, token)
-	if err != nil {
-		return nil, fmt.Errorf("read the addresses of token %s: %w", token, err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "read the addresses of token", token)
 }
 
 // Refusal is one request that was refused.
@@ -367,11 +353,8 @@ func Refusals(ctx context.Context, q db.Querier, guild string, f RefusalFilter, 
 		db.Condition{Compare: "request_id =", Value: f.RequestID},
 		db.Condition{Compare: "code =", Value: f.Code},
 		db.Condition{Compare: "operation =", Value: f.Operation})
-	var rows []Refusal
-	if err := q.SelectContext(ctx, &rows, query+" ORDER BY request_id DESC LIMIT $2", args...); err != nil {
-		return nil, fmt.Errorf("read the refusals of guild %s: %w", guild, err)
-	}
-	return rows, nil
+	rows, err := db.Select[Refusal](ctx, q, query+" ORDER BY request_id DESC LIMIT $2", args...)
+	return rows, fault.Wrap(err, "read the refusals of guild", guild)
 }
 
 // Group is the refusals of one code and operation.
@@ -385,16 +368,12 @@ type Group struct {
 
 // Groups counts the refusals that are kept, by code and operation.
 func Groups(ctx context.Context, q db.Querier, guild string) ([]Group, error) {
-	var rows []Group
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[Group](ctx, q, `
 		SELECT code, operation, status, count(*) AS refusals, max(at) AS newest
 		FROM usage_refusals
 		WHERE guild_id = $1
 		GROUP BY code, operation, status
 		ORDER BY refusals DESC, code, operation
 		LIMIT 50`, guild)
-	if err != nil {
-		return nil, fmt.Errorf("group the refusals of guild %s: %w", guild, err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "group the refusals of guild", guild)
 }

@@ -3,7 +3,6 @@ package webhooks
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -22,15 +21,11 @@ import (
 // GuildOf finds the guild of an endpoint. Only the command line may ask: the API
 // knows its guild from the token.
 func GuildOf(ctx context.Context, q db.Querier, id string) (string, error) {
-	var guild string
-	err := q.GetContext(ctx, &guild, `SELECT guild_id FROM webhook_endpoints WHERE id = $1`, id)
+	guild, err := db.Get[string](ctx, q, `SELECT guild_id FROM webhook_endpoints WHERE id = $1`, id)
 	if db.Missing(err) {
 		return "", fault.New(fault.NotFound, "not_found", "No such webhook endpoint.")
 	}
-	if err != nil {
-		return "", fmt.Errorf("find endpoint %s: %w", id, err)
-	}
-	return guild, nil
+	return guild, fault.Wrap(err, "find endpoint", id)
 }
 
 // Add registers an endpoint for the given event types, all of them if there are

@@ -2,7 +2,6 @@ package webhooks
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"guildhall/gen"
@@ -92,24 +91,17 @@ const standing = `
 
 // Standings returns the guild's endpoints, newest first.
 func Standings(ctx context.Context, q db.Querier, guild string) ([]Standing, error) {
-	var rows []Standing
-	if err := q.SelectContext(ctx, &rows, standing+` ORDER BY e.created_at DESC, e.id DESC`, guild, sampled, counted); err != nil {
-		return nil, fmt.Errorf("read how the endpoints of guild %s fare: %w", guild, err)
-	}
-	return rows, nil
+	rows, err := db.Select[Standing](ctx, q, standing+` ORDER BY e.created_at DESC, e.id DESC`, guild, sampled, counted)
+	return rows, fault.Wrap(err, "read how the endpoints of guild", guild, "fare")
 }
 
 // StandingOf returns one endpoint of the guild.
 func StandingOf(ctx context.Context, q db.Querier, guild, id string) (Standing, error) {
-	var row Standing
-	err := q.GetContext(ctx, &row, standing+` AND e.id = $4`, guild, sampled, counted, id)
+	row, err := db.Get[Standing](ctx, q, standing+` AND e.id = $4`, guild, sampled, counted, id)
 	if db.Missing(err) {
 		return Standing{}, noSuchEndpoint
 	}
-	if err != nil {
-		return Standing{}, fmt.Errorf("read how endpoint %s of guild %s fares: %w", id, guild, err)
-	}
-	return row, nil
+	return row, fault.Wrap(err, "read how endpoint", id, "of guild", guild, "fares")
 }
 
 // Wanted is what somebody wants an endpoint to be.

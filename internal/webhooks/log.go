@@ -88,18 +88,14 @@ func Log(ctx context.Context, q db.Querier, guild, endpoint string, f Filter, li
 }
 
 func deliveries(ctx context.Context, q db.Querier, guild, endpoint string, f Filter, limit, offset int) ([]Logged, error) {
-	var rows []Logged
 	found, args := pageQuery(guild, endpoint, f, limit, offset)
 	// What a row shows is looked up for those of the page alone.
-	err := q.SelectContext(ctx, &rows, deliveryColumns+`
+	rows, err := db.Select[Logged](ctx, q, deliveryColumns+`
 		FROM (`+found+`
 		) found
 		JOIN webhook_deliveries d ON d.guild_id = $1 AND d.id = found.id`+deliveryJoins+`
 		ORDER BY d.created_at DESC, d.id DESC`, args...)
-	if err != nil {
-		return nil, fmt.Errorf("list deliveries of endpoint %s of guild %s: %w", endpoint, guild, err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "list deliveries of endpoint", endpoint, "of guild", guild)
 }
 
 // pageQuery is the statement that finds limit of an endpoint's deliveries that
@@ -149,17 +145,13 @@ func Detail(ctx context.Context, q db.Querier, guild, endpoint, id string) (Logg
 
 // oneDelivery returns one delivery of the endpoint, or NotFound.
 func oneDelivery(ctx context.Context, q db.Querier, guild, endpoint, id string) (Logged, error) {
-	var d Logged
-	err := q.GetContext(ctx, &d, deliveryColumns+`
+	d, err := db.Get[Logged](ctx, q, deliveryColumns+`
 		FROM webhook_deliveries d`+deliveryJoins+`
 		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.id = $3`, guild, endpoint, id)
 	if db.Missing(err) {
 		return Logged{}, noSuchDelivery
 	}
-	if err != nil {
-		return Logged{}, fmt.Errorf("read delivery %s of guild %s: %w", id, guild, err)
-	}
-	return d, nil
+	return d, fault.Wrap(err, "read delivery", id, "of guild", guild)
 }
 
 // AwaitAttempt waits until a delivery was tried, or is settled, and returns it
@@ -197,33 +189,22 @@ const readTypesInLog = `
 // typesInLog returns those of the given event types of which the endpoint's log
 // holds a delivery.
 func typesInLog(ctx context.Context, q db.Querier, guild, endpoint string, types []string) ([]string, error) {
-	var in []string
-	err := q.SelectContext(ctx, &in, readTypesInLog, guild, endpoint, db.Array(types))
-	if err != nil {
-		return nil, fmt.Errorf("find the event types of endpoint %s of guild %s: %w", endpoint, guild, err)
-	}
-	return in, nil
+	in, err := db.Select[string](ctx, q, readTypesInLog, guild, endpoint, db.Array(types))
+	return in, fault.Wrap(err, "find the event types of endpoint", endpoint, "of guild", guild)
 }
 
 // payload returns the exact body of an event.
 func payload(ctx context.Context, q db.Querier, guild, eventID string) ([]byte, error) {
-	var body []byte
-	if err := q.GetContext(ctx, &body, `SELECT payload FROM webhook_events WHERE guild_id = $1 AND id = $2`, guild, eventID); err != nil {
-		return nil, fmt.Errorf("read event %s of guild %s: %w", eventID, guild, err)
-	}
-	return body, nil
+	body, err := db.Get[[]byte](ctx, q, `SELECT payload FROM webhook_events WHERE guild_id = $1 AND id = $2`, guild, eventID)
+	return body, fault.Wrap(err, "read event", eventID, "of guild", guild)
 }
 
 // attempts returns the log of one delivery's attempts, oldest first.
 func attempts(ctx context.Context, q db.Querier, guild, id string) ([]Attempt, error) {
-	var rows []Attempt
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[Attempt](ctx, q, `
 		SELECT number, started_at, duration_ms, outcome, status, excerpt, error
 		FROM webhook_attempts
 		WHERE guild_id = $1 AND delivery_id = $2
 		ORDER BY number`, guild, id)
-	if err != nil {
-		return nil, fmt.Errorf("list attempts of delivery %s of guild %s: %w", id, guild, err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "list attempts of delivery", id, "of guild", guild)
 }

@@ -7,6 +7,7 @@ import (
 
 	"guildhall/internal/db"
 	"guildhall/internal/delivery"
+	"guildhall/internal/fault"
 	"guildhall/internal/seal"
 )
 
@@ -82,17 +83,13 @@ func (s sealedSecrets) reseal(box *seal.Box) (fresh sealedSecrets, changed bool,
 
 // sealedAfter reads the next endpoints in the order of their key.
 func sealedAfter(ctx context.Context, q db.Querier, last sealedSecrets, n int) ([]sealedSecrets, error) {
-	var rows []sealedSecrets
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[sealedSecrets](ctx, q, `
 		SELECT guild_id, id, secret, old_secrets
 		FROM webhook_endpoints
 		WHERE (guild_id, id) > ($1, $2)
 		ORDER BY guild_id, id
 		LIMIT $3`, last.GuildID, last.ID, n)
-	if err != nil {
-		return nil, fmt.Errorf("read sealed secrets: %w", err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "read sealed secrets")
 }
 
 // replaceSealed writes fresh in the place of was, unless somebody has changed it
@@ -105,8 +102,5 @@ func replaceSealed(ctx context.Context, d *db.DB, was, fresh sealedSecrets) erro
 			was.GuildID, was.ID, fresh.Secret, fresh.Old, was.Secret, was.Old)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("reseal the secrets of endpoint %s: %w", was.ID, err)
-	}
-	return nil
+	return fault.Wrap(err, "reseal the secrets of endpoint", was.ID)
 }

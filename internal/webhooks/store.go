@@ -37,21 +37,17 @@ const columns = `guild_id, id, url, description, events, enabled, disabled_reaso
 
 // lockGuild makes registrations of a guild take turns.
 func lockGuild(ctx context.Context, tx *db.Tx, guild string) error {
-	var id string
-	err := tx.GetContext(ctx, &id, `SELECT id FROM guilds WHERE id = $1 FOR NO KEY UPDATE`, guild)
+	_, err := db.Get[string](ctx, tx, `SELECT id FROM guilds WHERE id = $1 FOR NO KEY UPDATE`, guild)
 	if db.Missing(err) {
 		return fault.New(fault.NotFound, "not_found", "No such guild.")
 	}
-	if err != nil {
-		return fmt.Errorf("lock guild %s: %w", guild, err)
-	}
-	return nil
+	return fault.Wrap(err, "lock guild", guild)
 }
 
 // hasRoom is Refused when the guild has maxEndpoints.
 func hasRoom(ctx context.Context, q db.Querier, guild string) error {
-	var have int
-	if err := q.GetContext(ctx, &have, `SELECT count(*) FROM webhook_endpoints WHERE guild_id = $1`, guild); err != nil {
+	have, err := db.Get[int](ctx, q, `SELECT count(*) FROM webhook_endpoints WHERE guild_id = $1`, guild)
+	if err != nil {
 		return fmt.Errorf("count endpoints of guild %s: %w", guild, err)
 	}
 	if have >= maxEndpoints {
@@ -71,10 +67,7 @@ func insert(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 		SELECT `+columns+`
 		FROM e`,
 		e.GuildID, e.ID, e.URL, e.Description, e.Events, e.Enabled, e.Secret, e.SecretPreview)
-	if err != nil {
-		return endpoint{}, fmt.Errorf("insert endpoint in guild %s: %w", e.GuildID, err)
-	}
-	return e, nil
+	return e, fault.Wrap(err, "insert endpoint in guild", e.GuildID)
 }
 
 const oneEndpoint = `
@@ -88,30 +81,22 @@ func get(ctx context.Context, q db.Querier, guild, id string) (endpoint, error) 
 }
 
 func read(ctx context.Context, q db.Querier, query, guild, id string) (endpoint, error) {
-	var e endpoint
-	err := q.GetContext(ctx, &e, query, guild, id)
+	e, err := db.Get[endpoint](ctx, q, query, guild, id)
 	if db.Missing(err) {
 		return endpoint{}, noSuchEndpoint
 	}
-	if err != nil {
-		return endpoint{}, fmt.Errorf("read endpoint %s of guild %s: %w", id, guild, err)
-	}
-	return e, nil
+	return e, fault.Wrap(err, "read endpoint", id, "of guild", guild)
 }
 
 // list returns a page of the guild's endpoints, newest first, and one row more.
 func list(ctx context.Context, q db.Querier, guild string, p page.P) ([]endpoint, error) {
-	var rows []endpoint
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[endpoint](ctx, q, `
 		SELECT `+columns+`
 		FROM webhook_endpoints
 		WHERE guild_id = $1
 		ORDER BY created_at DESC, id DESC
 		LIMIT $2 OFFSET $3`, guild, p.Limit(), p.Offset())
-	if err != nil {
-		return nil, fmt.Errorf("list endpoints of guild %s: %w", guild, err)
-	}
-	return rows, nil
+	return rows, fault.Wrap(err, "list endpoints of guild", guild)
 }
 
 // update stores what a change made of a locked endpoint.
@@ -125,17 +110,13 @@ func update(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 		WHERE guild_id = $1 AND id = $2
 		RETURNING `+columns,
 		e.GuildID, e.ID, e.URL, e.Description, e.Events, e.Enabled, e.DisabledReason)
-	if err != nil {
-		return endpoint{}, fmt.Errorf("update endpoint %s of guild %s: %w", e.ID, e.GuildID, err)
-	}
-	return e, nil
+	return e, fault.Wrap(err, "update endpoint", e.ID, "of guild", e.GuildID)
 }
 
 // replaceSecret stores a new secret. The one before signs along for the overlap;
 // those replaced earlier end when it does, at the latest.
 func replaceSecret(ctx context.Context, tx *db.Tx, guild, id string, sealed []byte, preview string, overlap time.Duration) (endpoint, error) {
-	var e endpoint
-	err := tx.GetContext(ctx, &e, `
+	e, err := db.Get[endpoint](ctx, tx, `
 		WITH `+db.Instant("webhook_endpoints", "guild_id = $1 AND id = $2")+`
 		UPDATE webhook_endpoints
 		SET secret = $3, secret_preview = $4, updated_at = `+db.Next("instant.at", "updated_at")+`,
@@ -160,10 +141,7 @@ func replaceSecret(ctx context.Context, tx *db.Tx, guild, id string, sealed []by
 	if db.Missing(err) {
 		return endpoint{}, noSuchEndpoint
 	}
-	if err != nil {
-		return endpoint{}, fmt.Errorf("rotate the secret of endpoint %s of guild %s: %w", id, guild, err)
-	}
-	return e, nil
+	return e, fault.Wrap(err, "rotate the secret of endpoint", id, "of guild", guild)
 }
 
 // remove deletes the endpoint and gives up what is on its way to it.

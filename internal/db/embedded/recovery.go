@@ -2,11 +2,12 @@ package embedded
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"time"
+
+	"guildhall/internal/fault"
 )
 
 // Recovery is a server as it was at an instant: a base backup of it, and its
@@ -57,10 +58,7 @@ func (s *Server) baseBackup(ctx context.Context, of *Server, folder string, opti
 		"--pgdata", folder, "--host", u.Hostname(), "--port", u.Port(),
 		"--username", "postgres", "--no-password", "--checkpoint", "fast", "--no-sync",
 	}, options...)...)
-	if err != nil {
-		return fmt.Errorf("copy the server: %w", err)
-	}
-	return nil
+	return fault.Wrap(err, "copy the server")
 }
 
 // comeFrom makes the database folder from a base backup.
