@@ -3,7 +3,9 @@ package api_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,8 +15,10 @@ import (
 	"guildhall/internal/api"
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/auth"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/fault"
 	"guildhall/internal/ratelimit"
+	"guildhall/internal/tracing"
 )
 
 // fill gives every placeholder of an operation a value that fits its schema.
@@ -326,5 +330,40 @@ func TestCredentialsElsewhere(t *testing.T) {
 	server.Raw(t, "GET", "/api/v1/cases/"+secret, "").WantError(t, 404, "not_found")
 	if strings.Contains(server.Server.Log.String(), secret[len("svc_test_"):]) {
 		t.Error("the secret is in the log")
+	}
+}
+
+// The audit log names the token that has changed a webhook, and where it came from.
+func TestAChangeOfAWebhookNamesItsToken(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	me := server.Do(t, "getMe", "").Str(t, "token.id")
+	made := server.Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1:9/hook","events":["case.created"]}`).Want(t, 201, "")
+	got := dbtest.Value[string](t, server.DB(), `
+		SELECT concat_ws(' ', actor_type, actor_id, actor_name, address, request_id) FROM audit_log WHERE action = 'webhook.created'`)
+	if want := "token " + me + " test 127.0.0.1 " + made.Header.Get("X-Request-Id"); got != want {
+		t.Errorf("the change was made by %q, want %q", got, want)
+	}
+	gone := server.Do(t, "deleteWebhookEndpoint", "", apitest.Path("id", made.Str(t, "data.id"))).Want(t, 204, "")
+	if media, said := gone.Header["Content-Type"]; said {
+		t.Errorf("an answer without a body is said to be %q", media)
+	}
+}
+
+// Where there is a tracer, a request belongs to the trace that its caller names.
+func TestARequestIsTraced(t *testing.T) {
+	collector := httptest.NewServer(http.NotFoundHandler())
+	defer collector.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	tracer, err := tracing.New(t.Context(), "test", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tracer.Close(t.Context())
+	const trace = "0af7651916cd43dd8448eb211c80319c"
+	server := apitest.New(t, apitest.With(func(c *api.Config) { c.Tracer = tracer }))
+	server.Header("Traceparent", "00-"+trace+"-b7ad6b7169203331-01").Do(t, "getMe", "").Want(t, 200, "")
+	if log := server.Server.Log.String(); !strings.Contains(log, `"trace_id":"`+trace+`"`) {
+		t.Errorf("the log does not name the trace:\n%s", log)
 	}
 }

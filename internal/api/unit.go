@@ -280,9 +280,7 @@ func send(rs *reqState, a idempotency.Response) error {
 		h.Set(echo.HeaderContentType, contentType)
 	}
 	rs.Response().WriteHeader(a.Status)
-	if len(a.Body) > 0 {
-		_, _ = rs.Response().Write(a.Body)
-	}
+	_, _ = rs.Response().Write(a.Body)
 	return nil
 }
 
