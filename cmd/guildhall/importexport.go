@@ -44,8 +44,7 @@ func (c *importCommand) Run(ctx context.Context, io streams) error {
 	sum, err := guildfile.Import(ctx, d, in, progress)
 	done()
 	if err != nil {
-		var line *guildfile.LineError
-		if errors.As(err, &line) {
+		if _, ok := errors.AsType[*guildfile.LineError](err); ok {
 			return fmt.Errorf("%s: %w (nothing was kept)", name, err)
 		}
 		return fmt.Errorf("import %s: %w (nothing was kept)", name, err)

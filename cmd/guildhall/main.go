@@ -109,8 +109,7 @@ func run(ctx context.Context, args []string, io streams) int {
 		invalid = f.Kind == fault.Invalid
 	}
 	fmt.Fprintln(io.err, "guildhall:", output.Visible(oneLine(logging.Redact(text))))
-	var usage usageError
-	if errors.As(err, &usage) || invalid {
+	if _, ok := errors.AsType[usageError](err); ok || invalid {
 		return 2
 	}
 	return 1

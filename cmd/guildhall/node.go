@@ -108,14 +108,7 @@ func (n *node) run(ctx context.Context) error {
 // live has three lives end one after the other: the workers', the public
 // listeners', and that of what both stand on.
 func (n *node) live(ctx context.Context, vital *db.DB, share connections) error {
-	times, err := monitor.NewClock(vital, n.log, n.metrics)
-	if err != nil {
-		return err
-	}
-	standbys, err := monitor.NewReplication(vital, n.log, n.metrics)
-	if err != nil {
-		return err
-	}
+	times, standbys := monitor.NewClock(vital, n.log, n.metrics), monitor.NewReplication(vital, n.log, n.metrics)
 	g, groupCtx := errgroup.WithContext(ctx)
 	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWorking()

@@ -138,11 +138,7 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer d.Close()
-				numbers, err := newMetrics(nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				u := &units{db: d, collectors: collectors(d, idempotency.Keys{}, false, numbers)}
+				u := &units{db: d, collectors: collectors(d, idempotency.Keys{}, false, newMetrics(nil))}
 				by := db.As(t.Context(), db.Caller{Token: "another", Guild: "another"})
 				if _, err := d.Queue(by); err != nil {
 					t.Fatal(err)

@@ -1,30 +1,19 @@
 package auth
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 type metrics struct{ hits, reads, lost prometheus.Counter }
 
-func newMetrics(reg prometheus.Registerer, t *Tokens) (*metrics, error) {
-	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
+func newMetrics(reg prometheus.Registerer, t *Tokens) *metrics {
+	made := promauto.With(reg)
+	lookups := made.NewCounterVec(prometheus.CounterOpts{
 		Name: "guildhall_token_lookups_total",
 		Help: "Tokens found in memory and tokens asked of the database.",
 	}, []string{"from"})
-	m := &metrics{
-		hits:  lookups.WithLabelValues("memory"),
-		reads: lookups.WithLabelValues("database"),
-		lost: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "guildhall_token_lines_lost_total",
-			Help: "How often the line that announces revocations was lost.",
-		}),
-	}
-	if reg == nil {
-		return m, nil
-	}
-	trusted := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	made.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "guildhall_token_cache_trusted",
 		Help: "1 while tokens may be found in memory.",
 	}, func() float64 {
@@ -33,7 +22,7 @@ func newMetrics(reg prometheus.Registerer, t *Tokens) (*metrics, error) {
 		}
 		return 0
 	})
-	missing := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	made.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "guildhall_direct_line_missing",
 		Help: "1 while the line that announces revocations stands and nothing comes over it: a pooler is in between, and GUILDHALL_LISTEN_URL has to name the direct way.",
 	}, func() float64 {
@@ -42,5 +31,12 @@ func newMetrics(reg prometheus.Registerer, t *Tokens) (*metrics, error) {
 		}
 		return 0
 	})
-	return m, errors.Join(reg.Register(lookups), reg.Register(m.lost), reg.Register(trusted), reg.Register(missing))
+	return &metrics{
+		hits:  lookups.WithLabelValues("memory"),
+		reads: lookups.WithLabelValues("database"),
+		lost: made.NewCounter(prometheus.CounterOpts{
+			Name: "guildhall_token_lines_lost_total",
+			Help: "How often the line that announces revocations was lost.",
+		}),
+	}
 }

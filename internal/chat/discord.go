@@ -108,9 +108,7 @@ func NewDiscord(cfg Config) (*Discord, error) {
 	if d.refusals, err = newRefusals(cfg); err != nil {
 		return nil, err
 	}
-	if d.metrics, err = newMetrics(cfg.Metrics); err != nil {
-		return nil, fmt.Errorf("chat: register metrics: %w", err)
-	}
+	d.metrics = newMetrics(cfg.Metrics)
 	return d, nil
 }
 
@@ -126,7 +124,7 @@ func (d *Discord) SendMessage(ctx context.Context, m Message) (string, error) {
 		ID string `json:"id"`
 	}
 	err := d.in(ctx, m.Channel, rest.CreateMessage.Compile(nil, m.Channel.ID), body, &posted)
-	if f := (*Failure)(nil); errors.As(err, &f) && f.Code == CodeUnknownMessage {
+	if f, ok := errors.AsType[*Failure](err); ok && f.Code == CodeUnknownMessage {
 		// The nonce is known and its message is no longer there.
 		return "", nil
 	}
@@ -206,7 +204,7 @@ func (d *Discord) FindMessages(ctx context.Context, c Channel, content string, s
 // DeleteChannel deletes the channel or thread.
 func (d *Discord) DeleteChannel(ctx context.Context, c Channel) error {
 	err := d.in(ctx, c, rest.DeleteChannel.Compile(nil, c.ID), nil, nil)
-	if f := (*Failure)(nil); errors.As(err, &f) && f.Code == CodeUnknownChannel {
+	if f, ok := errors.AsType[*Failure](err); ok && f.Code == CodeUnknownChannel {
 		return nil
 	}
 	return err
@@ -330,8 +328,7 @@ func failureOf(err error, sent *roundTrip) *Failure {
 		}
 		return f
 	}
-	var dial *net.OpError
-	if !sent.begun || errors.As(err, &dial) && dial.Op == "dial" {
+	if dial, ok := errors.AsType[*net.OpError](err); !sent.begun || ok && dial.Op == "dial" {
 		return &Failure{Message: transportText(err), unsent: unsentTransport}
 	}
 	return &Failure{Message: transportText(err), Uncertain: true}
@@ -365,8 +362,7 @@ func transportText(err error) string {
 	case strings.Contains(err.Error(), "unmarshalling"):
 		return "the answer is not what was asked for"
 	}
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Op + " failed: " + op.Err.Error()
 	}
 	return "the call failed"

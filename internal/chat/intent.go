@@ -197,7 +197,7 @@ func (in Intent) channel() Channel { return Channel{in.GuildID, in.ChannelID} }
 // is not taken for this one's.
 func Find(ctx context.Context, d db.Doer, p Platform, in *Intent) (string, error) {
 	ids, err := p.FindMessages(ctx, in.channel(), in.Content, in.FirstSentAt.Add(-5*time.Second))
-	if f := (*Failure)(nil); errors.As(err, &f) {
+	if f, ok := errors.AsType[*Failure](err); ok {
 		if f.Code == CodeUnknownChannel && f.Lasting() {
 			in.Tried = false // whatever stood there is gone with the channel
 			return "", nil
@@ -244,7 +244,7 @@ func Settle(ctx context.Context, tx *db.Tx, in Intent, state, messageID string) 
 // Outcome is the state that a failed delivery leaves an intent in. However
 // certain a refusal is, it says nothing of an earlier attempt.
 func (in Intent) Outcome(err error) string {
-	if f := (*Failure)(nil); errors.As(err, &f) && !f.Uncertain && !in.Tried {
+	if f, ok := errors.AsType[*Failure](err); ok && !f.Uncertain && !in.Tried {
 		return Refused
 	}
 	return Unknown

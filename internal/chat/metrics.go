@@ -2,10 +2,10 @@ package chat
 
 import (
 	"context"
-	"errors"
 
 	"github.com/disgoorg/disgo/rest"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // metrics is what operators see of the calls to the platform.
@@ -14,13 +14,14 @@ type metrics struct {
 	unsent *prometheus.CounterVec
 }
 
-func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer) *metrics {
+	made := promauto.With(reg)
 	m := &metrics{
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+		calls: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "guildhall_chat_calls_total",
 			Help: "Calls to the chat platform by outcome: ok, refused (by the platform, lasting until somebody changes something there), rate_limited, failed.",
 		}, []string{"outcome"}),
-		unsent: prometheus.NewCounterVec(prometheus.CounterOpts{
+		unsent: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "guildhall_chat_unsent_total",
 			Help: "Calls that were not made, by reason: token, guild_budget, bot_budget, rate_limit, transport, or channel (another guild's).",
 		}, []string{"reason"}),
@@ -31,10 +32,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	for _, why := range []unsent{unsentToken, unsentGuild, unsentBot, unsentLimit, unsentTransport, unsentChannel} {
 		m.unsent.WithLabelValues(string(why))
 	}
-	if reg == nil {
-		return m, nil
-	}
-	return m, errors.Join(reg.Register(m.calls), reg.Register(m.unsent))
+	return m
 }
 
 // report counts how an attempt ended (nil: well), and logs what stays so until

@@ -42,7 +42,7 @@ func (d *Discord) CheckChannel(ctx context.Context, c Channel) error {
 			GuildID string `json:"guild_id"`
 		}
 		if err := d.do(ctx, c, rest.GetChannel.Compile(nil, c.ID), nil, &channel); err != nil {
-			if f := (*Failure)(nil); errors.As(err, &f) {
+			if f, ok := errors.AsType[*Failure](err); ok {
 				f.NotAllowed = f.Lasting()
 				f.Uncertain = false // whatever was to be done after it was not done
 			}
@@ -93,7 +93,7 @@ func (d *Discord) in(ctx context.Context, c Channel, at *rest.CompiledEndpoint, 
 		return err
 	}
 	err := d.do(ctx, c, at, body, out)
-	if f := (*Failure)(nil); errors.As(err, &f) && f.Lasting() {
+	if f, ok := errors.AsType[*Failure](err); ok && f.Lasting() {
 		d.owners.forget(c.ID) // something has changed there
 	}
 	return err

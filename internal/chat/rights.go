@@ -79,7 +79,7 @@ func (d *Discord) Lacks(ctx context.Context, guild, bot string) ([]string, error
 // absent is ErrNotInGuild where the platform says that the guild is none of the
 // bot's.
 func absent(err error) error {
-	if f := (*Failure)(nil); errors.As(err, &f) && (f.Status == http.StatusNotFound || f.Status == http.StatusForbidden) {
+	if f, ok := errors.AsType[*Failure](err); ok && (f.Status == http.StatusNotFound || f.Status == http.StatusForbidden) {
 		return ErrNotInGuild
 	}
 	return err

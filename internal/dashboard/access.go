@@ -115,8 +115,7 @@ func (a *access) may(ctx context.Context, p person, guild string, afresh bool) (
 		return last.may, nil
 	}
 	may, err := a.discord.MayManage(ctx, guild, p.ID)
-	var away *awayError
-	if errors.As(err, &away) {
+	if _, ok := errors.AsType[*awayError](err); ok {
 		if known && !afresh && age < graceAge {
 			return last.may, nil
 		}

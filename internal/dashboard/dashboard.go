@@ -23,6 +23,7 @@ import (
 
 	"github.com/alexedwards/scs/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"guildhall/internal/db"
 	"guildhall/internal/fault"
@@ -101,16 +102,11 @@ func New(cfg Config) (*Server, error) {
 	if s.pages, err = s.readPages(); err != nil {
 		return nil, err
 	}
-	s.met = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	s.met = promauto.With(cfg.Metrics).NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "guildhall_dashboard_request_duration_seconds",
 		Help:    "Time to answer a request for the dashboard, by route and status.",
 		Buckets: []float64{.0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
 	}, []string{"route", "status"})
-	if cfg.Metrics != nil {
-		if err := cfg.Metrics.Register(s.met); err != nil {
-			return nil, err
-		}
-	}
 	if cfg.Discord != nil {
 		s.standIn = cfg.Discord.standIn
 	}

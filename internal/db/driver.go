@@ -155,8 +155,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 // noteReadOnly looks at the answer to a statement. BEGIN says it with a code of
 // its own, because the driver always adds READ WRITE.
 func (c *conn) noteReadOnly(err error, begin bool) error {
-	var e *pq.Error
-	if errors.As(err, &e) && (e.Code == "25006" || begin && e.Code == "0A000") {
+	if e, ok := errors.AsType[*pq.Error](err); ok && (e.Code == "25006" || begin && e.Code == "0A000") {
 		c.readOnly = true
 		e.Code = "25006"
 	}
@@ -253,8 +252,7 @@ func (c *conn) exec(ctx context.Context, query string, args []driver.NamedValue)
 // forgetStale drops a statement that a change of schema has outdated, so that
 // the next use prepares it anew.
 func (c *conn) forgetStale(query string, err error) error {
-	var e *pq.Error
-	if errors.As(err, &e) && (e.Code == "0A000" || e.Code == "26000") {
+	if e, ok := errors.AsType[*pq.Error](err); ok && (e.Code == "0A000" || e.Code == "26000") {
 		// Not closed: that would need a healthy transaction. The end of the
 		// connection frees it.
 		delete(c.prepared, query)

@@ -16,8 +16,8 @@ import (
 // has its number behind the name, and a coordinator tells of it in words only, of
 // one that a COPY met even without the code.
 func Violates(err error, constraint string) bool {
-	var e *pq.Error
-	if !errors.As(err, &e) || e.Code.Class() != "23" && e.Code != "XX000" {
+	e, ok := errors.AsType[*pq.Error](err)
+	if !ok || e.Code.Class() != "23" && e.Code != "XX000" {
 		return false
 	}
 	if e.Constraint != "" {
@@ -31,14 +31,19 @@ func Violates(err error, constraint string) bool {
 // shardNumber is what may follow a constraint's name in a message.
 var shardNumber = regexp.MustCompile(`^(_\d+)?"`)
 
+// codeOf is Postgres' code for what went wrong; "connection" when it has said nothing.
+func codeOf(err error) string {
+	if e, ok := errors.AsType[*pq.Error](err); ok {
+		return string(e.Code)
+	}
+	return "connection"
+}
+
 // Missing reports whether err says that a query found no row.
 func Missing(err error) bool { return errors.Is(err, sql.ErrNoRows) }
 
 // LockTimeout reports whether err is a lock that was waited for in vain.
-func LockTimeout(err error) bool {
-	var e *pq.Error
-	return errors.As(err, &e) && e.Code == "55P03"
-}
+func LockTimeout(err error) bool { return codeOf(err) == "55P03" }
 
 // Unavailable reports whether err means that Postgres cannot serve now, though
 // it may serve the same statement later: no connection, shutting down, out of
@@ -47,16 +52,15 @@ func Unavailable(err error) bool {
 	if errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, errUnwanted) {
 		return true
 	}
-	var e *pq.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*pq.Error](err); ok {
 		switch e.Code.Class() {
 		case "08", "53", "57", "58", "XX":
 			return true
 		}
 		return e.Code == "55P03" || e.Code == "25006" || retryable(err)
 	}
-	var ne net.Error
-	return errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // Again is what a unit returns to make Do run it anew: it has met a row that came
@@ -64,15 +68,14 @@ func Unavailable(err error) bool {
 var Again = errors.New("db: the unit has met a change that came while it ran") //nolint:revive,staticcheck // it asks for something
 
 func retryable(err error) bool {
-	var e *pq.Error
-	return errors.Is(err, Again) || errors.As(err, &e) && (e.Code == "40P01" || e.Code == "40001")
+	return errors.Is(err, Again) || codeOf(err) == "40P01" || codeOf(err) == "40001"
 }
 
 // Uncertain reports whether err leaves open what became of a change: the
 // connection broke before Postgres had said whether it is committed.
 func Uncertain(err error) bool {
-	var u uncertain
-	return errors.As(err, &u)
+	_, ok := errors.AsType[uncertain](err)
+	return ok
 }
 
 type uncertain struct{ error }
@@ -83,8 +86,8 @@ func (u uncertain) Unwrap() error { return u.error }
 // transaction is undone. It can be committed before a server that is being shut
 // down says goodbye.
 func unlessTold(err error) error {
-	var e *pq.Error
-	if err == nil || errors.As(err, &e) && e.Code.Class() != "08" && e.Code != "40003" && !strings.HasPrefix(string(e.Code), "57P") {
+	e, ok := errors.AsType[*pq.Error](err)
+	if err == nil || ok && e.Code.Class() != "08" && e.Code != "40003" && !strings.HasPrefix(string(e.Code), "57P") {
 		return err
 	}
 	return uncertain{err}
@@ -92,14 +95,8 @@ func unlessTold(err error) error {
 
 // UndefinedTable reports whether err says that a table is not there: the schema
 // is older than the statement.
-func UndefinedTable(err error) bool {
-	var e *pq.Error
-	return errors.As(err, &e) && e.Code == "42P01"
-}
+func UndefinedTable(err error) bool { return codeOf(err) == "42P01" }
 
 // ReadOnly reports whether err says that the server takes no writes: it is a
 // standby, or its sessions are read-only.
-func ReadOnly(err error) bool {
-	var e *pq.Error
-	return errors.As(err, &e) && e.Code == "25006"
-}
+func ReadOnly(err error) bool { return codeOf(err) == "25006" }

@@ -22,8 +22,8 @@ var (
 // no answer. A coordinator says no line, since its workers count their own, but it
 // says the key that is there already.
 func Refused[R any](tx *Tx, err error, rows []R) (row int, ok bool) {
-	var e *pq.Error
-	if !errors.As(err, &e) {
+	e, told := errors.AsType[*pq.Error](err)
+	if !told {
 		return 0, false
 	}
 	if m := copyLine.FindStringSubmatch(e.Where); m != nil {

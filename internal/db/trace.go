@@ -3,12 +3,9 @@ package db
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"regexp"
 	"strings"
 	"sync"
-
-	"github.com/lib/pq"
 
 	"guildhall/internal/tracing"
 )
@@ -35,13 +32,6 @@ func ended(span tracing.Span, err error) {
 		span.Fail(codeOf(err))
 	}
 	span.End()
-}
-
-func codeOf(err error) string {
-	if e := (*pq.Error)(nil); errors.As(err, &e) {
-		return string(e.Code)
-	}
-	return "connection"
 }
 
 // summary is what a span may tell of a statement: what it does to which table.

@@ -3,7 +3,6 @@ package delivery
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -75,9 +74,7 @@ func New(cfg Config) (*Deliverer, error) {
 		clock: cfg.Clock, jitter: cfg.Jitter, lease: lease, oneGuild: cfg.OneGuild || cfg.DB.Distributed(), log: cfg.Log, tracer: cfg.Tracer,
 		bell: newBell(), limiter: newLimiter(cfg.Slots), results: make(chan result, cfg.Slots),
 	}
-	if d.metrics, err = newMetrics(cfg.Metrics, d.limiter); err != nil {
-		return nil, fmt.Errorf("delivery: register metrics: %w", err)
-	}
+	d.metrics = newMetrics(cfg.Metrics, d.limiter)
 	return d, nil
 }
 

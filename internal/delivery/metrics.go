@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"guildhall/internal/db"
 )
@@ -39,58 +40,51 @@ const (
 	unitSettle = "settle"
 )
 
-func newMetrics(reg prometheus.Registerer, l *limiter) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, l *limiter) *metrics {
 	const ns, sub = "guildhall", "webhook"
+	made := promauto.With(reg)
 	m := &metrics{
-		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+		attempts: made.NewCounterVec(prometheus.CounterOpts{
 			Namespace: ns, Subsystem: sub, Name: "attempts_total", Help: "Attempts to deliver, by what became of them.",
 		}, []string{"outcome"}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+		duration: made.NewHistogram(prometheus.HistogramOpts{
 			Namespace: ns, Subsystem: sub, Name: "attempt_duration_seconds", Help: "How long attempts took.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15},
 		}),
-		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
+		delay: made.NewHistogram(prometheus.HistogramOpts{
 			Namespace: ns, Subsystem: sub, Name: "first_attempt_delay_seconds", Help: "From an event to the end of the first attempt to deliver it.",
 			Buckets: []float64{.005, .01, .02, .05, .1, .15, .25, .5, 1, 5, 15, 60},
 		}),
-		expired: prometheus.NewCounter(prometheus.CounterOpts{
+		expired: made.NewCounter(prometheus.CounterOpts{
 			Namespace: ns, Subsystem: sub, Name: "lease_expiries_total", Help: "Deliveries taken over from a worker that died or froze.",
 		}),
-		late: prometheus.NewCounter(prometheus.CounterOpts{
+		late: made.NewCounter(prometheus.CounterOpts{
 			Namespace: ns, Subsystem: sub, Name: "late_results_total", Help: "Attempts whose lease was lost before they were settled.",
 		}),
-		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
+		unreadable: made.NewCounter(prometheus.CounterOpts{
 			Namespace: ns, Subsystem: sub, Name: "unreadable_secrets_total", Help: "Deliveries put off because the endpoint's signing secret could not be read.",
 		}),
-		units: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		units: made.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: ns, Subsystem: sub, Name: "transaction_duration_seconds", Help: "How long the deliverer's transactions took, by kind.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, 1, 5},
 		}, []string{"kind"}),
-		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		oldest: made.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: ns, Subsystem: sub, Name: "oldest_delivery_seconds", Help: "How long the oldest delivery of a state has been due.",
 		}, []string{"state"}),
-		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		waiting: made.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: ns, Subsystem: sub, Name: "deliveries_waiting", Help: "Deliveries not settled, by state.",
 		}, []string{"state"}),
-		hosts: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		hosts: made.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: ns, Subsystem: sub, Name: "endpoints", Help: "Endpoints that need attention, by why.",
 		}, []string{"state"}),
 	}
 	for _, o := range outcomes {
 		m.attempts.WithLabelValues(string(o))
 	}
-	if reg == nil {
-		return m, nil
-	}
-	slots := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	made.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: ns, Subsystem: sub, Name: "slots_in_use", Help: "Sends under way on this node.",
 	}, func() float64 { return float64(l.inUse()) })
-	for _, c := range []prometheus.Collector{m.attempts, m.duration, m.delay, m.expired, m.late, m.unreadable, m.units, m.oldest, m.waiting, m.hosts, slots} {
-		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
+	return m
 }
 
 func (m *metrics) claimed(rows []claimed, took time.Duration) {

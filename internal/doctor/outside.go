@@ -75,7 +75,7 @@ func (x *examination) platform(ctx context.Context) Finding {
 		return warn("GUILDHALL_DISCORD_TOKEN is not set: the chat platform is a stand-in that accepts every call and does nothing")
 	}
 	bot, err := x.Chat.Bot(ctx)
-	if f := (*chat.Failure)(nil); errors.As(err, &f) && f.Status == 401 {
+	if f, ok := errors.AsType[*chat.Failure](err); ok && f.Status == 401 {
 		return fail("the chat platform refuses GUILDHALL_DISCORD_TOKEN")
 	}
 	if err != nil {

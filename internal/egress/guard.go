@@ -154,8 +154,8 @@ func (g *Guard) lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 
 // missing reports whether a lookup has found out that there is no such record.
 func missing(err error) bool {
-	var dns *net.DNSError
-	return err == nil || errors.As(err, &dns) && dns.IsNotFound
+	dns, ok := errors.AsType[*net.DNSError](err)
+	return err == nil || ok && dns.IsNotFound
 }
 
 // control is the dialer's last word before a socket connects.

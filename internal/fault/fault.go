@@ -76,11 +76,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.cause }
 
 // As finds the outermost failure in err's chain.
-func As(err error) (*Error, bool) {
-	var f *Error
-	ok := errors.As(err, &f)
-	return f, ok
-}
+func As(err error) (*Error, bool) { return errors.AsType[*Error](err) }
 
 // Is reports whether err is a failure with the given code.
 func Is(err error, code string) bool {

@@ -235,8 +235,8 @@ func React(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) er
 // isGone reports whether the platform says that the message, or its channel, is
 // no longer there.
 func isGone(err error) bool {
-	f := (*chat.Failure)(nil)
-	return errors.As(err, &f) && (f.Code == chat.CodeUnknownMessage || f.Code == chat.CodeUnknownChannel)
+	f, ok := errors.AsType[*chat.Failure](err)
+	return ok && (f.Code == chat.CodeUnknownMessage || f.Code == chat.CodeUnknownChannel)
 }
 
 // claimReaction takes the adding of the bot's reaction; the row it returns has

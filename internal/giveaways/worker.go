@@ -2,12 +2,12 @@ package giveaways
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/errgroup"
 
 	"guildhall/internal/chat"
@@ -129,14 +129,9 @@ var (
 // Run works until ctx ends, and returns when nothing of it is running any more.
 // A failure is logged, and what failed is tried again after growing pauses.
 func (w *Worker) Run(ctx context.Context) error {
-	done := prometheus.NewCounterVec(prometheus.CounterOpts{
+	done := promauto.With(w.Metrics).NewCounterVec(prometheus.CounterOpts{
 		Name: "guildhall_giveaway_work_total", Help: "Work on giveaways by kind (draw, gather, react) and outcome (done, failed).",
 	}, []string{"kind", "outcome"})
-	if w.Metrics != nil {
-		if err := w.Metrics.Register(done); err != nil {
-			return fmt.Errorf("register the giveaways' metrics: %w", err)
-		}
-	}
 	background := chat.Background(ctx)
 	lanes := []lane{
 		{"draw", drawSlots, drawInterval, drawsDue, postponed("redraw_at", toDraw), func(ctx context.Context, guild, id string) error {

@@ -102,8 +102,7 @@ func (b *batch) flush(ctx context.Context) error {
 		return fmt.Errorf("import: %w", err)
 	}
 	err := b.send(ctx)
-	var wrong *LineError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*LineError](err); ok {
 		if _, err := b.tx.ExecContext(ctx, `ROLLBACK TO batch`); err != nil {
 			return wrong
 		}
@@ -136,8 +135,7 @@ func (b *batch) keep(before int64) {
 // read is seen before those that only the database finds wrong.
 func (b *batch) refuse(ctx context.Context, wrong *LineError) error {
 	b.keep(wrong.Line)
-	var earlier *LineError
-	if errors.As(b.flush(ctx), &earlier) {
+	if earlier, ok := errors.AsType[*LineError](b.flush(ctx)); ok {
 		return earlier
 	}
 	return wrong

@@ -96,8 +96,7 @@ func (w *waiting[R]) read(line int64, value any, found []schema.Problem, text []
 
 func (w *waiting[R]) load(ctx context.Context, tx *db.Tx) error {
 	err := w.Load(ctx, tx, w.rows)
-	var refused *transfer.Refused
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*transfer.Refused](err); ok {
 		return &LineError{Line: w.lines[refused.Row], Kind: w.Name, Reason: refused.Reason}
 	}
 	if err != nil {

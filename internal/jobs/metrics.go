@@ -1,9 +1,8 @@
 package jobs
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // metrics is what operators see of the background work.
@@ -15,15 +14,16 @@ type metrics struct {
 
 // newMetrics makes the series of all work from the start, so that the first
 // failure is a step from 0.
-func newMetrics(reg prometheus.Registerer, work []Work, sweeps []Sweep) (metrics, error) {
+func newMetrics(reg prometheus.Registerer, work []Work, sweeps []Sweep) metrics {
+	made := promauto.With(reg)
 	m := metrics{
-		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
+		jobs: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "guildhall_jobs_total", Help: "Attempts of jobs, by kind and outcome: done, failed (tried again) or given_up.",
 		}, []string{"kind", "outcome"}),
-		sweeps: prometheus.NewCounterVec(prometheus.CounterOpts{
+		sweeps: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "guildhall_sweeps_total", Help: "Runs of the sweeps, by name and outcome: done or failed.",
 		}, []string{"sweep", "outcome"}),
-		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		oldest: made.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "guildhall_jobs_oldest_seconds", Help: "Age of the oldest unfinished job of a kind, over all nodes.",
 		}, []string{"kind"}),
 	}
@@ -38,8 +38,5 @@ func newMetrics(reg prometheus.Registerer, work []Work, sweeps []Sweep) (metrics
 			m.sweeps.WithLabelValues(s.Name, outcome)
 		}
 	}
-	if reg == nil {
-		return m, nil
-	}
-	return m, errors.Join(reg.Register(m.jobs), reg.Register(m.sweeps), reg.Register(m.oldest))
+	return m
 }

@@ -79,11 +79,7 @@ func New(cfg Config) (*Runner, error) {
 		}
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	m, err := newMetrics(cfg.Metrics, cfg.Work, cfg.Sweeps)
-	if err != nil {
-		return nil, err
-	}
-	return &Runner{cfg: cfg, metrics: m}, nil
+	return &Runner{cfg: cfg, metrics: newMetrics(cfg.Metrics, cfg.Work, cfg.Sweeps)}, nil
 }
 
 // Run works until ctx ends. Jobs that run then may finish for twenty seconds

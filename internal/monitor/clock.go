@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"guildhall/internal/db"
 )
@@ -31,12 +32,11 @@ type Clock struct {
 }
 
 // NewClock compares nothing before Watch.
-func NewClock(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) (*Clock, error) {
-	c := &Clock{db: d, log: log, now: time.Now, offset: prometheus.NewGauge(prometheus.GaugeOpts{
+func NewClock(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) *Clock {
+	return &Clock{db: d, log: log, now: time.Now, offset: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
 		Name: "guildhall_clock_offset_seconds",
 		Help: "How far this machine's clock was ahead of the database's when last compared, once a minute.",
 	})}
-	return c, metrics.Register(c.offset)
 }
 
 // Watch compares the clocks until ctx ends.

@@ -25,10 +25,7 @@ func TestClock(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		metrics := prometheus.NewRegistry()
-		c, err := NewClock(d, slog.New(slog.NewTextHandler(&out, nil)), metrics)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := NewClock(d, slog.New(slog.NewTextHandler(&out, nil)), metrics)
 		c.now = func() time.Time { return time.Now().Add(shift) }
 		if err := c.compare(t.Context()); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"guildhall/internal/db"
 )
@@ -23,12 +24,11 @@ type Replication struct {
 }
 
 // NewReplication asks nothing before Watch.
-func NewReplication(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) (*Replication, error) {
-	r := &Replication{db: d, log: log, lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+func NewReplication(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) *Replication {
+	return &Replication{db: d, log: log, lag: promauto.With(metrics).NewGaugeVec(prometheus.GaugeOpts{
 		Name: "guildhall_db_replication_lag_seconds",
 		Help: "How far a standby of the database is behind, by its application name, where this node may know: the role needs pg_monitor.",
 	}, []string{"application_name"})}
-	return r, metrics.Register(r.lag)
 }
 
 // Watch asks until ctx ends.

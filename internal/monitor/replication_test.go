@@ -28,10 +28,7 @@ func TestReplicationLag(t *testing.T) {
 	}
 	defer d.Close()
 	metrics := prometheus.NewRegistry()
-	r, err := NewReplication(d, slog.New(slog.DiscardHandler), metrics)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := NewReplication(d, slog.New(slog.DiscardHandler), metrics)
 	for _, tt := range []struct{ rows, want string }{
 		{`('one', 'streaming', interval '7 s'), ('two', 'streaming', NULL), ('three', NULL, NULL)`, "one 7 two 0 "},
 		{`('two', 'streaming', interval '1 s'), ('one', NULL, NULL)`, "two 1 "},

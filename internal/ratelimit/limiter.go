@@ -64,9 +64,7 @@ func New(cfg Config) (*Limiter, error) {
 			return nil, err
 		}
 	}
-	if l.met, err = newMetrics(cfg.Metrics, l); err != nil {
-		return nil, fmt.Errorf("ratelimit: %w", err)
-	}
+	l.met = newMetrics(cfg.Metrics, l)
 	return l, nil
 }
 

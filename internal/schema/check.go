@@ -96,15 +96,14 @@ func Visit(s *openapi3.Schema, value any) []Problem {
 }
 
 func flatten(err error, found []Problem) []Problem {
-	var many openapi3.MultiError
-	if errors.As(err, &many) {
+	if many, ok := errors.AsType[openapi3.MultiError](err); ok {
 		for _, e := range many {
 			found = flatten(e, found)
 		}
 		return found
 	}
-	var se *openapi3.SchemaError
-	if !errors.As(err, &se) {
+	se, ok := errors.AsType[*openapi3.SchemaError](err)
+	if !ok {
 		return append(found, Problem{"", "does not match the schema"})
 	}
 	at := ""

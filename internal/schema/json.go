@@ -68,8 +68,8 @@ type parser struct {
 // malformed says where the body stops being JSON.
 func malformed(body []byte) error {
 	err := json.Unmarshal(body, new(any))
-	var at *json.SyntaxError
-	if !errors.As(err, &at) {
+	at, ok := errors.AsType[*json.SyntaxError](err)
+	if !ok {
 		return errors.New("must be well-formed JSON")
 	}
 	end := min(max(int(at.Offset)-1, 0), len(body))

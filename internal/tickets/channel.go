@@ -62,7 +62,7 @@ func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket 
 		failed := work.act(acting, d, p)
 		cancel()
 		again, err := work.settle(context.WithoutCancel(ctx), d, failed)
-		if f := (*chat.Failure)(nil); errors.As(failed, &f) && f.Lasting() && f.Code == chat.CodeUnknownChannel {
+		if f, ok := errors.AsType[*chat.Failure](failed); ok && f.Lasting() && f.Code == chat.CodeUnknownChannel {
 			failed = nil // there is nothing left to bring in line
 		}
 		if failed != nil || err != nil {
@@ -173,7 +173,7 @@ func (w *channelWork) note(ctx context.Context, d db.Doer, lock chat.Lock) error
 // not known: then the ticket's present state is due once more.
 func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (again bool, err error) {
 	done, gone := failed == nil, failed == nil && w.Status == closed && w.Action == "delete"
-	if f := (*chat.Failure)(nil); errors.As(failed, &f) && f.Lasting() {
+	if f, ok := errors.AsType[*chat.Failure](failed); ok && f.Lasting() {
 		gone = f.Code == chat.CodeUnknownChannel
 		done = gone || w.Old || f.Foreign()
 	}

@@ -163,7 +163,7 @@ func (s *Service) findOut(ctx context.Context, in chat.Intent, refusal error) (R
 
 // notPosted settles an intent whose delivery ended with err.
 func (s *Service) notPosted(ctx context.Context, in chat.Intent, err error) (Response, error) {
-	if f := (*chat.Failure)(nil); !errors.As(err, &f) {
+	if _, ok := errors.AsType[*chat.Failure](err); !ok {
 		// Ours to mend: the intent stays under its lease and the sweep looks
 		// after it.
 		return nil, err
@@ -315,9 +315,9 @@ func (s *Service) finish(ctx context.Context, left chat.Intent) error {
 		_, err = s.confirm(ctx, in, message)
 		return elsewhere(err)
 	}
-	f := (*chat.Failure)(nil)
+	f, ok := errors.AsType[*chat.Failure](err)
 	switch {
-	case !errors.As(err, &f):
+	case !ok:
 		return err
 	case in.Outcome(f) == chat.Refused:
 		_, err = s.fail(ctx, in, chat.Refused)

@@ -21,8 +21,7 @@ const variable = "GUILDHALL_TEST_DATABASE_URL"
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			os.Exit(max(exit.ExitCode(), 1))
 		}
 		fmt.Fprintln(os.Stderr, err)
