@@ -164,3 +164,33 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 		})
 	}
 }
+
+// wish is a change that nobody makes.
+type wish struct{ under []idempotency.Request }
+
+func (*wish) Subject() string                  { return "subject" }
+func (w *wish) UnderKey(r idempotency.Request) { w.under = append(w.under, r) }
+func (*wish) Decided() bool                    { return false }
+
+// An operation that is collected says what it wants, and under which key, or why not.
+func TestACollectedOperationIsAskedForItsChange(t *testing.T) {
+	t.Parallel()
+	r := idempotency.Request{Key: "k"}
+	for _, key := range []*idempotency.Request{nil, &r} {
+		w := &wish{}
+		err := asked(stated(t.Context()), &member{key: key}, func(rs *reqState) error {
+			collecting(rs.Request().Context()).change = w
+			return nil
+		})
+		if err != nil || (len(w.under) == 1) != (key != nil) {
+			t.Errorf("with the key %v: asked under %v, %v", key, w.under, err)
+		}
+	}
+	refusal := invalid("It cannot be read.")
+	if err := asked(stated(t.Context()), &member{key: &r}, func(*reqState) error { return refusal }); !errors.Is(err, refusal) {
+		t.Errorf("what the operation refuses is %v", err)
+	}
+	if err := asked(stated(t.Context()), &member{}, func(*reqState) error { return nil }); err == nil {
+		t.Error("an operation that wants nothing was collected")
+	}
+}

@@ -89,6 +89,30 @@ func TestGuessingIsSlow(t *testing.T) {
 	server.Do(t, "getMe", "").Want(t, 200, "")
 }
 
+// Nor does a token that is stolen tell much where it may not be used. What cannot be
+// looked up is nobody's fault.
+func TestRefusalsSpendTheAddresssBucket(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		fails      error
+		status     int
+		code, last string
+	}{
+		{fault.New(fault.Forbidden, "ip_not_allowed", "Not from here."), 403, "ip_not_allowed", "rate_limited"},
+		{fault.New(fault.Unavailable, "service_unavailable", "Not now.").After(time.Second), 503, "service_unavailable", "service_unavailable"},
+	} {
+		server := apitest.New(t, with(c.fails), apitest.With(func(cfg *api.Config) {
+			cfg.Quotas.Login = ratelimit.Quota{Limit: 3, Window: time.Hour}
+		}))
+		for range 3 {
+			server.Do(t, "getMe", "").WantError(t, c.status, c.code)
+		}
+		if a := server.Do(t, "getMe", ""); a.Code() != c.last {
+			t.Errorf("after three times %s: %d %s", c.code, a.Status, a.Body)
+		}
+	}
+}
+
 func TestEveryOperationIsHTTPSOnly(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t, apitest.With(func(c *api.Config) {
@@ -365,5 +389,30 @@ func TestARequestIsTraced(t *testing.T) {
 	server.Header("Traceparent", "00-"+trace+"-b7ad6b7169203331-01").Do(t, "getMe", "").Want(t, 200, "")
 	if log := server.Server.Log.String(); !strings.Contains(log, `"trace_id":"`+trace+`"`) {
 		t.Errorf("the log does not name the trace:\n%s", log)
+	}
+}
+
+func TestAServerNeedsItsParts(t *testing.T) {
+	t.Parallel()
+	var whole api.Config
+	apitest.New(t, apitest.With(func(c *api.Config) { whole = *c }))
+	for name, c := range map[string]struct {
+		change func(*api.Config)
+		fine   bool
+	}{
+		"whole":               {func(*api.Config) {}, true},
+		"live":                {func(c *api.Config) { c.Env = "live" }, true},
+		"another environment": {func(c *api.Config) { c.Env = "prod" }, false},
+		"no database":         {func(c *api.Config) { c.DB = nil }, false},
+		"no tokens":           {func(c *api.Config) { c.Tokens = nil }, false},
+		"no limits":           {func(c *api.Config) { c.Limits = nil }, false},
+		"no sealer":           {func(c *api.Config) { c.Sealer = nil }, false},
+		"no log":              {func(c *api.Config) { c.Log = nil }, false},
+	} {
+		cfg := whole
+		c.change(&cfg)
+		if _, err := api.New(cfg); (err == nil) != c.fine {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -278,3 +278,34 @@ func (h *history) check(t *testing.T, server *apitest.API) {
 		t.Errorf("%d rows of the ledger do not build on the one before", n)
 	}
 }
+
+// A batch that keeps responses under keys takes several round trips. Whoever comes
+// meanwhile without one does not wait for its end.
+func TestABatchWithoutKeysBeginsBesideOneWithKeys(t *testing.T) {
+	t.Parallel()
+	begun, end := make(chan struct{}, 1), make(chan struct{})
+	server := behind(t, func(sent []byte) dbtest.Fate {
+		if bytes.Contains(sent, []byte("COMMIT")) {
+			begun <- struct{}{}
+			<-end
+		}
+		return dbtest.Pass
+	})
+	wealthy(t, server, 5)
+	op := apitest.Find(t, "adjustBalance")
+	adjust := func(view *apitest.API, user int) {
+		a, err := view.Try(op, fmt.Sprintf(`{"user_id":"%d","delta":1}`, user))
+		if err != nil || a.Status != http.StatusOK {
+			t.Error(a, err)
+		}
+	}
+	var keyed, others sync.WaitGroup
+	keyed.Go(func() { adjust(server.Key("k"), 5) })
+	<-begun
+	for user := range 4 {
+		others.Go(func() { adjust(server, 1+user) })
+	}
+	others.Wait()
+	close(end)
+	keyed.Wait()
+}

@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"guildhall/internal/auth"
+	"guildhall/internal/db"
 	"guildhall/internal/fault"
 	"guildhall/internal/tracing"
 	"guildhall/internal/usage"
@@ -113,6 +114,7 @@ func TestARequestIsLoggedAndCounted(t *testing.T) {
 	op := &operation{ID: "getWallet", ReadOnly: true}
 	for name, c := range map[string]struct {
 		is      reqState // what the chain has found out
+		gone    bool     // the caller has left
 		fails   error
 		logged  string
 		silent  string // what the log does not hold
@@ -140,6 +142,18 @@ func TestARequestIsLoggedAndCounted(t *testing.T) {
 			counted: usage.Request{Guild: "guild", Token: "token", Operation: "getWallet", Status: 500, Code: "internal_error"},
 			silent:  "trace_id",
 		},
+		"what a caller no longer waits for": {
+			is: reqState{by: by}, gone: true, fails: db.ErrBusy,
+			logged:  `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"client_closed"`,
+			silent:  "cause",
+			counted: usage.Request{Guild: "guild", Token: "token", Status: 503, Code: "service_unavailable"},
+		},
+		"a refusal that its caller does not read": {
+			is: reqState{by: by}, gone: true, fails: invalid("It is wrong."),
+			logged:  `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"invalid_request"`,
+			silent:  "client_closed",
+			counted: usage.Request{Guild: "guild", Token: "token", Status: 400, Code: "invalid_request"},
+		},
 		"nobody's": {
 			fails:  fault.New(fault.Unauthenticated, "missing_token", "Who are you?"),
 			logged: `"level":"INFO","msg":"request","took_ms":1500,"code":"missing_token"`, silent: "token_id",
@@ -162,6 +176,12 @@ func TestARequestIsLoggedAndCounted(t *testing.T) {
 				var counted usage.Request
 				rs := c.is
 				rs.Context = stated(t.Context()).Context
+				caller, leave := context.WithCancel(t.Context())
+				defer leave()
+				if c.gone {
+					leave()
+				}
+				rs.SetRequest(rs.Request().WithContext(caller))
 				begun := time.Now()
 				_ = accessLog(log, numbers, func(r usage.Request) { counted = r })(func(rs *reqState) error {
 					time.Sleep(1500 * time.Millisecond) // of a clock that the test has stopped
