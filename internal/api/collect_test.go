@@ -113,7 +113,7 @@ type history struct {
 // node is another process over the same database.
 func node(t *testing.T, cfg api.Config, url string, oneGuild bool) string {
 	t.Helper()
-	d, err := db.Open(db.Config{URL: url, Name: "guildhall-node"})
+	d, err := db.Open(db.Config{URL: url, Name: "guildhall-node", Distributed: dbtest.Coordinator(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,6 +186,9 @@ func (h *history) write(t *testing.T, client *http.Client, urls []string, token,
 func TestHistoriesOfTwoNodes(t *testing.T) {
 	t.Parallel()
 	for _, oneGuild := range []bool{false, true} {
+		if !oneGuild && dbtest.Coordinator(t) {
+			continue // no statement changes rows of several guilds there
+		}
 		t.Run(fmt.Sprintf("one guild %v", oneGuild), func(t *testing.T) {
 			t.Parallel()
 			var cfg api.Config

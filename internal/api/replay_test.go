@@ -95,7 +95,7 @@ func TestAClientThatHangsUpIsNoError(t *testing.T) {
 		"Content-Length: %d\r\n\r\n%s",
 		server.Token, len(body), body)
 	testutil.Eventually(t, "the write waits for the lock", func() bool {
-		return dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM pg_locks WHERE NOT granted`) > 0
+		return dbtest.Waiting(t, server.DB()) > 0
 	})
 	c.Close()
 	defer func() { _, _ = io.Copy(io.Discard, c) }()

@@ -112,7 +112,7 @@ func New(t testing.TB, opts ...Option) *API {
 		Log: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if o.reach != nil {
-		far, err := db.Open(db.Config{URL: o.reach(base.URL)})
+		far, err := db.Open(db.Config{URL: o.reach(base.URL), Distributed: dbtest.Coordinator(t)})
 		must(t, err)
 		t.Cleanup(func() { far.Close() })
 		cfg.DB = far
