@@ -129,6 +129,9 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 		"a change that shares its statement": func(u *units, rs *reqState) error {
 			return u.collectors["adjustBalance"].collector.Do(rs.ctx, collect.Caller{}, "subject", &member{}, func() error { return nil })
 		},
+		"a read that shares its statement": func(u *units, rs *reqState) error {
+			return u.query(rs, u.readers["getWallet"], func(*reqState) error { return nil })
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -142,7 +145,7 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				u := &units{db: d, collectors: collectors(d, idempotency.Keys{}, false, numbers)}
+				u := &units{db: d, collectors: collectors(d, idempotency.Keys{}, false, numbers), readers: readers(d, false, numbers)}
 				by := db.As(t.Context(), db.Caller{Token: "another", Guild: "another"})
 				if _, err := d.Queue(by); err != nil {
 					t.Fatal(err)
