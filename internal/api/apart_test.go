@@ -129,6 +129,9 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 		"a change that shares its statement": func(u *units, rs *reqState) error {
 			return u.collectors["adjustBalance"].collector.Do(rs.ctx, collect.Caller{}, "subject", &member{}, func() error { return nil })
 		},
+		"a read that shares its statement": func(u *units, rs *reqState) error {
+			return u.query(rs, u.readers["getWallet"], func(*reqState) error { return nil })
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -138,7 +141,8 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer d.Close()
-				u := &units{db: d, collectors: collectors(d, idempotency.Keys{}, false, newMetrics(nil))}
+				numbers := newMetrics(nil)
+				u := &units{db: d, collectors: collectors(d, idempotency.Keys{}, false, numbers), readers: readers(d, false, numbers)}
 				by := db.As(t.Context(), db.Caller{Token: "another", Guild: "another"})
 				if _, err := d.Queue(by); err != nil {
 					t.Fatal(err)
