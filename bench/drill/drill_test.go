@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -137,6 +139,29 @@ func TestTheDrillsAreNamed(t *testing.T) {
 	for _, names := range [][]string{nil, {"none"}, {"neighbour", "neighbour"}} {
 		if _, err := find(names); err == nil || !strings.Contains(err.Error(), "neighbour") {
 			t.Errorf("%v: %v, want an error that lists the drills", names, err)
+		}
+	}
+}
+
+func TestAStageThatADrillDoesNotHaveIsRefused(t *testing.T) {
+	t.Parallel()
+	ended, end := context.WithCancel(t.Context()) // nothing is to begin
+	end()
+	for _, c := range []struct{ name, stage, known string }{
+		{"webhooks", "a flod of one guild", "a flood of one guild"},
+		{"webhooks", "prune", pruning},
+		{"overload", pruning, slowDatabase},
+		{"neighbour", pruning, "[]"},
+	} {
+		if err := run(ended, []string{"-stage", c.stage, c.name}, io.Discard); err == nil || !strings.Contains(err.Error(), c.known) {
+			t.Errorf("%s -stage %q: %v, want an error that names %s", c.name, c.stage, err, c.known)
+		}
+	}
+	for name, list := range stages {
+		for _, stage := range list {
+			if err := run(ended, []string{"-stage", stage, name}, io.Discard); err == nil || strings.Contains(err.Error(), "stage") {
+				t.Errorf("%s -stage %q: %v, want it to begin", name, stage, err)
+			}
 		}
 	}
 }

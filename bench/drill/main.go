@@ -18,6 +18,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -47,11 +48,16 @@ var drills = []drill{
 		return receivers(ctx, p, r, size)
 	}},
 	{"restore", "a backup is restored: what it revives is found, and revoked", func(ctx context.Context, p place, r *report) error {
-		r.say("from a dump:")
-		if err := restored(ctx, p, r, 2000); err != nil {
-			return err
+		if p.wants(fromDump) {
+			r.say("%s:", fromDump)
+			if err := restored(ctx, p, r, 2000); err != nil {
+				return err
+			}
 		}
-		r.say("from a base backup and the write-ahead log, to an instant:")
+		if !p.wants(toInstant) {
+			return nil
+		}
+		r.say("%s:", toInstant)
 		return recovered(ctx, p, r, 2000)
 	}},
 	{"failover", "the primary is killed, its synchronous standby takes over", func(ctx context.Context, p place, r *report) error {
@@ -71,6 +77,13 @@ var drills = []drill{
 	}},
 }
 
+// stages are those that can be run alone, of the drills that have some.
+var stages = map[string][]string{
+	"overload": {cheapCalls, deepLists, slowDatabase},
+	"webhooks": append(webhooksStageNames(), pruning),
+	"restore":  {fromDump, toInstant},
+}
+
 // place is what a drill stands on: a migrated, empty database that nobody else
 // uses, and the server program.
 type place struct {
@@ -78,7 +91,7 @@ type place struct {
 	program     string
 	front       []string // words in front of the program
 	waiting     int      // deliveries that wait for one endpoint in the drill of webhooks
-	stage       string   // the only one of the drills of overload and webhooks; empty: all
+	stage       string   // the only one that is to run; empty: all
 	release     string   // the commit that the drill of upgrades begins with; empty: the last release
 }
 
@@ -104,7 +117,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("drill", flag.ContinueOnError)
 	program := flags.String("server", "bin/guildhall", "the server `program`")
 	waiting := flags.Int("waiting", fullWebhooks.waiting, "`deliveries` that wait for one endpoint in the drill of webhooks")
-	stage := flags.String("stage", "", "the only `stage` of the drill of overload or webhooks to run, such as \"a flood of one guild\" (default: all)")
+	stage := flags.String("stage", "", "the only `stage` of the drill of overload, webhooks or restore to run, such as \"a flood of one guild\" (default: all)")
 	release := flags.String("release", "", "the `commit` or tag that the drill of upgrades begins with (default: the last release)")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -112,6 +125,9 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	d, err := find(flags.Args())
 	if err != nil {
 		return err
+	}
+	if *stage != "" && !slices.Contains(stages[d.name], *stage) {
+		return fmt.Errorf("%s has no stage %q; those that can be run alone: %q", d.name, *stage, stages[d.name])
 	}
 	// Not Fast: what the load does to the disk is part of it.
 	server, err := embedded.Start(ctx, embedded.Config{TCP: true})

@@ -27,6 +27,13 @@ var fullOverload = overloadSize{
 	ledger: 200_000, length: 6 * time.Second, best: []int{8, 32, 100}, times: []int{5, 20}, most: []int{2000}, delay: 300 * time.Millisecond, measure: true,
 }
 
+// The kinds of work, each a stage of the drill.
+const (
+	cheapCalls   = "cheap calls"
+	deepLists    = "lists of 100 at depth"
+	slowDatabase = "a slow database"
+)
+
 // The bounds that hold under overload.
 const (
 	goodput      = 0.8
@@ -49,13 +56,13 @@ func overload(ctx context.Context, p place, r *report, size overloadSize) error 
 		delay time.Duration
 		call  func(token string, n int) []byte
 	}{
-		{"cheap calls", 0, func(token string, n int) []byte {
+		{cheapCalls, 0, func(token string, n int) []byte {
 			return request("GET", fmt.Sprintf("/economy/wallet/%d", member(n%1000)), token, nil)
 		}},
-		{"lists of 100 at depth", 0, func(token string, n int) []byte {
+		{deepLists, 0, func(token string, n int) []byte {
 			return request("GET", fmt.Sprintf("/economy/ledger?per_page=100&page=%d", 1+n%deep), token, nil)
 		}},
-		{"a slow database", size.delay, func(token string, n int) []byte {
+		{slowDatabase, size.delay, func(token string, n int) []byte {
 			if n%2 == 0 {
 				return request("POST", "/economy/adjust", token, fmt.Appendf(nil, `{"user_id":"%d","delta":1}`, member(n%1000)))
 			}

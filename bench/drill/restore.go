@@ -20,6 +20,12 @@ import (
 	"guildhall/internal/db/embedded"
 )
 
+// The stages of the drill.
+const (
+	fromDump  = "from a dump"
+	toInstant = "from a base backup and the write-ahead log, to an instant"
+)
+
 // restored takes a backup while deliveries wait, goes on, restores it, and looks
 // at what came back: a revoked token, deliveries that had arrived. Then the
 // installation is taken into service again as deploy/README.md says.

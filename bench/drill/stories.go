@@ -11,17 +11,14 @@ import (
 	"guildhall/internal/guildfile"
 )
 
-// stories has clients of examples/ live through their story on a server, in the
-// demo guild. What a client's language needs and is not here is a story that fails.
+// stories loads the demo guild and has clients of examples/ live through their story
+// in it, on a server. What a client's language needs and is not here is a story that fails.
 func (p place) stories(ctx context.Context, r *report, s *server, ca string, names []string) error {
-	if len(names) == 0 {
-		return nil
+	if err := p.load(ctx, guildfile.Demo); err != nil || len(names) == 0 {
+		return err
 	}
 	root, err := git(ctx, ".", "rev-parse", "--show-toplevel")
 	if err != nil {
-		return err
-	}
-	if err := p.load(ctx, guildfile.Demo); err != nil {
 		return err
 	}
 	tokens, err := p.tokens(ctx, guildfile.DemoGuild, 1)

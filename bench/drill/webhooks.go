@@ -38,6 +38,30 @@ var fullWebhooks = webhooksSize{
 	waiting: 5_000_000, held: 500_000, old: 50_000, measure: true,
 }
 
+// webhooksStages are those that each have a server of their own from the beginning.
+var webhooksStages = []struct {
+	name string
+	run  func(*hooks, context.Context, *server) error
+}{
+	{"a flood of one guild", (*hooks).flood},
+	{"eight guilds of slow receivers", (*hooks).slowGuilds},
+	{"a slow endpoint with a backlog", (*hooks).slowEndpoint},
+	{"endpoints that never answer", (*hooks).neverRespond},
+	{"a receiver that asks for a pause", (*hooks).politePause},
+	{"an endpoint for which very much waits", (*hooks).bigBacklog},
+}
+
+// pruning is the name of the last stage, which fills the tables before its server
+// starts.
+const pruning = "pruning"
+
+func webhooksStageNames() (names []string) {
+	for _, stage := range webhooksStages {
+		names = append(names, stage.name)
+	}
+	return names
+}
+
 // receivers lets receivers and guilds do what they do at their worst, and watches
 // how long the events of others take from the response of the write to the
 // receiver; then it changes an endpoint for which very much waits.
@@ -47,21 +71,11 @@ func receivers(ctx context.Context, p place, r *report, size webhooksSize) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	for _, stage := range []struct {
-		name string
-		run  func(context.Context, *server) error
-	}{
-		{"a flood of one guild", h.flood},
-		{"eight guilds of slow receivers", h.slowGuilds},
-		{"a slow endpoint with a backlog", h.slowEndpoint},
-		{"endpoints that never answer", h.neverRespond},
-		{"a receiver that asks for a pause", h.politePause},
-		{"an endpoint for which very much waits", h.bigBacklog},
-	} {
+	for _, stage := range webhooksStages {
 		if !p.wants(stage.name) {
 			continue
 		}
-		if err := h.stage(ctx, stage.run); err != nil {
+		if err := h.stage(ctx, func(ctx context.Context, s *server) error { return stage.run(h, ctx, s) }); err != nil {
 			return fmt.Errorf("%s: %w", stage.name, err)
 		}
 	}
@@ -70,10 +84,6 @@ func receivers(ctx context.Context, p place, r *report, size webhooksSize) (err 
 	}
 	return h.pruning(ctx)
 }
-
-// pruning is the name of the last stage, which fills the tables before its server
-// starts.
-const pruning = "pruning"
 
 // hooks is what the drill of webhooks works with.
 type hooks struct {

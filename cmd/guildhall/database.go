@@ -45,10 +45,11 @@ func (c connection) open(ctx context.Context) (*db.DB, found, error) {
 	if err != nil {
 		return nil, f, err
 	}
-	if _, err := db.CheckSchema(ctx, f.DatabaseURL); err != nil {
+	schema, err := db.CheckSchema(ctx, f.DatabaseURL)
+	if err != nil {
 		return nil, f, err
 	}
-	d, err := db.Open(db.Config{URL: f.DatabaseURL, Writers: 2, Readers: 2, Name: "guildhall-cli"})
+	d, err := db.Open(db.Config{URL: f.DatabaseURL, Writers: 2, Readers: 2, Name: "guildhall-cli", Distributed: schema.Distributed})
 	return d, f, err
 }
 

@@ -301,6 +301,19 @@ func wantOutput(t *testing.T, out string, texts ...string) {
 	}
 }
 
+// A command that writes, as import does, writes in the form that the tables' place asks for.
+func TestCommandsFindOutWhereTablesLie(t *testing.T) {
+	t.Parallel()
+	d, _, err := connection{DatabaseURL: dbtest.New(t).URL}.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if d.Distributed() != dbtest.Coordinator(t) {
+		t.Errorf("the tables count as distributed: %t", d.Distributed())
+	}
+}
+
 // While a node of the release before runs, a migration leaves what that node
 // needs, says so, and the new program serves beside it. Once the old one has
 // stopped, another migration finishes.

@@ -129,6 +129,9 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 		"a change that shares its statement": func(u *units, rs *reqState) error {
 			return u.collectors["adjustBalance"].collector.Do(rs.ctx, collect.Caller{}, "subject", &member{}, func() error { return nil })
 		},
+		"a read that shares its statement": func(u *units, rs *reqState) error {
+			return u.query(rs, u.readers["getWallet"], func(*reqState) error { return nil })
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -138,7 +141,8 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer d.Close()
-				u := &units{db: d, collectors: collectors(d, idempotency.Keys{}, false, newMetrics(nil))}
+				numbers := newMetrics(nil)
+				u := &units{db: d, collectors: collectors(d, idempotency.Keys{}, false, numbers), readers: readers(d, false, numbers)}
 				by := db.As(t.Context(), db.Caller{Token: "another", Guild: "another"})
 				if _, err := d.Queue(by); err != nil {
 					t.Fatal(err)
@@ -162,5 +166,35 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// wish is a change that nobody makes.
+type wish struct{ under []idempotency.Request }
+
+func (*wish) Subject() string                  { return "subject" }
+func (w *wish) UnderKey(r idempotency.Request) { w.under = append(w.under, r) }
+func (*wish) Decided() bool                    { return false }
+
+// An operation that is collected says what it wants, and under which key, or why not.
+func TestACollectedOperationIsAskedForItsChange(t *testing.T) {
+	t.Parallel()
+	r := idempotency.Request{Key: "k"}
+	for _, key := range []*idempotency.Request{nil, &r} {
+		w := &wish{}
+		err := asked(stated(t.Context()), &member{key: key}, func(rs *reqState) error {
+			collecting(rs.Request().Context()).change = w
+			return nil
+		})
+		if err != nil || (len(w.under) == 1) != (key != nil) {
+			t.Errorf("with the key %v: asked under %v, %v", key, w.under, err)
+		}
+	}
+	refusal := invalid("It cannot be read.")
+	if err := asked(stated(t.Context()), &member{key: &r}, func(*reqState) error { return refusal }); !errors.Is(err, refusal) {
+		t.Errorf("what the operation refuses is %v", err)
+	}
+	if err := asked(stated(t.Context()), &member{}, func(*reqState) error { return nil }); err == nil {
+		t.Error("an operation that wants nothing was collected")
 	}
 }

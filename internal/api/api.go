@@ -77,7 +77,8 @@ func New(cfg Config) (http.Handler, error) {
 	numbers, keys := newMetrics(cfg.Metrics), idempotency.Keys{Sealer: cfg.Sealer}
 	u := &units{
 		db: cfg.DB, few: fewWaiting, keys: keys, mutex: idempotency.NewKeyedMutex(), wake: cfg.Wake,
-		preparations: preparations(cfg.Services), collectors: collectors(cfg.DB, keys, cfg.OneGuild, numbers),
+		preparations: preparations(cfg.Services),
+		collectors:   collectors(cfg.DB, keys, cfg.OneGuild, numbers), readers: readers(cfg.DB, cfg.OneGuild, numbers),
 	}
 
 	e := echo.New()

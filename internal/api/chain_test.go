@@ -3,7 +3,9 @@ package api_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,8 +15,10 @@ import (
 	"guildhall/internal/api"
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/auth"
+	"guildhall/internal/db/dbtest"
 	"guildhall/internal/fault"
 	"guildhall/internal/ratelimit"
+	"guildhall/internal/tracing"
 )
 
 // fill gives every placeholder of an operation a value that fits its schema.
@@ -83,6 +87,30 @@ func TestGuessingIsSlow(t *testing.T) {
 	}
 	// A neighbour behind the same address is not locked out.
 	server.Do(t, "getMe", "").Want(t, 200, "")
+}
+
+// Nor does a token that is stolen tell much where it may not be used. What cannot be
+// looked up is nobody's fault.
+func TestRefusalsSpendTheAddresssBucket(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		fails      error
+		status     int
+		code, last string
+	}{
+		{fault.New(fault.Forbidden, "ip_not_allowed", "Not from here."), 403, "ip_not_allowed", "rate_limited"},
+		{fault.New(fault.Unavailable, "service_unavailable", "Not now.").After(time.Second), 503, "service_unavailable", "service_unavailable"},
+	} {
+		server := apitest.New(t, with(c.fails), apitest.With(func(cfg *api.Config) {
+			cfg.Quotas.Login = ratelimit.Quota{Limit: 3, Window: time.Hour}
+		}))
+		for range 3 {
+			server.Do(t, "getMe", "").WantError(t, c.status, c.code)
+		}
+		if a := server.Do(t, "getMe", ""); a.Code() != c.last {
+			t.Errorf("after three times %s: %d %s", c.code, a.Status, a.Body)
+		}
+	}
 }
 
 func TestEveryOperationIsHTTPSOnly(t *testing.T) {
@@ -326,5 +354,65 @@ func TestCredentialsElsewhere(t *testing.T) {
 	server.Raw(t, "GET", "/api/v1/cases/"+secret, "").WantError(t, 404, "not_found")
 	if strings.Contains(server.Server.Log.String(), secret[len("svc_test_"):]) {
 		t.Error("the secret is in the log")
+	}
+}
+
+// The audit log names the token that has changed a webhook, and where it came from.
+func TestAChangeOfAWebhookNamesItsToken(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	me := server.Do(t, "getMe", "").Str(t, "token.id")
+	made := server.Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1:9/hook","events":["case.created"]}`).Want(t, 201, "")
+	got := dbtest.Value[string](t, server.DB(), `
+		SELECT concat_ws(' ', actor_type, actor_id, actor_name, address, request_id) FROM audit_log WHERE action = 'webhook.created'`)
+	if want := "token " + me + " test 127.0.0.1 " + made.Header.Get("X-Request-Id"); got != want {
+		t.Errorf("the change was made by %q, want %q", got, want)
+	}
+	gone := server.Do(t, "deleteWebhookEndpoint", "", apitest.Path("id", made.Str(t, "data.id"))).Want(t, 204, "")
+	if media, said := gone.Header["Content-Type"]; said {
+		t.Errorf("an answer without a body is said to be %q", media)
+	}
+}
+
+// Where there is a tracer, a request belongs to the trace that its caller names.
+func TestARequestIsTraced(t *testing.T) {
+	collector := httptest.NewServer(http.NotFoundHandler())
+	defer collector.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	tracer, err := tracing.New(t.Context(), "test", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tracer.Close(t.Context())
+	const trace = "0af7651916cd43dd8448eb211c80319c"
+	server := apitest.New(t, apitest.With(func(c *api.Config) { c.Tracer = tracer }))
+	server.Header("Traceparent", "00-"+trace+"-b7ad6b7169203331-01").Do(t, "getMe", "").Want(t, 200, "")
+	if log := server.Server.Log.String(); !strings.Contains(log, `"trace_id":"`+trace+`"`) {
+		t.Errorf("the log does not name the trace:\n%s", log)
+	}
+}
+
+func TestAServerNeedsItsParts(t *testing.T) {
+	t.Parallel()
+	var whole api.Config
+	apitest.New(t, apitest.With(func(c *api.Config) { whole = *c }))
+	for name, c := range map[string]struct {
+		change func(*api.Config)
+		fine   bool
+	}{
+		"whole":               {func(*api.Config) {}, true},
+		"live":                {func(c *api.Config) { c.Env = "live" }, true},
+		"another environment": {func(c *api.Config) { c.Env = "prod" }, false},
+		"no database":         {func(c *api.Config) { c.DB = nil }, false},
+		"no tokens":           {func(c *api.Config) { c.Tokens = nil }, false},
+		"no limits":           {func(c *api.Config) { c.Limits = nil }, false},
+		"no sealer":           {func(c *api.Config) { c.Sealer = nil }, false},
+		"no log":              {func(c *api.Config) { c.Log = nil }, false},
+	} {
+		cfg := whole
+		c.change(&cfg)
+		if _, err := api.New(cfg); (err == nil) != c.fine {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -47,44 +47,55 @@ type batcher struct {
 // collectors are the operations that are collected.
 func collectors(d *db.DB, keys idempotency.Keys, oneGuild bool, m *metrics) map[string]*batcher {
 	all := map[string]*batcher{
-		"adjustBalance": {each: eachOf(economy.AdjustEach)},
+		"adjustBalance": {each: eachOf[change](economy.AdjustEach)},
 		// The level follows from the XP by a curve that the database does not know, so
 		// what is told of it needs a second statement.
-		"adjustXp": {each: eachOf(levelling.AdjustEach), unit: true},
+		"adjustXp": {each: eachOf[change](levelling.AdjustEach), unit: true},
 	}
 	for id, t := range all {
 		t.db, t.keys = d, keys
-		sizes, waits := m.batches.WithLabelValues(id), m.waits.WithLabelValues(id)
-		t.collector = collect.New(collect.Config[*member]{
-			Run: t.run, Enter: d.Enter, Apart: oneGuild, Long: func(m *member) bool { return t.unit || m.key != nil },
-			Waited: db.Waited,
-			Late: func(own bool) error {
-				if own {
-					return db.ErrOwnShare
-				}
-				return db.ErrBusy
-			},
-			Began: func(size int, waited time.Duration) {
-				sizes.Observe(float64(size))
-				waits.Observe(waited.Seconds())
-			},
-		})
+		cfg := config[*member](id, oneGuild, m)
+		cfg.Run, cfg.Enter, cfg.Long = t.run, d.Enter, func(m *member) bool { return t.unit || m.key != nil }
+		t.collector = collect.New(cfg)
 	}
 	return all
 }
 
-// eachOf is a domain's function for changes of its own type.
-func eachOf[Change change](each func(context.Context, db.Querier, []Change) error) func(context.Context, db.Querier, []change) error {
-	return func(ctx context.Context, q db.Querier, changes []change) error {
-		own := make([]Change, len(changes))
-		for i, c := range changes {
+// config is what collected operations have in common.
+func config[T any](id string, oneGuild bool, m *metrics) collect.Config[T] {
+	sizes, waits := m.batches.WithLabelValues(id), m.waits.WithLabelValues(id)
+	return collect.Config[T]{
+		Apart: oneGuild, Waited: db.Waited,
+		Late: func(own bool) error {
+			if own {
+				return db.ErrOwnShare
+			}
+			return db.ErrBusy
+		},
+		Began: func(size int, waited time.Duration) {
+			sizes.Observe(float64(size))
+			waits.Observe(waited.Seconds())
+		},
+	}
+}
+
+// eachOf is a domain's function for changes, or queries, of its own type.
+func eachOf[Any, Own any](each func(context.Context, db.Querier, []Own) error) func(context.Context, db.Querier, []Any) error {
+	return func(ctx context.Context, q db.Querier, list []Any) error {
+		own := make([]Own, len(list))
+		for i, v := range list {
 			var ok bool
-			if own[i], ok = c.(Change); !ok {
-				return fmt.Errorf("a %T was collected for another operation", c)
+			if own[i], ok = any(v).(Own); !ok {
+				return fmt.Errorf("a %T was collected for another operation", v)
 			}
 		}
 		return each(ctx, q, own)
 	}
+}
+
+// callerOf is on whose account a request is done together with others.
+func callerOf(rs *reqState) collect.Caller {
+	return collect.Caller{Group: rs.by.GuildID, Name: rs.by.TokenID}
 }
 
 // collected serves an operation that is done together with others. What a batch
@@ -110,9 +121,8 @@ func (u *units) join(rs *reqState, t *batcher, m *member, next handler, own func
 		}
 		return send(rs, response)
 	}
-	by := collect.Caller{Group: rs.by.GuildID, Name: rs.by.TokenID}
 	alone := false
-	err := t.collector.Do(rs.ctx, by, m.Subject(), m, func() (err error) {
+	err := t.collector.Do(rs.ctx, callerOf(rs), m.Subject(), m, func() (err error) {
 		alone = true
 		m.response, err = own()
 		return err

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -194,5 +195,36 @@ func wantValues(t *testing.T, what string, got, want []string) {
 	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
 	if !slices.Equal(got, want) || len(got) == 0 {
 		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
+	}
+}
+
+// Every operation in one line: by tag as the document has them, then by path and method.
+func TestSummariesAreInTheDocumentsOrder(t *testing.T) {
+	t.Parallel()
+	all, err := api.Summaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tags []string
+	for _, tag := range contract(t).Tags {
+		tags = append(tags, tag.Name)
+	}
+	for i, s := range all {
+		op := apitest.Find(t, s.ID)
+		want := api.Summary{ID: op.ID, Method: op.Method, Path: op.Path, Scope: op.Scope, Summary: op.Spec.Summary, Tag: op.Spec.Tags[0]}
+		if s != want || s.Summary == "" {
+			t.Errorf("%s is %+v, want %+v", s.ID, s, want)
+		}
+		if i == 0 {
+			continue
+		}
+		before := all[i-1]
+		if cmp.Or(slices.Index(tags, before.Tag)-slices.Index(tags, s.Tag), strings.Compare(before.Path, s.Path),
+			strings.Compare(before.Method, s.Method)) >= 0 {
+			t.Errorf("%s stands after %s", s.ID, before.ID)
+		}
+	}
+	if len(all) != len(apitest.Operations()) {
+		t.Errorf("there are %d summaries of %d operations", len(all), len(apitest.Operations()))
 	}
 }

@@ -3,14 +3,28 @@ package api
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/labstack/echo/v4"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"guildhall/internal/auth"
+	"guildhall/internal/db"
 	"guildhall/internal/fault"
+	"guildhall/internal/tracing"
+	"guildhall/internal/usage"
 )
 
 func TestSeconds(t *testing.T) {
@@ -80,5 +94,151 @@ func TestADocumentIsCompressedWhereThatMakesItShorter(t *testing.T) {
 	}
 	if !equal {
 		t.Error("no document was as long as its compressed form")
+	}
+}
+
+// Whoever is told that the service cannot answer is told when to come again.
+func TestWhatMayPassIsUnavailableForFiveSeconds(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{context.DeadlineExceeded, context.Canceled} {
+		if f := classify(err, "id"); f.Code != "service_unavailable" || f.RetryAfter != 5*time.Second {
+			t.Errorf("%v is %s, and may be tried again after %v", err, f.Code, f.RetryAfter)
+		}
+	}
+}
+
+// The log and the counters are told how each request has ended, and how long it took.
+func TestARequestIsLoggedAndCounted(t *testing.T) {
+	t.Parallel()
+	by := &auth.Principal{TokenID: "token", GuildID: "guild"}
+	op := &operation{ID: "getWallet", ReadOnly: true}
+	for name, c := range map[string]struct {
+		is      reqState // what the chain has found out
+		gone    bool     // the caller has left
+		fails   error
+		logged  string
+		silent  string // what the log does not hold
+		counted usage.Request
+	}{
+		"a success": {
+			is:     reqState{op: op, by: by, trace: "abc"},
+			logged: `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","trace_id":"abc"`, silent: "code",
+			counted: usage.Request{Guild: "guild", Token: "token", Operation: "getWallet", Status: 204},
+		},
+		"a refusal": {
+			is: reqState{by: by}, fails: invalid("It is wrong.").Because(errors.New("why")),
+			logged:  `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"invalid_request","cause":"why"`,
+			silent:  "trace_id",
+			counted: usage.Request{Guild: "guild", Token: "token", Status: 400, Code: "invalid_request"},
+		},
+		"a token that was refused": {
+			is: reqState{refused: by}, fails: fault.New(fault.Forbidden, "ip_not_allowed", "Not from here."),
+			logged: `"level":"INFO","msg":"request","took_ms":1500,"code":"ip_not_allowed"`, silent: "cause",
+			counted: usage.Request{Guild: "guild", Token: "token", Status: 403, Code: "ip_not_allowed"},
+		},
+		"a failure": {
+			is: reqState{op: op, by: by}, fails: errors.New("broken"),
+			logged:  `"level":"ERROR","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"internal_error","cause":"broken"`,
+			counted: usage.Request{Guild: "guild", Token: "token", Operation: "getWallet", Status: 500, Code: "internal_error"},
+			silent:  "trace_id",
+		},
+		"what a caller no longer waits for": {
+			is: reqState{by: by}, gone: true, fails: db.ErrBusy,
+			logged:  `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"client_closed"`,
+			silent:  "cause",
+			counted: usage.Request{Guild: "guild", Token: "token", Status: 503, Code: "service_unavailable"},
+		},
+		"a refusal that its caller does not read": {
+			is: reqState{by: by}, gone: true, fails: invalid("It is wrong."),
+			logged:  `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"invalid_request"`,
+			silent:  "client_closed",
+			counted: usage.Request{Guild: "guild", Token: "token", Status: 400, Code: "invalid_request"},
+		},
+		"nobody's": {
+			fails:  fault.New(fault.Unauthenticated, "missing_token", "Who are you?"),
+			logged: `"level":"INFO","msg":"request","took_ms":1500,"code":"missing_token"`, silent: "token_id",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				numbers, err := newMetrics(nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var text bytes.Buffer
+				log := slog.New(slog.NewJSONHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+					if slices.Contains([]string{"time", "request_id", "method", "route", "status", "bytes", "from"}, a.Key) {
+						return slog.Attr{}
+					}
+					return a
+				}}))
+				var counted usage.Request
+				rs := c.is
+				rs.Context = stated(t.Context()).Context
+				caller, leave := context.WithCancel(t.Context())
+				defer leave()
+				if c.gone {
+					leave()
+				}
+				rs.SetRequest(rs.Request().WithContext(caller))
+				begun := time.Now()
+				_ = accessLog(log, numbers, func(r usage.Request) { counted = r })(func(rs *reqState) error {
+					time.Sleep(1500 * time.Millisecond) // of a clock that the test has stopped
+					if c.fails == nil {
+						return rs.NoContent(http.StatusNoContent)
+					}
+					return c.fails
+				})(&rs)
+				if got := text.String(); got != "{"+c.logged+"}\n" || strings.Contains(got, c.silent) {
+					t.Errorf("logged is %s, want %s", got, c.logged)
+				}
+				if c.counted.Guild != "" {
+					c.counted.RequestID, c.counted.At = rs.id, begun
+				}
+				if counted != c.counted {
+					t.Errorf("counted is %+v, want %+v", counted, c.counted)
+				}
+			})
+		})
+	}
+}
+
+// A span says what the log says of its request, and has failed where that is our fault.
+func TestASpanTellsOfItsRequest(t *testing.T) {
+	t.Parallel()
+	spans := tracetest.NewSpanRecorder()
+	ctx, whole := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test").Start(t.Context(), "whole")
+	defer whole.End()
+	for _, c := range []struct {
+		is     reqState
+		status int
+		want   map[string]string
+	}{
+		{reqState{}, 401, map[string]string{"guildhall.code": "the_code"}},
+		{
+			reqState{op: &operation{ID: "getWallet"}, by: &auth.Principal{TokenID: "token", GuildID: "guild"}},
+			499,
+			map[string]string{
+				"guildhall.code": "the_code", "guildhall.operation": "getWallet", "guildhall.guild_id": "guild", "guildhall.token_id": "token",
+			},
+		},
+		{reqState{}, 500, map[string]string{"guildhall.code": "the_code", "error.type": "the_code"}},
+	} {
+		rs := c.is
+		rs.Context, rs.id, rs.refusal = stated(ctx).Context, "id", fault.New(fault.Internal, "the_code", "It failed.")
+		rs.Response().Status = c.status
+		span := tracing.Child(ctx, "request")
+		tell(span, &rs)
+		span.End()
+		c.want["http.request.method"], c.want["guildhall.request_id"] = http.MethodGet, "id"
+		c.want["http.response.status_code"] = strconv.Itoa(c.status)
+		got := map[string]string{}
+		for _, a := range spans.Ended()[len(spans.Ended())-1].Attributes() {
+			got[string(a.Key)] = a.Value.Emit()
+		}
+		if !maps.Equal(got, c.want) {
+			t.Errorf("%d is told as %v, want %v", c.status, got, c.want)
+		}
 	}
 }

@@ -18,7 +18,7 @@ type operation struct {
 	Scope     string // required scope; empty when any token will do
 	ReadOnly  bool
 	Phased    bool // not one unit of work: it calls out between two commits
-	Collected bool // shares its unit of work with what arrives at the same time
+	Collected bool // shares its unit of work, or its statement, with what arrives at the same time
 	Ignores   bool // takes no body; one that is sent anyway is ignored
 	Body      *openapi3.Schema
 	BodyMust  bool

@@ -26,26 +26,31 @@ func TestRepeatsOfAFinishedRequestAreAllAnswered(t *testing.T) {
 		"createTicketMessage": `{"content":"hello"}`, // a refusal, kept by the way of its own that this operation has
 	} {
 		view, op := server.Key("repeated-"+id), apitest.Find(t, id)
-		first := view.Do(t, id, body, apitest.Path("id", "none"))
+		first, err := view.Settle(op, body, apitest.Path("id", "none"))
+		if err != nil {
+			t.Fatal(err)
+		}
 		var all sync.WaitGroup
 		var replays atomic.Int64
 		for range 50 {
 			all.Go(func() {
 				for range 4 {
-					a, err := view.Try(op, body, apitest.Path("id", "none"))
+					a, err := view.Settle(op, body, apitest.Path("id", "none"))
 					if err != nil {
 						t.Error(err)
 						return
 					}
 					if a.Status == first.Status && string(a.Body) == string(first.Body) && a.Header.Get("Idempotent-Replay") == "true" {
 						replays.Add(1)
+					} else {
+						t.Errorf("%s: a repeat is answered %d %s", id, a.Status, a.Body)
 					}
 				}
 			})
 		}
 		all.Wait()
 		if n := replays.Load(); n != 200 {
-			t.Errorf("%s: %d of 200 repeats were replays", id, n)
+			t.Errorf("%s: %d of 200 repeats were replays of %d %s", id, n, first.Status, first.Body)
 		}
 	}
 }
@@ -90,7 +95,7 @@ func TestAClientThatHangsUpIsNoError(t *testing.T) {
 		"Content-Length: %d\r\n\r\n%s",
 		server.Token, len(body), body)
 	testutil.Eventually(t, "the write waits for the lock", func() bool {
-		return dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM pg_locks WHERE NOT granted`) > 0
+		return dbtest.Waiting(t, server.DB()) > 0
 	})
 	c.Close()
 	defer func() { _, _ = io.Copy(io.Discard, c) }()

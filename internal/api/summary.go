@@ -30,11 +30,8 @@ func Summaries() ([]Summary, error) {
 	var all []Summary
 	for path, item := range doc.Paths.Map() {
 		for method, o := range item.Operations() {
-			s := Summary{ID: o.OperationID, Method: method, Path: path, Summary: o.Summary}
+			s := Summary{ID: o.OperationID, Method: method, Path: path, Summary: o.Summary, Tag: o.Tags[0]}
 			s.Scope, _ = o.Extensions["x-required-scope"].(string)
-			if len(o.Tags) > 0 {
-				s.Tag = o.Tags[0]
-			}
 			all = append(all, s)
 		}
 	}

@@ -27,6 +27,7 @@ type units struct {
 
 	preparations map[string]preparation
 	collectors   map[string]*batcher
+	readers      map[string]*reader
 }
 
 // unit makes a write request one transaction: the change, its events and its
@@ -36,6 +37,8 @@ type units struct {
 func (u *units) unit(next handler) handler {
 	return func(rs *reqState) error {
 		switch {
+		case rs.op.ReadOnly && rs.op.Collected:
+			return u.query(rs, u.readers[rs.op.ID], next)
 		case rs.op.ReadOnly:
 			return u.read(rs, next)
 		case rs.op.Phased:
@@ -60,11 +63,16 @@ func (u *units) read(rs *reqState, next handler) error {
 		}
 		defer db.Unqueue(rs.ctx)
 	}
+	if waiting > u.few && rs.op.lists() {
+		return apart(rs, func(rs *reqState) error { return u.reading(rs, next) })
+	}
+	return u.reading(rs, next)
+}
+
+// reading serves a request that has its place.
+func (u *units) reading(rs *reqState, next handler) error {
 	rs.SetRequest(rs.Request().WithContext(u.db.Reading(rs.ctx)))
 	rs.Response().Writer = &whole{ResponseWriter: rs.Response().Writer}
-	if waiting > u.few && rs.op.lists() {
-		return apart(rs, next)
-	}
 	return next(rs)
 }
 
@@ -280,9 +288,7 @@ func send(rs *reqState, a idempotency.Response) error {
 		h.Set(echo.HeaderContentType, contentType)
 	}
 	rs.Response().WriteHeader(a.Status)
-	if len(a.Body) > 0 {
-		_, _ = rs.Response().Write(a.Body)
-	}
+	_, _ = rs.Response().Write(a.Body)
 	return nil
 }
 

@@ -1,12 +1,14 @@
 package api_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"guildhall/internal/api"
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/db/dbtest"
+	"guildhall/internal/fault"
 )
 
 // A server that was told to holds its own responses against the contract.
@@ -29,5 +31,19 @@ func TestResponsesAreValidated(t *testing.T) {
 	if !strings.Contains(log, complaint) || !strings.Contains(log, `"operation":"getGuild"`) ||
 		!strings.Contains(log, "maximum string length is 2048") {
 		t.Errorf("the log does not say that the address of the icon is too long:\n%s", log)
+	}
+}
+
+// An answer whose form is right and whose code nobody has heard of is wrong too.
+func TestCodesOfResponsesAreValidated(t *testing.T) {
+	t.Parallel()
+	checked := apitest.With(func(c *api.Config) { c.ValidateResponses = true })
+	for status, kind := range map[int]fault.Kind{400: fault.Invalid, 403: fault.Forbidden} {
+		server := apitest.New(t, checked, with(fault.New(kind, "unheard_of", "Nobody expects this.")))
+		server.Raw(t, "POST", "/api/v1/economy/adjust", one).WantError(t, status, "unheard_of")
+		want := fmt.Sprintf(`the code \"unheard_of\" is not documented for %d`, status)
+		if log := server.Server.Log.String(); !strings.Contains(log, want) {
+			t.Errorf("the log does not say that %s:\n%s", want, log)
+		}
 	}
 }

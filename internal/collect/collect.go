@@ -16,20 +16,25 @@
 //	          ├──► done, or failed: Do returns
 //	          └──► Alone: Do calls alone; the subject stays occupied until it has returned
 //
+// What would be a batch by itself need not become one, if it is as well done by its
+// caller: Now has it done on the caller's own goroutine, and what comes meanwhile
+// waits as it would for a batch.
+//
 // What is promised:
 //
 //   - An item is run once: in one batch, and alone after that if and only if the
 //     batch says Alone of it, which means that nothing of it was done.
 //   - Two items of one subject are never on their way together, and they are
 //     begun in the order in which they came. An item that is done alone keeps its
-//     place: those behind it wait.
+//     place: those behind it wait. An item without a subject waits for no other.
 //   - Callers are served in turn, by group and within a group by name. However
 //     many items of one caller wait, another's goes into the next batch.
 //   - A caller whose context ends before its item is on its way takes it back, and
 //     so does one that has waited for Wait. Afterwards it gets the outcome.
-//   - A further batch starts beside those on their way only when it would be full,
-//     and a second one beside one that is Long when it would be as large as that;
-//     no more than Lanes do. Where Apart is set, a batch holds items of one group
+//   - A batch begins after each of its items has come.
+//   - A further batch starts beside those on their way only when Enough wait, and a
+//     second one beside one that is Long when it would be as large as that; no more
+//     than Lanes do. Where Apart is set, a batch holds items of one group
 //     only, and each group has one batch on its way.
 //
 // The package knows neither requests nor databases.
@@ -68,9 +73,10 @@ type Config[T any] struct {
 	// short batch that would cost more than it brings: half as many to a batch.
 	Long func(T) bool
 
-	Most  int  // items of a batch; 0 means 64
-	Lanes int  // batches on their way at once; 0 means 4
-	Apart bool // a batch holds items of one group
+	Most   int  // items of a batch; 0 means 64
+	Enough int  // so many begin a batch beside others; 0 means Most
+	Lanes  int  // batches on their way at once; 0 means 4
+	Apart  bool // a batch holds items of one group
 
 	// Wait is how long an item may wait to be on its way; 0 means 2 s. Late is the
 	// error of one that has waited in vain; own says that more than half a batch of
@@ -95,7 +101,7 @@ type Collector[T any] struct {
 	groups  map[string]*group[T]
 	turn    []*group[T] // those from which a batch may take
 	ready   int         // items that a batch may take
-	running int         // batches
+	running int         // batches, and what Now does
 	enough  int         // so many that are ready begin a second batch beside the first
 	waiting map[Caller]int
 }
@@ -149,6 +155,9 @@ func New[T any](cfg Config[T]) *Collector[T] {
 	if cfg.Most == 0 {
 		cfg.Most = 64
 	}
+	if cfg.Enough == 0 {
+		cfg.Enough = cfg.Most
+	}
 	if cfg.Lanes == 0 {
 		cfg.Lanes = 4
 	}
@@ -161,6 +170,34 @@ func New[T any](cfg Config[T]) *Collector[T] {
 	return &Collector[T]{
 		cfg: cfg, last: make(map[string]*item[T]), groups: make(map[string]*group[T]), waiting: make(map[Caller]int),
 	}
+}
+
+// Now calls do where an item would be a batch by itself at once, and says whether it
+// has done what it was to do: do may find that it cannot, and must not wait for that.
+func (c *Collector[T]) Now(do func() bool) bool {
+	if !c.enter() {
+		return false
+	}
+	defer c.leave()
+	return do()
+}
+
+func (c *Collector[T]) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ready > 0 || c.running > 0 && !c.cfg.Apart || c.running >= c.cfg.Lanes {
+		return false
+	}
+	c.running++
+	c.enough = c.cfg.Most
+	return true
+}
+
+func (c *Collector[T]) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running--
+	c.start()
 }
 
 // Do has value done in a batch, and returns what became of it. It calls alone
@@ -202,11 +239,13 @@ func (c *Collector[T]) add(it *item[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting[it.by]++
-	before := c.last[it.subject]
-	c.last[it.subject] = it
-	if before != nil {
-		before.next = it
-		return
+	if it.subject != "" {
+		before := c.last[it.subject]
+		c.last[it.subject] = it
+		if before != nil {
+			before.next = it
+			return
+		}
 	}
 	c.offer(it)
 	c.start()
@@ -248,7 +287,7 @@ func (c *Collector[T]) wanted(others int) bool {
 	if len(c.turn) == 0 || others >= c.cfg.Lanes {
 		return false
 	}
-	return others == 0 || c.cfg.Apart || c.ready >= c.cfg.Most || others == 1 && c.ready >= c.enough
+	return others == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough || others == 1 && c.ready >= c.enough
 }
 
 func (c *Collector[T]) start() {
@@ -307,6 +346,9 @@ func (c *Collector[T]) pass(it *item[T]) {
 
 // advance offers the next of the subject.
 func (c *Collector[T]) advance(it *item[T]) {
+	if it.subject == "" {
+		return
+	}
 	next := it.next
 	for next != nil && next.state == gone {
 		next = next.next

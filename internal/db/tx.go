@@ -227,7 +227,21 @@ func (d *DB) Queue(ctx context.Context) (waiting int, err error) {
 	return d.reads.Stats().Waiting + 1, nil
 }
 
-// Unqueue ends what Queue has begun.
+// Take is Queue for a request that waits in another line where no place is free. It
+// says whether one was.
+func (d *DB) Take(ctx context.Context) bool {
+	request := accountOf(ctx)
+	if request == nil {
+		return true
+	}
+	release, ok := d.reads.TryAcquire(request.caller)
+	if ok {
+		request.early, request.giveUp = d.reads, release
+	}
+	return ok
+}
+
+// Unqueue ends what Queue or Take has begun.
 func Unqueue(ctx context.Context) {
 	if request := accountOf(ctx); request != nil && request.early != nil {
 		request.giveUp()
@@ -240,12 +254,21 @@ func Unqueue(ctx context.Context) {
 // is done with the context it returns, one thing after the other, takes no place
 // of its own and runs to its end.
 func (d *DB) Enter(ctx context.Context) (within context.Context, leave func(), err error) {
+	return together(ctx, d.writes)
+}
+
+// EnterReading is Enter for reads.
+func (d *DB) EnterReading(ctx context.Context) (within context.Context, leave func(), err error) {
+	return together(ctx, d.reads)
+}
+
+func together(ctx context.Context, places *Places) (within context.Context, leave func(), err error) {
 	ctx = As(ctx, Caller{})
-	leave, err = d.writes.Acquire(ctx, Caller{})
+	leave, err = places.Acquire(ctx, Caller{})
 	if err != nil {
 		return nil, nil, err
 	}
-	return context.WithValue(ctx, placeKey, d.writes), leave, nil
+	return context.WithValue(ctx, placeKey, places), leave, nil
 }
 
 // Single runs statements that are transactions of their own. Each is sent once,

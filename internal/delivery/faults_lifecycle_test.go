@@ -520,7 +520,7 @@ func TestPoisonRowsEndAndHurtNobody(t *testing.T) {
 	}
 	if n := w.count(`
 		SELECT count(*) FROM webhook_deliveries d
-		JOIN webhook_attempts a ON a.delivery_id = d.id
+		JOIN webhook_attempts a ON a.guild_id = d.guild_id AND a.delivery_id = d.id
 		WHERE d.endpoint_id = $1 AND d.state = 'failed' AND d.attempts = 1 AND a.outcome = 'invalid_payload'
 		AND a.error <> ''`, neighbour.ID); n != 1 {
 		t.Errorf("%d events that cannot be read failed with a reason, want 1", n)

@@ -267,7 +267,11 @@ func orNoContent(handler http.HandlerFunc) http.HandlerFunc {
 // workUntilKilled is a worker process.
 func workUntilKilled(url string) error {
 	ctx := context.Background()
-	pool, err := db.Open(db.Config{URL: url, Name: "guildhall-test-worker"})
+	schema, err := db.CheckSchema(ctx, url)
+	if err != nil {
+		return err
+	}
+	pool, err := db.Open(db.Config{URL: url, Name: "guildhall-test-worker", Distributed: schema.Distributed})
 	if err != nil {
 		return err
 	}

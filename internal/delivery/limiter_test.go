@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 )
@@ -82,6 +83,294 @@ func TestTheLimiterForgetsWhoIsQuiet(t *testing.T) {
 	l.grant(nil, now.Add(turnsFor))
 	if len(l.endpoints)+len(l.guilds) != 0 {
 		t.Errorf("%d endpoints and %d guilds are remembered", len(l.endpoints), len(l.guilds))
+	}
+}
+
+// answered makes an endpoint one that answers.
+func answered(l *limiter, c *candidate, at time.Time) {
+	d := claimOf(&candidate{GuildID: c.GuildID, EndpointID: c.EndpointID, Lane: laneWell}, "before")
+	l.begin(d, at)
+	l.end(d, decision{Healthy: true}, at)
+}
+
+// A send takes a slot until it is stuck, and memory for as long as it lasts.
+func TestABudgetIsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	prompt, stuck := now.Add(-slowAfter), now.Add(-slowAfter-1)
+	well, silent := &candidate{EndpointID: "well", Lane: laneWell}, &candidate{EndpointID: "silent", Lane: laneWell}
+	l := newLimiter(64)
+	answered(l, well, now)
+	for i, c := range []struct {
+		to    *candidate
+		begun time.Time
+	}{
+		{well, now},
+		{well, prompt},
+		{well, stuck},
+		{silent, prompt},
+		{silent, stuck},
+		{&candidate{EndpointID: "dead", Lane: laneBlocked}, now},
+		{&candidate{EndpointID: "failing", Lane: laneFailing}, now},
+	} {
+		l.begin(claimOf(c.to, fmt.Sprint(i)), c.begun)
+	}
+	stumbled := &candidate{EndpointID: "stumbled", Lane: laneFailing}
+	answered(l, stumbled, now)
+	l.begin(claimOf(stumbled, "7"), now)
+	want := budget{
+		all: 64 - 6, unproven: 48 - 3, queued: 48 - 6, behind: 64, stumbled: 8 - 1, failing: 16 - 2,
+		lane: map[int]int{laneFailing: 12 - 1, laneBlocked: 12 - 1},
+	}
+	if got := l.budget(now); !reflect.DeepEqual(got, want) {
+		t.Errorf("left is %+v, want %+v", got, want)
+	}
+
+	l = newLimiter(2)
+	answered(l, well, now)
+	for i, c := range []*candidate{well, well, silent, silent, silent, silent, silent} {
+		l.begin(claimOf(c, fmt.Sprint(i)), stuck)
+	}
+	if b := l.budget(now); b.all != maxStuck*2-7 || b.unproven != (maxStuck-1)*2-5 || b.queued != 2 {
+		t.Errorf("beside seven sends that are stuck %+v is left", b)
+	}
+}
+
+// How many sends an endpoint may have follows from how it has answered.
+func TestWhatAnEndpointMayHave(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	lately, once := now.Add(1-provenFor), now.Add(-provenFor)
+	one := func(begun time.Time) map[string]time.Time { return map[string]time.Time{"a": begun} }
+	for i, c := range []struct {
+		is       sends
+		lane     int
+		most     int
+		stumbled bool
+	}{
+		{sends{}, laneWell, 1, false},
+		{sends{}, laneUrgent, 2, false},
+		{sends{succeeded: lately}, laneWell, healthySlots, false},
+		{sends{succeeded: lately}, laneUrgent, healthySlots + 1, false},
+		{sends{succeeded: lately}, laneFailing, 1, false},
+		{sends{succeeded: once}, laneWell, 1, false},
+		{sends{succeeded: lately, begun: one(now.Add(-slowAfter))}, laneWell, healthySlots, false},
+		{sends{succeeded: lately, begun: one(now.Add(-slowAfter - 1))}, laneWell, 1, false},
+		{sends{succeeded: lately, failing: true}, laneWell, 1, true},
+		{sends{succeeded: once, failing: true}, laneWell, 1, false},
+		{sends{succeeded: lately, failing: true, hung: true}, laneWell, 1, false},
+	} {
+		if most, stumbled := c.is.most(c.lane, now), c.is.stumbled(now); most != c.most || stumbled != c.stumbled {
+			t.Errorf("%d: %+v may have %d, want %d; stumbled is %v", i, c.is, most, c.most, stumbled)
+		}
+	}
+}
+
+// An endpoint that has what it may have is full, until its failures are written.
+func TestAnEndpointIsFullUntilItsFailuresAreWritten(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	c := &candidate{GuildID: "g", EndpointID: "e", Lane: laneWell, Known: true}
+	for _, took := range []time.Duration{slowAfter, slowAfter + 1} {
+		l := newLimiter(64)
+		answered(l, c, now)
+		wants := func(full, idle bool) {
+			t.Helper()
+			if got := l.full(now); len(got) == 1 != full || l.idle(c.id(), now) != idle {
+				t.Errorf("full: %v, idle: %v; want %v, %v", got, l.idle(c.id(), now), full, idle)
+			}
+		}
+		wants(false, true)
+		for i := range healthySlots - 1 {
+			l.begin(claimOf(c, fmt.Sprint(i)), now)
+			wants(false, false)
+		}
+		l.begin(claimOf(c, "last"), now.Add(-took))
+		failed := []result{{GuildID: "g", EndpointID: "e", decision: decision{Failing: true}}}
+		if l.settled(failed) {
+			t.Error("a failure was settled that there was not")
+		}
+		wants(true, false)
+		l.end(claimOf(c, "last"), decision{Failing: true}, now)
+		if got := l.answers(c.id(), now); got != (took <= slowAfter) {
+			t.Errorf("a failure after %v: the endpoint is likely to answer is %v", took, got)
+		}
+		for i := range healthySlots - 1 {
+			l.end(claimOf(c, fmt.Sprint(i)), decision{Failing: true}, now)
+		}
+		wants(true, true)
+		for range healthySlots {
+			if len(l.active) != 1 || !l.settled(failed) {
+				t.Error("a failure was not settled")
+			}
+		}
+		if len(l.active) != 0 || l.settled(failed) {
+			t.Error("more was settled than has failed")
+		}
+	}
+}
+
+// Whoever found no slot wants the next one that is given back.
+func TestTheLastSlotIsMissed(t *testing.T) {
+	t.Parallel()
+	l, now := newLimiter(1), time.Now()
+	c := &candidate{GuildID: "g", EndpointID: "e", Lane: laneWell, Known: true}
+	for _, asked := range []bool{false, true} {
+		if !l.free(now) {
+			t.Fatal("the only slot is not free")
+		}
+		l.begin(claimOf(c, "d"), now)
+		if asked && l.free(now) {
+			t.Error("the only slot is free twice")
+		}
+		if waiting := l.end(claimOf(c, "d"), decision{Healthy: true}, now); waiting != asked {
+			t.Errorf("somebody waits: %v, want %v", waiting, asked)
+		}
+	}
+	l.sweep(now)
+	l.sweep(now.Add(sweepInterval - 1))
+	l.endpoints[endpointID{"g", "old"}] = &sends{}
+	l.sweep(now.Add(sweepInterval - 1))
+	if len(l.endpoints) != 2 {
+		t.Error("what is remembered was gone through too soon")
+	}
+	l.sweep(now.Add(sweepInterval))
+	if len(l.endpoints) != 1 {
+		t.Errorf("%d endpoints are remembered, want the one that answers", len(l.endpoints))
+	}
+}
+
+// Each kind of endpoint gets what is set aside for it, to the last slot.
+func TestEachKindGetsItsShareOfTheSlots(t *testing.T) {
+	t.Parallel()
+	const guilds = 100
+	for name, c := range map[string]struct {
+		lanes    []int // of the guilds in turn
+		answered bool
+		fresh    bool
+		want     int
+	}{
+		"what was just recorded":                    {lanes: []int{laneWell}, answered: true, fresh: true, want: 64},
+		"what waits in queues":                      {lanes: []int{laneWell}, answered: true, want: 48},
+		"what was recorded for the unknown":         {lanes: []int{laneWell}, fresh: true, want: 48},
+		"what is urgent":                            {lanes: []int{laneUrgent}, answered: true, want: 64},
+		"those that fail":                           {lanes: []int{laneFailing}, want: 12},
+		"those that have been blocked":              {lanes: []int{laneBlocked}, want: 12},
+		"those that have been blocked and answered": {lanes: []int{laneBlocked}, answered: true, want: 12},
+		"both kinds that fail":                      {lanes: []int{laneFailing, laneBlocked}, want: 16},
+		"those that have stumbled":                  {lanes: []int{laneFailing}, answered: true, want: 8},
+	} {
+		l, now := newLimiter(64), time.Now()
+		var waiting []*candidate
+		for i := range guilds {
+			waiting = append(waiting, &candidate{
+				GuildID: fmt.Sprintf("%02d", i), EndpointID: "e", Lane: c.lanes[i%len(c.lanes)], Known: true, Fresh: c.fresh,
+			})
+			if c.answered {
+				answered(l, waiting[i], now)
+				l.endpoints[waiting[i].id()].failing = waiting[i].Lane >= laneFailing
+			}
+		}
+		l.grant(waiting, now)
+		if got := granted(waiting); got != c.want {
+			t.Errorf("%s: %d of %d are granted a slot, want %d", name, got, guilds, c.want)
+		}
+	}
+}
+
+// A guild is granted what the others leave, and its endpoints share it.
+func TestGuildsAndTheirEndpointsShareTheSlots(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	of := func(guild string, n int) (list []*candidate) {
+		for i := range n {
+			list = append(list, &candidate{GuildID: guild, EndpointID: fmt.Sprint(guild, i), Lane: laneWell, Known: true})
+		}
+		return list
+	}
+	l, alone := newLimiter(64), of("a", 20)
+	if l.grant(alone, now); granted(alone) != 20 {
+		t.Errorf("alone, a guild is granted %d slots for 20 endpoints", granted(alone))
+	}
+	busy, idle := of("a", 20), of("b", 20)
+	for i := range 3 {
+		l.begin(claimOf(&candidate{GuildID: "a", EndpointID: "another", Lane: laneWell}, fmt.Sprint(i)), now)
+	}
+	if l.grant(append(busy, idle...), now); granted(busy) != 5 || granted(idle) != 8 {
+		t.Errorf("beside another, guilds are granted %d and %d slots, want 8 for each with those it has", granted(busy), granted(idle))
+	}
+
+	// Four slots are left: three for the guild that has none yet, and one for the other.
+	for i := range 64 - 3 - 4 {
+		l.begin(claimOf(&candidate{GuildID: "c", EndpointID: fmt.Sprint("c", i), Lane: laneWell}, "d"), now)
+		l.endpoints[endpointID{"c", fmt.Sprint("c", i)}].succeeded = now
+	}
+	for _, c := range append(busy, idle...) {
+		c.Fresh = true
+		answered(l, c, now)
+	}
+	l.guilds["a"].served = now.Add(-1)
+	if l.grant(append(busy, idle...), now); granted(busy) != 1 || granted(idle) != 3 {
+		t.Errorf("of four slots guilds are granted %d and %d, want 1 and 3", granted(busy), granted(idle))
+	}
+
+	// Of one guild's endpoints, the one that is well comes first, then the one with the fewest sends.
+	for _, turn := range []int{0, 1} {
+		l = newLimiter(64)
+		list := of("g", 3)
+		many, few, failing := list[0], list[1], list[2]
+		failing.Lane = laneFailing
+		answered(l, many, now)
+		answered(l, few, now)
+		l.begin(claimOf(many, "1"), now)
+		l.begin(claimOf(many, "2"), now)
+		l.endpoints[many.id()].served = now.Add(-1)
+		for i := range 64 - 2 - 3 {
+			l.begin(claimOf(&candidate{GuildID: "c", EndpointID: fmt.Sprint("c", i), Lane: laneWell}, "d"), now)
+			l.endpoints[endpointID{"c", fmt.Sprint("c", i)}].succeeded = now
+		}
+		for _, c := range []*candidate{many, few} {
+			c.Fresh = true
+		}
+		order := [][]*candidate{{many, few, failing}, {failing, few, many}}[turn]
+		if l.grant(order, now); many.take != 1 || few.take != 2 || failing.take != 0 {
+			t.Errorf("of three slots %d, %d and %d are granted, want 1, 2 and 0", many.take, few.take, failing.take)
+		}
+	}
+}
+
+// An endpoint that is full is told of the next slot if it has a send under way; a
+// failure that is not written yet ends by itself.
+func TestAFullEndpointWantsItsOwnSlot(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	c := &candidate{GuildID: "g", EndpointID: "e", Lane: laneWell, Known: true}
+	for name, is := range map[string]*sends{
+		"a send":    {begun: map[string]time.Time{"d": now}},
+		"a failure": {unsettled: 1},
+	} {
+		l := newLimiter(64)
+		l.endpoints[c.id()], l.active[c.id()] = is, is
+		if l.grant([]*candidate{c}, now); c.take != 0 || is.more != (is.unsettled == 0) {
+			t.Errorf("beside %s: granted %d, wants more: %v", name, c.take, is.more)
+		}
+	}
+}
+
+// The claim after a full one need not be short: nothing has been left for it.
+func TestAFullClaimLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	for fresh, left := range map[int]bool{claimSize - behindFresh: false, claimSize - behindFresh - 1: true} {
+		l, now := newLimiter(defaultSlots), time.Now()
+		var waiting []*candidate
+		for i := range fresh + 2*behindFresh {
+			waiting = append(waiting, &candidate{
+				GuildID: fmt.Sprintf("%02d", i), EndpointID: "e", Lane: laneWell, Known: true, Fresh: i >= 2*behindFresh,
+			})
+		}
+		if got := l.grant(waiting, now); got != left {
+			t.Errorf("%d are granted beside %d fresh ones, something is left: %v", granted(waiting), fresh, got)
+		}
 	}
 }
 

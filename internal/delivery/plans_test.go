@@ -15,7 +15,8 @@ import (
 	"guildhall/internal/testutil"
 )
 
-// rowsRead is how many rows of the webhook tables the transaction has read.
+// rowsRead is how many rows of the webhook tables the transaction has read; none on
+// a coordinator, whose workers count.
 func rowsRead(ctx context.Context, t *testing.T, tx *db.Tx) (n int) {
 	t.Helper()
 	err := tx.GetContext(ctx, &n, `

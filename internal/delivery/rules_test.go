@@ -62,8 +62,12 @@ func TestParseSchedule(t *testing.T) {
 	if err != nil || fmt.Sprint(got) != "[1s 5s 1m0s]" {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if got, err := ParseSchedule(" "); err != nil || len(got) != 12 {
+	const published = "[5s 30s 2m0s 10m0s 30m0s 1h0m0s 2h0m0s 4h0m0s 8h0m0s 12h0m0s 20h0m0s 24h0m0s]"
+	if got, err := ParseSchedule(" "); err != nil || fmt.Sprint(got) != published {
 		t.Errorf("an empty setting is %v, %v", got, err)
+	}
+	if got, err := ParseSchedule(strings.Repeat("24h,", 100)); err != nil || len(got) != 100 {
+		t.Errorf("the longest schedule is %v, %v", got, err)
 	}
 	for _, bad := range []string{"1", "-1s", "0s", "25h", "1s,x", strings.Repeat("1s,", 101)} {
 		if _, err := ParseSchedule(bad); err == nil {
@@ -118,6 +122,7 @@ func TestClassify(t *testing.T) {
 		{200, nil, delivered},
 		{204, nil, delivered},
 		{299, nil, delivered},
+		{300, nil, redirected},
 		{301, nil, redirected},
 		{308, nil, redirected},
 		{304, nil, redirected},

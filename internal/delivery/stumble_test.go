@@ -44,8 +44,8 @@ func TestOneFailureDoesNotPutAnEndpointBehindTheDead(t *testing.T) {
 			w.exec(`
 				INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, fresh, step)
 				SELECT guild_id, id, 'lost', false, $2 FROM webhook_endpoints WHERE guild_id <> $1`, w.guild, c.failures)
-			w.exec(`UPDATE webhook_schedule SET next_due = now(), failures = $2, failing_since = CASE WHEN $2 > 0 THEN now() END
-				WHERE guild_id <> $1`, w.guild, c.failures)
+			w.exec(`UPDATE webhook_schedule SET next_due = now(), failures = $2, failing_since = CASE WHEN $2 > 0 THEN $3::timestamptz END
+				WHERE guild_id <> $1`, w.guild, c.failures, time.Now())
 			d.wakeAll()
 			w.until("the dead have all that they may", func() bool { return d.limiter.inUse() == c.hang })
 

@@ -7,6 +7,7 @@ import (
 
 	"guildhall/gen"
 	"guildhall/internal/auth"
+	"guildhall/internal/batch"
 	"guildhall/internal/db"
 	"guildhall/internal/event"
 	"guildhall/internal/idempotency"
@@ -24,9 +25,30 @@ func (*Service) GetWallet(ctx context.Context, r gen.GetWalletRequestObject) (ge
 	if err != nil {
 		return nil, err
 	}
-	return gen.GetWallet200JSONResponse{Data: gen.Wallet{
-		UserID: w.UserID, Balance: w.Balance, UpdatedAt: wire.AtPtr(w.UpdatedAt),
-	}}, nil
+	return showWallet(w), nil
+}
+
+// Query is a GetWallet that is answered together with others.
+type Query = batch.Query[row]
+
+// NewQuery is what a request asks for.
+func (*Service) NewQuery(ctx context.Context, r gen.GetWalletRequestObject) *Query {
+	return &Query{Guild: auth.From(ctx).GuildID, User: r.UserID}
+}
+
+// AnswerEach answers queries in one statement.
+func AnswerEach(ctx context.Context, q db.Querier, list []*Query) error {
+	return wallets.Read(ctx, q, list)
+}
+
+// Answered is the response of a query that is answered.
+func Answered(q *Query) gen.GetWalletResponseObject {
+	q.Row.UserID = q.User // of the zero record
+	return showWallet(q.Row)
+}
+
+func showWallet(w row) gen.GetWallet200JSONResponse {
+	return gen.GetWallet200JSONResponse{Data: gen.Wallet{UserID: w.UserID, Balance: w.Balance, UpdatedAt: wire.AtPtr(w.UpdatedAt)}}
 }
 
 // GetEconomyLeaderboard lists the wallets, richest first; members with equal

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"guildhall/internal/batch"
 	"guildhall/internal/db"
 	"guildhall/internal/page"
 )
@@ -45,6 +46,9 @@ const walletOf = `
 		SELECT user_id, balance, updated_at
 		FROM wallets
 		WHERE guild_id = $1 AND user_id = $2`
+
+// wallets reads several.
+var wallets = batch.RowsOf[row]("wallets", "user_id", "balance", "updated_at")
 
 // filter narrows the ledger. The zero value lets everything through.
 type filter struct {

@@ -26,6 +26,9 @@ func Draw(ctx context.Context, d db.Doer, guild, id string) error {
 		if err != nil || g.Status != drawing || g.Pot == gathering {
 			return err
 		}
+		if err := takeTime(ctx, tx); err != nil {
+			return err
+		}
 		g, r, err := conduct(ctx, tx, g, order{count: g.WinnerCount, tokenID: g.EndedByTokenID})
 		if err != nil {
 			return err
@@ -35,6 +38,16 @@ func Draw(ctx context.Context, d db.Doer, guild, id string) error {
 		}
 		return announce(ctx, tx, g, chat.KindGiveawayEnded, endedTexts(g, r.Drawn)...)
 	})
+}
+
+// takeTime gives the rest of a unit a minute within and between its statements. On
+// a busy machine a hundred thousand entries take longer to read and to draw from than
+// the limits of other units, and a draw that met them would meet them each time.
+func takeTime(ctx context.Context, tx *db.Tx) error {
+	if _, err := tx.ExecContext(ctx, `SET LOCAL statement_timeout = '60s'; SET LOCAL idle_in_transaction_session_timeout = '60s'`); err != nil {
+		return fmt.Errorf("take time for a draw: %w", err)
+	}
+	return nil
 }
 
 // order says what one draw is to do.

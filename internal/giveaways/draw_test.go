@@ -393,6 +393,9 @@ func (s giveawayDB) reroll(id string, o order) error {
 		if err != nil {
 			return err
 		}
+		if err := takeTime(ctx, tx); err != nil {
+			return err
+		}
 		g, _, err = conduct(ctx, tx, g, o)
 		if err != nil {
 			return err

@@ -394,10 +394,7 @@ func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {
 			})
 		}()
 		testutil.Eventually(t, "the resume waits for the giveaway", func() bool {
-			return dbtest.Value[int](t, s.DB, `
-				SELECT count(*)
-				FROM pg_stat_activity
-				WHERE wait_event_type = 'Lock' AND datname = current_database()`) > 0
+			return dbtest.Waiting(t, s.DB) > 0
 		})
 		return nil
 	})

@@ -8,6 +8,7 @@ import (
 
 	"guildhall/gen"
 	"guildhall/internal/auth"
+	"guildhall/internal/batch"
 	"guildhall/internal/db"
 	"guildhall/internal/event"
 	"guildhall/internal/idempotency"
@@ -27,6 +28,25 @@ func (s *Service) GetLevelRecord(ctx context.Context, r gen.GetLevelRecordReques
 		return nil, err
 	}
 	return gen.GetLevelRecord200JSONResponse{Data: show(m)}, nil
+}
+
+// Query is a GetLevelRecord that is answered together with others.
+type Query = batch.Query[row]
+
+// NewQuery is what a request asks for.
+func (*Service) NewQuery(ctx context.Context, r gen.GetLevelRecordRequestObject) *Query {
+	return &Query{Guild: auth.From(ctx).GuildID, User: r.UserID}
+}
+
+// AnswerEach answers queries in one statement.
+func AnswerEach(ctx context.Context, q db.Querier, list []*Query) error {
+	return records.Read(ctx, q, list)
+}
+
+// Answered is the response of a query that is answered.
+func Answered(q *Query) gen.GetLevelRecordResponseObject {
+	q.Row.UserID = q.User // of the zero record
+	return gen.GetLevelRecord200JSONResponse{Data: show(q.Row)}
 }
 
 // GetLevellingLeaderboard returns one page of the members with the most XP.

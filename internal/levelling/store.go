@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"guildhall/internal/batch"
 	"guildhall/internal/db"
 )
 
@@ -21,6 +22,9 @@ const record = `
 		FROM levels
 		WHERE guild_id = $1
 		  AND user_id = $2`
+
+// records reads several.
+var records = batch.RowsOf[row]("levels", "user_id", "total_xp", "previous_xp", "updated_at")
 
 // get returns the member's XP; without any activity that is the zero record.
 func get(ctx context.Context, q db.Querier, guild, user string) (row, error) {

@@ -22,7 +22,7 @@ func Metric(t Test, from prometheus.Gatherer, name string, labels ...string) (su
 			}
 			lacks := slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(has, l) })
 			if f.GetName() == name && !lacks {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetHistogram().GetSampleSum()
 			}
 		}
 	}
@@ -39,5 +39,5 @@ func Sample(t Test, of prometheus.Collector) float64 {
 		t.Fatalf("gathered %v, %v", families, err)
 	}
 	m := families[0].GetMetric()[0]
-	return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+	return m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetHistogram().GetSampleSum()
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -17,11 +18,13 @@ import (
 
 	"guildhall/gen"
 	"guildhall/internal/api/apitest"
+	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/delivery"
 	"guildhall/internal/egress"
 	"guildhall/internal/egress/egresstest"
 	"guildhall/internal/event"
+	"guildhall/internal/fault"
 	"guildhall/internal/testutil"
 	"guildhall/internal/webhooks"
 )
@@ -458,5 +461,158 @@ func TestCommandLine(t *testing.T) {
 	}
 	if guild, err := webhooks.GuildOf(ctx, cfg.DB.Reader(), added.ID); err == nil {
 		t.Errorf("a removed endpoint is of guild %s", guild)
+	}
+}
+
+// What the dashboard does: each change is bound to its guild, and shows.
+func TestWhatPeopleChangeShows(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	ctx, d, guild := t.Context(), api.DB(), api.Guild
+	cfg := webhooks.Config{DB: d, Box: api.Server.Sealer, Guard: egress.NewGuard(egresstest.Loopback, nil)}
+	wanted := webhooks.Wanted{URL: "https://127.0.0.1:9/", Description: "the first", Events: []string{"case.created"}, Enabled: true}
+	made, err := webhooks.Create(ctx, cfg, d, guild, wanted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows := func(description string, enabled bool) {
+		t.Helper()
+		one, err := webhooks.StandingOf(ctx, d.Reader(), guild, made.ID)
+		all, also := webhooks.Standings(ctx, d.Reader(), guild)
+		if err != nil || also != nil || len(all) != 1 || !reflect.DeepEqual(all[0], one) {
+			t.Fatalf("one of all is %+v, %v; all are %+v, %v", one, err, all, also)
+		}
+		if one.ID != made.ID || one.URL != wanted.URL || one.Enabled != enabled || (one.Description == nil) != (description == "") ||
+			one.Description != nil && *one.Description != description {
+			t.Errorf("it is shown as %+v", one)
+		}
+	}
+	shows("the first", true)
+	refused := func(err error, code string) {
+		t.Helper()
+		if !fault.Is(err, code) {
+			t.Errorf("got %v, want %s", err, code)
+		}
+	}
+	_, err = webhooks.StandingOf(ctx, d.Reader(), guild, "none")
+	refused(err, "not_found")
+	refused(webhooks.Change(ctx, cfg, guild, "none", wanted), "not_found")
+	refused(webhooks.Switch(ctx, cfg, guild, "none", false), "not_found")
+	for _, c := range []struct {
+		wanted webhooks.Wanted
+		code   string
+	}{
+		{webhooks.Wanted{URL: "https://10.0.0.1/", Events: wanted.Events}, "webhook_url_not_allowed"},
+		{webhooks.Wanted{URL: "http://93.184.215.14/", Events: wanted.Events}, "invalid_request"},
+		{webhooks.Wanted{URL: wanted.URL, Events: []string{}}, "invalid_request"},
+		{webhooks.Wanted{URL: wanted.URL, Events: wanted.Events, Description: "two\nlines"}, "invalid_request"},
+	} {
+		refused(webhooks.Change(ctx, cfg, guild, made.ID, c.wanted), c.code)
+	}
+	shows("the first", true)
+	wanted.Description = ""
+	if err := webhooks.Change(ctx, cfg, guild, made.ID, wanted); err != nil {
+		t.Error(err)
+	}
+	shows("", true)
+	if err := webhooks.Switch(ctx, cfg, guild, made.ID, false); err != nil {
+		t.Error(err)
+	}
+	shows("", false)
+	for _, bad := range []webhooks.Config{{DB: d, Box: cfg.Box}, {DB: d, Guard: cfg.Guard}} {
+		if _, err := webhooks.New(bad); err == nil {
+			t.Errorf("%+v is enough", bad)
+		}
+	}
+	if err := webhooks.Delete(ctx, d, guild, made.ID); err != nil {
+		t.Error(err)
+	}
+	told := dbtest.Value[string](t, d, `
+		SELECT string_agg(concat_ws(' ', action, target_name, before ->> 'description', after ->> 'enabled'), ', ' ORDER BY at, id)
+		FROM audit_log WHERE target_id = $1`, made.ID)
+	if want := "webhook.created " + wanted.URL + " true, webhook.updated " + wanted.URL + " the first true, webhook.updated " +
+		wanted.URL + " false, webhook.deleted " + wanted.URL; told != want {
+		t.Errorf("the audit log tells of %s, want %s", told, want)
+	}
+}
+
+// What the dashboard queues by hand stands in the log, which it reads piece by piece.
+func TestWhatPeopleQueueIsLogged(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	ctx, d, guild := t.Context(), api.DB(), api.Guild
+	id, _ := register(t, api, "https://127.0.0.1:9/")
+	ping, err := webhooks.SendPing(ctx, d, guild, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := webhooks.SendAgain(ctx, d, guild, id, ping)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := webhooks.SendPing(ctx, d, guild, "none"); !fault.Is(err, "not_found") {
+		t.Errorf("a ping of no endpoint: %v", err)
+	}
+	if _, err := webhooks.SendAgain(ctx, d, guild, id, "none"); !fault.Is(err, "not_found") {
+		t.Errorf("a repeat of no delivery: %v", err)
+	}
+	var f webhooks.Filter
+	for _, want := range []string{again, ping, ""} {
+		rows, err := webhooks.Log(ctx, d.Reader(), guild, id, f, 1)
+		if err != nil || len(rows) > 1 || (len(rows) == 1) != (want != "") {
+			t.Fatalf("below %q: %+v, %v; want %q", f.BelowID, rows, err, want)
+		}
+		for _, r := range rows {
+			if r.ID != want {
+				t.Errorf("below %q stands %s, want %s", f.BelowID, r.ID, want)
+			}
+			f.BelowAt, f.BelowID = r.CreatedAt, r.ID
+		}
+	}
+	fill(t, api, id, "lost-", 3, "failed", "5xx")
+	since := time.Now().Add(-time.Hour)
+	lost, err := webhooks.CountLost(ctx, d.Reader(), guild, id, since)
+	if err != nil || lost != 3 {
+		t.Errorf("%d are lost, %v", lost, err)
+	}
+	if n, err := webhooks.Requeue(ctx, d, guild, id, since); err != nil || n != lost {
+		t.Errorf("%d are queued, %v", n, err)
+	}
+}
+
+// leaving is a reader whose caller leaves before its second query.
+type leaving struct {
+	db.Querier
+	leave context.CancelFunc
+	asked int
+}
+
+func (l *leaving) GetContext(ctx context.Context, dest any, query string, args ...any) error {
+	if l.asked++; l.asked == 2 {
+		l.leave()
+	}
+	return l.Querier.GetContext(ctx, dest, query, args...)
+}
+
+// Whoever waits for an attempt gets what there is when it leaves, and why.
+func TestWaitingForAnAttemptEndsWithItsCaller(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	id, _ := register(t, api, "https://127.0.0.1:9/")
+	ping, err := webhooks.SendPing(t.Context(), api.DB(), api.Guild, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	q := &leaving{Querier: api.DB().Reader(), leave: leave}
+	last, err := webhooks.AwaitAttempt(ctx, q, api.Guild, id, ping)
+	if last.ID != ping || last.State != "pending" || err != context.Canceled || q.asked != 2 { //nolint:errorlint // it is this very error
+		t.Errorf("after %d queries: %+v, %v", q.asked, last, err)
+	}
+	if _, err := webhooks.AwaitAttempt(t.Context(), api.DB().Reader(), api.Guild, id, "none"); !fault.Is(err, "not_found") {
+		t.Errorf("waiting for no delivery: %v", err)
 	}
 }

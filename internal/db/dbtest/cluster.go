@@ -155,7 +155,7 @@ func Coordinator(t testing.TB) bool {
 }
 
 // Apart is the list of the tests that do not run on a coordinator: a name and why,
-// a line each.
+// a line each. A subtest that has a database of its own has one as well.
 //
 //go:embed apart.txt
 var Apart string
@@ -173,8 +173,10 @@ var apart = sync.OnceValue(func() map[string]string {
 // skipApart skips a test of the list where the server is a coordinator.
 func (s *server) skipApart(t testing.TB) {
 	t.Helper()
-	name, _, _ := strings.Cut(t.Name(), "/")
-	if reason, ok := apart()[name]; ok && s.cluster != nil {
-		t.Skipf("not on a coordinator: %s", reason)
+	whole, _, _ := strings.Cut(t.Name(), "/")
+	for _, name := range []string{whole, t.Name()} {
+		if reason, ok := apart()[name]; ok && s.cluster != nil {
+			t.Skipf("not on a coordinator: %s", reason)
+		}
 	}
 }

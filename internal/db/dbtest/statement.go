@@ -29,6 +29,17 @@ func Exec(t testutil.Test, d *db.DB, statement string, args ...any) {
 	}
 }
 
+// Waiting is how many sessions of the database wait for a lock; on a coordinator
+// they do so on its workers.
+func Waiting(t testutil.Test, d *db.DB) int {
+	t.Helper()
+	const here = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+	if d.Distributed() {
+		return Value[int](t, d, `SELECT sum(result::int) FROM run_command_on_all_nodes($1)`, here)
+	}
+	return Value[int](t, d, here)
+}
+
 // Earlier is the list of an UPDATE that sets columns back by an interval. A coordinator
 // refuses what depends on the session's time zone, as taking days from an instant does.
 func Earlier(interval string, columns ...string) string {

@@ -1,0 +1,151 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"guildhall/gen"
+	"guildhall/internal/collect"
+	"guildhall/internal/db"
+	"guildhall/internal/economy"
+	"guildhall/internal/levelling"
+)
+
+// query is a read on its way to a batch.
+type query struct {
+	of    any                               // as its domain knows it
+	visit func(w http.ResponseWriter) error // writes the response, once it is answered
+}
+
+// reader answers the queries of one collected operation that reads.
+type reader struct {
+	db        *db.DB
+	each      func(ctx context.Context, q db.Querier, queries []any) error
+	collector *collect.Collector[*query]
+}
+
+const (
+	// enoughReads are worth a statement beside another one. Fewer gain more by waiting
+	// for it: each statement costs Postgres as much as ten further rows of one.
+	enoughReads = 16
+
+	// lanesApart are statements of one guild each. Nothing is gained by waiting for
+	// that of another guild, so there are as many as a pool has connections.
+	lanesApart = 8
+
+	// patience is how long a read waits for the statement before it, which may have met
+	// a cold disk or a dead connection. It is then made by itself.
+	patience = 500 * time.Millisecond
+)
+
+// errImpatient says that a read has waited for longer.
+var errImpatient = errors.New("a read waits for no batch any more")
+
+// readers are the operations that read and are collected.
+func readers(d *db.DB, oneGuild bool, m *metrics) map[string]*reader {
+	all := map[string]*reader{
+		"getWallet":      {each: eachOf[any](economy.AnswerEach)},
+		"getLevelRecord": {each: eachOf[any](levelling.AnswerEach)},
+	}
+	for id, r := range all {
+		r.db = d
+		cfg := config[*query](id, oneGuild, m)
+		cfg.Run, cfg.Enter, cfg.Enough = r.run, d.EnterReading, enoughReads
+		if oneGuild {
+			cfg.Lanes = lanesApart
+		}
+		cfg.Wait, cfg.Waited, cfg.Late = patience, nil, func(bool) error { return errImpatient }
+		r.collector = collect.New(cfg)
+	}
+	return all
+}
+
+// query serves an operation that reads together with others: by itself, as any
+// other read, while none is on its way and a place is free.
+func (u *units) query(rs *reqState, r *reader, next handler) (err error) {
+	if r.collector.Now(func() bool {
+		if !u.db.Take(rs.ctx) {
+			return false
+		}
+		defer db.Unqueue(rs.ctx)
+		err = u.reading(rs, next)
+		return true
+	}) {
+		return err
+	}
+	q := &query{}
+	if _, err := capture(context.WithValue(rs.ctx, queryingKey{}, q), rs, next); err != nil {
+		return err
+	}
+	alone, begun := false, time.Now()
+	err = r.collector.Do(rs.ctx, callerOf(rs), "", q, func() error {
+		alone = true
+		return u.read(rs, next)
+	})
+	switch {
+	case errors.Is(err, errImpatient):
+		db.Charge(rs.ctx, time.Since(begun))
+		return u.read(rs, next)
+	case err != nil || alone:
+		return err
+	}
+	rs.Response().Writer = &whole{ResponseWriter: rs.Response().Writer}
+	return q.visit(rs.Response())
+}
+
+// run answers the queries of a batch in one statement. When that fails each is made
+// alone, unless it has hung: they would hang once more.
+func (r *reader) run(ctx context.Context, batch []*query) []error {
+	queries, outcomes := make([]any, len(batch)), make([]error, len(batch))
+	for i, q := range batch {
+		queries[i] = q.of
+	}
+	begun := time.Now()
+	err := r.each(ctx, r.db.Reader(), queries)
+	if err != nil && time.Since(begun) < patience {
+		err = collect.Alone
+	}
+	for i := range outcomes {
+		outcomes[i] = err
+	}
+	return outcomes
+}
+
+type queryingKey struct{}
+
+// querying is the query that is being read from its request; nil when the operation
+// is to be done at once.
+func querying(ctx context.Context) *query {
+	q, _ := ctx.Value(queryingKey{}).(*query)
+	return q
+}
+
+// VisitGetWalletResponse writes nothing.
+func (joined) VisitGetWalletResponse(http.ResponseWriter) error { return nil }
+
+// VisitGetLevelRecordResponse writes nothing.
+func (joined) VisitGetLevelRecordResponse(http.ResponseWriter) error { return nil }
+
+// GetWallet is collected.
+func (o operations) GetWallet(ctx context.Context, r gen.GetWalletRequestObject) (gen.GetWalletResponseObject, error) {
+	q := querying(ctx)
+	if q == nil {
+		return o.economyOps.GetWallet(ctx, r)
+	}
+	w := o.economyOps.NewQuery(ctx, r)
+	q.of, q.visit = w, func(to http.ResponseWriter) error { return economy.Answered(w).VisitGetWalletResponse(to) }
+	return joined{}, nil
+}
+
+// GetLevelRecord is collected.
+func (o operations) GetLevelRecord(ctx context.Context, r gen.GetLevelRecordRequestObject) (gen.GetLevelRecordResponseObject, error) {
+	q := querying(ctx)
+	if q == nil {
+		return o.levellingOps.GetLevelRecord(ctx, r)
+	}
+	m := o.levellingOps.NewQuery(ctx, r)
+	q.of, q.visit = m, func(to http.ResponseWriter) error { return levelling.Answered(m).VisitGetLevelRecordResponse(to) }
+	return joined{}, nil
+}
