@@ -234,10 +234,13 @@ func startPooler(ctx context.Context, databaseURL string, r *report) (_ *pooler,
 // poolerConfig is PgBouncer's configuration: it listens on address, before the
 // database at u.
 func poolerConfig(u *url.URL, address string, prepares bool) string {
-	password, _ := u.User.Password()
+	password := "" // PgBouncer takes none for an error if it is empty
+	if secret, ok := u.User.Password(); ok {
+		password = " password=" + secret
+	}
 	_, port, _ := net.SplitHostPort(address) // it is one that was just listened on
 	text := fmt.Sprintf(`[databases]
-%s = host=%s port=%s user=%s password=%s
+%s = host=%s port=%s user=%s%s
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = %s

@@ -245,14 +245,15 @@ var drillEnv = []string{
 	"GUILDHALL_WEBHOOK_ALLOW=" + loopback, "GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off",
 }
 
-// pay makes as many keyed writes and returns how many succeeded.
+// pay makes as many keyed writes, each again until it is answered, and returns how many
+// succeeded.
 func (s *server) pay(ctx context.Context, token, key string, writes int) (done int) {
 	c := &caller{address: s.HTTP}
 	defer c.close()
 	for i := range writes {
 		name := fmt.Sprintf("%s-%d", key, i)
-		a := c.send(ctx, request("POST", "/economy/adjust", token, fmt.Appendf(nil, `{"user_id":"7","delta":1,"reason":"%s"}`, name), "Idempotency-Key: "+name))
-		if ok(a) {
+		again := request("POST", "/economy/adjust", token, fmt.Appendf(nil, `{"user_id":"7","delta":1,"reason":"%s"}`, name), "Idempotency-Key: "+name)
+		if awaited(ctx, settleTimeout, func() bool { return ok(c.send(ctx, again)) }) {
 			done++
 		}
 	}
