@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"guildhall/internal/db"
 	"guildhall/internal/fault"
@@ -155,24 +154,26 @@ func method(rs *reqState) string {
 // metrics are the request numbers that /metrics shows.
 type metrics struct{ requests, batches, waits *prometheus.HistogramVec }
 
-func newMetrics(r prometheus.Registerer) *metrics {
-	made, m := promauto.With(r), &metrics{}
-	m.requests = made.NewHistogramVec(prometheus.HistogramOpts{
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	m := &metrics{requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "guildhall_request_duration_seconds",
 		Help:    "Time to answer a request, by operation and status; 499 means that the caller hung up first.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
-	}, []string{"operation", "status"})
-	m.batches = made.NewHistogramVec(prometheus.HistogramOpts{
+	}, []string{"operation", "status"})}
+	m.batches = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "guildhall_request_batch_size",
 		Help:    "Requests of a collected operation that shared one transaction.",
 		Buckets: []float64{1, 2, 4, 8, 16, 32, 64},
 	}, []string{"operation"})
-	m.waits = made.NewHistogramVec(prometheus.HistogramOpts{
+	m.waits = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "guildhall_request_batch_wait_seconds",
 		Help:    "Time that the first request of each batch waited for it to begin, by operation.",
 		Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .5, 2},
 	}, []string{"operation"})
-	return m
+	if r == nil {
+		return m, nil
+	}
+	return m, errors.Join(r.Register(m.requests), r.Register(m.batches), r.Register(m.waits))
 }
 
 func (m *metrics) observe(rs *reqState, took time.Duration) {

@@ -141,7 +141,10 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer d.Close()
-				numbers := newMetrics(nil)
+				numbers, err := newMetrics(nil)
+				if err != nil {
+					t.Fatal(err)
+				}
 				u := &units{db: d, collectors: collectors(d, idempotency.Keys{}, false, numbers), readers: readers(d, false, numbers)}
 				by := db.As(t.Context(), db.Caller{Token: "another", Guild: "another"})
 				if _, err := d.Queue(by); err != nil {

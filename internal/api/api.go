@@ -74,7 +74,11 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	numbers, keys := newMetrics(cfg.Metrics), idempotency.Keys{Sealer: cfg.Sealer}
+	numbers, err := newMetrics(cfg.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	keys := idempotency.Keys{Sealer: cfg.Sealer}
 	u := &units{
 		db: cfg.DB, few: fewWaiting, keys: keys, mutex: idempotency.NewKeyedMutex(), wake: cfg.Wake,
 		preparations: preparations(cfg.Services),

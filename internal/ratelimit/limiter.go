@@ -64,7 +64,9 @@ func New(cfg Config) (*Limiter, error) {
 			return nil, err
 		}
 	}
-	l.met = newMetrics(cfg.Metrics, l)
+	if l.met, err = newMetrics(cfg.Metrics, l); err != nil {
+		return nil, fmt.Errorf("ratelimit: %w", err)
+	}
 	return l, nil
 }
 

@@ -1,8 +1,9 @@
 package ratelimit
 
 import (
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // metrics tell real refusals apart from decisions made without Redis.
@@ -11,13 +12,27 @@ type metrics struct {
 	failures, degraded prometheus.Counter
 }
 
-func newMetrics(reg prometheus.Registerer, l *Limiter) *metrics {
-	made := promauto.With(reg)
-	decisions := made.NewCounterVec(prometheus.CounterOpts{
+func newMetrics(reg prometheus.Registerer, l *Limiter) (*metrics, error) {
+	decisions := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "guildhall_rate_decisions_total",
 		Help: "Calls that a rate limit allowed or refused.",
 	}, []string{"outcome"})
-	made.NewGaugeFunc(prometheus.GaugeOpts{
+	m := &metrics{
+		allowed: decisions.WithLabelValues("allowed"),
+		limited: decisions.WithLabelValues("limited"),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "guildhall_rate_redis_failures_total",
+			Help: "Calls to Redis that failed or took longer than their budget.",
+		}),
+		degraded: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "guildhall_rate_degraded_total",
+			Help: "Decisions this node made alone because Redis was away.",
+		}),
+	}
+	if reg == nil {
+		return m, nil
+	}
+	state := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "guildhall_rate_degraded",
 		Help: "1 while this node counts alone although Redis is configured.",
 	}, func() float64 {
@@ -26,18 +41,7 @@ func newMetrics(reg prometheus.Registerer, l *Limiter) *metrics {
 		}
 		return 0
 	})
-	return &metrics{
-		allowed: decisions.WithLabelValues("allowed"),
-		limited: decisions.WithLabelValues("limited"),
-		failures: made.NewCounter(prometheus.CounterOpts{
-			Name: "guildhall_rate_redis_failures_total",
-			Help: "Calls to Redis that failed or took longer than their budget.",
-		}),
-		degraded: made.NewCounter(prometheus.CounterOpts{
-			Name: "guildhall_rate_degraded_total",
-			Help: "Decisions this node made alone because Redis was away.",
-		}),
-	}
+	return m, errors.Join(reg.Register(decisions), reg.Register(m.failures), reg.Register(m.degraded), reg.Register(state))
 }
 
 func (m *metrics) count(allowed bool) {
