@@ -164,7 +164,8 @@ func TestAReadSeesWhatWasThereBeforeIt(t *testing.T) {
 		w := &readers{t: t}
 		w.cfg = Config[*look]{
 			Run: w.run, Most: rapid.IntRange(1, 8).Draw(t, "most"), Enough: rapid.IntRange(1, 4).Draw(t, "enough"),
-			Few: rapid.IntRange(0, 4).Draw(t, "few"), Lanes: rapid.IntRange(1, 3).Draw(t, "lanes"), Apart: rapid.Bool().Draw(t, "apart"), Wait: time.Hour,
+			Few: rapid.IntRange(0, 4).Draw(t, "few"), Lanes: rapid.IntRange(1, 3).Draw(t, "lanes"),
+			Apart: rapid.Bool().Draw(t, "apart"), Wait: time.Hour,
 		}
 		w.c = New(w.cfg)
 		end := func(t *rapid.T, err error) {

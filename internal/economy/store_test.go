@@ -137,7 +137,10 @@ func adjustmentsReadByIndex(t *testing.T, d *db.DB) {
 		}
 		changes := make([]*change, n)
 		for i := range changes {
-			changes[i] = &change{Change: batch.Change{By: event.System("7")}, entry: entry{ID: db.NewID(), UserID: strconv.Itoa(i + 1), Delta: 1, Reference: &reference}}
+			changes[i] = &change{
+				Change: batch.Change{By: event.System("7")},
+				entry:  entry{ID: db.NewID(), UserID: strconv.Itoa(i + 1), Delta: 1, Reference: &reference},
+			}
 		}
 		for _, rows := range []int{0, 64} {
 			plan := dbtest.Plan(t, d, s.Text.For(rows), s.Arguments(changes)...)
