@@ -31,12 +31,16 @@ const (
 	// for it: each statement costs Postgres as much as ten further rows of one.
 	enoughReads = 16
 
+	// fewReads gain nothing by waiting for each other: with so many connections fewer
+	// are answered where they do.
+	fewReads = 8
+
 	// lanesApart are statements of one guild each. Nothing is gained by waiting for
 	// that of another guild, so there are as many as a pool has connections.
 	lanesApart = 8
 
-	// patience is how long a read waits for the statement before it, which may have met
-	// a cold disk or a dead connection. It is then made by itself.
+	// patience is how long a read waits for the statements before it, which may have
+	// met a cold disk or dead connections. It is then made by itself.
 	patience = 500 * time.Millisecond
 )
 
@@ -52,7 +56,7 @@ func readers(d *db.DB, oneGuild bool, m *metrics) map[string]*reader {
 	for id, r := range all {
 		r.db = d
 		cfg := config[*query](id, oneGuild, m)
-		cfg.Run, cfg.Enter, cfg.Enough = r.run, d.EnterReading, enoughReads
+		cfg.Run, cfg.Enter, cfg.Enough, cfg.Few = r.run, d.EnterReading, enoughReads, fewReads
 		if oneGuild {
 			cfg.Lanes = lanesApart
 		}
@@ -63,7 +67,7 @@ func readers(d *db.DB, oneGuild bool, m *metrics) map[string]*reader {
 }
 
 // query serves an operation that reads together with others: by itself, as any
-// other read, while none is on its way and a place is free.
+// other read, while few are on their way and a place is free.
 func (u *units) query(rs *reqState, r *reader, next handler) (err error) {
 	if r.collector.Now(func() bool {
 		if !u.db.Take(rs.ctx) {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/labstack/echo/v4"
@@ -79,25 +80,26 @@ func TestAReadWithoutAPlaceOfItsOwnGoesIntoABatch(t *testing.T) {
 	}
 }
 
-// A read that waits behind a statement which has hung is made by itself in the end.
+// A read that waits behind statements which have hung is made by itself in the end.
 // RELIABILITY.md, Overload.
 func TestAReadWaitsForNoStatementThatHangs(t *testing.T) {
 	t.Parallel()
 	u, request, next, stack := asks(t, 4)
-	hung, ended := make(chan struct{}), make(chan struct{})
-	begun := make(chan struct{})
-	go func() {
-		defer close(ended)
-		u.readers["getWallet"].collector.Now(func() bool {
-			close(begun)
-			<-hung
-			return true
+	hung, begun := make(chan struct{}), make(chan bool)
+	var all sync.WaitGroup
+	for range 4 { // as many as there may be beside each other
+		all.Go(func() {
+			u.readers["getWallet"].collector.Now(func() bool {
+				begun <- true
+				<-hung
+				return true
+			})
 		})
-	}()
-	<-begun
+		<-begun
+	}
 	if err := u.query(request(), u.readers["getWallet"], next); err != nil || !strings.Contains(stack(), "api.(*units).read(") {
 		t.Errorf("%v, served from %s", err, stack())
 	}
 	close(hung)
-	<-ended
+	all.Wait()
 }

@@ -32,9 +32,9 @@
 //   - A caller whose context ends before its item is on its way takes it back, and
 //     so does one that has waited for Wait. Afterwards it gets the outcome.
 //   - A batch begins after each of its items has come.
-//   - A further batch starts beside those on their way only when Enough wait, and a
-//     second one beside one that is Long when it would be as large as that; no more
-//     than Lanes do. Where Apart is set, a batch holds items of one group
+//   - A further batch starts beside those on their way only when Enough wait, or no
+//     more than Few items are there in all, and a second one beside one that is Long
+//     when it would be as large as that; no more than Lanes do. Where Apart is set, a batch holds items of one group
 //     only, and each group has one batch on its way.
 //
 // The package knows neither requests nor databases.
@@ -75,6 +75,7 @@ type Config[T any] struct {
 
 	Most   int  // items of a batch; 0 means 64
 	Enough int  // so many begin a batch beside others; 0 means Most
+	Few    int  // of so many, waiting and on their way, none is worth waiting for another
 	Lanes  int  // batches on their way at once; 0 means 4
 	Apart  bool // a batch holds items of one group
 
@@ -102,6 +103,7 @@ type Collector[T any] struct {
 	turn    []*group[T] // those from which a batch may take
 	ready   int         // items that a batch may take
 	running int         // batches, and what Now does
+	under   int         // way: items of batches, and what Now does
 	enough  int         // so many that are ready begin a second batch beside the first
 	waiting map[Caller]int
 }
@@ -185,10 +187,11 @@ func (c *Collector[T]) Now(do func() bool) bool {
 func (c *Collector[T]) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ready > 0 || c.running > 0 && !c.cfg.Apart || c.running >= c.cfg.Lanes {
+	if c.ready > 0 || c.running > 0 && !c.cfg.Apart && c.under >= c.cfg.Few || c.running >= c.cfg.Lanes {
 		return false
 	}
 	c.running++
+	c.under++
 	c.enough = c.cfg.Most
 	return true
 }
@@ -197,6 +200,7 @@ func (c *Collector[T]) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running--
+	c.under--
 	c.start()
 }
 
@@ -287,7 +291,7 @@ func (c *Collector[T]) wanted(others int) bool {
 	if len(c.turn) == 0 || others >= c.cfg.Lanes {
 		return false
 	}
-	return others == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough || others == 1 && c.ready >= c.enough
+	return others == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough || c.ready+c.under <= c.cfg.Few || others == 1 && c.ready >= c.enough
 }
 
 func (c *Collector[T]) start() {
@@ -325,6 +329,7 @@ func (c *Collector[T]) drop(it *item[T]) bool {
 	}
 	it.state = gone
 	c.left(it)
+	c.start() // fewer wait, perhaps Few
 	return true
 }
 
@@ -476,6 +481,7 @@ func (c *Collector[T]) pop(g *group[T]) *item[T] {
 	}
 	it.state = taken
 	c.ready--
+	c.under++
 	c.left(it)
 	return it
 }
@@ -495,4 +501,5 @@ func (c *Collector[T]) end(only *group[T], items []*item[T]) {
 		}
 		close(it.done)
 	}
+	c.under -= len(items)
 }

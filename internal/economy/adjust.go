@@ -1,10 +1,7 @@
 package economy
 
 import (
-	"context"
-	"fmt"
 	"strconv"
-	"time"
 
 	"guildhall/internal/batch"
 	"guildhall/internal/db"
@@ -18,24 +15,19 @@ import (
 // holds exactly.
 const maxBalance = 1<<53 - 1
 
-// change is a change of one balance, and what has become of it. The ledger row's
-// balance and instant are set when it is made.
+// change is a change of one balance. The ledger row's balance and instant are set
+// when it is made.
 type change struct {
-	by    event.Origin
+	batch.Change
 	entry entry
-	key   *idempotency.Request // under which nothing may stand yet
-
-	made    bool
-	refusal error
 }
 
 // decision is what the statement says of one change.
 type decision struct {
-	Number  int        `db:"number"`
-	Balance int64      `db:"balance"` // before
-	At      *time.Time `db:"at"`      // of the change; nil: it was not made
-	Spent   bool       `db:"spent"`   // the reference was used before
-	SpentBy *string    `db:"spent_by"`
+	batch.Decision
+	Balance int64   `db:"balance"` // before
+	Spent   bool    `db:"spent"`   // the reference was used before
+	SpentBy *string `db:"spent_by"`
 }
 
 // statement makes changes of balances, each of another wallet: see the package
@@ -46,22 +38,16 @@ type decision struct {
 // used comes before that. The reference is claimed only for a change that the
 // balance allows. A wallet that was not there to be held is made and never changed:
 // the steps of a coordinator see what was committed between them.
-type statement struct {
-	batch.Changes[*change]
-	text leaderboard.Noted
-}
+//
+// Wallet, ledger row and event carry one instant, later than that of the wallet's
+// change before: its ledger stands in the order of effects.
+type statement struct{ batch.Changes[*change] }
 
-var statements = func() map[batch.Form]statement {
-	all := make(map[batch.Form]statement)
-	for _, f := range append(batch.Collected(true), batch.Form{}, batch.Form{Referenced: true}) {
-		s := statement{Changes: batch.Changes[*change]{Form: f, GuildOf: guildOf, Columns: columns(f)}}
-		s.text = s.noted()
-		all[f] = s
-	}
-	return all
-}()
+var statements = batch.StatementsOf[*change, decision](true, columns,
+	func(c batch.Changes[*change]) leaderboard.Noted { return statement{c}.noted() })
 
-func guildOf(c *change) string { return c.by.GuildID }
+// Referenced says whether the change has a reference.
+func (c *change) Referenced() bool { return c.entry.Reference != nil }
 
 func columns(f batch.Form) []batch.Column[*change] {
 	list := []batch.Column[*change]{
@@ -71,13 +57,13 @@ func columns(f batch.Form) []batch.Column[*change] {
 		batch.Nullable("reason", func(c *change) *string { return c.entry.Reason }),
 		batch.Texts("note", func(c *change) string { return c.entry.Note }),
 		batch.Texts("event_id", func(*change) string { return db.NewID() }),
-		batch.Texts("origin", func(c *change) string { return c.by.JSON() }),
+		batch.Texts("origin", func(c *change) string { return c.By.JSON() }),
 	}
 	if f.Referenced {
 		list = append(list, batch.Nullable("reference", func(c *change) *string { return c.entry.Reference }))
 	}
 	if f.Keyed {
-		list = append(list, batch.Keys(func(c *change) *idempotency.Request { return c.key })...)
+		list = append(list, batch.Keys(func(c *change) *idempotency.Request { return c.Key })...)
 	}
 	return list
 }
@@ -178,62 +164,19 @@ func told(guild, reference string) event.Telling {
 	}
 }
 
-// adjustEach makes changes of several wallets in one statement, and sets what has
-// become of each: made or refused. It leaves alone those whose wallet is missing
-// or held by somebody else, and those under whose key something stands; of them
-// neither is set.
-func adjustEach(ctx context.Context, q db.Querier, changes []*change) error {
-	form := batch.FormOf(changes, guildOf,
-		func(c *change) bool { return c.key != nil }, func(c *change) bool { return c.entry.Reference != nil })
-	return statements[form].run(ctx, q, changes)
-}
-
-// adjust makes one change, whatever it has to wait for. It is Refused, and changes
-// nothing, when the result is outside the limits and when the guild has used the
-// reference before.
-//
-// Wallet, ledger row and event carry one instant, later than that of the wallet's
-// change before: its ledger stands in the order of effects.
-func adjust(ctx context.Context, tx *db.Tx, c *change) error {
-	err := statements[batch.Form{Referenced: c.entry.Reference != nil}].run(ctx, tx, []*change{c})
-	switch {
-	case err != nil:
-		return err
-	case !c.made && c.refusal == nil:
-		return db.Again
-	}
-	return c.refusal
-}
-
-func (s statement) run(ctx context.Context, q db.Querier, changes []*change) error {
-	for _, c := range changes { // the unit may have been run before
-		c.made, c.refusal = false, nil
-	}
-	var decisions []decision
-	if err := q.SelectContext(ctx, &decisions, s.text.For(len(changes)), s.Arguments(changes)...); err != nil {
-		return fmt.Errorf("adjust %d wallets: %w", len(changes), err)
-	}
-	for _, v := range decisions {
-		c := changes[v.Number-1]
-		c.made, c.refusal = c.judge(v)
-	}
-	return nil
-}
-
-// judge is what a change has come to.
-func (c *change) judge(v decision) (made bool, refusal error) {
+// Judge sets what a change has come to. It is refused when the result is outside the
+// limits and when the guild has used the reference before.
+func (c *change) Judge(v decision) {
 	switch after := v.Balance + c.entry.Delta; {
 	case v.At != nil:
-		c.entry.BalanceAfter, c.entry.CreatedAt = after, *v.At
-		return true, nil
+		c.Made, c.entry.BalanceAfter, c.entry.CreatedAt = true, after, *v.At
 	case v.Spent && v.SpentBy == nil:
-		return false, fault.New(fault.Refused, "reference_already_used", "The guild used this reference before it moved here.")
+		c.Refusal = fault.New(fault.Refused, "reference_already_used", "The guild used this reference before it moved here.")
 	case v.Spent:
-		return false, fault.New(fault.Refused, "reference_already_used", "The reference is that of the ledger entry %s.", *v.SpentBy)
+		c.Refusal = fault.New(fault.Refused, "reference_already_used", "The reference is that of the ledger entry %s.", *v.SpentBy)
 	case after < 0:
-		return false, fault.New(fault.Refused, "balance_would_be_negative", "The balance is %d and does not cover a change by %d.", v.Balance, c.entry.Delta)
+		c.Refusal = fault.New(fault.Refused, "balance_would_be_negative", "The balance is %d and does not cover a change by %d.", v.Balance, c.entry.Delta)
 	case after > maxBalance:
-		return false, fault.New(fault.Refused, "balance_limit_exceeded", "The balance would exceed %d.", int64(maxBalance))
+		c.Refusal = fault.New(fault.Refused, "balance_limit_exceeded", "The balance would exceed %d.", int64(maxBalance))
 	}
-	return false, nil
 }

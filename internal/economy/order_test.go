@@ -10,13 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/internal/batch"
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/event"
 	"guildhall/internal/page"
 )
 
-var system = event.System("1")
+var system = batch.Change{By: event.System("1")}
 
 // pay adjusts one wallet by one coin, in a unit of its own.
 func pay(ctx context.Context, d *db.DB, user string) error { return give(ctx, d, user, 1) }
@@ -24,7 +25,7 @@ func pay(ctx context.Context, d *db.DB, user string) error { return give(ctx, d,
 // give adjusts one wallet, in a unit of its own.
 func give(ctx context.Context, d *db.DB, user string, delta int64) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		return adjust(ctx, tx, &change{by: system, entry: entry{ID: db.NewID(), UserID: user, Delta: delta, Note: "test"}})
+		return statements.One(ctx, tx, &change{Change: system, entry: entry{ID: db.NewID(), UserID: user, Delta: delta, Note: "test"}})
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"guildhall/internal/batch"
 	"guildhall/internal/db"
 	"guildhall/internal/event"
-	"guildhall/internal/idempotency"
 	"guildhall/internal/leaderboard"
 	"guildhall/internal/page"
 	"guildhall/internal/wire"
@@ -82,38 +81,32 @@ func (*Service) GetEconomyRank(ctx context.Context, r gen.GetEconomyRankRequestO
 // guild has used the reference before.
 func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObject) (gen.AdjustBalanceResponseObject, error) {
 	a := s.NewAdjustment(ctx, r)
-	if err := adjust(ctx, db.Write(ctx), &a.change); err != nil {
+	if err := statements.One(ctx, db.Write(ctx), a); err != nil {
 		return nil, err
 	}
 	return a.Response()
 }
 
 // Adjustment is an AdjustBalance that is made together with others'.
-type Adjustment struct{ change }
+type Adjustment = change
 
 // NewAdjustment is what a request asks for.
 func (*Service) NewAdjustment(ctx context.Context, r gen.AdjustBalanceRequestObject) *Adjustment {
 	by := auth.From(ctx)
-	return &Adjustment{change{by: event.From(by), entry: entry{
+	return &Adjustment{Change: batch.Change{By: event.From(by)}, entry: entry{
 		ID: db.NewID(), UserID: r.Body.UserID, Delta: r.Body.Delta, Reason: r.Body.Reason, Reference: r.Body.Reference, Note: "api:token=" + by.TokenID,
-	}}}
+	}}
 }
 
 // Subject is the wallet.
-func (a *Adjustment) Subject() string { return a.by.GuildID + "/" + a.entry.UserID }
-
-// UnderKey has the change made only if nothing stands under the key yet.
-func (a *Adjustment) UnderKey(r idempotency.Request) { a.key = &r }
-
-// Decided says whether the change has been made or refused.
-func (a *Adjustment) Decided() bool { return a.made || a.refusal != nil }
+func (c *change) Subject() string { return c.By.GuildID + "/" + c.entry.UserID }
 
 // Response is that of a change that is decided.
-func (a *Adjustment) Response() (gen.AdjustBalanceResponseObject, error) {
-	if a.refusal != nil {
-		return nil, a.refusal
+func (c *change) Response() (gen.AdjustBalanceResponseObject, error) {
+	if c.Refusal != nil {
+		return nil, c.Refusal
 	}
-	e := a.entry
+	e := c.entry
 	return gen.AdjustBalance200JSONResponse{Data: gen.BalanceAdjustment{
 		UserID: e.UserID, Balance: e.BalanceAfter, UpdatedAt: wire.At(e.CreatedAt), LedgerEntry: show(e),
 	}}, nil
@@ -122,11 +115,7 @@ func (a *Adjustment) Response() (gen.AdjustBalanceResponseObject, error) {
 // AdjustEach makes changes of several wallets in one statement. Those that it
 // leaves undecided have to be made by AdjustBalance.
 func AdjustEach(ctx context.Context, q db.Querier, list []*Adjustment) error {
-	changes := make([]*change, len(list))
-	for i, a := range list {
-		changes[i] = &a.change
-	}
-	return adjustEach(ctx, q, changes)
+	return statements.Each(ctx, q, list)
 }
 
 // ListLedgerEntries lists the changes of balances, newest first.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"guildhall/internal/batch"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/event"
 	"guildhall/internal/idempotency"
@@ -29,12 +30,12 @@ func TestAKeyedAdjustmentRunsOnOneShard(t *testing.T) {
 	}
 	reference := "r"
 	c := &change{
-		by: event.System("7"), key: &idempotency.Request{GuildID: "7", TokenID: "t", Key: "k"},
-		entry: entry{ID: "e", UserID: "1", Delta: 1, Note: "test", Reference: &reference},
+		Change: batch.Change{By: event.System("7"), Key: &idempotency.Request{GuildID: "7", TokenID: "t", Key: "k"}},
+		entry:  entry{ID: "e", UserID: "1", Delta: 1, Note: "test", Reference: &reference},
 	}
-	explain := func(name string, s statement, changes int) {
+	explain := func(name string, s batch.Statement[*change], changes int) {
 		var plan []string
-		if err := d.Reader().SelectContext(context.Background(), &plan, "EXPLAIN (COSTS OFF) "+s.text.For(changes),
+		if err := d.Reader().SelectContext(context.Background(), &plan, "EXPLAIN (COSTS OFF) "+s.Text.For(changes),
 			s.Arguments([]*change{c})...); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

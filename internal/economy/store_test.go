@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/internal/batch"
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/event"
@@ -75,9 +76,9 @@ func TestAnAdjustmentIsPlannedOnce(t *testing.T) {
 			for i := range 30 {
 				// The statement that asks for the keeper is planned by itself.
 				reference := fmt.Sprint("new ", form, i)
-				c := &change{by: system, entry: entry{ID: db.NewID(), UserID: "7", Delta: 1, Note: "test", Reference: &reference}}
+				c := &change{Change: system, entry: entry{ID: db.NewID(), UserID: "7", Delta: 1, Note: "test", Reference: &reference}}
 				var decisions []decision
-				if err := tx.SelectContext(ctx, &decisions, s.text.For(0), s.Arguments([]*change{c})...); err != nil {
+				if err := tx.SelectContext(ctx, &decisions, s.Text.For(0), s.Arguments([]*change{c})...); err != nil {
 					return err
 				}
 			}
@@ -136,10 +137,13 @@ func adjustmentsReadByIndex(t *testing.T, d *db.DB) {
 		}
 		changes := make([]*change, n)
 		for i := range changes {
-			changes[i] = &change{by: event.System("7"), entry: entry{ID: db.NewID(), UserID: strconv.Itoa(i + 1), Delta: 1, Reference: &reference}}
+			changes[i] = &change{
+				Change: batch.Change{By: event.System("7")},
+				entry:  entry{ID: db.NewID(), UserID: strconv.Itoa(i + 1), Delta: 1, Reference: &reference},
+			}
 		}
 		for _, rows := range []int{0, 64} {
-			plan := dbtest.Plan(t, d, s.text.For(rows), s.Arguments(changes)...)
+			plan := dbtest.Plan(t, d, s.Text.For(rows), s.Arguments(changes)...)
 			// A worker plans for the values, of so few wallets as are here.
 			if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Bitmap") && !dbtest.Coordinator(t) ||
 				strings.Count(plan, "Index") < 3 || strings.Contains(plan, "guilds_pkey") && !dbtest.Coordinator(t) {

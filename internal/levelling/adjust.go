@@ -1,60 +1,44 @@
 package levelling
 
 import (
-	"context"
-	"fmt"
 	"strconv"
-	"time"
 
 	"guildhall/internal/batch"
 	"guildhall/internal/db"
-	"guildhall/internal/event"
 	"guildhall/internal/fault"
 	"guildhall/internal/idempotency"
 	"guildhall/internal/leaderboard"
 )
 
-// change is a change of one member's XP, and what has become of it.
+// change is a change of one member's XP.
 type change struct {
-	by      event.Origin
+	batch.Change
 	user    string
 	xp      int64
-	exactly bool                 // the member gets exactly xp; otherwise so much more
-	key     *idempotency.Request // under which nothing may stand yet
+	exactly bool // the member gets exactly xp; otherwise so much more
 
-	row     row // once it is made
-	made    bool
-	refusal error
+	row row // once it is made
 }
 
 // decision is what the statement says of one change.
 type decision struct {
-	Number int        `db:"number"`
-	Before int64      `db:"before"`
-	After  int64      `db:"after"`
-	At     *time.Time `db:"at"` // of the change; nil: it was not made
+	batch.Decision
+	Before int64 `db:"before"`
+	After  int64 `db:"after"`
 }
 
 // statement makes changes of XP, each of another member: see the package batch. A
 // change that is allowed and still not made has met a record that came while the
 // statement ran. A record that was not there to be held is made and never changed:
-// the steps of a coordinator see what was committed between them.
-type statement struct {
-	batch.Changes[*change]
-	text leaderboard.Noted
-}
+// the steps of a coordinator see what was committed between them. The instant is
+// later than that of the member's change before.
+type statement struct{ batch.Changes[*change] }
 
-var statements = func() map[batch.Form]statement {
-	all := make(map[batch.Form]statement)
-	for _, f := range append(batch.Collected(false), batch.Form{}) {
-		s := statement{Changes: batch.Changes[*change]{Form: f, GuildOf: guildOf, Columns: columns(f)}}
-		s.text = s.noted()
-		all[f] = s
-	}
-	return all
-}()
+var statements = batch.StatementsOf[*change, decision](false, columns,
+	func(c batch.Changes[*change]) leaderboard.Noted { return statement{c}.noted() })
 
-func guildOf(c *change) string { return c.by.GuildID }
+// Referenced is false: XP has no references.
+func (*change) Referenced() bool { return false }
 
 func columns(f batch.Form) []batch.Column[*change] {
 	list := []batch.Column[*change]{
@@ -63,7 +47,7 @@ func columns(f batch.Form) []batch.Column[*change] {
 		batch.Booleans("exactly", func(c *change) bool { return c.exactly }),
 	}
 	if f.Keyed {
-		list = append(list, batch.Keys(func(c *change) *idempotency.Request { return c.key })...)
+		list = append(list, batch.Keys(func(c *change) *idempotency.Request { return c.Key })...)
 	}
 	return list
 }
@@ -115,51 +99,15 @@ func (s statement) noted() leaderboard.Noted {
 	})
 }
 
-// adjustEach makes changes of several members' XP in one statement, and sets what
-// has become of each: made or refused. It leaves alone those whose record is
-// missing or held by somebody else, and those under whose key something stands.
-func adjustEach(ctx context.Context, tx *db.Tx, changes []*change) error {
-	form := batch.FormOf(changes, guildOf,
-		func(c *change) bool { return c.key != nil }, func(*change) bool { return false })
-	return statements[form].run(ctx, tx, changes)
-}
-
-// adjust makes one change, whatever it has to wait for. It is Refused, and nothing
-// changes, when the result is negative or above MaxXP. The instant is later than
-// that of the member's change before.
-func adjust(ctx context.Context, tx *db.Tx, c *change) error {
-	err := statements[batch.Form{}].run(ctx, tx, []*change{c})
-	switch {
-	case err != nil:
-		return err
-	case !c.made && c.refusal == nil:
-		return db.Again
-	}
-	return c.refusal
-}
-
-func (s statement) run(ctx context.Context, tx *db.Tx, changes []*change) error {
-	for _, c := range changes { // the unit may have been run before
-		c.made, c.refusal = false, nil
-	}
-	var decisions []decision
-	if err := tx.SelectContext(ctx, &decisions, s.text.For(len(changes)), s.Arguments(changes)...); err != nil {
-		return fmt.Errorf("adjust the XP of %d members: %w", len(changes), err)
-	}
-	for _, v := range decisions {
-		changes[v.Number-1].judge(v)
-	}
-	return nil
-}
-
-// judge sets what a change has come to.
-func (c *change) judge(v decision) {
+// Judge sets what a change has come to. It is refused when the result is negative or
+// above MaxXP.
+func (c *change) Judge(v decision) {
 	switch {
 	case v.At != nil:
-		c.made, c.row = true, row{UserID: c.user, TotalXP: v.After, PreviousXP: v.Before, UpdatedAt: v.At}
+		c.Made, c.row = true, row{UserID: c.user, TotalXP: v.After, PreviousXP: v.Before, UpdatedAt: v.At}
 	case v.After < 0:
-		c.refusal = fault.New(fault.Refused, "xp_would_be_negative", "The member has %d XP, which does not cover a change by %d.", v.Before, v.After-v.Before)
+		c.Refusal = fault.New(fault.Refused, "xp_would_be_negative", "The member has %d XP, which does not cover a change by %d.", v.Before, v.After-v.Before)
 	case v.After > MaxXP:
-		c.refusal = fault.New(fault.Refused, "xp_limit_exceeded", "A member can have at most %d XP.", int64(MaxXP))
+		c.Refusal = fault.New(fault.Refused, "xp_limit_exceeded", "A member can have at most %d XP.", int64(MaxXP))
 	}
 }

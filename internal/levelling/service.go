@@ -11,7 +11,6 @@ import (
 	"guildhall/internal/batch"
 	"guildhall/internal/db"
 	"guildhall/internal/event"
-	"guildhall/internal/idempotency"
 	"guildhall/internal/leaderboard"
 	"guildhall/internal/page"
 	"guildhall/internal/wire"
@@ -87,7 +86,7 @@ func (s *Service) GetLevellingRank(ctx context.Context, r gen.GetLevellingRankRe
 // and nothing changes, when the XP would leave the range 0 to MaxXP.
 func (s *Service) AdjustXP(ctx context.Context, r gen.AdjustXPRequestObject) (gen.AdjustXPResponseObject, error) {
 	tx, a := db.Write(ctx), s.NewAdjustment(ctx, r)
-	if err := adjust(ctx, tx, &a.change); err != nil {
+	if err := statements.One(ctx, tx, a); err != nil {
 		return nil, err
 	}
 	if err := tell(ctx, tx, a); err != nil {
@@ -97,7 +96,7 @@ func (s *Service) AdjustXP(ctx context.Context, r gen.AdjustXPRequestObject) (ge
 }
 
 // Adjustment is an AdjustXP that is made together with others'.
-type Adjustment struct{ change }
+type Adjustment = change
 
 // NewAdjustment is what a request asks for.
 func (*Service) NewAdjustment(ctx context.Context, r gen.AdjustXPRequestObject) *Adjustment {
@@ -106,35 +105,26 @@ func (*Service) NewAdjustment(ctx context.Context, r gen.AdjustXPRequestObject) 
 	if r.Body.TotalXP != nil {
 		xp, exactly = r.Body.TotalXP, true
 	}
-	return &Adjustment{change{by: event.From(auth.From(ctx)), user: r.Body.UserID, xp: *xp, exactly: exactly}}
+	return &Adjustment{Change: batch.Change{By: event.From(auth.From(ctx))}, user: r.Body.UserID, xp: *xp, exactly: exactly}
 }
 
 // Subject is the member's record.
-func (a *Adjustment) Subject() string { return a.by.GuildID + "/" + a.user }
-
-// UnderKey has the change made only if nothing stands under the key yet.
-func (a *Adjustment) UnderKey(r idempotency.Request) { a.key = &r }
-
-// Decided says whether the change has been made or refused.
-func (a *Adjustment) Decided() bool { return a.made || a.refusal != nil }
+func (c *change) Subject() string { return c.By.GuildID + "/" + c.user }
 
 // Response is that of a change that is decided.
-func (a *Adjustment) Response() (gen.AdjustXPResponseObject, error) {
-	if a.refusal != nil {
-		return nil, a.refusal
+func (c *change) Response() (gen.AdjustXPResponseObject, error) {
+	if c.Refusal != nil {
+		return nil, c.Refusal
 	}
-	return gen.AdjustXP200JSONResponse{Data: gen.XPAdjustment{LevelRecord: show(a.row), PreviousLevel: Level(a.row.PreviousXP)}}, nil
+	return gen.AdjustXP200JSONResponse{Data: gen.XPAdjustment{LevelRecord: show(c.row), PreviousLevel: Level(c.row.PreviousXP)}}, nil
 }
 
 // AdjustEach makes changes of several members' XP in one statement, in the unit
 // that it is called in; the levels that have risen are told of with another one.
 // Those changes that it leaves undecided have to be made by AdjustXP.
 func AdjustEach(ctx context.Context, _ db.Querier, list []*Adjustment) error {
-	tx, changes := db.Write(ctx), make([]*change, len(list))
-	for i, a := range list {
-		changes[i] = &a.change
-	}
-	if err := adjustEach(ctx, tx, changes); err != nil {
+	tx := db.Write(ctx)
+	if err := statements.Each(ctx, tx, list); err != nil {
 		return err
 	}
 	return tell(ctx, tx, list...)
@@ -144,8 +134,8 @@ func AdjustEach(ctx context.Context, _ db.Querier, list []*Adjustment) error {
 func tell(ctx context.Context, tx *db.Tx, list ...*Adjustment) error {
 	risen := map[event.Origin][]event.Change{}
 	for _, a := range list {
-		if now, before := Level(a.row.TotalXP), Level(a.row.PreviousXP); a.made && now > before {
-			risen[a.by] = append(risen[a.by], event.Change{At: *a.row.UpdatedAt, Data: gen.LevelUp{
+		if now, before := Level(a.row.TotalXP), Level(a.row.PreviousXP); a.Made && now > before {
+			risen[a.By] = append(risen[a.By], event.Change{At: *a.row.UpdatedAt, Data: gen.LevelUp{
 				UserID: a.user, Level: now, PreviousLevel: before, TotalXP: a.row.TotalXP,
 			}})
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/internal/batch"
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/event"
@@ -83,12 +84,12 @@ func TestAdjustmentsSeeEachOther(t *testing.T) {
 	for i := range n {
 		go func() {
 			errs <- d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-				c := &change{by: event.System("1"), user: "7", xp: int64(i)<<10 + 1}
+				c := &change{Change: batch.Change{By: event.System("1")}, user: "7", xp: int64(i)<<10 + 1}
 				if i%3 == 0 {
 					// Absolute values that no sum of the others can reach.
 					c.xp, c.exactly = int64(i+1)<<20, true
 				}
-				err := adjust(ctx, tx, c)
+				err := statements.One(ctx, tx, c)
 				if r := c.row; err == nil {
 					steps <- step{r.PreviousXP, r.TotalXP, r.UpdatedAt.Truncate(time.Millisecond)}
 				}
@@ -144,7 +145,7 @@ func TestTheLastXPIsSpentOnce(t *testing.T) {
 	for range n {
 		go func() {
 			errs <- d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-				return adjust(ctx, tx, &change{by: event.System("1"), user: "7", xp: -10})
+				return statements.One(ctx, tx, &change{Change: batch.Change{By: event.System("1")}, user: "7", xp: -10})
 			})
 		}()
 	}
@@ -181,7 +182,7 @@ func TestAnAdjustmentNotesWhereTheMemberWent(t *testing.T) {
 		exactly bool
 	}{{"1", 10, false}, {"1", 5, false}, {"1", 15, true}, {"1", 3, true}, {"2", 7, false}} {
 		if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			return adjust(ctx, tx, &change{by: event.System(c.guild), user: "7", xp: c.xp, exactly: c.exactly})
+			return statements.One(ctx, tx, &change{Change: batch.Change{By: event.System(c.guild)}, user: "7", xp: c.xp, exactly: c.exactly})
 		}); err != nil {
 			t.Fatal(err)
 		}
