@@ -188,3 +188,18 @@ func TestUsesThatAreDroppedAreTold(t *testing.T) {
 		}
 	}
 }
+
+// A token of the other environment is told apart from one that nobody has made.
+func TestATokenOfTheOtherEnvironmentIsCalledOne(t *testing.T) {
+	t.Parallel()
+	for env, other := range map[string]string{"live": "test", "test": "live"} {
+		n, err := NewTokens(Config{DB: &db.DB{}, URL: "none", Env: env})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = n.Authenticate(t.Context(), mint(other), anywhere)
+		if want := "This is a " + other + " token on a " + env + " server"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
