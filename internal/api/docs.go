@@ -8,9 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"mime"
 	"net/http"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -194,10 +192,6 @@ var referencePages = sync.OnceValues(func() (map[string]*page, error) {
 		if taken.status != 0 && taken.status != http.StatusOK || taken.body.Len() == 0 {
 			return nil, errors.New("the reference lacks " + reference + file)
 		}
-		kind := taken.header.Get("Content-Type")
-		if kind == "" {
-			kind = mime.TypeByExtension(path.Ext(file))
-		}
 		body := taken.body.Bytes()
 		if file == "" || file == "/" {
 			var script []byte
@@ -206,7 +200,7 @@ var referencePages = sync.OnceValues(func() (map[string]*page, error) {
 			}
 			pages[referenceScript] = newPage("text/javascript; charset=utf-8", script)
 		}
-		pages[reference+file] = newPage(kind, body)
+		pages[reference+file] = newPage(taken.header.Get("Content-Type"), body)
 	}
 	return pages, nil
 })

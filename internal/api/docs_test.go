@@ -97,8 +97,8 @@ func TestDocuments(t *testing.T) {
 						t.Errorf("%s loads %s", path, asset)
 						continue
 					}
-					if _, body := fetch(t, asset); len(body) == 0 {
-						t.Errorf("%s is empty", asset)
+					if res, body := fetch(t, asset); len(body) == 0 || res.Header.Get("Content-Type") == "" {
+						t.Errorf("%s is empty, or of no type: %v", asset, res.Header)
 					}
 				}
 			}

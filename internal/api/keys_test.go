@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/gen"
 	"guildhall/internal/api"
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/db"
@@ -363,4 +364,44 @@ func TestPanicInAWrite(t *testing.T) {
 			t.Errorf("there are %d ledger rows, want 20", n)
 		}
 	})
+}
+
+// unsayable is a response that cannot be written.
+type unsayable struct{}
+
+func (unsayable) VisitCreateTicketMessageResponse(http.ResponseWriter) error {
+	return errors.New("no words")
+}
+
+// What is posted after its request has ended is kept under its key as it would have
+// been answered.
+func TestAMessageThatIsPostedLaterIsKept(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	keys := api.TicketKeys{Keys: idempotency.Keys{Sealer: server.Server.Sealer}}
+	r := idempotency.Request{GuildID: "g", TokenID: "t", Key: "k", Fingerprint: []byte("f")}
+	undo := errors.New("undo")
+	err := server.DB().Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		if a, err := keys.Claim(ctx, tx, r); a != nil || err != nil {
+			t.Fatalf("the first claim returned %v, %v", a, err)
+		}
+		if err := keys.Keep(ctx, tx, r, unsayable{}); err == nil {
+			t.Error("a response that cannot be written was kept")
+		}
+		posted := gen.TicketMessage{ID: "m", Content: "hello"}
+		if err := keys.Keep(ctx, tx, r, gen.CreateTicketMessage201JSONResponse{Data: posted}); err != nil {
+			return err
+		}
+		a, err := keys.Claim(ctx, tx, r)
+		if err != nil {
+			return err
+		}
+		if a == nil || a.Status != http.StatusCreated || !strings.Contains(string(a.Body), `"content":"hello"`) {
+			t.Errorf("kept is %+v", a)
+		}
+		return undo
+	})
+	if !errors.Is(err, undo) {
+		t.Fatal(err)
+	}
 }

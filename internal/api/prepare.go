@@ -27,10 +27,8 @@ func preparations(s Services) map[string]preparation {
 func preparing[Body any](prepare func(context.Context, *Body) (context.Context, error)) preparation {
 	return func(ctx context.Context, raw []byte) (context.Context, error) {
 		body := new(Body)
-		if len(raw) > 0 {
-			if err := json.Unmarshal(raw, body); err != nil {
-				return nil, fmt.Errorf("read a body that passed validation: %w", err)
-			}
+		if err := json.Unmarshal(raw, body); err != nil {
+			return nil, fmt.Errorf("read a body that passed validation: %w", err)
 		}
 		return prepare(ctx, body)
 	}

@@ -73,6 +73,9 @@ func TestARepeatAsksNobody(t *testing.T) {
 	if before == 0 || asked.Load() != before {
 		t.Errorf("the name server was asked %d times for the first request, and then %d times", before, asked.Load()-before)
 	}
+	if log := server.Server.Log.String(); strings.Contains(log, "internal_error") {
+		t.Errorf("it ended with an error:\n%s", log)
+	}
 }
 
 // A caller that hangs up is no error of ours.

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -162,6 +163,43 @@ func TestFind(t *testing.T) {
 	for _, c := range []struct{ guild, id string }{{"2", tok.ID}, {guild, "no-such-token"}} {
 		if found, err := Find(t.Context(), s.DB, c.guild, c.id); err == nil || found.ID != "" {
 			t.Errorf("in guild %s: found %+v, %v", c.guild, found, err)
+		}
+	}
+}
+
+// Uses that cannot be written are dropped, which the log tells unless the program ends.
+func TestUsesThatAreDroppedAreTold(t *testing.T) {
+	t.Parallel()
+	s := newTokenDB(t)
+	l := dbtest.NewLink(t, s.URL)
+	l.Down()
+	n := s.tokens(t, func(c *Config) { c.DB = open(t, l.URL) })
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, told := range []bool{false, true} {
+		ctx := ended
+		if told {
+			ctx = t.Context()
+		}
+		n.lastUsed.add("a")
+		n.flushLastUsed(ctx)
+		if got := strings.Contains(s.log.String(), "was not written"); got != told {
+			t.Errorf("told: %v, want %v", got, told)
+		}
+	}
+}
+
+// A token of the other environment is told apart from one that nobody has made.
+func TestATokenOfTheOtherEnvironmentIsCalledOne(t *testing.T) {
+	t.Parallel()
+	for env, other := range map[string]string{"live": "test", "test": "live"} {
+		n, err := NewTokens(Config{DB: &db.DB{}, URL: "none", Env: env})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = n.Authenticate(t.Context(), mint(other), anywhere)
+		if want := "This is a " + other + " token on a " + env + " server"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 }

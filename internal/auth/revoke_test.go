@@ -368,3 +368,17 @@ func TestAListenerThatHearsNothingIsTold(t *testing.T) {
 	run(t, node) // over a connection that leads somewhere
 	testutil.Eventually(t, "the node hears again", func() bool { return !node.silent.Load() })
 }
+
+// Guilds are gone through in pieces, to the last.
+func TestRevokeAllReachesEveryGuild(t *testing.T) {
+	t.Parallel()
+	s := newTokenDB(t)
+	const guilds = 201
+	dbtest.Exec(t, s.DB, `INSERT INTO guilds (id, name, owner_id) SELECT 'g' || i, 'a guild', '1' FROM generate_series(1, $1::int) i`, guilds)
+	dbtest.Exec(t, s.DB, `
+		INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
+		SELECT 't' || i, 'g' || i, 'n', 'p', sha256(i::text::bytea), '{cases:read}' FROM generate_series(1, $1::int) i`, guilds)
+	if n, err := RevokeAll(t.Context(), s.DB, ""); err != nil || n != guilds {
+		t.Errorf("%d tokens of %d guilds were revoked, %v", n, guilds, err)
+	}
+}

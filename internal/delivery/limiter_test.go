@@ -310,8 +310,10 @@ func TestGuildsAndTheirEndpointsShareTheSlots(t *testing.T) {
 		answered(l, c, now)
 	}
 	l.guilds["a"].served = now.Add(-1)
-	if l.grant(append(busy, idle...), now); granted(busy) != 1 || granted(idle) != 3 {
-		t.Errorf("of four slots guilds are granted %d and %d, want 1 and 3", granted(busy), granted(idle))
+	for range 20 { // whichever guild is looked at first
+		if l.grant(append(busy, idle...), now); granted(busy) != 1 || granted(idle) != 3 {
+			t.Errorf("of four slots guilds are granted %d and %d, want 1 and 3", granted(busy), granted(idle))
+		}
 	}
 
 	// Of one guild's endpoints, the one that is well comes first, then the one with the fewest sends.

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -80,5 +81,33 @@ func TestOldSecretsAreLimited(t *testing.T) {
 	}
 	if _, err := Rotate(t.Context(), cfg, d, "1", "e0", 0); err != nil || old() != 0 {
 		t.Errorf("without an overlap %d old secrets are left, %v", old(), err)
+	}
+}
+
+// Replaced secrets that still sign are resealed with the rest. One that no key opens
+// stays as it is and stops nobody.
+func TestResealRewritesReplacedSecrets(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	cfg := Config{DB: d, Box: sealtest.Box(t, 1), Guard: egress.NewGuard(nil, nil)}
+	endpoints(t, d, 1, cfg.Box)
+	if _, err := Rotate(t.Context(), cfg, d, "1", "e0", MaxOverlap); err != nil {
+		t.Fatal(err)
+	}
+	dbtest.Exec(t, d, `
+		UPDATE webhook_endpoints
+		SET old_secrets = old_secrets || jsonb_build_object('sealed', 'bm9ib2R5cw==', 'until', now() + interval '1 hour')`)
+	if count, err := Reseal(t.Context(), d, sealtest.Box(t, 2, 1)); err != nil || count.Resealed != 1 {
+		t.Fatalf("%+v, %v; want one rewritten", count, err)
+	}
+	var old []oldSecret
+	if err := json.Unmarshal(dbtest.Value[[]byte](t, d, `SELECT old_secrets FROM webhook_endpoints`), &old); err != nil || len(old) != 2 {
+		t.Fatalf("%d are replaced, %v", len(old), err)
+	}
+	if plain, err := sealtest.Box(t, 2).Open(old[0].Sealed, delivery.BoundTo("1", "e0")); err != nil || string(plain) != "e0" {
+		t.Errorf("the replaced secret is %q under the new key, %v", plain, err)
+	}
+	if string(old[1].Sealed) != "nobodys" {
+		t.Errorf("what no key opens is %q", old[1].Sealed)
 	}
 }

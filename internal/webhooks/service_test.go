@@ -227,6 +227,8 @@ func TestCreateWebhookEndpoint(t *testing.T) {
 			t.Errorf("got %v, want 10 × 201 and 4 × 422", got)
 		}
 		next.Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1/","events":["case.created"]}`).WantError(t, 422, "webhook_limit_reached")
+		// What could never be an endpoint is told first.
+		next.Do(t, "createWebhookEndpoint", `{"url":"https://[1]/","events":["case.created"]}`).WantError(t, 422, "webhook_url_not_allowed")
 	})
 }
 
@@ -510,10 +512,22 @@ func TestWhatPeopleChangeShows(t *testing.T) {
 	} {
 		refused(webhooks.Change(ctx, cfg, guild, made.ID, c.wanted), c.code)
 	}
+	// What is wrong with the request itself is told whether or not there is such an endpoint.
+	refused(webhooks.Change(ctx, cfg, guild, "none", webhooks.Wanted{URL: "http://93.184.215.14/", Events: wanted.Events}), "invalid_request")
+	refused(webhooks.Change(ctx, cfg, guild, "none", webhooks.Wanted{URL: "https://10.0.0.1/", Events: wanted.Events}), "not_found")
 	shows("the first", true)
+
+	// Another receiver has not failed yet.
+	dbtest.Exec(t, d, `UPDATE webhook_schedule SET failing_since = now() WHERE guild_id = $1`, guild)
+	fails := func() bool { return dbtest.Value[bool](t, d, `SELECT failing_since IS NOT NULL FROM webhook_schedule`) }
 	wanted.Description = ""
-	if err := webhooks.Change(ctx, cfg, guild, made.ID, wanted); err != nil {
-		t.Error(err)
+	if err := webhooks.Change(ctx, cfg, guild, made.ID, wanted); err != nil || !fails() {
+		t.Errorf("after another description: fails is %v, %v", fails(), err)
+	}
+	shows("", true)
+	wanted.URL = "https://127.0.0.1:10/"
+	if err := webhooks.Change(ctx, cfg, guild, made.ID, wanted); err != nil || fails() {
+		t.Errorf("after another URL: fails is %v, %v", fails(), err)
 	}
 	shows("", true)
 	if err := webhooks.Switch(ctx, cfg, guild, made.ID, false); err != nil {
@@ -531,8 +545,9 @@ func TestWhatPeopleChangeShows(t *testing.T) {
 	told := dbtest.Value[string](t, d, `
 		SELECT string_agg(concat_ws(' ', action, target_name, before ->> 'description', after ->> 'enabled'), ', ' ORDER BY at, id)
 		FROM audit_log WHERE target_id = $1`, made.ID)
-	if want := "webhook.created " + wanted.URL + " true, webhook.updated " + wanted.URL + " the first true, webhook.updated " +
-		wanted.URL + " false, webhook.deleted " + wanted.URL; told != want {
+	const first, second = "https://127.0.0.1:9/", "https://127.0.0.1:10/"
+	if want := "webhook.created " + first + " true, webhook.updated " + first + " the first true, webhook.updated " + second +
+		" true, webhook.updated " + second + " false, webhook.deleted " + second; told != want {
 		t.Errorf("the audit log tells of %s, want %s", told, want)
 	}
 }
