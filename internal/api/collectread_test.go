@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -51,12 +52,12 @@ func asks(t *testing.T, places int) (u *units, request func() *reqState, next ha
 	return u, request, next, func() string { return served }
 }
 
-// A read that meets no other is made on its caller's goroutine, as any other read.
-func TestAReadAloneIsMadeAtOnce(t *testing.T) {
+// A read that meets few others is made on its caller's goroutine, as any other read.
+func TestAReadAmongFewIsMadeAtOnce(t *testing.T) {
 	t.Parallel()
 	u, request, next, stack := asks(t, 4)
 	for range 10 {
-		if err := u.query(request(), u.readers["getWallet"], next); err != nil || !strings.Contains(stack(), "api.(*units).query(") {
+		if err := u.query(request(), u.readers["getWallet"], next); err != nil || !strings.Contains(stack(), "api.(*units).read(") {
 			t.Errorf("%v, served from %s", err, stack())
 		}
 	}
@@ -65,39 +66,69 @@ func TestAReadAloneIsMadeAtOnce(t *testing.T) {
 	}
 }
 
-// A token that holds as many places as it may still reads together with others, and
-// holds no lane meanwhile in which others would be read.
-func TestAReadWithoutAPlaceOfItsOwnGoesIntoABatch(t *testing.T) {
+// crowded fills the reader of wallets with as many reads as need not wait for each
+// other, until the test ends.
+func crowded(t *testing.T, u *units) *reader {
+	t.Helper()
+	r := u.readers["getWallet"]
+	begun, over := make(chan bool), make(chan struct{})
+	var all sync.WaitGroup
+	for range fewReads {
+		all.Go(func() {
+			r.collector.Now(func() {
+				begun <- true
+				<-over
+			})
+		})
+		<-begun
+	}
+	t.Cleanup(func() {
+		close(over)
+		all.Wait()
+	})
+	return r
+}
+
+// What comes beside more goes into a batch, whose connection is nobody's place: also
+// for a token that holds as many as it may.
+func TestAReadAmongManyGoesIntoABatch(t *testing.T) {
 	t.Parallel()
 	u, request, next, stack := asks(t, 2)
+	r := crowded(t, u)
 	one := request()
 	if _, err := u.db.Queue(one.ctx); err != nil { // its half
 		t.Fatal(err)
 	}
 	defer db.Unqueue(one.ctx)
-	if err := u.query(request(), u.readers["getWallet"], next); err != nil || stack() != "a batch" {
+	if err := u.query(request(), r, next); err != nil || stack() != "a batch" {
 		t.Errorf("%v, served from %s", err, stack())
 	}
 }
 
-// A read that waits behind statements which have hung is made by itself in the end.
+// A read that waits behind a statement which has hung is made by itself in the end.
 // RELIABILITY.md, Overload.
 func TestAReadWaitsForNoStatementThatHangs(t *testing.T) {
 	t.Parallel()
 	u, request, next, stack := asks(t, 4)
-	hung, begun := make(chan struct{}), make(chan bool)
-	var all sync.WaitGroup
-	for range 4 { // as many as there may be beside each other
-		all.Go(func() {
-			u.readers["getWallet"].collector.Now(func() bool {
-				begun <- true
-				<-hung
-				return true
-			})
-		})
-		<-begun
+	r := crowded(t, u)
+	hung, begun := make(chan struct{}), make(chan struct{})
+	r.each = func(context.Context, db.Querier, []any) error {
+		close(begun)
+		<-hung
+		return nil
 	}
-	if err := u.query(request(), u.readers["getWallet"], next); err != nil || !strings.Contains(stack(), "api.(*units).read(") {
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := u.query(request(), r, func(rs *reqState) error {
+			q := querying(rs.Request().Context())
+			q.of, q.visit = &economy.Query{}, func(http.ResponseWriter) error { return nil }
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+	<-begun
+	if err := u.query(request(), r, next); err != nil || !strings.Contains(stack(), "api.(*units).read(") {
 		t.Errorf("%v, served from %s", err, stack())
 	}
 	close(hung)

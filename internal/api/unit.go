@@ -63,16 +63,11 @@ func (u *units) read(rs *reqState, next handler) error {
 		}
 		defer db.Unqueue(rs.ctx)
 	}
-	if waiting > u.few && rs.op.lists() {
-		return apart(rs, func(rs *reqState) error { return u.reading(rs, next) })
-	}
-	return u.reading(rs, next)
-}
-
-// reading serves a request that has its place.
-func (u *units) reading(rs *reqState, next handler) error {
 	rs.SetRequest(rs.Request().WithContext(u.db.Reading(rs.ctx)))
 	rs.Response().Writer = &whole{ResponseWriter: rs.Response().Writer}
+	if waiting > u.few && rs.op.lists() {
+		return apart(rs, next)
+	}
 	return next(rs)
 }
 

@@ -16,9 +16,8 @@
 //	          ├──► done, or failed: Do returns
 //	          └──► Alone: Do calls alone; the subject stays occupied until it has returned
 //
-// What would be a batch by itself need not become one, if it is as well done by its
-// caller: Now has it done on the caller's own goroutine, and what comes meanwhile
-// waits as it would for a batch.
+// What is as well done by its caller need not wait for others: where few are, and no
+// batch is on its way, Now has it done on the caller's own goroutine.
 //
 // What is promised:
 //
@@ -32,9 +31,9 @@
 //   - A caller whose context ends before its item is on its way takes it back, and
 //     so does one that has waited for Wait. Afterwards it gets the outcome.
 //   - A batch begins after each of its items has come.
-//   - A further batch starts beside those on their way only when Enough wait, or no
-//     more than Few items are there in all, and a second one beside one that is Long
-//     when it would be as large as that; no more than Lanes do. Where Apart is set, a batch holds items of one group
+//   - A further batch starts beside those on their way only when Enough wait, and a
+//     second one beside one that is Long when it would be as large as that; no more
+//     than Lanes do. Where Apart is set, a batch holds items of one group
 //     only, and each group has one batch on its way.
 //
 // The package knows neither requests nor databases.
@@ -75,7 +74,7 @@ type Config[T any] struct {
 
 	Most   int  // items of a batch; 0 means 64
 	Enough int  // so many begin a batch beside others; 0 means Most
-	Few    int  // of so many, waiting and on their way, none is worth waiting for another
+	Few    int  // things that Now does at once; 0 means 1
 	Lanes  int  // batches on their way at once; 0 means 4
 	Apart  bool // a batch holds items of one group
 
@@ -102,8 +101,8 @@ type Collector[T any] struct {
 	groups  map[string]*group[T]
 	turn    []*group[T] // those from which a batch may take
 	ready   int         // items that a batch may take
-	running int         // batches, and what Now does
-	under   int         // way: items of batches, and what Now does
+	running int         // batches
+	now     int         // what Now does
 	enough  int         // so many that are ready begin a second batch beside the first
 	waiting map[Caller]int
 }
@@ -160,6 +159,9 @@ func New[T any](cfg Config[T]) *Collector[T] {
 	if cfg.Enough == 0 {
 		cfg.Enough = cfg.Most
 	}
+	if cfg.Few == 0 {
+		cfg.Few = 1
+	}
 	if cfg.Lanes == 0 {
 		cfg.Lanes = 4
 	}
@@ -174,34 +176,32 @@ func New[T any](cfg Config[T]) *Collector[T] {
 	}
 }
 
-// Now calls do where an item would be a batch by itself at once, and says whether it
-// has done what it was to do: do may find that it cannot, and must not wait for that.
-func (c *Collector[T]) Now(do func() bool) bool {
+// Now calls do, if no batch is on its way and Now does fewer than Few other things, and
+// says whether it has. Nothing waits for what it does. Once there are more, batches
+// follow each other until nobody waits.
+func (c *Collector[T]) Now(do func()) bool {
 	if !c.enter() {
 		return false
 	}
 	defer c.leave()
-	return do()
+	do()
+	return true
 }
 
 func (c *Collector[T]) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ready > 0 || c.running > 0 && !c.cfg.Apart && c.under >= c.cfg.Few || c.running >= c.cfg.Lanes {
+	if c.running > 0 || c.now >= c.cfg.Few {
 		return false
 	}
-	c.running++
-	c.under++
-	c.enough = c.cfg.Most
+	c.now++
 	return true
 }
 
 func (c *Collector[T]) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.running--
-	c.under--
-	c.start()
+	c.now--
 }
 
 // Do has value done in a batch, and returns what became of it. It calls alone
@@ -291,7 +291,7 @@ func (c *Collector[T]) wanted(others int) bool {
 	if len(c.turn) == 0 || others >= c.cfg.Lanes {
 		return false
 	}
-	return others == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough || c.ready+c.under <= c.cfg.Few || others == 1 && c.ready >= c.enough
+	return others == 0 || c.cfg.Apart || c.ready >= c.cfg.Enough || others == 1 && c.ready >= c.enough
 }
 
 func (c *Collector[T]) start() {
@@ -329,7 +329,6 @@ func (c *Collector[T]) drop(it *item[T]) bool {
 	}
 	it.state = gone
 	c.left(it)
-	c.start() // fewer wait, perhaps Few
 	return true
 }
 
@@ -481,7 +480,6 @@ func (c *Collector[T]) pop(g *group[T]) *item[T] {
 	}
 	it.state = taken
 	c.ready--
-	c.under++
 	c.left(it)
 	return it
 }
@@ -501,5 +499,4 @@ func (c *Collector[T]) end(only *group[T], items []*item[T]) {
 		}
 		close(it.done)
 	}
-	c.under -= len(items)
 }

@@ -350,7 +350,7 @@ func (w *model) check() {
 	}
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
-	if n := len(w.c.last) + len(w.c.groups) + len(w.c.turn) + len(w.c.waiting) + w.c.ready + w.c.running + w.c.under; n != 0 {
+	if n := len(w.c.last) + len(w.c.groups) + len(w.c.turn) + len(w.c.waiting) + w.c.ready + w.c.running + w.c.now; n != 0 {
 		w.t.Fatalf("the collector keeps %d things of what is over", n)
 	}
 }

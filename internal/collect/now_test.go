@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -81,10 +80,13 @@ func (w *readers) arrive(by Caller) {
 	l := &look{by: by, arrived: w.committed, cancel: cancel}
 	w.asked = append(w.asked, l)
 	w.mu.Unlock()
+	w.c.mu.Lock()
+	waited, batches, there := w.c.ready, w.c.running, w.c.now
+	w.c.mu.Unlock()
 	go func() {
 		alone := func() error { return w.statement([]*look{l}, false) }
 		var err error
-		if !w.c.Now(func() bool { err = alone(); return true }) {
+		if !w.c.Now(func() { err = alone() }) {
 			err = w.c.Do(ctx, by, "", l, alone)
 		}
 		w.mu.Lock()
@@ -92,6 +94,11 @@ func (w *readers) arrive(by Caller) {
 		l.ended, l.err = true, err
 	}()
 	w.rest()
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	if w.c.ready > waited && batches == 0 && there < w.cfg.Few {
+		w.t.Fatalf("one waits that came when %d were there", there)
+	}
 }
 
 // rest waits until everybody who has come waits or is on the way, and holds that
@@ -106,7 +113,7 @@ func (w *readers) rest() {
 		here, lanes := w.c.ready, 0
 		for _, s := range w.under {
 			here += len(s.looks)
-			if s.batch || !s.looks[0].failed {
+			if s.batch {
 				lanes++
 			}
 		}
@@ -122,8 +129,7 @@ func (w *readers) rest() {
 	if w.c.running > w.cfg.Lanes {
 		w.t.Fatalf("%d statements are on their way", w.c.running)
 	}
-	if free := w.c.running == 0 || w.c.running < w.cfg.Lanes &&
-		(w.c.ready >= w.cfg.Enough || w.c.ready+w.c.under <= w.cfg.Few); free && w.c.ready > 0 && !w.cfg.Apart {
+	if free := w.c.running == 0 || w.c.ready >= w.cfg.Enough && w.c.running < w.cfg.Lanes; free && w.c.ready > 0 && !w.cfg.Apart {
 		w.t.Fatalf("%d wait beside %d statements", w.c.ready, w.c.running)
 	}
 	w.mu.Lock()
@@ -155,7 +161,8 @@ func (w *readers) end(which int, err error) {
 
 // TestAReadSeesWhatWasThereBeforeIt: whatever is written, fails and leaves, each
 // read is answered from a statement that began after it came, or fails by itself,
-// and nobody waits while no statement is on its way, nor do many beside few, nor few among themselves.
+// and nobody waits while no statement is on its way, nor do many beside few, nor does
+// who finds few there.
 // RELIABILITY.md, Writes.
 func TestAReadSeesWhatWasThereBeforeIt(t *testing.T) {
 	t.Parallel()
@@ -164,7 +171,7 @@ func TestAReadSeesWhatWasThereBeforeIt(t *testing.T) {
 		w := &readers{t: t}
 		w.cfg = Config[*look]{
 			Run: w.run, Most: rapid.IntRange(1, 8).Draw(t, "most"), Enough: rapid.IntRange(1, 4).Draw(t, "enough"),
-			Few: rapid.IntRange(0, 4).Draw(t, "few"), Lanes: rapid.IntRange(1, 3).Draw(t, "lanes"),
+			Few: rapid.IntRange(1, 4).Draw(t, "few"), Lanes: rapid.IntRange(1, 3).Draw(t, "lanes"),
 			Apart: rapid.Bool().Draw(t, "apart"), Wait: time.Hour,
 		}
 		w.c = New(w.cfg)
@@ -235,51 +242,27 @@ func (w *readers) check(broken error) {
 	}
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
-	if n := len(w.c.last) + len(w.c.groups) + len(w.c.turn) + len(w.c.waiting) + w.c.ready + w.c.running + w.c.under; n != 0 {
+	if n := len(w.c.last) + len(w.c.groups) + len(w.c.turn) + len(w.c.waiting) + w.c.ready + w.c.running + w.c.now; n != 0 {
 		w.t.Fatalf("the collector keeps %d things of what is over", n)
 	}
 }
 
-// What Now could not do leaves the lane to those who wait, and so does what panics.
-func TestNowGivesItsLaneBack(t *testing.T) {
+// What Now does is counted while it is done, and no longer when it has panicked.
+func TestNowIsForFew(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := New(Config[*look]{Run: func(_ context.Context, batch []*look) []error {
-			return make([]error, len(batch))
-		}})
-		for _, breaks := range []bool{false, true} {
-			var waits sync.WaitGroup
-			did := c.enterAndBreak(breaks, func() {
-				waits.Go(func() {
-					if err := c.Do(t.Context(), Caller{}, "", &look{}, nil); err != nil {
-						t.Error(err)
-					}
-				})
-				synctest.Wait()
-				if c.ready != 1 {
-					t.Errorf("%d wait for the only lane", c.ready)
-				}
-			})
-			waits.Wait()
-			if did {
-				t.Error("it says that it is done")
-			}
-		}
-		synctest.Wait()
-		if !c.Now(func() bool { return true }) {
-			t.Error("a free lane is not given")
-		}
-	})
-}
-
-// enterAndBreak calls Now with something that is not done, or that panics.
-func (c *Collector[T]) enterAndBreak(breaks bool, meanwhile func()) (did bool) {
-	defer func() { _ = recover() }()
-	return c.Now(func() bool {
-		meanwhile()
-		if breaks {
+	c := New(Config[*look]{Few: 2})
+	var inner, beyond bool
+	func() {
+		defer func() { _ = recover() }()
+		c.Now(func() {
+			inner = c.Now(func() { beyond = c.Now(func() {}) })
 			panic("broken")
-		}
-		return false
-	})
+		})
+	}()
+	if !inner || beyond {
+		t.Errorf("a second is done at once: %t, a third: %t", inner, beyond)
+	}
+	if c.now != 0 {
+		t.Errorf("%d are counted of what is over", c.now)
+	}
 }

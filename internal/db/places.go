@@ -157,7 +157,8 @@ func (p *Places) Acquire(ctx context.Context, c Caller) (release func(), err err
 	}
 	p.mu.Lock()
 	t := p.token(c)
-	if p.available(t) {
+	if p.free > 0 && t.held < t.bound && t.guild.held < t.guild.bound {
+		// Nobody waits who could have it: it would have been given one.
 		p.take(t)
 		p.mu.Unlock()
 		return func() { p.release(t) }, nil
@@ -172,25 +173,6 @@ func (p *Places) Acquire(ctx context.Context, c Caller) (release func(), err err
 		return nil, err
 	}
 	return func() { p.release(t) }, nil
-}
-
-// available says that t may have a place at once. Nobody waits then who could have
-// it: it would have been given one.
-func (p *Places) available(t *tokenPlaces) bool {
-	return p.free > 0 && t.held < t.bound && t.guild.held < t.guild.bound
-}
-
-// TryAcquire is Acquire for who does not wait: ok says that a place was free.
-func (p *Places) TryAcquire(c Caller) (release func(), ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t := p.token(c)
-	if !p.available(t) {
-		p.forget(t)
-		return nil, false
-	}
-	p.take(t)
-	return func() { p.release(t) }, true
 }
 
 // wait returns nil once w has its place.

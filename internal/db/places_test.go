@@ -29,38 +29,6 @@ func taken(t *testing.T, p *Places, c Caller) (release func()) {
 	return release
 }
 
-// Who does not wait gets a place on the same terms, and leaves nothing behind.
-func TestAPlaceThatIsFreeOrNot(t *testing.T) {
-	t.Parallel()
-	p := connectionPlaces(4)
-	var held []func()
-	for i, want := range []bool{true, true, false} { // half for a token
-		release, ok := p.TryAcquire(caller(1, 1))
-		if ok != want {
-			t.Fatalf("place %d: %t", i, ok)
-		}
-		if ok {
-			held = append(held, release)
-		}
-	}
-	if _, ok := p.TryAcquire(caller(2, 1)); !ok {
-		t.Error("another guild gets none")
-	}
-	held[0]()
-	if _, ok := p.TryAcquire(caller(1, 2)); !ok {
-		t.Error("what was given back is not free")
-	}
-	if _, ok := p.TryAcquire(caller(3, 1)); !ok {
-		t.Error("the last place is not free")
-	}
-	if _, ok := p.TryAcquire(caller(4, 1)); ok || len(p.tokens) != 4 {
-		t.Errorf("a place beyond the last is %t, and %d tokens are remembered", ok, len(p.tokens))
-	}
-	if s := p.Stats(); s.Held != 4 || s.Waits != 0 {
-		t.Errorf("counted %+v", s)
-	}
-}
-
 // RELIABILITY.md, Neighbours.
 func TestPlaces(t *testing.T) {
 	t.Parallel()

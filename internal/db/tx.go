@@ -227,21 +227,7 @@ func (d *DB) Queue(ctx context.Context) (waiting int, err error) {
 	return d.reads.Stats().Waiting + 1, nil
 }
 
-// Take is Queue for a request that waits in another line where no place is free. It
-// says whether one was.
-func (d *DB) Take(ctx context.Context) bool {
-	request := accountOf(ctx)
-	if request == nil {
-		return true
-	}
-	release, ok := d.reads.TryAcquire(request.caller)
-	if ok {
-		request.early, request.giveUp = d.reads, release
-	}
-	return ok
-}
-
-// Unqueue ends what Queue or Take has begun.
+// Unqueue ends what Queue has begun.
 func Unqueue(ctx context.Context) {
 	if request := accountOf(ctx); request != nil && request.early != nil {
 		request.giveUp()
