@@ -235,7 +235,7 @@ func TestASpanTellsOfItsRequest(t *testing.T) {
 		c.want["http.response.status_code"] = strconv.Itoa(c.status)
 		got := map[string]string{}
 		for _, a := range spans.Ended()[len(spans.Ended())-1].Attributes() {
-			got[string(a.Key)] = a.Value.Emit()
+			got[string(a.Key)] = a.Value.String()
 		}
 		if !maps.Equal(got, c.want) {
 			t.Errorf("%d is told as %v, want %v", c.status, got, c.want)

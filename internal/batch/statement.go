@@ -26,7 +26,8 @@ func (c *Change) UnderKey(r idempotency.Request) { c.Key = &r }
 // Decided says whether the change has been made or refused.
 func (c *Change) Decided() bool { return c.Made || c.Refusal != nil }
 
-func (c *Change) common() *Change { return c }
+// Common is the change itself, of whichever domain it is.
+func (c *Change) Common() *Change { return c }
 
 // Decision is what a statement says of one change, beside what its domain asks for.
 type Decision struct {
@@ -38,7 +39,7 @@ func (d Decision) number() int { return d.Number }
 
 // changing is a change as its domain has it: one with a Change in it.
 type changing[D any] interface {
-	common() *Change
+	Common() *Change
 	Referenced() bool
 	Judge(d D) // sets what it has come to
 }
@@ -64,13 +65,13 @@ func StatementsOf[C changing[D], D interface{ number() int }](
 	return all
 }
 
-func guildOf[C changing[D], D any](c C) string { return c.common().By.GuildID }
+func guildOf[C changing[D], D any](c C) string { return c.Common().By.GuildID }
 
 // Each makes changes, each of another row, in one statement, and sets what has become
 // of each. It leaves alone those whose row is missing or held by somebody else, and
 // those under whose key something stands; they stay undecided.
 func (s Statements[C, D]) Each(ctx context.Context, q db.Querier, changes []C) error {
-	form := FormOf(changes, guildOf[C], func(c C) bool { return c.common().Key != nil }, func(c C) bool { return c.Referenced() })
+	form := FormOf(changes, guildOf[C], func(c C) bool { return c.Common().Key != nil }, func(c C) bool { return c.Referenced() })
 	return s.run(ctx, q, form, changes)
 }
 
@@ -79,15 +80,15 @@ func (s Statements[C, D]) One(ctx context.Context, tx *db.Tx, c C) error {
 	if err := s.run(ctx, tx, Form{Referenced: c.Referenced()}, []C{c}); err != nil {
 		return err
 	}
-	if !c.common().Decided() {
+	if !c.Common().Decided() {
 		return db.Again
 	}
-	return c.common().Refusal
+	return c.Common().Refusal
 }
 
 func (s Statements[C, D]) run(ctx context.Context, q db.Querier, form Form, changes []C) error {
 	for _, c := range changes { // the unit may have been run before
-		c.common().Made, c.common().Refusal = false, nil
+		c.Common().Made, c.Common().Refusal = false, nil
 	}
 	var decisions []D
 	if err := q.SelectContext(ctx, &decisions, s[form].Text.For(len(changes)), s[form].Arguments(changes)...); err != nil {
