@@ -13,6 +13,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/event"
+	"guildhall/internal/fault"
 	"guildhall/internal/page"
 )
 
@@ -149,6 +150,26 @@ func adjustmentsReadByIndex(t *testing.T, d *db.DB) {
 				strings.Count(plan, "Index") < 3 || strings.Contains(plan, "guilds_pkey") && !dbtest.Coordinator(t) {
 				t.Errorf("a table is read whole, or the guild's row for nothing:\n%s", plan)
 			}
+		}
+	}
+}
+
+// A change whose result is within the limits, and that is not made all the same, has
+// met something that came while the statement ran. It is done once more, and not
+// refused, up to the limits themselves.
+func TestWhatIsAllowedAndNotMadeIsLeftOpen(t *testing.T) {
+	t.Parallel()
+	for delta, refused := range map[int64]string{
+		-5: "", 0: "", maxBalance - 5: "",
+		-6: "balance_would_be_negative", maxBalance - 4: "balance_limit_exceeded",
+	} {
+		c := &change{entry: entry{Delta: delta}}
+		c.Judge(decision{Balance: 5})
+		switch {
+		case c.Made, refused == "" && c.Refusal != nil:
+			t.Errorf("5 and %d: made %t, refused with %v", delta, c.Made, c.Refusal)
+		case refused != "" && !fault.Is(c.Refusal, refused):
+			t.Errorf("5 and %d: refused with %v, want %s", delta, c.Refusal, refused)
 		}
 	}
 }
