@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
+
+	"guildhall/internal/fault"
 )
 
 // Querier reads. It has no Exec; the pool behind Read is read-only besides.
@@ -73,6 +75,15 @@ func (tx *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.R
 		return nil, err
 	}
 	return tx.Tx.ExecContext(ctx, query, args...)
+}
+
+// TakeTime lets the rest of the unit take so long within each statement, and as long
+// between two: as long as it likes, when limit is 0. It is for work whose size is a
+// guild's and not a request's.
+func (tx *Tx) TakeTime(ctx context.Context, limit time.Duration) error {
+	ms := limit.Milliseconds()
+	_, err := tx.ExecContext(ctx, fmt.Sprintf(`SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d`, ms, ms))
+	return fault.Wrap(err, "take time for a unit")
 }
 
 // Now is the transaction's own time: Postgres' now(), read once when first

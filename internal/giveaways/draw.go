@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"time"
 
 	"guildhall/internal/chat"
 	"guildhall/internal/db"
@@ -26,7 +27,7 @@ func Draw(ctx context.Context, d db.Doer, guild, id string) error {
 		if err != nil || g.Status != drawing || g.Pot == gathering {
 			return err
 		}
-		if err := takeTime(ctx, tx); err != nil {
+		if err := tx.TakeTime(ctx, drawTime); err != nil {
 			return err
 		}
 		g, r, err := conduct(ctx, tx, g, order{count: g.WinnerCount, tokenID: g.EndedByTokenID})
@@ -40,15 +41,10 @@ func Draw(ctx context.Context, d db.Doer, guild, id string) error {
 	})
 }
 
-// takeTime gives the rest of a unit a minute within and between its statements. On
-// a busy machine a hundred thousand entries take longer to read and to draw from than
-// the limits of other units, and a draw that met them would meet them each time.
-func takeTime(ctx context.Context, tx *db.Tx) error {
-	if _, err := tx.ExecContext(ctx, `SET LOCAL statement_timeout = '60s'; SET LOCAL idle_in_transaction_session_timeout = '60s'`); err != nil {
-		return fmt.Errorf("take time for a draw: %w", err)
-	}
-	return nil
-}
+// drawTime is how long a draw may take within and between its statements. On a busy
+// machine a hundred thousand entries take longer to read and to draw from than the
+// limits of other units, and a draw that met them would meet them each time.
+const drawTime = time.Minute
 
 // order says what one draw is to do.
 type order struct {

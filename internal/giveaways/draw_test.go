@@ -393,7 +393,7 @@ func (s giveawayDB) reroll(id string, o order) error {
 		if err != nil {
 			return err
 		}
-		if err := takeTime(ctx, tx); err != nil {
+		if err := tx.TakeTime(ctx, drawTime); err != nil {
 			return err
 		}
 		g, _, err = conduct(ctx, tx, g, o)

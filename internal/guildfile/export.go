@@ -17,7 +17,7 @@ import (
 // such guild.
 func Export(ctx context.Context, d *db.DB, guild string, w io.Writer) error {
 	return d.Snapshot(ctx, func(ctx context.Context, tx *db.Tx) error {
-		if _, err := tx.ExecContext(ctx, `SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+		if err := tx.TakeTime(ctx, 0); err != nil {
 			return fmt.Errorf("export guild %s: %w", guild, err)
 		}
 		there, err := db.Get[bool](ctx, tx, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)

@@ -68,12 +68,13 @@ func Import(ctx context.Context, d *db.DB, r io.Reader, progress func(bytes, rec
 		}
 		started = true
 		// The reader may be a slow pipe and the file long, so the limits that
-		// suit a request do not hold here. The last says to the trigger of the
-		// release before, which is there until its nodes have stopped, that the
-		// entries of giveaways are counted here.
-		if _, err := tx.ExecContext(ctx, `
-			SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = '30s';
-			SET LOCAL guildhall.counts_entries = 'on'`); err != nil {
+		// suit a request do not hold here.
+		if err := tx.TakeTime(ctx, 0); err != nil {
+			return fmt.Errorf("import: %w", err)
+		}
+		// The second says to the trigger of the release before, which is there until
+		// its nodes have stopped, that the entries of giveaways are counted here.
+		if _, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '30s'; SET LOCAL guildhall.counts_entries = 'on'`); err != nil {
 			return fmt.Errorf("import: %w", err)
 		}
 		now, err := tx.Now(ctx)
