@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"guildhall/gen"
@@ -95,7 +96,7 @@ func (u *units) query(rs *reqState, r *reader, next handler) (err error) {
 // run answers the queries of a batch in one statement. When that fails each is made
 // alone, unless it has hung: they would hang once more.
 func (r *reader) run(ctx context.Context, batch []*query) []error {
-	queries, outcomes := make([]any, len(batch)), make([]error, len(batch))
+	queries := make([]any, len(batch))
 	for i, q := range batch {
 		queries[i] = q.of
 	}
@@ -104,10 +105,7 @@ func (r *reader) run(ctx context.Context, batch []*query) []error {
 	if err != nil && time.Since(begun) < patience {
 		err = collect.Alone
 	}
-	for i := range outcomes {
-		outcomes[i] = err
-	}
-	return outcomes
+	return slices.Repeat([]error{err}, len(batch))
 }
 
 type queryingKey struct{}

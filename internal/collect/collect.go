@@ -107,49 +107,8 @@ type Collector[T any] struct {
 	waiting map[Caller]int
 }
 
-// item is one thing to be done. The mutex of its collector guards it until it is
-// taken; then it belongs to its batch, and after done is closed to its caller.
-type item[T any] struct {
-	// Never changed.
-	value   T
-	by      Caller
-	subject string
-	came    time.Time
-
-	// Guarded by the collector's mutex.
-	next  *item[T] // of the same subject
-	state state
-
-	done chan struct{} // closed once err is there
-	err  error         // written by the batch before, read by the caller after
-}
-
 // least is the smallest batch that is worth its round trips beside another one.
 const least = 4
-
-type state int
-
-const (
-	inLine state = iota // behind another of its subject
-	ready               // to be taken
-	gone                // taken back by its caller
-	taken
-)
-
-// group is the callers of a group that have something ready.
-type group[T any] struct {
-	name    string
-	running bool // Apart only: a batch of it is on its way
-	queued  bool // in turn
-	callers map[Caller]*queue[T]
-	turn    []*queue[T]
-}
-
-// queue is what a caller has ready, the oldest first.
-type queue[T any] struct {
-	by    Caller
-	items []*item[T]
-}
 
 // New returns a collector.
 func New[T any](cfg Config[T]) *Collector[T] {
@@ -255,37 +214,6 @@ func (c *Collector[T]) add(it *item[T]) {
 	c.start()
 }
 
-// offer lets a batch take it.
-func (c *Collector[T]) offer(it *item[T]) {
-	it.state = ready
-	c.ready++
-	g := c.groups[it.by.Group]
-	if g == nil {
-		g = &group[T]{name: it.by.Group, callers: make(map[Caller]*queue[T])}
-		c.groups[g.name] = g
-	}
-	q := g.callers[it.by]
-	if q == nil {
-		q = &queue[T]{by: it.by}
-		g.callers[it.by] = q
-		g.turn = append(g.turn, q)
-	}
-	q.items = append(q.items, it)
-	c.enqueue(g)
-}
-
-// enqueue lets a group stand in turn exactly if a batch may take from it, and
-// forgets one that has nothing.
-func (c *Collector[T]) enqueue(g *group[T]) {
-	switch {
-	case len(g.turn) == 0 && !g.running:
-		delete(c.groups, g.name)
-	case len(g.turn) > 0 && !g.running && !g.queued:
-		g.queued = true
-		c.turn = append(c.turn, g)
-	}
-}
-
 // wanted says whether a batch is to start beside so many others.
 func (c *Collector[T]) wanted(others int) bool {
 	if len(c.turn) == 0 || others >= c.cfg.Lanes {
@@ -302,43 +230,6 @@ func (c *Collector[T]) start() {
 	}
 }
 
-// takeBack takes an item back that is not on its way yet.
-func (c *Collector[T]) takeBack(it *item[T]) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.drop(it)
-}
-
-// giveUp is takeBack for an item that has waited too long. own says that more than
-// half a batch of its caller's were waiting.
-func (c *Collector[T]) giveUp(it *item[T]) (own, back bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	own = 2*c.waiting[it.by] > c.cfg.Most
-	return own, c.drop(it)
-}
-
-// drop leaves the item where it stands: it is passed over when its turn comes.
-func (c *Collector[T]) drop(it *item[T]) bool {
-	switch it.state {
-	case taken, gone:
-		return false
-	case ready:
-		c.ready--
-	case inLine:
-	}
-	it.state = gone
-	c.left(it)
-	return true
-}
-
-// left counts an item that waits no more.
-func (c *Collector[T]) left(it *item[T]) {
-	if c.waiting[it.by]--; c.waiting[it.by] == 0 {
-		delete(c.waiting, it.by)
-	}
-}
-
 // pass lets the next of the subject have its turn, after an item that was done
 // alone.
 func (c *Collector[T]) pass(it *item[T]) {
@@ -346,22 +237,6 @@ func (c *Collector[T]) pass(it *item[T]) {
 	defer c.mu.Unlock()
 	c.advance(it)
 	c.start()
-}
-
-// advance offers the next of the subject.
-func (c *Collector[T]) advance(it *item[T]) {
-	if it.subject == "" {
-		return
-	}
-	next := it.next
-	for next != nil && next.state == gone {
-		next = next.next
-	}
-	if next == nil {
-		delete(c.last, it.subject)
-		return
-	}
-	c.offer(next)
 }
 
 // work runs batches until none is to start. Its context is no request's.
@@ -391,11 +266,9 @@ func (c *Collector[T]) batch(ctx context.Context) {
 	}
 	g, items := c.take()
 	if len(items) > 0 {
-		outcomes := make([]error, len(items))
+		var outcomes []error
 		if entered != nil {
-			for i := range outcomes {
-				outcomes[i] = entered
-			}
+			outcomes = slices.Repeat([]error{entered}, len(items))
 		} else {
 			outcomes = c.run(ctx, items)
 		}
@@ -423,10 +296,7 @@ func (c *Collector[T]) run(ctx context.Context, items []*item[T]) (outcomes []er
 			failure = fmt.Errorf("a batch of %d has said what became of %d", len(items), len(outcomes))
 		}
 		if failure != nil {
-			outcomes = make([]error, len(items))
-			for i := range outcomes {
-				outcomes[i] = failure
-			}
+			outcomes = slices.Repeat([]error{failure}, len(items))
 		}
 	}()
 	if c.cfg.Began != nil {
@@ -462,26 +332,6 @@ func (c *Collector[T]) take() (only *group[T], batch []*item[T]) {
 		c.enqueue(g)
 	}
 	return nil, batch
-}
-
-// pop takes an item of the group; nil if its caller has taken it back.
-func (c *Collector[T]) pop(g *group[T]) *item[T] {
-	q := g.turn[0]
-	g.turn = g.turn[1:]
-	it := q.items[0]
-	if q.items = q.items[1:]; len(q.items) > 0 {
-		g.turn = append(g.turn, q)
-	} else {
-		delete(g.callers, q.by)
-	}
-	if it.state == gone {
-		c.advance(it)
-		return nil
-	}
-	it.state = taken
-	c.ready--
-	c.left(it)
-	return it
 }
 
 // end tells the callers of a batch, and makes its subjects and its group
