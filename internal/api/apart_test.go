@@ -178,6 +178,7 @@ type wish struct{ under []idempotency.Request }
 func (*wish) Subject() string                  { return "subject" }
 func (w *wish) UnderKey(r idempotency.Request) { w.under = append(w.under, r) }
 func (*wish) Decided() bool                    { return false }
+func (*wish) Referenced() bool                 { return false }
 
 // An operation that is collected says what it wants, and under which key, or why not.
 func TestACollectedOperationIsAskedForItsChange(t *testing.T) {

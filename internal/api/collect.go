@@ -22,6 +22,7 @@ import (
 type change interface {
 	Subject() string // two changes of one subject are made one after the other
 	UnderKey(r idempotency.Request)
+	Referenced() bool
 	Decided() bool
 }
 
@@ -156,11 +157,13 @@ func asked(rs *reqState, m *member, next handler) error {
 }
 
 // run makes the changes of a batch: without keys in one statement that is a
-// transaction of its own, otherwise in a unit that keeps their responses too. When
+// transaction of its own, otherwise in a unit that keeps their responses too; also in
+// a unit where it takes a statement to limit how long one waits for a reference. When
 // it fails, and nothing of it is there, each member is made alone.
 func (t *batcher) run(ctx context.Context, batch []*member) []error {
 	var err error
-	if t.unit || slices.ContainsFunc(batch, func(m *member) bool { return m.key != nil }) {
+	several := func(m *member) bool { return m.key != nil || t.db.Distributed() && m.Referenced() }
+	if t.unit || slices.ContainsFunc(batch, several) {
 		err = t.inUnit(ctx, batch)
 	} else {
 		err = t.each(ctx, t.db.Single(), changes(batch))

@@ -16,6 +16,7 @@ package batch
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"guildhall/internal/db"
 	"guildhall/internal/idempotency"
@@ -25,6 +26,10 @@ import (
 // a condition for one that few rows meet, so that it looks up by index what belongs
 // to changes: tables of thousands of guilds would be read whole otherwise.
 const Few = `number BETWEEN 1 AND 1000000`
+
+// patience is how long a collected statement waits for a key or a reference that
+// another transaction is about to write.
+const patience = 10 * time.Millisecond
 
 // Form is what a statement has to be able to do. Each part of a statement is set
 // up at each run, whether it finds something to do or not, so there is one for
@@ -143,7 +148,7 @@ func (c Changes[C]) Given() string {
 	}
 	soon := ``
 	if c.Collected && (c.Keyed || c.Referenced) {
-		soon = `, (SELECT set_config('lock_timeout', '10ms', true)) AS soon`
+		soon = `, (SELECT set_config('lock_timeout', '` + patience.String() + `', true)) AS soon`
 	}
 	return `given AS MATERIALIZED (
 			SELECT ` + guild + `g.*` + soon + `

@@ -72,6 +72,11 @@ func guildOf[C changing[D], D any](c C) string { return c.Common().By.GuildID }
 // those under whose key something stands; they stay undecided.
 func (s Statements[C, D]) Each(ctx context.Context, q db.Querier, changes []C) error {
 	form := FormOf(changes, guildOf[C], func(c C) bool { return c.Common().Key != nil }, func(c C) bool { return c.Referenced() })
+	if tx, ok := q.(*db.Tx); ok && (form.Keyed || form.Referenced) && tx.Distributed {
+		if err := tx.WaitLess(ctx, patience); err != nil {
+			return err
+		}
+	}
 	return s.run(ctx, q, form, changes)
 }
 

@@ -49,6 +49,8 @@ type Doer interface {
 // Tx is the transaction of one unit of work.
 type Tx struct {
 	*sqlx.Tx
+	Distributed bool // as its database
+
 	now time.Time
 	ctx context.Context // of whoever wants the unit; it ends the unit between two statements
 }
@@ -84,6 +86,14 @@ func (tx *Tx) TakeTime(ctx context.Context, limit time.Duration) error {
 	ms := limit.Milliseconds()
 	_, err := tx.ExecContext(ctx, fmt.Sprintf(`SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d`, ms, ms))
 	return fault.Wrap(err, "take time for a unit")
+}
+
+// WaitLess has the rest of a unit on distributed tables wait for no lock longer than
+// limit. The coordinator hands this on to its workers, which it does not do with what a
+// statement sets.
+func (tx *Tx) WaitLess(ctx context.Context, limit time.Duration) error {
+	_, err := tx.ExecContext(ctx, fmt.Sprintf(`SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL lock_timeout = %d`, limit.Milliseconds()))
+	return fault.Wrap(err, "limit how long a unit waits for locks")
 }
 
 // Now is the transaction's own time: Postgres' now(), read once when first
@@ -143,7 +153,7 @@ func (d *DB) once(ctx context.Context, fn func(ctx context.Context, tx *Tx) erro
 	// Covers a panic too: the transaction never outlives the unit. After a
 	// commit it does nothing.
 	defer func() { _ = t.Rollback() }()
-	tx := &Tx{Tx: t, ctx: ctx}
+	tx := &Tx{Tx: t, Distributed: d.distributed, ctx: ctx}
 	if err := fn(context.WithValue(work, writeKey, tx), tx); err != nil {
 		return err
 	}
@@ -363,5 +373,5 @@ func (d *DB) Snapshot(ctx context.Context, fn func(ctx context.Context, tx *Tx) 
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer func() { _ = t.Rollback() }()
-	return fn(ctx, &Tx{Tx: t, ctx: ctx})
+	return fn(ctx, &Tx{Tx: t, Distributed: d.distributed, ctx: ctx})
 }

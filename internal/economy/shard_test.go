@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"guildhall/internal/batch"
+	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/event"
 	"guildhall/internal/idempotency"
@@ -61,6 +62,41 @@ func TestAKeyedAdjustmentRunsOnOneShard(t *testing.T) {
 		if !form.Several { // which no program uses on distributed tables
 			explain(fmt.Sprintf("%+v", form), s, 0)
 			explain(fmt.Sprintf("%+v, and asks for the keeper", form), s, 64)
+		}
+	}
+}
+
+// A change that may have to wait for a reference waits for it no longer on a worker
+// than it would on one server, and the worker's own limit is back after its unit.
+func TestAWorkerIsToldHowLongAReferenceIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	if !dbtest.Coordinator(t) {
+		testutil.Without(t, "citus", "only a coordinator has workers")
+	}
+	dbtest.Exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('7', 'g', '1')`)
+	limit := func(ctx context.Context, tx *db.Tx) string {
+		// A statement that names a guild is run by its worker, all of it.
+		of, err := db.Get[string](ctx, tx, `SELECT current_setting('lock_timeout') FROM guilds WHERE id = $1`, "7")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return of
+	}
+	for _, reference := range []*string{nil, new("r")} {
+		err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			c := &change{
+				Change: batch.Change{By: event.System("7")}, entry: entry{ID: "e", UserID: "1", Delta: 1, Note: "test", Reference: reference},
+			}
+			before := limit(ctx, tx)
+			err := AdjustEach(ctx, tx, []*Adjustment{c})
+			if after := limit(ctx, tx); before == "10ms" || (after == "10ms") != (reference != nil) {
+				t.Errorf("with a reference: %t, a worker waits %s, and before %s", reference != nil, after, before)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }
