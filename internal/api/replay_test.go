@@ -78,16 +78,47 @@ func TestARepeatAsksNobody(t *testing.T) {
 	}
 }
 
-// A caller that hangs up is no error of ours.
+// A caller that hangs up is no error of ours, and nothing is written for one that has
+// been seen to leave. One whose leaving a busy server has not seen by the time of the
+// COMMIT is answered all the same; so this tries again.
 // RELIABILITY.md, Overload.
 func TestAClientThatHangsUpIsNoError(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)
+	for unseen := range 20 {
+		line := hungUp(t, server)
+		made := dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM cases`)
+		if strings.Contains(line, `"status":201`) && made == unseen+1 {
+			continue
+		}
+		if !strings.Contains(line, `"level":"INFO"`) || !strings.Contains(line, `"code":"client_closed"`) || !strings.Contains(line, `"status":499`) {
+			t.Errorf("the log says %s", line)
+		}
+		if made != unseen {
+			t.Errorf("%d cases were made for a caller that had left", made-unseen)
+		}
+		return
+	}
+	t.Error("no caller was seen to leave")
+}
+
+// hungUp asks for a case and hangs up while the guild's row is locked. It returns the
+// request's line in the log.
+func hungUp(t *testing.T, server *apitest.API) string {
+	t.Helper()
 	u, err := url.Parse(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The guild's row is locked, so that the request is under way when its caller leaves.
+	said := func() (lines []string) {
+		for l := range strings.Lines(server.Server.Log.String()) {
+			if strings.Contains(l, `"route":"/api/v1/cases"`) {
+				lines = append(lines, l)
+			}
+		}
+		return lines
+	}
+	before := len(said())
 	release := lockGuild(t, server)
 	c, err := tlsDial(server, u.Host)
 	if err != nil {
@@ -103,22 +134,8 @@ func TestAClientThatHangsUpIsNoError(t *testing.T) {
 	c.Close()
 	defer func() { _, _ = io.Copy(io.Discard, c) }()
 	release()
-	line := ""
-	testutil.Eventually(t, "the request's line", func() bool {
-		for _, l := range strings.Split(server.Server.Log.String(), "\n") {
-			if strings.Contains(l, `"route":"/api/v1/cases"`) {
-				line = l
-			}
-		}
-		return line != ""
-	})
-	if !strings.Contains(line, `"level":"INFO"`) || !strings.Contains(line, `"code":"client_closed"`) ||
-		!strings.Contains(line, `"status":499`) {
-		t.Errorf("the log says %s", line)
-	}
-	if n := dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM cases`); n != 0 {
-		t.Errorf("%d cases were made for a caller that had left", n)
-	}
+	testutil.Eventually(t, "the request's line", func() bool { return len(said()) > before })
+	return said()[before]
 }
 
 // lockGuild holds the guild's row until the returned function is called.

@@ -287,8 +287,11 @@ func (s *story) draw(t *rapid.T, name string) {
 	s.platform.next[name] = next
 }
 
-// elapse makes it seem that this many seconds have gone by for a sequence.
+// elapse makes it seem that this many seconds have gone by for a sequence, at the
+// platform too: nothing is posted between the two.
 func (s *story) elapse(t rapid.TB, name string, seconds int) {
+	s.platform.mu.Lock()
+	defer s.platform.mu.Unlock()
 	dbtest.Exec(t, s.DB(), `
 		UPDATE chat_intents
 		SET `+dbtest.Earlier("make_interval(secs => $2)", "first_sent_at", "lease_until", "created_at")+`
@@ -301,8 +304,6 @@ func (s *story) elapse(t rapid.TB, name string, seconds int) {
 		UPDATE tickets
 		SET `+dbtest.Earlier("make_interval(secs => $2)", "channel_lease_until")+`
 		WHERE id = $1`, "ticket-"+name, seconds)
-	s.platform.mu.Lock()
-	defer s.platform.mu.Unlock()
 	for _, channel := range []string{name + "0", name + "1"} {
 		for i := range s.platform.posted[channel] {
 			s.platform.posted[channel][i].at = s.platform.posted[channel][i].at.Add(-time.Duration(seconds) * time.Second)

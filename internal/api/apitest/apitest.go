@@ -302,12 +302,13 @@ func (a *API) once(op Operation, body string, args ...Arg) (*Response, error) {
 }
 
 // Settle is Try for a test that many callers or a busy machine may make wait too long:
-// it comes back, as a client does, where the answer is a 503 that says when to. The
-// last answer is returned after 30 seconds.
+// it comes back, as a client does, where the answer is a 503 or 429 that says when to.
+// The last answer is returned after 30 seconds.
 func (a *API) Settle(op Operation, body string, args ...Arg) (*Response, error) {
 	for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		ans, err := a.Try(op, body, args...)
-		if err != nil || ans.Status != http.StatusServiceUnavailable || ans.Header.Get("Retry-After") == "" || time.Since(begun) > 30*time.Second {
+		busy := err == nil && (ans.Status == http.StatusServiceUnavailable || ans.Status == http.StatusTooManyRequests)
+		if !busy || ans.Header.Get("Retry-After") == "" || time.Since(begun) > 30*time.Second {
 			return ans, err
 		}
 	}
