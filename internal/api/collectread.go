@@ -11,6 +11,7 @@ import (
 	"guildhall/internal/collect"
 	"guildhall/internal/db"
 	"guildhall/internal/economy"
+	"guildhall/internal/leaderboard"
 	"guildhall/internal/levelling"
 )
 
@@ -24,6 +25,8 @@ type query struct {
 type reader struct {
 	db        *db.DB
 	each      func(ctx context.Context, q db.Querier, queries []any) error
+	few       int  // so many at once need not wait for each other; 0 means one
+	apart     bool // a statement holds one guild's, and what several ask for is read once
 	collector *collect.Collector[*query]
 }
 
@@ -32,8 +35,8 @@ const (
 	// for it: each statement costs Postgres as much as ten further rows of one.
 	enoughReads = 16
 
-	// fewReads gain nothing by waiting for each other: with eight connections up to a
-	// fifth fewer are answered where they do.
+	// fewReads of different members gain nothing by waiting for each other: with eight
+	// connections up to a fifth fewer are answered where they do.
 	fewReads = 8
 
 	// lanesApart are statements of one guild each. Nothing is gained by waiting for
@@ -51,14 +54,17 @@ var errImpatient = errors.New("a read waits for no batch any more")
 // readers are the operations that read and are collected.
 func readers(d *db.DB, oneGuild bool, m *metrics) map[string]*reader {
 	all := map[string]*reader{
-		"getWallet":      {each: eachOf[any](economy.AnswerEach)},
-		"getLevelRecord": {each: eachOf[any](levelling.AnswerEach)},
+		"getWallet":      {each: eachOf[any](economy.AnswerEach), few: fewReads},
+		"getLevelRecord": {each: eachOf[any](levelling.AnswerEach), few: fewReads},
+
+		"getEconomyLeaderboard":   {each: eachOf[any](leaderboard.Wallets.Answer), apart: true},
+		"getLevellingLeaderboard": {each: eachOf[any](leaderboard.Levels.Answer), apart: true},
 	}
 	for id, r := range all {
 		r.db = d
-		cfg := config[*query](id, oneGuild, m)
-		cfg.Run, cfg.Enter, cfg.Enough, cfg.Few = r.run, d.EnterReading, enoughReads, fewReads
-		if oneGuild {
+		cfg := config[*query](id, oneGuild || r.apart, m)
+		cfg.Run, cfg.Enter, cfg.Enough, cfg.Few = r.run, d.EnterReading, enoughReads, r.few
+		if cfg.Apart {
 			cfg.Lanes = lanesApart
 		}
 		cfg.Wait, cfg.Waited, cfg.Late = patience, nil, func(bool) error { return errImpatient }
@@ -76,6 +82,9 @@ func (u *units) query(rs *reqState, r *reader, next handler) (err error) {
 	q := &query{}
 	if _, err := capture(context.WithValue(rs.ctx, queryingKey{}, q), rs, next); err != nil {
 		return err
+	}
+	if q.of == nil { // it shares nothing
+		return u.read(rs, next)
 	}
 	alone, begun := false, time.Now()
 	err = r.collector.Do(rs.ctx, callerOf(rs), "", q, func() error {
@@ -142,5 +151,39 @@ func (o operations) GetLevelRecord(ctx context.Context, r gen.GetLevelRecordRequ
 	}
 	m := o.levellingOps.NewQuery(ctx, r)
 	q.of, q.visit = m, func(to http.ResponseWriter) error { return levelling.Answered(m).VisitGetLevelRecordResponse(to) }
+	return joined{}, nil
+}
+
+// VisitGetEconomyLeaderboardResponse writes nothing.
+func (joined) VisitGetEconomyLeaderboardResponse(http.ResponseWriter) error { return nil }
+
+// VisitGetLevellingLeaderboardResponse writes nothing.
+func (joined) VisitGetLevellingLeaderboardResponse(http.ResponseWriter) error { return nil }
+
+// GetEconomyLeaderboard is collected, but for deep pages.
+func (o operations) GetEconomyLeaderboard(ctx context.Context, r gen.GetEconomyLeaderboardRequestObject) (gen.GetEconomyLeaderboardResponseObject, error) {
+	q := querying(ctx)
+	if q == nil {
+		return o.economyOps.GetEconomyLeaderboard(ctx, r)
+	}
+	if p := o.economyOps.NewPageQuery(ctx, r); !p.Deep() {
+		q.of, q.visit = p, func(to http.ResponseWriter) error {
+			return economy.AnsweredPage(p).VisitGetEconomyLeaderboardResponse(to)
+		}
+	}
+	return joined{}, nil
+}
+
+// GetLevellingLeaderboard is collected, but for deep pages.
+func (o operations) GetLevellingLeaderboard(ctx context.Context, r gen.GetLevellingLeaderboardRequestObject) (gen.GetLevellingLeaderboardResponseObject, error) {
+	q := querying(ctx)
+	if q == nil {
+		return o.levellingOps.GetLevellingLeaderboard(ctx, r)
+	}
+	if p := o.levellingOps.NewPageQuery(ctx, r); !p.Deep() {
+		q.of, q.visit = p, func(to http.ResponseWriter) error {
+			return levelling.AnsweredPage(p).VisitGetLevellingLeaderboardResponse(to)
+		}
+	}
 	return joined{}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -38,15 +39,38 @@ func far(
 
 func pass([]byte) dbtest.Fate { return dbtest.Pass }
 
-// many asks the same of members 1 to n at once and returns what each was answered.
-func many(t *testing.T, servers []*apitest.API, operation string, n int) []*apitest.Response {
+// asking is what the nth read of an operation asks for.
+type asking func(n int) []apitest.Arg
+
+// member asks for the member of that number.
+func member(n int) []apitest.Arg { return []apitest.Arg{apitest.Path("userId", strconv.Itoa(n))} }
+
+// pages asks for pages of several sizes, and for a deep one now and then.
+func pages(n int) []apitest.Arg {
+	number, size := 1+n%3, 1+n%7
+	if n%10 == 0 {
+		number = 1000
+	}
+	return []apitest.Arg{apitest.Query("page", strconv.Itoa(number)), apitest.Query("per_page", strconv.Itoa(size))}
+}
+
+// many asks n times at once and returns what each was answered.
+func many(t *testing.T, servers []*apitest.API, operation string, n int, of asking) []*apitest.Response {
+	t.Helper()
+	return asked(t, (*apitest.API).Settle, servers, operation, n, of)
+}
+
+func asked(
+	t *testing.T, ask func(*apitest.API, apitest.Operation, string, ...apitest.Arg) (*apitest.Response, error),
+	servers []*apitest.API, operation string, n int, of asking,
+) []*apitest.Response {
 	t.Helper()
 	op, answers := apitest.Find(t, operation), make([]*apitest.Response, n)
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
 			var err error
-			if answers[i], err = servers[i%len(servers)].Try(op, "", apitest.Path("userId", strconv.Itoa(1+i))); err != nil {
+			if answers[i], err = ask(servers[i%len(servers)], op, "", of(1+i)...); err != nil {
 				t.Error(err)
 			}
 		})
@@ -70,14 +94,16 @@ func TestReadsThatMeetAreAnsweredAsByThemselves(t *testing.T) {
 			s.Do(t, "adjustXp", fmt.Sprintf(`{"user_id":"%d","delta":%d}`, 1+n, 1000*i+n))
 		}
 	}
-	for _, operation := range []string{"getWallet", "getLevelRecord"} {
+	for operation, of := range map[string]asking{
+		"getWallet": member, "getLevelRecord": member, "getEconomyLeaderboard": pages, "getLevellingLeaderboard": pages,
+	} {
 		before := batches(operation)
-		for i, a := range many(t, []*apitest.API{server, other}, operation, 40) {
+		for i, a := range many(t, []*apitest.API{server, other}, operation, 40, of) {
 			s := []*apitest.API{server, other}[i%2]
-			alone := s.Do(t, operation, "", apitest.Path("userId", strconv.Itoa(1+i))).Want(t, http.StatusOK, "")
+			alone := s.Do(t, operation, "", of(1+i)...).Want(t, http.StatusOK, "")
 			if a.Status != http.StatusOK || !bytes.Equal(a.Body, alone.Body) ||
 				a.Header.Get("Content-Length") != alone.Header.Get("Content-Length") {
-				t.Errorf("%s of %d: %d %s, and alone %s", operation, 1+i, a.Status, a.Body, alone.Body)
+				t.Errorf("%s, number %d: %d %s, and alone %s", operation, 1+i, a.Status, a.Body, alone.Body)
 			}
 		}
 		if met := batches(operation) - before; met < 10 {
@@ -91,18 +117,18 @@ func TestReadsThatMeetAreAnsweredAsByThemselves(t *testing.T) {
 func TestWhoReadsAfterAWriteSeesIt(t *testing.T) {
 	t.Parallel()
 	server, _, batches := far(t, pass)
-	adjust, get := apitest.Find(t, "adjustBalance"), apitest.Find(t, "getWallet")
+	adjust, get, list := apitest.Find(t, "adjustBalance"), apitest.Find(t, "getWallet"), apitest.Find(t, "getEconomyLeaderboard")
 	var writers sync.WaitGroup
 	for w := range 24 {
 		writers.Go(func() {
 			user := strconv.Itoa(1 + w)
-			for range 8 {
-				changed, err := server.Try(adjust, `{"user_id":"`+user+`","delta":1}`)
+			for n := range 8 {
+				changed, err := server.Settle(adjust, `{"user_id":"`+user+`","delta":1}`)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				read, err := server.Try(get, "", apitest.Path("userId", user))
+				read, err := server.Settle(get, "", apitest.Path("userId", user))
 				if err != nil {
 					t.Error(err)
 					return
@@ -110,11 +136,19 @@ func TestWhoReadsAfterAWriteSeesIt(t *testing.T) {
 				if want := changed.Str(t, "data.updated_at"); read.Str(t, "data.updated_at") != want {
 					t.Errorf("%s after a change at %s", read.Body, want)
 				}
+				board, err := server.Settle(list, "")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !regexp.MustCompile(fmt.Sprintf(`"balance":%d,"rank":\d+,"user_id":"%s"`, n+1, user)).Match(board.Body) {
+					t.Errorf("member %s has %d, on the leaderboard: %s", user, n+1, board.Body)
+				}
 			}
 		})
 	}
 	writers.Wait()
-	if batches("getWallet") == 0 {
+	if batches("getWallet") == 0 || batches("getEconomyLeaderboard") == 0 {
 		t.Error("no two reads have met")
 	}
 }
@@ -130,7 +164,7 @@ func TestReadsOfABatchThatBreaksAreMadeAlone(t *testing.T) {
 		}
 		return dbtest.Pass
 	})
-	for i, a := range many(t, []*apitest.API{server}, "getWallet", 30) {
+	for i, a := range many(t, []*apitest.API{server}, "getWallet", 30, member) {
 		a.Want(t, http.StatusOK, fmt.Sprintf(`{"data":{"user_id":"%d","balance":0,"updated_at":null}}`, 1+i))
 	}
 	if broken.Load() == 0 {
@@ -142,13 +176,13 @@ func TestReadsOfABatchThatBreaksAreMadeAlone(t *testing.T) {
 func TestReadsThatMeetWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	server, link, _ := far(t, pass)
-	many(t, []*apitest.API{server}, "getWallet", 10)
+	many(t, []*apitest.API{server}, "getWallet", 10, member)
 	link.Down()
-	for _, a := range many(t, []*apitest.API{server}, "getWallet", 30) {
+	for _, a := range asked(t, (*apitest.API).Try, []*apitest.API{server}, "getWallet", 30, member) {
 		a.WantError(t, http.StatusServiceUnavailable, "service_unavailable")
 	}
 	link.Up()
-	for _, a := range many(t, []*apitest.API{server}, "getWallet", 30) {
+	for _, a := range many(t, []*apitest.API{server}, "getWallet", 30, member) {
 		a.Want(t, http.StatusOK, `{"data":{"balance":0}}`)
 	}
 }
@@ -157,7 +191,7 @@ func TestReadsThatMeetWithoutADatabase(t *testing.T) {
 func TestWhoLeavesABatchOfReadsDelaysNobody(t *testing.T) {
 	t.Parallel()
 	server, link, _ := far(t, pass)
-	many(t, []*apitest.API{server}, "getWallet", 10) // statements are prepared, connections are there
+	many(t, []*apitest.API{server}, "getWallet", 10, member) // statements are prepared, connections are there
 	link.Slow(200 * time.Millisecond)
 	var all sync.WaitGroup
 	for i := range 30 {

@@ -108,8 +108,8 @@ func TestOperationRules(t *testing.T) {
 			}
 		}
 	})
-	if collected != 4 {
-		t.Errorf("%d operations share a statement with others, want 4", collected)
+	if collected != 6 {
+		t.Errorf("%d operations share a statement with others, want 6", collected)
 	}
 	if phased != 1 {
 		t.Errorf("%d operations call out between two commits, want 1", phased)

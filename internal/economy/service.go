@@ -52,18 +52,27 @@ func showWallet(w row) gen.GetWallet200JSONResponse {
 
 // GetEconomyLeaderboard lists the wallets, richest first; members with equal
 // balances by user id.
-func (*Service) GetEconomyLeaderboard(ctx context.Context, r gen.GetEconomyLeaderboardRequestObject) (gen.GetEconomyLeaderboardResponseObject, error) {
-	p := page.Of(r.Params.Page, r.Params.PerPage)
-	rows, err := leaderboard.Wallets.Page(ctx, db.Read(ctx), auth.From(ctx).GuildID, p)
-	if err != nil {
+func (s *Service) GetEconomyLeaderboard(ctx context.Context, r gen.GetEconomyLeaderboardRequestObject) (gen.GetEconomyLeaderboardResponseObject, error) {
+	q := s.NewPageQuery(ctx, r)
+	if err := leaderboard.Wallets.Answer(ctx, db.Read(ctx), []*leaderboard.Query{q}); err != nil {
 		return nil, err
 	}
-	rows, more := page.Cut(rows, p)
+	return AnsweredPage(q), nil
+}
+
+// NewPageQuery is what a request asks for.
+func (*Service) NewPageQuery(ctx context.Context, r gen.GetEconomyLeaderboardRequestObject) *leaderboard.Query {
+	return &leaderboard.Query{Guild: auth.From(ctx).GuildID, P: page.Of(r.Params.Page, r.Params.PerPage)}
+}
+
+// AnsweredPage is the response of a query that is answered.
+func AnsweredPage(q *leaderboard.Query) gen.GetEconomyLeaderboardResponseObject {
+	rows, more := page.Cut(q.Rows, q.P)
 	list := make([]gen.WalletLeaderboardEntry, len(rows))
 	for i, w := range rows {
-		list[i] = gen.WalletLeaderboardEntry{Rank: p.Offset() + i + 1, UserID: w.UserID, Balance: w.Points}
+		list[i] = gen.WalletLeaderboardEntry{Rank: q.Offset() + i + 1, UserID: w.UserID, Balance: w.Points}
 	}
-	return gen.GetEconomyLeaderboard200JSONResponse{Data: list, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+	return gen.GetEconomyLeaderboard200JSONResponse{Data: list, Page: q.Page, PerPage: q.PerPage, HasMore: more}
 }
 
 // GetEconomyRank returns a member's place on the leaderboard. It is NotFound for

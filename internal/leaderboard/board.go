@@ -87,6 +87,33 @@ func (b Board) Page(ctx context.Context, q db.Querier, guild string, p page.P) (
 	return rows, fault.Wrap(err, "read a page of the", b.name, "of guild", guild)
 }
 
+// Query asks for a page, and has its rows once it is answered, one more than the
+// page holds when there is one.
+type Query struct {
+	Guild string
+	page.P
+	Rows []Row
+}
+
+// Deep says that the page is worth a statement of its own.
+func (q *Query) Deep() bool { return q.Offset() >= page.Deep }
+
+// Answer answers queries about one guild: pages that several ask for are read once.
+func (b Board) Answer(ctx context.Context, q db.Querier, list []*Query) (err error) {
+	pages := make(map[page.P][]Row)
+	for _, a := range list {
+		rows, read := pages[a.P]
+		if !read {
+			if rows, err = b.Page(ctx, q, a.Guild, a.P); err != nil {
+				return err
+			}
+			pages[a.P] = rows
+		}
+		a.Rows = rows
+	}
+	return nil
+}
+
 // Rank returns the member's exact place in the guild's leaderboard. It is
 // NotFound for a member without a row. With a map it walks from the last mark
 // before the member and from the last of all; without one it counts the rows.

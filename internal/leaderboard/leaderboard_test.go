@@ -14,6 +14,7 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/leaderboard"
+	"guildhall/internal/page"
 	"guildhall/internal/testutil"
 )
 
@@ -397,4 +398,42 @@ func BenchmarkIdleRound(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Pages that several ask for at once are read once, and each asker has its own.
+func TestPagesThatSeveralAskForAreReadOnce(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('g', 'g', '1')`)
+	for _, b := range boards {
+		dbtest.Fill(t, d, b.sql(`INSERT INTO {board} (guild_id, user_id, {points}) SELECT 'g', n::text, 100 - n FROM generate_series(1, 20) n`))
+		seen := &counted{Querier: d.Reader()}
+		var queries []*leaderboard.Query
+		for n := range 24 {
+			queries = append(queries, &leaderboard.Query{Guild: "g", P: page.Of(1+n%3, 5+n%2)})
+		}
+		if err := b.ranks.Answer(t.Context(), seen, queries); err != nil {
+			t.Fatal(err)
+		}
+		if seen.n != 6 {
+			t.Errorf("%s: %d statements for 6 pages", b.table, seen.n)
+		}
+		for _, q := range queries {
+			want, err := b.ranks.Page(t.Context(), d.Reader(), "g", q.P)
+			if err != nil || !slices.Equal(q.Rows, want) || len(want) == 0 {
+				t.Errorf("%s, page %d of %d: %v, and by itself %v, %v", b.table, q.Page, q.PerPage, q.Rows, want, err)
+			}
+		}
+	}
+}
+
+// counted counts what is selected.
+type counted struct {
+	db.Querier
+	n int
+}
+
+func (c *counted) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
+	c.n++
+	return c.Querier.SelectContext(ctx, dest, query, args...)
 }

@@ -51,22 +51,26 @@ func Answered(q *Query) gen.GetLevelRecordResponseObject {
 // GetLevellingLeaderboard returns one page of the members with the most XP.
 // Ranks are positions: members with equal XP have different ranks.
 func (s *Service) GetLevellingLeaderboard(ctx context.Context, r gen.GetLevellingLeaderboardRequestObject) (gen.GetLevellingLeaderboardResponseObject, error) {
-	p := page.Of(r.Params.Page, r.Params.PerPage)
-	rows, err := leaderboard.Levels.Page(ctx, db.Read(ctx), auth.From(ctx).GuildID, p)
-	if err != nil {
+	q := s.NewPageQuery(ctx, r)
+	if err := leaderboard.Levels.Answer(ctx, db.Read(ctx), []*leaderboard.Query{q}); err != nil {
 		return nil, err
 	}
-	rows, more := page.Cut(rows, p)
-	data := make([]gen.LevelLeaderboardEntry, len(rows))
+	return AnsweredPage(q), nil
+}
+
+// NewPageQuery is what a request asks for.
+func (*Service) NewPageQuery(ctx context.Context, r gen.GetLevellingLeaderboardRequestObject) *leaderboard.Query {
+	return &leaderboard.Query{Guild: auth.From(ctx).GuildID, P: page.Of(r.Params.Page, r.Params.PerPage)}
+}
+
+// AnsweredPage is the response of a query that is answered.
+func AnsweredPage(q *leaderboard.Query) gen.GetLevellingLeaderboardResponseObject {
+	rows, more := page.Cut(q.Rows, q.P)
+	list := make([]gen.LevelLeaderboardEntry, len(rows))
 	for i, m := range rows {
-		data[i] = gen.LevelLeaderboardEntry{
-			Rank:    p.Offset() + i + 1,
-			UserID:  m.UserID,
-			TotalXP: m.Points,
-			Level:   Level(m.Points),
-		}
+		list[i] = gen.LevelLeaderboardEntry{Rank: q.Offset() + i + 1, UserID: m.UserID, TotalXP: m.Points, Level: Level(m.Points)}
 	}
-	return gen.GetLevellingLeaderboard200JSONResponse{Data: data, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+	return gen.GetLevellingLeaderboard200JSONResponse{Data: list, Page: q.Page, PerPage: q.PerPage, HasMore: more}
 }
 
 // GetLevellingRank returns a member's place on the leaderboard. It is NotFound
