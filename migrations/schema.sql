@@ -503,7 +503,6 @@ CREATE TABLE webhook_deliveries (
     response_class text,
     error text,
     CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (guild_id, id),
-    CONSTRAINT webhook_deliveries_guild_id_event_id_fkey FOREIGN KEY (guild_id, event_id) REFERENCES webhook_events(guild_id, id),
     CONSTRAINT webhook_deliveries_cause CHECK ((cause = ANY (ARRAY['event'::text, 'redelivery'::text, 'test'::text]))),
     CONSTRAINT webhook_deliveries_response_class CHECK ((response_class = ANY (ARRAY['2xx'::text, '3xx'::text, '4xx'::text, '5xx'::text, 'none'::text]))),
     CONSTRAINT webhook_deliveries_state CHECK ((state = ANY (ARRAY['pending'::text, 'delivered'::text, 'failed'::text, 'held'::text])))

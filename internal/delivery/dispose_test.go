@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -142,6 +143,29 @@ func TestUrgentDeliveriesGoOutNow(t *testing.T) {
 	})
 	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE id = $1 AND state = 'held'`, again); n != 1 {
 		t.Error("the redelivery to a disabled endpoint is not held")
+	}
+}
+
+// Of an event that is about to be pruned no further delivery is stored: it would be
+// left without its event.
+func TestNothingIsRedeliveredOfWhatIsAboutToGo(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, "https://receiver.test/")
+	w.record(w.guild, 1)
+	first := dbtest.Value[string](t, w.DB, `SELECT id FROM webhook_deliveries`)
+	for age, want := range map[time.Duration]error{
+		keep + expiredFor - lastCall - time.Minute: nil,
+		keep + expiredFor - lastCall + time.Minute: noSuchDelivery,
+	} {
+		w.exec(`UPDATE webhook_events SET occurred_at = now() - $1 * interval '1 second'`, age.Seconds())
+		err := w.DB.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			_, err := Redeliver(ctx, tx, w.guild, e.ID, first)
+			return err
+		})
+		if !errors.Is(err, want) {
+			t.Errorf("of an event %s old: %v, want %v", age, err, want)
+		}
 	}
 }
 

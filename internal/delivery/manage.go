@@ -130,7 +130,7 @@ func ResetHealth(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 // and with a schedule of its own, and returns the new delivery's id. Its first
 // attempt waits neither for a block nor for what else is queued; while the
 // endpoint is disabled the delivery is held. A delivery that the endpoint does
-// not have is NotFound.
+// not have, or whose event is about to be forgotten, is NotFound.
 func Redeliver(ctx context.Context, tx *db.Tx, guild, endpoint, delivery string) (string, error) {
 	send, err := makeDue(ctx, tx, guild, endpoint, false)
 	if err != nil {
@@ -141,8 +141,8 @@ func Redeliver(ctx context.Context, tx *db.Tx, guild, endpoint, delivery string)
 		SELECT d.guild_id, d.endpoint_id, d.event_id, ev.type, ev.occurred_at, 'redelivery', CASE WHEN $4 THEN 'pending' ELSE 'held' END, false, $4
 		FROM webhook_deliveries d
 		JOIN webhook_events ev ON ev.guild_id = d.guild_id AND ev.id = d.event_id
-		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.id = $3
-		RETURNING id`, guild, endpoint, delivery, send)
+		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.id = $3 AND ev.occurred_at > now() - $5 * interval '1 second'
+		RETURNING id`, guild, endpoint, delivery, send, (keep + expiredFor - lastCall).Seconds())
 	if db.Missing(err) {
 		return "", noSuchDelivery
 	}

@@ -14,6 +14,10 @@ const (
 	// What still waits then is given up, and its trace stays for expiredFor.
 	keep       = 30 * 24 * time.Hour
 	expiredFor = 24 * time.Hour
+
+	// lastCall is how long before an event is pruned no further delivery of it is
+	// stored: longer than any unit takes, since no foreign key would keep the event.
+	lastCall = time.Hour
 )
 
 // prune forgets what is older than it is kept, by the database's clock: first it

@@ -262,7 +262,7 @@ func named(server, name string) string {
 const (
 	Released  = 12 // the newest migration of the last release
 	Expanded  = 96 // nodes of that release and of this one run beside each other
-	Completed = 98 // they have stopped
+	Completed = 99 // they have stopped
 )
 
 // At makes a database with the schema of an earlier version: all migrations up
