@@ -68,7 +68,7 @@ func TestOperations(t *testing.T) {
 		if _, phased := op.Extensions["x-phased"]; phased != (op.OperationID == "createTicketMessage") {
 			t.Error("createTicketMessage alone is x-phased")
 		}
-		together := []string{"adjustBalance", "adjustXp", "getWallet", "getLevelRecord"}
+		together := []string{"adjustBalance", "adjustXp", "getWallet", "getLevelRecord", "getEconomyLeaderboard", "getLevellingLeaderboard"}
 		if _, collected := op.Extensions["x-collected"]; collected != slices.Contains(together, op.OperationID) {
 			t.Errorf("%v alone are x-collected", together)
 		}

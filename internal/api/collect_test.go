@@ -297,7 +297,7 @@ func TestABatchWithoutKeysBeginsBesideOneWithKeys(t *testing.T) {
 	wealthy(t, server, 5)
 	op := apitest.Find(t, "adjustBalance")
 	adjust := func(view *apitest.API, user int) {
-		a, err := view.Try(op, fmt.Sprintf(`{"user_id":"%d","delta":1}`, user))
+		a, err := view.Settle(op, fmt.Sprintf(`{"user_id":"%d","delta":1}`, user))
 		if err != nil || a.Status != http.StatusOK {
 			t.Error(a, err)
 		}

@@ -287,7 +287,10 @@ func (c claimed) id() endpointID { return endpointID{c.GuildID, c.EndpointID} }
 // takeDeliveries is the statement of take. A delivery that is queued changes only
 // under the lock of its schedule, and one whose lease has run out by the late
 // result of its worker at most, which ends the lease: so comparing the lease is
-// enough to see that a delivery is still as it was found.
+// enough to see that a delivery is still as it was found. Each event is looked up by
+// itself: Postgres, which takes the deliveries for one and the endpoints for a
+// hundred, would otherwise read all events of the guild for each delivery, where most
+// guilds have few.
 var takeDeliveries = newStatement(4, `
 		WITH o AS MATERIALIZED (
 			SELECT guild_id, endpoint_id, mode, take, not_before
@@ -386,7 +389,9 @@ var takeDeliveries = newStatement(4, `
 		       ev.type, ev.occurred_at, ev.payload, e.url, e.enabled, e.secret, e.old_secrets
 		FROM leased l
 		JOIN plan ON plan.guild_id = l.guild_id AND plan.endpoint_id = l.endpoint_id
-		JOIN webhook_events ev ON ev.guild_id = l.guild_id AND ev.id = l.event_id
+		CROSS JOIN LATERAL (
+			SELECT type, occurred_at, payload FROM webhook_events WHERE guild_id = l.guild_id AND id = l.event_id OFFSET 0
+		) ev
 		LEFT JOIN webhook_endpoints e ON e.guild_id = l.guild_id AND e.id = l.endpoint_id`)
 
 // take leases what the orders ask for, of each endpoint what has been due for

@@ -16,10 +16,13 @@ const (
 	repairInterval  = 5 * time.Second
 	gaugeInterval   = 15 * time.Second
 	pruneInterval   = time.Minute
-	growthInterval  = 5 * time.Second
+	growthInterval  = time.Second
 
 	// chunk bounds the rows that one step touches in one transaction.
 	chunk = 1000
+
+	// smallTable is the rows up to which it does not matter how one is read.
+	smallTable = 100
 )
 
 // maintenanceLoop does what has time. What waits for endpoints that were
@@ -67,7 +70,7 @@ func (d *Deliverer) countRows(ctx context.Context) error {
 		FROM pg_stat_user_tables s
 		JOIN pg_class c ON c.oid = s.relid
 		WHERE s.relid IN ('webhook_deliveries'::regclass, 'webhook_events'::regclass, 'webhook_attempts'::regclass)
-		  AND s.n_live_tup > 2 * greatest(c.reltuples, $1)`, chunk)
+		  AND s.n_live_tup > 2 * greatest(c.reltuples, $1)`, smallTable)
 	if err != nil {
 		return fmt.Errorf("look for tables that have grown: %w", err)
 	}

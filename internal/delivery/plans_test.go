@@ -234,8 +234,9 @@ func TestAFloodIsNotReadForOthers(t *testing.T) {
 						SELECT coalesce($2, ((i * 7919) % $3 + 1)::text), gen_random_uuid(), 'x', '\x7b7d' FROM generate_series(1, $1) AS i
 						RETURNING guild_id, id
 					)
-					INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, state, fresh)
-					SELECT guild_id, $4, id, $5, $5 = 'pending' FROM ev`, n, sql.NullString{String: guild, Valid: guild != ""}, guilds, endpoint, state)
+					INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, state, fresh, due_at)
+					SELECT guild_id, $4, id, $5, $5 = 'pending', now() - interval '1 minute' FROM ev`,
+					n, sql.NullString{String: guild, Valid: guild != ""}, guilds, endpoint, state)
 			}
 			if c.settled > 0 {
 				fill(c.settled, "", "e", StateDelivered)
@@ -269,6 +270,44 @@ func TestAFloodIsNotReadForOthers(t *testing.T) {
 				return nil
 			})
 		})
+	}
+}
+
+// A claim reads the events that it sends and no older ones of their guild, also where
+// most guilds have few, so that all of a guild's look as cheap as one.
+func TestAClaimReadsNoOtherEventsOfItsGuild(t *testing.T) {
+	t.Parallel()
+	const guilds, each, much, few = 1000, 2, 3000, 100
+	w := newDeliveryDB(t)
+	w.exec(`INSERT INTO guilds (id, name, owner_id) SELECT i, 'x', '1' FROM generate_series(1, $1) AS i`, guilds)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	settled := func(guild string, n int) {
+		w.exec(`
+			WITH ev AS (
+				INSERT INTO webhook_events (guild_id, id, type, payload)
+				SELECT coalesce(nullif($1, ''), (i % $3 + 1)::text), '00-' || i, 'x', '\x7b7d' FROM generate_series(1, $2) AS i
+				RETURNING guild_id, id
+			)
+			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, state, fresh)
+			SELECT guild_id, $4, id, 'delivered', false FROM ev`, guild, n, guilds, e.ID)
+	}
+	settled("", guilds*each)
+	settled(w.guild, much)
+	w.exec(`ANALYZE`)
+	d, err := New(w.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const claims = 7 // by then Postgres keeps the plans
+	w.record(w.guild, claims)
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		for range claims {
+			w.claimAndSettle(ctx, tx, d, e, few)
+		}
+		return nil
+	})
+	if n := w.count(`SELECT count(*) FROM webhook_attempts`); n != claims {
+		t.Errorf("%d of %d deliveries were claimed and settled", n, claims)
 	}
 }
 

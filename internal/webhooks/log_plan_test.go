@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -46,4 +47,44 @@ func TestListsOfDeliveriesUseAnIndex(t *testing.T) {
 		query, args := pageQuery("1", "w1", c.f, 26, 0)
 		dbtest.WantIndex(t, d.DB, c.index, query, args...)
 	}
+}
+
+// A page of deliveries is read row by row, also where most guilds have few, so that
+// all of a guild's rows look as cheap as those of a page.
+func TestAPageOfDeliveriesReadsNoMoreThanItShows(t *testing.T) {
+	t.Parallel()
+	const others, much = 1000, 3000
+	d := dbtest.New(t)
+	dbtest.Fill(t, d.DB,
+		`INSERT INTO guilds (id, name, owner_id) VALUES ('g', 'g', '1')`,
+		fmt.Sprintf(`INSERT INTO webhook_events (guild_id, id, type, payload)
+			SELECT CASE WHEN i <= %[1]d THEN 'o' || i ELSE 'g' END, to_char(i, 'FM00000'), 'case.created', '{}'
+			FROM generate_series(1, %[1]d + %[2]d) i`, others, much),
+		fmt.Sprintf(`INSERT INTO webhook_deliveries (guild_id, endpoint_id, id, event_id, event_type, state, fresh, created_at)
+			SELECT CASE WHEN i <= %[1]d THEN 'o' || i ELSE 'g' END, 'w', to_char(i, 'FM00000'), to_char(i, 'FM00000'),
+			       'case.created', 'delivered', false, now() - interval '1 day' + i * interval '1 second'
+			FROM generate_series(1, %[1]d + %[2]d) i`, others, much),
+		`ANALYZE`)
+	dbtest.Do(t, d.DB, func(ctx context.Context, tx *db.Tx) error {
+		read := func() (n int) {
+			if err := tx.GetContext(ctx, &n, `
+				SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))
+				FROM pg_stat_xact_user_tables
+				WHERE relname LIKE 'webhook%'`); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		for range 7 { // by then Postgres keeps the plan
+			before := read()
+			list, err := Log(ctx, tx, "g", "w", Filter{}, 26)
+			if err != nil || len(list) != 26 {
+				t.Fatalf("%d deliveries, %v", len(list), err)
+			}
+			if n := read() - before; n > 5*26 {
+				t.Errorf("26 deliveries took %d rows", n)
+			}
+		}
+		return nil
+	})
 }
