@@ -95,9 +95,6 @@ type Query struct {
 	Rows []Row
 }
 
-// Deep says that the page is worth a statement of its own.
-func (q *Query) Deep() bool { return q.Offset() >= page.Deep }
-
 // Answer answers queries about one guild: pages that several ask for are read once.
 func (b Board) Answer(ctx context.Context, q db.Querier, list []*Query) (err error) {
 	pages := make(map[page.P][]Row)
