@@ -122,6 +122,9 @@ func TestCache(t *testing.T) {
 			t.Errorf("only %v of 50 were remembered", hits)
 		}
 		hash, _ := recognise(secret, "test")
+		if e, ok := n.refused.GetEntryQuietly(hash); ok && e.ExpiresAfter() > 5*time.Second {
+			t.Errorf("it is remembered for %v more", e.ExpiresAfter())
+		}
 		dbtest.Exec(t, s.DB, `
 			INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
 			VALUES ('t', $1, 'n', 'p', $2, '{cases:read}')`, guild, hash[:])
