@@ -187,7 +187,7 @@ func TestACollectedOperationIsAskedForItsChange(t *testing.T) {
 	for _, key := range []*idempotency.Request{nil, &r} {
 		w := &wish{}
 		err := asked(stated(t.Context()), &member{key: key}, func(rs *reqState) error {
-			collecting(rs.Request().Context()).change = w
+			wantedOf(rs.Request().Context()).of = w
 			return nil
 		})
 		if err != nil || (len(w.under) == 1) != (key != nil) {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"guildhall/gen"
 	"guildhall/internal/collect"
 	"guildhall/internal/db"
 	"guildhall/internal/economy"
@@ -28,11 +27,11 @@ type change interface {
 
 // member is a change on its way to a batch, and what its operation leaves there.
 type member struct {
+	wanted
 	change
-	visit    func(w http.ResponseWriter) error // writes the response, or returns the refusal
-	key      *idempotency.Request              // nil: it came without one
-	response idempotency.Response              // kept under the key
-	refusal  error                             // which the response says
+	key      *idempotency.Request // nil: it came without one
+	response idempotency.Response // kept under the key
+	refusal  error                // which the response says
 }
 
 // batcher makes the changes of one collected operation, as many as have arrived
@@ -146,14 +145,17 @@ func (u *units) join(rs *reqState, t *batcher, m *member, next handler, own func
 
 // asked has the operation read its request, and gives m what it wants changed.
 func asked(rs *reqState, m *member, next handler) error {
-	_, err := capture(context.WithValue(rs.ctx, collectingKey{}, m), rs, next)
-	if err == nil && m.change == nil {
-		err = errors.New("an operation that is collected has left no change")
+	if _, err := capture(context.WithValue(rs.ctx, wantedKey{}, &m.wanted), rs, next); err != nil {
+		return err
 	}
-	if err == nil && m.key != nil {
+	var ok bool
+	if m.change, ok = m.of.(change); !ok {
+		return errors.New("an operation that is collected has left no change")
+	}
+	if m.key != nil {
 		m.UnderKey(*m.key)
 	}
-	return err
+	return nil
 }
 
 // run makes the changes of a batch: without keys in one statement that is a
@@ -234,57 +236,4 @@ func (m *member) render() error {
 	}
 	m.response = b.response()
 	return err
-}
-
-type collectingKey struct{}
-
-// joined is the response of an operation whose change goes into a batch: nothing
-// yet.
-type joined struct{}
-
-// VisitAdjustBalanceResponse writes nothing.
-func (joined) VisitAdjustBalanceResponse(http.ResponseWriter) error { return nil }
-
-// VisitAdjustXPResponse writes nothing.
-func (joined) VisitAdjustXPResponse(http.ResponseWriter) error { return nil }
-
-// AdjustBalance is collected.
-func (o operations) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObject) (gen.AdjustBalanceResponseObject, error) {
-	m := collecting(ctx)
-	if m == nil {
-		return o.economyOps.AdjustBalance(ctx, r)
-	}
-	a := o.economyOps.NewAdjustment(ctx, r)
-	m.change, m.visit = a, func(w http.ResponseWriter) error {
-		response, err := a.Response()
-		if err != nil {
-			return err
-		}
-		return response.VisitAdjustBalanceResponse(w)
-	}
-	return joined{}, nil
-}
-
-// collecting is the member whose request is being read; nil when the operation
-// is to be done at once.
-func collecting(ctx context.Context) *member {
-	m, _ := ctx.Value(collectingKey{}).(*member)
-	return m
-}
-
-// AdjustXP is collected.
-func (o operations) AdjustXP(ctx context.Context, r gen.AdjustXPRequestObject) (gen.AdjustXPResponseObject, error) {
-	m := collecting(ctx)
-	if m == nil {
-		return o.levellingOps.AdjustXP(ctx, r)
-	}
-	a := o.levellingOps.NewAdjustment(ctx, r)
-	m.change, m.visit = a, func(w http.ResponseWriter) error {
-		response, err := a.Response()
-		if err != nil {
-			return err
-		}
-		return response.VisitAdjustXPResponse(w)
-	}
-	return joined{}, nil
 }

@@ -3,11 +3,9 @@ package api
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"time"
 
-	"guildhall/gen"
 	"guildhall/internal/collect"
 	"guildhall/internal/db"
 	"guildhall/internal/economy"
@@ -15,19 +13,13 @@ import (
 	"guildhall/internal/levelling"
 )
 
-// query is a read on its way to a batch.
-type query struct {
-	of    any                               // as its domain knows it
-	visit func(w http.ResponseWriter) error // writes the response, once it is answered
-}
-
 // reader answers the queries of one collected operation that reads.
 type reader struct {
 	db        *db.DB
 	each      func(ctx context.Context, q db.Querier, queries []any) error
 	few       int  // so many at once need not wait for each other; 0 means one
 	apart     bool // a statement holds one guild's, and what several ask for is read once
-	collector *collect.Collector[*query]
+	collector *collect.Collector[*wanted]
 }
 
 const (
@@ -67,7 +59,7 @@ func readers(d *db.DB, oneGuild bool, m *metrics) map[string]*reader {
 	}
 	for id, r := range all {
 		r.db = d
-		cfg := config[*query](id, oneGuild || r.apart, m)
+		cfg := config[*wanted](id, oneGuild || r.apart, m)
 		cfg.Run, cfg.Enter, cfg.Enough, cfg.Few = r.run, d.EnterReading, enoughReads, r.few
 		if cfg.Apart {
 			cfg.Lanes = lanesApart
@@ -87,8 +79,8 @@ func (u *units) query(rs *reqState, r *reader, next handler) (err error) {
 	if r.collector.Now(func() { err = u.read(rs, next) }) {
 		return err
 	}
-	q := &query{}
-	if _, err := capture(context.WithValue(rs.ctx, queryingKey{}, q), rs, next); err != nil {
+	q := &wanted{}
+	if _, err := capture(context.WithValue(rs.ctx, wantedKey{}, q), rs, next); err != nil {
 		return err
 	}
 	alone, begun := false, time.Now()
@@ -109,7 +101,7 @@ func (u *units) query(rs *reqState, r *reader, next handler) (err error) {
 
 // run answers the queries of a batch in one statement. When that fails each is made
 // alone, unless it has hung: they would hang once more.
-func (r *reader) run(ctx context.Context, batch []*query) []error {
+func (r *reader) run(ctx context.Context, batch []*wanted) []error {
 	queries := make([]any, len(batch))
 	for i, q := range batch {
 		queries[i] = q.of
@@ -120,73 +112,4 @@ func (r *reader) run(ctx context.Context, batch []*query) []error {
 		err = collect.Alone
 	}
 	return slices.Repeat([]error{err}, len(batch))
-}
-
-type queryingKey struct{}
-
-// querying is the query that is being read from its request; nil when the operation
-// is to be done at once.
-func querying(ctx context.Context) *query {
-	q, _ := ctx.Value(queryingKey{}).(*query)
-	return q
-}
-
-// VisitGetWalletResponse writes nothing.
-func (joined) VisitGetWalletResponse(http.ResponseWriter) error { return nil }
-
-// VisitGetLevelRecordResponse writes nothing.
-func (joined) VisitGetLevelRecordResponse(http.ResponseWriter) error { return nil }
-
-// GetWallet is collected.
-func (o operations) GetWallet(ctx context.Context, r gen.GetWalletRequestObject) (gen.GetWalletResponseObject, error) {
-	q := querying(ctx)
-	if q == nil {
-		return o.economyOps.GetWallet(ctx, r)
-	}
-	w := o.economyOps.NewQuery(ctx, r)
-	q.of, q.visit = w, func(to http.ResponseWriter) error { return economy.Answered(w).VisitGetWalletResponse(to) }
-	return joined{}, nil
-}
-
-// GetLevelRecord is collected.
-func (o operations) GetLevelRecord(ctx context.Context, r gen.GetLevelRecordRequestObject) (gen.GetLevelRecordResponseObject, error) {
-	q := querying(ctx)
-	if q == nil {
-		return o.levellingOps.GetLevelRecord(ctx, r)
-	}
-	m := o.levellingOps.NewQuery(ctx, r)
-	q.of, q.visit = m, func(to http.ResponseWriter) error { return levelling.Answered(m).VisitGetLevelRecordResponse(to) }
-	return joined{}, nil
-}
-
-// VisitGetEconomyLeaderboardResponse writes nothing.
-func (joined) VisitGetEconomyLeaderboardResponse(http.ResponseWriter) error { return nil }
-
-// VisitGetLevellingLeaderboardResponse writes nothing.
-func (joined) VisitGetLevellingLeaderboardResponse(http.ResponseWriter) error { return nil }
-
-// GetEconomyLeaderboard is collected.
-func (o operations) GetEconomyLeaderboard(ctx context.Context, r gen.GetEconomyLeaderboardRequestObject) (gen.GetEconomyLeaderboardResponseObject, error) {
-	q := querying(ctx)
-	if q == nil {
-		return o.economyOps.GetEconomyLeaderboard(ctx, r)
-	}
-	p := o.economyOps.NewPageQuery(ctx, r)
-	q.of, q.visit = p, func(to http.ResponseWriter) error {
-		return economy.AnsweredPage(p).VisitGetEconomyLeaderboardResponse(to)
-	}
-	return joined{}, nil
-}
-
-// GetLevellingLeaderboard is collected.
-func (o operations) GetLevellingLeaderboard(ctx context.Context, r gen.GetLevellingLeaderboardRequestObject) (gen.GetLevellingLeaderboardResponseObject, error) {
-	q := querying(ctx)
-	if q == nil {
-		return o.levellingOps.GetLevellingLeaderboard(ctx, r)
-	}
-	p := o.levellingOps.NewPageQuery(ctx, r)
-	q.of, q.visit = p, func(to http.ResponseWriter) error {
-		return levelling.AnsweredPage(p).VisitGetLevellingLeaderboardResponse(to)
-	}
-	return joined{}, nil
 }

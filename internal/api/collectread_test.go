@@ -32,7 +32,7 @@ func asks(t *testing.T, places int) (u *units, request func() *reqState, next ha
 	u = &units{db: d, readers: readers(d, false, numbers)}
 	served := ""
 	next = func(rs *reqState) error {
-		if q := querying(rs.Request().Context()); q != nil {
+		if q := wantedOf(rs.Request().Context()); q != nil {
 			q.of, q.visit = &economy.Query{Guild: "guild", User: "1"}, func(http.ResponseWriter) error {
 				served = "a batch"
 				return nil
@@ -120,7 +120,7 @@ func TestAReadWaitsForNoStatementThatHangs(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(func() {
 		if err := u.query(request(), r, func(rs *reqState) error {
-			q := querying(rs.Request().Context())
+			q := wantedOf(rs.Request().Context())
 			q.of, q.visit = &economy.Query{}, func(http.ResponseWriter) error { return nil }
 			return nil
 		}); err != nil {

@@ -67,11 +67,9 @@ func (*Service) NewPageQuery(ctx context.Context, r gen.GetEconomyLeaderboardReq
 
 // AnsweredPage is the response of a query that is answered.
 func AnsweredPage(q *leaderboard.Query) gen.GetEconomyLeaderboardResponseObject {
-	rows, more := page.Cut(q.Rows, q.P)
-	list := make([]gen.WalletLeaderboardEntry, len(rows))
-	for i, w := range rows {
-		list[i] = gen.WalletLeaderboardEntry{Rank: q.Offset() + i + 1, UserID: w.UserID, Balance: w.Points}
-	}
+	list, more := leaderboard.Entries(q, func(rank int, w leaderboard.Row) gen.WalletLeaderboardEntry {
+		return gen.WalletLeaderboardEntry{Rank: rank, UserID: w.UserID, Balance: w.Points}
+	})
 	return gen.GetEconomyLeaderboard200JSONResponse{Data: list, Page: q.Page, PerPage: q.PerPage, HasMore: more}
 }
 

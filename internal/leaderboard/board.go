@@ -95,6 +95,17 @@ type Query struct {
 	Rows []Row
 }
 
+// Entries shows the rows of a query that is answered, each with its rank, and says
+// whether there are more.
+func Entries[E any](q *Query, entry func(rank int, r Row) E) (entries []E, more bool) {
+	rows, more := page.Cut(q.Rows, q.P)
+	entries = make([]E, len(rows))
+	for i, r := range rows {
+		entries[i] = entry(q.Offset()+i+1, r)
+	}
+	return entries, more
+}
+
 // Answer answers queries about one guild: pages that several ask for are read once.
 func (b Board) Answer(ctx context.Context, q db.Querier, list []*Query) (err error) {
 	pages := make(map[page.P][]Row)

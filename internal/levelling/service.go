@@ -65,11 +65,9 @@ func (*Service) NewPageQuery(ctx context.Context, r gen.GetLevellingLeaderboardR
 
 // AnsweredPage is the response of a query that is answered.
 func AnsweredPage(q *leaderboard.Query) gen.GetLevellingLeaderboardResponseObject {
-	rows, more := page.Cut(q.Rows, q.P)
-	list := make([]gen.LevelLeaderboardEntry, len(rows))
-	for i, m := range rows {
-		list[i] = gen.LevelLeaderboardEntry{Rank: q.Offset() + i + 1, UserID: m.UserID, TotalXP: m.Points, Level: Level(m.Points)}
-	}
+	list, more := leaderboard.Entries(q, func(rank int, m leaderboard.Row) gen.LevelLeaderboardEntry {
+		return gen.LevelLeaderboardEntry{Rank: rank, UserID: m.UserID, TotalXP: m.Points, Level: Level(m.Points)}
+	})
 	return gen.GetLevellingLeaderboard200JSONResponse{Data: list, Page: q.Page, PerPage: q.PerPage, HasMore: more}
 }
 
