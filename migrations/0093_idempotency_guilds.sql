@@ -1,7 +1,7 @@
 -- +goose Up
 -- A kept answer lies with its guild, like everything else that a write touches.
 -- Nodes of the release before do not name it: until the last of them has
--- stopped (0098), the trigger fills it in for them.
+-- stopped (0102), the trigger fills it in for them.
 ALTER TABLE idempotency_keys ADD COLUMN guild_id text COLLATE "C";
 
 -- +goose StatementBegin

@@ -1,7 +1,7 @@
 -- +goose Up
 -- Whoever adds entries counts them in the same statement, and names the state of
 -- the giveaway there. Nodes of the release before leave both to this function
--- until they have stopped (0098); it does nothing for those who say that they
+-- until they have stopped (0102); it does nothing for those who say that they
 -- count themselves.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION count_giveaway_entries() RETURNS trigger

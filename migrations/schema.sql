@@ -531,6 +531,7 @@ CREATE TABLE webhook_events (
     type text NOT NULL,
     occurred_at timestamp with time zone NOT NULL DEFAULT now(),
     payload bytea NOT NULL,
+    trace text,
     CONSTRAINT webhook_events_pkey PRIMARY KEY (guild_id, id)
 );
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -97,6 +98,7 @@ type traced struct {
 	*serving
 	*traces
 	mu           sync.Mutex
+	endpoint     string // listens
 	hook, posted string // the traceparent that a receiver, and the platform, were sent
 }
 
@@ -122,10 +124,12 @@ func serveTraced(t *testing.T) *traced {
 	s.serving = serve(t, url, "GUILDHALL_WEBHOOK_ALLOW=127.0.0.0/8",
 		"GUILDHALL_DISCORD_TOKEN="+chattest.Token, "GUILDHALL_DISCORD_URL="+platform.URL,
 		"OTEL_EXPORTER_OTLP_ENDPOINT="+s.traces.URL, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_SERVICE_NAME=the-service")
+	var made struct{ Data struct{ ID, Secret string } }
 	body := s.post(t, "/webhooks", `{"url":"`+receiver.URL+`","events":["ticket.message"]}`, 201, "")
-	if !strings.Contains(body, "whsec_") {
-		t.Fatalf("no endpoint was made: %s", body)
+	if err := json.Unmarshal([]byte(body), &made); err != nil || !strings.HasPrefix(made.Data.Secret, "whsec_") {
+		t.Fatalf("no endpoint was made, %v: %s", err, body)
 	}
+	s.endpoint = made.Data.ID
 	return s
 }
 
@@ -152,7 +156,7 @@ func (s *traced) post(t *testing.T, path, body string, status int, traceparent s
 }
 
 // A write that posts a message and tells a receiver: its request, each of its
-// statements, the call of the platform and the delivery.
+// statements, the call of the platform and, when the request is over, the delivery.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	s := serveTraced(t)
@@ -190,6 +194,9 @@ func TestTraces(t *testing.T) {
 		attribute(delivery, "http.response.status_code") != "200" {
 		t.Errorf("the delivery is %v", delivery)
 	}
+	if fmt.Sprintf("%x", delivery.GetTraceId()) != callersTrace || string(delivery.GetParentSpanId()) != string(request.GetSpanId()) {
+		t.Errorf("the delivery is no part of the request %x: %v", request.GetSpanId(), delivery)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hook != named(delivery) {
@@ -199,6 +206,18 @@ func TestTraces(t *testing.T) {
 		t.Errorf("the platform was sent the traceparent %q, want %q", s.posted, named(post))
 	}
 	s.holdNothingSecret(t)
+}
+
+// A test event, which is told by another statement than all others, is part of the
+// trace in which it was asked for.
+func TestATestEventIsPartOfItsTrace(t *testing.T) {
+	t.Parallel()
+	s := serveTraced(t)
+	s.post(t, "/webhooks/"+s.endpoint+"/test", ``, 202, "00-"+callersTrace+"-b7ad6b7169203331-01")
+	testutil.Eventually(t, "the collector has the delivery", func() bool { return s.find("webhook ping") != nil })
+	if delivery := s.find("webhook ping"); fmt.Sprintf("%x", delivery.GetTraceId()) != callersTrace {
+		t.Errorf("the delivery is of another trace: %v", delivery)
+	}
 }
 
 // holdNothingSecret looks at the bytes that were sent.

@@ -39,12 +39,13 @@ type Form struct {
 	Several    bool // guilds; otherwise the statement names the one, $1
 	Keyed      bool // some of the changes come with a key
 	Referenced bool // some have a reference
+	Traced     bool // some were asked for within a trace, which their events carry on
 }
 
 // Collected is every form of a collected statement.
 func Collected(referenced bool) (forms []Form) {
-	for n := range 8 {
-		f := Form{Collected: true, Several: n&1 > 0, Keyed: n&2 > 0, Referenced: n&4 > 0}
+	for n := range 16 {
+		f := Form{Collected: true, Several: n&1 > 0, Keyed: n&2 > 0, Traced: n&4 > 0, Referenced: n&8 > 0}
 		if referenced || !f.Referenced {
 			forms = append(forms, f)
 		}
@@ -188,14 +189,15 @@ func (c Changes[C]) Arguments(changes []C) []any {
 	return args
 }
 
-// FormOf is the form of a collected statement for the changes. key and reference
-// say whether a change has one.
-func FormOf[C any](changes []C, guild func(C) string, key, reference func(C) bool) Form {
+// FormOf is the form of a collected statement for the changes. key, reference and
+// trace say whether a change has one.
+func FormOf[C any](changes []C, guild func(C) string, key, reference, trace func(C) bool) Form {
 	f := Form{Collected: true}
 	for _, c := range changes {
 		f.Several = f.Several || guild(c) != guild(changes[0])
 		f.Keyed = f.Keyed || key(c)
 		f.Referenced = f.Referenced || reference(c)
+		f.Traced = f.Traced || trace(c)
 	}
 	return f
 }

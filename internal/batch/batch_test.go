@@ -13,6 +13,7 @@ type payment struct {
 	guild, user    string
 	amount         int64
 	key, reference *string
+	trace          string
 }
 
 func columns() []Column[payment] {
@@ -29,6 +30,7 @@ func TestAFormIsWhatTheChangesNeed(t *testing.T) {
 	t.Parallel()
 	one, other := payment{guild: "1"}, payment{guild: "2"}
 	keyed, referenced := payment{guild: "1", key: text("k")}, payment{guild: "1", reference: text("r")}
+	traced := payment{guild: "1", trace: "t"}
 	for name, c := range map[string]struct {
 		changes []payment
 		want    Form
@@ -38,10 +40,12 @@ func TestAFormIsWhatTheChangesNeed(t *testing.T) {
 		"two guilds":          {[]payment{one, other}, Form{Collected: true, Several: true}},
 		"the second has keys": {[]payment{one, keyed}, Form{Collected: true, Keyed: true}},
 		"a reference":         {[]payment{referenced, one}, Form{Collected: true, Referenced: true}},
-		"everything":          {[]payment{keyed, referenced, other}, Form{Collected: true, Several: true, Keyed: true, Referenced: true}},
+		"a trace":             {[]payment{one, traced}, Form{Collected: true, Traced: true}},
+		"everything": {[]payment{keyed, referenced, other, traced},
+			Form{Collected: true, Several: true, Keyed: true, Referenced: true, Traced: true}},
 	} {
 		got := FormOf(c.changes, func(p payment) string { return p.guild },
-			func(p payment) bool { return p.key != nil }, func(p payment) bool { return p.reference != nil })
+			func(p payment) bool { return p.key != nil }, func(p payment) bool { return p.reference != nil }, func(p payment) bool { return p.trace != "" })
 		if got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
@@ -55,16 +59,16 @@ func TestThereIsAStatementForEachForm(t *testing.T) {
 	for _, f := range Collected(true) {
 		seen[f] = f.Collected
 	}
-	if len(seen) != 8 {
-		t.Errorf("%d forms with references, want 8: %v", len(seen), seen)
+	if len(seen) != 16 {
+		t.Errorf("%d forms with references, want 16: %v", len(seen), seen)
 	}
 	for _, f := range Collected(false) {
 		if f.Referenced || !seen[f] {
 			t.Errorf("%+v is no form without references", f)
 		}
 	}
-	if n := len(Collected(false)); n != 4 {
-		t.Errorf("%d forms without references, want 4", n)
+	if n := len(Collected(false)); n != 8 {
+		t.Errorf("%d forms without references, want 8", n)
 	}
 }
 

@@ -58,7 +58,7 @@ func StatementsOf[C changing[D], D interface{ number() int }](
 	referenced bool, columns func(Form) []Column[C], text func(Changes[C]) leaderboard.Noted,
 ) Statements[C, D] {
 	all := make(Statements[C, D])
-	for _, f := range append(Collected(referenced), Form{}, Form{Referenced: referenced}) {
+	for _, f := range append(Collected(referenced), Form{}, Form{Traced: true}, Form{Referenced: referenced}, Form{Referenced: referenced, Traced: true}) {
 		c := Changes[C]{Form: f, GuildOf: guildOf[C], Columns: columns(f)}
 		all[f] = Statement[C]{c, text(c)}
 	}
@@ -67,11 +67,13 @@ func StatementsOf[C changing[D], D interface{ number() int }](
 
 func guildOf[C changing[D], D any](c C) string { return c.Common().By.GuildID }
 
+func traced[C changing[D], D any](c C) bool { return c.Common().By.Trace != "" }
+
 // Each makes changes, each of another row, in one statement, and sets what has become
 // of each. It leaves alone those whose row is missing or held by somebody else, and
 // those under whose key something stands; they stay undecided.
 func (s Statements[C, D]) Each(ctx context.Context, q db.Querier, changes []C) error {
-	form := FormOf(changes, guildOf[C], func(c C) bool { return c.Common().Key != nil }, func(c C) bool { return c.Referenced() })
+	form := FormOf(changes, guildOf[C], func(c C) bool { return c.Common().Key != nil }, func(c C) bool { return c.Referenced() }, traced[C])
 	if tx, ok := q.(*db.Tx); ok && (form.Keyed || form.Referenced) && tx.Distributed {
 		if err := tx.WaitLess(ctx, patience); err != nil {
 			return err
@@ -82,7 +84,7 @@ func (s Statements[C, D]) Each(ctx context.Context, q db.Querier, changes []C) e
 
 // One makes one change, whatever it has to wait for, or returns its refusal.
 func (s Statements[C, D]) One(ctx context.Context, tx *db.Tx, c C) error {
-	if err := s.run(ctx, tx, Form{Referenced: c.Referenced()}, []C{c}); err != nil {
+	if err := s.run(ctx, tx, Form{Referenced: c.Referenced(), Traced: traced(c)}, []C{c}); err != nil {
 		return err
 	}
 	if !c.Common().Decided() {

@@ -270,6 +270,7 @@ type claimed struct {
 	Type       string    `db:"type"`
 	OccurredAt time.Time `db:"occurred_at"`
 	Payload    []byte    `db:"payload"`
+	Trace      string    `db:"trace"` // the traceparent of who has recorded the event; empty: not known
 	URL        *string   `db:"url"`
 	Enabled    *bool     `db:"enabled"`
 	Secret     []byte    `db:"secret"`
@@ -386,11 +387,11 @@ var takeDeliveries = newStatement(4, `
 		)
 		SELECT l.guild_id, l.id, l.endpoint_id, l.event_id, l.cause, l.attempts, l.step, l.lease_gen, l.expired,
 		       coalesce(plan.next_due <= $1, false) AS more,
-		       ev.type, ev.occurred_at, ev.payload, e.url, e.enabled, e.secret, e.old_secrets
+		       ev.type, ev.occurred_at, ev.payload, ev.trace, e.url, e.enabled, e.secret, e.old_secrets
 		FROM leased l
 		JOIN plan ON plan.guild_id = l.guild_id AND plan.endpoint_id = l.endpoint_id
 		CROSS JOIN LATERAL (
-			SELECT type, occurred_at, payload FROM webhook_events WHERE guild_id = l.guild_id AND id = l.event_id OFFSET 0
+			SELECT type, occurred_at, payload, coalesce(trace, '') AS trace FROM webhook_events WHERE guild_id = l.guild_id AND id = l.event_id OFFSET 0
 		) ev
 		LEFT JOIN webhook_endpoints e ON e.guild_id = l.guild_id AND e.id = l.endpoint_id`)
 

@@ -77,10 +77,9 @@ func (d *Deliverer) attempt(ctx context.Context, c claimed, at time.Time) (v dec
 	return d.schedule.judge(c.Step, classify(response.Status, response.Err), pause, d.jitter()), response
 }
 
-// post sends a delivery. Its trace is one of its own: the request that recorded
-// the event is over.
+// post sends a delivery, within the trace of the request that has recorded its event.
 func (d *Deliverer) post(ctx context.Context, c claimed, header http.Header) egress.Response {
-	ctx, span := d.tracer.Call(ctx, "webhook", c.Type)
+	ctx, span := d.tracer.Call(d.tracer.Continue(ctx, c.Trace), "webhook", c.Type)
 	defer span.End()
 	span.Inject(header)
 	response := d.client.Post(ctx, *c.URL, header, c.Payload)

@@ -62,6 +62,9 @@ func columns(f batch.Form) []batch.Column[*change] {
 	if f.Referenced {
 		list = append(list, batch.Nullable("reference", func(c *change) *string { return c.entry.Reference }))
 	}
+	if f.Traced {
+		list = append(list, batch.Texts("trace", func(c *change) string { return c.By.Trace }))
+	}
 	if f.Keyed {
 		list = append(list, batch.Keys(func(c *change) *idempotency.Request { return c.Key })...)
 	}
@@ -113,7 +116,7 @@ func (s statement) noted() leaderboard.Noted {
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
 			SELECT home.id, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, ` + reference + `
 			FROM moved m JOIN guilds home ON home.id = ` + s.Guild("m") + `
-		), ` + note + `, ` + told(s.Guild("moved"), reference).CTEs() + `
+		), ` + note + `, ` + s.told(reference).CTEs() + `
 		SELECT o.number, o.balance, m.updated_at AS at, ` + spent + `
 		FROM ours o
 		LEFT JOIN moved m ON m.number = o.number` + why
@@ -154,9 +157,13 @@ func (s statement) references() (find, claim, column, spent, why string) {
 }
 
 // told is the event of a change, whose data are known once it is made.
-func told(guild, reference string) event.Telling {
+func (s statement) told(reference string) event.Telling {
+	guild, trace := s.Guild("moved"), ""
+	if s.Traced {
+		trace = "nullif(moved.trace, '')"
+	}
 	return event.Telling{
-		Rows: "moved", Guild: guild, Type: "'" + event.BalanceChanged + "'", ID: "moved.event_id", At: "moved.updated_at",
+		Rows: "moved", Guild: guild, Type: "'" + event.BalanceChanged + "'", ID: "moved.event_id", At: "moved.updated_at", Trace: trace,
 		Payload: event.SQL(event.BalanceChanged, "moved.event_id", "moved.updated_at", guild, "moved.origin",
 			`'{"user_id":"' || moved.user_id || '","balance":' || moved.is_now || ',"previous_balance":' || moved.is_now - moved.delta
 			 || ',"delta":' || moved.delta || ',"reason":' || coalesce(to_json(moved.reason)::text, 'null')

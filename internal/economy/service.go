@@ -100,7 +100,7 @@ type Adjustment = change
 // NewAdjustment is what a request asks for.
 func (*Service) NewAdjustment(ctx context.Context, r gen.AdjustBalanceRequestObject) *Adjustment {
 	by := auth.From(ctx)
-	return &Adjustment{Change: batch.Change{By: event.From(by)}, entry: entry{
+	return &Adjustment{Change: batch.Change{By: event.From(by).In(ctx)}, entry: entry{
 		ID: db.NewID(), UserID: r.Body.UserID, Delta: r.Body.Delta, Reason: r.Body.Reason, Reference: r.Body.Reference, Note: "api:token=" + by.TokenID,
 	}}
 }

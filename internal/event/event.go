@@ -8,6 +8,7 @@
 package event
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"guildhall/internal/auth"
 	"guildhall/internal/db"
+	"guildhall/internal/tracing"
 )
 
 // The event types.
@@ -51,12 +53,19 @@ type Origin struct {
 	Type    string    // api or system
 	TokenID string    // empty when no call of the API did it
 	At      time.Time // the change's own instant
+	Trace   string    // the traceparent of who did it; empty: that of the context in which it is recorded
 }
 
 // On is the origin with the instant of the change that it tells of: the one
 // that the changed row carries, taken after the lock that orders its changes.
 func (o Origin) On(at time.Time) Origin {
 	o.At = at
+	return o
+}
+
+// In is the origin within the trace of ctx, for what is recorded in another context.
+func (o Origin) In(ctx context.Context) Origin {
+	o.Trace = tracing.Traceparent(ctx)
 	return o
 }
 
@@ -111,7 +120,8 @@ func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes [
 		ids[i], instants[i] = db.NewID(), c.At.UTC().Format(time.RFC3339Nano)
 		payloads[i] = NewEnvelope(by, ids[i], typ).Payload(c.At, data)
 	}
-	if _, err := tx.ExecContext(ctx, recordEach, by.GuildID, typ, db.Array(ids), db.Array(instants), db.Array(payloads)); err != nil {
+	trace := cmp.Or(by.Trace, tracing.Traceparent(ctx))
+	if _, err := tx.ExecContext(ctx, recordEach, by.GuildID, typ, db.Array(ids), db.Array(instants), db.Array(payloads), trace); err != nil {
 		return fmt.Errorf("record %d events %s in guild %s: %w", len(changes), typ, by.GuildID, err)
 	}
 	return nil
@@ -121,7 +131,7 @@ var recordEach = `
 		WITH told AS (
 			SELECT id, at, payload
 			FROM unnest($3::text[], $4::timestamptz[], $5::text[]) AS t (id, at, payload)
-		), ` + Telling{Rows: "told", Guild: "$1", Type: "$2", ID: "told.id", At: "told.at", Payload: "told.payload"}.CTEs() + `
+		), ` + Telling{Rows: "told", Guild: "$1", Type: "$2", ID: "told.id", At: "told.at", Payload: "told.payload", Trace: "nullif($6, '')"}.CTEs() + `
 		SELECT`
 
 // render is data without escapes for HTML, which would make a body up to six

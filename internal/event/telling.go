@@ -13,6 +13,10 @@ package event
 type Telling struct {
 	Rows                         string // name of the CTE
 	Guild, Type, ID, At, Payload string
+
+	// Trace is the traceparent of who has made the change, or null. Without it the
+	// statement stores none.
+	Trace string
 }
 
 // CTEs are the statement's further CTEs, to be put behind that of Rows:
@@ -20,13 +24,17 @@ type Telling struct {
 //	WITH moved AS (UPDATE …), ` + Telling{Rows: "moved", …}.CTEs() + `
 //	SELECT …
 func (t Telling) CTEs() string {
+	trace, traced := ``, ``
+	if t.Trace != "" {
+		trace, traced = `, trace`, `, `+t.Trace
+	}
 	return `event_listeners AS MATERIALIZED (
 			SELECT ` + t.ID + ` AS event_id, e.id AS endpoint_id, left(` + t.ID + `, 15) || right(gen_random_uuid()::text, 21) AS delivery_id
 			FROM ` + t.Rows + `
 			JOIN webhook_endpoints e ON e.guild_id = ` + t.Guild + ` AND e.enabled AND ` + t.Type + ` = ANY (e.events)
 		), event_stored AS (
-			INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
-			SELECT home.id, ` + t.ID + `, ` + t.Type + `, ` + t.At + `, convert_to(` + t.Payload + `, 'UTF8')
+			INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload` + trace + `)
+			SELECT home.id, ` + t.ID + `, ` + t.Type + `, ` + t.At + `, convert_to(` + t.Payload + `, 'UTF8')` + traced + `
 			FROM ` + t.Rows + `
 			JOIN guilds home ON home.id = ` + t.Guild + `
 			WHERE ` + t.ID + ` IN (SELECT event_id FROM event_listeners)

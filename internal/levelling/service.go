@@ -107,7 +107,7 @@ func (*Service) NewAdjustment(ctx context.Context, r gen.AdjustXPRequestObject) 
 	if r.Body.TotalXP != nil {
 		xp, exactly = r.Body.TotalXP, true
 	}
-	return &Adjustment{Change: batch.Change{By: event.From(auth.From(ctx))}, user: r.Body.UserID, xp: *xp, exactly: exactly}
+	return &Adjustment{Change: batch.Change{By: event.From(auth.From(ctx)).In(ctx)}, user: r.Body.UserID, xp: *xp, exactly: exactly}
 }
 
 // Subject is the member's record.

@@ -247,6 +247,26 @@ func (h traceparent) Set(key, value string) {
 	}
 }
 
+// Traceparent names the span of ctx, for those that go on with its trace later; empty
+// where there is none.
+func Traceparent(ctx context.Context) string {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return ""
+	}
+	header := http.Header{}
+	propagation.TraceContext{}.Inject(ctx, traceparent(header))
+	return header.Get("traceparent")
+}
+
+// Continue makes what is begun in the context part of the trace that a traceparent
+// names, if it names one.
+func (t *Tracer) Continue(ctx context.Context, parent string) context.Context {
+	if t == nil || parent == "" {
+		return ctx
+	}
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent})
+}
+
 // Transport makes each of next's calls a span of that name, which tells the
 // method and the status.
 func (t *Tracer) Transport(next http.RoundTripper, name string) http.RoundTripper {

@@ -189,3 +189,35 @@ func TestSettings(t *testing.T) { //nolint:paralleltest // it sets the environme
 		}
 	}
 }
+
+// What is done once a request is over, by whomever, is part of its trace all the same.
+func TestATraceGoesOnLater(t *testing.T) {
+	t.Parallel()
+	tracer, spans := recording(t)
+	for _, parent := range []string{sampled, unsampled} {
+		ctx, request := tracer.Request(t.Context(), http.Header{"Traceparent": {parent}, "Tracestate": {"vendor=secret"}}, "GET /x")
+		kept := Traceparent(ctx)
+		request.End()
+		out := http.Header{}
+		request.Inject(out)
+		if !strings.HasPrefix(kept, "00-"+callersTrace) || kept != out.Get("Traceparent") {
+			t.Errorf("kept %q of %q, while %v was passed on", kept, parent, out)
+		}
+		later, delivery := tracer.Call(tracer.Continue(t.Context(), kept), "webhook", "ping")
+		delivery.End()
+		if sent := Traceparent(later); !strings.HasPrefix(sent, "00-"+callersTrace) || sent[53:] != parent[53:] {
+			t.Errorf("%q goes on as %q", parent, sent)
+		}
+	}
+	if n := len(spans.Ended()); n != 2 || spans.Ended()[1].Parent().SpanID() != spans.Ended()[0].SpanContext().SpanID() {
+		t.Errorf("%d spans, the second within %v", n, spans.Ended()[1].Parent())
+	}
+	for _, parent := range []string{"", "rubbish", "00-" + strings.Repeat("0", 32) + "-b7ad6b7169203331-01"} {
+		if ctx := tracer.Continue(t.Context(), parent); Traceparent(ctx) != "" {
+			t.Errorf("%q is a trace to go on with", parent)
+		}
+	}
+	if ctx := t.Context(); Traceparent(ctx) != "" || (*Tracer)(nil).Continue(ctx, sampled) != ctx {
+		t.Error("without traces there is something to go on with")
+	}
+}
