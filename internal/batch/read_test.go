@@ -75,6 +75,9 @@ func TestRowsAreReadByIndex(t *testing.T) {
 			}
 		}
 	}
+	if dbtest.Coordinator(t) {
+		return // it plans for its shards, which Postgres does not count
+	}
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		for statement, first := range statements {
 			for range 30 {

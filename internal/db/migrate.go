@@ -175,11 +175,12 @@ func olderPrograms(ctx context.Context, pool *sql.DB, migration int64, silent ti
 	return found, fault.Wrap(err, "look for programs of an older release")
 }
 
-// againWhileLocked repeats do while it meets a lock that somebody holds.
+// againWhileLocked repeats do while it meets a lock that somebody holds, or a deadlock:
+// live statements take the tables of a migration in orders of their own.
 func againWhileLocked(ctx context.Context, tries int, pause time.Duration, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
-		if !LockTimeout(err) {
+		if !LockTimeout(err) && !retryable(err) {
 			return err
 		}
 		if try == tries {
