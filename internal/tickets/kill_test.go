@@ -13,13 +13,11 @@ import (
 	osexec "os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"guildhall/internal/api"
 	"guildhall/internal/api/apitest"
 	"guildhall/internal/chat"
 	"guildhall/internal/chat/chattest"
-	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/idempotency"
 	"guildhall/internal/seal/sealtest"
@@ -27,12 +25,15 @@ import (
 	"guildhall/internal/tickets"
 )
 
-const childPlatform = "GUILDHALL_TEST_CHILD_PLATFORM"
+const (
+	childPlatform = "GUILDHALL_TEST_CHILD_PLATFORM"
+	childDatabase = "GUILDHALL_TEST_CHILD_DATABASE"
+)
 
 // child is what the process that will be killed tells about itself.
 type child struct {
-	URL, DBURL, Guild, Token, Ticket string
-	process                          *os.Process
+	URL, Guild, Token, Ticket string
+	process                   *os.Process
 }
 
 // TestServeForKill is no test but the process that TestKill kills: it serves
@@ -44,14 +45,14 @@ func TestServeForKill(t *testing.T) {
 		t.Skip("only as a child of TestKill")
 	}
 	client := chattest.Connect(t, platform, chat.Config{})
-	a := apitest.New(t, apitest.With(func(cfg *api.Config) {
+	a := apitest.New(t, apitest.On(os.Getenv(childDatabase)), apitest.With(func(cfg *api.Config) {
 		var err error
 		cfg.Tickets, err = tickets.New(tickets.Config{DB: cfg.DB, Chat: client, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: cfg.Sealer}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}))
-	about, err := json.Marshal(child{URL: a.URL, DBURL: a.Server.DBURL, Guild: a.Guild, Token: a.Token, Ticket: ticket(t, a, 1, "open", true)})
+	about, err := json.Marshal(child{URL: a.URL, Guild: a.Guild, Token: a.Token, Ticket: ticket(t, a, 1, "open", true)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,12 +64,14 @@ func TestServeForKill(t *testing.T) {
 	}
 }
 
-// serve starts such a process.
-func serve(t *testing.T, platform *chattest.Server) child {
+// serve starts such a process on the database.
+func serve(t *testing.T, platform *chattest.Server, database string) child {
 	t.Helper()
 	cmd := osexec.CommandContext(context.Background(), os.Args[0], "-test.run=^TestServeForKill$", "-test.timeout=2m")
-	// The child uses the server of this process, which outlives it.
-	cmd.Env = append(os.Environ(), childPlatform+"="+platform.URL, dbtest.Variable+"="+serverOf(t, dbtest.New(t).URL))
+	cmd.Env = append(os.Environ(), childPlatform+"="+platform.URL, childDatabase+"="+database)
+	if os.Getenv(dbtest.Variable) == "" { // the child uses the server of this process, which outlives it
+		cmd.Env = append(cmd.Env, dbtest.Variable+"="+serverOf(t, database))
+	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +111,8 @@ func TestKill(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			platform := chattest.New(t)
-			c := serve(t, platform)
+			database := dbtest.Empty(t, "")
+			c := serve(t, platform, database)
 			begun := make(chan struct{}, 1)
 			behave := platform.Silent()
 			if accepted {
@@ -129,7 +133,7 @@ func TestKill(t *testing.T) {
 			}
 			<-cut
 			platform.In(channelOf(1), nil)
-			c.finish(t, platform)
+			finish(t, platform, database)
 		})
 	}
 }
@@ -155,17 +159,10 @@ func (c child) post() (*http.Response, error) {
 }
 
 // finish is what another node does once the leases have run out.
-func (c child) finish(t *testing.T, platform *chattest.Server) {
+func finish(t *testing.T, platform *chattest.Server, database string) {
 	t.Helper()
 	ctx := context.Background()
-	d, err := db.Open(db.Config{URL: c.DBURL, Writers: 4, Readers: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = d.Close()
-		drop(t, c.DBURL)
-	})
+	d := dbtest.Open(t, database).DB
 	client := chattest.Connect(t, platform.URL, chat.Config{})
 	box := sealtest.Box(t, apitest.SecretKey)
 	keys := api.TicketKeys{Keys: idempotency.Keys{Sealer: box}}
@@ -188,25 +185,6 @@ func (c child) finish(t *testing.T, platform *chattest.Server) {
 	posted := platform.Messages(channelOf(1))
 	if len(posted) != 1 || got.Messages != 1 || got.Events != 1 || got.Answers != 1 || got.Posted != posted[0].ID {
 		t.Errorf("posted %+v, stored %+v, want one of each", posted, got)
-	}
-}
-
-// drop removes the database that the killed child can no longer remove.
-func drop(t *testing.T, raw string) {
-	t.Helper()
-	admin, err := db.OpenSQL(serverOf(t, raw), "guildhall-test", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
-	u, err := url.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if _, err := admin.ExecContext(ctx, `DROP DATABASE IF EXISTS `+strings.TrimPrefix(u.Path, "/")+` WITH (FORCE)`); err != nil {
-		t.Errorf("drop the child's database: %v", err)
 	}
 }
 

@@ -66,6 +66,7 @@ type options struct {
 	allow  []string
 	config []func(*api.Config)
 	reach  func(url string) string
+	base   string
 	chat   chat.Platform
 	names  func(name string, v6 bool) egresstest.Answer
 }
@@ -88,6 +89,9 @@ func With(change func(*api.Config)) Option {
 // proxy in front of it.
 func Reach(by func(url string) string) Option { return func(o *options) { o.reach = by } }
 
+// On makes the server use a database of the test's, by its URL.
+func On(database string) Option { return func(o *options) { o.base = database } }
+
 // New starts a server for the test. When the test ends the server stops and
 // the books are checked: ledger, keys and events must agree with the state.
 //
@@ -100,7 +104,10 @@ func New(t testing.TB, opts ...Option) *API {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	base := dbtest.New(t)
+	if o.base == "" {
+		o.base = dbtest.Empty(t, "")
+	}
+	base := dbtest.Open(t, o.base)
 	box := sealtest.Box(t, SecretKey)
 	tokens, err := auth.NewTokens(auth.Config{DB: base.DB, URL: base.URL, Env: "test", Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
