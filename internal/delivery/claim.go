@@ -269,8 +269,8 @@ type claimed struct {
 	More       bool      `db:"more"`    // the endpoint has further deliveries that are due
 	Type       string    `db:"type"`
 	OccurredAt time.Time `db:"occurred_at"`
-	Payload    []byte    `db:"payload"`
-	Trace      string    `db:"trace"` // the traceparent of who has recorded the event; empty: not known
+	Payload    []byte    `db:"payload"` // nil when the event is gone
+	Trace      string    `db:"trace"`   // the traceparent of who has recorded the event; empty: not known
 	URL        *string   `db:"url"`
 	Enabled    *bool     `db:"enabled"`
 	Secret     []byte    `db:"secret"`
@@ -387,12 +387,13 @@ var takeDeliveries = newStatement(4, `
 		)
 		SELECT l.guild_id, l.id, l.endpoint_id, l.event_id, l.cause, l.attempts, l.step, l.lease_gen, l.expired,
 		       coalesce(plan.next_due <= $1, false) AS more,
-		       ev.type, ev.occurred_at, ev.payload, ev.trace, e.url, e.enabled, e.secret, e.old_secrets
+		       coalesce(ev.type, '') AS type, coalesce(ev.occurred_at, $1) AS occurred_at, ev.payload, coalesce(ev.trace, '') AS trace,
+		       e.url, e.enabled, e.secret, e.old_secrets
 		FROM leased l
 		JOIN plan ON plan.guild_id = l.guild_id AND plan.endpoint_id = l.endpoint_id
-		CROSS JOIN LATERAL (
-			SELECT type, occurred_at, payload, coalesce(trace, '') AS trace FROM webhook_events WHERE guild_id = l.guild_id AND id = l.event_id OFFSET 0
-		) ev
+		LEFT JOIN LATERAL (
+			SELECT type, occurred_at, payload, trace FROM webhook_events WHERE guild_id = l.guild_id AND id = l.event_id OFFSET 0
+		) ev ON true
 		LEFT JOIN webhook_endpoints e ON e.guild_id = l.guild_id AND e.id = l.endpoint_id`)
 
 // take leases what the orders ask for, of each endpoint what has been due for
