@@ -155,11 +155,15 @@ func TestKeysLastExactlyADay(t *testing.T) {
 	keys := idempotency.Keys{Sealer: server.Server.Sealer}
 	r := idempotency.Request{GuildID: "g", TokenID: "t", Key: "k", Fingerprint: []byte("f")}
 	undo := errors.New("undo")
+	edge := time.Millisecond
+	if dbtest.Coordinator(t) {
+		edge = 10 * time.Second // a worker's transaction begins later than the coordinator's, and has a clock of its own
+	}
 	for age, replayed := range map[time.Duration]bool{
 		0:                                  true,
-		24*time.Hour - time.Millisecond:    true,
+		24*time.Hour - edge:                true,
 		24 * time.Hour:                     false,
-		24*time.Hour + time.Millisecond:    false,
+		24*time.Hour + edge:                false,
 		24*365*time.Hour + time.Nanosecond: false,
 	} {
 		err := server.DB().Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {

@@ -259,10 +259,10 @@ func named(server, name string) string {
 }
 
 // The schemas that a test of an upgrade goes through.
-const (
-	Released  = 12 // the newest migration of the last release
-	Expanded  = 96 // nodes of that release and of this one run beside each other
-	Completed = 99 // they have stopped
+var (
+	Released  = int64(12)          // the newest migration of the last release
+	Expanded  = db.OldestSchema()  // nodes of that release and of this one run beside each other
+	Completed = db.SchemaVersion() // they have stopped
 )
 
 // At makes a database with the schema of an earlier version: all migrations up
