@@ -8,29 +8,31 @@ const isLarge = `SELECT EXISTS (SELECT FROM {board} WHERE guild_id = $1 OFFSET $
 
 // drawMarks makes a new map, a mark each $2 rows and one behind all of them, so
 // that how many rows there are is known as well. Where the marks stand need not
-// be exact, only how many rows lie ahead of each; that is counted later. A map's
-// version is an instant, so that none comes twice.
+// be exact, only how many rows lie ahead of each; that is counted later. The rows
+// are read once: a coordinator would see others the second time. A map's version is
+// an instant, so that none comes twice.
 const drawMarks = `
 		WITH made AS (
 			INSERT INTO rank_maps (guild_id, board, version)
 			VALUES ($1, '{board}', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 			ON CONFLICT DO NOTHING
 			RETURNING version
-		)
-		INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id)
-		SELECT home.id, '{board}', drawn.*
-		FROM guilds home, (
-			SELECT made.version, n / $2::bigint AS number, -r.{points} AS depth, length(r.user_id) AS length, r.user_id
-			FROM made, (
+		), drawn AS MATERIALIZED (
+			SELECT n / $2::bigint AS number, -r.{points} AS depth, length(r.user_id) AS length, r.user_id
+			FROM (
 				SELECT t.{points}, t.user_id, row_number() OVER (ORDER BY -t.{points}, length(t.user_id), t.user_id) - 1 AS n
 				FROM {board} t
 				WHERE t.guild_id = $1
 			) r
 			WHERE n % $2::bigint = 0 AND n > 0
+		)
+		INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id)
+		SELECT home.id, '{board}', made.version, marks.*
+		FROM guilds home, made, (
+			SELECT * FROM drawn
 			UNION ALL
-			SELECT made.version, (SELECT count(*) - 1 FROM {board} t WHERE t.guild_id = $1) / $2::bigint + 1, 9223372036854775807, 0, ''
-			FROM made
-		) drawn
+			SELECT coalesce(max(number), 0) + 1, 9223372036854775807, 0, '' FROM drawn
+		) marks
 		WHERE home.id = $1`
 
 // countRows counts the rows ahead of each mark, stretch by stretch, and puts the

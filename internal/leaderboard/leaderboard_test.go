@@ -198,7 +198,7 @@ func TestPagesAreExactWhileRowsMove(t *testing.T) {
 				}
 			})
 			mapped, begun := 0, time.Now()
-			for (mapped < 60 || time.Since(begun) < 3*time.Second) && time.Since(begun) < time.Minute && !t.Failed() {
+			for (mapped < 60 || time.Since(begun) < 3*time.Second) && time.Since(begun) < 3*time.Minute && !t.Failed() {
 				for _, guild := range []string{"1", "2"} {
 					if compare(t, d, b, guild) {
 						mapped++

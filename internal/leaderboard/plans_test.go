@@ -94,7 +94,7 @@ func crowd(t *testing.T, base *dbtest.Database, b board) {
 	t.Helper()
 	d := base.DB
 	dbtest.AddGuilds(t, d, "1", "2")
-	do(t, d, b.sql(`
+	dbtest.Fill(t, d, b.sql(`
 		INSERT INTO {board} (guild_id, user_id, {points})
 		SELECT guild, n::text, CASE n % 3 WHEN 0 THEN 0 ELSE (n::bigint * 7919) % 50000 END
 		FROM (VALUES ('1', 35000), ('2', 20000)) AS g (guild, total), generate_series(1, total) n`))
