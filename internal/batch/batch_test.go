@@ -41,11 +41,14 @@ func TestAFormIsWhatTheChangesNeed(t *testing.T) {
 		"the second has keys": {[]payment{one, keyed}, Form{Collected: true, Keyed: true}},
 		"a reference":         {[]payment{referenced, one}, Form{Collected: true, Referenced: true}},
 		"a trace":             {[]payment{one, traced}, Form{Collected: true, Traced: true}},
-		"everything": {[]payment{keyed, referenced, other, traced},
-			Form{Collected: true, Several: true, Keyed: true, Referenced: true, Traced: true}},
+		"everything": {
+			[]payment{keyed, referenced, other, traced},
+			Form{Collected: true, Several: true, Keyed: true, Referenced: true, Traced: true},
+		},
 	} {
 		got := FormOf(c.changes, func(p payment) string { return p.guild },
-			func(p payment) bool { return p.key != nil }, func(p payment) bool { return p.reference != nil }, func(p payment) bool { return p.trace != "" })
+			func(p payment) bool { return p.key != nil }, func(p payment) bool { return p.reference != nil },
+			func(p payment) bool { return p.trace != "" })
 		if got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
