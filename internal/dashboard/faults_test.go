@@ -10,12 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"guildhall/internal/audit"
 	"guildhall/internal/auth"
 	"guildhall/internal/dashboard"
 	"guildhall/internal/db"
 	"guildhall/internal/db/dbtest"
 	"guildhall/internal/egress/egresstest"
+	"guildhall/internal/ratelimit"
 	"guildhall/internal/testutil"
 	"guildhall/internal/usage"
 )
@@ -55,10 +58,16 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// Tests and redeliveries of a guild are limited, its neighbour's are not.
+// Tests and redeliveries of a guild are limited, its neighbour's are not. The
+// bucket's clock stands still, however long the calls take.
 func TestSendingIsLimited(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	redis := miniredis.RunT(t)
+	redis.SetTime(time.Now())
+	limits, err := ratelimit.New(ratelimit.Config{RedisURL: "redis://" + redis.Addr(), Budget: time.Minute})
+	must(t, err)
+	t.Cleanup(func() { must(t, limits.Close()) })
+	s := newSite(t, func(c *dashboard.Config) { c.Limits = limits })
 	b := s.as(t, "manager")
 	since := url.Values{"since": {time.Now().UTC().Add(-time.Hour).Format("2006-01-02T15:04")}}
 	endpoint := func(guild string) string {

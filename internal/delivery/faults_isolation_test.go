@@ -90,7 +90,9 @@ func TestASlowEndpointHurtsNobodyElse(t *testing.T) {
 	}
 }
 
-// Nine endpoints of ten never answer; the tenth does not notice.
+// Nine endpoints of ten never answer; the tenth does not notice: a quarter of
+// the slots is left to it. How soon it has its own is held to seconds too, but not on a
+// coordinator, where every claim is several statements over the network.
 // RELIABILITY.md, Neighbours.
 func TestBlackHolesHurtNobodyElse(t *testing.T) {
 	t.Parallel()
@@ -118,19 +120,31 @@ func TestBlackHolesHurtNobodyElse(t *testing.T) {
 	}
 	d.wakeAll()
 	w.until("the slots fill up", func() bool { return d.limiter.inUse() >= 10 })
+	spare := func() int {
+		d.limiter.mu.Lock()
+		defer d.limiter.mu.Unlock()
+		return d.limiter.budget(time.Now()).unproven
+	}
 	const rounds = 15
+	least := spare()
 	for range rounds {
 		for _, g := range found {
 			w.record(g, 1)
 		}
 		d.wakeAll()
-		time.Sleep(100 * time.Millisecond) // load, spread over two limits of an attempt
+		for range 20 { // load, spread over two limits of an attempt
+			time.Sleep(5 * time.Millisecond)
+			least = min(least, spare())
+		}
 	}
 	w.until("the healthy have theirs", func() bool { return quick.distinct() == (rounds+1)*healthy })
 	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE state = 'delivered' AND guild_id = ANY ($1)`, dbArray(lost)); n != 0 {
 		t.Fatalf("%d deliveries left a black hole", n)
 	}
-	if p99 := w.delayed(found); p99 > 5*time.Second {
+	if least < 0 {
+		t.Errorf("those that never answer had %d slots of the quarter that is not for them", -least)
+	}
+	if p99 := w.delayed(found); p99 > 5*time.Second && !w.cfg.OneGuild {
 		t.Errorf("p99 of the healthy is %s", p99)
 	}
 	// Endpoints that fail hold at most a quarter of the slots once it is known.
