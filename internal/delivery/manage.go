@@ -9,7 +9,6 @@ import (
 	"guildhall/internal/db"
 	"guildhall/internal/event"
 	"guildhall/internal/fault"
-	"guildhall/internal/tracing"
 )
 
 // The functions of this file are what the domain of webhooks tells the engine,
@@ -205,7 +204,7 @@ func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (str
 	_, err = tx.ExecContext(ctx, `
 		INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload, trace)
 		VALUES ($1, $2, $3, $4, convert_to($5, 'UTF8'), nullif($6, ''))`,
-		by.GuildID, eventID, event.Ping, now, event.NewEnvelope(by, eventID, event.Ping).Payload(now, string(data)), tracing.Traceparent(ctx))
+		by.GuildID, eventID, event.Ping, now, event.NewEnvelope(by, eventID, event.Ping).Payload(now, string(data)), by.Traceparent(ctx))
 	if err != nil {
 		return "", fmt.Errorf("record the test event for endpoint %s of guild %s: %w", endpoint, by.GuildID, err)
 	}

@@ -53,7 +53,7 @@ type Origin struct {
 	Type    string    // api or system
 	TokenID string    // empty when no call of the API did it
 	At      time.Time // the change's own instant
-	Trace   string    // the traceparent of who did it; empty: that of the context in which it is recorded
+	Trace   string    // the traceparent of who did it; empty where that is the context's in which it is recorded
 }
 
 // On is the origin with the instant of the change that it tells of: the one
@@ -67,6 +67,11 @@ func (o Origin) On(at time.Time) Origin {
 func (o Origin) In(ctx context.Context) Origin {
 	o.Trace = tracing.Traceparent(ctx)
 	return o
+}
+
+// Traceparent is that of who did what is recorded in ctx; empty where nobody traces.
+func (o Origin) Traceparent(ctx context.Context) string {
+	return cmp.Or(o.Trace, tracing.Traceparent(ctx))
 }
 
 // From is the origin of what the caller of the API does.
@@ -95,8 +100,9 @@ func (o Origin) JSON() string {
 
 // Change is one of several changes that are told together.
 type Change struct {
-	At   time.Time // its instant
-	Data any
+	At    time.Time // its instant
+	Data  any
+	Trace string // as Origin's, which is taken where this one is empty
 }
 
 // Record stores an event and a delivery for each endpoint of the guild that
@@ -108,7 +114,8 @@ func Record(ctx context.Context, tx *db.Tx, by Origin, typ string, data any) err
 
 // RecordEach is Record for an event of its own per change, in one statement.
 func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes []Change) error {
-	ids, instants, payloads := make([]string, len(changes)), make([]string, len(changes)), make([]string, len(changes))
+	n := len(changes)
+	ids, instants, payloads, traces := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	for i, c := range changes {
 		if c.At.IsZero() {
 			return fmt.Errorf("record an event %s in guild %s: the change has no instant", typ, by.GuildID)
@@ -119,19 +126,20 @@ func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes [
 		}
 		ids[i], instants[i] = db.NewID(), c.At.UTC().Format(time.RFC3339Nano)
 		payloads[i] = NewEnvelope(by, ids[i], typ).Payload(c.At, data)
+		traces[i] = cmp.Or(c.Trace, by.Traceparent(ctx))
 	}
-	trace := cmp.Or(by.Trace, tracing.Traceparent(ctx))
-	if _, err := tx.ExecContext(ctx, recordEach, by.GuildID, typ, db.Array(ids), db.Array(instants), db.Array(payloads), trace); err != nil {
-		return fmt.Errorf("record %d events %s in guild %s: %w", len(changes), typ, by.GuildID, err)
+	_, err := tx.ExecContext(ctx, recordEach, by.GuildID, typ, db.Array(ids), db.Array(instants), db.Array(payloads), db.Array(traces))
+	if err != nil {
+		return fmt.Errorf("record %d events %s in guild %s: %w", n, typ, by.GuildID, err)
 	}
 	return nil
 }
 
 var recordEach = `
 		WITH told AS (
-			SELECT id, at, payload
-			FROM unnest($3::text[], $4::timestamptz[], $5::text[]) AS t (id, at, payload)
-		), ` + Telling{Rows: "told", Guild: "$1", Type: "$2", ID: "told.id", At: "told.at", Payload: "told.payload", Trace: "nullif($6, '')"}.CTEs() + `
+			SELECT id, at, payload, nullif(trace, '') AS trace
+			FROM unnest($3::text[], $4::timestamptz[], $5::text[], $6::text[]) AS t (id, at, payload, trace)
+		), ` + Telling{Rows: "told", Guild: "$1", Type: "$2", ID: "told.id", At: "told.at", Payload: "told.payload", Trace: "told.trace"}.CTEs() + `
 		SELECT`
 
 // render is data without escapes for HTML, which would make a body up to six

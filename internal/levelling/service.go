@@ -132,12 +132,14 @@ func AdjustEach(ctx context.Context, _ db.Querier, list []*Adjustment) error {
 	return tell(ctx, tx, list...)
 }
 
-// tell records the levels that have risen.
+// tell records the levels that have risen, those of one token together.
 func tell(ctx context.Context, tx *db.Tx, list ...*Adjustment) error {
 	risen := map[event.Origin][]event.Change{}
 	for _, a := range list {
 		if now, before := Level(a.row.TotalXP), Level(a.row.PreviousXP); a.Made && now > before {
-			risen[a.By] = append(risen[a.By], event.Change{At: *a.row.UpdatedAt, Data: gen.LevelUp{
+			by := a.By
+			by.Trace = "" // each call's own
+			risen[by] = append(risen[by], event.Change{At: *a.row.UpdatedAt, Trace: a.By.Trace, Data: gen.LevelUp{
 				UserID: a.user, Level: now, PreviousLevel: before, TotalXP: a.row.TotalXP,
 			}})
 		}

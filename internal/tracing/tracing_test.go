@@ -209,8 +209,12 @@ func TestATraceGoesOnLater(t *testing.T) {
 			t.Errorf("%q goes on as %q", parent, sent)
 		}
 	}
-	if n := len(spans.Ended()); n != 2 || spans.Ended()[1].Parent().SpanID() != spans.Ended()[0].SpanContext().SpanID() {
-		t.Errorf("%d spans, the second within %v", n, spans.Ended()[1].Parent())
+	ended := spans.Ended()
+	if len(ended) != 2 {
+		t.Fatalf("%d spans", len(ended))
+	}
+	if ended[1].Parent().SpanID() != ended[0].SpanContext().SpanID() {
+		t.Errorf("the second span is within %v", ended[1].Parent())
 	}
 	for _, parent := range []string{"", "rubbish", "00-" + strings.Repeat("0", 32) + "-b7ad6b7169203331-01"} {
 		if ctx := tracer.Continue(t.Context(), parent); Traceparent(ctx) != "" {
