@@ -326,7 +326,7 @@ var takeDeliveries = newStatement(4, `
 			SET lease_until = $1 + $3 * interval '1 second', lease_gen = d.lease_gen + 1, fresh = false
 			FROM due
 			WHERE d.guild_id = due.guild_id AND d.id = due.id AND d.lease_until IS NOT DISTINCT FROM due.lease_until
-			RETURNING d.guild_id, d.id, d.endpoint_id, d.event_id, d.cause, d.attempts, d.step, d.lease_gen, due.lease_until IS NOT NULL AS expired
+			RETURNING d.guild_id, d.id, d.endpoint_id, d.event_id, d.event_type, d.event_at, d.cause, d.attempts, d.step, d.lease_gen, due.lease_until IS NOT NULL AS expired
 		), parked AS (
 			UPDATE webhook_deliveries d
 			SET fresh = false, lease_until = NULL
@@ -387,7 +387,7 @@ var takeDeliveries = newStatement(4, `
 		)
 		SELECT l.guild_id, l.id, l.endpoint_id, l.event_id, l.cause, l.attempts, l.step, l.lease_gen, l.expired,
 		       coalesce(plan.next_due <= $1, false) AS more,
-		       coalesce(ev.type, '') AS type, coalesce(ev.occurred_at, $1) AS occurred_at, ev.payload, coalesce(ev.trace, '') AS trace,
+		       coalesce(ev.type, l.event_type, '') AS type, coalesce(ev.occurred_at, l.event_at, $1) AS occurred_at, ev.payload, coalesce(ev.trace, '') AS trace,
 		       e.url, e.enabled, e.secret, e.old_secrets
 		FROM leased l
 		JOIN plan ON plan.guild_id = l.guild_id AND plan.endpoint_id = l.endpoint_id

@@ -61,7 +61,7 @@ type Filter struct {
 
 const (
 	deliveryColumns = `
-		SELECT d.id, d.event_id, ev.type AS event_type, ev.occurred_at, d.cause, d.state, d.attempts,
+		SELECT d.id, d.event_id, coalesce(d.event_type, '') AS event_type, coalesce(d.event_at, d.created_at) AS occurred_at, d.cause, d.state, d.attempts,
 		       CASE
 		           WHEN d.state <> 'pending' THEN NULL
 		           WHEN d.urgent THEN d.due_at
@@ -70,7 +70,6 @@ const (
 		       d.created_at, d.completed_at, a.status, a.excerpt, coalesce(d.error, a.error) AS error, a.duration_ms`
 
 	deliveryJoins = `
-		JOIN webhook_events ev ON ev.guild_id = $1 AND ev.id = d.event_id
 		LEFT JOIN webhook_schedule s ON s.guild_id = $1 AND s.endpoint_id = d.endpoint_id
 		LEFT JOIN LATERAL (
 			SELECT status, excerpt, error, duration_ms
@@ -128,8 +127,8 @@ func pageQuery(guild, endpoint string, f Filter, limit, offset int) (string, []a
 			LIMIT $4 OFFSET $5`, args
 }
 
-// Detail returns one delivery of the endpoint, the exact body of its event, and
-// its attempts, or NotFound.
+// Detail returns one delivery of the endpoint, the exact body of its event (none
+// when the event is gone), and its attempts, or NotFound.
 func Detail(ctx context.Context, q db.Querier, guild, endpoint, id string) (Logged, []byte, []Attempt, error) {
 	d, err := oneDelivery(ctx, q, guild, endpoint, id)
 	if err != nil {
@@ -193,9 +192,12 @@ func typesInLog(ctx context.Context, q db.Querier, guild, endpoint string, types
 	return in, fault.Wrap(err, "find the event types of endpoint", endpoint, "of guild", guild)
 }
 
-// payload returns the exact body of an event.
+// payload returns the exact body of an event; none when the event is gone.
 func payload(ctx context.Context, q db.Querier, guild, eventID string) ([]byte, error) {
 	body, err := db.Get[[]byte](ctx, q, `SELECT payload FROM webhook_events WHERE guild_id = $1 AND id = $2`, guild, eventID)
+	if db.Missing(err) {
+		return nil, nil
+	}
 	return body, fault.Wrap(err, "read event", eventID, "of guild", guild)
 }
 

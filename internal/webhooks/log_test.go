@@ -81,6 +81,22 @@ func TestDeliveriesAreFiltered(t *testing.T) {
 	}
 }
 
+// A delivery whose event somebody has removed by hand is listed like any other.
+func TestADeliveryWithoutItsEventIsListed(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	id, _ := register(t, api, "https://127.0.0.1:9/")
+	on := apitest.Path("id", id)
+	fill(t, api, id, "x-", 3, "failed", "none")
+	dbtest.Exec(t, api.DB(), `DELETE FROM webhook_events WHERE guild_id = $1 AND id = 'x-2'`, api.Guild)
+	api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("per_page", "2")).
+		Want(t, 200, `{"data":[{"id":"x-3"},{"id":"x-2","event_type":"case.created"}],"has_more":true}`)
+	lost := apitest.Path("deliveryId", "x-2")
+	api.Do(t, "getWebhookDelivery", "", on, lost).Want(t, 200, `{"data":{"event_id":"x-2","request_body":""}}`)
+	api.Do(t, "redeliverWebhookDelivery", "", on, lost).WantError(t, 404, "not_found")
+}
+
 func TestRecoverQueuesWhatHasNotArrived(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
