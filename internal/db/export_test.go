@@ -1,4 +1,7 @@
 package db
 
 // OlderPrograms is for the tests that need a database of dbtest.
-var OlderPrograms = olderPrograms
+var (
+	OlderPrograms = olderPrograms
+	MigrationPool = migrationPool
+)

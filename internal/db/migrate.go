@@ -82,9 +82,7 @@ const (
 // It stops, without an error, before a migration that waits until nodes of the
 // release before have stopped, while there are any: CheckSchema tells of it.
 func Migrate(ctx context.Context, url string) error {
-	pool, err := openPool(url, map[string]string{
-		"application_name": "guildhall-migrate", "lock_timeout": strconv.FormatInt(lockTimeout.Milliseconds(), 10), "timezone": "UTC",
-	}, 3, "", false)
+	pool, err := migrationPool(url)
 	if err != nil {
 		return err
 	}
@@ -122,6 +120,18 @@ func Migrate(ctx context.Context, url string) error {
 	}
 	_, err = distribute(ctx, pool)
 	return err
+}
+
+// migrationPool gives each try a session of its own: what a migration sets for a
+// statement that waits longer, it does not take back when it fails.
+func migrationPool(url string) (*sql.DB, error) {
+	pool, err := openPool(url, map[string]string{
+		"application_name": "guildhall-migrate", "lock_timeout": strconv.FormatInt(lockTimeout.Milliseconds(), 10), "timezone": "UTC",
+	}, 3, "", false)
+	if err == nil {
+		pool.SetMaxIdleConns(-1)
+	}
+	return pool, err
 }
 
 // up runs the migrations that may run now.
@@ -184,8 +194,8 @@ func againWhileLocked(ctx context.Context, tries int, pause time.Duration, do fu
 			return err
 		}
 		if try == tries {
-			return fmt.Errorf("a lock was not to be had within %v, %d times in a row: a long transaction holds it (see pg_stat_activity); what was done is kept, run it again: %w",
-				lockTimeout, tries, err)
+			return fmt.Errorf("%d times in a row a lock was not to be had within %v, or there was a deadlock: "+
+				"a long transaction holds it (see pg_stat_activity); what was done is kept, run it again: %w", tries, lockTimeout, err)
 		}
 		select {
 		case <-ctx.Done():
