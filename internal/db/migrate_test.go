@@ -10,7 +10,6 @@ import (
 // A build before the release had migrations 101 to 103 as 97 to 99. Where they have
 // run under those numbers, in part or all of them, they do not run again: on
 // distributed tables they could not.
-// RELIABILITY.md, Operation.
 func TestMigrationsThatWereRenumberedRunOnce(t *testing.T) {
 	t.Parallel()
 	url := dbtest.New(t).URL
