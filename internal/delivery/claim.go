@@ -81,6 +81,30 @@ func lookAt(ctx context.Context, q db.Querier, oneGuild bool, now *time.Time, gu
 	return found, fault.Wrap(err, "look at guilds")
 }
 
+// withFresh begins a statement that reads fresh: the first $3 endpoints after ($1, $2)
+// that have fresh deliveries, however many each has.
+const withFresh = `
+		WITH RECURSIVE fresh AS (
+			(
+				SELECT guild_id, endpoint_id, 1 AS n
+				FROM webhook_deliveries
+				WHERE fresh AND state = 'pending' AND (guild_id, endpoint_id) > ($1, $2)
+				ORDER BY guild_id, endpoint_id
+				LIMIT 1
+			)
+			UNION ALL
+			SELECT next.guild_id, next.endpoint_id, f.n + 1
+			FROM fresh f
+			CROSS JOIN LATERAL (
+				SELECT w.guild_id, w.endpoint_id
+				FROM webhook_deliveries w
+				WHERE w.fresh AND w.state = 'pending' AND (w.guild_id, w.endpoint_id) > (f.guild_id, f.endpoint_id)
+				ORDER BY w.guild_id, w.endpoint_id
+				LIMIT 1
+			) next
+			WHERE f.n < $3
+		)`
+
 // look finds what may be due, whoever recorded it and whoever had it in hand:
 // the endpoints of each lane whose time has come, those who have waited longest
 // first and without the full ones; endpoints with fresh deliveries, from the one
@@ -88,52 +112,32 @@ func lookAt(ctx context.Context, q db.Querier, oneGuild bool, now *time.Time, gu
 // nothing and reads at most claimSize index entries of a kind, however many
 // endpoints and deliveries wait.
 func look(ctx context.Context, q db.Querier, now *time.Time, after endpointID, full []string) ([]*candidate, error) {
-	found, err := db.Select[*candidate](ctx, q, `
-		WITH RECURSIVE hop AS (
-			(
-				SELECT guild_id, endpoint_id, 1 AS n
-				FROM webhook_deliveries
-				WHERE fresh AND state = 'pending' AND (guild_id, endpoint_id) > ($2, $3)
-				ORDER BY guild_id, endpoint_id
-				LIMIT 1
-			)
-			UNION ALL
-			SELECT next.guild_id, next.endpoint_id, hop.n + 1
-			FROM hop
-			CROSS JOIN LATERAL (
-				SELECT w.guild_id, w.endpoint_id
-				FROM webhook_deliveries w
-				WHERE w.fresh AND w.state = 'pending' AND (w.guild_id, w.endpoint_id) > (hop.guild_id, hop.endpoint_id)
-				ORDER BY w.guild_id, w.endpoint_id
-				LIMIT 1
-			) next
-			WHERE hop.n < $5
-		), expired AS (
+	found, err := db.Select[*candidate](ctx, q, withFresh+`, expired AS (
 			SELECT guild_id, endpoint_id
 			FROM webhook_deliveries
-			WHERE lease_until <= coalesce($1::timestamptz, now()) AND state = 'pending'
+			WHERE lease_until <= coalesce($4::timestamptz, now()) AND state = 'pending'
 			ORDER BY lease_until
-			LIMIT $5
+			LIMIT $3
 		)
 		SELECT d.guild_id, d.endpoint_id, lanes.lane, false AS fresh, true AS known
 		FROM generate_series(0, 3) AS lanes (lane)
 		CROSS JOIN LATERAL (
 			SELECT s.guild_id, s.endpoint_id
 			FROM webhook_schedule s
-			WHERE s.lane = lanes.lane AND s.next_due <= coalesce($1::timestamptz, now()) AND s.endpoint_id NOT IN (SELECT unnest($4::text[]))
+			WHERE s.lane = lanes.lane AND s.next_due <= coalesce($4::timestamptz, now()) AND s.endpoint_id NOT IN (SELECT unnest($5::text[]))
 			ORDER BY s.next_due
-			LIMIT $5
+			LIMIT $3
 		) d
 		UNION ALL
 		SELECT f.guild_id, f.endpoint_id, coalesce(s.lane, 1), true, s.lane IS NOT NULL
-		FROM (SELECT guild_id, endpoint_id FROM hop UNION SELECT guild_id, endpoint_id FROM expired) f
+		FROM (SELECT guild_id, endpoint_id FROM fresh UNION SELECT guild_id, endpoint_id FROM expired) f
 		LEFT JOIN LATERAL (
 			SELECT s.lane
 			FROM webhook_schedule s
 			WHERE s.guild_id = f.guild_id AND s.endpoint_id = f.endpoint_id
 			LIMIT 1
 		) s ON true
-		ORDER BY 1, 2, fresh`, now, after.guild, after.endpoint, db.Array(full), claimSize)
+		ORDER BY 1, 2, fresh`, after.guild, after.endpoint, claimSize, now, db.Array(full))
 	if err != nil {
 		return nil, fmt.Errorf("look for what is due: %w", err)
 	}

@@ -280,6 +280,61 @@ func TestMetricsShowTheBacklogByState(t *testing.T) {
 	}
 }
 
+// The oldest due delivery is one that nobody looks at though it could be sent: no
+// fault of a receiver makes it older, and a flood for one endpoint hides no other.
+func TestTheOldestDueDeliveryIsOneThatCouldBeSent(t *testing.T) {
+	t.Parallel()
+	const (
+		queued = `UPDATE webhook_deliveries SET fresh = false`
+		due    = `UPDATE webhook_schedule SET next_due = now() - interval '2 minutes'`
+	)
+	for about, tt := range map[string]struct {
+		arrange []string
+		waits   bool
+	}{
+		"nobody has taken it":                     {nil, true},
+		"nobody has taken it of any":              {[]string{`DELETE FROM webhook_schedule`}, true},
+		"its retry is due":                        {[]string{queued, due}, true},
+		"it is urgent, and its endpoint disabled": {[]string{queued, due, `UPDATE webhook_schedule SET disposition = 'hold', urgent = true`}, true},
+		"it is urgent, and its endpoint blocked": {[]string{
+			queued, due,
+			`UPDATE webhook_schedule SET urgent = true, failing_since = now(), blocks = 1, blocked_until = now() + interval '1 hour'`,
+		}, true},
+
+		"a claim has looked since":         {[]string{`UPDATE webhook_schedule SET next_due = now()`}, false},
+		"its retry comes later":            {[]string{queued, `UPDATE webhook_schedule SET next_due = now() + interval '2 minutes'`}, false},
+		"its endpoint fails":               {[]string{queued, due, `UPDATE webhook_schedule SET failing_since = now(), failures = 1`}, false},
+		"its endpoint fails, and it waits": {[]string{`UPDATE webhook_schedule SET failing_since = now(), failures = 1`}, false},
+		"its endpoint is blocked":          {[]string{queued, due, `UPDATE webhook_schedule SET failing_since = now(), blocks = 1`}, false},
+		"its endpoint is disabled":         {[]string{due, `UPDATE webhook_schedule SET disposition = 'hold'`}, false},
+		"its endpoint asked to be left":    {[]string{queued, due, `UPDATE webhook_schedule SET quiet_until = now() + interval '1 hour'`}, false},
+		"it asked, and it waits":           {[]string{`UPDATE webhook_schedule SET quiet_until = now() + interval '1 hour'`}, false},
+		"it asked until now":               {[]string{queued, due, `UPDATE webhook_schedule SET quiet_until = now()`}, false},
+		"it was taken":                     {[]string{queued}, false},
+	} {
+		t.Run(about, func(t *testing.T) {
+			t.Parallel()
+			w := newDeliveryDB(t)
+			w.add(w.guild, w.receive(nil).URL)
+			w.record(w.guild, 3)
+			w.exec(`UPDATE webhook_deliveries SET due_at = now() - interval '2 minutes'`)
+			if w.DB.Distributed() && about == "nobody has taken it of any" {
+				return // it is not asked there of endpoints without a schedule
+			}
+			for _, do := range tt.arrange {
+				w.exec(do)
+			}
+			got, err := OldestDue(t.Context(), w.DB)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.waits != (got >= 2*time.Minute) || !tt.waits && got > 30*time.Second || got > time.Hour {
+				t.Errorf("the oldest has been due for %s", got)
+			}
+		})
+	}
+}
+
 // claim leases deliveries of an endpoint in the unit of tx.
 func (w *deliveryDB) claim(ctx context.Context, tx *db.Tx, e endpoint, n int) []claimed {
 	w.t.Helper()

@@ -114,6 +114,19 @@ func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 		})
 		return nil
 	})
+
+	// All that waits could be sent: half of it is fresh, half of it due.
+	w.exec(`UPDATE webhook_schedule SET blocks = 0, failures = 0, failing_since = NULL, blocked_until = NULL,
+		next_due = CASE WHEN right(guild_id, 1) < '5' THEN now() END`)
+	w.exec(`UPDATE webhook_deliveries SET fresh = true`)
+	w.exec(`ANALYZE`)
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		reading(ctx, t, tx, "finding the oldest due", 5*dueLimit, func() error {
+			_, err := oldestDue(ctx, tx, false, nil)
+			return err
+		})
+		return nil
+	})
 }
 
 // A flood for one endpoint costs a claim no more than what it sends of it.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"guildhall/internal/db"
+	"guildhall/internal/delivery"
 	"guildhall/internal/installation"
 )
 
@@ -124,26 +125,23 @@ const (
 )
 
 func (x *examination) pending(ctx context.Context) Finding {
-	var work struct {
-		Due  float64 `db:"due"`
-		Jobs int     `db:"jobs"`
-		Job  float64 `db:"job"`
-	}
-	// The ends of indexes, and the jobs, of which there are as many as are to be done.
-	err := x.db.Reader().GetContext(ctx, &work, `
-		SELECT greatest(0, extract(epoch FROM now() - least(
-		           (SELECT min(next_due) FROM webhook_schedule WHERE lane IN (0, 1, 2, 3) AND next_due <= now() AND coalesce(not_before, '-infinity') <= now()),
-		           (SELECT min(created_at) FROM (
-		                SELECT d.created_at FROM webhook_deliveries d
-		                JOIN webhook_schedule s ON s.guild_id = d.guild_id AND s.endpoint_id = d.endpoint_id
-		                WHERE d.fresh AND d.state = 'pending' AND s.disposition = 'send' LIMIT 10000) AS fresh))))::float8 AS due,
-		       j.jobs, coalesce(extract(epoch FROM now() - j.oldest), 0)::float8 AS job
-		FROM (SELECT count(*) AS jobs, min(created_at) AS oldest FROM river_job
-		      WHERE state IN ('available', 'pending', 'retryable', 'running', 'scheduled')) AS j`)
+	due, err := delivery.OldestDue(ctx, x.db)
 	if err != nil {
 		return fail("what waits could not be read: %v", err)
 	}
-	due, job := seconds(work.Due), seconds(work.Job)
+	// There are as many jobs as are to be done.
+	work, err := db.Get[struct {
+		Jobs int     `db:"jobs"`
+		Job  float64 `db:"job"`
+	}](ctx, x.db.Reader(), `
+		SELECT count(*) AS jobs, coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS job
+		FROM river_job
+		WHERE state IN ('available', 'pending', 'retryable', 'running', 'scheduled')`)
+	if err != nil {
+		return fail("what waits could not be read: %v", err)
+	}
+	due = due.Round(time.Second)
+	job := time.Duration(work.Job*float64(time.Second)).Round(time.Second)
 	const text = "the oldest due delivery has waited %v, the oldest of %d unfinished jobs %v"
 	switch {
 	case due > dueFail:
@@ -154,8 +152,4 @@ func (x *examination) pending(ctx context.Context) Finding {
 		return ok("no delivery is due and no job is unfinished")
 	}
 	return ok(text, due, work.Jobs, job)
-}
-
-func seconds(s float64) time.Duration {
-	return time.Duration(s * float64(time.Second)).Round(time.Second)
 }

@@ -267,13 +267,18 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			dbtest.Exec(t, s.DB, `INSERT INTO webhook_schedule (guild_id, endpoint_id) VALUES ($1, 'a')`, guild)
 			dbtest.Exec(t, s.DB, `INSERT INTO webhook_events (guild_id, id, type, payload) VALUES ($1, 'e', 'case.created', '')`, guild)
 			dbtest.Exec(t, s.DB, `
-				INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, created_at)
+				INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, due_at)
 				VALUES ($1, 'a', 'e', now() - interval '1 hour')`, guild)
 		}, doctor.Pending, doctor.Fail, "1h0m"},
 		"a receiver that asked to be left alone": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `
 				INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, quiet_until)
 				VALUES ($1, 'a', now() - interval '1 hour', now() + interval '1 hour')`, guild)
+		}, doctor.Pending, doctor.OK, "no delivery is due"},
+		"a receiver that fails": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, failing_since, failures)
+				VALUES ($1, 'a', now() - interval '1 hour', now() - interval '2 hours', 3)`, guild)
 		}, doctor.Pending, doctor.OK, "no delivery is due"},
 		"a job that keeps failing": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `
