@@ -141,7 +141,7 @@ func (x *examination) pending(ctx context.Context) Finding {
 		return fail("what waits could not be read: %v", err)
 	}
 	due = due.Round(time.Second)
-	job := time.Duration(work.Job*float64(time.Second)).Round(time.Second)
+	job := time.Duration(work.Job * float64(time.Second)).Round(time.Second)
 	const text = "the oldest due delivery has waited %v, the oldest of %d unfinished jobs %v"
 	switch {
 	case due > dueFail:

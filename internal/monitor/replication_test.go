@@ -12,15 +12,16 @@ import (
 )
 
 // A standby's lag is shown as long as there is one, and nothing of those that
-// this role may not look at.
+// this role may not look at, nor of what copies the server and applies nothing: a
+// base backup, an archiver.
 func TestReplicationLag(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t)
 	standbys := func(rows string) {
 		dbtest.Exec(t, base.DB, `CREATE OR REPLACE VIEW public.pg_stat_replication AS
-			SELECT * FROM (VALUES `+rows+`) AS s (application_name, state, replay_lag)`)
+			SELECT * FROM (VALUES `+rows+`) AS s (application_name, state, replay_lsn, replay_lag)`)
 	}
-	standbys(`('one', 'streaming', interval '7 s'), ('two', 'streaming', NULL), ('three', NULL, NULL)`)
+	standbys(`('one', 'streaming', '0/1'::pg_lsn, interval '7 s')`)
 	// A view in the place of the catalog's, which shows nothing without a standby.
 	d, err := db.Open(db.Config{URL: base.URL + "&search_path=public,pg_catalog", Writers: 1, Readers: 1})
 	if err != nil {
@@ -30,8 +31,11 @@ func TestReplicationLag(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	r := NewReplication(d, slog.New(slog.DiscardHandler), metrics)
 	for _, tt := range []struct{ rows, want string }{
-		{`('one', 'streaming', interval '7 s'), ('two', 'streaming', NULL), ('three', NULL, NULL)`, "one 7 two 0 "},
-		{`('two', 'streaming', interval '1 s'), ('one', NULL, NULL)`, "two 1 "},
+		{
+			`('one', 'streaming', '0/1'::pg_lsn, interval '7 s'), ('two', 'streaming', '0/1', NULL), ('three', NULL, NULL, NULL),
+			('pg_basebackup', 'backup', NULL, interval '2 h'), ('pg_receivewal', 'streaming', NULL, interval '2 h')`, "one 7 two 0 ",
+		},
+		{`('two', 'streaming', '0/1'::pg_lsn, interval '1 s'), ('one', NULL, NULL, NULL)`, "two 1 "},
 	} {
 		standbys(tt.rows)
 		if err := r.measure(t.Context()); err != nil {
