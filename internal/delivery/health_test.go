@@ -292,11 +292,11 @@ func TestTheOldestDueDeliveryIsOneThatCouldBeSent(t *testing.T) {
 		arrange []string
 		waits   bool
 	}{
-		"nobody has taken it":                     {nil, true},
-		"nobody has taken it of any":              {[]string{`DELETE FROM webhook_schedule`}, true},
-		"its retry is due":                        {[]string{queued, due}, true},
-		"it is urgent, and its endpoint disabled": {[]string{queued, due, `UPDATE webhook_schedule SET disposition = 'hold', urgent = true`}, true},
-		"it is urgent, and its endpoint blocked": {[]string{
+		"nobody has taken it":                 {nil, true},
+		"nobody has taken it of any":          {[]string{`DELETE FROM webhook_schedule`}, true},
+		"its retry is due":                    {[]string{queued, due}, true},
+		"it is urgent, its endpoint disabled": {[]string{queued, due, `UPDATE webhook_schedule SET disposition = 'hold', urgent = true`}, true},
+		"it is urgent, its endpoint blocked": {[]string{
 			queued, due,
 			`UPDATE webhook_schedule SET urgent = true, failing_since = now(), blocks = 1, blocked_until = now() + interval '1 hour'`,
 		}, true},
