@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -55,9 +56,21 @@ type Settings struct {
 	CheckAnswers   string   `env:"GUILDHALL_CHECK_ANSWERS" enum:"off,log" default:"off" help:"log: hold every answer against the contract and log an error where they disagree. For staging: it costs a copy of each answer."`
 }
 
+// roles is what a process does.
+type roles struct {
+	Roles []string `env:"GUILDHALL_ROLES" enum:"api,worker" default:"api,worker" help:"What this process does: api, worker, or both."`
+}
+
+var bothRoles = roles{[]string{"api", "worker"}}
+
+func (r roles) api() bool    { return slices.Contains(r.Roles, "api") }
+func (r roles) worker() bool { return slices.Contains(r.Roles, "worker") }
+
 // checked is Settings in the types of those who use them.
 type checked struct {
 	Settings
+	roles
+	share    connections
 	opsHosts map[string]bool
 	proxies  []netip.Prefix
 	quotas   api.Quotas
@@ -69,9 +82,10 @@ type checked struct {
 // problems are what is wrong with settings.
 type problems []error
 
-// check turns settings into what they mean. The error names the setting.
-func (s Settings) check() (checked, error) {
-	c := checked{Settings: s}
+// check turns the settings of a process in these roles into what they mean. The
+// error names the setting.
+func (s Settings) check(r roles) (checked, error) {
+	c := checked{Settings: s, roles: r}
 	var found problems
 	var err error
 	c.checkListeners(&found)
@@ -85,6 +99,8 @@ func (s Settings) check() (checked, error) {
 	found.about("GUILDHALL_RATE_WRITE", err)
 	c.quotas.Login, err = ratelimit.ParseQuota(s.RateLogin)
 	found.about("GUILDHALL_RATE_LOGIN", err)
+	c.share, err = divide(s.DBConnections, r)
+	found.about("GUILDHALL_DB_CONNECTIONS", err)
 	c.PublicURL, err = publicURL(s.PublicURL)
 	found.about("GUILDHALL_PUBLIC_URL", err)
 	found.about("GUILDHALL_REDIS_URL", location(s.RedisURL, "redis", "rediss", "unix"))

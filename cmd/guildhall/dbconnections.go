@@ -20,14 +20,14 @@ type share struct {
 
 // divide divides all connections of a node. Each kind gets at least one; beyond
 // that they are divided in the proportions that the default of 29 shows.
-func divide(total int, api, worker bool) (connections, error) {
+func divide(total int, r roles) (connections, error) {
 	var c connections
 	fixed, shares := 1, []share{{&c.lookups, 2}} // readiness
-	if api {
+	if r.api() {
 		fixed++ // the listener
 		shares = append(shares, share{&c.writes, 8}, share{&c.reads, 8})
 	}
-	if worker {
+	if r.worker() {
 		shares = append(shares, share{&c.workWrites, 5}, share{&c.workRead, 1}, share{&c.jobs, 3})
 	}
 	if least := fixed + len(shares); total < least {

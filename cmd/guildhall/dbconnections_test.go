@@ -20,36 +20,36 @@ func (c connections) sum(api bool) int {
 
 func TestConnectionsAreDivided(t *testing.T) {
 	t.Parallel()
-	if c, err := divide(29, true, true); err != nil ||
+	if c, err := divide(29, bothRoles); err != nil ||
 		c != (connections{writes: 8, reads: 8, lookups: 2, workWrites: 5, workRead: 1, jobs: 3}) {
 		t.Errorf("the default is divided into %+v, %v", c, err)
 	}
 	for _, roles := range []struct {
-		api, worker bool
-		least       int
-	}{{true, true, 8}, {true, false, 5}, {false, true, 5}} {
+		roles
+		least int
+	}{{bothRoles, 8}, {roles{[]string{"api"}}, 5}, {roles{[]string{"worker"}}, 5}} {
 		before := connections{}
 		for total := -1; total < 200; total++ {
-			c, err := divide(total, roles.api, roles.worker)
+			c, err := divide(total, roles.roles)
 			if total < roles.least {
 				if err == nil || !strings.Contains(err.Error(), "at least") {
 					t.Errorf("%d for %+v: %v, want a refusal", total, roles, err)
 				}
 				continue
 			}
-			if err != nil || c.sum(roles.api) != total {
+			if err != nil || c.sum(roles.api()) != total {
 				t.Errorf("%d for %+v are divided into %+v, %v", total, roles, c, err)
 			}
 			for kind, n := range map[string]struct {
 				before, now int
 				used        bool
 			}{
-				"writes":          {before.writes, c.writes, roles.api},
-				"reads":           {before.reads, c.reads, roles.api},
+				"writes":          {before.writes, c.writes, roles.api()},
+				"reads":           {before.reads, c.reads, roles.api()},
 				"lookups":         {before.lookups, c.lookups, true},
-				"workers' writes": {before.workWrites, c.workWrites, roles.worker},
-				"workers' reads":  {before.workRead, c.workRead, roles.worker},
-				"jobs":            {before.jobs, c.jobs, roles.worker},
+				"workers' writes": {before.workWrites, c.workWrites, roles.worker()},
+				"workers' reads":  {before.workRead, c.workRead, roles.worker()},
+				"jobs":            {before.jobs, c.jobs, roles.worker()},
 			} {
 				if n.now < n.before || n.used != (n.now > 0) {
 					t.Errorf("%d for %+v: %d %s, after %d of one fewer", total, roles, n.now, kind, n.before)

@@ -80,7 +80,7 @@ func (c *devCommand) serve(ctx context.Context, dir string, server *embedded.Ser
 	if err != nil {
 		return err
 	}
-	settings, err := c.check()
+	settings, err := c.check(bothRoles)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (c *devCommand) serve(ctx context.Context, dir string, server *embedded.Ser
 	}
 	defer os.Remove(running)
 	n := &node{
-		checked: settings, databaseURL: server.URL, listenURL: server.URL, log: log, api: true, worker: true, fallback: true, local: true, caFile: ca,
+		checked: settings, databaseURL: server.URL, listenURL: server.URL, log: log, fallback: true, local: true, caFile: ca,
 		ready: func(at addresses) {
 			here.Dashboard = "https://localhost" + portOf(at.https)
 			if settings.pages != nil {

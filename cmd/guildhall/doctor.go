@@ -8,9 +8,11 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"guildhall/internal/certificate"
 	"guildhall/internal/chat"
+	"guildhall/internal/db"
 	"guildhall/internal/doctor"
 	"guildhall/internal/logging"
 	"guildhall/internal/output"
@@ -20,6 +22,7 @@ import (
 type doctorCommand struct {
 	Settings `set:"default_env=live" set:"default_log=info,json" set:"default_webhook_allow="` //nolint:staticcheck // kong reads every set
 	connection
+	roles
 	ListenURL string   `name:"listen-url" env:"GUILDHALL_LISTEN_URL" help:"A direct way to the same database, where a pooler stands between." placeholder:"URL"`
 	Guild     []string `sep:"none" help:"Look at this guild's rights, endpoints and books only; repeat it for more." placeholder:"ID"`
 	Books     bool     `help:"Hold every balance against the sum of its ledger, guild by guild."`
@@ -51,12 +54,7 @@ func (c *doctorCommand) Run(ctx context.Context, io streams) error {
 			printing = output.Say(io.out, "%s %s %s", fmt.Sprintf("%-4s", f.Status), fmt.Sprintf("%-13s", f.Check), f.Message)
 		}
 	}
-	f, err := c.find()
-	if err != nil {
-		return err
-	}
-	c.likeDev(f)
-	if err := c.examine(ctx, f.DatabaseURL, tell); err != nil {
+	if err := c.examine(ctx, tell); err != nil {
 		return err
 	}
 	if c.JSON {
@@ -68,15 +66,20 @@ func (c *doctorCommand) Run(ctx context.Context, io streams) error {
 	return printing
 }
 
-func (c *doctorCommand) examine(ctx context.Context, databaseURL string, tell func(doctor.Finding)) error {
-	settings, err := c.check()
-	if err != nil {
-		tell(doctor.Finding{Status: doctor.Fail, Check: doctor.Settings, About: []string{}, Message: err.Error() + "; nothing else was checked"})
+func (c *doctorCommand) examine(ctx context.Context, tell func(doctor.Finding)) error {
+	f, settings, note, err := c.settings(ctx)
+	found := doctor.Finding{Status: doctor.OK, Check: doctor.Settings, About: []string{}, Message: "the settings can be used"}
+	switch {
+	case err != nil:
+		found.Status, found.Message = doctor.Fail, err.Error()+"; nothing else was checked"
+		tell(found)
 		return nil //nolint:nilerr // the finding says it
+	case note != "":
+		found.Status, found.Message = doctor.Warn, note
 	}
-	tell(doctor.Finding{Status: doctor.OK, Check: doctor.Settings, About: []string{}, Message: "the settings can be used"})
+	tell(found)
 	cfg := doctor.Config{
-		DatabaseURL: databaseURL, ListenURL: cmp.Or(c.ListenURL, databaseURL),
+		DatabaseURL: f.DatabaseURL, ListenURL: cmp.Or(c.ListenURL, f.DatabaseURL), Distributed: settings.DBDistributed == "on",
 		Box: settings.box, RedisURL: c.RedisURL, CertFile: c.TLSCert, KeyFile: c.TLSKey, Guard: settings.hooks.Guard,
 		Guilds: c.Guild, Books: c.Books,
 	}
@@ -96,6 +99,31 @@ func (c *doctorCommand) examine(ctx context.Context, databaseURL string, tell fu
 		}
 	}
 	return doctor.Examine(ctx, cfg, tell)
+}
+
+// schemaTimeout is how long the database may take to say how its tables lie.
+const schemaTimeout = 5 * time.Second
+
+// settings are those that a node would start with. The note is what it would warn
+// of; a database that does not answer says nothing of either.
+func (c *doctorCommand) settings(ctx context.Context) (f found, settings checked, note string, err error) {
+	if f, err = c.find(); err != nil {
+		return f, settings, "", err
+	}
+	c.likeDev(f)
+	if settings, err = c.check(c.roles); err != nil {
+		return f, settings, "", err
+	}
+	if err = db.CheckURL(f.DatabaseURL); err != nil {
+		return f, settings, "", fmt.Errorf("GUILDHALL_DATABASE_URL: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
+	defer cancel()
+	if schema, err := db.CheckSchema(ctx, f.DatabaseURL); err == nil {
+		note, err = settings.distribution(schema.Distributed)
+		return f, settings, note, err
+	}
+	return f, settings, "", nil
 }
 
 // likeDev takes the settings that a running dev makes for itself.

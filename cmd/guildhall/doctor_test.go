@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"guildhall/internal/db"
 )
 
 var findingLine = regexp.MustCompile(`^(ok  |warn|fail) [a-z_]+ +\S.*$`)
@@ -61,6 +63,43 @@ func TestDoctor(t *testing.T) {
 	r = examine("--tls-cert", "x")
 	r.refused(t, 1, "1 of 1 checks failed: settings")
 	if !strings.Contains(r.out, "fail settings") || !strings.Contains(r.out, "GUILDHALL_TLS_CERT") {
+		t.Error(r.out)
+	}
+
+	// What a node would not start with, or would warn of, is a finding like any other.
+	schema, err := db.CheckSchema(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	distributed, status := "on", "warn"
+	if schema.Distributed {
+		distributed, status = "off", "fail"
+	}
+	for _, tt := range []struct {
+		args         []string
+		status, text string
+	}{
+		{[]string{"--database-url", "mysql://u:hunter2@h/d"}, "fail", "GUILDHALL_DATABASE_URL"},
+		{[]string{"--database-url", "postgres://u:hunter2@h/d?sslmode=perhaps"}, "fail", "GUILDHALL_DATABASE_URL"},
+		{[]string{"--db-connections", "7"}, "fail", "GUILDHALL_DB_CONNECTIONS"},
+		{[]string{"--db-connections", "5", "--roles", "worker"}, "ok", ""},
+		{[]string{"--db-distributed", distributed}, status, "GUILDHALL_DB_DISTRIBUTED"},
+		{[]string{"--discord-token", "x", "--discord-url", "HTTP://127.0.0.1:1"}, "ok", ""},
+	} {
+		r := call(t, "", append([]string{"doctor", "--json", "--database-url", url, "--secret-key", someKey(t)}, tt.args...)...)
+		all := read(r)
+		if f := all.Findings[0]; f.Check != "settings" || f.Status != tt.status || !strings.Contains(f.Message, tt.text) || strings.Contains(r.out, "hunter2") {
+			t.Errorf("%v: %s", tt.args, r.out)
+		}
+		if tt.status == "fail" {
+			r.refused(t, 1, "1 of 1 checks failed: settings")
+		} else if len(all.Findings) != 12 {
+			t.Errorf("%v: %d findings: %s", tt.args, len(all.Findings), r.out)
+		}
+	}
+	r = call(t, "", "doctor", "--json", "--dir", t.TempDir())
+	r.refused(t, 1, "1 of 1 checks failed: settings")
+	if !strings.Contains(read(r).Findings[0].Message, "no database") {
 		t.Error(r.out)
 	}
 	examine("--no-such-flag").refused(t, 2, "no-such-flag")

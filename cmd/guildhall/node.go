@@ -54,7 +54,6 @@ type node struct {
 	checked
 	databaseURL string
 	listenURL   string // of the same database, past any pooler
-	api, worker bool
 	drain       time.Duration
 	chat        chat.Platform
 	log         *slog.Logger
@@ -83,10 +82,7 @@ type addresses struct{ https, http, ops net.Addr }
 func (n *node) run(ctx context.Context) error {
 	n.metrics = prometheus.NewRegistry()
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	share, err := divide(n.DBConnections, n.api, n.worker)
-	if err != nil {
-		return fmt.Errorf("GUILDHALL_DB_CONNECTIONS: %w", err)
-	}
+	var err error
 	if n.tracer, err = tracing.New(ctx, version, n.log); err != nil {
 		return err
 	}
@@ -96,18 +92,18 @@ func (n *node) run(ctx context.Context) error {
 	}
 	// Whatever the requests do to theirs, tokens are recognised and readiness is
 	// told over connections of their own.
-	vital, err := db.Open(db.Config{URL: n.databaseURL, Writers: 1, Readers: share.lookups, Name: "guildhall-vital"})
+	vital, err := db.Open(db.Config{URL: n.databaseURL, Writers: 1, Readers: n.share.lookups, Name: "guildhall-vital"})
 	if err != nil {
 		return err
 	}
 	defer vital.Close()
 	n.metrics.MustRegister(monitor.NewPools("vital", vital))
-	return n.live(ctx, vital, share)
+	return n.live(ctx, vital)
 }
 
 // live has three lives end one after the other: the workers', the public
 // listeners', and that of what both stand on.
-func (n *node) live(ctx context.Context, vital *db.DB, share connections) error {
+func (n *node) live(ctx context.Context, vital *db.DB) error {
 	times, standbys := monitor.NewClock(vital, n.log, n.metrics), monitor.NewReplication(vital, n.log, n.metrics)
 	g, groupCtx := errgroup.WithContext(ctx)
 	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
@@ -115,14 +111,14 @@ func (n *node) live(ctx context.Context, vital *db.DB, share connections) error 
 	standing, stopStanding := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopStanding()
 
-	wake, err := n.startWorkers(working, g, share)
+	wake, err := n.startWorkers(working, g)
 	if err != nil {
 		return err
 	}
 	var public []*http.Server
 	var at addresses
-	if n.api {
-		d, err := db.Open(db.Config{URL: n.databaseURL, Writers: share.writes, Readers: share.reads, Name: "guildhall-api", Distributed: n.DBDistributed == "on"})
+	if n.api() {
+		d, err := db.Open(db.Config{URL: n.databaseURL, Writers: n.share.writes, Readers: n.share.reads, Name: "guildhall-api", Distributed: n.DBDistributed == "on"})
 		if err != nil {
 			return err
 		}

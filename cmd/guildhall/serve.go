@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"slices"
 
 	"guildhall/internal/db"
 	"guildhall/internal/garbage"
@@ -17,8 +16,8 @@ type serveCommand struct {
 	Settings    `set:"default_env=live" set:"default_log=info,json" set:"default_webhook_allow="` //nolint:staticcheck // kong reads every set
 	DatabaseURL string                                                                            `name:"database-url" env:"GUILDHALL_DATABASE_URL" help:"Postgres 15 or newer. Required." placeholder:"URL"`
 	ListenURL   string                                                                            `name:"listen-url" env:"GUILDHALL_LISTEN_URL" help:"A direct way to the same database for notifications, where a pooler stands between. The default is the database's URL." placeholder:"URL"`
-	Roles       []string                                                                          `env:"GUILDHALL_ROLES" enum:"api,worker" default:"api,worker" help:"What this process does: api, worker, or both."`
-	Migrate     bool                                                                              `help:"Bring the database up to this program's schema first."`
+	roles
+	Migrate bool `help:"Bring the database up to this program's schema first."`
 }
 
 // Run serves until the process is told to stop.
@@ -27,7 +26,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 		return errors.New("GUILDHALL_DATABASE_URL: the database's URL is needed, as in postgres://user:password@host:5432/guildhall?sslmode=require")
 	}
 	withoutKey := c.withoutKey()
-	settings, err := c.check()
+	settings, err := c.check(c.roles)
 	if err != nil {
 		return err
 	}
@@ -74,7 +73,6 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	}
 	n := &node{
 		checked: settings, databaseURL: c.DatabaseURL, listenURL: cmp.Or(c.ListenURL, c.DatabaseURL), log: log, drain: drainTimeout,
-		api: slices.Contains(c.Roles, "api"), worker: slices.Contains(c.Roles, "worker"),
 	}
 	return n.run(ctx)
 }

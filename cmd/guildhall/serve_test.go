@@ -411,7 +411,7 @@ func TestSettings(t *testing.T) {
 				t.Errorf("%s as proxies: %v", fine, err)
 			}
 		}
-		if _, err := (Settings{OpsListen: ""}).check(); err == nil || !strings.Contains(err.Error(), "GUILDHALL_OPS_LISTEN: is empty") {
+		if _, err := (Settings{OpsListen: ""}).check(bothRoles); err == nil || !strings.Contains(err.Error(), "GUILDHALL_OPS_LISTEN: is empty") {
 			t.Errorf("an empty variable: %v", err)
 		}
 		call(t, "", "serve").refused(t, 1, "GUILDHALL_DATABASE_URL")

@@ -53,16 +53,16 @@ func (n *node) services(d *db.DB) (s api.Services, err error) {
 // startWorkers starts what works without being asked, on connections of its
 // own: the webhook deliverer, the jobs and the leaderboards' maps. The function it returns wakes the
 // deliverer of this process for a guild.
-func (n *node) startWorkers(ctx context.Context, g *errgroup.Group, share connections) (wake func(guild string), err error) {
-	if !n.worker {
+func (n *node) startWorkers(ctx context.Context, g *errgroup.Group) (wake func(guild string), err error) {
+	if !n.worker() {
 		return func(string) {}, nil
 	}
-	d, err := db.Open(db.Config{URL: n.databaseURL, Writers: share.workWrites, Readers: share.workRead, Name: "guildhall-worker", Distributed: n.DBDistributed == "on"})
+	d, err := db.Open(db.Config{URL: n.databaseURL, Writers: n.share.workWrites, Readers: n.share.workRead, Name: "guildhall-worker", Distributed: n.DBDistributed == "on"})
 	if err != nil {
 		return nil, err
 	}
 	n.metrics.MustRegister(monitor.NewPools("worker", d))
-	queue, err := db.OpenSQL(n.databaseURL, "guildhall-jobs", share.jobs)
+	queue, err := db.OpenSQL(n.databaseURL, "guildhall-jobs", n.share.jobs)
 	if err != nil {
 		return nil, err
 	}

@@ -6,11 +6,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,8 +73,8 @@ func NewDiscord(cfg Config) (*Discord, error) {
 		return nil, errors.New("chat: the bot token is missing")
 	}
 	cfg.URL = cmp.Or(cfg.URL, DefaultURL)
-	if !strings.HasPrefix(cfg.URL, "https://") && !strings.HasPrefix(cfg.URL, "http://") {
-		return nil, fmt.Errorf("chat: %q is no http address", cfg.URL)
+	if u, err := url.Parse(cfg.URL); err != nil || u.Scheme != "https" && u.Scheme != "http" {
+		return nil, errors.New("chat: the URL of the chat platform is no http address")
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	cfg.Budget = cmp.Or(cfg.Budget, 8*time.Second)

@@ -80,6 +80,16 @@ func Open(cfg Config) (*DB, error) {
 	}, nil
 }
 
+// CheckURL returns why no database could be opened by a URL, and connects to none. It
+// repeats nothing of the URL, which may hold a password.
+func CheckURL(url string) error {
+	pool, err := openPool(url, nil, 1, "", false)
+	if err != nil {
+		return err
+	}
+	return pool.Close()
+}
+
 // OpenSQL returns a plain pool of at most n connections, for libraries that
 // bring their own statements. It has no statement or lock timeout.
 func OpenSQL(url, name string, n int) (*sql.DB, error) {

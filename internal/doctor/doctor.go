@@ -55,6 +55,7 @@ type Finding struct {
 type Config struct {
 	DatabaseURL string
 	ListenURL   string // of the same database, past any pooler
+	Distributed bool   // its tables are, by guild
 	Box         *seal.Box
 	RedisURL    string        // empty: every node counts for itself
 	Chat        *chat.Discord // nil: no bot token
@@ -87,7 +88,7 @@ func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
 	if cfg.Now == nil {
 		cfg.Now = time.Now //nolint:forbidigo // it is this node's clock that is examined
 	}
-	d, err := db.Open(db.Config{URL: cfg.DatabaseURL, Writers: 1, Readers: 2, Name: "guildhall-doctor"})
+	d, err := db.Open(db.Config{URL: cfg.DatabaseURL, Writers: 1, Readers: 2, Name: "guildhall-doctor", Distributed: cfg.Distributed})
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func newInstalled(t *testing.T) *installed {
 		return egresstest.Addresses("203.0.114.7")
 	})
 	s := &installed{d, doctor.Config{
-		DatabaseURL: d.URL, ListenURL: d.URL, Box: sealtest.Box(t, 1), Guard: egress.NewGuard(nil, names),
+		DatabaseURL: d.URL, ListenURL: d.URL, Distributed: d.DB.Distributed(), Box: sealtest.Box(t, 1), Guard: egress.NewGuard(nil, names),
 	}}
 	dbtest.AddGuilds(t, s.DB, guild)
 	return s
