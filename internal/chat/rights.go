@@ -14,15 +14,25 @@ import (
 // ErrNotInGuild says that the bot is not a member of a guild.
 var ErrNotInGuild = errors.New("the bot is not in the guild")
 
-// rights are what the bot needs in a guild, in the words of the platform.
+// rights are what the bot needs in a guild, in the words of the platform, and what
+// only guilds need of it that have the channels of closed tickets archived, or
+// deleted. A bot can deny only what it may do itself: so to lock a channel takes all
+// of writing. README.md has the list.
 var rights = []struct {
-	name string
-	bit  discord.Permissions
+	name    string
+	bit     discord.Permissions
+	closing string // empty: every guild
 }{
-	{"View Channels", discord.PermissionViewChannel},
-	{"Send Messages", discord.PermissionSendMessages},
-	{"Read Message History", discord.PermissionReadMessageHistory},
-	{"Add Reactions", discord.PermissionAddReactions},
+	{"View Channels", discord.PermissionViewChannel, ""},
+	{"Send Messages", discord.PermissionSendMessages, ""},
+	{"Send Messages in Threads", discord.PermissionSendMessagesInThreads, ""},
+	{"Read Message History", discord.PermissionReadMessageHistory, ""},
+	{"Add Reactions", discord.PermissionAddReactions, ""},
+	{"Manage Threads", discord.PermissionManageThreads, ""},
+	{"Manage Roles", discord.PermissionManageRoles, "archive"},
+	{"Create Public Threads", discord.PermissionCreatePublicThreads, "archive"},
+	{"Create Private Threads", discord.PermissionCreatePrivateThreads, "archive"},
+	{"Manage Channels", discord.PermissionManageChannels, "delete"},
 }
 
 // Bot asks the platform who the bot is, and thereby whether it takes the token.
@@ -37,9 +47,10 @@ func (d *Discord) Bot(ctx context.Context) (id string, err error) {
 }
 
 // Lacks asks the platform which of the rights that it needs the bot does not
-// have in a guild, by their names. A channel may still take them away, or give
+// have in a guild, by their names; closing is what the guild has done with the channel
+// of a closed ticket: archive or delete. A channel may still take rights away, or give
 // them. It is ErrNotInGuild where the bot is no member.
-func (d *Discord) Lacks(ctx context.Context, guild, bot string) ([]string, error) {
+func (d *Discord) Lacks(ctx context.Context, guild, bot, closing string) ([]string, error) {
 	var about struct {
 		Roles []struct {
 			ID          string `json:"id"`
@@ -69,7 +80,7 @@ func (d *Discord) Lacks(ctx context.Context, guild, bot string) ([]string, error
 	}
 	var lacks []string
 	for _, r := range rights {
-		if !has.Has(r.bit) && !has.Has(discord.PermissionAdministrator) {
+		if (r.closing == "" || r.closing == closing) && !has.Has(r.bit) && !has.Has(discord.PermissionAdministrator) {
 			lacks = append(lacks, r.name)
 		}
 	}

@@ -119,7 +119,12 @@ func (s *installed) certificate(t *testing.T, from, until time.Duration) {
 	}
 }
 
-const allRights = 1<<10 | 1<<11 | 1<<16 | 1<<6
+// What every guild needs of the bot, and those that archive or delete channels.
+const (
+	always   = 1<<6 | 1<<10 | 1<<11 | 1<<16 | 1<<34 | 1<<38
+	toLock   = 1<<28 | 1<<35 | 1<<36
+	toDelete = 1 << 4
+)
 
 // Each check finds what it is there to find, and says so in the one line.
 func TestEachCheckSaysWhatIsWrong(t *testing.T) {
@@ -187,13 +192,24 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 
 		"no bot": {nil, doctor.Platform, doctor.Warn, "stand-in"},
 		"a bot with its rights": {func(t *testing.T, s *installed) {
-			s.platform(t, chattest.Token).Admit(guild, allRights)
+			s.platform(t, chattest.Token).Admit(guild, always|toLock)
 		}, doctor.Platform, doctor.OK, "1 guilds"},
+		"a bot in a guild that deletes channels": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `INSERT INTO guild_settings (guild_id, close_action) VALUES ($1, 'delete')`, guild)
+			s.platform(t, chattest.Token).Admit(guild, always|toDelete)
+		}, doctor.Platform, doctor.OK, "1 guilds"},
+		"a bot that may not delete channels": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `INSERT INTO guild_settings (guild_id, close_action) VALUES ($1, 'delete')`, guild)
+			s.platform(t, chattest.Token).Admit(guild, always|toLock)
+		}, doctor.Platform, doctor.Warn, guild + " (Manage Channels)"},
+		"a bot that may not lock channels": {func(t *testing.T, s *installed) {
+			s.platform(t, chattest.Token).Admit(guild, always)
+		}, doctor.Platform, doctor.Warn, guild + " (Manage Roles, Create Public Threads, Create Private Threads)"},
 		"a bot that administers": {func(t *testing.T, s *installed) {
 			s.platform(t, chattest.Token).Admit(guild, 8)
 		}, doctor.Platform, doctor.OK, "1 guilds"},
 		"a bot without a right": {func(t *testing.T, s *installed) {
-			s.platform(t, chattest.Token).Admit(guild, allRights&^(1<<6))
+			s.platform(t, chattest.Token).Admit(guild, always&^(1<<6)|toLock)
 		}, doctor.Platform, doctor.Warn, guild + " (Add Reactions)"},
 		"a bot that was thrown out": {func(t *testing.T, s *installed) {
 			s.platform(t, chattest.Token)
@@ -389,7 +405,7 @@ func TestARoleThatOnlyReadsIsEnough(t *testing.T) {
 	}
 	u.User = url.UserPassword(role, "p")
 	s.DatabaseURL, s.ListenURL, s.Config.Books = u.String(), u.String(), true
-	s.platform(t, chattest.Token).Admit(guild, allRights)
+	s.platform(t, chattest.Token).Admit(guild, always|toLock)
 	if err := doctor.Examine(t.Context(), s.Config, func(f doctor.Finding) {
 		if f.Status != doctor.OK {
 			t.Errorf("%+v", f)

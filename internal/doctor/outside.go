@@ -90,7 +90,10 @@ func (x *examination) platform(ctx context.Context) Finding {
 			return stop
 		}
 		asked++
-		lacks, err := x.Chat.Lacks(ctx, guild, bot)
+		closing := "archive"
+		// Without a database the check of the database has failed.
+		_ = x.db.Reader().GetContext(ctx, &closing, `SELECT close_action FROM guild_settings WHERE guild_id = $1`, guild)
+		lacks, err := x.Chat.Lacks(ctx, guild, bot, closing)
 		switch {
 		case errors.Is(err, chat.ErrNotInGuild):
 			lacking = append(lacking, guild+" (the bot is not in it)")
