@@ -191,7 +191,7 @@ func (n *node) end(ctx, groupCtx context.Context, g *errgroup.Group) error {
 func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d, vital *db.DB, wake func(guild string), at *addresses) ([]*http.Server, error) {
 	var tokens *auth.Tokens
 	limits, err := ratelimit.New(ratelimit.Config{
-		RedisURL: n.RedisURL, Metrics: n.metrics, Log: n.log, Nodes: func() int { return tokens.Nodes() },
+		RedisURL: n.RedisURL, Metrics: n.metrics, Log: n.log, Traced: n.tracer != nil, Nodes: func() int { return tokens.Nodes() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("GUILDHALL_REDIS_URL: %w", err)

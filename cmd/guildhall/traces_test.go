@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/alicebob/miniredis/v2"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -123,6 +124,7 @@ func serveTraced(t *testing.T) *traced {
 		"--database-url", url, "-").ok(t)
 	s.serving = serve(t, url, "GUILDHALL_WEBHOOK_ALLOW=127.0.0.0/8",
 		"GUILDHALL_DISCORD_TOKEN="+chattest.Token, "GUILDHALL_DISCORD_URL="+platform.URL,
+		"GUILDHALL_REDIS_URL=redis://"+miniredis.RunT(t).Addr(),
 		"OTEL_EXPORTER_OTLP_ENDPOINT="+s.traces.URL, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_SERVICE_NAME=the-service")
 	var made struct{ Data struct{ ID, Secret string } }
 	body := s.post(t, "/webhooks", `{"url":"`+receiver.URL+`","events":["ticket.message"]}`, 201, "")
@@ -156,7 +158,7 @@ func (s *traced) post(t *testing.T, path, body string, status int, traceparent s
 }
 
 // A write that posts a message and tells a receiver: its request, each of its
-// statements, the call of the platform and, when the request is over, the delivery.
+// statements, its calls of Redis and the platform and, when it is over, the delivery.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	s := serveTraced(t)
@@ -181,7 +183,7 @@ func TestTraces(t *testing.T) {
 	parts := s.within(request)
 	for _, name := range []string{
 		"BEGIN", "COMMIT", "INSERT idempotency_keys", "INSERT chat_intents", "INSERT ticket_messages",
-		"POST /channels/{channel.id}/messages",
+		"POST /channels/{channel.id}/messages", "EVALSHA",
 	} {
 		if !slices.Contains(parts, name) {
 			t.Errorf("%s is no part of the request, which has %q", name, parts)
@@ -232,6 +234,7 @@ func (s *traced) holdNothingSecret(t *testing.T) {
 	for what, text := range map[string]string{
 		"a token": s.token, "a signing secret": "whsec_", "the bot's token": chattest.Token, "a message": "a private word",
 		"a path": "the-ticket", "a key": "key:/tickets", "a receiver's address": "http://127.0.0.1",
+		"a bucket": "guildhall:rate:",
 	} {
 		if strings.Contains(sent, text) {
 			t.Errorf("the traces hold %s", what)

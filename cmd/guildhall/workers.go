@@ -33,7 +33,7 @@ func (n *node) platform() (chat.Platform, error) {
 		n.log.Warn("no GUILDHALL_DISCORD_TOKEN: the chat platform is a local stand-in that accepts every call and logs it")
 		return chat.NewStandIn(n.log), nil
 	}
-	refusals, err := ratelimit.NewWindows(ratelimit.Config{RedisURL: n.RedisURL, Log: n.log}, chat.RefusalWindow)
+	refusals, err := ratelimit.NewWindows(ratelimit.Config{RedisURL: n.RedisURL, Log: n.log, Traced: n.tracer != nil}, chat.RefusalWindow)
 	if err != nil {
 		return nil, err
 	}

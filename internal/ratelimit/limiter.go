@@ -28,6 +28,8 @@ type Config struct {
 	Log *slog.Logger
 	// Metrics receives the limiter's counters; nil leaves them out.
 	Metrics prometheus.Registerer
+	// Traced makes each call of Redis a span, within what asked for it.
+	Traced bool
 }
 
 // DefaultBudget is several times what a healthy store needs, so that a pause of
@@ -62,6 +64,9 @@ func New(cfg Config) (*Limiter, error) {
 	if cfg.RedisURL != "" {
 		if l.shared, err = newShared(cfg.RedisURL, cfg.Budget, cfg.Log); err != nil {
 			return nil, err
+		}
+		if cfg.Traced {
+			l.shared.client.AddHook(spans{})
 		}
 	}
 	if l.met, err = newMetrics(cfg.Metrics, l); err != nil {

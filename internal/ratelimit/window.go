@@ -57,7 +57,7 @@ type counts [slots + 1]struct {
 }
 
 // NewWindows returns counters over the given window. Of cfg it takes RedisURL,
-// Budget and Log.
+// Budget, Log and Traced.
 func NewWindows(cfg Config, window time.Duration) (*Windows, error) {
 	if window < slots*time.Millisecond {
 		return nil, errors.New("ratelimit: the window is too short")
@@ -70,7 +70,7 @@ func NewWindows(cfg Config, window time.Duration) (*Windows, error) {
 	if cfg.RedisURL == "" {
 		return w, nil
 	}
-	limiter, err := New(Config{RedisURL: cfg.RedisURL, Budget: cfg.Budget, Log: cfg.Log})
+	limiter, err := New(Config{RedisURL: cfg.RedisURL, Budget: cfg.Budget, Log: cfg.Log, Traced: cfg.Traced})
 	if err != nil {
 		return nil, err
 	}
