@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +70,7 @@ func TestOverloadIsRefusedInTheRightForm(t *testing.T) {
 	})
 }
 
+// RELIABILITY.md, Neighbours.
 func TestWebhooksGoOnWhateverReceiversDo(t *testing.T) {
 	t.Parallel()
 	drilled(t, func(p place, r *report) error {
@@ -89,6 +92,7 @@ func TestARecoveryEndsAtItsInstant(t *testing.T) {
 	drilled(t, func(p place, r *report) error { return recovered(t.Context(), p, r, 20) })
 }
 
+// RELIABILITY.md, Writes and Tokens and Events.
 func TestAFailoverLosesNothing(t *testing.T) {
 	t.Parallel()
 	drilled(t, func(p place, r *report) error { return failover(t.Context(), p, r, time.Second) })
@@ -118,6 +122,7 @@ func TestALostWorkerIsTheAffairOfItsGuilds(t *testing.T) {
 	})
 }
 
+// RELIABILITY.md, Operation.
 func TestAPoolerMayStandBetween(t *testing.T) {
 	t.Parallel()
 	testutil.Program(t, "pgbouncer")
@@ -140,6 +145,30 @@ func TestTheDrillsAreNamed(t *testing.T) {
 		if _, err := find(names); err == nil || !strings.Contains(err.Error(), "neighbour") {
 			t.Errorf("%v: %v, want an error that lists the drills", names, err)
 		}
+	}
+}
+
+// A drill proves a promise, and stands beside the tests that do; the costs are
+// figures, which promise nothing.
+func TestTheDrillsStandInTheListOfPromises(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../RELIABILITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told, want []string
+	for _, m := range regexp.MustCompile("`make drill NAME=([a-z]+)`").FindAllSubmatch(text, -1) {
+		told = append(told, string(m[1]))
+	}
+	for _, d := range drills {
+		if d.name != "costs" {
+			want = append(want, d.name)
+		}
+	}
+	slices.Sort(told)
+	slices.Sort(want)
+	if told = slices.Compact(told); !slices.Equal(told, want) {
+		t.Errorf("RELIABILITY.md names the drills %q, there are %q", told, want)
 	}
 }
 
