@@ -1,0 +1,60 @@
+package gen_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// On CI a test that lacks a program fails. So wherever all tests are run, the
+// programs that .ci/run installs for them are installed before.
+func TestWorkflowsInstallWhatTheTestsUse(t *testing.T) {
+	t.Parallel()
+	run, err := os.ReadFile("../.ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := regexp.MustCompile(`for tool in ([a-z ]+);`).FindSubmatch(run)
+	if tools == nil {
+		t.Fatal(".ci/run installs nothing")
+	}
+	install := ".ci/tools " + string(tools[1])
+	files, err := filepath.Glob("../.github/workflows/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var workflow struct {
+			Jobs map[string]struct{ Steps []struct{ Run string } }
+		}
+		if err := yaml.Unmarshal(text, &workflow); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for name, job := range workflow.Jobs {
+			installed := false
+			for _, step := range job.Steps {
+				switch command := strings.TrimSpace(step.Run); command {
+				case install:
+					installed = true
+				case "make test", "make check":
+					found++
+					if !installed {
+						t.Errorf("%s: the job %s runs %s without %s before", file, name, command, install)
+					}
+				}
+			}
+		}
+	}
+	if found < 2 {
+		t.Errorf("%d jobs run all tests, want those of changes and of releases", found)
+	}
+}
