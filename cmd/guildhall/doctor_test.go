@@ -88,7 +88,8 @@ func TestDoctor(t *testing.T) {
 	} {
 		r := call(t, "", append([]string{"doctor", "--json", "--database-url", url, "--secret-key", someKey(t)}, tt.args...)...)
 		all := read(r)
-		if f := all.Findings[0]; f.Check != "settings" || f.Status != tt.status || !strings.Contains(f.Message, tt.text) || strings.Contains(r.out, "hunter2") {
+		f := all.Findings[0]
+		if f.Check != "settings" || f.Status != tt.status || !strings.Contains(f.Message, tt.text) || strings.Contains(r.out, "hunter2") {
 			t.Errorf("%v: %s", tt.args, r.out)
 		}
 		if tt.status == "fail" {
