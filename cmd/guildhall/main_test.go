@@ -227,7 +227,7 @@ func TestUsage(t *testing.T) {
 		dir := t.TempDir()
 		for _, line := range []string{
 			"migrate", "token list --guild 1", "token revoke x", "token create --guild 1 --name x --all-scopes",
-			"doctor", "webhook list --guild 1", "webhook remove x", "import -", "export --guild 1",
+			"webhook list --guild 1", "webhook remove x", "import -", "export --guild 1",
 		} {
 			call(t, "", append(strings.Fields(line), "--dir", dir)...).refused(t, 1, "GUILDHALL_DATABASE_URL")
 		}
