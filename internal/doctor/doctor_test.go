@@ -11,6 +11,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/big"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -157,6 +158,19 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		"a clock that is far off": {func(_ *testing.T, s *installed) {
 			s.Now = func() time.Time { return time.Now().Add(-65 * time.Second) }
 		}, doctor.Clock, doctor.Fail, "-1m"},
+
+		"a clock beside a server that is gone": {func(t *testing.T, s *installed) {
+			gone, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // nobody waits for it
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { gone.Close() })
+			u, err := url.Parse(s.DatabaseURL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.DatabaseURL = strings.Replace(s.DatabaseURL, u.Host, gone.Addr().String()+","+u.Host, 1) + "&target_session_attrs=read-write"
+		}, doctor.Clock, doctor.OK, "clock is 0s|clock is 100ms|clock is -100ms|clock is 200ms|clock is -200ms"},
 
 		"nothing sealed": {nil, doctor.SecretKey, doctor.OK, "nothing is sealed yet"},
 		"the key": {
