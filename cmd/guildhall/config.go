@@ -103,7 +103,9 @@ func (s Settings) check(r roles) (checked, error) {
 	found.about("GUILDHALL_DB_CONNECTIONS", err)
 	c.PublicURL, err = publicURL(s.PublicURL)
 	found.about("GUILDHALL_PUBLIC_URL", err)
-	found.about("GUILDHALL_REDIS_URL", location(s.RedisURL, "redis", "rediss", "unix"))
+	if s.RedisURL != "" {
+		found.about("GUILDHALL_REDIS_URL", ratelimit.CheckURL(s.RedisURL))
+	}
 	found.about("GUILDHALL_DISCORD_URL", location(s.DiscordURL, "http", "https"))
 	found.about("GUILDHALL_DISCORD_AUTHORIZE_URL", location(s.AuthorizeURL, "http", "https"))
 	if s.DashboardURL != "" {

@@ -117,6 +117,9 @@ func (c *doctorCommand) settings(ctx context.Context) (f found, settings checked
 	if err = db.CheckURL(f.DatabaseURL); err != nil {
 		return f, settings, "", fmt.Errorf("GUILDHALL_DATABASE_URL: %w", err)
 	}
+	if err = db.CheckURL(cmp.Or(c.ListenURL, f.DatabaseURL)); err != nil {
+		return f, settings, "", fmt.Errorf("GUILDHALL_LISTEN_URL: %w", err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
 	defer cancel()
 	if schema, err := db.CheckSchema(ctx, f.DatabaseURL); err == nil {

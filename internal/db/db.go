@@ -128,7 +128,7 @@ func withParams(raw string, params map[string]string) (string, error) {
 	u, err := url.Parse(raw)
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
 		// The parse error would repeat the URL, which may hold a password.
-		return "", errors.New("the database URL must have the form postgres://user:password@host:port/database?sslmode=…")
+		return "", errors.New("the database URL must have the form postgres://user@host:port/database?sslmode=…, with :password after the user")
 	}
 	q := u.Query()
 	// Of two hosts the driver takes the one that sorts last, and it does not know

@@ -292,8 +292,13 @@ func TestTheOldestDueDeliveryIsOneThatCouldBeSent(t *testing.T) {
 		arrange []string
 		waits   bool
 	}{
-		"nobody has taken it":                 {nil, true},
-		"nobody has taken it of any":          {[]string{`DELETE FROM webhook_schedule`}, true},
+		"nobody has taken it":                      {nil, true},
+		"nobody has taken it of any":               {[]string{`DELETE FROM webhook_schedule`}, true},
+		"untaken, and another's retry comes later": {[]string{`UPDATE webhook_schedule SET next_due = now() + interval '1 hour'`}, true},
+		"who had it in hand is dead": {[]string{
+			queued, `UPDATE webhook_deliveries SET lease_until = now() - interval '2 minutes'`,
+			`UPDATE webhook_schedule SET failing_since = now()`,
+		}, true},
 		"its retry is due":                    {[]string{queued, due}, true},
 		"it is urgent, its endpoint disabled": {[]string{queued, due, `UPDATE webhook_schedule SET disposition = 'hold', urgent = true`}, true},
 		"it is urgent, its endpoint blocked": {[]string{
@@ -310,7 +315,7 @@ func TestTheOldestDueDeliveryIsOneThatCouldBeSent(t *testing.T) {
 		"its endpoint asked to be left":    {[]string{queued, due, `UPDATE webhook_schedule SET quiet_until = now() + interval '1 hour'`}, false},
 		"it asked, and it waits":           {[]string{`UPDATE webhook_schedule SET quiet_until = now() + interval '1 hour'`}, false},
 		"it asked until now":               {[]string{queued, due, `UPDATE webhook_schedule SET quiet_until = now()`}, false},
-		"it was taken":                     {[]string{queued}, false},
+		"it was taken":                     {[]string{queued, `UPDATE webhook_deliveries SET lease_until = now() + interval '9 s'`}, false},
 	} {
 		t.Run(about, func(t *testing.T) {
 			t.Parallel()

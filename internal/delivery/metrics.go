@@ -69,7 +69,7 @@ func newMetrics(reg prometheus.Registerer, l *limiter) *metrics {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, 1, 5},
 		}, []string{"kind"}),
 		oldest: made.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: ns, Subsystem: sub, Name: "oldest_delivery_seconds", Help: "How long the oldest delivery of a state has been due; of the state due, since somebody looked at its endpoint.",
+			Namespace: ns, Subsystem: sub, Name: "oldest_delivery_seconds", Help: "How long the oldest delivery of a state has been due; of those due now, since a worker looked at its endpoint.",
 		}, []string{"state"}),
 		waiting: made.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: ns, Subsystem: sub, Name: "deliveries_waiting", Help: "Deliveries not settled, by state.",
@@ -204,16 +204,17 @@ const dueLimit = 1000
 
 // OldestDue returns how long the oldest delivery has been due that nobody has
 // looked at since, though nothing keeps it back: it is urgent, or its endpoint did
-// not fail last and has not asked to be left alone. It is zero where there is none, and a
-// second or two while workers keep up, however slow receivers are. What it reads is
-// bounded, but on a coordinator, where it grows with the deliveries nobody has taken.
+// not fail last and has not asked to be left alone, or who had it in hand is dead. It
+// is zero where there is none, and a second or two while workers keep up, however slow
+// receivers are. What it reads is bounded, but on a coordinator, where it grows with
+// the deliveries nobody has taken.
 func OldestDue(ctx context.Context, d *db.DB) (time.Duration, error) {
 	return oldestDue(ctx, d.Reader(), d.Distributed(), nil)
 }
 
 func oldestDue(ctx context.Context, q db.Querier, distributed bool, now *time.Time) (time.Duration, error) {
 	// A claim that leaves something of an endpoint makes it due anew. So what is fresh
-	// has been passed over only where the endpoint is not due.
+	// has been passed over only where the endpoint is not due now.
 	fresh, args := withFresh+`
 		SELECT coalesce(extract(epoch FROM coalesce($4::timestamptz, now()) - min(w.due_at)), 0)::float8
 		FROM fresh f
@@ -227,7 +228,8 @@ func oldestDue(ctx context.Context, q db.Querier, distributed bool, now *time.Ti
 			SELECT w.due_at
 			FROM webhook_deliveries w
 			WHERE w.state = 'pending' AND w.fresh AND w.guild_id = f.guild_id AND w.endpoint_id = f.endpoint_id
-			  AND s.next_due IS NULL AND coalesce(s.lane, 1) < 2 AND coalesce(s.not_before, '-infinity') <= coalesce($4::timestamptz, now())
+			  AND coalesce(s.next_due, 'infinity') > coalesce($4::timestamptz, now())
+			  AND coalesce(s.lane, 1) < 2 AND coalesce(s.not_before, '-infinity') <= coalesce($4::timestamptz, now())
 			ORDER BY w.due_at, w.id
 			LIMIT 1
 		) w`, []any{"", "", dueLimit, now}
@@ -237,31 +239,29 @@ func oldestDue(ctx context.Context, q db.Querier, distributed bool, now *time.Ti
 		FROM webhook_deliveries w
 		JOIN webhook_schedule s ON s.guild_id = w.guild_id AND s.endpoint_id = w.endpoint_id
 		WHERE w.state = 'pending' AND w.fresh
-		  AND s.next_due IS NULL AND s.lane < 2 AND coalesce(s.not_before, '-infinity') <= coalesce($1::timestamptz, now())`, []any{now}
+		  AND coalesce(s.next_due, 'infinity') > coalesce($1::timestamptz, now())
+		  AND s.lane < 2 AND coalesce(s.not_before, '-infinity') <= coalesce($1::timestamptz, now())`, []any{now}
 	}
 	passed, err := db.Get[float64](ctx, q, fresh, args...)
 	if err != nil {
 		return 0, fmt.Errorf("find the oldest delivery that nobody has taken: %w", err)
 	}
 	queued, err := db.Get[float64](ctx, q, `
-		SELECT coalesce(extract(epoch FROM coalesce($1::timestamptz, now()) - min(greatest(s.next_due, s.not_before))), 0)::float8
-		FROM (
-			(
-				SELECT next_due, NULL::timestamptz AS not_before
-				FROM webhook_schedule
-				WHERE lane = 0 AND next_due <= coalesce($1::timestamptz, now())
-				ORDER BY next_due
-				LIMIT 1
-			)
-			UNION ALL
-			(
-				SELECT next_due, not_before
-				FROM webhook_schedule
-				WHERE lane = 1 AND next_due <= coalesce($1::timestamptz, now()) AND coalesce(not_before, '-infinity') <= coalesce($1::timestamptz, now())
-				ORDER BY next_due
-				LIMIT $2
-			)
-		) s`, now, dueLimit)
+		SELECT coalesce(extract(epoch FROM coalesce($1::timestamptz, now()) - least(
+		           (SELECT min(next_due) FROM webhook_schedule WHERE lane = 0 AND next_due <= coalesce($1::timestamptz, now())),
+		           (
+		               SELECT min(greatest(next_due, not_before))
+		               FROM (
+		                   SELECT next_due, not_before
+		                   FROM webhook_schedule
+		                   WHERE lane = 1 AND next_due <= coalesce($1::timestamptz, now())
+		                     AND coalesce(not_before, '-infinity') <= coalesce($1::timestamptz, now())
+		                   ORDER BY next_due
+		                   LIMIT $2
+		               ) s
+		           ),
+		           (SELECT min(lease_until) FROM webhook_deliveries WHERE state = 'pending' AND lease_until <= coalesce($1::timestamptz, now()))
+		       )), 0)::float8`, now, dueLimit)
 	if err != nil {
 		return 0, fmt.Errorf("find the endpoint that has been due for longest: %w", err)
 	}

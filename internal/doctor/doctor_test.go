@@ -160,7 +160,7 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		}, doctor.Clock, doctor.Fail, "-1m"},
 
 		"a clock beside a server that is gone": {func(t *testing.T, s *installed) {
-			gone, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // nobody waits for it
+			gone, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
 			}

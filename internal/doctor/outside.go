@@ -91,8 +91,10 @@ func (x *examination) platform(ctx context.Context) Finding {
 		}
 		asked++
 		closing := "archive"
-		// Without a database the check of the database has failed.
-		_ = x.db.Reader().GetContext(ctx, &closing, `SELECT close_action FROM guild_settings WHERE guild_id = $1`, guild)
+		err := x.db.Reader().GetContext(ctx, &closing, `SELECT close_action FROM guild_settings WHERE guild_id = $1`, guild)
+		if err != nil && !db.Missing(err) {
+			return fmt.Errorf("read the settings of guild %s: %w", guild, err)
+		}
 		lacks, err := x.Chat.Lacks(ctx, guild, bot, closing)
 		switch {
 		case errors.Is(err, chat.ErrNotInGuild):

@@ -67,12 +67,26 @@ type shared struct {
 	retryAt  atomic.Int64 // nanoseconds since started; 0 while Redis answers
 }
 
-func newShared(url string, budget time.Duration, log *slog.Logger) (*shared, error) {
-	quiet()
+// CheckURL returns why no Redis could be found by a URL, and connects to none.
+func CheckURL(url string) error {
+	_, err := parseURL(url)
+	return err
+}
+
+func parseURL(url string) (*redis.Options, error) {
 	opt, err := redis.ParseURL(url)
 	if err != nil {
 		// The parse error would repeat the URL, which may hold a password.
-		return nil, errors.New("ratelimit: the Redis URL must have the form redis://[user:password@]host:port[/number] or rediss://…")
+		return nil, errors.New("the Redis URL must have the form redis://host:port[/number], rediss://… or unix://…, with user:password@ before the host")
+	}
+	return opt, nil
+}
+
+func newShared(url string, budget time.Duration, log *slog.Logger) (*shared, error) {
+	quiet()
+	opt, err := parseURL(url)
+	if err != nil {
+		return nil, fmt.Errorf("ratelimit: %w", err)
 	}
 	opt.ContextTimeoutEnabled = true
 	opt.MaxRetries = -1
