@@ -30,6 +30,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"guildhall/internal/fault"
 )
 
 const (
@@ -47,6 +49,7 @@ const (
 const (
 	endpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	tracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+	attributes     = "OTEL_RESOURCE_ATTRIBUTES" // what else spans say of this process
 )
 
 // Wanted reports whether the environment asks for traces.
@@ -70,7 +73,8 @@ func Check() error {
 	}
 	switch cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")) {
 	case "", "http/protobuf", "http/json":
-		return nil
+		_, err := describe(context.Background()) //nolint:forbidigo // it reads variables, and waits for nothing
+		return err
 	}
 	return errors.New("OTEL_EXPORTER_OTLP_PROTOCOL: traces are sent by http/protobuf or http/json, which collectors take on port 4318")
 }
@@ -96,15 +100,20 @@ func New(ctx context.Context, version string, log *slog.Logger) (*Tracer, error)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", endpoint, err)
 	}
-	// What the environment says of the service comes last and wins.
-	about, err := resource.New(ctx,
+	about, err := describe(ctx,
 		resource.WithAttributes(attribute.String("service.name", scope), attribute.String("service.version", version)),
-		resource.WithHost(), resource.WithTelemetrySDK(), resource.WithFromEnv())
+		resource.WithHost(), resource.WithTelemetrySDK())
 	if err != nil {
-		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+		return nil, err
 	}
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
 	return &Tracer{tracer: provider.Tracer(scope), provider: provider}, nil
+}
+
+// describe says what sends the spans. The environment's word comes last and wins.
+func describe(ctx context.Context, options ...resource.Option) (*resource.Resource, error) {
+	about, err := resource.New(ctx, append(options, resource.WithFromEnv())...)
+	return about, fault.Wrap(err, attributes)
 }
 
 // complaints passes on what goes wrong with the export, now and then.

@@ -179,8 +179,12 @@ func TestSettings(t *testing.T) { //nolint:paralleltest // it sets the environme
 			env: map[string]string{endpoint: "http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, wanted: true,
 			refuse: "OTEL_EXPORTER_OTLP_PROTOCOL",
 		},
+		{env: map[string]string{endpoint: "http://collector:4318", attributes: "team=blue"}, wanted: true},
+		{env: map[string]string{endpoint: "http://collector:4318", attributes: "blue"}, wanted: true, refuse: attributes},
 	} {
-		for _, name := range []string{endpoint, tracesEndpoint, "OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
+		for _, name := range []string{
+			endpoint, tracesEndpoint, attributes, "OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_PROTOCOL",
+		} {
 			t.Setenv(name, c.env[name])
 		}
 		err := Check()
