@@ -26,7 +26,7 @@ import (
 // Settings is what a running server can be told. Flags and environment
 // variables are the same settings; README.md's table is checked against this.
 type Settings struct {
-	Env            string   `env:"GUILDHALL_ENV" enum:"live,test" default:"${default_env}" help:"The environment that tokens are made for and accepted in: live or test."`
+	Env            string   `env:"GUILDHALL_ENV" default:"${default_env}" help:"The environment that tokens are made for and accepted in: live or test."`
 	HTTPSListen    string   `name:"https-listen" env:"GUILDHALL_HTTPS_LISTEN" help:"Address for HTTPS. The default is :8443 when a certificate is set." placeholder:"ADDRESS"`
 	TLSCert        string   `name:"tls-cert" env:"GUILDHALL_TLS_CERT" help:"Certificate file (PEM, with its chain). A renewed file is picked up within a minute." placeholder:"FILE"`
 	TLSKey         string   `name:"tls-key" env:"GUILDHALL_TLS_KEY" help:"The certificate's private key (PEM)." placeholder:"FILE"`
@@ -34,9 +34,9 @@ type Settings struct {
 	TrustedProxies []string `env:"GUILDHALL_TRUSTED_PROXIES" sep:"none" help:"CIDRs whose X-Forwarded-Proto and X-Forwarded-For are believed." placeholder:"CIDR"`
 	OpsListen      string   `env:"GUILDHALL_OPS_LISTEN" default:"127.0.0.1:9090" help:"Address for /livez, /readyz and /metrics, which need no token. off closes it."`
 	OpsHosts       []string `env:"GUILDHALL_OPS_HOSTS" sep:"none" help:"Names under which that listener answers, besides addresses and localhost." placeholder:"NAME"`
-	Pprof          string   `env:"GUILDHALL_PPROF" enum:"on,off," default:"" help:"on or off: profiles under /debug/pprof/ of that listener. The default is on if it is on a loopback address."`
-	DBConnections  int      `name:"db-connections" env:"GUILDHALL_DB_CONNECTIONS" default:"29" help:"All connections to Postgres of this process, divided inside."`
-	DBDistributed  string   `name:"db-distributed" env:"GUILDHALL_DB_DISTRIBUTED" enum:"on,off," default:"" help:"on: each statement names one guild. The default is on where the database's tables are distributed by guild."`
+	Pprof          string   `env:"GUILDHALL_PPROF" help:"on or off: profiles under /debug/pprof/ of that listener. The default is on if it is on a loopback address."`
+	DBConnections  string   `name:"db-connections" env:"GUILDHALL_DB_CONNECTIONS" default:"29" help:"All connections to Postgres of this process, divided inside."`
+	DBDistributed  string   `name:"db-distributed" env:"GUILDHALL_DB_DISTRIBUTED" help:"on: each statement names one guild. The default is on where the database's tables are distributed by guild."`
 	PublicURL      string   `name:"public-url" env:"GUILDHALL_PUBLIC_URL" help:"Base URL that the served documents name, as in https://api.example.com. Without it they name none." placeholder:"URL"`
 	RateRead       string   `env:"GUILDHALL_RATE_READ" default:"600/1m" help:"Reads per token, or off."`
 	RateWrite      string   `env:"GUILDHALL_RATE_WRITE" default:"120/1m" help:"Writes per token, or off."`
@@ -53,18 +53,32 @@ type Settings struct {
 	WebhookCA      string   `name:"webhook-ca" env:"GUILDHALL_WEBHOOK_CA" help:"File of further CA certificates for webhook receivers." placeholder:"FILE"`
 	WebhookRetries string   `env:"GUILDHALL_WEBHOOK_RETRIES" help:"Delays between delivery attempts, comma separated. The default is 5s,30s,2m,10m,30m,1h,2h,4h,8h,12h,20h,24h." placeholder:"DELAYS"`
 	Log            string   `env:"GUILDHALL_LOG" default:"${default_log}" help:"Level (debug, info, warn, error) and format (json, text) of the log."`
-	CheckAnswers   string   `env:"GUILDHALL_CHECK_ANSWERS" enum:"off,log" default:"off" help:"log: hold every answer against the contract and log an error where they disagree. For staging: it costs a copy of each answer."`
+	CheckAnswers   string   `env:"GUILDHALL_CHECK_ANSWERS" default:"off" help:"log: hold every answer against the contract and log an error where they disagree. For staging: it costs a copy of each answer."`
 }
 
 // roles is what a process does.
 type roles struct {
-	Roles []string `env:"GUILDHALL_ROLES" enum:"api,worker" default:"api,worker" help:"What this process does: api, worker, or both."`
+	Roles []string `env:"GUILDHALL_ROLES" default:"api,worker" help:"What this process does: api, worker, or both."`
 }
 
 var bothRoles = roles{[]string{"api", "worker"}}
 
 func (r roles) api() bool    { return slices.Contains(r.Roles, "api") }
 func (r roles) worker() bool { return slices.Contains(r.Roles, "worker") }
+
+// valid refuses roles that there are not, and none at all: such a node would run and
+// do nothing.
+func (r roles) valid() error {
+	if len(r.Roles) == 0 {
+		return usageError{errors.New("is empty: write api, worker, or both")}
+	}
+	for _, role := range r.Roles {
+		if err := oneOf(role, "api", "worker"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // checked is Settings in the types of those who use them.
 type checked struct {
@@ -88,6 +102,11 @@ func (s Settings) check(r roles) (checked, error) {
 	c := checked{Settings: s, roles: r}
 	var found problems
 	var err error
+	found.about("GUILDHALL_ENV", oneOf(s.Env, "live", "test"))
+	found.about("GUILDHALL_ROLES", r.valid())
+	found.about("GUILDHALL_PPROF", oneOf(s.Pprof, "on", "off", ""))
+	found.about("GUILDHALL_DB_DISTRIBUTED", oneOf(s.DBDistributed, "on", "off", ""))
+	found.about("GUILDHALL_CHECK_ANSWERS", oneOf(s.CheckAnswers, "off", "log"))
 	c.checkListeners(&found)
 	c.opsHosts, err = hostNames(s.OpsHosts)
 	found.about("GUILDHALL_OPS_HOSTS", err)
@@ -99,7 +118,7 @@ func (s Settings) check(r roles) (checked, error) {
 	found.about("GUILDHALL_RATE_WRITE", err)
 	c.quotas.Login, err = ratelimit.ParseQuota(s.RateLogin)
 	found.about("GUILDHALL_RATE_LOGIN", err)
-	c.share, err = divide(s.DBConnections, r)
+	c.share, err = parseConnections(s.DBConnections, r)
 	found.about("GUILDHALL_DB_CONNECTIONS", err)
 	c.PublicURL, err = publicURL(s.PublicURL)
 	found.about("GUILDHALL_PUBLIC_URL", err)
@@ -242,6 +261,14 @@ func hostNames(lists []string) (map[string]bool, error) {
 		names[strings.ToLower(strings.TrimSuffix(name, "."))] = true
 	}
 	return names, nil
+}
+
+// oneOf refuses what is none of the choices.
+func oneOf(s string, choices ...string) error {
+	if slices.Contains(choices, s) {
+		return nil
+	}
+	return usageError{fmt.Errorf("is %q: write %s", s, strings.TrimSuffix(strings.Join(choices, " or "), " or "))}
 }
 
 // address checks a place to listen on; empty is none.

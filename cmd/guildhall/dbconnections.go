@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // connections is how many connections to Postgres a node uses for what. One
 // more serves readiness and what has to be written whatever the load is, and in
@@ -16,6 +19,15 @@ type connections struct {
 type share struct {
 	n      *int
 	weight int
+}
+
+// parseConnections divides what the setting says.
+func parseConnections(setting string, r roles) (connections, error) {
+	total, err := strconv.Atoi(setting)
+	if err != nil {
+		return connections{}, usageError{fmt.Errorf("is %q: write a number", setting)}
+	}
+	return divide(total, r)
 }
 
 // divide divides all connections of a node. Each kind gets at least one; beyond

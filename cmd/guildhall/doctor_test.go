@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -85,6 +86,12 @@ func TestDoctor(t *testing.T) {
 		{[]string{"--redis-url", "redis://u:hunter2@127.0.0.1:1/x"}, "fail", "GUILDHALL_REDIS_URL"},
 		{[]string{"--db-connections", "7"}, "fail", "GUILDHALL_DB_CONNECTIONS"},
 		{[]string{"--db-connections", "5", "--roles", "worker"}, "ok", ""},
+		{[]string{"--db-connections", "many"}, "fail", "GUILDHALL_DB_CONNECTIONS"},
+		{[]string{"--env", "prod"}, "fail", "GUILDHALL_ENV"},
+		{[]string{"--roles", "api,cook"}, "fail", "GUILDHALL_ROLES"},
+		{[]string{"--pprof", "maybe"}, "fail", "GUILDHALL_PPROF"},
+		{[]string{"--check-answers", "maybe"}, "fail", "GUILDHALL_CHECK_ANSWERS"},
+		{[]string{"--db-distributed", "maybe"}, "fail", "GUILDHALL_DB_DISTRIBUTED"},
 		{[]string{"--db-distributed", distributed}, status, "GUILDHALL_DB_DISTRIBUTED"},
 		{[]string{"--discord-token", "x", "--discord-url", "HTTP://127.0.0.1:1"}, "ok", ""},
 	} {
@@ -106,4 +113,20 @@ func TestDoctor(t *testing.T) {
 		t.Error(r.out)
 	}
 	examine("--no-such-flag").refused(t, 2, "no-such-flag")
+}
+
+// No value of any setting keeps doctor from its findings.
+func TestDoctorTakesAnyValueOfASetting(t *testing.T) {
+	t.Parallel()
+	for _, settings := range []reflect.Type{reflect.TypeFor[Settings](), reflect.TypeFor[roles]()} {
+		for field := range settings.NumField() {
+			flag := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(settings.Field(field).Tag.Get("env"), "GUILDHALL_")), "_", "-")
+			r := call(t, "", "doctor", "--json", "--database-url", "postgres://127.0.0.1:1/d?sslmode=disable", "--secret-key", someKey(t),
+				"--discord-url", "http://127.0.0.1:1", "--"+flag, "?")
+			var all examined
+			if err := json.Unmarshal([]byte(r.out), &all); err != nil || r.code != 1 || all.Findings[0].Check != "settings" {
+				t.Errorf("--%s: exit code %d, %v: %s%s", flag, r.code, err, r.out, r.err)
+			}
+		}
+	}
 }

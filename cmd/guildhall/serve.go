@@ -22,11 +22,11 @@ type serveCommand struct {
 
 // Run serves until the process is told to stop.
 func (c *serveCommand) Run(ctx context.Context, io streams) error {
-	if c.DatabaseURL == "" {
-		return errors.New("GUILDHALL_DATABASE_URL: the database's URL is needed, as in postgres://user@host:5432/guildhall?sslmode=require, with :password after the user")
-	}
 	withoutKey := c.withoutKey()
 	settings, err := c.check(c.roles)
+	if c.DatabaseURL == "" {
+		err = errors.Join(errors.New("GUILDHALL_DATABASE_URL: the database's URL is needed, as in postgres://user@host:5432/guildhall?sslmode=require, with :password after the user"), err)
+	}
 	if err != nil {
 		return err
 	}

@@ -414,6 +414,9 @@ func TestSettings(t *testing.T) {
 		if _, err := (Settings{OpsListen: ""}).check(bothRoles); err == nil || !strings.Contains(err.Error(), "GUILDHALL_OPS_LISTEN: is empty") {
 			t.Errorf("an empty variable: %v", err)
 		}
+		if _, err := (Settings{}).check(roles{}); err == nil || !strings.Contains(err.Error(), "GUILDHALL_ROLES: is empty") {
+			t.Errorf("a node in no role: %v", err)
+		}
 		call(t, "", "serve").refused(t, 1, "GUILDHALL_DATABASE_URL")
 		call(t, "", "serve", "--env", "prod").refused(t, 2, "live")
 	})
