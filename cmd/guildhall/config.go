@@ -14,6 +14,7 @@ import (
 	"guildhall/internal/api"
 	"guildhall/internal/auth"
 	"guildhall/internal/dashboard"
+	"guildhall/internal/db"
 	"guildhall/internal/delivery"
 	"guildhall/internal/egress"
 	"guildhall/internal/fault"
@@ -187,6 +188,15 @@ func (c *checked) checkListeners(found *problems) {
 	default:
 		found.about("GUILDHALL_OPS_LISTEN", address(c.OpsListen))
 	}
+}
+
+// directLine refuses a URL over which no node that hears notifications could; empty is
+// the database's.
+func (c checked) directLine(listenURL string) error {
+	if listenURL == "" || !c.api() {
+		return nil
+	}
+	return fault.Wrap(db.CheckURL(listenURL), "GUILDHALL_LISTEN_URL")
 }
 
 // distribution settles whether the tables are distributed, by what the database

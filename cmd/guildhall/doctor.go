@@ -117,8 +117,8 @@ func (c *doctorCommand) settings(ctx context.Context) (f found, settings checked
 	if err = db.CheckURL(f.DatabaseURL); err != nil {
 		return f, settings, "", fmt.Errorf("GUILDHALL_DATABASE_URL: %w", err)
 	}
-	if err = db.CheckURL(cmp.Or(c.ListenURL, f.DatabaseURL)); err != nil {
-		return f, settings, "", fmt.Errorf("GUILDHALL_LISTEN_URL: %w", err)
+	if err = settings.directLine(c.ListenURL); err != nil {
+		return f, settings, "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
 	defer cancel()

@@ -30,6 +30,9 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
+	if err := settings.directLine(c.ListenURL); err != nil {
+		return err
+	}
 	log, lines, err := logging.NewBatched(io.err, c.Log)
 	if err != nil {
 		return err

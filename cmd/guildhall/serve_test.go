@@ -418,6 +418,8 @@ func TestSettings(t *testing.T) {
 			t.Errorf("a node in no role: %v", err)
 		}
 		call(t, "", "serve").refused(t, 1, "GUILDHALL_DATABASE_URL")
+		call(t, "", "serve", "--database-url", "postgres://127.0.0.1:1/d", "--secret-key", someKey(t), "--listen-url", "mysql://u:hunter2@h/d").
+			refused(t, 1, "GUILDHALL_LISTEN_URL")
 		call(t, "", "serve", "--env", "prod").refused(t, 2, "live")
 	})
 

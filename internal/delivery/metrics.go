@@ -149,9 +149,9 @@ func besides(d *db.DB) beside {
 	return byLookup
 }
 
-// measure reads the gauges. What it reads does not grow with what waits: the
-// counts are of gaugeLimit deliveries at most, the ages come from the ends of
-// indexes and from a number of schedules.
+// measure reads the gauges. What it reads does not grow with what waits, but on a
+// coordinator (OldestDue): the counts are of gaugeLimit deliveries at most, the ages
+// come from the ends of indexes and from a number of schedules.
 func (d *Deliverer) measure(ctx context.Context) error {
 	q := d.db.Reader()
 	counts, err := d.countWaiting(ctx, q)

@@ -170,7 +170,7 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.DatabaseURL = strings.Replace(s.DatabaseURL, u.Host, gone.Addr().String()+","+u.Host, 1) + "&target_session_attrs=read-write"
-		}, doctor.Clock, doctor.OK, "clock is 0s|clock is 100ms|clock is -100ms|clock is 200ms|clock is -200ms"},
+		}, doctor.Clock, doctor.OK, "clock is 0s|clock is 100ms|clock is -100ms|clock is 200ms|clock is -200ms|clock is 300ms|clock is -300ms"},
 
 		"nothing sealed": {nil, doctor.SecretKey, doctor.OK, "nothing is sealed yet"},
 		"the key": {

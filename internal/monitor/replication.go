@@ -60,7 +60,7 @@ func (r *Replication) measure(ctx context.Context) error {
 	err := r.db.Reader().SelectContext(ctx, &standbys, `
 		SELECT application_name, max(coalesce(extract(epoch FROM replay_lag), 0))::float8 AS lag
 		FROM pg_stat_replication
-		WHERE replay_lsn IS NOT NULL AND application_name NOT LIKE 'pg\_%'
+		WHERE replay_lsn IS NOT NULL AND application_name !~ '^pg_[0-9]+_sync_'
 		GROUP BY application_name`)
 	if err != nil {
 		return fmt.Errorf("look at the standbys: %w", err)
