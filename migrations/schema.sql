@@ -313,6 +313,13 @@ CREATE TABLE network_listings (
     CONSTRAINT network_listings_trust_score CHECK (((trust_score >= 0) AND (trust_score <= 100)))
 );
 
+CREATE TABLE oldest_program (
+    single boolean NOT NULL DEFAULT true,
+    schema_version bigint NOT NULL,
+    CONSTRAINT oldest_program_pkey PRIMARY KEY (single),
+    CONSTRAINT oldest_program_single CHECK (single)
+);
+
 CREATE TABLE rank_maps (
     guild_id text COLLATE "C" NOT NULL,
     board text COLLATE "C" NOT NULL,

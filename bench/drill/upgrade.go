@@ -182,9 +182,9 @@ func (u *upgrade) finishMigrating(ctx context.Context) (err error) {
 		if err = u.migrate(ctx, "without the old node"); err == nil {
 			schema, err = db.CheckSchema(ctx, u.databaseURL)
 		}
-		return err != nil || schema.Version == db.SchemaVersion() || !pause(ctx, time.Second)
+		return err != nil || schema.Waits == 0 || !pause(ctx, time.Second)
 	})
-	u.report.hold(done && schema.Version == db.SchemaVersion() && len(schema.Invalid) == 0, "the schema is this program's at the end (%d), its indexes valid (%v)", schema.Version, schema.Invalid)
+	u.report.hold(done && schema.Waits == 0 && schema.Version == db.SchemaVersion() && len(schema.Invalid) == 0, "the schema is this program's at the end (%d), its indexes valid (%v)", schema.Version, schema.Invalid)
 	return err
 }
 

@@ -336,6 +336,36 @@ func TestGracefulStop(t *testing.T) {
 	}
 }
 
+// A node is rolled back over a schema that has lost what it needs, or a contracting
+// migration has not seen it: it does not start, and one that runs is not ready.
+// RELIABILITY.md, Operation.
+func TestANodeThatIsTooOldForTheDatabaseGetsNoRequests(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	s := serve(t, url)
+	s.answers(t, s.ops+"/readyz", "", 200)
+	pool, err := db.OpenSQL(url, "test", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := pool.ExecContext(t.Context(), `UPDATE oldest_program SET schema_version = $1`, db.SchemaVersion()+1); err != nil {
+		t.Fatal(err)
+	}
+	if body := s.answers(t, s.ops+"/readyz", "", 503); !strings.Contains(body, "too old") {
+		t.Errorf("it is not ready because %s", body)
+	}
+	key, err := newSecretKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	call(t, "", "serve", "--database-url", url, "--secret-key", key).refused(t, 1, "too old")
+	call(t, "", "migrate", "--database-url", url).refused(t, 1, "too old")
+	if out := call(t, "", "doctor", "--database-url", url, "--secret-key", key).out; !strings.Contains(out, "too old") {
+		t.Errorf("doctor says %s", out)
+	}
+}
+
 func TestReadyz(t *testing.T) {
 	t.Parallel()
 	if _, err := embedded.Find(t.Context(), 0); err != nil {

@@ -28,7 +28,7 @@ func TestTablesOfGuildsAreOnlyTables(t *testing.T) {
 				SELECT c.oid
 				FROM pg_class c
 				WHERE c.relnamespace = current_schema()::regnamespace
-				  AND (c.relname = ANY (string_to_array($1, ',')) OR c.relname LIKE 'river\_%' OR c.relname = 'goose_db_version')
+				  AND (c.relname = ANY (string_to_array($1, ',')) OR c.relname LIKE 'river\_%' OR c.relname LIKE 'goose\_%')
 			), guilds AS (
 				SELECT c.oid, c.relname
 				FROM pg_class c

@@ -18,6 +18,7 @@ var SharedTables = map[string]string{ //nolint:gosec // names and reasons, nothi
 	"api_token_uses":     "belongs to api_tokens",
 	"auth_epoch":         "counts the changes of all tokens",
 	"auth_nodes":         "the nodes that hold tokens",
+	"oldest_program":     "one row: the oldest schema version that a program must know",
 	"network_listings":   "the reputation that all guilds share",
 	"dashboard_sessions": "people who are signed in, whichever guilds they manage",
 	"secret_key_check":   "one row: by which secret key the installation seals",
@@ -38,7 +39,7 @@ const guildTables = `
 		WHERE c.relnamespace = current_schema()::regnamespace
 		  AND c.relkind = 'r'
 		  AND c.relname <> ALL ($1)
-		  AND c.relname <> 'goose_db_version'
+		  AND c.relname NOT LIKE 'goose\_%'
 		  AND c.relname NOT LIKE 'river\_%'
 		  AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
 	), depths AS (

@@ -1,7 +1,26 @@
 package db
 
-// OlderPrograms is for the tests that need a database of dbtest.
+import (
+	"context"
+	"database/sql"
+	"io/fs"
+)
+
+// These are for the tests that need a database of dbtest.
 var (
 	OlderPrograms = olderPrograms
 	MigrationPool = migrationPool
 )
+
+// MigrateWith is Migrate, and CheckSchema after it, of a program with these
+// migrations.
+func MigrateWith(ctx context.Context, url string, pool *sql.DB, files fs.FS) (Schema, error) {
+	h, err := readHistory(files)
+	if err != nil {
+		return Schema{}, err
+	}
+	if err := h.migrate(ctx, url); err != nil {
+		return Schema{}, err
+	}
+	return h.check(ctx, pool)
+}

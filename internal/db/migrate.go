@@ -1,17 +1,13 @@
 package db
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"path"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -19,50 +15,8 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverdatabasesql"
 	"github.com/riverqueue/river/rivermigrate"
 
-	"guildhall/internal/fault"
 	"guildhall/migrations"
 )
-
-// SchemaVersion is the version that Migrate brings a database to: this
-// program's newest migration.
-func SchemaVersion() int64 { return known().newest }
-
-// OldestSchema is the oldest version this program's statements run on: its
-// newest migration that does not say they can do without it. A program is rolled
-// out while the one before it still runs, and rolled back over the newer schema.
-func OldestSchema() int64 { return known().oldest }
-
-// history is what the program knows of its migrations, by their numbers.
-type history struct {
-	newest, oldest int64
-	afterRollout   []int64 // ascending
-}
-
-var known = sync.OnceValue(func() (h history) {
-	names, err := fs.Glob(migrations.Files, "*.sql")
-	if err != nil {
-		panic(err)
-	}
-	for _, n := range names { // in the order of the numbers, which are four digits each
-		number, _, _ := strings.Cut(path.Base(n), "_")
-		v, err := strconv.ParseInt(number, 10, 64)
-		if err != nil {
-			continue
-		}
-		text, err := fs.ReadFile(migrations.Files, n)
-		if err != nil {
-			panic(err) // it is part of the program
-		}
-		h.newest = v
-		if !bytes.Contains(text, []byte(migrations.NotNeeded)) {
-			h.oldest = v
-		}
-		if bytes.Contains(text, []byte(migrations.AfterRollout)) {
-			h.afterRollout = append(h.afterRollout, v)
-		}
-	}
-	return h
-})
 
 // A migration that meets a lock steps aside and comes again, so that live
 // traffic never queues behind it for longer than lockTimeout.
@@ -79,9 +33,11 @@ const (
 // live traffic queue behind it; Migrate then goes on where it stopped after a
 // pause, ten times in all.
 //
-// It stops, without an error, before a migration that waits until nodes of the
-// release before have stopped, while there are any: CheckSchema tells of it.
-func Migrate(ctx context.Context, url string) error {
+// It stops, without an error, before a contracting migration while programs are at
+// work that do not know it: CheckSchema tells of it.
+func Migrate(ctx context.Context, url string) error { return known().migrate(ctx, url) }
+
+func (h history) migrate(ctx context.Context, url string) error {
 	pool, err := migrationPool(url)
 	if err != nil {
 		return err
@@ -92,12 +48,8 @@ func Migrate(ctx context.Context, url string) error {
 		return err
 	}
 	defer unlock()
-	p, err := provider(pool)
-	if err != nil {
-		return err
-	}
 	err = againWhileLocked(ctx, lockTries, lockPause, func() error {
-		return up(ctx, pool, p)
+		return h.up(ctx, pool)
 	})
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
@@ -134,13 +86,27 @@ func migrationPool(url string) (*sql.DB, error) {
 	return pool, err
 }
 
-// up runs the migrations that may run now.
-func up(ctx context.Context, pool *sql.DB, p *goose.Provider) error {
-	for _, next := range known().afterRollout {
-		if _, err := p.UpTo(ctx, next-1); err != nil {
-			return err
-		}
-		have, err := p.GetDBVersion(ctx)
+// up runs the migrations that may run now: all ordinary ones, which make the table
+// in which the contracting ones are noted, and then of these as many as no older
+// program needs to wait.
+func (h history) up(ctx context.Context, pool *sql.DB) error {
+	ordinary, err := provider(pool, h.files)
+	if err != nil {
+		return err
+	}
+	if _, err := ordinary.Up(ctx); err != nil || len(h.contracts) == 0 {
+		return err
+	}
+	files, err := fs.Sub(h.files, migrations.Contract)
+	if err != nil {
+		return err
+	}
+	contracting, err := provider(pool, files, goose.WithTableName("goose_contract_version"))
+	if err != nil {
+		return err
+	}
+	for _, next := range h.contracts {
+		have, err := contracting.GetDBVersion(ctx)
 		if err != nil {
 			return err
 		}
@@ -151,38 +117,16 @@ func up(ctx context.Context, pool *sql.DB, p *goose.Provider) error {
 		if err != nil || len(older) > 0 {
 			return err
 		}
+		// First, since a migration that is cut off has taken a part away.
+		if _, err := pool.ExecContext(ctx, `
+			UPDATE oldest_program SET schema_version = $1 WHERE schema_version < $1`, next); err != nil {
+			return fmt.Errorf("note the oldest program: %w", err)
+		}
+		if _, err := contracting.UpTo(ctx, next); err != nil {
+			return err
+		}
 	}
-	_, err := p.Up(ctx)
-	return err
-}
-
-// nodeTimeout is longer than anybody who lives is silent: nodes send a heartbeat twice a second,
-// workers look for work every second or more often.
-const nodeTimeout = time.Minute
-
-// olderPrograms names who works on the database with a program that does not
-// know the migration: nodes by their heartbeats, and whatever else there is
-// (workers, commands) by the names of connections, which say the program's
-// version from this release on. Behind a pooler a connection outlives whoever
-// used it and keeps the name, so one that has been idle for as long as silence
-// says nothing.
-func olderPrograms(ctx context.Context, pool *sql.DB, migration int64, silent time.Duration) (Strings, error) {
-	var found Strings
-	err := pool.QueryRowContext(ctx, `
-		SELECT array_agg(DISTINCT name ORDER BY name)
-		FROM (
-			SELECT 'node ' || id AS name
-			FROM auth_nodes
-			WHERE seen_at > now() - make_interval(secs => $2) AND coalesce(schema_version, 0) < $1
-			UNION ALL
-			SELECT application_name
-			FROM pg_stat_activity
-			WHERE datname = current_database()
-			  AND application_name ~ '^guildhall(-[a-z-]+)?( [0-9]+)?$'
-			  AND coalesce(substring(application_name FROM ' ([0-9]+)$')::bigint, 0) < $1
-			  AND (state IS DISTINCT FROM 'idle' OR state_change > now() - make_interval(secs => $2))
-		) AS programs`, migration, silent.Seconds()).Scan(&found)
-	return found, fault.Wrap(err, "look for programs of an older release")
+	return nil
 }
 
 // againWhileLocked repeats do while it meets a lock that somebody holds, or a deadlock:
@@ -204,76 +148,6 @@ func againWhileLocked(ctx context.Context, tries int, pause time.Duration, do fu
 		}
 		pause = min(2*pause, lockPauseMax)
 	}
-}
-
-// Schema is what a database was found to be on.
-type Schema struct {
-	Version int64
-	// Invalid names indexes that a migration, cut off while it made them, has
-	// left unusable. They cost every write and serve no read.
-	Invalid Strings
-	// Waits is the first migration that waits until programs of an older release
-	// have stopped, 0 when there is none; Older names those that run.
-	Waits int64
-	Older Strings
-	// Distributed is whether the tables of guilds are spread over the nodes of a
-	// Citus cluster.
-	Distributed bool
-}
-
-// Unfinished says what an upgrade that is not at its end waits for; empty when
-// there is none.
-func (s Schema) Unfinished() string {
-	switch {
-	case s.Waits == 0:
-		return ""
-	case len(s.Older) == 0:
-		return fmt.Sprintf("the upgrade is unfinished: migrations from %d on waited for programs of an older release, which have stopped; run `guildhall migrate` again", s.Waits)
-	}
-	return fmt.Sprintf("the upgrade is unfinished: migrations from %d on wait for programs of an older release (%s); run `guildhall migrate` again when they have stopped",
-		s.Waits, strings.Join(s.Older, ", "))
-}
-
-// Newer reports whether a newer program has migrated the database.
-func (s Schema) Newer() bool { return s.Version > SchemaVersion() }
-
-// CheckSchema returns what the database at url is on, or an error that names the
-// mending command when this program's statements do not run there.
-func CheckSchema(ctx context.Context, url string) (Schema, error) {
-	pool, err := openPool(url, map[string]string{"application_name": "guildhall-check"}, 1, "", false)
-	if err != nil {
-		return Schema{}, err
-	}
-	defer pool.Close()
-	var have sql.NullInt64
-	err = pool.QueryRowContext(ctx, `SELECT max(version_id) FROM goose_db_version WHERE is_applied`).Scan(&have)
-	s := Schema{Version: have.Int64}
-	need := OldestSchema()
-	switch {
-	case err != nil && UndefinedTable(err), err == nil && have.Int64 < need:
-		return s, fmt.Errorf("the database schema is at version %d, this program needs %d: run `guildhall migrate`, or start with --migrate", have.Int64, need)
-	case err != nil:
-		return s, fmt.Errorf("read the schema version: %w", err)
-	}
-	err = pool.QueryRowContext(ctx, `
-		SELECT array_agg(c.relname ORDER BY c.relname)
-		FROM pg_index AS i
-		JOIN pg_class AS c ON c.oid = i.indexrelid
-		WHERE NOT i.indisvalid AND c.relnamespace = current_schema()::regnamespace`).Scan(&s.Invalid)
-	if err != nil {
-		return s, fmt.Errorf("look for invalid indexes: %w", err)
-	}
-	if s.Distributed, err = isDistributed(ctx, pool); err != nil {
-		return s, fmt.Errorf("see whether the tables are distributed: %w", err)
-	}
-	for _, next := range known().afterRollout {
-		if next > s.Version {
-			s.Waits = next
-			s.Older, err = olderPrograms(ctx, pool, next, nodeTimeout)
-			break
-		}
-	}
-	return s, err
 }
 
 // lockMigrations waits, for an hour at most, until no other process migrates the
@@ -298,8 +172,8 @@ func lockMigrations(ctx context.Context, pool *sql.DB) (unlock func(), err error
 	}, nil
 }
 
-func provider(pool *sql.DB) (*goose.Provider, error) {
-	p, err := goose.NewProvider(goose.DialectPostgres, pool, migrations.Files, goose.WithLogger(goose.NopLogger()))
+func provider(pool *sql.DB, files fs.FS, options ...goose.ProviderOption) (*goose.Provider, error) {
+	p, err := goose.NewProvider(goose.DialectPostgres, pool, files, append(options, goose.WithLogger(goose.NopLogger()))...)
 	if errors.Is(err, goose.ErrNoMigrations) {
 		return nil, errors.New("migrate: the program carries no migrations")
 	}

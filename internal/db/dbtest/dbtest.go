@@ -260,13 +260,12 @@ func named(server, name string) string {
 
 // The schemas that a test of an upgrade goes through.
 var (
-	Released  = int64(12)          // the newest migration of the last release
-	Expanded  = db.OldestSchema()  // nodes of that release and of this one run beside each other
-	Completed = db.SchemaVersion() // they have stopped
+	Released = int64(12)         // the newest migration of the last release
+	Expanded = db.OldestSchema() // nodes of that release and of this one run beside each other
 )
 
-// At makes a database with the schema of an earlier version: all migrations up
-// to that one.
+// At makes a database with the schema of an earlier version: all ordinary
+// migrations up to that one. db.Migrate runs the rest.
 func At(t testing.TB, version int64) (url string) {
 	t.Helper()
 	url = Empty(t, "template0")
@@ -274,7 +273,7 @@ func At(t testing.TB, version int64) (url string) {
 	return url
 }
 
-// Upgrade runs the migrations of a database up to that one.
+// Upgrade runs the ordinary migrations of a database up to that one.
 func Upgrade(t testing.TB, url string, version int64) {
 	t.Helper()
 	pool, err := db.OpenSQL(url, "guildhall-test-schema", 3)

@@ -33,7 +33,8 @@ var guildTables = sync.OnceValue(func() map[string]bool {
 		}
 		text, err := migrations.Files.ReadFile(path)
 		for _, m := range made.FindAllSubmatch(text, -1) {
-			tables[string(m[1])] = db.SharedTables[string(m[1])] == ""
+			name := string(m[1])
+			tables[name] = db.SharedTables[name] == "" && !strings.HasPrefix(name, "goose_")
 		}
 		return err
 	})

@@ -1,6 +1,4 @@
--- No node of the release before runs any more.
 -- +goose Up
--- The program runs without this migration.
 -- Each delivery is stored by the statement or the unit that stores its event, or
 -- that has just read it; to look for it once more, and to lock it, was a twelfth
 -- of what an event costs. What keeps the two together stands in internal/delivery.

@@ -1,8 +1,6 @@
 -- +goose NO TRANSACTION
 -- +goose Up
--- No node of the release before runs any more.
--- The program runs without this migration.
--- What they needed goes. What an interrupted run has left is dropped first, so
+-- What nodes of the release before needed goes. What an interrupted run has left is dropped first, so
 -- that the run can be repeated.
 DROP TRIGGER IF EXISTS giveaway_entries_added ON giveaway_entries;
 DROP TRIGGER IF EXISTS giveaway_entries_removed ON giveaway_entries;

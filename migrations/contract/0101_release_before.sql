@@ -1,6 +1,4 @@
--- No node of the release before runs any more.
 -- +goose Up
--- The program runs without this migration.
 -- What stood in functions and triggers stands in the program's statements; these
 -- were left for the release before.
 
