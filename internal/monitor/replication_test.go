@@ -34,7 +34,8 @@ func TestReplicationLag(t *testing.T) {
 		{
 			`('one', 'streaming', '0/1'::pg_lsn, interval '7 s'), ('two', 'streaming', '0/1', NULL), ('three', NULL, NULL, NULL),
 			('pg_basebackup', 'backup', NULL, interval '2 h'), ('pg_receivewal', 'streaming', NULL, interval '2 h'),
-			('pg_16411_sync_16399_7', 'streaming', '0/1', interval '2 h'), ('pg_node', 'streaming', '0/1', interval '3 s')`, "one 7 pg_node 3 two 0 ",
+			('pg_16411_sync_16399_7', 'streaming', '0/1', interval '2 h'),
+			('pg_node', 'streaming', '0/1', interval '3 s')`, "one 7 pg_node 3 two 0 ",
 		},
 		{`('two', 'streaming', '0/1'::pg_lsn, interval '1 s'), ('one', NULL, NULL, NULL)`, "two 1 "},
 	} {
