@@ -35,7 +35,7 @@ check: verify lint doclint vuln test ## what CI runs on Go alone; not clients an
 
 .PHONY: browser
 browser: postgres bin/postgres chromium ## go through the dashboard and the reference in a real Chromium; pictures of each page in build/screens
-	bin/postgres with go test -count=1 -timeout 30m -tags browser -run InABrowser ./internal/dashboard ./internal/api
+	bin/postgres with go test -count=1 -timeout 30m -tags browser -run InABrowser ./internal/server/dashboard ./internal/server/api
 
 .PHONY: chromium
 chromium: ## find Chromium, or install it, or say how to
@@ -48,7 +48,7 @@ postgres: bin/postgres ## find the Postgres server programs, or install them, or
 .PHONY: generate
 generate: postgres ## make what is made from openapi.yaml and the migrations
 	go generate ./gen/...
-	go run ./internal/db/schemadump migrations/schema.sql
+	go run ./internal/base/db/schemadump migrations/schema.sql
 
 .PHONY: verify
 verify: generate ## generate, and fail when that changes anything
@@ -84,8 +84,8 @@ MUTANTS ?= idempotency economy auth webhooks delivery api
 .PHONY: mutants
 mutants: postgres bin/postgres ## change code in small ways and see which changes no test notices; hours (MUTANTS="economy auth")
 	@for p in $(MUTANTS); do \
-		echo "internal/$$p"; \
-		GOFLAGS=-buildvcs=false bin/postgres with go tool -modfile=.ci/mutants.mod gremlins unleash ./internal/$$p || exit 1; \
+		folder=$$(echo ./internal/*/$$p); echo "$$folder"; \
+		GOFLAGS=-buildvcs=false bin/postgres with go tool -modfile=.ci/mutants.mod gremlins unleash $$folder || exit 1; \
 	done
 
 .PHONY: bench
@@ -119,7 +119,7 @@ bin/guildhall:
 
 .PHONY: bin/postgres
 bin/postgres:
-	@go build -o $@ ./internal/db/embedded/postgres
+	@go build -o $@ ./internal/base/db/embedded/postgres
 
 bin/golangci-lint-$(GOLANGCI_LINT_VERSION):
 	GOBIN=$(CURDIR)/bin/tmp go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)

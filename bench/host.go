@@ -20,11 +20,11 @@ import (
 
 	"guildhall/bench/node"
 	"guildhall/bench/proc"
-	"guildhall/internal/auth"
-	"guildhall/internal/db"
-	"guildhall/internal/db/embedded"
-	"guildhall/internal/guildfile"
-	"guildhall/internal/seal"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/access/seal"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/embedded"
+	"guildhall/internal/service/guildfile"
 )
 
 // host is everything that runs while measuring.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"guildhall/internal/db"
-	"guildhall/internal/wire"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/wire"
 )
 
 // plainestTables are the tables of the plainest program. They hold the wallets

@@ -13,6 +13,6 @@ old=$(mktemp -d)
 trap 'rm -rf "$old"' EXIT
 mkdir -p "$old/gen" "$old/.github/contract"
 cp .github/contract/server.sh "$old/.github/contract/"
-git ls-files -z examples internal/webhooks/testdata | xargs -0 cp --parents -t "$old"
+git ls-files -z examples internal/service/webhooks/testdata | xargs -0 cp --parents -t "$old"
 go run ./gen/derive -copy "$old/gen/openapi.yaml" -derived "$old/gen/openapi-3.1.yaml" "$released"
 GUILDHALL_SOURCE=$PWD "$old/examples/run.sh" "$@"

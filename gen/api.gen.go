@@ -12,7 +12,7 @@ import (
 	"io"
 	"net/http"
 
-	"guildhall/internal/wire"
+	"guildhall/internal/base/wire"
 
 	"github.com/labstack/echo/v4"
 	"github.com/oapi-codegen/nullable"

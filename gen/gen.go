@@ -4,7 +4,7 @@
 // to change the package, change the document and run go generate.
 //
 // Failures have no types here on purpose: an operation returns an error, and
-// internal/api alone knows how one becomes an answer.
+// internal/server/api alone knows how one becomes an answer.
 package gen
 
 import _ "embed"

@@ -156,7 +156,7 @@ CREATE TRIGGER giveaways_gone AFTER DELETE ON giveaways
 
 -- The record of every draw. With it and the entries anyone can repeat the draw:
 -- winners of the round are drawn from the entrants who are neither in
--- past_winners nor in excluded, by the seed, as internal/giveaways documents.
+-- past_winners nor in excluded, by the seed, as internal/service/giveaways documents.
 CREATE TABLE giveaway_draws (
     guild_id     text COLLATE "C" NOT NULL,
     giveaway_id  text COLLATE "C" NOT NULL,

@@ -6,10 +6,10 @@ import (
 	"context"
 	"fmt"
 
-	"guildhall/internal/db"
-	"guildhall/internal/delivery"
-	"guildhall/internal/event"
-	"guildhall/internal/seal"
+	"guildhall/internal/access/seal"
+	"guildhall/internal/base/db"
+	"guildhall/internal/outbound/delivery"
+	"guildhall/internal/outbound/event"
 )
 
 // Of says what the endpoints of a crowd are.

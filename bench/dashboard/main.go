@@ -25,14 +25,14 @@ import (
 	"syscall"
 	"time"
 
-	"guildhall/internal/api"
-	"guildhall/internal/dashboard"
-	"guildhall/internal/db"
-	"guildhall/internal/db/embedded"
-	"guildhall/internal/egress"
-	"guildhall/internal/ratelimit"
-	"guildhall/internal/seal"
-	"guildhall/internal/webhooks"
+	"guildhall/internal/access/ratelimit"
+	"guildhall/internal/access/seal"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/embedded"
+	"guildhall/internal/outbound/egress"
+	"guildhall/internal/server/api"
+	"guildhall/internal/server/dashboard"
+	"guildhall/internal/service/webhooks"
 )
 
 const (

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"guildhall/internal/certificate"
-	"guildhall/internal/db"
-	"guildhall/internal/db/embedded"
+	"guildhall/internal/base/certificate"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/embedded"
 )
 
 // cluster is a Citus coordinator with two workers.

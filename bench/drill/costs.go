@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"guildhall/bench/proc"
-	"guildhall/internal/db"
+	"guildhall/internal/base/db"
 )
 
 // costClients is how many callers there are at a time: enough to keep two cores

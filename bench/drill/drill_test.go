@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"guildhall/internal/db/dbtest"
-	"guildhall/internal/testutil"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
 )
 
 // program is the server, built once for all tests.

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"guildhall/internal/auth"
-	"guildhall/internal/db"
-	"guildhall/internal/db/embedded"
-	"guildhall/internal/guildfile"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/embedded"
+	"guildhall/internal/service/guildfile"
 )
 
 // pair is a primary with its synchronous standby.

@@ -24,8 +24,8 @@ import (
 	"syscall"
 	"time"
 
-	"guildhall/internal/db"
-	"guildhall/internal/db/embedded"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/embedded"
 )
 
 // drill is one load with what has to hold under it.

@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"guildhall/internal/db"
+	"guildhall/internal/base/db"
 )
 
 // The pooler gives many clients few connections.

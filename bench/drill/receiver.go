@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"guildhall/internal/db"
-	"guildhall/internal/egress"
-	"guildhall/internal/seal"
-	"guildhall/internal/webhooks"
+	"guildhall/internal/access/seal"
+	"guildhall/internal/base/db"
+	"guildhall/internal/outbound/egress"
+	"guildhall/internal/service/webhooks"
 )
 
 // loopback is what receivers of a drill live in.

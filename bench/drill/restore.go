@@ -16,8 +16,8 @@ import (
 	"strings"
 	"time"
 
-	"guildhall/internal/db"
-	"guildhall/internal/db/embedded"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/embedded"
 )
 
 // The stages of the drill.

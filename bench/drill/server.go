@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"guildhall/bench/node"
-	"guildhall/internal/auth"
-	"guildhall/internal/db"
-	"guildhall/internal/guildfile"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/service/guildfile"
 )
 
 // secretKey is that of all servers: those of one database must have the same.

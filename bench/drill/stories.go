@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"guildhall/internal/guildfile"
+	"guildhall/internal/service/guildfile"
 )
 
 // stories loads the demo guild and has clients of examples/ live through their story

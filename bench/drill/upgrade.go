@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"guildhall/internal/db"
+	"guildhall/internal/base/db"
 )
 
 type upgradeSize struct {

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"guildhall/bench/crowd"
-	"guildhall/internal/db"
-	"guildhall/internal/seal"
+	"guildhall/internal/access/seal"
+	"guildhall/internal/base/db"
 )
 
 // webhooksSize is how big the drill is.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"guildhall/bench/crowd"
-	"guildhall/internal/event"
+	"guildhall/internal/outbound/event"
 )
 
 // told records an event of guild $1 for each row of a CTE of that name.

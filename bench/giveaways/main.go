@@ -17,11 +17,11 @@ import (
 	"syscall"
 	"time"
 
-	"guildhall/internal/chat"
-	"guildhall/internal/db"
-	"guildhall/internal/db/embedded"
-	"guildhall/internal/giveaways"
-	"guildhall/internal/jobs"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/embedded"
+	"guildhall/internal/base/jobs"
+	"guildhall/internal/outbound/chat"
+	"guildhall/internal/service/giveaways"
 )
 
 func main() {

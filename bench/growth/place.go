@@ -10,11 +10,11 @@ import (
 	"strconv"
 
 	"guildhall/bench/node"
-	"guildhall/internal/auth"
-	"guildhall/internal/db"
-	"guildhall/internal/db/embedded"
-	"guildhall/internal/installation"
-	"guildhall/internal/seal"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/access/seal"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/embedded"
+	"guildhall/internal/operate/installation"
 )
 
 // place is an installation.

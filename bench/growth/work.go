@@ -9,16 +9,16 @@ import (
 	"strings"
 	"time"
 
-	"guildhall/internal/audit"
-	"guildhall/internal/cases"
-	"guildhall/internal/chat"
-	"guildhall/internal/dashboard"
-	"guildhall/internal/db"
-	"guildhall/internal/giveaways"
-	"guildhall/internal/idempotency"
-	"guildhall/internal/leaderboard"
-	"guildhall/internal/tickets"
-	"guildhall/internal/usage"
+	"guildhall/internal/access/audit"
+	"guildhall/internal/access/idempotency"
+	"guildhall/internal/access/usage"
+	"guildhall/internal/base/db"
+	"guildhall/internal/outbound/chat"
+	"guildhall/internal/server/dashboard"
+	"guildhall/internal/service/cases"
+	"guildhall/internal/service/giveaways"
+	"guildhall/internal/service/leaderboard"
+	"guildhall/internal/service/tickets"
 )
 
 // times is how often a sweep is run; before that it is run until Postgres has

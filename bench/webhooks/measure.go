@@ -11,10 +11,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"guildhall/bench/proc"
-	"guildhall/internal/db"
-	"guildhall/internal/delivery"
-	"guildhall/internal/event"
-	"guildhall/internal/leaderboard"
+	"guildhall/internal/base/db"
+	"guildhall/internal/outbound/delivery"
+	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/leaderboard"
 )
 
 // node is a worker with connections of its own, as many as `guildhall serve`

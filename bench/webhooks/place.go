@@ -21,11 +21,11 @@ import (
 
 	"guildhall/bench/crowd"
 	"guildhall/bench/proc"
-	"guildhall/internal/db"
-	"guildhall/internal/db/embedded"
-	"guildhall/internal/egress"
-	"guildhall/internal/seal"
-	"guildhall/internal/webhooks"
+	"guildhall/internal/access/seal"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/embedded"
+	"guildhall/internal/outbound/egress"
+	"guildhall/internal/service/webhooks"
 )
 
 // worker is the database role of the nodes, by which their statements are told

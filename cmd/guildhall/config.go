@@ -11,17 +11,17 @@ import (
 	"strconv"
 	"strings"
 
-	"guildhall/internal/api"
-	"guildhall/internal/auth"
-	"guildhall/internal/dashboard"
-	"guildhall/internal/db"
-	"guildhall/internal/delivery"
-	"guildhall/internal/egress"
-	"guildhall/internal/fault"
-	"guildhall/internal/logging"
-	"guildhall/internal/ratelimit"
-	"guildhall/internal/seal"
-	"guildhall/internal/tracing"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/access/ratelimit"
+	"guildhall/internal/access/seal"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/logging"
+	"guildhall/internal/base/tracing"
+	"guildhall/internal/outbound/delivery"
+	"guildhall/internal/outbound/egress"
+	"guildhall/internal/server/api"
+	"guildhall/internal/server/dashboard"
 )
 
 // Settings is what a running server can be told. Flags and environment

@@ -8,15 +8,15 @@ import (
 	"os/user"
 	"time"
 
-	"guildhall/internal/api"
-	"guildhall/internal/audit"
-	"guildhall/internal/auth"
-	"guildhall/internal/dashboard"
-	"guildhall/internal/db"
-	"guildhall/internal/output"
-	"guildhall/internal/ratelimit"
-	"guildhall/internal/webhooks"
-	"guildhall/internal/wire"
+	"guildhall/internal/access/audit"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/access/ratelimit"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/output"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/server/api"
+	"guildhall/internal/server/dashboard"
+	"guildhall/internal/service/webhooks"
 )
 
 // withDashboard puts the dashboard beside the API, where there is one.

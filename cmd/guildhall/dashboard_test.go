@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"guildhall/internal/audit"
-	"guildhall/internal/db"
+	"guildhall/internal/access/audit"
+	"guildhall/internal/base/db"
 )
 
 func TestDashboardLink(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"guildhall/internal/db"
-	"guildhall/internal/output"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/output"
 )
 
 // connection is how the commands that look after data find the database: the

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"testing"
 
-	"guildhall/internal/db"
-	"guildhall/internal/testutil"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/testutil"
 )
 
 // sum is how many connections a node with these has in all.

@@ -16,7 +16,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"go.yaml.in/yaml/v3"
 
-	"guildhall/internal/testutil"
+	"guildhall/internal/base/testutil"
 )
 
 const deployFolder = "../../deploy"

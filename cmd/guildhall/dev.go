@@ -12,14 +12,14 @@ import (
 	"strings"
 	"time"
 
-	"guildhall/internal/auth"
-	"guildhall/internal/certificate"
-	"guildhall/internal/dashboard"
-	"guildhall/internal/db"
-	"guildhall/internal/db/embedded"
-	"guildhall/internal/guildfile"
-	"guildhall/internal/logging"
-	"guildhall/internal/output"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/certificate"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/embedded"
+	"guildhall/internal/base/logging"
+	"guildhall/internal/base/output"
+	"guildhall/internal/server/dashboard"
+	"guildhall/internal/service/guildfile"
 )
 
 // What dev keeps in its folder, beside the database.

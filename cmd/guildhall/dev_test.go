@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"guildhall/internal/db/embedded"
-	"guildhall/internal/guildfile"
-	"guildhall/internal/testutil"
+	"guildhall/internal/base/db/embedded"
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/service/guildfile"
 )
 
 // anyPorts lets the test run beside whatever uses the usual ones.

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"guildhall/internal/certificate"
-	"guildhall/internal/chat"
-	"guildhall/internal/db"
-	"guildhall/internal/doctor"
-	"guildhall/internal/logging"
-	"guildhall/internal/output"
-	"guildhall/internal/tracing"
+	"guildhall/internal/base/certificate"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/logging"
+	"guildhall/internal/base/output"
+	"guildhall/internal/base/tracing"
+	"guildhall/internal/operate/doctor"
+	"guildhall/internal/outbound/chat"
 )
 
 type doctorCommand struct {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"guildhall/internal/db"
+	"guildhall/internal/base/db"
 )
 
 var findingLine = regexp.MustCompile(`^(ok  |warn|fail) [a-z_]+ +\S.*$`)

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/term"
 
-	"guildhall/internal/guildfile"
-	"guildhall/internal/output"
+	"guildhall/internal/base/output"
+	"guildhall/internal/service/guildfile"
 )
 
 type importCommand struct {

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"guildhall/internal/connlimit"
-	"guildhall/internal/testutil"
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/server/connlimit"
 )
 
 // unread is how many bytes the kernel holds for the connections of a local port.

@@ -17,10 +17,10 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"guildhall/internal/audit"
-	"guildhall/internal/fault"
-	"guildhall/internal/logging"
-	"guildhall/internal/output"
+	"guildhall/internal/access/audit"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/logging"
+	"guildhall/internal/base/output"
 )
 
 // commands is the command line.

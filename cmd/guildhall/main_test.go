@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"guildhall/internal/db"
-	"guildhall/internal/db/dbtest"
-	"guildhall/internal/guildfile"
-	"guildhall/internal/logging"
-	"guildhall/internal/testutil"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/logging"
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/service/guildfile"
 )
 
 // asProgram makes this test's program behave as guildhall, so that tests can

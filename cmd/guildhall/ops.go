@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
-	"guildhall/internal/db"
+	"guildhall/internal/base/db"
 )
 
 // startOps serves what operators and their machinery ask for, without a token

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"unicode"
 
-	"guildhall/internal/db/dbtest"
-	"guildhall/internal/output"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/output"
 )
 
 // hostile is a text of a neighbour who means harm to whoever reads it in a

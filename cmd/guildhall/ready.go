@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"guildhall/internal/output"
+	"guildhall/internal/base/output"
 )
 
 // readyCommand is for whoever looks after a container that holds nothing but

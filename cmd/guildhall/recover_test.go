@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"guildhall/gen"
-	"guildhall/internal/db"
+	"guildhall/internal/base/db"
 )
 
 // The log is shown by type, class, time and number; what has failed since an

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"strings"
 
-	"guildhall/internal/db"
-	"guildhall/internal/output"
-	"guildhall/internal/restore"
-	"guildhall/internal/wire"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/output"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/operate/restore"
 )
 
 type restoreCommands struct {

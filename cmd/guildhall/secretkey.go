@@ -10,11 +10,11 @@ import (
 	"fmt"
 	"strings"
 
-	"guildhall/internal/db"
-	"guildhall/internal/fault"
-	"guildhall/internal/installation"
-	"guildhall/internal/output"
-	"guildhall/internal/seal"
+	"guildhall/internal/access/seal"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/output"
+	"guildhall/internal/operate/installation"
 )
 
 // newSecretKey makes a key for GUILDHALL_SECRET_KEY.

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"guildhall/internal/db"
-	"guildhall/internal/installation"
-	"guildhall/internal/seal"
+	"guildhall/internal/access/seal"
+	"guildhall/internal/base/db"
+	"guildhall/internal/operate/installation"
 )
 
 func someKey(t *testing.T) string {

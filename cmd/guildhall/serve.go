@@ -6,10 +6,10 @@ import (
 	"errors"
 	"os"
 
-	"guildhall/internal/db"
-	"guildhall/internal/garbage"
-	"guildhall/internal/installation"
-	"guildhall/internal/logging"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/garbage"
+	"guildhall/internal/base/logging"
+	"guildhall/internal/operate/installation"
 )
 
 type serveCommand struct {

@@ -22,12 +22,12 @@ import (
 	"testing"
 	"time"
 
-	"guildhall/internal/auth"
-	"guildhall/internal/certificate"
-	"guildhall/internal/db"
-	"guildhall/internal/db/dbtest"
-	"guildhall/internal/db/embedded"
-	"guildhall/internal/testutil"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/certificate"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/db/embedded"
+	"guildhall/internal/base/testutil"
 )
 
 // serving is a `guildhall serve` with a certificate of its own.

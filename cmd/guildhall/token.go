@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"strings"
 
-	"guildhall/internal/auth"
-	"guildhall/internal/db"
-	"guildhall/internal/output"
-	"guildhall/internal/wire"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/output"
+	"guildhall/internal/base/wire"
 )
 
 type tokenCommands struct {

@@ -16,8 +16,8 @@ import (
 	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"guildhall/internal/chat/chattest"
-	"guildhall/internal/testutil"
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/outbound/chat/chattest"
 )
 
 // traces is a collector, which keeps what it was sent.

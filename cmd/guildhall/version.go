@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"guildhall/internal/schema"
+	"guildhall/internal/base/schema"
 )
 
 // Set by the linker in a release.

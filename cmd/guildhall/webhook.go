@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"guildhall/gen"
-	"guildhall/internal/auth"
-	"guildhall/internal/db"
-	"guildhall/internal/installation"
-	"guildhall/internal/output"
-	"guildhall/internal/webhooks"
-	"guildhall/internal/wire"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/output"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/operate/installation"
+	"guildhall/internal/service/webhooks"
 )
 
 type webhookGroup struct {

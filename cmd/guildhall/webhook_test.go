@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"guildhall/gen"
-	"guildhall/internal/egress/egresstest"
+	"guildhall/internal/outbound/egress/egresstest"
 )
 
 // The commands around a receiver, beside a node that is a worker and nothing

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"guildhall/internal/db"
+	"guildhall/internal/base/db"
 )
 
 // A kind of rows that comes as fast as it is deleted keeps no other waiting, and

@@ -18,7 +18,7 @@ type vector struct {
 // vectors are the published ones, which the service itself is tested with.
 func vectors(tb testing.TB) []vector {
 	tb.Helper()
-	text, err := os.ReadFile("../../internal/webhooks/testdata/signatures.json")
+	text, err := os.ReadFile("../../internal/service/webhooks/testdata/signatures.json")
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,0 +1,185 @@
+// Package audit keeps who changed what, on whose behalf, and from where. A row
+// is written in the transaction of its change, so there is none without the
+// other; nothing changes a row, and nothing deletes it before a year has passed.
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+// The types of actors.
+const (
+	User        = "user"         // somebody who signed in to the dashboard
+	Operator    = "operator"     // the holder of an operator's link
+	CommandLine = "command_line" // somebody with a shell on the server
+	Token       = "token"        // a caller of the API
+	System      = "system"       // the service on its own
+)
+
+// The actions. Each names what was changed and how.
+const (
+	TokenCreated     = "token.created"
+	TokenRevoked     = "token.revoked"
+	WebhookCreated   = "webhook.created"
+	WebhookUpdated   = "webhook.updated"
+	WebhookDeleted   = "webhook.deleted"
+	WebhookRotated   = "webhook.secret_rotated"
+	WebhookTested    = "webhook.tested"
+	WebhookRedeliver = "webhook.redelivered"
+	WebhookRecovered = "webhook.recovered"
+	WebhookDisabled  = "webhook.disabled"
+	LinkCreated      = "dashboard.link_created"
+	LinkUsed         = "dashboard.link_used"
+)
+
+// Actions is every action, in the order in which they are offered as filters.
+var Actions = []string{
+	TokenCreated, TokenRevoked, WebhookCreated, WebhookUpdated, WebhookDeleted, WebhookRotated,
+	WebhookTested, WebhookRedeliver, WebhookRecovered, WebhookDisabled, LinkCreated, LinkUsed,
+}
+
+// keptFor is how long a row is kept at least.
+const keptFor = "1 year"
+
+// Actor is who makes a change.
+type Actor struct {
+	Type      string // one of the types above
+	ID        string
+	Name      string
+	Address   string // where the actor is; empty when nobody knows
+	RequestID string // empty when it was no request
+}
+
+type actorKey struct{}
+
+// With returns a context in which a makes the changes.
+func With(ctx context.Context, a Actor) context.Context {
+	return context.WithValue(ctx, actorKey{}, a)
+}
+
+// From returns who makes the changes of this context: the service on its own
+// where nobody is named.
+func From(ctx context.Context) Actor {
+	if a, ok := ctx.Value(actorKey{}).(Actor); ok {
+		return a
+	}
+	return Actor{Type: System, Name: "Guildhall"}
+}
+
+// Change is what was done. Before and After are rendered as JSON and hold no
+// secrets; nil where there was nothing before, or is nothing after.
+type Change struct {
+	Guild         string
+	Action        string
+	Target        string // its id
+	Name          string // what people call it
+	Before, After any
+}
+
+// Record writes changes down as the doing of the context's actor, in one
+// statement.
+func Record(ctx context.Context, tx *db.Tx, changes ...Change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	// Lists of the columns; of the last two, empty is null.
+	var guilds, ids, actions, targets, names, befores, afters []string
+	for _, c := range changes {
+		before, err := rendered(c.Before)
+		if err != nil {
+			return err
+		}
+		after, err := rendered(c.After)
+		if err != nil {
+			return err
+		}
+		guilds, ids, actions = append(guilds, c.Guild), append(ids, db.NewID()), append(actions, c.Action)
+		targets, names = append(targets, c.Target), append(names, c.Name)
+		befores, afters = append(befores, before), append(afters, after)
+	}
+	a := From(ctx)
+	_, err := tx.ExecContext(ctx, `
+		INSERT INTO audit_log (guild_id, id, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name, before, after)
+		SELECT guild, id, $1, $2, $3, $4, $5, action, target, name, nullif(before, '')::jsonb, nullif(after, '')::jsonb
+		FROM unnest($6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[])
+		     AS c (guild, id, action, target, name, before, after)`,
+		a.Type, a.ID, a.Name, a.Address, a.RequestID, db.Array(guilds), db.Array(ids), db.Array(actions),
+		db.Array(targets), db.Array(names), db.Array(befores), db.Array(afters))
+	if err != nil {
+		return fmt.Errorf("write %d changes from %s of %s in guild %s on to the audit log: %w", len(changes), changes[0].Action, changes[0].Target, changes[0].Guild, err)
+	}
+	return nil
+}
+
+// rendered is empty where there is nothing.
+func rendered(v any) (string, error) {
+	if v == nil {
+		return "", nil
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("render a change for the audit log: %w", err)
+	}
+	return string(bytes.ReplaceAll(b, []byte(`\u0000`), nil)), nil // jsonb holds no NUL
+}
+
+// Row is one line of the log.
+type Row struct {
+	ID        string    `db:"id"`
+	At        time.Time `db:"at"`
+	ActorType string    `db:"actor_type"`
+	ActorID   string    `db:"actor_id"`
+	ActorName string    `db:"actor_name"`
+	Address   string    `db:"address"`
+	RequestID string    `db:"request_id"`
+	Action    string    `db:"action"`
+	Target    string    `db:"target_id"`
+	Name      string    `db:"target_name"`
+	Before    *string   `db:"before"`
+	After     *string   `db:"after"`
+}
+
+// Filter chooses rows; empty members choose all.
+type Filter struct {
+	Action string
+	Actor  string // its id
+	Target string // its id
+	Below  string // rows older than the one with this id
+}
+
+// List returns the guild's newest rows that the filter chooses.
+func List(ctx context.Context, q db.Querier, guild string, f Filter, limit int) ([]Row, error) {
+	query, args := listQuery(guild, f, limit)
+	rows, err := db.Select[Row](ctx, q, query, args...)
+	return rows, fault.Wrap(err, "list the audit log of guild", guild)
+}
+
+// listQuery names only what is filtered by: each filter has an index in the
+// order of the list.
+func listQuery(guild string, f Filter, limit int) (query string, args []any) {
+	query, args = db.Where(`
+		SELECT id, at, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name,
+		       before::text AS before, after::text AS after
+		FROM audit_log
+		WHERE guild_id = $1`, []any{guild, limit},
+		db.Condition{Compare: "action =", Value: f.Action},
+		db.Condition{Compare: "actor_id =", Value: f.Actor},
+		db.Condition{Compare: "target_id =", Value: f.Target},
+		db.Condition{Compare: "id <", Value: f.Below})
+	return query + " ORDER BY id DESC LIMIT $2", args
+}
+
+// pruneStep is how many rows Prune deletes at most.
+const pruneStep = 1000
+
+// Prune deletes some rows that are older than a year and returns how many.
+func Prune(ctx context.Context, d db.Doer) (int, error) {
+	return db.PruneOf(ctx, d, db.Outlived{Table: "audit_log", Key: "id", Since: "at", Kept: keptFor}, pruneStep)
+}

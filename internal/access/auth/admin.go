@@ -1,0 +1,283 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"guildhall/internal/access/audit"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/wire"
+)
+
+// New is what a token is made of.
+type New struct {
+	GuildID   string
+	Env       string        // live or test: the env that the token says and works in
+	Name      string        // a label, 1 to 100 characters on one line
+	Scopes    []string      // at least one of Scopes
+	AllowIP   []string      // addresses and CIDR ranges; none: usable from anywhere
+	ExpiresIn time.Duration // 0: never
+}
+
+// Token is a token as its owner sees it.
+type Token struct {
+	ID          string
+	Secret      string `json:"-"` // the token itself; only Create fills it in
+	Preview     string
+	GuildID     string
+	Name        string
+	Scopes      []string
+	IPAllowlist []string
+	ExpiresAt   *time.Time // nil: never
+	CreatedAt   time.Time
+	LastUsedAt  *time.Time // nil: not yet
+	RevokedAt   *time.Time // nil: not revoked
+}
+
+// LogValue keeps the secret out of logs.
+func (t Token) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("id", t.ID), slog.String("guild_id", t.GuildID), slog.String("preview", t.Preview))
+}
+
+// String is the token without its secret.
+func (t Token) String() string { return t.ID + " " + t.Preview }
+
+// Format keeps the secret out of everything that fmt prints, %+v too.
+func (t Token) Format(f fmt.State, _ rune) { fmt.Fprint(f, t.String()) }
+
+// Create makes a token. Its Secret is in the response and nowhere else. It is
+// Invalid for a New that breaks its comments and NotFound for an unknown guild.
+func Create(ctx context.Context, d db.Doer, n New) (Token, error) {
+	if n.Env != "live" && n.Env != "test" {
+		return Token{}, fault.New(fault.Invalid, "invalid_request", "The env of a token is live or test, not %q.", n.Env)
+	}
+	if c := utf8.RuneCountInString(n.Name); c < 1 || c > 100 || strings.TrimSpace(n.Name) == "" || !utf8.ValidString(n.Name) || strings.ContainsRune(n.Name, 0) {
+		return Token{}, fault.New(fault.Invalid, "invalid_request", "The name of a token has 1 to 100 characters, not all of them blank.")
+	}
+	if !wire.OneLine(n.Name) {
+		return Token{}, fault.New(fault.Invalid, "invalid_request", "The name of a token holds no control characters and no line breaks.")
+	}
+	if n.ExpiresIn < 0 || n.ExpiresIn > longest {
+		return Token{}, fault.New(fault.Invalid, "invalid_request", "A token expires in the future, within 36500 days, or never.")
+	}
+	scopes, err := ParseScopes(n.Scopes...)
+	if err != nil {
+		return Token{}, err
+	}
+	prefixes, err := ParsePrefixes(n.AllowIP...)
+	if err != nil {
+		return Token{}, err
+	}
+	allow := make([]string, 0, len(prefixes))
+	for _, p := range prefixes {
+		if p.IsSingleIP() {
+			allow = append(allow, p.Addr().String())
+		} else {
+			allow = append(allow, p.String())
+		}
+	}
+	secret := mint(n.Env)
+	hash, _ := recognise(secret, n.Env)
+	r := row{
+		ID:      db.NewID(),
+		GuildID: n.GuildID,
+		Name:    n.Name,
+		Preview: preview(secret, n.Env),
+		Hash:    hash[:],
+		Scopes:  scopes,
+		Allow:   allow,
+	}
+	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		there, err := guildExists(ctx, tx, r.GuildID)
+		if err != nil {
+			return err
+		}
+		if !there {
+			return fault.New(fault.NotFound, "not_found", "There is no guild %s.", r.GuildID)
+		}
+		stored, err := insert(ctx, tx, r, n.ExpiresIn)
+		if err != nil {
+			return err
+		}
+		r = stored
+		return audit.Record(ctx, tx, audit.Change{Guild: r.GuildID, Action: audit.TokenCreated, Target: r.ID, Name: r.Name, After: told(r)})
+	})
+	if err != nil {
+		return Token{}, err
+	}
+	t := show(r)
+	t.Secret = secret
+	return t, nil
+}
+
+// List returns the tokens of a guild, oldest first, revoked and expired ones
+// too.
+func List(ctx context.Context, d *db.DB, guild string) ([]Token, error) {
+	rows, err := byGuild(ctx, d.Reader(), guild)
+	if err != nil {
+		return nil, err
+	}
+	tokens := make([]Token, 0, len(rows))
+	for _, r := range rows {
+		tokens = append(tokens, show(r))
+	}
+	return tokens, nil
+}
+
+func show(r row) Token {
+	return Token{
+		ID:          r.ID,
+		Preview:     r.Preview,
+		GuildID:     r.GuildID,
+		Name:        r.Name,
+		Scopes:      r.Scopes,
+		IPAllowlist: r.Allow,
+		ExpiresAt:   r.ExpiresAt,
+		CreatedAt:   r.CreatedAt,
+		LastUsedAt:  r.LastUsedAt,
+		RevokedAt:   r.RevokedAt,
+	}
+}
+
+// told is what the audit log shows of a token.
+func told(r row) map[string]any {
+	return map[string]any{
+		"name": r.Name, "preview": r.Preview, "scopes": r.Scopes, "ip_allowlist": r.Allow,
+		"expires_at": r.ExpiresAt, "revoked_at": r.RevokedAt,
+	}
+}
+
+// Find returns one token of the guild, revoked and expired ones too, or
+// NotFound.
+func Find(ctx context.Context, d *db.DB, guild, id string) (Token, error) {
+	r, err := byID(ctx, d.Reader(), guild, id)
+	if db.Missing(err) {
+		return Token{}, errNoToken.Because(err)
+	}
+	if err != nil {
+		return Token{}, err
+	}
+	return show(r), nil
+}
+
+// GuildOf returns the guild that a token belongs to, or NotFound. Whoever asks
+// still has to find out whether the caller may know.
+func GuildOf(ctx context.Context, d *db.DB, id string) (string, error) {
+	guild, err := guildOf(ctx, d.Reader(), id)
+	if db.Missing(err) {
+		return "", errNoToken.Because(err)
+	}
+	return guild, err
+}
+
+var errNoToken = fault.New(fault.NotFound, "not_found", "No such token.")
+
+// Revoke ends a token of the guild for good. When it returns nil, no node accepts the token
+// any more; requests that have passed the check by then finish. It waits for
+// every node to say that it knows, and no longer than two seconds: a node that
+// has not heard of it by then has stopped trusting its cache, and asks the
+// database. Revoking a token again is no error. It is NotFound for a token that
+// is unknown or another guild's.
+//
+// An error other than NotFound after the change was committed says so: the
+// token is dead then too, within two seconds.
+func Revoke(ctx context.Context, d *db.DB, guild, id string) error {
+	var epoch int64
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		was, is, n, err := revoke(ctx, tx, guild, id)
+		epoch = n
+		if err != nil || was.RevokedAt != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.TokenRevoked, Target: id, Name: is.Name, Before: told(was), After: told(is)})
+	})
+	if db.Missing(err) {
+		return errNoToken.Because(err)
+	}
+	if err != nil {
+		return err
+	}
+	return await(ctx, d, epoch, "token "+id+" is revoked")
+}
+
+// RevokeAll ends every token of a guild that still works, or of every guild when
+// it is empty, as Revoke ends one, and returns how many that were. Each guild's
+// are revoked in one unit, so that a failure leaves whole guilds behind: doing it
+// again does the rest. A token that is made meanwhile may stay.
+func RevokeAll(ctx context.Context, d *db.DB, guild string) (revoked int, err error) {
+	if guild != "" {
+		there, err := guildExists(ctx, d.Reader(), guild)
+		if err != nil {
+			return 0, err
+		}
+		if !there {
+			return 0, fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
+		}
+	}
+	var epoch int64
+	for after, more := "", true; more; {
+		guilds := []string{guild}
+		if guild == "" {
+			if guilds, err = guildsAfter(ctx, d.Reader(), after); err != nil {
+				return revoked, err
+			}
+		}
+		for _, g := range guilds {
+			n, reached, err := revokeGuild(ctx, d, g)
+			if err != nil {
+				return revoked, err
+			}
+			revoked, epoch, after = revoked+n, max(epoch, reached), g
+		}
+		more = guild == "" && len(guilds) > 0
+	}
+	return revoked, await(ctx, d, epoch, "the tokens are revoked")
+}
+
+// revokeGuild revokes the tokens of one guild and writes each into the audit log.
+// It returns how many there were, and the epoch that knows of it.
+func revokeGuild(ctx context.Context, d *db.DB, guild string) (revoked int, epoch int64, err error) {
+	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		rows, reached, err := revokeOf(ctx, tx, guild)
+		revoked, epoch = len(rows), reached
+		if err != nil {
+			return err
+		}
+		changes := make([]audit.Change, 0, len(rows))
+		for _, is := range rows {
+			was := is
+			was.RevokedAt = nil
+			changes = append(changes, audit.Change{Guild: guild, Action: audit.TokenRevoked, Target: is.ID, Name: is.Name, Before: told(was), After: told(is)})
+		}
+		return audit.Record(ctx, tx, changes...)
+	})
+	return revoked, epoch, err
+}
+
+// await waits until every node knows of the epoch, and no longer than barrier. The
+// error says what is done all the same.
+func await(ctx context.Context, d *db.DB, epoch int64, done string) error {
+	wait, cancel := context.WithTimeout(ctx, revocationTimeout)
+	defer cancel()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		n, err := behind(wait, d.Reader(), epoch)
+		if err == nil && n == 0 {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-wait.Done():
+			if ctx.Err() != nil {
+				return fmt.Errorf("%s, but waiting for the nodes was cut short: %w", done, ctx.Err())
+			}
+			return nil
+		}
+	}
+}

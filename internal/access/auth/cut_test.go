@@ -1,0 +1,208 @@
+package auth
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/testutil"
+)
+
+// One node keeps its database but gets no notifications any more, another
+// loses both; neither connection breaks. What they answer after a revocation
+// has returned is a refusal or service_unavailable, never a stale yes.
+// RELIABILITY.md, Tokens.
+func TestRevocationWithLostLinks(t *testing.T) {
+	t.Parallel()
+	s := newTokenDB(t)
+	silentLink, lostLink := dbtest.NewLink(t, s.URL), dbtest.NewLink(t, s.URL)
+	healthy := s.tokens(t)
+	cut := s.tokens(t, func(c *Config) { c.URL = silentLink.URL })
+	lost := s.tokens(t, func(c *Config) { c.URL, c.DB = lostLink.URL, open(t, lostLink.URL) })
+	nodes := []*Tokens{healthy, cut, lost}
+	run(t, nodes...)
+	testutil.Eventually(t, "the nodes know of each other",
+		func() bool { return healthy.Nodes() == 3 && cut.Nodes() == 3 && lost.Nodes() == 3 })
+	tok, kept := s.token(t), s.token(t)
+	for _, n := range nodes {
+		cachedBy(t, n, tok.Secret)
+		cachedBy(t, n, kept.Secret)
+	}
+	silentLink.Freeze()
+	lostLink.Freeze()
+
+	// All the while somebody asks.
+	var revoked atomic.Bool
+	var stale atomic.Int64
+	ctx, stop := context.WithCancel(context.Background())
+	var load sync.WaitGroup
+	for _, n := range nodes {
+		load.Go(func() {
+			for ctx.Err() == nil {
+				late := revoked.Load()
+				if authCode(n, tok.Secret) == "" && late {
+					stale.Add(1)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	start := time.Now()
+	revokeNow(t, s, tok.ID)
+	took := time.Since(start)
+	revoked.Store(true)
+	wantCode(t, healthy, tok.Secret, "invalid_token")
+	wantCode(t, cut, tok.Secret, "invalid_token")
+	wantCode(t, lost, tok.Secret, "service_unavailable")
+	wantCode(t, healthy, kept.Secret, "")
+	wantCode(t, cut, kept.Secret, "")
+	stop()
+	load.Wait()
+	t.Logf("the revocation took %v", took)
+	if stale.Load() > 0 {
+		t.Fatalf("%d stale answers", stale.Load())
+	}
+	if took > 2*revocationTimeout {
+		t.Fatalf("the revocation took %v", took)
+	}
+
+	silentLink.Thaw()
+	lostLink.Thaw()
+	for _, n := range nodes {
+		testutil.Eventually(t, "the node trusts its cache again", func() bool { return n.trusted(n.clock()) })
+		testutil.Eventually(t, "the other token works", func() bool { return authCode(n, kept.Secret) == "" })
+		wantCode(t, n, tok.Secret, "invalid_token")
+	}
+}
+
+// The connection breaks over and over, each time with a revocation around the break.
+// RELIABILITY.md, Tokens.
+func TestLineBreaks(t *testing.T) {
+	t.Parallel()
+	const cuts = 50
+	s := newTokenDB(t)
+	l := dbtest.NewLink(t, s.URL)
+	n := s.tokens(t, func(c *Config) { c.URL = l.URL })
+	run(t, n)
+	kept := s.token(t)
+	for i := range cuts {
+		tok := s.token(t)
+		cachedBy(t, n, tok.Secret)
+		cachedBy(t, n, kept.Secret)
+		generation := n.gens.all.Load()
+		reads := testutil.Sample(t, n.met.reads)
+		if i%2 == 0 {
+			l.Cut()
+			revokeNow(t, s, tok.ID)
+		} else {
+			done := make(chan struct{})
+			go func() { defer close(done); revokeNow(t, s, tok.ID) }()
+			l.Cut()
+			<-done
+		}
+		wantCode(t, n, tok.Secret, "invalid_token")
+		testutil.Eventually(t, "the line is back", func() bool { return n.gens.all.Load() > generation && n.trusted(n.clock()) })
+		wantCode(t, n, tok.Secret, "invalid_token")
+		wantCode(t, n, kept.Secret, "")
+		if testutil.Sample(t, n.met.reads) == reads {
+			t.Fatalf("cut %d: the cache was not emptied", i)
+		}
+	}
+	if lost := testutil.Sample(t, n.met.lost); lost < cuts {
+		t.Fatalf("%v of %d cuts were noticed", lost, cuts)
+	}
+}
+
+// RELIABILITY.md, Operation.
+func TestRunDeregisters(t *testing.T) {
+	t.Parallel()
+	s := newTokenDB(t)
+	a, b := s.tokens(t), s.tokens(t, func(c *Config) { c.NodeID = "o'brien" })
+	stopA := run(t, a)
+	run(t, b)
+	tok := s.token(t)
+	cachedBy(t, a, tok.Secret)
+	cachedBy(t, b, tok.Secret)
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM auth_nodes`); n != 2 {
+		t.Fatalf("%d nodes are registered, want 2", n)
+	}
+	stopA()
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM auth_nodes WHERE id = 'o''brien'`); n != 1 {
+		t.Fatalf("the node that runs on is not registered")
+	}
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM auth_nodes`); n != 1 {
+		t.Fatalf("%d nodes are registered, want 1", n)
+	}
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_token_uses`); n != 1 {
+		t.Error("the last use was not written at the end")
+	}
+	// It answers still, and from the database.
+	wantCode(t, a, tok.Secret, "")
+	revokeNow(t, s, tok.ID)
+	wantCode(t, a, tok.Secret, "invalid_token")
+	wantCode(t, b, tok.Secret, "invalid_token")
+}
+
+// RELIABILITY.md, Tokens.
+func TestRunWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	s := newTokenDB(t)
+	l := dbtest.NewLink(t, s.URL)
+	l.Down()
+	tok := s.token(t)
+	n := s.tokens(t, func(c *Config) { c.URL, c.DB = l.URL, open(t, l.URL) })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	_, err := n.Authenticate(t.Context(), tok.Secret, anywhere)
+	if f, ok := fault.As(err); !ok || f.Code != "service_unavailable" || f.RetryAfter != 5*time.Second {
+		t.Errorf("without a database: %v", err)
+	}
+	wantCode(t, n, "svc_test_no", "invalid_token")
+	testutil.Eventually(t, "the node has tried again", func() bool { return testutil.Sample(t, n.met.lost) >= 2 })
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if text := s.log.String(); !strings.Contains(text, "line that announces revocations was lost") || strings.Contains(text, tok.Secret) {
+		t.Errorf("logged: %s", text)
+	}
+}
+
+// A failover or a restored backup sets the epoch back. A node that remembered
+// the higher one would pass for one that knows of the revocations to come.
+// RELIABILITY.md, Tokens.
+func TestRevocationAfterTheEpochWasSetBack(t *testing.T) {
+	t.Parallel()
+	s := newTokenDB(t)
+	l := dbtest.NewLink(t, s.URL)
+	n := s.tokens(t, func(c *Config) { c.URL = l.URL })
+	run(t, n)
+	for range 15 {
+		s.token(t)
+	}
+	high := dbtest.Value[int64](t, s.DB, `SELECT epoch FROM auth_epoch`)
+	testutil.Eventually(t, "the node has heard of all changes", func() bool { return n.epoch.Load() == high })
+	tok := s.token(t)
+	dbtest.Exec(t, s.DB, `UPDATE auth_epoch SET epoch = epoch - 15`)
+	dbtest.Exec(t, s.DB, `UPDATE auth_nodes SET epoch = 0`)
+	before := n.gens.all.Load()
+	l.Cut()
+	testutil.Eventually(t, "the line is back", func() bool { return n.gens.all.Load() > before && n.trusted(n.clock()) })
+	cachedBy(t, n, tok.Secret)
+	// More heartbeats have told what the node knows.
+	seen := dbtest.Value[time.Time](t, s.DB, `SELECT max(seen_at) FROM auth_nodes`)
+	testutil.Eventually(t, "another heartbeat", func() bool {
+		return dbtest.Value[time.Time](t, s.DB, `SELECT max(seen_at) FROM auth_nodes`).After(seen)
+	})
+	cachedBy(t, n, tok.Secret)
+	l.Freeze()
+	defer l.Thaw()
+	revokeNow(t, s, tok.ID)
+	wantCode(t, n, tok.Secret, "invalid_token")
+}

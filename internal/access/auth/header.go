@@ -1,0 +1,34 @@
+package auth
+
+import (
+	"net/http"
+	"strings"
+
+	"guildhall/internal/base/fault"
+)
+
+var (
+	errMissing     = fault.New(fault.Unauthenticated, "missing_token", "Send the token once, as Authorization: Bearer <API_KEY>.")
+	errInvalid     = fault.New(fault.Unauthenticated, "invalid_token", "The token is unknown, revoked or expired.")
+	errAddress     = fault.New(fault.Forbidden, "ip_not_allowed", "This token may not be used from this address.")
+	errUnavailable = fault.New(fault.Unavailable, "service_unavailable", "The token cannot be checked right now.")
+)
+
+// FromHeader returns the bearer token of a request: the value of its one
+// Authorization header. Credentials sent any other way, several of them, or an
+// empty one are missing_token. What it returns need not be a token yet.
+func FromHeader(h http.Header) (string, error) {
+	lines := h["Authorization"]
+	if len(lines) != 1 {
+		return "", errMissing
+	}
+	scheme, token, found := strings.Cut(lines[0], " ")
+	if !found || !strings.EqualFold(scheme, "bearer") {
+		return "", errMissing
+	}
+	token = strings.Trim(token, " \t")
+	if token == "" {
+		return "", errMissing
+	}
+	return token, nil
+}

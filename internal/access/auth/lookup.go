@@ -1,0 +1,215 @@
+package auth
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"guildhall/internal/base/fault"
+)
+
+// maxBatch is how many tokens one statement looks for.
+const maxBatch = 256
+
+// lookups finds tokens' rows. However many requests want a row, the database is
+// asked a few statements at a time: those that come while all are under way wait
+// for the next one, which looks for all their tokens together. Nobody is given a
+// row that was read before it asked.
+type lookups struct {
+	read  func(ctx context.Context, hashes []digest) (map[digest]*entry, error)
+	slots int
+
+	mu      sync.Mutex // guards what follows
+	running int
+	next    map[digest]*lookup // not begun yet: whoever wants the row joins
+	order   []*lookup          // the same, the oldest first
+}
+
+// lookup is one row that some requests wait for.
+type lookup struct {
+	hash digest
+	ctx  context.Context // of the first of them, without its end
+	done chan struct{}   // closed once the row is there
+
+	// Written by the worker before done is closed, read by requests after.
+	entry *entry
+	err   error
+}
+
+func newLookups(slots int, read func(context.Context, []digest) (map[digest]*entry, error)) *lookups {
+	return &lookups{read: read, slots: slots, next: make(map[digest]*lookup)}
+}
+
+// find returns the row of a token as it was at or after the start of this call.
+func (l *lookups) find(ctx context.Context, hash digest) (*entry, error) {
+	w := l.join(ctx, hash)
+	late := time.NewTimer(lookupTimeout)
+	defer late.Stop()
+	select {
+	case <-w.done:
+		return w.entry, w.err
+	case <-late.C:
+		return nil, context.DeadlineExceeded
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *lookups) join(ctx context.Context, hash digest) *lookup {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.next[hash]
+	if w == nil {
+		w = &lookup{hash: hash, ctx: context.WithoutCancel(ctx), done: make(chan struct{})}
+		l.next[hash] = w
+		l.order = append(l.order, w)
+	}
+	if l.running < l.slots {
+		l.running++
+		go l.work()
+	}
+	return w
+}
+
+// work reads what is waited for until nothing is.
+func (l *lookups) work() {
+	for {
+		batch := l.take()
+		if len(batch) == 0 {
+			return
+		}
+		hashes := make([]digest, len(batch))
+		for i, w := range batch {
+			hashes[i] = w.hash
+		}
+		ctx, cancel := context.WithTimeout(batch[0].ctx, readTimeout)
+		found, err := l.read(ctx, hashes)
+		cancel()
+		for _, w := range batch {
+			if w.err = err; err == nil {
+				w.entry = found[w.hash]
+			}
+			close(w.done)
+		}
+	}
+}
+
+// take begins the oldest lookups, or ends the worker when there are none.
+func (l *lookups) take() []*lookup {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := min(len(l.order), maxBatch)
+	batch := l.order[:n:n]
+	l.order = l.order[n:]
+	for _, w := range batch {
+		delete(l.next, w.hash)
+	}
+	if n == 0 {
+		l.running--
+		l.order = nil
+	}
+	return batch
+}
+
+// find returns the row of a token as it was at or after the start of this call.
+func (t *Tokens) find(ctx context.Context, hash digest, from netip.Addr) (*entry, error) {
+	if t.exhausted(ctx, from) {
+		release, err := t.enterNarrow(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
+	e, err := t.lookups.find(ctx, hash)
+	if err != nil {
+		return nil, errUnavailable.Because(err).After(5 * time.Second)
+	}
+	return e, nil
+}
+
+// enterNarrow waits for one of the few places for suspicious lookups.
+func (t *Tokens) enterNarrow(ctx context.Context) (release func(), err error) {
+	wait := time.NewTimer(time.Second)
+	defer wait.Stop()
+	select {
+	case t.narrow <- struct{}{}:
+		return func() { <-t.narrow }, nil
+	case <-wait.C:
+	case <-ctx.Done():
+	}
+	return nil, fault.New(fault.Limited, "rate_limited", "Too many failed authentications from this address.").After(time.Second)
+}
+
+// read asks the database for tokens' rows. What it finds, and what it does not,
+// is remembered.
+func (t *Tokens) read(ctx context.Context, hashes []digest) (map[digest]*entry, error) {
+	t.met.reads.Add(float64(len(hashes)))
+	found := make(map[digest]*entry, len(hashes))
+	for _, hash := range hashes {
+		found[hash] = &entry{generation: t.gens.of(hash)}
+	}
+	start := t.clock()
+	rows, err := byHashes(ctx, t.db.Reader(), hashes)
+	if err != nil {
+		return nil, err
+	}
+	// The database told its time at some moment of the call; the middle of it
+	// is wrong by half the call at most.
+	middle := start.Add(t.clock().Sub(start) / 2)
+	for _, e := range found {
+		e.readAt = middle
+	}
+	for _, r := range rows {
+		if len(r.Hash) != len(digest{}) {
+			continue
+		}
+		if e := found[digest(r.Hash)]; e != nil {
+			e.fill(r)
+		}
+	}
+	for hash, e := range found {
+		t.remember(hash, e)
+	}
+	return found, nil
+}
+
+// fill takes over what a token's row says.
+func (e *entry) fill(r row) {
+	e.now = r.Now
+	if r.RevokedAt != nil {
+		return
+	}
+	e.restricted = len(r.Allow) > 0
+	for _, s := range r.Allow {
+		// A range that nobody can read allows nothing.
+		if p, ok := parsePrefix(s); ok {
+			e.allow = append(e.allow, p)
+		}
+	}
+	p := &Principal{
+		TokenID: r.ID, Name: r.Name, Preview: r.Preview, GuildID: r.GuildID,
+		Scopes: r.Scopes, ExpiresAt: r.ExpiresAt, CreatedAt: r.CreatedAt,
+	}
+	if r.LastUsedAt != nil {
+		p.LastUsedAt = *r.LastUsedAt
+	}
+	e.principal.Store(p)
+}
+
+// remember keeps an entry. That it can be used the generation proves, whenever
+// it is looked at.
+func (t *Tokens) remember(hash digest, e *entry) {
+	if e.principal.Load() == nil {
+		t.cache.Invalidate(hash)
+		t.refused.Set(hash, e)
+		return
+	}
+	t.cache.Set(hash, e)
+}
+
+// forget drops what is remembered of a digest.
+func (t *Tokens) forget(hash digest) {
+	t.cache.Invalidate(hash)
+	t.refused.Invalidate(hash)
+}

@@ -1,0 +1,57 @@
+package auth
+
+import (
+	"slices"
+	"strings"
+
+	"guildhall/internal/base/fault"
+)
+
+// Scopes is every scope a token can have. There is no wildcard.
+var Scopes = []string{
+	"guild:read",
+	"cases:read",
+	"cases:write",
+	"economy:read",
+	"economy:write",
+	"levelling:read",
+	"levelling:write",
+	"tickets:read",
+	"tickets:write",
+	"giveaways:read",
+	"giveaways:write",
+	"network:read",
+	"webhooks:manage",
+}
+
+// ParseScopes reads scopes, of which each string may hold several, separated by
+// commas or white space. It returns each scope once, in the order of Scopes.
+func ParseScopes(lists ...string) ([]string, error) {
+	given := words(lists)
+	if len(given) == 0 {
+		return nil, fault.New(fault.Invalid, "invalid_request", "A token needs at least one scope. The scopes are: %s.", strings.Join(Scopes, ", "))
+	}
+	for _, s := range given {
+		if !slices.Contains(Scopes, s) {
+			return nil, fault.New(fault.Invalid, "invalid_request", "%q is not a scope. The scopes are: %s.", s, strings.Join(Scopes, ", "))
+		}
+	}
+	var scopes []string
+	for _, s := range Scopes {
+		if slices.Contains(given, s) {
+			scopes = append(scopes, s)
+		}
+	}
+	return scopes, nil
+}
+
+// words splits lists that people type: at commas and at white space.
+func words(lists []string) []string {
+	var all []string
+	for _, list := range lists {
+		all = append(all, strings.FieldsFunc(list, func(r rune) bool {
+			return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' || r == '\v' || r == '\f' || r == 0x85 || r == 0xA0
+		})...)
+	}
+	return all
+}

@@ -1,0 +1,161 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+// row is a token as it is stored, with the database's own time of reading it.
+type row struct {
+	ID         string     `db:"id"`
+	GuildID    string     `db:"guild_id"`
+	Name       string     `db:"name"`
+	Preview    string     `db:"preview"`
+	Hash       []byte     `db:"hash"`
+	Scopes     db.Strings `db:"scopes"`
+	Allow      db.Strings `db:"ip_allowlist"`
+	ExpiresAt  *time.Time `db:"expires_at"`
+	CreatedAt  time.Time  `db:"created_at"`
+	RevokedAt  *time.Time `db:"revoked_at"`
+	LastUsedAt *time.Time `db:"last_used_at"`
+	Now        time.Time  `db:"now"`
+}
+
+// byHashes returns the tokens with these digests, revoked and expired ones too.
+func byHashes(ctx context.Context, q db.Querier, hashes []digest) ([]row, error) {
+	list := make([][]byte, len(hashes))
+	for i := range hashes {
+		list[i] = hashes[i][:]
+	}
+	rows, err := db.Select[row](ctx, q, `
+		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
+		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at,
+		       clock_timestamp() AS now
+		FROM api_tokens t
+		LEFT JOIN api_token_uses u ON u.token_id = t.id
+		WHERE t.hash = ANY ($1)`, db.ByteArray(list))
+	return rows, fault.Wrap(err, "read", strconv.Itoa(len(hashes)), "tokens")
+}
+
+// byGuild returns the guild's tokens, oldest first.
+func byGuild(ctx context.Context, q db.Querier, guild string) ([]row, error) {
+	rows, err := db.Select[row](ctx, q, `
+		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
+		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now
+		FROM api_tokens t
+		LEFT JOIN api_token_uses u ON u.token_id = t.id
+		WHERE t.guild_id = $1
+		ORDER BY t.created_at, t.id`, guild)
+	return rows, fault.Wrap(err, "list the tokens of guild", guild)
+}
+
+// insert stores r, which expires after the given time by the database's clock,
+// or never when it is zero.
+func insert(ctx context.Context, tx *db.Tx, r row, expiresIn time.Duration) (row, error) {
+	var seconds *int64
+	if expiresIn > 0 {
+		s := int64((expiresIn + time.Second - 1) / time.Second)
+		seconds = &s
+	}
+	err := tx.GetContext(ctx, &r, `
+		INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, now() + $8::bigint * interval '1 second')
+		RETURNING id, guild_id, name, preview, hash, scopes, ip_allowlist,
+		          expires_at, created_at, revoked_at, now() AS now`,
+		r.ID, r.GuildID, r.Name, r.Preview, r.Hash, r.Scopes, r.Allow, seconds)
+	return r, fault.Wrap(err, "insert a token of guild", r.GuildID)
+}
+
+// byID returns one token of the guild.
+func byID(ctx context.Context, q db.Querier, guild, id string) (row, error) {
+	r, err := db.Get[row](ctx, q, `
+		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
+		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now
+		FROM api_tokens t
+		LEFT JOIN api_token_uses u ON u.token_id = t.id
+		WHERE t.guild_id = $1 AND t.id = $2`, guild, id)
+	return r, fault.Wrap(err, "read token", id, "of guild", guild)
+}
+
+// guildOf returns the guild of a token.
+func guildOf(ctx context.Context, q db.Querier, id string) (string, error) {
+	guild, err := db.Get[string](ctx, q, `SELECT guild_id FROM api_tokens WHERE id = $1`, id)
+	return guild, fault.Wrap(err, "find the guild of token", id)
+}
+
+// revoke marks the token. It returns the token before and after, and the epoch
+// that a node must have reached to know of it. It is db.Missing when the guild
+// has no such token.
+func revoke(ctx context.Context, tx *db.Tx, guild, id string) (was, is row, epoch int64, err error) {
+	if err := tx.GetContext(ctx, &was, `
+		SELECT id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at, created_at, revoked_at, now() AS now
+		FROM api_tokens
+		WHERE guild_id = $1 AND id = $2
+		FOR UPDATE`, guild, id); err != nil {
+		return row{}, row{}, 0, fmt.Errorf("find token %s of guild %s: %w", id, guild, err)
+	}
+	is = was
+	if was.RevokedAt == nil {
+		if err := tx.GetContext(ctx, &is.RevokedAt, `
+			UPDATE api_tokens SET revoked_at = now()
+			WHERE guild_id = $1 AND id = $2
+			RETURNING revoked_at`, guild, id); err != nil {
+			return row{}, row{}, 0, fmt.Errorf("revoke token %s: %w", id, err)
+		}
+	}
+	err = tx.GetContext(ctx, &epoch, `SELECT epoch FROM auth_epoch`)
+	return was, is, epoch, fault.Wrap(err, "read the epoch of tokens")
+}
+
+// revokeOf marks the guild's tokens that are not revoked and returns them, with the
+// epoch that a node must have reached to know of it.
+func revokeOf(ctx context.Context, tx *db.Tx, guild string) (rows []row, epoch int64, err error) {
+	if err := tx.SelectContext(ctx, &rows, `
+		UPDATE api_tokens SET revoked_at = now()
+		WHERE guild_id = $1 AND revoked_at IS NULL
+		RETURNING id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at, created_at, revoked_at, now() AS now`, guild); err != nil {
+		return nil, 0, fmt.Errorf("revoke the tokens of guild %s: %w", guild, err)
+	}
+	err = tx.GetContext(ctx, &epoch, `SELECT epoch FROM auth_epoch`)
+	return rows, epoch, fault.Wrap(err, "read the epoch of tokens")
+}
+
+func guildExists(ctx context.Context, q db.Querier, guild string) (there bool, err error) {
+	err = q.GetContext(ctx, &there, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
+	return there, fault.Wrap(err, "look for guild", guild)
+}
+
+// guildsAfter returns the next guilds that have tokens, in the order of their ids.
+func guildsAfter(ctx context.Context, q db.Querier, after string) ([]string, error) {
+	ids, err := db.Select[string](ctx, q, `
+		SELECT DISTINCT guild_id FROM api_tokens WHERE guild_id > $1 ORDER BY guild_id LIMIT 100`, after)
+	return ids, fault.Wrap(err, "list the guilds that have tokens")
+}
+
+// behind counts the live nodes that have not reached the epoch yet.
+func behind(ctx context.Context, q db.Querier, epoch int64) (nodes int, err error) {
+	err = q.GetContext(ctx, &nodes, `
+		SELECT count(*) FROM auth_nodes
+		WHERE epoch < $1 AND seen_at > now() - $2::bigint * interval '1 second'`,
+		epoch, int64(nodeTimeout/time.Second))
+	return nodes, fault.Wrap(err, "ask for the epochs of the nodes")
+}
+
+// storeLastUsed writes that the tokens were used just now, unless that was written
+// less than a minute ago. Tokens that are gone are left out. Rows are locked in
+// the order of their ids, so two nodes cannot block each other.
+func storeLastUsed(ctx context.Context, tx *db.Tx, ids []string) error {
+	_, err := tx.ExecContext(ctx, `
+		INSERT INTO api_token_uses AS u (token_id, last_used_at)
+		SELECT id, now() FROM (
+			SELECT id FROM api_tokens WHERE id = ANY ($1) ORDER BY id FOR KEY SHARE
+		) AS t
+		ON CONFLICT (token_id) DO UPDATE SET last_used_at = excluded.last_used_at
+		WHERE u.last_used_at <= excluded.last_used_at - interval '1 minute'`, db.Array(ids))
+	return fault.Wrap(err, "note the use of", strconv.Itoa(len(ids)), "tokens")
+}

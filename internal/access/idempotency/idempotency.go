@@ -1,0 +1,215 @@
+// Package idempotency keeps the responses of writes under the caller's key, so
+// that a repeated request gets the first response instead of a second effect.
+// The record lives in the transaction of the change it answers for; the
+// primary key is the lock. It knows nothing of HTTP but a status and bytes.
+package idempotency
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+// Request identifies one keyed request.
+type Request struct {
+	GuildID     string
+	TokenID     string
+	Key         string
+	Fingerprint []byte
+}
+
+// Response is what was, or will be, sent to the caller.
+type Response struct {
+	Status     int
+	Location   string
+	RetryAfter string
+	Body       []byte
+	Replayed   bool
+}
+
+// Sealer encrypts what is stored; bound must be the same when it is opened.
+type Sealer interface {
+	Seal(plain []byte, bound string) []byte
+	Open(sealed []byte, bound string) ([]byte, error)
+}
+
+// Keys stores responses.
+type Keys struct{ Sealer Sealer }
+
+// Fingerprint is SHA-256 over method, path and the raw body, each preceded by
+// its length as eight big-endian bytes. Two requests are the same request when
+// their fingerprints are equal: a body with another order of members is
+// another request.
+func Fingerprint(method, path string, body []byte) []byte {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(method), []byte(path), body} {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
+		h.Write(n[:])
+		h.Write(part)
+	}
+	return h.Sum(nil)
+}
+
+// The ways a key can be taken.
+var (
+	inUse  = fault.New(fault.Conflict, "idempotency_key_in_use", "The first request with this Idempotency-Key is still running.").After(time.Second)
+	reused = fault.New(fault.Conflict, "idempotency_key_reused", "This Idempotency-Key was used for a different request.")
+)
+
+// Claim takes the key for the caller's unit of work and returns nil, or
+// returns the response that an earlier request left under it. A concurrent duplicate
+// waits here until the first commits or rolls back, as long as the
+// transaction's lock timeout allows; then, and while a leased request runs, it
+// is idempotency_key_in_use. A key used for another request is
+// idempotency_key_reused.
+func (k Keys) Claim(ctx context.Context, tx *db.Tx, r Request) (*Response, error) {
+	// No index is named: which columns are the key is the schema's affair, before
+	// and after the upgrade that adds the guild to them.
+	_, err := db.Get[bool](ctx, tx, `
+		INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint)
+		VALUES ($1, $2, $3, $4)
+		ON CONFLICT DO NOTHING
+		RETURNING true`, r.GuildID, r.TokenID, r.Key, r.Fingerprint)
+	switch {
+	case err == nil:
+		return nil, nil
+	case db.LockTimeout(err):
+		return nil, inUse.Because(err)
+	case !db.Missing(err):
+		return nil, fmt.Errorf("claim idempotency key: %w", err)
+	}
+	response, err := k.find(ctx, tx, r)
+	if !errors.Is(err, errOver) {
+		return response, err
+	}
+	if ours, err := takeOver(ctx, tx, r); ours || err != nil {
+		return nil, err
+	}
+	response, err = k.find(ctx, tx, r) // a duplicate was faster
+	if errors.Is(err, errOver) {
+		return nil, inUse
+	}
+	return response, err
+}
+
+// errOver says that the window of a key is over: it is free.
+var errOver = errors.New("the window of the idempotency key is over")
+
+// takeOver claims a key whose window is over, unless a duplicate has done so.
+func takeOver(ctx context.Context, tx *db.Tx, r Request) (bool, error) {
+	ours, err := db.Select[bool](ctx, tx, `
+		UPDATE idempotency_keys
+		SET fingerprint = $4, state = 'running', status = NULL, location = NULL, retry_after = NULL,
+		    body = NULL, created_at = now(), lease_until = NULL
+		WHERE guild_id = $1 AND token_id = $2 AND key = $3
+		  AND created_at <= now() - interval '24 hours'
+		  AND (lease_until IS NULL OR lease_until <= now())
+		RETURNING true`, r.GuildID, r.TokenID, r.Key, r.Fingerprint)
+	switch {
+	case db.LockTimeout(err):
+		return false, inUse.Because(err)
+	case err != nil:
+		return false, fmt.Errorf("take over an idempotency key whose window is over: %w", err)
+	}
+	return len(ours) == 1, nil
+}
+
+// Replay returns the response that the key has, or nil when it has none. A key
+// used for another request is idempotency_key_reused.
+func (k Keys) Replay(ctx context.Context, q db.Querier, r Request) (*Response, error) {
+	response, err := k.find(ctx, q, r)
+	if errors.Is(err, inUse) || errors.Is(err, errOver) {
+		return nil, nil
+	}
+	return response, err
+}
+
+type row struct {
+	Fingerprint []byte         `db:"fingerprint"`
+	State       string         `db:"state"`
+	Status      sql.NullInt64  `db:"status"`
+	Location    sql.NullString `db:"location"`
+	RetryAfter  sql.NullString `db:"retry_after"`
+	Body        []byte         `db:"body"`
+	Over        bool           `db:"over"`
+}
+
+// find returns the response stored under the key, or errOver.
+func (k Keys) find(ctx context.Context, q db.Querier, r Request) (*Response, error) {
+	have, err := db.Get[row](ctx, q, `
+		SELECT fingerprint, state, status, location, retry_after, body,
+		       created_at <= now() - interval '24 hours' AND (lease_until IS NULL OR lease_until <= now()) AS over
+		FROM idempotency_keys
+		WHERE guild_id = $1 AND token_id = $2 AND key = $3`, r.GuildID, r.TokenID, r.Key)
+	switch {
+	case db.Missing(err):
+		// Nothing is there, or it was released between two statements: the caller
+		// may try again.
+		return nil, inUse
+	case err != nil:
+		return nil, fmt.Errorf("read idempotency key: %w", err)
+	case have.Over:
+		return nil, errOver
+	}
+	return k.open(have, r)
+}
+
+// open is the response of a row to a request.
+func (k Keys) open(have row, r Request) (*Response, error) {
+	switch {
+	case !bytes.Equal(have.Fingerprint, r.Fingerprint):
+		return nil, reused
+	case have.State != "done":
+		return nil, inUse
+	}
+	body, err := k.Sealer.Open(have.Body, bound(r))
+	if err != nil {
+		return nil, fmt.Errorf("open the stored answer: %w", err)
+	}
+	return &Response{
+		Status: int(have.Status.Int64), Location: have.Location.String, RetryAfter: have.RetryAfter.String,
+		Body: body, Replayed: true,
+	}, nil
+}
+
+// Keep stores the response under the key that this unit has claimed.
+func (k Keys) Keep(ctx context.Context, tx *db.Tx, r Request, a Response) error {
+	_, err := tx.ExecContext(ctx, `
+		UPDATE idempotency_keys
+		SET state = 'done', status = $4, location = nullif($5, ''), retry_after = nullif($6, ''), body = $7, lease_until = NULL
+		WHERE guild_id = $1 AND token_id = $2 AND key = $3`,
+		r.GuildID, r.TokenID, r.Key, a.Status, a.Location, a.RetryAfter, k.Sealer.Seal(a.Body, bound(r)))
+	return fault.Wrap(err, "keep the answer")
+}
+
+// bound ties a sealed response to its row: moved elsewhere it does not open.
+func bound(r Request) string { return "idempotency_keys/" + r.TokenID + "/" + r.Key }
+
+// Prune deletes up to a thousand keys whose window is over and reports how
+// many it deleted. Correctness does not depend on it: Claim looks at the age.
+func Prune(ctx context.Context, d db.Doer) (int, error) {
+	return db.PruneOf(ctx, d, db.Outlived{Table: "idempotency_keys", Key: "token_id, key", Since: "created_at", Kept: "25 hours"}, 1000)
+}
+
+type contextKey struct{}
+
+// With returns a context that carries the keyed request being served, for the
+// operation that is not one unit of work.
+func With(ctx context.Context, r Request) context.Context {
+	return context.WithValue(ctx, contextKey{}, r)
+}
+
+// From returns the keyed request being served; false when it has no key.
+func From(ctx context.Context) (Request, bool) {
+	r, ok := ctx.Value(contextKey{}).(Request)
+	return r, ok
+}

@@ -1,0 +1,53 @@
+package idempotency
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+// LeaseTime is how long a request that calls out may hold its key before
+// somebody else may take it over.
+const LeaseTime = 30 * time.Second
+
+// ClaimLeased is Claim for a request that calls out between two commits. It
+// also takes over a key whose holder has let its lease run out, if the request
+// is the same one.
+func (k Keys) ClaimLeased(ctx context.Context, tx *db.Tx, r Request) (*Response, error) {
+	// SKIP LOCKED leaves a key that a duplicate takes over at this moment to the duplicate.
+	_, err := tx.ExecContext(ctx, `
+		DELETE FROM idempotency_keys
+		WHERE guild_id = $1 AND (token_id, key) IN (
+			SELECT token_id, key FROM idempotency_keys
+			WHERE guild_id = $1 AND token_id = $2 AND key = $3 AND fingerprint = $4
+			  AND state = 'running' AND lease_until <= now()
+			FOR UPDATE SKIP LOCKED)`, r.GuildID, r.TokenID, r.Key, r.Fingerprint)
+	if err != nil {
+		return nil, fmt.Errorf("take over an idempotency key: %w", err)
+	}
+	return k.Claim(ctx, tx, r)
+}
+
+// Lease lets the claimed key outlive this unit, without a response, for
+// LeaseTime. Until then duplicates are idempotency_key_in_use.
+func (k Keys) Lease(ctx context.Context, tx *db.Tx, r Request) error {
+	_, err := tx.ExecContext(ctx, `
+		UPDATE idempotency_keys
+		SET lease_until = now() + make_interval(secs => $4)
+		WHERE guild_id = $1 AND token_id = $2 AND key = $3 AND state = 'running'`, r.GuildID, r.TokenID, r.Key, LeaseTime.Seconds())
+	return fault.Wrap(err, "lease the idempotency key")
+}
+
+// Release frees a leased key without a response: the request may run again.
+func (k Keys) Release(ctx context.Context, tx *db.Tx, r Request) error {
+	_, err := tx.ExecContext(ctx, `
+		DELETE FROM idempotency_keys
+		WHERE guild_id = $1 AND token_id = $2 AND key = $3 AND fingerprint = $4 AND state = 'running'`, r.GuildID, r.TokenID, r.Key, r.Fingerprint)
+	return fault.Wrap(err, "release the idempotency key")
+}
+
+// ErrInUse is the refusal of a request whose duplicate is still running.
+var ErrInUse error = inUse

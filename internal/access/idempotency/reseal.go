@@ -1,0 +1,73 @@
+package idempotency
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"guildhall/internal/access/seal"
+	"guildhall/internal/base/db"
+)
+
+// resealChunk is how many responses are read at a time; each has up to some tens
+// of kilobytes.
+const resealChunk = 200
+
+type sealedResponse struct {
+	GuildID   string    `db:"guild_id"`
+	TokenID   string    `db:"token_id"`
+	Key       string    `db:"key"`
+	Body      []byte    `db:"body"`
+	CreatedAt time.Time `db:"created_at"`
+}
+
+// Reseal rewrites the responses that are kept under the first key of box. It goes
+// by their age, so that a key which is used anew meanwhile is met again at the
+// end.
+func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (seal.Count, error) {
+	var count seal.Count
+	var last sealedResponse
+	for {
+		rows, err := db.Select[sealedResponse](ctx, d.Reader(), `
+			SELECT guild_id, token_id, key, body, created_at
+			FROM idempotency_keys
+			WHERE (created_at, token_id, key) > ($1, $2, $3) AND body IS NOT NULL AND guild_id IS NOT NULL
+			ORDER BY created_at, token_id, key
+			LIMIT $4`, last.CreatedAt, last.TokenID, last.Key, resealChunk)
+		if err != nil {
+			return count, fmt.Errorf("read kept answers: %w", err)
+		}
+		if len(rows) == 0 {
+			return count, nil
+		}
+		if err := resealRows(ctx, d, box, rows, &count); err != nil {
+			return count, err
+		}
+		last = rows[len(rows)-1]
+	}
+}
+
+// resealRows rewrites a chunk. A key that was used anew meanwhile has another
+// body, and is left alone.
+func resealRows(ctx context.Context, d *db.DB, box *seal.Box, rows []sealedResponse, count *seal.Count) error {
+	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		var counted seal.Count
+		for _, r := range rows {
+			fresh, changed, err := box.Reseal(r.Body, bound(Request{TokenID: r.TokenID, Key: r.Key}))
+			counted.Add(changed, err)
+			if err != nil || !changed {
+				continue
+			}
+			if _, err := tx.ExecContext(ctx, `
+				UPDATE idempotency_keys SET body = $4
+				WHERE guild_id = $1 AND token_id = $2 AND key = $3 AND body = $5`,
+				r.GuildID, r.TokenID, r.Key, fresh, r.Body); err != nil {
+				return fmt.Errorf("reseal a kept answer: %w", err)
+			}
+		}
+		count.Resealed += counted.Resealed
+		count.Current += counted.Current
+		count.Unreadable += counted.Unreadable
+		return nil
+	})
+}

@@ -1,0 +1,568 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"guildhall/internal/base/testutil"
+)
+
+// change is what the tests collect: coins for a member, under a key if it has one.
+type change struct {
+	number int // in the order of arrival
+	by     Caller
+	member string
+	delta  int
+	key    string
+
+	cancel  context.CancelFunc
+	left    bool // its caller has gone
+	ended   bool
+	err     error
+	refused bool
+	replay  bool
+}
+
+// bank is the database of the model: balances, keys, and what was done in which
+// order. It does what it is told one change after the other.
+type bank struct {
+	mu       sync.Mutex
+	balances map[string]int
+	keys     map[string]*change
+	held     map[string]bool // rows that somebody else has locked
+	done     []*change
+
+	batches []*onItsWay
+	alones  []*onItsWay
+}
+
+// onItsWay is a batch, or an item that is done alone, that waits for the test to
+// say what becomes of it.
+type onItsWay struct {
+	changes []*change
+	fate    chan fate
+}
+
+type fate int
+
+const (
+	committed    fate = iota
+	undone            // it failed, and nothing of it is there
+	lost              // it failed before it was there, but nobody can know
+	responseLost      // it is there, but nobody can know
+)
+
+var errUnknown = errors.New("the connection broke")
+
+// do makes one change as a statement would: refused or made, once for its key.
+func (b *bank) do(c *change, alone bool) error {
+	if !alone && b.held[c.member] {
+		return Alone
+	}
+	if first := b.keys[c.key]; c.key != "" && first != nil {
+		if !alone {
+			return Alone
+		}
+		c.replay, c.refused = true, first.refused
+		return nil
+	}
+	if c.key != "" {
+		b.keys[c.key] = c
+	}
+	b.done = append(b.done, c)
+	if c.refused = b.balances[c.member]+c.delta < 0; !c.refused {
+		b.balances[c.member] += c.delta
+	}
+	return nil
+}
+
+func (b *bank) run(_ context.Context, batch []*change) []error {
+	w := &onItsWay{changes: batch, fate: make(chan fate)}
+	b.mu.Lock()
+	b.batches = append(b.batches, w)
+	b.mu.Unlock()
+	return b.finish(w, <-w.fate, false)
+}
+
+func (b *bank) alone(c *change) error {
+	w := &onItsWay{changes: []*change{c}, fate: make(chan fate)}
+	b.mu.Lock()
+	b.alones = append(b.alones, w)
+	b.mu.Unlock()
+	return b.finish(w, <-w.fate, true)[0]
+}
+
+func (b *bank) finish(w *onItsWay, f fate, alone bool) []error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	outcomes := make([]error, len(w.changes))
+	for i, c := range w.changes {
+		switch f {
+		case undone:
+			outcomes[i] = Alone
+		case lost:
+			outcomes[i] = errUnknown
+		case committed:
+			outcomes[i] = b.do(c, alone)
+		case responseLost:
+			if outcomes[i] = b.do(c, alone); outcomes[i] == nil {
+				outcomes[i] = errUnknown
+			}
+		}
+	}
+	return outcomes
+}
+
+// model is a collector over a bank, and everything that was asked of it.
+type model struct {
+	t     *rapid.T
+	c     *Collector[*change]
+	b     *bank
+	cfg   Config[*change]
+	asked []*change
+	mu    sync.Mutex // guards what Do has returned
+}
+
+func (w *model) arrive(c *change) {
+	c.number = len(w.asked)
+	w.asked = append(w.asked, c)
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	go func() {
+		err := w.c.Do(ctx, c.by, c.member, c, func() error { return w.b.alone(c) })
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		c.ended, c.err = true, err
+	}()
+	// Two that come one after the other come in this order.
+	testutil.Eventually(w.t, "the change is in line", func() bool {
+		w.c.mu.Lock()
+		defer w.c.mu.Unlock()
+		last := w.c.last[c.member]
+		return last != nil && last.value == c
+	})
+}
+
+// rest waits until each batch that is to be on its way is, and holds what is on
+// its way against what is promised.
+func (w *model) rest() {
+	w.t.Helper()
+	testutil.Eventually(w.t, "all that may run is on its way", func() bool {
+		w.b.mu.Lock()
+		defer w.b.mu.Unlock()
+		w.c.mu.Lock()
+		defer w.c.mu.Unlock()
+		return w.c.running == len(w.b.batches) && !w.c.wanted(w.c.running)
+	})
+	w.b.mu.Lock()
+	defer w.b.mu.Unlock()
+	busy := map[string]bool{}
+	for _, on := range slices.Concat(w.b.batches, w.b.alones) {
+		for _, c := range on.changes {
+			if busy[c.member] {
+				w.t.Fatalf("two changes of %s are on their way", c.member)
+			}
+			busy[c.member] = true
+			if c.left {
+				w.t.Fatalf("change %d is on its way without its caller", c.number)
+			}
+			for _, earlier := range w.asked[:c.number] {
+				if earlier.member == c.member && !earlier.left && !w.over(earlier) {
+					w.t.Fatalf("change %d of %s has overtaken change %d", c.number, c.member, earlier.number)
+				}
+			}
+		}
+		if len(on.changes) > w.cfg.Most {
+			w.t.Fatalf("a batch of %d", len(on.changes))
+		}
+		if w.cfg.Apart {
+			for _, c := range on.changes {
+				if c.by.Group != on.changes[0].by.Group {
+					w.t.Fatal("a batch of two groups")
+				}
+			}
+		}
+	}
+	if len(w.b.batches) > w.cfg.Lanes {
+		w.t.Fatalf("%d batches are on their way", len(w.b.batches))
+	}
+}
+
+func (w *model) over(c *change) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return c.ended
+}
+
+// TestCollectedIsOneByOne: whatever arrives, fails, leaves, is held or comes
+// twice, what was done is what one caller after the other would have done, each
+// member's changes in the order of their arrival, nothing twice and nothing lost.
+// RELIABILITY.md, Writes.
+func TestCollectedIsOneByOne(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := &model{t: t, b: &bank{balances: map[string]int{}, keys: map[string]*change{}, held: map[string]bool{}}}
+		w.cfg = Config[*change]{
+			Run: w.b.run, Most: rapid.IntRange(1, 8).Draw(t, "most"), Lanes: rapid.IntRange(1, 3).Draw(t, "lanes"),
+			Apart: rapid.Bool().Draw(t, "apart"), Long: func(c *change) bool { return c.key != "" }, Wait: time.Hour,
+		}
+		w.c = New(w.cfg)
+		end := func(list *[]*onItsWay, f fate) {
+			w.b.mu.Lock()
+			if len(*list) == 0 {
+				w.b.mu.Unlock()
+				return
+			}
+			i := rapid.IntRange(0, len(*list)-1).Draw(t, "which")
+			on := (*list)[i]
+			*list = slices.Delete(*list, i, i+1)
+			w.b.mu.Unlock()
+			alone := list == &w.b.alones
+			if alone && f == undone {
+				f = lost
+			}
+			on.fate <- f
+			// Those of it that are done are heard of; the rest is done alone.
+			testutil.Eventually(t, "each of the batch is done or alone", func() bool {
+				back := 0
+				w.b.mu.Lock()
+				defer w.b.mu.Unlock()
+				for _, c := range on.changes {
+					if w.over(c) || slices.ContainsFunc(w.b.alones, func(a *onItsWay) bool { return a.changes[0] == c }) {
+						back++
+					}
+				}
+				return back == len(on.changes)
+			})
+		}
+		number := 0
+		t.Repeat(map[string]func(*rapid.T){
+			"arrive": func(t *rapid.T) {
+				g := strconv.Itoa(rapid.IntRange(1, 2).Draw(t, "guild"))
+				c := &change{
+					by:     Caller{g, g + "/" + strconv.Itoa(rapid.IntRange(1, 3).Draw(t, "token"))},
+					member: g + "/" + strconv.Itoa(rapid.IntRange(1, 4).Draw(t, "member")),
+					delta:  rapid.IntRange(-2, 2).Draw(t, "delta"),
+				}
+				switch rapid.IntRange(0, 3).Draw(t, "kind") {
+				case 0:
+					number++
+					c.key = c.by.Name + "/k" + strconv.Itoa(number)
+				case 1: // a duplicate of one that came before
+					if len(w.asked) > 0 {
+						first := w.asked[rapid.IntRange(0, len(w.asked)-1).Draw(t, "of")]
+						if first.key != "" {
+							c.by, c.member, c.delta, c.key = first.by, first.member, first.delta, first.key
+						}
+					}
+				}
+				w.arrive(c)
+			},
+			"commit":            func(*rapid.T) { end(&w.b.batches, committed) },
+			"fail":              func(*rapid.T) { end(&w.b.batches, undone) },
+			"lose":              func(*rapid.T) { end(&w.b.batches, lost) },
+			"lose the answer":   func(*rapid.T) { end(&w.b.batches, responseLost) },
+			"commit one":        func(*rapid.T) { end(&w.b.alones, committed) },
+			"lose one's answer": func(*rapid.T) { end(&w.b.alones, responseLost) },
+			"hold": func(t *rapid.T) {
+				m := strconv.Itoa(rapid.IntRange(1, 2).Draw(t, "guild")) + "/" + strconv.Itoa(rapid.IntRange(1, 4).Draw(t, "member"))
+				w.b.mu.Lock()
+				w.b.held[m] = !w.b.held[m]
+				w.b.mu.Unlock()
+			},
+			"leave": func(t *rapid.T) {
+				if len(w.asked) == 0 {
+					return
+				}
+				c := w.asked[rapid.IntRange(0, len(w.asked)-1).Draw(t, "who")]
+				c.cancel()
+				w.gaveUp(c)
+			},
+			"": func(*rapid.T) { w.rest() },
+		})
+		for {
+			w.rest()
+			if len(w.b.batches) == 0 && len(w.b.alones) == 0 {
+				break
+			}
+			end(&w.b.batches, committed)
+			end(&w.b.alones, committed)
+		}
+		w.check()
+	})
+}
+
+// gaveUp marks a change whose caller has left before it was on its way.
+func (w *model) gaveUp(c *change) {
+	onItsWay := func() bool {
+		w.b.mu.Lock()
+		defer w.b.mu.Unlock()
+		return slices.ContainsFunc(slices.Concat(w.b.batches, w.b.alones), func(on *onItsWay) bool { return slices.Contains(on.changes, c) })
+	}
+	if onItsWay() || w.over(c) {
+		return
+	}
+	testutil.Eventually(w.t, "its caller has left", func() bool { return w.over(c) })
+	if !errors.Is(c.err, context.Canceled) {
+		w.t.Fatalf("change %d left and got %v", c.number, c.err)
+	}
+	c.left = true
+}
+
+func (w *model) check() {
+	balances, times := map[string]int{}, map[*change]int{}
+	latest := map[string]int{}
+	for _, c := range w.b.done {
+		times[c]++
+		if n, ok := latest[c.member]; ok && n > c.number {
+			w.t.Fatalf("change %d of %s was done after change %d", c.number, c.member, n)
+		}
+		latest[c.member] = c.number
+		if refused := balances[c.member]+c.delta < 0; refused != c.refused {
+			w.t.Fatalf("change %d by %d of %d: refused is %v", c.number, c.delta, balances[c.member], c.refused)
+		} else if !refused {
+			balances[c.member] += c.delta
+		}
+	}
+	for _, c := range w.asked {
+		switch n := times[c]; {
+		case !w.over(c):
+			w.t.Fatalf("change %d is lost", c.number)
+		case c.left && n != 0:
+			w.t.Fatalf("change %d was done for a caller that had left", c.number)
+		case n > 1:
+			w.t.Fatalf("change %d was done %d times", c.number, n)
+		case c.err == nil && !c.replay && n != 1:
+			w.t.Fatalf("change %d was not done, and its caller was told so", c.number)
+		case c.replay && (n != 0 || w.b.keys[c.key] == nil):
+			w.t.Fatalf("change %d was done %d times and is a replay", c.number, n)
+		}
+		c.cancel()
+	}
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	if n := len(w.c.last) + len(w.c.groups) + len(w.c.turn) + len(w.c.waiting) + w.c.ready + w.c.running + w.c.now; n != 0 {
+		w.t.Fatalf("the collector keeps %d things of what is over", n)
+	}
+}
+
+// crowd lets so many changes of a caller arrive, each of a member of its own.
+func crowd(c *Collector[*change], by Caller, n int) *sync.WaitGroup {
+	var all sync.WaitGroup
+	for i := range n {
+		it := &change{by: by, member: fmt.Sprint(by, i)}
+		all.Go(func() { it.err = c.Do(context.Background(), by, it.member, it, nil) })
+	}
+	return &all
+}
+
+// However many changes of one token wait, others' are in the next batch.
+// RELIABILITY.md, Neighbours.
+func TestAFloodFillsNoBatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var batches [][]*change
+		c := New(Config[*change]{Most: 8, Lanes: 1, Run: func(_ context.Context, batch []*change) []error {
+			batches = append(batches, batch)
+			time.Sleep(time.Millisecond)
+			return make([]error, len(batch))
+		}})
+		flood := crowd(c, Caller{"1", "flood"}, 100)
+		synctest.Wait()
+		neighbour, stranger := crowd(c, Caller{"1", "neighbour"}, 2), crowd(c, Caller{"2", "stranger"}, 6)
+		flood.Wait()
+		neighbour.Wait()
+		stranger.Wait()
+		count := map[string]int{}
+		for _, it := range batches[1] {
+			count[it.by.Name]++
+		}
+		// In turn by guild, and within a guild by token.
+		if count["flood"] != 2 || count["neighbour"] != 2 || count["stranger"] != 4 {
+			t.Errorf("the next batch holds %v", count)
+		}
+	})
+}
+
+// What comes while nothing is on its way is on its way at once, and what comes
+// while a batch is on its way goes into the next one, all of it.
+func TestABatchIsWhatCameMeanwhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var sizes []int
+		var begun []time.Time
+		c := New(Config[*change]{Run: func(_ context.Context, batch []*change) []error {
+			mu.Lock()
+			sizes, begun = append(sizes, len(batch)), append(begun, time.Now())
+			mu.Unlock()
+			time.Sleep(10 * time.Millisecond)
+			return make([]error, len(batch))
+		}})
+		start := time.Now()
+		first := crowd(c, Caller{"1", "a"}, 1)
+		synctest.Wait()
+		rest := crowd(c, Caller{"1", "b"}, 63)
+		first.Wait()
+		rest.Wait()
+		if !slices.Equal(sizes, []int{1, 63}) || !begun[0].Equal(start) || begun[1].Sub(start) != 10*time.Millisecond {
+			t.Errorf("batches of %v at %v", sizes, begun)
+		}
+		lone := crowd(c, Caller{"1", "c"}, 1)
+		synctest.Wait() // it is on its way alone
+		full := crowd(c, Caller{"1", "d"}, 64)
+		lone.Wait()
+		full.Wait()
+		if !slices.Equal(sizes[2:], []int{1, 64}) || !begun[3].Equal(begun[2]) {
+			t.Errorf("a full batch waited: %v at %v", sizes[2:], begun[2:])
+		}
+	})
+}
+
+// Beside a batch that is long a second one begins as soon as it would be as large,
+// of four at least; beside a short one only when it would be full.
+func TestASecondBatchBeginsBesideALongOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			key         string
+			first, next int
+			beside      bool
+		}{
+			{"key", 1, 3, false}, {"key", 1, 4, true}, {"key", 6, 5, false}, {"key", 6, 6, true}, {"", 6, 6, false}, {"", 6, 8, true},
+		} {
+			var mu sync.Mutex
+			var begun []time.Time
+			open := make(chan struct{})
+			collector := New(Config[*change]{
+				Most: 8, Long: func(c *change) bool { return c.key != "" },
+				Enter: func(ctx context.Context) (context.Context, func(), error) {
+					<-open
+					return ctx, func() {}, nil
+				},
+				Run: func(_ context.Context, batch []*change) []error {
+					mu.Lock()
+					begun = append(begun, time.Now())
+					mu.Unlock()
+					time.Sleep(10 * time.Millisecond)
+					return make([]error, len(batch))
+				},
+			})
+			var all sync.WaitGroup
+			arrive := func(n int, name string) {
+				for i := range n {
+					it := &change{key: c.key}
+					all.Go(func() { it.err = collector.Do(context.Background(), Caller{"1", name}, fmt.Sprint(name, i), it, nil) })
+				}
+				synctest.Wait()
+			}
+			arrive(c.first, "first")
+			close(open)
+			synctest.Wait()
+			arrive(c.next, "next")
+			all.Wait()
+			if len(begun) != 2 || begun[1].Equal(begun[0]) != c.beside {
+				t.Errorf("%+v: batches began at %v", c, begun)
+			}
+		}
+	})
+}
+
+// Who waits too long for a batch is refused, and told whether it is its own doing.
+// RELIABILITY.md, Overload.
+func TestWhoWaitsTooLongIsRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		own, busy := errors.New("own share"), errors.New("busy")
+		open := make(chan struct{})
+		c := New(Config[*change]{
+			Lanes: 1, Run: func(_ context.Context, batch []*change) []error { return make([]error, len(batch)) },
+			Enter: func(ctx context.Context) (context.Context, func(), error) {
+				<-open
+				return ctx, func() {}, nil
+			},
+			Late: func(isOwn bool) error {
+				if isOwn {
+					return own
+				}
+				return busy
+			},
+		})
+		start := time.Now()
+		one := &change{}
+		var done sync.WaitGroup
+		done.Go(func() { one.err = c.Do(context.Background(), Caller{"1", "one"}, "m", one, nil) })
+		synctest.Wait()
+		flood := make([]*change, 100)
+		for i := range flood {
+			flood[i] = &change{}
+			done.Go(func() { flood[i].err = c.Do(context.Background(), Caller{"1", "flood"}, fmt.Sprint(i), flood[i], nil) })
+		}
+		done.Wait()
+		refused := map[error]int{}
+		for _, f := range flood {
+			refused[f.err]++
+		}
+		// Those that leave last leave few of their own behind.
+		if !errors.Is(one.err, busy) || refused[own] != 68 || refused[busy] != 32 || time.Since(start) != 2*time.Second {
+			t.Errorf("after %s: %v, %v", time.Since(start), one.err, refused)
+		}
+		late := &change{}
+		done.Go(func() { late.err = c.Do(context.Background(), Caller{"1", "one"}, "m", late, nil) })
+		synctest.Wait()
+		close(open)
+		if done.Wait(); late.err != nil {
+			t.Errorf("when there is room again: %v", late.err)
+		}
+	})
+}
+
+// A batch that panics, that cannot begin or that miscounts fails for all of its
+// items, and the next one is unharmed.
+func TestABatchThatBreaksFailsForItsItems(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("no connection")
+	mode := "panic"
+	c := New(Config[*change]{
+		Enter: func(ctx context.Context) (context.Context, func(), error) {
+			if mode == "enter" {
+				return nil, nil, broken
+			}
+			return ctx, func() {}, nil
+		},
+		Run: func(_ context.Context, batch []*change) []error {
+			switch mode {
+			case "panic":
+				panic("inside")
+			case "miscount":
+				return nil
+			}
+			return make([]error, len(batch))
+		},
+	})
+	ask := func() error { return c.Do(t.Context(), Caller{}, "m", &change{}, nil) }
+	if err := ask(); err == nil {
+		t.Error("a batch that panics is a success")
+	}
+	mode = "miscount"
+	if err := ask(); err == nil {
+		t.Error("a batch that says nothing is a success")
+	}
+	mode = "enter"
+	if err := ask(); !errors.Is(err, broken) {
+		t.Errorf("a batch that cannot begin: %v", err)
+	}
+	mode = ""
+	if err := ask(); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}

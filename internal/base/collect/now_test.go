@@ -1,0 +1,268 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"guildhall/internal/base/testutil"
+)
+
+// look is a read of the model's only row: what was committed last when its
+// statement began.
+type look struct {
+	by      Caller
+	arrived int // what was committed last when it came
+	cancel  context.CancelFunc
+
+	// Guarded by the model's mutex.
+	saw    int
+	ended  bool
+	err    error
+	left   bool
+	failed bool // with a batch; it is done alone since
+}
+
+// looking is a statement that answers looks: it has seen what it answers with, and
+// waits for the test to say what becomes of it.
+type looking struct {
+	looks []*look
+	saw   int
+	batch bool
+	fate  chan error
+}
+
+// readers is a collector of reads, and everything that was asked of it.
+type readers struct {
+	t   *rapid.T
+	c   *Collector[*look]
+	cfg Config[*look]
+
+	mu        sync.Mutex // guards what follows
+	committed int
+	asked     []*look
+	under     []*looking // way
+}
+
+func (w *readers) statement(looks []*look, batch bool) error {
+	w.mu.Lock()
+	s := &looking{looks: looks, saw: w.committed, batch: batch, fate: make(chan error)}
+	w.under = append(w.under, s)
+	w.mu.Unlock()
+	err := <-s.fate
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range looks {
+		l.saw, l.failed = s.saw, l.failed || batch && err != nil
+	}
+	return err
+}
+
+func (w *readers) run(_ context.Context, batch []*look) []error {
+	outcomes := make([]error, len(batch))
+	if w.statement(batch, true) != nil {
+		for i := range outcomes {
+			outcomes[i] = Alone
+		}
+	}
+	return outcomes
+}
+
+func (w *readers) arrive(by Caller) {
+	ctx, cancel := context.WithCancel(context.Background())
+	w.mu.Lock()
+	l := &look{by: by, arrived: w.committed, cancel: cancel}
+	w.asked = append(w.asked, l)
+	w.mu.Unlock()
+	w.c.mu.Lock()
+	waited, batches, there := w.c.ready, w.c.running, w.c.now
+	w.c.mu.Unlock()
+	go func() {
+		alone := func() error { return w.statement([]*look{l}, false) }
+		var err error
+		if !w.c.Now(func() { err = alone() }) {
+			err = w.c.Do(ctx, by, "", l, alone)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		l.ended, l.err = true, err
+	}()
+	w.rest()
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	if w.c.ready > waited && batches == 0 && there < w.cfg.Few {
+		w.t.Fatalf("one waits that came when %d were there", there)
+	}
+}
+
+// rest waits until everybody who has come waits or is on the way, and holds that
+// against what is promised.
+func (w *readers) rest() {
+	w.t.Helper()
+	testutil.Eventually(w.t, "everybody waits or is on the way", func() bool {
+		w.c.mu.Lock()
+		defer w.c.mu.Unlock()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		here, lanes := w.c.ready, 0
+		for _, s := range w.under {
+			here += len(s.looks)
+			if s.batch {
+				lanes++
+			}
+		}
+		for _, l := range w.asked {
+			if !l.ended {
+				here--
+			}
+		}
+		return here == 0 && lanes == w.c.running && !w.c.wanted(w.c.running)
+	})
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	if w.c.running > w.cfg.Lanes {
+		w.t.Fatalf("%d statements are on their way", w.c.running)
+	}
+	if free := w.c.running == 0 || w.c.ready >= w.cfg.Enough && w.c.running < w.cfg.Lanes; free && w.c.ready > 0 && !w.cfg.Apart {
+		w.t.Fatalf("%d wait beside %d statements", w.c.ready, w.c.running)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.under {
+		if len(s.looks) > w.cfg.Most {
+			w.t.Fatalf("a statement of %d", len(s.looks))
+		}
+		for _, l := range s.looks {
+			if s.saw < l.arrived {
+				w.t.Fatalf("a statement that saw %d answers who came after %d", s.saw, l.arrived)
+			}
+			if w.cfg.Apart && l.by.Group != s.looks[0].by.Group {
+				w.t.Fatal("a statement of two groups")
+			}
+		}
+	}
+}
+
+// end lets one statement end.
+func (w *readers) end(which int, err error) {
+	w.mu.Lock()
+	s := w.under[which]
+	w.under = slices.Delete(w.under, which, which+1)
+	w.mu.Unlock()
+	s.fate <- err
+	w.rest()
+}
+
+// TestAReadSeesWhatWasThereBeforeIt: whatever is written, fails and leaves, each
+// read is answered from a statement that began after it came, or fails by itself,
+// and nobody waits while no statement is on its way, nor do many beside few, nor does
+// who finds few there.
+// RELIABILITY.md, Writes.
+func TestAReadSeesWhatWasThereBeforeIt(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("the statement broke")
+	rapid.Check(t, func(t *rapid.T) {
+		w := &readers{t: t}
+		w.cfg = Config[*look]{
+			Run: w.run, Most: rapid.IntRange(1, 8).Draw(t, "most"), Enough: rapid.IntRange(1, 4).Draw(t, "enough"),
+			Few: rapid.IntRange(1, 4).Draw(t, "few"), Lanes: rapid.IntRange(1, 3).Draw(t, "lanes"),
+			Apart: rapid.Bool().Draw(t, "apart"), Wait: time.Hour,
+		}
+		w.c = New(w.cfg)
+		end := func(t *rapid.T, err error) {
+			if len(w.under) > 0 {
+				w.end(rapid.IntRange(0, len(w.under)-1).Draw(t, "which"), err)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"arrive": func(t *rapid.T) {
+				g := strconv.Itoa(rapid.IntRange(1, 2).Draw(t, "guild"))
+				w.arrive(Caller{g, g + "/" + strconv.Itoa(rapid.IntRange(1, 2).Draw(t, "token"))})
+			},
+			"commit": func(*rapid.T) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.committed++
+			},
+			"answer": func(t *rapid.T) { end(t, nil) },
+			"break":  func(t *rapid.T) { end(t, broken) },
+			"leave": func(t *rapid.T) {
+				if len(w.asked) > 0 {
+					w.leave(w.asked[rapid.IntRange(0, len(w.asked)-1).Draw(t, "who")])
+				}
+			},
+			"": func(*rapid.T) { w.rest() },
+		})
+		for len(w.under) > 0 {
+			w.end(0, nil)
+		}
+		w.check(broken)
+	})
+}
+
+// leave lets a caller leave. Who waits is gone at once, and nobody else minds; who is
+// on the way is answered all the same.
+func (w *readers) leave(l *look) {
+	w.mu.Lock()
+	waits := !l.ended && !slices.ContainsFunc(w.under, func(s *looking) bool { return slices.Contains(s.looks, l) })
+	w.mu.Unlock()
+	l.cancel()
+	if waits {
+		testutil.Eventually(w.t, "its caller has left", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			l.left = l.ended
+			return l.left
+		})
+		w.rest()
+	}
+}
+
+func (w *readers) check(broken error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.asked {
+		switch {
+		case !l.ended:
+			w.t.Fatal("a read is not answered")
+		case l.left != errors.Is(l.err, context.Canceled):
+			w.t.Fatalf("one that left is %t, and it ended with %v", l.left, l.err)
+		case l.err == nil && l.saw < l.arrived:
+			w.t.Fatalf("who came after %d was told of %d", l.arrived, l.saw)
+		case l.err != nil && !l.left && !errors.Is(l.err, broken):
+			w.t.Fatalf("a read ended with %v", l.err)
+		}
+		l.cancel()
+	}
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	if n := len(w.c.last) + len(w.c.groups) + len(w.c.turn) + len(w.c.waiting) + w.c.ready + w.c.running + w.c.now; n != 0 {
+		w.t.Fatalf("the collector keeps %d things of what is over", n)
+	}
+}
+
+// What Now does is counted while it is done, and no longer when it has panicked.
+func TestNowIsForFew(t *testing.T) {
+	t.Parallel()
+	c := New(Config[*look]{Few: 2})
+	var inner, beyond bool
+	func() {
+		defer func() { _ = recover() }()
+		c.Now(func() {
+			inner = c.Now(func() { beyond = c.Now(func() {}) })
+			panic("broken")
+		})
+	}()
+	if !inner || beyond {
+		t.Errorf("a second is done at once: %t, a third: %t", inner, beyond)
+	}
+	if c.now != 0 {
+		t.Errorf("%d are counted of what is over", c.now)
+	}
+}

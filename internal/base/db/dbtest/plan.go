@@ -1,0 +1,97 @@
+package dbtest
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/base/db"
+)
+
+// Plan returns Postgres' plan for query as a busy connection has it: the
+// statement is prepared and has run more often than it takes Postgres to settle
+// for a plan that serves all arguments. The caller has filled the tables and
+// run ANALYZE.
+func Plan(t testing.TB, d *db.DB, query string, args ...any) string {
+	t.Helper()
+	literals := make([]string, len(args))
+	for i, a := range args {
+		v, err := driver.DefaultParameterConverter.ConvertValue(a)
+		if err != nil {
+			t.Fatalf("argument %d: %v", i+1, err)
+		}
+		if at, ok := v.(time.Time); ok {
+			v = at.UTC().Format(time.RFC3339Nano)
+		}
+		literals[i] = "NULL"
+		if v != nil {
+			literals[i] = "'" + strings.ReplaceAll(fmt.Sprint(v), "'", "''") + "'"
+		}
+	}
+	execute := "EXECUTE planned"
+	if len(args) > 0 {
+		execute += "(" + strings.Join(literals, ", ") + ")"
+	}
+	if !d.Distributed() {
+		query = db.Together(query)
+	}
+	var lines []string
+	undo := errors.New("nothing of this is to stay")
+	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, "PREPARE planned AS "+query); err != nil {
+			return err
+		}
+		for range 8 {
+			if _, err := tx.ExecContext(ctx, execute); err != nil {
+				return err
+			}
+		}
+		if err := tx.SelectContext(ctx, &lines, "EXPLAIN (COSTS OFF) "+execute); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "DEALLOCATE planned"); err != nil {
+			return err
+		}
+		return undo
+	})
+	if !errors.Is(err, undo) {
+		t.Fatalf("plan the query: %v\n%s", err, query)
+	}
+	return shardSuffix.ReplaceAllString(strings.Join(lines, "\n"), "")
+}
+
+var reading = regexp.MustCompile(`(Seq Scan|Sort|Bitmap Heap Scan)`)
+
+// WantIndex fails the test unless query reads exactly through the named index,
+// in its order: no table read whole and nothing sorted. A worker of a coordinator
+// plans each statement for its values, and may find another index cheaper, or to sort
+// what it leads to; what counts there is that nothing is read whole.
+func WantIndex(t testing.TB, d *db.DB, index, query string, args ...any) {
+	t.Helper()
+	plan := Plan(t, d, query, args...)
+	good := strings.Contains(plan, " using "+index+" ") && !reading.MatchString(plan)
+	if Coordinator(t) {
+		good = strings.Contains(plan, "Index ") && !strings.Contains(plan, "Seq Scan")
+	}
+	if !good {
+		t.Errorf("the query does not read in the order of %s:\n%s\n%s", index, plan, query)
+	}
+}
+
+// WantPlannedOnce is WantIndex for a query that Postgres, besides, plans once for a
+// connection and not for each use: what it looks up are parameters still.
+func WantPlannedOnce(t testing.TB, d *db.DB, index, query string, args ...any) {
+	t.Helper()
+	WantIndex(t, d, index, query, args...)
+	if plan := Plan(t, d, query, args...); !strings.Contains(plan, "$1") {
+		t.Errorf("the query is planned for each use:\n%s\n%s", plan, query)
+	}
+}
+
+// shardSuffix ends the names of tables and indexes in the plans of a coordinator.
+var shardSuffix = regexp.MustCompile(`_1\d{5}\b`)

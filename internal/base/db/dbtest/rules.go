@@ -1,0 +1,131 @@
+package dbtest
+
+import (
+	"fmt"
+	"io/fs"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"guildhall/internal/base/db"
+	"guildhall/migrations"
+)
+
+// exceptions are statements that break a rule, by a part of their text.
+var exceptions = []struct{ part, reason string }{
+	{"AS g (guild_id, user_id, delta", "changes of several guilds' balances that arrive together, unless GUILDHALL_DB_DISTRIBUTED is on"},
+	{"AS g (guild_id, user_id, xp", "changes of XP, the same"},
+	{"s.guild_id = p.guild_id AND s.endpoint_id = p.endpoint_id", "claims and results of several guilds' deliveries, the same: the locks of their endpoints' schedules,"},
+	{"d.guild_id = due.guild_id AND d.id = due.id", "the leases"},
+	{"d.guild_id = r.guild_id AND d.id = r.id", "the results"},
+	{"s.guild_id = c.guild_id AND s.endpoint_id = c.endpoint_id", "and what they show of the endpoints"},
+}
+
+// guildTables are the tables that the migrations make, without the shared ones.
+var guildTables = sync.OnceValue(func() map[string]bool {
+	made := regexp.MustCompile(`(?m)^CREATE TABLE (\w+)`)
+	tables := make(map[string]bool)
+	err := fs.WalkDir(migrations.Files, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := migrations.Files.ReadFile(path)
+		for _, m := range made.FindAllSubmatch(text, -1) {
+			name := string(m[1])
+			tables[name] = db.SharedTables[name] == "" && !strings.HasPrefix(name, "goose_")
+		}
+		return err
+	})
+	if err != nil {
+		panic(err) // they are part of the program
+	}
+	return tables
+})
+
+// Every statement of the program that a test's process runs is held against the
+// rules before it is first prepared or run. One that breaks a rule fails, and with
+// it the test whose database it was for, whatever becomes of the error.
+func init() {
+	db.InspectStatements(func(database, statement string) error {
+		err := check(statement)
+		if err == nil || !ofTheProgram() {
+			return nil
+		}
+		err = fmt.Errorf("the statement breaks a rule of ARCHITECTURE.md: %w:\n%s", err, statement)
+		violations.Lock()
+		defer violations.Unlock()
+		// What is retried for ever breaks the rule for ever.
+		if seen := violations.of[database]; len(seen) < maxViolations {
+			violations.of[database] = append(seen, err)
+		}
+		return err
+	})
+}
+
+// maxViolations is how many violations one test tells of.
+const maxViolations = 10
+
+var (
+	checked    sync.Map // statement to error or nil
+	violations = struct {
+		sync.Mutex
+		of map[string][]error
+	}{of: make(map[string][]error)}
+)
+
+func check(statement string) error {
+	if known, ok := checked.Load(statement); ok {
+		err, _ := known.(error)
+		return err
+	}
+	err := broken(statement)
+	for _, e := range exceptions {
+		if strings.Contains(statement, e.part) {
+			err = nil
+		}
+	}
+	checked.Store(statement, err)
+	return err
+}
+
+// ofTheProgram reports whether the statement that is being run is the program's
+// own: tests set their scenes as they like, and libraries have tables of their own.
+func ofTheProgram() bool {
+	callers := make([]uintptr, 64)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers)])
+	for {
+		f, more := frames.Next()
+		switch {
+		case strings.Contains(f.Function, "pressly/goose"), strings.Contains(f.Function, "riverqueue/"):
+			return false
+		case !strings.HasPrefix(f.Function, "guildhall/"), strings.HasPrefix(f.Function, "guildhall/internal/base/db."):
+		default:
+			return !strings.HasSuffix(f.File, "_test.go") && !ofTests(f.Function)
+		}
+		if !more {
+			return false
+		}
+	}
+}
+
+// ofTests reports whether a function belongs to what only tests and measurements use.
+func ofTests(function string) bool {
+	for _, part := range []string{"/dbtest.", "/apitest.", "/testutil.", "/chattest.", "guildhall/bench"} {
+		if strings.Contains(function, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// wantRules fails the test when a statement on its database broke a rule.
+func wantRules(t testing.TB, database string) {
+	t.Helper()
+	violations.Lock()
+	defer violations.Unlock()
+	for _, err := range violations.of[database] {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,85 @@
+package dbtest
+
+import (
+	"context"
+	"strings"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/testutil"
+)
+
+// Do runs work in a unit, which has to succeed.
+func Do(t testutil.Test, d *db.DB, work func(ctx context.Context, tx *db.Tx) error) {
+	t.Helper()
+	if err := d.Do(context.Background(), work); err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+// Exec runs a statement in a unit of its own, past the program, as anybody with
+// access to the database could.
+func Exec(t testutil.Test, d *db.DB, statement string, args ...any) {
+	t.Helper()
+	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, statement, args...)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, statement)
+	}
+}
+
+// Waiting is how many sessions of the database wait for a lock; on a coordinator
+// they do so on its workers.
+func Waiting(t testutil.Test, d *db.DB) int {
+	t.Helper()
+	const here = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+	if d.Distributed() {
+		return Value[int](t, d, `SELECT sum(result::int) FROM run_command_on_all_nodes($1)`, here)
+	}
+	return Value[int](t, d, here)
+}
+
+// Earlier is the list of an UPDATE that sets columns back by an interval. A coordinator
+// refuses what depends on the session's time zone, as taking days from an instant does.
+func Earlier(interval string, columns ...string) string {
+	list := make([]string, len(columns))
+	for i, c := range columns {
+		list[i] = c + " = (" + c + " AT TIME ZONE 'UTC' - " + interval + ") AT TIME ZONE 'UTC'"
+	}
+	return strings.Join(list, ", ")
+}
+
+// AddGuilds makes guilds with nothing in them.
+func AddGuilds(t testutil.Test, d *db.DB, ids ...string) {
+	t.Helper()
+	Exec(t, d, `INSERT INTO guilds (id, name, owner_id) SELECT id, 'Guild ' || id, '1' FROM unnest($1::text[]) AS id`, db.Array(ids))
+}
+
+// Fill runs statements in one unit, however long they take.
+func Fill(t testutil.Test, d *db.DB, statements ...string) {
+	t.Helper()
+	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `SET LOCAL statement_timeout = 0`); err != nil {
+			return err
+		}
+		for _, statement := range statements {
+			if _, err := tx.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("fill the database: %v", err)
+	}
+}
+
+// Value is the one value that a query finds.
+func Value[T any](t testutil.Test, d *db.DB, query string, args ...any) (v T) {
+	t.Helper()
+	if err := d.Reader().GetContext(context.Background(), &v, query, args...); err != nil {
+		t.Fatalf("%v\n%s", err, query)
+	}
+	return v
+}

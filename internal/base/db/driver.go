@@ -1,0 +1,267 @@
+package db
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/lib/pq"
+
+	"guildhall/internal/base/tracing"
+)
+
+// maxPrepared bounds the statements one connection keeps. The program's texts
+// are literals, far fewer than this; the bound is for what libraries compose.
+const maxPrepared = 512
+
+// connector makes connections that prepare every statement with arguments once
+// and keep it: unprepared arguments cost lib/pq a second round trip each time.
+//
+// With binary_parameters=yes in the URL it keeps none, and the driver sends each
+// statement whole, in one round trip: for poolers that know no prepared
+// statements. Postgres then plans each one anew.
+type connector struct {
+	inner    driver.Connector
+	prepares bool
+	database string
+	planning string // settings of a session that keeps its plans
+	together bool   // statements are prepared for tables that lie together
+}
+
+// byIndex makes plans look rows up by an index wherever there is one. A connection
+// keeps the plan of a statement for half an hour, and one that was made while a
+// table had two pages would read all of it when it has thousands: keyed writes
+// took three times as long in the first minute after a quiet night. And a list that
+// is planned once, for whatever guild, must not read and sort all of a large one, as
+// a bitmap of its index would. The checks of
+// foreign keys are such statements too. What has to read a whole table would look
+// so dear that Postgres compiled it.
+const byIndex = `SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off`
+
+// inspect is nil but in tests.
+var inspect func(database, statement string) error
+
+// InspectStatements is for tests: from now on every statement is shown to f before
+// it is prepared or run, with the name of the database; where f returns an error
+// the statement fails with it. Call it before the first connection is made.
+func InspectStatements(f func(database, statement string) error) { inspect = f }
+
+func newConnector(dsn, planning string, together bool) (driver.Connector, error) {
+	inner, err := pq.NewConnector(dsn)
+	if err != nil {
+		return nil, err
+	}
+	inner.Dialer(&dialer{})
+	cfg, err := pq.NewConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return connector{inner, !cfg.BinaryParameters, cfg.Database, planning, together}, nil
+}
+
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	wire := &socket{}
+	if by, ok := ctx.Deadline(); ok {
+		wire.connectBy = by
+	}
+	inner, err := c.inner.Connect(context.WithValue(ctx, socketKey{}, wire))
+	if err != nil {
+		return nil, unwanted(err)
+	}
+	pc, ok := inner.(pqConn)
+	if !ok {
+		inner.Close()
+		return nil, errors.New("the database driver's connection lacks an interface that db relies on")
+	}
+	if c.prepares && c.planning != "" {
+		// Not as a parameter of the connection, which poolers refuse that do not know it.
+		if _, err := pc.ExecContext(ctx, c.planning, nil); err != nil {
+			inner.Close()
+			return nil, err
+		}
+	}
+	if err := wire.connected(); err != nil {
+		inner.Close()
+		return nil, err
+	}
+	return &conn{pqConn: pc, wire: wire, database: c.database, prepares: c.prepares, together: c.together, prepared: make(map[string]driver.Stmt)}, nil
+}
+
+// errUnwanted says that servers answer and none of them is of the kind that
+// target_session_attrs asks for, as between the death of a primary and the
+// promotion of its standby.
+var errUnwanted = errors.New("no server takes writes now")
+
+// unwanted adds errUnwanted where the driver says so, which it does in words only.
+func unwanted(err error) error {
+	for _, words := range []string{"session is read-only", "server is in hot standby mode"} {
+		if strings.Contains(err.Error(), words) {
+			return fmt.Errorf("%w: %w", errUnwanted, err)
+		}
+	}
+	return err
+}
+
+func (c connector) Driver() driver.Driver { return c.inner.Driver() }
+
+// pqConn is what database/sql uses of a lib/pq connection.
+type pqConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+	driver.NamedValueChecker
+}
+
+type conn struct {
+	pqConn
+	wire     *socket
+	database string
+	prepares bool // statements with arguments
+	together bool // in the form of Together
+	prepared map[string]driver.Stmt
+	readOnly bool // its server has become a standby
+}
+
+// IsValid reports whether the connection may be used again. One whose server
+// answers that it only reads has to go: the next one may find the server that
+// took over.
+func (c *conn) IsValid() bool { return !c.readOnly && c.pqConn.IsValid() }
+
+// ResetSession is called with the context of whoever takes the connection from
+// the pool.
+func (c *conn) ResetSession(ctx context.Context) error {
+	c.wire.workFor(ctx)
+	return c.pqConn.ResetSession(ctx)
+}
+
+func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	c.wire.workFor(ctx)
+	span := statement(ctx, "BEGIN")
+	tx, err := c.pqConn.BeginTx(ctx, opts)
+	ended(span, err)
+	if err == nil && tracing.Within(ctx) {
+		tx = tracedTx{tx, ctx}
+	}
+	return tx, c.noteReadOnly(err, true)
+}
+
+// noteReadOnly looks at the answer to a statement. BEGIN says it with a code of
+// its own, because the driver always adds READ WRITE.
+func (c *conn) noteReadOnly(err error, begin bool) error {
+	if e, ok := errors.AsType[*pq.Error](err); ok && (e.Code == "25006" || begin && e.Code == "0A000") {
+		c.readOnly = true
+		e.Code = "25006"
+	}
+	return err
+}
+
+func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	c.wire.workFor(ctx)
+	if err := c.inspected(query); err != nil {
+		return nil, err
+	}
+	if c.together {
+		query = Together(query)
+	}
+	return c.pqConn.PrepareContext(ctx, query)
+}
+
+func (c *conn) inspected(statement string) error {
+	if inspect == nil {
+		return nil
+	}
+	return inspect(c.database, statement)
+}
+
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	span := statement(ctx, query)
+	rows, err := c.query(ctx, query, args)
+	ended(span, err)
+	return rows, err
+}
+
+func (c *conn) query(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	c.wire.workFor(ctx)
+	if len(args) > 0 {
+		s, err := c.stmt(ctx, query)
+		if err != nil {
+			return nil, err
+		}
+		if s, ok := s.(driver.StmtQueryContext); ok {
+			rows, err := s.QueryContext(ctx, args)
+			return rows, c.forgetStale(query, err)
+		}
+	}
+	if err := c.inspected(query); err != nil {
+		return nil, err
+	}
+	rows, err := c.pqConn.QueryContext(ctx, query, args)
+	return rows, c.noteReadOnly(err, false)
+}
+
+// stmt returns the connection's own prepared statement for query, or nil when
+// the connection keeps enough of them already.
+func (c *conn) stmt(ctx context.Context, query string) (driver.Stmt, error) {
+	if s, ok := c.prepared[query]; ok {
+		return s, nil
+	}
+	if !c.prepares || len(c.prepared) >= maxPrepared {
+		return nil, nil
+	}
+	s, err := c.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	c.prepared[query] = s
+	return s, nil
+}
+
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	span := statement(ctx, query)
+	res, err := c.exec(ctx, query, args)
+	ended(span, err)
+	return res, err
+}
+
+func (c *conn) exec(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	c.wire.workFor(ctx)
+	if len(args) > 0 {
+		s, err := c.stmt(ctx, query)
+		if err != nil {
+			return nil, err
+		}
+		if s, ok := s.(driver.StmtExecContext); ok {
+			res, err := s.ExecContext(ctx, args)
+			return res, c.forgetStale(query, err)
+		}
+	}
+	if err := c.inspected(query); err != nil {
+		return nil, err
+	}
+	res, err := c.pqConn.ExecContext(ctx, query, args)
+	return res, c.noteReadOnly(err, false)
+}
+
+// forgetStale drops a statement that a change of schema has outdated, so that
+// the next use prepares it anew.
+func (c *conn) forgetStale(query string, err error) error {
+	if e, ok := errors.AsType[*pq.Error](err); ok && (e.Code == "0A000" || e.Code == "26000") {
+		// Not closed: that would need a healthy transaction. The end of the
+		// connection frees it.
+		delete(c.prepared, query)
+	}
+	return c.noteReadOnly(err, false)
+}
+
+func (c *conn) Close() error {
+	clear(c.prepared)
+	c.wire.sayGoodbye()
+	return c.pqConn.Close()
+}

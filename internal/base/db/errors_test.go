@@ -1,0 +1,73 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/lib/pq"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+)
+
+func TestViolationsOnAShardAreRecognised(t *testing.T) {
+	t.Parallel()
+	words := func(message string) error { return &pq.Error{Code: "23503", Message: message} }
+	const prefix = `insert or update on table "dashboard_links_102008" violates foreign key constraint "`
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{&pq.Error{Code: "23503", Constraint: "links_fkey"}, true},
+		{&pq.Error{Code: "23503", Constraint: "links_fkey_2"}, false},
+		{words(prefix + `links_fkey_102008"`), true},
+		{words(prefix + `links_fkey"`), true},
+		{words(prefix + `links_fkey_more_102008"`), false},
+		{words("something else"), false},
+		{&pq.Error{Code: "XX000", Message: `duplicate key value violates unique constraint "links_fkey_102008"`}, true}, // of a COPY
+		{&pq.Error{Code: "XX000", Message: "something else"}, false},
+		{errors.New(prefix + `links_fkey"`), false},
+	} {
+		if got := db.Violates(c.err, "links_fkey"); got != c.want {
+			t.Errorf("%v: %t", c.err, got)
+		}
+	}
+}
+
+// Which row of a COPY is refused, by its line, or by the key that a coordinator says.
+func TestTheRefusedRowOfACopyIsFound(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		Guild  string `db:"guild_id"`
+		Number *int   `db:"number"`
+	}
+	one, two := 1, 2
+	rows := []row{{"1", &one}, {"2", &one}, {"1", &two}, {"2", &one}, {"3", nil}}
+	key := func(names, values string) error {
+		return &pq.Error{Code: "XX000", Detail: "Key (" + names + ")=(" + values + ") already exists."}
+	}
+	err := dbtest.New(t).DB.Do(t.Context(), func(_ context.Context, tx *db.Tx) error {
+		for i, c := range []struct {
+			err  error
+			want int // -1: none
+		}{
+			{&pq.Error{Where: "COPY cases, line 4, column id: x"}, 3},
+			{&pq.Error{Where: "COPY cases, line 6"}, -1}, // there are five
+			{key("guild_id, number", "2, 1"), 3},         // the second of two alike
+			{key("guild_id, number", "1, 2"), 2},         // one like it was there before
+			{key("guild_id, number", "1, 9"), -1},
+			{key("guild_id, other", "1, 9"), -1},
+			{&pq.Error{Detail: "something else"}, -1},
+			{errors.New("Key (guild_id, number)=(2, 1) already exists."), -1},
+		} {
+			if got, ok := db.Refused(tx, c.err, rows); ok != (c.want >= 0) || ok && got != c.want {
+				t.Errorf("case %d: row %d, %t; want %d", i, got, ok, c.want)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

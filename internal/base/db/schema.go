@@ -1,0 +1,208 @@
+package db
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"guildhall/internal/base/fault"
+	"guildhall/migrations"
+)
+
+// SchemaVersion is the version that Migrate brings a database to: this
+// program's newest migration.
+func SchemaVersion() int64 { return known().newest }
+
+// OldestSchema is the oldest version this program's statements run on: its newest
+// ordinary migration that does not say they can do without it. A program is rolled
+// out while the one before it still runs, and rolled back over the newer schema.
+func OldestSchema() int64 { return known().oldest }
+
+// history is what a program knows of its migrations, by their numbers.
+type history struct {
+	files          fs.FS
+	newest, oldest int64
+	contracts      []int64 // ascending
+}
+
+var known = sync.OnceValue(func() history {
+	h, err := readHistory(migrations.Files)
+	if err != nil {
+		panic(err) // they are part of the program
+	}
+	return h
+})
+
+func readHistory(files fs.FS) (history, error) {
+	h := history{files: files}
+	for _, pattern := range []string{"*.sql", migrations.Contract + "/*.sql"} {
+		names, err := fs.Glob(files, pattern)
+		if err != nil {
+			return h, err
+		}
+		for _, n := range names { // in the order of the numbers, which are four digits each
+			number, _, _ := strings.Cut(path.Base(n), "_")
+			v, err := strconv.ParseInt(number, 10, 64)
+			if err != nil {
+				continue
+			}
+			h.newest = max(h.newest, v)
+			if path.Dir(n) == migrations.Contract {
+				h.contracts = append(h.contracts, v)
+				continue
+			}
+			text, err := fs.ReadFile(files, n)
+			if err != nil {
+				return h, err
+			}
+			if !bytes.Contains(text, []byte(migrations.NotNeeded)) {
+				h.oldest = v
+			}
+		}
+	}
+	return h, nil
+}
+
+// nodeTimeout is longer than anybody who lives is silent: nodes send a heartbeat twice a second,
+// workers look for work every second or more often.
+const nodeTimeout = time.Minute
+
+// olderPrograms names who works on the database with a program that does not
+// know the migration: nodes by their heartbeats, and whatever else there is
+// (workers, commands) by the names of connections, which say the program's
+// version from this release on. Behind a pooler a connection outlives whoever
+// used it and keeps the name, so one that has been idle for as long as silence
+// says nothing.
+func olderPrograms(ctx context.Context, pool *sql.DB, migration int64, silent time.Duration) (Strings, error) {
+	var found Strings
+	err := pool.QueryRowContext(ctx, `
+		SELECT array_agg(DISTINCT name ORDER BY name)
+		FROM (
+			SELECT 'node ' || id AS name
+			FROM auth_nodes
+			WHERE seen_at > now() - make_interval(secs => $2) AND coalesce(schema_version, 0) < $1
+			UNION ALL
+			SELECT application_name
+			FROM pg_stat_activity
+			WHERE datname = current_database()
+			  AND application_name ~ '^guildhall(-[a-z-]+)?( [0-9]+)?$'
+			  AND coalesce(substring(application_name FROM ' ([0-9]+)$')::bigint, 0) < $1
+			  AND (state IS DISTINCT FROM 'idle' OR state_change > now() - make_interval(secs => $2))
+		) AS programs`, migration, silent.Seconds()).Scan(&found)
+	return found, fault.Wrap(err, "look for programs of an older release")
+}
+
+// Schema is what a database was found to be on.
+type Schema struct {
+	Version int64 // the newest migration that has run
+	// Invalid names indexes that a migration, cut off while it made them, has
+	// left unusable. They cost every write and serve no read.
+	Invalid Strings
+	// Waits is the first contracting migration that has not run, 0 when there is
+	// none; Older names the programs at work that do not know it.
+	Waits int64
+	Older Strings
+	// Distributed is whether the tables of guilds are spread over the nodes of a
+	// Citus cluster.
+	Distributed bool
+}
+
+// Unfinished says what an upgrade that is not at its end waits for; empty when
+// there is none.
+func (s Schema) Unfinished() string {
+	switch {
+	case s.Waits == 0:
+		return ""
+	case len(s.Older) == 0:
+		return fmt.Sprintf("the upgrade is unfinished: contracting migrations from %d on waited for programs of an older release, which have stopped; run `guildhall migrate` again", s.Waits)
+	}
+	return fmt.Sprintf("the upgrade is unfinished: contracting migrations from %d on wait for programs of an older release (%s); run `guildhall migrate` again when they have stopped",
+		s.Waits, strings.Join(s.Older, ", "))
+}
+
+// Newer reports whether a newer program has migrated the database.
+func (s Schema) Newer() bool { return s.Version > SchemaVersion() }
+
+// ErrProgramTooOld is told by a program that runs no more on its database, because
+// a contracting migration has taken away what it needs.
+var ErrProgramTooOld = errors.New("this program is too old for the database")
+
+const readOldestProgram = `SELECT schema_version FROM oldest_program`
+
+func judgeProgram(oldest int64) error {
+	if have := SchemaVersion(); oldest > have {
+		return fmt.Errorf("%w: a newer guildhall has taken away what it needs; run one that knows schema version %d, this one knows %d",
+			ErrProgramTooOld, oldest, have)
+	}
+	return nil
+}
+
+// CheckProgram is an error that wraps ErrProgramTooOld when this program's
+// statements do not run on the database any more.
+func CheckProgram(ctx context.Context, tx *Tx) error {
+	var oldest int64
+	if err := tx.GetContext(ctx, &oldest, readOldestProgram); err != nil {
+		return err
+	}
+	return judgeProgram(oldest)
+}
+
+// CheckSchema returns what the database at url is on, or an error that names the
+// mending command when this program's statements do not run there.
+func CheckSchema(ctx context.Context, url string) (Schema, error) {
+	pool, err := openPool(url, map[string]string{"application_name": "guildhall-check"}, 1, "", false)
+	if err != nil {
+		return Schema{}, err
+	}
+	defer pool.Close()
+	return known().check(ctx, pool)
+}
+
+func (h history) check(ctx context.Context, pool *sql.DB) (s Schema, err error) {
+	var have sql.NullInt64
+	err = pool.QueryRowContext(ctx, `SELECT max(version_id) FROM goose_db_version WHERE is_applied`).Scan(&have)
+	s.Version = have.Int64
+	switch {
+	case err != nil && UndefinedTable(err), err == nil && have.Int64 < h.oldest:
+		return s, fmt.Errorf("the database schema is at version %d, this program needs %d: run `guildhall migrate`, or start with --migrate", have.Int64, h.oldest)
+	case err != nil:
+		return s, fmt.Errorf("read the schema version: %w", err)
+	}
+	var oldest, contracted int64
+	err = pool.QueryRowContext(ctx, `
+		SELECT (`+readOldestProgram+`), (SELECT max(version_id) FROM goose_contract_version WHERE is_applied)`).Scan(&oldest, &contracted)
+	if err != nil {
+		return s, fmt.Errorf("read which programs may run: %w", err)
+	}
+	s.Version = max(s.Version, contracted)
+	if err := judgeProgram(oldest); err != nil {
+		return s, err
+	}
+	err = pool.QueryRowContext(ctx, `
+		SELECT array_agg(c.relname ORDER BY c.relname)
+		FROM pg_index AS i
+		JOIN pg_class AS c ON c.oid = i.indexrelid
+		WHERE NOT i.indisvalid AND c.relnamespace = current_schema()::regnamespace`).Scan(&s.Invalid)
+	if err != nil {
+		return s, fmt.Errorf("look for invalid indexes: %w", err)
+	}
+	if s.Distributed, err = isDistributed(ctx, pool); err != nil {
+		return s, fmt.Errorf("see whether the tables are distributed: %w", err)
+	}
+	for _, next := range h.contracts {
+		if next > contracted {
+			s.Waits = next
+			s.Older, err = olderPrograms(ctx, pool, next, nodeTimeout)
+			break
+		}
+	}
+	return s, err
+}

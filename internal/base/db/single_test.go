@@ -1,0 +1,53 @@
+package db_test
+
+import (
+	"context"
+	"testing"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/testutil"
+)
+
+// A connection that its server has ended while nobody used it is thrown away
+// before a statement that is a whole transaction goes over it; one that ends in
+// the midst of it leaves open what became of it.
+// RELIABILITY.md, Writes.
+func TestASingleStatementIsSentOnce(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d, _, writes := single(t)
+	ended := writes()
+	var gone bool
+	if err := d.Reader().GetContext(ctx, &gone, `SELECT pg_terminate_backend($1::int)`, ended); err != nil || !gone {
+		t.Fatal(gone, err)
+	}
+	testutil.Eventually(t, "the backend's end", func() bool {
+		var n int
+		err := d.Reader().GetContext(ctx, &n, `SELECT count(*) FROM pg_stat_activity WHERE pid = $1`, ended)
+		return err == nil && n == 0
+	})
+	within, leave, err := d.Enter(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var id string
+	err = d.Single().GetContext(within, &id, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'x', '1') RETURNING id`, "1")
+	if err != nil || id != "1" {
+		t.Errorf("over a connection that had ended: %q, %v", id, err)
+	}
+	err = d.Single().GetContext(within, &id, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'x', '1') RETURNING id`, "1")
+	if err == nil || db.Uncertain(err) {
+		t.Errorf("what Postgres refuses: %v", err)
+	}
+	err = d.Single().GetContext(within, &id, `SELECT pg_terminate_backend(pg_backend_pid())::text WHERE $1 = 'x'`, "x")
+	if !db.Uncertain(err) || !db.Unavailable(err) {
+		t.Errorf("a connection that ends under way: %v", err)
+	}
+	leave()
+	if n := count(t, d.Reader()); n != 1 {
+		t.Errorf("%d rows of one insert", n)
+	}
+	if s := d.Stats(); s.Writes.Held != 0 {
+		t.Errorf("%d places are held", s.Writes.Held)
+	}
+}

@@ -1,0 +1,124 @@
+package db
+
+import (
+	"context"
+	"database/sql/driver"
+	"regexp"
+	"strings"
+	"sync"
+
+	"guildhall/internal/base/tracing"
+)
+
+// statement begins the span of a statement that is run for something traced:
+// Postgres' answer up to its first row, and on a connection's first use of the
+// statement its preparation.
+func statement(ctx context.Context, query string) tracing.Span {
+	if !tracing.Within(ctx) {
+		return tracing.Span{}
+	}
+	s := summaryOf(query)
+	span := tracing.Statement(ctx, s.text())
+	span.Set("db.system.name", "postgresql")
+	span.Set("db.operation.name", s.verb)
+	span.Set("db.collection.name", s.table)
+	return span
+}
+
+// ended ends a statement's span. Of an error it tells the code: the message may
+// hold values.
+func ended(span tracing.Span, err error) {
+	if err != nil {
+		span.Fail(codeOf(err))
+	}
+	span.End()
+}
+
+// summary is what a span may tell of a statement: what it does to which table.
+type summary struct{ verb, table string }
+
+func (s summary) text() string {
+	if s.table == "" {
+		return s.verb
+	}
+	return s.verb + " " + s.table
+}
+
+// Tables and columns are written in lower case and keywords in capitals, here and
+// by the job engine.
+var (
+	firstWord = regexp.MustCompile(`^[\s(]*(?:--[^\n]*\n\s*)*([A-Za-z]+)`)
+	change    = regexp.MustCompile(`\b(INSERT INTO|UPDATE|DELETE FROM)\s+(?:[a-z_]+\.)?([a-z_][a-z_0-9]*)`)
+	function  = regexp.MustCompile(`^\s*SELECT\s+([a-z_]+)\(`)
+	source    = regexp.MustCompile(`\bFROM\s+(?:[a-z_]+\.)?([a-z_][a-z_0-9]*)\b(\()?`)
+	named     = regexp.MustCompile(`\b([a-z_][a-z_0-9]*)(?:\s*\([a-z_, ]*\))?\s+AS\s+(?:MATERIALIZED\s+)?\(`)
+)
+
+// summaries keeps what was found, by text. The texts are the program's literals;
+// maxPrepared bounds what libraries compose.
+var summaries = struct {
+	sync.Mutex
+	of map[string]summary
+}{of: make(map[string]summary)}
+
+func summaryOf(query string) summary {
+	summaries.Lock()
+	defer summaries.Unlock()
+	s, known := summaries.of[query]
+	if !known {
+		s = summarize(query)
+	}
+	if !known && len(summaries.of) < maxPrepared {
+		summaries.of[query] = s
+	}
+	return s
+}
+
+// summarize finds the first table that a statement changes; if there is none, the
+// function that it calls or the first table that it reads.
+func summarize(query string) summary {
+	if m := change.FindStringSubmatch(query); m != nil {
+		verb, _, _ := strings.Cut(m[1], " ")
+		return summary{verb, m[2]}
+	}
+	first := firstWord.FindStringSubmatch(query)
+	if first == nil {
+		return summary{verb: "statement"}
+	}
+	if verb := strings.ToUpper(first[1]); verb != "SELECT" && verb != "WITH" {
+		return summary{verb: verb}
+	}
+	if m := function.FindStringSubmatch(query); m != nil && !source.MatchString(query) {
+		return summary{"SELECT", m[1]}
+	}
+	ours := map[string]bool{}
+	for _, m := range named.FindAllStringSubmatch(query, -1) {
+		ours[m[1]] = true
+	}
+	for _, m := range source.FindAllStringSubmatch(query, -1) {
+		if m[2] == "" && !ours[m[1]] {
+			return summary{"SELECT", m[1]}
+		}
+	}
+	return summary{verb: "SELECT"}
+}
+
+// tracedTx is a transaction of something traced: its end is a statement too.
+type tracedTx struct {
+	driver.Tx
+	ctx context.Context
+}
+
+func (t tracedTx) Commit() error {
+	span := statement(t.ctx, "COMMIT")
+	err := t.Tx.Commit()
+	ended(span, err)
+	return err
+}
+
+func (t tracedTx) Rollback() error {
+	span := statement(t.ctx, "ROLLBACK")
+	err := t.Tx.Rollback()
+	ended(span, err)
+	return err
+}

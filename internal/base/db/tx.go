@@ -1,0 +1,377 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"guildhall/internal/base/fault"
+)
+
+// Querier reads. It has no Exec; the pool behind Read is read-only besides.
+type Querier interface {
+	GetContext(ctx context.Context, dest any, query string, args ...any) error
+	SelectContext(ctx context.Context, dest any, query string, args ...any) error
+}
+
+// Get reads one row. The error is Missing when there is none.
+func Get[T any](ctx context.Context, q Querier, query string, args ...any) (row T, err error) {
+	err = q.GetContext(ctx, &row, query, args...)
+	return row, err
+}
+
+// Select reads all rows.
+func Select[T any](ctx context.Context, q Querier, query string, args ...any) (rows []T, err error) {
+	err = q.SelectContext(ctx, &rows, query, args...)
+	return rows, err
+}
+
+// Exec runs a statement and returns how many rows it has changed.
+func Exec(ctx context.Context, tx *Tx, query string, args ...any) (int, error) {
+	res, err := tx.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := res.RowsAffected()
+	return int(n), err
+}
+
+// Doer opens units of work.
+type Doer interface {
+	Do(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error
+}
+
+// Tx is the transaction of one unit of work.
+type Tx struct {
+	*sqlx.Tx
+	Distributed bool // as its database
+
+	now time.Time
+	ctx context.Context // of whoever wants the unit; it ends the unit between two statements
+}
+
+// GetContext implements Querier.
+func (tx *Tx) GetContext(ctx context.Context, dest any, query string, args ...any) error {
+	if err := tx.ctx.Err(); err != nil {
+		return err
+	}
+	return tx.Tx.GetContext(ctx, dest, query, args...)
+}
+
+// SelectContext implements Querier.
+func (tx *Tx) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
+	if err := tx.ctx.Err(); err != nil {
+		return err
+	}
+	return selectAll(ctx, tx.Tx, dest, query, args...)
+}
+
+// ExecContext runs a statement that returns no rows.
+func (tx *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if err := tx.ctx.Err(); err != nil {
+		return nil, err
+	}
+	return tx.Tx.ExecContext(ctx, query, args...)
+}
+
+// TakeTime lets the rest of the unit take so long within each statement, and as long
+// between two: as long as it likes, when limit is 0. It is for work whose size is a
+// guild's and not a request's.
+func (tx *Tx) TakeTime(ctx context.Context, limit time.Duration) error {
+	ms := limit.Milliseconds()
+	_, err := tx.ExecContext(ctx, fmt.Sprintf(`SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d`, ms, ms))
+	return fault.Wrap(err, "take time for a unit")
+}
+
+// WaitLess has the rest of a unit on distributed tables wait for no lock longer than
+// limit. The coordinator hands this on to its workers, which it does not do with what a
+// statement sets.
+func (tx *Tx) WaitLess(ctx context.Context, limit time.Duration) error {
+	_, err := tx.ExecContext(ctx, fmt.Sprintf(`SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL lock_timeout = %d`, limit.Milliseconds()))
+	return fault.Wrap(err, "limit how long a unit waits for locks")
+}
+
+// Now is the transaction's own time: Postgres' now(), read once when first
+// asked.
+func (tx *Tx) Now(ctx context.Context) (time.Time, error) {
+	if tx.now.IsZero() {
+		if err := tx.GetContext(ctx, &tx.now, `SELECT now()`); err != nil {
+			return time.Time{}, fmt.Errorf("read the transaction's time: %w", err)
+		}
+	}
+	return tx.now, nil
+}
+
+type key int
+
+const (
+	writeKey key = iota
+	readKey
+	callerKey
+	placeKey
+)
+
+// attempts is how often Do runs a unit that deadlocks.
+const attempts = 3
+
+// Do runs fn in a transaction and commits if it returns nil. After a deadlock
+// or a serialization failure, and when fn returns Again, fn runs again, so it may
+// touch nothing but the database. Do refuses to nest. When the connection breaks
+// before Postgres has said what became of the commit, the error is Uncertain.
+//
+// On a caller's account (As) the unit waits for its turn. When ctx ends it is
+// given up before its next statement, and never in the midst of one, which
+// would cost the connection.
+func (d *DB) Do(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+	if ctx.Value(writeKey) != nil {
+		return errors.New("db: a unit of work was opened inside another")
+	}
+	var err error
+	for range attempts {
+		if err = d.once(ctx, fn); !retryable(err) {
+			return err
+		}
+	}
+	return err
+}
+
+func (d *DB) once(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) (err error) {
+	work, release, err := enter(ctx, d.writes)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer release()
+	t, err := d.write.BeginTxx(work, nil)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	// Covers a panic too: the transaction never outlives the unit. After a
+	// commit it does nothing.
+	defer func() { _ = t.Rollback() }()
+	tx := &Tx{Tx: t, Distributed: d.distributed, ctx: ctx}
+	if err := fn(context.WithValue(work, writeKey, tx), tx); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	if err := t.Commit(); err != nil {
+		if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil {
+			return fmt.Errorf("commit: %w", ctx.Err()) // which has rolled it back
+		}
+		return fmt.Errorf("commit: %w", unlessTold(err))
+	}
+	return nil
+}
+
+// enter waits for a place. The context it returns is for the statements.
+func enter(ctx context.Context, places *Places) (work context.Context, release func(), err error) {
+	request := accountOf(ctx)
+	switch {
+	case ctx.Value(placeKey) == places:
+		return steady{ctx}, func() {}, nil
+	case request == nil:
+		release, err = places.Acquire(ctx, Caller{})
+		return ctx, release, err
+	case request.early == places:
+		release, request.early, request.giveUp = request.giveUp, nil, nil
+	default:
+		if release, err = places.Acquire(ctx, request.caller); err != nil {
+			return nil, nil, err
+		}
+	}
+	return steady{ctx}, release, nil
+}
+
+// steady is the context of statements that run to their end. The driver can
+// only break one off by ending its connection, and would have to watch for it
+// with three goroutines. A statement has a timeout of its own; the deadline is
+// that of one that begins now, so that its socket never waits for ever.
+type steady struct{ context.Context }
+
+func (steady) Deadline() (time.Time, bool) { return time.Now().Add(statementTimeout), true }
+func (steady) Done() <-chan struct{}       { return nil }
+func (steady) Err() error                  { return nil }
+
+// reader is the read-only pool.
+type reader struct{ db *DB }
+
+// GetContext implements Querier.
+func (r reader) GetContext(ctx context.Context, dest any, query string, args ...any) error {
+	work, release, err := enter(ctx, r.db.reads)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return r.db.read.GetContext(work, dest, query, args...)
+}
+
+// SelectContext implements Querier.
+func (r reader) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
+	work, release, err := enter(ctx, r.db.reads)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return selectAll(work, r.db.read, dest, query, args...)
+}
+
+// Reading returns a context in which Read finds the read-only pool.
+func (d *DB) Reading(ctx context.Context) context.Context {
+	return context.WithValue(ctx, readKey, d.Reader())
+}
+
+// Queue waits for the place of a request's first read before the request is
+// served, and Unqueue gives it back if nothing was read. Where thousands of requests
+// wait, each of them does it on the stack it has up here and not on twice as much,
+// and holds nothing yet of what serving it takes. It returns how many were waiting
+// when its turn came, itself among them, and 0 if it had its place at once.
+func (d *DB) Queue(ctx context.Context) (waiting int, err error) {
+	request := accountOf(ctx)
+	if request == nil {
+		return 0, nil
+	}
+	before := request.waited.Load()
+	release, err := d.reads.Acquire(ctx, request.caller)
+	if err != nil {
+		return 0, err
+	}
+	request.early, request.giveUp = d.reads, release
+	if request.waited.Load() == before {
+		return 0, nil
+	}
+	return d.reads.Stats().Waiting + 1, nil
+}
+
+// Unqueue ends what Queue has begun.
+func Unqueue(ctx context.Context) {
+	if request := accountOf(ctx); request != nil && request.early != nil {
+		request.giveUp()
+		request.early, request.giveUp = nil, nil
+	}
+}
+
+// Enter waits for a place for writes that belong to several callers. It is
+// nobody's: charged to one of them, the others' work would use up its share. What
+// is done with the context it returns, one thing after the other, takes no place
+// of its own and runs to its end.
+func (d *DB) Enter(ctx context.Context) (within context.Context, leave func(), err error) {
+	return together(ctx, d.writes)
+}
+
+// EnterReading is Enter for reads.
+func (d *DB) EnterReading(ctx context.Context) (within context.Context, leave func(), err error) {
+	return together(ctx, d.reads)
+}
+
+func together(ctx context.Context, places *Places) (within context.Context, leave func(), err error) {
+	ctx = As(ctx, Caller{})
+	leave, err = places.Acquire(ctx, Caller{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return context.WithValue(ctx, placeKey, places), leave, nil
+}
+
+// Single runs statements that are transactions of their own. Each is sent once,
+// over a connection that is held for it, so that nothing runs it again. When the
+// connection breaks under way, the error is Uncertain.
+func (d *DB) Single() Querier { return single{d} }
+
+type single struct{ db *DB }
+
+// GetContext implements Querier.
+func (s single) GetContext(ctx context.Context, dest any, query string, args ...any) error {
+	return s.db.single(ctx, func(ctx context.Context, q *sqlx.Conn) error { return q.GetContext(ctx, dest, query, args...) })
+}
+
+// SelectContext implements Querier.
+func (s single) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
+	return s.db.single(ctx, func(ctx context.Context, q *sqlx.Conn) error { return selectAll(ctx, q, dest, query, args...) })
+}
+
+func (d *DB) single(ctx context.Context, run func(context.Context, *sqlx.Conn) error) error {
+	if ctx.Value(writeKey) != nil {
+		return errors.New("db: a single statement was run inside a unit of work")
+	}
+	work, release, err := enter(ctx, d.writes)
+	if err != nil {
+		return err
+	}
+	defer release()
+	c, err := d.alive(work)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return unlessTold(run(work, c))
+}
+
+// alive returns a connection that its server has not ended while nobody used it.
+// BEGIN would find that out without harm; a statement that is the whole
+// transaction finds it out too late.
+func (d *DB) alive(ctx context.Context) (*sqlx.Conn, error) {
+	for {
+		c, err := d.write.Connx(ctx)
+		if err != nil {
+			return nil, err
+		}
+		err = c.Raw(func(over any) error {
+			if c, ok := over.(*conn); ok && c.wire.ended() {
+				return driver.ErrBadConn
+			}
+			return nil
+		})
+		if err == nil {
+			return c, nil
+		}
+		c.Close()
+		if !errors.Is(err, driver.ErrBadConn) {
+			return nil, err
+		}
+	}
+}
+
+// Write returns the transaction of the request or job being served. Outside
+// one it panics: the first test to reach the line will say so.
+func Write(ctx context.Context) *Tx {
+	tx, ok := ctx.Value(writeKey).(*Tx)
+	if !ok {
+		panic("db: Write outside a unit of work")
+	}
+	return tx
+}
+
+// Read returns that transaction, or the read-only pool when nothing changes.
+// Outside both it panics.
+func Read(ctx context.Context) Querier {
+	if tx, ok := ctx.Value(writeKey).(*Tx); ok {
+		return tx
+	}
+	q, ok := ctx.Value(readKey).(Querier)
+	if !ok {
+		panic("db: Read outside a request or a unit of work")
+	}
+	return q
+}
+
+// Snapshot runs fn in a read-only transaction that sees one state of the
+// database throughout, without a statement timeout; for exports.
+func (d *DB) Snapshot(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+	release, err := d.writes.Acquire(ctx, Caller{})
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer release()
+	t, err := d.write.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer func() { _ = t.Rollback() }()
+	return fn(ctx, &Tx{Tx: t, Distributed: d.distributed, ctx: ctx})
+}

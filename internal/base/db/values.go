@@ -1,0 +1,159 @@
+package db
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"guildhall/internal/base/fault"
+)
+
+// NewID mints a UUIDv7: unique, and in the order of its making.
+func NewID() string {
+	id, err := uuid.NewV7()
+	if err != nil {
+		panic("db: the system has no randomness: " + err.Error())
+	}
+	return id.String()
+}
+
+// Array passes list as a Postgres text array; nil is the empty array.
+func Array(list []string) driver.Valuer { return Strings(list) }
+
+// ByteArray passes list as a Postgres bytea array.
+func ByteArray(list [][]byte) driver.Valuer { return pq.ByteaArray(list) }
+
+// Texts passes list as a Postgres text array in which nil is null.
+func Texts(list []*string) driver.Valuer { return texts(list) }
+
+type texts []*string
+
+var inArray = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+// Value is the array as Postgres reads it.
+func (t texts) Value() (driver.Value, error) {
+	b := append(make([]byte, 0, 2+40*len(t)), '{')
+	for i, s := range t {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if s == nil {
+			b = append(b, "NULL"...)
+			continue
+		}
+		b = append(append(append(b, '"'), inArray.Replace(*s)...), '"')
+	}
+	return string(append(b, '}')), nil
+}
+
+// Integers passes list as a Postgres bigint array.
+func Integers(list []int64) driver.Valuer { return pq.Int64Array(list) }
+
+// Booleans passes list as a Postgres boolean array.
+func Booleans(list []bool) driver.Valuer { return pq.BoolArray(list) }
+
+// Strings is a text array in a row.
+type Strings []string
+
+// Value is the array as Postgres reads it.
+func (s Strings) Value() (driver.Value, error) {
+	if s == nil {
+		return "{}", nil
+	}
+	return pq.StringArray(s).Value()
+}
+
+// Scan reads a text array; it never leaves a nil slice.
+func (s *Strings) Scan(src any) error {
+	var a pq.StringArray
+	if err := a.Scan(src); err != nil {
+		return err
+	}
+	if a == nil {
+		a = pq.StringArray{}
+	}
+	*s = Strings(a)
+	return nil
+}
+
+// Copy streams rows into table until next returns io.EOF. Nothing of it is
+// kept unless the unit commits.
+func Copy(ctx context.Context, tx *Tx, table string, columns []string, next func() ([]any, error)) (err error) {
+	names := make([]string, len(columns))
+	for i, name := range columns {
+		names[i] = pq.QuoteIdentifier(name)
+	}
+	stmt, err := tx.PrepareContext(ctx, "COPY "+pq.QuoteIdentifier(table)+" ("+strings.Join(names, ", ")+") FROM STDIN")
+	if err != nil {
+		return fmt.Errorf("copy into %s: %w", table, err)
+	}
+	defer func() {
+		if end := stmt.Close(); err == nil {
+			err = end
+		}
+	}()
+	for {
+		row, err := next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			_, err = stmt.ExecContext(ctx, row...)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err = stmt.ExecContext(ctx)
+	return fault.Wrap(err, "copy into", table)
+}
+
+// CopyRows streams rows into columns of a table, which are listed as a SELECT lists
+// them and found in a row by its db tags.
+func CopyRows[R any](ctx context.Context, tx *Tx, table, columns string, rows []R) error {
+	names := strings.FieldsFunc(columns, func(c rune) bool { return c == ',' || unicode.IsSpace(c) })
+	fields := tx.Mapper.TraversalsByName(reflect.TypeFor[R](), names)
+	for i, path := range fields {
+		if len(path) == 0 {
+			return fmt.Errorf("copy into %s: a row has no column %s", table, names[i])
+		}
+	}
+	at, values := 0, make([]any, len(names))
+	return Copy(ctx, tx, table, names, func() ([]any, error) {
+		if at == len(rows) {
+			return nil, io.EOF
+		}
+		row := reflect.ValueOf(&rows[at]).Elem()
+		at++
+		for i, path := range fields {
+			values[i] = row.FieldByIndex(path).Interface()
+		}
+		return values, nil
+	})
+}
+
+// Condition compares something with a value: "action =" with "token.create". An
+// empty value is no condition.
+type Condition struct{ Compare, Value string }
+
+// Where appends conditions to a query that has some already, and their values to
+// its arguments. It names only what is filtered by, so that each combination finds
+// its index.
+func Where(query string, args []any, conditions ...Condition) (string, []any) {
+	for _, c := range conditions {
+		if c.Value != "" {
+			args = append(args, c.Value)
+			query += " AND " + c.Compare + " $" + strconv.Itoa(len(args))
+		}
+	}
+	return query, args
+}

@@ -1,0 +1,29 @@
+package fault_test
+
+import (
+	"errors"
+	"testing"
+
+	"guildhall/internal/base/fault"
+)
+
+func TestWrapSaysWhatWasBeingDone(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("connection reset")
+	err := fault.Wrap(cause, "read case", "7", "of guild", "42")
+	if !errors.Is(err, cause) || err.Error() != "read case 7 of guild 42: connection reset" {
+		t.Errorf("%v", err)
+	}
+}
+
+// What goes well pays nothing for what it would be called.
+func TestWrapOfNoErrorIsNone(t *testing.T) { //nolint:paralleltest // it counts allocations
+	guild := string(make([]byte, 20))
+	if n := testing.AllocsPerRun(100, func() {
+		if err := fault.Wrap(nil, "list cases of guild", guild); err != nil {
+			t.Errorf("%v", err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

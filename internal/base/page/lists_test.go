@@ -1,0 +1,157 @@
+package page_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// unexplained are the lists without such a test, each with its reason.
+var unexplained = map[string]string{
+	"page.CutOut":   "is the end of the others",
+	"page.Narrowed": "makes others",
+	"page.list":     "makes the others",
+	"webhooks.list": "a guild's endpoints are few, and read whole by the primary key",
+}
+
+// Every statement that lists pages is explained by a test of its package, which
+// takes it from the store itself. What is found is a text with LIMIT and OFFSET, or
+// made by Newest, Narrowed or Changed; who explains it is a test that calls WantIndex or Plan
+// and names it, or names a function that does.
+func TestEveryListHasATestOfItsIndex(t *testing.T) {
+	t.Parallel()
+	folders, err := filepath.Glob("../../*/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, folder := range folders {
+		p := parse(t, folder)
+		for _, name := range p.lists {
+			found++
+			list := filepath.Base(folder) + "." + name
+			_, excused := unexplained[list]
+			if explained := p.explains(name); explained == excused {
+				t.Errorf("%s: explained by a test: %t, on the list of those without one: %t", list, explained, excused)
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d lists were found: their statements look different now", found)
+	}
+}
+
+// source is what the test has to know of a package: which names mention which,
+// which of them are lists, and what tests explain.
+type source struct {
+	uses      map[string][]string
+	lists     []string
+	explained []string
+}
+
+var paged = regexp.MustCompile(`LIMIT (\$\d+|\(SELECT \$2::bigint\)) OFFSET (\$\d|coalesce|\(SELECT \$3)`)
+
+func parse(t *testing.T, folder string) *source {
+	t.Helper()
+	s := &source{uses: map[string][]string{}}
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			if strings.HasSuffix(path, "_test.go") {
+				s.readTest(d)
+			} else {
+				s.read(d)
+			}
+		}
+	}
+	return s
+}
+
+func (s *source) read(d ast.Decl) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		s.note(d.Name.Name, d)
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			if v, ok := spec.(*ast.ValueSpec); ok {
+				s.note(v.Names[0].Name, v)
+			}
+		}
+	}
+}
+
+func (s *source) note(name string, node ast.Node) {
+	list := false
+	s.uses[name] = append(s.uses[name], names(node, func(n ast.Node) {
+		switch n := n.(type) {
+		case *ast.BasicLit:
+			list = list || paged.MatchString(n.Value)
+		case *ast.SelectorExpr:
+			made, ok := n.X.(*ast.Ident)
+			list = list || ok && made.Name == "page" && slices.Contains([]string{"Newest", "Narrowed", "Changed"}, n.Sel.Name)
+		}
+	})...)
+	if list {
+		s.lists = append(s.lists, name)
+	}
+}
+
+// readTest also notes what each function of the tests names: a test reaches the
+// lists that its helpers name.
+func (s *source) readTest(d ast.Decl) {
+	all := names(d, func(ast.Node) {})
+	if f, ok := d.(*ast.FuncDecl); ok {
+		s.uses[f.Name.Name] = append(s.uses[f.Name.Name], all...)
+	}
+	if slices.Contains(all, "WantIndex") || slices.Contains(all, "Plan") {
+		s.explained = append(s.explained, all...)
+	}
+}
+
+// explains says whether a test names the list, or something that uses it.
+func (s *source) explains(list string) bool {
+	seen := map[string]bool{}
+	for todo := slices.Clone(s.explained); len(todo) > 0; {
+		name := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if name == list {
+			return true
+		}
+		if !seen[name] {
+			seen[name] = true
+			todo = append(todo, s.uses[name]...)
+		}
+	}
+	return false
+}
+
+// names are the identifiers below a node, each of which look sees.
+func names(node ast.Node, look func(ast.Node)) (all []string) {
+	ast.Inspect(node, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			all = append(all, id.Name)
+		}
+		if n != nil {
+			look(n)
+		}
+		return true
+	})
+	return all
+}

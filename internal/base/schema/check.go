@@ -1,0 +1,214 @@
+package schema
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"guildhall/gen"
+	"guildhall/internal/base/wire"
+)
+
+// maxPlaces is how many offending places one message names.
+const maxPlaces = 5
+
+func init() {
+	// kin-openapi's own check is a pattern that lets 30 February through.
+	openapi3.DefineStringFormatValidator("date-time", openapi3.NewCallbackValidator(func(s string) error {
+		_, err := wire.ParseTime(s)
+		return err
+	}))
+}
+
+// Document is the contract, read once; its readers must not change it.
+var Document = sync.OnceValues(func() (*openapi3.T, error) {
+	doc, err := openapi3.NewLoader().LoadFromData(gen.OpenAPI)
+	if err != nil {
+		return nil, fmt.Errorf("read openapi.yaml: %w", err)
+	}
+	// The contract shows https alone. Where an operator allows receivers without
+	// TLS is for the check of their address to say.
+	for _, ref := range doc.Components.Schemas {
+		for _, member := range ref.Value.Properties {
+			if rest, ok := strings.CutPrefix(member.Value.Pattern, "^https://"); ok {
+				member.Value.Pattern = "^https?://" + rest
+			}
+		}
+	}
+	return doc, nil
+})
+
+// Check holds the value that Read has returned against a schema, takes out of it
+// what says as much as leaving it out, and adds what is wrong to what Read has
+// found.
+func Check(s *openapi3.Schema, value any, found []Problem) []Problem {
+	found = append(append(found, settle("", s, value)...), oneOf(s, value)...)
+	for _, p := range Visit(s, value) {
+		// One complaint about a place is enough, and the first is the plainer one.
+		if !slices.ContainsFunc(found, func(first Problem) bool { return first.Place == p.Place }) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// Describe is a message that names the first of what was found.
+func Describe(found []Problem) string {
+	texts := make([]string, len(found))
+	for i, p := range found {
+		texts[i] = p.String()
+	}
+	return Join(texts)
+}
+
+// Join makes one message of several, the first of them.
+func Join(texts []string) string {
+	text := strings.Join(texts[:min(len(texts), maxPlaces)], "; ")
+	if n := len(texts) - maxPlaces; n > 0 {
+		text += fmt.Sprintf("; and %d more", n)
+	}
+	return text
+}
+
+// Named is Check by the schema of that name.
+func Named(name string) func(value any, found []Problem) []Problem {
+	doc, err := Document()
+	if err != nil || doc.Components.Schemas[name] == nil {
+		panic(fmt.Sprintf("schema: there is no %s: %v", name, err))
+	}
+	s := doc.Components.Schemas[name].Value
+	return func(value any, found []Problem) []Problem { return Check(s, value, found) }
+}
+
+// Visit applies a schema and words what it finds.
+func Visit(s *openapi3.Schema, value any) []Problem {
+	err := s.VisitJSON(value, openapi3.VisitAsRequest(), openapi3.MultiErrors())
+	if err == nil {
+		return nil
+	}
+	return flatten(err, nil)
+}
+
+func flatten(err error, found []Problem) []Problem {
+	if many, ok := errors.AsType[openapi3.MultiError](err); ok {
+		for _, e := range many {
+			found = flatten(e, found)
+		}
+		return found
+	}
+	se, ok := errors.AsType[*openapi3.SchemaError](err)
+	if !ok {
+		return append(found, Problem{"", "does not match the schema"})
+	}
+	at := ""
+	for _, key := range se.JSONPointer() {
+		at += "/" + Printable(key)
+	}
+	return append(found, Problem{at, phrase(se)})
+}
+
+// phrase says what the schema wants, and never what was sent.
+func phrase(e *openapi3.SchemaError) string {
+	s := e.Schema
+	switch e.SchemaField {
+	case "type", "nullable":
+		if s.Type == nil {
+			return "has the wrong type"
+		}
+		t := strings.Join(s.Type.Slice(), " or ")
+		article := "a "
+		if strings.HasPrefix(t, "i") || strings.HasPrefix(t, "o") || strings.HasPrefix(t, "a") {
+			article = "an "
+		}
+		if s.Nullable {
+			t += " or null"
+		}
+		return "must be " + article + t
+	case "required":
+		return "is required"
+	case "properties", "additionalProperties":
+		return "is not a member of this object"
+	case "enum":
+		allowed, _ := json.Marshal(s.Enum)
+		return "must be one of " + string(allowed)
+	case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum":
+		return "must be an integer" + Bounds(s)
+	case "minLength":
+		return "must have at least " + several(s.MinLength, "character")
+	case "maxLength":
+		return "must have at most " + several(*s.MaxLength, "character")
+	case "minItems":
+		return "must have at least " + several(s.MinItems, "item")
+	case "maxItems":
+		return "must have at most " + several(*s.MaxItems, "item")
+	case "minProperties":
+		return fmt.Sprintf("must have at least %d of the members %s", s.MinProps, members(s))
+	case "maxProperties":
+		return fmt.Sprintf("must have at most %d of the members %s", *s.MaxProps, members(s))
+	case "pattern":
+		return patternPhrase(s.Pattern)
+	case "format":
+		if s.Format == "date-time" {
+			text, _ := e.Value.(string)
+			if _, err := wire.ParseTime(text); err != nil {
+				return err.Error()
+			}
+		}
+		if s.Type.Is(openapi3.TypeInteger) {
+			return "must be an integer" + Bounds(s)
+		}
+		return "must be in the format " + s.Format
+	case "uniqueItems":
+		return "must not repeat an item"
+	default:
+		return "does not match the schema (" + e.SchemaField + ")"
+	}
+}
+
+// patternPhrase says in words what the patterns mean that callers meet most.
+func patternPhrase(pattern string) string {
+	switch {
+	case pattern == `^[1-9][0-9]{0,19}$`:
+		return `must be a snowflake: a string of 1 to 20 digits that does not begin with 0, such as "190320984123768832"`
+	case strings.HasPrefix(pattern, `^(none|`):
+		return "must be none or a snowflake, a string of 1 to 20 digits that does not begin with 0"
+	case strings.HasPrefix(pattern, `^[\x20-\x7E]*`):
+		return "must be printable ASCII, and not only spaces"
+	case strings.HasPrefix(pattern, `^https`):
+		return "must be an https URL without credentials, spaces and fragment, such as https://example.com/hooks"
+	case strings.Contains(pattern, `\x1F`):
+		return "must be one line without control characters, with a character that is not blank"
+	case strings.Contains(pattern, `[^\x00]*`), strings.Contains(pattern, `[^\u0000]*`):
+		return "must contain a character that is not blank, and no U+0000"
+	}
+	return "must match the pattern " + pattern
+}
+
+func members(s *openapi3.Schema) string {
+	return strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", ")
+}
+
+func several(n uint64, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
+// Bounds says between what an integer lies.
+func Bounds(s *openapi3.Schema) string {
+	text := ""
+	if s.Min != nil {
+		text += fmt.Sprintf(", at least %.0f", *s.Min)
+	}
+	if s.Max != nil {
+		text += fmt.Sprintf(", at most %.0f", *s.Max)
+	}
+	return text
+}

@@ -1,0 +1,130 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+// What one statement reads at most: wallets with their ledgers, and guilds.
+const (
+	walletStep = 200
+	guildStep  = 500
+)
+
+// books holds every balance against the sum of its ledger, and every ledger
+// against its wallet, a few members at a time: each statement sees one state of
+// the database, so that writes which go on meanwhile are no difference.
+func (x *examination) books(ctx context.Context) Finding {
+	var wrong []string
+	var wallets int
+	err := x.eachGuild(ctx, func(guild string) error {
+		for after, more := "", true; more; {
+			rows, err := balances(ctx, x.db.Reader(), guild, after)
+			if err != nil {
+				return err
+			}
+			for _, r := range rows {
+				wallets++
+				after = r.User
+				if r.Balance != r.Sum {
+					wrong = append(wrong, guild+"/"+r.User)
+				}
+			}
+			more = len(rows) == walletStep
+		}
+		lost, err := withoutWallet(ctx, x.db.Reader(), guild)
+		wrong = append(wrong, lost...)
+		return err
+	})
+	switch {
+	case err != nil:
+		return fail("the books could not be added up: %v", err)
+	case len(wrong) > 0:
+		return fail("%d of %d wallets are not the sum of their ledger", len(wrong), wallets).about(wrong)
+	}
+	return ok("%d wallets are the sum of their ledgers", wallets)
+}
+
+// balance is a wallet's, and what its ledger adds up to. Both are null where
+// there is no such row; as text, because sums have no limit.
+type balance struct {
+	User    string `db:"user_id"`
+	Balance string `db:"balance"`
+	Sum     string `db:"sum"`
+}
+
+func balances(ctx context.Context, q db.Querier, guild, after string) ([]balance, error) {
+	rows, err := db.Select[balance](ctx, q, `
+		SELECT w.user_id, w.balance::text, coalesce(l.sum, 0)::text AS sum
+		FROM (SELECT user_id, balance FROM wallets
+		      WHERE guild_id = $1 AND user_id > $2 ORDER BY user_id LIMIT $3) AS w
+		CROSS JOIN LATERAL (SELECT sum(delta) FROM ledger_entries AS l
+		                    WHERE l.guild_id = $1 AND l.user_id = w.user_id) AS l
+		ORDER BY w.user_id`, guild, after, walletStep)
+	return rows, fault.Wrap(err, "add up ledgers of guild", guild)
+}
+
+// withoutWallet returns members with a ledger and no wallet. It hops from member
+// to member through the ledger's index, whatever their ledgers' lengths.
+func withoutWallet(ctx context.Context, q db.Querier, guild string) (lost []string, err error) {
+	for after, more := "", true; more; {
+		var rows []struct {
+			User   string `db:"user_id"`
+			Wallet bool   `db:"wallet"`
+		}
+		err := q.SelectContext(ctx, &rows, `
+			WITH RECURSIVE member AS (
+				(SELECT user_id, 1 AS n FROM ledger_entries
+				 WHERE guild_id = $1 AND user_id > $2 ORDER BY user_id LIMIT 1)
+				UNION ALL
+				SELECT (SELECT l.user_id FROM ledger_entries AS l
+				        WHERE l.guild_id = $1 AND l.user_id > m.user_id ORDER BY l.user_id LIMIT 1), m.n + 1
+				FROM member AS m
+				WHERE m.user_id IS NOT NULL AND m.n < $3
+			)
+			SELECT user_id, EXISTS (SELECT FROM wallets AS w WHERE w.guild_id = $1 AND w.user_id = m.user_id) AS wallet
+			FROM member AS m
+			WHERE user_id IS NOT NULL
+			ORDER BY user_id`, guild, after, walletStep)
+		if err != nil {
+			return nil, fmt.Errorf("look for ledgers without a wallet in guild %s: %w", guild, err)
+		}
+		for _, r := range rows {
+			after = r.User
+			if !r.Wallet {
+				lost = append(lost, guild+"/"+r.User)
+			}
+		}
+		more = len(rows) == walletStep
+	}
+	return lost, nil
+}
+
+// eachGuild calls do with each of the guilds that are to be looked at.
+func (x *examination) eachGuild(ctx context.Context, do func(guild string) error) error {
+	if len(x.Guilds) > 0 {
+		for _, g := range x.Guilds {
+			if err := do(g); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for after, more := "", true; more; {
+		ids, err := db.Select[string](ctx, x.db.Reader(), `SELECT id FROM guilds WHERE id > $1 ORDER BY id LIMIT $2`, after, guildStep)
+		if err != nil {
+			return fmt.Errorf("list the guilds: %w", err)
+		}
+		for _, id := range ids {
+			after = id
+			if err := do(id); err != nil {
+				return err
+			}
+		}
+		more = len(ids) == guildStep
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/operate/installation"
+	"guildhall/internal/outbound/delivery"
+)
+
+// From where on a difference between the clocks is worth a word, and from where
+// on receivers may refuse what is signed.
+const (
+	clockWarn = 5 * time.Second
+	clockFail = 30 * time.Second
+)
+
+// notificationTimeout is how long a notification may take to come back.
+const notificationTimeout = 5 * time.Second
+
+func (x *examination) database(ctx context.Context) Finding {
+	var version string
+	err := x.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		return tx.GetContext(ctx, &version, `SELECT current_setting('server_version')`)
+	})
+	switch {
+	case db.ReadOnly(err):
+		return fail("the database answers and takes no writes: it is a standby, or set to read only")
+	case err != nil:
+		return fail("the database does not answer: %v", err)
+	}
+	return ok("Postgres %s answers and takes writes", version)
+}
+
+func (x *examination) schema(ctx context.Context) Finding {
+	s, err := db.CheckSchema(ctx, x.DatabaseURL)
+	switch {
+	case err != nil:
+		return fail("%v", err)
+	case len(s.Invalid) > 0:
+		return warn("indexes are invalid, because what made them was cut off: drop them and run `guildhall migrate`").about(s.Invalid)
+	case s.Newer():
+		return warn("the schema is at version %d, newer than this program's %d: a newer guildhall has migrated it", s.Version, db.SchemaVersion())
+	case s.Unfinished() != "":
+		return warn("%s", s.Unfinished())
+	case s.Version < db.SchemaVersion():
+		return warn("the schema is at version %d, this program's is %d: it runs, and `guildhall migrate` brings the rest", s.Version, db.SchemaVersion())
+	}
+	return ok("the schema is at version %d, as this program's", s.Version)
+}
+
+func (x *examination) clock(ctx context.Context) Finding {
+	// In a transaction, which has its connection: to open one can take a second.
+	var ahead time.Duration
+	err := x.db.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		ahead, err = db.ClockOffset(ctx, tx, x.Now)
+		return err
+	})
+	if err != nil {
+		return fail("the clocks could not be compared: %v", err)
+	}
+	const text = "this machine's clock is %v ahead of the database's"
+	shown := ahead.Round(100 * time.Millisecond)
+	switch off := ahead.Abs(); {
+	case off > clockFail:
+		return fail(text+": receivers may refuse what is signed here", shown)
+	case off > clockWarn:
+		return warn(text+": are both synchronised?", shown)
+	}
+	return ok(text, shown)
+}
+
+func (x *examination) secretKey(ctx context.Context) Finding {
+	state, err := installation.InspectKey(ctx, x.db.Reader(), x.Box)
+	switch {
+	case errors.Is(err, installation.ErrKey):
+		return fail("GUILDHALL_SECRET_KEY opens nothing of what is sealed in this database")
+	case err != nil:
+		return fail("what is sealed could not be read: %v", err)
+	case state == installation.KeyOlder:
+		return warn("GUILDHALL_SECRET_KEY opens what is sealed, but with a key that is not the first: run `guildhall reseal`, then leave the older one out")
+	case state == installation.KeyUnused:
+		return ok("nothing is sealed yet")
+	}
+	return ok("GUILDHALL_SECRET_KEY opens what is sealed")
+}
+
+// directLine sends a notification through the database's URL and waits for it on
+// the line. A pooler takes LISTEN without a word, and nothing ever comes.
+func (x *examination) directLine(ctx context.Context) Finding {
+	ctx, cancel := context.WithTimeout(ctx, notificationTimeout)
+	defer cancel()
+	channel := "guildhall_doctor_" + db.NewID()
+	line, err := db.Listen(ctx, x.ListenURL, "guildhall-doctor", channel)
+	if err != nil {
+		return fail("no line for notifications: %v", err)
+	}
+	heard := make(chan bool, 1)
+	go func() {
+		_, err := line.Next()
+		heard <- err == nil
+	}()
+	defer line.Close()
+	err = x.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, '')`, channel)
+		return err
+	})
+	if err != nil {
+		return fail("no notification could be sent: %v", err)
+	}
+	select {
+	case came := <-heard:
+		if came {
+			return ok("notifications come through")
+		}
+	case <-ctx.Done():
+	}
+	return warn("notifications do not come through, so each request reads its token's row: a pooler stands between, or the line leads to another database; " +
+		"GUILDHALL_LISTEN_URL names the direct way")
+}
+
+// From where on waiting work is worth a word. Deliveries are sent within a
+// second of being due, jobs that fail are tried for a day.
+const (
+	dueWarn  = time.Minute
+	dueFail  = 15 * time.Minute
+	jobsWarn = 15 * time.Minute
+)
+
+func (x *examination) pending(ctx context.Context) Finding {
+	due, err := delivery.OldestDue(ctx, x.db)
+	if err != nil {
+		return fail("what waits could not be read: %v", err)
+	}
+	// There are as many jobs as are to be done.
+	work, err := db.Get[struct {
+		Jobs int     `db:"jobs"`
+		Job  float64 `db:"job"`
+	}](ctx, x.db.Reader(), `
+		SELECT count(*) AS jobs, coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS job
+		FROM river_job
+		WHERE state IN ('available', 'pending', 'retryable', 'running', 'scheduled')`)
+	if err != nil {
+		return fail("what waits could not be read: %v", err)
+	}
+	due = due.Round(time.Second)
+	job := time.Duration(work.Job * float64(time.Second)).Round(time.Second)
+	const text = "the oldest due delivery has waited %v, the oldest of %d unfinished jobs %v"
+	switch {
+	case due > dueFail:
+		return fail(text+": does a `guildhall serve` with the role worker run?", due, work.Jobs, job)
+	case due > dueWarn, job > jobsWarn:
+		return warn(text+": does a worker run, and does the chat platform answer?", due, work.Jobs, job)
+	case due == 0 && work.Jobs == 0:
+		return ok("no delivery is due and no job is unfinished")
+	}
+	return ok(text, due, work.Jobs, job)
+}

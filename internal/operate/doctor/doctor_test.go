@@ -1,0 +1,430 @@
+package doctor_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"guildhall/internal/access/seal"
+	"guildhall/internal/access/seal/sealtest"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/operate/doctor"
+	"guildhall/internal/operate/installation"
+	"guildhall/internal/outbound/chat"
+	"guildhall/internal/outbound/chat/chattest"
+	"guildhall/internal/outbound/egress"
+	"guildhall/internal/outbound/egress/egresstest"
+)
+
+const guild = "402187554310020096"
+
+// installed is a healthy installation with one guild.
+type installed struct {
+	*dbtest.Database
+	doctor.Config
+}
+
+func newInstalled(t *testing.T) *installed {
+	t.Helper()
+	d := dbtest.New(t)
+	names := egresstest.NameServer(t, func(name string, _ bool) egresstest.Answer {
+		switch name {
+		case "gone.test":
+			return egresstest.NoSuchName
+		case "broken.test":
+			return egresstest.ServFail
+		case "inside.test":
+			return egresstest.Addresses("10.0.0.1")
+		case "silent.test":
+			return egresstest.Silent
+		}
+		return egresstest.Addresses("203.0.114.7")
+	})
+	s := &installed{d, doctor.Config{
+		DatabaseURL: d.URL, ListenURL: d.URL, Distributed: d.DB.Distributed(), Box: sealtest.Box(t, 1), Guard: egress.NewGuard(nil, names),
+	}}
+	dbtest.AddGuilds(t, s.DB, guild)
+	return s
+}
+
+func (s *installed) endpoint(t *testing.T, id, url string) {
+	t.Helper()
+	dbtest.Exec(t, s.DB, `
+		INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
+		VALUES ($1, $2, $3, '{}', '', '')`, guild, id, url)
+}
+
+// platform is a chat platform that the bot has its token for.
+func (s *installed) platform(t *testing.T, token string) *chattest.Server {
+	t.Helper()
+	server := chattest.New(t)
+	client, err := chat.NewDiscord(chat.Config{Token: token, URL: server.URL, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Chat = client
+	return server
+}
+
+func (s *installed) noteKey(t *testing.T, b *seal.Box) {
+	t.Helper()
+	if err := installation.CheckKey(t.Context(), s.DB, b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// certificate writes a certificate for api.example with these dates.
+func (s *installed) certificate(t *testing.T, from, until time.Duration) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "api.example"}, DNSNames: []string{"api.example"},
+		NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(until),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, leaf, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.CertFile, s.KeyFile = filepath.Join(t.TempDir(), "crt"), filepath.Join(t.TempDir(), "key")
+	for file, block := range map[string]*pem.Block{
+		s.CertFile: {Type: "CERTIFICATE", Bytes: der},
+		s.KeyFile:  {Type: "PRIVATE KEY", Bytes: keyDER},
+	} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What every guild needs of the bot, and those that archive or delete channels.
+const (
+	always   = 1<<6 | 1<<10 | 1<<11 | 1<<16 | 1<<34 | 1<<38
+	toLock   = 1<<28 | 1<<35 | 1<<36
+	toDelete = 1 << 4
+)
+
+// Each check finds what it is there to find, and says so in the one line.
+func TestEachCheckSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	day := 24 * time.Hour
+	for name, tt := range map[string]struct {
+		arrange             func(t *testing.T, s *installed)
+		check, status, text string
+	}{
+		"a database that answers": {nil, doctor.Database, doctor.OK, "takes writes"},
+		"a database that is away": {func(_ *testing.T, s *installed) {
+			s.DatabaseURL = "postgres://u:hunter2@127.0.0.1:1/x"
+		}, doctor.Database, doctor.Fail, "does not answer"},
+
+		"this schema": {nil, doctor.Schema, doctor.OK, "as this program's"},
+		"no schema": {func(t *testing.T, s *installed) {
+			s.DatabaseURL = dbtest.Empty(t, "template0")
+		}, doctor.Schema, doctor.Fail, "guildhall migrate"},
+		"a newer schema": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999999, true)`)
+		}, doctor.Schema, doctor.Warn, "a newer guildhall"},
+		"an index that was cut off": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'audit_log_age'::regclass`)
+		}, doctor.Schema, doctor.Warn, "audit_log_age"},
+
+		"a clock that is right": {nil, doctor.Clock, doctor.OK, "ahead of the database's"},
+		"a clock that is off": {func(_ *testing.T, s *installed) {
+			s.Now = func() time.Time { return time.Now().Add(20 * time.Second) }
+		}, doctor.Clock, doctor.Warn, "synchronised"},
+		"a clock that is far off": {func(_ *testing.T, s *installed) {
+			s.Now = func() time.Time { return time.Now().Add(-65 * time.Second) }
+		}, doctor.Clock, doctor.Fail, "-1m"},
+
+		"a clock beside a server that is gone": {func(t *testing.T, s *installed) {
+			gone, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { gone.Close() })
+			u, err := url.Parse(s.DatabaseURL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.DatabaseURL = strings.Replace(s.DatabaseURL, u.Host, gone.Addr().String()+","+u.Host, 1) + "&target_session_attrs=read-write"
+		}, doctor.Clock, doctor.OK, "clock is 0s|clock is 100ms|clock is -100ms|clock is 200ms|clock is -200ms|clock is 300ms|clock is -300ms"},
+
+		"nothing sealed": {nil, doctor.SecretKey, doctor.OK, "nothing is sealed yet"},
+		"the key": {
+			func(t *testing.T, s *installed) { s.noteKey(t, sealtest.Box(t, 1)) },
+			doctor.SecretKey, doctor.OK, "opens what is sealed",
+		},
+		"another key": {func(t *testing.T, s *installed) { s.noteKey(t, sealtest.Box(t, 2)) }, doctor.SecretKey, doctor.Fail, "opens nothing"},
+		"an older key": {
+			func(t *testing.T, s *installed) { s.noteKey(t, sealtest.Box(t, 2)); s.Box = sealtest.Box(t, 1, 2) },
+			doctor.SecretKey, doctor.Warn, "guildhall reseal",
+		},
+		"secrets unopened": {func(t *testing.T, s *installed) {
+			s.noteKey(t, sealtest.Box(t, 1))
+			s.endpoint(t, "a", "https://x.test/")
+		}, doctor.SecretKey, doctor.Fail, "opens nothing"},
+
+		"a direct line": {nil, doctor.DirectLine, doctor.OK, "come through"},
+		"a line to another database": {func(t *testing.T, s *installed) {
+			s.ListenURL = dbtest.New(t).URL
+		}, doctor.DirectLine, doctor.Warn, "GUILDHALL_LISTEN_URL"},
+		"no line": {func(_ *testing.T, s *installed) {
+			s.ListenURL = "postgres://u:hunter2@127.0.0.1:1/x"
+		}, doctor.DirectLine, doctor.Fail, "no line"},
+
+		"no Redis": {nil, doctor.Redis, doctor.OK, "counts rate limits for itself"},
+		"no Redis and three nodes": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at) SELECT n, 0, now() FROM unnest('{a,b,c}'::text[]) AS n`)
+		}, doctor.Redis, doctor.Warn, "each of 3 nodes"},
+		"a Redis": {func(t *testing.T, s *installed) { s.RedisURL = "redis://" + miniredis.RunT(t).Addr() }, doctor.Redis, "", "ecision|decides"},
+		"a Redis that is away": {func(_ *testing.T, s *installed) {
+			s.RedisURL = "redis://:hunter2@127.0.0.1:1"
+		}, doctor.Redis, doctor.Fail, "counts rate limits for itself"},
+
+		"no bot": {nil, doctor.Platform, doctor.Warn, "stand-in"},
+		"a bot with its rights": {func(t *testing.T, s *installed) {
+			s.platform(t, chattest.Token).Admit(guild, always|toLock)
+		}, doctor.Platform, doctor.OK, "1 guilds"},
+		"a bot in a guild that deletes channels": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `INSERT INTO guild_settings (guild_id, close_action) VALUES ($1, 'delete')`, guild)
+			s.platform(t, chattest.Token).Admit(guild, always|toDelete)
+		}, doctor.Platform, doctor.OK, "1 guilds"},
+		"a bot that may not delete channels": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `INSERT INTO guild_settings (guild_id, close_action) VALUES ($1, 'delete')`, guild)
+			s.platform(t, chattest.Token).Admit(guild, always|toLock)
+		}, doctor.Platform, doctor.Warn, guild + " (Manage Channels)"},
+		"a bot that may not lock channels": {func(t *testing.T, s *installed) {
+			s.platform(t, chattest.Token).Admit(guild, always)
+		}, doctor.Platform, doctor.Warn, guild + " (Manage Roles, Create Public Threads, Create Private Threads)"},
+		"a bot that administers": {func(t *testing.T, s *installed) {
+			s.platform(t, chattest.Token).Admit(guild, 8)
+		}, doctor.Platform, doctor.OK, "1 guilds"},
+		"a bot without a right": {func(t *testing.T, s *installed) {
+			s.platform(t, chattest.Token).Admit(guild, always&^(1<<6)|toLock)
+		}, doctor.Platform, doctor.Warn, guild + " (Add Reactions)"},
+		"a bot that was thrown out": {func(t *testing.T, s *installed) {
+			s.platform(t, chattest.Token)
+		}, doctor.Platform, doctor.Warn, guild + " (the bot is not in it)"},
+		"a token that is refused": {func(t *testing.T, s *installed) {
+			s.platform(t, "another")
+		}, doctor.Platform, doctor.Fail, "refuses GUILDHALL_DISCORD_TOKEN"},
+		"a platform in trouble": {func(t *testing.T, s *installed) {
+			h := chattest.HTML(503)
+			s.platform(t, chattest.Token).Next(h, h, h)
+		}, doctor.Platform, doctor.Fail, "could not be asked"},
+
+		"no collector": {nil, doctor.Traces, doctor.OK, "nothing is traced"},
+		"a collector": {
+			func(_ *testing.T, s *installed) { s.Traces = func(context.Context) error { return nil } },
+			doctor.Traces, doctor.OK, "takes traces",
+		},
+		"a collector that is away": {func(_ *testing.T, s *installed) {
+			s.Traces = func(context.Context) error { return errors.New("connection refused") }
+		}, doctor.Traces, doctor.Warn, "connection refused"},
+
+		"no certificate": {nil, doctor.Certificate, doctor.OK, "a proxy has"},
+		"a certificate":  {func(t *testing.T, s *installed) { s.certificate(t, -day, 90*day) }, doctor.Certificate, doctor.OK, "valid until"},
+		"one that ends":  {func(t *testing.T, s *installed) { s.certificate(t, -day, 13*day) }, doctor.Certificate, doctor.Warn, "renew it"},
+		"one that ended": {func(t *testing.T, s *installed) { s.certificate(t, -2*day, -day) }, doctor.Certificate, doctor.Fail, "has expired"},
+		"one from later": {
+			func(t *testing.T, s *installed) { s.certificate(t, day, 2*day) },
+			doctor.Certificate, doctor.Fail, "not valid before",
+		},
+		"one for another": {
+			func(t *testing.T, s *installed) { s.certificate(t, -day, 90*day); s.Hosts = []string{"other.example"} },
+			doctor.Certificate, doctor.Fail, "other.example",
+		},
+		"one that is not there": {func(_ *testing.T, s *installed) {
+			s.CertFile, s.KeyFile = "/no/such/file", "/no/such/file"
+		}, doctor.Certificate, doctor.Fail, "cannot be used"},
+
+		"endpoints that resolve": {func(t *testing.T, s *installed) {
+			s.endpoint(t, "a", "https://x.test/")
+			s.endpoint(t, "b", "https://x.test/y")
+		}, doctor.Endpoints, doctor.OK, "2 endpoints"},
+		"endpoints of a name that is gone": {func(t *testing.T, s *installed) {
+			s.endpoint(t, "a", "https://gone.test/")
+			s.endpoint(t, "b", "https://gone.test/y")
+			s.endpoint(t, "c", "https://x.test/y")
+		}, doctor.Endpoints, doctor.Warn, "2 of 3 endpoints"},
+		"a name that cannot be asked for": {
+			func(t *testing.T, s *installed) { s.endpoint(t, "a", "https://broken.test/") },
+			doctor.Endpoints, doctor.Warn, "cannot be resolved now",
+		},
+		"a name server that is silent": {
+			func(t *testing.T, s *installed) { s.endpoint(t, "a", "https://silent.test/") },
+			doctor.Endpoints, doctor.Warn, "1 of 1 endpoints",
+		},
+		"a name that leads inside": {
+			func(t *testing.T, s *installed) { s.endpoint(t, "a", "https://inside.test/") },
+			doctor.Endpoints, doctor.Warn, "public address",
+		},
+		"an endpoint that was disabled": {func(t *testing.T, s *installed) {
+			s.endpoint(t, "a", "https://gone.test/")
+			dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'gone'`)
+		}, doctor.Endpoints, doctor.Warn, "1 are disabled"},
+
+		"no work": {nil, doctor.Pending, doctor.OK, "no delivery is due"},
+		"a delivery that waits": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due)
+				VALUES ($1, 'a', now() - interval '2 minutes')`, guild)
+		}, doctor.Pending, doctor.Warn, "delivery has waited 2m"},
+		"a delivery that nobody takes": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `INSERT INTO webhook_schedule (guild_id, endpoint_id) VALUES ($1, 'a')`, guild)
+			dbtest.Exec(t, s.DB, `INSERT INTO webhook_events (guild_id, id, type, payload) VALUES ($1, 'e', 'case.created', '')`, guild)
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, due_at)
+				VALUES ($1, 'a', 'e', now() - interval '1 hour')`, guild)
+		}, doctor.Pending, doctor.Fail, "1h0m"},
+		"a receiver that asked to be left alone": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, quiet_until)
+				VALUES ($1, 'a', now() - interval '1 hour', now() + interval '1 hour')`, guild)
+		}, doctor.Pending, doctor.OK, "no delivery is due"},
+		"a receiver that fails": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO webhook_schedule (guild_id, endpoint_id, next_due, failing_since, failures)
+				VALUES ($1, 'a', now() - interval '1 hour', now() - interval '2 hours', 3)`, guild)
+		}, doctor.Pending, doctor.OK, "no delivery is due"},
+		"a job that keeps failing": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO river_job (args, kind, max_attempts, state, created_at)
+				VALUES ('{}', 'x', 250, 'retryable', now() - interval '2 hours')`)
+		}, doctor.Pending, doctor.Warn, "2h0m"},
+
+		"books that balance": {func(t *testing.T, s *installed) { s.wallet(t, 5, 3, 2) }, doctor.Books, doctor.OK, "1 wallets"},
+		"a wallet with more than its ledger": {func(t *testing.T, s *installed) {
+			s.wallet(t, 6, 3, 2)
+		}, doctor.Books, doctor.Fail, guild + "/7"},
+		"a ledger without a wallet": {func(t *testing.T, s *installed) {
+			s.wallet(t, 5, 3, 2)
+			dbtest.Exec(t, s.DB, `DELETE FROM wallets`)
+		}, doctor.Books, doctor.Fail, guild + "/7"},
+		"a wallet among thousands": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `INSERT INTO wallets (guild_id, user_id, balance) SELECT $1, n, 1 FROM generate_series(1, 999) AS n`, guild)
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note)
+				SELECT $1, n, n, 1, 1, ''
+				FROM generate_series(1, 999) AS n`, guild)
+			dbtest.Exec(t, s.DB, `UPDATE wallets SET balance = 2 WHERE user_id = '777'`)
+			dbtest.Exec(t, s.DB, `DELETE FROM wallets WHERE user_id = '333'`)
+		}, doctor.Books, doctor.Fail, guild + "/777, " + guild + "/333"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newInstalled(t)
+			s.Config.Books = true
+			if tt.arrange != nil {
+				tt.arrange(t, s)
+			}
+			var found *doctor.Finding
+			if err := doctor.Examine(t.Context(), s.Config, func(f doctor.Finding) {
+				if f.Check == tt.check {
+					found = &f
+				}
+				if strings.Contains(f.Message, "hunter2") {
+					t.Errorf("a password is shown: %s", f.Message)
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if found == nil {
+				t.Fatalf("nothing was said of %s", tt.check)
+			}
+			if tt.status != "" && found.Status != tt.status || !containsAny(found.Message, strings.Split(tt.text, "|")) {
+				t.Errorf("%+v, want %s with %q", *found, tt.status, tt.text)
+			}
+		})
+	}
+}
+
+func containsAny(text string, parts []string) bool {
+	for _, p := range parts {
+		if strings.Contains(text, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// wallet is one of member 7 whose ledger has these changes.
+func (s *installed) wallet(t *testing.T, balance int, deltas ...int) {
+	t.Helper()
+	dbtest.Exec(t, s.DB, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, '7', $2)`, guild, balance)
+	for i, d := range deltas {
+		dbtest.Exec(t, s.DB, `
+			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note)
+			VALUES ($1, $2, '7', $3, 0, '')`, guild, string(rune('a'+i)), d)
+	}
+}
+
+// What stands on a check that has failed is left out, and the rest is not.
+func TestWhatCannotBeFoundOutIsLeftOut(t *testing.T) {
+	t.Parallel()
+	s := newInstalled(t)
+	s.DatabaseURL = "postgres://u@127.0.0.1:1/x"
+	s.Config.Books = true
+	var checks []string
+	if err := doctor.Examine(t.Context(), s.Config, func(f doctor.Finding) { checks = append(checks, f.Check) }); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(checks, " "), "database redis chat_platform certificate traces"; got != want {
+		t.Errorf("checked %s, want %s", got, want)
+	}
+}
+
+// It changes nothing: a role that may only read is enough.
+func TestARoleThatOnlyReadsIsEnough(t *testing.T) {
+	t.Parallel()
+	s := newInstalled(t)
+	s.noteKey(t, sealtest.Box(t, 1))
+	s.wallet(t, 5, 3, 2)
+	role := "doctor_" + strings.ToLower(rand.Text())
+	dbtest.Exec(t, s.DB, `CREATE ROLE `+role+` LOGIN PASSWORD 'p' IN ROLE pg_read_all_data`)
+	t.Cleanup(func() {
+		if err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.ExecContext(ctx, `DROP ROLE `+role)
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(role, "p")
+	s.DatabaseURL, s.ListenURL, s.Config.Books = u.String(), u.String(), true
+	s.platform(t, chattest.Token).Admit(guild, always|toLock)
+	if err := doctor.Examine(t.Context(), s.Config, func(f doctor.Finding) {
+		if f.Status != doctor.OK {
+			t.Errorf("%+v", f)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,232 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"guildhall/internal/access/ratelimit"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/chat"
+	"guildhall/internal/outbound/egress"
+)
+
+const (
+	redisTimeout = 2 * time.Second
+	// maxGuilds bounds the guilds that the chat platform is asked about: it takes
+	// 50 calls a second of a bot, and its other calls go on.
+	maxGuilds = 100
+	// maxEndpoints bounds the endpoints that are looked up.
+	maxEndpoints = 5000
+	// lookups is how many names are asked for at the same time.
+	lookups = 16
+	// certificateWarn is how long before its end a certificate should have been
+	// renewed.
+	certificateWarn = 14 * 24 * time.Hour
+)
+
+func (x *examination) redis(ctx context.Context) Finding {
+	if x.RedisURL == "" {
+		nodes := 0
+		// Without a database the check of the database has failed.
+		_ = x.db.Reader().GetContext(ctx, &nodes, `SELECT count(*) FROM auth_nodes WHERE seen_at > now() - interval '10 seconds'`)
+		if nodes > 1 {
+			return warn("GUILDHALL_REDIS_URL is not set, and each of %d nodes admits the whole of every rate limit", nodes)
+		}
+		return ok("GUILDHALL_REDIS_URL is not set: each node counts rate limits for itself")
+	}
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	took, err := ratelimit.Try(ctx, x.RedisURL, redisTimeout)
+	switch {
+	case err != nil:
+		return fail("Redis makes no decision, and each node counts rate limits for itself: %v", err)
+	case took > ratelimit.DefaultBudget:
+		return warn("a decision of Redis took %.1f ms, more than the %.0f that a request waits for one", ms(took), ms(ratelimit.DefaultBudget))
+	}
+	return ok("Redis decides within %.1f ms", ms(took))
+}
+
+// traces asks the collector. Nothing else depends on it.
+func (x *examination) traces(ctx context.Context) Finding {
+	if x.Traces == nil {
+		return ok("OTEL_EXPORTER_OTLP_ENDPOINT is not set: nothing is traced")
+	}
+	if err := x.Traces(ctx); err != nil {
+		return warn("the collector does not take traces, and they are lost: %v", err)
+	}
+	return ok("the collector takes traces")
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// platform asks who the bot is, and what it may do in each guild.
+func (x *examination) platform(ctx context.Context) Finding {
+	if x.Chat == nil {
+		return warn("GUILDHALL_DISCORD_TOKEN is not set: the chat platform is a stand-in that accepts every call and does nothing")
+	}
+	bot, err := x.Chat.Bot(ctx)
+	if f, ok := errors.AsType[*chat.Failure](err); ok && f.Status == 401 {
+		return fail("the chat platform refuses GUILDHALL_DISCORD_TOKEN")
+	}
+	if err != nil {
+		return fail("the chat platform could not be asked: %v", err)
+	}
+	var asked, left int
+	var lacking []string
+	stop := errors.New("that is enough")
+	err = x.eachGuild(ctx, func(guild string) error {
+		if asked == maxGuilds {
+			left++
+			return stop
+		}
+		asked++
+		closing := "archive"
+		err := x.db.Reader().GetContext(ctx, &closing, `SELECT close_action FROM guild_settings WHERE guild_id = $1`, guild)
+		if err != nil && !db.Missing(err) {
+			return fmt.Errorf("read the settings of guild %s: %w", guild, err)
+		}
+		lacks, err := x.Chat.Lacks(ctx, guild, bot, closing)
+		switch {
+		case errors.Is(err, chat.ErrNotInGuild):
+			lacking = append(lacking, guild+" (the bot is not in it)")
+		case err != nil:
+			return fmt.Errorf("guild %s: %w", guild, err)
+		case len(lacks) > 0:
+			lacking = append(lacking, guild+" ("+strings.Join(lacks, ", ")+")")
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, stop) {
+		return fail("the chat platform knows the bot, but could not be asked what it may do: %v", err)
+	}
+	of := fmt.Sprintf("%d guilds", asked)
+	if left > 0 {
+		of = fmt.Sprintf("the first %d guilds (--guild asks about others)", asked)
+	}
+	if len(lacking) > 0 {
+		return warn("the chat platform accepts the bot %s, but it lacks rights in %d of %s", bot, len(lacking), of).about(lacking)
+	}
+	return ok("the chat platform accepts the bot %s, and it has its rights in %s", bot, of)
+}
+
+func (x *examination) certificate(context.Context) Finding {
+	if x.CertFile == "" {
+		return ok("GUILDHALL_TLS_CERT is not set: a proxy has the certificate")
+	}
+	pair, err := tls.LoadX509KeyPair(x.CertFile, x.KeyFile)
+	if err != nil {
+		return fail("the certificate cannot be used: %v", err)
+	}
+	leaf, now := pair.Leaf, x.Now()
+	until := leaf.NotAfter.UTC().Format(time.RFC3339)
+	if now.Before(leaf.NotBefore) {
+		return fail("the certificate is not valid before %s", leaf.NotBefore.UTC().Format(time.RFC3339))
+	}
+	if now.After(leaf.NotAfter) {
+		return fail("the certificate has expired, on %s", until)
+	}
+	for _, host := range x.Hosts {
+		if leaf.VerifyHostname(host) != nil {
+			return fail("the certificate is not good for %s", host)
+		}
+	}
+	if leaf.NotAfter.Sub(now) < certificateWarn {
+		return warn("the certificate expires on %s: renew it", until)
+	}
+	return ok("the certificate is valid until %s", until)
+}
+
+// endpoint is where a guild's events go.
+type endpoint struct {
+	Guild string `db:"guild_id"`
+	ID    string `db:"id"`
+	URL   string `db:"url"`
+}
+
+// endpoints looks up the names of those that events are sent to, each name once,
+// under the rules that hold when they are registered.
+func (x *examination) endpoints(ctx context.Context) Finding {
+	rows, disabled, err := x.registered(ctx)
+	if err != nil {
+		return fail("%v", err)
+	}
+	at := map[string][]endpoint{} // by what is looked up: scheme, name and port
+	for _, e := range rows {
+		key := e.URL
+		if u, err := url.Parse(e.URL); err == nil {
+			key = u.Scheme + "://" + u.Host
+		}
+		at[key] = append(at[key], e)
+	}
+	var mu sync.Mutex
+	var bad []string
+	var unasked int
+	g := errgroup.Group{}
+	g.SetLimit(lookups)
+	for place, there := range at {
+		g.Go(func() error {
+			why := x.lookUp(ctx, place)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case why != nil && ctx.Err() != nil:
+				unasked += len(there)
+			case why != nil:
+				for _, e := range there {
+					bad = append(bad, fmt.Sprintf("%s of guild %s (%v)", e.ID, e.Guild, why))
+				}
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // nobody returns an error
+	slices.Sort(bad)
+	of := fmt.Sprint(len(rows))
+	if len(rows) == maxEndpoints {
+		of = fmt.Sprintf("the first %d", maxEndpoints)
+	}
+	switch {
+	case len(bad) > 0:
+		return warn("%d of %s endpoints cannot be sent to, %d are disabled by the service", len(bad), of, disabled).about(bad)
+	case unasked > 0:
+		return warn("%d of %s endpoints could not be looked up in time, %d are disabled by the service", unasked, of, disabled)
+	case disabled > 0:
+		return warn("the names of %s endpoints resolve, %d are disabled by the service: `guildhall webhook list` says why", of, disabled)
+	}
+	return ok("the names of %s endpoints resolve", of)
+}
+
+func (x *examination) lookUp(ctx context.Context, place string) error {
+	u, err := egress.ParseURL(place)
+	if err != nil {
+		return err
+	}
+	return x.Guard.Check(ctx, u)
+}
+
+// registered returns the enabled endpoints of the guilds that are looked at, and
+// how many the service has disabled.
+func (x *examination) registered(ctx context.Context) (rows []endpoint, disabled int, err error) {
+	q := x.db.Reader()
+	guilds := db.Array(x.Guilds)
+	if err := q.SelectContext(ctx, &rows, `
+		SELECT guild_id, id, url FROM webhook_endpoints
+		WHERE enabled AND (cardinality($1::text[]) = 0 OR guild_id = ANY ($1))
+		ORDER BY guild_id, id LIMIT $2`, guilds, maxEndpoints); err != nil {
+		return nil, 0, fmt.Errorf("list the endpoints: %w", err)
+	}
+	err = q.GetContext(ctx, &disabled, `
+		SELECT count(*) FROM webhook_endpoints
+		WHERE NOT enabled AND disabled_reason IS NOT NULL AND (cardinality($1::text[]) = 0 OR guild_id = ANY ($1))`, guilds)
+	return rows, disabled, fault.Wrap(err, "count the disabled endpoints")
+}

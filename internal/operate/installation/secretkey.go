@@ -1,0 +1,161 @@
+// Package installation keeps what belongs to the installation as a whole: the
+// key that its secrets are sealed with.
+package installation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"guildhall/internal/access/idempotency"
+	"guildhall/internal/access/seal"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/service/webhooks"
+)
+
+// ErrKey says that the key is not the one of this installation.
+var ErrKey = errors.New("this key opens nothing of what is kept in this database: give the key it was sealed with, " +
+	"behind a comma if there is a new one in front, and run `guildhall reseal` to get rid of it")
+
+// checkBound is the place that the installation's row is sealed for.
+const checkBound = "secret_key_check"
+
+// CheckKey returns ErrKey when the secrets in the database are sealed with a key
+// that is not in box. On the first start with a key it notes which one it is.
+func CheckKey(ctx context.Context, d *db.DB, box *seal.Box) error {
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		sealed, err := check(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if sealed == nil {
+			// An installation that is older than the row: its secrets tell.
+			some, opens, err := webhooks.SampleSecrets(ctx, tx, box)
+			if err != nil {
+				return err
+			}
+			if some && !opens {
+				return ErrKey
+			}
+			_, err = tx.ExecContext(ctx, `
+				INSERT INTO secret_key_check (single, sealed) VALUES (true, $1) ON CONFLICT (single) DO NOTHING`,
+				box.Seal([]byte("guildhall"), checkBound))
+			if err != nil {
+				return fmt.Errorf("note the secret key: %w", err)
+			}
+			// Another node may have been first, with another key.
+			if sealed, err = check(ctx, tx); err != nil {
+				return err
+			}
+		}
+		if _, err := box.Open(sealed, checkBound); err != nil {
+			return ErrKey
+		}
+		return nil
+	})
+	if db.UndefinedTable(err) {
+		return nil // on the schema before the row there is nothing to hold the key against
+	}
+	return err
+}
+
+// KeyState is what InspectKey has found.
+type KeyState int
+
+// The states of a key that fits.
+const (
+	KeyFirst  KeyState = iota // the first key of the box opens what is sealed
+	KeyOlder                  // another of its keys does
+	KeyUnused                 // nothing is sealed yet
+)
+
+// InspectKey is CheckKey that writes nothing: which of box's keys opens what is
+// sealed in the database, or ErrKey.
+func InspectKey(ctx context.Context, q db.Querier, box *seal.Box) (KeyState, error) {
+	sealed, err := check(ctx, q)
+	if err != nil && !db.UndefinedTable(err) {
+		return 0, err
+	}
+	some, opens, err := webhooks.SampleSecrets(ctx, q, box)
+	switch {
+	case err != nil:
+		return 0, err
+	case some && !opens:
+		return 0, ErrKey
+	case sealed == nil && !some:
+		return KeyUnused, nil
+	case sealed == nil:
+		return KeyFirst, nil
+	}
+	_, older, err := box.Reseal(sealed, checkBound)
+	switch {
+	case err != nil:
+		return 0, ErrKey
+	case older:
+		return KeyOlder, nil
+	}
+	return KeyFirst, nil
+}
+
+// check returns the installation's row; nil when there is none yet.
+func check(ctx context.Context, q db.Querier) ([]byte, error) {
+	sealed, err := db.Get[[]byte](ctx, q, `SELECT sealed FROM secret_key_check`)
+	if err != nil && !db.Missing(err) {
+		return nil, fmt.Errorf("read which secret key there is: %w", err)
+	}
+	return sealed, nil
+}
+
+// Resealed counts what Reseal has looked at.
+type Resealed struct {
+	Endpoints seal.Count `json:"endpoints"`
+	Answers   seal.Count `json:"answers"`
+}
+
+// Reseal rewrites under the first key of box whatever another of its keys has
+// sealed, a few rows at a time, while nodes serve. What changes meanwhile is left
+// to whoever changes it, who seals with the first key as well; what no key opens
+// stays as it is and is counted. Doing it again does no harm.
+func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (Resealed, error) {
+	var done Resealed
+	var err error
+	if done.Endpoints, err = webhooks.Reseal(ctx, d, box); err != nil {
+		return done, err
+	}
+	if done.Answers, err = idempotency.Reseal(ctx, d, box); err != nil {
+		return done, err
+	}
+	// Last, so that the older key is asked for until nothing needs it.
+	return done, d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		sealed, err := check(ctx, tx)
+		if err != nil || sealed == nil {
+			return err
+		}
+		fresh, changed, err := box.Reseal(sealed, checkBound)
+		if err != nil || !changed {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE secret_key_check SET sealed = $1 WHERE sealed = $2`, fresh, sealed)
+		return err
+	})
+}
+
+// Responses seals the stored responses of writes. One that no key opens is
+// service_unavailable: the write was done and must not be done again, and what
+// was answered can be read once the key it was sealed with is given again, or
+// does not matter any more when the key's 24 hours are over.
+type Responses struct{ *seal.Box }
+
+var errUnreadable = fault.New(fault.Unavailable, "service_unavailable",
+	"The request was carried out, but its stored answer cannot be read until the operator of this installation gives the key it was sealed with.").After(time.Minute)
+
+// Open returns what was sealed for bound.
+func (a Responses) Open(sealed []byte, bound string) ([]byte, error) {
+	plain, err := a.Box.Open(sealed, bound)
+	if err != nil {
+		return nil, errUnreadable.Because(err)
+	}
+	return plain, nil
+}

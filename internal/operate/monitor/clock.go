@@ -1,0 +1,71 @@
+// Package monitor shows operators how the database is doing as a node sees it:
+// the clocks, the standbys and the connections.
+package monitor
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"guildhall/internal/base/db"
+)
+
+const (
+	// clockInterval is how often a node compares its clock with the database's.
+	clockInterval = time.Minute
+	// clockOff is from where on it is an alarm. Receivers of webhooks commonly
+	// refuse signatures that are five minutes old or young.
+	clockOff = 30 * time.Second
+)
+
+// Clock tells operators when this machine's time and the database's disagree.
+// What expires goes by the database's clock alone; signatures are dated by this
+// one, since receivers compare them with their own.
+type Clock struct {
+	db     *db.DB
+	log    *slog.Logger
+	now    func() time.Time
+	offset prometheus.Gauge
+}
+
+// NewClock compares nothing before Watch.
+func NewClock(d *db.DB, log *slog.Logger, metrics prometheus.Registerer) *Clock {
+	return &Clock{db: d, log: log, now: time.Now, offset: promauto.With(metrics).NewGauge(prometheus.GaugeOpts{
+		Name: "guildhall_clock_offset_seconds",
+		Help: "How far this machine's clock was ahead of the database's when last compared, once a minute.",
+	})}
+}
+
+// Watch compares the clocks until ctx ends.
+func (c *Clock) Watch(ctx context.Context) error {
+	tick := time.NewTicker(clockInterval)
+	defer tick.Stop()
+	for {
+		if err := c.compare(ctx); err != nil && ctx.Err() == nil {
+			c.log.WarnContext(ctx, "the clocks could not be compared", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *Clock) compare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	off, err := db.ClockOffset(ctx, c.db.Reader(), c.now)
+	if err != nil {
+		return err
+	}
+	c.offset.Set(off.Seconds())
+	if off.Abs() > clockOff {
+		c.log.ErrorContext(ctx, "this machine's clock and the database's disagree: receivers may refuse what is signed here",
+			"ahead_seconds", off.Round(time.Second).Seconds())
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+// Package restore finds what a restored backup has undone: tokens that were
+// revoked since and work again, endpoints that were deleted or changed. A
+// restored database knows nothing of that; the one it replaces does, as long as
+// it can be read.
+package restore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"guildhall/internal/base/db"
+)
+
+// The kinds of things that are looked at.
+const (
+	Token    = "token"
+	Endpoint = "endpoint"
+)
+
+// What the restored database makes of a thing that has changed.
+const (
+	Same     = "same"     // it is as it was
+	Revived  = "revived"  // it was revoked or deleted, and works again
+	Lost     = "lost"     // it is not there any more
+	Reverted = "reverted" // it is as it was before it was changed
+)
+
+// Limit bounds the changes that are looked at.
+const Limit = 10_000
+
+// Change is one change of a thing.
+type Change struct {
+	Change string    `json:"change"` // created, changed, revoked or deleted
+	At     time.Time `json:"at"`
+}
+
+// Thing is a token or an endpoint that has changed.
+type Thing struct {
+	Kind    string   `json:"kind"`
+	ID      string   `json:"id"`
+	GuildID string   `json:"guild_id"`
+	Changes []Change `json:"changes"` // oldest first
+	// State is what the restored database makes of it; empty when none was asked.
+	State string `json:"state,omitempty"`
+}
+
+// Since returns the tokens and endpoints that the database knows to have changed
+// at the instant or after it, in the order of their first change, and whether
+// there are more than Limit changes. It asks the audit log, which tells of a
+// deletion too, and the rows, which tell of changes made past the program.
+func Since(ctx context.Context, q db.Querier, since time.Time) (things []Thing, more bool, err error) {
+	var rows []struct {
+		Kind   string    `db:"kind"`
+		Guild  string    `db:"guild_id"`
+		ID     string    `db:"id"`
+		Change string    `db:"change"`
+		At     time.Time `db:"at"`
+	}
+	err = q.SelectContext(ctx, &rows, `
+		SELECT kind, guild_id, id, change, max(at) AS at
+		FROM (
+			SELECT CASE WHEN action LIKE 'token.%' THEN 'token' ELSE 'endpoint' END AS kind, guild_id, target_id AS id,
+			       CASE action WHEN 'token.created' THEN 'created' WHEN 'token.revoked' THEN 'revoked'
+			                   WHEN 'webhook.created' THEN 'created' WHEN 'webhook.deleted' THEN 'deleted' ELSE 'changed' END AS change, at
+			FROM audit_log
+			WHERE at >= $1 AND action IN ('token.created', 'token.revoked', 'webhook.created', 'webhook.updated',
+			                              'webhook.deleted', 'webhook.secret_rotated', 'webhook.disabled')
+			UNION ALL
+			SELECT 'token', guild_id, id, 'created', created_at FROM api_tokens WHERE created_at >= $1
+			UNION ALL
+			SELECT 'token', guild_id, id, 'revoked', revoked_at FROM api_tokens WHERE revoked_at >= $1
+			UNION ALL
+			SELECT 'endpoint', guild_id, id, 'created', created_at FROM webhook_endpoints WHERE created_at >= $1
+			UNION ALL
+			SELECT 'endpoint', guild_id, id, 'changed', updated_at FROM webhook_endpoints WHERE updated_at >= $1 AND updated_at > created_at
+		) AS told
+		GROUP BY kind, guild_id, id, change
+		ORDER BY max(at), kind, id, change
+		LIMIT $2`, since, Limit+1)
+	if err != nil {
+		return nil, false, fmt.Errorf("look for what has changed: %w", err)
+	}
+	at := map[[2]string]int{}
+	for _, r := range rows[:min(len(rows), Limit)] {
+		key := [2]string{r.Kind, r.ID}
+		i, known := at[key]
+		if !known {
+			i, at[key] = len(things), len(things)
+			things = append(things, Thing{Kind: r.Kind, ID: r.ID, GuildID: r.Guild})
+		}
+		things[i].Changes = append(things[i].Changes, Change{r.Change, r.At})
+	}
+	return things, len(rows) > Limit, nil
+}
+
+// Compare fills in what the restored database makes of things that have changed
+// in the old one.
+func Compare(ctx context.Context, old, restored db.Querier, things []Thing) error {
+	for chunk := range slices.Chunk(things, 500) {
+		for _, kind := range []string{Token, Endpoint} {
+			was, err := statesOf(ctx, old, kind, chunk)
+			if err != nil {
+				return fmt.Errorf("the old database: %w", err)
+			}
+			is, err := statesOf(ctx, restored, kind, chunk)
+			if err != nil {
+				return err
+			}
+			for i := range chunk {
+				if chunk[i].Kind == kind {
+					chunk[i].State = judge(was[chunk[i].ID], is[chunk[i].ID])
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// state is how a thing stands in a database. Its zero value: there is none.
+type state struct {
+	ID    string `db:"id"`
+	Ended bool   `db:"ended"` // revoked
+	Form  string `db:"form"`  // what else there is to it
+}
+
+// judge says what became of a thing that was in the old database as was and is in
+// the restored one as is.
+func judge(was, is state) string {
+	works := func(s state) bool { return s.ID != "" && !s.Ended }
+	switch {
+	case was == is, !works(was) && !works(is):
+		return Same
+	case works(is) && !works(was):
+		return Revived
+	case is.ID == "":
+		return Lost
+	}
+	return Reverted
+}
+
+func statesOf(ctx context.Context, q db.Querier, kind string, things []Thing) (map[string]state, error) {
+	var ids []string
+	for _, t := range things {
+		if t.Kind == kind {
+			ids = append(ids, t.ID)
+		}
+	}
+	query := `
+		SELECT id, revoked_at IS NOT NULL AS ended, encode(hash, 'hex') || scopes::text || ip_allowlist::text || coalesce(expires_at::text, '') AS form
+		FROM api_tokens WHERE id = ANY ($1)`
+	if kind == Endpoint {
+		query = `
+			SELECT id, false AS ended, url || ' ' || enabled || events::text || secret_preview || coalesce(description, '') AS form
+			FROM webhook_endpoints WHERE id = ANY ($1)`
+	}
+	rows, err := db.Select[state](ctx, q, query, db.Array(ids))
+	if err != nil {
+		return nil, fmt.Errorf("read %d of kind %s: %w", len(ids), kind, err)
+	}
+	found := make(map[string]state, len(rows))
+	for _, r := range rows {
+		found[r.ID] = r
+	}
+	return found, nil
+}

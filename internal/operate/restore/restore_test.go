@@ -1,0 +1,73 @@
+package restore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"guildhall/internal/access/audit"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/operate/restore"
+)
+
+// What happened after the backup is known to the old database, the deletions by
+// its audit log; the restored one shows what became of it.
+func TestWhatARestoreUndoes(t *testing.T) {
+	t.Parallel()
+	old, restored := dbtest.New(t).DB, dbtest.New(t).DB
+	for _, d := range []*db.DB{old, restored} { // at the time of the backup, the day before
+		dbtest.AddGuilds(t, d, "1")
+		dbtest.Fill(t, d,
+			`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, created_at)
+			 SELECT id, '1', '', '', sha256(id::bytea), '{}', now() - interval '2 days' FROM unnest('{kept,revoked,gone}'::text[]) AS id`,
+			`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview, created_at, updated_at)
+			 SELECT '1', id, 'https://x.test/', '{}', '', '', now() - interval '2 days', now() - interval '2 days'
+			 FROM unnest('{same,moved,deleted,touched}'::text[]) AS id`)
+	}
+	since := time.Now().Add(-24 * time.Hour)
+	dbtest.Fill(t, old,
+		`UPDATE api_tokens SET revoked_at = now() WHERE id = 'revoked'`,
+		`
+			INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
+			VALUES ('new', '1', '', '', sha256('new'), '{}'), ('brief', '1', '', '', sha256('brief'), '{}')`,
+		`UPDATE api_tokens SET revoked_at = now() WHERE id = 'brief'`,
+		`UPDATE webhook_endpoints SET url = 'https://y.test/', updated_at = now() WHERE id = 'moved'`,
+		`UPDATE webhook_endpoints SET updated_at = now() WHERE id = 'touched'`,
+		`DELETE FROM webhook_endpoints WHERE id = 'deleted'`,
+		`
+			INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
+			VALUES ('1', 'fresh', 'https://x.test/', '{}', '', '')`)
+	dbtest.Do(t, old, func(ctx context.Context, tx *db.Tx) error {
+		return audit.Record(ctx, tx, audit.Change{Guild: "1", Action: audit.WebhookDeleted, Target: "deleted"},
+			audit.Change{Guild: "1", Action: audit.TokenRevoked, Target: "revoked"})
+	})
+
+	things, more, err := restore.Since(t.Context(), old.Reader(), since)
+	if err != nil || more {
+		t.Fatal(more, err)
+	}
+	if err := restore.Compare(t.Context(), old.Reader(), restored.Reader(), things); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"token revoked": restore.Revived, "token new": restore.Lost, "token brief": restore.Same,
+		"endpoint moved": restore.Reverted, "endpoint touched": restore.Same, "endpoint deleted": restore.Revived, "endpoint fresh": restore.Lost,
+	}
+	for _, th := range things {
+		name := th.Kind + " " + th.ID
+		if th.State != want[name] || th.GuildID != "1" || len(th.Changes) == 0 {
+			t.Errorf("%+v, want %q", th, want[name])
+		}
+		if name == "token brief" && len(th.Changes) != 2 || name == "token revoked" && len(th.Changes) != 1 {
+			t.Errorf("changes of %s: %+v", name, th.Changes)
+		}
+		delete(want, name)
+	}
+	if len(want) > 0 {
+		t.Errorf("not found: %v", want)
+	}
+	if things, _, err := restore.Since(t.Context(), restored.Reader(), since); err != nil || len(things) != 0 {
+		t.Errorf("the restored database knows of %+v, %v", things, err)
+	}
+}

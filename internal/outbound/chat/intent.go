@@ -1,0 +1,313 @@
+package chat
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+// The kinds of messages.
+const (
+	KindTicketMessage    = "ticket_message"
+	KindGiveawayStarted  = "giveaway_started"
+	KindGiveawayResumed  = "giveaway_resumed"
+	KindGiveawayEnded    = "giveaway_ended"
+	KindGiveawayRerolled = "giveaway_rerolled"
+)
+
+// The states an intent is left in.
+const (
+	Sent    = "sent"    // posted
+	Refused = "refused" // certainly not posted
+	Unknown = "unknown" // perhaps posted
+)
+
+// nonceWindow is how long after the first try the platform surely knows the
+// nonce. It promises only "a few minutes".
+const nonceWindow = 120 * time.Second
+
+// Lease is how long one attempt owns an intent: longer than a call's budget.
+const Lease = 15 * time.Second
+
+// Intent is one message the bot was asked to post. It is stored before the
+// platform is called, and whoever settles it says what became of it.
+type Intent struct {
+	GuildID   string  `db:"guild_id"`
+	ID        string  `db:"id"`
+	Kind      string  `db:"kind"`
+	SubjectID string  `db:"subject_id"`
+	ChannelID string  `db:"channel_id"`
+	ReplyTo   *string `db:"reply_to"`
+	Content   string  `db:"content"`
+	// Mentions are the users whom the message notifies.
+	Mentions    db.Strings `db:"mentions"`
+	AuthorID    *string    `db:"author_id"`
+	TokenID     *string    `db:"token_id"`
+	Key         *string    `db:"key"`
+	Fingerprint []byte     `db:"fingerprint"`
+	Nonce       string     `db:"nonce"`
+	State       string     `db:"state"`
+	FirstSentAt time.Time  `db:"first_sent_at"`
+	MessageID   *string    `db:"message_id"`
+	LeaseGen    int64      `db:"lease_gen"`
+	CreatedAt   time.Time  `db:"created_at"`
+	// Set by Take: Tried when the message may have been posted before, Late when
+	// that is so long ago that its nonce may be forgotten.
+	Tried bool `db:"tried"`
+	Late  bool `db:"late"`
+}
+
+// Nonce is the name of an intent's message on the platform: 22 characters made
+// from the intent's id.
+func Nonce(intentID string) string {
+	sum := sha256.Sum256([]byte(intentID))
+	text := new(big.Int).SetBytes(sum[:16]).Text(62)
+	for len(text) < 22 {
+		text = "0" + text
+	}
+	return text
+}
+
+const intentColumns = `i.guild_id, i.id, i.kind, i.subject_id, i.channel_id, i.reply_to, i.content, i.mentions, i.author_id, i.token_id,
+	i.key, i.fingerprint, i.nonce, i.state, coalesce(i.first_sent_at, i.created_at) AS first_sent_at, i.message_id, i.lease_gen, i.created_at`
+
+// Prepare stores an intent in the caller's unit, with a new id. Nothing is sent
+// until somebody takes it.
+func Prepare(ctx context.Context, tx *db.Tx, in Intent) (Intent, error) {
+	in.ID = db.NewID()
+	err := tx.GetContext(ctx, &in, `
+		INSERT INTO chat_intents AS i (guild_id, id, kind, subject_id, channel_id, reply_to, content, author_id, token_id, key, fingerprint, nonce, mentions)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+		RETURNING `+intentColumns,
+		in.GuildID, in.ID, in.Kind, in.SubjectID, in.ChannelID, in.ReplyTo, in.Content, in.AuthorID,
+		in.TokenID, in.Key, in.Fingerprint, Nonce(in.ID), in.Mentions)
+	return in, fault.Wrap(err, "store the intent to say something in channel", in.ChannelID)
+}
+
+// ErrTaken says that somebody else is sending the intent's message right now.
+var ErrTaken = errors.New("the message is being sent by somebody else")
+
+// Take makes the caller the one who sends the intent's message, for as long as
+// the lease. An intent that is settled as sent is returned as it is; one that
+// somebody else holds is ErrTaken.
+//
+// first_sent_at is the instant from which on the message may have been posted.
+// It stays until it is certain that nothing was: that is so for an intent that
+// was refused the only time it was sent, and after the channel has been read.
+func Take(ctx context.Context, tx *db.Tx, guild, id string) (Intent, error) {
+	in, err := db.Get[Intent](ctx, tx, `
+		UPDATE chat_intents i
+		SET state = 'sending', lease_until = now() + make_interval(secs => $3), lease_gen = i.lease_gen + 1, settled_at = NULL,
+		    first_sent_at = coalesce(i.first_sent_at, was.now)
+		FROM (
+			SELECT guild_id, id, first_sent_at, now() AS now, coalesce(first_sent_at < now() - make_interval(secs => $4), false) AS late
+			FROM chat_intents
+			WHERE guild_id = $1 AND id = $2
+			  AND (state IN ('pending', 'refused', 'unknown') OR state = 'sending' AND lease_until <= now())
+			FOR NO KEY UPDATE) was
+		WHERE i.guild_id = $1 AND i.id = was.id
+		RETURNING `+intentColumns+`, was.first_sent_at IS NOT NULL AS tried, was.late`,
+		guild, id, Lease.Seconds(), nonceWindow.Seconds())
+	if err == nil {
+		return in, nil
+	}
+	if db.Missing(err) {
+		err = tx.GetContext(ctx, &in, `SELECT `+intentColumns+` FROM chat_intents i WHERE guild_id = $1 AND id = $2`, guild, id)
+		if err == nil && in.State != Sent {
+			return Intent{}, ErrTaken
+		}
+	}
+	return in, fault.Wrap(err, "take intent", id, "of guild", guild)
+}
+
+// Resume finds the unfinished intent of an earlier run of the same request and
+// locks it; nil when there is none.
+func Resume(ctx context.Context, tx *db.Tx, guild, token, key string, fingerprint []byte) (*Intent, error) {
+	in, err := db.Get[Intent](ctx, tx, `
+		SELECT `+intentColumns+`, i.first_sent_at IS NOT NULL AS tried
+		FROM chat_intents i
+		WHERE token_id = $2 AND key = $3 AND guild_id = $1 AND fingerprint = $4
+		  AND state <> 'sent' AND created_at > now() - interval '24 hours'
+		ORDER BY created_at DESC
+		LIMIT 1
+		FOR NO KEY UPDATE`, guild, token, key, fingerprint)
+	switch {
+	case db.Missing(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("find the intent of a repeated request in guild %s: %w", guild, err)
+	}
+	return &in, nil
+}
+
+// Deliver posts the message of an intent that the caller has taken, and returns
+// the platform's id for it (empty when it was deleted since). No database
+// connection is held while the platform is called.
+//
+// A message that may have been posted so long ago that its nonce is forgotten
+// is looked for in the channel first. Where the channel cannot be read nothing
+// is posted: the outcome stays unknown.
+//
+// channelID is where the message belongs now: one that was certainly not posted
+// goes there, whatever channel it was meant for before.
+func Deliver(ctx context.Context, d db.Doer, p Platform, in *Intent, channelID string) (string, error) {
+	if in.Late {
+		id, err := Find(ctx, d, p, in)
+		if id != "" || err != nil {
+			return id, err
+		}
+	}
+	if !in.Tried && (in.Late || in.ChannelID != channelID) {
+		if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+			n, err := db.Exec(ctx, tx, `
+				UPDATE chat_intents SET first_sent_at = now(), channel_id = $4
+				WHERE guild_id = $1 AND id = $2 AND lease_gen = $3 AND state = 'sending'`, in.GuildID, in.ID, in.LeaseGen, channelID)
+			if err == nil && n == 0 {
+				err = ErrTaken
+			}
+			return err
+		}); err != nil {
+			return "", fmt.Errorf("note a new attempt of intent %s: %w", in.ID, err)
+		}
+		in.ChannelID, in.Late = channelID, false
+	}
+	m := Message{Channel: in.channel(), Content: in.Content, Nonce: in.Nonce, Mentions: in.Mentions}
+	if in.ReplyTo != nil {
+		m.ReplyTo = *in.ReplyTo
+	}
+	return p.SendMessage(ctx, m)
+}
+
+func (in Intent) channel() Channel { return Channel{in.GuildID, in.ChannelID} }
+
+// Find looks in the channel for the message of an intent that may have been
+// posted before, and returns its id. An empty one means that it was not posted,
+// which the intent says from then on. A message that another intent accounts for
+// is not taken for this one's.
+func Find(ctx context.Context, d db.Doer, p Platform, in *Intent) (string, error) {
+	ids, err := p.FindMessages(ctx, in.channel(), in.Content, in.FirstSentAt.Add(-5*time.Second))
+	if f, ok := errors.AsType[*Failure](err); ok {
+		if f.Code == CodeUnknownChannel && f.Lasting() {
+			in.Tried = false // whatever stood there is gone with the channel
+			return "", nil
+		}
+		unread := *f
+		unread.Uncertain, unread.NotAllowed = true, false
+		return "", &unread
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, id := range ids {
+		var taken bool
+		err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+			return tx.GetContext(ctx, &taken, `
+				SELECT EXISTS (SELECT FROM chat_intents WHERE guild_id = $1 AND channel_id = $2 AND message_id = $3)`, in.GuildID, in.ChannelID, id)
+		})
+		if err != nil {
+			return "", fmt.Errorf("compare message %s with other intents: %w", id, err)
+		}
+		if !taken {
+			return id, nil
+		}
+	}
+	in.Tried = false
+	return "", nil
+}
+
+// Settle records in the caller's unit what became of an intent. False means
+// that the caller has lost the lease to somebody else and must undo its unit.
+func Settle(ctx context.Context, tx *db.Tx, in Intent, state, messageID string) (bool, error) {
+	ours, err := db.Select[bool](ctx, tx, `
+		UPDATE chat_intents
+		SET state = $4, message_id = nullif($5, ''), lease_until = NULL, settled_at = now(),
+		    first_sent_at = CASE WHEN $4 = 'refused' THEN NULL ELSE first_sent_at END
+		WHERE guild_id = $1 AND id = $2 AND lease_gen = $3 AND state = 'sending'
+		RETURNING true`, in.GuildID, in.ID, in.LeaseGen, state, messageID)
+	return len(ours) == 1, fault.Wrap(err, "settle intent", in.ID, "of guild", in.GuildID)
+}
+
+// Outcome is the state that a failed delivery leaves an intent in. However
+// certain a refusal is, it says nothing of an earlier attempt.
+func (in Intent) Outcome(err error) string {
+	if f, ok := errors.AsType[*Failure](err); ok && !f.Uncertain && !in.Tried {
+		return Refused
+	}
+	return Unknown
+}
+
+// Post posts the message of an intent that the caller has taken, and settles it.
+// In the unit that settles a posted message it calls posted, unless that is nil
+// or the lease was lost. It returns nil when the message is posted; any error asks
+// to be called again, with the intent taken anew.
+func Post(ctx context.Context, d db.Doer, p Platform, in Intent, posted func(ctx context.Context, tx *db.Tx, messageID string) error) error {
+	message, failed := Deliver(ctx, d, p, &in, in.ChannelID)
+	state := Sent
+	if failed != nil {
+		state = in.Outcome(failed)
+	}
+	err := d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
+		ours, err := Settle(ctx, tx, in, state, message)
+		if err != nil || !ours || message == "" || posted == nil {
+			return err
+		}
+		return posted(ctx, tx, message)
+	})
+	return errors.Join(failed, err)
+}
+
+// Abandoned returns up to limit intents of a kind whose sender has vanished:
+// those sent under a lease that is over and, when they are older than a
+// minute, those nobody ever took.
+func Abandoned(ctx context.Context, d db.Doer, kind string, limit int) ([]Intent, error) {
+	var list []Intent
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		return tx.SelectContext(ctx, &list, `
+			SELECT `+intentColumns+` FROM chat_intents i
+			WHERE kind = $1
+			  AND (state = 'sending' AND lease_until <= now() OR state = 'pending' AND created_at <= now() - interval '1 minute')
+			ORDER BY created_at
+			LIMIT $2`, kind, limit)
+	})
+	return list, fault.Wrap(err, "look for abandoned intents")
+}
+
+// Sweep has finish end the abandoned intents of the given kinds, a few at a
+// time, so that one channel that hangs does not hold up the rest. A panic costs
+// the one intent.
+func Sweep(ctx context.Context, d db.Doer, limit int, finish func(context.Context, Intent) error, kinds ...string) error {
+	var group errgroup.Group
+	group.SetLimit(8)
+	var failed error
+	for _, kind := range kinds {
+		left, err := Abandoned(ctx, d, kind, limit)
+		failed = errors.Join(failed, err)
+		for _, in := range left {
+			group.Go(func() (err error) {
+				defer func() {
+					if p := recover(); p != nil {
+						err = fmt.Errorf("finish intent %s: %w", in.ID, fault.Panicked(p))
+					}
+				}()
+				return finish(ctx, in)
+			})
+		}
+	}
+	return errors.Join(failed, group.Wait())
+}
+
+// Prune deletes up to a thousand intents that nobody can ask for any more.
+func Prune(ctx context.Context, d db.Doer) (int, error) {
+	return db.PruneOf(ctx, d, db.Outlived{
+		Table: "chat_intents", Key: "id", Since: "created_at", Kept: "48 hours",
+		And: "t.state IN ('sent', 'refused', 'unknown')",
+	}, 1000)
+}

@@ -1,0 +1,417 @@
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+const (
+	// lease is longer than an attempt may take. A delivery whose lease ran out
+	// may be claimed again: that alone recovers what a dead worker had in hand.
+	lease = 20 * time.Second
+
+	// claimSize bounds the endpoints of one look and the sends of one claim, and
+	// the results of one settling.
+	claimSize = 64
+
+	// parkSize bounds how many deliveries one claim queues. Others wait for it.
+	parkSize = 100
+)
+
+// The lines that endpoints stand in, as webhook_schedule computes them.
+const (
+	laneUrgent  = iota // has urgent deliveries
+	laneWell           // did not fail last
+	laneFailing        // failed last, and has not been blocked since
+	laneBlocked        // has been blocked and not answered since
+	laneClosed         // is disabled or deleted
+)
+
+// candidate is an endpoint that a look has found: it has fresh deliveries, or
+// its time has come.
+type candidate struct {
+	GuildID    string `db:"guild_id" json:"guild_id"`
+	EndpointID string `db:"endpoint_id" json:"endpoint_id"`
+	Lane       int    `db:"lane" json:"-"`
+	Fresh      bool   `db:"fresh" json:"-"` // has fresh deliveries, or expired leases
+	Known      bool   `db:"known" json:"-"` // has a schedule
+	Rung       bool   `db:"rung" json:"-"`  // somebody rang for its guild
+
+	take int // sends granted by the limiter
+}
+
+func (c *candidate) id() endpointID { return endpointID{c.GuildID, c.EndpointID} }
+
+// sendable reports whether the limiter may grant it sends.
+func (c *candidate) sendable() bool { return c.Known && c.Lane < laneClosed }
+
+// toQueue reports whether a claim queues what is fresh for an endpoint that is
+// granted nothing. One that is well is only full at the moment.
+func (c *candidate) toQueue() bool {
+	return c.Fresh && (!c.Known || c.Lane > laneWell)
+}
+
+// lookGuilds is the statement of lookAt. With EXISTS, Postgres would gather all that
+// is fresh first.
+var lookGuilds = newStatement(2, `
+		SELECT s.guild_id, s.endpoint_id, s.lane, w.fresh IS NOT NULL AS fresh, true AS known, true AS rung
+		FROM jsonb_array_elements_text($2::jsonb) AS g (guild_id)
+		JOIN webhook_schedule s ON s.guild_id = g.guild_id
+		LEFT JOIN LATERAL (
+			SELECT w.fresh
+			FROM webhook_deliveries w
+			WHERE w.fresh AND w.state = 'pending' AND w.guild_id = s.guild_id AND w.endpoint_id = s.endpoint_id
+			LIMIT 1
+		) w ON true
+		WHERE w.fresh OR s.next_due <= coalesce($1::timestamptz, now())`)
+
+// lookAt finds the endpoints of the given guilds that have fresh deliveries or
+// whose time has come. It locks nothing.
+func lookAt(ctx context.Context, q db.Querier, oneGuild bool, now *time.Time, guilds []string) (found []*candidate, err error) {
+	err = run(lookGuilds, oneGuild, guilds, func(g string) string { return g }, func(query, in string, guild ...any) error {
+		some, err := db.Select[*candidate](ctx, q, query, append([]any{now, in}, guild...)...)
+		found = append(found, some...)
+		return err
+	})
+	return found, fault.Wrap(err, "look at guilds")
+}
+
+// withFresh begins a statement that reads fresh: the first $3 endpoints after ($1, $2)
+// that have fresh deliveries, however many each has.
+const withFresh = `
+		WITH RECURSIVE fresh AS (
+			(
+				SELECT guild_id, endpoint_id, 1 AS n
+				FROM webhook_deliveries
+				WHERE fresh AND state = 'pending' AND (guild_id, endpoint_id) > ($1, $2)
+				ORDER BY guild_id, endpoint_id
+				LIMIT 1
+			)
+			UNION ALL
+			SELECT next.guild_id, next.endpoint_id, f.n + 1
+			FROM fresh f
+			CROSS JOIN LATERAL (
+				SELECT w.guild_id, w.endpoint_id
+				FROM webhook_deliveries w
+				WHERE w.fresh AND w.state = 'pending' AND (w.guild_id, w.endpoint_id) > (f.guild_id, f.endpoint_id)
+				ORDER BY w.guild_id, w.endpoint_id
+				LIMIT 1
+			) next
+			WHERE f.n < $3
+		)`
+
+// look finds what may be due, whoever recorded it and whoever had it in hand:
+// the endpoints of each lane whose time has come, those who have waited longest
+// first and without the full ones; endpoints with fresh deliveries, from the one
+// after the given one on; and endpoints with leases that have run out. It locks
+// nothing and reads at most claimSize index entries of a kind, however many
+// endpoints and deliveries wait.
+func look(ctx context.Context, q db.Querier, now *time.Time, after endpointID, full []string) ([]*candidate, error) {
+	found, err := db.Select[*candidate](ctx, q, withFresh+`, expired AS (
+			SELECT guild_id, endpoint_id
+			FROM webhook_deliveries
+			WHERE lease_until <= coalesce($4::timestamptz, now()) AND state = 'pending'
+			ORDER BY lease_until
+			LIMIT $3
+		)
+		SELECT d.guild_id, d.endpoint_id, lanes.lane, false AS fresh, true AS known
+		FROM generate_series(0, 3) AS lanes (lane)
+		CROSS JOIN LATERAL (
+			SELECT s.guild_id, s.endpoint_id
+			FROM webhook_schedule s
+			WHERE s.lane = lanes.lane AND s.next_due <= coalesce($4::timestamptz, now()) AND s.endpoint_id NOT IN (SELECT unnest($5::text[]))
+			ORDER BY s.next_due
+			LIMIT $3
+		) d
+		UNION ALL
+		SELECT f.guild_id, f.endpoint_id, coalesce(s.lane, 1), true, s.lane IS NOT NULL
+		FROM (SELECT guild_id, endpoint_id FROM fresh UNION SELECT guild_id, endpoint_id FROM expired) f
+		LEFT JOIN LATERAL (
+			SELECT s.lane
+			FROM webhook_schedule s
+			WHERE s.guild_id = f.guild_id AND s.endpoint_id = f.endpoint_id
+			LIMIT 1
+		) s ON true
+		ORDER BY 1, 2, fresh`, after.guild, after.endpoint, claimSize, now, db.Array(full))
+	if err != nil {
+		return nil, fmt.Errorf("look for what is due: %w", err)
+	}
+	return merge(found), nil
+}
+
+// merge makes one candidate of an endpoint's two, which follow one another.
+func merge(found []*candidate) []*candidate {
+	out := found[:0]
+	for _, c := range found {
+		if last := len(out) - 1; last >= 0 && out[last].id() == c.id() {
+			out[last].Fresh, out[last].Rung = out[last].Fresh || c.Fresh, out[last].Rung || c.Rung
+			continue
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// schedule is an endpoint's row of webhook_schedule.
+type schedule struct {
+	GuildID     string     `db:"guild_id"`
+	EndpointID  string     `db:"endpoint_id"`
+	Disposition string     `db:"disposition"`
+	Urgent      bool       `db:"urgent"`
+	Lane        int        `db:"lane"`
+	NextDue     *time.Time `db:"next_due"`
+	Now         time.Time  `db:"now"`
+	health
+}
+
+// scheduleColumns are those of a schedule, but for now.
+const scheduleColumns = `s.guild_id, s.endpoint_id, s.disposition, s.urgent, s.lane, s.next_due, s.failures, s.refusals, s.blocks,
+	       s.blocked_until, s.quiet_until, s.failing_since, s.warned`
+
+func compareIDs(a, b endpointID) int {
+	return cmp.Or(cmp.Compare(a.guild, b.guild), cmp.Compare(a.endpoint, b.endpoint))
+}
+
+func (s schedule) id() endpointID { return endpointID{s.GuildID, s.EndpointID} }
+
+// lockSchedules is the statement of lockIdle. What is set in it holds for the
+// statements that follow in its transaction.
+var lockSchedules = newStatement(2, `
+		SELECT s.*, coalesce($1::timestamptz, now()) AS now
+		FROM (SELECT set_config('synchronous_commit', 'off', true) || `+byIndex+` AS done) AS settings
+		CROSS JOIN jsonb_to_recordset($2::jsonb) AS p (guild_id text, endpoint_id text)
+		CROSS JOIN LATERAL (
+			SELECT `+scheduleColumns+`
+			FROM webhook_schedule s
+			WHERE s.guild_id = p.guild_id AND s.endpoint_id = p.endpoint_id
+			FOR NO KEY UPDATE SKIP LOCKED
+		) s
+		WHERE settings.done <> ''`)
+
+// lockIdle locks the schedules of endpoints for a claim, apart from those that
+// somebody else holds at the moment, and makes the ones that are missing: those
+// of endpoints that a node of the release before has registered.
+//
+// The commit of a claim does not wait for the disk: a lease that a crash of the
+// database forgets is only a delivery that is made twice, under one id.
+func lockIdle(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, of []*candidate) ([]schedule, error) {
+	for _, c := range of {
+		if c.Known {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, `
+			INSERT INTO webhook_schedule (guild_id, endpoint_id, disposition)
+			SELECT $1, $2, coalesce((
+				SELECT CASE WHEN e.enabled THEN 'send' ELSE 'hold' END
+				FROM webhook_endpoints e
+				WHERE e.guild_id = $1 AND e.id = $2), 'drop')
+			ON CONFLICT DO NOTHING`, c.GuildID, c.EndpointID); err != nil {
+			return nil, fmt.Errorf("make the schedule of endpoint %s: %w", c.EndpointID, err)
+		}
+	}
+	var rows []schedule
+	err := run(lockSchedules, oneGuild, of, func(c *candidate) string { return c.GuildID }, func(query, in string, guild ...any) error {
+		held, err := db.Select[schedule](ctx, tx, query, append([]any{now, in}, guild...)...)
+		rows = append(rows, held...)
+		return err
+	})
+	return rows, fault.Wrap(err, "lock schedules")
+}
+
+// What of an endpoint's deliveries a claim may take.
+const (
+	takeAll    = "all"
+	takeUrgent = "urgent" // the endpoint is blocked or quiet, or urgent ones go first
+	takeTests  = "tests"  // the endpoint is disabled
+)
+
+// order says what a claim does about one endpoint whose schedule it has locked.
+type order struct {
+	GuildID    string     `json:"guild_id"`
+	EndpointID string     `json:"endpoint_id"`
+	Mode       string     `json:"mode"`
+	Take       int        `json:"take"`
+	NotBefore  *time.Time `json:"not_before"`
+}
+
+// order decides what may be taken of an endpoint that was granted sends.
+func (s schedule) order(take int) order {
+	o := order{GuildID: s.GuildID, EndpointID: s.EndpointID, Mode: takeAll, Take: take}
+	closed, wait := s.Disposition != "send", s.notBefore()
+	switch {
+	case closed:
+		o.Mode = takeTests
+	case s.Urgent:
+		o.Mode = takeUrgent
+	}
+	if !closed && wait.After(s.Now) {
+		o.NotBefore = &wait
+	}
+	if !s.Urgent && (closed || o.NotBefore != nil) {
+		o.Take = 0
+	}
+	return o
+}
+
+// claimed is one delivery under this worker's lease, with all that sending it
+// takes. URL is nil when the endpoint is gone.
+type claimed struct {
+	GuildID    string    `db:"guild_id"`
+	ID         string    `db:"id"`
+	EndpointID string    `db:"endpoint_id"`
+	EventID    string    `db:"event_id"`
+	Cause      string    `db:"cause"`
+	Attempts   int       `db:"attempts"`
+	Step       int       `db:"step"`
+	LeaseGen   int       `db:"lease_gen"`
+	Expired    bool      `db:"expired"` // an earlier lease ran out: its worker died or froze
+	More       bool      `db:"more"`    // the endpoint has further deliveries that are due
+	Type       string    `db:"type"`
+	OccurredAt time.Time `db:"occurred_at"`
+	Payload    []byte    `db:"payload"` // nil when the event is gone
+	Trace      string    `db:"trace"`   // the traceparent of who has recorded the event; empty: not known
+	URL        *string   `db:"url"`
+	Enabled    *bool     `db:"enabled"`
+	Secret     []byte    `db:"secret"`
+	OldSecrets []byte    `db:"old_secrets"`
+
+	Lane    int        // of its endpoint
+	Quiet   *time.Time // the quiet time of its endpoint that the claim knew of
+	Suspect bool       // the endpoint was not well
+	Now     time.Time  // of the database, when it was claimed
+	Locked  time.Time  // of this node, before it was claimed
+}
+
+func (c claimed) id() endpointID { return endpointID{c.GuildID, c.EndpointID} }
+
+// takeDeliveries is the statement of take. A delivery that is queued changes only
+// under the lock of its schedule, and one whose lease has run out by the late
+// result of its worker at most, which ends the lease: so comparing the lease is
+// enough to see that a delivery is still as it was found. Each event is looked up by
+// itself: Postgres, which takes the deliveries for one and the endpoints for a
+// hundred, would otherwise read all events of the guild for each delivery, where most
+// guilds have few.
+var takeDeliveries = newStatement(4, `
+		WITH o AS MATERIALIZED (
+			SELECT guild_id, endpoint_id, mode, take, not_before
+			FROM jsonb_to_recordset($2::jsonb) AS o (guild_id text, endpoint_id text, mode text, take int, not_before timestamptz)
+		), due AS MATERIALIZED (
+			SELECT o.guild_id, w.id, w.lease_until
+			FROM o
+			CROSS JOIN LATERAL (
+				SELECT w.id, w.lease_until
+				FROM webhook_deliveries w
+				WHERE w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+				  AND w.due_at <= $1 AND (w.lease_until IS NULL OR w.lease_until <= $1)
+				ORDER BY w.due_at, w.id
+				LIMIT o.take
+			) w
+			WHERE o.mode = 'all'
+			UNION ALL
+			SELECT o.guild_id, w.id, w.lease_until
+			FROM o
+			CROSS JOIN LATERAL (
+				SELECT w.id, w.lease_until
+				FROM webhook_deliveries w
+				WHERE w.urgent AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+				  AND (o.mode = 'urgent' OR w.cause = 'test')
+				  AND (w.lease_until IS NULL OR w.lease_until <= $1)
+				ORDER BY w.due_at, w.id
+				LIMIT o.take
+			) w
+			WHERE o.mode <> 'all'
+		), leased AS (
+			UPDATE webhook_deliveries d
+			SET lease_until = $1 + $3 * interval '1 second', lease_gen = d.lease_gen + 1, fresh = false
+			FROM due
+			WHERE d.guild_id = due.guild_id AND d.id = due.id AND d.lease_until IS NOT DISTINCT FROM due.lease_until
+			RETURNING d.guild_id, d.id, d.endpoint_id, d.event_id, d.event_type, d.event_at, d.cause, d.attempts, d.step, d.lease_gen, due.lease_until IS NOT NULL AS expired
+		), parked AS (
+			UPDATE webhook_deliveries d
+			SET fresh = false, lease_until = NULL
+			FROM (
+				SELECT o.guild_id, w.id, w.lease_until
+				FROM o
+				CROSS JOIN LATERAL (
+					SELECT w.id, w.lease_until
+					FROM webhook_deliveries w
+					WHERE w.fresh AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+					  AND (w.lease_until IS NULL OR w.lease_until <= $1)
+					  AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)
+					LIMIT $4
+				) w
+				WHERE o.take = 0
+				UNION
+				SELECT o.guild_id, w.id, w.lease_until
+				FROM o
+				JOIN (
+					SELECT guild_id, endpoint_id, id, lease_until
+					FROM webhook_deliveries
+					WHERE guild_id IN (SELECT guild_id FROM o) AND lease_until <= $1 AND state = 'pending'
+					ORDER BY lease_until
+					LIMIT $4
+				) w ON w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+				WHERE NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)
+				LIMIT $4
+			) p
+			WHERE d.guild_id = p.guild_id AND d.id = p.id AND d.lease_until IS NOT DISTINCT FROM p.lease_until
+		), rest AS MATERIALIZED (
+			SELECT o.guild_id, o.endpoint_id, o.not_before,
+			       o.mode <> 'all' AND EXISTS (
+			           SELECT FROM webhook_deliveries w
+			           WHERE w.urgent AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+			             AND (o.mode = 'urgent' OR w.cause = 'test')
+			             AND (w.lease_until IS NULL OR w.lease_until <= $1)
+			             AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)) AS urgent,
+			       (
+			           SELECT w.due_at
+			           FROM webhook_deliveries w
+			           WHERE w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+			             AND (w.lease_until IS NULL OR w.lease_until <= $1)
+			             AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)
+			           ORDER BY w.due_at, w.id
+			           LIMIT 1
+			       ) AS due_at
+			FROM o
+		), plan AS (
+			SELECT guild_id, endpoint_id, urgent,
+			       CASE WHEN urgent THEN $1 WHEN due_at IS NOT NULL THEN greatest(due_at, not_before, $1) END AS next_due
+			FROM rest
+		), planned AS (
+			UPDATE webhook_schedule s
+			SET urgent = plan.urgent, next_due = plan.next_due
+			FROM plan
+			WHERE s.guild_id = plan.guild_id AND s.endpoint_id = plan.endpoint_id
+			  AND (s.urgent, s.next_due) IS DISTINCT FROM (plan.urgent, plan.next_due)
+		)
+		SELECT l.guild_id, l.id, l.endpoint_id, l.event_id, l.cause, l.attempts, l.step, l.lease_gen, l.expired,
+		       coalesce(plan.next_due <= $1, false) AS more,
+		       coalesce(ev.type, l.event_type, '') AS type, coalesce(ev.occurred_at, l.event_at, $1) AS occurred_at, ev.payload, coalesce(ev.trace, '') AS trace,
+		       e.url, e.enabled, e.secret, e.old_secrets
+		FROM leased l
+		JOIN plan ON plan.guild_id = l.guild_id AND plan.endpoint_id = l.endpoint_id
+		LEFT JOIN LATERAL (
+			SELECT type, occurred_at, payload, trace FROM webhook_events WHERE guild_id = l.guild_id AND id = l.event_id OFFSET 0
+		) ev ON true
+		LEFT JOIN webhook_endpoints e ON e.guild_id = l.guild_id AND e.id = l.endpoint_id`)
+
+// take leases what the orders ask for, of each endpoint what has been due for
+// longest; queues what is fresh for those that get nothing, or left by a dead
+// worker, so that it is not found again and again; and writes when each endpoint
+// is next due. What else is fresh for an endpoint that is sent to stays so: to
+// queue a flood costs more than to send it. The endpoint's schedule is locked, by a
+// statement before this one: so this one sees everything that was queued for it.
+func take(ctx context.Context, tx *db.Tx, oneGuild bool, now time.Time, lease time.Duration, orders []order) ([]claimed, error) {
+	var rows []claimed
+	err := run(takeDeliveries, oneGuild, orders, func(o order) string { return o.GuildID }, func(query, in string, guild ...any) error {
+		leased, err := db.Select[claimed](ctx, tx, query, append([]any{now, in, lease.Seconds(), parkSize}, guild...)...)
+		rows = append(rows, leased...)
+		return err
+	})
+	return rows, fault.Wrap(err, "lease deliveries")
+}

@@ -1,0 +1,66 @@
+package delivery
+
+import (
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"guildhall/internal/access/seal"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/tracing"
+	"guildhall/internal/outbound/egress"
+)
+
+// Config is what a Deliverer needs. DB, Box and Guard are required.
+type Config struct {
+	DB    *db.DB
+	Box   *seal.Box
+	Guard *egress.Guard
+
+	Schedule    Schedule              // nil is DefaultSchedule
+	Authorities *x509.CertPool        // who may vouch for receivers; nil is the system's
+	Slots       int                   // sends under way at the same time, not counting stuck ones; 0 is 256
+	Clock       func() time.Time      // nil is the database's clock, and this machine's for signatures
+	Jitter      func() float64        // in [0, 1); nil is random
+	Metrics     prometheus.Registerer // nil registers nothing
+	Tracer      *tracing.Tracer       // nil traces nothing
+	Log         *slog.Logger          // nil logs nothing
+
+	// OneGuild makes each statement that locks or changes rows name one guild,
+	// where the tables are distributed by it. Otherwise those of claims and of
+	// results name several.
+	OneGuild bool
+}
+
+const defaultSlots = 256
+
+// complete checks what is required and fills in the rest.
+func (c Config) complete() (Config, error) {
+	switch {
+	case c.DB == nil:
+		return c, errors.New("delivery: a DB is needed")
+	case c.Box == nil:
+		return c, errors.New("delivery: a Box for secrets is needed")
+	case c.Guard == nil:
+		return c, errors.New("delivery: a Guard for addresses is needed")
+	case c.Slots < 0:
+		return c, errors.New("delivery: Slots must be at least 1")
+	}
+	if c.Schedule == nil {
+		c.Schedule = DefaultSchedule()
+	}
+	if c.Slots == 0 {
+		c.Slots = defaultSlots
+	}
+	if c.Jitter == nil {
+		c.Jitter = rand.Float64
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}

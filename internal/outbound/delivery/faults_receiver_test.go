@@ -1,0 +1,330 @@
+package delivery
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/outbound/egress"
+	"guildhall/internal/outbound/egress/egresstest"
+)
+
+// attempt is one row of the attempt log.
+type attempt struct {
+	Number     int       `db:"number"`
+	StartedAt  time.Time `db:"started_at"`
+	DurationMs int       `db:"duration_ms"`
+	Outcome    string    `db:"outcome"`
+	Status     *int      `db:"status"`
+	Excerpt    *string   `db:"excerpt"`
+	Error      *string   `db:"error"`
+}
+
+// lastAttempt is the newest attempt of an endpoint's only delivery.
+func (w *deliveryDB) lastAttempt(e endpoint) attempt {
+	w.t.Helper()
+	var a attempt
+	w.until("an attempt in the log", func() bool {
+		return w.DB.Reader().GetContext(w.t.Context(), &a, `
+			SELECT a.number, a.started_at, a.duration_ms, a.outcome, a.status, a.excerpt, a.error
+			FROM webhook_attempts a
+			JOIN webhook_deliveries d ON d.guild_id = a.guild_id AND d.id = a.delivery_id
+			WHERE d.endpoint_id = $1
+			ORDER BY a.number DESC
+			LIMIT 1`, e.ID) == nil
+	})
+	return a
+}
+
+// No redirect is followed, whatever it leads to.
+// RELIABILITY.md, Outgoing calls.
+func TestRedirectsAreFailuresAndNeverFollowed(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	w.cfg.Schedule = Schedule{time.Hour}
+	inside := w.receive(nil)
+	plain := httptest.NewServer(inside)
+	t.Cleanup(plain.Close)
+	d, _ := w.start(w.cfg)
+
+	var endpoints []endpoint
+	guild := 0
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		for _, where := range []string{inside.URL, plain.URL, "/loop", "//169.254.169.254/"} {
+			r := w.receive(func(rw http.ResponseWriter, _ *http.Request) {
+				rw.Header().Set("Location", where)
+				rw.WriteHeader(code)
+			})
+			id := "10" + string(rune('0'+guild/10)) + string(rune('0'+guild%10))
+			guild++
+			dbtest.AddGuilds(w.t, w.DB, id)
+			e, _ := w.add(id, r.URL)
+			endpoints = append(endpoints, e)
+			w.record(id, 1)
+			t.Cleanup(func() {
+				if n := len(r.got()); n != 1 {
+					t.Errorf("a receiver that redirects with %d to %s got %d requests, want 1", code, where, n)
+				}
+			})
+		}
+	}
+	d.wakeAll()
+	for _, e := range endpoints {
+		a := w.lastAttempt(e)
+		if a.Outcome != string(redirected) || *a.Status/100 != 3 || a.Error == nil {
+			t.Errorf("the log says %+v", a)
+		}
+	}
+	if n := len(inside.got()); n != 0 {
+		t.Errorf("%d redirects were followed", n)
+	}
+	if n := w.inState(StatePending); n != len(endpoints) {
+		t.Errorf("%d deliveries wait for their next attempt, want %d", n, len(endpoints))
+	}
+}
+
+// The longest attempt fits into a lease.
+// RELIABILITY.md, Outgoing calls.
+func TestAnAttemptEndsBeforeItsLease(t *testing.T) {
+	t.Parallel()
+	if lease < egress.AttemptTimeout+settleInterval+time.Second || lease+pollInterval > 30*time.Second {
+		t.Errorf("an attempt may take %s, a lease lasts %s", egress.AttemptTimeout, lease)
+	}
+}
+
+// Retry-After keeps the whole endpoint quiet, and no other.
+// RELIABILITY.md, Events.
+func TestRetryAfterKeepsTheEndpointQuiet(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	w.cfg.Schedule = Schedule{10 * time.Millisecond}
+	const pause = 2 * time.Second
+	var first atomic.Int64
+	busy := w.receive(func(rw http.ResponseWriter, _ *http.Request) {
+		if first.CompareAndSwap(0, time.Now().UnixNano()) {
+			rw.Header().Set("Retry-After", "2")
+			rw.WriteHeader(http.StatusTooManyRequests)
+		}
+	})
+	other := w.receive(nil)
+	w.add(w.guild, busy.URL)
+	dbtest.AddGuilds(w.t, w.DB, "42")
+	w.add("42", other.URL)
+	d, _ := w.start(w.cfg)
+
+	w.record(w.guild, 1)
+	d.wakeAll()
+	w.until("the 429", func() bool { return w.count(`SELECT count(*) FROM webhook_attempts WHERE outcome = 'throttled'`) == 1 })
+	w.record(w.guild, 10)
+	w.record("42", 10)
+	d.wakeAll()
+	w.until("the other endpoint's events", func() bool { return other.distinct() == 10 })
+	w.settled()
+
+	if n := busy.distinct(); n != 11 {
+		t.Errorf("the quiet endpoint got %d events, want 11", n)
+	}
+	for _, c := range busy.got()[1:] {
+		if since := c.At.Sub(time.Unix(0, first.Load())); since < pause-50*time.Millisecond {
+			t.Errorf("called %s after it asked for %s", since, pause)
+		}
+	}
+	if n := w.count(`SELECT count(*) FROM webhook_attempts WHERE outcome = 'throttled'`); n != 1 {
+		t.Errorf("the 429 counts as %d attempts", n)
+	}
+}
+
+// Each way to fail is told apart in the log, and none is final.
+// RELIABILITY.md, Events.
+func TestEveryFailureIsNamedAndRetried(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	w.cfg.Schedule = Schedule{time.Hour}
+	allow := append([]netip.Prefix{}, egresstest.Loopback...)
+	w.cfg.Guard = egress.NewGuard(allow, egresstest.NameServer(t, func(name string, _ bool) egresstest.Answer {
+		if name == "gone.test" {
+			return egresstest.NoSuchName
+		}
+		return egresstest.Addresses("127.0.0.1")
+	}))
+
+	withCertificate := func(edit func(*x509.Certificate)) string {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &x509.Certificate{
+			SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		}
+		edit(c)
+		der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.cfg.Authorities.AddCert(parsed)
+		s := httptest.NewUnstartedServer(status(200))
+		s.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
+		s.Config.ErrorLog = quietLog()
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	oldTLS := httptest.NewUnstartedServer(status(200))
+	oldTLS.TLS = &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
+	oldTLS.Config.ErrorLog = quietLog()
+	oldTLS.StartTLS()
+	t.Cleanup(oldTLS.Close)
+	w.cfg.Authorities.AddCert(oldTLS.Certificate())
+	stranger := httptest.NewUnstartedServer(status(200))
+	stranger.Config.ErrorLog = quietLog()
+	stranger.TLS = selfSigned(t)
+	stranger.StartTLS()
+	t.Cleanup(stranger.Close)
+	plain := httptest.NewServer(status(200))
+	t.Cleanup(plain.Close)
+	closed := blackHole(t)
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	slam := w.receive(func(rw http.ResponseWriter, _ *http.Request) {
+		c, _, err := rw.(http.Hijacker).Hijack()
+		if err == nil {
+			_ = c.Close()
+		}
+	})
+	junk := w.receive(func(rw http.ResponseWriter, _ *http.Request) {
+		c, _, err := rw.(http.Hijacker).Hijack()
+		if err == nil {
+			_, _ = c.Write([]byte("no HTTP at all\r\n\r\n"))
+			_ = c.Close()
+		}
+	})
+
+	cases := []struct {
+		url  string
+		want outcome
+	}{
+		{w.receive(status(200)).URL, delivered},
+		{w.receive(status(202)).URL, delivered},
+		{w.receive(status(400)).URL, clientError},
+		{w.receive(status(401)).URL, clientError},
+		{w.receive(status(403)).URL, clientError},
+		{w.receive(status(404)).URL, clientError},
+		{w.receive(status(405)).URL, clientError},
+		{w.receive(status(422)).URL, clientError},
+		{w.receive(status(410)).URL, gone},
+		{w.receive(status(429)).URL, throttled},
+		{w.receive(status(503)).URL, throttled},
+		{w.receive(status(500)).URL, serverError},
+		{w.receive(status(504)).URL, serverError},
+		{w.receive(status(304)).URL, redirected},
+		{withCertificate(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }), badTLS},
+		{withCertificate(func(c *x509.Certificate) { c.IPAddresses = nil; c.DNSNames = []string{"other.test"} }), badTLS},
+		{stranger.URL, badTLS},
+		{oldTLS.URL, badTLS},
+		{strings.Replace(plain.URL, "http:", "https:", 1), badTLS},
+		{"https://" + closed.Addr().String(), refused},
+		{slam.URL, reset},
+		{junk.URL, badResponse},
+		{"https://gone.test", noName},
+	}
+	endpoints := make([]endpoint, len(cases))
+	for i, c := range cases {
+		guild := "9" + string(rune('0'+i/10)) + string(rune('0'+i%10))
+		dbtest.AddGuilds(w.t, w.DB, guild)
+		url := c.url
+		if c.want == noName {
+			url = "https://here.test" // gone.test cannot be registered
+		}
+		endpoints[i], _ = w.add(guild, url)
+		w.exec(`UPDATE webhook_endpoints SET url = $2 WHERE id = $1`, endpoints[i].ID, c.url)
+		w.record(guild, 1)
+	}
+	w.start(w.cfg)
+	for i, c := range cases {
+		a := w.lastAttempt(endpoints[i])
+		if a.Outcome != string(c.want) {
+			reason := "no error"
+			if a.Error != nil {
+				reason = *a.Error
+			}
+			t.Errorf("%s: the log says %s (%s), want %s", c.url, a.Outcome, reason, c.want)
+		}
+		want := map[outcome]string{delivered: StateDelivered, gone: StateHeld}[c.want]
+		if want == "" {
+			want = StatePending
+		}
+		if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = $2`, endpoints[i].ID, want); n != 1 {
+			t.Errorf("%s: %d deliveries are %s, want 1: %s", c.url, n, want, w.states())
+		}
+	}
+}
+
+// An address that is refused at the socket shows one text, is never connected
+// to, and pauses its endpoint after three attempts in a row.
+// RELIABILITY.md, Outgoing calls.
+func TestARefusedAddressPausesTheEndpoint(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	w.cfg.Schedule = Schedule{time.Millisecond, time.Millisecond, time.Millisecond, time.Millisecond}
+	r := w.receive(nil)
+	e, _ := w.add(w.guild, r.URL)
+	w.record(w.guild, 3)
+	closed := w.cfg
+	closed.Guard = egress.NewGuard(nil, nil)
+	_, stop := w.start(closed)
+	w.until("the endpoint is paused", func() bool {
+		return w.count(`SELECT count(*) FROM webhook_endpoints WHERE NOT enabled AND disabled_reason = $1`, reasonAddress) == 1
+	})
+	w.until("everything is held", func() bool { return w.inState(StateHeld) == 3 })
+	stop()
+	if n := w.count(`SELECT count(DISTINCT error) FROM webhook_attempts`); n != 1 {
+		t.Errorf("%d different texts", n)
+	}
+	if a := w.lastAttempt(e); a.Outcome != string(badAddress) || a.Status != nil {
+		t.Errorf("the log says %+v", a)
+	}
+	if n := len(r.got()); n != 0 {
+		t.Errorf("%d requests arrived", n)
+	}
+
+	w.start(w.cfg) // the operator has listed the address meanwhile
+	w.enable(e, true)
+	w.until("what was held arrives", func() bool { return r.distinct() == 3 })
+}
+
+func selfSigned(t *testing.T) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
+}

@@ -1,0 +1,414 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+const (
+	followInterval  = time.Second
+	logMoveInterval = 5 * time.Second
+	repairInterval  = 5 * time.Second
+	gaugeInterval   = 15 * time.Second
+	pruneInterval   = time.Minute
+	growthInterval  = time.Second
+
+	// chunk bounds the rows that one step touches in one transaction.
+	chunk = 1000
+
+	// smallTable is the rows up to which it does not matter how one is read.
+	smallTable = 100
+)
+
+// maintenanceLoop does what has time. What waits for endpoints that were
+// disabled, enabled or deleted follows in one goroutine and the log is kept in
+// another, so that a large backlog does not stop the pruning.
+func (d *Deliverer) maintenanceLoop(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.every(ctx, followInterval, "follow what was decided about endpoints", d.follow)
+	}()
+	var repairs repairWalk
+	next := make(map[string]time.Time)
+	d.every(ctx, time.Second, "keep the webhook log", func(ctx context.Context) error {
+		var errs []error
+		for _, task := range []struct {
+			name     string
+			interval time.Duration
+			do       func(context.Context) error
+		}{
+			{"gauges", gaugeInterval, d.measure},
+			{"log", logMoveInterval, d.moveLog},
+			{"repair", repairInterval, func(ctx context.Context) error { return d.repair(ctx, &repairs) }},
+			{"prune", pruneInterval, d.prune},
+			{"growth", growthInterval, d.countRows},
+		} {
+			if now := time.Now(); !now.Before(next[task.name]) {
+				next[task.name] = now.Add(task.interval)
+				errs = append(errs, task.do(ctx))
+			}
+		}
+		return errors.Join(errs...)
+	})
+	<-done
+}
+
+// countRows gives Postgres statistics of the tables that have doubled since it
+// last had some. A prepared statement keeps its plan until there are new ones,
+// and autovacuum looks once a minute: in between, what was planned for empty
+// tables reads all of a flood for each row that it looks up. Smaller tables do
+// not matter.
+func (d *Deliverer) countRows(ctx context.Context) error {
+	grown, err := db.Select[string](ctx, d.db.Reader(), `
+		SELECT s.relname
+		FROM pg_stat_user_tables s
+		JOIN pg_class c ON c.oid = s.relid
+		WHERE s.relid IN ('webhook_deliveries'::regclass, 'webhook_events'::regclass, 'webhook_attempts'::regclass)
+		  AND s.n_live_tup > 2 * greatest(c.reltuples, $1)`, smallTable)
+	if err != nil {
+		return fmt.Errorf("look for tables that have grown: %w", err)
+	}
+	for _, table := range grown {
+		err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.ExecContext(ctx, `ANALYZE (SKIP_LOCKED) `+table)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("analyze %s: %w", table, err)
+		}
+	}
+	return nil
+}
+
+// every does a thing again and again until ctx ends.
+func (d *Deliverer) every(ctx context.Context, interval time.Duration, what string, do func(context.Context) error) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		if err := do(ctx); err != nil && ctx.Err() == nil && d.quietly.due(what, time.Now(), logInterval) {
+			d.log.Warn(what, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// repeat runs one step in transactions of their own until it has nothing left
+// to do.
+func (d *Deliverer) repeat(ctx context.Context, step func(context.Context, *db.Tx) (int, error)) error {
+	for ctx.Err() == nil {
+		n := 0
+		err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+			err := planInOrder(ctx, tx)
+			if err != nil {
+				return err
+			}
+			n, err = step(ctx, tx)
+			return err
+		})
+		if err != nil || n < chunk {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// backlog is an endpoint whose waiting deliveries do not yet stand as was
+// decided about it.
+type backlog struct {
+	GuildID    string `db:"guild_id"`
+	EndpointID string `db:"endpoint_id"`
+}
+
+// follow gives the deliveries that wait for endpoints that were disabled,
+// enabled or deleted the state that follows from it, a chunk of each endpoint in
+// turn, until all of them are done.
+func (d *Deliverer) follow(ctx context.Context) error {
+	for ctx.Err() == nil {
+		todo, err := db.Select[backlog](ctx, d.db.Reader(), `
+			(
+				SELECT guild_id, endpoint_id
+				FROM webhook_schedule
+				WHERE lane = 4 AND next_due <= coalesce($1::timestamptz, now())
+				ORDER BY next_due
+				LIMIT $2
+			)
+			UNION
+			(
+				SELECT guild_id, endpoint_id
+				FROM webhook_schedule
+				WHERE releasing
+				LIMIT $2
+			)`, d.now(), claimSize)
+		if err != nil {
+			return fmt.Errorf("look for backlogs to follow: %w", err)
+		}
+		progress := false
+		for _, b := range todo {
+			n := 0
+			err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+				var err error
+				n, err = followOne(ctx, tx, d.now(), b)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			progress = progress || n == chunk
+			if n > 0 {
+				d.bell.ringAll()
+			}
+		}
+		if !progress {
+			return nil
+		}
+	}
+	return nil
+}
+
+// followOne does one chunk of one endpoint's backlog, unless somebody else is at
+// it, and writes when there is more to do. It returns how many deliveries it has
+// changed.
+func followOne(ctx context.Context, tx *db.Tx, now *time.Time, b backlog) (int, error) {
+	var s struct {
+		Disposition string    `db:"disposition"`
+		Releasing   bool      `db:"releasing"`
+		Now         time.Time `db:"now"`
+	}
+	err := tx.GetContext(ctx, &s, `
+		SELECT disposition, releasing, coalesce($3::timestamptz, now()) AS now
+		FROM webhook_schedule
+		WHERE guild_id = $1 AND endpoint_id = $2
+		FOR NO KEY UPDATE SKIP LOCKED`, b.GuildID, b.EndpointID, now)
+	if db.Missing(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("lock the schedule of endpoint %s: %w", b.EndpointID, err)
+	}
+	if s.Disposition == "send" {
+		if !s.Releasing {
+			return 0, nil
+		}
+		return release(ctx, tx, s.Now, b)
+	}
+	return put(ctx, tx, s.Now, b, s.Disposition == "drop")
+}
+
+// release makes a chunk of what is held for an endpoint due now, in the order of
+// its making and with the whole schedule before it. Here and below the rows of a
+// chunk are named in an array: joined with a sub-select, a plan made while the
+// table was small visits every pair of the two. Their state is asked for in a
+// CASE, as in settle.
+func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog) (int, error) {
+	n, err := db.Exec(ctx, tx, `
+		UPDATE webhook_deliveries d
+		SET state = 'pending', due_at = $3, step = 0, fresh = false, urgent = false, error = NULL
+		WHERE d.guild_id = $1 AND CASE WHEN d.state = 'held' THEN true END AND d.id = ANY (ARRAY(
+			SELECT id
+			FROM webhook_deliveries
+			WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'held'
+			ORDER BY id
+			LIMIT $4))`, b.GuildID, b.EndpointID, now, chunk)
+	if err != nil {
+		return 0, fmt.Errorf("release held deliveries: %w", err)
+	}
+	_, err = tx.ExecContext(ctx, `
+		UPDATE webhook_schedule
+		SET releasing = $4, next_due = CASE WHEN $5 THEN least(next_due, greatest($3, not_before)) ELSE next_due END
+		WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID, now, n == chunk, n > 0)
+	return n, fault.Wrap(err, "plan what was released for endpoint", b.EndpointID)
+}
+
+// put holds a chunk of what waits for a disabled endpoint, or gives up a chunk
+// of what waits for a deleted one. What a worker is sending right now, it comes
+// back for. Nothing is left of the schedule of a deleted endpoint in the end.
+func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (int, error) {
+	n, err := db.Exec(ctx, tx, `
+		UPDATE webhook_deliveries d
+		SET state = CASE WHEN $5 THEN 'failed' ELSE 'held' END, fresh = false, urgent = false, lease_until = NULL,
+		    completed_at = CASE WHEN $5 THEN $3::timestamptz END, error = CASE WHEN $5 THEN $6 ELSE d.error END
+		WHERE d.guild_id = $1 AND d.id = ANY (ARRAY(
+			SELECT id
+			FROM webhook_deliveries
+			WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'pending'
+			  AND (lease_until IS NULL OR lease_until <= $3) AND (NOT urgent OR cause <> 'test' OR $5)
+			LIMIT $4))
+		  AND CASE WHEN d.state = 'pending' THEN true END`, b.GuildID, b.EndpointID, now, chunk, drop, advice(endpointDeleted, 0))
+	if err != nil {
+		return 0, fmt.Errorf("follow a disabled or deleted endpoint: %w", err)
+	}
+	if drop && n < chunk {
+		held, err := db.Exec(ctx, tx, `
+			UPDATE webhook_deliveries d
+			SET state = 'failed', completed_at = $3, error = $5
+			WHERE d.guild_id = $1 AND CASE WHEN d.state = 'held' THEN true END AND d.id = ANY (ARRAY(
+				SELECT id
+				FROM webhook_deliveries
+				WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'held'
+				LIMIT $4))`, b.GuildID, b.EndpointID, now, chunk-n, advice(endpointDeleted, 0))
+		if err != nil {
+			return 0, fmt.Errorf("give up what is held for a deleted endpoint: %w", err)
+		}
+		n += held
+	}
+	left, err := db.Get[bool](ctx, tx, `
+		SELECT EXISTS (
+			SELECT FROM webhook_deliveries
+			WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'pending')`, b.GuildID, b.EndpointID)
+	if err != nil {
+		return 0, fmt.Errorf("look what is left for endpoint %s: %w", b.EndpointID, err)
+	}
+	if drop && n < chunk && !left {
+		_, err = tx.ExecContext(ctx, `DELETE FROM webhook_schedule WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID)
+	} else {
+		var due *time.Time
+		switch soon := now.Add(time.Second); {
+		case n == chunk:
+			due = &now
+		case left:
+			due = &soon
+		}
+		_, err = tx.ExecContext(ctx, `
+			UPDATE webhook_schedule
+			SET next_due = $3
+			WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID, due)
+	}
+	return n, fault.Wrap(err, "plan what is left for endpoint", b.EndpointID)
+}
+
+// moveLog writes the log rows that were put aside.
+func (d *Deliverer) moveLog(ctx context.Context) error {
+	var aside bool
+	if err := d.db.Reader().GetContext(ctx, &aside, `SELECT EXISTS (SELECT 1 FROM webhook_deliveries WHERE unlogged IS NOT NULL)`); err != nil || !aside {
+		return err
+	}
+	return d.repeat(ctx, moveUnlogged)
+}
+
+// byGuild does something with the deliveries that a look without locks has found,
+// guild by guild. The look's last parameter says how many; it returns how many
+// there were.
+func byGuild(ctx context.Context, tx *db.Tx, do func(guild string, ids []string) error, look string, args ...any) (int, error) {
+	found, err := db.Select[db.Found](ctx, tx, look, append(args, chunk)...)
+	if err != nil {
+		return 0, err
+	}
+	for guild, part := range db.ByGuild(found, func(r db.Found) string { return r.GuildID }) {
+		ids := make([]string, len(part))
+		for i, r := range part {
+			ids[i] = r.ID
+		}
+		if err := do(guild, ids); err != nil {
+			return 0, fmt.Errorf("guild %s: %w", guild, err)
+		}
+	}
+	return len(found), nil
+}
+
+// moveUnlogged writes the log rows of a chunk of deliveries, and counts these.
+func moveUnlogged(ctx context.Context, tx *db.Tx) (int, error) {
+	n, err := byGuild(ctx, tx, func(guild string, ids []string) error {
+		_, err := tx.ExecContext(ctx, `
+			WITH w AS MATERIALIZED (
+				SELECT w.guild_id, w.id, w.unlogged
+				FROM unnest($2::text[]) AS named (id)
+				JOIN webhook_deliveries w ON w.guild_id = $1 AND w.id = named.id
+				WHERE w.unlogged IS NOT NULL
+			), a AS (`+insertAttempts+`
+				FROM w
+				JOIN guilds home ON home.id = $1
+				CROSS JOIN LATERAL jsonb_to_recordset(w.unlogged) AS r (
+					guild_id text, id text, lease_gen int, started_at timestamptz, duration_ms int, outcome text, status int, excerpt text, error text)
+				ON CONFLICT DO NOTHING
+			)
+			UPDATE webhook_deliveries d
+			SET unlogged = NULL
+			FROM w
+			WHERE d.guild_id = $1 AND d.id = w.id AND d.unlogged = w.unlogged`, guild, db.Array(ids))
+		return err
+	}, `
+		SELECT guild_id, id
+		FROM webhook_deliveries
+		WHERE unlogged IS NOT NULL
+		ORDER BY guild_id, id
+		LIMIT $1`)
+	return n, fault.Wrap(err, "write put-aside attempts")
+}
+
+// repairWalk is where the next repair begins.
+type repairWalk struct{ after endpointID }
+
+// repair compares a chunk of the schedules with the endpoints they are of and
+// with what is queued, and mends what differs. Only nodes of the release before
+// leave such rows, which run beside this one while it is rolled out: they know
+// nothing of schedules.
+func (d *Deliverer) repair(ctx context.Context, walk *repairWalk) error {
+	var rows []struct {
+		GuildID    string `db:"guild_id"`
+		EndpointID string `db:"endpoint_id"`
+		Differs    bool   `db:"differs"`
+		Late       bool   `db:"late"`
+	}
+	err := d.db.Reader().SelectContext(ctx, &rows, `
+		SELECT s.guild_id, s.endpoint_id,
+		       s.disposition <> CASE WHEN e.enabled THEN 'send' WHEN e.enabled IS NULL THEN 'drop' ELSE 'hold' END AS differs,
+		       coalesce(s.next_due, 'infinity') > now() AND coalesce((
+		           SELECT greatest(w.due_at, s.not_before)
+		           FROM webhook_deliveries w
+		           WHERE w.state = 'pending' AND w.guild_id = s.guild_id AND w.endpoint_id = s.endpoint_id
+		             AND w.lease_until IS NULL AND NOT w.fresh
+		           ORDER BY w.due_at, w.id
+		           LIMIT 1) < coalesce(s.next_due, 'infinity'), false) AS late
+		FROM webhook_schedule s
+		LEFT JOIN webhook_endpoints e ON e.guild_id = s.guild_id AND e.id = s.endpoint_id
+		WHERE (s.guild_id, s.endpoint_id) > ($1, $2)
+		ORDER BY s.guild_id, s.endpoint_id
+		LIMIT $3`, walk.after.guild, walk.after.endpoint, chunk)
+	if err != nil {
+		return fmt.Errorf("compare schedules: %w", err)
+	}
+	walk.after = endpointID{}
+	if len(rows) == chunk {
+		walk.after = endpointID{rows[chunk-1].GuildID, rows[chunk-1].EndpointID}
+	}
+	for _, r := range rows {
+		if !r.Differs && !r.Late {
+			continue
+		}
+		err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error { return mend(ctx, tx, r.GuildID, r.EndpointID) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mend gives an endpoint's schedule the disposition that the endpoint has, and
+// makes it due.
+func mend(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
+	disposition, enabled := "drop", false
+	err := tx.GetContext(ctx, &enabled, `
+		SELECT enabled FROM webhook_endpoints
+		WHERE guild_id = $1 AND id = $2
+		FOR NO KEY UPDATE`, guild, endpoint)
+	switch {
+	case db.Missing(err):
+	case err != nil:
+		return fmt.Errorf("lock endpoint %s: %w", endpoint, err)
+	case enabled:
+		disposition = "send"
+	default:
+		disposition = "hold"
+	}
+	return dispose(ctx, tx, guild, endpoint, disposition)
+}

@@ -1,0 +1,241 @@
+package delivery
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/event"
+)
+
+// The functions of this file are what the domain of webhooks tells the engine,
+// inside the unit of the request. Each touches the endpoint's one row of
+// webhook_schedule, and so takes effect with the unit's commit, however much
+// waits for the endpoint; the states of what waits follow in the background.
+//
+// They lock the endpoint's schedule. Whoever locks the row of webhook_endpoints
+// as well does so before calling them.
+
+// lostSince joins with a delivery d the one that was made after it for the same
+// event and endpoint, and keeps the failed ones since $3 of endpoint $2 of guild
+// $1 that have none. OFFSET 0 lets the later one be looked for by its event
+// alone: by the index of the endpoint's log, which promises to find one at once,
+// each look would read what is left of the log.
+const lostSince = `LEFT JOIN LATERAL (
+			    SELECT n.id
+			    FROM (
+			        SELECT w.id, w.endpoint_id, w.created_at
+			        FROM webhook_deliveries w
+			        WHERE w.guild_id = $1 AND w.event_id = d.event_id
+			        OFFSET 0
+			    ) n
+			    WHERE n.endpoint_id = d.endpoint_id AND (n.created_at, n.id) > (d.created_at, d.id)
+			    LIMIT 1
+			) newer ON true
+			WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.state = 'failed' AND d.created_at >= $3
+			  AND newer.id IS NULL`
+
+// countLost counts them.
+const countLost = `SELECT count(*) FROM (
+			SELECT 1 FROM webhook_deliveries d
+			` + lostSince + `
+			LIMIT $4) x`
+
+// CountLost returns how many deliveries Recover would queue, at most limit.
+func CountLost(ctx context.Context, q db.Querier, guild, endpoint string, since time.Time, limit int) (n int, err error) {
+	err = q.GetContext(ctx, &n, countLost, guild, endpoint, since, limit)
+	return n, fault.Wrap(err, "count what endpoint", endpoint, "of guild", guild, "has lost")
+}
+
+// recoverStep bounds the rows that one statement of Recover makes.
+const recoverStep = 1000
+
+var (
+	noSuchEndpoint = fault.New(fault.NotFound, "not_found", "No such webhook endpoint.")
+	noSuchDelivery = fault.New(fault.NotFound, "not_found", "No such delivery.")
+)
+
+// Register makes the schedule of a new endpoint, healthy and with nothing to do.
+func Register(ctx context.Context, tx *db.Tx, guild, endpoint string, enabled bool) error {
+	_, err := tx.ExecContext(ctx, `
+		INSERT INTO webhook_schedule (guild_id, endpoint_id, disposition)
+		VALUES ($1, $2, CASE WHEN $3 THEN 'send' ELSE 'hold' END)
+		ON CONFLICT DO NOTHING`, guild, endpoint, enabled)
+	return fault.Wrap(err, "make the schedule of endpoint", endpoint, "of guild", guild)
+}
+
+// Disable switches an endpoint off, for a reason of the service's or, if it is
+// empty, its owner's; one that is off already keeps its reason. No send to it
+// begins after the unit's commit, apart from tests. What waits is held.
+func Disable(ctx context.Context, tx *db.Tx, guild, endpoint, reason string) error {
+	_, err := tx.ExecContext(ctx, `
+		UPDATE webhook_endpoints
+		SET enabled = false, disabled_reason = nullif($3, ''), updated_at = now()
+		WHERE guild_id = $1 AND id = $2 AND enabled`, guild, endpoint, reason)
+	if err != nil {
+		return fmt.Errorf("disable endpoint %s of guild %s: %w", endpoint, guild, err)
+	}
+	return dispose(ctx, tx, guild, endpoint, "hold")
+}
+
+// Enable lets an endpoint be sent to, without its old failures. What was held
+// goes out, in the order of its making and with the whole schedule before it.
+func Enable(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
+	_, err := tx.ExecContext(ctx, `
+		UPDATE webhook_endpoints
+		SET enabled = true, disabled_reason = NULL, updated_at = now()
+		WHERE guild_id = $1 AND id = $2 AND NOT enabled`, guild, endpoint)
+	if err != nil {
+		return fmt.Errorf("enable endpoint %s of guild %s: %w", endpoint, guild, err)
+	}
+	if err := dispose(ctx, tx, guild, endpoint, "send"); err != nil {
+		return err
+	}
+	return ResetHealth(ctx, tx, guild, endpoint)
+}
+
+// Forget gives up everything that waits for an endpoint that the unit deletes.
+// No send to it begins after the unit's commit.
+func Forget(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
+	return dispose(ctx, tx, guild, endpoint, "drop")
+}
+
+// dispose says what becomes of the deliveries that wait for an endpoint. A claim
+// that is under way holds the row, so its sends have begun when this returns.
+func dispose(ctx context.Context, tx *db.Tx, guild, endpoint, disposition string) error {
+	_, err := tx.ExecContext(ctx, `
+		INSERT INTO webhook_schedule AS s (guild_id, endpoint_id, disposition, releasing, next_due)
+		VALUES ($1, $2, $3, $3 = 'send', now())
+		ON CONFLICT (guild_id, endpoint_id) DO UPDATE
+		SET disposition = excluded.disposition, releasing = excluded.releasing, next_due = excluded.next_due`,
+		guild, endpoint, disposition)
+	return fault.Wrap(err, "set the schedule of endpoint", endpoint, "of guild", guild, "to", disposition)
+}
+
+// ResetHealth forgets an endpoint's failures, so that what is due goes out now:
+// its address has changed, or its owner has enabled it.
+func ResetHealth(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
+	_, err := tx.ExecContext(ctx, `
+		UPDATE webhook_schedule
+		SET failures = 0, refusals = 0, blocks = 0, blocked_until = NULL, quiet_until = NULL, failing_since = NULL, warned = 0,
+		    next_due = least(next_due, now())
+		WHERE guild_id = $1 AND endpoint_id = $2`, guild, endpoint)
+	return fault.Wrap(err, "reset the health of endpoint", endpoint, "of guild", guild)
+}
+
+// Redeliver queues the event of a delivery once more, under the same event id
+// and with a schedule of its own, and returns the new delivery's id. Its first
+// attempt waits neither for a block nor for what else is queued; while the
+// endpoint is disabled the delivery is held. A delivery that the endpoint does
+// not have, or whose event is about to be forgotten, is NotFound.
+func Redeliver(ctx context.Context, tx *db.Tx, guild, endpoint, delivery string) (string, error) {
+	send, err := makeDue(ctx, tx, guild, endpoint, false)
+	if err != nil {
+		return "", err
+	}
+	fresh, err := db.Get[string](ctx, tx, `
+		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, event_at, cause, state, fresh, urgent)
+		SELECT d.guild_id, d.endpoint_id, d.event_id, ev.type, ev.occurred_at, 'redelivery', CASE WHEN $4 THEN 'pending' ELSE 'held' END, false, $4
+		FROM webhook_deliveries d
+		JOIN webhook_events ev ON ev.guild_id = d.guild_id AND ev.id = d.event_id
+		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.id = $3 AND ev.occurred_at > now() - $5 * interval '1 second'
+		RETURNING id`, guild, endpoint, delivery, send, (keep + expiredFor - lastCall).Seconds())
+	if db.Missing(err) {
+		return "", noSuchDelivery
+	}
+	return fresh, fault.Wrap(err, "redeliver", delivery, "of guild", guild)
+}
+
+// Recover queues the events of failed deliveries that were created since the
+// given instant once more, as Redeliver does, the oldest first and at most limit
+// of them, and returns how many. The newest delivery of an event decides: one
+// that has arrived since, or waits already, is not queued again.
+func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.Time, limit int) (int, error) {
+	send, err := makeDue(ctx, tx, guild, endpoint, false)
+	if err != nil {
+		return 0, err
+	}
+	if err := planInOrder(ctx, tx); err != nil {
+		return 0, err
+	}
+	total := 0
+	for total < limit {
+		step := min(recoverStep, limit-total)
+		n, err := db.Exec(ctx, tx, `
+			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, event_at, cause, state, fresh, urgent)
+			SELECT d.guild_id, d.endpoint_id, d.event_id, ev.type, ev.occurred_at, 'redelivery', CASE WHEN $5 THEN 'pending' ELSE 'held' END, false, $5
+			FROM webhook_deliveries d
+			JOIN webhook_events ev ON ev.guild_id = $1 AND ev.id = d.event_id
+			`+lostSince+`
+			  AND ev.occurred_at > now() - $6 * interval '1 second'
+			ORDER BY d.created_at, d.id
+			LIMIT $4`, guild, endpoint, since, step, send, keep.Seconds())
+		if err != nil {
+			return 0, fmt.Errorf("recover deliveries of endpoint %s of guild %s: %w", endpoint, guild, err)
+		}
+		total += n
+		if n < step {
+			break
+		}
+	}
+	return total, nil
+}
+
+// Ping queues a test event for one endpoint, whatever it listens to, and returns
+// the delivery's id. Its first attempt goes out now, past a block, past what
+// else is queued, and to an endpoint that is disabled as well. An endpoint that
+// the guild does not have is NotFound.
+func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (string, error) {
+	data, err := json.Marshal(map[string]string{"webhook_id": endpoint})
+	if err != nil {
+		return "", fmt.Errorf("render the data of a ping: %w", err)
+	}
+	if _, err := makeDue(ctx, tx, by.GuildID, endpoint, true); err != nil {
+		return "", err
+	}
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return "", err
+	}
+	id, eventID := db.NewID(), db.NewID()
+	_, err = tx.ExecContext(ctx, `
+		INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload, trace)
+		VALUES ($1, $2, $3, $4, convert_to($5, 'UTF8'), nullif($6, ''))`,
+		by.GuildID, eventID, event.Ping, now, event.NewEnvelope(by, eventID, event.Ping).Payload(now, string(data)), by.Traceparent(ctx))
+	if err != nil {
+		return "", fmt.Errorf("record the test event for endpoint %s of guild %s: %w", endpoint, by.GuildID, err)
+	}
+	n, err := db.Exec(ctx, tx, `
+		INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at, cause, fresh, urgent)
+		SELECT e.guild_id, $3, e.id, $4, $5, $6, 'test', false, true
+		FROM webhook_endpoints e
+		WHERE e.guild_id = $1 AND e.id = $2`, by.GuildID, endpoint, id, eventID, event.Ping, now)
+	if err != nil {
+		return "", fmt.Errorf("test endpoint %s: %w", endpoint, err)
+	}
+	if n == 0 {
+		return "", noSuchEndpoint
+	}
+	return id, nil
+}
+
+// makeDue makes an endpoint due for urgent deliveries that the unit is about to
+// store, and reports whether it is sent to at present. An endpoint that is not,
+// it leaves alone, unless evenDisabled.
+func makeDue(ctx context.Context, tx *db.Tx, guild, endpoint string, evenDisabled bool) (send bool, err error) {
+	err = tx.GetContext(ctx, &send, `
+		INSERT INTO webhook_schedule AS s (guild_id, endpoint_id, disposition, urgent, next_due)
+		SELECT e.guild_id, e.id, CASE WHEN e.enabled THEN 'send' ELSE 'hold' END, e.enabled OR $3, now()
+		FROM webhook_endpoints e
+		WHERE e.guild_id = $1 AND e.id = $2
+		ON CONFLICT (guild_id, endpoint_id) DO UPDATE
+		SET urgent = s.urgent OR s.disposition = 'send' OR $3, next_due = excluded.next_due
+		RETURNING disposition = 'send'`, guild, endpoint, evenDisabled)
+	if db.Missing(err) {
+		return false, noSuchEndpoint
+	}
+	return send, fault.Wrap(err, "make endpoint", endpoint, "of guild", guild, "due")
+}

@@ -1,0 +1,228 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"guildhall/internal/base/db"
+)
+
+// contract is what is promised about an endpoint's health, in as few words as
+// possible: it remembers everything and computes nothing in advance.
+type contract struct {
+	streak  []time.Time // failures that count towards a block, since the last success
+	first   time.Time   // the first failure of any kind since then
+	blocked time.Time
+	blocks  int
+	quiet   time.Time
+}
+
+// settle is what the contract makes of one attempt that ended at the given
+// instant. quiet is the pause that the receiver has asked for.
+func (m *contract) settle(at time.Time, ok bool, quiet time.Duration) {
+	if ok {
+		*m = contract{} // a success makes an endpoint well, whatever went before
+		return
+	}
+	if m.first.IsZero() {
+		m.first = at
+	}
+	if quiet > 0 {
+		if at.Add(quiet).After(m.quiet) {
+			m.quiet = at.Add(quiet)
+		}
+		return
+	}
+	if m.streak = append(m.streak, at); len(m.streak) >= 5 && !m.blocked.After(at) {
+		wait := 30 * time.Second
+		for range m.blocks {
+			wait = min(2*wait, 15*time.Minute)
+		}
+		m.blocked, m.blocks = at.Add(wait), m.blocks+1
+	}
+}
+
+// may reports whether an endpoint may be called at the given instant.
+func (m *contract) may(at time.Time) bool { return !m.blocked.After(at) && !m.quiet.After(at) }
+
+// failing reports whether it is to be switched off at the given instant.
+func (m *contract) failing(at time.Time) bool {
+	return !m.first.IsZero() && at.Sub(m.first) >= 5*24*time.Hour
+}
+
+// Any sequence of outcomes, pauses and nodes, through the rules and the
+// statements that settle and claim, leaves an endpoint as the contract says:
+// well after a success, blocked after five failures in a row, quiet as long as
+// it has asked, and disabled after five days of nothing but failures.
+// RELIABILITY.md, Events.
+func TestHealthFollowsTheContract(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	base := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	rapid.Check(t, func(rt *rapid.T) {
+		w.exec(`DELETE FROM webhook_deliveries`)
+		w.unit(func(ctx context.Context, tx *db.Tx) error { return Enable(ctx, tx, e.GuildID, e.ID) })
+		now := base
+		nodes := []*Deliverer{}
+		for i := range 2 {
+			cfg := w.cfg
+			cfg.OneGuild = cfg.OneGuild || i == 1
+			cfg.Clock, cfg.Schedule = func() time.Time { return now }, DefaultSchedule()
+			d, err := New(cfg)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			nodes = append(nodes, d)
+		}
+		w.record(w.guild, 40)
+		var m contract
+		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
+			now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 20, 40, 400, 1000, 90_000}).Draw(rt, "seconds")) * time.Second)
+			var rows []claimed
+			w.unit(func(ctx context.Context, tx *db.Tx) error {
+				rows = w.claimAt(ctx, tx, w.cfg.OneGuild || rapid.Bool().Draw(rt, "one guild a statement"), now, e, 1)
+				return nil
+			})
+			if (len(rows) == 1) != m.may(now) {
+				rt.Fatalf("%d claimed at %s, the contract says %+v", len(rows), now.Sub(base), m)
+			}
+			if len(rows) == 0 {
+				continue
+			}
+			o := rapid.SampledFrom([]outcome{delivered, serverError, serverError, serverError, timedOut, throttled}).Draw(rt, "outcome")
+			pause := time.Duration(0)
+			if o == throttled {
+				pause = time.Duration(rapid.IntRange(0, 100).Draw(rt, "retry after")) * time.Second
+			}
+			c := rows[0]
+			v := DefaultSchedule().judge(c.Step, o, pause, 0.5)
+			r := result{
+				GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: v.State, PauseMs: v.Pause.Milliseconds(),
+				Step: v.Step, Logged: true, StartedAt: now, Outcome: o, decision: v, url: *c.URL, quiet: c.Quiet, suspect: c.Suspect,
+			}
+			if err := nodes[rapid.IntRange(0, 1).Draw(rt, "node")].settleOnce(t.Context(), []result{r}); err != nil {
+				rt.Fatal(err)
+			}
+			m.settle(now, o == delivered, pause)
+			off := w.count(`SELECT count(*) FROM webhook_endpoints WHERE NOT enabled`) == 1
+			if off != m.failing(now) {
+				rt.Fatalf("%s after the first failure the endpoint is off: %v", now.Sub(m.first), off)
+			}
+			if off {
+				return
+			}
+			if wellNow := w.count(`SELECT count(*) FROM webhook_schedule WHERE failing_since IS NULL AND failures = 0 AND blocks = 0
+				AND not_before IS NULL`) == 1; wellNow != (o == delivered) {
+				rt.Fatalf("after %s the endpoint counts as well: %v", o, wellNow)
+			}
+		}
+	})
+}
+
+// claimAt is claim at an instant: it takes nothing of an endpoint that may not
+// be called.
+func (w *deliveryDB) claimAt(ctx context.Context, tx *db.Tx, oneGuild bool, at time.Time, e endpoint, n int) []claimed {
+	w.t.Helper()
+	locked, err := lockIdle(ctx, tx, oneGuild, &at, []*candidate{{GuildID: e.GuildID, EndpointID: e.ID, Known: true}})
+	if err != nil || len(locked) != 1 {
+		w.t.Fatalf("locked %d schedules, %v", len(locked), err)
+	}
+	rows, err := take(ctx, tx, oneGuild, at, lease, []order{locked[0].order(n)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for i := range rows {
+		rows[i].Quiet, rows[i].Suspect = locked[0].QuietUntil, !locked[0].well()
+	}
+	return rows
+}
+
+// A receiver that asks for a pause now and then is no failing one: what follows
+// makes it well, and five days later nothing has added up.
+// RELIABILITY.md, Events.
+func TestASuccessAfterRetryAfterClearsTheFailure(t *testing.T) {
+	t.Parallel()
+	start := time.Now()
+	h := health{}.after(decision{Failing: true, Quiet: 30 * time.Second}, start, nil)
+	if h.FailingSince == nil || h.QuietUntil == nil {
+		t.Fatalf("after a 503 with Retry-After: %+v", h)
+	}
+	h = h.after(decision{Healthy: true}, start.Add(time.Minute), h.QuietUntil)
+	if !h.well() {
+		t.Fatalf("after the success that followed: %+v", h)
+	}
+	at := start.Add(disableAfter + time.Minute)
+	if h = h.after(decision{Failing: true, Blocks: true}, at, nil); h.disable(at) != "" {
+		t.Errorf("one failure five days later disables the endpoint: %s", h.disable(at))
+	}
+	// A success that was under way when the receiver asked for a pause does not
+	// end the pause.
+	h = health{}.after(decision{Failing: true, Quiet: 30 * time.Second}, start, nil)
+	if h = h.after(decision{Healthy: true}, start, nil); h.QuietUntil == nil || h.FailingSince != nil {
+		t.Errorf("after the success that was under way: %+v", h)
+	}
+}
+
+// The slots are shared by guild before they are shared by endpoint: eight guilds
+// that have everything in use do not keep a ninth waiting, and one bad response
+// does not put an endpoint behind all the dead.
+// RELIABILITY.md, Neighbours.
+func TestSlotsAreSharedByGuildFirst(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	many := func(guild, lane, n int) (list []*candidate) {
+		for i := range n {
+			list = append(list, &candidate{GuildID: fmt.Sprint(guild), EndpointID: fmt.Sprintf("%d-%d", guild, i), Lane: lane, Known: true})
+		}
+		return list
+	}
+	l := newLimiter(64)
+	var waiting []*candidate
+	for guild := range 8 {
+		waiting = append(waiting, many(guild, laneWell, 10)...)
+	}
+	newcomer := &candidate{GuildID: "9", EndpointID: "9-0", Lane: laneWell, Known: true, Fresh: true}
+	waiting = append(waiting, newcomer)
+	l.grant(waiting, now)
+	taken := make(map[string]int)
+	for _, c := range waiting {
+		taken[c.GuildID] += c.take
+		for n := range c.take {
+			l.begin(claimed{GuildID: c.GuildID, ID: fmt.Sprint(c.EndpointID, n), EndpointID: c.EndpointID, Lane: c.Lane}, now)
+		}
+	}
+	if newcomer.take != 1 {
+		t.Errorf("the ninth guild got %d sends", newcomer.take)
+	}
+	for guild, n := range taken {
+		if n > 8 {
+			t.Errorf("guild %s has %d of 64 slots while others wait", guild, n)
+		}
+	}
+
+	l = newLimiter(64)
+	dead := many(1, laneBlocked, 1)
+	for guild := range 200 {
+		dead = append(dead, many(100+guild, laneBlocked, 1)...)
+	}
+	stumbled := &candidate{GuildID: "77", EndpointID: "77-0", Lane: laneFailing, Known: true}
+	for _, list := range [][]*candidate{dead, append(dead, stumbled)} { // the dead are there first
+		l.grant(list, now)
+		for _, c := range list {
+			for n := range c.take {
+				l.begin(claimed{GuildID: c.GuildID, ID: fmt.Sprint(c.EndpointID, n), EndpointID: c.EndpointID, Lane: c.Lane}, now)
+			}
+		}
+	}
+	if stumbled.take != 1 {
+		t.Error("an endpoint that failed once waits behind the dead")
+	}
+	if n := l.inUse(); n > 16 {
+		t.Errorf("%d of 64 slots are with endpoints that fail, want a quarter at most", n)
+	}
+}

@@ -1,0 +1,148 @@
+package delivery
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+
+	"guildhall/internal/outbound/egress"
+)
+
+// outcome is the class of what became of one attempt, as the log and the
+// metrics name it.
+type outcome string
+
+const (
+	delivered   outcome = "delivered"
+	redirected  outcome = "redirect"
+	gone        outcome = "gone"
+	throttled   outcome = "throttled"
+	clientError outcome = "client_error"
+	serverError outcome = "server_error"
+	timedOut    outcome = "timeout"
+	noName      outcome = "dns"
+	refused     outcome = "connection_refused"
+	reset       outcome = "connection_reset"
+	badTLS      outcome = "tls"
+	unreachable outcome = "unreachable"
+	badAddress  outcome = "address_not_allowed"
+	badResponse outcome = "invalid_response"
+
+	// These never reach the network.
+	badPayload outcome = "invalid_payload"
+	internal   outcome = "internal"
+
+	// This one is no attempt's.
+	endpointDeleted outcome = "endpoint_deleted"
+)
+
+// outcomes is every class, for metrics that start at zero.
+var outcomes = []outcome{
+	delivered, redirected, gone, throttled, clientError, serverError, timedOut, noName, refused, reset,
+	badTLS, unreachable, badAddress, badResponse, badPayload, internal,
+}
+
+// classify names what an attempt came to: by the receiver's status if there is
+// one, else by what went wrong on the way. It never fails to find a class, and
+// no network error is final.
+func classify(status int, err error) outcome {
+	switch {
+	case status >= 200 && status < 300:
+		return delivered
+	case status == http.StatusGone:
+		return gone
+	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
+		return throttled
+	case status >= 500:
+		return serverError
+	case status >= 400:
+		return clientError
+	case status >= 300:
+		return redirected
+	case status > 0:
+		return badResponse
+	}
+
+	var (
+		dns    *net.DNSError
+		verify *tls.CertificateVerificationError
+		record tls.RecordHeaderError
+		alert  tls.AlertError
+		name   x509.HostnameError
+		root   x509.UnknownAuthorityError
+		cert   x509.CertificateInvalidError
+		netErr net.Error
+	)
+	switch {
+	case err == nil:
+		return badResponse
+	case errors.Is(err, egress.ErrNotAllowed):
+		return badAddress
+	case errors.As(err, &dns):
+		return noName
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
+		return timedOut
+	case errors.As(err, &verify), errors.As(err, &record), errors.As(err, &alert),
+		errors.As(err, &name), errors.As(err, &root), errors.As(err, &cert),
+		errors.Is(err, http.ErrSchemeMismatch), strings.Contains(err.Error(), "tls: "):
+		return badTLS
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return refused
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.EADDRNOTAVAIL):
+		return unreachable
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+		return reset
+	default:
+		return badResponse
+	}
+}
+
+// advice is the sentence the log shows for a failed attempt. It says what the
+// owner can do, and nothing of what lies behind an address.
+func advice(o outcome, status int) string {
+	switch o {
+	case delivered:
+		return ""
+	case redirected:
+		return fmt.Sprintf("The receiver answered %d. Redirects are not followed: register the final URL.", status)
+	case gone:
+		return "The receiver answered 410, so the endpoint was disabled."
+	case throttled:
+		return fmt.Sprintf("The receiver answered %d and asked for a pause.", status)
+	case clientError:
+		return fmt.Sprintf("The receiver answered %d. Check your receiver.", status)
+	case serverError:
+		return fmt.Sprintf("The receiver answered %d.", status)
+	case timedOut:
+		return fmt.Sprintf("No answer within %s.", egress.AttemptTimeout)
+	case noName:
+		return "The receiver's name could not be resolved."
+	case refused:
+		return "The receiver refused the connection."
+	case reset:
+		return "The connection broke before an answer arrived."
+	case badTLS:
+		return "No trusted TLS connection could be made. Check the receiver's certificate."
+	case unreachable:
+		return "The receiver's network could not be reached."
+	case badAddress:
+		return "The URL must lead to a public address."
+	case badResponse:
+		return "The receiver's answer was not valid HTTP."
+	case endpointDeleted:
+		return "The endpoint was deleted."
+	case badPayload:
+		return "The stored event could not be read."
+	case internal:
+		return "The attempt failed inside the service."
+	}
+	return ""
+}

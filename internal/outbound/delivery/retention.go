@@ -1,0 +1,77 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+const (
+	// keep is how long an event stays, with its deliveries and their attempts.
+	// What still waits then is given up, and its trace stays for expiredFor.
+	keep       = 30 * 24 * time.Hour
+	expiredFor = 24 * time.Hour
+
+	// lastCall is how long before an event is pruned no further delivery of it is
+	// stored: longer than any unit takes, since no foreign key would keep the event.
+	lastCall = time.Hour
+)
+
+// prune forgets what is older than it is kept, by the database's clock: first it
+// gives up what is held for too long, then everything of an event goes at the
+// same age, so that nothing that stays is walked past. One node at a time does it.
+func (d *Deliverer) prune(ctx context.Context) error {
+	for _, step := range []func(context.Context, *db.Tx, *time.Time) (int, error){expireHeld, pruneAttempts, pruneDeliveries, pruneEvents} {
+		err := d.repeat(ctx, func(ctx context.Context, tx *db.Tx) (int, error) {
+			var mine bool
+			if err := tx.GetContext(ctx, &mine, `SELECT pg_try_advisory_xact_lock(hashtext('guildhall: prune webhooks'))`); err != nil || !mine {
+				return 0, err
+			}
+			return step(ctx, tx, d.now())
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expireHeld gives up what is held and happened too long ago.
+func expireHeld(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
+	n, err := byGuild(ctx, tx, func(guild string, ids []string) error {
+		_, err := tx.ExecContext(ctx, `
+			WITH instant AS MATERIALIZED (SELECT coalesce($3::timestamptz, now()) AS at)
+			UPDATE webhook_deliveries d
+			SET state = 'failed', completed_at = instant.at, error = $4
+			FROM instant
+			WHERE d.guild_id = $1 AND d.id = ANY ($2) AND CASE WHEN d.state = 'held' THEN true END`, guild, db.Array(ids), now, errorExpired)
+		return err
+	}, `
+		SELECT guild_id, id
+		FROM webhook_deliveries
+		WHERE state = 'held' AND event_at < coalesce($1::timestamptz, now()) - $2 * interval '1 second'
+		ORDER BY event_at
+		LIMIT $3`, now, keep.Seconds())
+	return n, fault.Wrap(err, "give up what is held for too long")
+}
+
+func pruneAttempts(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
+	return db.Prune(ctx, tx, db.Outlived{Table: "webhook_attempts", Key: "delivery_id, number", Since: "started_at", Kept: interval(keep)}, now, chunk)
+}
+
+func pruneDeliveries(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
+	return db.Prune(ctx, tx, db.Outlived{Table: "webhook_deliveries", Key: "id", Since: "event_at", Kept: interval(keep + expiredFor)}, now, chunk)
+}
+
+func pruneEvents(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
+	return db.Prune(ctx, tx, db.Outlived{
+		Table: "webhook_events", Key: "id", Since: "occurred_at", Kept: interval(keep + expiredFor),
+		And: "NOT EXISTS (SELECT FROM webhook_deliveries d WHERE d.guild_id = t.guild_id AND d.event_id = t.id)",
+	}, now, chunk)
+}
+
+// interval is a length of time as Postgres reads it.
+func interval(d time.Duration) string { return fmt.Sprintf("%d seconds", int64(d.Seconds())) }

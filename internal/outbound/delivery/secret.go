@@ -1,0 +1,62 @@
+package delivery
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"guildhall/internal/access/seal"
+)
+
+const secretPrefix = "whsec_"
+
+// secretKey is the key of the Standard Webhooks scheme: the decoded bytes.
+func secretKey(secret string) ([]byte, error) {
+	encoded, ok := strings.CutPrefix(secret, secretPrefix)
+	if !ok {
+		return nil, fmt.Errorf("webhooks: a signing secret starts with %s", secretPrefix)
+	}
+	key, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil || len(key) == 0 {
+		return nil, fmt.Errorf("webhooks: a signing secret is %s and base64", secretPrefix)
+	}
+	return key, nil
+}
+
+// BoundTo is the place a signing secret is sealed for. A sealed secret that is
+// copied into another endpoint's row does not open there.
+func BoundTo(guild, endpoint string) string {
+	return "webhook_endpoints/" + guild + "/" + endpoint
+}
+
+// oldSecret is a replaced secret as it is stored. It signs along until its time.
+type oldSecret struct {
+	Sealed []byte    `json:"sealed"`
+	Until  time.Time `json:"until"`
+}
+
+// OpenSecrets returns the secrets that sign at the given instant, the newest
+// first. old is the JSON list of those that were replaced.
+func OpenSecrets(box *seal.Box, guild, endpoint string, current, old []byte, at time.Time) ([]string, error) {
+	plain, err := box.Open(current, BoundTo(guild, endpoint))
+	if err != nil {
+		return nil, fmt.Errorf("open the secret of endpoint %s: %w", endpoint, err)
+	}
+	secrets := []string{string(plain)}
+	var replaced []oldSecret
+	if err := json.Unmarshal(old, &replaced); err != nil {
+		return nil, fmt.Errorf("read the replaced secrets of endpoint %s: %w", endpoint, err)
+	}
+	for _, s := range replaced {
+		if !at.Before(s.Until) {
+			continue
+		}
+		if plain, err = box.Open(s.Sealed, BoundTo(guild, endpoint)); err != nil {
+			return nil, fmt.Errorf("open a replaced secret of endpoint %s: %w", endpoint, err)
+		}
+		secrets = append(secrets, string(plain))
+	}
+	return secrets, nil
+}

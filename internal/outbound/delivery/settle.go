@@ -1,0 +1,431 @@
+package delivery
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"guildhall/internal/access/audit"
+	"guildhall/internal/base/db"
+)
+
+const (
+	// settleInterval is how long a result waits for company. With claimInterval
+	// it keeps an event to a few statements; what it costs an event's way is
+	// nothing, since the event has arrived.
+	settleInterval = 10 * time.Millisecond
+
+	// settleTimeout is how long settling a batch is tried. Longer makes no
+	// sense: the leases have run out by then and the deliveries are made again.
+	settleTimeout = 60 * time.Second
+)
+
+// settleLoop settles results in batches until there are no more.
+func (d *Deliverer) settleLoop(ctx context.Context) {
+	for first := range d.results {
+		batch, wait := []result{first}, time.NewTimer(settleInterval)
+	collect:
+		for len(batch) < claimSize {
+			select {
+			case r, ok := <-d.results:
+				if !ok {
+					break collect
+				}
+				batch = append(batch, r)
+			case <-wait.C:
+				break collect
+			}
+		}
+		wait.Stop()
+		d.settle(ctx, batch)
+		if d.limiter.settled(batch) {
+			d.bell.ringAll()
+		}
+		d.remind(batch)
+	}
+}
+
+// remind has the bell ring when what failed is due again, where the endpoint is
+// likely to take it: a look at everything finds it in its turn, which comes late
+// while many others wait that never answer.
+func (d *Deliverer) remind(batch []result) {
+	now := time.Now()
+	for _, r := range batch {
+		if r.State == StatePending && r.decision.Pause < provenFor && d.limiter.answers(r.id(), now) {
+			time.AfterFunc(r.decision.Pause, func() { d.bell.ring(r.GuildID) })
+		}
+	}
+}
+
+// settle keeps trying until the batch is written, or so much time has gone that
+// its deliveries are due again anyway. When ctx has ended it does not try for long.
+func (d *Deliverer) settle(ctx context.Context, batch []result) {
+	lasting := context.WithoutCancel(ctx)
+	pause, until := 50*time.Millisecond, time.Now().Add(settleTimeout)
+	for try := 1; ; try++ {
+		err := d.settleOnce(lasting, batch)
+		if err == nil {
+			return
+		}
+		if time.Now().After(until) || ctx.Err() != nil && try >= 3 {
+			d.log.Error("webhook deliveries could not be settled; they will be sent again", "count", len(batch), "error", err)
+			return
+		}
+		if d.quietly.due("settle", time.Now(), logInterval) {
+			d.log.Warn("settle webhook deliveries", "count", len(batch), "error", err)
+		}
+		time.Sleep(pause)
+		pause = min(2*pause, 2*time.Second)
+	}
+}
+
+// settleOnce writes the batch. If the log refuses it, the attempts are put
+// aside; if one row spoils even that, the others are written without it. An
+// error means that nothing of the batch was written and it can be tried again.
+func (d *Deliverer) settleOnce(ctx context.Context, batch []result) error {
+	if err := d.disableGone(ctx, batch); err != nil {
+		return err
+	}
+	err := d.write(ctx, batch, false)
+	if err == nil || db.Unavailable(err) {
+		return err
+	}
+	d.log.Warn("webhook attempts could not be logged, they are put aside", "count", len(batch), "error", err)
+	err = d.write(ctx, batch, true)
+	if err == nil || db.Unavailable(err) || len(batch) == 1 {
+		return err
+	}
+	for _, r := range batch {
+		d.settle(ctx, []result{r})
+	}
+	return nil
+}
+
+// disableGone switches off the endpoints that answered 410, before their
+// deliveries are settled as held. Where the URL has been changed since, the
+// answer was another receiver's: that delivery is tried again.
+func (d *Deliverer) disableGone(ctx context.Context, batch []result) error {
+	for i, r := range batch {
+		if r.decision.Disable == "" {
+			continue
+		}
+		off, err := d.disable(ctx, r.id(), r.decision.Disable, r.url)
+		if err != nil {
+			return err
+		}
+		if !off {
+			v := d.schedule.again(decision{State: StatePending, Step: r.Step, Logged: true, Outcome: r.Outcome}, d.jitter())
+			batch[i].decision, batch[i].State, batch[i].PauseMs = v, v.State, v.Pause.Milliseconds()
+		}
+	}
+	return nil
+}
+
+// disable switches an endpoint off, if it still has the URL that failed. It
+// reports whether it is off now.
+func (d *Deliverer) disable(ctx context.Context, id endpointID, reason, url string) (off bool, err error) {
+	var was bool
+	err = d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		off, was = false, false
+		err := tx.GetContext(ctx, &was, `
+			SELECT enabled FROM webhook_endpoints
+			WHERE guild_id = $1 AND id = $2 AND url = $3
+			FOR NO KEY UPDATE`, id.guild, id.endpoint, url)
+		if db.Missing(err) {
+			return nil
+		}
+		if off = true; err != nil || !was {
+			return err
+		}
+		if err := Disable(ctx, tx, id.guild, id.endpoint, reason); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{
+			Guild: id.guild, Action: audit.WebhookDisabled, Target: id.endpoint, Name: url,
+			Before: map[string]any{"enabled": true}, After: map[string]any{"enabled": false, "disabled_reason": reason},
+		})
+	})
+	if err != nil {
+		return false, fmt.Errorf("disable endpoint %s of guild %s: %w", id.endpoint, id.guild, err)
+	}
+	if off && was {
+		d.log.Warn("webhook endpoint disabled", "guild", id.guild, "endpoint", id.endpoint, "reason", reason)
+	}
+	return off, nil
+}
+
+// write settles a batch in one of the two ways, together with what it says of
+// the endpoints. Endpoints that succeeded, and that somebody else found failing
+// since the claim, it cannot have locked before the deliveries; those follow in
+// a unit of their own.
+func (d *Deliverer) write(ctx context.Context, batch []result, putAside bool) error {
+	began, now := time.Now(), d.now()
+	var news []change
+	var written settled
+	err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		news, written, err = writeIn(ctx, tx, d.oneGuild, now, batch, putAside)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	d.metrics.settled(len(batch)-written.Count, time.Since(began))
+	d.react(ctx, news)
+	return d.clear(ctx, now, batch, written.Unwell)
+}
+
+// writeIn is the unit of write.
+func writeIn(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch []result, putAside bool) (news []change, written settled, err error) {
+	if err = planByIndex(ctx, tx); err != nil {
+		return nil, written, err
+	}
+	if news, err = learn(ctx, tx, oneGuild, now, relevant(batch)); err != nil {
+		return nil, written, err
+	}
+	if written, err = settle(ctx, tx, oneGuild, now, batch, putAside); err != nil {
+		return nil, written, err
+	}
+	return news, written, store(ctx, tx, oneGuild, news)
+}
+
+// clear makes endpoints well that were found failing while a success was on its
+// way into the database.
+func (d *Deliverer) clear(ctx context.Context, now *time.Time, batch []result, unwell []endpointID) error {
+	late := slices.DeleteFunc(slices.Clone(batch), func(r result) bool {
+		return !r.decision.Healthy || r.suspect || !slices.Contains(unwell, r.id())
+	})
+	if len(late) == 0 {
+		return nil
+	}
+	return d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		news, err := learn(ctx, tx, d.oneGuild, now, late)
+		if err != nil {
+			return err
+		}
+		return store(ctx, tx, d.oneGuild, news)
+	})
+}
+
+// relevant is what of a batch changes its endpoints' schedules: all but the
+// successes of endpoints that were well.
+func relevant(batch []result) []result {
+	failing := make(map[endpointID]bool)
+	for _, r := range batch {
+		if r.suspect || !r.decision.Healthy {
+			failing[r.id()] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(batch), func(r result) bool { return !failing[r.id()] })
+}
+
+// change is what a batch makes of one endpoint's schedule.
+type change struct {
+	GuildID    string     `json:"guild_id"`
+	EndpointID string     `json:"endpoint_id"`
+	NextDue    *time.Time `json:"next_due"`
+	Releasing  bool       `json:"releasing"` // what is held is to go out after all
+	health
+
+	warned int    // before
+	url    string // that failed last
+	at     time.Time
+}
+
+// learnSchedules is the statement of learn.
+var learnSchedules = newStatement(2, `
+		SELECT s.*, coalesce($1::timestamptz, clock_timestamp()) AS now
+		FROM (
+			SELECT DISTINCT guild_id, endpoint_id
+			FROM jsonb_to_recordset($2::jsonb) AS p (guild_id text, endpoint_id text)
+			ORDER BY guild_id, endpoint_id
+		) p
+		CROSS JOIN LATERAL (
+			SELECT `+scheduleColumns+`
+			FROM webhook_schedule s
+			WHERE s.guild_id = p.guild_id AND s.endpoint_id = p.endpoint_id
+			FOR NO KEY UPDATE
+		) s`)
+
+// learn locks the schedules of the batch's endpoints, in one order everywhere,
+// and works out what the results, in their order, make of each.
+func learn(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch []result) ([]change, error) {
+	var rows []schedule
+	err := run(learnSchedules, oneGuild, batch, func(r result) string { return r.GuildID }, func(query, in string, guild ...any) error {
+		held, err := db.Select[schedule](ctx, tx, query, append([]any{now, in}, guild...)...)
+		rows = append(rows, held...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lock the schedules of %d results: %w", len(batch), err)
+	}
+	news := make([]change, len(rows))
+	for i, s := range rows {
+		news[i] = s.learn(batch)
+	}
+	return news, nil
+}
+
+// learn is what the endpoint's results of a batch, in their order, make of its
+// schedule.
+func (s schedule) learn(batch []result) change {
+	c := change{GuildID: s.GuildID, EndpointID: s.EndpointID, NextDue: s.NextDue, health: s.health, warned: s.Warned, at: s.Now}
+	before := s.notBefore()
+	for _, r := range batch {
+		if r.id() != s.id() {
+			continue
+		}
+		c.health = c.after(r.decision, s.Now, r.quiet)
+		if r.decision.Failing {
+			c.url = r.url
+		}
+		c.Releasing = c.Releasing || r.State == StateHeld && s.Disposition == "send"
+		if due := s.Now.Add(r.decision.Pause); r.State == StatePending && (c.NextDue == nil || due.Before(*c.NextDue)) {
+			c.NextDue = &due
+		}
+	}
+	wait := c.notBefore()
+	switch {
+	case c.NextDue == nil:
+	case s.Disposition != "send" || before.After(s.Now) && !wait.After(s.Now):
+		c.NextDue = &s.Now // there is something to be done now
+	case !s.Urgent && wait.After(*c.NextDue):
+		c.NextDue = &wait
+	}
+	return c
+}
+
+// storeChanges is the statement of store.
+var storeChanges = newStatement(1, `
+		UPDATE webhook_schedule s
+		SET next_due = c.next_due, releasing = s.releasing OR c.releasing, failures = c.failures, refusals = c.refusals, blocks = c.blocks,
+		    blocked_until = c.blocked_until, quiet_until = c.quiet_until, failing_since = c.failing_since, warned = c.warned
+		FROM jsonb_to_recordset($1::jsonb) AS c (
+			guild_id text, endpoint_id text, next_due timestamptz, releasing boolean, failures int, refusals int, blocks int,
+			blocked_until timestamptz, quiet_until timestamptz, failing_since timestamptz, warned smallint)
+		WHERE s.guild_id = c.guild_id AND s.endpoint_id = c.endpoint_id`)
+
+// store writes the changes. The rows are locked.
+func store(ctx context.Context, tx *db.Tx, oneGuild bool, news []change) error {
+	err := run(storeChanges, oneGuild, news, func(c change) string { return c.GuildID }, func(query, in string, guild ...any) error {
+		_, err := tx.ExecContext(ctx, query, append([]any{in}, guild...)...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("store what %d endpoints have shown: %w", len(news), err)
+	}
+	return nil
+}
+
+// react disables endpoints that have failed for too long and warns of those on
+// their way there. If disabling fails now, the next failure tries again.
+func (d *Deliverer) react(ctx context.Context, news []change) {
+	for _, c := range news {
+		if reason := c.disable(c.at); reason != "" && c.url != "" {
+			if _, err := d.disable(ctx, endpointID{c.GuildID, c.EndpointID}, reason, c.url); err != nil {
+				d.log.Error("disable webhook endpoint", "guild", c.GuildID, "endpoint", c.EndpointID, "error", err)
+			}
+		} else if c.Warned > c.warned {
+			d.log.Warn("webhook endpoint keeps failing", "guild", c.GuildID, "endpoint", c.EndpointID,
+				"failing_since", c.FailingSince, "percent_to_disabled", c.Warned)
+		}
+	}
+}
+
+// settled is what settle has found.
+type settled struct {
+	Count  int          // deliveries that were still under the lease they were sent under
+	Unwell []endpointID // endpoints that took a delivery, and whose schedule says that they fail
+}
+
+// The fragments of settle. A delivery is found by its key. What else it must be
+// stands in a CASE, out of the planner's sight: otherwise, with statistics of a
+// time when nothing waited, it takes the index of what waits for a short cut and
+// reads all of it for each row. The log is a table of its own; when it cannot be
+// written, the attempts are put aside in the deliveries' own rows, from where
+// moveUnlogged takes them later. A worker's CASE calls nothing that is not
+// immutable, so that a coordinator can hand the UPDATE on.
+const (
+	settleResults = `
+		WITH r AS MATERIALIZED (
+			SELECT guild_id, id, endpoint_id, lease_gen, state, pause_ms, step, logged, started_at, duration_ms, outcome, status,
+			       response_class, excerpt, error, reason
+			FROM jsonb_to_recordset($2::jsonb) AS r (
+				guild_id text, id text, endpoint_id text, lease_gen int, state text, pause_ms bigint, step int, logged boolean,
+				started_at timestamptz, duration_ms int, outcome text, status int, response_class text, excerpt text, error text, reason text)
+		), timed AS MATERIALIZED (
+			SELECT r.*, instant.at + r.pause_ms * interval '1 millisecond' AS due, coalesce($1::timestamptz, now()) AS completed,
+			       CASE WHEN $3 AND r.logged THEN jsonb_build_array(to_jsonb(r)) END AS line
+			FROM r, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS at) instant
+		), d AS (
+			UPDATE webhook_deliveries d
+			SET state = r.state, step = r.step, lease_until = NULL, fresh = false,
+			    urgent = d.urgent AND NOT r.logged,
+			    attempts = d.attempts + CASE WHEN r.logged THEN 1 ELSE 0 END,
+			    lease_gen = CASE WHEN r.logged THEN d.lease_gen ELSE d.lease_gen - 1 END,
+			    due_at = CASE WHEN r.state = 'pending' THEN r.due ELSE d.due_at END,
+			    completed_at = CASE WHEN r.state IN ('delivered', 'failed') THEN r.completed END,
+			    response_class = coalesce(r.response_class, d.response_class),
+			    error = r.reason,
+			    unlogged = CASE WHEN r.line IS NOT NULL THEN coalesce(d.unlogged, '[]') || r.line ELSE d.unlogged END
+			FROM timed r
+			WHERE d.guild_id = r.guild_id AND d.id = r.id
+			  AND d.lease_gen = r.lease_gen AND CASE WHEN d.state = 'pending' THEN d.lease_until IS NOT NULL END
+			RETURNING 1
+		)`
+	insertAttempts = `
+			INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome, status, excerpt, error)
+			SELECT home.id, r.id, r.lease_gen, r.started_at, r.duration_ms, r.outcome, r.status, r.excerpt, r.error`
+	settleLog = `, a AS (` + insertAttempts + `
+			FROM r
+			JOIN guilds home ON home.id = r.guild_id
+			WHERE r.logged
+			ON CONFLICT DO NOTHING
+		)`
+	settleAnswer = `
+		SELECT (SELECT count(*) FROM d) AS settled,
+		       coalesce((
+		           SELECT jsonb_agg(jsonb_build_object('guild_id', s.guild_id, 'endpoint_id', s.endpoint_id))
+		           FROM (SELECT DISTINCT guild_id, endpoint_id FROM r WHERE state = 'delivered') ok
+		           JOIN webhook_schedule s ON s.guild_id = ok.guild_id AND s.endpoint_id = ok.endpoint_id
+		           WHERE s.failing_since IS NOT NULL OR s.failures > 0), '[]') AS unwell`
+)
+
+var (
+	settleLogged   = newStatement(3, settleResults+settleLog+settleAnswer)
+	settlePutAside = newStatement(3, settleResults+settleAnswer)
+)
+
+// settle writes a batch of results: the new state of each delivery whose lease
+// is still the one it was sent under, and the log of each attempt, or that into
+// the delivery's own row, in one statement, so that log and state cannot part. A
+// result that comes too late changes nothing but the log.
+func settle(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch []result, putAside bool) (out settled, err error) {
+	how := settleLogged
+	if putAside {
+		how = settlePutAside
+	}
+	err = run(how, oneGuild, batch, func(r result) string { return r.GuildID }, func(query, in string, guild ...any) error {
+		var row struct {
+			Settled int    `db:"settled"`
+			Unwell  []byte `db:"unwell"`
+		}
+		if err := tx.GetContext(ctx, &row, query, append([]any{now, in, putAside}, guild...)...); err != nil {
+			return err
+		}
+		var unwell []order
+		if err := json.Unmarshal(row.Unwell, &unwell); err != nil {
+			return fmt.Errorf("read which endpoints fail: %w", err)
+		}
+		out.Count += row.Settled
+		for _, e := range unwell {
+			out.Unwell = append(out.Unwell, endpointID{e.GuildID, e.EndpointID})
+		}
+		return nil
+	})
+	if err != nil {
+		return settled{}, fmt.Errorf("settle %d deliveries: %w", len(batch), err)
+	}
+	return out, nil
+}

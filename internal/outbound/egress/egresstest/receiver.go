@@ -1,0 +1,130 @@
+package egresstest
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"guildhall/internal/base/testutil"
+)
+
+// Receiver is somebody's server that takes webhooks and keeps what it was sent.
+type Receiver struct {
+	*httptest.Server
+
+	mu      sync.Mutex // guards what follows
+	calls   []Call
+	respond http.HandlerFunc
+}
+
+// Call is one request that a receiver got.
+type Call struct {
+	Header http.Header
+	Body   []byte
+	At     time.Time
+}
+
+// NewReceiver starts a receiver over plain HTTP that responds as it is told. It
+// ends with the test, and so do connections that are left open.
+func NewReceiver(t testing.TB, respond http.HandlerFunc) *Receiver {
+	t.Helper()
+	r := newReceiver(t, respond)
+	r.Start()
+	return r
+}
+
+// NewTLSReceiver is NewReceiver over HTTPS.
+func NewTLSReceiver(t testing.TB, respond http.HandlerFunc) *Receiver {
+	t.Helper()
+	r := newReceiver(t, respond)
+	r.StartTLS()
+	return r
+}
+
+func newReceiver(t testing.TB, respond http.HandlerFunc) *Receiver {
+	t.Helper()
+	r := &Receiver{respond: respond}
+	r.Server = httptest.NewUnstartedServer(r)
+	r.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	t.Cleanup(func() { r.CloseClientConnections(); r.Close() })
+	return r
+}
+
+// ServeHTTP keeps the request and responds.
+func (r *Receiver) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return
+	}
+	r.mu.Lock()
+	r.calls = append(r.calls, Call{Header: req.Header.Clone(), Body: body, At: time.Now()})
+	respond := r.respond
+	r.mu.Unlock()
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	respond(rw, req)
+}
+
+// Respond makes the receiver respond with a status and a text.
+func Respond(status int, text string) http.HandlerFunc {
+	return func(rw http.ResponseWriter, _ *http.Request) {
+		rw.WriteHeader(status)
+		_, _ = io.WriteString(rw, text)
+	}
+}
+
+// RespondWith changes the response.
+func (r *Receiver) RespondWith(respond http.HandlerFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.respond = respond
+}
+
+// Calls are the requests so far.
+func (r *Receiver) Calls() []Call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.calls)
+}
+
+// Await waits until the receiver has got n requests and returns the newest.
+func (r *Receiver) Await(t testing.TB, n int) (newest Call) {
+	t.Helper()
+	testutil.Eventually(t, "requests have come", func() bool {
+		calls := r.Calls()
+		if len(calls) < n {
+			return false
+		}
+		newest = calls[len(calls)-1]
+		return true
+	})
+	return newest
+}
+
+// SignedBy reports whether a request verifies with a secret, by both schemes.
+func (c Call) SignedBy(secret string) bool {
+	sum := func(key []byte, text string) []byte {
+		m := hmac.New(sha256.New, key)
+		_, _ = io.WriteString(m, text)
+		return m.Sum(nil)
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	if err != nil {
+		return false
+	}
+	at := c.Header.Get("Webhook-Timestamp")
+	own := "v1=" + hex.EncodeToString(sum([]byte(secret), at+"."+string(c.Body)))
+	standard := "v1," + base64.StdEncoding.EncodeToString(sum(key, c.Header.Get("Webhook-Id")+"."+at+"."+string(c.Body)))
+	return slices.Contains(strings.Split(c.Header.Get("Service-Signature"), ","), own) &&
+		slices.Contains(strings.Fields(c.Header.Get("Webhook-Signature")), standard)
+}

@@ -1,0 +1,155 @@
+// Package event is the outbox. Record stores an event in the caller's
+// transaction; it neither sends nor waits. Sending is internal/outbound/delivery's work.
+//
+// An event becomes rows only if an endpoint of the guild listens to its type at
+// that moment. Where the data is complete before the statement, Record renders
+// the payload; a statement that alone knows a part of the data (the balance that
+// it leaves behind) records the event itself, with the CTEs of a Telling.
+package event
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/tracing"
+)
+
+// The event types.
+const (
+	CaseCreated      = "case.created"
+	CaseUpdated      = "case.updated"
+	BalanceChanged   = "economy.balance_changed"
+	LevelUp          = "xp.level_up"
+	TicketMessage    = "ticket.message"
+	TicketClosed     = "ticket.closed"
+	TicketClaimed    = "ticket.claimed"
+	TicketAssigned   = "ticket.assigned"
+	TicketReopened   = "ticket.reopened"
+	GiveawayCreated  = "giveaway.created"
+	GiveawayStarted  = "giveaway.started"
+	GiveawayPaused   = "giveaway.paused"
+	GiveawayResumed  = "giveaway.resumed"
+	GiveawayEnded    = "giveaway.ended"
+	GiveawayRerolled = "giveaway.rerolled"
+	Ping             = "ping" // sent on request only; nobody subscribes to it
+)
+
+// Types is every type an endpoint can subscribe to.
+var Types = []string{
+	CaseCreated, CaseUpdated, BalanceChanged, LevelUp,
+	TicketMessage, TicketClosed, TicketClaimed, TicketAssigned, TicketReopened,
+	GiveawayCreated, GiveawayStarted, GiveawayPaused, GiveawayResumed, GiveawayEnded, GiveawayRerolled,
+}
+
+// Origin says in which guild an event happened, who caused it and when.
+type Origin struct {
+	GuildID string
+	Type    string    // api or system
+	TokenID string    // empty when no call of the API did it
+	At      time.Time // the change's own instant
+	Trace   string    // the traceparent of who did it; empty where that is the context's in which it is recorded
+}
+
+// On is the origin with the instant of the change that it tells of: the one
+// that the changed row carries, taken after the lock that orders its changes.
+func (o Origin) On(at time.Time) Origin {
+	o.At = at
+	return o
+}
+
+// In is the origin within the trace of ctx, for what is recorded in another context.
+func (o Origin) In(ctx context.Context) Origin {
+	o.Trace = tracing.Traceparent(ctx)
+	return o
+}
+
+// Traceparent is that of who did what is recorded in ctx; empty where nobody traces.
+func (o Origin) Traceparent(ctx context.Context) string {
+	return cmp.Or(o.Trace, tracing.Traceparent(ctx))
+}
+
+// From is the origin of what the caller of the API does.
+func From(by *auth.Principal) Origin {
+	return Origin{GuildID: by.GuildID, Type: "api", TokenID: by.TokenID}
+}
+
+// System is the origin of what the service does on its own in guild.
+func System(guild string) Origin { return Origin{GuildID: guild, Type: "system"} }
+
+// JSON is the origin as the payload shows it.
+func (o Origin) JSON() string {
+	shown := struct {
+		Type    string  `json:"type"`
+		TokenID *string `json:"token_id"`
+	}{Type: o.Type}
+	if o.TokenID != "" {
+		shown.TokenID = &o.TokenID
+	}
+	b, err := json.Marshal(shown)
+	if err != nil {
+		panic("event: an origin is two strings: " + err.Error())
+	}
+	return string(b)
+}
+
+// Change is one of several changes that are told together.
+type Change struct {
+	At    time.Time // its instant
+	Data  any
+	Trace string // as Origin's, which is taken where this one is empty
+}
+
+// Record stores an event and a delivery for each endpoint of the guild that
+// listens to its type. Both become real with the caller's commit, or never. by
+// has the instant of the change.
+func Record(ctx context.Context, tx *db.Tx, by Origin, typ string, data any) error {
+	return RecordEach(ctx, tx, by, typ, []Change{{At: by.At, Data: data}})
+}
+
+// RecordEach is Record for an event of its own per change, in one statement.
+func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes []Change) error {
+	n := len(changes)
+	ids, instants, payloads, traces := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	for i, c := range changes {
+		if c.At.IsZero() {
+			return fmt.Errorf("record an event %s in guild %s: the change has no instant", typ, by.GuildID)
+		}
+		data, err := render(typ, c.Data)
+		if err != nil {
+			return err
+		}
+		ids[i], instants[i] = db.NewID(), c.At.UTC().Format(time.RFC3339Nano)
+		payloads[i] = NewEnvelope(by, ids[i], typ).Payload(c.At, data)
+		traces[i] = cmp.Or(c.Trace, by.Traceparent(ctx))
+	}
+	_, err := tx.ExecContext(ctx, recordEach, by.GuildID, typ, db.Array(ids), db.Array(instants), db.Array(payloads), db.Array(traces))
+	if err != nil {
+		return fmt.Errorf("record %d events %s in guild %s: %w", n, typ, by.GuildID, err)
+	}
+	return nil
+}
+
+var recordEach = `
+		WITH told AS (
+			SELECT id, at, payload, nullif(trace, '') AS trace
+			FROM unnest($3::text[], $4::timestamptz[], $5::text[], $6::text[]) AS t (id, at, payload, trace)
+		), ` + Telling{Rows: "told", Guild: "$1", Type: "$2", ID: "told.id", At: "told.at", Payload: "told.payload", Trace: "told.trace"}.CTEs() + `
+		SELECT`
+
+// render is data without escapes for HTML, which would make a body up to six
+// times as long.
+func render(typ string, data any) (string, error) {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(data); err != nil {
+		return "", fmt.Errorf("render the data of event %s: %w", typ, err)
+	}
+	return strings.TrimSuffix(b.String(), "\n"), nil
+}

@@ -1,0 +1,184 @@
+package event_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/outbound/event"
+)
+
+const guild = "402187554310020096"
+
+// scene is a guild with endpoints that listen to case.created, and one each that
+// is switched off, that listens to something else, and that is another guild's.
+func scene(t *testing.T, listeners int) *db.DB {
+	t.Helper()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, guild, "2")
+	add := func(in, id, typ string, enabled bool) {
+		dbtest.Exec(t, d, `
+			INSERT INTO webhook_endpoints (guild_id, id, url, events, enabled, secret, secret_preview)
+			VALUES ($1, $2, 'https://example.com', ARRAY[$3], $4, '', '')`, in, id, typ, enabled)
+	}
+	for i := range listeners {
+		add(guild, fmt.Sprint("listens-", i), event.CaseCreated, true)
+	}
+	add(guild, "off", event.CaseCreated, false)
+	add(guild, "other type", event.CaseUpdated, true)
+	add("2", "other guild", event.CaseCreated, true)
+	return d
+}
+
+func record(t *testing.T, d *db.DB, do func(ctx context.Context, tx *db.Tx) error) {
+	t.Helper()
+	if err := d.Do(t.Context(), do); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func list(t *testing.T, d *db.DB, query string) (rows []string) {
+	t.Helper()
+	if err := d.Reader().SelectContext(t.Context(), &rows, query); err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+func TestNothingIsWrittenForNobody(t *testing.T) {
+	t.Parallel()
+	d := scene(t, 0)
+	record(t, d, func(ctx context.Context, tx *db.Tx) error {
+		return event.Record(ctx, tx, event.System(guild).On(time.Now()), event.CaseCreated, map[string]int{"number": 1})
+	})
+	if n := list(t, d, `SELECT id FROM webhook_events UNION ALL SELECT id FROM webhook_deliveries`); len(n) != 0 {
+		t.Errorf("rows were written: %v", n)
+	}
+}
+
+// An event tells of a change that has its instant; the transaction's would cost a
+// question of its own, and would not be in the order of changes.
+func TestAnEventWithoutAnInstantIsRefused(t *testing.T) {
+	t.Parallel()
+	d := scene(t, 1)
+	err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		return event.Record(ctx, tx, event.System(guild), event.CaseCreated, 1)
+	})
+	if err == nil {
+		t.Error("an event was recorded without its instant")
+	}
+}
+
+func TestAnEventIsRenderedOnceAndDeliveredToEachListener(t *testing.T) {
+	t.Parallel()
+	d := scene(t, 2)
+	by := event.Origin{GuildID: guild, Type: "api", TokenID: `a"b`}
+	at := time.Date(2026, 3, 1, 12, 30, 15, 999_999_000, time.UTC)
+	record(t, d, func(ctx context.Context, tx *db.Tx) error {
+		return event.Record(ctx, tx, by.On(at), event.CaseCreated, map[string]string{"reason": `<ü> & "so"`})
+	})
+	ids := list(t, d, `SELECT id FROM webhook_events`)
+	if len(ids) != 1 {
+		t.Fatalf("%d events, want one", len(ids))
+	}
+	want := `{"id":"` + ids[0] + `","type":"case.created","timestamp":"2026-03-01T12:30:15.999Z","guild_id":"` + guild +
+		`","api_version":"v1","origin":{"type":"api","token_id":"a\"b"},"data":{"reason":"<ü> & \"so\""}}`
+	if got := list(t, d, `
+		SELECT convert_from(payload, 'UTF8')
+		FROM webhook_events
+		WHERE occurred_at = '2026-03-01T12:30:15.999999Z'`); len(got) != 1 || got[0] != want {
+		t.Errorf("the payload is\n%s, want\n%s", got, want)
+	}
+	got := fmt.Sprint(list(t, d, `
+		SELECT concat_ws(' ', guild_id, endpoint_id, event_id, event_type, cause, state, fresh, to_char(event_at, 'US'))
+		FROM webhook_deliveries ORDER BY endpoint_id`))
+	if want := fmt.Sprintf("[%[1]s listens-0 %[2]s case.created event pending t 999999"+
+		" %[1]s listens-1 %[2]s case.created event pending t 999999]", guild, ids[0]); got != want {
+		t.Errorf("the deliveries are\n%s, want\n%s", got, want)
+	}
+}
+
+// What a statement alone knows is rendered as Record renders it.
+func TestAStatementRendersAsRecordDoes(t *testing.T) {
+	t.Parallel()
+	d := scene(t, 1)
+	at := time.Date(2026, 3, 1, 1, 2, 3, 4_005_000, time.UTC)
+	by := event.Origin{GuildID: guild, Type: "api", TokenID: `a"b`}
+	telling := event.Telling{
+		Rows: "told", Guild: "$1", Type: "'" + event.CaseCreated + "'", ID: "'e-1'", At: "told.at",
+		Payload: event.SQL(event.CaseCreated, "'e-1'", "told.at", "$1", "$3::text", `'{"n":' || told.n || '}'`),
+	}
+	dbtest.Exec(t, d, `WITH told AS (SELECT $2::timestamptz AS at, 42 AS n), `+telling.CTEs()+` SELECT`, guild, at, by.JSON())
+	got := list(t, d, `SELECT convert_from(payload, 'UTF8') FROM webhook_events`)
+	if want := event.NewEnvelope(by, "e-1", event.CaseCreated).Payload(at, `{"n":42}`); len(got) != 1 || got[0] != want {
+		t.Errorf("the payload is\n%s, want\n%s", got, want)
+	}
+}
+
+func TestEachChangeHasAnEventOfItsOwn(t *testing.T) {
+	t.Parallel()
+	d := scene(t, 2)
+	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	var changes []event.Change
+	for i := range 50 {
+		changes = append(changes, event.Change{At: at.Add(time.Duration(i) * time.Second), Data: map[string]int{"n": i}})
+	}
+	record(t, d, func(ctx context.Context, tx *db.Tx) error {
+		return event.RecordEach(ctx, tx, event.System(guild), event.CaseCreated, changes)
+	})
+	if n := list(t, d, `
+		SELECT convert_from(v.payload, 'UTF8')
+		FROM webhook_events v JOIN webhook_deliveries w ON w.guild_id = v.guild_id AND w.event_id = v.id AND w.event_at = v.occurred_at
+		WHERE convert_from(v.payload, 'UTF8')::json #>> '{data,n}' =
+			extract(epoch FROM v.occurred_at - '2026-03-01T00:00:00Z')::int::text`); len(n) != 100 {
+		t.Errorf("%d deliveries of events with their own instants, want 100", len(n))
+	}
+}
+
+// The ids of deliveries stand in the order of their events.
+func TestDeliveriesAreNumberedInTheOrderOfTheirMaking(t *testing.T) {
+	t.Parallel()
+	d := scene(t, 1)
+	var last []string
+	for n := 1; n <= 5; n++ {
+		for begun := time.Now(); time.Since(begun) < 2*time.Millisecond; { // the ids count milliseconds
+		}
+		record(t, d, func(ctx context.Context, tx *db.Tx) error {
+			return event.Record(ctx, tx, event.System(guild).On(time.Now()), event.CaseCreated, n)
+		})
+		ids := list(t, d, `SELECT id FROM webhook_deliveries ORDER BY id`)
+		events := list(t, d, `SELECT id FROM webhook_events ORDER BY id`)
+		if len(ids) != n || fmt.Sprint(ids[:n-1]) != fmt.Sprint(last) || ids[n-1][:15] != events[n-1][:15] {
+			t.Fatalf("after %v come %v", last, ids)
+		}
+		if id, err := uuid.Parse(ids[n-1]); err != nil || id.Version() != 7 || id.Variant() != uuid.RFC4122 {
+			t.Errorf("%s is not a UUIDv7: %v", ids[n-1], err)
+		}
+		last = ids
+	}
+}
+
+// One statement may tell of changes of several guilds, each to its own endpoints.
+func TestAStatementTellsSeveralGuilds(t *testing.T) {
+	t.Parallel()
+	d := scene(t, 2)
+	telling := event.Telling{
+		Rows: "told", Guild: "told.guild_id", Type: "'" + event.CaseCreated + "'", ID: "told.id", At: "now()", Payload: "told.id",
+	}
+	dbtest.Exec(t, d, `WITH told AS (SELECT * FROM unnest($1::text[], $2::text[]) AS t (guild_id, id)), `+telling.CTEs()+` SELECT`,
+		db.Array([]string{guild, "2", "3", guild}), db.Array([]string{"a", "b", "c", "d"}))
+	got := fmt.Sprint(list(t, d, `
+		SELECT concat_ws(' ', w.endpoint_id, w.event_id, convert_from(v.payload, 'UTF8'))
+		FROM webhook_deliveries w JOIN webhook_events v ON v.guild_id = w.guild_id AND v.id = w.event_id ORDER BY event_id, endpoint_id`))
+	if want := "[listens-0 a a listens-1 a a other guild b b listens-0 d d listens-1 d d]"; got != want {
+		t.Errorf("the deliveries are %s, want %s", got, want)
+	}
+	if n := list(t, d, `SELECT id FROM webhook_events ORDER BY id`); fmt.Sprint(n) != "[a b d]" {
+		t.Errorf("the events are %v, want a, b and d", n)
+	}
+}

@@ -1,0 +1,185 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"guildhall/internal/access/usage"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+// requestTimeout is how long an operation may take in all.
+const requestTimeout = 12 * time.Second
+
+// statusClosed is what the log and the metrics say in place of a status when the
+// caller hung up before its response was ready, as other servers' logs do.
+const statusClosed = 499
+
+// accessLog wraps the whole request: its id and fixed headers, the one place
+// where an error or a panic becomes a response, its line in the log, its
+// numbers.
+func accessLog(log *slog.Logger, m *metrics, count func(usage.Request)) middleware {
+	return func(next handler) handler {
+		return func(rs *reqState) error {
+			start := time.Now()
+			caller := rs.Request().Context()
+			cancel := begin(rs, start)
+			defer cancel()
+			if err := recovered(rs, next); err != nil {
+				failed(rs, err, caller.Err() != nil)
+			}
+			took := time.Since(start)
+			m.observe(rs, took)
+			writeLogLine(log, rs, start.Add(took), took)
+			counted(count, rs, start)
+			return nil
+		}
+	}
+}
+
+// begin gives the request its id, its fixed headers and its deadline.
+func begin(rs *reqState, start time.Time) (cancel context.CancelFunc) {
+	rs.id, rs.came = db.NewID(), start
+	set(rs, "X-Request-Id", rs.id)
+	h := rs.Response().Header()
+	h["Cache-Control"], h["X-Content-Type-Options"], h["X-Frame-Options"] = noStore, noSniff, deny
+	rs.ctx, cancel = context.WithDeadline(rs.Request().Context(), start.Add(requestTimeout))
+	return cancel
+}
+
+// failed answers with an error; gone says that the caller has hung up.
+func failed(rs *reqState, err error, gone bool) {
+	f := classify(err, rs.id)
+	rs.closed = gone && (f.Kind == fault.Unavailable || errors.Is(err, context.Canceled))
+	writeError(rs, f)
+	rs.refusal = f
+}
+
+// The values of headers that every response has. The responses share them: nobody
+// changes a header's values in place.
+var noStore, noSniff, deny = []string{"no-store"}, []string{"nosniff"}, []string{"DENY"}
+
+// set gives the response headers: name, value, name, value. The names are in the
+// canonical form, which spares finding it out for each request.
+func set(rs *reqState, pairs ...string) {
+	h, values := rs.Response().Header(), make([]string, len(pairs)/2)
+	for i := range values {
+		values[i] = pairs[2*i+1]
+		h[pairs[2*i]] = values[i : i+1 : i+1]
+	}
+}
+
+// recovered runs next and turns a panic into an error with its stack.
+func recovered(rs *reqState, next handler) (err error) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(p)
+		default:
+			err = fault.Panicked(p)
+		}
+	}()
+	return next(rs)
+}
+
+// writeLogLine writes the request's one line. The caller's faults are information,
+// ours are errors. The path is the route's pattern: what a caller puts into a
+// path may be a secret. The record is made by hand, because a Logger would look
+// up who called it; and its values are plain, so that it can be written later.
+func writeLogLine(log *slog.Logger, rs *reqState, now time.Time, took time.Duration) {
+	level := slog.LevelInfo
+	status := rs.status()
+	if status >= 500 {
+		level = slog.LevelError
+	}
+	if !log.Enabled(rs.ctx, level) {
+		return
+	}
+	attrs := append(make([]slog.Attr, 0, 12),
+		slog.String("request_id", rs.id),
+		slog.String("method", method(rs)),
+		slog.String("route", rs.Path()),
+		slog.Int("status", status),
+		slog.Float64("took_ms", float64(took.Microseconds())/1000),
+		slog.Int64("bytes", rs.Response().Size),
+		slog.String("from", rs.from.String()),
+	)
+	if rs.by != nil {
+		attrs = append(attrs, slog.String("token_id", rs.by.TokenID), slog.String("guild_id", rs.by.GuildID))
+	}
+	if rs.trace != "" {
+		attrs = append(attrs, slog.String("trace_id", rs.trace))
+	}
+	if f, ok := fault.As(rs.refusal); ok {
+		code := f.Code
+		if rs.closed {
+			code = "client_closed"
+		}
+		attrs = append(attrs, slog.String("code", code))
+		if cause := f.Unwrap(); cause != nil {
+			attrs = append(attrs, slog.String("cause", cause.Error()))
+		}
+	}
+	r := slog.NewRecord(now, level, "request", 0)
+	r.AddAttrs(attrs...)
+	_ = log.Handler().Handle(rs.ctx, r) // a log that cannot be written has nowhere to say so
+}
+
+// status is the response's status, or statusClosed.
+func (rs *reqState) status() int {
+	if rs.closed {
+		return statusClosed
+	}
+	return rs.Response().Status
+}
+
+// method is the request's method if it is one of HTTP's own.
+func method(rs *reqState) string {
+	switch m := rs.Request().Method; m {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete, http.MethodOptions:
+		return m
+	default:
+		return "other"
+	}
+}
+
+// metrics are the request numbers that /metrics shows.
+type metrics struct{ requests, batches, waits *prometheus.HistogramVec }
+
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	m := &metrics{requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "guildhall_request_duration_seconds",
+		Help:    "Time to answer a request, by operation and status; 499 means that the caller hung up first.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
+	}, []string{"operation", "status"})}
+	m.batches = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "guildhall_request_batch_size",
+		Help:    "Requests of a collected operation that shared one transaction.",
+		Buckets: []float64{1, 2, 4, 8, 16, 32, 64},
+	}, []string{"operation"})
+	m.waits = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "guildhall_request_batch_wait_seconds",
+		Help:    "Time that the first request of each batch waited for it to begin, by operation.",
+		Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .5, 2},
+	}, []string{"operation"})
+	if r == nil {
+		return m, nil
+	}
+	return m, errors.Join(r.Register(m.requests), r.Register(m.batches), r.Register(m.waits))
+}
+
+func (m *metrics) observe(rs *reqState, took time.Duration) {
+	id := "none"
+	if rs.op != nil {
+		id = rs.op.ID
+	}
+	m.requests.WithLabelValues(id, strconv.Itoa(rs.status())).Observe(took.Seconds())
+}

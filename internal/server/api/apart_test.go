@@ -1,0 +1,204 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/labstack/echo/v4"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/access/idempotency"
+	"guildhall/internal/access/ratelimit"
+	"guildhall/internal/base/collect"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+)
+
+// reading is a request for op on a database with a single place for reads.
+func reading(t *testing.T) (u *units, request func() *reqState) {
+	t.Helper()
+	d, err := db.Open(db.Config{URL: dbtest.New(t).URL, Writers: 1, Readers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return &units{db: d}, func() *reqState {
+		return stated(db.As(t.Context(), db.Caller{Token: "token", Guild: "guild"}))
+	}
+}
+
+// stated is a request for a list.
+func stated(ctx context.Context) *reqState {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	list := &operation{ReadOnly: true, Scope: "economy:read", Query: map[string]*openapi3.Parameter{"per_page": {}}}
+	return &reqState{Context: echo.New().NewContext(r, httptest.NewRecorder()), op: list, ctx: ctx}
+}
+
+// Where thousands of connections wait for their turn, none of them keeps the stack
+// that serving its requests takes. What is served at once stays where it is.
+// RELIABILITY.md, Overload.
+func TestWhoHasWaitedIsServedOnAnotherStack(t *testing.T) {
+	t.Parallel()
+	u, request := reading(t)
+	serve := func(rs *reqState) (stack string, err error) {
+		err = u.read(rs, func(*reqState) error {
+			stack = string(debug.Stack())
+			return nil
+		})
+		return stack, err
+	}
+	const here = "api.(*units).read("
+	if stack, err := serve(request()); err != nil || !strings.Contains(stack, here) {
+		t.Errorf("nobody waits: %v, served from %s", err, stack)
+	}
+	leave := occupy(t, u, request())
+	go leave()
+	if stack, err := serve(request()); err != nil || strings.Contains(stack, here) {
+		t.Errorf("after a wait: %v, served from %s", err, stack)
+	}
+	one := request()
+	one.op.Query = nil
+	leave = occupy(t, u, request())
+	go leave()
+	if stack, err := serve(one); err != nil || !strings.Contains(stack, here) {
+		t.Errorf("what is no list, after a wait: %v, served from %s", err, stack)
+	}
+	u.few = 1
+	leave = occupy(t, u, request())
+	go leave()
+	if stack, err := serve(request()); err != nil || !strings.Contains(stack, here) {
+		t.Errorf("after a wait with few: %v, served from %s", err, stack)
+	}
+}
+
+// occupy takes the only place. leave gives it back once somebody waits for it.
+func occupy(t *testing.T, u *units, by *reqState) (leave func()) {
+	t.Helper()
+	if _, err := u.db.Queue(by.ctx); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		for u.db.Stats().Reads.Waiting == 0 && t.Context().Err() == nil {
+			runtime.Gosched()
+		}
+		db.Unqueue(by.ctx)
+	}
+}
+
+func TestAPanicAfterAWaitIsAnError(t *testing.T) {
+	t.Parallel()
+	u, request := reading(t)
+	go occupy(t, u, request())()
+	err := u.read(request(), func(*reqState) error { panic("broken") })
+	if err == nil || !strings.Contains(err.Error(), "panic: broken") {
+		t.Errorf("it ends with %v", err)
+	}
+	if err := u.read(request(), func(*reqState) error { return nil }); err != nil {
+		t.Errorf("the place was not given back: %v", err)
+	}
+}
+
+// slowTokens is an authenticator whose database takes its time.
+type slowTokens time.Duration
+
+func (s slowTokens) Authenticate(context.Context, string, netip.Addr) (*auth.Principal, error) {
+	time.Sleep(time.Duration(s))
+	return &auth.Principal{TokenID: "token", GuildID: "guild"}, nil
+}
+
+// Two seconds are all that a request waits: for the row of its token, and then for a
+// connection or a batch.
+// RELIABILITY.md, Overload.
+func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]func(u *units, rs *reqState) error{
+		"a read": func(u *units, rs *reqState) error { return u.read(rs, func(*reqState) error { return nil }) },
+		"a write": func(u *units, rs *reqState) error {
+			return u.db.Do(rs.ctx, func(context.Context, *db.Tx) error { return nil })
+		},
+		"a change that shares its statement": func(u *units, rs *reqState) error {
+			return u.collectors["adjustBalance"].collector.Do(rs.ctx, collect.Caller{}, "subject", &member{}, func() error { return nil })
+		},
+		"a read that shares its statement": func(u *units, rs *reqState) error {
+			return u.query(rs, u.readers["getWallet"], func(*reqState) error { return nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d, err := db.Open(db.Config{URL: "postgres://nobody@127.0.0.1:1/none", Writers: 1, Readers: 1}) // never reached
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer d.Close()
+				numbers, err := newMetrics(nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				u := &units{db: d, collectors: collectors(d, idempotency.Keys{}, false, numbers), readers: readers(d, false, numbers)}
+				by := db.As(t.Context(), db.Caller{Token: "another", Guild: "another"})
+				if _, err := d.Queue(by); err != nil {
+					t.Fatal(err)
+				}
+				defer db.Unqueue(by)
+				_, leave, err := d.Enter(by)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer synctest.Wait() // a batch that finds nobody ends
+				defer leave()
+				begun := time.Now()
+				rs := stated(t.Context())
+				rs.came = begun
+				rs.Request().Header.Set("Authorization", "Bearer some")
+				if err := authenticate(rs, slowTokens(700*time.Millisecond), nil, ratelimit.Quota{}); err != nil {
+					t.Fatal(err)
+				}
+				if err := wait(u, rs); !errors.Is(err, db.ErrBusy) || time.Since(begun) != 2*time.Second {
+					t.Errorf("%v after %v", err, time.Since(begun))
+				}
+			})
+		})
+	}
+}
+
+// wish is a change that nobody makes.
+type wish struct{ under []idempotency.Request }
+
+func (*wish) Subject() string                  { return "subject" }
+func (w *wish) UnderKey(r idempotency.Request) { w.under = append(w.under, r) }
+func (*wish) Decided() bool                    { return false }
+func (*wish) Referenced() bool                 { return false }
+
+// An operation that is collected says what it wants, and under which key, or why not.
+func TestACollectedOperationIsAskedForItsChange(t *testing.T) {
+	t.Parallel()
+	r := idempotency.Request{Key: "k"}
+	for _, key := range []*idempotency.Request{nil, &r} {
+		w := &wish{}
+		err := asked(stated(t.Context()), &member{key: key}, func(rs *reqState) error {
+			wantedOf(rs.Request().Context()).of = w
+			return nil
+		})
+		if err != nil || (len(w.under) == 1) != (key != nil) {
+			t.Errorf("with the key %v: asked under %v, %v", key, w.under, err)
+		}
+	}
+	refusal := invalid("It cannot be read.")
+	if err := asked(stated(t.Context()), &member{key: &r}, func(*reqState) error { return refusal }); !errors.Is(err, refusal) {
+		t.Errorf("what the operation refuses is %v", err)
+	}
+	if err := asked(stated(t.Context()), &member{}, func(*reqState) error { return nil }); err == nil {
+		t.Error("an operation that wants nothing was collected")
+	}
+}

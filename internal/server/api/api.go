@@ -1,0 +1,136 @@
+// Package api is everything that knows HTTP: the chain of checks before an
+// operation, the unit of work around it, and the one place where failures
+// become responses. It refuses to know what the operations do.
+package api
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"guildhall/gen"
+	"guildhall/internal/access/idempotency"
+	"guildhall/internal/access/ratelimit"
+	"guildhall/internal/access/usage"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/schema"
+	"guildhall/internal/base/tracing"
+)
+
+// Config is what the handler is made of. Everything is required except
+// Proxies, Wake, Metrics, Tracer and PublicURL.
+type Config struct {
+	DB      *db.DB
+	Tokens  Authenticator
+	Limits  *ratelimit.Limiter
+	Quotas  Quotas
+	Proxies []netip.Prefix // whose forwarding headers are believed
+	Env     string         // live or test
+	Sealer  idempotency.Sealer
+	Wake    func(guild string) // called after a commit that may have recorded events of the guild
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+	Tracer  *tracing.Tracer // nil: nothing is traced
+	// Count is told of each answered request that came with a token; nil:
+	// nobody counts. It is called before the request's handler returns.
+	Count func(usage.Request)
+
+	// PublicURL is the base URL that the served documents name, without a slash
+	// at its end; empty: they name none.
+	PublicURL string
+
+	// OneGuild makes each statement name one guild, where the tables are
+	// distributed by it. Otherwise changes of several guilds may share one.
+	OneGuild bool
+
+	// ValidateResponses logs every response that the contract does not know.
+	ValidateResponses bool
+
+	Services
+}
+
+// New returns the public handler.
+func New(cfg Config) (http.Handler, error) {
+	switch {
+	case cfg.DB == nil, cfg.Tokens == nil, cfg.Limits == nil, cfg.Sealer == nil, cfg.Log == nil:
+		return nil, errors.New("api: DB, Tokens, Limits, Sealer and Log are required")
+	case cfg.Env != "live" && cfg.Env != "test":
+		return nil, errors.New("api: Env must be live or test")
+	}
+	if cfg.Wake == nil {
+		cfg.Wake = func(string) {}
+	}
+	doc, err := schema.Document()
+	if err != nil {
+		return nil, err
+	}
+	public, err := serveDocuments(cfg.PublicURL, cfg.Limits, cfg.Quotas.Login)
+	if err != nil {
+		return nil, err
+	}
+	numbers, err := newMetrics(cfg.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	keys := idempotency.Keys{Sealer: cfg.Sealer}
+	u := &units{
+		db: cfg.DB, few: fewWaiting, keys: keys, mutex: idempotency.NewKeyedMutex(), wake: cfg.Wake,
+		preparations: preparations(cfg.Services),
+		collectors:   collectors(cfg.DB, keys, cfg.OneGuild, numbers), readers: readers(cfg.DB, cfg.OneGuild, numbers),
+	}
+
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	e.Binder = binder{}
+	middlewares := []middleware{matchOperation(readOperations(doc))}
+	if cfg.ValidateResponses {
+		middlewares = append(middlewares, validateResponse(doc, cfg.Log))
+	}
+	if cfg.Tracer != nil {
+		middlewares = append(middlewares, traceRequest(cfg.Tracer))
+	}
+	e.Use(chain(append(middlewares,
+		accessLog(cfg.Log, numbers, cfg.Count),
+		requireHTTPS(cfg.Proxies),
+		public,
+		authenticateToken(cfg.Tokens, cfg.Limits, cfg.Quotas.Login),
+		limitRate(cfg.Limits, cfg.Quotas),
+		requireOperation,
+		requireScope,
+		readBody,
+		validateRequest,
+		u.unit,
+	)))
+	strict := gen.NewStrictHandler(newOperations(cfg), nil)
+	gen.RegisterHandlersWithBaseURL(getAndHead{e}, strict, Prefix)
+	return e, nil
+}
+
+// getAndHead registers HEAD wherever GET is; net/http drops the body.
+type getAndHead struct{ *echo.Echo }
+
+// GET registers h for GET and HEAD.
+func (g getAndHead) GET(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) *echo.Route {
+	g.HEAD(path, h, m...)
+	return g.Echo.GET(path, h, m...)
+}
+
+// escaped makes path parameters what the generated code expects: escaped. The
+// router matches the decoded path unless the caller's escapes are unusual.
+func escaped(rs *reqState) {
+	if rs.Request().URL.RawPath != "" {
+		return
+	}
+	values := rs.ParamValues()
+	for i, v := range values {
+		if strings.Contains(v, "%") {
+			values[i] = url.PathEscape(v)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package apitest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"guildhall/internal/base/db"
+)
+
+// Response is what the server answered.
+type Response struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Code is the error code, or the empty string.
+func (a *Response) Code() string {
+	var e struct {
+		Error struct {
+			Code string `json:"code"`
+		} `json:"error"`
+	}
+	_ = json.Unmarshal(a.Body, &e)
+	return e.Error.Code
+}
+
+// Into decodes the body into dst.
+func (a *Response) Into(t testing.TB, dst any) {
+	t.Helper()
+	if err := json.Unmarshal(a.Body, dst); err != nil {
+		t.Fatalf("cannot decode %s: %v", a.Body, err)
+	}
+}
+
+// Str returns the string at a dotted path of the body, such as "data.id".
+func (a *Response) Str(t testing.TB, path string) string {
+	t.Helper()
+	var v any
+	a.Into(t, &v)
+	for name := range strings.SplitSeq(path, ".") {
+		m, ok := v.(map[string]any)
+		if !ok {
+			t.Fatalf("no %s in %s", path, a.Body)
+		}
+		v = m[name]
+	}
+	s, ok := v.(string)
+	if !ok {
+		t.Fatalf("%s is no string in %s", path, a.Body)
+	}
+	return s
+}
+
+// All returns one member of every item of a list.
+func (a *Response) All(t testing.TB, member string) []string {
+	t.Helper()
+	var body struct{ Data []map[string]any }
+	a.Into(t, &body)
+	list := make([]string, len(body.Data))
+	for i, item := range body.Data {
+		list[i] = fmt.Sprint(item[member])
+	}
+	return list
+}
+
+// Want fails the test unless the response has this status and its body contains
+// subset: every member of it with the same value, arrays item by item.
+func (a *Response) Want(t testing.TB, status int, subset string) *Response {
+	t.Helper()
+	if a.Status != status {
+		t.Fatalf("got status %d, want %d: %s", a.Status, status, a.Body)
+	}
+	if subset != "" {
+		wantSubset(t, a.Body, subset)
+	}
+	return a
+}
+
+// WantError fails the test unless the response is this error.
+func (a *Response) WantError(t testing.TB, status int, code string) *Response {
+	t.Helper()
+	if a.Status != status || a.Code() != code {
+		t.Fatalf("got %d %s, want %d %s: %s", a.Status, a.Code(), status, code, a.Body)
+	}
+	return a
+}
+
+// WantReplayOf fails the test unless the response repeats first, says so, and
+// has a request id of its own.
+func (a *Response) WantReplayOf(t testing.TB, first *Response) *Response {
+	t.Helper()
+	switch {
+	case a.Status != first.Status || !bytes.Equal(a.Body, first.Body) || a.Header.Get("Location") != first.Header.Get("Location"):
+		t.Fatalf("got %d %s, want a replay of %d %s", a.Status, a.Body, first.Status, first.Body)
+	case a.Header.Get("Idempotent-Replay") != "true":
+		t.Fatal("the replay does not say Idempotent-Replay: true")
+	case a.Header.Get("X-Request-Id") == first.Header.Get("X-Request-Id"):
+		t.Fatal("the replay repeats the request id")
+	}
+	return a
+}
+
+func wantSubset(t testing.TB, body []byte, subset string) {
+	t.Helper()
+	var got, want any
+	if err := json.Unmarshal(body, &got); err != nil {
+		t.Fatalf("cannot decode %s: %v", body, err)
+	}
+	if err := json.Unmarshal([]byte(subset), &want); err != nil {
+		t.Fatalf("the test's own JSON %s: %v", subset, err)
+	}
+	if at, ok := contains(got, want, "$"); !ok {
+		t.Fatalf("at %s the answer differs from the wanted %s:\n%s", at, subset, body)
+	}
+}
+
+func contains(got, want any, at string) (string, bool) {
+	switch w := want.(type) {
+	case map[string]any:
+		g, ok := got.(map[string]any)
+		if !ok {
+			return at, false
+		}
+		for name, value := range w {
+			have, present := g[name]
+			if !present {
+				return at + "." + name, false
+			}
+			if where, ok := contains(have, value, at+"."+name); !ok {
+				return where, false
+			}
+		}
+		return "", true
+	case []any:
+		g, ok := got.([]any)
+		if !ok || len(g) != len(w) {
+			return at, false
+		}
+		for i := range w {
+			if where, ok := contains(g[i], w[i], fmt.Sprintf("%s[%d]", at, i)); !ok {
+				return where, false
+			}
+		}
+		return "", true
+	default:
+		return at, reflect.DeepEqual(got, want)
+	}
+}
+
+type recorded struct {
+	ID      string `db:"id"`
+	Type    string `db:"type"`
+	Payload []byte `db:"payload"`
+}
+
+// WantEvent fails the test unless the oldest event not yet looked at has this
+// type, fits its schema and contains subset.
+func (a *API) WantEvent(t testing.TB, typ, subset string) {
+	t.Helper()
+	list := a.fresh(t)
+	if len(list) == 0 {
+		t.Fatalf("no event, want %s", typ)
+	}
+	e := list[0]
+	a.Server.mu.Lock()
+	a.Server.seen[e.ID] = true
+	a.Server.mu.Unlock()
+	if e.Type != typ {
+		t.Fatalf("got event %s, want %s: %s", e.Type, typ, e.Payload)
+	}
+	must(t, CheckEvent(e.Type, e.Payload))
+	if subset != "" {
+		wantSubset(t, e.Payload, subset)
+	}
+}
+
+// fresh returns the guild's events that no Want has looked at, oldest first.
+func (a *API) fresh(t testing.TB) []recorded {
+	t.Helper()
+	var all []recorded
+	must(t, a.Server.DB.Reader().SelectContext(context.Background(), &all, `
+		SELECT id, type, payload FROM webhook_events WHERE guild_id = $1 ORDER BY occurred_at, id`, a.Guild))
+	a.Server.mu.Lock()
+	defer a.Server.mu.Unlock()
+	list := all[:0]
+	for _, e := range all {
+		if !a.Server.seen[e.ID] {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// WantNoEvent fails the test if an event was recorded that no WantEvent has
+// looked at.
+func (a *API) WantNoEvent(t testing.TB) {
+	t.Helper()
+	if list := a.fresh(t); len(list) > 0 {
+		t.Fatalf("got event %s, want none: %s", list[0].Type, list[0].Payload)
+	}
+}
+
+// CheckBooks fails the test unless the database is in order: each wallet's
+// balance is the sum of its ledger, each finished key has a response, no key of
+// an ended unit is unfinished, each event fits its schema.
+func CheckBooks(t testing.TB, d *db.DB) {
+	t.Helper()
+	ctx := context.Background()
+	for what, query := range map[string]string{
+		"a wallet differs from the sum of its ledger": `
+			SELECT guild_id || '/' || user_id FROM wallets w
+			WHERE balance <> coalesce((SELECT sum(delta) FROM ledger_entries l
+			                           WHERE l.guild_id = w.guild_id AND l.user_id = w.user_id), 0)`,
+		"a ledger row has no wallet": `
+			SELECT id FROM ledger_entries l
+			WHERE NOT EXISTS (SELECT FROM wallets w WHERE w.guild_id = l.guild_id AND w.user_id = l.user_id)`,
+		"an idempotency key is unfinished without a lease": `
+			SELECT token_id || '/' || key FROM idempotency_keys WHERE state = 'running' AND lease_until IS NULL`,
+		"a delivery has no event": `
+			SELECT id FROM webhook_deliveries v WHERE NOT EXISTS (SELECT FROM webhook_events e WHERE e.guild_id = v.guild_id AND e.id = v.event_id)`,
+	} {
+		var wrong []string
+		must(t, d.Reader().SelectContext(ctx, &wrong, query))
+		if len(wrong) > 0 {
+			t.Errorf("%s: %v", what, wrong)
+		}
+	}
+	var events []recorded
+	must(t, d.Reader().SelectContext(ctx, &events, `SELECT id, type, payload FROM webhook_events LIMIT 500`))
+	for _, e := range events {
+		if err := CheckEvent(e.Type, e.Payload); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package apitest
+
+import (
+	"log/slog"
+	"testing"
+
+	"guildhall/internal/access/idempotency"
+	"guildhall/internal/access/seal"
+	"guildhall/internal/outbound/chat"
+	"guildhall/internal/outbound/egress"
+	"guildhall/internal/outbound/egress/egresstest"
+	"guildhall/internal/server/api"
+	"guildhall/internal/service/giveaways"
+	"guildhall/internal/service/tickets"
+	"guildhall/internal/service/webhooks"
+)
+
+// Chat makes the server's tickets and giveaways speak to platform instead of a stand-in.
+func Chat(platform chat.Platform) Option { return func(o *options) { o.chat = platform } }
+
+// Names makes the server ask zone about the host names of webhooks. Without it
+// no name exists.
+func Names(zone func(name string, v6 bool) egresstest.Answer) Option {
+	return func(o *options) { o.names = zone }
+}
+
+// services fills in the domains that need something of the host. Webhooks may
+// call the loopback address: that is where tests have their receivers.
+func services(t testing.TB, cfg *api.Config, o options, box *seal.Box) {
+	t.Helper()
+	if o.chat == nil {
+		o.chat = chat.NewStandIn(slog.New(slog.DiscardHandler))
+	}
+	var err error
+	cfg.Tickets, err = tickets.New(tickets.Config{DB: cfg.DB, Chat: o.chat, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: box}}})
+	must(t, err)
+	cfg.Giveaways = &giveaways.Service{Chat: o.chat}
+	if o.names == nil {
+		o.names = func(string, bool) egresstest.Answer { return egresstest.NoSuchName }
+	}
+	guard := egress.NewGuard(egresstest.Loopback, egresstest.NameServer(t, o.names))
+	cfg.Webhooks, err = webhooks.New(webhooks.Config{DB: cfg.DB, Box: box, Guard: guard})
+	must(t, err)
+}

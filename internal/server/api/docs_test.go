@@ -1,0 +1,114 @@
+package api_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"go.yaml.in/yaml/v3"
+
+	"guildhall/gen"
+	"guildhall/internal/server/api/apitest"
+)
+
+// The contract and its reference are there for anyone, without a token.
+func TestDocuments(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	root := strings.TrimSuffix(api.URL, "/api/v1")
+
+	fetch := func(t *testing.T, path string) (*http.Response, []byte) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, root+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := api.Server.Client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.StatusCode != http.StatusOK {
+			t.Fatalf("%s answers %d: %s", path, res.StatusCode, body)
+		}
+		if policy := res.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") {
+			t.Errorf("%s has the policy %q", path, policy)
+		}
+		return res, body
+	}
+
+	for name, source := range map[string][]byte{"/openapi": gen.OpenAPI, "/openapi-3.1": gen.OpenAPI31} {
+		t.Run(name+".yaml is the file of the repository", func(t *testing.T) {
+			t.Parallel()
+			res, body := fetch(t, name+".yaml")
+			if string(body) != string(source) || res.Header.Get("Content-Type") != "application/yaml" {
+				t.Errorf("got %s, %d bytes", res.Header.Get("Content-Type"), len(body))
+			}
+		})
+		t.Run(name+".json says the same", func(t *testing.T) {
+			t.Parallel()
+			_, body := fetch(t, name+".json")
+			var want, got any
+			if err := yaml.Unmarshal(source, &want); err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(body, &got); err != nil {
+				t.Fatal(err)
+			}
+			plain, err := json.Marshal(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(plain, &want); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Error("the JSON differs from the YAML")
+			}
+			if !strings.HasPrefix(string(body), `{"openapi":`) {
+				t.Errorf("the keys are not in the order of the document: %.60s", body)
+			}
+			if _, err := openapi3.NewLoader().LoadFromData(body); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+
+	t.Run("the reference loads nothing from elsewhere", func(t *testing.T) {
+		t.Parallel()
+		for _, path := range []string{"/docs", "/docs/"} {
+			res, page := fetch(t, path)
+			if policy := res.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "script-src 'self';") {
+				t.Errorf("%s has the policy %q", path, policy)
+			}
+			html := string(page)
+			for _, attribute := range []string{`src="`, `href="`} {
+				for _, rest := range strings.Split(html, attribute)[1:] {
+					asset, _, _ := strings.Cut(rest, `"`)
+					if !strings.HasPrefix(asset, "/docs/") {
+						t.Errorf("%s loads %s", path, asset)
+						continue
+					}
+					if res, body := fetch(t, asset); len(body) == 0 || res.Header.Get("Content-Type") == "" {
+						t.Errorf("%s is empty, or of no type: %v", asset, res.Header)
+					}
+				}
+			}
+			if strings.Contains(html, "<script>") || strings.Contains(html, " onload=") {
+				t.Errorf("%s has a script inside", path)
+			}
+			if res, script := fetch(t, "/docs/begin.js"); !strings.Contains(string(script), "/openapi.json") ||
+				!strings.HasPrefix(res.Header.Get("Content-Type"), "text/javascript") {
+				t.Errorf("the script of %s does not name the contract", path)
+			}
+		}
+	})
+}

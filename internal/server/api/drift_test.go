@@ -1,0 +1,230 @@
+package api_test
+
+import (
+	"cmp"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/labstack/echo/v4"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/schema"
+	"guildhall/internal/outbound/event"
+	"guildhall/internal/server/api"
+	"guildhall/internal/server/api/apitest"
+)
+
+// There is no route outside the document, and none of it is missing.
+func TestRoutesAreDocumented(t *testing.T) {
+	t.Parallel()
+	var cfg api.Config
+	apitest.New(t, apitest.With(func(c *api.Config) { cfg = *c }))
+	handler, err := api.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var routes, documented []string
+	for _, r := range handler.(*echo.Echo).Routes() {
+		if r.Method != echo.HEAD && r.Method != echo.RouteNotFound { // HEAD goes with GET
+			routes = append(routes, r.Method+" "+r.Path)
+		}
+	}
+	placeholder := regexp.MustCompile(`\{(\w+)\}`)
+	for _, op := range apitest.Operations() {
+		documented = append(documented, op.Method+" "+api.Prefix+placeholder.ReplaceAllString(op.Path, ":$1"))
+	}
+	wantValues(t, "routes", routes, documented)
+}
+
+// The open lists of the document are the values that the database lets in.
+func TestListsAreTheDatabases(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	doc := contract(t)
+	quoted := regexp.MustCompile(`'([^']*)'`)
+	for constraint, places := range map[string][]string{
+		"cases_type":                  {"Case.type", "CaseChange.type", "CaseTypeFilter"},
+		"cases_status":                {"Case.status", "CaseChange.status", "CaseStatusFilter"},
+		"cases_source":                {"Case.source", "CaseChange.source"},
+		"tickets_status":              {"Ticket.status", "TicketStatusFilter"},
+		"ticket_messages_kind":        {"TicketMessage.kind"},
+		"ticket_messages_author_type": {"TicketMessage.author_type"},
+		"giveaways_status":            {"Giveaway.status", "GiveawayStatusFilter"},
+		"network_listings_severity":   {"NetworkHit.severity"},
+		"webhook_deliveries_state":    {"WebhookDelivery.status", "WebhookDeliveryDetail.status", "WebhookDeliveryStatusFilter"},
+		"guild_settings_close_action": {"TicketSettings.close_action"},
+	} {
+		t.Run(constraint, func(t *testing.T) {
+			rule := dbtest.Value[string](t, server.DB(), `SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = $1`, constraint)
+			var allowed []string
+			for _, m := range quoted.FindAllStringSubmatch(rule, -1) {
+				allowed = append(allowed, m[1])
+			}
+			for _, place := range places {
+				wantValues(t, place, values(t, doc, place), allowed)
+			}
+		})
+	}
+}
+
+// The open lists of the document are the constants of the program.
+func TestListsAreThePrograms(t *testing.T) {
+	t.Parallel()
+	doc := contract(t)
+	for place, want := range map[string][]string{
+		"TokenMetadata.scopes":             auth.Scopes,
+		"ApiError.required_scope":          auth.Scopes,
+		"WebhookEventType":                 event.Types,
+		"WebhookEndpoint.events":           event.Types,
+		"WebhookEndpointWithSecret.events": event.Types,
+		"WebhookDelivery.event_type":       append(slices.Clone(event.Types), event.Ping),
+		"WebhookDeliveryDetail.event_type": append(slices.Clone(event.Types), event.Ping),
+		"ApiError.code":                    codesInSource(t),
+	} {
+		t.Run(place, func(t *testing.T) {
+			t.Parallel()
+			wantValues(t, place, values(t, doc, place), want)
+		})
+	}
+}
+
+// codesInSource are the codes of all the failures that the program can make.
+func codesInSource(t *testing.T) []string {
+	t.Helper()
+	var codes []string
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == "dashboard" {
+			return fs.SkipDir // its pages are not the API's, nor are their failures
+		}
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) < 2 {
+				return true
+			}
+			fn, ok := call.Fun.(*ast.SelectorExpr)
+			if pkg, named := identifier(fn); !ok || !named || pkg != "fault" || fn.Sel.Name != "New" {
+				return true
+			}
+			code, ok := call.Args[1].(*ast.BasicLit)
+			if !ok {
+				t.Errorf("%s: a code that is not written out", path)
+				return true
+			}
+			text, err := strconv.Unquote(code.Value)
+			if err != nil {
+				t.Error(err)
+			}
+			codes = append(codes, text)
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(codes)
+	return slices.Compact(codes)
+}
+
+func identifier(fn *ast.SelectorExpr) (string, bool) {
+	if fn == nil {
+		return "", false
+	}
+	id, ok := fn.X.(*ast.Ident)
+	if !ok {
+		return "", false
+	}
+	return id.Name, true
+}
+
+func contract(t *testing.T) *openapi3.T {
+	t.Helper()
+	doc, err := schema.Document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// values is the list of a schema, "CaseTypeFilter", or of a property of one,
+// "Case.type", closed or open.
+func values(t *testing.T, doc *openapi3.T, place string) []string {
+	t.Helper()
+	name, property, nested := strings.Cut(place, ".")
+	ref := doc.Components.Schemas[name]
+	if ref != nil && nested {
+		ref = ref.Value.Properties[property]
+	}
+	if ref == nil {
+		t.Fatalf("the document has no %s", place)
+	}
+	s := ref.Value
+	if s.Items != nil {
+		s = s.Items.Value
+	}
+	list := s.Enum
+	if open, ok := s.Extensions["x-extensible-enum"].([]any); ok {
+		list = open
+	}
+	var out []string
+	for _, v := range list {
+		out = append(out, v.(string))
+	}
+	return out
+}
+
+func wantValues(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
+	if !slices.Equal(got, want) || len(got) == 0 {
+		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
+	}
+}
+
+// Every operation in one line: by tag as the document has them, then by path and method.
+func TestSummariesAreInTheDocumentsOrder(t *testing.T) {
+	t.Parallel()
+	all, err := api.Summaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tags []string
+	for _, tag := range contract(t).Tags {
+		tags = append(tags, tag.Name)
+	}
+	for i, s := range all {
+		op := apitest.Find(t, s.ID)
+		want := api.Summary{ID: op.ID, Method: op.Method, Path: op.Path, Scope: op.Scope, Summary: op.Spec.Summary, Tag: op.Spec.Tags[0]}
+		if s != want || s.Summary == "" {
+			t.Errorf("%s is %+v, want %+v", s.ID, s, want)
+		}
+		if i == 0 {
+			continue
+		}
+		before := all[i-1]
+		if cmp.Or(slices.Index(tags, before.Tag)-slices.Index(tags, s.Tag), strings.Compare(before.Path, s.Path),
+			strings.Compare(before.Method, s.Method)) >= 0 {
+			t.Errorf("%s stands after %s", s.ID, before.ID)
+		}
+	}
+	if len(all) != len(apitest.Operations()) {
+		t.Errorf("there are %d summaries of %d operations", len(all), len(apitest.Operations()))
+	}
+}

@@ -1,0 +1,194 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/server/api/apitest"
+	"guildhall/internal/service/guildfile"
+)
+
+// Where the one example of an id stands for a thing in another state than the
+// operation asks for, or another operation needs it as it is, this one is used.
+var otherExamples = map[string]string{
+	"closeTicket":    "demo-ticket-0064",
+	"reopenTicket":   "demo-ticket-0001",
+	"endGiveaway":    "demo-giveaway-0008",
+	"resumeGiveaway": "demo-giveaway-0006",
+	"rerollGiveaway": "demo-giveaway-0003",
+}
+
+// What the document shows as a request succeeds as it stands against the demo
+// guild, and the response has the members that the document shows.
+func TestExamplesRun(t *testing.T) {
+	t.Parallel()
+	api := demo(t)
+
+	// Nobody listens at the receiver of the examples; one of our own stands in.
+	const shown, ours = "https://hooks.example.net/guildhall", "https://127.0.0.1:9/guildhall"
+	made := api.Do(t, "createWebhookEndpoint", `{"url":"`+ours+`","events":["case.created"]}`)
+	hook := made.Want(t, 201, "").Str(t, "data.id")
+	delivery := api.Do(t, "testWebhookEndpoint", "", apitest.Path("id", hook)).Want(t, 202, "").Str(t, "data.id")
+
+	ops := apitest.Operations()
+	last := func(op apitest.Operation) int { // what removes its subject
+		if op.Method == "DELETE" {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(ops, func(a, b apitest.Operation) int { return last(a) - last(b) })
+	for _, op := range ops {
+		t.Run(op.ID, func(t *testing.T) {
+			var path, query []apitest.Arg
+			for _, p := range op.Spec.Parameters {
+				example, _ := p.Value.Example.(string)
+				switch {
+				case p.Value.In == openapi3.ParameterInQuery && p.Value.Example == nil:
+				case p.Value.In == openapi3.ParameterInQuery:
+					b, err := json.Marshal(p.Value.Example)
+					if err != nil {
+						t.Fatal(err)
+					}
+					query = append(query, apitest.Query(p.Value.Name, strings.Trim(string(b), `"`)))
+				case p.Value.In != openapi3.ParameterInPath:
+				case p.Value.Name == "deliveryId":
+					path = append(path, apitest.Path("deliveryId", delivery))
+				case strings.HasPrefix(op.Path, "/webhooks/"):
+					path = append(path, apitest.Path("id", hook))
+				default:
+					if other, ok := otherExamples[op.ID]; ok {
+						example = other
+					}
+					path = append(path, apitest.Path(p.Value.Name, example))
+				}
+			}
+			status, want := success(op)
+			for _, body := range bodies(t, op) {
+				body = strings.ReplaceAll(body, shown, ours)
+				got := api.Do(t, op.ID, body, path...).Want(t, status, "")
+				if status != 204 && !slices.ContainsFunc(want, func(w any) bool { return sameMembers(w, decode(t, got.Body)) }) {
+					t.Errorf("the answer\n%s\nhas other members than its examples", got.Body)
+				}
+			}
+			if len(query) > 0 {
+				api.Do(t, op.ID, "", append(path, query...)...).Want(t, status, "")
+			}
+		})
+	}
+}
+
+// demo is a server with the demo guild, seen by a token of that guild.
+// Somebody who tries a change of a balance in the reference can do so twice.
+func TestTheFirstExampleOfAChangeCanBeSentTwice(t *testing.T) {
+	t.Parallel()
+	a := apitest.New(t)
+	for range 2 {
+		a.Do(t, "adjustBalance", example(t, "adjustBalance")).Want(t, 200, "")
+	}
+}
+
+func demo(t *testing.T) *apitest.API {
+	t.Helper()
+	api := apitest.New(t)
+	var file bytes.Buffer
+	if err := guildfile.Demo(&file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := guildfile.Import(context.Background(), api.DB(), &file, nil); err != nil {
+		t.Fatal(err)
+	}
+	token, err := auth.Create(context.Background(), api.DB(), auth.New{
+		GuildID: guildfile.DemoGuild, Env: "test", Name: "examples", Scopes: auth.Scopes,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	view := *api
+	view.Guild, view.Token = guildfile.DemoGuild, token.Secret
+	return &view
+}
+
+// success is the documented success of an operation and its example bodies.
+func success(op apitest.Operation) (int, []any) {
+	for _, status := range op.Statuses() {
+		if status < 300 {
+			media := op.Spec.Responses.Status(status).Value.Content.Get("application/json")
+			if media == nil {
+				return status, nil
+			}
+			return status, examplesOf(media)
+		}
+	}
+	return 0, nil
+}
+
+// bodies are the request bodies that the document shows; one empty one where it
+// shows none.
+func bodies(t *testing.T, op apitest.Operation) []string {
+	t.Helper()
+	if op.Spec.RequestBody == nil {
+		return []string{""}
+	}
+	var list []string
+	for _, example := range examplesOf(op.Spec.RequestBody.Value.Content.Get("application/json")) {
+		b, err := json.Marshal(example)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, string(b))
+	}
+	return list
+}
+
+func examplesOf(media *openapi3.MediaType) []any {
+	if media.Example != nil {
+		return []any{media.Example}
+	}
+	var list []any
+	for _, name := range slices.Sorted(maps.Keys(media.Examples)) {
+		list = append(list, media.Examples[name].Value.Value)
+	}
+	return list
+}
+
+func decode(t *testing.T, body []byte) any {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(body, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// sameMembers reports whether two values have the same members all the way
+// down. Lists are alike when their first items are, or one has none.
+func sameMembers(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for name, value := range a {
+			other, ok := b[name]
+			if !ok || (value != nil && other != nil && !sameMembers(value, other)) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		b, ok := b.([]any)
+		return ok && (len(a) == 0 || len(b) == 0 || sameMembers(a[0], b[0]))
+	default:
+		return true
+	}
+}

@@ -1,0 +1,155 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"sync/atomic"
+	"testing"
+
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/server/api/apitest"
+)
+
+// behind starts a server whose database lies behind a link.
+func behind(t *testing.T, judge func(sent []byte) dbtest.Fate) *apitest.API {
+	t.Helper()
+	return apitest.New(t, apitest.Reach(func(raw string) string { return dbtest.NewJudgedLink(t, raw, judge).URL }))
+}
+
+// The answer to COMMIT is lost. A retry with the same key ends with
+// the one effect and its stored response.
+// RELIABILITY.md, Writes.
+func TestLostCommitResponse(t *testing.T) {
+	t.Parallel()
+	var commits atomic.Int64
+	server := behind(t, func(sent []byte) dbtest.Fate {
+		if !bytes.Contains(sent, []byte("COMMIT")) {
+			return dbtest.Pass
+		}
+		return [...]dbtest.Fate{dbtest.Pass, dbtest.Lose, dbtest.Break}[commits.Add(1)%3]
+	})
+	op := apitest.Find(t, "adjustBalance")
+	lost := 0
+	for i := range 40 {
+		view := server.Key(fmt.Sprint("key-", i))
+		for {
+			a, err := view.Try(op, `{"user_id":"9","delta":1}`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.Status == 200 {
+				break
+			}
+			lost++
+			if a.Status != 503 && a.Status != 500 {
+				t.Fatalf("got %d: %s", a.Status, a.Body)
+			}
+			a.WantError(t, 503, "service_unavailable")
+		}
+	}
+	if lost == 0 {
+		t.Fatal("no answer was lost: the link did not cut")
+	}
+	var rows int
+	if err := server.DB().Reader().GetContext(context.Background(), &rows, `SELECT count(*) FROM ledger_entries`); err != nil || rows != 40 {
+		t.Fatalf("%d ledger rows after 40 writes and %d lost answers (%v)", rows, lost, err)
+	}
+}
+
+// The driver reports a bad connection after the statement was sent.
+// No statement of a write may then run a second time. One that fails before its
+// COMMIT leaves nothing; one that is the whole transaction is there if Postgres
+// has got it.
+// RELIABILITY.md, Writes.
+func TestBrokenConnectionNeverDoublesAWrite(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		operation, body, rows string
+		whole                 bool // one statement is the transaction
+	}{
+		{"createCase", `{"user_id":"9","moderator_id":"8","type":"note","reason":"x"}`, `SELECT count(*) FROM cases`, false},
+		{"adjustBalance", `{"user_id":"9","delta":1}`, `SELECT count(*) FROM ledger_entries`, true},
+	} {
+		t.Run(c.operation, func(t *testing.T) {
+			t.Parallel()
+			var n, carried atomic.Int64
+			var cutting atomic.Bool
+			server := behind(t, func(sent []byte) dbtest.Fate {
+				// Bind messages carry the write; break at every fifth of them, received or not.
+				if cutting.Load() && sent[0] == 'B' {
+					switch n.Add(1) % 10 {
+					case 3:
+						carried.Add(1)
+						return dbtest.Lose
+					case 8:
+						return dbtest.Break
+					}
+				}
+				return dbtest.Pass
+			})
+			op := apitest.Find(t, c.operation)
+			server.Do(t, c.operation, c.body) // the wallet is there
+			cutting.Store(true)
+			done, unknown := 1, 0
+			for range 100 {
+				a, err := server.Try(op, c.body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if a.Status < 300 {
+					done++
+				} else {
+					a.WantError(t, 503, "service_unavailable")
+					unknown++
+				}
+			}
+			if unknown == 0 {
+				t.Fatal("the link did not cut")
+			}
+			want := done
+			if c.whole {
+				want += int(carried.Load())
+			}
+			if rows := dbtest.Value[int](t, server.DB(), c.rows); rows != want {
+				t.Errorf("%d rows for %d answered writes, %d of whose statements were lost after they had been sent", rows, done, carried.Load())
+			}
+		})
+	}
+}
+
+// The client leaves in the middle of a write.
+// RELIABILITY.md, Writes.
+func TestClientDisconnect(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		c, err := tlsDial(server, u.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := `{"user_id":"9","delta":1}`
+		fmt.Fprintf(c, "POST /api/v1/economy/adjust HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
+			"Idempotency-Key: gone-%d\r\nContent-Length: %d\r\n\r\n%s",
+			server.Token, i, len(body), body)
+		if i%2 == 0 {
+			_, _ = io.ReadFull(c, make([]byte, 1))
+		}
+		c.Close()
+	}
+	op := apitest.Find(t, "adjustBalance")
+	for i := range 40 {
+		testutil.Eventually(t, "the retry's answer", func() bool {
+			a, err := server.Key(fmt.Sprint("gone-", i)).Try(op, `{"user_id":"9","delta":1}`)
+			return err == nil && a.Status == 200
+		})
+	}
+	server.Do(t, "getWallet", "", apitest.Path("userId", "9")).Want(t, 200, `{"data":{"balance":40}}`)
+}

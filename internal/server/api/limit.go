@@ -1,0 +1,49 @@
+package api
+
+import (
+	"strconv"
+	"time"
+
+	"guildhall/internal/access/ratelimit"
+	"guildhall/internal/base/fault"
+)
+
+// Quotas are the sizes of the buckets.
+type Quotas struct{ Read, Write, Login ratelimit.Quota }
+
+// limitRate spends the token's read or write bucket. What is no operation
+// counts as a read.
+func limitRate(limits *ratelimit.Limiter, q Quotas) middleware {
+	return func(next handler) handler {
+		return func(rs *reqState) error {
+			if err := spend(rs, limits, q); err != nil {
+				return err
+			}
+			return next(rs)
+		}
+	}
+}
+
+// spend takes one request out of the token's bucket and tells the caller what is
+// left.
+func spend(rs *reqState, limits *ratelimit.Limiter, q Quotas) error {
+	bucket, quota := "read", q.Read
+	if rs.op != nil && !rs.op.ReadOnly {
+		bucket, quota = "write", q.Write
+	}
+	if quota.Off() {
+		return nil
+	}
+	r := limits.Spend(rs.ctx, rs.by.TokenID+":"+bucket, quota)
+	now := time.Now() //nolint:forbidigo // the header tells the time of day, as callers' clocks do
+	set(rs, "X-Ratelimit-Limit", strconv.Itoa(r.Limit), "X-Ratelimit-Remaining", strconv.Itoa(r.Remaining),
+		"X-Ratelimit-Reset", strconv.FormatInt(r.ResetAt(now), 10), "X-Ratelimit-Bucket", bucket)
+	if !r.Allowed {
+		return limited("The "+bucket+" bucket of this token is empty.", r)
+	}
+	return nil
+}
+
+func limited(text string, r ratelimit.Result) *fault.Error {
+	return fault.New(fault.Limited, "rate_limited", "%s Wait for Retry-After seconds.", text).After(max(r.RetryAfter, time.Second))
+}

@@ -1,0 +1,66 @@
+package api
+
+import (
+	"guildhall/gen"
+	"guildhall/internal/service/cases"
+	"guildhall/internal/service/economy"
+	"guildhall/internal/service/giveaways"
+	"guildhall/internal/service/guilds"
+	"guildhall/internal/service/levelling"
+	"guildhall/internal/service/meta"
+	"guildhall/internal/service/network"
+	"guildhall/internal/service/tickets"
+	"guildhall/internal/service/webhooks"
+)
+
+// Services are the domains that need something of the host.
+type Services struct {
+	Tickets   *tickets.Service
+	Giveaways *giveaways.Service
+	Webhooks  *webhooks.Service
+}
+
+// The aliases exist because every domain calls its struct Service, and an
+// embedded field takes the name of its type.
+type (
+	metaOps      = meta.Service
+	guildsOps    = guilds.Service
+	casesOps     = cases.Service
+	economyOps   = economy.Service
+	levellingOps = levelling.Service
+	networkOps   = network.Service
+	ticketsOps   = tickets.Service
+	giveawaysOps = giveaways.Service
+	webhooksOps  = webhooks.Service
+)
+
+// operations is every operation of openapi.yaml. A missing method, or one
+// implemented in two domains, does not compile.
+type operations struct {
+	*metaOps
+	*guildsOps
+	*casesOps
+	*economyOps
+	*levellingOps
+	*networkOps
+	*ticketsOps
+	*giveawaysOps
+	*webhooksOps
+}
+
+var _ gen.StrictServerInterface = operations{}
+
+func newOperations(cfg Config) operations {
+	curve := guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadratic: levelling.Quadratic}
+	return operations{
+		metaOps:      &meta.Service{Env: cfg.Env},
+		guildsOps:    &guilds.Service{Curve: curve},
+		casesOps:     &cases.Service{},
+		economyOps:   &economy.Service{},
+		levellingOps: &levelling.Service{},
+		networkOps:   &network.Service{},
+		ticketsOps:   cfg.Tickets,
+		giveawaysOps: cfg.Giveaways,
+		webhooksOps:  cfg.Webhooks,
+	}
+}

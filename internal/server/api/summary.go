@@ -1,0 +1,73 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"guildhall/internal/access/audit"
+	"guildhall/internal/access/usage"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/schema"
+)
+
+// Summary is what the document says of an operation in one line.
+type Summary struct{ ID, Method, Path, Scope, Summary, Tag string }
+
+// Summaries returns every operation, by tag in the document's order, then by
+// path, reads first.
+func Summaries() ([]Summary, error) {
+	doc, err := schema.Document()
+	if err != nil {
+		return nil, err
+	}
+	tags := map[string]int{}
+	for i, t := range doc.Tags {
+		tags[t.Name] = i
+	}
+	var all []Summary
+	for path, item := range doc.Paths.Map() {
+		for method, o := range item.Operations() {
+			s := Summary{ID: o.OperationID, Method: method, Path: path, Summary: o.Summary, Tag: o.Tags[0]}
+			s.Scope, _ = o.Extensions["x-required-scope"].(string)
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b Summary) int {
+		return cmp.Or(cmp.Compare(tags[a.Tag], tags[b.Tag]), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Method, b.Method))
+	})
+	return all, nil
+}
+
+// attributed names the token as the one who makes the changes that the audit
+// log tells of: those of webhooks.
+func attributed(ctx context.Context, rs *reqState) context.Context {
+	if rs.op == nil || rs.op.ReadOnly || rs.op.Scope != "webhooks:manage" {
+		return ctx
+	}
+	return audit.With(ctx, audit.Actor{Type: audit.Token, ID: rs.by.TokenID, Name: rs.by.Name, Address: rs.from.String(), RequestID: rs.id})
+}
+
+// counted tells of a request that came with a token, or with one that may not be
+// used from its address.
+func counted(count func(usage.Request), rs *reqState, at time.Time) {
+	by := rs.by
+	if by == nil {
+		by = rs.refused
+	}
+	if count == nil || by == nil {
+		return
+	}
+	r := usage.Request{Guild: by.GuildID, Token: by.TokenID, RequestID: rs.id, Status: rs.Response().Status, From: rs.from, At: at}
+	if rs.op != nil {
+		r.Operation = rs.op.ID
+	}
+	if r.Status >= http.StatusBadRequest {
+		if f, ok := fault.As(rs.refusal); ok {
+			r.Code = f.Code
+		}
+	}
+	count(r)
+}

@@ -1,0 +1,45 @@
+package api
+
+import (
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/tracing"
+)
+
+// traceRequest makes the whole of a request a span, of which everything that is done
+// for it becomes a part.
+func traceRequest(t *tracing.Tracer) middleware {
+	return func(next handler) handler {
+		return func(rs *reqState) error {
+			req := rs.Request()
+			ctx, span := t.Request(req.Context(), req.Header, method(rs)+" "+rs.Path())
+			defer span.End()
+			rs.SetRequest(req.WithContext(ctx))
+			rs.trace = span.TraceID()
+			err := next(rs)
+			tell(span, rs)
+			return err
+		}
+	}
+}
+
+// tell adds what has been found out about the request.
+func tell(span tracing.Span, rs *reqState) {
+	span.Set("http.request.method", method(rs))
+	span.Set("http.route", rs.Path())
+	span.SetInt("http.response.status_code", rs.status())
+	span.Set("guildhall.request_id", rs.id)
+	if rs.op != nil {
+		span.Set("guildhall.operation", rs.op.ID)
+	}
+	if rs.by != nil {
+		span.Set("guildhall.guild_id", rs.by.GuildID)
+		span.Set("guildhall.token_id", rs.by.TokenID)
+	}
+	f, ok := fault.As(rs.refusal)
+	if ok {
+		span.Set("guildhall.code", f.Code)
+	}
+	if ok && rs.status() >= 500 {
+		span.Fail(f.Code)
+	}
+}

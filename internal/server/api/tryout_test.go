@@ -1,0 +1,85 @@
+//go:build browser
+
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"guildhall/internal/server/api/apitest"
+)
+
+// A person tries a write out in the reference, twice in a row, and then another
+// one: each is made, as they come from the page, and nothing is taken for a repeat
+// of what was tried before.
+func TestWritesAreTriedOutInABrowser(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	ctx, cancel := context.WithTimeout(inChromium(t), 3*time.Minute)
+	defer cancel()
+	do := func(actions ...chromedp.Action[chromedp.Void]) {
+		t.Helper()
+		if _, err := chromedp.Run(ctx, chromedp.Steps(actions...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	click := func(selector string) chromedp.Action[chromedp.Void] { return chromedp.Click(chromedp.CSS(selector)) }
+	// answered is the text of the answer, once the page shows the status.
+	answered := func(operation, status string) string {
+		t.Helper()
+		answer := operation + " .live-responses-table .response"
+		do(chromedp.WaitVisible(chromedp.CSS(answer)))
+		text, err := chromedp.Run(ctx, chromedp.Text(chromedp.CSS(answer)))
+		if err != nil || !strings.HasPrefix(strings.TrimSpace(text), status) {
+			t.Fatalf("%s is answered %q, want %s: %v", operation, text, status, err)
+		}
+		return text
+	}
+
+	do(chromedp.Navigate(strings.TrimSuffix(api.URL, "/api/v1")+"/docs"), click("button.authorize"),
+		chromedp.SendKeys(chromedp.CSS(".auth-container input"), api.Token), click(".auth-btn-wrapper button.authorize"),
+		click(".auth-btn-wrapper .btn-done"))
+	adjust, file := "#operations-Economy-adjustBalance", "#operations-Cases-createCase"
+	do(click(adjust+" .opblock-summary-control"), click(adjust+" .try-out__btn"), click(adjust+" .execute"))
+	first := answered(adjust, "200")
+	do(click(adjust+" .btn-clear"), click(adjust+" .execute"))
+	if second := answered(adjust, "200"); second == first || strings.Contains(strings.ToLower(first+second), "idempotent-replay") {
+		t.Errorf("the second change is the first one again:\n%s\n%s", first, second)
+	}
+	do(click(file+" .opblock-summary-control"), click(file+" .try-out__btn"), click(file+" .execute"))
+	answered(file, "201")
+
+	api.Do(t, "listLedgerEntries", "").Want(t, 200, `{"data":[{"delta":30},{"delta":30}]}`)
+	api.Do(t, "listCases", "").Want(t, 200, `{"data":[{"type":"warn"}]}`)
+}
+
+// inChromium is a tab of a real browser, which trusts the test's server.
+func inChromium(t *testing.T) context.Context {
+	t.Helper()
+	program := os.Getenv("GUILDHALL_TEST_CHROMIUM")
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); program == "" && err == nil {
+			program = path
+		}
+	}
+	if program == "" {
+		t.Fatal("needs Chromium: make browser installs it where it may, or says how")
+	}
+	alloc, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.Flag("ignore-certificate-errors", true), chromedp.WindowSize(1280, 1600),
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(2*time.Minute))...)
+	t.Cleanup(stop)
+	ctx, cancel := chromedp.NewContext(alloc)
+	t.Cleanup(cancel)
+	if _, err := chromedp.Run(ctx, chromedp.Navigate("about:blank")); err != nil {
+		t.Fatal(fmt.Errorf("start %s: %w", program, err))
+	}
+	return ctx
+}

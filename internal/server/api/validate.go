@@ -1,0 +1,168 @@
+package api
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/labstack/echo/v4"
+
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/schema"
+)
+
+// maxValues bounds how many values a body may hold: several times what any
+// operation takes, and few enough that a body of nothing but values costs no more
+// memory than an honest one.
+const maxValues = 1000
+
+var digits = regexp.MustCompile(`^-?[0-9]{1,19}$`)
+
+// validateRequest checks path, query and body against the operation's schemas. For a
+// write the result only waits for the unit: a repeated request gets its first
+// response, and a refusal is kept under the key.
+func validateRequest(next handler) handler {
+	return func(rs *reqState) error {
+		err := validate(rs)
+		if err != nil && rs.op.ReadOnly {
+			return err
+		}
+		rs.broken = err
+		return next(rs)
+	}
+}
+
+func validate(rs *reqState) error {
+	var found []schema.Problem
+	absurd := false
+	for _, p := range rs.op.Path {
+		v, err := url.PathUnescape(rs.Param(p.Name))
+		// No id looks like this, and Postgres must not see it.
+		absurd = absurd || err != nil || len(v) > 256 || strings.ContainsRune(v, 0) || !utf8.ValidString(v)
+		// An id without a pattern is opaque: what cannot be one is not found, and not malformed.
+		if p.Schema.Value.Pattern != "" {
+			found = append(found, at("path "+p.Name, schema.Visit(p.Schema.Value, v))...)
+		}
+	}
+	if rs.op.ReadOnly {
+		found = append(found, validateQuery(rs.Request().URL, rs.op)...)
+	} else {
+		found = append(found, validateBody(rs.body, rs.op)...)
+	}
+	if len(found) > 0 {
+		return report(found)
+	}
+	if absurd {
+		return fault.New(fault.NotFound, "not_found", "No such resource in this guild.")
+	}
+	return nil
+}
+
+func validateBody(body []byte, op *operation) []schema.Problem {
+	switch {
+	case op.Body == nil:
+		return nil
+	case len(body) == 0 && op.BodyMust:
+		return []schema.Problem{{Place: "body", Text: "is required"}}
+	case len(body) == 0:
+		return nil
+	}
+	value, found, ok := schema.Read(body, maxValues)
+	if ok {
+		found = schema.Check(op.Body, value, found)
+	}
+	return at("body", found)
+}
+
+// at names the part of the request that problems have been found in.
+func at(part string, found []schema.Problem) []schema.Problem {
+	for i := range found {
+		found[i].Place = strings.TrimSpace(part + " " + found[i].Place)
+	}
+	return found
+}
+
+// validateQuery checks the query and puts the defaults of absent parameters
+// into the request.
+func validateQuery(u *url.URL, op *operation) []schema.Problem {
+	if u.RawQuery == "" {
+		u.RawQuery = strings.Join(op.Defaults, "&")
+		return nil
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return []schema.Problem{{Place: "query", Text: "must be properly percent-encoded"}}
+	}
+	var found []schema.Problem
+	for name, values := range query {
+		p, known := op.Query[name]
+		place := "query " + schema.Printable(name)
+		switch {
+		case !known:
+			found = append(found, schema.Problem{Place: place, Text: "is not a parameter of this operation; " + meantParameter(name, op)})
+		case len(values) > 1:
+			found = append(found, schema.Problem{Place: place, Text: "must be given once"})
+		case strings.ContainsRune(values[0], 0) || !utf8.ValidString(values[0]):
+			found = append(found, schema.Problem{Place: place, Text: "must be valid UTF-8 without U+0000"})
+		case p.Schema.Value.Type.Is(openapi3.TypeInteger):
+			n, err := strconv.ParseInt(values[0], 10, 64)
+			if err != nil || !digits.MatchString(values[0]) {
+				found = append(found, schema.Problem{Place: place, Text: "must be an integer in decimal digits" + schema.Bounds(p.Schema.Value)})
+				continue
+			}
+			found = append(found, at(place, schema.Visit(p.Schema.Value, float64(n)))...)
+		default:
+			wrong := at(place, schema.Visit(p.Schema.Value, values[0]))
+			if p.Schema.Value.Format == "date-time" && strings.Contains(values[0], " ") {
+				for i := range wrong {
+					wrong[i].Text += "; in a query, write + as %2B"
+				}
+			}
+			found = append(found, wrong...)
+		}
+	}
+	for _, d := range op.Defaults {
+		if name, _, _ := strings.Cut(d, "="); !query.Has(name) {
+			u.RawQuery += "&" + d
+		}
+	}
+	slices.SortFunc(found, func(a, b schema.Problem) int { return strings.Compare(a.Place, b.Place) })
+	return found
+}
+
+// meantParameter says which parameter an unknown name may stand for.
+func meantParameter(name string, op *operation) string {
+	names := slices.Sorted(maps.Keys(op.Query))
+	if near := schema.Nearest(name, names); near != "" {
+		return "did you mean " + near + "?"
+	}
+	if len(names) == 0 {
+		return "it has none"
+	}
+	return "its parameters are " + strings.Join(names, ", ")
+}
+
+// report is the refusal of a request for what is wrong with it.
+func report(found []schema.Problem) error { return invalid("%s", schema.Describe(found)) }
+
+// binder hands the generated code the body that validation has read.
+type binder struct{}
+
+// Bind decodes the body into dst. An absent body leaves it untouched.
+func (binder) Bind(dst any, c echo.Context) error {
+	body, err := io.ReadAll(c.Request().Body) // from memory; see readBody
+	if err != nil || len(body) == 0 {
+		return err
+	}
+	if err := json.Unmarshal(body, dst); err != nil {
+		return invalid("body: a member cannot be read as its type").Because(err)
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package dashboard
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"guildhall/internal/access/audit"
+)
+
+const (
+	auditPage = 50
+	auditFile = 10_000 // rows of a CSV
+)
+
+type auditView struct {
+	Filter  audit.Filter
+	Actions []string
+	Rows    []auditRow
+	Next    string // the next page; empty after the last
+	CSV     string
+}
+
+// auditRow is one change, with its details as lines.
+type auditRow struct {
+	audit.Row
+	Changes []auditChange
+}
+
+type auditChange struct{ Name, Before, After string }
+
+func listAudit(c *call) (reply, error) {
+	q := c.r.URL.Query()
+	f := audit.Filter{Action: q.Get("action"), Actor: q.Get("actor"), Target: strings.TrimSpace(q.Get("target")), Below: q.Get("before")}
+	db := c.cfg.DB.Reader()
+	if q.Get("format") == "csv" {
+		rows, err := audit.List(c.ctx, db, c.guild.ID, f, auditFile)
+		if err != nil {
+			return reply{}, err
+		}
+		return auditCSV(c.guild.ID, rows)
+	}
+	rows, err := audit.List(c.ctx, db, c.guild.ID, f, auditPage+1)
+	if err != nil {
+		return reply{}, err
+	}
+	v := auditView{Filter: f, Actions: audit.Actions}
+	chosen := url.Values{}
+	for name, value := range map[string]string{"action": f.Action, "actor": f.Actor, "target": f.Target} {
+		if value != "" {
+			chosen.Set(name, value)
+		}
+	}
+	if len(rows) > auditPage {
+		rows = rows[:auditPage]
+		chosen.Set("before", rows[auditPage-1].ID)
+		v.Next = c.path("audit") + "?" + chosen.Encode()
+		chosen.Del("before")
+	}
+	chosen.Set("format", "csv")
+	v.CSV = c.path("audit") + "?" + chosen.Encode()
+	for _, r := range rows {
+		v.Rows = append(v.Rows, auditRow{r, changesOf(r.Before, r.After)})
+	}
+	return reply{page: "audit", view: v, frame: frame{Title: "Audit log", Tab: "audit"}}, nil
+}
+
+// changesOf lists the members that differ, in the order of their names.
+func changesOf(before, after *string) []auditChange {
+	was, is := membersOf(before), membersOf(after)
+	var list []auditChange
+	all := maps.Clone(was)
+	maps.Copy(all, is)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if was[name] != is[name] {
+			list = append(list, auditChange{name, was[name], is[name]})
+		}
+	}
+	return list
+}
+
+// membersOf reads a JSON object as text by name.
+func membersOf(text *string) map[string]string {
+	members := map[string]string{}
+	if text == nil {
+		return members
+	}
+	var raw map[string]json.RawMessage
+	if json.Unmarshal([]byte(*text), &raw) != nil {
+		return members
+	}
+	for name, v := range raw {
+		var s string
+		var list []string
+		switch {
+		case string(v) == "null":
+		case json.Unmarshal(v, &s) == nil:
+			members[name] = s
+		case json.Unmarshal(v, &list) == nil:
+			members[name] = strings.Join(list, ", ")
+		default:
+			members[name] = string(v)
+		}
+	}
+	return members
+}
+
+// auditCSV is the log for a spreadsheet, which must not take a cell for a
+// formula.
+func auditCSV(guild string, rows []audit.Row) (reply, error) {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	_ = w.Write([]string{"at", "actor_type", "actor_id", "actor_name", "address", "request_id", "action", "target_id", "target_name", "before", "after"}) // into memory
+	text := func(s *string) string {
+		if s == nil {
+			return ""
+		}
+		return *s
+	}
+	for _, r := range rows {
+		cells := []string{
+			r.At.UTC().Format(time.RFC3339Nano), r.ActorType, r.ActorID, r.ActorName, r.Address, r.RequestID, r.Action, r.Target, r.Name, text(r.Before), text(r.After),
+		}
+		for i, cell := range cells {
+			if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
+				cells[i] = "'" + cell
+			}
+		}
+		_ = w.Write(cells) // into memory
+	}
+	w.Flush()
+	return reply{body: b.Bytes(), header: http.Header{
+		"Content-Type":        {"text/csv; charset=utf-8"},
+		"Content-Disposition": {`attachment; filename="audit-` + fileName(guild) + `.csv"`},
+	}}, w.Error()
+}
+
+// fileName is what of a text may stand in the name of a file.
+func fileName(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' {
+			return r
+		}
+		return '_'
+	}, s)
+}
+
+// actorText says who made a change.
+func actorText(r auditRow) string {
+	name := visible(r.ActorName)
+	switch r.ActorType {
+	case audit.Operator:
+		return "Operator (link)"
+	case audit.CommandLine:
+		return name + " (command line)"
+	case audit.Token:
+		return name + " (API token)"
+	default:
+		return name
+	}
+}

@@ -1,0 +1,301 @@
+package dashboard
+
+import (
+	"context"
+	"crypto/rand"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"guildhall/internal/access/ratelimit"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/delivery"
+	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/webhooks"
+)
+
+// sendQuota is how many tests, redeliveries and recoveries a guild may ask for.
+var sendQuota = ratelimit.Quota{Limit: 30, Window: time.Minute}
+
+const (
+	deliveriesPage = 50
+	// testTimeout is how long the page of a test waits for the first attempt.
+	testTimeout = 8 * time.Second
+	// recoverBack is how far back a recovery may reach: nothing is kept longer.
+	recoverBack = 30 * 24 * time.Hour
+)
+
+// testWebhook sends a ping and waits a moment for what the receiver answers.
+func testWebhook(c *call, e endpointRow) (reply, error) {
+	if err := c.sending(); err != nil {
+		return reply{}, err
+	}
+	id, err := webhooks.SendPing(c.acting(), c.cfg.DB, c.guild.ID, e.ID)
+	if err != nil {
+		return reply{}, err
+	}
+	c.wake()
+	c.awaitAttempt(e.ID, id)
+	return c.back(c.path("webhooks", e.ID, "deliveries", id), "A ping was sent; this is what became of it."), nil
+}
+
+// sending spends the guild's bucket of tests and redeliveries.
+func (c *call) sending() error {
+	if r := c.cfg.Limits.Spend(c.ctx, "dashboard:send:"+c.guild.ID, sendQuota); !r.Allowed {
+		return fault.New(fault.Limited, "rate_limited", "This server has sent %d tests and redeliveries within a minute. Try again in %d seconds.",
+			sendQuota.Limit, seconds(r.RetryAfter)).After(max(r.RetryAfter, time.Second))
+	}
+	return nil
+}
+
+// awaitAttempt waits until a delivery was tried, for a moment only: the page
+// that follows reads itself again, and says what went wrong, if anything did.
+func (c *call) awaitAttempt(endpoint, id string) {
+	ctx, cancel := context.WithTimeout(c.ctx, testTimeout)
+	defer cancel()
+	_, _ = webhooks.AwaitAttempt(ctx, c.cfg.DB.Reader(), c.guild.ID, endpoint, id)
+}
+
+func (c *call) wake() {
+	if c.cfg.Wake != nil {
+		c.cfg.Wake(c.guild.ID)
+	}
+}
+
+func redeliver(c *call, e endpointRow) (reply, error) {
+	if err := c.sending(); err != nil {
+		return reply{}, err
+	}
+	id, err := webhooks.SendAgain(c.acting(), c.cfg.DB, c.guild.ID, e.ID, c.r.PathValue("delivery"))
+	if err != nil {
+		return reply{}, err
+	}
+	c.wake()
+	c.awaitAttempt(e.ID, id)
+	return c.back(c.path("webhooks", e.ID, "deliveries", id), "The event was queued once more, under the same event id."), nil
+}
+
+type recoverView struct {
+	Endpoint endpointRow
+	Since    string    // as it was typed
+	From     time.Time // as it was understood
+	Count    int
+	checked
+}
+
+const sinceWrong = "Write a time of the last 30 days in UTC, as in 2026-05-01T08:00."
+
+// countLost says what a recovery would send, before it is asked for.
+func countLost(c *call, e endpointRow) (reply, error) {
+	v := &recoverView{Endpoint: e, Since: strings.TrimSpace(c.r.URL.Query().Get("since"))}
+	status := 0
+	var ok bool
+	var err error
+	if v.From, ok = c.since(v.Since); !ok {
+		v.Problems.add("since", sinceWrong)
+		status = http.StatusUnprocessableEntity
+	} else if v.Count, err = webhooks.CountLost(c.ctx, c.cfg.DB.Reader(), c.guild.ID, e.ID, v.From); err != nil {
+		return reply{}, err
+	}
+	return reply{status: status, page: "recover", view: v, frame: frame{
+		Title: "Recover", Tab: "webhooks", Crumbs: []crumb{{"Webhooks", c.path("webhooks")}, {e.URL, c.path("webhooks", e.ID)}},
+	}}, nil
+}
+
+// since reads the instant of a recovery: as a form sends it, or RFC 3339.
+func (c *call) since(text string) (time.Time, bool) {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, t.Before(c.now()) && c.now().Sub(t) <= recoverBack+time.Hour
+		}
+	}
+	return time.Time{}, false
+}
+
+func recoverWebhook(c *call, e endpointRow) (reply, error) {
+	since, ok := c.since(strings.TrimSpace(c.form.Get("since")))
+	if !ok {
+		v := &recoverView{Endpoint: e, Since: c.form.Get("since")}
+		v.Problems.add("since", sinceWrong)
+		return reply{status: http.StatusUnprocessableEntity, page: "recover", view: v, frame: frame{Title: "Recover", Tab: "webhooks"}}, nil
+	}
+	if err := c.sending(); err != nil {
+		return reply{}, err
+	}
+	n, err := webhooks.Requeue(c.acting(), c.cfg.DB, c.guild.ID, e.ID, since)
+	if err != nil {
+		return reply{}, err
+	}
+	c.wake()
+	return c.back(c.path("webhooks", e.ID), "%s failed deliveries are queued again.", number(n)), nil
+}
+
+// webhookView is one endpoint with its deliveries.
+type webhookView struct {
+	Endpoint   endpointRow
+	Deliveries []deliveryRow
+	Filter     webhooks.Filter
+	Since      string
+	Types      []string
+	Next       string
+	Typed      string
+	RecoverAt  string
+	Once       string
+	checked
+}
+
+type deliveryRow struct{ webhooks.Logged }
+
+// Answer is what the receiver answered, or why there was none.
+func (d deliveryRow) Answer() string {
+	switch {
+	case d.Status != nil:
+		return strconv.Itoa(*d.Status)
+	case d.Error != nil:
+		return "none"
+	default:
+		return "–"
+	}
+}
+
+func showWebhook(c *call, e endpointRow) (reply, error) {
+	v, err := c.webhookView(e)
+	if err != nil {
+		return reply{}, err
+	}
+	return c.webhookPage(v, 0), nil
+}
+
+func (c *call) webhookPage(v *webhookView, status int) reply {
+	return reply{status: status, page: "webhook", view: v, frame: frame{
+		Title: v.Endpoint.URL, Tab: "webhooks", Live: true, Crumbs: []crumb{{"Webhooks", c.path("webhooks")}},
+	}}
+}
+
+func (c *call) webhookView(e endpointRow) (*webhookView, error) {
+	q := c.r.URL.Query()
+	v := &webhookView{
+		Endpoint: e, Since: q.Get("since"), Types: append(slices.Clone(event.Types), event.Ping), Once: rand.Text(),
+		RecoverAt: c.now().UTC().Add(-24 * time.Hour).Format("2006-01-02T15:04"),
+		Filter:    webhooks.Filter{EventType: q.Get("event_type"), BelowID: q.Get("below")},
+	}
+	if s := q.Get("status"); slices.Contains(webhooks.Statuses, s) {
+		v.Filter.Status = s
+	}
+	if s := q.Get("response_class"); slices.Contains(webhooks.ResponseClasses, s) {
+		v.Filter.ResponseClass = s
+	}
+	if since, ok := c.since(v.Since); ok {
+		v.Filter.Since = since
+	}
+	if at, err := time.Parse(time.RFC3339Nano, q.Get("below_at")); err == nil {
+		v.Filter.BelowAt = at
+	} else {
+		v.Filter.BelowID = ""
+	}
+	rows, err := webhooks.Log(c.ctx, c.cfg.DB.Reader(), c.guild.ID, e.ID, v.Filter, deliveriesPage+1)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) > deliveriesPage {
+		rows = rows[:deliveriesPage]
+		last := rows[deliveriesPage-1]
+		next := url.Values{"below": {last.ID}, "below_at": {last.CreatedAt.UTC().Format(time.RFC3339Nano)}}
+		for _, name := range []string{"status", "event_type", "response_class", "since"} {
+			if q.Get(name) != "" {
+				next.Set(name, q.Get(name))
+			}
+		}
+		v.Next = "?" + next.Encode()
+	}
+	for _, r := range rows {
+		v.Deliveries = append(v.Deliveries, deliveryRow{r})
+	}
+	return v, nil
+}
+
+// deliveryView is one delivery, as it was sent and answered.
+type deliveryView struct {
+	Endpoint endpointRow
+	Delivery deliveryRow
+	Body     string
+	Headers  []string
+	Tries    []webhooks.Attempt
+	Curl     string
+	Problem  string // one sentence on what went wrong and how to mend it
+}
+
+func showDelivery(c *call, e endpointRow) (reply, error) {
+	d, body, tries, err := webhooks.Detail(c.ctx, c.cfg.DB.Reader(), c.guild.ID, e.ID, c.r.PathValue("delivery"))
+	if err != nil {
+		return reply{}, err
+	}
+	v := &deliveryView{Endpoint: e, Delivery: deliveryRow{d}, Body: string(body), Tries: tries}
+	headers := delivery.Headers(d.EventType, d.ID, max(1, d.Attempts), d.OccurredAt)
+	headers.Set("Webhook-Id", d.EventID)
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		v.Headers = append(v.Headers, name+": "+headers.Get(name))
+	}
+	v.Curl = "curl -X POST"
+	for _, h := range v.Headers {
+		v.Curl += " -H " + shellQuote(h)
+	}
+	v.Curl += " --data-raw " + shellQuote(v.Body) + " " + shellQuote(e.URL)
+	if d.State != delivery.StateDelivered {
+		v.Problem = problemOf(d, tries)
+	}
+	return reply{page: "delivery", view: v, frame: frame{
+		Title: d.EventType, Tab: "webhooks", Live: true, Crumbs: []crumb{{"Webhooks", c.path("webhooks")}, {e.URL, c.path("webhooks", e.ID)}},
+	}}, nil
+}
+
+// problemOf says in one sentence what went wrong and how to mend it; empty where
+// nothing has.
+func problemOf(d webhooks.Logged, tries []webhooks.Attempt) string {
+	if len(tries) > 0 {
+		last := tries[len(tries)-1]
+		text := mending[last.Outcome]
+		if last.Status != nil && text != "" && last.Outcome != "invalid_response" {
+			switch *last.Status {
+			case http.StatusUnauthorized, http.StatusForbidden:
+				text = "so it does not know who asks: check that it verifies the signature with this endpoint’s secret."
+			case http.StatusNotFound, http.StatusMethodNotAllowed:
+				text = "so nothing there takes the event: check the address’s path, and that it takes POST."
+			}
+			text = "The receiver answered " + strconv.Itoa(*last.Status) + ", " + text
+		}
+		// A delivery that was given up for another reason says that instead.
+		if mending[last.Outcome] != "" && (d.Error == nil || last.Error != nil && *d.Error == *last.Error) {
+			return text
+		}
+	}
+	if d.Error != nil {
+		return *d.Error
+	}
+	return ""
+}
+
+// mending says what to do about the outcome of an attempt; those with a status
+// go on where that is named.
+var mending = map[string]string{
+	"redirect":            "and redirects are not followed: edit the endpoint, and give it the final address.",
+	"gone":                "so the endpoint was disabled: enable it once it takes events again.",
+	"throttled":           "which asks for a pause: it is tried again by itself.",
+	"client_error":        "so it does not accept the request: its log says what it expects.",
+	"server_error":        "so something went wrong in the receiver: its log says what; redeliver once it is mended.",
+	"timeout":             "The receiver did not answer within 15 seconds: let it answer first, and do its work afterwards.",
+	"dns":                 "The receiver’s name could not be resolved: check the address for a slip.",
+	"connection_refused":  "Nothing takes connections at this address: check that the receiver runs, and the port.",
+	"connection_reset":    "The connection broke before an answer arrived: the receiver, or a proxy in front of it, hung up.",
+	"tls":                 "No trusted TLS connection could be made: check the receiver’s certificate, its chain and its names.",
+	"unreachable":         "No network leads to the receiver: check where its name points to.",
+	"address_not_allowed": "The receiver’s name leads to an address that may not be called: it must be a public one.",
+	"invalid_response":    "What the receiver answered is not HTTP: check what listens at this port.",
+}
+
+// shellQuote makes a word safe for a POSIX shell.
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

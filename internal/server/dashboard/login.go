@@ -1,0 +1,256 @@
+package dashboard
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"guildhall/internal/access/audit"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+const (
+	loginCookie  = "__Secure-guildhall-login"
+	loginTimeout = 10 * time.Minute
+	loginSeal    = "dashboard/login"
+)
+
+// pendingSignIn is a sign-in under way. The browser keeps it, sealed: nobody but
+// this server reads or makes one.
+type pendingSignIn struct {
+	State    string    `json:"state"`
+	Verifier string    `json:"verifier"`
+	To       string    `json:"to"`
+	Until    time.Time `json:"until"`
+}
+
+var (
+	errNoSignIn = fault.New(fault.NotFound, "not_found", "This server has no sign-in with Discord. Ask whoever runs it for a link: `guildhall dashboard link --guild ID` makes one.")
+	errLogin    = fault.New(fault.Invalid, "sign_in_failed", "This sign-in was not begun in this browser, is too old, or was used already. Nobody was signed in: begin again.")
+	errDeclined = fault.New(fault.Invalid, "sign_in_declined", "Discord says that the sign-in was declined. Nobody was signed in.")
+	errLink     = fault.New(fault.NotFound, "not_found", "This link was used already, has expired, or never was one. Make another with `guildhall dashboard link`.")
+)
+
+// home shows who has signed in the guilds they may manage, and everybody else
+// how to sign in.
+func home(c *call) (reply, error) {
+	if c.who.ID == "" {
+		return reply{page: "welcome", frame: frame{Title: "Dashboard"}, view: welcomeView{
+			Discord: c.cfg.Discord != nil, SignedOut: c.r.URL.Query().Has("signed_out"), StandIn: c.standIn != nil,
+		}}, nil
+	}
+	here, err := db.Select[guild](c.ctx, c.cfg.DB.Reader(), `
+		SELECT id, name FROM guilds WHERE id = ANY ($1) ORDER BY name, id`, db.Array(c.who.Guilds))
+	if err != nil {
+		return reply{}, fmt.Errorf("list guilds: %w", err)
+	}
+	return reply{page: "guilds", frame: frame{Title: "Servers"}, view: here}, nil
+}
+
+type welcomeView struct{ Discord, SignedOut, StandIn bool }
+
+// login sends the browser to Discord's page of consent.
+func login(c *call) (reply, error) {
+	a := pendingSignIn{
+		State: rand.Text(), Verifier: oauth2.GenerateVerifier(), To: localPath(c.r.URL.Query().Get("to")), Until: c.now().Add(loginTimeout),
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return reply{}, err
+	}
+	cookie := &http.Cookie{
+		Name: loginCookie, Value: base64.RawURLEncoding.EncodeToString(c.cfg.Sealer.Seal(text, loginSeal)),
+		Path: Prefix + "/login", MaxAge: int(loginTimeout / time.Second), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	}
+	return reply{
+		to:     c.cfg.Discord.oauth(c.base).AuthCodeURL(a.State, oauth2.S256ChallengeOption(a.Verifier)),
+		header: http.Header{"Set-Cookie": {cookie.String()}},
+	}, nil
+}
+
+// callback finishes a sign-in that began in this browser, once.
+func callback(c *call) (reply, error) {
+	a, err := c.pendingSignIn()
+	if err != nil {
+		return reply{}, err
+	}
+	if c.r.URL.Query().Get("error") != "" {
+		return reply{}, errDeclined
+	}
+	p, err := c.cfg.Discord.identify(c.ctx, c.base, c.r.URL.Query().Get("code"), a.Verifier)
+	var away *awayError
+	switch {
+	case errors.Is(err, errCode):
+		return reply{}, errLogin.Because(err)
+	case errors.As(err, &away):
+		return reply{}, fault.New(fault.Upstream, "discord_unavailable", "Discord does not answer, so nobody was signed in. Try again in a moment.").Because(err)
+	case err != nil:
+		return reply{}, err
+	}
+	if p.Guilds, err = c.known(p.Guilds); err != nil {
+		return reply{}, err
+	}
+	if err := c.signIn(p); err != nil {
+		return reply{}, err
+	}
+	gone := &http.Cookie{Name: loginCookie, Path: Prefix + "/login", MaxAge: -1, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	return reply{to: a.To, header: http.Header{"Set-Cookie": {gone.String()}}}, nil
+}
+
+// pendingSignIn returns the sign-in that the browser has begun and the callback
+// names. Each is good for one callback.
+func (c *call) pendingSignIn() (pendingSignIn, error) {
+	cookie, err := c.r.Cookie(loginCookie)
+	if err != nil {
+		return pendingSignIn{}, errLogin.Because(err)
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(cookie.Value)
+	if err != nil {
+		return pendingSignIn{}, errLogin.Because(err)
+	}
+	text, err := c.cfg.Sealer.Open(sealed, loginSeal)
+	if err != nil {
+		return pendingSignIn{}, errLogin.Because(err)
+	}
+	var a pendingSignIn
+	if err := json.Unmarshal(text, &a); err != nil {
+		return pendingSignIn{}, errLogin.Because(err)
+	}
+	state := c.r.URL.Query().Get("state")
+	if subtle.ConstantTimeCompare([]byte(state), []byte(a.State)) != 1 || !c.now().Before(a.Until) {
+		return pendingSignIn{}, errLogin
+	}
+	first := false
+	err = c.cfg.DB.Do(c.ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		first, err = once(ctx, tx, "", "login", state)
+		return err
+	})
+	if err == nil && !first {
+		err = errLogin
+	}
+	return a, err
+}
+
+// once reports whether something happens for the first time, and notes it with
+// the commit.
+func once(ctx context.Context, tx *db.Tx, guild, kind, name string) (bool, error) {
+	key := sha256.Sum256([]byte(kind + "\x00" + name))
+	n, err := db.Exec(ctx, tx, `INSERT INTO dashboard_once (guild_id, key) VALUES ($1, $2) ON CONFLICT DO NOTHING`, guild, key[:])
+	return n == 1, fault.Wrap(err, "note a", kind)
+}
+
+// known are those of the guilds that are here.
+func (c *call) known(ids []string) (here []string, err error) {
+	err = c.cfg.DB.Reader().SelectContext(c.ctx, &here, `SELECT id FROM guilds WHERE id = ANY ($1) ORDER BY id`, db.Array(ids))
+	return here, fault.Wrap(err, "look for guilds")
+}
+
+// plainPath is every path of the dashboard's that a sign-in may lead to.
+var plainPath = regexp.MustCompile(`^` + Prefix + `/[A-Za-z0-9_.:,/-]*(\?[A-Za-z0-9_.:,%+&=*@~-]*)?$`)
+
+// localPath returns to if it is a path below the dashboard's, else the
+// dashboard itself. It is strict rather than clever: nothing is decoded.
+func localPath(to string) string {
+	path, _, _ := strings.Cut(to, "?")
+	if !plainPath.MatchString(to) || strings.Contains(path, "//") || strings.Contains(path, "..") {
+		return Prefix + "/"
+	}
+	return to
+}
+
+// linkKeyLength is 32 random bytes in base64url.
+const linkKeyLength = 43
+
+// Link is a one-use link for an operator.
+type Link struct {
+	Path      string    // below the dashboard's host; it holds the secret
+	ExpiresAt time.Time // unused
+}
+
+// NewLink makes a link that opens the dashboard of one guild, once. It is
+// NotFound for an unknown guild.
+func NewLink(ctx context.Context, d db.Doer, guild string, expiresIn time.Duration) (Link, error) {
+	var b [32]byte
+	rand.Read(b[:])
+	key := base64.RawURLEncoding.EncodeToString(b[:])
+	hash := sha256.Sum256([]byte(key))
+	l := Link{Path: Prefix + "/link/" + url.PathEscape(guild) + "/" + key}
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		id := db.NewID()
+		if err := tx.GetContext(ctx, &l.ExpiresAt, `
+			INSERT INTO dashboard_links (guild_id, hash, id, expires_at)
+			VALUES ($1, $2, $3, now() + $4::bigint * interval '1 second')
+			RETURNING expires_at`, guild, hash[:], id, int64(expiresIn/time.Second)); err != nil {
+			return fmt.Errorf("make a link to the dashboard of guild %s: %w", guild, err)
+		}
+		return audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.LinkCreated, Target: id, Name: "operator link", After: map[string]any{"expires_at": l.ExpiresAt}})
+	})
+	if db.Violates(err, "dashboard_links_guild_id_fkey") {
+		return Link{}, fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild).Because(err)
+	}
+	return l, err
+}
+
+type linkView struct {
+	Guild  guild
+	Action string
+}
+
+// showLink shows the button that spends a link: whatever fetches links for a
+// preview does not press it.
+func showLink(c *call) (reply, error) {
+	key := c.r.PathValue("key")
+	hash := sha256.Sum256([]byte(key))
+	g, err := db.Get[guild](c.ctx, c.cfg.DB.Reader(), `
+		SELECT g.id, g.name
+		FROM dashboard_links l
+		JOIN guilds g ON g.id = l.guild_id
+		WHERE l.guild_id = $1 AND l.hash = $2 AND l.used_at IS NULL AND l.expires_at > now()`, c.r.PathValue("guild"), hash[:])
+	if db.Missing(err) || len(key) != linkKeyLength {
+		return reply{}, errLink
+	}
+	if err != nil {
+		return reply{}, fmt.Errorf("read a link: %w", err)
+	}
+	return reply{page: "link", frame: frame{Title: "Open the dashboard"}, view: linkView{g, c.r.URL.EscapedPath()}}, nil
+}
+
+// spendLink signs the operator in for the link's guild.
+func spendLink(c *call) (reply, error) {
+	guildID, key := c.r.PathValue("guild"), c.r.PathValue("key")
+	hash := sha256.Sum256([]byte(key))
+	p := person{Kind: audit.Operator, Name: "Operator", Guilds: []string{guildID}}
+	err := c.cfg.DB.Do(c.ctx, func(ctx context.Context, tx *db.Tx) error {
+		if err := tx.GetContext(ctx, &p.ID, `
+			UPDATE dashboard_links SET used_at = now()
+			WHERE guild_id = $1 AND hash = $2 AND used_at IS NULL AND expires_at > now()
+			RETURNING id`, guildID, hash[:]); err != nil {
+			return err
+		}
+		ctx = audit.With(ctx, audit.Actor{Type: p.Kind, ID: p.ID, Name: p.Name, Address: addressText(c.from), RequestID: c.id})
+		return audit.Record(ctx, tx, audit.Change{Guild: guildID, Action: audit.LinkUsed, Target: p.ID, Name: "operator link"})
+	})
+	if db.Missing(err) {
+		return reply{}, errLink
+	}
+	if err != nil {
+		return reply{}, fmt.Errorf("spend a link: %w", err)
+	}
+	if err := c.signIn(p); err != nil {
+		return reply{}, err
+	}
+	return reply{to: Prefix + "/guilds/" + url.PathEscape(guildID) + "/"}, nil
+}

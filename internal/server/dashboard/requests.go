@@ -1,0 +1,169 @@
+package dashboard
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/access/usage"
+)
+
+// window is how far back a page looks.
+type window struct {
+	Key, Name string
+	hours     int
+}
+
+var windows = []window{{"24h", "24 hours", 24}, {"7d", "7 days", 7 * 24}, {"30d", "30 days", 30 * 24}}
+
+// usageView is requests over time and by operation.
+type usageView struct {
+	Window  window
+	Windows []window
+	Plot    plot
+	Rows    []usageRow
+}
+
+// usageRow is the requests of one operation.
+type usageRow struct {
+	Operation, Method, Path string
+	Total                   int64
+	Classes                 []int64 // as classes
+}
+
+// classes are the classes of responses, as plots and tables show them.
+var classes = []struct {
+	digit       int
+	class, name string
+}{{2, "c2", "2xx"}, {3, "c3", "3xx"}, {4, "c4", "4xx"}, {5, "c5", "5xx"}}
+
+// requestsView is the page of requests and refusals.
+type requestsView struct {
+	Usage    usageView
+	Groups   []usage.Group
+	Refusals []refusalRow
+	Filter   usage.RefusalFilter
+	Tokens   []auth.Token
+	Seconds  int
+}
+
+type refusalRow struct {
+	usage.Refusal
+	Token string // its name; the id where it is not known
+}
+
+func listRequests(c *call) (reply, error) {
+	q := c.r.URL.Query()
+	v := requestsView{Seconds: int(usage.FlushInterval / time.Second), Filter: usage.RefusalFilter{
+		Token: q.Get("token"), RequestID: strings.TrimSpace(q.Get("request_id")), Code: q.Get("code"), Operation: q.Get("operation"),
+	}}
+	var err error
+	if v.Usage, err = c.usageView(""); err != nil {
+		return reply{}, err
+	}
+	db := c.cfg.DB.Reader()
+	if v.Groups, err = usage.Groups(c.ctx, db, c.guild.ID); err != nil {
+		return reply{}, err
+	}
+	refusals, err := usage.Refusals(c.ctx, db, c.guild.ID, v.Filter, 100)
+	if err != nil {
+		return reply{}, err
+	}
+	if v.Tokens, err = auth.List(c.ctx, c.cfg.DB, c.guild.ID); err != nil {
+		return reply{}, err
+	}
+	for _, r := range refusals {
+		row := refusalRow{r, r.TokenID}
+		for _, t := range v.Tokens {
+			if t.ID == r.TokenID {
+				row.Token = t.Name
+			}
+		}
+		v.Refusals = append(v.Refusals, row)
+	}
+	return reply{page: "requests", view: v, frame: frame{Title: "Requests", Tab: "requests"}}, nil
+}
+
+// usageView reads the requests of a token, or of the guild when it is empty.
+func (c *call) usageView(token string) (usageView, error) {
+	v := usageView{Window: c.window(), Windows: windows}
+	start := c.now().UTC().Truncate(time.Hour).Add(-time.Duration(v.Window.hours-1) * time.Hour)
+	q := c.cfg.DB.Reader()
+	hours, err := usage.Hours(c.ctx, q, c.guild.ID, token, start)
+	if err != nil {
+		return v, err
+	}
+	v.Plot = hourly("Requests per hour, "+v.Window.Name, start, v.Window.hours, hours)
+	operations, err := usage.Operations(c.ctx, q, c.guild.ID, token, start)
+	if err != nil {
+		return v, err
+	}
+	v.Rows = c.byOperation(operations)
+	return v, nil
+}
+
+// window is the one that the query string names, a day otherwise.
+func (c *call) window() window {
+	for _, w := range windows {
+		if w.Key == c.r.URL.Query().Get("window") {
+			return w
+		}
+	}
+	return windows[0]
+}
+
+// hourly is the plot of requests by hour and class.
+func hourly(label string, start time.Time, steps int, hours []usage.Hour) plot {
+	list := make([]series, len(classes))
+	for i, k := range classes {
+		list[i] = series{k.class, k.name, make([]int64, steps)}
+	}
+	for _, h := range hours {
+		at := int(h.Hour.Sub(start) / time.Hour)
+		for i, k := range classes {
+			if k.digit == h.Class && at >= 0 && at < steps {
+				list[i].values[at] += h.Requests
+			}
+		}
+	}
+	group := 1
+	if steps > 24 {
+		group = 24
+	}
+	return newPlot(label, start, time.Hour, group, list)
+}
+
+func (c *call) byOperation(rows []usage.Operation) []usageRow {
+	var list []usageRow
+	for _, r := range rows {
+		if len(list) == 0 || list[len(list)-1].Operation != r.Operation {
+			u := usageRow{Operation: r.Operation, Classes: make([]int64, len(classes))}
+			for _, o := range c.cfg.Operations {
+				if o.ID == r.Operation {
+					u.Method, u.Path = o.Method, o.Path
+				}
+			}
+			list = append(list, u)
+		}
+		last := &list[len(list)-1]
+		for i, k := range classes {
+			if k.digit == r.Class {
+				last.Classes[i] += r.Requests
+				last.Total += r.Requests
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b usageRow) int { return int(b.Total - a.Total) })
+	return list
+}
+
+// replaceQuery fills the form for a token like this one.
+func replaceQuery(t tokenRow) string {
+	q := url.Values{"name": {t.Name}, "scopes": t.Scopes, "expires_in_days": {t.Days()}}
+	if len(t.IPAllowlist) > 0 {
+		q.Set("ip_allowlist", strings.Join(t.IPAllowlist, " "))
+	}
+	return q.Encode()
+}

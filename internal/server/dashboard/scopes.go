@@ -1,0 +1,46 @@
+package dashboard
+
+import (
+	"slices"
+	"strings"
+
+	"guildhall/internal/access/auth"
+)
+
+// scopeGroup is a resource with what a token may do with it.
+type scopeGroup struct {
+	Resource string
+	Scopes   []scope
+}
+
+// scope is one scope, explained by the operations it opens.
+type scope struct {
+	Name, Verb string
+	Opens      []string
+}
+
+// Explain says what the scope opens, in the words of the API's document.
+func (s scope) Explain() string { return strings.Join(s.Opens, "; ") }
+
+// groupScopes puts reading beside writing.
+func groupScopes(operations []Operation) []scopeGroup {
+	verbs := map[string]string{"read": "Read", "write": "Write", "manage": "Manage"}
+	var groups []scopeGroup
+	for _, name := range auth.Scopes {
+		resource, verb, _ := strings.Cut(name, ":")
+		s := scope{Name: name, Verb: verbs[verb]}
+		for _, o := range operations {
+			if o.Scope == name {
+				s.Opens = append(s.Opens, o.Summary)
+			}
+		}
+		title := strings.ToUpper(resource[:1]) + resource[1:]
+		i := slices.IndexFunc(groups, func(g scopeGroup) bool { return g.Resource == title })
+		if i < 0 {
+			groups = append(groups, scopeGroup{Resource: title})
+			i = len(groups) - 1
+		}
+		groups[i].Scopes = append(groups[i].Scopes, s)
+	}
+	return groups
+}

@@ -1,0 +1,409 @@
+package dashboard
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"guildhall/internal/access/audit"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+const (
+	// requestTimeout is how long a page may take in all.
+	requestTimeout = 12 * time.Second
+	// maxForm bounds what is read of a form.
+	maxForm = 64 << 10
+)
+
+// call is one request on its way, with what has been found out about it.
+type call struct {
+	*Server
+	r       *http.Request
+	ctx     context.Context
+	id      string     // its X-Request-Id
+	from    netip.Addr // the client's address; the zero one when it cannot be known
+	base    string     // the public address of the dashboard, as far as the host
+	route   string     // the pattern, for log and metrics
+	handler handler
+	form    url.Values // of a POST
+	who     person
+	guild   guild
+	load    *loaded // what the session's store has read and may write
+}
+
+// handler answers a call, or fails.
+type handler func(*call) (reply, error)
+
+type callKey struct{}
+
+func callOf(r *http.Request) *call { return r.Context().Value(callKey{}).(*call) }
+
+// reply is what a handler has to say: a page, a redirect, or a body of its own.
+type reply struct {
+	status int // 0: 200
+	page   string
+	view   any
+	frame  frame
+	to     string // redirect
+	body   []byte
+	header http.Header
+}
+
+var (
+	errNotHere  = fault.New(fault.NotFound, "not_found", "There is nothing here, or nothing that you may see.")
+	errSignedIn = fault.New(fault.Unauthenticated, "not_signed_in", "Sign in first.")
+	errPlain    = fault.New(fault.Forbidden, "https_required", "The dashboard answers over HTTPS only.")
+	errCross    = fault.New(fault.Forbidden, "cross_site", "This was sent from another site, so nothing was done. Open the dashboard itself and try again.")
+	errBigForm  = fault.New(fault.Invalid, "invalid_request", "The form is too large, or cannot be read.")
+	errMethod   = fault.New(fault.Invalid, "method_not_allowed", "This address does not take that method.")
+)
+
+// ServeHTTP answers one request below Prefix.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := s.now()
+	c := &call{Server: s, id: db.NewID(), load: &loaded{}}
+	h := w.Header()
+	for name, value := range fixedHeaders {
+		h[name] = value
+	}
+	h["X-Request-Id"] = []string{c.id}
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	c.ctx = context.WithValue(context.WithValue(ctx, callKey{}, c), loadedKey{}, c.load)
+	c.r = r.WithContext(c.ctx)
+	c.from = auth.ClientIP(auth.Peer(r.RemoteAddr), r.Header.Values("X-Forwarded-For"), s.cfg.Proxies)
+	c.route = "none"
+
+	out, err := c.respond()
+	if err == nil && out.page != "" {
+		out.body, err = c.render(out)
+	}
+	if err == nil {
+		err = c.keepSession(h)
+	}
+	if err != nil {
+		out = c.refuse(err)
+	}
+	for name, values := range out.header {
+		if name == "Set-Cookie" { // the session's may stand there already
+			values = append(h[name], values...)
+		}
+		h[name] = values
+	}
+	status := out.status
+	switch {
+	case out.to != "":
+		h.Set("Location", out.to)
+		status = http.StatusSeeOther
+	case status == 0:
+		status = http.StatusOK
+	}
+	if len(out.body) > 0 && h.Get("Content-Type") == "" {
+		h.Set("Content-Type", "text/html; charset=utf-8")
+	}
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(out.body) // a caller that has gone tells nobody anything
+	}
+	took := s.now().Sub(start)
+	s.met.WithLabelValues(c.route, strconv.Itoa(status)).Observe(took.Seconds())
+	c.log(status, took, err)
+}
+
+// fixedHeaders are those of every response, whatever it is.
+var fixedHeaders = http.Header{
+	"Content-Security-Policy": {"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"},
+	"Cross-Origin-Opener-Policy":   {"same-origin"},
+	"Cross-Origin-Resource-Policy": {"same-origin"},
+	"Referrer-Policy":              {"no-referrer"},
+	"X-Content-Type-Options":       {"nosniff"},
+	"X-Frame-Options":              {"DENY"},
+	"Cache-Control":                {"no-store"},
+	"Strict-Transport-Security":    {"max-age=31536000"},
+}
+
+// respond runs the checks that stand before every route, and the route.
+func (c *call) respond() (out reply, err error) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(p)
+		default:
+			err = fault.Panicked(p)
+		}
+	}()
+	r := c.r
+	if !auth.IsHTTPS(r.TLS != nil, auth.Peer(r.RemoteAddr), r.Header.Values("X-Forwarded-Proto"), c.cfg.Proxies) {
+		return reply{}, errPlain
+	}
+	if !c.hostIsOurs() {
+		return reply{}, errNotHere
+	}
+	if a, ok := c.assets[strings.TrimPrefix(r.URL.Path, Prefix+"/assets/")]; ok && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		c.route = "assets"
+		return reply{body: a.body, header: a.header}, nil
+	}
+	if r.URL.Path == Prefix {
+		return reply{to: Prefix + "/"}, nil
+	}
+	if !readable(r.URL) {
+		return reply{}, errNotHere
+	}
+	if err := c.foreign.Check(r); err != nil {
+		return reply{}, errCross.Because(err)
+	}
+	if c.standIn != nil && strings.HasPrefix(r.URL.Path, standInPath) {
+		c.route = "stand-in"
+		return c.foreignPage(c.standIn)
+	}
+	if err := c.find(); err != nil {
+		return reply{}, err
+	}
+	if r.Method == http.MethodPost {
+		c.r.Body = http.MaxBytesReader(nil, c.r.Body, maxForm)
+		if err := c.r.ParseForm(); err != nil {
+			return reply{}, errBigForm.Because(err)
+		}
+		c.form = c.r.PostForm //nolint:forbidigo // a request's form, not a call
+		for _, values := range c.form {
+			if slices.ContainsFunc(values, func(v string) bool { return !isText(v) }) {
+				return reply{}, errBigForm
+			}
+		}
+	}
+	if err := c.loadSession(); err != nil {
+		return reply{}, err
+	}
+	return c.handler(c)
+}
+
+// isText reports whether the database can hold s.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+// readable reports whether everything that a URL says is text.
+func readable(u *url.URL) bool {
+	query, err := url.QueryUnescape(u.RawQuery)
+	return err == nil && isText(u.Path) && isText(query)
+}
+
+// find looks the route up and notes its handler.
+func (c *call) find() error {
+	rec := &buffered{header: http.Header{}}
+	c.mux.ServeHTTP(rec, c.r)
+	switch {
+	case c.handler != nil:
+		return nil
+	case rec.status == http.StatusMethodNotAllowed:
+		return errMethod
+	default: // nothing, or the router's redirect to a cleaner path
+		return errNotHere
+	}
+}
+
+// hostIsOurs reports whether the request names the dashboard's own host, and
+// notes the public address. A server for this machine alone answers to this
+// machine's own names, so that no other name can be bound to it.
+func (c *call) hostIsOurs() bool {
+	if u := c.cfg.URL; u != nil {
+		c.base = "https://" + u.Host
+		return strings.EqualFold(withoutPort443(c.r.Host), withoutPort443(u.Host))
+	}
+	c.base = "https://" + c.r.Host
+	host := c.r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback()
+}
+
+func withoutPort443(host string) string { return strings.TrimSuffix(host, ":443") }
+
+// refuse turns a failure into the page that says so, or, for the one route that
+// programs call, into the API's form of an error.
+func (c *call) refuse(err error) reply {
+	f := classify(err)
+	status, header := statusOf(f), http.Header{}
+	if f.RetryAfter > 0 {
+		header.Set("Retry-After", strconv.Itoa(int((f.RetryAfter+time.Second-1)/time.Second)))
+	}
+	if c.r.Method == http.MethodDelete {
+		header.Set("Content-Type", "application/json")
+		body := fmt.Sprintf(`{"error":{"code":%q,"message":%q}}`, f.Code, f.Message)
+		return reply{status: status, header: header, body: []byte(body)}
+	}
+	out := reply{status: status, header: header, page: "error", frame: frame{Title: titleOf(f)}, view: errorView{
+		Code: f.Code, Message: f.Message, RequestID: c.id, SignIn: f == errSignedIn && c.cfg.Discord != nil, To: c.loginPath(),
+	}}
+	body, err := c.render(out)
+	if err != nil {
+		c.cfg.Log.ErrorContext(c.ctx, "the dashboard's page for errors cannot be made", "error", err)
+		body = []byte(f.Message)
+	}
+	out.body = body
+	return out
+}
+
+type errorView struct {
+	Code, Message, RequestID, To string
+	SignIn                       bool
+}
+
+// classify is what the caller may know of an error.
+func classify(err error) *fault.Error {
+	if f, ok := fault.As(err); ok && f.Kind != fault.Internal {
+		return f
+	}
+	if db.Unavailable(err) || errors.Is(err, context.DeadlineExceeded) {
+		return fault.New(fault.Unavailable, "service_unavailable",
+			"The database does not answer, so nothing can be shown or changed now. This page works again as soon as it does: reload it in a few seconds.").
+			Because(err).After(5 * time.Second)
+	}
+	return fault.New(fault.Internal, "internal_error", "Something went wrong on our side. The request id helps whoever runs this server to find out what.").Because(err)
+}
+
+// statuses are those of the kinds of failure. What is not here is our own.
+var statuses = map[fault.Kind]int{
+	fault.Invalid:         http.StatusBadRequest,
+	fault.Unauthenticated: http.StatusUnauthorized,
+	fault.Forbidden:       http.StatusForbidden,
+	fault.NotFound:        http.StatusNotFound,
+	fault.Refused:         http.StatusUnprocessableEntity,
+	fault.Conflict:        http.StatusConflict,
+	fault.Limited:         http.StatusTooManyRequests,
+	fault.Upstream:        http.StatusServiceUnavailable,
+	fault.Unavailable:     http.StatusServiceUnavailable,
+}
+
+func statusOf(f *fault.Error) int {
+	if f.Code == errMethod.Code {
+		return http.StatusMethodNotAllowed
+	}
+	return cmp.Or(statuses[f.Kind], http.StatusInternalServerError)
+}
+
+// titles are those of the pages that say so.
+var titles = map[int]string{
+	http.StatusUnauthorized:        "Sign in",
+	http.StatusForbidden:           "Refused",
+	http.StatusNotFound:            "Not found",
+	http.StatusTooManyRequests:     "Too often",
+	http.StatusServiceUnavailable:  "Not available now",
+	http.StatusInternalServerError: "Something went wrong",
+}
+
+func titleOf(f *fault.Error) string { return cmp.Or(titles[statusOf(f)], "Not possible") }
+
+// log writes the request's line: the route's pattern, never the path, because a
+// link's path is a secret.
+func (c *call) log(status int, took time.Duration, err error) {
+	level := slog.LevelInfo
+	if status >= http.StatusInternalServerError && c.ctx.Err() == nil {
+		level = slog.LevelError
+	}
+	attrs := []slog.Attr{
+		slog.String("request_id", c.id), slog.String("method", c.r.Method), slog.String("route", c.route),
+		slog.Int("status", status), slog.Float64("took_ms", float64(took.Microseconds())/1000), slog.String("from", c.from.String()),
+	}
+	if c.who.ID != "" {
+		attrs = append(attrs, slog.String("account", c.who.account()))
+	}
+	if c.guild.ID != "" {
+		attrs = append(attrs, slog.String("guild_id", c.guild.ID))
+	}
+	if err != nil {
+		f := classify(err)
+		attrs = append(attrs, slog.String("code", f.Code))
+		if cause := f.Unwrap(); cause != nil {
+			attrs = append(attrs, slog.String("cause", cause.Error()))
+		}
+	}
+	c.cfg.Log.LogAttrs(c.ctx, level, "dashboard", attrs...)
+}
+
+// buffered is a response that is kept, not sent.
+type buffered struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (b *buffered) Header() http.Header { return b.header }
+
+func (b *buffered) Write(p []byte) (int, error) {
+	if b.status == 0 {
+		b.status = http.StatusOK
+	}
+	return b.body.Write(p)
+}
+
+func (b *buffered) WriteHeader(status int) {
+	if b.status == 0 {
+		b.status = status
+	}
+}
+
+// foreignPage answers by a handler that knows nothing of calls.
+func (c *call) foreignPage(h http.Handler) (reply, error) {
+	c.r.Body = http.MaxBytesReader(nil, c.r.Body, maxForm)
+	rec := &buffered{header: http.Header{}}
+	h.ServeHTTP(rec, c.r)
+	return reply{status: rec.status, header: rec.header, body: rec.body.Bytes()}, nil
+}
+
+func seconds(d time.Duration) int { return max(1, int((d+time.Second-1)/time.Second)) }
+
+// acting is the context in which the signed-in person makes changes.
+func (c *call) acting() context.Context {
+	return audit.With(c.ctx, audit.Actor{Type: c.who.Kind, ID: c.who.ID, Name: c.who.Name, Address: addressText(c.from), RequestID: c.id})
+}
+
+func addressText(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// path is a path of the guild's: path("tokens", id).
+func (c *call) path(parts ...string) string {
+	p := Prefix + "/guilds/" + url.PathEscape(c.guild.ID) + "/"
+	for i, part := range parts {
+		if i > 0 {
+			p += "/"
+		}
+		p += url.PathEscape(part)
+	}
+	return p
+}
+
+// back redirects to a path with a sentence for the next page.
+func (c *call) back(to, format string, args ...any) reply {
+	c.sessions.Put(c.ctx, keyNotice, fmt.Sprintf(format, args...))
+	return reply{to: to}
+}
+
+func (c *call) loginPath() string {
+	to := ""
+	if c.r.Method == http.MethodGet && c.r.URL.Path != Prefix+"/" {
+		to = "?to=" + url.QueryEscape(c.r.URL.RequestURI())
+	}
+	return Prefix + "/login" + to
+}

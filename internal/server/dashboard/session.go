@@ -1,0 +1,300 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/alexedwards/scs/v2"
+
+	"guildhall/internal/base/db"
+)
+
+const (
+	cookieName = "__Secure-guildhall"
+	// idleTimeout ends a session that nobody uses, and lifetime every other.
+	idleTimeout = 2 * time.Hour
+	lifetime    = 12 * time.Hour
+	// touchInterval is how far a session's expiry may lag behind before it is
+	// written, so that reading pages writes nothing.
+	touchInterval = time.Minute
+)
+
+// What a session holds. All of it is text; none of it is a secret.
+const (
+	keyKind   = "kind"
+	keyID     = "id"
+	keyName   = "name"
+	keyGuilds = "guilds"
+	keyNotice = "notice" // a sentence for the next page
+)
+
+// person is who has signed in; the zero one is nobody.
+type person struct {
+	Kind   string // audit.User or audit.Operator
+	ID     string
+	Name   string
+	Guilds []string // those that may turn out to be theirs to manage
+}
+
+func (p person) account() string { return p.Kind + ":" + p.ID }
+
+func newSessions(store sessionStore) *scs.SessionManager {
+	m := scs.New()
+	m.IdleTimeout, m.Lifetime = idleTimeout, lifetime
+	m.HashTokenInStore = true
+	m.Codec, m.Store = textCodec{}, store
+	m.Cookie.Name, m.Cookie.Path = cookieName, Prefix
+	m.Cookie.Secure, m.Cookie.HttpOnly, m.Cookie.SameSite, m.Cookie.Persist = true, true, http.SameSiteLaxMode, false
+	return m
+}
+
+// loadSession reads the session that the cookie names.
+func (c *call) loadSession() error {
+	token := ""
+	if cookie, err := c.r.Cookie(cookieName); err == nil && len(cookie.Value) <= 64 {
+		token = cookie.Value
+	}
+	c.load.address, c.load.agent = addressText(c.from), plainText(c.r.UserAgent(), 200)
+	ctx, err := c.sessions.Load(c.ctx, token)
+	if err != nil {
+		return fmt.Errorf("read a session: %w", err)
+	}
+	c.ctx = ctx
+	c.r = c.r.WithContext(ctx)
+	c.who = person{
+		Kind: c.sessions.GetString(ctx, keyKind), ID: c.sessions.GetString(ctx, keyID), Name: c.sessions.GetString(ctx, keyName),
+		Guilds: strings.Fields(c.sessions.GetString(ctx, keyGuilds)),
+	}
+	return nil
+}
+
+// keepSession stores what the call made of its session and sets the cookie.
+func (c *call) keepSession(h http.Header) error {
+	if c.who.ID == "" && !c.load.signing && !c.load.ended {
+		return nil // nobody is signed in, and nobody wants to be
+	}
+	w := &buffered{header: h}
+	switch c.sessions.Status(c.ctx) {
+	case scs.Modified:
+		token, expiry, err := c.sessions.Commit(c.ctx)
+		if err != nil {
+			return fmt.Errorf("store a session: %w", err)
+		}
+		if c.load.signing {
+			c.sessions.WriteSessionCookie(c.ctx, w, token, expiry)
+		}
+	case scs.Destroyed:
+		c.sessions.WriteSessionCookie(c.ctx, w, "", time.Time{})
+	case scs.Unmodified:
+	}
+	h["Cache-Control"] = fixedHeaders["Cache-Control"] // the library adds a weaker one
+	return nil
+}
+
+// signIn makes the caller p, under a session id that nobody has seen yet.
+func (c *call) signIn(p person) error {
+	if err := c.sessions.Clear(c.ctx); err != nil {
+		return err
+	}
+	if err := c.sessions.RenewToken(c.ctx); err != nil {
+		return fmt.Errorf("renew a session: %w", err)
+	}
+	c.load.signing, c.load.id = true, db.NewID()
+	for key, value := range map[string]string{
+		keyKind: p.Kind, keyID: p.ID, keyName: p.Name, keyGuilds: strings.Join(p.Guilds, " "),
+	} {
+		c.sessions.Put(c.ctx, key, value)
+	}
+	c.who = p
+	return nil
+}
+
+// logout ends the session, on the server too.
+func logout(c *call) (reply, error) {
+	if c.who.ID != "" {
+		if err := c.sessions.Destroy(c.ctx); err != nil {
+			return reply{}, fmt.Errorf("end a session: %w", err)
+		}
+		c.load.ended = true
+	}
+	return reply{to: Prefix + "/?signed_out=1"}, nil
+}
+
+// loaded is what the store knows of the call's session.
+type loaded struct {
+	id             string // the row's, for the list of sessions
+	data           []byte
+	expiry         time.Time
+	signing, ended bool // a session begins, or ends, with this call
+	address, agent string
+}
+
+type loadedKey struct{}
+
+// sessionStore keeps sessions in the database, under the hash of their token.
+type sessionStore struct{ db *db.DB }
+
+// FindCtx returns a session that has not expired.
+func (s sessionStore) FindCtx(ctx context.Context, hash string) ([]byte, bool, error) {
+	var row struct {
+		ID     string    `db:"id"`
+		Data   []byte    `db:"data"`
+		Expiry time.Time `db:"expires_at"`
+	}
+	err := s.db.Reader().GetContext(ctx, &row, `
+		SELECT id, data, expires_at FROM dashboard_sessions WHERE hash = $1 AND expires_at > now()`, hash)
+	if db.Missing(err) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if l, ok := ctx.Value(loadedKey{}).(*loaded); ok {
+		l.id, l.data, l.expiry = row.ID, row.Data, row.Expiry
+	}
+	return row.Data, true, nil
+}
+
+// CommitCtx stores a session. Only a sign-in makes one: a session that was
+// ended while a request was under way stays ended.
+func (s sessionStore) CommitCtx(ctx context.Context, hash string, data []byte, expiry time.Time) error {
+	l, ok := ctx.Value(loadedKey{}).(*loaded)
+	if !ok {
+		return fmt.Errorf("dashboard: a session outside a call")
+	}
+	if !l.signing && bytes.Equal(data, l.data) && expiry.Sub(l.expiry) < touchInterval {
+		return nil
+	}
+	_, values, err := textCodec{}.Decode(data)
+	if err != nil {
+		return err
+	}
+	return s.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		if !l.signing {
+			_, err := tx.ExecContext(ctx, `
+				UPDATE dashboard_sessions SET data = $2, expires_at = $3, seen_at = now(), address = $4
+				WHERE hash = $1`, hash, data, expiry, l.address)
+			return err
+		}
+		p := person{}
+		p.Kind, _ = values[keyKind].(string)
+		p.ID, _ = values[keyID].(string)
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO dashboard_sessions (hash, id, account, data, address, agent, expires_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7)`, hash, l.id, p.account(), data, l.address, l.agent, expiry)
+		return err
+	})
+}
+
+// DeleteCtx ends a session.
+func (s sessionStore) DeleteCtx(ctx context.Context, hash string) error {
+	return s.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM dashboard_sessions WHERE hash = $1`, hash)
+		return err
+	})
+}
+
+// The library asks for the forms without a context and then never calls them.
+
+// Find implements scs.Store.
+func (sessionStore) Find(string) ([]byte, bool, error) { return nil, false, errNoContext }
+
+// Commit implements scs.Store.
+func (sessionStore) Commit(string, []byte, time.Time) error { return errNoContext }
+
+// Delete implements scs.Store.
+func (sessionStore) Delete(string) error { return errNoContext }
+
+var errNoContext = fmt.Errorf("dashboard: the store of sessions needs a context")
+
+// textCodec writes a session as JSON: its values are text.
+type textCodec struct{}
+
+type stored struct {
+	Deadline time.Time         `json:"deadline"`
+	Values   map[string]string `json:"values"`
+}
+
+// Encode implements scs.Codec.
+func (textCodec) Encode(deadline time.Time, values map[string]any) ([]byte, error) {
+	s := stored{deadline, map[string]string{}}
+	for key, v := range values {
+		text, ok := v.(string)
+		if !ok {
+			return nil, fmt.Errorf("dashboard: a session holds text, not %T", v)
+		}
+		s.Values[key] = text
+	}
+	return json.Marshal(s)
+}
+
+// Decode implements scs.Codec.
+func (textCodec) Decode(b []byte) (time.Time, map[string]any, error) {
+	var s stored
+	if err := json.Unmarshal(b, &s); err != nil {
+		return time.Time{}, nil, err
+	}
+	values := map[string]any{}
+	for key, text := range s.Values {
+		values[key] = text
+	}
+	return s.Deadline, values, nil
+}
+
+// sessionRow is one session on the page that lists them.
+type sessionRow struct {
+	ID      string    `db:"id"`
+	Address string    `db:"address"`
+	Agent   string    `db:"agent"`
+	Created time.Time `db:"created_at"`
+	Seen    time.Time `db:"seen_at"`
+	Expires time.Time `db:"expires_at"`
+	Current bool      `db:"-"`
+}
+
+// maxSessions is how many sessions the page lists.
+const maxSessions = 100
+
+func listSessions(c *call) (reply, error) {
+	rows, err := db.Select[sessionRow](c.ctx, c.cfg.DB.Reader(), `
+		SELECT id, address, agent, created_at, seen_at, expires_at
+		FROM dashboard_sessions
+		WHERE account = $1 AND expires_at > now()
+		ORDER BY created_at DESC, id DESC
+		LIMIT $2`, c.who.account(), maxSessions)
+	if err != nil {
+		return reply{}, fmt.Errorf("list sessions: %w", err)
+	}
+	for i := range rows {
+		rows[i].Current = rows[i].ID == c.load.id
+	}
+	return reply{page: "sessions", view: rows, frame: frame{Title: "Sessions"}}, nil
+}
+
+// endSessions ends the session that the form names, or all but this one.
+func endSessions(c *call) (reply, error) {
+	id := c.form.Get("id")
+	if id == c.load.id {
+		return logout(c)
+	}
+	err := c.cfg.DB.Do(c.ctx, func(ctx context.Context, tx *db.Tx) error {
+		if id != "" {
+			_, err := tx.ExecContext(ctx, `DELETE FROM dashboard_sessions WHERE account = $1 AND id = $2`, c.who.account(), id)
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `DELETE FROM dashboard_sessions WHERE account = $1 AND id <> $2`, c.who.account(), c.load.id)
+		return err
+	})
+	if err != nil {
+		return reply{}, fmt.Errorf("end sessions: %w", err)
+	}
+	if id == "" {
+		return c.back(Prefix+"/sessions", "Every other session has ended."), nil
+	}
+	return c.back(Prefix+"/sessions", "The session has ended."), nil
+}

@@ -1,0 +1,331 @@
+package dashboard
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/access/usage"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+// expiresSoon is how long before its end a token is pointed out.
+const expiresSoon = 14 * 24 * time.Hour
+
+// maxDays is the longest expiry in days.
+const maxDays = 36500
+
+// tokenRow is a token as the list shows it.
+type tokenRow struct {
+	auth.Token
+	now time.Time
+}
+
+// State is one word for what a token is now.
+func (t tokenRow) State() string {
+	switch {
+	case t.RevokedAt != nil:
+		return "revoked"
+	case t.ExpiresAt != nil && !t.now.Before(*t.ExpiresAt):
+		return "expired"
+	default:
+		return "active"
+	}
+}
+
+// Soon reports whether an active token is about to expire.
+func (t tokenRow) Soon() bool {
+	return t.State() == "active" && t.ExpiresAt != nil && t.ExpiresAt.Sub(t.now) <= expiresSoon
+}
+
+// Days is the number that a form for a token like this one is filled with.
+func (t tokenRow) Days() string {
+	if t.ExpiresAt == nil {
+		return ""
+	}
+	return strconv.Itoa(max(1, int((t.ExpiresAt.Sub(t.CreatedAt)+12*time.Hour)/(24*time.Hour))))
+}
+
+type tokensView struct{ Active, Ended []tokenRow }
+
+func listTokens(c *call) (reply, error) {
+	tokens, err := auth.List(c.ctx, c.cfg.DB, c.guild.ID)
+	if err != nil {
+		return reply{}, err
+	}
+	slices.Reverse(tokens)
+	var v tokensView
+	for _, t := range tokens {
+		row := tokenRow{t, c.now()}
+		if row.State() == "active" {
+			v.Active = append(v.Active, row)
+		} else if len(v.Ended) < 200 {
+			v.Ended = append(v.Ended, row)
+		}
+	}
+	return reply{page: "tokens", view: v, frame: frame{Title: "API tokens", Tab: "tokens"}}, nil
+}
+
+// tokenForm is the form for a new token, as it was filled in.
+type tokenForm struct {
+	Name, Allow, Days string
+	Chosen            []string
+	Once              string // so that sending the same form again makes no second token
+	Groups            []scopeGroup
+	checked
+}
+
+// Has reports whether a scope is ticked.
+func (f *tokenForm) Has(scope string) bool { return slices.Contains(f.Chosen, scope) }
+
+// Presets are the usual times to expiry, in days.
+func (*tokenForm) Presets() []string { return []string{"7", "30", "90", "365"} }
+
+// Understood is what an allowlist says, one range each.
+func (f *tokenForm) Understood() []netip.Prefix {
+	ranges, _ := auth.ParsePrefixes(f.Allow) // what is wrong with it stands beside the field
+	return ranges
+}
+
+// newToken shows the form, filled in by the query string if that says how.
+func newToken(c *call) (reply, error) {
+	q := c.r.URL.Query()
+	f := &tokenForm{Name: q.Get("name"), Allow: strings.Join(q["ip_allowlist"], " "), Days: "90", Once: rand.Text()}
+	if q.Has("expires_in_days") {
+		f.Days = q.Get("expires_in_days")
+	}
+	for _, s := range splitWords(q["scopes"]) {
+		if slices.Contains(auth.Scopes, s) {
+			f.Chosen = append(f.Chosen, s)
+		}
+	}
+	return c.tokenForm(f, 0), nil
+}
+
+func (c *call) tokenForm(f *tokenForm, status int) reply {
+	f.Groups = c.scopes
+	return reply{status: status, page: "token-new", view: f, frame: frame{
+		Title: "New token", Tab: "tokens", Crumbs: []crumb{{"API tokens", c.path("tokens")}},
+	}}
+}
+
+// splitWords reads what may be repeated and may hold several.
+func splitWords(lists []string) []string {
+	return strings.FieldsFunc(strings.Join(lists, " "), func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' || r == '\r' })
+}
+
+type madeView struct {
+	Token tokenRow
+	Call  string
+}
+
+var errMade = errors.New("dashboard: this form has made its token already")
+
+// createToken makes a token and shows it, for the only time.
+func createToken(c *call) (reply, error) {
+	form := c.form
+	f := &tokenForm{
+		Name: form.Get("name"), Allow: strings.Join(form["ip_allowlist"], " "), Days: strings.TrimSpace(form.Get("expires_in_days")),
+		Chosen: splitWords(form["scopes"]), Once: form.Get("once"),
+	}
+	if f.Days == "other" {
+		f.Days = strings.TrimSpace(form.Get("days"))
+	}
+	n, wrong := f.token(c.guild.ID, c.cfg.Env)
+	if len(wrong) > 0 {
+		f.Problems = wrong
+		return c.tokenForm(f, http.StatusUnprocessableEntity), nil
+	}
+	t, err := auth.Create(c.acting(), onceDoer{c.cfg.DB, c.guild.ID, f.Once}, n)
+	if errors.Is(err, errMade) {
+		return reply{page: "token-again", frame: frame{Title: "Already made", Tab: "tokens", Crumbs: []crumb{{"API tokens", c.path("tokens")}}}}, nil
+	}
+	if fl, ok := fault.As(err); ok && fl.Kind == fault.Invalid {
+		f.Problems.add("name", "%s", fl.Message)
+		return c.tokenForm(f, http.StatusUnprocessableEntity), nil
+	}
+	if err != nil {
+		return reply{}, err
+	}
+	return reply{status: http.StatusCreated, page: "token-made", view: madeView{tokenRow{t, c.now()}, c.firstCall(t)}, frame: frame{
+		Title: "Token created", Tab: "tokens", Crumbs: []crumb{{"API tokens", c.path("tokens")}},
+	}}, nil
+}
+
+// token checks the form and returns what to make.
+func (f *tokenForm) token(guild, env string) (auth.New, problems) {
+	var wrong problems
+	n := auth.New{GuildID: guild, Env: env, Name: strings.TrimSpace(f.Name), Scopes: f.Chosen, AllowIP: []string{f.Allow}}
+	switch length := len([]rune(n.Name)); {
+	case length == 0:
+		wrong.add("name", "Give the token a name that says where it will be used, such as “payday bot”.")
+	case length > 100:
+		wrong.add("name", "The name has %d characters; at most 100 fit.", length)
+	case plainText(n.Name, 200) != n.Name:
+		wrong.add("name", "The name holds characters that cannot be seen. Type it anew.")
+	}
+	if len(f.Chosen) == 0 {
+		wrong.add("scopes", "Choose at least one thing that the token may do.")
+	} else if _, err := auth.ParseScopes(f.Chosen...); err != nil {
+		wrong.add("scopes", "%s", messageOf(err))
+	}
+	if _, err := auth.ParsePrefixes(f.Allow); err != nil {
+		wrong.add("ip_allowlist", "%s Write addresses such as 203.0.113.9 or ranges such as 198.51.100.0/24.", messageOf(err))
+	}
+	if f.Days != "" {
+		days, err := strconv.Atoi(f.Days)
+		if err != nil || days < 1 || days > maxDays {
+			wrong.add("expires_in_days", "%q is not a number of days from 1 to %d. Leave it empty for a token that never expires.", f.Days, maxDays)
+		}
+		n.ExpiresIn = time.Duration(days) * 24 * time.Hour
+	}
+	return n, wrong
+}
+
+// Custom reports whether the number of days is none of the usual ones.
+func (f *tokenForm) Custom() bool { return f.Days != "" && !slices.Contains(f.Presets(), f.Days) }
+
+func messageOf(err error) string {
+	if f, ok := fault.As(err); ok {
+		return f.Message
+	}
+	return err.Error()
+}
+
+// onceDoer opens units that also note their form: a form that was sent before
+// fails with errMade, and its unit changes nothing.
+type onceDoer struct {
+	db    *db.DB
+	guild string
+	form  string // empty: nobody minds
+}
+
+// Do implements db.Doer.
+func (o onceDoer) Do(ctx context.Context, fn func(ctx context.Context, tx *db.Tx) error) error {
+	return o.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		if o.form != "" {
+			first, err := once(ctx, tx, o.guild, "form", o.form)
+			if err != nil {
+				return err
+			}
+			if !first {
+				return errMade
+			}
+		}
+		return fn(ctx, tx)
+	})
+}
+
+// firstCall is a call to paste: one that the token's scopes allow.
+func (c *call) firstCall(t auth.Token) string {
+	path := "/me"
+	for _, o := range c.cfg.Operations {
+		if o.Method == http.MethodGet && !strings.Contains(o.Path, "{") && slices.Contains(t.Scopes, o.Scope) {
+			path = o.Path
+			break
+		}
+	}
+	curl := "curl -sS"
+	if c.cfg.CAFile != "" {
+		curl += " --cacert " + shellQuote(c.cfg.CAFile)
+	}
+	return curl + " -H " + shellQuote("Authorization: Bearer "+t.Secret) + " " + shellQuote(c.base+"/api/v1"+path)
+}
+
+// tokenView is one token with what it was used for.
+type tokenView struct {
+	Token     tokenRow
+	Usage     usageView
+	Addresses []usage.Address
+	Refusals  []usage.Refusal
+	Replace   string // the form for one like it
+	Typed     string
+	checked
+}
+
+func showToken(c *call) (reply, error) {
+	v, err := c.tokenView()
+	if err != nil {
+		return reply{}, err
+	}
+	return c.tokenPage(v, 0), nil
+}
+
+func (c *call) tokenPage(v *tokenView, status int) reply {
+	return reply{status: status, page: "token", view: v, frame: frame{
+		Title: v.Token.Name, Tab: "tokens", Crumbs: []crumb{{"API tokens", c.path("tokens")}},
+	}}
+}
+
+func (c *call) tokenView() (*tokenView, error) {
+	t, err := auth.Find(c.ctx, c.cfg.DB, c.guild.ID, c.r.PathValue("id"))
+	if err != nil {
+		return nil, notHere(err)
+	}
+	v := &tokenView{Token: tokenRow{t, c.now()}}
+	q := c.cfg.DB.Reader()
+	if v.Usage, err = c.usageView(t.ID); err != nil {
+		return nil, err
+	}
+	if v.Addresses, err = usage.Addresses(c.ctx, q, c.guild.ID, t.ID); err != nil {
+		return nil, err
+	}
+	if v.Refusals, err = usage.Refusals(c.ctx, q, c.guild.ID, usage.RefusalFilter{Token: t.ID}, 10); err != nil {
+		return nil, err
+	}
+	v.Replace = c.path("tokens", "new") + "?" + replaceQuery(v.Token)
+	return v, nil
+}
+
+// revokeToken ends a token whose name the caller has typed.
+func revokeToken(c *call) (reply, error) {
+	v, err := c.tokenView()
+	if err != nil {
+		return reply{}, err
+	}
+	v.Typed = c.form.Get("confirm")
+	if strings.TrimSpace(v.Typed) != strings.TrimSpace(v.Token.Name) {
+		v.Problems.add("confirm", "Type the token's name, %s, to revoke it.", visible(v.Token.Name))
+		return c.tokenPage(v, http.StatusUnprocessableEntity), nil
+	}
+	if err := auth.Revoke(c.acting(), c.cfg.DB, c.guild.ID, v.Token.ID); err != nil {
+		return reply{}, notHere(err)
+	}
+	return c.back(c.path("tokens"), "“%s” is revoked. No server accepts it any more.", visible(v.Token.Name)), nil
+}
+
+// deleteToken is revocation for programs: the route of the specification. The
+// token's guild has to be one that the caller may manage.
+func deleteToken(c *call) (reply, error) {
+	if c.who.ID == "" {
+		return reply{}, errSignedIn
+	}
+	id := c.r.PathValue("id")
+	owner, err := auth.GuildOf(c.ctx, c.cfg.DB, id)
+	if err != nil {
+		return reply{}, notHere(err)
+	}
+	if c.guild, err = c.enter(owner); err != nil {
+		return reply{}, err
+	}
+	if err := auth.Revoke(c.acting(), c.cfg.DB, c.guild.ID, id); err != nil {
+		return reply{}, notHere(err)
+	}
+	return reply{status: http.StatusNoContent}, nil
+}
+
+// notHere makes the same response of every thing that is not there.
+func notHere(err error) error {
+	if f, ok := fault.As(err); ok && f.Kind == fault.NotFound {
+		return errNotHere.Because(err)
+	}
+	return err
+}

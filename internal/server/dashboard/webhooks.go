@@ -1,0 +1,297 @@
+package dashboard
+
+import (
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/webhooks"
+)
+
+func (s *Server) webhookRoutes(guild func(string, handler)) {
+	endpoint := func(pattern string, h endpointHandler) { guild(pattern, onEndpoint(h)) }
+	const w = "/guilds/{guild}/webhooks"
+	guild("GET "+w, listWebhooks)
+	guild("GET "+w+"/new", newWebhook)
+	guild("POST "+w, createWebhook)
+	endpoint("GET "+w+"/{id}", showWebhook)
+	endpoint("GET "+w+"/{id}/edit", editWebhook)
+	endpoint("POST "+w+"/{id}/edit", changeWebhook)
+	endpoint("POST "+w+"/{id}/enable", switchWebhook(true))
+	endpoint("POST "+w+"/{id}/disable", switchWebhook(false))
+	endpoint("POST "+w+"/{id}/rotate", rotateWebhook)
+	endpoint("POST "+w+"/{id}/test", testWebhook)
+	endpoint("GET "+w+"/{id}/recover", countLost)
+	endpoint("POST "+w+"/{id}/recover", recoverWebhook)
+	endpoint("POST "+w+"/{id}/remove", removeWebhook)
+	endpoint("GET "+w+"/{id}/deliveries/{delivery}", showDelivery)
+	endpoint("POST "+w+"/{id}/deliveries/{delivery}/redeliver", redeliver)
+}
+
+// endpointHandler answers a call about one of the guild's endpoints.
+type endpointHandler func(*call, endpointRow) (reply, error)
+
+// onEndpoint finds the endpoint in the path. One of another guild is not there,
+// and neither is a delivery of another endpoint.
+func onEndpoint(next endpointHandler) handler {
+	return func(c *call) (reply, error) {
+		e, err := webhooks.StandingOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, c.r.PathValue("id"))
+		if err != nil {
+			return reply{}, notHere(err)
+		}
+		r, err := next(c, endpointRow{e})
+		return r, notHere(err)
+	}
+}
+
+// endpointRow is an endpoint as the pages show it.
+type endpointRow struct{ webhooks.Standing }
+
+// State is one word for how an endpoint fares.
+func (e endpointRow) State() string {
+	switch {
+	case !e.Enabled:
+		return "disabled"
+	case e.FailingSince != nil:
+		return "failing"
+	default:
+		return "healthy"
+	}
+}
+
+// Why says why an endpoint is disabled; empty where its owner has done it.
+func (e endpointRow) Why() string {
+	if e.DisabledReason == nil {
+		return ""
+	}
+	switch *e.DisabledReason {
+	case "gone":
+		return "It answered 410 Gone, which asks for no more events."
+	case "failing":
+		return "Every attempt had failed for five days."
+	case "address_not_allowed":
+		return "Its name leads to an address that may not be called."
+	default:
+		return *e.DisabledReason
+	}
+}
+
+// Total is how many deliveries the bar shows.
+func (e endpointRow) Total() int { return e.Delivered + e.Failed + e.Open }
+
+// Sum is Total in words.
+func (e endpointRow) Sum() string {
+	return number(e.Delivered) + " delivered, " + number(e.Failed) + " failed, " + number(e.Open) + " waiting"
+}
+
+// Upto marks a number that was not counted to its end.
+func (endpointRow) Upto(n int) string {
+	if n >= 1000 {
+		return number(n) + " or more"
+	}
+	return number(n)
+}
+
+// webhooksSummary is the guild's endpoints in numbers.
+type webhooksSummary struct {
+	Total, Failing, Disabled int
+	Delivered, Failed, Open  int
+	Unwell                   []endpointRow
+}
+
+func (c *call) webhooksSummary() (webhooksSummary, error) {
+	rows, err := webhooks.Standings(c.ctx, c.cfg.DB.Reader(), c.guild.ID)
+	if err != nil {
+		return webhooksSummary{}, err
+	}
+	sum := webhooksSummary{Total: len(rows)}
+	for _, r := range rows {
+		row := endpointRow{r}
+		sum.Delivered, sum.Failed, sum.Open = sum.Delivered+r.Delivered, sum.Failed+r.Failed, sum.Open+r.Open
+		switch row.State() {
+		case "failing":
+			sum.Failing++
+			sum.Unwell = append(sum.Unwell, row)
+		case "disabled":
+			sum.Disabled++
+			sum.Unwell = append(sum.Unwell, row)
+		}
+	}
+	return sum, nil
+}
+
+func listWebhooks(c *call) (reply, error) {
+	rows, err := webhooks.Standings(c.ctx, c.cfg.DB.Reader(), c.guild.ID)
+	if err != nil {
+		return reply{}, err
+	}
+	list := make([]endpointRow, len(rows))
+	for i, r := range rows {
+		list[i] = endpointRow{r}
+	}
+	return reply{page: "webhooks", view: list, frame: frame{Title: "Webhooks", Tab: "webhooks", Live: true}}, nil
+}
+
+// webhookForm is the form for an endpoint, as it was filled in.
+type webhookForm struct {
+	ID, URL, Description string
+	Chosen               []string
+	Enabled              bool
+	Once                 string
+	Types                []string
+	checked
+}
+
+// Has reports whether an event type is ticked.
+func (f *webhookForm) Has(event string) bool { return slices.Contains(f.Chosen, event) }
+
+func newWebhook(c *call) (reply, error) {
+	q := c.r.URL.Query()
+	f := &webhookForm{URL: q.Get("url"), Description: q.Get("description"), Enabled: true, Once: rand.Text(), Chosen: splitWords(q["events"])}
+	return c.webhookForm(f, 0), nil
+}
+
+func (c *call) webhookForm(f *webhookForm, status int) reply {
+	f.Types = event.Types
+	title, crumbs := "New endpoint", []crumb{{"Webhooks", c.path("webhooks")}}
+	if f.ID != "" {
+		title, crumbs = "Edit endpoint", append(crumbs, crumb{f.URL, c.path("webhooks", f.ID)})
+	}
+	return reply{status: status, page: "webhook-form", view: f, frame: frame{Title: title, Tab: "webhooks", Crumbs: crumbs}}
+}
+
+type secretView struct {
+	ID, URL, Secret string
+	Rotated         bool
+}
+
+func createWebhook(c *call) (reply, error) {
+	f, wanted := c.readWebhook()
+	if len(f.Problems) > 0 {
+		return c.webhookForm(f, http.StatusUnprocessableEntity), nil
+	}
+	made, err := webhooks.Create(c.acting(), c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, f.Once}, c.guild.ID, wanted)
+	if errors.Is(err, errMade) {
+		return c.back(c.path("webhooks"), "This form was sent before, and its endpoint was made then. Its secret cannot be shown again; rotate it to get another."), nil
+	}
+	if err != nil {
+		return c.refusedForm(f, err)
+	}
+	return c.secretPage(secretView{made.ID, made.URL, made.Secret, false}, http.StatusCreated), nil
+}
+
+// readWebhook reads the form and says what is wrong with it.
+func (c *call) readWebhook() (*webhookForm, webhooks.Wanted) {
+	f := &webhookForm{
+		ID: c.r.PathValue("id"), URL: strings.TrimSpace(c.form.Get("url")), Description: strings.TrimSpace(c.form.Get("description")),
+		Chosen: splitWords(c.form["events"]), Enabled: c.form.Get("enabled") != "" && c.form.Get("enabled") != "false", Once: c.form.Get("once"),
+	}
+	if f.URL == "" {
+		f.Problems.add("url", "Say where the events are to be sent: an address that begins with https://.")
+	}
+	if n := len([]rune(f.Description)); n > 200 {
+		f.Problems.add("description", "The description has %d characters; at most 200 fit.", n)
+	} else if plainText(f.Description, 200) != f.Description {
+		f.Problems.add("description", "The description holds characters that cannot be seen. Type it anew.")
+	}
+	if len(f.Chosen) == 0 {
+		f.Problems.add("events", "Choose at least one event.")
+	}
+	for _, e := range f.Chosen {
+		if !slices.Contains(event.Types, e) {
+			f.Problems.add("events", "%q is not an event.", e)
+		}
+	}
+	return f, webhooks.Wanted{URL: f.URL, Description: f.Description, Events: f.Chosen, Enabled: f.Enabled}
+}
+
+// refusedForm turns what a domain refuses into what is wrong with the form.
+func (c *call) refusedForm(f *webhookForm, err error) (reply, error) {
+	fl, ok := fault.As(err)
+	if !ok || fl.Kind != fault.Invalid && fl.Kind != fault.Refused && fl.Kind != fault.Unavailable {
+		return reply{}, notHere(err)
+	}
+	text := strings.TrimPrefix(fl.Message, "body /url: ")
+	f.Problems.add("url", "The address cannot be used: %s", text)
+	return c.webhookForm(f, http.StatusUnprocessableEntity), nil
+}
+
+func (c *call) secretPage(v secretView, status int) reply {
+	title := "Endpoint registered"
+	if v.Rotated {
+		title = "Secret rotated"
+	}
+	return reply{status: status, page: "webhook-secret", view: v, frame: frame{
+		Title: title, Tab: "webhooks", Crumbs: []crumb{{"Webhooks", c.path("webhooks")}},
+	}}
+}
+
+// hooks is what changing endpoints takes.
+func (c *call) hooks() webhooks.Config {
+	cfg := c.cfg.Webhooks
+	cfg.DB = c.cfg.DB
+	return cfg
+}
+
+func editWebhook(c *call, e endpointRow) (reply, error) {
+	f := &webhookForm{ID: e.ID, URL: e.URL, Chosen: e.Events, Enabled: e.Enabled}
+	if e.Description != nil {
+		f.Description = *e.Description
+	}
+	return c.webhookForm(f, 0), nil
+}
+
+func changeWebhook(c *call, _ endpointRow) (reply, error) {
+	f, wanted := c.readWebhook()
+	if len(f.Problems) > 0 {
+		return c.webhookForm(f, http.StatusUnprocessableEntity), nil
+	}
+	if err := webhooks.Change(c.acting(), c.hooks(), c.guild.ID, f.ID, wanted); err != nil {
+		return c.refusedForm(f, err)
+	}
+	return c.back(c.path("webhooks", f.ID), "The endpoint is changed."), nil
+}
+
+func switchWebhook(enabled bool) endpointHandler {
+	return func(c *call, e endpointRow) (reply, error) {
+		if err := webhooks.Switch(c.acting(), c.hooks(), c.guild.ID, e.ID, enabled); err != nil {
+			return reply{}, err
+		}
+		if !enabled {
+			return c.back(c.path("webhooks", e.ID), "The endpoint is disabled. What happens from now on is not kept for it; what waits is held."), nil
+		}
+		return c.back(c.path("webhooks", e.ID), "The endpoint is enabled. %s held deliveries go out now.", e.Upto(e.Held)), nil
+	}
+}
+
+func rotateWebhook(c *call, e endpointRow) (reply, error) {
+	made, err := webhooks.Rotate(c.acting(), c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, c.form.Get("once")}, c.guild.ID, e.ID, webhooks.MaxOverlap)
+	if errors.Is(err, errMade) {
+		return c.back(c.path("webhooks", e.ID), "This was sent before, and the secret was rotated then. Nothing was changed now."), nil
+	}
+	if err != nil {
+		return reply{}, err
+	}
+	return c.secretPage(secretView{made.ID, made.URL, made.Secret, true}, 0), nil
+}
+
+// removeWebhook deletes an endpoint whose address the caller has typed.
+func removeWebhook(c *call, e endpointRow) (reply, error) {
+	if typed := c.form.Get("confirm"); strings.TrimSpace(typed) != e.URL {
+		v, err := c.webhookView(e)
+		if err != nil {
+			return reply{}, err
+		}
+		v.Typed = typed
+		v.Problems.add("confirm", "Type the endpoint's address, %s, to remove it.", visible(e.URL))
+		return c.webhookPage(v, http.StatusUnprocessableEntity), nil
+	}
+	if err := webhooks.Delete(c.acting(), c.cfg.DB, c.guild.ID, e.ID); err != nil {
+		return reply{}, err
+	}
+	return c.back(c.path("webhooks"), "The endpoint is removed, with what waited for it."), nil
+}

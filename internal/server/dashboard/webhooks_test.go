@@ -1,0 +1,150 @@
+package dashboard_test
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/access/audit"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/outbound/delivery"
+	"guildhall/internal/outbound/egress"
+	"guildhall/internal/outbound/egress/egresstest"
+)
+
+// worker delivers what the site's endpoints wait for, until the test ends.
+func (s *site) worker(t *testing.T) {
+	t.Helper()
+	startWorkers(t, delivery.Config{DB: s.DB, Box: s.Config.Webhooks.Box})
+}
+
+// startWorkers makes one attempt of each delivery, and the next after an hour.
+func startWorkers(t testing.TB, cfg delivery.Config) *delivery.Deliverer {
+	t.Helper()
+	cfg.Guard, cfg.Schedule, cfg.Log = egress.NewGuard(egresstest.Loopback, nil), delivery.Schedule{time.Hour}, slog.New(slog.DiscardHandler)
+	d, err := delivery.New(cfg)
+	must(t, err)
+	background(t, d.Run)
+	return d
+}
+
+// background runs something until the test ends.
+func background(t testing.TB, run func(context.Context) error) {
+	t.Helper()
+	ctx, stopped := t.Context(), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		_ = run(ctx)
+	}()
+	t.Cleanup(func() { <-stopped })
+}
+
+func TestWebhooks(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker(t)
+	receiver := egresstest.NewReceiver(t, egresstest.Respond(500, hostile))
+	b := s.as(t, "manager")
+	hooks := page(guildID, "webhooks")
+
+	b.get(hooks).wants(200, "Register an endpoint")
+	b.post(hooks, url.Values{"url": {"http://192.168.0.1/"}, "description": {"keep me"}, "events": {"case.created"}}).
+		wants(422, `id="url-error"`, "keep me", `value="case.created" checked`)
+	b.post(hooks, url.Values{"url": {""}, "events": {"case.eaten"}}).wants(422, `id="url-error"`, `id="events-error"`)
+	once := regexp.MustCompile(`name="once" value="([^"]+)"`).FindStringSubmatch(b.get(hooks + "/new").wants(200).body)[1]
+	form := url.Values{
+		"url": {receiver.URL}, "description": {"<img src=x onerror=alert(1)>"}, "events": {"case.created", "ticket.closed"},
+		"enabled": {"true"}, "once": {once},
+	}
+	secret := b.post(hooks, form).wants(201, "shown this once").secret()
+	b.post(hooks, form).wants(303)
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM webhook_endpoints`); n != 1 {
+		t.Fatalf("sending the form twice makes %d endpoints", n)
+	}
+	everywhere(t, s, secret)
+	id := dbtest.Value[string](t, s.DB, `SELECT id FROM webhook_endpoints`)
+	one := hooks + "/" + id
+	b.get(one).wants(200, "&lt;img src=x").lacks("<img", secret)
+
+	// A test shows what the receiver answered, inert; redelivering repeats the event.
+	sent := b.post(one+"/test", nil).wants(303)
+	first := b.get(sent.to).wants(200, "500", "&lt;script&gt;", "The receiver answered 500, so", "curl -X POST").lacks("<script>alert")
+	header := receiver.Await(t, 1).Header
+	for name := range header {
+		switch name {
+		case "Accept-Encoding", "Content-Length", "Service-Signature", "Webhook-Signature", "Webhook-Timestamp":
+		default:
+			first.wants(200, name+": "+header.Get(name)+"\n")
+		}
+	}
+	receiver.RespondWith(egresstest.Respond(200, hostile))
+	again := b.post(sent.to+"/redeliver", nil).wants(303)
+	b.get(again.to).wants(200, "delivered", "redelivery")
+	if calls := receiver.Calls(); len(calls) != 2 || calls[0].Header.Get("Webhook-Id") != calls[1].Header.Get("Webhook-Id") {
+		t.Errorf("the requests are %+v", calls)
+	}
+
+	// Rotation: both secrets sign.
+	newer := b.post(one+"/rotate", url.Values{"once": {"x"}}).wants(200, "signs along").secret()
+	b.post(one+"/rotate", url.Values{"once": {"x"}}).wants(303)
+	if newer == secret {
+		t.Error("the secret is the old one")
+	}
+	b.post(one+"/test", nil).wants(303)
+	if last := receiver.Await(t, 3).Header.Get("Service-Signature"); strings.Count(last, "v1=") != 2 {
+		t.Errorf("signed by %s", last)
+	}
+
+	// What has failed is counted, and then recovered once.
+	dbtest.Exec(t, s.DB, `
+		WITH ev AS (
+			INSERT INTO webhook_events (guild_id, id, type, payload) SELECT $1, 'lost-' || n, 'case.created', '{}' FROM generate_series(1, 3) n
+			RETURNING guild_id, id, type
+		) INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, state, fresh, completed_at)
+		SELECT guild_id, $2, id, type, 'failed', false, now() FROM ev`, guildID, id)
+	since := url.Values{"since": {time.Now().UTC().Add(-time.Hour).Format("2006-01-02T15:04")}}
+	b.get(one+"/recover?"+since.Encode()).wants(200, "<b>3</b> deliveries have failed")
+	b.post(one+"/recover", since).wants(303)
+	b.get(one).wants(200, "3 failed deliveries are queued again")
+	b.get(one+"/recover?"+since.Encode()).wants(200, "Nothing has failed since")
+	b.get(one+"/recover?since=yesterday").wants(422, `id="since-error"`)
+
+	b.get(one+"?status=failed&event_type=case.created").wants(200, "case.created")
+	b.get(one+"?status=held").wants(200, "No delivery fits")
+	b.post(one+"/disable", nil).wants(303)
+	b.get(one).wants(200, "disabled", ">Enable")
+	b.post(one+"/enable", nil).wants(303)
+	b.post(one+"/edit", url.Values{"url": {receiver.URL}, "events": {"case.updated"}, "enabled": {"true"}}).wants(303)
+
+	// Another guild's ids are nothing here, in every route.
+	other := page(neighbourID, "webhooks", id)
+	delivery := strings.TrimPrefix(sent.to, one)
+	for _, path := range []string{"", "/edit", "/recover?" + since.Encode(), delivery} {
+		b.get(other + path).wants(404)
+	}
+	for _, path := range []string{"/edit", "/enable", "/disable", "/rotate", "/test", "/recover", "/remove", delivery + "/redeliver"} {
+		b.post(other+path, since).wants(404)
+	}
+	b.post(one+"/remove", url.Values{"confirm": {"no"}}).wants(422, `id="confirm-error"`)
+	b.post(one+"/remove", url.Values{"confirm": {receiver.URL}}).wants(303)
+	b.get(one).wants(404)
+	rows, err := audit.List(t.Context(), s.DB.Reader(), guildID, audit.Filter{Target: id}, 100)
+	must(t, err)
+	seen := map[string]bool{}
+	for _, r := range rows {
+		seen[r.Action] = true
+	}
+	for _, action := range []string{
+		audit.WebhookCreated, audit.WebhookUpdated, audit.WebhookDeleted, audit.WebhookRotated,
+		audit.WebhookTested, audit.WebhookRedeliver, audit.WebhookRecovered,
+	} {
+		if !seen[action] {
+			t.Errorf("the audit log lacks %s", action)
+		}
+	}
+	everywhere(t, s, newer)
+}

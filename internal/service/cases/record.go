@@ -1,0 +1,53 @@
+package cases
+
+import (
+	"context"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/service/transfer"
+)
+
+// row is one stored case, and what a guild file has of it.
+type row struct {
+	GuildID     string     `db:"guild_id" json:"guild_id"`
+	ID          string     `db:"id" json:"id"`
+	Number      int64      `db:"number" json:"number"`
+	UserID      string     `db:"user_id" json:"user_id"`
+	ModeratorID string     `db:"moderator_id" json:"moderator_id"`
+	Type        string     `db:"type" json:"type"`
+	Reason      string     `db:"reason" json:"reason"`
+	Status      string     `db:"status" json:"status"`
+	ExpiresAt   *wire.Time `db:"expires_at" json:"expires_at"`
+	Source      string     `db:"source" json:"source"`
+	CreatedAt   wire.Time  `db:"created_at" json:"created_at"`
+	UpdatedAt   wire.Time  `db:"updated_at" json:"updated_at"`
+}
+
+const columns = `guild_id, id, number, user_id, moderator_id, type, reason, status, expires_at, source, created_at, updated_at`
+
+// Records are the cases of a guild as they move.
+var Records = transfer.Kind[row]{
+	Name: "case", Schema: "GuildFileCase", Table: "cases", Columns: columns, Order: "number",
+	Refusals: map[string]string{
+		"cases_pkey":   "a case with this id exists already",
+		"cases_number": "this guild has a case with this number already",
+	},
+	Guild: func(c *row) string { return c.GuildID },
+	New: func(now time.Time) row {
+		return row{Status: active, Source: "bot", CreatedAt: wire.At(now), UpdatedAt: transfer.Absent}
+	},
+	Complete: func(c *row, now time.Time) error {
+		transfer.MintID(&c.ID)
+		c.CreatedAt = transfer.Past(c.CreatedAt, now)
+		if c.UpdatedAt == transfer.Absent {
+			c.UpdatedAt = c.CreatedAt
+		}
+		c.UpdatedAt = transfer.Past(c.UpdatedAt, now)
+		return nil
+	},
+	Before: func(ctx context.Context, tx *db.Tx, rows []row) error {
+		return transfer.Number(ctx, tx, "last_case", rows, func(c *row) (string, *int64) { return c.GuildID, &c.Number })
+	},
+}

@@ -1,0 +1,47 @@
+package cases
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"guildhall/internal/base/wire"
+)
+
+func TestApply(t *testing.T) {
+	t.Parallel()
+	text := func(s string) *string { return &s }
+	at := func(us int64) *wire.Time { t := wire.At(time.UnixMicro(us).UTC()); return &t }
+	elsewhere := wire.At(at(7).In(time.FixedZone("", 3600)))
+	for _, c := range []struct {
+		name    string
+		have    row
+		patch   patch
+		want    row
+		changed []string
+	}{
+		{"nothing wished for", row{Reason: "a", ExpiresAt: at(7)}, patch{}, row{Reason: "a", ExpiresAt: at(7)}, nil},
+		{"a new reason", row{Reason: "a", ExpiresAt: at(7)}, patch{Reason: text("b")}, row{Reason: "b", ExpiresAt: at(7)}, []string{"reason"}},
+		{"the same reason", row{Reason: "a"}, patch{Reason: text("a")}, row{Reason: "a"}, nil},
+		{"a first expiry", row{}, patch{Expiry: true, ExpiresAt: at(7)}, row{ExpiresAt: at(7)}, []string{"expires_at"}},
+		{"another expiry", row{ExpiresAt: at(8)}, patch{Expiry: true, ExpiresAt: at(7)}, row{ExpiresAt: at(7)}, []string{"expires_at"}},
+		{"an expiry cleared", row{ExpiresAt: at(8)}, patch{Expiry: true}, row{}, []string{"expires_at"}},
+		{"no expiry cleared", row{}, patch{Expiry: true}, row{}, nil},
+		{"the same instant, elsewhere", row{ExpiresAt: at(7)}, patch{Expiry: true, ExpiresAt: &elsewhere}, row{ExpiresAt: at(7)}, nil},
+		{
+			"both",
+			row{},
+			patch{Reason: text("b"), Expiry: true, ExpiresAt: at(1)},
+			row{Reason: "b", ExpiresAt: at(1)},
+			[]string{"reason", "expires_at"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got, changed := c.patch.apply(c.have)
+			if got.Reason != c.want.Reason || !same(got.ExpiresAt, c.want.ExpiresAt) || !slices.Equal(changed, c.changed) {
+				t.Errorf("got %q, %v, %v; want %q, %v, %v", got.Reason, got.ExpiresAt, changed, c.want.Reason, c.want.ExpiresAt, c.changed)
+			}
+		})
+	}
+}

@@ -1,0 +1,147 @@
+// Package cases is the moderation record of a guild. Notes and warnings can be
+// filed through the API; every other type and every change of status is the
+// bot's or the dashboard's, except that a case expires on its own.
+package cases
+
+import (
+	"context"
+
+	"guildhall/gen"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/page"
+	"guildhall/internal/outbound/event"
+)
+
+// Service implements the operations on cases.
+type Service struct{}
+
+// ListCases returns one page of the guild's cases, newest first, or with
+// updated_since by their last change, so that what changes moves behind the
+// reader. Deleted cases are among them unless the status filter leaves them out:
+// a client that keeps a copy must learn of the deletion.
+func (s *Service) ListCases(ctx context.Context, r gen.ListCasesRequestObject) (gen.ListCasesResponseObject, error) {
+	f := filterOf(r.Params)
+	p := page.Of(r.Params.Page, r.Params.PerPage)
+	rows, err := list(ctx, db.Read(ctx), auth.From(ctx).GuildID, f, p)
+	if err != nil {
+		return nil, err
+	}
+	rows, more := page.Cut(rows, p)
+	return gen.ListCases200JSONResponse{Data: page.Each(rows, show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+func filterOf(q gen.ListCasesParams) (f filter) {
+	f.UserID, f.ModeratorID = or(q.UserID), or(q.ModeratorID)
+	f.Type, f.Status = string(or(q.Type)), string(or(q.Status))
+	f.Since = or(q.Since).Time
+	if q.Until != nil {
+		f.Until = &q.Until.Time
+	}
+	if q.UpdatedSince != nil {
+		f.Changed = &q.UpdatedSince.Time
+	}
+	return f
+}
+
+// or is *v, or the zero value.
+func or[T any](v *T) (value T) {
+	if v != nil {
+		value = *v
+	}
+	return value
+}
+
+// CreateCase files a note or a warning under the guild's next number. The
+// people it names need not be members any more.
+func (s *Service) CreateCase(ctx context.Context, r gen.CreateCaseRequestObject) (gen.CreateCaseResponseObject, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	c, err := insert(ctx, tx, row{
+		ID:          db.NewID(),
+		GuildID:     by.GuildID,
+		UserID:      r.Body.UserID,
+		ModeratorID: r.Body.ModeratorID,
+		Type:        string(r.Body.Type),
+		Reason:      r.Body.Reason,
+		Status:      active,
+		Source:      "api",
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := event.Record(ctx, tx, event.From(by).On(c.CreatedAt.Time), event.CaseCreated, show(c)); err != nil {
+		return nil, err
+	}
+	return gen.CreateCase201JSONResponse{
+		Body:    gen.CaseEnvelope{Data: show(c)},
+		Headers: gen.CreateCase201ResponseHeaders{Location: "/api/v1/cases/" + c.ID},
+	}, nil
+}
+
+// GetCase returns one case, whatever its type and status.
+func (s *Service) GetCase(ctx context.Context, r gen.GetCaseRequestObject) (gen.GetCaseResponseObject, error) {
+	c, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetCase200JSONResponse{Data: show(c)}, nil
+}
+
+// UpdateCase edits the reason, the expiry or both; a member that is left out
+// stays as it is. It is Refused for a deleted case. An edit that changes
+// nothing leaves the case untouched and tells nobody.
+func (s *Service) UpdateCase(ctx context.Context, r gen.UpdateCaseRequestObject) (gen.UpdateCaseResponseObject, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	c, err := lock(ctx, tx, by.GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	if c.Status == deleted {
+		return nil, fault.New(fault.Refused, "case_deleted", "Case %d is deleted and can no longer be edited.", c.Number)
+	}
+	c, changed := patchOf(r.Body).apply(c)
+	if len(changed) == 0 {
+		return gen.UpdateCase200JSONResponse{Data: show(c)}, nil
+	}
+	if c, err = edit(ctx, tx, c); err != nil {
+		return nil, err
+	}
+	if err := event.Record(ctx, tx, event.From(by).On(c.UpdatedAt.Time), event.CaseUpdated, showChange(c, changed)); err != nil {
+		return nil, err
+	}
+	return gen.UpdateCase200JSONResponse{Data: show(c)}, nil
+}
+
+// patchOf reads a request's body, in which an expiry can be absent, null or set.
+func patchOf(b *gen.UpdateCaseRequest) patch {
+	p := patch{Reason: b.Reason}
+	if b.ExpiresAt.IsSpecified() {
+		p.Expiry = true
+		if t, err := b.ExpiresAt.Get(); err == nil { // an error says: null
+			p.ExpiresAt = &t
+		}
+	}
+	return p
+}
+
+func show(c row) gen.Case {
+	return gen.Case{
+		ID:          c.ID,
+		Number:      c.Number,
+		UserID:      c.UserID,
+		ModeratorID: c.ModeratorID,
+		Type:        c.Type,
+		Reason:      c.Reason,
+		Status:      c.Status,
+		ExpiresAt:   c.ExpiresAt,
+		Source:      c.Source,
+		CreatedAt:   c.CreatedAt,
+		UpdatedAt:   c.UpdatedAt,
+	}
+}
+
+// showChange is show for an event, which also says what the edit changed.
+func showChange(c row, changed []string) gen.CaseChange {
+	return gen.CaseChange{Case: show(c), Changed: changed}
+}

@@ -1,0 +1,206 @@
+package cases
+
+import (
+	"context"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/page"
+)
+
+const (
+	active  = "active"
+	deleted = "deleted"
+)
+
+// filter narrows a list. The zero value lets everything through.
+type filter struct {
+	UserID      string
+	ModeratorID string
+	Type        string
+	Status      string
+	Since       time.Time  // created no earlier than this
+	Until       *time.Time // created before this
+	// Changed is nil, or lists what changed no earlier than this, in the order of
+	// the changes.
+	Changed *time.Time
+}
+
+const (
+	stored = `
+		SELECT ` + columns + `
+		FROM cases`
+
+	inGuild = `guild_id = $1
+		  AND created_at >= $4
+		  AND created_at < coalesce($5, 'infinity'::timestamptz)`
+)
+
+// The list has one statement for each index that serves it, and not one with
+// optional conditions: a prepared statement's plan has to hold for every value,
+// and a condition that may be switched off cannot be looked up in an index.
+var (
+	// Numbers are distinct and begin at 1: there are no more cases than the
+	// highest says.
+	table = page.Table{Name: "cases", Columns: columns, Reach: "(SELECT max(number) FROM cases WHERE guild_id = $1)"}
+
+	newest = page.Newest(table, inGuild)
+
+	newestOfType = page.Newest(table, inGuild+`
+		  AND type = $6`)
+
+	newestOfStatus = page.Newest(table, inGuild+`
+		  AND status = $6`)
+
+	newestOfTypeAndStatus = page.Newest(table, inGuild+`
+		  AND type = $6
+		  AND status = $7`)
+
+	newestOfUser = page.Narrowed(table, inGuild+`
+		  AND user_id = $6
+		  AND ($7::text = '' OR type = $7)
+		  AND ($8::text = '' OR status = $8)
+		  AND ($9::text = '' OR moderator_id = $9)`)
+
+	newestOfModerator = page.Narrowed(table, inGuild+`
+		  AND moderator_id = $6
+		  AND ($7::text = '' OR type = $7)
+		  AND ($8::text = '' OR status = $8)`)
+
+	// In a CASE, Postgres neither looks for another index nor takes the filters
+	// to leave so little that it would rather sort.
+	changed = page.Changed(table, `guild_id = $1
+		  AND updated_at >= $6
+		  AND CASE
+		        WHEN created_at >= $4
+		         AND created_at < coalesce($5, 'infinity'::timestamptz)
+		         AND ($7::text = '' OR type = $7)
+		         AND ($8::text = '' OR status = $8)
+		         AND ($9::text = '' OR moderator_id = $9)
+		         AND ($10::text = '' OR user_id = $10)
+		        THEN true
+		      END`)
+)
+
+const (
+	byID = stored + `
+		WHERE guild_id = $1
+		  AND id = $2`
+
+	// Over all guilds, so it locks nothing.
+	due = `
+		SELECT guild_id, id
+		FROM cases
+		WHERE status = 'active'
+		  AND expires_at <= now()
+		ORDER BY expires_at
+		LIMIT $1`
+)
+
+// list returns the page of the guild's cases that pass f, and one case more when
+// there is one: newest first, or by their last change.
+func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]row, error) {
+	sql, args := query(guild, f, p)
+	rows, err := db.Select[row](ctx, q, sql, args...)
+	return rows, fault.Wrap(err, "list cases of guild", guild)
+}
+
+// query is the statement that lists the cases of guild that pass f, and its
+// arguments.
+func query(guild string, f filter, p page.P) (string, []any) {
+	args := []any{guild, p.Limit(), p.Offset(), f.Since, f.Until}
+	switch {
+	case f.Changed != nil:
+		return changed.For(p), append(args, *f.Changed, f.Type, f.Status, f.ModeratorID, f.UserID)
+	case f.UserID != "":
+		return newestOfUser.For(p), append(args, f.UserID, f.Type, f.Status, f.ModeratorID)
+	case f.ModeratorID != "":
+		return newestOfModerator.For(p), append(args, f.ModeratorID, f.Type, f.Status)
+	case f.Type != "" && f.Status != "":
+		return newestOfTypeAndStatus.For(p), append(args, f.Type, f.Status)
+	case f.Type != "":
+		return newestOfType.For(p), append(args, f.Type)
+	case f.Status != "":
+		return newestOfStatus.For(p), append(args, f.Status)
+	}
+	return newest.For(p), args
+}
+
+// get returns one case. It is NotFound when the guild has no such case.
+func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
+	c, err := db.Get[row](ctx, q, byID, guild, id)
+	return c, found(err, guild, id)
+}
+
+// lock returns one case and keeps others from changing it until tx ends. It is
+// NotFound when the guild has no such case.
+func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
+	c, err := db.Get[row](ctx, tx, byID+`
+		FOR NO KEY UPDATE`, guild, id)
+	return c, found(err, guild, id)
+}
+
+func found(err error, guild, id string) error {
+	if db.Missing(err) {
+		return fault.New(fault.NotFound, "not_found", "No such case.")
+	}
+	return fault.Wrap(err, "read case", id, "of guild", guild)
+}
+
+// insert gives the case the guild's next number and stores it. Its instant is
+// later than that of the number before, so that numbers and instants agree.
+func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
+	err := tx.GetContext(ctx, &c, `
+		WITH `+db.Instant("guilds", "id = $1")+`, next AS (
+			UPDATE guilds SET last_case = last_case + 1, last_case_at = `+db.Next("instant.at", "last_case_at")+`
+			FROM instant
+			WHERE id = $1
+			RETURNING last_case, last_case_at
+		)
+		INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source, created_at, updated_at)
+		SELECT home.id, $2, next.last_case, $3, $4, $5, $6, $7, $8, next.last_case_at, next.last_case_at
+		FROM next
+		JOIN guilds home ON home.id = $1
+		RETURNING `+columns,
+		c.GuildID, c.ID, c.UserID, c.ModeratorID, c.Type, c.Reason, c.Status, c.Source)
+	return c, fault.Wrap(err, "insert case in guild", c.GuildID)
+}
+
+// edit stores the reason and the expiry of c.
+func edit(ctx context.Context, tx *db.Tx, c row) (row, error) {
+	err := tx.GetContext(ctx, &c, `
+		WITH `+db.Instant("cases", "guild_id = $1 AND id = $2")+`
+		UPDATE cases
+		SET reason = $3, expires_at = $4, updated_at = `+db.Next("instant.at", "updated_at")+`
+		FROM instant
+		WHERE guild_id = $1
+		  AND id = $2
+		RETURNING `+columns,
+		c.GuildID, c.ID, c.Reason, c.ExpiresAt)
+	return c, fault.Wrap(err, "edit case", c.ID, "of guild", c.GuildID)
+}
+
+// expire turns those of the guild's cases into expired ones that are still due
+// and that nobody else holds, and returns them.
+func expire(ctx context.Context, tx *db.Tx, guild string, ids []string) ([]row, error) {
+	rows, err := db.Select[row](ctx, tx, `
+		WITH free AS (
+			SELECT id AS free_id
+			FROM cases
+			WHERE guild_id = $1
+			  AND id = ANY($2)
+			  AND status = 'active'
+			  AND expires_at <= now()
+			FOR NO KEY UPDATE SKIP LOCKED
+		), instant AS MATERIALIZED (
+			SELECT clock_timestamp() AS at FROM free LIMIT 1
+		)
+		UPDATE cases c
+		SET status = 'expired', updated_at = `+db.Next("instant.at", "c.updated_at")+`
+		FROM free, instant
+		WHERE c.guild_id = $1
+		  AND c.id = free_id
+		RETURNING `+columns, guild, db.Array(ids))
+	return rows, fault.Wrap(err, "expire cases of guild", guild)
+}

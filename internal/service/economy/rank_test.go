@@ -1,0 +1,100 @@
+package economy
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/service/leaderboard"
+)
+
+// Ranks by the leaderboard's map are those of the sorted wallets while balances
+// are adjusted, newcomers who race for their first coin included.
+// RELIABILITY.md, Writes.
+func TestRanksAreExactWhileBalancesMove(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	listen(t, d)
+	// Those who have spent it all stand behind the place at which a newcomer would
+	// if no coins were a place.
+	dbtest.Fill(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, n % 40 FROM generate_series(1, 300) n`,
+		`INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 0 FROM generate_series(9000, 9200) n`,
+		`INSERT INTO rank_requests (guild_id, board) VALUES ('1', 'wallets')`)
+	var stop atomic.Bool
+	var newest atomic.Int64
+	newest.Store(999)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for !stop.Load() {
+				user := 1 + rand.Int64N(300)
+				if rand.IntN(3) == 0 {
+					user = newest.Load() + 1 // with luck, several at once
+				}
+				if err := give(context.Background(), d, strconv.FormatInt(user, 10), 1+rand.Int64N(60)); err != nil {
+					t.Error(err)
+					return
+				}
+				if user > newest.Load() {
+					newest.Store(user)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		k := &leaderboard.Keeper{DB: d, Stretch: 10, Least: 50}
+		for !stop.Load() {
+			if err := k.Maintain(context.Background()); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	mapped := 0
+	for begun := time.Now(); (mapped < 100 || time.Since(begun) < 2*time.Second) && time.Since(begun) < time.Minute && !t.Failed(); {
+		live, err := ranksAreThoseOfTheList(d)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		mapped += live
+	}
+	stop.Store(true)
+	wg.Wait()
+	if mapped < 100 {
+		t.Errorf("only %d of the comparisons had a map in service", mapped)
+	}
+}
+
+func ranksAreThoseOfTheList(d *db.DB) (mapped int, err error) {
+	err = d.Snapshot(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		if err := tx.GetContext(ctx, &mapped,
+			`SELECT count(*) FROM rank_maps WHERE guild_id = '1' AND board = 'wallets' AND state = 'live'`); err != nil {
+			return err
+		}
+		var all []string
+		if err := tx.SelectContext(ctx, &all,
+			`SELECT user_id FROM wallets WHERE guild_id = '1' ORDER BY balance DESC, length(user_id), user_id`); err != nil {
+			return err
+		}
+		for range 5 {
+			at := rand.IntN(len(all))
+			p, err := leaderboard.Wallets.Rank(ctx, tx, "1", all[at])
+			if err != nil {
+				return err
+			}
+			if p.Rank != int64(at)+1 || p.Of != int64(len(all)) {
+				return fmt.Errorf("%s stands at %d of %d, want %d of %d", all[at], p.Rank, p.Of, at+1, len(all))
+			}
+		}
+		return nil
+	})
+	return mapped, err
+}

@@ -1,0 +1,152 @@
+// Package economy keeps the members' balances and the ledger behind them: each
+// change of a balance writes one ledger row, in the same statement.
+package economy
+
+import (
+	"context"
+
+	"guildhall/gen"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/page"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/batch"
+	"guildhall/internal/service/leaderboard"
+)
+
+// Service implements the operations of the tag Economy.
+type Service struct{}
+
+// GetWallet returns a member's balance, zero for one who has earned nothing.
+func (*Service) GetWallet(ctx context.Context, r gen.GetWalletRequestObject) (gen.GetWalletResponseObject, error) {
+	w, err := wallet(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.UserID)
+	if err != nil {
+		return nil, err
+	}
+	return showWallet(w), nil
+}
+
+// Query is a GetWallet that is answered together with others.
+type Query = batch.Query[row]
+
+// NewQuery is what a request asks for.
+func (*Service) NewQuery(ctx context.Context, r gen.GetWalletRequestObject) *Query {
+	return &Query{Guild: auth.From(ctx).GuildID, User: r.UserID}
+}
+
+// AnswerEach answers queries in one statement.
+func AnswerEach(ctx context.Context, q db.Querier, list []*Query) error {
+	return wallets.Read(ctx, q, list)
+}
+
+// Answered is the response of a query that is answered.
+func Answered(q *Query) gen.GetWalletResponseObject {
+	q.Row.UserID = q.User // of the zero record
+	return showWallet(q.Row)
+}
+
+func showWallet(w row) gen.GetWallet200JSONResponse {
+	return gen.GetWallet200JSONResponse{Data: gen.Wallet{UserID: w.UserID, Balance: w.Balance, UpdatedAt: wire.AtPtr(w.UpdatedAt)}}
+}
+
+// GetEconomyLeaderboard lists the wallets, richest first; members with equal
+// balances by user id.
+func (s *Service) GetEconomyLeaderboard(ctx context.Context, r gen.GetEconomyLeaderboardRequestObject) (gen.GetEconomyLeaderboardResponseObject, error) {
+	q := s.NewPageQuery(ctx, r)
+	if err := leaderboard.Wallets.Answer(ctx, db.Read(ctx), []*leaderboard.Query{q}); err != nil {
+		return nil, err
+	}
+	return AnsweredPage(q), nil
+}
+
+// NewPageQuery is what a request asks for.
+func (*Service) NewPageQuery(ctx context.Context, r gen.GetEconomyLeaderboardRequestObject) *leaderboard.Query {
+	return &leaderboard.Query{Guild: auth.From(ctx).GuildID, P: page.Of(r.Params.Page, r.Params.PerPage)}
+}
+
+// AnsweredPage is the response of a query that is answered.
+func AnsweredPage(q *leaderboard.Query) gen.GetEconomyLeaderboardResponseObject {
+	list, more := leaderboard.Entries(q, func(rank int, w leaderboard.Row) gen.WalletLeaderboardEntry {
+		return gen.WalletLeaderboardEntry{Rank: rank, UserID: w.UserID, Balance: w.Points}
+	})
+	return gen.GetEconomyLeaderboard200JSONResponse{Data: list, Page: q.Page, PerPage: q.PerPage, HasMore: more}
+}
+
+// GetEconomyRank returns a member's place on the leaderboard. It is NotFound for
+// a member without a wallet.
+func (*Service) GetEconomyRank(ctx context.Context, r gen.GetEconomyRankRequestObject) (gen.GetEconomyRankResponseObject, error) {
+	p, err := leaderboard.Wallets.Rank(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.UserID)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetEconomyRank200JSONResponse{Data: gen.WalletRank{Rank: p.Rank, UserID: r.UserID, Balance: p.Points, Of: p.Of}}, nil
+}
+
+// AdjustBalance adds a delta to a member's balance and writes the ledger row
+// of it. It is Refused when the result would leave the limits, and when the
+// guild has used the reference before.
+func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObject) (gen.AdjustBalanceResponseObject, error) {
+	a := s.NewAdjustment(ctx, r)
+	if err := statements.One(ctx, db.Write(ctx), a); err != nil {
+		return nil, err
+	}
+	return a.Response()
+}
+
+// Adjustment is an AdjustBalance that is made together with others'.
+type Adjustment = change
+
+// NewAdjustment is what a request asks for.
+func (*Service) NewAdjustment(ctx context.Context, r gen.AdjustBalanceRequestObject) *Adjustment {
+	by := auth.From(ctx)
+	return &Adjustment{Change: batch.Change{By: event.From(by).In(ctx)}, entry: entry{
+		ID: db.NewID(), UserID: r.Body.UserID, Delta: r.Body.Delta, Reason: r.Body.Reason, Reference: r.Body.Reference, Note: "api:token=" + by.TokenID,
+	}}
+}
+
+// Subject is the wallet.
+func (c *change) Subject() string { return c.By.GuildID + "/" + c.entry.UserID }
+
+// Response is that of a change that is decided.
+func (c *change) Response() (gen.AdjustBalanceResponseObject, error) {
+	if c.Refusal != nil {
+		return nil, c.Refusal
+	}
+	e := c.entry
+	return gen.AdjustBalance200JSONResponse{Data: gen.BalanceAdjustment{
+		UserID: e.UserID, Balance: e.BalanceAfter, UpdatedAt: wire.At(e.CreatedAt), LedgerEntry: show(e),
+	}}, nil
+}
+
+// AdjustEach makes changes of several wallets in one statement. Those that it
+// leaves undecided have to be made by AdjustBalance.
+func AdjustEach(ctx context.Context, q db.Querier, list []*Adjustment) error {
+	return statements.Each(ctx, q, list)
+}
+
+// ListLedgerEntries lists the changes of balances, newest first.
+func (*Service) ListLedgerEntries(ctx context.Context, r gen.ListLedgerEntriesRequestObject) (gen.ListLedgerEntriesResponseObject, error) {
+	p := page.Of(r.Params.Page, r.Params.PerPage)
+	f := filter{UserID: r.Params.UserID, Reference: r.Params.Reference}
+	if r.Params.Since != nil {
+		f.Since = r.Params.Since.Time
+	}
+	rows, err := entries(ctx, db.Read(ctx), auth.From(ctx).GuildID, f, p)
+	if err != nil {
+		return nil, err
+	}
+	rows, more := page.Cut(rows, p)
+	list := make([]gen.LedgerEntry, len(rows))
+	for i, e := range rows {
+		list[i] = show(e)
+	}
+	return gen.ListLedgerEntries200JSONResponse{Data: list, Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+func show(e entry) gen.LedgerEntry {
+	return gen.LedgerEntry{
+		ID: e.ID, UserID: e.UserID, Delta: e.Delta, BalanceAfter: e.BalanceAfter,
+		Reason: e.Reason, Reference: e.Reference, Note: e.Note, CreatedAt: wire.At(e.CreatedAt),
+	}
+}

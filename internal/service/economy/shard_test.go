@@ -1,0 +1,102 @@
+package economy
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"guildhall/internal/access/idempotency"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/batch"
+)
+
+// All that an adjustment under a key touches lies on the shard of its guild, the
+// key, the ledger and the event among it.
+func TestAKeyedAdjustmentRunsOnOneShard(t *testing.T) {
+	t.Parallel()
+	base := dbtest.New(t)
+	d := base.DB
+	if !dbtest.Coordinator(t) {
+		testutil.Without(t, "citus", "only a coordinator has shards")
+	}
+	server, err := url.Parse(base.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference := "r"
+	c := &change{
+		Change: batch.Change{By: event.System("7"), Key: &idempotency.Request{GuildID: "7", TokenID: "t", Key: "k"}},
+		entry:  entry{ID: "e", UserID: "1", Delta: 1, Note: "test", Reference: &reference},
+	}
+	explain := func(name string, s batch.Statement[*change], changes int) {
+		var plan []string
+		if err := d.Reader().SelectContext(context.Background(), &plan, "EXPLAIN (COSTS OFF) "+s.Text.For(changes),
+			s.Arguments([]*change{c})...); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		tasks, nodes, local := 0, map[string]bool{}, regexp.MustCompile(`Task Count: (\d+)|Node: (.*)`)
+		for _, line := range plan {
+			m := local.FindStringSubmatch(line)
+			switch {
+			case m == nil:
+			case strings.Contains(m[2], "port="+server.Port()+" "): // steps that read no table, on the coordinator itself
+			case m[2] != "":
+				nodes[m[2]] = true
+			case m[1] == "1":
+				tasks++
+			default:
+				t.Errorf("%s: a step has %s tasks", name, m[1])
+			}
+		}
+		if tasks < 5 || len(nodes) > 1 {
+			t.Errorf("%s: %d steps of one task, on the nodes %v", name, tasks, nodes)
+		}
+	}
+	for form, s := range statements {
+		if !form.Several { // which no program uses on distributed tables
+			explain(fmt.Sprintf("%+v", form), s, 0)
+			explain(fmt.Sprintf("%+v, and asks for the keeper", form), s, 64)
+		}
+	}
+}
+
+// A change that may have to wait for a reference waits for it no longer on a worker
+// than it would on one server, and the worker's own limit is back after its unit.
+func TestAWorkerIsToldHowLongAReferenceIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	if !dbtest.Coordinator(t) {
+		testutil.Without(t, "citus", "only a coordinator has workers")
+	}
+	dbtest.Exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('7', 'g', '1')`)
+	limit := func(ctx context.Context, tx *db.Tx) string {
+		// A statement that names a guild is run by its worker, all of it.
+		of, err := db.Get[string](ctx, tx, `SELECT current_setting('lock_timeout') FROM guilds WHERE id = $1`, "7")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return of
+	}
+	for _, reference := range []*string{nil, new("r")} {
+		err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			c := &change{
+				Change: batch.Change{By: event.System("7")}, entry: entry{ID: "e", UserID: "1", Delta: 1, Note: "test", Reference: reference},
+			}
+			before := limit(ctx, tx)
+			err := AdjustEach(ctx, tx, []*Adjustment{c})
+			if after := limit(ctx, tx); before == "10ms" || (after == "10ms") != (reference != nil) {
+				t.Errorf("with a reference: %t, a worker waits %s, and before %s", reference != nil, after, before)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package economy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/page"
+	"guildhall/internal/service/batch"
+)
+
+// row is a wallet as stored. A member who has none reads as the zero balance.
+type row struct {
+	UserID    string     `db:"user_id"`
+	Balance   int64      `db:"balance"`
+	UpdatedAt *time.Time `db:"updated_at"`
+}
+
+// entry is a ledger row as stored. Rows are never changed.
+type entry struct {
+	ID           string    `db:"id"`
+	UserID       string    `db:"user_id"`
+	Delta        int64     `db:"delta"`
+	BalanceAfter int64     `db:"balance_after"`
+	Reason       *string   `db:"reason"`
+	Reference    *string   `db:"reference"` // the caller's own name of it
+	Note         string    `db:"note"`
+	CreatedAt    time.Time `db:"created_at"`
+}
+
+// wallet returns the member's wallet, or the zero record.
+func wallet(ctx context.Context, q db.Querier, guild, user string) (row, error) {
+	var w row
+	err := q.GetContext(ctx, &w, walletOf, guild, user)
+	switch {
+	case db.Missing(err):
+		return row{UserID: user}, nil
+	case err != nil:
+		return row{}, fmt.Errorf("read wallet of %s in guild %s: %w", user, guild, err)
+	}
+	return w, nil
+}
+
+const walletOf = `
+		SELECT user_id, balance, updated_at
+		FROM wallets
+		WHERE guild_id = $1 AND user_id = $2`
+
+// wallets reads several.
+var wallets = batch.RowsOf[row]("wallets", "user_id", "balance", "updated_at")
+
+// filter narrows the ledger. The zero value lets everything through.
+type filter struct {
+	UserID    *string
+	Reference *string
+	Since     time.Time
+}
+
+// The whole ledger and a member's have an index each: the ledger's primary key,
+// and by_user.
+var (
+	ledger = page.Table{Name: "ledger_entries", Columns: "id, user_id, delta, balance_after, reason, reference, note, created_at"}
+
+	newest = page.Newest(ledger, "guild_id = $1 AND created_at >= $4")
+
+	newestOfUser = page.Newest(ledger, "guild_id = $1 AND created_at >= $4 AND user_id = $5")
+)
+
+// referenced is a list of one row at most.
+const referenced = `
+		SELECT id, user_id, delta, balance_after, reason, reference, note, created_at
+		FROM ledger_entries
+		WHERE guild_id = $1
+		  AND reference = $5
+		  AND created_at >= $4
+		  AND ($6::text IS NULL OR user_id = $6)
+		LIMIT $2 OFFSET $3`
+
+// query is the statement that lists the rows of guild's ledger that pass f, and
+// its arguments.
+func query(guild string, f filter, p page.P) (string, []any) {
+	args := []any{guild, p.Limit(), p.Offset(), f.Since}
+	switch {
+	case f.Reference != nil:
+		return referenced, append(args, *f.Reference, f.UserID)
+	case f.UserID != nil:
+		return newestOfUser.For(p), append(args, *f.UserID)
+	}
+	return newest.For(p), args
+}
+
+// entries returns one page of the ledger, newest first, and one row more when
+// there is one.
+func entries(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]entry, error) {
+	var list []entry
+	sql, args := query(guild, f, p)
+	if err := q.SelectContext(ctx, &list, sql, args...); err != nil {
+		return nil, fmt.Errorf("read ledger of guild %s: %w", guild, err)
+	}
+	return list, nil
+}

@@ -1,0 +1,175 @@
+package economy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/page"
+	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/batch"
+)
+
+// Each of the store's reads goes through an index and in its order, whatever the
+// size of the guild and however deep the page.
+func TestReadsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.Fill(t, d, `
+		INSERT INTO wallets (guild_id, user_id, balance)
+		SELECT guild, n::text, n % 1000 FROM (VALUES ('1', 30000), ('2', 20000)) AS g (guild, total), generate_series(1, total) n`, `
+		INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, created_at, reference)
+		SELECT guild, n::text, (n % 7)::text, 1, 1, 'import', timestamptz '2026-01-01' + n * interval '1 minute', 'r-' || n
+		FROM (VALUES ('1', 30000), ('2', 20000)) AS g (guild, total), generate_series(1, total) n`, `
+		INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT guild_id, reference, id FROM ledger_entries`,
+		`ANALYZE wallets, ledger_entries, ledger_references`)
+	user, reference := "5", "r-77"
+	since := time.Date(2026, 1, 9, 0, 0, 0, 0, time.UTC)
+	for _, p := range []page.P{page.Of(1, 25), page.Of(39, 25), page.Of(60, 25), page.Of(600, 25)} {
+		for _, c := range []struct {
+			name, index string
+			filter      filter
+		}{
+			{"all", "ledger_entries_pkey", filter{}},
+			{"since", "ledger_entries_pkey", filter{Since: since}},
+			{"a member", "ledger_entries_by_user", filter{UserID: &user}},
+			{"a member since", "ledger_entries_by_user", filter{UserID: &user, Since: since}},
+			{"a reference", "ledger_entries_reference", filter{Reference: &reference}},
+			{"a reference of a member", "ledger_entries_reference", filter{Reference: &reference, UserID: &user, Since: since}},
+		} {
+			t.Run(fmt.Sprintf("%s, %d rows down", c.name, p.Offset()), func(t *testing.T) {
+				t.Parallel()
+				sql, args := query("1", c.filter, p)
+				dbtest.WantIndex(t, d, c.index, sql, args...)
+			})
+		}
+	}
+	for index, f := range map[string]filter{"ledger_entries_pkey": {}, "ledger_entries_by_user": {UserID: &user}} {
+		sql, args := query("1", f, page.Of(1, 25))
+		dbtest.WantPlannedOnce(t, d, index, sql, args...)
+	}
+	dbtest.WantIndex(t, d, "wallets_pkey", walletOf, "1", user)
+}
+
+// Postgres plans the statement of an adjustment once for a connection, however
+// few changes it is used for, and whatever it believes of the members of guilds:
+// planning takes longer than the change.
+func TestAnAdjustmentIsPlannedOnce(t *testing.T) {
+	t.Parallel()
+	ctx, d := context.Background(), dbtest.New(t).DB
+	// Members who are in many guilds let Postgres expect several wallets of each
+	// member in the large one.
+	dbtest.Fill(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 30000) n`,
+		`INSERT INTO wallets (guild_id, user_id, balance) SELECT g::text, n::text, 5 FROM generate_series(2, 600) g, generate_series(1, 50) n`,
+		`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT '1', n::text, 'e' FROM generate_series(1, 10000) n`,
+		`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT g::text, n::text, 'e'
+			FROM generate_series(2, 600) g, generate_series(1, 20) n`,
+		`ANALYZE wallets, ledger_references`)
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		for form, s := range statements {
+			for i := range 30 {
+				// The statement that asks for the keeper is planned by itself.
+				reference := fmt.Sprint("new ", form, i)
+				c := &change{Change: system, entry: entry{ID: db.NewID(), UserID: "7", Delta: 1, Note: "test", Reference: &reference}}
+				var decisions []decision
+				if err := tx.SelectContext(ctx, &decisions, s.Text.For(0), s.Arguments([]*change{c})...); err != nil {
+					return err
+				}
+			}
+		}
+		var plans []int
+		err := tx.SelectContext(ctx, &plans, `
+			SELECT custom_plans FROM pg_prepared_statements
+			WHERE statement LIKE '%ledger_entries%' AND generic_plans + custom_plans > 20`)
+		if err == nil && (len(plans) != len(statements) || slices.Max(plans) > 5) {
+			err = fmt.Errorf("of 30 adjustments of each form so many were planned by themselves: %v", plans)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// What an adjustment looks up, it looks up by index, however many guilds, maps,
+// endpoints and requests there are; also when it asks for the leaderboards' keeper.
+// And also when it was planned while there were few, since a connection keeps its
+// plans: those of a quiet night meet the rows of the day.
+func TestAnAdjustmentReadsByIndex(t *testing.T) {
+	t.Parallel()
+	for _, guilds := range []int{1, 5000} {
+		d := dbtest.New(t).DB
+		fill := func(statement string) {
+			dbtest.Fill(t, d, strings.ReplaceAll(statement, "{guilds}", strconv.Itoa(guilds)))
+		}
+		fill(`INSERT INTO guilds (id, name, owner_id) SELECT (n + 6)::text, 'g', '1' FROM generate_series(1, {guilds}) n`)
+		fill(`INSERT INTO wallets (guild_id, user_id, balance) SELECT (g + 6)::text, u::text, 5
+			FROM generate_series(1, {guilds}) g, generate_series(1, 5) u`)
+		fill(`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
+			SELECT (n + 6)::text, 'e', 'https://example.com', '{case.created}', '', '' FROM generate_series(1, {guilds}) n`)
+		fill(`INSERT INTO rank_maps (guild_id, board, version, state) SELECT (n + 6)::text, 'wallets', 1, 'live'
+			FROM generate_series(1, {guilds}) n`)
+		fill(`INSERT INTO rank_requests (guild_id, board) SELECT (n + 6)::text, 'wallets' FROM generate_series(1, {guilds}) n`)
+		fill(`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT (n + 6)::text, 'r', 'e' FROM generate_series(1, {guilds}) n`)
+		fill(`INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint)
+			SELECT (n + 6)::text, 't', k::text, '' FROM generate_series(1, least({guilds}, 1000)) n, generate_series(1, 5) k`)
+		fill(`ANALYZE idempotency_keys, guilds, wallets, webhook_endpoints, rank_maps, rank_requests, ledger_references`)
+		adjustmentsReadByIndex(t, d)
+	}
+}
+
+func adjustmentsReadByIndex(t *testing.T, d *db.DB) {
+	t.Helper()
+	reference := "r"
+	for form, s := range statements {
+		if form.Several && dbtest.Coordinator(t) { // which no program uses on distributed tables
+			continue
+		}
+		n := 5
+		if !form.Collected {
+			n = 1
+		}
+		changes := make([]*change, n)
+		for i := range changes {
+			changes[i] = &change{
+				Change: batch.Change{By: event.System("7")},
+				entry:  entry{ID: db.NewID(), UserID: strconv.Itoa(i + 1), Delta: 1, Reference: &reference},
+			}
+		}
+		for _, rows := range []int{0, 64} {
+			plan := dbtest.Plan(t, d, s.Text.For(rows), s.Arguments(changes)...)
+			// A worker plans for the values, of so few wallets as are here.
+			if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Bitmap") && !dbtest.Coordinator(t) ||
+				strings.Count(plan, "Index") < 3 || strings.Contains(plan, "guilds_pkey") && !dbtest.Coordinator(t) {
+				t.Errorf("a table is read whole, or the guild's row for nothing:\n%s", plan)
+			}
+		}
+	}
+}
+
+// A change whose result is within the limits, and that is not made all the same, has
+// met something that came while the statement ran. It is done once more, and not
+// refused, up to the limits themselves.
+func TestWhatIsAllowedAndNotMadeIsLeftOpen(t *testing.T) {
+	t.Parallel()
+	for delta, refused := range map[int64]string{
+		-5: "", 0: "", maxBalance - 5: "",
+		-6: "balance_would_be_negative", maxBalance - 4: "balance_limit_exceeded",
+	} {
+		c := &change{entry: entry{Delta: delta}}
+		c.Judge(decision{Balance: 5})
+		switch {
+		case c.Made, refused == "" && c.Refusal != nil:
+			t.Errorf("5 and %d: made %t, refused with %v", delta, c.Made, c.Refusal)
+		case refused != "" && !fault.Is(c.Refusal, refused):
+			t.Errorf("5 and %d: refused with %v, want %s", delta, c.Refusal, refused)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package economy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"guildhall/internal/access/idempotency"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/batch"
+)
+
+// The event of each change has the trace in which that one was asked for, whatever
+// else is in its batch.
+func TestAnEventHasTheTraceOfItsChange(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, "7", "8")
+	for _, guild := range []string{"7", "8"} {
+		dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT $1, n::text, 0 FROM generate_series(1, 4) n`, guild)
+		dbtest.Listen(t, d, guild, []string{event.BalanceChanged})
+	}
+	made := map[string]string{} // the trace by the ledger entry
+	changeOf := func(guild, user, id, trace string, keyed, referenced bool) *change {
+		c := &change{Change: batch.Change{By: event.System(guild)}, entry: entry{ID: id, UserID: user, Delta: 1, Note: "test"}}
+		c.By.Trace, made[id] = trace, trace
+		if keyed {
+			c.UnderKey(idempotency.Request{TokenID: "token", Key: id})
+		}
+		if referenced {
+			c.entry.Reference = &id
+		}
+		return c
+	}
+	for n := range 8 {
+		keyed, referenced, guilds := n&1 > 0, n&2 > 0, []string{"7", "7", "7"}
+		if n&4 > 0 {
+			if dbtest.Coordinator(t) {
+				break // a batch has one guild's there
+			}
+			guilds[1] = "8"
+		}
+		for _, traces := range [][]string{{"", "", ""}, {"one", "", "other"}} {
+			var list []*change
+			for i, trace := range traces {
+				list = append(list, changeOf(guilds[i], fmt.Sprint(i+1), fmt.Sprintf("%d-%d-%s", n, i, traces[0]), trace, keyed, referenced))
+			}
+			alone := changeOf("7", "4", fmt.Sprintf("%d-alone-%s", n, traces[0]), traces[0], false, referenced)
+			err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+				if err := statements.Each(ctx, tx, list); err != nil {
+					return err
+				}
+				return statements.One(ctx, tx, alone)
+			})
+			if err != nil || slices.ContainsFunc(list, func(c *change) bool { return !c.Made }) {
+				t.Fatalf("keyed %t, referenced %t, of %v: %v", keyed, referenced, guilds, err)
+			}
+		}
+	}
+	var stored []struct{ Entry, Trace string }
+	err := d.Reader().SelectContext(t.Context(), &stored, `
+		SELECT convert_from(payload, 'UTF8')::jsonb #>> '{data,ledger_entry_id}' AS entry, coalesce(trace, '') AS trace FROM webhook_events`)
+	if err != nil || len(stored) != len(made) {
+		t.Fatalf("%d events of %d changes: %v", len(stored), len(made), err)
+	}
+	for _, e := range stored {
+		if want, there := made[e.Entry]; !there || e.Trace != want {
+			t.Errorf("the event of %s has the trace %q, want %q", e.Entry, e.Trace, want)
+		}
+	}
+}

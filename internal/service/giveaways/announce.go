@@ -1,0 +1,277 @@
+package giveaways
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/jobs"
+	"guildhall/internal/outbound/chat"
+)
+
+// emoji is what members react with to enter.
+const emoji = "🎉"
+
+// maxMessage is how many characters the chat platform takes in one message.
+const maxMessage = 2000
+
+// Announcement is the job that posts a message about a giveaway.
+type Announcement struct {
+	GuildID    string `json:"guild_id"`
+	GiveawayID string `json:"giveaway_id"`
+	IntentID   string `json:"intent_id"`
+}
+
+// Kind is the job's name in the queue.
+func (Announcement) Kind() string { return "announce_giveaway" }
+
+func (g row) channel() chat.Channel { return chat.Channel{GuildID: g.GuildID, ID: g.ChannelID} }
+
+// notice is one message about a giveaway, and the users whom it notifies.
+type notice struct {
+	text     string
+	mentions []string
+}
+
+// announce stores, in the caller's unit, what the bot is to say in the
+// giveaway's channel, and the jobs that say it.
+func announce(ctx context.Context, tx *db.Tx, g row, kind string, list ...notice) error {
+	work := make([]jobs.Args, 0, len(list))
+	for _, n := range list {
+		in, err := prepare(ctx, tx, g, kind, n)
+		if err != nil {
+			return err
+		}
+		work = append(work, Announcement{GuildID: g.GuildID, GiveawayID: g.ID, IntentID: in.ID})
+	}
+	return jobs.Enqueue(ctx, tx, work...)
+}
+
+func prepare(ctx context.Context, tx *db.Tx, g row, kind string, n notice) (chat.Intent, error) {
+	return chat.Prepare(ctx, tx, chat.Intent{
+		GuildID:   g.GuildID,
+		Kind:      kind,
+		SubjectID: g.ID,
+		ChannelID: g.ChannelID,
+		ReplyTo:   g.MessageID,
+		Content:   n.text,
+		Mentions:  n.mentions,
+	})
+}
+
+// present stores, in the unit that makes a giveaway active, the message by
+// which members enter it, and the job that posts it. A giveaway that is not run
+// by the API has its message from the bot.
+func present(ctx context.Context, tx *db.Tx, g row) error {
+	if g.Source != fromAPI || g.PostID != nil {
+		return nil
+	}
+	in, err := prepare(ctx, tx, g, chat.KindGiveawayStarted, notice{text: startedText(g)})
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `
+		UPDATE giveaways SET post_id = $3
+		WHERE guild_id = $1
+		  AND id = $2`, g.GuildID, g.ID, in.ID); err != nil {
+		return fmt.Errorf("note the message of giveaway %s in guild %s: %w", g.ID, g.GuildID, err)
+	}
+	return jobs.Enqueue(ctx, tx, Announcement{GuildID: g.GuildID, GiveawayID: g.ID, IntentID: in.ID})
+}
+
+// Announce posts a prepared message once, however often it is called: by a job
+// and, after a crash, by another one. It returns nil when the message is posted,
+// and when nobody wants it any more; any error asks to be called again.
+func Announce(ctx context.Context, d db.Doer, p chat.Platform, a Announcement) error {
+	var in chat.Intent
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		late, err := tooLate(ctx, tx, a)
+		if err != nil {
+			return err
+		}
+		if late {
+			if gone, err := chat.Withdraw(ctx, tx, a.GuildID, a.IntentID); gone || err != nil {
+				return err
+			}
+		}
+		in, err = chat.Take(ctx, tx, a.GuildID, a.IntentID)
+		return err
+	})
+	switch {
+	case db.Missing(err): // withdrawn
+		return nil
+	case err != nil || in.ID == "" || in.State == chat.Sent:
+		return err
+	}
+	var note func(context.Context, *db.Tx, string) error
+	if in.Kind == chat.KindGiveawayStarted {
+		note = func(ctx context.Context, tx *db.Tx, message string) error { return posted(ctx, tx, in, message) }
+	}
+	return chat.Post(ctx, d, p, in, note)
+}
+
+// tooLate reports whether the message is the one by which members enter a
+// giveaway that nobody can enter any more.
+func tooLate(ctx context.Context, tx *db.Tx, a Announcement) (bool, error) {
+	g, err := get(ctx, tx, a.GuildID, a.GiveawayID)
+	if fault.Is(err, "not_found") {
+		return false, nil // a job of the release before, which did not name the giveaway
+	}
+	return err == nil && g.PostID != nil && *g.PostID == a.IntentID && g.Status != active && g.Status != paused, err
+}
+
+// posted notes the message by which members enter, and that the bot is to add
+// its reaction.
+func posted(ctx context.Context, tx *db.Tx, in chat.Intent, message string) error {
+	_, err := tx.ExecContext(ctx, `
+		WITH `+atOnce+`
+		UPDATE giveaways
+		SET message_id = $3, updated_at = `+next+`,
+		    react_at = CASE WHEN status IN ('active', 'paused') THEN instant.at END, failures = 0
+		FROM instant
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND message_id IS NULL`, in.GuildID, in.SubjectID, message)
+	return fault.Wrap(err, "note the message of giveaway", in.SubjectID, "in guild", in.GuildID)
+}
+
+// sweepBatch is how many lost announcements one sweep makes up for.
+const sweepBatch = 100
+
+// SweepAnnouncements enqueues what the bot was to say and nobody is saying any
+// more: the job was lost, or given up by a node that is gone. It is the work of
+// a sweep; several may run at once.
+func SweepAnnouncements(ctx context.Context, d db.Doer) error {
+	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		left, err := chat.Unposted(ctx, tx, sweepBatch)
+		if err != nil {
+			return err
+		}
+		work := make([]jobs.Args, len(left))
+		for i, in := range left {
+			work[i] = Announcement{GuildID: in.GuildID, GiveawayID: in.SubjectID, IntentID: in.ID}
+		}
+		return jobs.EnqueueOnce(ctx, tx, work...)
+	})
+}
+
+// startedText is what the bot says when a giveaway becomes active.
+func startedText(g row) string {
+	text := emoji + " **" + plain(g.Prize, maxPrize) + "**"
+	if g.Description != nil && strings.TrimSpace(*g.Description) != "" {
+		text += "\n" + plain(*g.Description, maxText)
+	}
+	text += "\n\nReact with " + emoji + " to enter. " + drawnAt(g)
+	if g.HostID != nil {
+		text += " Hosted by <@" + *g.HostID + ">."
+	}
+	return text
+}
+
+// resumedText is what the bot says when a paused giveaway runs on.
+func resumedText(g row) string {
+	return emoji + " **" + plain(g.Prize, maxPrize) + "** runs on. " + drawnAt(g)
+}
+
+// drawnAt says how many winners are drawn and when, in the reader's own time.
+func drawnAt(g row) string {
+	who := "One winner is"
+	if g.WinnerCount > 1 {
+		who = strconv.Itoa(g.WinnerCount) + " winners are"
+	}
+	at := strconv.FormatInt(g.EndsAt.Add(time.Second-1).Unix(), 10)
+	return who + " drawn <t:" + at + ":R> (<t:" + at + ":f>)."
+}
+
+// endedTexts is what the bot says when a giveaway has been drawn.
+func endedTexts(g row, winners []string) []notice {
+	prize, after := emoji+" **"+plain(g.Prize, maxPrize)+"**", "."
+	switch {
+	case g.ReactionsMissed:
+		after = ". The reactions could not be read, so only the entries that were known took part."
+	case g.Source == fromAPI:
+		after = ". Entered by reaction: " + strconv.FormatInt(g.ReactionCount, 10) + "."
+	}
+	switch len(winners) {
+	case 0:
+		return []notice{{text: prize + ": nobody entered, so nobody wins" + after}}
+	case 1:
+		return named(prize+": the winner is ", prize+": another winner is ", winners, after)
+	}
+	return named(prize+": the winners are ", prize+": further winners are ", winners, after)
+}
+
+// rerolledTexts is what the bot says when winners have been replaced.
+func rerolledTexts(g row, drawn []string, reason *string) []notice {
+	prize, after := emoji+" **"+plain(g.Prize, maxPrize)+"**", "."
+	if reason != nil {
+		after = ". Reason: " + plain(*reason, maxText)
+	}
+	if len(drawn) == 1 {
+		return named(prize+" was rerolled. The new winner is ", prize+": another new winner is ", drawn, after)
+	}
+	return named(prize+" was rerolled. The new winners are ", prize+": further new winners are ", drawn, after)
+}
+
+// named mentions the users between first and after, in as many messages as that
+// takes; those that follow begin with further.
+func named(first, further string, users []string, after string) []notice {
+	var list []notice
+	for len(users) > 0 {
+		var names strings.Builder
+		room := maxMessage - utf8.RuneCountInString(first) - utf8.RuneCountInString(after)
+		n := 0
+		for ; n < len(users); n++ {
+			name := "<@" + users[n] + ">"
+			if n > 0 {
+				name = ", " + name
+			}
+			if names.Len()+len(name) > room {
+				break
+			}
+			names.WriteString(name)
+		}
+		list = append(list, notice{first + names.String() + after, users[:n]})
+		first, after, users = further, ".", users[n:]
+	}
+	return list
+}
+
+// How many characters of a message a prize, and any other text that people
+// write, can take. Together with everything around them they fit one message.
+const (
+	maxPrize = 400
+	maxText  = 1200
+)
+
+// special is what makes the platform show something else than what is written:
+// links behind other words, mentions, hidden or struck text, code. An underscore
+// is not among them, because addresses have them.
+const special = "\\[<`*~|"
+
+// plain is text as it is to stand in a message: nobody is mentioned by it and no
+// link hides behind other words. What is longer than limit is cut.
+func plain(text string, limit int) string {
+	var b strings.Builder
+	n, fits := 0, 0 // characters so far, and the bytes after which there is room for the mark of a cut
+	for _, c := range text {
+		if strings.ContainsRune(special, c) {
+			b.WriteByte('\\')
+			n++
+		}
+		b.WriteRune(c)
+		n++
+		if n < limit {
+			fits = b.Len()
+		}
+	}
+	if n <= limit {
+		return b.String()
+	}
+	return b.String()[:fits] + "…"
+}

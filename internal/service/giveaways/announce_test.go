@@ -1,0 +1,101 @@
+package giveaways
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"guildhall/internal/base/wire"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+func TestAnnouncements(t *testing.T) {
+	t.Parallel()
+	g, made := row{Prize: "Nitro"}, row{Prize: "Nitro", Source: fromAPI, ReactionCount: 250}
+	ends := wire.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	for _, c := range []struct {
+		name, want string
+		got        []notice
+	}{
+		{"nobody", "🎉 **Nitro**: nobody entered, so nobody wins.", endedTexts(g, nil)},
+		{"one winner", "🎉 **Nitro**: the winner is <@1>.", endedTexts(g, []string{"1"})},
+		{"several winners", "🎉 **Nitro**: the winners are <@1>, <@2>, <@3>.", endedTexts(g, []string{"1", "2", "3"})},
+		{"entered by reaction", "🎉 **Nitro**: the winner is <@1>. Entered by reaction: 250.", endedTexts(made, []string{"1"})},
+		{
+			"reactions that could not be read",
+			"🎉 **Nitro**: nobody entered, so nobody wins. The reactions could not be read, so only the entries that were known took part.",
+			endedTexts(row{Prize: "Nitro", ReactionsMissed: true}, nil),
+		},
+		{"one replaced", "🎉 **Nitro** was rerolled. The new winner is <@1>.", rerolledTexts(g, []string{"1"}, nil)},
+		{
+			"two replaced for a reason", "🎉 **Nitro** was rerolled. The new winners are <@1>, <@2>. Reason: They left",
+			rerolledTexts(g, []string{"1", "2"}, ptr("They left")),
+		},
+		{
+			"what people write stands as it was written",
+			`🎉 **\\\[Claim](https://evil.example/a_b) \<@9> \*\***: the winner is <@1>.`,
+			endedTexts(row{Prize: `\[Claim](https://evil.example/a_b) <@9> **`}, []string{"1"}),
+		},
+		{
+			"the start", "🎉 **Nitro**\n\nReact with 🎉 to enter. One winner is drawn <t:1893456000:R> (<t:1893456000:f>).",
+			[]notice{{text: startedText(row{Prize: "Nitro", WinnerCount: 1, EndsAt: ends})}},
+		},
+		{
+			"the start with all that can be said",
+			"🎉 **Nitro**\nFor \\[all](x)\n\nReact with 🎉 to enter. 3 winners are drawn <t:1893456000:R> (<t:1893456000:f>). Hosted by <@5>.",
+			[]notice{{text: startedText(row{Prize: "Nitro", Description: ptr("For [all](x)"), WinnerCount: 3, EndsAt: ends, HostID: ptr("5")})}},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if len(c.got) != 1 || c.got[0].text != c.want {
+				t.Errorf("the bot says\n%q, want\n%q", c.got, c.want)
+			}
+			if named := strings.Count(c.got[0].text, " <@") - strings.Count(c.want, "by <@"); len(c.got[0].mentions) != named {
+				t.Errorf("%d users are notified, %d named", len(c.got[0].mentions), named)
+			}
+		})
+	}
+}
+
+// However long prize, reason and list are, each message fits, every winner is
+// named and notified once, and nobody else is.
+func TestAnnouncementsFitTheirMessages(t *testing.T) {
+	t.Parallel()
+	for _, letter := range []string{"ü", "[", "🎉"} {
+		for _, reasonLength := range []int{1, 500, 1000} {
+			for n := 1; n <= 100; n++ {
+				users := make([]string, n)
+				for i := range users {
+					users[i] = fmt.Sprint(uint64(10_000_000_000_000_000_000) + uint64(i))
+				}
+				var told []string
+				list := rerolledTexts(row{Prize: strings.Repeat(letter, 200)}, users, ptr(strings.Repeat(letter, reasonLength)))
+				for _, m := range list {
+					if got := utf8.RuneCountInString(m.text); got > maxMessage {
+						t.Fatalf("%d winners and a reason of %d make a message of %d characters", n, reasonLength, got)
+					}
+					for _, u := range m.mentions {
+						if strings.Count(m.text, "<@"+u+">") != 1 {
+							t.Fatalf("user %s is notified and not named", u)
+						}
+					}
+					told = append(told, m.mentions...)
+				}
+				if fmt.Sprint(told) != fmt.Sprint(users) {
+					t.Fatalf("of %d winners %v are notified", n, told)
+				}
+			}
+		}
+	}
+	long := startedText(row{
+		Prize: strings.Repeat("*", 200), Description: ptr(strings.Repeat("<", 1000)), WinnerCount: 100,
+		HostID: ptr("18446744073709551615"),
+	})
+	if got := utf8.RuneCountInString(long); got > maxMessage || !strings.Contains(long, "…\n\nReact") {
+		t.Errorf("the start is a message of %d characters: %s", got, long)
+	}
+}

@@ -1,0 +1,193 @@
+package giveaways_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/jobs"
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/outbound/chat"
+	"guildhall/internal/outbound/chat/chattest"
+	"guildhall/internal/server/api/apitest"
+	"guildhall/internal/service/giveaways"
+)
+
+const channel = "381886868708655104"
+
+func discord(t testing.TB, url string) chat.Platform {
+	t.Helper()
+	p, err := chat.NewDiscord(chat.Config{Token: chattest.Token, URL: url, Log: slog.New(slog.DiscardHandler), Try: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// work starts a node's workers over the API's database and returns what stops
+// them.
+func (s giveawayAPI) work(p chat.Platform) (stop func()) {
+	s.t.Helper()
+	return work(s.t, s.Server.DBURL, s.DB(), p)
+}
+
+func work(t testing.TB, url string, d *db.DB, p chat.Platform) (stop func()) {
+	t.Helper()
+	queue, err := db.OpenSQL(url, "guildhall-test-jobs", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	runner, err := jobs.New(jobs.Config{
+		DB: queue, Log: log,
+		Work: []jobs.Work{jobs.Do(func(ctx context.Context, a giveaways.Announcement) error {
+			return giveaways.Announce(ctx, d, p, a)
+		})},
+		Sweeps: []jobs.Sweep{
+			{Name: "transitions", Interval: 100 * time.Millisecond, Run: func(ctx context.Context) error { return giveaways.Transitions(ctx, d) }},
+			{
+				Name: "announcements", Interval: 100 * time.Millisecond,
+				Run: func(ctx context.Context) error { return giveaways.SweepAnnouncements(ctx, d) },
+			},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := &giveaways.Worker{DB: d, Chat: p, Log: log}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 2)
+	go func() { done <- runner.Run(ctx) }()
+	go func() { done <- worker.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := errors.Join(<-done, <-done); err != nil {
+			t.Error(err)
+		}
+		if err := queue.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Two nodes work the jobs, on a platform that loses a response after it has
+// posted the message and fails another time: giveaways that are ended, and one
+// whose time is over, are drawn and announced once each.
+func TestTheJobEngineDrawsAndAnnounces(t *testing.T) {
+	t.Parallel()
+	s := newGiveawayAPI(t)
+	server := chattest.New(t)
+	server.Home(s.Guild)
+	server.Next(chattest.Lose(), chattest.Refuse(http.StatusServiceUnavailable, 0, "try later"))
+	defer s.work(discord(t, server.URL))()
+	defer s.work(discord(t, server.URL))()
+
+	list := []string{}
+	for range 5 {
+		id := s.giveaway("active", 2, 6)
+		dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET prize = 'Prize ' || id WHERE id = $1`, id)
+		s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, `{"data":{"status":"drawing"}}`)
+		list = append(list, id)
+	}
+	late := s.giveaway("active", 2, 6)
+	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET prize = 'Prize ' || id, ends_at = now() WHERE id = $1`, late)
+	list = append(list, late)
+	for _, id := range list {
+		s.untilEnded(id)
+		testutil.Eventually(s.t, "the announcement", func() bool {
+			return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM chat_intents WHERE subject_id = $1 AND state = 'sent'`, id) == 1
+		})
+		if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaway_draws WHERE giveaway_id = $1`, id); n != 1 {
+			t.Errorf("giveaway %s was drawn %d times", id, n)
+		}
+		posted := 0
+		for _, m := range server.Messages(channel) {
+			if strings.Contains(m.Content, id) {
+				posted++
+				if m.ReplyTo != "912347611830792242" || !m.Enforced || !strings.Contains(string(m.Mentions), `"parse":[]`) ||
+					!strings.Contains(string(m.Mentions), `"users":["`) {
+					t.Errorf("the announcement was posted as %+v", m)
+				}
+			}
+		}
+		if posted != 1 {
+			t.Errorf("giveaway %s was announced %d times", id, posted)
+		}
+		s.WantEvent(t, "giveaway.ended", "")
+	}
+	s.WantNoEvent(t)
+}
+
+// The job of an announcement is lost. The sweep has it said all the same, once,
+// however many nodes sweep.
+// RELIABILITY.md, Messages.
+func TestALostAnnouncementIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	s := newGiveawayAPI(t)
+	server := chattest.New(t)
+	server.Home(s.Guild)
+	s.ended(1, 3)
+	dbtest.Exec(s.t, s.DB(), `DELETE FROM river_job`)
+	sweep := func() {
+		t.Helper()
+		failed := make(chan error, 4)
+		for range cap(failed) {
+			go func() { failed <- giveaways.SweepAnnouncements(context.Background(), s.DB()) }()
+		}
+		for range cap(failed) {
+			if err := <-failed; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	jobCount := func() int { return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM river_job`) }
+	sweep()
+	if n := jobCount(); n != 0 {
+		t.Fatalf("%d jobs were made up for while the job had its time", n)
+	}
+	dbtest.Exec(s.t, s.DB(), `UPDATE chat_intents SET `+dbtest.Earlier(`interval '61 seconds'`, "created_at"))
+	sweep()
+	sweep()
+	if n := jobCount(); n != 1 {
+		t.Fatalf("%d jobs were made up for, want 1", n)
+	}
+	defer s.work(discord(t, server.URL))()
+	defer s.work(discord(t, server.URL))()
+	testutil.Eventually(s.t, "the announcement", func() bool {
+		return dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM chat_intents WHERE state = 'sent'`) == 1
+	})
+	if n := len(server.Messages(channel)); n != 1 {
+		t.Errorf("%d messages were posted, want 1", n)
+	}
+}
+
+// An announcement never goes into another guild's channel, whatever way the
+// channel came in.
+func TestAnAnnouncementStaysInItsGuild(t *testing.T) {
+	t.Parallel()
+	s := newGiveawayAPI(t)
+	server := chattest.New(t)
+	server.Give(channel, s.Next(t).Guild)
+	p := discord(t, server.URL)
+	id, _ := s.ended(1, 3)
+	s.Do(t, "rerollGiveaway", `{"count":1,"reason":"[Claim](https://evil.example)"}`, apitest.Path("id", id)).Want(t, 200, "")
+	var list []string
+	if err := s.DB().Reader().SelectContext(context.Background(), &list, `SELECT id FROM chat_intents`); err != nil || len(list) != 2 {
+		t.Fatal(list, err)
+	}
+	for _, intent := range list {
+		err := giveaways.Announce(context.Background(), s.DB(), p, giveaways.Announcement{GuildID: s.Guild, GiveawayID: id, IntentID: intent})
+		if !errors.Is(err, chat.ErrChannelNotAllowed) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if n := len(server.Calls()); n != 0 || dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM chat_intents WHERE state = 'refused'`) != 2 {
+		t.Errorf("%d calls in another guild's channel: %v", n, server.Calls())
+	}
+}

@@ -1,0 +1,252 @@
+package giveaways
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/chat"
+)
+
+// maxWait is how long a giveaway waits for the chat platform to say who has
+// reacted. Then it is drawn with what is known.
+const maxWait = 24 * time.Hour
+
+// lease is how long one worker has the reading of a giveaway's reactions to
+// itself; it is renewed with each page. It is longer than a call to the platform.
+const lease = time.Minute
+
+// errUnsettled says that nobody knows yet whether the giveaway's message was
+// posted.
+var errUnsettled = errors.New("it is not known yet whether the giveaway's message was posted")
+
+// Gather reads who has reacted to the message of a giveaway that is being drawn
+// and freezes its entries: every member who reacted has one, unless an entry is
+// there already, bots have none. Each page of a hundred is stored with the place
+// where reading goes on, so whoever comes after a crash begins there, and no
+// connection is held while the platform is asked. What cannot be read is an
+// error, and the caller comes again; after a day the entries are frozen without.
+func Gather(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) error {
+	g, err := claim(ctx, d, guild, id)
+	for err == nil && g.Pot == gathering {
+		if g.MessageID == nil {
+			return unposted(ctx, d, g)
+		}
+		var page []chat.Reactor
+		page, err = p.Reactors(ctx, g.channel(), *g.MessageID, emoji, g.ReactionAfter)
+		if err != nil {
+			return missed(ctx, d, g, err)
+		}
+		g, err = enter(ctx, d, g, page)
+	}
+	return err
+}
+
+// claim takes the reading of a giveaway's reactions; the row it returns is not
+// gathering when there is nothing to read, or somebody else is at it.
+func claim(ctx context.Context, d db.Doer, guild, id string) (row, error) {
+	return leased(ctx, d, "the reactions of", guild, id, `
+		UPDATE giveaways
+		SET redraw_at = now() + make_interval(secs => $3)
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND status = 'drawing'
+		  AND pot = 'gathering'
+		  AND redraw_at <= now()
+		RETURNING `+columns)
+}
+
+// leased runs a statement that takes a lease on part of a giveaway's work. The
+// zero row says that there was nothing to take.
+func leased(ctx context.Context, d db.Doer, what, guild, id, statement string) (g row, err error) {
+	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		return tx.GetContext(ctx, &g, statement, guild, id, lease.Seconds())
+	})
+	if db.Missing(err) {
+		return row{}, nil
+	}
+	return g, fault.Wrap(err, "claim", what, "giveaway", id, "in guild", guild)
+}
+
+// enter stores a page of reactors as entries and where reading goes on. The last
+// page freezes the entries. When somebody else has read on meanwhile nothing is
+// stored, and the row that is returned is not gathering.
+func enter(ctx context.Context, d db.Doer, g row, page []chat.Reactor) (row, error) {
+	after, members := g.ReactionAfter, make([]string, 0, len(page))
+	for _, r := range page {
+		if chat.Later(r.UserID, after) {
+			after = r.UserID
+		}
+		if !r.Bot {
+			members = append(members, r.UserID)
+		}
+	}
+	state := gathering
+	if len(page) < chat.ReactorsPage || after == g.ReactionAfter {
+		state = frozen
+	}
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		current, err := lock(ctx, tx, g.GuildID, g.ID)
+		if err != nil || current.Pot != gathering || current.ReactionAfter != g.ReactionAfter {
+			g = row{}
+			return err
+		}
+		g, err = advance(ctx, tx, g, state, after, members)
+		return err
+	})
+	if fault.Is(err, "not_found") {
+		return row{}, nil
+	}
+	return g, err
+}
+
+// advance stores entries of weight 1 for those who have none yet, counts them,
+// and notes how far the reactions are read. Only the entries of a giveaway whose
+// reactions are being read grow that way; the unit holds the row.
+func advance(ctx context.Context, tx *db.Tx, g row, state, after string, members []string) (row, error) {
+	err := tx.GetContext(ctx, &g, `
+		WITH added AS (
+			INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries, entered_at)
+			SELECT g.guild_id, g.id, u, 1, clock_timestamp()
+			FROM giveaways g, unnest($5::text[]) u
+			WHERE g.guild_id = $1
+			  AND g.id = $2
+			  AND g.pot = 'gathering'
+			  AND `+countsEntries+`
+			ON CONFLICT (guild_id, giveaway_id, user_id) DO NOTHING
+			RETURNING entries
+		), counted AS (
+			SELECT count(*) AS entrants, coalesce(sum(entries), 0) AS entries
+			FROM added
+		)
+		UPDATE giveaways
+		SET pot = $3, reaction_after = $4, reaction_count = reaction_count + cardinality($5::text[]), failures = 0,
+		    entrant_count = entrant_count + counted.entrants, entry_count = entry_count + counted.entries,
+		    redraw_at = now() + make_interval(secs => $6)
+		FROM counted
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND pot = 'gathering'
+		RETURNING `+columns, g.GuildID, g.ID, state, after, db.Array(members), leaseOf(state).Seconds())
+	return g, fault.Wrap(err, "store the reactions to giveaway", g.ID, "of guild", g.GuildID)
+}
+
+// countsEntries says to the trigger of the release before, which is there until
+// its nodes have stopped, that the statement counts the entries that it adds.
+const countsEntries = `set_config('guildhall.counts_entries', 'on', true) = 'on'`
+
+// leaseOf is how long the giveaway is left to whoever reads its reactions; once
+// they are read it is to be drawn at once.
+func leaseOf(state string) time.Duration {
+	if state == gathering {
+		return lease
+	}
+	return 0
+}
+
+// unposted ends the reading of a giveaway without a message: nobody can have
+// reacted to what was never posted. What may have been posted is waited for.
+func unposted(ctx context.Context, d db.Doer, g row) error {
+	settled, lost := true, false
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		current, err := lock(ctx, tx, g.GuildID, g.ID)
+		if err != nil || current.Pot != gathering || current.MessageID != nil {
+			return err // posted just now: the next look reads it
+		}
+		if current.PostID != nil {
+			if settled, lost, err = withdrawMessage(ctx, tx, current); err != nil || !settled {
+				return err
+			}
+		}
+		return freeze(ctx, tx, current, lost)
+	})
+	if err == nil && !settled {
+		return missed(ctx, d, g, errUnsettled)
+	}
+	return err
+}
+
+// withdrawMessage withdraws the message of a giveaway that has none yet. It is not
+// settled while the message may be posted, and lost when it was posted and
+// deleted before anybody could read its reactions.
+func withdrawMessage(ctx context.Context, tx *db.Tx, g row) (settled, lost bool, err error) {
+	gone, err := chat.Withdraw(ctx, tx, g.GuildID, *g.PostID)
+	if gone || err != nil {
+		return gone, false, err
+	}
+	state, err := chat.State(ctx, tx, g.GuildID, *g.PostID)
+	return state == "" || state == chat.Sent, state == chat.Sent, err
+}
+
+// missed decides what becomes of a giveaway whose reactions could not be read:
+// when the message is gone, or a day is over, it is drawn with what is known.
+// Otherwise the failure is returned.
+func missed(ctx context.Context, d db.Doer, g row, failed error) error {
+	if !isGone(failed) && (g.DrawingAt == nil || time.Since(*g.DrawingAt) < maxWait) {
+		return failed
+	}
+	return errors.Join(failed, d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		current, err := lock(ctx, tx, g.GuildID, g.ID)
+		if err != nil || current.Pot != gathering {
+			return err
+		}
+		return freeze(ctx, tx, current, true)
+	}))
+}
+
+// freeze ends the reading; lost says that there was more to read.
+func freeze(ctx context.Context, tx *db.Tx, g row, lost bool) error {
+	_, err := tx.ExecContext(ctx, `
+		UPDATE giveaways
+		SET pot = 'frozen', reactions_missed = $3, failures = 0, redraw_at = now()
+		WHERE guild_id = $1
+		  AND id = $2`, g.GuildID, g.ID, lost)
+	return fault.Wrap(err, "freeze the entries of giveaway", g.ID, "in guild", g.GuildID)
+}
+
+// maxFailures is how often the bot's own reaction is tried: with growing pauses
+// that is about a day.
+const maxFailures = 100
+
+// React adds the bot's own reaction to the message of a giveaway, by which
+// members see what to press. A failure asks to be called again; in the end, and
+// when the message is gone, it is given up: members can add the reaction
+// themselves.
+func React(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) error {
+	g, err := claimReaction(ctx, d, guild, id)
+	if err != nil || g.MessageID == nil {
+		return err
+	}
+	failed := p.AddReaction(ctx, g.channel(), *g.MessageID, emoji)
+	if failed != nil && !isGone(failed) && g.Failures < maxFailures {
+		return failed
+	}
+	return errors.Join(failed, d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `
+			UPDATE giveaways SET react_at = NULL, failures = 0
+			WHERE guild_id = $1
+			  AND id = $2`, guild, id)
+		return err
+	}))
+}
+
+// isGone reports whether the platform says that the message, or its channel, is
+// no longer there.
+func isGone(err error) bool {
+	f, ok := errors.AsType[*chat.Failure](err)
+	return ok && (f.Code == chat.CodeUnknownMessage || f.Code == chat.CodeUnknownChannel)
+}
+
+// claimReaction takes the adding of the bot's reaction; the row it returns has
+// no message when there is nothing to add.
+func claimReaction(ctx context.Context, d db.Doer, guild, id string) (row, error) {
+	return leased(ctx, d, "the reaction to", guild, id, `
+		UPDATE giveaways
+		SET react_at = now() + make_interval(secs => $3)
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND react_at <= now()
+		RETURNING `+columns)
+}

@@ -1,0 +1,317 @@
+package giveaways
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/service/transfer"
+)
+
+// row is one stored giveaway, and what a guild file has of it.
+type row struct {
+	GuildID     string     `db:"guild_id" json:"guild_id"`
+	ID          string     `db:"id" json:"id"`
+	Status      string     `db:"status" json:"status"`
+	Prize       string     `db:"prize" json:"prize"`
+	Description *string    `db:"description" json:"description"`
+	WinnerCount int        `db:"winner_count" json:"winner_count"`
+	Winners     db.Strings `db:"winners" json:"winners"`
+	HostID      *string    `db:"host_id" json:"host_id"`
+	ChannelID   string     `db:"channel_id" json:"channel_id"`
+	MessageID   *string    `db:"message_id" json:"message_id"`
+	StartsAt    wire.Time  `db:"starts_at" json:"starts_at"`
+	EndsAt      wire.Time  `db:"ends_at" json:"ends_at"`
+	PausedAt    *wire.Time `db:"paused_at" json:"paused_at"`
+	EndedAt     *wire.Time `db:"ended_at" json:"ended_at"`
+	CreatedAt   wire.Time  `db:"created_at" json:"created_at"`
+	UpdatedAt   wire.Time  `db:"updated_at" json:"updated_at"`
+	Source      string     `db:"source" json:"source"`
+
+	// What is counted of its entries, and how far its drawing has come.
+	EntrantCount    int64      `db:"entrant_count" json:"-"`
+	EntryCount      int64      `db:"entry_count" json:"-"`
+	Rounds          int        `db:"rounds" json:"-"`
+	Pot             string     `db:"pot" json:"-"`
+	PostID          *string    `db:"post_id" json:"-"`
+	EndedByTokenID  *string    `db:"ended_by_token_id" json:"-"`
+	DrawingAt       *time.Time `db:"drawing_at" json:"-"`
+	ReactionAfter   string     `db:"reaction_after" json:"-"`
+	ReactionCount   int64      `db:"reaction_count" json:"-"`
+	ReactionsMissed bool       `db:"reactions_missed" json:"-"`
+	Failures        int        `db:"failures" json:"-"`
+}
+
+// moved are the columns that move, columns all of them.
+const (
+	moved = `guild_id, id, status, prize, description, winner_count, winners, host_id, channel_id, message_id,
+		starts_at, ends_at, paused_at, ended_at, created_at, updated_at, source`
+	columns = moved + `, entrant_count, entry_count, rounds, pot, post_id, ended_by_token_id, drawing_at,
+		reaction_after, reaction_count, reactions_missed, failures`
+)
+
+// entry is one stored entrant of a giveaway, and what a guild file has of it.
+type entry struct {
+	GuildID    string    `db:"guild_id" json:"guild_id"`
+	GiveawayID string    `db:"giveaway_id" json:"giveaway_id"`
+	UserID     string    `db:"user_id" json:"user_id"`
+	Entries    int64     `db:"entries" json:"entries"`
+	EnteredAt  wire.Time `db:"entered_at" json:"entered_at"`
+}
+
+const entryColumns = `guild_id, giveaway_id, user_id, entries, entered_at`
+
+// record is one stored draw, and what a guild file has of it: what it can be
+// repeated from, and by which a reroll knows who has won before.
+type record struct {
+	GuildID     string     `db:"guild_id" json:"guild_id"`
+	GiveawayID  string     `db:"giveaway_id" json:"giveaway_id"`
+	Round       int        `db:"round" json:"round"`
+	Seed        hash       `db:"seed" json:"seed"`
+	EntriesHash hash       `db:"entries_hash" json:"entries_hash"`
+	PastWinners db.Strings `db:"past_winners" json:"past_winners"`
+	Excluded    db.Strings `db:"excluded" json:"excluded"`
+	Drawn       db.Strings `db:"drawn" json:"drawn"`
+	Replaced    db.Strings `db:"replaced" json:"replaced"`
+	Winners     db.Strings `db:"winners" json:"winners"`
+	TokenID     *string    `db:"token_id" json:"token_id"`
+	Reason      *string    `db:"reason" json:"reason"`
+	DrawnAt     wire.Time  `db:"drawn_at" json:"drawn_at"`
+	EntryCount  *int64     `db:"entry_count" json:"entry_count"` // null in draws of the first release
+}
+
+const recordColumns = `guild_id, giveaway_id, round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners,
+		token_id, reason, drawn_at, entry_count`
+
+// hash is bytes that are written in hexadecimal.
+type hash []byte
+
+// MarshalText writes it.
+func (h hash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h), nil }
+
+// UnmarshalText reads it.
+func (h *hash) UnmarshalText(text []byte) (err error) {
+	*h, err = hex.DecodeString(string(text))
+	return err
+}
+
+// Records are the giveaways of a guild as they move.
+var Records = transfer.Kind[row]{
+	Name: "giveaway", Schema: "GuildFileGiveaway", Table: "giveaways", Columns: moved, Order: "id",
+	Export: `
+		SELECT guild_id, id, status, prize, description, winner_count, winners, host_id, channel_id, message_id, starts_at, ends_at,
+		       CASE WHEN status = 'paused' THEN paused_at END AS paused_at,
+		       CASE WHEN status = 'ended' THEN ended_at END AS ended_at,
+		       created_at, updated_at, source
+		FROM giveaways
+		WHERE guild_id = $1`,
+	Refusals: map[string]string{"giveaways_pkey": "a giveaway with this id exists already"},
+	Guild:    func(g *row) string { return g.GuildID },
+	Defines:  func(g *row) transfer.Ref { return refOf(g.GuildID, g.ID) },
+	Find: `
+		SELECT guild_id AS guild, id FROM giveaways
+		WHERE (guild_id, id) IN (SELECT * FROM unnest($1::text[], $2::text[]))`,
+	New: func(now time.Time) row {
+		return row{
+			Status: active, WinnerCount: 1, Source: "bot", CreatedAt: wire.At(now),
+			StartsAt: transfer.Absent, EndsAt: transfer.Absent, UpdatedAt: transfer.Absent,
+		}
+	},
+	Complete: complete,
+	Finish:   closeEntries,
+}
+
+func refOf(guild, id string) transfer.Ref {
+	return transfer.Ref{Kind: "giveaway", Guild: guild, ID: id}
+}
+
+func complete(g *row, now time.Time) error {
+	transfer.MintID(&g.ID)
+	if g.StartsAt == transfer.Absent {
+		g.StartsAt = g.CreatedAt
+	}
+	if g.EndsAt == transfer.Absent {
+		g.EndsAt = wire.At(g.StartsAt.AddDate(0, 0, 7))
+	}
+	switch {
+	case g.Status != drawing && g.Status != ended && !g.EndsAt.After(g.StartsAt.Time):
+		return transfer.Wrong("ends_at", "must lie after starts_at")
+	case g.Status != ended && len(g.Winners) > 0:
+		return transfer.Wrong("winners", "belong only to a giveaway with the status ended")
+	case g.Status != ended && g.EndedAt != nil:
+		return transfer.Wrong("ended_at", "belongs only to a giveaway with the status ended")
+	case g.Status != paused && g.PausedAt != nil:
+		return transfer.Wrong("paused_at", "belongs only to a giveaway with the status paused")
+	case g.Status == paused && g.PausedAt == nil:
+		at := wire.At(now)
+		g.PausedAt = &at
+	}
+	if g.UpdatedAt == transfer.Absent {
+		g.UpdatedAt = transfer.Latest(g.CreatedAt, g.EndedAt)
+	}
+	return nil
+}
+
+// closeEntries closes the entries of a guild's giveaways that came in after their time
+// was over; those that run go on taking entries. A giveaway of the API that is
+// still to be drawn has its reactions read first.
+func closeEntries(ctx context.Context, tx *db.Tx, guild string) error {
+	_, err := tx.ExecContext(ctx, `
+		UPDATE giveaways
+		SET pot = CASE WHEN status = 'drawing' AND source = 'api' THEN 'gathering' ELSE 'frozen' END, drawing_at = now()
+		WHERE guild_id = $1
+		  AND status IN ('drawing', 'ended')
+		  AND pot = 'open'`, guild)
+	return fault.Wrap(err, "freeze the entries of giveaways of guild", guild)
+}
+
+// Entrants are the entries of giveaways as they move.
+var Entrants = transfer.Kind[entry]{
+	Name: "giveaway_entry", Schema: "GuildFileGiveawayEntry", Table: "giveaway_entries", Columns: entryColumns, Order: "giveaway_id, user_id",
+	Refusals: map[string]string{"giveaway_entries_pkey": "this user has entered this giveaway already"},
+	Guild:    func(e *entry) string { return e.GuildID },
+	Needs:    func(e *entry) []transfer.Ref { return []transfer.Ref{refOf(e.GuildID, e.GiveawayID)} },
+	New:      func(now time.Time) entry { return entry{Entries: 1, EnteredAt: wire.At(now)} },
+	Before:   admit,
+}
+
+// entrants is what entries add to a giveaway.
+type entrants struct {
+	have, entrants, entries int64
+	frozen                  bool
+}
+
+// admit refuses entries of a giveaway whose entries are frozen, because it is
+// being drawn or has been, and those whose weights add up to more than a giveaway
+// can count, and counts the rest. A giveaway that has come in with them is frozen
+// when all are in.
+func admit(ctx context.Context, tx *db.Tx, rows []entry) error {
+	sums := make(map[transfer.Ref]*entrants)
+	for _, e := range rows {
+		sums[refOf(e.GuildID, e.GiveawayID)] = new(entrants)
+	}
+	for guild, refs := range transfer.InGuilds(maps.Keys(sums)) {
+		if err := hold(ctx, tx, guild, refs, sums); err != nil {
+			return err
+		}
+	}
+	for i, e := range rows {
+		sum := sums[refOf(e.GuildID, e.GiveawayID)]
+		if sum.frozen {
+			return &transfer.Refused{Row: i, Reason: fmt.Sprintf("giveaway %q of guild %s is being drawn or has been: its entries do not change any more", e.GiveawayID, e.GuildID)}
+		}
+		if e.Entries > maxEntries-sum.have-sum.entries {
+			return &transfer.Refused{Row: i, Reason: fmt.Sprintf("entries bring the giveaway over %d in all", int64(maxEntries))}
+		}
+		sum.entrants++
+		sum.entries += e.Entries
+	}
+	for guild, refs := range transfer.InGuilds(maps.Keys(sums)) {
+		if err := countEntries(ctx, tx, guild, refs, sums); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxEntries is how many entries a giveaway can count.
+const maxEntries = 1<<53 - 1
+
+// hold locks giveaways of a guild and reads what entries they have.
+func hold(ctx context.Context, tx *db.Tx, guild string, refs []transfer.Ref, sums map[transfer.Ref]*entrants) error {
+	var have []struct {
+		ID      string `db:"id"`
+		Entries int64  `db:"entry_count"`
+		Frozen  bool   `db:"frozen"`
+	}
+	if err := tx.SelectContext(ctx, &have, `
+		SELECT id, entry_count, pot <> 'open' AS frozen
+		FROM giveaways
+		WHERE guild_id = $1
+		  AND id = ANY ($2)
+		ORDER BY id
+		FOR NO KEY UPDATE`, guild, db.Array(ids(refs))); err != nil {
+		return fmt.Errorf("read the entries of giveaways of guild %s: %w", guild, err)
+	}
+	for _, h := range have {
+		sum := sums[refOf(guild, h.ID)]
+		sum.have, sum.frozen = h.Entries, h.Frozen
+	}
+	return nil
+}
+
+// countEntries adds entries to the counters of a guild's giveaways, which are held.
+func countEntries(ctx context.Context, tx *db.Tx, guild string, refs []transfer.Ref, sums map[transfer.Ref]*entrants) error {
+	var users, entries []int64
+	for _, r := range refs {
+		users, entries = append(users, sums[r].entrants), append(entries, sums[r].entries)
+	}
+	n, err := db.Exec(ctx, tx, `
+		UPDATE giveaways g
+		SET entrant_count = g.entrant_count + added.users, entry_count = g.entry_count + added.entries
+		FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS added (id, users, entries)
+		WHERE g.guild_id = $1
+		  AND g.id = added.id
+		  AND g.pot = 'open'`, guild, db.Array(ids(refs)), db.Integers(users), db.Integers(entries))
+	if err != nil {
+		return fmt.Errorf("count the entries of giveaways of guild %s: %w", guild, err)
+	}
+	if n != len(refs) {
+		return fmt.Errorf("%d of %d giveaways of guild %s take entries", n, len(refs), guild)
+	}
+	return nil
+}
+
+func ids(refs []transfer.Ref) []string {
+	list := make([]string, len(refs))
+	for i, r := range refs {
+		list[i] = r.ID
+	}
+	return list
+}
+
+// Draws are the records of draws as they move.
+var Draws = transfer.Kind[record]{
+	Name: "giveaway_draw", Schema: "GuildFileGiveawayDraw", Table: "giveaway_draws", Columns: recordColumns, Order: "giveaway_id, round",
+	Refusals: map[string]string{"giveaway_draws_pkey": "this giveaway has a draw of this round already"},
+	Guild:    func(d *record) string { return d.GuildID },
+	Needs:    func(d *record) []transfer.Ref { return []transfer.Ref{refOf(d.GuildID, d.GiveawayID)} },
+	New:      func(now time.Time) record { return record{DrawnAt: wire.At(now)} },
+	Before:   raiseRounds,
+}
+
+// raiseRounds raises the giveaways' rounds over those of draws.
+func raiseRounds(ctx context.Context, tx *db.Tx, rows []record) error {
+	last := make(map[transfer.Ref]int64)
+	for _, d := range rows {
+		r := refOf(d.GuildID, d.GiveawayID)
+		last[r] = max(last[r], int64(d.Round))
+	}
+	for guild, refs := range transfer.InGuilds(maps.Keys(last)) {
+		var rounds []int64
+		for _, r := range refs {
+			rounds = append(rounds, last[r])
+		}
+		if _, err := tx.ExecContext(ctx, `
+			WITH held AS (
+				SELECT g.id, drawn.n::integer
+				FROM unnest($2::text[], $3::bigint[]) AS drawn (id, n)
+				JOIN giveaways g ON g.guild_id = $1 AND g.id = drawn.id
+				ORDER BY g.id
+				FOR NO KEY UPDATE OF g
+			)
+			UPDATE giveaways g
+			SET rounds = greatest(g.rounds, held.n)
+			FROM held
+			WHERE g.guild_id = $1
+			  AND g.id = held.id`, guild, db.Array(ids(refs)), db.Integers(rounds)); err != nil {
+			return fmt.Errorf("count the draws of giveaways of guild %s: %w", guild, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,311 @@
+// Package giveaways runs giveaways: who may win, by what draw, and in which
+// states. The draw is documented at pick, so that anyone can repeat one from
+// its record. What the bot says about it is handed to the chat package, and
+// when something is done later is the job engine's business.
+package giveaways
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"time"
+
+	"guildhall/gen"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/page"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/chat"
+	"guildhall/internal/outbound/event"
+)
+
+// Service implements the operations of the tag Giveaways.
+type Service struct {
+	Chat chat.Platform
+}
+
+// checked is what PrepareCreate has found out about a channel.
+type checked struct {
+	channel string
+	err     error
+}
+
+type checkedKey struct{}
+
+// PrepareCreate asks the chat platform whose the channel is, before the unit of
+// CreateGiveaway opens.
+func (s *Service) PrepareCreate(ctx context.Context, body *gen.CreateGiveawayRequest) (context.Context, error) {
+	err := s.Chat.CheckChannel(ctx, chat.Channel{GuildID: auth.From(ctx).GuildID, ID: body.ChannelID})
+	switch {
+	case errors.Is(err, chat.ErrChannelNotAllowed):
+		err = fault.New(fault.Refused, "channel_not_allowed", "Channel %s is not one of this guild that the bot can see.", body.ChannelID)
+	case err != nil:
+		err = fault.New(fault.Upstream, "discord_send_failed", "The chat platform could not be asked about the channel.").Because(err)
+	}
+	return context.WithValue(ctx, checkedKey{}, checked{body.ChannelID, err}), nil
+}
+
+// ListGiveaways lists the guild's giveaways, newest first, or those that changed
+// since an instant in the order of their changes.
+func (*Service) ListGiveaways(ctx context.Context, r gen.ListGiveawaysRequestObject) (gen.ListGiveawaysResponseObject, error) {
+	p := page.Of(r.Params.Page, r.Params.PerPage)
+	var status string
+	if r.Params.Status != nil {
+		status = string(*r.Params.Status)
+	}
+	var since *time.Time
+	if r.Params.UpdatedSince != nil {
+		since = &r.Params.UpdatedSince.Time
+	}
+	rows, err := list(ctx, db.Read(ctx), auth.From(ctx).GuildID, status, since, p)
+	if err != nil {
+		return nil, err
+	}
+	rows, more := page.Cut(rows, p)
+	return gen.ListGiveaways200JSONResponse{Data: page.Each(rows, show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+// CreateGiveaway starts a giveaway, or schedules it when its start lies in the
+// future. One that would be over before it began is Invalid; one in a channel
+// that is not the guild's is Refused. The bot posts the message by which members
+// enter as soon as it is active.
+func (*Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestObject) (gen.CreateGiveawayResponseObject, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	starts, status := now, active
+	if r.Body.StartsAt != nil {
+		starts = r.Body.StartsAt.Time
+	}
+	if starts.After(now) {
+		status = scheduled
+	}
+	switch ends := r.Body.EndsAt; {
+	case !ends.After(now):
+		return nil, fault.New(fault.Invalid, "invalid_request", "body /ends_at: must lie in the future")
+	case !ends.After(starts):
+		return nil, fault.New(fault.Invalid, "invalid_request", "body /ends_at: must lie after starts_at")
+	}
+	if err := checkedChannel(ctx, r.Body.ChannelID); err != nil {
+		return nil, err
+	}
+	g, err := insert(ctx, tx, row{
+		GuildID:     by.GuildID,
+		ID:          db.NewID(),
+		Status:      status,
+		Prize:       r.Body.Prize,
+		Description: r.Body.Description,
+		WinnerCount: r.Body.WinnerCount,
+		HostID:      r.Body.HostID,
+		ChannelID:   r.Body.ChannelID,
+		StartsAt:    wire.At(starts),
+		EndsAt:      r.Body.EndsAt,
+		Source:      fromAPI,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt.Time), event.GiveawayCreated, show(g)); err != nil {
+		return nil, err
+	}
+	if g.Status == active {
+		if err := present(ctx, tx, g); err != nil {
+			return nil, err
+		}
+	}
+	return gen.CreateGiveaway201JSONResponse{
+		Body:    gen.GiveawayEnvelope{Data: show(g)},
+		Headers: gen.CreateGiveaway201ResponseHeaders{Location: location(g)},
+	}, nil
+}
+
+// checkedChannel is what PrepareCreate has found out about the channel.
+func checkedChannel(ctx context.Context, channel string) error {
+	c, ok := ctx.Value(checkedKey{}).(checked)
+	if !ok || c.channel != channel {
+		return errors.New("giveaways: a channel is used that nobody has asked about")
+	}
+	return c.err
+}
+
+// GetGiveaway returns one giveaway.
+func (*Service) GetGiveaway(ctx context.Context, r gen.GetGiveawayRequestObject) (gen.GetGiveawayResponseObject, error) {
+	g, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetGiveaway200JSONResponse{Data: show(g)}, nil
+}
+
+// ListGiveawayEntries lists the entrants of a giveaway in any state, in the
+// order in which they entered.
+func (*Service) ListGiveawayEntries(ctx context.Context, r gen.ListGiveawayEntriesRequestObject) (gen.ListGiveawayEntriesResponseObject, error) {
+	p := page.Of(r.Params.Page, r.Params.PerPage)
+	g, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := entries(ctx, db.Read(ctx), g, r.Params.UserID, p)
+	if err != nil {
+		return nil, err
+	}
+	rows, more := page.Cut(rows, p)
+	return gen.ListGiveawayEntries200JSONResponse{Data: page.Each(rows, showEntry), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+// ListGiveawayDraws lists the records of a giveaway's draws, by round.
+func (*Service) ListGiveawayDraws(ctx context.Context, r gen.ListGiveawayDrawsRequestObject) (gen.ListGiveawayDrawsResponseObject, error) {
+	p := page.Of(r.Params.Page, r.Params.PerPage)
+	g, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := records(ctx, db.Read(ctx), g, p)
+	if err != nil {
+		return nil, err
+	}
+	rows, more := page.Cut(rows, p)
+	return gen.ListGiveawayDraws200JSONResponse{Data: page.Each(rows, showDraw), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+// EndGiveaway ends a giveaway before its time; a worker finds it and draws it.
+// The response comes before the winners are known.
+func (*Service) EndGiveaway(ctx context.Context, r gen.EndGiveawayRequestObject) (gen.EndGiveawayResponseObject, error) {
+	by := auth.From(ctx)
+	g, err := move(ctx, db.Write(ctx), toDrawing, by.GuildID, r.ID,
+		fault.New(fault.Refused, "giveaway_not_running", "only one that is active, paused or scheduled can be ended."),
+		by.TokenID)
+	if err != nil {
+		return nil, err
+	}
+	return gen.EndGiveaway202JSONResponse{
+		Body:    gen.GiveawayEnvelope{Data: show(g)},
+		Headers: gen.EndGiveaway202ResponseHeaders{Location: location(g), RetryAfter: 2},
+	}, nil
+}
+
+// PauseGiveaway stops the clock of an active giveaway.
+func (*Service) PauseGiveaway(ctx context.Context, r gen.PauseGiveawayRequestObject) (gen.PauseGiveawayResponseObject, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	g, err := move(ctx, tx, toPaused, by.GuildID, r.ID,
+		fault.New(fault.Refused, "giveaway_not_active", "only an active one can be paused."))
+	if err != nil {
+		return nil, err
+	}
+	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt.Time), event.GiveawayPaused, show(g)); err != nil {
+		return nil, err
+	}
+	return gen.PauseGiveaway200JSONResponse{Data: show(g)}, nil
+}
+
+// ResumeGiveaway lets the clock of a paused giveaway run on: as much time
+// remains as when it was paused. The bot says when that is over.
+func (*Service) ResumeGiveaway(ctx context.Context, r gen.ResumeGiveawayRequestObject) (gen.ResumeGiveawayResponseObject, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	g, err := move(ctx, tx, toActive, by.GuildID, r.ID,
+		fault.New(fault.Refused, "giveaway_not_paused", "only a paused one can be resumed."))
+	if err != nil {
+		return nil, err
+	}
+	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt.Time), event.GiveawayResumed, show(g)); err != nil {
+		return nil, err
+	}
+	if g.Source == fromAPI {
+		if err := announce(ctx, tx, g, chat.KindGiveawayResumed, notice{text: resumedText(g)}); err != nil {
+			return nil, err
+		}
+	}
+	return gen.ResumeGiveaway200JSONResponse{Data: show(g)}, nil
+}
+
+// RerollGiveaway replaces the first winners with entrants who never won. It is
+// Refused when too few remain, and then nothing changes.
+func (*Service) RerollGiveaway(ctx context.Context, r gen.RerollGiveawayRequestObject) (gen.RerollGiveawayResponseObject, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	var body gen.RerollGiveawayRequest
+	if r.Body != nil {
+		body = *r.Body
+	}
+	count := 1
+	if body.Count != nil {
+		count = *body.Count
+	}
+	g, err := lock(ctx, tx, by.GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	if g.Status != ended {
+		return nil, fault.New(fault.Refused, "giveaway_not_ended", "The giveaway is %s; only one that has ended can be rerolled.", g.Status)
+	}
+	g, draw, err := conduct(ctx, tx, g, order{
+		count:    replaceable(count, len(g.Winners), g.WinnerCount),
+		all:      true,
+		excluded: body.ExcludeUserIds,
+		tokenID:  &by.TokenID,
+		reason:   body.Reason,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt.Time), event.GiveawayRerolled, gen.GiveawayReroll{
+		Giveaway:        show(g),
+		ReplacedUserIds: draw.Replaced,
+		NewUserIds:      draw.Drawn,
+		Reason:          body.Reason,
+	}); err != nil {
+		return nil, err
+	}
+	if err := announce(ctx, tx, g, chat.KindGiveawayRerolled, rerolledTexts(g, draw.Drawn, body.Reason)...); err != nil {
+		return nil, err
+	}
+	return gen.RerollGiveaway200JSONResponse{Data: show(g)}, nil
+}
+
+func location(g row) string { return "/api/v1/giveaways/" + g.ID }
+
+func showEntry(e entry) gen.GiveawayEntry {
+	return gen.GiveawayEntry{UserID: e.UserID, Entries: e.Entries, EnteredAt: e.EnteredAt}
+}
+
+func showDraw(d record) gen.GiveawayDraw {
+	by := "system"
+	if d.TokenID != nil {
+		by = "api"
+	}
+	return gen.GiveawayDraw{
+		Round:           d.Round,
+		DrawnAt:         d.DrawnAt,
+		Seed:            hex.EncodeToString(d.Seed),
+		EntriesHash:     hex.EncodeToString(d.EntriesHash),
+		EntryCount:      *d.EntryCount,
+		ExcludedUserIds: distinct(slices.Concat(d.PastWinners, d.Excluded)),
+		Winners:         d.Drawn,
+		Reason:          d.Reason,
+		Origin:          gen.EventOrigin{Type: by, TokenID: d.TokenID},
+	}
+}
+
+func show(g row) gen.Giveaway {
+	return gen.Giveaway{
+		ID:           g.ID,
+		Status:       g.Status,
+		Prize:        g.Prize,
+		Description:  g.Description,
+		WinnerCount:  g.WinnerCount,
+		EntrantCount: g.EntrantCount,
+		EntryCount:   g.EntryCount,
+		Winners:      g.Winners,
+		HostID:       g.HostID,
+		ChannelID:    g.ChannelID,
+		MessageID:    g.MessageID,
+		StartsAt:     g.StartsAt,
+		EndsAt:       g.EndsAt,
+		EndedAt:      g.EndedAt,
+		CreatedAt:    g.CreatedAt,
+		UpdatedAt:    g.UpdatedAt,
+	}
+}

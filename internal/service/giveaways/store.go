@@ -1,0 +1,307 @@
+package giveaways
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/page"
+)
+
+// The states of a giveaway.
+const (
+	scheduled = "scheduled"
+	active    = "active"
+	paused    = "paused"
+	drawing   = "drawing"
+	ended     = "ended"
+)
+
+// The states of a giveaway's entries.
+const (
+	open      = "open"      // they come and go
+	gathering = "gathering" // the reactions are being read, nothing else is added
+	frozen    = "frozen"    // they never change again
+)
+
+// fromAPI is the source of a giveaway that the API made: the bot posts its
+// message, and members enter by reacting to it.
+const fromAPI = "api"
+
+// The lists have one statement for each index that serves them, and not one
+// with an optional condition: a prepared statement's plan has to hold for every
+// value.
+const (
+	byID = `
+		SELECT ` + columns + `
+		FROM giveaways
+		WHERE guild_id = $1
+		  AND id = $2`
+
+	newest = `
+		SELECT ` + columns + `
+		FROM giveaways
+		WHERE guild_id = $1
+		ORDER BY created_at DESC, id DESC
+		LIMIT $2 OFFSET $3`
+
+	newestOfStatus = `
+		SELECT ` + columns + `
+		FROM giveaways
+		WHERE guild_id = $1
+		  AND status = $4
+		ORDER BY created_at DESC, id DESC
+		LIMIT $2 OFFSET $3`
+
+	changed = `
+		SELECT ` + columns + `
+		FROM giveaways
+		WHERE guild_id = $1
+		  AND updated_at >= $4
+		ORDER BY updated_at, id
+		LIMIT $2 OFFSET $3`
+
+	changedOfStatus = `
+		SELECT ` + columns + `
+		FROM giveaways
+		WHERE guild_id = $1
+		  AND status = $4
+		  AND updated_at >= $5
+		ORDER BY updated_at, id
+		LIMIT $2 OFFSET $3`
+
+	oldestEntries = `
+		SELECT user_id, entries, entered_at
+		FROM giveaway_entries
+		WHERE guild_id = $1
+		  AND giveaway_id = $2
+		ORDER BY entered_at, length(user_id), user_id
+		LIMIT $3 OFFSET $4`
+
+	entryOfUser = `
+		SELECT user_id, entries, entered_at
+		FROM giveaway_entries
+		WHERE guild_id = $1
+		  AND giveaway_id = $2
+		  AND user_id = $5
+		LIMIT $3 OFFSET $4`
+
+	// Draws of the first release do not say how many entries were in the pot.
+	draws = `
+		SELECT round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners, token_id, reason, drawn_at,
+		       coalesce(entry_count, (
+		           SELECT coalesce(sum(e.entries), 0)::bigint
+		           FROM giveaway_entries e
+		           WHERE e.guild_id = $1
+		             AND e.giveaway_id = $2
+		             AND e.user_id <> ALL (d.past_winners || d.excluded)
+		       )) AS entry_count
+		FROM giveaway_draws d
+		WHERE guild_id = $1
+		  AND giveaway_id = $2
+		ORDER BY round
+		LIMIT $3 OFFSET $4`
+)
+
+// list returns the page of the guild's giveaways, and one more when there is
+// one: newest first, or those that changed since an instant, in the order of
+// their changes. An empty status lets all through.
+func list(ctx context.Context, q db.Querier, guild, status string, since *time.Time, p page.P) ([]row, error) {
+	query, args := newest, []any{guild, p.Limit(), p.Offset()}
+	switch {
+	case since != nil && status != "":
+		query, args = changedOfStatus, append(args, status, *since)
+	case since != nil:
+		query, args = changed, append(args, *since)
+	case status != "":
+		query, args = newestOfStatus, append(args, status)
+	}
+	rows, err := db.Select[row](ctx, q, query, args...)
+	return rows, fault.Wrap(err, "list giveaways of guild", guild)
+}
+
+// entries returns the page of the giveaway's entrants in the order in which
+// they entered, and one more when there is one; with a user, that one's alone.
+func entries(ctx context.Context, q db.Querier, g row, user *string, p page.P) ([]entry, error) {
+	query, args := oldestEntries, []any{g.GuildID, g.ID, p.Limit(), p.Offset()}
+	if user != nil {
+		query, args = entryOfUser, append(args, *user)
+	} else if int64(p.Offset()) >= g.EntrantCount {
+		return nil, nil // past the end, which Postgres would walk to
+	}
+	rows, err := db.Select[entry](ctx, q, query, args...)
+	return rows, fault.Wrap(err, "list entries of giveaway", g.ID, "in guild", g.GuildID)
+}
+
+// records returns the page of the giveaway's draws by round, and one more when
+// there is one.
+func records(ctx context.Context, q db.Querier, g row, p page.P) ([]record, error) {
+	rows, err := db.Select[record](ctx, q, draws, g.GuildID, g.ID, p.Limit(), p.Offset())
+	return rows, fault.Wrap(err, "list draws of giveaway", g.ID, "in guild", g.GuildID)
+}
+
+// get returns one giveaway. It is NotFound when the guild has no such giveaway.
+func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
+	g, err := db.Get[row](ctx, q, byID, guild, id)
+	return g, found(err, guild, id)
+}
+
+// lock returns one giveaway and keeps others from changing it, and from adding
+// entries, until tx ends. It is NotFound when the guild has no such giveaway.
+func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
+	g, err := db.Get[row](ctx, tx, byID+`
+		FOR NO KEY UPDATE`, guild, id)
+	return g, found(err, guild, id)
+}
+
+// lockFree is lock for what need not be done now: it is NotFound also when
+// somebody else holds the giveaway.
+func lockFree(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
+	g, err := db.Get[row](ctx, tx, byID+`
+		FOR NO KEY UPDATE SKIP LOCKED`, guild, id)
+	return g, found(err, guild, id)
+}
+
+func found(err error, guild, id string) error {
+	if db.Missing(err) {
+		return fault.New(fault.NotFound, "not_found", "No such giveaway.")
+	}
+	return fault.Wrap(err, "read giveaway", id, "of guild", guild)
+}
+
+// insert stores a new giveaway.
+func insert(ctx context.Context, tx *db.Tx, g row) (row, error) {
+	err := tx.GetContext(ctx, &g, `
+		INSERT INTO giveaways (guild_id, id, status, prize, description, winner_count, host_id, channel_id, starts_at, ends_at, source, post_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+		RETURNING `+columns,
+		g.GuildID, g.ID, g.Status, g.Prize, g.Description, g.WinnerCount, g.HostID, g.ChannelID, g.StartsAt, g.EndsAt, g.Source, g.PostID)
+	return g, fault.Wrap(err, "insert giveaway in guild", g.GuildID)
+}
+
+// next is the instant of a change of a giveaway: now, and always later than the
+// change before, also in the milliseconds that are shown. It is taken when the row
+// is held: atOnce holds the one that the statement names.
+var (
+	next   = db.Next("instant.at", "updated_at")
+	atOnce = db.Instant("giveaways", "guild_id = $1 AND id = $2")
+)
+
+// toPot is the state in which the entries are left when drawing begins.
+const toPot = `CASE WHEN source = 'api' THEN 'gathering' ELSE 'frozen' END`
+
+// The statements by which a caller moves a giveaway to another state. Each
+// finds no row when the giveaway is in a state that it cannot leave that way.
+var (
+	toDrawing = `
+		WITH ` + atOnce + `
+		UPDATE giveaways
+		SET status = 'drawing', pot = ` + toPot + `, ended_by_token_id = $3, drawing_at = instant.at,
+		    paused_at = NULL, react_at = NULL, failures = 0, redraw_at = now(), updated_at = ` + next + `
+		FROM instant
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND status IN ('scheduled', 'active', 'paused')
+		RETURNING ` + columns
+
+	toPaused = `
+		WITH ` + atOnce + `
+		UPDATE giveaways
+		SET status = 'paused', paused_at = instant.at, updated_at = ` + next + `
+		FROM instant
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND status = 'active'
+		RETURNING ` + columns
+
+	toActive = `
+		WITH ` + atOnce + `
+		UPDATE giveaways
+		SET status = 'active', ends_at = (ends_at AT TIME ZONE 'UTC' + (instant.at - coalesce(paused_at, instant.at))) AT TIME ZONE 'UTC',
+		    paused_at = NULL, updated_at = ` + next + `
+		FROM instant
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND status = 'paused'
+		RETURNING ` + columns
+)
+
+// move runs one of the statements above; further are its arguments besides the
+// giveaway's. It is NotFound when the guild has no such giveaway, and refused
+// when the giveaway's state forbids the move: with that state before refused's
+// own words.
+func move(ctx context.Context, tx *db.Tx, statement, guild, id string, refused *fault.Error, further ...any) (row, error) {
+	g, err := db.Get[row](ctx, tx, statement, append([]any{guild, id}, further...)...)
+	if db.Missing(err) {
+		now, err := get(ctx, tx, guild, id)
+		if err != nil {
+			return row{}, err
+		}
+		return row{}, refused.With("The giveaway is %s; %s", now.Status, refused.Message)
+	}
+	return g, fault.Wrap(err, "move giveaway", id, "of guild", guild)
+}
+
+// pot returns everyone who entered the giveaway, sorted by user id as text.
+func pot(ctx context.Context, tx *db.Tx, g row) ([]entrant, error) {
+	all := make([]entrant, 0, g.EntrantCount)
+	err := tx.SelectContext(ctx, &all, `
+		SELECT user_id, entries
+		FROM giveaway_entries
+		WHERE guild_id = $1
+		  AND giveaway_id = $2
+		ORDER BY user_id`, g.GuildID, g.ID)
+	return all, fault.Wrap(err, "read the entries of giveaway", g.ID, "in guild", g.GuildID)
+}
+
+// lastRecord returns the past winners of the giveaway's newest draw and those
+// drawn in it. It is the zero record when there is none: nothing was drawn yet,
+// or the giveaway was imported.
+func lastRecord(ctx context.Context, tx *db.Tx, g row) (record, error) {
+	if g.Rounds == 0 {
+		return record{}, nil
+	}
+	r, err := db.Get[record](ctx, tx, `
+		SELECT round, past_winners, drawn
+		FROM giveaway_draws
+		WHERE guild_id = $1
+		  AND giveaway_id = $2
+		ORDER BY round DESC
+		LIMIT 1`, g.GuildID, g.ID)
+	if err != nil && !db.Missing(err) {
+		return record{}, fmt.Errorf("read the last draw of giveaway %s in guild %s: %w", g.ID, g.GuildID, err)
+	}
+	return r, nil
+}
+
+// settle stores the record of a draw, of a giveaway that tx has locked, and
+// makes its winners the giveaway's. Both carry the same instant.
+func settle(ctx context.Context, tx *db.Tx, g row, r record) (row, error) {
+	err := tx.GetContext(ctx, &g, `
+		WITH moment AS (
+			SELECT clock_timestamp() AS at
+		), moved AS (
+			UPDATE giveaways g
+			SET status = 'ended', pot = 'frozen', winners = $10, rounds = $3, failures = 0,
+			    ended_at = coalesce(ended_at, greatest(moment.at, `+db.Later("updated_at")+`)),
+			    updated_at = greatest(moment.at, `+db.Later("updated_at")+`)
+			FROM moment
+			WHERE guild_id = $1
+			  AND id = $2
+			RETURNING `+columns+`
+		), kept AS (
+			INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners,
+			                            token_id, reason, entry_count, drawn_at)
+			SELECT home.id, moved.id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, moved.updated_at
+			FROM moved
+			JOIN guilds home ON home.id = $1
+		)
+		SELECT `+columns+`
+		FROM moved`,
+		g.GuildID, g.ID, r.Round, r.Seed, r.EntriesHash, r.PastWinners, r.Excluded, r.Drawn, r.Replaced, r.Winners,
+		r.TokenID, r.Reason, r.EntryCount)
+	return g, fault.Wrap(err, "record draw", strconv.Itoa(r.Round), "of giveaway", g.ID, "in guild", g.GuildID)
+}

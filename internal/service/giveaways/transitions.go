@@ -1,0 +1,127 @@
+package giveaways
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/event"
+)
+
+const (
+	// look is how many giveaways one look finds whose time has come: so many that
+	// those of one guild that end together are found together, and moved in one
+	// transaction.
+	look = 20_000
+	// chunk is how many of one guild one transaction moves: few enough to finish
+	// well inside the statement timeout.
+	chunk = 200
+	// movers is how many guilds are moved at once.
+	movers = 3
+)
+
+// The statements that look for giveaways whose time has come, over all guilds
+// and without locks, and those that move the ones of one guild. What somebody
+// else holds at the moment is left for the next time.
+var (
+	startDue = `
+		SELECT guild_id, id
+		FROM giveaways
+		WHERE status = 'scheduled'
+		  AND starts_at <= now()
+		ORDER BY starts_at
+		LIMIT $1`
+
+	finishDue = `
+		SELECT guild_id, id
+		FROM giveaways
+		WHERE status = 'active'
+		  AND ends_at <= now()
+		ORDER BY ends_at
+		LIMIT $1`
+
+	start = `
+		WITH due AS (
+			SELECT id AS due_id
+			FROM giveaways
+			WHERE guild_id = $1
+			  AND id = ANY ($2)
+			  AND status = 'scheduled'
+			  AND starts_at <= now()
+			FOR NO KEY UPDATE SKIP LOCKED
+		), instant AS MATERIALIZED (
+			SELECT clock_timestamp() AS at FROM due LIMIT 1
+		)
+		UPDATE giveaways
+		SET status = 'active', updated_at = ` + next + `
+		FROM due, instant
+		WHERE guild_id = $1
+		  AND id = due_id
+		RETURNING ` + columns
+
+	finish = `
+		WITH due AS (
+			SELECT id AS due_id
+			FROM giveaways
+			WHERE guild_id = $1
+			  AND id = ANY ($2)
+			  AND status = 'active'
+			  AND ends_at <= now()
+			FOR NO KEY UPDATE SKIP LOCKED
+		), instant AS MATERIALIZED (
+			SELECT clock_timestamp() AS at FROM due LIMIT 1
+		)
+		UPDATE giveaways
+		SET status = 'drawing', pot = ` + toPot + `, drawing_at = instant.at, react_at = NULL, failures = 0,
+		    redraw_at = now(), updated_at = ` + next + `
+		FROM due, instant
+		WHERE guild_id = $1
+		  AND id = due_id
+		RETURNING ` + columns
+)
+
+// Transitions moves every giveaway whose time has come: scheduled ones become
+// active, and the bot is to post those that the API made; active ones go into
+// drawing. It is the work of a sweep; several may run at once.
+func Transitions(ctx context.Context, d *db.DB) error {
+	return errors.Join(sweep(startDue, started).Run(ctx, d), sweep(finishDue, finished).Run(ctx, d))
+}
+
+func sweep(due string, do func(context.Context, *db.Tx, string, []string) (int, error)) db.Sweep {
+	return db.Sweep{What: "giveaways whose time has come", Due: due, Look: look, Chunk: chunk, AtOnce: movers, Do: do}
+}
+
+// started makes scheduled giveaways active.
+func started(ctx context.Context, tx *db.Tx, guild string, ids []string) (int, error) {
+	moved, err := moveDue(ctx, tx, start, guild, ids)
+	if err != nil {
+		return 0, err
+	}
+	for _, g := range moved {
+		if err := event.Record(ctx, tx, event.System(guild).On(g.UpdatedAt.Time), event.GiveawayStarted, show(g)); err != nil {
+			return 0, err
+		}
+		if err := present(ctx, tx, g); err != nil {
+			return 0, err
+		}
+	}
+	return len(moved), nil
+}
+
+// finished has active giveaways drawn.
+func finished(ctx context.Context, tx *db.Tx, guild string, ids []string) (int, error) {
+	// What a crash of the database takes back here is found again.
+	if _, err := tx.ExecContext(ctx, `SET LOCAL synchronous_commit = off`); err != nil {
+		return 0, fmt.Errorf("let the commit not wait for the disk: %w", err)
+	}
+	moved, err := moveDue(ctx, tx, finish, guild, ids)
+	return len(moved), err
+}
+
+// moveDue runs one of the statements start and finish.
+func moveDue(ctx context.Context, tx *db.Tx, statement, guild string, ids []string) ([]row, error) {
+	moved, err := db.Select[row](ctx, tx, statement, guild, db.Array(ids))
+	return moved, fault.Wrap(err, "move giveaways of guild", guild, "whose time has come")
+}

@@ -1,0 +1,225 @@
+package guildfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/schema"
+	"guildhall/internal/service/transfer"
+)
+
+// knownLimit bounds how many guilds, tickets and giveaways are remembered as
+// existing; those forgotten are looked up again.
+const knownLimit = 50_000
+
+// manyRecords are enough to change how Postgres should look for them.
+const manyRecords = 10_000
+
+// need is something that a line names and that must exist.
+type need struct {
+	transfer.Ref
+	line int64
+	by   string
+}
+
+// batch collects records until they are stored together.
+type batch struct {
+	tx      *db.Tx
+	now     time.Time
+	records int
+	bytes   int
+	known   map[transfer.Ref]bool
+	needs   []need
+	kinds   []kind
+	byName  map[string]kind
+}
+
+func newBatch(tx *db.Tx, now time.Time) *batch {
+	b := &batch{tx: tx, now: now.UTC(), known: make(map[transfer.Ref]bool), kinds: newKinds(), byName: make(map[string]kind)}
+	for _, k := range b.kinds {
+		b.byName[k.name()] = k
+	}
+	return b
+}
+
+// add reads one line into the batch and returns its kind.
+func (b *batch) add(line int64, text []byte) (string, *LineError) {
+	value, found, ok := schema.Read(text, maxLine)
+	if !ok {
+		return "", &LineError{Line: line, Reason: describe(found)}
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return "", &LineError{Line: line, Reason: "is not a JSON object"}
+	}
+	name, ok := object["record"].(string)
+	if !ok {
+		return "", &LineError{Line: line, Reason: `has no member "record" that names its kind`}
+	}
+	k, ok := b.byName[name]
+	if !ok {
+		return "", &LineError{Line: line, Reason: fmt.Sprintf("there is no record kind %q", schema.Printable(name))}
+	}
+	needs, defines, err := k.read(line, value, found, text, b.now)
+	if err != nil {
+		return "", &LineError{Line: line, Kind: name, Reason: err.Error()}
+	}
+	// What this file has not defined before the line that needs it must be in the
+	// database, which is asked before the batch goes in.
+	for _, r := range needs {
+		if !b.known[r] {
+			b.needs = append(b.needs, need{r, line, name})
+		}
+	}
+	if defines != nil {
+		b.known[*defines] = true
+	}
+	b.records++
+	b.bytes += len(text)
+	return name, nil
+}
+
+// describe names members as paths: levelling.curve.base.
+func describe(found []schema.Problem) string {
+	texts := make([]string, len(found))
+	for i, p := range found {
+		texts[i] = strings.TrimSpace(strings.ReplaceAll(strings.TrimPrefix(p.Place, "/"), "/", ".") + " " + p.Text)
+	}
+	return schema.Join(texts)
+}
+
+// flush stores what was collected. When a line is refused, the error names the
+// first line of the file that is.
+func (b *batch) flush(ctx context.Context) error {
+	if _, err := b.tx.ExecContext(ctx, `SAVEPOINT batch`); err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	err := b.send(ctx)
+	if wrong, ok := errors.AsType[*LineError](err); ok {
+		if _, err := b.tx.ExecContext(ctx, `ROLLBACK TO batch`); err != nil {
+			return wrong
+		}
+		return b.refuse(ctx, wrong)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := b.tx.ExecContext(ctx, `RELEASE batch`); err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	b.records, b.bytes = 0, 0
+	b.keep(0)
+	if len(b.known) > knownLimit {
+		clear(b.known)
+	}
+	return nil
+}
+
+// keep drops what came in with the lines from one on.
+func (b *batch) keep(before int64) {
+	b.needs = slices.DeleteFunc(b.needs, func(n need) bool { return n.line >= before })
+	for _, k := range b.kinds {
+		k.keep(before)
+	}
+}
+
+// refuse returns the error for a line, unless an earlier line of the batch is
+// wrong too: kinds are stored one after the other, and a line that cannot be
+// read is seen before those that only the database finds wrong.
+func (b *batch) refuse(ctx context.Context, wrong *LineError) error {
+	b.keep(wrong.Line)
+	if earlier, ok := errors.AsType[*LineError](b.flush(ctx)); ok {
+		return earlier
+	}
+	return wrong
+}
+
+// send stores the rows in the order in which they need one another.
+func (b *batch) send(ctx context.Context) error {
+	if err := b.resolve(ctx); err != nil {
+		return err
+	}
+	for _, k := range b.kinds {
+		if err := k.load(ctx, b.tx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resolve looks up what the batch's records name and the file did not define.
+func (b *batch) resolve(ctx context.Context) error {
+	slices.SortFunc(b.needs, func(x, y need) int { return int(x.line - y.line) })
+	for _, k := range b.kinds {
+		if k.find() == "" {
+			continue
+		}
+		if err := b.look(ctx, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *batch) look(ctx context.Context, k kind) error {
+	var guilds, ids []string
+	asked := make(map[transfer.Ref]bool)
+	for _, n := range b.needs {
+		if n.Kind == k.name() && !asked[n.Ref] {
+			asked[n.Ref] = true
+			guilds, ids = append(guilds, n.Guild), append(ids, n.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	found, err := db.Select[struct{ Guild, ID string }](ctx, b.tx, k.find(), db.Array(guilds), db.Array(ids))
+	if err != nil {
+		return fmt.Errorf("import: look up each %s that the file names: %w", k.name(), err)
+	}
+	there := make(map[transfer.Ref]bool, len(found))
+	for _, r := range found {
+		there[transfer.Ref{Kind: k.name(), Guild: r.Guild, ID: r.ID}] = true
+	}
+	for _, n := range b.needs {
+		if n.Kind == k.name() && !there[n.Ref] {
+			return &LineError{Line: n.line, Kind: n.by, Reason: missing(n.Ref)}
+		}
+	}
+	maps.Copy(b.known, there)
+	return nil
+}
+
+func missing(r transfer.Ref) string {
+	if r.Kind == "guild" {
+		return fmt.Sprintf("guild %s is neither in the lines before nor in the database", r.ID)
+	}
+	return fmt.Sprintf("%s %q of guild %s is neither in the lines before nor in the database", r.Kind, r.ID, r.Guild)
+}
+
+// finish is done once, after the last batch.
+func (b *batch) finish(ctx context.Context, total int64) error {
+	for _, k := range b.kinds {
+		if err := k.finish(ctx, b.tx); err != nil {
+			return err
+		}
+	}
+	if total < manyRecords {
+		return nil
+	}
+	// Whoever reads the guild next should not be planned for with the statistics
+	// of a small or empty table.
+	_, err := b.tx.ExecContext(ctx, `
+		ANALYZE cases, wallets, ledger_entries, levels, tickets, ticket_messages,
+		        giveaways, giveaway_entries, network_listings`)
+	return fault.Wrap(err, "import: look at what came in")
+}
+
+func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }

@@ -1,0 +1,128 @@
+// Package guildfile reads and writes the guild file: newline-delimited JSON,
+// one record a line, by which a bot's existing data gets in, a guild moves out
+// and a demonstration guild is made. It knows lines, their order, what they refer
+// to and how many go in together; what a record is, the domains say (transfer.Kind)
+// and the contract's schemas. It emits no events.
+package guildfile
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"guildhall/internal/base/db"
+)
+
+const (
+	// maxLine bounds one record. The largest legal ones, tickets' messages and
+	// giveaways with many winners, are far smaller.
+	maxLine = 1 << 20
+
+	// A batch is what is held in memory before it is copied into the tables. It
+	// costs a savepoint, and a transaction with more than 64 of those slows
+	// others down; so a million wallets take fewer.
+	batchRecords = 16_384
+	batchBytes   = 4 << 20
+)
+
+// Summary says what an import brought in.
+type Summary struct {
+	Records int64
+	Bytes   int64
+	Kinds   map[string]int64 // records of each kind
+}
+
+// LineError is what is wrong with one line of a guild file.
+type LineError struct {
+	Line   int64
+	Kind   string // the record's kind, empty when it is not known
+	Reason string
+}
+
+func (e *LineError) Error() string {
+	if e.Kind == "" {
+		return fmt.Sprintf("line %d: %s", e.Line, e.Reason)
+	}
+	return fmt.Sprintf("line %d: %s: %s", e.Line, e.Kind, e.Reason)
+}
+
+// Import loads a guild file in one transaction: all of it, or nothing. What is
+// wrong with a record comes back as a *LineError that names its line. Memory
+// does not grow with the file. progress may be nil; it hears now and then how
+// far the reading has come.
+//
+// A deadlock makes the transaction fail rather than run again, because the
+// reader can be read only once.
+func Import(ctx context.Context, d *db.DB, r io.Reader, progress func(bytes, records int64)) (Summary, error) {
+	if progress == nil {
+		progress = func(int64, int64) {}
+	}
+	var sum Summary
+	started := false
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		if started {
+			return errors.New("import: the database broke off the transaction because of other work on the same guild; run the import again")
+		}
+		started = true
+		// The reader may be a slow pipe and the file long, so the limits that
+		// suit a request do not hold here.
+		if err := tx.TakeTime(ctx, 0); err != nil {
+			return fmt.Errorf("import: %w", err)
+		}
+		// The second says to the trigger of the release before, which is there until
+		// its nodes have stopped, that the entries of giveaways are counted here.
+		if _, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '30s'; SET LOCAL guildhall.counts_entries = 'on'`); err != nil {
+			return fmt.Errorf("import: %w", err)
+		}
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return fmt.Errorf("import: %w", err)
+		}
+		sum, err = load(ctx, newBatch(tx, now), r, progress)
+		return err
+	})
+	if err != nil {
+		return Summary{}, err
+	}
+	return sum, nil
+}
+
+// load reads r to its end, batch by batch.
+func load(ctx context.Context, b *batch, r io.Reader, progress func(bytes, records int64)) (Summary, error) {
+	sum := Summary{Kinds: make(map[string]int64)}
+	in := bufio.NewReaderSize(r, maxLine)
+	for line := int64(1); ; line++ {
+		text, err := in.ReadSlice('\n')
+		last := errors.Is(err, io.EOF)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			return sum, b.refuse(ctx, &LineError{Line: line, Reason: fmt.Sprintf("is longer than %d bytes", maxLine)})
+		}
+		if err != nil && !last {
+			return sum, fmt.Errorf("line %d: read the file: %w", line, err)
+		}
+		sum.Bytes += int64(len(text))
+		if line == 1 {
+			text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+		}
+		if text = bytes.TrimSpace(text); len(text) > 0 {
+			kind, wrong := b.add(line, text)
+			if wrong != nil {
+				return sum, b.refuse(ctx, wrong)
+			}
+			sum.Records++
+			sum.Kinds[kind]++
+		}
+		if b.records >= batchRecords || b.bytes >= batchBytes || last {
+			if err := b.flush(ctx); err != nil {
+				return sum, err
+			}
+			progress(sum.Bytes, sum.Records)
+		}
+		if last {
+			return sum, b.finish(ctx, sum.Records)
+		}
+	}
+}

@@ -1,0 +1,530 @@
+package guildfile_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/service/guildfile"
+)
+
+// everything has each kind of record, once with all members and once with the
+// required ones alone.
+//
+//go:embed testdata/everything.jsonl
+var everything string
+
+func imported(t *testing.T, d *db.DB, file string) guildfile.Summary {
+	t.Helper()
+	sum, err := guildfile.Import(context.Background(), d, strings.NewReader(file), nil)
+	if err != nil {
+		t.Fatalf("import: %v", err)
+	}
+	return sum
+}
+
+func exported(t *testing.T, d *db.DB, guild string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := guildfile.Export(context.Background(), d, guild, &out); err != nil {
+		t.Fatalf("export: %v", err)
+	}
+	return out.String()
+}
+
+func TestImportKeepsWhatItIsGivenAndFillsInTheRest(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	sum := imported(t, d, everything)
+	if sum.Records != 21 || sum.Kinds["case"] != 2 || sum.Bytes != int64(len(everything)) {
+		t.Errorf("summary is %+v", sum)
+	}
+	for _, c := range []struct{ query, want string }{
+		{
+			query: `SELECT concat_ws('|', name, owner_id, member_count, locale, joined_at = now())
+				FROM guilds WHERE id = '2'`,
+			want: "2|2|0|en-US|f",
+		},
+		{
+			query: `SELECT concat_ws('|', name, owner_id, member_count, locale, joined_at AT TIME ZONE 'UTC', last_case, last_ticket)
+				FROM guilds WHERE id = '1'`,
+			want: "Lantern Street|77|12|de|2024-02-29 10:00:00|8|4",
+		},
+		{
+			query: `SELECT concat_ws('|', moderation, economy, currency_symbol, require_close_reason, close_action, timezone)
+				FROM guild_settings WHERE guild_id = '1'`,
+			want: "t|f|⭐|t|delete|Europe/Berlin",
+		},
+		{
+			query: `SELECT concat_ws('|', moderation, economy, currency_symbol, require_close_reason, close_action, timezone)
+				FROM guild_settings WHERE guild_id = '2'`,
+			want: "t|t|🪙|f|archive|UTC",
+		},
+		{
+			query: `SELECT string_agg(concat_ws('|', number, type, status, source, reason, expires_at IS NULL), ' ; ' ORDER BY number)
+				FROM cases`,
+			want: `7|timeout|expired|dashboard|spam 🤖 "quoted" <b>|f ; 8|note|active|bot||t`,
+		},
+		{
+			query: `SELECT string_agg(concat_ws('|', w.user_id, balance, delta, balance_after, note, reason IS NULL), ' ; ' ORDER BY w.user_id)
+				FROM wallets w JOIN ledger_entries USING (guild_id, user_id)`,
+			want: "42|9007199254740991|9007199254740991|9007199254740991|import|t ; 43|0|0|0|import|t",
+		},
+		{
+			query: `SELECT string_agg(concat_ws('|', number, status, message_count, last_message_at IS NULL), ' ; ' ORDER BY number)
+				FROM tickets`,
+			want: "3|closed|2|f ; 4|open|0|t",
+		},
+		{
+			query: `SELECT string_agg(concat_ws('|', kind, internal, author_type), ' ; ' ORDER BY kind, author_type)
+				FROM ticket_messages`,
+			want: "message|f|opener ; message|f|staff ; note|t|staff",
+		},
+		{
+			query: `SELECT string_agg(
+					concat_ws('|', id, status, winner_count, winners::text, entrant_count, entry_count, ends_at - starts_at), ' ; ' ORDER BY id)
+				FROM giveaways`,
+			want: "g-1|ended|2|{43,42}|2|4|1 day ; g-2|active|1|{}|0|0|7 days",
+		},
+		{
+			query: `SELECT concat_ws('|', round, past_winners::text, excluded::text, drawn::text, replaced::text, d.winners::text,
+					token_id, reason, rounds)
+				FROM giveaway_draws d JOIN giveaways g ON g.guild_id = d.guild_id AND g.id = giveaway_id`,
+			want: "2|{41}|{}|{43}|{41}|{43,42}|t|Left.|2",
+		},
+		{
+			query: `SELECT concat_ws('|', user_id, trust_score, report_count, category, severity)
+				FROM network_listings`,
+			want: "666|3|12|scam|high",
+		},
+	} {
+		if got := dbtest.Value[string](t, d, c.query); got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.query, got, c.want)
+		}
+	}
+}
+
+func TestImportGoesOnFromAnEarlierImport(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	imported(t, d, everything)
+	imported(t, d, `
+{"record":"settings","guild_id":"2","tickets":{"require_close_reason":true}}
+{"record":"case","guild_id":"1","user_id":"42","moderator_id":"77","type":"ban"}
+{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"Thanks","created_at":"2023-01-01T00:00:00Z"}
+{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-2","user_id":"42","entries":5}
+`)
+	for _, c := range []struct{ query, want string }{
+		{
+			query: `SELECT require_close_reason::text
+				FROM guild_settings WHERE guild_id = '2'`,
+			want: "true",
+		},
+		{
+			query: `SELECT number::text
+				FROM cases WHERE type = 'ban'`,
+			want: "9",
+		},
+		{
+			query: `SELECT concat_ws('|', message_count, extract(year FROM last_message_at) > 2023)
+				FROM tickets WHERE id = 't-1'`,
+			want: "3|t",
+		},
+		{
+			query: `SELECT concat_ws('|', entrant_count, entry_count)
+				FROM giveaways WHERE id = 'g-2'`,
+			want: "1|5",
+		},
+	} {
+		if got := dbtest.Value[string](t, d, c.query); got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.query, got, c.want)
+		}
+	}
+}
+
+// What a file dates later than now happened now: else the row's later changes
+// would have to be dated later still.
+func TestImportBringsNothingFromTheFuture(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	imported(t, d, `
+{"record":"guild","id":"1"}
+{"record":"wallet","guild_id":"1","user_id":"5","balance":1,"updated_at":"2999-01-01T00:00:00Z"}
+{"record":"level","guild_id":"1","user_id":"5","total_xp":1,"updated_at":"2999-01-01T00:00:00Z"}
+{"record":"case","guild_id":"1","user_id":"5","moderator_id":"6","type":"ban","created_at":"2999-01-01T00:00:00Z"}
+{"record":"case","guild_id":"1","user_id":"5","moderator_id":"6","type":"ban",`+
+		`"created_at":"2020-01-01T00:00:00Z","updated_at":"2999-01-01T00:00:00Z"}
+`)
+	for _, query := range []string{
+		`SELECT max(updated_at) <= now() FROM wallets`, `SELECT max(updated_at) <= now() FROM levels`,
+		`SELECT max(created_at) <= now() AND max(updated_at) <= now() AND min(created_at) = '2020-01-01T00:00:00Z' FROM cases`,
+	} {
+		if got := dbtest.Value[string](t, d, query); got != "true" {
+			t.Errorf("%s: %s", query, got)
+		}
+	}
+}
+
+// RELIABILITY.md, Operation.
+func TestImportOfAnExportGivesTheSameExport(t *testing.T) {
+	t.Parallel()
+	from, to := dbtest.New(t).DB, dbtest.New(t).DB
+	imported(t, from, everything)
+	var demo bytes.Buffer
+	if err := guildfile.Demo(&demo); err != nil {
+		t.Fatal(err)
+	}
+	imported(t, from, demo.String())
+	for _, guild := range []string{"1", "2", guildfile.DemoGuild} {
+		first := exported(t, from, guild)
+		imported(t, to, first)
+		if second := exported(t, to, guild); second != first {
+			t.Errorf("guild %s: the second export differs:\n%s", guild, firstDifference(first, second))
+		}
+		if again := exported(t, from, guild); again != first {
+			t.Errorf("guild %s: exporting twice differs:\n%s", guild, firstDifference(first, again))
+		}
+	}
+	if err := guildfile.Export(context.Background(), from, "3", &bytes.Buffer{}); err == nil {
+		t.Error("a guild that is not there was exported")
+	}
+}
+
+func firstDifference(a, b string) string {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(x), len(y)) {
+		if x[i] != y[i] {
+			return fmt.Sprintf("line %d\n  %s\n  %s", i+1, x[i], y[i])
+		}
+	}
+	return fmt.Sprintf("%d and %d lines", len(x), len(y))
+}
+
+// RELIABILITY.md, Input.
+func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	imported(t, d, everything)
+	imported(t, d, `{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-2","user_id":"42","entries":5}`)
+	before := exported(t, d, "1")
+	long := strings.Repeat("🙂", 1001)
+	wallet := func(s string) string { return `{"record":"wallet","guild_id":"1","user_id":"50","balance":` + s + `}` }
+	giveaway := func(s string) string {
+		return `{"record":"giveaway","guild_id":"1","prize":"x","channel_id":"5",` + s + `}`
+	}
+	for name, c := range map[string]struct{ line, want string }{
+		"no JSON": {
+			line: `{"record":`,
+			want: "must be well-formed JSON",
+		},
+		"an array": {
+			line: `[]`,
+			want: "not a JSON object",
+		},
+		"two objects": {
+			line: `{"record":"wallet"}{}`,
+			want: "one JSON value and nothing after it",
+		},
+		"no kind": {
+			line: `{"guild_id":"1"}`,
+			want: `no member "record"`,
+		},
+		"an unknown kind": {
+			line: `{"record":"walet"}`,
+			want: `no record kind "walet"`,
+		},
+		"an unknown member": {
+			line: `{"record":"wallet","guild_id":"1","user_id":"50","balance":1,"bank":2}`,
+			want: "wallet: bank is not a member",
+		},
+		"a nested unknown": {
+			line: `{"record":"settings","guild_id":"2","levelling":{"curve":{"cubic":1}}}`,
+			want: "settings: levelling.curve.cubic is not a member",
+		},
+		"another curve": {
+			line: `{"record":"settings","guild_id":"2","levelling":{"curve":{"base":99}}}`,
+			want: "levelling.curve.base must be 100",
+		},
+		"a member twice": {
+			line: `{"record":"wallet","guild_id":"1","guild_id":"1","user_id":"50","balance":1}`,
+			want: "wallet: guild_id must be given once",
+		},
+		"a missing member": {
+			line: `{"record":"wallet","guild_id":"1","balance":1}`,
+			want: "wallet: user_id is required",
+		},
+		"a null": {
+			line: wallet(`null`),
+			want: "wallet: balance must be an integer",
+		},
+		"a fraction": {
+			line: wallet(`1.0`),
+			want: "without fraction",
+		},
+		"an exponent": {
+			line: wallet(`1e3`),
+			want: "without fraction",
+		},
+		"a string": {
+			line: wallet(`"1"`),
+			want: "must be an integer",
+		},
+		"below zero": {
+			line: wallet(`-1`),
+			want: "balance must be an integer, at least 0, at most 9007199254740991",
+		},
+		"above the limit": {
+			line: wallet(`9007199254740992`),
+			want: "balance must be an integer, at least 0, at most 9007199254740991",
+		},
+		"beyond 64 bits": {
+			line: wallet(`92233720368547758080`),
+			want: "balance must be an integer, at least 0, at most 9007199254740991",
+		},
+		"a leading zero": {
+			line: `{"record":"wallet","guild_id":"1","user_id":"050","balance":1}`,
+			want: "user_id must be a snowflake",
+		},
+		"21 digits": {
+			line: `{"record":"wallet","guild_id":"1","user_id":"100000000000000000000","balance":1}`,
+			want: "user_id must have at most 20 characters",
+		},
+		"foreign digits": {
+			line: `{"record":"wallet","guild_id":"1","user_id":"١٢","balance":1}`,
+			want: "user_id must be a snowflake",
+		},
+		"a missing guild": {
+			line: `{"record":"wallet","guild_id":"9","user_id":"50","balance":1}`,
+			want: "guild 9 is neither",
+		},
+		"a wallet again": {
+			line: `{"record":"wallet","guild_id":"1","user_id":"42","balance":1}`,
+			want: "wallet in this guild already",
+		},
+		"a guild again": {
+			line: `{"record":"guild","id":"1"}`,
+			want: "guild with this id exists",
+		},
+		"settings again": {
+			line: `{"record":"settings","guild_id":"1"}`,
+			want: "has settings already",
+		},
+		"a level again": {
+			line: `{"record":"level","guild_id":"1","user_id":"42","total_xp":1}`,
+			want: "level record in this guild already",
+		},
+		"a case id again": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","id":"case-a"}`,
+			want: "case with this id exists",
+		},
+		"a case number again": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","number":7}`,
+			want: "case with this number",
+		},
+		"a ticket again": {
+			line: `{"record":"ticket","guild_id":"1","opener_id":"1","id":"t-1"}`,
+			want: "ticket with this id exists",
+		},
+		"a message again": {
+			line: `{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"x","id":"m-1"}`,
+			want: "message with this id exists",
+		},
+		"a giveaway again": {
+			line: giveaway(`"id":"g-1"`),
+			want: "giveaway with this id exists",
+		},
+		"a late entry": {
+			line: `{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-1","user_id":"50"}`,
+			want: `giveaway "g-1" of guild 1 is being drawn or has been`,
+		},
+		"an entry again": {
+			line: `{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-2","user_id":"42"}`,
+			want: "entered this giveaway already",
+		},
+		"a draw again": {
+			line: `{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g-1","round":2,` +
+				`"seed":"` + strings.Repeat("0", 64) + `","entries_hash":"` + strings.Repeat("0", 64) + `"}`,
+			want: "draw of this round already",
+		},
+		"a short seed": {
+			line: `{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g-1","round":3,"seed":"00","entries_hash":"00"}`,
+			want: "seed must have at least 64 characters",
+		},
+		"a listing again": {
+			line: `{"record":"network_listing","user_id":"666","trust_score":3,"report_count":1,"category":"scam","severity":"high",` +
+				`"first_reported_at":"2023-01-01T00:00:00Z","last_reported_at":"2024-01-01T00:00:00Z"}`,
+			want: "listed already",
+		},
+		"too many entries": {
+			line: `{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-2","user_id":"50","entries":9007199254740988}`,
+			want: "over 9007199254740991",
+		},
+		"another guild's id": {
+			line: `{"record":"ticket_message","guild_id":"2","ticket_id":"t-1","content":"x"}`,
+			want: `ticket "t-1" of guild 2 is neither`,
+		},
+		"a missing giveaway": {
+			line: `{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g-9","user_id":"42"}`,
+			want: `giveaway "g-9" of guild 1 is neither`,
+		},
+		"an unknown type": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"hug"}`,
+			want: `type must be one of ["note","warn"`,
+		},
+		"an id of 65": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","id":"` + strings.Repeat("x", 65) + `"}`,
+			want: "id must have at most 64",
+		},
+		"an empty id": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","id":""}`,
+			want: "id must have at least 1",
+		},
+		"a long reason": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","reason":"` + long + `"}`,
+			want: "reason must have at most 1000 characters",
+		},
+		"a blank reason": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","reason":" \u200b\u2003"}`,
+			want: "not blank",
+		},
+		"U+0000": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","reason":"a\u0000"}`,
+			want: "U+0000",
+		},
+		"half a pair": {
+			line: `{"record":"case","guild_id":"1","user_id":"1","moderator_id":"1","type":"ban","reason":"\ud83e"}`,
+			want: "surrogate",
+		},
+		"broken UTF-8": {
+			line: "{\"record\":\"case\",\"guild_id\":\"1\",\"user_id\":\"1\",\"moderator_id\":\"1\",\"type\":\"ban\",\"reason\":\"\xff\"}",
+			want: "must be valid UTF-8",
+		},
+		"no such date": {
+			line: `{"record":"wallet","guild_id":"1","user_id":"50","balance":1,"updated_at":"2023-02-30T00:00:00Z"}`,
+			want: "updated_at must be an existing RFC 3339",
+		},
+		"no offset": {
+			line: `{"record":"wallet","guild_id":"1","user_id":"50","balance":1,"updated_at":"2023-02-03T00:00:00"}`,
+			want: "updated_at must be an existing RFC 3339",
+		},
+		"a leap second": {
+			line: `{"record":"wallet","guild_id":"1","user_id":"50","balance":1,"updated_at":"2016-12-31T23:59:60Z"}`,
+			want: "updated_at must be an existing RFC 3339",
+		},
+		"an end before start": {
+			line: giveaway(`"starts_at":"2024-01-02T00:00:00Z","ends_at":"2024-01-01T00:00:00Z"`),
+			want: "ends_at must lie after",
+		},
+		"winners too early": {
+			line: giveaway(`"winners":["42"]`),
+			want: "winners belong only",
+		},
+		"a winner twice": {
+			line: giveaway(`"status":"ended","winners":["42","42"]`),
+			want: "winners must not repeat an item",
+		},
+		"closed while open": {
+			line: `{"record":"ticket","guild_id":"1","opener_id":"1","closed_at":"2024-01-01T00:00:00Z"}`,
+			want: "closed_at belongs only",
+		},
+		"a public note": {
+			line: `{"record":"ticket_message","guild_id":"1","ticket_id":"t-1","content":"x","kind":"note","internal":false}`,
+			want: "internal must be true for notes",
+		},
+		"too long a line": {
+			line: `{"record":"` + strings.Repeat("x", 2<<20) + `"}`,
+			want: "longer than 1048576 bytes",
+		},
+		"too deep": {
+			line: `{"record":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`,
+			want: "nest deeper",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			good := `{"record":"guild","id":"4"}` + "\n" + `{"record":"wallet","guild_id":"1","user_id":"49","balance":5}` + "\n"
+			more := `{"record":"guild","id":"2"}` + "\n" // wrong as well, but later
+			_, err := guildfile.Import(context.Background(), d, strings.NewReader(good+c.line+"\n"+more), nil)
+			var at *guildfile.LineError
+			if !errors.As(err, &at) || at.Line != 3 || !strings.Contains(err.Error(), "line 3: ") || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("got %v, want line 3 and %q", err, c.want)
+			}
+			if after := exported(t, d, "1"); after != before {
+				t.Errorf("something was kept: %s", firstDifference(before, after))
+			}
+			if n := dbtest.Value[string](t, d, `SELECT count(*)::text FROM guilds`); n != "2" {
+				t.Errorf("%s guilds after the failed import", n)
+			}
+		})
+	}
+}
+
+// A reference is good only after the line that it points to.
+func TestImportRefusesAReferenceToALaterLine(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	_, err := guildfile.Import(context.Background(), d, strings.NewReader(
+		`{"record":"wallet","guild_id":"1","user_id":"5","balance":1}`+"\n"+`{"record":"guild","id":"1"}`), nil)
+	if err == nil || !strings.Contains(err.Error(), "line 1: wallet: guild 1 is neither") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// The first wrong line is named even when a later one is noticed first.
+func TestImportNamesTheEarlierOfTwoLines(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	_, err := guildfile.Import(context.Background(), d, strings.NewReader(
+		`{"record":"guild","id":"1"}`+"\n"+`{"record":"wallet","guild_id":"8","user_id":"5","balance":1}`+"\n"+`{"record":"nonsense"}`), nil)
+	if err == nil || !strings.Contains(err.Error(), "line 2: ") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// What Postgres refuses is found many records later; the line is still right.
+func TestImportNamesTheLineOfALateRefusal(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	var file strings.Builder
+	file.WriteString(`{"record":"guild","id":"1"}` + "\n")
+	for i := range 40_000 {
+		n := i
+		if i == 38_000 {
+			n = 17
+		}
+		fmt.Fprintf(&file, `{"record":"wallet","guild_id":"1","user_id":"%d","balance":1}`+"\n", 1000+n)
+	}
+	_, err := guildfile.Import(context.Background(), d, strings.NewReader(file.String()), nil)
+	if err == nil || !strings.Contains(err.Error(), "line 38002: wallet: this user has a wallet") {
+		t.Fatalf("got %v", err)
+	}
+	if n := dbtest.Value[string](t, d, `SELECT count(*)::text FROM wallets`); n != "0" {
+		t.Errorf("%s wallets were kept", n)
+	}
+}
+
+// With -benchtime=1000000x it is the promise of a million wallets.
+func BenchmarkImportWallets(b *testing.B) {
+	d := dbtest.New(b).DB
+	r, w := io.Pipe()
+	go func() {
+		out := bufio.NewWriter(w)
+		fmt.Fprintln(out, `{"record":"guild","id":"1"}`)
+		for i := range b.N {
+			fmt.Fprintf(out, `{"record":"wallet","guild_id":"1","user_id":"%d","balance":%d}`+"\n", 100000000000000000+int64(i)*7919, i*7919%1000003)
+		}
+		w.CloseWithError(out.Flush())
+	}()
+	b.ResetTimer()
+	if _, err := guildfile.Import(context.Background(), d, r, nil); err != nil {
+		b.Fatal(err)
+	}
+}

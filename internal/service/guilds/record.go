@@ -1,0 +1,149 @@
+package guilds
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/service/transfer"
+)
+
+// row is one stored guild, and what a guild file has of it.
+type row struct {
+	ID          string    `db:"id" json:"id"`
+	Name        string    `db:"name" json:"name"`
+	IconURL     *string   `db:"icon_url" json:"icon_url"`
+	OwnerID     string    `db:"owner_id" json:"owner_id"`
+	MemberCount int64     `db:"member_count" json:"member_count"`
+	Locale      string    `db:"locale" json:"locale"`
+	JoinedAt    wire.Time `db:"joined_at" json:"joined_at"`
+	CreatedAt   wire.Time `db:"created_at" json:"created_at"`
+}
+
+const columns = `id, name, icon_url, owner_id, member_count, locale, joined_at, created_at`
+
+// Records are guilds as they move.
+var Records = transfer.Kind[row]{
+	Name: "guild", Schema: "GuildFileGuild", Table: "guilds", Columns: columns, Order: "id",
+	Export:   `SELECT ` + columns + ` FROM guilds WHERE id = $1`,
+	Refusals: map[string]string{"guilds_pkey": "a guild with this id exists already"},
+	Defines:  func(g *row) transfer.Ref { return transfer.Ref{Kind: "guild", Guild: g.ID, ID: g.ID} },
+	Find:     `SELECT id AS guild, id FROM guilds WHERE id = ANY($1) AND id = ANY($2)`,
+	New: func(now time.Time) row {
+		return row{Locale: "en-US", JoinedAt: wire.At(now), CreatedAt: wire.At(now)}
+	},
+	Complete: func(g *row, _ time.Time) error {
+		if !wire.OneLine(g.Name) {
+			return transfer.Wrong("name", "must not hold control characters or line breaks")
+		}
+		g.Name = cmp.Or(g.Name, g.ID)
+		g.OwnerID = cmp.Or(g.OwnerID, g.ID)
+		return nil
+	},
+	After: giveSettings,
+}
+
+// giveSettings gives guilds the default settings: every guild has settings. A
+// record of them that comes later replaces these.
+func giveSettings(ctx context.Context, tx *db.Tx, rows []row) error {
+	ids := make([]string, len(rows))
+	for i, g := range rows {
+		ids[i] = g.ID
+	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO guild_settings (guild_id) SELECT unnest($1::text[])`, db.Array(ids))
+	return fault.Wrap(err, "give guilds their settings")
+}
+
+// settings is how one guild has set the service up, as it is stored and as a guild
+// file has it.
+type settings struct {
+	GuildID   string `db:"guild_id" json:"guild_id"`
+	Modules   `json:"modules"`
+	Economy   `json:"economy"`
+	Levelling `json:"levelling"`
+	Tickets   `json:"tickets"`
+	Timezone  string    `db:"timezone" json:"timezone"`
+	UpdatedAt wire.Time `db:"updated_at" json:"updated_at"`
+}
+
+// Modules says which of them the guild has switched on.
+type Modules struct {
+	Moderation bool `db:"moderation" json:"moderation"`
+	Economy    bool `db:"economy" json:"economy"`
+	Levelling  bool `db:"levelling" json:"levelling"`
+	Tickets    bool `db:"tickets" json:"tickets"`
+	Giveaways  bool `db:"giveaways" json:"giveaways"`
+	Network    bool `db:"network" json:"network"`
+}
+
+// Economy says how the guild names its currency.
+type Economy struct {
+	CurrencyName   string `db:"currency_name" json:"currency_name"`
+	CurrencySymbol string `db:"currency_symbol" json:"currency_symbol"`
+}
+
+// Levelling holds the curve, which is no setting: it is the same for every guild.
+type Levelling struct {
+	Curve Curve `db:"-" json:"curve"`
+}
+
+// Tickets is what the guild wants of closing.
+type Tickets struct {
+	RequireCloseReason bool   `db:"require_close_reason" json:"require_close_reason"`
+	CloseAction        string `db:"close_action" json:"close_action"`
+}
+
+const settingsColumns = `guild_id, moderation, economy, levelling, tickets, giveaways, network,
+	currency_name, currency_symbol, require_close_reason, close_action, timezone, updated_at`
+
+// Settings are the settings of guilds as they move, under the one curve.
+func Settings(curve Curve) transfer.Kind[settings] {
+	return transfer.Kind[settings]{
+		Name: "settings", Schema: "GuildFileSettings", Table: "guild_settings", Columns: settingsColumns, Order: "guild_id",
+		Refusals: map[string]string{"guild_settings_pkey": "this guild has settings already"},
+		Guild:    func(s *settings) string { return s.GuildID },
+		New: func(now time.Time) settings {
+			return settings{
+				Modules: Modules{true, true, true, true, true, true}, Economy: Economy{"coins", "🪙"}, Levelling: Levelling{curve},
+				Tickets: Tickets{CloseAction: "archive"}, Timezone: "UTC", UpdatedAt: wire.At(now),
+			}
+		},
+		Complete: func(s *settings, _ time.Time) error { return s.Curve.mustBe(curve) },
+		Before:   replaceDefaults,
+	}
+}
+
+// mustBe says where a curve is another one.
+func (c Curve) mustBe(other Curve) error {
+	for _, term := range [...]struct {
+		name       string
+		value, own int64
+	}{{"base", c.Base, other.Base}, {"linear", c.Linear, other.Linear}, {"quadratic", c.Quadratic, other.Quadratic}} {
+		if term.value != term.own {
+			return transfer.Wrong("levelling.curve."+term.name, "must be %d: every guild has the same level curve", term.own)
+		}
+	}
+	return nil
+}
+
+// replaceDefaults makes room for settings: a guild that came in without was given
+// the defaults, and a row that says nothing else is no loss. Any other row stays,
+// and the record that meets it is refused.
+func replaceDefaults(ctx context.Context, tx *db.Tx, rows []settings) error {
+	for _, s := range rows {
+		if _, err := tx.ExecContext(ctx, `
+			DELETE FROM guild_settings
+			WHERE guild_id = $1
+			  AND (moderation, economy, levelling, tickets, giveaways, network)
+			    = (true, true, true, true, true, true)
+			  AND (currency_name, currency_symbol, require_close_reason, close_action, timezone)
+			    = ('coins', '🪙', false, 'archive', 'UTC')`, s.GuildID); err != nil {
+			return fmt.Errorf("replace the default settings of guild %s: %w", s.GuildID, err)
+		}
+	}
+	return nil
+}

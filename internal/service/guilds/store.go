@@ -1,0 +1,26 @@
+package guilds
+
+import (
+	"context"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+// get returns the guild. A token's guild always exists: its tokens go with it.
+func get(ctx context.Context, q db.Querier, guild string) (row, error) {
+	g, err := db.Get[row](ctx, q, `
+		SELECT `+columns+`
+		FROM guilds
+		WHERE id = $1`, guild)
+	return g, fault.Wrap(err, "read guild", guild)
+}
+
+// getSettings returns the guild's settings, which every guild has.
+func getSettings(ctx context.Context, q db.Querier, guild string) (settings, error) {
+	s, err := db.Get[settings](ctx, q, `
+		SELECT `+settingsColumns+`
+		FROM guild_settings
+		WHERE guild_id = $1`, guild)
+	return s, fault.Wrap(err, "read the settings of guild", guild)
+}

@@ -1,0 +1,339 @@
+package leaderboard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+// Keeper makes maps for large leaderboards and keeps them in shape. Any number
+// of keepers may run against one database. It finds what is to be done without
+// locks, and does it for one leaderboard at a time.
+type Keeper struct {
+	DB  *db.DB
+	Log *slog.Logger
+
+	Interval time.Duration // between two rounds, a quarter of it after one with work to do; 0 means a second
+	Stretch  int           // rows between two marks; 0 means 128
+	Least    int           // rows that a leaderboard with a map has at least; 0 means 512
+
+	// Of the goroutine that runs it.
+	last  asked // up to where the requests were worked through
+	swept mapID // up to which map moves were looked through
+	round int
+	busy  bool // whether the last round had work to do
+}
+
+// asked is a leaderboard that wants a look.
+type asked struct {
+	GuildID string `db:"guild_id"`
+	Board   string `db:"board"`
+}
+
+// mapID names a map.
+type mapID struct {
+	asked
+	Version int64 `db:"version"`
+}
+
+const (
+	sliceSize   = 256 // requests read in one go
+	roundSlices = 16  // such readings in one round
+	draftSlice  = 16  // drafts taken further in one round
+	maxGrowth   = 4   // stretches grown to so many times their length ask for a new map
+	sweepRounds = 30  // rounds between two looks for moves without a map
+	sweepSize   = 64  // maps whose moves are looked at then
+)
+
+// Run keeps the maps until ctx ends. What goes wrong in a round is logged, and
+// the next round tries again.
+func (k *Keeper) Run(ctx context.Context) error {
+	every := cmp.Or(k.Interval, time.Second)
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		if err := k.Maintain(ctx); err != nil && ctx.Err() == nil && k.Log != nil {
+			k.Log.ErrorContext(ctx, "keep the leaderboards", "error", err)
+		}
+		if k.busy { // every rank reads the moves that are not added up yet
+			timer.Reset(every / 4)
+		} else {
+			timer.Reset(every)
+		}
+	}
+}
+
+// Maintain is one round. A new map takes a few of them to come into use.
+func (k *Keeper) Maintain(ctx context.Context) error {
+	k.round++
+	k.busy = false
+	failed := k.promote(ctx)
+	for n, full := 0, true; full && n < roundSlices; n++ {
+		var err error
+		full, err = k.serve(ctx)
+		failed = errors.Join(failed, err)
+	}
+	if k.round%sweepRounds == 1 {
+		failed = errors.Join(failed, k.sweep(ctx))
+	}
+	return failed
+}
+
+// promote brings drafts a step further. One is counted, and put into service,
+// once every transaction that may have changed rows without noting it for the
+// draft is over. These are the ones that write to the board's table now: a
+// statement takes the table's lock before it looks at anything, and keeps it to
+// the end of its transaction, so whoever takes it from now on sees the draft.
+func (k *Keeper) promote(ctx context.Context) error {
+	var drafts []struct {
+		mapID
+		Awaited *db.Strings `db:"awaited"`
+	}
+	if err := k.DB.Reader().SelectContext(ctx, &drafts, `
+		SELECT guild_id, board, version, awaited
+		FROM rank_maps
+		WHERE state = 'draft'
+		ORDER BY guild_id, board
+		LIMIT $1`, draftSlice); err != nil {
+		return fmt.Errorf("read the drafts of leaderboards: %w", err)
+	}
+	var failed error
+	for _, d := range drafts {
+		writers, err := k.writers(ctx, d.Board)
+		if err != nil {
+			return err
+		}
+		isolation, step := "REPEATABLE READ", k.count
+		switch {
+		case d.Awaited == nil && len(writers) > 0:
+			isolation, step = "READ COMMITTED", func(ctx context.Context, tx *db.Tx, m mapID) error { return k.await(ctx, tx, m, writers) }
+		case d.Awaited != nil && slices.ContainsFunc(writers, func(w string) bool { return slices.Contains(*d.Awaited, w) }):
+			continue
+		}
+		if err := k.alone(ctx, d.asked, isolation, func(ctx context.Context, tx *db.Tx) error { return step(ctx, tx, d.mapID) }); err != nil {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}
+
+// alone runs fn in a unit that no other keeper's on that leaderboard overlaps,
+// or not at all. Walking through a million rows takes its time, so the limit on
+// statements is lifted; and Postgres, which cannot know how few of the rows are
+// wanted, is kept from sorting the table.
+func (k *Keeper) alone(ctx context.Context, a asked, isolation string, fn func(ctx context.Context, tx *db.Tx) error) error {
+	return k.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `SET TRANSACTION ISOLATION LEVEL `+isolation+`; SET LOCAL statement_timeout = '5min';
+			SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL jit = off`); err != nil {
+			return fmt.Errorf("begin with the %s of guild %s: %w", a.Board, a.GuildID, err)
+		}
+		free, err := db.Get[bool](ctx, tx, `SELECT pg_try_advisory_xact_lock(hashtext('guildhall leaderboards'), hashtext($1))`, a.Board+a.GuildID)
+		if err != nil {
+			return fmt.Errorf("begin with the %s of guild %s: %w", a.Board, a.GuildID, err)
+		}
+		if !free {
+			return nil
+		}
+		return fn(ctx, tx)
+	})
+}
+
+// writers are the transactions that write to a board's table at this moment.
+func (k *Keeper) writers(ctx context.Context, board string) ([]string, error) {
+	list, err := db.Select[string](ctx, k.DB.Reader(), `
+		SELECT DISTINCT virtualtransaction
+		FROM pg_locks
+		WHERE locktype = 'relation'
+		  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		  AND relation = $1::regclass
+		  AND mode = 'RowExclusiveLock'`, board)
+	return list, fault.Wrap(err, "see who writes to the", board)
+}
+
+// await stores which transactions the draft has to wait for.
+func (k *Keeper) await(ctx context.Context, tx *db.Tx, m mapID, writers []string) error {
+	_, err := tx.ExecContext(ctx, `
+		UPDATE rank_maps
+		SET awaited = $4
+		WHERE guild_id = $1 AND board = $2 AND version = $3
+		  AND awaited IS NULL`, m.GuildID, m.Board, m.Version, db.Array(writers))
+	return fault.Wrap(err, "have the draft for the", m.Board, "of guild", m.GuildID, "wait")
+}
+
+// count puts a draft into service. All of it is one snapshot: the rows that are
+// counted, and the noted moves that these rows have made already and that are
+// therefore dropped. Moves that commit later are noted beside the new counts.
+func (k *Keeper) count(ctx context.Context, tx *db.Tx, m mapID) error {
+	ready, err := db.Get[bool](ctx, tx, `
+		SELECT count(*) > 0
+		FROM rank_maps
+		WHERE guild_id = $1 AND board = $2 AND version = $3
+		  AND state = 'draft'`, m.GuildID, m.Board, m.Version)
+	if err != nil || !ready {
+		return err
+	}
+	for _, step := range [...]struct {
+		statement string
+		args      []any
+	}{
+		{`DELETE FROM rank_moves WHERE guild_id = $1 AND board = $2`, []any{m.GuildID, m.Board}},
+		{`DELETE FROM rank_maps WHERE guild_id = $1 AND board = $2 AND version <> $3`, []any{m.GuildID, m.Board, m.Version}},
+		{boards[m.Board].count, []any{m.GuildID, m.Version}},
+	} {
+		if _, err := tx.ExecContext(ctx, step.statement, step.args...); err != nil {
+			return fmt.Errorf("put a map of the %s of guild %s into service: %w", m.Board, m.GuildID, err)
+		}
+	}
+	return nil
+}
+
+// serve looks at the leaderboards of the next requests, and says whether there
+// may be more behind them.
+func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
+	requests, err := db.Select[asked](ctx, k.DB.Reader(), `
+		SELECT guild_id, board
+		FROM rank_requests
+		WHERE (guild_id, board) > ($1, $2)
+		ORDER BY guild_id, board
+		LIMIT $3`, k.last.GuildID, k.last.Board, sliceSize)
+	if err != nil {
+		return false, fmt.Errorf("read which leaderboards want a look: %w", err)
+	}
+	k.last, k.busy = asked{}, k.busy || len(requests) > 0
+	if full = len(requests) == sliceSize; full {
+		k.last = requests[len(requests)-1]
+	}
+	for _, a := range slices.Compact(requests) {
+		err := k.alone(ctx, a, "READ COMMITTED", func(ctx context.Context, tx *db.Tx) error { return k.look(ctx, tx, a) })
+		if err != nil && !db.Missing(err) { // given up meanwhile: its requests stay for the next round
+			k.last = a // which goes on behind it
+			return false, err
+		}
+	}
+	return full, nil
+}
+
+// look adds up what has moved in one leaderboard, and drafts a map where there
+// is none and should be, or where stretches have grown long. The requests that
+// asked for it go in the same transaction.
+func (k *Keeper) look(ctx context.Context, tx *db.Tx, a asked) error {
+	b := boards[a.Board]
+	if _, err := tx.ExecContext(ctx, `
+		DELETE FROM rank_requests
+		WHERE guild_id = $1
+		  AND board = $2`, a.GuildID, a.Board); err != nil {
+		return fmt.Errorf("take the requests for the %s of guild %s: %w", a.Board, a.GuildID, err)
+	}
+	var maps []struct {
+		Version int64  `db:"version"`
+		State   string `db:"state"`
+	}
+	if err := tx.SelectContext(ctx, &maps, `
+		SELECT version, state
+		FROM rank_maps
+		WHERE guild_id = $1
+		  AND board = $2`, a.GuildID, a.Board); err != nil {
+		return fmt.Errorf("read the maps of the %s of guild %s: %w", a.Board, a.GuildID, err)
+	}
+	wanted, drafted := false, false
+	for _, m := range maps {
+		drafted = drafted || m.State == "draft"
+		if m.State != "live" {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, b.fold, a.GuildID, m.Version); err != nil {
+			return fmt.Errorf("add up the moves of the %s of guild %s: %w", a.Board, a.GuildID, err)
+		}
+		if err := tx.GetContext(ctx, &wanted, b.grown, a.GuildID, m.Version, maxGrowth*k.stretch()); err != nil {
+			return fmt.Errorf("look at the shape of the map of the %s of guild %s: %w", a.Board, a.GuildID, err)
+		}
+	}
+	if len(maps) == 0 {
+		if err := tx.GetContext(ctx, &wanted, b.big, a.GuildID, k.least()-1); err != nil {
+			return fmt.Errorf("see how large the %s of guild %s are: %w", a.Board, a.GuildID, err)
+		}
+	}
+	if !wanted || drafted {
+		return nil
+	}
+	return k.drawUp(ctx, tx, a)
+}
+
+// drawUp drafts a map, unless nodes of the release before may still run: these
+// rely on triggers, which stay until the last of them has stopped, and would not
+// note their moves for it.
+func (k *Keeper) drawUp(ctx context.Context, tx *db.Tx, a asked) error {
+	triggers, err := db.Get[bool](ctx, tx, `
+		SELECT EXISTS (
+			SELECT
+			FROM pg_trigger
+			WHERE tgrelid = $1::regclass
+			  AND tgname IN ('wallet_moved', 'level_moved'))`, a.Board)
+	if err != nil {
+		return fmt.Errorf("see whether the release before is gone: %w", err)
+	}
+	if triggers {
+		return nil
+	}
+	_, err = tx.ExecContext(ctx, boards[a.Board].draft, a.GuildID, k.stretch())
+	return fault.Wrap(err, "draft a map of the", a.Board, "of guild", a.GuildID)
+}
+
+// sweep clears away moves that were noted while their map was being replaced or
+// given up: of the next few maps that have moves at all, found by hopping
+// through the index from one to the next.
+func (k *Keeper) sweep(ctx context.Context) error {
+	var found []struct {
+		mapID
+		Gone bool `db:"gone"`
+	}
+	moves := hopMoves
+	if k.DB.Distributed() {
+		moves = readMoves
+	}
+	if err := k.DB.Reader().SelectContext(ctx, &found, moves, k.swept.GuildID, k.swept.Board, k.swept.Version, sweepSize); err != nil {
+		return fmt.Errorf("look for moves without a map: %w", err)
+	}
+	k.swept = mapID{}
+	if len(found) == sweepSize {
+		k.swept = found[len(found)-1].mapID
+	}
+	for _, m := range found {
+		if !m.Gone {
+			continue
+		}
+		if err := k.alone(ctx, m.asked, "READ COMMITTED", func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.ExecContext(ctx, `DELETE FROM rank_moves WHERE guild_id = $1 AND board = $2 AND version = $3`, m.GuildID, m.Board, m.Version)
+			return err
+		}); err != nil {
+			return fmt.Errorf("clear away moves in the %s of guild %s: %w", m.Board, m.GuildID, err)
+		}
+	}
+	return nil
+}
+
+func (k *Keeper) least() int {
+	if k.Least == 0 {
+		return 512
+	}
+	return k.Least
+}
+
+func (k *Keeper) stretch() int {
+	if k.Stretch == 0 {
+		return 128
+	}
+	return k.Stretch
+}

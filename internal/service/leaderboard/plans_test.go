@@ -1,0 +1,224 @@
+package leaderboard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/service/leaderboard"
+)
+
+// Each read of a large leaderboard goes through its index and nothing else, in
+// its order; and what a deep page touches does not grow with its depth.
+func TestReadsAreServedFromTheIndexAlone(t *testing.T) {
+	t.Parallel()
+	onCrowdedBoards(t, func(t *testing.T, base *dbtest.Database, b board) {
+		d := base.DB
+		vacuumed(t, base, b)
+		first, deep, rank, _ := b.ranks.Statements()
+		for what, plan := range map[string]string{
+			"page 1":     dbtest.Plan(t, d, first, "1", 26, 0),
+			"page 39":    dbtest.Plan(t, d, first, "1", 26, 950),
+			"page 600":   dbtest.Plan(t, d, deep, "1", 26, 14975),
+			"page 1,400": dbtest.Plan(t, d, deep, "1", 26, 34975),
+			"rank":       dbtest.Plan(t, d, rank, "1", "17500"),
+		} {
+			fromIndexAlone(t, b, what, plan)
+		}
+		if plan := dbtest.Plan(t, d, first, "1", 26, 0); !strings.Contains(plan, "$1") {
+			t.Errorf("page 1 is planned for each use:\n%s", plan)
+		}
+		shallow, far := touched(t, d, first, "'1', 26, 0"), touched(t, d, deep, "'1', 26, 34975")
+		if shallow > 10 || far > 40 {
+			t.Errorf("page 1 touches %d pages of the database and page 1,400 %d", shallow, far)
+		}
+		for _, member := range []string{"17500", "10002"} { // alone with its points, and among thousands who have none
+			if far := touched(t, d, rank, "'1', '"+member+"'"); far > 40 {
+				t.Errorf("the rank of %s touches %d pages of the database", member, far)
+			}
+		}
+		// How many there are is known, and not counted for each rank.
+		var known int
+		if err := d.Reader().GetContext(t.Context(), &known, `
+			SELECT ahead[cardinality(ahead)]
+			FROM rank_maps
+			WHERE guild_id = '1'`); err != nil || known != 35000 {
+			t.Errorf("%d rows lie ahead of the last mark, want all 35000 (%v)", known, err)
+		}
+	})
+}
+
+var passedOver = regexp.MustCompile(`Rows Removed by Filter: \d{2,}`)
+
+// Autovacuum comes up to a minute after a map, and until then Postgres has no
+// statistics of its marks. They are not read through for that.
+func TestMarksAreFoundWithoutStatistics(t *testing.T) {
+	t.Parallel()
+	onCrowdedBoards(t, func(t *testing.T, base *dbtest.Database, b board) {
+		_, deep, rank, _ := b.ranks.Statements()
+		for what, plan := range map[string]string{
+			"page 1,400": analyzed(t, base.DB, 8, deep, "'1', 26, 34975"),
+			"rank":       analyzed(t, base.DB, 8, rank, "'1', '17500'"),
+		} {
+			if found := passedOver.FindString(plan); found != "" {
+				t.Errorf("%s: %s\n%s", what, found, plan)
+			}
+		}
+	})
+}
+
+// onCrowdedBoards runs a test on each of the leaderboards, in a database of its own
+// that crowd has filled.
+func onCrowdedBoards(t *testing.T, test func(t *testing.T, base *dbtest.Database, b board)) {
+	t.Helper()
+	for _, b := range boards {
+		t.Run(b.table, func(t *testing.T) {
+			t.Parallel()
+			base := dbtest.New(t)
+			crowd(t, base, b)
+			test(t, base, b)
+		})
+	}
+}
+
+// crowd makes a board of 35,000 in one guild beside another, with maps. A third
+// of the members have no points.
+func crowd(t *testing.T, base *dbtest.Database, b board) {
+	t.Helper()
+	d := base.DB
+	dbtest.AddGuilds(t, d, "1", "2")
+	dbtest.Fill(t, d, b.sql(`
+		INSERT INTO {board} (guild_id, user_id, {points})
+		SELECT guild, n::text, CASE n % 3 WHEN 0 THEN 0 ELSE (n::bigint * 7919) % 50000 END
+		FROM (VALUES ('1', 35000), ('2', 20000)) AS g (guild, total), generate_series(1, total) n`))
+	do(t, d, b.sql(`ANALYZE {board}`)) // as an import does
+	do(t, d, `INSERT INTO rank_requests (guild_id, board) VALUES ('1', $1), ('2', $1)`, b.table)
+	k := &leaderboard.Keeper{DB: d}
+	testutil.Eventually(t, "both guilds have maps", func() bool {
+		if err := k.Maintain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_maps WHERE state = 'live'`) == 2
+	})
+}
+
+// vacuumed is the board once its rows are known to be visible to everybody and
+// there are statistics of it.
+func vacuumed(t *testing.T, base *dbtest.Database, b board) {
+	t.Helper()
+	pool, err := db.OpenSQL(base.URL, "vacuum", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	// Rows that some other session may not see yet are looked up in the table.
+	testutil.Eventually(t, "the table is vacuumed", func() (clean bool) {
+		if _, err := pool.ExecContext(t.Context(), b.sql(`VACUUM ANALYZE {board}, rank_maps, rank_marks`)); err != nil {
+			t.Fatal(err)
+		}
+		row := pool.QueryRowContext(t.Context(), `SELECT relallvisible = relpages FROM pg_class WHERE oid = $1::regclass`, b.table)
+		if err := row.Scan(&clean); err != nil {
+			t.Fatal(err)
+		}
+		return clean
+	})
+}
+
+// fromIndexAlone wants the board's table read through its indexes, without a sort.
+func fromIndexAlone(t *testing.T, b board, what, plan string) {
+	t.Helper()
+	found := false
+	for line := range strings.Lines(plan) {
+		switch {
+		case strings.Contains(line, "Index Only Scan using "+b.table+"_ranked on "+b.table):
+			found = true
+		case strings.Contains(line, " on "+b.table+" ") && !strings.Contains(line, "Scan using "+b.table+"_pkey"),
+			strings.HasSuffix(strings.TrimSpace(line), " on "+b.table) && !strings.Contains(line, "Scan using "+b.table+"_pkey"),
+			strings.Contains(line, "Sort Key") && strings.Contains(line, b.points):
+			t.Errorf("%s of the %s: %s\n%s", what, b.table, line, plan)
+		}
+	}
+	if !found {
+		t.Errorf("%s of the %s is not read from the index alone:\n%s", what, b.table, plan)
+	}
+}
+
+var parameter = regexp.MustCompile(`\$\d`)
+
+var hits = regexp.MustCompile(`Buffers: shared hit=(\d+)(?: read=(\d+))?`)
+
+// touched is how many pages of the database a statement touches on a connection
+// that has run it often.
+func touched(t *testing.T, d *db.DB, statement, args string) (pages int) {
+	t.Helper()
+	plan := analyzed(t, d, 8, statement, args)
+	m := hits.FindStringSubmatch(plan)
+	if m == nil {
+		t.Fatalf("the plan counts no pages:\n%s", plan)
+	}
+	for _, n := range m[1:] {
+		count, _ := strconv.Atoi(n)
+		pages += count
+	}
+	return pages
+}
+
+// analyzed is the plan of a statement as it was carried out, on a connection that
+// has run it so often before. Nothing of it stays.
+func analyzed(t *testing.T, d *db.DB, before int, statement, args string) string {
+	t.Helper()
+	undo := errors.New("nothing of this is to stay")
+	var lines []string
+	err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `PREPARE counted AS `+statement); err != nil {
+			return err
+		}
+		for range before {
+			if _, err := tx.ExecContext(ctx, `EXECUTE counted(`+args+`)`); err != nil {
+				return err
+			}
+		}
+		counted := `EXECUTE counted(` + args + `)`
+		if dbtest.Coordinator(t) { // whose workers tell what a statement touches, but for one that is executed
+			counted = parameter.ReplaceAllStringFunc(statement, func(p string) string {
+				n, _ := strconv.Atoi(p[1:])
+				return strings.Split(args, ", ")[n-1]
+			})
+		}
+		if err := tx.SelectContext(ctx, &lines, `EXPLAIN (ANALYZE, BUFFERS, TIMING off) `+counted); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `DEALLOCATE counted`); err != nil {
+			return err
+		}
+		return undo
+	})
+	if !errors.Is(err, undo) {
+		t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// A map has thousands of marks, and thousands of moves may have to be added up at
+// once. The two are not joined: where Postgres takes both for a few, it visits each
+// pair of them, which took sixteen seconds with 5,900 moves and a million members.
+func TestMovesAreAddedUpInOneWalk(t *testing.T) {
+	t.Parallel()
+	onCrowdedBoards(t, func(t *testing.T, base *dbtest.Database, b board) {
+		d := base.DB
+		b.change(t, d, raise, "1", 10_001, 12_000, 5)
+		_, _, _, fold := b.ranks.Statements()
+		version := dbtest.Value[int64](t, d, `SELECT version FROM rank_maps WHERE guild_id = '1'`)
+		plan := analyzed(t, d, 0, fold, fmt.Sprintf("'1', %d", version))
+		if !strings.Contains(plan, "rows=2000") || strings.Contains(plan, "Left Join") {
+			t.Errorf("2,000 moves are added up so:\n%s", plan)
+		}
+	})
+}

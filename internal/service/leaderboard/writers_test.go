@@ -1,0 +1,117 @@
+package leaderboard_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	// writing is a statement that changes rows of a leaderboard.
+	writing = regexp.MustCompile(`(?i)\b(INSERT\s+INTO|UPDATE|DELETE\s+FROM|TRUNCATE|COPY|MERGE\s+INTO)\s+` +
+		`(ONLY\s+)?(wallets|levels|\{board\})\b`)
+
+	// giving is one that makes a row another member's, which moves cannot tell.
+	giving = regexp.MustCompile(`(?is)\bUPDATE\s+(wallets|levels)\b[^;]*?\bSET\b[^;]*?\b(user_id|guild_id)\s*=[^;]*?\bWHERE\b`)
+)
+
+// unnoted returns where the source writes rows of a leaderboard in a declaration
+// that neither notes it nor says that the leaderboards were reloaded.
+func unnoted(t *testing.T, name string, source any) (at []string) {
+	t.Helper()
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, name, source, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, decl := range file.Decls {
+		writes, notes := token.NoPos, false
+		ast.Inspect(decl, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.BasicLit:
+				if n.Kind != token.STRING || !writes.IsValid() && !writing.MatchString(n.Value) {
+					break
+				}
+				if giving.MatchString(n.Value) {
+					at = append(at, files.Position(n.Pos()).String()+" gives a row to another member")
+				}
+				if !writes.IsValid() {
+					writes = n.Pos()
+				}
+			case *ast.KeyValueExpr: // what an import copies into
+				key, _ := n.Key.(*ast.Ident)
+				value, _ := n.Value.(*ast.BasicLit)
+				if key != nil && key.Name == "table" && value != nil && (value.Value == `"wallets"` || value.Value == `"levels"`) {
+					writes, notes = n.Pos(), notes || reloads(file)
+				}
+			case *ast.SelectorExpr:
+				notes = notes || n.Sel.Name == "Noted"
+			}
+			return true
+		})
+		if writes.IsValid() && !notes {
+			at = append(at, files.Position(writes).String()+" writes rows of a leaderboard and does not note it")
+		}
+	}
+	return at
+}
+
+func reloads(file *ast.File) (found bool) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		s, ok := n.(*ast.SelectorExpr)
+		found = found || ok && s.Sel.Name == "Reloaded"
+		return !found
+	})
+	return found
+}
+
+// A leaderboard's map is exact only if every statement that writes the rows notes
+// what it moves.
+func TestEveryStatementThatMovesRowsNotesIt(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..", "..")
+	seen := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root &&
+			(strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"node_modules", "build", "bench"}, d.Name())):
+			return filepath.SkipDir // a bench fills a database of its own
+		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		seen++
+		for _, what := range unnoted(t, path, nil) {
+			t.Error(what)
+		}
+		return nil
+	})
+	if err != nil || seen < 100 {
+		t.Fatalf("%d files were read: %v", seen, err)
+	}
+}
+
+func TestAStatementThatDoesNotNoteIsFound(t *testing.T) {
+	t.Parallel()
+	for source, want := range map[string]int{
+		"const q = `UPDATE wallets SET balance = 1 WHERE guild_id = $1`":                                                             1,
+		"var q = `WITH made AS (insert into levels (guild_id) values ($1)) SELECT 1`":                                                1,
+		"func f() { do(`DELETE FROM\n\twallets`) }":                                                                                  1,
+		"var q = target{table: \"levels\"}":                                                                                          1,
+		"var q = target{table: \"levels\"}; func f() { leaderboard.Levels.Reloaded() }":                                              0,
+		"var q = leaderboard.Levels.Noted(`m`, `$1`, func(n string) string { return `UPDATE levels SET x = 1` + n })":                0,
+		"var q = leaderboard.Levels.Noted(`m`, `$1`, func(n string) string { return `UPDATE levels SET user_id = $2 WHERE x` + n })": 1,
+		"const q = `SELECT FROM wallets WHERE guild_id = $1`":                                                                        0,
+	} {
+		if got := unnoted(t, "p.go", "package p\n"+source); len(got) != want {
+			t.Errorf("%s: %v, want %d", source, got, want)
+		}
+	}
+}

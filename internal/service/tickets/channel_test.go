@@ -1,0 +1,197 @@
+package tickets_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/outbound/chat"
+	"guildhall/internal/outbound/chat/chattest"
+	"guildhall/internal/server/api/apitest"
+	"guildhall/internal/service/tickets"
+)
+
+// RELIABILITY.md, Messages.
+func TestSyncChannel(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	sync := func(t *testing.T, s ticketAPI, id string) error {
+		t.Helper()
+		return tickets.SyncChannel(ctx, s.DB(), s.fail, s.Guild, id)
+	}
+	step := func(t *testing.T, s ticketAPI, id, op, state string) {
+		t.Helper()
+		s.Do(t, op, "", apitest.Path("id", id)).Want(t, 200, "")
+		if err := sync(t, s, id); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.platform.State(channelOf(1)); got != state {
+			t.Errorf("after %s the channel is %q, want %q", op, got, state)
+		}
+	}
+
+	t.Run("archives and restores", func(t *testing.T) {
+		t.Parallel()
+		s := newTicketAPI(t)
+		id := ticket(t, s.API, 1, "open", true)
+		step(t, s, id, "closeTicket", "archived")
+		step(t, s, id, "reopenTicket", "")
+		calls := len(s.platform.Calls())
+		if err := sync(t, s, id); err != nil || len(s.platform.Calls()) != calls {
+			t.Errorf("it works when nothing is due: %v", err)
+		}
+	})
+
+	t.Run("deletes where the guild wants that, and the ticket has no channel then", func(t *testing.T) {
+		t.Parallel()
+		s := newTicketAPI(t)
+		dbtest.Exec(t, s.API.DB(), `UPDATE guild_settings SET close_action = 'delete' WHERE guild_id = $1`, s.Guild)
+		id := ticket(t, s.API, 1, "open", true)
+		step(t, s, id, "closeTicket", "deleted")
+		s.Do(t, "getTicket", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"status":"closed","channel_id":null}}`)
+		step(t, s, id, "reopenTicket", "deleted")
+		s.Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id)).WantError(t, 422, "no_ticket_channel")
+	})
+
+	t.Run("does what is right now, not what was enqueued", func(t *testing.T) {
+		t.Parallel()
+		s := newTicketAPI(t)
+		id := ticket(t, s.API, 1, "open", true)
+		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+		step(t, s, id, "reopenTicket", "")
+		if err := sync(t, s, id); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.platform.State(channelOf(1)); got != "" {
+			t.Errorf("the late job left the channel %q", got)
+		}
+	})
+
+	t.Run("notices a change while it is at work", func(t *testing.T) {
+		t.Parallel()
+		s := newTicketAPI(t)
+		id := ticket(t, s.API, 1, "open", true)
+		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+		release, begun := make(chan struct{}), make(chan struct{}, 1)
+		s.platform.In(channelOf(1), notify(begun, chattest.Until(release)))
+		done := make(chan error)
+		go func() { done <- sync(t, s, id) }()
+		<-begun
+		s.platform.In(channelOf(1), nil)
+		s.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+		close(release)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if got := s.platform.State(channelOf(1)); got != "" {
+			t.Errorf("the reopened ticket's channel is %q", got)
+		}
+	})
+
+	t.Run("is tried again after an outage, and after refusals until a day has passed", func(t *testing.T) {
+		t.Parallel()
+		s := newTicketAPI(t)
+		id := ticket(t, s.API, 1, "open", true)
+		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+		for _, b := range []chattest.Behaviour{
+			chattest.Refuse(500, 0, "away"), chattest.Refuse(403, chat.CodeMissingPermission, "No"), chattest.Refuse(401, 0, "No"),
+		} {
+			s.platform.In(channelOf(1), b)
+			if err := sync(t, s, id); err == nil {
+				t.Error("the failure went unnoticed")
+			}
+		}
+		s.platform.In(channelOf(1), nil)
+		if err := sync(t, s, id); err != nil || s.platform.State(channelOf(1)) != "archived" {
+			t.Errorf("access is back: %v", err)
+		}
+		s.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+		dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET `+dbtest.Earlier(`interval '25 hours'`, "channel_due_at"))
+		s.platform.In(channelOf(1), chattest.Refuse(403, chat.CodeMissingPermission, "No"))
+		if err := sync(t, s, id); err == nil {
+			t.Error("the refusal went unnoticed")
+		}
+		calls := len(s.platform.Calls())
+		if err := sync(t, s, id); err != nil || len(s.platform.Calls()) != calls {
+			t.Errorf("after a day it is still tried: %v", err)
+		}
+	})
+
+	t.Run("locks a channel that is no thread, and gives back what it took", func(t *testing.T) {
+		t.Parallel()
+		s := newTicketAPI(t)
+		id := ticket(t, s.API, 1, "open", true)
+		s.platform.Text(channelOf(1), chattest.Overwrite{ID: "4000", Type: 1, Allow: 1<<10 | 1<<11})
+		step(t, s, id, "closeTicket", "")
+		if got := s.platform.Overwrites(channelOf(1))["4000"]; got.Allow != 1<<10 || got.Deny&(1<<11) == 0 {
+			t.Errorf("the opener has %+v", got)
+		}
+		step(t, s, id, "reopenTicket", "")
+		if got := s.platform.Overwrites(channelOf(1)); len(got) != 1 || got["4000"].Allow != 1<<10|1<<11 || got["4000"].Deny != 0 {
+			t.Errorf("the channel has %+v", got)
+		}
+	})
+
+	t.Run("ends in the ticket's state whatever the order of jobs", func(t *testing.T) {
+		t.Parallel()
+		for _, leaseOver := range []bool{false, true} {
+			s := newTicketAPI(t)
+			id := ticket(t, s.API, 1, "open", true)
+			s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+			begun, thaw := make(chan struct{}, 1), make(chan struct{})
+			s.platform.In(channelOf(1), func(_ http.ResponseWriter, _ *http.Request, _ func() any) bool {
+				begun <- struct{}{}
+				<-thaw // the change comes about only now
+				return false
+			})
+			slow := make(chan error)
+			client := chattest.Connect(t, s.platform.URL, chat.Config{})
+			go func() { slow <- tickets.SyncChannel(ctx, s.DB(), client, s.Guild, id) }()
+			<-begun
+			s.platform.In(channelOf(1), nil)
+			s.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+			if leaseOver { // another node restores the channel before the first archives it
+				dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET channel_lease_until = now()`)
+			}
+			if err := sync(t, s, id); err != nil {
+				t.Fatal(err)
+			}
+			close(thaw)
+			if err := <-slow; err != nil {
+				t.Fatal(err)
+			}
+			if got := s.platform.State(channelOf(1)); got != "" {
+				t.Errorf("the open ticket's channel is %q", got)
+			}
+		}
+	})
+
+	t.Run("is enqueued again when the job was lost", func(t *testing.T) {
+		t.Parallel()
+		s := newTicketAPI(t)
+		id := ticket(t, s.API, 1, "open", true)
+		s.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+		dbtest.Exec(t, s.API.DB(), `DELETE FROM river_job`)
+		count := func() (n int) {
+			t.Helper()
+			if err := tickets.SweepChannels(ctx, s.DB()); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.DB().Reader().GetContext(ctx, &n, `SELECT count(*) FROM river_job`); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		if n := count(); n != 0 {
+			t.Errorf("%d jobs at once", n)
+		}
+		dbtest.Exec(t, s.API.DB(), `UPDATE tickets SET `+dbtest.Earlier(`interval '2 minutes'`, "channel_due_at"))
+		if n := count(); n != 1 {
+			t.Errorf("%d jobs after the sweep, want 1", n)
+		}
+		if n := count(); n != 1 {
+			t.Errorf("%d jobs after a second sweep, want 1", n)
+		}
+	})
+}

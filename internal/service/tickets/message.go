@@ -1,0 +1,357 @@
+package tickets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"guildhall/gen"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/access/idempotency"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/chat"
+	"guildhall/internal/outbound/event"
+)
+
+// How a message reaches the channel and the transcript, once.
+//
+//  1. A unit checks the ticket and stores the intent to post something: its
+//     nonce, a lease on it, and a lease on the request's key. Commit.
+//  2. The bot posts the message. No connection is held.
+//  3. A unit writes the transcript, the event and the response under the key, and
+//     marks the intent as sent, if the lease on it is still ours. Commit.
+//
+// When the platform refuses or stays silent, unit 3 only notes that, and frees
+// the key: the caller is told 502 and may try again. The same request with the
+// same key then resumes the same intent, whose nonce keeps the platform from
+// posting twice; where the nonce may be forgotten, the channel is read first.
+// What may stand in the channel is found out even when the ticket has been
+// closed since: it belongs into the transcript.
+//
+// When the lease was lost, whoever has it finishes the message: the caller gets
+// the response if that has happened, and 503 while it goes on. So 502 means that
+// nothing stands in the transcript.
+//
+// Rows are locked in the order key, ticket, intent.
+//
+// When the process dies between 1 and 3, the leases run out and whoever comes
+// first finishes the work: the caller's repeated request, or the sweep.
+
+const (
+	postTimeout   = 9 * time.Second // the caller hears within ten seconds
+	settleTimeout = 5 * time.Second
+	// How long the sweep keeps trying to find out about a message while the
+	// platform cannot be asked.
+	sweepTimeout = 5 * time.Minute
+	sweepBatch   = 32
+)
+
+// Response is what CreateTicketMessage returns.
+type Response = gen.CreateTicketMessageResponseObject
+
+// Later is the part of an operation that comes after the commit of its first
+// unit. It opens units of its own, and settles the key of its request.
+type Later func(context.Context) (Response, error)
+
+// CreateTicketMessage stores an internal note and returns the response; or it
+// stores the intent to post a message to the ticket's channel and returns what
+// does that and mirrors it into the transcript.
+func (s *Service) CreateTicketMessage(ctx context.Context, r gen.CreateTicketMessageRequestObject) (Response, Later, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	t, err := lock(ctx, tx, by.GuildID, r.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.Body.Internal != nil && *r.Body.Internal {
+		e, err := writeNote(ctx, tx, t, r.Body.AuthorID, r.Body.Content)
+		if err != nil {
+			return nil, nil, err
+		}
+		return gen.CreateTicketMessage201JSONResponse{Data: showEntry(e)}, nil,
+			event.Record(ctx, tx, event.From(by).On(e.CreatedAt.Time), event.TicketMessage, showEntry(e))
+	}
+	in, err := s.intent(ctx, tx, by, t, r.Body)
+	if err != nil {
+		return nil, nil, err
+	}
+	refusal := mayMessage(t)
+	if refusal != nil && !in.Tried {
+		return nil, nil, refusal
+	}
+	if in, err = s.take(ctx, tx, in); err != nil {
+		return nil, nil, err
+	}
+	if refusal != nil {
+		return nil, func(ctx context.Context) (Response, error) { return s.findOut(ctx, in, refusal) }, nil //nolint:nilerr // findOut returns it
+	}
+	channel := *t.ChannelID
+	return nil, func(ctx context.Context) (Response, error) { return s.post(ctx, in, channel) }, nil
+}
+
+// intent returns the intent to post the message: the unfinished one of an
+// earlier run of the same request, or a new one that is not stored yet.
+func (s *Service) intent(ctx context.Context, tx *db.Tx, by *auth.Principal, t row, body *gen.CreateTicketMessageRequest) (chat.Intent, error) {
+	in := chat.Intent{
+		GuildID: t.GuildID, Kind: chat.KindTicketMessage, SubjectID: t.ID,
+		Content: body.Content, AuthorID: body.AuthorID, TokenID: &by.TokenID,
+	}
+	if t.ChannelID != nil {
+		in.ChannelID = *t.ChannelID
+	}
+	if r, ok := idempotency.From(ctx); ok {
+		in.Key, in.Fingerprint = &r.Key, r.Fingerprint
+		earlier, err := chat.Resume(ctx, tx, t.GuildID, r.TokenID, r.Key, r.Fingerprint)
+		if err != nil {
+			return chat.Intent{}, err
+		}
+		if earlier != nil {
+			in = *earlier
+		}
+	}
+	return in, nil
+}
+
+// take makes the message ours to post.
+func (s *Service) take(ctx context.Context, tx *db.Tx, in chat.Intent) (chat.Intent, error) {
+	if in.ID == "" {
+		stored, err := chat.Prepare(ctx, tx, in)
+		if err != nil {
+			return chat.Intent{}, err
+		}
+		in = stored
+	}
+	taken, err := chat.Take(ctx, tx, in.GuildID, in.ID)
+	if errors.Is(err, chat.ErrTaken) {
+		return chat.Intent{}, idempotency.ErrInUse
+	}
+	return taken, err
+}
+
+// post posts the message of an intent that we have taken and settles it. It is
+// Upstream when the platform refuses or does not answer.
+func (s *Service) post(ctx context.Context, in chat.Intent, channel string) (Response, error) {
+	posting, cancel := context.WithTimeout(ctx, postTimeout)
+	defer cancel()
+	message, err := chat.Deliver(posting, s.cfg.DB, s.cfg.Chat, &in, channel)
+	if err != nil {
+		return s.notPosted(ctx, in, err)
+	}
+	return s.confirm(ctx, in, message)
+}
+
+// findOut looks whether an earlier run of the request has posted its message,
+// for a ticket whose state allows no new one: then that is its outcome, else it
+// is refused.
+func (s *Service) findOut(ctx context.Context, in chat.Intent, refusal error) (Response, error) {
+	reading, cancel := context.WithTimeout(ctx, postTimeout)
+	defer cancel()
+	message, err := chat.Find(reading, s.cfg.DB, s.cfg.Chat, &in)
+	switch {
+	case err != nil:
+		return s.notPosted(ctx, in, err)
+	case message != "":
+		return s.confirm(ctx, in, message)
+	}
+	response, err := s.fail(ctx, in, chat.Refused)
+	if response != nil || err != nil {
+		return response, err
+	}
+	return nil, refusal
+}
+
+// notPosted settles an intent whose delivery ended with err.
+func (s *Service) notPosted(ctx context.Context, in chat.Intent, err error) (Response, error) {
+	if _, ok := errors.AsType[*chat.Failure](err); !ok {
+		// Ours to mend: the intent stays under its lease and the sweep looks
+		// after it.
+		return nil, err
+	}
+	response, failed := s.fail(ctx, in, in.Outcome(err))
+	if response != nil {
+		return response, nil
+	}
+	if f, ok := fault.As(failed); ok && f.Kind == fault.Unavailable {
+		return nil, f.Because(err)
+	}
+	return nil, fault.New(fault.Upstream, "discord_send_failed", "The chat platform did not take the message.").
+		Because(errors.Join(err, failed))
+}
+
+// errElsewhere is the response of a request whose message somebody else finishes.
+var errElsewhere = fault.New(fault.Unavailable, "service_unavailable", "The message is being posted by another node; try the same request again.").After(time.Second)
+
+// confirm is the third phase: the message is in the channel.
+func (s *Service) confirm(ctx context.Context, in chat.Intent, message string) (Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	var response Response
+	err := s.cfg.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		response = nil
+		if err := s.hold(ctx, tx, in); err != nil {
+			return err
+		}
+		t, err := lock(ctx, tx, in.GuildID, in.SubjectID)
+		if err != nil {
+			return err
+		}
+		ours, err := chat.Settle(ctx, tx, in, chat.Sent, message)
+		if err != nil {
+			return err
+		}
+		if !ours {
+			response, err = became(ctx, tx, in)
+			return err
+		}
+		e, err := writeMessage(ctx, tx, t, in, message)
+		if err != nil {
+			return err
+		}
+		origin := event.Origin{GuildID: in.GuildID, Type: "api", TokenID: *in.TokenID}
+		if err := event.Record(ctx, tx, origin.On(e.CreatedAt.Time), event.TicketMessage, showEntry(e)); err != nil {
+			return err
+		}
+		response = gen.CreateTicketMessage201JSONResponse{Data: showEntry(e)}
+		if r, keyed := requestOf(in); keyed {
+			return s.cfg.Keys.Keep(ctx, tx, r, response)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return response, nil
+}
+
+// fail notes that the message was not posted, or perhaps not, and frees the key.
+// The response is nil, unless somebody else has finished the message.
+func (s *Service) fail(ctx context.Context, in chat.Intent, state string) (Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	var response Response
+	err := s.cfg.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		response = nil
+		if err := s.hold(ctx, tx, in); err != nil {
+			return err
+		}
+		ours, err := chat.Settle(ctx, tx, in, state, "")
+		if err != nil {
+			return err
+		}
+		if !ours {
+			response, err = became(ctx, tx, in)
+			return err
+		}
+		if r, keyed := requestOf(in); keyed {
+			return s.cfg.Keys.Release(ctx, tx, r)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return response, nil
+}
+
+// became is the response of a message that is not ours to finish any more:
+// somebody else had it when our lease was over. It is Unavailable unless that
+// has come to an end.
+func became(ctx context.Context, tx *db.Tx, in chat.Intent) (Response, error) {
+	e, err := written(ctx, tx, in.GuildID, in.ID)
+	switch {
+	case err != nil:
+		return nil, err
+	case e == nil:
+		return nil, errElsewhere
+	}
+	return gen.CreateTicketMessage201JSONResponse{Data: showEntry(*e)}, nil
+}
+
+// SweepIntents finishes the messages whose senders have vanished. It is called
+// by every node, and again whenever it has returned.
+func SweepIntents(ctx context.Context, cfg Config) error {
+	s := &Service{cfg}
+	return chat.Sweep(ctx, cfg.DB, sweepBatch, s.finish, chat.KindTicketMessage)
+}
+
+// finish ends what a vanished sender began. An error says that it is not known
+// whether the message was posted. The message is posted only for a
+// request that had a key, since only its caller can come back for the response,
+// and only while the ticket is open; otherwise it is just found out whether it
+// had been posted.
+func (s *Service) finish(ctx context.Context, left chat.Intent) error {
+	var in chat.Intent
+	var t row
+	var now time.Time
+	err := s.cfg.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		if err = s.hold(ctx, tx, left); err != nil {
+			return err
+		}
+		if t, err = get(ctx, tx, left.GuildID, left.SubjectID); err != nil {
+			return err
+		}
+		if in, err = chat.Take(ctx, tx, left.GuildID, left.ID); err != nil {
+			return err
+		}
+		now, err = tx.Now(ctx)
+		return err
+	})
+	switch {
+	case errors.Is(err, chat.ErrTaken), err == nil && in.State == chat.Sent:
+		return nil // another node was faster
+	case err != nil:
+		return fmt.Errorf("take over message %s: %w", left.ID, err)
+	}
+	posting, cancel := context.WithTimeout(ctx, postTimeout)
+	defer cancel()
+	var message string
+	if _, keyed := requestOf(in); keyed && mayMessage(t) == nil {
+		message, err = chat.Deliver(posting, s.cfg.DB, s.cfg.Chat, &in, *t.ChannelID)
+	} else if message, err = chat.Find(posting, s.cfg.DB, s.cfg.Chat, &in); err == nil && message == "" {
+		err = &chat.Failure{Message: "was not posted before its sender vanished"}
+	}
+	if err == nil {
+		_, err = s.confirm(ctx, in, message)
+		return elsewhere(err)
+	}
+	f, ok := errors.AsType[*chat.Failure](err)
+	switch {
+	case !ok:
+		return err
+	case in.Outcome(f) == chat.Refused:
+		_, err = s.fail(ctx, in, chat.Refused)
+		return elsewhere(err)
+	case now.Sub(in.CreatedAt) < sweepTimeout:
+		// Nobody was told anything yet; the lease runs out and it is tried
+		// again.
+		return f
+	}
+	_, err = s.fail(ctx, in, chat.Unknown)
+	return errors.Join(f, elsewhere(err))
+}
+
+// elsewhere drops the failure that says that another node finishes a message.
+func elsewhere(err error) error {
+	if errors.Is(err, errElsewhere) {
+		return nil
+	}
+	return err
+}
+
+// hold locks the key of the request that an intent answers, if it had one, and
+// renews the lease on it.
+func (s *Service) hold(ctx context.Context, tx *db.Tx, in chat.Intent) error {
+	if r, keyed := requestOf(in); keyed {
+		return s.cfg.Keys.Lease(ctx, tx, r)
+	}
+	return nil
+}
+
+// requestOf is the keyed request that an intent answers, if it had a key.
+func requestOf(in chat.Intent) (idempotency.Request, bool) {
+	if in.Key == nil {
+		return idempotency.Request{}, false
+	}
+	return idempotency.Request{GuildID: in.GuildID, TokenID: *in.TokenID, Key: *in.Key, Fingerprint: in.Fingerprint}, true
+}

@@ -1,0 +1,182 @@
+package tickets
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/page"
+	"guildhall/internal/base/wire"
+)
+
+const twoGuilds = `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'one', '1'), ('2', 'two', '1')`
+
+// However deep it lies and however it is filtered and ordered, a page is the
+// page of the list sorted by hand.
+func TestPagesAreThoseOfTheSortedList(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	d := dbtest.New(t).DB
+	dbtest.Fill(t, d, twoGuilds, `
+		INSERT INTO tickets (guild_id, id, number, status, opener_id, claimed_by_id, channel_id,
+			last_message_at, created_at, updated_at, closed_at)
+		SELECT guild, 'ticket-' || n, n, CASE WHEN n % 5 = 0 THEN 'closed' ELSE 'open' END, (n % 3 + 1)::text, nullif(n % 4, 0)::text,
+		       nullif(n % 50, 0)::text, CASE WHEN n % 6 <> 0 THEN timestamptz '2026-01-02' + n * 6101 % 5000 / 2 * interval '1 minute' END,
+		       timestamptz '2026-01-01' + n / 3 * interval '1 minute', timestamptz '2026-01-02' + n * 7919 % 5000 / 2 * interval '1 minute',
+		       CASE WHEN n % 5 = 0 THEN timestamptz '2026-01-05' END
+		FROM (VALUES ('1', 5000), ('2', 3000)) AS g (guild, total), generate_series(1, total) AS n`)
+	var all []row
+	if err := d.Reader().SelectContext(ctx, &all, `SELECT `+columns+` FROM tickets WHERE guild_id = '1'`); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	rapid.Check(t, func(t *rapid.T) {
+		some := func(name string, of ...string) string { return rapid.SampledFrom(append(of, "")).Draw(t, name) }
+		f := filter{
+			Status: some("status", "open", "closed"), OpenerID: some("opener", "1", "2", "9"), ClaimedByID: some("claim", "1", "2"),
+			ChannelID: some("channel", "", "7", "8"), Number: rapid.SampledFrom([]int64{0, 0, 0, 17, 9999}).Draw(t, "number"),
+			Activity: rapid.Bool().Draw(t, "by activity"),
+		}
+		if f.ClaimedByID == "" {
+			f.Unclaimed = rapid.Bool().Draw(t, "unclaimed")
+		}
+		if rapid.Bool().Draw(t, "changed") {
+			at := begin.Add(time.Duration(rapid.IntRange(0, 4000).Draw(t, "since")) * time.Minute)
+			f.Changed = &at
+		}
+		p := page.Of(rapid.IntRange(1, 120).Draw(t, "page"), rapid.IntRange(1, 100).Draw(t, "per_page"))
+		got, err := list(ctx, d.Reader(), "1", f, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := byHand(all, f)
+		want = want[min(p.Offset(), len(want)):min(p.Offset()+p.Limit(), len(want))]
+		if !slices.EqualFunc(got, want, func(a, b row) bool { return a.ID == b.ID }) {
+			t.Fatalf("got %d rows, want %d", len(got), len(want))
+		}
+	})
+}
+
+func byHand(all []row, f filter) []row {
+	kept := slices.DeleteFunc(slices.Clone(all), func(r row) bool {
+		return f.Status != "" && r.Status != f.Status || f.OpenerID != "" && r.OpenerID != f.OpenerID ||
+			f.ClaimedByID != "" && or(r.ClaimedByID, "") != f.ClaimedByID || f.Unclaimed && r.ClaimedByID != nil ||
+			f.ChannelID != "" && or(r.ChannelID, "") != f.ChannelID || f.Number != 0 && r.Number != f.Number ||
+			f.Changed != nil && r.UpdatedAt.Before(*f.Changed)
+	})
+	slices.SortFunc(kept, func(a, b row) int {
+		var n int
+		switch {
+		case f.Changed != nil:
+			if n = a.UpdatedAt.Compare(b.UpdatedAt.Time); n == 0 {
+				n = strings.Compare(a.ID, b.ID)
+			}
+			return n
+		case f.Activity:
+			n = or(b.LastMessageAt, wire.Time{}).Compare(or(a.LastMessageAt, wire.Time{}).Time)
+		default:
+			n = b.CreatedAt.Compare(a.CreatedAt.Time)
+		}
+		if n == 0 {
+			n = strings.Compare(b.ID, a.ID)
+		}
+		return n
+	})
+	return kept
+}
+
+// 60,000 tickets of 90,000: few are open, and few of those unclaimed; one member
+// opened a third of them.
+const many = `
+	INSERT INTO tickets (guild_id, id, number, status, opener_id, claimed_by_id, channel_id,
+		last_message_at, created_at, updated_at, closed_at)
+	SELECT guild, 'ticket-' || n, n, CASE WHEN n % 100 = 0 THEN 'open' ELSE 'closed' END,
+	       CASE WHEN n % 3 = 0 THEN '77' ELSE (1000 + n % 400)::text END, CASE WHEN n % 70 <> 0 THEN (40 + n % 20)::text END, (5000 + n)::text,
+	       CASE WHEN n % 10 <> 0 THEN timestamptz '2026-01-02' + n * 6101 % 60000 * interval '1 minute' END,
+	       timestamptz '2026-01-01' + n * interval '1 minute', timestamptz '2026-01-01' + n * interval '61 seconds',
+	       CASE WHEN n % 100 <> 0 THEN timestamptz '2026-03-01' END
+	FROM (VALUES ('1', 60000), ('2', 30000)) AS g (guild, total), generate_series(1, total) AS n`
+
+// A page is planned once for a connection, since that takes longer than reading it,
+// and in the order of its index for every guild.
+func wantPlannedOnce(t *testing.T, d *db.DB) {
+	t.Helper()
+	for index, f := range map[string]filter{
+		"tickets_newest": {}, "tickets_by_status": {Status: "open"}, "tickets_unclaimed": {Unclaimed: true},
+	} {
+		sql, args := query("1", f, page.Of(3, 25))
+		dbtest.WantPlannedOnce(t, d, index, sql, args...)
+	}
+}
+
+// Where nearly all guilds are small, and tickets lie in no order.
+func TestAListOfALargeGuildAmongSmallOnesIsReadInOrder(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id) SELECT n::text, 'one', '1' FROM generate_series(1, 1500) n`, `
+		INSERT INTO tickets (guild_id, id, number, opener_id, created_at, updated_at)
+		SELECT CASE WHEN n % 2 = 0 THEN '1' ELSE (n / 2 % 1500 + 1)::text END, md5(n::text), n, (n % 50)::text,
+		       timestamptz '2026-01-01' + (n * 7919 % 40000) * interval '1 minute', timestamptz '2026-01-01'
+		FROM generate_series(1, 40000) n`, `ANALYZE tickets`)
+	wantPlannedOnce(t, d)
+}
+
+func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.Fill(t, d, twoGuilds, many, `ANALYZE tickets`)
+	since := time.Date(2026, 1, 10, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		name, index string
+		filter      filter
+	}{
+		{"everything", "tickets_newest", filter{}},
+		{"a status", "tickets_by_status", filter{Status: "open"}},
+		{"an opener", "tickets_of_opener", filter{OpenerID: "1017"}},
+		{"an opener of many", "tickets_of_opener", filter{OpenerID: "77", Status: "open", ClaimedByID: "42"}},
+		{"a staff member", "tickets_of_claim", filter{ClaimedByID: "42", Status: "closed"}},
+		{"unclaimed", "tickets_unclaimed", filter{Unclaimed: true}},
+		{"unclaimed and open", "tickets_unclaimed_by_status", filter{Unclaimed: true, Status: "open"}},
+		{"a channel", "tickets_of_channel", filter{ChannelID: "5017"}},
+		{"a number", "tickets_number", filter{Number: 17, ChannelID: "5017"}},
+		{"by activity", "tickets_active", filter{Activity: true}},
+		{"unclaimed by activity", "tickets_active", filter{Activity: true, Unclaimed: true}},
+		{"open by activity", "tickets_active_by_status", filter{Activity: true, Status: "open"}},
+		{"unclaimed and open by activity", "tickets_active_by_status", filter{Activity: true, Status: "open", Unclaimed: true}},
+		{"an opener by activity", "tickets_of_opener", filter{Activity: true, OpenerID: "1017"}},
+		{"a staff member by activity", "tickets_of_claim", filter{Activity: true, ClaimedByID: "42"}},
+		{"changes", "tickets_changed", filter{Changed: &since}},
+		{
+			"changes of some", "tickets_changed",
+			filter{Changed: &since, OpenerID: "77", Status: "open", Unclaimed: true, ChannelID: "5017", Number: 17},
+		},
+	} {
+		for _, p := range []page.P{page.Of(1, 25), page.Of(400, 25)} {
+			t.Run(fmt.Sprintf("%s, page %d", c.name, p.Page), func(t *testing.T) {
+				t.Parallel()
+				sql, args := query("1", c.filter, p)
+				if dbtest.Coordinator(t) || c.filter.Changed != nil || !c.filter.Activity && c.filter.Number == 0 && c.filter.ChannelID == "" {
+					dbtest.WantIndex(t, d, c.index, sql, args...)
+				} else if plan := dbtest.Plan(t, d, sql, args...); !strings.Contains(plan, " using "+c.index+" ") &&
+					!strings.Contains(plan, " on "+c.index+"\n") {
+					// The page, or the few that are sorted, come from the index.
+					t.Errorf("the query does not use %s:\n%s", c.index, plan)
+				}
+			})
+		}
+	}
+	wantPlannedOnce(t, d)
+	for name, order := range map[string]string{"reading order": reading, "from the end": backwards} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dbtest.WantIndex(t, d, "ticket_messages_reading", order, "1", "ticket-5", since, 26, 0)
+		})
+	}
+}

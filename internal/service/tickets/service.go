@@ -1,0 +1,246 @@
+// Package tickets is the support conversations of a guild: the tickets, their
+// transcripts, and the staff's messages to the opener. What has to be posted or
+// done on the chat platform is never done inside a transaction: a message goes
+// out between two of them (message.go), everything else by a job (channel.go).
+package tickets
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"guildhall/gen"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/access/idempotency"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/jobs"
+	"guildhall/internal/base/page"
+	"guildhall/internal/outbound/chat"
+	"guildhall/internal/outbound/event"
+)
+
+// Config is what tickets need beyond the request.
+type Config struct {
+	DB   db.Doer       // opens the units around a call to the platform
+	Chat chat.Platform // where messages go
+	Keys Keys
+}
+
+// Keys are the idempotency keys of messages, which are settled after the first
+// commit of their request.
+type Keys interface {
+	// Lease lets the key outlive the unit without a response.
+	Lease(ctx context.Context, tx *db.Tx, r idempotency.Request) error
+	// Release frees the key: the request may run again.
+	Release(ctx context.Context, tx *db.Tx, r idempotency.Request) error
+	// Keep keeps the response to the request under its key.
+	Keep(ctx context.Context, tx *db.Tx, r idempotency.Request, response Response) error
+}
+
+// Service implements the operations on tickets.
+type Service struct{ cfg Config }
+
+// New returns the service.
+func New(cfg Config) (*Service, error) {
+	if cfg.DB == nil || cfg.Chat == nil || cfg.Keys == nil {
+		return nil, errors.New("tickets: DB, Chat and Keys must be given")
+	}
+	return &Service{cfg}, nil
+}
+
+// ListTickets lists the guild's tickets, newest first, by their last message, or
+// with updated_since by their last change, so that what changes moves behind the
+// reader.
+func (s *Service) ListTickets(ctx context.Context, r gen.ListTicketsRequestObject) (gen.ListTicketsResponseObject, error) {
+	p := page.Of(r.Params.Page, r.Params.PerPage)
+	rows, err := list(ctx, db.Read(ctx), auth.From(ctx).GuildID, filterOf(r.Params), p)
+	if err != nil {
+		return nil, err
+	}
+	rows, more := page.Cut(rows, p)
+	return gen.ListTickets200JSONResponse{Data: page.Each(rows, show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+// nobody is the value of claimed_by_id that asks for what nobody has claimed.
+const nobody = "none"
+
+func filterOf(q gen.ListTicketsParams) filter {
+	f := filter{
+		Status: string(or(q.Status, "")), OpenerID: or(q.OpenerID, ""), ClaimedByID: or(q.ClaimedByID, ""),
+		ChannelID: or(q.ChannelID, ""), Number: or(q.Number, 0), Activity: or(q.Order, gen.TicketOrderCreated) == gen.TicketOrderActivity,
+	}
+	if f.ClaimedByID == nobody {
+		f.ClaimedByID, f.Unclaimed = "", true
+	}
+	if q.UpdatedSince != nil {
+		f.Changed = &q.UpdatedSince.Time
+	}
+	return f
+}
+
+// GetTicket returns one ticket.
+func (s *Service) GetTicket(ctx context.Context, r gen.GetTicketRequestObject) (gen.GetTicketResponseObject, error) {
+	t, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetTicket200JSONResponse{Data: show(t)}, nil
+}
+
+// ListTicketMessages lists the transcript of a ticket in reading order or from
+// its end, notes and system entries included.
+func (s *Service) ListTicketMessages(ctx context.Context, r gen.ListTicketMessagesRequestObject) (gen.ListTicketMessagesResponseObject, error) {
+	q, guild, p := db.Read(ctx), auth.From(ctx).GuildID, page.Of(r.Params.Page, r.Params.PerPage)
+	if _, err := get(ctx, q, guild, r.ID); err != nil {
+		return nil, err
+	}
+	var since time.Time
+	if r.Params.Since != nil {
+		since = r.Params.Since.Time
+	}
+	order := reading
+	if or(r.Params.Order, gen.TranscriptOrderAsc) == gen.TranscriptOrderDesc {
+		order = backwards
+	}
+	entries, err := transcript(ctx, q, guild, r.ID, order, since, p)
+	if err != nil {
+		return nil, err
+	}
+	entries, more := page.Cut(entries, p)
+	return gen.ListTicketMessages200JSONResponse{Data: page.Each(entries, showEntry), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+// CloseTicket closes an open ticket. The bot puts the channel away afterwards.
+func (s *Service) CloseTicket(ctx context.Context, r gen.CloseTicketRequestObject) (gen.CloseTicketResponseObject, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	var reason, author *string
+	if r.Body != nil {
+		reason, author = r.Body.Reason, r.Body.AuthorID
+	}
+	t, err := lock(ctx, tx, by.GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	p, err := policyOf(ctx, tx, by.GuildID)
+	if err != nil {
+		return nil, err
+	}
+	if err := mayClose(t, reason, p); err != nil {
+		return nil, err
+	}
+	if t, err = closeTicket(ctx, tx, t, author, reason); err != nil {
+		return nil, err
+	}
+	if err := tell(ctx, tx, by, t, entry{Kind: kindClose, AuthorID: author, Content: or(reason, "Closed.")}, event.TicketClosed); err != nil {
+		return nil, err
+	}
+	return gen.CloseTicket200JSONResponse{Data: show(t)}, follow(ctx, tx, t)
+}
+
+// ReopenTicket opens a closed ticket again. The bot brings the channel back
+// afterwards, if there is still one.
+func (s *Service) ReopenTicket(ctx context.Context, r gen.ReopenTicketRequestObject) (gen.ReopenTicketResponseObject, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	var reason, author *string
+	if r.Body != nil {
+		reason, author = r.Body.Reason, r.Body.AuthorID
+	}
+	t, err := lock(ctx, tx, by.GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := mayReopen(t); err != nil {
+		return nil, err
+	}
+	if t, err = reopenTicket(ctx, tx, t); err != nil {
+		return nil, err
+	}
+	if err := tell(ctx, tx, by, t, entry{Kind: kindReopen, AuthorID: author, Content: or(reason, "Reopened.")}, event.TicketReopened); err != nil {
+		return nil, err
+	}
+	return gen.ReopenTicket200JSONResponse{Data: show(t)}, follow(ctx, tx, t)
+}
+
+// ClaimTicket makes an open ticket a staff member's. Who has it already may
+// claim it again, which changes nothing.
+func (s *Service) ClaimTicket(ctx context.Context, r gen.ClaimTicketRequestObject) (gen.ClaimTicketResponseObject, error) {
+	tx, by, user := db.Write(ctx), auth.From(ctx), &r.Body.UserID
+	t, err := lock(ctx, tx, by.GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := mayClaim(t, *user); err != nil {
+		return nil, err
+	}
+	if same(t.ClaimedByID, user) {
+		return gen.ClaimTicket200JSONResponse{Data: show(t)}, nil
+	}
+	if t, err = claim(ctx, tx, t, user); err != nil {
+		return nil, err
+	}
+	if err := tell(ctx, tx, by, t, entry{Kind: kindClaim, Content: "Claimed by " + *user + "."}, event.TicketClaimed); err != nil {
+		return nil, err
+	}
+	return gen.ClaimTicket200JSONResponse{Data: show(t)}, nil
+}
+
+// AssignTicket gives an open ticket to a staff member whoever has it, or takes
+// it from everybody. What is so already changes nothing.
+func (s *Service) AssignTicket(ctx context.Context, r gen.AssignTicketRequestObject) (gen.AssignTicketResponseObject, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	var user *string
+	content := "Assigned to nobody."
+	if id, err := r.Body.UserID.Get(); err == nil {
+		user, content = &id, "Assigned to "+id+"."
+	}
+	t, err := lock(ctx, tx, by.GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := mustBeOpen(t); err != nil {
+		return nil, err
+	}
+	if same(t.ClaimedByID, user) {
+		return gen.AssignTicket200JSONResponse{Data: show(t)}, nil
+	}
+	if t, err = claim(ctx, tx, t, user); err != nil {
+		return nil, err
+	}
+	if err := tell(ctx, tx, by, t, entry{Kind: kindAssign, AuthorID: r.Body.AuthorID, Content: content}, event.TicketAssigned); err != nil {
+		return nil, err
+	}
+	return gen.AssignTicket200JSONResponse{Data: show(t)}, nil
+}
+
+// tell writes down what happened to a ticket and tells the world.
+func tell(ctx context.Context, tx *db.Tx, by *auth.Principal, t row, e entry, typ string) error {
+	e.AuthorType = bySystem
+	if _, err := write(ctx, tx, t, e); err != nil {
+		return err
+	}
+	return event.Record(ctx, tx, event.From(by).On(t.UpdatedAt.Time), typ, show(t))
+}
+
+// follow has the bot bring the channel in line with the ticket.
+func follow(ctx context.Context, tx *db.Tx, t row) error {
+	if t.ChannelID == nil {
+		return nil
+	}
+	return jobs.Enqueue(ctx, tx, ChannelJob{GuildID: t.GuildID, TicketID: t.ID})
+}
+
+func show(t row) gen.Ticket {
+	return gen.Ticket{
+		ID: t.ID, Number: t.Number, Status: t.Status, Subject: t.Subject, OpenerID: t.OpenerID, ClaimedByID: t.ClaimedByID,
+		ChannelID: t.ChannelID, CloseReason: t.CloseReason, ClosedByID: t.ClosedByID, MessageCount: t.MessageCount,
+		LastMessageAt: t.LastMessageAt, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
+		ClosedAt: t.ClosedAt,
+	}
+}
+
+func showEntry(e entry) gen.TicketMessage {
+	return gen.TicketMessage{
+		ID: e.ID, TicketID: e.TicketID, Kind: e.Kind, Internal: or(e.Internal, false), AuthorID: e.AuthorID, AuthorType: e.AuthorType,
+		Content: e.Content, ChannelMessageID: e.ChannelMessageID, CreatedAt: e.CreatedAt,
+	}
+}

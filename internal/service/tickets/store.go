@@ -1,0 +1,359 @@
+package tickets
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/page"
+	"guildhall/internal/outbound/chat"
+)
+
+const byID = `
+	SELECT ` + columns + `
+	FROM tickets
+	WHERE guild_id = $1
+	  AND id = $2`
+
+// policy is what a guild wants of closing.
+type policy struct {
+	RequireReason bool   `db:"require_close_reason"`
+	Action        string `db:"close_action"`
+}
+
+// filter narrows and orders a list. The zero value lets everything through,
+// newest first.
+type filter struct {
+	Status, OpenerID, ClaimedByID, ChannelID string
+	Unclaimed                                bool
+	Number                                   int64
+	Activity                                 bool // by the last message
+	// Changed is nil, or lists what changed no earlier than this, in the order of
+	// the changes.
+	Changed *time.Time
+}
+
+// The list has a statement for each index that serves it: the plan of a
+// prepared statement must hold for every value of an optional condition.
+var (
+	// Numbers are distinct and begin at 1: there are no more tickets than the
+	// highest says.
+	table = page.Table{Name: "tickets", Columns: columns, Reach: "(SELECT max(number) FROM tickets WHERE guild_id = $1)"}
+
+	newest = page.Newest(table, `guild_id = $1`)
+
+	newestOfStatus = page.Newest(table, `guild_id = $1
+		  AND status = $4`)
+
+	newestOfOpener = page.Narrowed(table, `guild_id = $1
+		  AND opener_id = $4
+		  AND ($5::text = '' OR status = $5)
+		  AND ($6::text = '' OR claimed_by_id = $6)
+		  AND (NOT $7 OR claimed_by_id IS NULL)`)
+
+	newestOfClaim = page.Narrowed(table, `guild_id = $1
+		  AND claimed_by_id = $4
+		  AND ($5::text = '' OR status = $5)`)
+
+	newestUnclaimed = page.Newest(table, `guild_id = $1
+		  AND claimed_by_id IS NULL`)
+
+	newestUnclaimedOfStatus = page.Newest(table, `guild_id = $1
+		  AND claimed_by_id IS NULL
+		  AND status = $4`)
+
+	// In a CASE, Postgres neither looks for another index nor takes the filters
+	// to leave so little that it would rather sort.
+	changed = page.Changed(table, `guild_id = $1
+		  AND updated_at >= $4
+		  AND CASE
+		        WHEN ($5::text = '' OR status = $5)
+		         AND ($6::text = '' OR opener_id = $6)
+		         AND ($7::text = '' OR claimed_by_id = $7)
+		         AND (NOT $8 OR claimed_by_id IS NULL)
+		         AND ($9::text = '' OR channel_id = $9)
+		         AND ($10::bigint = 0 OR number = $10)
+		        THEN true
+		      END`)
+)
+
+// What a list of the last messages is narrowed by is looked up in the index and
+// only then read, page by page.
+const (
+	active = `
+		SELECT ` + columns + `
+		FROM tickets
+		WHERE guild_id = $1
+		  AND id = ANY (ARRAY (
+		      SELECT id
+		      FROM tickets
+		      WHERE guild_id = $1
+		      ORDER BY last_message_at DESC NULLS LAST, id DESC
+		      LIMIT $2 OFFSET $3))
+		ORDER BY last_message_at DESC NULLS LAST, id DESC`
+
+	activeOfStatus = `
+		SELECT ` + columns + `
+		FROM tickets
+		WHERE guild_id = $1
+		  AND id = ANY (ARRAY (
+		      SELECT id
+		      FROM tickets
+		      WHERE guild_id = $1
+		        AND status = $4
+		        AND CASE WHEN NOT $5 OR claimed_by_id IS NULL THEN true END
+		      ORDER BY last_message_at DESC NULLS LAST, id DESC
+		      LIMIT $2 OFFSET $3))
+		ORDER BY last_message_at DESC NULLS LAST, id DESC`
+
+	activeUnclaimed = `
+		SELECT ` + columns + `
+		FROM tickets
+		WHERE guild_id = $1
+		  AND id = ANY (ARRAY (
+		      SELECT id
+		      FROM tickets
+		      WHERE guild_id = $1
+		        AND CASE WHEN claimed_by_id IS NULL THEN true END
+		      ORDER BY last_message_at DESC NULLS LAST, id DESC
+		      LIMIT $2 OFFSET $3))
+		ORDER BY last_message_at DESC NULLS LAST, id DESC`
+)
+
+// few lists what a condition leaves so few of that they are sorted: by the last
+// message if $4 says so, else newest first.
+func few(condition string) string {
+	return `
+		WITH few AS MATERIALIZED (
+			SELECT ` + columns + `
+			FROM tickets
+			WHERE guild_id = $1
+			  AND ` + condition + `
+			  AND ($6::text = '' OR status = $6)
+			  AND ($7::text = '' OR opener_id = $7)
+			  AND ($8::text = '' OR claimed_by_id = $8)
+			  AND (NOT $9 OR claimed_by_id IS NULL)
+			  AND ($10::text = '' OR channel_id = $10))
+		SELECT ` + columns + `
+		FROM few
+		ORDER BY CASE WHEN $4 THEN last_message_at ELSE created_at END DESC NULLS LAST, id DESC
+		LIMIT $2 OFFSET $3`
+}
+
+var (
+	withNumber  = few(`number = $5`)
+	ofChannel   = few(`channel_id = $5`)
+	sortOpener  = few(`opener_id = $5`)
+	sortClaimed = few(`claimed_by_id = $5`)
+)
+
+// list returns the page of the guild's tickets that pass f, and one more when
+// there is one.
+func list(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]row, error) {
+	sql, args := query(guild, f, p)
+	rows, err := db.Select[row](ctx, q, sql, args...)
+	return rows, fault.Wrap(err, "list tickets of guild", guild)
+}
+
+// query is the statement that lists the tickets of guild that pass f, and its
+// arguments.
+func query(guild string, f filter, p page.P) (string, []any) {
+	args := []any{guild, p.Limit(), p.Offset()}
+	rest := []any{f.Status, f.OpenerID, f.ClaimedByID, f.Unclaimed, f.ChannelID}
+	sorted := func(statement string, by any) (string, []any) {
+		return statement, append(append(args, f.Activity, by), rest...)
+	}
+	switch {
+	case f.Changed != nil:
+		return changed.For(p), append(append(append(args, *f.Changed), rest...), f.Number)
+	case f.Number != 0:
+		return sorted(withNumber, f.Number)
+	case f.ChannelID != "":
+		return sorted(ofChannel, f.ChannelID)
+	case f.Activity:
+		return f.byActivity(args, sorted)
+	case f.OpenerID != "":
+		return newestOfOpener.For(p), append(args, f.OpenerID, f.Status, f.ClaimedByID, f.Unclaimed)
+	case f.ClaimedByID != "":
+		return newestOfClaim.For(p), append(args, f.ClaimedByID, f.Status)
+	case f.Unclaimed && f.Status != "":
+		return newestUnclaimedOfStatus.For(p), append(args, f.Status)
+	case f.Unclaimed:
+		return newestUnclaimed.For(p), args
+	case f.Status != "":
+		return newestOfStatus.For(p), append(args, f.Status)
+	}
+	return newest.For(p), args
+}
+
+func (f filter) byActivity(args []any, sorted func(string, any) (string, []any)) (string, []any) {
+	switch {
+	case f.OpenerID != "":
+		return sorted(sortOpener, f.OpenerID)
+	case f.ClaimedByID != "":
+		return sorted(sortClaimed, f.ClaimedByID)
+	case f.Status != "":
+		return activeOfStatus, append(args, f.Status, f.Unclaimed)
+	case f.Unclaimed:
+		return activeUnclaimed, args
+	}
+	return active, args
+}
+
+// get returns one ticket. It is NotFound when the guild has no such ticket.
+func get(ctx context.Context, q db.Querier, guild, id string) (row, error) {
+	t, err := db.Get[row](ctx, q, byID, guild, id)
+	return t, found(err, guild, id)
+}
+
+// lock returns one ticket and keeps others from changing it until tx ends. It
+// is NotFound when the guild has no such ticket.
+func lock(ctx context.Context, tx *db.Tx, guild, id string) (row, error) {
+	t, err := db.Get[row](ctx, tx, byID+`
+	FOR NO KEY UPDATE`, guild, id)
+	return t, found(err, guild, id)
+}
+
+func found(err error, guild, id string) error {
+	if db.Missing(err) {
+		return fault.New(fault.NotFound, "not_found", "No such ticket.")
+	}
+	return fault.Wrap(err, "read ticket", id, "of guild", guild)
+}
+
+// policyOf returns what the guild wants of closing.
+func policyOf(ctx context.Context, q db.Querier, guild string) (policy, error) {
+	p := policy{Action: "archive"}
+	err := q.GetContext(ctx, &p, `
+		SELECT require_close_reason, close_action
+		FROM guild_settings
+		WHERE guild_id = $1`, guild)
+	if err != nil && !db.Missing(err) {
+		return policy{}, fmt.Errorf("read the ticket settings of guild %s: %w", guild, err)
+	}
+	return p, nil
+}
+
+// A transcript in reading order, and from its end.
+const (
+	reading = `
+		SELECT ` + entryColumns + `
+		FROM ticket_messages
+		WHERE guild_id = $1
+		  AND ticket_id = $2
+		  AND created_at >= $3
+		ORDER BY created_at, id
+		LIMIT $4 OFFSET $5`
+
+	backwards = `
+		SELECT ` + entryColumns + `
+		FROM ticket_messages
+		WHERE guild_id = $1
+		  AND ticket_id = $2
+		  AND created_at >= $3
+		ORDER BY created_at DESC, id DESC
+		LIMIT $4 OFFSET $5`
+)
+
+// transcript returns the page of a ticket's entries, and one more when there is
+// one.
+func transcript(ctx context.Context, q db.Querier, guild, ticket, order string, since time.Time, p page.P) ([]entry, error) {
+	entries, err := db.Select[entry](ctx, q, order, guild, ticket, since, p.Limit(), p.Offset())
+	return entries, fault.Wrap(err, "list the transcript of ticket", ticket, "of guild", guild)
+}
+
+// written returns the transcript's entry with this id, nil when there is none.
+func written(ctx context.Context, tx *db.Tx, guild, id string) (*entry, error) {
+	e, err := db.Get[entry](ctx, tx, `
+		SELECT `+entryColumns+`
+		FROM ticket_messages
+		WHERE guild_id = $1
+		  AND id = $2`, guild, id)
+	switch {
+	case db.Missing(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read entry %s of guild %s: %w", id, guild, err)
+	}
+	return &e, nil
+}
+
+// writeNote adds an internal note to the transcript.
+func writeNote(ctx context.Context, tx *db.Tx, t row, author *string, content string) (entry, error) {
+	t, err := change(ctx, tx, t, ``)
+	if err != nil {
+		return entry{}, err
+	}
+	return write(ctx, tx, t, entry{Kind: kindNote, AuthorID: author, AuthorType: byStaff, Content: content})
+}
+
+// write adds an entry to the transcript of a ticket, at the instant of the
+// change that it tells of.
+func write(ctx context.Context, tx *db.Tx, t row, e entry) (entry, error) {
+	e.GuildID, e.TicketID, e.CreatedAt = t.GuildID, t.ID, t.UpdatedAt
+	if e.ID == "" {
+		e.ID = db.NewID()
+	}
+	err := tx.GetContext(ctx, &e, `
+		INSERT INTO ticket_messages (guild_id, ticket_id, id, kind, internal, author_id, author_type, content, channel_message_id, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		RETURNING `+entryColumns,
+		e.GuildID, e.TicketID, e.ID, e.Kind, e.Kind == kindNote, e.AuthorID, e.AuthorType, e.Content, e.ChannelMessageID, e.CreatedAt)
+	return e, fault.Wrap(err, "write to the transcript of ticket", e.TicketID, "of guild", e.GuildID)
+}
+
+// change updates the ticket's row, which must be locked. Its instant is later
+// than that of the change before, and the entry of the transcript that tells of
+// it has the same: both stand in the order of effects. set is constant text
+// whose parameters begin at $3.
+func change(ctx context.Context, tx *db.Tx, t row, set string, args ...any) (row, error) {
+	err := tx.GetContext(ctx, &t, `
+		WITH instant AS (
+			SELECT `+db.Next("clock_timestamp()", "updated_at")+` AS at
+			FROM tickets
+			WHERE guild_id = $1
+			  AND id = $2)
+		UPDATE tickets
+		SET updated_at = instant.at`+set+`
+		FROM instant
+		WHERE guild_id = $1
+		  AND id = $2
+		RETURNING `+columns, append([]any{t.GuildID, t.ID}, args...)...)
+	return t, fault.Wrap(err, "change ticket", t.ID, "of guild", t.GuildID)
+}
+
+// writeMessage adds a message that was posted to the transcript; the platform's
+// id for it may be empty.
+func writeMessage(ctx context.Context, tx *db.Tx, t row, in chat.Intent, message string) (entry, error) {
+	t, err := change(ctx, tx, t, `, message_count = message_count + 1, last_message_at = instant.at`)
+	if err != nil {
+		return entry{}, err
+	}
+	e := entry{ID: in.ID, Kind: kindMessage, AuthorID: in.AuthorID, AuthorType: byStaff, Content: in.Content}
+	if message != "" {
+		e.ChannelMessageID = &message
+	}
+	return write(ctx, tx, t, e)
+}
+
+// channelDue has the bot bring the channel in line with the ticket.
+const channelDue = `, channel_due_at = CASE WHEN channel_id IS NOT NULL THEN instant.at END`
+
+// closeTicket closes the ticket.
+func closeTicket(ctx context.Context, tx *db.Tx, t row, by, reason *string) (row, error) {
+	return change(ctx, tx, t, `,
+		    status = 'closed', close_reason = $3, closed_by_id = $4, closed_at = instant.at`+channelDue, reason, by)
+}
+
+// reopenTicket opens a closed ticket again. The claim stays.
+func reopenTicket(ctx context.Context, tx *db.Tx, t row) (row, error) {
+	return change(ctx, tx, t, `,
+		    status = 'open', close_reason = NULL, closed_by_id = NULL, closed_at = NULL`+channelDue)
+}
+
+// claim makes the ticket user's, or nobody's.
+func claim(ctx context.Context, tx *db.Tx, t row, user *string) (row, error) {
+	return change(ctx, tx, t, `, claimed_by_id = $3`, user)
+}

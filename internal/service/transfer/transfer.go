@@ -1,0 +1,206 @@
+// Package transfer is how a domain shows the rows that move: what a row looks like
+// outside, what makes it a legal one, how many of them come in together and how a
+// guild's are carried out. It knows no domain. Guild files are its first caller;
+// whoever takes the same records another way, over HTTP or from a bot, calls the
+// same functions.
+package transfer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/wire"
+)
+
+// Kind is one kind of record. R is a row as it is stored: its columns are the db
+// tags, its members those of the schema and the json tags.
+type Kind[R any] struct {
+	Name     string // what a record calls its kind
+	Schema   string // the schema of a record
+	Table    string
+	Columns  string            // those that a record fills, as a SELECT lists them
+	Refusals map[string]string // what is wrong with a record that breaks a constraint
+	Order    string            // of an export
+	Export   string            // a SELECT of the guild $1, if it is not simply the columns
+
+	// Guild is whose the row is; nil: it belongs to no guild.
+	Guild func(r *R) string
+	// Needs is what must be there before the row besides its guild; may be nil.
+	Needs func(r *R) []Ref
+	// Defines is what others may need, and Find the statement that looks for it:
+	// guilds and ids in, guild and id out. Both or none.
+	Defines func(r *R) Ref
+	Find    string
+
+	// New is a row before a record is read into it: what its members are when they
+	// are left out.
+	New func(now time.Time) R
+	// Complete fills in what follows from other members, and says what no schema
+	// can; may be nil.
+	Complete func(r *R, now time.Time) error
+
+	// Before and After are done in the transaction of Load, around the rows, and
+	// Finish once for each guild when all are in. All may be nil.
+	Before, After func(ctx context.Context, tx *db.Tx, rows []R) error
+	Finish        func(ctx context.Context, tx *db.Tx, guild string) error
+}
+
+// Ref names a thing that a record may need.
+type Ref struct{ Kind, Guild, ID string }
+
+// Refused is what is wrong with one of the rows given to Load.
+type Refused struct {
+	Row    int
+	Reason string
+}
+
+func (e *Refused) Error() string { return e.Reason }
+
+// Read makes a row of a record that has been held against the schema.
+func (k *Kind[R]) Read(text []byte, now time.Time) (R, error) {
+	r := k.New(now)
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, fmt.Errorf("a member cannot be read as its type: %w", err)
+	}
+	if k.Complete == nil {
+		return r, nil
+	}
+	return r, k.Complete(&r, now)
+}
+
+// Load stores rows in the caller's transaction. What is wrong with one of them
+// comes back as *Refused; the transaction is then good for nothing but a rollback.
+func (k *Kind[R]) Load(ctx context.Context, tx *db.Tx, rows []R) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if k.Before != nil {
+		if err := k.Before(ctx, tx, rows); err != nil {
+			return err
+		}
+	}
+	if err := db.CopyRows(ctx, tx, k.Table, k.Columns, rows); err != nil {
+		return k.explain(tx, err, rows)
+	}
+	if k.After != nil {
+		return k.After(ctx, tx, rows)
+	}
+	return nil
+}
+
+// explain names the row that Postgres refused.
+func (k *Kind[R]) explain(tx *db.Tx, err error, rows []R) error {
+	row, ok := db.Refused(tx, err, rows)
+	if !ok {
+		return err
+	}
+	for constraint, reason := range k.Refusals {
+		if db.Violates(err, constraint) {
+			return &Refused{Row: row, Reason: reason}
+		}
+	}
+	return &Refused{Row: row, Reason: fmt.Sprintf("the database refuses it: %s", err)}
+}
+
+// Each calls do with each of a guild's rows, in the order of an export.
+func (k *Kind[R]) Each(ctx context.Context, tx *db.Tx, guild string, do func(r *R) error) error {
+	query := k.Export
+	if query == "" {
+		query = `SELECT ` + k.Columns + ` FROM ` + k.Table + ` WHERE guild_id = $1`
+	}
+	rows, err := tx.QueryxContext(ctx, query+` ORDER BY `+k.Order, guild)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		r := k.New(time.Time{})
+		if err := rows.StructScan(&r); err != nil {
+			return err
+		}
+		if err := do(&r); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Absent is an instant that no record can have: New sets it where Complete has to
+// know that a record left it out.
+var Absent = wire.At(time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC))
+
+// Past is the instant of something that has been: now when it was left out or lies
+// ahead. A record made where the clock is ahead must not give a row an hour that
+// its later changes would have to follow.
+func Past(at wire.Time, now time.Time) wire.Time {
+	if at.After(now) {
+		return wire.At(now)
+	}
+	return at
+}
+
+// Latest is the later of the two instants, if there is a second.
+func Latest(t wire.Time, u *wire.Time) wire.Time {
+	if u != nil && u.After(t.Time) {
+		return *u
+	}
+	return t
+}
+
+// Wrong says what is wrong with a member.
+func Wrong(member, format string, args ...any) error {
+	return errors.New(strings.TrimSpace(member + " " + fmt.Sprintf(format, args...)))
+}
+
+// MintID gives a row an id if it has none.
+func MintID(id *string) {
+	if *id == "" {
+		*id = db.NewID()
+	}
+}
+
+// Number gives rows without a number their guild's next one, in their order, and
+// raises the guild's counter over every number that is given, so that the API goes
+// on from there. Counter is a column of guilds.
+func Number[R any](ctx context.Context, tx *db.Tx, counter string, rows []R, of func(r *R) (guild string, number *int64)) error {
+	byGuild := make(map[string][]*int64)
+	for i := range rows {
+		guild, number := of(&rows[i])
+		byGuild[guild] = append(byGuild[guild], number)
+	}
+	for _, guild := range slices.Sorted(maps.Keys(byGuild)) {
+		was, err := db.Get[int64](ctx, tx, `SELECT `+counter+` FROM guilds WHERE id = $1 FOR NO KEY UPDATE`, guild)
+		if err != nil {
+			return fmt.Errorf("read %s of guild %s: %w", counter, guild, err)
+		}
+		last := was
+		for _, number := range byGuild[guild] {
+			if *number == 0 {
+				*number = last + 1
+			}
+			last = max(last, *number)
+		}
+		if last == was {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE guilds SET `+counter+` = $2 WHERE id = $1`, guild, last); err != nil {
+			return fmt.Errorf("raise %s of guild %s: %w", counter, guild, err)
+		}
+	}
+	return nil
+}
+
+// InGuilds goes through what records have named, guild by guild and in the order of
+// the ids, which is the order of locks.
+func InGuilds(refs iter.Seq[Ref]) iter.Seq2[string, []Ref] {
+	sorted := slices.SortedFunc(refs, func(a, b Ref) int { return strings.Compare(a.ID, b.ID) })
+	return db.ByGuild(sorted, func(r Ref) string { return r.Guild })
+}

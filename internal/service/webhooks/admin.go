@@ -1,0 +1,99 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"guildhall/gen"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/page"
+	"guildhall/internal/outbound/egress"
+	"guildhall/internal/outbound/event"
+)
+
+// The functions of this file are the command line's, which knows an endpoint by
+// its id alone and asks for its guild first.
+
+// GuildOf finds the guild of an endpoint. Only the command line may ask: the API
+// knows its guild from the token.
+func GuildOf(ctx context.Context, q db.Querier, id string) (string, error) {
+	guild, err := db.Get[string](ctx, q, `SELECT guild_id FROM webhook_endpoints WHERE id = $1`, id)
+	if db.Missing(err) {
+		return "", fault.New(fault.NotFound, "not_found", "No such webhook endpoint.")
+	}
+	return guild, fault.Wrap(err, "find endpoint", id)
+}
+
+// Add registers an endpoint for the given event types, all of them if there are
+// none, and shows its secret, once.
+func Add(ctx context.Context, cfg Config, guild, url string, events []string) (gen.WebhookEndpointWithSecret, error) {
+	if len(events) == 0 {
+		events = event.Types
+	}
+	return Create(ctx, cfg, cfg.DB, guild, Wanted{URL: url, Events: events, Enabled: true})
+}
+
+// List returns the guild's endpoints, newest first.
+func List(ctx context.Context, d *db.DB, guild string) ([]gen.WebhookEndpoint, error) {
+	rows, err := list(ctx, d.Reader(), guild, page.Of(1, maxEndpoints))
+	if err != nil {
+		return nil, err
+	}
+	return page.Each(rows, show), nil
+}
+
+// Deliveries returns an endpoint's newest deliveries that pass the filter, at
+// most limit of them.
+func Deliveries(ctx context.Context, d *db.DB, guild, id string, f Filter, limit int) ([]gen.WebhookDelivery, error) {
+	for _, c := range []struct {
+		value, what string
+		known       []string
+	}{
+		{f.Status, "a status", Statuses},
+		{f.EventType, "an event type", append(slices.Clone(event.Types), event.Ping)},
+		{f.ResponseClass, "a class of responses", ResponseClasses},
+	} {
+		if c.value != "" && !slices.Contains(c.known, c.value) {
+			return nil, fault.New(fault.Invalid, "invalid_request", "%q is not %s: %s.", c.value, c.what, strings.Join(c.known, ", "))
+		}
+	}
+	rows, err := Log(ctx, d.Reader(), guild, id, f, limit)
+	if err != nil {
+		return nil, err
+	}
+	return page.Each(rows, showDelivery), nil
+}
+
+// Redeliver queues the event of a delivery once more.
+func Redeliver(ctx context.Context, d *db.DB, guild, id, deliveryID string) (gen.WebhookDelivery, error) {
+	fresh, err := SendAgain(ctx, d, guild, id, deliveryID)
+	if err != nil {
+		return gen.WebhookDelivery{}, err
+	}
+	row, err := oneDelivery(ctx, d.Reader(), guild, id, fresh)
+	return showDelivery(row), err
+}
+
+// ErrNoWorker says that nobody made the attempt that Test waited for.
+var ErrNoWorker = errors.New("no worker has made the attempt: is `guildhall serve` running with the role worker, on this database?")
+
+// Test sends a ping to an endpoint and waits for the first attempt, which a
+// running worker makes. It returns what the receiver answered. Without an
+// attempt in time it is ErrNoWorker, with the delivery, which stays queued.
+func Test(ctx context.Context, d *db.DB, guild, id string) (gen.WebhookDelivery, error) {
+	ping, err := SendPing(ctx, d, guild, id)
+	if err != nil {
+		return gen.WebhookDelivery{}, err
+	}
+	waiting, cancel := context.WithTimeoutCause(ctx, egress.AttemptTimeout+5*time.Second, ErrNoWorker)
+	defer cancel()
+	row, err := AwaitAttempt(waiting, d.Reader(), guild, id, ping)
+	if err != nil && waiting.Err() != nil {
+		err = context.Cause(waiting)
+	}
+	return showDelivery(row), err
+}

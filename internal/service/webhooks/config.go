@@ -1,0 +1,30 @@
+// Package webhooks keeps the endpoints that integrators register and their
+// signing secrets, and shows the log of deliveries. What happened and when is
+// package event's business, and package delivery brings it there.
+package webhooks
+
+import (
+	"errors"
+
+	"guildhall/internal/access/seal"
+	"guildhall/internal/base/db"
+	"guildhall/internal/outbound/egress"
+)
+
+// Config is what the operations and the command line's functions need. Box and
+// Guard are required, and DB for the command line's functions.
+type Config struct {
+	DB    *db.DB
+	Box   *seal.Box
+	Guard *egress.Guard
+}
+
+func (c Config) check() error {
+	switch {
+	case c.Box == nil:
+		return errors.New("webhooks: a Box for secrets is needed")
+	case c.Guard == nil:
+		return errors.New("webhooks: a Guard for addresses is needed")
+	}
+	return nil
+}

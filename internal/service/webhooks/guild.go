@@ -1,0 +1,250 @@
+package webhooks
+
+import (
+	"context"
+	"time"
+
+	"guildhall/gen"
+	"guildhall/internal/access/audit"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/delivery"
+	"guildhall/internal/outbound/event"
+)
+
+// The functions of this file are the operations of the API for people, in the
+// dashboard and on the command line, each bound to a guild. An endpoint or
+// delivery of another guild is NotFound. Changes are one unit of work each and
+// stand in the audit log.
+
+// noted writes a change of an endpoint to the audit log, without its secrets.
+func noted(ctx context.Context, tx *db.Tx, action string, was, is *endpoint) error {
+	c := audit.Change{Action: action}
+	if was != nil {
+		c.Guild, c.Target, c.Name, c.Before = was.GuildID, was.ID, was.URL, told(*was)
+	}
+	if is != nil {
+		c.Guild, c.Target, c.Name, c.After = is.GuildID, is.ID, is.URL, told(*is)
+	}
+	return audit.Record(ctx, tx, c)
+}
+
+func told(e endpoint) map[string]any {
+	return map[string]any{
+		"url": e.URL, "description": e.Description, "events": e.Events, "enabled": e.Enabled,
+		"disabled_reason": e.DisabledReason, "secret_preview": e.SecretPreview,
+	}
+}
+
+// sampled is how many of an endpoint's newest deliveries its bar is drawn from,
+// and counted how far waiting ones are counted.
+const (
+	sampled = 500
+	counted = 1000
+)
+
+// Standing is an endpoint with how it fares.
+type Standing struct {
+	ID             string     `db:"id"`
+	URL            string     `db:"url"`
+	Description    *string    `db:"description"`
+	Events         db.Strings `db:"events"`
+	Enabled        bool       `db:"enabled"`
+	DisabledReason *string    `db:"disabled_reason"`
+	SecretPreview  string     `db:"secret_preview"`
+	CreatedAt      time.Time  `db:"created_at"`
+	FailingSince   *time.Time `db:"failing_since"`
+	BlockedUntil   *time.Time `db:"blocked_until"`
+	// Of the last 24 hours, at most the newest 500.
+	Delivered int `db:"delivered"`
+	Failed    int `db:"failed"`
+	Open      int `db:"open"`
+	// Whatever their age; 1,000 means that or more.
+	Waiting int `db:"waiting"`
+	Held    int `db:"held"`
+}
+
+// standing is the query for the endpoints of a guild, for one where an id is given.
+const standing = `
+	SELECT e.id, e.url, e.description, e.events, e.enabled, e.disabled_reason, e.secret_preview, e.created_at,
+	       s.failing_since, s.blocked_until,
+	       n.delivered, n.failed, n.open, w.waiting, b.held
+	FROM webhook_endpoints e
+	LEFT JOIN webhook_schedule s ON s.guild_id = $1 AND s.endpoint_id = e.id
+	CROSS JOIN LATERAL (
+		SELECT count(*) FILTER (WHERE state = 'delivered') AS delivered, count(*) FILTER (WHERE state = 'failed') AS failed,
+		       count(*) FILTER (WHERE state IN ('pending', 'held')) AS open
+		FROM (
+			SELECT d.state FROM webhook_deliveries d
+			WHERE d.guild_id = $1 AND d.endpoint_id = e.id AND d.created_at > now() - interval '24 hours'
+			ORDER BY d.created_at DESC, d.id DESC LIMIT $2) newest
+	) n
+	CROSS JOIN LATERAL (
+		SELECT count(*) AS waiting FROM (
+			SELECT FROM webhook_deliveries d WHERE d.guild_id = $1 AND d.endpoint_id = e.id AND d.state = 'pending' LIMIT $3) x
+	) w
+	CROSS JOIN LATERAL (
+		SELECT count(*) AS held FROM (
+			SELECT FROM webhook_deliveries d WHERE d.guild_id = $1 AND d.endpoint_id = e.id AND d.state = 'held' LIMIT $3) x
+	) b
+	WHERE e.guild_id = $1`
+
+// Standings returns the guild's endpoints, newest first.
+func Standings(ctx context.Context, q db.Querier, guild string) ([]Standing, error) {
+	rows, err := db.Select[Standing](ctx, q, standing+` ORDER BY e.created_at DESC, e.id DESC`, guild, sampled, counted)
+	return rows, fault.Wrap(err, "read how the endpoints of guild", guild, "fare")
+}
+
+// StandingOf returns one endpoint of the guild.
+func StandingOf(ctx context.Context, q db.Querier, guild, id string) (Standing, error) {
+	row, err := db.Get[Standing](ctx, q, standing+` AND e.id = $4`, guild, sampled, counted, id)
+	if db.Missing(err) {
+		return Standing{}, noSuchEndpoint
+	}
+	return row, fault.Wrap(err, "read how endpoint", id, "of guild", guild, "fares")
+}
+
+// Wanted is what somebody wants an endpoint to be.
+type Wanted struct {
+	URL, Description string
+	Events           []string
+	Enabled          bool
+}
+
+// Create registers an endpoint and shows its secret, once. doer opens the unit.
+func Create(ctx context.Context, cfg Config, doer db.Doer, guild string, w Wanted) (gen.WebhookEndpointWithSecret, error) {
+	m, err := newManager(cfg)
+	if err != nil {
+		return gen.WebhookEndpointWithSecret{}, err
+	}
+	var e endpoint
+	var secret string
+	err = doer.Do(m.look(ctx, guild, w.URL), func(ctx context.Context, tx *db.Tx) (err error) {
+		e, secret, err = m.register(ctx, tx, guild, w.patch())
+		return err
+	})
+	return showSecret(e, secret), err
+}
+
+func (w Wanted) patch() patch {
+	description := &w.Description
+	if w.Description == "" {
+		description = nil
+	}
+	return patch{URL: &w.URL, Events: w.Events, Description: &description, Enabled: &w.Enabled}
+}
+
+// Change makes an endpoint what is wanted.
+func Change(ctx context.Context, cfg Config, guild, id string, w Wanted) error {
+	m, err := newManager(cfg)
+	if err != nil {
+		return err
+	}
+	return m.edit(m.look(ctx, guild, w.URL), guild, id, w.patch())
+}
+
+// Switch enables or disables an endpoint.
+func Switch(ctx context.Context, cfg Config, guild, id string, enabled bool) error {
+	m, err := newManager(cfg)
+	if err != nil {
+		return err
+	}
+	return m.edit(ctx, guild, id, patch{Enabled: &enabled})
+}
+
+func (m manager) edit(ctx context.Context, guild, id string, p patch) error {
+	if err := p.check(ctx); err != nil {
+		return err
+	}
+	return m.cfg.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		was, err := lock(ctx, tx, guild, id)
+		if err != nil {
+			return err
+		}
+		_, err = m.change(ctx, tx, was, p)
+		return err
+	})
+}
+
+// Rotate gives an endpoint a new secret and shows it, once. The one before signs
+// along for the overlap, at most MaxOverlap. doer opens the unit.
+func Rotate(ctx context.Context, cfg Config, doer db.Doer, guild, id string, overlap time.Duration) (gen.WebhookEndpointWithSecret, error) {
+	m, err := newManager(cfg)
+	if err != nil {
+		return gen.WebhookEndpointWithSecret{}, err
+	}
+	if overlap < 0 || overlap > MaxOverlap {
+		return gen.WebhookEndpointWithSecret{}, fault.New(fault.Invalid, "invalid_request", "An old secret can sign along for 24 hours at most.")
+	}
+	var e endpoint
+	var secret string
+	err = doer.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		e, secret, err = m.rotate(ctx, tx, guild, id, overlap)
+		return err
+	})
+	return showSecret(e, secret), err
+}
+
+// Delete removes an endpoint.
+func Delete(ctx context.Context, d db.Doer, guild, id string) error {
+	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error { return remove(ctx, tx, guild, id) })
+}
+
+// SendPing queues a test event and returns its delivery's id.
+func SendPing(ctx context.Context, d db.Doer, guild, id string) (ping string, err error) {
+	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		ping, err = sendPing(ctx, tx, event.System(guild), id)
+		return err
+	})
+	return ping, err
+}
+
+// SendAgain queues the event of a delivery once more and returns the new
+// delivery's id.
+func SendAgain(ctx context.Context, d db.Doer, guild, id, deliveryID string) (fresh string, err error) {
+	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		fresh, err = sendAgain(ctx, tx, guild, id, deliveryID)
+		return err
+	})
+	return fresh, err
+}
+
+// Requeue queues what the endpoint has lost since an instant, the oldest first,
+// and returns how many.
+func Requeue(ctx context.Context, d db.Doer, guild, id string, since time.Time) (n int, err error) {
+	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		n, err = requeue(ctx, tx, guild, id, since, maxRecovered)
+		return err
+	})
+	return n, err
+}
+
+// CountLost returns how many deliveries Requeue would queue, at most its limit.
+func CountLost(ctx context.Context, q db.Querier, guild, id string, since time.Time) (int, error) {
+	return delivery.CountLost(ctx, q, guild, id, since, maxRecovered)
+}
+
+// sendPing is the engine's Ping, told by the audit log; so are the two below.
+func sendPing(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (string, error) {
+	id, err := delivery.Ping(ctx, tx, by, endpoint)
+	if err != nil {
+		return "", err
+	}
+	return id, audit.Record(ctx, tx, audit.Change{Guild: by.GuildID, Action: audit.WebhookTested, Target: endpoint, After: map[string]any{"delivery": id}})
+}
+
+func sendAgain(ctx context.Context, tx *db.Tx, guild, endpoint, id string) (string, error) {
+	fresh, err := delivery.Redeliver(ctx, tx, guild, endpoint, id)
+	if err != nil {
+		return "", err
+	}
+	return fresh, audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.WebhookRedeliver, Target: endpoint, After: map[string]any{"delivery": id, "new_delivery": fresh}})
+}
+
+func requeue(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.Time, limit int) (int, error) {
+	n, err := delivery.Recover(ctx, tx, guild, endpoint, since, limit)
+	if err != nil {
+		return 0, err
+	}
+	return n, audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.WebhookRecovered, Target: endpoint, After: map[string]any{"since": since, "queued": n}})
+}

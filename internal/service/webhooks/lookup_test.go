@@ -1,0 +1,71 @@
+package webhooks
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+// A guild that asks for many look-ups has an eighth of them at once, waits for
+// itself, and is told so; the others do not notice.
+func TestAGuildWaitsForItsOwnLookups(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lookups := newLookups()
+		look := func(guild string, d time.Duration) error {
+			release, err := lookups.Acquire(t.Context(), db.Caller{Guild: guild})
+			if err != nil {
+				return err
+			}
+			time.Sleep(d)
+			release()
+			return nil
+		}
+		results := make(chan error, 100)
+		for range cap(results) {
+			go func() { results <- look("greedy", 1500*time.Millisecond) }()
+		}
+		synctest.Wait()
+		if s := lookups.Stats(); s.Held != guildLookups {
+			t.Errorf("one guild has %d lookups at once, want %d", s.Held, guildLookups)
+		}
+		began := time.Now()
+		if err := look("modest", 0); err != nil || time.Since(began) > 0 {
+			t.Errorf("another guild waited %s: %v", time.Since(began), err)
+		}
+		counts := map[string]int{}
+		for range cap(results) {
+			err := <-results
+			f, _ := fault.As(err)
+			if err == nil {
+				counts["looked up"]++
+			} else {
+				counts[f.Code]++
+			}
+		}
+		// Two at once, 1.5 s each, and nobody begins after 2 s.
+		if counts["looked up"] != 2*guildLookups || counts["rate_limited"] != cap(results)-2*guildLookups {
+			t.Errorf("got %v", counts)
+		}
+	})
+}
+
+// When others have all the places, the refusal says so.
+func TestWhoFindsNoLookupFreeIsToldToComeBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lookups := newLookups()
+		for i := range maxLookups {
+			if _, err := lookups.Acquire(t.Context(), db.Caller{Guild: string(rune('a' + i/guildLookups))}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := lookups.Acquire(t.Context(), db.Caller{Guild: "z"})
+		if f, ok := fault.As(err); !ok || f.Kind != fault.Unavailable || f.RetryAfter != time.Second {
+			t.Errorf("got %v", err)
+		}
+	})
+}

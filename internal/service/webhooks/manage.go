@@ -1,0 +1,155 @@
+package webhooks
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"guildhall/internal/access/audit"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/delivery"
+	"guildhall/internal/outbound/event"
+)
+
+// manager is what managing endpoints takes, whoever asks for it: the API's
+// operations and the command line's functions are both thin around it.
+type manager struct {
+	cfg     Config
+	lookups *db.Places
+}
+
+func newManager(cfg Config) (manager, error) {
+	return manager{cfg: cfg, lookups: newLookups()}, cfg.check()
+}
+
+// patch is what a caller wants an endpoint to be; nil leaves a thing as it is.
+type patch struct {
+	URL         *string
+	Events      []string
+	Description **string // nil: leave it; to nil: clear it
+	Enabled     *bool
+}
+
+// check finds what is wrong with a patch whatever the state of the guild is.
+func (p patch) check(ctx context.Context) error {
+	if p.URL != nil {
+		if _, err := parseURL(*p.URL); err != nil {
+			return err
+		}
+		if f, ok := fault.As(found(ctx, *p.URL)); ok && f.Kind == fault.Invalid {
+			return f
+		}
+	}
+	for _, asked := range p.Events {
+		if !slices.Contains(event.Types, asked) {
+			return fault.New(fault.Invalid, "invalid_request", "body /events: %q is not an event type", asked)
+		}
+	}
+	if p.Events != nil && len(p.Events) == 0 {
+		return fault.New(fault.Invalid, "invalid_request", "body /events: must name at least one event type")
+	}
+	if p.Description != nil && *p.Description != nil && !wire.OneLine(**p.Description) {
+		return fault.New(fault.Invalid, "invalid_request", "body /description: must not contain control characters or line breaks")
+	}
+	return nil
+}
+
+// onlyDisables reports whether a patch asks that the endpoint gets nothing more,
+// and nothing else.
+func (p patch) onlyDisables() bool {
+	return p.Enabled != nil && !*p.Enabled && p.URL == nil && p.Events == nil && p.Description == nil
+}
+
+// register makes an endpoint and returns it with its secret, which is readable
+// nowhere afterwards. A guild that has maxEndpoints already is Refused.
+func (m manager) register(ctx context.Context, tx *db.Tx, guild string, p patch) (endpoint, string, error) {
+	if err := p.check(ctx); err != nil {
+		return endpoint{}, "", err
+	}
+	if err := lockGuild(ctx, tx, guild); err != nil {
+		return endpoint{}, "", err
+	}
+	if err := hasRoom(ctx, tx, guild); err != nil {
+		return endpoint{}, "", err
+	}
+	e := endpoint{GuildID: guild, ID: db.NewID(), Enabled: true}
+	if err := p.apply(ctx, &e); err != nil {
+		return endpoint{}, "", err
+	}
+	secret := newSecret()
+	e.Secret, e.SecretPreview = m.cfg.Box.Seal([]byte(secret), delivery.BoundTo(guild, e.ID)), preview(secret)
+	e, err := insert(ctx, tx, e)
+	if err != nil {
+		return endpoint{}, "", err
+	}
+	if err := delivery.Register(ctx, tx, guild, e.ID, e.Enabled); err != nil {
+		return endpoint{}, "", err
+	}
+	return e, secret, noted(ctx, tx, audit.WebhookCreated, nil, &e)
+}
+
+// apply writes a patch that has been checked into e. The URL was looked up before
+// and is refused here, as the last thing that can be wrong.
+func (p patch) apply(ctx context.Context, e *endpoint) error {
+	if p.URL != nil {
+		if err := found(ctx, *p.URL); err != nil {
+			return err
+		}
+		e.URL = *p.URL
+	}
+	if p.Events != nil {
+		e.Events = slices.DeleteFunc(slices.Clone(event.Types), func(t string) bool { return !slices.Contains(p.Events, t) })
+	}
+	if p.Description != nil {
+		e.Description = *p.Description
+	}
+	if p.Enabled != nil {
+		e.Enabled = *p.Enabled
+	}
+	return nil
+}
+
+// change edits an endpoint that the unit has locked. Switching it off holds what
+// waits for it, switching it on makes that due; a new address starts without the
+// old one's failures.
+func (m manager) change(ctx context.Context, tx *db.Tx, was endpoint, p patch) (endpoint, error) {
+	e := was
+	if err := p.apply(ctx, &e); err != nil {
+		return endpoint{}, err
+	}
+	if e.Enabled {
+		e.DisabledReason = nil
+	}
+	e, err := update(ctx, tx, e)
+	if err != nil {
+		return endpoint{}, err
+	}
+	if err := noted(ctx, tx, audit.WebhookUpdated, &was, &e); err != nil {
+		return endpoint{}, err
+	}
+	if e.URL != was.URL {
+		if err := delivery.ResetHealth(ctx, tx, e.GuildID, e.ID); err != nil {
+			return endpoint{}, err
+		}
+	}
+	switch {
+	case e.Enabled && !was.Enabled:
+		return e, delivery.Enable(ctx, tx, e.GuildID, e.ID)
+	case !e.Enabled && was.Enabled:
+		return e, delivery.Disable(ctx, tx, e.GuildID, e.ID, "")
+	}
+	return e, nil
+}
+
+// rotate gives an endpoint a new secret and returns it. The one before signs
+// along for the given time.
+func (m manager) rotate(ctx context.Context, tx *db.Tx, guild, id string, overlap time.Duration) (endpoint, string, error) {
+	secret := newSecret()
+	e, err := replaceSecret(ctx, tx, guild, id, m.cfg.Box.Seal([]byte(secret), delivery.BoundTo(guild, id)), preview(secret), overlap)
+	if err != nil {
+		return endpoint{}, "", err
+	}
+	return e, secret, noted(ctx, tx, audit.WebhookRotated, nil, &e)
+}

@@ -1,0 +1,46 @@
+package webhooks
+
+import (
+	"slices"
+	"testing"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/event"
+)
+
+func TestEveryEventHasAReadScope(t *testing.T) {
+	t.Parallel()
+	for _, e := range event.Types {
+		if scope := readScope(e); !slices.Contains(auth.Scopes, scope) {
+			t.Errorf("%s needs %q, which is no scope", e, scope)
+		}
+	}
+	if scope := readScope(event.Ping); scope != "" {
+		t.Errorf("a ping needs %s", scope)
+	}
+}
+
+func TestMayReadNamesTheFirstMissingScope(t *testing.T) {
+	t.Parallel()
+	by := &auth.Principal{Scopes: []string{"webhooks:manage", "economy:read"}}
+	for _, c := range []struct {
+		events []string
+		want   string
+	}{
+		{[]string{event.BalanceChanged}, ""},
+		{[]string{event.Ping}, ""},
+		{[]string{event.LevelUp, event.CaseCreated, event.TicketClosed}, "cases:read"},
+		{[]string{event.LevelUp, event.GiveawayEnded}, "giveaways:read"},
+		{[]string{event.BalanceChanged, event.TicketMessage}, "tickets:read"},
+		{[]string{event.LevelUp}, "levelling:read"},
+	} {
+		f, _ := fault.As(mayRead(by, c.events))
+		if (f == nil) != (c.want == "") || f != nil && (f.RequiredScope != c.want || f.Code != "insufficient_scope") {
+			t.Errorf("%v: got %+v, want %q", c.events, f, c.want)
+		}
+	}
+	if err := mayRead(nil, event.Types); err != nil {
+		t.Errorf("the operator may not read: %v", err)
+	}
+}

@@ -1,0 +1,165 @@
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"guildhall/internal/access/audit"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/page"
+	"guildhall/internal/outbound/delivery"
+)
+
+// endpoint is a registered receiver as it is stored.
+type endpoint struct {
+	GuildID        string     `db:"guild_id"`
+	ID             string     `db:"id"`
+	URL            string     `db:"url"`
+	Description    *string    `db:"description"`
+	Events         db.Strings `db:"events"`
+	Enabled        bool       `db:"enabled"`
+	DisabledReason *string    `db:"disabled_reason"`
+	Secret         []byte     `db:"secret"`
+	SecretPreview  string     `db:"secret_preview"`
+	CreatedAt      time.Time  `db:"created_at"`
+	UpdatedAt      time.Time  `db:"updated_at"`
+}
+
+// maxEndpoints is how many a guild may have. It bounds the fan-out of a write.
+const maxEndpoints = 10
+
+var noSuchEndpoint = fault.New(fault.NotFound, "not_found", "No such webhook endpoint.")
+
+// columns are those of an endpoint.
+const columns = `guild_id, id, url, description, events, enabled, disabled_reason, secret, secret_preview, created_at, updated_at`
+
+// lockGuild makes registrations of a guild take turns.
+func lockGuild(ctx context.Context, tx *db.Tx, guild string) error {
+	_, err := db.Get[string](ctx, tx, `SELECT id FROM guilds WHERE id = $1 FOR NO KEY UPDATE`, guild)
+	if db.Missing(err) {
+		return fault.New(fault.NotFound, "not_found", "No such guild.")
+	}
+	return fault.Wrap(err, "lock guild", guild)
+}
+
+// hasRoom is Refused when the guild has maxEndpoints.
+func hasRoom(ctx context.Context, q db.Querier, guild string) error {
+	have, err := db.Get[int](ctx, q, `SELECT count(*) FROM webhook_endpoints WHERE guild_id = $1`, guild)
+	if err != nil {
+		return fmt.Errorf("count endpoints of guild %s: %w", guild, err)
+	}
+	if have >= maxEndpoints {
+		return fault.New(fault.Refused, "webhook_limit_reached", "A guild can have %d webhook endpoints.", maxEndpoints)
+	}
+	return nil
+}
+
+// insert stores a new endpoint, healthy.
+func insert(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
+	err := tx.GetContext(ctx, &e, `
+		WITH e AS (
+			INSERT INTO webhook_endpoints (guild_id, id, url, description, events, enabled, secret, secret_preview)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+			RETURNING *
+		)
+		SELECT `+columns+`
+		FROM e`,
+		e.GuildID, e.ID, e.URL, e.Description, e.Events, e.Enabled, e.Secret, e.SecretPreview)
+	return e, fault.Wrap(err, "insert endpoint in guild", e.GuildID)
+}
+
+const oneEndpoint = `
+	SELECT ` + columns + `
+	FROM webhook_endpoints
+	WHERE guild_id = $1 AND id = $2`
+
+// get returns one endpoint of the guild, or NotFound.
+func get(ctx context.Context, q db.Querier, guild, id string) (endpoint, error) {
+	return read(ctx, q, oneEndpoint, guild, id)
+}
+
+func read(ctx context.Context, q db.Querier, query, guild, id string) (endpoint, error) {
+	e, err := db.Get[endpoint](ctx, q, query, guild, id)
+	if db.Missing(err) {
+		return endpoint{}, noSuchEndpoint
+	}
+	return e, fault.Wrap(err, "read endpoint", id, "of guild", guild)
+}
+
+// list returns a page of the guild's endpoints, newest first, and one row more.
+func list(ctx context.Context, q db.Querier, guild string, p page.P) ([]endpoint, error) {
+	rows, err := db.Select[endpoint](ctx, q, `
+		SELECT `+columns+`
+		FROM webhook_endpoints
+		WHERE guild_id = $1
+		ORDER BY created_at DESC, id DESC
+		LIMIT $2 OFFSET $3`, guild, p.Limit(), p.Offset())
+	return rows, fault.Wrap(err, "list endpoints of guild", guild)
+}
+
+// update stores what a change made of a locked endpoint.
+func update(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
+	err := tx.GetContext(ctx, &e, `
+		WITH `+db.Instant("webhook_endpoints", "guild_id = $1 AND id = $2")+`
+		UPDATE webhook_endpoints
+		SET url = $3, description = $4, events = $5, enabled = $6, disabled_reason = $7,
+		    updated_at = `+db.Next("instant.at", "updated_at")+`
+		FROM instant
+		WHERE guild_id = $1 AND id = $2
+		RETURNING `+columns,
+		e.GuildID, e.ID, e.URL, e.Description, e.Events, e.Enabled, e.DisabledReason)
+	return e, fault.Wrap(err, "update endpoint", e.ID, "of guild", e.GuildID)
+}
+
+// replaceSecret stores a new secret. The one before signs along for the overlap;
+// those replaced earlier end when it does, at the latest.
+func replaceSecret(ctx context.Context, tx *db.Tx, guild, id string, sealed []byte, preview string, overlap time.Duration) (endpoint, error) {
+	e, err := db.Get[endpoint](ctx, tx, `
+		WITH `+db.Instant("webhook_endpoints", "guild_id = $1 AND id = $2")+`
+		UPDATE webhook_endpoints
+		SET secret = $3, secret_preview = $4, updated_at = `+db.Next("instant.at", "updated_at")+`,
+		    old_secrets = (
+		        SELECT coalesce(jsonb_agg(jsonb_build_object('sealed', kept.sealed, 'until', kept.until) ORDER BY kept.place), '[]')
+		        FROM (
+		            SELECT s.place, s.sealed, least(s.until, now() + $5 * interval '1 second') AS until
+		            FROM (
+		                SELECT 0 AS place, translate(encode(secret, 'base64'), E'\n', '') AS sealed, timestamptz 'infinity' AS until
+		                UNION ALL
+		                SELECT o.ordinality, o.value ->> 'sealed', (o.value ->> 'until')::timestamptz
+		                FROM jsonb_array_elements(old_secrets) WITH ORDINALITY o
+		            ) s
+		            WHERE s.until > now() AND $5 > 0
+		            ORDER BY s.place
+		            LIMIT $6
+		        ) kept)
+		FROM instant
+		WHERE guild_id = $1 AND id = $2
+		RETURNING `+columns,
+		guild, id, sealed, preview, overlap.Seconds(), maxSecrets-1)
+	if db.Missing(err) {
+		return endpoint{}, noSuchEndpoint
+	}
+	return e, fault.Wrap(err, "rotate the secret of endpoint", id, "of guild", guild)
+}
+
+// remove deletes the endpoint and gives up what is on its way to it.
+func remove(ctx context.Context, tx *db.Tx, guild, id string) error {
+	was, err := lock(ctx, tx, guild, id)
+	if err != nil {
+		return err
+	}
+	if err := noted(ctx, tx, audit.WebhookDeleted, &was, nil); err != nil {
+		return err
+	}
+	if _, err = tx.ExecContext(ctx, `DELETE FROM webhook_endpoints WHERE guild_id = $1 AND id = $2`, guild, id); err != nil {
+		return fmt.Errorf("delete endpoint %s of guild %s: %w", id, guild, err)
+	}
+	return delivery.Forget(ctx, tx, guild, id)
+}
+
+// lock is get, and keeps other changes of the endpoint waiting until the unit ends.
+func lock(ctx context.Context, tx *db.Tx, guild, id string) (endpoint, error) {
+	return read(ctx, tx, oneEndpoint+` FOR NO KEY UPDATE`, guild, id)
+}
