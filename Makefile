@@ -63,7 +63,7 @@ lint: bin/golangci-lint-$(GOLANGCI_LINT_VERSION) ## run the linters of .golangci
 	bin/golangci-lint-$(GOLANGCI_LINT_VERSION) run ./...
 
 .PHONY: doclint
-doclint: ## check openapi.yaml with the document linters, and against the last release
+doclint: ## check openapi.yaml with the document linters, and against each release
 	.github/contract/lint.sh
 
 .PHONY: clients

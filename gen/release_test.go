@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"golang.org/x/mod/semver"
 
 	"guildhall/gen"
@@ -16,81 +17,103 @@ import (
 // The documents that were released, by version. A release adds its own.
 const released = "../.github/contract/released"
 
-// Whoever changes a released document gives it a new version and tells callers
-// about it. That the change breaks nobody is the linters' to say.
-func TestVersion(t *testing.T) {
+// A change of a released document takes a new version, of which callers are told.
+// That it breaks none of them is the linters' to say.
+func TestADocumentWhoseVersionIsFrozenEqualsItsFrozenFileByteForByte(t *testing.T) {
 	t.Parallel()
 	changelog, err := os.ReadFile("../CHANGELOG.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	last, text := lastRelease(t)
-	if err := versioned(document(t).Info.Version, string(gen.OpenAPI), last, text, string(changelog)); err != nil {
+	frozen := releases(t)
+	if err := versioned(document(t).Info.Version, string(gen.OpenAPI), frozen, string(changelog)); err != nil {
 		t.Error(err)
+	}
+	for version, text := range frozen {
+		doc, err := openapi3.NewLoader().LoadFromData([]byte(text))
+		switch {
+		case err != nil:
+			t.Errorf("openapi-%s.yaml: %v", version, err)
+		case doc.Info.Version != version:
+			t.Errorf("openapi-%s.yaml calls itself %s", version, doc.Info.Version)
+		}
 	}
 }
 
-func TestVersionRule(t *testing.T) {
+func TestADocumentIsHeldAgainstEveryFrozenOne(t *testing.T) {
 	t.Parallel()
-	const changelog = "## [1.1.0] - 2027-01-01\n\n- One thing more.\n\n## [1.0.0] - 2026-11-21\n"
+	const changelog = "# Changelog\n\n## 1.2.0 (unreleased)\n\n- Two.\n\n## [1.1.0] - 2027-01-01\n\n- One thing more.\n\n## [1.0.0] - 2026-11-21\n"
+	one := map[string]string{"1.0.0": "a"}
+	two := map[string]string{"1.0.0": "a", "1.1.0": "b"}
 	for name, c := range map[string]struct {
-		version, text, last, lastText string
-		ok                            bool
+		version, text string
+		frozen        map[string]string
+		ok            bool
 	}{
-		"nothing released yet":           {"1.0.0", "a", "", "", true},
-		"nothing changed":                {"1.0.0", "a", "1.0.0", "a", true},
-		"changed with a new version":     {"1.1.0", "b", "1.0.0", "a", true},
-		"changed with the same version":  {"1.0.0", "b", "1.0.0", "a", false},
-		"changed with an older version":  {"0.9.0", "b", "1.0.0", "a", false},
-		"changed and nobody was told":    {"1.2.0", "b", "1.0.0", "a", false},
-		"a version that is none":         {"next", "b", "1.0.0", "a", false},
-		"a new version and nothing else": {"1.1.0", "a", "1.0.0", "a", true},
+		"nothing released yet":                {"1.0.0", "a", nil, true},
+		"nothing changed":                     {"1.0.0", "a", one, true},
+		"nothing changed since the last":      {"1.1.0", "b", two, true},
+		"changed with a new version":          {"1.1.0", "b", one, true},
+		"a new version, not yet released":     {"1.2.0", "c", two, true},
+		"changed with the same version":       {"1.0.0", "b", one, false},
+		"changed with the last version":       {"1.1.0", "b2", two, false},
+		"changed with an older version":       {"0.9.0", "b", one, false},
+		"an older one's text and its version": {"1.0.0", "a", two, false},
+		"changed and nobody was told":         {"1.3.0", "c", two, false},
+		"told of a version that begins alike": {"1.2", "c", two, false},
+		"a version that is none":              {"next", "b", one, false},
+		"a new version and nothing else":      {"1.1.0", "a", one, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := versioned(c.version, c.text, c.last, c.lastText, changelog); (err == nil) != c.ok {
+			if err := versioned(c.version, c.text, c.frozen, changelog); (err == nil) != c.ok {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
 }
 
-// versioned says what is wrong with the version of a document, given the last
-// released one; last is empty when there is none.
-func versioned(version, text, last, lastText, changelog string) error {
-	switch {
-	case !semver.IsValid("v" + version):
+// versioned says what is wrong with the version of a document, given the frozen
+// ones by version.
+func versioned(version, text string, frozen map[string]string, changelog string) error {
+	if !semver.IsValid("v" + version) {
 		return fmt.Errorf("info.version %q is no semantic version", version)
-	case !strings.Contains(changelog, "\n## ["+version+"]") && !strings.HasPrefix(changelog, "## ["+version+"]"):
-		return fmt.Errorf("CHANGELOG.md has no section for %s", version)
-	case last != "" && text != lastText && semver.Compare("v"+version, "v"+last) <= 0:
-		return fmt.Errorf("openapi.yaml differs from the released %s but is called %s: give it a new info.version", last, version)
-	default:
-		return nil
 	}
+	section := regexp.MustCompile(`(?m)^## (\[` + regexp.QuoteMeta(version) + `\] - |` + regexp.QuoteMeta(version) + ` \(unreleased\)$)`)
+	if !section.MatchString(changelog) {
+		return fmt.Errorf("CHANGELOG.md has no section for %s", version)
+	}
+	for last, frozen := range frozen {
+		switch semver.Compare("v"+version, "v"+last) {
+		case -1:
+			return fmt.Errorf("openapi.yaml is called %s, though %s is released: give it a new info.version", version, last)
+		case 0:
+			if text != frozen {
+				return fmt.Errorf("openapi.yaml differs from the released %s but is called so: give it a new info.version", last)
+			}
+		}
+	}
+	return nil
 }
 
-func lastRelease(t *testing.T) (version, text string) {
+// releases are the documents that were released, by version.
+func releases(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(released + "/openapi-*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var versions []string
+	texts := map[string]string{}
 	for _, file := range files {
-		v := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "openapi-"), ".yaml")
-		if !semver.IsValid("v" + v) {
+		version := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "openapi-"), ".yaml")
+		if !semver.IsValid("v" + version) {
 			t.Fatalf("%s is not named after a version", file)
 		}
-		versions = append(versions, v)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[version] = string(text)
 	}
-	if len(versions) == 0 {
-		return "", ""
-	}
-	version = slices.MaxFunc(versions, func(a, b string) int { return semver.Compare("v"+a, "v"+b) })
-	b, err := os.ReadFile(filepath.Join(released, "openapi-"+version+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return version, string(b)
+	return texts
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lints both forms of the contract and compares it with the last release, with
-# no warning allowed. Needs Go and Node; everything it runs is pinned here, in
+# Lints both forms of the contract and compares it with each release, with no
+# warning allowed. Needs Go and Node; everything it runs is pinned here, in
 # package-lock.json and go.mod.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -17,10 +17,7 @@ for document in ../../openapi.yaml ../../gen/openapi-3.1.yaml; do
 	node_modules/.bin/redocly lint "$document" --config redocly.yaml 2>&1 | grep -v -e '║' -e '═' -e '^$'
 done
 
-released=$(ls released/openapi-*.yaml 2>/dev/null | sort -V | tail -n 1)
-if [ -z "$released" ]; then
-	echo "oasdiff: no released document to compare with"
-	exit 0
-fi
-echo "oasdiff openapi.yaml against $released"
-go tool oasdiff breaking --fail-on ERR --deprecation-days-stable 180 "$released" ../../openapi.yaml
+for released in $(ls released/openapi-*.yaml | sort -V); do
+	echo "oasdiff openapi.yaml against $released"
+	go tool oasdiff breaking --fail-on ERR --deprecation-days-stable 180 "$released" ../../openapi.yaml
+done
