@@ -87,7 +87,7 @@ func New(cfg Config) (http.Handler, error) {
 
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
-	e.Binder = binder{}
+	e.Binder = nil // reqState.Bind takes its place
 	middlewares := []middleware{matchOperation(readOperations(doc))}
 	if cfg.ValidateResponses {
 		middlewares = append(middlewares, validateResponse(doc, cfg.Log))

@@ -25,6 +25,7 @@ type reqState struct {
 	by      *auth.Principal  // nil until somebody has authenticated
 	refused *auth.Principal  // whose token it is, where it was not accepted
 	body    []byte           // of a write, as it was sent
+	value   any              // what the body holds, as validation has read it; nil: there is none
 	key     string           // of a write; empty when none was sent
 	broken  error            // what validation found wrong with a write
 	refusal error            // what was answered from inside, for the log

@@ -17,10 +17,9 @@ type operation struct {
 	ID        string
 	Scope     string // required scope; empty when any token will do
 	ReadOnly  bool
-	Phased    bool // not one unit of work: it calls out between two commits
-	Collected bool // shares its unit of work, or its statement, with what arrives at the same time
-	Ignores   bool // takes no body; one that is sent anyway is ignored
-	Body      *openapi3.Schema
+	Phased    bool             // not one unit of work: it calls out between two commits
+	Collected bool             // shares its unit of work, or its statement, with what arrives at the same time
+	Body      *openapi3.Schema // nil: it takes none, and one that is sent anyway is ignored
 	BodyMust  bool
 	Query     map[string]*openapi3.Parameter
 	Path      []*openapi3.Parameter
@@ -48,9 +47,7 @@ func readOperations(doc *openapi3.T) operationMap {
 					op.parameter(ref.Value)
 				}
 			}
-			if o.RequestBody == nil {
-				op.Ignores = true
-			} else {
+			if o.RequestBody != nil {
 				op.BodyMust = o.RequestBody.Value.Required
 				op.Body = o.RequestBody.Value.Content.Get("application/json").Schema.Value
 			}

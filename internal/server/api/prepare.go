@@ -2,8 +2,9 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+
+	"github.com/oapi-codegen/runtime"
 )
 
 // A preparation asks others (a name server, the chat platform) what an
@@ -12,7 +13,7 @@ import (
 // returns, so that the operation can refuse in the contract's order of checks.
 // An error ends the request as if the operation had returned it. It is not run
 // for a request that validation has refused.
-type preparation func(ctx context.Context, body []byte) (context.Context, error)
+type preparation func(ctx context.Context, body any) (context.Context, error)
 
 // preparations are the operations that need one.
 func preparations(s Services) map[string]preparation {
@@ -25,10 +26,10 @@ func preparations(s Services) map[string]preparation {
 
 // preparing is a preparation that takes the operation's own type of body.
 func preparing[Body any](prepare func(context.Context, *Body) (context.Context, error)) preparation {
-	return func(ctx context.Context, raw []byte) (context.Context, error) {
+	return func(ctx context.Context, value any) (context.Context, error) {
 		body := new(Body)
-		if err := json.Unmarshal(raw, body); err != nil {
-			return nil, fmt.Errorf("read a body that passed validation: %w", err)
+		if err := runtime.BindJSONValue(value, body); err != nil {
+			return nil, fmt.Errorf("fill a request from a body that passed validation: %w", err)
 		}
 		return prepare(ctx, body)
 	}
@@ -41,7 +42,7 @@ func (u *units) prepare(rs *reqState) {
 	if !ok || rs.broken != nil {
 		return
 	}
-	ctx, err := p(rs.ctx, rs.body)
+	ctx, err := p(rs.ctx, rs.value)
 	if err != nil {
 		rs.broken = err
 		return

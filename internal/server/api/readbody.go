@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"io"
 	"mime"
 	"net/http"
@@ -44,12 +43,7 @@ func parseHead(rs *reqState) (err error) {
 	if req.URL.RawQuery != "" || req.URL.ForceQuery {
 		return invalid("query: a write takes no query parameters")
 	}
-	if rs.op.Ignores {
-		req.Body = http.NoBody
-	} else {
-		req.Body = io.NopCloser(bytes.NewReader(rs.body))
-	}
-	req.ContentLength = int64(len(rs.body))
+	req.Body = http.NoBody // it has been read
 	return nil
 }
 

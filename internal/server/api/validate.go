@@ -1,8 +1,6 @@
 package api
 
 import (
-	"encoding/json"
-	"io"
 	"maps"
 	"net/url"
 	"regexp"
@@ -12,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/labstack/echo/v4"
+	"github.com/oapi-codegen/runtime"
 
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/schema"
@@ -54,7 +52,7 @@ func validate(rs *reqState) error {
 	if rs.op.ReadOnly {
 		found = append(found, validateQuery(rs.Request().URL, rs.op)...)
 	} else {
-		found = append(found, validateBody(rs.body, rs.op)...)
+		found = append(found, validateBody(rs)...)
 	}
 	if len(found) > 0 {
 		return report(found)
@@ -65,19 +63,21 @@ func validate(rs *reqState) error {
 	return nil
 }
 
-func validateBody(body []byte, op *operation) []schema.Problem {
+// validateBody reads the body, the only time, and leaves its value for the operation.
+func validateBody(rs *reqState) []schema.Problem {
 	switch {
-	case op.Body == nil:
+	case rs.op.Body == nil:
 		return nil
-	case len(body) == 0 && op.BodyMust:
+	case len(rs.body) == 0 && rs.op.BodyMust:
 		return []schema.Problem{{Place: "body", Text: "is required"}}
-	case len(body) == 0:
+	case len(rs.body) == 0:
 		return nil
 	}
-	value, found, ok := schema.Read(body, maxValues)
+	value, found, ok := schema.Read(rs.body, maxValues)
 	if ok {
-		found = schema.Check(op.Body, value, found)
+		found = schema.Check(rs.op.Body, value, found)
 	}
+	rs.value = value
 	return at("body", found)
 }
 
@@ -152,17 +152,11 @@ func meantParameter(name string, op *operation) string {
 // report is the refusal of a request for what is wrong with it.
 func report(found []schema.Problem) error { return invalid("%s", schema.Describe(found)) }
 
-// binder hands the generated code the body that validation has read.
-type binder struct{}
-
-// Bind decodes the body into dst. An absent body leaves it untouched.
-func (binder) Bind(dst any, c echo.Context) error {
-	body, err := io.ReadAll(c.Request().Body) // from memory; see readBody
-	if err != nil || len(body) == 0 {
-		return err
+// Bind fills dst from the value that validation has read, and is what the generated
+// code calls for a body. An absent body leaves dst untouched.
+func (rs *reqState) Bind(dst any) error {
+	if rs.value == nil {
+		return nil
 	}
-	if err := json.Unmarshal(body, dst); err != nil {
-		return invalid("body: a member cannot be read as its type").Because(err)
-	}
-	return nil
+	return fault.Wrap(runtime.BindJSONValue(rs.value, dst), "fill a request from a body that passed validation")
 }
