@@ -162,10 +162,6 @@ func (r *run) incident(c incident) error {
 		return nil
 	}
 	r.records[c.id] = true
-	moderator, err := r.moderator(c)
-	if err != nil {
-		return err
-	}
 	r.cases.seq++
 	b := r.kind(c)
 	if b.ends != "" {
@@ -174,6 +170,10 @@ func (r *run) incident(c incident) error {
 	if b.kind == "" {
 		r.leave(c.at, "is of a kind that --case-type leaves out")
 		return nil
+	}
+	moderator, err := r.moderator(c)
+	if err != nil {
+		return err
 	}
 	if r.stage == surveying {
 		if k := class(b.kind); k != "" {
@@ -293,4 +293,6 @@ func milli(at *stamp) int64 {
 }
 
 // oneLine makes a name of what may hold anything.
-func oneLine(s string) string { return strings.Join(strings.Fields(strings.ReplaceAll(s, "\x00", "")), " ") }
+func oneLine(s string) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(s, "\x00", "")), " ")
+}

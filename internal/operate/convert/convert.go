@@ -136,7 +136,7 @@ func (r *run) check() error {
 			return usage("--%s means nothing for %s", name, r.f.name)
 		}
 	}
-	for flag, id := range map[string]string{"guild": o.Guild, "moderator": o.Moderator} {
+	for flag, id := range map[string]string{"guild": o.Guild, "moderator": o.Moderator, "source-guild": cond(r.f.name == "red" && o.SourceGuild == "global", "", o.SourceGuild)} {
 		if _, err := snowflake(&value{kind: text, text: id}); id != "" && err != nil {
 			return usage("--%s: must be an id of digits; it is %q", flag, id)
 		}

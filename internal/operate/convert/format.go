@@ -25,12 +25,15 @@ type format struct {
 	start  func(r *run) (handler, error)
 	read   func(r *run, in *Input, src *source) (int64, error)
 	survey func(r *run) bool // the input is looked at once before it is written
-	roots  []*pattern
+	// prepare changes an item before it is read.
+	prepare func(v *value)
+	roots   []*pattern
 }
 
 // formats in the order of the help.
 var formats = []*format{
-	csvFormat, mee6Format,
+	csvFormat, mee6Format, unbelievaboatFormat, zeppelinFormat, redFormat, ticketsFormat, modmailFormat,
+	ladders[0].asFormat(), ladders[1].asFormat(), ladders[2].asFormat(), ladders[3].asFormat(), ladders[4].asFormat(), giveawaysFormat,
 }
 
 func init() {

@@ -91,6 +91,16 @@ var golden = []struct {
 	{"csv-case", Options{From: "csv", Record: "case", Guild: "500000000000000006", Map: []string{
 		"created_at=When", "user_id=Who", "moderator_id=Staff", "type=Action", "reason=Why",
 	}}, []string{"csv-case.csv"}},
+	{"unbelievaboat", Options{From: "unbelievaboat", Guild: "500000000000000002"}, []string{"unbelievaboat.json"}},
+	{"lurkr", Options{From: "lurkr", Guild: "500000000000000003"}, []string{"lurkr.json"}},
+	{"arcane", Options{From: "arcane", Guild: "500000000000000004", Curve: "arcane-linear"}, []string{"arcane.json"}},
+	{"zeppelin", Options{From: "zeppelin", Guild: "500000000000000007"}, []string{"zeppelin.json"}},
+	{"red", Options{From: "red", Settings: true, Guild: "500000000000000008"}, []string{
+		"red.Bank.settings.json", "red.ModLog.settings.json", "red.Warnings.settings.json", "red.LevelUp.json",
+	}},
+	{"discord-tickets", Options{From: "discord-tickets"}, []string{"discord-tickets.zip"}},
+	{"modmail", Options{From: "modmail"}, []string{"modmail.json"}},
+	{"discord-giveaways", Options{From: "discord-giveaways", Guild: "500000000000000011"}, []string{"discord-giveaways.json"}},
 }
 
 func TestEachExpectedFileIsReproducedByteForByte(t *testing.T) {

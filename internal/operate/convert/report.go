@@ -141,7 +141,7 @@ func (r *Report) Print(w io.Writer) error {
 	if written == 0 {
 		kinds = []string{"nothing"}
 	}
-	lines := []string{fmt.Sprintf("%s: %s, %d %s: %s written.", r.Format, count(int64(len(r.Files)), "file"), items, r.items, strings.Join(kinds, ", "))}
+	lines := []string{fmt.Sprintf("%s: %s, %s: %s written.", r.Format, count(int64(len(r.Files)), "file"), count(items, r.items), strings.Join(kinds, ", "))}
 	for _, list := range []struct {
 		label string
 		of    []*Finding
@@ -182,7 +182,12 @@ func names(paths map[string]int64) string {
 
 // count is a number of things in words. settings are many as it is.
 func count(n int64, thing string) string {
-	if n != 1 && thing != "settings" {
+	stem, y := strings.CutSuffix(thing, "ry")
+	switch {
+	case n == 1 || thing == "settings":
+	case y:
+		thing = stem + "ries"
+	default:
 		thing += "s"
 	}
 	return fmt.Sprintf("%d %s", n, thing)

@@ -437,17 +437,24 @@ func (r *run) fail(err error) {
 	}
 }
 
+// maxPaths bounds the paths that are told apart, since a file may hold any number.
+const (
+	maxPaths = 1000
+	others   = "(others)"
+)
+
 // drop counts what is known to have no place.
 func (r *run) drop(p *pattern) { r.dropAt(p.shown) }
 
 func (r *run) dropAt(path string) {
-	if r.stage == writing {
-		r.report.NoPlace[path]++
+	if r.stage != writing {
+		return
 	}
+	if _, there := r.report.NoPlace[path]; !there && len(r.report.NoPlace) >= maxPaths {
+		path = others
+	}
+	r.report.NoPlace[path]++
 }
-
-// maxPaths bounds the paths that are told apart, since a file may hold any number.
-const maxPaths = 1000
 
 func (r *run) unknown(v *value, path string) {
 	at := r.place(v)
@@ -462,7 +469,7 @@ func (r *run) note(path string, at Place) {
 		return
 	}
 	if _, there := r.report.Unknown[path]; !there && len(r.report.Unknown) >= maxPaths {
-		path = "(others)"
+		path = others
 	}
 	if r.report.Unknown[path]++; r.report.Unknown[path] == 1 {
 		r.report.unknownFirst[path] = at

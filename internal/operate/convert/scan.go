@@ -33,11 +33,11 @@ type scanner struct {
 
 	scratch []byte
 	names   map[string]string
-	nodes   nodes
+	nodes   *nodes
 }
 
 func newScanner(file string, src io.Reader) *scanner {
-	return &scanner{src: src, file: file, buf: make([]byte, 64<<10), line: 1, names: make(map[string]string)}
+	return &scanner{src: src, file: file, buf: make([]byte, 64<<10), line: 1, names: make(map[string]string), nodes: new(nodes)}
 }
 
 // fail is an error at the line where the scanner stands.
@@ -374,6 +374,11 @@ func (s *scanner) more(first bool, bracket byte) (bool, error) {
 // value reads one value whole. It is good until the next call.
 func (s *scanner) value() (*value, error) {
 	s.nodes.reset()
+	return s.beside()
+}
+
+// beside reads one value whole and leaves those before it good.
+func (s *scanner) beside() (*value, error) {
 	s.held, s.begin = true, s.gone+int64(s.pos)
 	v, err := s.node(nil, "", 0)
 	s.held = false

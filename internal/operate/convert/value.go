@@ -195,3 +195,11 @@ func shorten(s string, most int) string {
 	}
 	return s
 }
+
+// relined puts everything below a value on its line: it was one text.
+func (v *value) relined() {
+	for c := v.first; c != nil; c = c.next {
+		c.line = v.line
+		c.relined()
+	}
+}

@@ -10,8 +10,9 @@ import (
 // item is what becomes records, with the ids on the way to it.
 type item struct {
 	*value
-	who  *value            // the cell of a table's row that names the member
-	keys map[string]string // by the names in braces of its path
+	who   *value            // the cell of a table's row that names the member
+	nodes *nodes            // where what is read beside it may stand
+	keys  map[string]string // by the names in braces of its path
 }
 
 // handler is what is special about a format. It lives as long as the run, and
@@ -74,7 +75,7 @@ func (r *run) walk(file string, src io.Reader, root *pattern) (int64, error) {
 
 // ours refuses a file that names guilds, and not the one that is wanted.
 func (w *walker) ours() error {
-	if w.r.stage == finding || len(w.guilds) == 0 || w.guilds[w.r.source] {
+	if w.r.stage == finding || len(w.guilds) == 0 || w.guilds[w.r.source] || w.r.source == "global" {
 		return nil
 	}
 	return w.r.elsewhere(w.file, w.guilds)
@@ -187,7 +188,7 @@ func (w *walker) item(p *pattern) error {
 	if err != nil {
 		return err
 	}
-	it := &item{value: v}
+	it := &item{value: v, nodes: w.s.nodes}
 	for _, s := range w.steps {
 		if s.key != "" {
 			if it.keys == nil {
@@ -196,7 +197,10 @@ func (w *walker) item(p *pattern) error {
 			it.keys[s.key] = s.name
 		}
 	}
-	ours, err := w.belongs(v, p, p)
+	if w.r.f.prepare != nil {
+		w.r.f.prepare(v)
+	}
+	ours, err := w.belongs(v, p)
 	if err != nil || !ours {
 		return err
 	}
@@ -213,7 +217,7 @@ func (w *walker) item(p *pattern) error {
 
 // belongs looks for the guild that an item names. One of another guild is neither
 // read nor a loss.
-func (w *walker) belongs(v *value, item, p *pattern) (bool, error) {
+func (w *walker) belongs(v *value, p *pattern) (bool, error) {
 	ours := true
 	for name, child := range p.names {
 		if !child.mapped() || child.row.to != "guild" || v.get(name).none() {
@@ -272,7 +276,7 @@ func (w *walker) guild(v *value) error {
 // strange reads a member that the table does not have.
 func (w *walker) strange(p *pattern, name string) error {
 	if p.dropped() {
-		w.r.drop(p)
+		w.r.dropAt(p.shown + "/" + name)
 		return w.s.skip(len(w.steps))
 	}
 	if w.r.lost == nil || w.r.stage != writing {
@@ -288,23 +292,26 @@ func (w *walker) strange(p *pattern, name string) error {
 }
 
 // account holds every member of an item against the table: each goes somewhere, is
-// known to have no place, or is unknown. up is the longest path above that says so.
+// known to have no place, or is unknown. up is the longest path above of which
+// everything below has no place.
 func (r *run) account(v *value, p, up *pattern) {
-	if p.mapped() || p.dropped() {
+	if p.dropped() {
 		up = p
 	}
+	holds := v.kind == object || v.kind == array
 	switch {
-	case p != nil && p.interior && v.kind == object:
+	case p != nil && p.interior && holds:
 		for c := v.first; c != nil; c = c.next {
-			r.member(c, p, p.member(c.name), up)
+			if v.kind == object {
+				r.member(c, p, p.member(c.name), up)
+			} else {
+				r.member(c, p, p.index, up)
+			}
 		}
-	case p != nil && p.interior && v.kind == array:
-		for c := v.first; c != nil; c = c.next {
-			r.member(c, p, p.index, up)
-		}
-	case up.dropped():
+	case p.mapped() && !holds:
+	case up != nil:
 		r.drop(up)
-	case up == nil && !p.item() && v.kind != null:
+	case v.kind != null && (v.count > 0 || !holds):
 		r.unknown(v, p.shown)
 	}
 }
@@ -312,6 +319,10 @@ func (r *run) account(v *value, p, up *pattern) {
 func (r *run) member(c *value, parent, p, up *pattern) {
 	if p == nil && up == nil {
 		r.unknown(c, parent.shown+"/"+cond(c.parent.kind == array, "*", c.name))
+		return
+	}
+	if p == nil && parent == up && c.parent.kind == object {
+		r.dropAt(up.shown + "/" + c.name)
 		return
 	}
 	r.account(c, p, up)
