@@ -175,6 +175,9 @@ func (r *run) incident(c incident) error {
 	if err != nil {
 		return err
 	}
+	if c.made == nil {
+		r.warn(c.at, "has no instant and gets that of the import")
+	}
 	if r.stage == surveying {
 		if k := class(b.kind); k != "" {
 			r.cases.spans = append(r.cases.spans, span{user: user, kind: k, at: milli(c.made), over: milli(c.ends), seq: r.cases.seq})

@@ -186,6 +186,7 @@ func (r *run) convert(inputs []*Input) error {
 			return err
 		}
 	}
+	r.cases.unmatched(r)
 	return r.finish()
 }
 

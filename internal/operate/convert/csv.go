@@ -213,7 +213,7 @@ func (r *run) rows(in string, src io.Reader, sep byte, header bool, choose func(
 	if err != nil {
 		return 0, err
 	}
-	base := place{file: in, table: true}
+	base, unique := place{file: in, table: true}, distinct(headings)
 	var all nodes
 	for items := int64(0); ; items++ {
 		if header || items > 0 {
@@ -230,7 +230,7 @@ func (r *run) rows(in string, src io.Reader, sep byte, header bool, choose func(
 		if len(cells) != len(headings) {
 			return 0, &Error{File: in, Line: cells[0].line, Text: fmt.Sprintf("has %d cells and not %d", len(cells), len(headings))}
 		}
-		it := &item{value: asObject(&all, cells, headings)}
+		it := &item{value: asObject(&all, cells, unique)}
 		it.at = &base
 		if err := do(it, cols); err != nil {
 			return 0, err
@@ -239,6 +239,17 @@ func (r *run) rows(in string, src io.Reader, sep byte, header bool, choose func(
 			return 0, r.failed
 		}
 	}
+}
+
+// distinct makes different names of headings that are the same.
+func distinct(headings []string) []string {
+	seen := map[string]int{}
+	all := make([]string, len(headings))
+	for i, h := range headings {
+		seen[h]++
+		all[i] = cond(seen[h] > 1, fmt.Sprintf("%s (%d)", h, seen[h]), h)
+	}
+	return all
 }
 
 func asObject(all *nodes, cells []cell, headings []string) *value {
@@ -284,6 +295,7 @@ func (b *casebook) readInForce(r *run) error {
 	if err != nil {
 		return err
 	}
+	listed := map[string]bool{}
 	aliases := map[string][]string{"user_id": headingsOf["user_id"], "type": headingsOf["type"], "expires_at": headingsOf["expires_at"]}
 	_, err = r.rows(r.o.InForce, src, 0, true, func(h []string) (columns, error) {
 		return chooseColumns(r.o.InForce, h, aliases, []string{"user_id", "type"}, nil)
@@ -297,12 +309,15 @@ func (b *casebook) readInForce(r *run) error {
 			return wrong(c.cell(it, "type"), "must be ban, mute or timeout; it is "+c.cell(it, "type").shown())
 		}
 		f := &inForce{user: user, kind: kind}
+		if listed[user+kind] {
+			return wrong(c.cell(it, "user_id"), "member "+user+" comes twice with a "+kind+"; leave one row of each")
+		}
 		if end := c.filled(it, "expires_at"); end != nil {
 			if f.until, err = r.deadline(end); err != nil {
 				return err
 			}
 		}
-		f.at = detached(it.value)
+		f.at, listed[user+kind] = detached(it.value), true
 		b.force = append(b.force, f)
 		return nil
 	})

@@ -240,13 +240,21 @@ func (h *csvHandler) row(it *item, c columns) error {
 	if err != nil || user == "" {
 		return err
 	}
+	if r.o.Record != "case" {
+		if it.since, err = r.instant(c.cell(it, "updated_at")); err != nil {
+			return err
+		}
+	}
 	switch r.o.Record {
 	case "wallet":
 		return h.wallet(it, c, user)
 	case "level":
 		s := standing{xp: c.filled(it, "total_xp"), level: c.filled(it, "level"), none: c.cell(it, "level") == nil}
-		if s.xp == nil && s.level == nil {
+		if s.xp == nil && (s.level == nil || r.o.XP == "keep") {
 			return wrong(cond(c.cell(it, "total_xp") != nil, c.cell(it, "total_xp"), c.cell(it, "level")), `must be a whole number; it is ""`)
+		}
+		if s.level == nil && !s.none && !r.keep {
+			return wrong(c.cell(it, "level"), `must be a whole number; it is ""`)
 		}
 		return r.level(it, user, s)
 	default:

@@ -114,11 +114,11 @@ type tickets struct {
 
 // read goes through an export: the comment, the settings, then the tickets.
 func (t *tickets) read(in *Input) (int64, error) {
-	size, err := in.file.Seek(0, 2)
+	info, err := in.file.Stat()
 	if err != nil {
 		return 0, err
 	}
-	z, err := zip.NewReader(in.file, size)
+	z, err := zip.NewReader(in.file, info.Size())
 	if err != nil {
 		return 0, &Error{File: in.Name, Text: "is no zip that can be read; fetch the file again", missing: true, cause: err}
 	}
@@ -190,7 +190,7 @@ func (t *tickets) item(it *item) error {
 	if err != nil {
 		return err
 	}
-	channel, err := snowflake(members[0])
+	channel, err := t.r.key(members[0])
 	if err != nil {
 		return err
 	}
@@ -311,7 +311,7 @@ func (t *tickets) message(m *value, nodes *nodes, channel, opener string, bots, 
 	if err != nil {
 		return err
 	}
-	id, err := snowflake(members[0])
+	id, err := r.key(members[0])
 	if err != nil {
 		return err
 	}

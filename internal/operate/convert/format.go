@@ -141,5 +141,5 @@ func (r *run) misread(in *Input, err error) error {
 	if like == nil || like == r.f {
 		return err
 	}
-	return &Error{File: e.File, Line: e.Line, Text: "this looks like a file of " + like.name + ": --from " + like.name}
+	return &Error{File: e.File, Line: e.Line, Text: "this looks like a " + cond(like.name == "csv", "table", like.name+" export") + ": --from " + like.name}
 }

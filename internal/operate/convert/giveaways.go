@@ -44,7 +44,7 @@ func (g *giveaways) item(it *item) error {
 	if err != nil {
 		return err
 	}
-	message, err := snowflake(members[0])
+	message, err := g.r.key(members[0])
 	if err != nil {
 		return err
 	}

@@ -124,7 +124,7 @@ func (r *run) level(it *item, user string, s standing) error {
 	if err != nil || !first {
 		return err
 	}
-	return r.write("GuildFileLevel", "level", levelRecord{Record: "level", GuildID: r.guild, UserID: user, TotalXP: total}, it.value)
+	return r.write("GuildFileLevel", "level", levelRecord{Record: "level", GuildID: r.guild, UserID: user, TotalXP: total, Updated: it.since}, it.value)
 }
 
 // total is the XP that a member gets. A level that the source states is kept, with
@@ -137,7 +137,7 @@ func (r *run) total(s standing, at *value) (int64, error) {
 			return 0, err
 		}
 	}
-	stated := !s.level.none()
+	stated := s.level != nil
 	if stated {
 		if level, err = r.xp(s.level); err != nil {
 			return 0, err
@@ -196,7 +196,7 @@ func (r *run) wallet(it *item, user string, balance int64) error {
 	if err != nil || !first {
 		return err
 	}
-	return r.write("GuildFileWallet", "wallet", walletRecord{Record: "wallet", GuildID: r.guild, UserID: user, Balance: balance}, it.value)
+	return r.write("GuildFileWallet", "wallet", walletRecord{Record: "wallet", GuildID: r.guild, UserID: user, Balance: balance, Updated: it.since}, it.value)
 }
 
 // first reports whether a member comes for the first time. Pages move while they

@@ -113,6 +113,15 @@ func (r *run) id(v *value) (string, error) {
 	return id, err
 }
 
+// key is the id of a channel or a message that makes the id of a record.
+func (r *run) key(v *value) (string, error) {
+	id, err := snowflake(v)
+	if err == nil && r.stage == writing {
+		r.ids.see(id, v)
+	}
+	return id, err
+}
+
 // subject is the member whom a record is about; empty if it is nobody, and the
 // record is left out.
 func (r *run) subject(v *value, of *value) (string, error) {

@@ -12,6 +12,7 @@ type item struct {
 	*value
 	who   *value            // the cell of a table's row that names the member
 	nodes *nodes            // where what is read beside it may stand
+	since *stamp            // when a row of a table last changed
 	keys  map[string]string // by the names in braces of its path
 }
 
