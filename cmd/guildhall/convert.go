@@ -69,10 +69,14 @@ func (c *convertCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	inputs, done, err := convert.Inputs(c.Files, io.in)
-	defer done()
-	if err == nil {
-		err = c.write(ctx, io, o, inputs)
+	if err = o.Check(); err == nil {
+		var inputs []*convert.Input
+		var done func()
+		inputs, done, err = convert.Inputs(c.Files, io.in)
+		defer done()
+		if err == nil {
+			err = c.write(ctx, io, o, inputs)
+		}
 	}
 	if wrong, ok := errors.AsType[*convert.UsageError](err); ok {
 		return usageError{wrong}

@@ -87,10 +87,11 @@ var ErrStrict = errors.New("something was left out, changed or is unknown, and -
 // to leftOut, which may be nil. With ErrStrict the report comes too. When it fails
 // after lines have gone out, the last is one that no import takes.
 func Run(ctx context.Context, o Options, inputs []*Input, out, leftOut io.Writer) (*Report, error) {
-	r, err := newRun(ctx, o, out, leftOut)
+	r, err := newRun(o, out, leftOut)
 	if err != nil {
 		return nil, err
 	}
+	r.ctx = ctx
 	if len(inputs) == 0 {
 		return nil, usage("name the files to read, or - for standard input")
 	}
@@ -103,13 +104,19 @@ func Run(ctx context.Context, o Options, inputs []*Input, out, leftOut io.Writer
 	return r.report, r.out.flush()
 }
 
-func newRun(ctx context.Context, o Options, out, leftOut io.Writer) (*run, error) {
+// Check says what is wrong with options, before anything is read.
+func (o Options) Check() error {
+	_, err := newRun(o, io.Discard, nil)
+	return err
+}
+
+func newRun(o Options, out, leftOut io.Writer) (*run, error) {
 	f := formatNamed(o.From)
 	if f == nil {
 		return nil, usage("--from: there is no format %q; there are %s", o.From, strings.Join(formatNames(), ", "))
 	}
 	r := &run{
-		ctx: ctx, o: o, f: f, guild: o.Guild, source: o.SourceGuild, found: map[string]bool{},
+		o: o, f: f, guild: o.Guild, source: o.SourceGuild, found: map[string]bool{},
 		lost: newLost(leftOut), out: newSheet(out), schemas: schemas{}, own: &curve{total: begins}, tz: time.UTC,
 	}
 	if r.source == "" {
