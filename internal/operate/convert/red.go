@@ -105,7 +105,7 @@ func (d *red) fact(to string, v *value) error {
 	switch to {
 	case "settings.economy.currency_name":
 		if !d.r.o.Settings {
-			d.r.dropAt("/*/GUILD/*/currency")
+			d.r.dropAt(redBank + "/GUILD/*/currency")
 			return nil
 		}
 		name, err := d.r.text(v, 32)
