@@ -242,6 +242,40 @@ func TestFilesOfAConversionTakeTheirPlaceTogetherOrNotAtAll(t *testing.T) {
 	})
 }
 
+// The queries of the documents are right for the tables of the bots that they are for,
+// and their headings for the command.
+func TestTheRecipesOfTheDocumentsAreQueriesOfThoseBots(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	dbtest.Exec(t, d.DB, `CREATE TABLE moderation_warnings (id serial PRIMARY KEY, created_at timestamptz NOT NULL, updated_at timestamptz NOT NULL, guild_id bigint NOT NULL,
+		user_id text NOT NULL, author_id text NOT NULL, author_username_discrim text NOT NULL, message text NOT NULL, logs_link text)`)
+	dbtest.Exec(t, d.DB, `CREATE TABLE reputation_users (user_id bigint NOT NULL, guild_id bigint NOT NULL, created_at timestamptz NOT NULL, points bigint NOT NULL)`)
+	dbtest.Exec(t, d.DB, `CREATE TABLE mutes (guild_id text, user_id text, created_at text, expires_at text, case_id int)`)
+	dbtest.Exec(t, d.DB, `CREATE TABLE tempbans (guild_id text, user_id text, mod_id text, created_at text, expires_at text)`)
+	text, err := os.ReadFile("../../docs/bot/convert.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "```sql\n")[1:]
+	if len(blocks) != 3 {
+		t.Fatalf("there are %d queries", len(blocks))
+	}
+	for i, args := range [][]string{{"--record", "case"}, {"--record", "wallet"}, nil} {
+		query, _, _ := strings.Cut(blocks[i], "```")
+		made := fmt.Sprintf("recipe_%d", i)
+		dbtest.Exec(t, d.DB, `CREATE TABLE `+made+` AS `+query)
+		table := dbtest.Value[string](t, d.DB, `SELECT string_agg(column_name, ',' ORDER BY ordinal_position) FROM information_schema.columns WHERE table_name = $1`, made) + "\n"
+		if args == nil {
+			if table != "user_id,type,expires_at\n" {
+				t.Errorf("--in-force gets %s", table)
+			}
+			continue
+		}
+		r := call(t, table, append([]string{"convert", "--from", "csv", "--guild", "7", "-"}, args...)...)
+		r.refused(t, 1, "there is nothing in it to write") // each column was found
+	}
+}
+
 func TestConvertSaysInOneLineWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	call(t, "", "convert", "--from", "dyno", "x").refused(t, 2, `there is no format "dyno"; there are csv, mee6, unbelievaboat`)

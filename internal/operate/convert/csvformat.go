@@ -52,10 +52,11 @@ func headingRows() []row {
 	var rows []row
 	for _, record := range slices.Sorted(maps.Keys(tables)) {
 		for _, member := range tables[record] {
-			rows = append(rows, row{path: strings.Join(headingsOf[member], " "), to: record + "." + member})
+			to := map[string]string{"cash": "balance", "bank": "balance", "level": "total_xp"}[member]
+			rows = append(rows, row{path: strings.Join(headingsOf[member], ", "), to: record + "." + cond(to != "", to, member)})
 		}
 	}
-	return append(rows, row{path: "any other column"})
+	return append(rows, row{path: "others"})
 }
 
 type csvHandler struct {

@@ -69,15 +69,19 @@ func formatNames() []string {
 
 // Help writes each format: where its file comes from, and what becomes of it.
 func Help(w io.Writer) error {
+	const legend = "Paths: # is each item of a list, a name in braces each id. \"No place\" is what Guildhall has no field for; it is counted.\n\n"
+	if _, err := io.WriteString(w, legend); err != nil {
+		return err
+	}
 	for i, f := range formats {
 		text := cond(i > 0, "\n", "") + f.name + "\n" + indent(f.where, "  ") + "\n"
 		width := 0
 		for _, row := range f.table {
-			width = max(width, len(row.shownPath()))
+			width = max(width, len(row.path))
 		}
 		for _, row := range f.table {
 			if !row.item {
-				text += fmt.Sprintf("    %-*s  %s\n", width, row.shownPath(), cond(row.to == "", "no place", row.to))
+				text += fmt.Sprintf("    %-*s  %s\n", width, row.path, cond(row.to == "", "no place", row.to))
 			}
 		}
 		for _, note := range f.notes {
@@ -98,8 +102,6 @@ func (f *format) flagNames() []string {
 	}
 	return names
 }
-
-func (r row) shownPath() string { return r.path }
 
 func indent(text, by string) string { return by + strings.ReplaceAll(text, "\n", "\n"+by) }
 
