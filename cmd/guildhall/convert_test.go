@@ -17,17 +17,23 @@ const fixtures = "../../internal/operate/convert/testdata/"
 
 // conversions are the flags by which the expected files of the fixtures were made.
 var conversions = map[string][]string{
-	"arcane":            {"--from", "arcane", "--guild", "500000000000000004", "--curve", "arcane-linear", "arcane.json"},
-	"csv-case":          {"--from", "csv", "--guild", "500000000000000006", "--record", "case", "--map", "created_at=When", "--map", "user_id=Who", "--map", "moderator_id=Staff", "--map", "type=Action", "--map", "reason=Why", "csv-case.csv"},
+	"arcane": {"--from", "arcane", "--guild", "500000000000000004", "--curve", "arcane-linear", "arcane.json"},
+	"csv-case": {
+		"--from", "csv", "--guild", "500000000000000006", "--record", "case", "--map", "created_at=When", "--map",
+		"user_id=Who", "--map", "moderator_id=Staff", "--map", "type=Action", "--map", "reason=Why", "csv-case.csv",
+	},
 	"csv-wallet":        {"--from", "csv", "--guild", "500000000000000005", "--record", "wallet", "csv-wallet.csv"},
 	"discord-giveaways": {"--from", "discord-giveaways", "--guild", "500000000000000011", "discord-giveaways.json"},
 	"discord-tickets":   {"--from", "discord-tickets", "discord-tickets.zip"},
 	"lurkr":             {"--from", "lurkr", "--guild", "500000000000000003", "lurkr.json"},
 	"mee6":              {"--from", "mee6", "mee6.0.json", "mee6.1.json"},
 	"modmail":           {"--from", "modmail", "modmail.json"},
-	"red":               {"--from", "red", "--guild", "500000000000000008", "--settings", "red.Bank.settings.json", "red.ModLog.settings.json", "red.Warnings.settings.json", "red.LevelUp.json"},
-	"unbelievaboat":     {"--from", "unbelievaboat", "--guild", "500000000000000002", "unbelievaboat.json"},
-	"zeppelin":          {"--from", "zeppelin", "--guild", "500000000000000007", "zeppelin.json"},
+	"red": {
+		"--from", "red", "--guild", "500000000000000008", "--settings", "red.Bank.settings.json",
+		"red.ModLog.settings.json", "red.Warnings.settings.json", "red.LevelUp.json",
+	},
+	"unbelievaboat": {"--from", "unbelievaboat", "--guild", "500000000000000002", "unbelievaboat.json"},
+	"zeppelin":      {"--from", "zeppelin", "--guild", "500000000000000007", "zeppelin.json"},
 }
 
 // conversion is a command line, whose files are those of the fixtures.
@@ -196,9 +202,12 @@ func TestFilesOfAConversionTakeTheirPlaceTogetherOrNotAtAll(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &report)
 	}
-	if err != nil || report.Format != "zeppelin" || report.GuildID != "7" || report.At != "2024-06-01T00:00:00Z" || report.Written["case"] != 5 || report.Differ == nil ||
-		len(report.LeftOut) != 1 || report.LeftOut[0].Count != 1 || len(report.Changed) != 4 || report.Changed[0].First[0]["line"] != float64(53) ||
-		report.NoPlace["/cases/*/user_name"] != 7 || report.Unknown == nil || report.Files[0]["bytes"] != float64(3312) || report.Files[0]["items"] != float64(7) ||
+	if err != nil || report.Format != "zeppelin" || report.GuildID != "7" ||
+		report.At != "2024-06-01T00:00:00Z" || report.Written["case"] != 5 || report.Differ == nil ||
+		len(report.LeftOut) != 1 || report.LeftOut[0].Count != 1 || len(report.Changed) != 4 || report.Changed[0].First[0]["line"] != float64(
+		53) ||
+		report.NoPlace["/cases/*/user_name"] != 7 || report.Unknown == nil || report.Files[0]["bytes"] != float64(
+		3312) || report.Files[0]["items"] != float64(7) ||
 		report.Files[0]["sha256"] != "07f493d75cd9b42510972189c09e54436c20d9876d569711a84dae25f14e3355" {
 		t.Errorf("the report is %s (%v)", text, err)
 	}
@@ -213,7 +222,8 @@ func TestFilesOfAConversionTakeTheirPlaceTogetherOrNotAtAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		files := []string{"--out", dir + "/guild.jsonl", "--report", dir + "/report.txt", "--left-out", dir + "/lost.txt"}
-		call(t, players(3000)[:100000], append([]string{"convert", "--from", "mee6", "--guild", "500000000000000001", "-"}, files...)...).refused(t, 1, "ends too early")
+		call(t, players(3000)[:100000], append([]string{"convert", "--from", "mee6", "--guild", "500000000000000001", "-"},
+			files...)...).refused(t, 1, "ends too early")
 		before, err := os.ReadFile(dir + "/guild.jsonl")
 		if got := folder(t, dir); len(got) != 1 || err != nil || string(before) != "the one before\n" {
 			t.Errorf("there are %v, and %q (%v)", got, before, err)
@@ -247,9 +257,11 @@ func TestFilesOfAConversionTakeTheirPlaceTogetherOrNotAtAll(t *testing.T) {
 func TestTheRecipesOfTheDocumentsAreQueriesOfThoseBots(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
-	dbtest.Exec(t, d.DB, `CREATE TABLE moderation_warnings (id serial PRIMARY KEY, created_at timestamptz NOT NULL, updated_at timestamptz NOT NULL, guild_id bigint NOT NULL,
+	dbtest.Exec(t, d.DB, `CREATE TABLE moderation_warnings (id serial PRIMARY KEY,
+		created_at timestamptz NOT NULL, updated_at timestamptz NOT NULL, guild_id bigint NOT NULL,
 		user_id text NOT NULL, author_id text NOT NULL, author_username_discrim text NOT NULL, message text NOT NULL, logs_link text)`)
-	dbtest.Exec(t, d.DB, `CREATE TABLE reputation_users (user_id bigint NOT NULL, guild_id bigint NOT NULL, created_at timestamptz NOT NULL, points bigint NOT NULL)`)
+	dbtest.Exec(t, d.DB, `CREATE TABLE reputation_users (user_id bigint NOT NULL, guild_id bigint NOT NULL, created_at timestamptz NOT `+
+		`NULL, points bigint NOT NULL)`)
 	dbtest.Exec(t, d.DB, `CREATE TABLE mutes (guild_id text, user_id text, created_at text, expires_at text, case_id int)`)
 	dbtest.Exec(t, d.DB, `CREATE TABLE tempbans (guild_id text, user_id text, mod_id text, created_at text, expires_at text)`)
 	text, err := os.ReadFile("../../docs/bot/convert.md")
@@ -264,7 +276,8 @@ func TestTheRecipesOfTheDocumentsAreQueriesOfThoseBots(t *testing.T) {
 		query, _, _ := strings.Cut(blocks[i], "```")
 		made := fmt.Sprintf("recipe_%d", i)
 		dbtest.Exec(t, d.DB, `CREATE TABLE `+made+` AS `+query)
-		table := dbtest.Value[string](t, d.DB, `SELECT string_agg(column_name, ',' ORDER BY ordinal_position) FROM information_schema.columns WHERE table_name = $1`, made) + "\n"
+		table := dbtest.Value[string](t, d.DB, `SELECT string_agg(column_name, ',' ORDER BY ordinal_position) FROM `+
+			`information_schema.columns WHERE table_name = $1`, made) + "\n"
 		if args == nil {
 			if table != "user_id,type,expires_at\n" {
 				t.Errorf("--in-force gets %s", table)
@@ -285,8 +298,10 @@ func TestConvertSaysInOneLineWhatIsWrong(t *testing.T) {
 	call(t, "", "convert", "--from", "mee6", "--in-force", "x", "-").refused(t, 2, "--in-force means nothing for mee6")
 	call(t, "", "convert", "--from", "mee6", "--guild", "", "-").refused(t, 2, "--guild is given and says nothing")
 	call(t, "", "convert", "--from", "mee6", t.TempDir()+"/none.json").refused(t, 1, "no such file")
-	call(t, "", conversion("--from", "zeppelin", "--guild", "7", "--in-force", t.TempDir()+"/none", "zeppelin.json")...).refused(t, 1, "no such file")
-	call(t, "", conversion("--from", "lurkr", "--guild", "7", "--out", t.TempDir()+"/no/folder/x", "lurkr.json")...).refused(t, 1, "no such file")
+	call(t, "", conversion("--from", "zeppelin", "--guild", "7", "--in-force", t.TempDir()+"/none", "zeppelin.json")...).refused(t, 1,
+		"no such file")
+	call(t, "", conversion("--from", "lurkr", "--guild", "7", "--out", t.TempDir()+"/no/folder/x", "lurkr.json")...).refused(t, 1,
+		"no such file")
 	b, err := json.Marshal(hostile)
 	if err != nil {
 		t.Fatal(err)

@@ -74,7 +74,8 @@ func TestAnUnbanEndsTheLastBanBeforeItAndNoOther(t *testing.T) {
 		mo + ",unban,2024-03-01 00:00:00,,", // 14: at the very end of 13
 	}, "\n"))
 	for id, want := range map[string]string{
-		"csv-2": "active ", "csv-3": "revoked 2024-03-01T00:00:00Z", "csv-4": "active ", "csv-5": "active ", "csv-6": "active ", "csv-8": "expired ",
+		"csv-2": "active ", "csv-3": "revoked 2024-03-01T00:00:00Z", "csv-4": "active ", "csv-5": "active ", "csv-6": "active ",
+		"csv-8":  "expired ",
 		"csv-10": "revoked 2024-02-01T00:00:00Z", "csv-13": "expired ",
 	} {
 		if got := all[id].Status + " " + at(all[id].UpdatedAt); got != want {
@@ -100,7 +101,8 @@ func TestAnUnbanEndsTheLastBanBeforeItAndNoOther(t *testing.T) {
 func TestWhatIsInForceHoldsNow(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "now.csv")
-	file := "user_id,type,expires_at\n" + ada + ",mute,2030-01-01 00:00:00\n" + bo + ",timeout,\n" + cy + ",ban,2030-01-01 00:00:00\n" + dee + ",mute,2024-05-01 00:00:00\n" + mo + ",ban,\n"
+	file := "user_id,type,expires_at\n" + ada + ",mute,2030-01-01 00:00:00\n" + bo + ",timeout,\n" + cy + ",ban,2030-01-01 00:00:00\n" +
+		dee + ",mute,2024-05-01 00:00:00\n" + mo + ",ban,\n"
 	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +144,8 @@ func TestWhatIsInForceHoldsNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	z := converted(t, Options{From: "zeppelin", Guild: "500000000000000007", InForce: path}, "testdata/zeppelin.json")
-	if !strings.Contains(z.ok(t), `"id":"zeppelin-3","number":3,"user_id":"`+bo+`","moderator_id":"500000000000000007","type":"mute","reason":"","status":"active","expires_at":"2030-01-01T00:00:00Z"`) {
+	if !strings.Contains(z.ok(t), `"id":"zeppelin-3","number":3,"user_id":"`+bo+
+		`","moderator_id":"500000000000000007","type":"mute","reason":"","status":"active","expires_at":"2030-01-01T00:00:00Z"`) {
 		t.Errorf("got %s", z.out)
 	}
 }
@@ -167,7 +170,8 @@ func TestAKindThatGuildhallHasNotIsANoteThatNamesIt(t *testing.T) {
 	wants(t, r.report.Changed, `"jail time" became a note`, 2)
 	wants(t, r.report.LeftOut, "--case-type leaves out", 1)
 	for kind, want := range map[string]string{
-		"smute": "mute", "vmute": "mute", "cmute": "mute", "voiceban": "mute", "filterban": "ban", "vkick": "note", "filterhit": "note", "unwarned": "note",
+		"smute": "mute", "vmute": "mute", "cmute": "mute", "voiceban": "mute", "filterban": "ban", "vkick": "note", "filterhit": "note",
+		"unwarned": "note",
 	} {
 		r := of(t, Options{From: "red", Guild: g1}, "a.json", redCase(kind, ""))
 		if !strings.Contains(r.ok(t), `"type":"`+want+`"`) {
@@ -181,7 +185,8 @@ func TestAKindThatGuildhallHasNotIsANoteThatNamesIt(t *testing.T) {
 }
 
 func redCase(kind, more string) string {
-	return `{"1354799444":{"CASES":{"` + g1 + `":{"1":{"action_type":"` + kind + `","user":` + ada + `,"moderator":` + mo + `,"created_at":1700000000}` + more + `}}}}`
+	return `{"1354799444":{"CASES":{"` + g1 + `":{"1":{"action_type":"` + kind + `","user":` + ada + `,"moderator":` + mo +
+		`,"created_at":1700000000}` + more + `}}}}`
 }
 
 func TestCasesKeepTheirNumbersOrGetTheGuildsNextOnes(t *testing.T) {

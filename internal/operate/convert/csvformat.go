@@ -150,7 +150,7 @@ func (h *csvHandler) enough(file string, c columns) error {
 	has := func(m string) bool { _, ok := c.of[m]; return ok }
 	var missing string
 	switch {
-	case h.r.o.Record == "wallet" && h.r.o.Balance != "" && !(has("cash") && has("bank")):
+	case h.r.o.Record == "wallet" && h.r.o.Balance != "" && (!has("cash") || !has("bank")):
 		missing = cond(has("cash"), "bank", "cash")
 	case h.r.o.Record == "wallet" && has("cash") != has("bank") && !has("balance"):
 		missing = cond(has("cash"), "bank", "cash")

@@ -56,13 +56,25 @@ var ticketsFormat = &format{
 		{path: "/feedback/ticketId"},
 		{path: "/feedback/guildId"},
 		{path: "/feedback/id"},
-		{path: "/archivedChannels"}, {path: "/archivedRoles"}, {path: "/categoryId"}, {path: "/deleted"}, {path: "/feedbackId"}, {path: "/firstResponseAt"},
-		{path: "/guildId"}, {path: "/lastMessageAt"}, {path: "/messageCount"}, {path: "/openingMessage"}, {path: "/openingMessageId"},
-		{path: "/pinnedMessages"}, {path: "/pinnedMessageIds"},
-		{path: "/priority"}, {path: "/referencesMessageId"}, {path: "/referencesTicketId"},
+		{path: "/archivedChannels"},
+		{path: "/archivedRoles"},
+		{path: "/categoryId"},
+		{path: "/deleted"},
+		{path: "/feedbackId"},
+		{path: "/firstResponseAt"},
+		{path: "/guildId"},
+		{path: "/lastMessageAt"},
+		{path: "/messageCount"},
+		{path: "/openingMessage"},
+		{path: "/openingMessageId"},
+		{path: "/pinnedMessages"},
+		{path: "/pinnedMessageIds"},
+		{path: "/priority"},
+		{path: "/referencesMessageId"},
+		{path: "/referencesTicketId"},
 	},
 	start: func(r *run) (handler, error) { return &tickets{r: r, labels: map[string]string{}}, nil },
-	read: func(r *run, in *Input, src *source) (int64, error) {
+	read: func(r *run, in *Input, _ *source) (int64, error) {
 		return r.h.(*tickets).read(in)
 	},
 }
@@ -169,8 +181,8 @@ func (t *tickets) part(in *Input, f *zip.File, root *pattern) (int64, error) {
 // comment takes the guild from the comment of the zip.
 func (t *tickets) comment(file, comment string) (bool, error) {
 	s := newScanner(file+": comment", strings.NewReader(comment))
-	if s.start() != nil {
-		return true, nil
+	if err := s.start(); err != nil {
+		return false, err
 	}
 	v, err := s.value()
 	if err != nil {
@@ -238,7 +250,7 @@ func (t *tickets) ticket(it *item, channel, opener string, made *value) (ok bool
 	if record.CreatedAt, err = r.instant(made); err != nil {
 		return false, err
 	}
-	if it.get("open").is("true") {
+	if it.get("open").yes() {
 		record.Status, record.ChannelID = "open", channel
 		return r.ticket(record, it.value)
 	}
@@ -290,7 +302,7 @@ func (t *tickets) answers(it *item, channel, opener string, made *value) error {
 func (t *tickets) messages(it *item, channel, opener string) error {
 	bots := map[string]bool{}
 	for _, u := range it.get("archivedUsers").list() {
-		if u.get("bot").is("true") {
+		if u.get("bot").yes() {
 			id, err := t.r.id(u.get("userId"))
 			if err != nil {
 				return err

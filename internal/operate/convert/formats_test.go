@@ -38,7 +38,8 @@ func TestTheGuildMayBeLeftOutWhereTheFilesNameOne(t *testing.T) {
 	// A community that has moved.
 	r = of(t, Options{From: "mee6", SourceGuild: b, Guild: a}, "a.json", page(b, ada))
 	same(t, "moved", r.ok(t), levelLine(ada, 1))
-	r = of(t, Options{From: "discord-giveaways", SourceGuild: g1}, "a.json", "["+giveaway("1", "")+","+strings.Replace(giveaway("2", ""), g1, b, 1)+"]")
+	r = of(t, Options{From: "discord-giveaways", SourceGuild: g1}, "a.json", "["+giveaway("1", "")+","+strings.Replace(giveaway("2", ""), g1,
+		b, 1)+"]")
 	if out := r.ok(t); strings.Count(out, "\n") != 1 || !strings.Contains(out, `"guild_id":"`+g1+`"`) || !r.report.Clean() {
 		t.Errorf("one of two guilds: %s", r.out)
 	}
@@ -64,7 +65,10 @@ func TestStandardInputIsReadAsOftenAsAFormatNeeds(t *testing.T) {
 		o    Options
 		file string
 	}{
-		"once": {Options{From: "lurkr", Guild: "500000000000000003"}, "lurkr"}, "twice": {Options{From: "zeppelin", Guild: "500000000000000007"}, "zeppelin"},
+		"once": {Options{From: "lurkr", Guild: "500000000000000003"}, "lurkr"}, "twice": {Options{
+			From:  "zeppelin",
+			Guild: "500000000000000007",
+		}, "zeppelin"},
 		"to find the guild": {Options{From: "modmail"}, "modmail"}, "from its end": {Options{From: "discord-tickets"}, "discord-tickets"},
 	} {
 		text := readFixture(t, c.file+cond(c.file == "discord-tickets", ".zip", ".json"))
@@ -134,18 +138,33 @@ func TestATableIsReadAsProgramsAndPeopleWriteIt(t *testing.T) {
 		"with quotes":                      {wallet, "\"user id\",\"a \"\"b\"\"\",money\n\"" + ada + "\",\"x,\ny\",\"5\"\n", walletLine(ada, 5)},
 		"with blank lines and no end":      {wallet, "id,coins\n\n\r\n" + ada + ",5", walletLine(ada, 5)},
 		"cash and bank":                    {wallet, "id,cash,bank,total\n" + ada + ",5,7,99\n", walletLine(ada, 12)},
-		"the bank":                         {with(wallet, func(o *Options) { o.Balance = "bank" }), "id,cash,bank\n" + ada + ",5,7\n", walletLine(ada, 7)},
-		"coins beside one pocket":          {wallet, "id,cash,balance\n" + ada + ",5,7\n", walletLine(ada, 7)},
-		"by number":                        {with(wallet, func(o *Options) { o.NoHeader, o.Map = true, []string{"user_id=2", "balance=1"} }), "5," + ada + "\n6," + bo + "\n", walletLine(ada, 5) + walletLine(bo, 6)},
-		"by name where two fit":            {with(wallet, func(o *Options) { o.Map = []string{"user_id=User"} }), "id,User,coins\n1," + ada + ",5\n", walletLine(ada, 5)},
-		"with a separator that was named":  {with(wallet, func(o *Options) { o.Separator = ";" }), "id;a,b,c;coins\n" + ada + ";x;5\n", walletLine(ada, 5)},
-		"tab by its name":                  {with(wallet, func(o *Options) { o.Separator = "tab" }), "id\tcoins,,,\n" + ada + "\t5\n", ""},
-		"XP":                               {level, "id,exp,lvl\n" + ada + ",254,1\n", levelLine(ada, 254)},
-		"a level alone":                    {level, "id,lvl\n" + ada + ",20\n", levelLine(ada, 23850)},
-		"a level where XP are missing":     {level, "id,xp,level\n" + ada + ",,20\n", levelLine(ada, 23850)},
-		"the level and its progress":       {with(level, func(o *Options) { o.XP, o.Curve = "level", "lurkr" }), "id,xp,level\n" + ada + ",425,3\n", levelLine(ada, 622)},
-		"the level of the XP":              {with(level, func(o *Options) { o.XP, o.Curve = "level", "lurkr" }), "id,xp\n" + ada + ",425\n", levelLine(ada, 622)},
-		"when it changed":                  {wallet, "id,coins,updated_at\n" + ada + ",5,2024-03-01 10:00:00\n", strings.Replace(walletLine(ada, 5), "}", `,"updated_at":"2024-03-01T10:00:00Z"}`, 1)},
+		"the bank": {
+			with(wallet, func(o *Options) { o.Balance = "bank" }), "id,cash,bank\n" + ada + ",5,7\n",
+			walletLine(ada, 7),
+		},
+		"coins beside one pocket": {wallet, "id,cash,balance\n" + ada + ",5,7\n", walletLine(ada, 7)},
+		"by number": {
+			with(wallet, func(o *Options) { o.NoHeader, o.Map = true, []string{"user_id=2", "balance=1"} }),
+			"5," + ada + "\n6," + bo + "\n", walletLine(ada, 5) + walletLine(bo, 6),
+		},
+		"by name where two fit": {with(wallet, func(o *Options) { o.Map = []string{"user_id=User"} }), "id,User,coins\n1," + ada +
+			",5\n", walletLine(ada, 5)},
+		"with a separator that was named": {
+			with(wallet, func(o *Options) { o.Separator = ";" }), "id;a,b,c;coins\n" + ada + ";x;5\n",
+			walletLine(ada, 5),
+		},
+		"tab by its name":              {with(wallet, func(o *Options) { o.Separator = "tab" }), "id\tcoins,,,\n" + ada + "\t5\n", ""},
+		"XP":                           {level, "id,exp,lvl\n" + ada + ",254,1\n", levelLine(ada, 254)},
+		"a level alone":                {level, "id,lvl\n" + ada + ",20\n", levelLine(ada, 23850)},
+		"a level where XP are missing": {level, "id,xp,level\n" + ada + ",,20\n", levelLine(ada, 23850)},
+		"the level and its progress": {with(level, func(o *Options) { o.XP, o.Curve = "level", "lurkr" }), "id,xp,level\n" + ada +
+			",425,3\n", levelLine(ada, 622)},
+		"the level of the XP": {
+			with(level, func(o *Options) { o.XP, o.Curve = "level", "lurkr" }), "id,xp\n" + ada + ",425\n",
+			levelLine(ada, 622),
+		},
+		"when it changed": {wallet, "id,coins,updated_at\n" + ada + ",5,2024-03-01 10:00:00\n", strings.Replace(walletLine(ada,
+			5), "}", `,"updated_at":"2024-03-01T10:00:00Z"}`, 1)},
 	} {
 		r := of(t, c.o, "a.csv", c.file)
 		if c.want == "" {
@@ -188,7 +207,8 @@ func TestAPageOfUnbelievaBoatThatIsMissingIsWarnedOf(t *testing.T) {
 func TestRedsFilesAreToldByWhatIsInThem(t *testing.T) {
 	t.Parallel()
 	bank := func(global bool) string {
-		return fmt.Sprintf(`{"384734293238749":{"GLOBAL":{"is_global":%v},"USER":{"%s":{"balance":5}},"MEMBER":{"%s":{"%s":{"balance":7},"%s":{"balance":null}}},"GUILD":{"%s":{"currency":"shells"}}}}`,
+		return fmt.Sprintf(`{"384734293238749":{"GLOBAL":{"is_global":%v},"USER":{"%s":{"balance":5}},"MEMBER":{"%s":{"%s":{"balance":7},"%s"`+
+			`:{"balance":null}}},"GUILD":{"%s":{"currency":"shells"}}}}`,
 			global, bo, g1, ada, cy, g1)
 	}
 	r := of(t, Options{From: "red"}, "a.json", bank(false))
@@ -198,15 +218,18 @@ func TestRedsFilesAreToldByWhatIsInThem(t *testing.T) {
 	}
 	// Settings stand before the first record, wherever the file has them.
 	r = of(t, Options{From: "red", Settings: true}, "a.json", bank(false))
-	same(t, "with settings", r.ok(t), `{"record":"settings","guild_id":"`+g1+`","economy":{"currency_name":"shells"}}`+"\n"+walletLine(ada, 7)+walletLine(cy, maxWhole))
+	same(t, "with settings", r.ok(t), `{"record":"settings","guild_id":"`+g1+`","economy":{"currency_name":"shells"}}`+"\n"+walletLine(ada,
+		7)+walletLine(cy, maxWhole))
 	r = of(t, Options{From: "red", SourceGuild: "global", Guild: g1}, "a.json", bank(true))
 	same(t, "a global bank", r.ok(t), walletLine(bo, 5))
 	// As it was kept before schema 2.
-	r = of(t, Options{From: "red"}, "a.json", `{"1354799444":{"GUILD":{"`+g1+`":{"cases":{"4":{"action_type":"kick","user":"`+ada+`","created_at":1700000000.25}}}}}}`)
+	r = of(t, Options{From: "red"}, "a.json", `{"1354799444":{"GUILD":{"`+g1+`":{"cases":{"4":{"action_type":"kick","user":"`+ada+
+		`","created_at":1700000000.25}}}}}}`)
 	if !strings.Contains(r.ok(t), `"id":"red-4","number":4,`) || !strings.Contains(r.out, `"created_at":"2023-11-14T22:13:20.250Z"`) {
 		t.Errorf("an old case: %s", r.out)
 	}
-	r = of(t, Options{From: "red"}, "a.json", `{"5757575755":{"MEMBER":{"`+g1+`":{"`+ada+`":{"warnings":{"x1":{"description":"a","mod":`+mo+`}}},"`+bo+`":{"status":""}}}}}`)
+	r = of(t, Options{From: "red"}, "a.json", `{"5757575755":{"MEMBER":{"`+g1+`":{"`+ada+`":{"warnings":{"x1":{"description":"a","mod":`+mo+
+		`}}},"`+bo+`":{"status":""}}}}}`)
 	if out := r.ok(t); strings.Contains(out, "created_at") || !strings.Contains(out, `"id":"red-warning-x1","user_id"`) {
 		t.Errorf("a warning whose key is no message: %s", out)
 	}
@@ -219,40 +242,49 @@ func TestTicketsOfDiscordTickets(t *testing.T) {
 	t.Parallel()
 	const bot = "155149108183695360"
 	convert := func(tickets ...string) result {
-		return of(t, Options{From: "discord-tickets"}, "a.zip", zipped(t, `{"originalGuildId":"`+g1+`"}`, "tickets.jsonl", strings.Join(tickets, "\n")))
+		return of(t, Options{From: "discord-tickets"}, "a.zip", zipped(t, `{"originalGuildId":"`+g1+`"}`, "tickets.jsonl", strings.Join(tickets,
+			"\n")))
 	}
 	ticket := func(id, more string) string {
 		return `{"id":"120100000000000000` + id + `","createdById":"` + ada + `","createdAt":"2024-01-28T02:00:00.000Z"` + more + `}`
 	}
-	r := convert(ticket("1", `,"open":true,"number":7,"closedReason":"x","closedById":"`+mo+`","closedAt":"2024-01-28T02:00:00.000Z"`), ticket("2", `,"open":false,"number":7,"topic":" "`),
+	r := convert(ticket("1", `,"open":true,"number":7,"closedReason":"x","closedById":"`+mo+`","closedAt":"2024-01-28T02:00:00.000Z"`),
+		ticket("2", `,"open":false,"number":7,"topic":" "`),
 		ticket("1", ""), strings.Replace(ticket("3", ""), ada, "0", 1))
-	same(t, "tickets", r.ok(t), `{"record":"ticket","guild_id":"`+g1+`","id":"discord-tickets-1201000000000000001","number":7,"status":"open","opener_id":"`+ada+
+	same(t, "tickets", r.ok(t), `{"record":"ticket","guild_id":"`+g1+
+		`","id":"discord-tickets-1201000000000000001","number":7,"status":"open","opener_id":"`+ada+
 		`","channel_id":"1201000000000000001","created_at":"2024-01-28T02:00:00Z"}`+"\n"+
-		`{"record":"ticket","guild_id":"`+g1+`","id":"discord-tickets-1201000000000000002","status":"closed","opener_id":"`+ada+`","created_at":"2024-01-28T02:00:00Z"}`+"\n")
+		`{"record":"ticket","guild_id":"`+g1+`","id":"discord-tickets-1201000000000000002","status":"closed","opener_id":"`+ada+
+		`","created_at":"2024-01-28T02:00:00Z"}`+"\n")
 	wants(t, r.report.Changed, "has a number that another ticket has", 1)
 	wants(t, r.report.LeftOut, "came twice", 1)
 	wants(t, r.report.LeftOut, "about nobody", 1)
 	entry := func(content, author string) string {
-		r := convert(ticket("1", `,"archivedUsers":[{"userId":"`+bot+`","bot":true},{"userId":"`+mo+`","bot":false}],"archivedMessages":[{"id":"1201000000000000009","authorId":"`+author+
+		r := convert(ticket("1", `,"archivedUsers":[{"userId":"`+bot+`","bot":true},{"userId":"`+mo+
+			`","bot":false}],"archivedMessages":[{"id":"1201000000000000009","authorId":"`+author+
 			`","content":`+content+`,"createdAt":"2024-01-28T02:00:01.000Z"}]`))
 		_, line, _ := strings.Cut(strings.TrimSuffix(r.ok(t), "\n"), "\n")
 		return line
 	}
 	for author, kind := range map[string]string{ada: "opener", mo: "staff", bot: "bot", "default": "bot", "0": "staff"} {
-		if line := entry(`"{\"content\":\"a\"}"`, author); !strings.Contains(line, `"author_type":"`+kind+`"`) || strings.Contains(line, "author_id") != (len(author) > 10) {
+		if line := entry(`"{\"content\":\"a\"}"`, author); !strings.Contains(line, `"author_type":"`+kind+`"`) || strings.Contains(line,
+			"author_id") != (len(author) > 10) {
 			t.Errorf("%s: %s", author, line)
 		}
 	}
 	for content, want := range map[string]string{
-		`{"content":"a","attachments":[{"url":"u"},{"url":"v","size":1}],"embeds":[{"title":"t","description":"d"},{"description":"e"},{"title":"f"},{"color":1}]}`: `a\nu\nv\n[embed] t\nd\n[embed] e\n[embed] f`,
+		`{"content":"a","attachments":[{"url":"u"},{"url":"v","size":1}],"embeds":[{"title":"t","description":"d"},{"description":"e"},{"titl` +
+			`e":"f"},{"color":1}]}`: `a\nu\nv\n[embed] t\nd\n[embed] e\n[embed] f`,
 		`"{}"`: nothing,
 	} {
 		if line := entry(content, ada); !strings.Contains(line, `"content":"`+want+`"`) {
 			t.Errorf("%s: %s", content, line)
 		}
 	}
-	r = convert(ticket("1", `,"questionAnswers":[{"questionId":"q","value":"a"},{"questionId":"r","value":null},{"questionId":"s","value":"b"}],"feedback":{"rating":3,"comment":null,"userId":"`+mo+`"}`))
-	if out := r.ok(t); !strings.Contains(out, `"content":"q\na\n\ns\nb"`) || !strings.Contains(out, `"author_type":"staff","content":"[feedback 3/5]"}`) {
+	r = convert(ticket("1", `,"questionAnswers":[{"questionId":"q","value":"a"},{"questionId":"r","value":null},{"questionId":"s","value":`+
+		`"b"}],"feedback":{"rating":3,"comment":null,"userId":"`+mo+`"}`))
+	if out := r.ok(t); !strings.Contains(out, `"content":"q\na\n\ns\nb"`) || !strings.Contains(out,
+		`"author_type":"staff","content":"[feedback 3/5]"}`) {
 		t.Errorf("answers: %s", out)
 	}
 }
@@ -260,23 +292,33 @@ func TestTicketsOfDiscordTickets(t *testing.T) {
 func TestThreadsAndNotesOfModmail(t *testing.T) {
 	t.Parallel()
 	o := Options{From: "modmail", Guild: g1}
-	r := of(t, o, "a.json", `[{"_id":{"$oid":"65bdbbf2c3d4e5f6a7b8c9d0"},"guild_id":"`+g1+`","open":true,"channel_id":"1203000000000000000","bot_id":"155149108183695360",`+
+	r := of(t, o, "a.json", `[{"_id":{"$oid":"65bdbbf2c3d4e5f6a7b8c9d0"},"guild_id":"`+g1+
+		`","open":true,"channel_id":"1203000000000000000","bot_id":"155149108183695360",`+
 		`"created_at":{"$date":{"$numberLong":"1706933106000"}},"closer":null,"recipient":{"id":{"$numberLong":"`+bo+`"}},"messages":[`+
-		`{"timestamp":{"$date":"2024-02-03T04:06:00Z"},"message_id":{"$numberLong":"1203000000000000001"},"author":{"id":"155149108183695360","mod":true},"content":"a"},`+
-		`{"timestamp":"2024-02-03 04:06:00","message_id":"1203000000000000002","author":{"id":"`+bo+`","mod":false},"content":"","type":"system","attachments":["https://cdn.example/old.png"]},`+
+		`{"timestamp":{"$date":"2024-02-03T04:06:00Z"},"message_id":{"$numberLong":"1203000000000000001"},"author":{"id":"155149108183695360"`+
+		`,"mod":true},"content":"a"},`+
+		`{"timestamp":"2024-02-03 04:06:00","message_id":"1203000000000000002","author":{"id":"`+bo+
+		`","mod":false},"content":"","type":"system","attachments":["https://cdn.example/old.png"]},`+
 		`{"timestamp":"2024-02-03 04:06:00","message_id":null,"author":{"id":"0","mod":false},"content":"b","type":"whisper"}]}]`)
-	same(t, "a thread", r.ok(t), strings.NewReplacer(`"G"`, `"`+g1+`"`, "modmail-K", "modmail-65bdbbf2c3d4e5f6a7b8c9d0").Replace(strings.Join([]string{
-		`{"record":"ticket","guild_id":"G","id":"modmail-K","status":"open","opener_id":"` + bo + `","channel_id":"1203000000000000000","created_at":"2024-02-03T04:05:06Z"}`,
-		`{"record":"ticket_message","guild_id":"G","ticket_id":"modmail-K","id":"modmail-K-000001","kind":"message","author_id":"155149108183695360","author_type":"bot","content":"a","channel_message_id":"1203000000000000001","created_at":"2024-02-03T04:06:00Z"}`,
-		`{"record":"ticket_message","guild_id":"G","ticket_id":"modmail-K","id":"modmail-K-000002","kind":"note","author_id":"` + bo + `","author_type":"opener","content":"https://cdn.example/old.png","channel_message_id":"1203000000000000002","created_at":"2024-02-03T04:06:00Z"}`,
-		`{"record":"ticket_message","guild_id":"G","ticket_id":"modmail-K","id":"modmail-K-000003","kind":"note","author_type":"opener","content":"b","created_at":"2024-02-03T04:06:00Z"}`,
-		"",
-	}, "\n")))
+	same(t, "a thread", r.ok(t), strings.NewReplacer(`"G"`, `"`+g1+`"`, "modmail-K", "modmail-65bdbbf2c3d4e5f6a7b8c9d0").Replace(
+		strings.Join([]string{
+			`{"record":"ticket","guild_id":"G","id":"modmail-K","status":"open","opener_id":"` + bo +
+				`","channel_id":"1203000000000000000","created_at":"2024-02-03T04:05:06Z"}`,
+			`{"record":"ticket_message","guild_id":"G","ticket_id":"modmail-K","id":"modmail-K-000001","kind":"message","author_id":"155149108183` +
+				`695360","author_type":"bot","content":"a","channel_message_id":"1203000000000000001","created_at":"2024-02-03T04:06:00Z"}`,
+			`{"record":"ticket_message","guild_id":"G","ticket_id":"modmail-K","id":"modmail-K-000002","kind":"note","author_id":"` + bo +
+				`","author_type":"opener","content":"https://cdn.example/old.png","channel_message_id":"1203000000000000002","created_at":"2024-02-0` +
+				`3T04:06:00Z"}`,
+			`{"record":"ticket_message","guild_id":"G","ticket_id":"modmail-K","id":"modmail-K-000003","kind":"note","author_type":"opener","cont` +
+				`ent":"b","created_at":"2024-02-03T04:06:00Z"}`,
+			"",
+		}, "\n")))
 	wants(t, r.report.Changed, "is a kind of message that is not known", 1)
 	if len(r.report.Unknown) > 0 {
 		t.Errorf("unknown: %v", r.report.Unknown)
 	}
-	r = of(t, o, "notes.json", `{"_id":{"$oid":"65bd"},"recipient":"`+bo+`","author":{"id":"`+mo+`","name":"mo"},"message":"Be kind","message_id":"1173000000000000000"}`)
+	r = of(t, o, "notes.json", `{"_id":{"$oid":"65bd"},"recipient":"`+bo+`","author":{"id":"`+mo+
+		`","name":"mo"},"message":"Be kind","message_id":"1173000000000000000"}`)
 	same(t, "a note", r.ok(t), `{"record":"case","guild_id":"`+g1+`","id":"modmail-note-65bd","user_id":"`+bo+`","moderator_id":"`+mo+
 		`","type":"note","reason":"Be kind","status":"active","created_at":"2023-11-11T20:43:13.286Z"}`+"\n")
 }
@@ -321,7 +363,8 @@ func TestGiveawaysThatRunComeOnlyWhenAskedFor(t *testing.T) {
 
 func TestAllNotesOfACaseOfZeppelinAreItsReason(t *testing.T) {
 	t.Parallel()
-	r := of(t, Options{From: "zeppelin", Guild: g1}, "a.json", zeppelinCases(strings.Replace(zeppelinCase(3, 4, ada, quoted(mo), "2023-01-01 00:00:00"), `"notes":[]`,
+	r := of(t, Options{From: "zeppelin", Guild: g1}, "a.json", zeppelinCases(strings.Replace(zeppelinCase(3, 4, ada, quoted(mo),
+		"2023-01-01 00:00:00"), `"notes":[]`,
 		`"notes":[{"body":"a"},{"body":" "},{"body":"`+strings.Repeat("b", 1000)+`"}]`, 1)))
 	if !strings.Contains(r.ok(t), `"reason":"a\n\n`+strings.Repeat("b", 996)+`…"`) {
 		t.Errorf("got %s", r.out)
@@ -354,7 +397,8 @@ func TestThePackageCanReachNothingButFiles(t *testing.T) {
 		for _, i := range f.Imports {
 			path := strings.Trim(i.Path.Value, `"`)
 			ours := strings.HasPrefix(path, "guildhall/") && !strings.HasSuffix(path, "/schema") && !strings.HasSuffix(path, "/output")
-			if path == "net" || strings.HasPrefix(path, "net/") || path == "os/exec" || path == "plugin" || path == "syscall" || strings.HasPrefix(path, "database/") || ours {
+			if path == "net" || strings.HasPrefix(path, "net/") || path == "os/exec" || path == "plugin" || path == "syscall" || strings.HasPrefix(
+				path, "database/") || ours {
 				t.Errorf("%s imports %s", name, path)
 			}
 		}

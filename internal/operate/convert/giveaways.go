@@ -25,9 +25,21 @@ var giveawaysFormat = &format{
 		{path: "/#/prize", to: "giveaway.prize"},
 		{path: "/#/hostedBy", to: "giveaway.host_id"},
 		{path: "/#/winnerIds/#", to: "giveaway.winners"},
-		{path: "/#/allowedMentions"}, {path: "/#/bonusEntries"}, {path: "/#/botsCanWin"}, {path: "/#/embedColor"}, {path: "/#/embedColorEnd"},
-		{path: "/#/exemptMembers"}, {path: "/#/exemptPermissions"}, {path: "/#/extraData"}, {path: "/#/image"}, {path: "/#/isDrop"},
-		{path: "/#/lastChance"}, {path: "/#/messages"}, {path: "/#/pauseOptions"}, {path: "/#/reaction"}, {path: "/#/thumbnail"},
+		{path: "/#/allowedMentions"},
+		{path: "/#/bonusEntries"},
+		{path: "/#/botsCanWin"},
+		{path: "/#/embedColor"},
+		{path: "/#/embedColorEnd"},
+		{path: "/#/exemptMembers"},
+		{path: "/#/exemptPermissions"},
+		{path: "/#/extraData"},
+		{path: "/#/image"},
+		{path: "/#/isDrop"},
+		{path: "/#/lastChance"},
+		{path: "/#/messages"},
+		{path: "/#/pauseOptions"},
+		{path: "/#/reaction"},
+		{path: "/#/thumbnail"},
 	},
 	start: func(r *run) (handler, error) { return &giveaways{r: r}, nil },
 }
@@ -61,7 +73,7 @@ func (g *giveaways) item(it *item) error {
 	if err := g.times(it, &record, members[2]); err != nil {
 		return err
 	}
-	if why := g.unfit(it, &record, members[2]); why != "" {
+	if why := g.unfit(&record, members[2]); why != "" {
 		g.r.leave(it.value, why)
 		return nil
 	}
@@ -90,8 +102,8 @@ func (g *giveaways) times(it *item, record *giveawayRecord, end *value) (err err
 		return err
 	}
 	record.CreatedAt = record.StartsAt
-	if !it.get("ended").is("true") {
-		record.Status = cond(it.get("pauseOptions").get("isPaused").is("true"), "paused", "active")
+	if !it.get("ended").yes() {
+		record.Status = cond(it.get("pauseOptions").get("isPaused").yes(), "paused", "active")
 		record.EndsAt, err = g.r.deadline(end)
 		return err
 	}
@@ -101,7 +113,7 @@ func (g *giveaways) times(it *item, record *giveawayRecord, end *value) (err err
 }
 
 // unfit says why a giveaway cannot be written; empty if it can.
-func (g *giveaways) unfit(it *item, record *giveawayRecord, end *value) string {
+func (g *giveaways) unfit(record *giveawayRecord, end *value) string {
 	switch {
 	case record.Status != "ended" && !g.r.o.Running:
 		return "has not ended; --running writes it, and its entries have to come from the bot"

@@ -123,11 +123,11 @@ func TestEachExpectedFileIsReproducedByteForByte(t *testing.T) {
 			if r.out != string(want) {
 				t.Errorf("got\n%s\nwant\n%s", r.out, want)
 			}
-			var print bytes.Buffer
-			if err := r.report.Print(&print); err != nil {
+			var printed bytes.Buffer
+			if err := r.report.Print(&printed); err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%s%s", print.String(), r.lost)
+			t.Logf("%s%s", printed.String(), r.lost)
 		})
 	}
 }

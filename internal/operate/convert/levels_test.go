@@ -28,7 +28,8 @@ func TestALevelThatTheSourceStatesIsKeptWithItsProgress(t *testing.T) {
 	t.Parallel()
 	r := &run{stage: writing, report: newReport(formatNamed("csv"), "", "")}
 	for _, c := range []string{
-		"mee6", "lurkr", "amari", "arcane-linear", "arcane-exponential", "arcane-flat", "total:0,1", "total:150,-100,50", "step:1", "step:75,100", "total:0,100,50,1",
+		"mee6", "lurkr", "amari", "arcane-linear", "arcane-exponential", "arcane-flat", "total:0,1", "total:150,-100,50", "step:1",
+		"step:75,100", "total:0,100,50,1",
 	} {
 		curve, err := curveNamed(c)
 		if err != nil {
@@ -89,7 +90,10 @@ func TestTheCurveOfEachBotIsItsOwn(t *testing.T) {
 			t.Errorf("%s begins at %d", name, c.start(0))
 		}
 	}
-	for _, bad := range []string{"", "mee7", "total:", "total:a", "step:1.5", "total:0", "step:-5", "step:0,5", "poly:1", "total:9007199254740992"} {
+	for _, bad := range []string{
+		"", "mee7", "total:", "total:a", "step:1.5", "total:0", "step:-5", "step:0,5", "poly:1",
+		"total:9007199254740992",
+	} {
 		if c, err := curveNamed(bad); err == nil {
 			t.Errorf("%q is a curve: %v", bad, c)
 		}
@@ -110,8 +114,16 @@ func TestLevelsThatAreOthersThanTheCurvesAreCounted(t *testing.T) {
 		want      int64
 		differ    int64
 	}{
-		{300, 3, begins(3), 0}, {549, 3, begins(3) + 293, 0}, {550, 3, begins(4) - 1, 1}, {299, 3, begins(3), 1}, {9_000_000, 3, begins(4) - 1, 1},
-		{maxWhole, 0, 99, 1}, {0, 50, begins(50), 1},
+		{300, 3, begins(3), 0},
+		{549, 3, begins(3) + 293, 0},
+		{550, 3, begins(4) - 1, 1},
+		{299, 3, begins(3), 1},
+		{
+			9_000_000, 3, begins(4) - 1,
+			1,
+		},
+		{maxWhole, 0, 99, 1},
+		{0, 50, begins(50), 1},
 	} {
 		r := lurkr(Options{}, member(ada, c.xp, c.level))
 		same(t, fmt.Sprint(c), r.ok(t), levelLine(ada, c.want))
@@ -141,21 +153,31 @@ func TestEachOfTheFiveTablesIsRead(t *testing.T) {
 	}{
 		"arcane by the API": {Options{From: "arcane"}, `{"levels":[{"id":"` + ada + `","xp":737,"level":14}]}`, levelLine(ada, 10045)},
 		"arcane, a list":    {Options{From: "arcane"}, `[{"userId":"` + ada + `","xp":737,"level":14}]`, levelLine(ada, 10045)},
-		"amari":             {Options{From: "amari"}, `{"count":1,"data":[{"id":"` + ada + `","exp":"75","level":2,"weeklyExp":1,"username":"a"}]}`, levelLine(ada, 255+220*20/60)},
-		"tatsu":             {Options{From: "tatsu"}, `{"guild_id":"` + g1 + `","rankings":[{"rank":1,"score":4321,"user_id":"` + ada + `"}]}`, levelLine(ada, 4321)},
-		"tatsu by level":    {Options{From: "tatsu", XP: "level", Curve: "arcane-flat"}, `{"rankings":[{"score":2500,"user_id":"` + ada + `"}]}`, levelLine(ada, 255+110)},
+		"amari": {Options{From: "amari"}, `{"count":1,"data":[{"id":"` + ada +
+			`","exp":"75","level":2,"weeklyExp":1,"username":"a"}]}`, levelLine(ada, 255+220*20/60)},
+		"tatsu": {
+			Options{From: "tatsu"},
+			`{"guild_id":"` + g1 + `","rankings":[{"rank":1,"score":4321,"user_id":"` + ada + `"}]}`,
+			levelLine(ada, 4321),
+		},
+		"tatsu by level": {Options{From: "tatsu", XP: "level", Curve: "arcane-flat"}, `{"rankings":[{"score":2500,"user_id":"` + ada +
+			`"}]}`, levelLine(ada, 255+110)},
 		"polaris": {
-			Options{From: "polaris"}, `{"users":{"` + ada + `":{"xp":200},"` + bo + `":{"xp":199,"cooldown":5}},"settings":{"enabled":true}}`,
+			Options{From: "polaris"},
+			`{"users":{"` + ada + `":{"xp":200},"` + bo + `":{"xp":199,"cooldown":5}},"settings":{"enabled":true}}`,
 			levelLine(ada, 100) + levelLine(bo, 99),
 		},
 		"polaris with its curve behind": {
-			Options{From: "polaris"}, `{"users":{"` + ada + `":{"xp":150}},"settings":{"curve":{"1":90,"2":0.4,"3":0},"rounding":50}}`, levelLine(ada, 100+155/2),
+			Options{From: "polaris"}, `{"users":{"` + ada + `":{"xp":150}},"settings":{"curve":{"1":90,"2":0.4,"3":0},"rounding":50}}`, levelLine(
+				ada, 100+155/2),
 		},
 		"polaris up to its highest level": {
-			Options{From: "polaris"}, `{"users":{"` + ada + `":{"xp":99999}},"settings":{"curve":{"1":100},"maxLevel":3}}`, levelLine(ada, begins(3)),
+			Options{From: "polaris"}, `{"users":{"` + ada + `":{"xp":99999}},"settings":{"curve":{"1":100},"maxLevel":3}}`, levelLine(ada, begins(
+				3)),
 		},
-		"polaris with another curve": {Options{From: "polaris", Curve: "arcane-flat"}, `[{"id":"` + ada + `","xp":1500}]`, levelLine(ada, 100+155/2)},
-		"polaris as a table":         {Options{From: "polaris"}, "ID,Total XP\n" + ada + ",200\n", levelLine(ada, 100)},
+		"polaris with another curve": {Options{From: "polaris", Curve: "arcane-flat"}, `[{"id":"` + ada + `","xp":1500}]`, levelLine(ada, 100+
+			155/2)},
+		"polaris as a table": {Options{From: "polaris"}, "ID,Total XP\n" + ada + ",200\n", levelLine(ada, 100)},
 	} {
 		c.o.Guild = g1
 		same(t, name, of(t, c.o, "a", c.file).ok(t), c.want)
@@ -170,7 +192,8 @@ func TestLevelUpKeepsLevelsByItsOwnPolynomial(t *testing.T) {
 	t.Parallel()
 	start := func(base, exp float64, n int64) int64 { return int64(math.Ceil(base * math.Pow(float64(n), exp))) }
 	file := func(algorithm string) string {
-		return `{"configs":{"` + g1 + `":{"users":{"` + ada + `":{"xp":` + fmt.Sprint(start(50, 1.7, 5)) + `,"level":5},"` + bo + `":{}}` + algorithm + `}}}`
+		return `{"configs":{"` + g1 + `":{"users":{"` + ada + `":{"xp":` + fmt.Sprint(start(50, 1.7, 5)) + `,"level":5},"` + bo + `":{}}` +
+			algorithm + `}}}`
 	}
 	r := of(t, Options{From: "red"}, "a.json", file(`,"algorithm":{"exp":1.7,"base":50}`))
 	same(t, "its own", r.ok(t), levelLine(ada, begins(5))+levelLine(bo, 0))

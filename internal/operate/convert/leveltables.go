@@ -10,12 +10,12 @@ import (
 // ladder is what differs between bots that keep levels and nothing else.
 type ladder struct {
 	format
-	lists          []string // paths of the list's items
-	user, xp, list string   // names of members; user may be several
-	level          string   // empty: the bot writes none
-	within         bool     // the XP are those since the level began
-	none           []string // members of an item without a place
-	more           []row
+	lists    []string // paths of the list's items
+	user, xp string   // names of members; user may be several
+	level    string   // empty: the bot writes none
+	within   bool     // the XP are those since the level began
+	none     []string // members of an item without a place
+	more     []row
 }
 
 var ladders = []ladder{
@@ -58,8 +58,12 @@ var ladders = []ladder{
 		},
 		lists: []string{"/users/{user}", "/#"}, user: "id", xp: "xp", none: []string{"cooldown", "hidden", "username", "tag"},
 		more: []row{
-			{path: "/settings"}, {path: "/settings/curve/{power}", to: "the curve"}, {path: "/settings/rounding", to: "the curve"},
-			{path: "/settings/maxLevel", to: "the highest level"}, {path: "/info"}, {path: "/_id"},
+			{path: "/settings"},
+			{path: "/settings/curve/{power}", to: "the curve"},
+			{path: "/settings/rounding", to: "the curve"},
+			{path: "/settings/maxLevel", to: "the highest level"},
+			{path: "/info"},
+			{path: "/_id"},
 		},
 	},
 	{

@@ -48,14 +48,21 @@ func modmailTable() []row {
 			{path: of + "/author/id", to: "case.moderator_id, of a note"},
 			{path: of + "/author"},
 			{path: of + "/key"},
-			{path: of + "/recipient/name"}, {path: of + "/recipient/discriminator"}, {path: of + "/recipient/avatar_url"}, {path: of + "/recipient/mod"},
+			{path: of + "/recipient/name"},
+			{path: of + "/recipient/discriminator"},
+			{path: of + "/recipient/avatar_url"},
+			{path: of + "/recipient/mod"},
 			{path: of + "/creator"},
 			{path: of + "/closer"},
 			{path: of + "/nsfw"},
 			{path: m + "author"},
 			{path: m + "edited"},
-			{path: m + "attachments/#/id"}, {path: m + "attachments/#/filename"}, {path: m + "attachments/#/is_image"}, {path: m + "attachments/#/size"},
-			{path: m + "attachments/#/content_type"}, {path: m + "attachments/#/description"},
+			{path: m + "attachments/#/id"},
+			{path: m + "attachments/#/filename"},
+			{path: m + "attachments/#/is_image"},
+			{path: m + "attachments/#/size"},
+			{path: m + "attachments/#/content_type"},
+			{path: m + "attachments/#/description"},
 		}...)
 	}
 	return rows
@@ -136,7 +143,7 @@ func (m *modmail) thread(it *item, key, opener string, made *value) (ok bool, er
 	if record.CreatedAt, err = r.instant(made); err != nil {
 		return false, err
 	}
-	if it.get("open").is("true") {
+	if it.get("open").yes() {
 		record.Status = "open"
 		if record.ChannelID, err = r.id(it.get("channel_id")); err != nil {
 			return false, err
@@ -169,7 +176,7 @@ func (m *modmail) message(v *value, record messageRecord, bot string, seen map[s
 	switch {
 	case record.AuthorID != "" && record.AuthorID == bot:
 		record.AuthorType = "bot"
-	case author.get("mod").is("true"):
+	case author.get("mod").yes():
 		record.AuthorType = "staff"
 	}
 	if record.Kind, err = m.kind(v); err != nil {

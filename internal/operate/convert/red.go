@@ -37,7 +37,18 @@ var redFormat = &format{
 }
 
 func redTable() []row {
-	rows := []row{
+	var rows []row
+	for _, of := range [][]row{
+		redBankRows(), redCaseRows(redModLog + "/CASES/{guild}/{number}"), redCaseRows(redModLog + "/GUILD/{guild}/cases/{number}"), redOtherRows(),
+		levelUpRows("/configs/{guild}"), levelUpRows(""), // the second: a server's backup
+	} {
+		rows = append(rows, of...)
+	}
+	return rows
+}
+
+func redBankRows() []row {
+	return []row{
 		{path: redBank + "/MEMBER/{guild}/{user}", item: true},
 		{path: redBank + "/MEMBER/{guild}/{user}/balance", to: "wallet.balance"},
 		{path: redBank + "/MEMBER/{guild}/{user}/name"},
@@ -50,22 +61,35 @@ func redTable() []row {
 		{path: redBank + "/GLOBAL"},
 		{path: redBank + "/GUILD/{guild}"},
 		{path: redBank + "/GUILD/{guild}/currency", to: "settings.economy.currency_name"},
+	}
+}
+
+func redCaseRows(of string) []row {
+	return []row{
+		{path: of, item: true},
+		{path: of + "/action_type", to: "case.type"},
+		{path: of + "/user", to: "case.user_id"},
+		{path: of + "/moderator", to: "case.moderator_id"},
+		{path: of + "/reason", to: "case.reason"},
+		{path: of + "/created_at", to: "case.created_at"},
+		{path: of + "/until", to: "case.expires_at"},
+		{path: of + "/modified_at", to: "case.updated_at"},
+		{path: of + "/case_number"},
+		{path: of + "/guild"},
+		{path: of + "/last_known_username"},
+		{path: of + "/channel"},
+		{path: of + "/parent_channel"},
+		{path: of + "/parent_channel_id"},
+		{path: of + "/amended_by"},
+		{path: of + "/message"},
+	}
+}
+
+func redOtherRows() []row {
+	return []row{
 		{path: redModLog + "/GLOBAL"},
 		{path: redModLog + "/CASETYPES"},
 		{path: redModLog + "/GUILD/{guild}"},
-		{path: redModLog + "/GUILD/{guild}/cases/{number}", item: true},
-		{path: redModLog + "/CASES/{guild}/{number}", item: true},
-	}
-	for _, of := range []string{redModLog + "/CASES/{guild}/{number}/", redModLog + "/GUILD/{guild}/cases/{number}/"} {
-		rows = append(rows, []row{
-			{path: of + "action_type", to: "case.type"}, {path: of + "user", to: "case.user_id"}, {path: of + "moderator", to: "case.moderator_id"},
-			{path: of + "reason", to: "case.reason"}, {path: of + "created_at", to: "case.created_at"}, {path: of + "until", to: "case.expires_at"},
-			{path: of + "modified_at", to: "case.updated_at"},
-			{path: of + "case_number"}, {path: of + "guild"}, {path: of + "last_known_username"}, {path: of + "channel"}, {path: of + "parent_channel"},
-			{path: of + "parent_channel_id"}, {path: of + "amended_by"}, {path: of + "message"},
-		}...)
-	}
-	rows = append(rows, []row{
 		{path: redWarnings + "/MEMBER/{guild}/{user}", item: true},
 		{path: redWarnings + "/MEMBER/{guild}/{user}/warnings/{message}/description", to: "case.reason"},
 		{path: redWarnings + "/MEMBER/{guild}/{user}/warnings/{message}/mod", to: "case.moderator_id"},
@@ -74,20 +98,36 @@ func redTable() []row {
 		{path: redWarnings + "/MEMBER/{guild}/{user}/status"},
 		{path: redWarnings + "/GUILD/{guild}"},
 		{path: redWarnings + "/GLOBAL"},
-	}...)
-	for _, of := range []string{"/configs/{guild}", ""} {
-		rows = append(rows, []row{
-			{path: of + "/users/{user}", item: true}, {path: of + "/users/{user}/xp", to: "level.total_xp"}, {path: of + "/users/{user}/level", to: "level.total_xp"},
-			{path: of + "/users/{user}/voice"}, {path: of + "/users/{user}/messages"}, {path: of + "/users/{user}/stars"}, {path: of + "/users/{user}/prestige"},
-			{path: of + "/users/{user}/last_active"}, {path: of + "/users/{user}/show_displayname"}, {path: of + "/users/{user}/profile"},
-			{path: of + "/users/{user}/weekly"},
-			{path: of + "/algorithm/base", to: "the curve"}, {path: of + "/algorithm/exp", to: "the curve"},
-		}...)
+		{path: "/configs/{guild}"},
+		{path: "/ignored_guilds"},
+		{path: "/cache_seconds"},
+		{path: "/render_gifs"},
+		{path: "/force_embeds"},
+		{path: "/internal_api_port"},
+		{path: "/external_api_url"},
+		{path: "/auto_cleanup"},
+		{path: "/ignore_bots"},
+		{path: "/weekly"},
+		{path: "/users_weekly"},
 	}
-	return append(rows, []row{
-		{path: "/configs/{guild}"}, {path: "/ignored_guilds"}, {path: "/cache_seconds"}, {path: "/render_gifs"}, {path: "/force_embeds"},
-		{path: "/internal_api_port"}, {path: "/external_api_url"}, {path: "/auto_cleanup"}, {path: "/ignore_bots"}, {path: "/weekly"}, {path: "/users_weekly"},
-	}...)
+}
+
+func levelUpRows(of string) []row {
+	return []row{
+		{path: of + "/users/{user}", item: true},
+		{path: of + "/users/{user}/xp", to: "level.total_xp"},
+		{path: of + "/users/{user}/level", to: "level.total_xp"},
+		{path: of + "/users/{user}/voice"},
+		{path: of + "/users/{user}/messages"},
+		{path: of + "/users/{user}/stars"},
+		{path: of + "/users/{user}/prestige"},
+		{path: of + "/users/{user}/last_active"},
+		{path: of + "/users/{user}/show_displayname"},
+		{path: of + "/users/{user}/profile"},
+		{path: of + "/users/{user}/weekly"},
+		{path: of + "/algorithm/base", to: "the curve"},
+		{path: of + "/algorithm/exp", to: "the curve"},
+	}
 }
 
 // red knows what a file says late: the curve stands after the members.
@@ -96,7 +136,6 @@ type red struct {
 	base, exp      float64
 	ownCurve       bool
 	global         bool
-	currency       *value
 	currencyName   string
 	modLog, warned *value
 }
@@ -114,7 +153,7 @@ func (d *red) fact(to string, v *value) error {
 		}
 		return err
 	case "whether the bank is of no guild":
-		d.global = v.is("true")
+		d.global = v.yes()
 		if d.global && d.r.source != "global" {
 			return wrong(v, "the bank is global and belongs to no guild; if the guild is to get it, say so: --source-guild global")
 		}

@@ -106,8 +106,8 @@ func (v *value) list() []*value {
 // none reports whether a member is not there or null.
 func (v *value) none() bool { return v == nil || v.kind == null }
 
-// is reports whether a value is true, written as such.
-func (v *value) is(truth string) bool { return v != nil && v.kind == boolean && v.text == truth }
+// yes reports whether a value is true, written as such.
+func (v *value) yes() bool { return v != nil && v.kind == boolean && v.text == "true" }
 
 // where is the place of a value: the file, and the path in its document.
 func (v *value) where() (file, path string) {

@@ -123,10 +123,10 @@ func (w *walker) object(p *pattern) error {
 		}
 		child := p.member(name)
 		w.steps = append(w.steps, step{name: name})
-		switch {
-		case child == nil:
+		switch child {
+		case nil:
 			err = w.strange(p, name)
-		case child == p.any:
+		case p.any:
 			w.steps[len(w.steps)-1].key = p.key
 			err = w.under(p, child, name)
 		default:

@@ -205,7 +205,8 @@ func counted(r result) (n int64) {
 func check(t testing.TB, out string) {
 	t.Helper()
 	names := map[string]string{
-		"guild": "GuildFileGuild", "settings": "GuildFileSettings", "wallet": "GuildFileWallet", "level": "GuildFileLevel", "case": "GuildFileCase",
+		"guild": "GuildFileGuild", "settings": "GuildFileSettings", "wallet": "GuildFileWallet", "level": "GuildFileLevel",
+		"case":   "GuildFileCase",
 		"ticket": "GuildFileTicket", "ticket_message": "GuildFileTicketMessage", "giveaway": "GuildFileGiveaway",
 	}
 	for line := range strings.Lines(out) {
@@ -303,7 +304,8 @@ func FuzzReaders(f *testing.F) {
 		}
 	}
 	for i, name := range []string{"amari", "polaris", "tatsu"} {
-		f.Add(len(golden)+i, `{"data":[{"id":"`+ada+`","exp":1,"level":1}],"users":{"`+ada+`":{"xp":1}},"settings":{"curve":{"1":2}},"rankings":[{"user_id":"`+ada+`","score":1}]}`+name)
+		f.Add(len(golden)+i, `{"data":[{"id":"`+ada+`","exp":1,"level":1}],"users":{"`+ada+
+			`":{"xp":1}},"settings":{"curve":{"1":2}},"rankings":[{"user_id":"`+ada+`","score":1}]}`+name)
 	}
 	f.Add(len(golden)+1, "ID,Total XP\n"+ada+",1\n")
 	f.Add(2, "\"a\";\"b\"\n\"1,2\";\n")
@@ -324,10 +326,14 @@ func FuzzReaders(f *testing.F) {
 func TestAScannerReadsWhatTheStandardDecoderReads(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		`{}`, ` [ ] `, `{"a":1}`, `{"a":-0}`, `{"a":01}`, `{"a":1.}`, `{"a":1.5e+7}`, `{"a":1e}`, `{"a":-}`, `{"a":.5}`, `{"a":+1}`, `-`, `1`, `"x"`, `tru`, `true`,
-		`{"a":"b\n\"\\\/\b\f\r\t"}`, `{"a":"\u00e9\ud83e\udd16"}`, `{"a":"\ud83e"}`, `{"a":"\ud83ex"}`, `{"a":"\udd16\ud83e\udd16"}`, `{"a":"\ud83e\n"}`,
-		`{"a":"\u12"}`, `{"a":"\x"}`, "{\"a\":\"\t\"}", "{\"a\":\"\x7f\"}", "{\"a\":\"\xc3\x28\"}", `{"a":"\u123g"}`, `{"a":"\`, `{"a":"\u`, `["\ud83e\u0041"]`,
-		`{"a":[1,[2,{"b":null}],true,false]}`, `{"a":[1,]}`, `{"a":1,}`, `{"a" 1}`, `{"a":}`, `{a:1}`, `{"a":nul}`, `{"a":truee}`, `[1 2]`, `{"a":1 "b":2}`, `[,1]`,
+		`{}`, ` [ ] `, `{"a":1}`, `{"a":-0}`, `{"a":01}`, `{"a":1.}`, `{"a":1.5e+7}`, `{"a":1e}`, `{"a":-}`, `{"a":.5}`, `{"a":+1}`, `-`, `1`,
+		`"x"`, `tru`, `true`,
+		`{"a":"b\n\"\\\/\b\f\r\t"}`, `{"a":"\u00e9\ud83e\udd16"}`, `{"a":"\ud83e"}`, `{"a":"\ud83ex"}`, `{"a":"\udd16\ud83e\udd16"}`,
+		`{"a":"\ud83e\n"}`,
+		`{"a":"\u12"}`, `{"a":"\x"}`, "{\"a\":\"\t\"}", "{\"a\":\"\x7f\"}", "{\"a\":\"\xc3\x28\"}", `{"a":"\u123g"}`, `{"a":"\`, `{"a":"\u`,
+		`["\ud83e\u0041"]`,
+		`{"a":[1,[2,{"b":null}],true,false]}`, `{"a":[1,]}`, `{"a":1,}`, `{"a" 1}`, `{"a":}`, `{a:1}`, `{"a":nul}`, `{"a":truee}`, `[1 2]`,
+		`{"a":1 "b":2}`, `[,1]`,
 	} {
 		for _, size := range []int{1, 2, 1000} {
 			s := newScanner("a", iotestReader{strings.NewReader(text), size})

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"time"
 
@@ -157,10 +158,8 @@ func (s *sheet) fail() error {
 	if s.gone == 0 {
 		return nil
 	}
-	if _, err := s.buf.WriteString(`{"record":"convert_failed"}` + "\n"); err != nil {
-		return nil // the pipe is broken, and the reader has no whole file either
-	}
-	return s.flush()
+	_, err := s.buf.WriteString(`{"record":"convert_failed"}` + "\n")
+	return errors.Join(err, s.flush())
 }
 
 // maxRecordValues is how many values a record may hold: an import takes no more.
