@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/term"
 
+	"guildhall/internal/base/output"
+	"guildhall/internal/base/wire"
 	"guildhall/internal/operate/convert"
-	"guildhall/internal/output"
-	"guildhall/internal/wire"
 )
 
 type convertCommand struct {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"guildhall/internal/db/dbtest"
+	"guildhall/internal/base/db/dbtest"
 )
 
 const fixtures = "../../internal/operate/convert/testdata/"
@@ -119,6 +119,7 @@ func players(n int) string {
 	return `{"guild":{"id":"500000000000000001"},"players":[` + strings.Join(list, ",\n") + `]}`
 }
 
+// RELIABILITY.md, Input.
 func TestAPipeThatBreaksLeavesNothingInTheDatabase(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -162,6 +163,7 @@ func folder(t *testing.T, dir string) map[string]os.FileMode {
 	return all
 }
 
+// RELIABILITY.md, Input.
 func TestFilesOfAConversionTakeTheirPlaceTogetherOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

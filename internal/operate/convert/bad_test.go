@@ -44,6 +44,7 @@ func utf16Of(s string) string {
 
 const oneTicket = `{"id":"1201000000000000001","createdById":"` + ada + `","createdAt":"2024-01-28T02:00:00.000Z"}`
 
+// RELIABILITY.md, Input.
 func TestAnErrorNamesFileLineAndPathAndSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	fixture := func(name string) string {
@@ -331,6 +332,7 @@ func TestACallThatCannotBeCarriedOutSaysWhichFlagIsWrong(t *testing.T) {
 	}
 }
 
+// RELIABILITY.md, Input.
 func TestAValueHasABoundAndAZipNone(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

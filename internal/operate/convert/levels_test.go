@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"guildhall/internal/levelling"
+	"guildhall/internal/service/levelling"
 )
 
 func TestTheCurveOfGuildFilesIsTheProgramsOwn(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"guildhall/internal/output"
+	"guildhall/internal/base/output"
 )
 
 // Error is what is wrong with the input: the file, the line, the path in it, what

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"guildhall/internal/schema"
+	"guildhall/internal/base/schema"
 )
 
 // wrong is an error about a value.

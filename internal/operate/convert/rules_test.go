@@ -82,6 +82,7 @@ func TestIdsAreReadAsDigitsAndNeverAsFloatingNumbers(t *testing.T) {
 	}
 }
 
+// RELIABILITY.md, Input.
 func TestTwentyIdsThatAllEndInZeroAreRefusedAndOneThatDoesNotLetsThemIn(t *testing.T) {
 	t.Parallel()
 	round := func(n int) (list []string) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"guildhall/internal/schema"
+	"guildhall/internal/base/schema"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"guildhall/internal/schema"
+	"guildhall/internal/base/schema"
 )
 
 // leaves calls do with every leaf of a document, by its path.
@@ -241,6 +241,7 @@ func sound(t testing.TB, what string, r result, file string) {
 	}
 }
 
+// RELIABILITY.md, Input.
 func TestAFixtureThatIsCutAnywhereIsAnErrorOrWhole(t *testing.T) {
 	t.Parallel()
 	for _, c := range golden {
@@ -297,6 +298,7 @@ func read(t testing.TB, o Options, name string, f *os.File) result {
 
 // FuzzReaders holds what every reader promises: whatever it is given, it ends with
 // legal records or with an error that has a place, and it never panics.
+// RELIABILITY.md, Input.
 func FuzzReaders(f *testing.F) {
 	for i, c := range golden {
 		for _, name := range c.files {

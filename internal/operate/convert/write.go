@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"guildhall/internal/schema"
+	"guildhall/internal/base/schema"
 )
 
 // maxWhole is the largest integer that every reader of JSON holds exactly.
