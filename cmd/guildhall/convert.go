@@ -134,7 +134,10 @@ func newDraft(path string, stream io.Writer) (*draft, error) {
 	if path == "" {
 		return &draft{}, nil
 	}
-	if path == "-" && stream != nil {
+	if path == "-" && stream == nil {
+		return nil, usageError{errors.New("- is the guild file's: name a file for --report and --left-out")}
+	}
+	if path == "-" {
 		if f, ok := stream.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 			stream = output.NewTerminal(f)
 		}

@@ -299,6 +299,7 @@ func TestConvertSaysInOneLineWhatIsWrong(t *testing.T) {
 	call(t, "", "convert", "--from", "mee6", "--at", "now", "-").refused(t, 2, "--at: must be an existing RFC 3339 date")
 	call(t, "", "convert", "--from", "mee6", "--in-force", "x", "-").refused(t, 2, "--in-force means nothing for mee6")
 	call(t, "", "convert", "--from", "mee6", "--guild", "", "-").refused(t, 2, "--guild is given and says nothing")
+	call(t, players(1), "convert", "--from", "mee6", "--left-out", "-", "-").refused(t, 2, "name a file for --report and --left-out")
 	call(t, "", "convert", "--from", "mee6", t.TempDir()+"/none.json").refused(t, 1, "no such file")
 	call(t, "", conversion("--from", "zeppelin", "--guild", "7", "--in-force", t.TempDir()+"/none", "zeppelin.json")...).refused(t, 1,
 		"no such file")

@@ -126,40 +126,40 @@ func TestAnErrorNamesFileLineAndPathAndSaysWhatToDo(t *testing.T) {
 		"all left out": {mee6, "a.json", players(player(`"0"`, 1)), `a.json: there is nothing in it to write for guild ` + g1 +
 			`: 1 item about nobody: its member is deleted or not known`},
 
-		"of Lurkr": {mee6, "a.json", fixture("lurkr.json"), `a.json: line 1: this looks like a lurkr export: --from lurkr`},
+		"of Lurkr": {mee6, "a.json", fixture("lurkr.json"), `a.json: line 1: this looks like a Lurkr export: --from lurkr`},
 		"of MEE6": {
 			Options{From: "zeppelin", Guild: g1},
 			"a.json", fixture("mee6.0.json"),
-			`a.json: line 1: this looks like a mee6 export: --from mee6`,
+			`a.json: line 1: this looks like a MEE6 export: --from mee6`,
 		},
 		"of UnbelievaBoat": {
 			mee6, "a.json", fixture("unbelievaboat.json"),
-			`a.json: line 1: this looks like a unbelievaboat export: --from unbelievaboat`,
+			`a.json: line 1: this looks like an UnbelievaBoat export: --from unbelievaboat`,
 		},
-		"of Zeppelin":     {mee6, "a.json", fixture("zeppelin.json"), `a.json: line 1: this looks like a zeppelin export: --from zeppelin`},
-		"of Red's modlog": {mee6, "a.json", fixture("red.ModLog.settings.json"), `a.json: line 1: this looks like a red export: --from red`},
-		"of Red's bank":   {mee6, "a.json", fixture("red.Bank.settings.json"), `a.json: line 1: this looks like a red export: --from red`},
-		"of Modmail":      {mee6, "a.json", fixture("modmail.json"), `a.json: line 1: this looks like a modmail export: --from modmail`},
+		"of Zeppelin":     {mee6, "a.json", fixture("zeppelin.json"), `a.json: line 1: this looks like a Zeppelin export: --from zeppelin`},
+		"of Red's modlog": {mee6, "a.json", fixture("red.ModLog.settings.json"), `a.json: line 1: this looks like a Red export: --from red`},
+		"of Red's bank":   {mee6, "a.json", fixture("red.Bank.settings.json"), `a.json: line 1: this looks like a Red export: --from red`},
+		"of Modmail":      {mee6, "a.json", fixture("modmail.json"), `a.json: line 1: this looks like a Modmail export: --from modmail`},
 		"of Arcane": {
 			Options{From: "lurkr", Guild: g1},
 			"a.json", fixture("arcane.json"),
-			`a.json: line 1: this looks like a arcane export: --from arcane`,
+			`a.json: line 1: this looks like an Arcane export: --from arcane`,
 		},
 		"of giveaways": {
 			Options{From: "arcane", Guild: g1},
 			"a.json", fixture("discord-giveaways.json"),
 			`a.json: line 1: this looks like a discord-giveaways export: --from discord-giveaways`,
 		},
-		"of a table":       {mee6, "a.json", "id,xp\n1,2\n", "a.json: line 1: is not JSON: \"id,\" is no value"},
-		"JSON for a table": {wallet, "a.csv", fixture("lurkr.json"), `a.csv: line 1: this looks like a lurkr export: --from lurkr`},
+		"of a table":       {mee6, "a.json", "id,xp\n1,2\n", "a.json: line 1: this looks like a table: --from csv"},
+		"JSON for a table": {wallet, "a.csv", fixture("lurkr.json"), `a.csv: line 1: this looks like a Lurkr export: --from lurkr`},
 		"a zip for a table": {
 			wallet, "a.csv", zipped(t, "", "tickets.jsonl", ""),
-			`a.csv: line 1: this looks like a discord-tickets export: --from discord-tickets`,
+			`a.csv: line 1: this looks like a Discord Tickets export: --from discord-tickets`,
 		},
 		"JSON for a zip": {
 			Options{From: "discord-tickets", Guild: g1},
 			"a.zip", fixture("mee6.0.json"),
-			`a.zip: this looks like a mee6 export: --from mee6`,
+			`a.zip: this looks like a MEE6 export: --from mee6`,
 		},
 		"no format at all": {mee6, "a.json", `{"hello":"world"}`, `a.json: line 1: holds nothing that mee6 has`},
 		"no format, a first": {

@@ -34,7 +34,7 @@ var tables = map[string][]string{
 }
 
 var csvFormat = &format{
-	name: "csv", items: "row", once: true, xp: "keep",
+	name: "csv", title: "Tables", items: "row", once: true, xp: "keep",
 	where: "any table: an export, a spreadsheet saved as CSV, or what a query of a bot's database gives (see the recipes).\n" +
 		"Say what a row is: --record wallet, level or case. Columns are found by their headings, or named with --map.",
 	flags: []string{"record", "map", "no-header", "separator", "timezone", "xp", "curve", "balance", "moderator", "numbers", "in-force", "case-type"},

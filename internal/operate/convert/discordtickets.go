@@ -8,7 +8,7 @@ import (
 )
 
 var ticketsFormat = &format{
-	name: "discord-tickets", items: "ticket", seeks: true,
+	name: "discord-tickets", title: "Discord Tickets", items: "ticket", seeks: true,
 	where: "the dashboard's export of a server, a zip with settings.json, tickets.jsonl and icon.png. Databases are not read: their texts are encrypted.",
 	notes: []string{"Answers to a category's questions become one note at the ticket's opening, feedback becomes another. A message's text, the addresses of " +
 		"its attachments and its embeds become one entry; it keeps the id of the message in the channel."},

@@ -11,6 +11,7 @@ import (
 // format is what is known of one source.
 type format struct {
 	name  string
+	title string // the bot's own name
 	where string // where its file comes from, for people
 	items string // what its items are called
 	table []row
@@ -108,7 +109,7 @@ func indent(text, by string) string { return by + strings.ReplaceAll(text, "\n",
 // Markdown writes the tables of the formats as they stand in the documents.
 func Markdown(w io.Writer) error {
 	for _, f := range formats {
-		text := "### " + f.name + "\n\n" + strings.ReplaceAll(f.where, "\n", " ") + "\n\n| In the file | Becomes |\n|---|---|\n"
+		text := "### " + f.title + " (`--from " + f.name + "`)\n\n" + strings.ReplaceAll(f.where, "\n", " ") + "\n\n| In the file | Becomes |\n|---|---|\n"
 		var none []string
 		for _, row := range f.table {
 			switch {
@@ -133,6 +134,14 @@ func Markdown(w io.Writer) error {
 	return nil
 }
 
+// export is what the format's files are called.
+func (f *format) export() string {
+	if f.name == "csv" {
+		return "a table"
+	}
+	return cond(strings.ContainsAny(f.title[:1], "AEIOU"), "an ", "a ") + f.title + " export"
+}
+
 // misread says what a file may be that is not what it was said to be.
 func (r *run) misread(in *Input, err error) error {
 	e, ok := errors.AsType[*Error](err)
@@ -143,5 +152,5 @@ func (r *run) misread(in *Input, err error) error {
 	if like == nil || like == r.f {
 		return err
 	}
-	return &Error{File: e.File, Line: e.Line, Text: "this looks like a " + cond(like.name == "csv", "table", like.name+" export") + ": --from " + like.name}
+	return &Error{File: e.File, Line: e.Line, Text: "this looks like " + like.export() + ": --from " + like.name}
 }

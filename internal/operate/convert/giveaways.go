@@ -7,7 +7,7 @@ import (
 )
 
 var giveawaysFormat = &format{
-	name: "discord-giveaways", items: "giveaway",
+	name: "discord-giveaways", title: "discord-giveaways", items: "giveaway",
 	where: "giveaways.json of a bot that uses the npm library discord-giveaways.",
 	notes: []string{"Entries are reactions and not in the file, so giveaways that run are left out; with --running they come too, and their entries have to come " +
 		"from the bot before the end. What the file holds of program text is never run."},

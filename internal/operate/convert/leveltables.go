@@ -21,7 +21,7 @@ type ladder struct {
 var ladders = []ladder{
 	{
 		format: format{
-			name: "lurkr", items: "member", xp: "level", curve: "lurkr",
+			name: "lurkr", title: "Lurkr", items: "member", xp: "level", curve: "lurkr",
 			where: "the bot's dashboard, Danger Zone, Download Leveling Data.",
 			notes: []string{"Level n begins at 50n² − 100n + 150 XP unless the owner has changed it; then name the curve with --curve. Members keep level and progress."},
 			flags: []string{"xp", "curve"},
@@ -30,7 +30,7 @@ var ladders = []ladder{
 	},
 	{
 		format: format{
-			name: "arcane", items: "member", xp: "level",
+			name: "arcane", title: "Arcane", items: "member", xp: "level",
 			where: "the answer of the leaderboard's API, api/guilds/GUILD/levels/leaderboard, which asks for a login; or its list alone.",
 			notes: []string{"Its XP are those within the level. Which of its three curves holds is not in the file: without --curve members stand at their level's start, " +
 				"with arcane-linear, arcane-exponential or arcane-flat they keep their progress."},
@@ -41,7 +41,7 @@ var ladders = []ladder{
 	},
 	{
 		format: format{
-			name: "amari", items: "member", xp: "level", curve: "amari",
+			name: "amari", title: "Amari", items: "member", xp: "level", curve: "amari",
 			where: "https://amaribot.com/api/v1/guild/leaderboard/GUILD?page=N&limit=1000 with a key of the bot's makers, a file a page.",
 			notes: []string{"Level n begins at 20n² − 40n + 55 XP. Members keep level and progress."},
 			flags: []string{"xp", "curve"},
@@ -51,7 +51,7 @@ var ladders = []ladder{
 	},
 	{
 		format: format{
-			name: "polaris", items: "member", xp: "level", seeks: true,
+			name: "polaris", title: "Polaris", items: "member", xp: "level", seeks: true,
 			where: "the bot's export of all XP, settings and users; a list of users with id and xp; or a table with the columns ID and Total XP.",
 			notes: []string{"It writes no level: that follows from the XP by the curve in settings (x³ + 50x² + 100x to the next hundred where there is none). Members keep level and progress."},
 			flags: []string{"xp", "curve"},
@@ -68,7 +68,7 @@ var ladders = []ladder{
 	},
 	{
 		format: format{
-			name: "tatsu", items: "member", xp: "keep",
+			name: "tatsu", title: "Tatsu", items: "member", xp: "keep",
 			where: "https://api.tatsu.gg/v1/guilds/GUILD/rankings/all?offset=N with a key of your account, a file for each hundred.",
 			notes: []string{"It has no levels by guild: members keep their XP. Its points are to be had for one member at a time only, so there are no wallets."},
 			flags: []string{"source-guild", "xp", "curve"},

@@ -3,7 +3,7 @@ package convert
 import "fmt"
 
 var mee6Format = &format{
-	name: "mee6", items: "player", xp: "keep", curve: "mee6",
+	name: "mee6", title: "MEE6", items: "player", xp: "keep", curve: "mee6",
 	where: "https://mee6.xyz/api/plugins/levels/leaderboard/GUILD?limit=1000&page=N, for N from 0 until players is empty, a file each.\n" +
 		"The owner has to make the leaderboard public first. Fetch slowly: it is rate limited.",
 	notes: []string{"Its curve is Guildhall's, so everybody keeps XP and level. Members who have left are in it. MEE6's cases and coins have no export."},

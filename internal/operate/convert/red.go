@@ -13,7 +13,7 @@ const (
 )
 
 var redFormat = &format{
-	name: "red", items: "entry", xp: "level",
+	name: "red", title: "Red", items: "entry", xp: "level",
 	where: "files of the JSON backend below the bot's data folder, any of them in one call: Bank/settings.json, ModLog/settings.json,\n" +
 		"Warnings/settings.json of core and LevelUp.json (or a server's backup of it). Of Postgres first make files: redbot-setup convert INSTANCE json.",
 	notes: []string{

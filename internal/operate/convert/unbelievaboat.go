@@ -3,7 +3,7 @@ package convert
 import "fmt"
 
 var unbelievaboatFormat = &format{
-	name: "unbelievaboat", items: "user",
+	name: "unbelievaboat", title: "UnbelievaBoat", items: "user",
 	where: "https://unbelievaboat.com/api/v1/guilds/GUILD/users?page=N&limit=1000 with the token of an application of yours, a file a page.\n" +
 		"A sheet with the columns cash and bank is read by --from csv.",
 	notes: []string{"A wallet gets cash and bank together; --balance cash or bank takes one of them."},

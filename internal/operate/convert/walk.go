@@ -55,12 +55,15 @@ func (r *run) walk(file string, src io.Reader, root *pattern) (int64, error) {
 		return 0, err
 	}
 	for n := 0; ; n++ {
-		_, err := w.s.peek()
+		c, err := w.s.peek()
 		if errors.Is(err, io.EOF) && n > 0 {
 			return w.items, w.ours()
 		}
 		if err != nil {
 			return 0, w.s.broken(err)
+		}
+		if c != '{' && c != '[' {
+			return 0, &Error{File: file, Line: w.s.line, Text: "is not JSON: it begins with " + strconv.QuoteRune(rune(c)), missing: n == 0}
 		}
 		w.shaped = false
 		line := w.s.line

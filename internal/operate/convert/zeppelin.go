@@ -6,7 +6,7 @@ import (
 )
 
 var zeppelinFormat = &format{
-	name: "zeppelin", items: "case",
+	name: "zeppelin", title: "Zeppelin", items: "case",
 	where: "the dashboard's export of a server's cases, export_GUILD_TIME.json.",
 	notes: []string{"Until when mutes and bans hold is not in the export. It stands in the tables mutes and tempbans of the bot's database " +
 		"(see the recipes), and goes to --in-force; without it a mute comes in as over, and a ban without an end."},
