@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// The curve of the guild file's reader: a level begins at begins(level) XP. That
-// the program's own curve is this one, a test says.
+// begins is Guildhall's own curve: the XP at which a level begins. A test compares it
+// with the program's.
 func begins(level int64) int64 { return 5 * level * (2*level*level + 27*level + 91) / 6 }
 
 // maxLevel is the highest level that a record can hold the XP of.

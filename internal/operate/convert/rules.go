@@ -99,12 +99,11 @@ func (r *run) id(v *value) (string, error) {
 	if v.none() {
 		return "", nil
 	}
-	switch strings.TrimSpace(v.text) {
-	case "", "0", "default", "3553": // the last is Red's mark, 0xDE1
-		if v.kind <= array {
-			break
+	if v.kind == text || v.kind == number {
+		switch strings.TrimSpace(v.text) {
+		case "", "0", "default", "3553": // the last is Red's mark, 0xDE1
+			return "", nil
 		}
-		return "", nil
 	}
 	id, err := snowflake(v)
 	if err == nil && r.stage == writing {
@@ -195,19 +194,10 @@ func (r *run) number(v *value) (amount, error) {
 
 // thousands reports whether a text is 1,234,567.
 func thousands(s string) bool {
-	groups := strings.Split(strings.TrimPrefix(s, "-"), ",")
+	whole, _, _ := strings.Cut(strings.TrimPrefix(s, "-"), ".")
+	groups := strings.Split(whole, ",")
 	for i, g := range groups {
-		if i == 0 {
-			g, ok := groups[0], len(groups[0]) <= 3
-			if !ok || !digits(g) {
-				return false
-			}
-			continue
-		}
-		if i == len(groups)-1 {
-			g, _, _ = strings.Cut(g, ".")
-		}
-		if len(g) != 3 || !digits(g) {
+		if !digits(g) || len(g) > 3 || i > 0 && len(g) < 3 {
 			return false
 		}
 	}

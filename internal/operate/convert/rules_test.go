@@ -436,6 +436,20 @@ func TestUnknownMembersAreCountedByTheirPathAndShownWhole(t *testing.T) {
 	}
 }
 
+func TestWhatIsEmptyIsNotUnknownAndWhatIsOfAnotherShapeIs(t *testing.T) {
+	t.Parallel()
+	for notes, unknown := range map[string]string{
+		`null`: "map[]", `[]`: "map[]", `{}`: "map[]", `[null]`: "map[]", `[{"body":null}]`: "map[]", `5`: "map[/cases/*/notes:1]",
+		`"a"`:     "map[/cases/*/notes:1]",
+		`{"a":1}`: "map[/cases/*/notes/a:1]", `[5]`: "map[/cases/*/notes/*:1]", `[{"x":[]}]`: "map[/cases/*/notes/*/x:1]",
+	} {
+		file := strings.Replace(zeppelinCases(zeppelinCase(1, 4, ada, quoted(mo), "2023-01-01 00:00:00")), `"notes":[]`, `"notes":`+notes, 1)
+		r := of(t, Options{From: "zeppelin", Guild: g1}, "a.json", file)
+		r.ok(t)
+		same(t, notes, fmt.Sprint(r.report.Unknown), unknown)
+	}
+}
+
 func giveaway(id, more string) string {
 	return `{"messageId":"120400000000000000` + id + `","channelId":"1204000000000000000","guildId":"` + g1 +
 		`","startAt":1706000000000,"winnerCount":1,"prize":"A hat"` +
