@@ -105,11 +105,7 @@ func (r *run) id(v *value) (string, error) {
 			return "", nil
 		}
 	}
-	id, err := snowflake(v)
-	if err == nil && r.stage == writing {
-		r.ids.see(id, v)
-	}
-	return id, err
+	return r.key(v)
 }
 
 // key is the id of a channel or a message that makes the id of a record.
