@@ -216,3 +216,17 @@ func TestCasesKeepTheirNumbersOrGetTheGuildsNextOnes(t *testing.T) {
 		}
 	}
 }
+
+func TestCasesOfOneInstantOrOfNoneAreTakenInTheOrderOfTheFile(t *testing.T) {
+	t.Parallel()
+	const same = ",2024-01-01 00:00:00,,\n"
+	all, r := casesOf(t, Options{}, ada+",ban"+same+ada+",unban"+same+bo+",unban"+same+bo+",ban"+same)
+	if all["csv-1"].Status != "revoked" || all["csv-4"].Status != "active" {
+		t.Errorf("got %+v", all)
+	}
+	wants(t, r.report.LeftOut, "ends a ban that is not in the input", 1)
+	all, _ = casesOf(t, Options{}, ada+",ban,,,\n"+ada+",unban,,,\n"+bo+",unban,,,\n"+bo+",ban,,,\n")
+	if c := all["csv-1"]; c.Status != "revoked" || c.UpdatedAt != nil || c.CreatedAt != nil || all["csv-4"].Status != "active" {
+		t.Errorf("without instants: %+v", all)
+	}
+}

@@ -462,3 +462,25 @@ func zeppelinCase(number, kind int, user, mod, at string) string {
 }
 
 func zeppelinCases(list ...string) string { return `{"cases":[` + strings.Join(list, ",\n") + `]}` }
+
+func TestAReportNamesTheFirstPlacesAndDoesNotGrowWithTheInput(t *testing.T) {
+	t.Parallel()
+	var list []string
+	for range 26 {
+		list = append(list, player(quoted(ada), 1))
+	}
+	for i := range 1500 {
+		list[0] = strings.Replace(list[0], "{", fmt.Sprintf(`{"new_%d":1,`, i), 1)
+	}
+	r := of(t, Options{From: "mee6"}, "a.json", players(list...))
+	same(t, "levels", r.ok(t), levelLine(ada, 1))
+	if f := wants(t, r.report.LeftOut, "came twice", 25); len(f.First) != 20 || f.First[0].Path != "/players/1" {
+		t.Errorf("the first places are %v", f.First)
+	}
+	if n := r.report.Unknown["(others)"]; n != 500 || len(r.report.Unknown) != 1001 {
+		t.Errorf("%d paths are unknown, %d others", len(r.report.Unknown), n)
+	}
+	if n := strings.Count(r.lost, `"why":"unknown"`); n != 1500 {
+		t.Errorf("%d of 1500 unknown values are listed", n)
+	}
+}
