@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-
-	"golang.org/x/term"
 
 	"guildhall/internal/base/output"
 	"guildhall/internal/service/guildfile"
@@ -67,20 +64,13 @@ func (c *exportCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer d.Close()
-	if c.File == "-" {
-		if f, ok := io.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-			return guildfile.Export(ctx, d, c.Guild, output.NewTerminal(f))
-		}
-		return guildfile.Export(ctx, d, c.Guild, io.out)
-	}
-	draft, err := os.CreateTemp(filepath.Dir(c.File), ".guildhall-export-*")
+	out, err := newDraft(c.File, io.out)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(draft.Name()) // once renamed, it is not there
-	err = errors.Join(guildfile.Export(ctx, d, c.Guild, draft), draft.Close())
-	if err != nil {
+	defer out.drop()
+	if err := guildfile.Export(ctx, d, c.Guild, out); err != nil {
 		return err
 	}
-	return os.Rename(draft.Name(), c.File)
+	return out.keep()
 }

@@ -33,6 +33,7 @@ type commands struct {
 	Dashboard dashboardCommands `cmd:"" help:"Open the dashboard for an operator."`
 	Import    importCommand     `cmd:"" help:"Load a guild file, all of it or nothing."`
 	Export    exportCommand     `cmd:"" help:"Write a guild as a guild file."`
+	Convert   convertCommand    `cmd:"" help:"Make a guild file of what another bot left behind; no database, no network."`
 	Restore   restoreCommands   `cmd:"" help:"Look at what a restored backup has undone."`
 	Reseal    resealCommand     `cmd:"" help:"Rewrite with the first GUILDHALL_SECRET_KEY what an older one sealed."`
 	Doctor    doctorCommand     `cmd:"" help:"Examine an installation, a line for each check: exit 0, or 1 when one fails."`

@@ -111,7 +111,7 @@ func (p *parser) value(place string, depth int) (any, error) {
 	case string:
 		if strings.ContainsRune(t, 0) {
 			p.wrong(place, "must not contain U+0000")
-		} else if t != "" && blank(t) {
+		} else if t != "" && Blank(t) {
 			p.wrong(place, "must contain a character that is not blank")
 		}
 		return t, nil
@@ -180,8 +180,8 @@ func Printable(name string) string {
 	return clean
 }
 
-// blank reports whether s shows nothing: white space and zero-width characters.
-func blank(s string) bool {
+// Blank reports whether s shows nothing: white space and zero-width characters.
+func Blank(s string) bool {
 	for _, r := range s {
 		if !unicode.Is(unicode.White_Space, r) && (r < 0x200b || r > 0x200d) && r != 0x2060 && r != 0xfeff {
 			return false

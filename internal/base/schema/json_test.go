@@ -84,7 +84,7 @@ func clean(t *testing.T, body []byte, v any, depth int) {
 			clean(t, body, item, depth+1)
 		}
 	case string:
-		if strings.ContainsRune(v, 0) || (v != "" && blank(v)) {
+		if strings.ContainsRune(v, 0) || (v != "" && Blank(v)) {
 			t.Fatalf("%q holds the string %q", body, v)
 		}
 		if strings.ContainsRune(v, utf8.RuneError) && !bytes.Contains(body, []byte("\ufffd")) &&

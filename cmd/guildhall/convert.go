@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"guildhall/internal/base/output"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/operate/convert"
+)
+
+type convertCommand struct {
+	From        string   `required:"" help:"What the files are of; help lists the formats and what becomes of them." placeholder:"FORMAT"`
+	Guild       string   `help:"The guild that is written; may be left out where the files name one." placeholder:"ID"`
+	SourceGuild string   `help:"Whose data is taken, if not that guild's." placeholder:"ID"`
+	Out         string   `default:"-" help:"Where to write; - is standard output." placeholder:"FILE"`
+	Report      string   `help:"Write the report as JSON too." placeholder:"FILE"`
+	LeftOut     string   `help:"Write what was left out, cut or changed, whole, a line of JSON each." placeholder:"FILE"`
+	Strict      bool     `help:"Fail when anything was left out, changed or is unknown."`
+	XP          string   `name:"xp" help:"Keep the number of XP, or the level and the way to the next: keep or level." placeholder:"MODE"`
+	Curve       string   `help:"The source's curve: mee6, lurkr, amari, arcane-linear, -exponential or -flat, total:C0,C1,… or step:C0,C1,…" placeholder:"CURVE"`
+	Balance     string   `help:"What a wallet gets of two pockets: total, cash or bank." placeholder:"POCKET"`
+	Moderator   string   `help:"Who stands for a moderator that the source does not name; by default the guild's id." placeholder:"ID"`
+	Numbers     string   `help:"Numbers of cases and tickets: keep the source's, or new ones of the guild." placeholder:"keep|new"`
+	InForce     string   `help:"Bans and mutes that hold now: CSV with user_id, type and expires_at." placeholder:"FILE"`
+	CaseType    []string `sep:"none" help:"What a kind of case becomes; NAME= leaves it out. May be repeated." placeholder:"NAME=TYPE"`
+	Settings    bool     `help:"Write settings too: the name of Red's currency."`
+	Running     bool     `help:"Write giveaways that have not ended, too."`
+	At          string   `help:"The instant that counts as now." placeholder:"TIME"`
+	Record      string   `help:"csv: what a row is: wallet, level or case." placeholder:"RECORD"`
+	Map         []string `sep:"none" help:"csv: the column of a member. May be repeated." placeholder:"MEMBER=COLUMN"`
+	NoHeader    bool     `help:"csv: the first row is no heading; columns are named by number, from 1."`
+	Separator   string   `help:"csv: , or ; or tab; by default what the first line has most of." placeholder:"CHAR"`
+	Timezone    string   `help:"csv: where times without an offset were written; by default UTC." placeholder:"ZONE"`
+	Files       []string `arg:"" optional:"" name:"file" help:"The files to read; - is standard input."`
+}
+
+func (c *convertCommand) options() (convert.Options, error) {
+	o := convert.Options{
+		From: c.From, Guild: c.Guild, SourceGuild: c.SourceGuild, Strict: c.Strict, At: time.Now(), XP: c.XP, Curve: c.Curve, Balance: c.Balance,
+		Moderator: c.Moderator, Numbers: c.Numbers, InForce: c.InForce, CaseTypes: c.CaseType, Settings: c.Settings, Running: c.Running,
+		Record: c.Record, Map: c.Map, NoHeader: c.NoHeader, Separator: c.Separator, Timezone: c.Timezone,
+	}
+	if c.At != "" {
+		at, err := wire.ParseTime(c.At)
+		if err != nil {
+			return o, usageError{fmt.Errorf("--at: %w", err)}
+		}
+		o.At = at
+	}
+	return o, nil
+}
+
+// Run reads what another bot left behind and writes a guild file. It opens no
+// database and no connection.
+func (c *convertCommand) Run(ctx context.Context, io streams) error {
+	if c.From == "help" {
+		return convert.Help(io.out)
+	}
+	o, err := c.options()
+	if err != nil {
+		return err
+	}
+	if err = o.Check(); err == nil {
+		var inputs []*convert.Input
+		var done func()
+		inputs, done, err = convert.Inputs(c.Files, io.in)
+		defer done()
+		if err == nil {
+			err = c.write(ctx, io, o, inputs)
+		}
+	}
+	if wrong, ok := errors.AsType[*convert.UsageError](err); ok {
+		return usageError{wrong}
+	}
+	return err
+}
+
+// write makes up to three files. All of them, or none: but for --strict, which keeps
+// what says why there is no guild file.
+func (c *convertCommand) write(ctx context.Context, io streams, o convert.Options, inputs []*convert.Input) error {
+	out, err := newDraft(c.Out, io.out)
+	if err != nil {
+		return err
+	}
+	defer out.drop()
+	lost, err := newDraft(c.LeftOut, nil)
+	if err != nil {
+		return err
+	}
+	defer lost.drop()
+	report, err := convert.Run(ctx, o, inputs, out, lost.writer())
+	if report == nil {
+		return err
+	}
+	strict := err
+	if err := report.Print(io.err); err != nil {
+		return err
+	}
+	list, err := newDraft(c.Report, nil)
+	if err != nil {
+		return err
+	}
+	defer list.drop()
+	if c.Report != "" {
+		if err := report.JSON(list); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(lost.keep(), list.keep()); err != nil || strict != nil {
+		return errors.Join(err, strict)
+	}
+	return out.keep()
+}
+
+// draft is a file that is written beside the wanted one and takes its place when all
+// is well. It is its owner's alone. A stream or a device is written as it is.
+type draft struct {
+	io.Writer
+	path string
+	file *os.File // nil: a stream, which is the caller's
+}
+
+// newDraft begins a file; - is the stream, and no path is nowhere.
+func newDraft(path string, stream io.Writer) (*draft, error) {
+	if path == "" {
+		return &draft{}, nil
+	}
+	if path == "-" && stream == nil {
+		return nil, usageError{errors.New("- is the guild file's: name a file for --report and --left-out")}
+	}
+	if path == "-" {
+		if f, ok := stream.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+			stream = output.NewTerminal(f)
+		}
+		return &draft{Writer: stream}, nil
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return nil, err
+		}
+		return &draft{Writer: f, file: f}, nil
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".guildhall-"+strings.TrimPrefix(filepath.Base(path), ".")+"-*")
+	if err != nil {
+		return nil, err
+	}
+	return &draft{Writer: f, path: path, file: f}, nil
+}
+
+// writer is nil where nothing is to be written.
+func (d *draft) writer() io.Writer {
+	if d.Writer == nil {
+		return nil
+	}
+	return d
+}
+
+// keep puts the file in its place.
+func (d *draft) keep() error {
+	if d.file == nil {
+		return nil
+	}
+	if err := d.file.Close(); err != nil {
+		return err
+	}
+	if d.path == "" {
+		return nil
+	}
+	return os.Rename(d.file.Name(), d.path)
+}
+
+// drop leaves nothing behind of a file that was not kept.
+func (d *draft) drop() {
+	if d.file == nil {
+		return
+	}
+	d.file.Close()
+	if d.path != "" {
+		os.Remove(d.file.Name())
+	}
+}

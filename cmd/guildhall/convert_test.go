@@ -1,0 +1,324 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"guildhall/internal/base/db/dbtest"
+)
+
+const fixtures = "../../internal/operate/convert/testdata/"
+
+// conversions are the flags by which the expected files of the fixtures were made.
+var conversions = map[string][]string{
+	"arcane": {"--from", "arcane", "--guild", "500000000000000004", "--curve", "arcane-linear", "arcane.json"},
+	"csv-case": {
+		"--from", "csv", "--guild", "500000000000000006", "--record", "case", "--map", "created_at=When", "--map",
+		"user_id=Who", "--map", "moderator_id=Staff", "--map", "type=Action", "--map", "reason=Why", "csv-case.csv",
+	},
+	"csv-wallet":        {"--from", "csv", "--guild", "500000000000000005", "--record", "wallet", "csv-wallet.csv"},
+	"discord-giveaways": {"--from", "discord-giveaways", "--guild", "500000000000000011", "discord-giveaways.json"},
+	"discord-tickets":   {"--from", "discord-tickets", "discord-tickets.zip"},
+	"lurkr":             {"--from", "lurkr", "--guild", "500000000000000003", "lurkr.json"},
+	"mee6":              {"--from", "mee6", "mee6.0.json", "mee6.1.json"},
+	"modmail":           {"--from", "modmail", "modmail.json"},
+	"red": {
+		"--from", "red", "--guild", "500000000000000008", "--settings", "red.Bank.settings.json",
+		"red.ModLog.settings.json", "red.Warnings.settings.json", "red.LevelUp.json",
+	},
+	"unbelievaboat": {"--from", "unbelievaboat", "--guild", "500000000000000002", "unbelievaboat.json"},
+	"zeppelin":      {"--from", "zeppelin", "--guild", "500000000000000007", "zeppelin.json"},
+}
+
+// conversion is a command line, whose files are those of the fixtures.
+func conversion(args ...string) []string {
+	all := []string{"convert", "--at", "2024-06-01T00:00:00Z"}
+	for _, a := range args {
+		if strings.HasSuffix(a, ".json") || strings.HasSuffix(a, ".csv") || strings.HasSuffix(a, ".zip") {
+			a = fixtures + a
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// records are the lines of a guild file by what names them.
+func records(t *testing.T, file string) map[string]map[string]any {
+	t.Helper()
+	all := map[string]map[string]any{}
+	for line := range strings.Lines(file) {
+		var r map[string]any
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		name := fmt.Sprint(r["record"], r["id"])
+		if r["id"] == nil {
+			name += fmt.Sprint(r["user_id"])
+		}
+		all[name] = r
+	}
+	return all
+}
+
+func TestWhatIsConvertedIsImportedAndExportedAgain(t *testing.T) {
+	t.Parallel()
+	url := dbtest.New(t).URL
+	found, err := filepath.Glob(fixtures + "*.out.jsonl")
+	if err != nil || len(found) != len(conversions) {
+		t.Fatalf("%d expected files, %d conversions (%v)", len(found), len(conversions), err)
+	}
+	for name, args := range conversions {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want, err := os.ReadFile(fixtures + name + ".out.jsonl")
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := call(t, "", conversion(args...)...).ok(t)
+			if file != string(want) {
+				t.Fatalf("got\n%s\nwant\n%s", file, want)
+			}
+			call(t, file, "import", "-", "--database-url", url).ok(t)
+			guild := records(t, file)
+			var id string
+			for _, r := range guild {
+				if r["record"] == "guild" {
+					id = r["id"].(string)
+				}
+			}
+			kept := records(t, call(t, "", "export", "--guild", id, "--database-url", url).ok(t))
+			for name, r := range guild {
+				for member, value := range r {
+					if got := kept[name][member]; member != "economy" && fmt.Sprint(got) != fmt.Sprint(value) && !sameInstant(got, value) {
+						t.Errorf("%s: %s is %v after the import, %v before", name, member, got, value)
+					}
+				}
+			}
+		})
+	}
+}
+
+// sameInstant: an export has milliseconds in every instant.
+func sameInstant(a, b any) bool {
+	x, y := fmt.Sprint(a), fmt.Sprint(b)
+	return strings.HasSuffix(x, ".000Z") && strings.TrimSuffix(x, ".000Z")+"Z" == y
+}
+
+// players are a leaderboard of so many.
+func players(n int) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf(`{"id":"%d","xp":%d,"level":0}`, 190320984123768833+i, i%100)
+	}
+	return `{"guild":{"id":"500000000000000001"},"players":[` + strings.Join(list, ",\n") + `]}`
+}
+
+// RELIABILITY.md, Input.
+func TestAPipeThatBreaksLeavesNothingInTheDatabase(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	broken := strings.TrimSuffix(players(3000), "]}")
+	r := call(t, broken, "convert", "--from", "mee6", "--guild", "500000000000000001", "-")
+	r.refused(t, 1, "standard input: line 3000: ends too early; fetch the file again")
+	if !strings.HasSuffix(r.out, `{"record":"convert_failed"}`+"\n") || strings.Count(r.out, "\n") < 500 {
+		t.Fatalf("%d lines went out, the last of them %q", strings.Count(r.out, "\n"), r.out[max(0, len(r.out)-60):])
+	}
+	call(t, r.out, "import", "-", "--database-url", d.URL).refused(t, 1, "nothing was kept")
+	if n := dbtest.Value[int](t, d.DB, `SELECT (SELECT count(*) FROM guilds) + (SELECT count(*) FROM levels)`); n != 0 {
+		t.Errorf("%d rows were kept", n)
+	}
+	// What has not left need not be taken back.
+	r = call(t, strings.TrimSuffix(players(3), "]}"), "convert", "--from", "mee6", "--guild", "500000000000000001", "-")
+	if r.refused(t, 1, "ends too early"); r.out != "" {
+		t.Errorf("%q went out", r.out)
+	}
+	// Without the guild's id the input is read twice, and nothing leaves before the second time.
+	r = call(t, broken, "convert", "--from", "mee6", "-")
+	if r.refused(t, 1, "standard input: line 3000: ends too early"); r.out != "" {
+		t.Errorf("%q went out", r.out)
+	}
+}
+
+// folder lists the files of a folder with their modes.
+func folder(t *testing.T, dir string) map[string]os.FileMode {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]os.FileMode{}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[e.Name()] = info.Mode().Perm()
+	}
+	return all
+}
+
+// RELIABILITY.md, Input.
+func TestFilesOfAConversionTakeTheirPlaceTogetherOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	files := []string{"--out", dir + "/guild.jsonl", "--report", dir + "/report.txt", "--left-out", dir + "/lost.txt"}
+	r := call(t, "", conversion(append(files, "--from", "zeppelin", "--guild", "7", "zeppelin.json")...)...)
+	if r.ok(t) != "" || !strings.Contains(r.err, "zeppelin: 1 file, 7 cases: 5 cases written.") {
+		t.Errorf("it prints %q and %q", r.out, r.err)
+	}
+	all := folder(t, dir)
+	if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, []string{"guild.jsonl", "lost.txt", "report.txt"}) {
+		t.Errorf("there are %v", got)
+	}
+	for name, mode := range all {
+		if mode != 0o600 {
+			t.Errorf("%s has the mode %o", name, mode)
+		}
+	}
+	var report struct {
+		Format  string           `json:"format"`
+		GuildID string           `json:"guild_id"`
+		At      string           `json:"at"`
+		Written map[string]int   `json:"written"`
+		NoPlace map[string]int   `json:"no_place"`
+		Unknown map[string]int   `json:"unknown"`
+		Differ  *int             `json:"levels_that_differ"`
+		Files   []map[string]any `json:"files"`
+		LeftOut []struct {
+			Why   string `json:"why"`
+			Count int    `json:"count"`
+		} `json:"left_out"`
+		Changed []struct {
+			Why   string           `json:"why"`
+			Count int              `json:"count"`
+			First []map[string]any `json:"first"`
+		} `json:"changed"`
+	}
+	text, err := os.ReadFile(dir + "/report.txt")
+	if err == nil {
+		err = json.Unmarshal(text, &report)
+	}
+	if err != nil || report.Format != "zeppelin" || report.GuildID != "7" ||
+		report.At != "2024-06-01T00:00:00Z" || report.Written["case"] != 5 || report.Differ == nil ||
+		len(report.LeftOut) != 1 || report.LeftOut[0].Count != 1 || len(report.Changed) != 4 || report.Changed[0].First[0]["line"] != float64(
+		53) ||
+		report.NoPlace["/cases/*/user_name"] != 7 || report.Unknown == nil || report.Files[0]["bytes"] != float64(
+		3312) || report.Files[0]["items"] != float64(7) ||
+		report.Files[0]["sha256"] != "07f493d75cd9b42510972189c09e54436c20d9876d569711a84dae25f14e3355" {
+		t.Errorf("the report is %s (%v)", text, err)
+	}
+	lost, err := os.ReadFile(dir + "/lost.txt")
+	if err != nil || strings.Count(string(lost), "\n") != 5 || !strings.Contains(string(lost), `"path":"/cases/4","why":"about nobody`) {
+		t.Errorf("what was left out is %s (%v)", lost, err)
+	}
+	t.Run("when it fails", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		if err := os.WriteFile(dir+"/guild.jsonl", []byte("the one before\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		files := []string{"--out", dir + "/guild.jsonl", "--report", dir + "/report.txt", "--left-out", dir + "/lost.txt"}
+		call(t, players(3000)[:100000], append([]string{"convert", "--from", "mee6", "--guild", "500000000000000001", "-"},
+			files...)...).refused(t, 1, "ends too early")
+		before, err := os.ReadFile(dir + "/guild.jsonl")
+		if got := folder(t, dir); len(got) != 1 || err != nil || string(before) != "the one before\n" {
+			t.Errorf("there are %v, and %q (%v)", got, before, err)
+		}
+	})
+	t.Run("with --strict", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		files := []string{"--strict", "--out", dir + "/guild.jsonl", "--report", dir + "/report.txt", "--left-out", dir + "/lost.txt"}
+		r := call(t, "", conversion(append(files, "--from", "mee6", "mee6.0.json", "mee6.1.json")...)...)
+		if r.code != 1 || !strings.HasSuffix(r.err, "guildhall: something was left out, changed or is unknown, and --strict was given\n") {
+			t.Errorf("exit code %d: %s", r.code, r.err)
+		}
+		if got := slices.Sorted(maps.Keys(folder(t, dir))); !slices.Equal(got, []string{"lost.txt", "report.txt"}) {
+			t.Errorf("there are %v: what says why has to stay, the guild file must not be there", got)
+		}
+		// What has no place is no reason to fail.
+		call(t, "", conversion("--strict", "--from", "lurkr", "--guild", "7", "--out", dir+"/guild.jsonl", "lurkr.json")...).ok(t)
+	})
+	t.Run("to a device", func(t *testing.T) {
+		t.Parallel()
+		call(t, "", conversion("--from", "lurkr", "--guild", "7", "--out", os.DevNull, "lurkr.json")...).ok(t)
+		if info, err := os.Stat(os.DevNull); err != nil || info.Mode().IsRegular() {
+			t.Errorf("%s became a file (%v)", os.DevNull, err)
+		}
+	})
+}
+
+// The queries of the documents are right for the tables of the bots that they are for,
+// and their headings for the command.
+func TestTheRecipesOfTheDocumentsAreQueriesOfThoseBots(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	dbtest.Exec(t, d.DB, `CREATE TABLE moderation_warnings (id serial PRIMARY KEY,
+		created_at timestamptz NOT NULL, updated_at timestamptz NOT NULL, guild_id bigint NOT NULL,
+		user_id text NOT NULL, author_id text NOT NULL, author_username_discrim text NOT NULL, message text NOT NULL, logs_link text)`)
+	dbtest.Exec(t, d.DB, `CREATE TABLE reputation_users (user_id bigint NOT NULL, guild_id bigint NOT NULL, created_at timestamptz NOT `+
+		`NULL, points bigint NOT NULL)`)
+	dbtest.Exec(t, d.DB, `CREATE TABLE mutes (guild_id text, user_id text, created_at text, expires_at text, case_id int)`)
+	dbtest.Exec(t, d.DB, `CREATE TABLE tempbans (guild_id text, user_id text, mod_id text, created_at text, expires_at text)`)
+	text, err := os.ReadFile("../../docs/bot/convert.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "```sql\n")[1:]
+	if len(blocks) != 3 {
+		t.Fatalf("there are %d queries", len(blocks))
+	}
+	for i, args := range [][]string{{"--record", "case"}, {"--record", "wallet"}, nil} {
+		query, _, _ := strings.Cut(blocks[i], "```")
+		made := fmt.Sprintf("recipe_%d", i)
+		dbtest.Exec(t, d.DB, `CREATE TABLE `+made+` AS `+query)
+		table := dbtest.Value[string](t, d.DB, `SELECT string_agg(column_name, ',' ORDER BY ordinal_position) FROM `+
+			`information_schema.columns WHERE table_name = $1`, made) + "\n"
+		if args == nil {
+			if table != "user_id,type,expires_at\n" {
+				t.Errorf("--in-force gets %s", table)
+			}
+			continue
+		}
+		r := call(t, table, append([]string{"convert", "--from", "csv", "--guild", "7", "-"}, args...)...)
+		r.refused(t, 1, "there is nothing in it to write") // each column was found
+	}
+}
+
+func TestConvertSaysInOneLineWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	call(t, "", "convert", "--from", "dyno", "x").refused(t, 2, `there is no format "dyno"; there are csv, mee6, unbelievaboat`)
+	call(t, "", "convert", "x").refused(t, 2, "--from")
+	call(t, "", "convert", "--from", "mee6").refused(t, 2, "name the files to read")
+	call(t, "", "convert", "--from", "mee6", "--at", "now", "-").refused(t, 2, "--at: must be an existing RFC 3339 date")
+	call(t, "", "convert", "--from", "mee6", "--in-force", "x", "-").refused(t, 2, "--in-force means nothing for mee6")
+	call(t, "", "convert", "--from", "mee6", "--guild", "", "-").refused(t, 2, "--guild is given and says nothing")
+	call(t, players(1), "convert", "--from", "mee6", "--left-out", "-", "-").refused(t, 2, "name a file for --report and --left-out")
+	call(t, "", "convert", "--from", "mee6", t.TempDir()+"/none.json").refused(t, 1, "no such file")
+	call(t, "", conversion("--from", "zeppelin", "--guild", "7", "--in-force", t.TempDir()+"/none", "zeppelin.json")...).refused(t, 1,
+		"no such file")
+	call(t, "", conversion("--from", "lurkr", "--guild", "7", "--out", t.TempDir()+"/no/folder/x", "lurkr.json")...).refused(t, 1,
+		"no such file")
+	b, err := json.Marshal(hostile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := call(t, `{"players":[{"id":`+string(b)+`,"xp":1}]}`, "convert", "--from", "mee6", "--guild", "7", "-")
+	r.refused(t, 1, "/players/0/id: must be an id of digits")
+	printable(t, "an error", r.err)
+	r = call(t, `{"players":[{"id":"7","xp":1,`+string(b)+`:1}]}`, "convert", "--from", "mee6", "--guild", "7", "-")
+	r.ok(t)
+	printable(t, "a report", r.err)
+	help := call(t, "", "convert", "--from", "help").ok(t)
+	for _, part := range []string{"mee6\n", "/players/#/xp ", "level.total_xp", "no place", "discord-giveaways\n"} {
+		if !strings.Contains(help, part) {
+			t.Errorf("the help does not say %q", part)
+		}
+	}
+}

@@ -1,0 +1,301 @@
+package convert
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// incident is a case as a format has read it.
+type incident struct {
+	at                 *value
+	id                 string
+	number             int64 // 0: none
+	user, moderator    *value
+	member             string // the user, where no value of its own says so
+	kind               string
+	reason             string
+	reasonAt           *value
+	made, ends, change *stamp
+}
+
+// becomes is what a kind of case is here.
+type becomes struct {
+	kind string // empty: the record is left out
+	mark bool   // the source's kind stands before the reason
+	ends string // the kind of case that it puts an end to
+}
+
+// kinds are those that bots have under these names. Any other is a note that names it.
+var kinds = map[string]becomes{
+	"note": {kind: "note"}, "warn": {kind: "warn"}, "kick": {kind: "kick"}, "ban": {kind: "ban"}, "mute": {kind: "mute"}, "timeout": {kind: "timeout"},
+	"softban": {kind: "kick", mark: true}, "hackban": {kind: "ban"}, "tempban": {kind: "ban"}, "forceban": {kind: "ban"},
+	"warning": {kind: "warn"}, "tempmute": {kind: "mute"},
+	"unban": {ends: "ban"}, "unmute": {ends: "mute"},
+}
+
+// span is a ban or a mute, and end what puts an end to one.
+type span struct {
+	user     string
+	kind     string // ban or mute; a timeout is a mute here
+	at, over int64  // ms; over 0: not known
+	seq      int    // among all cases of the input
+}
+
+// casebook knows what the whole input decides about a case: whether it was ended
+// later, and whether it holds now.
+type casebook struct {
+	named   map[string]becomes // --case-type
+	seq     int
+	numbers map[int64]bool
+
+	spans, ends []span         // while the input is surveyed
+	revoked     map[int]*stamp // by seq
+	used        map[int]string // what became of an end, by seq
+	force       []*inForce
+	holding     map[int]*inForce
+}
+
+// inForce is a ban or a mute that holds now, as the caller says.
+type inForce struct {
+	user, kind string
+	until      *stamp
+	at         *value
+	found      bool
+}
+
+func newCasebook(r *run) (*casebook, error) {
+	b := &casebook{named: map[string]becomes{}, revoked: map[int]*stamp{}, used: map[int]string{}, holding: map[int]*inForce{}}
+	for _, s := range r.o.CaseTypes {
+		name, kind, ok := strings.Cut(s, "=")
+		types := []string{"note", "warn", "kick", "ban", "timeout", "mute", ""}
+		if !ok || !slices.Contains(types, kind) || kindName(name) == "" {
+			return nil, usage("--case-type %q: must be NAME=TYPE, where TYPE is note, warn, kick, ban, timeout, mute or empty", s)
+		}
+		b.named[kindName(name)] = becomes{kind: kind}
+	}
+	return b, nil
+}
+
+func kindName(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
+
+func (b *casebook) rewind() { b.seq, b.numbers = 0, map[int64]bool{} }
+
+// class is the kind under which a case can be ended.
+func class(kind string) string {
+	switch kind {
+	case "ban":
+		return "ban"
+	case "mute", "timeout":
+		return "mute"
+	}
+	return ""
+}
+
+// settle reads what holds now, and finds out what ended which case.
+func (b *casebook) settle(r *run) error {
+	if r.o.InForce != "" {
+		if err := b.readInForce(r); err != nil {
+			return err
+		}
+	}
+	wanted := make(map[string]bool)
+	for _, e := range b.ends {
+		wanted[e.user] = true
+	}
+	for _, f := range b.force {
+		wanted[f.user] = true
+	}
+	of := make(map[string][]span)
+	for _, s := range b.spans {
+		if wanted[s.user] {
+			of[s.user+s.kind] = append(of[s.user+s.kind], s)
+		}
+	}
+	order := func(a, b span) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.seq, b.seq)) }
+	for _, list := range of {
+		slices.SortFunc(list, order)
+	}
+	slices.SortFunc(b.ends, order)
+	for _, e := range b.ends {
+		b.used[e.seq] = b.end(e, of[e.user+e.kind], order)
+	}
+	for _, f := range b.force {
+		if list := of[f.user+f.kind]; len(list) > 0 {
+			f.found = true
+			b.holding[list[len(list)-1].seq] = f
+		}
+	}
+	b.spans, b.ends = nil, nil
+	return nil
+}
+
+// end revokes the last case before an end, and says why if it does not.
+func (b *casebook) end(e span, list []span, order func(a, b span) int) string {
+	n, _ := slices.BinarySearchFunc(list, e, order)
+	if n == 0 {
+		return "ends a " + e.kind + " that is not in the input"
+	}
+	s := list[n-1]
+	switch {
+	case b.revoked[s.seq] != nil:
+		return "ends a " + e.kind + " that was ended before"
+	case s.over != 0 && s.over <= e.at:
+		return "ends a " + e.kind + " that was over already"
+	}
+	b.revoked[s.seq] = &stamp{time.UnixMilli(e.at).UTC()}
+	return ""
+}
+
+// incident writes a case, or lets it put an end to another.
+func (r *run) incident(c incident) error {
+	user, err := c.member, error(nil)
+	if user == "" {
+		if user, err = r.subject(c.user, c.at); err != nil || user == "" {
+			return err
+		}
+	}
+	if r.records[c.id] {
+		r.leave(c.at, "came twice")
+		return nil
+	}
+	r.records[c.id] = true
+	r.cases.seq++
+	b := r.kind(c)
+	if b.ends != "" {
+		return r.ended(c, user, b.ends)
+	}
+	if b.kind == "" {
+		r.leave(c.at, "is of a kind that --case-type leaves out")
+		return nil
+	}
+	moderator, err := r.moderator(c)
+	if err != nil {
+		return err
+	}
+	if c.made == nil {
+		r.warn(c.at, "has no instant and gets that of the import")
+	}
+	if r.stage == surveying {
+		if k := class(b.kind); k != "" {
+			r.cases.spans = append(r.cases.spans, span{user: user, kind: k, at: milli(c.made), over: milli(c.ends), seq: r.cases.seq})
+		}
+		return nil
+	}
+	record := caseRecord{
+		Record: "case", GuildID: r.guild, ID: c.id, Number: r.numbered(c), UserID: user, ModeratorID: moderator, Type: b.kind,
+		Reason: c.reason, ExpiresAt: c.ends, CreatedAt: c.made, UpdatedAt: c.change,
+	}
+	if b.mark {
+		record.Reason = strings.TrimSpace("[" + shorten(oneLine(c.kind), 40) + "] " + c.reason)
+	}
+	record.Reason = r.cut(cond(c.reasonAt != nil, c.reasonAt, c.at), record.Reason, 1000)
+	r.state(&record)
+	return r.write("GuildFileCase", "case", record, c.at)
+}
+
+// numbered is the case's number, if it has one that no other case has.
+func (r *run) numbered(c incident) int64 {
+	if r.o.Numbers == "new" || c.number == 0 {
+		return 0
+	}
+	if r.cases.numbers[c.number] {
+		r.change(c.at, "has a number that another case has, and gets the next one", c.number)
+		return 0
+	}
+	r.cases.numbers[c.number] = true
+	return c.number
+}
+
+// moderator is who acted; where the source does not say, the caller's stand-in.
+func (r *run) moderator(c incident) (string, error) {
+	id, err := r.id(c.moderator)
+	if err != nil || id != "" {
+		return id, err
+	}
+	stand := cond(r.o.Moderator != "", r.o.Moderator, r.guild)
+	var was any
+	if c.moderator != nil {
+		was = c.moderator.whole()
+	}
+	r.change(cond(c.moderator != nil, c.moderator, c.at), "has no moderator, and gets "+stand, was)
+	return stand, nil
+}
+
+// kind is what a case becomes.
+func (r *run) kind(c incident) becomes {
+	name := kindName(c.kind)
+	if b, ok := r.cases.named[name]; ok {
+		return b
+	}
+	b, ok := r.f.kinds[name]
+	if !ok {
+		b, ok = kinds[name]
+	}
+	if !ok {
+		b = becomes{kind: "note", mark: true}
+	}
+	if b.mark {
+		r.change(c.at, strconv.Quote(shorten(oneLine(name), 40))+" became a "+b.kind+", with its kind before the reason", c.kind)
+	}
+	return b
+}
+
+// ended keeps an end for the survey's result, and says what became of it.
+func (r *run) ended(c incident, user, kind string) error {
+	if r.stage == surveying {
+		r.cases.ends = append(r.cases.ends, span{user: user, kind: kind, at: milli(c.made), seq: r.cases.seq})
+		return nil
+	}
+	if why := r.cases.used[r.cases.seq]; why != "" {
+		r.leave(c.at, why)
+	} else {
+		r.change(c.at, "made the "+kind+" that it ends revoked, and is no case itself", c.at.whole())
+	}
+	return nil
+}
+
+// state says whether a case still holds. What is over must come in as over: an
+// active case past its end would expire after the import, with an event.
+func (r *run) state(c *caseRecord) {
+	c.Status = "active"
+	open := c.Type == "mute" || c.Type == "timeout"
+	if f := r.cases.holding[r.cases.seq]; f != nil {
+		c.ExpiresAt, open = f.until, false
+	} else if at := r.cases.revoked[r.cases.seq]; at != nil {
+		c.Status, open = "revoked", false
+		if at.UnixMilli() != 0 {
+			c.UpdatedAt = at
+		}
+	}
+	switch {
+	case c.Status == "revoked":
+	case c.ExpiresAt != nil && !c.ExpiresAt.After(r.o.At):
+		c.Status = "expired"
+	case c.ExpiresAt == nil && open:
+		c.Status = "expired"
+	}
+}
+
+// unmatched lists what holds now and has no case.
+func (b *casebook) unmatched(r *run) {
+	for _, f := range b.force {
+		if !f.found {
+			r.leave(f.at, "holds now, but its case is not in the input")
+		}
+	}
+}
+
+func milli(at *stamp) int64 {
+	if at == nil {
+		return 0
+	}
+	return at.UnixMilli()
+}
+
+// oneLine makes a name of what may hold anything.
+func oneLine(s string) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(s, "\x00", "")), " ")
+}

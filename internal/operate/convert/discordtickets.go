@@ -1,0 +1,440 @@
+package convert
+
+import (
+	"archive/zip"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+var ticketsFormat = &format{
+	name: "discord-tickets", title: "Discord Tickets", items: "ticket", seeks: true,
+	where: "the dashboard's export of a server, a zip with settings.json, tickets.jsonl and icon.png. Databases are not read: their texts are encrypted.",
+	notes: []string{"Answers to a category's questions become one note at the ticket's opening, feedback becomes another. A message's text, the addresses of " +
+		"its attachments and its embeds become one entry; it keeps the id of the message in the channel."},
+	flags: []string{"source-guild", "numbers"},
+	table: []row{
+		{path: "", item: true},
+		{path: "/id", to: "ticket.id; ticket.channel_id while it is open"},
+		{path: "/number", to: "ticket.number"},
+		{path: "/open", to: "ticket.status"},
+		{path: "/topic", to: "ticket.subject"},
+		{path: "/createdById", to: "ticket.opener_id"},
+		{path: "/claimedById", to: "ticket.claimed_by_id"},
+		{path: "/closedById", to: "ticket.closed_by_id"},
+		{path: "/closedReason", to: "ticket.close_reason"},
+		{path: "/createdAt", to: "ticket.created_at"},
+		{path: "/closedAt", to: "ticket.closed_at"},
+		{path: "/archivedUsers/#/userId", to: "ticket_message.author_type"},
+		{path: "/archivedUsers/#/bot", to: "ticket_message.author_type"},
+		{path: "/archivedUsers/#"},
+		{path: "/archivedMessages/#/id", to: "ticket_message.id, ticket_message.channel_message_id"},
+		{path: "/archivedMessages/#/authorId", to: "ticket_message.author_id"},
+		{path: "/archivedMessages/#/createdAt", to: "ticket_message.created_at"},
+		{path: "/archivedMessages/#/content/content", to: "ticket_message.content"},
+		{path: "/archivedMessages/#/content/attachments/#/url", to: "ticket_message.content"},
+		{path: "/archivedMessages/#/content/embeds/#/title", to: "ticket_message.content"},
+		{path: "/archivedMessages/#/content/embeds/#/description", to: "ticket_message.content"},
+		{path: "/archivedMessages/#/content/attachments/#"},
+		{path: "/archivedMessages/#/content/embeds/#"},
+		{path: "/archivedMessages/#/content/components"},
+		{path: "/archivedMessages/#/content/reference"},
+		{path: "/archivedMessages/#/ticketId"},
+		{path: "/archivedMessages/#/deleted"},
+		{path: "/archivedMessages/#/edited"},
+		{path: "/archivedMessages/#/external"},
+		{path: "/questionAnswers/#/questionId", to: "ticket_message.content"},
+		{path: "/questionAnswers/#/value", to: "ticket_message.content"},
+		{path: "/questionAnswers/#/id"},
+		{path: "/questionAnswers/#/ticketId"},
+		{path: "/questionAnswers/#/userId"},
+		{path: "/questionAnswers/#/createdAt"},
+		{path: "/feedback/rating", to: "ticket_message.content"},
+		{path: "/feedback/comment", to: "ticket_message.content"},
+		{path: "/feedback/userId", to: "ticket_message.author_id"},
+		{path: "/feedback/createdAt", to: "ticket_message.created_at"},
+		{path: "/feedback/ticketId"},
+		{path: "/feedback/guildId"},
+		{path: "/feedback/id"},
+		{path: "/archivedChannels"},
+		{path: "/archivedRoles"},
+		{path: "/categoryId"},
+		{path: "/deleted"},
+		{path: "/feedbackId"},
+		{path: "/firstResponseAt"},
+		{path: "/guildId"},
+		{path: "/lastMessageAt"},
+		{path: "/messageCount"},
+		{path: "/openingMessage"},
+		{path: "/openingMessageId"},
+		{path: "/pinnedMessages"},
+		{path: "/pinnedMessageIds"},
+		{path: "/priority"},
+		{path: "/referencesMessageId"},
+		{path: "/referencesTicketId"},
+	},
+	start: func(r *run) (handler, error) { return &tickets{r: r, labels: map[string]string{}}, nil },
+	read: func(r *run, in *Input, _ *source) (int64, error) {
+		return r.h.(*tickets).read(in)
+	},
+}
+
+// settingsTable is what settings.json and the comment of the zip hold.
+var (
+	settingsTable = about([]row{
+		{path: "/categories/#/questions/#", item: true},
+		{path: "/categories/#/questions/#/id", to: "a label"},
+		{path: "/categories/#/questions/#/label", to: "a label"},
+		{path: "/categories/#"},
+		{path: ""},
+	})
+	commentTable = grow([]row{{path: "/originalGuildId", to: "guild"}, {path: ""}})
+)
+
+// about is a table of a part that need not hold what it is about.
+func about(rows []row) *pattern {
+	p := grow(rows)
+	p.holds = true
+	return p
+}
+
+// inner reads JSON that stands in texts.
+type inner struct {
+	s    *scanner
+	text strings.Reader
+}
+
+func (i *inner) of(text string, beside *nodes) (*value, error) {
+	i.text.Reset(text)
+	if i.s == nil {
+		i.s = newScanner("", &i.text)
+	}
+	i.s.pos, i.s.end, i.s.gone, i.s.line, i.s.nodes = 0, 0, 0, 1, beside
+	v, err := i.s.beside()
+	if err == nil {
+		if _, end := i.s.peek(); end == nil {
+			err = i.s.fail("goes on behind its end")
+		}
+	}
+	return v, err
+}
+
+type tickets struct {
+	r      *run
+	labels map[string]string // of questions
+	inner  inner
+	silent
+}
+
+// read goes through an export: the comment, the settings, then the tickets.
+func (t *tickets) read(in *Input) (int64, error) {
+	info, err := in.file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	z, err := zip.NewReader(in.file, info.Size())
+	if err != nil {
+		return 0, &Error{File: in.Name, Text: "is no zip that can be read; fetch the file again", missing: true, cause: err}
+	}
+	if z.Comment != "" {
+		if ours, err := t.comment(in.Name, z.Comment); err != nil || !ours {
+			return 0, err
+		}
+	}
+	if t.r.stage == finding {
+		return 0, nil
+	}
+	if f := entryOf(z, "settings.json"); f != nil {
+		if _, err := t.part(in, f, settingsTable); err != nil {
+			return 0, err
+		}
+	}
+	f := entryOf(z, "tickets.jsonl")
+	if f == nil {
+		return 0, &Error{File: in.Name, Text: "there is no tickets.jsonl in it; export the server again, with tickets"}
+	}
+	if f.UncompressedSize64 == 0 {
+		return 0, nil
+	}
+	return t.part(in, f, t.r.f.roots[0])
+}
+
+func entryOf(z *zip.Reader, name string) *zip.File {
+	for _, f := range z.File {
+		if f.Name == name {
+			return f
+		}
+	}
+	return nil
+}
+
+func (t *tickets) part(in *Input, f *zip.File, root *pattern) (int64, error) {
+	name := in.Name + ": " + f.Name
+	content, err := f.Open()
+	if err != nil {
+		return 0, &Error{File: name, Text: "cannot be unpacked (" + err.Error() + "); fetch the file again", cause: err}
+	}
+	defer content.Close()
+	return t.r.walk(name, content, root)
+}
+
+// comment takes the guild from the comment of the zip.
+func (t *tickets) comment(file, comment string) (bool, error) {
+	s := newScanner(file+": comment", strings.NewReader(comment))
+	if err := s.start(); err != nil {
+		return false, err
+	}
+	v, err := s.value()
+	if err != nil {
+		return false, err
+	}
+	v.at = &place{file: file + ": comment"}
+	w := &walker{r: t.r, s: s, file: file, guilds: map[string]bool{}}
+	if _, err := w.belongs(v, commentTable); err != nil {
+		return false, err
+	}
+	return true, w.ours()
+}
+
+func (t *tickets) item(it *item) error {
+	if len(it.at.steps) > 0 {
+		return t.question(it)
+	}
+	members, err := needs(it.value, "id", "createdById", "createdAt")
+	if err != nil {
+		return err
+	}
+	channel, err := t.r.key(members[0])
+	if err != nil {
+		return err
+	}
+	opener, err := t.r.subject(members[1], it.value)
+	if err != nil || opener == "" {
+		return err
+	}
+	if ok, err := t.ticket(it, channel, opener, members[2]); err != nil || !ok {
+		return err
+	}
+	if err := t.answers(it, channel, opener, members[2]); err != nil {
+		return err
+	}
+	if err := t.messages(it, channel, opener); err != nil {
+		return err
+	}
+	return t.feedback(it, channel, opener)
+}
+
+func (t *tickets) question(it *item) error {
+	id, err := t.r.prose(it.get("id"))
+	if err != nil {
+		return err
+	}
+	t.labels[id], err = t.r.prose(it.get("label"))
+	return err
+}
+
+func (t *tickets) ticket(it *item, channel, opener string, made *value) (ok bool, err error) {
+	r := t.r
+	record := ticketRecord{Record: "ticket", GuildID: r.guild, ID: "discord-tickets-" + channel, Status: "closed", OpenerID: opener}
+	if n := it.get("number"); !n.none() {
+		if record.Number, err = r.whole(n); err != nil {
+			return false, err
+		}
+	}
+	if record.Subject, err = r.text(it.get("topic"), 256); err != nil {
+		return false, err
+	}
+	if record.ClaimedByID, err = r.id(it.get("claimedById")); err != nil {
+		return false, err
+	}
+	if record.CreatedAt, err = r.instant(made); err != nil {
+		return false, err
+	}
+	if it.get("open").yes() {
+		record.Status, record.ChannelID = "open", channel
+		return r.ticket(record, it.value)
+	}
+	if record.ClosedByID, err = r.id(it.get("closedById")); err != nil {
+		return false, err
+	}
+	if record.CloseReason, err = r.text(it.get("closedReason"), 1000); err != nil {
+		return false, err
+	}
+	if record.ClosedAt, err = r.instant(it.get("closedAt")); err != nil {
+		return false, err
+	}
+	return r.ticket(record, it.value)
+}
+
+// answers makes one note of what a member answered when opening the ticket.
+func (t *tickets) answers(it *item, channel, opener string, made *value) error {
+	var texts []string
+	list := it.get("questionAnswers")
+	for _, a := range list.list() {
+		answer, err := t.r.prose(a.get("value"))
+		if err != nil {
+			return err
+		}
+		question, err := t.r.prose(a.get("questionId"))
+		if err != nil {
+			return err
+		}
+		if label := t.labels[question]; label != "" {
+			question = label
+		}
+		if answer != "" {
+			texts = append(texts, question+"\n"+answer)
+		}
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	at, err := t.r.instant(made)
+	if err != nil {
+		return err
+	}
+	return t.r.entry(messageRecord{
+		Record: "ticket_message", GuildID: t.r.guild, TicketID: "discord-tickets-" + channel, ID: "discord-tickets-answers-" + channel,
+		Kind: "note", AuthorID: opener, AuthorType: "opener", Content: strings.Join(texts, "\n\n"), CreatedAt: at,
+	}, list)
+}
+
+func (t *tickets) messages(it *item, channel, opener string) error {
+	bots := map[string]bool{}
+	for _, u := range it.get("archivedUsers").list() {
+		if u.get("bot").yes() {
+			id, err := t.r.id(u.get("userId"))
+			if err != nil {
+				return err
+			}
+			bots[id] = id != ""
+		}
+	}
+	seen := map[string]bool{}
+	for _, m := range it.get("archivedMessages").list() {
+		if err := t.message(m, it.nodes, channel, opener, bots, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tickets) message(m *value, nodes *nodes, channel, opener string, bots, seen map[string]bool) error {
+	r := t.r
+	members, err := needs(m, "id", "authorId", "content", "createdAt")
+	if err != nil {
+		return err
+	}
+	id, err := r.key(members[0])
+	if err != nil {
+		return err
+	}
+	if seen[id] {
+		r.leave(m, "came twice")
+		return nil
+	}
+	seen[id] = true
+	record := messageRecord{
+		Record: "ticket_message", GuildID: r.guild, TicketID: "discord-tickets-" + channel, ID: "discord-tickets-" + id,
+		Kind: "message", AuthorType: "staff", ChannelMessageID: id,
+	}
+	if record.AuthorID, err = r.id(members[1]); err != nil {
+		return err
+	}
+	switch {
+	case record.AuthorID == opener:
+		record.AuthorType = "opener"
+	case bots[record.AuthorID], strings.TrimSpace(members[1].text) == "default":
+		record.AuthorType = "bot"
+	}
+	if record.CreatedAt, err = r.instant(members[3]); err != nil {
+		return err
+	}
+	if record.Content, err = t.content(members[2], nodes); err != nil {
+		return err
+	}
+	return r.entry(record, m)
+}
+
+// content makes one text of a message. It is JSON within a text, which takes the
+// place of that text, so that its members are held against the table too.
+func (t *tickets) content(v *value, nodes *nodes) (string, error) {
+	if v.kind == text {
+		inner, err := t.inner.of(v.text, nodes)
+		if err != nil {
+			return "", wrong(v, "must be a message as JSON; it is "+v.shown())
+		}
+		v.kind, v.first, v.last, v.count = inner.kind, inner.first, inner.last, inner.count
+		for c := v.first; c != nil; c = c.next {
+			c.parent = v
+		}
+		v.relined()
+	}
+	if v.kind != object {
+		return "", wrong(v, "must be a message as JSON; it is "+v.shown())
+	}
+	var lines []string
+	err := t.lines(&lines, v.get("content"))
+	for _, a := range v.get("attachments").list() {
+		if err == nil {
+			err = t.lines(&lines, a.get("url"))
+		}
+	}
+	for _, e := range v.get("embeds").list() {
+		var embed []string
+		if err == nil {
+			err = t.lines(&embed, e.get("title"), e.get("description"))
+		}
+		if len(embed) > 0 {
+			lines = append(append(lines, "[embed] "+embed[0]), embed[1:]...)
+		}
+	}
+	return strings.Join(lines, "\n"), err
+}
+
+// lines adds the texts that are not empty.
+func (t *tickets) lines(to *[]string, of ...*value) error {
+	for _, v := range of {
+		s, err := t.r.prose(v)
+		if err != nil {
+			return err
+		}
+		if s != "" {
+			*to = append(*to, s)
+		}
+	}
+	return nil
+}
+
+func (t *tickets) feedback(it *item, channel, opener string) error {
+	f := it.get("feedback")
+	if f.none() {
+		return nil
+	}
+	rating, err := need(f, "rating")
+	if err != nil {
+		return err
+	}
+	stars, err := t.r.number(rating)
+	if err != nil {
+		return err
+	}
+	comment, err := t.r.prose(f.get("comment"))
+	if err != nil {
+		return err
+	}
+	record := messageRecord{
+		Record: "ticket_message", GuildID: t.r.guild, TicketID: "discord-tickets-" + channel, ID: "discord-tickets-feedback-" + channel,
+		Kind: "note", AuthorType: "staff", Content: strings.TrimSpace(fmt.Sprintf("[feedback %d/5] %s", stars.n, comment)),
+	}
+	if record.AuthorID, err = t.r.id(f.get("userId")); err != nil {
+		return err
+	}
+	if record.AuthorID == opener {
+		record.AuthorType = "opener"
+	}
+	if record.CreatedAt, err = t.r.instant(f.get("createdAt")); err != nil {
+		return err
+	}
+	return errors.Join(t.r.entry(record, f))
+}

@@ -1,0 +1,116 @@
+package convert
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+)
+
+// Input is a file to read.
+type Input struct {
+	Name string // as the caller wrote it
+	file *os.File
+	src  io.Reader // standard input, until it is held
+}
+
+// Inputs opens files; - is standard input, and may be named once. close is to be
+// called in every case.
+func Inputs(paths []string, stdin io.Reader) (all []*Input, closeAll func(), err error) {
+	closeAll = func() {
+		for _, in := range all {
+			if in.file != nil {
+				in.file.Close()
+			}
+		}
+	}
+	standard := false
+	for _, path := range paths {
+		if path == "-" {
+			if standard {
+				return all, closeAll, usage("- stands for standard input and can be given once")
+			}
+			standard = true
+			all = append(all, &Input{Name: "standard input", src: stdin})
+			continue
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return all, closeAll, err
+		}
+		in := &Input{Name: path, file: f}
+		all = append(all, in)
+		info, err := f.Stat()
+		switch {
+		case err != nil:
+			return all, closeAll, err
+		case info.IsDir():
+			return all, closeAll, fmt.Errorf("%s: is a folder; name the files in it", path)
+		case !info.Mode().IsRegular():
+			in.src = f
+		}
+	}
+	return all, closeAll, nil
+}
+
+// hold makes sure that what is read more than once can be: a pipe is copied to a
+// file that has no name any more and is its owner's alone.
+func hold(inputs []*Input, again bool) error {
+	for _, in := range inputs {
+		if in.src == nil || !again {
+			continue
+		}
+		f, err := os.CreateTemp("", ".guildhall-convert-*")
+		if err != nil {
+			return err
+		}
+		err = os.Remove(f.Name())
+		if err == nil {
+			_, err = io.Copy(f, in.src)
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("%s: cannot be copied to be read again: %w", in.Name, err), f.Close())
+		}
+		if in.file != nil {
+			in.file.Close()
+		}
+		in.file, in.src = f, nil
+	}
+	return nil
+}
+
+// source is a file while it is read once.
+type source struct {
+	in   *Input
+	from io.Reader
+	hash hash.Hash
+	size int64
+}
+
+// open begins a file, at its first byte.
+func (in *Input) open() (*source, error) {
+	s := &source{in: in, from: in.src, hash: sha256.New()}
+	if in.src == nil {
+		if _, err := in.file.Seek(0, io.SeekStart); err != nil {
+			return nil, &Error{File: in.Name, Text: "cannot be read: " + err.Error(), cause: err}
+		}
+		s.from = in.file
+	}
+	return s, nil
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.from.Read(p)
+	s.hash.Write(p[:n])
+	s.size += int64(n)
+	return n, err
+}
+
+// sum is the digest of the file, whose rest is read for it.
+func (s *source) sum() (digest string, size int64, err error) {
+	_, err = io.Copy(io.Discard, s)
+	return hex.EncodeToString(s.hash.Sum(nil)), s.size, err
+}

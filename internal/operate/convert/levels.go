@@ -1,0 +1,224 @@
+package convert
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// begins is Guildhall's own curve: the XP at which a level begins. A test compares it
+// with the program's.
+func begins(level int64) int64 { return 5 * level * (2*level*level + 27*level + 91) / 6 }
+
+// maxLevel is the highest level that a record can hold the XP of.
+var maxLevel = func() int64 {
+	l := int64(0)
+	for begins(l+1) <= maxWhole {
+		l++
+	}
+	return l
+}()
+
+// curve is a source's: where its levels begin. It grows as levels are asked for.
+type curve struct {
+	starts []int64
+	total  func(n int64) int64 // XP in all at which level n begins, n ≥ 1; or
+	step   func(n int64) int64 // XP from level n to the next
+}
+
+// start is the XP at which a level begins.
+func (c *curve) start(level int64) int64 {
+	if len(c.starts) == 0 {
+		c.starts = []int64{0}
+	}
+	for n := int64(len(c.starts)); n <= level; n++ {
+		next := int64(0)
+		if c.total != nil {
+			next = c.total(n)
+		} else {
+			next = c.starts[n-1] + c.step(n-1)
+		}
+		c.starts = append(c.starts, min(max(next, 0), beyond))
+	}
+	return c.starts[level]
+}
+
+// level is the highest level that XP pay for.
+func (c *curve) level(xp int64) int64 {
+	low, high := int64(0), int64(1)
+	for high < maxLevel && c.start(high) <= xp {
+		low, high = high, min(2*high, maxLevel)
+	}
+	for high-low > 1 {
+		if mid := (low + high) / 2; c.start(mid) <= xp {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
+var curves = map[string]string{
+	"mee6": "step:100,50,5", "lurkr": "total:150,-100,50", "amari": "total:55,-40,20",
+	"arcane-linear": "step:75,100", "arcane-exponential": "step:75,50,5", "arcane-flat": "step:1000",
+}
+
+// curveNamed reads --curve: a name, or the factors of a polynomial of the level.
+func curveNamed(s string) (*curve, error) {
+	if c, ok := curves[s]; ok {
+		s = c
+	}
+	form, list, _ := strings.Cut(s, ":")
+	var factors []float64
+	for f := range strings.SplitSeq(list, ",") {
+		n, err := strconv.ParseInt(strings.TrimSpace(f), 10, 64)
+		if err != nil || n > maxWhole || n < -maxWhole || form != "total" && form != "step" {
+			return nil, usage("--curve: must be mee6, lurkr, amari, arcane-linear, arcane-exponential, arcane-flat, total:C0,C1,… or step:C0,C1,… with whole numbers")
+		}
+		factors = append(factors, float64(n))
+	}
+	at := func(n int64) int64 { return clamp(polynomial(factors, n)) }
+	c := &curve{step: at}
+	if form == "total" {
+		c = &curve{total: at}
+	}
+	if c.start(1) <= 0 || slices.Max(factors) <= 0 {
+		return nil, usage("--curve: level 1 has to begin above 0 XP")
+	}
+	return c, nil
+}
+
+// polynomial is exact for every level whose XP a record can hold.
+func polynomial(factors []float64, n int64) float64 {
+	sum := 0.0
+	for k := len(factors) - 1; k >= 0; k-- {
+		sum = sum*float64(n) + factors[k]
+	}
+	return sum
+}
+
+func clamp(x float64) int64 {
+	if math.IsNaN(x) {
+		return beyond
+	}
+	return int64(min(max(x, -beyond), beyond))
+}
+
+// standing is what a source says of a member's level.
+type standing struct {
+	xp, level *value
+	within    bool // the XP are those since the level began
+	none      bool // the bot writes no level; it follows from the XP
+}
+
+// level writes the XP of a member, once.
+func (r *run) level(it *item, user string, s standing) error {
+	total, err := r.total(s, it.value)
+	if err != nil {
+		return err
+	}
+	first, err := r.first(r.levels, it, user, total)
+	if err != nil || !first {
+		return err
+	}
+	return r.write("GuildFileLevel", "level", levelRecord{Record: "level", GuildID: r.guild, UserID: user, TotalXP: total, Updated: it.since}, it.value)
+}
+
+// total is the XP that a member gets. A level that the source states is kept, with
+// the share of the way to the next; what its curve would say is only counted.
+func (r *run) total(s standing, at *value) (int64, error) {
+	xp, level := int64(0), int64(0)
+	var err error
+	if s.xp != nil {
+		if xp, err = r.xp(s.xp); err != nil {
+			return 0, err
+		}
+	}
+	stated := s.level != nil
+	if stated {
+		if level, err = r.xp(s.level); err != nil {
+			return 0, err
+		}
+	}
+	if r.keep && s.xp != nil {
+		if stated && !s.within && cond(r.curve != nil, r.curve, r.own).level(xp) != min(level, maxLevel) {
+			r.differ()
+		}
+		return xp, nil
+	}
+	if s.none && r.curve != nil {
+		level = r.curve.level(xp)
+	}
+	if level > maxLevel {
+		r.change(at, "has a level above "+strconv.FormatInt(maxLevel, 10)+" and gets the most XP there can be", level)
+		return maxWhole, nil
+	}
+	return min(begins(level)+r.share(s, xp, level), maxWhole), nil
+}
+
+// share is the part of the way to the next level, in XP of guild files.
+func (r *run) share(s standing, xp, level int64) int64 {
+	if r.curve == nil || s.xp == nil {
+		return 0
+	}
+	from, to := r.curve.start(level), r.curve.start(level+1)
+	if !s.within {
+		xp -= from
+	}
+	cost := to - from
+	if xp < 0 || xp >= cost {
+		r.differ()
+	}
+	step := begins(level+1) - begins(level)
+	switch {
+	case xp <= 0 || cost <= 0:
+		return 0
+	case xp >= cost:
+		return step - 1
+	}
+	high, low := bits.Mul64(uint64(xp), uint64(step))
+	share, _ := bits.Div64(high, low, uint64(cost))
+	return min(int64(share), step-1)
+}
+
+func (r *run) differ() {
+	if r.stage == writing {
+		r.report.LevelsThatDiffer++
+	}
+}
+
+// wallet writes the coins of a member, once.
+func (r *run) wallet(it *item, user string, balance int64) error {
+	first, err := r.first(r.wallets, it, user, balance)
+	if err != nil || !first {
+		return err
+	}
+	return r.write("GuildFileWallet", "wallet", walletRecord{Record: "wallet", GuildID: r.guild, UserID: user, Balance: balance, Updated: it.since}, it.value)
+}
+
+// first reports whether a member comes for the first time. Pages move while they
+// are fetched, so the others are only counted; in a table, which a person keeps, two
+// rows of one member are a doubt that a person has to settle.
+func (r *run) first(seen map[uint64]int64, it *item, user string, n int64) (bool, error) {
+	key, err := strconv.ParseUint(user, 10, 64)
+	if err != nil {
+		return false, err
+	}
+	before, twice := seen[key]
+	switch {
+	case !twice && r.f.once:
+		seen[key] = int64(it.line)
+	case !twice:
+		seen[key] = n
+	case r.f.once:
+		return false, wrong(it.who, "member "+user+" comes twice, first on line "+strconv.FormatInt(before, 10)+"; leave one row of each member")
+	case before != n:
+		r.leave(it.value, "came twice, with another value")
+	default:
+		r.leave(it.value, "came twice")
+	}
+	return !twice, nil
+}

@@ -1,0 +1,306 @@
+package convert
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+const (
+	redBank     = "/384734293238749"
+	redModLog   = "/1354799444"
+	redWarnings = "/5757575755"
+)
+
+var redFormat = &format{
+	name: "red", title: "Red", items: "entry", xp: "level",
+	where: "files of the JSON backend below the bot's data folder, any of them in one call: Bank/settings.json, ModLog/settings.json,\n" +
+		"Warnings/settings.json of core and LevelUp.json (or a server's backup of it). Of Postgres first make files: redbot-setup convert INSTANCE json.",
+	notes: []string{
+		"A global bank belongs to no guild; --source-guild global with --guild ID takes it for one. The currency's name comes with --settings only.",
+		"The other kinds of case end, mute or become notes: smute, vmute, cmute and voiceban are mutes, sunmute, vunmute, cunmute and voiceunban end one.",
+		"LevelUp keeps levels by base · level^exp (100 and 2 where the file does not say); members keep their level and the share of the way to the next.",
+	},
+	flags: []string{"source-guild", "moderator", "numbers", "in-force", "case-type", "settings", "xp", "curve"},
+	kinds: map[string]becomes{
+		"smute": {kind: "mute"}, "vmute": {kind: "mute"}, "cmute": {kind: "mute"}, "voiceban": {kind: "mute"}, "filterban": {kind: "ban"},
+		"sunmute": {ends: "mute"}, "vunmute": {ends: "mute"}, "cunmute": {ends: "mute"}, "voiceunban": {ends: "mute"},
+	},
+	table: redTable(),
+	start: func(r *run) (handler, error) {
+		if r.source == "global" && r.guild == "" {
+			return nil, usage("--source-guild global: say which guild is written: --guild ID")
+		}
+		return &red{r: r, base: 100, exp: 2, ownCurve: r.o.Curve != ""}, nil
+	},
+	survey: func(*run) bool { return true },
+}
+
+func redTable() []row {
+	var rows []row
+	for _, of := range [][]row{
+		redBankRows(), redCaseRows(redModLog + "/CASES/{guild}/{number}"), redCaseRows(redModLog + "/GUILD/{guild}/cases/{number}"), redOtherRows(),
+		levelUpRows("/configs/{guild}"), levelUpRows(""), // the second: a server's backup
+	} {
+		rows = append(rows, of...)
+	}
+	return rows
+}
+
+func redBankRows() []row {
+	return []row{
+		{path: redBank + "/MEMBER/{guild}/{user}", item: true},
+		{path: redBank + "/MEMBER/{guild}/{user}/balance", to: "wallet.balance"},
+		{path: redBank + "/MEMBER/{guild}/{user}/name"},
+		{path: redBank + "/MEMBER/{guild}/{user}/created_at"},
+		{path: redBank + "/USER/{user}", item: true},
+		{path: redBank + "/USER/{user}/balance", to: "wallet.balance"},
+		{path: redBank + "/USER/{user}/name"},
+		{path: redBank + "/USER/{user}/created_at"},
+		{path: redBank + "/GLOBAL/is_global", to: "whether the bank is of no guild"},
+		{path: redBank + "/GLOBAL"},
+		{path: redBank + "/GUILD/{guild}"},
+		{path: redBank + "/GUILD/{guild}/currency", to: "settings.economy.currency_name"},
+	}
+}
+
+func redCaseRows(of string) []row {
+	return []row{
+		{path: of, item: true},
+		{path: of + "/action_type", to: "case.type"},
+		{path: of + "/user", to: "case.user_id"},
+		{path: of + "/moderator", to: "case.moderator_id"},
+		{path: of + "/reason", to: "case.reason"},
+		{path: of + "/created_at", to: "case.created_at"},
+		{path: of + "/until", to: "case.expires_at"},
+		{path: of + "/modified_at", to: "case.updated_at"},
+		{path: of + "/case_number"},
+		{path: of + "/guild"},
+		{path: of + "/last_known_username"},
+		{path: of + "/channel"},
+		{path: of + "/parent_channel"},
+		{path: of + "/parent_channel_id"},
+		{path: of + "/amended_by"},
+		{path: of + "/message"},
+	}
+}
+
+func redOtherRows() []row {
+	return []row{
+		{path: redModLog + "/GLOBAL"},
+		{path: redModLog + "/CASETYPES"},
+		{path: redModLog + "/GUILD/{guild}"},
+		{path: redWarnings + "/MEMBER/{guild}/{user}", item: true},
+		{path: redWarnings + "/MEMBER/{guild}/{user}/warnings/{message}/description", to: "case.reason"},
+		{path: redWarnings + "/MEMBER/{guild}/{user}/warnings/{message}/mod", to: "case.moderator_id"},
+		{path: redWarnings + "/MEMBER/{guild}/{user}/warnings/{message}/points"},
+		{path: redWarnings + "/MEMBER/{guild}/{user}/total_points"},
+		{path: redWarnings + "/MEMBER/{guild}/{user}/status"},
+		{path: redWarnings + "/GUILD/{guild}"},
+		{path: redWarnings + "/GLOBAL"},
+		{path: "/configs/{guild}"},
+		{path: "/ignored_guilds"},
+		{path: "/cache_seconds"},
+		{path: "/render_gifs"},
+		{path: "/force_embeds"},
+		{path: "/internal_api_port"},
+		{path: "/external_api_url"},
+		{path: "/auto_cleanup"},
+		{path: "/ignore_bots"},
+		{path: "/weekly"},
+		{path: "/users_weekly"},
+	}
+}
+
+func levelUpRows(of string) []row {
+	return []row{
+		{path: of + "/users/{user}", item: true},
+		{path: of + "/users/{user}/xp", to: "level.total_xp"},
+		{path: of + "/users/{user}/level", to: "level.total_xp"},
+		{path: of + "/users/{user}/voice"},
+		{path: of + "/users/{user}/messages"},
+		{path: of + "/users/{user}/stars"},
+		{path: of + "/users/{user}/prestige"},
+		{path: of + "/users/{user}/last_active"},
+		{path: of + "/users/{user}/show_displayname"},
+		{path: of + "/users/{user}/profile"},
+		{path: of + "/users/{user}/weekly"},
+		{path: of + "/algorithm/base", to: "the curve"},
+		{path: of + "/algorithm/exp", to: "the curve"},
+	}
+}
+
+// red knows what a file says late: the curve stands after the members.
+type red struct {
+	r              *run
+	base, exp      float64
+	ownCurve       bool
+	global         bool
+	currencyName   string
+	modLog, warned *value
+}
+
+func (d *red) fact(to string, v *value) error {
+	switch to {
+	case "settings.economy.currency_name":
+		if !d.r.o.Settings {
+			d.r.dropAt(redBank + "/GUILD/*/currency")
+			return nil
+		}
+		name, err := d.r.text(v, 32)
+		if err == nil && name != "" && d.r.stage == surveying {
+			d.currencyName = name
+		}
+		return err
+	case "whether the bank is of no guild":
+		d.global = v.yes()
+		if d.global && d.r.source != "global" {
+			return wrong(v, "the bank is global and belongs to no guild; if the guild is to get it, say so: --source-guild global")
+		}
+		return nil
+	}
+	f, err := strconv.ParseFloat(v.text, 64)
+	if err != nil || v.kind != number || f <= 0 {
+		return wrong(v, "must be a number above 0; it is "+v.shown())
+	}
+	if _, path := v.where(); strings.HasSuffix(path, "/exp") {
+		d.exp = f
+	} else {
+		d.base = f
+	}
+	return nil
+}
+
+// end makes of what the survey has found what the records need.
+func (d *red) end() error {
+	if err := d.settings(); err != nil {
+		return err
+	}
+	if d.r.stage == writing && d.modLog != nil && d.warned != nil {
+		d.r.warn(d.warned, "warnings come from both Warnings and ModLog; the same one may be there twice")
+	}
+	if d.r.stage != surveying || d.ownCurve {
+		return nil
+	}
+	base, exp := d.base, d.exp
+	d.r.curve = &curve{total: func(n int64) int64 { return clamp(math.Ceil(base * math.Pow(float64(n), exp))) }}
+	return nil
+}
+
+func (d *red) item(it *item) error {
+	if err := d.settings(); err != nil {
+		return err
+	}
+	switch "/" + it.at.steps[0].name {
+	case redModLog:
+		return d.incident(it)
+	case redWarnings:
+		return d.warnings(it)
+	case redBank:
+		return d.account(it)
+	}
+	user, err := d.r.subject(keyed(it.value, it.keys["user"]), it.value)
+	if err != nil || user == "" {
+		return err
+	}
+	s := standing{xp: it.get("xp"), level: it.get("level")}
+	if s.xp == nil {
+		s.xp = &value{kind: number, text: "0", line: it.line, at: it.at}
+	}
+	return d.r.level(it, user, s)
+}
+
+// settings writes the settings before the first record.
+func (d *red) settings() error {
+	if d.currencyName == "" || d.r.stage != writing {
+		return nil
+	}
+	record := settingsRecord{Record: "settings", GuildID: d.r.guild, Economy: economy{d.currencyName}}
+	d.currencyName = ""
+	return d.r.write("GuildFileSettings", "settings", record, nil)
+}
+
+// keyed is the name of a member as a value.
+func keyed(v *value, name string) *value {
+	return &value{kind: text, text: name, line: v.line, at: v.at}
+}
+
+// account makes a wallet. An account without a balance has nothing.
+func (d *red) account(it *item) error {
+	if it.at.steps[1].name == "USER" && d.r.source != "global" {
+		return nil // left from a time when the bank was global
+	}
+	user, err := d.r.subject(keyed(it.value, it.keys["user"]), it.value)
+	if err != nil || user == "" {
+		return err
+	}
+	var coins amount
+	v := it.get("balance")
+	if v != nil {
+		if coins, err = d.r.coins(v); err != nil {
+			return err
+		}
+	} else {
+		v = it.value
+	}
+	return d.r.wallet(it, user, d.r.settle(coins, v, v.whole()))
+}
+
+func (d *red) incident(it *item) error {
+	members, err := needs(it.value, "action_type", "user", "created_at")
+	if err != nil {
+		return err
+	}
+	if d.modLog == nil {
+		d.modLog = detached(it.value)
+	}
+	c := incident{at: it.value, user: members[1], moderator: it.get("moderator"), kind: members[0].text, reasonAt: it.get("reason")}
+	if members[0].kind != text {
+		return wrong(members[0], "must be a text; it is "+members[0].shown())
+	}
+	if c.number, err = d.r.whole(keyed(it.value, it.keys["number"])); err != nil {
+		return err
+	}
+	c.id = "red-" + strconv.FormatInt(c.number, 10)
+	if c.reason, err = d.r.prose(c.reasonAt); err != nil {
+		return err
+	}
+	if c.made, err = d.r.instant(members[2]); err != nil {
+		return err
+	}
+	if c.ends, err = d.r.deadline(it.get("until")); err != nil {
+		return err
+	}
+	if c.change, err = d.r.instant(it.get("modified_at")); err != nil {
+		return err
+	}
+	return d.r.incident(c)
+}
+
+// warnings makes a case of each warning of a member.
+func (d *red) warnings(it *item) error {
+	user, err := d.r.subject(keyed(it.value, it.keys["user"]), it.value)
+	if err != nil || user == "" {
+		return err
+	}
+	if d.warned == nil {
+		d.warned = detached(it.value)
+	}
+	for _, w := range it.get("warnings").list() {
+		if w.kind != object {
+			return wrong(w, "must be an object; it is "+w.shown())
+		}
+		c := incident{at: w, id: "red-warning-" + w.name, member: user, moderator: w.get("mod"), kind: "warn", reasonAt: w.get("description")}
+		if len(c.id) > maxID {
+			return wrong(w, "has an id that is too long")
+		}
+		if c.reason, err = d.r.prose(c.reasonAt); err != nil {
+			return err
+		}
+		c.made = d.r.made(w.name, w)
+		if err := d.r.incident(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}

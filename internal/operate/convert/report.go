@@ -1,0 +1,219 @@
+package convert
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"guildhall/internal/base/output"
+)
+
+// Error is what is wrong with the input: the file, the line, the path in it, what
+// is wrong and what to do.
+type Error struct {
+	File, Path string
+	Line       int
+	Text       string
+	cause      error
+	missing    bool // a required member is not there
+}
+
+func (e *Error) Error() string {
+	parts := []string{}
+	if e.File != "" {
+		parts = append(parts, e.File)
+	}
+	if e.Line > 0 {
+		parts = append(parts, "line "+strconv.Itoa(e.Line))
+	}
+	if e.Path != "" {
+		parts = append(parts, e.Path)
+	}
+	return strings.Join(append(parts, e.Text), ": ")
+}
+
+func (e *Error) Unwrap() error { return e.cause }
+
+// UsageError is a call that cannot be carried out as it was typed.
+type UsageError struct{ Text string }
+
+func (e *UsageError) Error() string { return e.Text }
+
+func usage(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
+
+// maxFirst is how many places a report names.
+const maxFirst = 20
+
+// Place is where something stood that did not become what it was.
+type Place struct {
+	File  string `json:"file"`
+	Line  int    `json:"line"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+func (p Place) String() string {
+	text := p.File
+	if p.Line > 0 {
+		text += " line " + strconv.Itoa(p.Line)
+	}
+	return text
+}
+
+// Finding is one reason for which values were left out or changed.
+type Finding struct {
+	Why   string  `json:"why"`
+	Count int64   `json:"count"`
+	First []Place `json:"first"`
+}
+
+// FileReport is a file that was read.
+type FileReport struct {
+	Name   string `json:"name"`
+	SHA256 string `json:"sha256"`
+	Bytes  int64  `json:"bytes"`
+	Items  int64  `json:"items"`
+}
+
+// Report says what became of the input.
+type Report struct {
+	Format           string           `json:"format"`
+	GuildID          string           `json:"guild_id"`
+	At               string           `json:"at"`
+	Files            []FileReport     `json:"files"`
+	Written          map[string]int64 `json:"written"`
+	LeftOut          []*Finding       `json:"left_out"`
+	Changed          []*Finding       `json:"changed"`
+	Warnings         []*Finding       `json:"warnings"`
+	NoPlace          map[string]int64 `json:"no_place"`
+	Unknown          map[string]int64 `json:"unknown"`
+	LevelsThatDiffer int64            `json:"levels_that_differ"`
+
+	items        string // what the format calls its items
+	unknownFirst map[string]Place
+}
+
+func newReport(f *format, guild, at string) *Report {
+	return &Report{
+		Format: f.name, GuildID: guild, At: at, items: f.items,
+		Files: []FileReport{}, Written: map[string]int64{},
+		LeftOut: []*Finding{}, Changed: []*Finding{}, Warnings: []*Finding{},
+		NoPlace: map[string]int64{}, Unknown: map[string]int64{}, unknownFirst: map[string]Place{},
+	}
+}
+
+// add counts one more of a reason.
+func add(list *[]*Finding, why string, at Place) {
+	i := slices.IndexFunc(*list, func(f *Finding) bool { return f.Why == why })
+	if i < 0 {
+		*list = append(*list, &Finding{Why: why, First: []Place{}})
+		i = len(*list) - 1
+	}
+	f := (*list)[i]
+	f.Count++
+	if len(f.First) < maxFirst {
+		f.First = append(f.First, at)
+	}
+}
+
+// Clean reports whether everything went in as it was, but for what has no place.
+func (r *Report) Clean() bool { return len(r.LeftOut)+len(r.Changed)+len(r.Unknown) == 0 }
+
+// JSON writes the report for programs.
+func (r *Report) JSON(w io.Writer) error { return output.JSON(w, r) }
+
+// Print writes the report for people.
+func (r *Report) Print(w io.Writer) error {
+	var items, written int64
+	for _, f := range r.Files {
+		items += f.Items
+	}
+	kinds := make([]string, 0, len(r.Written))
+	for _, kind := range slices.Sorted(maps.Keys(r.Written)) {
+		written += r.Written[kind]
+		kinds = append(kinds, count(r.Written[kind], strings.ReplaceAll(kind, "_", " ")))
+	}
+	if written == 0 {
+		kinds = []string{"nothing"}
+	}
+	lines := []string{fmt.Sprintf("%s: %s, %s: %s written.", r.Format, count(int64(len(r.Files)), "file"), count(items, r.items), strings.Join(kinds, ", "))}
+	for _, list := range []struct {
+		label string
+		of    []*Finding
+	}{{"left out", r.LeftOut}, {"changed", r.Changed}, {"warning", r.Warnings}} {
+		for _, f := range list.of {
+			lines = append(lines, fmt.Sprintf("  %-9s%5d  %s (first: %s)", list.label, f.Count, f.Why, f.First[0]))
+		}
+	}
+	if len(r.NoPlace) > 0 {
+		lines = append(lines, "  no place        "+names(r.NoPlace))
+	}
+	for _, at := range slices.Sorted(maps.Keys(r.Unknown)) {
+		lines = append(lines, fmt.Sprintf("  %-9s%5d  %s (first: %s)", "unknown", r.Unknown[at], at, r.unknownFirst[at]))
+	}
+	if r.LevelsThatDiffer > 0 {
+		lines = append(lines, fmt.Sprintf("  levels   %5d  are others than the curve's", r.LevelsThatDiffer))
+	}
+	for _, line := range lines {
+		if err := output.Say(w, "%s", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// names are the last words of paths, a few of them.
+func names(paths map[string]int64) string {
+	set := map[string]bool{}
+	for p := range paths {
+		set[path.Base(strings.TrimSuffix(p, "/*"))] = true
+	}
+	all := slices.Sorted(maps.Keys(set))
+	if len(all) > 5 {
+		all = append(all[:5], "…")
+	}
+	return strings.Join(all, ", ")
+}
+
+// count is a number of things in words. settings are many as it is.
+func count(n int64, thing string) string {
+	stem, y := strings.CutSuffix(thing, "ry")
+	switch {
+	case n == 1 || thing == "settings":
+	case y:
+		thing = stem + "ries"
+	default:
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
+// lost writes what was left out or changed, whole, a line each.
+type lost struct{ out *json.Encoder }
+
+func newLost(w io.Writer) *lost {
+	if w == nil {
+		return nil
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return &lost{e}
+}
+
+func (l *lost) add(at Place, why string, whole any) error {
+	if l == nil {
+		return nil
+	}
+	return l.out.Encode(struct {
+		File  string `json:"file"`
+		Line  int    `json:"line"`
+		Path  string `json:"path"`
+		Why   string `json:"why"`
+		Value any    `json:"value"`
+	}{at.File, at.Line, at.Path, why, whole})
+}

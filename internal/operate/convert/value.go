@@ -1,0 +1,205 @@
+package convert
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+type kind uint8
+
+const (
+	object kind = iota
+	array
+	text
+	number
+	boolean
+	null
+)
+
+// value is a JSON value, or a cell of a table, that knows where it stands.
+type value struct {
+	kind    kind
+	damaged bool   // half a character was replaced in it
+	quoted  bool   // a cell of a table that stood in quotes
+	line    int    // of its first character
+	index   int    // among the members or items of parent
+	count   int    // of its own members or items
+	name    string // as a member of parent
+	text    string // a text, the digits of a number, true or false
+	at      *place // of the outermost value
+
+	parent, first, last, next *value
+}
+
+// place is where an outermost value stands.
+type place struct {
+	file  string
+	steps []step // to it within its document; they change as the reading goes on
+	table bool   // its values are cells, which are named by their columns
+}
+
+// nodes are the values of one tree; the next tree takes the same memory.
+type nodes struct {
+	chunks [][]value
+	n      int
+}
+
+const chunk = 256
+
+func (a *nodes) reset() {
+	if len(a.chunks) > 1024 {
+		a.chunks = nil // one value was huge; the others need not pay for it
+	}
+	a.n = 0
+}
+
+func (a *nodes) add(parent *value, name string, line int) *value {
+	if a.n == len(a.chunks)*chunk {
+		a.chunks = append(a.chunks, make([]value, chunk))
+	}
+	v := &a.chunks[a.n/chunk][a.n%chunk]
+	a.n++
+	*v = value{parent: parent, name: name, line: line}
+	if parent != nil {
+		parent.put(v)
+	}
+	return v
+}
+
+func (v *value) put(child *value) {
+	if v.last == nil {
+		v.first = child
+	} else {
+		v.last.next = child
+	}
+	v.last = child
+	child.index = v.count
+	v.count++
+}
+
+// get is a member of an object, nil when it has none of that name.
+func (v *value) get(name string) *value {
+	if v == nil || v.kind != object {
+		return nil
+	}
+	for c := v.first; c != nil; c = c.next {
+		if c.name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// list is the items of an array, or the members of an object.
+func (v *value) list() []*value {
+	if v == nil {
+		return nil
+	}
+	var all []*value
+	for c := v.first; c != nil; c = c.next {
+		all = append(all, c)
+	}
+	return all
+}
+
+// none reports whether a member is not there or null.
+func (v *value) none() bool { return v == nil || v.kind == null }
+
+// yes reports whether a value is true, written as such.
+func (v *value) yes() bool { return v != nil && v.kind == boolean && v.text == "true" }
+
+// where is the place of a value: the file, and the path in its document.
+func (v *value) where() (file, path string) {
+	var up []string
+	for ; v.parent != nil; v = v.parent {
+		name := v.name
+		if v.parent.kind == array {
+			name = strconv.Itoa(v.index)
+		}
+		up = append(up, name)
+	}
+	if v.at == nil {
+		return "", ""
+	}
+	if v.at.table {
+		if len(up) > 0 {
+			path = "column " + strconv.Quote(up[0])
+		}
+		return v.at.file, path
+	}
+	path = pathOf(v.at.steps)
+	for i := len(up) - 1; i >= 0; i-- {
+		path += "/" + escaped(up[i])
+	}
+	return v.at.file, path
+}
+
+// escaped is a name as it stands in a JSON pointer.
+func escaped(name string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}
+
+// whole is the value as Go has it, for what lists values.
+func (v *value) whole() any {
+	switch v.kind {
+	case object:
+		m := make(map[string]any)
+		for c := v.first; c != nil; c = c.next {
+			m[c.name] = c.whole()
+		}
+		return m
+	case array:
+		a := []any{}
+		for c := v.first; c != nil; c = c.next {
+			a = append(a, c.whole())
+		}
+		return a
+	case number:
+		return json.Number(v.text)
+	case boolean:
+		return v.text == "true"
+	case null:
+		return nil
+	default:
+		return v.text
+	}
+}
+
+// shown is how an error quotes a value.
+func (v *value) shown() string {
+	switch v.kind {
+	case object:
+		return "an object"
+	case array:
+		return "a list"
+	case text:
+		return strconv.Quote(shorten(v.text, 40))
+	case null:
+		return "null"
+	default:
+		return shorten(v.text, 40)
+	}
+}
+
+// shorten cuts a text to so many characters, the last of them an ellipsis.
+func shorten(s string, most int) string {
+	n, end := 0, 0
+	for i := range s {
+		if n == most-1 {
+			end = i
+		}
+		if n++; n > most {
+			return s[:end] + "…"
+		}
+	}
+	return s
+}
+
+// relined puts everything below a value on its line: it was one text.
+func (v *value) relined() {
+	for c := v.first; c != nil; c = c.next {
+		c.line = v.line
+		c.relined()
+	}
+}

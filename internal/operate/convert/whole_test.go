@@ -1,0 +1,374 @@
+package convert
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"guildhall/internal/base/schema"
+)
+
+// leaves calls do with every leaf of a document, by its path.
+func leaves(v any, path []string, do func(path []string)) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, m := range v {
+			leaves(m, append(slices.Clip(path), name), do)
+		}
+	case []any:
+		for _, m := range v {
+			leaves(m, append(slices.Clip(path), "#"), do)
+		}
+	default:
+		do(path)
+	}
+}
+
+// told reports whether a table or a report speaks of a path.
+func told(f *format, r *Report, path []string) bool {
+	for _, root := range f.roots {
+		p, dropped := root, root.dropped()
+		shown := ""
+		for _, word := range path {
+			shown += "/" + cond(word == "#", "*", word)
+			for unknown := range r.Unknown {
+				if strings.HasSuffix(shown, unknown[strings.LastIndexByte(unknown, '/'):]) {
+					return true
+				}
+			}
+			next := p.member(word)
+			if word == "#" && p != nil {
+				next = p.index
+			}
+			if p = next; p == nil {
+				break
+			}
+			dropped = dropped || p.dropped()
+		}
+		if dropped || p.mapped() {
+			return true
+		}
+	}
+	return false
+}
+
+func TestNoMemberOfAFixtureIsForgotten(t *testing.T) {
+	t.Parallel()
+	for _, c := range golden {
+		if !strings.HasSuffix(c.files[0], ".json") {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for _, name := range c.files {
+				text, err := os.ReadFile(filepath.Join("testdata", name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				o := c.o
+				o.Guild = wordAfter(readFixture(t, c.name+".out.jsonl"), `"id":"`)
+				r := of(t, o, name, string(text))
+				if r.err != nil {
+					t.Fatal(r.err)
+				}
+				var doc any
+				if err := json.Unmarshal(text, &doc); err != nil {
+					t.Fatal(err)
+				}
+				n := 0
+				leaves(doc, nil, func(path []string) {
+					n++
+					if !told(formatNamed(o.From), r.report, path) {
+						t.Errorf("%s: nothing is said of /%s", name, strings.Join(path, "/"))
+					}
+				})
+				if n < 5 {
+					t.Errorf("%s has %d leaves", name, n)
+				}
+			}
+		})
+	}
+}
+
+func readFixture(t testing.TB, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func wordAfter(s, mark string) string {
+	_, rest, _ := strings.Cut(s, mark)
+	word, _, _ := strings.Cut(rest, `"`)
+	return word
+}
+
+// A member that nobody has heard of, put into each object of each fixture in turn, is
+// in the report: as unknown, or below what is known to have no place.
+func TestAMemberThatAppearsIsNeverPassedOverInSilence(t *testing.T) {
+	t.Parallel()
+	for _, c := range golden {
+		if !strings.HasSuffix(c.files[0], ".json") {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			o := c.o
+			o.Guild = wordAfter(readFixture(t, c.name+".out.jsonl"), `"id":"`)
+			for _, name := range c.files {
+				var doc any
+				d := json.NewDecoder(strings.NewReader(readFixture(t, name)))
+				d.UseNumber()
+				if err := d.Decode(&doc); err != nil {
+					t.Fatal(err)
+				}
+				converts := func() result {
+					text, err := json.Marshal(doc)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return of(t, o, name, string(text))
+				}
+				before := counted(converts())
+				objects(doc, nil, func(path []string, m map[string]any) {
+					if m["guildId"] == "1" || slices.Contains(path, "1") && o.From == "red" && strings.Contains(name, "Bank") {
+						return // another guild's
+					}
+					m["zz_new"] = map[string]any{"deep": []int{1}}
+					r := converts()
+					delete(m, "zz_new")
+					switch {
+					case r.err != nil: // a place for records, and this is none
+						if !strings.Contains(r.err.Error(), "zz_new") {
+							t.Errorf("%s: /%s: %v", name, strings.Join(path, "/"), r.err)
+						}
+					case counted(r) != before+1 && !below(formatNamed(o.From), path):
+						t.Errorf("%s: a new member of /%s is in no list", name, strings.Join(path, "/"))
+					}
+				})
+			}
+		})
+	}
+}
+
+// objects calls do with every object of a document.
+func objects(v any, path []string, do func(path []string, m map[string]any)) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, m := range v {
+			objects(m, append(slices.Clip(path), name), do)
+		}
+		do(path, v)
+	case []any:
+		for _, m := range v {
+			objects(m, append(slices.Clip(path), "#"), do)
+		}
+	}
+}
+
+// below reports whether everything at a path has no place, or is by guilds, of which
+// a new one is another.
+func below(f *format, path []string) bool {
+	p := f.roots[0]
+	for _, word := range path {
+		next := p.member(word)
+		if word == "#" {
+			next = p.index
+		}
+		if p = next; p == nil || p.dropped() && !p.interior {
+			return true
+		}
+	}
+	return p.key == "guild"
+}
+
+func counted(r result) (n int64) {
+	for _, c := range r.report.Unknown {
+		n += c
+	}
+	for _, c := range r.report.NoPlace {
+		n += c
+	}
+	return n
+}
+
+// check holds what was written against the schemas, as an import does.
+func check(t testing.TB, out string) {
+	t.Helper()
+	names := map[string]string{
+		"guild": "GuildFileGuild", "settings": "GuildFileSettings", "wallet": "GuildFileWallet", "level": "GuildFileLevel",
+		"case":   "GuildFileCase",
+		"ticket": "GuildFileTicket", "ticket_message": "GuildFileTicketMessage", "giveaway": "GuildFileGiveaway",
+	}
+	for line := range strings.Lines(out) {
+		v, found, ok := schema.Read([]byte(line), 1000)
+		if !ok || len(found) > 0 {
+			t.Fatalf("%s: %v", line, found)
+		}
+		name := names[v.(map[string]any)["record"].(string)]
+		if found := schema.Named(name)(v, nil); len(found) > 0 {
+			t.Fatalf("%s: %v", line, found)
+		}
+	}
+}
+
+// sound fails unless a conversion of any bytes ended well: with records that are
+// legal, or with an error that has a place.
+func sound(t testing.TB, what string, r result, file string) {
+	t.Helper()
+	if r.err == nil {
+		check(t, r.out)
+		return
+	}
+	if _, ok := errors.AsType[*UsageError](r.err); ok {
+		return // the guild is not named any more
+	}
+	e, ok := errors.AsType[*Error](r.err)
+	if !ok || !strings.Contains(e.File, file) || strings.Contains(e.Text, "our mistake") || strings.ContainsAny(e.Error(), "\n\x00") {
+		t.Fatalf("%s: the error is %v", what, r.err)
+	}
+	if strings.Contains(r.out, "\n") && !strings.HasSuffix(r.out, `{"record":"convert_failed"}`+"\n") {
+		t.Fatalf("%s: what went out ends with %q", what, r.out)
+	}
+}
+
+// RELIABILITY.md, Input.
+func TestAFixtureThatIsCutAnywhereIsAnErrorOrWhole(t *testing.T) {
+	t.Parallel()
+	for _, c := range golden {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			o := c.o
+			o.Guild = wordAfter(readFixture(t, c.name+".out.jsonl"), `"id":"`)
+			whole := 0
+			name := c.files[0]
+			text := readFixture(t, name)
+			f := filled(t, text)
+			for n := len(text) - 1; n >= 0; n-- {
+				if err := f.Truncate(int64(n)); err != nil {
+					t.Fatal(err)
+				}
+				r := read(t, o, name, f)
+				sound(t, fmt.Sprintf("%d bytes", n), r, name)
+				if r.err == nil {
+					whole++
+					if name[len(name)-5:] == ".json" && strings.TrimSpace(text[n:]) != "" {
+						t.Fatalf("%d of %d bytes were taken for the whole", n, len(text))
+					}
+				}
+			}
+			if whole > len(text)/2 {
+				t.Errorf("%d of %d cuts were taken for the whole", whole, len(text))
+			}
+		})
+	}
+}
+
+// filled is a file with this content.
+func filled(t testing.TB, text string) *os.File {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// read converts an open file under a name.
+func read(t testing.TB, o Options, name string, f *os.File) result {
+	t.Helper()
+	o.At = june
+	var out bytes.Buffer
+	report, err := Run(t.Context(), o, []*Input{{Name: name, file: f}}, &out, nil)
+	return result{out.String(), "", report, err}
+}
+
+// FuzzReaders holds what every reader promises: whatever it is given, it ends with
+// legal records or with an error that has a place, and it never panics.
+// RELIABILITY.md, Input.
+func FuzzReaders(f *testing.F) {
+	for i, c := range golden {
+		for _, name := range c.files {
+			f.Add(i, readFixture(f, name))
+		}
+	}
+	for i, name := range []string{"amari", "polaris", "tatsu"} {
+		f.Add(len(golden)+i, `{"data":[{"id":"`+ada+`","exp":1,"level":1}],"users":{"`+ada+
+			`":{"xp":1}},"settings":{"curve":{"1":2}},"rankings":[{"user_id":"`+ada+`","score":1}]}`+name)
+	}
+	f.Add(len(golden)+1, "ID,Total XP\n"+ada+",1\n")
+	f.Add(2, "\"a\";\"b\"\n\"1,2\";\n")
+	f.Fuzz(func(t *testing.T, which int, text string) {
+		o := Options{From: []string{"amari", "polaris", "tatsu"}[uint(which)%3]}
+		if n := uint(which) % uint(len(golden)+3); n < uint(len(golden)) {
+			o = golden[n].o
+		}
+		o.Guild = "500000000000000001"
+		if o.From != "csv" && slices.Contains(formatNamed(o.From).flags, "source-guild") {
+			o.SourceGuild, o.Guild = wordAfter(text, `50000000000`), "500000000000000001"
+			o.SourceGuild = cond(len(o.SourceGuild) == 7 && digits(o.SourceGuild), "50000000000"+o.SourceGuild, "")
+		}
+		sound(t, o.From, read(t, o, "a.file", filled(t, text)), "a.file")
+	})
+}
+
+func TestAScannerReadsWhatTheStandardDecoderReads(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`{}`, ` [ ] `, `{"a":1}`, `{"a":-0}`, `{"a":01}`, `{"a":1.}`, `{"a":1.5e+7}`, `{"a":1e}`, `{"a":-}`, `{"a":.5}`, `{"a":+1}`, `-`, `1`,
+		`"x"`, `tru`, `true`,
+		`{"a":"b\n\"\\\/\b\f\r\t"}`, `{"a":"\u00e9\ud83e\udd16"}`, `{"a":"\ud83e"}`, `{"a":"\ud83ex"}`, `{"a":"\udd16\ud83e\udd16"}`,
+		`{"a":"\ud83e\n"}`,
+		`{"a":"\u12"}`, `{"a":"\x"}`, "{\"a\":\"\t\"}", "{\"a\":\"\x7f\"}", "{\"a\":\"\xc3\x28\"}", `{"a":"\u123g"}`, `{"a":"\`, `{"a":"\u`,
+		`["\ud83e\u0041"]`,
+		`{"a":[1,[2,{"b":null}],true,false]}`, `{"a":[1,]}`, `{"a":1,}`, `{"a" 1}`, `{"a":}`, `{a:1}`, `{"a":nul}`, `{"a":truee}`, `[1 2]`,
+		`{"a":1 "b":2}`, `[,1]`,
+	} {
+		for _, size := range []int{1, 2, 1000} {
+			s := newScanner("a", iotestReader{strings.NewReader(text), size})
+			v, err := s.value()
+			if err == nil {
+				if _, end := s.peek(); end == nil {
+					err = errors.New("more")
+				}
+			}
+			var want any
+			d := json.NewDecoder(strings.NewReader(text))
+			d.UseNumber()
+			theirs := d.Decode(&want)
+			if strings.Contains(text, "\xc3\x28") {
+				theirs = errors.New("it is stricter about UTF-8")
+			}
+			if theirs == nil && d.More() {
+				theirs = errors.New("more")
+			}
+			switch {
+			case (err == nil) != (theirs == nil):
+				t.Errorf("%q: %v, and the standard decoder says %v", text, err, theirs)
+			case err == nil && fmt.Sprintf("%#v", v.whole()) != fmt.Sprintf("%#v", want):
+				t.Errorf("%q is read as %#v, want %#v", text, v.whole(), want)
+			}
+		}
+	}
+}
+
+// iotestReader gives so many bytes at a time.
+type iotestReader struct {
+	io.Reader
+	n int
+}
+
+func (r iotestReader) Read(p []byte) (int, error) { return r.Reader.Read(p[:min(len(p), r.n)]) }

@@ -1,0 +1,208 @@
+package convert
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"guildhall/internal/base/schema"
+)
+
+// maxWhole is the largest integer that every reader of JSON holds exactly.
+const maxWhole = 1<<53 - 1
+
+// stamp is an instant as guild files of this package have it: UTC, with
+// milliseconds where there are some.
+type stamp struct{ time.Time }
+
+func (s stamp) String() string {
+	layout := "2006-01-02T15:04:05Z"
+	if s.Nanosecond()/1e6 > 0 {
+		layout = "2006-01-02T15:04:05.000Z"
+	}
+	return s.UTC().Format(layout)
+}
+
+// MarshalText writes it.
+func (s stamp) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// MarshalJSON writes it.
+func (s stamp) MarshalJSON() ([]byte, error) { return []byte(`"` + s.String() + `"`), nil }
+
+type guildRecord struct {
+	Record string `json:"record"`
+	ID     string `json:"id"`
+}
+
+type economy struct {
+	CurrencyName string `json:"currency_name"`
+}
+
+type settingsRecord struct {
+	Record  string  `json:"record"`
+	GuildID string  `json:"guild_id"`
+	Economy economy `json:"economy"`
+}
+
+type walletRecord struct {
+	Record  string `json:"record"`
+	GuildID string `json:"guild_id"`
+	UserID  string `json:"user_id"`
+	Balance int64  `json:"balance"`
+	Updated *stamp `json:"updated_at,omitempty"`
+}
+
+type levelRecord struct {
+	Record  string `json:"record"`
+	GuildID string `json:"guild_id"`
+	UserID  string `json:"user_id"`
+	TotalXP int64  `json:"total_xp"`
+	Updated *stamp `json:"updated_at,omitempty"`
+}
+
+type caseRecord struct {
+	Record      string `json:"record"`
+	GuildID     string `json:"guild_id"`
+	ID          string `json:"id"`
+	Number      int64  `json:"number,omitempty"`
+	UserID      string `json:"user_id"`
+	ModeratorID string `json:"moderator_id"`
+	Type        string `json:"type"`
+	Reason      string `json:"reason"`
+	Status      string `json:"status"`
+	ExpiresAt   *stamp `json:"expires_at,omitempty"`
+	CreatedAt   *stamp `json:"created_at,omitempty"`
+	UpdatedAt   *stamp `json:"updated_at,omitempty"`
+}
+
+type ticketRecord struct {
+	Record      string `json:"record"`
+	GuildID     string `json:"guild_id"`
+	ID          string `json:"id"`
+	Number      int64  `json:"number,omitempty"`
+	Status      string `json:"status"`
+	Subject     string `json:"subject,omitempty"`
+	OpenerID    string `json:"opener_id"`
+	ClaimedByID string `json:"claimed_by_id,omitempty"`
+	ChannelID   string `json:"channel_id,omitempty"`
+	CloseReason string `json:"close_reason,omitempty"`
+	ClosedByID  string `json:"closed_by_id,omitempty"`
+	CreatedAt   *stamp `json:"created_at,omitempty"`
+	ClosedAt    *stamp `json:"closed_at,omitempty"`
+}
+
+type messageRecord struct {
+	Record           string `json:"record"`
+	GuildID          string `json:"guild_id"`
+	TicketID         string `json:"ticket_id"`
+	ID               string `json:"id"`
+	Kind             string `json:"kind"`
+	AuthorID         string `json:"author_id,omitempty"`
+	AuthorType       string `json:"author_type"`
+	Content          string `json:"content"`
+	ChannelMessageID string `json:"channel_message_id,omitempty"`
+	CreatedAt        *stamp `json:"created_at,omitempty"`
+}
+
+type giveawayRecord struct {
+	Record      string   `json:"record"`
+	GuildID     string   `json:"guild_id"`
+	ID          string   `json:"id"`
+	Status      string   `json:"status"`
+	Prize       string   `json:"prize"`
+	WinnerCount int64    `json:"winner_count"`
+	Winners     []string `json:"winners,omitempty"`
+	HostID      string   `json:"host_id,omitempty"`
+	ChannelID   string   `json:"channel_id"`
+	MessageID   string   `json:"message_id,omitempty"`
+	StartsAt    *stamp   `json:"starts_at,omitempty"`
+	EndsAt      *stamp   `json:"ends_at,omitempty"`
+	EndedAt     *stamp   `json:"ended_at,omitempty"`
+	CreatedAt   *stamp   `json:"created_at,omitempty"`
+}
+
+// sheet is the guild file that is being written.
+type sheet struct {
+	to   io.Writer
+	gone int64 // bytes that have left
+	buf  *bufio.Writer
+	line bytes.Buffer
+	json *json.Encoder
+}
+
+func newSheet(to io.Writer) *sheet {
+	s := &sheet{to: to}
+	s.buf = bufio.NewWriterSize(passer{s}, 64<<10)
+	s.json = json.NewEncoder(&s.line)
+	s.json.SetEscapeHTML(false)
+	return s
+}
+
+// passer counts what leaves.
+type passer struct{ *sheet }
+
+func (p passer) Write(b []byte) (int, error) {
+	n, err := p.to.Write(b)
+	p.gone += int64(n)
+	return n, err
+}
+
+func (s *sheet) flush() error { return s.buf.Flush() }
+
+// fail ends a file that is not whole with a line that no import takes, where any of
+// it has left already.
+func (s *sheet) fail() error {
+	if s.gone == 0 {
+		return nil
+	}
+	_, err := s.buf.WriteString(`{"record":"convert_failed"}` + "\n")
+	return errors.Join(err, s.flush())
+}
+
+// maxRecordValues is how many values a record may hold: an import takes no more.
+const maxRecordValues = 1000
+
+// open writes the first line.
+func (r *run) open() error {
+	return r.line("GuildFileGuild", guildRecord{"guild", r.guild}, nil)
+}
+
+// write adds a record, which becomes of the value at.
+func (r *run) write(schemaName, kind string, record any, at *value) error {
+	if r.stage != writing {
+		return nil
+	}
+	r.report.Written[kind]++
+	return r.line(schemaName, record, at)
+}
+
+// line writes a record that has been held against its schema.
+func (r *run) line(schemaName string, record any, at *value) error {
+	s := r.out
+	s.line.Reset()
+	if err := s.json.Encode(record); err != nil {
+		return err
+	}
+	v, found, _ := schema.Read(s.line.Bytes(), maxRecordValues)
+	if len(found) == 0 {
+		found = r.schemas.named(schemaName)(v, nil)
+	}
+	if len(found) > 0 {
+		return wrong(at, "became a record that breaks "+schemaName+", which is our mistake: "+schema.Describe(found))
+	}
+	_, err := s.buf.Write(s.line.Bytes())
+	return err
+}
+
+// schemas are the checks that a run has needed.
+type schemas map[string]func(any, []schema.Problem) []schema.Problem
+
+func (s schemas) named(name string) func(any, []schema.Problem) []schema.Problem {
+	if s[name] == nil {
+		s[name] = schema.Named(name)
+	}
+	return s[name]
+}
