@@ -18,11 +18,6 @@ import (
 	"guildhall/internal/base/schema"
 )
 
-// maxValues bounds how many values a body may hold: several times what any
-// operation takes, and few enough that a body of nothing but values costs no more
-// memory than an honest one.
-const maxValues = 1000
-
 var digits = regexp.MustCompile(`^-?[0-9]{1,19}$`)
 
 // validateRequest checks path, query and body against the operation's schemas. For a
@@ -65,6 +60,9 @@ func validate(rs *reqState) error {
 	return nil
 }
 
+// validateBody checks a body. How many values it may hold is several times what its
+// operation takes, and few enough that a body of nothing but values costs no more
+// memory than an honest one.
 func validateBody(body []byte, op *operation) []schema.Problem {
 	switch {
 	case op.Body == nil:
@@ -74,7 +72,7 @@ func validateBody(body []byte, op *operation) []schema.Problem {
 	case len(body) == 0:
 		return nil
 	}
-	value, found, ok := schema.Read(body, maxValues)
+	value, found, ok := schema.Read(body, op.MaxValues)
 	if ok {
 		found = schema.Check(op.Body, value, found)
 	}
