@@ -1249,7 +1249,10 @@ type EventGiveawayStarted struct {
 
 // EventOrigin Who caused the event. Lets an integrator skip its own writes.
 type EventOrigin struct {
-	// TokenID Token that made the call; null when no call did.
+	// KeyID Bot key that made the call; null when none did.
+	KeyID *string `json:"key_id"`
+
+	// TokenID Token that made the call; null when none did.
 	TokenID *string `json:"token_id"`
 
 	// Type What kind of cause.
@@ -2191,7 +2194,7 @@ type LedgerEntry struct {
 	// ID Id of the entry.
 	ID string `json:"id"`
 
-	// Note Who made it: `api:token=<token_id>` for changes over the API.
+	// Note Who made it: `api:token=<token_id>` and `bot:key=<key_id>` for changes over the API.
 	Note string `json:"note"`
 
 	// Reason Purpose given by the caller.

@@ -451,7 +451,7 @@ func TestPartsStandInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc := file.Content[0]
-	wantOrder(t, "the document", doc, "openapi", "info", "servers", "security", "tags", "paths", "components")
+	wantOrder(t, "the document", doc, "openapi", "info", "servers", "security", "x-max-body", "x-max-values", "tags", "paths", "components")
 	components := member(doc, "components")
 	wantOrder(t, "components", components, "securitySchemes", "parameters", "headers", "responses", "schemas", "examples")
 

@@ -107,7 +107,7 @@ func TestUsesAreNotedAndBounded(t *testing.T) {
 		noted int
 	}{{lastUsedInterval - 1, 0}, {lastUsedInterval, 1}} {
 		e := &entry{readAt: now, now: now}
-		e.principal.Store(&Principal{TokenID: "a", LastUsedAt: now.Add(-c.since)})
+		e.principal.Store(&Principal{By: By{ID: "a"}, LastUsedAt: now.Add(-c.since)})
 		if _, err := n.judge(e, anywhere, now); err != nil {
 			t.Fatal(err)
 		}

@@ -188,7 +188,7 @@ func (e *entry) fill(r row) {
 		}
 	}
 	p := &Principal{
-		TokenID: r.ID, Name: r.Name, Preview: r.Preview, GuildID: r.GuildID,
+		By: By{GuildID: r.GuildID, ID: r.ID}, Name: r.Name, Preview: r.Preview,
 		Scopes: r.Scopes, ExpiresAt: r.ExpiresAt, CreatedAt: r.CreatedAt,
 	}
 	if r.LastUsedAt != nil {

@@ -10,13 +10,12 @@ import (
 	"time"
 )
 
-// Principal is the token a request came with, as far as the rest of the
+// Principal is the credential a request came with, as far as the rest of the
 // program may know it.
 type Principal struct {
-	TokenID    string
+	By
 	Name       string
 	Preview    string // prefix and last four characters, never the secret
-	GuildID    string
 	Scopes     []string
 	ExpiresAt  *time.Time // nil: never
 	CreatedAt  time.Time

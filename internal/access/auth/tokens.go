@@ -187,7 +187,7 @@ func (t *Tokens) judge(e *entry, from netip.Addr, at time.Time) (*Principal, err
 	used := *p
 	used.LastUsedAt = now
 	if e.principal.CompareAndSwap(p, &used) {
-		t.lastUsed.add(p.TokenID)
+		t.lastUsed.add(p.ID)
 	}
 	return e.principal.Load(), nil
 }

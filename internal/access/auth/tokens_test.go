@@ -58,7 +58,7 @@ func TestAuthenticate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p.TokenID != plain.ID || p.Name != "a token" || p.GuildID != guild || p.Preview != plain.Preview ||
+			if p.ID != plain.ID || p.Name != "a token" || p.GuildID != guild || p.Preview != plain.Preview ||
 				!slices.Equal(p.Scopes, []string{"cases:read", "economy:write"}) || p.ExpiresAt != nil ||
 				!p.CreatedAt.Equal(plain.CreatedAt) || time.Since(p.LastUsedAt).Abs() > time.Minute {
 				t.Errorf("principal %+v of token %v", p, plain)

@@ -49,11 +49,9 @@ var Types = []string{
 
 // Origin says in which guild an event happened, who caused it and when.
 type Origin struct {
-	GuildID string
-	Type    string    // api or system
-	TokenID string    // empty when no call of the API did it
-	At      time.Time // the change's own instant
-	Trace   string    // the traceparent of who did it; empty where that is the context's in which it is recorded
+	auth.By
+	At    time.Time // the change's own instant
+	Trace string    // the traceparent of who did it; empty where that is the context's in which it is recorded
 }
 
 // On is the origin with the instant of the change that it tells of: the one
@@ -74,29 +72,14 @@ func (o Origin) Traceparent(ctx context.Context) string {
 	return cmp.Or(o.Trace, tracing.Traceparent(ctx))
 }
 
-// From is the origin of what the caller of the API does.
-func From(by *auth.Principal) Origin {
-	return Origin{GuildID: by.GuildID, Type: "api", TokenID: by.TokenID}
-}
+// From is the origin of what somebody does.
+func From(by auth.By) Origin { return Origin{By: by} }
 
 // System is the origin of what the service does on its own in guild.
-func System(guild string) Origin { return Origin{GuildID: guild, Type: "system"} }
+func System(guild string) Origin { return From(auth.System(guild)) }
 
 // JSON is the origin as the payload shows it.
-func (o Origin) JSON() string {
-	shown := struct {
-		Type    string  `json:"type"`
-		TokenID *string `json:"token_id"`
-	}{Type: o.Type}
-	if o.TokenID != "" {
-		shown.TokenID = &o.TokenID
-	}
-	b, err := json.Marshal(shown)
-	if err != nil {
-		panic("event: an origin is two strings: " + err.Error())
-	}
-	return string(b)
-}
+func (o Origin) JSON() string { return o.By.Origin() }
 
 // Change is one of several changes that are told together.
 type Change struct {

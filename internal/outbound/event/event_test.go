@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/outbound/event"
@@ -77,7 +78,7 @@ func TestAnEventWithoutAnInstantIsRefused(t *testing.T) {
 func TestAnEventIsRenderedOnceAndDeliveredToEachListener(t *testing.T) {
 	t.Parallel()
 	d := scene(t, 2)
-	by := event.Origin{GuildID: guild, Type: "api", TokenID: `a"b`}
+	by := event.From(auth.By{GuildID: guild, ID: `a"b`})
 	at := time.Date(2026, 3, 1, 12, 30, 15, 999_999_000, time.UTC)
 	record(t, d, func(ctx context.Context, tx *db.Tx) error {
 		return event.Record(ctx, tx, by.On(at), event.CaseCreated, map[string]string{"reason": `<ü> & "so"`})
@@ -87,7 +88,7 @@ func TestAnEventIsRenderedOnceAndDeliveredToEachListener(t *testing.T) {
 		t.Fatalf("%d events, want one", len(ids))
 	}
 	want := `{"id":"` + ids[0] + `","type":"case.created","timestamp":"2026-03-01T12:30:15.999Z","guild_id":"` + guild +
-		`","api_version":"v1","origin":{"type":"api","token_id":"a\"b"},"data":{"reason":"<ü> & \"so\""}}`
+		`","api_version":"v1","origin":{"type":"api","token_id":"a\"b","key_id":null},"data":{"reason":"<ü> & \"so\""}}`
 	if got := list(t, d, `
 		SELECT convert_from(payload, 'UTF8')
 		FROM webhook_events
@@ -108,7 +109,7 @@ func TestAStatementRendersAsRecordDoes(t *testing.T) {
 	t.Parallel()
 	d := scene(t, 1)
 	at := time.Date(2026, 3, 1, 1, 2, 3, 4_005_000, time.UTC)
-	by := event.Origin{GuildID: guild, Type: "api", TokenID: `a"b`}
+	by := event.From(auth.By{GuildID: guild, ID: `a"b`})
 	telling := event.Telling{
 		Rows: "told", Guild: "$1", Type: "'" + event.CaseCreated + "'", ID: "'e-1'", At: "told.at",
 		Payload: event.SQL(event.CaseCreated, "'e-1'", "told.at", "$1", "$3::text", `'{"n":' || told.n || '}'`),

@@ -113,7 +113,7 @@ func writeLogLine(log *slog.Logger, rs *reqState, now time.Time, took time.Durat
 		slog.String("from", rs.from.String()),
 	)
 	if rs.by != nil {
-		attrs = append(attrs, slog.String("token_id", rs.by.TokenID), slog.String("guild_id", rs.by.GuildID))
+		attrs = append(attrs, slog.String("token_id", rs.by.ID), slog.String("guild_id", rs.by.GuildID))
 	}
 	if rs.trace != "" {
 		attrs = append(attrs, slog.String("trace_id", rs.trace))

@@ -113,7 +113,7 @@ type slowTokens time.Duration
 
 func (s slowTokens) Authenticate(context.Context, string, netip.Addr) (*auth.Principal, error) {
 	time.Sleep(time.Duration(s))
-	return &auth.Principal{TokenID: "token", GuildID: "guild"}, nil
+	return &auth.Principal{By: auth.By{GuildID: "guild", ID: "token"}}, nil
 }
 
 // Two seconds are all that a request waits: for the row of its token, and then for a

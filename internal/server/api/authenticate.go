@@ -46,7 +46,7 @@ func authenticate(rs *reqState, tokens Authenticator, limits *ratelimit.Limiter,
 		}
 		return err
 	}
-	rs.ctx = db.As(attributed(auth.With(rs.ctx, rs.by), rs), db.Caller{Token: rs.by.TokenID, Guild: rs.by.GuildID})
+	rs.ctx = db.As(attributed(auth.With(rs.ctx, rs.by), rs), db.Caller{Token: rs.by.ID, Guild: rs.by.GuildID})
 	db.Charge(rs.ctx, time.Since(rs.came)) // so that a refusal comes two seconds after the request
 	return nil
 }

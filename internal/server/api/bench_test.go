@@ -39,7 +39,7 @@ func BenchmarkChain(b *testing.B) {
 	}
 	quota := ratelimit.Quota{Limit: 1 << 30, Window: time.Minute}
 	handler, err := New(Config{
-		DB: &db.DB{}, Tokens: anyone{&auth.Principal{TokenID: db.NewID(), GuildID: "42", CreatedAt: time.Now(), LastUsedAt: time.Now()}},
+		DB: &db.DB{}, Tokens: anyone{&auth.Principal{By: auth.By{GuildID: "42", ID: db.NewID()}, CreatedAt: time.Now(), LastUsedAt: time.Now()}},
 		Limits: limits, Quotas: Quotas{quota, quota, quota}, Env: "test", Sealer: box,
 		Log:      slog.New(slog.NewJSONHandler(io.Discard, nil)), //nolint:sloglint // the lines are made, as in production
 		Services: Services{Tickets: &tickets.Service{}, Webhooks: &webhooks.Service{}},

@@ -95,7 +95,7 @@ func eachOf[Any, Own any](each func(context.Context, db.Querier, []Own) error) f
 
 // callerOf is on whose account a request is done together with others.
 func callerOf(rs *reqState) collect.Caller {
-	return collect.Caller{Group: rs.by.GuildID, Name: rs.by.TokenID}
+	return collect.Caller{Group: rs.by.GuildID, Name: rs.by.ID}
 }
 
 // collected serves an operation that is done together with others. What a batch

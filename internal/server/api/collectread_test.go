@@ -45,7 +45,7 @@ func asks(t *testing.T, places int) (u *units, request func() *reqState, next ha
 	request = func() *reqState {
 		rs := stated(db.As(t.Context(), db.Caller{Token: "token", Guild: "guild"}))
 		rs.op = &operation{ID: "getWallet", ReadOnly: true, Scope: "economy:read", Collected: true}
-		rs.by = &auth.Principal{TokenID: "token", GuildID: "guild"}
+		rs.by = &auth.Principal{By: auth.By{GuildID: "guild", ID: "token"}}
 		rs.SetResponse(echo.NewResponse(rs.Response().Writer, rs.Echo()))
 		return rs
 	}

@@ -110,7 +110,7 @@ func TestWhatMayPassIsUnavailableForFiveSeconds(t *testing.T) {
 // The log and the counters are told how each request has ended, and how long it took.
 func TestARequestIsLoggedAndCounted(t *testing.T) {
 	t.Parallel()
-	by := &auth.Principal{TokenID: "token", GuildID: "guild"}
+	by := &auth.Principal{By: auth.By{GuildID: "guild", ID: "token"}}
 	op := &operation{ID: "getWallet", ReadOnly: true}
 	for name, c := range map[string]struct {
 		is      reqState // what the chain has found out
@@ -217,7 +217,7 @@ func TestASpanTellsOfItsRequest(t *testing.T) {
 	}{
 		{reqState{}, 401, map[string]string{"guildhall.code": "the_code"}},
 		{
-			reqState{op: &operation{ID: "getWallet"}, by: &auth.Principal{TokenID: "token", GuildID: "guild"}},
+			reqState{op: &operation{ID: "getWallet"}, by: &auth.Principal{By: auth.By{GuildID: "guild", ID: "token"}}},
 			499,
 			map[string]string{
 				"guildhall.code": "the_code", "guildhall.operation": "getWallet", "guildhall.guild_id": "guild", "guildhall.token_id": "token",

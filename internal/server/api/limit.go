@@ -34,7 +34,7 @@ func spend(rs *reqState, limits *ratelimit.Limiter, q Quotas) error {
 	if quota.Off() {
 		return nil
 	}
-	r := limits.Spend(rs.ctx, rs.by.TokenID+":"+bucket, quota)
+	r := limits.Spend(rs.ctx, rs.by.ID+":"+bucket, quota)
 	now := time.Now() //nolint:forbidigo // the header tells the time of day, as callers' clocks do
 	set(rs, "X-Ratelimit-Limit", strconv.Itoa(r.Limit), "X-Ratelimit-Remaining", strconv.Itoa(r.Remaining),
 		"X-Ratelimit-Reset", strconv.FormatInt(r.ResetAt(now), 10), "X-Ratelimit-Bucket", bucket)

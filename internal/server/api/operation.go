@@ -21,6 +21,8 @@ type operation struct {
 	Collected bool             // shares its unit of work, or its statement, with what arrives at the same time
 	Body      *openapi3.Schema // nil: it takes none, and one that is sent anyway is ignored
 	BodyMust  bool
+	MaxBody   int64 // bytes that a body may have
+	MaxValues int   // values that it may hold; see validateBody
 	Query     map[string]*openapi3.Parameter
 	Path      []*openapi3.Parameter
 	Defaults  []string // "page=1": what an absent query parameter counts as
@@ -51,6 +53,8 @@ func readOperations(doc *openapi3.T) operationMap {
 				op.BodyMust = o.RequestBody.Value.Required
 				op.Body = o.RequestBody.Value.Content.Get("application/json").Schema.Value
 			}
+			op.MaxBody = int64(bound(doc, o, "x-max-body"))
+			op.MaxValues = bound(doc, o, "x-max-values")
 			ops[[2]string{method, echoPath}] = op
 			if method == http.MethodGet {
 				ops[[2]string{http.MethodHead, echoPath}] = op
@@ -58,6 +62,15 @@ func readOperations(doc *openapi3.T) operationMap {
 		}
 	}
 	return ops
+}
+
+// bound is what the document says under name of an operation, or else of all.
+func bound(doc *openapi3.T, o *openapi3.Operation, name string) int {
+	n, own := o.Extensions[name].(float64)
+	if !own {
+		n, _ = doc.Extensions[name].(float64)
+	}
+	return int(n)
 }
 
 // lists says whether the operation answers with a page of a list.

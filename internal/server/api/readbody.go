@@ -9,9 +9,6 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// maxBody bounds a request body. The largest legal one is about 25 KB.
-const maxBody = 64 << 10
-
 const contentType = "application/json"
 
 // readBody reads the body of a write once and checks its frame: size, media
@@ -31,7 +28,7 @@ func readBody(next handler) handler {
 
 func parseHead(rs *reqState) (err error) {
 	req := rs.Request()
-	if rs.body, err = readAll(req); err != nil {
+	if rs.body, err = readAll(req, rs.op.MaxBody); err != nil {
 		return err
 	}
 	if len(rs.body) > 0 && !isJSON(req.Header) {
@@ -47,9 +44,10 @@ func parseHead(rs *reqState) (err error) {
 	return nil
 }
 
-func readAll(req *http.Request) ([]byte, error) {
-	if req.ContentLength > maxBody {
-		return nil, errTooLarge
+func readAll(req *http.Request, most int64) ([]byte, error) {
+	tooLarge := errTooLarge.With("The body must not be larger than %d bytes.", most)
+	if req.ContentLength > most {
+		return nil, tooLarge
 	}
 	if e := req.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, errMedia
@@ -57,10 +55,10 @@ func readAll(req *http.Request) ([]byte, error) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return nil, nil
 	}
-	body, err := io.ReadAll(io.LimitReader(req.Body, maxBody+1))
+	body, err := io.ReadAll(io.LimitReader(req.Body, most+1))
 	switch {
-	case len(body) > maxBody:
-		return nil, errTooLarge
+	case int64(len(body)) > most:
+		return nil, tooLarge
 	case err != nil:
 		return nil, invalid("body: it ended before its announced length, or its framing is broken").Because(err)
 	}

@@ -19,7 +19,7 @@ type scopesFromBearer struct{}
 
 func (scopesFromBearer) Authenticate(_ context.Context, bearer string, _ netip.Addr) (*auth.Principal, error) {
 	return &auth.Principal{
-		TokenID: "token", Name: "test", Preview: "svc_test_...test", GuildID: apitest.Guild,
+		By: auth.By{GuildID: apitest.Guild, ID: "token"}, Name: "test", Preview: "svc_test_...test",
 		Scopes: strings.Split(bearer, ","), CreatedAt: time.Now(), LastUsedAt: time.Now(),
 	}, nil
 }

@@ -47,7 +47,7 @@ func attributed(ctx context.Context, rs *reqState) context.Context {
 	if rs.op == nil || rs.op.ReadOnly || rs.op.Scope != "webhooks:manage" {
 		return ctx
 	}
-	return audit.With(ctx, audit.Actor{Type: audit.Token, ID: rs.by.TokenID, Name: rs.by.Name, Address: rs.from.String(), RequestID: rs.id})
+	return audit.With(ctx, audit.Actor{Type: audit.Token, ID: rs.by.ID, Name: rs.by.Name, Address: rs.from.String(), RequestID: rs.id})
 }
 
 // counted tells of a request that came with a token, or with one that may not be
@@ -60,7 +60,7 @@ func counted(count func(usage.Request), rs *reqState, at time.Time) {
 	if count == nil || by == nil {
 		return
 	}
-	r := usage.Request{Guild: by.GuildID, Token: by.TokenID, RequestID: rs.id, Status: rs.Response().Status, From: rs.from, At: at}
+	r := usage.Request{Guild: by.GuildID, Token: by.ID, RequestID: rs.id, Status: rs.Response().Status, From: rs.from, At: at}
 	if rs.op != nil {
 		r.Operation = rs.op.ID
 	}

@@ -33,7 +33,7 @@ func tell(span tracing.Span, rs *reqState) {
 	}
 	if rs.by != nil {
 		span.Set("guildhall.guild_id", rs.by.GuildID)
-		span.Set("guildhall.token_id", rs.by.TokenID)
+		span.Set("guildhall.token_id", rs.by.ID)
 	}
 	f, ok := fault.As(rs.refusal)
 	if ok {

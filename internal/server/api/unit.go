@@ -168,7 +168,7 @@ func (u *units) once(rs *reqState, first func(idempotency.Request) error) error 
 func request(rs *reqState) idempotency.Request {
 	req := rs.Request()
 	return idempotency.Request{
-		GuildID: rs.by.GuildID, TokenID: rs.by.TokenID, Key: rs.key,
+		GuildID: rs.by.GuildID, TokenID: rs.by.ID, Key: rs.key,
 		Fingerprint: idempotency.Fingerprint(req.Method, req.URL.EscapedPath(), rs.body),
 	}
 }

@@ -16,11 +16,6 @@ import (
 	"guildhall/internal/base/schema"
 )
 
-// maxValues bounds how many values a body may hold: several times what any
-// operation takes, and few enough that a body of nothing but values costs no more
-// memory than an honest one.
-const maxValues = 1000
-
 var digits = regexp.MustCompile(`^-?[0-9]{1,19}$`)
 
 // validateRequest checks path, query and body against the operation's schemas. For a
@@ -64,6 +59,8 @@ func validate(rs *reqState) error {
 }
 
 // validateBody reads the body, the only time, and leaves its value for the operation.
+// How many values it may hold is several times what the operation takes, and few enough
+// that a body of nothing but values costs no more memory than an honest one.
 func validateBody(rs *reqState) []schema.Problem {
 	switch {
 	case rs.op.Body == nil:
@@ -73,7 +70,7 @@ func validateBody(rs *reqState) []schema.Problem {
 	case len(rs.body) == 0:
 		return nil
 	}
-	value, found, ok := schema.Read(rs.body, maxValues)
+	value, found, ok := schema.Read(rs.body, rs.op.MaxValues)
 	if ok {
 		found = schema.Check(rs.op.Body, value, found)
 	}

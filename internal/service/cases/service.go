@@ -24,7 +24,7 @@ type Service struct{}
 func (s *Service) ListCases(ctx context.Context, r gen.ListCasesRequestObject) (gen.ListCasesResponseObject, error) {
 	f := filterOf(r.Params)
 	p := page.Of(r.Params.Page, r.Params.PerPage)
-	rows, err := list(ctx, db.Read(ctx), auth.From(ctx).GuildID, f, p)
+	rows, err := list(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, f, p)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func or[T any](v *T) (value T) {
 // CreateCase files a note or a warning under the guild's next number. The
 // people it names need not be members any more.
 func (s *Service) CreateCase(ctx context.Context, r gen.CreateCaseRequestObject) (gen.CreateCaseResponseObject, error) {
-	tx, by := db.Write(ctx), auth.From(ctx)
+	tx, by := db.Write(ctx), auth.Acting(ctx)
 	c, err := insert(ctx, tx, row{
 		ID:          db.NewID(),
 		GuildID:     by.GuildID,
@@ -65,7 +65,7 @@ func (s *Service) CreateCase(ctx context.Context, r gen.CreateCaseRequestObject)
 		Type:        string(r.Body.Type),
 		Reason:      r.Body.Reason,
 		Status:      active,
-		Source:      "api",
+		Source:      by.Type(),
 	})
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (s *Service) CreateCase(ctx context.Context, r gen.CreateCaseRequestObject)
 
 // GetCase returns one case, whatever its type and status.
 func (s *Service) GetCase(ctx context.Context, r gen.GetCaseRequestObject) (gen.GetCaseResponseObject, error) {
-	c, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
+	c, err := get(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (s *Service) GetCase(ctx context.Context, r gen.GetCaseRequestObject) (gen.
 // stays as it is. It is Refused for a deleted case. An edit that changes
 // nothing leaves the case untouched and tells nobody.
 func (s *Service) UpdateCase(ctx context.Context, r gen.UpdateCaseRequestObject) (gen.UpdateCaseResponseObject, error) {
-	tx, by := db.Write(ctx), auth.From(ctx)
+	tx, by := db.Write(ctx), auth.Acting(ctx)
 	c, err := lock(ctx, tx, by.GuildID, r.ID)
 	if err != nil {
 		return nil, err

@@ -286,7 +286,7 @@ func TestUpdateCase(t *testing.T) {
 		}
 		got := api.Do(t, "getCase", "", at).Want(t, 200, `{"data":{"status":"expired"}}`)
 		api.WantEvent(t, "case.updated", `{"guild_id":"`+api.Guild+`","timestamp":"`+got.Str(t, "data.updated_at")+`",
-			"origin":{"type":"system","token_id":null},
+			"origin":{"type":"system","token_id":null,"key_id":null},
 			"data":{"id":"c","status":"expired","updated_at":"`+got.Str(t, "data.updated_at")+`","changed":["status"]}}`)
 		api.WantNoEvent(t)
 	})

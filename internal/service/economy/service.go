@@ -20,7 +20,7 @@ type Service struct{}
 
 // GetWallet returns a member's balance, zero for one who has earned nothing.
 func (*Service) GetWallet(ctx context.Context, r gen.GetWalletRequestObject) (gen.GetWalletResponseObject, error) {
-	w, err := wallet(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.UserID)
+	w, err := wallet(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.UserID)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ type Query = batch.Query[row]
 
 // NewQuery is what a request asks for.
 func (*Service) NewQuery(ctx context.Context, r gen.GetWalletRequestObject) *Query {
-	return &Query{Guild: auth.From(ctx).GuildID, User: r.UserID}
+	return &Query{Guild: auth.Acting(ctx).GuildID, User: r.UserID}
 }
 
 // AnswerEach answers queries in one statement.
@@ -62,7 +62,7 @@ func (s *Service) GetEconomyLeaderboard(ctx context.Context, r gen.GetEconomyLea
 
 // NewPageQuery is what a request asks for.
 func (*Service) NewPageQuery(ctx context.Context, r gen.GetEconomyLeaderboardRequestObject) *leaderboard.Query {
-	return &leaderboard.Query{Guild: auth.From(ctx).GuildID, P: page.Of(r.Params.Page, r.Params.PerPage)}
+	return &leaderboard.Query{Guild: auth.Acting(ctx).GuildID, P: page.Of(r.Params.Page, r.Params.PerPage)}
 }
 
 // AnsweredPage is the response of a query that is answered.
@@ -76,7 +76,7 @@ func AnsweredPage(q *leaderboard.Query) gen.GetEconomyLeaderboardResponseObject 
 // GetEconomyRank returns a member's place on the leaderboard. It is NotFound for
 // a member without a wallet.
 func (*Service) GetEconomyRank(ctx context.Context, r gen.GetEconomyRankRequestObject) (gen.GetEconomyRankResponseObject, error) {
-	p, err := leaderboard.Wallets.Rank(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.UserID)
+	p, err := leaderboard.Wallets.Rank(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.UserID)
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +99,9 @@ type Adjustment = change
 
 // NewAdjustment is what a request asks for.
 func (*Service) NewAdjustment(ctx context.Context, r gen.AdjustBalanceRequestObject) *Adjustment {
-	by := auth.From(ctx)
+	by := auth.Acting(ctx)
 	return &Adjustment{Change: batch.Change{By: event.From(by).In(ctx)}, entry: entry{
-		ID: db.NewID(), UserID: r.Body.UserID, Delta: r.Body.Delta, Reason: r.Body.Reason, Reference: r.Body.Reference, Note: "api:token=" + by.TokenID,
+		ID: db.NewID(), UserID: r.Body.UserID, Delta: r.Body.Delta, Reason: r.Body.Reason, Reference: r.Body.Reference, Note: by.Note(),
 	}}
 }
 
@@ -132,7 +132,7 @@ func (*Service) ListLedgerEntries(ctx context.Context, r gen.ListLedgerEntriesRe
 	if r.Params.Since != nil {
 		f.Since = r.Params.Since.Time
 	}
-	rows, err := entries(ctx, db.Read(ctx), auth.From(ctx).GuildID, f, p)
+	rows, err := entries(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, f, p)
 	if err != nil {
 		return nil, err
 	}

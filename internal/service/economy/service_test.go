@@ -50,7 +50,7 @@ func TestAdjustBalance(t *testing.T) {
 			t.Errorf("the ledger note is %q, want %q", got, want)
 		}
 		api.WantEvent(t, "economy.balance_changed", `{"guild_id":"`+api.Guild+`","api_version":"v1",
-			"origin":{"type":"api","token_id":"`+me.Str(t, "token.id")+`"},
+			"origin":{"type":"api","token_id":"`+me.Str(t, "token.id")+`","key_id":null},
 			"data":{"user_id":"42","previous_balance":0,"balance":30,"delta":30,"reason":"an \"event\" <prize> 🎉",
 			"ledger_entry_id":"`+a.Str(t, "data.ledger_entry.id")+`"}}`)
 	})

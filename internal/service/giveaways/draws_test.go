@@ -58,7 +58,7 @@ func TestListGiveawayDraws(t *testing.T) {
 	}
 	s.WantEvent(t, "giveaway.ended", "")
 	s.Do(t, "listGiveawayDraws", "", apitest.Path("id", other)).
-		Want(t, 200, `{"data":[{"round":1,"entry_count":1,"origin":{"type":"system","token_id":null}}]}`)
+		Want(t, 200, `{"data":[{"round":1,"entry_count":1,"origin":{"type":"system","token_id":null,"key_id":null}}]}`)
 
 	// A draw of the first release does not know how many entries were in the pot.
 	dbtest.Exec(s.t, s.DB(), `UPDATE giveaway_draws SET entry_count = NULL`)

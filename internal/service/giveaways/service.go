@@ -37,7 +37,7 @@ type checkedKey struct{}
 // PrepareCreate asks the chat platform whose the channel is, before the unit of
 // CreateGiveaway opens.
 func (s *Service) PrepareCreate(ctx context.Context, body *gen.CreateGiveawayRequest) (context.Context, error) {
-	err := s.Chat.CheckChannel(ctx, chat.Channel{GuildID: auth.From(ctx).GuildID, ID: body.ChannelID})
+	err := s.Chat.CheckChannel(ctx, chat.Channel{GuildID: auth.Acting(ctx).GuildID, ID: body.ChannelID})
 	switch {
 	case errors.Is(err, chat.ErrChannelNotAllowed):
 		err = fault.New(fault.Refused, "channel_not_allowed", "Channel %s is not one of this guild that the bot can see.", body.ChannelID)
@@ -59,7 +59,7 @@ func (*Service) ListGiveaways(ctx context.Context, r gen.ListGiveawaysRequestObj
 	if r.Params.UpdatedSince != nil {
 		since = &r.Params.UpdatedSince.Time
 	}
-	rows, err := list(ctx, db.Read(ctx), auth.From(ctx).GuildID, status, since, p)
+	rows, err := list(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, status, since, p)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (*Service) ListGiveaways(ctx context.Context, r gen.ListGiveawaysRequestObj
 // that is not the guild's is Refused. The bot posts the message by which members
 // enter as soon as it is active.
 func (*Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestObject) (gen.CreateGiveawayResponseObject, error) {
-	tx, by := db.Write(ctx), auth.From(ctx)
+	tx, by := db.Write(ctx), auth.Acting(ctx)
 	now, err := tx.Now(ctx)
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func checkedChannel(ctx context.Context, channel string) error {
 
 // GetGiveaway returns one giveaway.
 func (*Service) GetGiveaway(ctx context.Context, r gen.GetGiveawayRequestObject) (gen.GetGiveawayResponseObject, error) {
-	g, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
+	g, err := get(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (*Service) GetGiveaway(ctx context.Context, r gen.GetGiveawayRequestObject)
 // order in which they entered.
 func (*Service) ListGiveawayEntries(ctx context.Context, r gen.ListGiveawayEntriesRequestObject) (gen.ListGiveawayEntriesResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
-	g, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
+	g, err := get(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (*Service) ListGiveawayEntries(ctx context.Context, r gen.ListGiveawayEntri
 // ListGiveawayDraws lists the records of a giveaway's draws, by round.
 func (*Service) ListGiveawayDraws(ctx context.Context, r gen.ListGiveawayDrawsRequestObject) (gen.ListGiveawayDrawsResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
-	g, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
+	g, err := get(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -175,10 +175,10 @@ func (*Service) ListGiveawayDraws(ctx context.Context, r gen.ListGiveawayDrawsRe
 // EndGiveaway ends a giveaway before its time; a worker finds it and draws it.
 // The response comes before the winners are known.
 func (*Service) EndGiveaway(ctx context.Context, r gen.EndGiveawayRequestObject) (gen.EndGiveawayResponseObject, error) {
-	by := auth.From(ctx)
+	by := auth.Acting(ctx)
 	g, err := move(ctx, db.Write(ctx), toDrawing, by.GuildID, r.ID,
 		fault.New(fault.Refused, "giveaway_not_running", "only one that is active, paused or scheduled can be ended."),
-		by.TokenID)
+		by.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (*Service) EndGiveaway(ctx context.Context, r gen.EndGiveawayRequestObject)
 
 // PauseGiveaway stops the clock of an active giveaway.
 func (*Service) PauseGiveaway(ctx context.Context, r gen.PauseGiveawayRequestObject) (gen.PauseGiveawayResponseObject, error) {
-	tx, by := db.Write(ctx), auth.From(ctx)
+	tx, by := db.Write(ctx), auth.Acting(ctx)
 	g, err := move(ctx, tx, toPaused, by.GuildID, r.ID,
 		fault.New(fault.Refused, "giveaway_not_active", "only an active one can be paused."))
 	if err != nil {
@@ -205,7 +205,7 @@ func (*Service) PauseGiveaway(ctx context.Context, r gen.PauseGiveawayRequestObj
 // ResumeGiveaway lets the clock of a paused giveaway run on: as much time
 // remains as when it was paused. The bot says when that is over.
 func (*Service) ResumeGiveaway(ctx context.Context, r gen.ResumeGiveawayRequestObject) (gen.ResumeGiveawayResponseObject, error) {
-	tx, by := db.Write(ctx), auth.From(ctx)
+	tx, by := db.Write(ctx), auth.Acting(ctx)
 	g, err := move(ctx, tx, toActive, by.GuildID, r.ID,
 		fault.New(fault.Refused, "giveaway_not_paused", "only a paused one can be resumed."))
 	if err != nil {
@@ -225,7 +225,7 @@ func (*Service) ResumeGiveaway(ctx context.Context, r gen.ResumeGiveawayRequestO
 // RerollGiveaway replaces the first winners with entrants who never won. It is
 // Refused when too few remain, and then nothing changes.
 func (*Service) RerollGiveaway(ctx context.Context, r gen.RerollGiveawayRequestObject) (gen.RerollGiveawayResponseObject, error) {
-	tx, by := db.Write(ctx), auth.From(ctx)
+	tx, by := db.Write(ctx), auth.Acting(ctx)
 	var body gen.RerollGiveawayRequest
 	if r.Body != nil {
 		body = *r.Body
@@ -245,7 +245,7 @@ func (*Service) RerollGiveaway(ctx context.Context, r gen.RerollGiveawayRequestO
 		count:    replaceable(count, len(g.Winners), g.WinnerCount),
 		all:      true,
 		excluded: body.ExcludeUserIds,
-		tokenID:  &by.TokenID,
+		tokenID:  &by.ID,
 		reason:   body.Reason,
 	})
 	if err != nil {
@@ -272,10 +272,7 @@ func showEntry(e entry) gen.GiveawayEntry {
 }
 
 func showDraw(d record) gen.GiveawayDraw {
-	by := "system"
-	if d.TokenID != nil {
-		by = "api"
-	}
+	by := auth.Stored("", d.TokenID)
 	return gen.GiveawayDraw{
 		Round:           d.Round,
 		DrawnAt:         d.DrawnAt,
@@ -285,7 +282,7 @@ func showDraw(d record) gen.GiveawayDraw {
 		ExcludedUserIds: distinct(slices.Concat(d.PastWinners, d.Excluded)),
 		Winners:         d.Drawn,
 		Reason:          d.Reason,
-		Origin:          gen.EventOrigin{Type: by, TokenID: d.TokenID},
+		Origin:          gen.EventOrigin{Type: by.Type(), TokenID: by.TokenID(), KeyID: by.KeyID()},
 	}
 }
 

@@ -23,7 +23,7 @@ type Service struct{ Curve Curve }
 
 // GetGuild returns the headline metadata of the token's guild.
 func (s *Service) GetGuild(ctx context.Context, _ gen.GetGuildRequestObject) (gen.GetGuildResponseObject, error) {
-	g, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID)
+	g, err := get(ctx, db.Read(ctx), auth.Acting(ctx).GuildID)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (s *Service) GetGuild(ctx context.Context, _ gen.GetGuildRequestObject) (ge
 // GetGuildSettings returns the guild's module toggles and public settings. The
 // toggles inform; no operation fails because its module is off.
 func (s *Service) GetGuildSettings(ctx context.Context, _ gen.GetGuildSettingsRequestObject) (gen.GetGuildSettingsResponseObject, error) {
-	g, err := getSettings(ctx, db.Read(ctx), auth.From(ctx).GuildID)
+	g, err := getSettings(ctx, db.Read(ctx), auth.Acting(ctx).GuildID)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ type Service struct{}
 // GetLevelRecord returns a member's XP, level and progress. Anybody without
 // activity has the zero record; that is not a failure.
 func (s *Service) GetLevelRecord(ctx context.Context, r gen.GetLevelRecordRequestObject) (gen.GetLevelRecordResponseObject, error) {
-	m, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.UserID)
+	m, err := get(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.UserID)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ type Query = batch.Query[row]
 
 // NewQuery is what a request asks for.
 func (*Service) NewQuery(ctx context.Context, r gen.GetLevelRecordRequestObject) *Query {
-	return &Query{Guild: auth.From(ctx).GuildID, User: r.UserID}
+	return &Query{Guild: auth.Acting(ctx).GuildID, User: r.UserID}
 }
 
 // AnswerEach answers queries in one statement.
@@ -60,7 +60,7 @@ func (s *Service) GetLevellingLeaderboard(ctx context.Context, r gen.GetLevellin
 
 // NewPageQuery is what a request asks for.
 func (*Service) NewPageQuery(ctx context.Context, r gen.GetLevellingLeaderboardRequestObject) *leaderboard.Query {
-	return &leaderboard.Query{Guild: auth.From(ctx).GuildID, P: page.Of(r.Params.Page, r.Params.PerPage)}
+	return &leaderboard.Query{Guild: auth.Acting(ctx).GuildID, P: page.Of(r.Params.Page, r.Params.PerPage)}
 }
 
 // AnsweredPage is the response of a query that is answered.
@@ -74,7 +74,7 @@ func AnsweredPage(q *leaderboard.Query) gen.GetLevellingLeaderboardResponseObjec
 // GetLevellingRank returns a member's place on the leaderboard. It is NotFound
 // for a member without a record.
 func (s *Service) GetLevellingRank(ctx context.Context, r gen.GetLevellingRankRequestObject) (gen.GetLevellingRankResponseObject, error) {
-	p, err := leaderboard.Levels.Rank(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.UserID)
+	p, err := leaderboard.Levels.Rank(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.UserID)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (*Service) NewAdjustment(ctx context.Context, r gen.AdjustXPRequestObject) 
 	if r.Body.TotalXP != nil {
 		xp, exactly = r.Body.TotalXP, true
 	}
-	return &Adjustment{Change: batch.Change{By: event.From(auth.From(ctx)).In(ctx)}, user: r.Body.UserID, xp: *xp, exactly: exactly}
+	return &Adjustment{Change: batch.Change{By: event.From(auth.Acting(ctx)).In(ctx)}, user: r.Body.UserID, xp: *xp, exactly: exactly}
 }
 
 // Subject is the member's record.

@@ -22,9 +22,9 @@ func TestALevelUpHasTheTraceOfItsChange(t *testing.T) {
 	want := map[string]string{"11": "one", "12": "other", "13": "", "14": "of another token"}
 	var list []*Adjustment
 	for user, trace := range want {
-		by := event.From(&auth.Principal{GuildID: "1", TokenID: "token"})
+		by := event.From(auth.By{GuildID: "1", ID: "token"})
 		if user == "14" {
-			by.TokenID = "another"
+			by.ID = "another"
 		}
 		by.Trace = trace
 		list = append(list, &change{Change: batch.Change{By: by}, user: user, xp: 100_000})

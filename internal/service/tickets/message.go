@@ -59,7 +59,7 @@ type Later func(context.Context) (Response, error)
 // stores the intent to post a message to the ticket's channel and returns what
 // does that and mirrors it into the transcript.
 func (s *Service) CreateTicketMessage(ctx context.Context, r gen.CreateTicketMessageRequestObject) (Response, Later, error) {
-	tx, by := db.Write(ctx), auth.From(ctx)
+	tx, by := db.Write(ctx), auth.Acting(ctx)
 	t, err := lock(ctx, tx, by.GuildID, r.ID)
 	if err != nil {
 		return nil, nil, err
@@ -92,10 +92,10 @@ func (s *Service) CreateTicketMessage(ctx context.Context, r gen.CreateTicketMes
 
 // intent returns the intent to post the message: the unfinished one of an
 // earlier run of the same request, or a new one that is not stored yet.
-func (s *Service) intent(ctx context.Context, tx *db.Tx, by *auth.Principal, t row, body *gen.CreateTicketMessageRequest) (chat.Intent, error) {
+func (s *Service) intent(ctx context.Context, tx *db.Tx, by auth.By, t row, body *gen.CreateTicketMessageRequest) (chat.Intent, error) {
 	in := chat.Intent{
 		GuildID: t.GuildID, Kind: chat.KindTicketMessage, SubjectID: t.ID,
-		Content: body.Content, AuthorID: body.AuthorID, TokenID: &by.TokenID,
+		Content: body.Content, AuthorID: body.AuthorID, TokenID: &by.ID,
 	}
 	if t.ChannelID != nil {
 		in.ChannelID = *t.ChannelID
@@ -208,7 +208,7 @@ func (s *Service) confirm(ctx context.Context, in chat.Intent, message string) (
 		if err != nil {
 			return err
 		}
-		origin := event.Origin{GuildID: in.GuildID, Type: "api", TokenID: *in.TokenID}
+		origin := event.From(auth.Stored(in.GuildID, in.TokenID))
 		if err := event.Record(ctx, tx, origin.On(e.CreatedAt.Time), event.TicketMessage, showEntry(e)); err != nil {
 			return err
 		}
@@ -350,7 +350,7 @@ func (s *Service) hold(ctx context.Context, tx *db.Tx, in chat.Intent) error {
 
 // requestOf is the keyed request that an intent answers, if it had a key.
 func requestOf(in chat.Intent) (idempotency.Request, bool) {
-	if in.Key == nil {
+	if in.Key == nil || in.TokenID == nil {
 		return idempotency.Request{}, false
 	}
 	return idempotency.Request{GuildID: in.GuildID, TokenID: *in.TokenID, Key: *in.Key, Fingerprint: in.Fingerprint}, true

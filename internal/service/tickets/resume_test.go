@@ -9,6 +9,7 @@ import (
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/chat/chattest"
+	"guildhall/internal/outbound/event"
 	"guildhall/internal/server/api/apitest"
 )
 
@@ -201,4 +202,18 @@ func TestAPanicCostsOneMessage(t *testing.T) {
 	s.elapse(t, 16)
 	s.sweep(t)
 	s.wantMessages(t, id, 1, 1, 1)
+}
+
+func TestAMessageOfNoTokenIsFinishedAsTheServicesOwn(t *testing.T) {
+	t.Parallel()
+	s := newTicketAPI(t)
+	id := ticket(t, s.API, 1, "open", true)
+	s.fail.after.Store(true)
+	s.Key("a").Do(t, "createTicketMessage", `{"content":"a"}`, apitest.Path("id", id)).WantError(t, 500, "internal_error")
+	s.fail.after.Store(false)
+	dbtest.Exec(t, s.DB(), `UPDATE chat_intents SET token_id = NULL`)
+	s.elapse(t, 16)
+	s.sweep(t)
+	s.wantMessages(t, id, 1, 1, 1)
+	s.WantEvent(t, event.TicketMessage, `{"origin":{"type":"system","token_id":null,"key_id":null}}`)
 }

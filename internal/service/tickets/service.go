@@ -53,7 +53,7 @@ func New(cfg Config) (*Service, error) {
 // reader.
 func (s *Service) ListTickets(ctx context.Context, r gen.ListTicketsRequestObject) (gen.ListTicketsResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
-	rows, err := list(ctx, db.Read(ctx), auth.From(ctx).GuildID, filterOf(r.Params), p)
+	rows, err := list(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, filterOf(r.Params), p)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func filterOf(q gen.ListTicketsParams) filter {
 
 // GetTicket returns one ticket.
 func (s *Service) GetTicket(ctx context.Context, r gen.GetTicketRequestObject) (gen.GetTicketResponseObject, error) {
-	t, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
+	t, err := get(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (s *Service) GetTicket(ctx context.Context, r gen.GetTicketRequestObject) (
 // ListTicketMessages lists the transcript of a ticket in reading order or from
 // its end, notes and system entries included.
 func (s *Service) ListTicketMessages(ctx context.Context, r gen.ListTicketMessagesRequestObject) (gen.ListTicketMessagesResponseObject, error) {
-	q, guild, p := db.Read(ctx), auth.From(ctx).GuildID, page.Of(r.Params.Page, r.Params.PerPage)
+	q, guild, p := db.Read(ctx), auth.Acting(ctx).GuildID, page.Of(r.Params.Page, r.Params.PerPage)
 	if _, err := get(ctx, q, guild, r.ID); err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (s *Service) ListTicketMessages(ctx context.Context, r gen.ListTicketMessag
 
 // CloseTicket closes an open ticket. The bot puts the channel away afterwards.
 func (s *Service) CloseTicket(ctx context.Context, r gen.CloseTicketRequestObject) (gen.CloseTicketResponseObject, error) {
-	tx, by := db.Write(ctx), auth.From(ctx)
+	tx, by := db.Write(ctx), auth.Acting(ctx)
 	var reason, author *string
 	if r.Body != nil {
 		reason, author = r.Body.Reason, r.Body.AuthorID
@@ -140,7 +140,7 @@ func (s *Service) CloseTicket(ctx context.Context, r gen.CloseTicketRequestObjec
 // ReopenTicket opens a closed ticket again. The bot brings the channel back
 // afterwards, if there is still one.
 func (s *Service) ReopenTicket(ctx context.Context, r gen.ReopenTicketRequestObject) (gen.ReopenTicketResponseObject, error) {
-	tx, by := db.Write(ctx), auth.From(ctx)
+	tx, by := db.Write(ctx), auth.Acting(ctx)
 	var reason, author *string
 	if r.Body != nil {
 		reason, author = r.Body.Reason, r.Body.AuthorID
@@ -164,7 +164,7 @@ func (s *Service) ReopenTicket(ctx context.Context, r gen.ReopenTicketRequestObj
 // ClaimTicket makes an open ticket a staff member's. Who has it already may
 // claim it again, which changes nothing.
 func (s *Service) ClaimTicket(ctx context.Context, r gen.ClaimTicketRequestObject) (gen.ClaimTicketResponseObject, error) {
-	tx, by, user := db.Write(ctx), auth.From(ctx), &r.Body.UserID
+	tx, by, user := db.Write(ctx), auth.Acting(ctx), &r.Body.UserID
 	t, err := lock(ctx, tx, by.GuildID, r.ID)
 	if err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func (s *Service) ClaimTicket(ctx context.Context, r gen.ClaimTicketRequestObjec
 // AssignTicket gives an open ticket to a staff member whoever has it, or takes
 // it from everybody. What is so already changes nothing.
 func (s *Service) AssignTicket(ctx context.Context, r gen.AssignTicketRequestObject) (gen.AssignTicketResponseObject, error) {
-	tx, by := db.Write(ctx), auth.From(ctx)
+	tx, by := db.Write(ctx), auth.Acting(ctx)
 	var user *string
 	content := "Assigned to nobody."
 	if id, err := r.Body.UserID.Get(); err == nil {
@@ -213,7 +213,7 @@ func (s *Service) AssignTicket(ctx context.Context, r gen.AssignTicketRequestObj
 }
 
 // tell writes down what happened to a ticket and tells the world.
-func tell(ctx context.Context, tx *db.Tx, by *auth.Principal, t row, e entry, typ string) error {
+func tell(ctx context.Context, tx *db.Tx, by auth.By, t row, e entry, typ string) error {
 	e.AuthorType = bySystem
 	if _, err := write(ctx, tx, t, e); err != nil {
 		return err

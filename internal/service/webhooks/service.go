@@ -30,7 +30,7 @@ func New(cfg Config) (*Service, error) {
 // ListWebhookEndpoints lists the guild's endpoints, newest first.
 func (*Service) ListWebhookEndpoints(ctx context.Context, r gen.ListWebhookEndpointsRequestObject) (gen.ListWebhookEndpointsResponseObject, error) {
 	p := page.Of(r.Params.Page, r.Params.PerPage)
-	rows, err := list(ctx, db.Read(ctx), auth.From(ctx).GuildID, p)
+	rows, err := list(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, p)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *Service) PrepareUpdate(ctx context.Context, body *gen.UpdateWebhookEndp
 	if body.URL == nil {
 		return ctx, nil
 	}
-	return s.m.look(ctx, auth.From(ctx).GuildID, *body.URL), nil
+	return s.m.look(ctx, auth.Acting(ctx).GuildID, *body.URL), nil
 }
 
 // CreateWebhookEndpoint registers an endpoint and shows its secret, once. It is
@@ -85,7 +85,7 @@ func (s *Service) CreateWebhookEndpoint(ctx context.Context, r gen.CreateWebhook
 
 // GetWebhookEndpoint returns one endpoint, without its secret.
 func (*Service) GetWebhookEndpoint(ctx context.Context, r gen.GetWebhookEndpointRequestObject) (gen.GetWebhookEndpointResponseObject, error) {
-	e, err := get(ctx, db.Read(ctx), auth.From(ctx).GuildID, r.ID)
+	e, err := get(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func patchOf(body *gen.UpdateWebhookEndpointRequest) patch {
 
 // DeleteWebhookEndpoint removes an endpoint; what was on its way is given up.
 func (*Service) DeleteWebhookEndpoint(ctx context.Context, r gen.DeleteWebhookEndpointRequestObject) (gen.DeleteWebhookEndpointResponseObject, error) {
-	if err := remove(ctx, db.Write(ctx), auth.From(ctx).GuildID, r.ID); err != nil {
+	if err := remove(ctx, db.Write(ctx), auth.Acting(ctx).GuildID, r.ID); err != nil {
 		return nil, err
 	}
 	return gen.DeleteWebhookEndpoint204Response{}, nil
@@ -158,7 +158,7 @@ func (*Service) TestWebhookEndpoint(ctx context.Context, r gen.TestWebhookEndpoi
 	if err := lockToUse(ctx, tx, by, r.ID); err != nil {
 		return nil, err
 	}
-	id, err := sendPing(ctx, tx, event.From(by), r.ID)
+	id, err := sendPing(ctx, tx, event.From(by.By), r.ID)
 	if err != nil {
 		return nil, err
 	}
