@@ -228,6 +228,7 @@ const (
 	takeAll    = "all"
 	takeUrgent = "urgent" // the endpoint is blocked or quiet, or urgent ones go first
 	takeTests  = "tests"  // the endpoint is disabled
+	takeNone   = "none"   // the endpoint is deleted
 )
 
 // order says what a claim does about one endpoint whose schedule it has locked.
@@ -244,6 +245,8 @@ func (s schedule) order(take int) order {
 	o := order{GuildID: s.GuildID, EndpointID: s.EndpointID, Mode: takeAll, Take: take}
 	closed, wait := s.Disposition != "send", s.notBefore()
 	switch {
+	case s.Disposition == "drop":
+		o.Mode, o.Take = takeNone, 0
 	case closed:
 		o.Mode = takeTests
 	case s.Urgent:
@@ -324,7 +327,7 @@ var takeDeliveries = newStatement(4, `
 				ORDER BY w.due_at, w.id
 				LIMIT o.take
 			) w
-			WHERE o.mode <> 'all'
+			WHERE o.mode IN ('urgent', 'tests')
 		), leased AS (
 			UPDATE webhook_deliveries d
 			SET lease_until = $1 + $3 * interval '1 second', lease_gen = d.lease_gen + 1, fresh = false
@@ -361,11 +364,11 @@ var takeDeliveries = newStatement(4, `
 			) p
 			WHERE d.guild_id = p.guild_id AND d.id = p.id AND d.lease_until IS NOT DISTINCT FROM p.lease_until
 		), rest AS MATERIALIZED (
-			SELECT o.guild_id, o.endpoint_id, o.not_before,
-			       o.mode <> 'all' AND EXISTS (
+			SELECT o.guild_id, o.endpoint_id, o.not_before, o.mode IN ('tests', 'none') AS closed,
+			       o.mode <> 'none' AND EXISTS (
 			           SELECT FROM webhook_deliveries w
 			           WHERE w.urgent AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
-			             AND (o.mode = 'urgent' OR w.cause = 'test')
+			             AND (o.mode <> 'tests' OR w.cause = 'test')
 			             AND (w.lease_until IS NULL OR w.lease_until <= $1)
 			             AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)) AS urgent,
 			       (
@@ -380,7 +383,7 @@ var takeDeliveries = newStatement(4, `
 			FROM o
 		), plan AS (
 			SELECT guild_id, endpoint_id, urgent,
-			       CASE WHEN urgent THEN $1 WHEN due_at IS NOT NULL THEN greatest(due_at, not_before, $1) END AS next_due
+			       CASE WHEN urgent OR closed THEN $1 WHEN due_at IS NOT NULL THEN greatest(due_at, not_before, $1) END AS next_due
 			FROM rest
 		), planned AS (
 			UPDATE webhook_schedule s
@@ -403,8 +406,9 @@ var takeDeliveries = newStatement(4, `
 // take leases what the orders ask for, of each endpoint what has been due for
 // longest; queues what is fresh for those that get nothing, or left by a dead
 // worker, so that it is not found again and again; and writes when each endpoint
-// is next due. What else is fresh for an endpoint that is sent to stays so: to
-// queue a flood costs more than to send it. The endpoint's schedule is locked, by a
+// is next due: a closed one at once, since what waits for it may not have followed
+// yet. What else is fresh for an endpoint that is sent to stays so: to queue a flood
+// costs more than to send it. The endpoint's schedule is locked, by a
 // statement before this one: so this one sees everything that was queued for it.
 func take(ctx context.Context, tx *db.Tx, oneGuild bool, now time.Time, lease time.Duration, orders []order) ([]claimed, error) {
 	var rows []claimed

@@ -110,7 +110,8 @@ func dispose(ctx context.Context, tx *db.Tx, guild, endpoint, disposition string
 		INSERT INTO webhook_schedule AS s (guild_id, endpoint_id, disposition, releasing, next_due)
 		VALUES ($1, $2, $3, $3 = 'send', now())
 		ON CONFLICT (guild_id, endpoint_id) DO UPDATE
-		SET disposition = excluded.disposition, releasing = excluded.releasing, next_due = excluded.next_due`,
+		SET disposition = excluded.disposition, releasing = excluded.releasing, next_due = excluded.next_due,
+		    urgent = s.urgent AND excluded.disposition <> 'drop'`,
 		guild, endpoint, disposition)
 	return fault.Wrap(err, "set the schedule of endpoint", endpoint, "of guild", guild, "to", disposition)
 }

@@ -271,7 +271,7 @@ func learn(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch 
 // schedule.
 func (s schedule) learn(batch []result) change {
 	c := change{GuildID: s.GuildID, EndpointID: s.EndpointID, NextDue: s.NextDue, health: s.health, warned: s.Warned, at: s.Now}
-	before := s.notBefore()
+	before, look := s.notBefore(), false
 	for _, r := range batch {
 		if r.id() != s.id() {
 			continue
@@ -281,6 +281,7 @@ func (s schedule) learn(batch []result) change {
 			c.url = r.url
 		}
 		c.Releasing = c.Releasing || r.State == StateHeld && s.Disposition == "send"
+		look = look || r.State == StatePending && !r.Logged && r.decision.Quiet == 0 // it may be urgent still
 		if due := s.Now.Add(r.decision.Pause); r.State == StatePending && (c.NextDue == nil || due.Before(*c.NextDue)) {
 			c.NextDue = &due
 		}
@@ -288,7 +289,7 @@ func (s schedule) learn(batch []result) change {
 	wait := c.notBefore()
 	switch {
 	case c.NextDue == nil:
-	case s.Disposition != "send" || before.After(s.Now) && !wait.After(s.Now):
+	case look || s.Disposition != "send" || before.After(s.Now) && !wait.After(s.Now):
 		c.NextDue = &s.Now // there is something to be done now
 	case !s.Urgent && wait.After(*c.NextDue):
 		c.NextDue = &wait
