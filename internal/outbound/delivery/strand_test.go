@@ -151,7 +151,10 @@ func TestATestThatWasNotMadeIsMadeAgain(t *testing.T) {
 		t.Fatalf("%d tests are claimed", len(rows))
 	}
 	c := rows[0]
-	frozen := result{GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: StatePending, decision: decision{State: StatePending}}
+	frozen := result{
+		GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: StatePending,
+		decision: decision{State: StatePending},
+	}
 	if err := d.settleOnce(t.Context(), []result{frozen}); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +221,7 @@ func TestTheRepairBringsNoAttemptForward(t *testing.T) {
 	if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE due_at > now() + interval '50 minutes' AND step = 5`); n != 1 {
 		t.Error("the repair brings an attempt forward that waits for its time")
 	}
-	if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE next_due <= now() + $1 * interval '1 second'`, time.Second.Seconds()); n != 1 {
+	if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE next_due <= now() + interval '1 s'`); n != 1 {
 		t.Error("the endpoint is not due")
 	}
 }
@@ -233,5 +236,29 @@ func TestStraysAreFoundByAnIndex(t *testing.T) {
 		if !strings.Contains(plan, index) || strings.Contains(plan, "Seq Scan") {
 			t.Errorf("what is %s is not found by %s:\n%s", state, index, plan)
 		}
+	}
+}
+
+// An endpoint's updated_at only rises, also when the service switches it off.
+func TestSwitchingAnEndpointOffAndOnRaisesItsInstant(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	d := w.deliverer()
+	w.exec(`UPDATE webhook_endpoints SET updated_at = now() + interval '1 hour'`)
+	instant := func() time.Time { return dbtest.Value[time.Time](t, w.DB, `SELECT updated_at FROM webhook_endpoints`) }
+	for last, i := instant(), 0; i < 2; i++ {
+		if i == 0 {
+			if off, err := d.disable(t.Context(), endpointID{e.GuildID, e.ID}, reasonFailing, e.URL); err != nil || !off {
+				t.Fatalf("switched off: %v, %v", off, err)
+			}
+		} else {
+			w.enable(e, true)
+		}
+		now := instant()
+		if now.Sub(last) < time.Millisecond {
+			t.Errorf("its instant goes from %s to %s", last, now)
+		}
+		last = now
 	}
 }
