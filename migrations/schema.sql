@@ -579,6 +579,9 @@ CASE
     WHEN (blocks = 0) THEN 2
     ELSE 3
 END) STORED,
+    recovered_at timestamp with time zone,
+    recovered_passes boolean NOT NULL DEFAULT false,
+    refused_at timestamp with time zone,
     CONSTRAINT webhook_schedule_pkey PRIMARY KEY (guild_id, endpoint_id),
     CONSTRAINT webhook_schedule_disposition CHECK ((disposition = ANY (ARRAY['send'::text, 'hold'::text, 'drop'::text])))
 ) WITH (fillfactor=70, autovacuum_vacuum_scale_factor=0.05, autovacuum_vacuum_threshold=500);

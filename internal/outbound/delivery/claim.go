@@ -165,13 +165,15 @@ type schedule struct {
 	Urgent      bool       `db:"urgent"`
 	Lane        int        `db:"lane"`
 	NextDue     *time.Time `db:"next_due"`
+	RecoveredAt *time.Time `db:"recovered_at"`     // is the due_at of what recover has queued; nil: nothing of it waits
+	Passes      bool       `db:"recovered_passes"` // that goes past a block and a quiet time
 	Now         time.Time  `db:"now"`
 	health
 }
 
 // scheduleColumns are those of a schedule, but for now.
-const scheduleColumns = `s.guild_id, s.endpoint_id, s.disposition, s.urgent, s.lane, s.next_due, s.failures, s.refusals, s.blocks,
-	       s.blocked_until, s.quiet_until, s.failing_since, s.warned`
+const scheduleColumns = `s.guild_id, s.endpoint_id, s.disposition, s.urgent, s.lane, s.next_due, s.recovered_at, s.recovered_passes,
+	       s.failures, s.refusals, s.refused_at, s.blocks, s.blocked_until, s.quiet_until, s.failing_since, s.warned`
 
 func compareIDs(a, b endpointID) int {
 	return cmp.Or(cmp.Compare(a.guild, b.guild), cmp.Compare(a.endpoint, b.endpoint))
@@ -226,8 +228,11 @@ func lockIdle(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, of 
 // What of an endpoint's deliveries a claim may take.
 const (
 	takeAll    = "all"
-	takeUrgent = "urgent" // the endpoint is blocked or quiet, or urgent ones go first
+	takeUrgent = "urgent" // tests and redeliveries alone: the endpoint is blocked or quiet, or they go first
+	takeTurns  = "turns"  // tests and redeliveries, then what recover has queued and everything else in turn
+	takePassed = "passed" // that without everything else: the endpoint is blocked or quiet
 	takeTests  = "tests"  // the endpoint is disabled
+	takeNone   = "none"   // the endpoint is deleted
 )
 
 // order says what a claim does about one endpoint whose schedule it has locked.
@@ -237,22 +242,33 @@ type order struct {
 	Mode       string     `json:"mode"`
 	Take       int        `json:"take"`
 	NotBefore  *time.Time `json:"not_before"`
+
+	RecoveredAt    *time.Time `json:"recovered_at"`
+	Passes         bool       `json:"passes"`
+	RecoveredFirst bool       `json:"recovered_first"` // it is their turn
 }
 
 // order decides what may be taken of an endpoint that was granted sends.
 func (s schedule) order(take int) order {
-	o := order{GuildID: s.GuildID, EndpointID: s.EndpointID, Mode: takeAll, Take: take}
+	o := order{GuildID: s.GuildID, EndpointID: s.EndpointID, Mode: takeAll, Take: take, RecoveredAt: s.RecoveredAt, Passes: s.Passes}
 	closed, wait := s.Disposition != "send", s.notBefore()
+	passing, waits := s.RecoveredAt != nil && s.Passes, wait.After(s.Now)
 	switch {
+	case s.Disposition == "drop":
+		o.Mode, o.Take = takeNone, 0
 	case closed:
 		o.Mode = takeTests
+	case passing && waits:
+		o.Mode = takePassed
+	case s.RecoveredAt != nil && (passing || !s.Urgent && !waits):
+		o.Mode = takeTurns
 	case s.Urgent:
 		o.Mode = takeUrgent
 	}
-	if !closed && wait.After(s.Now) {
+	if !closed && waits {
 		o.NotBefore = &wait
 	}
-	if !s.Urgent && (closed || o.NotBefore != nil) {
+	if !s.Urgent && (closed || waits && !passing) {
 		o.Take = 0
 	}
 	return o
@@ -270,7 +286,8 @@ type claimed struct {
 	Step       int       `db:"step"`
 	LeaseGen   int       `db:"lease_gen"`
 	Expired    bool      `db:"expired"` // an earlier lease ran out: its worker died or froze
-	More       bool      `db:"more"`    // the endpoint has further deliveries that are due
+	Recovered  bool      `db:"recovered"`
+	More       bool      `db:"more"` // the endpoint has further deliveries that are due
 	Type       string    `db:"type"`
 	OccurredAt time.Time `db:"occurred_at"`
 	Payload    []byte    `db:"payload"` // nil when the event is gone
@@ -279,6 +296,8 @@ type claimed struct {
 	Enabled    *bool     `db:"enabled"`
 	Secret     []byte    `db:"secret"`
 	OldSecrets []byte    `db:"old_secrets"`
+
+	RecoveredAt *time.Time // of its endpoint, if this is one that recover has queued
 
 	Lane    int        // of its endpoint
 	Quiet   *time.Time // the quiet time of its endpoint that the claim knew of
@@ -289,6 +308,59 @@ type claimed struct {
 
 func (c claimed) id() endpointID { return endpointID{c.GuildID, c.EndpointID} }
 
+// inTurn is the deliveries of an endpoint whose order o does not take all that is due
+// by its time alone: tests, then redeliveries; then, of each in its order, one that
+// recover has queued and another in turn. All of the former have one due_at, so the
+// others are found before and behind it, however many there are.
+const inTurn = `SELECT x.id, x.lease_until, x.recovered
+				FROM (
+					(
+						SELECT w.id, w.lease_until, 0 AS turn, false AS recovered
+						FROM webhook_deliveries w
+						WHERE w.urgent AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+						  AND (o.mode <> 'tests' OR w.cause = 'test')
+						  AND (w.lease_until IS NULL OR w.lease_until <= $1)
+						ORDER BY w.cause = 'test' DESC, w.due_at, w.id
+						LIMIT o.take
+					)
+					UNION ALL
+					SELECT r.id, r.lease_until, 2 * row_number() OVER (ORDER BY r.id) - o.recovered_first::int, true
+					FROM (
+						SELECT w.id, w.lease_until
+						FROM webhook_deliveries w
+						WHERE o.mode IN ('turns', 'passed') AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+						  AND w.due_at = o.recovered_at AND NOT w.urgent
+						  AND (w.lease_until IS NULL OR w.lease_until <= $1)
+						ORDER BY w.due_at, w.id
+						LIMIT o.take
+					) r
+					UNION ALL
+					SELECT l.id, l.lease_until, 2 * row_number() OVER (ORDER BY l.due_at, l.id) - 1 + o.recovered_first::int, false
+					FROM (
+						(
+							SELECT w.id, w.lease_until, w.due_at
+							FROM webhook_deliveries w
+							WHERE o.mode = 'turns' AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+							  AND w.due_at <= $1 AND w.due_at < o.recovered_at AND NOT w.urgent
+							  AND (w.lease_until IS NULL OR w.lease_until <= $1)
+							ORDER BY w.due_at, w.id
+							LIMIT o.take
+						)
+						UNION ALL
+						(
+							SELECT w.id, w.lease_until, w.due_at
+							FROM webhook_deliveries w
+							WHERE o.mode = 'turns' AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+							  AND w.due_at <= $1 AND w.due_at > o.recovered_at AND NOT w.urgent
+							  AND (w.lease_until IS NULL OR w.lease_until <= $1)
+							ORDER BY w.due_at, w.id
+							LIMIT o.take
+						)
+					) l
+				) x
+				ORDER BY x.turn
+				LIMIT o.take`
+
 // takeDeliveries is the statement of take. A delivery that is queued changes only
 // under the lock of its schedule, and one whose lease has run out by the late
 // result of its worker at most, which ends the lease: so comparing the lease is
@@ -298,10 +370,12 @@ func (c claimed) id() endpointID { return endpointID{c.GuildID, c.EndpointID} }
 // guilds have few.
 var takeDeliveries = newStatement(4, `
 		WITH o AS MATERIALIZED (
-			SELECT guild_id, endpoint_id, mode, take, not_before
-			FROM jsonb_to_recordset($2::jsonb) AS o (guild_id text, endpoint_id text, mode text, take int, not_before timestamptz)
+			SELECT guild_id, endpoint_id, mode, take, not_before, recovered_at, passes, recovered_first
+			FROM jsonb_to_recordset($2::jsonb) AS o (
+				guild_id text, endpoint_id text, mode text, take int, not_before timestamptz,
+				recovered_at timestamptz, passes boolean, recovered_first boolean)
 		), due AS MATERIALIZED (
-			SELECT o.guild_id, w.id, w.lease_until
+			SELECT o.guild_id, w.id, w.lease_until, false AS recovered
 			FROM o
 			CROSS JOIN LATERAL (
 				SELECT w.id, w.lease_until
@@ -313,24 +387,19 @@ var takeDeliveries = newStatement(4, `
 			) w
 			WHERE o.mode = 'all'
 			UNION ALL
-			SELECT o.guild_id, w.id, w.lease_until
+			SELECT o.guild_id, w.id, w.lease_until, w.recovered
 			FROM o
 			CROSS JOIN LATERAL (
-				SELECT w.id, w.lease_until
-				FROM webhook_deliveries w
-				WHERE w.urgent AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
-				  AND (o.mode = 'urgent' OR w.cause = 'test')
-				  AND (w.lease_until IS NULL OR w.lease_until <= $1)
-				ORDER BY w.due_at, w.id
-				LIMIT o.take
+				`+inTurn+`
 			) w
-			WHERE o.mode <> 'all'
+			WHERE o.mode IN ('urgent', 'tests', 'turns', 'passed')
 		), leased AS (
 			UPDATE webhook_deliveries d
 			SET lease_until = $1 + $3 * interval '1 second', lease_gen = d.lease_gen + 1, fresh = false
 			FROM due
 			WHERE d.guild_id = due.guild_id AND d.id = due.id AND d.lease_until IS NOT DISTINCT FROM due.lease_until
-			RETURNING d.guild_id, d.id, d.endpoint_id, d.event_id, d.event_type, d.event_at, d.cause, d.attempts, d.step, d.lease_gen, due.lease_until IS NOT NULL AS expired
+			RETURNING d.guild_id, d.id, d.endpoint_id, d.event_id, d.event_type, d.event_at, d.cause, d.attempts, d.step, d.lease_gen,
+			          due.lease_until IS NOT NULL AS expired, due.recovered
 		), parked AS (
 			UPDATE webhook_deliveries d
 			SET fresh = false, lease_until = NULL
@@ -361,14 +430,19 @@ var takeDeliveries = newStatement(4, `
 			) p
 			WHERE d.guild_id = p.guild_id AND d.id = p.id AND d.lease_until IS NOT DISTINCT FROM p.lease_until
 		), rest AS MATERIALIZED (
-			SELECT o.guild_id, o.endpoint_id, o.not_before,
-			       o.mode <> 'all' AND EXISTS (
+			SELECT o.guild_id, o.endpoint_id, o.not_before, o.mode IN ('tests', 'none') AS closed,
+			       o.mode <> 'none' AND EXISTS (
 			           SELECT FROM webhook_deliveries w
 			           WHERE w.urgent AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
-			             AND (o.mode = 'urgent' OR w.cause = 'test')
+			             AND (o.mode <> 'tests' OR w.cause = 'test')
 			             AND (w.lease_until IS NULL OR w.lease_until <= $1)
 			             AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)) AS urgent,
-			       (
+			       o.mode NOT IN ('tests', 'none') AND o.recovered_at IS NOT NULL AND EXISTS (
+			           SELECT FROM webhook_deliveries w
+			           WHERE w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id AND w.due_at = o.recovered_at
+			             AND (w.lease_until IS NULL OR w.lease_until <= $1)
+			             AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)) AS recovers,
+			       o.recovered_at, o.passes, (
 			           SELECT w.due_at
 			           FROM webhook_deliveries w
 			           WHERE w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
@@ -379,17 +453,19 @@ var takeDeliveries = newStatement(4, `
 			       ) AS due_at
 			FROM o
 		), plan AS (
-			SELECT guild_id, endpoint_id, urgent,
-			       CASE WHEN urgent THEN $1 WHEN due_at IS NOT NULL THEN greatest(due_at, not_before, $1) END AS next_due
+			SELECT guild_id, endpoint_id, urgent OR recovers AND passes AS urgent,
+			       CASE WHEN urgent OR recovers AND passes OR closed THEN $1 WHEN due_at IS NOT NULL THEN greatest(due_at, not_before, $1) END AS next_due,
+			       CASE WHEN recovers THEN recovered_at END AS recovered_at, recovers AND passes AS passes
 			FROM rest
 		), planned AS (
 			UPDATE webhook_schedule s
-			SET urgent = plan.urgent, next_due = plan.next_due
+			SET urgent = plan.urgent, next_due = plan.next_due, recovered_at = plan.recovered_at, recovered_passes = plan.passes
 			FROM plan
 			WHERE s.guild_id = plan.guild_id AND s.endpoint_id = plan.endpoint_id
-			  AND (s.urgent, s.next_due) IS DISTINCT FROM (plan.urgent, plan.next_due)
+			  AND (s.urgent, s.next_due, s.recovered_at, s.recovered_passes)
+			      IS DISTINCT FROM (plan.urgent, plan.next_due, plan.recovered_at, plan.passes)
 		)
-		SELECT l.guild_id, l.id, l.endpoint_id, l.event_id, l.cause, l.attempts, l.step, l.lease_gen, l.expired,
+		SELECT l.guild_id, l.id, l.endpoint_id, l.event_id, l.cause, l.attempts, l.step, l.lease_gen, l.expired, l.recovered,
 		       coalesce(plan.next_due <= $1, false) AS more,
 		       coalesce(ev.type, l.event_type, '') AS type, coalesce(ev.occurred_at, l.event_at, $1) AS occurred_at, ev.payload, coalesce(ev.trace, '') AS trace,
 		       e.url, e.enabled, e.secret, e.old_secrets
@@ -403,8 +479,9 @@ var takeDeliveries = newStatement(4, `
 // take leases what the orders ask for, of each endpoint what has been due for
 // longest; queues what is fresh for those that get nothing, or left by a dead
 // worker, so that it is not found again and again; and writes when each endpoint
-// is next due. What else is fresh for an endpoint that is sent to stays so: to
-// queue a flood costs more than to send it. The endpoint's schedule is locked, by a
+// is next due: a closed one at once, since what waits for it may not have followed
+// yet. What else is fresh for an endpoint that is sent to stays so: to queue a flood
+// costs more than to send it. The endpoint's schedule is locked, by a
 // statement before this one: so this one sees everything that was queued for it.
 func take(ctx context.Context, tx *db.Tx, oneGuild bool, now time.Time, lease time.Duration, orders []order) ([]claimed, error) {
 	var rows []claimed

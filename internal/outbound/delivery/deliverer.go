@@ -278,6 +278,7 @@ func (d *Deliverer) takeLocked(ctx context.Context, tx *db.Tx, chosen []*candida
 	orders, by := make([]order, len(locked)), make(map[endpointID]schedule, len(locked))
 	for i, s := range locked {
 		orders[i], by[s.id()] = s.order(granted[s.id()]), s
+		orders[i].RecoveredFirst = s.RecoveredAt != nil && d.limiter.recoveredFirst(s.id())
 	}
 	rows, err := take(ctx, tx, d.oneGuild, locked[0].Now, d.lease, orders)
 	if err != nil {
@@ -290,6 +291,9 @@ func (d *Deliverer) takeLocked(ctx context.Context, tx *db.Tx, chosen []*candida
 		s := by[rows[i].id()]
 		rows[i].Lane, rows[i].Quiet, rows[i].Suspect = s.Lane, s.QuietUntil, !s.well()
 		rows[i].Now, rows[i].Locked = s.Now, began
+		if rows[i].Recovered {
+			rows[i].RecoveredAt = s.RecoveredAt
+		}
 	}
 	return rows, nil
 }

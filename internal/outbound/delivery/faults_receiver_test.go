@@ -289,10 +289,12 @@ func TestARefusedAddressPausesTheEndpoint(t *testing.T) {
 	r := w.receive(nil)
 	e, _ := w.add(w.guild, r.URL)
 	w.record(w.guild, 3)
-	closed := w.cfg
+	closed, c := w.cfg, &clock{t: time.Now().Add(time.Minute)}
+	closed.Clock = c.now
 	closed.Guard = egress.NewGuard(nil, nil)
 	_, stop := w.start(closed)
 	w.until("the endpoint is paused", func() bool {
+		w.advanceIdle(c, refusalsApart/2)
 		return w.count(`SELECT count(*) FROM webhook_endpoints WHERE NOT enabled AND disabled_reason = $1`, reasonAddress) == 1
 	})
 	w.until("everything is held", func() bool { return w.inState(StateHeld) == 3 })

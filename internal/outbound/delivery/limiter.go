@@ -8,8 +8,12 @@ import (
 
 const (
 	// healthySlots is how many sends a node has under way to one endpoint at
-	// the same time; to one that fails, it is one.
+	// the same time, quickSlots to one that has answered within quickAfter last:
+	// each send is soon done, and four at a time would bound what it is sent more
+	// than its speed does. To one that fails, it is one.
 	healthySlots = 4
+	quickSlots   = 16
+	quickAfter   = 250 * time.Millisecond
 
 	// slowAfter is how long a send may be under way before it counts as stuck.
 	// Stuck sends take no slots: when many endpoints fall silent at once, theirs
@@ -43,7 +47,8 @@ type endpointID struct{ guild, endpoint string }
 //
 //   - While several guilds wait, one has an eighth of the slots at most.
 //   - An endpoint starts with one send and may have healthySlots once it has
-//     answered; one that fails or keeps a send waiting may have one.
+//     answered, quickSlots if quickly; one that fails or keeps a send waiting
+//     may have one.
 //   - Endpoints that fail have a quarter of the slots, and of these, those that
 //     have been blocked and those that have not three quarters each at most.
 //   - One that has stumbled has none of that quarter, which the dead may fill, but
@@ -74,6 +79,8 @@ type sends struct {
 	failing   bool                 // its last attempt here failed
 	hung      bool                 // and took long
 	more      bool                 // it had more than it was given
+	quick     bool                 // its last success came quickly
+	turns     bool                 // what recover has queued for it was first in turn last
 }
 
 // share is what this node knows of one guild.
@@ -117,6 +124,9 @@ func (s *sends) most(lane int, now time.Time) int {
 	most := 1
 	if lane <= laneWell && s.proven(now) && s.stuck(now) == 0 {
 		most = healthySlots
+		if s.quick {
+			most = quickSlots
+		}
 	}
 	if lane == laneUrgent {
 		most++ // what is urgent does not wait for the send that is under way
@@ -380,10 +390,11 @@ func (l *limiter) end(c claimed, v decision, now time.Time) (waiting bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.endpoints[c.id()]
-	hung := now.Sub(s.begun[c.ID]) > slowAfter
+	took := now.Sub(s.begun[c.ID])
+	hung := took > slowAfter
 	delete(s.begun, c.ID)
 	if v.Healthy {
-		s.succeeded, s.failing, s.lane = now, false, laneWell
+		s.succeeded, s.failing, s.lane, s.quick = now, false, laneWell, took <= quickAfter
 	} else {
 		s.failing, s.hung = s.failing || v.Failing, hung
 		s.unsettled++
@@ -430,6 +441,19 @@ func (l *limiter) idle(id endpointID, now time.Time) bool {
 	defer l.mu.Unlock()
 	s := l.known(id)
 	return len(s.begun) == 0 && s.answers(now)
+}
+
+// recoveredFirst reports whether what recover has queued for the endpoint is first in
+// turn with the next claim, every other time.
+func (l *limiter) recoveredFirst(id endpointID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.endpoints[id]
+	if s == nil {
+		return false
+	}
+	s.turns = !s.turns
+	return s.turns
 }
 
 // inUse is the number of sends under way.

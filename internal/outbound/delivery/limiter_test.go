@@ -398,3 +398,19 @@ func BenchmarkGrant(b *testing.B) {
 		})
 	}
 }
+
+// An endpoint that answers quickly is sent more at once than one that does not.
+func TestAQuickEndpointHasMoreSendsAtOnce(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration]int{quickAfter: quickSlots, quickAfter + time.Millisecond: healthySlots} {
+		l, now := newLimiter(64), time.Now()
+		c := &candidate{GuildID: "g", EndpointID: "e", Lane: laneWell, Known: true}
+		d := claimOf(c, "first")
+		l.begin(d, now.Add(-took))
+		l.end(d, decision{Healthy: true}, now)
+		l.grant([]*candidate{c}, now)
+		if c.take != want {
+			t.Errorf("after an answer within %s it may have %d sends at once, want %d", took, c.take, want)
+		}
+	}
+}

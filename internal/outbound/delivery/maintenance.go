@@ -14,6 +14,7 @@ const (
 	followInterval  = time.Second
 	logMoveInterval = 5 * time.Second
 	repairInterval  = 5 * time.Second
+	strayInterval   = time.Minute
 	gaugeInterval   = 15 * time.Second
 	pruneInterval   = time.Minute
 	growthInterval  = time.Second
@@ -46,6 +47,7 @@ func (d *Deliverer) maintenanceLoop(ctx context.Context) {
 			{"gauges", gaugeInterval, d.measure},
 			{"log", logMoveInterval, d.moveLog},
 			{"repair", repairInterval, func(ctx context.Context) error { return d.repair(ctx, &repairs) }},
+			{"strays", strayInterval, d.findStrays},
 			{"prune", pruneInterval, d.prune},
 			{"growth", growthInterval, d.countRows},
 		} {
@@ -204,8 +206,9 @@ func followOne(ctx context.Context, tx *db.Tx, now *time.Time, b backlog) (int, 
 	return put(ctx, tx, s.Now, b, s.Disposition == "drop")
 }
 
-// release makes a chunk of what is held for an endpoint due now, in the order of
-// its making and with the whole schedule before it. Here and below the rows of a
+// release makes a chunk of what waits for an endpoint that was enabled due now, with
+// the whole schedule before it: what is held, in the order of its making, then what
+// was to be tried later and had not been held yet. Here and below the rows of a
 // chunk are named in an array: joined with a sub-select, a plan made while the
 // table was small visits every pair of the two. Their state is asked for in a
 // CASE, as in settle.
@@ -221,6 +224,21 @@ func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog) (int, err
 			LIMIT $4))`, b.GuildID, b.EndpointID, now, chunk)
 	if err != nil {
 		return 0, fmt.Errorf("release held deliveries: %w", err)
+	}
+	if n < chunk {
+		waiting, err := db.Exec(ctx, tx, `
+			UPDATE webhook_deliveries d
+			SET due_at = $3, step = 0, fresh = false
+			WHERE d.guild_id = $1 AND CASE WHEN d.state = 'pending' THEN d.lease_until IS NULL END AND d.id = ANY (ARRAY(
+				SELECT id
+				FROM webhook_deliveries
+				WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'pending' AND due_at > $3 AND lease_until IS NULL
+				ORDER BY due_at, id
+				LIMIT $4))`, b.GuildID, b.EndpointID, now, chunk-n)
+		if err != nil {
+			return 0, fmt.Errorf("release deliveries that were not held yet: %w", err)
+		}
+		n += waiting
 	}
 	_, err = tx.ExecContext(ctx, `
 		UPDATE webhook_schedule
@@ -261,27 +279,35 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 		}
 		n += held
 	}
-	left, err := db.Get[bool](ctx, tx, `
+	var left struct {
+		Any   bool `db:"any"`
+		Tests bool `db:"tests"` // that no claim has in hand, though they go out now
+	}
+	err = tx.GetContext(ctx, &left, `
 		SELECT EXISTS (
 			SELECT FROM webhook_deliveries
-			WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'pending')`, b.GuildID, b.EndpointID)
+			WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'pending') AS any,
+		       EXISTS (
+			SELECT FROM webhook_deliveries
+			WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'pending' AND urgent AND cause = 'test' AND lease_until IS NULL) AS tests`,
+		b.GuildID, b.EndpointID)
 	if err != nil {
 		return 0, fmt.Errorf("look what is left for endpoint %s: %w", b.EndpointID, err)
 	}
-	if drop && n < chunk && !left {
+	if drop && n < chunk && !left.Any {
 		_, err = tx.ExecContext(ctx, `DELETE FROM webhook_schedule WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID)
 	} else {
 		var due *time.Time
 		switch soon := now.Add(time.Second); {
-		case n == chunk:
+		case n == chunk, left.Tests:
 			due = &now
-		case left:
+		case left.Any:
 			due = &soon
 		}
 		_, err = tx.ExecContext(ctx, `
 			UPDATE webhook_schedule
-			SET next_due = $3
-			WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID, due)
+			SET next_due = $3, urgent = $4
+			WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID, due, left.Tests && !drop)
 	}
 	return n, fault.Wrap(err, "plan what is left for endpoint", b.EndpointID)
 }
@@ -343,72 +369,4 @@ func moveUnlogged(ctx context.Context, tx *db.Tx) (int, error) {
 		ORDER BY guild_id, id
 		LIMIT $1`)
 	return n, fault.Wrap(err, "write put-aside attempts")
-}
-
-// repairWalk is where the next repair begins.
-type repairWalk struct{ after endpointID }
-
-// repair compares a chunk of the schedules with the endpoints they are of and
-// with what is queued, and mends what differs. Only nodes of the release before
-// leave such rows, which run beside this one while it is rolled out: they know
-// nothing of schedules.
-func (d *Deliverer) repair(ctx context.Context, walk *repairWalk) error {
-	var rows []struct {
-		GuildID    string `db:"guild_id"`
-		EndpointID string `db:"endpoint_id"`
-		Differs    bool   `db:"differs"`
-		Late       bool   `db:"late"`
-	}
-	err := d.db.Reader().SelectContext(ctx, &rows, `
-		SELECT s.guild_id, s.endpoint_id,
-		       s.disposition <> CASE WHEN e.enabled THEN 'send' WHEN e.enabled IS NULL THEN 'drop' ELSE 'hold' END AS differs,
-		       coalesce(s.next_due, 'infinity') > now() AND coalesce((
-		           SELECT greatest(w.due_at, s.not_before)
-		           FROM webhook_deliveries w
-		           WHERE w.state = 'pending' AND w.guild_id = s.guild_id AND w.endpoint_id = s.endpoint_id
-		             AND w.lease_until IS NULL AND NOT w.fresh
-		           ORDER BY w.due_at, w.id
-		           LIMIT 1) < coalesce(s.next_due, 'infinity'), false) AS late
-		FROM webhook_schedule s
-		LEFT JOIN webhook_endpoints e ON e.guild_id = s.guild_id AND e.id = s.endpoint_id
-		WHERE (s.guild_id, s.endpoint_id) > ($1, $2)
-		ORDER BY s.guild_id, s.endpoint_id
-		LIMIT $3`, walk.after.guild, walk.after.endpoint, chunk)
-	if err != nil {
-		return fmt.Errorf("compare schedules: %w", err)
-	}
-	walk.after = endpointID{}
-	if len(rows) == chunk {
-		walk.after = endpointID{rows[chunk-1].GuildID, rows[chunk-1].EndpointID}
-	}
-	for _, r := range rows {
-		if !r.Differs && !r.Late {
-			continue
-		}
-		err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error { return mend(ctx, tx, r.GuildID, r.EndpointID) })
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// mend gives an endpoint's schedule the disposition that the endpoint has, and
-// makes it due.
-func mend(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
-	disposition, enabled := "drop", false
-	err := tx.GetContext(ctx, &enabled, `
-		SELECT enabled FROM webhook_endpoints
-		WHERE guild_id = $1 AND id = $2
-		FOR NO KEY UPDATE`, guild, endpoint)
-	switch {
-	case db.Missing(err):
-	case err != nil:
-		return fmt.Errorf("lock endpoint %s: %w", endpoint, err)
-	case enabled:
-		disposition = "send"
-	default:
-		disposition = "hold"
-	}
-	return dispose(ctx, tx, guild, endpoint, disposition)
 }

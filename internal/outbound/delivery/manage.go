@@ -72,8 +72,10 @@ func Register(ctx context.Context, tx *db.Tx, guild, endpoint string, enabled bo
 // begins after the unit's commit, apart from tests. What waits is held.
 func Disable(ctx context.Context, tx *db.Tx, guild, endpoint, reason string) error {
 	_, err := tx.ExecContext(ctx, `
+		WITH `+db.Instant("webhook_endpoints", "guild_id = $1 AND id = $2 AND enabled")+`
 		UPDATE webhook_endpoints
-		SET enabled = false, disabled_reason = nullif($3, ''), updated_at = now()
+		SET enabled = false, disabled_reason = nullif($3, ''), updated_at = `+db.Next("instant.at", "updated_at")+`
+		FROM instant
 		WHERE guild_id = $1 AND id = $2 AND enabled`, guild, endpoint, reason)
 	if err != nil {
 		return fmt.Errorf("disable endpoint %s of guild %s: %w", endpoint, guild, err)
@@ -85,8 +87,10 @@ func Disable(ctx context.Context, tx *db.Tx, guild, endpoint, reason string) err
 // goes out, in the order of its making and with the whole schedule before it.
 func Enable(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 	_, err := tx.ExecContext(ctx, `
+		WITH `+db.Instant("webhook_endpoints", "guild_id = $1 AND id = $2 AND NOT enabled")+`
 		UPDATE webhook_endpoints
-		SET enabled = true, disabled_reason = NULL, updated_at = now()
+		SET enabled = true, disabled_reason = NULL, updated_at = `+db.Next("instant.at", "updated_at")+`
+		FROM instant
 		WHERE guild_id = $1 AND id = $2 AND NOT enabled`, guild, endpoint)
 	if err != nil {
 		return fmt.Errorf("enable endpoint %s of guild %s: %w", endpoint, guild, err)
@@ -110,7 +114,9 @@ func dispose(ctx context.Context, tx *db.Tx, guild, endpoint, disposition string
 		INSERT INTO webhook_schedule AS s (guild_id, endpoint_id, disposition, releasing, next_due)
 		VALUES ($1, $2, $3, $3 = 'send', now())
 		ON CONFLICT (guild_id, endpoint_id) DO UPDATE
-		SET disposition = excluded.disposition, releasing = excluded.releasing, next_due = excluded.next_due`,
+		SET disposition = excluded.disposition, releasing = excluded.releasing, next_due = excluded.next_due,
+		    urgent = s.urgent AND excluded.disposition <> 'drop',
+		    recovered_at = NULL, recovered_passes = false`,
 		guild, endpoint, disposition)
 	return fault.Wrap(err, "set the schedule of endpoint", endpoint, "of guild", guild, "to", disposition)
 }
@@ -120,7 +126,7 @@ func dispose(ctx context.Context, tx *db.Tx, guild, endpoint, disposition string
 func ResetHealth(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 	_, err := tx.ExecContext(ctx, `
 		UPDATE webhook_schedule
-		SET failures = 0, refusals = 0, blocks = 0, blocked_until = NULL, quiet_until = NULL, failing_since = NULL, warned = 0,
+		SET failures = 0, refusals = 0, refused_at = NULL, blocks = 0, blocked_until = NULL, quiet_until = NULL, failing_since = NULL, warned = 0,
 		    next_due = least(next_due, now())
 		WHERE guild_id = $1 AND endpoint_id = $2`, guild, endpoint)
 	return fault.Wrap(err, "reset the health of endpoint", endpoint, "of guild", guild)
@@ -153,10 +159,28 @@ func Redeliver(ctx context.Context, tx *db.Tx, guild, endpoint, delivery string)
 // given instant once more, as Redeliver does, the oldest first and at most limit
 // of them, and returns how many. The newest delivery of an event decides: one
 // that has arrived since, or waits already, is not queued again.
+//
+// What is recovered passes a block and a quiet time, but neither tests nor
+// redeliveries, and takes turns with the endpoint's other events. The first failed
+// attempt of any of it ends the passing: a receiver that asks for quiet is not sent
+// all of it first. Recover again, and what still waits of the time before passes as
+// well, for it has the same due_at.
 func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.Time, limit int) (int, error) {
 	send, err := makeDue(ctx, tx, guild, endpoint, false)
 	if err != nil {
 		return 0, err
+	}
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	due, err := db.Get[time.Time](ctx, tx, `
+		UPDATE webhook_schedule
+		SET recovered_at = CASE WHEN $3 THEN coalesce(recovered_at, $4) END, recovered_passes = $3
+		WHERE guild_id = $1 AND endpoint_id = $2
+		RETURNING coalesce(recovered_at, $4)`, guild, endpoint, send, now)
+	if err != nil {
+		return 0, fmt.Errorf("recover deliveries of endpoint %s of guild %s: %w", endpoint, guild, err)
 	}
 	if err := planInOrder(ctx, tx); err != nil {
 		return 0, err
@@ -165,14 +189,14 @@ func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.
 	for total < limit {
 		step := min(recoverStep, limit-total)
 		n, err := db.Exec(ctx, tx, `
-			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, event_at, cause, state, fresh, urgent)
-			SELECT d.guild_id, d.endpoint_id, d.event_id, ev.type, ev.occurred_at, 'redelivery', CASE WHEN $5 THEN 'pending' ELSE 'held' END, false, $5
+			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, event_at, cause, state, fresh, due_at)
+			SELECT d.guild_id, d.endpoint_id, d.event_id, ev.type, ev.occurred_at, 'redelivery', CASE WHEN $5 THEN 'pending' ELSE 'held' END, false, $7
 			FROM webhook_deliveries d
 			JOIN webhook_events ev ON ev.guild_id = $1 AND ev.id = d.event_id
 			`+lostSince+`
 			  AND ev.occurred_at > now() - $6 * interval '1 second'
 			ORDER BY d.created_at, d.id
-			LIMIT $4`, guild, endpoint, since, step, send, keep.Seconds())
+			LIMIT $4`, guild, endpoint, since, step, send, keep.Seconds(), due)
 		if err != nil {
 			return 0, fmt.Errorf("recover deliveries of endpoint %s of guild %s: %w", endpoint, guild, err)
 		}

@@ -29,11 +29,13 @@ const (
 	// failure and the last make two that lie so far apart.
 	disableAfter = 5 * 24 * time.Hour
 
-	// maxRefusals attempts in a row at an address that is not allowed switch the
-	// endpoint off, and maxPoisoned tries give up on a delivery that cannot be
-	// sent at all.
-	maxRefusals = 3
-	maxPoisoned = 3
+	// maxRefusals attempts in a row at an address that is not allowed, each so long
+	// after the one before, switch the endpoint off: one wrong answer of its name
+	// server refuses many attempts at once. maxPoisoned tries give up on a delivery
+	// that cannot be sent at all.
+	maxRefusals   = 3
+	refusalsApart = 5 * time.Minute
+	maxPoisoned   = 3
 
 	// unreadablePause is how long an endpoint whose secret cannot be opened is
 	// left alone. Nothing is lost meanwhile, and the operator hears of it.
@@ -107,6 +109,7 @@ func (s Schedule) again(v decision, jitter float64) decision {
 type health struct {
 	Failures     int        `db:"failures" json:"failures"`
 	Refusals     int        `db:"refusals" json:"refusals"`
+	RefusedAt    *time.Time `db:"refused_at" json:"refused_at"` // last counted
 	Blocks       int        `db:"blocks" json:"blocks"`
 	BlockedUntil *time.Time `db:"blocked_until" json:"blocked_until"`
 	QuietUntil   *time.Time `db:"quiet_until" json:"quiet_until"`
@@ -145,10 +148,11 @@ func (h health) after(v decision, at time.Time, knew *time.Time) health {
 		if h.FailingSince == nil {
 			h.FailingSince = &at
 		}
-		if v.Refused {
-			h.Refusals++
-		} else {
-			h.Refusals = 0
+		switch {
+		case !v.Refused:
+			h.Refusals, h.RefusedAt = 0, nil
+		case h.RefusedAt == nil || at.Sub(*h.RefusedAt) >= refusalsApart:
+			h.Refusals, h.RefusedAt = h.Refusals+1, &at
 		}
 		if v.Blocks {
 			h = h.blocked(at)

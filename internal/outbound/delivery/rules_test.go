@@ -241,3 +241,37 @@ func TestWhatCannotBeSentIsGivenUpSoon(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 }
+
+// An endpoint is disabled when its address has been refused three times in a row
+// that lie five minutes apart, however many attempts one wrong answer of its name
+// server has refused.
+// RELIABILITY.md, Outgoing calls.
+func TestRefusalsCountWhenTheyLieApart(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 6, 15, 9, 30, 0, 0, time.UTC)
+	refusal, failure := decision{Failing: true, Blocks: true, Refused: true}, decision{Failing: true, Blocks: true}
+	for about, tt := range map[string]struct {
+		minutes []float64 // of refusals; negative: of another failure
+		want    string
+	}{
+		"six at once":                        {[]float64{0, 0, 0, 0, 0.1, 0.1}, ""},
+		"three that lie apart":               {[]float64{0, 5, 10}, reasonAddress},
+		"many within ten minutes":            {[]float64{0, 2, 4, 6, 8, 9.9}, ""},
+		"many over more than ten minutes":    {[]float64{0, 2, 4, 6, 8, 11}, reasonAddress},
+		"another failure lies between them":  {[]float64{0, 5, -6, 10, 15}, ""},
+		"and then there are three once more": {[]float64{0, 5, -6, 10, 15, 20}, reasonAddress},
+	} {
+		h, at := health{}, now
+		for _, m := range tt.minutes {
+			v := refusal
+			if m < 0 {
+				m, v = -m, failure
+			}
+			at = now.Add(time.Duration(m * float64(time.Minute)))
+			h = h.after(v, at, nil)
+		}
+		if got := h.disable(at); got != tt.want {
+			t.Errorf("%s: disabled for %q, want %q", about, got, tt.want)
+		}
+	}
+}

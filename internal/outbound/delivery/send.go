@@ -36,6 +36,8 @@ type result struct {
 	url      string     // it was sent to
 	quiet    *time.Time // the quiet time of the endpoint that its claim knew of
 	suspect  bool       // the endpoint was not well when this was claimed
+
+	recoveredAt *time.Time // as of claimed
 }
 
 func (r result) id() endpointID { return endpointID{r.GuildID, r.EndpointID} }
@@ -146,7 +148,7 @@ func newResult(c claimed, v decision, response egress.Response, at time.Time, to
 		GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen,
 		State: v.State, PauseMs: v.Pause.Milliseconds(), Step: v.Step,
 		Logged: v.Logged, StartedAt: at, DurationMs: took.Milliseconds(), Outcome: v.Outcome,
-		decision: v, quiet: c.Quiet, suspect: c.Suspect,
+		decision: v, quiet: c.Quiet, suspect: c.Suspect, recoveredAt: c.RecoveredAt,
 	}
 	if c.URL != nil {
 		r.url = *c.URL

@@ -226,6 +226,7 @@ type change struct {
 	EndpointID string     `json:"endpoint_id"`
 	NextDue    *time.Time `json:"next_due"`
 	Releasing  bool       `json:"releasing"` // what is held is to go out after all
+	Passes     bool       `json:"passes"`    // what recover has queued goes past a block and a quiet time
 	health
 
 	warned int    // before
@@ -270,8 +271,8 @@ func learn(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch 
 // learn is what the endpoint's results of a batch, in their order, make of its
 // schedule.
 func (s schedule) learn(batch []result) change {
-	c := change{GuildID: s.GuildID, EndpointID: s.EndpointID, NextDue: s.NextDue, health: s.health, warned: s.Warned, at: s.Now}
-	before := s.notBefore()
+	c := change{GuildID: s.GuildID, EndpointID: s.EndpointID, NextDue: s.NextDue, Passes: s.Passes, health: s.health, warned: s.Warned, at: s.Now}
+	before, look := s.notBefore(), false
 	for _, r := range batch {
 		if r.id() != s.id() {
 			continue
@@ -279,8 +280,10 @@ func (s schedule) learn(batch []result) change {
 		c.health = c.after(r.decision, s.Now, r.quiet)
 		if r.decision.Failing {
 			c.url = r.url
+			c.Passes = c.Passes && (r.recoveredAt == nil || s.RecoveredAt == nil || !r.recoveredAt.Equal(*s.RecoveredAt))
 		}
 		c.Releasing = c.Releasing || r.State == StateHeld && s.Disposition == "send"
+		look = look || r.State == StatePending && !r.Logged && r.decision.Quiet == 0 // it may be urgent still
 		if due := s.Now.Add(r.decision.Pause); r.State == StatePending && (c.NextDue == nil || due.Before(*c.NextDue)) {
 			c.NextDue = &due
 		}
@@ -288,7 +291,7 @@ func (s schedule) learn(batch []result) change {
 	wait := c.notBefore()
 	switch {
 	case c.NextDue == nil:
-	case s.Disposition != "send" || before.After(s.Now) && !wait.After(s.Now):
+	case look || s.Disposition != "send" || before.After(s.Now) && !wait.After(s.Now):
 		c.NextDue = &s.Now // there is something to be done now
 	case !s.Urgent && wait.After(*c.NextDue):
 		c.NextDue = &wait
@@ -299,11 +302,11 @@ func (s schedule) learn(batch []result) change {
 // storeChanges is the statement of store.
 var storeChanges = newStatement(1, `
 		UPDATE webhook_schedule s
-		SET next_due = c.next_due, releasing = s.releasing OR c.releasing, failures = c.failures, refusals = c.refusals, blocks = c.blocks,
-		    blocked_until = c.blocked_until, quiet_until = c.quiet_until, failing_since = c.failing_since, warned = c.warned
+		SET next_due = c.next_due, releasing = s.releasing OR c.releasing, recovered_passes = c.passes,
+		    failures = c.failures, refusals = c.refusals, refused_at = c.refused_at, blocks = c.blocks, blocked_until = c.blocked_until, quiet_until = c.quiet_until, failing_since = c.failing_since, warned = c.warned
 		FROM jsonb_to_recordset($1::jsonb) AS c (
-			guild_id text, endpoint_id text, next_due timestamptz, releasing boolean, failures int, refusals int, blocks int,
-			blocked_until timestamptz, quiet_until timestamptz, failing_since timestamptz, warned smallint)
+			guild_id text, endpoint_id text, next_due timestamptz, releasing boolean, passes boolean,
+			failures int, refusals int, refused_at timestamptz, blocks int, blocked_until timestamptz, quiet_until timestamptz, failing_since timestamptz, warned smallint)
 		WHERE s.guild_id = c.guild_id AND s.endpoint_id = c.endpoint_id`)
 
 // store writes the changes. The rows are locked.
@@ -364,7 +367,7 @@ const (
 			    urgent = d.urgent AND NOT r.logged,
 			    attempts = d.attempts + CASE WHEN r.logged THEN 1 ELSE 0 END,
 			    lease_gen = CASE WHEN r.logged THEN d.lease_gen ELSE d.lease_gen - 1 END,
-			    due_at = CASE WHEN r.state = 'pending' THEN r.due ELSE d.due_at END,
+			    due_at = CASE WHEN r.state = 'pending' AND r.logged THEN r.due ELSE d.due_at END,
 			    completed_at = CASE WHEN r.state IN ('delivered', 'failed') THEN r.completed END,
 			    response_class = coalesce(r.response_class, d.response_class),
 			    error = r.reason,
