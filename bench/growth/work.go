@@ -32,10 +32,14 @@ func (p *place) sweeps(ctx context.Context, _ options) (lines []line, err error)
 	log := slog.New(slog.DiscardHandler)
 	platform := chat.NewStandIn(log)
 	keeper := &leaderboard.Keeper{DB: p.db, Log: log}
-	pruning := func(step func(context.Context, db.Doer) (int, error)) func(context.Context) error {
+	pruning := func(kinds []db.Outlived) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := step(ctx, p.db)
-			return err
+			for _, o := range kinds {
+				if _, err := db.PruneOf(ctx, p.db, o, 1000); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
 	}
 	for _, s := range []struct {
@@ -49,11 +53,11 @@ func (p *place) sweeps(ctx context.Context, _ options) (lines []line, err error)
 		}},
 		{"ticket channels", func(ctx context.Context) error { return tickets.SweepChannels(ctx, p.db) }},
 		{"case expiry", func(ctx context.Context) error { return cases.Expire(ctx, p.db) }},
-		{"pruning of keys", pruning(idempotency.Prune)},
-		{"pruning of intents", pruning(chat.Prune)},
-		{"pruning of the audit log", pruning(audit.Prune)},
-		{"pruning of counters", pruning(usage.Prune)},
-		{"pruning of sessions", pruning(dashboard.Prune)},
+		{"pruning of keys", pruning(idempotency.Outlived())},
+		{"pruning of intents", pruning(chat.Outlived())},
+		{"pruning of the audit log", pruning(audit.Outlived())},
+		{"pruning of counters", pruning(usage.Outlived())},
+		{"pruning of sessions", pruning(dashboard.Outlived())},
 		{"keeper, nothing asked for", keeper.Maintain},
 		{"keeper, one leaderboard asked for", func(ctx context.Context) error {
 			if _, err := p.watch.ExecContext(ctx, `INSERT INTO rank_requests (guild_id, board) VALUES ($1, 'levels')`, p.middle()); err != nil {

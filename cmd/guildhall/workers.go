@@ -8,10 +8,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"guildhall/internal/access/audit"
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/access/ratelimit"
-	"guildhall/internal/access/usage"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/jobs"
 	"guildhall/internal/operate/installation"
@@ -19,7 +17,6 @@ import (
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/server/api"
-	"guildhall/internal/server/dashboard"
 	"guildhall/internal/service/cases"
 	"guildhall/internal/service/giveaways"
 	"guildhall/internal/service/leaderboard"
@@ -115,35 +112,7 @@ func (n *node) jobs(d *db.DB, queue *sql.DB) (*jobs.Runner, error) {
 			{Name: "case expiry", Interval: 5 * time.Second, Run: func(ctx context.Context) error {
 				return cases.Expire(ctx, d)
 			}},
-			{Name: "pruning", Interval: 10 * time.Minute, Run: func(ctx context.Context) error {
-				return prune(ctx, d, idempotency.Prune, chat.Prune, audit.Prune, usage.Prune, dashboard.Prune)
-			}},
+			{Name: "pruning", Interval: time.Minute, Run: newPruner(d, n.metrics).sweep},
 		},
 	})
-}
-
-// pruneStep is how many rows a step deletes at most.
-const pruneStep = 1000
-
-// pruneRounds is how many steps a sweep takes of each kind; the next sweep goes
-// on.
-const pruneRounds = 100
-
-// prune deletes in small steps what nobody can ask for any more. No kind keeps
-// the others waiting: one whose rows come as fast as they are deleted would
-// never be done.
-func prune(ctx context.Context, d db.Doer, steps ...func(context.Context, db.Doer) (int, error)) error {
-	var errs []error
-	for _, step := range steps {
-		for range pruneRounds {
-			n, err := step(ctx, d)
-			if err != nil {
-				errs = append(errs, err)
-			}
-			if err != nil || n < pruneStep {
-				break
-			}
-		}
-	}
-	return errors.Join(errs...)
 }

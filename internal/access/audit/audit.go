@@ -176,10 +176,7 @@ func listQuery(guild string, f Filter, limit int) (query string, args []any) {
 	return query + " ORDER BY id DESC LIMIT $2", args
 }
 
-// pruneStep is how many rows Prune deletes at most.
-const pruneStep = 1000
-
-// Prune deletes some rows that are older than a year and returns how many.
-func Prune(ctx context.Context, d db.Doer) (int, error) {
-	return db.PruneOf(ctx, d, db.Outlived{Table: "audit_log", Key: "id", Since: "at", Kept: keptFor}, pruneStep)
+// Outlived are changes that are older than a year.
+func Outlived() []db.Outlived {
+	return []db.Outlived{{Table: "audit_log", Key: "id", Since: "at", Kept: keptFor}}
 }

@@ -22,9 +22,8 @@ func TestPrune(t *testing.T) {
 	rows(t, d, "g", 1200, "367 days")
 	rows(t, d, "g", 50, "364 days")
 	for i, want := range []int{1000, 200, 0} {
-		n, err := Prune(t.Context(), d)
-		if err != nil || n != want {
-			t.Errorf("step %d deletes %d, want %d: %v", i, n, want, err)
+		if n := dbtest.Prune(t, d, Outlived()); n != want {
+			t.Errorf("step %d deletes %d, want %d", i, n, want)
 		}
 	}
 	var left int

@@ -194,10 +194,10 @@ func (k Keys) Keep(ctx context.Context, tx *db.Tx, r Request, a Response) error 
 // bound ties a sealed response to its row: moved elsewhere it does not open.
 func bound(r Request) string { return "idempotency_keys/" + r.TokenID + "/" + r.Key }
 
-// Prune deletes up to a thousand keys whose window is over and reports how
-// many it deleted. Correctness does not depend on it: Claim looks at the age.
-func Prune(ctx context.Context, d db.Doer) (int, error) {
-	return db.PruneOf(ctx, d, db.Outlived{Table: "idempotency_keys", Key: "token_id, key", Since: "created_at", Kept: "25 hours"}, 1000)
+// Outlived are keys whose window is over. Correctness does not depend on their
+// going: Claim looks at the age.
+func Outlived() []db.Outlived {
+	return []db.Outlived{{Table: "idempotency_keys", Key: "token_id, key", Since: "created_at", Kept: "25 hours"}}
 }
 
 type contextKey struct{}

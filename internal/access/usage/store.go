@@ -232,26 +232,15 @@ func trim(ctx context.Context, d db.Doer, guilds []string) error {
 	})
 }
 
-// pruneStep is how many rows of a table Prune deletes at most.
-const pruneStep = 1000
-
-// Prune deletes some of what is too old to be shown and returns how many rows
-// went.
-func Prune(ctx context.Context, d db.Doer) (deleted int, err error) {
-	for _, o := range []db.Outlived{
+// Outlived is what is too old to be shown.
+func Outlived() []db.Outlived {
+	return []db.Outlived{
 		{Table: "usage_hours", Key: "token_id, hour, operation, class", Since: "hour", Kept: hoursKept},
 		{Table: "usage_totals", Key: "token_id, hour, class", Since: "hour", Kept: hoursKept},
 		{Table: "usage_days", Key: "token_id, day, operation, class", Since: "day", Kept: hoursKept},
 		{Table: "usage_addresses", Key: "token_id, day, address", Since: "day", Kept: hoursKept},
 		{Table: "usage_refusals", Key: "request_id", Since: "at", Kept: refusalsKept},
-	} {
-		n, err := db.PruneOf(ctx, d, o, pruneStep)
-		if err != nil {
-			return deleted, err
-		}
-		deleted += n
 	}
-	return deleted, nil
 }
 
 // Hour is the number of requests of one hour, by class of response.

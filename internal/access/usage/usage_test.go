@@ -154,9 +154,7 @@ func TestPrune(t *testing.T) {
 		INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
 		SELECT n::text, age::text, now() - age * interval '1 day', '', '', 404, '', '' FROM generate_series(1, 4) n, unnest(ARRAY[1, 8]) age`)
 	for i, want := range []int{1007, 500, 0} {
-		n, err := usage.Prune(t.Context(), d)
-		must(t, err)
-		if n != want {
+		if n := dbtest.Prune(t, d, usage.Outlived()); n != want {
 			t.Errorf("step %d deletes %d, want %d", i, n, want)
 		}
 	}

@@ -24,3 +24,6 @@ func MigrateWith(ctx context.Context, url string, pool *sql.DB, files fs.FS) (Sc
 	}
 	return h.check(ctx, pool)
 }
+
+// Together is the statement that deletes what is outlived in all guilds.
+func (o Outlived) Together(limit int) string { return o.together(limit) }

@@ -3,18 +3,20 @@ package db
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// Outlived says which rows of a table of guilds nobody needs any more. All of it
-// is constant text.
+// Outlived says which rows of a table nobody needs any more. All of it is
+// constant text.
 type Outlived struct {
-	Table string
-	Key   string // the primary key's columns but for guild_id: "token_id, key"
-	Since string // the column that says how old a row is; an index begins with it
-	Kept  string // an interval: for how long after that it stays
-	And   string // what must hold besides, of the row t; empty: nothing
+	Table  string
+	Key    string // the primary key's columns but for guild_id: "token_id, key"
+	Since  string // the column that says how old a row is; an index begins with it
+	Kept   string // an interval: for how long after that it stays
+	And    string // what must hold besides, of the row t; empty: nothing
+	Shared bool   // the table is not a guild's: it has no guild_id
 }
 
 // outlived is the condition, for the row t and the parameter that says what time
@@ -37,10 +39,42 @@ func (o Outlived) each(pattern, between string) string {
 }
 
 // Prune deletes up to limit rows that are outlived at an instant, nil for the
-// database's now, the oldest first, and returns how many. It finds them without
-// locks and deletes them guild by guild, those that are still outlived and that
-// nobody holds.
+// database's now, the oldest first, and returns how many. Rows that somebody holds
+// stay. Where tables are distributed it deletes guild by guild; elsewhere all in one
+// statement: 1,000 keys of as many guilds take 11 ms in place of 139.
 func Prune(ctx context.Context, tx *Tx, o Outlived, now *time.Time, limit int) (int, error) {
+	if tx.Distributed && !o.Shared {
+		return o.pruneByGuild(ctx, tx, now, limit)
+	}
+	n, err := Exec(ctx, tx, o.together(limit), now)
+	if err != nil {
+		return 0, fmt.Errorf("delete what is outlived in %s: %w", o.Table, err)
+	}
+	return n, nil
+}
+
+// together is the statement that deletes the oldest of all guilds. Its limit is part
+// of the text: of a parameter Postgres would take a tenth of the table.
+func (o Outlived) together(limit int) string {
+	if !o.Shared {
+		o.Key = "guild_id, " + o.Key
+	}
+	return `
+		WITH outlived AS MATERIALIZED (
+			SELECT ` + o.each("t.?", ", ") + `
+			FROM ` + o.Table + ` t
+			WHERE ` + o.outlived("$1") + `
+			ORDER BY t.` + o.Since + `
+			LIMIT ` + strconv.Itoa(limit) + `
+			FOR UPDATE OF t SKIP LOCKED
+		)
+		DELETE FROM ` + o.Table + ` t
+		USING outlived
+		WHERE ` + o.each("t.? = outlived.?", " AND ")
+}
+
+// pruneByGuild finds them without locks and deletes those that are still outlived.
+func (o Outlived) pruneByGuild(ctx context.Context, tx *Tx, now *time.Time, limit int) (int, error) {
 	var guilds []struct {
 		GuildID string `db:"guild_id"`
 		Keys    string `db:"keys"`
@@ -88,4 +122,22 @@ func PruneOf(ctx context.Context, d Doer, o Outlived, limit int) (deleted int, e
 		return err
 	})
 	return deleted, err
+}
+
+// OldestOutlived is for how long the oldest outlived row of a table has been so; 0
+// when there is none.
+func OldestOutlived(ctx context.Context, q Querier, o Outlived) (time.Duration, error) {
+	ages, err := Select[float64](ctx, q, `
+		SELECT extract(epoch FROM now() - interval '`+o.Kept+`' - t.`+o.Since+`)::float8
+		FROM `+o.Table+` t
+		WHERE `+o.outlived("NULL")+`
+		ORDER BY t.`+o.Since+`
+		LIMIT 1`)
+	if err != nil {
+		return 0, fmt.Errorf("look how old the oldest outlived row of %s is: %w", o.Table, err)
+	}
+	if len(ages) == 0 {
+		return 0, nil
+	}
+	return time.Duration(ages[0] * float64(time.Second)), nil
 }

@@ -304,10 +304,10 @@ func Sweep(ctx context.Context, d db.Doer, limit int, finish func(context.Contex
 	return errors.Join(failed, group.Wait())
 }
 
-// Prune deletes up to a thousand intents that nobody can ask for any more.
-func Prune(ctx context.Context, d db.Doer) (int, error) {
-	return db.PruneOf(ctx, d, db.Outlived{
+// Outlived are intents that nobody can ask for any more.
+func Outlived() []db.Outlived {
+	return []db.Outlived{{
 		Table: "chat_intents", Key: "id", Since: "created_at", Kept: "48 hours",
 		And: "t.state IN ('sent', 'refused', 'unknown')",
-	}, 1000)
+	}}
 }

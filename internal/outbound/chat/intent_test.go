@@ -303,14 +303,14 @@ func TestAbandonedAndPrune(t *testing.T) {
 		t.Errorf("%d abandoned after the lease, want 1", n)
 	}
 	chattest.Elapse(t, s.DB, 50*3600)
-	if n, err := chat.Prune(ctx, s.DB); n != 0 || err != nil {
-		t.Errorf("pruned %d unsettled, %v", n, err)
+	if n := dbtest.Prune(t, s.DB, chat.Outlived()); n != 0 {
+		t.Errorf("pruned %d unsettled", n)
 	}
 	if err := s.announce(t, in); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := chat.Prune(ctx, s.DB); n != 1 || err != nil {
-		t.Errorf("pruned %d, %v, want 1", n, err)
+	if n := dbtest.Prune(t, s.DB, chat.Outlived()); n != 1 {
+		t.Errorf("pruned %d, want 1", n)
 	}
 }
 

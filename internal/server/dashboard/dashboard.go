@@ -11,7 +11,6 @@
 package dashboard
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,7 +27,6 @@ import (
 	"guildhall/internal/access/ratelimit"
 	"guildhall/internal/access/seal"
 	"guildhall/internal/base/db"
-	"guildhall/internal/base/fault"
 	"guildhall/internal/service/webhooks"
 )
 
@@ -182,26 +180,12 @@ func (s *Server) handle(pattern string, h handler) {
 	})
 }
 
-// pruneStep is how many rows of a table Prune deletes at most.
-const pruneStep = 1000
-
-// Prune deletes some of what nobody can use any more: sessions, links, and
-// marks of what happened once. It returns how many rows went.
-func Prune(ctx context.Context, d db.Doer) (deleted int, err error) {
-	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		sessions, err := db.Exec(ctx, tx, `
-			DELETE FROM dashboard_sessions WHERE hash IN (
-				SELECT hash FROM dashboard_sessions WHERE expires_at < now() ORDER BY expires_at LIMIT $1)`, pruneStep)
-		if err != nil {
-			return err
-		}
-		links, err := db.Prune(ctx, tx, db.Outlived{Table: "dashboard_links", Key: "hash", Since: "expires_at", Kept: "1 day"}, nil, pruneStep)
-		if err != nil {
-			return err
-		}
-		marks, err := db.Prune(ctx, tx, db.Outlived{Table: "dashboard_once", Key: "key", Since: "made_at", Kept: "2 days"}, nil, pruneStep)
-		deleted = sessions + links + marks
-		return err
-	})
-	return deleted, fault.Wrap(err, "prune the dashboard's sessions")
+// Outlived is what nobody can use any more: sessions, links, and marks of what
+// happened once.
+func Outlived() []db.Outlived {
+	return []db.Outlived{
+		{Table: "dashboard_sessions", Key: "hash", Since: "expires_at", Kept: "0", Shared: true},
+		{Table: "dashboard_links", Key: "hash", Since: "expires_at", Kept: "1 day"},
+		{Table: "dashboard_once", Key: "key", Since: "made_at", Kept: "2 days"},
+	}
 }

@@ -29,6 +29,19 @@ func Exec(t testutil.Test, d *db.DB, statement string, args ...any) {
 	}
 }
 
+// Prune deletes up to a thousand outlived rows of each kind and returns how many.
+func Prune(t testutil.Test, d *db.DB, kinds []db.Outlived) (deleted int) {
+	t.Helper()
+	for _, o := range kinds {
+		n, err := db.PruneOf(context.Background(), d, o, 1000)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		deleted += n
+	}
+	return deleted
+}
+
 // Waiting is how many sessions of the database wait for a lock; on a coordinator
 // they do so on its workers.
 func Waiting(t testutil.Test, d *db.DB) int {
