@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -71,14 +70,8 @@ func login(c *call) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	cookie := &http.Cookie{
-		Name: loginCookie, Value: base64.RawURLEncoding.EncodeToString(c.cfg.Sealer.Seal(text, loginSeal)),
-		Path: Prefix + "/login", MaxAge: int(loginTimeout / time.Second), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
-	}
-	return reply{
-		to:     c.cfg.Discord.oauth(c.base).AuthCodeURL(a.State, oauth2.S256ChallengeOption(a.Verifier)),
-		header: http.Header{"Set-Cookie": {cookie.String()}},
-	}, nil
+	c.setCookie(loginCookie, base64.RawURLEncoding.EncodeToString(c.cfg.Sealer.Seal(text, loginSeal)), loginTimeout)
+	return reply{to: c.cfg.Discord.oauth(c.base).AuthCodeURL(a.State, oauth2.S256ChallengeOption(a.Verifier))}, nil
 }
 
 // callback finishes a sign-in that began in this browser, once.
@@ -106,8 +99,8 @@ func callback(c *call) (reply, error) {
 	if err := c.signIn(p); err != nil {
 		return reply{}, err
 	}
-	gone := &http.Cookie{Name: loginCookie, Path: Prefix + "/login", MaxAge: -1, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode}
-	return reply{to: a.To, header: http.Header{"Set-Cookie": {gone.String()}}}, nil
+	c.setCookie(loginCookie, "", -time.Second)
+	return reply{to: a.To}, nil
 }
 
 // pendingSignIn returns the sign-in that the browser has begun and the callback
@@ -252,5 +245,9 @@ func spendLink(c *call) (reply, error) {
 	if err := c.signIn(p); err != nil {
 		return reply{}, err
 	}
-	return reply{to: Prefix + "/guilds/" + url.PathEscape(guildID) + "/"}, nil
+	to := Prefix + "/guilds/" + url.PathEscape(guildID) + "/"
+	if kept := c.draft().Page; strings.HasPrefix(kept, to) { // a form that its last session has not outlived
+		to = localPath(kept)
+	}
+	return reply{to: to}, nil
 }

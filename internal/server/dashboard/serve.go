@@ -43,7 +43,10 @@ type call struct {
 	form    url.Values // of a POST
 	who     person
 	guild   guild
-	load    *loaded // what the session's store has read and may write
+	load    *loaded    // what the session's store has read and may write
+	cookies []string   // to be set beside the session's
+	said    string     // a sentence for the page itself
+	failure *errorView // what went wrong with the form that the page shows again
 }
 
 // handler answers a call, or fails.
@@ -100,10 +103,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out = c.refuse(err)
 	}
 	for name, values := range out.header {
-		if name == "Set-Cookie" { // the session's may stand there already
-			values = append(h[name], values...)
-		}
 		h[name] = values
+	}
+	if len(c.cookies) > 0 {
+		h["Set-Cookie"] = append(h["Set-Cookie"], c.cookies...)
 	}
 	status := out.status
 	switch {
@@ -249,9 +252,20 @@ func (c *call) refuse(err error) reply {
 		body := fmt.Sprintf(`{"error":{"code":%q,"message":%q}}`, f.Code, f.Message)
 		return reply{status: status, header: header, body: []byte(body)}
 	}
-	out := reply{status: status, header: header, page: "error", frame: frame{Title: titleOf(f)}, view: errorView{
-		Code: f.Code, Message: f.Message, RequestID: c.id, SignIn: f == errSignedIn && c.cfg.Discord != nil, To: c.loginPath(),
-	}}
+	v := errorView{Title: titleOf(f), Code: f.Code, Message: f.Message, RequestID: c.id, To: c.loginPath(), SignIn: f == errSignedIn && c.cfg.Discord != nil}
+	if f == errSignedIn && c.r.Method == http.MethodPost {
+		v.Message, v.To = c.ended(), Prefix+"/login?to="+url.QueryEscape(c.formPage())
+	}
+	out := reply{page: "error", frame: frame{Title: v.Title}, view: v}
+	if c.comesBack(f) {
+		if form, ok := c.again(); ok {
+			c.failure, out = &v, form
+		} else {
+			v.Action, v.Sent = c.r.URL.EscapedPath(), c.sent()
+			out.view = v
+		}
+	}
+	out.status, out.header = status, header
 	body, err := c.render(out)
 	if err != nil {
 		c.cfg.Log.ErrorContext(c.ctx, "the dashboard's page for errors cannot be made", "error", err)
@@ -262,8 +276,10 @@ func (c *call) refuse(err error) reply {
 }
 
 type errorView struct {
-	Code, Message, RequestID, To string
-	SignIn                       bool
+	Title, Code, Message, RequestID, To string
+	SignIn                              bool
+	Action                              string // where what was sent may be sent again; empty: it may not
+	Sent                                []pair
 }
 
 // classify is what the caller may know of an error.

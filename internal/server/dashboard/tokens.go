@@ -97,6 +97,10 @@ func (f *tokenForm) Understood() []netip.Prefix {
 
 // newToken shows the form, filled in by the query string if that says how.
 func newToken(c *call) (reply, error) {
+	if kept, ok := c.takeDraft(); ok {
+		c.form = kept
+		return c.tokenForm(c.readToken(), 0), nil
+	}
 	q := c.r.URL.Query()
 	f := &tokenForm{Name: q.Get("name"), Allow: strings.Join(q["ip_allowlist"], " "), Days: "90", Once: rand.Text()}
 	if q.Has("expires_in_days") {
@@ -131,14 +135,7 @@ var errMade = errors.New("dashboard: this form has made its token already")
 
 // createToken makes a token and shows it, for the only time.
 func createToken(c *call) (reply, error) {
-	form := c.form
-	f := &tokenForm{
-		Name: form.Get("name"), Allow: strings.Join(form["ip_allowlist"], " "), Days: strings.TrimSpace(form.Get("expires_in_days")),
-		Chosen: splitWords(form["scopes"]), Once: form.Get("once"),
-	}
-	if f.Days == "other" {
-		f.Days = strings.TrimSpace(form.Get("days"))
-	}
+	f := c.readToken()
 	n, wrong := f.token(c.guild.ID, c.cfg.Env)
 	if len(wrong) > 0 {
 		f.Problems = wrong
@@ -158,6 +155,18 @@ func createToken(c *call) (reply, error) {
 	return reply{status: http.StatusCreated, page: "token-made", view: madeView{tokenRow{t, c.now()}, c.firstCall(t)}, frame: frame{
 		Title: "Token created", Tab: "tokens", Crumbs: []crumb{{"API tokens", c.path("tokens")}},
 	}}, nil
+}
+
+// readToken reads the form as it was sent.
+func (c *call) readToken() *tokenForm {
+	f := &tokenForm{
+		Name: c.form.Get("name"), Allow: strings.Join(c.form["ip_allowlist"], " "), Days: strings.TrimSpace(c.form.Get("expires_in_days")),
+		Chosen: splitWords(c.form["scopes"]), Once: c.form.Get("once"),
+	}
+	if f.Days == "other" {
+		f.Days = strings.TrimSpace(c.form.Get("days"))
+	}
+	return f
 }
 
 // token checks the form and returns what to make.
@@ -255,6 +264,9 @@ func showToken(c *call) (reply, error) {
 	v, err := c.tokenView()
 	if err != nil {
 		return reply{}, err
+	}
+	if kept, ok := c.takeDraft(); ok {
+		v.Typed = kept.Get("confirm")
 	}
 	return c.tokenPage(v, 0), nil
 }
