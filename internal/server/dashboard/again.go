@@ -23,7 +23,7 @@ import (
 // signed in again.
 
 const (
-	draftCookie  = "__Secure-guildhall-draft"
+	draftCookie  = "__Host-guildhall-draft"
 	draftSeal    = "dashboard/draft"
 	draftTimeout = 30 * time.Minute
 	// maxDraft is what browsers keep in a cookie, with its name and attributes.
@@ -171,7 +171,7 @@ func (c *call) dropDraft() {
 // over takes it away.
 func (c *call) setCookie(name, value string, keep time.Duration) {
 	cookie := &http.Cookie{
-		Name: name, Value: value, Path: Prefix, MaxAge: int(keep / time.Second), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Name: name, Value: value, Path: "/", MaxAge: int(keep / time.Second), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 	}
 	c.cookies = append(c.cookies, cookie.String())
 }

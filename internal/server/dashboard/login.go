@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	loginCookie  = "__Secure-guildhall-login"
+	loginCookie  = "__Host-guildhall-login"
 	loginTimeout = 10 * time.Minute
 	loginSeal    = "dashboard/login"
 )
