@@ -146,7 +146,6 @@ func (s *Server) funcs() template.FuncMap {
 		"field":  newField,
 		"seq":    func(list ...any) []any { return list },
 		"dict":   dict,
-		"actor":  actorText,
 		"visible": func(v any) string {
 			if p, ok := v.(*string); ok && p != nil {
 				v = *p
