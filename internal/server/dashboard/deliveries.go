@@ -15,6 +15,7 @@ import (
 	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/event"
+	"guildhall/internal/server/failure"
 	"guildhall/internal/service/webhooks"
 )
 
@@ -47,7 +48,7 @@ func testWebhook(c *call, e endpointRow) (reply, error) {
 func (c *call) sending() error {
 	if r := c.cfg.Limits.Spend(c.ctx, "dashboard:send:"+c.guild.ID, sendQuota); !r.Allowed {
 		return fault.New(fault.Limited, "rate_limited", "This server has sent %d tests and redeliveries within a minute. Try again in %d seconds.",
-			sendQuota.Limit, seconds(r.RetryAfter)).After(max(r.RetryAfter, time.Second))
+			sendQuota.Limit, failure.Seconds(r.RetryAfter)).After(max(r.RetryAfter, time.Second))
 	}
 	return nil
 }

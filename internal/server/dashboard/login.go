@@ -89,7 +89,7 @@ func callback(c *call) (reply, error) {
 	case errors.Is(err, errCode):
 		return reply{}, errLogin.Because(err)
 	case errors.As(err, &away):
-		return reply{}, fault.New(fault.Upstream, "discord_unavailable", "Discord does not answer, so nobody was signed in. Try again in a moment.").Because(err)
+		return reply{}, fault.New(fault.Unavailable, "discord_unavailable", "Discord does not answer, so nobody was signed in. Try again in a moment.").Because(err)
 	case err != nil:
 		return reply{}, err
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -21,6 +20,7 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/server/failure"
 )
 
 const (
@@ -73,7 +73,7 @@ var (
 	errPlain    = fault.New(fault.Forbidden, "https_required", "The dashboard answers over HTTPS only.")
 	errCross    = fault.New(fault.Forbidden, "cross_site", "This was sent from another site, so nothing was done. Open the dashboard itself and try again.")
 	errBigForm  = fault.New(fault.Invalid, "invalid_request", "The form is too large, or cannot be read.")
-	errMethod   = fault.New(fault.Invalid, "method_not_allowed", "This address does not take that method.")
+	errMethod   = fault.New(fault.Forbidden, failure.MethodNotAllowed, "This address does not take that method.")
 )
 
 // ServeHTTP answers one request below Prefix.
@@ -242,10 +242,10 @@ func withoutPort443(host string) string { return strings.TrimSuffix(host, ":443"
 // refuse turns a failure into the page that says so, or, for the one route that
 // programs call, into the API's form of an error.
 func (c *call) refuse(err error) reply {
-	f := classify(err)
-	status, header := statusOf(f), http.Header{}
+	f := words.Of(err)
+	status, header := failure.Status(f), http.Header{}
 	if f.RetryAfter > 0 {
-		header.Set("Retry-After", strconv.Itoa(int((f.RetryAfter+time.Second-1)/time.Second)))
+		header.Set("Retry-After", strconv.Itoa(failure.Seconds(f.RetryAfter)))
 	}
 	if c.r.Method == http.MethodDelete {
 		header.Set("Content-Type", "application/json")
@@ -282,37 +282,12 @@ type errorView struct {
 	Sent                                []pair
 }
 
-// classify is what the caller may know of an error.
-func classify(err error) *fault.Error {
-	if f, ok := fault.As(err); ok && f.Kind != fault.Internal {
-		return f
-	}
-	if db.Unavailable(err) || errors.Is(err, context.DeadlineExceeded) {
-		return fault.New(fault.Unavailable, "service_unavailable",
-			"The database does not answer, so nothing can be shown or changed now. This page works again as soon as it does: reload it in a few seconds.").
-			Because(err).After(5 * time.Second)
-	}
-	return fault.New(fault.Internal, "internal_error", "Something went wrong on our side. The request id helps whoever runs this server to find out what.").Because(err)
-}
-
-// statuses are those of the kinds of failure. What is not here is our own.
-var statuses = map[fault.Kind]int{
-	fault.Invalid:         http.StatusBadRequest,
-	fault.Unauthenticated: http.StatusUnauthorized,
-	fault.Forbidden:       http.StatusForbidden,
-	fault.NotFound:        http.StatusNotFound,
-	fault.Refused:         http.StatusUnprocessableEntity,
-	fault.Conflict:        http.StatusConflict,
-	fault.Limited:         http.StatusTooManyRequests,
-	fault.Upstream:        http.StatusServiceUnavailable,
-	fault.Unavailable:     http.StatusServiceUnavailable,
-}
-
-func statusOf(f *fault.Error) int {
-	if f.Code == errMethod.Code {
-		return http.StatusMethodNotAllowed
-	}
-	return cmp.Or(statuses[f.Kind], http.StatusInternalServerError)
+// words are how the dashboard tells people what went wrong behind it.
+var words = failure.Words{
+	Unavailable: fault.New(fault.Unavailable, "service_unavailable",
+		"The database does not answer, so nothing can be shown or changed now. This page works again as soon as it does: reload it in a few seconds.").
+		After(5 * time.Second),
+	Internal: fault.New(fault.Internal, "internal_error", "Something went wrong on our side. The request id helps whoever runs this server to find out what."),
 }
 
 // titles are those of the pages that say so.
@@ -325,7 +300,7 @@ var titles = map[int]string{
 	http.StatusInternalServerError: "Something went wrong",
 }
 
-func titleOf(f *fault.Error) string { return cmp.Or(titles[statusOf(f)], "Not possible") }
+func titleOf(f *fault.Error) string { return cmp.Or(titles[failure.Status(f)], "Not possible") }
 
 // log writes the request's line: the route's pattern, never the path, because a
 // link's path is a secret.
@@ -345,7 +320,7 @@ func (c *call) log(status int, took time.Duration, err error) {
 		attrs = append(attrs, slog.String("guild_id", c.guild.ID))
 	}
 	if err != nil {
-		f := classify(err)
+		f := words.Of(err)
 		attrs = append(attrs, slog.String("code", f.Code))
 		if cause := f.Unwrap(); cause != nil {
 			attrs = append(attrs, slog.String("cause", cause.Error()))
@@ -383,8 +358,6 @@ func (c *call) foreignPage(h http.Handler) (reply, error) {
 	h.ServeHTTP(rec, c.r)
 	return reply{status: rec.status, header: rec.header, body: rec.body.Bytes()}, nil
 }
-
-func seconds(d time.Duration) int { return max(1, int((d+time.Second-1)/time.Second)) }
 
 // acting is the context in which the signed-in person makes changes.
 func (c *call) acting() context.Context {
