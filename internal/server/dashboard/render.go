@@ -120,7 +120,7 @@ func (c *call) render(r reply) ([]byte, error) {
 	if f, ok := r.view.(interface{ wrong() []problem }); ok && c.failure == nil {
 		o.Problems = f.wrong()
 	}
-	if c.who.ID != "" && c.said == "" {
+	if c.who.ID != "" && c.said == "" && !c.refreshing() {
 		o.Notice = c.sessions.PopString(c.ctx, keyNotice)
 	}
 	var b bytes.Buffer

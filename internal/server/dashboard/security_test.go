@@ -328,3 +328,28 @@ func TestOtherGuildsTokens(t *testing.T) {
 	b.post(page(guildID, "tokens", foreign.ID, "revoke"), url.Values{"confirm": {"a token"}}).wants(404)
 	accepts(t, s, foreign.Secret, true)
 }
+
+// A page that reads itself again every five seconds does not keep a session
+// alive, and takes no sentence from the page that somebody opens next.
+func TestReadingAPageAgainIsNoUseOfTheSession(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.as(t, "manager")
+	ends := func() time.Time { return dbtest.Value[time.Time](t, s.DB, `SELECT expires_at FROM dashboard_sessions`) }
+	one := b.endpoint()
+	b.post(one+"/enable", nil).wants(303) // leaves a sentence for the next page
+	dbtest.Exec(t, s.DB, `UPDATE dashboard_sessions SET expires_at = now() + interval '10 minutes'`)
+	before := ends()
+	for _, path := range []string{page(guildID), page(guildID, "webhooks"), one} {
+		b.get(path, "Guildhall-Refresh", "1").wants(200).lacks("is enabled. ")
+	}
+	if after := ends(); !after.Equal(before) {
+		t.Errorf("reading a page again moves the end of the session from %s to %s", before, after)
+	}
+	b.get(one).wants(200, "is enabled. ")
+	if !ends().After(before) {
+		t.Error("opening a page does not move the end of the session")
+	}
+	b.expire()
+	b.get(page(guildID), "Guildhall-Refresh", "1").wants(401)
+}

@@ -56,6 +56,14 @@ type callKey struct{}
 
 func callOf(r *http.Request) *call { return r.Context().Value(callKey{}).(*call) }
 
+// refreshHeader marks a page that reads itself again while somebody has it open:
+// nobody has done anything, so the session is not used.
+const refreshHeader = "Guildhall-Refresh"
+
+func (c *call) refreshing() bool {
+	return c.r.Method == http.MethodGet && c.r.Header.Get(refreshHeader) != ""
+}
+
 // reply is what a handler has to say: a page, a redirect, or a body of its own.
 type reply struct {
 	status int // 0: 200

@@ -80,6 +80,9 @@ func (c *call) keepSession(h http.Header) error {
 	if c.who.ID == "" && !c.load.signing && !c.load.ended {
 		return nil // nobody is signed in, and nobody wants to be
 	}
+	if c.refreshing() {
+		return nil
+	}
 	w := &buffered{header: h}
 	switch c.sessions.Status(c.ctx) {
 	case scs.Modified:

@@ -77,6 +77,7 @@ func listTokens(c *call) (reply, error) {
 // tokenForm is the form for a new token, as it was filled in.
 type tokenForm struct {
 	Name, Allow, Days string
+	Other             bool // the days are typed, not one of the usual ones
 	Chosen            []string
 	Once              string // so that sending the same form again makes no second token
 	Groups            []scopeGroup
@@ -85,6 +86,9 @@ type tokenForm struct {
 
 // Has reports whether a scope is ticked.
 func (f *tokenForm) Has(scope string) bool { return slices.Contains(f.Chosen, scope) }
+
+// Never reports whether the token is not to expire.
+func (f *tokenForm) Never() bool { return f.Days == "" && !f.Other }
 
 // Presets are the usual times to expiry, in days.
 func (*tokenForm) Presets() []string { return []string{"7", "30", "90", "365"} }
@@ -163,7 +167,7 @@ func (c *call) readToken() *tokenForm {
 		Name: c.form.Get("name"), Allow: strings.Join(c.form["ip_allowlist"], " "), Days: strings.TrimSpace(c.form.Get("expires_in_days")),
 		Chosen: splitWords(c.form["scopes"]), Once: c.form.Get("once"),
 	}
-	if f.Days == "other" {
+	if f.Other = f.Days == "other"; f.Other {
 		f.Days = strings.TrimSpace(c.form.Get("days"))
 	}
 	return f
@@ -189,10 +193,12 @@ func (f *tokenForm) token(guild, env string) (auth.New, problems) {
 	if _, err := auth.ParsePrefixes(f.Allow); err != nil {
 		wrong.add("ip_allowlist", "%s Write addresses such as 203.0.113.9 or ranges such as 198.51.100.0/24.", messageOf(err))
 	}
-	if f.Days != "" {
+	if f.Other && f.Days == "" {
+		wrong.add("expires_in_days", "Say after how many days the token expires, or choose “Never”.")
+	} else if f.Days != "" {
 		days, err := strconv.Atoi(f.Days)
 		if err != nil || days < 1 || days > maxDays {
-			wrong.add("expires_in_days", "%q is not a number of days from 1 to %d. Leave it empty for a token that never expires.", f.Days, maxDays)
+			wrong.add("expires_in_days", "%q is not a number of days from 1 to %d. Choose “Never” for a token that does not expire.", f.Days, maxDays)
 		}
 		n.ExpiresIn = time.Duration(days) * 24 * time.Hour
 	}
@@ -200,7 +206,9 @@ func (f *tokenForm) token(guild, env string) (auth.New, problems) {
 }
 
 // Custom reports whether the number of days is none of the usual ones.
-func (f *tokenForm) Custom() bool { return f.Days != "" && !slices.Contains(f.Presets(), f.Days) }
+func (f *tokenForm) Custom() bool {
+	return f.Other || f.Days != "" && !slices.Contains(f.Presets(), f.Days)
+}
 
 func messageOf(err error) string {
 	if f, ok := fault.As(err); ok {
