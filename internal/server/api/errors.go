@@ -1,49 +1,24 @@
 package api
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
-	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/server/failure"
 )
-
-// statuses is what each kind of failure is in HTTP, here and, but for upstream, on
-// the dashboard.
-var statuses = map[fault.Kind]int{
-	fault.Internal:        http.StatusInternalServerError,
-	fault.Invalid:         http.StatusBadRequest,
-	fault.Unauthenticated: http.StatusUnauthorized,
-	fault.Forbidden:       http.StatusForbidden,
-	fault.NotFound:        http.StatusNotFound,
-	fault.Refused:         http.StatusUnprocessableEntity,
-	fault.Conflict:        http.StatusConflict,
-	fault.Limited:         http.StatusTooManyRequests,
-	fault.Upstream:        http.StatusBadGateway,
-	fault.Unavailable:     http.StatusServiceUnavailable,
-}
-
-// Three refusals are about HTTP itself. They are made here alone and have no
-// kind of their own; their code overrides the status.
-var codeStatuses = map[string]int{
-	errMethod.Code:   http.StatusMethodNotAllowed,
-	errTooLarge.Code: http.StatusRequestEntityTooLarge,
-	errMedia.Code:    http.StatusUnsupportedMediaType,
-}
 
 var (
 	errNoRoute     = fault.New(fault.NotFound, "not_found", "There is no such route.")
-	errMethod      = fault.New(fault.Forbidden, "method_not_allowed", "This path does not take this method; see the Allow header.")
-	errTooLarge    = fault.New(fault.Forbidden, "payload_too_large", "The body is too large.")
-	errMedia       = fault.New(fault.Forbidden, "unsupported_media_type", "The body must be sent as application/json, in UTF-8 and without a content encoding.")
+	errMethod      = fault.New(fault.Forbidden, failure.MethodNotAllowed, "This path does not take this method; see the Allow header.")
+	errTooLarge    = fault.New(fault.Forbidden, failure.PayloadTooLarge, "The body is too large.")
+	errMedia       = fault.New(fault.Forbidden, failure.UnsupportedMediaType, "The body must be sent as application/json, in UTF-8 and without a content encoding.")
 	errUnavailable = fault.New(fault.Unavailable, "service_unavailable", "The service cannot answer now; try the same request again.").After(5 * time.Second)
 )
 
@@ -57,29 +32,25 @@ func kept(err error) bool {
 // classify turns any error into a failure that can be shown. What is not known
 // is ours, and only the request id is told.
 func classify(err error, requestID string) *fault.Error {
-	f, ok := fault.As(err)
 	var he *echo.HTTPError
-	switch {
-	case ok:
-	case errors.As(err, &he) && he.Code == http.StatusNotFound:
-		f = errNoRoute
-	case errors.As(err, &he) && he.Code == http.StatusMethodNotAllowed:
-		f = errMethod
-	case errors.As(err, &he) && he.Code == http.StatusRequestEntityTooLarge:
-		f = errTooLarge
-	case errors.As(err, &he) && he.Code >= 400 && he.Code < 500:
-		// The generated wrapper could not bind a parameter that validation let
-		// through; its text may repeat the value, so it stays in the log.
-		f = invalid("The request cannot be read.").Because(err)
-	case db.Unavailable(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		f = errUnavailable.Because(err)
-	default:
-		f = fault.New(fault.Internal, "internal_error", "Something went wrong on our side. Quote request %s.", requestID).Because(err)
+	if _, ok := fault.As(err); !ok && errors.As(err, &he) {
+		switch {
+		case he.Code == http.StatusNotFound:
+			return errNoRoute
+		case he.Code == http.StatusMethodNotAllowed:
+			return errMethod
+		case he.Code == http.StatusRequestEntityTooLarge:
+			return errTooLarge
+		case he.Code >= 400 && he.Code < 500:
+			// The generated wrapper could not bind a parameter that validation let
+			// through; its text may repeat the value, so it stays in the log.
+			return invalid("The request cannot be read.").Because(err)
+		}
 	}
-	if f.Kind == fault.Internal && ok {
-		f = fault.New(fault.Internal, "internal_error", "Something went wrong on our side. Quote request %s.", requestID).Because(err)
-	}
-	return f
+	return failure.Words{
+		Unavailable: errUnavailable,
+		Internal:    fault.New(fault.Internal, "internal_error", "Something went wrong on our side. Quote request %s.", requestID),
+	}.Of(err)
 }
 
 // invalid is a request that breaks the published schema.
@@ -118,21 +89,11 @@ func writeFault(w http.ResponseWriter, f *fault.Error) {
 		h.Set(echo.HeaderRetryAfter, seconds(f.RetryAfter))
 	}
 	h.Set(echo.HeaderContentType, contentType)
-	w.WriteHeader(status(f))
+	w.WriteHeader(failure.Status(f))
 	body := json.NewEncoder(w)
 	body.SetEscapeHTML(false)                                                    // people read the message
 	_ = body.Encode(envelope{envelopeError{f.Code, f.Message, f.RequiredScope}}) // a client that is gone misses its response
 }
 
-func status(f *fault.Error) int {
-	if s, ok := codeStatuses[f.Code]; ok {
-		return s
-	}
-	return statuses[f.Kind]
-}
-
-// seconds is d in whole seconds, rounded up, at least one: who waits that long
-// has waited long enough.
-func seconds(d time.Duration) string {
-	return strconv.Itoa(max(1, int(math.Ceil(d.Seconds()))))
-}
+// seconds is d as a header tells it.
+func seconds(d time.Duration) string { return strconv.Itoa(failure.Seconds(d)) }

@@ -13,6 +13,7 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/server/failure"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 	maxPermissions = 20_000
 )
 
-var errPlatformAway = fault.New(fault.Upstream, "discord_unavailable",
+var errPlatformAway = fault.New(fault.Unavailable, "discord_unavailable",
 	"Discord does not answer, so nobody can tell whether you may still manage this server. Nothing was changed. Try again in a moment.").After(10 * time.Second)
 
 // guild is a guild as the pages name it.
@@ -37,7 +38,7 @@ type guild struct {
 func limited(next handler) handler {
 	return func(c *call) (reply, error) {
 		if r := c.cfg.Limits.Spend(c.ctx, auth.LoginKey(c.from), c.cfg.Login); !r.Allowed {
-			return reply{}, fault.New(fault.Limited, "rate_limited", "Too many sign-ins from your address. Try again in %d seconds.", seconds(r.RetryAfter)).
+			return reply{}, fault.New(fault.Limited, "rate_limited", "Too many sign-ins from your address. Try again in %d seconds.", failure.Seconds(r.RetryAfter)).
 				After(max(r.RetryAfter, time.Second))
 		}
 		return next(c)

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"maps"
@@ -151,17 +152,15 @@ func fileName(s string) string {
 	}, s)
 }
 
-// actorText says who made a change.
-func actorText(r auditRow) string {
-	name := visible(r.ActorName)
-	switch r.ActorType {
-	case audit.Operator:
-		return "Operator (link)"
-	case audit.CommandLine:
-		return name + " (command line)"
-	case audit.Token:
-		return name + " (API token)"
-	default:
-		return name
-	}
+// kinds are the types of actors in words. They stand apart from the name, which
+// its bearer may have chosen.
+var kinds = map[string]string{
+	audit.User:        "Discord account",
+	audit.Operator:    "operator link",
+	audit.CommandLine: "command line",
+	audit.Token:       "API token",
+	audit.System:      "service",
 }
+
+// Kind says what kind of actor has made the change.
+func (r auditRow) Kind() string { return cmp.Or(kinds[r.ActorType], r.ActorType) }

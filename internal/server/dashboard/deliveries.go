@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"crypto/rand"
 	"maps"
 	"net/http"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/event"
+	"guildhall/internal/server/failure"
 	"guildhall/internal/service/webhooks"
 )
 
@@ -22,7 +22,7 @@ import (
 var sendQuota = ratelimit.Quota{Limit: 30, Window: time.Minute}
 
 const (
-	deliveriesPage = 50
+	deliveriesPage = 20
 	// testTimeout is how long the page of a test waits for the first attempt.
 	testTimeout = 8 * time.Second
 	// recoverBack is how far back a recovery may reach: nothing is kept longer.
@@ -47,7 +47,7 @@ func testWebhook(c *call, e endpointRow) (reply, error) {
 func (c *call) sending() error {
 	if r := c.cfg.Limits.Spend(c.ctx, "dashboard:send:"+c.guild.ID, sendQuota); !r.Allowed {
 		return fault.New(fault.Limited, "rate_limited", "This server has sent %d tests and redeliveries within a minute. Try again in %d seconds.",
-			sendQuota.Limit, seconds(r.RetryAfter)).After(max(r.RetryAfter, time.Second))
+			sendQuota.Limit, failure.Seconds(r.RetryAfter)).After(max(r.RetryAfter, time.Second))
 	}
 	return nil
 }
@@ -144,7 +144,6 @@ type webhookView struct {
 	Next       string
 	Typed      string
 	RecoverAt  string
-	Once       string
 	checked
 }
 
@@ -167,6 +166,9 @@ func showWebhook(c *call, e endpointRow) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	if kept, ok := c.takeDraft(); ok {
+		v.Typed = kept.Get("confirm")
+	}
 	return c.webhookPage(v, 0), nil
 }
 
@@ -179,7 +181,7 @@ func (c *call) webhookPage(v *webhookView, status int) reply {
 func (c *call) webhookView(e endpointRow) (*webhookView, error) {
 	q := c.r.URL.Query()
 	v := &webhookView{
-		Endpoint: e, Since: q.Get("since"), Types: append(slices.Clone(event.Types), event.Ping), Once: rand.Text(),
+		Endpoint: e, Since: q.Get("since"), Types: append(slices.Clone(event.Types), event.Ping),
 		RecoverAt: c.now().UTC().Add(-24 * time.Hour).Format("2006-01-02T15:04"),
 		Filter:    webhooks.Filter{EventType: q.Get("event_type"), BelowID: q.Get("below")},
 	}

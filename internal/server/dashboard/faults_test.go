@@ -97,7 +97,7 @@ func TestTheAPIDoesNotKnowTheDashboard(t *testing.T) {
 	l := newLive(t) // its second node has no dashboard
 	token := l.makeToken(t, guildID, func(n *auth.New) { n.Scopes = []string{"cases:read", "cases:write", "guild:read"} }).Secret
 	b := l.as(t, "owner")
-	session := "__Secure-guildhall=" + b.session()
+	session := "__Host-guildhall=" + b.session()
 	ask := func(node, method, path, body string, header ...string) (int, http.Header, string) {
 		req, err := http.NewRequestWithContext(t.Context(), method, node+path, strings.NewReader(body))
 		must(t, err)

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -23,7 +22,7 @@ import (
 )
 
 const (
-	loginCookie  = "__Secure-guildhall-login"
+	loginCookie  = "__Host-guildhall-login"
 	loginTimeout = 10 * time.Minute
 	loginSeal    = "dashboard/login"
 )
@@ -71,14 +70,8 @@ func login(c *call) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	cookie := &http.Cookie{
-		Name: loginCookie, Value: base64.RawURLEncoding.EncodeToString(c.cfg.Sealer.Seal(text, loginSeal)),
-		Path: Prefix + "/login", MaxAge: int(loginTimeout / time.Second), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
-	}
-	return reply{
-		to:     c.cfg.Discord.oauth(c.base).AuthCodeURL(a.State, oauth2.S256ChallengeOption(a.Verifier)),
-		header: http.Header{"Set-Cookie": {cookie.String()}},
-	}, nil
+	c.setCookie(loginCookie, base64.RawURLEncoding.EncodeToString(c.cfg.Sealer.Seal(text, loginSeal)), loginTimeout)
+	return reply{to: c.cfg.Discord.oauth(c.base).AuthCodeURL(a.State, oauth2.S256ChallengeOption(a.Verifier))}, nil
 }
 
 // callback finishes a sign-in that began in this browser, once.
@@ -96,7 +89,7 @@ func callback(c *call) (reply, error) {
 	case errors.Is(err, errCode):
 		return reply{}, errLogin.Because(err)
 	case errors.As(err, &away):
-		return reply{}, fault.New(fault.Upstream, "discord_unavailable", "Discord does not answer, so nobody was signed in. Try again in a moment.").Because(err)
+		return reply{}, fault.New(fault.Unavailable, "discord_unavailable", "Discord does not answer, so nobody was signed in. Try again in a moment.").Because(err)
 	case err != nil:
 		return reply{}, err
 	}
@@ -106,8 +99,8 @@ func callback(c *call) (reply, error) {
 	if err := c.signIn(p); err != nil {
 		return reply{}, err
 	}
-	gone := &http.Cookie{Name: loginCookie, Path: Prefix + "/login", MaxAge: -1, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode}
-	return reply{to: a.To, header: http.Header{"Set-Cookie": {gone.String()}}}, nil
+	c.setCookie(loginCookie, "", -time.Second)
+	return reply{to: a.To}, nil
 }
 
 // pendingSignIn returns the sign-in that the browser has begun and the callback
@@ -252,5 +245,9 @@ func spendLink(c *call) (reply, error) {
 	if err := c.signIn(p); err != nil {
 		return reply{}, err
 	}
-	return reply{to: Prefix + "/guilds/" + url.PathEscape(guildID) + "/"}, nil
+	to := Prefix + "/guilds/" + url.PathEscape(guildID) + "/"
+	if kept := c.draft().Page; strings.HasPrefix(kept, to) { // a form that its last session has not outlived
+		to = localPath(kept)
+	}
+	return reply{to: to}, nil
 }

@@ -45,6 +45,7 @@ type outer struct {
 	Who      person
 	Notice   string
 	Problems []problem
+	Failure  *errorView // the form could not be used for now
 	Style    string
 	Script   string
 	Home     string
@@ -113,13 +114,13 @@ func (c *call) render(r reply) ([]byte, error) {
 		return nil, fmt.Errorf("dashboard: there is no page %q", r.page)
 	}
 	o := outer{
-		frame: r.frame, Guild: c.guild, Who: c.who, V: r.view, s: c.Server, Home: Prefix,
+		frame: r.frame, Guild: c.guild, Who: c.who, V: r.view, s: c.Server, Home: Prefix, Notice: c.said, Failure: c.failure,
 		Style: Prefix + "/assets/" + styleName, Script: Prefix + "/assets/" + scriptName,
 	}
-	if f, ok := r.view.(interface{ wrong() []problem }); ok {
+	if f, ok := r.view.(interface{ wrong() []problem }); ok && c.failure == nil {
 		o.Problems = f.wrong()
 	}
-	if c.who.ID != "" {
+	if c.who.ID != "" && c.said == "" && !c.refreshing() {
 		o.Notice = c.sessions.PopString(c.ctx, keyNotice)
 	}
 	var b bytes.Buffer
@@ -145,7 +146,6 @@ func (s *Server) funcs() template.FuncMap {
 		"field":  newField,
 		"seq":    func(list ...any) []any { return list },
 		"dict":   dict,
-		"actor":  actorText,
 		"visible": func(v any) string {
 			if p, ok := v.(*string); ok && p != nil {
 				v = *p

@@ -20,11 +20,17 @@ func (b *browser) session() string {
 	u, err := url.Parse(b.s.URL + "/dashboard/")
 	must(b.t, err)
 	for _, c := range b.client.Jar.Cookies(u) {
-		if c.Name == "__Secure-guildhall" {
+		if c.Name == "__Host-guildhall" {
 			return c.Value
 		}
 	}
 	return ""
+}
+
+// signInFresh returns the cookies that a sign-in sets.
+func (b *browser) signInFresh() []string {
+	b.t.Helper()
+	return b.signIn("owner", "").wants(http.StatusSeeOther).header.Values("Set-Cookie")
 }
 
 func TestSessions(t *testing.T) {
@@ -34,7 +40,7 @@ func TestSessions(t *testing.T) {
 	const plant = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 	u, err := url.Parse(s.URL + "/dashboard/")
 	must(t, err)
-	planted.client.Jar.SetCookies(u, []*http.Cookie{{Name: "__Secure-guildhall", Value: plant, Path: "/dashboard", Secure: true}})
+	planted.client.Jar.SetCookies(u, []*http.Cookie{{Name: "__Host-guildhall", Value: plant, Path: "/", Secure: true}})
 	planted.signIn("owner", "").wants(303)
 	first := planted.session()
 	if first == plant || first == "" {
@@ -45,7 +51,7 @@ func TestSessions(t *testing.T) {
 		t.Error("signing in again keeps the session's id")
 	}
 	old := s.browser(t)
-	old.get(page(guildID), "Cookie", "__Secure-guildhall="+first).wants(401)
+	old.get(page(guildID), "Cookie", "__Host-guildhall="+first).wants(401)
 
 	// One ends another, and all others.
 	second, third := s.as(t, "owner"), s.as(t, "owner")
@@ -54,8 +60,14 @@ func TestSessions(t *testing.T) {
 	third.get(page(guildID)).wants(401)
 	second.get(page(guildID)).wants(200)
 	ended := second.session()
+	for _, cookie := range append(s.browser(t).get("/dashboard/login").header.Values("Set-Cookie"), s.browser(t).signInFresh()...) {
+		if !strings.HasPrefix(cookie, "__Host-") || !strings.Contains(cookie, "Path=/;") || !strings.Contains(cookie, "Secure") ||
+			!strings.Contains(cookie, "HttpOnly") || strings.Contains(cookie, "Domain") {
+			t.Errorf("a sibling host can set a cookie in front of %s", cookie)
+		}
+	}
 	second.post("/dashboard/logout", nil).wants(303)
-	old.get(page(guildID), "Cookie", "__Secure-guildhall="+ended).wants(401)
+	old.get(page(guildID), "Cookie", "__Host-guildhall="+ended).wants(401)
 
 	idle := s.as(t, "owner")
 	dbtest.Exec(t, s.DB, `UPDATE dashboard_sessions SET expires_at = now()`)
@@ -315,4 +327,29 @@ func TestOtherGuildsTokens(t *testing.T) {
 	b.get(page(guildID, "tokens", foreign.ID)).wants(404)
 	b.post(page(guildID, "tokens", foreign.ID, "revoke"), url.Values{"confirm": {"a token"}}).wants(404)
 	accepts(t, s, foreign.Secret, true)
+}
+
+// A page that reads itself again every five seconds does not keep a session
+// alive, and takes no sentence from the page that somebody opens next.
+func TestReadingAPageAgainIsNoUseOfTheSession(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.as(t, "manager")
+	ends := func() time.Time { return dbtest.Value[time.Time](t, s.DB, `SELECT expires_at FROM dashboard_sessions`) }
+	one := b.endpoint()
+	b.post(one+"/enable", nil).wants(303) // leaves a sentence for the next page
+	dbtest.Exec(t, s.DB, `UPDATE dashboard_sessions SET expires_at = now() + interval '10 minutes'`)
+	before := ends()
+	for _, path := range []string{page(guildID), page(guildID, "webhooks"), one} {
+		b.get(path, "Guildhall-Refresh", "1").wants(200).lacks("is enabled. ")
+	}
+	if after := ends(); !after.Equal(before) {
+		t.Errorf("reading a page again moves the end of the session from %s to %s", before, after)
+	}
+	b.get(one).wants(200, "is enabled. ")
+	if !ends().After(before) {
+		t.Error("opening a page does not move the end of the session")
+	}
+	b.expire()
+	b.get(page(guildID), "Guildhall-Refresh", "1").wants(401)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -21,6 +20,7 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/server/failure"
 )
 
 const (
@@ -43,7 +43,10 @@ type call struct {
 	form    url.Values // of a POST
 	who     person
 	guild   guild
-	load    *loaded // what the session's store has read and may write
+	load    *loaded    // what the session's store has read and may write
+	cookies []string   // to be set beside the session's
+	said    string     // a sentence for the page itself
+	failure *errorView // what went wrong with the form that the page shows again
 }
 
 // handler answers a call, or fails.
@@ -52,6 +55,14 @@ type handler func(*call) (reply, error)
 type callKey struct{}
 
 func callOf(r *http.Request) *call { return r.Context().Value(callKey{}).(*call) }
+
+// refreshHeader marks a page that reads itself again while somebody has it open:
+// nobody has done anything, so the session is not used.
+const refreshHeader = "Guildhall-Refresh"
+
+func (c *call) refreshing() bool {
+	return c.r.Method == http.MethodGet && c.r.Header.Get(refreshHeader) != ""
+}
 
 // reply is what a handler has to say: a page, a redirect, or a body of its own.
 type reply struct {
@@ -70,7 +81,7 @@ var (
 	errPlain    = fault.New(fault.Forbidden, "https_required", "The dashboard answers over HTTPS only.")
 	errCross    = fault.New(fault.Forbidden, "cross_site", "This was sent from another site, so nothing was done. Open the dashboard itself and try again.")
 	errBigForm  = fault.New(fault.Invalid, "invalid_request", "The form is too large, or cannot be read.")
-	errMethod   = fault.New(fault.Invalid, "method_not_allowed", "This address does not take that method.")
+	errMethod   = fault.New(fault.Forbidden, failure.MethodNotAllowed, "This address does not take that method.")
 )
 
 // ServeHTTP answers one request below Prefix.
@@ -100,10 +111,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out = c.refuse(err)
 	}
 	for name, values := range out.header {
-		if name == "Set-Cookie" { // the session's may stand there already
-			values = append(h[name], values...)
-		}
 		h[name] = values
+	}
+	if len(c.cookies) > 0 {
+		h["Set-Cookie"] = append(h["Set-Cookie"], c.cookies...)
 	}
 	status := out.status
 	switch {
@@ -239,19 +250,30 @@ func withoutPort443(host string) string { return strings.TrimSuffix(host, ":443"
 // refuse turns a failure into the page that says so, or, for the one route that
 // programs call, into the API's form of an error.
 func (c *call) refuse(err error) reply {
-	f := classify(err)
-	status, header := statusOf(f), http.Header{}
+	f := words.Of(err)
+	status, header := failure.Status(f), http.Header{}
 	if f.RetryAfter > 0 {
-		header.Set("Retry-After", strconv.Itoa(int((f.RetryAfter+time.Second-1)/time.Second)))
+		header.Set("Retry-After", strconv.Itoa(failure.Seconds(f.RetryAfter)))
 	}
 	if c.r.Method == http.MethodDelete {
 		header.Set("Content-Type", "application/json")
 		body := fmt.Sprintf(`{"error":{"code":%q,"message":%q}}`, f.Code, f.Message)
 		return reply{status: status, header: header, body: []byte(body)}
 	}
-	out := reply{status: status, header: header, page: "error", frame: frame{Title: titleOf(f)}, view: errorView{
-		Code: f.Code, Message: f.Message, RequestID: c.id, SignIn: f == errSignedIn && c.cfg.Discord != nil, To: c.loginPath(),
-	}}
+	v := errorView{Title: titleOf(f), Code: f.Code, Message: f.Message, RequestID: c.id, To: c.loginPath(), SignIn: f == errSignedIn && c.cfg.Discord != nil}
+	if f == errSignedIn && c.r.Method == http.MethodPost {
+		v.Message, v.To = c.ended(), Prefix+"/login?to="+url.QueryEscape(c.formPage())
+	}
+	out := reply{page: "error", frame: frame{Title: v.Title}, view: v}
+	if c.comesBack(f) {
+		if form, ok := c.again(); ok {
+			c.failure, out = &v, form
+		} else {
+			v.Action, v.Sent = c.r.URL.EscapedPath(), c.sent()
+			out.view = v
+		}
+	}
+	out.status, out.header = status, header
 	body, err := c.render(out)
 	if err != nil {
 		c.cfg.Log.ErrorContext(c.ctx, "the dashboard's page for errors cannot be made", "error", err)
@@ -262,41 +284,18 @@ func (c *call) refuse(err error) reply {
 }
 
 type errorView struct {
-	Code, Message, RequestID, To string
-	SignIn                       bool
+	Title, Code, Message, RequestID, To string
+	SignIn                              bool
+	Action                              string // where what was sent may be sent again; empty: it may not
+	Sent                                []pair
 }
 
-// classify is what the caller may know of an error.
-func classify(err error) *fault.Error {
-	if f, ok := fault.As(err); ok && f.Kind != fault.Internal {
-		return f
-	}
-	if db.Unavailable(err) || errors.Is(err, context.DeadlineExceeded) {
-		return fault.New(fault.Unavailable, "service_unavailable",
-			"The database does not answer, so nothing can be shown or changed now. This page works again as soon as it does: reload it in a few seconds.").
-			Because(err).After(5 * time.Second)
-	}
-	return fault.New(fault.Internal, "internal_error", "Something went wrong on our side. The request id helps whoever runs this server to find out what.").Because(err)
-}
-
-// statuses are those of the kinds of failure. What is not here is our own.
-var statuses = map[fault.Kind]int{
-	fault.Invalid:         http.StatusBadRequest,
-	fault.Unauthenticated: http.StatusUnauthorized,
-	fault.Forbidden:       http.StatusForbidden,
-	fault.NotFound:        http.StatusNotFound,
-	fault.Refused:         http.StatusUnprocessableEntity,
-	fault.Conflict:        http.StatusConflict,
-	fault.Limited:         http.StatusTooManyRequests,
-	fault.Upstream:        http.StatusServiceUnavailable,
-	fault.Unavailable:     http.StatusServiceUnavailable,
-}
-
-func statusOf(f *fault.Error) int {
-	if f.Code == errMethod.Code {
-		return http.StatusMethodNotAllowed
-	}
-	return cmp.Or(statuses[f.Kind], http.StatusInternalServerError)
+// words are how the dashboard tells people what went wrong behind it.
+var words = failure.Words{
+	Unavailable: fault.New(fault.Unavailable, "service_unavailable",
+		"The database does not answer, so nothing can be shown or changed now. This page works again as soon as it does: reload it in a few seconds.").
+		After(5 * time.Second),
+	Internal: fault.New(fault.Internal, "internal_error", "Something went wrong on our side. The request id helps whoever runs this server to find out what."),
 }
 
 // titles are those of the pages that say so.
@@ -309,7 +308,7 @@ var titles = map[int]string{
 	http.StatusInternalServerError: "Something went wrong",
 }
 
-func titleOf(f *fault.Error) string { return cmp.Or(titles[statusOf(f)], "Not possible") }
+func titleOf(f *fault.Error) string { return cmp.Or(titles[failure.Status(f)], "Not possible") }
 
 // log writes the request's line: the route's pattern, never the path, because a
 // link's path is a secret.
@@ -329,7 +328,7 @@ func (c *call) log(status int, took time.Duration, err error) {
 		attrs = append(attrs, slog.String("guild_id", c.guild.ID))
 	}
 	if err != nil {
-		f := classify(err)
+		f := words.Of(err)
 		attrs = append(attrs, slog.String("code", f.Code))
 		if cause := f.Unwrap(); cause != nil {
 			attrs = append(attrs, slog.String("cause", cause.Error()))
@@ -367,8 +366,6 @@ func (c *call) foreignPage(h http.Handler) (reply, error) {
 	h.ServeHTTP(rec, c.r)
 	return reply{status: rec.status, header: rec.header, body: rec.body.Bytes()}, nil
 }
-
-func seconds(d time.Duration) int { return max(1, int((d+time.Second-1)/time.Second)) }
 
 // acting is the context in which the signed-in person makes changes.
 func (c *call) acting() context.Context {

@@ -15,7 +15,9 @@ import (
 )
 
 const (
-	cookieName = "__Secure-guildhall"
+	// The cookies are those of this host alone: a browser takes none with this
+	// prefix from a sibling or for a part of the paths, where it would come first.
+	cookieName = "__Host-guildhall"
 	// idleTimeout ends a session that nobody uses, and lifetime every other.
 	idleTimeout = 2 * time.Hour
 	lifetime    = 12 * time.Hour
@@ -48,7 +50,7 @@ func newSessions(store sessionStore) *scs.SessionManager {
 	m.IdleTimeout, m.Lifetime = idleTimeout, lifetime
 	m.HashTokenInStore = true
 	m.Codec, m.Store = textCodec{}, store
-	m.Cookie.Name, m.Cookie.Path = cookieName, Prefix
+	m.Cookie.Name, m.Cookie.Path = cookieName, "/"
 	m.Cookie.Secure, m.Cookie.HttpOnly, m.Cookie.SameSite, m.Cookie.Persist = true, true, http.SameSiteLaxMode, false
 	return m
 }
@@ -77,6 +79,9 @@ func (c *call) loadSession() error {
 func (c *call) keepSession(h http.Header) error {
 	if c.who.ID == "" && !c.load.signing && !c.load.ended {
 		return nil // nobody is signed in, and nobody wants to be
+	}
+	if c.refreshing() {
+		return nil
 	}
 	w := &buffered{header: h}
 	switch c.sessions.Status(c.ctx) {
@@ -122,6 +127,7 @@ func logout(c *call) (reply, error) {
 		}
 		c.load.ended = true
 	}
+	c.dropDraft()
 	return reply{to: Prefix + "/?signed_out=1"}, nil
 }
 

@@ -77,6 +77,7 @@ func listTokens(c *call) (reply, error) {
 // tokenForm is the form for a new token, as it was filled in.
 type tokenForm struct {
 	Name, Allow, Days string
+	Other             bool // the days are typed, not one of the usual ones
 	Chosen            []string
 	Once              string // so that sending the same form again makes no second token
 	Groups            []scopeGroup
@@ -85,6 +86,9 @@ type tokenForm struct {
 
 // Has reports whether a scope is ticked.
 func (f *tokenForm) Has(scope string) bool { return slices.Contains(f.Chosen, scope) }
+
+// Never reports whether the token is not to expire.
+func (f *tokenForm) Never() bool { return f.Days == "" && !f.Other }
 
 // Presets are the usual times to expiry, in days.
 func (*tokenForm) Presets() []string { return []string{"7", "30", "90", "365"} }
@@ -97,6 +101,10 @@ func (f *tokenForm) Understood() []netip.Prefix {
 
 // newToken shows the form, filled in by the query string if that says how.
 func newToken(c *call) (reply, error) {
+	if kept, ok := c.takeDraft(); ok {
+		c.form = kept
+		return c.tokenForm(c.readToken(), 0), nil
+	}
 	q := c.r.URL.Query()
 	f := &tokenForm{Name: q.Get("name"), Allow: strings.Join(q["ip_allowlist"], " "), Days: "90", Once: rand.Text()}
 	if q.Has("expires_in_days") {
@@ -131,14 +139,7 @@ var errMade = errors.New("dashboard: this form has made its token already")
 
 // createToken makes a token and shows it, for the only time.
 func createToken(c *call) (reply, error) {
-	form := c.form
-	f := &tokenForm{
-		Name: form.Get("name"), Allow: strings.Join(form["ip_allowlist"], " "), Days: strings.TrimSpace(form.Get("expires_in_days")),
-		Chosen: splitWords(form["scopes"]), Once: form.Get("once"),
-	}
-	if f.Days == "other" {
-		f.Days = strings.TrimSpace(form.Get("days"))
-	}
+	f := c.readToken()
 	n, wrong := f.token(c.guild.ID, c.cfg.Env)
 	if len(wrong) > 0 {
 		f.Problems = wrong
@@ -158,6 +159,18 @@ func createToken(c *call) (reply, error) {
 	return reply{status: http.StatusCreated, page: "token-made", view: madeView{tokenRow{t, c.now()}, c.firstCall(t)}, frame: frame{
 		Title: "Token created", Tab: "tokens", Crumbs: []crumb{{"API tokens", c.path("tokens")}},
 	}}, nil
+}
+
+// readToken reads the form as it was sent.
+func (c *call) readToken() *tokenForm {
+	f := &tokenForm{
+		Name: c.form.Get("name"), Allow: strings.Join(c.form["ip_allowlist"], " "), Days: strings.TrimSpace(c.form.Get("expires_in_days")),
+		Chosen: splitWords(c.form["scopes"]), Once: c.form.Get("once"),
+	}
+	if f.Other = f.Days == "other"; f.Other {
+		f.Days = strings.TrimSpace(c.form.Get("days"))
+	}
+	return f
 }
 
 // token checks the form and returns what to make.
@@ -180,10 +193,12 @@ func (f *tokenForm) token(guild, env string) (auth.New, problems) {
 	if _, err := auth.ParsePrefixes(f.Allow); err != nil {
 		wrong.add("ip_allowlist", "%s Write addresses such as 203.0.113.9 or ranges such as 198.51.100.0/24.", messageOf(err))
 	}
-	if f.Days != "" {
+	if f.Other && f.Days == "" {
+		wrong.add("expires_in_days", "Say after how many days the token expires, or choose “Never”.")
+	} else if f.Days != "" {
 		days, err := strconv.Atoi(f.Days)
 		if err != nil || days < 1 || days > maxDays {
-			wrong.add("expires_in_days", "%q is not a number of days from 1 to %d. Leave it empty for a token that never expires.", f.Days, maxDays)
+			wrong.add("expires_in_days", "%q is not a number of days from 1 to %d. Choose “Never” for a token that does not expire.", f.Days, maxDays)
 		}
 		n.ExpiresIn = time.Duration(days) * 24 * time.Hour
 	}
@@ -191,7 +206,9 @@ func (f *tokenForm) token(guild, env string) (auth.New, problems) {
 }
 
 // Custom reports whether the number of days is none of the usual ones.
-func (f *tokenForm) Custom() bool { return f.Days != "" && !slices.Contains(f.Presets(), f.Days) }
+func (f *tokenForm) Custom() bool {
+	return f.Other || f.Days != "" && !slices.Contains(f.Presets(), f.Days)
+}
 
 func messageOf(err error) string {
 	if f, ok := fault.As(err); ok {
@@ -255,6 +272,9 @@ func showToken(c *call) (reply, error) {
 	v, err := c.tokenView()
 	if err != nil {
 		return reply{}, err
+	}
+	if kept, ok := c.takeDraft(); ok {
+		v.Typed = kept.Get("confirm")
 	}
 	return c.tokenPage(v, 0), nil
 }

@@ -178,6 +178,11 @@ func TestTokenFormSaysWhatToMend(t *testing.T) {
 			t.Errorf("%d tokens were made of wrong forms", n)
 		}
 	})
+	t.Run("a number that is not given", func(t *testing.T) {
+		t.Parallel()
+		b.in(t).post(tokens, url.Values{"name": {"x"}, "scopes": {"cases:read"}, "expires_in_days": {"other"}, "days": {" "}}).
+			wants(422, `id="expires_in_days-error"`, "after how many days", `value="other" checked`).lacks(`value="" checked`)
+	})
 	t.Run("a number of its own", func(t *testing.T) {
 		t.Parallel()
 		b.in(t).post(page(neighbourID, "tokens"), url.Values{"name": {""}, "expires_in_days": {"other"}, "days": {"12"}}).

@@ -28,12 +28,32 @@ function copyButtons(root) {
   }
 }
 
+// stale says since when the page shows what may have changed, and why.
+let refreshed = new Date();
+function stale(why, signIn) {
+  const line = document.createElement("p");
+  line.textContent = `Not refreshed since ${refreshed.toLocaleTimeString()}: ${why} `;
+  if (signIn) {
+    const link = document.createElement("a");
+    link.href = location.href;
+    link.textContent = "Sign in again";
+    line.append(link);
+  }
+  const place = document.getElementById("stale");
+  if (place.textContent !== line.textContent) place.replaceChildren(line);
+}
+
 // refresh puts what the server says now in place of every part that is marked,
-// except where somebody is at work.
+// except where somebody is at work. It is no use of the session.
 async function refresh() {
   if (document.hidden) return;
-  const response = await fetch(location.href, { headers: { Accept: "text/html" }, credentials: "same-origin", redirect: "error" });
-  if (!response.ok) return;
+  const headers = { Accept: "text/html", "Guildhall-Refresh": "1" };
+  const response = await fetch(location.href, { headers, credentials: "same-origin", redirect: "error" });
+  if (response.status === 401) return stale("your session has ended.", true);
+  if (response.status === 404) return stale("there is nothing here any more, or nothing that you may see.");
+  if (!response.ok) return stale("the server cannot answer now. It is asked again every few seconds.");
+  refreshed = new Date();
+  document.getElementById("stale").replaceChildren();
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
   for (const part of document.querySelectorAll("[data-live][id]")) {
     const next = fresh.getElementById(part.id);
@@ -49,4 +69,4 @@ async function refresh() {
 localTimes(document);
 copyButtons(document);
 const main = document.querySelector("main[data-refresh]");
-if (main) setInterval(() => { refresh().catch(() => {}); }, Number(main.dataset.refresh) * 1000);
+if (main) setInterval(() => { refresh().catch(() => stale("the server does not answer. It is asked again every few seconds.")); }, Number(main.dataset.refresh) * 1000);

@@ -1,0 +1,191 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/server/dashboard"
+)
+
+// filledForms are forms with everything that a person can type into them, and
+// what of it a page has to show again.
+func filledForms(edit string) map[string]struct {
+	form  url.Values
+	shows []string
+} {
+	token := url.Values{
+		"name": {"Payday <bot>"}, "scopes": {"cases:read", "economy:read"}, "ip_allowlist": {"203.0.113.9\r\n2001:db8::/32"},
+		"expires_in_days": {"other"}, "days": {"12"}, "once": {"one form"},
+	}
+	hook := url.Values{"url": {"https://hooks.example/a?b=c"}, "description": {"for Mara & me"}, "events": {"case.created"}, "once": {"one form"}}
+	shown := []string{`value="https://hooks.example/a?b=c"`, `value="for Mara &amp; me"`, `value="case.created" checked`}
+	return map[string]struct {
+		form  url.Values
+		shows []string
+	}{
+		page(guildID, "tokens"): {token, []string{
+			`value="Payday &lt;bot&gt;"`, `value="cases:read" checked`, `value="economy:read" checked`, "203.0.113.9\r\n2001:db8::/32</textarea>",
+			`value="other" checked`, `value="12"`,
+		}},
+		page(guildID, "webhooks"): {hook, shown},
+		edit + "/edit":            {hook, shown},
+	}
+}
+
+// endpoint registers one and returns its page.
+func (b *browser) endpoint() string {
+	b.t.Helper()
+	b.post(page(guildID, "webhooks"), url.Values{"url": {"http://127.0.0.1:9/"}, "events": {"case.updated"}, "enabled": {"true"}}).wants(201)
+	return page(guildID, "webhooks", dbtest.Value[string](b.t, b.s.DB, `SELECT id FROM webhook_endpoints WHERE guild_id = $1`, guildID))
+}
+
+// A form that meets a failure comes back as it was filled, with what went wrong,
+// and can be sent again as it stands: the platform away, and the database away.
+func TestAFormThatMeetsAFailureComesBackAsItWasFilled(t *testing.T) {
+	t.Parallel()
+	var roles atomic.Value
+	var status atomic.Int64
+	roles.Store(`["5"]`)
+	status.Store(200)
+	database := dbtest.New(t)
+	link := dbtest.NewLink(t, database.URL)
+	s := siteOn(t, database, http.NotFoundHandler(), func(c *dashboard.Config) {
+		far, err := db.Open(db.Config{URL: link.URL, Writers: 4, Readers: 4, Name: "guildhall-test-far"})
+		must(t, err)
+		t.Cleanup(func() { far.Close() })
+		c.DB, c.Discord = far, fakeDiscord(t, &roles, &status)
+	})
+	b := s.browser(t)
+	b.signInAt(t)
+	one := b.endpoint()
+	forms := filledForms(one)
+	back := func(says string) {
+		t.Helper()
+		for path, f := range forms {
+			got := b.post(path, f.form).wants(503, append(f.shows, says, `action="`+path+`"`, `value="one form"`, `role="alert"`)...)
+			if got.header.Get("Retry-After") == "" {
+				t.Errorf("%s: no Retry-After", path)
+			}
+		}
+		// What has no form of its own can be sent again as it was.
+		b.post(one+"/remove", url.Values{"confirm": {"http://127.0.0.1:9/ "}}).wants(503, says,
+			`action="`+one+`/remove"`, `name="confirm" value="http://127.0.0.1:9/ "`, "Try again")
+	}
+	status.Store(502)
+	back("Discord does not answer")
+	status.Store(200)
+	link.Down()
+	back("The database does not answer")
+	link.Up()
+	if n := dbtest.Value[int](t, s.DB, `
+		SELECT (SELECT count(*) FROM api_tokens) + (SELECT count(*) FROM webhook_endpoints) - 1`); n != 0 {
+		t.Errorf("%d things were made by forms that failed", n)
+	}
+}
+
+// signInAt signs somebody in at the platform that fakeDiscord plays.
+func (b *browser) signInAt(t *testing.T) {
+	t.Helper()
+	authorize, err := url.Parse(b.get("/dashboard/login").wants(303).to)
+	must(t, err)
+	b.get("/dashboard/login/callback?code=x&state=" + authorize.Query().Get("state")).wants(303)
+}
+
+// A session that ends while a form is being filled: signing in again leads back
+// to the form as it was, once, and nothing was sent.
+func TestAFormOfAnEndedSessionWaitsBehindTheSignIn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	one := s.as(t, "manager").endpoint()
+	token := s.makeToken(t, guildID)
+	forms := filledForms(one)
+	at := map[string]string{
+		page(guildID, "tokens"): page(guildID, "tokens", "new"), page(guildID, "webhooks"): page(guildID, "webhooks", "new"), one + "/edit": one + "/edit",
+	}
+	revoke := page(guildID, "tokens", token.ID, "revoke")
+	forms[revoke] = struct {
+		form  url.Values
+		shows []string
+	}{url.Values{"confirm": {"a tok"}}, []string{`value="a tok"`}}
+	at[revoke] = page(guildID, "tokens", token.ID)
+	for path, f := range forms {
+		b := s.as(t, "manager")
+		b.expire()
+		ended := b.post(path, f.form).wants(401, "Your session has ended", "/dashboard/login?to="+url.QueryEscape(at[path]))
+		ended.lacks("Payday", "hooks.example")
+		if got := b.signIn("manager", at[path]); got.to != at[path] {
+			t.Fatalf("signing in leads to %q, want %q", got.to, at[path])
+		}
+		b.get(at[path]).wants(200, append(f.shows, "before your session ended", "Nothing was sent")...)
+		b.get(at[path]).wants(200).lacks(f.shows[0], "before your session ended")
+	}
+	// The form of one page is not that of another.
+	b := s.as(t, "manager")
+	b.expire()
+	b.post(page(guildID, "tokens"), forms[page(guildID, "tokens")].form).wants(401)
+	b.signIn("manager", "")
+	b.get(page(neighbourID, "tokens", "new")).wants(200).lacks("Payday")
+	// Who signs out leaves nothing behind.
+	b.post("/dashboard/logout", nil).wants(303)
+	b.signIn("manager", "")
+	b.get(page(guildID, "tokens", "new")).wants(200).lacks("Payday")
+	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_tokens WHERE name <> 'a token' OR revoked_at IS NOT NULL`); n != 0 {
+		t.Errorf("%d tokens were changed by nobody", n)
+	}
+}
+
+// expire ends every session on the server's side.
+func (b *browser) expire() {
+	b.t.Helper()
+	dbtest.Exec(b.t, b.s.DB, `UPDATE dashboard_sessions SET expires_at = now()`)
+}
+
+// An operator's session that has ended says how to make another, and the new one
+// begins at the form.
+func TestAnOperatorsFormWaitsBehindTheNextLink(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *dashboard.Config) { c.Discord = nil })
+	b := s.browser(t)
+	open := func() got {
+		link, err := dashboard.NewLink(t.Context(), s.DB, guildID, time.Minute)
+		must(t, err)
+		return b.post(link.Path, nil).wants(303)
+	}
+	open()
+	b.expire()
+	form := filledForms("")[page(guildID, "tokens")]
+	b.post(page(guildID, "tokens"), form.form).wants(401, "guildhall dashboard link --guild "+guildID)
+	to := open().to
+	if to != page(guildID, "tokens", "new") {
+		t.Errorf("the link leads to %q", to)
+	}
+	b.get(to).wants(200, form.shows...)
+}
+
+// What no cookie holds is said to be lost before anybody signs in again, and a
+// form from another site is kept by nobody.
+func TestFormsThatAreNotKept(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.as(t, "manager")
+	b.expire()
+	var far strings.Builder
+	for i := range 1200 {
+		far.WriteString(netip.AddrFrom16([16]byte{0x20, 1, byte(i * 31), byte(i >> 3), byte(i * 7), 15: byte(i)}).String() + " ")
+	}
+	got := b.post(page(guildID, "tokens"), url.Values{"name": {"x"}, "ip_allowlist": {far.String()}}).wants(401, "too long to be kept")
+	if strings.Contains(strings.Join(got.header.Values("Set-Cookie"), " "), "draft") {
+		t.Error("a cookie is set that no browser keeps")
+	}
+	got = b.post(page(guildID, "tokens"), url.Values{"name": {"x"}}, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site").wants(403)
+	if len(got.header.Values("Set-Cookie")) != 0 {
+		t.Error("another site's form is kept")
+	}
+}
