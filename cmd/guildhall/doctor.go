@@ -81,7 +81,7 @@ func (c *doctorCommand) examine(ctx context.Context, tell func(doctor.Finding)) 
 	cfg := doctor.Config{
 		DatabaseURL: f.DatabaseURL, ListenURL: cmp.Or(c.ListenURL, f.DatabaseURL), Distributed: settings.DBDistributed == "on",
 		Box: settings.box, RedisURL: c.RedisURL, CertFile: c.TLSCert, KeyFile: c.TLSKey, Guard: settings.hooks.Guard,
-		Guilds: c.Guild, Books: c.Books,
+		Guilds: c.Guild, Books: c.Books, Connections: settings.share.sum(c.api()),
 	}
 	if tracing.Wanted() {
 		cfg.Traces = tracing.Probe
