@@ -1,5 +1,5 @@
--- The whole database, as the migrations make it. Written by `make generate`;
--- nothing reads it but people. The tables of the job engine (river_*) are its own.
+-- The whole database, as the migrations make it. Written by `make generate`,
+-- for people and for `guildhall doctor`. The tables of the job engine (river_*) are its own.
 
 -- Tables
 

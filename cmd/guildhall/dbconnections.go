@@ -15,6 +15,15 @@ type connections struct {
 	jobs                 int
 }
 
+// sum is how many connections a node with these has in all.
+func (c connections) sum(api bool) int {
+	n := 1 + c.writes + c.reads + c.lookups + c.workWrites + c.workRead + c.jobs
+	if api {
+		n++
+	}
+	return n
+}
+
 // share is a part of a node's connections with its weight.
 type share struct {
 	n      *int

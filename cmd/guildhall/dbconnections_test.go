@@ -9,15 +9,6 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// sum is how many connections a node with these has in all.
-func (c connections) sum(api bool) int {
-	n := 1 + c.writes + c.reads + c.lookups + c.workWrites + c.workRead + c.jobs
-	if api {
-		n++
-	}
-	return n
-}
-
 func TestConnectionsAreDivided(t *testing.T) {
 	t.Parallel()
 	if c, err := divide(29, bothRoles); err != nil ||

@@ -37,6 +37,10 @@ type examined struct {
 
 // Run fails when a check has; a warning is no failure.
 func (c *doctorCommand) Run(ctx context.Context, io streams) error {
+	unknown, err := checkEnvironment(os.Environ())
+	if err != nil {
+		return err
+	}
 	all := examined{Status: doctor.OK, Findings: []doctor.Finding{}}
 	var failed []string
 	var printing error
@@ -54,7 +58,7 @@ func (c *doctorCommand) Run(ctx context.Context, io streams) error {
 			printing = output.Say(io.out, "%s %s %s", fmt.Sprintf("%-4s", f.Status), fmt.Sprintf("%-13s", f.Check), f.Message)
 		}
 	}
-	if err := c.examine(ctx, tell); err != nil {
+	if err := c.examine(ctx, unknown, tell); err != nil {
 		return err
 	}
 	if c.JSON {
@@ -66,8 +70,10 @@ func (c *doctorCommand) Run(ctx context.Context, io streams) error {
 	return printing
 }
 
-func (c *doctorCommand) examine(ctx context.Context, tell func(doctor.Finding)) error {
+func (c *doctorCommand) examine(ctx context.Context, unknown string, tell func(doctor.Finding)) error {
 	f, settings, note, err := c.settings(ctx)
+	note = strings.TrimPrefix(note+"; "+unknown, "; ")
+	note = strings.TrimSuffix(note, "; ")
 	found := doctor.Finding{Status: doctor.OK, Check: doctor.Settings, About: []string{}, Message: "the settings can be used"}
 	switch {
 	case err != nil:
@@ -81,7 +87,7 @@ func (c *doctorCommand) examine(ctx context.Context, tell func(doctor.Finding)) 
 	cfg := doctor.Config{
 		DatabaseURL: f.DatabaseURL, ListenURL: cmp.Or(c.ListenURL, f.DatabaseURL), Distributed: settings.DBDistributed == "on",
 		Box: settings.box, RedisURL: c.RedisURL, CertFile: c.TLSCert, KeyFile: c.TLSKey, Guard: settings.hooks.Guard,
-		Guilds: c.Guild, Books: c.Books,
+		Guilds: c.Guild, Books: c.Books, Connections: settings.share.sum(c.api()),
 	}
 	if tracing.Wanted() {
 		cfg.Traces = tracing.Probe

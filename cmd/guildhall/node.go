@@ -72,6 +72,7 @@ type node struct {
 	tracer  *tracing.Tracer
 
 	draining atomic.Bool // set at the signal, read by requests
+	wrote    writes
 }
 
 // addresses is where a node listens; nil is nowhere.
@@ -212,7 +213,7 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 	counter := usage.NewCounter()
 	handler, err := api.New(api.Config{
 		DB: d, Tokens: tokens, Limits: limits, Quotas: n.quotas, Proxies: n.proxies, Env: n.Env,
-		Count: counter.Count, Sealer: installation.Responses{Box: n.box}, Wake: wake, Log: n.log, Metrics: n.metrics, Tracer: n.tracer, ValidateResponses: n.CheckAnswers == "log", PublicURL: n.PublicURL, Services: services,
+		Count: counter.Count, Wrote: n.wrote.note, Sealer: installation.Responses{Box: n.box}, Wake: wake, Log: n.log, Metrics: n.metrics, Tracer: n.tracer, ValidateResponses: n.CheckAnswers == "log", PublicURL: n.PublicURL, Services: services,
 		OneGuild: n.DBDistributed == "on",
 	})
 	if err != nil {

@@ -100,6 +100,13 @@ func (n *node) unready(ctx context.Context, d *db.DB) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
+	if err := n.wrote.failing(); err != nil {
+		n.log.WarnContext(ctx, "not ready: writes fail one after the other", "error", err)
+		if db.DiskFull(err) {
+			return "the database's disk is full"
+		}
+		return "the database takes no writes"
+	}
 	err := tryWrite(ctx, d)
 	if errors.Is(err, db.ErrProgramTooOld) {
 		n.log.ErrorContext(ctx, "not ready", "error", err)

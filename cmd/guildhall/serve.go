@@ -22,6 +22,10 @@ type serveCommand struct {
 
 // Run serves until the process is told to stop.
 func (c *serveCommand) Run(ctx context.Context, io streams) error {
+	unknown, err := checkEnvironment(os.Environ())
+	if err != nil {
+		return err
+	}
 	withoutKey := c.withoutKey()
 	settings, err := c.check(c.roles)
 	if c.DatabaseURL == "" {
@@ -38,6 +42,9 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer lines.Flush()
+	if unknown != "" {
+		log.Warn(unknown)
+	}
 	if withoutKey {
 		log.Warn("no GUILDHALL_SECRET_KEY: signing secrets and stored answers are kept under a key that everybody knows, which is for tests only")
 	}

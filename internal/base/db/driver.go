@@ -217,7 +217,7 @@ func (c *conn) stmt(ctx context.Context, query string) (driver.Stmt, error) {
 	}
 	s, err := c.PrepareContext(ctx, query)
 	if err != nil {
-		return nil, err
+		return nil, unkept(err)
 	}
 	c.prepared[query] = s
 	return s, nil
@@ -257,7 +257,7 @@ func (c *conn) forgetStale(query string, err error) error {
 		// connection frees it.
 		delete(c.prepared, query)
 	}
-	return c.noteReadOnly(err, false)
+	return unkept(c.noteReadOnly(err, false))
 }
 
 func (c *conn) Close() error {

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"regexp"
@@ -100,3 +101,31 @@ func UndefinedTable(err error) bool { return codeOf(err) == "42P01" }
 // ReadOnly reports whether err says that the server takes no writes: it is a
 // standby, or its sessions are read-only.
 func ReadOnly(err error) bool { return codeOf(err) == "25006" }
+
+// TakesNoWrites reports whether Postgres has refused a change for a reason that is
+// its own and stays: no space or no memory left, a disk that fails, a server that
+// only reads, a role that may not write there.
+func TakesNoWrites(err error) bool {
+	switch code := codeOf(err); code {
+	case "25006", "42501":
+		return true
+	default:
+		return strings.HasPrefix(code, "53") || strings.HasPrefix(code, "58")
+	}
+}
+
+// DiskFull reports whether err says that the server's disk has no space left.
+func DiskFull(err error) bool { return codeOf(err) == "53100" }
+
+// errPooler is told where a pooler has lost, or mixed up, what a connection had
+// prepared.
+var errPooler = errors.New("a pooler stands between that keeps no prepared statements: " +
+	"set its max_prepared_statements to 512, or with one that has no such setting add binary_parameters=yes to the database URL")
+
+// unkept says what is to be done where err is a pooler's doing.
+func unkept(err error) error {
+	if code := codeOf(err); code == "42P05" || code == "26000" {
+		return fmt.Errorf("%w; %w", err, errPooler)
+	}
+	return err
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/url"
+	"strings"
 	"testing"
 
 	"guildhall/internal/base/db"
@@ -82,6 +83,32 @@ func TestStatementsNeedNotBePrepared(t *testing.T) {
 		var kept int
 		if err := pool.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_prepared_statements`).Scan(&kept); err != nil || kept != want {
 			t.Errorf("%d statements are kept, want %d: %v", kept, want, err)
+		}
+	}
+}
+
+// A pooler that hands one connection to several clients, and knows nothing of what
+// they prepare, is named with what is to be done.
+func TestAPoolerThatKeepsNoStatementsIsNamedWithTheRemedy(t *testing.T) {
+	t.Parallel()
+	pool, err := db.OpenSQL(dbtest.New(t).URL, "guildhall-test", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	ask := func() error { return pool.QueryRowContext(t.Context(), `SELECT $1::int`, 1).Scan(new(int)) }
+	for _, another := range []string{
+		`PREPARE "1" AS SELECT 1`, // the driver's first name, of another client
+		`DEALLOCATE ALL`,          // the connection is another one now
+	} {
+		if _, err := pool.ExecContext(t.Context(), another); err != nil {
+			t.Fatal(err)
+		}
+		if err := ask(); err == nil || !strings.Contains(err.Error(), "binary_parameters=yes") {
+			t.Errorf("after %s: %v", another, err)
+		}
+		if err := ask(); err != nil {
+			t.Errorf("then, after %s: %v", another, err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -20,20 +21,50 @@ const (
 // notificationTimeout is how long a notification may take to come back.
 const notificationTimeout = 5 * time.Second
 
+// diskRows take about 300 kB as a table.
+const diskRows = 8192
+
+// database writes what needs new space on the disk, and keeps nothing of it: a
+// row would fit into a page that is there, on a full disk too. Rows of a temporary
+// table lie where the database's other tables do.
 func (x *examination) database(ctx context.Context) Finding {
-	var version string
+	var server struct {
+		Version   string `db:"version"`
+		Temporary bool   `db:"temporary"`
+	}
+	undo := errors.New("rolled back")
 	err := x.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		return tx.GetContext(ctx, &version, `SELECT current_setting('server_version')`)
+		if err := tx.GetContext(ctx, &server, `
+			SELECT current_setting('server_version') AS version,
+				has_database_privilege(current_database(), 'TEMPORARY') AS temporary`); err != nil || !server.Temporary {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `SET LOCAL temp_tablespaces = ''`); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, fmt.Sprintf(`
+			CREATE TEMPORARY TABLE guildhall_doctor ON COMMIT DROP AS SELECT generate_series(1, %d) AS n`, diskRows)); err != nil {
+			return err
+		}
+		return undo
 	})
+	if errors.Is(err, undo) {
+		err = nil
+	}
 	switch {
 	case db.ReadOnly(err):
 		return fail("the database answers and takes no writes: it is a standby, or set to read only")
+	case db.DiskFull(err):
+		return fail("the database answers and takes no writes: its disk is full (%v)", err)
+	case db.TakesNoWrites(err):
+		return fail("the database answers and takes no writes: %v", err)
 	case err != nil:
 		return fail("the database does not answer: %v", err)
+	case !server.Temporary:
+		return ok("Postgres %s answers; its role may make no temporary table, so whether the disk has space was not tried", server.Version)
 	}
-	return ok("Postgres %s answers and takes writes", version)
+	return ok("Postgres %s answers and takes writes", server.Version)
 }
-
 func (x *examination) schema(ctx context.Context) Finding {
 	s, err := db.CheckSchema(ctx, x.DatabaseURL)
 	switch {
@@ -47,6 +78,9 @@ func (x *examination) schema(ctx context.Context) Finding {
 		return warn("%s", s.Unfinished())
 	case s.Version < db.SchemaVersion():
 		return warn("the schema is at version %d, this program's is %d: it runs, and `guildhall migrate` brings the rest", s.Version, db.SchemaVersion())
+	}
+	if f, missing := x.missing(ctx); missing {
+		return f
 	}
 	return ok("the schema is at version %d, as this program's", s.Version)
 }

@@ -1,7 +1,7 @@
 // Package doctor examines an installation from outside, as an operator would:
 // what serves it (database, clock, line for notifications, Redis, chat platform,
 // certificate), whether its key opens what it keeps, and whether its work gets
-// done. It changes nothing: no row, no endpoint, no message.
+// done. It keeps nothing of what it tries: no row, no endpoint, no message.
 package doctor
 
 import (
@@ -29,6 +29,8 @@ const (
 	Settings    = "settings"
 	Database    = "database"
 	Schema      = "schema"
+	Privileges  = "privileges"
+	Connections = "connections"
 	Clock       = "clock"
 	SecretKey   = "secret_key"
 	DirectLine  = "direct_line"
@@ -56,6 +58,7 @@ type Config struct {
 	DatabaseURL string
 	ListenURL   string // of the same database, past any pooler
 	Distributed bool   // its tables are, by guild
+	Connections int    // that a node takes
 	Box         *seal.Box
 	RedisURL    string        // empty: every node counts for itself
 	Chat        *chat.Discord // nil: no bot token
@@ -104,6 +107,8 @@ func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
 	}{
 		{name: Database, result: &reachable, run: x.database},
 		{name: Schema, needs: &reachable, result: &fits, run: x.schema},
+		{name: Privileges, needs: &fits, run: x.privileges},
+		{name: Connections, needs: &fits, run: x.connections},
 		{name: Clock, needs: &reachable, run: x.clock},
 		{name: SecretKey, needs: &fits, run: x.secretKey},
 		{name: DirectLine, needs: &reachable, run: x.directLine},

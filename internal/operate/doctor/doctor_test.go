@@ -23,7 +23,6 @@ import (
 
 	"guildhall/internal/access/seal"
 	"guildhall/internal/access/seal/sealtest"
-	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/operate/doctor"
 	"guildhall/internal/operate/installation"
@@ -59,6 +58,7 @@ func newInstalled(t *testing.T) *installed {
 	})
 	s := &installed{d, doctor.Config{
 		DatabaseURL: d.URL, ListenURL: d.URL, Distributed: d.DB.Distributed(), Box: sealtest.Box(t, 1), Guard: egress.NewGuard(nil, names),
+		Connections: 1,
 	}}
 	dbtest.AddGuilds(t, s.DB, guild)
 	return s
@@ -139,6 +139,54 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 		"a database that is away": {func(_ *testing.T, s *installed) {
 			s.DatabaseURL = "postgres://u:hunter2@127.0.0.1:1/x"
 		}, doctor.Database, doctor.Fail, "does not answer"},
+
+		"a database whose disk is full": {func(t *testing.T, s *installed) {
+			dbtest.Fill(t, s.DB, `
+				CREATE FUNCTION no_space() RETURNS event_trigger LANGUAGE plpgsql AS $$
+				BEGIN RAISE 'could not extend file "x": No space left on device' USING ERRCODE = 'disk_full'; END $$`,
+				`CREATE EVENT TRIGGER no_space ON ddl_command_start EXECUTE FUNCTION no_space()`)
+			t.Cleanup(func() { dbtest.Fill(t, s.DB, `DROP EVENT TRIGGER no_space`, `DROP FUNCTION no_space`) })
+		}, doctor.Database, doctor.Fail, "its disk is full"},
+
+		"a role that may do everything": {nil, doctor.Privileges, doctor.OK, "every table"},
+		"a role that may only read": {func(t *testing.T, s *installed) {
+			s.asRole(t, `GRANT pg_read_all_data TO `)
+		}, doctor.Privileges, doctor.Fail, "DELETE on api_tokens"},
+		"a role that has lost a privilege": {func(t *testing.T, s *installed) {
+			s.asRole(t, `GRANT ALL ON ALL TABLES IN SCHEMA public TO `, `GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO `,
+				`REVOKE INSERT ON wallets FROM `)
+		}, doctor.Privileges, doctor.Fail, "lacks 1 privileges that a node needs: INSERT on wallets"},
+		"a role without its sequences": {func(t *testing.T, s *installed) {
+			s.asRole(t, `GRANT ALL ON ALL TABLES IN SCHEMA public TO `)
+		}, doctor.Privileges, doctor.Fail, "USAGE on river_job_id_seq"},
+		"a role that may make no temporary table": {func(t *testing.T, s *installed) {
+			dbtest.Fill(t, s.DB, `DO $$ BEGIN EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database()); END $$`)
+			s.asRole(t, `GRANT ALL ON ALL TABLES IN SCHEMA public TO `)
+		}, doctor.Database, doctor.OK, "was not tried"},
+
+		"connections that fit": {nil, doctor.Connections, doctor.OK, "a node takes 1 connections"},
+		"more connections than the server admits": {func(_ *testing.T, s *installed) {
+			s.Connections = 100_000
+		}, doctor.Connections, doctor.Fail, "raise max_connections"},
+		"more connections than the role may have": {func(t *testing.T, s *installed) {
+			s.asRole(t, `GRANT pg_read_all_data TO `, `ALTER ROLE CONNECTION LIMIT 9 `)
+			s.Connections = 10
+		}, doctor.Connections, doctor.Fail, "the database admits 9"},
+		"connections that are too few for all nodes": {func(t *testing.T, s *installed) {
+			s.asRole(t, `GRANT pg_read_all_data TO `, `ALTER ROLE CONNECTION LIMIT 9 `)
+			s.Connections = 4
+			dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at) SELECT n::text, 0, now() FROM generate_series(1, 3) AS n`)
+		}, doctor.Connections, doctor.Warn, "3 nodes run"},
+		"connections of a pooler": {func(_ *testing.T, s *installed) {
+			s.Connections, s.ListenURL = 100_000, s.ListenURL+"&connect_timeout=3"
+		}, doctor.Connections, doctor.OK, "pooler"},
+
+		"an index that is gone": {func(t *testing.T, s *installed) {
+			dbtest.Fill(t, s.DB, `DROP INDEX cases_newest`)
+		}, doctor.Schema, doctor.Warn, "cases_newest"},
+		"an index that is gone and that writes rely on": {func(t *testing.T, s *installed) {
+			dbtest.Fill(t, s.DB, `ALTER TABLE cases DROP CONSTRAINT cases_number`)
+		}, doctor.Schema, doctor.Fail, "cases_number"},
 
 		"this schema": {nil, doctor.Schema, doctor.OK, "as this program's"},
 		"no schema": {func(t *testing.T, s *installed) {
@@ -397,34 +445,53 @@ func TestWhatCannotBeFoundOutIsLeftOut(t *testing.T) {
 	}
 }
 
-// It changes nothing: a role that may only read is enough.
-func TestARoleThatOnlyReadsIsEnough(t *testing.T) {
-	t.Parallel()
-	s := newInstalled(t)
-	s.noteKey(t, sealtest.Box(t, 1))
-	s.wallet(t, 5, 3, 2)
+// asRole has the installation use a role of its own, with what the statements say
+// once the role's name stands at their end.
+func (s *installed) asRole(t *testing.T, grants ...string) {
+	t.Helper()
 	role := "doctor_" + strings.ToLower(rand.Text())
-	dbtest.Exec(t, s.DB, `CREATE ROLE `+role+` LOGIN PASSWORD 'p' IN ROLE pg_read_all_data`)
-	t.Cleanup(func() {
-		if err := s.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-			_, err := tx.ExecContext(ctx, `DROP ROLE `+role)
-			return err
-		}); err != nil {
-			t.Error(err)
+	statements := []string{`CREATE ROLE ` + role + ` LOGIN PASSWORD 'p'`}
+	for _, g := range grants {
+		if limit, ok := strings.CutPrefix(g, `ALTER ROLE `); ok {
+			g = `ALTER ROLE ` + role + ` ` + limit
+		} else {
+			g += role
 		}
-	})
+		statements = append(statements, g)
+	}
+	dbtest.Fill(t, s.DB, statements...)
+	t.Cleanup(func() { dbtest.Fill(t, s.DB, `DROP OWNED BY `+role, `DROP ROLE `+role) })
 	u, err := url.Parse(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	u.User = url.UserPassword(role, "p")
-	s.DatabaseURL, s.ListenURL, s.Config.Books = u.String(), u.String(), true
+	s.DatabaseURL, s.ListenURL = u.String(), u.String()
+}
+
+// It keeps nothing of what it tries: no row has come, and none has changed.
+func TestNothingOfAnExaminationStays(t *testing.T) {
+	t.Parallel()
+	s := newInstalled(t)
+	s.noteKey(t, sealtest.Box(t, 1))
+	s.wallet(t, 5, 3, 2)
+	s.asRole(t, `GRANT ALL ON ALL TABLES IN SCHEMA public TO `, `GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO `)
+	s.Config.Books = true
 	s.platform(t, chattest.Token).Admit(guild, always|toLock)
+	changes := func() int {
+		return dbtest.Value[int](t, s.DB, `
+			SELECT count(*) FROM pg_class WHERE relnamespace <> 'pg_catalog'::regnamespace AND relname LIKE 'guildhall%'`) +
+			dbtest.Value[int](t, s.DB, `SELECT count(*) FROM auth_nodes`)
+	}
+	before := changes()
 	if err := doctor.Examine(t.Context(), s.Config, func(f doctor.Finding) {
 		if f.Status != doctor.OK {
 			t.Errorf("%+v", f)
 		}
 	}); err != nil {
 		t.Fatal(err)
+	}
+	if after := changes(); after != before {
+		t.Errorf("%d rows and tables have become %d", before, after)
 	}
 }

@@ -25,20 +25,21 @@ const statusClosed = 499
 // accessLog wraps the whole request: its id and fixed headers, the one place
 // where an error or a panic becomes a response, its line in the log, its
 // numbers.
-func accessLog(log *slog.Logger, m *metrics, count func(usage.Request)) middleware {
+func accessLog(log *slog.Logger, m *metrics, count func(usage.Request), wrote func(error)) middleware {
 	return func(next handler) handler {
 		return func(rs *reqState) error {
 			start := time.Now()
-			caller := rs.Request().Context()
+			rs.caller = rs.Request().Context()
 			cancel := begin(rs, start)
 			defer cancel()
 			if err := recovered(rs, next); err != nil {
-				failed(rs, err, caller.Err() != nil)
+				failed(rs, err)
 			}
 			took := time.Since(start)
 			m.observe(rs, took)
 			writeLogLine(log, rs, start.Add(took), took)
 			counted(count, rs, start)
+			written(wrote, rs)
 			return nil
 		}
 	}
@@ -54,12 +55,32 @@ func begin(rs *reqState, start time.Time) (cancel context.CancelFunc) {
 	return cancel
 }
 
-// failed answers with an error; gone says that the caller has hung up.
-func failed(rs *reqState, err error, gone bool) {
+// failed answers with an error.
+func failed(rs *reqState, err error) {
 	f := classify(err, rs.id)
-	rs.closed = gone && (f.Kind == fault.Unavailable || errors.Is(err, context.Canceled))
+	rs.closed = rs.gone() && (f.Kind == fault.Unavailable || errors.Is(err, context.Canceled) || rs.reads() && f.Kind != fault.Internal)
 	writeError(rs, f)
 	rs.refusal = f
+}
+
+// gone reports whether the caller has hung up.
+func (rs *reqState) gone() bool { return rs.caller != nil && rs.caller.Err() != nil }
+
+// reads reports whether the request is a read.
+func (rs *reqState) reads() bool { return rs.op != nil && rs.op.ReadOnly }
+
+// written tells whoever judges this node's health what has become of a write:
+// nothing of one that the caller alone has to do with.
+func written(wrote func(error), rs *reqState) {
+	if wrote == nil || rs.op == nil || rs.op.ReadOnly {
+		return
+	}
+	switch {
+	case rs.refusal != nil && db.TakesNoWrites(rs.refusal):
+		wrote(rs.refusal)
+	case rs.Response().Status < http.StatusMultipleChoices:
+		wrote(nil)
+	}
 }
 
 // The values of headers that every response has. The responses share them: nobody
@@ -118,12 +139,14 @@ func writeLogLine(log *slog.Logger, rs *reqState, now time.Time, took time.Durat
 	if rs.trace != "" {
 		attrs = append(attrs, slog.String("trace_id", rs.trace))
 	}
-	if f, ok := fault.As(rs.refusal); ok {
-		code := f.Code
-		if rs.closed {
-			code = "client_closed"
-		}
-		attrs = append(attrs, slog.String("code", code))
+	f, refused := fault.As(rs.refusal)
+	switch {
+	case rs.closed:
+		attrs = append(attrs, slog.String("code", "client_closed"))
+	case refused:
+		attrs = append(attrs, slog.String("code", f.Code))
+	}
+	if refused {
 		if cause := f.Unwrap(); cause != nil {
 			attrs = append(attrs, slog.String("cause", cause.Error()))
 		}

@@ -40,6 +40,9 @@ type Config struct {
 	// Count is told of each answered request that came with a token; nil:
 	// nobody counts. It is called before the request's handler returns.
 	Count func(usage.Request)
+	// Wrote is told of requests' writes: nil of one that is committed, the error of
+	// one that Postgres takes from nobody now (db.TakesNoWrites); nil: nobody asks.
+	Wrote func(error)
 
 	// PublicURL is the base URL that the served documents name, without a slash
 	// at its end; empty: they name none.
@@ -96,7 +99,7 @@ func New(cfg Config) (http.Handler, error) {
 		middlewares = append(middlewares, traceRequest(cfg.Tracer))
 	}
 	e.Use(chain(append(middlewares,
-		accessLog(cfg.Log, numbers, cfg.Count),
+		accessLog(cfg.Log, numbers, cfg.Count, cfg.Wrote),
 		requireHTTPS(cfg.Proxies),
 		public,
 		authenticateToken(cfg.Tokens, cfg.Limits, cfg.Quotas.Login),

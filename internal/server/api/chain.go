@@ -18,6 +18,7 @@ type reqState struct {
 	serve   echo.HandlerFunc // what Echo's router has found
 	op      *operation       // what the document says of it; nil: it is no operation
 	came    time.Time        // when it arrived
+	caller  context.Context  // ends when the caller hangs up
 	ctx     context.Context  // of whatever is done for this request
 	id      string           // its X-Request-Id
 	trace   string           // the trace that it belongs to; empty: none

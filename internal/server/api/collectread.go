@@ -95,7 +95,7 @@ func (u *units) query(rs *reqState, r *reader, next handler) (err error) {
 	case err != nil || alone:
 		return err
 	}
-	rs.Response().Writer = &whole{ResponseWriter: rs.Response().Writer}
+	rs.Response().Writer = &whole{ResponseWriter: rs.Response().Writer, of: rs}
 	return q.visit(rs.Response())
 }
 

@@ -115,6 +115,7 @@ func TestARequestIsLoggedAndCounted(t *testing.T) {
 	for name, c := range map[string]struct {
 		is      reqState // what the chain has found out
 		gone    bool     // the caller has left
+		found   bool     // the read has an answer
 		fails   error
 		logged  string
 		silent  string // what the log does not hold
@@ -154,6 +155,26 @@ func TestARequestIsLoggedAndCounted(t *testing.T) {
 			silent:  "client_closed",
 			counted: usage.Request{Guild: "guild", Token: "token", Status: 400, Code: "invalid_request"},
 		},
+		"a read that fails when its caller has gone": {
+			is: reqState{op: op, by: by}, gone: true, fails: fault.New(fault.NotFound, "not_found", "It is not there."),
+			logged: `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"client_closed"`, silent: "not_found",
+		},
+		"our fault when the caller of a read has gone": {
+			is: reqState{op: op, by: by}, gone: true, fails: errors.New("broken"),
+			logged:  `"level":"ERROR","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"internal_error","cause":"broken"`,
+			counted: usage.Request{Guild: "guild", Token: "token", Operation: "getWallet", Status: 500, Code: "internal_error"},
+			silent:  "client_closed",
+		},
+		"a read that its caller does not wait for": {
+			is: reqState{op: op, by: by}, gone: true, found: true,
+			logged:  `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"client_closed"`,
+			counted: usage.Request{Guild: "guild", Token: "token", Operation: "getWallet", Status: 200}, silent: "trace_id",
+		},
+		"a write that was committed for a caller that has gone": {
+			is: reqState{op: &operation{ID: "createCase"}, by: by}, gone: true,
+			logged: `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild"`, silent: "client_closed",
+			counted: usage.Request{Guild: "guild", Token: "token", Operation: "createCase", Status: 204},
+		},
 		"nobody's": {
 			fails:  fault.New(fault.Unauthenticated, "missing_token", "Who are you?"),
 			logged: `"level":"INFO","msg":"request","took_ms":1500,"code":"missing_token"`, silent: "token_id",
@@ -183,8 +204,12 @@ func TestARequestIsLoggedAndCounted(t *testing.T) {
 				}
 				rs.SetRequest(rs.Request().WithContext(caller))
 				begun := time.Now()
-				_ = accessLog(log, numbers, func(r usage.Request) { counted = r })(func(rs *reqState) error {
+				_ = accessLog(log, numbers, func(r usage.Request) { counted = r }, nil)(func(rs *reqState) error {
 					time.Sleep(1500 * time.Millisecond) // of a clock that the test has stopped
+					if c.found {
+						rs.Response().Writer = &whole{ResponseWriter: rs.Response().Writer, of: rs}
+						return rs.JSON(http.StatusOK, "found")
+					}
 					if c.fails == nil {
 						return rs.NoContent(http.StatusNoContent)
 					}
@@ -192,6 +217,9 @@ func TestARequestIsLoggedAndCounted(t *testing.T) {
 				})(&rs)
 				if got := text.String(); got != "{"+c.logged+"}\n" || strings.Contains(got, c.silent) {
 					t.Errorf("logged is %s, want %s", got, c.logged)
+				}
+				if closed := strings.Contains(c.logged, "client_closed"); closed != (rs.status() == statusClosed) {
+					t.Errorf("the status is %d", rs.status())
 				}
 				if c.counted.Guild != "" {
 					c.counted.RequestID, c.counted.At = rs.id, begun

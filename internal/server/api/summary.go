@@ -57,8 +57,8 @@ func counted(count func(usage.Request), rs *reqState, at time.Time) {
 	if by == nil {
 		by = rs.refused
 	}
-	if count == nil || by == nil {
-		return
+	if count == nil || by == nil || rs.closed && rs.reads() && rs.Response().Status >= http.StatusBadRequest {
+		return // of a read whose caller has gone no refusal is counted: it has refused nobody
 	}
 	r := usage.Request{Guild: by.GuildID, Token: by.ID, RequestID: rs.id, Status: rs.Response().Status, From: rs.from, At: at}
 	if rs.op != nil {

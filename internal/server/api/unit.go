@@ -64,7 +64,7 @@ func (u *units) read(rs *reqState, next handler) error {
 		defer db.Unqueue(rs.ctx)
 	}
 	rs.SetRequest(rs.Request().WithContext(u.db.Reading(rs.ctx)))
-	rs.Response().Writer = &whole{ResponseWriter: rs.Response().Writer}
+	rs.Response().Writer = &whole{ResponseWriter: rs.Response().Writer, of: rs}
 	if waiting > u.few && rs.op.lists() {
 		return apart(rs, next)
 	}
@@ -94,9 +94,10 @@ func apart(rs *reqState, next handler) error {
 
 // whole is a response that is written in one go. It says its length, which net/http
 // finds out for short ones only: a long one would come in chunks, with a packet for
-// the end of the last one.
+// the end of the last one. It notes whether the caller is still there to read it.
 type whole struct {
 	http.ResponseWriter
+	of     *reqState
 	status int
 }
 
@@ -104,6 +105,7 @@ func (w *whole) WriteHeader(status int) { w.status = status }
 
 func (w *whole) Write(body []byte) (int, error) {
 	if w.status != 0 {
+		w.of.closed = w.of.gone()
 		w.Header().Set(echo.HeaderContentLength, strconv.Itoa(len(body)))
 		w.ResponseWriter.WriteHeader(w.status)
 		w.status = 0

@@ -44,7 +44,7 @@ func run(ctx context.Context, file string) (err error) {
 		return err
 	}
 	defer pool.Close()
-	text := "-- The whole database, as the migrations make it. Written by `make generate`;\n-- nothing reads it but people. The tables of the job engine (river_*) are its own.\n"
+	text := "-- The whole database, as the migrations make it. Written by `make generate`,\n-- for people and for `guildhall doctor`. The tables of the job engine (river_*) are its own.\n"
 	for _, part := range parts {
 		found, err := read(ctx, pool, part.query)
 		if err != nil {

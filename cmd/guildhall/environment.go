@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// prefix is how the variables of settings begin.
+const prefix = "GUILDHALL_"
+
+// Variables with that prefix that are no settings, and that may be set where this
+// program runs: an orchestrator's of a service that is named guildhall, the tests',
+// and those that the examples and the documents have people set.
+var (
+	foreignPrefixes = []string{"GUILDHALL_SERVICE_", "GUILDHALL_PORT", "GUILDHALL_TEST_"}
+	foreign         = []string{
+		"GUILDHALL_TOKEN", "GUILDHALL_URL", "GUILDHALL_CA", "GUILDHALL_RECEIVER", "GUILDHALL_INBOX", "GUILDHALL_SOURCE",
+	}
+)
+
+// typos is up to how many letters a variable's name may be off one of ours to be
+// taken for it.
+const typos = 2
+
+// checkEnvironment refuses a variable that must be meant for a setting of ours, and
+// returns what to warn of: others that look like ours and mean nothing here, as
+// those of a newer release do after a roll-back. Empty: nothing.
+func checkEnvironment(environ []string) (note string, err error) {
+	ours := variables(reflect.TypeFor[commands]())
+	var unknown []string
+	for _, assignment := range environ {
+		name, _, _ := strings.Cut(assignment, "=")
+		if !strings.HasPrefix(name, prefix) || slices.Contains(ours, name) || slices.Contains(foreign, name) ||
+			slices.ContainsFunc(foreignPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
+			continue
+		}
+		if meant := nearest(name, ours); meant != "" {
+			return "", usageError{fmt.Errorf("%s: there is no such setting; did you mean %s?", name, meant)}
+		}
+		unknown = append(unknown, name)
+	}
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		note = "the environment has variables that are no settings of this program: " + strings.Join(unknown, ", ")
+	}
+	return note, nil
+}
+
+// variables are those that commands take their settings from.
+func variables(t reflect.Type) (names []string) {
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if name := f.Tag.Get("env"); name != "" {
+			names = append(names, name)
+			continue
+		}
+		names = append(names, variables(f.Type)...)
+	}
+	return names
+}
+
+// nearest is the one of the names that is the fewest letters off, empty when none
+// is near.
+func nearest(name string, of []string) (meant string) {
+	best := typos + 1
+	for _, one := range of {
+		if d := distance(name, one); d < best {
+			best, meant = d, one
+		}
+	}
+	return meant
+}
+
+// distance is how many letters have to be added, left out or replaced to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

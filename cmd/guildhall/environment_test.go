@@ -1,0 +1,55 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// A variable that must be meant for a setting is refused with the setting's name;
+// others that look like ours are named, and those that are known are not.
+func TestVariablesThatAreNoSettingsAreNamed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		environ       string
+		refused, note string
+	}{
+		"letters in the wrong order":      {"GUILDHALL_REDIS_ULR=redis://x", "GUILDHALL_REDIS_ULR: there is no such setting; did you mean GUILDHALL_REDIS_URL?", ""},
+		"a letter too many":               {"GUILDHALL_SECRET_KEYS=", "did you mean GUILDHALL_SECRET_KEY?", ""},
+		"two letters too few":             {"GUILDHALL_TRUSTED_PROXI=x", "did you mean GUILDHALL_TRUSTED_PROXIES?", ""},
+		"three letters off":               {"GUILDHALL_TRUSTED_PROX=x", "", "no settings of this program: GUILDHALL_TRUSTED_PROX"},
+		"a newer release's":               {"GUILDHALL_FLIGHT_MODE=on GUILDHALL_ANTENNA=x", "", "GUILDHALL_ANTENNA, GUILDHALL_FLIGHT_MODE"},
+		"ours":                            {"GUILDHALL_REDIS_URL=x GUILDHALL_DATABASE_URL=x GUILDHALL_ENV=live GUILDHALL_ROLES=api GUILDHALL_LISTEN_URL=x", "", ""},
+		"of a service named guildhall":    {"GUILDHALL_SERVICE_HOST=10.0.0.1 GUILDHALL_PORT=tcp://x GUILDHALL_PORT_8443_TCP_ADDR=x GUILDHALL_SERVICE_PORT_API=1", "", ""},
+		"of the examples and the tests":   {"GUILDHALL_TOKEN=x GUILDHALL_URL=x GUILDHALL_CA=x GUILDHALL_SOURCE=x GUILDHALL_INBOX=x GUILDHALL_RECEIVER=x GUILDHALL_TEST_POSTGRES=x", "", ""},
+		"somebody else's":                 {"PATH=/bin GUILD=x", "", ""},
+		"one that is wrong beside others": {"GUILDHALL_ANTENNA=x GUILDHALL_LGO=x", "did you mean GUILDHALL_LOG?", ""},
+	} {
+		note, err := checkEnvironment(strings.Fields(c.environ))
+		if (err != nil) != (c.refused != "") || err != nil && !strings.HasSuffix(err.Error(), c.refused) {
+			t.Errorf("%s: %v, want %q", name, err, c.refused)
+		}
+		if (note != "") != (c.note != "") || !strings.HasSuffix(note, c.note) {
+			t.Errorf("%s is noted as %q, want %q", name, note, c.note)
+		}
+	}
+}
+
+// serve and doctor end with wrong usage for one that must be meant for a setting,
+// and go on beside any other.
+func TestServeAndDoctorTellOfVariablesThatAreNoSettings(t *testing.T) {
+	t.Parallel()
+	url, key := withGuild(t), someKey(t)
+	env := func(more string) []string {
+		return []string{"GUILDHALL_DATABASE_URL=" + url, "GUILDHALL_SECRET_KEY=" + key, more}
+	}
+	for _, command := range []string{"serve", "doctor"} {
+		p := begin(t, t.TempDir(), env("GUILDHALL_REDIS_ULR=redis://127.0.0.1:1"), command)
+		if code := p.exits(t, time.Minute); code != 2 {
+			t.Errorf("%s exits with %d", command, code)
+		}
+		p.says(t, "did you mean GUILDHALL_REDIS_URL?")
+	}
+	begin(t, t.TempDir(), env("GUILDHALL_ANTENNA=x"), "doctor").says(t, "no settings of this program: GUILDHALL_ANTENNA")
+	serve(t, url, "GUILDHALL_ANTENNA=x").says(t, "no settings of this program: GUILDHALL_ANTENNA")
+}

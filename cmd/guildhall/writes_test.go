@@ -1,0 +1,104 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/service/guildfile"
+)
+
+// A node that the database refuses one write after the other says so, though a
+// probe's write goes through, and says that it is ready again once a write has.
+// RELIABILITY.md, Operation.
+func TestANodeWhoseWritesAreRefusedIsNotReady(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	if _, err := guildfile.Import(t.Context(), d.DB, strings.NewReader(`{"record":"guild","id":"`+guild+`"}`), nil); err != nil {
+		t.Fatal(err)
+	}
+	role := "serve_" + strings.ToLower(rand.Text())
+	dbtest.Fill(t, d.DB, `CREATE ROLE `+role+` LOGIN PASSWORD 'p'`,
+		`GRANT ALL ON ALL TABLES IN SCHEMA public TO `+role, `GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO `+role)
+	t.Cleanup(func() { dbtest.Fill(t, d.DB, `DROP OWNED BY `+role, `DROP ROLE `+role) })
+	u, err := url.Parse(d.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(role, "p")
+	s := serve(t, u.String())
+	client := s.client(t)
+	pay := func() int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.https+"/api/v1/economy/adjust", strings.NewReader(`{"user_id":"7","delta":1}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+s.token)
+		req.Header.Set("Content-Type", "application/json")
+		res, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		_, _ = io.Copy(io.Discard, res.Body)
+		return res.StatusCode
+	}
+	if status := pay(); status != 200 {
+		t.Fatalf("a payment got %d", status)
+	}
+	dbtest.Fill(t, d.DB, `REVOKE INSERT, UPDATE ON wallets FROM `+role)
+	s.answers(t, s.ops+"/readyz", "", 200)
+	for range failingRun {
+		if status := pay(); status < 500 {
+			t.Fatalf("a payment that cannot be written got %d", status)
+		}
+	}
+	if body := s.answers(t, s.ops+"/readyz", "", 503); !strings.Contains(body, "takes no writes") {
+		t.Errorf("it is not ready because %s", body)
+	}
+	dbtest.Fill(t, d.DB, `GRANT INSERT, UPDATE ON wallets TO `+role)
+	if status := pay(); status != 200 {
+		t.Errorf("then a payment got %d", status)
+	}
+	s.answers(t, s.ops+"/readyz", "", 200)
+}
+
+// Some refusals are no run, and a run is over when no write has come for a while:
+// a node that gets none because it is not ready would not find out otherwise.
+func TestARunOfRefusalsEnds(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("refused")
+	for name, c := range map[string]struct {
+		ends []error
+		ago  time.Duration
+		want bool
+	}{
+		"nothing":               {nil, 0, false},
+		"some":                  {repeated(refused, failingRun-1), 0, false},
+		"a run":                 {repeated(refused, failingRun), 0, true},
+		"a run, then a success": {append(repeated(refused, failingRun), nil), 0, false},
+		"a run a while ago":     {repeated(refused, failingRun), failingFor + time.Second, false},
+	} {
+		var w writes
+		for _, err := range c.ends {
+			w.note(err)
+		}
+		w.last = w.last.Add(-c.ago)
+		if err := w.failing(); (err != nil) != c.want {
+			t.Errorf("after %s: %v", name, err)
+		}
+	}
+}
+
+func repeated(err error, n int) (all []error) {
+	for range n {
+		all = append(all, err)
+	}
+	return all
+}

@@ -1,0 +1,102 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+
+	"guildhall/internal/base/db"
+	"guildhall/migrations"
+)
+
+// missing finds indexes that the schema has and the database has not. Without one
+// that is unique, statements are refused that rely on it.
+func (x *examination) missing(ctx context.Context) (f Finding, missing bool) {
+	there, err := db.Select[string](ctx, x.db.Reader(), `
+		SELECT c.relname
+		FROM pg_index AS i
+		JOIN pg_class AS c ON c.oid = i.indexrelid
+		WHERE c.relnamespace = current_schema()::regnamespace`)
+	if err != nil {
+		return fail("the indexes could not be listed: %v", err), true
+	}
+	have := make(map[string]bool, len(there))
+	for _, name := range there {
+		have[name] = true
+	}
+	var names, made []string
+	unique := false
+	for _, index := range migrations.Indexes() {
+		if !have[index.Name] {
+			names, made = append(names, index.Name), append(made, index.Definition)
+			unique = unique || index.Unique
+		}
+	}
+	if len(names) == 0 {
+		return f, false
+	}
+	f = warn("indexes are missing, and reads that need them read whole tables: make them anew (`doctor --json` shows how)")
+	if unique {
+		f = fail("indexes are missing, and writes that rely on them are refused: make them anew (`doctor --json` shows how)")
+	}
+	f = f.about(names)
+	f.About = made
+	return f, true
+}
+
+// privileges finds what the role of the database's URL may not do and a node does.
+func (x *examination) privileges(ctx context.Context) Finding {
+	lacking, err := db.Select[string](ctx, x.db.Reader(), `
+		WITH ours AS (
+			SELECT c.oid, c.relname, c.relkind
+			FROM pg_class AS c
+			WHERE c.relnamespace = current_schema()::regnamespace
+				AND (c.relkind IN ('r', 'p', 'f') AND (c.relname = ANY ($1) OR c.relname LIKE 'river\_%' OR c.relname LIKE 'goose\_%')
+					OR c.relkind = 'S' AND c.relname LIKE 'river\_%')
+		)
+		SELECT format('%s on %s', privilege, relname)
+		FROM ours
+		CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'USAGE']) AS privilege
+		WHERE CASE
+			WHEN relkind = 'S' THEN privilege = 'USAGE' AND NOT has_sequence_privilege(oid, privilege)
+			WHEN privilege = 'USAGE' THEN false
+			WHEN relname = 'oldest_program' OR relname LIKE 'goose\_%' THEN privilege = 'SELECT' AND NOT has_table_privilege(oid, privilege)
+			ELSE NOT has_table_privilege(oid, privilege) END
+		ORDER BY 1`, db.Array(migrations.Tables()))
+	switch {
+	case err != nil:
+		return fail("what the database's role may do could not be read: %v", err)
+	case len(lacking) > 0:
+		return fail("the database's role lacks %d privileges that a node needs", len(lacking)).about(lacking)
+	}
+	return ok("the database's role may read and write every table")
+}
+
+// connections holds what a node takes against what the server admits. A pooler
+// shares connections out among more clients, and has bounds of its own.
+func (x *examination) connections(ctx context.Context) Finding {
+	if x.ListenURL != x.DatabaseURL {
+		return ok("a node takes %d connections (GUILDHALL_DB_CONNECTIONS), of a pooler, whose bounds are not known here", x.Connections)
+	}
+	admits, err := db.Get[struct {
+		Connections int `db:"connections"`
+		Nodes       int `db:"nodes"`
+	}](ctx, x.db.Reader(), `
+		SELECT least(
+				current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+					- coalesce(current_setting('reserved_connections', true), '0')::int,
+				(SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user),
+				(SELECT nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database())
+			) AS connections,
+			(SELECT count(*) FROM auth_nodes WHERE seen_at > now() - interval '10 seconds') AS nodes`)
+	if err != nil {
+		return fail("how many connections the database admits could not be read: %v", err)
+	}
+	text := fmt.Sprintf("a node takes %d connections (GUILDHALL_DB_CONNECTIONS), the database admits %d", x.Connections, admits.Connections)
+	switch {
+	case x.Connections > admits.Connections:
+		return fail("%s: raise max_connections, or the limit of the role or the database, or let nodes take fewer", text)
+	case admits.Nodes*x.Connections > admits.Connections:
+		return warn("%s, and %d nodes run: raise max_connections, or let them take fewer", text, admits.Nodes)
+	}
+	return ok("%s", text)
+}
