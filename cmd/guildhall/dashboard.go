@@ -14,6 +14,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/output"
 	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/chat"
 	"guildhall/internal/server/api"
 	"guildhall/internal/server/dashboard"
 	"guildhall/internal/service/webhooks"
@@ -31,8 +32,9 @@ func (n *node) withDashboard(next http.Handler, d *db.DB, limits *ratelimit.Limi
 	var err error
 	switch {
 	case n.ClientID != "":
+		bot, _ := n.chat.(*chat.Discord) // nil, which is refused, where another stands in
 		cfg.Discord, err = dashboard.NewDiscord(dashboard.DiscordConfig{
-			ClientID: n.ClientID, ClientSecret: n.ClientSecret, AuthorizeURL: n.AuthorizeURL, URL: n.DiscordURL, BotToken: n.DiscordToken, Tracer: n.tracer,
+			ClientID: n.ClientID, ClientSecret: n.ClientSecret, AuthorizeURL: n.AuthorizeURL, URL: n.DiscordURL, Bot: bot, Tracer: n.tracer,
 		})
 	case n.local:
 		cfg.Discord, err = dashboard.NewStandIn(d)

@@ -370,9 +370,17 @@ func (c *call) foreignPage(h http.Handler) (reply, error) {
 
 func seconds(d time.Duration) int { return max(1, int((d+time.Second-1)/time.Second)) }
 
-// acting is the context in which the signed-in person makes changes.
-func (c *call) acting() context.Context {
-	return audit.With(c.ctx, audit.Actor{Type: c.who.Kind, ID: c.who.ID, Name: c.who.Name, Address: addressText(c.from), RequestID: c.id})
+// acting is the context in which the signed-in person makes a change, once the
+// platform has said that they may. Nothing is changed without it, and it comes
+// last: after the form is found to be right.
+func (c *call) acting() (context.Context, error) {
+	switch may, err := c.access.may(c.ctx, c.who, c.guild.ID, toChange); {
+	case err != nil:
+		return nil, err
+	case !may:
+		return nil, errNotHere
+	}
+	return audit.With(c.ctx, audit.Actor{Type: c.who.Kind, ID: c.who.ID, Name: c.who.Name, Address: addressText(c.from), RequestID: c.id}), nil
 }
 
 func addressText(a netip.Addr) string {

@@ -144,7 +144,11 @@ func createToken(c *call) (reply, error) {
 		f.Problems = wrong
 		return c.tokenForm(f, http.StatusUnprocessableEntity), nil
 	}
-	t, err := auth.Create(c.acting(), onceDoer{c.cfg.DB, c.guild.ID, f.Once}, n)
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	t, err := auth.Create(ctx, onceDoer{c.cfg.DB, c.guild.ID, f.Once}, n)
 	if errors.Is(err, errMade) {
 		return reply{page: "token-again", frame: frame{Title: "Already made", Tab: "tokens", Crumbs: []crumb{{"API tokens", c.path("tokens")}}}}, nil
 	}
@@ -296,7 +300,11 @@ func revokeToken(c *call) (reply, error) {
 		v.Problems.add("confirm", "Type the token's name, %s, to revoke it.", visible(v.Token.Name))
 		return c.tokenPage(v, http.StatusUnprocessableEntity), nil
 	}
-	if err := auth.Revoke(c.acting(), c.cfg.DB, c.guild.ID, v.Token.ID); err != nil {
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	if err := auth.Revoke(ctx, c.cfg.DB, c.guild.ID, v.Token.ID); err != nil {
 		return reply{}, notHere(err)
 	}
 	return c.back(c.path("tokens"), "“%s” is revoked. No server accepts it any more.", visible(v.Token.Name)), nil
@@ -316,7 +324,11 @@ func deleteToken(c *call) (reply, error) {
 	if c.guild, err = c.enter(owner); err != nil {
 		return reply{}, err
 	}
-	if err := auth.Revoke(c.acting(), c.cfg.DB, c.guild.ID, id); err != nil {
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	if err := auth.Revoke(ctx, c.cfg.DB, c.guild.ID, id); err != nil {
 		return reply{}, notHere(err)
 	}
 	return reply{status: http.StatusNoContent}, nil

@@ -174,7 +174,11 @@ func createWebhook(c *call) (reply, error) {
 	if len(f.Problems) > 0 {
 		return c.webhookForm(f, http.StatusUnprocessableEntity), nil
 	}
-	made, err := webhooks.Create(c.acting(), c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, f.Once}, c.guild.ID, wanted)
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	made, err := webhooks.Create(ctx, c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, f.Once}, c.guild.ID, wanted)
 	if errors.Is(err, errMade) {
 		return c.back(c.path("webhooks"), "This form was sent before, and its endpoint was made then. Its secret cannot be shown again; rotate it to get another."), nil
 	}
@@ -250,7 +254,11 @@ func changeWebhook(c *call, _ endpointRow) (reply, error) {
 	if len(f.Problems) > 0 {
 		return c.webhookForm(f, http.StatusUnprocessableEntity), nil
 	}
-	if err := webhooks.Change(c.acting(), c.hooks(), c.guild.ID, f.ID, wanted); err != nil {
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	if err := webhooks.Change(ctx, c.hooks(), c.guild.ID, f.ID, wanted); err != nil {
 		return c.refusedForm(f, err)
 	}
 	return c.back(c.path("webhooks", f.ID), "The endpoint is changed."), nil
@@ -258,7 +266,11 @@ func changeWebhook(c *call, _ endpointRow) (reply, error) {
 
 func switchWebhook(enabled bool) endpointHandler {
 	return func(c *call, e endpointRow) (reply, error) {
-		if err := webhooks.Switch(c.acting(), c.hooks(), c.guild.ID, e.ID, enabled); err != nil {
+		ctx, err := c.acting()
+		if err != nil {
+			return reply{}, err
+		}
+		if err := webhooks.Switch(ctx, c.hooks(), c.guild.ID, e.ID, enabled); err != nil {
 			return reply{}, err
 		}
 		if !enabled {
@@ -269,7 +281,11 @@ func switchWebhook(enabled bool) endpointHandler {
 }
 
 func rotateWebhook(c *call, e endpointRow) (reply, error) {
-	made, err := webhooks.Rotate(c.acting(), c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, c.form.Get("once")}, c.guild.ID, e.ID, webhooks.MaxOverlap)
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	made, err := webhooks.Rotate(ctx, c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, c.form.Get("once")}, c.guild.ID, e.ID, webhooks.MaxOverlap)
 	if errors.Is(err, errMade) {
 		return c.back(c.path("webhooks", e.ID), "This was sent before, and the secret was rotated then. Nothing was changed now."), nil
 	}
@@ -290,7 +306,11 @@ func removeWebhook(c *call, e endpointRow) (reply, error) {
 		v.Problems.add("confirm", "Type the endpoint's address, %s, to remove it.", visible(e.URL))
 		return c.webhookPage(v, http.StatusUnprocessableEntity), nil
 	}
-	if err := webhooks.Delete(c.acting(), c.cfg.DB, c.guild.ID, e.ID); err != nil {
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	if err := webhooks.Delete(ctx, c.cfg.DB, c.guild.ID, e.ID); err != nil {
 		return reply{}, err
 	}
 	return c.back(c.path("webhooks"), "The endpoint is removed, with what waited for it."), nil
