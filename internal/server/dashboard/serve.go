@@ -191,7 +191,25 @@ func (c *call) respond() (out reply, err error) {
 	if err := c.loadSession(); err != nil {
 		return reply{}, err
 	}
+	if err := c.spend(); err != nil {
+		return reply{}, err
+	}
 	return c.handler(c)
+}
+
+// spend takes one request from the session's bucket, and has the database work on
+// the session's account, so that one of many requests has its share and no more.
+func (c *call) spend() error {
+	if c.who.ID == "" {
+		return nil
+	}
+	c.ctx = db.As(c.ctx, db.Caller{Token: "session:" + c.load.id, Guild: c.r.PathValue("guild")})
+	c.r = c.r.WithContext(c.ctx)
+	if r := c.cfg.Limits.Spend(c.ctx, "dashboard:session:"+c.load.id, c.cfg.Session); !r.Allowed {
+		return fault.New(fault.Limited, "rate_limited", "You have asked for %d pages in a short time. Try again in %d seconds.", c.cfg.Session.Limit, seconds(r.RetryAfter)).
+			After(max(r.RetryAfter, time.Second))
+	}
+	return nil
 }
 
 // isText reports whether the database can hold s.
