@@ -42,6 +42,7 @@ type Settings struct {
 	RateRead       string   `env:"GUILDHALL_RATE_READ" default:"600/1m" help:"Reads per token, or off."`
 	RateWrite      string   `env:"GUILDHALL_RATE_WRITE" default:"120/1m" help:"Writes per token, or off."`
 	RateLogin      string   `env:"GUILDHALL_RATE_LOGIN" default:"100/1m" help:"Failed authentications per address, or off."`
+	RateDashboard  string   `env:"GUILDHALL_RATE_DASHBOARD" default:"300/1m" help:"Requests of one session of the dashboard, or off."`
 	RedisURL       string   `name:"redis-url" env:"GUILDHALL_REDIS_URL" help:"Redis or Valkey for limits that several nodes share. Without it each node counts for itself." placeholder:"URL"`
 	DiscordToken   string   `env:"GUILDHALL_DISCORD_TOKEN" help:"The bot's token. Without it the chat platform is a local stand-in that accepts every call and logs it." placeholder:"TOKEN"`
 	DiscordURL     string   `name:"discord-url" env:"GUILDHALL_DISCORD_URL" default:"https://discord.com/api/v10" help:"Base of the chat platform's API."`
@@ -89,6 +90,7 @@ type checked struct {
 	opsHosts map[string]bool
 	proxies  []netip.Prefix
 	quotas   api.Quotas
+	sessions ratelimit.Quota // of the dashboard
 	box      *seal.Box
 	hooks    delivery.Config // Box, Guard, Schedule and Authorities
 	pages    *url.URL        // of the dashboard; nil: none was set
@@ -119,7 +121,9 @@ func (s Settings) check(r roles) (checked, error) {
 	found.about("GUILDHALL_RATE_WRITE", err)
 	c.quotas.Login, err = ratelimit.ParseQuota(s.RateLogin)
 	found.about("GUILDHALL_RATE_LOGIN", err)
-	c.share, err = parseConnections(s.DBConnections, r)
+	c.sessions, err = ratelimit.ParseQuota(s.RateDashboard)
+	found.about("GUILDHALL_RATE_DASHBOARD", err)
+	c.share, err = parseConnections(s.DBConnections, r, s.DashboardURL != "")
 	found.about("GUILDHALL_DB_CONNECTIONS", err)
 	c.PublicURL, err = publicURL(s.PublicURL)
 	found.about("GUILDHALL_PUBLIC_URL", err)

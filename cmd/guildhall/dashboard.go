@@ -14,25 +14,44 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/output"
 	"guildhall/internal/base/wire"
+	"guildhall/internal/operate/monitor"
+	"guildhall/internal/outbound/chat"
 	"guildhall/internal/server/api"
 	"guildhall/internal/server/dashboard"
 	"guildhall/internal/service/webhooks"
 )
 
-// withDashboard puts the dashboard beside the API, where there is one.
-func (n *node) withDashboard(next http.Handler, d *db.DB, limits *ratelimit.Limiter, wake func(guild string)) (http.Handler, error) {
+// openPages opens the dashboard's connections, which are its own: whatever people
+// do there takes none from the API's callers. It is nil where there is none.
+func (n *node) openPages() (*db.DB, error) {
 	if n.pages == nil && !n.local {
+		return nil, nil //nolint:nilnil // no dashboard, no connections
+	}
+	d, err := db.Open(db.Config{
+		URL: n.databaseURL, Writers: n.share.pageWrites, Readers: n.share.pageRead, Name: "guildhall-pages", Distributed: n.DBDistributed == "on",
+	})
+	if err == nil {
+		n.metrics.MustRegister(monitor.NewPools("pages", d))
+	}
+	return d, err
+}
+
+// withDashboard puts the dashboard beside the API, where there is one.
+func (n *node) withDashboard(next http.Handler, limits *ratelimit.Limiter, wake func(guild string)) (http.Handler, error) {
+	if n.pageDB == nil {
 		return next, nil
 	}
+	d := n.pageDB
 	cfg := dashboard.Config{
-		DB: d, URL: n.pages, Env: n.Env, Limits: limits, Login: n.quotas.Login, Sealer: n.box,
+		DB: d, URL: n.pages, Env: n.Env, Limits: limits, Login: n.quotas.Login, Session: n.sessions, Sealer: n.box,
 		Webhooks: webhooks.Config{DB: d, Box: n.hooks.Box, Guard: n.hooks.Guard}, Wake: wake, Proxies: n.proxies, CAFile: n.caFile, Log: n.log, Metrics: n.metrics,
 	}
 	var err error
 	switch {
 	case n.ClientID != "":
+		bot, _ := n.chat.(*chat.Discord) // nil, which is refused, where another stands in
 		cfg.Discord, err = dashboard.NewDiscord(dashboard.DiscordConfig{
-			ClientID: n.ClientID, ClientSecret: n.ClientSecret, AuthorizeURL: n.AuthorizeURL, URL: n.DiscordURL, BotToken: n.DiscordToken, Tracer: n.tracer,
+			ClientID: n.ClientID, ClientSecret: n.ClientSecret, AuthorizeURL: n.AuthorizeURL, URL: n.DiscordURL, Bot: bot, Tracer: n.tracer,
 		})
 	case n.local:
 		cfg.Discord, err = dashboard.NewStandIn(d)

@@ -10,6 +10,7 @@ import (
 // the role api another hears of revocations.
 type connections struct {
 	writes, reads        int // requests
+	pageWrites, pageRead int // the dashboard's, where there is one
 	lookups              int // of tokens, and of the database's clock
 	workWrites, workRead int // webhooks, sweeps, the leaderboards' keeper
 	jobs                 int
@@ -17,7 +18,7 @@ type connections struct {
 
 // sum is how many connections a node with these has in all.
 func (c connections) sum(api bool) int {
-	n := 1 + c.writes + c.reads + c.lookups + c.workWrites + c.workRead + c.jobs
+	n := 1 + c.pageWrites + c.pageRead + c.writes + c.reads + c.lookups + c.workWrites + c.workRead + c.jobs
 	if api {
 		n++
 	}
@@ -31,22 +32,27 @@ type share struct {
 }
 
 // parseConnections divides what the setting says.
-func parseConnections(setting string, r roles) (connections, error) {
+func parseConnections(setting string, r roles, pages bool) (connections, error) {
 	total, err := strconv.Atoi(setting)
 	if err != nil {
 		return connections{}, usageError{fmt.Errorf("is %q: write a number", setting)}
 	}
-	return divide(total, r)
+	return divide(total, r, pages)
 }
 
 // divide divides all connections of a node. Each kind gets at least one; beyond
-// that they are divided in the proportions that the default of 29 shows.
-func divide(total int, r roles) (connections, error) {
+// that they are divided in the proportions that the default of 29 shows. Pages are
+// those of a node with a dashboard: few of their own, so that whatever people do
+// there takes none from the API's callers.
+func divide(total int, r roles, pages bool) (connections, error) {
 	var c connections
 	fixed, shares := 1, []share{{&c.lookups, 2}} // readiness
 	if r.api() {
 		fixed++ // the listener
 		shares = append(shares, share{&c.writes, 8}, share{&c.reads, 8})
+		if pages {
+			shares = append(shares, share{&c.pageWrites, 1}, share{&c.pageRead, 2})
+		}
 	}
 	if r.worker() {
 		shares = append(shares, share{&c.workWrites, 5}, share{&c.workRead, 1}, share{&c.jobs, 3})

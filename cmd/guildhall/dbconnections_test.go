@@ -11,17 +11,25 @@ import (
 
 func TestConnectionsAreDivided(t *testing.T) {
 	t.Parallel()
-	if c, err := divide(29, bothRoles); err != nil ||
+	if c, err := divide(29, bothRoles, false); err != nil ||
 		c != (connections{writes: 8, reads: 8, lookups: 2, workWrites: 5, workRead: 1, jobs: 3}) {
 		t.Errorf("the default is divided into %+v, %v", c, err)
 	}
+	if c, err := divide(29, bothRoles, true); err != nil ||
+		c != (connections{writes: 8, reads: 8, pageWrites: 1, pageRead: 1, lookups: 2, workWrites: 4, workRead: 1, jobs: 2}) {
+		t.Errorf("the default of a node with a dashboard is divided into %+v, %v", c, err)
+	}
 	for _, roles := range []struct {
 		roles
+		pages bool
 		least int
-	}{{bothRoles, 8}, {roles{[]string{"api"}}, 5}, {roles{[]string{"worker"}}, 5}} {
+	}{
+		{bothRoles, false, 8}, {roles{[]string{"api"}}, false, 5}, {roles{[]string{"worker"}}, false, 5},
+		{bothRoles, true, 10}, {roles{[]string{"api"}}, true, 7}, {roles{[]string{"worker"}}, true, 5},
+	} {
 		before := connections{}
 		for total := -1; total < 200; total++ {
-			c, err := divide(total, roles.roles)
+			c, err := divide(total, roles.roles, roles.pages)
 			if total < roles.least {
 				if err == nil || !strings.Contains(err.Error(), "at least") {
 					t.Errorf("%d for %+v: %v, want a refusal", total, roles, err)
@@ -37,6 +45,8 @@ func TestConnectionsAreDivided(t *testing.T) {
 			}{
 				"writes":          {before.writes, c.writes, roles.api()},
 				"reads":           {before.reads, c.reads, roles.api()},
+				"pages' writes":   {before.pageWrites, c.pageWrites, roles.api() && roles.pages},
+				"pages' reads":    {before.pageRead, c.pageRead, roles.api() && roles.pages},
 				"lookups":         {before.lookups, c.lookups, true},
 				"workers' writes": {before.workWrites, c.workWrites, roles.worker()},
 				"workers' reads":  {before.workRead, c.workRead, roles.worker()},

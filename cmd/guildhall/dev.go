@@ -81,6 +81,9 @@ func (c *devCommand) serve(ctx context.Context, dir string, server *embedded.Ser
 		return err
 	}
 	settings, err := c.check(bothRoles)
+	if err == nil {
+		settings.share, err = parseConnections(c.DBConnections, bothRoles, true) // it has a dashboard in any case
+	}
 	if err != nil {
 		return err
 	}

@@ -68,6 +68,7 @@ type node struct {
 	ready func(addresses)
 
 	// Made by run before anything is started.
+	pageDB  *db.DB // the dashboard's; nil: there is none
 	metrics *prometheus.Registry
 	tracer  *tracing.Tracer
 
@@ -125,6 +126,12 @@ func (n *node) live(ctx context.Context, vital *db.DB) error {
 		}
 		defer d.Close()
 		n.metrics.MustRegister(monitor.NewPools("api", d))
+		if n.pageDB, err = n.openPages(); err != nil {
+			return err
+		}
+		if n.pageDB != nil {
+			defer n.pageDB.Close()
+		}
 		if public, err = n.startAPI(standing, working, g, d, vital, wake, &at); err != nil {
 			return err
 		}
@@ -219,7 +226,7 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 	if err != nil {
 		return nil, err
 	}
-	if handler, err = n.withDashboard(handler, d, limits, wake); err != nil {
+	if handler, err = n.withDashboard(handler, limits, wake); err != nil {
 		return nil, err
 	}
 	servers, err := n.listen(working, g, n.parting(handler), at)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"guildhall/internal/access/audit"
@@ -50,17 +52,42 @@ func (t Token) String() string { return t.ID + " " + t.Preview }
 // Format keeps the secret out of everything that fmt prints, %+v too.
 func (t Token) Format(f fmt.State, _ rune) { fmt.Fprint(f, t.String()) }
 
+// CheckName is Invalid for what cannot be a token's name. The API, the command line
+// and the dashboard judge by it.
+func CheckName(name string) error {
+	length := utf8.RuneCountInString(name)
+	switch {
+	case strings.TrimSpace(name) == "":
+		return fault.New(fault.Invalid, "invalid_request", "Give the token a name that says where it will be used, such as “payday bot”: 1 to 100 characters, not all of them blank.")
+	case length > 100:
+		return fault.New(fault.Invalid, "invalid_request", "The name of a token has %d characters; at most 100 fit.", length)
+	case !utf8.ValidString(name) || !wire.OneLine(name) || strings.ContainsFunc(name, func(r rune) bool { return unicode.Is(unicode.Cf, r) }):
+		return fault.New(fault.Invalid, "invalid_request", "The name of a token holds no line breaks, no control characters and no others that cannot be seen.")
+	}
+	return nil
+}
+
+// ParseAllowlist is ParsePrefixes for a token, which takes maxRanges at most.
+func ParseAllowlist(lists ...string) ([]netip.Prefix, error) {
+	ranges, err := ParsePrefixes(lists...)
+	if err == nil && len(ranges) > maxRanges {
+		err = fault.New(fault.Invalid, "invalid_request", "The allowlist of a token names %d addresses and ranges; at most %d fit.", len(ranges), maxRanges)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ranges, nil
+}
+
 // Create makes a token. Its Secret is in the response and nowhere else. It is
-// Invalid for a New that breaks its comments and NotFound for an unknown guild.
+// Invalid for a New that breaks its comments, NotFound for an unknown guild and
+// Refused where as many tokens work as may.
 func Create(ctx context.Context, d db.Doer, n New) (Token, error) {
 	if n.Env != "live" && n.Env != "test" {
 		return Token{}, fault.New(fault.Invalid, "invalid_request", "The env of a token is live or test, not %q.", n.Env)
 	}
-	if c := utf8.RuneCountInString(n.Name); c < 1 || c > 100 || strings.TrimSpace(n.Name) == "" || !utf8.ValidString(n.Name) || strings.ContainsRune(n.Name, 0) {
-		return Token{}, fault.New(fault.Invalid, "invalid_request", "The name of a token has 1 to 100 characters, not all of them blank.")
-	}
-	if !wire.OneLine(n.Name) {
-		return Token{}, fault.New(fault.Invalid, "invalid_request", "The name of a token holds no control characters and no line breaks.")
+	if err := CheckName(n.Name); err != nil {
+		return Token{}, err
 	}
 	if n.ExpiresIn < 0 || n.ExpiresIn > longest {
 		return Token{}, fault.New(fault.Invalid, "invalid_request", "A token expires in the future, within 36500 days, or never.")
@@ -69,7 +96,7 @@ func Create(ctx context.Context, d db.Doer, n New) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	prefixes, err := ParsePrefixes(n.AllowIP...)
+	prefixes, err := ParseAllowlist(n.AllowIP...)
 	if err != nil {
 		return Token{}, err
 	}
@@ -93,12 +120,8 @@ func Create(ctx context.Context, d db.Doer, n New) (Token, error) {
 		Allow:   allow,
 	}
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		there, err := guildExists(ctx, tx, r.GuildID)
-		if err != nil {
+		if err := hasRoom(ctx, tx, r.GuildID); err != nil {
 			return err
-		}
-		if !there {
-			return fault.New(fault.NotFound, "not_found", "There is no guild %s.", r.GuildID)
 		}
 		stored, err := insert(ctx, tx, r, n.ExpiresIn)
 		if err != nil {
@@ -127,6 +150,17 @@ func List(ctx context.Context, d *db.DB, guild string) ([]Token, error) {
 		tokens = append(tokens, show(r))
 	}
 	return tokens, nil
+}
+
+// Page returns some of a guild's tokens, the newest first: those that work, or
+// those that were revoked or have expired.
+func Page(ctx context.Context, d *db.DB, guild string, ended bool, skip, limit int) ([]Token, error) {
+	rows, err := pageOf(ctx, d.Reader(), guild, ended, skip, limit)
+	tokens := make([]Token, 0, len(rows))
+	for _, r := range rows {
+		tokens = append(tokens, show(r))
+	}
+	return tokens, err
 }
 
 func show(r row) Token {

@@ -130,6 +130,48 @@ func guildExists(ctx context.Context, q db.Querier, guild string) (there bool, e
 	return there, fault.Wrap(err, "look for guild", guild)
 }
 
+// maxActive is how many tokens of a guild may work at a time, and maxRanges how
+// many addresses and ranges an allowlist may name.
+const (
+	maxActive = 100
+	maxRanges = 100
+)
+
+// hasRoom locks the guild, so that its tokens are made in turn, and is Refused
+// when maxActive of them work.
+func hasRoom(ctx context.Context, tx *db.Tx, guild string) error {
+	_, err := db.Get[string](ctx, tx, `SELECT id FROM guilds WHERE id = $1 FOR NO KEY UPDATE`, guild)
+	if db.Missing(err) {
+		return fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
+	}
+	if err != nil {
+		return fault.Wrap(err, "lock guild", guild)
+	}
+	have, err := db.Get[int](ctx, tx, `
+		SELECT count(*)
+		FROM api_tokens
+		WHERE guild_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`, guild)
+	if err == nil && have >= maxActive {
+		return fault.New(fault.Refused, "token_limit_reached", "%d tokens of this guild work, which is the most. Revoke one that is not needed any more first.", maxActive)
+	}
+	return fault.Wrap(err, "count the tokens of guild", guild)
+}
+
+// pageOf returns tokens of a guild, the newest first: those that work, or those
+// that have ended.
+func pageOf(ctx context.Context, q db.Querier, guild string, ended bool, skip, limit int) ([]row, error) {
+	rows, err := db.Select[row](ctx, q, `
+		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
+		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now
+		FROM api_tokens t
+		LEFT JOIN api_token_uses u ON u.token_id = t.id
+		WHERE t.guild_id = $1
+		  AND (t.revoked_at IS NOT NULL OR coalesce(t.expires_at <= now(), false)) = $2
+		ORDER BY t.created_at DESC, t.id DESC
+		LIMIT $3 OFFSET $4`, guild, ended, limit, skip)
+	return rows, fault.Wrap(err, "list the tokens of guild", guild)
+}
+
 // guildsAfter returns the next guilds that have tokens, in the order of their ids.
 func guildsAfter(ctx context.Context, q db.Querier, after string) ([]string, error) {
 	ids, err := db.Select[string](ctx, q, `

@@ -48,19 +48,24 @@ type Config struct {
 	Metrics  prometheus.Registerer // nil: nothing is measured
 	Tracer   *tracing.Tracer       // nil: nothing is traced
 	Refusals Counter               // counted over RefusalWindow; nil: this process counts for itself
+
+	Transport http.RoundTripper // nil: the network
 }
 
 // Discord is the platform behind a bot token.
 type Discord struct {
-	client   rest.Client
-	log      *slog.Logger
-	limits   *limits
-	refusals *refusals
-	token    *tokenBreaker
-	owners   *owners
-	metrics  *metrics
-	tracer   *tracing.Tracer
-	budget   time.Duration
+	client rest.Client
+	log    *slog.Logger
+	// transport is the way to the platform, without anything that belongs to the bot.
+	transport http.RoundTripper
+	limits    *limits
+	people    *peopleShare
+	refusals  *refusals
+	token     *tokenBreaker
+	owners    *owners
+	metrics   *metrics
+	tracer    *tracing.Tracer
+	budget    time.Duration
 
 	mu   sync.Mutex // guards what follows
 	self string     // the bot's own user id, once known
@@ -80,16 +85,22 @@ func NewDiscord(cfg Config) (*Discord, error) {
 	cfg.Budget = cmp.Or(cfg.Budget, 8*time.Second)
 	cfg.Try = cmp.Or(cfg.Try, 6*time.Second)
 	cfg.Pause = cmp.Or(cfg.Pause, time.Minute)
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 64
+	transport := cfg.Transport
+	if transport == nil {
+		network := http.DefaultTransport.(*http.Transport).Clone()
+		network.MaxIdleConnsPerHost = 64
+		transport = network
+	}
 	d := &Discord{
-		log:    cfg.Log,
-		limits: newLimits(),
-		token:  newTokenBreaker(cfg.Pause, cfg.Log),
-		owners: newOwners(),
-		budget: cfg.Budget,
-		tracer: cfg.Tracer,
-		self:   userOf(cfg.Token),
+		log:       cfg.Log,
+		transport: transport,
+		limits:    newLimits(),
+		people:    &peopleShare{},
+		token:     newTokenBreaker(cfg.Pause, cfg.Log),
+		owners:    newOwners(),
+		budget:    cfg.Budget,
+		tracer:    cfg.Tracer,
+		self:      userOf(cfg.Token),
 		client: rest.NewClient(cfg.Token,
 			rest.WithURL(strings.TrimRight(cfg.URL, "/")),
 			rest.WithUserAgent("DiscordBot (guildhall, 1)"),

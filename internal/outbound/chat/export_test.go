@@ -1,6 +1,9 @@
 package chat
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Later makes it as much later for what the client remembers.
 func (d *Discord) Later(by time.Duration) {
@@ -14,3 +17,8 @@ const (
 	BackgroundBudget = invalidBackground
 	BotBudget        = invalidAll
 )
+
+// Refused is how many refused calls of the bot's address count now.
+func (d *Discord) Refused(ctx context.Context) int {
+	return d.refusals.counter.Count(ctx, 0, d.refusals.all)[0]
+}

@@ -38,6 +38,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 // report counts how an attempt ended (nil: well), and logs what stays so until
 // somebody changes something on the platform.
 func (d *Discord) report(ctx context.Context, c Channel, at *rest.CompiledEndpoint, f *Failure) {
+	d.count(f)
+	if f != nil && f.Lasting() {
+		d.log.WarnContext(ctx, "the chat platform refuses a call", "call", at.Endpoint.Method+" "+at.Endpoint.Route,
+			"guild_id", c.GuildID, "channel_id", c.ID, "error", f)
+	}
+}
+
+// count counts how an attempt ended.
+func (d *Discord) count(f *Failure) {
 	switch {
 	case f == nil:
 		d.metrics.calls.WithLabelValues("ok").Inc()
@@ -49,9 +58,5 @@ func (d *Discord) report(ctx context.Context, c Channel, at *rest.CompiledEndpoi
 		d.metrics.calls.WithLabelValues("rate_limited").Inc()
 	default:
 		d.metrics.calls.WithLabelValues("failed").Inc()
-	}
-	if f != nil && f.Lasting() {
-		d.log.WarnContext(ctx, "the chat platform refuses a call", "call", at.Endpoint.Method+" "+at.Endpoint.Route,
-			"guild_id", c.GuildID, "channel_id", c.ID, "error", f)
 	}
 }

@@ -3,9 +3,6 @@ package chat
 import (
 	"context"
 	"errors"
-	"net/http"
-	"slices"
-	"strconv"
 
 	"github.com/disgoorg/disgo/discord"
 	"github.com/disgoorg/disgo/rest"
@@ -51,15 +48,8 @@ func (d *Discord) Bot(ctx context.Context) (id string, err error) {
 // of a closed ticket: archive or delete. A channel may still take rights away, or give
 // them. It is ErrNotInGuild where the bot is no member.
 func (d *Discord) Lacks(ctx context.Context, guild, bot, closing string) ([]string, error) {
-	var about struct {
-		Roles []struct {
-			ID          string `json:"id"`
-			Permissions string `json:"permissions"`
-		} `json:"roles"`
-	}
-	var member struct {
-		Roles []string `json:"roles"`
-	}
+	var about guildAbout
+	var member memberAbout
 	in := Channel{GuildID: guild}
 	if err := d.do(ctx, in, rest.GetGuild.Compile(nil, guild), nil, &about); err != nil {
 		return nil, absent(err)
@@ -67,16 +57,9 @@ func (d *Discord) Lacks(ctx context.Context, guild, bot, closing string) ([]stri
 	if err := d.do(ctx, in, rest.GetMember.Compile(nil, guild, bot), nil, &member); err != nil {
 		return nil, absent(err)
 	}
-	var has discord.Permissions
-	for _, r := range about.Roles {
-		if r.ID != guild && !slices.Contains(member.Roles, r.ID) { // the role of everybody has the guild's id
-			continue
-		}
-		bits, err := strconv.ParseInt(r.Permissions, 10, 64)
-		if err != nil {
-			return nil, &Failure{Message: "the answer is not what was asked for", Uncertain: true}
-		}
-		has |= discord.Permissions(bits)
+	has, err := about.permissions(guild, member)
+	if err != nil {
+		return nil, err
 	}
 	var lacks []string
 	for _, r := range rights {
@@ -85,13 +68,4 @@ func (d *Discord) Lacks(ctx context.Context, guild, bot, closing string) ([]stri
 		}
 	}
 	return lacks, nil
-}
-
-// absent is ErrNotInGuild where the platform says that the guild is none of the
-// bot's.
-func absent(err error) error {
-	if f, ok := errors.AsType[*Failure](err); ok && (f.Status == http.StatusNotFound || f.Status == http.StatusForbidden) {
-		return ErrNotInGuild
-	}
-	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -13,14 +12,31 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/chat"
 	"guildhall/internal/server/failure"
 )
 
+// need says how old the platform's word may be for a purpose, how long a caller
+// waits for a newer one, and how old it may be when none comes in that time.
+type need struct{ age, wait, grace time.Duration }
+
+var (
+	// A slow platform costs a page pageWait at most.
+	toList   = need{10 * time.Minute, pageWait, 0}
+	toSee    = need{time.Minute, pageWait, 10 * time.Minute}
+	toChange = need{0, changeWait, 0}
+)
+
 const (
-	// permissionAge is how old the platform's word may be for a page, and
-	// graceAge how old while the platform is away. A change asks afresh.
-	permissionAge = time.Minute
-	graceAge      = 10 * time.Minute
+	pageWait   = 300 * time.Millisecond
+	changeWait = 2 * time.Second
+	// oneQuestion is the time in which one question is put for a person and a
+	// guild, whatever becomes of it. So a change may rest on a word that old.
+	oneQuestion = time.Second
+	// absentAge is how long a guild is taken for one that the bot is not in. Each
+	// question about such a guild is a refused call, and too many of those have
+	// the platform ban the bot's address.
+	absentAge = 10 * time.Second
 	// maxPermissions bounds what is remembered.
 	maxPermissions = 20_000
 )
@@ -90,8 +106,7 @@ func (c *call) enter(id string) (guild, error) {
 	if err != nil {
 		return guild{}, fmt.Errorf("read guild %s: %w", id, err)
 	}
-	changes := c.r.Method != http.MethodGet && c.r.Method != http.MethodHead
-	ok, err := c.access.may(c.ctx, c.who, id, changes)
+	ok, err := c.access.may(c.ctx, c.who, id, toSee)
 	if err != nil {
 		return guild{}, err
 	}
@@ -101,57 +116,160 @@ func (c *call) enter(id string) (guild, error) {
 	return g, nil
 }
 
-// access remembers what the platform has said about who may manage what.
+// stillTheirs returns those of the guilds that the caller may manage, and how
+// many the platform has not told of in time.
+func (c *call) stillTheirs(guilds []guild) (theirs []guild, unsure int) {
+	type answer struct {
+		may bool
+		err error
+	}
+	answers := make([]answer, len(guilds))
+	var all sync.WaitGroup
+	for i, g := range guilds {
+		all.Go(func() { answers[i].may, answers[i].err = c.access.may(c.ctx, c.who, g.ID, toList) })
+	}
+	all.Wait()
+	for i, a := range answers {
+		switch {
+		case a.err != nil:
+			unsure++
+		case a.may:
+			theirs = append(theirs, guilds[i])
+		}
+	}
+	return theirs, unsure
+}
+
+// access knows what the platform has said about who may manage what, and asks it.
 type access struct {
 	discord *Discord
 	now     func() time.Time
 
-	mu          sync.Mutex               // guards what follows
-	permissions map[[2]string]permission // by guild and user
+	mu        sync.Mutex         // guards what follows
+	words     map[[2]string]word // by guild and user
+	questions map[[2]string]*question
+	absent    map[string]time.Time // guilds that the bot was not in, and when
 }
 
-type permission struct {
+// word is what the platform has said.
+type word struct {
 	may bool
 	at  time.Time
 }
 
+// question is the newest that was put about somebody in a guild.
+type question struct {
+	begun time.Time
+	done  chan struct{} // closed when what follows is written
+	may   bool
+	err   error
+}
+
+func (q *question) over() bool {
+	select {
+	case <-q.done:
+		return true
+	default:
+		return false
+	}
+}
+
 func newAccess(d *Discord, now func() time.Time) *access {
-	return &access{discord: d, now: now, permissions: map[[2]string]permission{}}
+	return &access{discord: d, now: now, words: map[[2]string]word{}, questions: map[[2]string]*question{}, absent: map[string]time.Time{}}
 }
 
 // may reports whether p may manage the guild. An operator's link says so for
-// its one guild. Anybody else's right is the platform's to tell, afresh before
-// a change.
-func (a *access) may(ctx context.Context, p person, guild string, afresh bool) (bool, error) {
+// its one guild. Anybody else's right is the platform's to tell.
+func (a *access) may(ctx context.Context, p person, guild string, n need) (bool, error) {
 	if p.Kind == audit.Operator {
 		return true, nil
 	}
 	if a.discord == nil {
 		return false, nil // whoever signed in did so before Discord was taken out of the settings
 	}
-	key := [2]string{guild, p.ID}
-	a.mu.Lock()
-	last, known := a.permissions[key]
-	a.mu.Unlock()
-	age := a.now().Sub(last.at)
-	if known && !afresh && age < permissionAge {
+	last, q := a.look(ctx, p, guild, n)
+	if q == nil {
 		return last.may, nil
 	}
-	may, err := a.discord.MayManage(ctx, guild, p.ID)
-	if _, ok := errors.AsType[*awayError](err); ok {
-		if known && !afresh && age < graceAge {
-			return last.may, nil
+	wait, cancel := context.WithTimeout(ctx, n.wait)
+	defer cancel()
+	why := context.DeadlineExceeded
+	select {
+	case <-q.done:
+		if q.err == nil {
+			return q.may, nil
 		}
-		return false, errPlatformAway.Because(err)
+		why = q.err
+	case <-wait.Done():
 	}
-	if err != nil {
-		return false, err
+	if a.now().Sub(last.at) < n.grace {
+		return last.may, nil
 	}
+	return false, errPlatformAway.Because(why)
+}
+
+// look returns the platform's last word, with the question to wait for unless
+// that word is new enough.
+func (a *access) look(ctx context.Context, p person, guild string, n need) (word, *question) {
+	key := [2]string{guild, p.ID}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.permissions) >= maxPermissions {
-		clear(a.permissions) // asking again is all it costs
+	now := a.now()
+	if at, ok := a.absent[guild]; ok && now.Sub(at) < absentAge {
+		return word{}, nil
 	}
-	a.permissions[key] = permission{may, a.now()}
-	return may, nil
+	last, known := a.words[key]
+	if known && now.Sub(last.at) < n.age {
+		return last, nil
+	}
+	if last.at.Before(p.Since) { // signing in was the platform's word too, but for whether the bot is there
+		last = word{true, p.Since}
+		if n == toList && now.Sub(last.at) < n.age {
+			return last, nil
+		}
+	}
+	q := a.questions[key]
+	if q == nil || q.over() && now.Sub(q.begun) >= oneQuestion {
+		a.tidy()
+		q = &question{begun: now, done: make(chan struct{})}
+		a.questions[key] = q
+		// Whoever comes next has use for the answer, even if this caller has gone.
+		go a.ask(context.WithoutCancel(ctx), key, q)
+	}
+	return last, q
+}
+
+// ask puts the question.
+func (a *access) ask(ctx context.Context, key [2]string, q *question) {
+	may, err := a.discord.mayManage(ctx, key[0], key[1])
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	defer close(q.done)
+	absent := errors.Is(err, chat.ErrNotInGuild)
+	if q.may, q.err = may, err; absent {
+		q.err = nil
+		a.absent[key[0]] = a.now()
+	} else if err == nil {
+		delete(a.absent, key[0])
+	}
+	if q.err == nil {
+		a.words[key] = word{q.may, a.now()}
+	}
+}
+
+// tidy keeps what is remembered within bounds: asking again is all it costs.
+func (a *access) tidy() {
+	if len(a.words) >= maxPermissions {
+		clear(a.words)
+	}
+	if len(a.absent) >= maxPermissions {
+		clear(a.absent)
+	}
+	if len(a.questions) >= maxPermissions {
+		for key, q := range a.questions {
+			if q.over() {
+				delete(a.questions, key)
+			}
+		}
+	}
 }

@@ -44,6 +44,7 @@ type Config struct {
 	Env     string // of the tokens made here: live or test
 	Limits  *ratelimit.Limiter
 	Login   ratelimit.Quota // of sign-ins per address
+	Session ratelimit.Quota // of requests per session
 	Sealer  *seal.Box
 	Proxies []netip.Prefix // whose forwarding headers are believed
 	Discord *Discord       // nil: nobody signs in but by an operator's link

@@ -34,7 +34,11 @@ func testWebhook(c *call, e endpointRow) (reply, error) {
 	if err := c.sending(); err != nil {
 		return reply{}, err
 	}
-	id, err := webhooks.SendPing(c.acting(), c.cfg.DB, c.guild.ID, e.ID)
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	id, err := webhooks.SendPing(ctx, c.cfg.DB, c.guild.ID, e.ID)
 	if err != nil {
 		return reply{}, err
 	}
@@ -70,7 +74,11 @@ func redeliver(c *call, e endpointRow) (reply, error) {
 	if err := c.sending(); err != nil {
 		return reply{}, err
 	}
-	id, err := webhooks.SendAgain(c.acting(), c.cfg.DB, c.guild.ID, e.ID, c.r.PathValue("delivery"))
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	id, err := webhooks.SendAgain(ctx, c.cfg.DB, c.guild.ID, e.ID, c.r.PathValue("delivery"))
 	if err != nil {
 		return reply{}, err
 	}
@@ -126,7 +134,11 @@ func recoverWebhook(c *call, e endpointRow) (reply, error) {
 	if err := c.sending(); err != nil {
 		return reply{}, err
 	}
-	n, err := webhooks.Requeue(c.acting(), c.cfg.DB, c.guild.ID, e.ID, since)
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	n, err := webhooks.Requeue(ctx, c.cfg.DB, c.guild.ID, e.ID, since)
 	if err != nil {
 		return reply{}, err
 	}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"guildhall/internal/base/tracing"
+	"guildhall/internal/outbound/chat"
 )
 
 const (
@@ -26,20 +26,16 @@ const (
 	maxResponse = 1 << 20
 )
 
-// The permissions that make somebody a manager of a guild.
-const (
-	administrator = 1 << 3
-	manageGuild   = 1 << 5
-)
-
 // DiscordConfig says how people sign in with Discord and who is asked for
 // their rights.
 type DiscordConfig struct {
 	ClientID, ClientSecret string
 	AuthorizeURL           string // of the page on which people consent
 	URL                    string // base of the API, ends in /api/v10
-	BotToken               string
-	Tracer                 *tracing.Tracer // nil: nothing is traced
+	// Bot knows who may manage what, and the limits of the platform, which every
+	// call of the dashboard keeps.
+	Bot    *chat.Discord
+	Tracer *tracing.Tracer // nil: nothing is traced
 }
 
 // Discord is the platform as the dashboard uses it: to find out who somebody
@@ -52,21 +48,16 @@ type Discord struct {
 
 // NewDiscord returns a client. It makes no call.
 func NewDiscord(cfg DiscordConfig) (*Discord, error) {
-	if cfg.ClientID == "" || cfg.ClientSecret == "" || cfg.BotToken == "" {
+	if cfg.ClientID == "" || cfg.ClientSecret == "" || cfg.Bot == nil {
 		return nil, errors.New("signing in with Discord needs GUILDHALL_DISCORD_CLIENT_ID, GUILDHALL_DISCORD_CLIENT_SECRET and GUILDHALL_DISCORD_TOKEN")
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	return newDiscord(cfg, cfg.Tracer.Transport(transport, "sign-in and rights")), nil
-}
-
-func newDiscord(cfg DiscordConfig, transport http.RoundTripper) *Discord {
 	cfg.URL = strings.TrimRight(cfg.URL, "/")
 	return &Discord{cfg: cfg, client: &http.Client{
 		Timeout:   callTimeout,
-		Transport: transport,
+		Transport: cfg.Tracer.Transport(cfg.Bot.Beside(), "sign-in"),
 		// A redirect would carry a token to another place.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	}}, nil
 }
 
 // awayError says that the platform did not answer, or not so that its response
@@ -98,7 +89,7 @@ func (d *Discord) identify(ctx context.Context, base, code, verifier string) (pe
 		GlobalName string `json:"global_name"`
 	}
 	bearer := "Bearer " + token.AccessToken
-	if _, err := d.get(ctx, bearer, "/users/@me", &user); err != nil {
+	if err := d.get(ctx, bearer, "/users/@me", &user); err != nil {
 		return person{}, err
 	}
 	var guilds []struct {
@@ -106,7 +97,7 @@ func (d *Discord) identify(ctx context.Context, base, code, verifier string) (pe
 		Owner       bool   `json:"owner"`
 		Permissions string `json:"permissions"`
 	}
-	if _, err := d.get(ctx, bearer, "/users/@me/guilds", &guilds); err != nil {
+	if err := d.get(ctx, bearer, "/users/@me/guilds", &guilds); err != nil {
 		return person{}, err
 	}
 	p := person{Kind: "user", ID: user.ID, Name: cmp.Or(plainText(user.GlobalName, 100), plainText(user.Username, 100))}
@@ -114,7 +105,7 @@ func (d *Discord) identify(ctx context.Context, base, code, verifier string) (pe
 		return person{}, &awayError{"it did not say who has signed in"}
 	}
 	for _, g := range guilds {
-		if (g.Owner || manages(bits(g.Permissions))) && snowflake(g.ID) {
+		if (g.Owner || chat.Manages(g.Permissions)) && snowflake(g.ID) {
 			p.Guilds = append(p.Guilds, g.ID)
 		}
 	}
@@ -146,81 +137,40 @@ func (d *Discord) revoke(ctx context.Context, token string) {
 	}
 }
 
-// MayManage asks the platform, as the bot, whether a user owns the guild or may
-// manage it. Where the bot is not in the guild, or the user is not, nobody may.
-func (d *Discord) MayManage(ctx context.Context, guild, user string) (bool, error) {
+// mayManage asks the platform, as the bot, whether a user may manage a guild. It
+// is chat.ErrNotInGuild where the bot is no member.
+func (d *Discord) mayManage(ctx context.Context, guild, user string) (bool, error) {
 	if !snowflake(guild) || !snowflake(user) {
 		return false, nil
 	}
-	bot := "Bot " + d.cfg.BotToken
-	var g struct {
-		ID      string `json:"id"`
-		OwnerID string `json:"owner_id"`
-		Roles   []struct {
-			ID          string `json:"id"`
-			Permissions string `json:"permissions"`
-		} `json:"roles"`
-	}
-	if there, err := d.get(ctx, bot, "/guilds/"+guild, &g); err != nil || !there {
-		return false, err
-	}
-	if g.OwnerID == user {
-		return true, nil
-	}
-	var m struct {
-		Roles []string `json:"roles"`
-	}
-	if there, err := d.get(ctx, bot, "/guilds/"+guild+"/members/"+user, &m); err != nil || !there {
-		return false, err
-	}
-	var may uint64
-	for _, r := range g.Roles {
-		if r.ID == guild || slices.Contains(m.Roles, r.ID) { // the role of everybody has the guild's id
-			may |= bits(r.Permissions)
-		}
-	}
-	return manages(may), nil
+	return d.cfg.Bot.MayManage(ctx, guild, user)
 }
 
-// get reads one resource. It reports false where there is none, or none that
-// this caller may see.
-func (d *Discord) get(ctx context.Context, authorization, path string, out any) (bool, error) {
+// get reads what the platform says of the person whose access token it is.
+func (d *Discord) get(ctx context.Context, authorization, path string, out any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.cfg.URL+path, http.NoBody)
 	if err != nil {
-		return false, fmt.Errorf("ask the chat platform: %w", err)
+		return fmt.Errorf("ask the chat platform: %w", err)
 	}
 	req.Header.Set("Authorization", authorization)
 	req.Header.Set("User-Agent", "DiscordBot (guildhall, 1)")
 	res, err := d.client.Do(req)
 	if err != nil {
-		return false, &awayError{"no answer"}
+		return &awayError{"no answer"}
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxResponse))
 	switch {
 	case err != nil:
-		return false, &awayError{"the answer broke off"}
-	case res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusForbidden:
-		return false, nil
+		return &awayError{"the answer broke off"}
 	case res.StatusCode != http.StatusOK:
-		return false, &awayError{"it answered " + strconv.Itoa(res.StatusCode)}
+		return &awayError{"it answered " + strconv.Itoa(res.StatusCode)}
 	}
 	if json.Unmarshal(body, out) != nil {
-		return false, &awayError{"its answer is not what was asked for"}
+		return &awayError{"its answer is not what was asked for"}
 	}
-	return true, nil
+	return nil
 }
-
-// bits reads permissions, which come as a decimal number in a string.
-func bits(s string) uint64 {
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-func manages(permissions uint64) bool { return permissions&(administrator|manageGuild) != 0 }
 
 func snowflake(s string) bool {
 	return s != "" && len(s) <= 20 && strings.Trim(s, "0123456789") == ""

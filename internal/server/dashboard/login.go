@@ -56,7 +56,16 @@ func home(c *call) (reply, error) {
 	if err != nil {
 		return reply{}, fmt.Errorf("list guilds: %w", err)
 	}
-	return reply{page: "guilds", frame: frame{Title: "Servers"}, view: here}, nil
+	v := guildsView{}
+	v.Guilds, v.Unsure = c.stillTheirs(here)
+	return reply{page: "guilds", frame: frame{Title: "Servers"}, view: v}, nil
+}
+
+// guildsView is the list of the guilds that somebody may manage. Those of which
+// nobody can tell now are not named.
+type guildsView struct {
+	Guilds []guild
+	Unsure int
 }
 
 type welcomeView struct{ Discord, SignedOut, StandIn bool }

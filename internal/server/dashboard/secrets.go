@@ -57,7 +57,11 @@ func rotateWebhook(c *call, e endpointRow) (reply, error) {
 		v.Problems.add("old_secret_expires_in", "Choose when the old secret stops signing.")
 		return c.rotatePage(v, http.StatusUnprocessableEntity), nil
 	}
-	made, err := webhooks.Rotate(c.acting(), c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, v.Once}, c.guild.ID, e.ID, ends)
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	made, err := webhooks.Rotate(ctx, c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, v.Once}, c.guild.ID, e.ID, ends)
 	if errors.Is(err, errMade) {
 		return c.back(c.path("webhooks", e.ID), "This was sent before, and the secret was rotated then. Nothing was changed now."), nil
 	}
@@ -73,7 +77,11 @@ func rotateWebhook(c *call, e endpointRow) (reply, error) {
 
 // endOldSecrets makes the newest secret the only one that signs.
 func endOldSecrets(c *call, e endpointRow) (reply, error) {
-	if err := webhooks.EndOldSecrets(c.acting(), c.cfg.DB, c.guild.ID, e.ID); err != nil {
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	if err := webhooks.EndOldSecrets(ctx, c.cfg.DB, c.guild.ID, e.ID); err != nil {
 		return reply{}, err
 	}
 	return c.back(c.path("webhooks", e.ID), "The old secret has ended. From now on the newest alone signs."), nil

@@ -202,7 +202,25 @@ func (c *call) respond() (out reply, err error) {
 	if err := c.loadSession(); err != nil {
 		return reply{}, err
 	}
+	if err := c.spend(); err != nil {
+		return reply{}, err
+	}
 	return c.handler(c)
+}
+
+// spend takes one request from the session's bucket, and has the database work on
+// the session's account, so that one of many requests has its share and no more.
+func (c *call) spend() error {
+	if c.who.ID == "" {
+		return nil
+	}
+	c.ctx = db.As(c.ctx, db.Caller{Token: "session:" + c.load.id, Guild: c.r.PathValue("guild")})
+	c.r = c.r.WithContext(c.ctx)
+	if r := c.cfg.Limits.Spend(c.ctx, "dashboard:session:"+c.load.id, c.cfg.Session); !r.Allowed {
+		return fault.New(fault.Limited, "rate_limited", "You have asked for %d pages in a short time. Try again in %d seconds.", c.cfg.Session.Limit, seconds(r.RetryAfter)).
+			After(max(r.RetryAfter, time.Second))
+	}
+	return nil
 }
 
 // isText reports whether the database can hold s.
@@ -367,9 +385,19 @@ func (c *call) foreignPage(h http.Handler) (reply, error) {
 	return reply{status: rec.status, header: rec.header, body: rec.body.Bytes()}, nil
 }
 
-// acting is the context in which the signed-in person makes changes.
-func (c *call) acting() context.Context {
-	return audit.With(c.ctx, audit.Actor{Type: c.who.Kind, ID: c.who.ID, Name: c.who.Name, Address: addressText(c.from), RequestID: c.id})
+func seconds(d time.Duration) int { return max(1, int((d+time.Second-1)/time.Second)) }
+
+// acting is the context in which the signed-in person makes a change, once the
+// platform has said that they may. Nothing is changed without it, and it comes
+// last: after the form is found to be right.
+func (c *call) acting() (context.Context, error) {
+	switch may, err := c.access.may(c.ctx, c.who, c.guild.ID, toChange); {
+	case err != nil:
+		return nil, err
+	case !may:
+		return nil, errNotHere
+	}
+	return audit.With(c.ctx, audit.Actor{Type: c.who.Kind, ID: c.who.ID, Name: c.who.Name, Address: addressText(c.from), RequestID: c.id}), nil
 }
 
 func addressText(a netip.Addr) string {

@@ -40,7 +40,8 @@ type person struct {
 	Kind   string // audit.User or audit.Operator
 	ID     string
 	Name   string
-	Guilds []string // those that may turn out to be theirs to manage
+	Guilds []string  // those that may turn out to be theirs to manage
+	Since  time.Time // when the platform named those guilds: at sign-in
 }
 
 func (p person) account() string { return p.Kind + ":" + p.ID }
@@ -70,7 +71,7 @@ func (c *call) loadSession() error {
 	c.r = c.r.WithContext(ctx)
 	c.who = person{
 		Kind: c.sessions.GetString(ctx, keyKind), ID: c.sessions.GetString(ctx, keyID), Name: c.sessions.GetString(ctx, keyName),
-		Guilds: strings.Fields(c.sessions.GetString(ctx, keyGuilds)),
+		Guilds: strings.Fields(c.sessions.GetString(ctx, keyGuilds)), Since: c.sessions.Deadline(ctx).Add(-lifetime),
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/outbound/chat"
 )
 
 // standInPath is where the stand-in shows its page of consent.
@@ -69,10 +71,17 @@ func NewStandIn(d *db.DB) (*Discord, error) {
 	s.mux.HandleFunc("GET "+api+"/users/@me/guilds", s.myGuilds)
 	s.mux.HandleFunc("GET "+api+"/guilds/{guild}", s.guild)
 	s.mux.HandleFunc("GET "+api+"/guilds/{guild}/members/{user}", s.member)
-	dd := newDiscord(DiscordConfig{
-		ClientID: "stand-in", ClientSecret: "stand-in", BotToken: "stand-in",
-		AuthorizeURL: standInPath + "authorize", URL: "https://stand-in.invalid" + api,
-	}, inProcess{s.mux})
+	const address = "https://stand-in.invalid" + api
+	bot, err := chat.NewDiscord(chat.Config{Token: "stand-in", URL: address, Log: slog.New(slog.DiscardHandler), Transport: inProcess{s.mux}})
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	dd, err := NewDiscord(DiscordConfig{
+		ClientID: "stand-in", ClientSecret: "stand-in", Bot: bot, AuthorizeURL: standInPath + "authorize", URL: address,
+	})
+	if err != nil {
+		return nil, err
+	}
 	dd.standIn = s.mux
 	return dd, nil
 }
@@ -194,7 +203,7 @@ func (s *standIn) myGuilds(w http.ResponseWriter, r *http.Request) {
 
 func permissionsOf(key string) string {
 	if key == "manager" {
-		return fmt.Sprint(manageGuild)
+		return "32" // to manage the server
 	}
 	return "1024"
 }

@@ -54,22 +54,40 @@ func (t tokenRow) Days() string {
 	return strconv.Itoa(max(1, int((t.ExpiresAt.Sub(t.CreatedAt)+12*time.Hour)/(24*time.Hour))))
 }
 
-type tokensView struct{ Active, Ended []tokenRow }
+// tokensPage is how many tokens of a kind the list shows at a time.
+const tokensPage = 50
+
+// tokensView is a page of the tokens that work, and one of those that have ended.
+type tokensView struct {
+	Active, Ended         []tokenRow
+	MoreActive, MoreEnded string // the query of the next page; empty: there is none
+	Skipped               bool   // this is not the first page of those that have ended
+}
 
 func listTokens(c *call) (reply, error) {
-	tokens, err := auth.List(c.ctx, c.cfg.DB, c.guild.ID)
-	if err != nil {
-		return reply{}, err
-	}
-	slices.Reverse(tokens)
 	var v tokensView
-	for _, t := range tokens {
-		row := tokenRow{t, c.now()}
-		if row.State() == "active" {
-			v.Active = append(v.Active, row)
-		} else if len(v.Ended) < 200 {
-			v.Ended = append(v.Ended, row)
+	for _, part := range []struct {
+		name  string
+		ended bool
+		rows  *[]tokenRow
+		more  *string
+	}{{"active", false, &v.Active, &v.MoreActive}, {"ended", true, &v.Ended, &v.MoreEnded}} {
+		page, err := strconv.Atoi(c.r.URL.Query().Get(part.name))
+		if err != nil || page < 1 || page > 1000 {
+			page = 1
 		}
+		tokens, err := auth.Page(c.ctx, c.cfg.DB, c.guild.ID, part.ended, (page-1)*tokensPage, tokensPage+1)
+		if err != nil {
+			return reply{}, err
+		}
+		if len(tokens) > tokensPage {
+			tokens = tokens[:tokensPage]
+			*part.more = "?" + part.name + "=" + strconv.Itoa(page+1)
+		}
+		for _, t := range tokens {
+			*part.rows = append(*part.rows, tokenRow{t, c.now()})
+		}
+		v.Skipped = part.ended && page > 1
 	}
 	return reply{page: "tokens", view: v, frame: frame{Title: "API tokens", Tab: "tokens"}}, nil
 }
@@ -145,11 +163,15 @@ func createToken(c *call) (reply, error) {
 		f.Problems = wrong
 		return c.tokenForm(f, http.StatusUnprocessableEntity), nil
 	}
-	t, err := auth.Create(c.acting(), onceDoer{c.cfg.DB, c.guild.ID, f.Once}, n)
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	t, err := auth.Create(ctx, onceDoer{c.cfg.DB, c.guild.ID, f.Once}, n)
 	if errors.Is(err, errMade) {
 		return reply{page: "token-again", frame: frame{Title: "Already made", Tab: "tokens", Crumbs: []crumb{{"API tokens", c.path("tokens")}}}}, nil
 	}
-	if fl, ok := fault.As(err); ok && fl.Kind == fault.Invalid {
+	if fl, ok := fault.As(err); ok && (fl.Kind == fault.Invalid || fl.Kind == fault.Refused) {
 		f.Problems.add("name", "%s", fl.Message)
 		return c.tokenForm(f, http.StatusUnprocessableEntity), nil
 	}
@@ -177,20 +199,15 @@ func (c *call) readToken() *tokenForm {
 func (f *tokenForm) token(guild, env string) (auth.New, problems) {
 	var wrong problems
 	n := auth.New{GuildID: guild, Env: env, Name: strings.TrimSpace(f.Name), Scopes: f.Chosen, AllowIP: []string{f.Allow}}
-	switch length := len([]rune(n.Name)); {
-	case length == 0:
-		wrong.add("name", "Give the token a name that says where it will be used, such as “payday bot”.")
-	case length > 100:
-		wrong.add("name", "The name has %d characters; at most 100 fit.", length)
-	case plainText(n.Name, 200) != n.Name:
-		wrong.add("name", "The name holds characters that cannot be seen. Type it anew.")
+	if err := auth.CheckName(n.Name); err != nil {
+		wrong.add("name", "%s", messageOf(err))
 	}
 	if len(f.Chosen) == 0 {
 		wrong.add("scopes", "Choose at least one thing that the token may do.")
 	} else if _, err := auth.ParseScopes(f.Chosen...); err != nil {
 		wrong.add("scopes", "%s", messageOf(err))
 	}
-	if _, err := auth.ParsePrefixes(f.Allow); err != nil {
+	if _, err := auth.ParseAllowlist(f.Allow); err != nil {
 		wrong.add("ip_allowlist", "%s Write addresses such as 203.0.113.9 or ranges such as 198.51.100.0/24.", messageOf(err))
 	}
 	if f.Other && f.Days == "" {
@@ -316,7 +333,11 @@ func revokeToken(c *call) (reply, error) {
 		v.Problems.add("confirm", "Type the token's name, %s, to revoke it.", visible(v.Token.Name))
 		return c.tokenPage(v, http.StatusUnprocessableEntity), nil
 	}
-	if err := auth.Revoke(c.acting(), c.cfg.DB, c.guild.ID, v.Token.ID); err != nil {
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	if err := auth.Revoke(ctx, c.cfg.DB, c.guild.ID, v.Token.ID); err != nil {
 		return reply{}, notHere(err)
 	}
 	return c.back(c.path("tokens"), "“%s” is revoked. No server accepts it any more.", visible(v.Token.Name)), nil
@@ -336,7 +357,11 @@ func deleteToken(c *call) (reply, error) {
 	if c.guild, err = c.enter(owner); err != nil {
 		return reply{}, err
 	}
-	if err := auth.Revoke(c.acting(), c.cfg.DB, c.guild.ID, id); err != nil {
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	if err := auth.Revoke(ctx, c.cfg.DB, c.guild.ID, id); err != nil {
 		return reply{}, notHere(err)
 	}
 	return reply{status: http.StatusNoContent}, nil

@@ -183,7 +183,11 @@ func createWebhook(c *call) (reply, error) {
 	if len(f.Problems) > 0 {
 		return c.webhookForm(f, http.StatusUnprocessableEntity), nil
 	}
-	made, err := webhooks.Create(c.acting(), c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, f.Once}, c.guild.ID, wanted)
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	made, err := webhooks.Create(ctx, c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, f.Once}, c.guild.ID, wanted)
 	if errors.Is(err, errMade) {
 		return c.back(c.path("webhooks"), "This form was sent before, and its endpoint was made then. Its secret cannot be shown again; rotate it to get another."), nil
 	}
@@ -263,7 +267,11 @@ func changeWebhook(c *call, _ endpointRow) (reply, error) {
 	if len(f.Problems) > 0 {
 		return c.webhookForm(f, http.StatusUnprocessableEntity), nil
 	}
-	if err := webhooks.Change(c.acting(), c.hooks(), c.guild.ID, f.ID, wanted); err != nil {
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	if err := webhooks.Change(ctx, c.hooks(), c.guild.ID, f.ID, wanted); err != nil {
 		return c.refusedForm(f, err)
 	}
 	return c.back(c.path("webhooks", f.ID), "The endpoint is changed."), nil
@@ -271,7 +279,11 @@ func changeWebhook(c *call, _ endpointRow) (reply, error) {
 
 func switchWebhook(enabled bool) endpointHandler {
 	return func(c *call, e endpointRow) (reply, error) {
-		if err := webhooks.Switch(c.acting(), c.hooks(), c.guild.ID, e.ID, enabled); err != nil {
+		ctx, err := c.acting()
+		if err != nil {
+			return reply{}, err
+		}
+		if err := webhooks.Switch(ctx, c.hooks(), c.guild.ID, e.ID, enabled); err != nil {
 			return reply{}, err
 		}
 		if !enabled {
@@ -292,7 +304,11 @@ func removeWebhook(c *call, e endpointRow) (reply, error) {
 		v.Problems.add("confirm", "Type the endpoint's address, %s, to remove it.", visible(e.URL))
 		return c.webhookPage(v, http.StatusUnprocessableEntity), nil
 	}
-	if err := webhooks.Delete(c.acting(), c.cfg.DB, c.guild.ID, e.ID); err != nil {
+	ctx, err := c.acting()
+	if err != nil {
+		return reply{}, err
+	}
+	if err := webhooks.Delete(ctx, c.cfg.DB, c.guild.ID, e.ID); err != nil {
 		return reply{}, err
 	}
 	return c.back(c.path("webhooks"), "The endpoint is removed, with what waited for it."), nil
