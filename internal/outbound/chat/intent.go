@@ -235,6 +235,24 @@ func Settle(ctx context.Context, tx *db.Tx, in Intent, state, messageID string) 
 	return len(ours) == 1, fault.Wrap(err, "settle intent", in.ID, "of guild", in.GuildID)
 }
 
+// Settled reports whether the intent was left in a state under the caller's lease:
+// by a unit of the caller's to whose commit the answer was lost.
+func Settled(ctx context.Context, q db.Querier, in Intent, state string) (done bool, err error) {
+	err = q.GetContext(ctx, &done, `
+		SELECT EXISTS (SELECT FROM chat_intents WHERE guild_id = $1 AND id = $2 AND lease_gen = $3 AND state = $4)`,
+		in.GuildID, in.ID, in.LeaseGen, state)
+	return done, fault.Wrap(err, "look what became of intent", in.ID, "of guild", in.GuildID)
+}
+
+// Taken reports whether the unit has committed in which the caller took the intent.
+func Taken(ctx context.Context, d db.Doer, in Intent) (taken bool, err error) {
+	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		taken, err = Settled(ctx, tx, in, "sending")
+		return err
+	})
+	return taken, err
+}
+
 // Outcome is the state that a failed delivery leaves an intent in. However
 // certain a refusal is, it says nothing of an earlier attempt.
 func (in Intent) Outcome(err error) string {

@@ -267,28 +267,29 @@ func TestHeldDeliveriesGoOutWhenTheEndpointIsEnabled(t *testing.T) {
 		w := newDeliveryDB(t)
 		r := w.receive(nil)
 		e, _ := w.add(w.guild, r.URL)
-		for range 30 {
+		const backlog = 100
+		for range backlog {
 			w.record(w.guild, 1)
 		}
 		if cfg != nil {
 			cfg(&w.cfg)
 		}
 		off(w, e, r)
-		w.until("everything is held", func() bool { return w.inState(StateHeld) == 30 })
+		w.until("everything is held", func() bool { return w.inState(StateHeld) == backlog })
 		if n := w.count(`SELECT count(*) FROM webhook_endpoints WHERE enabled`); n != 0 {
 			t.Fatal("the endpoint is enabled")
 		}
 		before := len(r.got())
 		r.respondWith(nil)
 		w.enable(e, true)
-		w.until("all are delivered", func() bool { return w.inState(StateDelivered) == 30 })
-		// Up to four are under way at a time, so an event may pass its next three.
+		w.until("all are delivered", func() bool { return w.inState(StateDelivered) == backlog })
+		// Up to sixteen are under way at a time, so an event may pass its next fifteen.
 		var order []string
 		if err := w.DB.Reader().SelectContext(t.Context(), &order, `SELECT event_id FROM webhook_deliveries ORDER BY id`); err != nil {
 			t.Fatal(err)
 		}
 		for i, c := range r.got()[before:] {
-			if at := slices.Index(order, c.Header.Get(headerStandardID)); at > i+2*healthySlots || at < i-2*healthySlots {
+			if at := slices.Index(order, c.Header.Get(headerStandardID)); at > i+2*quickSlots || at < i-2*quickSlots {
 				t.Errorf("the %d-th to arrive is the %d-th in order", i, at)
 			}
 		}

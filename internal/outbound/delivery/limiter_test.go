@@ -181,7 +181,7 @@ func TestAnEndpointIsFullUntilItsFailuresAreWritten(t *testing.T) {
 			}
 		}
 		wants(false, true)
-		for i := range healthySlots - 1 {
+		for i := range quickSlots - 1 {
 			l.begin(claimOf(c, fmt.Sprint(i)), now)
 			wants(false, false)
 		}
@@ -195,11 +195,11 @@ func TestAnEndpointIsFullUntilItsFailuresAreWritten(t *testing.T) {
 		if got := l.answers(c.id(), now); got != (took <= slowAfter) {
 			t.Errorf("a failure after %v: the endpoint is likely to answer is %v", took, got)
 		}
-		for i := range healthySlots - 1 {
+		for i := range quickSlots - 1 {
 			l.end(claimOf(c, fmt.Sprint(i)), decision{Failing: true}, now)
 		}
 		wants(true, true)
-		for range healthySlots {
+		for range quickSlots {
 			if len(l.active) != 1 || !l.settled(failed) {
 				t.Error("a failure was not settled")
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -13,9 +14,39 @@ import (
 	"guildhall/internal/service/tickets"
 )
 
-// later is the part of an operation that comes after the first commit. Its
-// response has been kept under the key, if the request has one.
-type later func(context.Context) (idempotency.Response, error)
+// later is the part of an operation that comes after the first commit.
+type later struct {
+	// begun reports whether that has happened, where the answer to it was lost.
+	begun func(context.Context) (bool, error)
+
+	// run's response has been kept under the key, if the request has one.
+	run func(context.Context) (idempotency.Response, error)
+}
+
+// How long it is asked whether the first unit has committed, and how often, while
+// the database cannot be reached.
+const (
+	beginTimeout = 5 * time.Second
+	beginPause   = 50 * time.Millisecond
+)
+
+// sure reports whether the first unit has committed after all. While it is open,
+// the key would be in use until its lease ends.
+func (l *later) sure(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
+	defer cancel()
+	for {
+		begun, err := l.begun(ctx)
+		if err == nil || !db.Unavailable(err) {
+			return begun
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(beginPause):
+		}
+	}
+}
 
 // phased serves the operation that may call out between two commits. Its first
 // unit is like that of any write, and often the only one: replays, refusals and
@@ -43,9 +74,12 @@ func (u *units) phased(rs *reqState, next handler) error {
 		}
 		return captureLater(ctx, rs, next)
 	})
-	if err == nil && rest != nil {
+	if rest != nil {
 		// Nobody's share: what others know of by now has to be written down.
-		response, err = rest(db.As(context.WithoutCancel(rs.ctx), db.Caller{}))
+		lasting := db.As(context.WithoutCancel(rs.ctx), db.Caller{})
+		if err == nil || db.Uncertain(err) && rest.sure(lasting) {
+			response, err = rest.run(lasting)
+		}
 	}
 	if r != nil && kept(err) {
 		refusal := err
@@ -65,7 +99,7 @@ func (u *units) phased(rs *reqState, next handler) error {
 
 // first runs work in the first unit and keeps its response under the key, if there
 // is one, or leases the key for what work has left for later.
-func (u *units) first(rs *reqState, r *idempotency.Request, work func(context.Context) (captured, error)) (idempotency.Response, later, error) {
+func (u *units) first(rs *reqState, r *idempotency.Request, work func(context.Context) (captured, error)) (idempotency.Response, *later, error) {
 	var done captured
 	err := u.db.Do(rs.ctx, func(ctx context.Context, tx *db.Tx) error {
 		done = captured{}
@@ -97,12 +131,12 @@ func (u *units) first(rs *reqState, r *idempotency.Request, work func(context.Co
 // rest that makes one.
 type captured struct {
 	idempotency.Response
-	rest later
+	rest *later
 }
 
 // captureLater is capture for an operation that may leave a rest.
 func captureLater(ctx context.Context, rs *reqState, next handler) (captured, error) {
-	var rest later
+	var rest *later
 	response, err := capture(ctx, rs, func(rs *reqState) error {
 		err := next(rs)
 		if b, ok := rs.Response().Writer.(*buffer); ok {
@@ -115,7 +149,7 @@ func captureLater(ctx context.Context, rs *reqState, next handler) (captured, er
 
 // unfinished is the response of an operation that has left a rest. It is never
 // sent: instead of bytes it writes the rest.
-type unfinished struct{ rest later }
+type unfinished struct{ rest *later }
 
 // VisitCreateTicketMessageResponse hands the rest to the unit.
 func (r unfinished) VisitCreateTicketMessageResponse(w http.ResponseWriter) error {
@@ -136,13 +170,13 @@ func (o operations) CreateTicketMessage(ctx context.Context, r gen.CreateTicketM
 	if err != nil || rest == nil {
 		return response, err
 	}
-	return unfinished{func(ctx context.Context) (idempotency.Response, error) {
-		response, err := rest(ctx)
+	return unfinished{&later{begun: rest.Begun, run: func(ctx context.Context) (idempotency.Response, error) {
+		response, err := rest.Run(ctx)
 		if err != nil {
 			return idempotency.Response{}, err
 		}
 		return renderTicketMessage(response)
-	}}, nil
+	}}}, nil
 }
 
 // TicketKeys keeps the responses to messages under their keys, for whoever

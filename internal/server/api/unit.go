@@ -294,7 +294,7 @@ type buffer struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
-	rest   later // what a phased operation has left to do
+	rest   *later // what a phased operation has left to do
 }
 
 func (b *buffer) response() idempotency.Response {

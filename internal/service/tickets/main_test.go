@@ -60,21 +60,21 @@ func (f *failing) SendMessage(ctx context.Context, m chat.Message) (string, erro
 	return id, err
 }
 
-func newTicketAPI(t *testing.T) ticketAPI {
+func newTicketAPI(t *testing.T, options ...apitest.Option) ticketAPI {
 	t.Helper()
 	s := ticketAPI{platform: chattest.New(t)}
 	s.fail = &failing{Platform: chattest.Connect(t, s.platform.URL, chat.Config{
 		Budget: 6 * time.Second, Try: time.Second,
 		Pause: time.Nanosecond, // what is refused here is repaired at once
 	})}
-	s.API = apitest.New(t, apitest.With(func(cfg *api.Config) {
+	s.API = apitest.New(t, append(options, apitest.With(func(cfg *api.Config) {
 		s.cfg = tickets.Config{DB: cfg.DB, Chat: s.fail, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: cfg.Sealer}}}
 		service, err := tickets.New(s.cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		cfg.Tickets = service
-	}))
+	}))...)
 	s.platform.Home(s.Guild)
 	return s
 }

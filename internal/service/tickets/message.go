@@ -36,12 +36,17 @@ import (
 //
 // Rows are locked in the order key, ticket, intent.
 //
+// When the answer to a commit is lost, it is found out what became of it: after unit
+// 1 the intent is there or is not, and unit 3 is made again. So the caller is
+// answered, and the key is free or has its response.
+//
 // When the process dies between 1 and 3, the leases run out and whoever comes
 // first finishes the work: the caller's repeated request, or the sweep.
 
 const (
 	postTimeout   = 9 * time.Second // the caller hears within ten seconds
 	settleTimeout = 5 * time.Second
+	settlePause   = 50 * time.Millisecond // between two tries
 	// How long the sweep keeps trying to find out about a message while the
 	// platform cannot be asked.
 	sweepTimeout = 5 * time.Minute
@@ -52,13 +57,19 @@ const (
 type Response = gen.CreateTicketMessageResponseObject
 
 // Later is the part of an operation that comes after the commit of its first
-// unit. It opens units of its own, and settles the key of its request.
-type Later func(context.Context) (Response, error)
+// unit.
+type Later struct {
+	// Begun reports whether that unit has committed, where the answer to it was lost.
+	Begun func(context.Context) (bool, error)
+
+	// Run opens units of its own, and settles the key of the request.
+	Run func(context.Context) (Response, error)
+}
 
 // CreateTicketMessage stores an internal note and returns the response; or it
 // stores the intent to post a message to the ticket's channel and returns what
 // does that and mirrors it into the transcript.
-func (s *Service) CreateTicketMessage(ctx context.Context, r gen.CreateTicketMessageRequestObject) (Response, Later, error) {
+func (s *Service) CreateTicketMessage(ctx context.Context, r gen.CreateTicketMessageRequestObject) (Response, *Later, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	t, err := lock(ctx, tx, by.GuildID, r.ID)
 	if err != nil {
@@ -83,11 +94,14 @@ func (s *Service) CreateTicketMessage(ctx context.Context, r gen.CreateTicketMes
 	if in, err = s.take(ctx, tx, in); err != nil {
 		return nil, nil, err
 	}
+	rest := &Later{Begun: func(ctx context.Context) (bool, error) { return chat.Taken(ctx, s.cfg.DB, in) }}
 	if refusal != nil {
-		return nil, func(ctx context.Context) (Response, error) { return s.findOut(ctx, in, refusal) }, nil //nolint:nilerr // findOut returns it
+		rest.Run = func(ctx context.Context) (Response, error) { return s.findOut(ctx, in, refusal) }
+		return nil, rest, nil //nolint:nilerr // findOut returns it
 	}
 	channel := *t.ChannelID
-	return nil, func(ctx context.Context) (Response, error) { return s.post(ctx, in, channel) }, nil
+	rest.Run = func(ctx context.Context) (Response, error) { return s.post(ctx, in, channel) }
+	return nil, rest, nil
 }
 
 // intent returns the intent to post the message: the unfinished one of an
@@ -187,7 +201,7 @@ func (s *Service) confirm(ctx context.Context, in chat.Intent, message string) (
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	var response Response
-	err := s.cfg.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+	err := s.surely(ctx, func(ctx context.Context, tx *db.Tx) error {
 		response = nil
 		if err := s.hold(ctx, tx, in); err != nil {
 			return err
@@ -230,7 +244,7 @@ func (s *Service) fail(ctx context.Context, in chat.Intent, state string) (Respo
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	var response Response
-	err := s.cfg.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+	err := s.surely(ctx, func(ctx context.Context, tx *db.Tx) error {
 		response = nil
 		if err := s.hold(ctx, tx, in); err != nil {
 			return err
@@ -240,6 +254,9 @@ func (s *Service) fail(ctx context.Context, in chat.Intent, state string) (Respo
 			return err
 		}
 		if !ours {
+			if done, err := chat.Settled(ctx, tx, in, state); err != nil || done {
+				return errors.Join(err, errSettled)
+			}
 			response, err = became(ctx, tx, in)
 			return err
 		}
@@ -248,10 +265,30 @@ func (s *Service) fail(ctx context.Context, in chat.Intent, state string) (Respo
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errSettled) {
 		return nil, err
 	}
 	return response, nil
+}
+
+// errSettled undoes a unit that finds done, under its own lease, what it was to do:
+// the answer to its commit was lost.
+var errSettled = errors.New("the message is settled already")
+
+// surely runs a unit that settles a message again for as long as it is open whether
+// it has committed, until ctx ends. Otherwise key and intent would stay under their
+// leases, and the caller would neither hear nor be able to ask.
+func (s *Service) surely(ctx context.Context, unit func(ctx context.Context, tx *db.Tx) error) error {
+	err := s.cfg.DB.Do(ctx, unit)
+	for open := db.Uncertain(err); open && db.Unavailable(err); {
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(settlePause):
+		}
+		err = s.cfg.DB.Do(ctx, unit)
+	}
+	return err
 }
 
 // became is the response of a message that is not ours to finish any more:

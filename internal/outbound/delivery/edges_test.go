@@ -1,0 +1,109 @@
+package delivery
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"guildhall/internal/base/db"
+)
+
+// What an endpoint's old URL has answered does not switch it off.
+func TestAnAnswerOfAnotherURLSwitchesNothingOff(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	d := w.deliverer()
+	for url, want := range map[string]bool{"https://before.test/": false, e.URL: true} {
+		off, err := d.disable(t.Context(), endpointID{e.GuildID, e.ID}, reasonFailing, url)
+		if err != nil || off != want || w.count(`SELECT count(*) FROM webhook_endpoints WHERE enabled`) == 1 == want {
+			t.Errorf("after failures of %s the endpoint is off: %v, %v", url, off, err)
+		}
+		w.enable(e, true)
+	}
+}
+
+// A delivery that is settled as held for an endpoint that was enabled meanwhile
+// goes out after all.
+func TestWhatIsHeldTooLateIsReleased(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	d := w.deliverer()
+	w.record(w.guild, 1)
+	rows := w.takes(d, e, 1)
+	w.enable(e, false)
+	w.enable(e, true)
+	w.follows(d)
+	c := rows[0]
+	held := result{
+		GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: StateHeld,
+		decision: decision{State: StateHeld},
+	}
+	if err := d.settleOnce(t.Context(), []result{held}); err != nil {
+		t.Fatal(err)
+	}
+	w.follows(d)
+	if n := len(w.takes(d, e, 1)); n != 1 {
+		t.Errorf("%d are sent, want 1: %s", n, w.states())
+	}
+}
+
+// An endpoint whose failures are forgotten is due at once.
+func TestForgettingFailuresMakesAnEndpointDue(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	w.record(w.guild, 1)
+	w.exec(`UPDATE webhook_deliveries SET fresh = false`)
+	w.exec(`UPDATE webhook_schedule SET failures = 9, blocks = 5, failing_since = now(), blocked_until = now() + interval '10 minutes',
+		next_due = now() + interval '10 minutes'`)
+	w.unit(func(ctx context.Context, tx *db.Tx) error { return ResetHealth(ctx, tx, e.GuildID, e.ID) })
+	found, err := look(t.Context(), w.DB.Reader(), nil, endpointID{}, nil)
+	if w.cfg.OneGuild {
+		found, err = lookAcross(t.Context(), w.DB.Reader(), nil, endpointID{}, nil)
+	}
+	if err != nil || len(found) != 1 {
+		t.Errorf("a look finds %d endpoints, %v", len(found), err)
+	}
+}
+
+// A success makes an endpoint well that was found failing after the claim.
+func TestASuccessEndsAFailureThatCameMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	d := w.deliverer()
+	w.record(w.guild, 2)
+	rows := w.takes(d, e, 2)
+	if len(rows) != 2 {
+		t.Fatalf("claimed %d", len(rows))
+	}
+	w.settles(d, rows[:1], serverError, 0)
+	if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE failing_since IS NOT NULL`); n != 1 {
+		t.Fatal("the endpoint does not fail")
+	}
+	w.settles(d, rows[1:], delivered, 0)
+	if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE failing_since IS NULL AND failures = 0`); n != 1 {
+		t.Error("the endpoint fails after a success")
+	}
+}
+
+// A process that stood still between a claim and its sends makes none: the endpoint
+// may be gone by then. The delivery keeps its place, and is no attempt poorer.
+func TestAFrozenProcessSendsNothing(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	d := w.deliverer()
+	w.record(w.guild, 1)
+	for late, want := range map[time.Duration]bool{0: false, beginWithin + time.Second: true} {
+		c := w.takes(d, e, 1)[0]
+		c.Locked = c.Locked.Add(-late)
+		v, unsent := d.unsent(c)
+		if unsent != want || unsent && v != (decision{State: StatePending, Step: c.Step}) {
+			t.Errorf("%s after its claim a delivery is not sent: %v, %+v", late, unsent, v)
+		}
+		w.exec(`UPDATE webhook_deliveries SET lease_until = NULL`)
+	}
+}

@@ -1,0 +1,68 @@
+package tickets_test
+
+import (
+	"bytes"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/outbound/chat/chattest"
+	"guildhall/internal/server/api/apitest"
+)
+
+// A connection breaks at a commit of a message, before or after Postgres has got
+// it: the caller is answered all the same, or may ask again at once, and nothing is
+// posted twice.
+// RELIABILITY.md, Messages.
+func TestAMessageIsAnsweredThoughACommitIsLost(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		commit int64
+		fate   dbtest.Fate
+		away   bool // the platform
+		status int
+	}{
+		{1, dbtest.Lose, false, 201},
+		{1, dbtest.Break, false, 503},
+		{1, dbtest.Lose, true, 502},
+		{2, dbtest.Lose, false, 201},
+		{2, dbtest.Break, false, 201},
+		{2, dbtest.Lose, true, 502},
+		{2, dbtest.Break, true, 502},
+	} {
+		t.Run(fmt.Sprintf("commit %d, fate %d, away %v", tt.commit, tt.fate, tt.away), func(t *testing.T) {
+			t.Parallel()
+			var commits atomic.Int64
+			commits.Store(1000)
+			s := newTicketAPI(t, apitest.Reach(func(raw string) string {
+				return dbtest.NewJudgedLink(t, raw, func(sent []byte) dbtest.Fate {
+					if bytes.Contains(sent, []byte("COMMIT")) && commits.Add(1) == tt.commit {
+						return tt.fate
+					}
+					return dbtest.Pass
+				}).URL
+			}))
+			id := ticket(t, s.API, 1, "open", true)
+			if tt.away {
+				s.platform.In(channelOf(1), chattest.Refuse(500, 0, "away"))
+			}
+			send := func() *apitest.Response {
+				t.Helper()
+				return s.Key("k").Do(t, "createTicketMessage", `{"content":"x"}`, apitest.Path("id", id))
+			}
+			commits.Store(0)
+			if got := send(); got.Status != tt.status {
+				t.Errorf("got %d, want %d: %s", got.Status, tt.status, got.Body)
+			}
+			if n := commits.Load(); n < tt.commit {
+				t.Fatalf("%d commits: none was lost", n)
+			}
+			s.platform.In(channelOf(1), nil)
+			if got := send(); got.Status != 201 {
+				t.Errorf("the same request again is %d, want 201: %s", got.Status, got.Body)
+			}
+			s.wantMessages(t, id, 1, 1, 1)
+		})
+	}
+}
