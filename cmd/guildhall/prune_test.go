@@ -64,7 +64,9 @@ func TestWhatIsOutlivedIsMeasured(t *testing.T) {
 		SELECT n::text, 't', n::text, 'f', now() - n * interval '1 hour' FROM generate_series(20, 30) n`)
 	metrics := prometheus.NewRegistry()
 	p := newPruner(d, metrics)
-	oldest := func() float64 { return testutil.Metric(t, metrics, "guildhall_outlived_oldest_seconds", "table=idempotency_keys") }
+	oldest := func() float64 {
+		return testutil.Metric(t, metrics, "guildhall_outlived_oldest_seconds", "table=idempotency_keys")
+	}
 	deleting := p.step
 	p.step = func(context.Context, db.Outlived) (int, error) { return 0, nil }
 	if err := p.sweep(t.Context()); err != nil {

@@ -35,17 +35,23 @@ var Records = transfer.Kind[row]{
 		"cases_number": "this guild has a case with this number already",
 	},
 	Guild: func(c *row) string { return c.GuildID },
-	New: func(now time.Time) row {
-		return row{Status: active, Source: "bot", CreatedAt: wire.At(now), UpdatedAt: transfer.Absent}
+	New: func(time.Time) row {
+		return row{Status: active, Source: "bot", CreatedAt: transfer.Pending}
 	},
 	Complete: func(c *row, now time.Time) error {
 		transfer.MintID(&c.ID)
-		c.CreatedAt = transfer.Past(c.CreatedAt, now)
-		if c.UpdatedAt == transfer.Absent {
-			c.UpdatedAt = c.CreatedAt
+		if c.CreatedAt.After(now) {
+			c.CreatedAt = transfer.Pending
 		}
-		c.UpdatedAt = transfer.Past(c.UpdatedAt, now)
+		c.UpdatedAt = transfer.Pending
 		return nil
+	},
+	Dated: []transfer.Column{{Table: "cases", Name: "created_at"}, {Table: "cases", Name: "updated_at"}},
+	Settle: func(c *row, at wire.Time) {
+		c.UpdatedAt = at
+		if c.CreatedAt == transfer.Pending {
+			c.CreatedAt = at
+		}
 	},
 	Before: func(ctx context.Context, tx *db.Tx, rows []row) error {
 		return transfer.Number(ctx, tx, "last_case", rows, func(c *row) (string, *int64) { return c.GuildID, &c.Number })

@@ -16,11 +16,13 @@ var Wallets = transfer.Kind[moved]{
 	Name: "wallet", Schema: "GuildFileWallet", Table: "wallets", Columns: "guild_id, user_id, balance, updated_at", Order: "user_id",
 	Refusals: map[string]string{"wallets_pkey": "this user has a wallet in this guild already"},
 	Guild:    func(w *moved) string { return w.GuildID },
-	New:      func(now time.Time) moved { return moved{UpdatedAt: wire.At(now), now: now} },
-	Complete: func(w *moved, now time.Time) error {
-		w.UpdatedAt = transfer.Past(w.UpdatedAt, now)
+	New:      func(time.Time) moved { return moved{} },
+	Complete: func(w *moved, _ time.Time) error {
+		w.UpdatedAt = transfer.Pending
 		return nil
 	},
+	Dated:  []transfer.Column{{Table: "ledger_entries", Name: "created_at"}, {Table: "wallets", Name: "updated_at"}},
+	Settle: func(w *moved, at wire.Time) { w.UpdatedAt = at },
 	After:  begin,
 	Finish: leaderboard.Wallets.Reloaded,
 }
@@ -31,8 +33,6 @@ type moved struct {
 	UserID    string    `db:"user_id" json:"user_id"`
 	Balance   int64     `db:"balance" json:"balance"`
 	UpdatedAt wire.Time `db:"updated_at" json:"updated_at"`
-
-	now time.Time
 }
 
 // begin gives wallets the first row of their ledgers.
@@ -43,7 +43,7 @@ func begin(ctx context.Context, tx *db.Tx, wallets []moved) error {
 	}
 	rows := make([]first, len(wallets))
 	for i, w := range wallets {
-		rows[i] = first{w.GuildID, entry{ID: db.NewID(), UserID: w.UserID, Delta: w.Balance, BalanceAfter: w.Balance, Note: "import", CreatedAt: w.now}}
+		rows[i] = first{w.GuildID, entry{ID: db.NewID(), UserID: w.UserID, Delta: w.Balance, BalanceAfter: w.Balance, Note: "import", CreatedAt: w.UpdatedAt.Time}}
 	}
 	return db.CopyRows(ctx, tx, "ledger_entries", "guild_id, id, user_id, delta, balance_after, note, created_at", rows)
 }

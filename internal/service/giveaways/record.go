@@ -119,12 +119,16 @@ var Records = transfer.Kind[row]{
 	New: func(now time.Time) row {
 		return row{
 			Status: active, WinnerCount: 1, Source: "bot", CreatedAt: wire.At(now),
-			StartsAt: transfer.Absent, EndsAt: transfer.Absent, UpdatedAt: transfer.Absent,
+			StartsAt: transfer.Absent, EndsAt: transfer.Absent,
 		}
 	},
 	Complete: complete,
+	Dated:    dated,
 	Finish:   closeEntries,
 }
+
+// dated is what new giveaways bear, and those that entries or draws have come to.
+var dated = []transfer.Column{{Table: "giveaways", Name: "updated_at"}}
 
 func refOf(guild, id string) transfer.Ref {
 	return transfer.Ref{Kind: "giveaway", Guild: guild, ID: id}
@@ -132,6 +136,12 @@ func refOf(guild, id string) transfer.Ref {
 
 func complete(g *row, now time.Time) error {
 	transfer.MintID(&g.ID)
+	g.CreatedAt = transfer.Past(g.CreatedAt, now)
+	for _, past := range []*wire.Time{g.PausedAt, g.EndedAt} {
+		if past != nil {
+			*past = transfer.Past(*past, now)
+		}
+	}
 	if g.StartsAt == transfer.Absent {
 		g.StartsAt = g.CreatedAt
 	}
@@ -151,9 +161,7 @@ func complete(g *row, now time.Time) error {
 		at := wire.At(now)
 		g.PausedAt = &at
 	}
-	if g.UpdatedAt == transfer.Absent {
-		g.UpdatedAt = transfer.Latest(g.CreatedAt, g.EndedAt)
-	}
+	g.UpdatedAt = transfer.Pending
 	return nil
 }
 
@@ -177,7 +185,12 @@ var Entrants = transfer.Kind[entry]{
 	Guild:    func(e *entry) string { return e.GuildID },
 	Needs:    func(e *entry) []transfer.Ref { return []transfer.Ref{refOf(e.GuildID, e.GiveawayID)} },
 	New:      func(now time.Time) entry { return entry{Entries: 1, EnteredAt: wire.At(now)} },
-	Before:   admit,
+	Complete: func(e *entry, now time.Time) error {
+		e.EnteredAt = transfer.Past(e.EnteredAt, now)
+		return nil
+	},
+	Dated:  dated,
+	Before: admit,
 }
 
 // entrants is what entries add to a giveaway.
@@ -253,11 +266,11 @@ func countEntries(ctx context.Context, tx *db.Tx, guild string, refs []transfer.
 	}
 	n, err := db.Exec(ctx, tx, `
 		UPDATE giveaways g
-		SET entrant_count = g.entrant_count + added.users, entry_count = g.entry_count + added.entries
+		SET entrant_count = g.entrant_count + added.users, entry_count = g.entry_count + added.entries, updated_at = $5
 		FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS added (id, users, entries)
 		WHERE g.guild_id = $1
 		  AND g.id = added.id
-		  AND g.pot = 'open'`, guild, db.Array(ids(refs)), db.Integers(users), db.Integers(entries))
+		  AND g.pot = 'open'`, guild, db.Array(ids(refs)), db.Integers(users), db.Integers(entries), transfer.Pending)
 	if err != nil {
 		return fmt.Errorf("count the entries of giveaways of guild %s: %w", guild, err)
 	}
@@ -282,7 +295,12 @@ var Draws = transfer.Kind[record]{
 	Guild:    func(d *record) string { return d.GuildID },
 	Needs:    func(d *record) []transfer.Ref { return []transfer.Ref{refOf(d.GuildID, d.GiveawayID)} },
 	New:      func(now time.Time) record { return record{DrawnAt: wire.At(now)} },
-	Before:   raiseRounds,
+	Complete: func(d *record, now time.Time) error {
+		d.DrawnAt = transfer.Past(d.DrawnAt, now)
+		return nil
+	},
+	Dated:  dated,
+	Before: raiseRounds,
 }
 
 // raiseRounds raises the giveaways' rounds over those of draws.
@@ -306,10 +324,10 @@ func raiseRounds(ctx context.Context, tx *db.Tx, rows []record) error {
 				FOR NO KEY UPDATE OF g
 			)
 			UPDATE giveaways g
-			SET rounds = greatest(g.rounds, held.n)
+			SET rounds = greatest(g.rounds, held.n), updated_at = $4
 			FROM held
 			WHERE g.guild_id = $1
-			  AND g.id = held.id`, guild, db.Array(ids(refs)), db.Integers(rounds)); err != nil {
+			  AND g.id = held.id`, guild, db.Array(ids(refs)), db.Integers(rounds), transfer.Pending); err != nil {
 			return fmt.Errorf("count the draws of giveaways of guild %s: %w", guild, err)
 		}
 	}

@@ -36,13 +36,14 @@ type batch struct {
 	records int
 	bytes   int
 	known   map[transfer.Ref]bool
+	made    map[string]bool // guilds that this file makes
 	needs   []need
 	kinds   []kind
 	byName  map[string]kind
 }
 
 func newBatch(tx *db.Tx, now time.Time) *batch {
-	b := &batch{tx: tx, now: now.UTC(), known: make(map[transfer.Ref]bool), kinds: newKinds(), byName: make(map[string]kind)}
+	b := &batch{tx: tx, now: now.UTC(), known: make(map[transfer.Ref]bool), made: make(map[string]bool), kinds: newKinds(), byName: make(map[string]kind)}
 	for _, k := range b.kinds {
 		b.byName[k.name()] = k
 	}
@@ -67,7 +68,7 @@ func (b *batch) add(line int64, text []byte) (string, *LineError) {
 	if !ok {
 		return "", &LineError{Line: line, Reason: fmt.Sprintf("there is no record kind %q", schema.Printable(name))}
 	}
-	needs, defines, err := k.read(line, value, found, text, b.now)
+	needs, defines, err := k.read(line, value, found, text, b)
 	if err != nil {
 		return "", &LineError{Line: line, Kind: name, Reason: err.Error()}
 	}
@@ -80,6 +81,9 @@ func (b *batch) add(line int64, text []byte) (string, *LineError) {
 	}
 	if defines != nil {
 		b.known[*defines] = true
+		if defines.Kind == "guild" {
+			b.made[defines.ID] = true
+		}
 	}
 	b.records++
 	b.bytes += len(text)
@@ -211,6 +215,9 @@ func (b *batch) finish(ctx context.Context, total int64) error {
 			return err
 		}
 	}
+	if err := b.date(ctx); err != nil {
+		return err
+	}
 	if total < manyRecords {
 		return nil
 	}
@@ -220,6 +227,22 @@ func (b *batch) finish(ctx context.Context, total int64) error {
 		ANALYZE cases, wallets, ledger_entries, levels, tickets, ticket_messages,
 		        giveaways, giveaway_entries, network_listings`)
 	return fault.Wrap(err, "import: look at what came in")
+}
+
+// date gives all that came in one instant, that of the end. From here on it is as
+// with any write: who reads the lists by their instants begins 15 s before the newest,
+// so the commit has to come soon.
+func (b *batch) date(ctx context.Context) error {
+	at, err := db.Get[time.Time](ctx, b.tx, `SELECT clock_timestamp()`)
+	if err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	for _, k := range b.kinds {
+		if err := k.date(ctx, b.tx, at); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
@@ -151,24 +153,88 @@ func TestImportGoesOnFromAnEarlierImport(t *testing.T) {
 }
 
 // What a file dates later than now happened now: else the row's later changes
-// would have to be dated later still.
+// would have to be dated later still, and whoever copies lists by their instants
+// would see nothing that happens before.
 func TestImportBringsNothingFromTheFuture(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	imported(t, d, strings.ReplaceAll(strings.ReplaceAll(`
+{"record":"guild","id":"1","joined_at":LATER,"created_at":LATER}
+{"record":"settings","guild_id":"1","updated_at":LATER}
+{"record":"wallet","guild_id":"1","user_id":"5","balance":1,"updated_at":LATER}
+{"record":"level","guild_id":"1","user_id":"5","total_xp":1,"updated_at":LATER}
+{"record":"case","guild_id":"1","user_id":"5","moderator_id":"6","type":"ban","created_at":LATER,"updated_at":LATER}
+{"record":"ticket","guild_id":"1","id":"t","opener_id":"5","status":"closed","created_at":LATER,"updated_at":LATER,"closed_at":LATER}
+{"record":"ticket_message","guild_id":"1","ticket_id":"t","content":"x","created_at":LATER}
+{"record":"giveaway","guild_id":"1","id":"g","prize":"x","channel_id":"5","status":"ended","created_at":LATER,"updated_at":LATER,"ended_at":LATER}
+{"record":"giveaway","guild_id":"1","id":"p","prize":"x","channel_id":"5","status":"paused","paused_at":LATER}
+{"record":"giveaway_entry","guild_id":"1","giveaway_id":"g","user_id":"5","entered_at":LATER}
+{"record":"giveaway_draw","guild_id":"1","giveaway_id":"g","round":1,"seed":"HASH","entries_hash":"HASH","drawn_at":LATER}
+{"record":"network_listing","user_id":"666","trust_score":3,"report_count":1,"category":"scam","severity":"high","first_reported_at":LATER,"last_reported_at":LATER}
+`, "LATER", `"9999-12-31T23:59:59.999Z"`), "HASH", strings.Repeat("0", 64)))
+	for table, columns := range map[string]string{
+		"guilds": "joined_at, created_at", "guild_settings": "updated_at", "wallets": "updated_at", "ledger_entries": "created_at",
+		"levels": "updated_at", "cases": "created_at, updated_at", "tickets": "created_at, updated_at, closed_at, last_message_at",
+		"ticket_messages": "created_at", "giveaways": "created_at, updated_at, ended_at, paused_at",
+		"giveaway_entries": "entered_at", "giveaway_draws": "drawn_at", "network_listings": "first_reported_at, last_reported_at",
+	} {
+		if ok := dbtest.Value[bool](t, d, `SELECT max(greatest(`+columns+`)) <= now() FROM `+table); !ok {
+			t.Errorf("%s: something lies ahead", table)
+		}
+	}
+}
+
+// However long an import takes, those who copy lists by their instants find its rows
+// behind what they have: what it makes and what it changes bears the instant of its
+// end, what happened in the past stays there.
+// RELIABILITY.md, Operation.
+func TestWhatAnImportBringsBearsItsEnd(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	imported(t, d, `
 {"record":"guild","id":"1"}
-{"record":"wallet","guild_id":"1","user_id":"5","balance":1,"updated_at":"2999-01-01T00:00:00Z"}
-{"record":"level","guild_id":"1","user_id":"5","total_xp":1,"updated_at":"2999-01-01T00:00:00Z"}
-{"record":"case","guild_id":"1","user_id":"5","moderator_id":"6","type":"ban","created_at":"2999-01-01T00:00:00Z"}
-{"record":"case","guild_id":"1","user_id":"5","moderator_id":"6","type":"ban",`+
-		`"created_at":"2020-01-01T00:00:00Z","updated_at":"2999-01-01T00:00:00Z"}
+{"record":"ticket","guild_id":"1","id":"old ticket","opener_id":"5","created_at":"2020-01-01T00:00:00Z"}
+{"record":"giveaway","guild_id":"1","id":"old giveaway","prize":"x","channel_id":"5","created_at":"2020-01-01T00:00:00Z"}
 `)
+	file, end := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		_, err := guildfile.Import(context.Background(), d, file, nil)
+		done <- err
+	}()
+	// The reading has begun once the pipe has taken it, and with it the transaction.
+	if _, err := io.WriteString(end, strings.ReplaceAll(`
+{"record":"wallet","guild_id":"1","user_id":"5","balance":1,"updated_at":PAST}
+{"record":"level","guild_id":"1","user_id":"5","total_xp":1,"updated_at":PAST}
+{"record":"case","guild_id":"1","user_id":"5","moderator_id":"6","type":"ban","reason":"old","created_at":PAST,"updated_at":PAST}
+{"record":"case","guild_id":"1","user_id":"5","moderator_id":"6","type":"ban","reason":"new"}
+{"record":"ticket","guild_id":"1","id":"t","opener_id":"5","created_at":PAST,"updated_at":PAST}
+{"record":"giveaway","guild_id":"1","id":"g","prize":"x","channel_id":"5","created_at":PAST,"updated_at":PAST}
+{"record":"ticket_message","guild_id":"1","ticket_id":"old ticket","content":"x","created_at":PAST}
+{"record":"giveaway_entry","guild_id":"1","giveaway_id":"old giveaway","user_id":"5","entered_at":PAST}
+`, "PAST", `"2020-01-01T00:00:00Z"`)); err != nil {
+		t.Fatal(err)
+	}
+	before := dbtest.Value[time.Time](t, d, `SELECT clock_timestamp()`)
+	if err := errors.Join(end.Close(), <-done); err != nil {
+		t.Fatal(err)
+	}
 	for _, query := range []string{
-		`SELECT max(updated_at) <= now() FROM wallets`, `SELECT max(updated_at) <= now() FROM levels`,
-		`SELECT max(created_at) <= now() AND max(updated_at) <= now() AND min(created_at) = '2020-01-01T00:00:00Z' FROM cases`,
+		`SELECT min(updated_at) > $1 AND count(*) = 1 FROM wallets`, `SELECT min(updated_at) > $1 FROM levels`,
+		`SELECT min(created_at) > $1 AND count(*) = 1 FROM ledger_entries`,
+		`SELECT min(updated_at) > $1 AND count(*) = 2 FROM cases`, `SELECT created_at > $1 FROM cases WHERE reason = 'new'`,
+		`SELECT min(updated_at) > $1 AND count(*) = 2 FROM tickets`, `SELECT min(updated_at) > $1 AND count(*) = 2 FROM giveaways`,
 	} {
-		if got := dbtest.Value[string](t, d, query); got != "true" {
-			t.Errorf("%s: %s", query, got)
+		if !dbtest.Value[bool](t, d, query, before) {
+			t.Errorf("not at the end: %s", query)
+		}
+	}
+	for _, query := range []string{
+		`SELECT created_at FROM cases WHERE reason = 'old'`, `SELECT max(created_at) FROM tickets`, `SELECT max(created_at) FROM giveaways`,
+		`SELECT created_at FROM ticket_messages`, `SELECT entered_at FROM giveaway_entries`,
+	} {
+		if at := dbtest.Value[time.Time](t, d, query); at.UTC().Year() != 2020 {
+			t.Errorf("of the past is now %v: %s", at, query)
 		}
 	}
 }
@@ -186,7 +252,7 @@ func TestImportOfAnExportGivesTheSameExport(t *testing.T) {
 	for _, guild := range []string{"1", "2", guildfile.DemoGuild} {
 		first := exported(t, from, guild)
 		imported(t, to, first)
-		if second := exported(t, to, guild); second != first {
+		if first, second := unchanged(first), unchanged(exported(t, to, guild)); second != first {
 			t.Errorf("guild %s: the second export differs:\n%s", guild, firstDifference(first, second))
 		}
 		if again := exported(t, from, guild); again != first {
@@ -197,6 +263,11 @@ func TestImportOfAnExportGivesTheSameExport(t *testing.T) {
 		t.Error("a guild that is not there was exported")
 	}
 }
+
+var updatedAt = regexp.MustCompile(`"updated_at":"[^"]*"`)
+
+// unchanged is an export without the instants at which its rows changed last.
+func unchanged(export string) string { return updatedAt.ReplaceAllString(export, `"updated_at":""`) }
 
 func firstDifference(a, b string) string {
 	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")

@@ -11,6 +11,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/schema"
+	"guildhall/internal/base/wire"
 	"guildhall/internal/service/cases"
 	"guildhall/internal/service/economy"
 	"guildhall/internal/service/giveaways"
@@ -45,10 +46,12 @@ type kind interface {
 	name() string
 	// read adds a record that holds value and text. It returns what the record
 	// needs and what it defines.
-	read(line int64, value any, found []schema.Problem, text []byte, now time.Time) (needs []transfer.Ref, defines *transfer.Ref, err error)
+	read(line int64, value any, found []schema.Problem, text []byte, b *batch) (needs []transfer.Ref, defines *transfer.Ref, err error)
 	// load stores the rows; finish is done once, when all are in.
 	load(ctx context.Context, tx *db.Tx) error
 	finish(ctx context.Context, tx *db.Tx) error
+	// date gives what has come in the instant at which all was in.
+	date(ctx context.Context, tx *db.Tx, at time.Time) error
 	// keep drops the rows from a line on.
 	keep(before int64)
 	// find is the statement that looks for what others need, empty if none do.
@@ -71,13 +74,16 @@ func of[R any](k transfer.Kind[R]) kind {
 func (w *waiting[R]) name() string { return w.Name }
 func (w *waiting[R]) find() string { return w.Find }
 
-func (w *waiting[R]) read(line int64, value any, found []schema.Problem, text []byte, now time.Time) (needs []transfer.Ref, defines *transfer.Ref, err error) {
+func (w *waiting[R]) read(line int64, value any, found []schema.Problem, text []byte, b *batch) (needs []transfer.Ref, defines *transfer.Ref, err error) {
 	if found = w.check(value, found); len(found) > 0 {
 		return nil, nil, errors.New(describe(found))
 	}
-	row, err := w.Read(text, now)
+	row, err := w.Read(text, b.now)
 	if err != nil {
 		return nil, nil, err
+	}
+	if w.Settle != nil && b.made[w.Guild(&row)] {
+		w.Settle(&row, wire.At(b.now))
 	}
 	w.rows, w.lines = append(w.rows, row), append(w.lines, line)
 	if w.Guild != nil {
@@ -102,7 +108,7 @@ func (w *waiting[R]) load(ctx context.Context, tx *db.Tx) error {
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
-	if w.Finish != nil {
+	if w.Finish != nil || w.Dated != nil {
 		for i := range w.rows {
 			w.guilds[w.Guild(&w.rows[i])] = true
 		}
@@ -111,9 +117,23 @@ func (w *waiting[R]) load(ctx context.Context, tx *db.Tx) error {
 }
 
 func (w *waiting[R]) finish(ctx context.Context, tx *db.Tx) error {
+	if w.Finish == nil {
+		return nil
+	}
 	for _, guild := range sorted(w.guilds) {
 		if err := w.Finish(ctx, tx, guild); err != nil {
 			return fmt.Errorf("import: %w", err)
+		}
+	}
+	return nil
+}
+
+func (w *waiting[R]) date(ctx context.Context, tx *db.Tx, at time.Time) error {
+	for _, guild := range sorted(w.guilds) {
+		for _, c := range w.Dated {
+			if err := c.Date(ctx, tx, guild, at); err != nil {
+				return fmt.Errorf("import: %w", err)
+			}
 		}
 	}
 	return nil

@@ -36,7 +36,8 @@ var Records = transfer.Kind[row]{
 	New: func(now time.Time) row {
 		return row{Locale: "en-US", JoinedAt: wire.At(now), CreatedAt: wire.At(now)}
 	},
-	Complete: func(g *row, _ time.Time) error {
+	Complete: func(g *row, now time.Time) error {
+		g.JoinedAt, g.CreatedAt = transfer.Past(g.JoinedAt, now), transfer.Past(g.CreatedAt, now)
 		if !wire.OneLine(g.Name) {
 			return transfer.Wrong("name", "must not hold control characters or line breaks")
 		}
@@ -106,14 +107,18 @@ func Settings(curve Curve) transfer.Kind[settings] {
 		Name: "settings", Schema: "GuildFileSettings", Table: "guild_settings", Columns: settingsColumns, Order: "guild_id",
 		Refusals: map[string]string{"guild_settings_pkey": "this guild has settings already"},
 		Guild:    func(s *settings) string { return s.GuildID },
-		New: func(now time.Time) settings {
+		New: func(time.Time) settings {
 			return settings{
 				Modules: Modules{true, true, true, true, true, true}, Economy: Economy{"coins", "🪙"}, Levelling: Levelling{curve},
-				Tickets: Tickets{CloseAction: "archive"}, Timezone: "UTC", UpdatedAt: wire.At(now),
+				Tickets: Tickets{CloseAction: "archive"}, Timezone: "UTC",
 			}
 		},
-		Complete: func(s *settings, _ time.Time) error { return s.Curve.mustBe(curve) },
-		Before:   replaceDefaults,
+		Complete: func(s *settings, _ time.Time) error {
+			s.UpdatedAt = transfer.Pending
+			return s.Curve.mustBe(curve)
+		},
+		Dated:  []transfer.Column{{Table: "guild_settings", Name: "updated_at"}},
+		Before: replaceDefaults,
 	}
 }
 

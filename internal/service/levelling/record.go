@@ -13,11 +13,13 @@ var Records = transfer.Kind[moved]{
 	Name: "level", Schema: "GuildFileLevel", Table: "levels", Columns: "guild_id, user_id, total_xp, updated_at", Order: "user_id",
 	Refusals: map[string]string{"levels_pkey": "this user has a level record in this guild already"},
 	Guild:    func(m *moved) string { return m.GuildID },
-	New:      func(now time.Time) moved { return moved{UpdatedAt: wire.At(now)} },
-	Complete: func(m *moved, now time.Time) error {
-		m.UpdatedAt = transfer.Past(m.UpdatedAt, now)
+	New:      func(time.Time) moved { return moved{} },
+	Complete: func(m *moved, _ time.Time) error {
+		m.UpdatedAt = transfer.Pending
 		return nil
 	},
+	Dated:  []transfer.Column{{Table: "levels", Name: "updated_at"}},
+	Settle: func(m *moved, at wire.Time) { m.UpdatedAt = at },
 	Finish: leaderboard.Levels.Reloaded,
 }
 

@@ -66,13 +66,17 @@ var Records = transfer.Kind[row]{
 		SELECT guild_id AS guild, id FROM tickets
 		WHERE (guild_id, id) IN (SELECT * FROM unnest($1::text[], $2::text[]))`,
 	New: func(now time.Time) row {
-		return row{Status: open, CreatedAt: wire.At(now), UpdatedAt: transfer.Absent}
+		return row{Status: open, CreatedAt: wire.At(now)}
 	},
 	Complete: complete,
+	Dated:    dated,
 	Before: func(ctx context.Context, tx *db.Tx, rows []row) error {
 		return transfer.Number(ctx, tx, "last_ticket", rows, func(t *row) (string, *int64) { return t.GuildID, &t.Number })
 	},
 }
+
+// dated is what new tickets bear, and those that more of a transcript has come to.
+var dated = []transfer.Column{{Table: "tickets", Name: "updated_at"}}
 
 func refOf(guild, id string) transfer.Ref {
 	return transfer.Ref{Kind: "ticket", Guild: guild, ID: id}
@@ -92,9 +96,11 @@ func complete(t *row, now time.Time) error {
 		at := wire.At(now)
 		t.ClosedAt = &at
 	}
-	if t.UpdatedAt == transfer.Absent {
-		t.UpdatedAt = transfer.Latest(t.CreatedAt, t.ClosedAt)
+	t.CreatedAt = transfer.Past(t.CreatedAt, now)
+	if t.ClosedAt != nil {
+		*t.ClosedAt = transfer.Past(*t.ClosedAt, now)
 	}
+	t.UpdatedAt = transfer.Pending
 	return nil
 }
 
@@ -114,11 +120,13 @@ var Transcripts = transfer.Kind[entry]{
 	Needs:    func(e *entry) []transfer.Ref { return []transfer.Ref{refOf(e.GuildID, e.TicketID)} },
 	New:      func(now time.Time) entry { return entry{Kind: kindMessage, CreatedAt: wire.At(now)} },
 	Complete: completeEntry,
+	Dated:    dated,
 	Before:   count,
 }
 
-func completeEntry(e *entry, _ time.Time) error {
+func completeEntry(e *entry, now time.Time) error {
 	transfer.MintID(&e.ID)
+	e.CreatedAt = transfer.Past(e.CreatedAt, now)
 	note := e.Kind == kindNote
 	if e.Internal != nil && *e.Internal != note {
 		return transfer.Wrong("internal", "must be true for notes and false for everything else")
@@ -163,10 +171,11 @@ func count(ctx context.Context, tx *db.Tx, rows []entry) error {
 			)
 			UPDATE tickets t
 			SET message_count = t.message_count + held.n,
-			    last_message_at = greatest(t.last_message_at, held.last)
+			    last_message_at = greatest(t.last_message_at, held.last),
+			    updated_at = $5
 			FROM held
 			WHERE t.guild_id = $1
-			  AND t.id = held.id`, guild, db.Array(ids), db.Integers(counts), db.Array(lasts)); err != nil {
+			  AND t.id = held.id`, guild, db.Array(ids), db.Integers(counts), db.Array(lasts), transfer.Pending); err != nil {
 			return fmt.Errorf("count the messages of tickets of guild %s: %w", guild, err)
 		}
 	}

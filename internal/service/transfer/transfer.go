@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
 )
 
@@ -46,6 +47,13 @@ type Kind[R any] struct {
 	// Complete fills in what follows from other members, and says what no schema
 	// can; may be nil.
 	Complete func(r *R, now time.Time) error
+
+	// Dated are the columns in which rows bear Pending until all are in.
+	Dated []Column
+	// Settle gives a row its instants at once, where its guild comes in with it: of
+	// that nobody has a copy, and dating a million rows takes as long as storing them.
+	// May be nil.
+	Settle func(r *R, at wire.Time)
 
 	// Before and After are done in the transaction of Load, around the rows, and
 	// Finish once for each guild when all are in. All may be nil.
@@ -136,6 +144,22 @@ func (k *Kind[R]) Each(ctx context.Context, tx *db.Tx, guild string, do func(r *
 // Absent is an instant that no record can have: New sets it where Complete has to
 // know that a record left it out.
 var Absent = wire.At(time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC))
+
+// Pending is what rows bear, while they are coming in, in the place of the instant
+// at which all are in. Who copies a list by its instants must find them behind what
+// was there before, however long they take to come: they are seen at the commit.
+var Pending = Absent
+
+// Column is a column of instants.
+type Column struct{ Table, Name string }
+
+// Date gives a guild's pending rows their instant. It is taken when all are in, after
+// the locks that order the rows: those of new rows, of their guild's counters, and of
+// the rows that they have changed.
+func (c Column) Date(ctx context.Context, tx *db.Tx, guild string, at time.Time) error {
+	_, err := tx.ExecContext(ctx, `UPDATE `+c.Table+` SET `+c.Name+` = $2 WHERE guild_id = $1 AND `+c.Name+` = $3`, guild, at, Pending)
+	return fault.Wrap(err, "date what came in of guild", guild)
+}
 
 // Past is the instant of something that has been: now when it was left out or lies
 // ahead. A record made where the clock is ahead must not give a row an hour that
