@@ -1657,7 +1657,7 @@ type GuildFileCase struct {
 	// Type Kind of case.
 	Type GuildFileCaseType `json:"type"`
 
-	// UpdatedAt When it last changed.
+	// UpdatedAt When it last changed; an import gives it its end.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 
 	// UserID Member the case concerns.
@@ -1744,7 +1744,7 @@ type GuildFileGiveaway struct {
 	// Status State of the giveaway.
 	Status *GuildFileGiveawayStatus `json:"status,omitempty"`
 
-	// UpdatedAt When it last changed.
+	// UpdatedAt When it last changed; an import gives it its end.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 
 	// WinnerCount Number of winners to draw.
@@ -1882,7 +1882,7 @@ type GuildFileLevel struct {
 	// TotalXP All XP earned.
 	TotalXP int64 `json:"total_xp"`
 
-	// UpdatedAt When it last changed.
+	// UpdatedAt When it last changed; an import gives it its end.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 
 	// UserID The member.
@@ -1990,7 +1990,7 @@ type GuildFileSettings struct {
 	// Timezone IANA time zone of the guild.
 	Timezone *string `json:"timezone,omitempty"`
 
-	// UpdatedAt When a setting last changed.
+	// UpdatedAt When a setting last changed; an import gives it its end.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 }
 
@@ -2038,7 +2038,7 @@ type GuildFileTicket struct {
 	// Subject Its subject.
 	Subject *string `json:"subject,omitempty"`
 
-	// UpdatedAt When it last changed.
+	// UpdatedAt When it last changed; an import gives it its end.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 }
 
@@ -2116,7 +2116,7 @@ type GuildFileWallet struct {
 	// Record Kind of the record.
 	Record GuildFileWalletRecord `json:"record"`
 
-	// UpdatedAt When it last changed.
+	// UpdatedAt When it last changed; an import gives it its end.
 	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
 
 	// UserID The member.
@@ -2943,6 +2943,9 @@ type ListCasesParams struct {
 	//         for page = 1, 2, ... until has_more is false:
 	//             for each row of the page whose id is not known: keep it
 	//         since = (newest created_at that was kept) - 15 s
+	//
+	// What an operator brings in from elsewhere keeps the instant at which it happened: cases and messages of the past stand behind those who read by
+	// `since`. Entries of the ledger bear the end of the import.
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
 	// Until Only what was created before this instant (RFC 3339 with offset; write the + of an offset as %2B).
@@ -2965,6 +2968,8 @@ type ListCasesParams struct {
 	//             since, page = updated_at of the last row, 1
 	//         else:
 	//             page = page + 1
+	//
+	// What an operator brings in from elsewhere bears in `updated_at` the end of the import, so that this loop finds it.
 	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -3002,6 +3007,9 @@ type ListLedgerEntriesParams struct {
 	//         for page = 1, 2, ... until has_more is false:
 	//             for each row of the page whose id is not known: keep it
 	//         since = (newest created_at that was kept) - 15 s
+	//
+	// What an operator brings in from elsewhere keeps the instant at which it happened: cases and messages of the past stand behind those who read by
+	// `since`. Entries of the ledger bear the end of the import.
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -3033,6 +3041,8 @@ type ListGiveawaysParams struct {
 	//             since, page = updated_at of the last row, 1
 	//         else:
 	//             page = page + 1
+	//
+	// What an operator brings in from elsewhere bears in `updated_at` the end of the import, so that this loop finds it.
 	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -3109,6 +3119,8 @@ type ListTicketsParams struct {
 	//             since, page = updated_at of the last row, 1
 	//         else:
 	//             page = page + 1
+	//
+	// What an operator brings in from elsewhere bears in `updated_at` the end of the import, so that this loop finds it.
 	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -3131,6 +3143,9 @@ type ListTicketMessagesParams struct {
 	//         for page = 1, 2, ... until has_more is false:
 	//             for each row of the page whose id is not known: keep it
 	//         since = (newest created_at that was kept) - 15 s
+	//
+	// What an operator brings in from elsewhere keeps the instant at which it happened: cases and messages of the past stand behind those who read by
+	// `since`. Entries of the ledger bear the end of the import.
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
 	// Order `asc` is reading order, `desc` begins with the last entry.
@@ -3174,6 +3189,9 @@ type ListWebhookDeliveriesParams struct {
 	//         for page = 1, 2, ... until has_more is false:
 	//             for each row of the page whose id is not known: keep it
 	//         since = (newest created_at that was kept) - 15 s
+	//
+	// What an operator brings in from elsewhere keeps the instant at which it happened: cases and messages of the past stand behind those who read by
+	// `since`. Entries of the ledger bear the end of the import.
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.

@@ -33,7 +33,7 @@ type restoreReport struct {
 }
 
 // Run fails when a token or an endpoint works again that should not, or has gone
-// back to what it was.
+// back to what it was. What is lost does no harm: nothing can be done about it here.
 func (c *restoreCheck) Run(ctx context.Context, io streams) error {
 	since, err := parseSince(c.Since)
 	if err != nil {
@@ -58,6 +58,9 @@ func (c *restoreCheck) Run(ctx context.Context, io streams) error {
 	}
 	report.More, report.Things = more, append(report.Things, things...)
 	if report.Compared {
+		if err := report.add(ctx, told.Reader(), d.Reader()); err != nil {
+			return err
+		}
 		if err := restore.Compare(ctx, told.Reader(), d.Reader(), report.Things); err != nil {
 			return err
 		}
@@ -65,11 +68,31 @@ func (c *restoreCheck) Run(ctx context.Context, io streams) error {
 	return report.print(io, c.JSON)
 }
 
+// add puts beside what the old database has told as changed all else that differs: a
+// backup may have been taken from within a transaction that was long under way.
+func (r *restoreReport) add(ctx context.Context, old, restored db.Querier) error {
+	differing, more, err := restore.Differing(ctx, old, restored)
+	if err != nil {
+		return err
+	}
+	r.More = r.More || more
+	told := map[[2]string]bool{}
+	for _, t := range r.Things {
+		told[[2]string{t.Kind, t.ID}] = true
+	}
+	for _, t := range differing {
+		if !told[[2]string{t.Kind, t.ID}] {
+			r.Things = append(r.Things, t)
+		}
+	}
+	return nil
+}
+
 func (r restoreReport) print(io streams, asJSON bool) error {
 	undone := 0
 	rows := [][]string{{"STATE", "KIND", "ID", "GUILD", "CHANGES"}}
 	for _, t := range r.Things {
-		if t.State != "" && t.State != restore.Same {
+		if t.State == restore.Revived || t.State == restore.Reverted {
 			undone++
 		}
 		var changes []string

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -150,6 +151,10 @@ func withParams(raw string, params map[string]string) (string, error) {
 	if cfg.SSLMode == "" { // said neither here nor in the environment
 		q.Set("sslmode", defaultTLS(cfg))
 	}
+	if mode := cmp.Or(q.Get("sslmode"), os.Getenv("PGSSLMODE"), defaultTLS(cfg)); mode != "disable" && mixed(cfg) {
+		return "", errors.New("the database URL names a socket and another server: the driver would speak to both with TLS or to both without; " +
+			"name servers of one kind, or say sslmode=disable")
+	}
 	if q.Get("connect_timeout") == "" {
 		q.Set("connect_timeout", "5")
 		if len(cfg.Multi) > 0 {
@@ -215,6 +220,23 @@ func defaultTLS(cfg pq.Config) string {
 	return "require"
 }
 
+// mixed reports whether servers are sockets and others are not. The driver takes
+// sslmode for all from the first, and a socket knows no TLS.
+func mixed(cfg pq.Config) bool {
+	socket := isSocket(cfg.Host, cfg.Hostaddr)
+	for _, other := range cfg.Multi {
+		if isSocket(other.Host, other.Hostaddr) != socket {
+			return true
+		}
+	}
+	return false
+}
+
+// isSocket reports whether a server is a file on this machine.
+func isSocket(host string, address netip.Addr) bool {
+	return !address.IsValid() && (strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@"))
+}
+
 // isLocal reports whether a server is on this machine. Where an address is
 // given besides a name, the address is what is connected to.
 func isLocal(host string, address netip.Addr) bool {
@@ -224,7 +246,7 @@ func isLocal(host string, address netip.Addr) bool {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return a.Unmap().IsLoopback()
 	}
-	return host == "" || host == "localhost" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@")
+	return host == "" || host == "localhost" || isSocket(host, address)
 }
 
 // Close closes both pools.

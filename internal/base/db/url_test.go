@@ -41,6 +41,21 @@ func TestTLSIsTheDefaultForOtherMachines(t *testing.T) {
 			t.Errorf("%s is spoken to with sslmode=%s, want %s", raw, got, want)
 		}
 	}
+	// The driver speaks to all servers of a list as it does to the first.
+	for raw, refused := range map[string]bool{
+		"postgres://u:p@/g?host=/nonexistent,192.0.2.2":                     true,
+		"postgres://u:p@/g?host=/nonexistent,192.0.2.2&sslmode=verify-full": true,
+		"postgres://u:p@/g?host=192.0.2.2,/nonexistent":                     true,
+		"postgres://u:p@/g?host=@name,db.internal":                          true,
+		"postgres://u:p@/g?host=/nonexistent,127.0.0.1&sslmode=require":     true,
+		"postgres://u:p@/g?host=/nonexistent,192.0.2.2&sslmode=disable":     false,
+		"postgres://u:p@/g?host=/nonexistent,127.0.0.1":                     false,
+		"postgres://u:p@/g?host=/nonexistent,/other":                        false,
+	} {
+		if _, err := withParams(raw, nil); (err != nil) != refused {
+			t.Errorf("%s: %v", raw, err)
+		}
+	}
 	t.Setenv("PGHOST", "db.internal")
 	if got := sslmode(t, "postgres://u:p@/x"); got != "require" {
 		t.Errorf("with PGHOST: sslmode=%s", got)

@@ -5,8 +5,10 @@
 package restore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,6 +28,12 @@ const (
 	Lost     = "lost"     // it is not there any more
 	Reverted = "reverted" // it is as it was before it was changed
 )
+
+// Before is how long before the backup a change may bear its instant and yet be
+// missing there: an instant is its transaction's beginning or within it, and the
+// backup holds what was committed. No write lasts longer than 12 s, no command that
+// revokes everything longer than this.
+const Before = time.Minute
 
 // Limit bounds the changes that are looked at.
 const Limit = 10_000
@@ -47,7 +55,7 @@ type Thing struct {
 }
 
 // Since returns the tokens and endpoints that the database knows to have changed
-// at the instant or after it, in the order of their first change, and whether
+// at the instant, up to a minute before it or after it, in the order of their first change, and whether
 // there are more than Limit changes. It asks the audit log, which tells of a
 // deletion too, and the rows, which tell of changes made past the program.
 func Since(ctx context.Context, q db.Querier, since time.Time) (things []Thing, more bool, err error) {
@@ -78,7 +86,7 @@ func Since(ctx context.Context, q db.Querier, since time.Time) (things []Thing, 
 		) AS told
 		GROUP BY kind, guild_id, id, change
 		ORDER BY max(at), kind, id, change
-		LIMIT $2`, since, Limit+1)
+		LIMIT $2`, since.Add(-Before), Limit+1)
 	if err != nil {
 		return nil, false, fmt.Errorf("look for what has changed: %w", err)
 	}
@@ -93,6 +101,35 @@ func Since(ctx context.Context, q db.Querier, since time.Time) (things []Thing, 
 		things[i].Changes = append(things[i].Changes, Change{r.Change, r.At})
 	}
 	return things, len(rows) > Limit, nil
+}
+
+// Differing returns the tokens and endpoints of the old database, and of the
+// restored one, that do not stand in both as they are, whatever the log says of
+// them and when: up to Limit, and whether there are more. They bear no changes.
+func Differing(ctx context.Context, old, restored db.Querier) (things []Thing, more bool, err error) {
+	for _, kind := range []string{Token, Endpoint} {
+		was, err := statesOf(ctx, old, kind, nil)
+		if err != nil {
+			return nil, false, fmt.Errorf("the old database: %w", err)
+		}
+		is, err := statesOf(ctx, restored, kind, nil)
+		if err != nil {
+			return nil, false, err
+		}
+		for id, s := range is {
+			if was[id] == s {
+				delete(was, id)
+			} else {
+				was[id] = cmp.Or(was[id], state{GuildID: s.GuildID})
+			}
+		}
+		for _, id := range slices.Sorted(maps.Keys(was)) {
+			if was[id] != is[id] {
+				things = append(things, Thing{Kind: kind, ID: id, GuildID: was[id].GuildID, Changes: []Change{}})
+			}
+		}
+	}
+	return things[:min(len(things), Limit)], len(things) > Limit, nil
 }
 
 // Compare fills in what the restored database makes of things that have changed
@@ -120,9 +157,10 @@ func Compare(ctx context.Context, old, restored db.Querier, things []Thing) erro
 
 // state is how a thing stands in a database. Its zero value: there is none.
 type state struct {
-	ID    string `db:"id"`
-	Ended bool   `db:"ended"` // revoked
-	Form  string `db:"form"`  // what else there is to it
+	ID      string `db:"id"`
+	GuildID string `db:"guild_id"`
+	Ended   bool   `db:"ended"` // revoked
+	Form    string `db:"form"`  // what else there is to it
 }
 
 // judge says what became of a thing that was in the old database as was and is in
@@ -140,6 +178,7 @@ func judge(was, is state) string {
 	return Reverted
 }
 
+// statesOf reads how things stand, all of the kind when none are named.
 func statesOf(ctx context.Context, q db.Querier, kind string, things []Thing) (map[string]state, error) {
 	var ids []string
 	for _, t := range things {
@@ -148,14 +187,14 @@ func statesOf(ctx context.Context, q db.Querier, kind string, things []Thing) (m
 		}
 	}
 	query := `
-		SELECT id, revoked_at IS NOT NULL AS ended, encode(hash, 'hex') || scopes::text || ip_allowlist::text || coalesce(expires_at::text, '') AS form
-		FROM api_tokens WHERE id = ANY ($1)`
+		SELECT id, guild_id, revoked_at IS NOT NULL AS ended, encode(hash, 'hex') || scopes::text || ip_allowlist::text || coalesce(expires_at::text, '') AS form
+		FROM api_tokens WHERE $2 OR id = ANY ($1)`
 	if kind == Endpoint {
 		query = `
-			SELECT id, false AS ended, url || ' ' || enabled || events::text || secret_preview || coalesce(description, '') AS form
-			FROM webhook_endpoints WHERE id = ANY ($1)`
+			SELECT id, guild_id, false AS ended, url || ' ' || enabled || events::text || secret_preview || coalesce(description, '') AS form
+			FROM webhook_endpoints WHERE $2 OR id = ANY ($1)`
 	}
-	rows, err := db.Select[state](ctx, q, query, db.Array(ids))
+	rows, err := db.Select[state](ctx, q, query, db.Array(ids), things == nil)
 	if err != nil {
 		return nil, fmt.Errorf("read %d of kind %s: %w", len(ids), kind, err)
 	}

@@ -71,3 +71,39 @@ func TestWhatARestoreUndoes(t *testing.T) {
 		t.Errorf("the restored database knows of %+v, %v", things, err)
 	}
 }
+
+// A backup that was taken while a token was being revoked does not know of it,
+// though the revocation bears an earlier instant.
+func TestWhatWasUnderWayAtTheBackupIsFound(t *testing.T) {
+	t.Parallel()
+	old, restored := dbtest.New(t).DB, dbtest.New(t).DB
+	for _, d := range []*db.DB{old, restored} {
+		dbtest.AddGuilds(t, d, "1")
+		dbtest.Fill(t, d, `INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, created_at)
+			SELECT id, '1', '', '', sha256(id::bytea), '{}', now() - interval '2 days' FROM unnest('{kept,short,long}'::text[]) AS id`)
+	}
+	since := time.Now()
+	dbtest.Fill(t, old,
+		`UPDATE api_tokens SET revoked_at = now() - interval '10 seconds' WHERE id = 'short'`,
+		`UPDATE api_tokens SET revoked_at = now() - interval '1 hour' WHERE id = 'long'`)
+	dbtest.Fill(t, restored, `INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes) VALUES ('risen', '1', '', '', sha256('risen'), '{}')`)
+
+	told, _, err := restore.Since(t.Context(), old.Reader(), since)
+	if err != nil || len(told) != 1 || told[0].ID != "short" {
+		t.Errorf("the old database tells of %+v, %v", told, err)
+	}
+	differing, more, err := restore.Differing(t.Context(), old.Reader(), restored.Reader())
+	if err != nil || more {
+		t.Fatal(more, err)
+	}
+	if err := restore.Compare(t.Context(), old.Reader(), restored.Reader(), differing); err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, th := range differing {
+		got += th.GuildID + " " + th.ID + " " + th.State + ", "
+	}
+	if want := "1 long revived, 1 risen revived, 1 short revived, "; got != want {
+		t.Errorf("differing are %s, want %s", got, want)
+	}
+}

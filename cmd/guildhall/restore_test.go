@@ -1,0 +1,29 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"guildhall/internal/base/db/dbtest"
+)
+
+// A restore is clean when it has revived nothing: what is lost with it cannot be
+// mended here. One that has revived a token is told of, whenever the token was revoked.
+func TestRestoreCheckFailsForWhatWorksAgainAlone(t *testing.T) {
+	t.Parallel()
+	old, restored := dbtest.New(t), dbtest.New(t)
+	dbtest.AddGuilds(t, old.DB, guild)
+	dbtest.AddGuilds(t, restored.DB, guild)
+	token(t, old.URL)
+	check := func() result {
+		return call(t, "", "restore", "check", "--since", "1h", "--database-url", restored.URL, "--old-database-url", old.URL)
+	}
+	if out := check().ok(t); !strings.Contains(out, "lost") {
+		t.Errorf("the token that is lost is not named: %s", out)
+	}
+	for d, revoked := range map[*dbtest.Database]string{old: "now() - interval '1 day'", restored: "NULL"} {
+		dbtest.Exec(t, d.DB, `INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, created_at, revoked_at)
+			VALUES ('back', $1, '', '', sha256('back'), '{}', now() - interval '2 days', `+revoked+`)`, guild)
+	}
+	check().refused(t, 1, "undone changes of 1 tokens")
+}
