@@ -31,6 +31,7 @@ const (
 	WebhookUpdated   = "webhook.updated"
 	WebhookDeleted   = "webhook.deleted"
 	WebhookRotated   = "webhook.secret_rotated"
+	WebhookOldEnded  = "webhook.old_secrets_ended"
 	WebhookTested    = "webhook.tested"
 	WebhookRedeliver = "webhook.redelivered"
 	WebhookRecovered = "webhook.recovered"
@@ -41,7 +42,7 @@ const (
 
 // Actions is every action, in the order in which they are offered as filters.
 var Actions = []string{
-	TokenCreated, TokenRevoked, WebhookCreated, WebhookUpdated, WebhookDeleted, WebhookRotated,
+	TokenCreated, TokenRevoked, WebhookCreated, WebhookUpdated, WebhookDeleted, WebhookRotated, WebhookOldEnded,
 	WebhookTested, WebhookRedeliver, WebhookRecovered, WebhookDisabled, LinkCreated, LinkUsed,
 }
 

@@ -99,7 +99,7 @@ func (c *call) formPage() string {
 		return here
 	case last == "tokens" || last == "webhooks":
 		return here + "/new"
-	case last == "edit":
+	case last == "edit" || last == "rotate" || last == "disable":
 		return here
 	case last == "recover":
 		return here + "?" + url.Values{"since": {c.form.Get("since")}}.Encode()

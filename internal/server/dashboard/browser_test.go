@@ -434,6 +434,8 @@ func TestWebhookInABrowser(t *testing.T) {
 	}
 
 	b.open(one)
+	b.run(chromedp.Click(chromedp.CSS(`a[href$="/rotate"]`)), chromedp.WaitVisible(chromedp.CSS("form.form")))
+	b.look("webhook-rotate")
 	b.run(chromedp.Click(chromedp.CSS(`form[action$="/rotate"] button`)), chromedp.WaitVisible(chromedp.CSS("#secret")))
 	newer := strings.TrimSpace(get(b, chromedp.Text(chromedp.CSS("#secret"))))
 	b.look("webhook-rotated")
@@ -441,6 +443,11 @@ func TestWebhookInABrowser(t *testing.T) {
 	if sent = r.Await(t, 4); !sent.SignedBy(secret) || !sent.SignedBy(newer) || secret == newer {
 		t.Errorf("not signed by both secrets: %v", sent.Header)
 	}
+	b.open(one)
+	b.has("signs along until")
+	b.look("webhook-old-secret")
+	b.run(chromedp.Click(chromedp.CSS(`a[href$="/disable"]`)), chromedp.WaitVisible(chromedp.CSS("main button.bad")))
+	b.look("webhook-disable")
 	b.open(page(guildID, "webhooks"))
 	b.look("webhooks")
 	b.open(page(guildID))

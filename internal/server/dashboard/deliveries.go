@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"crypto/rand"
 	"maps"
 	"net/http"
 	"net/url"
@@ -23,7 +22,7 @@ import (
 var sendQuota = ratelimit.Quota{Limit: 30, Window: time.Minute}
 
 const (
-	deliveriesPage = 50
+	deliveriesPage = 20
 	// testTimeout is how long the page of a test waits for the first attempt.
 	testTimeout = 8 * time.Second
 	// recoverBack is how far back a recovery may reach: nothing is kept longer.
@@ -145,7 +144,6 @@ type webhookView struct {
 	Next       string
 	Typed      string
 	RecoverAt  string
-	Once       string
 	checked
 }
 
@@ -183,7 +181,7 @@ func (c *call) webhookPage(v *webhookView, status int) reply {
 func (c *call) webhookView(e endpointRow) (*webhookView, error) {
 	q := c.r.URL.Query()
 	v := &webhookView{
-		Endpoint: e, Since: q.Get("since"), Types: append(slices.Clone(event.Types), event.Ping), Once: rand.Text(),
+		Endpoint: e, Since: q.Get("since"), Types: append(slices.Clone(event.Types), event.Ping),
 		RecoverAt: c.now().UTC().Add(-24 * time.Hour).Format("2006-01-02T15:04"),
 		Filter:    webhooks.Filter{EventType: q.Get("event_type"), BelowID: q.Get("below")},
 	}

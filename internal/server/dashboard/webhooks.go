@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/event"
@@ -23,7 +24,10 @@ func (s *Server) webhookRoutes(guild func(string, handler)) {
 	endpoint("POST "+w+"/{id}/edit", changeWebhook)
 	endpoint("POST "+w+"/{id}/enable", switchWebhook(true))
 	endpoint("POST "+w+"/{id}/disable", switchWebhook(false))
+	endpoint("GET "+w+"/{id}/disable", askToDisable)
+	endpoint("GET "+w+"/{id}/rotate", askToRotate)
 	endpoint("POST "+w+"/{id}/rotate", rotateWebhook)
+	endpoint("POST "+w+"/{id}/end-old-secrets", endOldSecrets)
 	endpoint("POST "+w+"/{id}/test", testWebhook)
 	endpoint("GET "+w+"/{id}/recover", countLost)
 	endpoint("POST "+w+"/{id}/recover", recoverWebhook)
@@ -171,6 +175,7 @@ func (c *call) webhookForm(f *webhookForm, status int) reply {
 type secretView struct {
 	ID, URL, Secret string
 	Rotated         bool
+	OldUntil        *time.Time // nil: only this secret signs
 }
 
 func createWebhook(c *call) (reply, error) {
@@ -185,7 +190,7 @@ func createWebhook(c *call) (reply, error) {
 	if err != nil {
 		return c.refusedForm(f, err)
 	}
-	return c.secretPage(secretView{made.ID, made.URL, made.Secret, false}, http.StatusCreated), nil
+	return c.secretPage(secretView{ID: made.ID, URL: made.URL, Secret: made.Secret}, http.StatusCreated), nil
 }
 
 // readWebhook reads the form and says what is wrong with it.
@@ -274,17 +279,6 @@ func switchWebhook(enabled bool) endpointHandler {
 		}
 		return c.back(c.path("webhooks", e.ID), "The endpoint is enabled. %s held deliveries go out now.", e.Upto(e.Held)), nil
 	}
-}
-
-func rotateWebhook(c *call, e endpointRow) (reply, error) {
-	made, err := webhooks.Rotate(c.acting(), c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, c.form.Get("once")}, c.guild.ID, e.ID, webhooks.MaxOverlap)
-	if errors.Is(err, errMade) {
-		return c.back(c.path("webhooks", e.ID), "This was sent before, and the secret was rotated then. Nothing was changed now."), nil
-	}
-	if err != nil {
-		return reply{}, err
-	}
-	return c.secretPage(secretView{made.ID, made.URL, made.Secret, true}, 0), nil
 }
 
 // removeWebhook deletes an endpoint whose address the caller has typed.

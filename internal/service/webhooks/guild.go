@@ -52,9 +52,12 @@ type Standing struct {
 	Enabled        bool       `db:"enabled"`
 	DisabledReason *string    `db:"disabled_reason"`
 	SecretPreview  string     `db:"secret_preview"`
-	CreatedAt      time.Time  `db:"created_at"`
-	FailingSince   *time.Time `db:"failing_since"`
-	BlockedUntil   *time.Time `db:"blocked_until"`
+	// How many replaced secrets still sign, and until when the last of them does.
+	OldSecrets      int        `db:"old_signing"`
+	OldSecretsUntil *time.Time `db:"old_until"`
+	CreatedAt       time.Time  `db:"created_at"`
+	FailingSince    *time.Time `db:"failing_since"`
+	BlockedUntil    *time.Time `db:"blocked_until"`
 	// Of the last 24 hours, at most the newest 500.
 	Delivered int `db:"delivered"`
 	Failed    int `db:"failed"`
@@ -68,8 +71,13 @@ type Standing struct {
 const standing = `
 	SELECT e.id, e.url, e.description, e.events, e.enabled, e.disabled_reason, e.secret_preview, e.created_at,
 	       s.failing_since, s.blocked_until,
-	       n.delivered, n.failed, n.open, w.waiting, b.held
+	       n.delivered, n.failed, n.open, w.waiting, b.held, o.old_signing, o.old_until
 	FROM webhook_endpoints e
+	CROSS JOIN LATERAL (
+		SELECT count(*) AS old_signing, max(until) AS old_until
+		FROM (SELECT (value ->> 'until')::timestamptz AS until FROM jsonb_array_elements(e.old_secrets)) replaced
+		WHERE until > now()
+	) o
 	LEFT JOIN webhook_schedule s ON s.guild_id = $1 AND s.endpoint_id = e.id
 	CROSS JOIN LATERAL (
 		SELECT count(*) FILTER (WHERE state = 'delivered') AS delivered, count(*) FILTER (WHERE state = 'failed') AS failed,
@@ -183,6 +191,17 @@ func Rotate(ctx context.Context, cfg Config, doer db.Doer, guild, id string, ove
 		return err
 	})
 	return showSecret(e, secret), err
+}
+
+// EndOldSecrets makes the newest secret the only one that signs.
+func EndOldSecrets(ctx context.Context, d db.Doer, guild, id string) error {
+	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		e, err := endOldSecrets(ctx, tx, guild, id)
+		if err != nil {
+			return err
+		}
+		return noted(ctx, tx, audit.WebhookOldEnded, nil, &e)
+	})
 }
 
 // Delete removes an endpoint.

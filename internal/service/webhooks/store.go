@@ -113,6 +113,21 @@ func update(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 	return e, fault.Wrap(err, "update endpoint", e.ID, "of guild", e.GuildID)
 }
 
+// endOldSecrets forgets every secret that was replaced.
+func endOldSecrets(ctx context.Context, tx *db.Tx, guild, id string) (endpoint, error) {
+	e, err := db.Get[endpoint](ctx, tx, `
+		WITH `+db.Instant("webhook_endpoints", "guild_id = $1 AND id = $2")+`
+		UPDATE webhook_endpoints
+		SET old_secrets = '[]', updated_at = `+db.Next("instant.at", "updated_at")+`
+		FROM instant
+		WHERE guild_id = $1 AND id = $2
+		RETURNING `+columns, guild, id)
+	if db.Missing(err) {
+		return endpoint{}, noSuchEndpoint
+	}
+	return e, fault.Wrap(err, "end the old secrets of endpoint", id, "of guild", guild)
+}
+
 // replaceSecret stores a new secret. The one before signs along for the overlap;
 // those replaced earlier end when it does, at the latest.
 func replaceSecret(ctx context.Context, tx *db.Tx, guild, id string, sealed []byte, preview string, overlap time.Duration) (endpoint, error) {

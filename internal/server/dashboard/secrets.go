@@ -1,0 +1,85 @@
+package dashboard
+
+import (
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"guildhall/internal/service/webhooks"
+)
+
+// overlaps are how long a replaced secret may go on signing, in seconds.
+var overlaps = []overlap{
+	{"86400", "in 24 hours", "There is time to give the receiver the new one."},
+	{"3600", "in an hour", "For a receiver that is changed right away."},
+	{"0", "now", "For a secret that somebody else has seen. What is sent before the receiver knows the new one fails its check there, and is tried again."},
+}
+
+type overlap struct{ Seconds, Name, Says string }
+
+// rotateView asks when the old secret ends.
+type rotateView struct {
+	Endpoint endpointRow
+	Overlaps []overlap
+	Chosen   string
+	Once     string
+	checked
+}
+
+func (c *call) rotatePage(v *rotateView, status int) reply {
+	v.Overlaps = overlaps
+	return reply{status: status, page: "webhook-rotate", view: v, frame: frame{Title: "Rotate secret", Tab: "webhooks", Crumbs: c.endpointCrumbs(v.Endpoint)}}
+}
+
+// endpointCrumbs lead to a page below an endpoint's.
+func (c *call) endpointCrumbs(e endpointRow) []crumb {
+	return []crumb{{"Webhooks", c.path("webhooks")}, {e.URL, c.path("webhooks", e.ID)}}
+}
+
+func askToRotate(c *call, e endpointRow) (reply, error) {
+	v := &rotateView{Endpoint: e, Chosen: overlaps[0].Seconds, Once: rand.Text()}
+	if kept, ok := c.takeDraft(); ok {
+		v.Chosen = kept.Get("old_secret_expires_in")
+	}
+	return c.rotatePage(v, 0), nil
+}
+
+func rotateWebhook(c *call, e endpointRow) (reply, error) {
+	v := &rotateView{Endpoint: e, Chosen: overlaps[0].Seconds, Once: c.form.Get("once")}
+	if c.form.Has("old_secret_expires_in") {
+		v.Chosen = c.form.Get("old_secret_expires_in")
+	}
+	seconds, err := strconv.Atoi(v.Chosen)
+	ends := time.Duration(seconds) * time.Second
+	if err != nil || seconds < 0 || ends > webhooks.MaxOverlap {
+		v.Problems.add("old_secret_expires_in", "Choose when the old secret stops signing.")
+		return c.rotatePage(v, http.StatusUnprocessableEntity), nil
+	}
+	made, err := webhooks.Rotate(c.acting(), c.hooks(), onceDoer{c.cfg.DB, c.guild.ID, v.Once}, c.guild.ID, e.ID, ends)
+	if errors.Is(err, errMade) {
+		return c.back(c.path("webhooks", e.ID), "This was sent before, and the secret was rotated then. Nothing was changed now."), nil
+	}
+	if err != nil {
+		return reply{}, err
+	}
+	page := secretView{ID: made.ID, URL: made.URL, Secret: made.Secret, Rotated: true}
+	if until := c.now().Add(ends); ends > 0 {
+		page.OldUntil = &until
+	}
+	return c.secretPage(page, 0), nil
+}
+
+// endOldSecrets makes the newest secret the only one that signs.
+func endOldSecrets(c *call, e endpointRow) (reply, error) {
+	if err := webhooks.EndOldSecrets(c.acting(), c.cfg.DB, c.guild.ID, e.ID); err != nil {
+		return reply{}, err
+	}
+	return c.back(c.path("webhooks", e.ID), "The old secret has ended. From now on the newest alone signs."), nil
+}
+
+// askToDisable says what disabling costs, before it is done.
+func askToDisable(c *call, e endpointRow) (reply, error) {
+	return reply{page: "webhook-disable", view: e, frame: frame{Title: "Disable endpoint", Tab: "webhooks", Crumbs: c.endpointCrumbs(e)}}, nil
+}
