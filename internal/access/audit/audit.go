@@ -153,6 +153,28 @@ type Filter struct {
 	Actor  string // its id
 	Target string // its id
 	Below  string // rows older than the one with this id
+	Since  time.Time
+	Until  time.Time // not itself
+}
+
+// clocks is how far the clock of a node, which ids come from, and that of the
+// database may lie apart.
+const clocks = time.Minute
+
+// bound is the least id of an instant: ids begin with theirs.
+func bound(at time.Time, off time.Duration) string {
+	if at.IsZero() {
+		return ""
+	}
+	hex := fmt.Sprintf("%012x", max(0, at.Add(off).UnixMilli()))
+	return hex[:8] + "-" + hex[8:]
+}
+
+func instant(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format(time.RFC3339Nano)
 }
 
 // List returns the guild's newest rows that the filter chooses.
@@ -173,7 +195,11 @@ func listQuery(guild string, f Filter, limit int) (query string, args []any) {
 		db.Condition{Compare: "action =", Value: f.Action},
 		db.Condition{Compare: "actor_id =", Value: f.Actor},
 		db.Condition{Compare: "target_id =", Value: f.Target},
-		db.Condition{Compare: "id <", Value: f.Below})
+		db.Condition{Compare: "id <", Value: f.Below},
+		db.Condition{Compare: "id >=", Value: bound(f.Since, -clocks)},
+		db.Condition{Compare: "at >=", Value: instant(f.Since)},
+		db.Condition{Compare: "id <", Value: bound(f.Until, clocks)},
+		db.Condition{Compare: "at <", Value: instant(f.Until)})
 	return query + " ORDER BY id DESC LIMIT $2", args
 }
 

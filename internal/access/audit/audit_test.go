@@ -2,6 +2,7 @@ package audit
 
 import (
 	"testing"
+	"time"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
@@ -40,7 +41,24 @@ func TestListsAreReadFromIndexes(t *testing.T) {
 		"audit_log_pkey": {Below: "x"}, "audit_log_action": {Action: TokenCreated, Below: "x"},
 		"audit_log_actor": {Actor: "u", Below: "x"}, "audit_log_target": {Target: "t", Below: "x"},
 	} {
+		f.Since, f.Until = time.Unix(1_700_000_000, 0), time.Unix(1_800_000_000, 0)
 		query, args := listQuery("g", f, 50)
 		dbtest.WantIndex(t, d, index, query, args...)
+	}
+}
+
+// A time chooses the rows of that time, wherever ids and clocks lie a little apart.
+func TestRowsOfATime(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	for name, at := range map[string]time.Time{"before": noon.Add(-time.Hour), "at": noon, "late": noon.Add(59 * time.Minute), "after": noon.Add(time.Hour)} {
+		dbtest.Exec(t, d, `
+			INSERT INTO audit_log (guild_id, id, at, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name)
+			VALUES ('g', $1, $2, 'user', 'u', 'U', '', '', $3, 't', $4)`, bound(at, 3*time.Second)+"-7000-8000-000000000000", at, TokenCreated, name)
+	}
+	rows, err := List(t.Context(), d.Reader(), "g", Filter{Since: noon, Until: noon.Add(time.Hour)}, 10)
+	if err != nil || len(rows) != 2 || rows[0].Name != "late" || rows[1].Name != "at" {
+		t.Errorf("found %+v: %v", rows, err)
 	}
 }

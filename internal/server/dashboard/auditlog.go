@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -26,6 +27,15 @@ type auditView struct {
 	Rows    []auditRow
 	Next    string // the next page; empty after the last
 	CSV     string
+	Since   string // as they were typed
+	Until   string
+	Most    int // rows of a CSV
+	checked
+}
+
+// Filtered reports whether anything is filtered by.
+func (v *auditView) Filtered() bool {
+	return v.Filter.Action != "" || v.Filter.Actor != "" || v.Filter.Target != "" || v.Since != "" || v.Until != ""
 }
 
 // auditRow is one change, with its details as lines.
@@ -39,9 +49,20 @@ type auditChange struct{ Name, Before, After string }
 func listAudit(c *call) (reply, error) {
 	q := c.r.URL.Query()
 	f := audit.Filter{Action: q.Get("action"), Actor: q.Get("actor"), Target: strings.TrimSpace(q.Get("target")), Below: q.Get("before")}
+	v := &auditView{Actions: audit.Actions, Since: strings.TrimSpace(q.Get("since")), Until: strings.TrimSpace(q.Get("until")), Most: auditFile}
+	for name, at := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
+		var ok bool
+		if *at, ok = instantOf(strings.TrimSpace(q.Get(name))); !ok && q.Get(name) != "" {
+			v.Problems.add(name, "Write a time in UTC, as in 2026-05-01T08:00.")
+		}
+	}
+	v.Filter = f
+	if len(v.Problems) > 0 {
+		return auditReply(v, http.StatusUnprocessableEntity), nil
+	}
 	db := c.cfg.DB.Reader()
 	if q.Get("format") == "csv" {
-		rows, err := audit.List(c.ctx, db, c.guild.ID, f, auditFile)
+		rows, err := audit.List(c.ctx, db, c.guild.ID, f, auditFile+1)
 		if err != nil {
 			return reply{}, err
 		}
@@ -51,9 +72,8 @@ func listAudit(c *call) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	v := auditView{Filter: f, Actions: audit.Actions}
 	chosen := url.Values{}
-	for name, value := range map[string]string{"action": f.Action, "actor": f.Actor, "target": f.Target} {
+	for name, value := range map[string]string{"action": f.Action, "actor": f.Actor, "target": f.Target, "since": v.Since, "until": v.Until} {
 		if value != "" {
 			chosen.Set(name, value)
 		}
@@ -69,7 +89,21 @@ func listAudit(c *call) (reply, error) {
 	for _, r := range rows {
 		v.Rows = append(v.Rows, auditRow{r, changesOf(r.Before, r.After)})
 	}
-	return reply{page: "audit", view: v, frame: frame{Title: "Audit log", Tab: "audit"}}, nil
+	return auditReply(v, 0), nil
+}
+
+func auditReply(v *auditView, status int) reply {
+	return reply{status: status, page: "audit", view: v, frame: frame{Title: "Audit log", Tab: "audit"}}
+}
+
+// instantOf reads an instant: as a form sends it, or RFC 3339.
+func instantOf(text string) (time.Time, bool) {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // changesOf lists the members that differ, in the order of their names.
@@ -124,6 +158,8 @@ func auditCSV(guild string, rows []audit.Row) (reply, error) {
 		}
 		return *s
 	}
+	cut := len(rows) > auditFile
+	rows = rows[:min(len(rows), auditFile)]
 	for _, r := range rows {
 		cells := []string{
 			r.At.UTC().Format(time.RFC3339Nano), r.ActorType, r.ActorID, r.ActorName, r.Address, r.RequestID, r.Action, r.Target, r.Name, text(r.Before), text(r.After),
@@ -134,6 +170,10 @@ func auditCSV(guild string, rows []audit.Row) (reply, error) {
 			}
 		}
 		_ = w.Write(cells) // into memory
+	}
+	if cut {
+		last := rows[len(rows)-1].At.UTC().Format(time.RFC3339Nano)
+		_ = w.Write([]string{"", "", "", "", "", "", "", "", fmt.Sprintf("CUT: this file holds %d rows. Filter until %s for those before.", auditFile, last), "", ""})
 	}
 	w.Flush()
 	return reply{body: b.Bytes(), header: http.Header{

@@ -1,7 +1,9 @@
 package dashboard
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"maps"
 	"net/http"
 	"net/url"
@@ -116,12 +118,8 @@ func countLost(c *call, e endpointRow) (reply, error) {
 
 // since reads the instant of a recovery: as a form sends it, or RFC 3339.
 func (c *call) since(text string) (time.Time, bool) {
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t, t.Before(c.now()) && c.now().Sub(t) <= recoverBack+time.Hour
-		}
-	}
-	return time.Time{}, false
+	t, ok := instantOf(text)
+	return t, ok && t.Before(c.now()) && c.now().Sub(t) <= recoverBack+time.Hour
 }
 
 func recoverWebhook(c *call, e endpointRow) (reply, error) {
@@ -236,7 +234,8 @@ func (c *call) webhookView(e endpointRow) (*webhookView, error) {
 type deliveryView struct {
 	Endpoint endpointRow
 	Delivery deliveryRow
-	Body     string
+	Body     string // as it was sent
+	Indented string // as it is read; empty where it is read as it was sent
 	Headers  []string
 	Tries    []webhooks.Attempt
 	Curl     string
@@ -249,6 +248,10 @@ func showDelivery(c *call, e endpointRow) (reply, error) {
 		return reply{}, err
 	}
 	v := &deliveryView{Endpoint: e, Delivery: deliveryRow{d}, Body: string(body), Tries: tries}
+	var indented bytes.Buffer
+	if json.Indent(&indented, body, "", "  ") == nil && indented.String() != v.Body {
+		v.Indented = indented.String()
+	}
 	headers := delivery.Headers(d.EventType, d.ID, max(1, d.Attempts), d.OccurredAt)
 	headers.Set("Webhook-Id", d.EventID)
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -281,6 +284,13 @@ func problemOf(d webhooks.Logged, tries []webhooks.Attempt) string {
 				text = "so nothing there takes the event: check the address’s path, and that it takes POST."
 			}
 			text = "The receiver answered " + strconv.Itoa(*last.Status) + ", " + text
+			switch {
+			case last.Outcome != "client_error" && last.Outcome != "server_error":
+			case d.NextAttemptAt != nil:
+				text += " It is tried again by itself."
+			case d.State == delivery.StateFailed:
+				text += " Redeliver once that is mended."
+			}
 		}
 		// A delivery that was given up for another reason says that instead.
 		if mending[last.Outcome] != "" && (d.Error == nil || last.Error != nil && *d.Error == *last.Error) {
@@ -300,7 +310,7 @@ var mending = map[string]string{
 	"gone":                "so the endpoint was disabled: enable it once it takes events again.",
 	"throttled":           "which asks for a pause: it is tried again by itself.",
 	"client_error":        "so it does not accept the request: its log says what it expects.",
-	"server_error":        "so something went wrong in the receiver: its log says what; redeliver once it is mended.",
+	"server_error":        "so something went wrong in the receiver: its log says what.",
 	"timeout":             "The receiver did not answer within 15 seconds: let it answer first, and do its work afterwards.",
 	"dns":                 "The receiver’s name could not be resolved: check the address for a slip.",
 	"connection_refused":  "Nothing takes connections at this address: check that the receiver runs, and the port.",

@@ -18,6 +18,7 @@ type plot struct {
 	Total      int64
 	Rows       []plotRow
 	Names      []string // of the columns
+	Marks      []mark   // what each bar says, in the order of time
 	RowHeading string
 }
 
@@ -27,6 +28,31 @@ type bars struct {
 	Name  string
 	Total int64
 	Path  string
+}
+
+// mark is what a bar says to who points at it.
+type mark struct {
+	At   int
+	Text string
+}
+
+// marksOf are those of every step that has a number.
+func marksOf(start time.Time, step time.Duration, list []series) (marks []mark) {
+	for i := range list[0].values {
+		var sum int64
+		var parts []string
+		for _, s := range list {
+			if n := s.values[i]; n > 0 {
+				sum += n
+				parts = append(parts, s.name+" "+number(n))
+			}
+		}
+		if sum > 0 {
+			at := start.Add(step * time.Duration(i)).UTC().Format("2 Jan, 15:04")
+			marks = append(marks, mark{i, at + " UTC: " + number(sum) + " (" + strings.Join(parts, ", ") + ")"})
+		}
+	}
+	return marks
 }
 
 type plotRow struct {
@@ -61,6 +87,7 @@ func newPlot(label string, start time.Time, step time.Duration, group int, list 
 	for _, h := range heights {
 		p.Total += h
 	}
+	p.Marks = marksOf(start, step, list)
 	p.Top = roundUp(slices.Max(heights))
 	ground := make([]float64, steps)
 	for _, s := range list {

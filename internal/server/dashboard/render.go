@@ -2,14 +2,10 @@ package dashboard
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"embed"
-	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io/fs"
-	"mime"
-	"net/http"
 	"path"
 	"strconv"
 	"strings"
@@ -49,6 +45,7 @@ type outer struct {
 	Style    string
 	Script   string
 	Home     string
+	Base     string // of the API's URLs; empty where nobody has signed in
 	V        any
 	s        *Server
 }
@@ -119,6 +116,9 @@ func (c *call) render(r reply) ([]byte, error) {
 	}
 	if f, ok := r.view.(interface{ wrong() []problem }); ok && c.failure == nil {
 		o.Problems = f.wrong()
+	}
+	if c.who.ID != "" {
+		o.Base = c.base + "/api/v1"
 	}
 	if c.who.ID != "" && c.said == "" && !c.refreshing() {
 		o.Notice = c.sessions.PopString(c.ctx, keyNotice)
@@ -249,31 +249,4 @@ func plainText(s string, n int) string {
 		return r
 	}, strings.ToValidUTF8(s, ""))))
 	return string(out[:min(n, len(out))])
-}
-
-// asset is a file that browsers may keep for a while.
-type asset struct {
-	body   []byte
-	header http.Header
-}
-
-func readAssets() (map[string]asset, error) {
-	entries, err := files.ReadDir("assets")
-	if err != nil {
-		return nil, fmt.Errorf("dashboard: %w", err)
-	}
-	assets := map[string]asset{}
-	for _, e := range entries {
-		body, err := files.ReadFile("assets/" + e.Name())
-		if err != nil {
-			return nil, fmt.Errorf("dashboard: %w", err)
-		}
-		sum := sha256.Sum256(body)
-		assets[e.Name()] = asset{body, http.Header{
-			"Content-Type":  {mime.TypeByExtension(path.Ext(e.Name()))},
-			"Cache-Control": {"private, max-age=300"},
-			"Etag":          {`"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`},
-		}}
-	}
-	return assets, nil
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -24,6 +25,14 @@ type usageView struct {
 	Windows []window
 	Plot    plot
 	Rows    []usageRow
+	query   url.Values // of this page
+}
+
+// To is this page over another time, with the filters that are set.
+func (v usageView) To(window string) string {
+	q := maps.Clone(v.query)
+	q.Set("window", window)
+	return "?" + q.Encode()
 }
 
 // usageRow is the requests of one operation.
@@ -88,7 +97,7 @@ func listRequests(c *call) (reply, error) {
 
 // usageView reads the requests of a token, or of the guild when it is empty.
 func (c *call) usageView(token string) (usageView, error) {
-	v := usageView{Window: c.window(), Windows: windows}
+	v := usageView{Window: c.window(), Windows: windows, query: c.r.URL.Query()}
 	start := c.now().UTC().Truncate(time.Hour).Add(-time.Duration(v.Window.hours-1) * time.Hour)
 	q := c.cfg.DB.Reader()
 	hours, err := usage.Hours(c.ctx, q, c.guild.ID, token, start)

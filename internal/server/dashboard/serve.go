@@ -72,16 +72,18 @@ type reply struct {
 	frame  frame
 	to     string // redirect
 	body   []byte
+	small  []byte // body, compressed before
 	header http.Header
 }
 
 var (
-	errNotHere  = fault.New(fault.NotFound, "not_found", "There is nothing here, or nothing that you may see.")
-	errSignedIn = fault.New(fault.Unauthenticated, "not_signed_in", "Sign in first.")
-	errPlain    = fault.New(fault.Forbidden, "https_required", "The dashboard answers over HTTPS only.")
-	errCross    = fault.New(fault.Forbidden, "cross_site", "This was sent from another site, so nothing was done. Open the dashboard itself and try again.")
-	errBigForm  = fault.New(fault.Invalid, "invalid_request", "The form is too large, or cannot be read.")
-	errMethod   = fault.New(fault.Forbidden, failure.MethodNotAllowed, "This address does not take that method.")
+	errNotHere   = fault.New(fault.NotFound, "not_found", "There is nothing here, or nothing that you may see.")
+	errSignedIn  = fault.New(fault.Unauthenticated, "not_signed_in", "Sign in first.")
+	errPlain     = fault.New(fault.Forbidden, "https_required", "The dashboard answers over HTTPS only.")
+	errElsewhere = fault.New(fault.Forbidden, "not_this_machine", "The stand-in for Discord signs in people who sit at this machine, and you come from another.")
+	errCross     = fault.New(fault.Forbidden, "cross_site", "This was sent from another site, so nothing was done. Open the dashboard itself and try again.")
+	errBigForm   = fault.New(fault.Invalid, "invalid_request", "The form is too large, or cannot be read.")
+	errMethod    = fault.New(fault.Forbidden, failure.MethodNotAllowed, "This address does not take that method.")
 )
 
 // ServeHTTP answers one request below Prefix.
@@ -127,6 +129,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(out.body) > 0 && h.Get("Content-Type") == "" {
 		h.Set("Content-Type", "text/html; charset=utf-8")
 	}
+	c.shrink(&out, h)
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(out.body) // a caller that has gone tells nobody anything
@@ -168,8 +171,7 @@ func (c *call) respond() (out reply, err error) {
 		return reply{}, errNotHere
 	}
 	if a, ok := c.assets[strings.TrimPrefix(r.URL.Path, Prefix+"/assets/")]; ok && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-		c.route = "assets"
-		return reply{body: a.body, header: a.header}, nil
+		return c.asset(a), nil
 	}
 	if r.URL.Path == Prefix {
 		return reply{to: Prefix + "/"}, nil
@@ -182,6 +184,9 @@ func (c *call) respond() (out reply, err error) {
 	}
 	if c.standIn != nil && strings.HasPrefix(r.URL.Path, standInPath) {
 		c.route = "stand-in"
+		if !c.from.IsLoopback() {
+			return reply{}, errElsewhere
+		}
 		return c.foreignPage(c.standIn)
 	}
 	if err := c.find(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/egress"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/webhooks"
 )
@@ -150,6 +151,9 @@ type webhookForm struct {
 	checked
 }
 
+// allEvents stands for every type of today in a form.
+const allEvents = "all"
+
 // Has reports whether an event type is ticked.
 func (f *webhookForm) Has(event string) bool { return slices.Contains(f.Chosen, event) }
 
@@ -199,12 +203,18 @@ func createWebhook(c *call) (reply, error) {
 
 // readWebhook reads the form and says what is wrong with it.
 func (c *call) readWebhook() (*webhookForm, webhooks.Wanted) {
+	chosen := splitWords(c.form["events"])
+	if slices.Contains(chosen, allEvents) {
+		chosen = slices.Clone(event.Types)
+	}
 	f := &webhookForm{
 		ID: c.r.PathValue("id"), URL: strings.TrimSpace(c.form.Get("url")), Description: strings.TrimSpace(c.form.Get("description")),
-		Chosen: splitWords(c.form["events"]), Enabled: c.form.Get("enabled") != "" && c.form.Get("enabled") != "false", Once: c.form.Get("once"),
+		Chosen: chosen, Enabled: c.form.Get("enabled") != "" && c.form.Get("enabled") != "false", Once: c.form.Get("once"),
 	}
 	if f.URL == "" {
 		f.Problems.add("url", "Say where the events are to be sent: an address that begins with https://.")
+	} else if _, err := egress.ParseURL(f.URL); err != nil {
+		f.Problems.add("url", "The address cannot be used: it %s.", err)
 	}
 	if n := len([]rune(f.Description)); n > 200 {
 		f.Problems.add("description", "The description has %d characters; at most 200 fit.", n)
@@ -229,7 +239,7 @@ func (c *call) refusedForm(f *webhookForm, err error) (reply, error) {
 		return reply{}, notHere(err)
 	}
 	text := strings.TrimPrefix(fl.Message, "body /url: ")
-	f.Problems.add("url", "The address cannot be used: %s", text)
+	f.Problems.add("url", "The address cannot be used. %s", text)
 	return c.webhookForm(f, http.StatusUnprocessableEntity), nil
 }
 

@@ -1,0 +1,99 @@
+package dashboard
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+)
+
+// asset is a file that browsers may keep for a while, as it is and compressed.
+type asset struct {
+	body, small []byte
+	header      http.Header
+}
+
+func readAssets() (map[string]asset, error) {
+	entries, err := files.ReadDir("assets")
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	assets := map[string]asset{}
+	for _, e := range entries {
+		body, err := files.ReadFile("assets/" + e.Name())
+		if err != nil {
+			return nil, fmt.Errorf("dashboard: %w", err)
+		}
+		sum := sha256.Sum256(body)
+		assets[e.Name()] = asset{body, compressed(body), http.Header{
+			"Content-Type":  {mime.TypeByExtension(path.Ext(e.Name()))},
+			"Cache-Control": {"private, max-age=300"},
+			"Etag":          {`W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`},
+			"Vary":          {"Accept-Encoding"},
+		}}
+	}
+	return assets, nil
+}
+
+// asset answers with a file, or says that the browser has it still.
+func (c *call) asset(a asset) reply {
+	c.route = "assets"
+	for tag := range strings.SplitSeq(c.r.Header.Get("If-None-Match"), ",") {
+		if tag = strings.TrimSpace(tag); tag == "*" || tag == a.header.Get("Etag") {
+			return reply{status: http.StatusNotModified, header: a.header}
+		}
+	}
+	return reply{body: a.body, small: a.small, header: a.header}
+}
+
+// worthwhile is from how many bytes on a body is compressed: less fits into a
+// packet anyway.
+const worthwhile = 1400
+
+// compressed is a body as gzip; nil where that is not worth it.
+func compressed(body []byte) []byte {
+	if len(body) < worthwhile {
+		return nil
+	}
+	var b bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is one
+	_, _ = w.Write(body)                            // into memory
+	_ = w.Close()
+	return b.Bytes()
+}
+
+// takesGzip reports whether the browser reads gzip.
+func (c *call) takesGzip() bool {
+	for coding := range strings.SplitSeq(c.r.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")
+		if strings.EqualFold(name, "gzip") && weight != "q=0" {
+			return true
+		}
+	}
+	return false
+}
+
+// secretPages show a secret, beside what somebody has typed: compressed, their
+// length would tell something of it.
+var secretPages = map[string]bool{"token-made": true, "webhook-secret": true}
+
+// shrink compresses the body of a reply where the browser and the page allow it.
+func (c *call) shrink(out *reply, h http.Header) {
+	if secretPages[out.page] || len(out.body) < worthwhile {
+		return
+	}
+	h.Set("Vary", "Accept-Encoding")
+	if !c.takesGzip() {
+		return
+	}
+	if out.small == nil {
+		out.small = compressed(out.body)
+	}
+	h.Set("Content-Encoding", "gzip")
+	out.body = out.small
+}
