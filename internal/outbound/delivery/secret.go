@@ -10,7 +10,14 @@ import (
 	"guildhall/internal/access/seal"
 )
 
-const secretPrefix = "whsec_"
+const (
+	secretPrefix = "whsec_"
+
+	// MaxOldSecrets is how many replaced secrets sign beside the newest. A further
+	// rotation ends the oldest: a header of signatures stays short, and a leaked
+	// secret does not live on behind many new ones.
+	MaxOldSecrets = 2
+)
 
 // secretKey is the key of the Standard Webhooks scheme: the decoded bytes.
 func secretKey(secret string) ([]byte, error) {
@@ -38,7 +45,7 @@ type oldSecret struct {
 }
 
 // OpenSecrets returns the secrets that sign at the given instant, the newest
-// first. old is the JSON list of those that were replaced.
+// first, MaxOldSecrets replaced ones at most. old is the JSON list of those.
 func OpenSecrets(box *seal.Box, guild, endpoint string, current, old []byte, at time.Time) ([]string, error) {
 	plain, err := box.Open(current, BoundTo(guild, endpoint))
 	if err != nil {
@@ -52,6 +59,9 @@ func OpenSecrets(box *seal.Box, guild, endpoint string, current, old []byte, at 
 	for _, s := range replaced {
 		if !at.Before(s.Until) {
 			continue
+		}
+		if len(secrets) > MaxOldSecrets {
+			break // a node of the release before has kept more
 		}
 		if plain, err = box.Open(s.Sealed, BoundTo(guild, endpoint)); err != nil {
 			return nil, fmt.Errorf("open a replaced secret of endpoint %s: %w", endpoint, err)

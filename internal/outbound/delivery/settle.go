@@ -284,7 +284,7 @@ func (s schedule) learn(batch []result) change {
 		}
 		c.Releasing = c.Releasing || r.State == StateHeld && s.Disposition == "send"
 		look = look || r.State == StatePending && !r.Logged && r.decision.Quiet == 0 // it may be urgent still
-		if due := s.Now.Add(r.decision.Pause); r.State == StatePending && (c.NextDue == nil || due.Before(*c.NextDue)) {
+		if due := s.Now.Add(time.Duration(r.PauseMs) * time.Millisecond); r.State == StatePending && (c.NextDue == nil || due.Before(*c.NextDue)) {
 			c.NextDue = &due
 		}
 	}

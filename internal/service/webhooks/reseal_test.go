@@ -56,8 +56,7 @@ func TestResealRewritesEverySecret(t *testing.T) {
 	}
 }
 
-// A secret may sign along for no time at all, or for a day; and no more of them
-// than fit into a request's headers.
+// A secret may sign along for no time at all, or for a day; and two at most do.
 func TestOldSecretsAreLimited(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -66,13 +65,13 @@ func TestOldSecretsAreLimited(t *testing.T) {
 	old := func() int {
 		return dbtest.Value[int](t, d, `SELECT jsonb_array_length(old_secrets) FROM webhook_endpoints`)
 	}
-	for range maxSecrets + 1 {
+	for range delivery.MaxOldSecrets + 2 {
 		if _, err := Rotate(t.Context(), cfg, d, "1", "e0", MaxOverlap); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := old(); got != maxSecrets-1 {
-		t.Errorf("%d old secrets sign beside the new one, want %d", got, maxSecrets-1)
+	if got := old(); got != delivery.MaxOldSecrets {
+		t.Errorf("%d old secrets sign beside the new one, want %d", got, delivery.MaxOldSecrets)
 	}
 	for _, overlap := range []time.Duration{-1, MaxOverlap + 1} {
 		if _, err := Rotate(t.Context(), cfg, d, "1", "e0", overlap); !fault.Is(err, "invalid_request") {

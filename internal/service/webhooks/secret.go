@@ -13,10 +13,6 @@ const (
 	// MaxOverlap is how long a replaced secret goes on signing beside the new one,
 	// unless the caller wants it to end sooner.
 	MaxOverlap = 24 * time.Hour
-
-	// maxSecrets is how many sign at most. Whoever rotates more often than that
-	// in a day ends the oldest early: request headers have limits, too.
-	maxSecrets = 101
 )
 
 // newSecret mints a signing secret: whsec_ and the base64 of 32 random bytes.

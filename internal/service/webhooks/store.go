@@ -152,7 +152,7 @@ func replaceSecret(ctx context.Context, tx *db.Tx, guild, id string, sealed []by
 		FROM instant
 		WHERE guild_id = $1 AND id = $2
 		RETURNING `+columns,
-		guild, id, sealed, preview, overlap.Seconds(), maxSecrets-1)
+		guild, id, sealed, preview, overlap.Seconds(), delivery.MaxOldSecrets)
 	if db.Missing(err) {
 		return endpoint{}, noSuchEndpoint
 	}
