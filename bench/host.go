@@ -153,7 +153,7 @@ func (h *host) loadFurther(ctx context.Context, d *db.DB) error {
 }
 
 func makeToken(ctx context.Context, d *db.DB, guild string, scopes []string) (string, error) {
-	made, err := auth.Create(ctx, d, auth.New{GuildID: guild, Env: "live", Name: "bench", Scopes: scopes})
+	made, err := auth.Create(ctx, d, auth.New{GuildID: guild, Env: "test", Name: "bench", Scopes: scopes})
 	return made.Secret, err
 }
 

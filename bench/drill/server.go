@@ -101,7 +101,7 @@ func (p place) tokens(ctx context.Context, guild string, n int) ([]string, error
 	defer d.Close()
 	made := make([]string, n)
 	for i := range made {
-		t, err := auth.Create(ctx, d, auth.New{GuildID: guild, Env: "live", Name: "drill " + strconv.Itoa(i), Scopes: auth.Scopes})
+		t, err := auth.Create(ctx, d, auth.New{GuildID: guild, Env: "test", Name: "drill " + strconv.Itoa(i), Scopes: auth.Scopes})
 		if err != nil {
 			return nil, err
 		}

@@ -90,7 +90,7 @@ func newPlace(ctx context.Context, guilds int) (_ *place, err error) {
 		}
 	}
 	made, err := auth.Create(ctx, p.db, auth.New{
-		GuildID: p.middle(), Env: "live", Name: "bench",
+		GuildID: p.middle(), Env: "test", Name: "bench",
 		Scopes: []string{"guild:read", "cases:read", "cases:write", "economy:read", "economy:write", "levelling:read", "levelling:write", "tickets:read", "giveaways:read"},
 	})
 	p.token = made.Secret

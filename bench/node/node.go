@@ -58,6 +58,7 @@ func Start(ctx context.Context, cfg Config) (_ *Node, err error) {
 		"GUILDHALL_SECRET_KEY="+base64.StdEncoding.EncodeToString(cfg.SecretKey),
 		"GUILDHALL_HTTP_LISTEN=127.0.0.1:0", "GUILDHALL_OPS_LISTEN=127.0.0.1:0",
 		"GUILDHALL_TRUSTED_PROXIES=127.0.0.1/32",
+		"GUILDHALL_ENV=test", // with a stand-in for the chat platform
 	), cfg.Env...)
 	n.cmd.Stdout, n.cmd.Stderr = log, log
 	if err := n.cmd.Start(); err != nil {

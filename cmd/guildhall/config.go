@@ -44,8 +44,8 @@ type Settings struct {
 	RateLogin      string   `env:"GUILDHALL_RATE_LOGIN" default:"100/1m" help:"Failed authentications per address, or off."`
 	RateDashboard  string   `env:"GUILDHALL_RATE_DASHBOARD" default:"300/1m" help:"Requests of one session of the dashboard, or off."`
 	RedisURL       string   `name:"redis-url" env:"GUILDHALL_REDIS_URL" help:"Redis or Valkey for limits that several nodes share. Without it each node counts for itself." placeholder:"URL"`
-	DiscordToken   string   `env:"GUILDHALL_DISCORD_TOKEN" help:"The bot's token. Without it the chat platform is a local stand-in that accepts every call and logs it." placeholder:"TOKEN"`
-	DiscordURL     string   `name:"discord-url" env:"GUILDHALL_DISCORD_URL" default:"https://discord.com/api/v10" help:"Base of the chat platform's API."`
+	DiscordToken   string   `env:"GUILDHALL_DISCORD_TOKEN" help:"The bot's token. Required in live, unless the chat platform is off; without it there is a local stand-in that accepts every call and logs it." placeholder:"TOKEN"`
+	DiscordURL     string   `name:"discord-url" env:"GUILDHALL_DISCORD_URL" default:"https://discord.com/api/v10" help:"Base of the chat platform's API. off: it is never called, and what needs it is refused."`
 	DashboardURL   string   `name:"dashboard-url" env:"GUILDHALL_DASHBOARD_URL" help:"Public address of the dashboard, https://host. Empty: there is none; dev has one on this machine." placeholder:"URL"`
 	ClientID       string   `name:"discord-client-id" env:"GUILDHALL_DISCORD_CLIENT_ID" help:"Application with which people sign in to the dashboard. Without it there are operators' links only." placeholder:"ID"`
 	ClientSecret   string   `name:"discord-client-secret" env:"GUILDHALL_DISCORD_CLIENT_SECRET" help:"The application's secret." placeholder:"SECRET"`
@@ -130,13 +130,18 @@ func (s Settings) check(r roles) (checked, error) {
 	if s.RedisURL != "" {
 		found.about("GUILDHALL_REDIS_URL", ratelimit.CheckURL(s.RedisURL))
 	}
-	found.about("GUILDHALL_DISCORD_URL", location(s.DiscordURL, "http", "https"))
+	if !s.off() {
+		found.about("GUILDHALL_DISCORD_URL", location(s.DiscordURL, "http", "https"))
+	}
+	if s.Env == "live" && s.DiscordToken == "" && !s.off() {
+		found.about("GUILDHALL_DISCORD_TOKEN", errors.New("live needs the bot's token, else messages would be answered for that nobody gets; GUILDHALL_DISCORD_URL=off does without the chat platform"))
+	}
 	found.about("GUILDHALL_DISCORD_AUTHORIZE_URL", location(s.AuthorizeURL, "http", "https"))
 	if s.DashboardURL != "" {
 		c.pages, err = dashboard.ParseURL(s.DashboardURL)
 		found.about("GUILDHALL_DASHBOARD_URL", err)
 	}
-	if s.ClientID != "" && (s.ClientSecret == "" || s.DiscordToken == "") {
+	if s.ClientID != "" && !s.off() && (s.ClientSecret == "" || s.DiscordToken == "") {
 		found.about("GUILDHALL_DISCORD_CLIENT_ID", errors.New("signing in needs the application's secret (GUILDHALL_DISCORD_CLIENT_SECRET) and the bot's token (GUILDHALL_DISCORD_TOKEN)"))
 	}
 	c.box, err = box(s.SecretKey, s.Env)
@@ -154,6 +159,9 @@ func (s Settings) check(r roles) (checked, error) {
 	}
 	return c, nil
 }
+
+// off reports whether the chat platform is switched off.
+func (s Settings) off() bool { return s.DiscordURL == "off" }
 
 // about notes that there is something wrong with a variable, if there is.
 func (p *problems) about(variable string, err error) {

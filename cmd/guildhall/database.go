@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/output"
 )
 
@@ -74,6 +75,16 @@ func (c connection) find() (found, error) {
 	}
 	f.SecretKey = string(key)
 	return f, nil
+}
+
+// wantGuild is an error unless the guild is there: a list of nothing would say that
+// it has none.
+func wantGuild(ctx context.Context, d *db.DB, guild string) error {
+	there, err := db.Get[bool](ctx, d.Reader(), `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
+	if err == nil && !there {
+		err = fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
+	}
+	return err
 }
 
 type migrateCommand struct {

@@ -67,7 +67,7 @@ func TestTooFewConnectionsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call(t, "", "serve", "--database-url", withGuild(t), "--secret-key", key, "--db-connections", "7").
+	call(t, "", "serve", "--database-url", withGuild(t), "--secret-key", key, "--discord-url", "off", "--db-connections", "7").
 		refused(t, 1, "GUILDHALL_DB_CONNECTIONS: a node in these roles needs at least 8 connections")
 }
 

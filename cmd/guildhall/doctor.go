@@ -98,7 +98,8 @@ func (c *doctorCommand) examine(ctx context.Context, unknown string, tell func(d
 	if settings.pages != nil {
 		cfg.Hosts = append(cfg.Hosts, settings.pages.Hostname())
 	}
-	if c.DiscordToken != "" {
+	cfg.ChatOff = c.off()
+	if c.DiscordToken != "" && !c.off() {
 		cfg.Chat, err = chat.NewDiscord(chat.Config{Token: c.DiscordToken, URL: c.DiscordURL, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return err

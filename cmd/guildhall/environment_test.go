@@ -41,7 +41,7 @@ func TestServeAndDoctorTellOfVariablesThatAreNoSettings(t *testing.T) {
 	t.Parallel()
 	url, key := withGuild(t), someKey(t)
 	env := func(more string) []string {
-		return []string{"GUILDHALL_DATABASE_URL=" + url, "GUILDHALL_SECRET_KEY=" + key, more}
+		return []string{"GUILDHALL_DATABASE_URL=" + url, "GUILDHALL_SECRET_KEY=" + key, "GUILDHALL_DISCORD_URL=off", more}
 	}
 	for _, command := range []string{"serve", "doctor"} {
 		p := begin(t, t.TempDir(), env("GUILDHALL_REDIS_ULR=redis://127.0.0.1:1"), command)
@@ -52,4 +52,22 @@ func TestServeAndDoctorTellOfVariablesThatAreNoSettings(t *testing.T) {
 	}
 	begin(t, t.TempDir(), env("GUILDHALL_ANTENNA=x"), "doctor").says(t, "no settings of this program: GUILDHALL_ANTENNA")
 	serve(t, url, "GUILDHALL_ANTENNA=x").says(t, "no settings of this program: GUILDHALL_ANTENNA")
+}
+
+// Asked about a guild that is not there, a command says so.
+func TestAGuildThatIsNotThereIsNamed(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	for _, command := range []string{"token list", "webhook list"} {
+		args := append(strings.Fields(command), "--database-url", url, "--guild")
+		call(t, "", append(args, "12345")...).refused(t, 1, "There is no guild 12345.")
+		call(t, "", append(args, guild)...).ok(t)
+	}
+	doctor := []string{"doctor", "--database-url", url, "--secret-key", someKey(t), "--discord-url", "off", "--guild"}
+	r := call(t, "", append(doctor, "12345")...)
+	r.refused(t, 1, "guilds")
+	if !strings.Contains(r.out, "There is no guild 12345") {
+		t.Error(r.out)
+	}
+	call(t, "", append(doctor, guild)...).ok(t)
 }

@@ -266,7 +266,7 @@ func TestMigrate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve := []string{"serve", "--database-url", url, "--secret-key", key}
+	serve := []string{"serve", "--database-url", url, "--secret-key", key, "--discord-url", "off"}
 	call(t, "", serve...).refused(t, 1, "guildhall migrate")
 	call(t, "", "token", "list", "--guild", "1", "--database-url", url).refused(t, 1, "guildhall migrate")
 
@@ -347,9 +347,9 @@ func TestMigrateWaitsForTheReleaseBefore(t *testing.T) {
 	// A node beats; this one never falls silent.
 	exec(`INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ('of-old', 0, now() + interval '1 hour')`)
 	waits("node of-old")
-	wantOutput(t, call(t, "", "doctor", "--database-url", url, "--secret-key", key).out, "unfinished", "node of-old")
+	wantOutput(t, call(t, "", "doctor", "--database-url", url, "--secret-key", key, "--discord-url", "off").out, "unfinished", "node of-old")
 	p := begin(t, t.TempDir(), nil, "serve", "--database-url", url, "--secret-key", key, "--http-listen", "127.0.0.1:0",
-		"--ops-listen", "127.0.0.1:0")
+		"--ops-listen", "127.0.0.1:0", "--discord-url", "off")
 	p.says(t, `"msg":"ready"`)
 	if _, log := p.text(); strings.Count(log, "unfinished") != 1 {
 		t.Errorf("about the unfinished upgrade it says %s", log)
@@ -373,7 +373,7 @@ func TestMigrateWaitsForTheReleaseBefore(t *testing.T) {
 	}
 
 	// The new program serves on, and keeps nobody waiting.
-	wantOutput(t, call(t, "", "doctor", "--database-url", url, "--secret-key", key).out, "unfinished", "have stopped")
+	wantOutput(t, call(t, "", "doctor", "--database-url", url, "--secret-key", key, "--discord-url", "off").out, "unfinished", "have stopped")
 	if out := call(t, "", "migrate", "--database-url", url).ok(t); strings.Contains(out, "unfinished") {
 		t.Errorf("migrate says %s", out)
 	}

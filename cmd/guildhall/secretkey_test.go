@@ -78,7 +78,7 @@ func TestSecretKeyRotates(t *testing.T) {
 	s.end(t)
 
 	// Another key is refused, by commands too.
-	call(t, "", "serve", "--database-url", url, "--secret-key", newer).refused(t, 1, "GUILDHALL_SECRET_KEY: this key opens nothing")
+	call(t, "", "serve", "--database-url", url, "--secret-key", newer, "--discord-url", "off").refused(t, 1, "GUILDHALL_SECRET_KEY: this key opens nothing")
 	hook(newer, "rotate-secret", endpoint.ID).refused(t, 1, "this key opens nothing")
 	call(t, "", "reseal", "--database-url", url, "--secret-key", newer).refused(t, 1, "this key opens nothing")
 
@@ -106,7 +106,7 @@ func TestSecretKeyRotates(t *testing.T) {
 		t.Errorf("with the new key alone the replay is %d %s", res.StatusCode, again)
 	}
 	hook(newer, "rotate-secret", endpoint.ID).ok(t)
-	call(t, "", "serve", "--database-url", url, "--secret-key", older).refused(t, 1, "this key opens nothing")
+	call(t, "", "serve", "--database-url", url, "--secret-key", older, "--discord-url", "off").refused(t, 1, "this key opens nothing")
 
 	// A stored response that nobody can open is neither done again nor an error of ours.
 	pool, err := db.OpenSQL(url, "test", 1)

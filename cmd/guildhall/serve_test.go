@@ -57,7 +57,7 @@ func serve(t *testing.T, url string, env ...string) *serving {
 		"GUILDHALL_DATABASE_URL=" + url, "GUILDHALL_SECRET_KEY=" + key,
 		"GUILDHALL_TLS_CERT=" + files.Cert, "GUILDHALL_TLS_KEY=" + files.Key,
 		"GUILDHALL_HTTPS_LISTEN=127.0.0.1:0", "GUILDHALL_HTTP_LISTEN=127.0.0.1:0", "GUILDHALL_OPS_LISTEN=127.0.0.1:0",
-		"GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off",
+		"GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off", "GUILDHALL_DISCORD_URL=off",
 	}, env...), "serve")
 	s.says(t, `"msg":"ready"`)
 	_, log := s.text()
@@ -359,9 +359,9 @@ func TestANodeThatIsTooOldForTheDatabaseGetsNoRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call(t, "", "serve", "--database-url", url, "--secret-key", key).refused(t, 1, "too old")
+	call(t, "", "serve", "--database-url", url, "--secret-key", key, "--discord-url", "off").refused(t, 1, "too old")
 	call(t, "", "migrate", "--database-url", url).refused(t, 1, "too old")
-	if out := call(t, "", "doctor", "--database-url", url, "--secret-key", key).out; !strings.Contains(out, "too old") {
+	if out := call(t, "", "doctor", "--database-url", url, "--secret-key", key, "--discord-url", "off").out; !strings.Contains(out, "too old") {
 		t.Errorf("doctor says %s", out)
 	}
 }
@@ -431,7 +431,7 @@ func TestSettings(t *testing.T) {
 			{"--webhook-retries never", "GUILDHALL_WEBHOOK_RETRIES"},
 			{"--log loud", "GUILDHALL_LOG"},
 		} {
-			args := []string{"serve", "--database-url", url, "--secret-key", key, "--ops-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"}
+			args := []string{"serve", "--database-url", url, "--secret-key", key, "--ops-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--discord-url", "off"}
 			r := call(t, "", append(args, strings.Split(c.args, " ")...)...)
 			r.err = r.err[strings.Index(r.err, "guildhall: "):] // a log may stand before it
 			r.refused(t, 1, c.text)
@@ -448,7 +448,8 @@ func TestSettings(t *testing.T) {
 			t.Errorf("a node in no role: %v", err)
 		}
 		call(t, "", "serve").refused(t, 1, "GUILDHALL_DATABASE_URL")
-		call(t, "", "serve", "--database-url", "postgres://127.0.0.1:1/d", "--secret-key", someKey(t), "--listen-url", "mysql://u:hunter2@h/d").
+		call(t, "", "serve", "--database-url", url, "--secret-key", key).refused(t, 1, "GUILDHALL_DISCORD_TOKEN: live needs the bot's token")
+		call(t, "", "serve", "--database-url", "postgres://127.0.0.1:1/d", "--secret-key", someKey(t), "--discord-url", "off", "--listen-url", "mysql://u:hunter2@h/d").
 			refused(t, 1, "GUILDHALL_LISTEN_URL")
 		call(t, "", "serve", "--env", "prod").refused(t, 2, "live")
 	})

@@ -99,6 +99,9 @@ func (c *tokenList) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer d.Close()
+	if err := wantGuild(ctx, d, c.Guild); err != nil {
+		return err
+	}
 	tokens, err := auth.List(ctx, d, c.Guild)
 	if err != nil {
 		return err

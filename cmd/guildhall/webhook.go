@@ -103,6 +103,9 @@ func (c *webhookList) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer d.Close()
+	if err := wantGuild(ctx, d, c.Guild); err != nil {
+		return err
+	}
 	all, err := webhooks.List(ctx, d, c.Guild)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func TestWebhooks(t *testing.T) {
 	}
 	worker := begin(t, t.TempDir(), []string{
 		"GUILDHALL_DATABASE_URL=" + url, "GUILDHALL_SECRET_KEY=" + key, "GUILDHALL_WEBHOOK_ALLOW=127.0.0.0/8",
-		"GUILDHALL_ROLES=worker", "GUILDHALL_OPS_LISTEN=127.0.0.1:0",
+		"GUILDHALL_ROLES=worker", "GUILDHALL_OPS_LISTEN=127.0.0.1:0", "GUILDHALL_DISCORD_URL=off",
 	}, "serve")
 	worker.says(t, `"msg":"ready","https":"","http":"","ops":"127.0.0.1:`)
 

@@ -24,8 +24,13 @@ import (
 	"guildhall/internal/service/webhooks"
 )
 
-// platform is the chat platform: Discord, or a stand-in that says so.
+// platform is the chat platform: Discord, or a stand-in that says so, or none.
 func (n *node) platform() (chat.Platform, error) {
+	if n.off() {
+		n.log.Warn("GUILDHALL_DISCORD_URL is off: ticket messages are refused (discord_send_failed), giveaways are neither posted nor announced and are drawn " +
+			"from the entries that are there, closed tickets leave their channels alone, and the dashboard has operators' links only")
+		return chat.Off{}, nil
+	}
 	if n.DiscordToken == "" {
 		n.log.Warn("no GUILDHALL_DISCORD_TOKEN: the chat platform is a local stand-in that accepts every call and logs it")
 		return chat.NewStandIn(n.log), nil

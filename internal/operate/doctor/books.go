@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
@@ -101,6 +102,20 @@ func withoutWallet(ctx context.Context, q db.Querier, guild string) (lost []stri
 		more = len(rows) == walletStep
 	}
 	return lost, nil
+}
+
+// guilds finds those that were asked about and are not there.
+func (x *examination) guilds(ctx context.Context) Finding {
+	there, err := db.Select[string](ctx, x.db.Reader(), `SELECT id FROM guilds WHERE id = ANY ($1)`, db.Array(x.Guilds))
+	if err != nil {
+		return fail("the guilds could not be looked up: %v", err)
+	}
+	for _, g := range x.Guilds {
+		if !slices.Contains(there, g) {
+			return fail("There is no guild %s", g)
+		}
+	}
+	return ok("there is each guild that was asked about")
 }
 
 // eachGuild calls do with each of the guilds that are to be looked at.

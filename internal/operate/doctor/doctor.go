@@ -30,6 +30,7 @@ const (
 	Database    = "database"
 	Schema      = "schema"
 	Privileges  = "privileges"
+	Guilds      = "guilds"
 	Connections = "connections"
 	Clock       = "clock"
 	SecretKey   = "secret_key"
@@ -61,8 +62,9 @@ type Config struct {
 	Connections int    // that a node takes
 	Box         *seal.Box
 	RedisURL    string        // empty: every node counts for itself
-	Chat        *chat.Discord // nil: no bot token
-	CertFile    string        // empty: no certificate
+	Chat        *chat.Discord // nil: no bot token, or the platform is off
+	ChatOff     bool
+	CertFile    string // empty: no certificate
 	KeyFile     string
 	Hosts       []string                    // names that the certificate has to be good for
 	Traces      func(context.Context) error // asks the collector of traces; nil: there is none
@@ -108,6 +110,7 @@ func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
 		{name: Database, result: &reachable, run: x.database},
 		{name: Schema, needs: &reachable, result: &fits, run: x.schema},
 		{name: Privileges, needs: &fits, run: x.privileges},
+		{name: Guilds, needs: &fits, run: x.guilds},
 		{name: Connections, needs: &fits, run: x.connections},
 		{name: Clock, needs: &reachable, run: x.clock},
 		{name: SecretKey, needs: &fits, run: x.secretKey},
@@ -120,7 +123,7 @@ func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
 		{name: Pending, needs: &fits, run: x.pending},
 		{name: Books, needs: &fits, run: x.books, withoutLimits: true},
 	} {
-		if c.needs != nil && !*c.needs || c.name == Books && !x.Books {
+		if c.needs != nil && !*c.needs || c.name == Books && !x.Books || c.name == Guilds && len(x.Guilds) == 0 {
 			continue
 		}
 		f := limited(ctx, c.withoutLimits, c.run)

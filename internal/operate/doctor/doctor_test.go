@@ -199,6 +199,8 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			dbtest.Exec(t, s.DB, `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'audit_log_age'::regclass`)
 		}, doctor.Schema, doctor.Warn, "audit_log_age"},
 
+		"a platform that is switched off": {func(_ *testing.T, s *installed) { s.ChatOff = true }, doctor.Platform, doctor.OK, "is not asked"},
+
 		"a clock that is right": {nil, doctor.Clock, doctor.OK, "ahead of the database's"},
 		"a clock that is off": {func(_ *testing.T, s *installed) {
 			s.Now = func() time.Time { return time.Now().Add(20 * time.Second) }

@@ -71,6 +71,9 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // platform asks who the bot is, and what it may do in each guild.
 func (x *examination) platform(ctx context.Context) Finding {
+	if x.ChatOff {
+		return ok("GUILDHALL_DISCORD_URL is off: the chat platform is not asked")
+	}
 	if x.Chat == nil {
 		return warn("GUILDHALL_DISCORD_TOKEN is not set: the chat platform is a stand-in that accepts every call and does nothing")
 	}

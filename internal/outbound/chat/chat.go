@@ -129,14 +129,17 @@ const (
 	unsentLimit     unsent = "rate_limit"   // the wait for a rate limit was too long
 	unsentTransport unsent = "transport"    // there was no connection
 	unsentChannel   unsent = "channel"      // known to be another guild's channel
+	unsentOff       unsent = "off"          // the platform is switched off
 )
 
 // Foreign reports whether the channel is known to belong to another guild: no
 // permission will ever change that.
 func (f *Failure) Foreign() bool { return f.unsent == unsentChannel }
 
-// Is lets errors.Is find ErrChannelNotAllowed.
-func (f *Failure) Is(target error) bool { return f.NotAllowed && target == ErrChannelNotAllowed }
+// Is lets errors.Is find ErrChannelNotAllowed and ErrOff.
+func (f *Failure) Is(target error) bool {
+	return f.NotAllowed && target == ErrChannelNotAllowed || f.unsent == unsentOff && target == ErrOff
+}
 
 // Error is the text for logs.
 func (f *Failure) Error() string {

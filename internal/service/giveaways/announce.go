@@ -2,6 +2,7 @@ package giveaways
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -112,7 +113,14 @@ func Announce(ctx context.Context, d db.Doer, p chat.Platform, a Announcement) e
 	if in.Kind == chat.KindGiveawayStarted {
 		note = func(ctx context.Context, tx *db.Tx, message string) error { return posted(ctx, tx, in, message) }
 	}
-	return chat.Post(ctx, d, p, in, note)
+	err = chat.Post(ctx, d, p, in, note)
+	if !errors.Is(err, chat.ErrOff) {
+		return err
+	}
+	return d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
+		_, err := chat.Withdraw(ctx, tx, a.GuildID, a.IntentID) // nobody will ever post it
+		return err
+	})
 }
 
 // tooLate reports whether the message is the one by which members enter a

@@ -187,7 +187,7 @@ func missed(ctx context.Context, d db.Doer, g row, failed error) error {
 	if !isGone(failed) && (g.DrawingAt == nil || time.Since(*g.DrawingAt) < maxWait) {
 		return failed
 	}
-	return errors.Join(failed, d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+	return errors.Join(unlessOff(failed), d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		current, err := lock(ctx, tx, g.GuildID, g.ID)
 		if err != nil || current.Pot != gathering {
 			return err
@@ -223,7 +223,7 @@ func React(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) er
 	if failed != nil && !isGone(failed) && g.Failures < maxFailures {
 		return failed
 	}
-	return errors.Join(failed, d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
+	return errors.Join(unlessOff(failed), d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `
 			UPDATE giveaways SET react_at = NULL, failures = 0
 			WHERE guild_id = $1
@@ -233,10 +233,18 @@ func React(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) er
 }
 
 // isGone reports whether the platform says that the message, or its channel, is
-// no longer there.
+// no longer there, or is itself switched off.
 func isGone(err error) bool {
 	f, ok := errors.AsType[*chat.Failure](err)
-	return ok && (f.Code == chat.CodeUnknownMessage || f.Code == chat.CodeUnknownChannel)
+	return ok && (f.Code == chat.CodeUnknownMessage || f.Code == chat.CodeUnknownChannel) || errors.Is(err, chat.ErrOff)
+}
+
+// unlessOff is err where it is a failure: that the platform is switched off is none.
+func unlessOff(err error) error {
+	if errors.Is(err, chat.ErrOff) {
+		return nil
+	}
+	return err
 }
 
 // claimReaction takes the adding of the bot's reaction; the row it returns has

@@ -62,8 +62,9 @@ func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket 
 		failed := work.act(acting, d, p)
 		cancel()
 		again, err := work.settle(context.WithoutCancel(ctx), d, failed)
-		if f, ok := errors.AsType[*chat.Failure](failed); ok && f.Lasting() && f.Code == chat.CodeUnknownChannel {
-			failed = nil // there is nothing left to bring in line
+		f, ok := errors.AsType[*chat.Failure](failed)
+		if ok && f.Lasting() && f.Code == chat.CodeUnknownChannel || errors.Is(failed, chat.ErrOff) {
+			failed = nil // there is nothing to bring in line
 		}
 		if failed != nil || err != nil {
 			return errors.Join(failed, err)
@@ -174,6 +175,7 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 		gone = f.Code == chat.CodeUnknownChannel
 		done = gone || w.Old || f.Foreign()
 	}
+	done = done || errors.Is(failed, chat.ErrOff)
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		err := tx.GetContext(ctx, &again, `
 			WITH `+db.Instant("tickets", "guild_id = $1 AND id = $2")+`
