@@ -556,6 +556,16 @@ CREATE TABLE webhook_health (
     CONSTRAINT webhook_health_guild_id_endpoint_id_fkey FOREIGN KEY (guild_id, endpoint_id) REFERENCES webhook_endpoints(guild_id, id) ON DELETE CASCADE
 ) WITH (fillfactor=70);
 
+CREATE TABLE webhook_hours (
+    guild_id text COLLATE "C" NOT NULL,
+    endpoint_id text COLLATE "C" NOT NULL,
+    hour timestamp with time zone NOT NULL,
+    outcome text COLLATE "C" NOT NULL,
+    deliveries bigint NOT NULL,
+    CONSTRAINT webhook_hours_pkey PRIMARY KEY (guild_id, endpoint_id, hour, outcome),
+    CONSTRAINT webhook_hours_outcome CHECK ((outcome = ANY (ARRAY['delivered'::text, 'failed'::text])))
+) WITH (fillfactor=50);
+
 CREATE TABLE webhook_schedule (
     guild_id text COLLATE "C" NOT NULL,
     endpoint_id text COLLATE "C" NOT NULL,
@@ -667,6 +677,7 @@ CREATE INDEX webhook_deliveries_urgent ON public.webhook_deliveries USING btree 
 CREATE INDEX webhook_endpoints_by_id ON public.webhook_endpoints USING btree (id);
 CREATE INDEX webhook_endpoints_disabled ON public.webhook_endpoints USING btree (guild_id) WHERE ((NOT enabled) AND (disabled_reason IS NOT NULL));
 CREATE INDEX webhook_events_age ON public.webhook_events USING btree (occurred_at);
+CREATE INDEX webhook_hours_age ON public.webhook_hours USING btree (hour);
 CREATE INDEX webhook_schedule_due ON public.webhook_schedule USING btree (lane, next_due) WHERE (next_due IS NOT NULL);
 CREATE INDEX webhook_schedule_failing ON public.webhook_schedule USING btree (failing_since) WHERE (failing_since IS NOT NULL);
 CREATE INDEX webhook_schedule_releasing ON public.webhook_schedule USING btree (guild_id, endpoint_id) WHERE releasing;

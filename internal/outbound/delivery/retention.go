@@ -24,7 +24,7 @@ const (
 // gives up what is held for too long, then everything of an event goes at the
 // same age, so that nothing that stays is walked past. One node at a time does it.
 func (d *Deliverer) prune(ctx context.Context) error {
-	for _, step := range []func(context.Context, *db.Tx, *time.Time) (int, error){expireHeld, pruneAttempts, pruneDeliveries, pruneEvents} {
+	for _, step := range []func(context.Context, *db.Tx, *time.Time) (int, error){expireHeld, pruneAttempts, pruneDeliveries, pruneEvents, pruneHours} {
 		err := d.repeat(ctx, func(ctx context.Context, tx *db.Tx) (int, error) {
 			var mine bool
 			if err := tx.GetContext(ctx, &mine, `SELECT pg_try_advisory_xact_lock(hashtext('guildhall: prune webhooks'))`); err != nil || !mine {
@@ -43,11 +43,21 @@ func (d *Deliverer) prune(ctx context.Context) error {
 func expireHeld(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
 	n, err := byGuild(ctx, tx, func(guild string, ids []string) error {
 		_, err := tx.ExecContext(ctx, `
-			WITH instant AS MATERIALIZED (SELECT coalesce($3::timestamptz, now()) AS at)
-			UPDATE webhook_deliveries d
-			SET state = 'failed', completed_at = instant.at, error = $4
-			FROM instant
-			WHERE d.guild_id = $1 AND d.id = ANY ($2) AND CASE WHEN d.state = 'held' THEN true END`, guild, db.Array(ids), now, errorExpired)
+			WITH instant AS MATERIALIZED (SELECT coalesce($3::timestamptz, now()) AS at),
+			d AS (
+				UPDATE webhook_deliveries d
+				SET state = 'failed', completed_at = instant.at, error = $4
+				FROM instant
+				WHERE d.guild_id = $1 AND d.id = ANY ($2) AND CASE WHEN d.state = 'held' THEN true END
+				RETURNING d.endpoint_id, d.completed_at
+			)
+			INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries)
+			SELECT home.id, d.endpoint_id, date_trunc('hour', d.completed_at), 'failed', count(*)
+			FROM d
+			JOIN guilds home ON home.id = $1
+			GROUP BY home.id, d.endpoint_id, date_trunc('hour', d.completed_at)
+			ORDER BY d.endpoint_id
+			ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries`, guild, db.Array(ids), now, errorExpired)
 		return err
 	}, `
 		SELECT guild_id, id
@@ -64,6 +74,10 @@ func pruneAttempts(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) 
 
 func pruneDeliveries(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
 	return db.Prune(ctx, tx, db.Outlived{Table: "webhook_deliveries", Key: "id", Since: "event_at", Kept: interval(keep + expiredFor)}, now, chunk)
+}
+
+func pruneHours(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
+	return db.Prune(ctx, tx, db.Outlived{Table: "webhook_hours", Key: "endpoint_id, hour, outcome", Since: "hour", Kept: interval(keep)}, now, chunk)
 }
 
 func pruneEvents(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {

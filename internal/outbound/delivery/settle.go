@@ -342,6 +342,20 @@ type settled struct {
 	Unwell []endpointID // endpoints that took a delivery, and whose schedule says that they fail
 }
 
+// countSettled adds what has come to its end in step d to the numbers of its
+// endpoint and hour, which the dashboard shows. It stands in the statement that
+// settles, so that numbers and log cannot part.
+const countSettled = `, counted AS (
+			INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries)
+			SELECT home.id, d.endpoint_id, date_trunc('hour', d.completed_at), d.state, count(*)
+			FROM d
+			JOIN guilds home ON home.id = d.guild_id
+			WHERE d.completed_at IS NOT NULL
+			GROUP BY home.id, d.endpoint_id, date_trunc('hour', d.completed_at), d.state
+			ORDER BY home.id, d.endpoint_id, date_trunc('hour', d.completed_at), d.state
+			ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries
+		)`
+
 // The fragments of settle. A delivery is found by its key. What else it must be
 // stands in a CASE, out of the planner's sight: otherwise, with statistics of a
 // time when nothing waited, it takes the index of what waits for a short cut and
@@ -375,8 +389,8 @@ const (
 			FROM timed r
 			WHERE d.guild_id = r.guild_id AND d.id = r.id
 			  AND d.lease_gen = r.lease_gen AND CASE WHEN d.state = 'pending' THEN d.lease_until IS NOT NULL END
-			RETURNING 1
-		)`
+			RETURNING d.guild_id, d.endpoint_id, d.state, d.completed_at
+		)` + countSettled
 	insertAttempts = `
 			INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome, status, excerpt, error)
 			SELECT home.id, r.id, r.lease_gen, r.started_at, r.duration_ms, r.outcome, r.status, r.excerpt, r.error`

@@ -85,12 +85,15 @@ func (e endpointRow) Why() string {
 	}
 }
 
+// Open is what waits or is held, whatever its age.
+func (e endpointRow) Open() int { return e.Waiting + e.Held }
+
 // Total is how many deliveries the bar shows.
-func (e endpointRow) Total() int { return e.Delivered + e.Failed + e.Open }
+func (e endpointRow) Total() int { return e.Delivered + e.Failed + e.Open() }
 
 // Sum is Total in words.
 func (e endpointRow) Sum() string {
-	return number(e.Delivered) + " delivered, " + number(e.Failed) + " failed, " + number(e.Open) + " waiting"
+	return number(e.Delivered) + " delivered, " + number(e.Failed) + " failed, " + e.Upto(e.Open()) + " waiting"
 }
 
 // Upto marks a number that was not counted to its end.
@@ -116,7 +119,7 @@ func (c *call) webhooksSummary() (webhooksSummary, error) {
 	sum := webhooksSummary{Total: len(rows)}
 	for _, r := range rows {
 		row := endpointRow{r}
-		sum.Delivered, sum.Failed, sum.Open = sum.Delivered+r.Delivered, sum.Failed+r.Failed, sum.Open+r.Open
+		sum.Delivered, sum.Failed, sum.Open = sum.Delivered+r.Delivered, sum.Failed+r.Failed, sum.Open+row.Open()
 		switch row.State() {
 		case "failing":
 			sum.Failing++

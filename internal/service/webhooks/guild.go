@@ -36,12 +36,8 @@ func told(e endpoint) map[string]any {
 	}
 }
 
-// sampled is how many of an endpoint's newest deliveries its bar is drawn from,
-// and counted how far waiting ones are counted.
-const (
-	sampled = 500
-	counted = 1000
-)
+// counted is how far waiting and held deliveries are counted.
+const counted = 1000
 
 // Standing is an endpoint with how it fares.
 type Standing struct {
@@ -58,10 +54,9 @@ type Standing struct {
 	CreatedAt       time.Time  `db:"created_at"`
 	FailingSince    *time.Time `db:"failing_since"`
 	BlockedUntil    *time.Time `db:"blocked_until"`
-	// Of the last 24 hours, at most the newest 500.
+	// That came to their end in this hour and the 23 before it.
 	Delivered int `db:"delivered"`
 	Failed    int `db:"failed"`
-	Open      int `db:"open"`
 	// Whatever their age; 1,000 means that or more.
 	Waiting int `db:"waiting"`
 	Held    int `db:"held"`
@@ -71,7 +66,7 @@ type Standing struct {
 const standing = `
 	SELECT e.id, e.url, e.description, e.events, e.enabled, e.disabled_reason, e.secret_preview, e.created_at,
 	       s.failing_since, s.blocked_until,
-	       n.delivered, n.failed, n.open, w.waiting, b.held, o.old_signing, o.old_until
+	       n.delivered, n.failed, w.waiting, b.held, o.old_signing, o.old_until
 	FROM webhook_endpoints e
 	CROSS JOIN LATERAL (
 		SELECT count(*) AS old_signing, max(until) AS old_until
@@ -80,32 +75,30 @@ const standing = `
 	) o
 	LEFT JOIN webhook_schedule s ON s.guild_id = $1 AND s.endpoint_id = e.id
 	CROSS JOIN LATERAL (
-		SELECT count(*) FILTER (WHERE state = 'delivered') AS delivered, count(*) FILTER (WHERE state = 'failed') AS failed,
-		       count(*) FILTER (WHERE state IN ('pending', 'held')) AS open
-		FROM (
-			SELECT d.state FROM webhook_deliveries d
-			WHERE d.guild_id = $1 AND d.endpoint_id = e.id AND d.created_at > now() - interval '24 hours'
-			ORDER BY d.created_at DESC, d.id DESC LIMIT $2) newest
+		SELECT coalesce(sum(h.deliveries) FILTER (WHERE h.outcome = 'delivered'), 0)::bigint AS delivered,
+		       coalesce(sum(h.deliveries) FILTER (WHERE h.outcome = 'failed'), 0)::bigint AS failed
+		FROM webhook_hours h
+		WHERE h.guild_id = $1 AND h.endpoint_id = e.id AND h.hour > now() - interval '24 hours'
 	) n
 	CROSS JOIN LATERAL (
 		SELECT count(*) AS waiting FROM (
-			SELECT FROM webhook_deliveries d WHERE d.guild_id = $1 AND d.endpoint_id = e.id AND d.state = 'pending' LIMIT $3) x
+			SELECT FROM webhook_deliveries d WHERE d.guild_id = $1 AND d.endpoint_id = e.id AND d.state = 'pending' LIMIT $2) x
 	) w
 	CROSS JOIN LATERAL (
 		SELECT count(*) AS held FROM (
-			SELECT FROM webhook_deliveries d WHERE d.guild_id = $1 AND d.endpoint_id = e.id AND d.state = 'held' LIMIT $3) x
+			SELECT FROM webhook_deliveries d WHERE d.guild_id = $1 AND d.endpoint_id = e.id AND d.state = 'held' LIMIT $2) x
 	) b
 	WHERE e.guild_id = $1`
 
 // Standings returns the guild's endpoints, newest first.
 func Standings(ctx context.Context, q db.Querier, guild string) ([]Standing, error) {
-	rows, err := db.Select[Standing](ctx, q, standing+` ORDER BY e.created_at DESC, e.id DESC`, guild, sampled, counted)
+	rows, err := db.Select[Standing](ctx, q, standing+` ORDER BY e.created_at DESC, e.id DESC`, guild, counted)
 	return rows, fault.Wrap(err, "read how the endpoints of guild", guild, "fare")
 }
 
 // StandingOf returns one endpoint of the guild.
 func StandingOf(ctx context.Context, q db.Querier, guild, id string) (Standing, error) {
-	row, err := db.Get[Standing](ctx, q, standing+` AND e.id = $4`, guild, sampled, counted, id)
+	row, err := db.Get[Standing](ctx, q, standing+` AND e.id = $3`, guild, counted, id)
 	if db.Missing(err) {
 		return Standing{}, noSuchEndpoint
 	}
