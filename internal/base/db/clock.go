@@ -31,9 +31,17 @@ func Later(column string) string {
 	return `(` + column + ` AT TIME ZONE 'UTC' + interval '1 millisecond') AT TIME ZONE 'UTC'`
 }
 
+// Bounded is the SQL expression for an instant that was computed and is not null: none
+// is later than the last that RFC 3339 can write.
+func Bounded(instant string) string {
+	return `least(` + instant + `, timestamptz '9999-12-31 23:59:59.999+00')`
+}
+
 // Next is the SQL expression for the instant of a change of the row whose last
 // one is in the column; at is what the clock said once the row was held.
-func Next(at, column string) string { return `greatest(` + at + `, ` + Later(column) + `)` }
+func Next(at, column string) string {
+	return Bounded(`greatest(` + at + `, ` + Later(column) + `)`)
+}
 
 // Instant is the SQL of two CTEs that lock the rows of the table that the
 // condition names, and then ask what time it is, as instant.at:

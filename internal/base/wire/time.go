@@ -19,6 +19,18 @@ type Time struct{ time.Time }
 // At returns t as it travels.
 func At(t time.Time) Time { return Time{t} }
 
+// last is the last instant that the form can write.
+var last = time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC)
+
+// Bounded is At for an instant that was computed: the last one in the place of those
+// that the form cannot write.
+func Bounded(t time.Time) Time {
+	if t.After(last) {
+		return Time{last}
+	}
+	return Time{t}
+}
+
 // AtPtr returns *t as it travels, or nil.
 func AtPtr(t *time.Time) *Time {
 	if t == nil {

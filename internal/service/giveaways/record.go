@@ -146,7 +146,7 @@ func complete(g *row, now time.Time) error {
 		g.StartsAt = g.CreatedAt
 	}
 	if g.EndsAt == transfer.Absent {
-		g.EndsAt = wire.At(g.StartsAt.AddDate(0, 0, 7))
+		g.EndsAt = wire.Bounded(g.StartsAt.AddDate(0, 0, 7))
 	}
 	switch {
 	case g.Status != drawing && g.Status != ended && !g.EndsAt.After(g.StartsAt.Time):

@@ -317,6 +317,16 @@ func TestPauseAndResume(t *testing.T) {
 		t.Errorf("a pause of three hours moved the end by %v", moved)
 	}
 	s.Do(t, "resumeGiveaway", "", at).WantError(t, 422, "giveaway_not_paused")
+	// No pause moves it beyond what can be written.
+	dbtest.Exec(s.t, s.DB(), `
+		UPDATE giveaways
+		SET status = 'paused', ends_at = '9999-12-31T23:59:00Z', paused_at = now() - interval '1 day', updated_at = '9999-12-31T23:59:59.999Z'
+		WHERE id = $1`, id)
+	s.Do(t, "resumeGiveaway", "", at).Want(t, 200, `{"data":{"status":"active","ends_at":"9999-12-31T23:59:59.999Z"}}`)
+	s.WantEvent(t, "giveaway.resumed", `{"timestamp":"9999-12-31T23:59:59.999Z"}`)
+	if late := dbtest.Value[bool](s.t, s.DB(), `SELECT max(updated_at) > '9999-12-31T23:59:59.999Z' FROM giveaways`); late {
+		t.Error("updated_at is in the year 10000")
+	}
 	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET ends_at = now() - interval '1 second' WHERE id = $1`, id)
 	if err := giveaways.Transitions(context.Background(), s.DB()); err != nil {
 		t.Fatal(err)

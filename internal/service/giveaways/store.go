@@ -188,6 +188,8 @@ func insert(ctx context.Context, tx *db.Tx, g row) (row, error) {
 var (
 	next   = db.Next("instant.at", "updated_at")
 	atOnce = db.Instant("giveaways", "guild_id = $1 AND id = $2")
+	// extended is when a giveaway that was paused ends.
+	extended = db.Bounded("(ends_at AT TIME ZONE 'UTC' + (instant.at - coalesce(paused_at, instant.at))) AT TIME ZONE 'UTC'")
 )
 
 // toPot is the state in which the entries are left when drawing begins.
@@ -220,7 +222,7 @@ var (
 	toActive = `
 		WITH ` + atOnce + `
 		UPDATE giveaways
-		SET status = 'active', ends_at = (ends_at AT TIME ZONE 'UTC' + (instant.at - coalesce(paused_at, instant.at))) AT TIME ZONE 'UTC',
+		SET status = 'active', ends_at = ` + extended + `,
 		    paused_at = NULL, updated_at = ` + next + `
 		FROM instant
 		WHERE guild_id = $1
@@ -286,8 +288,8 @@ func settle(ctx context.Context, tx *db.Tx, g row, r record) (row, error) {
 		), moved AS (
 			UPDATE giveaways g
 			SET status = 'ended', pot = 'frozen', winners = $10, rounds = $3, failures = 0,
-			    ended_at = coalesce(ended_at, greatest(moment.at, `+db.Later("updated_at")+`)),
-			    updated_at = greatest(moment.at, `+db.Later("updated_at")+`)
+			    ended_at = coalesce(ended_at, `+db.Next("moment.at", "updated_at")+`),
+			    updated_at = `+db.Next("moment.at", "updated_at")+`
 			FROM moment
 			WHERE guild_id = $1
 			  AND id = $2
