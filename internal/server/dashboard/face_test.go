@@ -85,9 +85,12 @@ func TestTheTimeAndTheFiltersKeepOneAnother(t *testing.T) {
 	dbtest.Exec(t, s.DB, `
 		INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
 		VALUES ($1, $2, now(), $2, 'listCases', 403, 'insufficient_scope', '203.0.113.9')`, guildID, token.ID)
-	dbtest.Exec(t, s.DB, `INSERT INTO usage_totals (guild_id, token_id, hour, class, requests) VALUES ($1, '', date_trunc('hour', now()), 2, 41)`, guildID)
+	dbtest.Exec(t, s.DB, `
+		INSERT INTO usage_totals (guild_id, token_id, hour, class, requests)
+		VALUES ($1, '', date_trunc('hour', now()), 2, 41)`, guildID)
 	s.as(t, "owner").get(page(guildID, "requests")+"?window=7d&code=insufficient_scope&operation=listCases").wants(200,
-		`href="?code=insufficient_scope&amp;operation=listCases&amp;window=30d"`, `name="window" value="7d"`, `name="operation" value="listCases"`,
+		`href="?code=insufficient_scope&amp;operation=listCases&amp;window=30d"`,
+		`name="window" value="7d"`, `name="operation" value="listCases"`,
 		`href="?window=7d&amp;code=insufficient_scope&amp;operation=listCases#newest"`, "UTC: 41 (2xx 41)</title>")
 }
 
@@ -96,7 +99,8 @@ func TestTheAuditLogOfATime(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	b := s.as(t, "owner")
-	s.record(t, audit.Actor{Type: audit.System, Name: "Guildhall"}, audit.Change{Guild: guildID, Action: audit.WebhookTested, Target: "now", Name: "of today"})
+	s.record(t, audit.Actor{Type: audit.System, Name: "Guildhall"},
+		audit.Change{Guild: guildID, Action: audit.WebhookTested, Target: "now", Name: "of today"})
 	log := func(name string, at time.Time) got {
 		return b.get(page(guildID, "audit") + "?" + url.Values{name: {at.UTC().Format("2006-01-02T15:04")}}.Encode())
 	}

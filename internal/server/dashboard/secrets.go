@@ -46,14 +46,20 @@ func askToRotate(c *call, e endpointRow) (reply, error) {
 	return c.rotatePage(v, 0), nil
 }
 
+// overlapOf reads how long an old secret is to sign along.
+func overlapOf(text string) (time.Duration, bool) {
+	seconds, err := strconv.Atoi(text)
+	overlap := time.Duration(seconds) * time.Second
+	return overlap, err == nil && seconds >= 0 && seconds <= int(webhooks.MaxOverlap/time.Second)
+}
+
 func rotateWebhook(c *call, e endpointRow) (reply, error) {
 	v := &rotateView{Endpoint: e, Chosen: overlaps[0].Seconds, Once: c.form.Get("once")}
 	if c.form.Has("old_secret_expires_in") {
 		v.Chosen = c.form.Get("old_secret_expires_in")
 	}
-	seconds, err := strconv.Atoi(v.Chosen)
-	ends := time.Duration(seconds) * time.Second
-	if err != nil || seconds < 0 || ends > webhooks.MaxOverlap {
+	ends, ok := overlapOf(v.Chosen)
+	if !ok {
 		v.Problems.add("old_secret_expires_in", "Choose when the old secret stops signing.")
 		return c.rotatePage(v, http.StatusUnprocessableEntity), nil
 	}

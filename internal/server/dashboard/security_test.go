@@ -317,7 +317,8 @@ func TestHostileNames(t *testing.T) {
 	for _, name := range []string{"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "javascript:alert(1)", "abcdef"} {
 		s.makeToken(t, guildID, func(n *auth.New) { n.Name = name })
 	}
-	dbtest.Exec(t, s.DB, `UPDATE api_tokens SET name = replace(name, 'abcdef', 'abc' || chr(8238) || 'def')`) // from before such names were refused
+	// From before such names were refused.
+	dbtest.Exec(t, s.DB, `UPDATE api_tokens SET name = replace(name, 'abcdef', 'abc' || chr(8238) || 'def')`)
 	dbtest.Exec(t, s.DB, `UPDATE guilds SET name = '<script>alert(2)</script>' WHERE id = $1`, guildID)
 	b := s.as(t, "owner")
 	tokens, err := auth.List(t.Context(), s.DB, guildID)

@@ -72,7 +72,8 @@ func TestWebhooks(t *testing.T) {
 
 	// A test shows what the receiver answered, inert; redelivering repeats the event.
 	sent := b.post(one+"/test", nil).wants(303)
-	first := b.get(sent.to).wants(200, "500", "&lt;script&gt;", "The receiver answered 500, so", "It is tried again by itself.", "curl -X POST").
+	first := b.get(sent.to).wants(200, "500", "&lt;script&gt;", "The receiver answered 500, so",
+		"It is tried again by itself.", "curl -X POST").
 		lacks("<script>alert", "Redeliver once")
 	header := receiver.Await(t, 1).Header
 	for name := range header {

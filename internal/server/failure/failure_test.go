@@ -39,7 +39,8 @@ func TestEveryKindHasAStatus(t *testing.T) {
 func TestUnknownErrorsAreToldInWordsThatHideThem(t *testing.T) {
 	t.Parallel()
 	words := failure.Words{
-		Unavailable: fault.New(fault.Unavailable, "service_unavailable", "Later."), Internal: fault.New(fault.Internal, "internal_error", "Ours."),
+		Unavailable: fault.New(fault.Unavailable, "service_unavailable", "Later."),
+		Internal:    fault.New(fault.Internal, "internal_error", "Ours."),
 	}
 	known := fault.New(fault.Refused, "some_code", "Words.")
 	secret := errors.New("password")
