@@ -62,7 +62,8 @@ func Fingerprint(method, path string, body []byte) []byte {
 // The ways a key can be taken.
 var (
 	inUse  = fault.New(fault.Conflict, "idempotency_key_in_use", "The first request with this Idempotency-Key is still running.").After(time.Second)
-	reused = fault.New(fault.Conflict, "idempotency_key_reused", "This Idempotency-Key was used for a different request.")
+	reused = fault.New(fault.Conflict, "idempotency_key_reused", "This Idempotency-Key was used for a different request, "+
+		"whose answer (2xx, 400, 404 or 422) is kept for 24 hours: a request that has been mended takes a new key.")
 )
 
 // Claim takes the key for the caller's unit of work and returns nil, or

@@ -86,8 +86,16 @@ func Named(name string) func(value any, found []Problem) []Problem {
 	return func(value any, found []Problem) []Problem { return Check(s, value, found) }
 }
 
-// Visit applies a schema and words what it finds.
+// Visit applies a schema and words what it finds. What a schema forbids as a whole
+// it says only of a value in whose members nothing is wrong: that says more.
 func Visit(s *openapi3.Schema, value any) []Problem {
+	if s.Not != nil {
+		members := *s
+		members.Not = nil
+		if found := Visit(&members, value); found != nil {
+			return found
+		}
+	}
 	err := s.VisitJSON(value, openapi3.VisitAsRequest(), openapi3.MultiErrors())
 	if err == nil {
 		return nil
@@ -129,7 +137,7 @@ func phrase(e *openapi3.SchemaError) string {
 		if s.Nullable {
 			t += " or null"
 		}
-		return "must be " + article + t
+		return "must be " + article + t + written(s)
 	case "required":
 		return "is required"
 	case "properties", "additionalProperties":
@@ -142,6 +150,9 @@ func phrase(e *openapi3.SchemaError) string {
 	case "minLength":
 		return "must have at least " + several(s.MinLength, "character")
 	case "maxLength":
+		if s.Pattern == snowflakes {
+			return patternPhrase(s.Pattern) // a mention is longer
+		}
 		return "must have at most " + several(*s.MaxLength, "character")
 	case "minItems":
 		return "must have at least " + several(s.MinItems, "item")
@@ -171,11 +182,26 @@ func phrase(e *openapi3.SchemaError) string {
 	}
 }
 
+// snowflakes is the pattern of an id of the chat platform.
+const snowflakes = `^[1-9][0-9]{0,19}$`
+
+// written is how a string is written that is easily taken for a number.
+func written(s *openapi3.Schema) string {
+	switch {
+	case s.Pattern == snowflakes:
+		return `, such as "190320984123768832": as a number an id loses its last digits`
+	case s.Format == "date-time":
+		return `, such as "2026-01-31T00:00:00Z"`
+	}
+	return ""
+}
+
 // patternPhrase says in words what the patterns mean that callers meet most.
 func patternPhrase(pattern string) string {
 	switch {
-	case pattern == `^[1-9][0-9]{0,19}$`:
-		return `must be a snowflake: a string of 1 to 20 digits that does not begin with 0, such as "190320984123768832"`
+	case pattern == snowflakes:
+		return `must be a snowflake: a string of 1 to 20 digits that does not begin with 0, such as "190320984123768832"; ` +
+			"of a mention, <@190320984123768832>, the digits alone"
 	case strings.HasPrefix(pattern, `^(none|`):
 		return "must be none or a snowflake, a string of 1 to 20 digits that does not begin with 0"
 	case strings.HasPrefix(pattern, `^[\x20-\x7E]*`):

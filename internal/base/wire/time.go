@@ -43,13 +43,20 @@ func AtPtr(t *time.Time) *Time {
 // comma before the fraction, an hour of one digit and offsets of any size.
 var form = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
+// half is what is sent in place of an instant: a date, or seconds since 1970.
+var half = regexp.MustCompile(`^(\d{4}-\d\d-\d\d|\d{9,13}(\.\d+)?)$`)
+
 // ParseTime reads an RFC 3339 instant and returns it as it is kept: in UTC, cut
 // to the microsecond. Impossible dates, a second 60 and years that Postgres and
 // RFC 3339 cannot share are errors.
 func ParseTime(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil || !form.MatchString(s) {
-		return time.Time{}, errors.New("must be an existing RFC 3339 date and time with offset")
+		const wanted = "must be an existing RFC 3339 date and time with offset"
+		if half.MatchString(s) {
+			return time.Time{}, errors.New(wanted + ", such as 2026-01-31T00:00:00Z, and neither a date alone nor a number of seconds")
+		}
+		return time.Time{}, errors.New(wanted)
 	}
 	t = t.UTC().Truncate(time.Microsecond)
 	if t.Year() < 1 || t.Year() > 9999 {

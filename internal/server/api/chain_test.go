@@ -243,6 +243,9 @@ func TestRoutes(t *testing.T) {
 	t.Run("nothing is shown without a token", func(t *testing.T) {
 		for _, path := range []string{"/api/v1/me", "/api/v1/nothing", "/", "/api/v1/cases/", "/api/v1"} {
 			for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS", "TRACE"} {
+				if path == "/" && method == "GET" {
+					continue // where documents are, which need none
+				}
 				nobody.Raw(t, method, path, "").WantError(t, 401, "missing_token")
 			}
 		}
@@ -253,6 +256,13 @@ func TestRoutes(t *testing.T) {
 			"/api/v1/economy/wallet/", "/metrics", "/livez", "/debug/pprof/",
 		} {
 			server.Raw(t, "GET", path, "").WantError(t, 404, "not_found")
+		}
+	})
+	t.Run("the root leads browsers to the reference", func(t *testing.T) {
+		nobody.Raw(t, "GET", "/", "").WantError(t, 404, "not_found")
+		browser := nobody.Header("Accept", "text/html,application/xhtml+xml;q=0.9")
+		if a := browser.Raw(t, "GET", "/", ""); a.Header.Get("Location") != "/docs" {
+			t.Errorf("it answers %d, %s", a.Status, a.Header.Get("Location"))
 		}
 	})
 	t.Run("another method is refused with Allow", func(t *testing.T) {

@@ -54,19 +54,25 @@ func serveDocuments(publicURL string, limits *ratelimit.Limiter, quota ratelimit
 	}
 	return func(next handler) handler {
 		return func(rs *reqState) error {
-			if p := pages[rs.Request().URL.Path]; p != nil && (rs.Request().Method == http.MethodGet || rs.Request().Method == http.MethodHead) {
-				return p.serve(rs, limits, quota)
+			if rs.Request().Method != http.MethodGet && rs.Request().Method != http.MethodHead {
+				return next(rs)
 			}
-			return next(rs)
+			p := pages[rs.Request().URL.Path]
+			if p == nil && rs.Request().URL.Path != "/" {
+				return next(rs)
+			}
+			if r := limits.Spend(rs.ctx, auth.LoginKey(rs.from), quota); !r.Allowed {
+				return limited("Too many requests without a token from this address.", r)
+			}
+			switch {
+			case p != nil:
+				return p.respond(rs)
+			case strings.Contains(rs.Request().Header.Get("Accept"), "text/html"):
+				return rs.Redirect(http.StatusSeeOther, reference) // a browser's
+			}
+			return noRoute(rs)
 		}
 	}, nil
-}
-
-func (p *page) serve(rs *reqState, limits *ratelimit.Limiter, quota ratelimit.Quota) error {
-	if r := limits.Spend(rs.ctx, auth.LoginKey(rs.from), quota); !r.Allowed {
-		return limited("Too many requests without a token from this address.", r)
-	}
-	return p.respond(rs)
 }
 
 func (p *page) respond(rs *reqState) error {

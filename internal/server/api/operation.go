@@ -130,19 +130,34 @@ func requireOperation(next handler) handler {
 
 func unrouted(rs *reqState) error {
 	allow, _ := rs.Get(echo.ContextKeyHeaderAllow).(string)
-	if allow == "" || !allNamed(rs) {
+	path := rs.Request().URL.EscapedPath()
+	if allow == "" || !allNamed(rs) || strings.Contains(path, "//") {
 		return noRoute(rs)
 	}
 	rs.Response().Header().Set(echo.HeaderAllow, allow)
 	if rs.Request().Method == http.MethodOptions {
 		return rs.NoContent(http.StatusNoContent)
 	}
-	return errMethod.With("This path takes %s, and not this method.", allow)
+	return errMethod.With("This path takes %s, and not this method%s.", allow, beside(path))
+}
+
+// beside names the path that is meant where two differ in a letter.
+func beside(path string) string {
+	switch {
+	case !strings.HasPrefix(path, Prefix+"/tickets/"):
+	case strings.HasSuffix(path, "/message"):
+		return ": the messages of a ticket are read with GET /tickets/{id}/messages"
+	case strings.HasSuffix(path, "/messages"):
+		return ": a message is sent with POST /tickets/{id}/message"
+	}
+	return ""
 }
 
 // noRoute says what the path of a request may lack, without repeating it.
 func noRoute(rs *reqState) error {
 	switch path := rs.Request().URL.Path; {
+	case strings.Contains(path, "//"):
+		return errNoRoute.With("There is no such route: a segment of the path is empty, as where an id is missing.")
 	case !strings.HasPrefix(path, Prefix+"/"):
 		return errNoRoute.With("There is no such route: the paths of the API begin with %s.", Prefix)
 	case strings.HasSuffix(path, "/"):

@@ -366,7 +366,7 @@ func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 		},
 		"21 digits": {
 			line: `{"record":"wallet","guild_id":"1","user_id":"100000000000000000000","balance":1}`,
-			want: "user_id must have at most 20 characters",
+			want: "user_id must be a snowflake",
 		},
 		"foreign digits": {
 			line: `{"record":"wallet","guild_id":"1","user_id":"١٢","balance":1}`,

@@ -21,6 +21,9 @@ const (
 // mayClose is Refused unless the ticket is open and has a reason where the
 // guild wants one. The state counts first.
 func mayClose(t row, reason *string, p policy) error {
+	if t.Status == closed {
+		return fault.New(fault.Refused, "ticket_not_open", "Ticket %d is closed already: there is nothing left to do.", t.Number)
+	}
 	if err := mustBeOpen(t); err != nil {
 		return err
 	}
