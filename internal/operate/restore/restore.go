@@ -114,7 +114,7 @@ func Since(ctx context.Context, q db.Querier, since time.Time) (things []Thing, 
 // restored one, that do not stand in both as they are, whatever the log says of
 // them and when: up to Limit, and whether there are more. They bear no changes.
 func Differing(ctx context.Context, old, restored db.Querier) (things []Thing, more bool, err error) {
-	for _, kind := range []string{Token, Endpoint} {
+	for _, kind := range []string{Token, BotKey, Endpoint} {
 		was, err := statesOf(ctx, old, kind, nil)
 		if err != nil {
 			return nil, false, fmt.Errorf("the old database: %w", err)
@@ -132,7 +132,11 @@ func Differing(ctx context.Context, old, restored db.Querier) (things []Thing, m
 		}
 		for _, id := range slices.Sorted(maps.Keys(was)) {
 			if was[id] != is[id] {
-				things = append(things, Thing{Kind: kind, ID: id, GuildID: was[id].GuildID, Changes: []Change{}})
+				thing := Thing{Kind: kind, ID: id, Changes: []Change{}}
+				if guild := was[id].GuildID; guild != "" {
+					thing.GuildID = &guild
+				}
+				things = append(things, thing)
 			}
 		}
 	}

@@ -106,7 +106,7 @@ func TestWhatWasUnderWayAtTheBackupIsFound(t *testing.T) {
 	}
 	got := ""
 	for _, th := range differing {
-		got += th.GuildID + " " + th.ID + " " + th.State + ", "
+		got += *th.GuildID + " " + th.ID + " " + th.State + ", "
 	}
 	if want := "1 long revived, 1 risen revived, 1 short revived, "; got != want {
 		t.Errorf("differing are %s, want %s", got, want)
