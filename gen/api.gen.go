@@ -2566,11 +2566,14 @@ type TokenMetadata struct {
 	// ExpiresAt When the token stops working; null when it never does.
 	ExpiresAt *wire.Time `json:"expires_at"`
 
-	// GuildID The one guild the token is bound to.
+	// GuildID The one guild the token is bound to; with a bot key, the one that `Guild-Id` names.
 	GuildID string `json:"guild_id"`
 
-	// ID Id of the token.
+	// ID Id of the token; a bot key's begins with `bk_`, and no token's does.
 	ID string `json:"id"`
+
+	// IPAllowlist Addresses and ranges from which the token may be used; empty when from anywhere.
+	IPAllowlist []string `json:"ip_allowlist"`
 
 	// LastUsedAt When the token was last used; may lag by up to a minute.
 	LastUsedAt wire.Time `json:"last_used_at"`

@@ -42,7 +42,7 @@ CREATE TABLE audit_log (
     before jsonb,
     after jsonb,
     CONSTRAINT audit_log_pkey PRIMARY KEY (guild_id, id),
-    CONSTRAINT audit_log_actor_type CHECK ((actor_type = ANY (ARRAY['user'::text, 'operator'::text, 'command_line'::text, 'token'::text, 'system'::text])))
+    CONSTRAINT audit_log_actor_type CHECK ((actor_type = ANY (ARRAY['user'::text, 'operator'::text, 'command_line'::text, 'token'::text, 'bot_key'::text, 'system'::text]))) NOT VALID
 );
 
 CREATE TABLE auth_epoch (
@@ -58,6 +58,29 @@ CREATE TABLE auth_nodes (
     seen_at timestamp with time zone NOT NULL,
     schema_version bigint,
     CONSTRAINT auth_nodes_pkey PRIMARY KEY (id)
+);
+
+CREATE TABLE bot_key_uses (
+    key_id text COLLATE "C" NOT NULL,
+    last_used_at timestamp with time zone NOT NULL,
+    CONSTRAINT bot_key_uses_pkey PRIMARY KEY (key_id),
+    CONSTRAINT bot_key_uses_key_id_fkey FOREIGN KEY (key_id) REFERENCES bot_keys(id) ON DELETE CASCADE
+);
+
+CREATE TABLE bot_keys (
+    id text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    preview text NOT NULL,
+    hash bytea NOT NULL,
+    guild_ids text[],
+    ip_allowlist text[] NOT NULL DEFAULT '{}'::text[],
+    expires_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    revoked_at timestamp with time zone,
+    CONSTRAINT bot_keys_pkey PRIMARY KEY (id),
+    CONSTRAINT bot_keys_hash UNIQUE (hash),
+    CONSTRAINT bot_keys_hash_size CHECK ((length(hash) = 32)),
+    CONSTRAINT bot_keys_id CHECK (starts_with(id, 'bk_'::text))
 );
 
 CREATE TABLE cases (
@@ -604,6 +627,8 @@ CREATE INDEX audit_log_action ON public.audit_log USING btree (guild_id, action,
 CREATE INDEX audit_log_actor ON public.audit_log USING btree (guild_id, actor_id, id);
 CREATE INDEX audit_log_age ON public.audit_log USING btree (at);
 CREATE INDEX audit_log_target ON public.audit_log USING btree (guild_id, target_id, id);
+CREATE INDEX bot_keys_every_guild ON public.bot_keys USING btree (created_at, id) WHERE (guild_ids IS NULL);
+CREATE INDEX bot_keys_guilds ON public.bot_keys USING gin (guild_ids);
 CREATE INDEX cases_by_status ON public.cases USING btree (guild_id, status, created_at DESC, id DESC);
 CREATE INDEX cases_by_type ON public.cases USING btree (guild_id, type, created_at DESC, id DESC);
 CREATE INDEX cases_by_type_status ON public.cases USING btree (guild_id, type, status, created_at DESC, id DESC);
@@ -742,3 +767,6 @@ $function$
 CREATE TRIGGER api_tokens_announce_change AFTER INSERT OR DELETE ON public.api_tokens FOR EACH ROW EXECUTE FUNCTION api_tokens_announce();
 CREATE TRIGGER api_tokens_announce_truncate AFTER TRUNCATE ON public.api_tokens FOR EACH STATEMENT EXECUTE FUNCTION api_tokens_announce();
 CREATE TRIGGER api_tokens_announce_update AFTER UPDATE ON public.api_tokens REFERENCING OLD TABLE AS before NEW TABLE AS after FOR EACH STATEMENT EXECUTE FUNCTION api_tokens_announce_updates();
+CREATE TRIGGER bot_keys_announce_change AFTER INSERT OR DELETE ON public.bot_keys FOR EACH ROW EXECUTE FUNCTION api_tokens_announce();
+CREATE TRIGGER bot_keys_announce_truncate AFTER TRUNCATE ON public.bot_keys FOR EACH STATEMENT EXECUTE FUNCTION api_tokens_announce();
+CREATE TRIGGER bot_keys_announce_update AFTER UPDATE ON public.bot_keys REFERENCING OLD TABLE AS before NEW TABLE AS after FOR EACH STATEMENT EXECUTE FUNCTION api_tokens_announce_updates();

@@ -41,6 +41,7 @@ type Settings struct {
 	PublicURL      string   `name:"public-url" env:"GUILDHALL_PUBLIC_URL" help:"Base URL that the served documents name, as in https://api.example.com. Without it they name none." placeholder:"URL"`
 	RateRead       string   `env:"GUILDHALL_RATE_READ" default:"600/1m" help:"Reads per token, or off."`
 	RateWrite      string   `env:"GUILDHALL_RATE_WRITE" default:"120/1m" help:"Writes per token, or off."`
+	RateBot        string   `env:"GUILDHALL_RATE_BOT" default:"3000/1m" help:"Reads, and writes, per bot key and guild, or off."`
 	RateLogin      string   `env:"GUILDHALL_RATE_LOGIN" default:"100/1m" help:"Failed authentications per address, or off."`
 	RateDashboard  string   `env:"GUILDHALL_RATE_DASHBOARD" default:"300/1m" help:"Requests of one session of the dashboard, or off."`
 	RedisURL       string   `name:"redis-url" env:"GUILDHALL_REDIS_URL" help:"Redis or Valkey for limits that several nodes share. Without it each node counts for itself." placeholder:"URL"`
@@ -119,6 +120,8 @@ func (s Settings) check(r roles) (checked, error) {
 	found.about("GUILDHALL_RATE_READ", err)
 	c.quotas.Write, err = ratelimit.ParseQuota(s.RateWrite)
 	found.about("GUILDHALL_RATE_WRITE", err)
+	c.quotas.Bot, err = ratelimit.ParseQuota(s.RateBot)
+	found.about("GUILDHALL_RATE_BOT", err)
 	c.quotas.Login, err = ratelimit.ParseQuota(s.RateLogin)
 	found.about("GUILDHALL_RATE_LOGIN", err)
 	c.sessions, err = ratelimit.ParseQuota(s.RateDashboard)

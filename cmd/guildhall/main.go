@@ -28,6 +28,7 @@ type commands struct {
 	Dev       devCommand        `cmd:"" help:"Start everything on this machine: a Postgres, demo data, a certificate, the API and its workers."`
 	Serve     serveCommand      `cmd:"" help:"Run the API and the workers against your Postgres."`
 	Migrate   migrateCommand    `cmd:"" help:"Bring the database up to this program's schema."`
+	BotKey    botKeyCommands    `cmd:"" help:"Make, list and revoke keys of the operator's own bot."`
 	Token     tokenCommands     `cmd:"" help:"Make, list and revoke API tokens."`
 	Webhook   webhookGroup      `cmd:"" help:"Look after webhook endpoints and their deliveries."`
 	Dashboard dashboardCommands `cmd:"" help:"Open the dashboard for an operator."`

@@ -14,7 +14,7 @@ import (
 )
 
 type restoreCommands struct {
-	Check restoreCheck `cmd:"" help:"Say which tokens and endpoints have changed since a backup, and what its restore has undone."`
+	Check restoreCheck `cmd:"" help:"Say which tokens, bot keys and endpoints have changed since a backup, and what its restore has undone."`
 }
 
 type restoreCheck struct {
@@ -32,7 +32,7 @@ type restoreReport struct {
 	Things   []restore.Thing `json:"things"`
 }
 
-// Run fails when a token or an endpoint works again that should not, or has gone
+// Run fails when a token, bot key or endpoint works again that should not, or has gone
 // back to what it was. What is lost does no harm: nothing can be done about it here.
 func (c *restoreCheck) Run(ctx context.Context, io streams) error {
 	since, err := parseSince(c.Since)
@@ -99,7 +99,11 @@ func (r restoreReport) print(io streams, asJSON bool) error {
 		for _, c := range t.Changes {
 			changes = append(changes, c.Change+" "+output.Instant(&c.At, ""))
 		}
-		rows = append(rows, []string{cmp.Or(t.State, "changed"), t.Kind, t.ID, t.GuildID, strings.Join(changes, ", ")})
+		guild := "-"
+		if t.GuildID != nil {
+			guild = *t.GuildID
+		}
+		rows = append(rows, []string{cmp.Or(t.State, "changed"), t.Kind, t.ID, guild, strings.Join(changes, ", ")})
 	}
 	var err error
 	switch {
@@ -108,7 +112,7 @@ func (r restoreReport) print(io streams, asJSON bool) error {
 	case len(r.Things) > 0:
 		err = output.Table(io.out, rows)
 	default:
-		err = output.Say(io.out, "No token and no endpoint is known to have changed since.")
+		err = output.Say(io.out, "No token, no bot key and no endpoint is known to have changed since.")
 	}
 	if err == nil && r.More && !asJSON {
 		err = output.Say(io.out, "There are more than these %d.", len(r.Things))
@@ -117,11 +121,11 @@ func (r restoreReport) print(io streams, asJSON bool) error {
 	case err != nil:
 		return err
 	case undone > 0:
-		return fmt.Errorf("the restore has undone changes of %d tokens and endpoints: revoke, remove or change again those that are revived or reverted", undone)
+		return fmt.Errorf("the restore has undone changes of %d tokens, bot keys and endpoints: revoke, remove or change again those that are revived or reverted", undone)
 	case !r.Compared && !asJSON:
-		return output.Say(io.out, "That is what this database knows. A restored one knows nothing after its backup: --old-database-url names the one it replaces; without it, revoke with `guildhall token revoke --all`.")
+		return output.Say(io.out, "That is what this database knows. A restored one knows nothing after its backup: --old-database-url names the one it replaces; without it, revoke with `guildhall token revoke --all` and `guildhall bot-key revoke`.")
 	case r.More && r.Compared:
-		return errors.New("more has changed than could be compared: revoke with `guildhall token revoke --all`")
+		return errors.New("more has changed than could be compared: revoke with `guildhall token revoke --all` and `guildhall bot-key revoke`")
 	}
 	return nil
 }

@@ -82,18 +82,31 @@ func webhooks(doc *yaml.Node) error {
 }
 
 // scopes puts each operation's required scope where 3.1 allows it for any kind
-// of security scheme: into the requirement.
+// of security scheme: into each requirement, beside the scheme that proves who calls.
 func scopes(doc *yaml.Node) {
+	schemes := get(get(doc, "components"), "securitySchemes")
 	operations(doc, func(op *yaml.Node) {
-		scope := get(op, "x-required-scope")
-		if scope == nil || get(op, "security") != nil {
+		scope, security := get(op, "x-required-scope"), get(op, "security")
+		if scope == nil {
 			return
 		}
-		requirement := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-		pairs(first(get(doc, "security")), func(scheme, _ *yaml.Node) {
-			requirement.Content = append(requirement.Content, scheme, list(text(scope.Value)))
-		})
-		insertAfter(op, "x-required-scope", "security", list(requirement))
+		if security == nil {
+			security = get(doc, "security")
+		}
+		remove(op, "security")
+		alternatives := list()
+		for _, requirement := range items(security) {
+			scoped := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+			pairs(requirement, func(scheme, _ *yaml.Node) {
+				needs := list(text(scope.Value))
+				if kind := get(get(schemes, scheme.Value), "type"); kind != nil && kind.Value == "apiKey" {
+					needs = list()
+				}
+				scoped.Content = append(scoped.Content, clone(scheme), needs)
+			})
+			alternatives.Content = append(alternatives.Content, scoped)
+		}
+		insertAfter(op, "x-required-scope", "security", alternatives)
 	})
 }
 

@@ -55,11 +55,11 @@ func insertAfter(m *yaml.Node, after, key string, value *yaml.Node) {
 	m.Content = append(m.Content[:at:at], rest...)
 }
 
-func first(seq *yaml.Node) *yaml.Node {
-	if seq == nil || len(seq.Content) == 0 {
+func items(seq *yaml.Node) []*yaml.Node {
+	if seq == nil {
 		return nil
 	}
-	return seq.Content[0]
+	return seq.Content
 }
 
 func text(s string) *yaml.Node {

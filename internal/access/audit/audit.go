@@ -20,6 +20,7 @@ const (
 	Operator    = "operator"     // the holder of an operator's link
 	CommandLine = "command_line" // somebody with a shell on the server
 	Token       = "token"        // a caller of the API
+	BotKey      = "bot_key"      // the operator's bot
 	System      = "system"       // the service on its own
 )
 
@@ -27,6 +28,8 @@ const (
 const (
 	TokenCreated     = "token.created"
 	TokenRevoked     = "token.revoked"
+	KeyCreated       = "bot_key.created"
+	KeyRevoked       = "bot_key.revoked"
 	WebhookCreated   = "webhook.created"
 	WebhookUpdated   = "webhook.updated"
 	WebhookDeleted   = "webhook.deleted"
@@ -42,7 +45,7 @@ const (
 
 // Actions is every action, in the order in which they are offered as filters.
 var Actions = []string{
-	TokenCreated, TokenRevoked, WebhookCreated, WebhookUpdated, WebhookDeleted, WebhookRotated, WebhookOldEnded,
+	TokenCreated, TokenRevoked, KeyCreated, KeyRevoked, WebhookCreated, WebhookUpdated, WebhookDeleted, WebhookRotated, WebhookOldEnded,
 	WebhookTested, WebhookRedeliver, WebhookRecovered, WebhookDisabled, LinkCreated, LinkUsed,
 }
 

@@ -83,32 +83,15 @@ func ParseAllowlist(lists ...string) ([]netip.Prefix, error) {
 // Invalid for a New that breaks its comments, NotFound for an unknown guild and
 // Refused where as many tokens work as may.
 func Create(ctx context.Context, d db.Doer, n New) (Token, error) {
-	if n.Env != "live" && n.Env != "test" {
-		return Token{}, fault.New(fault.Invalid, "invalid_request", "The env of a token is live or test, not %q.", n.Env)
-	}
-	if err := CheckName(n.Name); err != nil {
-		return Token{}, err
-	}
-	if n.ExpiresIn < 0 || n.ExpiresIn > longest {
-		return Token{}, fault.New(fault.Invalid, "invalid_request", "A token expires in the future, within 36500 days, or never.")
-	}
 	scopes, err := ParseScopes(n.Scopes...)
 	if err != nil {
 		return Token{}, err
 	}
-	prefixes, err := ParseAllowlist(n.AllowIP...)
+	allow, err := judge("token", n.Env, n.Name, n.AllowIP, n.ExpiresIn)
 	if err != nil {
 		return Token{}, err
 	}
-	allow := make([]string, 0, len(prefixes))
-	for _, p := range prefixes {
-		if p.IsSingleIP() {
-			allow = append(allow, p.Addr().String())
-		} else {
-			allow = append(allow, p.String())
-		}
-	}
-	secret := mint(n.Env)
+	secret := mint(tokenBrand, n.Env)
 	hash, _ := recognise(secret, n.Env)
 	r := row{
 		ID:      db.NewID(),
@@ -136,6 +119,36 @@ func Create(ctx context.Context, d db.Doer, n New) (Token, error) {
 	t := show(r)
 	t.Secret = secret
 	return t, nil
+}
+
+// judge says what is wrong with what tokens and bot keys have in common, and
+// returns the allowlist as it is stored.
+func judge(kind, env, name string, allowIP []string, expiresIn time.Duration) (allow []string, err error) {
+	refuse := func(format string, args ...any) ([]string, error) {
+		return nil, fault.New(fault.Invalid, "invalid_request", format, args...)
+	}
+	if env != "live" && env != "test" {
+		return refuse("The env of a %s is live or test, not %q.", kind, env)
+	}
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	if expiresIn < 0 || expiresIn > longest {
+		return refuse("A %s expires in the future, within 36500 days, or never.", kind)
+	}
+	prefixes, err := ParseAllowlist(allowIP...)
+	if err != nil {
+		return nil, err
+	}
+	allow = make([]string, 0, len(prefixes))
+	for _, p := range prefixes {
+		if p.IsSingleIP() {
+			allow = append(allow, p.Addr().String())
+		} else {
+			allow = append(allow, p.String())
+		}
+	}
+	return allow, nil
 }
 
 // List returns the tokens of a guild, oldest first, revoked and expired ones

@@ -23,7 +23,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 func BenchmarkAuthenticateMalformed(b *testing.B) {
 	s := newTokenDB(b)
 	n := s.tokens(b)
-	bad := mint("live")
+	bad := mint(tokenBrand, "live")
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := n.Authenticate(b.Context(), bad, anywhere); err == nil {

@@ -197,7 +197,7 @@ func TestATokenOfTheOtherEnvironmentIsCalledOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = n.Authenticate(t.Context(), mint(other), anywhere)
+		_, err = n.Authenticate(t.Context(), mint(tokenBrand, other), anywhere)
 		if want := "This is a " + other + " token on a " + env + " server"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}

@@ -188,8 +188,14 @@ func (e *entry) fill(r row) {
 		}
 	}
 	p := &Principal{
-		By: By{GuildID: r.GuildID, ID: r.ID}, Name: r.Name, Preview: r.Preview,
+		By: By{GuildID: r.GuildID, ID: r.ID}, Name: r.Name, Preview: r.Preview, Allow: r.Allow,
 		Scopes: r.Scopes, ExpiresAt: r.ExpiresAt, CreatedAt: r.CreatedAt,
+	}
+	if p.IsKey() {
+		p.Scopes = keyScopes
+		if len(r.Guilds) > 0 {
+			p.guilds = r.Guilds
+		}
 	}
 	if r.LastUsedAt != nil {
 		p.LastUsedAt = *r.LastUsedAt

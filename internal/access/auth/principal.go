@@ -17,9 +17,12 @@ type Principal struct {
 	Name       string
 	Preview    string // prefix and last four characters, never the secret
 	Scopes     []string
+	Allow      []string   // addresses and ranges; empty: usable from anywhere
 	ExpiresAt  *time.Time // nil: never
 	CreatedAt  time.Time
 	LastUsedAt time.Time
+
+	guilds []string // that a bot key serves; nil: every guild
 }
 
 // Has reports whether the token was granted scope. There is no wildcard.

@@ -24,6 +24,9 @@ var Scopes = []string{
 	"webhooks:manage",
 }
 
+// keyScopes is what every bot key may do.
+var keyScopes = append(slices.Clone(Scopes), ScopeBot)
+
 // ParseScopes reads scopes, of which each string may hold several, separated by
 // commas or white space. It returns each scope once, in the order of Scopes.
 func ParseScopes(lists ...string) ([]string, error) {

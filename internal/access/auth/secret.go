@@ -6,8 +6,11 @@ import (
 	"encoding/base64"
 )
 
-// brand is the fixed first part of every token.
-const brand = "svc_"
+// The fixed first parts of tokens and of bot keys, which are equally long.
+const (
+	tokenBrand = "svc_"
+	keyBrand   = "bot_"
+)
 
 // secretLength is 32 random bytes in base64url, without padding.
 const secretLength = 43
@@ -16,8 +19,9 @@ const secretLength = 43
 // hash would protect nothing more.
 type digest [sha256.Size]byte
 
-// mint makes the text of a new token: svc_<env>_<43 base64url characters>.
-func mint(env string) string {
+// mint makes the text of a new token: svc_<env>_<43 base64url characters>, or of a
+// bot key, which begins with bot_.
+func mint(brand, env string) string {
 	var b [32]byte
 	rand.Read(b[:])
 	return brand + env + "_" + base64.RawURLEncoding.EncodeToString(b[:])
@@ -26,15 +30,18 @@ func mint(env string) string {
 // preview is what may be shown of a token later: enough to recognise it among
 // others, and no help in guessing it.
 func preview(token, env string) string {
-	return brand + env + "_..." + token[len(token)-4:]
+	return token[:len(tokenBrand)] + env + "_..." + token[len(token)-4:]
 }
 
-// recognise returns the digest of a text that has the form of a token of env.
+// recognise returns the digest of a text that has the form of a token or bot key of env.
 // What has not can be refused without asking anybody. The text is split at its
 // first two underscores: the secret may hold more of them.
 func recognise(token, env string) (digest, bool) {
-	head := len(brand) + len(env) + 1
-	if len(token) != head+secretLength || token[:len(brand)] != brand || token[len(brand):head-1] != env || token[head-1] != '_' {
+	head := len(tokenBrand) + len(env) + 1
+	if len(token) != head+secretLength || token[len(tokenBrand):head-1] != env || token[head-1] != '_' {
+		return digest{}, false
+	}
+	if brand := token[:len(tokenBrand)]; brand != tokenBrand && brand != keyBrand {
 		return digest{}, false
 	}
 	for i := head; i < len(token); i++ {
@@ -42,7 +49,7 @@ func recognise(token, env string) (digest, bool) {
 			return digest{}, false
 		}
 	}
-	var b [len(brand) + 16 + 1 + secretLength]byte // keeps the copy off the heap
+	var b [len(tokenBrand) + 16 + 1 + secretLength]byte // keeps the copy off the heap
 	return sha256.Sum256(append(b[:0], token...)), true
 }
 

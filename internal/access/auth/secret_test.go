@@ -10,7 +10,7 @@ func TestRecognise(t *testing.T) {
 	t.Parallel()
 	for _, env := range []string{"live", "test"} {
 		for range 200 { // among so many, some hold underscores
-			token := mint(env)
+			token := mint(tokenBrand, env)
 			hash, ok := recognise(token, env)
 			if !ok || hash != sha256.Sum256([]byte(token)) {
 				t.Fatalf("a token of %s is not recognised", env)
@@ -38,7 +38,7 @@ func TestRecognise(t *testing.T) {
 }
 
 func FuzzRecognise(f *testing.F) {
-	f.Add(mint("test"))
+	f.Add(mint(tokenBrand, "test"))
 	f.Add("svc_test_" + strings.Repeat("_", 43))
 	f.Add("svc_live_" + strings.Repeat("-", 43))
 	f.Add("svc_test")

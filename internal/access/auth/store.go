@@ -24,9 +24,11 @@ type row struct {
 	RevokedAt  *time.Time `db:"revoked_at"`
 	LastUsedAt *time.Time `db:"last_used_at"`
 	Now        time.Time  `db:"now"`
+	// Guilds are those of a bot key, which has no one guild; empty: every guild.
+	Guilds db.Strings `db:"guild_ids"`
 }
 
-// byHashes returns the tokens with these digests, revoked and expired ones too.
+// byHashes returns the tokens and bot keys with these digests, revoked and expired ones too.
 func byHashes(ctx context.Context, q db.Querier, hashes []digest) ([]row, error) {
 	list := make([][]byte, len(hashes))
 	for i := range hashes {
@@ -35,10 +37,17 @@ func byHashes(ctx context.Context, q db.Querier, hashes []digest) ([]row, error)
 	rows, err := db.Select[row](ctx, q, `
 		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
 		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at,
-		       clock_timestamp() AS now
+		       clock_timestamp() AS now, '{}'::text[] AS guild_ids
 		FROM api_tokens t
 		LEFT JOIN api_token_uses u ON u.token_id = t.id
-		WHERE t.hash = ANY ($1)`, db.ByteArray(list))
+		WHERE t.hash = ANY ($1)
+		UNION ALL
+		SELECT k.id, '', k.name, k.preview, k.hash, '{}', k.ip_allowlist,
+		       k.expires_at, k.created_at, k.revoked_at, u.last_used_at,
+		       clock_timestamp(), coalesce(k.guild_ids, '{}')
+		FROM bot_keys k
+		LEFT JOIN bot_key_uses u ON u.key_id = k.id
+		WHERE k.hash = ANY ($1)`, db.ByteArray(list))
 	return rows, fault.Wrap(err, "read", strconv.Itoa(len(hashes)), "tokens")
 }
 
@@ -57,18 +66,22 @@ func byGuild(ctx context.Context, q db.Querier, guild string) ([]row, error) {
 // insert stores r, which expires after the given time by the database's clock,
 // or never when it is zero.
 func insert(ctx context.Context, tx *db.Tx, r row, expiresIn time.Duration) (row, error) {
-	var seconds *int64
-	if expiresIn > 0 {
-		s := int64((expiresIn + time.Second - 1) / time.Second)
-		seconds = &s
-	}
 	err := tx.GetContext(ctx, &r, `
 		INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, now() + $8::bigint * interval '1 second')
 		RETURNING id, guild_id, name, preview, hash, scopes, ip_allowlist,
 		          expires_at, created_at, revoked_at, now() AS now`,
-		r.ID, r.GuildID, r.Name, r.Preview, r.Hash, r.Scopes, r.Allow, seconds)
+		r.ID, r.GuildID, r.Name, r.Preview, r.Hash, r.Scopes, r.Allow, seconds(expiresIn))
 	return r, fault.Wrap(err, "insert a token of guild", r.GuildID)
+}
+
+// seconds is a time to expiry in whole seconds; nil where there is none.
+func seconds(expiresIn time.Duration) *int64 {
+	if expiresIn <= 0 {
+		return nil
+	}
+	s := int64((expiresIn + time.Second - 1) / time.Second)
+	return &s
 }
 
 // byID returns one token of the guild.
@@ -188,16 +201,26 @@ func behind(ctx context.Context, q db.Querier, epoch int64) (nodes int, err erro
 	return nodes, fault.Wrap(err, "ask for the epochs of the nodes")
 }
 
-// storeLastUsed writes that the tokens were used just now, unless that was written
-// less than a minute ago. Tokens that are gone are left out. Rows are locked in
-// the order of their ids, so two nodes cannot block each other.
+// storeLastUsed writes that the tokens and bot keys were used just now, unless that
+// was written less than a minute ago. Those that are gone are left out. Rows are
+// locked in the order of their ids, so two nodes cannot block each other.
 func storeLastUsed(ctx context.Context, tx *db.Tx, ids []string) error {
-	_, err := tx.ExecContext(ctx, `
+	for _, statement := range []string{`
 		INSERT INTO api_token_uses AS u (token_id, last_used_at)
 		SELECT id, now() FROM (
 			SELECT id FROM api_tokens WHERE id = ANY ($1) ORDER BY id FOR KEY SHARE
 		) AS t
 		ON CONFLICT (token_id) DO UPDATE SET last_used_at = excluded.last_used_at
-		WHERE u.last_used_at <= excluded.last_used_at - interval '1 minute'`, db.Array(ids))
-	return fault.Wrap(err, "note the use of", strconv.Itoa(len(ids)), "tokens")
+		WHERE u.last_used_at <= excluded.last_used_at - interval '1 minute'`, `
+		INSERT INTO bot_key_uses AS u (key_id, last_used_at)
+		SELECT id, now() FROM (
+			SELECT id FROM bot_keys WHERE id = ANY ($1) ORDER BY id FOR KEY SHARE
+		) AS k
+		ON CONFLICT (key_id) DO UPDATE SET last_used_at = excluded.last_used_at
+		WHERE u.last_used_at <= excluded.last_used_at - interval '1 minute'`} {
+		if _, err := tx.ExecContext(ctx, statement, db.Array(ids)); err != nil {
+			return fmt.Errorf("note the use of %d tokens: %w", len(ids), err)
+		}
+	}
+	return nil
 }

@@ -76,6 +76,7 @@ type Tokens struct {
 	// refused holds the entries without a principal, so that guesses push no
 	// token out of the cache.
 	refused  *otter.Cache[digest, *entry]
+	guilds   *otter.Cache[string, there] // that bot keys have named
 	gens     generations
 	lookups  *lookups
 	narrow   chan struct{}
@@ -121,9 +122,16 @@ func NewTokens(cfg Config) (*Tokens, error) {
 	if err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
+	guilds, err := otter.New(&otter.Options[string, there]{
+		MaximumSize:      maxCached,
+		ExpiryCalculator: otter.ExpiryWriting[string, there](remembered),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("auth: %w", err)
+	}
 	t := &Tokens{
 		db: cfg.DB, url: cfg.URL, env: cfg.Env, node: cfg.NodeID, clock: cfg.Clock,
-		exhausted: cfg.Exhausted, log: cfg.Log, cache: cache, refused: refused,
+		exhausted: cfg.Exhausted, log: cfg.Log, cache: cache, refused: refused, guilds: guilds,
 		narrow: make(chan struct{}, narrow), acks: make(chan struct{}, 1),
 	}
 	t.lookups = newLookups(cfg.Lookups, t.read)
@@ -163,7 +171,12 @@ func (t *Tokens) unrecognised(bearer string) error {
 		other = "test"
 	}
 	if _, ok := recognise(bearer, other); ok {
-		return errInvalid.With("This is a %s token on a %s server: it begins with svc_%s_, and tokens of this server begin with svc_%s_.", other, t.env, other, t.env)
+		kind, brand := "token", bearer[:len(tokenBrand)]
+		if brand == keyBrand {
+			kind = "bot key"
+		}
+		return errInvalid.With("This is a %s %s on a %s server: it begins with %s%s_, and %ss of this server begin with %s%s_.",
+			other, kind, t.env, brand, other, kind, brand, t.env)
 	}
 	return errInvalid
 }

@@ -38,7 +38,7 @@ func TestAuthenticate(t *testing.T) {
 			for range 2 { // the second time from the cache, where there is one
 				wantCode(t, n, plain.Secret, "")
 				wantCode(t, n, plain.Secret, "", netip.Addr{})
-				wantCode(t, n, mint("test"), "invalid_token")
+				wantCode(t, n, mint(tokenBrand, "test"), "invalid_token")
 				wantCode(t, n, live.Secret, "invalid_token")
 				wantCode(t, n, revoked.Secret, "invalid_token")
 				wantCode(t, n, expired.Secret, "invalid_token")
@@ -71,7 +71,7 @@ func TestWhatIsNoTokenCostsNoLookup(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
 	n := s.tokens(t)
-	for _, bad := range []string{"", "abc", mint("live"), mint("test")[1:], mint("test") + "a", strings.Repeat("a", 16<<10)} {
+	for _, bad := range []string{"", "abc", mint(tokenBrand, "live"), mint(tokenBrand, "test")[1:], mint(tokenBrand, "test") + "a", strings.Repeat("a", 16<<10)} {
 		wantCode(t, n, bad, "invalid_token")
 	}
 	if reads := testutil.Sample(t, n.met.reads); reads != 0 {
@@ -114,7 +114,7 @@ func TestCache(t *testing.T) {
 		s := newTokenDB(t)
 		n := s.tokens(t)
 		run(t, n)
-		secret := mint("test")
+		secret := mint(tokenBrand, "test")
 		for range 50 {
 			wantCode(t, n, secret, "invalid_token")
 		}
@@ -282,7 +282,7 @@ func TestNarrowLane(t *testing.T) {
 	lane.Slow(150 * time.Millisecond)
 	codes := make(chan string, 40)
 	for range cap(codes) {
-		go func() { codes <- authCode(n, mint("test"), bad) }()
+		go func() { codes <- authCode(n, mint(tokenBrand, "test"), bad) }()
 	}
 	wantCode(t, n, tok.Secret, "", good) // and nobody else has to queue
 	got := map[string]int{}

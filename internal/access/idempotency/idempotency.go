@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"time"
 
+	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 )
@@ -21,7 +22,7 @@ import (
 // Request identifies one keyed request.
 type Request struct {
 	GuildID     string
-	TokenID     string
+	TokenID     string // or the bot key's
 	Key         string
 	Fingerprint []byte
 }
@@ -192,8 +193,14 @@ func (k Keys) Keep(ctx context.Context, tx *db.Tx, r Request, a Response) error 
 	return fault.Wrap(err, "keep the answer")
 }
 
-// bound ties a sealed response to its row: moved elsewhere it does not open.
-func bound(r Request) string { return "idempotency_keys/" + r.TokenID + "/" + r.Key }
+// bound ties a sealed response to its row: moved elsewhere it does not open. A
+// token's guild is its own, and bot keys have several.
+func bound(r Request) string {
+	if (auth.By{ID: r.TokenID}).IsKey() {
+		return "idempotency_keys/" + r.GuildID + "/" + r.TokenID + "/" + r.Key
+	}
+	return "idempotency_keys/" + r.TokenID + "/" + r.Key
+}
 
 // Outlived are keys whose window is over. Correctness does not depend on their
 // going: Claim looks at the age.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxWaiting is how many duplicates of a token's running requests may wait in
-// one process, and waitTimeout for how long.
+// maxWaiting is how many duplicates of a caller's running requests may wait in
+// one process (a token is one, a bot key one in each guild), and waitTimeout for how long.
 const (
 	maxWaiting  = 8
 	waitTimeout = 2 * time.Second
@@ -19,23 +19,28 @@ const (
 type KeyedMutex struct {
 	mu      sync.Mutex // guards what follows
 	running map[mutexKey]chan struct{}
-	waiting map[string]int
+	waiting map[caller]int
 }
 
-type mutexKey struct{ token, key string }
+type caller struct{ guild, token string }
+
+type mutexKey struct {
+	caller
+	key string
+}
 
 // NewKeyedMutex returns one that nobody holds.
 func NewKeyedMutex() *KeyedMutex {
-	return &KeyedMutex{running: make(map[mutexKey]chan struct{}), waiting: make(map[string]int)}
+	return &KeyedMutex{running: make(map[mutexKey]chan struct{}), waiting: make(map[caller]int)}
 }
 
-// Lock returns once no other request with this token and key is inside; the
+// Lock returns once no other request of this caller with this key is inside; the
 // caller must call unlock when it is done. While another is inside, replay is
 // asked for the response that the key has already, and Lock returns that one
 // instead. Without a response, after two seconds, or when eight others of the
-// token wait already, it is idempotency_key_in_use.
+// caller wait already, it is idempotency_key_in_use.
 func (m *KeyedMutex) Lock(ctx context.Context, r Request, replay func(context.Context, Request) (*Response, error)) (unlock func(), response *Response, err error) {
-	id := mutexKey{r.TokenID, r.Key}
+	id := mutexKey{caller{r.GuildID, r.TokenID}, r.Key}
 	var late <-chan time.Time
 	for {
 		unlock, done := m.tryLock(id)
@@ -50,7 +55,7 @@ func (m *KeyedMutex) Lock(ctx context.Context, r Request, replay func(context.Co
 			defer timer.Stop()
 			late = timer.C
 		}
-		if err := m.wait(ctx, r.TokenID, done, late); err != nil {
+		if err := m.wait(ctx, id.caller, done, late); err != nil {
 			return nil, nil, err
 		}
 		// Most likely there is a response now, for all who have waited.
@@ -77,20 +82,20 @@ func (m *KeyedMutex) tryLock(id mutexKey) (unlock func(), done <-chan struct{}) 
 	}, nil
 }
 
-// wait waits until done is closed, as one of the few of its token.
-func (m *KeyedMutex) wait(ctx context.Context, token string, done <-chan struct{}, late <-chan time.Time) error {
+// wait waits until done is closed, as one of the few of its caller.
+func (m *KeyedMutex) wait(ctx context.Context, by caller, done <-chan struct{}, late <-chan time.Time) error {
 	m.mu.Lock()
-	if m.waiting[token] >= maxWaiting {
+	if m.waiting[by] >= maxWaiting {
 		m.mu.Unlock()
 		return inUse
 	}
-	m.waiting[token]++
+	m.waiting[by]++
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.waiting[token]--; m.waiting[token] == 0 {
-			delete(m.waiting, token)
+		if m.waiting[by]--; m.waiting[by] == 0 {
+			delete(m.waiting, by)
 		}
 	}()
 	select {

@@ -53,7 +53,7 @@ func resealRows(ctx context.Context, d *db.DB, box *seal.Box, rows []sealedRespo
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		var counted seal.Count
 		for _, r := range rows {
-			fresh, changed, err := box.Reseal(r.Body, bound(Request{TokenID: r.TokenID, Key: r.Key}))
+			fresh, changed, err := box.Reseal(r.Body, bound(Request{GuildID: r.GuildID, TokenID: r.TokenID, Key: r.Key}))
 			counted.Add(changed, err)
 			if err != nil || !changed {
 				continue

@@ -16,6 +16,8 @@ import (
 var SharedTables = map[string]string{ //nolint:gosec // names and reasons, nothing secret
 	"api_tokens":         "a token is looked up by its hash, before anybody knows whose it is",
 	"api_token_uses":     "belongs to api_tokens",
+	"bot_keys":           "a key of the bot serves several guilds",
+	"bot_key_uses":       "belongs to bot_keys",
 	"auth_epoch":         "counts the changes of all tokens",
 	"auth_nodes":         "the nodes that hold tokens",
 	"oldest_program":     "one row: the oldest schema version that a program must know",

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/operate/installation"
 	"guildhall/internal/outbound/delivery"
@@ -191,4 +193,43 @@ func (x *examination) pending(ctx context.Context) Finding {
 		return ok("no delivery is due and no job is unfinished")
 	}
 	return ok(text, due, work.Jobs, job)
+}
+
+// expiresSoon is how long before its end a bot key is pointed out.
+const expiresSoon = 14 * 24 * time.Hour
+
+// botKeys judges the keys of the operator's bot that work: each opens every guild
+// that it serves, and the bot stands still when it ends.
+func (x *examination) botKeys(ctx context.Context) Finding {
+	keys, err := auth.ListKeys(ctx, x.db)
+	if err != nil {
+		return fail("the bot's keys could not be read: %v", err)
+	}
+	now, working := x.Now(), 0
+	var soon, open []string
+	for _, k := range keys {
+		if k.RevokedAt != nil || k.ExpiresAt != nil && !now.Before(*k.ExpiresAt) {
+			continue
+		}
+		working++
+		if k.ExpiresAt != nil && k.ExpiresAt.Sub(now) <= expiresSoon {
+			soon = append(soon, k.ID)
+		}
+		if len(k.IPAllowlist) == 0 {
+			open = append(open, k.ID)
+		}
+	}
+	about := slices.Compact(slices.Sorted(slices.Values(slices.Concat(soon, open))))
+	switch {
+	case len(soon) > 0 && len(open) > 0:
+		return warn("%d of %d bot keys end within 14 days, and %d may be used from any address; `guildhall bot-key create` takes --expires-in and --allow-ip",
+			len(soon), working, len(open)).about(about)
+	case len(soon) > 0:
+		return warn("%d of %d bot keys end within 14 days; make the bot another with `guildhall bot-key create`", len(soon), working).about(about)
+	case len(open) > 0:
+		return warn("%d of %d bot keys may be used from any address; `guildhall bot-key create` takes --allow-ip", len(open), working).about(about)
+	case working == 0:
+		return ok("no bot key is in use")
+	}
+	return ok("bot keys in use: %d, each with an allowlist", working)
 }

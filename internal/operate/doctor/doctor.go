@@ -40,6 +40,7 @@ const (
 	Certificate = "certificate"
 	Traces      = "traces"
 	Endpoints   = "endpoints"
+	BotKeys     = "bot_keys"
 	Pending     = "pending"
 	Books       = "books"
 )
@@ -120,6 +121,7 @@ func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
 		{name: Certificate, run: x.certificate},
 		{name: Traces, run: x.traces},
 		{name: Endpoints, needs: &fits, run: x.endpoints},
+		{name: BotKeys, needs: &fits, run: x.botKeys},
 		{name: Pending, needs: &fits, run: x.pending},
 		{name: Books, needs: &fits, run: x.books, withoutLimits: true},
 	} {

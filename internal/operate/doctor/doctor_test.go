@@ -21,6 +21,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"guildhall/internal/access/auth"
 	"guildhall/internal/access/seal"
 	"guildhall/internal/access/seal/sealtest"
 	"guildhall/internal/base/db/dbtest"
@@ -337,6 +338,21 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'gone'`)
 		}, doctor.Endpoints, doctor.Warn, "1 are disabled"},
 
+		"no bot key": {nil, doctor.BotKeys, doctor.OK, "no bot key"},
+		"a bot key that is well kept": {func(t *testing.T, s *installed) {
+			s.botKey(t, 15*day, "192.0.2.0/24")
+		}, doctor.BotKeys, doctor.OK, "in use: 1"},
+		"a bot key that ends soon": {func(t *testing.T, s *installed) {
+			s.botKey(t, 13*day, "192.0.2.0/24")
+		}, doctor.BotKeys, doctor.Warn, "1 of 1 bot keys end within 14 days"},
+		"a bot key without an allowlist": {func(t *testing.T, s *installed) {
+			s.botKey(t, 0)
+		}, doctor.BotKeys, doctor.Warn, "1 of 1 bot keys may be used from any address"},
+		"a revoked bot key": {func(t *testing.T, s *installed) {
+			if err := auth.RevokeKey(t.Context(), s.DB, s.botKey(t, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}, doctor.BotKeys, doctor.OK, "no bot key"},
 		"no work": {nil, doctor.Pending, doctor.OK, "no delivery is due"},
 		"a delivery that waits": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `
@@ -410,6 +426,16 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			}
 		})
 	}
+}
+
+// botKey makes a bot key that ends after a time, or never, and returns its id.
+func (s *installed) botKey(t *testing.T, expiresIn time.Duration, allow ...string) string {
+	t.Helper()
+	k, err := auth.CreateKey(t.Context(), s.DB, auth.NewKey{Env: "live", Name: "bot", AllowIP: allow, ExpiresIn: expiresIn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k.ID
 }
 
 func containsAny(text string, parts []string) bool {

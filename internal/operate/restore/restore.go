@@ -1,5 +1,5 @@
-// Package restore finds what a restored backup has undone: tokens that were
-// revoked since and work again, endpoints that were deleted or changed. A
+// Package restore finds what a restored backup has undone: tokens and bot keys that
+// were revoked since and work again, endpoints that were deleted or changed. A
 // restored database knows nothing of that; the one it replaces does, as long as
 // it can be read.
 package restore
@@ -18,6 +18,7 @@ import (
 // The kinds of things that are looked at.
 const (
 	Token    = "token"
+	BotKey   = "bot_key"
 	Endpoint = "endpoint"
 )
 
@@ -44,24 +45,24 @@ type Change struct {
 	At     time.Time `json:"at"`
 }
 
-// Thing is a token or an endpoint that has changed.
+// Thing is a token, a bot key or an endpoint that has changed.
 type Thing struct {
 	Kind    string   `json:"kind"`
 	ID      string   `json:"id"`
-	GuildID string   `json:"guild_id"`
-	Changes []Change `json:"changes"` // oldest first
+	GuildID *string  `json:"guild_id"` // null: it is no one guild's
+	Changes []Change `json:"changes"`  // oldest first
 	// State is what the restored database makes of it; empty when none was asked.
 	State string `json:"state,omitempty"`
 }
 
-// Since returns the tokens and endpoints that the database knows to have changed
+// Since returns the tokens, bot keys and endpoints that the database knows to have changed
 // at the instant, up to a minute before it or after it, in the order of their first change, and whether
 // there are more than Limit changes. It asks the audit log, which tells of a
 // deletion too, and the rows, which tell of changes made past the program.
 func Since(ctx context.Context, q db.Querier, since time.Time) (things []Thing, more bool, err error) {
 	var rows []struct {
 		Kind   string    `db:"kind"`
-		Guild  string    `db:"guild_id"`
+		Guild  *string   `db:"guild_id"`
 		ID     string    `db:"id"`
 		Change string    `db:"change"`
 		At     time.Time `db:"at"`
@@ -69,16 +70,22 @@ func Since(ctx context.Context, q db.Querier, since time.Time) (things []Thing, 
 	err = q.SelectContext(ctx, &rows, `
 		SELECT kind, guild_id, id, change, max(at) AS at
 		FROM (
-			SELECT CASE WHEN action LIKE 'token.%' THEN 'token' ELSE 'endpoint' END AS kind, guild_id, target_id AS id,
+			SELECT CASE WHEN action LIKE 'token.%' THEN 'token' WHEN action LIKE 'bot_key.%' THEN 'bot_key' ELSE 'endpoint' END AS kind,
+			       CASE WHEN action NOT LIKE 'bot_key.%' THEN guild_id END AS guild_id, target_id AS id,
 			       CASE action WHEN 'token.created' THEN 'created' WHEN 'token.revoked' THEN 'revoked'
+			                   WHEN 'bot_key.created' THEN 'created' WHEN 'bot_key.revoked' THEN 'revoked'
 			                   WHEN 'webhook.created' THEN 'created' WHEN 'webhook.deleted' THEN 'deleted' ELSE 'changed' END AS change, at
 			FROM audit_log
-			WHERE at >= $1 AND action IN ('token.created', 'token.revoked', 'webhook.created', 'webhook.updated',
-			                              'webhook.deleted', 'webhook.secret_rotated', 'webhook.disabled')
+			WHERE at >= $1 AND action IN ('token.created', 'token.revoked', 'bot_key.created', 'bot_key.revoked', 'webhook.created',
+			                              'webhook.updated', 'webhook.deleted', 'webhook.secret_rotated', 'webhook.disabled')
 			UNION ALL
 			SELECT 'token', guild_id, id, 'created', created_at FROM api_tokens WHERE created_at >= $1
 			UNION ALL
 			SELECT 'token', guild_id, id, 'revoked', revoked_at FROM api_tokens WHERE revoked_at >= $1
+			UNION ALL
+			SELECT 'bot_key', NULL, id, 'created', created_at FROM bot_keys WHERE created_at >= $1
+			UNION ALL
+			SELECT 'bot_key', NULL, id, 'revoked', revoked_at FROM bot_keys WHERE revoked_at >= $1
 			UNION ALL
 			SELECT 'endpoint', guild_id, id, 'created', created_at FROM webhook_endpoints WHERE created_at >= $1
 			UNION ALL
@@ -107,7 +114,7 @@ func Since(ctx context.Context, q db.Querier, since time.Time) (things []Thing, 
 // restored one, that do not stand in both as they are, whatever the log says of
 // them and when: up to Limit, and whether there are more. They bear no changes.
 func Differing(ctx context.Context, old, restored db.Querier) (things []Thing, more bool, err error) {
-	for _, kind := range []string{Token, Endpoint} {
+	for _, kind := range []string{Token, BotKey, Endpoint} {
 		was, err := statesOf(ctx, old, kind, nil)
 		if err != nil {
 			return nil, false, fmt.Errorf("the old database: %w", err)
@@ -125,7 +132,11 @@ func Differing(ctx context.Context, old, restored db.Querier) (things []Thing, m
 		}
 		for _, id := range slices.Sorted(maps.Keys(was)) {
 			if was[id] != is[id] {
-				things = append(things, Thing{Kind: kind, ID: id, GuildID: was[id].GuildID, Changes: []Change{}})
+				thing := Thing{Kind: kind, ID: id, Changes: []Change{}}
+				if guild := was[id].GuildID; guild != "" {
+					thing.GuildID = &guild
+				}
+				things = append(things, thing)
 			}
 		}
 	}
@@ -136,7 +147,7 @@ func Differing(ctx context.Context, old, restored db.Querier) (things []Thing, m
 // in the old one.
 func Compare(ctx context.Context, old, restored db.Querier, things []Thing) error {
 	for chunk := range slices.Chunk(things, 500) {
-		for _, kind := range []string{Token, Endpoint} {
+		for _, kind := range []string{Token, BotKey, Endpoint} {
 			was, err := statesOf(ctx, old, kind, chunk)
 			if err != nil {
 				return fmt.Errorf("the old database: %w", err)
@@ -189,7 +200,13 @@ func statesOf(ctx context.Context, q db.Querier, kind string, things []Thing) (m
 	query := `
 		SELECT id, guild_id, revoked_at IS NOT NULL AS ended, encode(hash, 'hex') || scopes::text || ip_allowlist::text || coalesce(expires_at::text, '') AS form
 		FROM api_tokens WHERE $2 OR id = ANY ($1)`
-	if kind == Endpoint {
+	switch kind {
+	case BotKey:
+		query = `
+			SELECT id, '' AS guild_id, revoked_at IS NOT NULL AS ended,
+			       encode(hash, 'hex') || coalesce(guild_ids::text, '') || ip_allowlist::text || coalesce(expires_at::text, '') AS form
+			FROM bot_keys WHERE $2 OR id = ANY ($1)`
+	case Endpoint:
 		query = `
 			SELECT id, guild_id, false AS ended, url || ' ' || enabled || events::text || secret_preview || coalesce(description, '') AS form
 			FROM webhook_endpoints WHERE $2 OR id = ANY ($1)`

@@ -23,7 +23,9 @@ func TestWhatARestoreUndoes(t *testing.T) {
 			 SELECT id, '1', '', '', sha256(id::bytea), '{}', now() - interval '2 days' FROM unnest('{kept,revoked,gone}'::text[]) AS id`,
 			`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview, created_at, updated_at)
 			 SELECT '1', id, 'https://x.test/', '{}', '', '', now() - interval '2 days', now() - interval '2 days'
-			 FROM unnest('{same,moved,deleted,touched}'::text[]) AS id`)
+			 FROM unnest('{same,moved,deleted,touched}'::text[]) AS id`,
+			`INSERT INTO bot_keys (id, name, preview, hash, created_at)
+			 SELECT id, '', '', sha256(id::bytea), now() - interval '2 days' FROM unnest('{bk_kept,bk_revoked}'::text[]) AS id`)
 	}
 	since := time.Now().Add(-24 * time.Hour)
 	dbtest.Fill(t, old,
@@ -32,6 +34,7 @@ func TestWhatARestoreUndoes(t *testing.T) {
 			INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
 			VALUES ('new', '1', '', '', sha256('new'), '{}'), ('brief', '1', '', '', sha256('brief'), '{}')`,
 		`UPDATE api_tokens SET revoked_at = now() WHERE id = 'brief'`,
+		`UPDATE bot_keys SET revoked_at = now() WHERE id = 'bk_revoked'`,
 		`UPDATE webhook_endpoints SET url = 'https://y.test/', updated_at = now() WHERE id = 'moved'`,
 		`UPDATE webhook_endpoints SET updated_at = now() WHERE id = 'touched'`,
 		`DELETE FROM webhook_endpoints WHERE id = 'deleted'`,
@@ -40,7 +43,8 @@ func TestWhatARestoreUndoes(t *testing.T) {
 			VALUES ('1', 'fresh', 'https://x.test/', '{}', '', '')`)
 	dbtest.Do(t, old, func(ctx context.Context, tx *db.Tx) error {
 		return audit.Record(ctx, tx, audit.Change{Guild: "1", Action: audit.WebhookDeleted, Target: "deleted"},
-			audit.Change{Guild: "1", Action: audit.TokenRevoked, Target: "revoked"})
+			audit.Change{Guild: "1", Action: audit.TokenRevoked, Target: "revoked"},
+			audit.Change{Guild: "1", Action: audit.KeyRevoked, Target: "bk_revoked"}, audit.Change{Guild: "2", Action: audit.KeyRevoked, Target: "bk_revoked"})
 	})
 
 	things, more, err := restore.Since(t.Context(), old.Reader(), since)
@@ -51,12 +55,13 @@ func TestWhatARestoreUndoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{
-		"token revoked": restore.Revived, "token new": restore.Lost, "token brief": restore.Same,
+		"bot_key bk_revoked": restore.Revived,
+		"token revoked":      restore.Revived, "token new": restore.Lost, "token brief": restore.Same,
 		"endpoint moved": restore.Reverted, "endpoint touched": restore.Same, "endpoint deleted": restore.Revived, "endpoint fresh": restore.Lost,
 	}
 	for _, th := range things {
 		name := th.Kind + " " + th.ID
-		if th.State != want[name] || th.GuildID != "1" || len(th.Changes) == 0 {
+		if th.State != want[name] || th.Kind != restore.BotKey && *th.GuildID != "1" || th.Kind == restore.BotKey && th.GuildID != nil || len(th.Changes) == 0 {
 			t.Errorf("%+v, want %q", th, want[name])
 		}
 		if name == "token brief" && len(th.Changes) != 2 || name == "token revoked" && len(th.Changes) != 1 {
@@ -101,7 +106,7 @@ func TestWhatWasUnderWayAtTheBackupIsFound(t *testing.T) {
 	}
 	got := ""
 	for _, th := range differing {
-		got += th.GuildID + " " + th.ID + " " + th.State + ", "
+		got += *th.GuildID + " " + th.ID + " " + th.State + ", "
 	}
 	if want := "1 long revived, 1 risen revived, 1 short revived, "; got != want {
 		t.Errorf("differing are %s, want %s", got, want)

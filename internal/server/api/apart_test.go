@@ -116,6 +116,8 @@ func (s slowTokens) Authenticate(context.Context, string, netip.Addr) (*auth.Pri
 	return &auth.Principal{By: auth.By{GuildID: "guild", ID: "token"}}, nil
 }
 
+func (slowTokens) Guild(context.Context, string) (bool, error) { return true, nil }
+
 // Two seconds are all that a request waits: for the row of its token, and then for a
 // connection or a batch.
 // RELIABILITY.md, Overload.

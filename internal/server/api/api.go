@@ -106,6 +106,7 @@ func New(cfg Config) (http.Handler, error) {
 		limitRate(cfg.Limits, cfg.Quotas),
 		requireOperation,
 		requireScope,
+		requireGuild,
 		readBody,
 		validateRequest,
 		u.unit,

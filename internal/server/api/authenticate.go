@@ -16,6 +16,8 @@ import (
 // failure is whose token was refused.
 type Authenticator interface {
 	Authenticate(ctx context.Context, bearer string, from netip.Addr) (*auth.Principal, error)
+	// Guild reports whether a guild is there that a bot key names.
+	Guild(ctx context.Context, id string) (bool, error)
 }
 
 // authenticateToken finds out whose request this is. Failures spend a bucket of
@@ -46,6 +48,7 @@ func authenticate(rs *reqState, tokens Authenticator, limits *ratelimit.Limiter,
 		}
 		return err
 	}
+	rs.by, rs.noGuild = inGuild(rs.ctx, tokens, rs.by, rs.Request().Header[guildHeader])
 	rs.ctx = db.As(attributed(auth.With(rs.ctx, rs.by), rs), db.Caller{Token: rs.by.ID, Guild: rs.by.GuildID})
 	db.Charge(rs.ctx, time.Since(rs.came)) // so that a refusal comes two seconds after the request
 	return nil

@@ -42,6 +42,8 @@ func (s tokens) Authenticate(context.Context, string, netip.Addr) (*auth.Princip
 	return s.by, s.err
 }
 
+func (tokens) Guild(context.Context, string) (bool, error) { return true, nil }
+
 func with(err error) apitest.Option {
 	return apitest.With(func(c *api.Config) { c.Tokens = tokens{err: err} })
 }

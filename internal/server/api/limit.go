@@ -9,10 +9,11 @@ import (
 )
 
 // Quotas are the sizes of the buckets.
-type Quotas struct{ Read, Write, Login ratelimit.Quota }
+type Quotas struct{ Read, Write, Bot, Login ratelimit.Quota }
 
-// limitRate spends the token's read or write bucket. What is no operation
-// counts as a read.
+// limitRate spends the token's read or write bucket. What is no operation counts as
+// a read. A bot key has two in each guild, and two of its own for what it does in no
+// guild that is there: guessing ids makes no buckets.
 func limitRate(limits *ratelimit.Limiter, q Quotas) middleware {
 	return func(next handler) handler {
 		return func(rs *reqState) error {
@@ -31,15 +32,22 @@ func spend(rs *reqState, limits *ratelimit.Limiter, q Quotas) error {
 	if rs.op != nil && !rs.op.ReadOnly {
 		bucket, quota = "write", q.Write
 	}
+	key, whose := rs.by.ID, "this token"
+	if rs.by.IsKey() {
+		quota, whose = q.Bot, "this key"
+		if rs.by.GuildID != "" {
+			key, whose = key+":"+rs.by.GuildID, "this key in this guild"
+		}
+	}
 	if quota.Off() {
 		return nil
 	}
-	r := limits.Spend(rs.ctx, rs.by.ID+":"+bucket, quota)
+	r := limits.Spend(rs.ctx, key+":"+bucket, quota)
 	now := time.Now() //nolint:forbidigo // the header tells the time of day, as callers' clocks do
 	set(rs, "X-Ratelimit-Limit", strconv.Itoa(r.Limit), "X-Ratelimit-Remaining", strconv.Itoa(r.Remaining),
 		"X-Ratelimit-Reset", strconv.FormatInt(r.ResetAt(now), 10), "X-Ratelimit-Bucket", bucket)
 	if !r.Allowed {
-		return limited("The "+bucket+" bucket of this token is empty.", r)
+		return limited("The "+bucket+" bucket of "+whose+" is empty.", r)
 	}
 	return nil
 }

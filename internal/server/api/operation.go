@@ -16,6 +16,7 @@ const Prefix = "/api/v1"
 type operation struct {
 	ID        string
 	Scope     string // required scope; empty when any token will do
+	OfGuild   bool   // done in one guild, which a bot key has to name
 	ReadOnly  bool
 	Phased    bool             // not one unit of work: it calls out between two commits
 	Collected bool             // shares its unit of work, or its statement, with what arrives at the same time
@@ -53,6 +54,7 @@ func readOperations(doc *openapi3.T) operationMap {
 				op.BodyMust = o.RequestBody.Value.Required
 				op.Body = o.RequestBody.Value.Content.Get("application/json").Schema.Value
 			}
+			op.OfGuild = ofGuild(doc, o)
 			op.MaxBody = int64(bound(doc, o, "x-max-body"))
 			op.MaxValues = bound(doc, o, "x-max-values")
 			ops[[2]string{method, echoPath}] = op

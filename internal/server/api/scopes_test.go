@@ -24,6 +24,8 @@ func (scopesFromBearer) Authenticate(_ context.Context, bearer string, _ netip.A
 	}, nil
 }
 
+func (scopesFromBearer) Guild(context.Context, string) (bool, error) { return true, nil }
+
 // Each operation opens to its own scope alone: not to all the others
 // together, and not to more than this one.
 // RELIABILITY.md, Tokens.

@@ -47,17 +47,21 @@ func attributed(ctx context.Context, rs *reqState) context.Context {
 	if rs.op == nil || rs.op.ReadOnly || rs.op.Scope != "webhooks:manage" {
 		return ctx
 	}
-	return audit.With(ctx, audit.Actor{Type: audit.Token, ID: rs.by.ID, Name: rs.by.Name, Address: rs.from.String(), RequestID: rs.id})
+	typ := audit.Token
+	if rs.by.IsKey() {
+		typ = audit.BotKey
+	}
+	return audit.With(ctx, audit.Actor{Type: typ, ID: rs.by.ID, Name: rs.by.Name, Address: rs.from.String(), RequestID: rs.id})
 }
 
 // counted tells of a request that came with a token, or with one that may not be
-// used from its address.
+// used from its address. What a bot key does in no guild is nobody's usage.
 func counted(count func(usage.Request), rs *reqState, at time.Time) {
 	by := rs.by
 	if by == nil {
 		by = rs.refused
 	}
-	if count == nil || by == nil || rs.closed && rs.reads() && rs.Response().Status >= http.StatusBadRequest {
+	if count == nil || by == nil || by.GuildID == "" || rs.closed && rs.reads() && rs.Response().Status >= http.StatusBadRequest {
 		return // of a read whose caller has gone no refusal is counted: it has refused nobody
 	}
 	r := usage.Request{Guild: by.GuildID, Token: by.ID, RequestID: rs.id, Status: rs.Response().Status, From: rs.from, At: at}

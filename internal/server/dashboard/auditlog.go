@@ -199,6 +199,7 @@ var kinds = map[string]string{
 	audit.Operator:    "operator link",
 	audit.CommandLine: "command line",
 	audit.Token:       "API token",
+	audit.BotKey:      "bot key",
 	audit.System:      "service",
 }
 

@@ -60,8 +60,9 @@ const tokensPage = 50
 // tokensView is a page of the tokens that work, and one of those that have ended.
 type tokensView struct {
 	Active, Ended         []tokenRow
-	MoreActive, MoreEnded string // the query of the next page; empty: there is none
-	Skipped               bool   // this is not the first page of those that have ended
+	MoreActive, MoreEnded string        // the query of the next page; empty: there is none
+	Skipped               bool          // this is not the first page of those that have ended
+	Keys                  []auth.BotKey // of the operator's bot, which serve this guild
 }
 
 func listTokens(c *call) (reply, error) {
@@ -89,6 +90,13 @@ func listTokens(c *call) (reply, error) {
 		}
 		v.Skipped = part.ended && page > 1
 	}
+	keys, err := auth.KeysOf(c.ctx, c.cfg.DB, c.guild.ID)
+	if err != nil {
+		return reply{}, err
+	}
+	v.Keys = slices.DeleteFunc(keys, func(k auth.BotKey) bool {
+		return k.RevokedAt != nil || k.ExpiresAt != nil && !c.now().Before(*k.ExpiresAt)
+	})
 	return reply{page: "tokens", view: v, frame: frame{Title: "API tokens", Tab: "tokens"}}, nil
 }
 

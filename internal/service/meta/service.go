@@ -23,7 +23,7 @@ func (s *Service) GetMe(ctx context.Context, _ gen.GetMeRequestObject) (gen.GetM
 	by := auth.From(ctx)
 	return gen.GetMe200JSONResponse{
 		Token: gen.TokenMetadata{
-			ID: by.ID, Name: by.Name, Preview: by.Preview, GuildID: by.GuildID, Scopes: by.Scopes,
+			ID: by.ID, Name: by.Name, Preview: by.Preview, GuildID: by.GuildID, Scopes: by.Scopes, IPAllowlist: append([]string{}, by.Allow...),
 			ExpiresAt: wire.AtPtr(by.ExpiresAt), CreatedAt: wire.At(by.CreatedAt), LastUsedAt: wire.At(by.LastUsedAt),
 		},
 		API: gen.APIMetadata{Version: Version, Env: s.Env},

@@ -219,6 +219,27 @@ func (a *API) Next(t testing.TB) *API {
 	return a.token(t, Neighbour, auth.Scopes, nil)
 }
 
+// Bot is the same server seen by a new bot key, which serves the guilds that are
+// named, or every guild. Its calls name none until In does.
+func (a *API) Bot(t testing.TB, guilds ...string) *API {
+	t.Helper()
+	key, err := auth.CreateKey(context.Background(), a.Server.DB, auth.NewKey{Env: "test", Name: "bot", Guilds: guilds})
+	must(t, err)
+	a.Server.mu.Lock()
+	a.Server.secrets = append(a.Server.secrets, key.Secret)
+	a.Server.mu.Unlock()
+	view := *a
+	view.Guild, view.Token = "", key.Secret
+	return &view
+}
+
+// In is the same view whose calls name a guild, as a bot key's have to.
+func (a *API) In(guild string) *API {
+	view := a.Header("Guild-Id", guild)
+	view.Guild = guild
+	return view
+}
+
 // Key is the same view whose calls carry an Idempotency-Key.
 func (a *API) Key(key string) *API {
 	view := *a

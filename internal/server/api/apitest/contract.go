@@ -209,7 +209,7 @@ func unseen(tag string) []string {
 					missing = append(missing, triple)
 				}
 			}
-			if !slices.Contains(own, status) {
+			if !slices.Contains(own, status) || op.Spec.Responses.Status(status).Ref == "#/components/responses/NoGuild" {
 				continue
 			}
 			for _, code := range op.Codes(status) {

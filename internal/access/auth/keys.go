@@ -1,0 +1,228 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"time"
+
+	"guildhall/internal/access/audit"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+// ScopeBot is what bot keys have beside every scope of tokens, and no token has.
+const ScopeBot = "bot"
+
+// maxKeyGuilds is how many guilds one bot key can name.
+const maxKeyGuilds = 1000
+
+// NewKey is what a bot key is made of.
+type NewKey struct {
+	Env       string        // live or test
+	Name      string        // a label, 1 to 100 characters on one line
+	Guilds    []string      // which it serves; they need not exist yet; none: every guild
+	AllowIP   []string      // addresses and CIDR ranges; none: usable from anywhere
+	ExpiresIn time.Duration // 0: never
+}
+
+// BotKey is a key of the operator's bot as the operator sees it.
+type BotKey struct {
+	ID          string
+	Secret      string `json:"-"` // the key itself; only CreateKey fills it in
+	Preview     string
+	Name        string
+	GuildIDs    []string // nil: every guild
+	IPAllowlist []string
+	ExpiresAt   *time.Time // nil: never
+	CreatedAt   time.Time
+	LastUsedAt  *time.Time // nil: not yet
+	RevokedAt   *time.Time // nil: not revoked
+}
+
+// LogValue keeps the secret out of logs.
+func (k BotKey) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("id", k.ID), slog.String("preview", k.Preview))
+}
+
+// String is the key without its secret.
+func (k BotKey) String() string { return k.ID + " " + k.Preview }
+
+// Format keeps the secret out of everything that fmt prints, %+v too.
+func (k BotKey) Format(f fmt.State, _ rune) { fmt.Fprint(f, k.String()) }
+
+var guildID = regexp.MustCompile(`^[1-9][0-9]{0,19}$`)
+
+// IsGuildID reports whether a text has the form of a guild's id.
+func IsGuildID(s string) bool { return guildID.MatchString(s) }
+
+// CreateKey makes a bot key. Its Secret is in the response and nowhere else. It is
+// Invalid for a NewKey that breaks its comments.
+func CreateKey(ctx context.Context, d db.Doer, n NewKey) (BotKey, error) {
+	allow, err := judge("bot key", n.Env, n.Name, n.AllowIP, n.ExpiresIn)
+	if err != nil {
+		return BotKey{}, err
+	}
+	guilds := slices.Compact(slices.Sorted(slices.Values(n.Guilds)))
+	if len(guilds) > maxKeyGuilds {
+		return BotKey{}, fault.New(fault.Invalid, "invalid_request", "A bot key names at most %d guilds. Without any it serves every guild.", maxKeyGuilds)
+	}
+	for _, g := range guilds {
+		if !IsGuildID(g) {
+			return BotKey{}, fault.New(fault.Invalid, "invalid_request", "%q is not the id of a guild: it has 1 to 20 digits.", g)
+		}
+	}
+	secret := mint(keyBrand, n.Env)
+	hash, _ := recognise(secret, n.Env)
+	k := keyRow{ID: keyIDs + db.NewID(), Name: n.Name, Preview: preview(secret, n.Env), Hash: hash[:], Guilds: guilds, Allow: allow}
+	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		stored, err := insertKey(ctx, tx, k, n.ExpiresIn)
+		if err != nil {
+			return err
+		}
+		k = stored
+		return audit.Record(ctx, tx, keyChanges(k, audit.KeyCreated, nil, k.told())...)
+	})
+	if err != nil {
+		return BotKey{}, err
+	}
+	shown := k.show()
+	shown.Secret = secret
+	return shown, nil
+}
+
+// ListKeys returns all bot keys, oldest first, revoked and expired ones too.
+func ListKeys(ctx context.Context, d *db.DB) ([]BotKey, error) {
+	rows, err := allKeys(ctx, d.Reader())
+	return showKeys(rows), err
+}
+
+// KeysOf returns the bot keys that serve a guild, oldest first, revoked and expired
+// ones too.
+func KeysOf(ctx context.Context, d *db.DB, guild string) ([]BotKey, error) {
+	rows, err := keysOf(ctx, d.Reader(), guild)
+	return showKeys(rows), err
+}
+
+// RevokeKey ends a bot key for good, as Revoke ends a token: when it returns nil,
+// no node accepts the key any more. It is NotFound for a key that is unknown.
+func RevokeKey(ctx context.Context, d *db.DB, id string) error {
+	var epoch int64
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		was, is, n, err := revokeKey(ctx, tx, id)
+		epoch = n
+		if err != nil || was.RevokedAt != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, keyChanges(is, audit.KeyRevoked, was.told(), is.told())...)
+	})
+	if db.Missing(err) {
+		return fault.New(fault.NotFound, "not_found", "There is no bot key %s.", id).Because(err)
+	}
+	if err != nil {
+		return err
+	}
+	return await(ctx, d, epoch, "bot key "+id+" is revoked")
+}
+
+// keyChanges tells each guild that the key names of its change; one of every
+// guild's key stands under no guild.
+func keyChanges(k keyRow, action string, before, after any) []audit.Change {
+	guilds := []string(k.Guilds)
+	if len(guilds) == 0 {
+		guilds = []string{""}
+	}
+	changes := make([]audit.Change, 0, len(guilds))
+	for _, g := range guilds {
+		changes = append(changes, audit.Change{Guild: g, Action: action, Target: k.ID, Name: k.Name, Before: before, After: after})
+	}
+	return changes
+}
+
+// keyRow is a bot key as it is stored.
+type keyRow struct {
+	ID         string     `db:"id"`
+	Name       string     `db:"name"`
+	Preview    string     `db:"preview"`
+	Hash       []byte     `db:"hash"`
+	Guilds     db.Strings `db:"guild_ids"` // empty: every guild
+	Allow      db.Strings `db:"ip_allowlist"`
+	ExpiresAt  *time.Time `db:"expires_at"`
+	CreatedAt  time.Time  `db:"created_at"`
+	RevokedAt  *time.Time `db:"revoked_at"`
+	LastUsedAt *time.Time `db:"last_used_at"`
+}
+
+func (k keyRow) show() BotKey {
+	var guilds []string
+	if len(k.Guilds) > 0 {
+		guilds = k.Guilds
+	}
+	return BotKey{
+		ID: k.ID, Preview: k.Preview, Name: k.Name, GuildIDs: guilds, IPAllowlist: k.Allow,
+		ExpiresAt: k.ExpiresAt, CreatedAt: k.CreatedAt, LastUsedAt: k.LastUsedAt, RevokedAt: k.RevokedAt,
+	}
+}
+
+func showKeys(rows []keyRow) []BotKey {
+	keys := make([]BotKey, 0, len(rows))
+	for _, k := range rows {
+		keys = append(keys, k.show())
+	}
+	return keys
+}
+
+// told is what the audit log shows of a key: not which other guilds it serves.
+func (k keyRow) told() map[string]any {
+	return map[string]any{
+		"name": k.Name, "preview": k.Preview, "ip_allowlist": k.Allow, "every_guild": len(k.Guilds) == 0,
+		"expires_at": k.ExpiresAt, "revoked_at": k.RevokedAt,
+	}
+}
+
+const keyColumns = `k.id, k.name, k.preview, k.hash, coalesce(k.guild_ids, '{}') AS guild_ids, k.ip_allowlist, k.expires_at, k.created_at, k.revoked_at`
+
+func insertKey(ctx context.Context, tx *db.Tx, k keyRow, expiresIn time.Duration) (keyRow, error) {
+	err := tx.GetContext(ctx, &k, `
+		INSERT INTO bot_keys AS k (id, name, preview, hash, guild_ids, ip_allowlist, expires_at)
+		VALUES ($1, $2, $3, $4, nullif($5::text[], '{}'), $6, now() + $7::bigint * interval '1 second')
+		RETURNING `+keyColumns, k.ID, k.Name, k.Preview, k.Hash, k.Guilds, k.Allow, seconds(expiresIn))
+	return k, fault.Wrap(err, "insert a bot key")
+}
+
+func allKeys(ctx context.Context, q db.Querier) ([]keyRow, error) {
+	rows, err := db.Select[keyRow](ctx, q, `
+		SELECT `+keyColumns+`, u.last_used_at
+		FROM bot_keys k
+		LEFT JOIN bot_key_uses u ON u.key_id = k.id
+		ORDER BY k.created_at, k.id`)
+	return rows, fault.Wrap(err, "list the bot keys")
+}
+
+func keysOf(ctx context.Context, q db.Querier, guild string) ([]keyRow, error) {
+	rows, err := db.Select[keyRow](ctx, q, keysOfGuild, guild)
+	return rows, fault.Wrap(err, "list the bot keys of guild", guild)
+}
+
+const keysOfGuild = `
+		SELECT ` + keyColumns + `, u.last_used_at
+		FROM bot_keys k
+		LEFT JOIN bot_key_uses u ON u.key_id = k.id
+		WHERE k.guild_ids IS NULL OR k.guild_ids @> ARRAY[$1::text]
+		ORDER BY k.created_at, k.id`
+
+func revokeKey(ctx context.Context, tx *db.Tx, id string) (was, is keyRow, epoch int64, err error) {
+	if err := tx.GetContext(ctx, &was, `SELECT `+keyColumns+` FROM bot_keys k WHERE k.id = $1 FOR UPDATE`, id); err != nil {
+		return keyRow{}, keyRow{}, 0, fmt.Errorf("find bot key %s: %w", id, err)
+	}
+	is = was
+	if was.RevokedAt == nil {
+		if err := tx.GetContext(ctx, &is.RevokedAt, `UPDATE bot_keys SET revoked_at = now() WHERE id = $1 RETURNING revoked_at`, id); err != nil {
+			return keyRow{}, keyRow{}, 0, fmt.Errorf("revoke bot key %s: %w", id, err)
+		}
+	}
+	err = tx.GetContext(ctx, &epoch, `SELECT epoch FROM auth_epoch`)
+	return was, is, epoch, fault.Wrap(err, "read the epoch of tokens")
+}

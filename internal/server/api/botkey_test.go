@@ -1,0 +1,136 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/server/api/apitest"
+	"guildhall/internal/service/guildfile"
+)
+
+// twins are two guilds on one server that hold the same things under the same ids,
+// so that nothing but the guild tells them apart.
+func twins(t *testing.T, server *apitest.API) (one, other string) {
+	t.Helper()
+	one, other = guildfile.DemoGuild, "402187554310020097"
+	var file bytes.Buffer
+	if err := guildfile.Demo(&file); err != nil {
+		t.Fatal(err)
+	}
+	own := slices.DeleteFunc(strings.SplitAfter(file.String(), "\n"), func(line string) bool {
+		return strings.Contains(line, `"network_listing"`) // which all guilds share
+	})
+	for _, guild := range []string{one, other} {
+		lines := strings.NewReader(strings.ReplaceAll(strings.Join(own, ""), one, guild))
+		if _, err := guildfile.Import(context.Background(), server.DB(), lines, nil); err != nil {
+			t.Fatal(err)
+		}
+		dbtest.Exec(t, server.DB(), `
+			INSERT INTO webhook_endpoints (guild_id, id, url, events, enabled, secret, secret_preview)
+			VALUES ($1, 'hook', 'https://127.0.0.1:9/', '{case.created}', false, '', '')`, guild)
+	}
+	return one, other
+}
+
+// state is everything that stands in a guild.
+func state(t *testing.T, server *apitest.API, guild string) string {
+	t.Helper()
+	tables, err := queryTables(t, server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, table := range tables {
+		fmt.Fprintln(&all, table, dbtest.Value[string](t, server.DB(), `
+			SELECT coalesce(md5(string_agg(r::text, '|' ORDER BY r::text)), '') FROM `+table+` r WHERE guild_id = $1`, guild))
+	}
+	return all.String()
+}
+
+func queryTables(t *testing.T, server *apitest.API) (tables []string, err error) {
+	t.Helper()
+	err = server.DB().Reader().SelectContext(t.Context(), &tables, `
+		SELECT c.relname::text
+		FROM pg_attribute a
+		JOIN pg_class c ON c.oid = a.attrelid
+		WHERE a.attname = 'guild_id' AND c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
+		ORDER BY 1`)
+	return tables, err
+}
+
+// named are the arguments of an operation on things that both guilds have.
+func named(t *testing.T, server *apitest.API, op apitest.Operation, guild string) (args []apitest.Arg) {
+	t.Helper()
+	things := map[string]string{
+		"Cases": `SELECT min(id) FROM cases WHERE guild_id = $1`, "Webhooks": `SELECT min(id) FROM webhook_endpoints WHERE guild_id = $1`,
+		"Tickets":   `SELECT min(id) FROM tickets WHERE guild_id = $1 AND status = 'open'`,
+		"Giveaways": `SELECT min(id) FROM giveaways WHERE guild_id = $1 AND status = 'active'`,
+	}
+	for part := range strings.SplitSeq(op.Path, "/") {
+		switch name, ok := strings.CutPrefix(part, "{"); {
+		case ok && name == "userId}":
+			args = append(args, apitest.Path("userId", dbtest.Value[string](t, server.DB(), `SELECT min(user_id) FROM wallets WHERE guild_id = $1`, guild)))
+		case ok && things[op.Spec.Tags[0]] != "":
+			id := dbtest.Value[string](t, server.DB(), `SELECT coalesce((`+things[op.Spec.Tags[0]]+`), 'none')`, guild)
+			args = append(args, apitest.Path(strings.TrimSuffix(name, "}"), id))
+		case ok:
+			args = append(args, apitest.Path(strings.TrimSuffix(name, "}"), "42"))
+		}
+	}
+	return args
+}
+
+// Two guilds, two keys and every operation: one key serves one guild, the other
+// both. Both guilds hold the same ids, and every write comes under the same
+// idempotency key.
+func TestNothingThatAKeyDoesInOneGuildTouchesAnother(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	one, other := twins(t, server)
+	narrow, wide := server.Bot(t, one), server.Bot(t)
+	done := 0
+	each(t, func(t *testing.T, op apitest.Operation) {
+		for _, c := range []struct {
+			key        *apitest.API
+			in, beside string
+			serves     bool
+		}{{narrow, one, other, true}, {narrow, other, one, false}, {wide, one, other, true}, {wide, other, one, true}} {
+			for _, body := range bodies(t, op) {
+				args := named(t, server, op, c.in)
+				inside, beside := state(t, server, c.in), state(t, server, c.beside)
+				view := c.key.In(c.in)
+				if op.Method != "GET" {
+					view = view.Key("the same everywhere")
+				}
+				a := view.Do(t, op.ID, body, args...)
+				switch {
+				case op.ID == "getHealth":
+					a.Want(t, 200, "")
+				case !c.serves:
+					a.WantError(t, 404, "not_found")
+					if state(t, server, c.in) != inside {
+						t.Error("a guild that the key does not serve has changed")
+					}
+				case a.Status == 401 || a.Status == 403 || a.Header.Get("Idempotent-Replay") != "":
+					t.Errorf("in guild %s it answered %d: %s", c.in, a.Status, a.Body)
+				case a.Status < 300:
+					done++
+				}
+				if strings.Contains(string(a.Body), c.beside) {
+					t.Errorf("the answer in guild %s names guild %s: %s", c.in, c.beside, a.Body)
+				}
+				if state(t, server, c.beside) != beside {
+					t.Errorf("done in guild %s, it changed guild %s", c.in, c.beside)
+				}
+			}
+		}
+	})
+	if least := len(apitest.Operations()); done < least {
+		t.Errorf("only %d calls did something; want %d at least", done, least)
+	}
+}

@@ -1,0 +1,74 @@
+package api
+
+import (
+	"context"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/fault"
+)
+
+// guildHeader names the guild of a bot key's request.
+const guildHeader = "Guild-Id"
+
+// guildScheme is the header's security scheme in the document: operations that do
+// not name it are no guild's.
+const guildScheme = "guildId"
+
+var errNoGuild = fault.New(fault.NotFound, "not_found", "There is no such guild, or this key does not serve it: see the header Guild-Id.")
+
+// inGuild finds out in which guild the caller acts. A token has its own. A bot key
+// acts in the one that the header names, as a principal of this request's own. The
+// error says why there is none; the principal is then the key itself.
+func inGuild(ctx context.Context, tokens Authenticator, by *auth.Principal, named []string) (*auth.Principal, error) {
+	switch {
+	case len(named) == 0 && !by.IsKey():
+		return by, nil
+	case len(named) == 0:
+		return by, invalid("header " + guildHeader + ": is required with a bot key: send the id of the guild")
+	case len(named) > 1:
+		return by, invalid("header " + guildHeader + ": must be sent once")
+	case !auth.IsGuildID(named[0]):
+		return by, invalid("header " + guildHeader + ": must be the id of a guild, 1 to 20 digits without a 0 before them")
+	case !by.IsKey() && !by.Serves(named[0]):
+		return by, invalid("header "+guildHeader+": this token is bound to guild %s", by.GuildID)
+	case !by.IsKey():
+		return by, nil
+	case !by.Serves(named[0]):
+		return by, errNoGuild
+	}
+	there, err := tokens.Guild(ctx, named[0])
+	if err != nil {
+		return by, err
+	}
+	if !there {
+		return by, errNoGuild
+	}
+	return by.In(named[0]), nil
+}
+
+// requireGuild refuses a request that names no guild where there has to be one, or
+// another than its token's.
+func requireGuild(next handler) handler {
+	return func(rs *reqState) error {
+		if rs.op.OfGuild && rs.noGuild != nil {
+			return rs.noGuild
+		}
+		return next(rs)
+	}
+}
+
+// ofGuild reports whether an operation is a guild's, by its security in the document.
+func ofGuild(doc *openapi3.T, o *openapi3.Operation) bool {
+	security := doc.Security
+	if o.Security != nil {
+		security = *o.Security
+	}
+	for _, requirement := range security {
+		if _, named := requirement[guildScheme]; named {
+			return true
+		}
+	}
+	return false
+}

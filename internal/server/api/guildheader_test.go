@@ -1,0 +1,131 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/access/ratelimit"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/server/api"
+	"guildhall/internal/server/api/apitest"
+)
+
+func TestARequestWithABotKeyNamesItsGuild(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	next := server.Next(t)
+	every, own := server.Bot(t), server.Bot(t, server.Guild, "999")
+	const one = `{"user_id":"7","delta":1}`
+	refuse := func(view *apitest.API, status int, code, message string) {
+		t.Helper()
+		a := view.Key("k").Do(t, "adjustBalance", one).WantError(t, status, code)
+		if got := a.Str(t, "error.message"); !strings.Contains(got, message) {
+			t.Errorf("the message is %q, want %q in it", got, message)
+		}
+	}
+	refuse(every, 400, "invalid_request", "header Guild-Id: is required")
+	refuse(every.In(server.Guild).In(server.Guild), 400, "invalid_request", "header Guild-Id: must be sent once")
+	for _, id := range []string{"", "0", "007", "1a", "-1", "123456789012345678901", "١"} {
+		refuse(every.In(id), 400, "invalid_request", "header Guild-Id: must be the id of a guild")
+	}
+	refuse(every.In("999"), 404, "not_found", "There is no such guild")
+	refuse(own.In("999"), 404, "not_found", "There is no such guild")
+	refuse(own.In(next.Guild), 404, "not_found", "this key does not serve it")
+	refuse(server.In(next.Guild), 400, "invalid_request", "header Guild-Id: this token is bound to guild "+server.Guild)
+
+	// None of that is kept under the idempotency key, and the right guild goes on.
+	every.In(server.Guild).Key("k").Do(t, "adjustBalance", one).Want(t, 200, `{"data":{"balance":1}}`)
+	server.In(server.Guild).Do(t, "getWallet", "", apitest.Path("userId", "7")).Want(t, 200, `{"data":{"balance":1}}`)
+
+	every.Do(t, "getHealth", "").Want(t, 200, "")
+	every.In("nonsense").Do(t, "getHealth", "").Want(t, 200, "")
+	every.Raw(t, "OPTIONS", "/api/v1/cases", "").Want(t, 204, "")
+}
+
+func TestAKeySaysWhoItIsInTheGuildThatItNames(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	next := server.Next(t)
+	key := server.Bot(t)
+	me := key.In(next.Guild).Do(t, "getMe", "").Want(t, 200, `{"token":{"name":"bot","guild_id":"`+next.Guild+`","ip_allowlist":[],"expires_at":null}}`)
+	if id := me.Str(t, "token.id"); !strings.HasPrefix(id, "bk_") {
+		t.Errorf("its id is %s", id)
+	}
+	if preview := me.Str(t, "token.preview"); preview != "bot_test_..."+key.Token[len(key.Token)-4:] {
+		t.Errorf("its preview is %s", preview)
+	}
+	for _, scope := range append([]string{auth.ScopeBot}, auth.Scopes...) {
+		if !strings.Contains(string(me.Body), `"`+scope+`"`) {
+			t.Errorf("it lacks the scope %s: %s", scope, me.Body)
+		}
+	}
+	origin := `{"origin":{"type":"bot","token_id":null,"key_id":"` + me.Str(t, "token.id") + `"}}`
+	key.In(next.Guild).Do(t, "createCase", `{"user_id":"7","moderator_id":"8","type":"note","reason":"x"}`).Want(t, 201, `{"data":{"source":"bot"}}`)
+	next.WantEvent(t, "case.created", origin)
+	key.In(next.Guild).Do(t, "adjustBalance", `{"user_id":"7","delta":5}`).
+		Want(t, 200, `{"data":{"ledger_entry":{"note":"bot:key=`+me.Str(t, "token.id")+`"}}}`)
+	next.WantEvent(t, "economy.balance_changed", origin)
+	server.WantNoEvent(t)
+	if n := dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM ledger_entries WHERE guild_id = $1`, server.Guild); n != 0 {
+		t.Errorf("the other guild has %d ledger rows", n)
+	}
+}
+
+func TestAKeyThatIsNotGoodIsRefusedByItsOwnError(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t)
+	key := server.Bot(t)
+	say := func(bearer, header string, status int, code, message string) {
+		t.Helper()
+		view := *server
+		view.Token = bearer
+		a := view.In(server.Guild).Do(t, "getMe", "").WantError(t, status, code)
+		if got := a.Str(t, "error.message"); !strings.Contains(got, message) {
+			t.Errorf("%s: the message is %q, want %q in it", header, got, message)
+		}
+	}
+	say("bot_live_"+key.Token[len("bot_test_"):], "of another environment", 401, "invalid_token", "This is a live bot key on a test server")
+	say("svc_test_"+key.Token[len("bot_test_"):], "under a token's prefix", 401, "invalid_token", "unknown, revoked or expired")
+	say("bot_test_"+strings.Repeat("A", 43), "unknown", 401, "invalid_token", "unknown, revoked or expired")
+
+	elsewhere, err := auth.CreateKey(t.Context(), server.DB(), auth.NewKey{Env: "test", Name: "elsewhere", AllowIP: []string{"192.0.2.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	say(elsewhere.Secret, "outside its allowlist", 403, "ip_not_allowed", "may not be used from this address")
+	over, err := auth.CreateKey(t.Context(), server.DB(), auth.NewKey{Env: "test", Name: "over", ExpiresIn: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dbtest.Exec(t, server.DB(), `UPDATE bot_keys SET expires_at = now() - interval '1 second' WHERE id = $1`, over.ID)
+	say(over.Secret, "expired", 401, "invalid_token", "unknown, revoked or expired")
+	key.In(server.Guild).Do(t, "getMe", "").Want(t, 200, "")
+	keys, err := auth.ListKeys(t.Context(), server.DB())
+	if err != nil || len(keys) != 3 {
+		t.Fatal(keys, err)
+	}
+	if err := auth.RevokeKey(t.Context(), server.DB(), keys[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	say(key.Token, "revoked", 401, "invalid_token", "unknown, revoked or expired")
+}
+
+func TestAKeyHasABucketOfItsOwnInEachGuild(t *testing.T) {
+	t.Parallel()
+	server := apitest.New(t, apitest.With(func(c *api.Config) { c.Quotas.Bot = ratelimit.Quota{Limit: 2, Window: time.Hour} }))
+	next := server.Next(t)
+	key := server.Bot(t)
+	for _, view := range []*apitest.API{key.In(server.Guild), key.In(next.Guild)} {
+		view.Do(t, "getGuild", "").Want(t, 200, "")
+		view.Do(t, "getGuild", "").Want(t, 200, "")
+		view.Do(t, "getGuild", "").WantError(t, 429, "rate_limited")
+		view.Do(t, "adjustBalance", `{"user_id":"7","delta":1}`).Want(t, 200, "") // writes have another
+	}
+	// Guilds that are not there share the key's own: guessing makes no buckets.
+	key.In("1").Do(t, "getGuild", "").WantError(t, 404, "not_found")
+	key.In("2").Do(t, "getGuild", "").WantError(t, 404, "not_found")
+	key.In("3").Do(t, "getGuild", "").WantError(t, 429, "rate_limited")
+	server.Do(t, "getGuild", "").Want(t, 200, "")
+}
