@@ -284,8 +284,10 @@ CREATE TABLE idempotency_keys (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     lease_until timestamp with time zone,
     guild_id text COLLATE "C" NOT NULL,
+    entry_id text COLLATE "C",
+    entry_at timestamp with time zone,
     CONSTRAINT idempotency_keys_pkey PRIMARY KEY (guild_id, token_id, key),
-    CONSTRAINT idempotency_keys_answered CHECK (((state = 'running'::text) OR ((status IS NOT NULL) AND (body IS NOT NULL)))),
+    CONSTRAINT idempotency_keys_answered CHECK (((state = 'running'::text) OR ((status IS NOT NULL) AND ((body IS NOT NULL) OR ((entry_id IS NOT NULL) AND (entry_at IS NOT NULL)))))),
     CONSTRAINT idempotency_keys_state CHECK ((state = ANY (ARRAY['running'::text, 'done'::text])))
 );
 

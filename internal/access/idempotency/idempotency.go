@@ -43,7 +43,13 @@ type Sealer interface {
 }
 
 // Keys stores responses.
-type Keys struct{ Sealer Sealer }
+type Keys struct {
+	Sealer Sealer
+
+	// Entry is the body of the response to the change of a balance that this ledger
+	// entry tells of. A key under which it was made names the entry and holds no body.
+	Entry func(ctx context.Context, q db.Querier, guild, id string, at time.Time) ([]byte, error)
+}
 
 // Fingerprint is SHA-256 over method, path and the raw body, each preceded by
 // its length as eight big-endian bytes. Two requests are the same request when
@@ -111,7 +117,7 @@ func takeOver(ctx context.Context, tx *db.Tx, r Request) (bool, error) {
 	ours, err := db.Select[bool](ctx, tx, `
 		UPDATE idempotency_keys
 		SET fingerprint = $4, state = 'running', status = NULL, location = NULL, retry_after = NULL,
-		    body = NULL, created_at = now(), lease_until = NULL
+		    body = NULL, entry_id = NULL, entry_at = NULL, created_at = now(), lease_until = NULL
 		WHERE guild_id = $1 AND token_id = $2 AND key = $3
 		  AND created_at <= now() - interval '24 hours'
 		  AND (lease_until IS NULL OR lease_until <= now())
@@ -142,13 +148,15 @@ type row struct {
 	Location    sql.NullString `db:"location"`
 	RetryAfter  sql.NullString `db:"retry_after"`
 	Body        []byte         `db:"body"`
+	EntryID     sql.NullString `db:"entry_id"`
+	EntryAt     sql.NullTime   `db:"entry_at"`
 	Over        bool           `db:"over"`
 }
 
 // find returns the response stored under the key, or errOver.
 func (k Keys) find(ctx context.Context, q db.Querier, r Request) (*Response, error) {
 	have, err := db.Get[row](ctx, q, `
-		SELECT fingerprint, state, status, location, retry_after, body,
+		SELECT fingerprint, state, status, location, retry_after, body, entry_id, entry_at,
 		       created_at <= now() - interval '24 hours' AND (lease_until IS NULL OR lease_until <= now()) AS over
 		FROM idempotency_keys
 		WHERE guild_id = $1 AND token_id = $2 AND key = $3`, r.GuildID, r.TokenID, r.Key)
@@ -162,25 +170,37 @@ func (k Keys) find(ctx context.Context, q db.Querier, r Request) (*Response, err
 	case have.Over:
 		return nil, errOver
 	}
-	return k.open(have, r)
+	return k.open(ctx, q, have, r)
 }
 
 // open is the response of a row to a request.
-func (k Keys) open(have row, r Request) (*Response, error) {
+func (k Keys) open(ctx context.Context, q db.Querier, have row, r Request) (*Response, error) {
 	switch {
 	case !bytes.Equal(have.Fingerprint, r.Fingerprint):
 		return nil, reused
 	case have.State != "done":
 		return nil, inUse
 	}
-	body, err := k.Sealer.Open(have.Body, bound(r))
+	body, err := k.body(ctx, q, have, r)
 	if err != nil {
-		return nil, fmt.Errorf("open the stored answer: %w", err)
+		return nil, err
 	}
 	return &Response{
 		Status: int(have.Status.Int64), Location: have.Location.String, RetryAfter: have.RetryAfter.String,
 		Body: body, Replayed: true,
 	}, nil
+}
+
+// body is what the key holds, or what follows from the ledger entry that it names. An
+// entry that is not there, as in a backup of which not all is restored yet, is an
+// error: the request has run.
+func (k Keys) body(ctx context.Context, q db.Querier, have row, r Request) ([]byte, error) {
+	if have.EntryID.Valid {
+		body, err := k.Entry(ctx, q, r.GuildID, have.EntryID.String, have.EntryAt.Time)
+		return body, fault.Wrap(err, "answer with the entry that a key names")
+	}
+	body, err := k.Sealer.Open(have.Body, bound(r))
+	return body, fault.Wrap(err, "open the stored answer")
 }
 
 // Keep stores the response under the key that this unit has claimed.

@@ -148,11 +148,17 @@ func judgeProgram(oldest int64) error {
 // CheckProgram is an error that wraps ErrProgramTooOld when this program's
 // statements do not run on the database any more.
 func CheckProgram(ctx context.Context, tx *Tx) error {
-	var oldest int64
-	if err := tx.GetContext(ctx, &oldest, readOldestProgram); err != nil {
+	oldest, err := OldestProgram(ctx, tx)
+	if err != nil {
 		return err
 	}
 	return judgeProgram(oldest)
+}
+
+// OldestProgram is the schema version that each program at work knows.
+func OldestProgram(ctx context.Context, q Querier) (int64, error) {
+	oldest, err := Get[int64](ctx, q, readOldestProgram)
+	return oldest, fault.Wrap(err, "read which programs may run")
 }
 
 // CheckSchema returns what the database at url is on, or an error that names the

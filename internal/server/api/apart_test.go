@@ -22,6 +22,7 @@ import (
 	"guildhall/internal/base/collect"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/service/economy"
 )
 
 // reading is a request for op on a database with a single place for reads.
@@ -147,7 +148,7 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				u := &units{db: d, collectors: collectors(d, idempotency.Keys{}, false, numbers), readers: readers(d, false, numbers)}
+				u := &units{db: d, collectors: collectors(d, &economy.Service{}, idempotency.Keys{}, false, numbers), readers: readers(d, false, numbers)}
 				by := db.As(t.Context(), db.Caller{Token: "another", Guild: "another"})
 				if _, err := d.Queue(by); err != nil {
 					t.Fatal(err)

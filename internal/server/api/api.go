@@ -81,11 +81,11 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys := idempotency.Keys{Sealer: cfg.Sealer}
+	keys, ops := idempotency.Keys{Sealer: cfg.Sealer, Entry: renderEntry}, newOperations(cfg)
 	u := &units{
 		db: cfg.DB, few: fewWaiting, keys: keys, mutex: idempotency.NewKeyedMutex(), wake: cfg.Wake,
 		preparations: preparations(cfg.Services),
-		collectors:   collectors(cfg.DB, keys, cfg.OneGuild, numbers), readers: readers(cfg.DB, cfg.OneGuild, numbers),
+		collectors:   collectors(cfg.DB, ops.economyOps, keys, cfg.OneGuild, numbers), readers: readers(cfg.DB, cfg.OneGuild, numbers),
 	}
 
 	e := echo.New()
@@ -111,7 +111,7 @@ func New(cfg Config) (http.Handler, error) {
 		validateRequest,
 		u.unit,
 	)))
-	strict := gen.NewStrictHandler(newOperations(cfg), nil)
+	strict := gen.NewStrictHandler(ops, nil)
 	gen.RegisterHandlersWithBaseURL(getAndHead{e}, strict, Prefix)
 	return e, nil
 }

@@ -40,22 +40,23 @@ type batcher struct {
 	db        *db.DB
 	keys      idempotency.Keys
 	each      func(ctx context.Context, q db.Querier, changes []change) error
-	unit      bool // even without keys it takes more than one statement
+	unit      bool // it takes more than one statement, and keeps responses under keys
+	entries   *idempotency.Entries
 	collector *collect.Collector[*member]
 }
 
 // collectors are the operations that are collected.
-func collectors(d *db.DB, keys idempotency.Keys, oneGuild bool, m *metrics) map[string]*batcher {
+func collectors(d *db.DB, wallets *economy.Service, keys idempotency.Keys, oneGuild bool, m *metrics) map[string]*batcher {
 	all := map[string]*batcher{
-		"adjustBalance": {each: eachOf[change](economy.AdjustEach)},
+		"adjustBalance": {each: eachOf[change](wallets.AdjustEach)},
 		// The level follows from the XP by a curve that the database does not know, so
 		// what is told of it needs a second statement.
 		"adjustXp": {each: eachOf[change](levelling.AdjustEach), unit: true},
 	}
 	for id, t := range all {
-		t.db, t.keys = d, keys
+		t.db, t.keys, t.entries = d, keys, &idempotency.Entries{}
 		cfg := config[*member](id, oneGuild, m)
-		cfg.Run, cfg.Enter, cfg.Long = t.run, d.Enter, func(m *member) bool { return t.unit || m.key != nil }
+		cfg.Run, cfg.Enter, cfg.Long = t.run, d.Enter, func(*member) bool { return t.unit }
 		t.collector = collect.New(cfg)
 	}
 	return all
@@ -136,7 +137,7 @@ func (u *units) join(rs *reqState, t *batcher, m *member, next handler, own func
 	switch {
 	case alone:
 		return send(rs, m.response)
-	case m.key != nil:
+	case t.unit && m.key != nil:
 		rs.refusal = m.refusal
 		return send(rs, m.response)
 	}
@@ -158,17 +159,15 @@ func asked(rs *reqState, m *member, next handler) error {
 	return nil
 }
 
-// run makes the changes of a batch: without keys in one statement that is a
-// transaction of its own, otherwise in a unit that keeps their responses too; also in
-// a unit where it takes a statement to limit how long one waits for a reference. When
-// it fails, and nothing of it is there, each member is made alone.
+// run makes the changes of a batch: in one statement that is a transaction of its own,
+// or in a unit that keeps their responses too. When it fails, and nothing of it is
+// there, each member is made alone.
 func (t *batcher) run(ctx context.Context, batch []*member) []error {
 	var err error
-	several := func(m *member) bool { return m.key != nil || t.db.Distributed() && m.Referenced() }
-	if t.unit || slices.ContainsFunc(batch, several) {
+	if t.unit {
 		err = t.inUnit(ctx, batch)
 	} else {
-		err = t.each(ctx, t.db.Single(), changes(batch))
+		err = t.inStatement(ctx, batch)
 	}
 	outcomes := make([]error, len(batch))
 	for i, m := range batch {
@@ -180,6 +179,28 @@ func (t *batcher) run(ctx context.Context, batch []*member) []error {
 		}
 	}
 	return outcomes
+}
+
+// inStatement leaves changes with keys alone as long as keys must not name what was
+// made. Distributed tables take a unit, in which workers are told how long to wait.
+func (t *batcher) inStatement(ctx context.Context, batch []*member) error {
+	keyed := func(m *member) bool { return m.key != nil }
+	if slices.ContainsFunc(batch, keyed) {
+		named, err := t.entries.Named(ctx, t.db.Single())
+		if err != nil {
+			return err
+		}
+		if !named {
+			batch = slices.DeleteFunc(slices.Clone(batch), keyed)
+		}
+	}
+	switch {
+	case len(batch) == 0:
+		return nil
+	case t.db.Distributed():
+		return t.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error { return t.each(ctx, tx, changes(batch)) })
+	}
+	return t.each(ctx, t.db.Single(), changes(batch))
 }
 
 func (t *batcher) inUnit(ctx context.Context, batch []*member) (err error) {
@@ -215,6 +236,17 @@ func (t *batcher) inUnit(ctx context.Context, batch []*member) (err error) {
 
 // errUndone gives up a unit that has decided nothing.
 var errUndone = errors.New("a batch is given up")
+
+// renderEntry is the body of the response to the change of a balance.
+func renderEntry(ctx context.Context, q db.Querier, guild, id string, at time.Time) ([]byte, error) {
+	response, err := economy.Adjusted(ctx, q, guild, id, at)
+	if err != nil {
+		return nil, err
+	}
+	b := &buffer{header: http.Header{}}
+	err = response.VisitAdjustBalanceResponse(b)
+	return b.body.Bytes(), err
+}
 
 func changes(batch []*member) []change {
 	list := make([]change, len(batch))

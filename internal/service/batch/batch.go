@@ -27,9 +27,9 @@ import (
 // to changes: tables of thousands of guilds would be read whole otherwise.
 const Few = `number BETWEEN 1 AND 1000000`
 
-// patience is how long a collected statement waits for a key or a reference that
+// Patience is how long a collected statement waits for a key or a reference that
 // another transaction is about to write.
-const patience = 10 * time.Millisecond
+const Patience = 10 * time.Millisecond
 
 // Form is what a statement has to be able to do. Each part of a statement is set
 // up at each run, whether it finds something to do or not, so there is one for
@@ -77,22 +77,22 @@ type Column[C any] struct {
 
 // Texts is a column of texts.
 func Texts[C any](name string, of func(C) string) Column[C] {
-	return Column[C]{name, "text", func(changes []C) any { return db.Array(each(changes, of)) }}
+	return Column[C]{name, "text", func(changes []C) any { return db.Array(Each(changes, of)) }}
 }
 
 // Nullable is a column of texts or nulls.
 func Nullable[C any](name string, of func(C) *string) Column[C] {
-	return Column[C]{name, "text", func(changes []C) any { return db.Texts(each(changes, of)) }}
+	return Column[C]{name, "text", func(changes []C) any { return db.Texts(Each(changes, of)) }}
 }
 
 // Integers is a column of integers.
 func Integers[C any](name string, of func(C) int64) Column[C] {
-	return Column[C]{name, "bigint", func(changes []C) any { return db.Integers(each(changes, of)) }}
+	return Column[C]{name, "bigint", func(changes []C) any { return db.Integers(Each(changes, of)) }}
 }
 
 // Booleans is a column of booleans.
 func Booleans[C any](name string, of func(C) bool) Column[C] {
-	return Column[C]{name, "boolean", func(changes []C) any { return db.Booleans(each(changes, of)) }}
+	return Column[C]{name, "boolean", func(changes []C) any { return db.Booleans(Each(changes, of)) }}
 }
 
 // Keys are the columns of the keys of those changes that come with one.
@@ -113,7 +113,8 @@ func Keys[C any](of func(C) *idempotency.Request) []Column[C] {
 	}
 }
 
-func each[C, V any](changes []C, of func(C) V) []V {
+// Each is what of says of each change.
+func Each[C, V any](changes []C, of func(C) V) []V {
 	list := make([]V, len(changes))
 	for i, c := range changes {
 		list[i] = of(c)
@@ -149,7 +150,7 @@ func (c Changes[C]) Given() string {
 	}
 	soon := ``
 	if c.Collected && (c.Keyed || c.Referenced) {
-		soon = `, (SELECT set_config('lock_timeout', '` + patience.String() + `', true)) AS soon`
+		soon = `, (SELECT set_config('lock_timeout', '` + Patience.String() + `', true)) AS soon`
 	}
 	return `given AS MATERIALIZED (
 			SELECT ` + guild + `g.*` + soon + `
@@ -179,7 +180,7 @@ func (c Changes[C]) Names(row string) string {
 func (c Changes[C]) Arguments(changes []C) []any {
 	args := make([]any, 0, len(c.Columns)+1)
 	if c.Several {
-		args = append(args, db.Array(each(changes, c.GuildOf)))
+		args = append(args, db.Array(Each(changes, c.GuildOf)))
 	} else {
 		args = append(args, c.GuildOf(changes[0]))
 	}

@@ -56,11 +56,11 @@ func (r Rows[R]) Read(ctx context.Context, q db.Querier, queries []*Query[R]) er
 	statement, guild := r.one, any(queries[0].Guild)
 	for _, other := range queries {
 		if other.Guild != queries[0].Guild {
-			statement, guild = r.several, db.Array(each(queries, func(q *Query[R]) string { return q.Guild }))
+			statement, guild = r.several, db.Array(Each(queries, func(q *Query[R]) string { return q.Guild }))
 			break
 		}
 	}
-	users := db.Array(each(queries, func(q *Query[R]) string { return q.User }))
+	users := db.Array(Each(queries, func(q *Query[R]) string { return q.User }))
 	if err := q.SelectContext(ctx, &found, statement, guild, users); err != nil {
 		return fmt.Errorf("read %d rows of %s: %w", len(queries), r.table, err)
 	}

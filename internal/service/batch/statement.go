@@ -57,8 +57,25 @@ type Statements[C changing[D], D interface{ number() int }] map[Form]Statement[C
 func StatementsOf[C changing[D], D interface{ number() int }](
 	referenced bool, columns func(Form) []Column[C], text func(Changes[C]) leaderboard.Noted,
 ) Statements[C, D] {
+	return statementsOf[C, D](append(Collected(referenced), alone(referenced)...), columns, text)
+}
+
+// AloneOf composes only those for one change.
+func AloneOf[C changing[D], D interface{ number() int }](
+	referenced bool, columns func(Form) []Column[C], text func(Changes[C]) leaderboard.Noted,
+) Statements[C, D] {
+	return statementsOf[C, D](alone(referenced), columns, text)
+}
+
+func alone(referenced bool) []Form {
+	return []Form{{}, {Traced: true}, {Referenced: referenced}, {Referenced: referenced, Traced: true}}
+}
+
+func statementsOf[C changing[D], D interface{ number() int }](
+	forms []Form, columns func(Form) []Column[C], text func(Changes[C]) leaderboard.Noted,
+) Statements[C, D] {
 	all := make(Statements[C, D])
-	for _, f := range append(Collected(referenced), Form{}, Form{Traced: true}, Form{Referenced: referenced}, Form{Referenced: referenced, Traced: true}) {
+	for _, f := range forms {
 		c := Changes[C]{Form: f, GuildOf: guildOf[C], Columns: columns(f)}
 		all[f] = Statement[C]{c, text(c)}
 	}
@@ -75,7 +92,7 @@ func traced[C changing[D], D any](c C) bool { return c.Common().By.Trace != "" }
 func (s Statements[C, D]) Each(ctx context.Context, q db.Querier, changes []C) error {
 	form := FormOf(changes, guildOf[C], func(c C) bool { return c.Common().Key != nil }, func(c C) bool { return c.Referenced() }, traced[C])
 	if tx, ok := q.(*db.Tx); ok && (form.Keyed || form.Referenced) && tx.Distributed {
-		if err := tx.WaitLess(ctx, patience); err != nil {
+		if err := tx.WaitLess(ctx, Patience); err != nil {
 			return err
 		}
 	}

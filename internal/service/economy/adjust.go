@@ -3,7 +3,6 @@ package economy
 import (
 	"strconv"
 
-	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/event"
@@ -20,6 +19,7 @@ const maxBalance = 1<<53 - 1
 type change struct {
 	batch.Change
 	entry entry
+	told  bool // endpoints listen
 }
 
 // decision is what the statement says of one change.
@@ -28,10 +28,10 @@ type decision struct {
 	Balance int64   `db:"balance"` // before
 	Spent   bool    `db:"spent"`   // the reference was used before
 	SpentBy *string `db:"spent_by"`
+	Told    bool    `db:"told"`
 }
 
-// statement makes changes of balances, each of another wallet: see the package
-// batch. A change that is allowed and still not made has met a reference or a
+// statement makes one change of a balance: see the package batch. A change that is allowed and still not made has met a reference or a
 // wallet that came while the statement ran.
 //
 // A wallet is judged as it stands once it is held; a reference that is seen to be
@@ -43,7 +43,7 @@ type decision struct {
 // change before: its ledger stands in the order of effects.
 type statement struct{ batch.Changes[*change] }
 
-var statements = batch.StatementsOf[*change, decision](true, columns,
+var statements = batch.AloneOf[*change, decision](true, columns,
 	func(c batch.Changes[*change]) leaderboard.Noted { return statement{c}.noted() })
 
 // Referenced says whether the change has a reference.
@@ -65,9 +65,6 @@ func columns(f batch.Form) []batch.Column[*change] {
 	if f.Traced {
 		list = append(list, batch.Texts("trace", func(c *change) string { return c.By.Trace }))
 	}
-	if f.Keyed {
-		list = append(list, batch.Keys(func(c *change) *idempotency.Request { return c.Key })...)
-	}
 	return list
 }
 
@@ -77,25 +74,23 @@ func columns(f batch.Form) []batch.Column[*change] {
 // wallet that is missing.
 func (s statement) noted() leaderboard.Noted {
 	find, claim, reference, spent, why := s.references()
+	trace := ""
+	if s.Traced {
+		trace = traceOfMoved
+	}
 	ours, moved := `
-			SELECT * FROM held`, `, moved AS (
-			SELECT * FROM changed WHERE `+batch.Few+`
-		)`
-	if !s.Collected {
-		ours += `
+			SELECT * FROM held
 			UNION ALL
-			SELECT g.*, 0, NULL FROM given g WHERE NOT EXISTS (SELECT FROM held)`
-		moved = `, made AS (
+			SELECT g.*, 0, NULL FROM given g WHERE NOT EXISTS (SELECT FROM held)`, `, made AS (
 			INSERT INTO wallets (guild_id, user_id, balance, updated_at)
-			SELECT home.id, c.user_id, c.delta, c.at FROM cleared c JOIN guilds home ON home.id = ` + s.Guild("c") + ` WHERE c.updated_at IS NULL
+			SELECT home.id, c.user_id, c.delta, c.at FROM cleared c JOIN guilds home ON home.id = `+s.Guild("c")+` WHERE c.updated_at IS NULL
 			ON CONFLICT DO NOTHING
 			RETURNING balance, updated_at
 		), moved AS MATERIALIZED (
-			SELECT * FROM changed WHERE ` + batch.Few + `
+			SELECT * FROM changed WHERE `+batch.Few+`
 			UNION ALL
-			SELECT ` + s.Names("g") + `, NULL, m.balance, m.updated_at FROM made m, given g
+			SELECT `+s.Names("g")+`, NULL, m.balance, m.updated_at FROM made m, given g
 		)`
-	}
 	return leaderboard.Wallets.Noted("moved", s.Guild("moved"), func(note string) string {
 		return `
 		WITH ` + s.Given() + find + `, held AS MATERIALIZED (
@@ -104,7 +99,6 @@ func (s statement) noted() leaderboard.Noted {
 			CROSS JOIN LATERAL (
 				SELECT balance, updated_at FROM wallets WHERE guild_id = ` + s.Guild("g") + ` AND user_id = g.user_id ` + s.Lock() + `
 			) w
-			WHERE ` + s.Free() + `
 		), ours AS (` + ours + `
 		)` + claim + `, changed AS MATERIALIZED (
 			UPDATE wallets w
@@ -116,8 +110,8 @@ func (s statement) noted() leaderboard.Noted {
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
 			SELECT home.id, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, ` + reference + `
 			FROM moved m JOIN guilds home ON home.id = ` + s.Guild("m") + `
-		), ` + note + `, ` + s.told(reference).CTEs() + `
-		SELECT o.number, o.balance, m.updated_at AS at, ` + spent + `
+		), ` + note + `, ` + telling(s.Guild("moved"), reference, trace).CTEs() + `
+		SELECT o.number, o.balance, m.updated_at AS at, EXISTS (SELECT FROM event_listeners) AS told, ` + spent + `
 		FROM ours o
 		LEFT JOIN moved m ON m.number = o.number` + why
 	})
@@ -156,12 +150,10 @@ func (s statement) references() (find, claim, column, spent, why string) {
 		LEFT JOIN spent s ON s.number = o.number`
 }
 
-// told is the event of a change, whose data are known once it is made.
-func (s statement) told(reference string) event.Telling {
-	guild, trace := s.Guild("moved"), ""
-	if s.Traced {
-		trace = "nullif(moved.trace, '')"
-	}
+const traceOfMoved = "nullif(moved.trace, '')"
+
+// telling is the event of a change, whose data are known once it is made.
+func telling(guild, reference, trace string) event.Telling {
 	return event.Telling{
 		Rows: "moved", Guild: guild, Type: "'" + event.BalanceChanged + "'", ID: "moved.event_id", At: "moved.updated_at", Trace: trace,
 		Payload: event.SQL(event.BalanceChanged, "moved.event_id", "moved.updated_at", guild, "moved.origin",
@@ -174,6 +166,7 @@ func (s statement) told(reference string) event.Telling {
 // Judge sets what a change has come to. It is refused when the result is outside the
 // limits and when the guild has used the reference before.
 func (c *change) Judge(v decision) {
+	c.told = v.Told
 	switch after := v.Balance + c.entry.Delta; {
 	case v.At != nil:
 		c.Made, c.entry.BalanceAfter, c.entry.CreatedAt = true, after, *v.At

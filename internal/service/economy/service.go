@@ -4,6 +4,7 @@ package economy
 
 import (
 	"context"
+	"time"
 
 	"guildhall/gen"
 	"guildhall/internal/access/auth"
@@ -16,7 +17,7 @@ import (
 )
 
 // Service implements the operations of the tag Economy.
-type Service struct{}
+type Service struct{ listening listening }
 
 // GetWallet returns a member's balance, zero for one who has earned nothing.
 func (*Service) GetWallet(ctx context.Context, r gen.GetWalletRequestObject) (gen.GetWalletResponseObject, error) {
@@ -91,6 +92,9 @@ func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestO
 	if err := statements.One(ctx, db.Write(ctx), a); err != nil {
 		return nil, err
 	}
+	if a.told {
+		s.listening.add(a.By.GuildID)
+	}
 	return a.Response()
 }
 
@@ -113,16 +117,34 @@ func (c *change) Response() (gen.AdjustBalanceResponseObject, error) {
 	if c.Refusal != nil {
 		return nil, c.Refusal
 	}
-	e := c.entry
-	return gen.AdjustBalance200JSONResponse{Data: gen.BalanceAdjustment{
-		UserID: e.UserID, Balance: e.BalanceAfter, UpdatedAt: wire.At(e.CreatedAt), LedgerEntry: show(e),
-	}}, nil
+	return showAdjusted(c.entry), nil
 }
 
 // AdjustEach makes changes of several wallets in one statement. Those that it
 // leaves undecided have to be made by AdjustBalance.
-func AdjustEach(ctx context.Context, q db.Querier, list []*Adjustment) error {
-	return statements.Each(ctx, q, list)
+func (s *Service) AdjustEach(ctx context.Context, q db.Querier, list []*Adjustment) error {
+	changes, t := inOrder(list), together{}
+	for _, c := range changes {
+		t.several = t.several || c.By.GuildID != changes[0].By.GuildID
+		t.tells = t.tells || s.listening.has(c.By.GuildID)
+		t.keyed = t.keyed || c.Key != nil
+	}
+	return t.make(ctx, q, changes)
+}
+
+// Adjusted is the response to the change that the ledger entry tells of.
+func Adjusted(ctx context.Context, q db.Querier, guild, id string, at time.Time) (gen.AdjustBalanceResponseObject, error) {
+	e, err := entryOf(ctx, q, guild, id, at)
+	if err != nil {
+		return nil, err
+	}
+	return showAdjusted(e), nil
+}
+
+func showAdjusted(e entry) gen.AdjustBalanceResponseObject {
+	return gen.AdjustBalance200JSONResponse{Data: gen.BalanceAdjustment{
+		UserID: e.UserID, Balance: e.BalanceAfter, UpdatedAt: wire.At(e.CreatedAt), LedgerEntry: show(e),
+	}}
 }
 
 // ListLedgerEntries lists the changes of balances, newest first.

@@ -2,7 +2,6 @@ package economy
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
@@ -34,10 +33,10 @@ func TestAKeyedAdjustmentRunsOnOneShard(t *testing.T) {
 		Change: batch.Change{By: event.System("7"), Key: &idempotency.Request{GuildID: "7", TokenID: "t", Key: "k"}},
 		entry:  entry{ID: "e", UserID: "1", Delta: 1, Note: "test", Reference: &reference},
 	}
-	explain := func(name string, s batch.Statement[*change], changes int) {
+	explain := func(name string, s form, changes int) {
 		var plan []string
-		if err := d.Reader().SelectContext(context.Background(), &plan, "EXPLAIN (COSTS OFF) "+s.Text.For(changes),
-			s.Arguments([]*change{c})...); err != nil {
+		if err := d.Reader().SelectContext(context.Background(), &plan, "EXPLAIN (COSTS OFF) "+s.text.For(changes),
+			s.arguments([]*change{c})...); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		tasks, nodes, local := 0, map[string]bool{}, regexp.MustCompile(`Task Count: (\d+)|Node: (.*)`)
@@ -58,17 +57,17 @@ func TestAKeyedAdjustmentRunsOnOneShard(t *testing.T) {
 			t.Errorf("%s: %d steps of one task, on the nodes %v", name, tasks, nodes)
 		}
 	}
-	for form, s := range statements {
-		if !form.Several { // which no program uses on distributed tables
-			explain(fmt.Sprintf("%+v", form), s, 0)
-			explain(fmt.Sprintf("%+v, and asks for the keeper", form), s, 64)
+	for name, s := range forms() {
+		if !s.several { // which no program uses on distributed tables
+			explain(name, s, 0)
+			explain(name+", and asks for the keeper", s, 64)
 		}
 	}
 }
 
-// A change that may have to wait for a reference waits for it no longer on a worker
-// than it would on one server, and the worker's own limit is back after its unit.
-func TestAWorkerIsToldHowLongAReferenceIsWaitedFor(t *testing.T) {
+// Changes that are made together wait no longer on a worker
+// than they would on one server, and the worker's own limit is back after its unit.
+func TestAWorkerIsToldHowLongABatchWaits(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	if !dbtest.Coordinator(t) {
@@ -83,15 +82,20 @@ func TestAWorkerIsToldHowLongAReferenceIsWaitedFor(t *testing.T) {
 		}
 		return of
 	}
-	for _, reference := range []*string{nil, new("r")} {
+	for _, alone := range []bool{true, false} {
 		err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 			c := &change{
-				Change: batch.Change{By: event.System("7")}, entry: entry{ID: "e", UserID: "1", Delta: 1, Note: "test", Reference: reference},
+				Change: batch.Change{By: event.System("7")}, entry: entry{ID: db.NewID(), UserID: "1", Delta: 1, Note: "test"},
 			}
 			before := limit(ctx, tx)
-			err := AdjustEach(ctx, tx, []*Adjustment{c})
-			if after := limit(ctx, tx); before == "10ms" || (after == "10ms") != (reference != nil) {
-				t.Errorf("with a reference: %t, a worker waits %s, and before %s", reference != nil, after, before)
+			var err error
+			if alone {
+				err = statements.One(ctx, tx, c)
+			} else {
+				err = (&Service{}).AdjustEach(ctx, tx, []*Adjustment{c})
+			}
+			if after := limit(ctx, tx); before == "10ms" || (after == "10ms") == alone {
+				t.Errorf("alone: %t, a worker waits %s, and before %s", alone, after, before)
 			}
 			return err
 		})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/page"
 	"guildhall/internal/service/batch"
 )
@@ -49,6 +50,17 @@ const walletOf = `
 
 // wallets reads several.
 var wallets = batch.RowsOf[row]("wallets", "user_id", "balance", "updated_at")
+
+// entryOf returns a ledger row.
+func entryOf(ctx context.Context, q db.Querier, guild, id string, at time.Time) (entry, error) {
+	e, err := db.Get[entry](ctx, q, entryBy, guild, at, id)
+	return e, fault.Wrap(err, "read ledger entry", id, "of guild", guild)
+}
+
+const entryBy = `
+		SELECT id, user_id, delta, balance_after, reason, reference, note, created_at
+		FROM ledger_entries
+		WHERE guild_id = $1 AND created_at = $2 AND id = $3`
 
 // filter narrows the ledger. The zero value lets everything through.
 type filter struct {

@@ -23,6 +23,8 @@ func TestAnEventHasTheTraceOfItsChange(t *testing.T) {
 		dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT $1, n::text, 0 FROM generate_series(1, 4) n`, guild)
 		dbtest.Listen(t, d, guild, []string{event.BalanceChanged})
 	}
+	told := &Service{}
+	told.listening.add("7")
 	made := map[string]string{} // the trace by the ledger entry
 	changeOf := func(guild, user, id, trace string, keyed, referenced bool) *change {
 		c := &change{Change: batch.Change{By: event.System(guild)}, entry: entry{ID: id, UserID: user, Delta: 1, Note: "test"}}
@@ -50,7 +52,7 @@ func TestAnEventHasTheTraceOfItsChange(t *testing.T) {
 			}
 			alone := changeOf("7", "4", fmt.Sprintf("%d-alone-%s", n, traces[0]), traces[0], false, referenced)
 			err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-				if err := statements.Each(ctx, tx, list); err != nil {
+				if err := told.AdjustEach(ctx, tx, list); err != nil {
 					return err
 				}
 				return statements.One(ctx, tx, alone)
