@@ -24,8 +24,12 @@ func TestConnectionsAreDivided(t *testing.T) {
 		pages bool
 		least int
 	}{
-		{bothRoles, false, 8}, {roles{[]string{"api"}}, false, 5}, {roles{[]string{"worker"}}, false, 5},
-		{bothRoles, true, 10}, {roles{[]string{"api"}}, true, 7}, {roles{[]string{"worker"}}, true, 5},
+		{bothRoles, false, 8},
+		{roles{[]string{"api"}}, false, 5},
+		{roles{[]string{"worker"}}, false, 5},
+		{bothRoles, true, 10},
+		{roles{[]string{"api"}}, true, 7},
+		{roles{[]string{"worker"}}, true, 5},
 	} {
 		before := connections{}
 		for total := -1; total < 200; total++ {

@@ -67,6 +67,7 @@ func (x *examination) database(ctx context.Context) Finding {
 	}
 	return ok("Postgres %s answers and takes writes", server.Version)
 }
+
 func (x *examination) schema(ctx context.Context) Finding {
 	s, err := db.CheckSchema(ctx, x.DatabaseURL)
 	switch {

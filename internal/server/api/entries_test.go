@@ -14,7 +14,7 @@ import (
 )
 
 // named says under how many keys a ledger entry is named, and no body held.
-func named(t *testing.T, server *apitest.API) int {
+func entriesNamed(t *testing.T, server *apitest.API) int {
 	t.Helper()
 	return dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM idempotency_keys WHERE body IS NULL AND entry_id IS NOT NULL`)
 }
@@ -43,7 +43,7 @@ func TestARepeatIsAnsweredFromTheLedger(t *testing.T) {
 	for i, body := range bodies {
 		view := server.Key(fmt.Sprint("k", i))
 		first := view.Do(t, "adjustBalance", body).Want(t, 200, "")
-		if n := named(t, server); n != i+1 {
+		if n := entriesNamed(t, server); n != i+1 {
 			t.Fatalf("after %s %d keys name an entry, want %d", body, n, i+1)
 		}
 		server.Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, "") // the wallet moves on
@@ -64,7 +64,7 @@ func TestKeysHoldBodiesWhileOlderProgramsRun(t *testing.T) {
 	known := dbtest.Value[int](t, server.DB(), `SELECT schema_version FROM oldest_program`)
 	dbtest.Exec(t, server.DB(), `UPDATE oldest_program SET schema_version = 125`)
 	first := server.Key("early").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, "")
-	if n := named(t, server); n != 0 {
+	if n := entriesNamed(t, server); n != 0 {
 		t.Fatalf("%d keys name an entry beside older programs", n)
 	}
 	dbtest.Exec(t, server.DB(), `UPDATE oldest_program SET schema_version = $1`, known)
@@ -72,7 +72,7 @@ func TestKeysHoldBodiesWhileOlderProgramsRun(t *testing.T) {
 	testutil.Eventually(t, "keys name entries", func() bool {
 		n++
 		server.Key(fmt.Sprint("late", n)).Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, "")
-		return named(t, server) > 0
+		return entriesNamed(t, server) > 0
 	})
 	server.Key("early").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).WantReplayOf(t, first)
 }
@@ -86,7 +86,7 @@ func TestAKeyThatNamedAnEntryIsFreeAfterADay(t *testing.T) {
 		server := paid(t, 1)
 		view := server.Key("k")
 		view.Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, `{"data":{"balance":1000001}}`)
-		if n := named(t, server); n != 1 {
+		if n := entriesNamed(t, server); n != 1 {
 			t.Fatalf("%d keys name an entry", n)
 		}
 		dbtest.Exec(t, server.DB(), `UPDATE idempotency_keys SET `+dbtest.Earlier(`interval '26 hours'`, "created_at"))
