@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 
 	"guildhall/internal/base/db"
@@ -63,15 +64,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	case note != "":
 		log.Warn(note)
 	}
-	if schema.Newer() {
-		log.Warn("the database is on a newer schema than this program's; a newer guildhall has migrated it", "have", schema.Version, "known", db.SchemaVersion())
-	}
-	if left := schema.Unfinished(); left != "" {
-		log.Warn(left, "have", schema.Version, "known", db.SchemaVersion())
-	}
-	if len(schema.Invalid) > 0 {
-		log.Error("indexes are invalid: what made them was cut off; drop them and run `guildhall migrate`", "indexes", schema.Invalid)
-	}
+	warnOfSchema(log, schema)
 	switch err := checkKey(ctx, c.DatabaseURL, settings.box); {
 	case errors.Is(err, installation.ErrKey) && withoutKey:
 		log.Warn("what was sealed before cannot be read: its key was made for one run and is gone")
@@ -85,4 +78,17 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 		checked: settings, databaseURL: c.DatabaseURL, listenURL: cmp.Or(c.ListenURL, c.DatabaseURL), log: log, drain: drainTimeout,
 	}
 	return n.run(ctx)
+}
+
+// warnOfSchema tells the log what of the schema an operator should know.
+func warnOfSchema(log *slog.Logger, schema db.Schema) {
+	if schema.Newer() {
+		log.Warn("the database is on a newer schema than this program's; a newer guildhall has migrated it", "have", schema.Version, "known", db.SchemaVersion())
+	}
+	if left := schema.Unfinished(); left != "" {
+		log.Warn(left, "have", schema.Version, "known", db.SchemaVersion())
+	}
+	if len(schema.Invalid) > 0 {
+		log.Error("indexes are invalid: what made them was cut off; drop them and run `guildhall migrate`", "indexes", schema.Invalid)
+	}
 }
