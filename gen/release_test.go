@@ -42,7 +42,8 @@ func TestADocumentWhoseVersionIsFrozenEqualsItsFrozenFileByteForByte(t *testing.
 
 func TestADocumentIsHeldAgainstEveryFrozenOne(t *testing.T) {
 	t.Parallel()
-	const changelog = "# Changelog\n\n## 1.2.0 (unreleased)\n\n- Two.\n\n## [1.1.0] - 2027-01-01\n\n- One thing more.\n\n## [1.0.0] - 2026-11-21\n"
+	const changelog = "# Changelog\n\n## 1.2.0 (unreleased)\n\n- Two.\n\n" +
+		"## [1.1.0] - 2027-01-01\n\n- One thing more.\n\n## [1.0.0] - 2026-11-21\n"
 	one := map[string]string{"1.0.0": "a"}
 	two := map[string]string{"1.0.0": "a", "1.1.0": "b"}
 	for name, c := range map[string]struct {

@@ -98,7 +98,8 @@ func TestDoctor(t *testing.T) {
 		{[]string{"--discord-url", "https://discord.com/api/v10"}, "fail", "GUILDHALL_DISCORD_TOKEN: live needs"},
 		{[]string{"--discord-url", "https://discord.com/api/v10", "--env", "test"}, "ok", ""},
 	} {
-		r := call(t, "", append([]string{"doctor", "--json", "--database-url", url, "--secret-key", someKey(t), "--discord-url", "off"}, tt.args...)...)
+		args := []string{"doctor", "--json", "--database-url", url, "--secret-key", someKey(t), "--discord-url", "off"}
+		r := call(t, "", append(args, tt.args...)...)
 		all := read(r)
 		f := all.Findings[0]
 		if f.Check != "settings" || f.Status != tt.status || !strings.Contains(f.Message, tt.text) || strings.Contains(r.out, "hunter2") {

@@ -14,14 +14,27 @@ func TestVariablesThatAreNoSettingsAreNamed(t *testing.T) {
 		environ       string
 		refused, note string
 	}{
-		"letters in the wrong order":      {"GUILDHALL_REDIS_ULR=redis://x", "GUILDHALL_REDIS_ULR: there is no such setting; did you mean GUILDHALL_REDIS_URL?", ""},
-		"a letter too many":               {"GUILDHALL_SECRET_KEYS=", "did you mean GUILDHALL_SECRET_KEY?", ""},
-		"two letters too few":             {"GUILDHALL_TRUSTED_PROXI=x", "did you mean GUILDHALL_TRUSTED_PROXIES?", ""},
-		"three letters off":               {"GUILDHALL_TRUSTED_PROX=x", "", "no settings of this program: GUILDHALL_TRUSTED_PROX"},
-		"a newer release's":               {"GUILDHALL_FLIGHT_MODE=on GUILDHALL_ANTENNA=x", "", "GUILDHALL_ANTENNA, GUILDHALL_FLIGHT_MODE"},
-		"ours":                            {"GUILDHALL_REDIS_URL=x GUILDHALL_DATABASE_URL=x GUILDHALL_ENV=live GUILDHALL_ROLES=api GUILDHALL_LISTEN_URL=x", "", ""},
-		"of a service named guildhall":    {"GUILDHALL_SERVICE_HOST=10.0.0.1 GUILDHALL_PORT=tcp://x GUILDHALL_PORT_8443_TCP_ADDR=x GUILDHALL_SERVICE_PORT_API=1", "", ""},
-		"of the examples and the tests":   {"GUILDHALL_TOKEN=x GUILDHALL_URL=x GUILDHALL_CA=x GUILDHALL_SOURCE=x GUILDHALL_INBOX=x GUILDHALL_RECEIVER=x GUILDHALL_TEST_POSTGRES=x", "", ""},
+		"letters in the wrong order": {
+			"GUILDHALL_REDIS_ULR=redis://x",
+			"GUILDHALL_REDIS_ULR: there is no such setting; did you mean GUILDHALL_REDIS_URL?", "",
+		},
+		"a letter too many":   {"GUILDHALL_SECRET_KEYS=", "did you mean GUILDHALL_SECRET_KEY?", ""},
+		"two letters too few": {"GUILDHALL_TRUSTED_PROXI=x", "did you mean GUILDHALL_TRUSTED_PROXIES?", ""},
+		"three letters off":   {"GUILDHALL_TRUSTED_PROX=x", "", "no settings of this program: GUILDHALL_TRUSTED_PROX"},
+		"a newer release's":   {"GUILDHALL_FLIGHT_MODE=on GUILDHALL_ANTENNA=x", "", "GUILDHALL_ANTENNA, GUILDHALL_FLIGHT_MODE"},
+		"ours": {
+			"GUILDHALL_REDIS_URL=x GUILDHALL_DATABASE_URL=x GUILDHALL_ENV=live GUILDHALL_ROLES=api GUILDHALL_LISTEN_URL=x",
+			"", "",
+		},
+		"of a service named guildhall": {
+			"GUILDHALL_SERVICE_HOST=10.0.0.1 GUILDHALL_PORT=tcp://x GUILDHALL_PORT_8443_TCP_ADDR=x GUILDHALL_SERVICE_PORT_API=1",
+			"", "",
+		},
+		"of the examples and the tests": {
+			"GUILDHALL_TOKEN=x GUILDHALL_URL=x GUILDHALL_CA=x GUILDHALL_SOURCE=x GUILDHALL_INBOX=x GUILDHALL_RECEIVER=x " +
+				"GUILDHALL_TEST_POSTGRES=x",
+			"", "",
+		},
 		"somebody else's":                 {"PATH=/bin GUILD=x", "", ""},
 		"one that is wrong beside others": {"GUILDHALL_ANTENNA=x GUILDHALL_LGO=x", "did you mean GUILDHALL_LOG?", ""},
 	} {

@@ -83,7 +83,9 @@ func TestWhatIsOutlivedIsMeasured(t *testing.T) {
 		t.Errorf("with nothing outlived it shows %v s", got)
 	}
 	for _, o := range p.kinds {
-		if !dbtest.Value[bool](t, d, `SELECT EXISTS (SELECT FROM pg_indexes WHERE tablename = $1 AND indexdef ~ ('\(' || $2 || '[,)]'))`, o.Table, o.Since) {
+		indexed := dbtest.Value[bool](t, d, `
+			SELECT EXISTS (SELECT FROM pg_indexes WHERE tablename = $1 AND indexdef ~ ('\(' || $2 || '[,)]'))`, o.Table, o.Since)
+		if !indexed {
 			t.Errorf("no index of %s begins with %s", o.Table, o.Since)
 		}
 	}

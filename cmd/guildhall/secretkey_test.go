@@ -78,7 +78,8 @@ func TestSecretKeyRotates(t *testing.T) {
 	s.end(t)
 
 	// Another key is refused, by commands too.
-	call(t, "", "serve", "--database-url", url, "--secret-key", newer, "--discord-url", "off").refused(t, 1, "GUILDHALL_SECRET_KEY: this key opens nothing")
+	call(t, "", "serve", "--database-url", url, "--secret-key", newer, "--discord-url", "off").
+		refused(t, 1, "GUILDHALL_SECRET_KEY: this key opens nothing")
 	hook(newer, "rotate-secret", endpoint.ID).refused(t, 1, "this key opens nothing")
 	call(t, "", "reseal", "--database-url", url, "--secret-key", newer).refused(t, 1, "this key opens nothing")
 

@@ -361,8 +361,9 @@ func TestANodeThatIsTooOldForTheDatabaseGetsNoRequests(t *testing.T) {
 	}
 	call(t, "", "serve", "--database-url", url, "--secret-key", key, "--discord-url", "off").refused(t, 1, "too old")
 	call(t, "", "migrate", "--database-url", url).refused(t, 1, "too old")
-	if out := call(t, "", "doctor", "--database-url", url, "--secret-key", key, "--discord-url", "off").out; !strings.Contains(out, "too old") {
-		t.Errorf("doctor says %s", out)
+	doctor := call(t, "", "doctor", "--database-url", url, "--secret-key", key, "--discord-url", "off")
+	if !strings.Contains(doctor.out, "too old") {
+		t.Errorf("doctor says %s", doctor.out)
 	}
 }
 
@@ -431,7 +432,10 @@ func TestSettings(t *testing.T) {
 			{"--webhook-retries never", "GUILDHALL_WEBHOOK_RETRIES"},
 			{"--log loud", "GUILDHALL_LOG"},
 		} {
-			args := []string{"serve", "--database-url", url, "--secret-key", key, "--ops-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--discord-url", "off"}
+			args := []string{
+				"serve", "--database-url", url, "--secret-key", key,
+				"--ops-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--discord-url", "off",
+			}
 			r := call(t, "", append(args, strings.Split(c.args, " ")...)...)
 			r.err = r.err[strings.Index(r.err, "guildhall: "):] // a log may stand before it
 			r.refused(t, 1, c.text)
@@ -449,8 +453,8 @@ func TestSettings(t *testing.T) {
 		}
 		call(t, "", "serve").refused(t, 1, "GUILDHALL_DATABASE_URL")
 		call(t, "", "serve", "--database-url", url, "--secret-key", key).refused(t, 1, "GUILDHALL_DISCORD_TOKEN: live needs the bot's token")
-		call(t, "", "serve", "--database-url", "postgres://127.0.0.1:1/d", "--secret-key", someKey(t), "--discord-url", "off", "--listen-url", "mysql://u:hunter2@h/d").
-			refused(t, 1, "GUILDHALL_LISTEN_URL")
+		call(t, "", "serve", "--database-url", "postgres://127.0.0.1:1/d", "--secret-key", someKey(t), "--discord-url", "off",
+			"--listen-url", "mysql://u:hunter2@h/d").refused(t, 1, "GUILDHALL_LISTEN_URL")
 		call(t, "", "serve", "--env", "prod").refused(t, 2, "live")
 	})
 

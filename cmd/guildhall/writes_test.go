@@ -35,7 +35,8 @@ func TestANodeWhoseWritesAreRefusedIsNotReady(t *testing.T) {
 	s := serve(t, u.String())
 	client := s.client(t)
 	pay := func() int {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.https+"/api/v1/economy/adjust", strings.NewReader(`{"user_id":"7","delta":1}`))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.https+"/api/v1/economy/adjust",
+			strings.NewReader(`{"user_id":"7","delta":1}`))
 		if err != nil {
 			t.Fatal(err)
 		}

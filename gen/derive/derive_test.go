@@ -56,7 +56,8 @@ func TestDerive(t *testing.T) {
 		"a scope joins each requirement, where somebody proves who calls": {
 			"security: [{bearer: []}, {bearer: [], guild: []}]\npaths: {/a: {get: {x-required-scope: 'a:read'}, " +
 				"post: {x-required-scope: bot, security: [{bearer: [], guild: []}]}}}\ncomponents: {securitySchemes: {guild: {type: apiKey}}}",
-			"security: [{bearer: []}, {bearer: [], guild: []}]\npaths: {/a: {get: {x-required-scope: 'a:read', security: [{bearer: ['a:read']}, {bearer: ['a:read'], guild: []}]}, " +
+			"security: [{bearer: []}, {bearer: [], guild: []}]\npaths: {/a: {get: {x-required-scope: 'a:read', " +
+				"security: [{bearer: ['a:read']}, {bearer: ['a:read'], guild: []}]}, " +
 				"post: {x-required-scope: bot, security: [{bearer: [bot], guild: []}]}}}\ncomponents: {securitySchemes: {guild: {type: apiKey}}}",
 		},
 	} {

@@ -52,7 +52,9 @@ func TestRowsOfATime(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	for name, at := range map[string]time.Time{"before": noon.Add(-time.Hour), "at": noon, "late": noon.Add(59 * time.Minute), "after": noon.Add(time.Hour)} {
+	for name, at := range map[string]time.Time{
+		"before": noon.Add(-time.Hour), "at": noon, "late": noon.Add(59 * time.Minute), "after": noon.Add(time.Hour),
+	} {
 		dbtest.Exec(t, d, `
 			INSERT INTO audit_log (guild_id, id, at, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name)
 			VALUES ('g', $1, $2, 'user', 'u', 'U', '', '', $3, 't', $4)`, bound(at, 3*time.Second)+"-7000-8000-000000000000", at, TokenCreated, name)

@@ -71,7 +71,9 @@ func TestWhatIsNoTokenCostsNoLookup(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)
 	n := s.tokens(t)
-	for _, bad := range []string{"", "abc", mint(tokenBrand, "live"), mint(tokenBrand, "test")[1:], mint(tokenBrand, "test") + "a", strings.Repeat("a", 16<<10)} {
+	for _, bad := range []string{
+		"", "abc", mint(tokenBrand, "live"), mint(tokenBrand, "test")[1:], mint(tokenBrand, "test") + "a", strings.Repeat("a", 16<<10),
+	} {
 		wantCode(t, n, bad, "invalid_token")
 	}
 	if reads := testutil.Sample(t, n.met.reads); reads != 0 {

@@ -44,7 +44,8 @@ func TestWhatARestoreUndoes(t *testing.T) {
 	dbtest.Do(t, old, func(ctx context.Context, tx *db.Tx) error {
 		return audit.Record(ctx, tx, audit.Change{Guild: "1", Action: audit.WebhookDeleted, Target: "deleted"},
 			audit.Change{Guild: "1", Action: audit.TokenRevoked, Target: "revoked"},
-			audit.Change{Guild: "1", Action: audit.KeyRevoked, Target: "bk_revoked"}, audit.Change{Guild: "2", Action: audit.KeyRevoked, Target: "bk_revoked"})
+			audit.Change{Guild: "1", Action: audit.KeyRevoked, Target: "bk_revoked"},
+			audit.Change{Guild: "2", Action: audit.KeyRevoked, Target: "bk_revoked"})
 	})
 
 	things, more, err := restore.Since(t.Context(), old.Reader(), since)
@@ -61,7 +62,8 @@ func TestWhatARestoreUndoes(t *testing.T) {
 	}
 	for _, th := range things {
 		name := th.Kind + " " + th.ID
-		if th.State != want[name] || th.Kind != restore.BotKey && *th.GuildID != "1" || th.Kind == restore.BotKey && th.GuildID != nil || len(th.Changes) == 0 {
+		if th.State != want[name] || th.Kind != restore.BotKey && *th.GuildID != "1" ||
+			th.Kind == restore.BotKey && th.GuildID != nil || len(th.Changes) == 0 {
 			t.Errorf("%+v, want %q", th, want[name])
 		}
 		if name == "token brief" && len(th.Changes) != 2 || name == "token revoked" && len(th.Changes) != 1 {
@@ -91,7 +93,9 @@ func TestWhatWasUnderWayAtTheBackupIsFound(t *testing.T) {
 	dbtest.Fill(t, old,
 		`UPDATE api_tokens SET revoked_at = now() - interval '10 seconds' WHERE id = 'short'`,
 		`UPDATE api_tokens SET revoked_at = now() - interval '1 hour' WHERE id = 'long'`)
-	dbtest.Fill(t, restored, `INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes) VALUES ('risen', '1', '', '', sha256('risen'), '{}')`)
+	dbtest.Fill(t, restored, `
+		INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
+		VALUES ('risen', '1', '', '', sha256('risen'), '{}')`)
 
 	told, _, err := restore.Since(t.Context(), old.Reader(), since)
 	if err != nil || len(told) != 1 || told[0].ID != "short" {

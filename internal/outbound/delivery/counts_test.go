@@ -83,7 +83,8 @@ func (h history) play() {
 		return nil
 	}))
 	states := rapid.SampledFrom([]string{StateDelivered, StateDelivered, StateFailed, StateHeld, StatePending})
-	for at := h.start; at.Before(h.start.Add(30 * time.Hour)); at = at.Add(time.Duration(rapid.IntRange(60, 600).Draw(h.T, "minutes")) * time.Minute) {
+	pause := func() time.Duration { return time.Duration(rapid.IntRange(60, 600).Draw(h.T, "minutes")) * time.Minute }
+	for at := h.start; at.Before(h.start.Add(30 * time.Hour)); at = at.Add(pause()) {
 		var batch []result
 		seen := map[int]bool{}
 		for range rapid.IntRange(1, 30).Draw(h.T, "results") {

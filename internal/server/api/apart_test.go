@@ -148,7 +148,11 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				u := &units{db: d, collectors: collectors(d, &economy.Service{}, idempotency.Keys{}, false, numbers), readers: readers(d, false, numbers)}
+				u := &units{
+					db:         d,
+					collectors: collectors(d, &economy.Service{}, idempotency.Keys{}, false, numbers),
+					readers:    readers(d, false, numbers),
+				}
 				by := db.As(t.Context(), db.Caller{Token: "another", Guild: "another"})
 				if _, err := d.Queue(by); err != nil {
 					t.Fatal(err)

@@ -74,7 +74,8 @@ func named(t *testing.T, server *apitest.API, op apitest.Operation, guild string
 	for part := range strings.SplitSeq(op.Path, "/") {
 		switch name, ok := strings.CutPrefix(part, "{"); {
 		case ok && name == "userId}":
-			args = append(args, apitest.Path("userId", dbtest.Value[string](t, server.DB(), `SELECT min(user_id) FROM wallets WHERE guild_id = $1`, guild)))
+			id := dbtest.Value[string](t, server.DB(), `SELECT min(user_id) FROM wallets WHERE guild_id = $1`, guild)
+			args = append(args, apitest.Path("userId", id))
 		case ok && things[op.Spec.Tags[0]] != "":
 			id := dbtest.Value[string](t, server.DB(), `SELECT coalesce((`+things[op.Spec.Tags[0]]+`), 'none')`, guild)
 			args = append(args, apitest.Path(strings.TrimSuffix(name, "}"), id))

@@ -157,7 +157,8 @@ func TestARequestIsLoggedAndCounted(t *testing.T) {
 		},
 		"a read that fails when its caller has gone": {
 			is: reqState{op: op, by: by}, gone: true, fails: fault.New(fault.NotFound, "not_found", "It is not there."),
-			logged: `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"client_closed"`, silent: "not_found",
+			logged: `"level":"INFO","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"client_closed"`,
+			silent: "not_found",
 		},
 		"our fault when the caller of a read has gone": {
 			is: reqState{op: op, by: by}, gone: true, fails: errors.New("broken"),

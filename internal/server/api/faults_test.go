@@ -56,7 +56,8 @@ func TestLostCommitResponse(t *testing.T) {
 		t.Fatal("no answer was lost: the link did not cut")
 	}
 	var rows int
-	if err := server.DB().Reader().GetContext(context.Background(), &rows, `SELECT count(*) FROM ledger_entries WHERE note <> 'test'`); err != nil || rows != 40 {
+	if err := server.DB().Reader().GetContext(context.Background(), &rows,
+		`SELECT count(*) FROM ledger_entries WHERE note <> 'test'`); err != nil || rows != 40 {
 		t.Fatalf("%d ledger rows after 40 writes and %d lost answers (%v)", rows, lost, err)
 	}
 }

@@ -49,7 +49,8 @@ func TestAKeySaysWhoItIsInTheGuildThatItNames(t *testing.T) {
 	server := apitest.New(t)
 	next := server.Next(t)
 	key := server.Bot(t)
-	me := key.In(next.Guild).Do(t, "getMe", "").Want(t, 200, `{"token":{"name":"bot","guild_id":"`+next.Guild+`","ip_allowlist":[],"expires_at":null}}`)
+	me := key.In(next.Guild).Do(t, "getMe", "").
+		Want(t, 200, `{"token":{"name":"bot","guild_id":"`+next.Guild+`","ip_allowlist":[],"expires_at":null}}`)
 	if id := me.Str(t, "token.id"); !strings.HasPrefix(id, "bk_") {
 		t.Errorf("its id is %s", id)
 	}
@@ -62,7 +63,8 @@ func TestAKeySaysWhoItIsInTheGuildThatItNames(t *testing.T) {
 		}
 	}
 	origin := `{"origin":{"type":"bot","token_id":null,"key_id":"` + me.Str(t, "token.id") + `"}}`
-	key.In(next.Guild).Do(t, "createCase", `{"user_id":"7","moderator_id":"8","type":"note","reason":"x"}`).Want(t, 201, `{"data":{"source":"bot"}}`)
+	key.In(next.Guild).Do(t, "createCase", `{"user_id":"7","moderator_id":"8","type":"note","reason":"x"}`).
+		Want(t, 201, `{"data":{"source":"bot"}}`)
 	next.WantEvent(t, "case.created", origin)
 	key.In(next.Guild).Do(t, "adjustBalance", `{"user_id":"7","delta":5}`).
 		Want(t, 200, `{"data":{"ledger_entry":{"note":"bot:key=`+me.Str(t, "token.id")+`"}}}`)

@@ -65,7 +65,10 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		// Ids and texts.
 		{"POST /api/v1/economy/adjust", `{"user_id":1,"delta":5}`, 400, "body /user_id: must be a string"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"alice","delta":5}`, 400, "body /user_id: must be a snowflake: a string of 1 to 20 digits"},
-		{"POST /api/v1/economy/adjust", `{"user_id":"<@190320984123768832>","delta":5}`, 400, "of a mention, <@190320984123768832>, the digits alone"},
+		{
+			"POST /api/v1/economy/adjust", `{"user_id":"<@190320984123768832>","delta":5}`, 400,
+			"of a mention, <@190320984123768832>, the digits alone",
+		},
 		{"POST /api/v1/economy/adjust", `{"user_id":190320984123768832,"delta":5}`, 400, "as a number an id loses its last digits"},
 		{"POST /api/v1/economy/adjust", `{"user_id":"012","delta":5}`, 400, "does not begin with 0"},
 		{"POST /api/v1/economy/adjust", `{"user_id":null,"delta":5}`, 400, "body /user_id: must be a string"},
@@ -91,7 +94,10 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 			"query since: must be an existing RFC 3339 date and time with offset; in a query, write + as %2B",
 		},
 		{"GET /api/v1/cases?since=yesterday", ``, 400, "query since: must be an existing RFC 3339 date and time with offset"},
-		{"GET /api/v1/cases?since=2026-01-01", ``, 400, "with offset, such as 2026-01-31T00:00:00Z, and neither a date alone nor a number of seconds"},
+		{
+			"GET /api/v1/cases?since=2026-01-01", ``, 400,
+			"with offset, such as 2026-01-31T00:00:00Z, and neither a date alone nor a number of seconds",
+		},
 		{"GET /api/v1/cases?since=1767225600", ``, 400, "neither a date alone nor a number of seconds"},
 		{"PATCH /api/v1/cases/x", `{"expires_at":1767225600}`, 400, `must be a string or null, such as "2026-01-31T00:00:00Z"`},
 		{"PATCH /api/v1/cases/x", `{"reason":""}`, 400, "body /reason: must have at least 1 character"},

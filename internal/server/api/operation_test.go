@@ -20,7 +20,8 @@ info: {title: Limits, version: 1.0.0}
 x-max-body: 100
 x-max-values: 3
 paths:
-  /few: {post: {operationId: few, requestBody: &body {content: {application/json: {schema: {type: array, items: {type: integer}}}}}, responses: {}}}
+  /few: {post: {operationId: few, requestBody: &body {content: {application/json: {schema: {type: array, items: {type: integer}}}}},
+    responses: {}}}
   /many: {post: {operationId: many, x-max-body: 200, x-max-values: 5, requestBody: *body, responses: {}}}
 `))
 	if err != nil {

@@ -166,11 +166,13 @@ func TestImportBringsNothingFromTheFuture(t *testing.T) {
 {"record":"case","guild_id":"1","user_id":"5","moderator_id":"6","type":"ban","created_at":LATER,"updated_at":LATER}
 {"record":"ticket","guild_id":"1","id":"t","opener_id":"5","status":"closed","created_at":LATER,"updated_at":LATER,"closed_at":LATER}
 {"record":"ticket_message","guild_id":"1","ticket_id":"t","content":"x","created_at":LATER}
-{"record":"giveaway","guild_id":"1","id":"g","prize":"x","channel_id":"5","status":"ended","created_at":LATER,"updated_at":LATER,"ended_at":LATER}
+{"record":"giveaway","guild_id":"1","id":"g","prize":"x","channel_id":"5","status":"ended",`+
+		`"created_at":LATER,"updated_at":LATER,"ended_at":LATER}
 {"record":"giveaway","guild_id":"1","id":"p","prize":"x","channel_id":"5","status":"paused","paused_at":LATER}
 {"record":"giveaway_entry","guild_id":"1","giveaway_id":"g","user_id":"5","entered_at":LATER}
 {"record":"giveaway_draw","guild_id":"1","giveaway_id":"g","round":1,"seed":"HASH","entries_hash":"HASH","drawn_at":LATER}
-{"record":"network_listing","user_id":"666","trust_score":3,"report_count":1,"category":"scam","severity":"high","first_reported_at":LATER,"last_reported_at":LATER}
+{"record":"network_listing","user_id":"666","trust_score":3,"report_count":1,"category":"scam","severity":"high",`+
+		`"first_reported_at":LATER,"last_reported_at":LATER}
 `, "LATER", `"9999-12-31T23:59:59.999Z"`), "HASH", strings.Repeat("0", 64)))
 	for table, columns := range map[string]string{
 		"guilds": "joined_at, created_at", "guild_settings": "updated_at", "wallets": "updated_at", "ledger_entries": "created_at",

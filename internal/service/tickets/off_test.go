@@ -28,7 +28,8 @@ func TestWithoutThePlatformMessagesAreRefusedAndChannelsLeftAlone(t *testing.T) 
 				t.Errorf("%s: after %s its channel fails: %v", action, operation, err)
 			}
 		}
-		if left := dbtest.Value[string](t, s.DB(), `SELECT channel_id || ' ' || (channel_due_at IS NULL) FROM tickets WHERE id = $1`, id); left != channelOf(1)+" true" {
+		left := dbtest.Value[string](t, s.DB(), `SELECT channel_id || ' ' || (channel_due_at IS NULL) FROM tickets WHERE id = $1`, id)
+		if left != channelOf(1)+" true" {
 			t.Errorf("%s: of its channel there is %s", action, left)
 		}
 		if n := dbtest.Value[int](t, s.DB(), `SELECT count(*) FROM chat_intents WHERE state IN ('pending', 'sending')`); n != 0 {
