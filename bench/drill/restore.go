@@ -330,7 +330,7 @@ func (p place) restore(ctx context.Context, dump string) (fresh place, drop func
 // command runs the program's command line on the place's database.
 func (p place) command(ctx context.Context, args ...string) (out string, err error) {
 	cmd := exec.CommandContext(ctx, p.program, args...)
-	cmd.Env = append(os.Environ(), "GUILDHALL_DATABASE_URL="+p.databaseURL, "GUILDHALL_SECRET_KEY="+base64.StdEncoding.EncodeToString(secretKey))
+	cmd.Env = append(os.Environ(), "GUILDHALL_ENV=test", "GUILDHALL_DATABASE_URL="+p.databaseURL, "GUILDHALL_SECRET_KEY="+base64.StdEncoding.EncodeToString(secretKey))
 	text, err := cmd.CombinedOutput()
 	return string(text), err
 }

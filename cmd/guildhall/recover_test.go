@@ -96,7 +96,8 @@ func TestTheLogIsFilteredAndWhatFailedIsRecovered(t *testing.T) {
 	err = pool.QueryRowContext(t.Context(), `
 		SELECT string_agg(event_id, ' ' ORDER BY event_id)
 		FROM webhook_deliveries
-		WHERE endpoint_id = $1 AND state = 'pending' AND cause = 'redelivery' AND urgent`, endpoint).Scan(&queued)
+		WHERE endpoint_id = $1 AND state = 'pending' AND cause = 'redelivery'
+		  AND due_at = (SELECT recovered_at FROM webhook_schedule WHERE endpoint_id = $1)`, endpoint).Scan(&queued)
 	if err != nil || queued != "event-1 event-72" {
 		t.Errorf("queued are %s, %v", queued, err)
 	}

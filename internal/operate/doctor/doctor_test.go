@@ -129,6 +129,7 @@ const (
 )
 
 // Each check finds what it is there to find, and says so in the one line.
+// RELIABILITY.md, Operation.
 func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour

@@ -108,6 +108,7 @@ func TestWhatMayPassIsUnavailableForFiveSeconds(t *testing.T) {
 }
 
 // The log and the counters are told how each request has ended, and how long it took.
+// RELIABILITY.md, Overload.
 func TestARequestIsLoggedAndCounted(t *testing.T) {
 	t.Parallel()
 	by := &auth.Principal{By: auth.By{GuildID: "guild", ID: "token"}}
