@@ -95,7 +95,10 @@ func TestWhatIsConvertedIsImportedAndExportedAgain(t *testing.T) {
 			kept := records(t, call(t, "", "export", "--guild", id, "--database-url", url).ok(t))
 			for name, r := range guild {
 				for member, value := range r {
-					if got := kept[name][member]; member != "economy" && member != "updated_at" && fmt.Sprint(got) != fmt.Sprint(value) && !sameInstant(got, value) {
+					if member == "economy" || member == "updated_at" {
+						continue // settings have more than a file's; an import dates what it makes
+					}
+					if got := kept[name][member]; fmt.Sprint(got) != fmt.Sprint(value) && !sameInstant(got, value) {
 						t.Errorf("%s: %s is %v after the import, %v before", name, member, got, value)
 					}
 				}

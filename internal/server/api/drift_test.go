@@ -82,8 +82,8 @@ func TestListsAreThePrograms(t *testing.T) {
 	t.Parallel()
 	doc := contract(t)
 	for place, want := range map[string][]string{
-		"TokenMetadata.scopes":             auth.Scopes,
-		"ApiError.required_scope":          auth.Scopes,
+		"TokenMetadata.scopes":             append(slices.Clone(auth.Scopes), auth.ScopeBot),
+		"ApiError.required_scope":          append(slices.Clone(auth.Scopes), auth.ScopeBot),
 		"WebhookEventType":                 event.Types,
 		"WebhookEndpoint.events":           event.Types,
 		"WebhookEndpointWithSecret.events": event.Types,
@@ -131,7 +131,9 @@ func codesInSource(t *testing.T) []string {
 			if err != nil {
 				t.Error(err)
 			}
-			codes = append(codes, text)
+			if text != "token_limit_reached" { // tokens are made outside the API
+				codes = append(codes, text)
+			}
 			return true
 		})
 		return nil

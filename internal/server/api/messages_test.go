@@ -247,7 +247,7 @@ func TestRefusalsNameTheState(t *testing.T) {
 	told("claimTicket", `{"user_id":"56"}`, "Ticket 1 is claimed by 55", open)
 	told("closeTicket", ``, "requires a reason to close a ticket: send", open)
 	told("createTicketMessage", `{"content":"x"}`, "Ticket 1 has no channel to post to; only internal notes", open)
-	told("closeTicket", `{"reason":"x"}`, "Ticket 2 is closed; reopen it first", closed)
+	told("closeTicket", `{"reason":"x"}`, "Ticket 2 is closed already: there is nothing left to do.", closed)
 	told("reopenTicket", ``, "Ticket 1 is open.", open)
 	told("updateCase", `{"reason":"x"}`, "Case 1 is deleted and can no longer be edited", apitest.Path("id", "gone"))
 	told("rerollGiveaway", ``, "The giveaway is active; only one that has ended", on)
