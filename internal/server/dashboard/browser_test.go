@@ -414,7 +414,7 @@ func TestWebhookInABrowser(t *testing.T) {
 		t.Error("the page was loaded anew")
 	}
 	b.run(chromedp.Click(chromedp.CSS("#live-deliveries th a")), chromedp.WaitVisible(chromedp.CSS("#body")))
-	if body := get(b, chromedp.Evaluate[string](`document.getElementById("body").textContent`)); body != string(sent.Body) {
+	if body := get(b, chromedp.Evaluate[string](`document.getElementById("exact").textContent`)); body != string(sent.Body) {
 		t.Errorf("the page shows %s, sent was %s", body, sent.Body)
 	}
 	b.look("delivery")
