@@ -109,9 +109,10 @@ func (p place) tokens(ctx context.Context, guild string, n int) ([]string, error
 		made[i] = "svc_test_" + base64.RawURLEncoding.EncodeToString(secret)
 	}
 	_, err = pool.ExecContext(ctx, `
-		INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
-		SELECT gen_random_uuid()::text, $1, 'drill', 'svc_test_...' || right(secret, 4), sha256(convert_to(secret, 'UTF8')), $3::text[]
-		FROM unnest($2::text[]) AS secret`, guild, db.Strings(made), db.Strings(auth.Scopes))
+		INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, created_at)
+		SELECT gen_random_uuid()::text, $1, 'drill', 'svc_test_...' || right(secret, 4), sha256(convert_to(secret, 'UTF8')), $3::text[],
+		       now() + n * interval '1 us' -- the first is the oldest
+		FROM unnest($2::text[]) WITH ORDINALITY AS made (secret, n)`, guild, db.Strings(made), db.Strings(auth.Scopes))
 	return made, err
 }
 
