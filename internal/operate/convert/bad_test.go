@@ -335,9 +335,6 @@ func TestACallThatCannotBeCarriedOutSaysWhichFlagIsWrong(t *testing.T) {
 // RELIABILITY.md, Input.
 func TestAValueHasABoundAndAZipNone(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it reads some 200 MB")
-	}
 	comment := `{"originalGuildId":"` + g1 + `"}`
 	long := func(n int) string {
 		return zipped(t, comment, "tickets.jsonl", strings.TrimSuffix(oneTicket, "}")+`,"topic":"`+strings.Repeat("a", n)+`"}`+"\n")

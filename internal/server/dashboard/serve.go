@@ -222,7 +222,7 @@ func (c *call) spend() error {
 	c.ctx = db.As(c.ctx, db.Caller{Token: "session:" + c.load.id, Guild: c.r.PathValue("guild")})
 	c.r = c.r.WithContext(c.ctx)
 	if r := c.cfg.Limits.Spend(c.ctx, "dashboard:session:"+c.load.id, c.cfg.Session); !r.Allowed {
-		return fault.New(fault.Limited, "rate_limited", "You have asked for %d pages in a short time. Try again in %d seconds.", c.cfg.Session.Limit, seconds(r.RetryAfter)).
+		return fault.New(fault.Limited, "rate_limited", "You have asked for %d pages in a short time. Try again in %d seconds.", c.cfg.Session.Limit, failure.Seconds(r.RetryAfter)).
 			After(max(r.RetryAfter, time.Second))
 	}
 	return nil
@@ -389,8 +389,6 @@ func (c *call) foreignPage(h http.Handler) (reply, error) {
 	h.ServeHTTP(rec, c.r)
 	return reply{status: rec.status, header: rec.header, body: rec.body.Bytes()}, nil
 }
-
-func seconds(d time.Duration) int { return max(1, int((d+time.Second-1)/time.Second)) }
 
 // acting is the context in which the signed-in person makes a change, once the
 // platform has said that they may. Nothing is changed without it, and it comes
