@@ -33,6 +33,8 @@ func TestWebhooks(t *testing.T) {
 	add := []string{"add", "--guild", guild, "--secret-key", key, "--event", "case.created, case.updated", "--json", "--url"}
 	command(append(add, receiver.URL)...).refused(t, 2, "https://")
 	command(append(add, strings.Replace(receiver.URL, "http", "https", 1))...).refused(t, 1, "public")
+	command(append(add, "https://example.net/\u00fc")...).refused(t, 2, "must write the character")
+	command(append(add, "https://example.net/"+strings.Repeat("a", 5000))...).refused(t, 2, "at most 2048 characters")
 	add = append(add, receiver.URL, "--webhook-allow", "127.0.0.0/8")
 	var e gen.WebhookEndpointWithSecret
 	if err := json.Unmarshal([]byte(command(add...).ok(t)), &e); err != nil {

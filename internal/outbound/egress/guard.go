@@ -105,6 +105,9 @@ func (g *Guard) Check(ctx context.Context, u *url.URL) error {
 	return nil
 }
 
+// AllowsPlain reports whether a URL of plain http may pass at all.
+func (g *Guard) AllowsPlain() bool { return len(g.allow) > 0 }
+
 // IsName reports whether Check has to ask name servers about the URL's host.
 func IsName(u *url.URL) bool {
 	_, err := netip.ParseAddr(strings.TrimSuffix(u.Hostname(), "."))

@@ -2,10 +2,13 @@ package egress
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // ErrNoAddress is ParseURL's error for brackets that hold no IPv6 address. The
@@ -13,33 +16,70 @@ import (
 // receiver.
 var ErrNoAddress = errors.New("has brackets without an IPv6 address in them")
 
-// ParseURL checks the form of a receiver's URL: absolute, https or http, no
-// credentials, no fragment, a port that exists. What it allows may still lead
-// to an address that is not allowed. The error is a sentence for the caller.
+// maxURL is how many characters a receiver's URL may have.
+const maxURL = 2048
+
+// form is the contract's pattern of a receiver's URL, and plain http, of which
+// Guard.Check decides.
+var form = regexp.MustCompile(`^https?://([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\])` +
+	`(:(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3}))?` +
+	`([/?]([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*)?$`)
+
+// ParseURL checks the form of a receiver's URL, as the contract does: the API, the
+// command line and the dashboard judge by it. What it allows may still lead to an
+// address that is not allowed. The error is the rest of a sentence about the URL.
 func ParseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
+	case utf8.RuneCountInString(raw) > maxURL:
+		return nil, fmt.Errorf("must have at most %d characters", maxURL)
+	case !form.MatchString(raw):
+		return nil, malformed(raw, u)
 	case !addressed(raw):
 		return nil, ErrNoAddress
 	case err != nil:
-		return nil, errors.New("is not a URL")
-	case strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }):
-		return nil, errors.New("must not contain white space, control characters or backslashes")
-	case u.Scheme != "https" && u.Scheme != "http":
-		return nil, errors.New("must start with https://")
-	case u.Opaque != "" || u.Hostname() == "":
-		return nil, errors.New("must name a host")
-	case u.User != nil:
-		return nil, errors.New("must not contain credentials")
-	case strings.Contains(raw, "#"):
-		return nil, errors.New("must not have a fragment")
-	}
-	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return nil, errors.New("must have a port between 1 and 65535")
-		}
+		return nil, errNoURL
 	}
 	return u, nil
+}
+
+var errNoURL = errors.New("is not a URL: it must look like https://hooks.example.net/guildhall")
+
+// malformed says what breaks the form of a URL; u is nil where it cannot be read.
+func malformed(raw string, u *url.URL) error {
+	switch {
+	case strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }):
+		return errors.New("must not contain white space, control characters or backslashes")
+	case u == nil:
+		return errNoURL
+	case u.Scheme == "":
+		return errNoURL
+	case !strings.HasPrefix(raw, "https:") && !strings.HasPrefix(raw, "http:"):
+		return errors.New("must start with https://")
+	case u.User != nil:
+		return errors.New("must not contain credentials")
+	case u.Opaque != "" || u.Hostname() == "":
+		return errors.New("must name a host")
+	case strings.Contains(raw, "#"):
+		return errors.New("must not have a fragment")
+	case strings.HasSuffix(u.Host, ":") || u.Port() != "" && !isPort(u.Port()):
+		return errors.New("must have a port between 1 and 65535, without zeros before it")
+	}
+	for _, r := range raw {
+		if !strings.ContainsRune(unescaped, r) {
+			return fmt.Errorf("must write the character %q as %s", r, url.QueryEscape(string(r)))
+		}
+	}
+	return errNoURL
+}
+
+// unescaped are the characters that stand for themselves in a URL's path, besides
+// those of its host.
+const unescaped = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~!$&'()*+,;=:@/?-%[]"
+
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0 && text[0] != '0'
 }
 
 // addressed reports whether what a URL has in brackets for its host, if it has,

@@ -1,12 +1,22 @@
 package egress
 
-import "testing"
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"guildhall/internal/base/schema"
+)
 
 // RELIABILITY.md, Outgoing calls.
 func TestParseURL(t *testing.T) {
 	t.Parallel()
 	for _, good := range []string{
-		"https://hooks.example.net", "https://hooks.example.net/", "https://hooks.example.net:8443/a/b?c=d&e=%20", "HTTPS://EXAMPLE.net/x",
+		"https://hooks.example.net", "https://hooks.example.net/", "https://hooks.example.net:8443/a/b?c=d&e=%20", "https://EXAMPLE.net/x",
+		"https://example.net/" + strings.Repeat("a", 2028),
 		"https://[2001:4860:4860::8888]/x", "http://127.0.0.1:9000/", "https://example.net./x",
 	} {
 		if _, err := ParseURL(good); err != nil {
@@ -22,9 +32,60 @@ func TestParseURL(t *testing.T) {
 		"https://example.net:x/",
 		"https://exa mple.net/", "https://example.net/\n", "https://example.net\\@127.0.0.1/", "https://example.net/%zz", "https://[::1",
 		"https://[aC]:65502/", "https://[1.2.3.4]/", "https://[::1]x/", "https://example.net/\x00", "https://%31%32%37.0.0.1/",
+		"HTTPS://EXAMPLE.net/x", "https://example.net:024500/", "https://example.net/ü", "https://ü.example/", "https://example.net/<script>",
+		"https://example.net/" + strings.Repeat("a", 2029), "https://a..b/", "https://example.net?[x]",
 	} {
 		if u, err := ParseURL(bad); err == nil {
 			t.Errorf("%q passes as %v", bad, u)
 		}
+	}
+}
+
+// What is wrong with a URL is told so that it can be mended.
+func TestABadURLIsToldHowToMendIt(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		"":                                     "is not a URL",
+		"hooks.example.net":                    "is not a URL",
+		"https://[::1":                         "is not a URL",
+		"ftp://example.net/":                   "must start with https://",
+		"javascript:alert(1)":                  "must start with https://",
+		"https://user@example.net/":            "credentials",
+		"https://example.net/#frag":            "fragment",
+		"https://example.net:024500/":          "without zeros",
+		"https://example.net:65536/":           "between 1 and 65535",
+		"https://example.net/\u00fc":           "must write the character '\u00fc' as %C3%BC",
+		"https://example.net/<script>":         "as %3C",
+		"https:///x":                           "must name a host",
+		"https://" + strings.Repeat("a", 2041): "at most 2048 characters",
+	} {
+		if _, err := ParseURL(raw); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40q: %v, want %q", raw, err, want)
+		}
+	}
+}
+
+// A URL passes here exactly if the contract lets it pass, but for brackets without
+// an address in them, of which the contract's pattern cannot tell.
+func TestAURLIsJudgedAsTheContractDoes(t *testing.T) {
+	t.Parallel()
+	doc, err := schema.Document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range []string{"CreateWebhookEndpointRequest", "UpdateWebhookEndpointRequest"} {
+		member := doc.Components.Schemas[body].Value.Properties["url"].Value
+		pattern := regexp.MustCompile(member.Pattern)
+		rapid.Check(t, func(rt *rapid.T) {
+			raw := rapid.OneOf(
+				rapid.StringMatching(`https?://(a|b-c\.d|\[[0-9a-f:.]{1,6}\]|\[::1\]|1\.2\.3\.4)\.?(:[0-9]{0,6})?([/?#][a-z%0-9@:<>ü\[\] ]{0,12})?`),
+				rapid.StringMatching(member.Pattern), rapid.String(),
+			).Draw(rt, "url")
+			n := uint64(utf8.RuneCountInString(raw))
+			want := n >= member.MinLength && n <= *member.MaxLength && pattern.MatchString(raw)
+			if _, err := ParseURL(raw); (err == nil || err == ErrNoAddress) != want {
+				rt.Fatalf("%s: %q: the contract says %v, and here %v", body, raw, want, err)
+			}
+		})
 	}
 }

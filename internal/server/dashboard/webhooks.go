@@ -216,8 +216,10 @@ func (c *call) readWebhook() (*webhookForm, webhooks.Wanted) {
 	}
 	if f.URL == "" {
 		f.Problems.add("url", "Say where the events are to be sent: an address that begins with https://.")
-	} else if _, err := egress.ParseURL(f.URL); err != nil {
+	} else if u, err := egress.ParseURL(f.URL); err != nil {
 		f.Problems.add("url", "The address cannot be used: it %s.", err)
+	} else if u.Scheme == "http" && !c.cfg.Webhooks.Guard.AllowsPlain() {
+		f.Problems.add("url", "The address cannot be used: it must start with https://.")
 	}
 	if n := len([]rune(f.Description)); n > 200 {
 		f.Problems.add("description", "The description has %d characters; at most 200 fit.", n)
@@ -241,8 +243,15 @@ func (c *call) refusedForm(f *webhookForm, err error) (reply, error) {
 	if !ok || fl.Kind != fault.Invalid && fl.Kind != fault.Refused && fl.Kind != fault.Unavailable {
 		return reply{}, notHere(err)
 	}
-	text := strings.TrimPrefix(fl.Message, "body /url: ")
-	f.Problems.add("url", "The address cannot be used. %s", text)
+	rest, form := strings.CutPrefix(fl.Message, "body /url: ")
+	switch {
+	case form:
+		f.Problems.add("url", "The address cannot be used: it %s.", rest)
+	case fl.Code == "webhook_url_not_allowed" || fl.Kind == fault.Unavailable:
+		f.Problems.add("url", "The address cannot be used. %s", fl.Message)
+	default:
+		f.Problems.add("main", "%s", fl.Message)
+	}
 	return c.webhookForm(f, http.StatusUnprocessableEntity), nil
 }
 

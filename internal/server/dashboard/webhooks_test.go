@@ -14,6 +14,7 @@ import (
 	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/egress"
 	"guildhall/internal/outbound/egress/egresstest"
+	"guildhall/internal/server/dashboard"
 )
 
 // worker delivers what the site's endpoints wait for, until the test ends.
@@ -43,6 +44,14 @@ func background(t testing.TB, run func(context.Context) error) {
 	t.Cleanup(func() { <-stopped })
 }
 
+// Where no address may be called without TLS, that is told in the first round.
+func TestPlainHTTPIsRefusedWithEverythingElse(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *dashboard.Config) { c.Webhooks.Guard = egress.NewGuard(nil, nil) })
+	s.as(t, "manager").post(page(guildID, "webhooks"), url.Values{"url": {"http://example.net/"}}).
+		wants(422, "The address cannot be used: it must start with https://.", `id="events-error"`)
+}
+
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -55,6 +64,15 @@ func TestWebhooks(t *testing.T) {
 	b.post(hooks, url.Values{"url": {"http://192.168.0.1/"}, "description": {"keep me"}, "events": {"case.created"}}).
 		wants(422, `id="url-error"`, "keep me", `value="case.created" checked`)
 	b.post(hooks, url.Values{"url": {""}, "events": {"case.eaten"}}).wants(422, `id="url-error"`, `id="events-error"`)
+	for address, wrong := range map[string]string{
+		"ftp://example.net/": "The address cannot be used: it must start with https://.",
+		"https://example.net/" + strings.Repeat("a", 5000): "it must have at most 2048 characters.",
+		"https://example.net:024500/":                      "without zeros before it.",
+		"https://example.net/\u00fc":                       "as %C3%BC.",
+		"example.net":                                      "it is not a URL",
+	} { // in one round with everything else
+		b.post(hooks, url.Values{"url": {address}}).wants(422, wrong, `id="url-error"`, `id="events-error"`)
+	}
 	once := regexp.MustCompile(`name="once" value="([^"]+)"`).FindStringSubmatch(b.get(hooks + "/new").wants(200).body)[1]
 	form := url.Values{
 		"url": {receiver.URL}, "description": {"<img src=x onerror=alert(1)>"}, "events": {"case.created", "ticket.closed"},
