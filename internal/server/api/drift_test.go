@@ -98,62 +98,104 @@ func TestListsAreThePrograms(t *testing.T) {
 	}
 }
 
-// codesInSource are the codes of all the failures that the program can make.
+// codesInSource are the codes of all the failures that the program can make: the
+// second argument of each fault.New, a text or a constant.
 func codesInSource(t *testing.T) []string {
 	t.Helper()
+	files := sources(t)
+	texts := map[string]string{} // of constants, by package and name
+	for _, file := range files {
+		for _, d := range file.Decls {
+			gathered(t, file.Name.Name, d, texts)
+		}
+	}
 	var codes []string
-	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && d.Name() == "dashboard" {
-			return fs.SkipDir // its pages are not the API's, nor are their failures
-		}
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			return err
-		}
+	for path, file := range files {
 		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
-			if !ok || len(call.Args) < 2 {
+			if !ok || len(call.Args) < 2 || nameOf(file.Name.Name, call.Fun) != "fault.New" {
 				return true
 			}
-			fn, ok := call.Fun.(*ast.SelectorExpr)
-			if pkg, named := identifier(fn); !ok || !named || pkg != "fault" || fn.Sel.Name != "New" {
-				return true
+			code := texts[nameOf(file.Name.Name, call.Args[1])]
+			if text, ok := call.Args[1].(*ast.BasicLit); ok {
+				code = unquoted(t, text)
 			}
-			code, ok := call.Args[1].(*ast.BasicLit)
-			if !ok {
-				t.Errorf("%s: a code that is not written out", path)
-				return true
-			}
-			text, err := strconv.Unquote(code.Value)
-			if err != nil {
-				t.Error(err)
-			}
-			if text != "token_limit_reached" { // tokens are made outside the API
-				codes = append(codes, text)
+			switch code {
+			case "":
+				t.Errorf("%s: a code that is neither written out nor a constant", path)
+			case "token_limit_reached": // tokens are made outside the API
+			default:
+				codes = append(codes, code)
 			}
 			return true
 		})
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	slices.Sort(codes)
 	return slices.Compact(codes)
 }
 
-func identifier(fn *ast.SelectorExpr) (string, bool) {
-	if fn == nil {
-		return "", false
+// sources are the program's files by path, but for the dashboard's: its pages are
+// not the API's, nor are their failures.
+func sources(t *testing.T) map[string]*ast.File {
+	t.Helper()
+	files := map[string]*ast.File{}
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == "dashboard" {
+			return fs.SkipDir
+		}
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		files[path], err = parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	id, ok := fn.X.(*ast.Ident)
-	if !ok {
-		return "", false
+	return files
+}
+
+// gathered adds the constants of a declaration that are texts.
+func gathered(t *testing.T, pkg string, d ast.Decl, texts map[string]string) {
+	t.Helper()
+	list, ok := d.(*ast.GenDecl)
+	if !ok || list.Tok != token.CONST {
+		return
 	}
-	return id.Name, true
+	for _, s := range list.Specs {
+		spec, ok := s.(*ast.ValueSpec)
+		if !ok {
+			continue
+		}
+		for i, v := range spec.Values {
+			if text, ok := v.(*ast.BasicLit); ok && text.Kind == token.STRING {
+				texts[pkg+"."+spec.Names[i].Name] = unquoted(t, text)
+			}
+		}
+	}
+}
+
+// nameOf is what an expression of a package names, with its package; empty where it
+// is no name.
+func nameOf(pkg string, e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return pkg + "." + e.Name
+	case *ast.SelectorExpr:
+		if of, ok := e.X.(*ast.Ident); ok {
+			return of.Name + "." + e.Sel.Name
+		}
+	}
+	return ""
+}
+
+func unquoted(t *testing.T, text *ast.BasicLit) string {
+	t.Helper()
+	s, err := strconv.Unquote(text.Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func contract(t *testing.T) *openapi3.T {

@@ -16,9 +16,9 @@ import (
 
 var (
 	errNoRoute     = fault.New(fault.NotFound, "not_found", "There is no such route.")
-	errMethod      = fault.New(fault.Forbidden, "method_not_allowed", "This path does not take this method; see the Allow header.")
-	errTooLarge    = fault.New(fault.Forbidden, "payload_too_large", "The body is too large.")
-	errMedia       = fault.New(fault.Forbidden, "unsupported_media_type", "The body must be sent as application/json, in UTF-8 and without a content encoding.")
+	errMethod      = fault.New(fault.Forbidden, failure.MethodNotAllowed, "This path does not take this method; see the Allow header.")
+	errTooLarge    = fault.New(fault.Forbidden, failure.PayloadTooLarge, "The body is too large.")
+	errMedia       = fault.New(fault.Forbidden, failure.UnsupportedMediaType, "The body must be sent as application/json, in UTF-8 and without a content encoding.")
 	errUnavailable = fault.New(fault.Unavailable, "service_unavailable", "The service cannot answer now; try the same request again.").After(5 * time.Second)
 )
 
