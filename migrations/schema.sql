@@ -459,6 +459,16 @@ CREATE TABLE usage_days (
     CONSTRAINT usage_days_pkey PRIMARY KEY (guild_id, token_id, day, operation, class)
 );
 
+CREATE TABLE usage_ended (
+    guild_id text COLLATE "C" NOT NULL,
+    token_id text COLLATE "C" NOT NULL,
+    address text COLLATE "C" NOT NULL,
+    requests bigint NOT NULL,
+    first_at timestamp with time zone NOT NULL,
+    seen_at timestamp with time zone NOT NULL,
+    CONSTRAINT usage_ended_pkey PRIMARY KEY (guild_id, token_id, address)
+);
+
 CREATE TABLE usage_hours (
     guild_id text COLLATE "C" NOT NULL,
     token_id text COLLATE "C" NOT NULL,
@@ -681,6 +691,8 @@ CREATE INDEX tickets_unclaimed ON public.tickets USING btree (guild_id, created_
 CREATE INDEX tickets_unclaimed_by_status ON public.tickets USING btree (guild_id, status, created_at DESC, id DESC) WHERE (claimed_by_id IS NULL);
 CREATE INDEX usage_addresses_age ON public.usage_addresses USING btree (day);
 CREATE INDEX usage_days_age ON public.usage_days USING btree (day);
+CREATE INDEX usage_ended_age ON public.usage_ended USING btree (seen_at);
+CREATE INDEX usage_ended_newest ON public.usage_ended USING btree (guild_id, seen_at);
 CREATE INDEX usage_hours_age ON public.usage_hours USING btree (hour);
 CREATE INDEX usage_refusals_age ON public.usage_refusals USING btree (at);
 CREATE INDEX usage_refusals_token ON public.usage_refusals USING btree (guild_id, token_id, request_id);

@@ -178,6 +178,7 @@ func (t *Tokens) read(ctx context.Context, hashes []digest) (map[digest]*entry, 
 func (e *entry) fill(r row) {
 	e.now = r.Now
 	if r.RevokedAt != nil {
+		e.revoked = &Principal{By: By{GuildID: r.GuildID, ID: r.ID}}
 		return
 	}
 	e.restricted = len(r.Allow) > 0

@@ -145,8 +145,9 @@ func NewTokens(cfg Config) (*Tokens, error) {
 // or expired; ip_not_allowed outside the token's allowlist; rate_limited when
 // the address has failed so often that lookups for it have to queue too long;
 // service_unavailable when the row is needed and cannot be read. The principal
-// is shared: nobody may change it. With ip_not_allowed it is returned as well, so
-// that the refusal can be told to the token's owner.
+// is shared: nobody may change it. With ip_not_allowed, and with invalid_token for
+// a token that was revoked or has expired, it is returned as well, so that the
+// refusal can be told to the token's owner.
 func (t *Tokens) Authenticate(ctx context.Context, bearer string, from netip.Addr) (*Principal, error) {
 	hash, ok := recognise(bearer, t.env)
 	if !ok {
@@ -185,11 +186,11 @@ func (t *Tokens) unrecognised(bearer string) error {
 func (t *Tokens) judge(e *entry, from netip.Addr, at time.Time) (*Principal, error) {
 	p := e.principal.Load()
 	if p == nil {
-		return nil, errInvalid
+		return e.revoked, errInvalid
 	}
 	now := e.databaseTime(at)
 	if p.ExpiresAt != nil && !now.Before(*p.ExpiresAt) {
-		return nil, errInvalid
+		return p, errInvalid
 	}
 	if e.restricted && (!from.IsValid() || !contains(e.allow, from)) {
 		return p, errAddress
@@ -239,6 +240,7 @@ type entry struct {
 	now        time.Time // the database's time at readAt
 	restricted bool
 	allow      []netip.Prefix
+	revoked    *Principal // whose token it was; nil: it is not revoked, or none
 
 	// Changed by requests that use the token.
 	principal atomic.Pointer[Principal] // nil: refuse

@@ -54,6 +54,14 @@ func TestAuthenticate(t *testing.T) {
 				wantCode(t, n, limited.Secret, "ip_not_allowed", netip.Addr{})
 				wantCode(t, n, broken.Secret, "ip_not_allowed")
 			}
+			for secret, want := range map[string]string{revoked.Secret: revoked.ID, expired.Secret: expired.ID, mint(tokenBrand, "test"): ""} {
+				switch p, err := n.Authenticate(t.Context(), secret, anywhere); {
+				case err == nil:
+					t.Errorf("token %q is accepted", want)
+				case want == "" && p != nil, want != "" && (p == nil || p.ID != want || p.GuildID != guild):
+					t.Errorf("the token that is refused is %+v, want %q", p, want)
+				}
+			}
 			p, err := n.Authenticate(t.Context(), plain.Secret, anywhere)
 			if err != nil {
 				t.Fatal(err)

@@ -46,7 +46,7 @@ func (c *Counter) Run(ctx context.Context, d db.Doer, log *slog.Logger) error {
 // Flush writes what was counted since the last time.
 func (c *Counter) Flush(ctx context.Context, d db.Doer) error {
 	p := c.take()
-	if len(p.hours) == 0 {
+	if len(p.hours) == 0 && len(p.ended) == 0 {
 		return nil
 	}
 	limit, cancel := context.WithTimeout(ctx, flushTimeout)
@@ -68,8 +68,8 @@ func (c *Counter) Flush(ctx context.Context, d db.Doer) error {
 }
 
 const (
-	// trimEvery is how many refusals of a guild are written before those that
-	// are too many are looked for, and trimGuilds for how many guilds at a time.
+	// trimEvery is how many refusals of a guild, and uses of its ended tokens, are
+	// written before those that are too many are looked for, and trimGuilds for how many guilds at a time.
 	trimEvery  = 100
 	trimGuilds = 50
 	// maxDue bounds what is remembered for that.
@@ -86,6 +86,9 @@ func (c *Counter) due(p pending) []string {
 	}
 	for guild, list := range p.refusals {
 		c.untrimmed[guild] += len(list)
+	}
+	for k := range p.ended {
+		c.untrimmed[k.guild]++
 	}
 	var guilds []string
 	for guild, n := range c.untrimmed {
@@ -145,10 +148,15 @@ func (p pending) write(ctx context.Context, tx *db.Tx) error {
 			SELECT * FROM unnest($7::text[], $8::text[], $9::date[], $10::text[], $11::bigint[], $12::timestamptz[])
 			ON CONFLICT (guild_id, token_id, day, address) DO UPDATE
 			SET requests = u.requests + excluded.requests, seen_at = greatest(u.seen_at, excluded.seen_at)
+		), ended AS (
+			INSERT INTO usage_ended AS u (guild_id, token_id, address, requests, first_at, seen_at)
+			SELECT * FROM unnest($32::text[], $33::text[], $34::text[], $35::bigint[], $36::timestamptz[], $37::timestamptz[])
+			ON CONFLICT (guild_id, token_id, address) DO UPDATE
+			SET requests = u.requests + excluded.requests, first_at = least(u.first_at, excluded.first_at), seen_at = greatest(u.seen_at, excluded.seen_at)
 		)
 		INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
 		SELECT * FROM unnest($13::text[], $14::text[], $15::timestamptz[], $16::text[], $17::text[], $18::smallint[], $19::text[], $20::text[])
-		ON CONFLICT DO NOTHING`, slices.Concat(hours.args(), places.args(), refusals.args(), totals.args(), days.args())...)
+		ON CONFLICT DO NOTHING`, slices.Concat(hours.args(), places.args(), refusals.args(), totals.args(), days.args(), p.endedColumns().args())...)
 	return fault.Wrap(err, "write the numbers of requests")
 }
 
@@ -215,22 +223,12 @@ func comparePlaces(a, b addressKey) int {
 	return cmp.Compare(placeText(a), placeText(b))
 }
 
-// trim keeps the newest refusals of each guild.
-func trim(ctx context.Context, d db.Doer, guilds []string) error {
-	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		for _, guild := range slices.Sorted(slices.Values(guilds)) {
-			if _, err := tx.ExecContext(ctx, `
-				DELETE FROM usage_refusals
-				WHERE guild_id = $1 AND request_id <= (
-					SELECT request_id FROM usage_refusals
-					WHERE guild_id = $1
-					ORDER BY request_id DESC OFFSET $2 LIMIT 1)`, guild, maxKept); err != nil {
-				return fmt.Errorf("trim the refusals of guild %s: %w", guild, err)
-			}
-		}
-		return nil
-	})
-}
+const trimRefusals = `
+	DELETE FROM usage_refusals
+	WHERE guild_id = $1 AND request_id <= (
+		SELECT request_id FROM usage_refusals
+		WHERE guild_id = $1
+		ORDER BY request_id DESC OFFSET $2 LIMIT 1)`
 
 // Outlived is what is too old to be shown.
 func Outlived() []db.Outlived {
@@ -239,6 +237,7 @@ func Outlived() []db.Outlived {
 		{Table: "usage_totals", Key: "token_id, hour, class", Since: "hour", Kept: hoursKept},
 		{Table: "usage_days", Key: "token_id, day, operation, class", Since: "day", Kept: hoursKept},
 		{Table: "usage_addresses", Key: "token_id, day, address", Since: "day", Kept: hoursKept},
+		{Table: "usage_ended", Key: "token_id, address", Since: "seen_at", Kept: hoursKept},
 		{Table: "usage_refusals", Key: "request_id", Since: "at", Kept: refusalsKept},
 	}
 }

@@ -26,6 +26,7 @@ const (
 // Request is one answered request, as far as it is counted.
 type Request struct {
 	Guild, Token string
+	Ended        bool   // the token had been revoked or had expired
 	Operation    string // empty when it was none
 	RequestID    string
 	Status       int
@@ -64,6 +65,9 @@ type pending struct {
 	addresses map[addressKey]seen
 	perToken  map[string]int // addresses of a token
 	refusals  map[string][]Request
+
+	ended   map[endedKey]endedUse
+	endedOf map[string]int // rows of a guild
 }
 
 // NewCounter returns a counter that has counted nothing.
@@ -72,12 +76,19 @@ func NewCounter() *Counter {
 }
 
 func empty() pending {
-	return pending{map[hourKey]int64{}, map[addressKey]seen{}, map[string]int{}, map[string][]Request{}}
+	return pending{
+		hours: map[hourKey]int64{}, addresses: map[addressKey]seen{}, perToken: map[string]int{}, refusals: map[string][]Request{},
+		ended: map[endedKey]endedUse{}, endedOf: map[string]int{},
+	}
 }
 
 // Count takes a request into account. Requests without a guild are nobody's.
 func (c *Counter) Count(r Request) {
 	if r.Guild == "" {
+		return
+	}
+	if r.Ended {
+		c.countEnded(r)
 		return
 	}
 	if r.Operation == "" {
@@ -98,6 +109,17 @@ func (c *Counter) Count(r Request) {
 	}
 	if r.Status >= 400 {
 		c.refused(r)
+	}
+}
+
+// countEnded takes the use of an ended token into account.
+func (c *Counter) countEnded(r Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	use := endedUse{1, r.At, r.At}
+	c.addEnded(endedKey{guild: r.Guild, token: r.Token}, use)
+	if place := placeOf(r.From); place.IsValid() {
+		c.addEnded(endedKey{r.Guild, r.Token, place}, use)
 	}
 }
 
@@ -153,6 +175,9 @@ func (c *Counter) restore(p pending) {
 			c.perToken[k.token]++
 			c.addresses[k] = s
 		}
+	}
+	for k, n := range p.ended {
+		c.addEnded(k, n)
 	}
 	for guild, list := range p.refusals {
 		if _, ok := c.refusals[guild]; !ok && len(c.refusals) >= maxGuilds {

@@ -41,7 +41,9 @@ func authenticate(rs *reqState, tokens Authenticator, limits *ratelimit.Limiter,
 	}
 	if err != nil {
 		rs.by, rs.refused = nil, rs.by
-		if f, ok := fault.As(err); ok && (f.Kind == fault.Unauthenticated || f.Kind == fault.Forbidden) {
+		f, ok := fault.As(err)
+		rs.ended = ok && rs.refused != nil && f.Kind == fault.Unauthenticated
+		if ok && (f.Kind == fault.Unauthenticated || f.Kind == fault.Forbidden) {
 			if r := limits.Spend(rs.ctx, auth.LoginKey(rs.from), quota); !r.Allowed {
 				return limited("Too many failed authentications from this address.", r).Because(err)
 			}

@@ -25,6 +25,7 @@ type reqState struct {
 	from    netip.Addr       // the client's; the zero one when it cannot be known
 	by      *auth.Principal  // nil until somebody has authenticated
 	refused *auth.Principal  // whose token it is, where it was not accepted
+	ended   bool             // that token was revoked, or has expired
 	noGuild error            // why the caller acts in no guild
 	body    []byte           // of a write, as it was sent
 	value   any              // what the body holds, as validation has read it; nil: there is none

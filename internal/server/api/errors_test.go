@@ -138,6 +138,11 @@ func TestARequestIsLoggedAndCounted(t *testing.T) {
 			logged: `"level":"INFO","msg":"request","took_ms":1500,"code":"ip_not_allowed"`, silent: "cause",
 			counted: usage.Request{Guild: "guild", Token: "token", Status: 403, Code: "ip_not_allowed"},
 		},
+		"a token that has ended": {
+			is: reqState{refused: by, ended: true}, fails: fault.New(fault.Unauthenticated, "invalid_token", "Who is that?"),
+			logged: `"level":"INFO","msg":"request","took_ms":1500,"code":"invalid_token"`, silent: "guild_id",
+			counted: usage.Request{Guild: "guild", Token: "token", Ended: true, Status: 401, Code: "invalid_token"},
+		},
 		"a failure": {
 			is: reqState{op: op, by: by}, fails: errors.New("broken"),
 			logged:  `"level":"ERROR","msg":"request","took_ms":1500,"token_id":"token","guild_id":"guild","code":"internal_error","cause":"broken"`,

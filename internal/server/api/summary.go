@@ -55,7 +55,7 @@ func attributed(ctx context.Context, rs *reqState) context.Context {
 }
 
 // counted tells of a request that came with a token, or with one that may not be
-// used from its address. What a bot key does in no guild is nobody's usage.
+// used from its address, or no more. What a bot key does in no guild is nobody's usage.
 func counted(count func(usage.Request), rs *reqState, at time.Time) {
 	by := rs.by
 	if by == nil {
@@ -64,7 +64,7 @@ func counted(count func(usage.Request), rs *reqState, at time.Time) {
 	if count == nil || by == nil || by.GuildID == "" || rs.closed && rs.reads() && rs.Response().Status >= http.StatusBadRequest {
 		return // of a read whose caller has gone no refusal is counted: it has refused nobody
 	}
-	r := usage.Request{Guild: by.GuildID, Token: by.ID, RequestID: rs.id, Status: rs.Response().Status, From: rs.from, At: at}
+	r := usage.Request{Guild: by.GuildID, Token: by.ID, Ended: rs.ended, RequestID: rs.id, Status: rs.Response().Status, From: rs.from, At: at}
 	if rs.op != nil {
 		r.Operation = rs.op.ID
 	}

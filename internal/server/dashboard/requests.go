@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"maps"
 	"net/url"
 	"slices"
@@ -53,6 +54,7 @@ type requestsView struct {
 	Usage    usageView
 	Groups   []usage.Group
 	Refusals []refusalRow
+	Ended    []endedRow
 	Filter   usage.RefusalFilter
 	Tokens   []auth.Token
 	Seconds  int
@@ -61,6 +63,24 @@ type requestsView struct {
 type refusalRow struct {
 	usage.Refusal
 	Token string // its name; the id where it is not known
+}
+
+// endedRow is the use of a token after its end.
+type endedRow struct {
+	usage.Ended
+	Token string // its name
+}
+
+// maxEnded is how many tokens are listed that are used after their end.
+const maxEnded = 20
+
+// namesOf are the names of tokens by id.
+func namesOf(tokens []auth.Token) map[string]string {
+	names := make(map[string]string, len(tokens))
+	for _, t := range tokens {
+		names[t.ID] = t.Name
+	}
+	return names
 }
 
 func listRequests(c *call) (reply, error) {
@@ -83,14 +103,16 @@ func listRequests(c *call) (reply, error) {
 	if v.Tokens, err = auth.List(c.ctx, c.cfg.DB, c.guild.ID); err != nil {
 		return reply{}, err
 	}
+	names := namesOf(v.Tokens)
 	for _, r := range refusals {
-		row := refusalRow{r, r.TokenID}
-		for _, t := range v.Tokens {
-			if t.ID == r.TokenID {
-				row.Token = t.Name
-			}
-		}
-		v.Refusals = append(v.Refusals, row)
+		v.Refusals = append(v.Refusals, refusalRow{r, cmp.Or(names[r.TokenID], r.TokenID)})
+	}
+	ended, err := usage.EndedTokens(c.ctx, db, c.guild.ID)
+	if err != nil {
+		return reply{}, err
+	}
+	for _, e := range ended[:min(maxEnded, len(ended))] {
+		v.Ended = append(v.Ended, endedRow{e, cmp.Or(names[e.TokenID], e.TokenID)})
 	}
 	return reply{page: "requests", view: v, frame: frame{Title: "Requests", Tab: "requests"}}, nil
 }

@@ -288,7 +288,9 @@ type tokenView struct {
 	Usage     usageView
 	Addresses []usage.Address
 	Refusals  []usage.Refusal
-	Replace   string // the form for one like it
+	After     usage.Ended   // what it was used for after its end; without requests: nothing
+	AfterFrom []usage.Ended // and from where
+	Replace   string        // the form for one like it
 	Typed     string
 	checked
 }
@@ -326,6 +328,10 @@ func (c *call) tokenView() (*tokenView, error) {
 	if v.Refusals, err = usage.Refusals(c.ctx, q, c.guild.ID, usage.RefusalFilter{Token: t.ID}, 10); err != nil {
 		return nil, err
 	}
+	if v.After, v.AfterFrom, err = usage.EndedToken(c.ctx, q, c.guild.ID, t.ID); err != nil {
+		return nil, err
+	}
+	v.AfterFrom = v.AfterFrom[:min(20, len(v.AfterFrom))]
 	v.Replace = c.path("tokens", "new") + "?" + replaceQuery(v.Token)
 	return v, nil
 }

@@ -1,0 +1,45 @@
+package dashboard_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/access/usage"
+)
+
+// Whoever manages a guild sees that a token of it is used after its end: when, how
+// often and from where. Nobody else does.
+func TestAnEndedTokenThatIsStillUsedIsShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	mine := s.makeToken(t, guildID, func(n *auth.New) { n.Name = "Old payday" })
+	theirs := s.makeToken(t, neighbourID, func(n *auth.New) { n.Name = "Neighbour" })
+	b := s.as(t, "manager")
+	one := page(guildID, "tokens", mine.ID)
+	b.get(one).wants(200).lacks("Still used")
+	b.get(page(guildID, "requests")).wants(200).lacks("Ended tokens")
+
+	must(t, auth.Revoke(t.Context(), s.DB, guildID, mine.ID))
+	must(t, auth.Revoke(t.Context(), s.DB, neighbourID, theirs.ID))
+	node, err := auth.NewTokens(auth.Config{DB: s.DB, URL: s.Database.URL, Env: "test"})
+	must(t, err)
+	count := usage.NewCounter()
+	for n := range 3 {
+		from := netip.MustParseAddr([]string{"203.0.113.9", "198.51.100.7", "203.0.113.9"}[n])
+		for _, token := range []auth.Token{mine, theirs} {
+			by, err := node.Authenticate(t.Context(), token.Secret, from)
+			count.Count(usage.Request{
+				Guild: by.GuildID, Token: by.ID, Ended: err != nil, Operation: "getMe", RequestID: token.ID + from.String(), Status: 401, From: from,
+				At: time.Now(),
+			})
+		}
+	}
+	must(t, count.Flush(t.Context(), s.DB))
+	b.get(one).wants(200, "Still used after its end", "3 requests with this token were refused", "<code>203.0.113.9</code>", "<code>198.51.100.7</code>").
+		lacks("Neighbour")
+	b.get(page(guildID, "requests")).wants(200, "Ended tokens that are still used", one+"#after", "Old payday").lacks("Neighbour", theirs.ID)
+	b.get(page(neighbourID, "requests")).wants(200, "Ended tokens that are still used", "Neighbour").lacks("Old payday", mine.ID)
+	b.get(page(neighbourID, "tokens", mine.ID)).wants(404)
+}
