@@ -8,14 +8,16 @@ SHELL := /bin/sh
 # Pinned here and nowhere else: CI reads it from here.
 GOLANGCI_LINT_VERSION := v2.15.0
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# The number of a release is its tag without the v: year, month, fix. Without a tag the
+# program calls itself devel.
+VERSION ?= $(patsubst v%,%,$(shell git describe --tags --exact-match --match 'v[2-9][0-9].*' 2>/dev/null || echo devel))
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
 # The race detector needs a C compiler. Without one the tests run all the same.
 RACE := $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && command -v "$$(go env CC)" >/dev/null && echo -race)
 
-GENERATED := gen migrations/schema.sql
+GENERATED := gen migrations/schema.sql docs/operate/settings.md docs/operate/commands.md deploy/guildhall.env.example
 
 .PHONY: help
 help: ## print this help
@@ -46,8 +48,8 @@ postgres: bin/postgres ## find the Postgres server programs, or install them, or
 	@bin/postgres ensure
 
 .PHONY: generate
-generate: postgres ## make what is made from openapi.yaml and the migrations
-	go generate ./gen/...
+generate: postgres ## make what is made from openapi.yaml, the migrations, the settings and the commands
+	go generate ./gen/... ./cmd/guildhall
 	go run ./internal/base/db/schemadump migrations/schema.sql
 
 .PHONY: verify

@@ -24,44 +24,55 @@ import (
 	"guildhall/internal/server/dashboard"
 )
 
-// Settings is what a running server can be told. Flags and environment
-// variables are the same settings; README.md's table is checked against this.
+// Settings is what a running server can be told. Flags and environment variables are
+// the same settings. Each has one text, here: `go generate` makes the pages that list
+// settings of it, and help prints it, in the order and the groups of the fields.
 type Settings struct {
-	Env            string   `env:"GUILDHALL_ENV" default:"${default_env}" help:"The environment that tokens are made for and accepted in: live or test."`
-	HTTPSListen    string   `name:"https-listen" env:"GUILDHALL_HTTPS_LISTEN" help:"Address for HTTPS. The default is :8443 when a certificate is set." placeholder:"ADDRESS"`
-	TLSCert        string   `name:"tls-cert" env:"GUILDHALL_TLS_CERT" help:"Certificate file (PEM, with its chain). A renewed file is picked up within a minute." placeholder:"FILE"`
-	TLSKey         string   `name:"tls-key" env:"GUILDHALL_TLS_KEY" help:"The certificate's private key (PEM)." placeholder:"FILE"`
-	HTTPListen     string   `name:"http-listen" env:"GUILDHALL_HTTP_LISTEN" default:":8080" help:"Address for plain HTTP, for trusted proxies: every other caller gets https_required. off closes it."`
-	TrustedProxies []string `env:"GUILDHALL_TRUSTED_PROXIES" sep:"none" help:"CIDRs whose X-Forwarded-Proto and X-Forwarded-For are believed." placeholder:"CIDR"`
-	OpsListen      string   `env:"GUILDHALL_OPS_LISTEN" default:"127.0.0.1:9090" help:"Address for /livez, /readyz and /metrics, which need no token. off closes it."`
-	OpsHosts       []string `env:"GUILDHALL_OPS_HOSTS" sep:"none" help:"Names under which that listener answers, besides addresses and localhost." placeholder:"NAME"`
-	Pprof          string   `env:"GUILDHALL_PPROF" help:"on or off: profiles under /debug/pprof/ of that listener. The default is on if it is on a loopback address."`
-	DBConnections  string   `name:"db-connections" env:"GUILDHALL_DB_CONNECTIONS" default:"29" help:"All connections to Postgres of this process, divided inside."`
-	DBDistributed  string   `name:"db-distributed" env:"GUILDHALL_DB_DISTRIBUTED" help:"on: each statement names one guild. The default is on where the database's tables are distributed by guild."`
-	PublicURL      string   `name:"public-url" env:"GUILDHALL_PUBLIC_URL" help:"Base URL that the served documents name, as in https://api.example.com. Without it they name none." placeholder:"URL"`
-	RateRead       string   `env:"GUILDHALL_RATE_READ" default:"600/1m" help:"Reads per token, or off."`
-	RateWrite      string   `env:"GUILDHALL_RATE_WRITE" default:"120/1m" help:"Writes per token, or off."`
-	RateBot        string   `env:"GUILDHALL_RATE_BOT" default:"3000/1m" help:"Reads, and writes, per bot key and guild, or off."`
-	RateLogin      string   `env:"GUILDHALL_RATE_LOGIN" default:"100/1m" help:"Failed authentications per address, or off."`
-	RateDashboard  string   `env:"GUILDHALL_RATE_DASHBOARD" default:"300/1m" help:"Requests of one session of the dashboard, or off."`
-	RedisURL       string   `name:"redis-url" env:"GUILDHALL_REDIS_URL" help:"Redis or Valkey for limits that several nodes share. Without it each node counts for itself." placeholder:"URL"`
-	DiscordToken   string   `env:"GUILDHALL_DISCORD_TOKEN" help:"The bot's token. Required in live, unless the chat platform is off; without it there is a local stand-in that accepts every call and logs it." placeholder:"TOKEN"`
-	DiscordURL     string   `name:"discord-url" env:"GUILDHALL_DISCORD_URL" default:"https://discord.com/api/v10" help:"Base of the chat platform's API. off: it is never called, and what needs it is refused."`
-	DashboardURL   string   `name:"dashboard-url" env:"GUILDHALL_DASHBOARD_URL" help:"Public address of the dashboard, https://host. Empty: there is none; dev has one on this machine." placeholder:"URL"`
-	ClientID       string   `name:"discord-client-id" env:"GUILDHALL_DISCORD_CLIENT_ID" help:"Application with which people sign in to the dashboard. Without it there are operators' links only." placeholder:"ID"`
-	ClientSecret   string   `name:"discord-client-secret" env:"GUILDHALL_DISCORD_CLIENT_SECRET" help:"The application's secret." placeholder:"SECRET"`
-	AuthorizeURL   string   `name:"discord-authorize-url" env:"GUILDHALL_DISCORD_AUTHORIZE_URL" default:"https://discord.com/oauth2/authorize" help:"Page on which people consent to sign in."`
-	SecretKey      string   `env:"GUILDHALL_SECRET_KEY" help:"Base64 of 32 bytes; encrypts signing secrets at rest. Several, separated by commas: the first seals, all open. Required in live." placeholder:"KEYS"`
-	WebhookAllow   []string `env:"GUILDHALL_WEBHOOK_ALLOW" sep:"none" default:"${default_webhook_allow}" help:"CIDRs of otherwise refused addresses that webhooks may call, over http too." placeholder:"CIDR"`
-	WebhookCA      string   `name:"webhook-ca" env:"GUILDHALL_WEBHOOK_CA" help:"File of further CA certificates for webhook receivers." placeholder:"FILE"`
-	WebhookRetries string   `env:"GUILDHALL_WEBHOOK_RETRIES" help:"Delays between delivery attempts, comma separated. The default is 5s,30s,2m,10m,30m,1h,2h,4h,8h,12h,20h,24h." placeholder:"DELAYS"`
-	Log            string   `env:"GUILDHALL_LOG" default:"${default_log}" help:"Level (debug, info, warn, error) and format (json, text) of the log."`
-	CheckAnswers   string   `env:"GUILDHALL_CHECK_ANSWERS" default:"off" help:"log: hold every answer against the contract and log an error where they disagree. For staging: it costs a copy of each answer."`
+	Env            string   `group:"Process" env:"GUILDHALL_ENV" default:"${default_env}" help:"live or test: the environment that tokens are made for and accepted in, svc_live_… or svc_test_…. dev uses test."`
+	PublicURL      string   `group:"Listening" name:"public-url" env:"GUILDHALL_PUBLIC_URL" help:"Base URL that the served documents name as their server, as in https://api.example.com. Without it they stay relative." placeholder:"URL"`
+	HTTPListen     string   `group:"Listening" name:"http-listen" env:"GUILDHALL_HTTP_LISTEN" default:":8080" help:"Plain HTTP, for trusted proxies that say a request came over HTTPS; every other caller gets https_required. off closes it."`
+	TrustedProxies []string `group:"Listening" env:"GUILDHALL_TRUSTED_PROXIES" sep:"none" help:"CIDRs whose X-Forwarded-Proto and X-Forwarded-For are believed; at most a /8 (IPv4) or a /32 (IPv6) each." placeholder:"CIDR"`
+	HTTPSListen    string   `group:"Listening" name:"https-listen" env:"GUILDHALL_HTTPS_LISTEN" help:"Address for HTTPS. The default is :8443 when a certificate is set, else none." placeholder:"ADDRESS"`
+	TLSCert        string   `group:"Listening" name:"tls-cert" env:"GUILDHALL_TLS_CERT" help:"Certificate file with its chain, PEM. A renewed file is served within a minute, without a restart. dev makes its own." placeholder:"FILE"`
+	TLSKey         string   `group:"Listening" name:"tls-key" env:"GUILDHALL_TLS_KEY" help:"The certificate's private key, PEM." placeholder:"FILE"`
+	OpsListen      string   `group:"Listening" env:"GUILDHALL_OPS_LISTEN" default:"127.0.0.1:9090" help:"/livez, /readyz and /metrics for Prometheus, without a token and never on the public listeners. off closes it."`
+	OpsHosts       []string `group:"Listening" env:"GUILDHALL_OPS_HOSTS" sep:"none" help:"Names under which that listener answers, besides addresses and localhost; any other Host gets 421." placeholder:"NAME"`
+	Pprof          string   `group:"Listening" env:"GUILDHALL_PPROF" help:"on or off: profiles under that listener's /debug/pprof/, which show memory, secrets included. The default is on at a loopback address."`
+	DBConnections  string   `group:"Database" name:"db-connections" env:"GUILDHALL_DB_CONNECTIONS" default:"29" help:"All connections to Postgres of this process, which divides them by their work."`
+	DBDistributed  string   `group:"Database" name:"db-distributed" env:"GUILDHALL_DB_DISTRIBUTED" help:"on: no statement changes several guilds, as Citus needs. A server finds out by itself and refuses to start where off is wrong."`
+	RateRead       string   `group:"Limits" env:"GUILDHALL_RATE_READ" default:"600/1m" help:"Reads per token, or off."`
+	RateWrite      string   `group:"Limits" env:"GUILDHALL_RATE_WRITE" default:"120/1m" help:"Writes per token, or off."`
+	RateBot        string   `group:"Limits" env:"GUILDHALL_RATE_BOT" default:"3000/1m" help:"Reads, and writes, per bot key and guild, or off."`
+	RateLogin      string   `group:"Limits" env:"GUILDHALL_RATE_LOGIN" default:"100/1m" help:"Failed authentications, and documents read, per address, or off."`
+	RateDashboard  string   `group:"Limits" env:"GUILDHALL_RATE_DASHBOARD" default:"300/1m" help:"Requests of one session of the dashboard, or off."`
+	RedisURL       string   `group:"Limits" name:"redis-url" env:"GUILDHALL_REDIS_URL" help:"Redis or Valkey for limits that several nodes share. Without it each node counts for itself." placeholder:"URL"`
+	DiscordToken   string   `group:"Discord" env:"GUILDHALL_DISCORD_TOKEN" help:"The bot's token, required in live unless Discord is off. In test without it, a local stand-in accepts every call and logs it." placeholder:"TOKEN"`
+	DiscordURL     string   `group:"Discord" name:"discord-url" env:"GUILDHALL_DISCORD_URL" default:"https://discord.com/api/v10" help:"Base of Discord's API. off: it is never called, and operations that need it are refused or do without."`
+	DashboardURL   string   `group:"Dashboard" name:"dashboard-url" env:"GUILDHALL_DASHBOARD_URL" help:"Public address of the dashboard, https://host, under which alone it answers. Empty: there is none; dev has one on this machine." placeholder:"URL"`
+	ClientID       string   `group:"Dashboard" name:"discord-client-id" env:"GUILDHALL_DISCORD_CLIENT_ID" help:"Discord application with which people sign in; needs the bot's token as well. Empty: operators' links only; dev has a stand-in." placeholder:"ID"`
+	ClientSecret   string   `group:"Dashboard" name:"discord-client-secret" env:"GUILDHALL_DISCORD_CLIENT_SECRET" help:"The application's secret." placeholder:"SECRET"`
+	AuthorizeURL   string   `group:"Dashboard" name:"discord-authorize-url" env:"GUILDHALL_DISCORD_AUTHORIZE_URL" default:"https://discord.com/oauth2/authorize" help:"Page on which people consent to sign in; everything else goes to GUILDHALL_DISCORD_URL."`
+	WebhookAllow   []string `group:"Webhooks" env:"GUILDHALL_WEBHOOK_ALLOW" sep:"none" default:"${default_webhook_allow}" help:"CIDRs of otherwise refused addresses that webhooks may call, over http too. dev allows loopback." placeholder:"CIDR"`
+	WebhookCA      string   `group:"Webhooks" name:"webhook-ca" env:"GUILDHALL_WEBHOOK_CA" help:"File of further CA certificates for receivers." placeholder:"FILE"`
+	WebhookRetries string   `group:"Webhooks" env:"GUILDHALL_WEBHOOK_RETRIES" help:"Delays between attempts, comma separated. The default is the contract's, three days: 5s,30s,2m,10m,30m,1h,2h,4h,8h,12h,20h,24h." placeholder:"DELAYS"`
+	SecretKey      string   `group:"Keys" env:"GUILDHALL_SECRET_KEY" help:"Base64 of 32 bytes (openssl rand -base64 32), seals secrets and stored answers. Several, comma separated: the first seals, all open. Required in live." placeholder:"KEYS"`
+	Log            string   `group:"Log" env:"GUILDHALL_LOG" default:"${default_log}" help:"Level (debug, info, warn, error) and format (json, text). dev uses info,text."`
+	CheckAnswers   string   `group:"Log" env:"GUILDHALL_CHECK_ANSWERS" default:"off" help:"log: hold every answer against the contract and log an error where they disagree. For staging: it costs a copy of each answer."`
+}
+
+// databaseURL names the database.
+type databaseURL struct {
+	DatabaseURL string `group:"Database" name:"database-url" env:"GUILDHALL_DATABASE_URL" help:"Postgres 15 or newer; several servers with target_session_attrs=read-write. serve requires it; dev starts its own; other commands default to the dev of --dir." placeholder:"URL"`
+}
+
+// listenURL names a second way to the same database.
+type listenURL struct {
+	ListenURL string `group:"Database" name:"listen-url" env:"GUILDHALL_LISTEN_URL" help:"A direct way to the same database for notifications and migrations, where a pooler stands between. The default is the database's URL." placeholder:"URL"`
 }
 
 // roles is what a process does.
 type roles struct {
-	Roles []string `env:"GUILDHALL_ROLES" default:"api,worker" help:"What this process does: api, worker, or both."`
+	Roles []string `group:"Process" env:"GUILDHALL_ROLES" default:"api,worker" help:"The work of this process: api, worker, or both. doctor judges the settings for it."`
 }
 
 var bothRoles = roles{[]string{"api", "worker"}}

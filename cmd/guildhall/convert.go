@@ -59,6 +59,12 @@ func (c *convertCommand) options() (convert.Options, error) {
 	return o, nil
 }
 
+// Help says where the formats are described.
+func (c *convertCommand) Help() string {
+	return "It prints what becomes of which data, and what was left out; docs/bot/convert.md has the tables of each format. " +
+		"Load the result with import."
+}
+
 // Run reads what another bot left behind and writes a guild file. It opens no
 // database and no connection.
 func (c *convertCommand) Run(ctx context.Context, io streams) error {

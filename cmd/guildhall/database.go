@@ -16,8 +16,8 @@ import (
 // connection is how the commands that look after data find the database: the
 // setting, or the `guildhall dev` that is running in the folder.
 type connection struct {
-	DatabaseURL string `name:"database-url" env:"GUILDHALL_DATABASE_URL" help:"Postgres 15 or newer. The default is the guildhall dev that runs in --dir." placeholder:"URL"`
-	Dir         string `default:".guildhall" help:"Folder of a running guildhall dev." placeholder:"FOLDER"`
+	databaseURL
+	Dir string `default:".guildhall" help:"Folder of a running guildhall dev." placeholder:"FOLDER"`
 }
 
 // found is the database to work on, and the settings of the server on it where
@@ -89,8 +89,14 @@ func wantGuild(ctx context.Context, d *db.DB, guild string) error {
 
 type migrateCommand struct {
 	connection
-	ListenURL  string `name:"listen-url" env:"GUILDHALL_LISTEN_URL" help:"A direct way to the same database, where a pooler stands between: a migration holds a lock of its session." placeholder:"URL"`
-	Distribute bool   `help:"Then spread the guilds over the nodes of a Citus cluster, whose coordinator the database is; no node may run meanwhile."`
+	listenURL
+	Distribute bool `help:"Then spread the guilds over the nodes of a Citus cluster, whose coordinator the database is; no node may run meanwhile."`
+}
+
+// Help says when to run it.
+func (c *migrateCommand) Help() string {
+	return "The servers refuse a schema that is too old for their statements, and run on a newer one unless it has lost what they need. " +
+		"Run the new release's migrate before its servers start, and once more when the old ones have stopped."
 }
 
 func (c *migrateCommand) Run(ctx context.Context, io streams) error {

@@ -99,6 +99,9 @@ func TestAlertsAndBoardNameWhatThereIs(t *testing.T) {
 		return strings.Contains(s.metricsText(t), `guildhall_webhook_endpoints{state="disabled"}`)
 	})
 	shown := s.metricsText(t)
+	if series := seriesOf(shown, "guildhall_build_info"); len(series) != 1 || !strings.Contains(series[0], `version="devel"`) {
+		t.Errorf("the build is shown as %q", series)
+	}
 	for _, e := range expressions {
 		for _, found := range selector.FindAllStringSubmatch(e, -1) {
 			name := found[1]

@@ -20,13 +20,19 @@ import (
 )
 
 type doctorCommand struct {
-	Settings `set:"default_env=live" set:"default_log=info,json" set:"default_webhook_allow="` //nolint:staticcheck // kong reads every set
 	connection
+	listenURL
 	roles
-	ListenURL string   `name:"listen-url" env:"GUILDHALL_LISTEN_URL" help:"A direct way to the same database, where a pooler stands between." placeholder:"URL"`
-	Guild     []string `sep:"none" help:"Look at this guild's rights, endpoints and books only; repeat it for more." placeholder:"ID"`
-	Books     bool     `help:"Hold every balance against the sum of its ledger, guild by guild."`
-	JSON      bool     `help:"Print one JSON object."`
+	Settings `set:"default_env=live" set:"default_log=info,json" set:"default_webhook_allow="` //nolint:staticcheck // kong reads every set
+	Guild    []string                                                                          `sep:"none" help:"Look at this guild's rights, endpoints and books only; repeat it for more." placeholder:"ID"`
+	Books    bool                                                                              `help:"Hold every balance against the sum of its ledger, guild by guild."`
+	JSON     bool                                                                              `help:"Print one JSON object."`
+}
+
+// Help says what it prints.
+func (c *doctorCommand) Help() string {
+	return "Run it with the servers' own settings. It prints ok, warn or fail, the check's name and a sentence, " +
+		"keeps nothing of what it tries, and exits with 1 when a check fails, not for warnings."
 }
 
 // examined is what `--json` prints.

@@ -15,6 +15,11 @@ type importCommand struct {
 	File string `arg:"" help:"The guild file; - reads standard input."`
 }
 
+// Help says what an error leaves.
+func (c *importCommand) Help() string {
+	return "It runs in one transaction: an error names the line of the file, and nothing of it is kept. docs/bot/import.md describes the format."
+}
+
 func (c *importCommand) Run(ctx context.Context, io streams) error {
 	in, size, name := io.in, int64(-1), "standard input"
 	if c.File != "-" {

@@ -23,24 +23,48 @@ import (
 	"guildhall/internal/base/output"
 )
 
-// commands is the command line.
+//go:generate go test -count=1 -run ^TestReferencePagesAreFresh$ . -write
+
+// commands is the command line, in the order and the groups in which help prints it.
 type commands struct {
-	Dev       devCommand        `cmd:"" help:"Start everything on this machine: a Postgres, demo data, a certificate, the API and its workers."`
-	Serve     serveCommand      `cmd:"" help:"Run the API and the workers against your Postgres."`
-	Migrate   migrateCommand    `cmd:"" help:"Bring the database up to this program's schema."`
-	BotKey    botKeyCommands    `cmd:"" help:"Make, list and revoke keys of the operator's own bot."`
-	Token     tokenCommands     `cmd:"" help:"Make, list and revoke API tokens."`
-	Webhook   webhookGroup      `cmd:"" help:"Look after webhook endpoints and their deliveries."`
-	Dashboard dashboardCommands `cmd:"" help:"Open the dashboard for an operator."`
-	Import    importCommand     `cmd:"" help:"Load a guild file, all of it or nothing."`
-	Export    exportCommand     `cmd:"" help:"Write a guild as a guild file."`
-	Convert   convertCommand    `cmd:"" help:"Make a guild file of what another bot left behind; no database, no network."`
-	Restore   restoreCommands   `cmd:"" help:"Look at what a restored backup has undone."`
-	Reseal    resealCommand     `cmd:"" help:"Rewrite with the first GUILDHALL_SECRET_KEY what an older one sealed."`
-	Doctor    doctorCommand     `cmd:"" help:"Examine an installation, a line for each check: exit 0, or 1 when one fails."`
-	Ready     readyCommand      `cmd:"" help:"Ask the server on this machine whether it is ready: exit 0, or 1 and why not."`
-	OpenAPI   openapiCommand    `cmd:"" name:"openapi" help:"Print the API's contract."`
-	Version   versionCommand    `cmd:"" help:"Print the version of the program and of its contract."`
+	Dev       devCommand        `cmd:"" group:"Run" help:"Start everything on this machine: a Postgres, demo data, a certificate, the API and its workers."`
+	Serve     serveCommand      `cmd:"" group:"Run" help:"Run the API and the workers against your Postgres."`
+	Migrate   migrateCommand    `cmd:"" group:"Run" help:"Bring the database up to this program's schema."`
+	Doctor    doctorCommand     `cmd:"" group:"Run" help:"Examine an installation, a line for each check: exit 0, or 1 when one fails."`
+	Ready     readyCommand      `cmd:"" group:"Run" help:"Ask the server on this machine whether it is ready: exit 0, or 1 and why not."`
+	Token     tokenCommands     `cmd:"" group:"Access" help:"Make, list and revoke API tokens."`
+	BotKey    botKeyCommands    `cmd:"" group:"Access" help:"Make, list and revoke keys of the operator's own bot."`
+	Dashboard dashboardCommands `cmd:"" group:"Access" help:"Open the dashboard for an operator."`
+	Webhook   webhookGroup      `cmd:"" group:"Webhooks" help:"Look after webhook endpoints and their deliveries."`
+	Import    importCommand     `cmd:"" group:"Data" help:"Load a guild file, all of it or nothing."`
+	Export    exportCommand     `cmd:"" group:"Data" help:"Write a guild as a guild file."`
+	Convert   convertCommand    `cmd:"" group:"Data" help:"Make a guild file of what another bot left behind; no database, no network."`
+	Reseal    resealCommand     `cmd:"" group:"Care" help:"Rewrite with the first GUILDHALL_SECRET_KEY what an older one sealed."`
+	Restore   restoreCommands   `cmd:"" group:"Care" help:"Look at what a restored backup has undone."`
+	OpenAPI   openapiCommand    `cmd:"" group:"About" name:"openapi" help:"Print the API's contract."`
+	Version   versionCommand    `cmd:"" group:"About" help:"Print the version of the program and of its contract."`
+}
+
+const description = "Guildhall keeps what a Discord bot knows about its servers, for programs that read and change it over HTTPS.\n\n" +
+	"Every setting is a flag and an environment variable; the flag wins."
+
+// whereToBegin stands at the end of the program's help.
+const whereToBegin = `
+Most stories begin with one of these:
+  guildhall dev                                  # try it: prints a token and calls that work
+  guildhall migrate && guildhall serve           # run it, with GUILDHALL_DATABASE_URL set
+  guildhall token create --guild ID --name NAME --all-scopes
+
+The documents are in the folder docs of the source; a running server shows the contract at /docs.
+`
+
+// help prints a command's help, and where to begin below the program's own.
+func help(options kong.HelpOptions, ctx *kong.Context) error {
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil || ctx.Selected() != nil {
+		return err
+	}
+	_, err := fmt.Fprint(ctx.Stdout, whereToBegin)
+	return err
 }
 
 // streams is where a command reads and writes.
@@ -76,7 +100,8 @@ func run(ctx context.Context, args []string, io streams) int {
 	exit := -1
 	parser, err := kong.New(&cli,
 		kong.Name("guildhall"),
-		kong.Description("Guildhall: the HTTP API of a chat community's bot.\n\nEvery setting is a flag and an environment variable; the flag wins."),
+		kong.Description(description),
+		kong.Help(help),
 		kong.Writers(io.out, io.err),
 		kong.Exit(func(code int) { exit = code }),
 		kong.BindTo(audit.With(ctx, atShell()), (*context.Context)(nil)),

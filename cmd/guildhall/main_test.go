@@ -185,15 +185,17 @@ func TestUsage(t *testing.T) {
 
 	t.Run("every command answers --help", func(t *testing.T) {
 		t.Parallel()
-		for _, command := range []string{
-			"", "dev", "serve", "migrate", "token", "token create", "token list", "token revoke",
-			"webhook", "webhook add", "webhook list", "webhook rotate-secret", "webhook test", "webhook deliveries",
-			"webhook redeliver", "webhook recover", "webhook remove", "import", "export", "reseal", "doctor", "restore", "restore check",
-			"ready", "openapi", "version",
-		} {
+		all := []string{"", "token", "webhook", "restore"}
+		for _, command := range commandLine(t).Leaves(true) {
+			all = append(all, command.Path())
+		}
+		for _, command := range all {
 			out := call(t, "", append(strings.Fields(command), "--help")...).ok(t)
 			if !strings.Contains(out, "Usage: guildhall "+command) {
 				t.Errorf("%s --help prints %q", command, out)
+			}
+			if begins := strings.HasSuffix(out, whereToBegin); begins != (command == "") {
+				t.Errorf("%s --help ends with where to begin: %t", command, begins)
 			}
 		}
 	})
@@ -253,9 +255,12 @@ func TestDocuments(t *testing.T) {
 		t.Errorf("openapi --version 3.1 prints %.40q", out)
 	}
 	var v map[string]string
-	if err := json.Unmarshal([]byte(call(t, "", "version", "--json").ok(t)), &v); err != nil || v["contract"] == "" ||
-		v["version"] == "" || v["commit"] == "" {
+	if err := json.Unmarshal([]byte(call(t, "", "version", "--json").ok(t)), &v); err != nil || v["commit"] == "" {
 		t.Errorf("version prints %v: %v", v, err)
+	}
+	line := "guildhall " + v["version"] + " (contract " + v["contract"] + ", commit "
+	if out := call(t, "", "version").ok(t); !strings.HasPrefix(out, line) || strings.Count(out, "\n") != 1 || !strings.HasSuffix(out, v["go"]+")\n") {
+		t.Errorf("version prints %q", out)
 	}
 }
 
@@ -305,7 +310,7 @@ func wantOutput(t *testing.T, out string, texts ...string) {
 // A command that writes, as import does, writes in the form that the tables' place asks for.
 func TestCommandsFindOutWhereTablesLie(t *testing.T) {
 	t.Parallel()
-	d, _, err := connection{DatabaseURL: dbtest.New(t).URL}.open(t.Context())
+	d, _, err := connection{databaseURL: databaseURL{dbtest.New(t).URL}}.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,12 @@ type addresses struct{ https, http, ops net.Addr }
 func (n *node) run(ctx context.Context) error {
 	n.metrics = prometheus.NewRegistry()
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	var err error
+	b, err := thisBuild()
+	if err != nil {
+		return err
+	}
+	b.show(n.metrics)
+	n.log.Info("starting", "version", b.Version, "contract", b.Contract, "commit", b.Commit, "go", b.Go)
 	if n.tracer, err = tracing.New(ctx, version, n.log); err != nil {
 		return err
 	}

@@ -24,6 +24,12 @@ type restoreCheck struct {
 	JSON           bool   `help:"Print one JSON object."`
 }
 
+// Help says when to run it.
+func (c *restoreCheck) Help() string {
+	return "Run it on the restored database. It names the tokens, bot keys and endpoints that have changed since the backup; " +
+		"with --old-database-url it also says what the restore has made of each, and exits with 1 when one is not as it was."
+}
+
 // restoreReport is what `--json` prints.
 type restoreReport struct {
 	Since    wire.Time       `json:"since"`

@@ -74,6 +74,11 @@ type resealCommand struct {
 	JSON      bool   `help:"Print one JSON object."`
 }
 
+// Help says when to run it.
+func (c *resealCommand) Help() string {
+	return "Give every node OLD,NEW, then every node NEW,OLD, run this with NEW,OLD while they serve, then leave OLD out. It prints counts."
+}
+
 // Run fails when something is left that no key opens, after doing the rest.
 func (c *resealCommand) Run(ctx context.Context, io streams) error {
 	d, f, err := c.open(ctx)

@@ -14,11 +14,11 @@ import (
 )
 
 type serveCommand struct {
-	Settings    `set:"default_env=live" set:"default_log=info,json" set:"default_webhook_allow="` //nolint:staticcheck // kong reads every set
-	DatabaseURL string                                                                            `name:"database-url" env:"GUILDHALL_DATABASE_URL" help:"Postgres 15 or newer. Required." placeholder:"URL"`
-	ListenURL   string                                                                            `name:"listen-url" env:"GUILDHALL_LISTEN_URL" help:"A direct way to the same database for notifications, where a pooler stands between. The default is the database's URL." placeholder:"URL"`
+	databaseURL
+	listenURL
 	roles
-	Migrate bool `help:"Bring the database up to this program's schema first."`
+	Settings `set:"default_env=live" set:"default_log=info,json" set:"default_webhook_allow="` //nolint:staticcheck // kong reads every set
+	Migrate  bool                                                                              `help:"Bring the database up to this program's schema first."`
 }
 
 // Run serves until the process is told to stop.

@@ -457,44 +457,6 @@ func TestSettings(t *testing.T) {
 			"--listen-url", "mysql://u:hunter2@h/d").refused(t, 1, "GUILDHALL_LISTEN_URL")
 		call(t, "", "serve", "--env", "prod").refused(t, 2, "live")
 	})
-
-	t.Run("README.md lists them as they are", func(t *testing.T) {
-		t.Parallel()
-		readme, err := os.ReadFile("../../README.md")
-		if err != nil {
-			t.Fatal(err)
-		}
-		told := map[string]string{} // variable → default
-		for _, line := range strings.Split(string(readme), "\n") {
-			cells := strings.Split(line, "|")
-			if len(cells) < 5 || !strings.Contains(cells[1], "`GUILDHALL_") {
-				continue
-			}
-			told[strings.Trim(strings.TrimSpace(cells[1]), "`")] = strings.TrimSpace(cells[2])
-		}
-		for _, command := range []string{"serve", "dev"} {
-			help := call(t, "", command, "--help").ok(t)
-			for _, variable := range regexp.MustCompile(`\$(GUILDHALL_[A-Z_]+)`).FindAllStringSubmatch(help, -1) {
-				if _, found := told[variable[1]]; !found {
-					t.Errorf("README.md does not tell of %s", variable[1])
-				}
-			}
-			for variable, fallback := range told {
-				flag := "--" + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(variable, "GUILDHALL_")), "_", "-")
-				if command == "dev" && (flag == "--database-url" || flag == "--listen-url" || flag == "--roles") {
-					continue // dev makes its own, and does both
-				}
-				if !strings.Contains(help, flag+"=") || !strings.Contains(help, "$"+variable) {
-					t.Errorf("%s has no %s, $%s", command, flag, variable)
-				}
-				if given := regexp.MustCompile("^`([^`]+)`$").FindStringSubmatch(fallback); given != nil && command == "serve" {
-					if !regexp.MustCompile(flag + `="?` + regexp.QuoteMeta(given[1]) + `\b`).MatchString(help) {
-						t.Errorf("the default of %s is not %s", flag, given[1])
-					}
-				}
-			}
-		}
-	})
 }
 
 // found by other commands, and by this test.

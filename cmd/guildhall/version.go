@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"guildhall/internal/base/schema"
 )
 
@@ -17,31 +19,53 @@ type versionCommand struct {
 	JSON bool `help:"Print one JSON object."`
 }
 
+// build is what this program was made of.
+type build struct {
+	Version  string `json:"version"` // of the program: year, month and fix, or devel
+	Contract string `json:"contract"`
+	Commit   string `json:"commit"`
+	Date     string `json:"date,omitempty"` // of the commit, where no release names the program
+	Go       string `json:"go"`
+}
+
 func (c *versionCommand) Run(io streams) error {
-	doc, err := schema.Document()
+	b, err := thisBuild()
 	if err != nil {
 		return err
 	}
-	v := struct {
-		Version  string `json:"version"`
-		Commit   string `json:"commit"`
-		Contract string `json:"contract"`
-		Go       string `json:"go"`
-	}{version, revision(), doc.Info.Version, runtime.Version()}
-	return io.tell(c.JSON, v, "guildhall %s\ncommit    %s\ncontract  %s\ngo        %s", v.Version, v.Commit, v.Contract, v.Go)
+	at := b.Commit[:min(len(b.Commit), 7)]
+	if b.Date != "" {
+		at += " of " + b.Date
+	}
+	return io.tell(c.JSON, b, "guildhall %s (contract %s, commit %s, %s)", b.Version, b.Contract, at, b.Go)
 }
 
-// revision is the commit this program was built from.
-func revision() string {
-	if commit != "" {
-		return commit
+func thisBuild() (build, error) {
+	doc, err := schema.Document()
+	if err != nil {
+		return build{}, err
 	}
-	if info, ok := debug.ReadBuildInfo(); ok {
+	b := build{Version: version, Contract: doc.Info.Version, Commit: commit, Go: runtime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok && commit == "" {
 		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				return s.Value
+			switch s.Key {
+			case "vcs.revision":
+				b.Commit = s.Value
+			case "vcs.time":
+				b.Date = s.Value
 			}
 		}
 	}
-	return "unknown"
+	if b.Commit == "" {
+		b.Commit = "unknown"
+	}
+	return b, nil
+}
+
+// show tells Prometheus which program this is.
+func (b build) show(metrics prometheus.Registerer) {
+	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "guildhall_build_info", Help: "The program that runs: always 1.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "contract": b.Contract},
+	}, func() float64 { return 1 }))
 }
