@@ -766,7 +766,9 @@ type AdjustBalanceRequest struct {
 	Reason *string `json:"reason,omitempty"`
 
 	// Reference The caller's own name of the change, such as an order number: 1 to 128 printable ASCII characters, not only spaces. A guild takes each reference once
-	// and for ever, so that a payment is made exactly once however often and however late it is repeated. Used before: 422 `reference_already_used`.
+	// and for ever, so that a payment is made exactly once however often and however late it is repeated. Sent again for the same member and delta, it
+	// is answered with what the first was answered, marked `Idempotent-Replay: true`; `reason` is not compared. Used for another member or delta, or by a
+	// change that is not here any more: 422 `reference_already_used`, whose message names what differs.
 	Reference *string `json:"reference,omitempty"`
 
 	// UserID The member.
@@ -2207,6 +2209,12 @@ type LedgerEntry struct {
 	UserID string `json:"user_id"`
 }
 
+// LedgerEntryEnvelope Envelope of a ledger entry.
+type LedgerEntryEnvelope struct {
+	// Data One change of a balance.
+	Data LedgerEntry `json:"data"`
+}
+
 // LedgerEntryList One page of ledger entries.
 type LedgerEntryList struct {
 	// Data The items of this page.
@@ -2894,6 +2902,9 @@ type DeliveryID = string
 // GiveawayID defines model for GiveawayId.
 type GiveawayID = string
 
+// LedgerEntryID defines model for LedgerEntryId.
+type LedgerEntryID = string
+
 // Page defines model for Page.
 type Page = int
 
@@ -3272,6 +3283,9 @@ type ServerInterface interface {
 	// ListLedgerEntries List ledger entries
 	// (GET /economy/ledger)
 	ListLedgerEntries(ctx echo.Context, params ListLedgerEntriesParams) error
+	// GetLedgerEntry Get a ledger entry
+	// (GET /economy/ledger/{id})
+	GetLedgerEntry(ctx echo.Context, id LedgerEntryID) error
 	// GetEconomyRank Get a member's place on the economy leaderboard
 	// (GET /economy/rank/{userId})
 	GetEconomyRank(ctx echo.Context, userID UserID) error
@@ -3588,6 +3602,22 @@ func (w *ServerInterfaceWrapper) ListLedgerEntries(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ListLedgerEntries(ctx, params)
+	return err
+}
+
+// GetLedgerEntry converts echo context to params.
+func (w *ServerInterfaceWrapper) GetLedgerEntry(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id LedgerEntryID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetLedgerEntry(ctx, id)
 	return err
 }
 
@@ -4448,6 +4478,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/economy/adjust", wrapper.AdjustBalance, options.OperationMiddlewares["adjustBalance"]...)
 	router.GET(options.BaseURL+"/economy/leaderboard", wrapper.GetEconomyLeaderboard, options.OperationMiddlewares["getEconomyLeaderboard"]...)
 	router.GET(options.BaseURL+"/economy/ledger", wrapper.ListLedgerEntries, options.OperationMiddlewares["listLedgerEntries"]...)
+	router.GET(options.BaseURL+"/economy/ledger/:id", wrapper.GetLedgerEntry, options.OperationMiddlewares["getLedgerEntry"]...)
 	router.GET(options.BaseURL+"/economy/rank/:userId", wrapper.GetEconomyRank, options.OperationMiddlewares["getEconomyRank"]...)
 	router.GET(options.BaseURL+"/economy/wallet/:userId", wrapper.GetWallet, options.OperationMiddlewares["getWallet"]...)
 	router.GET(options.BaseURL+"/giveaways", wrapper.ListGiveaways, options.OperationMiddlewares["listGiveaways"]...)
@@ -4595,15 +4626,25 @@ type AdjustBalanceResponseObject interface {
 	VisitAdjustBalanceResponse(w http.ResponseWriter) error
 }
 
-type AdjustBalance200JSONResponse BalanceAdjustmentEnvelope
+type AdjustBalance200ResponseHeaders struct {
+	IdempotentReplay *string
+}
+
+type AdjustBalance200JSONResponse struct {
+	Body    BalanceAdjustmentEnvelope
+	Headers AdjustBalance200ResponseHeaders
+}
 
 func (response AdjustBalance200JSONResponse) VisitAdjustBalanceResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplay != nil {
+		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
+	}
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4642,6 +4683,28 @@ type ListLedgerEntriesResponseObject interface {
 type ListLedgerEntries200JSONResponse LedgerEntryList
 
 func (response ListLedgerEntries200JSONResponse) VisitListLedgerEntriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetLedgerEntryRequestObject struct {
+	ID LedgerEntryID `json:"id"`
+}
+
+type GetLedgerEntryResponseObject interface {
+	VisitGetLedgerEntryResponse(w http.ResponseWriter) error
+}
+
+type GetLedgerEntry200JSONResponse LedgerEntryEnvelope
+
+func (response GetLedgerEntry200JSONResponse) VisitGetLedgerEntryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -5565,6 +5628,9 @@ type StrictServerInterface interface {
 	// ListLedgerEntries List ledger entries
 	// (GET /economy/ledger)
 	ListLedgerEntries(ctx context.Context, request ListLedgerEntriesRequestObject) (ListLedgerEntriesResponseObject, error)
+	// GetLedgerEntry Get a ledger entry
+	// (GET /economy/ledger/{id})
+	GetLedgerEntry(ctx context.Context, request GetLedgerEntryRequestObject) (GetLedgerEntryResponseObject, error)
 	// GetEconomyRank Get a member's place on the economy leaderboard
 	// (GET /economy/rank/{userId})
 	GetEconomyRank(ctx context.Context, request GetEconomyRankRequestObject) (GetEconomyRankResponseObject, error)
@@ -5930,6 +5996,31 @@ func (sh *strictHandler) ListLedgerEntries(ctx echo.Context, params ListLedgerEn
 		return err
 	} else if validResponse, ok := response.(ListLedgerEntriesResponseObject); ok {
 		return validResponse.VisitListLedgerEntriesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetLedgerEntry operation middleware
+func (sh *strictHandler) GetLedgerEntry(ctx echo.Context, id LedgerEntryID) error {
+	var request GetLedgerEntryRequestObject
+
+	request.ID = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetLedgerEntry(ctx.Request().Context(), request.(GetLedgerEntryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetLedgerEntry")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetLedgerEntryResponseObject); ok {
+		return validResponse.VisitGetLedgerEntryResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -369,6 +369,7 @@ func TestExamplesOfMoneyAndXPAddUp(t *testing.T) {
 	wantAlike(t, "adjustBalance", "getWallet", s.data(t, "adjustBalance"), wallet)
 	wantAlike(t, "getEconomyRank", "getWallet", s.data(t, "getEconomyRank"), wallet)
 	wantAlike(t, "listLedgerEntries", "getWallet", object{"balance": entry["balance_after"], "updated_at": entry["created_at"]}, wallet)
+	wantAlike(t, "getLedgerEntry", "listLedgerEntries", s.data(t, "getLedgerEntry"), entry)
 	wantAlike(t, "the payment of adjustBalance", "its ledger entry", s.requests["adjustBalance"][1], entry)
 	if told := s.event(t, "economy.balance_changed"); told["previous_balance"].(float64)+told["delta"].(float64) != told["balance"].(float64) {
 		t.Errorf("economy.balance_changed does not add up: %v", told)

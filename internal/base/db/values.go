@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/google/uuid"
@@ -24,6 +25,26 @@ func NewID() string {
 		panic("db: the system has no randomness: " + err.Error())
 	}
 	return id.String()
+}
+
+// NewIDAt is NewID as it would have been minted at that instant.
+func NewIDAt(at time.Time) string { return idPrefix(at) + NewID()[len(idPrefix(at)):] }
+
+// idPrefix is what ids begin with that were minted within that millisecond.
+func idPrefix(at time.Time) string {
+	ms := fmt.Sprintf("%012x", at.UnixMilli())
+	return ms[:8] + "-" + ms[8:]
+}
+
+// InstantOf is the millisecond that an id was minted in; false for what NewID does not
+// mint.
+func InstantOf(id string) (time.Time, bool) {
+	u, err := uuid.Parse(id)
+	if err != nil || u.Version() != 7 || u.String() != id {
+		return time.Time{}, false
+	}
+	ms, err := strconv.ParseInt(id[:8]+id[9:13], 16, 64)
+	return time.UnixMilli(ms), err == nil
 }
 
 // Array passes list as a Postgres text array; nil is the empty array.

@@ -38,6 +38,8 @@ func TestExamplesRun(t *testing.T) {
 	hook := made.Want(t, 201, "").Str(t, "data.id")
 	delivery := api.Do(t, "testWebhookEndpoint", "", apitest.Path("id", hook)).Want(t, 202, "").Str(t, "data.id")
 
+	entry := api.Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, "").Str(t, "data.ledger_entry.id")
+
 	ops := apitest.Operations()
 	last := func(op apitest.Operation) int { // what removes its subject
 		if op.Method == "DELETE" {
@@ -62,6 +64,8 @@ func TestExamplesRun(t *testing.T) {
 				case p.Value.In != openapi3.ParameterInPath:
 				case p.Value.Name == "deliveryId":
 					path = append(path, apitest.Path("deliveryId", delivery))
+				case op.ID == "getLedgerEntry":
+					path = append(path, apitest.Path("id", entry))
 				case strings.HasPrefix(op.Path, "/webhooks/"):
 					path = append(path, apitest.Path("id", hook))
 				default:

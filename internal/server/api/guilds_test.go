@@ -51,6 +51,8 @@ func (n neighbours) own(t *testing.T, op apitest.Operation) map[string]string {
 	switch strings.Split(op.Path, "/")[1] {
 	case "cases":
 		id = n.owner.Do(t, "createCase", example(t, "createCase")).Want(t, 201, "").Str(t, "data.id")
+	case "economy":
+		id = n.owner.Do(t, "adjustBalance", `{"user_id":"`+someone+`","delta":1}`).Want(t, 200, "").Str(t, "data.ledger_entry.id")
 	case "tickets":
 		status := "open"
 		if op.ID == "reopenTicket" {

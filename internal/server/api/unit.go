@@ -14,6 +14,10 @@ import (
 	"guildhall/internal/base/fault"
 )
 
+// idempotentReplay is the header of a response that was given before: under the same
+// key, or to the change that has used the reference.
+const idempotentReplay = "Idempotent-Replay"
+
 // fewWaiting requests keep 2 MB of stacks at most.
 const fewWaiting = 128
 
@@ -279,7 +283,7 @@ func send(rs *reqState, a idempotency.Response) error {
 		h.Set(echo.HeaderRetryAfter, a.RetryAfter)
 	}
 	if a.Replayed {
-		h.Set("Idempotent-Replay", "true")
+		h.Set(idempotentReplay, "true")
 	}
 	if len(a.Body) > 0 {
 		h.Set(echo.HeaderContentType, contentType)
@@ -301,6 +305,7 @@ func (b *buffer) response() idempotency.Response {
 	return idempotency.Response{
 		Status: b.status, Location: b.header.Get(echo.HeaderLocation),
 		RetryAfter: b.header.Get(echo.HeaderRetryAfter), Body: b.body.Bytes(),
+		Replayed: b.header.Get(idempotentReplay) != "",
 	}
 }
 

@@ -25,9 +25,9 @@ type change struct {
 // decision is what the statement says of one change.
 type decision struct {
 	batch.Decision
+	ID      *string `db:"id"`      // of the ledger row
 	Balance int64   `db:"balance"` // before
 	Spent   bool    `db:"spent"`   // the reference was used before
-	SpentBy *string `db:"spent_by"`
 	Told    bool    `db:"told"`
 }
 
@@ -40,7 +40,8 @@ type decision struct {
 // the steps of a coordinator see what was committed between them.
 //
 // Wallet, ledger row and event carry one instant, later than that of the wallet's
-// change before: its ledger stands in the order of effects.
+// change before: its ledger stands in the order of effects. The ledger row's id
+// begins with that instant: see getEntry.
 type statement struct{ batch.Changes[*change] }
 
 var statements = batch.AloneOf[*change, decision](true, columns,
@@ -53,7 +54,7 @@ func columns(f batch.Form) []batch.Column[*change] {
 	list := []batch.Column[*change]{
 		batch.Texts("user_id", func(c *change) string { return c.entry.UserID }),
 		batch.Integers("delta", func(c *change) int64 { return c.entry.Delta }),
-		batch.Texts("id", func(c *change) string { return c.entry.ID }),
+		batch.Texts("random", func(*change) string { return db.NewID() }),
 		batch.Nullable("reason", func(c *change) *string { return c.entry.Reason }),
 		batch.Texts("note", func(c *change) string { return c.entry.Note }),
 		batch.Texts("event_id", func(*change) string { return db.NewID() }),
@@ -73,7 +74,7 @@ func columns(f batch.Form) []batch.Column[*change] {
 // (cleared), and those that are made (moved). By itself the statement makes the
 // wallet that is missing.
 func (s statement) noted() leaderboard.Noted {
-	find, claim, reference, spent, why := s.references()
+	find, claim, reference, spent := s.references()
 	trace := ""
 	if s.Traced {
 		trace = traceOfMoved
@@ -89,7 +90,7 @@ func (s statement) noted() leaderboard.Noted {
 		), moved AS MATERIALIZED (
 			SELECT * FROM changed WHERE `+batch.Few+`
 			UNION ALL
-			SELECT `+s.Names("g")+`, NULL, m.balance, m.updated_at FROM made m, given g
+			SELECT `+s.Names("g")+`, c.id, NULL, m.balance, m.updated_at FROM made m, cleared c, given g
 		)`
 	return leaderboard.Wallets.Noted("moved", s.Guild("moved"), func(note string) string {
 		return `
@@ -102,40 +103,44 @@ func (s statement) noted() leaderboard.Noted {
 		), ours AS (` + ours + `
 		)` + claim + `, changed AS MATERIALIZED (
 			UPDATE wallets w
-			SET balance = c.balance + c.delta, updated_at = ` + db.Next("c.at", "c.updated_at") + `
+			SET balance = c.balance + c.delta, updated_at = c.at
 			FROM cleared c
 			WHERE w.guild_id = ` + s.Guild("c") + ` AND w.user_id = c.user_id AND c.updated_at IS NOT NULL
-			RETURNING ` + s.Names("c") + `, c.balance AS was, w.balance AS is_now, w.updated_at
+			RETURNING ` + s.Names("c") + `, c.id, c.balance AS was, w.balance AS is_now, w.updated_at
 		)` + moved + `, entered AS (
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
 			SELECT home.id, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, ` + reference + `
 			FROM moved m JOIN guilds home ON home.id = ` + s.Guild("m") + `
 		), ` + note + `, ` + telling(s.Guild("moved"), reference, trace).CTEs() + `
-		SELECT o.number, o.balance, m.updated_at AS at, EXISTS (SELECT FROM event_listeners) AS told, ` + spent + `
+		SELECT o.number, o.balance, m.id, m.updated_at AS at, EXISTS (SELECT FROM event_listeners) AS told, ` + spent + ` AS spent
 		FROM ours o
-		LEFT JOIN moved m ON m.number = o.number` + why
+		LEFT JOIN moved m ON m.number = o.number`
 	})
 }
 
 // references are the CTEs that find references that are used (spent), and that
-// claim those of allowed changes (cleared); the column of the reference; and
-// columns and join that say of a change whether its reference is used, and by what.
-func (s statement) references() (find, claim, column, spent, why string) {
+// claim those of allowed changes (cleared); the column of the reference; and the
+// column that says whether a change's reference is used.
+func (s statement) references() (find, claim, column, spent string) {
 	allowed := `
-			SELECT *, clock_timestamp() AS at FROM ours WHERE balance + delta BETWEEN 0 AND ` + strconv.Itoa(maxBalance)
+			SELECT o.*, ` + entryID("o.at", "o.random") + ` AS id
+			FROM (
+				SELECT *, ` + db.Next("clock_timestamp()", "updated_at") + ` AS at FROM ours WHERE balance + delta BETWEEN 0 AND ` + strconv.Itoa(maxBalance)
 	if !s.Referenced {
 		return ``, `, cleared AS MATERIALIZED (` + allowed + `
-		)`, `NULL::text`, `false AS spent, NULL AS spent_by`, ``
+			) o
+		)`, `NULL::text`, `false`
 	}
 	return `, spent AS MATERIALIZED (
-			SELECT g.number, r.entry_id
+			SELECT g.number
 			FROM given g
 			CROSS JOIN LATERAL (
-				SELECT entry_id FROM ledger_references WHERE guild_id = ` + s.Guild("g") + ` AND reference = g.reference OFFSET 0
+				SELECT FROM ledger_references WHERE guild_id = ` + s.Guild("g") + ` AND reference = g.reference OFFSET 0
 			) r
 			WHERE g.reference IS NOT NULL
 		)`, `, allowed AS MATERIALIZED (` + allowed + `
-			  AND number NOT IN (SELECT number FROM spent)
+				  AND number NOT IN (SELECT number FROM spent)
+			) o
 		), claimed AS (
 			INSERT INTO ledger_references (guild_id, reference, entry_id)
 			SELECT home.id, a.reference, a.id
@@ -146,8 +151,7 @@ func (s statement) references() (find, claim, column, spent, why string) {
 			RETURNING entry_id
 		), cleared AS MATERIALIZED (
 			SELECT * FROM allowed WHERE reference IS NULL OR id IN (SELECT entry_id FROM claimed)
-		)`, `reference`, `s.number IS NOT NULL AS spent, s.entry_id AS spent_by`, `
-		LEFT JOIN spent s ON s.number = o.number`
+		)`, `reference`, `o.number IN (SELECT number FROM spent)`
 }
 
 const traceOfMoved = "nullif(moved.trace, '')"
@@ -164,19 +168,48 @@ func telling(guild, reference, trace string) event.Telling {
 }
 
 // Judge sets what a change has come to. It is refused when the result is outside the
-// limits and when the guild has used the reference before.
+// limits and when the guild has used the reference before; see repeated.
 func (c *change) Judge(v decision) {
 	c.told = v.Told
-	switch after := v.Balance + c.entry.Delta; {
+	switch {
 	case v.At != nil:
-		c.Made, c.entry.BalanceAfter, c.entry.CreatedAt = true, after, *v.At
-	case v.Spent && v.SpentBy == nil:
-		c.Refusal = fault.New(fault.Refused, "reference_already_used", "The guild used this reference before it moved here.")
+		c.Made, c.entry.ID, c.entry.BalanceAfter, c.entry.CreatedAt = true, *v.ID, v.Balance+c.entry.Delta, *v.At
 	case v.Spent:
-		c.Refusal = fault.New(fault.Refused, "reference_already_used", "The reference is that of the ledger entry %s.", *v.SpentBy)
-	case after < 0:
-		c.Refusal = fault.New(fault.Refused, "balance_would_be_negative", "The balance is %d and does not cover a change by %d.", v.Balance, c.entry.Delta)
-	case after > maxBalance:
-		c.Refusal = fault.New(fault.Refused, "balance_limit_exceeded", "The balance would exceed %d.", int64(maxBalance))
+		c.Refusal = errSpent
+	default:
+		c.Refusal = beyond(v.Balance, c.entry.Delta)
 	}
+}
+
+// beyond is the refusal of a change whose result would be outside the limits.
+func beyond(balance, delta int64) error {
+	switch after := balance + delta; {
+	case after < 0:
+		return fault.New(fault.Refused, "balance_would_be_negative", "The balance is %d and does not cover a change by %d.", balance, delta)
+	case after > maxBalance:
+		return fault.New(fault.Refused, "balance_limit_exceeded", "The balance would exceed %d.", int64(maxBalance))
+	}
+	return nil
+}
+
+// errSpent says that the reference is used; by what, otherThan tells.
+var errSpent = fault.New(fault.Refused, "reference_already_used", "The reference is used.")
+
+// otherThan refuses a change whose reference is that of the ledger row, unless it is
+// the change that the row tells of. Reasons are not compared.
+func otherThan(c, was entry) error {
+	refuse := func(format string, args ...any) error {
+		return fault.New(fault.Refused, "reference_already_used", format, args...)
+	}
+	switch member, delta := c.UserID != was.UserID, c.Delta != was.Delta; {
+	case was.ID == "":
+		return refuse("The reference was used by a change that is not here any more: before the guild moved here, or of a member who is forgotten.")
+	case member && delta:
+		return refuse("The reference is that of the ledger entry %s, which is another member's and by %d, not by %d.", was.ID, was.Delta, c.Delta)
+	case member:
+		return refuse("The reference is that of the ledger entry %s, which is another member's.", was.ID)
+	case delta:
+		return refuse("The reference is that of the ledger entry %s, which is by %d, not by %d.", was.ID, was.Delta, c.Delta)
+	}
+	return nil
 }

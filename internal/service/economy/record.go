@@ -21,7 +21,7 @@ var Wallets = transfer.Kind[moved]{
 		w.UpdatedAt = transfer.Pending
 		return nil
 	},
-	Dated:  []transfer.Column{{Table: "ledger_entries", Name: "created_at"}, {Table: "wallets", Name: "updated_at"}},
+	Dated:  []transfer.Column{{Table: "ledger_entries", Name: "created_at", ID: "id"}, {Table: "wallets", Name: "updated_at"}},
 	Settle: func(w *moved, at wire.Time) { w.UpdatedAt = at },
 	After:  begin,
 	Finish: leaderboard.Wallets.Reloaded,
@@ -43,7 +43,7 @@ func begin(ctx context.Context, tx *db.Tx, wallets []moved) error {
 	}
 	rows := make([]first, len(wallets))
 	for i, w := range wallets {
-		rows[i] = first{w.GuildID, entry{ID: db.NewID(), UserID: w.UserID, Delta: w.Balance, BalanceAfter: w.Balance, Note: "import", CreatedAt: w.UpdatedAt.Time}}
+		rows[i] = first{w.GuildID, entry{ID: db.NewIDAt(w.UpdatedAt.Time), UserID: w.UserID, Delta: w.Balance, BalanceAfter: w.Balance, Note: "import", CreatedAt: w.UpdatedAt.Time}}
 	}
 	return db.CopyRows(ctx, tx, "ledger_entries", "guild_id, id, user_id, delta, balance_after, note, created_at", rows)
 }

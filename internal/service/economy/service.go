@@ -4,6 +4,7 @@ package economy
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"guildhall/gen"
@@ -85,17 +86,39 @@ func (*Service) GetEconomyRank(ctx context.Context, r gen.GetEconomyRankRequestO
 }
 
 // AdjustBalance adds a delta to a member's balance and writes the ledger row
-// of it. It is Refused when the result would leave the limits, and when the
-// guild has used the reference before.
+// of it. It is Refused when the result would leave the limits, and when the guild
+// has used the reference before, for another change: the same one is answered as it
+// was then.
 func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObject) (gen.AdjustBalanceResponseObject, error) {
-	a := s.NewAdjustment(ctx, r)
-	if err := statements.One(ctx, db.Write(ctx), a); err != nil {
+	tx, a := db.Write(ctx), s.NewAdjustment(ctx, r)
+	err := statements.One(ctx, tx, a)
+	if errors.Is(err, errSpent) {
+		return repeated(ctx, tx, a)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if a.told {
 		s.listening.add(a.By.GuildID)
 	}
 	return a.Response()
+}
+
+// repeated is the response to a change whose reference is used: what the change was
+// answered that has used it, if it is the same.
+func repeated(ctx context.Context, tx *db.Tx, c *change) (gen.AdjustBalanceResponseObject, error) {
+	uses, err := usesOf(ctx, tx, c.By.GuildID, []string{*c.entry.Reference})
+	if err != nil {
+		return nil, err
+	}
+	was := uses[*c.entry.Reference]
+	if err := otherThan(c.entry, was); err != nil {
+		return nil, err
+	}
+	yes := "true"
+	return gen.AdjustBalance200JSONResponse{
+		Body: gen.BalanceAdjustmentEnvelope{Data: adjusted(was)}, Headers: gen.AdjustBalance200ResponseHeaders{IdempotentReplay: &yes},
+	}, nil
 }
 
 // Adjustment is an AdjustBalance that is made together with others'.
@@ -105,7 +128,7 @@ type Adjustment = change
 func (*Service) NewAdjustment(ctx context.Context, r gen.AdjustBalanceRequestObject) *Adjustment {
 	by := auth.Acting(ctx)
 	return &Adjustment{Change: batch.Change{By: event.From(by).In(ctx)}, entry: entry{
-		ID: db.NewID(), UserID: r.Body.UserID, Delta: r.Body.Delta, Reason: r.Body.Reason, Reference: r.Body.Reference, Note: by.Note(),
+		UserID: r.Body.UserID, Delta: r.Body.Delta, Reason: r.Body.Reason, Reference: r.Body.Reference, Note: by.Note(),
 	}}
 }
 
@@ -142,9 +165,20 @@ func Adjusted(ctx context.Context, q db.Querier, guild, id string, at time.Time)
 }
 
 func showAdjusted(e entry) gen.AdjustBalanceResponseObject {
-	return gen.AdjustBalance200JSONResponse{Data: gen.BalanceAdjustment{
-		UserID: e.UserID, Balance: e.BalanceAfter, UpdatedAt: wire.At(e.CreatedAt), LedgerEntry: show(e),
-	}}
+	return gen.AdjustBalance200JSONResponse{Body: gen.BalanceAdjustmentEnvelope{Data: adjusted(e)}}
+}
+
+func adjusted(e entry) gen.BalanceAdjustment {
+	return gen.BalanceAdjustment{UserID: e.UserID, Balance: e.BalanceAfter, UpdatedAt: wire.At(e.CreatedAt), LedgerEntry: show(e)}
+}
+
+// GetLedgerEntry returns one change of a balance.
+func (*Service) GetLedgerEntry(ctx context.Context, r gen.GetLedgerEntryRequestObject) (gen.GetLedgerEntryResponseObject, error) {
+	e, err := getEntry(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetLedgerEntry200JSONResponse{Data: show(e)}, nil
 }
 
 // ListLedgerEntries lists the changes of balances, newest first.

@@ -62,6 +62,76 @@ const entryBy = `
 		FROM ledger_entries
 		WHERE guild_id = $1 AND created_at = $2 AND id = $3`
 
+// entryID is the SQL expression for a ledger row's id: a UUIDv7 with the millisecond
+// of the instant, made of a random one. The count of microseconds is exact, whichever
+// type Postgres takes it in.
+func entryID(at, random string) string {
+	return `overlay(lpad(to_hex((extract(epoch FROM ` + at + `) * 1000000)::bigint / 1000), 12, '0') PLACING '-' FROM 9 FOR 0) || right(` + random + `, 23)`
+}
+
+// An id that was made before its row's instant is at most so much older, by a clock
+// that may be so much ahead.
+const (
+	idOlder = 15 * time.Second
+	idAhead = 2 * time.Second
+)
+
+var errNoEntry = fault.New(fault.NotFound, "not_found", "No such ledger entry.")
+
+// getEntry returns a ledger row by its id, which tells where in the primary key it
+// stands: ids begin with the millisecond of their row. Rows of 1.1, whose ids were
+// made before the statement that wrote them, stand close by.
+func getEntry(ctx context.Context, q db.Querier, guild, id string) (entry, error) {
+	at, ok := db.InstantOf(id)
+	if !ok {
+		return entry{}, errNoEntry
+	}
+	e, err := db.Get[entry](ctx, q, entryWithin, guild, at, at.Add(time.Millisecond), id)
+	if db.Missing(err) {
+		e, err = db.Get[entry](ctx, q, entryWithin, guild, at.Add(-idAhead), at.Add(idOlder), id)
+	}
+	if db.Missing(err) {
+		return entry{}, errNoEntry
+	}
+	return e, fault.Wrap(err, "read ledger entry", id, "of guild", guild)
+}
+
+const entryWithin = `
+		SELECT id, user_id, delta, balance_after, reason, reference, note, created_at
+		FROM ledger_entries
+		WHERE guild_id = $1 AND created_at >= $2 AND created_at < $3 AND id = $4`
+
+// use is what has used a reference. Its ledger row is empty where it is not here: the
+// guild has brought the reference along, or the member is forgotten.
+type use struct {
+	Name string `db:"name"`
+	entry
+}
+
+// usesOf returns those of the references that are used.
+func usesOf(ctx context.Context, q db.Querier, guild string, references []string) (map[string]entry, error) {
+	rows, err := db.Select[use](ctx, q, usesBy, guild, db.Array(references))
+	uses := make(map[string]entry, len(rows))
+	for _, u := range rows {
+		uses[u.Name] = u.entry
+	}
+	return uses, fault.Wrap(err, "read who has used references of guild", guild)
+}
+
+const usesBy = `
+		SELECT r.reference AS name, coalesce(e.id, '') AS id, coalesce(e.user_id, '') AS user_id, coalesce(e.delta, 0) AS delta,
+		       coalesce(e.balance_after, 0) AS balance_after, e.reason, e.reference, coalesce(e.note, '') AS note,
+		       coalesce(e.created_at, 'epoch') AS created_at
+		FROM unnest((SELECT $2::text[])) AS g (reference)
+		CROSS JOIN LATERAL (
+			SELECT reference FROM ledger_references WHERE guild_id = $1 AND reference = g.reference OFFSET 0
+		) r
+		LEFT JOIN LATERAL (
+			SELECT id, user_id, delta, balance_after, reason, reference, note, created_at
+			FROM ledger_entries
+			WHERE guild_id = $1 AND reference = g.reference OFFSET 0
+		) e ON true`
+
 // filter narrows the ledger. The zero value lets everything through.
 type filter struct {
 	UserID    *string

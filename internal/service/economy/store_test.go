@@ -76,6 +76,10 @@ func TestReadsUseTheirIndexes(t *testing.T) {
 		dbtest.WantPlannedOnce(t, d, index, sql, args...)
 	}
 	dbtest.WantIndex(t, d, "wallets_pkey", walletOf, "1", user)
+	dbtest.WantIndex(t, d, "ledger_entries_pkey", entryWithin, "1", since.Add(-idAhead), since.Add(idOlder), "77")
+	for _, index := range []string{"ledger_references_pkey", "ledger_entries_reference"} {
+		dbtest.WantIndex(t, d, index, usesBy, "1", db.Array([]string{"r-77", "r-78"}))
+	}
 }
 
 // Postgres plans the statement of an adjustment once for a connection, however

@@ -25,7 +25,8 @@ import (
 // milliseconds: each change is made alone then.
 //
 // Wallet, ledger row and event carry one instant, later than that of the wallet's
-// change before: its ledger stands in the order of effects.
+// change before: its ledger stands in the order of effects. The ledger row's id
+// begins with that instant: see getEntry.
 type together struct {
 	several bool // guilds; otherwise the statement names the one, $1
 	tells   bool // of changes that endpoints listen to
@@ -75,7 +76,7 @@ func (t together) text() leaderboard.Noted {
 			SELECT ` + first + `g.*, clock_timestamp() AS at, (SELECT set_config('lock_timeout', '` + batch.Patience.String() + `', true)) AS soon
 			FROM unnest(` + arrays + `, $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[],
 			            $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::bytea[])
-			     WITH ORDINALITY AS g (` + names + `, delta, id, reason, note, reference,
+			     WITH ORDINALITY AS g (` + names + `, delta, random, reason, note, reference,
 			            event_id, origin, trace, token_id, key, fingerprint, number)
 		), moved AS MATERIALIZED (
 			UPDATE wallets w
@@ -84,7 +85,7 @@ func (t together) text() leaderboard.Noted {
 			WHERE w.guild_id = ` + t.guild("g") + ` AND w.user_id = g.user_id AND g.` + batch.Few + `
 			  AND w.balance + g.delta BETWEEN 0 AND ` + strconv.Itoa(maxBalance) + `
 			  AND (SELECT true FROM ledger_references r WHERE r.guild_id = ` + t.guild("g") + ` AND r.reference = g.reference) IS NULL` + unused + unheard + `
-			RETURNING g.*, w.balance - g.delta AS was, w.balance AS is_now, w.updated_at
+			RETURNING g.*, ` + entryID("w.updated_at", "g.random") + ` AS id, w.balance - g.delta AS was, w.balance AS is_now, w.updated_at
 		), entered AS (
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
 			SELECT home.id, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
@@ -95,7 +96,7 @@ func (t together) text() leaderboard.Noted {
 			FROM moved m JOIN guilds home ON home.id = ` + t.guild("m") + `
 			WHERE m.reference IS NOT NULL
 		)` + keyed + `, ` + note + told + `
-		SELECT number, is_now AS balance, updated_at AS at
+		SELECT number, id, is_now AS balance, updated_at AS at
 		FROM moved`
 	})
 }
@@ -103,7 +104,8 @@ func (t together) text() leaderboard.Noted {
 // made is what the statement says of a change that it has made.
 type made struct {
 	batch.Decision
-	Balance int64 `db:"balance"`
+	ID      string `db:"id"`
+	Balance int64  `db:"balance"`
 }
 
 // make makes changes in one statement and leaves those that have to be made alone.
@@ -122,7 +124,7 @@ func (t together) make(ctx context.Context, q db.Querier, changes []*change) err
 	}
 	for _, m := range rows {
 		c := changes[m.Number-1]
-		c.Made, c.entry.BalanceAfter, c.entry.CreatedAt = true, m.Balance, *m.At
+		c.Made, c.entry.ID, c.entry.BalanceAfter, c.entry.CreatedAt = true, m.ID, m.Balance, *m.At
 	}
 	return nil
 }
@@ -138,7 +140,7 @@ func (t together) arguments(changes []*change) []any {
 		guild,
 		texts(func(c *change) string { return c.entry.UserID }),
 		db.Integers(batch.Each(changes, func(c *change) int64 { return c.entry.Delta })),
-		texts(func(c *change) string { return c.entry.ID }),
+		texts(func(*change) string { return db.NewID() }),
 		nullable(func(c *change) *string { return c.entry.Reason }),
 		texts(func(c *change) string { return c.entry.Note }),
 		nullable(func(c *change) *string { return c.entry.Reference }),

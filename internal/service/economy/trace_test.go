@@ -27,8 +27,8 @@ func TestAnEventHasTheTraceOfItsChange(t *testing.T) {
 	told.listening.add("7")
 	made := map[string]string{} // the trace by the ledger entry
 	changeOf := func(guild, user, id, trace string, keyed, referenced bool) *change {
-		c := &change{Change: batch.Change{By: event.System(guild)}, entry: entry{ID: id, UserID: user, Delta: 1, Note: "test"}}
-		c.By.Trace, made[id] = trace, trace
+		c := &change{Change: batch.Change{By: event.System(guild)}, entry: entry{UserID: user, Delta: 1, Note: "test"}}
+		c.By.Trace = trace
 		if keyed {
 			c.UnderKey(idempotency.Request{TokenID: "token", Key: id})
 		}
@@ -59,6 +59,9 @@ func TestAnEventHasTheTraceOfItsChange(t *testing.T) {
 			})
 			if err != nil || slices.ContainsFunc(list, func(c *change) bool { return !c.Made }) {
 				t.Fatalf("keyed %t, referenced %t, of %v: %v", keyed, referenced, guilds, err)
+			}
+			for _, c := range append(list, alone) {
+				made[c.entry.ID] = c.By.Trace
 			}
 		}
 	}

@@ -81,6 +81,11 @@ func TestImportKeepsWhatItIsGivenAndFillsInTheRest(t *testing.T) {
 			want: "42|9007199254740991|9007199254740991|9007199254740991|import|t ; 43|0|0|0|import|t",
 		},
 		{
+			query: `SELECT bool_and(translate(left(id, 13), '-', '') = lpad(to_hex(floor(extract(epoch FROM created_at) * 1000)::bigint), 12, '0'))
+				FROM ledger_entries`,
+			want: "true",
+		},
+		{
 			query: `SELECT string_agg(concat_ws('|', number, status, message_count, last_message_at IS NULL), ' ; ' ORDER BY number)
 				FROM tickets`,
 			want: "3|closed|2|f ; 4|open|0|t",
@@ -224,6 +229,9 @@ func TestWhatAnImportBringsBearsItsEnd(t *testing.T) {
 	for _, query := range []string{
 		`SELECT min(updated_at) > $1 AND count(*) = 1 FROM wallets`, `SELECT min(updated_at) > $1 FROM levels`,
 		`SELECT min(created_at) > $1 AND count(*) = 1 FROM ledger_entries`,
+		// By its id a row is found, which tells its instant.
+		`SELECT $1::timestamptz IS NOT NULL AND bool_and(translate(left(id, 13), '-', '')
+			= lpad(to_hex(floor(extract(epoch FROM created_at) * 1000)::bigint), 12, '0')) FROM ledger_entries`,
 		`SELECT min(updated_at) > $1 AND count(*) = 2 FROM cases`, `SELECT created_at > $1 FROM cases WHERE reason = 'new'`,
 		`SELECT min(updated_at) > $1 AND count(*) = 2 FROM tickets`, `SELECT min(updated_at) > $1 AND count(*) = 2 FROM giveaways`,
 	} {

@@ -151,13 +151,20 @@ var Absent = wire.At(time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC))
 var Pending = Absent
 
 // Column is a column of instants.
-type Column struct{ Table, Name string }
+type Column struct {
+	Table, Name string
+	ID          string // the column of ids that tell that instant; empty: there is none
+}
 
 // Date gives a guild's pending rows their instant. It is taken when all are in, after
 // the locks that order the rows: those of new rows, of their guild's counters, and of
 // the rows that they have changed.
 func (c Column) Date(ctx context.Context, tx *db.Tx, guild string, at time.Time) error {
-	_, err := tx.ExecContext(ctx, `UPDATE `+c.Table+` SET `+c.Name+` = $2 WHERE guild_id = $1 AND `+c.Name+` = $3`, guild, at, Pending)
+	id, args := ``, []any{guild, at, Pending}
+	if c.ID != "" {
+		id, args = `, `+c.ID+` = left($4, 13) || right(`+c.ID+`, 23)`, append(args, db.NewIDAt(at))
+	}
+	_, err := tx.ExecContext(ctx, `UPDATE `+c.Table+` SET `+c.Name+` = $2`+id+` WHERE guild_id = $1 AND `+c.Name+` = $3`, args...)
 	return fault.Wrap(err, "date what came in of guild", guild)
 }
 
