@@ -535,6 +535,369 @@ func (e GuildFileWalletRecord) Valid() bool {
 	}
 }
 
+// Defines values for OnRefusal.
+const (
+	OnRefusalAll  OnRefusal = "all"
+	OnRefusalSkip OnRefusal = "skip"
+)
+
+// Valid indicates whether the value is a known member of the OnRefusal enum.
+func (e OnRefusal) Valid() bool {
+	switch e {
+	case OnRefusalAll:
+		return true
+	case OnRefusalSkip:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordCaseRecord.
+const (
+	RecordCaseRecordCase RecordCaseRecord = "case"
+)
+
+// Valid indicates whether the value is a known member of the RecordCaseRecord enum.
+func (e RecordCaseRecord) Valid() bool {
+	switch e {
+	case RecordCaseRecordCase:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordCaseSource.
+const (
+	RecordCaseSourceAPI       RecordCaseSource = "api"
+	RecordCaseSourceBot       RecordCaseSource = "bot"
+	RecordCaseSourceDashboard RecordCaseSource = "dashboard"
+)
+
+// Valid indicates whether the value is a known member of the RecordCaseSource enum.
+func (e RecordCaseSource) Valid() bool {
+	switch e {
+	case RecordCaseSourceAPI:
+		return true
+	case RecordCaseSourceBot:
+		return true
+	case RecordCaseSourceDashboard:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordCaseStatus.
+const (
+	RecordCaseStatusActive  RecordCaseStatus = "active"
+	RecordCaseStatusDeleted RecordCaseStatus = "deleted"
+	RecordCaseStatusExpired RecordCaseStatus = "expired"
+	RecordCaseStatusRevoked RecordCaseStatus = "revoked"
+)
+
+// Valid indicates whether the value is a known member of the RecordCaseStatus enum.
+func (e RecordCaseStatus) Valid() bool {
+	switch e {
+	case RecordCaseStatusActive:
+		return true
+	case RecordCaseStatusDeleted:
+		return true
+	case RecordCaseStatusExpired:
+		return true
+	case RecordCaseStatusRevoked:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordCaseType.
+const (
+	RecordCaseTypeBan     RecordCaseType = "ban"
+	RecordCaseTypeKick    RecordCaseType = "kick"
+	RecordCaseTypeMute    RecordCaseType = "mute"
+	RecordCaseTypeNote    RecordCaseType = "note"
+	RecordCaseTypeTimeout RecordCaseType = "timeout"
+	RecordCaseTypeWarn    RecordCaseType = "warn"
+)
+
+// Valid indicates whether the value is a known member of the RecordCaseType enum.
+func (e RecordCaseType) Valid() bool {
+	switch e {
+	case RecordCaseTypeBan:
+		return true
+	case RecordCaseTypeKick:
+		return true
+	case RecordCaseTypeMute:
+		return true
+	case RecordCaseTypeNote:
+		return true
+	case RecordCaseTypeTimeout:
+		return true
+	case RecordCaseTypeWarn:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordGiveawayRecord.
+const (
+	RecordGiveawayRecordGiveaway RecordGiveawayRecord = "giveaway"
+)
+
+// Valid indicates whether the value is a known member of the RecordGiveawayRecord enum.
+func (e RecordGiveawayRecord) Valid() bool {
+	switch e {
+	case RecordGiveawayRecordGiveaway:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordGiveawaySource.
+const (
+	RecordGiveawaySourceAPI RecordGiveawaySource = "api"
+	RecordGiveawaySourceBot RecordGiveawaySource = "bot"
+)
+
+// Valid indicates whether the value is a known member of the RecordGiveawaySource enum.
+func (e RecordGiveawaySource) Valid() bool {
+	switch e {
+	case RecordGiveawaySourceAPI:
+		return true
+	case RecordGiveawaySourceBot:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordGiveawayStatus.
+const (
+	RecordGiveawayStatusActive    RecordGiveawayStatus = "active"
+	RecordGiveawayStatusDrawing   RecordGiveawayStatus = "drawing"
+	RecordGiveawayStatusEnded     RecordGiveawayStatus = "ended"
+	RecordGiveawayStatusPaused    RecordGiveawayStatus = "paused"
+	RecordGiveawayStatusScheduled RecordGiveawayStatus = "scheduled"
+)
+
+// Valid indicates whether the value is a known member of the RecordGiveawayStatus enum.
+func (e RecordGiveawayStatus) Valid() bool {
+	switch e {
+	case RecordGiveawayStatusActive:
+		return true
+	case RecordGiveawayStatusDrawing:
+		return true
+	case RecordGiveawayStatusEnded:
+		return true
+	case RecordGiveawayStatusPaused:
+		return true
+	case RecordGiveawayStatusScheduled:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordGiveawayEntryRecord.
+const (
+	RecordGiveawayEntryRecordGiveawayEntry RecordGiveawayEntryRecord = "giveaway_entry"
+)
+
+// Valid indicates whether the value is a known member of the RecordGiveawayEntryRecord enum.
+func (e RecordGiveawayEntryRecord) Valid() bool {
+	switch e {
+	case RecordGiveawayEntryRecordGiveawayEntry:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordGuildRecord.
+const (
+	RecordGuildRecordGuild RecordGuildRecord = "guild"
+)
+
+// Valid indicates whether the value is a known member of the RecordGuildRecord enum.
+func (e RecordGuildRecord) Valid() bool {
+	switch e {
+	case RecordGuildRecordGuild:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordLevelRecord.
+const (
+	RecordLevelRecordLevel RecordLevelRecord = "level"
+)
+
+// Valid indicates whether the value is a known member of the RecordLevelRecord enum.
+func (e RecordLevelRecord) Valid() bool {
+	switch e {
+	case RecordLevelRecordLevel:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordReferenceRecord.
+const (
+	RecordReferenceRecordReference RecordReferenceRecord = "reference"
+)
+
+// Valid indicates whether the value is a known member of the RecordReferenceRecord enum.
+func (e RecordReferenceRecord) Valid() bool {
+	switch e {
+	case RecordReferenceRecordReference:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordSettingsRecord.
+const (
+	RecordSettingsRecordSettings RecordSettingsRecord = "settings"
+)
+
+// Valid indicates whether the value is a known member of the RecordSettingsRecord enum.
+func (e RecordSettingsRecord) Valid() bool {
+	switch e {
+	case RecordSettingsRecordSettings:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordTicketRecord.
+const (
+	RecordTicketRecordTicket RecordTicketRecord = "ticket"
+)
+
+// Valid indicates whether the value is a known member of the RecordTicketRecord enum.
+func (e RecordTicketRecord) Valid() bool {
+	switch e {
+	case RecordTicketRecordTicket:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordTicketStatus.
+const (
+	RecordTicketStatusClosed RecordTicketStatus = "closed"
+	RecordTicketStatusOpen   RecordTicketStatus = "open"
+)
+
+// Valid indicates whether the value is a known member of the RecordTicketStatus enum.
+func (e RecordTicketStatus) Valid() bool {
+	switch e {
+	case RecordTicketStatusClosed:
+		return true
+	case RecordTicketStatusOpen:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordTicketMessageAuthorType.
+const (
+	RecordTicketMessageAuthorTypeBot    RecordTicketMessageAuthorType = "bot"
+	RecordTicketMessageAuthorTypeOpener RecordTicketMessageAuthorType = "opener"
+	RecordTicketMessageAuthorTypeStaff  RecordTicketMessageAuthorType = "staff"
+	RecordTicketMessageAuthorTypeSystem RecordTicketMessageAuthorType = "system"
+)
+
+// Valid indicates whether the value is a known member of the RecordTicketMessageAuthorType enum.
+func (e RecordTicketMessageAuthorType) Valid() bool {
+	switch e {
+	case RecordTicketMessageAuthorTypeBot:
+		return true
+	case RecordTicketMessageAuthorTypeOpener:
+		return true
+	case RecordTicketMessageAuthorTypeStaff:
+		return true
+	case RecordTicketMessageAuthorTypeSystem:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordTicketMessageKind.
+const (
+	RecordTicketMessageKindAssign  RecordTicketMessageKind = "assign"
+	RecordTicketMessageKindClaim   RecordTicketMessageKind = "claim"
+	RecordTicketMessageKindClose   RecordTicketMessageKind = "close"
+	RecordTicketMessageKindMessage RecordTicketMessageKind = "message"
+	RecordTicketMessageKindNote    RecordTicketMessageKind = "note"
+	RecordTicketMessageKindOpen    RecordTicketMessageKind = "open"
+	RecordTicketMessageKindReopen  RecordTicketMessageKind = "reopen"
+)
+
+// Valid indicates whether the value is a known member of the RecordTicketMessageKind enum.
+func (e RecordTicketMessageKind) Valid() bool {
+	switch e {
+	case RecordTicketMessageKindAssign:
+		return true
+	case RecordTicketMessageKindClaim:
+		return true
+	case RecordTicketMessageKindClose:
+		return true
+	case RecordTicketMessageKindMessage:
+		return true
+	case RecordTicketMessageKindNote:
+		return true
+	case RecordTicketMessageKindOpen:
+		return true
+	case RecordTicketMessageKindReopen:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordTicketMessageRecord.
+const (
+	RecordTicketMessageRecordTicketMessage RecordTicketMessageRecord = "ticket_message"
+)
+
+// Valid indicates whether the value is a known member of the RecordTicketMessageRecord enum.
+func (e RecordTicketMessageRecord) Valid() bool {
+	switch e {
+	case RecordTicketMessageRecordTicketMessage:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RecordWalletRecord.
+const (
+	RecordWalletRecordWallet RecordWalletRecord = "wallet"
+)
+
+// Valid indicates whether the value is a known member of the RecordWalletRecord enum.
+func (e RecordWalletRecord) Valid() bool {
+	switch e {
+	case RecordWalletRecordWallet:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TicketOrder.
 const (
 	TicketOrderActivity TicketOrder = "activity"
@@ -2149,6 +2512,9 @@ type GuildModules struct {
 	Tickets bool `json:"tickets"`
 }
 
+// GuildRecord One record of a kind, which `record` names. Its members are those of the kind's schema, `RecordGuild` and so on, against which it is held.
+type GuildRecord = json.RawMessage
+
 // GuildSettings Module toggles and public settings. Toggles inform; no operation fails because its module is off.
 type GuildSettings struct {
 	// Economy How the guild names its currency.
@@ -2395,11 +2761,413 @@ type NetworkHitEnvelope struct {
 	Data NetworkHit `json:"data"`
 }
 
+// OnRefusal What one refused record does: `all` refuses the whole call, `skip` leaves that record out.
+type OnRefusal string
+
 // PingData What a ping carries.
 type PingData struct {
 	// WebhookID The endpoint.
 	WebhookID string `json:"webhook_id"`
 }
+
+// RecordCase A moderation case. Without an id it is new.
+type RecordCase struct {
+	// CreatedAt When it was created; ignored of what is there.
+	CreatedAt *wire.Time `json:"created_at,omitempty"`
+
+	// ExpiresAt When the case expires.
+	ExpiresAt nullable.Nullable[wire.Time] `json:"expires_at,omitempty"`
+
+	// GuildID The guild of the call.
+	GuildID *string `json:"guild_id,omitempty"`
+
+	// ID Id of the case.
+	ID *string `json:"id,omitempty"`
+
+	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
+
+	// ModeratorID Acting moderator.
+	ModeratorID *string `json:"moderator_id,omitempty"`
+
+	// Number Its number in the guild; the next one by default.
+	Number *int64 `json:"number,omitempty"`
+
+	// Reason Why.
+	Reason *string `json:"reason,omitempty"`
+
+	// Record Kind of the record.
+	Record RecordCaseRecord `json:"record"`
+
+	// Source Where the case was made; ignored of what is there.
+	Source *RecordCaseSource `json:"source,omitempty"`
+
+	// Status State of the case.
+	Status *RecordCaseStatus `json:"status,omitempty"`
+
+	// Type Kind of case.
+	Type *RecordCaseType `json:"type,omitempty"`
+
+	// UpdatedAt Read and ignored.
+	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
+
+	// UserID Member the case concerns.
+	UserID *string `json:"user_id,omitempty"`
+}
+
+// RecordCaseRecord Kind of the record.
+type RecordCaseRecord string
+
+// RecordCaseSource Where the case was made; ignored of what is there.
+type RecordCaseSource string
+
+// RecordCaseStatus State of the case.
+type RecordCaseStatus string
+
+// RecordCaseType Kind of case.
+type RecordCaseType string
+
+// RecordGiveaway A giveaway. Without an id it is new.
+type RecordGiveaway struct {
+	// ChannelID Channel it runs in.
+	ChannelID *string `json:"channel_id,omitempty"`
+
+	// CreatedAt When it was created; ignored of what is there.
+	CreatedAt *wire.Time `json:"created_at,omitempty"`
+
+	// Description More about it.
+	Description nullable.Nullable[string] `json:"description,omitempty"`
+
+	// EndedAt When the winners were drawn.
+	EndedAt nullable.Nullable[wire.Time] `json:"ended_at,omitempty"`
+
+	// EndsAt When it ends.
+	EndsAt *wire.Time `json:"ends_at,omitempty"`
+
+	// GuildID The guild of the call.
+	GuildID *string `json:"guild_id,omitempty"`
+
+	// HostID Who hosts it.
+	HostID nullable.Nullable[string] `json:"host_id,omitempty"`
+
+	// ID Id of the giveaway.
+	ID *string `json:"id,omitempty"`
+
+	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
+
+	// MessageID Its message.
+	MessageID nullable.Nullable[string] `json:"message_id,omitempty"`
+
+	// PausedAt When it was paused.
+	PausedAt nullable.Nullable[wire.Time] `json:"paused_at,omitempty"`
+
+	// Prize What can be won.
+	Prize *string `json:"prize,omitempty"`
+
+	// Record Kind of the record.
+	Record RecordGiveawayRecord `json:"record"`
+
+	// Source Who made it; ignored of what is there.
+	Source *RecordGiveawaySource `json:"source,omitempty"`
+
+	// StartsAt When it starts.
+	StartsAt *wire.Time `json:"starts_at,omitempty"`
+
+	// Status State of the giveaway.
+	Status *RecordGiveawayStatus `json:"status,omitempty"`
+
+	// UpdatedAt Read and ignored.
+	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
+
+	// WinnerCount Number of winners to draw.
+	WinnerCount *int `json:"winner_count,omitempty"`
+
+	// Winners Winners by position.
+	Winners []string `json:"winners,omitempty"`
+}
+
+// RecordGiveawayRecord Kind of the record.
+type RecordGiveawayRecord string
+
+// RecordGiveawaySource Who made it; ignored of what is there.
+type RecordGiveawaySource string
+
+// RecordGiveawayStatus State of the giveaway.
+type RecordGiveawayStatus string
+
+// RecordGiveawayEntry An entrant of a giveaway.
+type RecordGiveawayEntry struct {
+	// EnteredAt When the member entered.
+	EnteredAt *wire.Time `json:"entered_at,omitempty"`
+
+	// Entries Weight in the draw; 0 takes the entrant away.
+	Entries *int64 `json:"entries,omitempty"`
+
+	// GiveawayID The giveaway.
+	GiveawayID string `json:"giveaway_id"`
+
+	// GuildID The guild of the call.
+	GuildID *string `json:"guild_id,omitempty"`
+
+	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
+
+	// Record Kind of the record.
+	Record RecordGiveawayEntryRecord `json:"record"`
+
+	// UserID The entrant.
+	UserID string `json:"user_id"`
+}
+
+// RecordGiveawayEntryRecord Kind of the record.
+type RecordGiveawayEntryRecord string
+
+// RecordGuild What the guild is on the platform. A guild that is not there is made.
+type RecordGuild struct {
+	// CreatedAt When it was created; ignored of what is there.
+	CreatedAt *wire.Time `json:"created_at,omitempty"`
+
+	// GuildID The guild of the call.
+	GuildID *string `json:"guild_id,omitempty"`
+
+	// IconURL Its icon.
+	IconURL nullable.Nullable[string] `json:"icon_url,omitempty"`
+
+	// ID The guild of the call.
+	ID *string `json:"id,omitempty"`
+
+	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
+
+	// JoinedAt When the service joined it.
+	JoinedAt *wire.Time `json:"joined_at,omitempty"`
+
+	// Locale Its locale, BCP 47.
+	Locale *string `json:"locale,omitempty"`
+
+	// MemberCount Number of members.
+	MemberCount *int64 `json:"member_count,omitempty"`
+
+	// Name Its name, one line.
+	Name *string `json:"name,omitempty"`
+
+	// OwnerID Its owner.
+	OwnerID *string `json:"owner_id,omitempty"`
+
+	// Record Kind of the record.
+	Record RecordGuildRecord `json:"record"`
+
+	// UpdatedAt Read and ignored.
+	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
+}
+
+// RecordGuildRecord Kind of the record.
+type RecordGuildRecord string
+
+// RecordLevel The XP of a member. It is set.
+type RecordLevel struct {
+	// GuildID The guild of the call.
+	GuildID *string `json:"guild_id,omitempty"`
+
+	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
+
+	// Record Kind of the record.
+	Record RecordLevelRecord `json:"record"`
+
+	// TotalXP All XP earned.
+	TotalXP *int64 `json:"total_xp,omitempty"`
+
+	// UpdatedAt Read and ignored.
+	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
+
+	// UserID The member.
+	UserID string `json:"user_id"`
+}
+
+// RecordLevelRecord Kind of the record.
+type RecordLevelRecord string
+
+// RecordReference A reference that a change of the guild's economy has used.
+type RecordReference struct {
+	// GuildID The guild of the call.
+	GuildID *string `json:"guild_id,omitempty"`
+
+	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
+
+	// Record Kind of the record.
+	Record RecordReferenceRecord `json:"record"`
+
+	// Reference The reference.
+	Reference string `json:"reference"`
+}
+
+// RecordReferenceRecord Kind of the record.
+type RecordReferenceRecord string
+
+// RecordSettings The guild's settings. Members that are left out stay as they are, at both levels.
+type RecordSettings struct {
+	// Economy How the guild names its currency.
+	Economy *GuildFileEconomy `json:"economy,omitempty"`
+
+	// GuildID The guild of the call.
+	GuildID *string `json:"guild_id,omitempty"`
+
+	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
+
+	// Levelling How levels are computed.
+	Levelling *GuildFileLevelling `json:"levelling,omitempty"`
+
+	// Modules Which modules are on; all of them by default.
+	Modules *GuildFileModules `json:"modules,omitempty"`
+
+	// Record Kind of the record.
+	Record RecordSettingsRecord `json:"record"`
+
+	// Tickets Ticket policy of the guild.
+	Tickets *GuildFileTickets `json:"tickets,omitempty"`
+
+	// Timezone IANA time zone of the guild.
+	Timezone *string `json:"timezone,omitempty"`
+
+	// UpdatedAt Read and ignored.
+	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
+}
+
+// RecordSettingsRecord Kind of the record.
+type RecordSettingsRecord string
+
+// RecordTicket A support ticket. Without an id it is new.
+type RecordTicket struct {
+	// ChannelID Its channel.
+	ChannelID nullable.Nullable[string] `json:"channel_id,omitempty"`
+
+	// ClaimedByID Who claimed it.
+	ClaimedByID nullable.Nullable[string] `json:"claimed_by_id,omitempty"`
+
+	// CloseReason Why.
+	CloseReason nullable.Nullable[string] `json:"close_reason,omitempty"`
+
+	// ClosedAt When it was closed.
+	ClosedAt nullable.Nullable[wire.Time] `json:"closed_at,omitempty"`
+
+	// ClosedByID Who closed it.
+	ClosedByID nullable.Nullable[string] `json:"closed_by_id,omitempty"`
+
+	// CreatedAt When it was opened; ignored of what is there.
+	CreatedAt *wire.Time `json:"created_at,omitempty"`
+
+	// GuildID The guild of the call.
+	GuildID *string `json:"guild_id,omitempty"`
+
+	// ID Id of the ticket.
+	ID *string `json:"id,omitempty"`
+
+	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
+
+	// Number Its number in the guild; the next one by default.
+	Number *int64 `json:"number,omitempty"`
+
+	// OpenerID Member who opened it.
+	OpenerID *string `json:"opener_id,omitempty"`
+
+	// Record Kind of the record.
+	Record RecordTicketRecord `json:"record"`
+
+	// Status State of the ticket.
+	Status *RecordTicketStatus `json:"status,omitempty"`
+
+	// Subject Its subject.
+	Subject nullable.Nullable[string] `json:"subject,omitempty"`
+
+	// UpdatedAt Read and ignored.
+	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
+}
+
+// RecordTicketRecord Kind of the record.
+type RecordTicketRecord string
+
+// RecordTicketStatus State of the ticket.
+type RecordTicketStatus string
+
+// RecordTicketMessage An entry of a ticket's transcript. Without an id and a `channel_message_id` it is new.
+type RecordTicketMessage struct {
+	// AuthorID Who wrote it.
+	AuthorID nullable.Nullable[string] `json:"author_id,omitempty"`
+
+	// AuthorType What kind of author.
+	AuthorType *RecordTicketMessageAuthorType `json:"author_type,omitempty"`
+
+	// ChannelMessageID Id on the platform.
+	ChannelMessageID nullable.Nullable[string] `json:"channel_message_id,omitempty"`
+
+	// Content The text; one that shows nothing is kept as `[attachment]`.
+	Content *string `json:"content,omitempty"`
+
+	// CreatedAt When it was written; ignored of what is there.
+	CreatedAt *wire.Time `json:"created_at,omitempty"`
+
+	// GuildID The guild of the call.
+	GuildID *string `json:"guild_id,omitempty"`
+
+	// ID Id of the entry.
+	ID *string `json:"id,omitempty"`
+
+	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
+
+	// Internal True for notes and for nothing else.
+	Internal *bool `json:"internal,omitempty"`
+
+	// Kind What kind of entry.
+	Kind *RecordTicketMessageKind `json:"kind,omitempty"`
+
+	// Record Kind of the record.
+	Record RecordTicketMessageRecord `json:"record"`
+
+	// TicketID The ticket.
+	TicketID string `json:"ticket_id"`
+
+	// UpdatedAt Read and ignored.
+	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
+}
+
+// RecordTicketMessageAuthorType What kind of author.
+type RecordTicketMessageAuthorType string
+
+// RecordTicketMessageKind What kind of entry.
+type RecordTicketMessageKind string
+
+// RecordTicketMessageRecord Kind of the record.
+type RecordTicketMessageRecord string
+
+// RecordWallet A wallet. It is set, and the ledger says by how much.
+type RecordWallet struct {
+	// Balance Coins held.
+	Balance *int64 `json:"balance,omitempty"`
+
+	// GuildID The guild of the call.
+	GuildID *string `json:"guild_id,omitempty"`
+
+	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
+	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
+
+	// Record Kind of the record.
+	Record RecordWalletRecord `json:"record"`
+
+	// UpdatedAt Read and ignored.
+	UpdatedAt *wire.Time `json:"updated_at,omitempty"`
+
+	// UserID The member.
+	UserID string `json:"user_id"`
+}
+
+// RecordWalletRecord Kind of the record.
+type RecordWalletRecord string
 
 // RecoverWebhookDeliveriesRequest Which failed deliveries to queue again.
 type RecoverWebhookDeliveriesRequest struct {
@@ -2878,6 +3646,48 @@ type WebhookRecoveryEnvelope struct {
 	Data WebhookRecovery `json:"data"`
 }
 
+// WriteRecordsRequest Records to make or change what a guild has.
+type WriteRecordsRequest struct {
+	// OnRefusal What one refused record does: `all` refuses the whole call, `skip` leaves that record out.
+	OnRefusal *OnRefusal `json:"on_refusal,omitempty"`
+
+	// Records The records, each of another thing.
+	Records []GuildRecord `json:"records"`
+
+	// Tell Whether events are told; true by default.
+	Tell *bool `json:"tell,omitempty"`
+}
+
+// WrittenRecord What has become of one record.
+type WrittenRecord struct {
+	// Code Why it was refused, as the `code` of a failure; only then.
+	Code *string `json:"code,omitempty"`
+
+	// ID Id of the thing; of a wallet, level or entry the member, of guild and settings the guild, of a reference itself. Null for what was refused and has none.
+	ID *string `json:"id"`
+
+	// Message The same for people; only with `code`.
+	Message *string `json:"message,omitempty"`
+
+	// Number Number of a case or ticket; else null.
+	Number *int `json:"number"`
+
+	// Record Kind of the record.
+	Record string `json:"record"`
+
+	// Result What has become of it.
+	Result string `json:"result"`
+
+	// UpdatedAt When the thing last changed; null where it shows none.
+	UpdatedAt *wire.Time `json:"updated_at"`
+}
+
+// WrittenRecordsEnvelope Envelope of written records.
+type WrittenRecordsEnvelope struct {
+	// Data One for each record, in order.
+	Data []WrittenRecord `json:"data"`
+}
+
 // XPAdjustment The levelling record after the change.
 type XPAdjustment struct {
 	// Embedded struct due to allOf(#/components/schemas/LevelRecord)
@@ -3233,6 +4043,9 @@ type RerollGiveawayJSONRequestBody = RerollGiveawayRequest
 // AdjustXPJSONRequestBody defines body for AdjustXP for application/json ContentType.
 type AdjustXPJSONRequestBody = AdjustXPRequest
 
+// WriteRecordsJSONRequestBody defines body for WriteRecords for application/json ContentType.
+type WriteRecordsJSONRequestBody = WriteRecordsRequest
+
 // AssignTicketJSONRequestBody defines body for AssignTicket for application/json ContentType.
 type AssignTicketJSONRequestBody = AssignTicketRequest
 
@@ -3346,6 +4159,9 @@ type ServerInterface interface {
 	// LookupNetworkUser Look a user up
 	// (GET /network/lookup/{userId})
 	LookupNetworkUser(ctx echo.Context, userID UserID) error
+	// WriteRecords Make or change what a guild has
+	// (POST /records)
+	WriteRecords(ctx echo.Context) error
 	// ListTickets List tickets
 	// (GET /tickets)
 	ListTickets(ctx echo.Context, params ListTicketsParams) error
@@ -3970,6 +4786,15 @@ func (w *ServerInterfaceWrapper) LookupNetworkUser(ctx echo.Context) error {
 	return err
 }
 
+// WriteRecords converts echo context to params.
+func (w *ServerInterfaceWrapper) WriteRecords(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.WriteRecords(ctx)
+	return err
+}
+
 // ListTickets converts echo context to params.
 func (w *ServerInterfaceWrapper) ListTickets(ctx echo.Context) error {
 	var err error
@@ -4499,6 +5324,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/levelling/user/:userId", wrapper.GetLevelRecord, options.OperationMiddlewares["getLevelRecord"]...)
 	router.GET(options.BaseURL+"/me", wrapper.GetMe, options.OperationMiddlewares["getMe"]...)
 	router.GET(options.BaseURL+"/network/lookup/:userId", wrapper.LookupNetworkUser, options.OperationMiddlewares["lookupNetworkUser"]...)
+	router.POST(options.BaseURL+"/records", wrapper.WriteRecords, options.OperationMiddlewares["writeRecords"]...)
 	router.GET(options.BaseURL+"/tickets", wrapper.ListTickets, options.OperationMiddlewares["listTickets"]...)
 	router.GET(options.BaseURL+"/tickets/:id", wrapper.GetTicket, options.OperationMiddlewares["getTicket"]...)
 	router.POST(options.BaseURL+"/tickets/:id/assign", wrapper.AssignTicket, options.OperationMiddlewares["assignTicket"]...)
@@ -5173,6 +5999,28 @@ func (response LookupNetworkUser200JSONResponse) VisitLookupNetworkUserResponse(
 	return err
 }
 
+type WriteRecordsRequestObject struct {
+	Body *WriteRecordsJSONRequestBody
+}
+
+type WriteRecordsResponseObject interface {
+	VisitWriteRecordsResponse(w http.ResponseWriter) error
+}
+
+type WriteRecords200JSONResponse WrittenRecordsEnvelope
+
+func (response WriteRecords200JSONResponse) VisitWriteRecordsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListTicketsRequestObject struct {
 	Params ListTicketsParams
 }
@@ -5691,6 +6539,9 @@ type StrictServerInterface interface {
 	// LookupNetworkUser Look a user up
 	// (GET /network/lookup/{userId})
 	LookupNetworkUser(ctx context.Context, request LookupNetworkUserRequestObject) (LookupNetworkUserResponseObject, error)
+	// WriteRecords Make or change what a guild has
+	// (POST /records)
+	WriteRecords(ctx context.Context, request WriteRecordsRequestObject) (WriteRecordsResponseObject, error)
 	// ListTickets List tickets
 	// (GET /tickets)
 	ListTickets(ctx context.Context, request ListTicketsRequestObject) (ListTicketsResponseObject, error)
@@ -6583,6 +7434,52 @@ func (sh *strictHandler) LookupNetworkUser(ctx echo.Context, userID UserID) erro
 		return err
 	} else if validResponse, ok := response.(LookupNetworkUserResponseObject); ok {
 		return validResponse.VisitLookupNetworkUserResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// WriteRecords operation middleware
+func (sh *strictHandler) WriteRecords(ctx echo.Context) error {
+	var request WriteRecordsRequestObject
+
+	var body WriteRecordsJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.WriteRecords(ctx.Request().Context(), request.(WriteRecordsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WriteRecords")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(WriteRecordsResponseObject); ok {
+		return validResponse.VisitWriteRecordsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -86,6 +86,15 @@ func Named(name string) func(value any, found []Problem) []Problem {
 	return func(value any, found []Problem) []Problem { return Check(s, value, found) }
 }
 
+// Required are the members that the schema of that name requires.
+func Required(name string) []string {
+	doc, err := Document()
+	if err != nil || doc.Components.Schemas[name] == nil {
+		panic(fmt.Sprintf("schema: there is no %s: %v", name, err))
+	}
+	return doc.Components.Schemas[name].Value.Required
+}
+
 // Visit applies a schema and words what it finds. What a schema forbids as a whole
 // it says only of a value in whose members nothing is wrong: that says more.
 func Visit(s *openapi3.Schema, value any) []Problem {

@@ -27,6 +27,7 @@ var requestBodies = map[string]func() any{
 	"createTicketMessage":      func() any { return new(gen.CreateTicketMessageJSONRequestBody) },
 	"reopenTicket":             func() any { return new(gen.ReopenTicketJSONRequestBody) },
 	"createWebhookEndpoint":    func() any { return new(gen.CreateWebhookEndpointJSONRequestBody) },
+	"writeRecords":             func() any { return new(gen.WriteRecordsJSONRequestBody) },
 	"updateWebhookEndpoint":    func() any { return new(gen.UpdateWebhookEndpointJSONRequestBody) },
 	"recoverWebhookDeliveries": func() any { return new(gen.RecoverWebhookDeliveriesJSONRequestBody) },
 	"rotateWebhookSecret":      func() any { return new(gen.RotateWebhookSecretJSONRequestBody) },

@@ -9,6 +9,7 @@ import (
 	"guildhall/internal/service/levelling"
 	"guildhall/internal/service/meta"
 	"guildhall/internal/service/network"
+	"guildhall/internal/service/records"
 	"guildhall/internal/service/tickets"
 	"guildhall/internal/service/webhooks"
 )
@@ -32,6 +33,7 @@ type (
 	ticketsOps   = tickets.Service
 	giveawaysOps = giveaways.Service
 	webhooksOps  = webhooks.Service
+	recordsOps   = records.Service
 )
 
 // operations is every operation of openapi.yaml. A missing method, or one
@@ -46,6 +48,7 @@ type operations struct {
 	*ticketsOps
 	*giveawaysOps
 	*webhooksOps
+	*recordsOps
 }
 
 var _ gen.StrictServerInterface = operations{}
@@ -62,5 +65,6 @@ func newOperations(cfg Config) operations {
 		ticketsOps:   cfg.Tickets,
 		giveawaysOps: cfg.Giveaways,
 		webhooksOps:  cfg.Webhooks,
+		recordsOps:   &records.Service{},
 	}
 }

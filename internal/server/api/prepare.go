@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/oapi-codegen/runtime"
+
+	"guildhall/internal/service/records"
 )
 
 // A preparation asks others (a name server, the chat platform) what an
@@ -21,6 +23,9 @@ func preparations(s Services) map[string]preparation {
 		"createGiveaway":        preparing(s.Giveaways.PrepareCreate),
 		"createWebhookEndpoint": preparing(s.Webhooks.PrepareCreate),
 		"updateWebhookEndpoint": preparing(s.Webhooks.PrepareUpdate),
+		"writeRecords": func(ctx context.Context, body any) (context.Context, error) {
+			return ctx, records.Check(body)
+		},
 	}
 }
 

@@ -2,10 +2,12 @@ package economy
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/leaderboard"
 	"guildhall/internal/service/transfer"
 )
@@ -25,7 +27,29 @@ var Wallets = transfer.Kind[moved]{
 	Settle: func(w *moved, at wire.Time) { w.UpdatedAt = at },
 	After:  begin,
 	Finish: leaderboard.Wallets.Reloaded,
+	Writer: &transfer.Writer[moved]{
+		Schema:  "RecordWallet",
+		Guarded: true,
+		Key:     func(w *moved) string { return w.UserID },
+		Hold:    transfer.Held(func(w *moved) string { return w.UserID }, heldWallets),
+		Revise: func(_ *transfer.Call, row *transfer.Row[moved]) error {
+			if row.Was != nil {
+				row.Is.UpdatedAt = row.Was.UpdatedAt
+			}
+			return nil
+		},
+		Shown: func(w *moved) transfer.Shown { return transfer.Shown{ID: w.UserID, UpdatedAt: &w.UpdatedAt} },
+		Store: setBalances,
+	},
 }
+
+const heldWallets = `
+		SELECT guild_id, user_id, balance, updated_at
+		FROM wallets
+		WHERE guild_id = $1
+		  AND user_id = ANY ($2)
+		ORDER BY user_id
+		FOR NO KEY UPDATE`
 
 // moved is a wallet that moves.
 type moved struct {
@@ -43,10 +67,82 @@ func begin(ctx context.Context, tx *db.Tx, wallets []moved) error {
 	}
 	rows := make([]first, len(wallets))
 	for i, w := range wallets {
-		rows[i] = first{w.GuildID, entry{ID: db.NewIDAt(w.UpdatedAt.Time), UserID: w.UserID, Delta: w.Balance, BalanceAfter: w.Balance, Note: "import", CreatedAt: w.UpdatedAt.Time}}
+		rows[i] = first{w.GuildID, entry{ID: db.NewIDAt(w.UpdatedAt.Time), UserID: w.UserID, Delta: w.Balance, BalanceAfter: w.Balance, Note: imported, CreatedAt: w.UpdatedAt.Time}}
 	}
 	return db.CopyRows(ctx, tx, "ledger_entries", "guild_id, id, user_id, delta, balance_after, note, created_at", rows)
 }
+
+// setBalances sets balances to what records say: the wallets that are held are changed
+// and the others made, each with the ledger row that explains it and its event. A new
+// wallet of 0 has neither.
+func setBalances(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[moved]) error {
+	var users, entries, events, instants []string
+	var was, is []int64
+	var there []bool
+	for _, row := range rows {
+		var before int64
+		if row.Was != nil {
+			before = row.Was.Balance
+		}
+		row.Is.UpdatedAt = row.At
+		users, there, was, is = append(users, row.Is.UserID), append(there, row.Was != nil), append(was, before), append(is, row.Is.Balance)
+		entries, events = append(entries, db.NewID()), append(events, db.NewID())
+		instants = append(instants, row.At.Format(time.RFC3339Nano))
+	}
+	note := c.By.Note()
+	if c.DatedLater {
+		note = imported
+	}
+	by := event.From(c.By).In(ctx)
+	n, err := db.Get[int](ctx, tx, settings[c.Tell].For(len(rows)), c.By.GuildID, db.Array(users), db.Booleans(there),
+		db.Integers(was), db.Integers(is), db.Array(instants), db.Array(entries), db.Array(events), note, by.JSON(), by.Trace)
+	if err != nil {
+		return fmt.Errorf("set balances in guild %s: %w", c.By.GuildID, err)
+	}
+	if n != len(rows) {
+		return db.Again
+	}
+	return nil
+}
+
+// settings are the statements that set balances: one that tells and one that does not.
+var settings = map[bool]leaderboard.Noted{true: setting(true), false: setting(false)}
+
+func setting(tell bool) leaderboard.Noted {
+	return leaderboard.Wallets.Noted("moved", "$1", func(note string) string {
+		told := ``
+		if tell {
+			told = `, ` + telling("$1", "NULL::text", traceOfMoved).CTEs()
+		}
+		return `
+		WITH moved AS MATERIALIZED (
+			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, updated_at, id, CASE WHEN is_now <> was THEN event_id END AS event_id,
+			       is_now - was AS delta, NULL::text AS reason, $9::text AS note, $10::text AS origin, $11::text AS trace
+			FROM unnest($2::text[], $3::boolean[], $4::bigint[], $5::bigint[], $6::timestamptz[], $7::text[], $8::text[])
+				AS g (user_id, there, was, is_now, updated_at, id, event_id)
+		), changed AS (
+			UPDATE wallets w
+			SET balance = m.is_now, updated_at = m.updated_at
+			FROM moved m
+			WHERE w.guild_id = $1 AND w.user_id = m.user_id AND m.was IS NOT NULL
+			RETURNING w.user_id
+		), made AS (
+			INSERT INTO wallets (guild_id, user_id, balance, updated_at)
+			SELECT home.id, m.user_id, m.is_now, m.updated_at FROM moved m JOIN guilds home ON home.id = $1 WHERE m.was IS NULL
+			ON CONFLICT DO NOTHING
+			RETURNING user_id
+		), entered AS (
+			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, created_at)
+			SELECT home.id, m.id, m.user_id, m.delta, m.is_now, m.note, m.updated_at
+			FROM moved m JOIN guilds home ON home.id = $1
+			WHERE m.delta <> 0
+		), ` + note + told + `
+		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
+	})
+}
+
+// imported is the note of what an import has written.
+const imported = "import"
 
 // References are those that changes of a guild's economy have used. They move
 // although the ledger does not, so that none is taken a second time.

@@ -1,9 +1,13 @@
 package levelling
 
 import (
+	"context"
+	"fmt"
 	"time"
 
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/leaderboard"
 	"guildhall/internal/service/transfer"
 )
@@ -21,6 +25,96 @@ var Records = transfer.Kind[moved]{
 	Dated:  []transfer.Column{{Table: "levels", Name: "updated_at"}},
 	Settle: func(m *moved, at wire.Time) { m.UpdatedAt = at },
 	Finish: leaderboard.Levels.Reloaded,
+	Writer: &transfer.Writer[moved]{
+		Schema:  "RecordLevel",
+		Guarded: true,
+		Key:     func(m *moved) string { return m.UserID },
+		Hold:    transfer.Held(func(m *moved) string { return m.UserID }, heldLevels),
+		Revise: func(_ *transfer.Call, row *transfer.Row[moved]) error {
+			if row.Was != nil {
+				row.Is.UpdatedAt = row.Was.UpdatedAt
+			}
+			return nil
+		},
+		Shown: func(m *moved) transfer.Shown { return transfer.Shown{ID: m.UserID, UpdatedAt: &m.UpdatedAt} },
+		Store: setXP,
+		Tell:  tellRecords,
+	},
+}
+
+const heldLevels = `
+		SELECT guild_id, user_id, total_xp, updated_at
+		FROM levels
+		WHERE guild_id = $1
+		  AND user_id = ANY ($2)
+		ORDER BY user_id
+		FOR NO KEY UPDATE`
+
+// setXP sets XP to what records say: the records that are held are changed and the
+// others made.
+func setXP(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[moved]) error {
+	var users, instants []string
+	var was, is []int64
+	var there []bool
+	for _, row := range rows {
+		var before int64
+		if row.Was != nil {
+			before = row.Was.TotalXP
+		}
+		row.Is.UpdatedAt = row.At
+		users, there, was, is = append(users, row.Is.UserID), append(there, row.Was != nil), append(was, before), append(is, row.Is.TotalXP)
+		instants = append(instants, row.At.Format(time.RFC3339Nano))
+	}
+	n, err := db.Get[int](ctx, tx, setting.For(len(rows)), c.By.GuildID, db.Array(users), db.Booleans(there),
+		db.Integers(was), db.Integers(is), db.Array(instants))
+	if err != nil {
+		return fmt.Errorf("set XP in guild %s: %w", c.By.GuildID, err)
+	}
+	if n != len(rows) {
+		return db.Again
+	}
+	return nil
+}
+
+// setting is the statement that sets XP.
+var setting = leaderboard.Levels.Noted("moved", "$1", func(note string) string {
+	return `
+		WITH moved AS MATERIALIZED (
+			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, updated_at
+			FROM unnest($2::text[], $3::boolean[], $4::bigint[], $5::bigint[], $6::timestamptz[]) AS g (user_id, there, was, is_now, updated_at)
+		), changed AS (
+			UPDATE levels l
+			SET previous_xp = m.was, total_xp = m.is_now, updated_at = m.updated_at
+			FROM moved m
+			WHERE l.guild_id = $1 AND l.user_id = m.user_id AND m.was IS NOT NULL
+			RETURNING l.user_id
+		), made AS (
+			INSERT INTO levels (guild_id, user_id, total_xp, updated_at)
+			SELECT home.id, m.user_id, m.is_now, m.updated_at FROM moved m JOIN guilds home ON home.id = $1 WHERE m.was IS NULL
+			ON CONFLICT DO NOTHING
+			RETURNING user_id
+		), ` + note + `
+		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
+})
+
+// tellRecords tells of the levels that records have changed.
+func tellRecords(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[moved]) error {
+	list := make([]*change, len(rows))
+	for i, row := range rows {
+		a := &change{user: row.Is.UserID, row: levelRow(row)}
+		a.Made, a.By = true, event.From(c.By).In(ctx)
+		list[i] = a
+	}
+	return tell(ctx, tx, list...)
+}
+
+// levelRow is the row that a record leaves.
+func levelRow(r *transfer.Row[moved]) row {
+	is := row{UserID: r.Is.UserID, TotalXP: r.Is.TotalXP, UpdatedAt: &r.At.Time}
+	if r.Was != nil {
+		is.PreviousXP = r.Was.TotalXP
+	}
+	return is
 }
 
 // moved is the XP of a member who moves.

@@ -1,14 +1,33 @@
 // Package transfer is how a domain shows the rows that move: what a row looks like
 // outside, what makes it a legal one, how many of them come in together and how a
-// guild's are carried out. It knows no domain. Guild files are its first caller;
-// whoever takes the same records another way, over HTTP or from a bot, calls the
-// same functions.
+// guild's are carried out. It knows no domain. Kind is for rows that come in and go out
+// as a whole, in guild files; its Writer is for records that make a row or change it.
+//
+// # Records that make or change
+//
+// A Batch holds the records of one kind that are written together. Its Write holds the
+// rows that are there; makes of each, by reading the record over a copy of it, the row
+// that the record wants (what is absent stays, null clears what a pointer holds); judges
+// it; compares, by what a record of the row would show; and stores what differs. Then
+// Tell records the events. A record that is refused leaves the others alone; its caller
+// decides whether the call goes on.
+//
+// A domain adds a kind in its record.go, by the Writer of its Kind:
+//
+//   - Schema names the schema of the record (RecordCase), in which only what names the
+//     thing is required. What a new row needs besides is what the kind's own schema (GuildFileCase)
+//     requires. Defaults of new rows are the kind's New.
+//   - Key, Hold (mostly Held, of a statement that locks by key), Revise, Shown, Store, and
+//     Tell where there are events. Revise puts back what a record never changes: updated_at,
+//     and of a row that is there created_at and source.
+//   - Counted where rows have numbers; the kind's Find is then needed as well.
+//
+// Then the kind gets its line in the package records, at the place of its locks.
 package transfer
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -59,6 +78,9 @@ type Kind[R any] struct {
 	// Finish once for each guild when all are in. All may be nil.
 	Before, After func(ctx context.Context, tx *db.Tx, rows []R) error
 	Finish        func(ctx context.Context, tx *db.Tx, guild string) error
+
+	// Writer is how records make and change rows one by one; nil: they do not.
+	Writer *Writer[R]
 }
 
 // Ref names a thing that a record may need.
@@ -184,11 +206,6 @@ func Latest(t wire.Time, u *wire.Time) wire.Time {
 		return *u
 	}
 	return t
-}
-
-// Wrong says what is wrong with a member.
-func Wrong(member, format string, args ...any) error {
-	return errors.New(strings.TrimSpace(member + " " + fmt.Sprintf(format, args...)))
 }
 
 // MintID gives a row an id if it has none.

@@ -240,6 +240,16 @@ func (a *API) In(guild string) *API {
 	return view
 }
 
+// May is a view of the same guild that may call the operation: that of a bot key,
+// where it is the bot's alone.
+func (a *API) May(t testing.TB, op Operation) *API {
+	t.Helper()
+	if op.Scope != auth.ScopeBot {
+		return a
+	}
+	return a.Bot(t, a.Guild).In(a.Guild)
+}
+
 // Key is the same view whose calls carry an Idempotency-Key.
 func (a *API) Key(key string) *API {
 	view := *a

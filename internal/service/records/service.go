@@ -1,0 +1,201 @@
+// Package records is how the operator's own bot keeps what a guild has: up to 500
+// records in one transaction, each of which makes a thing or changes it. It knows the
+// kinds and the order in which their rows are locked; what a record is and does, the
+// domains say (transfer.Writer).
+package records
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"guildhall/gen"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/schema"
+	"guildhall/internal/service/economy"
+	"guildhall/internal/service/levelling"
+	"guildhall/internal/service/transfer"
+)
+
+// Service implements the operations on records.
+type Service struct{}
+
+// newBatches are the kinds of record in the order in which their rows are locked:
+// what an adjustment locks before what a case or a ticket does, since those hold the
+// guild's row as well.
+func newBatches() []transfer.Batch {
+	return []transfer.Batch{
+		transfer.NewBatch(economy.Wallets),
+		transfer.NewBatch(levelling.Records),
+	}
+}
+
+// head is what records of all kinds have.
+type head struct {
+	Record  string  `json:"record"`
+	GuildID *string `json:"guild_id"`
+}
+
+// Check holds each record of a body against the schema of its kind, before the unit
+// of the call opens. What it finds is 400, whatever on_refusal says.
+func Check(body any) error {
+	members, _ := body.(map[string]any)
+	list, _ := members["records"].([]any)
+	kinds := make(map[string]transfer.Batch)
+	for _, b := range newBatches() {
+		kinds[b.Name()] = b
+	}
+	var found []schema.Problem
+	for i, value := range list {
+		record, _ := value.(map[string]any)
+		name, _ := record["record"].(string)
+		b, known := kinds[name]
+		if !known {
+			found = append(found, schema.Problem{Place: place(i) + "/record", Text: "is not a kind that is taken"})
+			continue
+		}
+		for _, p := range b.Check(value) {
+			found = append(found, schema.Problem{Place: place(i) + p.Place, Text: p.Text})
+		}
+	}
+	if len(found) > 0 {
+		return fault.New(fault.Invalid, "invalid_request", "%s", schema.Describe(found))
+	}
+	return nil
+}
+
+func place(i int) string { return "body /records/" + strconv.Itoa(i) }
+
+// WriteRecords makes and changes what the records name, all of them or, where
+// refused ones are skipped, those that can be.
+func (*Service) WriteRecords(ctx context.Context, r gen.WriteRecordsRequestObject) (gen.WriteRecordsResponseObject, error) {
+	tx, by := db.Write(ctx), auth.Acting(ctx)
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &transfer.Call{By: by, Now: now, Tell: r.Body.Tell == nil || *r.Body.Tell}
+	batches, list, err := sortOut(c, r.Body.Records)
+	if err != nil {
+		return nil, err
+	}
+	if err := write(ctx, tx, c, batches); err != nil {
+		return nil, err
+	}
+	skip := r.Body.OnRefusal != nil && *r.Body.OnRefusal == gen.OnRefusalSkip
+	if err := refusal(list, skip); err != nil {
+		return nil, err
+	}
+	if c.Tell {
+		for _, b := range batches {
+			if err := b.Tell(ctx, tx, c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	data := make([]gen.WrittenRecord, len(list))
+	for i, rec := range list {
+		data[i] = show(rec)
+	}
+	return gen.WriteRecords200JSONResponse{Data: data}, nil
+}
+
+// written is a record of the call in its place.
+type written struct {
+	transfer.Record
+	kind string
+}
+
+// sortOut gives each record to the batch of its kind.
+func sortOut(c *transfer.Call, texts []json.RawMessage) ([]transfer.Batch, []*written, error) {
+	batches, byName := newBatches(), make(map[string]transfer.Batch)
+	for _, b := range batches {
+		byName[b.Name()] = b
+	}
+	list := make([]*written, len(texts))
+	for i, text := range texts {
+		var h head
+		if err := json.Unmarshal(text, &h); err != nil {
+			return nil, nil, fmt.Errorf("read a record that has been checked: %w", err)
+		}
+		if h.GuildID != nil && *h.GuildID != c.By.GuildID {
+			return nil, nil, fault.New(fault.Invalid, "invalid_request", "%s/guild_id: must be left out, or be the guild of the call, %s", place(i), c.By.GuildID)
+		}
+		list[i] = &written{Record: transfer.Record{Text: text}, kind: h.Record}
+		again, err := byName[h.Record].Add(c, &list[i].Record)
+		if err != nil {
+			return nil, nil, err
+		}
+		if again {
+			return nil, nil, fault.New(fault.Invalid, "invalid_request", "%s: what it names stands in this call already", place(i))
+		}
+	}
+	return batches, list, nil
+}
+
+// write writes the batches in their order. The counters are held before the first
+// rows that are numbered, if any may be made.
+func write(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.Batch) error {
+	counts := false
+	for _, b := range batches {
+		may, err := b.MayCount(ctx, tx, c)
+		if err != nil {
+			return err
+		}
+		counts = counts || may
+	}
+	for _, b := range batches {
+		if counts && b.Counts() {
+			if err := c.HoldCounters(ctx, tx); err != nil {
+				return err
+			}
+			counts = false
+		}
+		if err := b.Write(ctx, tx, c); err != nil {
+			return err
+		}
+	}
+	return c.RaiseCounters(ctx, tx)
+}
+
+// refusal gives the refused records their reasons with the place in which each
+// stands, and returns that of the first, unless such records are skipped. What breaks
+// the contract comes before what is refused, and is never skipped.
+func refusal(list []*written, skip bool) error {
+	var first error
+	for i, rec := range list {
+		if rec.Err == nil {
+			continue
+		}
+		rec.Err = transfer.Fault(rec.Err, place(i))
+		f, known := fault.As(rec.Err)
+		if !known || f.Kind == fault.Invalid {
+			return rec.Err
+		}
+		if first == nil {
+			first = rec.Err
+		}
+	}
+	if skip {
+		return nil
+	}
+	return first
+}
+
+func show(rec *written) gen.WrittenRecord {
+	w := gen.WrittenRecord{Record: rec.kind, Result: rec.Result, UpdatedAt: rec.UpdatedAt}
+	if rec.ID != "" {
+		w.ID = &rec.ID
+	}
+	if rec.Number != nil && *rec.Number != 0 {
+		number := int(*rec.Number)
+		w.Number = &number
+	}
+	if f, refused := fault.As(rec.Err); refused {
+		w.Code, w.Message = &f.Code, &f.Message
+	}
+	return w
+}

@@ -1,0 +1,82 @@
+package records_test
+
+import (
+	"testing"
+
+	"guildhall/internal/server/api/apitest"
+)
+
+func TestMain(m *testing.M) { apitest.Main(m, "Records") }
+
+const (
+	one = "190320984123768832"
+	two = "172002275412279296"
+)
+
+// bot is a server seen by a bot key in the guild of the first token, which is back.
+func bot(t *testing.T) (bot, back *apitest.API) {
+	t.Helper()
+	back = apitest.New(t)
+	return back.Bot(t).In(back.Guild), back
+}
+
+func records(list string) string { return `{"records":[` + list + `]}` }
+
+func TestAWalletIsMadeChangedAndLeftAsItIs(t *testing.T) {
+	t.Parallel()
+	bot, _ := bot(t)
+	made := bot.Do(t, "writeRecords", records(`{"record":"wallet","user_id":"`+one+`","balance":7},{"record":"wallet","user_id":"`+two+`","balance":0}`)).
+		Want(t, 200, `{"data":[{"record":"wallet","id":"`+one+`","number":null,"result":"created"},{"record":"wallet","id":"`+two+`","result":"created"}]}`)
+	bot.WantEvent(t, "economy.balance_changed", `{"origin":{"type":"bot"},"data":{"user_id":"`+one+`","balance":7,"previous_balance":0,"delta":7,"reason":null,"reference":null}}`)
+	bot.WantNoEvent(t) // of a new wallet of 0
+	at := made.All(t, "updated_at")[0]
+	bot.Do(t, "writeRecords", records(`{"record":"wallet","user_id":"`+one+`","balance":7}`)).
+		Want(t, 200, `{"data":[{"result":"unchanged","updated_at":"`+at+`"}]}`)
+	bot.WantNoEvent(t)
+	set := records(`{"record":"wallet","user_id":"` + one + `","balance":5,"if_updated_at":"` + at + `"}`)
+	changed := bot.Do(t, "writeRecords", set).Want(t, 200, `{"data":[{"result":"updated"}]}`).All(t, "updated_at")[0]
+	bot.WantEvent(t, "economy.balance_changed", `{"timestamp":"`+changed+`","data":{"balance":5,"previous_balance":7,"delta":-2}}`)
+	bot.Do(t, "getWallet", "", apitest.Path("userId", one)).Want(t, 200, `{"data":{"balance":5,"updated_at":"`+changed+`"}}`)
+	bot.Do(t, "writeRecords", set).WantError(t, 422, "record_changed")
+}
+
+func TestAWalletThatIsThereIsSetWithItsInstantAlone(t *testing.T) {
+	t.Parallel()
+	bot, back := bot(t)
+	back.Do(t, "adjustBalance", `{"user_id":"`+one+`","delta":7}`).Want(t, 200, "")
+	set := `{"record":"wallet","user_id":"` + one + `","balance":8}`
+	bot.Do(t, "writeRecords", records(set)).WantError(t, 422, "record_changed")
+	bot.Do(t, "writeRecords", `{"on_refusal":"skip","records":[{"record":"level","user_id":"`+one+`","total_xp":3},`+set+`]}`).
+		Want(t, 200, `{"data":[{"result":"created"},{"record":"wallet","id":"`+one+`","result":"refused","code":"record_changed"}]}`)
+	bot.Do(t, "getWallet", "", apitest.Path("userId", one)).Want(t, 200, `{"data":{"balance":7}}`)
+}
+
+func TestXPIsSetAndALevelThatRisesIsTold(t *testing.T) {
+	t.Parallel()
+	bot, _ := bot(t)
+	at := bot.Do(t, "writeRecords", records(`{"record":"level","user_id":"`+one+`","total_xp":50}`)).Want(t, 200, "").All(t, "updated_at")[0]
+	bot.WantNoEvent(t)
+	bot.Do(t, "writeRecords", records(`{"record":"level","user_id":"`+one+`","total_xp":255,"if_updated_at":"`+at+`"}`)).Want(t, 200, "")
+	bot.WantEvent(t, "xp.level_up", `{"data":{"user_id":"`+one+`","level":2,"previous_level":0,"total_xp":255}}`)
+}
+
+func TestAThingStandsOnceInACall(t *testing.T) {
+	t.Parallel()
+	bot, _ := bot(t)
+	twice := `{"record":"wallet","user_id":"` + one + `","balance":1}`
+	bot.Do(t, "writeRecords", records(twice+","+twice)).
+		Want(t, 400, `{"error":{"code":"invalid_request","message":"body /records/1: what it names stands in this call already"}}`)
+}
+
+func TestANewThingNeedsItsMembers(t *testing.T) {
+	t.Parallel()
+	bot, _ := bot(t)
+	bot.Do(t, "writeRecords", records(`{"record":"wallet","user_id":"`+one+`"}`)).
+		Want(t, 422, `{"error":{"code":"record_refused","message":"body /records/0/balance: is required of what is new"}}`)
+}
+
+func TestAGuildThatIsNotThereIsNotFound(t *testing.T) {
+	t.Parallel()
+	back := apitest.New(t)
+	back.Bot(t).In("5").Do(t, "writeRecords", records(`{"record":"wallet","user_id":"`+one+`","balance":1}`)).WantError(t, 404, "not_found")
+}

@@ -1,0 +1,125 @@
+package transfer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/wire"
+)
+
+// Counted is how rows are numbered in their guild.
+type Counted[R any] struct {
+	Counter Counter
+	// Number is the row's, 0 where it has none yet.
+	Number func(r *R) *int64
+	// Taken is a statement that finds those of the numbers $2 that rows of the guild $1 have.
+	Taken string
+}
+
+// Counter is one of a guild's two.
+type Counter int
+
+// The counters of a guild.
+const (
+	CaseNumbers Counter = iota
+	TicketNumbers
+)
+
+// counters are the numbers that a guild has given last, and when, once they are held.
+type counters struct {
+	held, raised bool
+	last         [2]int64
+	at           [2]wire.Time
+}
+
+// HoldCounters keeps others from giving the guild's numbers until tx ends. It comes
+// before the rows that are numbered are held.
+func (c *Call) HoldCounters(ctx context.Context, tx *db.Tx) error {
+	g, err := db.Get[struct {
+		LastCase   int64      `db:"last_case"`
+		LastTicket int64      `db:"last_ticket"`
+		LastCaseAt *time.Time `db:"last_case_at"`
+	}](ctx, tx, `SELECT last_case, last_ticket, last_case_at FROM guilds WHERE id = $1 FOR NO KEY UPDATE`, c.By.GuildID)
+	if err != nil {
+		return fmt.Errorf("hold the counters of guild %s: %w", c.By.GuildID, err)
+	}
+	c.counters.held, c.counters.last = true, [2]int64{g.LastCase, g.LastTicket}
+	if g.LastCaseAt != nil {
+		c.counters.at[CaseNumbers] = wire.At(*g.LastCaseAt)
+	}
+	return nil
+}
+
+// RaiseCounters stores the numbers that were given.
+func (c *Call) RaiseCounters(ctx context.Context, tx *db.Tx) error {
+	if !c.counters.raised {
+		return nil
+	}
+	var at *time.Time
+	if t := c.counters.at[CaseNumbers].Time; !t.IsZero() && !c.DatedLater {
+		at = &t
+	}
+	_, err := tx.ExecContext(ctx, `
+		UPDATE guilds SET last_case = $2, last_ticket = $3, last_case_at = coalesce($4, last_case_at)
+		WHERE id = $1`, c.By.GuildID, c.counters.last[CaseNumbers], c.counters.last[TicketNumbers], at)
+	if err != nil {
+		return fmt.Errorf("raise the counters of guild %s: %w", c.By.GuildID, err)
+	}
+	return nil
+}
+
+// judge refuses new rows whose number another row has.
+func (n *Counted[R]) judge(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error {
+	var given []int64
+	for _, row := range rows {
+		if number := *n.Number(&row.Is); row.Was == nil && number != 0 {
+			given = append(given, number)
+		}
+	}
+	if len(given) == 0 {
+		return nil
+	}
+	taken, err := db.Select[int64](ctx, tx, n.Taken, c.By.GuildID, db.Integers(given))
+	if err != nil {
+		return fmt.Errorf("look which numbers of guild %s are taken: %w", c.By.GuildID, err)
+	}
+	for _, row := range rows {
+		number := *n.Number(&row.Is)
+		if row.Was != nil || number == 0 {
+			continue
+		}
+		if slices.Contains(taken, number) {
+			row.Err = Wrong("number", "the guild has another with this number")
+		}
+		taken = append(taken, number)
+	}
+	return nil
+}
+
+// number gives new rows without one the guild's next numbers, over all that are
+// given, and new rows their instants in the order of their numbers.
+func (n *Counted[R]) number(c *Call, rows []*Row[R]) {
+	last, at := &c.counters.last[n.Counter], &c.counters.at[n.Counter]
+	for _, row := range rows {
+		if row.Was == nil {
+			*last = max(*last, *n.Number(&row.Is))
+			c.counters.raised = true
+		}
+	}
+	for _, row := range rows {
+		if row.Was != nil {
+			continue
+		}
+		if number := n.Number(&row.Is); *number == 0 {
+			*last++
+			*number = *last
+		}
+		if !row.At.After(at.Time) && !c.DatedLater {
+			row.At = wire.Bounded(at.Add(time.Millisecond))
+		}
+		*at = row.At
+	}
+}

@@ -1,0 +1,449 @@
+package transfer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/schema"
+	"guildhall/internal/base/wire"
+)
+
+// Writer is how records make and change the rows of a kind. See the package comment.
+type Writer[R any] struct {
+	Schema string // the schema of such a record: only what names the thing is required
+
+	// Key names the row within its guild, by what a record says; empty: it is new.
+	Key func(r *R) string
+	// Hold locks the rows that are there, in the order of their keys, and sets Was of
+	// each; and Err of those of which something else is missing. Held makes one of a
+	// statement.
+	Hold func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
+	// Revise completes Is, takes back what records do not change, and says what no
+	// schema can: Wrong for a state that cannot be, Broken for what breaks the
+	// contract whatever stands there, a fault where it has a code of its own.
+	Revise func(c *Call, row *Row[R]) error
+	// Shown is what an answer shows of a row.
+	Shown func(r *R) Shown
+	// Guarded has a row that is there changed with if_updated_at alone.
+	Guarded bool
+
+	// Counted rows get the guild's next number where they have none; nil: they have no
+	// numbers.
+	Counted *Counted[R]
+
+	// Store writes rows that are made (Was is nil) or changed, in one statement, with At
+	// in the place of updated_at. It returns db.Again where a row has come meanwhile. It
+	// may still set a row's Err before it writes any.
+	Store func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
+	// Tell records the events of what was stored, once all kinds are; may be nil.
+	Tell func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
+}
+
+// Call is what records are written in: an operation, or a batch of an import.
+type Call struct {
+	By   auth.By
+	Now  time.Time // the transaction's
+	Tell bool      // events are told
+
+	// Dated later, rows bear Pending; see Column.
+	DatedLater bool
+
+	counters counters
+}
+
+// Row is one row that a record makes or changes.
+type Row[R any] struct {
+	Was *R        // as it stands; nil: it is not there
+	Is  R         // as the record has it; until it is judged, only what the record says
+	At  wire.Time // of the change, later than that of the change before
+	Err error     // why the record is refused
+
+	record *Record
+	stored bool
+}
+
+// Shown is what an answer shows of a row.
+type Shown struct {
+	ID        string
+	Number    *int64
+	UpdatedAt *wire.Time // nil: it shows none
+}
+
+// Record is one record of a call, and what has become of it.
+type Record struct {
+	Text []byte // a JSON object that has been held against the schema
+
+	// Result is empty until the record is written; Err says why it is refused.
+	Result string
+	Err    error
+	Shown
+}
+
+// What can become of a record.
+const (
+	Created   = "created"
+	Updated   = "updated"
+	Unchanged = "unchanged"
+	RefusedIs = "refused"
+)
+
+// Batch is the records of one kind that are written together.
+type Batch interface {
+	Name() string
+	// Check holds the value of a record against the schema of its kind.
+	Check(value any) []schema.Problem
+	// Add takes a record. A thing stands once in a call: again is then true.
+	Add(c *Call, r *Record) (again bool, err error)
+	// Counts reports whether rows of the kind have numbers, and MayCount whether some may
+	// be made.
+	Counts() bool
+	MayCount(ctx context.Context, tx *db.Tx, c *Call) (bool, error)
+	// Write makes and changes rows; Tell records the events, once all kinds are written.
+	Write(ctx context.Context, tx *db.Tx, c *Call) error
+	Tell(ctx context.Context, tx *db.Tx, c *Call) error
+}
+
+// NewBatch returns an empty batch of the kind.
+func NewBatch[R any](k Kind[R]) Batch {
+	b := &batch[R]{Writer: k.Writer, kind: k, named: make(map[string]bool), check: schema.Named(k.Writer.Schema)}
+	for _, name := range schema.Required(k.Schema) {
+		if name != "record" && name != "guild_id" {
+			b.needed = append(b.needed, name)
+		}
+	}
+	return b
+}
+
+type batch[R any] struct {
+	*Writer[R]
+	kind   Kind[R]
+	check  func(value any, found []schema.Problem) []schema.Problem
+	needed []string // members that a new row needs
+	rows   []*Row[R]
+	named  map[string]bool
+}
+
+func (b *batch[R]) Name() string { return b.kind.Name }
+
+func (b *batch[R]) Check(value any) []schema.Problem {
+	found := b.check(value, nil)
+	if members, ok := value.(map[string]any); ok && b.Shown(new(R)).UpdatedAt == nil && members["if_updated_at"] != nil {
+		found = append(found, schema.Problem{Place: "/if_updated_at", Text: "must be null: a " + b.kind.Name + " shows no updated_at"})
+	}
+	return found
+}
+
+func (b *batch[R]) Add(_ *Call, r *Record) (again bool, err error) {
+	row := &Row[R]{record: r}
+	if err := json.Unmarshal(r.Text, &row.Is); err != nil {
+		return false, fmt.Errorf("read a record that has been checked: %w", err)
+	}
+	key := b.Key(&row.Is)
+	again = key != "" && b.named[key]
+	b.named[key] = true
+	b.rows = append(b.rows, row)
+	return again, nil
+}
+
+func (b *batch[R]) Counts() bool { return b.Counted != nil }
+
+func (b *batch[R]) MayCount(ctx context.Context, tx *db.Tx, c *Call) (bool, error) {
+	if b.Counted == nil || len(b.rows) == 0 {
+		return false, nil
+	}
+	var ids, guilds []string
+	for _, row := range b.rows {
+		key := b.Key(&row.Is)
+		if key == "" {
+			return true, nil
+		}
+		ids, guilds = append(ids, key), append(guilds, c.By.GuildID)
+	}
+	found, err := db.Select[struct{ Guild, ID string }](ctx, tx, b.kind.Find, db.Array(guilds), db.Array(ids))
+	return len(found) < len(ids), fault.Wrap(err, "look for each", b.kind.Name, "of guild", c.By.GuildID)
+}
+
+func (b *batch[R]) Write(ctx context.Context, tx *db.Tx, c *Call) error {
+	if len(b.rows) == 0 {
+		return nil
+	}
+	if err := b.Hold(ctx, tx, c, b.rows); err != nil {
+		return err
+	}
+	var changed []*Row[R]
+	for _, row := range b.rows {
+		same := false
+		if row.Err == nil {
+			same, row.Err = b.judge(c, row)
+		}
+		if row.Err == nil && !same {
+			changed = append(changed, row)
+		}
+	}
+	if err := b.store(ctx, tx, c, changed); err != nil {
+		return err
+	}
+	for _, row := range b.rows {
+		b.result(row)
+	}
+	return nil
+}
+
+func (b *batch[R]) store(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error {
+	if b.Counted != nil {
+		if err := b.Counted.judge(ctx, tx, c, rows); err != nil {
+			return err
+		}
+		rows = standing(rows)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if err := b.date(ctx, tx, c, rows); err != nil {
+		return err
+	}
+	if b.Counted != nil {
+		b.Counted.number(c, rows)
+	}
+	if err := b.Store(ctx, tx, c, rows); err != nil {
+		return err
+	}
+	for _, row := range rows {
+		row.stored = row.Err == nil
+	}
+	return nil
+}
+
+// date gives rows the instant of their change.
+func (b *batch[R]) date(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error {
+	if c.DatedLater {
+		for _, row := range rows {
+			row.At = Pending
+		}
+		return nil
+	}
+	at, err := db.Get[time.Time](ctx, tx, `SELECT clock_timestamp()`)
+	if err != nil {
+		return fmt.Errorf("ask when records of guild %s are written: %w", c.By.GuildID, err)
+	}
+	for _, row := range rows {
+		row.At = wire.At(at)
+		if row.Was == nil {
+			continue
+		}
+		if was := b.Shown(row.Was).UpdatedAt; was != nil && !row.At.After(was.Add(time.Millisecond)) {
+			row.At = wire.Bounded(was.Add(time.Millisecond))
+		}
+	}
+	return nil
+}
+
+func (b *batch[R]) Tell(ctx context.Context, tx *db.Tx, c *Call) error {
+	if b.Writer.Tell == nil {
+		return nil
+	}
+	var stored []*Row[R]
+	for _, row := range b.rows {
+		if row.stored {
+			stored = append(stored, row)
+		}
+	}
+	if len(stored) == 0 {
+		return nil
+	}
+	return b.Writer.Tell(ctx, tx, c, stored)
+}
+
+// standing are the rows that are not refused.
+func standing[R any](rows []*Row[R]) (list []*Row[R]) {
+	for _, row := range rows {
+		if row.Err == nil {
+			list = append(list, row)
+		}
+	}
+	return list
+}
+
+// judge makes Is what the record makes of what is there, and says why it must not
+// be. It is the same when nothing changes that a record of it would show.
+func (b *batch[R]) judge(c *Call, row *Row[R]) (same bool, err error) {
+	unless, err := b.expected(row)
+	if err != nil {
+		return false, err
+	}
+	if row.Was != nil {
+		row.Is = clone(*row.Was)
+	} else {
+		row.Is = b.kind.New(c.Now)
+		if err := lacks(b.needed, row.record.Text); err != nil {
+			return false, err
+		}
+	}
+	for _, text := range [][]byte{[]byte(`{"guild_id":"` + c.By.GuildID + `"}`), row.record.Text} {
+		if err := json.Unmarshal(text, &row.Is); err != nil {
+			return false, fmt.Errorf("read a record that has been checked: %w", err)
+		}
+	}
+	if err := b.Revise(c, row); err != nil || row.Was == nil {
+		return false, err
+	}
+	if b.Counted != nil && *b.Counted.Number(&row.Is) != *b.Counted.Number(row.Was) {
+		return false, Wrong("number", "never changes; it is %d", *b.Counted.Number(row.Was))
+	}
+	was, err := json.Marshal(row.Was)
+	if err != nil {
+		return false, err
+	}
+	is, err := json.Marshal(&row.Is)
+	if err != nil {
+		return false, err
+	}
+	same = string(was) == string(is)
+	if !same && unless && b.Guarded {
+		return false, changedFault("it is there and last changed at %s: send that as if_updated_at", b.Shown(row.Was).UpdatedAt)
+	}
+	return same, nil
+}
+
+// expected holds a record's if_updated_at against what is there; unless says that it
+// has none.
+func (b *batch[R]) expected(row *Row[R]) (unless bool, err error) {
+	var head struct {
+		If json.RawMessage `json:"if_updated_at"`
+	}
+	if err := json.Unmarshal(row.record.Text, &head); err != nil {
+		return false, fmt.Errorf("read a record that has been checked: %w", err)
+	}
+	var at wire.Time
+	switch {
+	case head.If == nil:
+		return true, nil
+	case string(head.If) == "null" && row.Was != nil:
+		if at := b.Shown(row.Was).UpdatedAt; at != nil {
+			return false, changedFault("it is there and last changed at %s", at)
+		}
+		return false, changedFault("it is there")
+	case string(head.If) == "null":
+		return false, nil
+	case row.Was == nil:
+		return false, changedFault("it is not there")
+	}
+	if err := json.Unmarshal(head.If, &at); err != nil {
+		return false, fmt.Errorf("read a record that has been checked: %w", err)
+	}
+	if is := b.Shown(row.Was).UpdatedAt; is.String() != at.String() {
+		return false, changedFault("it last changed at %s", is)
+	}
+	return false, nil
+}
+
+func changedFault(format string, args ...any) error {
+	return fault.New(fault.Refused, "record_changed", format, args...)
+}
+
+// lacks says what a new row lacks of the members that it needs.
+func lacks(needed []string, text []byte) error {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(text, &given); err != nil {
+		return fmt.Errorf("read a record that has been checked: %w", err)
+	}
+	for _, name := range needed {
+		if _, ok := given[name]; !ok {
+			return Wrong(name, "is required of what is new")
+		}
+	}
+	return nil
+}
+
+// result says what has become of a row's record.
+func (b *batch[R]) result(row *Row[R]) {
+	r := row.record
+	switch {
+	case row.Err != nil:
+		r.Result, r.Err = RefusedIs, row.Err
+		if row.Was != nil {
+			r.Shown = b.Shown(row.Was)
+		} else {
+			r.ID = b.Shown(&row.Is).ID
+		}
+		return
+	case !row.stored:
+		r.Result = Unchanged
+	case row.Was == nil:
+		r.Result = Created
+	default:
+		r.Result = Updated
+	}
+	r.Shown = b.Shown(&row.Is)
+}
+
+// Held is a Hold by a statement that locks the rows of the guild $1 with the keys $2
+// in their order.
+func Held[R any](key func(r *R) string, statement string) func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error {
+	return func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error {
+		var keys []string
+		for _, row := range rows {
+			if k := key(&row.Is); k != "" {
+				keys = append(keys, k)
+			}
+		}
+		if len(keys) == 0 {
+			return nil
+		}
+		there, err := db.Select[R](ctx, tx, statement, c.By.GuildID, db.Array(keys))
+		if err != nil {
+			return fmt.Errorf("hold what records of guild %s name: %w", c.By.GuildID, err)
+		}
+		byKey := make(map[string]*R, len(there))
+		for i := range there {
+			byKey[key(&there[i])] = &there[i]
+		}
+		for _, row := range rows {
+			row.Was = byKey[key(&row.Is)]
+		}
+		return nil
+	}
+}
+
+// WrongError is what is wrong with a member of a record.
+type WrongError struct {
+	Member, Text string
+	Broken       bool // it breaks the contract, whatever stands there
+}
+
+func (e *WrongError) Error() string { return strings.TrimSpace(e.Member + " " + e.Text) }
+
+// Wrong says what is wrong with a member, as things stand.
+func Wrong(member, format string, args ...any) error {
+	return &WrongError{Member: member, Text: fmt.Sprintf(format, args...)}
+}
+
+// Broken says how a member breaks the contract where its schema cannot say it.
+func Broken(member, format string, args ...any) error {
+	return &WrongError{Member: member, Text: fmt.Sprintf(format, args...), Broken: true}
+}
+
+// Fault is why a record is refused, as its caller is told; place is where it stands.
+// What is no refusal comes back as it is.
+func Fault(err error, place string) error {
+	if wrong, ok := errors.AsType[*WrongError](err); ok {
+		if wrong.Member != "" {
+			place += "/" + strings.ReplaceAll(wrong.Member, ".", "/")
+		}
+		if wrong.Broken {
+			return fault.New(fault.Invalid, "invalid_request", "%s: %s", place, wrong.Text)
+		}
+		return fault.New(fault.Refused, "record_refused", "%s: %s", place, wrong.Text)
+	}
+	if f, ok := fault.As(err); ok {
+		return f.With("%s: %s", place, f.Message)
+	}
+	return err
+}
