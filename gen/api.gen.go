@@ -13,6 +13,7 @@ import (
 	"net/http"
 
 	"guildhall/internal/base/wire"
+	"guildhall/internal/service/metadata"
 
 	"github.com/labstack/echo/v4"
 	"github.com/oapi-codegen/nullable"
@@ -1236,6 +1237,9 @@ type Case struct {
 	// ID Id of the case.
 	ID string `json:"id"`
 
+	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Nobody but callers reads them.
+	Metadata Metadata `json:"metadata"`
+
 	// ModeratorID Acting moderator.
 	ModeratorID string `json:"moderator_id"`
 
@@ -1317,6 +1321,12 @@ type CreatableCaseType string
 
 // CreateCaseRequest A note or a warning to file.
 type CreateCaseRequest struct {
+	// ExpiresAt When the case expires; never when absent or null. One that lies in the past expires at once.
+	ExpiresAt *wire.Time `json:"expires_at,omitempty"`
+
+	// Metadata Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	Metadata MetadataChange `json:"metadata,omitempty"`
+
 	// ModeratorID Acting moderator; need not be a member any more.
 	ModeratorID string `json:"moderator_id"`
 
@@ -1343,6 +1353,9 @@ type CreateGiveawayRequest struct {
 
 	// HostID Who hosts it.
 	HostID *string `json:"host_id,omitempty"`
+
+	// Metadata Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	Metadata MetadataChange `json:"metadata,omitempty"`
 
 	// Prize What can be won.
 	Prize string `json:"prize"`
@@ -1824,6 +1837,9 @@ type Giveaway struct {
 	// MessageID Its message on the chat platform. Null until the bot has posted it.
 	MessageID *string `json:"message_id"`
 
+	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Nobody but callers reads them.
+	Metadata Metadata `json:"metadata"`
+
 	// Prize What can be won.
 	Prize string `json:"prize"`
 
@@ -2001,6 +2017,9 @@ type GuildFileCase struct {
 	// ID Id of the case.
 	ID *string `json:"id,omitempty"`
 
+	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Nobody but callers reads them.
+	Metadata *Metadata `json:"metadata,omitempty"`
+
 	// ModeratorID Acting moderator.
 	ModeratorID string `json:"moderator_id"`
 
@@ -2090,6 +2109,9 @@ type GuildFileGiveaway struct {
 
 	// MessageID Its message.
 	MessageID *string `json:"message_id,omitempty"`
+
+	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Nobody but callers reads them.
+	Metadata *Metadata `json:"metadata,omitempty"`
 
 	// PausedAt When it was paused.
 	PausedAt *wire.Time `json:"paused_at,omitempty"`
@@ -2387,6 +2409,9 @@ type GuildFileTicket struct {
 
 	// ID Id of the ticket.
 	ID *string `json:"id,omitempty"`
+
+	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Nobody but callers reads them.
+	Metadata *Metadata `json:"metadata,omitempty"`
 
 	// Number Its number in the guild; the next one by default.
 	Number *int64 `json:"number,omitempty"`
@@ -2727,6 +2752,12 @@ type Me struct {
 	// Token What may be known of a token. Its secret is not part of it.
 	Token TokenMetadata `json:"token"`
 }
+
+// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Nobody but callers reads them.
+type Metadata = metadata.Values
+
+// MetadataChange Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+type MetadataChange = metadata.Change
 
 // NetworkHit What the network knows of a user. An unlisted user has `listed` alone.
 type NetworkHit struct {
@@ -3231,6 +3262,9 @@ type Ticket struct {
 	// MessageCount Messages in the transcript, notes and system entries not counted.
 	MessageCount int64 `json:"message_count"`
 
+	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Nobody but callers reads them.
+	Metadata Metadata `json:"metadata"`
+
 	// Number Human number, per guild, may have gaps. Not usable in a path.
 	Number int64 `json:"number"`
 
@@ -3371,6 +3405,9 @@ type TranscriptOrder string
 type UpdateCaseRequest struct {
 	// ExpiresAt The new expiry; null clears it. May lie in the past.
 	ExpiresAt nullable.Nullable[wire.Time] `json:"expires_at,omitempty"`
+
+	// Metadata Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	Metadata MetadataChange `json:"metadata,omitempty"`
 
 	// Reason The new reason.
 	Reason *string `json:"reason,omitempty"`
@@ -3755,6 +3792,9 @@ type ListCasesParams struct {
 
 	// ModeratorID Only cases that this moderator filed.
 	ModeratorID *string `form:"moderator_id,omitempty" json:"moderator_id,omitempty"`
+
+	// Number Only the case with this number.
+	Number *int64 `form:"number,omitempty" json:"number,omitempty"`
 
 	// Since Only what was created at or after this instant (RFC 3339 with offset; write the + of an offset as %2B).
 	//
@@ -4258,6 +4298,13 @@ func (w *ServerInterfaceWrapper) ListCases(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "moderator_id", ctx.QueryParams(), &params.ModeratorID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter moderator_id: %s", err))
+	}
+
+	// ------------- Optional query parameter "number" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "number", ctx.QueryParams(), &params.Number, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter number: %s", err))
 	}
 
 	// ------------- Optional query parameter "since" -------------

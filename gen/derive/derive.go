@@ -150,6 +150,7 @@ func schema(s *yaml.Node) error {
 	}
 	exclusive(s, "minimum", "exclusiveMinimum")
 	exclusive(s, "maximum", "exclusiveMaximum")
+	names(s)
 	examples(s)
 
 	var err error
@@ -207,6 +208,14 @@ func exclusive(s *yaml.Node, bound, flag string) {
 	}
 	*f = *b
 	remove(s, bound)
+}
+
+// names says of the names of an object's members what 3.0 has no word for.
+func names(s *yaml.Node) {
+	if pattern := get(s, "x-property-names"); pattern != nil {
+		rename(s, "x-property-names", "propertyNames")
+		*pattern = yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{text("pattern"), clone(pattern)}}
+	}
 }
 
 // examples gathers what 3.0 says in example and in x-extensible-enum, values

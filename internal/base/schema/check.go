@@ -170,6 +170,9 @@ func phrase(e *openapi3.SchemaError) string {
 	case "minProperties":
 		return fmt.Sprintf("must have at least %d of the members %s", s.MinProps, members(s))
 	case "maxProperties":
+		if len(s.Properties) == 0 {
+			return "must have at most " + several(*s.MaxProps, "member")
+		}
 		return fmt.Sprintf("must have at most %d of the members %s", *s.MaxProps, members(s))
 	case "pattern":
 		return patternPhrase(s.Pattern)
@@ -217,6 +220,8 @@ func patternPhrase(pattern string) string {
 		return "must be printable ASCII, and not only spaces"
 	case strings.HasPrefix(pattern, `^https`):
 		return "must be an https URL without credentials, spaces and fragment, such as https://example.com/hooks"
+	case pattern == `^[^\x00]*$`:
+		return "must hold no U+0000"
 	case strings.Contains(pattern, `\x1F`):
 		return "must be one line without control characters, with a character that is not blank"
 	case strings.Contains(pattern, `[^\x00]*`), strings.Contains(pattern, `[^\u0000]*`):

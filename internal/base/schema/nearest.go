@@ -3,6 +3,7 @@ package schema
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,12 +18,19 @@ const exactlyOne = "x-exactly-one-of"
 // out. For any other nullable member null is a value.
 const nullMeans = "x-null"
 
+// namesMatch is the pattern of the names of an object that takes any; a schema of
+// OpenAPI 3.0 has no word for it.
+const namesMatch = "x-property-names"
+
 // settle takes out of a body what needs a better message than the schema's
 // checker has: unknown members, each with the one that may be meant, and null
 // where it says as much as leaving the member out.
 func settle(place string, s *openapi3.Schema, value any) (found []Problem) {
 	switch v := value.(type) {
 	case map[string]any:
+		if pattern, ok := s.Extensions[namesMatch].(string); ok {
+			return misnamed(place, pattern, v)
+		}
 		if s.Type == nil || !s.Type.Is(openapi3.TypeObject) || s.AdditionalProperties.Has == nil || *s.AdditionalProperties.Has {
 			return nil
 		}
@@ -44,6 +52,18 @@ func settle(place string, s *openapi3.Schema, value any) (found []Problem) {
 			for i, item := range v {
 				found = append(found, settle(fmt.Sprintf("%s/%d", place, i), s.Items.Value, item)...)
 			}
+		}
+	}
+	return found
+}
+
+// misnamed takes out of an object the members whose names are not as they must be.
+func misnamed(place, pattern string, object map[string]any) (found []Problem) {
+	legal := regexp.MustCompile(pattern)
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		if !legal.MatchString(name) {
+			found = append(found, Problem{place + "/" + Printable(name), "must have a name of 1 to 40 lower-case letters, digits, _, . and -"})
+			delete(object, name)
 		}
 	}
 	return found

@@ -6,26 +6,28 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/wire"
+	"guildhall/internal/service/metadata"
 	"guildhall/internal/service/transfer"
 )
 
 // row is one stored case, and what a guild file has of it.
 type row struct {
-	GuildID     string     `db:"guild_id" json:"guild_id"`
-	ID          string     `db:"id" json:"id"`
-	Number      int64      `db:"number" json:"number"`
-	UserID      string     `db:"user_id" json:"user_id"`
-	ModeratorID string     `db:"moderator_id" json:"moderator_id"`
-	Type        string     `db:"type" json:"type"`
-	Reason      string     `db:"reason" json:"reason"`
-	Status      string     `db:"status" json:"status"`
-	ExpiresAt   *wire.Time `db:"expires_at" json:"expires_at"`
-	Source      string     `db:"source" json:"source"`
-	CreatedAt   wire.Time  `db:"created_at" json:"created_at"`
-	UpdatedAt   wire.Time  `db:"updated_at" json:"updated_at"`
+	GuildID     string          `db:"guild_id" json:"guild_id"`
+	ID          string          `db:"id" json:"id"`
+	Number      int64           `db:"number" json:"number"`
+	UserID      string          `db:"user_id" json:"user_id"`
+	ModeratorID string          `db:"moderator_id" json:"moderator_id"`
+	Type        string          `db:"type" json:"type"`
+	Reason      string          `db:"reason" json:"reason"`
+	Status      string          `db:"status" json:"status"`
+	ExpiresAt   *wire.Time      `db:"expires_at" json:"expires_at"`
+	Source      string          `db:"source" json:"source"`
+	Metadata    metadata.Values `db:"metadata" json:"metadata"`
+	CreatedAt   wire.Time       `db:"created_at" json:"created_at"`
+	UpdatedAt   wire.Time       `db:"updated_at" json:"updated_at"`
 }
 
-const columns = `guild_id, id, number, user_id, moderator_id, type, reason, status, expires_at, source, created_at, updated_at`
+const columns = `guild_id, id, number, user_id, moderator_id, type, reason, status, expires_at, source, metadata, created_at, updated_at`
 
 // Records are the cases of a guild as they move.
 var Records = transfer.Kind[row]{
@@ -44,7 +46,7 @@ var Records = transfer.Kind[row]{
 			c.CreatedAt = transfer.Pending
 		}
 		c.UpdatedAt = transfer.Pending
-		return nil
+		return c.Metadata.Check()
 	},
 	Dated: []transfer.Column{{Table: "cases", Name: "created_at"}, {Table: "cases", Name: "updated_at"}},
 	Settle: func(c *row, at wire.Time) {

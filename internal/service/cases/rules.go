@@ -1,17 +1,21 @@
 package cases
 
-import "guildhall/internal/base/wire"
+import (
+	"guildhall/internal/base/wire"
+	"guildhall/internal/service/metadata"
+)
 
 // patch is a wished-for edit.
 type patch struct {
 	Reason    *string    // nil: leave it
 	Expiry    bool       // whether ExpiresAt is wished for
 	ExpiresAt *wire.Time // nil: clear it
+	Metadata  metadata.Change
 }
 
 // apply returns c as p wants it and the names of the members that differ, in
-// the order of the resource.
-func (p patch) apply(c row) (row, []string) {
+// the order of the resource. It is Refused when the metadata would be too much.
+func (p patch) apply(c row) (row, []string, error) {
 	var changed []string
 	if p.Reason != nil && *p.Reason != c.Reason {
 		c.Reason = *p.Reason
@@ -21,7 +25,12 @@ func (p patch) apply(c row) (row, []string) {
 		c.ExpiresAt = p.ExpiresAt
 		changed = append(changed, "expires_at")
 	}
-	return c, changed
+	kept, differs, err := c.Metadata.With(p.Metadata)
+	if differs {
+		c.Metadata = kept
+		changed = append(changed, "metadata")
+	}
+	return c, changed, err
 }
 
 func same(a, b *wire.Time) bool {

@@ -1,11 +1,13 @@
 package cases
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
 
 	"guildhall/internal/base/wire"
+	"guildhall/internal/service/metadata"
 )
 
 func TestApply(t *testing.T) {
@@ -35,11 +37,17 @@ func TestApply(t *testing.T) {
 			row{Reason: "b", ExpiresAt: at(1)},
 			[]string{"reason", "expires_at"},
 		},
+		{"a value", row{}, patch{Metadata: metadata.Change{"a": text("b")}}, row{Metadata: metadata.Values{"a": "b"}}, []string{"metadata"}},
+		{"the value that is there", row{Metadata: metadata.Values{"a": "b"}}, patch{Metadata: metadata.Change{"a": text("b")}}, row{Metadata: metadata.Values{"a": "b"}}, nil},
+		{"a value taken away", row{Metadata: metadata.Values{"a": "b"}}, patch{Metadata: metadata.Change{"a": nil}}, row{}, []string{"metadata"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got, changed := c.patch.apply(c.have)
-			if got.Reason != c.want.Reason || !same(got.ExpiresAt, c.want.ExpiresAt) || !slices.Equal(changed, c.changed) {
+			got, changed, err := c.patch.apply(c.have)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Reason != c.want.Reason || !same(got.ExpiresAt, c.want.ExpiresAt) || !maps.Equal(got.Metadata, c.want.Metadata) || !slices.Equal(changed, c.changed) {
 				t.Errorf("got %q, %v, %v; want %q, %v, %v", got.Reason, got.ExpiresAt, changed, c.want.Reason, c.want.ExpiresAt, c.changed)
 			}
 		})

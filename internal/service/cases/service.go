@@ -12,6 +12,7 @@ import (
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/page"
 	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/metadata"
 )
 
 // Service implements the operations on cases.
@@ -35,6 +36,7 @@ func (s *Service) ListCases(ctx context.Context, r gen.ListCasesRequestObject) (
 func filterOf(q gen.ListCasesParams) (f filter) {
 	f.UserID, f.ModeratorID = or(q.UserID), or(q.ModeratorID)
 	f.Type, f.Status = string(or(q.Type)), string(or(q.Status))
+	f.Number = or(q.Number)
 	f.Since = or(q.Since).Time
 	if q.Until != nil {
 		f.Until = &q.Until.Time
@@ -57,6 +59,10 @@ func or[T any](v *T) (value T) {
 // people it names need not be members any more.
 func (s *Service) CreateCase(ctx context.Context, r gen.CreateCaseRequestObject) (gen.CreateCaseResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
+	kept, _, err := metadata.Values(nil).With(r.Body.Metadata)
+	if err != nil {
+		return nil, err
+	}
 	c, err := insert(ctx, tx, row{
 		ID:          db.NewID(),
 		GuildID:     by.GuildID,
@@ -65,7 +71,9 @@ func (s *Service) CreateCase(ctx context.Context, r gen.CreateCaseRequestObject)
 		Type:        string(r.Body.Type),
 		Reason:      r.Body.Reason,
 		Status:      active,
+		ExpiresAt:   r.Body.ExpiresAt,
 		Source:      by.Type(),
+		Metadata:    kept,
 	})
 	if err != nil {
 		return nil, err
@@ -88,8 +96,8 @@ func (s *Service) GetCase(ctx context.Context, r gen.GetCaseRequestObject) (gen.
 	return gen.GetCase200JSONResponse{Data: show(c)}, nil
 }
 
-// UpdateCase edits the reason, the expiry or both; a member that is left out
-// stays as it is. It is Refused for a deleted case. An edit that changes
+// UpdateCase edits the reason, the expiry and the metadata; a member that is left
+// out stays as it is. It is Refused for a deleted case. An edit that changes
 // nothing leaves the case untouched and tells nobody.
 func (s *Service) UpdateCase(ctx context.Context, r gen.UpdateCaseRequestObject) (gen.UpdateCaseResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
@@ -100,7 +108,10 @@ func (s *Service) UpdateCase(ctx context.Context, r gen.UpdateCaseRequestObject)
 	if c.Status == deleted {
 		return nil, fault.New(fault.Refused, "case_deleted", "Case %d is deleted and can no longer be edited.", c.Number)
 	}
-	c, changed := patchOf(r.Body).apply(c)
+	c, changed, err := patchOf(r.Body).apply(c)
+	if err != nil {
+		return nil, err
+	}
 	if len(changed) == 0 {
 		return gen.UpdateCase200JSONResponse{Data: show(c)}, nil
 	}
@@ -115,7 +126,7 @@ func (s *Service) UpdateCase(ctx context.Context, r gen.UpdateCaseRequestObject)
 
 // patchOf reads a request's body, in which an expiry can be absent, null or set.
 func patchOf(b *gen.UpdateCaseRequest) patch {
-	p := patch{Reason: b.Reason}
+	p := patch{Reason: b.Reason, Metadata: b.Metadata}
 	if b.ExpiresAt.IsSpecified() {
 		p.Expiry = true
 		if t, err := b.ExpiresAt.Get(); err == nil { // an error says: null
@@ -136,6 +147,7 @@ func show(c row) gen.Case {
 		Status:      c.Status,
 		ExpiresAt:   c.ExpiresAt,
 		Source:      c.Source,
+		Metadata:    c.Metadata,
 		CreatedAt:   c.CreatedAt,
 		UpdatedAt:   c.UpdatedAt,
 	}

@@ -84,7 +84,13 @@ func TestCreateCase(t *testing.T) {
 			`{"user_id":42,"moderator_id":"7","type":"note","reason":"x"}`,
 			`{"user_id":"42","type":"note","reason":"x"}`,
 			`{"user_id":"42","moderator_id":"7","type":"note","reason":"x","status":"deleted"}`,
-			`{"user_id":"42","moderator_id":"7","type":"note","reason":"x","expires_at":null}`,
+			`{"user_id":"42","moderator_id":"7","type":"note","reason":"x","expires_at":"2026-02-30T00:00:00Z"}`,
+			`{"user_id":"42","moderator_id":"7","type":"note","reason":"x","metadata":{"Upper":"x"}}`,
+			`{"user_id":"42","moderator_id":"7","type":"note","reason":"x","metadata":{"":"x"}}`,
+			`{"user_id":"42","moderator_id":"7","type":"note","reason":"x","metadata":{"n":1}}`,
+			`{"user_id":"42","moderator_id":"7","type":"note","reason":"x","metadata":[]}`,
+			`{"user_id":"42","moderator_id":"7","type":"note","reason":"x","metadata":{"a":"` + strings.Repeat("x", 501) + `"}}`,
+			`{"user_id":"42","moderator_id":"7","type":"note","reason":"x","metadata":{"` + strings.Repeat("n", 41) + `":""}}`,
 			`[]`, `null`, `"x"`, ``,
 		} {
 			if got := api.Do(t, "createCase", body); got.Status != 400 || got.Code() != "invalid_request" {

@@ -20,6 +20,7 @@ type filter struct {
 	ModeratorID string
 	Type        string
 	Status      string
+	Number      int64
 	Since       time.Time  // created no earlier than this
 	Until       *time.Time // created before this
 	// Changed is nil, or lists what changed no earlier than this, in the order of
@@ -68,6 +69,16 @@ var (
 		  AND ($7::text = '' OR type = $7)
 		  AND ($8::text = '' OR status = $8)`)
 
+	// There is one at most.
+	numbered = stored + `
+		WHERE ` + inGuild + `
+		  AND number = $6
+		  AND ($7::text = '' OR type = $7)
+		  AND ($8::text = '' OR status = $8)
+		  AND ($9::text = '' OR moderator_id = $9)
+		  AND ($10::text = '' OR user_id = $10)
+		LIMIT $2 OFFSET $3`
+
 	// In a CASE, Postgres neither looks for another index nor takes the filters
 	// to leave so little that it would rather sort.
 	changed = page.Changed(table, `guild_id = $1
@@ -79,6 +90,7 @@ var (
 		         AND ($8::text = '' OR status = $8)
 		         AND ($9::text = '' OR moderator_id = $9)
 		         AND ($10::text = '' OR user_id = $10)
+		         AND ($11::bigint = 0 OR number = $11)
 		        THEN true
 		      END`)
 )
@@ -112,7 +124,9 @@ func query(guild string, f filter, p page.P) (string, []any) {
 	args := []any{guild, p.Limit(), p.Offset(), f.Since, f.Until}
 	switch {
 	case f.Changed != nil:
-		return changed.For(p), append(args, *f.Changed, f.Type, f.Status, f.ModeratorID, f.UserID)
+		return changed.For(p), append(args, *f.Changed, f.Type, f.Status, f.ModeratorID, f.UserID, f.Number)
+	case f.Number != 0:
+		return numbered, append(args, f.Number, f.Type, f.Status, f.ModeratorID, f.UserID)
 	case f.UserID != "":
 		return newestOfUser.For(p), append(args, f.UserID, f.Type, f.Status, f.ModeratorID)
 	case f.ModeratorID != "":
@@ -158,26 +172,26 @@ func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
 			WHERE id = $1
 			RETURNING last_case, last_case_at
 		)
-		INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source, created_at, updated_at)
-		SELECT home.id, $2, next.last_case, $3, $4, $5, $6, $7, $8, next.last_case_at, next.last_case_at
+		INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source, expires_at, metadata, created_at, updated_at)
+		SELECT home.id, $2, next.last_case, $3, $4, $5, $6, $7, $8, $9, $10, next.last_case_at, next.last_case_at
 		FROM next
 		JOIN guilds home ON home.id = $1
 		RETURNING `+columns,
-		c.GuildID, c.ID, c.UserID, c.ModeratorID, c.Type, c.Reason, c.Status, c.Source)
+		c.GuildID, c.ID, c.UserID, c.ModeratorID, c.Type, c.Reason, c.Status, c.Source, c.ExpiresAt, c.Metadata)
 	return c, fault.Wrap(err, "insert case in guild", c.GuildID)
 }
 
-// edit stores the reason and the expiry of c.
+// edit stores the reason, the expiry and the metadata of c.
 func edit(ctx context.Context, tx *db.Tx, c row) (row, error) {
 	err := tx.GetContext(ctx, &c, `
 		WITH `+db.Instant("cases", "guild_id = $1 AND id = $2")+`
 		UPDATE cases
-		SET reason = $3, expires_at = $4, updated_at = `+db.Next("instant.at", "updated_at")+`
+		SET reason = $3, expires_at = $4, metadata = $5, updated_at = `+db.Next("instant.at", "updated_at")+`
 		FROM instant
 		WHERE guild_id = $1
 		  AND id = $2
 		RETURNING `+columns,
-		c.GuildID, c.ID, c.Reason, c.ExpiresAt)
+		c.GuildID, c.ID, c.Reason, c.ExpiresAt, c.Metadata)
 	return c, fault.Wrap(err, "edit case", c.ID, "of guild", c.GuildID)
 }
 

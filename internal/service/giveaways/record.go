@@ -10,28 +10,30 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
+	"guildhall/internal/service/metadata"
 	"guildhall/internal/service/transfer"
 )
 
 // row is one stored giveaway, and what a guild file has of it.
 type row struct {
-	GuildID     string     `db:"guild_id" json:"guild_id"`
-	ID          string     `db:"id" json:"id"`
-	Status      string     `db:"status" json:"status"`
-	Prize       string     `db:"prize" json:"prize"`
-	Description *string    `db:"description" json:"description"`
-	WinnerCount int        `db:"winner_count" json:"winner_count"`
-	Winners     db.Strings `db:"winners" json:"winners"`
-	HostID      *string    `db:"host_id" json:"host_id"`
-	ChannelID   string     `db:"channel_id" json:"channel_id"`
-	MessageID   *string    `db:"message_id" json:"message_id"`
-	StartsAt    wire.Time  `db:"starts_at" json:"starts_at"`
-	EndsAt      wire.Time  `db:"ends_at" json:"ends_at"`
-	PausedAt    *wire.Time `db:"paused_at" json:"paused_at"`
-	EndedAt     *wire.Time `db:"ended_at" json:"ended_at"`
-	CreatedAt   wire.Time  `db:"created_at" json:"created_at"`
-	UpdatedAt   wire.Time  `db:"updated_at" json:"updated_at"`
-	Source      string     `db:"source" json:"source"`
+	GuildID     string          `db:"guild_id" json:"guild_id"`
+	ID          string          `db:"id" json:"id"`
+	Status      string          `db:"status" json:"status"`
+	Prize       string          `db:"prize" json:"prize"`
+	Description *string         `db:"description" json:"description"`
+	WinnerCount int             `db:"winner_count" json:"winner_count"`
+	Winners     db.Strings      `db:"winners" json:"winners"`
+	HostID      *string         `db:"host_id" json:"host_id"`
+	ChannelID   string          `db:"channel_id" json:"channel_id"`
+	MessageID   *string         `db:"message_id" json:"message_id"`
+	StartsAt    wire.Time       `db:"starts_at" json:"starts_at"`
+	EndsAt      wire.Time       `db:"ends_at" json:"ends_at"`
+	PausedAt    *wire.Time      `db:"paused_at" json:"paused_at"`
+	EndedAt     *wire.Time      `db:"ended_at" json:"ended_at"`
+	CreatedAt   wire.Time       `db:"created_at" json:"created_at"`
+	UpdatedAt   wire.Time       `db:"updated_at" json:"updated_at"`
+	Source      string          `db:"source" json:"source"`
+	Metadata    metadata.Values `db:"metadata" json:"metadata"`
 
 	// What is counted of its entries, and how far its drawing has come.
 	EntrantCount    int64      `db:"entrant_count" json:"-"`
@@ -50,7 +52,7 @@ type row struct {
 // moved are the columns that move, columns all of them.
 const (
 	moved = `guild_id, id, status, prize, description, winner_count, winners, host_id, channel_id, message_id,
-		starts_at, ends_at, paused_at, ended_at, created_at, updated_at, source`
+		starts_at, ends_at, paused_at, ended_at, created_at, updated_at, source, metadata`
 	columns = moved + `, entrant_count, entry_count, rounds, pot, post_id, ended_by_token_id, drawing_at,
 		reaction_after, reaction_count, reactions_missed, failures`
 )
@@ -107,7 +109,7 @@ var Records = transfer.Kind[row]{
 		SELECT guild_id, id, status, prize, description, winner_count, winners, host_id, channel_id, message_id, starts_at, ends_at,
 		       CASE WHEN status = 'paused' THEN paused_at END AS paused_at,
 		       CASE WHEN status = 'ended' THEN ended_at END AS ended_at,
-		       created_at, updated_at, source
+		       created_at, updated_at, source, metadata
 		FROM giveaways
 		WHERE guild_id = $1`,
 	Refusals: map[string]string{"giveaways_pkey": "a giveaway with this id exists already"},
@@ -162,7 +164,7 @@ func complete(g *row, now time.Time) error {
 		g.PausedAt = &at
 	}
 	g.UpdatedAt = transfer.Pending
-	return nil
+	return g.Metadata.Check()
 }
 
 // closeEntries closes the entries of a guild's giveaways that came in after their time

@@ -19,6 +19,7 @@ import (
 	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/metadata"
 )
 
 // Service implements the operations of the tag Giveaways.
@@ -93,6 +94,10 @@ func (*Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestO
 	if err := checkedChannel(ctx, r.Body.ChannelID); err != nil {
 		return nil, err
 	}
+	kept, _, err := metadata.Values(nil).With(r.Body.Metadata)
+	if err != nil {
+		return nil, err
+	}
 	g, err := insert(ctx, tx, row{
 		GuildID:     by.GuildID,
 		ID:          db.NewID(),
@@ -105,6 +110,7 @@ func (*Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestO
 		StartsAt:    wire.At(starts),
 		EndsAt:      r.Body.EndsAt,
 		Source:      fromAPI,
+		Metadata:    kept,
 	})
 	if err != nil {
 		return nil, err
@@ -302,6 +308,7 @@ func show(g row) gen.Giveaway {
 		StartsAt:     g.StartsAt,
 		EndsAt:       g.EndsAt,
 		EndedAt:      g.EndedAt,
+		Metadata:     g.Metadata,
 		CreatedAt:    g.CreatedAt,
 		UpdatedAt:    g.UpdatedAt,
 	}

@@ -204,7 +204,20 @@ func TestCreateGiveaway(t *testing.T) {
 			Want(t, 201, `{"data":{"status":"active","starts_at":"2026-01-01T10:00:00.000Z","host_id":null,"description":null}}`)
 		s.WantEvent(t, "giveaway.created", "")
 	})
+	t.Run("keeps what the caller wants to know of it", func(t *testing.T) {
+		s := s.on(t)
+		a := create(t, map[string]any{"metadata": map[string]any{"app.id": "7", "empty": "", "none": nil}}).
+			Want(t, 201, `{"data":{"metadata":{"app.id":"7","empty":""}}}`)
+		s.WantEvent(t, "giveaway.created", `{"data":{"metadata":{"app.id":"7","empty":""}}}`)
+		s.Do(t, "getGiveaway", "", apitest.Path("id", a.Str(t, "data.id"))).Want(t, 200, string(a.Body))
+		long := make(map[string]any)
+		for n := range 20 {
+			long["n"+strconv.Itoa(n)] = strings.Repeat("x", 500)
+		}
+		create(t, map[string]any{"metadata": long}).WantError(t, 422, "too_much_metadata")
+	})
 	for name, change := range map[string]map[string]any{
+		"metadata by another name":  {"metadata": map[string]any{"A": ""}},
 		"an end in the past":        {"ends_at": in(-time.Second), "starts_at": in(-time.Hour)},
 		"an end before the start":   {"starts_at": in(2 * time.Hour)},
 		"an end at the start":       {"starts_at": "2126-01-01T00:00:00Z", "ends_at": "2126-01-01T01:00:00+01:00"},
@@ -231,8 +244,8 @@ func TestCreateGiveaway(t *testing.T) {
 			Want(t, 201, "")
 		s.WantEvent(t, "giveaway.created", "")
 	})
-	if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaways`); n != 4 {
-		t.Errorf("there are %d giveaways, want 4", n)
+	if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaways`); n != 5 {
+		t.Errorf("there are %d giveaways, want 5", n)
 	}
 }
 

@@ -175,10 +175,10 @@ func found(err error, guild, id string) error {
 // insert stores a new giveaway.
 func insert(ctx context.Context, tx *db.Tx, g row) (row, error) {
 	err := tx.GetContext(ctx, &g, `
-		INSERT INTO giveaways (guild_id, id, status, prize, description, winner_count, host_id, channel_id, starts_at, ends_at, source, post_id)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+		INSERT INTO giveaways (guild_id, id, status, prize, description, winner_count, host_id, channel_id, starts_at, ends_at, source, post_id, metadata)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 		RETURNING `+columns,
-		g.GuildID, g.ID, g.Status, g.Prize, g.Description, g.WinnerCount, g.HostID, g.ChannelID, g.StartsAt, g.EndsAt, g.Source, g.PostID)
+		g.GuildID, g.ID, g.Status, g.Prize, g.Description, g.WinnerCount, g.HostID, g.ChannelID, g.StartsAt, g.EndsAt, g.Source, g.PostID, g.Metadata)
 	return g, fault.Wrap(err, "insert giveaway in guild", g.GuildID)
 }
 

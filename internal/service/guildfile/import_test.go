@@ -108,6 +108,12 @@ func TestImportKeepsWhatItIsGivenAndFillsInTheRest(t *testing.T) {
 			want: "2|{41}|{}|{43}|{41}|{43,42}|t|Left.|2",
 		},
 		{
+			query: `SELECT string_agg(concat_ws(' ', id, metadata), ' ; ' ORDER BY id)
+				FROM (SELECT id, metadata FROM cases WHERE number = 7 UNION ALL SELECT id, metadata FROM tickets WHERE id = 't-1'
+					UNION ALL SELECT id, metadata FROM giveaways) AS kept`,
+			want: `case-a {"a": "<b>", "b": ""} ; g-1 {"g-1": "giveaway"} ; g-2 {} ; t-1 {"t.1": "ticket"}`,
+		},
+		{
 			query: `SELECT concat_ws('|', user_id, trust_score, report_count, category, severity)
 				FROM network_listings`,
 			want: "666|3|12|scam|high",
@@ -302,6 +308,15 @@ func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 		return `{"record":"giveaway","guild_id":"1","prize":"x","channel_id":"5",` + s + `}`
 	}
 	for name, c := range map[string]struct{ line, want string }{
+		"too much metadata": {
+			line: giveaway(`"metadata":{"a":"` + strings.Repeat("🙂", 500) + `","b":"` + strings.Repeat("🙂", 500) + `","c":"` + strings.Repeat("🙂", 500) +
+				`","d":"` + strings.Repeat("🙂", 500) + `","e":"` + strings.Repeat("🙂", 500) + `"}`),
+			want: "too_much_metadata: The metadata would be 10036 bytes of JSON; 8192 is the most.",
+		},
+		"metadata by another name": {
+			line: giveaway(`"metadata":{"A":""}`),
+			want: "metadata.A must have a name of 1 to 40 lower-case letters, digits, _, . and -",
+		},
 		"no JSON": {
 			line: `{"record":`,
 			want: "must be well-formed JSON",

@@ -8,32 +8,34 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/wire"
+	"guildhall/internal/service/metadata"
 	"guildhall/internal/service/transfer"
 )
 
 // row is one stored ticket, and what a guild file has of it.
 type row struct {
-	GuildID       string     `db:"guild_id" json:"guild_id"`
-	ID            string     `db:"id" json:"id"`
-	Number        int64      `db:"number" json:"number"`
-	Status        string     `db:"status" json:"status"`
-	Subject       *string    `db:"subject" json:"subject"`
-	OpenerID      string     `db:"opener_id" json:"opener_id"`
-	ClaimedByID   *string    `db:"claimed_by_id" json:"claimed_by_id"`
-	ChannelID     *string    `db:"channel_id" json:"channel_id"`
-	CloseReason   *string    `db:"close_reason" json:"close_reason"`
-	ClosedByID    *string    `db:"closed_by_id" json:"closed_by_id"`
-	CreatedAt     wire.Time  `db:"created_at" json:"created_at"`
-	UpdatedAt     wire.Time  `db:"updated_at" json:"updated_at"`
-	ClosedAt      *wire.Time `db:"closed_at" json:"closed_at"`
-	MessageCount  int64      `db:"message_count" json:"-"` // counted from the transcript
-	LastMessageAt *wire.Time `db:"last_message_at" json:"-"`
+	GuildID       string          `db:"guild_id" json:"guild_id"`
+	ID            string          `db:"id" json:"id"`
+	Number        int64           `db:"number" json:"number"`
+	Status        string          `db:"status" json:"status"`
+	Subject       *string         `db:"subject" json:"subject"`
+	OpenerID      string          `db:"opener_id" json:"opener_id"`
+	ClaimedByID   *string         `db:"claimed_by_id" json:"claimed_by_id"`
+	ChannelID     *string         `db:"channel_id" json:"channel_id"`
+	CloseReason   *string         `db:"close_reason" json:"close_reason"`
+	ClosedByID    *string         `db:"closed_by_id" json:"closed_by_id"`
+	Metadata      metadata.Values `db:"metadata" json:"metadata"`
+	CreatedAt     wire.Time       `db:"created_at" json:"created_at"`
+	UpdatedAt     wire.Time       `db:"updated_at" json:"updated_at"`
+	ClosedAt      *wire.Time      `db:"closed_at" json:"closed_at"`
+	MessageCount  int64           `db:"message_count" json:"-"` // counted from the transcript
+	LastMessageAt *wire.Time      `db:"last_message_at" json:"-"`
 }
 
 // moved are the columns that move, columns all of them.
 const (
 	moved = `guild_id, id, number, status, subject, opener_id, claimed_by_id, channel_id, close_reason, closed_by_id,
-	created_at, updated_at, closed_at`
+	metadata, created_at, updated_at, closed_at`
 	columns = moved + `, message_count, last_message_at`
 )
 
@@ -101,7 +103,7 @@ func complete(t *row, now time.Time) error {
 		*t.ClosedAt = transfer.Past(*t.ClosedAt, now)
 	}
 	t.UpdatedAt = transfer.Pending
-	return nil
+	return t.Metadata.Check()
 }
 
 // Transcripts are the entries of tickets' transcripts as they move, in the order of

@@ -233,7 +233,7 @@ func show(t row) gen.Ticket {
 	return gen.Ticket{
 		ID: t.ID, Number: t.Number, Status: t.Status, Subject: t.Subject, OpenerID: t.OpenerID, ClaimedByID: t.ClaimedByID,
 		ChannelID: t.ChannelID, CloseReason: t.CloseReason, ClosedByID: t.ClosedByID, MessageCount: t.MessageCount,
-		LastMessageAt: t.LastMessageAt, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
+		LastMessageAt: t.LastMessageAt, Metadata: t.Metadata, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
 		ClosedAt: t.ClosedAt,
 	}
 }
