@@ -29,6 +29,7 @@ var requestBodies = map[string]func() any{
 	"createWebhookEndpoint":    func() any { return new(gen.CreateWebhookEndpointJSONRequestBody) },
 	"updateWebhookEndpoint":    func() any { return new(gen.UpdateWebhookEndpointJSONRequestBody) },
 	"recoverWebhookDeliveries": func() any { return new(gen.RecoverWebhookDeliveriesJSONRequestBody) },
+	"removeGuild":              func() any { return new(gen.RemoveGuildJSONRequestBody) },
 	"rotateWebhookSecret":      func() any { return new(gen.RotateWebhookSecretJSONRequestBody) },
 }
 
