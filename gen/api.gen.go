@@ -2540,6 +2540,21 @@ type GuildModules struct {
 // GuildRecord One record of a kind, which `record` names. Its members are those of the kind's schema, `RecordGuild` and so on, against which it is held.
 type GuildRecord = json.RawMessage
 
+// GuildRemoval A guild that is being removed.
+type GuildRemoval struct {
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// RemovedAfter Until when it can be taken back; from then on what it has is deleted.
+	RemovedAfter wire.Time `json:"removed_after"`
+}
+
+// GuildRemovalEnvelope Envelope of a removal.
+type GuildRemovalEnvelope struct {
+	// Data A guild that is being removed.
+	Data GuildRemoval `json:"data"`
+}
+
 // GuildSettings Module toggles and public settings. Toggles inform; no operation fails because its module is off.
 type GuildSettings struct {
 	// Economy How the guild names its currency.
@@ -3204,6 +3219,12 @@ type RecordWalletRecord string
 type RecoverWebhookDeliveriesRequest struct {
 	// Since Deliveries that were created at or after this instant (RFC 3339 with offset).
 	Since wire.Time `json:"since"`
+}
+
+// RemoveGuildRequest How a guild is removed.
+type RemoveGuildRequest struct {
+	// AfterDays For how many days it can be taken back; 0: not at all.
+	AfterDays *int `json:"after_days,omitempty"`
 }
 
 // ReopenTicketRequest How to reopen a ticket.
@@ -4080,6 +4101,9 @@ type CreateGiveawayJSONRequestBody = CreateGiveawayRequest
 // RerollGiveawayJSONRequestBody defines body for RerollGiveaway for application/json ContentType.
 type RerollGiveawayJSONRequestBody = RerollGiveawayRequest
 
+// RemoveGuildJSONRequestBody defines body for RemoveGuild for application/json ContentType.
+type RemoveGuildJSONRequestBody = RemoveGuildRequest
+
 // AdjustXPJSONRequestBody defines body for AdjustXP for application/json ContentType.
 type AdjustXPJSONRequestBody = AdjustXPRequest
 
@@ -4175,6 +4199,9 @@ type ServerInterface interface {
 	// GetGuild Guild metadata
 	// (GET /guild)
 	GetGuild(ctx echo.Context) error
+	// RemoveGuild Remove the guild
+	// (POST /guild/remove)
+	RemoveGuild(ctx echo.Context) error
 	// GetGuildSettings Guild settings
 	// (GET /guild/settings)
 	GetGuildSettings(ctx echo.Context) error
@@ -4721,6 +4748,15 @@ func (w *ServerInterfaceWrapper) GetGuild(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetGuild(ctx)
+	return err
+}
+
+// RemoveGuild converts echo context to params.
+func (w *ServerInterfaceWrapper) RemoveGuild(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RemoveGuild(ctx)
 	return err
 }
 
@@ -5363,6 +5399,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/giveaways/:id/reroll", wrapper.RerollGiveaway, options.OperationMiddlewares["rerollGiveaway"]...)
 	router.POST(options.BaseURL+"/giveaways/:id/resume", wrapper.ResumeGiveaway, options.OperationMiddlewares["resumeGiveaway"]...)
 	router.GET(options.BaseURL+"/guild", wrapper.GetGuild, options.OperationMiddlewares["getGuild"]...)
+	router.POST(options.BaseURL+"/guild/remove", wrapper.RemoveGuild, options.OperationMiddlewares["removeGuild"]...)
 	router.GET(options.BaseURL+"/guild/settings", wrapper.GetGuildSettings, options.OperationMiddlewares["getGuildSettings"]...)
 	router.GET(options.BaseURL+"/health", wrapper.GetHealth, options.OperationMiddlewares["getHealth"]...)
 	router.POST(options.BaseURL+"/levelling/adjust", wrapper.AdjustXP, options.OperationMiddlewares["adjustXp"]...)
@@ -5869,6 +5906,28 @@ func (response GetGuild200JSONResponse) VisitGetGuildResponse(w http.ResponseWri
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RemoveGuildRequestObject struct {
+	Body *RemoveGuildJSONRequestBody
+}
+
+type RemoveGuildResponseObject interface {
+	VisitRemoveGuildResponse(w http.ResponseWriter) error
+}
+
+type RemoveGuild202JSONResponse GuildRemovalEnvelope
+
+func (response RemoveGuild202JSONResponse) VisitRemoveGuildResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6562,6 +6621,9 @@ type StrictServerInterface interface {
 	// GetGuild Guild metadata
 	// (GET /guild)
 	GetGuild(ctx context.Context, request GetGuildRequestObject) (GetGuildResponseObject, error)
+	// RemoveGuild Remove the guild
+	// (POST /guild/remove)
+	RemoveGuild(ctx context.Context, request RemoveGuildRequestObject) (RemoveGuildResponseObject, error)
 	// GetGuildSettings Guild settings
 	// (GET /guild/settings)
 	GetGuildSettings(ctx context.Context, request GetGuildSettingsRequestObject) (GetGuildSettingsResponseObject, error)
@@ -7266,6 +7328,55 @@ func (sh *strictHandler) GetGuild(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(GetGuildResponseObject); ok {
 		return validResponse.VisitGetGuildResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RemoveGuild operation middleware
+func (sh *strictHandler) RemoveGuild(ctx echo.Context) error {
+	var request RemoveGuildRequestObject
+
+	var body RemoveGuildJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RemoveGuild(ctx.Request().Context(), request.(RemoveGuildRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RemoveGuild")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RemoveGuildResponseObject); ok {
+		return validResponse.VisitRemoveGuildResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

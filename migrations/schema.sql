@@ -271,7 +271,10 @@ CREATE TABLE guilds (
     last_case bigint NOT NULL DEFAULT 0,
     last_ticket bigint NOT NULL DEFAULT 0,
     last_case_at timestamp with time zone,
-    CONSTRAINT guilds_pkey PRIMARY KEY (id)
+    removed_at timestamp with time zone,
+    removed_after timestamp with time zone,
+    CONSTRAINT guilds_pkey PRIMARY KEY (id),
+    CONSTRAINT guilds_removed CHECK (((removed_at IS NULL) = (removed_after IS NULL))) NOT VALID
 );
 
 CREATE TABLE idempotency_keys (
@@ -672,6 +675,7 @@ CREATE INDEX giveaways_starting ON public.giveaways USING btree (starts_at) WHER
 CREATE INDEX giveaways_to_draw ON public.giveaways USING btree (guild_id, redraw_at) WHERE ((status = 'drawing'::text) AND (pot <> 'gathering'::text));
 CREATE INDEX giveaways_to_gather ON public.giveaways USING btree (guild_id, redraw_at) WHERE ((status = 'drawing'::text) AND (pot = 'gathering'::text));
 CREATE INDEX giveaways_to_react ON public.giveaways USING btree (guild_id, react_at) WHERE (react_at IS NOT NULL);
+CREATE INDEX guilds_leaving ON public.guilds USING btree (removed_after) WHERE (removed_after IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
 CREATE INDEX ledger_entries_by_user ON public.ledger_entries USING btree (guild_id, user_id, created_at DESC, id DESC);
 CREATE INDEX ledger_entries_reference ON public.ledger_entries USING btree (guild_id, reference) WHERE (reference IS NOT NULL);

@@ -36,6 +36,7 @@ type commands struct {
 	BotKey    botKeyCommands    `cmd:"" group:"Access" help:"Make, list and revoke keys of the operator's own bot."`
 	Dashboard dashboardCommands `cmd:"" group:"Access" help:"Open the dashboard for an operator."`
 	Webhook   webhookGroup      `cmd:"" group:"Webhooks" help:"Look after webhook endpoints and their deliveries."`
+	Guild     guildCommands     `cmd:"" group:"Data" help:"List guilds, remove one that the bot has left, and take one back."`
 	Import    importCommand     `cmd:"" group:"Data" help:"Load a guild file, all of it or nothing."`
 	Export    exportCommand     `cmd:"" group:"Data" help:"Write a guild as a guild file."`
 	Convert   convertCommand    `cmd:"" group:"Data" help:"Make a guild file of what another bot left behind; no database, no network."`

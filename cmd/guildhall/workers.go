@@ -20,6 +20,7 @@ import (
 	"guildhall/internal/service/cases"
 	"guildhall/internal/service/giveaways"
 	"guildhall/internal/service/leaderboard"
+	"guildhall/internal/service/removal"
 	"guildhall/internal/service/tickets"
 	"guildhall/internal/service/webhooks"
 )
@@ -116,6 +117,9 @@ func (n *node) jobs(d *db.DB, queue *sql.DB) (*jobs.Runner, error) {
 			}},
 			{Name: "case expiry", Interval: 5 * time.Second, Run: func(ctx context.Context) error {
 				return cases.Expire(ctx, d)
+			}},
+			{Name: "guilds that have left", Interval: 5 * time.Second, Run: func(ctx context.Context) error {
+				return removal.Guilds(ctx, d)
 			}},
 			{Name: "pruning", Interval: time.Minute, Run: newPruner(d, n.metrics).sweep},
 		},

@@ -41,12 +41,16 @@ const (
 	WebhookDisabled  = "webhook.disabled"
 	LinkCreated      = "dashboard.link_created"
 	LinkUsed         = "dashboard.link_used"
+	GuildRemoved     = "guild.removed"  // it is to go; until its day it can be taken back
+	GuildRestored    = "guild.restored" // it was taken back
+	GuildErased      = "guild.erased"   // all that it had is gone; this one line stays, under no guild
 )
 
 // Actions is every action, in the order in which they are offered as filters.
 var Actions = []string{
 	TokenCreated, TokenRevoked, KeyCreated, KeyRevoked, WebhookCreated, WebhookUpdated, WebhookDeleted, WebhookRotated, WebhookOldEnded,
 	WebhookTested, WebhookRedeliver, WebhookRecovered, WebhookDisabled, LinkCreated, LinkUsed,
+	GuildRemoved, GuildRestored,
 }
 
 // keptFor is how long a row is kept at least.

@@ -290,20 +290,25 @@ func RevokeAll(ctx context.Context, d *db.DB, guild string) (revoked int, err er
 // It returns how many there were, and the epoch that knows of it.
 func revokeGuild(ctx context.Context, d *db.DB, guild string) (revoked int, epoch int64, err error) {
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		rows, reached, err := revokeOf(ctx, tx, guild)
-		revoked, epoch = len(rows), reached
-		if err != nil {
-			return err
-		}
-		changes := make([]audit.Change, 0, len(rows))
-		for _, is := range rows {
-			was := is
-			was.RevokedAt = nil
-			changes = append(changes, audit.Change{Guild: guild, Action: audit.TokenRevoked, Target: is.ID, Name: is.Name, Before: told(was), After: told(is)})
-		}
-		return audit.Record(ctx, tx, changes...)
+		revoked, epoch, err = RevokeWithin(ctx, tx, guild)
+		return err
 	})
 	return revoked, epoch, err
+}
+
+// RevokeWithin is revokeGuild within the caller's unit.
+func RevokeWithin(ctx context.Context, tx *db.Tx, guild string) (revoked int, epoch int64, err error) {
+	rows, epoch, err := revokeOf(ctx, tx, guild)
+	if err != nil {
+		return 0, 0, err
+	}
+	changes := make([]audit.Change, 0, len(rows))
+	for _, is := range rows {
+		was := is
+		was.RevokedAt = nil
+		changes = append(changes, audit.Change{Guild: guild, Action: audit.TokenRevoked, Target: is.ID, Name: is.Name, Before: told(was), After: told(is)})
+	}
+	return len(rows), epoch, audit.Record(ctx, tx, changes...)
 }
 
 // await waits until every node knows of the epoch, and no longer than barrier. The

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 )
 
@@ -29,26 +30,68 @@ type there struct {
 	at         time.Time
 }
 
-// Guild reports whether a guild is there. That it is is remembered for a minute,
-// and forgotten at once with an announcement that concerns everything; that it is
-// not is asked anew each time. It is service_unavailable when it cannot be asked.
-func (t *Tokens) Guild(ctx context.Context, id string) (bool, error) {
+// Presence says whether a guild is there.
+type Presence int
+
+// A guild that leaves is there for nobody. Until its day it can be taken back.
+const (
+	Absent  Presence = iota // there is no such guild
+	Present                 // it is there
+	Leaving                 // it is being removed, and can be taken back
+	Going                   // it is being removed, and what it has is being deleted
+)
+
+// Guild says whether a guild is there. That it is is remembered for a minute,
+// and forgotten at once with an announcement that concerns everything; anything
+// else is asked anew each time. It is service_unavailable when it cannot be asked.
+func (t *Tokens) Guild(ctx context.Context, id string) (Presence, error) {
 	now, generation := t.clock(), t.gens.all.Load()
 	if t.trusted(now) {
 		if g, ok := t.guilds.GetIfPresent(id); ok && g.generation == generation {
 			if age, believable := passed(g.at, now); believable && age <= remembered {
-				return true, nil
+				return Present, nil
 			}
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	found, err := guildExists(ctx, t.db.Reader(), id)
+	p, err := PresenceOf(ctx, t.db.Reader(), id)
 	if err != nil {
-		return false, fault.New(fault.Unavailable, "service_unavailable", "The guild cannot be looked up right now.").Because(err).After(5 * time.Second)
+		return Absent, fault.New(fault.Unavailable, "service_unavailable", "The guild cannot be looked up right now.").Because(err).After(5 * time.Second)
 	}
-	if found {
+	if p == Present {
 		t.guilds.Set(id, there{generation, now})
 	}
-	return found, nil
+	return p, nil
+}
+
+// PresenceOf is Guild from the database.
+func PresenceOf(ctx context.Context, q db.Querier, id string) (Presence, error) {
+	p, err := db.Get[Presence](ctx, q, `
+		SELECT CASE WHEN removed_after IS NULL THEN 1 WHEN removed_after > now() THEN 2 ELSE 3 END
+		FROM guilds
+		WHERE id = $1`, id)
+	if db.Missing(err) {
+		return Absent, nil
+	}
+	return p, fault.Wrap(err, "look for guild", id)
+}
+
+// Announce has every node forget, with the caller's commit, all that it remembers
+// of tokens, keys and guilds.
+func Announce(ctx context.Context, tx *db.Tx) error {
+	_, err := tx.ExecContext(ctx, `
+		WITH changed AS (UPDATE auth_epoch SET epoch = epoch + 1 RETURNING epoch)
+		SELECT pg_notify($1, epoch || ' *') FROM changed`, channel)
+	return fault.Wrap(err, "announce a change to every node")
+}
+
+// Await waits until every node knows of what has been announced, and no longer
+// than two seconds: a node that has not heard of it by then asks the database.
+func Await(ctx context.Context, d *db.DB, done string) error {
+	epoch, err := db.Get[int64](ctx, d.Reader(), `SELECT epoch FROM auth_epoch`)
+	if err != nil {
+		return fault.Wrap(err, "read the epoch of tokens")
+	}
+	return await(ctx, d, epoch, done)
 }

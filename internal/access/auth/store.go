@@ -139,7 +139,7 @@ func revokeOf(ctx context.Context, tx *db.Tx, guild string) (rows []row, epoch i
 }
 
 func guildExists(ctx context.Context, q db.Querier, guild string) (there bool, err error) {
-	err = q.GetContext(ctx, &there, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
+	err = q.GetContext(ctx, &there, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1 AND removed_at IS NULL)`, guild)
 	return there, fault.Wrap(err, "look for guild", guild)
 }
 
@@ -153,7 +153,7 @@ const (
 // hasRoom locks the guild, so that its tokens are made in turn, and is Refused
 // when maxActive of them work.
 func hasRoom(ctx context.Context, tx *db.Tx, guild string) error {
-	_, err := db.Get[string](ctx, tx, `SELECT id FROM guilds WHERE id = $1 FOR NO KEY UPDATE`, guild)
+	_, err := db.Get[string](ctx, tx, `SELECT id FROM guilds WHERE id = $1 AND removed_at IS NULL FOR NO KEY UPDATE`, guild)
 	if db.Missing(err) {
 		return fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
 	}

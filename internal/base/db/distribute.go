@@ -219,3 +219,14 @@ func scattered(ctx context.Context, tx *sql.Tx) error {
 	}
 	return nil
 }
+
+// GuildTables are the tables of guilds, those first that refer to others, the guilds
+// last.
+func GuildTables(ctx context.Context, q Querier) ([]string, error) {
+	tables, err := Select[string](ctx, q, guildTables+`
+		SELECT name FROM ordered ORDER BY name = 'guilds', depth DESC, name`, sharedNames())
+	if err != nil {
+		return nil, fmt.Errorf("list the tables of guilds: %w", err)
+	}
+	return tables, nil
+}

@@ -129,7 +129,7 @@ func (x *examination) eachGuild(ctx context.Context, do func(guild string) error
 		return nil
 	}
 	for after, more := "", true; more; {
-		ids, err := db.Select[string](ctx, x.db.Reader(), `SELECT id FROM guilds WHERE id > $1 ORDER BY id LIMIT $2`, after, guildStep)
+		ids, err := db.Select[string](ctx, x.db.Reader(), `SELECT id FROM guilds WHERE id > $1 AND removed_at IS NULL ORDER BY id LIMIT $2`, after, guildStep)
 		if err != nil {
 			return fmt.Errorf("list the guilds: %w", err)
 		}

@@ -41,6 +41,7 @@ const unposted = `
 	  AND kind <> 'ticket_message'
 	  AND created_at <= now() - interval '15 seconds'
 	  AND (state = 'sending' AND lease_until <= now() OR state = 'pending' AND created_at <= now() - interval '1 minute')
+	  AND NOT EXISTS (SELECT FROM guilds g WHERE g.id = i.guild_id AND g.removed_at IS NOT NULL)
 	ORDER BY created_at
 	LIMIT $1)
 	UNION ALL
@@ -51,6 +52,7 @@ const unposted = `
 	  AND settled_at <= now() - interval '20 minutes'
 	  AND settled_at > now() - interval '1 day'
 	  AND created_at > now() - interval '1 day'
+	  AND NOT EXISTS (SELECT FROM guilds g WHERE g.id = i.guild_id AND g.removed_at IS NOT NULL)
 	ORDER BY settled_at
 	LIMIT $1)`
 

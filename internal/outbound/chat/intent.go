@@ -292,6 +292,7 @@ func Abandoned(ctx context.Context, d db.Doer, kind string, limit int) ([]Intent
 			SELECT `+intentColumns+` FROM chat_intents i
 			WHERE kind = $1
 			  AND (state = 'sending' AND lease_until <= now() OR state = 'pending' AND created_at <= now() - interval '1 minute')
+			  AND NOT EXISTS (SELECT FROM guilds g WHERE g.id = i.guild_id AND g.removed_at IS NOT NULL)
 			ORDER BY created_at
 			LIMIT $2`, kind, limit)
 	})

@@ -117,7 +117,7 @@ func (s slowTokens) Authenticate(context.Context, string, netip.Addr) (*auth.Pri
 	return &auth.Principal{By: auth.By{GuildID: "guild", ID: "token"}}, nil
 }
 
-func (slowTokens) Guild(context.Context, string) (bool, error) { return true, nil }
+func (slowTokens) Guild(context.Context, string) (auth.Presence, error) { return auth.Present, nil }
 
 // Two seconds are all that a request waits: for the row of its token, and then for a
 // connection or a batch.

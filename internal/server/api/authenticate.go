@@ -16,8 +16,8 @@ import (
 // failure is whose token was refused.
 type Authenticator interface {
 	Authenticate(ctx context.Context, bearer string, from netip.Addr) (*auth.Principal, error)
-	// Guild reports whether a guild is there that a bot key names.
-	Guild(ctx context.Context, id string) (bool, error)
+	// Guild says whether a guild is there that a bot key names.
+	Guild(ctx context.Context, id string) (auth.Presence, error)
 }
 
 // authenticateToken finds out whose request this is. Failures spend a bucket of

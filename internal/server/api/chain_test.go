@@ -42,7 +42,7 @@ func (s tokens) Authenticate(context.Context, string, netip.Addr) (*auth.Princip
 	return s.by, s.err
 }
 
-func (tokens) Guild(context.Context, string) (bool, error) { return true, nil }
+func (tokens) Guild(context.Context, string) (auth.Presence, error) { return auth.Present, nil }
 
 func with(err error) apitest.Option {
 	return apitest.With(func(c *api.Config) { c.Tokens = tokens{err: err} })

@@ -30,6 +30,7 @@ var requestBodies = map[string]func() any{
 	"writeRecords":             func() any { return new(gen.WriteRecordsJSONRequestBody) },
 	"updateWebhookEndpoint":    func() any { return new(gen.UpdateWebhookEndpointJSONRequestBody) },
 	"recoverWebhookDeliveries": func() any { return new(gen.RecoverWebhookDeliveriesJSONRequestBody) },
+	"removeGuild":              func() any { return new(gen.RemoveGuildJSONRequestBody) },
 	"rotateWebhookSecret":      func() any { return new(gen.RotateWebhookSecretJSONRequestBody) },
 }
 

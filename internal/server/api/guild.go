@@ -38,12 +38,16 @@ func inGuild(ctx context.Context, tokens Authenticator, by *auth.Principal, name
 	case !by.Serves(named[0]):
 		return by, errNoGuild
 	}
-	there, err := tokens.Guild(ctx, named[0])
-	if err != nil {
+	presence, err := tokens.Guild(ctx, named[0])
+	switch {
+	case err != nil:
 		return by, err
-	}
-	if !there {
+	case presence == auth.Absent:
 		return by, errNoGuild
+	case presence == auth.Leaving:
+		return by, errNoGuild.With("Guild %s is being removed. Until its day comes it can be taken back: with a guild record, or by `guildhall guild restore`.", named[0])
+	case presence == auth.Going:
+		return by, errNoGuild.With("Guild %s is being removed, and what it had is being deleted.", named[0])
 	}
 	return by.In(named[0]), nil
 }

@@ -24,7 +24,7 @@ func (scopesFromBearer) Authenticate(_ context.Context, bearer string, _ netip.A
 	}, nil
 }
 
-func (scopesFromBearer) Guild(context.Context, string) (bool, error) { return true, nil }
+func (scopesFromBearer) Guild(context.Context, string) (auth.Presence, error) { return auth.Present, nil }
 
 // Each operation opens to its own scope alone: not to all the others
 // together, and not to more than this one.
@@ -41,7 +41,7 @@ func TestEveryOperationAgainstEveryScope(t *testing.T) {
 	each(t, func(t *testing.T, op apitest.Operation) {
 		t.Helper()
 		used[op.Scope] = true
-		for _, scope := range auth.Scopes {
+		for _, scope := range append([]string{auth.ScopeBot}, auth.Scopes...) {
 			a := as(scope).Do(t, op.ID, "", fill(op)...)
 			if op.Scope == "" || op.Scope == scope {
 				if a.Status == 401 || a.Status == 403 || a.Status >= 500 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"guildhall/internal/access/audit"
+	"guildhall/internal/access/auth"
 	"guildhall/internal/access/usage"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/schema"
@@ -41,10 +42,10 @@ func Summaries() ([]Summary, error) {
 	return all, nil
 }
 
-// attributed names the token as the one who makes the changes that the audit
-// log tells of: those of webhooks.
+// attributed names the token, or the bot key, as the one who makes the changes that
+// the audit log tells of: those of webhooks, and what the bot alone may do.
 func attributed(ctx context.Context, rs *reqState) context.Context {
-	if rs.op == nil || rs.op.ReadOnly || rs.op.Scope != "webhooks:manage" {
+	if rs.op == nil || rs.op.ReadOnly || rs.op.Scope != "webhooks:manage" && rs.op.Scope != auth.ScopeBot {
 		return ctx
 	}
 	typ := audit.Token

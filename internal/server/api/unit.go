@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"guildhall/internal/access/auth"
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
@@ -126,7 +127,7 @@ func (u *units) write(rs *reqState, next handler) error {
 	if err != nil {
 		return err
 	}
-	u.wake(rs.by.GuildID)
+	u.settle(rs)
 	return send(rs, response)
 }
 
@@ -150,10 +151,20 @@ func (u *units) keyed(rs *reqState, next handler) error {
 			return err
 		}
 		if !response.Replayed {
-			u.wake(rs.by.GuildID)
+			u.settle(rs)
 		}
 		return send(rs, response)
 	})
+}
+
+// settle is done after the commit and before the answer: the deliverer is woken, and
+// when a guild has been removed, every node has forgotten its tokens and that it is there.
+func (u *units) settle(rs *reqState) {
+	u.wake(rs.by.GuildID)
+	if rs.op.ID == "removeGuild" {
+		// Only a caller who has gone ends this early; the nodes learn of it all the same.
+		_ = auth.Await(rs.ctx, u.db, "guild "+rs.by.GuildID+" is being removed")
+	}
 }
 
 // once serves a request with a key: with the response that its key has already, or

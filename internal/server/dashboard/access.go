@@ -99,7 +99,7 @@ func (c *call) enter(id string) (guild, error) {
 	if !slices.Contains(c.who.Guilds, id) {
 		return guild{}, errNotHere
 	}
-	g, err := db.Get[guild](c.ctx, c.cfg.DB.Reader(), `SELECT id, name FROM guilds WHERE id = $1`, id)
+	g, err := db.Get[guild](c.ctx, c.cfg.DB.Reader(), `SELECT id, name FROM guilds WHERE id = $1 AND removed_at IS NULL`, id)
 	if db.Missing(err) {
 		return guild{}, errNotHere
 	}

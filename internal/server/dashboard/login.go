@@ -52,7 +52,7 @@ func home(c *call) (reply, error) {
 		}}, nil
 	}
 	here, err := db.Select[guild](c.ctx, c.cfg.DB.Reader(), `
-		SELECT id, name FROM guilds WHERE id = ANY ($1) ORDER BY name, id`, db.Array(c.who.Guilds))
+		SELECT id, name FROM guilds WHERE id = ANY ($1) AND removed_at IS NULL ORDER BY name, id`, db.Array(c.who.Guilds))
 	if err != nil {
 		return reply{}, fmt.Errorf("list guilds: %w", err)
 	}
@@ -156,7 +156,7 @@ func once(ctx context.Context, tx *db.Tx, guild, kind, name string) (bool, error
 
 // known are those of the guilds that are here.
 func (c *call) known(ids []string) (here []string, err error) {
-	err = c.cfg.DB.Reader().SelectContext(c.ctx, &here, `SELECT id FROM guilds WHERE id = ANY ($1) ORDER BY id`, db.Array(ids))
+	err = c.cfg.DB.Reader().SelectContext(c.ctx, &here, `SELECT id FROM guilds WHERE id = ANY ($1) AND removed_at IS NULL ORDER BY id`, db.Array(ids))
 	return here, fault.Wrap(err, "look for guilds")
 }
 
@@ -219,7 +219,7 @@ func showLink(c *call) (reply, error) {
 	g, err := db.Get[guild](c.ctx, c.cfg.DB.Reader(), `
 		SELECT g.id, g.name
 		FROM dashboard_links l
-		JOIN guilds g ON g.id = l.guild_id
+		JOIN guilds g ON g.id = l.guild_id AND g.removed_at IS NULL
 		WHERE l.guild_id = $1 AND l.hash = $2 AND l.used_at IS NULL AND l.expires_at > now()`, c.r.PathValue("guild"), hash[:])
 	if db.Missing(err) || len(key) != linkKeyLength {
 		return reply{}, errLink

@@ -56,7 +56,7 @@ type granted struct {
 func NewStandIn(d *db.DB) (*Discord, error) {
 	s := &standIn{codes: map[string]granted{}, tokens: map[string]string{}, mux: http.NewServeMux()}
 	s.guilds = func(ctx context.Context) ([]string, error) {
-		return db.Select[string](ctx, d.Reader(), `SELECT id FROM guilds ORDER BY id LIMIT 200`)
+		return db.Select[string](ctx, d.Reader(), `SELECT id FROM guilds WHERE removed_at IS NULL ORDER BY id LIMIT 200`)
 	}
 	var err error
 	if s.page, err = template.ParseFS(files, "templates/stand-in.html"); err != nil {

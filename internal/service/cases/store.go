@@ -106,6 +106,7 @@ const (
 		FROM cases
 		WHERE status = 'active'
 		  AND expires_at <= now()
+		  AND NOT EXISTS (SELECT FROM guilds g WHERE g.id = guild_id AND g.removed_at IS NOT NULL)
 		ORDER BY expires_at
 		LIMIT $1`
 )

@@ -31,6 +31,7 @@ var (
 		FROM giveaways
 		WHERE status = 'scheduled'
 		  AND starts_at <= now()
+		  AND NOT EXISTS (SELECT FROM guilds g WHERE g.id = guild_id AND g.removed_at IS NOT NULL)
 		ORDER BY starts_at
 		LIMIT $1`
 
@@ -39,6 +40,7 @@ var (
 		FROM giveaways
 		WHERE status = 'active'
 		  AND ends_at <= now()
+		  AND NOT EXISTS (SELECT FROM guilds g WHERE g.id = guild_id AND g.removed_at IS NOT NULL)
 		ORDER BY ends_at
 		LIMIT $1`
 

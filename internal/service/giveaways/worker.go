@@ -55,7 +55,7 @@ type lane struct {
 // dueBy is the statement that finds what is due by the instant at, where the
 // condition holds: guild by guild, beginning after guild $1, in at most $2 guilds
 // that have anything in that state, and at most $3 giveaways of each. A guild
-// where nothing is due has a row without an id, so the last row always says
+// where nothing is due, or that is being removed, has a row without an id, so the last row always says
 // where the next look begins. Each step of it reads an index that begins with
 // the guild.
 //
@@ -71,6 +71,7 @@ func dueBy(at, condition string) looks {
 			WHERE guild_id > $1
 			  AND {condition}
 			  AND {at} <= now()
+			  AND NOT EXISTS (SELECT FROM guilds h WHERE h.id = guild_id AND h.removed_at IS NOT NULL)
 		) due
 		WHERE place <= $3
 		ORDER BY guild_id, place
@@ -103,6 +104,7 @@ func dueBy(at, condition string) looks {
 			WHERE g.guild_id = walk.guild_id
 			  AND {condition}
 			  AND g.{at} <= now()
+			  AND NOT EXISTS (SELECT FROM guilds h WHERE h.id = walk.guild_id AND h.removed_at IS NOT NULL)
 			ORDER BY g.{at}
 			LIMIT $3
 		) found ON true

@@ -215,6 +215,7 @@ func SweepChannels(ctx context.Context, d db.Doer) error {
 			SELECT guild_id, id
 			FROM tickets
 			WHERE channel_due_at < now() - interval '1 minute'
+			  AND NOT EXISTS (SELECT FROM guilds g WHERE g.id = guild_id AND g.removed_at IS NOT NULL)
 			ORDER BY channel_due_at
 			LIMIT 100`)
 		if err != nil {

@@ -1,0 +1,147 @@
+package guilds
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"guildhall/gen"
+	"guildhall/internal/access/audit"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/delivery"
+)
+
+const (
+	// DefaultDays is for how long a guild that is removed can be taken back where
+	// nobody says otherwise, and MaxDays is the longest.
+	DefaultDays = 7
+	MaxDays     = 30
+	// endpointRemoved is why the endpoints of a guild are disabled that was removed.
+	endpointRemoved = "guild_removed"
+)
+
+// RemoveGuild has the guild leave: nothing of it works any more, and when its day
+// comes everything goes.
+func (s *Service) RemoveGuild(ctx context.Context, r gen.RemoveGuildRequestObject) (gen.RemoveGuildResponseObject, error) {
+	days, guild := DefaultDays, auth.Acting(ctx).GuildID
+	if r.Body != nil && r.Body.AfterDays != nil {
+		days = int(*r.Body.AfterDays)
+	}
+	after, err := Remove(ctx, db.Write(ctx), guild, days)
+	if err != nil {
+		return nil, err
+	}
+	return gen.RemoveGuild202JSONResponse{Data: gen.GuildRemoval{GuildID: guild, RemovedAfter: wire.At(after)}}, nil
+}
+
+// Remove has a guild leave after so many days, and returns when. From the commit on
+// it is there for nobody: its tokens are revoked, its endpoints disabled, and every
+// node forgets it (auth.Await waits for that). Until the day Restore takes it back;
+// then the worker deletes all that it has. Done again it sets the day anew. It is
+// NotFound for a guild that is not there, and a Conflict when the day has come.
+func Remove(ctx context.Context, tx *db.Tx, guild string, days int) (after time.Time, err error) {
+	if _, err := hold(ctx, tx, guild); err != nil {
+		return time.Time{}, err
+	}
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	after = now.AddDate(0, 0, days)
+	if _, err := tx.ExecContext(ctx, `UPDATE guilds SET removed_at = $2, removed_after = $3 WHERE id = $1`, guild, now, after); err != nil {
+		return time.Time{}, fmt.Errorf("remove guild %s: %w", guild, err)
+	}
+	if _, _, err := auth.RevokeWithin(ctx, tx, guild); err != nil {
+		return time.Time{}, err
+	}
+	if err := disableEndpoints(ctx, tx, guild); err != nil {
+		return time.Time{}, err
+	}
+	if _, err := tx.ExecContext(ctx, `DELETE FROM dashboard_links WHERE guild_id = $1`, guild); err != nil {
+		return time.Time{}, fmt.Errorf("end the dashboard's links of guild %s: %w", guild, err)
+	}
+	if err := auth.Announce(ctx, tx); err != nil {
+		return time.Time{}, err
+	}
+	return after, audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.GuildRemoved, Target: guild, After: map[string]any{"removed_after": after}})
+}
+
+func disableEndpoints(ctx context.Context, tx *db.Tx, guild string) error {
+	enabled, err := db.Select[string](ctx, tx, `SELECT id FROM webhook_endpoints WHERE guild_id = $1 AND enabled ORDER BY id FOR UPDATE`, guild)
+	if err != nil {
+		return fmt.Errorf("list the endpoints of guild %s: %w", guild, err)
+	}
+	for _, id := range enabled {
+		if err := delivery.Disable(ctx, tx, guild, id, endpointRemoved); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Restore takes back a guild that is being removed. Its tokens stay revoked and its
+// endpoints disabled. It reports whether there was anything to take back: not where
+// the guild is there as it is. It is NotFound for a guild that is not there, and a
+// Conflict when the day has come.
+func Restore(ctx context.Context, tx *db.Tx, guild string) (taken bool, err error) {
+	leaving, err := hold(ctx, tx, guild)
+	if err != nil || !leaving {
+		return false, err
+	}
+	if _, err := tx.ExecContext(ctx, `UPDATE guilds SET removed_at = NULL, removed_after = NULL WHERE id = $1`, guild); err != nil {
+		return false, fmt.Errorf("restore guild %s: %w", guild, err)
+	}
+	return true, audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.GuildRestored, Target: guild})
+}
+
+// hold locks a guild that is there or leaving, and reports whether it is leaving.
+func hold(ctx context.Context, tx *db.Tx, guild string) (leaving bool, err error) {
+	g, err := db.Get[struct {
+		Leaving bool `db:"leaving"`
+		Going   bool `db:"going"`
+	}](ctx, tx, `
+		SELECT removed_at IS NOT NULL AS leaving, coalesce(removed_after <= now(), false) AS going
+		FROM guilds
+		WHERE id = $1
+		FOR NO KEY UPDATE`, guild)
+	switch {
+	case db.Missing(err):
+		return false, fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
+	case err == nil && g.Going:
+		return false, BeingRemoved(guild)
+	}
+	return g.Leaving, fault.Wrap(err, "lock guild", guild)
+}
+
+// BeingRemoved refuses what would make or take back a guild whose day has come.
+func BeingRemoved(guild string) error {
+	return fault.New(fault.Conflict, "guild_being_removed",
+		"Guild %s is being removed, and what it had is being deleted. It can be made again when that is done, within minutes.", guild).After(time.Minute)
+}
+
+// Listed is a guild as `guildhall guild list` shows it.
+type Listed struct {
+	ID           string     `db:"id"`
+	Name         string     `db:"name"`
+	Status       string     `db:"status"` // active, leaving, or going when its day has come
+	CreatedAt    time.Time  `db:"created_at"`
+	RemovedAfter *time.Time `db:"removed_after"` // nil: it stays
+}
+
+const listAfter = `
+	SELECT id, name, created_at, removed_after,
+	       CASE WHEN removed_after IS NULL THEN 'active' WHEN removed_after > now() THEN 'leaving' ELSE 'going' END AS status
+	FROM guilds
+	WHERE id > $1
+	ORDER BY id
+	LIMIT $2`
+
+// List returns the guilds whose ids come after one, in the order of the ids, those
+// too that are being removed.
+func List(ctx context.Context, q db.Querier, after string, limit int) ([]Listed, error) {
+	rows, err := db.Select[Listed](ctx, q, listAfter, after, limit)
+	return rows, fault.Wrap(err, "list the guilds")
+}

@@ -1,0 +1,185 @@
+package removal_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/service/guildfile"
+	"guildhall/internal/service/guilds"
+	"guildhall/internal/service/removal"
+)
+
+const other = "402187554310020097"
+
+// more are rows for the tables of guilds that the demonstration guild has none in.
+var more = []string{
+	`INSERT INTO chat_intents (guild_id, id, kind, subject_id, channel_id, content, nonce) VALUES ($1, 'i', 'ticket_message', 's', '1', 'c', 'n')`,
+	`INSERT INTO dashboard_links (guild_id, hash, id, expires_at) VALUES ($1, '\x01', 'l', now())`,
+	`INSERT INTO dashboard_once (guild_id, key) VALUES ($1, '\x01')`,
+	`INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners)
+		SELECT guild_id, id, 9, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), '{}', '{}', '{}', '{}', '{}'
+		FROM giveaways WHERE guild_id = $1 ORDER BY id LIMIT 1`,
+	`INSERT INTO ledger_references (guild_id, reference) VALUES ($1, 'r')`,
+	`INSERT INTO idempotency_keys (token_id, key, fingerprint, guild_id) VALUES ('t', 'k', '\x01', $1)`,
+	`INSERT INTO rank_maps (guild_id, board, version) VALUES ($1, 'wallets', 1)`,
+	`INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id) VALUES ($1, 'wallets', 1, 1, 1, 1, '7')`,
+	`INSERT INTO rank_moves (guild_id, board, version, user_id) VALUES ($1, 'wallets', 1, '7')`,
+	`INSERT INTO rank_requests (guild_id, board) VALUES ($1, 'wallets')`,
+	`INSERT INTO usage_addresses (guild_id, token_id, day, address, requests, seen_at) VALUES ($1, 't', now(), 'a', 1, now())`,
+	`INSERT INTO usage_days (guild_id, token_id, day, operation, class, requests) VALUES ($1, 't', now(), 'o', 2, 1)`,
+	`INSERT INTO usage_hours (guild_id, token_id, hour, operation, class, requests) VALUES ($1, 't', now(), 'o', 2, 1)`,
+	`INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address) VALUES ($1, 'r', now(), 't', 'o', 4, 'c', 'a')`,
+	`INSERT INTO usage_totals (guild_id, token_id, hour, class, requests) VALUES ($1, 't', now(), 2, 1)`,
+	`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview) VALUES ($1, 'e', 'https://example.com', '{case.created}', '', '')`,
+	`INSERT INTO webhook_events (guild_id, id, type, payload) VALUES ($1, 'v', 'case.created', '{}')`,
+	`INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id) VALUES ($1, 'd', 'e', 'v')`,
+	`INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome) VALUES ($1, 'd', 1, now(), 1, 'delivered')`,
+	`INSERT INTO webhook_health (guild_id, endpoint_id) VALUES ($1, 'e')`,
+	`INSERT INTO webhook_hours (guild_id, endpoint_id, hour, outcome, deliveries) VALUES ($1, 'e', now(), 'delivered', 1)`,
+	`INSERT INTO webhook_schedule (guild_id, endpoint_id) VALUES ($1, 'e')`,
+}
+
+// full is a database with two guilds, the demonstration one and a twin of it, that
+// have rows in every table.
+func full(t *testing.T) *db.DB {
+	t.Helper()
+	d := dbtest.New(t).DB
+	var file bytes.Buffer
+	if err := guildfile.Demo(&file); err != nil {
+		t.Fatal(err)
+	}
+	lines := slices.DeleteFunc(strings.SplitAfter(file.String(), "\n"), func(line string) bool { return strings.Contains(line, `"network_listing"`) })
+	for _, guild := range []string{guildfile.DemoGuild, other} {
+		text := strings.ReplaceAll(strings.Join(lines, ""), guildfile.DemoGuild, guild)
+		if _, err := guildfile.Import(t.Context(), d, strings.NewReader(text), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := auth.Create(t.Context(), d, auth.New{GuildID: guild, Env: "test", Name: "test", Scopes: auth.Scopes}); err != nil {
+			t.Fatal(err)
+		}
+		dbtest.Exec(t, d, `DELETE FROM rank_maps WHERE guild_id = $1`, guild)
+		for _, statement := range more {
+			dbtest.Exec(t, d, statement, guild)
+		}
+	}
+	for table, n := range counts(t, d, other) {
+		if n == 0 {
+			t.Errorf("the scene has no row in %s: a table of guilds that nothing here fills", table)
+		}
+	}
+	return d
+}
+
+// tables are all tables of guilds, and that of their tokens.
+func tables(t *testing.T, d *db.DB) []string {
+	t.Helper()
+	list, err := db.GuildTables(t.Context(), d.Reader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(list, "api_tokens")
+}
+
+// counts are how many rows the guild has in each.
+func counts(t *testing.T, d *db.DB, guild string) map[string]int {
+	t.Helper()
+	all := map[string]int{}
+	for _, table := range tables(t, d) {
+		column := "guild_id"
+		if table == "guilds" {
+			column = "id"
+		}
+		all[table] = dbtest.Value[int](t, d, `SELECT count(*) FROM `+table+` WHERE `+column+` = $1`, guild)
+	}
+	return all
+}
+
+// remove has the guild leave, and its day has come long ago.
+func remove(t *testing.T, d *db.DB, guild string) {
+	t.Helper()
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		_, err := guilds.Remove(ctx, tx, guild, 0)
+		return err
+	})
+	dbtest.Exec(t, d, `UPDATE guilds SET removed_after = removed_after - interval '16 seconds' WHERE id = $1`, guild)
+}
+
+func TestAGuildWhoseDayHasComeLosesEverythingAndAnotherNothing(t *testing.T) {
+	t.Parallel()
+	d := full(t)
+	before := counts(t, d, other)
+	remove(t, d, guildfile.DemoGuild)
+	if err := removal.Guilds(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	for table, n := range counts(t, d, guildfile.DemoGuild) {
+		if n != 0 {
+			t.Errorf("%s has %d rows left", table, n)
+		}
+	}
+	if after := counts(t, d, other); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("the other guild had\n%v, and has\n%v", before, after)
+	}
+	if n := dbtest.Value[int](t, d, `SELECT count(*) FROM audit_log WHERE guild_id = '' AND action = 'guild.erased' AND target_id = $1`, guildfile.DemoGuild); n != 1 {
+		t.Errorf("the audit log has %d lines about it, want one", n)
+	}
+	dbtest.AddGuilds(t, d, guildfile.DemoGuild)
+	if err := removal.Guilds(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if n := counts(t, d, guildfile.DemoGuild)["guilds"]; n != 1 {
+		t.Error("a guild that was made again has gone")
+	}
+}
+
+// The worker is killed between any two of its statements, and another goes on.
+func TestARemovalThatIsKilledIsContinued(t *testing.T) {
+	t.Parallel()
+	d := full(t)
+	remove(t, d, guildfile.DemoGuild)
+	for kills := 0; ; kills++ {
+		ctx, kill := context.WithCancel(t.Context())
+		time.AfterFunc(time.Duration(kills%40)*time.Millisecond, kill)
+		if err := removal.Guilds(ctx, d); err != nil && ctx.Err() == nil {
+			t.Fatal(err)
+		}
+		kill()
+		if n := counts(t, d, guildfile.DemoGuild); n["guilds"] == 0 {
+			for table, left := range n {
+				if left > 0 {
+					t.Errorf("the guild's row is gone, and %s has %d rows", table, left)
+				}
+			}
+			return
+		}
+	}
+}
+
+func TestAGuildIsDeletedOnlyAfterItsDay(t *testing.T) {
+	t.Parallel()
+	d := full(t)
+	before := counts(t, d, guildfile.DemoGuild)
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		_, err := guilds.Remove(ctx, tx, guildfile.DemoGuild, 0)
+		return err
+	})
+	if err := removal.Guilds(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	after := counts(t, d, guildfile.DemoGuild)
+	for _, own := range []map[string]int{before, after} { // the removal's own doing
+		delete(own, "audit_log")
+		delete(own, "dashboard_links")
+	}
+	if fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("within its grace the guild had\n%v, and has\n%v", before, after)
+	}
+}

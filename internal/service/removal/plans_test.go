@@ -1,0 +1,35 @@
+package removal
+
+import (
+	"strings"
+	"testing"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+)
+
+// A guild's rows are found by an index in every table, whatever else stands there.
+func TestTheRowsOfAGuildAreFoundByAnIndex(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	tables, err := db.GuildTables(t.Context(), d.Reader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := tables[len(tables)-1]; last != "guilds" {
+		t.Fatalf("the last table is %s", last)
+	}
+	for _, table := range append(tables[:len(tables)-1], "api_tokens") {
+		for _, query := range []string{rowsOf(table), deleteRows(table)} {
+			second := any(look)
+			if strings.HasPrefix(query, "DELETE") {
+				second = `{"(0,1)"}`
+			}
+			plan := dbtest.Plan(t, d, query, "1", second)
+			if strings.Contains(plan, "Seq Scan") || !strings.Contains(plan, "Index") && !strings.Contains(plan, "Tid Scan") {
+				t.Errorf("%s\n%s", query, plan)
+			}
+		}
+	}
+	dbtest.WantIndex(t, d, "guilds_leaving", leaving, 15, atOnce)
+}
