@@ -20,7 +20,7 @@ import (
 const costClients = 8
 
 // costs measures how much time of a processor a request takes of the server and of
-// Postgres, and an event that is delivered: what deploy/README.md computes sizes
+// Postgres, and an event that is delivered: what docs/operate/sizes.md computes sizes
 // from. It holds no promise but that everything succeeds.
 func costs(ctx context.Context, p place, r *report, length time.Duration) (err error) {
 	if err := p.load(ctx, func(w io.Writer) error {

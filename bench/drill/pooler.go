@@ -177,7 +177,7 @@ func findPooler(ctx context.Context) (program string, prepares bool, err error) 
 	return program, major > 1 || major == 1 && minor >= 21, nil
 }
 
-// startPooler starts PgBouncer as README.md says, over the database.
+// startPooler starts PgBouncer as docs/operate/connections.md says, over the database.
 func startPooler(ctx context.Context, databaseURL string, r *report) (_ *pooler, err error) {
 	program, prepares, err := findPooler(ctx)
 	if err != nil {

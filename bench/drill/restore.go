@@ -28,7 +28,7 @@ const (
 
 // restored takes a backup while deliveries wait, goes on, restores it, and looks
 // at what came back: a revoked token, deliveries that had arrived. Then the
-// installation is taken into service again as deploy/README.md says.
+// installation is taken into service again as docs/operate/backup.md says.
 func restored(ctx context.Context, p place, r *report, writes int) (err error) {
 	l, err := p.beginLife(ctx, writes)
 	if err != nil {

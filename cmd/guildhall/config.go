@@ -62,7 +62,7 @@ type Settings struct {
 
 // databaseURL names the database.
 type databaseURL struct {
-	DatabaseURL string `group:"Database" name:"database-url" env:"GUILDHALL_DATABASE_URL" help:"Postgres 15 or newer; several servers with target_session_attrs=read-write. serve requires it; dev starts its own; other commands default to the dev of --dir." placeholder:"URL"`
+	DatabaseURL string `group:"Database" name:"database-url" env:"GUILDHALL_DATABASE_URL" help:"Postgres 15 or newer; several servers with target_session_attrs=read-write. serve requires it; other commands default to the dev of --dir." placeholder:"URL"`
 }
 
 // listenURL names a second way to the same database.

@@ -160,21 +160,21 @@ func (s *serving) metricsText(t *testing.T) string {
 	return string(text)
 }
 
-// Whoever is woken finds out what to do.
+// Each alert names a section that says what to do.
 func TestEachAlertHasARunbook(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(deployFolder, "README.md"))
+	text, err := os.ReadFile("../../docs/operate/observe.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, g := range rules(t).Groups {
 		for _, r := range g.Rules {
-			if want := "deploy/README.md#" + strings.ToLower(r.Alert); r.Annotations.Runbook != want || r.Annotations.Summary == "" {
+			if want := "docs/operate/observe.md#" + strings.ToLower(r.Alert); r.Annotations.Runbook != want || r.Annotations.Summary == "" {
 				t.Errorf("%s: %+v, want the runbook %s", r.Alert, r.Annotations, want)
 			}
 			_, section, found := bytes.Cut(text, []byte("### "+r.Alert+"\n"))
 			if section, _, _ = bytes.Cut(section, []byte("\n#")); !found || len(section) < 80 {
-				t.Errorf("deploy/README.md says %q of %s", section, r.Alert)
+				t.Errorf("docs/operate/observe.md says %q of %s", section, r.Alert)
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"guildhall/internal/base/certificate"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/embedded"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/logging"
 	"guildhall/internal/base/output"
 	"guildhall/internal/server/dashboard"
@@ -26,6 +27,7 @@ import (
 const (
 	secretKeyFile = "secret.key"
 	runningFile   = "running.json" // while it runs: where the database is
+	envFile       = "env"          // for shells: where the API is, and a token for it
 )
 
 // devTokenTime is how long the tokens that dev prints are valid.
@@ -35,8 +37,9 @@ const devTokenTime = 30 * 24 * time.Hour
 const loopback = "127.0.0.0/8,::1/128"
 
 type devCommand struct {
-	Settings `set:"default_env=test" set:"default_log=info,text" set:"default_webhook_allow=127.0.0.0/8,::1/128"` //nolint:staticcheck // kong reads every set
-	Dir      string                                                                                               `default:".guildhall" help:"Folder for the database, the certificate and the keys." placeholder:"FOLDER"`
+	Settings    `set:"default_env=test" set:"default_log=info,text" set:"default_webhook_allow=127.0.0.0/8,::1/128"` //nolint:staticcheck // kong reads every set
+	Dir         string                                                                                               `default:".guildhall" help:"Folder for the database, the certificate and the keys." placeholder:"FOLDER"`
+	DatabaseURL string                                                                                               `name:"database-url" help:"A Postgres for trying it out, 15 or newer, in place of one that dev starts; not an installation's." placeholder:"URL"`
 }
 
 // Run starts everything and stops it when the process is told to stop.
@@ -47,6 +50,9 @@ func (c *devCommand) Run(ctx context.Context, io streams) error {
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
+	}
+	if c.DatabaseURL != "" {
+		return c.serve(ctx, dir, c.DatabaseURL, io)
 	}
 	if err := output.Say(io.err, "Starting Postgres in %s ...", dir); err != nil {
 		return err
@@ -60,20 +66,23 @@ func (c *devCommand) Run(ctx context.Context, io streams) error {
 		<-server.Ended()
 		cancel(fmt.Errorf("Postgres has ended; its log is %s", filepath.Join(server.Folder, "postgres.log")))
 	}()
-	err = c.serve(ctx, dir, server, io)
+	if server.Folder != filepath.Join(dir, "postgres") {
+		err = output.Say(io.err, "The database is in %s: Postgres does not run as root, and its user cannot enter %s.", server.Folder, dir)
+	}
+	if err == nil {
+		err = c.serve(ctx, dir, server.URL, io)
+	}
 	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
 	return errors.Join(err, server.Stop())
 }
 
-func (c *devCommand) serve(ctx context.Context, dir string, server *embedded.Server, io streams) error {
-	if server.Folder != filepath.Join(dir, "postgres") {
-		if err := output.Say(io.err, "The database is in %s: Postgres does not run as root, and its user cannot enter %s.", server.Folder, dir); err != nil {
-			return err
-		}
+func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io streams) error {
+	if err := forTrying(ctx, databaseURL); err != nil {
+		return err
 	}
-	if err := db.Migrate(ctx, server.URL); err != nil {
+	if err := db.Migrate(ctx, databaseURL); err != nil {
 		return err
 	}
 	ca, err := c.complete(dir)
@@ -87,37 +96,87 @@ func (c *devCommand) serve(ctx context.Context, dir string, server *embedded.Ser
 	if err != nil {
 		return err
 	}
-	if err := checkKey(ctx, server.URL, settings.box); err != nil {
+	if err := checkKey(ctx, databaseURL, settings.box); err != nil {
 		return err
 	}
 	log, err := logging.New(io.err, c.Log)
 	if err != nil {
 		return err
 	}
-	token, err := c.prepare(ctx, server.URL, io.err)
+	token, err := c.prepare(ctx, databaseURL, io.err)
 	if err != nil {
 		return err
 	}
+	for _, address := range []string{settings.HTTPSListen, settings.HTTPListen} {
+		if !onThisMachine(address) {
+			log.Warn("guildhall dev listens beyond this machine: everyone there can reach it, with demo data and a certificate of its own", "address", address)
+		}
+	}
 	running := filepath.Join(dir, runningFile)
-	here := found{DatabaseURL: server.URL, Env: c.Env}
+	here := found{DatabaseURL: databaseURL, Env: c.Env}
 	if err := here.write(running); err != nil {
 		return err
 	}
 	defer os.Remove(running)
 	n := &node{
-		checked: settings, databaseURL: server.URL, listenURL: server.URL, log: log, fallback: true, local: true, caFile: ca,
+		checked: settings, databaseURL: databaseURL, listenURL: databaseURL, log: log, fallback: true, local: true, caFile: ca,
 		ready: func(at addresses) {
 			here.Dashboard = "https://localhost" + portOf(at.https)
 			if settings.pages != nil {
 				here.Dashboard = "https://" + settings.pages.Host
 			}
-			if err := here.write(running); err != nil {
-				log.Warn("other commands will not find the dashboard", "error", err)
+			if err := errors.Join(here.write(running), writeEnv(dir, at, ca, token.Secret)); err != nil {
+				log.Warn("other programs will not find this server", "error", err)
 			}
 			c.greet(io.out, at, ca, token.Secret, dir, here.Dashboard+dashboard.Prefix+"/")
 		},
 	}
 	return n.run(ctx)
+}
+
+// forTrying refuses a database that holds guilds and not the demo's: it must be an
+// installation's, for which dev makes no tokens.
+func forTrying(ctx context.Context, url string) error {
+	d, err := db.Open(db.Config{URL: url, Writers: 1, Readers: 1, Name: "guildhall-dev"})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	begun, err := db.Get[bool](ctx, d.Reader(), `SELECT to_regclass('guilds') IS NOT NULL`)
+	if err != nil || !begun {
+		return err
+	}
+	filled, err := db.Get[bool](ctx, d.Reader(), `SELECT EXISTS (SELECT 1 FROM guilds)`)
+	if err != nil || !filled {
+		return err
+	}
+	if err = wantGuild(ctx, d, guildfile.DemoGuild); fault.Is(err, "not_found") {
+		err = errors.New("this database holds an installation's guilds: give guildhall dev an empty one, or one that it has filled itself")
+	}
+	return err
+}
+
+// onThisMachine reports whether only this machine reaches an address.
+func onThisMachine(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || host == "localhost" {
+		return true // closed, or loopback
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// writeEnv writes what programs need to call this server, for `. .guildhall/env`.
+func writeEnv(dir string, at addresses, ca, token string) error {
+	lines := []string{
+		"# Written by guildhall dev when it starts. In a shell: . " + filepath.Join(dir, envFile),
+		"export GUILDHALL_URL=" + quote("https://localhost"+portOf(at.https)+"/api/v1"),
+		"export GUILDHALL_TOKEN=" + quote(token),
+	}
+	if ca != "" {
+		lines = append(lines, "export GUILDHALL_CA="+quote(ca), "export NODE_EXTRA_CA_CERTS="+quote(ca))
+	}
+	return os.WriteFile(filepath.Join(dir, envFile), []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }
 
 // complete fills in the settings that dev makes for itself: the addresses, the
@@ -213,7 +272,8 @@ func (c *devCommand) greet(w io.Writer, at addresses, ca, token, dir, pages stri
 		"", "Give a member 25 coins, once, however often it is sent:", "",
 		"  " + curl + " -H 'Content-Type: application/json' -H 'Idempotency-Key: first-call' -d " +
 			quote(`{"user_id":"`+guildfile.DemoMember+`","delta":25,"reason":"hello"}`) + " " + quote(base+"/api/v1/economy/adjust"),
-		"", "Other commands find this server from the same folder: " + program() + " token list" + ours + " --guild " + guildfile.DemoGuild,
+		"", "Give a shell's programs all of it:  . " + quote(filepath.Join(dir, envFile)),
+		"Other commands find this server from the same folder: " + program() + " token list" + ours + " --guild " + guildfile.DemoGuild,
 		"Ctrl-C stops everything. The data stays for the next start.", "",
 	}
 	fmt.Fprintln(w, strings.Join(rows, "\n"))

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/db/embedded"
 	"guildhall/internal/base/testutil"
 	"guildhall/internal/service/guildfile"
@@ -127,6 +128,44 @@ func TestDev(t *testing.T) {
 	_, lines, _ = start()
 	if third := balance(paste(t, strings.Replace(lines[1][1], "first-call", "third-call", 1))); third != second+25 {
 		t.Errorf("the balance is %d after the kill, want %d", third, second+25)
+	}
+}
+
+// Over a database of one's own nothing else is started; beyond this machine it warns.
+func TestDevOverAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	testutil.Program(t, "curl")
+	dir, d := t.TempDir(), dbtest.New(t)
+	env := []string{"GUILDHALL_HTTPS_LISTEN=0.0.0.0:0", "GUILDHALL_HTTP_LISTEN=127.0.0.1:0", "GUILDHALL_OPS_LISTEN=127.0.0.1:0"}
+	p := begin(t, dir, env, "dev", "--database-url", d.URL)
+	p.says(t, "Ctrl-C stops everything")
+	if _, log := p.text(); strings.Count(log, "listens beyond this machine") != 1 || !strings.Contains(log, "0.0.0.0") {
+		t.Errorf("it warns: %s", log)
+	}
+	if _, err := os.Stat(filepath.Join(dir, ".guildhall", "postgres")); !os.IsNotExist(err) {
+		t.Errorf("a Postgres was made as well: %v", err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, ".guildhall", envFile)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file with the token: %v %v", info, err)
+	}
+	me := shell(t, dir, ". .guildhall/env", `curl -sS --cacert "$GUILDHALL_CA" -H "Authorization: Bearer $GUILDHALL_TOKEN" "$GUILDHALL_URL/me"`)
+	wantMatch(t, "the call", me, `"guild_id":"`+guildfile.DemoGuild+`"`)
+}
+
+// An installation's database is not for trying things out.
+func TestDevRefusesAnInstallation(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	if _, err := guildfile.Import(t.Context(), d.DB, strings.NewReader(`{"record":"guild","id":"7"}`), nil); err != nil {
+		t.Fatal(err)
+	}
+	call(t, "", "dev", "--dir", t.TempDir(), "--database-url", d.URL).refused(t, 1, "an installation's guilds")
+	for address, local := range map[string]bool{
+		"": true, "127.0.0.1:1": true, "localhost:1": true, "[::1]:1": true, ":8443": false, "0.0.0.0:1": false, "10.0.0.1:1": false,
+	} {
+		if onThisMachine(address) != local {
+			t.Errorf("%q on this machine: %t", address, !local)
+		}
 	}
 }
 

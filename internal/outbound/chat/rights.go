@@ -14,7 +14,7 @@ var ErrNotInGuild = errors.New("the bot is not in the guild")
 // rights are what the bot needs in a guild, in the words of the platform, and what
 // only guilds need of it that have the channels of closed tickets archived, or
 // deleted. A bot can deny only what it may do itself: so to lock a channel takes all
-// of writing. README.md has the list.
+// of writing. docs/operate/discord.md has the list.
 var rights = []struct {
 	name    string
 	bit     discord.Permissions

@@ -10,14 +10,14 @@ import (
 	"github.com/disgoorg/disgo/discord"
 )
 
-// README.md names the rights that are looked for, in their order.
-func TestTheBotsRightsAreInTheREADME(t *testing.T) {
+// docs/operate/discord.md names the rights that are looked for, in their order.
+func TestTheBotsRightsAreInTheDocuments(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../README.md")
+	text, err := os.ReadFile("../../../docs/operate/discord.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(text), "### The bot's rights\n")
+	_, section, _ := strings.Cut(string(text), "## The bot's rights\n")
 	section, _, _ = strings.Cut(section, "\n#")
 	var told, want []string
 	for _, row := range regexp.MustCompile(`(?m)^\| ([A-Z][A-Za-z ]+) \|`).FindAllStringSubmatch(section, -1) {
@@ -27,7 +27,7 @@ func TestTheBotsRightsAreInTheREADME(t *testing.T) {
 		want = append(want, r.name)
 	}
 	if told = slices.DeleteFunc(told, func(name string) bool { return name == "Right" }); !slices.Equal(told, want) {
-		t.Errorf("README.md has %q, the program looks for %q", told, want)
+		t.Errorf("docs/operate/discord.md has %q, the program looks for %q", told, want)
 	}
 }
 

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
+)
+
+// block is a piece of code of a document.
+type block struct{ language, text string }
+
+var fenced = regexp.MustCompile("(?s)```([a-z]+)\n(.*?)```")
+
+// codeOf are the blocks of a document's section, in order; of all of it where no
+// section is named.
+func codeOf(t *testing.T, file, section string) (all []block) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if section != "" {
+		_, rest, found := bytes.Cut(text, []byte("\n## "+section+"\n"))
+		if !found {
+			t.Fatalf("%s has no section %q", file, section)
+		}
+		text, _, _ = bytes.Cut(rest, []byte("\n## "))
+	}
+	for _, m := range fenced.FindAllSubmatch(text, -1) {
+		all = append(all, block{string(m[1]), string(m[2])})
+	}
+	return all
+}
+
+// one is the block in a language.
+func one(t *testing.T, blocks []block, language string) string {
+	t.Helper()
+	for _, b := range blocks {
+		if b.language == language {
+			return b.text
+		}
+	}
+	t.Fatalf("there is no %s", language)
+	return ""
+}
+
+// shell runs lines as a person would who has typed those before.
+func shell(t *testing.T, dir string, lines ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-ec", strings.Join(lines, "\n"))
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", strings.Join(lines, "\n"), err, out)
+	}
+	return string(out)
+}
+
+// started is a guildhall dev in a folder of its own, over a database of its own.
+func started(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	begin(t, dir, anyPorts, "dev", "--database-url", dbtest.New(t).URL).says(t, "Ctrl-C stops everything")
+	return dir
+}
+
+func wantMatch(t *testing.T, what, out, pattern string) {
+	t.Helper()
+	if !regexp.MustCompile(pattern).MatchString(out) {
+		t.Errorf("%s prints %s", what, out)
+	}
+}
+
+// README's first calls work by copying, line by line, in the folder of guildhall dev.
+func TestTheFirstCallsOfTheReadmeWork(t *testing.T) {
+	t.Parallel()
+	testutil.Program(t, "curl")
+	blocks := codeOf(t, "README.md", "The first call")
+	var lines []string
+	for _, b := range blocks {
+		if b.language == "sh" {
+			lines = append(lines, b.text)
+		}
+	}
+	if len(lines) != 3 {
+		t.Fatalf("README.md has %d blocks for a shell", len(lines))
+	}
+	dir := started(t)
+	out := shell(t, dir, lines[0])
+	wantMatch(t, "curl", out, `"balance":\d+,"rank":3,`)
+	if again := shell(t, dir, lines[0]); again[strings.LastIndex(again, `{"data"`):] != out[strings.LastIndex(out, `{"data"`):] {
+		t.Errorf("the write is answered %s, and again %s", out, again)
+	}
+	t.Run("Python", func(t *testing.T) {
+		testutil.Program(t, "python3")
+		writeFile(t, dir, "first.py", one(t, blocks, "python"))
+		wantMatch(t, "Python", shell(t, dir, ". .guildhall/env", lines[2]), `^balance \d+\n$`)
+	})
+	t.Run("TypeScript", func(t *testing.T) {
+		needNode(t)
+		writeFile(t, dir, "first.mts", one(t, blocks, "ts"))
+		wantMatch(t, "TypeScript", shell(t, dir, ". .guildhall/env", lines[1]), `\nbalance \d+\n$`)
+		shell(t, dir, "npx tsc --noEmit --strict --module nodenext --target es2022 --skipLibCheck first.mts")
+	})
+}
+
+// needNode leaves a test out that needs Node and the registry of its packages.
+func needNode(t *testing.T) {
+	t.Helper()
+	testutil.Program(t, "node")
+	if out, err := exec.CommandContext(t.Context(), testutil.Program(t, "npm"), "ping").CombinedOutput(); err != nil {
+		testutil.Without(t, "npm", string(out))
+	}
+}
+
+func writeFile(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The receivers that the documents show take what is signed, and nothing else.
+func TestTheReceiversOfTheDocumentsVerify(t *testing.T) {
+	t.Parallel()
+	blocks := codeOf(t, "docs/integrate/webhooks.md", "")
+	for language, c := range map[string]struct{ file, run string }{
+		"python": {"receiver.py", "exec python3 receiver.py"},
+		"ts":     {"receiver.mts", "npm install --no-audit --no-fund tsx@4 >&2; exec node --import tsx receiver.mts"},
+		"go":     {"main.go", "exec ./receiver"},
+	} {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			dir, port := t.TempDir(), freePort(t)
+			text := one(t, blocks, language)
+			if strings.Count(text, "9000") != 1 {
+				t.Fatalf("the receiver names its port %d times", strings.Count(text, "9000"))
+			}
+			writeFile(t, dir, c.file, strings.Replace(text, "9000", port, 1))
+			switch language {
+			case "python":
+				testutil.Program(t, "python3")
+			case "ts":
+				needNode(t)
+			case "go": // from this module, which has the library
+				build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "receiver"), filepath.Join(dir, c.file))
+				if out, err := build.CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+			}
+			verifies(t, dir, c.run, "http://127.0.0.1:"+port)
+		})
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// verifies sends a receiver what is signed, forged and stale.
+func verifies(t *testing.T, dir, run, url string) {
+	t.Helper()
+	const secret, body = "whsec_c2VjcmV0LW9mLXRoZS1kb2N1bWVudHMh", `{"id":"1","type":"ping"}`
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", run)
+	var said bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(os.Environ(), "WEBHOOK_SECRET="+secret), &said, &said
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Log(said.String())
+		}
+	}()
+	testutil.Eventually(t, "the receiver listens", func() bool {
+		res, err := http.Get(url) //nolint:noctx // until it answers
+		if err == nil {
+			_ = res.Body.Close()
+		}
+		return err == nil
+	})
+	now := time.Now()
+	for _, c := range []struct {
+		name, body, secret string
+		at                 time.Time
+		status             string
+	}{
+		{"signed", body, secret, now, "2"},
+		{"forged", body, "whsec_YW5vdGhlci1zZWNyZXQ=", now, "4"},
+		{"of another body", body + " ", secret, now, "4"},
+		{"stale", body, secret, now.Add(-10 * time.Minute), "4"},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sign(req, c.secret, body, c.at)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		if !strings.HasPrefix(strconv.Itoa(res.StatusCode), c.status) {
+			t.Errorf("what is %s is answered %d", c.name, res.StatusCode)
+		}
+	}
+}
+
+// sign puts both signatures on a request, as the documents describe them.
+func sign(req *http.Request, secret, body string, at time.Time) {
+	t := strconv.FormatInt(at.Unix(), 10)
+	mac := hmac.New(sha256.New, []byte(secret))
+	fmt.Fprintf(mac, "%s.%s", t, body)
+	req.Header.Set("Service-Signature", "t="+t+",v1="+hex.EncodeToString(mac.Sum(nil)))
+	signStandard(req, secret, body, at)
+}
+
+// signStandard signs as Standard Webhooks does.
+func signStandard(req *http.Request, secret, body string, at time.Time) {
+	hook, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		panic(err) // a secret of this test
+	}
+	signature, err := hook.Sign("msg_1", at, []byte(body))
+	if err != nil {
+		panic(err)
+	}
+	req.Header.Set("webhook-id", "msg_1")
+	req.Header.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
+	req.Header.Set("webhook-signature", signature)
+}
