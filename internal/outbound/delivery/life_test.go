@@ -106,7 +106,7 @@ func (l *lifeTest) round(commands []*command) {
 		if c.done == nil {
 			continue
 		}
-		c.node.gate.open()
+		c.node.gate.Open()
 	}
 	died := false
 	ran := slices.DeleteFunc(commands, func(c *command) bool { return c.done == nil })
@@ -114,7 +114,7 @@ func (l *lifeTest) round(commands []*command) {
 		testutil.Eventually(l.rt, c.name+" ends", func() bool { return isClosed(c.done) })
 	}
 	for _, c := range ran {
-		if c.dead = c.node.gate.open(); c.dead {
+		if c.dead = c.node.gate.Open(); c.dead {
 			died = true
 			l.restart(c.node)
 		}
@@ -135,7 +135,7 @@ func (l *lifeTest) round(commands []*command) {
 // begin runs a command beside the test, through its worker's gate.
 func (c *command) begin(ctx context.Context) {
 	c.done = make(chan struct{})
-	c.node.gate.arm(c.stop, c.fate)
+	c.node.gate.Arm(c.stop, c.fate)
 	go func() {
 		defer close(c.done)
 		c.err = c.run(ctx)
@@ -147,7 +147,7 @@ func (c *command) begin(ctx context.Context) {
 func (l *lifeTest) halted(c *command) bool {
 	waits := false
 	testutil.Eventually(l.rt, c.name+" halts", func() bool {
-		if isClosed(c.done) || isClosed(c.node.gate.reached) {
+		if isClosed(c.done) || c.node.gate.Reached() {
 			return true
 		}
 		waits = dbtest.Waiting(l.rt, l.DB) > 0
