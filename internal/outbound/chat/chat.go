@@ -43,7 +43,8 @@ type Platform interface {
 	// when the platform says that the message was posted and deleted since.
 	SendMessage(ctx context.Context, m Message) (string, error)
 	// FindMessages returns the ids of the bot's own messages in a channel that
-	// have this content and were posted at or after since, oldest first.
+	// have this content and were posted at since or in the few minutes after it,
+	// oldest first. Later ones may be among them.
 	FindMessages(ctx context.Context, c Channel, content string, since time.Time) ([]string, error)
 	// LockOf reads the channel and returns what archiving it will change, as it
 	// is now, with user as the one whose conversation it is.

@@ -34,6 +34,11 @@ const (
 	searchPages  = 10
 	searchPage   = 100
 	discordEpoch = 1420070400000 // the first millisecond of a snowflake
+
+	// searchWindow is how long after the instant from which on it may have been
+	// posted a message can appear: an attempt under its nonce, the lease of that
+	// attempt, and as long again for clocks that differ and a platform that is slow.
+	searchWindow = 2 * (nonceWindow + Lease)
 )
 
 // Config is what the Discord client needs. Zero durations mean the defaults.
@@ -164,8 +169,9 @@ type reference struct {
 	FailIfNotExists bool   `json:"fail_if_not_exists"`
 }
 
-// FindMessages reads the channel from just before since. A channel so busy
-// that the search would not end is a failure, not an empty result.
+// FindMessages reads the channel from just before since, and no further than the
+// message can stand. A channel so busy that the search would not end before is a
+// failure, not an empty result.
 func (d *Discord) FindMessages(ctx context.Context, c Channel, content string, since time.Time) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.budget)
 	defer cancel()
@@ -177,7 +183,7 @@ func (d *Discord) FindMessages(ctx context.Context, c Channel, content string, s
 		return nil, err
 	}
 	var found []string
-	after := strconv.FormatInt(max(since.UnixMilli()-discordEpoch, 0)<<22, 10)
+	after, until := snowflake(since), snowflake(since.Add(searchWindow))
 	for range searchPages {
 		var page []struct {
 			ID      string `json:"id"`
@@ -199,7 +205,7 @@ func (d *Discord) FindMessages(ctx context.Context, c Channel, content string, s
 				after = m.ID
 			}
 		}
-		if len(page) < searchPage {
+		if len(page) < searchPage || Later(after, until) {
 			slices.SortFunc(found, func(a, b string) int {
 				if Later(a, b) {
 					return 1
@@ -210,6 +216,11 @@ func (d *Discord) FindMessages(ctx context.Context, c Channel, content string, s
 		}
 	}
 	return nil, &Failure{Message: "too many messages in the channel to search it", Uncertain: true}
+}
+
+// snowflake is the lowest id of what the platform makes at an instant.
+func snowflake(at time.Time) string {
+	return strconv.FormatInt(max(at.UnixMilli()-discordEpoch, 0)<<22, 10)
 }
 
 // DeleteChannel deletes the channel or thread.

@@ -3,6 +3,7 @@ package chat_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -429,5 +430,32 @@ func TestTextChannels(t *testing.T) {
 		if _, there := s.Overwrites(channel)[user]; there {
 			t.Error("an overwrite that was none before is left")
 		}
+	}
+}
+
+// A message of unknown outcome was posted in the first minutes or not at all: however
+// much has been said since, it is found, and so is that it is not there. A channel in
+// which too much was said in those minutes is not taken for one without it.
+// RELIABILITY.md, Messages.
+func TestABusyChannelIsSearchedWhereTheMessageMayStand(t *testing.T) {
+	t.Parallel()
+	s := chattest.New(t)
+	d := connect(t, s)
+	start := time.Now().Add(-5 * time.Second)
+	id, err := d.SendMessage(t.Context(), chat.Message{Channel: at(channel), Content: "wanted", Nonce: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Wait(6 * time.Minute)
+	for range 1100 {
+		s.Say(channel, "5", "wanted")
+	}
+	for content, want := range map[string]string{"wanted": "[" + id + "]", "another": "[]"} {
+		if got, err := d.FindMessages(t.Context(), at(channel), content, start); err != nil || fmt.Sprint(got) != want {
+			t.Errorf("%s: got %v, %v, want %s", content, got, err, want)
+		}
+	}
+	if _, err := d.FindMessages(t.Context(), at(channel), "wanted", start.Add(6*time.Minute)); !failure(t, err).Uncertain {
+		t.Errorf("of a channel with 1,100 messages in a minute: %v", err)
 	}
 }

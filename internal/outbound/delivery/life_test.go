@@ -2,8 +2,11 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,176 +14,205 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/event"
 )
 
-// life is the model of an endpoint: what was decided about it, and what every
-// delivery may still become. A delivery that has once been delivered or failed stays
+// life is the model of an endpoint: what was decided about it. Beside it stands what
+// every delivery may still become: one that has once been delivered or failed stays
 // so; one that waits is held while the endpoint is off, and goes out while it is on,
 // unless a receiver's answers have it wait for its time. With the endpoint everything
 // that waits is given up.
 type life struct {
 	on, gone bool
-	final    map[string]string // by delivery: delivered or failed
-	hand     []claimed         // leases of workers that may still settle, or have died
+	moves    int // how often its URL has changed
 }
 
-// lifeTest drives one endpoint. Commands come one at a time, each in a transaction of
-// its own, so that any of them may lie between two statements of another: between the
-// claim of a delivery and its result, between a command and what follows from it.
+// command is something that a worker or a request does.
+type command struct {
+	name   string
+	run    func(ctx context.Context) error
+	effect func(life) life // on the endpoint; nil: none
+	maybe  bool            // the effect may stay away
+	check  func()          // after it has succeeded with nothing else under way
+
+	node *node
+	stop int // requests to Postgres before it is held back
+	fate dbtest.Fate
+	err  error
+	dead bool // its worker has died
+	done chan struct{}
+}
+
+// after adds to found what an endpoint may be after some commands, in any order.
+func (s life) after(commands []*command, found map[life]bool) {
+	if len(commands) == 0 {
+		found[s] = true
+	}
+	for i, c := range commands {
+		others := slices.Delete(slices.Clone(commands), i, i+1)
+		if c.effect == nil || c.maybe || c.err != nil {
+			s.after(others, found)
+		}
+		if c.effect != nil {
+			c.effect(s).after(others, found)
+		}
+	}
+}
+
+// lifeTest drives one endpoint. Commands come one at a time, or up to three at once:
+// then each but the last is held back between two of its statements until the next
+// one has ended, is held back itself, or waits for a lock; and a worker may die there.
 type lifeTest struct {
 	*deliveryDB
 	life
 	rt    *rapid.T
-	d     *Deliverer
+	nodes []*node
 	e     endpoint
 	now   time.Time
 	since time.Time
+
+	final   map[string]string // by delivery: delivered or failed
+	events  int               // that must have a delivery
+	closed  atomic.Bool       // it is off, and nothing that may switch it on is under way
+	opening bool              // something is
+	secrets struct {
+		current string
+		news    []string
+	}
+	mu     sync.Mutex
+	broken []error // promises, seen from inside a command
 }
 
-func (l *lifeTest) unitOf(work func(ctx context.Context, tx *db.Tx) error) {
+// breaks tells of a broken promise.
+func (l *lifeTest) breaks(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.broken = append(l.broken, fmt.Errorf(format, args...))
+}
+
+// round runs some commands at once and compares what is there then with the model.
+func (l *lifeTest) round(commands []*command) {
+	l.opening = slices.ContainsFunc(commands, func(c *command) bool { return c.name == "enable" })
+	if l.opening {
+		l.closed.Store(false)
+	}
+	for _, c := range commands {
+		if c.begin(l.rt.Context()); !l.halted(c) {
+			break
+		}
+	}
+	for _, c := range commands {
+		if c.done == nil {
+			continue
+		}
+		c.node.gate.Open()
+	}
+	died := false
+	ran := slices.DeleteFunc(commands, func(c *command) bool { return c.done == nil })
+	for _, c := range ran {
+		testutil.Eventually(l.rt, c.name+" ends", func() bool { return isClosed(c.done) })
+	}
+	for _, c := range ran {
+		if c.dead = c.node.gate.Open(); c.dead {
+			died = true
+			l.restart(c.node)
+		}
+	}
+	if died {
+		testutil.Eventually(l.rt, "Postgres ends what dead workers have begun", func() bool {
+			return l.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+				AND backend_type = 'client backend' AND pid <> pg_backend_pid() AND state <> 'idle'`) == 0
+		})
+	}
+	l.compare(ran)
+	if len(ran) == 1 && ran[0].err == nil && ran[0].check != nil {
+		ran[0].check()
+	}
+	l.holds()
+}
+
+// begin runs a command beside the test, through its worker's gate.
+func (c *command) begin(ctx context.Context) {
+	c.done = make(chan struct{})
+	c.node.gate.Arm(c.stop, c.fate)
+	go func() {
+		defer close(c.done)
+		c.err = c.run(ctx)
+	}()
+}
+
+// halted waits until a command has ended, is held back, or waits for a lock; it
+// reports whether another may begin, which it may not in the last case.
+func (l *lifeTest) halted(c *command) bool {
+	waits := false
+	testutil.Eventually(l.rt, c.name+" halts", func() bool {
+		if isClosed(c.done) || c.node.gate.Reached() {
+			return true
+		}
+		waits = dbtest.Waiting(l.rt, l.DB) > 0
+		return waits
+	})
+	return !waits
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// compare holds the endpoint against what the commands may have made of it.
+func (l *lifeTest) compare(ran []*command) {
+	for _, c := range ran {
+		if c.err != nil && !c.dead && !errors.Is(c.err, noSuchEndpoint) && !errors.Is(c.err, noSuchDelivery) {
+			l.rt.Fatalf("%s: %v", c.name, c.err)
+		}
+	}
+	for _, err := range l.broken {
+		l.rt.Fatal(err)
+	}
+	found, now := make(map[life]bool), life{gone: true}
+	l.after(ran, found)
+	var row struct {
+		On    bool `db:"enabled"`
+		Moves int  `db:"moves"`
+	}
+	err := l.DB.Reader().GetContext(l.rt.Context(), &row, `SELECT enabled, length(url) - $1 AS moves FROM webhook_endpoints`, len(l.e.URL))
+	switch {
+	case err == nil:
+		now = life{on: row.On, moves: row.Moves}
+	case db.Missing(err):
+		now.moves = l.moves
+		for s := range found { // of what is gone, nothing tells how often it was moved
+			if s.gone {
+				now.moves = s.moves
+			}
+		}
+	default:
+		l.rt.Fatal(err)
+	}
+	if !found[now] {
+		l.rt.Fatalf("the endpoint is %+v, was %+v, and may be %v", now, l.life, found)
+	}
+	l.life = now
+	l.secrets.news = nil
 	if !l.gone {
-		l.unit(work)
-	}
-}
-
-// record tells of an event, which is fresh for the endpoint if it is on.
-func (l *lifeTest) event() { l.record(l.guild, rapid.IntRange(1, 3).Draw(l.rt, "events")) }
-
-func (l *lifeTest) claim() {
-	rows := l.takes(l.d, l.e, rapid.IntRange(1, 4).Draw(l.rt, "slots"))
-	for _, c := range rows {
-		if state, ok := l.final[c.ID]; ok {
-			l.rt.Fatalf("%s is sent though it is %s", c.ID, state)
-		}
-		if c.Cause != "test" && !l.on {
-			l.rt.Fatalf("%s is sent to an endpoint that is off", c.ID)
+		if err := l.openable(); err != nil {
+			l.rt.Fatal(err)
 		}
 	}
-	l.hand = append(l.hand, rows...)
 }
 
-// answer settles one delivery that is in hand; the worker may have lost its lease.
-func (l *lifeTest) answer() {
-	if len(l.hand) == 0 {
-		return
-	}
-	i := rapid.IntRange(0, len(l.hand)-1).Draw(l.rt, "which")
-	c := l.hand[i]
-	l.hand = slices.Delete(l.hand, i, i+1)
-	v, unsent := l.d.unsent(c)
-	if !unsent {
-		o := rapid.SampledFrom([]outcome{delivered, delivered, serverError, timedOut, throttled, badAddress, gone}).Draw(l.rt, "answer")
-		pause := time.Duration(0)
-		if o == throttled {
-			pause = time.Duration(rapid.IntRange(0, 90).Draw(l.rt, "retry after")) * time.Second
-		}
-		v = l.d.schedule.judge(c.Step, o, pause, 0.5)
-	}
-	if rapid.IntRange(0, 9).Draw(l.rt, "frozen") == 0 {
-		v = decision{State: StatePending, Step: c.Step}
-	}
-	l.d.limiter.end(c, v, time.Now())
-	r := result{
-		GuildID: c.GuildID, ID: c.ID, EndpointID: c.EndpointID, LeaseGen: c.LeaseGen, State: v.State, PauseMs: v.Pause.Milliseconds(),
-		Step: v.Step, Logged: v.Logged, StartedAt: l.now, Outcome: v.Outcome, decision: v, quiet: c.Quiet, suspect: c.Suspect,
-		recoveredAt: c.RecoveredAt,
-	}
-	if c.URL != nil {
-		r.url = *c.URL
-	}
-	if v.Error != "" {
-		r.Reason = &v.Error
-	}
-	if err := l.d.settleOnce(l.rt.Context(), []result{r}); err != nil {
-		l.rt.Fatal(err)
-	}
-	l.d.limiter.settled([]result{r})
-	l.on = !l.gone && l.count(`SELECT count(*) FROM webhook_endpoints WHERE enabled`) == 1 // 410, or five days
-}
-
-// die loses a worker with what it has in hand. Its leases run out.
-func (l *lifeTest) die() {
-	for _, c := range l.hand {
-		l.d.limiter.end(c, decision{Healthy: true}, time.Now())
-	}
-	l.hand = nil
-}
-
-func (l *lifeTest) pass() {
-	l.now = l.now.Add(time.Duration(rapid.SampledFrom([]int{1, 10, 25, 100, 1000}).Draw(l.rt, "seconds")) * time.Second)
-}
-
-func (l *lifeTest) disable() {
-	l.unitOf(func(ctx context.Context, tx *db.Tx) error { return Disable(ctx, tx, l.guild, l.e.ID, "") })
-	l.on = false
-}
-
-func (l *lifeTest) enable() {
-	l.unitOf(func(ctx context.Context, tx *db.Tx) error { return Enable(ctx, tx, l.guild, l.e.ID) })
-	l.on = !l.gone
-	if !l.on || rapid.Bool().Draw(l.rt, "more follows") {
-		return
-	}
-	l.follow()
-	if n := l.count(`SELECT count(*) FROM webhook_deliveries WHERE state IN ('held', 'pending') AND lease_until IS NULL
-		AND (state = 'held' OR due_at > $1)`, l.now); n > 0 {
-		l.rt.Fatalf("%d deliveries of an endpoint that was enabled wait: %s", n, l.states())
-	}
-}
-
-func (l *lifeTest) test() {
-	l.unitOf(func(ctx context.Context, tx *db.Tx) error {
-		_, err := Ping(ctx, tx, event.System(l.guild), l.e.ID)
-		return err
-	})
-}
-
-func (l *lifeTest) redeliver() {
-	ids := dbtest.Value[string](l.t, l.DB, `SELECT coalesce(min(id), '') FROM webhook_deliveries`)
-	if ids == "" {
-		return
-	}
-	l.unitOf(func(ctx context.Context, tx *db.Tx) error {
-		_, err := Redeliver(ctx, tx, l.guild, l.e.ID, ids)
-		return err
-	})
-}
-
-func (l *lifeTest) recover() {
-	l.unitOf(func(ctx context.Context, tx *db.Tx) error {
-		_, err := Recover(ctx, tx, l.guild, l.e.ID, l.since, 100)
-		return err
-	})
-}
-
-func (l *lifeTest) move() {
-	l.unitOf(func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE webhook_endpoints SET url = url || '/' WHERE guild_id = $1 AND id = $2`, l.guild, l.e.ID)
-		if err != nil {
-			return err
-		}
-		return ResetHealth(ctx, tx, l.guild, l.e.ID)
-	})
-}
-
-func (l *lifeTest) remove() {
-	if !l.gone && rapid.IntRange(0, 3).Draw(l.rt, "deleted") == 0 {
-		l.deliveryDB.remove(l.e)
-		l.gone, l.on = true, false
-	}
-}
-
-func (l *lifeTest) follow() {
-	if err := l.d.follow(l.rt.Context()); err != nil {
-		l.rt.Fatal(err)
-	}
-}
-
-func (l *lifeTest) repair() {
-	if err := l.d.repair(l.rt.Context(), &repairWalk{}); err != nil {
-		l.rt.Fatal(err)
-	}
+// openable reads the endpoint's present secret.
+func (l *lifeTest) openable() error {
+	sealed := dbtest.Value[[]byte](l.rt, l.DB, `SELECT secret FROM webhook_endpoints`)
+	plain, err := l.cfg.Box.Open(sealed, BoundTo(l.guild, l.e.ID))
+	l.secrets.current = string(plain)
+	return err
 }
 
 // holds compares with the model what is there after a command.
@@ -188,10 +220,12 @@ func (l *lifeTest) holds() {
 	var rows []struct {
 		ID    string `db:"id"`
 		State string `db:"state"`
+		Cause string `db:"cause"`
 	}
-	if err := l.DB.Reader().SelectContext(l.rt.Context(), &rows, `SELECT id, state FROM webhook_deliveries`); err != nil {
+	if err := l.DB.Reader().SelectContext(l.rt.Context(), &rows, `SELECT id, state, cause FROM webhook_deliveries`); err != nil {
 		l.rt.Fatal(err)
 	}
+	events := 0
 	for _, r := range rows {
 		if was, ok := l.final[r.ID]; ok && was != r.State {
 			l.rt.Fatalf("%s was %s and is %s", r.ID, was, r.State)
@@ -199,9 +233,12 @@ func (l *lifeTest) holds() {
 		if r.State == StateDelivered || r.State == StateFailed {
 			l.final[r.ID] = r.State
 		}
+		if r.Cause == "event" {
+			events++
+		}
 	}
-	if len(l.final) > len(rows) {
-		l.rt.Fatalf("%d are settled, %d are there", len(l.final), len(rows))
+	if len(l.final) > len(rows) || events < l.events {
+		l.rt.Fatalf("%d are settled, %d are there; %d events were recorded, %d have a delivery", len(l.final), len(rows), l.events, events)
 	}
 	if n := l.count(untrue, l.now); n > 0 {
 		l.rt.Fatalf("the schedule is not true: %s", l.schedules())
@@ -232,10 +269,10 @@ func (l *lifeTest) schedules() string {
 // and nothing waits; with one that is off, all that waits is held; with one that is
 // on, all is settled. No repair helps.
 func (l *lifeTest) ends() {
-	l.die()
+	last := l.nodes[0].d
 	for round := range 60 {
 		l.now = l.now.Add(time.Hour)
-		l.follow()
+		l.follow(last)
 		found, err := look(l.rt.Context(), l.DB.Reader(), &l.now, endpointID{}, nil)
 		if l.cfg.OneGuild {
 			found, err = lookAcross(l.rt.Context(), l.DB.Reader(), &l.now, endpointID{}, nil)
@@ -248,8 +285,8 @@ func (l *lifeTest) ends() {
 			if c.sendable() {
 				take = 16
 			}
-			rows := l.takes(l.d, l.e, take)
-			l.settles(l.d, rows, delivered, 0)
+			rows := l.takes(last, l.e, take)
+			l.settles(last, rows, delivered, 0)
 		}
 		l.holds()
 		pending, held := l.inState(StatePending), l.inState(StateHeld)
@@ -260,7 +297,14 @@ func (l *lifeTest) ends() {
 			l.rt.Fatalf("on %v, gone %v: in the end there are %s; the schedule is %s", l.on, l.gone, l.states(), l.schedules())
 		}
 	}
-	l.follow()
+	l.follow(last)
+	if n := l.count(`SELECT count(*) FROM webhook_deliveries d
+		WHERE attempts > (SELECT count(*) FROM webhook_attempts a WHERE a.delivery_id = d.id)`); n > 0 {
+		l.rt.Fatalf("of %d deliveries more attempts are counted than logged", n)
+	}
+	if counted, n := l.count(`SELECT coalesce(sum(deliveries), 0) FROM webhook_hours WHERE outcome = 'delivered'`), l.inState(StateDelivered); counted != n {
+		l.rt.Fatalf("%d deliveries are counted by the hour, %d are delivered", counted, n)
+	}
 	if l.gone {
 		return
 	}
@@ -271,9 +315,15 @@ func (l *lifeTest) ends() {
 	}
 }
 
+func (l *lifeTest) follow(d *Deliverer) {
+	if err := d.follow(l.rt.Context()); err != nil {
+		l.rt.Fatal(err)
+	}
+}
+
 // An endpoint's whole life, in any order, with commands between the statements of
-// others: in the end everything is settled or waits as was decided, and no row is
-// left behind.
+// others and workers that die there: in the end everything is settled or waits as was
+// decided, and no row is left behind.
 // RELIABILITY.md, Events.
 func TestAnEndpointsLifeFollowsTheModel(t *testing.T) {
 	t.Parallel()
@@ -290,33 +340,73 @@ func lives(t *testing.T, oneGuild bool) {
 	t.Helper()
 	w := newDeliveryDB(t)
 	w.cfg.OneGuild = w.cfg.OneGuild || oneGuild
+	nodes := []*node{newNode(t, w.URL), newNode(t, w.URL), newNode(t, w.URL)}
 	rapid.Check(t, func(rt *rapid.T) {
-		for _, table := range []string{"webhook_attempts", "webhook_deliveries", "webhook_events", "webhook_schedule", "webhook_endpoints"} {
+		for _, table := range []string{
+			"webhook_attempts", "webhook_deliveries", "webhook_events", "webhook_schedule", "webhook_hours", "webhook_endpoints",
+		} {
 			w.exec(`DELETE FROM ` + table)
 		}
-		l := &lifeTest{deliveryDB: w, rt: rt, now: time.Now().Add(time.Hour), since: time.Now().Add(-time.Hour)}
+		l := &lifeTest{deliveryDB: w, rt: rt, nodes: nodes, now: time.Now().Add(time.Hour), since: time.Now().Add(-time.Hour)}
 		l.on, l.final = true, make(map[string]string)
-		l.e, _ = w.add(w.guild, "https://receiver.test/")
-		cfg := w.cfg
-		cfg.Clock, cfg.Schedule = func() time.Time { return l.now }, DefaultSchedule()[:5]
-		d, err := New(cfg)
-		if err != nil {
-			rt.Fatal(err)
+		l.e, l.secrets.current = w.add(w.guild, "https://receiver.test/")
+		for _, n := range nodes {
+			l.restart(n)
 		}
-		l.d = d
-		steps := map[string]func(){
-			"event": l.event, "claim": l.claim, "answer": l.answer, "die": l.die, "pass": l.pass, "disable": l.disable,
-			"enable": l.enable, "test": l.test, "redeliver": l.redeliver, "recover": l.recover, "move": l.move, "remove": l.remove,
-			"follow": l.follow, "repair": l.repair,
-		}
-		names := []string{
-			"event", "claim", "claim", "claim", "answer", "answer", "answer", "die", "pass", "disable", "enable", "enable",
-			"test", "redeliver", "recover", "move", "remove", "follow", "follow", "repair",
-		}
-		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
-			steps[rapid.SampledFrom(names).Draw(rt, "step")]()
-			l.holds()
+		for range rapid.IntRange(1, 20).Draw(rt, "rounds") {
+			l.round(l.draw())
 		}
 		l.ends()
 	})
+}
+
+func (l *lifeTest) restart(n *node) {
+	cfg := l.cfg
+	cfg.Clock, cfg.Schedule = func() time.Time { return l.now }, DefaultSchedule()[:5]
+	if err := n.restart(cfg); err != nil {
+		l.rt.Fatal(err)
+	}
+}
+
+// unit is a unit of a request, which locks the endpoint's row before its schedule.
+func (l *lifeTest) unit(n *node, work func(ctx context.Context, tx *db.Tx) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+			var one int
+			err := tx.GetContext(ctx, &one, `SELECT 1 FROM webhook_endpoints WHERE guild_id = $1 AND id = $2 FOR NO KEY UPDATE`, l.guild, l.e.ID)
+			if db.Missing(err) {
+				return noSuchEndpoint
+			}
+			if err != nil {
+				return err
+			}
+			return work(ctx, tx)
+		})
+	}
+}
+
+// engineUnit is one that leaves the row alone.
+func (l *lifeTest) engineUnit(n *node, work func(ctx context.Context, tx *db.Tx) error) func(context.Context) error {
+	return func(ctx context.Context) error { return n.db.Do(ctx, work) }
+}
+
+// event tells of some events, which are fresh for the endpoint if it is on.
+func (l *lifeTest) event(n *node) *command {
+	count := rapid.IntRange(1, 3).Draw(l.rt, "events")
+	on := l.on
+	c := &command{name: "event"}
+	c.run = l.engineUnit(n, func(ctx context.Context, tx *db.Tx) error {
+		for i := range count {
+			if err := event.Record(ctx, tx, event.System(l.guild).On(time.Now()), event.BalanceChanged, map[string]any{"delta": i}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	c.check = func() {
+		if on {
+			l.events += count
+		}
+	}
+	return c
 }

@@ -17,6 +17,7 @@ const (
 	Pass  Fate = iota
 	Break      // Postgres never gets them, and the connection breaks
 	Lose       // Postgres gets them, and the connection breaks when it has responded
+	Stall      // Postgres gets them, and all its responses wait until the link is thawed
 )
 
 // Link is a TCP proxy in front of Postgres whose faults a test decides on.
@@ -29,6 +30,7 @@ type Link struct {
 	mu      sync.Mutex // guards what follows
 	conns   map[net.Conn]struct{}
 	passing chan struct{} // closed while bytes pass
+	answers chan struct{} // closed while responses pass
 	delay   time.Duration // before each response of the server
 	down    bool
 }
@@ -51,8 +53,9 @@ func NewJudgedLink(t testing.TB, databaseURL string, judge func(sent []byte) Fat
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Link{target: u.Host, judge: judge, conns: make(map[net.Conn]struct{}), passing: make(chan struct{})}
+	l := &Link{target: u.Host, judge: judge, conns: make(map[net.Conn]struct{}), passing: make(chan struct{}), answers: make(chan struct{})}
 	close(l.passing)
+	close(l.answers)
 	u.Host = in.Addr().String()
 	l.URL = u.String()
 	go l.accept(in)
@@ -76,10 +79,23 @@ func (l *Link) Freeze() {
 func (l *Link) Thaw() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for _, held := range []chan struct{}{l.passing, l.answers} {
+		select {
+		case <-held:
+		default:
+			close(held)
+		}
+	}
+}
+
+// stall holds all responses back.
+func (l *Link) stall() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	select {
-	case <-l.passing:
+	case <-l.answers:
+		l.answers = make(chan struct{})
 	default:
-		close(l.passing)
 	}
 }
 
@@ -135,15 +151,19 @@ func (l *Link) accept(in net.Listener) {
 		var lost atomic.Bool
 		go l.pump(server, client, func(sent []byte) bool {
 			fate := l.judge(sent)
-			if fate == Lose {
+			switch fate {
+			case Lose:
 				lost.Store(true)
+			case Stall:
+				l.stall()
 			}
 			return fate != Break
 		})
 		go l.pump(client, server, func([]byte) bool {
 			l.mu.Lock()
-			delay := l.delay
+			delay, answers := l.delay, l.answers
 			l.mu.Unlock()
+			<-answers
 			time.Sleep(delay)
 			return !lost.Load()
 		})

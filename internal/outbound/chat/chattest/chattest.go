@@ -44,6 +44,7 @@ type Server struct {
 
 	mu       sync.Mutex // guards what follows
 	last     uint64
+	ahead    time.Duration
 	channels map[string][]Message
 	state    map[string]string
 	nonces   map[string]nonce
@@ -191,6 +192,13 @@ func (s *Server) Say(channel, author, content string) Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.post(channel, Message{Content: content, AuthorID: author})
+}
+
+// Wait makes what is posted from now on so much younger than what was posted before.
+func (s *Server) Wait(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead += d
 }
 
 // State is what became of a channel: "", "archived" or "deleted".
@@ -448,7 +456,7 @@ func (s *Server) create(channel string, body []byte) (int, any) {
 }
 
 func (s *Server) post(channel string, m Message) Message {
-	id := uint64(time.Now().UnixMilli()-1420070400000) << 22
+	id := uint64(time.Now().Add(s.ahead).UnixMilli()-1420070400000) << 22
 	s.last = max(id, s.last+1)
 	m.ID = strconv.FormatUint(s.last, 10)
 	s.channels[channel] = append(s.channels[channel], m)

@@ -1,0 +1,283 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
+)
+
+// lifeToken is the model of a token: it works from the moment it was made, and no use
+// that begins after its revocation has returned is accepted, nor one after its
+// expiry. While a revocation is under way, and after one whose end is not known,
+// both answers are right.
+type lifeToken struct {
+	Token
+	revoked bool // the revocation has returned
+	perhaps bool // one was begun
+	gone    bool // a backup was restored that is older
+}
+
+// may lists the codes that a use may get that begins now.
+func (k *lifeToken) may(s *tokenDB, t *rapid.T) []string {
+	switch {
+	case k.revoked || k.gone:
+		return []string{"invalid_token"}
+	case k.perhaps:
+		return []string{"", "invalid_token"}
+	case k.ExpiresAt == nil:
+		return []string{""}
+	}
+	left := dbtest.Value[float64](t, s.DB, `SELECT extract(epoch FROM $1::timestamptz - clock_timestamp())`, *k.ExpiresAt)
+	switch { // a node reckons the database's time to half a call
+	case left > 0.5:
+		return []string{""}
+	case left < -0.5:
+		return []string{"invalid_token"}
+	}
+	return []string{"", "invalid_token"}
+}
+
+// lifeNode is a node whose look-ups pass a gate, and whose line of notifications can
+// be frozen or cut.
+type lifeNode struct {
+	*Tokens
+	gate *dbtest.Gate
+	line *dbtest.Link
+	deaf bool // the line is frozen
+}
+
+// lifeUse is a use that is under way.
+type lifeUse struct {
+	node  *lifeNode
+	token *lifeToken
+	code  chan string
+}
+
+// tokenLife drives tokens over two nodes and a command line.
+type tokenLife struct {
+	*tokenDB
+	rt     *rapid.T
+	nodes  []*lifeNode
+	shell  *dbtest.Gate // between the command line and Postgres
+	admin  *db.DB
+	tokens []*lifeToken
+	saved  []lifeToken // what a backup holds
+	backed bool
+}
+
+func (l *tokenLife) some() *lifeToken {
+	if len(l.tokens) == 0 {
+		return nil
+	}
+	return rapid.SampledFrom(l.tokens).Draw(l.rt, "token")
+}
+
+func (l *tokenLife) create() {
+	n := New{GuildID: guild, Env: "test", Name: "a token", Scopes: []string{"cases:read"}}
+	if rapid.IntRange(0, 9).Draw(l.rt, "expires") == 0 {
+		n.ExpiresIn = time.Second
+	}
+	tok, err := Create(l.rt.Context(), l.DB, n)
+	if err != nil {
+		l.rt.Fatal(err)
+	}
+	l.tokens = append(l.tokens, &lifeToken{Token: tok})
+}
+
+// judge has a node judge a token, and compares.
+func (l *tokenLife) judge(n *lifeNode, k *lifeToken) {
+	before := k.may(l.tokenDB, l.rt)
+	code := authCode(n.Tokens, k.Secret)
+	if after := k.may(l.tokenDB, l.rt); !slices.Contains(before, code) && !slices.Contains(after, code) {
+		l.rt.Fatalf("token %s, revoked %v, perhaps %v, gone %v: %q, want one of %q", k.ID, k.revoked, k.perhaps, k.gone, code, before)
+	}
+}
+
+// begin has a node look a token up, whose row Postgres has told, or is about to tell,
+// when the use is held back.
+func (l *tokenLife) begin(n *lifeNode, k *lifeToken) *lifeUse {
+	hash, _ := recognise(k.Secret, n.env)
+	n.forget(hash)
+	n.gate.Arm(0, rapid.SampledFrom([]dbtest.Fate{dbtest.Pass, dbtest.Stall, dbtest.Stall}).Draw(l.rt, "held"))
+	u := &lifeUse{node: n, token: k, code: make(chan string, 1)}
+	go func() { u.code <- authCode(n.Tokens, k.Secret) }()
+	testutil.Eventually(l.rt, "the look-up is held back, or has ended", func() bool { return n.gate.Reached() || len(u.code) == 1 })
+	return u
+}
+
+// revoke ends a token, while another node may just have read its row; the command
+// line may die on the way.
+func (l *tokenLife) revoke() {
+	k := l.some()
+	if k == nil {
+		return
+	}
+	var u *lifeUse
+	if rapid.Bool().Draw(l.rt, "while it is looked up") {
+		u = l.begin(rapid.SampledFrom(l.nodes).Draw(l.rt, "node"), k)
+	}
+	l.shell.Arm(rapid.IntRange(0, 12).Draw(l.rt, "dies after"), rapid.SampledFrom([]dbtest.Fate{dbtest.Pass, dbtest.Break, dbtest.Lose}).Draw(l.rt, "fate"))
+	k.perhaps = true
+	ended := make(chan error, 1)
+	go func() { ended <- Revoke(context.Background(), l.admin, guild, k.ID) }()
+	var err error
+	testutil.Eventually(l.rt, "the revocation halts", func() bool {
+		select {
+		case err = <-ended:
+			ended <- err
+			return true
+		default:
+			return l.shell.Reached()
+		}
+	})
+	for _, n := range l.nodes { // beside it, both answers are right
+		if u == nil || n != u.node {
+			l.judge(n, k)
+		}
+	}
+	l.shell.Open()
+	if err = <-ended; err == nil {
+		k.revoked = true
+	} else if k.gone = k.gone || errors.Is(err, errNoToken); !k.gone && !db.Unavailable(err) && !db.Uncertain(err) {
+		l.rt.Fatalf("Revoke: %v", err)
+	}
+	for _, n := range l.nodes {
+		if u == nil || n != u.node {
+			l.judge(n, k)
+		}
+	}
+	if u != nil {
+		u.node.gate.Open()
+		<-u.code // began before: either is right
+		l.judge(u.node, k)
+	}
+}
+
+// deafen freezes a node's line of notifications, so that it hears of nothing and is
+// not told so; hear ends that.
+func (l *tokenLife) deafen() {
+	if rapid.Bool().Draw(l.rt, "deaf") {
+		n := rapid.SampledFrom(l.nodes).Draw(l.rt, "node")
+		n.deaf = true
+		n.line.Freeze()
+	}
+}
+
+func (l *tokenLife) hear() {
+	for _, n := range l.nodes {
+		if n.deaf {
+			n.deaf = false
+			n.line.Thaw()
+		}
+	}
+}
+
+// cut breaks a node's line.
+func (l *tokenLife) cut() { rapid.SampledFrom(l.nodes).Draw(l.rt, "node").line.Cut() }
+
+// backup keeps what there is, and restore brings it back, as a server does that was
+// stopped meanwhile: no line has outlived that.
+func (l *tokenLife) backup() {
+	for _, table := range []string{"api_tokens", "auth_epoch", "auth_nodes"} {
+		dbtest.Exec(l.rt, l.DB, `DROP TABLE IF EXISTS saved_`+table)
+		dbtest.Exec(l.rt, l.DB, `CREATE TABLE saved_`+table+` AS SELECT * FROM `+table)
+	}
+	l.backed, l.saved = true, nil
+	for _, k := range l.tokens {
+		l.saved = append(l.saved, *k)
+	}
+}
+
+func (l *tokenLife) restore() {
+	if !l.backed {
+		return
+	}
+	l.hear()
+	for _, n := range l.nodes {
+		n.line.Down()
+	}
+	for _, n := range l.nodes {
+		testutil.Eventually(l.rt, "the node does without its cache", func() bool { return !n.trusted(n.clock()) })
+	}
+	dbtest.Do(l.rt, l.DB, func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `SET LOCAL session_replication_role = replica`); err != nil { // no trigger: nothing is announced
+			return err
+		}
+		for _, table := range []string{"api_tokens", "auth_epoch", "auth_nodes"} {
+			if _, err := tx.ExecContext(ctx, `DELETE FROM `+table); err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, `INSERT INTO `+table+` SELECT * FROM saved_`+table); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	was := make(map[string]lifeToken)
+	for _, k := range l.saved {
+		was[k.ID] = k
+	}
+	for _, k := range l.tokens {
+		old, there := was[k.ID]
+		k.gone, k.revoked, k.perhaps = !there || old.gone, old.revoked, old.perhaps
+	}
+	for _, n := range l.nodes {
+		n.line.Up()
+	}
+	if !rapid.Bool().Draw(l.rt, "they come back to their caches") {
+		return
+	}
+	for _, n := range l.nodes {
+		testutil.Eventually(l.rt, "the node trusts its cache", func() bool { return n.trusted(n.clock()) })
+		for _, k := range l.tokens {
+			l.judge(n, k)
+		}
+	}
+	l.deafen()
+}
+
+// Tokens are made, used, revoked and expire, in any order, with revocations that begin
+// while a node looks the token up, die on the way, or cannot be announced, and with
+// backups that are restored: no use that begins after a revocation has returned is
+// accepted, and nothing else is ever refused.
+// RELIABILITY.md, Tokens.
+func TestTheLifeOfTokensFollowsTheModel(t *testing.T) {
+	t.Parallel()
+	s := newTokenDB(t)
+	l := &tokenLife{tokenDB: s, shell: dbtest.NewGate(t, s.URL)}
+	l.admin = open(t, l.shell.URL)
+	var all []*Tokens
+	for range 2 {
+		n := &lifeNode{gate: dbtest.NewGate(t, s.URL), line: dbtest.NewLink(t, s.URL)}
+		n.Tokens = s.tokens(t, func(c *Config) { c.URL, c.DB = n.line.URL, open(t, n.gate.URL) })
+		l.nodes, all = append(l.nodes, n), append(all, n.Tokens)
+	}
+	run(t, all...)
+	rapid.Check(t, func(rt *rapid.T) {
+		dbtest.Exec(t, s.DB, `DELETE FROM api_tokens`)
+		l.rt, l.tokens, l.saved, l.backed = rt, nil, nil, false
+		l.create()
+		steps := map[string]func(){
+			"create": l.create, "revoke": l.revoke, "deafen": l.deafen, "hear": l.hear, "cut": l.cut,
+			"backup": l.backup, "restore": l.restore,
+		}
+		names := []string{"create", "create", "revoke", "revoke", "revoke", "deafen", "hear", "cut", "backup", "backup", "restore", "restore"}
+		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
+			steps[rapid.SampledFrom(names).Draw(rt, "step")]()
+			for _, n := range l.nodes {
+				for _, k := range l.tokens {
+					l.judge(n, k)
+				}
+			}
+		}
+		l.hear()
+	})
+}
