@@ -81,12 +81,14 @@ vuln: ## look for known weaknesses in the dependencies
 	go tool govulncheck ./...
 
 # The packages that hold what callers are promised.
-MUTANTS ?= idempotency economy auth webhooks delivery api
+PKG ?= idempotency economy auth webhooks delivery api collect giveaways tickets
 
 .PHONY: mutants
-mutants: postgres bin/postgres ## change code in small ways and see which changes no test notices; hours (MUTANTS="economy auth")
-	@for p in $(MUTANTS); do \
+mutants: postgres bin/postgres ## change code, SQL and constants in small ways and see which changes no test notices; hours (PKG="economy auth")
+	@go build -o bin/mutants ./internal/base/testutil/mutants
+	@for p in $(PKG); do \
 		folder=$$(echo ./internal/*/$$p); echo "$$folder"; \
+		bin/postgres with bin/mutants $(MUTANTSFLAGS) $$folder; \
 		GOFLAGS=-buildvcs=false bin/postgres with go tool -modfile=.ci/mutants.mod gremlins unleash $$folder || exit 1; \
 	done
 

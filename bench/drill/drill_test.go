@@ -80,6 +80,22 @@ func TestWebhooksGoOnWhateverReceiversDo(t *testing.T) {
 	})
 }
 
+// RELIABILITY.md, Writes.
+func TestAKilledNodeLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	drilled(t, func(p place, r *report) error {
+		return kills(t.Context(), p, r, killsSize{kills: 2, between: time.Second})
+	})
+}
+
+// RELIABILITY.md, Writes.
+func TestOutlivedKeysGoBesideKeyedWrites(t *testing.T) {
+	t.Parallel()
+	drilled(t, func(p place, r *report) error {
+		return keys(t.Context(), p, r, keysSize{old: 5000, callers: 4, rate: 100, length: 2 * time.Minute})
+	})
+}
+
 // RELIABILITY.md, Operation.
 func TestWhatARestoreRevivesIsFound(t *testing.T) {
 	t.Parallel()

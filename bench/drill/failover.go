@@ -282,7 +282,11 @@ func (w *writers) compare(ctx context.Context, p place, r *report, hook *receive
 	if err := d.Reader().SelectContext(ctx, &rows, `
 		SELECT reason AS key, count(*) AS times FROM ledger_entries WHERE reason IS NOT NULL AND guild_id <> $1 GROUP BY reason
 		UNION ALL
-		SELECT content, count(*) FROM ticket_messages WHERE guild_id <> $1 GROUP BY content`, guildfile.DemoGuild); err != nil {
+		SELECT content, count(*) FROM ticket_messages WHERE guild_id <> $1 GROUP BY content
+		UNION ALL
+		SELECT reason, count(*) FROM cases WHERE guild_id <> $1 GROUP BY reason
+		UNION ALL
+		SELECT prize, count(*) FROM giveaways WHERE guild_id <> $1 GROUP BY prize`, guildfile.DemoGuild); err != nil {
 		return err
 	}
 	twice, kept := 0, 0

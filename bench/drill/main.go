@@ -60,6 +60,12 @@ var drills = []drill{
 		r.say("%s:", toInstant)
 		return recovered(ctx, p, r, 2000)
 	}},
+	{"kills", "one of two nodes that do everything is killed again and again; nothing is left behind", func(ctx context.Context, p place, r *report) error {
+		return kills(ctx, p, r, killsSize{kills: 20, between: 3 * time.Second})
+	}},
+	{"keys", "very many outlived keys are deleted beside keyed writes", func(ctx context.Context, p place, r *report) error {
+		return keys(ctx, p, r, keysSize{old: 400_000, callers: 64, rate: 2000, length: 5 * time.Minute})
+	}},
 	{"failover", "the primary is killed, its synchronous standby takes over", func(ctx context.Context, p place, r *report) error {
 		return failover(ctx, p, r, 10*time.Second)
 	}},

@@ -102,6 +102,9 @@ func (n *Node) await(ctx context.Context) error {
 // Log is what the server has written so far.
 func (n *Node) Log() ([]byte, error) { return os.ReadFile(filepath.Join(n.folder, "log")) }
 
+// Kill ends the server at once, as kill -9 does. Stop then has only to tidy up.
+func (n *Node) Kill() error { return n.cmd.Process.Kill() }
+
 // Stop ends the server as an operator would, and after 45 s by force.
 func (n *Node) Stop() error {
 	_ = n.cmd.Process.Signal(syscall.SIGTERM) // it may have ended

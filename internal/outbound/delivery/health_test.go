@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"guildhall/gen"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/db/embedded"
@@ -112,6 +113,19 @@ func TestAllOfAnEventGoesAtItsAge(t *testing.T) {
 	}
 	if n := w.count(`SELECT count(*) FROM webhook_endpoints WHERE id = $1`, e.ID); n != 1 {
 		t.Error("the endpoint went with its log")
+	}
+}
+
+// The document names the days for which an event is sent and kept.
+func TestTheDocumentSaysHowLongEventsAreKept(t *testing.T) {
+	t.Parallel()
+	for what, kept := range map[string]time.Duration{
+		`waits %d days after its event is then ` + "`failed`": keep, `%d days after the event, it is forgotten`: keep + expiredFor,
+	} {
+		want := fmt.Sprintf(what, kept/(24*time.Hour))
+		if document := strings.Join(strings.Fields(string(gen.OpenAPI)), " "); !strings.Contains(document, want) {
+			t.Errorf("the document does not say %q", want)
+		}
 	}
 }
 

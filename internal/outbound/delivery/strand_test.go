@@ -184,24 +184,27 @@ func TestTheRepairFindsWhatNothingLeadsTo(t *testing.T) {
 	held, _ := w.add(w.guild, r.URL)
 	late, _ := w.add(w.guild, r.URL)
 	gone, _ := w.add(w.guild, r.URL)
+	orphan, _ := w.add(w.guild, r.URL)
 	w.record(w.guild, 2)
 	w.exec(`UPDATE webhook_deliveries SET fresh = false`)
-	w.exec(`UPDATE webhook_deliveries SET state = 'held' WHERE endpoint_id IN ($1, $2)`, held.ID, gone.ID)
+	w.exec(`UPDATE webhook_deliveries SET state = 'held' WHERE endpoint_id IN ($1, $2, $3)`, held.ID, gone.ID, orphan.ID)
 	w.exec(`DELETE FROM webhook_schedule WHERE endpoint_id IN ($1, $2)`, queued.ID, held.ID)
 	w.exec(`UPDATE webhook_endpoints SET enabled = false WHERE id = $1`, late.ID)
 	w.exec(`UPDATE webhook_deliveries SET due_at = now() + interval '1 hour' WHERE endpoint_id = $1`, late.ID)
 	w.exec(`UPDATE webhook_schedule SET disposition = 'hold', next_due = now() + interval '1 hour' WHERE endpoint_id = $1`, late.ID)
-	w.exec(`DELETE FROM webhook_endpoints WHERE id = $1`, gone.ID)
+	w.exec(`DELETE FROM webhook_endpoints WHERE id IN ($1, $2)`, gone.ID, orphan.ID)
+	w.exec(`UPDATE webhook_schedule SET disposition = 'hold', next_due = NULL WHERE endpoint_id = $1`, orphan.ID)
 	w.exec(`UPDATE webhook_schedule SET disposition = 'drop', urgent = true, next_due = NULL WHERE endpoint_id = $1`, gone.ID)
 	w.start(w.cfg)
 	of := func(e endpoint, state string) int {
 		return w.count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = $2`, e.ID, state)
 	}
 	w.until("all follow", func() bool {
-		return of(queued, StateDelivered) == 2 && of(held, StateDelivered) == 2 && of(late, StateHeld) == 2 && of(gone, StateFailed) == 2
+		return of(queued, StateDelivered) == 2 && of(held, StateDelivered) == 2 && of(late, StateHeld) == 2 &&
+			of(gone, StateFailed) == 2 && of(orphan, StateFailed) == 2
 	})
-	w.until("nothing is left of the deleted endpoint", func() bool {
-		return w.count(`SELECT count(*) FROM webhook_schedule WHERE endpoint_id = $1`, gone.ID) == 0
+	w.until("nothing is left of the deleted endpoints", func() bool {
+		return w.count(`SELECT count(*) FROM webhook_schedule WHERE endpoint_id IN ($1, $2)`, gone.ID, orphan.ID) == 0
 	})
 }
 
@@ -223,6 +226,37 @@ func TestTheRepairBringsNoAttemptForward(t *testing.T) {
 	}
 	if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE next_due <= now() + interval '1 s'`); n != 1 {
 		t.Error("the endpoint is not due")
+	}
+}
+
+// The repair leaves alone what is true: an endpoint that waits for its time, whose
+// deliveries are fresh, are being sent or have ended, or that is off with nothing to hold.
+func TestTheRepairLeavesAloneWhatIsTrue(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	r := w.receive(nil)
+	waiting, _ := w.add(w.guild, r.URL)
+	fresh, _ := w.add(w.guild, r.URL)
+	leased, _ := w.add(w.guild, r.URL)
+	ended, _ := w.add(w.guild, r.URL)
+	off, _ := w.add(w.guild, r.URL)
+	w.enable(off, false)
+	w.record(w.guild, 2)
+	w.retryLater(waiting)
+	w.exec(`UPDATE webhook_schedule SET next_due = (SELECT min(due_at) FROM webhook_deliveries WHERE endpoint_id = $1)
+		WHERE endpoint_id = $1`, waiting.ID)
+	w.exec(`UPDATE webhook_deliveries SET fresh = false, lease_until = now() + interval '10 s' WHERE endpoint_id = $1`, leased.ID)
+	w.exec(`UPDATE webhook_deliveries SET fresh = false, state = 'delivered', completed_at = now() WHERE endpoint_id = $1`, ended.ID)
+	w.exec(`UPDATE webhook_schedule SET next_due = NULL WHERE endpoint_id IN ($1, $2, $3, $4)`, fresh.ID, leased.ID, ended.ID, off.ID)
+	schedules := func() string {
+		return dbtest.Value[string](t, w.DB, `SELECT jsonb_agg(to_jsonb(s) ORDER BY endpoint_id)::text FROM webhook_schedule s`)
+	}
+	before := schedules()
+	if err := w.deliverer().repair(t.Context(), &repairWalk{}); err != nil {
+		t.Fatal(err)
+	}
+	if after := schedules(); after != before {
+		t.Errorf("the repair changes\n%s into\n%s", before, after)
 	}
 }
 

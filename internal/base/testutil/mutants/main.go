@@ -1,0 +1,198 @@
+// Command mutants changes a package's conditions in SQL and the constants of its
+// rules, one at a time, runs the package's tests on each, and prints the changes that
+// no test notices. Those of Go's operators are gremlins' affair.
+//
+//	mutants [-run TESTS] [-skip TESTS] [-match TEXT] [-part 1/4] PACKAGE...
+//
+// It changes no file: the compiler is shown another text (go build -overlay). It is
+// run beside a server for the tests; make mutants does that.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"guildhall/internal/base/db"
+)
+
+func main() {
+	var o options
+	flag.StringVar(&o.run, "run", "", "which of the package's tests; empty: all")
+	flag.StringVar(&o.skip, "skip", "", "which of them are left out, since they take long")
+	flag.StringVar(&o.match, "match", "", "only changes whose line, as it is printed, matches this expression")
+	flag.StringVar(&o.part, "part", "1/1", "which part of the changes, for example 2/3")
+	flag.BoolVar(&o.list, "list", false, "print the changes and run nothing")
+	flag.DurationVar(&o.limit, "limit", 10*time.Minute, "how long a run may take; one that takes longer has noticed the change")
+	flag.Parse()
+	survived := 0
+	for _, folder := range flag.Args() {
+		n, err := try(context.Background(), o, folder)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		survived += n
+	}
+	if survived > 0 {
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	run, skip, match, part string
+	list                   bool
+	limit                  time.Duration
+}
+
+// try tries the changes of one package and returns how many survive.
+func try(ctx context.Context, o options, folder string) (survived int, err error) {
+	all, err := changes(folder)
+	if err != nil {
+		return 0, err
+	}
+	match, err := regexp.Compile(o.match)
+	if err != nil {
+		return 0, err
+	}
+	var part, parts int
+	if _, err := fmt.Sscanf(o.part, "%d/%d", &part, &parts); err != nil || part < 1 || part > parts {
+		return 0, fmt.Errorf("-part: %q is not a part such as 2/3", o.part)
+	}
+	work, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(work)
+	noticed, broken := 0, 0
+	for i, c := range all {
+		if i%parts != part-1 || !match.MatchString(c.String()) {
+			continue
+		}
+		if o.list {
+			fmt.Println(c)
+			continue
+		}
+		switch ok, err := notices(ctx, o, work, folder, c); {
+		case err != nil:
+			broken++
+		case ok:
+			noticed++
+		default:
+			survived++
+			fmt.Println("survives:", c)
+		}
+	}
+	if o.list {
+		return 0, nil
+	}
+	fmt.Printf("%s: %d changes noticed, %d not, %d do not compile\n", folder, noticed, survived, broken)
+	return survived, nil
+}
+
+// notices reports whether a test of the package fails with the change. The error is
+// that of the compiler.
+func notices(ctx context.Context, o options, work, folder string, c change) (bool, error) {
+	file, err := filepath.Abs(c.file)
+	if err != nil {
+		return false, err
+	}
+	changed, overlay, program := filepath.Join(work, "changed.go"), filepath.Join(work, "overlay.json"), filepath.Join(work, "package.test")
+	text, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
+	if err != nil {
+		return false, err
+	}
+	for name, content := range map[string][]byte{changed: c.applied(), overlay: text} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			return false, err
+		}
+	}
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-o", program, folder)
+	if out, err := build.CombinedOutput(); err != nil {
+		return false, fmt.Errorf("%w: %s", err, out)
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	defer dropDatabases()
+	args := []string{"-test.run", o.run, "-test.skip", o.skip}
+	if usesRapid(folder) {
+		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=1ms")
+	}
+	tests := exec.CommandContext(ctx, program, args...)
+	tests.Dir = folder
+	out, err := tests.StdoutPipe()
+	if err != nil {
+		return false, err
+	}
+	if err := tests.Start(); err != nil {
+		return false, err
+	}
+	if fails(out) {
+		cancel() // one is enough
+	}
+	return tests.Wait() != nil, nil
+}
+
+// usesRapid reports whether tests of the package know rapid's flags.
+func usesRapid(folder string) bool {
+	files, _ := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	return slices.ContainsFunc(files, func(file string) bool {
+		content, err := os.ReadFile(file)
+		return err == nil && bytes.Contains(content, []byte(`"pgregory.net/rapid"`))
+	})
+}
+
+// fails reads what tests print until one has failed or all have ended.
+func fails(out io.Reader) bool {
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadString('\n')
+		if strings.HasPrefix(strings.TrimSpace(line), "--- FAIL") {
+			return true
+		}
+		if err != nil {
+			return false
+		}
+	}
+}
+
+// dropDatabases drops those that tests have left that were ended in their midst.
+func dropDatabases() {
+	url := os.Getenv("GUILDHALL_TEST_DATABASE_URL")
+	if url == "" {
+		return
+	}
+	pool, err := db.OpenSQL(url, "guildhall-mutants", 1)
+	if err != nil {
+		return
+	}
+	defer pool.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	rows, err := pool.QueryContext(ctx, `SELECT datname FROM pg_database WHERE datname LIKE 'guildhall\_test\_%'`)
+	if err != nil {
+		return
+	}
+	var names []string
+	for rows.Next() {
+		var name string
+		if rows.Scan(&name) == nil {
+			names = append(names, name)
+		}
+	}
+	_ = rows.Close()
+	for _, name := range names {
+		_, _ = pool.ExecContext(ctx, `DROP DATABASE IF EXISTS `+name+` WITH (FORCE)`)
+	}
+}
