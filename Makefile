@@ -104,18 +104,31 @@ bench: postgres bin/guildhall ## measure throughput and latency against the plai
 drill: postgres bin/guildhall ## put a real server under a load it must survive (NAME=neighbour ...)
 	go run ./bench/drill $(NAME)
 
+DIST ?= dist
+# The time of all files in a release, so that two builds of one commit are equal.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+
 .PHONY: release
-release: ## build the program for the usual systems into dist/
-	@rm -rf dist && mkdir dist
+release: ## build the program, packages and all that lies beside them into dist/
+	@rm -rf $(DIST) && mkdir -p $(DIST)
 	@for target in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do \
-		out=dist/guildhall-$(VERSION)-$$(echo $$target | tr / -); \
+		out=$(DIST)/guildhall-$(VERSION)-$$(echo $$target | tr / -); \
 		echo $$out; \
-		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build -trimpath -ldflags '$(LDFLAGS)' -o $$out ./cmd/guildhall || exit 1; \
+		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $$out ./cmd/guildhall || exit 1; \
 	done
-	@cp openapi.yaml gen/openapi-3.1.yaml dist/ && cp deploy/release.Containerfile dist/Containerfile
-	@sed -e 's|context: \.\.$$|context: .|' -e 's|dockerfile: deploy/Containerfile|dockerfile: Containerfile|' deploy/compose.yaml > dist/compose.yaml
-	@! grep -n 'deploy/\|\.\.$$' dist/compose.yaml # it stands alone
-	@cd dist && rm -f SHA256SUMS && { sha256sum * 2>/dev/null || shasum -a 256 *; } > .sums && mv .sums SHA256SUMS
+	@for architecture in amd64 arm64; do \
+		.ci/deb $(VERSION) $$architecture $(DIST)/guildhall-$(VERSION)-linux-$$architecture $(DIST) || exit 1; \
+	done
+	@.ci/deploy $(DIST)
+	@cp openapi.yaml gen/openapi-3.1.yaml CHANGELOG.md $(DIST)/
+	@.ci/contract-changes > $(DIST)/contract-changes.md
+	@cd $(DIST) && { sha256sum * 2>/dev/null || shasum -a 256 *; } > .sums && mv .sums SHA256SUMS
+
+.PHONY: reproducible
+reproducible: release ## build the release once more in another folder, and fail when the two differ
+	@other=$$(mktemp -d) && trap 'rm -rf "$$other"' EXIT && git ls-files -z | xargs -0 tar -c | tar -x -C "$$other" && \
+		$(MAKE) -C "$$other" --no-print-directory release VERSION=$(VERSION) COMMIT=$(COMMIT) && \
+		diff $(DIST)/SHA256SUMS "$$other/dist/SHA256SUMS" && echo "Both builds are equal."
 
 .PHONY: bin/guildhall
 bin/guildhall:

@@ -3,8 +3,10 @@ package gen_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,7 +44,7 @@ func TestADocumentWhoseVersionIsFrozenEqualsItsFrozenFileByteForByte(t *testing.
 
 func TestADocumentIsHeldAgainstEveryFrozenOne(t *testing.T) {
 	t.Parallel()
-	const changelog = "# Changelog\n\n## 1.2.0 (unreleased)\n\n- Two.\n\n" +
+	const changelog = "# Changelog\n\n## [26.12.0] - unreleased, contract 1.2.0\n\n- Two.\n\n" +
 		"## [1.1.0] - 2027-01-01\n\n- One thing more.\n\n## [1.0.0] - 2026-11-21\n"
 	one := map[string]string{"1.0.0": "a"}
 	two := map[string]string{"1.0.0": "a", "1.1.0": "b"}
@@ -74,13 +76,58 @@ func TestADocumentIsHeldAgainstEveryFrozenOne(t *testing.T) {
 	}
 }
 
+// A release is named by its date, says which contract it has and tells of at most
+// as much as a reader takes in; the contract's versions before have sections of their own.
+func TestTheChangelogHasOneSectionARelease(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, _, _ := strings.Cut(string(text), "\n## Before releases of the program\n")
+	sections := strings.Split(now, "\n## ")[1:]
+	heading := regexp.MustCompile(`^\[(\d{2}\.\d{1,2}\.\d+)\] - (unreleased|\d{4}-\d{2}-\d{2}), contract \d+\.\d+\.\d+$`)
+	kinds := []string{"You have to do something", "For callers", "For the bot", "For operators", "Mended"}
+	for i, section := range sections {
+		title, body, _ := strings.Cut(section, "\n")
+		m := heading.FindStringSubmatch(title)
+		if m == nil {
+			t.Errorf("CHANGELOG.md has a section %q", title)
+			continue
+		}
+		if unreleased := m[2] == "unreleased"; unreleased && i > 0 {
+			t.Errorf("%s is not the newest and has no date", m[1])
+		} else if words := len(strings.Fields(body)); !unreleased && words > 400 {
+			t.Errorf("%s has %d words, want 400 at most", m[1], words)
+		}
+		last := -1
+		for _, k := range regexp.MustCompile(`(?m)^### (.*)$`).FindAllStringSubmatch(body, -1) {
+			at := slices.Index(kinds, k[1])
+			if at <= last {
+				t.Errorf("%s has %q where it does not belong: the order is %q", m[1], k[1], kinds)
+			}
+			last = at
+		}
+		out, err := exec.CommandContext(t.Context(), "../.ci/changelog", m[1]).CombinedOutput()
+		if err != nil || strings.TrimSpace(string(out)) != strings.TrimSpace(body) {
+			t.Errorf(".ci/changelog %s prints %.200q: %v", m[1], out, err)
+		}
+	}
+	for _, none := range []string{"26.1", "6.12.0", "26X12.0", "unreleased"} {
+		if out, err := exec.CommandContext(t.Context(), "../.ci/changelog", none).CombinedOutput(); err == nil {
+			t.Errorf(".ci/changelog %s prints %.200q", none, out)
+		}
+	}
+}
+
 // versioned says what is wrong with the version of a document, given the frozen
 // ones by version.
 func versioned(version, text string, frozen map[string]string, changelog string) error {
 	if !semver.IsValid("v" + version) {
 		return fmt.Errorf("info.version %q is no semantic version", version)
 	}
-	section := regexp.MustCompile(`(?m)^## (\[` + regexp.QuoteMeta(version) + `\] - |` + regexp.QuoteMeta(version) + ` \(unreleased\)$)`)
+	quoted := regexp.QuoteMeta(version)
+	section := regexp.MustCompile(`(?m)^## (\[` + quoted + `\] - |\[[0-9.]+\] - (unreleased|[0-9-]{10}), contract ` + quoted + `$)`)
 	if !section.MatchString(changelog) {
 		return fmt.Errorf("CHANGELOG.md has no section for %s", version)
 	}
