@@ -1139,6 +1139,18 @@ type AdjustBalanceRequest struct {
 	UserID string `json:"user_id"`
 }
 
+// AdjustBalancesRequest Changes of balances, made in their order, all of them or none.
+type AdjustBalancesRequest struct {
+	// Adjustments The changes.
+	Adjustments []AdjustBalanceRequest `json:"adjustments"`
+}
+
+// AdjustXPOfMembersRequest Changes of members' XP, made in their order, all of them or none.
+type AdjustXPOfMembersRequest struct {
+	// Adjustments The changes.
+	Adjustments []AdjustXPRequest `json:"adjustments"`
+}
+
 // AdjustXPRequest Either a relative change or an absolute value: `user_id` and exactly one of `delta` and `total_xp`.
 type AdjustXPRequest struct {
 	// Delta XP to add; negative takes away.
@@ -1200,6 +1212,21 @@ type BalanceAdjustment struct {
 type BalanceAdjustmentEnvelope struct {
 	// Data The wallet after the change, and the ledger entry of the change.
 	Data BalanceAdjustment `json:"data"`
+}
+
+// BalanceAdjustmentList What each of several changes has come to.
+type BalanceAdjustmentList struct {
+	// Data In the order of the request.
+	Data []BalanceAdjustmentOfMany `json:"data"`
+}
+
+// BalanceAdjustmentOfMany The wallet after one of several changes, and the ledger entry of the change.
+type BalanceAdjustmentOfMany struct {
+	// Embedded struct due to allOf(#/components/schemas/BalanceAdjustment)
+	BalanceAdjustment `yaml:",inline"`
+	// Embedded fields due to inline allOf schema
+	// Replayed Whether it is an earlier request's.
+	Replayed bool `json:"replayed"`
 }
 
 // BalanceChange A change of a balance.
@@ -3761,6 +3788,12 @@ type XPAdjustmentEnvelope struct {
 	Data XPAdjustment `json:"data"`
 }
 
+// XPAdjustmentList What each of several changes has come to.
+type XPAdjustmentList struct {
+	// Data In the order of the request.
+	Data []XPAdjustment `json:"data"`
+}
+
 // CaseID defines model for CaseId.
 type CaseID = string
 
@@ -4095,6 +4128,9 @@ type UpdateCaseJSONRequestBody = UpdateCaseRequest
 // AdjustBalanceJSONRequestBody defines body for AdjustBalance for application/json ContentType.
 type AdjustBalanceJSONRequestBody = AdjustBalanceRequest
 
+// AdjustBalancesJSONRequestBody defines body for AdjustBalances for application/json ContentType.
+type AdjustBalancesJSONRequestBody = AdjustBalancesRequest
+
 // CreateGiveawayJSONRequestBody defines body for CreateGiveaway for application/json ContentType.
 type CreateGiveawayJSONRequestBody = CreateGiveawayRequest
 
@@ -4106,6 +4142,9 @@ type RemoveGuildJSONRequestBody = RemoveGuildRequest
 
 // AdjustXPJSONRequestBody defines body for AdjustXP for application/json ContentType.
 type AdjustXPJSONRequestBody = AdjustXPRequest
+
+// AdjustXPOfMembersJSONRequestBody defines body for AdjustXPOfMembers for application/json ContentType.
+type AdjustXPOfMembersJSONRequestBody = AdjustXPOfMembersRequest
 
 // WriteRecordsJSONRequestBody defines body for WriteRecords for application/json ContentType.
 type WriteRecordsJSONRequestBody = WriteRecordsRequest
@@ -4154,6 +4193,9 @@ type ServerInterface interface {
 	// AdjustBalance Adjust a balance
 	// (POST /economy/adjust)
 	AdjustBalance(ctx echo.Context) error
+	// AdjustBalances Adjust many balances
+	// (POST /economy/adjustments)
+	AdjustBalances(ctx echo.Context) error
 	// GetEconomyLeaderboard Wallet leaderboard
 	// (GET /economy/leaderboard)
 	GetEconomyLeaderboard(ctx echo.Context, params GetEconomyLeaderboardParams) error
@@ -4211,6 +4253,9 @@ type ServerInterface interface {
 	// AdjustXP Adjust XP
 	// (POST /levelling/adjust)
 	AdjustXP(ctx echo.Context) error
+	// AdjustXPOfMembers Adjust the XP of many members
+	// (POST /levelling/adjustments)
+	AdjustXPOfMembers(ctx echo.Context) error
 	// GetLevellingLeaderboard XP leaderboard
 	// (GET /levelling/leaderboard)
 	GetLevellingLeaderboard(ctx echo.Context, params GetLevellingLeaderboardParams) error
@@ -4421,6 +4466,15 @@ func (w *ServerInterfaceWrapper) AdjustBalance(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.AdjustBalance(ctx)
+	return err
+}
+
+// AdjustBalances converts echo context to params.
+func (w *ServerInterfaceWrapper) AdjustBalances(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.AdjustBalances(ctx)
 	return err
 }
 
@@ -4784,6 +4838,15 @@ func (w *ServerInterfaceWrapper) AdjustXP(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.AdjustXP(ctx)
+	return err
+}
+
+// AdjustXPOfMembers converts echo context to params.
+func (w *ServerInterfaceWrapper) AdjustXPOfMembers(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.AdjustXPOfMembers(ctx)
 	return err
 }
 
@@ -5384,6 +5447,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/cases/:id", wrapper.GetCase, options.OperationMiddlewares["getCase"]...)
 	router.PATCH(options.BaseURL+"/cases/:id", wrapper.UpdateCase, options.OperationMiddlewares["updateCase"]...)
 	router.POST(options.BaseURL+"/economy/adjust", wrapper.AdjustBalance, options.OperationMiddlewares["adjustBalance"]...)
+	router.POST(options.BaseURL+"/economy/adjustments", wrapper.AdjustBalances, options.OperationMiddlewares["adjustBalances"]...)
 	router.GET(options.BaseURL+"/economy/leaderboard", wrapper.GetEconomyLeaderboard, options.OperationMiddlewares["getEconomyLeaderboard"]...)
 	router.GET(options.BaseURL+"/economy/ledger", wrapper.ListLedgerEntries, options.OperationMiddlewares["listLedgerEntries"]...)
 	router.GET(options.BaseURL+"/economy/ledger/:id", wrapper.GetLedgerEntry, options.OperationMiddlewares["getLedgerEntry"]...)
@@ -5403,6 +5467,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/guild/settings", wrapper.GetGuildSettings, options.OperationMiddlewares["getGuildSettings"]...)
 	router.GET(options.BaseURL+"/health", wrapper.GetHealth, options.OperationMiddlewares["getHealth"]...)
 	router.POST(options.BaseURL+"/levelling/adjust", wrapper.AdjustXP, options.OperationMiddlewares["adjustXp"]...)
+	router.POST(options.BaseURL+"/levelling/adjustments", wrapper.AdjustXPOfMembers, options.OperationMiddlewares["adjustXpOfMembers"]...)
 	router.GET(options.BaseURL+"/levelling/leaderboard", wrapper.GetLevellingLeaderboard, options.OperationMiddlewares["getLevellingLeaderboard"]...)
 	router.GET(options.BaseURL+"/levelling/rank/:userId", wrapper.GetLevellingRank, options.OperationMiddlewares["getLevellingRank"]...)
 	router.GET(options.BaseURL+"/levelling/user/:userId", wrapper.GetLevelRecord, options.OperationMiddlewares["getLevelRecord"]...)
@@ -5555,6 +5620,28 @@ func (response AdjustBalance200JSONResponse) VisitAdjustBalanceResponse(w http.R
 	if response.Headers.IdempotentReplay != nil {
 		w.Header().Set("Idempotent-Replay", fmt.Sprint(*response.Headers.IdempotentReplay))
 	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AdjustBalancesRequestObject struct {
+	Body *AdjustBalancesJSONRequestBody
+}
+
+type AdjustBalancesResponseObject interface {
+	VisitAdjustBalancesResponse(w http.ResponseWriter) error
+}
+
+type AdjustBalances200JSONResponse BalanceAdjustmentList
+
+func (response AdjustBalances200JSONResponse) VisitAdjustBalancesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5985,6 +6072,28 @@ type AdjustXPResponseObject interface {
 type AdjustXP200JSONResponse XPAdjustmentEnvelope
 
 func (response AdjustXP200JSONResponse) VisitAdjustXPResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AdjustXPOfMembersRequestObject struct {
+	Body *AdjustXPOfMembersJSONRequestBody
+}
+
+type AdjustXPOfMembersResponseObject interface {
+	VisitAdjustXPOfMembersResponse(w http.ResponseWriter) error
+}
+
+type AdjustXPOfMembers200JSONResponse XPAdjustmentList
+
+func (response AdjustXPOfMembers200JSONResponse) VisitAdjustXPOfMembersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -6576,6 +6685,9 @@ type StrictServerInterface interface {
 	// AdjustBalance Adjust a balance
 	// (POST /economy/adjust)
 	AdjustBalance(ctx context.Context, request AdjustBalanceRequestObject) (AdjustBalanceResponseObject, error)
+	// AdjustBalances Adjust many balances
+	// (POST /economy/adjustments)
+	AdjustBalances(ctx context.Context, request AdjustBalancesRequestObject) (AdjustBalancesResponseObject, error)
 	// GetEconomyLeaderboard Wallet leaderboard
 	// (GET /economy/leaderboard)
 	GetEconomyLeaderboard(ctx context.Context, request GetEconomyLeaderboardRequestObject) (GetEconomyLeaderboardResponseObject, error)
@@ -6633,6 +6745,9 @@ type StrictServerInterface interface {
 	// AdjustXP Adjust XP
 	// (POST /levelling/adjust)
 	AdjustXP(ctx context.Context, request AdjustXPRequestObject) (AdjustXPResponseObject, error)
+	// AdjustXPOfMembers Adjust the XP of many members
+	// (POST /levelling/adjustments)
+	AdjustXPOfMembers(ctx context.Context, request AdjustXPOfMembersRequestObject) (AdjustXPOfMembersResponseObject, error)
 	// GetLevellingLeaderboard XP leaderboard
 	// (GET /levelling/leaderboard)
 	GetLevellingLeaderboard(ctx context.Context, request GetLevellingLeaderboardRequestObject) (GetLevellingLeaderboardResponseObject, error)
@@ -6906,6 +7021,52 @@ func (sh *strictHandler) AdjustBalance(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(AdjustBalanceResponseObject); ok {
 		return validResponse.VisitAdjustBalanceResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// AdjustBalances operation middleware
+func (sh *strictHandler) AdjustBalances(ctx echo.Context) error {
+	var request AdjustBalancesRequestObject
+
+	var body AdjustBalancesJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.AdjustBalances(ctx.Request().Context(), request.(AdjustBalancesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AdjustBalances")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(AdjustBalancesResponseObject); ok {
+		return validResponse.VisitAdjustBalancesResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -7469,6 +7630,52 @@ func (sh *strictHandler) AdjustXP(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(AdjustXPResponseObject); ok {
 		return validResponse.VisitAdjustXPResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// AdjustXPOfMembers operation middleware
+func (sh *strictHandler) AdjustXPOfMembers(ctx echo.Context) error {
+	var request AdjustXPOfMembersRequestObject
+
+	var body AdjustXPOfMembersJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.AdjustXPOfMembers(ctx.Request().Context(), request.(AdjustXPOfMembersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AdjustXPOfMembers")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(AdjustXPOfMembersResponseObject); ok {
+		return validResponse.VisitAdjustXPOfMembersResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -375,7 +375,20 @@ func TestExamplesOfMoneyAndXPAddUp(t *testing.T) {
 		t.Errorf("economy.balance_changed does not add up: %v", told)
 	}
 
+	asked := s.requests["adjustBalances"][0]["adjustments"].([]any)
+	for i, row := range s.rows(t, "adjustBalances") {
+		made := row["ledger_entry"].(object)
+		wantAlike(t, "an adjustment of adjustBalances", "its ledger entry", asked[i].(object), made)
+		wantAlike(t, "a wallet of adjustBalances", "its ledger entry", object{
+			"balance_after": row["balance"], "created_at": row["updated_at"], "user_id": row["user_id"],
+		}, made)
+		if row["replayed"] != reflect.DeepEqual(made, entry) { // the payment of adjustBalance
+			t.Errorf("adjustBalances: replayed is %v of %v", row["replayed"], made)
+		}
+	}
+
 	record := s.data(t, "getLevelRecord")
+	wantAlike(t, "adjustXpOfMembers", "getLevelRecord", s.rows(t, "adjustXpOfMembers")[0], record)
 	wantAlike(t, "adjustXp", "getLevelRecord", s.data(t, "adjustXp"), record)
 	wantAlike(t, "getLevellingRank", "getLevelRecord", s.data(t, "getLevellingRank"), record)
 	curve := s.data(t, "getGuildSettings")["levelling"].(object)["curve"].(object)

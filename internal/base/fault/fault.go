@@ -97,3 +97,12 @@ func Wrap(err error, doing ...string) error {
 	}
 	return fmt.Errorf("%s: %w", strings.Join(doing, " "), err)
 }
+
+// At says of a failure at which place of the request it lies; what is none stays as it is.
+func At(place string, err error) error {
+	f, ok := As(err)
+	if !ok {
+		return err
+	}
+	return f.With("%s: %s", place, f.Message)
+}

@@ -107,7 +107,7 @@ func New(cfg Config) (http.Handler, error) {
 		requireOperation,
 		requireScope,
 		requireGuild,
-		readBody,
+		readBody(&largeBodyPlaces{}),
 		validateRequest,
 		u.unit,
 	)))

@@ -39,7 +39,7 @@ paths:
 		}
 		for n, within := range map[int]bool{most.bytes: true, most.bytes + 1: false} {
 			for _, told := range []bool{true, false} {
-				body, err := readAll(bodyOf(n, told), op.MaxBody)
+				body, err := readAll(bodyOf(n, told), op.MaxBody, nil)
 				if f, _ := fault.As(err); (err == nil) != within || within && len(body) != n || !within && f.Code != "payload_too_large" {
 					t.Errorf("%s: %d bytes: read %d, %v", path, n, len(body), err)
 				}

@@ -1,9 +1,11 @@
 package api
 
 import (
+	"errors"
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -15,20 +17,22 @@ const contentType = "application/json"
 // type, the syntax of the idempotency key, and that there is no query. What it
 // refuses is not kept under the key. Reads have no body worth looking at and
 // ignore the key.
-func readBody(next handler) handler {
-	return func(rs *reqState) error {
-		if !rs.op.ReadOnly {
-			if err := parseHead(rs); err != nil {
-				return err
+func readBody(large *largeBodyPlaces) middleware {
+	return func(next handler) handler {
+		return func(rs *reqState) error {
+			if !rs.op.ReadOnly {
+				if err := parseHead(rs, large); err != nil {
+					return err
+				}
 			}
+			return next(rs)
 		}
-		return next(rs)
 	}
 }
 
-func parseHead(rs *reqState) (err error) {
+func parseHead(rs *reqState, large *largeBodyPlaces) (err error) {
 	req := rs.Request()
-	if rs.body, err = readAll(req, rs.op.MaxBody); err != nil {
+	if rs.body, err = readAll(req, rs.op.MaxBody, func() (func(error), error) { return large.enter(rs) }); err != nil {
 		return err
 	}
 	if len(rs.body) > 0 && !isJSON(req.Header) {
@@ -44,7 +48,9 @@ func parseHead(rs *reqState) (err error) {
 	return nil
 }
 
-func readAll(req *http.Request, most int64) ([]byte, error) {
+// readAll reads a body of at most so many bytes. enter is called before more is read
+// than any operation takes, and what it returns when that has been read.
+func readAll(req *http.Request, most int64, enter func() (leave func(error), err error)) ([]byte, error) {
 	tooLarge := errTooLarge.With("The body must not be larger than %d bytes.", most)
 	if req.ContentLength > most {
 		return nil, tooLarge
@@ -55,10 +61,26 @@ func readAll(req *http.Request, most int64) ([]byte, error) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return nil, nil
 	}
-	body, err := io.ReadAll(io.LimitReader(req.Body, most+1))
+	var body []byte
+	var err error
+	if req.ContentLength <= smallBody {
+		body, err = io.ReadAll(io.LimitReader(req.Body, min(most, smallBody)+1))
+	}
+	if err == nil && most > smallBody && (int64(len(body)) > smallBody || req.ContentLength > smallBody) {
+		leave, full := enter()
+		if full != nil {
+			return nil, full
+		}
+		var rest []byte
+		rest, err = io.ReadAll(io.LimitReader(req.Body, most+1-int64(len(body))))
+		leave(err)
+		body = append(body, rest...)
+	}
 	switch {
 	case int64(len(body)) > most:
 		return nil, tooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded) && len(body) > 0:
+		return nil, invalid("body: it has not arrived in time; more than %d bytes have %s", smallBody, largeBodyTime).Because(err)
 	case err != nil:
 		return nil, invalid("body: it ended before its announced length, or its framing is broken").Because(err)
 	}

@@ -102,12 +102,16 @@ type Adjustment = change
 
 // NewAdjustment is what a request asks for.
 func (*Service) NewAdjustment(ctx context.Context, r gen.AdjustXPRequestObject) *Adjustment {
+	return asChange(event.From(auth.Acting(ctx)).In(ctx), *r.Body)
+}
+
+func asChange(by event.Origin, asked gen.AdjustXPRequest) *change {
 	// The document demands exactly one of the two.
-	xp, exactly := r.Body.Delta, false
-	if r.Body.TotalXP != nil {
-		xp, exactly = r.Body.TotalXP, true
+	xp, exactly := asked.Delta, false
+	if asked.TotalXP != nil {
+		xp, exactly = asked.TotalXP, true
 	}
-	return &Adjustment{Change: batch.Change{By: event.From(auth.Acting(ctx)).In(ctx)}, user: r.Body.UserID, xp: *xp, exactly: exactly}
+	return &change{Change: batch.Change{By: by}, user: asked.UserID, xp: *xp, exactly: exactly}
 }
 
 // Subject is the member's record.
@@ -118,7 +122,11 @@ func (c *change) Response() (gen.AdjustXPResponseObject, error) {
 	if c.Refusal != nil {
 		return nil, c.Refusal
 	}
-	return gen.AdjustXP200JSONResponse{Data: gen.XPAdjustment{LevelRecord: show(c.row), PreviousLevel: Level(c.row.PreviousXP)}}, nil
+	return gen.AdjustXP200JSONResponse{Data: adjusted(c.row)}, nil
+}
+
+func adjusted(r row) gen.XPAdjustment {
+	return gen.XPAdjustment{LevelRecord: show(r), PreviousLevel: Level(r.PreviousXP)}
 }
 
 // AdjustEach makes changes of several members' XP in one statement, in the unit

@@ -1,0 +1,153 @@
+package levelling
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"guildhall/gen"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/batch"
+	"guildhall/internal/service/leaderboard"
+)
+
+// AdjustXPOfMembers makes adjustments in their order, all of them or none: the first
+// that is refused refuses the call. It takes a statement for each step and not one for
+// each change: the records are held, the changes judged, what has become of the records
+// is written, and the levels that have changed are told.
+func (s *Service) AdjustXPOfMembers(ctx context.Context, r gen.AdjustXPOfMembersRequestObject) (gen.AdjustXPOfMembersResponseObject, error) {
+	by, tx := auth.Acting(ctx), db.Write(ctx)
+	list := make([]*change, len(r.Body.Adjustments))
+	for i, asked := range r.Body.Adjustments {
+		list[i] = asChange(event.From(by).In(ctx), asked)
+	}
+	held, err := hold(ctx, tx, by.GuildID, list)
+	if err != nil {
+		return nil, err
+	}
+	if err := judge(list, held); err != nil {
+		return nil, err
+	}
+	if err := write(ctx, tx, by.GuildID, held); err != nil {
+		return nil, err
+	}
+	if err := tell(ctx, tx, list...); err != nil {
+		return nil, err
+	}
+	data := make([]gen.XPAdjustment, len(list))
+	for i, c := range list {
+		data[i] = adjusted(c.row)
+	}
+	return gen.AdjustXPOfMembers200JSONResponse{Data: data}, nil
+}
+
+// holding is a member's record that is held until the unit ends.
+type holding struct {
+	UserID string    `db:"user_id"`
+	Was    *int64    `db:"was"` // nil: there is none yet
+	At     time.Time `db:"at"`  // of the change that comes next; once one is made, of the last
+	Before int64     `db:"before"`
+	XP     int64     `db:"total_xp"`
+	moved  bool
+}
+
+// hold locks the members' records, in the order in which all lock them.
+func hold(ctx context.Context, tx *db.Tx, guild string, list []*change) (map[string]*holding, error) {
+	held := map[string]*holding{}
+	for _, c := range list {
+		held[c.user] = nil
+	}
+	rows, err := db.Select[holding](ctx, tx, manyHeld, guild, db.Array(slices.Sorted(maps.Keys(held))))
+	for i := range rows {
+		held[rows[i].UserID] = &rows[i]
+	}
+	return held, fault.Wrap(err, "hold records of guild", guild)
+}
+
+// manyHeld looks each record up and locks it by itself: a subquery that locks is not
+// joined in another way. The clock is read once the record is held.
+var manyHeld = `
+		SELECT g.user_id, l.total_xp AS was, coalesce(l.total_xp, 0) AS total_xp, 0::bigint AS before,
+		       ` + db.Next("clock_timestamp()", "l.updated_at") + ` AS at
+		FROM unnest((SELECT $2::text[])) AS g (user_id)
+		LEFT JOIN LATERAL (
+			SELECT total_xp, updated_at FROM levels WHERE guild_id = $1 AND user_id = g.user_id FOR NO KEY UPDATE
+		) l ON true`
+
+// judge decides the changes in their order, each as AdjustXP would after those before
+// it, and returns the first refusal. Those of one member are a millisecond apart.
+func judge(list []*change, held map[string]*holding) error {
+	for i, c := range list {
+		h := held[c.user]
+		if h.moved {
+			h.At = h.At.Add(time.Millisecond)
+		}
+		at, after := h.At, h.XP+c.xp
+		if c.exactly {
+			after = c.xp
+		}
+		verdict := decision{Decision: batch.Decision{At: &at}, Before: h.XP, After: after}
+		if after < 0 || after > MaxXP {
+			verdict.At = nil
+		}
+		c.Made, c.Refusal = false, nil // the unit may have been run before
+		if c.Judge(verdict); c.Refusal != nil {
+			return fault.At(fmt.Sprintf("body /adjustments/%d", i), c.Refusal)
+		}
+		h.moved, h.Before, h.XP = true, h.XP, after
+	}
+	return nil
+}
+
+// write stores the records. It is db.Again when one of them has come meanwhile.
+func write(ctx context.Context, tx *db.Tx, guild string, held map[string]*holding) error {
+	n := len(held)
+	users, instants := slices.Sorted(maps.Keys(held)), make([]string, n)
+	there, was, before, after := make([]bool, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	for i, user := range users {
+		h := held[user]
+		instants[i], before[i], after[i] = h.At.Format(time.RFC3339Nano), h.Before, h.XP
+		if there[i] = h.Was != nil; there[i] {
+			was[i] = *h.Was
+		}
+	}
+	stored, err := db.Get[int](ctx, tx, manyWritten.For(n), guild, db.Array(users), db.Booleans(there), db.Integers(was), db.Integers(before),
+		db.Integers(after), db.Array(instants))
+	if err != nil {
+		return fmt.Errorf("adjust the XP of %d members of guild %s: %w", n, guild, err)
+	}
+	if stored != n {
+		return db.Again
+	}
+	return nil
+}
+
+// manyWritten writes records as they stand after all changes; ranks know the first XP
+// and the last.
+var manyWritten = leaderboard.Levels.Noted("moved", "$1", func(note string) string {
+	return `
+		WITH moved AS MATERIALIZED (
+			SELECT user_id, CASE WHEN there THEN was END AS was, before, is_now, at
+			FROM unnest((SELECT $2::text[]), $3::boolean[], $4::bigint[], $5::bigint[], $6::bigint[], $7::timestamptz[])
+			     AS g (user_id, there, was, before, is_now, at)
+		), changed AS (
+			UPDATE levels l
+			SET previous_xp = m.before, total_xp = m.is_now, updated_at = m.at
+			FROM moved m
+			WHERE l.guild_id = $1 AND l.user_id = m.user_id AND m.was IS NOT NULL
+			RETURNING l.user_id
+		), made AS (
+			INSERT INTO levels (guild_id, user_id, total_xp, previous_xp, updated_at)
+			SELECT home.id, m.user_id, m.is_now, m.before, m.at
+			FROM moved m JOIN guilds home ON home.id = $1
+			WHERE m.was IS NULL
+			ON CONFLICT DO NOTHING
+			RETURNING user_id
+		), ` + note + `
+		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
+})
