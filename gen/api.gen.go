@@ -959,17 +959,22 @@ const (
 	WebhookDeliveryEventFilterCaseUpdated           WebhookDeliveryEventFilter = "case.updated"
 	WebhookDeliveryEventFilterEconomyBalanceChanged WebhookDeliveryEventFilter = "economy.balance_changed"
 	WebhookDeliveryEventFilterGiveawayCreated       WebhookDeliveryEventFilter = "giveaway.created"
+	WebhookDeliveryEventFilterGiveawayDrawing       WebhookDeliveryEventFilter = "giveaway.drawing"
 	WebhookDeliveryEventFilterGiveawayEnded         WebhookDeliveryEventFilter = "giveaway.ended"
 	WebhookDeliveryEventFilterGiveawayPaused        WebhookDeliveryEventFilter = "giveaway.paused"
 	WebhookDeliveryEventFilterGiveawayRerolled      WebhookDeliveryEventFilter = "giveaway.rerolled"
 	WebhookDeliveryEventFilterGiveawayResumed       WebhookDeliveryEventFilter = "giveaway.resumed"
 	WebhookDeliveryEventFilterGiveawayStarted       WebhookDeliveryEventFilter = "giveaway.started"
+	WebhookDeliveryEventFilterGiveawayUpdated       WebhookDeliveryEventFilter = "giveaway.updated"
 	WebhookDeliveryEventFilterPing                  WebhookDeliveryEventFilter = "ping"
 	WebhookDeliveryEventFilterTicketAssigned        WebhookDeliveryEventFilter = "ticket.assigned"
 	WebhookDeliveryEventFilterTicketClaimed         WebhookDeliveryEventFilter = "ticket.claimed"
 	WebhookDeliveryEventFilterTicketClosed          WebhookDeliveryEventFilter = "ticket.closed"
 	WebhookDeliveryEventFilterTicketMessage         WebhookDeliveryEventFilter = "ticket.message"
+	WebhookDeliveryEventFilterTicketMessageUpdated  WebhookDeliveryEventFilter = "ticket.message_updated"
+	WebhookDeliveryEventFilterTicketOpened          WebhookDeliveryEventFilter = "ticket.opened"
 	WebhookDeliveryEventFilterTicketReopened        WebhookDeliveryEventFilter = "ticket.reopened"
+	WebhookDeliveryEventFilterTicketUpdated         WebhookDeliveryEventFilter = "ticket.updated"
 	WebhookDeliveryEventFilterXPLevelUp             WebhookDeliveryEventFilter = "xp.level_up"
 )
 
@@ -984,6 +989,8 @@ func (e WebhookDeliveryEventFilter) Valid() bool {
 		return true
 	case WebhookDeliveryEventFilterGiveawayCreated:
 		return true
+	case WebhookDeliveryEventFilterGiveawayDrawing:
+		return true
 	case WebhookDeliveryEventFilterGiveawayEnded:
 		return true
 	case WebhookDeliveryEventFilterGiveawayPaused:
@@ -993,6 +1000,8 @@ func (e WebhookDeliveryEventFilter) Valid() bool {
 	case WebhookDeliveryEventFilterGiveawayResumed:
 		return true
 	case WebhookDeliveryEventFilterGiveawayStarted:
+		return true
+	case WebhookDeliveryEventFilterGiveawayUpdated:
 		return true
 	case WebhookDeliveryEventFilterPing:
 		return true
@@ -1004,7 +1013,13 @@ func (e WebhookDeliveryEventFilter) Valid() bool {
 		return true
 	case WebhookDeliveryEventFilterTicketMessage:
 		return true
+	case WebhookDeliveryEventFilterTicketMessageUpdated:
+		return true
+	case WebhookDeliveryEventFilterTicketOpened:
+		return true
 	case WebhookDeliveryEventFilterTicketReopened:
+		return true
+	case WebhookDeliveryEventFilterTicketUpdated:
 		return true
 	case WebhookDeliveryEventFilterXPLevelUp:
 		return true
@@ -1070,16 +1085,21 @@ const (
 	WebhookEventTypeCaseUpdated           WebhookEventType = "case.updated"
 	WebhookEventTypeEconomyBalanceChanged WebhookEventType = "economy.balance_changed"
 	WebhookEventTypeGiveawayCreated       WebhookEventType = "giveaway.created"
+	WebhookEventTypeGiveawayDrawing       WebhookEventType = "giveaway.drawing"
 	WebhookEventTypeGiveawayEnded         WebhookEventType = "giveaway.ended"
 	WebhookEventTypeGiveawayPaused        WebhookEventType = "giveaway.paused"
 	WebhookEventTypeGiveawayRerolled      WebhookEventType = "giveaway.rerolled"
 	WebhookEventTypeGiveawayResumed       WebhookEventType = "giveaway.resumed"
 	WebhookEventTypeGiveawayStarted       WebhookEventType = "giveaway.started"
+	WebhookEventTypeGiveawayUpdated       WebhookEventType = "giveaway.updated"
 	WebhookEventTypeTicketAssigned        WebhookEventType = "ticket.assigned"
 	WebhookEventTypeTicketClaimed         WebhookEventType = "ticket.claimed"
 	WebhookEventTypeTicketClosed          WebhookEventType = "ticket.closed"
 	WebhookEventTypeTicketMessage         WebhookEventType = "ticket.message"
+	WebhookEventTypeTicketMessageUpdated  WebhookEventType = "ticket.message_updated"
+	WebhookEventTypeTicketOpened          WebhookEventType = "ticket.opened"
 	WebhookEventTypeTicketReopened        WebhookEventType = "ticket.reopened"
+	WebhookEventTypeTicketUpdated         WebhookEventType = "ticket.updated"
 	WebhookEventTypeXPLevelUp             WebhookEventType = "xp.level_up"
 )
 
@@ -1094,6 +1114,8 @@ func (e WebhookEventType) Valid() bool {
 		return true
 	case WebhookEventTypeGiveawayCreated:
 		return true
+	case WebhookEventTypeGiveawayDrawing:
+		return true
 	case WebhookEventTypeGiveawayEnded:
 		return true
 	case WebhookEventTypeGiveawayPaused:
@@ -1104,6 +1126,8 @@ func (e WebhookEventType) Valid() bool {
 		return true
 	case WebhookEventTypeGiveawayStarted:
 		return true
+	case WebhookEventTypeGiveawayUpdated:
+		return true
 	case WebhookEventTypeTicketAssigned:
 		return true
 	case WebhookEventTypeTicketClaimed:
@@ -1112,7 +1136,13 @@ func (e WebhookEventType) Valid() bool {
 		return true
 	case WebhookEventTypeTicketMessage:
 		return true
+	case WebhookEventTypeTicketMessageUpdated:
+		return true
+	case WebhookEventTypeTicketOpened:
+		return true
 	case WebhookEventTypeTicketReopened:
+		return true
+	case WebhookEventTypeTicketUpdated:
 		return true
 	case WebhookEventTypeXPLevelUp:
 		return true
@@ -1532,6 +1562,30 @@ type EventGiveawayCreated struct {
 	Type string `json:"type"`
 }
 
+// EventGiveawayDrawing A giveaway is over, by its time or by a call, and its winners are being drawn.
+type EventGiveawayDrawing struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data A giveaway.
+	Data Giveaway `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
 // EventGiveawayEnded The winners of a giveaway were drawn.
 type EventGiveawayEnded struct {
 	// APIVersion Version of the API.
@@ -1635,6 +1689,30 @@ type EventGiveawayStarted struct {
 
 	// Data A giveaway.
 	Data Giveaway `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
+// EventGiveawayUpdated A record of the bot's changed what is written of a giveaway, and not its status.
+type EventGiveawayUpdated struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data A giveaway after a change, and what the change was.
+	Data GiveawayChange `json:"data"`
 
 	// GuildID The guild.
 	GuildID string `json:"guild_id"`
@@ -1784,6 +1862,54 @@ type EventTicketMessage struct {
 	Type string `json:"type"`
 }
 
+// EventTicketMessageUpdated A record of the bot's changed a message of a transcript.
+type EventTicketMessageUpdated struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data One entry of a transcript.
+	Data TicketMessage `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
+// EventTicketOpened A member opened a ticket; the bot told so in a record.
+type EventTicketOpened struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data A support ticket.
+	Data Ticket `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
 // EventTicketReopened A ticket was reopened.
 type EventTicketReopened struct {
 	// APIVersion Version of the API.
@@ -1791,6 +1917,30 @@ type EventTicketReopened struct {
 
 	// Data A support ticket.
 	Data Ticket `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
+// EventTicketUpdated A record of the bot's changed what is written of a ticket, and neither its status nor its claim.
+type EventTicketUpdated struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data A ticket after a change, and what the change was.
+	Data TicketChange `json:"data"`
 
 	// GuildID The guild.
 	GuildID string `json:"guild_id"`
@@ -1884,6 +2034,15 @@ type Giveaway struct {
 
 	// Winners Winners by position; empty until drawn.
 	Winners []string `json:"winners"`
+}
+
+// GiveawayChange A giveaway after a change, and what the change was.
+type GiveawayChange struct {
+	// Embedded struct due to allOf(#/components/schemas/Giveaway)
+	Giveaway `yaml:",inline"`
+	// Embedded fields due to inline allOf schema
+	// Changed Members that differ.
+	Changed []string `json:"changed"`
 }
 
 // GiveawayDraw The record of one draw.
@@ -3327,6 +3486,15 @@ type Ticket struct {
 
 	// UpdatedAt When it last changed.
 	UpdatedAt wire.Time `json:"updated_at"`
+}
+
+// TicketChange A ticket after a change, and what the change was.
+type TicketChange struct {
+	// Embedded struct due to allOf(#/components/schemas/Ticket)
+	Ticket `yaml:",inline"`
+	// Embedded fields due to inline allOf schema
+	// Changed Members that differ.
+	Changed []string `json:"changed"`
 }
 
 // TicketEnvelope Envelope of a ticket.

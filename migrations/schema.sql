@@ -229,6 +229,9 @@ CREATE TABLE giveaways (
     react_at timestamp with time zone,
     failures integer NOT NULL DEFAULT 0,
     metadata jsonb NOT NULL DEFAULT '{}'::jsonb,
+    bot_run boolean NOT NULL DEFAULT false,
+    edit_at timestamp with time zone,
+    edit_failures integer NOT NULL DEFAULT 0,
     CONSTRAINT giveaways_pkey PRIMARY KEY (guild_id, id),
     CONSTRAINT giveaways_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
     CONSTRAINT giveaways_description_length CHECK ((char_length(description) <= 1000)),
@@ -673,6 +676,7 @@ CREATE INDEX giveaways_ending ON public.giveaways USING btree (ends_at) WHERE (s
 CREATE INDEX giveaways_newest ON public.giveaways USING btree (guild_id, created_at DESC, id DESC);
 CREATE INDEX giveaways_starting ON public.giveaways USING btree (starts_at) WHERE (status = 'scheduled'::text);
 CREATE INDEX giveaways_to_draw ON public.giveaways USING btree (guild_id, redraw_at) WHERE ((status = 'drawing'::text) AND (pot <> 'gathering'::text));
+CREATE INDEX giveaways_to_edit ON public.giveaways USING btree (guild_id, edit_at) WHERE (edit_at IS NOT NULL);
 CREATE INDEX giveaways_to_gather ON public.giveaways USING btree (guild_id, redraw_at) WHERE ((status = 'drawing'::text) AND (pot = 'gathering'::text));
 CREATE INDEX giveaways_to_react ON public.giveaways USING btree (guild_id, react_at) WHERE (react_at IS NOT NULL);
 CREATE INDEX guilds_leaving ON public.guilds USING btree (removed_after) WHERE (removed_after IS NOT NULL);

@@ -42,6 +42,9 @@ type Platform interface {
 	// SendMessage posts m and returns the platform's id for it. The id is empty
 	// when the platform says that the message was posted and deleted since.
 	SendMessage(ctx context.Context, m Message) (string, error)
+	// EditMessage gives a message of the bot's another content. Mentions in it notify
+	// nobody. Editing it again changes nothing.
+	EditMessage(ctx context.Context, c Channel, messageID, content string) error
 	// FindMessages returns the ids of the bot's own messages in a channel that
 	// have this content and were posted at since or in the few minutes after it,
 	// oldest first. Later ones may be among them.

@@ -150,6 +150,13 @@ func (d *Discord) SendMessage(ctx context.Context, m Message) (string, error) {
 	return posted.ID, nil
 }
 
+// EditMessage replaces the content.
+func (d *Discord) EditMessage(ctx context.Context, c Channel, messageID, content string) error {
+	body := message{Content: content}
+	body.AllowedMentions.Parse = []string{}
+	return d.in(ctx, c, rest.UpdateMessage.Compile(nil, c.ID, messageID), body, nil)
+}
+
 // message is a message to be created. The library's own type sends null where
 // there are no lists of mentions, and holds ids in fewer digits than they may
 // have.

@@ -24,6 +24,9 @@ func (Off) CheckChannel(context.Context, Channel) error { return nil }
 // SendMessage refuses.
 func (Off) SendMessage(context.Context, Message) (string, error) { return "", off() }
 
+// EditMessage refuses.
+func (Off) EditMessage(context.Context, Channel, string, string) error { return off() }
+
 // FindMessages cannot look.
 func (Off) FindMessages(context.Context, Channel, string, time.Time) ([]string, error) {
 	return nil, off()
@@ -45,6 +48,6 @@ func (Off) DeleteChannel(context.Context, Channel) error { return off() }
 func (Off) AddReaction(context.Context, Channel, string, string) error { return off() }
 
 // Reactors cannot be asked for.
-func (Off) Reactors(context.Context, Channel, string, string, string) ([]Reactor, error) {
+func (Off) Reactors(context.Context, Channel, string, string, Reaction, string) ([]Reactor, error) {
 	return nil, off()
 }

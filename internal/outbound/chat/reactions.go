@@ -18,16 +18,25 @@ type Reactor struct {
 // last ones.
 const ReactorsPage = 100
 
+// Reaction is a way to react, in the platform's numbers.
+type Reaction int
+
+// The ways to react. A member may have reacted in both.
+const (
+	Normal Reaction = 0
+	Super  Reaction = 1
+)
+
 // Reactions is the part of the platform that reactions to messages are. An
 // emoji is given as the character itself.
 type Reactions interface {
 	// AddReaction adds the bot's own reaction to a message. Adding it again
 	// changes nothing.
 	AddReaction(ctx context.Context, c Channel, messageID, emoji string) error
-	// Reactors returns those who have reacted to a message with an emoji and
-	// whose user id is greater than after, in the order of their ids. An empty
-	// after begins with the first.
-	Reactors(ctx context.Context, c Channel, messageID, emoji, after string) ([]Reactor, error)
+	// Reactors returns those who have reacted to a message with an emoji, in that
+	// way, and whose user id is greater than after, in the order of their ids. An
+	// empty after begins with the first.
+	Reactors(ctx context.Context, c Channel, messageID, emoji string, way Reaction, after string) ([]Reactor, error)
 }
 
 // AddReaction adds the bot's own reaction.
@@ -36,8 +45,8 @@ func (d *Discord) AddReaction(ctx context.Context, c Channel, messageID, emoji s
 }
 
 // Reactors reads one page.
-func (d *Discord) Reactors(ctx context.Context, c Channel, messageID, emoji, after string) ([]Reactor, error) {
-	query := discord.QueryValues{"limit": ReactorsPage}
+func (d *Discord) Reactors(ctx context.Context, c Channel, messageID, emoji string, way Reaction, after string) ([]Reactor, error) {
+	query := discord.QueryValues{"limit": ReactorsPage, "type": int(way)}
 	if after != "" {
 		query["after"] = after
 	}
@@ -56,7 +65,7 @@ func (s *StandIn) AddReaction(ctx context.Context, c Channel, messageID, _ strin
 }
 
 // Reactors finds nobody.
-func (s *StandIn) Reactors(context.Context, Channel, string, string, string) ([]Reactor, error) {
+func (s *StandIn) Reactors(context.Context, Channel, string, string, Reaction, string) ([]Reactor, error) {
 	return nil, nil
 }
 

@@ -30,6 +30,13 @@ func (s *StandIn) SendMessage(ctx context.Context, m Message) (string, error) {
 	return id, nil
 }
 
+// EditMessage accepts.
+func (s *StandIn) EditMessage(ctx context.Context, c Channel, messageID, content string) error {
+	s.log.InfoContext(ctx, "chat stand-in: message edited",
+		"channel_id", c.ID, "message_id", messageID, "characters", utf8.RuneCountInString(content))
+	return nil
+}
+
 // FindMessages finds nothing: a message that is sent again gets its old id.
 func (s *StandIn) FindMessages(context.Context, Channel, string, time.Time) ([]string, error) {
 	return nil, nil

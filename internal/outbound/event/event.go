@@ -22,29 +22,34 @@ import (
 
 // The event types.
 const (
-	CaseCreated      = "case.created"
-	CaseUpdated      = "case.updated"
-	BalanceChanged   = "economy.balance_changed"
-	LevelUp          = "xp.level_up"
-	TicketMessage    = "ticket.message"
-	TicketClosed     = "ticket.closed"
-	TicketClaimed    = "ticket.claimed"
-	TicketAssigned   = "ticket.assigned"
-	TicketReopened   = "ticket.reopened"
-	GiveawayCreated  = "giveaway.created"
-	GiveawayStarted  = "giveaway.started"
-	GiveawayPaused   = "giveaway.paused"
-	GiveawayResumed  = "giveaway.resumed"
-	GiveawayEnded    = "giveaway.ended"
-	GiveawayRerolled = "giveaway.rerolled"
-	Ping             = "ping" // sent on request only; nobody subscribes to it
+	CaseCreated          = "case.created"
+	CaseUpdated          = "case.updated"
+	BalanceChanged       = "economy.balance_changed"
+	LevelUp              = "xp.level_up"
+	TicketOpened         = "ticket.opened"
+	TicketUpdated        = "ticket.updated"
+	TicketMessage        = "ticket.message"
+	TicketMessageUpdated = "ticket.message_updated"
+	TicketClosed         = "ticket.closed"
+	TicketClaimed        = "ticket.claimed"
+	TicketAssigned       = "ticket.assigned"
+	TicketReopened       = "ticket.reopened"
+	GiveawayCreated      = "giveaway.created"
+	GiveawayStarted      = "giveaway.started"
+	GiveawayPaused       = "giveaway.paused"
+	GiveawayResumed      = "giveaway.resumed"
+	GiveawayDrawing      = "giveaway.drawing"
+	GiveawayUpdated      = "giveaway.updated"
+	GiveawayEnded        = "giveaway.ended"
+	GiveawayRerolled     = "giveaway.rerolled"
+	Ping                 = "ping" // sent on request only; nobody subscribes to it
 )
 
 // Types is every type an endpoint can subscribe to.
 var Types = []string{
 	CaseCreated, CaseUpdated, BalanceChanged, LevelUp,
-	TicketMessage, TicketClosed, TicketClaimed, TicketAssigned, TicketReopened,
-	GiveawayCreated, GiveawayStarted, GiveawayPaused, GiveawayResumed, GiveawayEnded, GiveawayRerolled,
+	TicketOpened, TicketUpdated, TicketMessage, TicketMessageUpdated, TicketClosed, TicketClaimed, TicketAssigned, TicketReopened,
+	GiveawayCreated, GiveawayStarted, GiveawayPaused, GiveawayResumed, GiveawayDrawing, GiveawayUpdated, GiveawayEnded, GiveawayRerolled,
 }
 
 // Origin says in which guild an event happened, who caused it and when.

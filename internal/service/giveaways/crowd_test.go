@@ -16,9 +16,12 @@ type crowd struct {
 }
 
 // Reactors counts up from the user 10^17.
-func (c *crowd) Reactors(ctx context.Context, _ chat.Channel, _, _, after string) ([]chat.Reactor, error) {
+func (c *crowd) Reactors(ctx context.Context, _ chat.Channel, _, _ string, way chat.Reaction, after string) ([]chat.Reactor, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &chat.Failure{Message: err.Error()}
+	}
+	if way == chat.Super {
+		return nil, nil
 	}
 	c.calls++
 	const first = 100_000_000_000_000_000
@@ -39,3 +42,6 @@ func (c *crowd) Reactors(ctx context.Context, _ chat.Channel, _, _, after string
 	}
 	return page, nil
 }
+
+// EditMessage accepts.
+func (c *crowd) EditMessage(context.Context, chat.Channel, string, string) error { return nil }

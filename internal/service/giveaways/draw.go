@@ -27,6 +27,9 @@ func Draw(ctx context.Context, d db.Doer, guild, id string) error {
 		if err != nil || g.Status != drawing || g.Pot == gathering {
 			return err
 		}
+		if yet, err := botsTurn(ctx, tx, g); err != nil || yet {
+			return err
+		}
 		if err := tx.TakeTime(ctx, drawTime); err != nil {
 			return err
 		}
@@ -39,6 +42,15 @@ func Draw(ctx context.Context, d db.Doer, guild, id string) error {
 		}
 		return announce(ctx, tx, g, chat.KindGiveawayEnded, endedTexts(g, r.Drawn)...)
 	})
+}
+
+// botsTurn reports whether the giveaway is one that the bot runs and may still tell of.
+func botsTurn(ctx context.Context, tx *db.Tx, g row) (bool, error) {
+	if !g.BotRun || g.DrawingAt == nil {
+		return false, nil
+	}
+	now, err := tx.Now(ctx)
+	return now.Before(g.DrawingAt.Add(botWindow)), err
 }
 
 // drawTime is how long a draw may take within and between its statements. On a busy

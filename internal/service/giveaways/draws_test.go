@@ -25,6 +25,7 @@ func TestListGiveawayDraws(t *testing.T) {
 	at := apitest.Path("id", id)
 	s.Do(t, "listGiveawayDraws", "", at).Want(t, 200, `{"data":[],"page":1,"per_page":25,"has_more":false}`)
 	s.Do(t, "endGiveaway", "", at).Want(t, 202, "")
+	s.WantEvent(t, "giveaway.drawing", "")
 	if err := giveaways.Draw(context.Background(), s.DB(), s.Guild, id); err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +57,7 @@ func TestListGiveawayDraws(t *testing.T) {
 	if err := giveaways.Draw(context.Background(), s.DB(), s.Guild, other); err != nil {
 		t.Fatal(err)
 	}
+	s.WantEvent(t, "giveaway.drawing", `{"origin":{"type":"system"}}`)
 	s.WantEvent(t, "giveaway.ended", "")
 	s.Do(t, "listGiveawayDraws", "", apitest.Path("id", other)).
 		Want(t, 200, `{"data":[{"round":1,"entry_count":1,"origin":{"type":"system","token_id":null,"key_id":null}}]}`)

@@ -3,6 +3,7 @@ package giveaways
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -23,19 +24,24 @@ const lease = time.Minute
 var errUnsettled = errors.New("it is not known yet whether the giveaway's message was posted")
 
 // Gather reads who has reacted to the message of a giveaway that is being drawn
-// and freezes its entries: every member who reacted has one, unless an entry is
-// there already, bots have none. Each page of a hundred is stored with the place
+// and freezes its entries: every member who stands there when it asks has one, in
+// whichever way the member has reacted, unless an entry is there already; bots have
+// none. Before it asks, the message says that the giveaway has ended. Each page of a hundred is stored with the place
 // where reading goes on, so whoever comes after a crash begins there, and no
 // connection is held while the platform is asked. What cannot be read is an
 // error, and the caller comes again; after a day the entries are frozen without.
 func Gather(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) error {
 	g, err := claim(ctx, d, guild, id)
+	if err == nil && g.Pot == gathering && g.MessageID != nil {
+		_ = Edit(ctx, d, p, guild, id) // what fails is tried again by its own lane, and keeps nobody from drawing
+	}
 	for err == nil && g.Pot == gathering {
 		if g.MessageID == nil {
 			return unposted(ctx, d, g)
 		}
+		way, after := g.readUntil()
 		var page []chat.Reactor
-		page, err = p.Reactors(ctx, g.channel(), *g.MessageID, emoji, g.ReactionAfter)
+		page, err = p.Reactors(ctx, g.channel(), *g.MessageID, emoji, way, after)
 		if err != nil {
 			return missed(ctx, d, g, err)
 		}
@@ -70,11 +76,24 @@ func leased(ctx context.Context, d db.Doer, what, guild, id, statement string) (
 	return g, fault.Wrap(err, "claim", what, "giveaway", id, "in guild", guild)
 }
 
+// superAfter stands before the last user who was read where the normal reactions
+// have been read and the super ones are being read.
+const superAfter = "super:"
+
+// readUntil is which reactions are being read, and the last user who was.
+func (g row) readUntil() (way chat.Reaction, after string) {
+	if after, super := strings.CutPrefix(g.ReactionAfter, superAfter); super {
+		return chat.Super, after
+	}
+	return chat.Normal, g.ReactionAfter
+}
+
 // enter stores a page of reactors as entries and where reading goes on. The last
 // page freezes the entries. When somebody else has read on meanwhile nothing is
 // stored, and the row that is returned is not gathering.
 func enter(ctx context.Context, d db.Doer, g row, page []chat.Reactor) (row, error) {
-	after, members := g.ReactionAfter, make([]string, 0, len(page))
+	way, begun := g.readUntil()
+	after, members := begun, make([]string, 0, len(page))
 	for _, r := range page {
 		if chat.Later(r.UserID, after) {
 			after = r.UserID
@@ -83,9 +102,15 @@ func enter(ctx context.Context, d db.Doer, g row, page []chat.Reactor) (row, err
 			members = append(members, r.UserID)
 		}
 	}
-	state := gathering
-	if len(page) < chat.ReactorsPage || after == g.ReactionAfter {
-		state = frozen
+	last := len(page) < chat.ReactorsPage || after == begun
+	state, at := gathering, after
+	switch {
+	case way == chat.Super && last:
+		state, at = frozen, superAfter+after
+	case way == chat.Super:
+		at = superAfter + after
+	case last:
+		at = superAfter
 	}
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		current, err := lock(ctx, tx, g.GuildID, g.ID)
@@ -93,7 +118,7 @@ func enter(ctx context.Context, d db.Doer, g row, page []chat.Reactor) (row, err
 			g = row{}
 			return err
 		}
-		g, err = advance(ctx, tx, g, state, after, members)
+		g, err = advance(ctx, tx, g, state, at, members)
 		return err
 	})
 	if fault.Is(err, "not_found") {
@@ -102,8 +127,8 @@ func enter(ctx context.Context, d db.Doer, g row, page []chat.Reactor) (row, err
 	return g, err
 }
 
-// advance stores entries of weight 1 for those who have none yet, counts them,
-// and notes how far the reactions are read. Only the entries of a giveaway whose
+// advance stores entries of weight 1 for those who have none yet, counts them (those
+// who have reacted in both ways once), and notes how far the reactions are read. Only the entries of a giveaway whose
 // reactions are being read grow that way; the unit holds the row.
 func advance(ctx context.Context, tx *db.Tx, g row, state, after string, members []string) (row, error) {
 	err := tx.GetContext(ctx, &g, `
@@ -122,7 +147,8 @@ func advance(ctx context.Context, tx *db.Tx, g row, state, after string, members
 			FROM added
 		)
 		UPDATE giveaways
-		SET pot = $3, reaction_after = $4, reaction_count = reaction_count + cardinality($5::text[]), failures = 0,
+		SET pot = $3, reaction_after = $4, 
+		    reaction_count = reaction_count + CASE WHEN reaction_after LIKE '`+superAfter+`%' THEN counted.entrants ELSE cardinality($5::text[]) END, failures = 0,
 		    entrant_count = entrant_count + counted.entrants, entry_count = entry_count + counted.entries,
 		    redraw_at = now() + make_interval(secs => $6)
 		FROM counted

@@ -156,6 +156,7 @@ func (s giveawayAPI) killed(server *chattest.Server, at func(r *http.Request, po
 	message := s.message(server, id)
 	server.React(channel, message, party, members(2000, 150)...)
 	s.Do(s.t, "endGiveaway", "", apitest.Path("id", id)).Want(s.t, 202, "")
+	s.WantEvent(s.t, "giveaway.drawing", "")
 	s.untilEnded(id)
 	s.WantEvent(s.t, "giveaway.ended", `{"data":{"entrant_count":150,"entry_count":150}}`)
 	testutil.Eventually(s.t, "both messages", func() bool {

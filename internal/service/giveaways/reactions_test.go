@@ -84,6 +84,7 @@ func TestMembersEnterByReacting(t *testing.T) {
 	// On the second page the platform fails, and is asked again.
 	server.Next(slow(), chattest.Refuse(http.StatusServiceUnavailable, 0, "no"), chattest.Limited(time.Second, "user"))
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
+	s.WantEvent(t, "giveaway.drawing", "")
 	s.untilEnded(id)
 	s.WantEvent(t, "giveaway.ended", `{"data":{"entrant_count":251,"entry_count":256}}`)
 	if n := dbtest.Value[int](s.t, s.DB(), `
@@ -141,6 +142,7 @@ func TestNobodyIsInvitedToWhatIsOver(t *testing.T) {
 	s, server := opened(t)
 	id := s.create("Nitro", 1)
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
+	s.WantEvent(t, "giveaway.drawing", "")
 	defer s.work(discord(t, server.URL))()
 	s.untilEnded(id)
 	s.WantEvent(t, "giveaway.ended", `{"data":{"entrant_count":0,"message_id":null}}`)
@@ -172,6 +174,7 @@ func TestAMessageOfUnknownOutcomeIsFoundOutFirst(t *testing.T) {
 	server.React(channel, message, party, "42")
 	dbtest.Exec(s.t, s.DB(), `DELETE FROM river_job`)
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
+	s.WantEvent(t, "giveaway.drawing", "")
 	if err := giveaways.Gather(context.Background(), s.DB(), p, s.Guild, id); err == nil {
 		t.Error("the giveaway did not wait")
 	}
@@ -195,6 +198,7 @@ func TestAHundredThousandReactions(t *testing.T) {
 	id := s.giveaway("active", 1, 0)
 	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET source = 'api'`)
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
+	s.WantEvent(t, "giveaway.drawing", "")
 	const n = 100_000
 	p := &crowd{n: n, dieAfter: 300}
 	for attempts := 0; dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaways WHERE pot = 'gathering'`) == 1; attempts++ {
@@ -241,6 +245,7 @@ func TestAGiveawayDoesNotWaitForEver(t *testing.T) {
 				server.In(channel, chattest.Refuse(http.StatusForbidden, 50001, "Missing Access"))
 			}
 			s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
+			s.WantEvent(t, "giveaway.drawing", "")
 			if !gone {
 				testutil.Eventually(s.t, "two failures", func() bool { return dbtest.Value[int](s.t, s.DB(), `SELECT failures FROM giveaways`) >= 2 })
 				s.Do(t, "getGiveaway", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"status":"drawing"}}`)
@@ -315,6 +320,7 @@ func TestADayWithoutThePlatform(t *testing.T) {
 			server.In(channel, chattest.HTML(http.StatusBadGateway))
 		}
 		s.Do(t, "endGiveaway", "", apitest.Path("id", other)).Want(t, 202, "")
+		s.WantEvent(t, "giveaway.drawing", "")
 		s.untilEnded(other)
 		s.WantEvent(t, "giveaway.ended", "")
 		testutil.Eventually(s.t, "an attempt to announce", func() bool {
@@ -325,6 +331,7 @@ func TestADayWithoutThePlatform(t *testing.T) {
 		})
 	}
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
+	s.WantEvent(t, "giveaway.drawing", "")
 	// The hours pass: every quarter of one everything is tried again. Half of the
 	// jobs are lost on the way.
 	for hour := range 6 {

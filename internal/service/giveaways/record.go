@@ -47,6 +47,9 @@ type row struct {
 	ReactionCount   int64      `db:"reaction_count" json:"-"`
 	ReactionsMissed bool       `db:"reactions_missed" json:"-"`
 	Failures        int        `db:"failures" json:"-"`
+	BotRun          bool       `db:"bot_run" json:"-"`
+	EditAt          *time.Time `db:"edit_at" json:"-"`
+	EditFailures    int        `db:"edit_failures" json:"-"`
 }
 
 // moved are the columns that move, columns all of them.
@@ -54,7 +57,7 @@ const (
 	moved = `guild_id, id, status, prize, description, winner_count, winners, host_id, channel_id, message_id,
 		starts_at, ends_at, paused_at, ended_at, created_at, updated_at, source, metadata`
 	columns = moved + `, entrant_count, entry_count, rounds, pot, post_id, ended_by_token_id, drawing_at,
-		reaction_after, reaction_count, reactions_missed, failures`
+		reaction_after, reaction_count, reactions_missed, failures, bot_run, edit_at, edit_failures`
 )
 
 // entry is one stored entrant of a giveaway, and what a guild file has of it.

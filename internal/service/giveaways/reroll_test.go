@@ -282,6 +282,7 @@ func TestADrawNeedsNoJob(t *testing.T) {
 	s := newGiveawayAPI(t)
 	id := s.giveaway("active", 2, 8)
 	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
+	s.WantEvent(t, "giveaway.drawing", "")
 	dbtest.Exec(s.t, s.DB(), `DELETE FROM river_job`)
 	p := chat.NewStandIn(slog.New(slog.DiscardHandler))
 	for range 4 {

@@ -181,11 +181,14 @@ func (*Service) ListGiveawayDraws(ctx context.Context, r gen.ListGiveawayDrawsRe
 // EndGiveaway ends a giveaway before its time; a worker finds it and draws it.
 // The response comes before the winners are known.
 func (*Service) EndGiveaway(ctx context.Context, r gen.EndGiveawayRequestObject) (gen.EndGiveawayResponseObject, error) {
-	by := auth.Acting(ctx)
-	g, err := move(ctx, db.Write(ctx), toDrawing, by.GuildID, r.ID,
+	tx, by := db.Write(ctx), auth.Acting(ctx)
+	g, err := move(ctx, tx, toDrawing, by.GuildID, r.ID,
 		fault.New(fault.Refused, "giveaway_not_running", "only one that is active, paused or scheduled can be ended."),
 		by.ID)
 	if err != nil {
+		return nil, err
+	}
+	if err := event.Record(ctx, tx, event.From(by).On(g.UpdatedAt.Time), event.GiveawayDrawing, show(g)); err != nil {
 		return nil, err
 	}
 	return gen.EndGiveaway202JSONResponse{

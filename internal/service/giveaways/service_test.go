@@ -261,6 +261,7 @@ func TestEndGiveaway(t *testing.T) {
 			if a.Header.Get("Location") != "/api/v1/giveaways/"+id || a.Header.Get("Retry-After") != "2" {
 				t.Errorf("Location %q, Retry-After %q", a.Header.Get("Location"), a.Header.Get("Retry-After"))
 			}
+			s.WantEvent(t, "giveaway.drawing", `{"origin":{"type":"api"},"data":`+quote(data(t, a))+`}`)
 			s.Do(t, "endGiveaway", "", apitest.Path("id", id)).WantError(t, 422, "giveaway_not_running")
 			s.WantNoEvent(t)
 			if err := giveaways.Draw(context.Background(), s.DB(), s.Guild, id); err != nil {
@@ -345,6 +346,7 @@ func TestPauseAndResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Do(t, "getGiveaway", "", at).Want(t, 200, `{"data":{"status":"drawing"}}`)
+	s.WantEvent(t, "giveaway.drawing", `{"origin":{"type":"system"}}`)
 	for _, status := range []string{"scheduled", "drawing", "ended"} {
 		other := apitest.Path("id", s.giveaway(status, 1, 1))
 		s.Do(t, "pauseGiveaway", "", other).WantError(t, 422, "giveaway_not_active")

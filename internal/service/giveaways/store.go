@@ -192,18 +192,30 @@ var (
 	extended = db.Bounded("(ends_at AT TIME ZONE 'UTC' + (instant.at - coalesce(paused_at, instant.at))) AT TIME ZONE 'UTC'")
 )
 
-// toPot is the state in which the entries are left when drawing begins.
-const toPot = `CASE WHEN source = 'api' THEN 'gathering' ELSE 'frozen' END`
+// What drawing begins with. The bot has a while to send what it knows of a giveaway
+// that it runs; the reactions to one of ours are read, and its message says that it
+// has ended; of any other the entries are those that are there.
+const (
+	toPot  = `CASE WHEN source = 'api' THEN 'gathering' WHEN bot_run THEN 'open' ELSE 'frozen' END`
+	closes = `closes AS MATERIALIZED (SELECT at + interval '60 seconds' AS at FROM instant)`
+
+	begins = `status = 'drawing', pot = ` + toPot + `, drawing_at = instant.at, react_at = NULL, failures = 0,
+		    redraw_at = CASE WHEN bot_run THEN closes.at ELSE instant.at END, edit_failures = 0,
+		    edit_at = CASE WHEN source = 'api' AND message_id IS NOT NULL THEN instant.at END, updated_at = `
+)
+
+// botWindow is how long the bot may send what it knows of a giveaway that it runs
+// once drawing has begun: what closes adds.
+const botWindow = time.Minute
 
 // The statements by which a caller moves a giveaway to another state. Each
 // finds no row when the giveaway is in a state that it cannot leave that way.
 var (
 	toDrawing = `
-		WITH ` + atOnce + `
+		WITH ` + atOnce + `, ` + closes + `
 		UPDATE giveaways
-		SET status = 'drawing', pot = ` + toPot + `, ended_by_token_id = $3, drawing_at = instant.at,
-		    paused_at = NULL, react_at = NULL, failures = 0, redraw_at = now(), updated_at = ` + next + `
-		FROM instant
+		SET ` + begins + next + `, ended_by_token_id = $3, paused_at = NULL
+		FROM instant, closes
 		WHERE guild_id = $1
 		  AND id = $2
 		  AND status IN ('scheduled', 'active', 'paused')
@@ -287,7 +299,8 @@ func settle(ctx context.Context, tx *db.Tx, g row, r record) (row, error) {
 			SELECT clock_timestamp() AS at
 		), moved AS (
 			UPDATE giveaways g
-			SET status = 'ended', pot = 'frozen', winners = $10, rounds = $3, failures = 0,
+			SET status = 'ended', pot = 'frozen', winners = $10, rounds = $3, failures = 0, edit_failures = 0,
+			    edit_at = CASE WHEN source = 'api' AND message_id IS NOT NULL THEN coalesce(edit_at, moment.at) END,
 			    ended_at = coalesce(ended_at, `+db.Next("moment.at", "updated_at")+`),
 			    updated_at = `+db.Next("moment.at", "updated_at")+`
 			FROM moment

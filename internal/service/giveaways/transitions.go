@@ -3,7 +3,6 @@ package giveaways
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
@@ -74,11 +73,10 @@ var (
 			FOR NO KEY UPDATE SKIP LOCKED
 		), instant AS MATERIALIZED (
 			SELECT clock_timestamp() AS at FROM due LIMIT 1
-		)
+		), ` + closes + `
 		UPDATE giveaways
-		SET status = 'drawing', pot = ` + toPot + `, drawing_at = instant.at, react_at = NULL, failures = 0,
-		    redraw_at = now(), updated_at = ` + next + `
-		FROM due, instant
+		SET ` + begins + next + `
+		FROM due, instant, closes
 		WHERE guild_id = $1
 		  AND id = due_id
 		RETURNING ` + columns
@@ -114,12 +112,15 @@ func started(ctx context.Context, tx *db.Tx, guild string, ids []string) (int, e
 
 // finished has active giveaways drawn.
 func finished(ctx context.Context, tx *db.Tx, guild string, ids []string) (int, error) {
-	// What a crash of the database takes back here is found again.
-	if _, err := tx.ExecContext(ctx, `SET LOCAL synchronous_commit = off`); err != nil {
-		return 0, fmt.Errorf("let the commit not wait for the disk: %w", err)
-	}
 	moved, err := moveDue(ctx, tx, finish, guild, ids)
-	return len(moved), err
+	if err != nil || len(moved) == 0 {
+		return 0, err
+	}
+	changes := make([]event.Change, len(moved))
+	for i, g := range moved {
+		changes[i] = event.Change{At: g.UpdatedAt.Time, Data: show(g)}
+	}
+	return len(moved), event.RecordEach(ctx, tx, event.System(guild), event.GiveawayDrawing, changes)
 }
 
 // moveDue runs one of the statements start and finish.

@@ -16,7 +16,8 @@ import (
 )
 
 // Worker does what giveaways need and nobody waits for: it draws them, reads
-// who has reacted to their messages, and adds the bot's own reaction. What is to
+// who has reacted to their messages, adds the bot's own reaction, and has the message
+// say that a giveaway has ended, and who has won. What is to
 // be done follows from the giveaways' own rows, so nothing can be lost, and any
 // number of workers may run.
 //
@@ -36,6 +37,7 @@ const (
 	drawSlots     = 4
 	gatherSlots   = 16
 	reactSlots    = 8
+	editSlots     = 8
 	drawInterval  = 200 * time.Millisecond
 	slowInterval  = time.Second
 	guildsPerLook = 500
@@ -120,30 +122,35 @@ const (
 	toDraw   = `status = 'drawing' AND pot <> 'gathering'`
 	toGather = `status = 'drawing' AND pot = 'gathering'`
 	toReact  = `react_at IS NOT NULL`
+	toEdit   = `edit_at IS NOT NULL`
 )
 
 var (
 	drawsDue     = dueBy("redraw_at", toDraw)
 	gatheringDue = dueBy("redraw_at", toGather)
 	reactionsDue = dueBy("react_at", toReact)
+	editsDue     = dueBy("edit_at", toEdit)
 )
 
 // Run works until ctx ends, and returns when nothing of it is running any more.
 // A failure is logged, and what failed is tried again after growing pauses.
 func (w *Worker) Run(ctx context.Context) error {
 	done := promauto.With(w.Metrics).NewCounterVec(prometheus.CounterOpts{
-		Name: "guildhall_giveaway_work_total", Help: "Work on giveaways by kind (draw, gather, react) and outcome (done, failed).",
+		Name: "guildhall_giveaway_work_total", Help: "Work on giveaways by kind (draw, gather, react, edit) and outcome (done, failed).",
 	}, []string{"kind", "outcome"})
 	background := chat.Background(ctx)
 	lanes := []lane{
-		{"draw", drawSlots, drawInterval, drawsDue, postponed("redraw_at", toDraw), func(ctx context.Context, guild, id string) error {
+		{"draw", drawSlots, drawInterval, drawsDue, postponed("redraw_at", "failures", toDraw), func(ctx context.Context, guild, id string) error {
 			return Draw(ctx, w.DB, guild, id)
 		}},
-		{"gather", gatherSlots, slowInterval, gatheringDue, postponed("redraw_at", toGather), func(ctx context.Context, guild, id string) error {
+		{"gather", gatherSlots, slowInterval, gatheringDue, postponed("redraw_at", "failures", toGather), func(ctx context.Context, guild, id string) error {
 			return Gather(ctx, w.DB, w.Chat, guild, id)
 		}},
-		{"react", reactSlots, slowInterval, reactionsDue, postponed("react_at", toReact), func(ctx context.Context, guild, id string) error {
+		{"react", reactSlots, slowInterval, reactionsDue, postponed("react_at", "failures", toReact), func(ctx context.Context, guild, id string) error {
 			return React(ctx, w.DB, w.Chat, guild, id)
+		}},
+		{"edit", editSlots, slowInterval, editsDue, postponed("edit_at", "edit_failures", toEdit), func(ctx context.Context, guild, id string) error {
+			return Edit(ctx, w.DB, w.Chat, guild, id)
 		}},
 	}
 	var all errgroup.Group
@@ -158,17 +165,17 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // postponed is the statement that makes a giveaway due again after a pause that
 // grows with each failure, up to a quarter of an hour.
-func postponed(at, condition string) string {
-	return strings.NewReplacer("{at}", at, "{condition}", condition).Replace(`
+func postponed(at, failures, condition string) string {
+	return strings.NewReplacer("{at}", at, "{failures}", failures, "{condition}", condition).Replace(`
 		WITH pause AS MATERIALIZED (
-			SELECT now() + make_interval(secs => least(power(2, least(failures, 10)), 900)) AS over
+			SELECT now() + make_interval(secs => least(power(2, least({failures}, 10)), 900)) AS over
 			FROM giveaways
 			WHERE guild_id = $1
 			  AND id = $2
 			FOR NO KEY UPDATE
 		)
 		UPDATE giveaways
-		SET failures = failures + 1, {at} = pause.over
+		SET {failures} = {failures} + 1, {at} = pause.over
 		FROM pause
 		WHERE guild_id = $1
 		  AND id = $2

@@ -87,7 +87,8 @@ func New(tb testing.TB) *Server {
 	return s
 }
 
-// Next answers the coming requests with the behaviours, one each.
+// Next answers the coming requests with the behaviours, one each, but for edits of
+// messages.
 func (s *Server) Next(b ...Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -331,9 +332,17 @@ func (s *Server) behaviour(r *http.Request, path string) Behaviour {
 	if b := s.always[channel]; b != nil || len(s.queue) == 0 {
 		return b
 	}
+	if isEdit(r, path) {
+		return nil
+	}
 	b := s.queue[0]
 	s.queue = s.queue[1:]
 	return b
+}
+
+// isEdit is whether a message is edited, which comes when it likes.
+func isEdit(r *http.Request, path string) bool {
+	return r.Method == http.MethodPatch && strings.Contains(path, "/messages/")
 }
 
 func isLookup(r *http.Request, path string) bool {
@@ -368,6 +377,8 @@ func (s *Server) act(r *http.Request, path string, body []byte) (int, any) {
 		return s.create(channel, body)
 	case r.Method == http.MethodGet && strings.HasSuffix(path, "/messages"):
 		return http.StatusOK, s.read(channel, r)
+	case isEdit(r, path):
+		return s.edit(channel, path[strings.LastIndex(path, "/")+1:], body)
 	case strings.Contains(path, "/permissions/"):
 		return s.permit(r.Method, channel, path[strings.LastIndex(path, "/")+1:], body)
 	case r.Method == http.MethodPatch:
@@ -453,6 +464,29 @@ func (s *Server) create(channel string, body []byte) (int, any) {
 		s.nonces[in.Nonce] = nonce{at: time.Now(), message: m}
 	}
 	return http.StatusOK, shown(m)
+}
+
+// edit replaces the content of one of the bot's messages.
+func (s *Server) edit(channel, id string, body []byte) (int, any) {
+	var in struct {
+		Content  string          `json:"content"`
+		Mentions json.RawMessage `json:"allowed_mentions"`
+	}
+	if json.Unmarshal(body, &in) != nil || strings.TrimSpace(in.Content) == "" || len([]rune(in.Content)) > 2000 {
+		return http.StatusBadRequest, map[string]any{"code": 50035, "message": "Invalid Form Body"}
+	}
+	for i, m := range s.channels[channel] {
+		switch {
+		case m.ID != id:
+		case m.AuthorID != Self:
+			return http.StatusForbidden, map[string]any{"code": 50005, "message": "Cannot edit a message authored by another user"}
+		default:
+			m.Content, m.Mentions = strings.TrimSpace(in.Content), in.Mentions
+			s.channels[channel][i] = m
+			return http.StatusOK, shown(m)
+		}
+	}
+	return http.StatusNotFound, map[string]any{"code": 10008, "message": "Unknown Message"}
 }
 
 func (s *Server) post(channel string, m Message) Message {

@@ -8,15 +8,35 @@ import (
 )
 
 // reaction names the users who have reacted to a message with an emoji.
-type reaction struct{ channel, message, emoji string }
+type reaction struct {
+	channel, message, emoji string
+	super                   bool
+}
 
 // React lets users react to a message.
 func (s *Server) React(channel, message, emoji string, users ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, u := range users {
-		s.react(reaction{channel, message, emoji}, u)
+		s.react(reaction{channel: channel, message: message, emoji: emoji}, u)
 	}
+}
+
+// ReactSuper lets users react to a message with super reactions.
+func (s *Server) ReactSuper(channel, message, emoji string, users ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, u := range users {
+		s.react(reaction{channel: channel, message: message, emoji: emoji, super: true}, u)
+	}
+}
+
+// Unreact takes a user's reaction away.
+func (s *Server) Unreact(channel, message, emoji, user string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := reaction{channel: channel, message: message, emoji: emoji}
+	s.reactions[at] = slices.DeleteFunc(s.reactions[at], func(u string) bool { return u == user })
 }
 
 // Bots makes users bots. The bot itself is one.
@@ -32,7 +52,7 @@ func (s *Server) Bots(users ...string) {
 func (s *Server) Reacted(channel, message, emoji string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.reactions[reaction{channel, message, emoji}])
+	return slices.Clone(s.reactions[reaction{channel: channel, message: message, emoji: emoji}])
 }
 
 // DeleteMessage deletes a message.
@@ -80,6 +100,7 @@ func (s *Server) actOnReaction(r *http.Request, path string) (int, any) {
 		if err != nil || limit < 1 || limit > 100 {
 			return http.StatusBadRequest, map[string]any{"code": 50035, "message": "Invalid Form Body"}
 		}
+		at.super = r.URL.Query().Get("type") == "1"
 		page := []any{}
 		for _, u := range s.reactions[at] {
 			if len(page) < limit && byID(u, r.URL.Query().Get("after")) > 0 {

@@ -1,0 +1,223 @@
+package giveaways_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/outbound/chat/chattest"
+	"guildhall/internal/server/api/apitest"
+	"guildhall/internal/service/giveaways"
+)
+
+// says waits until the giveaway's message ends with text.
+func (s giveawayAPI) says(server *chattest.Server, message, text string) {
+	s.t.Helper()
+	testutil.Eventually(s.t, "the message to say "+text, func() bool {
+		for _, m := range server.Messages(channel) {
+			if m.ID == message {
+				return strings.HasSuffix(m.Content, text) && string(m.Mentions) == `{"parse":[]}`
+			}
+		}
+		return false
+	})
+}
+
+// Those who look at the message see that it is too late before anybody's reactions
+// are read, then who has won, and who has after a reroll.
+func TestTheMessageOfAGiveawaySaysThatItIsOver(t *testing.T) {
+	t.Parallel()
+	s, server := opened(t)
+	platform := discord(t, server.URL)
+	stop := s.work(platform)
+	id := s.create("A hat", 1)
+	message := s.message(server, id)
+	stop()
+	server.React(channel, message, party, "3000")
+	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
+	s.WantEvent(t, "giveaway.drawing", `{"origin":{"type":"api"},"data":{"id":`+quote(id)+`,"status":"drawing"}}`)
+	before := len(server.Calls())
+	if err := giveaways.Gather(context.Background(), s.DB(), platform, s.Guild, id); err != nil {
+		t.Fatal(err)
+	}
+	if calls := server.Calls()[before:]; len(calls) != 3 || !strings.HasPrefix(calls[0], "PATCH ") || !strings.HasPrefix(calls[1], "GET ") {
+		t.Errorf("the calls are %s", calls)
+	}
+	s.says(server, message, "**A hat**\n\nEnded. The winners are being drawn.")
+	defer s.work(platform)()
+	s.says(server, message, "Ended. The winner: <@3000>.")
+	dbtest.Exec(t, s.DB(), `INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries) VALUES ($1, $2, '3001', 1)`, s.Guild, id)
+	s.Do(t, "rerollGiveaway", "", apitest.Path("id", id)).Want(t, 200, "")
+	s.says(server, message, "Ended. The winner: <@3001>.")
+	testutil.Eventually(t, "nothing to be left to do", func() bool { return !s.editing(id) })
+}
+
+func (s giveawayAPI) editing(id string) bool {
+	return dbtest.Value[bool](s.t, s.DB(), `SELECT edit_at IS NOT NULL FROM giveaways WHERE id = $1`, id)
+}
+
+// An edit that fails keeps no giveaway from being drawn and is made again; one that
+// the platform will never take is not.
+func TestAnEditThatFailsIsMadeAgainWhileThatCanHelp(t *testing.T) {
+	t.Parallel()
+	s, server := opened(t)
+	platform := discord(t, server.URL)
+	stop := s.work(platform)
+	id := s.create("A hat", 1)
+	message := s.message(server, id)
+	stop()
+	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
+	edit := func() error { return giveaways.Edit(context.Background(), s.DB(), platform, s.Guild, id) }
+	due := func() { dbtest.Exec(t, s.DB(), `UPDATE giveaways SET edit_at = now() WHERE id = $1`, id) }
+
+	server.In(channel, chattest.Refuse(http.StatusServiceUnavailable, 0, "no"))
+	if err := edit(); err == nil || !s.editing(id) {
+		t.Errorf("the failure is %v, and it is to be made again: %v", err, s.editing(id))
+	}
+	if err := edit(); err != nil {
+		t.Errorf("under somebody's lease: %v", err)
+	}
+	server.In(channel, nil)
+	due()
+	if err := edit(); err != nil || s.editing(id) {
+		t.Errorf("the failure is %v, and it is to be made again: %v", err, s.editing(id))
+	}
+	s.says(server, message, "drawn.")
+	for _, lasting := range []chattest.Behaviour{
+		chattest.Refuse(http.StatusForbidden, 50005, "Cannot edit a message authored by another user"),
+		chattest.Refuse(http.StatusNotFound, 10008, "Unknown Message"),
+	} {
+		due()
+		server.In(channel, lasting)
+		if err := edit(); err == nil || s.editing(id) {
+			t.Errorf("the failure is %v, and it is to be made again: %v", err, s.editing(id))
+		}
+		server.In(channel, nil)
+	}
+}
+
+// What happens to a giveaway while its message is being edited is shown by the next
+// edit, and not overtaken by the first.
+func TestWhatHappensDuringAnEditIsShownByTheNext(t *testing.T) {
+	t.Parallel()
+	s, server := opened(t)
+	platform := discord(t, server.URL)
+	stop := s.work(platform)
+	id := s.create("A hat", 1)
+	message := s.message(server, id)
+	stop()
+	server.React(channel, message, party, "3000")
+	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
+	release := make(chan struct{})
+	server.In(channel, chattest.Until(release))
+	first := make(chan error, 1)
+	go func() { first <- giveaways.Edit(context.Background(), s.DB(), platform, s.Guild, id) }()
+	testutil.Eventually(t, "the edit to be under way", func() bool {
+		calls := server.Calls()
+		return strings.HasPrefix(calls[len(calls)-1], "PATCH ")
+	})
+	dbtest.Exec(t, s.DB(), `UPDATE giveaways SET pot = 'frozen' WHERE id = $1`, id)
+	if err := giveaways.Draw(context.Background(), s.DB(), s.Guild, id); err != nil {
+		t.Fatal(err)
+	}
+	server.In(channel, nil)
+	if err := giveaways.Edit(context.Background(), s.DB(), platform, s.Guild, id); err != nil || !s.editing(id) {
+		t.Errorf("beside the first edit: %v", err)
+	}
+	close(release)
+	if err := <-first; err != nil || !s.editing(id) {
+		t.Fatalf("the first edit: %v", err)
+	}
+	if err := giveaways.Edit(context.Background(), s.DB(), platform, s.Guild, id); err != nil || s.editing(id) {
+		t.Fatalf("the next edit: %v", err)
+	}
+	s.says(server, message, "Ended. Nobody has won.")
+}
+
+// Nothing is edited where there is no message, and never a giveaway of another's.
+func TestOnlyMessagesOfOurOwnAreEdited(t *testing.T) {
+	t.Parallel()
+	s, server := opened(t)
+	theirs, unposted := s.giveaway("active", 1, 3), s.create("A hat", 1)
+	for _, id := range []string{theirs, unposted} {
+		s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
+		s.WantEvent(t, "giveaway.drawing", `{"data":{"id":`+quote(id)+`}}`)
+	}
+	defer s.work(discord(t, server.URL))()
+	s.untilEnded(theirs)
+	s.untilEnded(unposted)
+	for _, call := range server.Calls() {
+		if strings.HasPrefix(call, "PATCH ") {
+			t.Errorf("the bot calls %s", call)
+		}
+	}
+}
+
+// A message has room for some winners, and counts the others.
+func TestAMessageNamesTheWinnersThatItHasRoomFor(t *testing.T) {
+	t.Parallel()
+	s, server := opened(t)
+	id := s.create(strings.Repeat("[", 200), 100)
+	dbtest.Exec(t, s.DB(), `UPDATE giveaways SET description = $2 WHERE id = $1`, id, strings.Repeat("*", 1000))
+	dbtest.Exec(t, s.DB(), `
+		INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries)
+		SELECT $1, $2, (18446744073709551000 + n)::text, 1 FROM generate_series(1, 100) n`, s.Guild, id)
+	defer s.work(discord(t, server.URL))()
+	message := s.message(server, id)
+	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
+	s.says(server, message, " others.")
+	for _, m := range server.Messages(channel) {
+		if m.ID == message {
+			named, others := strings.Count(m.Content, "<@"), 0
+			if _, err := fmt.Sscanf(m.Content[strings.LastIndex(m.Content, " and ")+5:], "%d others", &others); err != nil || named+others != 100 {
+				t.Errorf("%d are named and %d others counted: %v", named, others, err)
+			}
+			if free := 2000 - len([]rune(m.Content)); free > 60 {
+				t.Errorf("%d characters are free", free)
+			}
+		}
+	}
+}
+
+// Members count who stand there when they are read, in either way to react, each once.
+func TestSuperReactionsCountAndAMemberCountsOnce(t *testing.T) {
+	t.Parallel()
+	s, server := opened(t)
+	defer s.work(discord(t, server.URL))()
+	id := s.create("A hat", 1)
+	message := s.message(server, id)
+	server.React(channel, message, party, members(2000, 120)...)
+	server.React(channel, message, party, "5000")
+	server.ReactSuper(channel, message, party, members(2100, 130)...)
+	server.ReactSuper(channel, message, party, "90")
+	server.Bots("90")
+	server.Unreact(channel, message, party, "5000")
+	s.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
+	s.WantEvent(t, "giveaway.drawing", "")
+	s.untilEnded(id)
+	s.WantEvent(t, "giveaway.ended", `{"data":{"entrant_count":230,"entry_count":230}}`)
+	testutil.Eventually(t, "the announcement", func() bool { return len(server.Messages(channel)) == 2 })
+	if told := server.Messages(channel)[1]; !strings.Contains(told.Content, "Entered by reaction: 230.") {
+		t.Errorf("the bot says %q", told.Content)
+	}
+}
+
+// The end of a giveaway is told when its time is over, too.
+func TestDrawingIsTold(t *testing.T) {
+	t.Parallel()
+	s := newGiveawayAPI(t)
+	id := s.giveaway("active", 1, 3)
+	dbtest.Exec(t, s.DB(), `UPDATE giveaways SET ends_at = now() - interval '1 second'`)
+	if err := giveaways.Transitions(context.Background(), s.DB()); err != nil {
+		t.Fatal(err)
+	}
+	s.WantEvent(t, "giveaway.drawing", `{"origin":{"type":"system"},"data":{"id":`+quote(id)+`,"status":"drawing","winners":[]}}`)
+	if at := dbtest.Value[time.Time](t, s.DB(), `SELECT redraw_at FROM giveaways`); time.Since(at) < 0 {
+		t.Errorf("it is drawn at %s", at)
+	}
+}
