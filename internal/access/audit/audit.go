@@ -41,12 +41,19 @@ const (
 	WebhookDisabled  = "webhook.disabled"
 	LinkCreated      = "dashboard.link_created"
 	LinkUsed         = "dashboard.link_used"
+	LinkRevoked      = "dashboard.link_revoked"
+	SignedIn         = "dashboard.signed_in"
+	SignedOut        = "dashboard.signed_out"
+	SessionEnded     = "dashboard.session_ended"
+	GuildImported    = "guild.imported"
+	GuildExported    = "guild.exported"
 )
 
 // Actions is every action, in the order in which they are offered as filters.
 var Actions = []string{
 	TokenCreated, TokenRevoked, KeyCreated, KeyRevoked, WebhookCreated, WebhookUpdated, WebhookDeleted, WebhookRotated, WebhookOldEnded,
 	WebhookTested, WebhookRedeliver, WebhookRecovered, WebhookDisabled, LinkCreated, LinkUsed,
+	LinkRevoked, SignedIn, SignedOut, SessionEnded, GuildImported, GuildExported,
 }
 
 // keptFor is how long a row is kept at least.

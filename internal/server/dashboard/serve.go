@@ -400,7 +400,7 @@ func (c *call) acting() (context.Context, error) {
 	case !may:
 		return nil, errNotHere
 	}
-	return audit.With(c.ctx, audit.Actor{Type: c.who.Kind, ID: c.who.ID, Name: c.who.Name, Address: addressText(c.from), RequestID: c.id}), nil
+	return audit.With(c.ctx, c.load.actor(c.who)), nil
 }
 
 func addressText(a netip.Addr) string {
