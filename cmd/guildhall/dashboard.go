@@ -66,6 +66,13 @@ func (n *node) withDashboard(next http.Handler, limits *ratelimit.Limiter, wake 
 	for _, o := range operations {
 		cfg.Operations = append(cfg.Operations, dashboard.Operation(o))
 	}
+	samples, err := api.EventSamples()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range samples {
+		cfg.Events = append(cfg.Events, dashboard.EventSample(e))
+	}
 	s, err := dashboard.New(cfg)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -280,23 +281,37 @@ type sessionRow struct {
 	Current bool      `db:"-"`
 }
 
-// maxSessions is how many sessions the page lists.
-const maxSessions = 100
+// sessionsPage is how many sessions the page lists at a time.
+const sessionsPage = 50
+
+// sessionsView is one page of a person's sessions.
+type sessionsView struct {
+	Rows   []sessionRow
+	More   string // the query of the next page; empty: there is none
+	Others bool   // there are others than this one
+}
+
+const mySessions = `
+	SELECT id, address, agent, created_at, seen_at, expires_at
+	FROM dashboard_sessions
+	WHERE account = $1 AND expires_at > now()
+	ORDER BY created_at DESC, id DESC
+	LIMIT $2 OFFSET $3`
 
 func listSessions(c *call) (reply, error) {
-	rows, err := db.Select[sessionRow](c.ctx, c.cfg.DB.Reader(), `
-		SELECT id, address, agent, created_at, seen_at, expires_at
-		FROM dashboard_sessions
-		WHERE account = $1 AND expires_at > now()
-		ORDER BY created_at DESC, id DESC
-		LIMIT $2`, c.who.account(), maxSessions)
+	page := c.pageNumber("page")
+	rows, err := db.Select[sessionRow](c.ctx, c.cfg.DB.Reader(), mySessions, c.who.account(), sessionsPage+1, (page-1)*sessionsPage)
 	if err != nil {
 		return reply{}, fmt.Errorf("list sessions: %w", err)
 	}
-	for i := range rows {
-		rows[i].Current = rows[i].ID == c.load.id
+	v := sessionsView{Rows: rows[:min(sessionsPage, len(rows))], Others: page > 1 || len(rows) > 1}
+	if len(rows) > sessionsPage {
+		v.More = "?page=" + strconv.Itoa(page+1)
 	}
-	return reply{page: "sessions", view: rows, frame: frame{Title: "Sessions"}}, nil
+	for i := range v.Rows {
+		v.Rows[i].Current = v.Rows[i].ID == c.load.id
+	}
+	return reply{page: "sessions", view: v, frame: frame{Title: "Sessions"}}, nil
 }
 
 const (
