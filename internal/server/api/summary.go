@@ -63,7 +63,7 @@ func EventSamples() ([]EventSample, error) {
 			if err != nil {
 				return nil, fmt.Errorf("the example of %s: %w", name, err)
 			}
-			found[typ] = EventSample{typ, ref.Value.Description, string(body)}
+			found[typ] = EventSample{typ, strings.ReplaceAll(ref.Value.Description, "`", ""), string(body)}
 		}
 	}
 	list := make([]EventSample, 0, len(event.Types))
