@@ -667,6 +667,7 @@ CREATE INDEX dashboard_links_expiry ON public.dashboard_links USING btree (expir
 CREATE INDEX dashboard_once_age ON public.dashboard_once USING btree (made_at);
 CREATE INDEX dashboard_sessions_account ON public.dashboard_sessions USING btree (account, created_at, id);
 CREATE INDEX dashboard_sessions_expiry ON public.dashboard_sessions USING btree (expires_at);
+CREATE INDEX dashboard_sessions_id ON public.dashboard_sessions USING btree (id);
 CREATE INDEX giveaway_entries_oldest ON public.giveaway_entries USING btree (guild_id, giveaway_id, entered_at, length(user_id), user_id);
 CREATE INDEX giveaways_by_status ON public.giveaways USING btree (guild_id, status, created_at DESC, id DESC);
 CREATE INDEX giveaways_changed ON public.giveaways USING btree (guild_id, updated_at, id);

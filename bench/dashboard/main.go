@@ -143,6 +143,13 @@ func (b *bench) serve() (pages []target, stop func(), err error) {
 	for _, o := range operations {
 		cfg.Operations = append(cfg.Operations, dashboard.Operation(o))
 	}
+	samples, err := api.EventSamples()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range samples {
+		cfg.Events = append(cfg.Events, dashboard.EventSample(e))
+	}
 	s, err := dashboard.New(cfg)
 	if err != nil {
 		return nil, nil, err

@@ -66,6 +66,13 @@ func (n *node) withDashboard(next http.Handler, limits *ratelimit.Limiter, wake 
 	for _, o := range operations {
 		cfg.Operations = append(cfg.Operations, dashboard.Operation(o))
 	}
+	samples, err := api.EventSamples()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range samples {
+		cfg.Events = append(cfg.Events, dashboard.EventSample(e))
+	}
 	s, err := dashboard.New(cfg)
 	if err != nil {
 		return nil, err
@@ -86,12 +93,15 @@ func atShell() audit.Actor {
 }
 
 type dashboardCommands struct {
-	Link dashboardLink `cmd:"" help:"Print a link that opens the dashboard of a guild, once."`
+	Link     dashboardLink     `cmd:"" help:"Print a link that opens the dashboard of a guild, once; or take unused links back."`
+	Sessions dashboardSessions `cmd:"" help:"List who is signed in to the dashboard."`
+	End      dashboardEnd      `cmd:"" help:"End a session of the dashboard, or all."`
 }
 
 type dashboardLink struct {
 	connection
-	Guild        string `required:"" help:"The guild's id." placeholder:"ID"`
+	Guild        string `help:"The guild's id. Required, but for --revoke." placeholder:"ID"`
+	Revoke       bool   `help:"Make no link, but take back those that nobody has used: the guild's, or without --guild all."`
 	ExpiresIn    string `default:"10m" help:"Time until the link is worth nothing: a number and s, m, h or d." placeholder:"10m"`
 	DashboardURL string `name:"dashboard-url" env:"GUILDHALL_DASHBOARD_URL" help:"Public address of the dashboard. Default: that of the running guildhall dev." placeholder:"URL"`
 	JSON         bool   `help:"Print one JSON object."`
@@ -108,6 +118,12 @@ type madeLink struct {
 const longestLink = 24 * time.Hour
 
 func (c *dashboardLink) Run(ctx context.Context, io streams) error {
+	if c.Revoke {
+		return c.revoke(ctx, io)
+	}
+	if c.Guild == "" {
+		return usageError{errors.New("missing flags: --guild=ID")}
+	}
 	expiresIn, err := auth.ParseExpiresIn(c.ExpiresIn)
 	if err != nil {
 		return err

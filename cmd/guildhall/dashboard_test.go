@@ -80,3 +80,129 @@ func TestServeWithAndWithoutADashboard(t *testing.T) {
 		t.Errorf("without a dashboard: %d", without)
 	}
 }
+
+// Operators see who is signed in, end one session or all, and take unused links back.
+func TestOperatorsEndSessionsAndTakeLinksBack(t *testing.T) {
+	t.Parallel()
+	url := withGuild(t)
+	s := serve(t, url, "GUILDHALL_DASHBOARD_URL=https://pages.example")
+	client := s.client(t)
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	command := func(args ...string) result {
+		return call(t, "", append(append([]string{"dashboard"}, args...), "--database-url", url)...)
+	}
+	request := func(method, path, cookie string) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, s.https+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "pages.example"
+		req.Header.Set("Cookie", cookie)
+		res, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		return res
+	}
+	newLink := func() string {
+		out := command("link", "--guild", guild, "--dashboard-url=https://pages.example").ok(t)
+		link, _, _ := strings.Cut(out, "\n")
+		return strings.TrimPrefix(link, "https://pages.example")
+	}
+	signIn := func() string {
+		t.Helper()
+		res := request(http.MethodPost, newLink(), "")
+		if res.StatusCode != http.StatusSeeOther || len(res.Cookies()) == 0 {
+			t.Fatalf("signing in answers %d", res.StatusCode)
+		}
+		return res.Cookies()[0].Name + "=" + res.Cookies()[0].Value
+	}
+	works := func(cookie string) bool {
+		return request(http.MethodGet, "/dashboard/guilds/"+guild+"/", cookie).StatusCode == http.StatusOK
+	}
+	sessions := func(args ...string) (list []struct {
+		ID       string   `json:"id"`
+		Type     string   `json:"type"`
+		Name     string   `json:"name"`
+		GuildIDs []string `json:"guild_ids"`
+		Address  string   `json:"address"`
+	}) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(command(append([]string{"sessions", "--json"}, args...)...).ok(t)), &list); err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	if list := sessions(); list == nil || len(list) != 0 {
+		t.Errorf("nobody is signed in: %+v", list)
+	}
+	first := signIn()
+	list := sessions("--guild", guild)
+	if len(list) != 1 || list[0].Type != audit.Operator || len(list[0].GuildIDs) != 1 || list[0].GuildIDs[0] != guild || list[0].Address == "" {
+		t.Fatalf("the sessions are %+v", list)
+	}
+	if out := command("sessions").ok(t); !strings.Contains(out, list[0].ID) || strings.Contains(out, strings.TrimPrefix(first, "__Host-guildhall=")) {
+		t.Errorf("it prints %s", out)
+	}
+	second, third := signIn(), signIn()
+	command("end", list[0].ID).ok(t)
+	command("end", list[0].ID).refused(t, 1, "There is no session")
+	if works(first) || !works(second) {
+		t.Error("the wrong session has ended")
+	}
+	if out := command("end", "--all", "--json").ok(t); !strings.Contains(out, `"ended": 2`) && !strings.Contains(out, `"ended":2`) {
+		t.Errorf("it prints %s", out)
+	}
+	if works(second) || works(third) || len(sessions()) != 0 {
+		t.Error("a session goes on")
+	}
+	command("end").refused(t, 2, "--all")
+	command("end", "x", "--all").refused(t, 2, "--all")
+	command("sessions", "--guild", "1").refused(t, 1, "There is no guild 1")
+
+	links := []string{newLink(), newLink(), newLink()}
+	if got := request(http.MethodPost, links[0], "").StatusCode; got != http.StatusSeeOther {
+		t.Fatalf("the first link answers %d", got)
+	}
+	command("link", "--revoke", "--guild", "1").refused(t, 1, "There is no guild 1")
+	if out := command("link", "--revoke", "--guild", guild, "--json").ok(t); !strings.Contains(out, "2") {
+		t.Errorf("it prints %s", out)
+	}
+	for _, link := range links[1:] {
+		if got := request(http.MethodPost, link, "").StatusCode; got != http.StatusNotFound {
+			t.Errorf("a link that was taken back answers %d", got)
+		}
+	}
+	newLink()
+	if out := command("link", "--revoke").ok(t); !strings.Contains(out, "taken back: 1.") {
+		t.Errorf("it prints %s", out)
+	}
+	command("link").refused(t, 2, "--guild")
+	bring := `{"record":"case","guild_id":"` + guild + `","user_id":"1","moderator_id":"2","type":"warn"}` + "\n"
+	call(t, bring, "import", "--database-url", url, "-").ok(t)
+	call(t, "", "export", "--guild", guild, "--database-url", url, t.TempDir()+"/a.ndjson").ok(t)
+
+	d, err := db.Open(db.Config{URL: url, Writers: 1, Readers: 1, Name: "guildhall-test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	rows, err := audit.List(t.Context(), d.Reader(), guild, audit.Filter{Action: audit.GuildImported}, 10)
+	if err != nil || len(rows) == 0 || rows[0].ActorType != audit.CommandLine || rows[0].After == nil || *rows[0].After != `{"records": 1}` {
+		t.Errorf("the import stands there as %+v, %v", rows, err)
+	}
+	for action, want := range map[string]int{
+		audit.SignedIn: 4, audit.SessionEnded: 2, audit.LinkRevoked: 3, audit.GuildExported: 1,
+	} {
+		rows, err := audit.List(t.Context(), d.Reader(), guild, audit.Filter{Action: action}, 10)
+		if err != nil || len(rows) != want {
+			t.Errorf("%s: %d lines, want %d: %+v, %v", action, len(rows), want, rows, err)
+			continue
+		}
+		if by := rows[0].ActorType; action != audit.SignedIn && by != audit.CommandLine || action == audit.SignedIn && by != audit.Operator {
+			t.Errorf("%s was done by %s", action, by)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/output"
 	"guildhall/internal/service/guildfile"
 )
@@ -69,6 +70,9 @@ func (c *exportCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer d.Close()
+	if err := guildfile.NoteExport(ctx, d, c.Guild); err != nil && !db.TakesNoWrites(err) { // of a standby a copy can be made all the same
+		return err
+	}
 	out, err := newDraft(c.File, io.out)
 	if err != nil {
 		return err

@@ -44,6 +44,12 @@ const (
 	GuildRemoved     = "guild.removed"  // it is to go; until its day it can be taken back
 	GuildRestored    = "guild.restored" // it was taken back
 	GuildErased      = "guild.erased"   // all that it had is gone; this one line stays, under no guild
+	LinkRevoked      = "dashboard.link_revoked"
+	SignedIn         = "dashboard.signed_in"
+	SignedOut        = "dashboard.signed_out"
+	SessionEnded     = "dashboard.session_ended"
+	GuildImported    = "guild.imported"
+	GuildExported    = "guild.exported"
 )
 
 // Actions is every action, in the order in which they are offered as filters.
@@ -51,6 +57,7 @@ var Actions = []string{
 	TokenCreated, TokenRevoked, KeyCreated, KeyRevoked, WebhookCreated, WebhookUpdated, WebhookDeleted, WebhookRotated, WebhookOldEnded,
 	WebhookTested, WebhookRedeliver, WebhookRecovered, WebhookDisabled, LinkCreated, LinkUsed,
 	GuildRemoved, GuildRestored,
+	LinkRevoked, SignedIn, SignedOut, SessionEnded, GuildImported, GuildExported,
 }
 
 // keptFor is how long a row is kept at least.

@@ -321,7 +321,10 @@ type Refusal struct {
 }
 
 // RefusalFilter chooses refusals; empty members choose all.
-type RefusalFilter struct{ Token, RequestID, Code, Operation string }
+type RefusalFilter struct {
+	Token, RequestID, Code, Operation string
+	Below                             string // older than the one with this request id
+}
 
 // Refusals returns the newest refusals that the filter chooses.
 func Refusals(ctx context.Context, q db.Querier, guild string, f RefusalFilter, limit int) ([]Refusal, error) {
@@ -332,7 +335,8 @@ func Refusals(ctx context.Context, q db.Querier, guild string, f RefusalFilter, 
 		db.Condition{Compare: "token_id =", Value: f.Token},
 		db.Condition{Compare: "request_id =", Value: f.RequestID},
 		db.Condition{Compare: "code =", Value: f.Code},
-		db.Condition{Compare: "operation =", Value: f.Operation})
+		db.Condition{Compare: "operation =", Value: f.Operation},
+		db.Condition{Compare: "request_id <", Value: f.Below})
 	rows, err := db.Select[Refusal](ctx, q, query+" ORDER BY request_id DESC LIMIT $2", args...)
 	return rows, fault.Wrap(err, "read the refusals of guild", guild)
 }

@@ -3,8 +3,11 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"guildhall/internal/access/audit"
@@ -12,6 +15,7 @@ import (
 	"guildhall/internal/access/usage"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/schema"
+	"guildhall/internal/outbound/event"
 )
 
 // Summary is what the document says of an operation in one line.
@@ -40,6 +44,37 @@ func Summaries() ([]Summary, error) {
 		return cmp.Or(cmp.Compare(tags[a.Tag], tags[b.Tag]), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Method, b.Method))
 	})
 	return all, nil
+}
+
+// EventSample is what the document says of a type of events.
+type EventSample struct{ Type, Summary, Body string }
+
+// EventSamples returns every type of events, in the order in which they are offered,
+// with an example of its body.
+func EventSamples() ([]EventSample, error) {
+	doc, err := schema.Document()
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]EventSample{}
+	for name, ref := range doc.Components.Schemas {
+		example, ok := ref.Value.Example.(map[string]any)
+		if typ, named := example["type"].(string); ok && named && strings.HasPrefix(name, "Event") {
+			body, err := json.MarshalIndent(example, "", "  ")
+			if err != nil {
+				return nil, fmt.Errorf("the example of %s: %w", name, err)
+			}
+			found[typ] = EventSample{typ, strings.ReplaceAll(ref.Value.Description, "`", ""), string(body)}
+		}
+	}
+	list := make([]EventSample, 0, len(event.Types))
+	for _, typ := range event.Types {
+		if _, ok := found[typ]; !ok {
+			return nil, fmt.Errorf("the document has no example of %s", typ)
+		}
+		list = append(list, found[typ])
+	}
+	return list, nil
 }
 
 // attributed names the token, or the bot key, as the one who makes the changes that

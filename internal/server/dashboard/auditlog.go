@@ -1,11 +1,11 @@
 package dashboard
 
 import (
-	"bytes"
 	"cmp"
+	"context"
 	"encoding/csv"
 	"encoding/json"
-	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -17,8 +17,10 @@ import (
 )
 
 const (
-	auditPage = 50
-	auditFile = 10_000 // rows of a CSV
+	auditPage  = 50
+	auditChunk = 2000 // rows of a CSV that are read at a time
+	// auditTimeout is how long sending a CSV may take: a million rows over a slow line.
+	auditTimeout = 30 * time.Minute
 )
 
 type auditView struct {
@@ -29,7 +31,6 @@ type auditView struct {
 	CSV     string
 	Since   string // as they were typed
 	Until   string
-	Most    int // rows of a CSV
 	checked
 }
 
@@ -49,7 +50,7 @@ type auditChange struct{ Name, Before, After string }
 func listAudit(c *call) (reply, error) {
 	q := c.r.URL.Query()
 	f := audit.Filter{Action: q.Get("action"), Actor: q.Get("actor"), Target: strings.TrimSpace(q.Get("target")), Below: q.Get("before")}
-	v := &auditView{Actions: audit.Actions, Since: strings.TrimSpace(q.Get("since")), Until: strings.TrimSpace(q.Get("until")), Most: auditFile}
+	v := &auditView{Actions: audit.Actions, Since: strings.TrimSpace(q.Get("since")), Until: strings.TrimSpace(q.Get("until"))}
 	for name, at := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
 		var ok bool
 		if *at, ok = instantOf(strings.TrimSpace(q.Get(name))); !ok && q.Get(name) != "" {
@@ -62,11 +63,7 @@ func listAudit(c *call) (reply, error) {
 	}
 	db := c.cfg.DB.Reader()
 	if q.Get("format") == "csv" {
-		rows, err := audit.List(c.ctx, db, c.guild.ID, f, auditFile+1)
-		if err != nil {
-			return reply{}, err
-		}
-		return auditCSV(c.guild.ID, rows)
+		return c.auditCSV(f), nil
 	}
 	rows, err := audit.List(c.ctx, db, c.guild.ID, f, auditPage+1)
 	if err != nil {
@@ -146,40 +143,52 @@ func membersOf(text *string) map[string]string {
 	return members
 }
 
-// auditCSV is the log for a spreadsheet, which must not take a cell for a
-// formula.
-func auditCSV(guild string, rows []audit.Row) (reply, error) {
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	_ = w.Write([]string{"at", "actor_type", "actor_id", "actor_name", "address", "request_id", "action", "target_id", "target_name", "before", "after"}) // into memory
+// auditCSV is the log for a spreadsheet: all that the filter chooses, read and sent
+// in chunks, so that a long log takes no more memory than a short one.
+func (c *call) auditCSV(f audit.Filter) reply {
+	return reply{header: http.Header{
+		"Content-Type":        {"text/csv; charset=utf-8"},
+		"Content-Disposition": {`attachment; filename="audit-` + fileName(c.guild.ID) + `.csv"`},
+	}, stream: func(ctx context.Context, to io.Writer) error {
+		ctx, cancel := context.WithTimeout(ctx, auditTimeout)
+		defer cancel()
+		w := csv.NewWriter(to)
+		_ = w.Write([]string{"at", "actor_type", "actor_id", "actor_name", "address", "request_id", "action", "target_id", "target_name", "before", "after"}) // Flush tells
+		for more := true; more; {
+			rows, err := audit.List(ctx, c.cfg.DB.Reader(), c.guild.ID, f, auditChunk)
+			if err != nil {
+				return err
+			}
+			for _, r := range rows {
+				_ = w.Write(auditCells(r)) // Flush tells
+				f.Below = r.ID
+			}
+			if w.Flush(); w.Error() != nil {
+				return w.Error()
+			}
+			more = len(rows) == auditChunk
+		}
+		return nil
+	}}
+}
+
+// auditCells are the cells of a row, none of which a spreadsheet takes for a formula.
+func auditCells(r audit.Row) []string {
 	text := func(s *string) string {
 		if s == nil {
 			return ""
 		}
 		return *s
 	}
-	cut := len(rows) > auditFile
-	rows = rows[:min(len(rows), auditFile)]
-	for _, r := range rows {
-		cells := []string{
-			r.At.UTC().Format(time.RFC3339Nano), r.ActorType, r.ActorID, r.ActorName, r.Address, r.RequestID, r.Action, r.Target, r.Name, text(r.Before), text(r.After),
-		}
-		for i, cell := range cells {
-			if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
-				cells[i] = "'" + cell
-			}
-		}
-		_ = w.Write(cells) // into memory
+	cells := []string{
+		r.At.UTC().Format(time.RFC3339Nano), r.ActorType, r.ActorID, r.ActorName, r.Address, r.RequestID, r.Action, r.Target, r.Name, text(r.Before), text(r.After),
 	}
-	if cut {
-		last := rows[len(rows)-1].At.UTC().Format(time.RFC3339Nano)
-		_ = w.Write([]string{"", "", "", "", "", "", "", "", fmt.Sprintf("CUT: this file holds %d rows. Filter until %s for those before.", auditFile, last), "", ""})
+	for i, cell := range cells {
+		if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
+			cells[i] = "'" + cell
+		}
 	}
-	w.Flush()
-	return reply{body: b.Bytes(), header: http.Header{
-		"Content-Type":        {"text/csv; charset=utf-8"},
-		"Content-Disposition": {`attachment; filename="audit-` + fileName(guild) + `.csv"`},
-	}}, w.Error()
+	return cells
 }
 
 // fileName is what of a text may stand in the name of a file.

@@ -551,6 +551,9 @@ func TestPlotsAndOutsidersInABrowser(t *testing.T) {
 				sum(document.querySelectorAll("table.operations td:not([data-label=Requests])"))] : []),
 			];
 		})()`))
+		if over := get(b, chromedp.Evaluate[string](`getComputedStyle(document.querySelector("rect.mark")).fill`)); over != "rgba(0, 0, 0, 0)" {
+			t.Errorf("%s: what shows a bar's numbers hides the bar: its fill is %s", path, over)
+		}
 		for _, sum := range sums {
 			if sum == 0 || sum != sums[0] {
 				t.Errorf("%s: the sums differ: %v", path, sums)

@@ -53,6 +53,9 @@ type Config struct {
 	CAFile string
 	// Operations is what the API can do, in the order of its document.
 	Operations []Operation
+	// Events are the types of events that endpoints can ask for, in the order in
+	// which they are offered.
+	Events []EventSample
 	// Webhooks is what changing endpoints takes: Box and Guard. Wake is called
 	// when something is to be sent at once; nil: the workers find it by themselves.
 	Webhooks webhooks.Config
@@ -64,6 +67,9 @@ type Config struct {
 
 // Operation is one operation of the API, as its document describes it.
 type Operation struct{ ID, Method, Path, Scope, Summary, Tag string }
+
+// EventSample is a type of events, as the document describes it.
+type EventSample struct{ Type, Summary, Body string }
 
 // Server answers everything below Prefix.
 type Server struct {

@@ -80,6 +80,11 @@ func siteOn(t testing.TB, database *dbtest.Database, next http.Handler, change .
 	for _, o := range operations {
 		s.Config.Operations = append(s.Config.Operations, dashboard.Operation(o))
 	}
+	samples, err := api.EventSamples()
+	must(t, err)
+	for _, e := range samples {
+		s.Config.Events = append(s.Config.Events, dashboard.EventSample(e))
+	}
 	for _, c := range change {
 		c(&s.Config)
 	}

@@ -242,7 +242,7 @@ func spendLink(c *call) (reply, error) {
 			RETURNING id`, guildID, hash[:]); err != nil {
 			return err
 		}
-		ctx = audit.With(ctx, audit.Actor{Type: p.Kind, ID: p.ID, Name: p.Name, Address: addressText(c.from), RequestID: c.id})
+		ctx = audit.With(ctx, c.load.actor(p))
 		return audit.Record(ctx, tx, audit.Change{Guild: guildID, Action: audit.LinkUsed, Target: p.ID, Name: "operator link"})
 	})
 	if db.Missing(err) {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -58,7 +59,11 @@ type requestsView struct {
 	Filter   usage.RefusalFilter
 	Tokens   []auth.Token
 	Seconds  int
+	Next     string // the next page of refusals; empty after the last
 }
+
+// refusalsPage is how many refusals the page lists at a time.
+const refusalsPage = 50
 
 type refusalRow struct {
 	usage.Refusal
@@ -87,6 +92,7 @@ func listRequests(c *call) (reply, error) {
 	q := c.r.URL.Query()
 	v := requestsView{Seconds: int(usage.FlushInterval / time.Second), Filter: usage.RefusalFilter{
 		Token: q.Get("token"), RequestID: strings.TrimSpace(q.Get("request_id")), Code: q.Get("code"), Operation: q.Get("operation"),
+		Below: q.Get("below"),
 	}}
 	var err error
 	if v.Usage, err = c.usageView(""); err != nil {
@@ -96,9 +102,15 @@ func listRequests(c *call) (reply, error) {
 	if v.Groups, err = usage.Groups(c.ctx, db, c.guild.ID); err != nil {
 		return reply{}, err
 	}
-	refusals, err := usage.Refusals(c.ctx, db, c.guild.ID, v.Filter, 100)
+	refusals, err := usage.Refusals(c.ctx, db, c.guild.ID, v.Filter, refusalsPage+1)
 	if err != nil {
 		return reply{}, err
+	}
+	if len(refusals) > refusalsPage {
+		refusals = refusals[:refusalsPage]
+		next := maps.Clone(q)
+		next.Set("below", refusals[refusalsPage-1].RequestID)
+		v.Next = "?" + next.Encode() + "#newest"
 	}
 	if v.Tokens, err = auth.List(c.ctx, c.cfg.DB, c.guild.ID); err != nil {
 		return reply{}, err
@@ -115,6 +127,15 @@ func listRequests(c *call) (reply, error) {
 		v.Ended = append(v.Ended, endedRow{e, cmp.Or(names[e.TokenID], e.TokenID)})
 	}
 	return reply{page: "requests", view: v, frame: frame{Title: "Requests", Tab: "requests"}}, nil
+}
+
+// pageNumber is the page that the query string names, the first otherwise.
+func (c *call) pageNumber(name string) int {
+	page, err := strconv.Atoi(c.r.URL.Query().Get(name))
+	if err != nil || page < 1 || page > 1000 {
+		return 1
+	}
+	return page
 }
 
 // usageView reads the requests of a token, or of the guild when it is empty.

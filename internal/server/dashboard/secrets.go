@@ -93,7 +93,19 @@ func endOldSecrets(c *call, e endpointRow) (reply, error) {
 	return c.back(c.path("webhooks", e.ID), "The old secret has ended. From now on the newest alone signs."), nil
 }
 
+// disableView asks whether an endpoint is to be disabled, alone or with what else
+// its form says.
+type disableView struct {
+	Endpoint endpointRow
+	Action   string
+	Sent     []pair // of the form; none for the button
+}
+
 // askToDisable says what disabling costs, before it is done.
 func askToDisable(c *call, e endpointRow) (reply, error) {
-	return reply{page: "webhook-disable", view: e, frame: frame{Title: "Disable endpoint", Tab: "webhooks", Crumbs: c.endpointCrumbs(e)}}, nil
+	return c.disablePage(disableView{Endpoint: e, Action: c.r.URL.EscapedPath()}), nil
+}
+
+func (c *call) disablePage(v disableView) reply {
+	return reply{page: "webhook-disable", view: v, frame: frame{Title: "Disable endpoint", Tab: "webhooks", Crumbs: c.endpointCrumbs(v.Endpoint)}}
 }

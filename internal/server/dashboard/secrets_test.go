@@ -78,3 +78,32 @@ func TestDisablingSaysFirstWhatItCosts(t *testing.T) {
 		t.Error("the endpoint is enabled")
 	}
 }
+
+// The form of an endpoint asks before it disables one, as the button does, and then
+// saves everything that it says.
+func TestDisablingByTheFormAsksFirst(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.as(t, "owner")
+	one := b.endpoint()
+	enabled := func() bool { return dbtest.Value[bool](t, s.DB, `SELECT enabled FROM webhook_endpoints`) }
+	form := url.Values{"url": {"http://127.0.0.1:9/other"}, "description": {"of <b>mine</b>"}, "events": {"case.created", "case.updated"}}
+	asked := b.post(one+"/edit", form).wants(200, "lost to it for good", `name="description" value="of &lt;b&gt;mine&lt;/b&gt;"`,
+		`name="events" value="case.created"`, `name="events" value="case.updated"`, "Save and disable")
+	asked.lacks("<b>mine")
+	if !enabled() {
+		t.Fatal("it was disabled without having asked")
+	}
+	form.Set("disable", "no")
+	b.post(one+"/edit", form).wants(200, `value="http://127.0.0.1:9/other"`, `value="case.updated" checked`)
+	if !enabled() {
+		t.Fatal("it was disabled against its owner's word")
+	}
+	form.Set("disable", "yes")
+	b.post(one+"/edit", form).wants(303)
+	if enabled() || dbtest.Value[string](t, s.DB, `SELECT url FROM webhook_endpoints`) != "http://127.0.0.1:9/other" {
+		t.Error("the form was not saved")
+	}
+	form.Del("disable")
+	b.post(one+"/edit", form).wants(303) // it is disabled already
+}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -74,6 +75,7 @@ type reply struct {
 	body   []byte
 	small  []byte // body, compressed before
 	header http.Header
+	stream func(context.Context, io.Writer) error // what is too long to be held, in place of body
 }
 
 var (
@@ -131,12 +133,40 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.shrink(&out, h)
 	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
+	switch {
+	case r.Method == http.MethodHead:
+	case out.stream != nil && err == nil:
+		c.send(r.Context(), w, out)
+	default:
 		_, _ = w.Write(out.body) // a caller that has gone tells nobody anything
 	}
 	took := s.now().Sub(start)
 	s.met.WithLabelValues(c.route, strconv.Itoa(status)).Observe(took.Seconds())
 	c.log(status, took, err)
+}
+
+// chunkTimeout is how long a caller may take to read what is written at a time of a
+// file that is too long to be held.
+const chunkTimeout = 30 * time.Second
+
+// paced writes under chunkTimeout.
+type paced struct {
+	w  io.Writer
+	rc *http.ResponseController
+}
+
+func (p paced) Write(b []byte) (int, error) {
+	_ = p.rc.SetWriteDeadline(time.Now().Add(chunkTimeout)) // where the server can
+	return p.w.Write(b)
+}
+
+// send writes what is too long to be held. Where it cannot be finished the connection
+// is broken, so that a file that was cut is not taken for a whole one.
+func (c *call) send(ctx context.Context, w http.ResponseWriter, out reply) {
+	if err := out.stream(ctx, paced{w, http.NewResponseController(w)}); err != nil {
+		c.cfg.Log.WarnContext(c.ctx, "a file of the dashboard was cut off", "request_id", c.id, "error", err)
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // fixedHeaders are those of every response, whatever it is.
@@ -400,7 +430,7 @@ func (c *call) acting() (context.Context, error) {
 	case !may:
 		return nil, errNotHere
 	}
-	return audit.With(c.ctx, audit.Actor{Type: c.who.Kind, ID: c.who.ID, Name: c.who.Name, Address: addressText(c.from), RequestID: c.id}), nil
+	return audit.With(c.ctx, c.load.actor(c.who)), nil
 }
 
 func addressText(a netip.Addr) string {

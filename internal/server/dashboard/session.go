@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/alexedwards/scs/v2"
 
+	"guildhall/internal/access/audit"
 	"guildhall/internal/base/db"
 )
 
@@ -62,7 +64,7 @@ func (c *call) loadSession() error {
 	if cookie, err := c.r.Cookie(cookieName); err == nil && len(cookie.Value) <= 64 {
 		token = cookie.Value
 	}
-	c.load.address, c.load.agent = addressText(c.from), plainText(c.r.UserAgent(), 200)
+	c.load.address, c.load.agent, c.load.request = addressText(c.from), plainText(c.r.UserAgent(), 200), c.id
 	ctx, err := c.sessions.Load(c.ctx, token)
 	if err != nil {
 		return fmt.Errorf("read a session: %w", err)
@@ -139,6 +141,12 @@ type loaded struct {
 	expiry         time.Time
 	signing, ended bool // a session begins, or ends, with this call
 	address, agent string
+	request        string // its X-Request-Id
+}
+
+// actor is p as the audit log names who makes a change by this call.
+func (l *loaded) actor(p person) audit.Actor {
+	return audit.Actor{Type: p.Kind, ID: p.ID, Name: p.Name, Address: l.address, RequestID: l.request}
 }
 
 type loadedKey struct{}
@@ -177,7 +185,7 @@ func (s sessionStore) CommitCtx(ctx context.Context, hash string, data []byte, e
 	if !l.signing && bytes.Equal(data, l.data) && expiry.Sub(l.expiry) < touchInterval {
 		return nil
 	}
-	_, values, err := textCodec{}.Decode(data)
+	p, err := personIn(data)
 	if err != nil {
 		return err
 	}
@@ -188,22 +196,31 @@ func (s sessionStore) CommitCtx(ctx context.Context, hash string, data []byte, e
 				WHERE hash = $1`, hash, data, expiry, l.address)
 			return err
 		}
-		p := person{}
-		p.Kind, _ = values[keyKind].(string)
-		p.ID, _ = values[keyID].(string)
 		_, err := tx.ExecContext(ctx, `
 			INSERT INTO dashboard_sessions (hash, id, account, data, address, agent, expires_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7)`, hash, l.id, p.account(), data, l.address, l.agent, expiry)
-		return err
+		if err != nil {
+			return err
+		}
+		return toldOf(audit.With(ctx, l.actor(p)), tx, audit.SignedIn, endedSession{l.id, data})
 	})
 }
 
-// DeleteCtx ends a session.
+// DeleteCtx ends a session, as its own person does: by signing out, or in anew.
 func (s sessionStore) DeleteCtx(ctx context.Context, hash string) error {
-	return s.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `DELETE FROM dashboard_sessions WHERE hash = $1`, hash)
-		return err
-	})
+	l, ok := ctx.Value(loadedKey{}).(*loaded)
+	if !ok {
+		return fmt.Errorf("dashboard: a session outside a call")
+	}
+	if l.data != nil {
+		p, err := personIn(l.data)
+		if err != nil {
+			return err
+		}
+		ctx = audit.With(ctx, l.actor(p))
+	}
+	_, err := end(ctx, s.db, audit.SignedOut, `DELETE FROM dashboard_sessions WHERE hash = $1 RETURNING id, data`, hash)
+	return err
 }
 
 // The library asks for the forms without a context and then never calls them.
@@ -264,24 +281,43 @@ type sessionRow struct {
 	Current bool      `db:"-"`
 }
 
-// maxSessions is how many sessions the page lists.
-const maxSessions = 100
+// sessionsPage is how many sessions the page lists at a time.
+const sessionsPage = 50
+
+// sessionsView is one page of a person's sessions.
+type sessionsView struct {
+	Rows   []sessionRow
+	More   string // the query of the next page; empty: there is none
+	Others bool   // there are others than this one
+}
+
+const mySessions = `
+	SELECT id, address, agent, created_at, seen_at, expires_at
+	FROM dashboard_sessions
+	WHERE account = $1 AND expires_at > now()
+	ORDER BY created_at DESC, id DESC
+	LIMIT $2 OFFSET $3`
 
 func listSessions(c *call) (reply, error) {
-	rows, err := db.Select[sessionRow](c.ctx, c.cfg.DB.Reader(), `
-		SELECT id, address, agent, created_at, seen_at, expires_at
-		FROM dashboard_sessions
-		WHERE account = $1 AND expires_at > now()
-		ORDER BY created_at DESC, id DESC
-		LIMIT $2`, c.who.account(), maxSessions)
+	page := c.pageNumber("page")
+	rows, err := db.Select[sessionRow](c.ctx, c.cfg.DB.Reader(), mySessions, c.who.account(), sessionsPage+1, (page-1)*sessionsPage)
 	if err != nil {
 		return reply{}, fmt.Errorf("list sessions: %w", err)
 	}
-	for i := range rows {
-		rows[i].Current = rows[i].ID == c.load.id
+	v := sessionsView{Rows: rows[:min(sessionsPage, len(rows))], Others: page > 1 || len(rows) > 1}
+	if len(rows) > sessionsPage {
+		v.More = "?page=" + strconv.Itoa(page+1)
 	}
-	return reply{page: "sessions", view: rows, frame: frame{Title: "Sessions"}}, nil
+	for i := range v.Rows {
+		v.Rows[i].Current = v.Rows[i].ID == c.load.id
+	}
+	return reply{page: "sessions", view: v, frame: frame{Title: "Sessions"}}, nil
 }
+
+const (
+	endMine     = `DELETE FROM dashboard_sessions WHERE account = $1 AND id = $2 RETURNING id, data`
+	endMyOthers = `DELETE FROM dashboard_sessions WHERE account = $1 AND id <> $2 RETURNING id, data`
+)
 
 // endSessions ends the session that the form names, or all but this one.
 func endSessions(c *call) (reply, error) {
@@ -289,16 +325,15 @@ func endSessions(c *call) (reply, error) {
 	if id == c.load.id {
 		return logout(c)
 	}
-	err := c.cfg.DB.Do(c.ctx, func(ctx context.Context, tx *db.Tx) error {
-		if id != "" {
-			_, err := tx.ExecContext(ctx, `DELETE FROM dashboard_sessions WHERE account = $1 AND id = $2`, c.who.account(), id)
-			return err
-		}
-		_, err := tx.ExecContext(ctx, `DELETE FROM dashboard_sessions WHERE account = $1 AND id <> $2`, c.who.account(), c.load.id)
-		return err
-	})
+	ctx := audit.With(c.ctx, c.load.actor(c.who))
+	var err error
+	if id != "" {
+		_, err = end(ctx, c.cfg.DB, audit.SessionEnded, endMine, c.who.account(), id)
+	} else {
+		_, err = end(ctx, c.cfg.DB, audit.SessionEnded, endMyOthers, c.who.account(), c.load.id)
+	}
 	if err != nil {
-		return reply{}, fmt.Errorf("end sessions: %w", err)
+		return reply{}, err
 	}
 	if id == "" {
 		return c.back(Prefix+"/sessions", "Every other session has ended."), nil

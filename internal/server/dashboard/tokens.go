@@ -73,10 +73,7 @@ func listTokens(c *call) (reply, error) {
 		rows  *[]tokenRow
 		more  *string
 	}{{"active", false, &v.Active, &v.MoreActive}, {"ended", true, &v.Ended, &v.MoreEnded}} {
-		page, err := strconv.Atoi(c.r.URL.Query().Get(part.name))
-		if err != nil || page < 1 || page > 1000 {
-			page = 1
-		}
+		page := c.pageNumber(part.name)
 		tokens, err := auth.Page(c.ctx, c.cfg.DB, c.guild.ID, part.ended, (page-1)*tokensPage, tokensPage+1)
 		if err != nil {
 			return reply{}, err

@@ -150,7 +150,7 @@ type webhookForm struct {
 	Chosen               []string
 	Enabled              bool
 	Once                 string
-	Types                []string
+	Types                []EventSample
 	checked
 }
 
@@ -171,7 +171,7 @@ func newWebhook(c *call) (reply, error) {
 }
 
 func (c *call) webhookForm(f *webhookForm, status int) reply {
-	f.Types = event.Types
+	f.Types = c.cfg.Events
 	title, crumbs := "New endpoint", []crumb{{"Webhooks", c.path("webhooks")}}
 	if f.ID != "" {
 		title, crumbs = "Edit endpoint", append(crumbs, crumb{f.URL, c.path("webhooks", f.ID)})
@@ -284,10 +284,19 @@ func editWebhook(c *call, e endpointRow) (reply, error) {
 	return c.webhookForm(f, 0), nil
 }
 
-func changeWebhook(c *call, _ endpointRow) (reply, error) {
+func changeWebhook(c *call, e endpointRow) (reply, error) {
 	f, wanted := c.readWebhook()
 	if len(f.Problems) > 0 {
 		return c.webhookForm(f, http.StatusUnprocessableEntity), nil
+	}
+	if e.Enabled && !f.Enabled { // asked as the button does
+		switch c.form.Get("disable") {
+		case "yes":
+		case "no":
+			return webhookAgain(c), nil
+		default:
+			return c.disablePage(disableView{e, c.r.URL.EscapedPath(), c.sent()}), nil
+		}
 	}
 	ctx, err := c.acting()
 	if err != nil {

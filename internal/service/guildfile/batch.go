@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"guildhall/internal/access/audit"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/schema"
@@ -36,14 +37,15 @@ type batch struct {
 	records int
 	bytes   int
 	known   map[transfer.Ref]bool
-	made    map[string]bool // guilds that this file makes
+	made    map[string]bool  // guilds that this file makes
+	brought map[string]int64 // records of a guild
 	needs   []need
 	kinds   []kind
 	byName  map[string]kind
 }
 
 func newBatch(tx *db.Tx, now time.Time) *batch {
-	b := &batch{tx: tx, now: now.UTC(), known: make(map[transfer.Ref]bool), made: make(map[string]bool), kinds: newKinds(), byName: make(map[string]kind)}
+	b := &batch{tx: tx, now: now.UTC(), known: make(map[transfer.Ref]bool), made: make(map[string]bool), brought: make(map[string]int64), kinds: newKinds(), byName: make(map[string]kind)}
 	for _, k := range b.kinds {
 		b.byName[k.name()] = k
 	}
@@ -85,9 +87,22 @@ func (b *batch) add(line int64, text []byte) (string, *LineError) {
 			b.made[defines.ID] = true
 		}
 	}
+	if guild := guildOf(name, object); guild != "" {
+		b.brought[guild]++
+	}
 	b.records++
 	b.bytes += len(text)
 	return name, nil
+}
+
+// guildOf is the guild that a record is of; empty where it is nobody's.
+func guildOf(kind string, object map[string]any) string {
+	member := "guild_id"
+	if kind == "guild" {
+		member = "id"
+	}
+	guild, _ := object[member].(string)
+	return guild
 }
 
 // describe names members as paths: levelling.curve.base.
@@ -215,6 +230,9 @@ func (b *batch) finish(ctx context.Context, total int64) error {
 			return err
 		}
 	}
+	if err := b.tell(ctx); err != nil {
+		return err
+	}
 	if err := b.date(ctx); err != nil {
 		return err
 	}
@@ -227,6 +245,22 @@ func (b *batch) finish(ctx context.Context, total int64) error {
 		ANALYZE cases, wallets, ledger_entries, levels, tickets, ticket_messages,
 		        giveaways, giveaway_entries, network_listings`)
 	return fault.Wrap(err, "import: look at what came in")
+}
+
+// tell has the audit log of each guild say that something was brought in.
+func (b *batch) tell(ctx context.Context) error {
+	for guilds := range slices.Chunk(sorted(b.brought), 1000) {
+		var changes []audit.Change
+		for _, g := range guilds {
+			changes = append(changes, audit.Change{
+				Guild: g, Action: audit.GuildImported, Target: g, Name: "guild file", After: map[string]any{"records": b.brought[g]},
+			})
+		}
+		if err := audit.Record(ctx, b.tx, changes...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // date gives all that came in one instant, that of the end. From here on it is as
@@ -245,4 +279,4 @@ func (b *batch) date(ctx context.Context) error {
 	return nil
 }
 
-func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
+func sorted[V any](set map[string]V) []string { return slices.Sorted(maps.Keys(set)) }

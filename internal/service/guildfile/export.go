@@ -6,9 +6,26 @@ import (
 	"fmt"
 	"io"
 
+	"guildhall/internal/access/audit"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 )
+
+// NoteExport has the guild's audit log say that an export was asked for. A server
+// that takes no writes says so: db.TakesNoWrites. It is NotFound for
+// an unknown guild.
+func NoteExport(ctx context.Context, d db.Doer, guild string) error {
+	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		there, err := db.Get[bool](ctx, tx, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
+		if err != nil {
+			return fmt.Errorf("export guild %s: %w", guild, err)
+		}
+		if !there {
+			return fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
+		}
+		return audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.GuildExported, Target: guild, Name: "guild file"})
+	})
+}
 
 // Export writes everything of a guild as a guild file. It shows one moment of
 // the database, whatever changes meanwhile; it always writes the same things in

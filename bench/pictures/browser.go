@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// browser is a tab of a real browser.
+type browser struct {
+	*dev
+	ctx   context.Context
+	close func()
+}
+
+func newBrowser(ctx context.Context, d *dev) (*browser, error) {
+	program := os.Getenv("GUILDHALL_TEST_CHROMIUM")
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); program == "" && err == nil {
+			program = path
+		}
+	}
+	if program == "" {
+		return nil, errors.New("needs Chromium: `make chromium` installs it where it may, or says how")
+	}
+	alloc, stop := chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.Flag("ignore-certificate-errors", true), chromedp.Flag("hide-scrollbars", true),
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(2*time.Minute))...)
+	tab, cancel := chromedp.NewContext(alloc)
+	b := &browser{d, tab, func() { cancel(); stop() }}
+	_, err := chromedp.Run(b.ctx, chromedp.Navigate("about:blank")) // the browser lives as long as this context
+	return b, err
+}
+
+func (b *browser) run(actions ...chromedp.Action[chromedp.Void]) error {
+	ctx, cancel := context.WithTimeout(b.ctx, 2*time.Minute)
+	defer cancel()
+	_, err := chromedp.Run(ctx, chromedp.Steps(actions...))
+	return err
+}
+
+// command is an action that sends one command of the protocol.
+func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, c, params)
+		return err
+	})
+}
+
+// press clicks on one thing and waits for another.
+func press(what, then string) chromedp.Action[chromedp.Void] {
+	return chromedp.Steps(chromedp.Click(chromedp.CSS(what)), chromedp.WaitVisible(chromedp.CSS(then)))
+}
+
+// story goes through the pages as somebody does who has just started guildhall dev.
+func (b *browser) story(r *receiver) error {
+	steps := []func() error{
+		func() error { return b.run(chromedp.Navigate(b.dashboard)) },
+		func() error { return b.look("welcome") },
+		func() error {
+			return b.run(press(`a[href="/dashboard/login"]`, "#owner"), press("#owner", ".me"))
+		},
+		func() error { return b.look("servers") },
+		func() error {
+			return b.run(chromedp.Navigate(b.page("webhooks", "new")), chromedp.SendKeys(chromedp.CSS("#url"), r.URL+"/guildhall"),
+				chromedp.SendKeys(chromedp.CSS("#description"), "The shop's receiver"), chromedp.Click(chromedp.CSS(`input[value="all"]`)),
+				press("form.form button.primary", "#secret"))
+		},
+		func() error { return b.look("webhook-secret") },
+		b.traffic,
+		func() error {
+			return b.run(press("a.button[href*=webhooks]", "#live-deliveries th a"))
+		},
+		func() error { return b.look("webhook") },
+		func() error { return b.run(press("#live-deliveries th a", "#body")) },
+		func() error { return b.look("delivery") },
+		func() error {
+			r.fails.Store(true)
+			return b.run(chromedp.NavigateBack(), press(".row-actions .primary", "#problem"))
+		},
+		func() error { return b.look("delivery-failed") },
+		b.wait,
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return b.rest()
+}
+
+// wait gives the requests the time to stand in the numbers.
+func (b *browser) wait() error {
+	select {
+	case <-time.After(counted):
+		return nil
+	case <-b.ctx.Done():
+		return b.ctx.Err()
+	}
+}
+
+// rest are the pages that need nothing but to be opened.
+func (b *browser) rest() error {
+	for _, page := range []struct{ name, address, has string }{
+		{"overview-webhook", b.page(), "#live-overview"},
+		{"tokens", b.page("tokens"), "table"},
+		{"token-new", b.page("tokens", "new") + "?name=payday+bot&scopes=economy:read,economy:write&expires_in_days=90", "form.form"},
+		{"webhooks", b.page("webhooks"), "table"},
+		{"webhook-new", b.page("webhooks", "new"), "form.form"},
+		{"requests", b.page("requests"), "figure.plot"},
+		{"audit", b.page("audit"), "#audit"},
+		{"sessions", b.dashboard + "sessions", "table"},
+	} {
+		if err := b.run(chromedp.Navigate(page.address), chromedp.WaitVisible(chromedp.CSS(page.has))); err != nil {
+			return fmt.Errorf("%s: %w", page.name, err)
+		}
+		if err := b.look(page.name); err != nil {
+			return fmt.Errorf("%s: %w", page.name, err)
+		}
+	}
+	const operation = "#operations-Economy-adjustBalance"
+	if err := b.run(chromedp.Navigate(b.docs), chromedp.WaitVisible(chromedp.CSS(operation)),
+		press(operation+" .opblock-summary-control", operation+" .opblock-body")); err != nil {
+		return fmt.Errorf("reference: %w", err)
+	}
+	return b.look("reference", chromedp.Evaluate[chromedp.Void](`document.querySelector("`+operation+`").scrollIntoView()`))
+}
+
+// look takes the page's pictures, each after what has to be done again for a window of
+// another size.
+func (b *browser) look(name string, before ...chromedp.Action[chromedp.Void]) error {
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{1280, 360} {
+			err := b.run(command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+				{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+			}}), command(emulation.SetDeviceMetricsOverride,
+				emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 800, DeviceScaleFactor: 1, Mobile: width < 640}))
+			if err != nil {
+				return err
+			}
+			if err := b.run(before...); err != nil {
+				return err
+			}
+			if err := b.take(everything, fmt.Sprintf("%s-%s-%d.png", name, scheme, width)); err != nil {
+				return err
+			}
+			if inREADME[name] && width > 640 {
+				if err := b.take(shown, fmt.Sprintf("%s-%s.png", name, scheme)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// take writes one picture, compressed as far as its format goes.
+func (b *browser) take(folder, name string) error {
+	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+	defer cancel()
+	shot, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		return err
+	}
+	img, err := png.Decode(bytes.NewReader(shot))
+	if err != nil {
+		return err
+	}
+	var small bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&small, img); err != nil {
+		return err
+	}
+	if folder == shown && small.Len() > maxShown {
+		return fmt.Errorf("%s has %d bytes, more than %d", name, small.Len(), maxShown)
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, name), small.Bytes(), 0o644)
+}
