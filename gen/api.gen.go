@@ -92,6 +92,24 @@ func (e CreatableCaseType) Valid() bool {
 	}
 }
 
+// Defines values for CreateWebhookEndpointRequestDelivery.
+const (
+	CreateWebhookEndpointRequestDeliveryPull CreateWebhookEndpointRequestDelivery = "pull"
+	CreateWebhookEndpointRequestDeliveryPush CreateWebhookEndpointRequestDelivery = "push"
+)
+
+// Valid indicates whether the value is a known member of the CreateWebhookEndpointRequestDelivery enum.
+func (e CreateWebhookEndpointRequestDelivery) Valid() bool {
+	switch e {
+	case CreateWebhookEndpointRequestDeliveryPull:
+		return true
+	case CreateWebhookEndpointRequestDeliveryPush:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for GiveawayStatusFilter.
 const (
 	GiveawayStatusFilterActive    GiveawayStatusFilter = "active"
@@ -953,6 +971,24 @@ func (e TranscriptOrder) Valid() bool {
 	}
 }
 
+// Defines values for UpdateWebhookEndpointRequestDelivery.
+const (
+	UpdateWebhookEndpointRequestDeliveryPull UpdateWebhookEndpointRequestDelivery = "pull"
+	UpdateWebhookEndpointRequestDeliveryPush UpdateWebhookEndpointRequestDelivery = "push"
+)
+
+// Valid indicates whether the value is a known member of the UpdateWebhookEndpointRequestDelivery enum.
+func (e UpdateWebhookEndpointRequestDelivery) Valid() bool {
+	switch e {
+	case UpdateWebhookEndpointRequestDeliveryPull:
+		return true
+	case UpdateWebhookEndpointRequestDeliveryPush:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WebhookDeliveryEventFilter.
 const (
 	WebhookDeliveryEventFilterCaseCreated           WebhookDeliveryEventFilter = "case.created"
@@ -1149,6 +1185,15 @@ func (e WebhookEventType) Valid() bool {
 	default:
 		return false
 	}
+}
+
+// AckWebhookEventsRequest What has become of events that were fetched; at least one of the two.
+type AckWebhookEventsRequest struct {
+	// EventIds Ids of events that are done with.
+	EventIds []string `json:"event_ids,omitempty"`
+
+	// ReturnIds Ids of events to give back, which then come again at once.
+	ReturnIds []string `json:"return_ids,omitempty"`
 }
 
 // AdjustBalanceRequest A relative change of a balance.
@@ -1438,6 +1483,9 @@ type CreateTicketMessageRequest struct {
 
 // CreateWebhookEndpointRequest An endpoint to register.
 type CreateWebhookEndpointRequest struct {
+	// Delivery Whether events are sent to `url`, or kept until they are fetched. It never changes.
+	Delivery *CreateWebhookEndpointRequestDelivery `json:"delivery,omitempty"`
+
 	// Description Label. One line, without control characters.
 	Description *string `json:"description,omitempty"`
 
@@ -1447,9 +1495,12 @@ type CreateWebhookEndpointRequest struct {
 	// Events Event types to send; duplicates are ignored.
 	Events []WebhookEventType `json:"events"`
 
-	// URL Where to send events. HTTPS, without credentials and fragment; plain HTTP only to addresses the operator allows.
-	URL string `json:"url"`
+	// URL Where to send events; required for `push`, and absent for `pull`. HTTPS, without credentials and fragment; plain HTTP only to addresses the operator allows.
+	URL *string `json:"url,omitempty"`
 }
+
+// CreateWebhookEndpointRequestDelivery Whether events are sent to `url`, or kept until they are fetched. It never changes.
+type CreateWebhookEndpointRequestDelivery string
 
 // EconomySettings How the guild names its currency.
 type EconomySettings struct {
@@ -3002,6 +3053,18 @@ type PingData struct {
 	WebhookID string `json:"webhook_id"`
 }
 
+// PullWebhookEventsRequest How to fetch.
+type PullWebhookEventsRequest struct {
+	// Lease After how many seconds what is not acknowledged comes again.
+	Lease *int `json:"lease,omitempty"`
+
+	// Limit How many events to fetch at most.
+	Limit *int `json:"limit,omitempty"`
+
+	// Wait For how many seconds to wait until there is an event.
+	Wait *int `json:"wait,omitempty"`
+}
+
 // RecordCase A moderation case. Without an id it is new.
 type RecordCase struct {
 	// CreatedAt When it was created; ignored of what is there.
@@ -3631,6 +3694,9 @@ type UpdateCaseRequest struct {
 
 // UpdateWebhookEndpointRequest What to change; at least one member.
 type UpdateWebhookEndpointRequest struct {
+	// Delivery Must be what it is.
+	Delivery *UpdateWebhookEndpointRequestDelivery `json:"delivery,omitempty"`
+
 	// Description The new label; null clears it. One line, without control characters.
 	Description nullable.Nullable[string] `json:"description,omitempty"`
 
@@ -3640,9 +3706,12 @@ type UpdateWebhookEndpointRequest struct {
 	// Events Event types to send; duplicates are ignored.
 	Events []WebhookEventType `json:"events,omitempty"`
 
-	// URL The new address.
+	// URL The new address. A pull endpoint takes none.
 	URL *string `json:"url,omitempty"`
 }
+
+// UpdateWebhookEndpointRequestDelivery Must be what it is.
+type UpdateWebhookEndpointRequestDelivery string
 
 // Wallet Balance of one member. A member who has earned nothing has a zero balance.
 type Wallet struct {
@@ -3708,6 +3777,21 @@ type WalletRank struct {
 type WalletRankEnvelope struct {
 	// Data A member's place on the economy leaderboard.
 	Data WalletRank `json:"data"`
+}
+
+// WebhookAcknowledgement What an acknowledgement has done.
+type WebhookAcknowledgement struct {
+	// ReturnedCount How many events were leased and are not any more.
+	ReturnedCount int `json:"returned_count"`
+
+	// SettledCount How many events were settled and had not been before.
+	SettledCount int `json:"settled_count"`
+}
+
+// WebhookAcknowledgementEnvelope Envelope of an acknowledgement.
+type WebhookAcknowledgementEnvelope struct {
+	// Data What an acknowledgement has done.
+	Data WebhookAcknowledgement `json:"data"`
 }
 
 // WebhookDelivery One event on its way to one endpoint.
@@ -3823,10 +3907,13 @@ type WebhookEndpoint struct {
 	// CreatedAt When it was registered.
 	CreatedAt wire.Time `json:"created_at"`
 
+	// Delivery Whether events are sent (`push`), or kept until they are fetched (`pull`).
+	Delivery string `json:"delivery"`
+
 	// Description Label.
 	Description *string `json:"description"`
 
-	// DisabledReason Why the service disabled the endpoint: `gone`, `failing` or `address_not_allowed`. Null when it is enabled or was disabled by hand.
+	// DisabledReason Why the service disabled the endpoint: `gone`, `failing`, `address_not_allowed` or `not_fetched`. Null when it is enabled or was disabled by hand.
 	DisabledReason *string `json:"disabled_reason"`
 
 	// Enabled Whether events are sent.
@@ -3844,7 +3931,7 @@ type WebhookEndpoint struct {
 	// UpdatedAt When it last changed.
 	UpdatedAt wire.Time `json:"updated_at"`
 
-	// URL Where events are sent.
+	// URL Where events are sent; empty for `pull`.
 	URL string `json:"url"`
 }
 
@@ -3882,6 +3969,45 @@ type WebhookEndpointWithSecret struct {
 type WebhookEndpointWithSecretEnvelope struct {
 	// Data A registered receiver and its signing secret, which is shown only here.
 	Data WebhookEndpointWithSecret `json:"data"`
+}
+
+// WebhookEvent An event, exactly as it is sent to receivers. What `data` holds depends on `type`, as the callbacks of `createWebhookEndpoint` describe.
+type WebhookEvent struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data What an event carries; its members depend on the type of the event.
+	Data WebhookEventData `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
+// WebhookEventData What an event carries; its members depend on the type of the event.
+type WebhookEventData = map[string]interface{}
+
+// WebhookEventList Events that were fetched.
+type WebhookEventList struct {
+	// CompleteSince Nothing that has happened since then is lost to the endpoint. It is when it was registered, or 30 days ago. A change that was under way while it was registered counts as before it, so read lists from some seconds earlier on.
+	CompleteSince wire.Time `json:"complete_since"`
+
+	// Data The events, leased to the caller.
+	Data []WebhookEvent `json:"data"`
+
+	// HasMore Whether further events can be fetched now.
+	HasMore bool `json:"has_more"`
 }
 
 // WebhookEventType An event type that an endpoint can ask for.
@@ -4338,6 +4464,12 @@ type CreateWebhookEndpointJSONRequestBody = CreateWebhookEndpointRequest
 // UpdateWebhookEndpointJSONRequestBody defines body for UpdateWebhookEndpoint for application/json ContentType.
 type UpdateWebhookEndpointJSONRequestBody = UpdateWebhookEndpointRequest
 
+// AckWebhookEventsJSONRequestBody defines body for AckWebhookEvents for application/json ContentType.
+type AckWebhookEventsJSONRequestBody = AckWebhookEventsRequest
+
+// PullWebhookEventsJSONRequestBody defines body for PullWebhookEvents for application/json ContentType.
+type PullWebhookEventsJSONRequestBody = PullWebhookEventsRequest
+
 // RecoverWebhookDeliveriesJSONRequestBody defines body for RecoverWebhookDeliveries for application/json ContentType.
 type RecoverWebhookDeliveriesJSONRequestBody = RecoverWebhookDeliveriesRequest
 
@@ -4490,6 +4622,12 @@ type ServerInterface interface {
 	// RedeliverWebhookDelivery Deliver again
 	// (POST /webhooks/{id}/deliveries/{deliveryId}/redeliver)
 	RedeliverWebhookDelivery(ctx echo.Context, id WebhookID, deliveryID DeliveryID) error
+	// AckWebhookEvents Acknowledge events
+	// (POST /webhooks/{id}/events/ack)
+	AckWebhookEvents(ctx echo.Context, id WebhookID) error
+	// PullWebhookEvents Fetch events
+	// (POST /webhooks/{id}/events/pull)
+	PullWebhookEvents(ctx echo.Context, id WebhookID) error
 	// RecoverWebhookDeliveries Recover failed deliveries
 	// (POST /webhooks/{id}/recover)
 	RecoverWebhookDeliveries(ctx echo.Context, id WebhookID) error
@@ -5515,6 +5653,38 @@ func (w *ServerInterfaceWrapper) RedeliverWebhookDelivery(ctx echo.Context) erro
 	return err
 }
 
+// AckWebhookEvents converts echo context to params.
+func (w *ServerInterfaceWrapper) AckWebhookEvents(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.AckWebhookEvents(ctx, id)
+	return err
+}
+
+// PullWebhookEvents converts echo context to params.
+func (w *ServerInterfaceWrapper) PullWebhookEvents(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id WebhookID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PullWebhookEvents(ctx, id)
+	return err
+}
+
 // RecoverWebhookDeliveries converts echo context to params.
 func (w *ServerInterfaceWrapper) RecoverWebhookDeliveries(ctx echo.Context) error {
 	var err error
@@ -5658,6 +5828,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/webhooks/:id/deliveries", wrapper.ListWebhookDeliveries, options.OperationMiddlewares["listWebhookDeliveries"]...)
 	router.GET(options.BaseURL+"/webhooks/:id/deliveries/:deliveryId", wrapper.GetWebhookDelivery, options.OperationMiddlewares["getWebhookDelivery"]...)
 	router.POST(options.BaseURL+"/webhooks/:id/deliveries/:deliveryId/redeliver", wrapper.RedeliverWebhookDelivery, options.OperationMiddlewares["redeliverWebhookDelivery"]...)
+	router.POST(options.BaseURL+"/webhooks/:id/events/ack", wrapper.AckWebhookEvents, options.OperationMiddlewares["ackWebhookEvents"]...)
+	router.POST(options.BaseURL+"/webhooks/:id/events/pull", wrapper.PullWebhookEvents, options.OperationMiddlewares["pullWebhookEvents"]...)
 	router.POST(options.BaseURL+"/webhooks/:id/recover", wrapper.RecoverWebhookDeliveries, options.OperationMiddlewares["recoverWebhookDeliveries"]...)
 	router.POST(options.BaseURL+"/webhooks/:id/rotate-secret", wrapper.RotateWebhookSecret, options.OperationMiddlewares["rotateWebhookSecret"]...)
 	router.POST(options.BaseURL+"/webhooks/:id/test", wrapper.TestWebhookEndpoint, options.OperationMiddlewares["testWebhookEndpoint"]...)
@@ -6768,6 +6940,52 @@ func (response RedeliverWebhookDelivery202JSONResponse) VisitRedeliverWebhookDel
 	return err
 }
 
+type AckWebhookEventsRequestObject struct {
+	ID   WebhookID `json:"id"`
+	Body *AckWebhookEventsJSONRequestBody
+}
+
+type AckWebhookEventsResponseObject interface {
+	VisitAckWebhookEventsResponse(w http.ResponseWriter) error
+}
+
+type AckWebhookEvents200JSONResponse WebhookAcknowledgementEnvelope
+
+func (response AckWebhookEvents200JSONResponse) VisitAckWebhookEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PullWebhookEventsRequestObject struct {
+	ID   WebhookID `json:"id"`
+	Body *PullWebhookEventsJSONRequestBody
+}
+
+type PullWebhookEventsResponseObject interface {
+	VisitPullWebhookEventsResponse(w http.ResponseWriter) error
+}
+
+type PullWebhookEvents200JSONResponse WebhookEventList
+
+func (response PullWebhookEvents200JSONResponse) VisitPullWebhookEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RecoverWebhookDeliveriesRequestObject struct {
 	ID   WebhookID `json:"id"`
 	Body *RecoverWebhookDeliveriesJSONRequestBody
@@ -6982,6 +7200,12 @@ type StrictServerInterface interface {
 	// RedeliverWebhookDelivery Deliver again
 	// (POST /webhooks/{id}/deliveries/{deliveryId}/redeliver)
 	RedeliverWebhookDelivery(ctx context.Context, request RedeliverWebhookDeliveryRequestObject) (RedeliverWebhookDeliveryResponseObject, error)
+	// AckWebhookEvents Acknowledge events
+	// (POST /webhooks/{id}/events/ack)
+	AckWebhookEvents(ctx context.Context, request AckWebhookEventsRequestObject) (AckWebhookEventsResponseObject, error)
+	// PullWebhookEvents Fetch events
+	// (POST /webhooks/{id}/events/pull)
+	PullWebhookEvents(ctx context.Context, request PullWebhookEventsRequestObject) (PullWebhookEventsResponseObject, error)
 	// RecoverWebhookDeliveries Recover failed deliveries
 	// (POST /webhooks/{id}/recover)
 	RecoverWebhookDeliveries(ctx context.Context, request RecoverWebhookDeliveriesRequestObject) (RecoverWebhookDeliveriesResponseObject, error)
@@ -8582,6 +8806,105 @@ func (sh *strictHandler) RedeliverWebhookDelivery(ctx echo.Context, id WebhookID
 		return err
 	} else if validResponse, ok := response.(RedeliverWebhookDeliveryResponseObject); ok {
 		return validResponse.VisitRedeliverWebhookDeliveryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// AckWebhookEvents operation middleware
+func (sh *strictHandler) AckWebhookEvents(ctx echo.Context, id WebhookID) error {
+	var request AckWebhookEventsRequestObject
+
+	request.ID = id
+
+	var body AckWebhookEventsJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.AckWebhookEvents(ctx.Request().Context(), request.(AckWebhookEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AckWebhookEvents")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(AckWebhookEventsResponseObject); ok {
+		return validResponse.VisitAckWebhookEventsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PullWebhookEvents operation middleware
+func (sh *strictHandler) PullWebhookEvents(ctx echo.Context, id WebhookID) error {
+	var request PullWebhookEventsRequestObject
+
+	request.ID = id
+
+	var body PullWebhookEventsJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PullWebhookEvents(ctx.Request().Context(), request.(PullWebhookEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PullWebhookEvents")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PullWebhookEventsResponseObject); ok {
+		return validResponse.VisitPullWebhookEventsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

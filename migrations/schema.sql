@@ -572,8 +572,10 @@ CREATE TABLE webhook_endpoints (
     old_secrets jsonb NOT NULL DEFAULT '[]'::jsonb,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    delivery text NOT NULL DEFAULT 'push'::text,
     CONSTRAINT webhook_endpoints_pkey PRIMARY KEY (guild_id, id),
-    CONSTRAINT webhook_endpoints_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE
+    CONSTRAINT webhook_endpoints_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
+    CONSTRAINT webhook_endpoints_delivery CHECK ((delivery = ANY (ARRAY['push'::text, 'pull'::text])))
 );
 
 CREATE TABLE webhook_events (
@@ -636,8 +638,11 @@ END) STORED,
     recovered_at timestamp with time zone,
     recovered_passes boolean NOT NULL DEFAULT false,
     refused_at timestamp with time zone,
+    fetched_at timestamp with time zone,
+    fetched_by text,
+    complete_since timestamp with time zone,
     CONSTRAINT webhook_schedule_pkey PRIMARY KEY (guild_id, endpoint_id),
-    CONSTRAINT webhook_schedule_disposition CHECK ((disposition = ANY (ARRAY['send'::text, 'hold'::text, 'drop'::text])))
+    CONSTRAINT webhook_schedule_disposition CHECK ((disposition = ANY (ARRAY['send'::text, 'pull'::text, 'hold'::text, 'drop'::text])))
 ) WITH (fillfactor=70, autovacuum_vacuum_scale_factor=0.05, autovacuum_vacuum_threshold=500);
 
 
@@ -731,6 +736,7 @@ CREATE INDEX webhook_events_age ON public.webhook_events USING btree (occurred_a
 CREATE INDEX webhook_hours_age ON public.webhook_hours USING btree (hour);
 CREATE INDEX webhook_schedule_due ON public.webhook_schedule USING btree (lane, next_due) WHERE (next_due IS NOT NULL);
 CREATE INDEX webhook_schedule_failing ON public.webhook_schedule USING btree (failing_since) WHERE (failing_since IS NOT NULL);
+CREATE INDEX webhook_schedule_fetched ON public.webhook_schedule USING btree (fetched_at) WHERE (disposition = 'pull'::text);
 CREATE INDEX webhook_schedule_releasing ON public.webhook_schedule USING btree (guild_id, endpoint_id) WHERE releasing;
 
 -- Functions

@@ -218,7 +218,9 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 	if err != nil {
 		return nil, err
 	}
-	services, err := n.services(d)
+	waiters, workers := delivery.NewWaiters(d, n.log, n.metrics), wake
+	wake = func(guild string) { workers(guild); waiters.Wake(guild) }
+	services, err := n.services(d, waiters)
 	if err != nil {
 		return nil, err
 	}
@@ -238,6 +240,7 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 	if err != nil {
 		return nil, err
 	}
+	g.Go(func() error { return waiters.Run(working) })
 	g.Go(func() error { return counter.Run(standing, d, n.log) })
 	g.Go(func() error {
 		defer limits.Close()

@@ -44,12 +44,12 @@ func (n *node) platform() (chat.Platform, error) {
 }
 
 // services are the domains that need something of the host.
-func (n *node) services(d *db.DB) (s api.Services, err error) {
+func (n *node) services(d *db.DB, waiters *delivery.Waiters) (s api.Services, err error) {
 	if s.Tickets, err = tickets.New(tickets.Config{DB: d, Chat: n.chat, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: installation.Responses{Box: n.box}}}}); err != nil {
 		return s, err
 	}
 	s.Giveaways = &giveaways.Service{Chat: n.chat}
-	s.Webhooks, err = webhooks.New(webhooks.Config{DB: d, Box: n.hooks.Box, Guard: n.hooks.Guard})
+	s.Webhooks, err = webhooks.New(webhooks.Config{DB: d, Box: n.hooks.Box, Guard: n.hooks.Guard, Waiters: waiters})
 	return s, err
 }
 

@@ -234,3 +234,23 @@ func (x *examination) botKeys(ctx context.Context) Finding {
 	}
 	return ok("bot keys in use: %d, each with an allowlist", working)
 }
+
+// fetches tells of pull endpoints that nobody has fetched from for days, which end soon.
+func (x *examination) fetches(ctx context.Context) Finding {
+	late, err := db.Select[string](ctx, x.db.Reader(), unfetched, delivery.UnfetchedWarning.Seconds(), db.Array(x.Guilds), maxEndpoints)
+	switch {
+	case err != nil:
+		return fail("the endpoints that are fetched from could not be read: %v", err)
+	case len(late) > 0:
+		return warn("from %d pull endpoints nobody has fetched for 3 days or longer; after 7 days each is disabled", len(late)).about(late)
+	}
+	return ok("no pull endpoint is left unread")
+}
+
+// unfetched names the pull endpoints that nobody has fetched from for so many seconds.
+const unfetched = `
+	SELECT endpoint_id || ' of guild ' || guild_id
+	FROM webhook_schedule
+	WHERE disposition = 'pull' AND fetched_at < now() - $1 * interval '1 second' AND (cardinality($2::text[]) = 0 OR guild_id = ANY ($2))
+	ORDER BY fetched_at
+	LIMIT $3`

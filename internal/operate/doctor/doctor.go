@@ -41,6 +41,7 @@ const (
 	Traces      = "traces"
 	Endpoints   = "endpoints"
 	BotKeys     = "bot_keys"
+	Fetches     = "fetches"
 	Pending     = "pending"
 	Books       = "books"
 )
@@ -121,6 +122,7 @@ func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
 		{name: Certificate, run: x.certificate},
 		{name: Traces, run: x.traces},
 		{name: Endpoints, needs: &fits, run: x.endpoints},
+		{name: Fetches, needs: &fits, run: x.fetches},
 		{name: BotKeys, needs: &fits, run: x.botKeys},
 		{name: Pending, needs: &fits, run: x.pending},
 		{name: Books, needs: &fits, run: x.books, withoutLimits: true},

@@ -339,6 +339,13 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'gone'`)
 		}, doctor.Endpoints, doctor.Warn, "1 are disabled"},
 
+		"no pull endpoint": {nil, doctor.Fetches, doctor.OK, "no pull endpoint is left unread"},
+		"a pull endpoint that nobody fetches from": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO webhook_schedule (guild_id, endpoint_id, disposition, fetched_at)
+				SELECT id, 'e', 'pull', now() - interval '73 hours' FROM guilds LIMIT 1`)
+		}, doctor.Fetches, doctor.Warn, "after 7 days each is disabled"},
+
 		"no bot key": {nil, doctor.BotKeys, doctor.OK, "no bot key"},
 		"a bot key that is well kept": {func(t *testing.T, s *installed) {
 			s.botKey(t, 15*day, "192.0.2.0/24")

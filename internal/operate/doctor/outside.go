@@ -217,14 +217,15 @@ func (x *examination) lookUp(ctx context.Context, place string) error {
 	return x.Guard.Check(ctx, u)
 }
 
-// registered returns the enabled endpoints of the guilds that are looked at, and
+// registered returns the enabled endpoints of the guilds that are looked at to which
+// events are sent, and
 // how many the service has disabled.
 func (x *examination) registered(ctx context.Context) (rows []endpoint, disabled int, err error) {
 	q := x.db.Reader()
 	guilds := db.Array(x.Guilds)
 	if err := q.SelectContext(ctx, &rows, `
 		SELECT guild_id, id, url FROM webhook_endpoints
-		WHERE enabled AND (cardinality($1::text[]) = 0 OR guild_id = ANY ($1))
+		WHERE enabled AND delivery = 'push' AND (cardinality($1::text[]) = 0 OR guild_id = ANY ($1))
 		ORDER BY guild_id, id LIMIT $2`, guilds, maxEndpoints); err != nil {
 		return nil, 0, fmt.Errorf("list the endpoints: %w", err)
 	}

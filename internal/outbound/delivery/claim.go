@@ -209,7 +209,7 @@ func lockIdle(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, of 
 		if _, err := tx.ExecContext(ctx, `
 			INSERT INTO webhook_schedule (guild_id, endpoint_id, disposition)
 			SELECT $1, $2, coalesce((
-				SELECT CASE WHEN e.enabled THEN 'send' ELSE 'hold' END
+				SELECT CASE WHEN NOT e.enabled THEN 'hold' WHEN e.delivery = 'pull' THEN 'pull' ELSE 'send' END
 				FROM webhook_endpoints e
 				WHERE e.guild_id = $1 AND e.id = $2), 'drop')
 			ON CONFLICT DO NOTHING`, c.GuildID, c.EndpointID); err != nil {

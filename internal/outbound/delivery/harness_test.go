@@ -107,7 +107,7 @@ func (w *deliveryDB) add(guild, url string) (endpoint, string) {
 		if err != nil {
 			return err
 		}
-		return Register(ctx, tx, guild, e.ID, true)
+		return Register(ctx, tx, guild, e.ID, true, false)
 	})
 	return e, secret
 }

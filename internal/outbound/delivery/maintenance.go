@@ -19,6 +19,8 @@ const (
 	pruneInterval   = time.Minute
 	growthInterval  = time.Second
 
+	unfetchedInterval = time.Minute
+
 	// chunk bounds the rows that one step touches in one transaction.
 	chunk = 1000
 
@@ -49,6 +51,7 @@ func (d *Deliverer) maintenanceLoop(ctx context.Context) {
 			{"repair", repairInterval, func(ctx context.Context) error { return d.repair(ctx, &repairs) }},
 			{"strays", strayInterval, d.findStrays},
 			{"prune", pruneInterval, d.prune},
+			{"unfetched", unfetchedInterval, d.disableUnfetched},
 			{"growth", growthInterval, d.countRows},
 		} {
 			if now := time.Now(); !now.Before(next[task.name]) {
@@ -197,22 +200,23 @@ func followOne(ctx context.Context, tx *db.Tx, now *time.Time, b backlog) (int, 
 	if err != nil {
 		return 0, fmt.Errorf("lock the schedule of endpoint %s: %w", b.EndpointID, err)
 	}
-	if s.Disposition == "send" {
+	if s.Disposition == "send" || s.Disposition == "pull" {
 		if !s.Releasing {
 			return 0, nil
 		}
-		return release(ctx, tx, s.Now, b)
+		return release(ctx, tx, s.Now, b, s.Disposition == "pull")
 	}
 	return put(ctx, tx, s.Now, b, s.Disposition == "drop")
 }
 
 // release makes a chunk of what waits for an endpoint that was enabled due now, with
 // the whole schedule before it: what is held, in the order of its making, then what
-// was to be tried later and had not been held yet. Here and below the rows of a
+// was to be tried later and had not been held yet; of a pull endpoint that is somebody's
+// who has fetched it. Here and below the rows of a
 // chunk are named in an array: joined with a sub-select, a plan made while the
 // table was small visits every pair of the two. Their state is asked for in a
 // CASE, as in settle.
-func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog) (int, error) {
+func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog, pull bool) (int, error) {
 	n, err := db.Exec(ctx, tx, `
 		UPDATE webhook_deliveries d
 		SET state = 'pending', due_at = $3, step = 0, fresh = false, urgent = false, error = NULL
@@ -225,7 +229,7 @@ func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog) (int, err
 	if err != nil {
 		return 0, fmt.Errorf("release held deliveries: %w", err)
 	}
-	if n < chunk {
+	if n < chunk && !pull {
 		waiting, err := db.Exec(ctx, tx, `
 			UPDATE webhook_deliveries d
 			SET due_at = $3, step = 0, fresh = false
@@ -242,7 +246,7 @@ func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog) (int, err
 	}
 	_, err = tx.ExecContext(ctx, `
 		UPDATE webhook_schedule
-		SET releasing = $4, next_due = CASE WHEN $5 THEN least(next_due, greatest($3, not_before)) ELSE next_due END
+		SET releasing = $4, next_due = CASE WHEN $5 AND disposition = 'send' THEN least(next_due, greatest($3, not_before)) ELSE next_due END
 		WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID, now, n == chunk, n > 0)
 	return n, fault.Wrap(err, "plan what was released for endpoint", b.EndpointID)
 }

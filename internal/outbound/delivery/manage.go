@@ -58,12 +58,13 @@ var (
 	noSuchDelivery = fault.New(fault.NotFound, "not_found", "No such delivery.")
 )
 
-// Register makes the schedule of a new endpoint, healthy and with nothing to do.
-func Register(ctx context.Context, tx *db.Tx, guild, endpoint string, enabled bool) error {
+// Register makes the schedule of a new endpoint, healthy and with nothing to do. That
+// of a pull endpoint never has anything to do but to be disabled, enabled and deleted.
+func Register(ctx context.Context, tx *db.Tx, guild, endpoint string, enabled, pull bool) error {
 	_, err := tx.ExecContext(ctx, `
-		INSERT INTO webhook_schedule (guild_id, endpoint_id, disposition)
-		VALUES ($1, $2, CASE WHEN $3 THEN 'send' ELSE 'hold' END)
-		ON CONFLICT DO NOTHING`, guild, endpoint, enabled)
+		INSERT INTO webhook_schedule (guild_id, endpoint_id, disposition, fetched_at, complete_since)
+		VALUES ($1, $2, CASE WHEN NOT $3 THEN 'hold' WHEN $4 THEN 'pull' ELSE 'send' END, CASE WHEN $4 THEN now() END, CASE WHEN $4 THEN now() END)
+		ON CONFLICT DO NOTHING`, guild, endpoint, enabled, pull)
 	return fault.Wrap(err, "make the schedule of endpoint", endpoint, "of guild", guild)
 }
 
@@ -108,27 +109,38 @@ func Forget(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 }
 
 // dispose says what becomes of the deliveries that wait for an endpoint. A claim
-// that is under way holds the row, so its sends have begun when this returns.
+// that is under way holds the row, so its sends have begun when this returns. To
+// send to a pull endpoint is to keep for it.
 func dispose(ctx context.Context, tx *db.Tx, guild, endpoint, disposition string) error {
+	if disposition == "send" {
+		how, err := db.Get[string](ctx, tx, `SELECT delivery FROM webhook_endpoints WHERE guild_id = $1 AND id = $2`, guild, endpoint)
+		if err != nil && !db.Missing(err) {
+			return fmt.Errorf("see how endpoint %s of guild %s gets its events: %w", endpoint, guild, err)
+		}
+		if how == Pull {
+			disposition = "pull"
+		}
+	}
 	_, err := tx.ExecContext(ctx, `
-		INSERT INTO webhook_schedule AS s (guild_id, endpoint_id, disposition, releasing, next_due)
-		VALUES ($1, $2, $3, $3 = 'send', now())
+		INSERT INTO webhook_schedule AS s (guild_id, endpoint_id, disposition, releasing, next_due, fetched_at, complete_since)
+		VALUES ($1, $2, $3, $3 IN ('send', 'pull'), CASE WHEN $3 <> 'pull' THEN now() END, CASE WHEN $3 = 'pull' THEN now() END, CASE WHEN $3 = 'pull' THEN now() END)
 		ON CONFLICT (guild_id, endpoint_id) DO UPDATE
 		SET disposition = excluded.disposition, releasing = excluded.releasing, next_due = excluded.next_due,
 		    urgent = s.urgent AND excluded.disposition <> 'drop',
-		    recovered_at = NULL, recovered_passes = false`,
+		    recovered_at = NULL, recovered_passes = false,
+		    fetched_at = coalesce(excluded.fetched_at, s.fetched_at), complete_since = coalesce(excluded.complete_since, s.complete_since)`,
 		guild, endpoint, disposition)
 	return fault.Wrap(err, "set the schedule of endpoint", endpoint, "of guild", guild, "to", disposition)
 }
 
 // ResetHealth forgets an endpoint's failures, so that what is due goes out now:
-// its address has changed, or its owner has enabled it.
+// its address has changed, or its owner has enabled it. A pull endpoint has none.
 func ResetHealth(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 	_, err := tx.ExecContext(ctx, `
 		UPDATE webhook_schedule
 		SET failures = 0, refusals = 0, refused_at = NULL, blocks = 0, blocked_until = NULL, quiet_until = NULL, failing_since = NULL, warned = 0,
 		    next_due = least(next_due, now())
-		WHERE guild_id = $1 AND endpoint_id = $2`, guild, endpoint)
+		WHERE guild_id = $1 AND endpoint_id = $2 AND disposition <> 'pull'`, guild, endpoint)
 	return fault.Wrap(err, "reset the health of endpoint", endpoint, "of guild", guild)
 }
 
@@ -144,9 +156,11 @@ func Redeliver(ctx context.Context, tx *db.Tx, guild, endpoint, delivery string)
 	}
 	fresh, err := db.Get[string](ctx, tx, `
 		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, event_at, cause, state, fresh, urgent)
-		SELECT d.guild_id, d.endpoint_id, d.event_id, ev.type, ev.occurred_at, 'redelivery', CASE WHEN $4 THEN 'pending' ELSE 'held' END, false, $4
+		SELECT d.guild_id, d.endpoint_id, d.event_id, ev.type, ev.occurred_at, 'redelivery', CASE WHEN $4 THEN 'pending' ELSE 'held' END, false,
+		       $4 AND e.delivery = 'push'
 		FROM webhook_deliveries d
 		JOIN webhook_events ev ON ev.guild_id = d.guild_id AND ev.id = d.event_id
+		JOIN webhook_endpoints e ON e.guild_id = $1 AND e.id = $2
 		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.id = $3 AND ev.occurred_at > now() - $5 * interval '1 second'
 		RETURNING id`, guild, endpoint, delivery, send, (keep + expiredFor - lastCall).Seconds())
 	if db.Missing(err) {
@@ -176,7 +190,8 @@ func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.
 	}
 	due, err := db.Get[time.Time](ctx, tx, `
 		UPDATE webhook_schedule
-		SET recovered_at = CASE WHEN $3 THEN coalesce(recovered_at, $4) END, recovered_passes = $3
+		SET recovered_at = CASE WHEN $3 AND disposition = 'send' THEN coalesce(recovered_at, $4) END,
+		    recovered_passes = $3 AND disposition = 'send'
 		WHERE guild_id = $1 AND endpoint_id = $2
 		RETURNING coalesce(recovered_at, $4)`, guild, endpoint, send, now)
 	if err != nil {
@@ -210,7 +225,8 @@ func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.
 
 // Ping queues a test event for one endpoint, whatever it listens to, and returns
 // the delivery's id. Its first attempt goes out now, past a block, past what
-// else is queued, and to an endpoint that is disabled as well. An endpoint that
+// else is queued, and to an endpoint that is disabled as well. For a pull endpoint it
+// is one more event to fetch, which is held while that is disabled. An endpoint that
 // the guild does not have is NotFound.
 func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (string, error) {
 	data, err := json.Marshal(map[string]string{"webhook_id": endpoint})
@@ -233,8 +249,9 @@ func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (str
 		return "", fmt.Errorf("record the test event for endpoint %s of guild %s: %w", endpoint, by.GuildID, err)
 	}
 	n, err := db.Exec(ctx, tx, `
-		INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at, cause, fresh, urgent)
-		SELECT e.guild_id, $3, e.id, $4, $5, $6, 'test', false, true
+		INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at, cause, state, fresh, urgent)
+		SELECT e.guild_id, $3, e.id, $4, $5, $6, 'test', CASE WHEN e.enabled OR e.delivery = 'push' THEN 'pending' ELSE 'held' END,
+		       false, e.delivery = 'push'
 		FROM webhook_endpoints e
 		WHERE e.guild_id = $1 AND e.id = $2`, by.GuildID, endpoint, id, eventID, event.Ping, now)
 	if err != nil {
@@ -247,17 +264,19 @@ func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (str
 }
 
 // makeDue makes an endpoint due for urgent deliveries that the unit is about to
-// store, and reports whether it is sent to at present. An endpoint that is not,
-// it leaves alone, unless evenDisabled.
+// store, and reports whether it is sent to at present, or kept for. An endpoint that is
+// not, it leaves alone, unless evenDisabled; a pull endpoint is never due.
 func makeDue(ctx context.Context, tx *db.Tx, guild, endpoint string, evenDisabled bool) (send bool, err error) {
 	err = tx.GetContext(ctx, &send, `
 		INSERT INTO webhook_schedule AS s (guild_id, endpoint_id, disposition, urgent, next_due)
-		SELECT e.guild_id, e.id, CASE WHEN e.enabled THEN 'send' ELSE 'hold' END, e.enabled OR $3, now()
+		SELECT e.guild_id, e.id, CASE WHEN NOT e.enabled THEN 'hold' WHEN e.delivery = 'pull' THEN 'pull' ELSE 'send' END,
+		       e.delivery = 'push' AND (e.enabled OR $3), CASE WHEN e.delivery = 'push' THEN now() END
 		FROM webhook_endpoints e
 		WHERE e.guild_id = $1 AND e.id = $2
 		ON CONFLICT (guild_id, endpoint_id) DO UPDATE
-		SET urgent = s.urgent OR s.disposition = 'send' OR $3, next_due = excluded.next_due
-		RETURNING disposition = 'send'`, guild, endpoint, evenDisabled)
+		SET urgent = s.urgent OR excluded.next_due IS NOT NULL AND (s.disposition = 'send' OR $3),
+		    next_due = coalesce(excluded.next_due, s.next_due)
+		RETURNING disposition IN ('send', 'pull')`, guild, endpoint, evenDisabled)
 	if db.Missing(err) {
 		return false, noSuchEndpoint
 	}

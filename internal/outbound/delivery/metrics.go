@@ -32,6 +32,8 @@ const (
 	gaugeThrottled = "throttled" // is due, but its endpoint is blocked or quiet
 	gaugeScheduled = "scheduled" // waits for its next attempt
 	gaugeHeld      = "held"      // waits for its endpoint to be enabled
+
+	gaugePull = "pull" // waits to be fetched; it is counted, since it stands among the others, and not shown
 )
 
 // The units of work the deliverer opens.
@@ -277,6 +279,7 @@ func (d *Deliverer) countWaiting(ctx context.Context, q db.Querier) (map[string]
 	}
 	err := q.SelectContext(ctx, &rows, `
 		SELECT CASE
+		           WHEN s.disposition = 'pull' THEN 'pull'
 		           WHEN s.disposition <> 'send' THEN 'held'
 		           WHEN greatest(s.not_before, d.due_at) <= coalesce($1::timestamptz, now()) THEN 'due'
 		           WHEN d.due_at <= coalesce($1::timestamptz, now()) THEN 'throttled'
@@ -299,7 +302,7 @@ func (d *Deliverer) countWaiting(ctx context.Context, q db.Querier) (map[string]
 	for _, r := range rows {
 		counts[r.State] += r.Count
 	}
-	pending := counts[gaugeDue] + counts[gaugeThrottled] + counts[gaugeScheduled]
+	pending := counts[gaugePull] + counts[gaugeDue] + counts[gaugeThrottled] + counts[gaugeScheduled]
 	if estimate := counts["webhook_deliveries_pending"]; pending >= gaugeLimit && estimate > pending {
 		for _, state := range []string{gaugeDue, gaugeThrottled, gaugeScheduled} {
 			counts[state] *= estimate / pending

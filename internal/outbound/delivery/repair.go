@@ -25,8 +25,14 @@ func (d *Deliverer) repair(ctx context.Context, walk *repairWalk) error {
 	}
 	err := d.db.Reader().SelectContext(ctx, &rows, `
 		SELECT s.guild_id, s.endpoint_id,
-		       s.disposition <> CASE WHEN e.enabled THEN 'send' WHEN e.enabled IS NULL THEN 'drop' ELSE 'hold' END AS differs,
+		       s.disposition <> CASE
+		           WHEN e.enabled AND e.delivery = 'pull' THEN 'pull'
+		           WHEN e.enabled THEN 'send'
+		           WHEN e.enabled IS NULL THEN 'drop'
+		           ELSE 'hold'
+		       END AS differs,
 		       CASE
+		           WHEN s.disposition = 'pull' THEN false
 		           WHEN s.disposition = 'send' THEN coalesce(s.next_due, 'infinity') > now() AND coalesce((
 		               SELECT greatest(w.due_at, s.not_before)
 		               FROM webhook_deliveries w

@@ -41,31 +41,35 @@ func (d *Deliverer) prune(ctx context.Context) error {
 
 // expireHeld gives up what is held and happened too long ago.
 func expireHeld(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
-	n, err := byGuild(ctx, tx, func(guild string, ids []string) error {
-		_, err := tx.ExecContext(ctx, `
-			WITH instant AS MATERIALIZED (SELECT coalesce($3::timestamptz, now()) AS at),
-			d AS (
-				UPDATE webhook_deliveries d
-				SET state = 'failed', completed_at = instant.at, error = $4
-				FROM instant
-				WHERE d.guild_id = $1 AND d.id = ANY ($2) AND CASE WHEN d.state = 'held' THEN true END
-				RETURNING d.endpoint_id, d.completed_at
-			)
-			INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries)
-			SELECT home.id, d.endpoint_id, date_trunc('hour', d.completed_at), 'failed', count(*)
-			FROM d
-			JOIN guilds home ON home.id = $1
-			GROUP BY home.id, d.endpoint_id, date_trunc('hour', d.completed_at)
-			ORDER BY d.endpoint_id
-			ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries`, guild, db.Array(ids), now, errorExpired)
-		return err
-	}, `
+	n, err := byGuild(ctx, tx, func(guild string, ids []string) error { return expire(ctx, tx, guild, ids, StateHeld, now) }, `
 		SELECT guild_id, id
 		FROM webhook_deliveries
 		WHERE state = 'held' AND event_at < coalesce($1::timestamptz, now()) - $2 * interval '1 second'
 		ORDER BY event_at
 		LIMIT $3`, now, keep.Seconds())
 	return n, fault.Wrap(err, "give up what is held for too long")
+}
+
+// expire gives up those deliveries of a guild that are still in a state.
+func expire(ctx context.Context, tx *db.Tx, guild string, ids []string, state string, now *time.Time) error {
+	_, err := tx.ExecContext(ctx, `
+		WITH instant AS MATERIALIZED (SELECT coalesce($3::timestamptz, now()) AS at),
+		d AS (
+			UPDATE webhook_deliveries d
+			SET state = 'failed', completed_at = instant.at, error = $4
+			FROM instant
+			WHERE d.guild_id = $1 AND d.id = ANY ($2) AND CASE WHEN d.state = $5 THEN true END
+			RETURNING d.endpoint_id, d.completed_at
+		)
+		INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries)
+		SELECT home.id, d.endpoint_id, date_trunc('hour', d.completed_at), 'failed', count(*)
+		FROM d
+		JOIN guilds home ON home.id = $1
+		GROUP BY home.id, d.endpoint_id, date_trunc('hour', d.completed_at)
+		ORDER BY d.endpoint_id
+		ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries`,
+		guild, db.Array(ids), now, errorExpired, state)
+	return err
 }
 
 func pruneAttempts(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {

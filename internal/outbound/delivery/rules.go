@@ -16,6 +16,15 @@ const (
 	reasonGone    = "gone"
 	reasonFailing = "failing"
 	reasonAddress = "address_not_allowed"
+
+	reasonUnfetched = "not_fetched"
+)
+
+// How an endpoint gets its events: they are sent to it, or kept until its owner
+// fetches them.
+const (
+	Push = "push"
+	Pull = "pull"
 )
 
 const (

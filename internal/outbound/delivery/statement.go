@@ -65,12 +65,12 @@ const byIndex = `set_config('enable_hashjoin', 'off', true) || set_config('enabl
 // planByIndex is byIndex as a statement of its own.
 func planByIndex(ctx context.Context, tx *db.Tx) error { return plan(ctx, tx, byIndex) }
 
-// planInOrder is planByIndex for statements that name one guild and take some of
-// what it has: Postgres would rather read and sort all of it than follow an index
-// in its order.
-func planInOrder(ctx context.Context, tx *db.Tx) error {
-	return plan(ctx, tx, byIndex+` || set_config('enable_sort', 'off', true)`)
-}
+// inOrder is byIndex for statements that name one guild and take some of what it has:
+// Postgres would rather read and sort all of it than follow an index in its order.
+const inOrder = byIndex + ` || set_config('enable_sort', 'off', true)`
+
+// planInOrder is inOrder as a statement of its own.
+func planInOrder(ctx context.Context, tx *db.Tx) error { return plan(ctx, tx, inOrder) }
 
 func plan(ctx context.Context, tx *db.Tx, settings string) error {
 	_, err := tx.ExecContext(ctx, `SELECT `+settings)

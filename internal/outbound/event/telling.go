@@ -2,7 +2,7 @@ package event
 
 // Telling makes a statement tell of what it changes: an event for each row of
 // one of its CTEs, with a delivery for each endpoint that listens, or nothing at
-// all where none does. The fields other than Rows are SQL expressions over such
+// all where none does. What is for a pull endpoint is never fresh: nobody sends it. The fields other than Rows are SQL expressions over such
 // a row, parameters or constants; a column is written with the CTE's name before
 // it. Payload is text, and worked out only for what is stored.
 //
@@ -29,7 +29,8 @@ func (t Telling) CTEs() string {
 		trace, traced = `, trace`, `, `+t.Trace
 	}
 	return `event_listeners AS MATERIALIZED (
-			SELECT ` + t.ID + ` AS event_id, e.id AS endpoint_id, left(` + t.ID + `, 15) || right(gen_random_uuid()::text, 21) AS delivery_id
+			SELECT ` + t.ID + ` AS event_id, e.id AS endpoint_id, left(` + t.ID + `, 15) || right(gen_random_uuid()::text, 21) AS delivery_id,
+			       e.delivery = 'push' AS pushed
 			FROM ` + t.Rows + `
 			JOIN webhook_endpoints e ON e.guild_id = ` + t.Guild + ` AND e.enabled AND ` + t.Type + ` = ANY (e.events)
 		), event_stored AS (
@@ -39,8 +40,8 @@ func (t Telling) CTEs() string {
 			JOIN guilds home ON home.id = ` + t.Guild + `
 			WHERE ` + t.ID + ` IN (SELECT event_id FROM event_listeners)
 		), event_queued AS (
-			INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at)
-			SELECT home.id, l.delivery_id, l.endpoint_id, l.event_id, ` + t.Type + `, ` + t.At + `
+			INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at, fresh)
+			SELECT home.id, l.delivery_id, l.endpoint_id, l.event_id, ` + t.Type + `, ` + t.At + `, l.pushed
 			FROM ` + t.Rows + `
 			JOIN event_listeners l ON l.event_id = ` + t.ID + `
 			JOIN guilds home ON home.id = ` + t.Guild + `

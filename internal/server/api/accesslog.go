@@ -15,7 +15,8 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// requestTimeout is how long an operation may take in all.
+// requestTimeout is how long an operation may take in all, beside its waiting for
+// something to answer with.
 const requestTimeout = 12 * time.Second
 
 // statusClosed is what the log and the metrics say in place of a status when the
@@ -36,7 +37,7 @@ func accessLog(log *slog.Logger, m *metrics, count func(usage.Request), wrote fu
 				failed(rs, err)
 			}
 			took := time.Since(start)
-			m.observe(rs, took)
+			m.observe(rs, took-rs.waited)
 			writeLogLine(log, rs, start.Add(took), took)
 			counted(count, rs, start)
 			written(wrote, rs)
@@ -51,7 +52,11 @@ func begin(rs *reqState, start time.Time) (cancel context.CancelFunc) {
 	set(rs, "X-Request-Id", rs.id)
 	h := rs.Response().Header()
 	h["Cache-Control"], h["X-Content-Type-Options"], h["X-Frame-Options"] = noStore, noSniff, deny
-	rs.ctx, cancel = context.WithDeadline(rs.Request().Context(), start.Add(requestTimeout))
+	limit := requestTimeout
+	if rs.op != nil && rs.op.Waits {
+		limit += maxWait
+	}
+	rs.ctx, cancel = context.WithDeadline(rs.Request().Context(), start.Add(limit))
 	return cancel
 }
 
@@ -67,7 +72,7 @@ func failed(rs *reqState, err error) {
 func (rs *reqState) gone() bool { return rs.caller != nil && rs.caller.Err() != nil }
 
 // reads reports whether the request is a read.
-func (rs *reqState) reads() bool { return rs.op != nil && rs.op.ReadOnly }
+func (rs *reqState) reads() bool { return rs.op != nil && rs.op.reads() }
 
 // written tells whoever judges this node's health what has become of a write:
 // nothing of one that the caller alone has to do with.
@@ -180,7 +185,7 @@ type metrics struct{ requests, batches, waits *prometheus.HistogramVec }
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "guildhall_request_duration_seconds",
-		Help:    "Time to answer a request, by operation and status; 499 means that the caller hung up first.",
+		Help:    "Time to answer a request, without what it was asked to wait for, by operation and status; 499 means that the caller hung up first.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
 	}, []string{"operation", "status"})}
 	m.batches = prometheus.NewHistogramVec(prometheus.HistogramOpts{

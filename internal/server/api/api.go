@@ -83,7 +83,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	keys, ops := idempotency.Keys{Sealer: cfg.Sealer, Entry: renderEntry}, newOperations(cfg)
 	u := &units{
-		db: cfg.DB, few: fewWaiting, keys: keys, mutex: idempotency.NewKeyedMutex(), wake: cfg.Wake,
+		db: cfg.DB, few: fewWaiting, keys: keys, mutex: idempotency.NewKeyedMutex(), wake: cfg.Wake, login: cfg.Tokens,
 		preparations: preparations(cfg.Services),
 		collectors:   collectors(cfg.DB, ops.economyOps, keys, cfg.OneGuild, numbers), readers: readers(cfg.DB, cfg.OneGuild, numbers),
 	}

@@ -32,6 +32,7 @@ type reqState struct {
 	key     string           // of a write; empty when none was sent
 	broken  error            // what validation found wrong with a write
 	refusal error            // what was answered from inside, for the log
+	waited  time.Duration    // for something to answer with
 	closed  bool             // the caller hung up before its response was ready
 }
 

@@ -39,6 +39,8 @@ func TestExamplesRun(t *testing.T) {
 	delivery := api.Do(t, "testWebhookEndpoint", "", apitest.Path("id", hook)).Want(t, 202, "").Str(t, "data.id")
 
 	entry := api.Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, "").Str(t, "data.ledger_entry.id")
+	kept := api.Do(t, "createWebhookEndpoint", `{"delivery":"pull","events":["case.created"]}`).Want(t, 201, "").Str(t, "data.id")
+	api.Do(t, "testWebhookEndpoint", "", apitest.Path("id", kept)).Want(t, 202, "")
 
 	ops := apitest.Operations()
 	last := func(op apitest.Operation) int { // what removes its subject
@@ -69,6 +71,8 @@ func TestExamplesRun(t *testing.T) {
 					path = append(path, apitest.Path("deliveryId", delivery))
 				case op.ID == "getLedgerEntry":
 					path = append(path, apitest.Path("id", entry))
+				case strings.HasPrefix(op.Path, "/webhooks/{id}/events/"):
+					path = append(path, apitest.Path("id", kept))
 				case strings.HasPrefix(op.Path, "/webhooks/"):
 					path = append(path, apitest.Path("id", hook))
 				default:

@@ -28,6 +28,8 @@ var requestBodies = map[string]func() any{
 	"closeTicket":              func() any { return new(gen.CloseTicketJSONRequestBody) },
 	"createTicketMessage":      func() any { return new(gen.CreateTicketMessageJSONRequestBody) },
 	"reopenTicket":             func() any { return new(gen.ReopenTicketJSONRequestBody) },
+	"pullWebhookEvents":        func() any { return new(gen.PullWebhookEventsJSONRequestBody) },
+	"ackWebhookEvents":         func() any { return new(gen.AckWebhookEventsJSONRequestBody) },
 	"createWebhookEndpoint":    func() any { return new(gen.CreateWebhookEndpointJSONRequestBody) },
 	"writeRecords":             func() any { return new(gen.WriteRecordsJSONRequestBody) },
 	"updateWebhookEndpoint":    func() any { return new(gen.UpdateWebhookEndpointJSONRequestBody) },

@@ -74,7 +74,11 @@ func (n neighbours) own(t *testing.T, op apitest.Operation) map[string]string {
 			INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id)
 			SELECT $1, $2, (1000 + i)::text FROM generate_series(1, 20) i`, id)
 	case "webhooks":
-		hook := n.owner.Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1:9/hook","events":["case.created"]}`).Want(t, 201, "")
+		wanted := `{"url":"https://127.0.0.1:9/hook","events":["case.created"]}`
+		if strings.Contains(op.Path, "/events/") {
+			wanted = `{"delivery":"pull","events":["case.created"]}`
+		}
+		hook := n.owner.Do(t, "createWebhookEndpoint", wanted).Want(t, 201, "")
 		id = hook.Str(t, "data.id")
 		delivery := n.owner.Do(t, "testWebhookEndpoint", "", apitest.Path("id", id)).Want(t, 202, "").Str(t, "data.id")
 		return map[string]string{"id": id, "deliveryId": delivery}

@@ -29,7 +29,7 @@ func limitRate(limits *ratelimit.Limiter, q Quotas) middleware {
 // left.
 func spend(rs *reqState, limits *ratelimit.Limiter, q Quotas) error {
 	bucket, quota := "read", q.Read
-	if rs.op != nil && !rs.op.ReadOnly {
+	if rs.op != nil && !rs.op.reads() {
 		bucket, quota = "write", q.Write
 	}
 	key, whose := rs.by.ID, "this token"

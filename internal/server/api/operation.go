@@ -19,6 +19,7 @@ type operation struct {
 	OfGuild   bool   // done in one guild, which a bot key has to name
 	ReadOnly  bool
 	Phased    bool             // not one unit of work: it calls out between two commits
+	Waits     bool             // may have nothing to answer with yet; counts as a read, and takes no key
 	Collected bool             // shares its unit of work, or its statement, with what arrives at the same time
 	Body      *openapi3.Schema // nil: it takes none, and one that is sent anyway is ignored
 	BodyMust  bool
@@ -44,6 +45,7 @@ func readOperations(doc *openapi3.T) operationMap {
 			}
 			op.Scope, _ = o.Extensions["x-required-scope"].(string)
 			op.Phased, _ = o.Extensions["x-phased"].(bool)
+			op.Waits, _ = o.Extensions["x-waits"].(bool)
 			op.Collected, _ = o.Extensions["x-collected"].(bool)
 			for _, refs := range []openapi3.Parameters{item.Parameters, o.Parameters} {
 				for _, ref := range refs {
@@ -74,6 +76,9 @@ func bound(doc *openapi3.T, o *openapi3.Operation, name string) int {
 	}
 	return int(n)
 }
+
+// reads says whether the operation counts as a read.
+func (op *operation) reads() bool { return op.ReadOnly || op.Waits }
 
 // lists says whether the operation answers with a page of a list.
 func (op *operation) lists() bool { return op.Query["per_page"] != nil }

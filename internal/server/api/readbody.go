@@ -38,8 +38,10 @@ func parseHead(rs *reqState, large *largeBodyPlaces) (err error) {
 	if len(rs.body) > 0 && !isJSON(req.Header) {
 		return errMedia
 	}
-	if rs.key, err = idempotencyKey(req.Header); err != nil {
-		return err
+	if !rs.op.Waits {
+		if rs.key, err = idempotencyKey(req.Header); err != nil {
+			return err
+		}
 	}
 	if req.URL.RawQuery != "" || req.URL.ForceQuery {
 		return invalid("query: a write takes no query parameters")

@@ -24,7 +24,9 @@ func (scopesFromBearer) Authenticate(_ context.Context, bearer string, _ netip.A
 	}, nil
 }
 
-func (scopesFromBearer) Guild(context.Context, string) (auth.Presence, error) { return auth.Present, nil }
+func (scopesFromBearer) Guild(context.Context, string) (auth.Presence, error) {
+	return auth.Present, nil
+}
 
 // Each operation opens to its own scope alone: not to all the others
 // together, and not to more than this one.

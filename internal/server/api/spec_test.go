@@ -63,9 +63,9 @@ func TestOperationRules(t *testing.T) {
 		for _, p := range op.Spec.Parameters {
 			params[p.Value.Name] = true
 		}
-		write := op.Method != http.MethodGet
-		if params["Idempotency-Key"] != write {
-			t.Errorf("write is %v, but Idempotency-Key is %v", write, params["Idempotency-Key"])
+		write, keyed := op.Method != http.MethodGet, op.Method != http.MethodGet && !op.Waits()
+		if params["Idempotency-Key"] != keyed {
+			t.Errorf("it takes a key: %v, but Idempotency-Key is %v", keyed, params["Idempotency-Key"])
 		}
 		if list := strings.HasPrefix(op.ID, "list") || strings.HasSuffix(op.ID, "Leaderboard"); params["page"] != list ||
 			params["per_page"] != list {
@@ -84,7 +84,10 @@ func TestOperationRules(t *testing.T) {
 		}
 		want := []int{401, 403, 429, 500, 503}
 		if write {
-			want = append(want, 400, 409, 413, 415)
+			want = append(want, 400, 413, 415)
+		}
+		if keyed {
+			want = append(want, 409)
 		}
 		for _, status := range want {
 			if op.Spec.Responses.Status(status) == nil {

@@ -13,6 +13,7 @@ import (
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/service/webhooks"
 )
 
 // idempotentReplay is the header of a response that was given before: under the same
@@ -28,6 +29,7 @@ type units struct {
 	keys  idempotency.Keys
 	mutex *idempotency.KeyedMutex
 	wake  func(guild string)
+	login Authenticator
 	few   int // requests that may wait for a place and keep the stacks that they need
 
 	preparations map[string]preparation
@@ -38,7 +40,8 @@ type units struct {
 // unit makes a write request one transaction: the change, its events and its
 // idempotency record commit together, and nothing is sent before they have.
 // Reads get the read-only pool. An operation that is phased opens units of its
-// own, and one that is collected shares one with others.
+// own, one that waits a unit each time it looks, and one that is collected shares one
+// with others.
 func (u *units) unit(next handler) handler {
 	return func(rs *reqState) error {
 		switch {
@@ -46,6 +49,8 @@ func (u *units) unit(next handler) handler {
 			return u.query(rs, u.readers[rs.op.ID], next)
 		case rs.op.ReadOnly:
 			return u.read(rs, next)
+		case rs.op.Waits:
+			return u.waiting(rs, next)
 		case rs.op.Phased:
 			return u.phased(rs, next)
 		case rs.op.Collected:
@@ -309,7 +314,8 @@ type buffer struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
-	rest   *later // what a phased operation has left to do
+	rest   *later         // what a phased operation has left to do
+	wait   *webhooks.Wait // what an operation waits for that has nothing to answer with yet
 }
 
 func (b *buffer) response() idempotency.Response {

@@ -8,15 +8,19 @@ import (
 
 	"guildhall/internal/access/seal"
 	"guildhall/internal/base/db"
+	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/egress"
 )
 
 // Config is what the operations and the command line's functions need. Box and
-// Guard are required, and DB for the command line's functions.
+// Guard are required, DB for the command line's functions, and Waiters for the
+// operations.
 type Config struct {
 	DB    *db.DB
 	Box   *seal.Box
 	Guard *egress.Guard
+
+	Waiters *delivery.Waiters // who waits on this node for something to fetch
 }
 
 func (c Config) check() error {

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -21,17 +22,20 @@ import (
 func noted(ctx context.Context, tx *db.Tx, action string, was, is *endpoint) error {
 	c := audit.Change{Action: action}
 	if was != nil {
-		c.Guild, c.Target, c.Name, c.Before = was.GuildID, was.ID, was.URL, told(*was)
+		c.Guild, c.Target, c.Name, c.Before = was.GuildID, was.ID, was.name(), told(*was)
 	}
 	if is != nil {
-		c.Guild, c.Target, c.Name, c.After = is.GuildID, is.ID, is.URL, told(*is)
+		c.Guild, c.Target, c.Name, c.After = is.GuildID, is.ID, is.name(), told(*is)
 	}
 	return audit.Record(ctx, tx, c)
 }
 
+// name is what people know an endpoint by.
+func (e endpoint) name() string { return cmp.Or(e.URL, e.Delivery) }
+
 func told(e endpoint) map[string]any {
 	return map[string]any{
-		"url": e.URL, "description": e.Description, "events": e.Events, "enabled": e.Enabled,
+		"delivery": e.Delivery, "url": e.URL, "description": e.Description, "events": e.Events, "enabled": e.Enabled,
 		"disabled_reason": e.DisabledReason, "secret_preview": e.SecretPreview,
 	}
 }

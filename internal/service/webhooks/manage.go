@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -26,6 +27,7 @@ func newManager(cfg Config) (manager, error) {
 
 // patch is what a caller wants an endpoint to be; nil leaves a thing as it is.
 type patch struct {
+	Delivery    string // how it gets its events; empty: as it does, or push
 	URL         *string
 	Events      []string
 	Description **string // nil: leave it; to nil: clear it
@@ -56,17 +58,40 @@ func (p patch) check(ctx context.Context) error {
 	return nil
 }
 
+// fits finds what is wrong with a patch for an endpoint that gets its events in a way.
+func (p patch) fits(how string) error {
+	switch {
+	case p.Delivery != "" && p.Delivery != how:
+		return fault.New(fault.Invalid, "invalid_request", "body /delivery: is %s and never changes", how)
+	case how == delivery.Pull && p.URL != nil:
+		return fault.New(fault.Invalid, "invalid_request", "body /url: a pull endpoint has none: its events are fetched")
+	}
+	return nil
+}
+
 // onlyDisables reports whether a patch asks that the endpoint gets nothing more,
 // and nothing else.
 func (p patch) onlyDisables() bool {
-	return p.Enabled != nil && !*p.Enabled && p.URL == nil && p.Events == nil && p.Description == nil
+	return p.Enabled != nil && !*p.Enabled && p.Delivery == "" && p.URL == nil && p.Events == nil && p.Description == nil
 }
 
 // register makes an endpoint and returns it with its secret, which is readable
 // nowhere afterwards. A guild that has maxEndpoints already is Refused.
 func (m manager) register(ctx context.Context, tx *db.Tx, guild string, p patch) (endpoint, string, error) {
+	e := endpoint{GuildID: guild, ID: db.NewID(), Delivery: cmp.Or(p.Delivery, delivery.Push), Enabled: true}
+	if e.Delivery == delivery.Push && p.URL == nil {
+		return endpoint{}, "", fault.New(fault.Invalid, "invalid_request", "body /url: is required, unless delivery is pull")
+	}
+	if err := p.fits(e.Delivery); err != nil {
+		return endpoint{}, "", err
+	}
 	if err := p.check(ctx); err != nil {
 		return endpoint{}, "", err
+	}
+	if e.Delivery == delivery.Pull {
+		if err := delivery.Pulls(ctx, tx); err != nil {
+			return endpoint{}, "", err
+		}
 	}
 	if err := lockGuild(ctx, tx, guild); err != nil {
 		return endpoint{}, "", err
@@ -74,7 +99,6 @@ func (m manager) register(ctx context.Context, tx *db.Tx, guild string, p patch)
 	if err := hasRoom(ctx, tx, guild); err != nil {
 		return endpoint{}, "", err
 	}
-	e := endpoint{GuildID: guild, ID: db.NewID(), Enabled: true}
 	if err := p.apply(ctx, &e); err != nil {
 		return endpoint{}, "", err
 	}
@@ -84,7 +108,7 @@ func (m manager) register(ctx context.Context, tx *db.Tx, guild string, p patch)
 	if err != nil {
 		return endpoint{}, "", err
 	}
-	if err := delivery.Register(ctx, tx, guild, e.ID, e.Enabled); err != nil {
+	if err := delivery.Register(ctx, tx, guild, e.ID, e.Enabled, e.Delivery == delivery.Pull); err != nil {
 		return endpoint{}, "", err
 	}
 	return e, secret, noted(ctx, tx, audit.WebhookCreated, nil, &e)
@@ -116,6 +140,9 @@ func (p patch) apply(ctx context.Context, e *endpoint) error {
 // old one's failures.
 func (m manager) change(ctx context.Context, tx *db.Tx, was endpoint, p patch) (endpoint, error) {
 	e := was
+	if err := p.fits(was.Delivery); err != nil {
+		return endpoint{}, err
+	}
 	if err := p.apply(ctx, &e); err != nil {
 		return endpoint{}, err
 	}

@@ -30,12 +30,12 @@ func lockToUse(ctx context.Context, tx *db.Tx, by *auth.Principal, id string) er
 }
 
 // getToUse finds an endpoint that the token may use in every way.
-func getToUse(ctx context.Context, q db.Querier, by *auth.Principal, id string) error {
+func getToUse(ctx context.Context, q db.Querier, by *auth.Principal, id string) (endpoint, error) {
 	e, err := get(ctx, q, by.GuildID, id)
 	if err != nil {
-		return err
+		return endpoint{}, err
 	}
-	return mayUse(ctx, q, by, e)
+	return e, mayUse(ctx, q, by, e)
 }
 
 // mayUse is Forbidden unless the token can read what an endpoint gets, what its

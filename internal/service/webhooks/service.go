@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"guildhall/gen"
@@ -10,6 +11,7 @@ import (
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/page"
 	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/event"
 )
 
@@ -18,8 +20,11 @@ type Service struct {
 	m manager
 }
 
-// New makes the operations. Of the Config they use DB, Box and Guard.
+// New makes the operations. They use all of the Config.
 func New(cfg Config) (*Service, error) {
+	if cfg.Waiters == nil {
+		return nil, errors.New("webhooks: Waiters are needed")
+	}
 	m, err := newManager(cfg)
 	if err != nil {
 		return nil, err
@@ -45,14 +50,17 @@ func (s *Service) PrepareCreate(ctx context.Context, body *gen.CreateWebhookEndp
 	if err := mayRead(by, names(body.Events)); err != nil {
 		return nil, err
 	}
+	if body.URL == nil || text(body.Delivery) == delivery.Pull {
+		return ctx, nil
+	}
 	err := hasRoom(ctx, s.m.cfg.DB.Reader(), by.GuildID)
 	if f, ok := fault.As(err); ok && f.Kind == fault.Refused {
-		return looked(ctx, body.URL, f), nil
+		return looked(ctx, *body.URL, f), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return s.m.look(ctx, by.GuildID, body.URL), nil
+	return s.m.look(ctx, by.GuildID, *body.URL), nil
 }
 
 // PrepareUpdate is PrepareCreate for UpdateWebhookEndpoint.
@@ -72,7 +80,7 @@ func (s *Service) CreateWebhookEndpoint(ctx context.Context, r gen.CreateWebhook
 		return nil, err
 	}
 	e, secret, err := s.m.register(ctx, db.Write(ctx), by.GuildID, patch{
-		URL: &r.Body.URL, Events: events, Description: &r.Body.Description, Enabled: r.Body.Enabled,
+		Delivery: text(r.Body.Delivery), URL: r.Body.URL, Events: events, Description: &r.Body.Description, Enabled: r.Body.Enabled,
 	})
 	if err != nil {
 		return nil, err
@@ -116,7 +124,7 @@ func (s *Service) UpdateWebhookEndpoint(ctx context.Context, r gen.UpdateWebhook
 }
 
 func patchOf(body *gen.UpdateWebhookEndpointRequest) patch {
-	p := patch{URL: body.URL, Events: names(body.Events), Enabled: body.Enabled}
+	p := patch{Delivery: text(body.Delivery), URL: body.URL, Events: names(body.Events), Enabled: body.Enabled}
 	if body.Description.IsSpecified() {
 		var text *string
 		if v, err := body.Description.Get(); err == nil {
@@ -172,7 +180,7 @@ func (*Service) TestWebhookEndpoint(ctx context.Context, r gen.TestWebhookEndpoi
 // ListWebhookDeliveries lists an endpoint's deliveries, newest first.
 func (*Service) ListWebhookDeliveries(ctx context.Context, r gen.ListWebhookDeliveriesRequestObject) (gen.ListWebhookDeliveriesResponseObject, error) {
 	q, by, p := db.Read(ctx), auth.From(ctx), page.Of(r.Params.Page, r.Params.PerPage)
-	if err := getToUse(ctx, q, by, r.ID); err != nil {
+	if _, err := getToUse(ctx, q, by, r.ID); err != nil {
 		return nil, err
 	}
 	rows, err := deliveries(ctx, q, by.GuildID, r.ID, filterOf(r.Params), p.Limit(), p.Offset())
@@ -202,7 +210,7 @@ func text[T ~string](p *T) string {
 // GetWebhookDelivery returns one delivery with what is sent and every attempt.
 func (*Service) GetWebhookDelivery(ctx context.Context, r gen.GetWebhookDeliveryRequestObject) (gen.GetWebhookDeliveryResponseObject, error) {
 	q, by := db.Read(ctx), auth.From(ctx)
-	if err := getToUse(ctx, q, by, r.ID); err != nil {
+	if _, err := getToUse(ctx, q, by, r.ID); err != nil {
 		return nil, err
 	}
 	d, body, log, err := Detail(ctx, q, by.GuildID, r.ID, r.DeliveryID)
@@ -260,7 +268,7 @@ func names(types []gen.WebhookEventType) []string {
 
 func show(e endpoint) gen.WebhookEndpoint {
 	return gen.WebhookEndpoint{
-		ID: e.ID, URL: e.URL, Description: e.Description, Events: e.Events, Enabled: e.Enabled, DisabledReason: e.DisabledReason,
+		ID: e.ID, Delivery: e.Delivery, URL: e.URL, Description: e.Description, Events: e.Events, Enabled: e.Enabled, DisabledReason: e.DisabledReason,
 		SecretPreview: e.SecretPreview, CreatedAt: wire.At(e.CreatedAt), UpdatedAt: wire.At(e.UpdatedAt),
 	}
 }

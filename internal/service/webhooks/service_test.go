@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"reflect"
 	"slices"
@@ -534,7 +535,10 @@ func TestWhatPeopleChangeShows(t *testing.T) {
 		t.Error(err)
 	}
 	shows("", false)
-	for _, bad := range []webhooks.Config{{DB: d, Box: cfg.Box}, {DB: d, Guard: cfg.Guard}} {
+	waiters := delivery.NewWaiters(d, slog.New(slog.DiscardHandler), nil)
+	for _, bad := range []webhooks.Config{
+		{DB: d, Box: cfg.Box, Waiters: waiters}, {DB: d, Guard: cfg.Guard, Waiters: waiters}, {DB: d, Box: cfg.Box, Guard: cfg.Guard},
+	} {
 		if _, err := webhooks.New(bad); err == nil {
 			t.Errorf("%+v is enough", bad)
 		}

@@ -16,7 +16,8 @@ import (
 type endpoint struct {
 	GuildID        string     `db:"guild_id"`
 	ID             string     `db:"id"`
-	URL            string     `db:"url"`
+	Delivery       string     `db:"delivery"` // delivery.Push or delivery.Pull
+	URL            string     `db:"url"`      // empty for pull
 	Description    *string    `db:"description"`
 	Events         db.Strings `db:"events"`
 	Enabled        bool       `db:"enabled"`
@@ -33,7 +34,7 @@ const maxEndpoints = 10
 var noSuchEndpoint = fault.New(fault.NotFound, "not_found", "No such webhook endpoint.")
 
 // columns are those of an endpoint.
-const columns = `guild_id, id, url, description, events, enabled, disabled_reason, secret, secret_preview, created_at, updated_at`
+const columns = `guild_id, id, delivery, url, description, events, enabled, disabled_reason, secret, secret_preview, created_at, updated_at`
 
 // lockGuild makes registrations of a guild take turns.
 func lockGuild(ctx context.Context, tx *db.Tx, guild string) error {
@@ -60,13 +61,13 @@ func hasRoom(ctx context.Context, q db.Querier, guild string) error {
 func insert(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 	err := tx.GetContext(ctx, &e, `
 		WITH e AS (
-			INSERT INTO webhook_endpoints (guild_id, id, url, description, events, enabled, secret, secret_preview)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+			INSERT INTO webhook_endpoints (guild_id, id, url, description, events, enabled, secret, secret_preview, delivery)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 			RETURNING *
 		)
 		SELECT `+columns+`
 		FROM e`,
-		e.GuildID, e.ID, e.URL, e.Description, e.Events, e.Enabled, e.Secret, e.SecretPreview)
+		e.GuildID, e.ID, e.URL, e.Description, e.Events, e.Enabled, e.Secret, e.SecretPreview, e.Delivery)
 	return e, fault.Wrap(err, "insert endpoint in guild", e.GuildID)
 }
 

@@ -21,6 +21,7 @@ import (
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/chat"
+	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/egress/egresstest"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/server/api"
@@ -45,6 +46,9 @@ type Server struct {
 	Client *http.Client
 	Sealer *seal.Box
 	Log    *testutil.Log // everything the server logged
+
+	Waiters     *delivery.Waiters
+	StopWaiting func() // ends all waiting for events, as a node does that stops
 
 	url     string
 	mu      sync.Mutex // guards what follows
@@ -124,7 +128,8 @@ func New(t testing.TB, opts ...Option) *API {
 		t.Cleanup(func() { far.Close() })
 		cfg.DB = far
 	}
-	services(t, &cfg, o, box)
+	waiters, stopWaiting := runWaiters(t, cfg.DB)
+	services(t, &cfg, o, box, waiters)
 	for _, change := range o.config {
 		change(&cfg)
 	}
@@ -138,7 +143,7 @@ func New(t testing.TB, opts ...Option) *API {
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	s := &Server{
 		DB: base.DB, DBURL: base.URL, Tokens: tokens, Client: client, Sealer: box, Log: log,
-		url: srv.URL, seen: map[string]bool{},
+		url: srv.URL, seen: map[string]bool{}, Waiters: waiters, StopWaiting: stopWaiting,
 	}
 	t.Cleanup(func() {
 		srv.Close()

@@ -86,6 +86,10 @@ func (op Operation) Codes(status int) []string {
 	return codes
 }
 
+// Waits reports whether the operation may wait for something to answer with: it counts
+// as a read and takes no key.
+func (op Operation) Waits() bool { return op.Spec.Extensions["x-waits"] == true }
+
 // Statuses returns the documented statuses.
 func (op Operation) Statuses() []int {
 	var list []int

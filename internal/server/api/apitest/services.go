@@ -1,12 +1,15 @@
 package apitest
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/access/seal"
+	"guildhall/internal/base/db"
 	"guildhall/internal/outbound/chat"
+	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/egress"
 	"guildhall/internal/outbound/egress/egresstest"
 	"guildhall/internal/server/api"
@@ -26,7 +29,7 @@ func Names(zone func(name string, v6 bool) egresstest.Answer) Option {
 
 // services fills in the domains that need something of the host. Webhooks may
 // call the loopback address: that is where tests have their receivers.
-func services(t testing.TB, cfg *api.Config, o options, box *seal.Box) {
+func services(t testing.TB, cfg *api.Config, o options, box *seal.Box, waiters *delivery.Waiters) {
 	t.Helper()
 	if o.chat == nil {
 		o.chat = chat.NewStandIn(slog.New(slog.DiscardHandler))
@@ -39,6 +42,20 @@ func services(t testing.TB, cfg *api.Config, o options, box *seal.Box) {
 		o.names = func(string, bool) egresstest.Answer { return egresstest.NoSuchName }
 	}
 	guard := egress.NewGuard(egresstest.Loopback, egresstest.NameServer(t, o.names))
-	cfg.Webhooks, err = webhooks.New(webhooks.Config{DB: cfg.DB, Box: box, Guard: guard})
+	cfg.Wake = waiters.Wake
+	cfg.Webhooks, err = webhooks.New(webhooks.Config{DB: cfg.DB, Box: box, Guard: guard, Waiters: waiters})
 	must(t, err)
+}
+
+// runWaiters has callers wait for events until the test ends, or stop is called, as a
+// node does that stops.
+func runWaiters(t testing.TB, d *db.DB) (waiters *delivery.Waiters, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	waiters = delivery.NewWaiters(d, slog.New(slog.DiscardHandler), nil)
+	go func() { defer close(done); _ = waiters.Run(ctx) }()
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return waiters, stop
 }

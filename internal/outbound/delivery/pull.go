@@ -1,0 +1,287 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"guildhall/internal/access/audit"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+// What waits for a pull endpoint is never fresh, urgent or under a worker's lease, and
+// its schedule has the disposition pull and is never due: so no look, claim or repair
+// finds it. It is leased to whoever fetches it by its due_at alone, which lies ahead
+// until the lease ends; lease_gen counts how often it was fetched. Holding, releasing
+// and giving up are the same as for any other endpoint.
+
+const (
+	// pullBytes bounds the events of one fetch, with what stands around them.
+	pullBytes = 1<<20 - 256
+
+	// fetchNoted is how exactly it is known when an endpoint was last asked for.
+	fetchNoted = time.Minute
+
+	// unfetchedFor is how long a pull endpoint may go without a fetch until it is
+	// switched off.
+	unfetchedFor = 7 * 24 * time.Hour
+
+	// UnfetchedWarning is after how long of it operators are told.
+	UnfetchedWarning = 3 * 24 * time.Hour
+)
+
+// pullsSince is the migration from which on no program is at work that would send what
+// is kept for a pull endpoint.
+const pullsSince = 157
+
+// Pulls is Unavailable as long as a program may be at work that knows no pull endpoints.
+func Pulls(ctx context.Context, q db.Querier) error {
+	oldest, err := db.OldestProgram(ctx, q)
+	if err != nil || oldest >= pullsSince {
+		return err
+	}
+	return fault.New(fault.Unavailable, "service_unavailable",
+		"Pull endpoints can be registered when the upgrade that brings them has ended; try the same request again later.").After(time.Minute)
+}
+
+// Fetched is what a fetch has leased.
+type Fetched struct {
+	Events [][]byte // their exact payloads
+	More   bool     // further ones can be fetched now
+	// Complete is since when nothing is lost that the endpoint listens to: since it was
+	// registered or enabled, or since 30 days ago.
+	Complete time.Time
+}
+
+// waiting is a delivery that can be fetched.
+type waiting struct {
+	ID       string `db:"id"`
+	Bytes    int    `db:"bytes"`
+	Outlived bool   `db:"outlived"` // its event happened too long ago
+}
+
+// findWaiting finds what can be fetched of an endpoint, in order, and locks it. What
+// another caller is fetching at the moment it passes over.
+const findWaiting = `
+	WITH due AS MATERIALIZED (
+		SELECT w.id, w.event_id, w.event_at, w.due_at
+		FROM webhook_deliveries w
+		WHERE w.guild_id = $1 AND w.endpoint_id = $2 AND w.state = 'pending' AND w.due_at <= $3
+		ORDER BY w.due_at, w.id
+		LIMIT $4
+		FOR NO KEY UPDATE SKIP LOCKED
+	)
+	SELECT due.id, coalesce(octet_length(v.payload), 0) AS bytes, v.id IS NULL OR due.event_at < $5 AS outlived
+	FROM due
+	LEFT JOIN webhook_events v ON v.guild_id = $1 AND v.id = due.event_id
+	ORDER BY due.due_at, due.id`
+
+// leaseWaiting gives them to a caller until $3.
+const leaseWaiting = `
+	WITH leased AS (
+		UPDATE webhook_deliveries d
+		SET due_at = $3, lease_gen = d.lease_gen + 1
+		WHERE d.guild_id = $1 AND d.id = ANY ($2)
+		RETURNING d.event_id
+	)
+	SELECT v.payload
+	FROM leased
+	JOIN webhook_events v ON v.guild_id = $1 AND v.id = leased.event_id
+	ORDER BY v.occurred_at, v.id`
+
+// Fetch leases the oldest events that wait for a pull endpoint and are leased to nobody,
+// at most limit of them, and notes who has asked. Of an endpoint that is disabled it
+// finds none.
+func Fetch(ctx context.Context, tx *db.Tx, guild, endpoint, by string, limit int, lease time.Duration) (Fetched, error) {
+	return fetch(ctx, tx, nil, guild, endpoint, by, limit, lease)
+}
+
+func fetch(ctx context.Context, tx *db.Tx, at *time.Time, guild, endpoint, by string, limit int, lease time.Duration) (out Fetched, err error) {
+	var s struct {
+		Disposition string    `db:"disposition"`
+		Note        bool      `db:"note"`
+		Complete    time.Time `db:"complete"`
+		Oldest      time.Time `db:"oldest"`
+		Now         time.Time `db:"now"`
+	}
+	err = tx.GetContext(ctx, &s, `
+		SELECT s.disposition, coalesce($3::timestamptz, now()) AS now, coalesce($3::timestamptz, now()) - $5 * interval '1 second' AS oldest,
+		       greatest(s.complete_since, coalesce($3::timestamptz, now()) - $5 * interval '1 second') AS complete,
+		       s.fetched_by IS NULL OR s.fetched_at < coalesce($3::timestamptz, now()) - $4 * interval '1 second' AS note
+		FROM (SELECT `+inOrder+` AS done) AS settings
+		CROSS JOIN webhook_schedule s
+		WHERE s.guild_id = $1 AND s.endpoint_id = $2 AND settings.done <> ''`, guild, endpoint, at, fetchNoted.Seconds(), keep.Seconds())
+	if err != nil {
+		return out, fmt.Errorf("read the schedule of endpoint %s of guild %s: %w", endpoint, guild, err)
+	}
+	out.Complete = s.Complete
+	if s.Disposition != "pull" {
+		return out, nil
+	}
+	if s.Note {
+		if _, err := tx.ExecContext(ctx, `
+			UPDATE webhook_schedule
+			SET fetched_at = $3, fetched_by = $4
+			WHERE guild_id = $1 AND endpoint_id = $2 AND disposition = 'pull'`, guild, endpoint, s.Now, by); err != nil {
+			return out, fmt.Errorf("note who fetches from endpoint %s of guild %s: %w", endpoint, guild, err)
+		}
+	}
+	found, err := db.Select[waiting](ctx, tx, findWaiting, guild, endpoint, s.Now, limit+1, s.Oldest)
+	if err != nil {
+		return out, fmt.Errorf("find what waits for endpoint %s of guild %s: %w", endpoint, guild, err)
+	}
+	ids, outlived, more := choose(found, limit)
+	if len(outlived) > 0 {
+		if err := expire(ctx, tx, guild, outlived, StatePending, at); err != nil {
+			return out, fmt.Errorf("give up what has waited too long for endpoint %s of guild %s: %w", endpoint, guild, err)
+		}
+	}
+	if out.More = more; len(ids) == 0 {
+		return out, nil
+	}
+	out.Events, err = db.Select[[]byte](ctx, tx, leaseWaiting, guild, db.Array(ids), s.Now.Add(lease))
+	return out, fault.Wrap(err, "lease what waits for endpoint", endpoint, "of guild", guild)
+}
+
+// choose takes limit of what was found, as long as it fits into one answer. What is too
+// old for that it returns apart. A single event always fits.
+func choose(found []waiting, limit int) (ids, outlived []string, more bool) {
+	bytes := 0
+	for _, w := range found {
+		switch {
+		case w.Outlived:
+			outlived = append(outlived, w.ID)
+		case len(ids) == limit, len(ids) > 0 && bytes+w.Bytes >= pullBytes:
+			return ids, outlived, true
+		default:
+			ids, bytes = append(ids, w.ID), bytes+w.Bytes+1
+		}
+	}
+	return ids, outlived, len(found) > limit
+}
+
+// settleFetched settles what an endpoint has fetched of some events, whether or not the
+// lease has run out or the endpoint was disabled since.
+const settleFetched = `
+	WITH d AS (
+		UPDATE webhook_deliveries d
+		SET state = 'delivered', completed_at = $4, error = NULL
+		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.event_id = ANY ($3) AND d.lease_gen > 0
+		  AND CASE WHEN d.state IN ('pending', 'held') THEN true END
+		RETURNING d.endpoint_id, d.event_id, d.completed_at
+	), counted AS (
+		INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries)
+		SELECT home.id, d.endpoint_id, date_trunc('hour', d.completed_at), 'delivered', count(*)
+		FROM d
+		JOIN guilds home ON home.id = $1
+		GROUP BY home.id, d.endpoint_id, date_trunc('hour', d.completed_at)
+		ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries
+	)
+	SELECT count(DISTINCT event_id) FROM d`
+
+// returnFetched ends the leases of some events.
+const returnFetched = `
+	WITH d AS (
+		UPDATE webhook_deliveries d
+		SET due_at = $4
+		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.event_id = ANY ($3) AND d.lease_gen > 0
+		  AND CASE WHEN d.state = 'pending' THEN d.due_at > $4 END
+		RETURNING d.event_id
+	)
+	SELECT count(DISTINCT event_id) FROM d`
+
+// Acknowledge settles events that were fetched from a pull endpoint as delivered, and
+// gives others back. It returns how many of each were still to be settled or under a
+// lease. What the endpoint has not fetched stays as it is, whatever it is; of an event
+// that stands in both, being settled counts.
+func Acknowledge(ctx context.Context, tx *db.Tx, guild, endpoint string, events, back []string) (settled, returned int, err error) {
+	return acknowledge(ctx, tx, nil, guild, endpoint, events, back)
+}
+
+func acknowledge(ctx context.Context, tx *db.Tx, at *time.Time, guild, endpoint string, events, back []string) (settled, returned int, err error) {
+	if err := planByIndex(ctx, tx); err != nil {
+		return 0, 0, err
+	}
+	if at == nil {
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return 0, 0, err
+		}
+		at = &now
+	}
+	for _, do := range []struct {
+		query  string
+		events []string
+		n      *int
+	}{{settleFetched, events, &settled}, {returnFetched, back, &returned}} {
+		if len(do.events) == 0 {
+			continue
+		}
+		slices.Sort(do.events) // so that two who name the same lock them in the same order
+		if err := tx.GetContext(ctx, do.n, do.query, guild, endpoint, db.Array(do.events), *at); err != nil {
+			return 0, 0, fmt.Errorf("acknowledge %d events of endpoint %s of guild %s: %w", len(do.events), endpoint, guild, err)
+		}
+	}
+	return settled, returned, nil
+}
+
+// findUnfetched finds the pull endpoints that nobody has fetched from for longest.
+const findUnfetched = `
+	SELECT guild_id, endpoint_id
+	FROM webhook_schedule
+	WHERE disposition = 'pull' AND fetched_at < coalesce($1::timestamptz, now()) - $2 * interval '1 second'
+	ORDER BY fetched_at
+	LIMIT $3`
+
+// disableUnfetched switches off the pull endpoints that nobody has fetched from for
+// too long, so that what is kept for them ends.
+func (d *Deliverer) disableUnfetched(ctx context.Context) error {
+	found, err := db.Select[backlog](ctx, d.db.Reader(), findUnfetched, d.now(), unfetchedFor.Seconds(), chunk)
+	if err != nil {
+		return fmt.Errorf("look for endpoints that nobody fetches from: %w", err)
+	}
+	for _, b := range found {
+		if err := d.disableIfUnfetched(ctx, b); err != nil {
+			return fmt.Errorf("disable endpoint %s of guild %s: %w", b.EndpointID, b.GuildID, err)
+		}
+	}
+	return nil
+}
+
+func (d *Deliverer) disableIfUnfetched(ctx context.Context, b backlog) error {
+	off := false
+	err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		off = false
+		enabled, err := db.Get[bool](ctx, tx, `
+			SELECT enabled FROM webhook_endpoints
+			WHERE guild_id = $1 AND id = $2
+			FOR NO KEY UPDATE`, b.GuildID, b.EndpointID)
+		if db.Missing(err) {
+			return nil
+		}
+		if err != nil || !enabled {
+			return err
+		}
+		off, err = db.Get[bool](ctx, tx, `
+			SELECT disposition = 'pull' AND fetched_at < coalesce($3::timestamptz, now()) - $4 * interval '1 second'
+			FROM webhook_schedule
+			WHERE guild_id = $1 AND endpoint_id = $2
+			FOR NO KEY UPDATE`, b.GuildID, b.EndpointID, d.now(), unfetchedFor.Seconds())
+		if err != nil || !off {
+			return err
+		}
+		if err := Disable(ctx, tx, b.GuildID, b.EndpointID, reasonUnfetched); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{
+			Guild: b.GuildID, Action: audit.WebhookDisabled, Target: b.EndpointID,
+			Before: map[string]any{"enabled": true}, After: map[string]any{"enabled": false, "disabled_reason": reasonUnfetched},
+		})
+	})
+	if err == nil && off {
+		d.log.Warn("webhook endpoint disabled", "guild", b.GuildID, "endpoint", b.EndpointID, "reason", reasonUnfetched)
+	}
+	return err
+}

@@ -1,0 +1,401 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/outbound/event"
+)
+
+// addPull registers a pull endpoint for everything.
+func (w *deliveryDB) addPull(guild string) endpoint {
+	w.t.Helper()
+	e := endpoint{GuildID: guild, ID: db.NewID()}
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO webhook_endpoints (guild_id, id, delivery, url, events, secret, secret_preview)
+			VALUES ($1, $2, 'pull', '', $3, '', '')`, guild, e.ID, db.Array(event.Types))
+		if err != nil {
+			return err
+		}
+		return Register(ctx, tx, guild, e.ID, true, true)
+	})
+	return e
+}
+
+// Nothing of the engine that sends finds what is kept for a pull endpoint, or makes it
+// due: neither looks nor claims nor the repair, whatever is done with the endpoint.
+// RELIABILITY.md, Events.
+func TestNobodySendsWhatIsKeptForAPullEndpoint(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e := w.addPull(w.guild)
+	d, err := New(w.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(c claimed, begun func(), _ <-chan struct{}) {
+		t.Errorf("%s was claimed", c.ID)
+		begun()
+	}
+	unseen := func(when string) {
+		t.Helper()
+		d.bell.ringAll()
+		d.bell.ring(w.guild)
+		for range 2 { // at the guild, and at everything
+			if _, err := d.claim(t.Context(), start); err != nil {
+				t.Fatal(err)
+			}
+			d.bell.ringAll()
+		}
+		if err := errors.Join(d.repair(t.Context(), &repairWalk{}), d.findStrays(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE disposition = 'pull' AND (next_due IS NOT NULL OR urgent OR lane < 4)`); n != 0 {
+			t.Errorf("%s the endpoint is due", when)
+		}
+		if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE fresh OR urgent OR lease_until IS NOT NULL`); n != 0 {
+			t.Errorf("%s, %d deliveries are the engine's", when, n)
+		}
+		if due, err := OldestDue(t.Context(), w.DB); err != nil || due != 0 {
+			t.Errorf("%s the oldest delivery has been due for %s, %v", when, due, err)
+		}
+	}
+	w.record(w.guild, 3)
+	unseen("with events")
+	var got Fetched
+	w.unit(func(ctx context.Context, tx *db.Tx) (err error) {
+		got, err = Fetch(ctx, tx, w.guild, e.ID, "somebody", 2, time.Millisecond)
+		return err
+	})
+	if len(got.Events) != 2 || !got.More {
+		t.Fatalf("fetched %d, more: %v", len(got.Events), got.More)
+	}
+	unseen("after a lease")
+	by := event.System(w.guild)
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		_, err := Ping(ctx, tx, by, e.ID)
+		return err
+	})
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		_, err := Recover(ctx, tx, w.guild, e.ID, time.Now().Add(-time.Hour), 10)
+		return err
+	})
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		_, err := Redeliver(ctx, tx, w.guild, e.ID, dbtest.Value[string](t, w.DB, `SELECT min(id) FROM webhook_deliveries`))
+		return err
+	})
+	unseen("after a test and a redelivery")
+	w.enable(e, false)
+	if err := d.follow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.inState(StateHeld); n != 5 {
+		t.Errorf("%d deliveries are held, want 5", n)
+	}
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		_, err := Ping(ctx, tx, by, e.ID)
+		return err
+	})
+	unseen("disabled")
+	w.enable(e, true)
+	w.unit(func(ctx context.Context, tx *db.Tx) error { return ResetHealth(ctx, tx, w.guild, e.ID) })
+	if err := d.follow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	unseen("enabled")
+	if n := w.inState(StatePending); n != 6 {
+		t.Errorf("%d deliveries can be fetched, want 6", n)
+	}
+	w.exec(`DELETE FROM webhook_schedule`)
+	if err := d.findStrays(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	unseen("after its schedule was lost")
+	w.remove(e)
+	if err := d.follow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if w.inState(StateFailed) != 6 || w.count(`SELECT count(*) FROM webhook_schedule`) != 0 {
+		t.Errorf("after its end: %s", w.states())
+	}
+}
+
+// kept is what is promised of one event that is kept for a pull endpoint.
+type kept struct {
+	at       time.Time // when it happened
+	fetched  bool      // was given to somebody, sometime
+	leased   time.Time // until when it is somebody's
+	settled  bool
+	outlived bool // has been given up, since it was not fetched within 30 days
+}
+
+// pullModel is the contract of a pull endpoint, in as few words as possible.
+type pullModel struct {
+	rt      *rapid.T
+	w       *deliveryDB
+	e       endpoint
+	now     time.Time
+	events  map[string]*kept
+	enabled bool
+	since   time.Time // when it was enabled last
+	asked   time.Time // when somebody fetched last, or it was enabled
+	foreign string    // an event that this endpoint does not have
+}
+
+// may be fetched: these and no others.
+func (m *pullModel) fetchable() (ids []string) {
+	for id, k := range m.events {
+		if m.enabled && !k.settled && !k.outlived && !k.leased.After(m.now) && m.now.Sub(k.at) <= keep {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func (m *pullModel) do(work func(ctx context.Context, tx *db.Tx) error) {
+	if err := m.w.DB.Do(context.Background(), work); err != nil && !errors.Is(err, errCrash) {
+		m.rt.Fatal(err)
+	}
+}
+
+// errCrash undoes a unit, as the end of its node does.
+var errCrash = errors.New("the node has crashed")
+
+func (m *pullModel) record() {
+	n := rapid.IntRange(1, 4).Draw(m.rt, "events")
+	before := m.ids()
+	m.do(func(ctx context.Context, tx *db.Tx) error {
+		for range n {
+			if err := event.Record(ctx, tx, event.System(m.w.guild).On(m.now), event.CaseCreated, 1); err != nil {
+				return err
+			}
+		}
+		_, err := tx.ExecContext(ctx, `UPDATE webhook_deliveries SET due_at = $2 WHERE guild_id = $1 AND due_at > $2 AND lease_gen = 0`, m.w.guild, m.now)
+		return err
+	})
+	for _, id := range m.ids() {
+		if !slices.Contains(before, id) && m.enabled {
+			m.events[id] = &kept{at: m.now}
+		}
+	}
+}
+
+// ids are those of the endpoint's events.
+func (m *pullModel) ids() (ids []string) {
+	err := m.w.DB.Reader().SelectContext(context.Background(), &ids,
+		`SELECT event_id FROM webhook_deliveries WHERE guild_id = $1 AND endpoint_id = $2`, m.w.guild, m.e.ID)
+	if err != nil {
+		m.rt.Fatal(err)
+	}
+	return ids
+}
+
+// fetch gives events to a caller, who may be gone before it has them, as may the node
+// before it has committed.
+func (m *pullModel) fetch() {
+	limit := rapid.IntRange(1, 6).Draw(m.rt, "limit")
+	lease := time.Duration(rapid.SampledFrom([]int{10, 60, 600}).Draw(m.rt, "lease")) * time.Second
+	crash := rapid.IntRange(0, 9).Draw(m.rt, "crash") == 0
+	may := m.fetchable()
+	var got Fetched
+	m.do(func(ctx context.Context, tx *db.Tx) (err error) {
+		if got, err = fetch(ctx, tx, &m.now, m.w.guild, m.e.ID, "caller", limit, lease); err == nil && crash {
+			got, err = Fetched{}, errCrash
+		}
+		return err
+	})
+	if crash {
+		return
+	}
+	if m.enabled {
+		m.asked = m.now
+	}
+	if want := later(m.since, m.now.Add(-keep)); !got.Complete.Equal(want) {
+		m.rt.Fatalf("complete since %s, want %s", got.Complete, want)
+	}
+	for _, payload := range got.Events {
+		id := idOf(m.rt, payload)
+		if !slices.Contains(may, id) {
+			m.rt.Fatalf("%s was fetched: %+v at %s", id, m.events[id], m.now)
+		}
+		m.events[id].fetched, m.events[id].leased = true, m.now.Add(lease)
+	}
+	outlived := false
+	for id, k := range m.events {
+		if m.now.Sub(k.at) > keep && !k.settled {
+			outlived, k.outlived = true, m.givenUp(id)
+		}
+	}
+	if left := len(m.fetchable()); len(got.Events) < min(limit, len(may)) && !got.More || got.More != (left > 0) && !outlived {
+		m.rt.Fatalf("fetched %d of %d, more: %v, left: %d", len(got.Events), len(may), got.More, left)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func (m *pullModel) givenUp(id string) bool {
+	return m.w.count(`SELECT count(*) FROM webhook_deliveries WHERE guild_id = $1 AND event_id = $2 AND endpoint_id = $3 AND state = 'failed'`,
+		m.w.guild, id, m.e.ID) == 1
+}
+
+func idOf(rt *rapid.T, payload []byte) string {
+	const head = `{"id":"`
+	if len(payload) < len(head)+36 {
+		rt.Fatalf("this is no event: %s", payload)
+	}
+	return string(payload[len(head) : len(head)+36])
+}
+
+// acknowledge names events, right ones and others, once or twice.
+func (m *pullModel) acknowledge() {
+	draw := func(what string) []string {
+		all := append(slices.Sorted(maps.Keys(m.events)), m.foreign, "garbage", "ünï")
+		return rapid.SliceOfNDistinct(rapid.SampledFrom(all), 0, min(8, len(all)), rapid.ID[string]).Draw(m.rt, what)
+	}
+	settle, back := draw("settle"), draw("give back")
+	crash := rapid.IntRange(0, 9).Draw(m.rt, "crash") == 0
+	settled, returned := 0, 0
+	m.do(func(ctx context.Context, tx *db.Tx) (err error) {
+		settled, returned, err = acknowledge(ctx, tx, &m.now, m.w.guild, m.e.ID, slices.Clone(settle), slices.Clone(back))
+		if err == nil && crash {
+			err = errCrash
+		}
+		return err
+	})
+	if crash {
+		return
+	}
+	for _, id := range settle {
+		if k := m.events[id]; k != nil && k.fetched && !k.settled && !k.outlived {
+			k.settled = true
+			settled--
+		}
+	}
+	for _, id := range back {
+		if k := m.events[id]; k != nil && m.enabled && k.fetched && !k.settled && k.leased.After(m.now) {
+			k.leased = m.now
+			returned--
+		}
+	}
+	if settled != 0 || returned != 0 {
+		m.rt.Fatalf("%d too many count as settled, %d as given back", settled, returned)
+	}
+}
+
+// toggle switches the endpoint off or on, and what waits follows.
+func (m *pullModel) toggle(d *Deliverer) {
+	m.enabled = !m.enabled
+	m.do(func(ctx context.Context, tx *db.Tx) error {
+		if m.enabled {
+			return Enable(ctx, tx, m.w.guild, m.e.ID)
+		}
+		return Disable(ctx, tx, m.w.guild, m.e.ID, "")
+	})
+	// The instants that the database has set become the model's.
+	if m.enabled {
+		m.set()
+	}
+	m.follow(d)
+}
+
+// follow brings what waits where it belongs.
+func (m *pullModel) follow(d *Deliverer) {
+	m.w.exec(`UPDATE webhook_schedule SET next_due = $1 WHERE next_due > $1`, m.now)
+	if err := d.follow(context.Background()); err != nil {
+		m.rt.Fatal(err)
+	}
+	for _, k := range m.events {
+		if !m.enabled {
+			k.leased = time.Time{} // what is held is leased to nobody
+		}
+	}
+}
+
+// set makes the model's instant the one since which the endpoint is enabled.
+func (m *pullModel) set() {
+	m.since, m.asked = m.now, m.now
+	m.w.exec(`UPDATE webhook_schedule SET fetched_at = $2, complete_since = $2 WHERE endpoint_id = $1`, m.e.ID, m.now)
+}
+
+// tidy prunes, and switches off what nobody fetches from.
+func (m *pullModel) tidy(d *Deliverer) {
+	if err := errors.Join(d.prune(context.Background()), d.disableUnfetched(context.Background())); err != nil {
+		m.rt.Fatal(err)
+	}
+	if off := m.w.count(`SELECT count(*) FROM webhook_endpoints WHERE id = $1 AND NOT enabled`, m.e.ID) == 1; off && m.enabled {
+		if m.now.Sub(m.asked) < unfetchedFor {
+			m.rt.Fatalf("the endpoint was disabled %s after a fetch", m.now.Sub(m.asked))
+		}
+		m.enabled = false
+		m.follow(d)
+	} else if m.enabled && m.now.Sub(m.asked) > unfetchedFor+fetchNoted {
+		m.rt.Fatalf("the endpoint is enabled %s after a fetch", m.now.Sub(m.asked))
+	}
+	there := m.ids()
+	for id, k := range m.events {
+		switch {
+		case !slices.Contains(there, id):
+			if !k.settled && m.now.Sub(k.at) <= keep {
+				m.rt.Fatalf("%s was lost after %s", id, m.now.Sub(k.at))
+			}
+			delete(m.events, id)
+		case !k.settled && m.givenUp(id):
+			if m.now.Sub(k.at) <= keep {
+				m.rt.Fatalf("%s was given up after %s", id, m.now.Sub(k.at))
+			}
+			k.outlived = true
+		}
+	}
+}
+
+// Whatever callers and nodes do, an event that is kept is fetched again until it is
+// acknowledged, never by two at a time, never again after that, and is lost to nobody
+// within 30 days.
+// RELIABILITY.md, Events.
+func TestWhatIsKeptIsFetchedUntilItIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	start := time.Now().Truncate(time.Millisecond)
+	rapid.Check(t, func(rt *rapid.T) {
+		w.exec(`DELETE FROM webhook_endpoints WHERE guild_id = $1`, w.guild)
+		w.exec(`DELETE FROM webhook_schedule WHERE guild_id = $1`, w.guild)
+		w.exec(`DELETE FROM webhook_deliveries WHERE guild_id = $1`, w.guild)
+		other := w.addPull(w.guild)
+		w.record(w.guild, 1)
+		foreign := dbtest.Value[string](t, w.DB, `SELECT event_id FROM webhook_deliveries WHERE guild_id = $1`, w.guild)
+		w.enable(other, false)
+		m := &pullModel{rt: rt, w: w, e: w.addPull(w.guild), now: start, events: make(map[string]*kept), enabled: true, foreign: foreign}
+		m.set()
+		cfg := w.cfg
+		cfg.Clock = func() time.Time { return m.now }
+		d, err := New(cfg)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"record":      func(*rapid.T) { m.record() },
+			"fetch":       func(*rapid.T) { m.fetch() },
+			"fetch again": func(*rapid.T) { m.fetch() },
+			"acknowledge": func(*rapid.T) { m.acknowledge() },
+			"toggle":      func(*rapid.T) { m.toggle(d) },
+			"tidy":        func(*rapid.T) { m.tidy(d) },
+			"time goes by": func(rt *rapid.T) {
+				m.now = m.now.Add(time.Duration(rapid.SampledFrom([]int{1, 10, 60, 600, 86_400, 6 * 86_400}).Draw(rt, "seconds")) * time.Second)
+			},
+		})
+	})
+}

@@ -1,0 +1,123 @@
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"guildhall/gen"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/delivery"
+)
+
+// What a caller gets that does not say what it wants.
+const (
+	defaultFetch = 100
+	defaultLease = time.Minute
+)
+
+var (
+	errNotPull  = fault.New(fault.Refused, "webhook_not_pull", "This endpoint is sent its events; only those with delivery pull are fetched.")
+	errDisabled = fault.New(fault.Refused, "webhook_disabled", "The endpoint is disabled; what is kept for it can be fetched when it is enabled.")
+)
+
+// Wait is what a caller may wait for who has found nothing.
+type Wait struct {
+	For   time.Duration // since the request came
+	Begin func() *delivery.Waiter
+}
+
+// PullWebhookEvents fetches what is kept for a pull endpoint. Where there is nothing, and
+// the caller would wait for it, it returns what to wait for beside the empty response.
+func (s *Service) PullWebhookEvents(ctx context.Context, r gen.PullWebhookEventsRequestObject) (gen.PullWebhookEventsResponseObject, *Wait, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	limit, lease, wait := defaultFetch, defaultLease, time.Duration(0)
+	if r.Body != nil {
+		limit, lease, wait = or(r.Body.Limit, limit), seconds(r.Body.Lease, lease), seconds(r.Body.Wait, wait)
+	}
+	e, err := getToPull(ctx, tx, by, r.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !e.Enabled {
+		return nil, nil, errDisabled
+	}
+	got, err := delivery.Fetch(ctx, tx, by.GuildID, r.ID, by.ID, limit, lease)
+	if err != nil {
+		return nil, nil, err
+	}
+	response := pulled{events: got.Events, more: got.More, since: got.Complete}
+	if len(got.Events) > 0 || wait == 0 {
+		return response, nil, nil
+	}
+	return response, &Wait{For: wait, Begin: func() *delivery.Waiter { return s.m.cfg.Waiters.Begin(by.GuildID, r.ID) }}, nil
+}
+
+// AckWebhookEvents settles events that were fetched, and gives others back.
+func (*Service) AckWebhookEvents(ctx context.Context, r gen.AckWebhookEventsRequestObject) (gen.AckWebhookEventsResponseObject, error) {
+	tx, by := db.Write(ctx), auth.From(ctx)
+	if _, err := getToPull(ctx, tx, by, r.ID); err != nil {
+		return nil, err
+	}
+	settled, returned, err := delivery.Acknowledge(ctx, tx, by.GuildID, r.ID, r.Body.EventIds, r.Body.ReturnIds)
+	if err != nil {
+		return nil, err
+	}
+	return gen.AckWebhookEvents200JSONResponse{Data: gen.WebhookAcknowledgement{SettledCount: settled, ReturnedCount: returned}}, nil
+}
+
+// getToPull finds a pull endpoint that the token may use in every way.
+func getToPull(ctx context.Context, q db.Querier, by *auth.Principal, id string) (endpoint, error) {
+	e, err := getToUse(ctx, q, by, id)
+	if err == nil && e.Delivery != delivery.Pull {
+		err = errNotPull
+	}
+	return e, err
+}
+
+func or(n *int, otherwise int) int {
+	if n == nil {
+		return otherwise
+	}
+	return *n
+}
+
+func seconds(n *int, otherwise time.Duration) time.Duration {
+	if n == nil {
+		return otherwise
+	}
+	return time.Duration(*n) * time.Second
+}
+
+// pulled is a response with events as they are stored, byte for byte.
+type pulled struct {
+	events [][]byte
+	more   bool
+	since  time.Time
+}
+
+// VisitPullWebhookEventsResponse writes what gen.PullWebhookEvents200JSONResponse would,
+// if it could hold events as they are.
+func (p pulled) VisitPullWebhookEventsResponse(w http.ResponseWriter) error {
+	since, err := wire.At(p.since).MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("render an instant: %w", err)
+	}
+	body := []byte(`{"data":[`)
+	for i, e := range p.events {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = append(body, e...)
+	}
+	body = append(body, `],"has_more":`+strconv.FormatBool(p.more)+`,"complete_since":`...)
+	body = append(append(body, since...), '}')
+	w.Header().Set("Content-Type", "application/json")
+	_, err = w.Write(body)
+	return err
+}

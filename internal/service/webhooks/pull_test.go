@@ -1,0 +1,282 @@
+package webhooks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/access/ratelimit"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/outbound/delivery"
+	"guildhall/internal/outbound/event"
+	"guildhall/internal/server/api"
+	"guildhall/internal/server/api/apitest"
+)
+
+// keep registers a pull endpoint.
+func keep(t *testing.T, api *apitest.API) (id string) {
+	t.Helper()
+	return api.Do(t, "createWebhookEndpoint", `{"delivery":"pull","events":["economy.balance_changed","case.created"]}`).
+		Want(t, 201, `{"data":{"delivery":"pull","url":"","enabled":true}}`).Str(t, "data.id")
+}
+
+// change makes an event.
+func change(t *testing.T, api *apitest.API) {
+	t.Helper()
+	api.Do(t, "adjustBalance", `{"user_id":"42","delta":1,"reason":"<ünï> & \"so\""}`).Want(t, 200, "")
+}
+
+// pull fetches, and returns the ids of what has come.
+func pull(t *testing.T, api *apitest.API, id, body string) []string {
+	t.Helper()
+	return ids(t, api.Do(t, "pullWebhookEvents", body, apitest.Path("id", id)).Want(t, 200, ""))
+}
+
+func ids(t *testing.T, a *apitest.Response) (list []string) {
+	t.Helper()
+	var got struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	a.Into(t, &got)
+	for _, e := range got.Data {
+		list = append(list, e.ID)
+	}
+	return list
+}
+
+func ack(t *testing.T, api *apitest.API, id, body, want string) {
+	t.Helper()
+	api.Do(t, "ackWebhookEvents", body, apitest.Path("id", id)).Want(t, 200, `{"data":`+want+`}`)
+}
+
+func list(ids ...string) string {
+	b, _ := json.Marshal(ids)
+	return string(b)
+}
+
+func TestWhatIsKeptIsFetchedAndAcknowledged(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.With(func(c *api.Config) { c.Quotas.Read = ratelimit.Quota{Limit: 100, Window: time.Hour} }))
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	id := keep(t, api)
+	for range 3 {
+		change(t, api)
+	}
+	first := api.Do(t, "pullWebhookEvents", `{"limit":2}`, apitest.Path("id", id)).Want(t, 200, `{"has_more":true}`)
+	if first.Header.Get("X-RateLimit-Bucket") != "read" {
+		t.Errorf("it spends the bucket %q", first.Header.Get("X-RateLimit-Bucket"))
+	}
+	one := ids(t, first)
+	two := pull(t, api, id, "")
+	if len(one) != 2 || len(two) != 1 || slices.Contains(one, two[0]) {
+		t.Fatalf("fetched %v, then %v", one, two)
+	}
+	for _, event := range one {
+		payload := dbtest.Value[string](t, api.DB(), `SELECT convert_from(payload, 'UTF8') FROM webhook_events WHERE id = $1`, event)
+		if !strings.Contains(string(first.Body), payload) {
+			t.Errorf("the answer has not the payload, byte for byte: %s", payload)
+		}
+	}
+	ack(t, api, id, `{"event_ids":`+list(one[0], "nobody's", two[0])+`,"return_ids":`+list(one[1], one[0])+`}`, `{"settled_count":2,"returned_count":1}`)
+	ack(t, api, id, `{"event_ids":`+list(one[0])+`,"return_ids":`+list(one[1])+`}`, `{"settled_count":0,"returned_count":0}`)
+	if again := pull(t, api, id, `{}`); !slices.Equal(again, one[1:]) {
+		t.Errorf("after being given back, %v comes again", again)
+	}
+	ack(t, api, id, `{"event_ids":`+list(one[1])+`}`, `{"settled_count":1,"returned_count":0}`)
+	api.Do(t, "pullWebhookEvents", `{}`, apitest.Path("id", id)).Want(t, 200, `{"data":[],"has_more":false}`)
+	api.Do(t, "listWebhookDeliveries", "", apitest.Path("id", id), apitest.Query("status", "delivered")).
+		Want(t, 200, `{"data":[{"attempt_count":0,"response_status":null},{},{}]}`)
+	shown := api.Do(t, "getWebhookEndpoint", "", apitest.Path("id", id)).Want(t, 200, `{"data":{"delivery":"pull","url":""}}`)
+	if since := first.Str(t, "complete_since"); since != shown.Str(t, "data.created_at") {
+		t.Errorf("complete since %s", since)
+	}
+}
+
+func TestWhatAPullEndpointCannotBe(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	for body, place := range map[string]string{
+		`{"events":["case.created"]}`: "body /url: is required",
+		`{"delivery":"pull","url":"https://127.0.0.1:9/","events":["case.created"]}`:       "body /url: a pull endpoint has none",
+		`{"delivery":"carrier pigeon","url":"https://127.0.0.1:9/","events":["ping"]}`:     "",
+		`{"delivery":"push","events":["case.created"]}`:                                    "body /url: is required",
+		`{"delivery":"pull","events":["case.created"],"description":"two\nlines of text"}`: "",
+	} {
+		a := api.Do(t, "createWebhookEndpoint", body).WantError(t, 400, "invalid_request")
+		if !strings.Contains(string(a.Body), place) {
+			t.Errorf("%s: %s", body, a.Body)
+		}
+	}
+	id := keep(t, api)
+	push, _ := register(t, api, "https://127.0.0.1:9/")
+	on := apitest.Path("id", id)
+	api.Do(t, "updateWebhookEndpoint", `{"url":"https://127.0.0.1:9/"}`, on).WantError(t, 400, "invalid_request")
+	api.Do(t, "updateWebhookEndpoint", `{"delivery":"push"}`, on).WantError(t, 400, "invalid_request")
+	api.Do(t, "updateWebhookEndpoint", `{"delivery":"pull","description":"a copy"}`, on).Want(t, 200, `{"data":{"description":"a copy"}}`)
+	for _, body := range []string{`{"limit":0}`, `{"limit":101}`, `{"wait":21}`, `{"wait":-1}`, `{"lease":9}`, `{"lease":601}`, `{"page":1}`} {
+		api.Do(t, "pullWebhookEvents", body, on).WantError(t, 400, "invalid_request")
+	}
+	for _, body := range []string{`{}`, `{"event_ids":[]}`, `{"event_ids":[""]}`, `{"event_ids":["a\u0000"]}`, `{"event_ids":[7]}`} {
+		api.Do(t, "ackWebhookEvents", body, on).WantError(t, 400, "invalid_request")
+	}
+	for _, op := range []string{"pullWebhookEvents", "ackWebhookEvents"} {
+		body := map[string]string{"pullWebhookEvents": `{}`, "ackWebhookEvents": `{"event_ids":["x"]}`}[op]
+		api.Do(t, op, body, apitest.Path("id", push)).WantError(t, 422, "webhook_not_pull")
+		api.Do(t, op, body, apitest.Path("id", "none")).WantError(t, 404, "not_found")
+		api.Next(t).Do(t, op, body, on).WantError(t, 404, "not_found")
+		api.As(t, "webhooks:manage", "cases:read").Do(t, op, body, on).WantError(t, 403, "insufficient_scope")
+	}
+}
+
+// An endpoint that is disabled keeps what it has and gives out nothing. What was fetched
+// before may still be settled.
+func TestADisabledPullEndpointGivesNothing(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	id := keep(t, api)
+	on := apitest.Path("id", id)
+	change(t, api)
+	change(t, api)
+	fetched := pull(t, api, id, `{"limit":1}`)
+	api.Do(t, "updateWebhookEndpoint", `{"enabled":false}`, on).Want(t, 200, "")
+	api.Do(t, "pullWebhookEvents", `{}`, on).WantError(t, 422, "webhook_disabled")
+	tested := api.Do(t, "testWebhookEndpoint", "", on).Want(t, 202, `{"data":{"status":"held"}}`).Str(t, "data.event_id")
+	ack(t, api, id, `{"event_ids":`+list(fetched...)+`}`, `{"settled_count":1,"returned_count":0}`)
+	work(t, config(t, api, newVerifier(t)))
+	api.Do(t, "updateWebhookEndpoint", `{"enabled":true}`, on).Want(t, 200, "")
+	var got []string
+	testutil.Eventually(t, "what was held can be fetched", func() bool {
+		got = append(got, pull(t, api, id, `{"lease":600}`)...)
+		return len(got) == 2
+	})
+	if !slices.Contains(got, tested) || slices.Contains(got, fetched[0]) {
+		t.Errorf("after %v was settled comes %v, with the test %s", fetched, got, tested)
+	}
+	ack(t, api, id, `{"event_ids":`+list(tested)+`}`, `{"settled_count":1}`)
+	done := api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("event_type", "ping")).Want(t, 200, `{"data":[{"status":"delivered"}]}`)
+	api.Do(t, "redeliverWebhookDelivery", "", on, apitest.Path("deliveryId", done.All(t, "id")[0])).Want(t, 202, `{"data":{"status":"pending"}}`)
+	ack(t, api, id, `{"event_ids":`+list(tested)+`}`, `{"settled_count":0}`)
+	if again := pull(t, api, id, `{}`); !slices.Equal(again, []string{tested}) {
+		t.Errorf("of a redelivery comes %v", again)
+	}
+	api.Do(t, "recoverWebhookDeliveries", `{"since":"2020-01-01T00:00:00Z"}`, on).Want(t, 202, `{"data":{"queued_count":0}}`)
+}
+
+// inBackground fetches, and waits for something to fetch.
+func inBackground(t *testing.T, api *apitest.API, id string) <-chan *apitest.Response {
+	t.Helper()
+	op, answered := apitest.Find(t, "pullWebhookEvents"), make(chan *apitest.Response, 1)
+	go func() {
+		a, err := api.Try(op, `{"wait":20}`, apitest.Path("id", id))
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- a
+	}()
+	testutil.Eventually(t, "somebody waits", func() bool { return api.Server.Waiters.Waiting() == 1 })
+	return answered
+}
+
+// One caller waits for an endpoint on each node, the newest. It is answered as soon as there
+// is an event, and at the latest when the node stops.
+// RELIABILITY.md, Events.
+func TestACallerWaitsForAnEvent(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	id := keep(t, api)
+	older := inBackground(t, api, id)
+	newer := inBackground(t, api, id)
+	if a := <-older; len(ids(t, a.Want(t, 200, ""))) != 0 {
+		t.Error("the older caller was not answered empty")
+	}
+	change(t, api)
+	if a := <-newer; len(ids(t, a.Want(t, 200, ""))) != 1 {
+		t.Error("the event did not reach who waited")
+	}
+	other := inBackground(t, api, id)
+	dbtest.Do(t, api.DB(), func(ctx context.Context, tx *db.Tx) error { // as another node does: nobody here is told
+		_, err := delivery.Ping(ctx, tx, event.System(api.Guild), id)
+		return err
+	})
+	if a := <-other; len(ids(t, a.Want(t, 200, ""))) != 1 {
+		t.Error("the event of another node did not reach who waited")
+	}
+	last := inBackground(t, api, id)
+	api.Server.StopWaiting()
+	if a := <-last; len(ids(t, a.Want(t, 200, ""))) != 0 {
+		t.Error("the node's stop did not answer who waited")
+	}
+	pull(t, api, id, `{"wait":20}`) // at once, since the node stops
+}
+
+// Who waits is let in once more before an answer: a token that was revoked meanwhile
+// learns nothing.
+// RELIABILITY.md, Events.
+func TestATokenThatIsRevokedWhileItWaitsLearnsNothing(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	id := keep(t, api)
+	guest := api.As(t, "webhooks:manage", "cases:read", "economy:read")
+	token := guest.Do(t, "getMe", "").Want(t, 200, "").Str(t, "token.id")
+	waits := inBackground(t, guest, id)
+	if err := auth.Revoke(t.Context(), api.DB(), api.Guild, token); err != nil {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, "the token is known no more", func() bool {
+		a, err := guest.Try(apitest.Find(t, "getMe"), "")
+		return err == nil && a.Status == 401
+	})
+	change(t, api)
+	(<-waits).WantError(t, 401, "invalid_token")
+	if got := pull(t, api, id, `{}`); len(got) != 1 {
+		t.Errorf("%d events are left", len(got))
+	}
+}
+
+// Who hangs up while waiting leaves nobody behind.
+// RELIABILITY.md, Events.
+func TestACallerThatHangsUpWaitsNoMore(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	id := keep(t, api)
+	ctx, hangUp := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, api.URL+"/webhooks/"+id+"/events/pull", strings.NewReader(`{"wait":20}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+api.Token)
+	req.Header.Set("Content-Type", "application/json")
+	gone := make(chan error, 1)
+	go func() {
+		answer, err := api.Server.Client.Do(req)
+		if err == nil {
+			err = answer.Body.Close()
+		}
+		gone <- err
+	}()
+	testutil.Eventually(t, "somebody waits", func() bool { return api.Server.Waiters.Waiting() == 1 })
+	hangUp()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	testutil.Eventually(t, "nobody waits", func() bool { return api.Server.Waiters.Waiting() == 0 })
+	change(t, api)
+	if got := pull(t, api, id, `{}`); len(got) != 1 {
+		t.Errorf("%d events can be fetched", len(got))
+	}
+}
