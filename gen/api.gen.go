@@ -963,12 +963,14 @@ const (
 	WebhookDeliveryEventFilterGiveawayRerolled      WebhookDeliveryEventFilter = "giveaway.rerolled"
 	WebhookDeliveryEventFilterGiveawayResumed       WebhookDeliveryEventFilter = "giveaway.resumed"
 	WebhookDeliveryEventFilterGiveawayStarted       WebhookDeliveryEventFilter = "giveaway.started"
+	WebhookDeliveryEventFilterGuildUpdated          WebhookDeliveryEventFilter = "guild.updated"
 	WebhookDeliveryEventFilterPing                  WebhookDeliveryEventFilter = "ping"
 	WebhookDeliveryEventFilterTicketAssigned        WebhookDeliveryEventFilter = "ticket.assigned"
 	WebhookDeliveryEventFilterTicketClaimed         WebhookDeliveryEventFilter = "ticket.claimed"
 	WebhookDeliveryEventFilterTicketClosed          WebhookDeliveryEventFilter = "ticket.closed"
 	WebhookDeliveryEventFilterTicketMessage         WebhookDeliveryEventFilter = "ticket.message"
 	WebhookDeliveryEventFilterTicketReopened        WebhookDeliveryEventFilter = "ticket.reopened"
+	WebhookDeliveryEventFilterXPLevelDown           WebhookDeliveryEventFilter = "xp.level_down"
 	WebhookDeliveryEventFilterXPLevelUp             WebhookDeliveryEventFilter = "xp.level_up"
 )
 
@@ -993,6 +995,8 @@ func (e WebhookDeliveryEventFilter) Valid() bool {
 		return true
 	case WebhookDeliveryEventFilterGiveawayStarted:
 		return true
+	case WebhookDeliveryEventFilterGuildUpdated:
+		return true
 	case WebhookDeliveryEventFilterPing:
 		return true
 	case WebhookDeliveryEventFilterTicketAssigned:
@@ -1004,6 +1008,8 @@ func (e WebhookDeliveryEventFilter) Valid() bool {
 	case WebhookDeliveryEventFilterTicketMessage:
 		return true
 	case WebhookDeliveryEventFilterTicketReopened:
+		return true
+	case WebhookDeliveryEventFilterXPLevelDown:
 		return true
 	case WebhookDeliveryEventFilterXPLevelUp:
 		return true
@@ -1074,11 +1080,13 @@ const (
 	WebhookEventTypeGiveawayRerolled      WebhookEventType = "giveaway.rerolled"
 	WebhookEventTypeGiveawayResumed       WebhookEventType = "giveaway.resumed"
 	WebhookEventTypeGiveawayStarted       WebhookEventType = "giveaway.started"
+	WebhookEventTypeGuildUpdated          WebhookEventType = "guild.updated"
 	WebhookEventTypeTicketAssigned        WebhookEventType = "ticket.assigned"
 	WebhookEventTypeTicketClaimed         WebhookEventType = "ticket.claimed"
 	WebhookEventTypeTicketClosed          WebhookEventType = "ticket.closed"
 	WebhookEventTypeTicketMessage         WebhookEventType = "ticket.message"
 	WebhookEventTypeTicketReopened        WebhookEventType = "ticket.reopened"
+	WebhookEventTypeXPLevelDown           WebhookEventType = "xp.level_down"
 	WebhookEventTypeXPLevelUp             WebhookEventType = "xp.level_up"
 )
 
@@ -1103,6 +1111,8 @@ func (e WebhookEventType) Valid() bool {
 		return true
 	case WebhookEventTypeGiveawayStarted:
 		return true
+	case WebhookEventTypeGuildUpdated:
+		return true
 	case WebhookEventTypeTicketAssigned:
 		return true
 	case WebhookEventTypeTicketClaimed:
@@ -1112,6 +1122,8 @@ func (e WebhookEventType) Valid() bool {
 	case WebhookEventTypeTicketMessage:
 		return true
 	case WebhookEventTypeTicketReopened:
+		return true
+	case WebhookEventTypeXPLevelDown:
 		return true
 	case WebhookEventTypeXPLevelUp:
 		return true
@@ -1612,6 +1624,30 @@ type EventGiveawayStarted struct {
 	Type string `json:"type"`
 }
 
+// EventGuildUpdated The guild, or how it has set the service up, changed.
+type EventGuildUpdated struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data The guild and its settings after a change, and what changed of them.
+	Data GuildChange `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
 // EventOrigin Who caused the event. Lets an integrator skip its own writes.
 type EventOrigin struct {
 	// KeyID Bot key that made the call; null when none did.
@@ -1768,12 +1804,36 @@ type EventTicketReopened struct {
 	Type string `json:"type"`
 }
 
+// EventXPLevelDown A member fell in level.
+type EventXPLevelDown struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data A rise or fall in level, of one level or several.
+	Data LevelUp `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
 // EventXPLevelUp A member rose in level.
 type EventXPLevelUp struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data A rise in level, of one level or several.
+	// Data A rise or fall in level, of one level or several.
 	Data LevelUp `json:"data"`
 
 	// GuildID The guild.
@@ -1979,6 +2039,18 @@ type Guild struct {
 
 	// OwnerID Owner of the guild.
 	OwnerID string `json:"owner_id"`
+}
+
+// GuildChange The guild and its settings after a change, and what changed of them.
+type GuildChange struct {
+	// Changed Members that differ.
+	Changed []string `json:"changed"`
+
+	// Guild Headline metadata of the guild.
+	Guild Guild `json:"guild"`
+
+	// Settings Module toggles and public settings. Toggles inform; no operation fails because its module is off.
+	Settings GuildSettings `json:"settings"`
 }
 
 // GuildEnvelope Envelope of the guild.
@@ -2698,7 +2770,7 @@ type LevelRecordEnvelope struct {
 	Data LevelRecord `json:"data"`
 }
 
-// LevelUp A rise in level, of one level or several.
+// LevelUp A rise or fall in level, of one level or several.
 type LevelUp struct {
 	// Level Level reached.
 	Level int `json:"level"`
@@ -3376,6 +3448,9 @@ type UpdateCaseRequest struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
+// UpdateGuildSettingsRequest What to change of the settings, at both levels; what is left out stays. The level curve is the program's and can only be repeated.
+type UpdateGuildSettingsRequest = json.RawMessage
+
 // UpdateWebhookEndpointRequest What to change; at least one member.
 type UpdateWebhookEndpointRequest struct {
 	// Description The new label; null clears it. One line, without control characters.
@@ -4040,6 +4115,9 @@ type CreateGiveawayJSONRequestBody = CreateGiveawayRequest
 // RerollGiveawayJSONRequestBody defines body for RerollGiveaway for application/json ContentType.
 type RerollGiveawayJSONRequestBody = RerollGiveawayRequest
 
+// UpdateGuildSettingsJSONRequestBody defines body for UpdateGuildSettings for application/json ContentType.
+type UpdateGuildSettingsJSONRequestBody = UpdateGuildSettingsRequest
+
 // AdjustXPJSONRequestBody defines body for AdjustXP for application/json ContentType.
 type AdjustXPJSONRequestBody = AdjustXPRequest
 
@@ -4138,6 +4216,9 @@ type ServerInterface interface {
 	// GetGuildSettings Guild settings
 	// (GET /guild/settings)
 	GetGuildSettings(ctx echo.Context) error
+	// UpdateGuildSettings Change guild settings
+	// (PATCH /guild/settings)
+	UpdateGuildSettings(ctx echo.Context) error
 	// GetHealth Liveness
 	// (GET /health)
 	GetHealth(ctx echo.Context) error
@@ -4683,6 +4764,15 @@ func (w *ServerInterfaceWrapper) GetGuildSettings(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetGuildSettings(ctx)
+	return err
+}
+
+// UpdateGuildSettings converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateGuildSettings(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateGuildSettings(ctx)
 	return err
 }
 
@@ -5317,6 +5407,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/giveaways/:id/resume", wrapper.ResumeGiveaway, options.OperationMiddlewares["resumeGiveaway"]...)
 	router.GET(options.BaseURL+"/guild", wrapper.GetGuild, options.OperationMiddlewares["getGuild"]...)
 	router.GET(options.BaseURL+"/guild/settings", wrapper.GetGuildSettings, options.OperationMiddlewares["getGuildSettings"]...)
+	router.PATCH(options.BaseURL+"/guild/settings", wrapper.UpdateGuildSettings, options.OperationMiddlewares["updateGuildSettings"]...)
 	router.GET(options.BaseURL+"/health", wrapper.GetHealth, options.OperationMiddlewares["getHealth"]...)
 	router.POST(options.BaseURL+"/levelling/adjust", wrapper.AdjustXP, options.OperationMiddlewares["adjustXp"]...)
 	router.GET(options.BaseURL+"/levelling/leaderboard", wrapper.GetLevellingLeaderboard, options.OperationMiddlewares["getLevellingLeaderboard"]...)
@@ -5836,6 +5927,28 @@ type GetGuildSettingsResponseObject interface {
 type GetGuildSettings200JSONResponse GuildSettingsEnvelope
 
 func (response GetGuildSettings200JSONResponse) VisitGetGuildSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateGuildSettingsRequestObject struct {
+	Body *UpdateGuildSettingsJSONRequestBody
+}
+
+type UpdateGuildSettingsResponseObject interface {
+	VisitUpdateGuildSettingsResponse(w http.ResponseWriter) error
+}
+
+type UpdateGuildSettings200JSONResponse GuildSettingsEnvelope
+
+func (response UpdateGuildSettings200JSONResponse) VisitUpdateGuildSettingsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -6518,6 +6631,9 @@ type StrictServerInterface interface {
 	// GetGuildSettings Guild settings
 	// (GET /guild/settings)
 	GetGuildSettings(ctx context.Context, request GetGuildSettingsRequestObject) (GetGuildSettingsResponseObject, error)
+	// UpdateGuildSettings Change guild settings
+	// (PATCH /guild/settings)
+	UpdateGuildSettings(ctx context.Context, request UpdateGuildSettingsRequestObject) (UpdateGuildSettingsResponseObject, error)
 	// GetHealth Liveness
 	// (GET /health)
 	GetHealth(ctx context.Context, request GetHealthRequestObject) (GetHealthResponseObject, error)
@@ -7242,6 +7358,52 @@ func (sh *strictHandler) GetGuildSettings(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(GetGuildSettingsResponseObject); ok {
 		return validResponse.VisitGetGuildSettingsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpdateGuildSettings operation middleware
+func (sh *strictHandler) UpdateGuildSettings(ctx echo.Context) error {
+	var request UpdateGuildSettingsRequestObject
+
+	var body UpdateGuildSettingsJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateGuildSettings(ctx.Request().Context(), request.(UpdateGuildSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateGuildSettings")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpdateGuildSettingsResponseObject); ok {
+		return validResponse.VisitUpdateGuildSettingsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

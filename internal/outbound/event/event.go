@@ -26,6 +26,8 @@ const (
 	CaseUpdated      = "case.updated"
 	BalanceChanged   = "economy.balance_changed"
 	LevelUp          = "xp.level_up"
+	LevelDown        = "xp.level_down"
+	GuildUpdated     = "guild.updated"
 	TicketMessage    = "ticket.message"
 	TicketClosed     = "ticket.closed"
 	TicketClaimed    = "ticket.claimed"
@@ -42,7 +44,7 @@ const (
 
 // Types is every type an endpoint can subscribe to.
 var Types = []string{
-	CaseCreated, CaseUpdated, BalanceChanged, LevelUp,
+	CaseCreated, CaseUpdated, BalanceChanged, LevelUp, LevelDown, GuildUpdated,
 	TicketMessage, TicketClosed, TicketClaimed, TicketAssigned, TicketReopened,
 	GiveawayCreated, GiveawayStarted, GiveawayPaused, GiveawayResumed, GiveawayEnded, GiveawayRerolled,
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 )
 
@@ -17,6 +18,15 @@ const guildHeader = "Guild-Id"
 const guildScheme = "guildId"
 
 var errNoGuild = fault.New(fault.NotFound, "not_found", "There is no such guild, or this key does not serve it: see the header Guild-Id.")
+
+// errAbsent is errNoGuild of a guild that is not there, and that the key would serve.
+var errAbsent = errNoGuild.With("%s", errNoGuild.Message)
+
+// actIn makes the request one of a principal.
+func (rs *reqState) actIn(by *auth.Principal) {
+	rs.by = by
+	rs.ctx = db.As(auth.With(rs.ctx, by), db.Caller{Token: by.ID, Guild: by.GuildID})
+}
 
 // inGuild finds out in which guild the caller acts. A token has its own. A bot key
 // acts in the one that the header names, as a principal of this request's own. The
@@ -43,15 +53,20 @@ func inGuild(ctx context.Context, tokens Authenticator, by *auth.Principal, name
 		return by, err
 	}
 	if !there {
-		return by, errNoGuild
+		return by, errAbsent
 	}
 	return by.In(named[0]), nil
 }
 
 // requireGuild refuses a request that names no guild where there has to be one, or
-// another than its token's.
+// another than its token's. An operation that makes guilds is let through to one that
+// is not there.
 func requireGuild(next handler) handler {
 	return func(rs *reqState) error {
+		if rs.op.MakesGuild && rs.noGuild == errAbsent { //nolint:errorlint // the very one that inGuild returns
+			rs.actIn(rs.by.In(rs.Request().Header.Get(guildHeader)))
+			rs.noGuild = nil
+		}
 		if rs.op.OfGuild && rs.noGuild != nil {
 			return rs.noGuild
 		}
