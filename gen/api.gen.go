@@ -1002,6 +1002,7 @@ const (
 	WebhookDeliveryEventFilterGiveawayResumed       WebhookDeliveryEventFilter = "giveaway.resumed"
 	WebhookDeliveryEventFilterGiveawayStarted       WebhookDeliveryEventFilter = "giveaway.started"
 	WebhookDeliveryEventFilterGiveawayUpdated       WebhookDeliveryEventFilter = "giveaway.updated"
+	WebhookDeliveryEventFilterGuildUpdated          WebhookDeliveryEventFilter = "guild.updated"
 	WebhookDeliveryEventFilterPing                  WebhookDeliveryEventFilter = "ping"
 	WebhookDeliveryEventFilterTicketAssigned        WebhookDeliveryEventFilter = "ticket.assigned"
 	WebhookDeliveryEventFilterTicketClaimed         WebhookDeliveryEventFilter = "ticket.claimed"
@@ -1011,6 +1012,7 @@ const (
 	WebhookDeliveryEventFilterTicketOpened          WebhookDeliveryEventFilter = "ticket.opened"
 	WebhookDeliveryEventFilterTicketReopened        WebhookDeliveryEventFilter = "ticket.reopened"
 	WebhookDeliveryEventFilterTicketUpdated         WebhookDeliveryEventFilter = "ticket.updated"
+	WebhookDeliveryEventFilterXPLevelDown           WebhookDeliveryEventFilter = "xp.level_down"
 	WebhookDeliveryEventFilterXPLevelUp             WebhookDeliveryEventFilter = "xp.level_up"
 )
 
@@ -1039,6 +1041,8 @@ func (e WebhookDeliveryEventFilter) Valid() bool {
 		return true
 	case WebhookDeliveryEventFilterGiveawayUpdated:
 		return true
+	case WebhookDeliveryEventFilterGuildUpdated:
+		return true
 	case WebhookDeliveryEventFilterPing:
 		return true
 	case WebhookDeliveryEventFilterTicketAssigned:
@@ -1056,6 +1060,8 @@ func (e WebhookDeliveryEventFilter) Valid() bool {
 	case WebhookDeliveryEventFilterTicketReopened:
 		return true
 	case WebhookDeliveryEventFilterTicketUpdated:
+		return true
+	case WebhookDeliveryEventFilterXPLevelDown:
 		return true
 	case WebhookDeliveryEventFilterXPLevelUp:
 		return true
@@ -1128,6 +1134,7 @@ const (
 	WebhookEventTypeGiveawayResumed       WebhookEventType = "giveaway.resumed"
 	WebhookEventTypeGiveawayStarted       WebhookEventType = "giveaway.started"
 	WebhookEventTypeGiveawayUpdated       WebhookEventType = "giveaway.updated"
+	WebhookEventTypeGuildUpdated          WebhookEventType = "guild.updated"
 	WebhookEventTypeTicketAssigned        WebhookEventType = "ticket.assigned"
 	WebhookEventTypeTicketClaimed         WebhookEventType = "ticket.claimed"
 	WebhookEventTypeTicketClosed          WebhookEventType = "ticket.closed"
@@ -1136,6 +1143,7 @@ const (
 	WebhookEventTypeTicketOpened          WebhookEventType = "ticket.opened"
 	WebhookEventTypeTicketReopened        WebhookEventType = "ticket.reopened"
 	WebhookEventTypeTicketUpdated         WebhookEventType = "ticket.updated"
+	WebhookEventTypeXPLevelDown           WebhookEventType = "xp.level_down"
 	WebhookEventTypeXPLevelUp             WebhookEventType = "xp.level_up"
 )
 
@@ -1164,6 +1172,8 @@ func (e WebhookEventType) Valid() bool {
 		return true
 	case WebhookEventTypeGiveawayUpdated:
 		return true
+	case WebhookEventTypeGuildUpdated:
+		return true
 	case WebhookEventTypeTicketAssigned:
 		return true
 	case WebhookEventTypeTicketClaimed:
@@ -1179,6 +1189,8 @@ func (e WebhookEventType) Valid() bool {
 	case WebhookEventTypeTicketReopened:
 		return true
 	case WebhookEventTypeTicketUpdated:
+		return true
+	case WebhookEventTypeXPLevelDown:
 		return true
 	case WebhookEventTypeXPLevelUp:
 		return true
@@ -1781,6 +1793,30 @@ type EventGiveawayUpdated struct {
 	Type string `json:"type"`
 }
 
+// EventGuildUpdated The guild, or how it has set the service up, changed.
+type EventGuildUpdated struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data The guild and its settings after a change, and what changed of them.
+	Data GuildChange `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
 // EventOrigin Who caused the event. Lets an integrator skip its own writes.
 type EventOrigin struct {
 	// KeyID Bot key that made the call; null when none did.
@@ -2009,12 +2045,36 @@ type EventTicketUpdated struct {
 	Type string `json:"type"`
 }
 
+// EventXPLevelDown A member fell in level.
+type EventXPLevelDown struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data A rise or fall in level, of one level or several.
+	Data LevelUp `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
 // EventXPLevelUp A member rose in level.
 type EventXPLevelUp struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
 
-	// Data A rise in level, of one level or several.
+	// Data A rise or fall in level, of one level or several.
 	Data LevelUp `json:"data"`
 
 	// GuildID The guild.
@@ -2232,6 +2292,18 @@ type Guild struct {
 
 	// OwnerID Owner of the guild.
 	OwnerID string `json:"owner_id"`
+}
+
+// GuildChange The guild and its settings after a change, and what changed of them.
+type GuildChange struct {
+	// Changed Members that differ.
+	Changed []string `json:"changed"`
+
+	// Guild Headline metadata of the guild.
+	Guild Guild `json:"guild"`
+
+	// Settings Module toggles and public settings. Toggles inform; no operation fails because its module is off.
+	Settings GuildSettings `json:"settings"`
 }
 
 // GuildEnvelope Envelope of the guild.
@@ -2975,7 +3047,7 @@ type LevelRecordEnvelope struct {
 	Data LevelRecord `json:"data"`
 }
 
-// LevelUp A rise in level, of one level or several.
+// LevelUp A rise or fall in level, of one level or several.
 type LevelUp struct {
 	// Level Level reached.
 	Level int `json:"level"`
@@ -3691,6 +3763,9 @@ type UpdateCaseRequest struct {
 	// Reason The new reason.
 	Reason *string `json:"reason,omitempty"`
 }
+
+// UpdateGuildSettingsRequest What to change of the settings, at both levels; what is left out stays. The level curve is the program's and can only be repeated.
+type UpdateGuildSettingsRequest = json.RawMessage
 
 // UpdateWebhookEndpointRequest What to change; at least one member.
 type UpdateWebhookEndpointRequest struct {
@@ -4434,6 +4509,9 @@ type RerollGiveawayJSONRequestBody = RerollGiveawayRequest
 // RemoveGuildJSONRequestBody defines body for RemoveGuild for application/json ContentType.
 type RemoveGuildJSONRequestBody = RemoveGuildRequest
 
+// UpdateGuildSettingsJSONRequestBody defines body for UpdateGuildSettings for application/json ContentType.
+type UpdateGuildSettingsJSONRequestBody = UpdateGuildSettingsRequest
+
 // AdjustXPJSONRequestBody defines body for AdjustXP for application/json ContentType.
 type AdjustXPJSONRequestBody = AdjustXPRequest
 
@@ -4547,6 +4625,9 @@ type ServerInterface interface {
 	// GetGuildSettings Guild settings
 	// (GET /guild/settings)
 	GetGuildSettings(ctx echo.Context) error
+	// UpdateGuildSettings Change guild settings
+	// (PATCH /guild/settings)
+	UpdateGuildSettings(ctx echo.Context) error
 	// GetHealth Liveness
 	// (GET /health)
 	GetHealth(ctx echo.Context) error
@@ -5126,6 +5207,15 @@ func (w *ServerInterfaceWrapper) GetGuildSettings(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetGuildSettings(ctx)
+	return err
+}
+
+// UpdateGuildSettings converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateGuildSettings(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateGuildSettings(ctx)
 	return err
 }
 
@@ -5803,6 +5893,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/guild", wrapper.GetGuild, options.OperationMiddlewares["getGuild"]...)
 	router.POST(options.BaseURL+"/guild/remove", wrapper.RemoveGuild, options.OperationMiddlewares["removeGuild"]...)
 	router.GET(options.BaseURL+"/guild/settings", wrapper.GetGuildSettings, options.OperationMiddlewares["getGuildSettings"]...)
+	router.PATCH(options.BaseURL+"/guild/settings", wrapper.UpdateGuildSettings, options.OperationMiddlewares["updateGuildSettings"]...)
 	router.GET(options.BaseURL+"/health", wrapper.GetHealth, options.OperationMiddlewares["getHealth"]...)
 	router.POST(options.BaseURL+"/levelling/adjust", wrapper.AdjustXP, options.OperationMiddlewares["adjustXp"]...)
 	router.POST(options.BaseURL+"/levelling/adjustments", wrapper.AdjustXPOfMembers, options.OperationMiddlewares["adjustXpOfMembers"]...)
@@ -6369,6 +6460,28 @@ type GetGuildSettingsResponseObject interface {
 type GetGuildSettings200JSONResponse GuildSettingsEnvelope
 
 func (response GetGuildSettings200JSONResponse) VisitGetGuildSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateGuildSettingsRequestObject struct {
+	Body *UpdateGuildSettingsJSONRequestBody
+}
+
+type UpdateGuildSettingsResponseObject interface {
+	VisitUpdateGuildSettingsResponse(w http.ResponseWriter) error
+}
+
+type UpdateGuildSettings200JSONResponse GuildSettingsEnvelope
+
+func (response UpdateGuildSettings200JSONResponse) VisitUpdateGuildSettingsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -7125,6 +7238,9 @@ type StrictServerInterface interface {
 	// GetGuildSettings Guild settings
 	// (GET /guild/settings)
 	GetGuildSettings(ctx context.Context, request GetGuildSettingsRequestObject) (GetGuildSettingsResponseObject, error)
+	// UpdateGuildSettings Change guild settings
+	// (PATCH /guild/settings)
+	UpdateGuildSettings(ctx context.Context, request UpdateGuildSettingsRequestObject) (UpdateGuildSettingsResponseObject, error)
 	// GetHealth Liveness
 	// (GET /health)
 	GetHealth(ctx context.Context, request GetHealthRequestObject) (GetHealthResponseObject, error)
@@ -7953,6 +8069,52 @@ func (sh *strictHandler) GetGuildSettings(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(GetGuildSettingsResponseObject); ok {
 		return validResponse.VisitGetGuildSettingsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpdateGuildSettings operation middleware
+func (sh *strictHandler) UpdateGuildSettings(ctx echo.Context) error {
+	var request UpdateGuildSettingsRequestObject
+
+	var body UpdateGuildSettingsJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateGuildSettings(ctx.Request().Context(), request.(UpdateGuildSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateGuildSettings")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpdateGuildSettingsResponseObject); ok {
+		return validResponse.VisitUpdateGuildSettingsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

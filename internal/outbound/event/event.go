@@ -26,6 +26,8 @@ const (
 	CaseUpdated          = "case.updated"
 	BalanceChanged       = "economy.balance_changed"
 	LevelUp              = "xp.level_up"
+	LevelDown            = "xp.level_down"
+	GuildUpdated         = "guild.updated"
 	TicketOpened         = "ticket.opened"
 	TicketUpdated        = "ticket.updated"
 	TicketMessage        = "ticket.message"
@@ -47,7 +49,7 @@ const (
 
 // Types is every type an endpoint can subscribe to.
 var Types = []string{
-	CaseCreated, CaseUpdated, BalanceChanged, LevelUp,
+	CaseCreated, CaseUpdated, BalanceChanged, LevelUp, LevelDown, GuildUpdated,
 	TicketOpened, TicketUpdated, TicketMessage, TicketMessageUpdated, TicketClosed, TicketClaimed, TicketAssigned, TicketReopened,
 	GiveawayCreated, GiveawayStarted, GiveawayPaused, GiveawayResumed, GiveawayDrawing, GiveawayUpdated, GiveawayEnded, GiveawayRerolled,
 }

@@ -2,10 +2,12 @@ package api
 
 import (
 	"context"
+	"errors"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 )
 
@@ -17,6 +19,18 @@ const guildHeader = "Guild-Id"
 const guildScheme = "guildId"
 
 var errNoGuild = fault.New(fault.NotFound, "not_found", "There is no such guild, or this key does not serve it: see the header Guild-Id.")
+
+// mayCome is the refusal of a guild that is not there, or is leaving, and that the key
+// would serve: a guild record makes it or takes it back.
+type mayCome struct{ error }
+
+func (e mayCome) Unwrap() error { return e.error }
+
+// actIn makes the request one of a principal.
+func (rs *reqState) actIn(by *auth.Principal) {
+	rs.by = by
+	rs.ctx = db.As(auth.With(rs.ctx, by), db.Caller{Token: by.ID, Guild: by.GuildID})
+}
 
 // inGuild finds out in which guild the caller acts. A token has its own. A bot key
 // acts in the one that the header names, as a principal of this request's own. The
@@ -43,19 +57,24 @@ func inGuild(ctx context.Context, tokens Authenticator, by *auth.Principal, name
 	case err != nil:
 		return by, err
 	case presence == auth.Absent:
-		return by, errNoGuild
+		return by, mayCome{errNoGuild}
 	case presence == auth.Leaving:
-		return by, errNoGuild.With("Guild %s is being removed. Until its day comes it can be taken back: with a guild record, or by `guildhall guild restore`.", named[0])
+		return by, mayCome{errNoGuild.With("Guild %s is being removed. Until its day comes it can be taken back: with a guild record, or by `guildhall guild restore`.", named[0])}
 	case presence == auth.Going:
-		return by, errNoGuild.With("Guild %s is being removed, and what it had is being deleted.", named[0])
+		return by, mayCome{errNoGuild.With("Guild %s is being removed, and what it had is being deleted.", named[0])}
 	}
 	return by.In(named[0]), nil
 }
 
 // requireGuild refuses a request that names no guild where there has to be one, or
-// another than its token's.
+// another than its token's. An operation that makes guilds is let through to one that
+// is not there.
 func requireGuild(next handler) handler {
 	return func(rs *reqState) error {
+		if rs.op.MakesGuild && errors.As(rs.noGuild, new(mayCome)) {
+			rs.actIn(rs.by.In(rs.Request().Header.Get(guildHeader)))
+			rs.noGuild = nil
+		}
 		if rs.op.OfGuild && rs.noGuild != nil {
 			return rs.noGuild
 		}

@@ -14,20 +14,21 @@ const Prefix = "/api/v1"
 
 // operation is what the document says of one operation, read once at start.
 type operation struct {
-	ID        string
-	Scope     string // required scope; empty when any token will do
-	OfGuild   bool   // done in one guild, which a bot key has to name
-	ReadOnly  bool
-	Phased    bool             // not one unit of work: it calls out between two commits
-	Waits     bool             // may have nothing to answer with yet; counts as a read, and takes no key
-	Collected bool             // shares its unit of work, or its statement, with what arrives at the same time
-	Body      *openapi3.Schema // nil: it takes none, and one that is sent anyway is ignored
-	BodyMust  bool
-	MaxBody   int64 // bytes that a body may have
-	MaxValues int   // values that it may hold; see validateBody
-	Query     map[string]*openapi3.Parameter
-	Path      []*openapi3.Parameter
-	Defaults  []string // "page=1": what an absent query parameter counts as
+	ID         string
+	Scope      string // required scope; empty when any token will do
+	OfGuild    bool   // done in one guild, which a bot key has to name
+	MakesGuild bool   // may be done in a guild that is not there yet
+	ReadOnly   bool
+	Phased     bool             // not one unit of work: it calls out between two commits
+	Waits      bool             // may have nothing to answer with yet; counts as a read, and takes no key
+	Collected  bool             // shares its unit of work, or its statement, with what arrives at the same time
+	Body       *openapi3.Schema // nil: it takes none, and one that is sent anyway is ignored
+	BodyMust   bool
+	MaxBody    int64 // bytes that a body may have
+	MaxValues  int   // values that it may hold; see validateBody
+	Query      map[string]*openapi3.Parameter
+	Path       []*openapi3.Parameter
+	Defaults   []string // "page=1": what an absent query parameter counts as
 }
 
 // operations maps method and Echo's form of a path to the operation.
@@ -44,6 +45,7 @@ func readOperations(doc *openapi3.T) operationMap {
 				Query:    map[string]*openapi3.Parameter{},
 			}
 			op.Scope, _ = o.Extensions["x-required-scope"].(string)
+			op.MakesGuild, _ = o.Extensions["x-makes-guild"].(bool)
 			op.Phased, _ = o.Extensions["x-phased"].(bool)
 			op.Waits, _ = o.Extensions["x-waits"].(bool)
 			op.Collected, _ = o.Extensions["x-collected"].(bool)

@@ -86,7 +86,7 @@ func setBalances(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 		}
 		row.Is.UpdatedAt = row.At
 		users, there, was, is = append(users, row.Is.UserID), append(there, row.Was != nil), append(was, before), append(is, row.Is.Balance)
-		entries, events = append(entries, db.NewID()), append(events, db.NewID())
+		entries, events = append(entries, db.NewIDAt(row.At.Time)), append(events, db.NewID())
 		instants = append(instants, row.At.Format(time.RFC3339Nano))
 	}
 	note := c.By.Note()
@@ -151,6 +151,43 @@ var References = transfer.Kind[reference]{
 	Refusals: map[string]string{"ledger_references_pkey": "this guild has used this reference already"},
 	Guild:    func(r *reference) string { return r.GuildID },
 	New:      func(time.Time) reference { return reference{} },
+	Writer: &transfer.Writer[reference]{
+		Schema: "RecordReference",
+		Key:    func(r *reference) string { return r.Reference },
+		Hold:   transfer.Held(func(r *reference) string { return r.Reference }, usedReferences),
+		Revise: func(*transfer.Call, *transfer.Row[reference]) error { return nil },
+		Shown:  func(r *reference) transfer.Shown { return transfer.Shown{ID: r.Reference} },
+		Store:  useReferences,
+	},
+}
+
+// usedReferences locks nothing: references stay, and nothing of them changes.
+const usedReferences = `
+		SELECT guild_id, reference
+		FROM ledger_references
+		WHERE guild_id = $1
+		  AND reference = ANY ($2)`
+
+// useReferences takes references that nobody has used.
+func useReferences(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[reference]) error {
+	list := make([]string, len(rows))
+	for i, row := range rows {
+		list[i] = row.Is.Reference
+	}
+	n, err := db.Exec(ctx, tx, `
+		INSERT INTO ledger_references (guild_id, reference)
+		SELECT home.id, r.reference
+		FROM unnest($2::text[]) AS r (reference)
+		JOIN guilds home ON home.id = $1
+		ORDER BY r.reference
+		ON CONFLICT DO NOTHING`, c.By.GuildID, db.Array(list))
+	if err != nil {
+		return fmt.Errorf("use references in guild %s: %w", c.By.GuildID, err)
+	}
+	if n != len(rows) {
+		return db.Again
+	}
+	return nil
 }
 
 type reference struct {

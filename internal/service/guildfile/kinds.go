@@ -25,9 +25,10 @@ import (
 // newKinds are the kinds of record, each in a place where what it needs comes
 // before: the order in which a batch goes in and an export is written.
 func newKinds() []kind {
+	curve := guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadratic: levelling.Quadratic}
 	return []kind{
-		of(guilds.Records),
-		of(guilds.Settings(guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadratic: levelling.Quadratic})),
+		of(guilds.Records(curve)),
+		of(guilds.Settings(curve)),
 		of(cases.Records),
 		of(economy.Wallets),
 		of(economy.References),

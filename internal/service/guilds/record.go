@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"time"
+	_ "time/tzdata" // time zones are known where the machine knows none
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
@@ -26,26 +27,90 @@ type row struct {
 
 const columns = `id, name, icon_url, owner_id, member_count, locale, joined_at, created_at`
 
-// Records are guilds as they move.
-var Records = transfer.Kind[row]{
-	Name: "guild", Schema: "GuildFileGuild", Table: "guilds", Columns: columns, Order: "id",
-	Export:   `SELECT ` + columns + ` FROM guilds WHERE id = $1`,
-	Refusals: map[string]string{"guilds_pkey": "a guild with this id exists already"},
-	Defines:  func(g *row) transfer.Ref { return transfer.Ref{Kind: "guild", Guild: g.ID, ID: g.ID} },
-	Find:     `SELECT id AS guild, id FROM guilds WHERE id = ANY($1) AND id = ANY($2)`,
-	New: func(now time.Time) row {
-		return row{Locale: "en-US", JoinedAt: wire.At(now), CreatedAt: wire.At(now)}
-	},
-	Complete: func(g *row, now time.Time) error {
-		g.JoinedAt, g.CreatedAt = transfer.Past(g.JoinedAt, now), transfer.Past(g.CreatedAt, now)
-		if !wire.OneLine(g.Name) {
-			return transfer.Wrong("name", "must not hold control characters or line breaks")
-		}
-		g.Name = cmp.Or(g.Name, g.ID)
-		g.OwnerID = cmp.Or(g.OwnerID, g.ID)
+// Records are guilds as they move, under the one curve.
+func Records(curve Curve) transfer.Kind[row] {
+	return transfer.Kind[row]{
+		Name: "guild", Schema: "GuildFileGuild", Table: "guilds", Columns: columns, Order: "id",
+		Export:   `SELECT ` + columns + ` FROM guilds WHERE id = $1`,
+		Refusals: map[string]string{"guilds_pkey": "a guild with this id exists already"},
+		Defines:  func(g *row) transfer.Ref { return transfer.Ref{Kind: "guild", Guild: g.ID, ID: g.ID} },
+		Find:     `SELECT id AS guild, id FROM guilds WHERE id = ANY($1) AND id = ANY($2)`,
+		New: func(now time.Time) row {
+			return row{Locale: "en-US", JoinedAt: wire.At(now), CreatedAt: wire.At(now)}
+		},
+		Complete: completeGuild,
+		After:    giveSettings,
+		Writer: &transfer.Writer[row]{
+			Schema: "RecordGuild",
+			Key:    func(*row) string { return "guild" }, // a call has one
+			Hold:   holdGuild,
+			Revise: reviseGuild,
+			Shown:  func(g *row) transfer.Shown { return transfer.Shown{ID: g.ID} },
+			Store:  storeGuild,
+			Tell: func(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
+				return tellGuild(ctx, tx, c, curve, rows[0])
+			},
+		},
+	}
+}
+
+func holdGuild(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
+	g, err := db.Get[row](ctx, tx, heldGuild, c.By.GuildID)
+	switch {
+	case db.Missing(err):
+		rows[0].Is.ID = c.By.GuildID
 		return nil
-	},
-	After: giveSettings,
+	case err != nil:
+		return fmt.Errorf("hold guild %s: %w", c.By.GuildID, err)
+	}
+	rows[0].Was = &g
+	return nil
+}
+
+const heldGuild = `SELECT ` + columns + ` FROM guilds WHERE id = $1 FOR NO KEY UPDATE`
+
+func reviseGuild(c *transfer.Call, r *transfer.Row[row]) error {
+	r.Is.ID = c.By.GuildID
+	if r.Was != nil {
+		r.Is.CreatedAt = r.Was.CreatedAt
+	}
+	return completeGuild(&r.Is, c.Now)
+}
+
+// storeGuild makes the guild, with the default settings, or changes what is known of it.
+func storeGuild(ctx context.Context, tx *db.Tx, _ *transfer.Call, rows []*transfer.Row[row]) error {
+	g := rows[0].Is
+	statement := `
+		UPDATE guilds
+		SET name = $2, icon_url = $3, owner_id = $4, member_count = $5, locale = $6, joined_at = $7, created_at = $8
+		WHERE id = $1`
+	if rows[0].Was == nil {
+		statement = `
+		INSERT INTO guilds (` + columns + `)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+		ON CONFLICT DO NOTHING`
+	}
+	n, err := db.Exec(ctx, tx, statement, g.ID, g.Name, g.IconURL, g.OwnerID, g.MemberCount, g.Locale, g.JoinedAt, g.CreatedAt)
+	if err != nil {
+		return fmt.Errorf("write guild %s: %w", g.ID, err)
+	}
+	if n != 1 {
+		return db.Again
+	}
+	if rows[0].Was == nil {
+		return giveSettings(ctx, tx, []row{g})
+	}
+	return nil
+}
+
+func completeGuild(g *row, now time.Time) error {
+	g.JoinedAt, g.CreatedAt = transfer.Past(g.JoinedAt, now), transfer.Past(g.CreatedAt, now)
+	if !wire.OneLine(g.Name) {
+		return transfer.Broken("name", "must not hold control characters or line breaks")
+	}
+	g.Name = cmp.Or(g.Name, g.ID)
+	g.OwnerID = cmp.Or(g.OwnerID, g.ID)
+	return nil
 }
 
 // giveSettings gives guilds the default settings: every guild has settings. A
@@ -115,11 +180,53 @@ func Settings(curve Curve) transfer.Kind[settings] {
 		},
 		Complete: func(s *settings, _ time.Time) error {
 			s.UpdatedAt = transfer.Pending
-			return s.Curve.mustBe(curve)
+			return s.check(curve)
 		},
 		Dated:  []transfer.Column{{Table: "guild_settings", Name: "updated_at"}},
 		Before: replaceDefaults,
+		Writer: &transfer.Writer[settings]{
+			Schema: "RecordSettings",
+			Key:    func(*settings) string { return "settings" }, // a call has them once
+			Hold: func(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[settings]) error {
+				s, err := db.Get[settings](ctx, tx, heldSettings, c.By.GuildID)
+				s.Curve = curve
+				rows[0].Was = &s
+				return fault.Wrap(err, "hold the settings of guild", c.By.GuildID)
+			},
+			Revise: func(_ *transfer.Call, r *transfer.Row[settings]) error {
+				r.Is.UpdatedAt = r.Was.UpdatedAt
+				return r.Is.check(curve)
+			},
+			Shown: func(s *settings) transfer.Shown { return transfer.Shown{ID: s.GuildID, UpdatedAt: &s.UpdatedAt} },
+			Store: storeSettings,
+			Tell: func(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[settings]) error {
+				return tellSettings(ctx, tx, c, curve, rows[0])
+			},
+		},
 	}
+}
+
+// heldSettings are there for every guild.
+const heldSettings = `SELECT ` + settingsColumns + ` FROM guild_settings WHERE guild_id = $1 FOR NO KEY UPDATE`
+
+func storeSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[settings]) error {
+	s := &rows[0].Is
+	s.UpdatedAt = rows[0].At
+	_, err := tx.ExecContext(ctx, `
+		UPDATE guild_settings
+		SET moderation = $2, economy = $3, levelling = $4, tickets = $5, giveaways = $6, network = $7,
+		    currency_name = $8, currency_symbol = $9, require_close_reason = $10, close_action = $11, timezone = $12, updated_at = $13
+		WHERE guild_id = $1`, c.By.GuildID, s.Moderation, s.Modules.Economy, s.Modules.Levelling, s.Modules.Tickets, s.Giveaways, s.Network,
+		s.CurrencyName, s.CurrencySymbol, s.RequireCloseReason, s.CloseAction, s.Timezone, s.UpdatedAt)
+	return fault.Wrap(err, "write the settings of guild", c.By.GuildID)
+}
+
+// check says what no schema can of settings.
+func (s *settings) check(curve Curve) error {
+	if _, err := time.LoadLocation(s.Timezone); err != nil || s.Timezone == "Local" {
+		return transfer.Broken("timezone", "must be the name of an IANA time zone, such as Europe/London")
+	}
+	return s.Curve.mustBe(curve)
 }
 
 // mustBe says where a curve is another one.
@@ -129,7 +236,7 @@ func (c Curve) mustBe(other Curve) error {
 		value, own int64
 	}{{"base", c.Base, other.Base}, {"linear", c.Linear, other.Linear}, {"quadratic", c.Quadratic, other.Quadratic}} {
 		if term.value != term.own {
-			return transfer.Wrong("levelling.curve."+term.name, "must be %d: every guild has the same level curve", term.own)
+			return transfer.Broken("levelling.curve."+term.name, "must be %d: every guild has the same level curve", term.own)
 		}
 	}
 	return nil

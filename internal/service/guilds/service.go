@@ -8,6 +8,9 @@ import (
 	"guildhall/gen"
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/transfer"
 )
 
 // Curve is the level curve as the settings publish it: the step from level L
@@ -27,7 +30,11 @@ func (s *Service) GetGuild(ctx context.Context, _ gen.GetGuildRequestObject) (ge
 	if err != nil {
 		return nil, err
 	}
-	return gen.GetGuild200JSONResponse{Data: gen.Guild{
+	return gen.GetGuild200JSONResponse{Data: show(g)}, nil
+}
+
+func show(g row) gen.Guild {
+	return gen.Guild{
 		ID:          g.ID,
 		Name:        g.Name,
 		IconURL:     g.IconURL,
@@ -36,7 +43,7 @@ func (s *Service) GetGuild(ctx context.Context, _ gen.GetGuildRequestObject) (ge
 		Locale:      g.Locale,
 		JoinedAt:    g.JoinedAt,
 		CreatedAt:   g.CreatedAt,
-	}}, nil
+	}
 }
 
 // GetGuildSettings returns the guild's module toggles and public settings. The
@@ -46,7 +53,42 @@ func (s *Service) GetGuildSettings(ctx context.Context, _ gen.GetGuildSettingsRe
 	if err != nil {
 		return nil, err
 	}
-	return gen.GetGuildSettings200JSONResponse{Data: gen.GuildSettings{
+	g.Curve = s.Curve
+	return gen.GetGuildSettings200JSONResponse{Data: showSettings(g)}, nil
+}
+
+// UpdateGuildSettings changes what is given, at both levels, as a record of settings
+// does.
+func (s *Service) UpdateGuildSettings(ctx context.Context, r gen.UpdateGuildSettingsRequestObject) (gen.UpdateGuildSettingsResponseObject, error) {
+	tx, by := db.Write(ctx), auth.Acting(ctx)
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, rec := &transfer.Call{By: by, Now: now, Tell: true}, transfer.Record{Text: *r.Body}
+	b := transfer.NewBatch(Settings(s.Curve))
+	if _, err := b.Add(c, &rec); err != nil {
+		return nil, err
+	}
+	if err := b.Write(ctx, tx, c); err != nil {
+		return nil, err
+	}
+	if rec.Err != nil {
+		return nil, transfer.Fault(rec.Err, "body ")
+	}
+	if err := b.Tell(ctx, tx, c); err != nil {
+		return nil, err
+	}
+	is, err := getSettings(ctx, tx, by.GuildID)
+	if err != nil {
+		return nil, err
+	}
+	is.Curve = s.Curve
+	return gen.UpdateGuildSettings200JSONResponse{Data: showSettings(is)}, nil
+}
+
+func showSettings(g settings) gen.GuildSettings {
+	return gen.GuildSettings{
 		Modules: gen.GuildModules{
 			Moderation: g.Moderation,
 			Economy:    g.Modules.Economy,
@@ -56,9 +98,69 @@ func (s *Service) GetGuildSettings(ctx context.Context, _ gen.GetGuildSettingsRe
 			Network:    g.Network,
 		},
 		Economy:   gen.EconomySettings{CurrencyName: g.CurrencyName, CurrencySymbol: g.CurrencySymbol},
-		Levelling: gen.LevellingSettings{Curve: gen.LevelCurve(s.Curve)},
+		Levelling: gen.LevellingSettings{Curve: gen.LevelCurve(g.Curve)},
 		Tickets:   gen.TicketSettings{RequireCloseReason: g.RequireCloseReason, CloseAction: g.CloseAction},
 		Timezone:  g.Timezone,
 		UpdatedAt: g.UpdatedAt,
-	}}, nil
+	}
+}
+
+// tellGuild tells what a record has changed of the guild; how many members it has is
+// no event.
+func tellGuild(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve, r *transfer.Row[row]) error {
+	if r.Was == nil {
+		return nil // of a new guild, nobody listens to it
+	}
+	var changed []string
+	for _, member := range []struct {
+		name    string
+		differs bool
+	}{
+		{"name", r.Was.Name != r.Is.Name},
+		{"icon_url", (r.Was.IconURL == nil) != (r.Is.IconURL == nil) || r.Was.IconURL != nil && *r.Was.IconURL != *r.Is.IconURL},
+		{"owner_id", r.Was.OwnerID != r.Is.OwnerID},
+		{"locale", r.Was.Locale != r.Is.Locale},
+	} {
+		if member.differs {
+			changed = append(changed, member.name)
+		}
+	}
+	return tellChanged(ctx, tx, c, curve, r.At, changed)
+}
+
+// tellSettings tells what was changed of the settings.
+func tellSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve, r *transfer.Row[settings]) error {
+	var changed []string
+	for _, member := range []struct {
+		name    string
+		differs bool
+	}{
+		{"modules", r.Was.Modules != r.Is.Modules},
+		{"economy", r.Was.Economy != r.Is.Economy},
+		{"tickets", r.Was.Tickets != r.Is.Tickets},
+		{"timezone", r.Was.Timezone != r.Is.Timezone},
+	} {
+		if member.differs {
+			changed = append(changed, member.name)
+		}
+	}
+	return tellChanged(ctx, tx, c, curve, r.At, changed)
+}
+
+func tellChanged(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve, at wire.Time, changed []string) error {
+	if len(changed) == 0 {
+		return nil
+	}
+	g, err := get(ctx, tx, c.By.GuildID)
+	if err != nil {
+		return err
+	}
+	s, err := getSettings(ctx, tx, c.By.GuildID)
+	if err != nil {
+		return err
+	}
+	s.Curve = curve
+	return event.Record(ctx, tx, event.From(c.By).On(at.Time), event.GuildUpdated, gen.GuildChange{
+		Guild: show(g), Settings: showSettings(s), Changed: changed,
+	})
 }

@@ -16,6 +16,12 @@ func get(ctx context.Context, q db.Querier, guild string) (row, error) {
 	return g, fault.Wrap(err, "read guild", guild)
 }
 
+// Exists reports whether a guild is there.
+func Exists(ctx context.Context, q db.Querier, guild string) (bool, error) {
+	there, err := db.Get[bool](ctx, q, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
+	return there, fault.Wrap(err, "look for guild", guild)
+}
+
 // getSettings returns the guild's settings, which every guild has.
 func getSettings(ctx context.Context, q db.Querier, guild string) (settings, error) {
 	s, err := db.Get[settings](ctx, q, `

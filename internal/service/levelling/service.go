@@ -84,7 +84,7 @@ func (s *Service) GetLevellingRank(ctx context.Context, r gen.GetLevellingRankRe
 }
 
 // AdjustXP adds to a member's XP or sets it, and tells the guild's endpoints
-// when the level rises, once however many levels it rises by. It is Refused,
+// when the level rises or falls, once however many levels it moves by. It is Refused,
 // and nothing changes, when the XP would leave the range 0 to MaxXP.
 func (s *Service) AdjustXP(ctx context.Context, r gen.AdjustXPRequestObject) (gen.AdjustXPResponseObject, error) {
 	tx, a := db.Write(ctx), s.NewAdjustment(ctx, r)
@@ -140,20 +140,32 @@ func AdjustEach(ctx context.Context, _ db.Querier, list []*Adjustment) error {
 	return tell(ctx, tx, list...)
 }
 
-// tell records the levels that have risen, those of one token together.
+// told is what events of levels share that are recorded together.
+type told struct {
+	by  event.Origin
+	typ string
+}
+
+// tell records the levels that have moved, those of one token and one direction
+// together.
 func tell(ctx context.Context, tx *db.Tx, list ...*Adjustment) error {
-	risen := map[event.Origin][]event.Change{}
+	moved := map[told][]event.Change{}
 	for _, a := range list {
-		if now, before := Level(a.row.TotalXP), Level(a.row.PreviousXP); a.Made && now > before {
-			by := a.By
-			by.Trace = "" // each call's own
-			risen[by] = append(risen[by], event.Change{At: *a.row.UpdatedAt, Trace: a.By.Trace, Data: gen.LevelUp{
-				UserID: a.user, Level: now, PreviousLevel: before, TotalXP: a.row.TotalXP,
-			}})
+		now, before := Level(a.row.TotalXP), Level(a.row.PreviousXP)
+		if !a.Made || now == before {
+			continue
 		}
+		of := told{a.By, event.LevelUp}
+		of.by.Trace = "" // each call's own
+		if now < before {
+			of.typ = event.LevelDown
+		}
+		moved[of] = append(moved[of], event.Change{At: *a.row.UpdatedAt, Trace: a.By.Trace, Data: gen.LevelUp{
+			UserID: a.user, Level: now, PreviousLevel: before, TotalXP: a.row.TotalXP,
+		}})
 	}
-	for by, changes := range risen {
-		if err := event.RecordEach(ctx, tx, by, event.LevelUp, changes); err != nil {
+	for of, changes := range moved {
+		if err := event.RecordEach(ctx, tx, of.by, of.typ, changes); err != nil {
 			return err
 		}
 	}

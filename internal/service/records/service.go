@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"guildhall/gen"
@@ -16,6 +17,7 @@ import (
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/schema"
 	"guildhall/internal/service/economy"
+	"guildhall/internal/service/guilds"
 	"guildhall/internal/service/levelling"
 	"guildhall/internal/service/transfer"
 )
@@ -27,16 +29,24 @@ type Service struct{}
 // what an adjustment locks before what a case or a ticket does, since those hold the
 // guild's row as well.
 func newBatches() []transfer.Batch {
+	curve := guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadratic: levelling.Quadratic}
 	return []transfer.Batch{
 		transfer.NewBatch(economy.Wallets),
+		transfer.NewBatch(economy.References),
 		transfer.NewBatch(levelling.Records),
+		transfer.NewBatch(guilds.Records(curve)),
+		transfer.NewBatch(guilds.Settings(curve)),
 	}
 }
+
+// first are the kinds that come before all others where the guild is not there yet.
+var first = []string{"guild", "settings"}
 
 // head is what records of all kinds have.
 type head struct {
 	Record  string  `json:"record"`
 	GuildID *string `json:"guild_id"`
+	ID      *string `json:"id"` // of a guild, the guild
 }
 
 // Check holds each record of a body against the schema of its kind, before the unit
@@ -82,7 +92,10 @@ func (*Service) WriteRecords(ctx context.Context, r gen.WriteRecordsRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	if err := write(ctx, tx, c, batches); err != nil {
+	if batches, err = inOrder(ctx, tx, c, batches, list); err != nil {
+		return nil, err
+	}
+	if err := write(ctx, tx, c, batches, list); err != nil {
 		return nil, err
 	}
 	skip := r.Body.OnRefusal != nil && *r.Body.OnRefusal == gen.OnRefusalSkip
@@ -98,7 +111,7 @@ func (*Service) WriteRecords(ctx context.Context, r gen.WriteRecordsRequestObjec
 	}
 	data := make([]gen.WrittenRecord, len(list))
 	for i, rec := range list {
-		data[i] = show(rec)
+		data[i] = show(rec, place(i))
 	}
 	return gen.WriteRecords200JSONResponse{Data: data}, nil
 }
@@ -124,6 +137,9 @@ func sortOut(c *transfer.Call, texts []json.RawMessage) ([]transfer.Batch, []*wr
 		if h.GuildID != nil && *h.GuildID != c.By.GuildID {
 			return nil, nil, fault.New(fault.Invalid, "invalid_request", "%s/guild_id: must be left out, or be the guild of the call, %s", place(i), c.By.GuildID)
 		}
+		if h.Record == "guild" && h.ID != nil && *h.ID != c.By.GuildID {
+			return nil, nil, fault.New(fault.Invalid, "invalid_request", "%s/id: must be left out, or be the guild of the call, %s", place(i), c.By.GuildID)
+		}
 		list[i] = &written{Record: transfer.Record{Text: text}, kind: h.Record}
 		again, err := byName[h.Record].Add(c, &list[i].Record)
 		if err != nil {
@@ -136,9 +152,31 @@ func sortOut(c *transfer.Call, texts []json.RawMessage) ([]transfer.Batch, []*wr
 	return batches, list, nil
 }
 
+// inOrder are the batches in the order in which they are written: that of their locks,
+// unless the call makes the guild. It is NotFound for a guild that is neither there
+// nor made.
+func inOrder(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.Batch, list []*written) ([]transfer.Batch, error) {
+	there, err := guilds.Exists(ctx, tx, c.By.GuildID)
+	if err != nil || there {
+		return batches, err
+	}
+	if !slices.ContainsFunc(list, func(rec *written) bool { return rec.kind == "guild" }) {
+		return nil, fault.New(fault.NotFound, "not_found", "There is no guild %s, and no record of the call makes it.", c.By.GuildID)
+	}
+	var ordered []transfer.Batch
+	for _, before := range []bool{true, false} {
+		for _, b := range batches {
+			if slices.Contains(first, b.Name()) == before {
+				ordered = append(ordered, b)
+			}
+		}
+	}
+	return ordered, nil
+}
+
 // write writes the batches in their order. The counters are held before the first
 // rows that are numbered, if any may be made.
-func write(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.Batch) error {
+func write(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.Batch, list []*written) error {
 	counts := false
 	for _, b := range batches {
 		may, err := b.MayCount(ctx, tx, c)
@@ -157,26 +195,29 @@ func write(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.
 		if err := b.Write(ctx, tx, c); err != nil {
 			return err
 		}
+		if err := refusal(list, true); err != nil {
+			return err
+		}
 	}
 	return c.RaiseCounters(ctx, tx)
 }
 
-// refusal gives the refused records their reasons with the place in which each
-// stands, and returns that of the first, unless such records are skipped. What breaks
-// the contract comes before what is refused, and is never skipped.
+// refusal is why the call is refused: for the first record that is, unless such
+// records are skipped. What breaks the contract comes before what is refused, and is
+// never skipped.
 func refusal(list []*written, skip bool) error {
 	var first error
 	for i, rec := range list {
 		if rec.Err == nil {
 			continue
 		}
-		rec.Err = transfer.Fault(rec.Err, place(i))
-		f, known := fault.As(rec.Err)
+		err := transfer.Fault(rec.Err, place(i))
+		f, known := fault.As(err)
 		if !known || f.Kind == fault.Invalid {
-			return rec.Err
+			return err
 		}
 		if first == nil {
-			first = rec.Err
+			first = err
 		}
 	}
 	if skip {
@@ -185,7 +226,7 @@ func refusal(list []*written, skip bool) error {
 	return first
 }
 
-func show(rec *written) gen.WrittenRecord {
+func show(rec *written, place string) gen.WrittenRecord {
 	w := gen.WrittenRecord{Record: rec.kind, Result: rec.Result, UpdatedAt: rec.UpdatedAt}
 	if rec.ID != "" {
 		w.ID = &rec.ID
@@ -194,7 +235,7 @@ func show(rec *written) gen.WrittenRecord {
 		number := int(*rec.Number)
 		w.Number = &number
 	}
-	if f, refused := fault.As(rec.Err); refused {
+	if f, refused := fault.As(transfer.Fault(rec.Err, place)); refused {
 		w.Code, w.Message = &f.Code, &f.Message
 	}
 	return w

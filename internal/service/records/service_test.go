@@ -80,3 +80,24 @@ func TestAGuildThatIsNotThereIsNotFound(t *testing.T) {
 	back := apitest.New(t)
 	back.Bot(t).In("5").Do(t, "writeRecords", records(`{"record":"wallet","user_id":"`+one+`","balance":1}`)).WantError(t, 404, "not_found")
 }
+
+func TestAReferenceIsUsedByARecord(t *testing.T) {
+	t.Parallel()
+	bot, back := bot(t)
+	bot.Do(t, "writeRecords", records(`{"record":"reference","reference":"daily-1"}`)).Want(t, 200, `{"data":[{"id":"daily-1","updated_at":null,"result":"created"}]}`)
+	bot.Do(t, "writeRecords", records(`{"record":"reference","reference":"daily-1"}`)).Want(t, 200, `{"data":[{"result":"unchanged"}]}`)
+	back.Do(t, "adjustBalance", `{"user_id":"1","delta":1,"reference":"daily-1"}`).WantError(t, 422, "reference_already_used")
+}
+
+func TestALevelThatFallsIsTold(t *testing.T) {
+	t.Parallel()
+	bot, back := bot(t)
+	back.Do(t, "adjustXp", `{"user_id":"`+one+`","total_xp":255}`).Want(t, 200, "")
+	back.WantEvent(t, "xp.level_up", `{"data":{"level":2}}`)
+	back.Do(t, "adjustXp", `{"user_id":"`+one+`","delta":-100}`).Want(t, 200, "")
+	back.WantEvent(t, "xp.level_down", `{"origin":{"type":"api"},"data":{"user_id":"`+one+`","level":1,"previous_level":2,"total_xp":155}}`)
+	at := bot.Do(t, "getLevelRecord", "", apitest.Path("userId", one)).Str(t, "data.updated_at")
+	bot.Do(t, "writeRecords", records(`{"record":"level","user_id":"`+one+`","total_xp":0,"if_updated_at":"`+at+`"}`)).Want(t, 200, "")
+	bot.WantEvent(t, "xp.level_down", `{"origin":{"type":"bot"},"data":{"level":0,"previous_level":1}}`)
+	bot.WantNoEvent(t)
+}

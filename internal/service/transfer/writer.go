@@ -114,7 +114,7 @@ type Batch interface {
 func NewBatch[R any](k Kind[R]) Batch {
 	b := &batch[R]{Writer: k.Writer, kind: k, named: make(map[string]bool), check: schema.Named(k.Writer.Schema)}
 	for _, name := range schema.Required(k.Schema) {
-		if name != "record" && name != "guild_id" {
+		if name != "record" && name != "guild_id" && k.Guild != nil { // a guild is the call's
 			b.needed = append(b.needed, name)
 		}
 	}

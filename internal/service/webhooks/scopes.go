@@ -18,6 +18,8 @@ var readScopes = map[string]string{
 	"xp":       "levelling:read",
 	"ticket":   "tickets:read",
 	"giveaway": "giveaways:read",
+	"guild":    "guild:read",
+	"member":   "guild:read",
 }
 
 // lockToUse is lock for an endpoint that the token may use in every way.
