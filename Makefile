@@ -72,6 +72,13 @@ lint: bin/golangci-lint-$(GOLANGCI_LINT_VERSION) ## run the linters of .golangci
 doclint: ## check openapi.yaml with the document linters, and against each release
 	.github/contract/lint.sh
 
+BASE ?= /
+
+.PHONY: docs
+docs: ## make the site of the documents in build/site; a dead link fails it; needs Node
+	cd docs && npm ci --no-audit --no-fund --loglevel=error && npm run build -- --base "$(BASE)"
+	@cp openapi.yaml gen/openapi-3.1.yaml build/site/
+
 .PHONY: clients
 clients: postgres ## generate clients (CLIENTS="go python ..."), compile them and run them
 	examples/run.sh $(CLIENTS)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // format is what is known of one source.
@@ -106,10 +107,30 @@ func (f *format) flagNames() []string {
 
 func indent(text, by string) string { return by + strings.ReplaceAll(text, "\n", "\n"+by) }
 
+// folded breaks prose into lines of at most 99 columns.
+func folded(text string) string {
+	var b strings.Builder
+	column := 0
+	for word := range strings.FieldsSeq(text) {
+		switch n := utf8.RuneCountInString(word); {
+		case column == 0:
+			column = n
+		case column+1+n > 99:
+			b.WriteByte('\n')
+			column = n
+		default:
+			b.WriteByte(' ')
+			column += 1 + n
+		}
+		b.WriteString(word)
+	}
+	return b.String()
+}
+
 // Markdown writes the tables of the formats as they stand in the documents.
 func Markdown(w io.Writer) error {
 	for _, f := range formats {
-		text := "### " + f.title + " (`--from " + f.name + "`)\n\n" + strings.ReplaceAll(f.where, "\n", " ") + "\n\n| In the file | Becomes |\n|---|---|\n"
+		text := "### " + f.title + " (`--from " + f.name + "`)\n\n" + folded(f.where) + "\n\n| In the file | Becomes |\n|---|---|\n"
 		var none []string
 		for _, row := range f.table {
 			switch {
@@ -121,12 +142,15 @@ func Markdown(w io.Writer) error {
 			}
 		}
 		if len(none) > 0 {
-			text += "\nNo place: " + strings.Join(none, ", ") + ".\n"
+			text += "\n| No place for |\n|---|\n"
+			for three := range slices.Chunk(none, 3) {
+				text += "| " + strings.Join(three, ", ") + " |\n"
+			}
 		}
 		for _, note := range f.notes {
-			text += "\n" + note + "\n"
+			text += "\n" + folded(note) + "\n"
 		}
-		text += "\nFlags besides those of every format: `" + strings.Join(f.flagNames(), "`, `") + "`.\n\n"
+		text += "\n" + folded("Flags besides those of every format: `"+strings.Join(f.flagNames(), "`, `")+"`.") + "\n\n"
 		if _, err := io.WriteString(w, text); err != nil {
 			return err
 		}

@@ -1,0 +1,160 @@
+package gen_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The bounds of prose: what a reader takes in at once.
+const (
+	longestSentence  = 45 // words
+	ninetiethInWords = 28 // of ten sentences nine are no longer
+	longestParagraph = 90 // words
+	longestLine      = 100
+)
+
+// paragraph is a paragraph of prose, or an item of a list, and where it begins.
+type paragraph struct {
+	line int
+	text string
+}
+
+var (
+	inlineCode  = regexp.MustCompile("`[^`]+`")
+	linkTarget  = regexp.MustCompile(`\]\([^)]*\)`)
+	listItem    = regexp.MustCompile(`^\s*(?:[-*]|\d+\.) `)
+	sentenceEnd = regexp.MustCompile(`[.!?][)"*_]*\s+`)
+	tooLong     = regexp.MustCompile("^(?:\\s*\\||<|!?\\[)|^\\s*`[^`]+`\\.?$") // tables, HTML, a link or code that cannot be broken
+)
+
+// paragraphs are those of a Markdown text, without headings, tables, code and HTML.
+func paragraphs(text string) (list []paragraph) {
+	open, fenced := false, ""
+	for i, line := range strings.Split(text, "\n") {
+		trimmed := strings.TrimSpace(line)
+		switch {
+		case fenced != "":
+			if trimmed == fenced {
+				fenced = ""
+			}
+			open = false
+		case strings.HasPrefix(trimmed, "```"):
+			fenced, open = "```", false
+		case trimmed == "", strings.HasPrefix(trimmed, "#"), strings.HasPrefix(trimmed, "|"), strings.HasPrefix(trimmed, "<"),
+			strings.HasPrefix(line, "    ") && !open:
+			open = false
+		case open && !listItem.MatchString(line):
+			list[len(list)-1].text += " " + trimmed
+		default:
+			list, open = append(list, paragraph{i + 1, listItem.ReplaceAllString(line, "")}), true
+		}
+	}
+	return list
+}
+
+// sentences are a paragraph's; code counts as one word and the target of a link as none.
+func (p paragraph) sentences() []string {
+	text := linkTarget.ReplaceAllString(inlineCode.ReplaceAllString(p.text, "Code"), "]")
+	return sentenceEnd.Split(strings.TrimSpace(text), -1)
+}
+
+// A reader takes in README and the documents at the first reading.
+func TestProseIsShort(t *testing.T) {
+	t.Parallel()
+	files := []string{"../README.md"}
+	err := filepath.WalkDir("../docs", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == "node_modules" {
+			return fs.SkipDir
+		}
+		if err == nil && strings.HasSuffix(path, ".md") {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 10 {
+		t.Fatalf("only %q were found", files)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantShort(t, file, string(text))
+	}
+}
+
+func wantShort(t *testing.T, file, text string) {
+	t.Helper()
+	var lengths []int
+	for _, p := range paragraphs(text) {
+		words := 0
+		for _, s := range p.sentences() {
+			n := len(strings.Fields(s))
+			lengths, words = append(lengths, n), words+n
+			if n > longestSentence {
+				t.Errorf("%s:%d: a sentence of %d words: %s", file, p.line, n, s)
+			}
+		}
+		if words > longestParagraph {
+			t.Errorf("%s:%d: a paragraph of %d words", file, p.line, words)
+		}
+	}
+	slices.Sort(lengths)
+	if n := len(lengths); n > 0 && lengths[n*9/10] > ninetiethInWords {
+		t.Errorf("%s: a tenth of its %d sentences has %d words or more", file, n, lengths[n*9/10])
+	}
+	fenced := false
+	for i, line := range strings.Split(text, "\n") {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			fenced = !fenced
+		}
+		if !fenced && len([]rune(line)) > longestLine && !tooLong.MatchString(line) {
+			t.Errorf("%s:%d: a line of %d columns", file, i+1, len([]rune(line)))
+		}
+	}
+}
+
+// The measure counts as a reader does.
+func TestProseIsMeasured(t *testing.T) {
+	t.Parallel()
+	text := "# A title. Not prose.\n\nOne two `three four`. Five [six seven](a/very/long/target)\neight!\n\n- nine\n- ten. Eleven\n\n```sh\nnot prose\n```\n| no | prose |\n"
+	var got []string
+	for _, p := range paragraphs(text) {
+		got = append(got, p.sentences()...)
+	}
+	want := []string{"One two Code", "Five [six seven] eight!", "nine", "ten", "Eleven"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A decision has a heading that says what was decided, and below it says why.
+func TestDecisionsAreShortAndSayWhy(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/decisions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if words := len(strings.Fields(string(text))); words > 3000 {
+		t.Errorf("docs/decisions.md has %d words, want 3,000 at most", words)
+	}
+	decisions := strings.Split(string(text), "\n### ")[1:]
+	if len(decisions) < 40 {
+		t.Errorf("only %d decisions were found", len(decisions))
+	}
+	for _, d := range decisions {
+		heading, body, _ := strings.Cut(d, "\n")
+		body, _, _ = strings.Cut(body, "\n## ")
+		if !strings.HasPrefix(strings.TrimSpace(body), "**Why:** ") || len(strings.Fields(body)) > 60 || len(strings.Fields(heading)) < 3 {
+			t.Errorf("the decision %q: %s", heading, body)
+		}
+	}
+}
