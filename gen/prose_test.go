@@ -158,3 +158,15 @@ func TestDecisionsAreShortAndSayWhy(t *testing.T) {
 		}
 	}
 }
+
+// The tour is short enough to be read at one sitting.
+func TestTheArchitectureIsShort(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if words := len(strings.Fields(string(text))); words > 4000 {
+		t.Errorf("ARCHITECTURE.md has %d words, want 4,000 at most", words)
+	}
+}

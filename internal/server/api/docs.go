@@ -200,6 +200,7 @@ var referencePages = sync.OnceValues(func() (map[string]*page, error) {
 		}
 		body := taken.body.Bytes()
 		if file == "" || file == "/" {
+			body = bytes.Replace(body, []byte("<title>Guildhall API - Swagger UI</title>"), []byte("<title>Guildhall API</title>"), 1)
 			var script []byte
 			if body, script, err = withoutScripts(body); err != nil {
 				return nil, err

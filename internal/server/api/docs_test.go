@@ -45,6 +45,12 @@ func TestDocuments(t *testing.T) {
 		return res, body
 	}
 
+	t.Run("the reference is called after the program", func(t *testing.T) {
+		t.Parallel()
+		if _, body := fetch(t, "/docs"); !strings.Contains(string(body), "<title>Guildhall API</title>") {
+			t.Errorf("the page begins %.400s", body)
+		}
+	})
 	for name, source := range map[string][]byte{"/openapi": gen.OpenAPI, "/openapi-3.1": gen.OpenAPI31} {
 		t.Run(name+".yaml is the file of the repository", func(t *testing.T) {
 			t.Parallel()
