@@ -1003,6 +1003,7 @@ const (
 	WebhookDeliveryEventFilterGiveawayStarted       WebhookDeliveryEventFilter = "giveaway.started"
 	WebhookDeliveryEventFilterGiveawayUpdated       WebhookDeliveryEventFilter = "giveaway.updated"
 	WebhookDeliveryEventFilterGuildUpdated          WebhookDeliveryEventFilter = "guild.updated"
+	WebhookDeliveryEventFilterMemberForgotten       WebhookDeliveryEventFilter = "member.forgotten"
 	WebhookDeliveryEventFilterPing                  WebhookDeliveryEventFilter = "ping"
 	WebhookDeliveryEventFilterTicketAssigned        WebhookDeliveryEventFilter = "ticket.assigned"
 	WebhookDeliveryEventFilterTicketClaimed         WebhookDeliveryEventFilter = "ticket.claimed"
@@ -1042,6 +1043,8 @@ func (e WebhookDeliveryEventFilter) Valid() bool {
 	case WebhookDeliveryEventFilterGiveawayUpdated:
 		return true
 	case WebhookDeliveryEventFilterGuildUpdated:
+		return true
+	case WebhookDeliveryEventFilterMemberForgotten:
 		return true
 	case WebhookDeliveryEventFilterPing:
 		return true
@@ -1135,6 +1138,7 @@ const (
 	WebhookEventTypeGiveawayStarted       WebhookEventType = "giveaway.started"
 	WebhookEventTypeGiveawayUpdated       WebhookEventType = "giveaway.updated"
 	WebhookEventTypeGuildUpdated          WebhookEventType = "guild.updated"
+	WebhookEventTypeMemberForgotten       WebhookEventType = "member.forgotten"
 	WebhookEventTypeTicketAssigned        WebhookEventType = "ticket.assigned"
 	WebhookEventTypeTicketClaimed         WebhookEventType = "ticket.claimed"
 	WebhookEventTypeTicketClosed          WebhookEventType = "ticket.closed"
@@ -1173,6 +1177,8 @@ func (e WebhookEventType) Valid() bool {
 	case WebhookEventTypeGiveawayUpdated:
 		return true
 	case WebhookEventTypeGuildUpdated:
+		return true
+	case WebhookEventTypeMemberForgotten:
 		return true
 	case WebhookEventTypeTicketAssigned:
 		return true
@@ -1817,6 +1823,30 @@ type EventGuildUpdated struct {
 	Type string `json:"type"`
 }
 
+// EventMemberForgotten A member was forgotten. What of theirs was kept from earlier events goes too.
+type EventMemberForgotten struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data A member who was forgotten.
+	Data MemberForgotten `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
 // EventOrigin Who caused the event. Lets an integrator skip its own writes.
 type EventOrigin struct {
 	// KeyID Bot key that made the call; null when none did.
@@ -2091,6 +2121,27 @@ type EventXPLevelUp struct {
 
 	// Type Type of the event.
 	Type string `json:"type"`
+}
+
+// ForgetMemberRequest What is forgotten of a member.
+type ForgetMemberRequest struct {
+	// Cases Whether the cases about the member go too.
+	Cases *bool `json:"cases,omitempty"`
+}
+
+// ForgottenMember A member who is forgotten.
+type ForgottenMember struct {
+	// RequestedAt What stood there at this instant goes.
+	RequestedAt wire.Time `json:"requested_at"`
+
+	// UserID The member.
+	UserID string `json:"user_id"`
+}
+
+// ForgottenMemberEnvelope Envelope of a member who is forgotten.
+type ForgottenMemberEnvelope struct {
+	// Data A member who is forgotten.
+	Data ForgottenMember `json:"data"`
 }
 
 // Giveaway A giveaway.
@@ -3077,6 +3128,12 @@ type Me struct {
 	Token TokenMetadata `json:"token"`
 }
 
+// MemberForgotten A member who was forgotten.
+type MemberForgotten struct {
+	// UserID The member.
+	UserID string `json:"user_id"`
+}
+
 // Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Nobody but callers reads them.
 type Metadata = metadata.Values
 
@@ -3988,7 +4045,7 @@ type WebhookEndpoint struct {
 	// Description Label.
 	Description *string `json:"description"`
 
-	// DisabledReason Why the service disabled the endpoint: `gone`, `failing`, `address_not_allowed` or `not_fetched`. Null when it is enabled or was disabled by hand.
+	// DisabledReason Why the service disabled the endpoint: `gone`, `failing`, `address_not_allowed`, `not_fetched` or `guild_removed`. Null when it is enabled or was disabled by hand.
 	DisabledReason *string `json:"disabled_reason"`
 
 	// Enabled Whether events are sent.
@@ -4488,6 +4545,9 @@ type ListWebhookDeliveriesParams struct {
 	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
 }
 
+// ForgetMemberEverywhereJSONRequestBody defines body for ForgetMemberEverywhere for application/json ContentType.
+type ForgetMemberEverywhereJSONRequestBody = ForgetMemberRequest
+
 // CreateCaseJSONRequestBody defines body for CreateCase for application/json ContentType.
 type CreateCaseJSONRequestBody = CreateCaseRequest
 
@@ -4517,6 +4577,9 @@ type AdjustXPJSONRequestBody = AdjustXPRequest
 
 // AdjustXPOfMembersJSONRequestBody defines body for AdjustXPOfMembers for application/json ContentType.
 type AdjustXPOfMembersJSONRequestBody = AdjustXPOfMembersRequest
+
+// ForgetMemberJSONRequestBody defines body for ForgetMember for application/json ContentType.
+type ForgetMemberJSONRequestBody = ForgetMemberRequest
 
 // WriteRecordsJSONRequestBody defines body for WriteRecords for application/json ContentType.
 type WriteRecordsJSONRequestBody = WriteRecordsRequest
@@ -4556,6 +4619,9 @@ type RotateWebhookSecretJSONRequestBody = RotateWebhookSecretRequest
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// ForgetMemberEverywhere Forget a member everywhere
+	// (POST /bot/members/{userId}/forget)
+	ForgetMemberEverywhere(ctx echo.Context, userID UserID) error
 	// ListCases List cases
 	// (GET /cases)
 	ListCases(ctx echo.Context, params ListCasesParams) error
@@ -4649,6 +4715,9 @@ type ServerInterface interface {
 	// GetMe Token metadata
 	// (GET /me)
 	GetMe(ctx echo.Context) error
+	// ForgetMember Forget a member
+	// (POST /members/{userId}/forget)
+	ForgetMember(ctx echo.Context, userID UserID) error
 	// LookupNetworkUser Look a user up
 	// (GET /network/lookup/{userId})
 	LookupNetworkUser(ctx echo.Context, userID UserID) error
@@ -4723,6 +4792,22 @@ type ServerInterface interface {
 // ServerInterfaceWrapper converts echo contexts to parameters.
 type ServerInterfaceWrapper struct {
 	Handler ServerInterface
+}
+
+// ForgetMemberEverywhere converts echo context to params.
+func (w *ServerInterfaceWrapper) ForgetMemberEverywhere(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "userId" -------------
+	var userID UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "userId", ctx.Param("userId"), &userID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter userId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ForgetMemberEverywhere(ctx, userID)
+	return err
 }
 
 // ListCases converts echo context to params.
@@ -5312,6 +5397,22 @@ func (w *ServerInterfaceWrapper) GetMe(ctx echo.Context) error {
 	return err
 }
 
+// ForgetMember converts echo context to params.
+func (w *ServerInterfaceWrapper) ForgetMember(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "userId" -------------
+	var userID UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "userId", ctx.Param("userId"), &userID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter userId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ForgetMember(ctx, userID)
+	return err
+}
+
 // LookupNetworkUser converts echo context to params.
 func (w *ServerInterfaceWrapper) LookupNetworkUser(ctx echo.Context) error {
 	var err error
@@ -5870,6 +5971,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 		Handler: si,
 	}
 
+	router.POST(options.BaseURL+"/bot/members/:userId/forget", wrapper.ForgetMemberEverywhere, options.OperationMiddlewares["forgetMemberEverywhere"]...)
 	router.GET(options.BaseURL+"/cases", wrapper.ListCases, options.OperationMiddlewares["listCases"]...)
 	router.POST(options.BaseURL+"/cases", wrapper.CreateCase, options.OperationMiddlewares["createCase"]...)
 	router.GET(options.BaseURL+"/cases/:id", wrapper.GetCase, options.OperationMiddlewares["getCase"]...)
@@ -5901,6 +6003,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/levelling/rank/:userId", wrapper.GetLevellingRank, options.OperationMiddlewares["getLevellingRank"]...)
 	router.GET(options.BaseURL+"/levelling/user/:userId", wrapper.GetLevelRecord, options.OperationMiddlewares["getLevelRecord"]...)
 	router.GET(options.BaseURL+"/me", wrapper.GetMe, options.OperationMiddlewares["getMe"]...)
+	router.POST(options.BaseURL+"/members/:userId/forget", wrapper.ForgetMember, options.OperationMiddlewares["forgetMember"]...)
 	router.GET(options.BaseURL+"/network/lookup/:userId", wrapper.LookupNetworkUser, options.OperationMiddlewares["lookupNetworkUser"]...)
 	router.POST(options.BaseURL+"/records", wrapper.WriteRecords, options.OperationMiddlewares["writeRecords"]...)
 	router.GET(options.BaseURL+"/tickets", wrapper.ListTickets, options.OperationMiddlewares["listTickets"]...)
@@ -5925,6 +6028,29 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/webhooks/:id/rotate-secret", wrapper.RotateWebhookSecret, options.OperationMiddlewares["rotateWebhookSecret"]...)
 	router.POST(options.BaseURL+"/webhooks/:id/test", wrapper.TestWebhookEndpoint, options.OperationMiddlewares["testWebhookEndpoint"]...)
 
+}
+
+type ForgetMemberEverywhereRequestObject struct {
+	UserID UserID `json:"userId"`
+	Body   *ForgetMemberEverywhereJSONRequestBody
+}
+
+type ForgetMemberEverywhereResponseObject interface {
+	VisitForgetMemberEverywhereResponse(w http.ResponseWriter) error
+}
+
+type ForgetMemberEverywhere202JSONResponse ForgottenMemberEnvelope
+
+func (response ForgetMemberEverywhere202JSONResponse) VisitForgetMemberEverywhereResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type ListCasesRequestObject struct {
@@ -6645,6 +6771,29 @@ func (response GetMe200JSONResponse) VisitGetMeResponse(w http.ResponseWriter) e
 	return err
 }
 
+type ForgetMemberRequestObject struct {
+	UserID UserID `json:"userId"`
+	Body   *ForgetMemberJSONRequestBody
+}
+
+type ForgetMemberResponseObject interface {
+	VisitForgetMemberResponse(w http.ResponseWriter) error
+}
+
+type ForgetMember202JSONResponse ForgottenMemberEnvelope
+
+func (response ForgetMember202JSONResponse) VisitForgetMemberResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type LookupNetworkUserRequestObject struct {
 	UserID UserID `json:"userId"`
 }
@@ -7169,6 +7318,9 @@ func (response TestWebhookEndpoint202JSONResponse) VisitTestWebhookEndpointRespo
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// ForgetMemberEverywhere Forget a member everywhere
+	// (POST /bot/members/{userId}/forget)
+	ForgetMemberEverywhere(ctx context.Context, request ForgetMemberEverywhereRequestObject) (ForgetMemberEverywhereResponseObject, error)
 	// ListCases List cases
 	// (GET /cases)
 	ListCases(ctx context.Context, request ListCasesRequestObject) (ListCasesResponseObject, error)
@@ -7262,6 +7414,9 @@ type StrictServerInterface interface {
 	// GetMe Token metadata
 	// (GET /me)
 	GetMe(ctx context.Context, request GetMeRequestObject) (GetMeResponseObject, error)
+	// ForgetMember Forget a member
+	// (POST /members/{userId}/forget)
+	ForgetMember(ctx context.Context, request ForgetMemberRequestObject) (ForgetMemberResponseObject, error)
 	// LookupNetworkUser Look a user up
 	// (GET /network/lookup/{userId})
 	LookupNetworkUser(ctx context.Context, request LookupNetworkUserRequestObject) (LookupNetworkUserResponseObject, error)
@@ -7343,6 +7498,57 @@ func NewStrictHandler(ssi StrictServerInterface, middlewares []StrictMiddlewareF
 type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
+}
+
+// ForgetMemberEverywhere operation middleware
+func (sh *strictHandler) ForgetMemberEverywhere(ctx echo.Context, userID UserID) error {
+	var request ForgetMemberEverywhereRequestObject
+
+	request.UserID = userID
+
+	var body ForgetMemberEverywhereJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ForgetMemberEverywhere(ctx.Request().Context(), request.(ForgetMemberEverywhereRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ForgetMemberEverywhere")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ForgetMemberEverywhereResponseObject); ok {
+		return validResponse.VisitForgetMemberEverywhereResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
 }
 
 // ListCases operation middleware
@@ -8328,6 +8534,57 @@ func (sh *strictHandler) GetMe(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(GetMeResponseObject); ok {
 		return validResponse.VisitGetMeResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ForgetMember operation middleware
+func (sh *strictHandler) ForgetMember(ctx echo.Context, userID UserID) error {
+	var request ForgetMemberRequestObject
+
+	request.UserID = userID
+
+	var body ForgetMemberJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ForgetMember(ctx.Request().Context(), request.(ForgetMemberRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ForgetMember")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ForgetMemberResponseObject); ok {
+		return validResponse.VisitForgetMemberResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

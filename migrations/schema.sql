@@ -164,6 +164,27 @@ CREATE TABLE dashboard_sessions (
     CONSTRAINT dashboard_sessions_pkey PRIMARY KEY (hash)
 );
 
+CREATE TABLE forgotten_everywhere (
+    id text COLLATE "C" NOT NULL,
+    user_id text COLLATE "C" NOT NULL,
+    cases boolean NOT NULL,
+    by_id text COLLATE "C",
+    guild_ids text[],
+    reached text COLLATE "C" NOT NULL DEFAULT ''::text,
+    requested_at timestamp with time zone NOT NULL,
+    CONSTRAINT forgotten_everywhere_pkey PRIMARY KEY (id)
+);
+
+CREATE TABLE forgotten_members (
+    guild_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    user_id text COLLATE "C" NOT NULL,
+    cases boolean NOT NULL,
+    by_id text COLLATE "C",
+    requested_at timestamp with time zone NOT NULL,
+    CONSTRAINT forgotten_members_pkey PRIMARY KEY (guild_id, id)
+);
+
 CREATE TABLE giveaway_draws (
     guild_id text COLLATE "C" NOT NULL,
     giveaway_id text COLLATE "C" NOT NULL,
@@ -664,6 +685,7 @@ CREATE INDEX cases_newest ON public.cases USING btree (guild_id, created_at DESC
 CREATE INDEX cases_of_moderator ON public.cases USING btree (guild_id, moderator_id, created_at DESC, id DESC) INCLUDE (type, status);
 CREATE INDEX cases_of_user ON public.cases USING btree (guild_id, user_id, created_at DESC, id DESC) INCLUDE (type, status, moderator_id);
 CREATE INDEX chat_intents_age ON public.chat_intents USING btree (created_at);
+CREATE INDEX chat_intents_author ON public.chat_intents USING btree (guild_id, author_id) WHERE (author_id IS NOT NULL);
 CREATE INDEX chat_intents_key ON public.chat_intents USING btree (token_id, key) WHERE (key IS NOT NULL);
 CREATE INDEX chat_intents_posted ON public.chat_intents USING btree (channel_id, message_id) WHERE (message_id IS NOT NULL);
 CREATE INDEX chat_intents_unposted ON public.chat_intents USING btree (settled_at) WHERE ((state = ANY (ARRAY['refused'::text, 'unknown'::text])) AND (kind <> 'ticket_message'::text));
@@ -673,6 +695,8 @@ CREATE INDEX dashboard_once_age ON public.dashboard_once USING btree (made_at);
 CREATE INDEX dashboard_sessions_account ON public.dashboard_sessions USING btree (account, created_at, id);
 CREATE INDEX dashboard_sessions_expiry ON public.dashboard_sessions USING btree (expires_at);
 CREATE INDEX dashboard_sessions_id ON public.dashboard_sessions USING btree (id);
+CREATE INDEX forgotten_everywhere_age ON public.forgotten_everywhere USING btree (requested_at);
+CREATE INDEX forgotten_members_age ON public.forgotten_members USING btree (requested_at);
 CREATE INDEX giveaway_entries_oldest ON public.giveaway_entries USING btree (guild_id, giveaway_id, entered_at, length(user_id), user_id);
 CREATE INDEX giveaways_by_status ON public.giveaways USING btree (guild_id, status, created_at DESC, id DESC);
 CREATE INDEX giveaways_changed ON public.giveaways USING btree (guild_id, updated_at, id);
@@ -694,6 +718,7 @@ CREATE INDEX rank_maps_drafts ON public.rank_maps USING btree (guild_id, board) 
 CREATE INDEX rank_marks_place ON public.rank_marks USING btree (guild_id, board, version, depth, length, user_id);
 CREATE INDEX rank_moves_map ON public.rank_moves USING btree (guild_id, board, version);
 CREATE INDEX rank_requests_board ON public.rank_requests USING btree (guild_id, board);
+CREATE INDEX ticket_messages_author ON public.ticket_messages USING btree (guild_id, author_id) WHERE (author_id IS NOT NULL);
 CREATE INDEX ticket_messages_reading ON public.ticket_messages USING btree (guild_id, ticket_id, created_at, id);
 CREATE INDEX tickets_active ON public.tickets USING btree (guild_id, last_message_at DESC NULLS LAST, id DESC) INCLUDE (claimed_by_id);
 CREATE INDEX tickets_active_by_status ON public.tickets USING btree (guild_id, status, last_message_at DESC NULLS LAST, id DESC) INCLUDE (claimed_by_id);

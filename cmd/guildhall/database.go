@@ -80,7 +80,7 @@ func (c connection) find() (found, error) {
 // wantGuild is an error unless the guild is there: a list of nothing would say that
 // it has none.
 func wantGuild(ctx context.Context, d *db.DB, guild string) error {
-	there, err := db.Get[bool](ctx, d.Reader(), `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
+	there, err := db.Get[bool](ctx, d.Reader(), `SELECT EXISTS (SELECT FROM guilds WHERE id = $1 AND removed_at IS NULL)`, guild)
 	if err == nil && !there {
 		err = fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
 	}

@@ -37,6 +37,7 @@ type commands struct {
 	Dashboard dashboardCommands `cmd:"" group:"Access" help:"Open the dashboard for an operator."`
 	Webhook   webhookGroup      `cmd:"" group:"Webhooks" help:"Look after webhook endpoints and their deliveries."`
 	Guild     guildCommands     `cmd:"" group:"Data" help:"List guilds, remove one that the bot has left, and take one back."`
+	Forget    forgetCommand     `cmd:"" group:"Data" help:"Have a guild, or all of them, forget a member; a running worker does it."`
 	Import    importCommand     `cmd:"" group:"Data" help:"Load a guild file, all of it or nothing."`
 	Export    exportCommand     `cmd:"" group:"Data" help:"Write a guild as a guild file."`
 	Convert   convertCommand    `cmd:"" group:"Data" help:"Make a guild file of what another bot left behind; no database, no network."`

@@ -121,6 +121,9 @@ func (n *node) jobs(d *db.DB, queue *sql.DB) (*jobs.Runner, error) {
 			{Name: "guilds that have left", Interval: 5 * time.Second, Run: func(ctx context.Context) error {
 				return removal.Guilds(ctx, d)
 			}},
+			{Name: "members to be forgotten", Interval: time.Second, Run: func(ctx context.Context) error {
+				return removal.Members(ctx, d)
+			}},
 			{Name: "pruning", Interval: time.Minute, Run: newPruner(d, n.metrics).sweep},
 		},
 	})

@@ -43,7 +43,8 @@ const (
 	LinkUsed         = "dashboard.link_used"
 	GuildRemoved     = "guild.removed"  // it is to go; until its day it can be taken back
 	GuildRestored    = "guild.restored" // it was taken back
-	GuildErased      = "guild.erased"   // all that it had is gone; this one line stays, under no guild
+	MemberForgotten  = "member.forgotten"
+	GuildErased      = "guild.erased" // all that it had is gone; this one line stays, under no guild
 	LinkRevoked      = "dashboard.link_revoked"
 	SignedIn         = "dashboard.signed_in"
 	SignedOut        = "dashboard.signed_out"
@@ -56,7 +57,7 @@ const (
 var Actions = []string{
 	TokenCreated, TokenRevoked, KeyCreated, KeyRevoked, WebhookCreated, WebhookUpdated, WebhookDeleted, WebhookRotated, WebhookOldEnded,
 	WebhookTested, WebhookRedeliver, WebhookRecovered, WebhookDisabled, LinkCreated, LinkUsed,
-	GuildRemoved, GuildRestored,
+	GuildRemoved, GuildRestored, MemberForgotten,
 	LinkRevoked, SignedIn, SignedOut, SessionEnded, GuildImported, GuildExported,
 }
 

@@ -17,6 +17,9 @@ func (p *Principal) Serves(guild string) bool {
 	return p.guilds == nil || slices.Contains(p.guilds, guild)
 }
 
+// Guilds are those that a bot key names; none: it serves every guild.
+func (p *Principal) Guilds() []string { return slices.Clone(p.guilds) }
+
 // In is the bot key as it acts in one guild, for one request.
 func (p *Principal) In(guild string) *Principal {
 	q := *p

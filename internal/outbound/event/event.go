@@ -44,6 +44,7 @@ const (
 	GiveawayUpdated      = "giveaway.updated"
 	GiveawayEnded        = "giveaway.ended"
 	GiveawayRerolled     = "giveaway.rerolled"
+	MemberForgotten      = "member.forgotten"
 	Ping                 = "ping" // sent on request only; nobody subscribes to it
 )
 
@@ -52,6 +53,7 @@ var Types = []string{
 	CaseCreated, CaseUpdated, BalanceChanged, LevelUp, LevelDown, GuildUpdated,
 	TicketOpened, TicketUpdated, TicketMessage, TicketMessageUpdated, TicketClosed, TicketClaimed, TicketAssigned, TicketReopened,
 	GiveawayCreated, GiveawayStarted, GiveawayPaused, GiveawayResumed, GiveawayDrawing, GiveawayUpdated, GiveawayEnded, GiveawayRerolled,
+	MemberForgotten,
 }
 
 // Origin says in which guild an event happened, who caused it and when.

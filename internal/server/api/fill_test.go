@@ -34,6 +34,8 @@ var requestBodies = map[string]func() any{
 	"writeRecords":             func() any { return new(gen.WriteRecordsJSONRequestBody) },
 	"updateWebhookEndpoint":    func() any { return new(gen.UpdateWebhookEndpointJSONRequestBody) },
 	"recoverWebhookDeliveries": func() any { return new(gen.RecoverWebhookDeliveriesJSONRequestBody) },
+	"forgetMember":             func() any { return new(gen.ForgetMemberJSONRequestBody) },
+	"forgetMemberEverywhere":   func() any { return new(gen.ForgetMemberEverywhereJSONRequestBody) },
 	"removeGuild":              func() any { return new(gen.RemoveGuildJSONRequestBody) },
 	"rotateWebhookSecret":      func() any { return new(gen.RotateWebhookSecretJSONRequestBody) },
 }

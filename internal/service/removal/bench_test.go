@@ -30,9 +30,9 @@ func BenchmarkAGuildWithAMillionLedgerRowsGoes(b *testing.B) {
 		})
 		dbtest.Exec(b, d, `UPDATE guilds SET removed_after = removed_after - interval '16 seconds' WHERE id = '1'`)
 
-		quiet := beside(b, d, func() { time.Sleep(5 * time.Second) })
+		quiet := meanwhile(b, d, func() { time.Sleep(5 * time.Second) })
 		begun := time.Now()
-		busy := beside(b, d, func() {
+		busy := meanwhile(b, d, func() {
 			if err := removal.Guilds(context.Background(), d); err != nil {
 				b.Error(err)
 			}
@@ -46,9 +46,9 @@ func BenchmarkAGuildWithAMillionLedgerRowsGoes(b *testing.B) {
 	}
 }
 
-// beside runs units of another guild, one after the other, while work goes on, and
+// meanwhile runs units of another guild, one after the other, while work goes on, and
 // returns how long each took.
-func beside(b *testing.B, d *db.DB, work func()) (took []time.Duration) {
+func meanwhile(b *testing.B, d *db.DB, work func()) (took []time.Duration) {
 	b.Helper()
 	done := make(chan struct{})
 	var other sync.WaitGroup

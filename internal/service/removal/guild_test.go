@@ -24,6 +24,7 @@ var more = []string{
 	`INSERT INTO chat_intents (guild_id, id, kind, subject_id, channel_id, content, nonce) VALUES ($1, 'i', 'ticket_message', 's', '1', 'c', 'n')`,
 	`INSERT INTO dashboard_links (guild_id, hash, id, expires_at) VALUES ($1, '\x01', 'l', now())`,
 	`INSERT INTO dashboard_once (guild_id, key) VALUES ($1, '\x01')`,
+	`INSERT INTO forgotten_members (guild_id, id, user_id, cases, requested_at) VALUES ($1, 'f', '7', false, now())`,
 	`INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners)
 		SELECT guild_id, id, 9, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), '{}', '{}', '{}', '{}', '{}'
 		FROM giveaways WHERE guild_id = $1 ORDER BY id LIMIT 1`,
@@ -35,6 +36,7 @@ var more = []string{
 	`INSERT INTO rank_requests (guild_id, board) VALUES ($1, 'wallets')`,
 	`INSERT INTO usage_addresses (guild_id, token_id, day, address, requests, seen_at) VALUES ($1, 't', now(), 'a', 1, now())`,
 	`INSERT INTO usage_days (guild_id, token_id, day, operation, class, requests) VALUES ($1, 't', now(), 'o', 2, 1)`,
+	`INSERT INTO usage_ended (guild_id, token_id, address, requests, first_at, seen_at) VALUES ($1, 't', 'a', 1, now(), now())`,
 	`INSERT INTO usage_hours (guild_id, token_id, hour, operation, class, requests) VALUES ($1, 't', now(), 'o', 2, 1)`,
 	`INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address) VALUES ($1, 'r', now(), 't', 'o', 4, 'c', 'a')`,
 	`INSERT INTO usage_totals (guild_id, token_id, hour, class, requests) VALUES ($1, 't', now(), 2, 1)`,

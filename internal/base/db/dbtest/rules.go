@@ -21,6 +21,7 @@ var exceptions = []struct{ part, reason string }{
 	{"d.guild_id = due.guild_id AND d.id = due.id", "the leases"},
 	{"d.guild_id = r.guild_id AND d.id = r.id", "the results"},
 	{"s.guild_id = c.guild_id AND s.endpoint_id = c.endpoint_id", "and what they show of the endpoints"},
+	{"AND e.user_id = $2 AND e.entered_at <= $3", "entries of a member who is forgotten, which are otherwise only added"},
 	{"AND ctid = ANY ($2::text[]::tid[])", "entries and draws of a guild that has left, which are otherwise only added"},
 	{"WITH outlived AS MATERIALIZED (", "what is outlived in several guilds, the same"},
 }

@@ -1,0 +1,162 @@
+package removal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"guildhall/internal/access/audit"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/event"
+)
+
+// somebody stands for a member who was forgotten, where there has to be one. No
+// member has this id.
+const somebody = "1"
+
+// removed stands for what such a member wrote.
+const removed = "[removed]"
+
+// request is a member whom a guild is to forget.
+type request struct {
+	GuildID string    `db:"guild_id"`
+	ID      string    `db:"id"`
+	UserID  string    `db:"user_id"`
+	Cases   bool      `db:"cases"`
+	ByID    *string   `db:"by_id"`
+	At      time.Time `db:"requested_at"`
+}
+
+// Forget has a guild forget a member, and returns from when on: what stands there
+// at that instant goes. Wallet and level go with the caller's unit, so that what the
+// member earns afterwards begins from nothing; the worker does the rest.
+func Forget(ctx context.Context, tx *db.Tx, by auth.By, user string, cases bool) (at time.Time, err error) {
+	if err := leaveBoards(ctx, tx, by.GuildID, user); err != nil {
+		return time.Time{}, err
+	}
+	var asked *string
+	if by.ID != "" {
+		asked = &by.ID
+	}
+	err = tx.GetContext(ctx, &at, `
+		INSERT INTO forgotten_members (guild_id, id, user_id, cases, by_id, requested_at)
+		VALUES ($1, $2, $3, $4, $5, clock_timestamp())
+		RETURNING requested_at`, by.GuildID, db.NewID(), user, cases, asked)
+	return at, fault.Wrap(err, "note that guild", by.GuildID, "is to forget a member")
+}
+
+// Noted is Forget with a line in the audit log, which does not say who was forgotten.
+func Noted(ctx context.Context, tx *db.Tx, by auth.By, user string, cases bool) (at time.Time, err error) {
+	if at, err = Forget(ctx, tx, by, user, cases); err != nil {
+		return at, err
+	}
+	return at, audit.Record(ctx, tx, audit.Change{Guild: by.GuildID, Action: audit.MemberForgotten, After: map[string]any{"cases": cases}})
+}
+
+// ForgetEverywhere has guilds forget a member, all of them where none is named, and
+// returns from when on. The worker asks them one after the other; the audit log has a
+// line in each guild that is named, or one under no guild.
+func ForgetEverywhere(ctx context.Context, tx *db.Tx, by auth.By, guilds []string, user string, cases bool) (at time.Time, err error) {
+	var asked *string
+	if by.ID != "" {
+		asked = &by.ID
+	}
+	if err := tx.GetContext(ctx, &at, `
+		INSERT INTO forgotten_everywhere (id, user_id, cases, by_id, guild_ids, requested_at)
+		VALUES ($1, $2, $3, $4, nullif($5::text[], '{}'), clock_timestamp())
+		RETURNING requested_at`, db.NewID(), user, cases, asked, db.Array(guilds)); err != nil {
+		return at, fmt.Errorf("note that several guilds are to forget a member: %w", err)
+	}
+	if len(guilds) == 0 {
+		guilds = []string{""}
+	}
+	changes := make([]audit.Change, len(guilds))
+	for i, g := range guilds {
+		changes[i] = audit.Change{Guild: g, Action: audit.MemberForgotten, After: map[string]any{"cases": cases}}
+	}
+	return at, audit.Record(ctx, tx, changes...)
+}
+
+// waiting are the members to be forgotten, those first who have waited longest.
+const waiting = `
+	SELECT guild_id, id, user_id, cases, by_id, requested_at
+	FROM forgotten_members
+	ORDER BY requested_at
+	LIMIT $1`
+
+// Members forgets those who are to be forgotten. It ends with ctx, and the next time
+// goes on.
+func Members(ctx context.Context, d *db.DB) error {
+	errs := []error{spread(ctx, d)}
+	list, err := db.Select[request](ctx, d.Reader(), waiting, atOnce)
+	errs = append(errs, fault.Wrap(err, "look for members to be forgotten"))
+	for _, r := range list {
+		err := r.forget(ctx, d)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the next time goes on
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// forget deletes all of one request, the request last.
+func (r request) forget(ctx context.Context, d *db.DB) error {
+	for _, p := range parts {
+		if p.cases && !r.Cases {
+			continue
+		}
+		if err := r.take(ctx, d, p); err != nil {
+			return fmt.Errorf("forget a member of guild %s: %s: %w", r.GuildID, p.what, err)
+		}
+	}
+	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		// A message of theirs that is being posted right now is settled within its lease.
+		posting, err := db.Get[bool](ctx, tx, `
+			SELECT EXISTS (SELECT FROM chat_intents WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3)`, r.GuildID, r.UserID, r.At)
+		if err != nil || posting {
+			return err
+		}
+		at, err := db.Select[time.Time](ctx, tx, `
+			DELETE FROM forgotten_members WHERE guild_id = $1 AND id = $2 RETURNING clock_timestamp()`, r.GuildID, r.ID)
+		if err != nil || len(at) == 0 { // another worker was first
+			return err
+		}
+		told := map[string]string{"user_id": r.UserID}
+		return event.Record(ctx, tx, event.From(auth.Stored(r.GuildID, r.ByID)).On(at[0]), event.MemberForgotten, told)
+	})
+}
+
+// take finds what a part is about, many rows at a time, and changes some in each unit.
+func (r request) take(ctx context.Context, d *db.DB, p part) error {
+	for {
+		found, err := db.Select[string](ctx, d.Reader(), p.find, r.GuildID, r.UserID, r.At, look)
+		if err != nil {
+			return err
+		}
+		for some := range slices.Chunk(found, p.most) {
+			begun := time.Now()
+			err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+				for _, change := range p.changes {
+					if _, err := tx.ExecContext(ctx, change, r.GuildID, r.UserID, r.At, db.Array(some)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if err := rest(ctx, begun); err != nil {
+				return err
+			}
+		}
+		if len(found) < look {
+			return nil
+		}
+	}
+}

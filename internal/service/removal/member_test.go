@@ -1,0 +1,233 @@
+package removal_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/removal"
+)
+
+// member is the one to be forgotten, and guild where.
+const (
+	member = "555000111222333444"
+	guild  = "197038439483310086"
+	beside = "302094807046684672"
+)
+
+// everything is what a guild can have of a member: as author, owner, subject, and as staff.
+var everything = []string{
+	`INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, $2, 3), ($1, '7', 1)`,
+	`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, reference) SELECT $1, n::text, $2, 1, n, '', 'r-' || n FROM generate_series(1, 3) n`,
+	`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note) VALUES ($1, '7', '7', 1, 1, substr($2, 1, 0))`,
+	`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT $1, 'r-' || n, n::text FROM generate_series(1, 3) n WHERE $2 <> ''`,
+	`INSERT INTO levels (guild_id, user_id, total_xp) VALUES ($1, $2, 5)`,
+	`INSERT INTO rank_maps (guild_id, board, version, state) VALUES ($1, 'wallets', 1, left('live' || $2, 4))`,
+	`INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id) VALUES ($1, 'wallets', 1, 1, 1, 1, $2)`,
+	`INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, source, metadata)
+		VALUES ($1, 'about', 1, $2, '8', 'warn', 'about them', 'api', jsonb_build_object('a', $2::text)), ($1, 'by', 2, '9', $2, 'warn', 'by them', 'api', '{}')`,
+	`INSERT INTO giveaways (guild_id, id, status, prize, winner_count, entrant_count, entry_count, channel_id, starts_at, ends_at, winners, host_id)
+		VALUES ($1, 'running', 'active', 'p', 1, 2, 5, '1', now(), now() + interval '1 day', '{}', '8'),
+		       ($1, 'over', 'ended', 'p', 1, 1, 1, '1', now(), now(), ARRAY[$2], $2)`,
+	`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries) VALUES ($1, 'running', $2, 4), ($1, 'running', '7', 1), ($1, 'over', $2, 1)`,
+	`INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners)
+		VALUES ($1, 'over', 1, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), ARRAY[$2], ARRAY[$2], ARRAY[$2], ARRAY[$2], ARRAY[$2])`,
+	`INSERT INTO tickets (guild_id, id, number, status, subject, opener_id, closed_by_id, close_reason, closed_at, claimed_by_id, channel_lock, metadata)
+		VALUES ($1, 'own', 1, 'closed', 'help me', $2, $2, 'my words', now(), '8', jsonb_build_object('users', $2::text), jsonb_build_object('a', $2::text)),
+		       ($1, 'other', 2, 'closed', 'another', '9', $2, 'as staff', now(), $2, NULL, '{}')`,
+	`INSERT INTO ticket_messages (guild_id, ticket_id, id, kind, internal, author_id, author_type, content)
+		VALUES ($1, 'own', 'open', 'open', false, $2, 'opener', ''), ($1, 'own', 'said', 'message', false, $2, 'opener', 'my words'),
+		       ($1, 'own', 'answer', 'message', false, '8', 'staff', 'dear ' || $2::text), ($1, 'own', 'close', 'close', false, $2, 'opener', 'my words'),
+		       ($1, 'other', 'note', 'note', true, $2, 'staff', 'their words'), ($1, 'other', 'done', 'close', false, $2, 'staff', 'as staff')`,
+	`INSERT INTO chat_intents (guild_id, id, kind, subject_id, channel_id, content, author_id, nonce, state)
+		VALUES ($1, 'waits', 'ticket_message', 'own', '1', 'my words', $2, 'n', 'pending'), ($1, 'sent', 'ticket_message', 'own', '1', 'my words', $2, 'n', 'sent')`,
+}
+
+// mayStay is where the id of a member who was forgotten stays, each with its reason.
+// Elsewhere nothing of it is left, in tables to come either.
+var mayStay = map[string]string{
+	"cases.moderator_id":          "what the member did as staff",
+	"giveaways.host_id":           "what the member did as staff",
+	"tickets.claimed_by_id":       "what the member did as staff",
+	"tickets.closed_by_id":        "what the member did as staff",
+	"ticket_messages.author_id":   "what the member did as staff: entries of the system",
+	"ticket_messages.content":     "texts of others that name the member",
+	"giveaways.winners":           "winners",
+	"giveaway_draws.past_winners": "records of draws",
+	"giveaway_draws.excluded":     "records of draws",
+	"giveaway_draws.drawn":        "records of draws",
+	"giveaway_draws.replaced":     "records of draws",
+	"giveaway_draws.winners":      "records of draws",
+	"giveaway_entries.user_id":    "frozen entries",
+	"rank_moves.user_id":          "the keeper adds it up within a second or so",
+	"webhook_events.payload":      "the log of events ends by itself, after 30 days",
+}
+
+// holding are the columns of all tables that hold a text, with how many rows they do in.
+func holding(t *testing.T, d *db.DB, text string) map[string]int {
+	t.Helper()
+	columns, err := db.Select[struct {
+		Table  string `db:"t"`
+		Column string `db:"c"`
+	}](t.Context(), d.Reader(), `
+		SELECT c.relname::text AS t, a.attname::text AS c
+		FROM pg_attribute a
+		JOIN pg_class c ON c.oid = a.attrelid
+		WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace AND a.attnum > 0 AND NOT a.attisdropped`)
+	if err != nil || len(columns) < 200 {
+		t.Fatalf("%d columns: %v", len(columns), err)
+	}
+	found := map[string]int{}
+	for _, c := range columns {
+		// Bytes are read as text: payloads are UTF-8.
+		n := dbtest.Value[int](t, d, `SELECT count(*) FROM `+c.Table+` WHERE position(convert_to($1, 'UTF8') IN convert_to(`+c.Column+`::text, 'UTF8')) > 0
+			OR pg_typeof(`+c.Column+`) = 'bytea'::regtype AND `+c.Column+`::text LIKE '%' || encode(convert_to($1, 'UTF8'), 'hex') || '%'`, text)
+		if n > 0 {
+			found[c.Table+"."+c.Column] = n
+		}
+	}
+	return found
+}
+
+// scene is a database with two guilds that have everything of the member, of whom the
+// first is heard by an endpoint.
+func scene(t *testing.T) *db.DB {
+	t.Helper()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, guild, beside)
+	for _, g := range []string{guild, beside} {
+		for _, statement := range everything {
+			dbtest.Exec(t, d, statement, g, member)
+		}
+	}
+	dbtest.Listen(t, d, guild, event.Types)
+	found := holding(t, d, member)
+	for column := range mayStay {
+		delete(found, column)
+	}
+	if len(found) < 10 {
+		t.Errorf("the scene has the member in these columns only that must not hold it for ever: %v", found)
+	}
+	return d
+}
+
+func forget(t *testing.T, d *db.DB, cases bool) {
+	t.Helper()
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		_, err := removal.Noted(ctx, tx, auth.System(guild), member, cases)
+		return err
+	})
+}
+
+// rows is all that a guild has, but for what is told and noted.
+func rows(t *testing.T, d *db.DB, guild string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, table := range tables(t, d) {
+		if table == "guilds" || strings.HasPrefix(table, "webhook_") {
+			continue
+		}
+		fmt.Fprintln(&all, table, dbtest.Value[string](t, d, `
+			SELECT coalesce(string_agg(r::text, '|' ORDER BY r::text), '') FROM `+table+` r WHERE guild_id = $1`, guild))
+	}
+	return all.String()
+}
+
+func TestAMemberIsForgottenWhereverTheyStoodAndNowhereElse(t *testing.T) {
+	t.Parallel()
+	d := scene(t)
+	before := rows(t, d, beside)
+	forget(t, d, true)
+	if err := removal.Members(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if after := rows(t, d, beside); after != before {
+		t.Errorf("another guild had\n%s\nand has\n%s", before, after)
+	}
+	for _, statement := range []string{"giveaway_entries", "giveaway_draws", "giveaways", "rank_marks", "rank_maps", "ticket_messages", "tickets", "cases",
+		"chat_intents", "wallets", "ledger_entries", "levels"} {
+		dbtest.Exec(t, d, `DELETE FROM `+statement+` WHERE guild_id = $1`, beside)
+	}
+	for column, n := range holding(t, d, member) {
+		if mayStay[column] == "" {
+			t.Errorf("%s still holds the member, in %d rows", column, n)
+		}
+	}
+	for query, want := range map[string]string{
+		`SELECT count(*)::text FROM ledger_entries WHERE guild_id = $1`:                                                                   "1",
+		`SELECT count(*)::text FROM ledger_references WHERE guild_id = $1`:                                                                "3",
+		`SELECT entrant_count || ' ' || entry_count FROM giveaways WHERE guild_id = $1 AND id = 'running'`:                                "1 1",
+		`SELECT concat_ws(' ', subject, opener_id, closed_by_id, close_reason, metadata) FROM tickets WHERE guild_id = $1 AND id = 'own'`: "1 1 [removed] {}",
+		`SELECT concat_ws(' ', subject, opener_id, close_reason) FROM tickets WHERE guild_id = $1 AND id = 'other'`:                       "another 9 as staff",
+		`SELECT string_agg(id || ' ' || coalesce(author_id, 'null') || ' ' || content, ', ' ORDER BY id) FROM ticket_messages WHERE guild_id = $1`: "answer 8 dear " + member +
+			", close null [removed], done " + member + " as staff, note null [removed], open null , said null [removed]",
+		`SELECT string_agg(id || ' ' || content, ', ' ORDER BY id) FROM chat_intents WHERE guild_id = $1`:                "sent [removed]",
+		`SELECT concat_ws(' ', status, user_id, reason, metadata) FROM cases WHERE guild_id = $1 AND id = 'about'`:       "deleted 1  {}",
+		`SELECT string_agg(convert_from(payload, 'UTF8')::json ->> 'type', ' ') FROM webhook_events WHERE guild_id = $1`: "member.forgotten",
+		`SELECT string_agg(action || ' ' || target_id, ' ') FROM audit_log WHERE guild_id = $1`:                          "member.forgotten ",
+	} {
+		if got := dbtest.Value[string](t, d, query, guild); got != want {
+			t.Errorf("%s\nfinds %q, want %q", query, got, want)
+		}
+	}
+}
+
+func TestWithoutCasesThoseAboutTheMemberStay(t *testing.T) {
+	t.Parallel()
+	d := scene(t)
+	forget(t, d, false)
+	if err := removal.Members(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if got := dbtest.Value[string](t, d, `SELECT status || ' ' || user_id FROM cases WHERE guild_id = $1 AND id = 'about'`, guild); got != "active "+member {
+		t.Errorf("the case is %s", got)
+	}
+}
+
+// What comes after the request is not forgotten with what stood there.
+func TestWhatComesAfterTheRequestStays(t *testing.T) {
+	t.Parallel()
+	d := scene(t)
+	forget(t, d, true)
+	dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, $2, 5)`, guild, member)
+	dbtest.Exec(t, d, `INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note) VALUES ($1, 'new', $2, 5, 5, '')`, guild, member)
+	if err := removal.Members(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	got := dbtest.Value[string](t, d, `SELECT string_agg(id, ' ') || ' ' || (SELECT balance FROM wallets WHERE guild_id = $1 AND user_id = $2)
+		FROM ledger_entries WHERE guild_id = $1 AND user_id = $2`, guild, member)
+	if got != "new 5" {
+		t.Errorf("wallet and ledger hold %q", got)
+	}
+}
+
+func TestForgettingThatIsKilledIsContinuedAndToldOnce(t *testing.T) {
+	t.Parallel()
+	d := scene(t)
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		_, err := removal.ForgetEverywhere(ctx, tx, auth.By{}, nil, member, true)
+		return err
+	})
+	for kills := 0; dbtest.Value[int](t, d, `SELECT (SELECT count(*) FROM forgotten_members) + (SELECT count(*) FROM forgotten_everywhere)`) > 0; kills++ {
+		ctx, kill := context.WithCancel(t.Context())
+		time.AfterFunc(time.Duration(kills%40)*time.Millisecond, kill)
+		if err := removal.Members(ctx, d); err != nil && ctx.Err() == nil {
+			t.Fatal(err)
+		}
+		kill()
+	}
+	for column, n := range holding(t, d, member) {
+		if mayStay[column] == "" {
+			t.Errorf("%s still holds the member, in %d rows", column, n)
+		}
+	}
+	if n := dbtest.Value[int](t, d, `SELECT count(*) FROM audit_log WHERE guild_id = '' AND action = 'member.forgotten'`); n != 1 {
+		t.Errorf("the audit log has %d lines, want one", n)
+	}
+}

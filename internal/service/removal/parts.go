@@ -1,0 +1,236 @@
+package removal
+
+import (
+	"context"
+	"fmt"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/service/leaderboard"
+)
+
+// part is one kind of what a guild has of a member. Of its statements $1 is the
+// guild, $2 the member and $3 the instant. find finds rows, $4 of them at most,
+// without locks; changes change those that are named in $4, so that they are not
+// found again.
+type part struct {
+	what    string
+	cases   bool // only where the cases go too
+	most    int  // rows in a unit
+	find    string
+	changes []string
+}
+
+var parts = []part{
+	{what: "ledger", most: step, find: `
+		SELECT ctid::text
+		FROM ledger_entries
+		WHERE guild_id = $1 AND user_id = $2 AND created_at <= $3
+		LIMIT $4`, changes: []string{`
+		DELETE FROM ledger_entries
+		WHERE guild_id = $1 AND user_id = $2 AND created_at <= $3 AND ctid = ANY ($4::text[]::tid[])`}},
+	{what: "entries of giveaways", most: 50, find: `
+		SELECT g.id
+		FROM giveaways g
+		JOIN giveaway_entries e ON e.guild_id = $1 AND e.giveaway_id = g.id AND e.user_id = $2
+		WHERE g.guild_id = $1 AND g.status IN ('scheduled', 'active', 'paused') AND e.entered_at <= $3
+		LIMIT $4`, changes: []string{`
+		WITH held AS MATERIALIZED (
+			SELECT id
+			FROM giveaways
+			WHERE guild_id = $1 AND id = ANY ($4) AND status IN ('scheduled', 'active', 'paused')
+			ORDER BY id
+			FOR NO KEY UPDATE
+		), instant AS MATERIALIZED (
+			SELECT clock_timestamp() AS at FROM held LIMIT 1
+		), gone AS (
+			DELETE FROM giveaway_entries e
+			USING held
+			WHERE e.guild_id = $1 AND e.giveaway_id = held.id AND e.user_id = $2 AND e.entered_at <= $3
+			RETURNING e.giveaway_id, e.entries
+		)
+		UPDATE giveaways g
+		SET entrant_count = g.entrant_count - 1, entry_count = g.entry_count - gone.entries, updated_at = ` + db.Next("instant.at", "g.updated_at") + `
+		FROM gone, instant
+		WHERE g.guild_id = $1 AND g.id = gone.giveaway_id`}},
+	{what: "what waits to be posted", most: step, find: `
+		SELECT id
+		FROM chat_intents
+		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3 AND NOT (state = 'sending' AND lease_until > now())
+		LIMIT $4`, changes: []string{`
+		DELETE FROM chat_intents
+		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3 AND id = ANY ($4)
+		  AND (state IN ('pending', 'refused', 'unknown') OR state = 'sending' AND lease_until <= now())`, `
+		UPDATE chat_intents
+		SET author_id = NULL, content = '` + removed + `'
+		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3 AND id = ANY ($4) AND state = 'sent'`}},
+	{what: "what was written", most: step, find: `
+		SELECT id
+		FROM ticket_messages
+		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3 AND kind IN ('message', 'note')
+		LIMIT $4`, changes: []string{`
+		UPDATE ticket_messages
+		SET author_id = NULL, content = '` + removed + `'
+		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3 AND id = ANY ($4)`}},
+	// Who is at work on the channel of such a ticket loses its lease, and begins anew
+	// without the member.
+	{what: "tickets", most: 50, find: `
+		SELECT id
+		FROM tickets
+		WHERE guild_id = $1 AND opener_id = $2 AND created_at <= $3
+		LIMIT $4`, changes: []string{`
+		WITH ` + db.Instant("tickets", "guild_id = $1 AND id = ANY ($4)") + `
+		UPDATE tickets
+		SET subject = NULL, metadata = '{}', opener_id = '` + somebody + `', channel_lock = NULL, channel_lease_gen = channel_lease_gen + 1,
+		    close_reason = CASE WHEN closed_by_id = $2 AND close_reason IS NOT NULL THEN '` + removed + `' ELSE close_reason END,
+		    closed_by_id = CASE WHEN closed_by_id = $2 THEN '` + somebody + `' ELSE closed_by_id END,
+		    updated_at = ` + db.Next("instant.at", "updated_at") + `
+		FROM instant
+		WHERE guild_id = $1 AND id = ANY ($4) AND opener_id = $2 AND created_at <= $3`, `
+		UPDATE ticket_messages
+		SET author_id = NULL, content = CASE WHEN content = '' THEN content ELSE '` + removed + `' END
+		WHERE guild_id = $1 AND ticket_id = ANY ($4) AND author_id = $2 AND created_at <= $3`}},
+	{what: "cases", cases: true, most: 200, find: `
+		SELECT id
+		FROM cases
+		WHERE guild_id = $1 AND user_id = $2 AND created_at <= $3
+		LIMIT $4`, changes: []string{`
+		WITH ` + db.Instant("cases", "guild_id = $1 AND id = ANY ($4)") + `
+		UPDATE cases
+		SET status = 'deleted', reason = '', user_id = '` + somebody + `', metadata = '{}', updated_at = ` + db.Next("instant.at", "updated_at") + `
+		FROM instant
+		WHERE guild_id = $1 AND id = ANY ($4) AND user_id = $2 AND created_at <= $3`}},
+}
+
+// The statements that take a member off the leaderboards, as changes that are noted.
+var (
+	dropWallet = leaderboard.Wallets.Noted("moved", "$1", drop("wallets", "balance"))
+	dropLevel  = leaderboard.Levels.Noted("moved", "$1", drop("levels", "total_xp"))
+)
+
+func drop(table, points string) func(note string) string {
+	return func(note string) string {
+		return `
+		WITH moved AS MATERIALIZED (
+			SELECT user_id, ` + points + ` AS was, NULL::bigint AS is_now
+			FROM ` + table + `
+			WHERE guild_id = $1 AND user_id = $2
+			FOR UPDATE
+		), ` + note + `
+		DELETE FROM ` + table + `
+		WHERE guild_id = $1 AND user_id = $2`
+	}
+}
+
+// leaveBoards deletes the member's wallet and level. A map in which the member is a
+// mark is given up: it would show the id until it is drawn anew.
+func leaveBoards(ctx context.Context, tx *db.Tx, guild, user string) error {
+	for _, statement := range []leaderboard.Noted{dropWallet, dropLevel} {
+		if _, err := tx.ExecContext(ctx, statement.For(1), guild, user); err != nil {
+			return fmt.Errorf("take a member off a leaderboard of guild %s: %w", guild, err)
+		}
+	}
+	for name, board := range map[string]leaderboard.Board{"wallets": leaderboard.Wallets, "levels": leaderboard.Levels} {
+		marked, err := db.Get[bool](ctx, tx, `
+			SELECT EXISTS (SELECT FROM rank_marks WHERE guild_id = $1 AND board = $2 AND user_id = $3)`, guild, name, user)
+		if err != nil {
+			return fmt.Errorf("look for a member's mark in guild %s: %w", guild, err)
+		}
+		if marked {
+			if err := board.Reloaded(ctx, tx, guild); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// everywhere is a member whom several guilds are to forget.
+type everywhere struct {
+	ID      string     `db:"id"`
+	UserID  string     `db:"user_id"`
+	Cases   bool       `db:"cases"`
+	ByID    *string    `db:"by_id"`
+	Guilds  db.Strings `db:"guild_ids"`
+	Reached string     `db:"reached"`
+}
+
+// waitingEverywhere are the members whom several guilds are to forget.
+const waitingEverywhere = `
+	SELECT id, user_id, cases, by_id, coalesce(guild_ids, '{}') AS guild_ids, reached
+	FROM forgotten_everywhere
+	ORDER BY requested_at
+	LIMIT $1`
+
+// nextGuilds are the guilds to ask, $3 of them at most; $2 is empty for every guild.
+const nextGuilds = `
+	SELECT id
+	FROM guilds
+	WHERE id > $1 AND (cardinality($2::text[]) = 0 OR id = ANY ($2)) AND removed_at IS NULL
+	ORDER BY id
+	LIMIT $3`
+
+// known says whether guild $1 has anything of member $2.
+const known = `
+	SELECT EXISTS (SELECT FROM wallets WHERE guild_id = $1 AND user_id = $2)
+	    OR EXISTS (SELECT FROM levels WHERE guild_id = $1 AND user_id = $2)
+	    OR EXISTS (SELECT FROM ledger_entries WHERE guild_id = $1 AND user_id = $2)
+	    OR EXISTS (SELECT FROM tickets WHERE guild_id = $1 AND opener_id = $2)
+	    OR EXISTS (SELECT FROM ticket_messages WHERE guild_id = $1 AND author_id = $2)
+	    OR EXISTS (SELECT FROM chat_intents WHERE guild_id = $1 AND author_id = $2)
+	    OR EXISTS (SELECT FROM cases WHERE guild_id = $1 AND user_id = $2)
+	    OR EXISTS (
+	        SELECT FROM giveaways g
+	        JOIN giveaway_entries e ON e.guild_id = $1 AND e.giveaway_id = g.id AND e.user_id = $2
+	        WHERE g.guild_id = $1 AND g.status IN ('scheduled', 'active', 'paused'))`
+
+// spread has each guild that has anything of such members forget them.
+func spread(ctx context.Context, d *db.DB) error {
+	list, err := db.Select[everywhere](ctx, d.Reader(), waitingEverywhere, atOnce)
+	if err != nil {
+		return fmt.Errorf("look for members whom several guilds are to forget: %w", err)
+	}
+	for _, e := range list {
+		for more := true; more; {
+			if more, err = e.next(ctx, d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// next asks some more guilds, and reports whether others are left.
+func (e *everywhere) next(ctx context.Context, d *db.DB) (more bool, err error) {
+	guilds, err := db.Select[string](ctx, d.Reader(), nextGuilds, e.Reached, e.Guilds, step)
+	if err != nil {
+		return false, fmt.Errorf("list guilds that are to forget a member: %w", err)
+	}
+	for _, g := range guilds {
+		there, err := db.Get[bool](ctx, d.Reader(), known, g, e.UserID)
+		if err != nil {
+			return false, fmt.Errorf("look for a member in guild %s: %w", g, err)
+		}
+		if !there {
+			continue
+		}
+		if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+			_, err := Forget(ctx, tx, auth.Stored(g, e.ByID), e.UserID, e.Cases)
+			return err
+		}); err != nil {
+			return false, err
+		}
+	}
+	if more = len(guilds) == step; more {
+		e.Reached = guilds[len(guilds)-1]
+	}
+	return more, d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		if more {
+			_, err = tx.ExecContext(ctx, `UPDATE forgotten_everywhere SET reached = greatest(reached, $2) WHERE id = $1`, e.ID, e.Reached)
+		} else {
+			_, err = tx.ExecContext(ctx, `DELETE FROM forgotten_everywhere WHERE id = $1`, e.ID)
+		}
+		return fault.Wrap(err, "note which guilds have forgotten a member")
+	})
+}
