@@ -88,4 +88,12 @@ func TestLease(t *testing.T) {
 	if err != nil || response == nil || response.Status != 201 || string(response.Body) != "bytes\n" || !response.Replayed {
 		t.Fatalf("got %+v, %v, want the replay", response, err)
 	}
+
+	// A lease outlives the day of its key; then the key is free for anything.
+	dbtest.Exec(t, base.DB, `
+		UPDATE idempotency_keys
+		SET state = 'running', created_at = now() - interval '25 hours', lease_until = now() + interval '1 minute'`)
+	wantRefusal("b", "idempotency_key_in_use")
+	expire()
+	free("c")
 }
