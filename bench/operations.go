@@ -15,6 +15,9 @@ const (
 	guildMembers = 100
 )
 
+// changesACall is how many changes the operations take that make several.
+const changesACall = 100
+
 // operation is one thing to measure: a request to the server, and what its speed
 // is held against.
 type operation struct {
@@ -81,6 +84,25 @@ func (q requests) post(path string, key bool, body string, tokens ...string) fun
 	}
 }
 
+// postMany sends as many changes in a call as it takes.
+func (q requests) postMany(path string, key bool, token string) func(*rand.Rand, []byte) []byte {
+	return func(r *rand.Rand, b []byte) []byte {
+		text := []byte(`{"adjustments":[`)
+		for i := range changesACall {
+			if i > 0 {
+				text = append(text, ',')
+			}
+			text = fmt.Appendf(text, `{"user_id":"%d","delta":%d}`, member(1+r.IntN(q.wallets)), 1+r.IntN(40))
+		}
+		text = append(text, "]}"...)
+		b = append(append(append(b, "POST /api/v1"...), path...), head(token)...)
+		if key {
+			b = fmt.Appendf(b, "Idempotency-Key: %016x%016x\r\n", r.Uint64(), r.Uint64())
+		}
+		return fmt.Appendf(b, "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
+	}
+}
+
 func operations(h *host) []operation {
 	const (
 		change = `{"user_id":"%d","delta":%d}`
@@ -96,6 +118,10 @@ func operations(h *host) []operation {
 		{name: "adjustBalance", request: q.post(adjust, false, change, h.token), against: plain, goals: goals(1.15, 1.5)},
 		{name: "adjustBalance with a key", request: q.post(adjust, true, change, h.token), against: plain, goals: goals(1.0, 1.5)},
 		{name: "adjustBalance, 1,000 guilds", request: many.post(adjust, false, change, h.tokens...), against: plain, goals: goals(1.1, 1.4)},
+		// A request of these makes a hundred changes.
+		{name: "adjustBalances", request: q.postMany("/economy/adjustments", false, h.token), clients: []int{atOnce8}},
+		{name: "adjustBalances with a key", request: q.postMany("/economy/adjustments", true, h.token), clients: []int{atOnce8}},
+		{name: "adjustXpOfMembers", request: q.postMany("/levelling/adjustments", false, h.token), clients: []int{atOnce8}},
 		{name: "listCases", request: get(h.token, "/cases?status=active&type=warn"), against: plain, goals: goals(0.8, 0.8)},
 		{name: "listLedgerEntries", request: get(h.token, "/economy/ledger"), against: plain, goals: goals(0.8, 0.8)},
 		{name: "listTickets", request: get(h.token, "/tickets"), against: plain, goals: goals(0.8, 0.8)},

@@ -9,6 +9,7 @@ import (
 	"guildhall/internal/access/seal/sealtest"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
 )
 
 // A key that somebody has taken meanwhile gives the whole unit up, and what stands
@@ -45,5 +46,37 @@ func TestResponsesKeptTogetherNeverReplaceOne(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("under %s stands %q, want %q; %v", name, got, want, err)
 		}
+	}
+}
+
+// Keys are claimed in one order, whatever that of the requests: two units that have keys
+// in common never wait for each other in a ring. One that waits for its first key has
+// claimed none behind it.
+func TestResponsesKeptTogetherClaimTheirKeysInOneOrder(t *testing.T) {
+	t.Parallel()
+	d, keys := dbtest.New(t).DB, idempotency.Keys{Sealer: sealtest.Box(t, 1)}
+	keep := func(ctx context.Context, tx *db.Tx, names ...string) error {
+		var requests []idempotency.Request
+		for _, name := range names {
+			requests = append(requests, idempotency.Request{GuildID: "g", TokenID: "t", Key: name, Fingerprint: []byte("f")})
+		}
+		return keys.KeepEach(ctx, tx, requests, make([]idempotency.Response, len(requests)))
+	}
+	waiting := make(chan error, 1)
+	err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		if err := keep(ctx, tx, "b"); err != nil {
+			return err
+		}
+		go func() {
+			waiting <- d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error { return keep(ctx, tx, "c", "b") })
+		}()
+		testutil.Eventually(t, "the unit waits", func() bool { return dbtest.Waiting(t, d) == 1 })
+		return d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error { return keep(ctx, tx, "c") })
+	})
+	if err != nil {
+		t.Errorf("behind a unit that waits for a key: %v", err)
+	}
+	if err := <-waiting; !errors.Is(err, idempotency.ErrRaced) {
+		t.Errorf("the unit that has waited: %v", err)
 	}
 }

@@ -71,3 +71,28 @@ func TestTheRefusedRowOfACopyIsFound(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What became of a COMMIT is open unless Postgres has said that it is undone: a server
+// that shuts down, or ends the session, may say goodbye after it has committed.
+func TestACommitIsUncertainUnlessPostgresSaysOtherwise(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err       error
+		uncertain bool
+	}{
+		{&pq.Error{Code: "57P01"}, true}, // terminated by an administrator
+		{&pq.Error{Code: "57P02"}, true}, // a crash
+		{&pq.Error{Code: "57P03"}, true}, // it is starting up, or shutting down
+		{&pq.Error{Code: "08006"}, true}, // the connection failed
+		{&pq.Error{Code: "40003"}, true}, // completion unknown
+		{errors.New("EOF"), true},
+		{&pq.Error{Code: "57014"}, false}, // cancelled
+		{&pq.Error{Code: "40P01"}, false}, // a deadlock
+		{&pq.Error{Code: "23505"}, false}, // a duplicate key
+		{nil, false},
+	} {
+		if got := db.Uncertain(db.UnlessTold(c.err)); got != c.uncertain {
+			t.Errorf("%v is uncertain: %t", c.err, got)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 var (
 	OlderPrograms = olderPrograms
 	MigrationPool = migrationPool
+	UnlessTold    = unlessTold
 )
 
 // MigrateWith is Migrate, and CheckSchema after it, of a program with these

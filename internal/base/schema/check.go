@@ -138,6 +138,9 @@ func phrase(e *openapi3.SchemaError) string {
 		if s.Type == nil {
 			return "has the wrong type"
 		}
+		if _, number := e.Value.(json.Number); number && s.Type.Is(openapi3.TypeInteger) { // with more digits than any type takes
+			return "must be an integer" + Bounds(s)
+		}
 		t := strings.Join(s.Type.Slice(), " or ")
 		article := "a "
 		if strings.HasPrefix(t, "i") || strings.HasPrefix(t, "o") || strings.HasPrefix(t, "a") {

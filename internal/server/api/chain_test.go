@@ -147,6 +147,12 @@ func TestEveryOperationIsLimited(t *testing.T) {
 		}
 	}
 	server.Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, "")
+	for path, method := range map[string]string{"/api/v1/nothing": "GET", "/api/v1/me": "DELETE", "/api/v1/cases": "OPTIONS"} {
+		a := server.Raw(t, method, path, "").WantError(t, 429, "rate_limited") // what is no operation counts as a read
+		if got := a.Header.Get("X-RateLimit-Bucket"); got != "read" {
+			t.Errorf("%s %s spends the bucket %q", method, path, got)
+		}
+	}
 	each(t, func(t *testing.T, op apitest.Operation) {
 		a := server.Do(t, op.ID, "", fill(op)...).WantError(t, 429, "rate_limited")
 		bucket := "write"
@@ -248,7 +254,33 @@ func TestPanicsBecomeInternalErrors(t *testing.T) {
 // RELIABILITY.md, Input.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
-	server := apitest.New(t)
+	routes(t, apitest.New(t))
+}
+
+// RELIABILITY.md, Input.
+func TestRoutesOverHTTP2(t *testing.T) {
+	t.Parallel()
+	plenty := ratelimit.Quota{Limit: 10_000, Window: time.Hour}
+	server := apitest.New(t, apitest.HTTP2(), apitest.With(func(c *api.Config) { c.Quotas.Read, c.Quotas.Write = plenty, plenty }))
+	res, err := server.Server.Client.Get(strings.TrimSuffix(server.URL, api.Prefix) + "/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.ProtoMajor != 2 {
+		t.Fatalf("the harness speaks %s", res.Proto)
+	}
+	routes(t, server)
+	a := server.Raw(t, "DELETE", "/api/v1/me", "").WantError(t, 405, "method_not_allowed")
+	if got := a.Header.Get("X-RateLimit-Bucket"); got != "read" {
+		t.Errorf("405 spends the bucket %q", got)
+	}
+	first := server.Key("k").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, "")
+	server.Key("k").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).WantReplayOf(t, first)
+}
+
+func routes(t *testing.T, server *apitest.API) {
+	t.Helper()
 	nobody := *server
 	nobody.Token = ""
 	t.Run("nothing is shown without a token", func(t *testing.T) {

@@ -51,6 +51,10 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 			"POST /api/v1/economy/adjust", `{"user_id":"1","delta":100000000000000000000}`, 400,
 			"body /delta: must be an integer, at least -9007199254740991, at most 9007199254740991",
 		},
+		{
+			"POST /api/v1/economy/adjust", `{"user_id":"1","delta":` + strings.Repeat("1", 60_000) + `}`, 400,
+			"body /delta: must be an integer, at least -9007199254740991, at most 9007199254740991",
+		},
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":9007199254740992}`, 400, "at most 9007199254740991"},
 		{
 			"POST /api/v1/economy/adjust", `{"user_id":"1","delta":1202.0}`, 400,

@@ -1,6 +1,7 @@
 package economy_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -13,7 +14,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/server/api/apitest"
 )
@@ -276,5 +279,39 @@ func TestManyAdjustmentsRace(t *testing.T) {
 	wg.Wait()
 	for i := range members {
 		api.Do(t, "getWallet", "", apitest.Path("userId", strconv.Itoa(1+i))).Want(t, 200, fmt.Sprintf(`{"data":{"balance":%d}}`, rounds))
+	}
+}
+
+// References are claimed in one order, whatever that of the adjustments: a call that
+// waits for its first one has claimed none behind it.
+func TestManyAdjustmentsClaimTheirReferencesInOneOrder(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	op := apitest.Find(t, "adjustBalances")
+	call := func(list ...asked) (status int) {
+		a, err := api.Settle(op, bodyOf(list))
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		return a.Status
+	}
+	waited := make(chan int, 1)
+	err := api.DB().Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO ledger_references (guild_id, reference) VALUES ($1, 'b')`, api.Guild); err != nil {
+			return err
+		}
+		go func() { waited <- call(asked{UserID: "1", Delta: 1, Reference: "c"}, asked{UserID: "2", Delta: 1, Reference: "b"}) }()
+		testutil.Eventually(t, "the call waits", func() bool { return dbtest.Waiting(t, api.DB()) == 1 })
+		if status := call(asked{UserID: "3", Delta: 1, Reference: "c"}); status != 200 {
+			t.Errorf("behind a call that waits for a reference: %d", status)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status := <-waited; status != 422 {
+		t.Errorf("the call that has waited: %d", status)
 	}
 }

@@ -214,3 +214,14 @@ func TestWhatIsAllowedAndNotMadeIsLeftOpen(t *testing.T) {
 		}
 	}
 }
+
+// Changes of one wallet are made one after the other, those of others together.
+func TestTheSubjectOfAChangeIsItsWallet(t *testing.T) {
+	t.Parallel()
+	of := func(guild, user string) string {
+		return (&change{Change: batch.Change{By: event.System(guild)}, entry: entry{UserID: user}}).Subject()
+	}
+	if one := of("1", "23"); one != of("1", "23") || one == of("1", "24") || one == of("2", "23") || one == of("12", "3") {
+		t.Errorf("the subject of a change of 23 in guild 1 is %q", one)
+	}
+}

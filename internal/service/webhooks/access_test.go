@@ -209,7 +209,7 @@ func TestRotationEndsOldSecrets(t *testing.T) {
 		})
 		return last.Data.ResponseStatus != nil && *last.Data.ResponseStatus == 200
 	}
-	second := api.Do(t, "rotateWebhookSecret", `{}`, on).Want(t, 200, "").Str(t, "data.secret")
+	second := api.Do(t, "rotateWebhookSecret", `{"old_secret_expires_in":null}`, on).Want(t, 200, "").Str(t, "data.secret")
 	third := api.Do(t, "rotateWebhookSecret", `{"old_secret_expires_in":3600}`, on).Want(t, 200, "").Str(t, "data.secret")
 	for i, s := range []string{first, second, third} {
 		if !verifies(s) {

@@ -71,6 +71,7 @@ type options struct {
 	config []func(*api.Config)
 	reach  func(url string) string
 	base   string
+	http2  bool
 	chat   chat.Platform
 	names  func(name string, v6 bool) egresstest.Answer
 }
@@ -92,6 +93,9 @@ func With(change func(*api.Config)) Option {
 // Reach makes the server reach its database by another URL, such as that of a
 // proxy in front of it.
 func Reach(by func(url string) string) Option { return func(o *options) { o.reach = by } }
+
+// HTTP2 has the server and its client speak HTTP/2; without it they speak HTTP/1.1.
+func HTTP2() Option { return func(o *options) { o.http2 = true } }
 
 // On makes the server use a database of the test's, by its URL.
 func On(database string) Option { return func(o *options) { o.base = database } }
@@ -136,7 +140,7 @@ func New(t testing.TB, opts ...Option) *API {
 	handler, err := api.New(cfg)
 	must(t, err)
 	srv := httptest.NewUnstartedServer(handler)
-	srv.EnableHTTP2 = false
+	srv.EnableHTTP2 = o.http2
 	srv.StartTLS()
 	client := srv.Client()
 	client.Transport.(*http.Transport).MaxIdleConnsPerHost = 64
