@@ -3211,6 +3211,9 @@ type RecordCase struct {
 	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
 	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
 
+	// Metadata Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	Metadata MetadataChange `json:"metadata,omitempty"`
+
 	// ModeratorID Acting moderator.
 	ModeratorID *string `json:"moderator_id,omitempty"`
 
@@ -3282,6 +3285,9 @@ type RecordGiveaway struct {
 
 	// MessageID Its message.
 	MessageID nullable.Nullable[string] `json:"message_id,omitempty"`
+
+	// Metadata Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	Metadata MetadataChange `json:"metadata,omitempty"`
 
 	// PausedAt When it was paused.
 	PausedAt nullable.Nullable[wire.Time] `json:"paused_at,omitempty"`
@@ -3492,6 +3498,9 @@ type RecordTicket struct {
 
 	// IfUpdatedAt What `updated_at` has to be for the record to count; null: the thing must not be there.
 	IfUpdatedAt nullable.Nullable[wire.Time] `json:"if_updated_at,omitempty"`
+
+	// Metadata Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
+	Metadata MetadataChange `json:"metadata,omitempty"`
 
 	// Number Its number in the guild; the next one by default.
 	Number *int64 `json:"number,omitempty"`

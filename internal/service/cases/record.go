@@ -58,4 +58,8 @@ var Records = transfer.Kind[row]{
 	Before: func(ctx context.Context, tx *db.Tx, rows []row) error {
 		return transfer.Number(ctx, tx, "last_case", rows, func(c *row) (string, *int64) { return c.GuildID, &c.Number })
 	},
+	Find: `
+		SELECT guild_id AS guild, id FROM cases
+		WHERE (guild_id, id) IN (SELECT * FROM unnest($1::text[], $2::text[]))`,
+	Writer: &writer,
 }

@@ -106,7 +106,7 @@ func (s *Service) UpdateCase(ctx context.Context, r gen.UpdateCaseRequestObject)
 		return nil, err
 	}
 	if c.Status == deleted {
-		return nil, fault.New(fault.Refused, "case_deleted", "Case %d is deleted and can no longer be edited.", c.Number)
+		return nil, isDeleted(c)
 	}
 	c, changed, err := patchOf(r.Body).apply(c)
 	if err != nil {
@@ -122,6 +122,10 @@ func (s *Service) UpdateCase(ctx context.Context, r gen.UpdateCaseRequestObject)
 		return nil, err
 	}
 	return gen.UpdateCase200JSONResponse{Data: show(c)}, nil
+}
+
+func isDeleted(c row) error {
+	return fault.New(fault.Refused, "case_deleted", "Case %d is deleted and can no longer be edited.", c.Number)
 }
 
 // patchOf reads a request's body, in which an expiry can be absent, null or set.

@@ -16,6 +16,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/schema"
+	"guildhall/internal/service/cases"
 	"guildhall/internal/service/economy"
 	"guildhall/internal/service/guilds"
 	"guildhall/internal/service/levelling"
@@ -36,6 +37,7 @@ func newBatches() []transfer.Batch {
 		transfer.NewBatch(levelling.Records),
 		transfer.NewBatch(guilds.Records(curve)),
 		transfer.NewBatch(guilds.Settings(curve)),
+		transfer.NewBatch(cases.Records),
 	}
 }
 

@@ -21,6 +21,9 @@ type Writer[R any] struct {
 
 	// Key names the row within its guild, by what a record says; empty: it is new.
 	Key func(r *R) string
+	// Note tells the call, before any record is written, what other kinds have to know of
+	// a record, by Noted; may be nil.
+	Note func(c *Call, r *R)
 	// Hold locks the rows that are there, in the order of their keys, and sets Was of
 	// each; and Err of those of which something else is missing. Held makes one of a
 	// statement.
@@ -55,7 +58,18 @@ type Call struct {
 	// Dated later, rows bear Pending; see Column.
 	DatedLater bool
 
+	// Noted is what one kind has to know of what the call has for another.
+	Noted map[Ref]bool
+
 	counters counters
+}
+
+// Knows notes something.
+func (c *Call) Knows(r Ref) {
+	if c.Noted == nil {
+		c.Noted = make(map[Ref]bool)
+	}
+	c.Noted[r] = true
 }
 
 // Row is one row that a record makes or changes.
@@ -140,7 +154,7 @@ func (b *batch[R]) Check(value any) []schema.Problem {
 	return found
 }
 
-func (b *batch[R]) Add(_ *Call, r *Record) (again bool, err error) {
+func (b *batch[R]) Add(c *Call, r *Record) (again bool, err error) {
 	row := &Row[R]{record: r}
 	if err := json.Unmarshal(r.Text, &row.Is); err != nil {
 		return false, fmt.Errorf("read a record that has been checked: %w", err)
@@ -149,6 +163,9 @@ func (b *batch[R]) Add(_ *Call, r *Record) (again bool, err error) {
 	again = key != "" && b.named[key]
 	b.named[key] = true
 	b.rows = append(b.rows, row)
+	if b.Note != nil {
+		b.Note(c, &row.Is)
+	}
 	return again, nil
 }
 

@@ -1,0 +1,144 @@
+package cases
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/transfer"
+)
+
+// writer makes and changes cases by records.
+var writer = transfer.Writer[row]{
+	Schema: "RecordCase",
+	Key:    idOf,
+	Hold:   transfer.Held(idOf, heldCases),
+	Revise: revise,
+	Shown: func(c *row) transfer.Shown {
+		return transfer.Shown{ID: c.ID, Number: &c.Number, UpdatedAt: &c.UpdatedAt}
+	},
+	Counted: &transfer.Counted[row]{
+		Counter: transfer.CaseNumbers,
+		Number:  func(c *row) *int64 { return &c.Number },
+		Taken:   `SELECT number FROM cases WHERE guild_id = $1 AND number = ANY ($2)`,
+	},
+	Store: store,
+	Tell:  tell,
+}
+
+func idOf(c *row) string { return c.ID }
+
+const heldCases = `
+		SELECT ` + columns + `
+		FROM cases
+		WHERE guild_id = $1
+		  AND id = ANY ($2)
+		ORDER BY id
+		FOR NO KEY UPDATE`
+
+// revise completes a case. One that is deleted stays as it is.
+func revise(c *transfer.Call, r *transfer.Row[row]) error {
+	is, was := &r.Is, r.Was
+	if was == nil {
+		transfer.MintID(&is.ID)
+		if is.CreatedAt.After(c.Now) {
+			is.CreatedAt = transfer.Pending
+		}
+		return is.Metadata.Check()
+	}
+	is.CreatedAt, is.UpdatedAt, is.Source = was.CreatedAt, was.UpdatedAt, was.Source
+	if was.Status == deleted && len(changes(was, is)) > 0 {
+		return isDeleted(*was)
+	}
+	if maps.Equal(is.Metadata, was.Metadata) {
+		return nil
+	}
+	return is.Metadata.Check()
+}
+
+// changes are the members that differ, in the order of the resource.
+func changes(was, is *row) []string {
+	var list []string
+	for _, m := range []struct {
+		name string
+		same bool
+	}{
+		{"user_id", was.UserID == is.UserID},
+		{"moderator_id", was.ModeratorID == is.ModeratorID},
+		{"type", was.Type == is.Type},
+		{"reason", was.Reason == is.Reason},
+		{"status", was.Status == is.Status},
+		{"expires_at", same(was.ExpiresAt, is.ExpiresAt)},
+		{"metadata", maps.Equal(was.Metadata, is.Metadata)},
+	} {
+		if !m.same {
+			list = append(list, m.name)
+		}
+	}
+	return list
+}
+
+// store makes and changes cases.
+func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
+	for _, r := range rows {
+		r.Is.UpdatedAt = r.At
+		if r.Is.CreatedAt == transfer.Pending {
+			r.Is.CreatedAt = r.At
+		}
+	}
+	list, there, err := transfer.Recordset(rows, idOf)
+	if err != nil {
+		return err
+	}
+	n, err := db.Get[int](ctx, tx, storing, c.By.GuildID, list, db.Array(there))
+	if err != nil {
+		return fmt.Errorf("store cases of guild %s: %w", c.By.GuildID, err)
+	}
+	if n != len(rows) {
+		return db.Again
+	}
+	return nil
+}
+
+const storing = `
+		WITH given AS MATERIALIZED (
+			SELECT ` + columns + `
+			FROM jsonb_populate_recordset(NULL::cases, $2)
+		), changed AS (
+			UPDATE cases c
+			SET user_id = g.user_id, moderator_id = g.moderator_id, type = g.type, reason = g.reason, status = g.status,
+			    expires_at = g.expires_at, metadata = g.metadata, updated_at = g.updated_at
+			FROM given g
+			WHERE c.guild_id = $1 AND c.id = g.id AND g.id = ANY ($3)
+			RETURNING c.id
+		), made AS (
+			INSERT INTO cases (` + columns + `)
+			SELECT home.id, g.id, g.number, g.user_id, g.moderator_id, g.type, g.reason, g.status, g.expires_at, g.source, g.metadata,
+			       g.created_at, g.updated_at
+			FROM given g
+			JOIN guilds home ON home.id = $1
+			WHERE g.id <> ALL ($3)
+			ON CONFLICT DO NOTHING
+			RETURNING id
+		)
+		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
+
+// tell tells of cases that records have made or changed.
+func tell(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
+	told := make(map[string][]event.Change)
+	for _, r := range rows {
+		if r.Was == nil {
+			told[event.CaseCreated] = append(told[event.CaseCreated], event.Change{At: r.At.Time, Data: show(r.Is)})
+		} else {
+			told[event.CaseUpdated] = append(told[event.CaseUpdated], event.Change{At: r.At.Time, Data: showChange(r.Is, changes(r.Was, &r.Is))})
+		}
+	}
+	for typ, list := range told {
+		if err := event.RecordEach(ctx, tx, event.From(c.By), typ, list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
