@@ -130,6 +130,7 @@ var Records = transfer.Kind[row]{
 	Complete: complete,
 	Dated:    dated,
 	Finish:   closeEntries,
+	Writer:   &writer,
 }
 
 // dated is what new giveaways bear, and those that entries or draws have come to.
@@ -179,7 +180,8 @@ func closeEntries(ctx context.Context, tx *db.Tx, guild string) error {
 		SET pot = CASE WHEN status = 'drawing' AND source = 'api' THEN 'gathering' ELSE 'frozen' END, drawing_at = now()
 		WHERE guild_id = $1
 		  AND status IN ('drawing', 'ended')
-		  AND pot = 'open'`, guild)
+		  AND pot = 'open'
+		  AND NOT (bot_run AND status = 'drawing')`, guild)
 	return fault.Wrap(err, "freeze the entries of giveaways of guild", guild)
 }
 
@@ -196,6 +198,7 @@ var Entrants = transfer.Kind[entry]{
 	},
 	Dated:  dated,
 	Before: admit,
+	Writer: &entryWriter,
 }
 
 // entrants is what entries add to a giveaway.

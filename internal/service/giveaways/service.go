@@ -295,6 +295,11 @@ func showDraw(d record) gen.GiveawayDraw {
 	}
 }
 
+// showChange is show for an event, which also says what has changed.
+func showChange(g row, changed []string) gen.GiveawayChange {
+	return gen.GiveawayChange{Giveaway: show(g), Changed: changed}
+}
+
 func show(g row) gen.Giveaway {
 	return gen.Giveaway{
 		ID:           g.ID,

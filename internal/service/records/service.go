@@ -18,6 +18,7 @@ import (
 	"guildhall/internal/base/schema"
 	"guildhall/internal/service/cases"
 	"guildhall/internal/service/economy"
+	"guildhall/internal/service/giveaways"
 	"guildhall/internal/service/guilds"
 	"guildhall/internal/service/levelling"
 	"guildhall/internal/service/transfer"
@@ -35,6 +36,8 @@ func newBatches() []transfer.Batch {
 		transfer.NewBatch(economy.Wallets),
 		transfer.NewBatch(economy.References),
 		transfer.NewBatch(levelling.Records),
+		transfer.NewBatch(giveaways.Records),
+		transfer.NewBatch(giveaways.Entrants),
 		transfer.NewBatch(guilds.Records(curve)),
 		transfer.NewBatch(guilds.Settings(curve)),
 		transfer.NewBatch(cases.Records),

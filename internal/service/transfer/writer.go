@@ -49,6 +49,9 @@ type Writer[R any] struct {
 	Tell func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
 }
 
+// Nothing is what Revise says of a record that takes away what is not there.
+var Nothing = errors.New("there is nothing to take away")
+
 // Call is what records are written in: an operation, or a batch of an import.
 type Call struct {
 	By   auth.By
@@ -309,6 +312,9 @@ func (b *batch[R]) judge(c *Call, row *Row[R]) (same bool, err error) {
 		}
 	}
 	if err := b.Revise(c, row); err != nil || row.Was == nil {
+		if errors.Is(err, Nothing) {
+			return true, nil
+		}
 		return false, err
 	}
 	if b.Counted != nil && *b.Counted.Number(&row.Is) != *b.Counted.Number(row.Was) {

@@ -1,0 +1,181 @@
+package giveaways
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/service/transfer"
+)
+
+// entryWriter makes, changes and takes away entries by records.
+var entryWriter = transfer.Writer[entry]{
+	Schema: "RecordGiveawayEntry",
+	Key:    keyOf,
+	Hold:   holdEntries,
+	Revise: reviseEntry,
+	Shown:  func(e *entry) transfer.Shown { return transfer.Shown{ID: e.UserID} },
+	Store:  storeEntries,
+}
+
+func keyOf(e *entry) string { return e.GiveawayID + "/" + e.UserID }
+
+// holdEntries holds the giveaways of entries, and so the entries with them, and refuses
+// what comes when the entries of one are frozen.
+func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) error {
+	of := make(map[string]*row)
+	var users []string
+	for _, r := range rows {
+		of[r.Is.GiveawayID] = nil
+		users = append(users, r.Is.UserID)
+	}
+	ids := slices.Sorted(maps.Keys(of))
+	held, err := db.Select[row](ctx, tx, heldGiveaways, c.By.GuildID, db.Array(ids))
+	if err != nil {
+		return fmt.Errorf("hold giveaways of guild %s: %w", c.By.GuildID, err)
+	}
+	var named []string
+	for i, g := range held {
+		of[g.ID] = &held[i]
+		if g.Source != fromAPI && !g.BotRun && !c.DatedLater {
+			named = append(named, g.ID)
+		}
+	}
+	if err := takeOver(ctx, tx, c.By.GuildID, named); err != nil {
+		return err
+	}
+	there, err := db.Select[entry](ctx, tx, entriesOf, c.By.GuildID, db.Array(ids), db.Array(users))
+	if err != nil {
+		return fmt.Errorf("read entries of giveaways of guild %s: %w", c.By.GuildID, err)
+	}
+	byKey := make(map[string]*entry, len(there))
+	for i := range there {
+		byKey[keyOf(&there[i])] = &there[i]
+	}
+	for _, r := range rows {
+		switch g := of[r.Is.GiveawayID]; {
+		case g == nil:
+			r.Err = fault.New(fault.NotFound, "not_found", "No such giveaway.")
+		case g.Pot != open && !c.Noted[refOf(c.By.GuildID, g.ID)]:
+			r.Err = errDrawn(g)
+		}
+		r.Was = byKey[keyOf(&r.Is)]
+	}
+	return nil
+}
+
+const entriesOf = `
+		SELECT ` + entryColumns + `
+		FROM giveaway_entries
+		WHERE guild_id = $1
+		  AND giveaway_id = ANY ($2)
+		  AND user_id = ANY ($3)`
+
+// reviseEntry completes an entry. One that is taken away where none is stays so.
+func reviseEntry(c *transfer.Call, r *transfer.Row[entry]) error {
+	r.Is.EnteredAt = transfer.Past(r.Is.EnteredAt, c.Now)
+	switch {
+	case r.Is.Entries > 0:
+	case r.Was == nil:
+		return transfer.Nothing
+	default:
+		r.Is.EnteredAt = r.Was.EnteredAt
+	}
+	return nil
+}
+
+// storeEntries makes, changes and takes away entries, and counts them. One that would
+// bring a giveaway over what can be counted is refused.
+func storeEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) error {
+	counts, err := countsOf(ctx, tx, c, rows)
+	if err != nil {
+		return err
+	}
+	var stored []*transfer.Row[entry]
+	for _, r := range rows {
+		n := counts[r.Is.GiveawayID]
+		var was int64
+		if r.Was != nil {
+			was = r.Was.Entries
+		}
+		if r.Is.Entries > maxEntries-n.entries+was {
+			r.Err = transfer.Wrong("entries", "bring the giveaway over %d in all", int64(maxEntries))
+			continue
+		}
+		n.entries += r.Is.Entries - was
+		n.entrants += weightless(was) - weightless(r.Is.Entries)
+		stored = append(stored, r)
+	}
+	list, _, err := transfer.Recordset(stored, keyOf)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, storingEntries, c.By.GuildID, list); err != nil {
+		return fmt.Errorf("store entries of giveaways of guild %s: %w", c.By.GuildID, err)
+	}
+	return storeCounts(ctx, tx, c, counts)
+}
+
+// weightless is 1 for no entries at all.
+func weightless(entries int64) int64 {
+	if entries == 0 {
+		return 1
+	}
+	return 0
+}
+
+var storingEntries = `
+		WITH given AS MATERIALIZED (
+			SELECT ` + entryColumns + `
+			FROM jsonb_populate_recordset(NULL::giveaway_entries, $2)
+		), gone AS (
+			DELETE FROM giveaway_entries e
+			USING given g
+			WHERE e.guild_id = $1 AND e.giveaway_id = g.giveaway_id AND e.user_id = g.user_id AND g.entries = 0
+		)
+		INSERT INTO giveaway_entries (` + entryColumns + `)
+		SELECT home.id, g.giveaway_id, g.user_id, g.entries, g.entered_at
+		FROM given g
+		JOIN guilds home ON home.id = $1
+		WHERE g.entries > 0
+		  AND ` + countsEntries + `
+		ON CONFLICT (guild_id, giveaway_id, user_id) DO UPDATE SET entries = excluded.entries, entered_at = excluded.entered_at`
+
+// counted is what a giveaway shows of its entries.
+type counted struct{ entrants, entries int64 }
+
+// countsOf are the counts of the giveaways, which are held.
+func countsOf(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) (map[string]*counted, error) {
+	counts := make(map[string]*counted)
+	for _, r := range rows {
+		counts[r.Is.GiveawayID] = new(counted)
+	}
+	held, err := db.Select[row](ctx, tx, heldGiveaways, c.By.GuildID, db.Array(slices.Sorted(maps.Keys(counts))))
+	for _, g := range held {
+		*counts[g.ID] = counted{g.EntrantCount, g.EntryCount}
+	}
+	return counts, fault.Wrap(err, "count the entries of giveaways of guild", c.By.GuildID)
+}
+
+// storeCounts stores the counts of giveaways.
+func storeCounts(ctx context.Context, tx *db.Tx, c *transfer.Call, counts map[string]*counted) error {
+	ids := slices.Sorted(maps.Keys(counts))
+	var entrants, entries []int64
+	for _, id := range ids {
+		entrants, entries = append(entrants, counts[id].entrants), append(entries, counts[id].entries)
+	}
+	_, err := tx.ExecContext(ctx, `
+		WITH instant AS MATERIALIZED (
+			SELECT clock_timestamp() AS at
+		)
+		UPDATE giveaways
+		SET entrant_count = n.entrants, entry_count = n.entries,
+		    updated_at = CASE WHEN $5 THEN $6 ELSE `+next+` END
+		FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS n (id, entrants, entries), instant
+		WHERE guild_id = $1
+		  AND giveaways.id = n.id`, c.By.GuildID, db.Array(ids), db.Integers(entrants), db.Integers(entries), c.DatedLater, transfer.Pending)
+	return fault.Wrap(err, "count the entries of giveaways of guild", c.By.GuildID)
+}

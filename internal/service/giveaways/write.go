@@ -1,0 +1,284 @@
+package giveaways
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/transfer"
+)
+
+// writer makes and changes giveaways by records.
+var writer = transfer.Writer[row]{
+	Schema: "RecordGiveaway",
+	Key:    idOf,
+	Hold:   holdNamed,
+	Revise: revise,
+	Shown:  func(g *row) transfer.Shown { return transfer.Shown{ID: g.ID, UpdatedAt: &g.UpdatedAt} },
+	Store:  store,
+	Tell:   tell,
+}
+
+func idOf(g *row) string { return g.ID }
+
+const heldGiveaways = `
+		SELECT ` + columns + `
+		FROM giveaways
+		WHERE guild_id = $1
+		  AND id = ANY ($2)
+		ORDER BY id
+		FOR NO KEY UPDATE`
+
+// holdNamed holds the giveaways that records name. Those with the source bot are the
+// bot's to run from then on.
+func holdNamed(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
+	if err := transfer.Held(idOf, heldGiveaways)(ctx, tx, c, rows); err != nil || c.DatedLater {
+		return err
+	}
+	var named []string
+	for _, r := range rows {
+		if r.Was != nil && r.Was.Source != fromAPI && !r.Was.BotRun {
+			r.Was.BotRun = true
+			named = append(named, r.Was.ID)
+		}
+	}
+	return takeOver(ctx, tx, c.By.GuildID, named)
+}
+
+// takeOver leaves giveaways to the bot to run.
+func takeOver(ctx context.Context, tx *db.Tx, guild string, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, `
+		UPDATE giveaways SET bot_run = true
+		WHERE guild_id = $1
+		  AND id = ANY ($2)`, guild, db.Array(ids))
+	return fault.Wrap(err, "leave giveaways of guild", guild, "to the bot")
+}
+
+// errDrawn refuses what comes too late.
+func errDrawn(g *row) error {
+	if g.Status == ended {
+		return fault.New(fault.Refused, "giveaway_not_active", "The giveaway has ended: its winners and entries do not change any more.")
+	}
+	return fault.New(fault.Refused, "giveaway_not_active", "The giveaway is being drawn: its entries do not change any more.")
+}
+
+// revise completes a giveaway and allows the changes of status that a record can make.
+func revise(c *transfer.Call, r *transfer.Row[row]) error {
+	is, was := &r.Is, r.Was
+	before := is.PausedAt
+	if was != nil {
+		is.CreatedAt, is.Source = was.CreatedAt, was.Source
+		if err := mayMove(was, is); err != nil {
+			return err
+		}
+		if was.Status == paused && is.Status != paused {
+			is.PausedAt = nil
+		}
+		if was.Status == ended {
+			is.EndedAt = was.EndedAt
+		}
+	}
+	if err := complete(is, c.Now); err != nil {
+		return err
+	}
+	if is.Status == paused && before != nil {
+		is.PausedAt = before
+		*is.PausedAt = transfer.Past(*is.PausedAt, c.Now)
+	}
+	if is.Status == ended && is.EndedAt == nil {
+		at := wire.At(c.Now)
+		is.EndedAt = &at
+	}
+	if was == nil {
+		is.BotRun = is.Source != fromAPI && !c.DatedLater
+		return nil
+	}
+	is.UpdatedAt = was.UpdatedAt
+	if is.ChannelID == "" {
+		return transfer.Broken("channel_id", "must not be null")
+	}
+	return nil
+}
+
+// mayMove says whether a record may take a giveaway from one state to another.
+func mayMove(was, is *row) error {
+	switch {
+	case was.Status == ended && (is.Status != ended || !slices.Equal(was.Winners, is.Winners)):
+		return errDrawn(was)
+	case was.Status == is.Status:
+		return nil
+	case is.Status == ended && was.BotRun:
+		return nil
+	case is.Status == active && (was.Status == scheduled || was.Status == paused), is.Status == paused && was.Status == active:
+		return nil
+	}
+	return transfer.Wrong("status", "a record does not make a giveaway %s that is %s", is.Status, was.Status)
+}
+
+// changes are the members that differ, beside the status and what belongs to it.
+func changes(was, is *row) []string {
+	same := func(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
+	var list []string
+	for _, m := range []struct {
+		name string
+		same bool
+	}{
+		{"prize", was.Prize == is.Prize},
+		{"description", same(was.Description, is.Description)},
+		{"winner_count", was.WinnerCount == is.WinnerCount},
+		{"channel_id", was.ChannelID == is.ChannelID},
+		{"message_id", same(was.MessageID, is.MessageID)},
+		{"host_id", same(was.HostID, is.HostID)},
+		{"starts_at", was.StartsAt.Equal(is.StartsAt.Time)},
+		{"ends_at", was.EndsAt.Equal(is.EndsAt.Time)},
+		{"metadata", maps.Equal(was.Metadata, is.Metadata)},
+	} {
+		if !m.same {
+			list = append(list, m.name)
+		}
+	}
+	return list
+}
+
+// step is one event of a change.
+type step struct {
+	typ     string
+	changed []string
+}
+
+// steps are the events of a row that records have made or changed, in their order.
+func steps(r *transfer.Row[row]) (list []step) {
+	if r.Was == nil {
+		list = append(list, step{typ: event.GiveawayCreated})
+		if r.Is.Status == ended {
+			list = append(list, step{typ: event.GiveawayEnded})
+		}
+		return list
+	}
+	if changed := changes(r.Was, &r.Is); len(changed) > 0 {
+		list = append(list, step{event.GiveawayUpdated, changed})
+	}
+	switch was, is := r.Was.Status, r.Is.Status; {
+	case was == is:
+	case is == ended:
+		list = append(list, step{typ: event.GiveawayEnded})
+	case is == paused:
+		list = append(list, step{typ: event.GiveawayPaused})
+	case was == paused:
+		list = append(list, step{typ: event.GiveawayResumed})
+	default:
+		list = append(list, step{typ: event.GiveawayStarted})
+	}
+	return list
+}
+
+// store makes and changes giveaways. The entries of one that is over with this call
+// may come in with it.
+func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
+	for _, r := range rows {
+		if n := len(steps(r)); n > 1 && !c.DatedLater {
+			r.At = wire.Bounded(r.At.Add(time.Duration(n-1) * time.Millisecond))
+		}
+		r.Is.UpdatedAt = r.At
+		if r.Is.Status == ended && (r.Was == nil || r.Was.Status != ended) {
+			c.Knows(refOf(c.By.GuildID, r.Is.ID))
+		}
+	}
+	list, there, err := transfer.Recordset(rows, idOf)
+	if err != nil {
+		return err
+	}
+	n, err := db.Get[int](ctx, tx, storing, c.By.GuildID, list, db.Array(there), !c.DatedLater)
+	if err != nil {
+		return fmt.Errorf("store giveaways of guild %s: %w", c.By.GuildID, err)
+	}
+	if n != len(rows) {
+		return db.Again
+	}
+	for _, r := range rows {
+		if r.Is.Status == active && (r.Was == nil || r.Was.Status == scheduled) {
+			if err := present(ctx, tx, r.Is); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// A giveaway that the bot has ended has had its first round, of which there is no
+// record; rerolls draw from the entries that are frozen then. In an import they are
+// frozen when all is in.
+var storing = `
+		WITH given AS MATERIALIZED (
+			SELECT ` + moved + `
+			FROM jsonb_populate_recordset(NULL::giveaways, $2)
+		), instant AS MATERIALIZED (
+			SELECT clock_timestamp() AS at
+		), ` + closes + `, changed AS (
+			UPDATE giveaways
+			SET status = g.status, prize = g.prize, description = g.description, winner_count = g.winner_count, winners = coalesce(g.winners, '{}'),
+			    host_id = g.host_id, channel_id = g.channel_id, message_id = g.message_id, starts_at = g.starts_at, ends_at = g.ends_at,
+			    paused_at = g.paused_at, ended_at = g.ended_at, metadata = g.metadata, updated_at = g.updated_at,
+			    rounds = CASE WHEN g.status = 'ended' THEN greatest(rounds, 1) ELSE rounds END,
+			    pot = CASE WHEN g.status = 'ended' AND $4 THEN 'frozen' ELSE pot END,
+			    drawing_at = CASE WHEN g.status = 'ended' THEN coalesce(drawing_at, instant.at) ELSE drawing_at END
+			FROM given g, instant
+			WHERE giveaways.guild_id = $1 AND giveaways.id = g.id AND g.id = ANY ($3)
+			RETURNING giveaways.id
+		), made AS (
+			INSERT INTO giveaways (` + moved + `, bot_run, rounds, pot, drawing_at, redraw_at)
+			SELECT home.id, g.id, g.status, g.prize, g.description, g.winner_count, coalesce(g.winners, '{}'), g.host_id, g.channel_id, g.message_id,
+			       g.starts_at, g.ends_at, g.paused_at, g.ended_at, g.created_at, g.updated_at, g.source, g.metadata,
+			       $4 AND g.source = 'bot',
+			       CASE WHEN g.status = 'ended' AND g.source = 'bot' THEN 1 ELSE 0 END,
+			       CASE WHEN NOT $4 THEN 'open'
+			            WHEN g.status = 'ended' THEN 'frozen'
+			            WHEN g.status = 'drawing' AND g.source = 'api' THEN 'gathering'
+			            ELSE 'open' END,
+			       CASE WHEN g.status IN ('drawing', 'ended') THEN instant.at END,
+			       CASE WHEN g.source = 'bot' AND $4 THEN closes.at ELSE instant.at END
+			FROM given g
+			JOIN guilds home ON home.id = $1
+			CROSS JOIN instant
+			CROSS JOIN closes
+			WHERE g.id <> ALL ($3)
+			ON CONFLICT DO NOTHING
+			RETURNING id
+		)
+		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
+
+// tell tells of giveaways that records have made or changed, each event a millisecond
+// after the one before and all with the final state.
+func tell(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
+	told := make(map[string][]event.Change)
+	for _, r := range rows {
+		// The entries that came in the same call are counted by now.
+		g, err := get(ctx, tx, c.By.GuildID, r.Is.ID)
+		if err != nil {
+			return err
+		}
+		list := steps(r)
+		for i, s := range list {
+			e := event.Change{At: g.UpdatedAt.Add(time.Duration(i-len(list)+1) * time.Millisecond), Data: show(g)}
+			if s.typ == event.GiveawayUpdated {
+				e.Data = showChange(g, s.changed)
+			}
+			told[s.typ] = append(told[s.typ], e)
+		}
+	}
+	for typ, list := range told {
+		if err := event.RecordEach(ctx, tx, event.From(c.By), typ, list); err != nil {
+			return err
+		}
+	}
+	return nil
+}

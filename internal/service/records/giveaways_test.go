@@ -1,0 +1,104 @@
+package records_test
+
+import (
+	"context"
+	"testing"
+
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/server/api/apitest"
+	"guildhall/internal/service/giveaways"
+)
+
+const hat = `{"record":"giveaway","id":"g","prize":"A hat","channel_id":"500","ends_at":"2040-01-01T00:00:00Z"`
+
+// A giveaway that the bot runs goes from its creation to its winners by records alone,
+// and is rerolled from what the bot has sent.
+func TestTheBotRunsAGiveawayByRecords(t *testing.T) {
+	t.Parallel()
+	bot, _ := bot(t)
+	at := apitest.Path("id", "g")
+	bot.Do(t, "writeRecords", records(hat+`,"status":"scheduled","starts_at":"2039-01-01T00:00:00Z","metadata":{"a":"b"}}`)).Want(t, 200, `{"data":[{"id":"g","result":"created"}]}`)
+	bot.WantEvent(t, "giveaway.created", `{"origin":{"type":"bot"},"data":{"id":"g","status":"scheduled","metadata":{"a":"b"}}}`)
+	bot.Do(t, "writeRecords", records(`{"record":"giveaway","id":"g","status":"active","prize":"Two hats","winner_count":2}`)).Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	bot.WantEvent(t, "giveaway.updated", `{"data":{"status":"active","prize":"Two hats","changed":["prize","winner_count"]}}`)
+	bot.WantEvent(t, "giveaway.started", `{"data":{"status":"active","winner_count":2}}`)
+	bot.Do(t, "writeRecords", records(`{"record":"giveaway","id":"g","status":"paused"}`)).Want(t, 200, "")
+	bot.WantEvent(t, "giveaway.paused", "")
+	bot.Do(t, "writeRecords", records(`{"record":"giveaway","id":"g","status":"active"}`)).Want(t, 200, "")
+	bot.WantEvent(t, "giveaway.resumed", `{"data":{"ends_at":"2040-01-01T00:00:00.000Z"}}`)
+
+	entry := func(user, rest string) string {
+		return `{"record":"giveaway_entry","giveaway_id":"g","user_id":"` + user + `"` + rest + `}`
+	}
+	bot.Do(t, "writeRecords", records(entry("1", `,"entries":3`)+","+entry("2", "")+","+entry("3", "")+","+entry("4", `,"entries":0`))).
+		Want(t, 200, `{"data":[{"id":"1","result":"created"},{"result":"created"},{"result":"created"},{"id":"4","result":"unchanged","updated_at":null}]}`)
+	bot.Do(t, "writeRecords", records(entry("1", `,"entries":5`)+","+entry("2", `,"entries":0`)+","+entry("3", ""))).
+		Want(t, 200, `{"data":[{"result":"updated"},{"result":"updated"},{"result":"unchanged"}]}`)
+	bot.Do(t, "getGiveaway", "", at).Want(t, 200, `{"data":{"entrant_count":2,"entry_count":6}}`)
+	bot.WantNoEvent(t)
+
+	bot.Do(t, "endGiveaway", "", at).Want(t, 202, "")
+	bot.WantEvent(t, "giveaway.drawing", "")
+	if err := giveaways.Draw(context.Background(), bot.DB(), bot.Guild, "g"); err != nil {
+		t.Fatal(err)
+	}
+	bot.Do(t, "writeRecords", records(entry("7", "")+`,{"record":"giveaway","id":"g","status":"ended","winners":["1","9"]}`)).
+		Want(t, 200, `{"data":[{"result":"created"},{"result":"updated"}]}`)
+	bot.WantEvent(t, "giveaway.ended", `{"origin":{"type":"bot"},"data":{"status":"ended","winners":["1","9"],"entrant_count":3,"entry_count":7}}`)
+	bot.Do(t, "listGiveawayDraws", "", at).Want(t, 200, `{"data":[]}`)
+	bot.Do(t, "writeRecords", records(entry("8", ""))).WantError(t, 422, "giveaway_not_active")
+	bot.Do(t, "writeRecords", records(`{"record":"giveaway","id":"g","winners":["3"]}`)).WantError(t, 422, "giveaway_not_active")
+	bot.Do(t, "rerollGiveaway", `{"count":2}`, at).Want(t, 200, "")
+	bot.WantEvent(t, "giveaway.rerolled", "")
+	bot.Do(t, "listGiveawayDraws", "", at).Want(t, 200, `{"data":[{"round":2,"excluded_user_ids":["1","9"],"entry_count":2}]}`)
+	bot.WantNoEvent(t)
+}
+
+// What the bot does not end itself within its minute is drawn from what is there.
+func TestAGiveawayThatTheBotLeavesAloneIsDrawn(t *testing.T) {
+	t.Parallel()
+	bot, _ := bot(t)
+	bot.Do(t, "writeRecords", records(hat+`},{"record":"giveaway_entry","giveaway_id":"g","user_id":"1"}`)).Want(t, 200, "")
+	bot.WantEvent(t, "giveaway.created", `{"data":{"entrant_count":1}}`)
+	bot.Do(t, "endGiveaway", "", apitest.Path("id", "g")).Want(t, 202, "")
+	bot.WantEvent(t, "giveaway.drawing", "")
+	dbtest.Exec(t, bot.DB(), `UPDATE giveaways SET drawing_at = drawing_at - interval '1 minute'`)
+	if err := giveaways.Draw(context.Background(), bot.DB(), bot.Guild, "g"); err != nil {
+		t.Fatal(err)
+	}
+	bot.WantEvent(t, "giveaway.ended", `{"origin":{"type":"system"},"data":{"winners":["1"]}}`)
+	bot.Do(t, "writeRecords", records(`{"record":"giveaway","id":"g","status":"ended","winners":["2"]}`)).WantError(t, 422, "giveaway_not_active")
+}
+
+// What is over is given as over, with its entries, and can be rerolled.
+func TestAGiveawayOfThePastComesWithItsEntries(t *testing.T) {
+	t.Parallel()
+	bot, _ := bot(t)
+	const past = `{"record":"giveaway","id":"old","prize":"A hat","channel_id":"500","status":"ended","winners":["1"],"created_at":"2024-01-01T00:00:00Z","ended_at":"2090-01-01T00:00:00Z"}`
+	bot.Do(t, "writeRecords", records(past+`,{"record":"giveaway_entry","giveaway_id":"old","user_id":"1"},{"record":"giveaway_entry","giveaway_id":"old","user_id":"2"}`)).Want(t, 200, "")
+	bot.WantEvent(t, "giveaway.created", `{"data":{"status":"ended","winners":["1"],"entrant_count":2}}`)
+	bot.WantEvent(t, "giveaway.ended", `{"data":{"status":"ended"}}`)
+	bot.Do(t, "rerollGiveaway", "", apitest.Path("id", "old")).Want(t, 200, `{"data":{"winners":["2"]}}`)
+	bot.WantEvent(t, "giveaway.rerolled", "")
+}
+
+func TestGiveawaysThatCannotBeAreRefused(t *testing.T) {
+	t.Parallel()
+	bot, _ := bot(t)
+	bot.Do(t, "writeRecords", records(hat+`}`)).Want(t, 200, "")
+	bot.WantEvent(t, "giveaway.created", "")
+	for _, c := range []string{
+		`{"record":"giveaway","id":"g","status":"drawing"}`,
+		`{"record":"giveaway","id":"g","status":"scheduled"}`,
+		`{"record":"giveaway","id":"g","winners":["1"]}`,
+		`{"record":"giveaway","id":"g","ends_at":"2020-01-01T00:00:00Z","starts_at":"2021-01-01T00:00:00Z"}`,
+		`{"record":"giveaway","id":"new"}`,
+	} {
+		bot.Do(t, "writeRecords", records(c)).WantError(t, 422, "record_refused")
+	}
+	bot.Do(t, "writeRecords", records(`{"record":"giveaway_entry","giveaway_id":"nowhere","user_id":"1"}`)).WantError(t, 404, "not_found")
+	const most = `{"record":"giveaway_entry","giveaway_id":"g","entries":9007199254740991,"user_id":`
+	bot.Do(t, "writeRecords", `{"on_refusal":"skip","records":[`+most+`"1"},`+most+`"2"}]}`).
+		Want(t, 200, `{"data":[{"result":"created"},{"result":"refused","code":"record_refused"}]}`)
+	bot.WantNoEvent(t)
+}
