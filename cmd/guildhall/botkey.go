@@ -17,13 +17,8 @@ type botKeyCommands struct {
 }
 
 type botKeyCreate struct {
-	connection
-	Name      string   `required:"" help:"A label, 1 to 100 characters."`
-	Guild     []string `sep:"none" help:"A guild that the key serves; repeat it. Default: every guild, those to come too." placeholder:"ID"`
-	AllowIP   []string `name:"allow-ip" sep:"none" help:"An address or CIDR that may use the key. Default: any." placeholder:"CIDR"`
-	ExpiresIn string   `help:"Time to expiry: a number and s, m, h or d. Default: never." placeholder:"90d"`
-	Env       string   `env:"GUILDHALL_ENV" enum:"live,test," default:"" help:"The key's environment. Default: that of the running guildhall dev, else live."`
-	JSON      bool     `help:"Print one JSON object."`
+	credential
+	Guild []string `sep:"none" help:"A guild that the key serves; repeat it. Default: every guild, those to come too." placeholder:"ID"`
 }
 
 // createdKey is a bot key as `--json` prints it when it is made.
@@ -48,23 +43,23 @@ func showKey(k auth.BotKey) createdKey {
 func guildsOf(k auth.BotKey) string { return cmp.Or(strings.Join(k.GuildIDs, " "), "every guild") }
 
 func (c *botKeyCreate) Run(ctx context.Context, io streams) error {
-	n := auth.NewKey{Name: c.Name, Guilds: c.Guild, AllowIP: c.AllowIP, Env: c.Env}
-	if c.ExpiresIn != "" {
-		d, err := auth.ParseExpiresIn(c.ExpiresIn)
-		if err != nil {
-			return err
-		}
-		n.ExpiresIn = d
-	}
-	d, f, err := c.open(ctx)
+	d, env, expiresIn, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	n.Env = cmp.Or(n.Env, f.Env, "live")
-	k, err := auth.CreateKey(ctx, d, n)
+	k, err := auth.CreateKey(ctx, d, auth.NewKey{Name: c.Name, Guilds: c.Guild, AllowIP: c.AllowIP, Env: env, ExpiresIn: expiresIn})
 	if err != nil {
 		return err
+	}
+	older, err := auth.NodesWithoutKeys(ctx, d.Reader())
+	if err != nil {
+		return err
+	}
+	if older > 0 {
+		if err := output.Say(io.err, "warning: %d running nodes are of an older release, which knows no bot keys: they answer 401 until they are upgraded", older); err != nil {
+			return err
+		}
 	}
 	return io.tell(c.JSON, showKey(k), "%s\n\nid       %s\nguilds   %s\nname     %s\nexpires  %s\n\nThe key is shown this once. Keep it safe.",
 		k.Secret, k.ID, guildsOf(k), k.Name, output.Instant(k.ExpiresAt, "never"))

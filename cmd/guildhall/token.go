@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
@@ -19,16 +20,33 @@ type tokenCommands struct {
 	Revoke tokenRevoke `cmd:"" help:"Revoke a token. Returns when no node accepts it any more."`
 }
 
-type tokenCreate struct {
+// credential is what tokens and bot keys are made of alike.
+type credential struct {
 	connection
-	Guild     string   `required:"" help:"The guild's id." placeholder:"ID"`
 	Name      string   `required:"" help:"A label, 1 to 100 characters."`
+	AllowIP   []string `name:"allow-ip" sep:"none" help:"An address or CIDR that may use it. Default: any." placeholder:"CIDR"`
+	ExpiresIn string   `help:"Time to expiry: a number and s, m, h or d. Default: never." placeholder:"90d"`
+	Env       string   `env:"GUILDHALL_ENV" enum:"live,test," default:"" help:"Its environment. Default: that of the running guildhall dev, else live."`
+	JSON      bool     `help:"Print one JSON object."`
+}
+
+// begin opens the database, and says for which environment it is and in which time
+// it expires: 0 is never.
+func (c credential) begin(ctx context.Context) (d *db.DB, env string, expiresIn time.Duration, err error) {
+	if c.ExpiresIn != "" {
+		if expiresIn, err = auth.ParseExpiresIn(c.ExpiresIn); err != nil {
+			return nil, "", 0, err
+		}
+	}
+	d, f, err := c.open(ctx)
+	return d, cmp.Or(c.Env, f.Env, "live"), expiresIn, err
+}
+
+type tokenCreate struct {
+	credential
+	Guild     string   `required:"" help:"The guild's id." placeholder:"ID"`
 	Scope     []string `sep:"none" xor:"scopes" help:"A scope the token has; repeat it, or list several with commas." placeholder:"SCOPE"`
 	AllScopes bool     `xor:"scopes" help:"Every scope."`
-	AllowIP   []string `name:"allow-ip" sep:"none" help:"An address or CIDR that may use the token. Default: any." placeholder:"CIDR"`
-	ExpiresIn string   `help:"Time to expiry: a number and s, m, h or d. Default: never." placeholder:"90d"`
-	Env       string   `env:"GUILDHALL_ENV" enum:"live,test," default:"" help:"The token's environment. Default: that of the running guildhall dev, else live."`
-	JSON      bool     `help:"Print one JSON object."`
 }
 
 // created is a token as `--json` prints it when it is made.
@@ -58,21 +76,12 @@ func (c *tokenCreate) Run(ctx context.Context, io streams) error {
 	if c.AllScopes {
 		c.Scope = auth.Scopes
 	}
-	n := auth.New{GuildID: c.Guild, Name: c.Name, Scopes: c.Scope, AllowIP: c.AllowIP, Env: c.Env}
-	if c.ExpiresIn != "" {
-		d, err := auth.ParseExpiresIn(c.ExpiresIn)
-		if err != nil {
-			return err
-		}
-		n.ExpiresIn = d
-	}
-	d, f, err := c.open(ctx)
+	d, env, expiresIn, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	n.Env = cmp.Or(n.Env, f.Env, "live")
-	t, err := auth.Create(ctx, d, n)
+	t, err := auth.Create(ctx, d, auth.New{GuildID: c.Guild, Name: c.Name, Scopes: c.Scope, AllowIP: c.AllowIP, Env: env, ExpiresIn: expiresIn})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -130,4 +131,41 @@ func TestAKeyHasABucketOfItsOwnInEachGuild(t *testing.T) {
 	key.In("2").Do(t, "getGuild", "").WantError(t, 404, "not_found")
 	key.In("3").Do(t, "getGuild", "").WantError(t, 429, "rate_limited")
 	server.Do(t, "getGuild", "").Want(t, 200, "")
+}
+
+// Two nodes have seen the key in both guilds before it is revoked.
+func TestARevokedKeyIsRefusedOnEveryNodeInEveryGuild(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Empty(t, "")
+	one, two := apitest.New(t, apitest.On(url)), apitest.New(t, apitest.On(url))
+	for _, node := range []*apitest.API{one, two} {
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = node.Server.Tokens.Run(ctx)
+		}()
+		t.Cleanup(func() { stop(); <-ended })
+	}
+	next, key := one.Next(t), one.Bot(t)
+	everywhere := func(check func(view *apitest.API)) {
+		for _, node := range []*apitest.API{one, two} {
+			for _, guild := range []string{one.Guild, next.Guild} {
+				view := *node
+				view.Token = key.Token
+				check(view.In(guild))
+			}
+		}
+	}
+	for range 3 {
+		everywhere(func(view *apitest.API) { view.Do(t, "getGuild", "").Want(t, 200, "") })
+	}
+	keys, err := auth.ListKeys(t.Context(), one.DB())
+	if err != nil || len(keys) != 1 {
+		t.Fatal(keys, err)
+	}
+	if err := auth.RevokeKey(t.Context(), one.DB(), keys[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	everywhere(func(view *apitest.API) { view.Do(t, "getGuild", "").WantError(t, 401, "invalid_token") })
 }

@@ -114,6 +114,7 @@ func remove(t *testing.T, d *db.DB, guild string) {
 	dbtest.Exec(t, d, `UPDATE guilds SET removed_after = removed_after - interval '16 seconds' WHERE id = $1`, guild)
 }
 
+// RELIABILITY.md, Guilds.
 func TestAGuildWhoseDayHasComeLosesEverythingAndAnotherNothing(t *testing.T) {
 	t.Parallel()
 	d := full(t)
@@ -143,6 +144,7 @@ func TestAGuildWhoseDayHasComeLosesEverythingAndAnotherNothing(t *testing.T) {
 }
 
 // The worker is killed between any two of its statements, and another goes on.
+// RELIABILITY.md, Guilds.
 func TestARemovalThatIsKilledIsContinued(t *testing.T) {
 	t.Parallel()
 	d := full(t)

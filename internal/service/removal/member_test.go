@@ -139,6 +139,7 @@ func rows(t *testing.T, d *db.DB, guild string) string {
 	return all.String()
 }
 
+// RELIABILITY.md, Guilds.
 func TestAMemberIsForgottenWhereverTheyStoodAndNowhereElse(t *testing.T) {
 	t.Parallel()
 	d := scene(t)
@@ -207,6 +208,7 @@ func TestWhatComesAfterTheRequestStays(t *testing.T) {
 	}
 }
 
+// RELIABILITY.md, Guilds.
 func TestForgettingThatIsKilledIsContinuedAndToldOnce(t *testing.T) {
 	t.Parallel()
 	d := scene(t)
