@@ -128,7 +128,8 @@ func TestOperatorsEndSessionsAndTakeLinksBack(t *testing.T) {
 		Name     string   `json:"name"`
 		GuildIDs []string `json:"guild_ids"`
 		Address  string   `json:"address"`
-	}) {
+	},
+	) {
 		t.Helper()
 		if err := json.Unmarshal([]byte(command(append([]string{"sessions", "--json"}, args...)...).ok(t)), &list); err != nil {
 			t.Fatal(err)
@@ -140,10 +141,12 @@ func TestOperatorsEndSessionsAndTakeLinksBack(t *testing.T) {
 	}
 	first := signIn()
 	list := sessions("--guild", guild)
-	if len(list) != 1 || list[0].Type != audit.Operator || len(list[0].GuildIDs) != 1 || list[0].GuildIDs[0] != guild || list[0].Address == "" {
+	if len(list) != 1 || list[0].Type != audit.Operator || len(list[0].GuildIDs) != 1 || list[0].GuildIDs[0] != guild ||
+		list[0].Address == "" {
 		t.Fatalf("the sessions are %+v", list)
 	}
-	if out := command("sessions").ok(t); !strings.Contains(out, list[0].ID) || strings.Contains(out, strings.TrimPrefix(first, "__Host-guildhall=")) {
+	secret := strings.TrimPrefix(first, "__Host-guildhall=")
+	if out := command("sessions").ok(t); !strings.Contains(out, list[0].ID) || strings.Contains(out, secret) {
 		t.Errorf("it prints %s", out)
 	}
 	second, third := signIn(), signIn()

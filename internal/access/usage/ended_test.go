@@ -11,7 +11,8 @@ import (
 )
 
 func ended(guild, token string, at time.Time, address string) usage.Request {
-	return usage.Request{Guild: guild, Token: token, Ended: true, Status: 401, Code: "invalid_token", At: at, From: netip.MustParseAddr(address)}
+	from := netip.MustParseAddr(address)
+	return usage.Request{Guild: guild, Token: token, Ended: true, Status: 401, Code: "invalid_token", At: at, From: from}
 }
 
 // What is done with a token after its end is counted for its guild alone, over

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -83,7 +84,7 @@ func TestAURLIsJudgedAsTheContractDoes(t *testing.T) {
 			).Draw(rt, "url")
 			n := uint64(utf8.RuneCountInString(raw))
 			want := n >= member.MinLength && n <= *member.MaxLength && pattern.MatchString(raw)
-			if _, err := ParseURL(raw); (err == nil || err == ErrNoAddress) != want {
+			if _, err := ParseURL(raw); (err == nil || errors.Is(err, ErrNoAddress)) != want {
 				rt.Fatalf("%s: %q: the contract says %v, and here %v", body, raw, want, err)
 			}
 		})

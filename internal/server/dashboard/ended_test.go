@@ -37,7 +37,8 @@ func TestAnEndedTokenThatIsStillUsedIsShown(t *testing.T) {
 		}
 	}
 	must(t, count.Flush(t.Context(), s.DB))
-	b.get(one).wants(200, "Still used after its end", "3 requests with this token were refused", "<code>203.0.113.9</code>", "<code>198.51.100.7</code>").
+	b.get(one).wants(200, "Still used after its end", "3 requests with this token were refused",
+		"<code>203.0.113.9</code>", "<code>198.51.100.7</code>").
 		lacks("Neighbour")
 	b.get(page(guildID, "requests")).wants(200, "Ended tokens that are still used", one+"#after", "Old payday").lacks("Neighbour", theirs.ID)
 	b.get(page(neighbourID, "requests")).wants(200, "Ended tokens that are still used", "Neighbour").lacks("Old payday", mine.ID)

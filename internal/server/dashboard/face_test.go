@@ -236,7 +236,8 @@ func TestSessionsAndRefusalsAreShownInPages(t *testing.T) {
 func TestTheFormOfAnEndpointShowsSamples(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	got := s.as(t, "owner").get(page(guildID, "webhooks", "new")).wants(200, "A case was created.", "&#34;type&#34;: &#34;giveaway.rerolled&#34;")
+	got := s.as(t, "owner").get(page(guildID, "webhooks", "new")).wants(200, "A case was created.",
+		"&#34;type&#34;: &#34;giveaway.rerolled&#34;")
 	if n := strings.Count(got.body, `name="events"`); n != len(event.Types)+1 {
 		t.Errorf("%d boxes for %d types", n, len(event.Types))
 	}

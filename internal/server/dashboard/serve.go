@@ -151,19 +151,20 @@ const chunkTimeout = 30 * time.Second
 
 // paced writes under chunkTimeout.
 type paced struct {
-	w  io.Writer
-	rc *http.ResponseController
+	w   io.Writer
+	rc  *http.ResponseController
+	now func() time.Time
 }
 
 func (p paced) Write(b []byte) (int, error) {
-	_ = p.rc.SetWriteDeadline(time.Now().Add(chunkTimeout)) // where the server can
+	_ = p.rc.SetWriteDeadline(p.now().Add(chunkTimeout)) // where the server can
 	return p.w.Write(b)
 }
 
 // send writes what is too long to be held. Where it cannot be finished the connection
 // is broken, so that a file that was cut is not taken for a whole one.
 func (c *call) send(ctx context.Context, w http.ResponseWriter, out reply) {
-	if err := out.stream(ctx, paced{w, http.NewResponseController(w)}); err != nil {
+	if err := out.stream(ctx, paced{w, http.NewResponseController(w), c.now}); err != nil {
 		c.cfg.Log.WarnContext(c.ctx, "a file of the dashboard was cut off", "request_id", c.id, "error", err)
 		panic(http.ErrAbortHandler)
 	}

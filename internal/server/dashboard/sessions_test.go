@@ -41,7 +41,8 @@ func TestSessionsStandInTheAuditLog(t *testing.T) {
 	b.post("/dashboard/logout", nil).wants(303)
 	b.post("/dashboard/logout", nil).wants(303)
 	s.as(t, "outsider")
-	in, out, ended := "dashboard.signed_in by user: session of ", "dashboard.signed_out by user: session of ", "dashboard.session_ended by user: session of "
+	const by = " by user: session of "
+	in, out, ended := audit.SignedIn+by, audit.SignedOut+by, audit.SessionEnded+by
 	want := []string{in, in, in, ended, ended, out, in, out}
 	for _, guild := range []string{guildID, neighbourID} {
 		got := actions(t, s, guild)

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"net/http"
@@ -174,7 +175,7 @@ func (c *call) webhookForm(f *webhookForm, status int) reply {
 	f.Types = c.cfg.Events
 	title, crumbs := "New endpoint", []crumb{{"Webhooks", c.path("webhooks")}}
 	if f.ID != "" {
-		title, crumbs = "Edit endpoint", append(crumbs, crumb{f.URL, c.path("webhooks", f.ID)})
+		title, crumbs = "Edit endpoint", append(crumbs, crumb{cmp.Or(f.URL, "Endpoint"), c.path("webhooks", f.ID)})
 	}
 	return reply{status: status, page: "webhook-form", view: f, frame: frame{Title: title, Tab: "webhooks", Crumbs: crumbs}}
 }
