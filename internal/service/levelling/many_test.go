@@ -39,6 +39,7 @@ type effect struct {
 
 // Adjustments that are made in one call leave behind, and are answered, what they would
 // be one by one; and where one is refused, its refusal and nothing else.
+// RELIABILITY.md, Writes.
 func TestManyAdjustmentsAreThoseOneByOne(t *testing.T) {
 	t.Parallel()
 	server, guild := apitest.New(t), 2000
