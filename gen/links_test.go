@@ -78,3 +78,25 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		t.Errorf("only %d links were found", links)
 	}
 }
+
+// The pictures that README shows are there, small enough for a page, and in light and dark.
+func TestTheReadmesPicturesAreThere(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile(`docs/pictures/[a-z-]+\.(?:png|svg)`).FindAllString(string(text), -1)
+	if len(shown) < 3 {
+		t.Fatalf("README.md shows %q", shown)
+	}
+	for _, picture := range shown {
+		info, err := os.Stat(filepath.Join("..", picture))
+		if err != nil || info.Size() > 200<<10 {
+			t.Errorf("%s: %v, %v", picture, info, err)
+		}
+		if other := strings.NewReplacer("-light", "-dark", "-dark", "-light").Replace(picture); !slices.Contains(shown, other) {
+			t.Errorf("README.md shows %s and not %s", picture, other)
+		}
+	}
+}

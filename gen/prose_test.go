@@ -125,7 +125,8 @@ func wantShort(t *testing.T, file, text string) {
 // The measure counts as a reader does.
 func TestProseIsMeasured(t *testing.T) {
 	t.Parallel()
-	text := "# A title. Not prose.\n\nOne two `three four`. Five [six seven](a/very/long/target)\neight!\n\n- nine\n- ten. Eleven\n\n```sh\nnot prose\n```\n| no | prose |\n"
+	text := "# A title. Not prose.\n\nOne two `three four`. Five [six seven](a/very/long/target)\neight!\n\n" +
+		"- nine\n- ten. Eleven\n\n```sh\nnot prose\n```\n| no | prose |\n"
 	var got []string
 	for _, p := range paragraphs(text) {
 		got = append(got, p.sentences()...)

@@ -18,7 +18,10 @@ func TestInstalledFilesNameSettingsThatThereAre(t *testing.T) {
 	t.Parallel()
 	known := append(variables(reflect.TypeFor[commands]()), foreign...)
 	name := regexp.MustCompile(`GUILDHALL_[A-Z0-9_]+`)
-	files := []string{"systemd/guildhall.service", "systemd/guildhall.service.d/certificate.conf", "compose.yaml", "try.compose.yaml", "Caddyfile"}
+	files := []string{
+		"systemd/guildhall.service", "systemd/guildhall.service.d/certificate.conf", "compose.yaml",
+		"try.compose.yaml", "Caddyfile",
+	}
 	for _, file := range files {
 		text, err := os.ReadFile(filepath.Join(deployFolder, file))
 		if err != nil {

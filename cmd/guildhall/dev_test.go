@@ -148,7 +148,8 @@ func TestDevOverAnotherDatabase(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(dir, ".guildhall", envFile)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file with the token: %v %v", info, err)
 	}
-	me := shell(t, dir, ". .guildhall/env", `curl -sS --cacert "$GUILDHALL_CA" -H "Authorization: Bearer $GUILDHALL_TOKEN" "$GUILDHALL_URL/me"`)
+	me := shell(t, dir, ". .guildhall/env",
+		`curl -sS --cacert "$GUILDHALL_CA" -H "Authorization: Bearer $GUILDHALL_TOKEN" "$GUILDHALL_URL/me"`)
 	wantMatch(t, "the call", me, `"guild_id":"`+guildfile.DemoGuild+`"`)
 }
 

@@ -259,7 +259,8 @@ func TestDocuments(t *testing.T) {
 		t.Errorf("version prints %v: %v", v, err)
 	}
 	line := "guildhall " + v["version"] + " (contract " + v["contract"] + ", commit "
-	if out := call(t, "", "version").ok(t); !strings.HasPrefix(out, line) || strings.Count(out, "\n") != 1 || !strings.HasSuffix(out, v["go"]+")\n") {
+	out := call(t, "", "version").ok(t)
+	if !strings.HasPrefix(out, line) || strings.Count(out, "\n") != 1 || !strings.HasSuffix(out, v["go"]+")\n") {
 		t.Errorf("version prints %q", out)
 	}
 }

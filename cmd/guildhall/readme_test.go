@@ -207,7 +207,7 @@ func verifies(t *testing.T, dir, run, url string) {
 		}
 	}()
 	testutil.Eventually(t, "the receiver listens", func() bool {
-		res, err := http.Get(url) //nolint:noctx // until it answers
+		res, err := http.Get(url)
 		if err == nil {
 			_ = res.Body.Close()
 		}

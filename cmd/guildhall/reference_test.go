@@ -121,7 +121,8 @@ func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 func exampleOfSettings(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Settings of guildhall, for /etc/guildhall/env (root:root, 0600).\n# Lines with a value are the defaults. This file is %s.\n", generated)
+	fmt.Fprintf(&b, "# Settings of guildhall, for /etc/guildhall/env (root:root, 0600).\n"+
+		"# Lines with a value are the defaults. This file is %s.\n", generated)
 	flags := settings(leaf(t, "serve"))
 	for _, group := range groups(flags) {
 		fmt.Fprintf(&b, "\n## %s\n", group)
