@@ -124,7 +124,8 @@ func (l *tokenLife) revoke() {
 	if rapid.Bool().Draw(l.rt, "while it is looked up") {
 		u = l.begin(rapid.SampledFrom(l.nodes).Draw(l.rt, "node"), k)
 	}
-	l.shell.Arm(rapid.IntRange(0, 12).Draw(l.rt, "dies after"), rapid.SampledFrom([]dbtest.Fate{dbtest.Pass, dbtest.Break, dbtest.Lose}).Draw(l.rt, "fate"))
+	fate := rapid.SampledFrom([]dbtest.Fate{dbtest.Pass, dbtest.Break, dbtest.Lose}).Draw(l.rt, "fate")
+	l.shell.Arm(rapid.IntRange(0, 12).Draw(l.rt, "dies after"), fate)
 	k.perhaps = true
 	ended := make(chan error, 1)
 	go func() { ended <- Revoke(context.Background(), l.admin, guild, k.ID) }()

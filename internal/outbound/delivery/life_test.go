@@ -302,7 +302,8 @@ func (l *lifeTest) ends() {
 		WHERE attempts > (SELECT count(*) FROM webhook_attempts a WHERE a.delivery_id = d.id)`); n > 0 {
 		l.rt.Fatalf("of %d deliveries more attempts are counted than logged", n)
 	}
-	if counted, n := l.count(`SELECT coalesce(sum(deliveries), 0) FROM webhook_hours WHERE outcome = 'delivered'`), l.inState(StateDelivered); counted != n {
+	counted := l.count(`SELECT coalesce(sum(deliveries), 0) FROM webhook_hours WHERE outcome = 'delivered'`)
+	if n := l.inState(StateDelivered); counted != n {
 		l.rt.Fatalf("%d deliveries are counted by the hour, %d are delivered", counted, n)
 	}
 	if l.gone {

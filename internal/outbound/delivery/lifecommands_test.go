@@ -21,7 +21,8 @@ func (l *lifeTest) draw() []*command {
 		"remove": l.remove, "follow": l.follows, "repair": l.repair, "strays": l.strays,
 	}
 	names := []string{
-		"event", "claim", "claim", "claim", "answer", "answer", "answer", "answer", "answer", "answer", "die", "pass", "disable", "enable", "enable",
+		"event", "claim", "claim", "claim", "answer", "answer", "answer", "answer", "answer", "answer", "die", "pass",
+		"disable", "enable", "enable",
 		"test", "redeliver", "recover", "move", "rotate", "remove", "follow", "follow", "repair", "strays",
 	}
 	free := slices.Clone(l.nodes)
@@ -40,7 +41,8 @@ func (l *lifeTest) draw() []*command {
 		}
 		c.node = n
 		c.stop = rapid.IntRange(0, 6).Draw(l.rt, "stop")
-		c.fate = rapid.SampledFrom([]dbtest.Fate{dbtest.Pass, dbtest.Pass, dbtest.Pass, dbtest.Pass, dbtest.Break, dbtest.Lose}).Draw(l.rt, "fate")
+		fates := []dbtest.Fate{dbtest.Pass, dbtest.Pass, dbtest.Pass, dbtest.Pass, dbtest.Break, dbtest.Lose}
+		c.fate = rapid.SampledFrom(fates).Draw(l.rt, "fate")
 		list = append(list, c)
 	}
 	return list
@@ -229,7 +231,8 @@ func (l *lifeTest) move(n *node) *command {
 	return &command{
 		name: "move",
 		run: l.unit(n, func(ctx context.Context, tx *db.Tx) error {
-			if _, err := tx.ExecContext(ctx, `UPDATE webhook_endpoints SET url = url || '/' WHERE guild_id = $1 AND id = $2`, l.guild, l.e.ID); err != nil {
+			_, err := tx.ExecContext(ctx, `UPDATE webhook_endpoints SET url = url || '/' WHERE guild_id = $1 AND id = $2`, l.guild, l.e.ID)
+			if err != nil {
 				return err
 			}
 			return ResetHealth(ctx, tx, l.guild, l.e.ID)
@@ -247,12 +250,13 @@ func (l *lifeTest) move(n *node) *command {
 func (l *lifeTest) rotate(n *node) *command {
 	secret := newSecret()
 	l.secrets.news = append(l.secrets.news, secret)
+	sealed, until := l.cfg.Box.Seal([]byte(secret), BoundTo(l.guild, l.e.ID)), time.Now().Add(24*time.Hour)
 	return &command{name: "rotate", run: l.unit(n, func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `
 			UPDATE webhook_endpoints
 			SET secret = $3, old_secrets = jsonb_build_array(jsonb_build_object(
 			    'sealed', translate(encode(secret, 'base64'), E'\n', ''), 'until', $4::timestamptz)) || old_secrets
-			WHERE guild_id = $1 AND id = $2`, l.guild, l.e.ID, l.cfg.Box.Seal([]byte(secret), BoundTo(l.guild, l.e.ID)), time.Now().Add(24*time.Hour))
+			WHERE guild_id = $1 AND id = $2`, l.guild, l.e.ID, sealed, until)
 		return err
 	})}
 }

@@ -191,3 +191,28 @@ func TestAClaimReadsNoMoreOfARecoveryThanItTakes(t *testing.T) {
 		return nil
 	})
 }
+
+// What one endpoint has got of an event says nothing of another: for each its
+// own newest delivery decides.
+func TestAnotherEndpointsDeliveryRecoversNothing(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	r := w.receive(nil)
+	lost, _ := w.add(w.guild, r.URL)
+	got, _ := w.add(w.guild, r.URL)
+	w.record(w.guild, 1)
+	w.exec(`UPDATE webhook_deliveries SET state = 'failed', fresh = false, completed_at = now() WHERE endpoint_id = $1`, lost.ID)
+	w.exec(`UPDATE webhook_deliveries SET state = 'delivered', fresh = false, completed_at = now(), created_at = now()
+		WHERE endpoint_id = $1`, got.ID)
+	since := time.Now().Add(-time.Hour)
+	if n, err := CountLost(t.Context(), w.DB.Reader(), w.guild, lost.ID, since, 10); n != 1 || err != nil {
+		t.Errorf("%d are lost, %v, want 1", n, err)
+	}
+	w.unit(func(ctx context.Context, tx *db.Tx) error {
+		n, err := Recover(ctx, tx, w.guild, lost.ID, since, 10)
+		if n != 1 {
+			t.Errorf("%d are recovered, want 1", n)
+		}
+		return err
+	})
+}

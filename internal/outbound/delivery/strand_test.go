@@ -273,6 +273,21 @@ func TestStraysAreFoundByAnIndex(t *testing.T) {
 	}
 }
 
+// What waits for a block or a quiet time to end goes out at once when the endpoint's
+// address has changed.
+func TestAChangedAddressIsCalledNow(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e, _ := w.add(w.guild, w.receive(nil).URL)
+	w.record(w.guild, 1)
+	w.exec(`UPDATE webhook_deliveries SET fresh = false`)
+	w.exec(`UPDATE webhook_schedule SET quiet_until = now() + interval '1 hour', next_due = now() + interval '1 hour'`)
+	w.unit(func(ctx context.Context, tx *db.Tx) error { return ResetHealth(ctx, tx, e.GuildID, e.ID) })
+	if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE next_due <= now() AND not_before IS NULL`); n != 1 {
+		t.Error("the endpoint waits on")
+	}
+}
+
 // An endpoint's updated_at only rises, also when the service switches it off.
 func TestSwitchingAnEndpointOffAndOnRaisesItsInstant(t *testing.T) {
 	t.Parallel()

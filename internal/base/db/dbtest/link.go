@@ -151,10 +151,10 @@ func (l *Link) accept(in net.Listener) {
 		var lost atomic.Bool
 		go l.pump(server, client, func(sent []byte) bool {
 			fate := l.judge(sent)
-			switch fate {
-			case Lose:
+			if fate == Lose {
 				lost.Store(true)
-			case Stall:
+			}
+			if fate == Stall {
 				l.stall()
 			}
 			return fate != Break
