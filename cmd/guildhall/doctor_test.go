@@ -40,10 +40,10 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("the line %q is none of a finding", line)
 		}
 	}
-	if n := strings.Count(out, "\n"); n != 16 {
+	if n := strings.Count(out, "\n"); n != 17 {
 		t.Errorf("%d lines: %s", n, out)
 	}
-	if all := read(result{out: examine("--json").ok(t)}); all.Status != "ok" || len(all.Findings) != 15 ||
+	if all := read(result{out: examine("--json").ok(t)}); all.Status != "ok" || len(all.Findings) != 16 ||
 		all.Findings[0].Check != "settings" || all.Findings[0].About == nil {
 		t.Errorf("%+v", all) // the books were not asked for
 	}
@@ -55,7 +55,7 @@ func TestDoctor(t *testing.T) {
 	if err := checkKey(t.Context(), url, another); err != nil {
 		t.Fatal(err)
 	}
-	examine().refused(t, 1, "1 of 15 checks failed: secret_key")
+	examine().refused(t, 1, "1 of 16 checks failed: secret_key")
 	r := examine("--json")
 	r.refused(t, 1, "secret_key")
 	if read(r).Status != "fail" {

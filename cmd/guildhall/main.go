@@ -36,6 +36,7 @@ type commands struct {
 	BotKey    botKeyCommands    `cmd:"" group:"Access" help:"Make, list and revoke keys of the operator's own bot."`
 	Dashboard dashboardCommands `cmd:"" group:"Access" help:"Open the dashboard for an operator."`
 	Webhook   webhookGroup      `cmd:"" group:"Webhooks" help:"Look after webhook endpoints and their deliveries."`
+	Listen    listenCommand     `cmd:"" group:"Webhooks" help:"Fetch a guild's events on this machine, print them, and post them to a local receiver."`
 	Guild     guildCommands     `cmd:"" group:"Data" help:"List guilds, remove one that the bot has left, and take one back."`
 	Forget    forgetCommand     `cmd:"" group:"Data" help:"Have a guild, or all of them, forget a member; a running worker does it."`
 	Import    importCommand     `cmd:"" group:"Data" help:"Load a guild file, all of it or nothing."`

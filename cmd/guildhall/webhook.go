@@ -122,7 +122,7 @@ func (c *webhookList) Run(ctx context.Context, io streams) error {
 				state += " (" + *e.DisabledReason + ")"
 			}
 		}
-		rows = append(rows, []string{e.ID, e.URL, state, e.SecretPreview, strings.Join(e.Events, " ")})
+		rows = append(rows, []string{e.ID, cmp.Or(e.URL, "("+e.Delivery+")"), state, e.SecretPreview, strings.Join(e.Events, " ")})
 	}
 	return output.Table(io.out, rows)
 }

@@ -63,7 +63,8 @@ type waiting struct {
 }
 
 // findWaiting finds what can be fetched of an endpoint, in order, and locks it. What
-// another caller is fetching at the moment it passes over.
+// another caller is fetching at the moment it passes over. Each event is looked up by
+// itself, as in takeDeliveries.
 const findWaiting = `
 	WITH due AS MATERIALIZED (
 		SELECT w.id, w.event_id, w.event_at, w.due_at
@@ -75,7 +76,7 @@ const findWaiting = `
 	)
 	SELECT due.id, coalesce(octet_length(v.payload), 0) AS bytes, v.id IS NULL OR due.event_at < $5 AS outlived
 	FROM due
-	LEFT JOIN webhook_events v ON v.guild_id = $1 AND v.id = due.event_id
+	LEFT JOIN LATERAL (SELECT id, payload FROM webhook_events WHERE guild_id = $1 AND id = due.event_id OFFSET 0) v ON true
 	ORDER BY due.due_at, due.id`
 
 // leaseWaiting gives them to a caller until $3.
@@ -88,7 +89,7 @@ const leaseWaiting = `
 	)
 	SELECT v.payload
 	FROM leased
-	JOIN webhook_events v ON v.guild_id = $1 AND v.id = leased.event_id
+	CROSS JOIN LATERAL (SELECT id, occurred_at, payload FROM webhook_events WHERE guild_id = $1 AND id = leased.event_id OFFSET 0) v
 	ORDER BY v.occurred_at, v.id`
 
 // Fetch leases the oldest events that wait for a pull endpoint and are leased to nobody,
@@ -162,14 +163,24 @@ func choose(found []waiting, limit int) (ids, outlived []string, more bool) {
 	return ids, outlived, len(found) > limit
 }
 
+// fetchedOf is the deliveries of events $3 to endpoint $2. OFFSET 0 has each event looked
+// up by itself: a plan that is made for many would rather read all of the endpoint's log.
+const fetchedOf = `
+			SELECT w.id
+			FROM unnest($3::text[]) AS named (event_id)
+			CROSS JOIN LATERAL (
+				SELECT w.id, w.endpoint_id FROM webhook_deliveries w WHERE w.guild_id = $1 AND w.event_id = named.event_id OFFSET 0
+			) w
+			WHERE w.endpoint_id = $2`
+
 // settleFetched settles what an endpoint has fetched of some events, whether or not the
 // lease has run out or the endpoint was disabled since.
 const settleFetched = `
 	WITH d AS (
 		UPDATE webhook_deliveries d
 		SET state = 'delivered', completed_at = $4, error = NULL
-		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.event_id = ANY ($3) AND d.lease_gen > 0
-		  AND CASE WHEN d.state IN ('pending', 'held') THEN true END
+		WHERE d.guild_id = $1 AND d.id = ANY (ARRAY(` + fetchedOf + `))
+		  AND CASE WHEN d.state IN ('pending', 'held') THEN d.lease_gen > 0 END
 		RETURNING d.endpoint_id, d.event_id, d.completed_at
 	), counted AS (
 		INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries)
@@ -186,8 +197,8 @@ const returnFetched = `
 	WITH d AS (
 		UPDATE webhook_deliveries d
 		SET due_at = $4
-		WHERE d.guild_id = $1 AND d.endpoint_id = $2 AND d.event_id = ANY ($3) AND d.lease_gen > 0
-		  AND CASE WHEN d.state = 'pending' THEN d.due_at > $4 END
+		WHERE d.guild_id = $1 AND d.id = ANY (ARRAY(` + fetchedOf + `))
+		  AND CASE WHEN d.state = 'pending' AND d.due_at > $4 THEN d.lease_gen > 0 END
 		RETURNING d.event_id
 	)
 	SELECT count(DISTINCT event_id) FROM d`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -398,4 +399,52 @@ func TestWhatIsKeptIsFetchedUntilItIsAcknowledged(t *testing.T) {
 			},
 		})
 	})
+}
+
+// What is asked for again and again is led to by an index, whatever waits elsewhere.
+func TestFetchingReadsAnIndex(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	e := w.addPull(w.guild)
+	now := time.Now()
+	w.exec(`
+		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, fresh, state)
+		SELECT $1, CASE WHEN i % 3 = 0 THEN $2 ELSE 'other' END, 'v' || i, false, CASE WHEN i % 2 = 0 THEN 'pending' ELSE 'delivered' END
+		FROM generate_series(1, 5000) AS i`, w.guild, e.ID)
+	w.exec(`ANALYZE webhook_deliveries`)
+	if plan := dbtest.Plan(t, w.DB, findWaiting, w.guild, e.ID, now, 100, now); !strings.Contains(plan, "webhook_deliveries_pending") {
+		t.Errorf("what can be fetched is not found by its index:\n%s", plan)
+	}
+	dbtest.WantIndex(t, w.DB, "webhook_deliveries_pending", findFetchable, dbArray([]string{w.guild}), dbArray([]string{e.ID}))
+	dbtest.WantIndex(t, w.DB, "webhook_deliveries_event", settleFetched, w.guild, e.ID, dbArray([]string{"x"}), now)
+	dbtest.WantIndex(t, w.DB, "webhook_deliveries_event", returnFetched, w.guild, e.ID, dbArray([]string{"x"}), now)
+	dbtest.WantIndex(t, w.DB, "webhook_schedule_fetched", findUnfetched, nil, unfetchedFor.Seconds(), chunk)
+}
+
+// An answer holds a megabyte at most, and one event however large it is.
+func TestAnAnswerHoldsAMegabyte(t *testing.T) {
+	t.Parallel()
+	of := func(sizes ...int) (found []waiting) {
+		for _, n := range sizes {
+			found = append(found, waiting{ID: "x", Bytes: n})
+		}
+		return found
+	}
+	for _, c := range []struct {
+		found []waiting
+		take  int
+		more  bool
+	}{
+		{of(), 0, false}, {of(10, 10), 2, false}, {of(10, 10, 10, 10), 3, true}, {of(pullBytes), 1, false}, {of(pullBytes*2, 1), 1, true},
+		{of(pullBytes-10, 8), 2, false}, {of(pullBytes-10, 9), 1, true},
+	} {
+		ids, _, more := choose(c.found, 3)
+		if len(ids) != c.take || more != c.more {
+			t.Errorf("of %v: %d, more: %v", c.found, len(ids), more)
+		}
+	}
+	ids, outlived, more := choose([]waiting{{ID: "old", Outlived: true}, {ID: "new", Bytes: 1}}, 3)
+	if len(ids) != 1 || len(outlived) != 1 || outlived[0] != "old" || more {
+		t.Errorf("%v, %v, %v", ids, outlived, more)
+	}
 }

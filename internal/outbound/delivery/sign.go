@@ -55,3 +55,8 @@ func mac(key []byte, prefix string, body []byte) []byte {
 	m.Write(body)
 	return m.Sum(nil)
 }
+
+// Sign signs a body with one secret, as a delivery of the event with that id is signed.
+func Sign(h http.Header, secret, id string, at time.Time, body []byte) error {
+	return sign(h, []string{secret}, id, at, body)
+}

@@ -45,6 +45,9 @@ func testWebhook(c *call, e endpointRow) (reply, error) {
 		return reply{}, err
 	}
 	c.wake()
+	if e.Pull() {
+		return c.back(c.path("webhooks", e.ID, "deliveries", id), "A ping waits to be fetched."), nil
+	}
 	c.awaitAttempt(e.ID, id)
 	return c.back(c.path("webhooks", e.ID, "deliveries", id), "A ping was sent; this is what became of it."), nil
 }
@@ -257,12 +260,14 @@ func showDelivery(c *call, e endpointRow) (reply, error) {
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		v.Headers = append(v.Headers, name+": "+headers.Get(name))
 	}
-	v.Curl = "curl -X POST"
-	for _, h := range v.Headers {
-		v.Curl += " -H " + shellQuote(h)
+	if !e.Pull() {
+		v.Curl = "curl -X POST"
+		for _, h := range v.Headers {
+			v.Curl += " -H " + shellQuote(h)
+		}
+		v.Curl += " --data-raw " + shellQuote(v.Body) + " " + shellQuote(e.URL)
 	}
-	v.Curl += " --data-raw " + shellQuote(v.Body) + " " + shellQuote(e.URL)
-	if d.State != delivery.StateDelivered {
+	if d.State != delivery.StateDelivered && !e.Pull() {
 		v.Problem = problemOf(d, tries)
 	}
 	return reply{page: "delivery", view: v, frame: frame{

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/egress"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/webhooks"
@@ -49,13 +50,24 @@ func onEndpoint(next endpointHandler) handler {
 		if err != nil {
 			return reply{}, notHere(err)
 		}
-		r, err := next(c, endpointRow{e})
+		r, err := next(c, rowOf(e))
 		return r, notHere(err)
 	}
 }
 
 // endpointRow is an endpoint as the pages show it.
 type endpointRow struct{ webhooks.Standing }
+
+// rowOf is an endpoint to be shown. One without an address is known by its id.
+func rowOf(s webhooks.Standing) endpointRow {
+	if s.Delivery == delivery.Pull {
+		s.URL = "pull " + s.ID[:min(8, len(s.ID))]
+	}
+	return endpointRow{s}
+}
+
+// Pull reports whether its events are fetched and not sent.
+func (e endpointRow) Pull() bool { return e.Delivery == delivery.Pull }
 
 // State is one word for how an endpoint fares.
 func (e endpointRow) State() string {
@@ -81,6 +93,8 @@ func (e endpointRow) Why() string {
 		return "Every attempt had failed for five days."
 	case "address_not_allowed":
 		return "Its name leads to an address that may not be called."
+	case "not_fetched":
+		return "Nobody had fetched from it for seven days."
 	default:
 		return *e.DisabledReason
 	}
@@ -119,7 +133,7 @@ func (c *call) webhooksSummary() (webhooksSummary, error) {
 	}
 	sum := webhooksSummary{Total: len(rows)}
 	for _, r := range rows {
-		row := endpointRow{r}
+		row := rowOf(r)
 		sum.Delivered, sum.Failed, sum.Open = sum.Delivered+r.Delivered, sum.Failed+r.Failed, sum.Open+row.Open()
 		switch row.State() {
 		case "failing":
@@ -140,7 +154,7 @@ func listWebhooks(c *call) (reply, error) {
 	}
 	list := make([]endpointRow, len(rows))
 	for i, r := range rows {
-		list[i] = endpointRow{r}
+		list[i] = rowOf(r)
 	}
 	return reply{page: "webhooks", view: list, frame: frame{Title: "Webhooks", Tab: "webhooks", Live: true}}, nil
 }
@@ -148,6 +162,7 @@ func listWebhooks(c *call) (reply, error) {
 // webhookForm is the form for an endpoint, as it was filled in.
 type webhookForm struct {
 	ID, URL, Description string
+	Pull                 bool
 	Chosen               []string
 	Enabled              bool
 	Once                 string
@@ -205,7 +220,8 @@ func createWebhook(c *call) (reply, error) {
 	return c.secretPage(secretView{ID: made.ID, URL: made.URL, Secret: made.Secret}, http.StatusCreated), nil
 }
 
-// readWebhook reads the form and says what is wrong with it.
+// readWebhook reads the form and says what is wrong with it. That of a pull endpoint has
+// no address.
 func (c *call) readWebhook() (*webhookForm, webhooks.Wanted) {
 	chosen := splitWords(c.form["events"])
 	if slices.Contains(chosen, allEvents) {
@@ -215,7 +231,9 @@ func (c *call) readWebhook() (*webhookForm, webhooks.Wanted) {
 		ID: c.r.PathValue("id"), URL: strings.TrimSpace(c.form.Get("url")), Description: strings.TrimSpace(c.form.Get("description")),
 		Chosen: chosen, Enabled: c.form.Get("enabled") != "" && c.form.Get("enabled") != "false", Once: c.form.Get("once"),
 	}
-	if f.URL == "" {
+	if f.Pull = c.form.Get("delivery") == delivery.Pull; f.Pull {
+		f.URL = ""
+	} else if f.URL == "" {
 		f.Problems.add("url", "Say where the events are to be sent: an address that begins with https://.")
 	} else if u, err := egress.ParseURL(f.URL); err != nil {
 		f.Problems.add("url", "The address cannot be used: it %s.", err)
@@ -278,7 +296,7 @@ func editWebhook(c *call, e endpointRow) (reply, error) {
 		c.form = kept
 		return webhookAgain(c), nil
 	}
-	f := &webhookForm{ID: e.ID, URL: e.URL, Chosen: e.Events, Enabled: e.Enabled}
+	f := &webhookForm{ID: e.ID, URL: e.URL, Pull: e.Pull(), Chosen: e.Events, Enabled: e.Enabled}
 	if e.Description != nil {
 		f.Description = *e.Description
 	}

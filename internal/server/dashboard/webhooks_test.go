@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"guildhall/internal/access/audit"
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/egress"
@@ -167,4 +168,39 @@ func TestWebhooks(t *testing.T) {
 		}
 	}
 	everywhere(t, s, newer)
+}
+
+// A pull endpoint has no address: the pages call it by its id, and show who fetches
+// from it and how far behind that is.
+func TestAPullEndpointShowsWhoFetches(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	id, key := db.NewID(), "bk_0123"
+	dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO webhook_endpoints (guild_id, id, delivery, url, events, secret, secret_preview)
+			VALUES ($1, $2, 'pull', '', '{case.created}', '', 'whsec_...1234')`, guildID, id)
+		if err != nil {
+			return err
+		}
+		return delivery.Register(ctx, tx, guildID, id, true, true)
+	})
+	b := s.as(t, "manager")
+	one := page(guildID, "webhooks", id)
+	b.get(page(guildID, "webhooks")).wants(200, "pull "+id[:8])
+	b.get(one).wants(200, "pull "+id[:8], "Last asked", "by nobody yet", "0 waiting")
+	b.post(one+"/test", nil).wants(303)
+	b.get(one).wants(200, "1 waiting", "the oldest that can be fetched since")
+	dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
+		_, err := delivery.Fetch(ctx, tx, guildID, id, key, 10, time.Minute)
+		return err
+	})
+	b.get(one).wants(200, key).lacks("by nobody yet", "the oldest that can be fetched since")
+	b.get(one+"/edit").wants(200, `name="delivery" value="pull"`).lacks(`name="url"`)
+	b.post(one+"/edit", url.Values{"delivery": {"pull"}, "description": {"a copy"}, "events": {"case.updated"}, "enabled": {"true"}}).wants(303)
+	if got := dbtest.Value[string](t, s.DB, `SELECT description || url || array_to_string(events, ' ') FROM webhook_endpoints`); got != "a copycase.updated" {
+		t.Errorf("after the edit it is %q", got)
+	}
+	dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'not_fetched'`)
+	b.get(one).wants(200, "Nobody had fetched from it for seven days.")
 }

@@ -11,6 +11,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/page"
+	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/egress"
 	"guildhall/internal/outbound/event"
 )
@@ -83,11 +84,16 @@ var ErrNoWorker = errors.New("no worker has made the attempt: is `guildhall serv
 
 // Test sends a ping to an endpoint and waits for the first attempt, which a
 // running worker makes. It returns what the receiver answered. Without an
-// attempt in time it is ErrNoWorker, with the delivery, which stays queued.
+// attempt in time it is ErrNoWorker, with the delivery, which stays queued. Nobody
+// attempts a pull endpoint: its ping waits to be fetched.
 func Test(ctx context.Context, d *db.DB, guild, id string) (gen.WebhookDelivery, error) {
 	ping, err := SendPing(ctx, d, guild, id)
 	if err != nil {
 		return gen.WebhookDelivery{}, err
+	}
+	if e, err := get(ctx, d.Reader(), guild, id); err != nil || e.Delivery == delivery.Pull {
+		row, missing := oneDelivery(ctx, d.Reader(), guild, id, ping)
+		return showDelivery(row), errors.Join(err, missing)
 	}
 	waiting, cancel := context.WithTimeoutCause(ctx, egress.AttemptTimeout+5*time.Second, ErrNoWorker)
 	defer cancel()

@@ -46,6 +46,7 @@ const counted = 1000
 // Standing is an endpoint with how it fares.
 type Standing struct {
 	ID             string     `db:"id"`
+	Delivery       string     `db:"delivery"` // delivery.Push or delivery.Pull
 	URL            string     `db:"url"`
 	Description    *string    `db:"description"`
 	Events         db.Strings `db:"events"`
@@ -58,6 +59,11 @@ type Standing struct {
 	CreatedAt       time.Time  `db:"created_at"`
 	FailingSince    *time.Time `db:"failing_since"`
 	BlockedUntil    *time.Time `db:"blocked_until"`
+	// Of a pull endpoint: when somebody last asked for its events, to the minute, and by
+	// which token or bot key; since when the oldest that can be fetched has waited.
+	FetchedAt   *time.Time `db:"fetched_at"`
+	FetchedBy   *string    `db:"fetched_by"`
+	BehindSince *time.Time `db:"behind_since"`
 	// That came to their end in this hour and the 23 before it.
 	Delivered int `db:"delivered"`
 	Failed    int `db:"failed"`
@@ -68,8 +74,10 @@ type Standing struct {
 
 // standing is the query for the endpoints of a guild, for one where an id is given.
 const standing = `
-	SELECT e.id, e.url, e.description, e.events, e.enabled, e.disabled_reason, e.secret_preview, e.created_at,
-	       s.failing_since, s.blocked_until,
+	SELECT e.id, e.delivery, e.url, e.description, e.events, e.enabled, e.disabled_reason, e.secret_preview, e.created_at,
+	       s.failing_since, s.blocked_until, s.fetched_at, s.fetched_by,
+	       (SELECT min(d.due_at) FROM webhook_deliveries d
+	        WHERE e.delivery = 'pull' AND d.guild_id = $1 AND d.endpoint_id = e.id AND d.state = 'pending' AND d.due_at <= now()) AS behind_since,
 	       n.delivered, n.failed, w.waiting, b.held, o.old_signing, o.old_until
 	FROM webhook_endpoints e
 	CROSS JOIN LATERAL (
@@ -109,7 +117,8 @@ func StandingOf(ctx context.Context, q db.Querier, guild, id string) (Standing, 
 	return row, fault.Wrap(err, "read how endpoint", id, "of guild", guild, "fares")
 }
 
-// Wanted is what somebody wants an endpoint to be.
+// Wanted is what somebody wants an endpoint to be. Without a URL it keeps the one that
+// it has, or none.
 type Wanted struct {
 	URL, Description string
 	Events           []string
@@ -124,7 +133,7 @@ func Create(ctx context.Context, cfg Config, doer db.Doer, guild string, w Wante
 	}
 	var e endpoint
 	var secret string
-	err = doer.Do(m.look(ctx, guild, w.URL), func(ctx context.Context, tx *db.Tx) (err error) {
+	err = doer.Do(m.looked(ctx, guild, w.URL), func(ctx context.Context, tx *db.Tx) (err error) {
 		e, secret, err = m.register(ctx, tx, guild, w.patch())
 		return err
 	})
@@ -136,7 +145,19 @@ func (w Wanted) patch() patch {
 	if w.Description == "" {
 		description = nil
 	}
-	return patch{URL: &w.URL, Events: w.Events, Description: &description, Enabled: &w.Enabled}
+	p := patch{Events: w.Events, Description: &description, Enabled: &w.Enabled}
+	if w.URL != "" {
+		p.URL = &w.URL
+	}
+	return p
+}
+
+// looked is look, for an endpoint that may have no URL.
+func (m manager) looked(ctx context.Context, guild, url string) context.Context {
+	if url == "" {
+		return ctx
+	}
+	return m.look(ctx, guild, url)
 }
 
 // Change makes an endpoint what is wanted.
@@ -145,7 +166,7 @@ func Change(ctx context.Context, cfg Config, guild, id string, w Wanted) error {
 	if err != nil {
 		return err
 	}
-	return m.edit(m.look(ctx, guild, w.URL), guild, id, w.patch())
+	return m.edit(m.looked(ctx, guild, w.URL), guild, id, w.patch())
 }
 
 // Switch enables or disables an endpoint.

@@ -68,7 +68,7 @@ func mayRead(by *auth.Principal, events []string) error {
 	}
 	var missing []string
 	for _, e := range events {
-		if scope := readScope(e); scope != "" && !by.Has(scope) {
+		if scope := ReadScope(e); scope != "" && !by.Has(scope) {
 			missing = append(missing, scope)
 		}
 	}
@@ -81,9 +81,9 @@ func mayRead(by *auth.Principal, events []string) error {
 	return f
 }
 
-// readScope is the scope that reads what events of this type carry; empty for a
+// ReadScope is the scope that reads what events of this type carry; empty for a
 // ping, which carries nothing.
-func readScope(eventType string) string {
+func ReadScope(eventType string) string {
 	family, _, _ := strings.Cut(eventType, ".")
 	return readScopes[family]
 }

@@ -12,11 +12,11 @@ import (
 func TestEveryEventHasAReadScope(t *testing.T) {
 	t.Parallel()
 	for _, e := range event.Types {
-		if scope := readScope(e); !slices.Contains(auth.Scopes, scope) {
+		if scope := ReadScope(e); !slices.Contains(auth.Scopes, scope) {
 			t.Errorf("%s needs %q, which is no scope", e, scope)
 		}
 	}
-	if scope := readScope(event.Ping); scope != "" {
+	if scope := ReadScope(event.Ping); scope != "" {
 		t.Errorf("a ping needs %s", scope)
 	}
 }

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/server/api/apitest"
+)
+
+// away is a way to the API that can be interrupted, as by a restart of the server.
+type away struct {
+	*httptest.Server
+	down atomic.Bool
+}
+
+func newAway(t *testing.T, to *apitest.API) *away {
+	t.Helper()
+	target, err := url.Parse(strings.TrimSuffix(to.URL, "/api/v1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = to.Server.Client.Transport
+	a := &away{}
+	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a.down.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(a.Close)
+	return a
+}
+
+// interrupt breaks every connection until the function that it returns is called.
+func (a *away) interrupt() (restore func()) {
+	a.down.Store(true)
+	a.CloseClientConnections()
+	return func() { a.down.Store(false) }
+}
+
+// inbox is a local receiver that refuses the first sending of each event.
+type inbox struct {
+	*httptest.Server
+	mu     sync.Mutex // guards what follows
+	secret string
+	seen   map[string]int
+	bad    int
+}
+
+func newInbox(t *testing.T) *inbox {
+	t.Helper()
+	in := &inbox{seen: make(map[string]int)}
+	in.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		verifier, broken := standard.NewWebhook(in.secret)
+		if err != nil || broken != nil || verifier.Verify(body, r.Header) != nil {
+			in.bad++
+		}
+		id := r.Header.Get("Webhook-Id")
+		if in.seen[id]++; in.seen[id] == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(in.Close)
+	return in
+}
+
+// taken is how many events it has taken.
+func (in *inbox) taken() (n int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, times := range in.seen {
+		if times == 2 {
+			n++
+		}
+	}
+	return n
+}
+
+var printedSecret = regexp.MustCompile(`secret (whsec_\S+)`)
+
+// listen runs the command until stop is called.
+func listen(t *testing.T, from *away, as *apitest.API, in *inbox) (log *testutil.Log, stop func()) {
+	t.Helper()
+	log = &testutil.Log{}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	c := &listenCommand{ForwardTo: in.URL, Token: as.Token, API: from.URL}
+	go func() { done <- c.Run(ctx, streams{nil, log, log}) }()
+	testutil.Eventually(t, "it listens", func() bool { return printedSecret.MatchString(log.String()) })
+	in.mu.Lock()
+	in.secret = printedSecret.FindStringSubmatch(log.String())[1]
+	in.mu.Unlock()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return log, stop
+}
+
+// A listener prints and forwards each event, signed, until the receiver has taken it;
+// outlives a restart of the server and its own; and leaves nothing behind.
+func TestListenBringsEventsToALocalReceiver(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	api.Do(t, "listWebhookEndpoints", "").Want(t, 200, `{"data":[]}`)
+	from, in := newAway(t, api), newInbox(t)
+	change := func() { api.Do(t, "adjustBalance", `{"user_id":"42","delta":1}`).Want(t, 200, "") }
+	log, stop := listen(t, from, api, in)
+	change()
+	testutil.Eventually(t, "the event was taken", func() bool { return in.taken() == 1 })
+	testutil.Eventually(t, "it was printed with what became of it", func() bool {
+		return strings.Contains(log.String(), "  economy.balance_changed  ") && strings.Contains(log.String(), "  200\n")
+	})
+	restore := from.interrupt()
+	change()
+	testutil.Eventually(t, "it says that the server is away", func() bool { return strings.Contains(log.String(), "trying again") })
+	restore()
+	testutil.Eventually(t, "the event of that time was taken", func() bool { return in.taken() == 2 })
+
+	restore = from.interrupt()
+	stop() // as if it had been killed: it cannot clean up
+	restore()
+	left := api.Do(t, "listWebhookEndpoints", "").Want(t, 200, `{"data":[{"delivery":"pull"}]}`).All(t, "id")
+	change()
+	_, stop = listen(t, from, api, in)
+	testutil.Eventually(t, "the event between two listeners was taken", func() bool { return in.taken() == 3 })
+	if now := api.Do(t, "listWebhookEndpoints", "").All(t, "id"); len(now) != 1 || now[0] != left[0] {
+		t.Errorf("the endpoint left behind is %v, there are %v", left, now)
+	}
+	stop()
+	api.Do(t, "listWebhookEndpoints", "").Want(t, 200, `{"data":[]}`)
+	if in.mu.Lock(); in.bad > 0 {
+		t.Errorf("%d requests could not be verified", in.bad)
+	}
+	in.mu.Unlock()
+}
+
+// What a listener is refused for good ends it; it does not try for ever.
+func TestListenEndsWhenItIsRefused(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	from := newAway(t, api)
+	for _, c := range []listenCommand{
+		{Token: "svc_test_nobodys", API: from.URL},
+		{Token: api.As(t, "webhooks:manage").Token, API: from.URL},
+		{Token: api.As(t, "cases:read").Token, API: from.URL, Events: []string{"case.created"}},
+		{Token: api.Token, API: from.URL, Events: []string{"no.event"}},
+		{Token: api.Token, API: from.URL, CA: "no such file"},
+	} {
+		if err := c.Run(t.Context(), streams{nil, io.Discard, io.Discard}); err == nil {
+			t.Errorf("%+v was not refused", c)
+		}
+	}
+}
