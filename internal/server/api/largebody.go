@@ -32,7 +32,7 @@ var errLargeBodies = errUnavailable.With("Too many large bodies are being read; 
 func (l *largeBodyPlaces) enter(rs *reqState) (leave func(error), err error) {
 	// A connection that knows no deadlines still has the server's.
 	connection := http.NewResponseController(rs.Response())
-	_ = connection.SetReadDeadline(time.Now().Add(largeBodyTime))
+	_ = connection.SetReadDeadline(time.Now().Add(largeBodyTime)) //nolint:forbidigo // a socket's deadline goes by the process's clock
 	caller := callerOf(rs)
 	l.mu.Lock()
 	defer l.mu.Unlock()

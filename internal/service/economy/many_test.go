@@ -91,7 +91,7 @@ func TestManyAdjustmentsAreThoseOneByOne(t *testing.T) {
 					rt.Fatalf("one by one\n%+v\nand together\n%+v", want, got.Data)
 				}
 			}
-			wantSameBooks(rt, t, single, together)
+			wantSameBooks(t, rt, single, together)
 		}
 	})
 }
@@ -135,7 +135,8 @@ func oneByOne(t *testing.T, api *apitest.API, list []asked) (effects []effect, r
 }
 
 // wantSameBooks holds what two guilds have in their tables against each other.
-func wantSameBooks(rt *rapid.T, t *testing.T, single, together *apitest.API) {
+func wantSameBooks(t *testing.T, rt *rapid.T, single, together *apitest.API) {
+	t.Helper()
 	for _, query := range []string{
 		`SELECT coalesce(string_agg(user_id || ':' || balance, ' ' ORDER BY user_id), '') FROM wallets WHERE guild_id = $1`,
 		`SELECT coalesce(string_agg(concat_ws(':', user_id, delta, balance_after, reason, reference, note), ' ' ORDER BY user_id, created_at), '')
@@ -160,7 +161,8 @@ func wantSameBooks(rt *rapid.T, t *testing.T, single, together *apitest.API) {
 			FROM ledger_entries WHERE guild_id = $1 WINDOW w AS (PARTITION BY user_id ORDER BY created_at)) e WHERE gap <> 0 OR late`,
 		`SELECT count(*) FROM wallets w WHERE guild_id = $1 AND updated_at IS DISTINCT FROM
 			(SELECT max(created_at) FROM ledger_entries e WHERE e.guild_id = $1 AND e.user_id = w.user_id)`,
-		`SELECT count(*) FROM webhook_events v, LATERAL (SELECT convert_from(payload, 'UTF8')::jsonb AS told) p WHERE guild_id = $1 AND NOT EXISTS (
+		`SELECT count(*) FROM webhook_events v, LATERAL (SELECT convert_from(payload, 'UTF8')::jsonb AS told) p
+			WHERE guild_id = $1 AND NOT EXISTS (
 			SELECT FROM ledger_entries e WHERE e.guild_id = $1 AND e.id = told #>> '{data,ledger_entry_id}' AND e.created_at = v.occurred_at)`,
 	} {
 		if n := dbtest.Value[int](t, single.DB(), query, together.Guild); n > 0 {

@@ -79,7 +79,7 @@ func TestKeysAndReferencesAreRepeatedAsTheModelSays(t *testing.T) {
 		api := bot.In(strconv.Itoa(guild))
 		model := &payments{balance: map[string]int64{}, used: map[string]answered{}, kept: map[string]answered{}}
 		rt.Repeat(map[string]func(*rapid.T){
-			"adjust": func(rt *rapid.T) { pays(rt, t, api, model) },
+			"adjust": func(rt *rapid.T) { pays(t, rt, api, model) },
 			"bring a reference from elsewhere": func(rt *rapid.T) {
 				reference := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "reference")
 				if _, spent := model.used[reference]; spent {
@@ -98,7 +98,8 @@ func TestKeysAndReferencesAreRepeatedAsTheModelSays(t *testing.T) {
 }
 
 // pays sends an adjustment and holds its response against the model.
-func pays(rt *rapid.T, t *testing.T, api *apitest.API, model *payments) {
+func pays(t *testing.T, rt *rapid.T, api *apitest.API, model *payments) {
+	t.Helper()
 	now := answered{user: rapid.SampledFrom([]string{"1", "2"}).Draw(rt, "user"), delta: rapid.Int64Range(-2, 3).Draw(rt, "delta")}
 	reference := rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(rt, "reference")
 	key := rapid.SampledFrom([]string{"", "", "k1", "k2", "k3"}).Draw(rt, "key")
