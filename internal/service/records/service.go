@@ -153,15 +153,18 @@ func sortOut(c *transfer.Call, texts []json.RawMessage) ([]transfer.Batch, []*wr
 }
 
 // inOrder are the batches in the order in which they are written: that of their locks,
-// unless the call makes the guild. It is NotFound for a guild that is neither there
-// nor made.
+// unless the call makes the guild. One that is being removed is taken back. It is
+// NotFound for a guild that is not there where no record makes it.
 func inOrder(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.Batch, list []*written) ([]transfer.Batch, error) {
 	there, err := guilds.Exists(ctx, tx, c.By.GuildID)
 	if err != nil || there {
 		return batches, err
 	}
 	if !slices.ContainsFunc(list, func(rec *written) bool { return rec.kind == "guild" }) {
-		return nil, fault.New(fault.NotFound, "not_found", "There is no guild %s, and no record of the call makes it.", c.By.GuildID)
+		return nil, fault.New(fault.NotFound, "not_found", "There is no guild %s, and no record of the call makes it or takes it back.", c.By.GuildID)
+	}
+	if taken, err := guilds.Restore(ctx, tx, c.By.GuildID); taken || err != nil && !fault.Is(err, "not_found") {
+		return batches, err
 	}
 	var ordered []transfer.Batch
 	for _, before := range []bool{true, false} {
