@@ -9,11 +9,16 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/output"
 	"guildhall/internal/service/guildfile"
+	"guildhall/internal/service/transfer"
 )
 
 type importCommand struct {
 	connection
-	File string `arg:"" help:"The guild file; - reads standard input."`
+	Update   bool   `help:"Change what is there and make what is not; nothing is removed. Prints what became of each kind."`
+	DryRun   bool   `help:"With --update: say what would become of it, from one look; nothing is kept."`
+	Balances string `help:"With --update: of wallets and levels that are there, keep, set, take the higher, or add." enum:"keep,set,higher,add" default:"keep"`
+	JSON     bool   `name:"json" help:"With --update: print JSON."`
+	File     string `arg:"" help:"The guild file; - reads standard input."`
 }
 
 // Help says what an error leaves.
@@ -44,15 +49,47 @@ func (c *importCommand) Run(ctx context.Context, io streams) error {
 	}
 	defer d.Close()
 	progress, done := output.Progress(io.err, size)
+	if c.Update {
+		outcomes, err := guildfile.Update{Balances: transfer.Balances(c.Balances), DryRun: c.DryRun}.Run(ctx, d, in, progress)
+		done()
+		if err != nil {
+			return nothingKept(name, err)
+		}
+		return c.print(io, outcomes)
+	}
 	sum, err := guildfile.Import(ctx, d, in, progress)
 	done()
 	if err != nil {
-		if _, ok := errors.AsType[*guildfile.LineError](err); ok {
-			return fmt.Errorf("%s: %w (nothing was kept)", name, err)
-		}
-		return fmt.Errorf("import %s: %w (nothing was kept)", name, err)
+		return nothingKept(name, err)
 	}
 	return output.Say(io.out, "Imported %d records.", sum.Records)
+}
+
+// Validate refuses what means nothing without --update.
+func (c *importCommand) Validate() error {
+	if !c.Update && (c.DryRun || c.JSON || c.Balances != "keep") {
+		return errors.New("--dry-run, --balances and --json go with --update")
+	}
+	return nil
+}
+
+func nothingKept(name string, err error) error {
+	if _, ok := errors.AsType[*guildfile.LineError](err); ok {
+		return fmt.Errorf("%s: %w (nothing was kept)", name, err)
+	}
+	return fmt.Errorf("import %s: %w (nothing was kept)", name, err)
+}
+
+func (c *importCommand) print(io streams, outcomes []guildfile.Outcome) error {
+	if c.JSON {
+		return output.JSON(io.out, outcomes)
+	}
+	for _, o := range outcomes {
+		if err := output.Say(io.out, "%s: %d created, %d updated, %d unchanged, %d kept", o.Record, o.Created, o.Updated, o.Unchanged, o.Kept); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type exportCommand struct {

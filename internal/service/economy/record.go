@@ -28,10 +28,10 @@ var Wallets = transfer.Kind[moved]{
 	After:  begin,
 	Finish: leaderboard.Wallets.Reloaded,
 	Writer: &transfer.Writer[moved]{
-		Schema:  "RecordWallet",
-		Guarded: true,
-		Key:     func(w *moved) string { return w.UserID },
-		Hold:    transfer.Held(func(w *moved) string { return w.UserID }, heldWallets),
+		Schema: "RecordWallet",
+		Points: func(w *moved) *int64 { return &w.Balance },
+		Key:    func(w *moved) string { return w.UserID },
+		Hold:   transfer.Held(func(w *moved) string { return w.UserID }, heldWallets),
 		Revise: func(_ *transfer.Call, row *transfer.Row[moved]) error {
 			if row.Was != nil {
 				row.Is.UpdatedAt = row.Was.UpdatedAt
@@ -48,8 +48,7 @@ const heldWallets = `
 		FROM wallets
 		WHERE guild_id = $1
 		  AND user_id = ANY ($2)
-		ORDER BY user_id
-		FOR NO KEY UPDATE`
+		ORDER BY user_id`
 
 // moved is a wallet that moves.
 type moved struct {
@@ -161,12 +160,12 @@ var References = transfer.Kind[reference]{
 	},
 }
 
-// usedReferences locks nothing: references stay, and nothing of them changes.
 const usedReferences = `
 		SELECT guild_id, reference
 		FROM ledger_references
 		WHERE guild_id = $1
-		  AND reference = ANY ($2)`
+		  AND reference = ANY ($2)
+		ORDER BY reference`
 
 // useReferences takes references that nobody has used.
 func useReferences(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[reference]) error {

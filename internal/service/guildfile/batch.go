@@ -105,6 +105,8 @@ func guildOf(kind string, object map[string]any) string {
 	return guild
 }
 
+func (b *batch) full() bool { return b.records >= batchRecords || b.bytes >= batchBytes }
+
 // describe names members as paths: levelling.curve.base.
 func describe(found []schema.Problem) string {
 	texts := make([]string, len(found))

@@ -14,6 +14,7 @@ import (
 	"io"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 )
 
 const (
@@ -64,18 +65,11 @@ func Import(ctx context.Context, d *db.DB, r io.Reader, progress func(bytes, rec
 	started := false
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if started {
-			return errors.New("import: the database broke off the transaction because of other work on the same guild; run the import again")
+			return errBrokenOff
 		}
 		started = true
-		// The reader may be a slow pipe and the file long, so the limits that
-		// suit a request do not hold here.
-		if err := tx.TakeTime(ctx, 0); err != nil {
-			return fmt.Errorf("import: %w", err)
-		}
-		// The second says to the trigger of the release before, which is there until
-		// its nodes have stopped, that the entries of giveaways are counted here.
-		if _, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '30s'; SET LOCAL guildhall.counts_entries = 'on'`); err != nil {
-			return fmt.Errorf("import: %w", err)
+		if err := takeTime(ctx, tx); err != nil {
+			return err
 		}
 		now, err := tx.Now(ctx)
 		if err != nil {
@@ -90,8 +84,36 @@ func Import(ctx context.Context, d *db.DB, r io.Reader, progress func(bytes, rec
 	return sum, nil
 }
 
+var errBrokenOff = errors.New("import: the database broke off the transaction because of other work on the same guild; run the import again")
+
+// takeTime lifts the limits that suit a request: the reader may be a slow pipe and the
+// file long.
+func takeTime(ctx context.Context, tx *db.Tx) error {
+	if err := tx.TakeTime(ctx, 0); err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	// The second says to the trigger of the release before, which is there until
+	// its nodes have stopped, that the entries of giveaways are counted here.
+	_, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '30s'; SET LOCAL guildhall.counts_entries = 'on'`)
+	return fault.Wrap(err, "import")
+}
+
+// collecting is what the lines of a file go into.
+type collecting interface {
+	// add reads one line and returns its kind.
+	add(line int64, text []byte) (string, *LineError)
+	// full says that it is time to flush.
+	full() bool
+	// flush stores what was collected.
+	flush(ctx context.Context) error
+	// refuse returns the error for a line, unless an earlier line is wrong too.
+	refuse(ctx context.Context, wrong *LineError) error
+	// finish is done once, after the last flush.
+	finish(ctx context.Context, total int64) error
+}
+
 // load reads r to its end, batch by batch.
-func load(ctx context.Context, b *batch, r io.Reader, progress func(bytes, records int64)) (Summary, error) {
+func load(ctx context.Context, b collecting, r io.Reader, progress func(bytes, records int64)) (Summary, error) {
 	sum := Summary{Kinds: make(map[string]int64)}
 	in := bufio.NewReaderSize(r, maxLine)
 	for line := int64(1); ; line++ {
@@ -115,7 +137,7 @@ func load(ctx context.Context, b *batch, r io.Reader, progress func(bytes, recor
 			sum.Records++
 			sum.Kinds[kind]++
 		}
-		if b.records >= batchRecords || b.bytes >= batchBytes || last {
+		if b.full() || last {
 			if err := b.flush(ctx); err != nil {
 				return sum, err
 			}

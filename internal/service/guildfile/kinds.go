@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -53,6 +54,8 @@ type kind interface {
 	finish(ctx context.Context, tx *db.Tx) error
 	// date gives what has come in the instant at which all was in.
 	date(ctx context.Context, tx *db.Tx, at time.Time) error
+	// came notes guilds whose rows came in another way, for date.
+	came(guilds map[string]bool)
 	// keep drops the rows from a line on.
 	keep(before int64)
 	// find is the statement that looks for what others need, empty if none do.
@@ -139,6 +142,8 @@ func (w *waiting[R]) date(ctx context.Context, tx *db.Tx, at time.Time) error {
 	}
 	return nil
 }
+
+func (w *waiting[R]) came(guilds map[string]bool) { maps.Copy(w.guilds, guilds) }
 
 func (w *waiting[R]) keep(before int64) {
 	n := 0

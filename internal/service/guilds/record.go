@@ -55,7 +55,11 @@ func Records(curve Curve) transfer.Kind[row] {
 }
 
 func holdGuild(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
-	g, err := db.Get[row](ctx, tx, heldGuild, c.By.GuildID)
+	query := heldGuild
+	if c.Look {
+		query = storedGuild
+	}
+	g, err := db.Get[row](ctx, tx, query, c.By.GuildID)
 	switch {
 	case db.Missing(err):
 		rows[0].Is.ID = c.By.GuildID
@@ -67,7 +71,10 @@ func holdGuild(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfe
 	return nil
 }
 
-const heldGuild = `SELECT ` + columns + ` FROM guilds WHERE id = $1 FOR NO KEY UPDATE`
+const (
+	storedGuild = `SELECT ` + columns + ` FROM guilds WHERE id = $1`
+	heldGuild   = storedGuild + ` FOR NO KEY UPDATE`
+)
 
 func reviseGuild(c *transfer.Call, r *transfer.Row[row]) error {
 	r.Is.ID = c.By.GuildID
@@ -188,13 +195,12 @@ func Settings(curve Curve) transfer.Kind[settings] {
 			Schema: "RecordSettings",
 			Key:    func(*settings) string { return "settings" }, // a call has them once
 			Hold: func(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[settings]) error {
-				s, err := db.Get[settings](ctx, tx, heldSettings, c.By.GuildID)
-				s.Curve = curve
-				rows[0].Was = &s
-				return fault.Wrap(err, "hold the settings of guild", c.By.GuildID)
+				return holdSettings(ctx, tx, c, curve, rows[0])
 			},
 			Revise: func(_ *transfer.Call, r *transfer.Row[settings]) error {
-				r.Is.UpdatedAt = r.Was.UpdatedAt
+				if r.Was != nil {
+					r.Is.UpdatedAt = r.Was.UpdatedAt
+				}
 				return r.Is.check(curve)
 			},
 			Shown: func(s *settings) transfer.Shown { return transfer.Shown{ID: s.GuildID, UpdatedAt: &s.UpdatedAt} },
@@ -206,8 +212,24 @@ func Settings(curve Curve) transfer.Kind[settings] {
 	}
 }
 
-// heldSettings are there for every guild.
-const heldSettings = `SELECT ` + settingsColumns + ` FROM guild_settings WHERE guild_id = $1 FOR NO KEY UPDATE`
+// holdSettings holds those of a guild, which every guild has that is there.
+func holdSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, curve Curve, r *transfer.Row[settings]) error {
+	query := heldSettings
+	if c.Look {
+		query = storedSettings
+	}
+	s, err := db.Get[settings](ctx, tx, query, c.By.GuildID)
+	if c.Look && db.Missing(err) { // the file would make the guild
+		return nil
+	}
+	s.Curve, r.Was = curve, &s
+	return fault.Wrap(err, "hold the settings of guild", c.By.GuildID)
+}
+
+const (
+	storedSettings = `SELECT ` + settingsColumns + ` FROM guild_settings WHERE guild_id = $1`
+	heldSettings   = storedSettings + ` FOR NO KEY UPDATE`
+)
 
 func storeSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[settings]) error {
 	s := &rows[0].Is

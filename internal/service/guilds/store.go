@@ -16,9 +16,9 @@ func get(ctx context.Context, q db.Querier, guild string) (row, error) {
 	return g, fault.Wrap(err, "read guild", guild)
 }
 
-// Exists reports whether a guild is there.
+// Exists reports whether a guild is there, and not being removed.
 func Exists(ctx context.Context, q db.Querier, guild string) (bool, error) {
-	there, err := db.Get[bool](ctx, q, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
+	there, err := db.Get[bool](ctx, q, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1 AND removed_at IS NULL)`, guild)
 	return there, fault.Wrap(err, "look for guild", guild)
 }
 

@@ -26,10 +26,10 @@ var Records = transfer.Kind[moved]{
 	Settle: func(m *moved, at wire.Time) { m.UpdatedAt = at },
 	Finish: leaderboard.Levels.Reloaded,
 	Writer: &transfer.Writer[moved]{
-		Schema:  "RecordLevel",
-		Guarded: true,
-		Key:     func(m *moved) string { return m.UserID },
-		Hold:    transfer.Held(func(m *moved) string { return m.UserID }, heldLevels),
+		Schema: "RecordLevel",
+		Points: func(m *moved) *int64 { return &m.TotalXP },
+		Key:    func(m *moved) string { return m.UserID },
+		Hold:   transfer.Held(func(m *moved) string { return m.UserID }, heldLevels),
 		Revise: func(_ *transfer.Call, row *transfer.Row[moved]) error {
 			if row.Was != nil {
 				row.Is.UpdatedAt = row.Was.UpdatedAt
@@ -47,8 +47,7 @@ const heldLevels = `
 		FROM levels
 		WHERE guild_id = $1
 		  AND user_id = ANY ($2)
-		ORDER BY user_id
-		FOR NO KEY UPDATE`
+		ORDER BY user_id`
 
 // setXP sets XP to what records say: the records that are held are changed and the
 // others made.

@@ -27,10 +27,10 @@ import (
 // Service implements the operations on records.
 type Service struct{}
 
-// newBatches are the kinds of record in the order in which their rows are locked:
+// Batches are the kinds of record in the order in which their rows are locked:
 // what an adjustment locks before what a case or a ticket does, since those hold the
 // guild's row as well.
-func newBatches() []transfer.Batch {
+func Batches() []transfer.Batch {
 	curve := guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadratic: levelling.Quadratic}
 	return []transfer.Batch{
 		transfer.NewBatch(economy.Wallets),
@@ -60,7 +60,7 @@ func Check(body any) error {
 	members, _ := body.(map[string]any)
 	list, _ := members["records"].([]any)
 	kinds := make(map[string]transfer.Batch)
-	for _, b := range newBatches() {
+	for _, b := range Batches() {
 		kinds[b.Name()] = b
 	}
 	var found []schema.Problem
@@ -100,7 +100,7 @@ func (*Service) WriteRecords(ctx context.Context, r gen.WriteRecordsRequestObjec
 	if batches, err = inOrder(ctx, tx, c, batches, list); err != nil {
 		return nil, err
 	}
-	if err := write(ctx, tx, c, batches, list); err != nil {
+	if err := Write(ctx, tx, c, batches, func() error { return refusal(list, true) }); err != nil {
 		return nil, err
 	}
 	skip := r.Body.OnRefusal != nil && *r.Body.OnRefusal == gen.OnRefusalSkip
@@ -129,7 +129,7 @@ type written struct {
 
 // sortOut gives each record to the batch of its kind.
 func sortOut(c *transfer.Call, texts []json.RawMessage) ([]transfer.Batch, []*written, error) {
-	batches, byName := newBatches(), make(map[string]transfer.Batch)
+	batches, byName := Batches(), make(map[string]transfer.Batch)
 	for _, b := range batches {
 		byName[b.Name()] = b
 	}
@@ -158,17 +158,24 @@ func sortOut(c *transfer.Call, texts []json.RawMessage) ([]transfer.Batch, []*wr
 }
 
 // inOrder are the batches in the order in which they are written: that of their locks,
-// unless the call makes the guild. It is NotFound for a guild that is neither there
-// nor made.
+// unless the call makes the guild. One that is being removed is taken back. It is
+// NotFound for a guild that is not there where no record makes it.
 func inOrder(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.Batch, list []*written) ([]transfer.Batch, error) {
 	there, err := guilds.Exists(ctx, tx, c.By.GuildID)
 	if err != nil || there {
 		return batches, err
 	}
 	if !slices.ContainsFunc(list, func(rec *written) bool { return rec.kind == "guild" }) {
-		return nil, fault.New(fault.NotFound, "not_found", "There is no guild %s, and no record of the call makes it.", c.By.GuildID)
+		return nil, fault.New(fault.NotFound, "not_found", "There is no guild %s, and no record of the call makes it or takes it back.", c.By.GuildID)
 	}
-	var ordered []transfer.Batch
+	if taken, err := guilds.Restore(ctx, tx, c.By.GuildID); taken || err != nil && !fault.Is(err, "not_found") {
+		return batches, err
+	}
+	return MakingFirst(batches), nil
+}
+
+// MakingFirst are the batches in the order for a guild that is not there yet.
+func MakingFirst(batches []transfer.Batch) (ordered []transfer.Batch) {
 	for _, before := range []bool{true, false} {
 		for _, b := range batches {
 			if slices.Contains(first, b.Name()) == before {
@@ -176,12 +183,13 @@ func inOrder(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfe
 			}
 		}
 	}
-	return ordered, nil
+	return ordered
 }
 
-// write writes the batches in their order. The counters are held before the first
-// rows that are numbered, if any may be made.
-func write(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.Batch, list []*written) error {
+// Write writes the batches in their order. The counters are held before the first
+// rows that are numbered, if any may be made. It ends where stop says so, which is
+// asked after each.
+func Write(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.Batch, stop func() error) error {
 	counts := false
 	for _, b := range batches {
 		may, err := b.MayCount(ctx, tx, c)
@@ -191,7 +199,7 @@ func write(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.
 		counts = counts || may
 	}
 	for _, b := range batches {
-		if counts && b.Counts() {
+		if counts && b.Counts() && !c.Look {
 			if err := c.HoldCounters(ctx, tx); err != nil {
 				return err
 			}
@@ -200,7 +208,7 @@ func write(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.
 		if err := b.Write(ctx, tx, c); err != nil {
 			return err
 		}
-		if err := refusal(list, true); err != nil {
+		if err := stop(); err != nil {
 			return err
 		}
 	}

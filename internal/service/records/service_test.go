@@ -3,6 +3,7 @@ package records_test
 import (
 	"testing"
 
+	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/server/api/apitest"
 )
 
@@ -100,4 +101,19 @@ func TestALevelThatFallsIsTold(t *testing.T) {
 	bot.Do(t, "writeRecords", records(`{"record":"level","user_id":"`+one+`","total_xp":0,"if_updated_at":"`+at+`"}`)).Want(t, 200, "")
 	bot.WantEvent(t, "xp.level_down", `{"origin":{"type":"bot"},"data":{"level":0,"previous_level":1}}`)
 	bot.WantNoEvent(t)
+}
+
+func TestAGuildThatLeavesIsTakenBackByItsRecord(t *testing.T) {
+	t.Parallel()
+	bot, back := bot(t)
+	leave := func(after string) {
+		dbtest.Exec(t, back.DB(), `UPDATE guilds SET removed_at = now() - interval '9 days', removed_after = now() + $2::interval WHERE id = $1`, back.Guild, after)
+	}
+	leave("1 day")
+	bot.Do(t, "writeRecords", records(`{"record":"wallet","user_id":"`+one+`","balance":1}`)).WantError(t, 404, "not_found")
+	bot.Do(t, "writeRecords", records(`{"record":"wallet","user_id":"`+one+`","balance":1},{"record":"guild"}`)).
+		Want(t, 200, `{"data":[{"result":"created"},{"result":"unchanged"}]}`)
+	bot.Do(t, "getWallet", "", apitest.Path("userId", one)).Want(t, 200, `{"data":{"balance":1}}`)
+	leave("-1 day")
+	bot.Do(t, "writeRecords", records(`{"record":"guild","name":"Again"}`)).WantError(t, 409, "guild_being_removed")
 }

@@ -34,8 +34,9 @@ type Writer[R any] struct {
 	Revise func(c *Call, row *Row[R]) error
 	// Shown is what an answer shows of a row.
 	Shown func(r *R) Shown
-	// Guarded has a row that is there changed with if_updated_at alone.
-	Guarded bool
+	// Points are what a leaderboard has of a row: one that is there is changed with
+	// if_updated_at alone, or as an import has been told. nil: it has none.
+	Points func(r *R) *int64
 
 	// Counted rows get the guild's next number where they have none; nil: they have no
 	// numbers.
@@ -60,6 +61,10 @@ type Call struct {
 
 	// Dated later, rows bear Pending; see Column.
 	DatedLater bool
+	// Balances is what an import does with points that are there; empty outside of one.
+	Balances Balances
+	// Look has nothing locked and nothing written.
+	Look bool
 
 	// Noted is what one kind has to know of what the call has for another.
 	Noted map[Ref]bool
@@ -75,6 +80,17 @@ func (c *Call) Knows(r Ref) {
 	c.Noted[r] = true
 }
 
+// Balances is what an import does with the points of what is there.
+type Balances string
+
+// What can be done with them.
+const (
+	Keep   Balances = "keep"
+	Set    Balances = "set"
+	Higher Balances = "higher"
+	Add    Balances = "add"
+)
+
 // Row is one row that a record makes or changes.
 type Row[R any] struct {
 	Was *R        // as it stands; nil: it is not there
@@ -84,6 +100,7 @@ type Row[R any] struct {
 
 	record *Record
 	stored bool
+	kept   bool
 }
 
 // Shown is what an answer shows of a row.
@@ -108,6 +125,7 @@ const (
 	Created   = "created"
 	Updated   = "updated"
 	Unchanged = "unchanged"
+	Kept      = "kept" // by an import that leaves points as they are
 	RefusedIs = "refused"
 )
 
@@ -194,7 +212,9 @@ func (b *batch[R]) Write(ctx context.Context, tx *db.Tx, c *Call) error {
 	if len(b.rows) == 0 {
 		return nil
 	}
-	if err := b.Hold(ctx, tx, c, b.rows); err != nil {
+	hold := *c
+	hold.Look = c.Look || b.Points != nil && c.Balances == Keep // what is kept is locked for nobody
+	if err := b.Hold(ctx, tx, &hold, b.rows); err != nil {
 		return err
 	}
 	var changed []*Row[R]
@@ -222,6 +242,12 @@ func (b *batch[R]) store(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]
 			return err
 		}
 		rows = standing(rows)
+	}
+	if c.Look {
+		for _, row := range rows {
+			row.stored = true
+		}
+		return nil
 	}
 	if len(rows) == 0 {
 		return nil
@@ -320,6 +346,11 @@ func (b *batch[R]) judge(c *Call, row *Row[R]) (same bool, err error) {
 	if b.Counted != nil && *b.Counted.Number(&row.Is) != *b.Counted.Number(row.Was) {
 		return false, Wrong("number", "never changes; it is %d", *b.Counted.Number(row.Was))
 	}
+	if b.Points != nil && c.Balances != "" {
+		if err := b.mix(c.Balances, row); err != nil {
+			return false, err
+		}
+	}
 	was, err := json.Marshal(row.Was)
 	if err != nil {
 		return false, err
@@ -329,10 +360,32 @@ func (b *batch[R]) judge(c *Call, row *Row[R]) (same bool, err error) {
 		return false, err
 	}
 	same = string(was) == string(is)
-	if !same && unless && b.Guarded {
+	if !same && unless && b.Points != nil && c.Balances == "" {
 		return false, changedFault("it is there and last changed at %s: send that as if_updated_at", b.Shown(row.Was).UpdatedAt)
 	}
 	return same, nil
+}
+
+// maxPoints are the most that a row can have.
+const maxPoints = 1<<53 - 1
+
+// mix does with the points of a row that is there what an import was told.
+func (b *batch[R]) mix(how Balances, row *Row[R]) error {
+	was, is := *b.Points(row.Was), b.Points(&row.Is)
+	switch how {
+	case Keep:
+		row.kept = *is != was
+		*is = was
+	case Higher:
+		*is = max(was, *is)
+	case Add:
+		if *is > maxPoints-was {
+			return Wrong("", "what is there and what is added are more than %d", int64(maxPoints))
+		}
+		*is += was
+	case Set:
+	}
+	return nil
 }
 
 // expected holds a record's if_updated_at against what is there; unless says that it
@@ -397,6 +450,8 @@ func (b *batch[R]) result(row *Row[R]) {
 			r.ID = b.Shown(&row.Is).ID
 		}
 		return
+	case row.kept:
+		r.Result = Kept
 	case !row.stored:
 		r.Result = Unchanged
 	case row.Was == nil:
@@ -407,8 +462,8 @@ func (b *batch[R]) result(row *Row[R]) {
 	r.Shown = b.Shown(&row.Is)
 }
 
-// Held is a Hold by a statement that locks the rows of the guild $1 with the keys $2
-// in their order.
+// Held is a Hold by a statement that reads the rows of the guild $1 with the keys $2
+// in their order. They are locked, unless the call only looks.
 func Held[R any](key func(r *R) string, statement string) func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error {
 	return func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error {
 		var keys []string
@@ -420,7 +475,11 @@ func Held[R any](key func(r *R) string, statement string) func(ctx context.Conte
 		if len(keys) == 0 {
 			return nil
 		}
-		there, err := db.Select[R](ctx, tx, statement, c.By.GuildID, db.Array(keys))
+		query := statement
+		if !c.Look {
+			query += locked
+		}
+		there, err := db.Select[R](ctx, tx, query, c.By.GuildID, db.Array(keys))
 		if err != nil {
 			return fmt.Errorf("hold what records of guild %s name: %w", c.By.GuildID, err)
 		}
@@ -434,6 +493,9 @@ func Held[R any](key func(r *R) string, statement string) func(ctx context.Conte
 		return nil
 	}
 }
+
+const locked = `
+		FOR NO KEY UPDATE`
 
 // WrongError is what is wrong with a member of a record.
 type WrongError struct {

@@ -1,0 +1,266 @@
+package guildfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/schema"
+	"guildhall/internal/service/guilds"
+	"guildhall/internal/service/records"
+	"guildhall/internal/service/transfer"
+)
+
+// Update is how a file meets what is there.
+type Update struct {
+	Balances transfer.Balances // of wallets and levels that are there
+	DryRun   bool              // nothing is locked and nothing is kept
+}
+
+// Outcome counts what has become of the records of one kind.
+type Outcome struct {
+	Record    string `json:"record"`
+	Created   int64  `json:"created"`
+	Updated   int64  `json:"updated"`
+	Unchanged int64  `json:"unchanged"`
+	Kept      int64  `json:"kept"`
+}
+
+// Run changes what is there as the file's records say, makes what is not, and removes
+// nothing: all of it, or nothing. The kinds come in the order of an export. Records of
+// kinds that never change are made where they are not there.
+func (u Update) Run(ctx context.Context, d *db.DB, r io.Reader, progress func(bytes, records int64)) ([]Outcome, error) {
+	if progress == nil {
+		progress = func(int64, int64) {}
+	}
+	var outcomes []Outcome
+	work := func(ctx context.Context, tx *db.Tx) error {
+		if outcomes != nil {
+			return errBrokenOff
+		}
+		outcomes = []Outcome{}
+		if err := takeTime(ctx, tx); err != nil {
+			return err
+		}
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return fmt.Errorf("import: %w", err)
+		}
+		b := &updates{batch: newBatch(tx, now), how: u, counts: make(map[string]*Outcome), byGuild: make(map[string]*guildCall), there: make(map[string]bool), changed: make(map[string]map[string]bool)}
+		if _, err = load(ctx, b, r, progress); err != nil {
+			return err
+		}
+		for _, k := range b.kinds {
+			if o := b.counts[k.name()]; o != nil {
+				outcomes = append(outcomes, *o)
+			}
+		}
+		return nil
+	}
+	do := d.Do
+	if u.DryRun {
+		do = d.Snapshot
+	}
+	if err := do(ctx, work); err != nil {
+		return nil, err
+	}
+	return outcomes, nil
+}
+
+// updates collects records until they are written together. Those of kinds that have
+// no Writer go the way of any import.
+type updates struct {
+	*batch
+	how     Update
+	counts  map[string]*Outcome
+	there   map[string]bool            // guilds that are
+	changed map[string]map[string]bool // guilds by the kinds whose rows came in
+	calls   []*guildCall
+	byGuild map[string]*guildCall
+	waiting int
+	size    int
+}
+
+// guildCall is what a batch has of one guild.
+type guildCall struct {
+	call    *transfer.Call
+	batches []transfer.Batch
+	byName  map[string]transfer.Batch
+	lines   []*lineRecord
+	makes   bool
+}
+
+// lineRecord is a record in its line.
+type lineRecord struct {
+	transfer.Record
+	line int64
+	kind string
+}
+
+func (u *updates) add(line int64, text []byte) (string, *LineError) {
+	value, found, ok := schema.Read(text, maxLine)
+	if !ok {
+		return "", &LineError{Line: line, Reason: describe(found)}
+	}
+	object, _ := value.(map[string]any)
+	name, _ := object["record"].(string)
+	guild, _ := object["guild_id"].(string)
+	if name == "guild" {
+		guild, _ = object["id"].(string)
+	}
+	c := u.of(guild)
+	b, writes := c.byName[name]
+	if !writes {
+		kind, wrong := u.batch.add(line, text)
+		if wrong == nil {
+			u.count(kind).Created++
+		}
+		return kind, wrong
+	}
+	wrong := func(reason string) *LineError { return &LineError{Line: line, Kind: name, Reason: reason} }
+	if found = append(found, b.Check(value)...); len(found) > 0 {
+		return "", wrong(describe(found))
+	}
+	if guild == "" {
+		return "", wrong("guild_id is required")
+	}
+	rec := &lineRecord{Record: transfer.Record{Text: append([]byte(nil), text...)}, line: line, kind: name}
+	again, err := b.Add(c.call, &rec.Record)
+	if err != nil {
+		return "", wrong(err.Error())
+	}
+	if again {
+		return "", wrong("what it names stands in a line before already")
+	}
+	c.lines = append(c.lines, rec)
+	c.makes = c.makes || name == "guild"
+	u.waiting++
+	u.size += len(text)
+	return name, nil
+}
+
+// of is what the batch has of a guild.
+func (u *updates) of(guild string) *guildCall {
+	if c := u.byGuild[guild]; c != nil {
+		return c
+	}
+	c := &guildCall{
+		call: &transfer.Call{
+			By: auth.System(guild), Now: u.now, DatedLater: true, Balances: u.how.Balances, Look: u.how.DryRun,
+		},
+		batches: records.Batches(), byName: make(map[string]transfer.Batch),
+	}
+	for _, b := range c.batches {
+		c.byName[b.Name()] = b
+	}
+	u.calls = append(u.calls, c)
+	u.byGuild[guild] = c
+	return c
+}
+
+func (u *updates) count(kind string) *Outcome {
+	if u.counts[kind] == nil {
+		u.counts[kind] = &Outcome{Record: kind}
+	}
+	return u.counts[kind]
+}
+
+func (u *updates) full() bool {
+	return u.waiting >= batchRecords || u.size >= batchBytes || u.batch.full()
+}
+
+// refuse returns the error for a line; what comes before it is not looked at again.
+func (u *updates) refuse(_ context.Context, wrong *LineError) error { return wrong }
+
+// flush writes what was collected, guild by guild, and then what goes the way of any
+// import, which may need it.
+func (u *updates) flush(ctx context.Context) error {
+	for _, c := range u.calls {
+		if err := u.write(ctx, c); err != nil {
+			return err
+		}
+	}
+	u.calls, u.waiting, u.size = nil, 0, 0
+	clear(u.byGuild)
+	if u.how.DryRun {
+		return nil
+	}
+	return u.batch.flush(ctx)
+}
+
+func (u *updates) write(ctx context.Context, c *guildCall) error {
+	if len(c.lines) == 0 {
+		return nil
+	}
+	guild := c.call.By.GuildID
+	if !u.there[guild] {
+		there, err := guilds.Exists(ctx, u.tx, guild)
+		if err != nil {
+			return fmt.Errorf("import: %w", err)
+		}
+		if !there && !c.makes {
+			return &LineError{Line: c.lines[0].line, Kind: c.lines[0].kind, Reason: missing(transfer.Ref{Kind: "guild", ID: guild})}
+		}
+		if !there {
+			c.batches = records.MakingFirst(c.batches)
+		}
+		u.there[guild] = true
+	}
+	if err := records.Write(ctx, u.tx, c.call, c.batches, c.refused); err != nil {
+		if _, ok := errors.AsType[*LineError](err); ok {
+			return err
+		}
+		return fmt.Errorf("import: %w", err)
+	}
+	for _, rec := range c.lines {
+		o := u.count(rec.kind)
+		switch rec.Result {
+		case transfer.Created:
+			o.Created++
+		case transfer.Updated:
+			o.Updated++
+		case transfer.Kept:
+			o.Kept++
+		default:
+			o.Unchanged++
+		}
+		if u.changed[rec.kind] == nil {
+			u.changed[rec.kind] = make(map[string]bool)
+		}
+		u.changed[rec.kind][guild] = true
+	}
+	return nil
+}
+
+// refused is the first line of those that are.
+func (c *guildCall) refused() error {
+	for _, rec := range c.lines {
+		if rec.Err == nil {
+			continue
+		}
+		reason := rec.Err.Error()
+		if f, ok := fault.As(rec.Err); ok {
+			reason = strings.TrimPrefix(f.Message, "body ")
+		}
+		return &LineError{Line: rec.line, Kind: rec.kind, Reason: reason}
+	}
+	return nil
+}
+
+func (u *updates) finish(ctx context.Context, total int64) error {
+	if u.how.DryRun {
+		return nil
+	}
+	if err := u.batch.finish(ctx, total); err != nil {
+		return err
+	}
+	for _, k := range u.kinds {
+		k.came(u.changed[k.name()])
+	}
+	return u.date(ctx)
+}

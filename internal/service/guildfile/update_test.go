@@ -1,0 +1,134 @@
+package guildfile_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/server/api/apitest"
+	"guildhall/internal/service/guildfile"
+	"guildhall/internal/service/transfer"
+)
+
+func update(t *testing.T, api *apitest.API, how guildfile.Update, lines ...string) map[string]guildfile.Outcome {
+	t.Helper()
+	list, err := how.Run(t.Context(), api.DB(), strings.NewReader(strings.Join(lines, "\n")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byKind := make(map[string]guildfile.Outcome)
+	for _, o := range list {
+		byKind[o.Record] = o
+	}
+	return byKind
+}
+
+func file(api *apitest.API) []string {
+	g := `"guild_id":"` + api.Guild + `"`
+	return []string{
+		`{"record":"guild","id":"` + api.Guild + `","name":"Harbour"}`,
+		`{"record":"settings",` + g + `,"timezone":"Europe/Paris"}`,
+		`{"record":"wallet",` + g + `,"user_id":"1","balance":10}`,
+		`{"record":"wallet",` + g + `,"user_id":"2","balance":20}`,
+		`{"record":"reference",` + g + `,"reference":"old-1"}`,
+		`{"record":"level",` + g + `,"user_id":"1","total_xp":500}`,
+	}
+}
+
+func TestAFileChangesWhatIsThereAndASecondTimeNothing(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	api.Do(t, "adjustBalance", `{"user_id":"1","delta":7}`).Want(t, 200, "")
+	api.WantEvent(t, "economy.balance_changed", `{}`)
+	dry := update(t, api, guildfile.Update{Balances: transfer.Keep, DryRun: true}, file(api)...)
+	first := update(t, api, guildfile.Update{Balances: transfer.Keep}, file(api)...)
+	if fmt.Sprint(dry) != fmt.Sprint(first) {
+		t.Errorf("the dry run says %v, the import %v", dry, first)
+	}
+	want := map[string]guildfile.Outcome{
+		"guild": {Record: "guild", Updated: 1}, "settings": {Record: "settings", Updated: 1}, "wallet": {Record: "wallet", Created: 1, Kept: 1},
+		"reference": {Record: "reference", Created: 1}, "level": {Record: "level", Created: 1},
+	}
+	if fmt.Sprint(first) != fmt.Sprint(want) {
+		t.Errorf("the import did %v, want %v", first, want)
+	}
+	api.WantNoEvent(t)
+	api.Do(t, "getWallet", "", apitest.Path("userId", "1")).Want(t, 200, `{"data":{"balance":7}}`)
+	api.Do(t, "getGuildSettings", "").Want(t, 200, `{"data":{"timezone":"Europe/Paris"}}`)
+	second := update(t, api, guildfile.Update{Balances: transfer.Keep}, file(api)...)
+	for kind, o := range second {
+		if o.Created+o.Updated != 0 {
+			t.Errorf("the second time %s has %+v", kind, o)
+		}
+	}
+	if n := dbtest.Value[int](t, api.DB(), `SELECT count(*) FROM ledger_entries WHERE created_at > now() + interval '1 minute'`); n != 0 {
+		t.Errorf("%d ledger rows have no instant", n)
+	}
+}
+
+func TestBalancesAreWhatTheImportWasTold(t *testing.T) {
+	t.Parallel()
+	for how, want := range map[transfer.Balances][3]int{transfer.Keep: {7, 30, 20}, transfer.Set: {10, 10, 20}, transfer.Higher: {10, 30, 20}, transfer.Add: {17, 40, 20}} {
+		t.Run(string(how), func(t *testing.T) {
+			t.Parallel()
+			api := apitest.New(t)
+			api.Do(t, "adjustBalance", `{"user_id":"1","delta":7}`).Want(t, 200, "")
+			api.Do(t, "adjustBalance", `{"user_id":"3","delta":30}`).Want(t, 200, "")
+			g := `"guild_id":"` + api.Guild + `"`
+			update(t, api, guildfile.Update{Balances: how}, append(file(api), `{"record":"wallet",`+g+`,"user_id":"3","balance":10}`)...)
+			for i, user := range []string{"1", "3", "2"} {
+				api.Do(t, "getWallet", "", apitest.Path("userId", user)).Want(t, 200, fmt.Sprintf(`{"data":{"balance":%d}}`, want[i]))
+			}
+		})
+	}
+}
+
+func TestARefusedLineOfAnUpdateIsNamedAndNothingIsKept(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	g := `"guild_id":"` + api.Guild + `"`
+	for line, want := range map[string]string{
+		`{"record":"wallet",` + g + `,"user_id":"9"}`:                  "line 7: wallet: balance is required of what is new",
+		`{"record":"wallet","user_id":"9","balance":1}`:                "line 7: wallet: guild_id is required",
+		`{"record":"wallet",` + g + `,"user_id":"9","balance":-1}`:     "line 7: wallet: balance must be an integer, at least 0, at most 9007199254740991",
+		`{"record":"wallet",` + g + `,"user_id":"2","balance":1}`:      "line 7: wallet: what it names stands in a line before already",
+		`{"record":"settings",` + g + `,"timezone":"Mars"}`:            "line 7: settings: what it names stands in a line before already",
+		`{"record":"level","guild_id":"5","user_id":"9","total_xp":1}`: "line 7: level: guild 5 is neither in the lines before nor in the database",
+		`{"record":"wallets"}`:                                         `line 7: there is no record kind "wallets"`,
+		`{"record"`:                                                    "line 7: must be well-formed JSON; it ends too early at line 1, column 10",
+	} {
+		_, err := guildfile.Update{Balances: transfer.Keep}.Run(t.Context(), api.DB(), strings.NewReader(strings.Join(append(file(api), line), "\n")), nil)
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+	api.Do(t, "getGuild", "").Want(t, 200, `{"data":{"name":"The Test Guild"}}`)
+}
+
+// A bot and an integrator go on writing while a file comes in, and again the same file.
+func TestAFileComesIntoAGuildThatIsWrittenTo(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	bot := api.Bot(t).In(api.Guild)
+	var lines []string
+	for i := range 500 {
+		lines = append(lines, fmt.Sprintf(`{"record":"wallet","guild_id":"%s","user_id":"%d","balance":%d}`, api.Guild, i+1, i))
+	}
+	var writers sync.WaitGroup
+	for i := range 20 {
+		writers.Go(func() {
+			api.Do(t, "adjustBalance", fmt.Sprintf(`{"user_id":"%d","delta":1000}`, i*25+1)).Want(t, 200, "")
+		})
+		writers.Go(func() {
+			bot.Do(t, "writeRecords", fmt.Sprintf(`{"on_refusal":"skip","records":[{"record":"wallet","user_id":"%d","balance":5,"if_updated_at":null}]}`, i*25+2)).Want(t, 200, "")
+		})
+	}
+	update(t, api, guildfile.Update{Balances: transfer.Keep}, lines...)
+	writers.Wait()
+	again := update(t, api, guildfile.Update{Balances: transfer.Keep}, lines...)["wallet"]
+	if again.Created+again.Updated != 0 || again.Unchanged+again.Kept != 500 {
+		t.Errorf("the second time: %+v", again)
+	}
+}
