@@ -107,7 +107,7 @@ func TestDoctor(t *testing.T) {
 		}
 		if tt.status == "fail" {
 			r.refused(t, 1, "1 of 1 checks failed: settings")
-		} else if len(all.Findings) != 15 {
+		} else if len(all.Findings) != 16 {
 			t.Errorf("%v: %d findings: %s", tt.args, len(all.Findings), r.out)
 		}
 	}

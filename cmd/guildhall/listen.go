@@ -107,7 +107,7 @@ func (l *listener) patiently(ctx context.Context, do func(context.Context) error
 		var refused *apiError
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // it was told to stop
 		case err == nil:
 			l.complained = ""
 			return nil

@@ -60,7 +60,8 @@ func TestNobodySendsWhatIsKeptForAPullEndpoint(t *testing.T) {
 		if err := errors.Join(d.repair(t.Context(), &repairWalk{}), d.findStrays(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE disposition = 'pull' AND (next_due IS NOT NULL OR urgent OR lane < 4)`); n != 0 {
+		if n := w.count(`SELECT count(*) FROM webhook_schedule
+			WHERE disposition = 'pull' AND (next_due IS NOT NULL OR urgent OR lane < 4)`); n != 0 {
 			t.Errorf("%s the endpoint is due", when)
 		}
 		if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE fresh OR urgent OR lease_until IS NOT NULL`); n != 0 {
@@ -180,7 +181,8 @@ func (m *pullModel) record() {
 				return err
 			}
 		}
-		_, err := tx.ExecContext(ctx, `UPDATE webhook_deliveries SET due_at = $2 WHERE guild_id = $1 AND due_at > $2 AND lease_gen = 0`, m.w.guild, m.now)
+		_, err := tx.ExecContext(ctx, `UPDATE webhook_deliveries SET due_at = $2
+			WHERE guild_id = $1 AND due_at > $2 AND lease_gen = 0`, m.w.guild, m.now)
 		return err
 	})
 	for _, id := range m.ids() {
@@ -435,8 +437,13 @@ func TestAnAnswerHoldsAMegabyte(t *testing.T) {
 		take  int
 		more  bool
 	}{
-		{of(), 0, false}, {of(10, 10), 2, false}, {of(10, 10, 10, 10), 3, true}, {of(pullBytes), 1, false}, {of(pullBytes*2, 1), 1, true},
-		{of(pullBytes-10, 8), 2, false}, {of(pullBytes-10, 9), 1, true},
+		{of(), 0, false},
+		{of(10, 10), 2, false},
+		{of(10, 10, 10, 10), 3, true},
+		{of(pullBytes), 1, false},
+		{of(pullBytes*2, 1), 1, true},
+		{of(pullBytes-10, 8), 2, false},
+		{of(pullBytes-10, 9), 1, true},
 	} {
 		ids, _, more := choose(c.found, 3)
 		if len(ids) != c.take || more != c.more {

@@ -87,7 +87,8 @@ func TestWhatIsKeptIsFetchedAndAcknowledged(t *testing.T) {
 			t.Errorf("the answer has not the payload, byte for byte: %s", payload)
 		}
 	}
-	ack(t, api, id, `{"event_ids":`+list(one[0], "nobody's", two[0])+`,"return_ids":`+list(one[1], one[0])+`}`, `{"settled_count":2,"returned_count":1}`)
+	ack(t, api, id, `{"event_ids":`+list(one[0], "nobody's", two[0])+
+		`,"return_ids":`+list(one[1], one[0])+`}`, `{"settled_count":2,"returned_count":1}`)
 	ack(t, api, id, `{"event_ids":`+list(one[0])+`,"return_ids":`+list(one[1])+`}`, `{"settled_count":0,"returned_count":0}`)
 	if again := pull(t, api, id, `{}`); !slices.Equal(again, one[1:]) {
 		t.Errorf("after being given back, %v comes again", again)
@@ -166,7 +167,8 @@ func TestADisabledPullEndpointGivesNothing(t *testing.T) {
 	}
 	ack(t, api, id, `{"event_ids":`+list(tested)+`}`, `{"settled_count":1}`)
 	done := api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("event_type", "ping")).Want(t, 200, `{"data":[{"status":"delivered"}]}`)
-	api.Do(t, "redeliverWebhookDelivery", "", on, apitest.Path("deliveryId", done.All(t, "id")[0])).Want(t, 202, `{"data":{"status":"pending"}}`)
+	api.Do(t, "redeliverWebhookDelivery", "", on, apitest.Path("deliveryId", done.All(t, "id")[0])).
+		Want(t, 202, `{"data":{"status":"pending"}}`)
 	ack(t, api, id, `{"event_ids":`+list(tested)+`}`, `{"settled_count":0}`)
 	if again := pull(t, api, id, `{}`); !slices.Equal(again, []string{tested}) {
 		t.Errorf("of a redelivery comes %v", again)
