@@ -50,7 +50,8 @@ func TestAKeyIsMadeListedAndRevoked(t *testing.T) {
 func TestMakingAKeyWarnsBesideAnOlderNode(t *testing.T) {
 	t.Parallel()
 	base := dbtest.New(t)
-	dbtest.Exec(t, base.DB, `INSERT INTO auth_nodes (id, epoch, seen_at, schema_version) VALUES ('old', 1, now(), 104), ('gone', 1, now() - interval '1 hour', 104), ('new', 1, now(), 105)`)
+	dbtest.Exec(t, base.DB, `INSERT INTO auth_nodes (id, epoch, seen_at, schema_version)
+		VALUES ('old', 1, now(), 104), ('gone', 1, now() - interval '1 hour', 104), ('new', 1, now(), 105)`)
 	r := call(t, "", "bot-key", "create", "--name", "bot", "--json", "--database-url", base.URL)
 	if r.ok(t); !strings.Contains(r.err, "1 running nodes are of an older release") {
 		t.Errorf("it warns %q", r.err)

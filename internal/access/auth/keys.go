@@ -232,7 +232,8 @@ func revokeKey(ctx context.Context, tx *db.Tx, id string) (was, is keyRow, epoch
 	}
 	is = was
 	if was.RevokedAt == nil {
-		if err := tx.GetContext(ctx, &is.RevokedAt, `UPDATE bot_keys SET revoked_at = now() WHERE id = $1 RETURNING revoked_at`, id); err != nil {
+		if err := tx.GetContext(ctx, &is.RevokedAt, `UPDATE bot_keys SET revoked_at = now()
+			WHERE id = $1 RETURNING revoked_at`, id); err != nil {
 			return keyRow{}, keyRow{}, 0, fmt.Errorf("revoke bot key %s: %w", id, err)
 		}
 	}

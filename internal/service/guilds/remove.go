@@ -16,9 +16,10 @@ import (
 
 const (
 	// DefaultDays is for how long a guild that is removed can be taken back where
-	// nobody says otherwise, and MaxDays is the longest.
+	// nobody says otherwise.
 	DefaultDays = 7
-	MaxDays     = 30
+	// MaxDays is the longest for which it can be.
+	MaxDays = 30
 	// endpointRemoved is why the endpoints of a guild are disabled that was removed.
 	endpointRemoved = "guild_removed"
 )
@@ -28,7 +29,7 @@ const (
 func (s *Service) RemoveGuild(ctx context.Context, r gen.RemoveGuildRequestObject) (gen.RemoveGuildResponseObject, error) {
 	days, guild := DefaultDays, auth.Acting(ctx).GuildID
 	if r.Body != nil && r.Body.AfterDays != nil {
-		days = int(*r.Body.AfterDays)
+		days = *r.Body.AfterDays
 	}
 	after, err := Remove(ctx, db.Write(ctx), guild, days)
 	if err != nil {

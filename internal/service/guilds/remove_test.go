@@ -64,10 +64,12 @@ func TestARemovedGuildIsThereForNobodyOnAnyNode(t *testing.T) {
 		at(node).Key("k").Do(t, "removeGuild", `{"after_days":3}`).WantError(t, 404, "not_found")
 	}
 	d := one.DB()
-	if n := dbtest.Value[int](t, d, `SELECT count(*) FROM webhook_endpoints WHERE guild_id = $1 AND (enabled OR disabled_reason <> 'guild_removed')`, one.Guild); n != 0 {
+	if n := dbtest.Value[int](t, d, `SELECT count(*)
+		FROM webhook_endpoints WHERE guild_id = $1 AND (enabled OR disabled_reason <> 'guild_removed')`, one.Guild); n != 0 {
 		t.Errorf("%d endpoints go on", n)
 	}
-	if days := dbtest.Value[int](t, d, `SELECT extract(day FROM removed_after - removed_at)::int FROM guilds WHERE id = $1`, one.Guild); days != 3 {
+	if days := dbtest.Value[int](t, d, `SELECT extract(day
+		FROM removed_after - removed_at)::int FROM guilds WHERE id = $1`, one.Guild); days != 3 {
 		t.Errorf("it can be taken back for %d days: %s", days, answer.Body)
 	}
 
@@ -112,10 +114,12 @@ func TestRemovingTakesNoBodyAndNothingWrong(t *testing.T) {
 	}
 	api.Do(t, "removeGuild", "").WantError(t, 403, "insufficient_scope")
 	key.Do(t, "removeGuild", "").Want(t, 202, "")
-	if days := dbtest.Value[int](t, api.DB(), `SELECT extract(day FROM removed_after - removed_at)::int FROM guilds WHERE id = $1`, api.Guild); days != 7 {
+	if days := dbtest.Value[int](t, api.DB(), `SELECT extract(day
+		FROM removed_after - removed_at)::int FROM guilds WHERE id = $1`, api.Guild); days != 7 {
 		t.Errorf("without a body it can be taken back for %d days", days)
 	}
-	line := dbtest.Value[string](t, api.DB(), `SELECT actor_type || ' ' || action FROM audit_log WHERE guild_id = $1 ORDER BY id DESC LIMIT 1`, api.Guild)
+	line := dbtest.Value[string](t, api.DB(), `SELECT actor_type || ' ' || action
+		FROM audit_log WHERE guild_id = $1 ORDER BY id DESC LIMIT 1`, api.Guild)
 	if line != "bot_key guild.removed" {
 		t.Errorf("the audit log says %q", line)
 	}

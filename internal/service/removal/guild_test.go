@@ -21,7 +21,8 @@ const other = "402187554310020097"
 
 // more are rows for the tables of guilds that the demonstration guild has none in.
 var more = []string{
-	`INSERT INTO chat_intents (guild_id, id, kind, subject_id, channel_id, content, nonce) VALUES ($1, 'i', 'ticket_message', 's', '1', 'c', 'n')`,
+	`INSERT INTO chat_intents (guild_id, id, kind, subject_id, channel_id, content, nonce)
+		VALUES ($1, 'i', 'ticket_message', 's', '1', 'c', 'n')`,
 	`INSERT INTO dashboard_links (guild_id, hash, id, expires_at) VALUES ($1, '\x01', 'l', now())`,
 	`INSERT INTO dashboard_once (guild_id, key) VALUES ($1, '\x01')`,
 	`INSERT INTO forgotten_members (guild_id, id, user_id, cases, requested_at) VALUES ($1, 'f', '7', false, now())`,
@@ -38,12 +39,15 @@ var more = []string{
 	`INSERT INTO usage_days (guild_id, token_id, day, operation, class, requests) VALUES ($1, 't', now(), 'o', 2, 1)`,
 	`INSERT INTO usage_ended (guild_id, token_id, address, requests, first_at, seen_at) VALUES ($1, 't', 'a', 1, now(), now())`,
 	`INSERT INTO usage_hours (guild_id, token_id, hour, operation, class, requests) VALUES ($1, 't', now(), 'o', 2, 1)`,
-	`INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address) VALUES ($1, 'r', now(), 't', 'o', 4, 'c', 'a')`,
+	`INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
+		VALUES ($1, 'r', now(), 't', 'o', 4, 'c', 'a')`,
 	`INSERT INTO usage_totals (guild_id, token_id, hour, class, requests) VALUES ($1, 't', now(), 2, 1)`,
-	`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview) VALUES ($1, 'e', 'https://example.com', '{case.created}', '', '')`,
+	`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
+		VALUES ($1, 'e', 'https://example.com', '{case.created}', '', '')`,
 	`INSERT INTO webhook_events (guild_id, id, type, payload) VALUES ($1, 'v', 'case.created', '{}')`,
 	`INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id) VALUES ($1, 'd', 'e', 'v')`,
-	`INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome) VALUES ($1, 'd', 1, now(), 1, 'delivered')`,
+	`INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome)
+		VALUES ($1, 'd', 1, now(), 1, 'delivered')`,
 	`INSERT INTO webhook_health (guild_id, endpoint_id) VALUES ($1, 'e')`,
 	`INSERT INTO webhook_hours (guild_id, endpoint_id, hour, outcome, deliveries) VALUES ($1, 'e', now(), 'delivered', 1)`,
 	`INSERT INTO webhook_schedule (guild_id, endpoint_id) VALUES ($1, 'e')`,
@@ -131,7 +135,8 @@ func TestAGuildWhoseDayHasComeLosesEverythingAndAnotherNothing(t *testing.T) {
 	if after := counts(t, d, other); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("the other guild had\n%v, and has\n%v", before, after)
 	}
-	if n := dbtest.Value[int](t, d, `SELECT count(*) FROM audit_log WHERE guild_id = '' AND action = 'guild.erased' AND target_id = $1`, guildfile.DemoGuild); n != 1 {
+	if n := dbtest.Value[int](t, d, `SELECT count(*)
+		FROM audit_log WHERE guild_id = '' AND action = 'guild.erased' AND target_id = $1`, guildfile.DemoGuild); n != 1 {
 		t.Errorf("the audit log has %d lines about it, want one", n)
 	}
 	dbtest.AddGuilds(t, d, guildfile.DemoGuild)

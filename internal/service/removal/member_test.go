@@ -24,7 +24,8 @@ const (
 // everything is what a guild can have of a member: as author, owner, subject, and as staff.
 var everything = []string{
 	`INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, $2, 3), ($1, '7', 1)`,
-	`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, reference) SELECT $1, n::text, $2, 1, n, '', 'r-' || n FROM generate_series(1, 3) n`,
+	`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, reference)
+		SELECT $1, n::text, $2, 1, n, '', 'r-' || n FROM generate_series(1, 3) n`,
 	`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note) VALUES ($1, '7', '7', 1, 1, substr($2, 1, 0))`,
 	`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT $1, 'r-' || n, n::text FROM generate_series(1, 3) n WHERE $2 <> ''`,
 	`INSERT INTO levels (guild_id, user_id, total_xp) VALUES ($1, $2, 5)`,
@@ -35,7 +36,8 @@ var everything = []string{
 	`INSERT INTO giveaways (guild_id, id, status, prize, winner_count, entrant_count, entry_count, channel_id, starts_at, ends_at, winners, host_id)
 		VALUES ($1, 'running', 'active', 'p', 1, 2, 5, '1', now(), now() + interval '1 day', '{}', '8'),
 		       ($1, 'over', 'ended', 'p', 1, 1, 1, '1', now(), now(), ARRAY[$2], $2)`,
-	`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries) VALUES ($1, 'running', $2, 4), ($1, 'running', '7', 1), ($1, 'over', $2, 1)`,
+	`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries)
+		VALUES ($1, 'running', $2, 4), ($1, 'running', '7', 1), ($1, 'over', $2, 1)`,
 	`INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners)
 		VALUES ($1, 'over', 1, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), ARRAY[$2], ARRAY[$2], ARRAY[$2], ARRAY[$2], ARRAY[$2])`,
 	`INSERT INTO tickets (guild_id, id, number, status, subject, opener_id, closed_by_id, close_reason, closed_at, claimed_by_id, channel_lock, metadata)
@@ -86,7 +88,8 @@ func holding(t *testing.T, d *db.DB, text string) map[string]int {
 	found := map[string]int{}
 	for _, c := range columns {
 		// Bytes are read as text: payloads are UTF-8.
-		n := dbtest.Value[int](t, d, `SELECT count(*) FROM `+c.Table+` WHERE position(convert_to($1, 'UTF8') IN convert_to(`+c.Column+`::text, 'UTF8')) > 0
+		n := dbtest.Value[int](t, d, `SELECT count(*)
+			FROM `+c.Table+` WHERE position(convert_to($1, 'UTF8') IN convert_to(`+c.Column+`::text, 'UTF8')) > 0
 			OR pg_typeof(`+c.Column+`) = 'bytea'::regtype AND `+c.Column+`::text LIKE '%' || encode(convert_to($1, 'UTF8'), 'hex') || '%'`, text)
 		if n > 0 {
 			found[c.Table+"."+c.Column] = n
@@ -161,12 +164,15 @@ func TestAMemberIsForgottenWhereverTheyStoodAndNowhereElse(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]string{
-		`SELECT count(*)::text FROM ledger_entries WHERE guild_id = $1`:                                                                   "1",
-		`SELECT count(*)::text FROM ledger_references WHERE guild_id = $1`:                                                                "3",
-		`SELECT entrant_count || ' ' || entry_count FROM giveaways WHERE guild_id = $1 AND id = 'running'`:                                "1 1",
-		`SELECT concat_ws(' ', subject, opener_id, closed_by_id, close_reason, metadata) FROM tickets WHERE guild_id = $1 AND id = 'own'`: "1 1 [removed] {}",
-		`SELECT concat_ws(' ', subject, opener_id, close_reason) FROM tickets WHERE guild_id = $1 AND id = 'other'`:                       "another 9 as staff",
-		`SELECT string_agg(id || ' ' || coalesce(author_id, 'null') || ' ' || content, ', ' ORDER BY id) FROM ticket_messages WHERE guild_id = $1`: "answer 8 dear " + member +
+		`SELECT count(*)::text FROM ledger_entries WHERE guild_id = $1`:                                    "1",
+		`SELECT count(*)::text FROM ledger_references WHERE guild_id = $1`:                                 "3",
+		`SELECT entrant_count || ' ' || entry_count FROM giveaways WHERE guild_id = $1 AND id = 'running'`: "1 1",
+		`SELECT concat_ws(' ', subject, opener_id, closed_by_id, close_reason, metadata)
+			FROM tickets WHERE guild_id = $1 AND id = 'own'`: "1 1 [removed] {}",
+		`SELECT concat_ws(' ', subject, opener_id, close_reason)
+			FROM tickets WHERE guild_id = $1 AND id = 'other'`: "another 9 as staff",
+		`SELECT string_agg(id || ' ' || coalesce(author_id, 'null') || ' ' || content, ', ' ORDER BY id)
+			FROM ticket_messages WHERE guild_id = $1`: "answer 8 dear " + member +
 			", close null [removed], done " + member + " as staff, note null [removed], open null , said null [removed]",
 		`SELECT string_agg(id || ' ' || content, ', ' ORDER BY id) FROM chat_intents WHERE guild_id = $1`:                "sent [removed]",
 		`SELECT concat_ws(' ', status, user_id, reason, metadata) FROM cases WHERE guild_id = $1 AND id = 'about'`:       "deleted 1  {}",
@@ -186,7 +192,8 @@ func TestWithoutCasesThoseAboutTheMemberStay(t *testing.T) {
 	if err := removal.Members(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	if got := dbtest.Value[string](t, d, `SELECT status || ' ' || user_id FROM cases WHERE guild_id = $1 AND id = 'about'`, guild); got != "active "+member {
+	if got := dbtest.Value[string](t, d, `SELECT status || ' ' || user_id
+		FROM cases WHERE guild_id = $1 AND id = 'about'`, guild); got != "active "+member {
 		t.Errorf("the case is %s", got)
 	}
 }
@@ -197,7 +204,8 @@ func TestWhatComesAfterTheRequestStays(t *testing.T) {
 	d := scene(t)
 	forget(t, d, true)
 	dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, $2, 5)`, guild, member)
-	dbtest.Exec(t, d, `INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note) VALUES ($1, 'new', $2, 5, 5, '')`, guild, member)
+	dbtest.Exec(t, d, `INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note)
+		VALUES ($1, 'new', $2, 5, 5, '')`, guild, member)
 	if err := removal.Members(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +224,8 @@ func TestForgettingThatIsKilledIsContinuedAndToldOnce(t *testing.T) {
 		_, err := removal.ForgetEverywhere(ctx, tx, auth.By{}, nil, member, true)
 		return err
 	})
-	for kills := 0; dbtest.Value[int](t, d, `SELECT (SELECT count(*) FROM forgotten_members) + (SELECT count(*) FROM forgotten_everywhere)`) > 0; kills++ {
+	for kills := 0; dbtest.Value[int](t, d, `SELECT (SELECT count(*)
+		FROM forgotten_members) + (SELECT count(*) FROM forgotten_everywhere)`) > 0; kills++ {
 		ctx, kill := context.WithCancel(t.Context())
 		time.AfterFunc(time.Duration(kills%40)*time.Millisecond, kill)
 		if err := removal.Members(ctx, d); err != nil && ctx.Err() == nil {
