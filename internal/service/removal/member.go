@@ -139,7 +139,7 @@ func (r request) take(ctx context.Context, d *db.DB, p part) error {
 			return err
 		}
 		for some := range slices.Chunk(found, p.most) {
-			begun := time.Now()
+			begun := time.Now() //nolint:forbidigo // how long this machine waits for a step, no instant
 			err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 				for _, change := range p.changes {
 					if _, err := tx.ExecContext(ctx, change, r.GuildID, r.UserID, r.At, db.Array(some)); err != nil {

@@ -27,28 +27,35 @@ var everything = []string{
 	`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note, reference)
 		SELECT $1, n::text, $2, 1, n, '', 'r-' || n FROM generate_series(1, 3) n`,
 	`INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, note) VALUES ($1, '7', '7', 1, 1, substr($2, 1, 0))`,
-	`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT $1, 'r-' || n, n::text FROM generate_series(1, 3) n WHERE $2 <> ''`,
+	`INSERT INTO ledger_references (guild_id, reference, entry_id) SELECT $1, 'r-' || n, n::text
+			FROM generate_series(1, 3) n WHERE $2 <> ''`,
 	`INSERT INTO levels (guild_id, user_id, total_xp) VALUES ($1, $2, 5)`,
 	`INSERT INTO rank_maps (guild_id, board, version, state) VALUES ($1, 'wallets', 1, left('live' || $2, 4))`,
 	`INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id) VALUES ($1, 'wallets', 1, 1, 1, 1, $2)`,
 	`INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, source, metadata)
-		VALUES ($1, 'about', 1, $2, '8', 'warn', 'about them', 'api', jsonb_build_object('a', $2::text)), ($1, 'by', 2, '9', $2, 'warn', 'by them', 'api', '{}')`,
+		VALUES ($1, 'about', 1, $2, '8', 'warn', 'about them', 'api', jsonb_build_object('a', $2::text)),
+			($1, 'by', 2, '9', $2, 'warn', 'by them', 'api', '{}')`,
 	`INSERT INTO giveaways (guild_id, id, status, prize, winner_count, entrant_count, entry_count, channel_id, starts_at, ends_at, winners, host_id)
 		VALUES ($1, 'running', 'active', 'p', 1, 2, 5, '1', now(), now() + interval '1 day', '{}', '8'),
 		       ($1, 'over', 'ended', 'p', 1, 1, 1, '1', now(), now(), ARRAY[$2], $2)`,
 	`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries)
 		VALUES ($1, 'running', $2, 4), ($1, 'running', '7', 1), ($1, 'over', $2, 1)`,
 	`INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners)
-		VALUES ($1, 'over', 1, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), ARRAY[$2], ARRAY[$2], ARRAY[$2], ARRAY[$2], ARRAY[$2])`,
+		VALUES ($1, 'over', 1, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), ARRAY[$2], ARRAY[$2], ARRAY[$2],
+			ARRAY[$2], ARRAY[$2])`,
 	`INSERT INTO tickets (guild_id, id, number, status, subject, opener_id, closed_by_id, close_reason, closed_at, claimed_by_id, channel_lock, metadata)
-		VALUES ($1, 'own', 1, 'closed', 'help me', $2, $2, 'my words', now(), '8', jsonb_build_object('users', $2::text), jsonb_build_object('a', $2::text)),
+		VALUES ($1, 'own', 1, 'closed', 'help me', $2, $2, 'my words', now(), '8', jsonb_build_object('users', $2::text),
+			jsonb_build_object('a', $2::text)),
 		       ($1, 'other', 2, 'closed', 'another', '9', $2, 'as staff', now(), $2, NULL, '{}')`,
 	`INSERT INTO ticket_messages (guild_id, ticket_id, id, kind, internal, author_id, author_type, content)
 		VALUES ($1, 'own', 'open', 'open', false, $2, 'opener', ''), ($1, 'own', 'said', 'message', false, $2, 'opener', 'my words'),
-		       ($1, 'own', 'answer', 'message', false, '8', 'staff', 'dear ' || $2::text), ($1, 'own', 'close', 'close', false, $2, 'opener', 'my words'),
-		       ($1, 'other', 'note', 'note', true, $2, 'staff', 'their words'), ($1, 'other', 'done', 'close', false, $2, 'staff', 'as staff')`,
+		       ($1, 'own', 'answer', 'message', false, '8', 'staff', 'dear ' || $2::text),
+			($1, 'own', 'close', 'close', false, $2, 'opener', 'my words'),
+		       ($1, 'other', 'note', 'note', true, $2, 'staff', 'their words'),
+			($1, 'other', 'done', 'close', false, $2, 'staff', 'as staff')`,
 	`INSERT INTO chat_intents (guild_id, id, kind, subject_id, channel_id, content, author_id, nonce, state)
-		VALUES ($1, 'waits', 'ticket_message', 'own', '1', 'my words', $2, 'n', 'pending'), ($1, 'sent', 'ticket_message', 'own', '1', 'my words', $2, 'n', 'sent')`,
+		VALUES ($1, 'waits', 'ticket_message', 'own', '1', 'my words', $2, 'n', 'pending'),
+			($1, 'sent', 'ticket_message', 'own', '1', 'my words', $2, 'n', 'sent')`,
 }
 
 // mayStay is where the id of a member who was forgotten stays, each with its reason.
@@ -174,10 +181,12 @@ func TestAMemberIsForgottenWhereverTheyStoodAndNowhereElse(t *testing.T) {
 		`SELECT string_agg(id || ' ' || coalesce(author_id, 'null') || ' ' || content, ', ' ORDER BY id)
 			FROM ticket_messages WHERE guild_id = $1`: "answer 8 dear " + member +
 			", close null [removed], done " + member + " as staff, note null [removed], open null , said null [removed]",
-		`SELECT string_agg(id || ' ' || content, ', ' ORDER BY id) FROM chat_intents WHERE guild_id = $1`:                "sent [removed]",
-		`SELECT concat_ws(' ', status, user_id, reason, metadata) FROM cases WHERE guild_id = $1 AND id = 'about'`:       "deleted 1  {}",
-		`SELECT string_agg(convert_from(payload, 'UTF8')::json ->> 'type', ' ') FROM webhook_events WHERE guild_id = $1`: "member.forgotten",
-		`SELECT string_agg(action || ' ' || target_id, ' ') FROM audit_log WHERE guild_id = $1`:                          "member.forgotten ",
+		`SELECT string_agg(id || ' ' || content, ', ' ORDER BY id) FROM chat_intents WHERE guild_id = $1`:          "sent [removed]",
+		`SELECT concat_ws(' ', status, user_id, reason, metadata) FROM cases WHERE guild_id = $1 AND id = 'about'`: "deleted 1  {}",
+		`SELECT string_agg(convert_from(payload, 'UTF8')::json ->> 'type', ' ')
+			FROM webhook_events WHERE guild_id = $1`: "member.forgotten",
+		`SELECT string_agg(action || ' ' || target_id, ' ')
+			FROM audit_log WHERE guild_id = $1`: "member.forgotten ",
 	} {
 		if got := dbtest.Value[string](t, d, query, guild); got != want {
 			t.Errorf("%s\nfinds %q, want %q", query, got, want)
@@ -209,7 +218,8 @@ func TestWhatComesAfterTheRequestStays(t *testing.T) {
 	if err := removal.Members(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	got := dbtest.Value[string](t, d, `SELECT string_agg(id, ' ') || ' ' || (SELECT balance FROM wallets WHERE guild_id = $1 AND user_id = $2)
+	got := dbtest.Value[string](t, d, `SELECT string_agg(id, ' ') || ' ' || (SELECT balance
+			FROM wallets WHERE guild_id = $1 AND user_id = $2)
 		FROM ledger_entries WHERE guild_id = $1 AND user_id = $2`, guild, member)
 	if got != "new 5" {
 		t.Errorf("wallet and ledger hold %q", got)
