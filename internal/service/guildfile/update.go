@@ -207,6 +207,13 @@ func (u *updates) write(ctx context.Context, c *guildCall) error {
 			return &LineError{Line: c.lines[0].line, Kind: c.lines[0].kind, Reason: missing(transfer.Ref{Kind: "guild", ID: guild})}
 		}
 		if !there {
+			leaving, err := db.Get[bool](ctx, u.tx, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
+			if err != nil {
+				return fmt.Errorf("import: look for guild %s: %w", guild, err)
+			}
+			if leaving {
+				return &LineError{Line: c.lines[0].line, Kind: c.lines[0].kind, Reason: "guild " + guild + " is being removed; guildhall guild restore takes it back before its day"}
+			}
 			c.batches = records.MakingFirst(c.batches)
 		}
 		u.there[guild] = true

@@ -107,6 +107,16 @@ func TestARefusedLineOfAnUpdateIsNamedAndNothingIsKept(t *testing.T) {
 	api.Do(t, "getGuild", "").Want(t, 200, `{"data":{"name":"The Test Guild"}}`)
 }
 
+func TestAnUpdateDoesNotTakeAGuildBack(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Exec(t, api.DB(), `UPDATE guilds SET removed_at = now(), removed_after = now() + interval '1 day' WHERE id = $1`, api.Guild)
+	_, err := guildfile.Update{Balances: transfer.Keep}.Run(t.Context(), api.DB(), strings.NewReader(strings.Join(file(api), "\n")), nil)
+	if err == nil || !strings.Contains(err.Error(), "line 1: guild: guild "+api.Guild+" is being removed") {
+		t.Errorf("it says %v", err)
+	}
+}
+
 // A bot and an integrator go on writing while a file comes in, and again the same file.
 func TestAFileComesIntoAGuildThatIsWrittenTo(t *testing.T) {
 	t.Parallel()
