@@ -3,6 +3,7 @@ package cases
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +73,13 @@ func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 	t.Run("one case", func(t *testing.T) {
 		t.Parallel()
 		dbtest.WantIndex(t, d, "cases_pkey", byID, "1", "case-5")
+	})
+	t.Run("what records name", func(t *testing.T) {
+		t.Parallel()
+		if plan := dbtest.Plan(t, d, heldCases, "1", db.Array([]string{"case-5", "case-7"})); !strings.Contains(plan, " using cases_pkey ") {
+			t.Errorf("they are not found through their key:\n%s", plan)
+		}
+		dbtest.WantIndex(t, d, "cases_number", writer.Counted.Taken, "1", db.Integers([]int64{5, 7}))
 	})
 	t.Run("the overdue", func(t *testing.T) {
 		t.Parallel()

@@ -80,7 +80,7 @@ func reviseEntry(c *transfer.Call, r *transfer.Row[entry]) error {
 	switch {
 	case r.Is.Entries > 0:
 	case r.Was == nil:
-		return transfer.Nothing
+		return transfer.ErrNothing
 	default:
 		r.Is.EnteredAt = r.Was.EnteredAt
 	}

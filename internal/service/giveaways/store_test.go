@@ -189,6 +189,7 @@ func TestListsReadThroughTheirIndexes(t *testing.T) {
 		strings.Contains(plan, "Sort") {
 		t.Errorf("draws are not listed through their key:\n%s", plan)
 	}
+	dbtest.WantIndex(t, s.DB, "giveaway_entries_pkey", entriesOf, "2", db.Array([]string{"g1", "g2"}), db.Array([]string{"150", "151"}))
 	dbtest.WantIndex(t, s.DB, "giveaways_starting", startDue, look)
 	dbtest.WantIndex(t, s.DB, "giveaways_ending", finishDue, look)
 }
@@ -199,14 +200,15 @@ func TestWorkIsLookedForThroughIndexes(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
 	dbtest.Fill(t, s.DB, `INSERT INTO guilds (id, name, owner_id) SELECT i::text, 'Guild', '1' FROM generate_series(1, 200) i`, `
-		INSERT INTO giveaways (guild_id, id, status, pot, prize, winner_count, channel_id, starts_at, ends_at, react_at, redraw_at)
+		INSERT INTO giveaways (guild_id, id, status, pot, prize, winner_count, channel_id, starts_at, ends_at, react_at, edit_at, redraw_at)
 		SELECT (1 + i % 200)::text, 'g' || i, CASE WHEN i % 10 = 0 THEN 'drawing' ELSE 'ended' END,
 		       CASE WHEN i % 20 = 0 THEN 'gathering' ELSE 'frozen' END, 'A prize', 1, '1', now(), now() + interval '1 hour',
-		       CASE WHEN i % 10 = 5 THEN now() END, now() - interval '1 minute'
+		       CASE WHEN i % 10 = 5 THEN now() END, CASE WHEN i % 10 = 6 THEN now() END, now() - interval '1 minute'
 		FROM generate_series(1, 20000) i`)
 	dbtest.Exec(s.t, s.DB, `ANALYZE giveaways`)
 	for index, form := range map[string]looks{
 		"giveaways_to_draw": drawsDue, "giveaways_to_gather": gatheringDue, "giveaways_to_react": reactionsDue,
+		"giveaways_to_edit": editsDue,
 	} {
 		statement, reads := form.walking, 2
 		if dbtest.Coordinator(t) { // whose workers may find another index of the giveaways cheaper

@@ -50,8 +50,8 @@ type Writer[R any] struct {
 	Tell func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
 }
 
-// Nothing is what Revise says of a record that takes away what is not there.
-var Nothing = errors.New("there is nothing to take away")
+// ErrNothing is what Revise says of a record that takes away what is not there.
+var ErrNothing = errors.New("there is nothing to take away")
 
 // Call is what records are written in: an operation, or a batch of an import.
 type Call struct {
@@ -338,7 +338,7 @@ func (b *batch[R]) judge(c *Call, row *Row[R]) (same bool, err error) {
 		}
 	}
 	if err := b.Revise(c, row); err != nil || row.Was == nil {
-		if errors.Is(err, Nothing) {
+		if errors.Is(err, ErrNothing) {
 			return true, nil
 		}
 		return false, err
