@@ -4,7 +4,7 @@
 #
 #   examples/run.sh [go] [openapi-fetch] [hey-api] [hey-api-zod] [python] [pydantic] [java]
 #       [openapi-generator/go|php|rust|kotlin|typescript-fetch]
-#       [verifiers] [mirror/python] [mirror/typescript]
+#       [verifiers] [mirror/python] [mirror/typescript] [bot/typescript] [bot/python]
 #
 # Without arguments: those that need only Go and Node. Where GUILDHALL_URL,
 # GUILDHALL_TOKEN and GUILDHALL_CA are set they say which server; it lets webhooks
@@ -113,6 +113,40 @@ mirror_typescript_story() {
 	node_modules/.bin/tsc --project .
 	node dist/mirror.js "${MIRROR_ROUNDS:-1}"
 }
+
+bot_typescript_story() {
+	node_packages "The bot"
+	node_modules/.bin/openapi-typescript ../../../gen/openapi-3.1.yaml --output generated/schema.ts
+	node_modules/.bin/tsc --project .
+	bot_story whole node "$PWD/dist/bot.js"
+}
+bot_python_story() {
+	python_packages "The bot"
+	.venv/bin/mypy --strict bot.py
+	bot_story short "$PWD/.venv/bin/python" "$PWD/bot.py"
+}
+# A bot has a platform and a Guildhall of its own, which calls that platform too.
+bot_story() ( # EXTENT COMMAND...
+	cd ../story
+	node_packages "The story"
+	root=../../.. # the server's
+	export DISCORD_TOKEN=story GUILDHALL_DISCORD_TOKEN=story
+	. ../../../.github/contract/server.sh
+	node platform.mjs >"$state/platform.out" &
+	platform=$!
+	trap 'kill $platform 2>/dev/null; stop_server' EXIT
+	local tries=100
+	while ! grep -q PLATFORM_URL "$state/platform.out"; do [ $((tries--)) -gt 0 ] || exit 1; sleep 0.1; done
+	set -a
+	. "$state/platform.out"
+	set +a
+	export GUILDHALL_DISCORD_URL=$PLATFORM_URL/api/v10 GUILDHALL_RATE_READ=off GUILDHALL_RATE_WRITE=off GUILDHALL_RATE_BOT=off
+	start_server
+	GUILDHALL_BOT_KEY=$("$state/guildhall" bot-key create --dir "$state/dev" --name story --json | sed -n 's/.*"key": *"\([^"]*\)".*/\1/p')
+	export GUILDHALL_BOT_KEY NODE_EXTRA_CA_CERTS=$GUILDHALL_CA
+	(cd "$state" && node "$OLDPWD/story.mjs" "$@")
+	if grep --max-count 5 'an answer breaks the contract' "$state/log"; then exit 1; fi
+)
 
 # The stories without a receiver of their own share one, which answers over HTTPS:
 # some clients hold requests against the document, which allows no other URL.

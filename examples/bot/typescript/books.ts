@@ -1,0 +1,222 @@
+// A bot's way to Guildhall. Copy this file.
+//
+// A change is written to a file before it is sent, and crossed out once it is
+// answered. The changes of a guild are sent in their order, those of different
+// guilds side by side. A kill, a restart or an outage of either side loses none: after
+// it the open ones are sent again. That is safe because each call has an
+// idempotency key, which lasts for 24 hours, and each record names its thing.
+import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import createClient from "openapi-fetch";
+import type { components, paths } from "./generated/schema.js";
+
+export type Schemas = components["schemas"];
+export type GuildRecord = Schemas["GuildRecord"];
+export type Api = ReturnType<typeof createClient<paths>>;
+
+type Writes = "/cases" | "/economy/adjust" | "/economy/adjustments" | "/levelling/adjust" | "/members/{userId}/forget" | "/guild/remove";
+type BodyOf<P extends Writes> = paths[P]["post"] extends { requestBody: { content: { "application/json": infer B } } } ? B : unknown;
+
+/** A change on its way. `then` names the handler that is called with the answer. */
+interface Change {
+  id: number;
+  guild: string;
+  path: string;
+  body: unknown;
+  key?: string;
+  then?: string;
+  note?: unknown;
+}
+
+/** What became of a change: its answer, or the refusal. */
+export interface Outcome {
+  data?: unknown;
+  refused?: { code: string; message: string };
+}
+/** Called after each answer, and again if the process dies before it has returned. */
+export type Handler = (change: { guild: string; note: never }, outcome: Outcome) => void | Promise<void>;
+
+const maxRecords = 500; // of a call
+const maxBytes = 900_000; // a call may have 1 MiB
+const maxPause = 30_000; // ms between two attempts
+
+export function connect(url: string, key: string): Api {
+  return createClient<paths>({ baseUrl: url, headers: { Authorization: `Bearer ${key}` } });
+}
+
+export class Books {
+  readonly #open = new Map<string, Change[]>(); // by guild, oldest first
+  readonly #sending = new Set<string>();
+  #last = 0;
+  #lines = 0;
+  #stopped = false;
+
+  constructor(
+    private readonly api: Api,
+    private readonly file: string,
+    private readonly handlers: Record<string, Handler>,
+    private readonly log: (message: string) => void = console.error,
+  ) {
+    this.#read();
+  }
+
+  /** Makes or changes a thing in the guild. The record has to name it: by its id, its member or its message. */
+  record(guild: string, record: GuildRecord, then?: string, note?: unknown): void {
+    this.#add({ guild, path: "/records", body: record, ...(then !== undefined && { then, note }) });
+  }
+
+  /** Calls an operation under an idempotency key, which must be another for each change: the id of a message or interaction. */
+  call<P extends Writes>(guild: string, path: P, key: string, body: BodyOf<P>, then?: string, note?: unknown, at: Record<string, string> = {}): void {
+    const url = path.replace(/\{(\w+)\}/g, (_, name: string) => at[name] ?? "");
+    this.#add({ guild, path: url, key, body, ...(then !== undefined && { then, note }) });
+  }
+
+  /** Sends what was open when the process ended. Call it once, when the handlers can work. */
+  start(): void {
+    for (const guild of this.#open.keys()) void this.#send(guild);
+  }
+
+  /** Sends nothing more. What is open stays in the file. */
+  stop(): void {
+    this.#stopped = true;
+  }
+
+  #add(change: Omit<Change, "id">): void {
+    const added = { id: ++this.#last, ...change };
+    this.#write(added);
+    this.#queue(added);
+    void this.#send(change.guild);
+  }
+
+  async #send(guild: string): Promise<void> {
+    if (this.#sending.has(guild) || this.#stopped) return;
+    this.#sending.add(guild);
+    for (let open = this.#open.get(guild) ?? []; open[0] !== undefined && !this.#stopped; ) {
+      const batch = open[0].path === "/records" ? together(open) : [open[0]];
+      const outcomes = await this.#until(guild, batch);
+      for (const [i, change] of batch.entries()) {
+        const outcome = outcomes[i];
+        if (outcome === undefined) continue; // it is sent again, without the one that was refused
+        await this.#settle(change, outcome);
+        open.splice(open.indexOf(change), 1);
+      }
+    }
+    this.#sending.delete(guild);
+  }
+
+  async #settle(change: Change, outcome: Outcome): Promise<void> {
+    if (outcome.refused) this.log(`${change.path} of guild ${change.guild} is refused: ${outcome.refused.code}: ${outcome.refused.message}`);
+    const handler = change.then === undefined ? undefined : this.handlers[change.then];
+    try {
+      await handler?.({ guild: change.guild, note: change.note as never }, outcome);
+    } catch (cause) {
+      this.log(`The handler ${change.then} failed: ${cause}`);
+    }
+    this.#write({ done: change.id });
+  }
+
+  /** Sends until there is an answer. A change without an outcome was not made and has to be sent again. */
+  async #until(guild: string, batch: Change[]): Promise<(Outcome | undefined)[]> {
+    const [first] = batch as [Change];
+    const records = first.path === "/records";
+    const body = records ? { records: batch.map((c) => c.body), on_refusal: "skip" } : first.body;
+    for (let pause = 500; ; pause = Math.min(2 * pause, maxPause)) {
+      const { status, retryAfter, answer } = await this.#attempt(guild, first, body);
+      if (status >= 200 && status < 300) return records ? (answer.data as Schemas["RecordResult"][]).map(recorded) : [answer];
+      const error = answer.error ?? { code: "no_answer", message: `status ${status}` };
+      if (refusal(status, error.code)) {
+        // A schema that is broken names the record: that one goes, the others are sent again.
+        const place = records ? /^body \/records\/(\d+)/.exec(error.message) : null;
+        if (!place) return batch.map(() => ({ refused: error }));
+        return batch.map((_, i) => (i === Number(place[1]) ? { refused: error } : undefined));
+      }
+      this.log(`${first.path} of guild ${guild} has to wait: ${error.code}: ${error.message}`);
+      await new Promise((resolve) => setTimeout(resolve, Math.max(retryAfter, pause * (0.5 + Math.random() / 2))));
+    }
+  }
+
+  async #attempt(guild: string, change: Change, body: unknown): Promise<{ status: number; retryAfter: number; answer: Answer }> {
+    try {
+      // The path was checked when the change was added; here it is a text.
+      const post = this.api.POST as (path: string, init: object) => Promise<{ data?: Answer; error?: Answer; response: Response }>;
+      const { data, error, response } = await post(change.path, {
+        headers: { "Guild-Id": guild, ...(change.key !== undefined && { "Idempotency-Key": change.key }) },
+        signal: AbortSignal.timeout(20_000),
+        body,
+      });
+      return { status: response.status, retryAfter: 1000 * Number(response.headers.get("Retry-After") ?? 0), answer: data ?? error ?? {} };
+    } catch (cause) {
+      return { status: 0, retryAfter: 0, answer: { error: { code: "no_answer", message: String(cause) } } };
+    }
+  }
+
+  #queue(change: Change): void {
+    const open = this.#open.get(change.guild);
+    if (open) open.push(change);
+    else this.#open.set(change.guild, [change]);
+  }
+
+  // The file: a line a change, a line for each that is done. It is written anew at
+  // the start and when most of it is done.
+  #read(): void {
+    const open = new Map<number, Change>();
+    for (const line of existsSync(this.file) ? readFileSync(this.file, "utf8").split("\n") : []) {
+      const entry = parse(line);
+      if (entry === undefined) continue; // the end of a line that a kill cut off
+      if ("done" in entry) open.delete(entry.done);
+      else open.set(entry.id, entry);
+      this.#last = Math.max(this.#last, "done" in entry ? entry.done : entry.id);
+    }
+    for (const change of open.values()) this.#queue(change);
+    this.#compact();
+  }
+
+  #write(entry: Change | { done: number }): void {
+    appendFileSync(this.file, `${JSON.stringify(entry)}\n`);
+    const open = [...this.#open.values()].reduce((sum, of) => sum + of.length, 0);
+    if (++this.#lines > 10_000 + 4 * open) this.#compact();
+  }
+
+  #compact(): void {
+    const lines = [...this.#open.values()].flat().map((change) => `${JSON.stringify(change)}\n`);
+    writeFileSync(`${this.file}.new`, lines.join(""), { flush: true });
+    renameSync(`${this.file}.new`, this.file);
+    this.#lines = lines.length;
+  }
+}
+
+type Answer = Outcome & { error?: { code: string; message: string } };
+
+/** The records at the front that fit into one call, in which a thing stands once. */
+function together(open: Change[]): Change[] {
+  const named = new Set<string>();
+  let bytes = 0;
+  let n = 0;
+  for (const { path, body } of open) {
+    const r = body as GuildRecord;
+    const name = [r.record, r.giveaway_id ?? r.ticket_id, r.id ?? r.channel_message_id, r.user_id].join("/");
+    bytes += Buffer.byteLength(JSON.stringify(body)) + 1;
+    if (path !== "/records" || n === maxRecords || bytes > maxBytes || named.has(name)) break;
+    named.add(name);
+    n++;
+  }
+  return open.slice(0, Math.max(n, 1));
+}
+
+function recorded(result: Schemas["RecordResult"]): Outcome {
+  if (result.result !== "refused") return { data: result };
+  return { refused: { code: result.code ?? "", message: result.message ?? "" } };
+}
+
+/** Whether a failure stays one however often the same is sent. */
+function refusal(status: number, code: string): boolean {
+  if (status === 409) return code === "idempotency_key_reused";
+  return [400, 404, 405, 413, 415, 422].includes(status);
+}
+
+function parse(line: string): Change | { done: number } | undefined {
+  try {
+    return JSON.parse(line) as Change | { done: number };
+  } catch {
+    return undefined;
+  }
+}
