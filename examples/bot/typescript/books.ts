@@ -121,7 +121,7 @@ export class Books {
     const body = records ? { records: batch.map((c) => c.body), on_refusal: "skip" } : first.body;
     for (let pause = 500; ; pause = Math.min(2 * pause, maxPause)) {
       const { status, retryAfter, answer } = await this.#attempt(guild, first, body);
-      if (status >= 200 && status < 300) return records ? (answer.data as Schemas["RecordResult"][]).map(recorded) : [answer];
+      if (status >= 200 && status < 300) return records ? (answer.data as Schemas["WrittenRecord"][]).map(recorded) : [answer];
       const error = answer.error ?? { code: "no_answer", message: `status ${status}` };
       if (refusal(status, error.code)) {
         // A schema that is broken names the record: that one goes, the others are sent again.
@@ -202,7 +202,7 @@ function together(open: Change[]): Change[] {
   return open.slice(0, Math.max(n, 1));
 }
 
-function recorded(result: Schemas["RecordResult"]): Outcome {
+function recorded(result: Schemas["WrittenRecord"]): Outcome {
   if (result.result !== "refused") return { data: result };
   return { refused: { code: result.code ?? "", message: result.message ?? "" } };
 }

@@ -146,7 +146,7 @@ async function answered({ note }: { note: Reply }, { data, refused }: Outcome): 
     case "warned":
       return say(note.token, `Case #${(data as Schemas["CaseEnvelope"]).data.number} is written.`);
     case "paid":
-      return say(note.token, `Paid ${note.amount} coins. You have ${(data as Schemas["BalanceAdjustmentsEnvelope"]).data[0]?.balance} left.`);
+      return say(note.token, `Paid ${note.amount} coins. You have ${(data as Schemas["BalanceAdjustmentList"]).data[0]?.balance} left.`);
     case "daily":
       return say(note.token, `Today's ${dailyCoins} coins are yours: you have ${(data as Schemas["BalanceAdjustmentEnvelope"]).data.balance}. Come back tomorrow.`);
     case "forgotten":
