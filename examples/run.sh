@@ -158,6 +158,7 @@ stop_all() {
 trap stop_all EXIT
 start_receiver() {
 	(cd "$root" && go build -o "$state/receiver" ./examples/receiver)
+	: >"$state/receiver.out" # it may be looked at before the receiver's shell has made it
 	"$state/receiver" -ca "$state/receiver.pem" >"$state/receiver.out" &
 	receiver=$!
 	local tries=150

@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 import discord
+import yarl
 from discord import app_commands
 
 URL, KEY = os.environ["GUILDHALL_URL"], os.environ["GUILDHALL_BOT_KEY"]
@@ -110,8 +111,9 @@ class Bot(discord.Client):
             self.books.add(message.guild.id, "/levelling/adjust", str(message.id), {"user_id": str(message.author.id), "delta": 20})
 
 
-if api := os.environ.get("DISCORD_API"):
+if api := os.environ.get("DISCORD_API"):  # another platform than Discord: the story's
     discord.http.Route.BASE = f"{api}/v10"
+    discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(os.environ["DISCORD_GATEWAY"])
 intents = discord.Intents(guilds=True, guild_messages=True, message_content=True)
 bot = Bot(intents=intents)
 tree = app_commands.CommandTree(bot)

@@ -11,6 +11,8 @@ const owner = "100000000000000002";
 let last = 0n;
 const snowflake = () => String(((BigInt(Date.now()) - 1420070400000n) << 22n) + (last++ % 4194304n));
 
+const application = { id: bot.id, name: "bot", icon: null, description: "", bot_public: true, bot_require_code_grant: false, owner: person(owner), team: null,
+  verify_key: "", flags: 0, hook: true };
 const guilds = new Map(); // id: { guild, channels, roles, members }
 const channels = new Map();
 const messages = new Map(); // by channel: Map id -> message
@@ -37,7 +39,9 @@ function guildOf(id) {
 function memberOf(user, more = {}) {
   return { user, roles: [], joined_at: "2024-01-01T00:00:00.000Z", deaf: false, mute: false, flags: 0, avatar: null, nick: null, ...more };
 }
-const person = (id) => ({ id, username: `user-${id.slice(-3)}`, discriminator: "0", avatar: null, global_name: null });
+function person(id) {
+  return { id, username: `user-${id.slice(-3)}`, discriminator: "0", avatar: null, global_name: null };
+}
 
 function tell(t, d) {
   sequence++;
@@ -118,8 +122,8 @@ function interaction(channel, user, type, data, more = {}) {
 const calls = [
   ["GET", "/gateway/bot", () => ({ url: `ws://127.0.0.1:${port()}`, shards: 1, session_start_limit: { total: 1000, remaining: 999, reset_after: 1, max_concurrency: 1 } })],
   ["GET", "/users/@me", () => bot],
-  ["GET", "/oauth2/applications/@me", () => ({ id: bot.id, name: "bot", flags: 0 })],
-  ["GET", "/applications/@me", () => ({ id: bot.id, name: "bot", flags: 0 })],
+  ["GET", "/oauth2/applications/@me", () => application],
+  ["GET", "/applications/@me", () => application],
   ["PUT", "/applications/:a/commands", (_, body) => body.map((c) => ({ id: snowflake(), application_id: bot.id, version: snowflake(), ...c }))],
   ["GET", "/guilds/:g", ([g]) => guilds.has(g) && guildOf(g)],
   ["GET", "/guilds/:g/channels", ([g]) => guildOf(g).channels],
@@ -138,7 +142,10 @@ const calls = [
   ["GET", "/channels/:c/messages", ([c]) => [...(messages.get(c)?.values() ?? [])].reverse().slice(0, 100)],
   ["GET", "/channels/:c/messages/:m", ([c, m]) => messages.get(c)?.get(m)],
   ["PATCH", "/channels/:c/messages/:m", ([c, m], body) => Object.assign(messages.get(c).get(m), body)],
-  ["POST", "/interactions/:i/:t/callback", ([, t]) => void answers.set(t, answers.get(t) ?? "")],
+  ["POST", "/interactions/:i/:t/callback", ([id, t], _, query) => {
+    answers.set(t, answers.get(t) ?? "");
+    return query.get("with_response") ? { interaction: { id, type: 2, response_message_id: snowflake(), response_message_loading: true } } : undefined;
+  }],
   ["PATCH", "/webhooks/:a/:t/messages/@original", ([, t], body) => {
     if (!answers.has(t)) return false; // it was not acknowledged
     answers.set(t, body.content);
@@ -154,14 +161,18 @@ const server = createServer(async (request, response) => {
   const chunks = [];
   for await (const chunk of request) chunks.push(chunk);
   const body = chunks.length > 0 ? JSON.parse(Buffer.concat(chunks).toString() || "null") : undefined;
-  const path = decodeURIComponent(new URL(request.url, "http://x").pathname);
-  const send = (status, value) => response.writeHead(status, { "Content-Type": "application/json" }).end(value === undefined ? undefined : JSON.stringify(value));
+  const url = new URL(request.url, "http://x");
+  const path = decodeURIComponent(url.pathname);
+  const send = (status, value) => {
+    if (value === undefined) response.writeHead(status).end();
+    else response.writeHead(status, { "Content-Type": "application/json" }).end(JSON.stringify(value));
+  };
   if (path.startsWith("/control/")) return send(200, people[path.slice("/control/".length)](body ?? {}));
   const call = path.replace(/^\/api(\/v\d+)?/, "");
   for (const { method, at, answer } of calls) {
     const named = at.exec(call);
     if (request.method !== method || !named) continue;
-    const value = answer(named.slice(1), body);
+    const value = answer(named.slice(1), body, url.searchParams);
     if (value === undefined && ["PUT", "POST"].includes(method)) return send(204);
     return value ? send(200, value) : send(404, { code: 10003, message: "Unknown" });
   }

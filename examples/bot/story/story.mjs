@@ -38,7 +38,7 @@ let bot;
 async function startBot() {
   bot = spawn(command[0], command.slice(1), {
     stdio: ["ignore", "pipe", "inherit"],
-    env: { ...process.env, DISCORD_API: `${PLATFORM_URL}/api`, BOT_FILE: file, BOT_XP_COOLDOWN: "0", BOT_ANNOUNCE_EVERY: "1" },
+    env: { ...process.env, DISCORD_API: `${PLATFORM_URL}/api`, DISCORD_GATEWAY: PLATFORM_URL.replace("http", "ws"), BOT_FILE: file, BOT_XP_COOLDOWN: "0", BOT_ANNOUNCE_EVERY: "1" },
   });
   const started = bot;
   let out = "";

@@ -27,7 +27,7 @@ interface Change {
   note?: unknown;
 }
 
-/** What became of a change: its answer, or the refusal. */
+/** What became of a change: the `data` of its answer (of a record, its entry there), or the refusal. */
 export interface Outcome {
   data?: unknown;
   refused?: { code: string; message: string };

@@ -75,7 +75,7 @@ function earn(message: Message<true>): void {
 }
 
 async function levelled(change: { guild: string; note: string }, { data }: Outcome): Promise<void> {
-  const record = (data as Schemas["XpAdjustmentEnvelope"] | undefined)?.data;
+  const record = data as Schemas["XpAdjustment"] | undefined;
   if (!record || record.level <= record.previous_level) return;
   const guild = await client.guilds.fetch(change.guild);
   for (const [level, name] of levelRoles) {
@@ -144,11 +144,11 @@ async function answered({ note }: { note: Reply }, { data, refused }: Outcome): 
   if (refused) return say(note.token, refused.code === "balance_would_be_negative" ? "You have not got that much." : `That did not work: ${refused.message}`);
   switch (note.what) {
     case "warned":
-      return say(note.token, `Case #${(data as Schemas["CaseEnvelope"]).data.number} is written.`);
+      return say(note.token, `Case #${(data as Schemas["Case"]).number} is written.`);
     case "paid":
-      return say(note.token, `Paid ${note.amount} coins. You have ${(data as Schemas["BalanceAdjustmentList"]).data[0]?.balance} left.`);
+      return say(note.token, `Paid ${note.amount} coins. You have ${(data as Schemas["BalanceAdjustmentList"]["data"])[0]?.balance} left.`);
     case "daily":
-      return say(note.token, `Today's ${dailyCoins} coins are yours: you have ${(data as Schemas["BalanceAdjustmentEnvelope"]).data.balance}. Come back tomorrow.`);
+      return say(note.token, `Today's ${dailyCoins} coins are yours: you have ${(data as Schemas["BalanceAdjustment"]).balance}. Come back tomorrow.`);
     case "forgotten":
       return say(note.token, "What is kept about you goes within a minute.");
   }
