@@ -21,6 +21,7 @@ import (
 	"guildhall/internal/service/giveaways"
 	"guildhall/internal/service/guilds"
 	"guildhall/internal/service/levelling"
+	"guildhall/internal/service/tickets"
 	"guildhall/internal/service/transfer"
 )
 
@@ -41,6 +42,7 @@ func Batches() []transfer.Batch {
 		transfer.NewBatch(guilds.Records(curve)),
 		transfer.NewBatch(guilds.Settings(curve)),
 		transfer.NewBatch(cases.Records),
+		transfer.NewBatch(tickets.Records),
 	}
 }
 

@@ -75,6 +75,7 @@ var Records = transfer.Kind[row]{
 	Before: func(ctx context.Context, tx *db.Tx, rows []row) error {
 		return transfer.Number(ctx, tx, "last_ticket", rows, func(t *row) (string, *int64) { return t.GuildID, &t.Number })
 	},
+	Writer: &writer,
 }
 
 // dated is what new tickets bear, and those that more of a transcript has come to.

@@ -229,6 +229,11 @@ func follow(ctx context.Context, tx *db.Tx, t row) error {
 	return jobs.Enqueue(ctx, tx, ChannelJob{GuildID: t.GuildID, TicketID: t.ID})
 }
 
+// showChange is show for an event, which also says what has changed.
+func showChange(t row, changed []string) gen.TicketChange {
+	return gen.TicketChange{Ticket: show(t), Changed: changed}
+}
+
 func show(t row) gen.Ticket {
 	return gen.Ticket{
 		ID: t.ID, Number: t.Number, Status: t.Status, Subject: t.Subject, OpenerID: t.OpenerID, ClaimedByID: t.ClaimedByID,

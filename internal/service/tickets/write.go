@@ -1,0 +1,251 @@
+package tickets
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/transfer"
+)
+
+// writer makes and changes tickets by records. They never touch a channel: when it is
+// due stays as it is.
+var writer = transfer.Writer[row]{
+	Schema: "RecordTicket",
+	Key:    idOf,
+	Hold:   transfer.Held(idOf, namedTickets),
+	Revise: revise,
+	Shown: func(t *row) transfer.Shown {
+		return transfer.Shown{ID: t.ID, Number: &t.Number, UpdatedAt: &t.UpdatedAt}
+	},
+	Counted: &transfer.Counted[row]{
+		Counter: transfer.TicketNumbers,
+		Number:  func(t *row) *int64 { return &t.Number },
+		Taken:   `SELECT number FROM tickets WHERE guild_id = $1 AND number = ANY ($2)`,
+	},
+	Store: store,
+	Tell:  tellChanges,
+}
+
+func idOf(t *row) string { return t.ID }
+
+const namedTickets = `
+		SELECT ` + columns + `
+		FROM tickets
+		WHERE guild_id = $1
+		  AND id = ANY ($2)
+		ORDER BY id`
+
+// revise completes a ticket. One that is opened again loses what belongs to its end,
+// as far as the record gives no other.
+func revise(c *transfer.Call, r *transfer.Row[row]) error {
+	is, was := &r.Is, r.Was
+	if was != nil && was.Status == closed {
+		switch {
+		case is.Status == closed && is.ClosedAt == nil:
+			is.ClosedAt = was.ClosedAt
+		case is.Status == open:
+			reset(&is.CloseReason, was.CloseReason)
+			reset(&is.ClosedByID, was.ClosedByID)
+			if is.ClosedAt != nil && is.ClosedAt.Equal(was.ClosedAt.Time) {
+				is.ClosedAt = nil
+			}
+		}
+	}
+	if err := complete(is, c.Now); err != nil || was == nil {
+		return err
+	}
+	is.CreatedAt, is.UpdatedAt = was.CreatedAt, was.UpdatedAt
+	return nil
+}
+
+// reset clears a member that is what it was.
+func reset(is **string, was *string) {
+	if same(*is, was) {
+		*is = nil
+	}
+}
+
+// changes are the members that differ, beside the status, the claim and what belongs
+// to the end of a ticket that this change closes or reopens.
+func changes(was, is *row) []string {
+	var list []string
+	moved := was.Status != is.Status
+	for _, m := range []struct {
+		name string
+		same bool
+	}{
+		{"channel_id", same(was.ChannelID, is.ChannelID)},
+		{"subject", same(was.Subject, is.Subject)},
+		{"opener_id", was.OpenerID == is.OpenerID},
+		{"metadata", maps.Equal(was.Metadata, is.Metadata)},
+		{"close_reason", moved || same(was.CloseReason, is.CloseReason)},
+		{"closed_by_id", moved || same(was.ClosedByID, is.ClosedByID)},
+		{"closed_at", moved || was.ClosedAt == nil || was.ClosedAt.String() == is.ClosedAt.String()},
+	} {
+		if !m.same {
+			list = append(list, m.name)
+		}
+	}
+	return list
+}
+
+// step is one event of a change, and what the transcript says of it.
+type step struct {
+	typ     string
+	changed []string
+	entry   *entry
+}
+
+// steps are the events of a ticket that a record has made or changed, in their order.
+func steps(r *transfer.Row[row]) (list []step) {
+	was, is := r.Was, &r.Is
+	if was == nil {
+		list = append(list, step{typ: event.TicketOpened})
+		if is.Status == closed {
+			list = append(list, step{typ: event.TicketClosed})
+		}
+		return list
+	}
+	switch {
+	case same(was.ClaimedByID, is.ClaimedByID):
+	case was.ClaimedByID == nil:
+		list = append(list, step{typ: event.TicketClaimed, entry: &entry{Kind: kindClaim, Content: "Claimed by " + *is.ClaimedByID + "."}})
+	default:
+		list = append(list, step{typ: event.TicketAssigned, entry: &entry{Kind: kindAssign, Content: "Assigned to " + or(is.ClaimedByID, "nobody") + "."}})
+	}
+	if changed := changes(was, is); len(changed) > 0 {
+		list = append(list, step{typ: event.TicketUpdated, changed: changed})
+	}
+	switch {
+	case was.Status == is.Status:
+	case is.Status == closed:
+		reason := or(is.CloseReason, "")
+		if strings.TrimSpace(reason) == "" {
+			reason = "Closed."
+		}
+		list = append(list, step{typ: event.TicketClosed, entry: &entry{Kind: kindClose, AuthorID: is.ClosedByID, Content: reason}})
+	default:
+		list = append(list, step{typ: event.TicketReopened, entry: &entry{Kind: kindReopen, Content: "Reopened."}})
+	}
+	return list
+}
+
+// instants are those of a change's n steps, a millisecond apart; the last is the row's.
+func instants(last wire.Time, n int) []time.Time {
+	list := make([]time.Time, n)
+	for i := range list {
+		list[i] = last.Add(time.Duration(i-n+1) * time.Millisecond)
+	}
+	return list
+}
+
+// store makes and changes tickets, and writes into their transcripts what has happened
+// to them. An import brings its transcripts itself.
+func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
+	var entries []entry
+	for _, r := range rows {
+		list := steps(r)
+		if !c.DatedLater {
+			r.At = wire.Bounded(r.At.Add(time.Duration(max(len(list), 1)-1) * time.Millisecond))
+			entries = append(entries, entriesOf(r, list)...)
+		}
+		r.Is.UpdatedAt = r.At
+	}
+	list, there, err := transfer.Recordset(rows, idOf)
+	if err != nil {
+		return err
+	}
+	n, err := db.Get[int](ctx, tx, storing, c.By.GuildID, list, db.Array(there))
+	if err != nil {
+		return fmt.Errorf("store tickets of guild %s: %w", c.By.GuildID, err)
+	}
+	if n != len(rows) {
+		return db.Again
+	}
+	for _, e := range entries {
+		t := row{GuildID: c.By.GuildID, ID: e.TicketID, UpdatedAt: e.CreatedAt}
+		if _, err := write(ctx, tx, t, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entriesOf are the entries of the transcript that tell of a change of state.
+func entriesOf(r *transfer.Row[row], list []step) (entries []entry) {
+	at := instants(r.At, len(list))
+	for i, s := range list {
+		if s.entry != nil {
+			e := *s.entry
+			e.TicketID, e.AuthorType, e.CreatedAt = r.Is.ID, bySystem, wire.At(at[i])
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+const storing = `
+		WITH given AS MATERIALIZED (
+			SELECT ` + moved + `
+			FROM jsonb_populate_recordset(NULL::tickets, $2)
+		), changed AS (
+			UPDATE tickets t
+			SET status = g.status, subject = g.subject, opener_id = g.opener_id, claimed_by_id = g.claimed_by_id, channel_id = g.channel_id,
+			    close_reason = g.close_reason, closed_by_id = g.closed_by_id, closed_at = g.closed_at, metadata = g.metadata,
+			    updated_at = g.updated_at
+			FROM given g
+			WHERE t.guild_id = $1 AND t.id = g.id AND g.id = ANY ($3)
+			RETURNING t.id
+		), made AS (
+			INSERT INTO tickets (` + moved + `)
+			SELECT home.id, g.id, g.number, g.status, g.subject, g.opener_id, g.claimed_by_id, g.channel_id, g.close_reason, g.closed_by_id,
+			       g.metadata, g.created_at, g.updated_at, g.closed_at
+			FROM given g
+			JOIN guilds home ON home.id = $1
+			WHERE g.id <> ALL ($3)
+			ON CONFLICT DO NOTHING
+			RETURNING id
+		)
+		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
+
+// tellChanges tells of tickets that records have made or changed, each event a
+// millisecond after the one before and all with the final state.
+func tellChanges(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
+	ids := make([]string, len(rows))
+	for i, r := range rows {
+		ids[i] = r.Is.ID
+	}
+	final, err := db.Select[row](ctx, tx, namedTickets, c.By.GuildID, db.Array(ids))
+	if err != nil {
+		return fmt.Errorf("read tickets of guild %s: %w", c.By.GuildID, err)
+	}
+	byID := make(map[string]row, len(final))
+	for _, t := range final {
+		byID[t.ID] = t
+	}
+	told := make(map[string][]event.Change)
+	for _, r := range rows {
+		// The messages that came in the same call are counted by now.
+		t, list := byID[r.Is.ID], steps(r)
+		at := instants(r.At, len(list))
+		for i, s := range list {
+			e := event.Change{At: at[i], Data: show(t)}
+			if s.typ == event.TicketUpdated {
+				e.Data = showChange(t, s.changed)
+			}
+			told[s.typ] = append(told[s.typ], e)
+		}
+	}
+	for typ, list := range told {
+		if err := event.RecordEach(ctx, tx, event.From(c.By), typ, list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
