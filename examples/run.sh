@@ -132,6 +132,7 @@ bot_story() ( # EXTENT COMMAND...
 	root=../../.. # the server's
 	export DISCORD_TOKEN=story GUILDHALL_DISCORD_TOKEN=story
 	. ../../../.github/contract/server.sh
+	: >"$state/platform.out" # it may be looked at before the stand-in's shell has made it
 	node platform.mjs >"$state/platform.out" &
 	platform=$!
 	trap 'kill $platform 2>/dev/null; stop_server' EXIT
