@@ -244,7 +244,8 @@ func TestSchemas(t *testing.T) {
 
 // comesIn is whether a schema is of what others write: requests, guild files and records.
 func comesIn(name string) bool {
-	return strings.HasSuffix(name, "Request") || strings.HasPrefix(name, "GuildFile") || strings.HasPrefix(name, "Record") || name == "GuildRecord"
+	return strings.HasSuffix(name, "Request") || strings.HasPrefix(name, "GuildFile") || strings.HasPrefix(name, "Record") ||
+		name == "GuildRecord"
 }
 
 // What the rules of single members cannot say stands in a request's `not`, as far
