@@ -72,6 +72,11 @@ func TestOperations(t *testing.T) {
 		if _, collected := op.Extensions["x-collected"]; collected != slices.Contains(together, op.OperationID) {
 			t.Errorf("%v alone are x-collected", together)
 		}
+		// A call that waits takes what it gets until it says otherwise: it counts as a read.
+		_, waits := op.Extensions["x-waits"]
+		if waits != (op.OperationID == "pullWebhookEvents") {
+			t.Error("pullWebhookEvents alone is x-waits")
+		}
 		var refs, query []string
 		for _, p := range op.Parameters {
 			refs = append(refs, p.Ref)
@@ -85,13 +90,13 @@ func TestOperations(t *testing.T) {
 				t.Errorf("the parameter %s: an example is %v, it may be left out is %v", p.Value.Name, shown, filter)
 			}
 		}
-		if slices.Contains(refs, idempotent) != write {
-			t.Error("writes take Idempotency-Key, reads do not")
+		if slices.Contains(refs, idempotent) != (write && !waits) {
+			t.Error("writes take Idempotency-Key, reads and calls that wait do not")
 		}
 		if write && len(query) > 0 {
 			t.Errorf("a write takes no query, not %v", query)
 		}
-		if pages := op.Responses.Status(200) != nil && property(op.Responses.Status(200), "has_more"); pages {
+		if pages := op.Responses.Status(200) != nil && property(op.Responses.Status(200), "has_more"); pages && !waits {
 			if !slices.Contains(query, "page") || !slices.Contains(query, "per_page") {
 				t.Error("a list takes page and per_page")
 			}
@@ -99,17 +104,20 @@ func TestOperations(t *testing.T) {
 		if op.RequestBody != nil {
 			examples(t, "the request", op.RequestBody.Value.Content)
 		}
-		responses(t, write, strings.Contains(path, "{id}"), scoped, op)
+		responses(t, write, waits, strings.Contains(path, "{id}"), scoped, op)
 	})
 }
 
 // responses holds the answers of an operation to the contract: one success,
 // described inline with an example, and every failure by reference.
-func responses(t *testing.T, write, byID, scoped bool, op *openapi3.Operation) {
+func responses(t *testing.T, write, waits, byID, scoped bool, op *openapi3.Operation) {
 	t.Helper()
 	want := []string{"400", "401", "403", "429", "500", "503"}
 	if write {
-		want = append(want, "409", "413", "415")
+		want = append(want, "413", "415")
+	}
+	if write && !waits {
+		want = append(want, "409")
 	}
 	if byID {
 		want = append(want, "404")
@@ -236,7 +244,8 @@ func TestSchemas(t *testing.T) {
 
 // comesIn is whether a schema is of what others write: requests, guild files and records.
 func comesIn(name string) bool {
-	return strings.HasSuffix(name, "Request") || strings.HasPrefix(name, "GuildFile") || strings.HasPrefix(name, "Record") || name == "GuildRecord"
+	return strings.HasSuffix(name, "Request") || strings.HasPrefix(name, "GuildFile") || strings.HasPrefix(name, "Record") ||
+		name == "GuildRecord"
 }
 
 // What the rules of single members cannot say stands in a request's `not`, as far

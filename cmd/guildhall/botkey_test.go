@@ -15,13 +15,16 @@ func TestAKeyIsMadeListedAndRevoked(t *testing.T) {
 		return call(t, "", append([]string{"bot-key"}, append(args, "--database-url", base.URL)...)...)
 	}
 	var key, every createdKey
-	made := command("create", "--name", "bot", "--guild", "7", "--guild", "8", "--allow-ip", "192.0.2.0/24", "--expires-in", "2d", "--env", "test", "--json")
-	if err := json.Unmarshal([]byte(made.ok(t)), &key); err != nil || !strings.HasPrefix(key.ID, "bk_") || !strings.HasPrefix(key.Key, "bot_test_") ||
+	made := command("create", "--name", "bot", "--guild", "7", "--guild", "8", "--allow-ip", "192.0.2.0/24", "--expires-in", "2d", "--env",
+		"test", "--json")
+	if err := json.Unmarshal([]byte(made.ok(t)), &key); err != nil || !strings.HasPrefix(key.ID, "bk_") ||
+		!strings.HasPrefix(key.Key, "bot_test_") ||
 		strings.Join(key.GuildIDs, " ") != "7 8" || key.ExpiresAt == nil || len(key.IPAllowlist) != 1 {
 		t.Errorf("create prints %s, %v", made.out, err)
 	}
 	made = command("create", "--name", "all", "--json")
-	if err := json.Unmarshal([]byte(made.ok(t)), &every); err != nil || every.GuildIDs != nil || !strings.Contains(made.out, `"guild_ids": null`) {
+	if err := json.Unmarshal([]byte(made.ok(t)), &every); err != nil || every.GuildIDs != nil ||
+		!strings.Contains(made.out, `"guild_ids": null`) {
 		t.Errorf("create prints %s, %v", made.out, err)
 	}
 	if made.err != "" {
@@ -35,13 +38,15 @@ func TestAKeyIsMadeListedAndRevoked(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list) != 2 || strings.Contains(out, key.Key) {
 		t.Errorf("list prints %s, %v", out, err)
 	}
-	if out := command("list").ok(t); !strings.Contains(out, "every guild") || !strings.Contains(out, "7 8") || strings.Contains(out, every.Key) {
+	if out := command("list").ok(t); !strings.Contains(out, "every guild") || !strings.Contains(out, "7 8") ||
+		strings.Contains(out, every.Key) {
 		t.Errorf("list prints %s", out)
 	}
 	command("revoke", key.ID).ok(t)
 	command("revoke", key.ID).ok(t)
 	command("revoke", "bk_none").refused(t, 1, "There is no bot key bk_none.")
-	if err := json.Unmarshal([]byte(command("list", "--json").ok(t)), &list); err != nil || list[0].RevokedAt == nil || list[1].RevokedAt != nil {
+	if err := json.Unmarshal([]byte(command("list", "--json").ok(t)), &list); err != nil || list[0].RevokedAt == nil ||
+		list[1].RevokedAt != nil {
 		t.Errorf("after the revocation the keys are %+v, %v", list, err)
 	}
 }

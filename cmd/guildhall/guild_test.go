@@ -67,7 +67,8 @@ func TestAMemberIsForgottenByCommand(t *testing.T) {
 	command("--user", "5", "--guild", "7", "--cases").ok(t)
 	command("--user", "5", "--every-guild", "--json").ok(t)
 	if n := dbtest.Value[string](t, base.DB, `
-		SELECT (SELECT string_agg(user_id || cases, '') FROM forgotten_members) || ' ' || (SELECT string_agg(user_id || cases, '') FROM forgotten_everywhere)`); n != "5true 5false" {
+		SELECT (SELECT string_agg(user_id || cases, '') FROM forgotten_members) || ' ' ||
+			(SELECT string_agg(user_id || cases, '') FROM forgotten_everywhere)`); n != "5true 5false" {
 		t.Errorf("the worker is asked for %s", n)
 	}
 }

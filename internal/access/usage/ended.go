@@ -107,7 +107,7 @@ const (
 	FROM usage_ended
 	WHERE guild_id = $1 AND address = ''`
 
-	endedTokenQuery = `
+	usesOfOneQuery = `
 	SELECT token_id, address, requests, first_at, seen_at
 	FROM usage_ended
 	WHERE guild_id = $1 AND token_id = $2`
@@ -124,7 +124,7 @@ func EndedTokens(ctx context.Context, q db.Querier, guild string) ([]Ended, erro
 // EndedToken returns the use of a token after its end, and its addresses, the last
 // seen first. Without any the first is zero.
 func EndedToken(ctx context.Context, q db.Querier, guild, token string) (whole Ended, places []Ended, err error) {
-	rows, err := db.Select[Ended](ctx, q, endedTokenQuery, guild, token)
+	rows, err := db.Select[Ended](ctx, q, usesOfOneQuery, guild, token)
 	slices.SortFunc(rows, lastFirst)
 	for _, r := range rows {
 		if r.Address == "" {

@@ -11,6 +11,6 @@ func TestUsesOfEndedTokensAreReadByTheirIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	dbtest.WantIndex(t, d, "usage_ended_pkey", endedQuery, "1")
-	dbtest.WantIndex(t, d, "usage_ended_pkey", endedTokenQuery, "1", "2")
+	dbtest.WantIndex(t, d, "usage_ended_pkey", usesOfOneQuery, "1", "2")
 	dbtest.WantIndex(t, d, "usage_ended_newest", trimEnded, "1", maxEnded)
 }

@@ -141,15 +141,7 @@ func phrase(e *openapi3.SchemaError) string {
 		if _, number := e.Value.(json.Number); number && s.Type.Is(openapi3.TypeInteger) { // with more digits than any type takes
 			return "must be an integer" + Bounds(s)
 		}
-		t := strings.Join(s.Type.Slice(), " or ")
-		article := "a "
-		if strings.HasPrefix(t, "i") || strings.HasPrefix(t, "o") || strings.HasPrefix(t, "a") {
-			article = "an "
-		}
-		if s.Nullable {
-			t += " or null"
-		}
-		return "must be " + article + t + written(s)
+		return "must be " + typePhrase(s) + written(s)
 	case "required":
 		return "is required"
 	case "properties", "additionalProperties":
@@ -195,6 +187,19 @@ func phrase(e *openapi3.SchemaError) string {
 	default:
 		return "does not match the schema (" + e.SchemaField + ")"
 	}
+}
+
+// typePhrase is a schema's type with its article.
+func typePhrase(s *openapi3.Schema) string {
+	t := strings.Join(s.Type.Slice(), " or ")
+	article := "a "
+	if strings.HasPrefix(t, "i") || strings.HasPrefix(t, "o") || strings.HasPrefix(t, "a") {
+		article = "an "
+	}
+	if s.Nullable {
+		t += " or null"
+	}
+	return article + t
 }
 
 // snowflakes is the pattern of an id of the chat platform.

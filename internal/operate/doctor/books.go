@@ -57,9 +57,13 @@ type balance struct {
 	Sum     string `db:"sum"`
 }
 
+// balances returns the next wallets of a guild. The ledger of a member who is being
+// forgotten is on its way out, so their sum is taken to be right.
 func balances(ctx context.Context, q db.Querier, guild, after string) ([]balance, error) {
 	rows, err := db.Select[balance](ctx, q, `
-		SELECT w.user_id, w.balance::text, coalesce(l.sum, 0)::text AS sum
+		SELECT w.user_id, w.balance::text,
+		       CASE WHEN w.user_id IN (SELECT f.user_id FROM forgotten_members AS f WHERE f.guild_id = $1)
+		            THEN w.balance ELSE coalesce(l.sum, 0) END::text AS sum
 		FROM (SELECT user_id, balance FROM wallets
 		      WHERE guild_id = $1 AND user_id > $2 ORDER BY user_id LIMIT $3) AS w
 		CROSS JOIN LATERAL (SELECT sum(delta) FROM ledger_entries AS l
@@ -86,7 +90,8 @@ func withoutWallet(ctx context.Context, q db.Querier, guild string) (lost []stri
 				FROM member AS m
 				WHERE m.user_id IS NOT NULL AND m.n < $3
 			)
-			SELECT user_id, EXISTS (SELECT FROM wallets AS w WHERE w.guild_id = $1 AND w.user_id = m.user_id) AS wallet
+			SELECT user_id, EXISTS (SELECT FROM wallets AS w WHERE w.guild_id = $1 AND w.user_id = m.user_id)
+			       OR user_id IN (SELECT f.user_id FROM forgotten_members AS f WHERE f.guild_id = $1) AS wallet
 			FROM member AS m
 			WHERE user_id IS NOT NULL
 			ORDER BY user_id`, guild, after, walletStep)

@@ -31,6 +31,7 @@ var requestBodies = map[string]func() any{
 	"pullWebhookEvents":        func() any { return new(gen.PullWebhookEventsJSONRequestBody) },
 	"ackWebhookEvents":         func() any { return new(gen.AckWebhookEventsJSONRequestBody) },
 	"createWebhookEndpoint":    func() any { return new(gen.CreateWebhookEndpointJSONRequestBody) },
+	"updateGuildSettings":      func() any { return new(gen.UpdateGuildSettingsJSONRequestBody) },
 	"writeRecords":             func() any { return new(gen.WriteRecordsJSONRequestBody) },
 	"updateWebhookEndpoint":    func() any { return new(gen.UpdateWebhookEndpointJSONRequestBody) },
 	"recoverWebhookDeliveries": func() any { return new(gen.RecoverWebhookDeliveriesJSONRequestBody) },

@@ -31,7 +31,7 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 		{"POST /api/v1/economy/adjust", `{"user_id":"1","delta":5,"Reason":"x"}`, 400, "did you mean reason?"},
 		{
 			"PATCH /api/v1/cases/x", `{"status":"revoked"}`, 400,
-			"body /status: is not a member of this object; its members are expires_at, reason",
+			"body /status: is not a member of this object; its members are expires_at, metadata, reason",
 		},
 		{"PATCH /api/v1/cases/x", `{}`, 400, "must have at least 1 of the members"},
 		{"PATCH /api/v1/cases/x", `{"expiresAt":null}`, 400, "did you mean expires_at?"},

@@ -41,7 +41,7 @@ func (u *units) waiting(rs *reqState, next handler) error {
 	one := wait.Begin()
 	defer one.End()
 	for {
-		began := time.Now()
+		began := time.Now() //nolint:forbidigo // a stretch of time, not an instant that anything keeps
 		again := one.Wait(ctx)
 		rs.waited += time.Since(began)
 		if !again {

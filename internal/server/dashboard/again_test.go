@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -27,6 +28,8 @@ func filledForms(edit string) map[string]struct {
 	hook := url.Values{
 		"url": {"https://hooks.example/a?b=c"}, "description": {"for Mara & me"}, "events": {"case.created"}, "once": {"one form"},
 	}
+	changed := maps.Clone(hook)
+	changed["enabled"] = []string{"true"} // else it would be asked first whether to disable it
 	shown := []string{`value="https://hooks.example/a?b=c"`, `value="for Mara &amp; me"`, `value="case.created" checked`}
 	return map[string]struct {
 		form  url.Values
@@ -38,7 +41,7 @@ func filledForms(edit string) map[string]struct {
 			`value="other" checked`, `value="12"`,
 		}},
 		page(guildID, "webhooks"): {hook, shown},
-		edit + "/edit":            {hook, shown},
+		edit + "/edit":            {changed, shown},
 	}
 }
 

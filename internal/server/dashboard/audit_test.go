@@ -23,6 +23,7 @@ func TestNoNameInTheAuditLogLooksLikeAnotherActor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	change := audit.Change{Guild: guildID, Action: audit.WebhookTested, Target: "t", Name: "n"}
+	b := s.as(t, "owner")
 	for _, a := range []struct {
 		by   audit.Actor
 		kind string
@@ -36,7 +37,6 @@ func TestNoNameInTheAuditLogLooksLikeAnotherActor(t *testing.T) {
 		{audit.Actor{Type: audit.System, ID: "", Name: "Guildhall"}, "service"},
 	} {
 		s.record(t, a.by, change)
-		b := s.as(t, "owner")
 		got := b.get(page(guildID, "audit")).wants(200)
 		row := got.body[strings.Index(got.body, "<tbody>"):]
 		row = row[:strings.Index(row, "</tr>")]

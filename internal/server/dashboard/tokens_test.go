@@ -92,7 +92,7 @@ func TestTokens(t *testing.T) {
 
 	rows, err := audit.List(t.Context(), s.DB.Reader(), guildID, audit.Filter{}, 10)
 	must(t, err)
-	if len(rows) != 2 || rows[0].Action != audit.TokenRevoked || rows[1].Action != audit.TokenCreated ||
+	if len(rows) != 3 || rows[0].Action != audit.TokenRevoked || rows[1].Action != audit.TokenCreated || rows[2].Action != audit.SignedIn ||
 		rows[0].ActorType != audit.User || rows[0].ActorName != "Mara Manager" || rows[0].Address == "" {
 		t.Errorf("the audit log is %+v", rows)
 	}

@@ -197,8 +197,10 @@ func TestAPullEndpointShowsWhoFetches(t *testing.T) {
 	})
 	b.get(one).wants(200, key).lacks("by nobody yet", "the oldest that can be fetched since")
 	b.get(one+"/edit").wants(200, `name="delivery" value="pull"`).lacks(`name="url"`)
-	b.post(one+"/edit", url.Values{"delivery": {"pull"}, "description": {"a copy"}, "events": {"case.updated"}, "enabled": {"true"}}).wants(303)
-	if got := dbtest.Value[string](t, s.DB, `SELECT description || url || array_to_string(events, ' ') FROM webhook_endpoints`); got != "a copycase.updated" {
+	b.post(one+"/edit", url.Values{"delivery": {"pull"}, "description": {"a copy"}, "events": {"case.updated"}, "enabled": {"true"}}).
+		wants(303)
+	if got := dbtest.Value[string](t, s.DB,
+		`SELECT description || url || array_to_string(events, ' ') FROM webhook_endpoints`); got != "a copycase.updated" {
 		t.Errorf("after the edit it is %q", got)
 	}
 	dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'not_fetched'`)

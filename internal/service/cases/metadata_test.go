@@ -18,7 +18,8 @@ func TestMetadataIsKeptWithACase(t *testing.T) {
 
 	api.Do(t, "updateCase", `{"metadata":{"x":"1"}}`, at).Want(t, 200, `{"data":{"metadata":{"a.b_c-1":"","x":"1"}}}`)
 	api.WantEvent(t, "case.updated", `{"data":{"metadata":{"a.b_c-1":"","x":"1"},"changed":["metadata"]}}`)
-	after := api.Do(t, "updateCase", `{"metadata":{"a.b_c-1":null,"absent":null},"reason":"y"}`, at).Want(t, 200, `{"data":{"metadata":{"x":"1"}}}`)
+	after := api.Do(t, "updateCase", `{"metadata":{"a.b_c-1":null,"absent":null},"reason":"y"}`, at).
+		Want(t, 200, `{"data":{"metadata":{"x":"1"}}}`)
 	api.WantEvent(t, "case.updated", `{"data":{"metadata":{"x":"1"},"changed":["reason","metadata"]}}`)
 	for _, same := range []string{`{"metadata":{}}`, `{"metadata":{"x":"1","absent":null}}`, `{"metadata":null,"reason":"y"}`} {
 		if got := api.Do(t, "updateCase", same, at).Want(t, 200, ``); string(got.Body) != string(after.Body) {
@@ -88,8 +89,10 @@ func TestACaseCanBeMadeWithItsExpiry(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
 	const head = `{"user_id":"42","moderator_id":"7","type":"warn","reason":"x","expires_at":`
-	made := api.Do(t, "createCase", head+`"2040-01-02T03:04:05.5+01:00"}`).Want(t, 201, `{"data":{"status":"active","expires_at":"2040-01-02T02:04:05.500Z"}}`)
+	made := api.Do(t, "createCase", head+`"2040-01-02T03:04:05.5+01:00"}`).
+		Want(t, 201, `{"data":{"status":"active","expires_at":"2040-01-02T02:04:05.500Z"}}`)
 	api.WantEvent(t, "case.created", `{"data":{"id":"`+made.Str(t, "data.id")+`","expires_at":"2040-01-02T02:04:05.500Z"}}`)
 	api.Do(t, "createCase", head+`null}`).Want(t, 201, `{"data":{"expires_at":null}}`)
-	api.Do(t, "createCase", head+`"2020-01-01T00:00:00Z"}`).Want(t, 201, `{"data":{"status":"active","expires_at":"2020-01-01T00:00:00.000Z"}}`)
+	api.Do(t, "createCase", head+`"2020-01-01T00:00:00Z"}`).
+		Want(t, 201, `{"data":{"status":"active","expires_at":"2020-01-01T00:00:00.000Z"}}`)
 }

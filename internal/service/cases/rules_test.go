@@ -38,7 +38,8 @@ func TestApply(t *testing.T) {
 			[]string{"reason", "expires_at"},
 		},
 		{"a value", row{}, patch{Metadata: metadata.Change{"a": text("b")}}, row{Metadata: metadata.Values{"a": "b"}}, []string{"metadata"}},
-		{"the value that is there", row{Metadata: metadata.Values{"a": "b"}}, patch{Metadata: metadata.Change{"a": text("b")}}, row{Metadata: metadata.Values{"a": "b"}}, nil},
+		{"the value that is there", row{Metadata: metadata.Values{"a": "b"}}, patch{Metadata: metadata.Change{"a": text("b")}},
+			row{Metadata: metadata.Values{"a": "b"}}, nil},
 		{"a value taken away", row{Metadata: metadata.Values{"a": "b"}}, patch{Metadata: metadata.Change{"a": nil}}, row{}, []string{"metadata"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -47,7 +48,8 @@ func TestApply(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Reason != c.want.Reason || !same(got.ExpiresAt, c.want.ExpiresAt) || !maps.Equal(got.Metadata, c.want.Metadata) || !slices.Equal(changed, c.changed) {
+			if got.Reason != c.want.Reason || !same(got.ExpiresAt, c.want.ExpiresAt) || !maps.Equal(got.Metadata, c.want.Metadata) ||
+				!slices.Equal(changed, c.changed) {
 				t.Errorf("got %q, %v, %v; want %q, %v, %v", got.Reason, got.ExpiresAt, changed, c.want.Reason, c.want.ExpiresAt, c.changed)
 			}
 		})

@@ -309,7 +309,8 @@ func TestImportNamesTheLineAndKeepsNothing(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ line, want string }{
 		"too much metadata": {
-			line: giveaway(`"metadata":{"a":"` + strings.Repeat("🙂", 500) + `","b":"` + strings.Repeat("🙂", 500) + `","c":"` + strings.Repeat("🙂", 500) +
+			line: giveaway(`"metadata":{"a":"` + strings.Repeat("🙂", 500) + `","b":"` + strings.Repeat("🙂", 500) + `","c":"` +
+				strings.Repeat("🙂", 500) +
 				`","d":"` + strings.Repeat("🙂", 500) + `","e":"` + strings.Repeat("🙂", 500) + `"}`),
 			want: "too_much_metadata: The metadata would be 10036 bytes of JSON; 8192 is the most.",
 		},

@@ -70,7 +70,8 @@ func TestAFileChangesWhatIsThereAndASecondTimeNothing(t *testing.T) {
 
 func TestBalancesAreWhatTheImportWasTold(t *testing.T) {
 	t.Parallel()
-	for how, want := range map[transfer.Balances][3]int{transfer.Keep: {7, 30, 20}, transfer.Set: {10, 10, 20}, transfer.Higher: {10, 30, 20}, transfer.Add: {17, 40, 20}} {
+	for how, want := range map[transfer.Balances][3]int{transfer.Keep: {7, 30, 20}, transfer.Set: {10, 10, 20},
+		transfer.Higher: {10, 30, 20}, transfer.Add: {17, 40, 20}} {
 		t.Run(string(how), func(t *testing.T) {
 			t.Parallel()
 			api := apitest.New(t)
@@ -90,16 +91,18 @@ func TestARefusedLineOfAnUpdateIsNamedAndNothingIsKept(t *testing.T) {
 	api := apitest.New(t)
 	g := `"guild_id":"` + api.Guild + `"`
 	for line, want := range map[string]string{
-		`{"record":"wallet",` + g + `,"user_id":"9"}`:                  "line 7: wallet: balance is required of what is new",
-		`{"record":"wallet","user_id":"9","balance":1}`:                "line 7: wallet: guild_id is required",
-		`{"record":"wallet",` + g + `,"user_id":"9","balance":-1}`:     "line 7: wallet: balance must be an integer, at least 0, at most 9007199254740991",
+		`{"record":"wallet",` + g + `,"user_id":"9"}`:   "line 7: wallet: balance is required of what is new",
+		`{"record":"wallet","user_id":"9","balance":1}`: "line 7: wallet: guild_id is required",
+		`{"record":"wallet",` + g +
+			`,"user_id":"9","balance":-1}`: "line 7: wallet: balance must be an integer, at least 0, at most 9007199254740991",
 		`{"record":"wallet",` + g + `,"user_id":"2","balance":1}`:      "line 7: wallet: what it names stands in a line before already",
 		`{"record":"settings",` + g + `,"timezone":"Mars"}`:            "line 7: settings: what it names stands in a line before already",
 		`{"record":"level","guild_id":"5","user_id":"9","total_xp":1}`: "line 7: level: guild 5 is neither in the lines before nor in the database",
-		`{"record":"wallets"}`:                                         `line 7: there is no record kind "wallets"`,
-		`{"record"`:                                                    "line 7: must be well-formed JSON; it ends too early at line 1, column 10",
+		`{"record":"wallets"}`: `line 7: there is no record kind "wallets"`,
+		`{"record"`:            "line 7: must be well-formed JSON; it ends too early at line 1, column 10",
 	} {
-		_, err := guildfile.Update{Balances: transfer.Keep}.Run(t.Context(), api.DB(), strings.NewReader(strings.Join(append(file(api), line), "\n")), nil)
+		_, err := guildfile.Update{Balances: transfer.Keep}.Run(t.Context(), api.DB(),
+			strings.NewReader(strings.Join(append(file(api), line), "\n")), nil)
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", line, err, want)
 		}
@@ -132,7 +135,9 @@ func TestAFileComesIntoAGuildThatIsWrittenTo(t *testing.T) {
 			api.Do(t, "adjustBalance", fmt.Sprintf(`{"user_id":"%d","delta":1000}`, i*25+1)).Want(t, 200, "")
 		})
 		writers.Go(func() {
-			bot.Do(t, "writeRecords", fmt.Sprintf(`{"on_refusal":"skip","records":[{"record":"wallet","user_id":"%d","balance":5,"if_updated_at":null}]}`, i*25+2)).Want(t, 200, "")
+			bot.Do(t, "writeRecords",
+				fmt.Sprintf(`{"on_refusal":"skip","records":[{"record":"wallet","user_id":"%d","balance":5,"if_updated_at":null}]}`, i*25+2)).
+				Want(t, 200, "")
 		})
 	}
 	update(t, api, guildfile.Update{Balances: transfer.Keep}, lines...)

@@ -29,7 +29,8 @@ func TestUpdateGuildSettings(t *testing.T) {
 		`{"levelling":{"curve":{"linear":51}}}`: "body /levelling/curve/linear: must be 50: every guild has the same level curve",
 	} {
 		t.Run("refuses "+body, func(t *testing.T) {
-			if got := bot.Do(t, "updateGuildSettings", body).WantError(t, 400, "invalid_request").Str(t, "error.message"); got != message && body != `{}` {
+			if got := bot.Do(t, "updateGuildSettings", body).
+				WantError(t, 400, "invalid_request").Str(t, "error.message"); got != message && body != `{}` {
 				t.Errorf("the message is %q, want %q", got, message)
 			}
 		})
@@ -47,7 +48,8 @@ func TestRecordsKeepTheGuildTrue(t *testing.T) {
 		{"record":"settings","tickets":{"close_action":"delete"}},
 		{"record":"guild","id":"`+api.Guild+`","name":"Ravens","icon_url":"https://cdn.example/i.png","member_count":4,"created_at":"2001-01-01T00:00:00Z"}]}`).
 		Want(t, 200, `{"data":[{"record":"settings","id":"`+api.Guild+`","result":"updated"},{"record":"guild","id":"`+api.Guild+`","updated_at":null,"result":"updated"}]}`)
-	bot.WantEvent(t, "guild.updated", `{"data":{"guild":{"name":"Ravens"},"settings":{"tickets":{"close_action":"delete"}},"changed":["name","icon_url"]}}`)
+	bot.WantEvent(t, "guild.updated",
+		`{"data":{"guild":{"name":"Ravens"},"settings":{"tickets":{"close_action":"delete"}},"changed":["name","icon_url"]}}`)
 	bot.WantEvent(t, "guild.updated", `{"data":{"guild":{"name":"Ravens"},"changed":["tickets"]}}`)
 	bot.Do(t, "writeRecords", `{"records":[{"record":"guild","icon_url":null,"member_count":5}]}`).Want(t, 200, "")
 	bot.WantEvent(t, "guild.updated", `{"data":{"guild":{"icon_url":null,"member_count":5},"changed":["icon_url"]}}`)
@@ -63,7 +65,8 @@ func TestRecordsKeepTheGuildTrue(t *testing.T) {
 		`{"record":"guild","name":"x"},{"record":"guild","member_count":12}`: "body /records/1: what it names stands in this call already",
 	} {
 		for _, refusal := range []string{"all", "skip"} {
-			got := bot.Do(t, "writeRecords", `{"on_refusal":"`+refusal+`","records":[`+body+`]}`).WantError(t, 400, "invalid_request").Str(t, "error.message")
+			got := bot.Do(t, "writeRecords", `{"on_refusal":"`+refusal+`","records":[`+body+`]}`).
+				WantError(t, 400, "invalid_request").Str(t, "error.message")
 			if got != message {
 				t.Errorf("%s: the message is %q, want %q", body, got, message)
 			}
@@ -84,5 +87,6 @@ func TestARecordMakesAGuild(t *testing.T) {
 	bot.Do(t, "getGuild", "").Want(t, 200, `{"data":{"id":"77","name":"New","owner_id":"77"}}`)
 	bot.Do(t, "getGuildSettings", "").Want(t, 200, `{"data":{"timezone":"Europe/Paris","modules":{"economy":true}}}`)
 	api.Bot(t, "78").In("77").Do(t, "writeRecords", `{"records":[{"record":"guild"}]}`).WantError(t, 404, "not_found")
-	api.Bot(t, "78").In("78").Do(t, "writeRecords", `{"records":[{"record":"guild"}]}`).Want(t, 200, `{"data":[{"id":"78","result":"created"}]}`)
+	api.Bot(t, "78").In("78").Do(t, "writeRecords", `{"records":[{"record":"guild"}]}`).
+		Want(t, 200, `{"data":[{"id":"78","result":"created"}]}`)
 }

@@ -17,8 +17,10 @@ var (
 	writing = regexp.MustCompile(`(?i)\b(INSERT\s+INTO|UPDATE|DELETE\s+FROM|TRUNCATE|COPY|MERGE\s+INTO)\s+` +
 		`(ONLY\s+)?(wallets|levels|\{board\})\b`)
 
-	// giving is one that makes a row another member's, which moves cannot tell.
-	giving = regexp.MustCompile(`(?is)\bUPDATE\s+(wallets|levels)\b[^;]*?\bSET\b[^;]*?\b(user_id|guild_id)\s*=[^;]*?\bWHERE\b`)
+	// setting is what an update sets, up to what says of which rows.
+	setting = regexp.MustCompile(`(?is)\bUPDATE\s+(?:wallets|levels)\b[^;]*?\bSET\b(.*?)(?:\bFROM\b|\bWHERE\b|\bRETURNING\b|$)`)
+	// giving makes a row another member's, which moves cannot tell.
+	giving = regexp.MustCompile(`(?i)\b(user_id|guild_id)\s*=`)
 )
 
 // unnoted returns where the source writes rows of a leaderboard in a declaration
@@ -38,7 +40,7 @@ func unnoted(t *testing.T, name string, source any) (at []string) {
 				if n.Kind != token.STRING || !writes.IsValid() && !writing.MatchString(n.Value) {
 					break
 				}
-				if giving.MatchString(n.Value) {
+				if slices.ContainsFunc(setting.FindAllStringSubmatch(n.Value, -1), func(m []string) bool { return giving.MatchString(m[1]) }) {
 					at = append(at, files.Position(n.Pos()).String()+" gives a row to another member")
 				}
 				if !writes.IsValid() {

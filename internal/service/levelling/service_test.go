@@ -97,13 +97,15 @@ func TestAdjustXP(t *testing.T) {
 		api.WantEvent(t, "xp.level_up", `{"data":{"level":10,"previous_level":0,"total_xp":4675}}`)
 		api.WantNoEvent(t)
 	})
-	t.Run("sets XP, upwards with an event and downwards without", func(t *testing.T) {
+	t.Run("sets XP, and tells of a rise and of a fall", func(t *testing.T) {
 		t.Parallel()
 		api := apitest.New(t, apitest.Scopes("levelling:write", "levelling:read"))
 		api.Do(t, "adjustXp", `{"user_id":"42","total_xp":1150}`).Want(t, 200, `{"data":{"total_xp":1150,"level":5,"previous_level":0}}`)
 		api.WantEvent(t, "xp.level_up", `{"data":{"level":5,"previous_level":0}}`)
 		api.Do(t, "adjustXp", `{"user_id":"42","total_xp":1149}`).Want(t, 200, `{"data":{"total_xp":1149,"level":4,"previous_level":5}}`)
+		api.WantEvent(t, "xp.level_down", `{"data":{"level":4,"previous_level":5,"total_xp":1149}}`)
 		api.Do(t, "adjustXp", `{"user_id":"42","delta":-1149}`).Want(t, 200, `{"data":{"total_xp":0,"level":0,"previous_level":4}}`)
+		api.WantEvent(t, "xp.level_down", `{"data":{"level":0,"previous_level":4,"total_xp":0}}`)
 		api.Do(t, "adjustXp", `{"user_id":"42","total_xp":0}`).Want(t, 200, `{"data":{"total_xp":0,"level":0,"previous_level":0}}`)
 		api.WantNoEvent(t)
 		updated := api.Do(t, "getLevelRecord", "", apitest.Path("userId", "42")).Want(t, 200, `{"data":{"total_xp":0}}`).Str(t, "data.updated_at")

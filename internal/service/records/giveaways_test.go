@@ -17,9 +17,11 @@ func TestTheBotRunsAGiveawayByRecords(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)
 	at := apitest.Path("id", "g")
-	bot.Do(t, "writeRecords", records(hat+`,"status":"scheduled","starts_at":"2039-01-01T00:00:00Z","metadata":{"a":"b"}}`)).Want(t, 200, `{"data":[{"id":"g","result":"created"}]}`)
+	bot.Do(t, "writeRecords", records(hat+`,"status":"scheduled","starts_at":"2039-01-01T00:00:00Z","metadata":{"a":"b"}}`)).
+		Want(t, 200, `{"data":[{"id":"g","result":"created"}]}`)
 	bot.WantEvent(t, "giveaway.created", `{"origin":{"type":"bot"},"data":{"id":"g","status":"scheduled","metadata":{"a":"b"}}}`)
-	bot.Do(t, "writeRecords", records(`{"record":"giveaway","id":"g","status":"active","prize":"Two hats","winner_count":2}`)).Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	bot.Do(t, "writeRecords", records(`{"record":"giveaway","id":"g","status":"active","prize":"Two hats","winner_count":2}`)).
+		Want(t, 200, `{"data":[{"result":"updated"}]}`)
 	bot.WantEvent(t, "giveaway.updated", `{"data":{"status":"active","prize":"Two hats","changed":["prize","winner_count"]}}`)
 	bot.WantEvent(t, "giveaway.started", `{"data":{"status":"active","winner_count":2}}`)
 	bot.Do(t, "writeRecords", records(`{"record":"giveaway","id":"g","status":"paused"}`)).Want(t, 200, "")
@@ -44,7 +46,8 @@ func TestTheBotRunsAGiveawayByRecords(t *testing.T) {
 	}
 	bot.Do(t, "writeRecords", records(entry("7", "")+`,{"record":"giveaway","id":"g","status":"ended","winners":["1","9"]}`)).
 		Want(t, 200, `{"data":[{"result":"created"},{"result":"updated"}]}`)
-	bot.WantEvent(t, "giveaway.ended", `{"origin":{"type":"bot"},"data":{"status":"ended","winners":["1","9"],"entrant_count":3,"entry_count":7}}`)
+	bot.WantEvent(t, "giveaway.ended",
+		`{"origin":{"type":"bot"},"data":{"status":"ended","winners":["1","9"],"entrant_count":3,"entry_count":7}}`)
 	bot.Do(t, "listGiveawayDraws", "", at).Want(t, 200, `{"data":[]}`)
 	bot.Do(t, "writeRecords", records(entry("8", ""))).WantError(t, 422, "giveaway_not_active")
 	bot.Do(t, "writeRecords", records(`{"record":"giveaway","id":"g","winners":["3"]}`)).WantError(t, 422, "giveaway_not_active")
@@ -67,7 +70,8 @@ func TestAGiveawayThatTheBotLeavesAloneIsDrawn(t *testing.T) {
 		t.Fatal(err)
 	}
 	bot.WantEvent(t, "giveaway.ended", `{"origin":{"type":"system"},"data":{"winners":["1"]}}`)
-	bot.Do(t, "writeRecords", records(`{"record":"giveaway","id":"g","status":"ended","winners":["2"]}`)).WantError(t, 422, "giveaway_not_active")
+	bot.Do(t, "writeRecords", records(`{"record":"giveaway","id":"g","status":"ended","winners":["2"]}`)).
+		WantError(t, 422, "giveaway_not_active")
 }
 
 // What is over is given as over, with its entries, and can be rerolled.
@@ -75,7 +79,8 @@ func TestAGiveawayOfThePastComesWithItsEntries(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)
 	const past = `{"record":"giveaway","id":"old","prize":"A hat","channel_id":"500","status":"ended","winners":["1"],"created_at":"2024-01-01T00:00:00Z","ended_at":"2090-01-01T00:00:00Z"}`
-	bot.Do(t, "writeRecords", records(past+`,{"record":"giveaway_entry","giveaway_id":"old","user_id":"1"},{"record":"giveaway_entry","giveaway_id":"old","user_id":"2"}`)).Want(t, 200, "")
+	bot.Do(t, "writeRecords",
+		records(past+`,{"record":"giveaway_entry","giveaway_id":"old","user_id":"1"},{"record":"giveaway_entry","giveaway_id":"old","user_id":"2"}`)).Want(t, 200, "")
 	bot.WantEvent(t, "giveaway.created", `{"data":{"status":"ended","winners":["1"],"entrant_count":2}}`)
 	bot.WantEvent(t, "giveaway.ended", `{"data":{"status":"ended"}}`)
 	bot.Do(t, "rerollGiveaway", "", apitest.Path("id", "old")).Want(t, 200, `{"data":{"winners":["2"]}}`)

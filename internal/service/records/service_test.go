@@ -26,9 +26,11 @@ func records(list string) string { return `{"records":[` + list + `]}` }
 func TestAWalletIsMadeChangedAndLeftAsItIs(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)
-	made := bot.Do(t, "writeRecords", records(`{"record":"wallet","user_id":"`+one+`","balance":7},{"record":"wallet","user_id":"`+two+`","balance":0}`)).
+	made := bot.Do(t, "writeRecords",
+		records(`{"record":"wallet","user_id":"`+one+`","balance":7},{"record":"wallet","user_id":"`+two+`","balance":0}`)).
 		Want(t, 200, `{"data":[{"record":"wallet","id":"`+one+`","number":null,"result":"created"},{"record":"wallet","id":"`+two+`","result":"created"}]}`)
-	bot.WantEvent(t, "economy.balance_changed", `{"origin":{"type":"bot"},"data":{"user_id":"`+one+`","balance":7,"previous_balance":0,"delta":7,"reason":null,"reference":null}}`)
+	bot.WantEvent(t, "economy.balance_changed",
+		`{"origin":{"type":"bot"},"data":{"user_id":"`+one+`","balance":7,"previous_balance":0,"delta":7,"reason":null,"reference":null}}`)
 	bot.WantNoEvent(t) // of a new wallet of 0
 	at := made.All(t, "updated_at")[0]
 	bot.Do(t, "writeRecords", records(`{"record":"wallet","user_id":"`+one+`","balance":7}`)).
@@ -85,7 +87,8 @@ func TestAGuildThatIsNotThereIsNotFound(t *testing.T) {
 func TestAReferenceIsUsedByARecord(t *testing.T) {
 	t.Parallel()
 	bot, back := bot(t)
-	bot.Do(t, "writeRecords", records(`{"record":"reference","reference":"daily-1"}`)).Want(t, 200, `{"data":[{"id":"daily-1","updated_at":null,"result":"created"}]}`)
+	bot.Do(t, "writeRecords", records(`{"record":"reference","reference":"daily-1"}`)).
+		Want(t, 200, `{"data":[{"id":"daily-1","updated_at":null,"result":"created"}]}`)
 	bot.Do(t, "writeRecords", records(`{"record":"reference","reference":"daily-1"}`)).Want(t, 200, `{"data":[{"result":"unchanged"}]}`)
 	back.Do(t, "adjustBalance", `{"user_id":"1","delta":1,"reference":"daily-1"}`).WantError(t, 422, "reference_already_used")
 }
@@ -107,7 +110,8 @@ func TestAGuildThatLeavesIsTakenBackByItsRecord(t *testing.T) {
 	t.Parallel()
 	bot, back := bot(t)
 	leave := func(after string) {
-		dbtest.Exec(t, back.DB(), `UPDATE guilds SET removed_at = now() - interval '9 days', removed_after = now() + $2::interval WHERE id = $1`, back.Guild, after)
+		dbtest.Exec(t, back.DB(),
+			`UPDATE guilds SET removed_at = now() - interval '9 days', removed_after = now() + $2::interval WHERE id = $1`, back.Guild, after)
 	}
 	leave("1 day")
 	bot.Do(t, "writeRecords", records(`{"record":"wallet","user_id":"`+one+`","balance":1}`)).WantError(t, 404, "not_found")

@@ -62,7 +62,8 @@ func full(t *testing.T) *db.DB {
 	if err := guildfile.Demo(&file); err != nil {
 		t.Fatal(err)
 	}
-	lines := slices.DeleteFunc(strings.SplitAfter(file.String(), "\n"), func(line string) bool { return strings.Contains(line, `"network_listing"`) })
+	lines := slices.DeleteFunc(strings.SplitAfter(file.String(), "\n"),
+		func(line string) bool { return strings.Contains(line, `"network_listing"`) })
 	for _, guild := range []string{guildfile.DemoGuild, other} {
 		text := strings.ReplaceAll(strings.Join(lines, ""), guildfile.DemoGuild, guild)
 		if _, err := guildfile.Import(t.Context(), d, strings.NewReader(text), nil); err != nil {

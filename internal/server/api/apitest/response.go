@@ -217,10 +217,13 @@ func CheckBooks(t testing.TB, d *db.DB) {
 		"a wallet differs from the sum of its ledger": `
 			SELECT guild_id || '/' || user_id FROM wallets w
 			WHERE balance <> coalesce((SELECT sum(delta) FROM ledger_entries l
-			                           WHERE l.guild_id = w.guild_id AND l.user_id = w.user_id), 0)`,
+			                           WHERE l.guild_id = w.guild_id AND l.user_id = w.user_id), 0)
+			AND NOT EXISTS (SELECT FROM forgotten_members f WHERE f.guild_id = w.guild_id AND f.user_id = w.user_id)`,
 		"a ledger row has no wallet": `
 			SELECT id FROM ledger_entries l
-			WHERE NOT EXISTS (SELECT FROM wallets w WHERE w.guild_id = l.guild_id AND w.user_id = l.user_id)`,
+			WHERE NOT EXISTS (SELECT FROM wallets w WHERE w.guild_id = l.guild_id AND w.user_id = l.user_id)
+			-- Of a member who is being forgotten the wallet goes first.
+			AND NOT EXISTS (SELECT FROM forgotten_members f WHERE f.guild_id = l.guild_id AND f.user_id = l.user_id)`,
 		"an idempotency key is unfinished without a lease": `
 			SELECT token_id || '/' || key FROM idempotency_keys WHERE state = 'running' AND lease_until IS NULL`,
 		"a delivery has no event": `
