@@ -434,6 +434,7 @@ CREATE TABLE ticket_messages (
     content text NOT NULL,
     channel_message_id text COLLATE "C",
     created_at timestamp with time zone NOT NULL DEFAULT now(),
+    posted boolean NOT NULL DEFAULT false,
     CONSTRAINT ticket_messages_pkey PRIMARY KEY (guild_id, id),
     CONSTRAINT ticket_messages_guild_id_ticket_id_fkey FOREIGN KEY (guild_id, ticket_id) REFERENCES tickets(guild_id, id) ON DELETE CASCADE,
     CONSTRAINT ticket_messages_author_type CHECK ((author_type = ANY (ARRAY['opener'::text, 'staff'::text, 'bot'::text, 'system'::text]))),
@@ -719,6 +720,7 @@ CREATE INDEX rank_marks_place ON public.rank_marks USING btree (guild_id, board,
 CREATE INDEX rank_moves_map ON public.rank_moves USING btree (guild_id, board, version);
 CREATE INDEX rank_requests_board ON public.rank_requests USING btree (guild_id, board);
 CREATE INDEX ticket_messages_author ON public.ticket_messages USING btree (guild_id, author_id) WHERE (author_id IS NOT NULL);
+CREATE INDEX ticket_messages_of_channel ON public.ticket_messages USING btree (guild_id, channel_message_id) WHERE (channel_message_id IS NOT NULL);
 CREATE INDEX ticket_messages_reading ON public.ticket_messages USING btree (guild_id, ticket_id, created_at, id);
 CREATE INDEX tickets_active ON public.tickets USING btree (guild_id, last_message_at DESC NULLS LAST, id DESC) INCLUDE (claimed_by_id);
 CREATE INDEX tickets_active_by_status ON public.tickets USING btree (guild_id, status, last_message_at DESC NULLS LAST, id DESC) INCLUDE (claimed_by_id);

@@ -43,6 +43,7 @@ func Batches() []transfer.Batch {
 		transfer.NewBatch(guilds.Settings(curve)),
 		transfer.NewBatch(cases.Records),
 		transfer.NewBatch(tickets.Records),
+		transfer.NewBatch(tickets.Transcripts),
 	}
 }
 

@@ -51,6 +51,7 @@ type entry struct {
 	Content          string    `db:"content" json:"content"`
 	ChannelMessageID *string   `db:"channel_message_id" json:"channel_message_id"`
 	CreatedAt        wire.Time `db:"created_at" json:"created_at"`
+	Posted           bool      `db:"posted" json:"-"` // by the API
 }
 
 const entryColumns = `guild_id, ticket_id, id, kind, internal, author_id, author_type, content, channel_message_id, created_at`
@@ -125,6 +126,7 @@ var Transcripts = transfer.Kind[entry]{
 	Complete: completeEntry,
 	Dated:    dated,
 	Before:   count,
+	Writer:   &entryWriter,
 }
 
 func completeEntry(e *entry, now time.Time) error {

@@ -11,5 +11,5 @@ import (
 func TestATicketIsShownWhole(t *testing.T) {
 	t.Parallel()
 	testutil.WantCarried(t, func(r row) any { return show(r) }, "guild_id", "message_count", "last_message_at")
-	testutil.WantCarried(t, func(e entry) any { return showEntry(e) }, "guild_id")
+	testutil.WantCarried(t, func(e entry) any { return showEntry(e) }, "guild_id", "posted")
 }

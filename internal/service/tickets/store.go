@@ -9,6 +9,7 @@ import (
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/page"
 	"guildhall/internal/outbound/chat"
+	"guildhall/internal/outbound/event"
 )
 
 const byID = `
@@ -297,10 +298,10 @@ func write(ctx context.Context, tx *db.Tx, t row, e entry) (entry, error) {
 		e.ID = db.NewID()
 	}
 	err := tx.GetContext(ctx, &e, `
-		INSERT INTO ticket_messages (guild_id, ticket_id, id, kind, internal, author_id, author_type, content, channel_message_id, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		INSERT INTO ticket_messages (guild_id, ticket_id, id, kind, internal, author_id, author_type, content, channel_message_id, created_at, posted)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 		RETURNING `+entryColumns,
-		e.GuildID, e.TicketID, e.ID, e.Kind, e.Kind == kindNote, e.AuthorID, e.AuthorType, e.Content, e.ChannelMessageID, e.CreatedAt)
+		e.GuildID, e.TicketID, e.ID, e.Kind, e.Kind == kindNote, e.AuthorID, e.AuthorType, e.Content, e.ChannelMessageID, e.CreatedAt, e.Posted)
 	return e, fault.Wrap(err, "write to the transcript of ticket", e.TicketID, "of guild", e.GuildID)
 }
 
@@ -324,18 +325,46 @@ func change(ctx context.Context, tx *db.Tx, t row, set string, args ...any) (row
 	return t, fault.Wrap(err, "change ticket", t.ID, "of guild", t.GuildID)
 }
 
-// writeMessage adds a message that was posted to the transcript; the platform's
-// id for it may be empty.
-func writeMessage(ctx context.Context, tx *db.Tx, t row, in chat.Intent, message string) (entry, error) {
-	t, err := change(ctx, tx, t, `, message_count = message_count + 1, last_message_at = instant.at`)
-	if err != nil {
-		return entry{}, err
+// writeMessage adds a message that was posted to the transcript, and returns the type of
+// the event that tells of it; the platform's id for it may be empty. Where a record of
+// the bot's was first, its entry stays, and gains the author if it lacks one: that is
+// told, or there is nothing to tell.
+func writeMessage(ctx context.Context, tx *db.Tx, t row, in chat.Intent, message string) (e entry, typ string, err error) {
+	if message != "" {
+		there, err := mirrored(ctx, tx, t, message)
+		if err != nil {
+			return entry{}, "", err
+		}
+		if there != nil {
+			return gain(ctx, tx, t, *there, in.AuthorID)
+		}
 	}
-	e := entry{ID: in.ID, Kind: kindMessage, AuthorID: in.AuthorID, AuthorType: byStaff, Content: in.Content}
+	t, err = change(ctx, tx, t, `, message_count = message_count + 1, last_message_at = instant.at`)
+	if err != nil {
+		return entry{}, "", err
+	}
+	e = entry{ID: in.ID, Kind: kindMessage, AuthorID: in.AuthorID, AuthorType: byStaff, Content: in.Content, Posted: true}
 	if message != "" {
 		e.ChannelMessageID = &message
 	}
-	return write(ctx, tx, t, e)
+	e, err = write(ctx, tx, t, e)
+	return e, event.TicketMessage, err
+}
+
+// gain gives an entry its author, if it has none.
+func gain(ctx context.Context, tx *db.Tx, t row, e entry, author *string) (entry, string, error) {
+	if e.AuthorID != nil || author == nil {
+		return e, "", nil
+	}
+	if _, err := change(ctx, tx, t, ``); err != nil {
+		return entry{}, "", err
+	}
+	e.AuthorID = author
+	_, err := tx.ExecContext(ctx, `
+		UPDATE ticket_messages SET author_id = $3
+		WHERE guild_id = $1
+		  AND id = $2`, e.GuildID, e.ID, author)
+	return e, event.TicketMessageUpdated, fault.Wrap(err, "give entry", e.ID, "of guild", e.GuildID, "its author")
 }
 
 // channelDue has the bot bring the channel in line with the ticket.

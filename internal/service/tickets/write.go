@@ -83,10 +83,10 @@ func changes(was, is *row) []string {
 		{"channel_id", same(was.ChannelID, is.ChannelID)},
 		{"subject", same(was.Subject, is.Subject)},
 		{"opener_id", was.OpenerID == is.OpenerID},
-		{"metadata", maps.Equal(was.Metadata, is.Metadata)},
 		{"close_reason", moved || same(was.CloseReason, is.CloseReason)},
 		{"closed_by_id", moved || same(was.ClosedByID, is.ClosedByID)},
 		{"closed_at", moved || was.ClosedAt == nil || was.ClosedAt.String() == is.ClosedAt.String()},
+		{"metadata", maps.Equal(was.Metadata, is.Metadata)},
 	} {
 		if !m.same {
 			list = append(list, m.name)
@@ -153,7 +153,7 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 		list := steps(r)
 		if !c.DatedLater {
 			r.At = wire.Bounded(r.At.Add(time.Duration(max(len(list), 1)-1) * time.Millisecond))
-			entries = append(entries, entriesOf(r, list)...)
+			entries = append(entries, entriesOf(c, r, list)...)
 		}
 		r.Is.UpdatedAt = r.At
 	}
@@ -177,11 +177,12 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 	return nil
 }
 
-// entriesOf are the entries of the transcript that tell of a change of state.
-func entriesOf(r *transfer.Row[row], list []step) (entries []entry) {
+// entriesOf are the entries of the transcript that tell of a change of state, where the
+// call does not bring one of the kind.
+func entriesOf(c *transfer.Call, r *transfer.Row[row], list []step) (entries []entry) {
 	at := instants(r.At, len(list))
 	for i, s := range list {
-		if s.entry != nil {
+		if s.entry != nil && !c.Noted[kindRef(c.By.GuildID, r.Is.ID, s.entry.Kind)] {
 			e := *s.entry
 			e.TicketID, e.AuthorType, e.CreatedAt = r.Is.ID, bySystem, wire.At(at[i])
 			entries = append(entries, e)

@@ -1,0 +1,346 @@
+package tickets
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/transfer"
+)
+
+// entryWriter makes and changes entries of transcripts by records.
+var entryWriter = transfer.Writer[entry]{
+	Schema: "RecordTicketMessage",
+	Key:    entryKey,
+	Note:   func(c *transfer.Call, e *entry) { c.Knows(kindRef(c.By.GuildID, e.TicketID, e.Kind)) },
+	Hold:   holdEntries,
+	Revise: reviseEntry,
+	Shown:  func(e *entry) transfer.Shown { return transfer.Shown{ID: e.ID} },
+	Store:  storeEntries,
+	Tell:   tellEntries,
+}
+
+// kindRef notes that a call brings an entry of a kind for a ticket.
+func kindRef(guild, ticket, kind string) transfer.Ref {
+	return transfer.Ref{Kind: "ticket_message " + kind, Guild: guild, ID: ticket}
+}
+
+// entryKey names an entry by its id, or by its message on the platform.
+func entryKey(e *entry) string {
+	if e.ID != "" {
+		return "id/" + e.ID
+	}
+	return channelKey(e)
+}
+
+// channelKey names the message on the platform of an entry; empty: it has none.
+func channelKey(e *entry) string {
+	if e.ChannelMessageID == nil {
+		return ""
+	}
+	return "channel/" + e.TicketID + "/" + *e.ChannelMessageID
+}
+
+const (
+	entriesByID = `
+		SELECT ` + entryColumns + `, posted
+		FROM ticket_messages
+		WHERE guild_id = $1
+		  AND id = ANY ($2)`
+
+	// Imports may have brought several of one message: the first counts.
+	entriesOfChannel = `
+		SELECT ` + entryColumns + `, posted
+		FROM ticket_messages
+		WHERE guild_id = $1
+		  AND channel_message_id = ANY ($2)
+		ORDER BY created_at, id`
+)
+
+// holdEntries holds the tickets of entries, and so the entries with them: who writes to
+// a transcript holds its ticket. A dry run does not see the tickets that it would make.
+func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) error {
+	var ids, channel []string
+	for _, r := range rows {
+		ids = append(ids, r.Is.ID)
+		if r.Is.ChannelMessageID != nil {
+			channel = append(channel, *r.Is.ChannelMessageID)
+		}
+	}
+	held, err := holdTickets(ctx, tx, c, rows)
+	if err != nil {
+		return err
+	}
+	there, err := db.Select[entry](ctx, tx, entriesByID, c.By.GuildID, db.Array(ids))
+	if err != nil {
+		return fmt.Errorf("read entries of tickets of guild %s: %w", c.By.GuildID, err)
+	}
+	of, err := db.Select[entry](ctx, tx, entriesOfChannel, c.By.GuildID, db.Array(channel))
+	if err != nil {
+		return fmt.Errorf("read messages of tickets of guild %s: %w", c.By.GuildID, err)
+	}
+	byKey := make(map[string]*entry)
+	for i := range there {
+		byKey["id/"+there[i].ID] = &there[i]
+	}
+	for i := range of {
+		if key := channelKey(&of[i]); byKey[key] == nil {
+			byKey[key] = &of[i]
+		}
+	}
+	find(c, rows, byKey, held)
+	return nil
+}
+
+// find sets what is there of each row, and refuses what names a message that stands in
+// the call already, in another way. In an import an id names one alone: exports hold
+// what earlier imports have brought twice.
+func find(c *transfer.Call, rows []*transfer.Row[entry], byKey map[string]*entry, held map[string]row) {
+	named := make(map[string]bool)
+	for _, r := range rows {
+		if _, ok := held[r.Is.TicketID]; !ok && !c.Look {
+			r.Err = fault.New(fault.NotFound, "not_found", "No such ticket.")
+			continue
+		}
+		r.Was = byKey[entryKey(&r.Is)]
+		if c.DatedLater && r.Is.ID != "" {
+			continue
+		}
+		other := byKey[channelKey(&r.Is)]
+		switch {
+		case r.Was == nil:
+			r.Was = other
+		case other != nil && other.ID != r.Was.ID:
+			r.Err = transfer.Wrong("channel_message_id", "belongs to another entry of the ticket, %s", other.ID)
+		}
+		names := []string{entryKey(&r.Is), channelKey(&r.Is)}
+		if r.Was != nil {
+			names = append(names, "id/"+r.Was.ID)
+		}
+		names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
+		if slices.ContainsFunc(names, func(name string) bool { return named[name] }) {
+			r.Err = transfer.Wrong("", "names a message that stands in this call already")
+		}
+		for _, name := range names {
+			named[name] = true
+		}
+	}
+}
+
+// holdTickets holds the tickets of entries, in the order of their ids.
+func holdTickets(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) (map[string]row, error) {
+	of := make(map[string]row)
+	for _, r := range rows {
+		of[r.Is.TicketID] = row{}
+	}
+	query := namedTickets
+	if !c.Look {
+		query += `
+		FOR NO KEY UPDATE`
+	}
+	list, err := db.Select[row](ctx, tx, query, c.By.GuildID, db.Array(slices.Sorted(maps.Keys(of))))
+	if err != nil {
+		return nil, fmt.Errorf("hold tickets of guild %s: %w", c.By.GuildID, err)
+	}
+	clear(of)
+	for _, t := range list {
+		of[t.ID] = t
+	}
+	return of, nil
+}
+
+// attachment stands for a message that has no text.
+const attachment = "[attachment]"
+
+// reviseEntry completes an entry. What the API has posted keeps its kind and author.
+func reviseEntry(c *transfer.Call, r *transfer.Row[entry]) error {
+	is, was := &r.Is, r.Was
+	if strings.TrimSpace(is.Content) == "" {
+		is.Content = attachment
+	}
+	if was == nil {
+		return completeEntry(is, c.Now)
+	}
+	if is.ID != was.ID {
+		return transfer.Wrong("id", "never changes; the message is the entry %s", was.ID)
+	}
+	if is.TicketID != was.TicketID {
+		return transfer.Wrong("ticket_id", "never changes; it is %s", was.TicketID)
+	}
+	if was.Posted {
+		is.Kind, is.AuthorType, is.Internal = was.Kind, was.AuthorType, was.Internal
+		if was.AuthorID != nil {
+			is.AuthorID = was.AuthorID
+		}
+		if is.ChannelMessageID == nil {
+			is.ChannelMessageID = was.ChannelMessageID
+		}
+	}
+	if is.Kind != was.Kind && or(is.Internal, false) == or(was.Internal, false) {
+		is.Internal = nil
+	}
+	err := completeEntry(is, c.Now)
+	is.CreatedAt = was.CreatedAt
+	return err
+}
+
+// tally is what entries add to a ticket.
+type tally struct {
+	at    wire.Time // of its last change
+	n     int64     // messages more
+	last  *wire.Time
+	again bool // the last message is looked for again
+}
+
+// storeEntries makes and changes entries, each a millisecond after the last change of
+// its ticket, and counts them.
+func storeEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) error {
+	held, err := holdTickets(ctx, tx, c, rows)
+	if err != nil {
+		return err
+	}
+	tallies := make(map[string]*tally)
+	for _, r := range rows {
+		t := tallies[r.Is.TicketID]
+		if t == nil {
+			t = &tally{at: held[r.Is.TicketID].UpdatedAt}
+			tallies[r.Is.TicketID] = t
+		}
+		t.count(c, r)
+	}
+	list, there, err := transfer.Recordset(rows, func(e *entry) string { return e.ID })
+	if err != nil {
+		return err
+	}
+	n, err := db.Get[int](ctx, tx, storingEntries, c.By.GuildID, list, db.Array(there))
+	if err != nil {
+		return fmt.Errorf("store entries of tickets of guild %s: %w", c.By.GuildID, err)
+	}
+	if n != len(rows) {
+		return db.Again
+	}
+	return storeTallies(ctx, tx, c, tallies)
+}
+
+// count dates an entry and adds it to what its ticket shows.
+func (t *tally) count(c *transfer.Call, r *transfer.Row[entry]) {
+	if !c.DatedLater {
+		if next := t.at.Add(time.Millisecond); !r.At.After(next) {
+			r.At = wire.Bounded(next)
+		}
+		if r.Was == nil && !r.Is.CreatedAt.Before(c.Now) {
+			r.Is.CreatedAt = r.At
+		}
+	}
+	t.at = r.At
+	was, is := r.Was != nil && r.Was.Kind == kindMessage, r.Is.Kind == kindMessage
+	switch {
+	case is && !was:
+		t.n++
+		last := r.Is.CreatedAt
+		if t.last != nil {
+			last = transfer.Latest(last, t.last)
+		}
+		t.last = &last
+	case was && !is:
+		t.n--
+		t.again = true
+	}
+}
+
+const storingEntries = `
+		WITH given AS MATERIALIZED (
+			SELECT ` + entryColumns + `
+			FROM jsonb_populate_recordset(NULL::ticket_messages, $2)
+		), changed AS (
+			UPDATE ticket_messages m
+			SET kind = g.kind, internal = g.internal, author_id = g.author_id, author_type = g.author_type, content = g.content,
+			    channel_message_id = g.channel_message_id
+			FROM given g
+			WHERE m.guild_id = $1 AND m.id = g.id AND g.id = ANY ($3)
+			RETURNING m.id
+		), made AS (
+			INSERT INTO ticket_messages (` + entryColumns + `)
+			SELECT home.id, g.ticket_id, g.id, g.kind, g.internal, g.author_id, g.author_type, g.content, g.channel_message_id, g.created_at
+			FROM given g
+			JOIN guilds home ON home.id = $1
+			WHERE g.id <> ALL ($3)
+			ON CONFLICT DO NOTHING
+			RETURNING id
+		)
+		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made)`
+
+// storeTallies stores what tickets, which are held, show of their transcripts.
+func storeTallies(ctx context.Context, tx *db.Tx, c *transfer.Call, tallies map[string]*tally) error {
+	ids := slices.Sorted(maps.Keys(tallies))
+	var counts []int64
+	var ats, lasts, again []string
+	for _, id := range ids {
+		t := tallies[id]
+		counts, ats = append(counts, t.n), append(ats, t.at.UTC().Format(time.RFC3339Nano))
+		last := ""
+		if t.last != nil {
+			last = t.last.UTC().Format(time.RFC3339Nano)
+		}
+		lasts = append(lasts, last)
+		if t.again {
+			again = append(again, id)
+		}
+	}
+	_, err := tx.ExecContext(ctx, `
+		UPDATE tickets t
+		SET message_count = t.message_count + more.n, updated_at = more.at::timestamptz,
+		    last_message_at = CASE
+		      WHEN t.id = ANY ($6) THEN (
+		        SELECT max(m.created_at) FROM ticket_messages m
+		        WHERE m.guild_id = $1 AND m.ticket_id = t.id AND m.kind = 'message')
+		      ELSE greatest(t.last_message_at, nullif(more.last, '')::timestamptz)
+		    END
+		FROM unnest($2::text[], $3::bigint[], $4::text[], $5::text[]) AS more (id, n, at, last)
+		WHERE t.guild_id = $1
+		  AND t.id = more.id`, c.By.GuildID, db.Array(ids), db.Integers(counts), db.Array(ats), db.Array(lasts), db.Array(again))
+	return fault.Wrap(err, "count the messages of tickets of guild", c.By.GuildID)
+}
+
+// tellEntries tells of messages and notes that records have made or changed.
+func tellEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[entry]) error {
+	told := make(map[string][]event.Change)
+	for _, r := range rows {
+		if r.Is.Kind != kindMessage && r.Is.Kind != kindNote {
+			continue
+		}
+		typ := event.TicketMessageUpdated
+		if r.Was == nil {
+			typ = event.TicketMessage
+		}
+		told[typ] = append(told[typ], event.Change{At: r.At.Time, Data: showEntry(r.Is)})
+	}
+	for typ, list := range told {
+		if err := event.RecordEach(ctx, tx, event.From(c.By), typ, list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mirrored returns the entry of a ticket, which is held, that has a message on the
+// platform; nil when there is none.
+func mirrored(ctx context.Context, tx *db.Tx, t row, message string) (*entry, error) {
+	list, err := db.Select[entry](ctx, tx, entriesOfChannel, t.GuildID, db.Array([]string{message}))
+	if err != nil {
+		return nil, fmt.Errorf("look for message %s of ticket %s of guild %s: %w", message, t.ID, t.GuildID, err)
+	}
+	for i := range list {
+		if list[i].TicketID == t.ID {
+			return &list[i], nil
+		}
+	}
+	return nil, nil
+}
