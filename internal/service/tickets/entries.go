@@ -297,16 +297,29 @@ func storeTallies(ctx context.Context, tx *db.Tx, c *transfer.Call, tallies map[
 	_, err := tx.ExecContext(ctx, `
 		UPDATE tickets t
 		SET message_count = t.message_count + more.n, updated_at = more.at::timestamptz,
-		    last_message_at = CASE
-		      WHEN t.id = ANY ($6) THEN (
-		        SELECT max(m.created_at) FROM ticket_messages m
-		        WHERE m.guild_id = $1 AND m.ticket_id = t.id AND m.kind = 'message')
-		      ELSE greatest(t.last_message_at, nullif(more.last, '')::timestamptz)
-		    END
+		    last_message_at = greatest(t.last_message_at, nullif(more.last, '')::timestamptz)
 		FROM unnest($2::text[], $3::bigint[], $4::text[], $5::text[]) AS more (id, n, at, last)
 		WHERE t.guild_id = $1
-		  AND t.id = more.id`, c.By.GuildID, db.Array(ids), db.Integers(counts), db.Array(ats), db.Array(lasts), db.Array(again))
-	return fault.Wrap(err, "count the messages of tickets of guild", c.By.GuildID)
+		  AND t.id = more.id`, c.By.GuildID, db.Array(ids), db.Integers(counts), db.Array(ats), db.Array(lasts))
+	if err != nil {
+		return fmt.Errorf("count the messages of tickets of guild %s: %w", c.By.GuildID, err)
+	}
+	if len(again) == 0 {
+		return nil
+	}
+	_, err = tx.ExecContext(ctx, `
+		UPDATE tickets t
+		SET last_message_at = m.last
+		FROM (
+			SELECT ticket_id, max(created_at) FILTER (WHERE kind = 'message') AS last
+			FROM ticket_messages
+			WHERE guild_id = $1
+			  AND ticket_id = ANY ($2)
+			GROUP BY ticket_id
+		) m
+		WHERE t.guild_id = $1
+		  AND t.id = m.ticket_id`, c.By.GuildID, db.Array(again))
+	return fault.Wrap(err, "look for the last message of tickets of guild", c.By.GuildID)
 }
 
 // tellEntries tells of messages and notes that records have made or changed.
