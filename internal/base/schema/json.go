@@ -30,14 +30,15 @@ func (p Problem) String() string { return p.Place + ": " + p.Text }
 // no duplicate members, no lone surrogates, no U+0000, bounded depth, at most
 // that many values, and no number written with a fraction or an exponent, since
 // the contract knows only integers. It returns the value for Check and the
-// places that are wrong; ok is false when there is no value to check.
-func Read(body []byte, maxValues int) (value any, found []Problem, ok bool) {
+// places that are wrong; ok is false when there is no value to check. A text may be
+// blank only where it is empty or a member of the name mayBeBlank.
+func Read(body []byte, maxValues int, mayBeBlank string) (value any, found []Problem, ok bool) {
 	if !utf8.Valid(body) {
 		return nil, []Problem{{"", "must be valid UTF-8"}}, false
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
-	p := parser{dec: dec, maxValues: maxValues}
+	p := parser{dec: dec, maxValues: maxValues, mayBeBlank: mayBeBlank}
 	v, err := p.value("", 0)
 	if err == nil {
 		if _, err = dec.Token(); errors.Is(err, io.EOF) {
@@ -59,10 +60,11 @@ func Read(body []byte, maxValues int) (value any, found []Problem, ok bool) {
 }
 
 type parser struct {
-	dec       *json.Decoder
-	maxValues int
-	values    int
-	problems  []Problem
+	dec        *json.Decoder
+	maxValues  int
+	mayBeBlank string // name of a member, or empty
+	values     int
+	problems   []Problem
 }
 
 // malformed says where the body stops being JSON.
@@ -111,13 +113,18 @@ func (p *parser) value(place string, depth int) (any, error) {
 	case string:
 		if strings.ContainsRune(t, 0) {
 			p.wrong(place, "must not contain U+0000")
-		} else if t != "" && Blank(t) {
+		} else if t != "" && Blank(t) && !p.blankMay(place) {
 			p.wrong(place, "must contain a character that is not blank")
 		}
 		return t, nil
 	default:
 		return t, nil
 	}
+}
+
+// blankMay says whether a text may be blank at place.
+func (p *parser) blankMay(place string) bool {
+	return p.mayBeBlank != "" && strings.HasSuffix(place, "/"+p.mayBeBlank)
 }
 
 func (p *parser) wrong(place, text string) {

@@ -21,12 +21,12 @@ func TestParseJSONGivesUpOnCrowds(t *testing.T) {
 		"duplicates": "{" + strings.Repeat(`"a":1,`, 10000) + `"b":1}`,
 		"nests":      "[" + strings.Repeat(strings.Repeat("[", 20)+strings.Repeat("]", 20)+",", 1500) + "1]",
 	} {
-		_, problems, ok := Read([]byte(body), 1000)
+		_, problems, ok := Read([]byte(body), 1000, "")
 		if ok || len(problems) != 1 || problems[0].Text != "must not hold more than 1000 values" {
 			t.Errorf("%s: %v, %d problems", name, ok, len(problems))
 		}
 	}
-	if _, problems, ok := Read([]byte("["+strings.Repeat("1,", 998)+"1]"), 1000); !ok || len(problems) > 0 {
+	if _, problems, ok := Read([]byte("["+strings.Repeat("1,", 998)+"1]"), 1000, ""); !ok || len(problems) > 0 {
 		t.Errorf("1000 values: %v, %v", ok, problems)
 	}
 }
@@ -44,7 +44,7 @@ func FuzzParseJSON(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, problems, ok := Read(body, 1000)
+		got, problems, ok := Read(body, 1000, "")
 		for _, p := range problems {
 			if !utf8.ValidString(p.String()) || strings.ContainsAny(p.String(), "\x00\n\r") {
 				t.Fatalf("%q: the message %q cannot be shown", body, p)
@@ -103,7 +103,7 @@ func clean(t *testing.T, body []byte, v any, depth int) {
 // about.
 func agree(t *testing.T, text string) {
 	t.Helper()
-	got, problems, ok := Read([]byte(text), 1000)
+	got, problems, ok := Read([]byte(text), 1000, "")
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	var want any

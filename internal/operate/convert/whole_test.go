@@ -210,7 +210,7 @@ func check(t testing.TB, out string) {
 		"ticket": "GuildFileTicket", "ticket_message": "GuildFileTicketMessage", "giveaway": "GuildFileGiveaway",
 	}
 	for line := range strings.Lines(out) {
-		v, found, ok := schema.Read([]byte(line), 1000)
+		v, found, ok := schema.Read([]byte(line), 1000, "")
 		if !ok || len(found) > 0 {
 			t.Fatalf("%s: %v", line, found)
 		}

@@ -186,7 +186,7 @@ func (r *run) line(schemaName string, record any, at *value) error {
 	if err := s.json.Encode(record); err != nil {
 		return err
 	}
-	v, found, _ := schema.Read(s.line.Bytes(), maxRecordValues)
+	v, found, _ := schema.Read(s.line.Bytes(), maxRecordValues, "")
 	if len(found) == 0 {
 		found = r.schemas.named(schemaName)(v, nil)
 	}

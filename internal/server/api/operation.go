@@ -24,8 +24,9 @@ type operation struct {
 	Collected  bool             // shares its unit of work, or its statement, with what arrives at the same time
 	Body       *openapi3.Schema // nil: it takes none, and one that is sent anyway is ignored
 	BodyMust   bool
-	MaxBody    int64 // bytes that a body may have
-	MaxValues  int   // values that it may hold; see validateBody
+	MaxBody    int64  // bytes that a body may have
+	MayBeBlank string // name of the member whose text may be blank
+	MaxValues  int    // values that it may hold; see validateBody
 	Query      map[string]*openapi3.Parameter
 	Path       []*openapi3.Parameter
 	Defaults   []string // "page=1": what an absent query parameter counts as
@@ -48,6 +49,7 @@ func readOperations(doc *openapi3.T) operationMap {
 			op.MakesGuild, _ = o.Extensions["x-makes-guild"].(bool)
 			op.Phased, _ = o.Extensions["x-phased"].(bool)
 			op.Waits, _ = o.Extensions["x-waits"].(bool)
+			op.MayBeBlank, _ = o.Extensions["x-may-be-blank"].(string)
 			op.Collected, _ = o.Extensions["x-collected"].(bool)
 			for _, refs := range []openapi3.Parameters{item.Parameters, o.Parameters} {
 				for _, ref := range refs {

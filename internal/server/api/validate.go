@@ -70,7 +70,7 @@ func validateBody(rs *reqState) []schema.Problem {
 	case len(rs.body) == 0:
 		return nil
 	}
-	value, found, ok := schema.Read(rs.body, rs.op.MaxValues)
+	value, found, ok := schema.Read(rs.body, rs.op.MaxValues, rs.op.MayBeBlank)
 	if ok {
 		found = schema.Check(rs.op.Body, value, found)
 	}

@@ -38,8 +38,13 @@ func TestApply(t *testing.T) {
 			[]string{"reason", "expires_at"},
 		},
 		{"a value", row{}, patch{Metadata: metadata.Change{"a": text("b")}}, row{Metadata: metadata.Values{"a": "b"}}, []string{"metadata"}},
-		{"the value that is there", row{Metadata: metadata.Values{"a": "b"}}, patch{Metadata: metadata.Change{"a": text("b")}},
-			row{Metadata: metadata.Values{"a": "b"}}, nil},
+		{
+			"the value that is there",
+			row{Metadata: metadata.Values{"a": "b"}},
+			patch{Metadata: metadata.Change{"a": text("b")}},
+			row{Metadata: metadata.Values{"a": "b"}},
+			nil,
+		},
 		{"a value taken away", row{Metadata: metadata.Values{"a": "b"}}, patch{Metadata: metadata.Change{"a": nil}}, row{}, []string{"metadata"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -50,8 +50,10 @@ func TestEveryListReadsInTheOrderOfAnIndex(t *testing.T) {
 		{"a rare pair", "cases_by_type_status", filter{Type: "ban", Status: "revoked"}},
 		{"a pair without any", "cases_by_type_status", filter{Type: "kick", Status: "deleted"}},
 		{"a number", "cases_number", filter{Number: 4711}},
-		{"a number of somebody's", "cases_number",
-			filter{Number: 4711, UserID: "77", ModeratorID: "42", Type: "warn", Status: "active", Since: since, Until: &until}},
+		{
+			"a number of somebody's", "cases_number",
+			filter{Number: 4711, UserID: "77", ModeratorID: "42", Type: "warn", Status: "active", Since: since, Until: &until},
+		},
 		{"changes", "cases_changed", filter{Changed: &since}},
 		{
 			"changes of some", "cases_changed",

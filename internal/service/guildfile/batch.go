@@ -54,7 +54,7 @@ func newBatch(tx *db.Tx, now time.Time) *batch {
 
 // add reads one line into the batch and returns its kind.
 func (b *batch) add(line int64, text []byte) (string, *LineError) {
-	value, found, ok := schema.Read(text, maxLine)
+	value, found, ok := schema.Read(text, maxLine, "")
 	if !ok {
 		return "", &LineError{Line: line, Reason: describe(found)}
 	}

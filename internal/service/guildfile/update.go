@@ -103,7 +103,7 @@ type lineRecord struct {
 }
 
 func (u *updates) add(line int64, text []byte) (string, *LineError) {
-	value, found, ok := schema.Read(text, maxLine)
+	value, found, ok := schema.Read(text, maxLine, "")
 	if !ok {
 		return "", &LineError{Line: line, Reason: describe(found)}
 	}

@@ -70,8 +70,10 @@ func TestAFileChangesWhatIsThereAndASecondTimeNothing(t *testing.T) {
 
 func TestBalancesAreWhatTheImportWasTold(t *testing.T) {
 	t.Parallel()
-	for how, want := range map[transfer.Balances][3]int{transfer.Keep: {7, 30, 20}, transfer.Set: {10, 10, 20},
-		transfer.Higher: {10, 30, 20}, transfer.Add: {17, 40, 20}} {
+	for how, want := range map[transfer.Balances][3]int{
+		transfer.Keep: {7, 30, 20}, transfer.Set: {10, 10, 20},
+		transfer.Higher: {10, 30, 20}, transfer.Add: {17, 40, 20},
+	} {
 		t.Run(string(how), func(t *testing.T) {
 			t.Parallel()
 			api := apitest.New(t)

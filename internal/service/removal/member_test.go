@@ -161,8 +161,10 @@ func TestAMemberIsForgottenWhereverTheyStoodAndNowhereElse(t *testing.T) {
 	if after := rows(t, d, beside); after != before {
 		t.Errorf("another guild had\n%s\nand has\n%s", before, after)
 	}
-	for _, statement := range []string{"giveaway_entries", "giveaway_draws", "giveaways", "rank_marks", "rank_maps", "ticket_messages", "tickets", "cases",
-		"chat_intents", "wallets", "ledger_entries", "levels"} {
+	for _, statement := range []string{
+		"giveaway_entries", "giveaway_draws", "giveaways", "rank_marks", "rank_maps", "ticket_messages", "tickets", "cases",
+		"chat_intents", "wallets", "ledger_entries", "levels",
+	} {
 		dbtest.Exec(t, d, `DELETE FROM `+statement+` WHERE guild_id = $1`, beside)
 	}
 	for column, n := range holding(t, d, member) {

@@ -287,7 +287,7 @@ func storeTallies(ctx context.Context, tx *db.Tx, c *transfer.Call, tallies map[
 		counts, ats = append(counts, t.n), append(ats, t.at.UTC().Format(time.RFC3339Nano))
 		last := ""
 		if t.last != nil {
-			last = t.last.UTC().Format(time.RFC3339Nano)
+			last = t.last.String() // cut, as the entry's instant is stored
 		}
 		lasts = append(lasts, last)
 		if t.again {

@@ -218,15 +218,9 @@ func (s *Service) confirm(ctx context.Context, in chat.Intent, message string) (
 			response, err = became(ctx, tx, in)
 			return err
 		}
-		e, typ, err := writeMessage(ctx, tx, t, in, message)
+		e, err := writeMessage(ctx, tx, t, in, message)
 		if err != nil {
 			return err
-		}
-		if typ != "" {
-			origin := event.From(auth.Stored(in.GuildID, in.TokenID))
-			if err := event.Record(ctx, tx, origin.On(e.CreatedAt.Time), typ, showEntry(e)); err != nil {
-				return err
-			}
 		}
 		response = gen.CreateTicketMessage201JSONResponse{Data: showEntry(e)}
 		if r, keyed := requestOf(in); keyed {

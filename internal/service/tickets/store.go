@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/page"
@@ -325,46 +326,51 @@ func change(ctx context.Context, tx *db.Tx, t row, set string, args ...any) (row
 	return t, fault.Wrap(err, "change ticket", t.ID, "of guild", t.GuildID)
 }
 
-// writeMessage adds a message that was posted to the transcript, and returns the type of
-// the event that tells of it; the platform's id for it may be empty. Where a record of
-// the bot's was first, its entry stays, and gains the author if it lacks one: that is
-// told, or there is nothing to tell.
-func writeMessage(ctx context.Context, tx *db.Tx, t row, in chat.Intent, message string) (e entry, typ string, err error) {
+// writeMessage adds a message that was posted to the transcript, and tells of it; the
+// platform's id for it may be empty. Where a record of the bot's was first, its entry
+// stays, and gains the author if it lacks one.
+func writeMessage(ctx context.Context, tx *db.Tx, t row, in chat.Intent, message string) (entry, error) {
+	origin := event.From(auth.Stored(in.GuildID, in.TokenID))
 	if message != "" {
 		there, err := mirrored(ctx, tx, t, message)
 		if err != nil {
-			return entry{}, "", err
+			return entry{}, err
 		}
 		if there != nil {
-			return gain(ctx, tx, t, *there, in.AuthorID)
+			return gain(ctx, tx, t, *there, in.AuthorID, origin)
 		}
 	}
-	t, err = change(ctx, tx, t, `, message_count = message_count + 1, last_message_at = instant.at`)
+	t, err := change(ctx, tx, t, `, message_count = message_count + 1, last_message_at = instant.at`)
 	if err != nil {
-		return entry{}, "", err
+		return entry{}, err
 	}
-	e = entry{ID: in.ID, Kind: kindMessage, AuthorID: in.AuthorID, AuthorType: byStaff, Content: in.Content, Posted: true}
+	e := entry{ID: in.ID, Kind: kindMessage, AuthorID: in.AuthorID, AuthorType: byStaff, Content: in.Content, Posted: true}
 	if message != "" {
 		e.ChannelMessageID = &message
 	}
-	e, err = write(ctx, tx, t, e)
-	return e, event.TicketMessage, err
+	if e, err = write(ctx, tx, t, e); err != nil {
+		return entry{}, err
+	}
+	return e, event.Record(ctx, tx, origin.On(e.CreatedAt.Time), event.TicketMessage, showEntry(e))
 }
 
-// gain gives an entry its author, if it has none.
-func gain(ctx context.Context, tx *db.Tx, t row, e entry, author *string) (entry, string, error) {
+// gain gives an entry its author, if it has none, and tells of that.
+func gain(ctx context.Context, tx *db.Tx, t row, e entry, author *string, origin event.Origin) (entry, error) {
 	if e.AuthorID != nil || author == nil {
-		return e, "", nil
+		return e, nil
 	}
-	if _, err := change(ctx, tx, t, ``); err != nil {
-		return entry{}, "", err
+	t, err := change(ctx, tx, t, ``)
+	if err != nil {
+		return entry{}, err
 	}
 	e.AuthorID = author
-	_, err := tx.ExecContext(ctx, `
+	if _, err := tx.ExecContext(ctx, `
 		UPDATE ticket_messages SET author_id = $3
 		WHERE guild_id = $1
-		  AND id = $2`, e.GuildID, e.ID, author)
-	return e, event.TicketMessageUpdated, fault.Wrap(err, "give entry", e.ID, "of guild", e.GuildID, "its author")
+		  AND id = $2`, e.GuildID, e.ID, author); err != nil {
+		return entry{}, fmt.Errorf("give entry %s of guild %s its author: %w", e.ID, e.GuildID, err)
+	}
+	return e, event.Record(ctx, tx, origin.On(t.UpdatedAt.Time), event.TicketMessageUpdated, showEntry(e))
 }
 
 // channelDue has the bot bring the channel in line with the ticket.

@@ -1,0 +1,50 @@
+package tickets_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"guildhall/internal/server/api/apitest"
+)
+
+// TestABotThatMirrorsAPostChangesItsEntryAlone: the bot sees the message that the API
+// has posted, before the entry of it is there or after, and mirrors it.
+func TestABotThatMirrorsAPostChangesItsEntryAlone(t *testing.T) {
+	t.Parallel()
+	echo := func(ticket, message string) string {
+		return strings.NewReplacer("TICKET", ticket, "MESSAGE", message).Replace(
+			`{"records":[{"record":"ticket_message","ticket_id":"TICKET","channel_message_id":"MESSAGE","content":"Hello","author_type":"bot"}]}`)
+	}
+	t.Run("before", func(t *testing.T) {
+		t.Parallel()
+		s := newTicketAPI(t)
+		id := ticket(t, s.API, 1, "open", true)
+		bot := s.Bot(t).In(s.Guild)
+		s.platform.In(channelOf(1), func(_ http.ResponseWriter, _ *http.Request, accept func() any) bool {
+			accept()
+			posted := s.platform.Messages(channelOf(1))
+			bot.Do(t, "writeRecords", echo(id, posted[len(posted)-1].ID)).Want(t, 200, `{"data":[{"result":"created"}]}`)
+			return false
+		})
+		s.Do(t, "createTicketMessage", `{"content":"Hello","author_id":"77"}`, apitest.Path("id", id)).Want(t, 201, `{"data":{"author_type":"bot","author_id":"77"}}`)
+		s.wantMessages(t, id, 1, 1, 1)
+		bot.WantEvent(t, "ticket.message", `{"data":{"author_id":null}}`)
+		bot.WantEvent(t, "ticket.message_updated", `{"data":{"author_id":"77","author_type":"bot"}}`)
+		bot.WantNoEvent(t)
+	})
+	t.Run("after", func(t *testing.T) {
+		t.Parallel()
+		s := newTicketAPI(t)
+		id := ticket(t, s.API, 1, "open", true)
+		bot := s.Bot(t).In(s.Guild)
+		entry := s.Do(t, "createTicketMessage", `{"content":"Hello"}`, apitest.Path("id", id)).Want(t, 201, "").Str(t, "data.id")
+		posted := s.platform.Messages(channelOf(1))
+		if len(posted) != 1 {
+			t.Fatalf("%d messages were posted", len(posted))
+		}
+		bot.Do(t, "writeRecords", echo(id, posted[0].ID)).Want(t, 200, `{"data":[{"id":"`+entry+`","result":"unchanged"}]}`)
+		bot.WantEvent(t, "ticket.message", `{"data":{"author_type":"staff"}}`)
+		bot.WantNoEvent(t)
+	})
+}
