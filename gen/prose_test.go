@@ -160,6 +160,33 @@ func TestDecisionsAreShortAndSayWhy(t *testing.T) {
 	}
 }
 
+// Who upgrades reads the section of a release whole.
+func TestTheChangelogOfAReleaseIsShort(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	releases, _, _ := strings.Cut(string(text), "\n## Before releases")
+	sections := strings.Split(releases, "\n## [")[1:]
+	if len(sections) == 0 {
+		t.Fatal("CHANGELOG.md has no release")
+	}
+	for _, section := range sections {
+		heading, body, _ := strings.Cut(section, "\n")
+		words := 0
+		for line := range strings.Lines(body) {
+			n := len(strings.Fields(strings.TrimPrefix(line, "- ")))
+			if words += n; n > 25 {
+				t.Errorf("%s: a line of %d words, want 25 at most: %s", heading, n, line)
+			}
+		}
+		if words > 400 {
+			t.Errorf("%s: %d words, want 400 at most", heading, words)
+		}
+	}
+}
+
 // The tour is short enough to be read at one sitting.
 func TestTheArchitectureIsShort(t *testing.T) {
 	t.Parallel()
