@@ -61,6 +61,11 @@ function written(ids) {
     return ids.every((id) => text.includes(id));
   });
 }
+/** Waits until the bot has written down and acknowledged an order. A kill before that leaves no place for an answer. */
+async function taken(where) {
+  await written([where.id]);
+  await until("the order is acknowledged", async () => (await people("answer", where)).answer !== null);
+}
 async function said(where, pattern, seconds) {
   return until(`the answer ${pattern}`, async () => {
     const { answer } = await people("answer", where);
@@ -117,7 +122,7 @@ async function whole() {
   // A payment, with a kill before it is answered.
   const to = { options: [{ name: "member", type: 6, value: member(2) }, { name: "coins", type: 4, value: 30 }], users: [member(2)] };
   const paid = await order(member(1), "pay", to);
-  await written([paid.id]);
+  await taken(paid);
   await killBot();
   await startBot();
   await said(paid, /Paid 30 coins. You have 70 left/);
@@ -154,7 +159,7 @@ async function tickets() {
   await said(panel, /There it is/);
   const posted = (await people("messages", { channel })).messages.at(-1);
   const opened = await people("press", { channel, user: member(5), message: posted.id, id: "ticket" });
-  await written([opened.id]);
+  await taken(opened);
   await killBot();
   await startBot();
   await said(opened, /Your ticket is/);
@@ -194,7 +199,7 @@ async function giveaway() {
   }
   const of = async () => (await guildhall(`/giveaways/${begun.id}`)).data;
   await until("all have entered", async () => (await of()).entry_count === 5);
-  assert.equal((await guildhall(`/giveaways/${begun.id}/end`, { method: "POST" })).status, 200);
+  assert.equal((await guildhall(`/giveaways/${begun.id}/end`, { method: "POST" })).status, 202);
   const ended = await until("winners are drawn", async () => {
     const g = await of();
     return g.status === "ended" && g;
