@@ -14,7 +14,8 @@ func TestUpdateGuildSettings(t *testing.T) {
 		bot.Do(t, "updateGuildSettings", `{"modules":{"economy":false},"timezone":"Europe/Berlin"}`).
 			Want(t, 200, `{"data":{"modules":{"economy":false,"levelling":true},"economy":{"currency_name":"coins"},"timezone":"Europe/Berlin"}}`)
 		bot.WantEvent(t, "guild.updated", `{"origin":{"type":"bot"},"data":{"guild":{"id":"`+api.Guild+`","name":"The Test Guild"},
-			"settings":{"modules":{"economy":false,"tickets":true},"levelling":{"curve":{"base":100}},"timezone":"Europe/Berlin"},"changed":["modules","timezone"]}}`)
+			"settings":{"modules":{"economy":false,"tickets":true},"levelling":{"curve":{"base":100}},"timezone":"Europe/Berlin"},
+				"changed":["modules","timezone"]}}`)
 	})
 	t.Run("tells nothing where nothing is different", func(t *testing.T) {
 		at := bot.Do(t, "getGuildSettings", "").Str(t, "data.updated_at")
@@ -46,8 +47,10 @@ func TestRecordsKeepTheGuildTrue(t *testing.T) {
 	bot := api.Bot(t).In(api.Guild)
 	bot.Do(t, "writeRecords", `{"records":[
 		{"record":"settings","tickets":{"close_action":"delete"}},
-		{"record":"guild","id":"`+api.Guild+`","name":"Ravens","icon_url":"https://cdn.example/i.png","member_count":4,"created_at":"2001-01-01T00:00:00Z"}]}`).
-		Want(t, 200, `{"data":[{"record":"settings","id":"`+api.Guild+`","result":"updated"},{"record":"guild","id":"`+api.Guild+`","updated_at":null,"result":"updated"}]}`)
+		{"record":"guild","id":"`+api.Guild+`","name":"Ravens","icon_url":"https://cdn.example/i.png","member_count":4,
+			"created_at":"2001-01-01T00:00:00Z"}]}`).
+		Want(t, 200, `{"data":[{"record":"settings","id":"`+api.Guild+`","result":"updated"},{"record":"guild","id":"`+api.Guild+`",
+			"updated_at":null,"result":"updated"}]}`)
 	bot.WantEvent(t, "guild.updated",
 		`{"data":{"guild":{"name":"Ravens"},"settings":{"tickets":{"close_action":"delete"}},"changed":["name","icon_url"]}}`)
 	bot.WantEvent(t, "guild.updated", `{"data":{"guild":{"name":"Ravens"},"changed":["tickets"]}}`)

@@ -11,12 +11,16 @@ func TestACaseIsMadeChangedAndDeletedByRecords(t *testing.T) {
 	t.Parallel()
 	bot, back := bot(t)
 	made := bot.Do(t, "writeRecords", records(`
-		{"record":"case","id":"ban","user_id":"42","moderator_id":"7","type":"ban","reason":"x","status":"revoked","created_at":"2024-01-02T03:04:05Z"},
-		{"record":"case","number":9,"user_id":"42","moderator_id":"7","type":"mute","expires_at":"2040-01-01T00:00:00Z","created_at":"2090-01-01T00:00:00Z","metadata":{"a":"b"}},
+		{"record":"case","id":"ban","user_id":"42","moderator_id":"7","type":"ban","reason":"x","status":"revoked",
+			"created_at":"2024-01-02T03:04:05Z"},
+		{"record":"case","number":9,"user_id":"42","moderator_id":"7","type":"mute","expires_at":"2040-01-01T00:00:00Z",
+			"created_at":"2090-01-01T00:00:00Z","metadata":{"a":"b"}},
 		{"record":"case","user_id":"42","moderator_id":"7","type":"kick"}`)).
-		Want(t, 200, `{"data":[{"record":"case","id":"ban","number":10,"result":"created"},{"number":9,"result":"created"},{"number":11,"result":"created"}]}`)
+		Want(t, 200, `{"data":[{"record":"case","id":"ban","number":10,"result":"created"},{"number":9,"result":"created"},{"number":11,
+			"result":"created"}]}`)
 	bot.WantEvent(t, "case.created",
-		`{"origin":{"type":"bot"},"data":{"id":"ban","number":10,"type":"ban","status":"revoked","source":"bot","created_at":"2024-01-02T03:04:05.000Z"}}`)
+		`{"origin":{"type":"bot"},"data":{"id":"ban","number":10,"type":"ban","status":"revoked","source":"bot",
+			"created_at":"2024-01-02T03:04:05.000Z"}}`)
 	bot.WantEvent(t, "case.created", `{"data":{"number":9,"type":"mute","metadata":{"a":"b"},"expires_at":"2040-01-01T00:00:00.000Z"}}`)
 	bot.WantEvent(t, "case.created", `{"data":{"number":11,"type":"kick","reason":"","status":"active"}}`)
 	back.Do(t, "createCase", `{"user_id":"42","moderator_id":"7","type":"note","reason":"x"}`).Want(t, 201, `{"data":{"number":12}}`)
@@ -25,7 +29,8 @@ func TestACaseIsMadeChangedAndDeletedByRecords(t *testing.T) {
 
 	at := bot.Do(t, "writeRecords",
 		records(`{"record":"case","id":"`+mute+`","status":"expired","expires_at":null,"user_id":"43","metadata":{"a":null,"c":""},
-		"source":"api","created_at":"2020-01-01T00:00:00Z","updated_at":"2020-01-01T00:00:00Z"}`)).Want(t, 200, `{"data":[{"result":"updated","number":9}]}`).All(t, "updated_at")[0]
+		"source":"api","created_at":"2020-01-01T00:00:00Z","updated_at":"2020-01-01T00:00:00Z"}`)).
+		Want(t, 200, `{"data":[{"result":"updated","number":9}]}`).All(t, "updated_at")[0]
 	bot.WantEvent(t, "case.updated",
 		`{"timestamp":"`+at+`","data":{"id":"`+mute+`","updated_at":"`+at+`","source":"bot","expires_at":null,"metadata":{"c":""},
 		"changed":["user_id","status","expires_at","metadata"]}}`)

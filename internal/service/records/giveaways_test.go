@@ -33,7 +33,8 @@ func TestTheBotRunsAGiveawayByRecords(t *testing.T) {
 		return `{"record":"giveaway_entry","giveaway_id":"g","user_id":"` + user + `"` + rest + `}`
 	}
 	bot.Do(t, "writeRecords", records(entry("1", `,"entries":3`)+","+entry("2", "")+","+entry("3", "")+","+entry("4", `,"entries":0`))).
-		Want(t, 200, `{"data":[{"id":"1","result":"created"},{"result":"created"},{"result":"created"},{"id":"4","result":"unchanged","updated_at":null}]}`)
+		Want(t, 200, `{"data":[{"id":"1","result":"created"},{"result":"created"},{"result":"created"},{"id":"4","result":"unchanged",
+			"updated_at":null}]}`)
 	bot.Do(t, "writeRecords", records(entry("1", `,"entries":5`)+","+entry("2", `,"entries":0`)+","+entry("3", ""))).
 		Want(t, 200, `{"data":[{"result":"updated"},{"result":"updated"},{"result":"unchanged"}]}`)
 	bot.Do(t, "getGiveaway", "", at).Want(t, 200, `{"data":{"entrant_count":2,"entry_count":6}}`)
@@ -78,9 +79,11 @@ func TestAGiveawayThatTheBotLeavesAloneIsDrawn(t *testing.T) {
 func TestAGiveawayOfThePastComesWithItsEntries(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)
-	const past = `{"record":"giveaway","id":"old","prize":"A hat","channel_id":"500","status":"ended","winners":["1"],"created_at":"2024-01-01T00:00:00Z","ended_at":"2090-01-01T00:00:00Z"}`
+	const past = `{"record":"giveaway","id":"old","prize":"A hat","channel_id":"500","status":"ended","winners":["1"],
+		"created_at":"2024-01-01T00:00:00Z","ended_at":"2090-01-01T00:00:00Z"}`
 	bot.Do(t, "writeRecords",
-		records(past+`,{"record":"giveaway_entry","giveaway_id":"old","user_id":"1"},{"record":"giveaway_entry","giveaway_id":"old","user_id":"2"}`)).Want(t, 200, "")
+		records(past+`,{"record":"giveaway_entry","giveaway_id":"old","user_id":"1"},{"record":"giveaway_entry","giveaway_id":"old",
+			"user_id":"2"}`)).Want(t, 200, "")
 	bot.WantEvent(t, "giveaway.created", `{"data":{"status":"ended","winners":["1"],"entrant_count":2}}`)
 	bot.WantEvent(t, "giveaway.ended", `{"data":{"status":"ended"}}`)
 	bot.Do(t, "rerollGiveaway", "", apitest.Path("id", "old")).Want(t, 200, `{"data":{"winners":["2"]}}`)

@@ -108,7 +108,8 @@ func TestMessagesThatCannotBeAreRefused(t *testing.T) {
 	bot.Do(t, "writeRecords", message(`"id":"m","content":"x","if_updated_at":"2024-01-01T00:00:00Z"`)).WantError(t, 400, "invalid_request")
 	transcript(t, bot, `{"content":"a"},{"content":"b"}`)
 	bot.Do(t, "writeRecords", `{"on_refusal":"skip","records":[{"record":"ticket_message","ticket_id":"none","content":"x"},
-		{"record":"ticket_message","ticket_id":"t","id":"o","content":"c"}]}`).Want(t, 200, `{"data":[{"result":"refused","code":"not_found"},{"id":"o","result":"created"}]}`)
+		{"record":"ticket_message","ticket_id":"t","id":"o","content":"c"}]}`).
+		Want(t, 200, `{"data":[{"result":"refused","code":"not_found"},{"id":"o","result":"created"}]}`)
 	transcript(t, bot, `{"content":"a"},{"content":"b"},{"content":"c"}`)
 }
 
@@ -116,7 +117,8 @@ func TestMessagesOfATicketOfTheSameCallAndOfThePast(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)
 	bot.Do(t, "writeRecords", records(`{"record":"ticket_message","ticket_id":"t","content":"late","created_at":"2090-01-01T00:00:00Z"},
-		{"record":"ticket_message","ticket_id":"t","content":"early","created_at":"2024-01-02T03:04:05Z"},{"record":"ticket","id":"t","opener_id":"42"}`)).
+		{"record":"ticket_message","ticket_id":"t","content":"early","created_at":"2024-01-02T03:04:05Z"},{"record":"ticket","id":"t",
+			"opener_id":"42"}`)).
 		Want(t, 200, `{"data":[{"result":"created"},{"result":"created"},{"record":"ticket","number":1}]}`)
 	transcript(t, bot, `{"content":"early","created_at":"2024-01-02T03:04:05.000Z"},{"content":"late"}`)
 	if n := dbtest.Value[int](t, bot.DB(), `SELECT count(*) FROM ticket_messages WHERE created_at > now() + interval '1 s'`); n != 0 {

@@ -28,7 +28,8 @@ func TestAWalletIsMadeChangedAndLeftAsItIs(t *testing.T) {
 	bot, _ := bot(t)
 	made := bot.Do(t, "writeRecords",
 		records(`{"record":"wallet","user_id":"`+one+`","balance":7},{"record":"wallet","user_id":"`+two+`","balance":0}`)).
-		Want(t, 200, `{"data":[{"record":"wallet","id":"`+one+`","number":null,"result":"created"},{"record":"wallet","id":"`+two+`","result":"created"}]}`)
+		Want(t, 200, `{"data":[{"record":"wallet","id":"`+one+`","number":null,"result":"created"},{"record":"wallet","id":"`+two+`",
+			"result":"created"}]}`)
 	bot.WantEvent(t, "economy.balance_changed",
 		`{"origin":{"type":"bot"},"data":{"user_id":"`+one+`","balance":7,"previous_balance":0,"delta":7,"reason":null,"reference":null}}`)
 	bot.WantNoEvent(t) // of a new wallet of 0

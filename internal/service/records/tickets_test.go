@@ -18,11 +18,14 @@ func TestATicketLivesByRecordsAndItsChannelIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)
 	id := apitest.Path("id", "t")
-	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","opener_id":"42","channel_id":"700","metadata":{"a":"b"},"created_at":"2024-01-02T03:04:05Z"}`)).
+	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","opener_id":"42","channel_id":"700","metadata":{"a":"b"},
+		"created_at":"2024-01-02T03:04:05Z"}`)).
 		Want(t, 200, `{"data":[{"record":"ticket","id":"t","number":1,"result":"created"}]}`)
-	bot.WantEvent(t, "ticket.opened", `{"origin":{"type":"bot"},"data":{"id":"t","number":1,"status":"open","metadata":{"a":"b"},"created_at":"2024-01-02T03:04:05.000Z"}}`)
+	bot.WantEvent(t, "ticket.opened", `{"origin":{"type":"bot"},"data":{"id":"t","number":1,"status":"open","metadata":{"a":"b"},
+		"created_at":"2024-01-02T03:04:05.000Z"}}`)
 
-	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","claimed_by_id":"7","subject":"Roles","opener_id":"43","channel_id":"701","metadata":{"a":null},
+	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","claimed_by_id":"7","subject":"Roles","opener_id":"43","channel_id":"701",
+		"metadata":{"a":null},
 		"status":"closed","close_reason":"Done","closed_by_id":"8"}`)).Want(t, 200, `{"data":[{"number":1,"result":"updated"}]}`)
 	const final = `"status":"closed","claimed_by_id":"7","subject":"Roles","opener_id":"43","channel_id":"701","metadata":{}`
 	bot.WantEvent(t, "ticket.claimed", `{"data":{`+final+`}}`)
@@ -31,15 +34,20 @@ func TestATicketLivesByRecordsAndItsChannelIsLeftAlone(t *testing.T) {
 	bot.Do(t, "listTicketMessages", "", id).Want(t, 200, `{"data":[{"kind":"claim","author_type":"system","content":"Claimed by 7."},
 		{"kind":"close","author_type":"system","author_id":"8","content":"Done"}]}`)
 
-	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","close_reason":"Done at last","closed_at":null}`)).Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","close_reason":"Done at last","closed_at":null}`)).
+		Want(t, 200, `{"data":[{"result":"updated"}]}`)
 	bot.WantEvent(t, "ticket.updated", `{"data":{"close_reason":"Done at last","changed":["close_reason"]}}`)
-	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","status":"open","claimed_by_id":null}`)).Want(t, 200, `{"data":[{"result":"updated"}]}`)
+	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","status":"open","claimed_by_id":null}`)).
+		Want(t, 200, `{"data":[{"result":"updated"}]}`)
 	bot.WantEvent(t, "ticket.assigned", `{"data":{"status":"open","claimed_by_id":null}}`)
 	bot.WantEvent(t, "ticket.reopened", `{"data":{"status":"open","close_reason":null,"closed_by_id":null,"closed_at":null}}`)
-	bot.Do(t, "listTicketMessages", "", id).Want(t, 200, `{"data":[{"kind":"claim"},{"kind":"close"},{"kind":"assign","content":"Assigned to nobody."},{"kind":"reopen","content":"Reopened."}]}`)
+	bot.Do(t, "listTicketMessages", "", id).
+		Want(t, 200, `{"data":[{"kind":"claim"},{"kind":"close"},{"kind":"assign","content":"Assigned to nobody."},{"kind":"reopen",
+		"content":"Reopened."}]}`)
 
 	at := bot.Do(t, "getTicket", "", id).Str(t, "data.updated_at")
-	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","status":"open","subject":"Roles","created_at":"2020-01-01T00:00:00Z","updated_at":"2020-01-01T00:00:00Z"}`)).
+	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","status":"open","subject":"Roles","created_at":"2020-01-01T00:00:00Z",
+		"updated_at":"2020-01-01T00:00:00Z"}`)).
 		Want(t, 200, `{"data":[{"result":"unchanged","updated_at":"`+at+`"}]}`)
 	bot.WantNoEvent(t)
 	if n := due(t, bot); n != 0 {
@@ -52,9 +60,11 @@ func TestTheEventsOfATicketStandAMillisecondApart(t *testing.T) {
 	bot, _ := bot(t)
 	bot.Do(t, "writeRecords", `{"tell":false,"records":[{"record":"ticket","id":"t","opener_id":"42"}]}`).Want(t, 200, "")
 	bot.WantNoEvent(t)
-	at := bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","claimed_by_id":"7","subject":"Roles","status":"closed"}`)).Want(t, 200, "").All(t, "updated_at")[0]
+	at := bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","claimed_by_id":"7","subject":"Roles","status":"closed"}`)).
+		Want(t, 200, "").All(t, "updated_at")[0]
 	got := dbtest.Value[string](t, bot.DB(), `
-		SELECT string_agg(type || ' ' || round(extract(epoch FROM date_trunc('milliseconds', occurred_at) - $1::timestamptz) * 1000), ', ' ORDER BY occurred_at)
+		SELECT string_agg(type || ' ' || round(extract(epoch FROM date_trunc('milliseconds',
+			occurred_at) - $1::timestamptz) * 1000), ', ' ORDER BY occurred_at)
 		FROM webhook_events`, at)
 	if want := "ticket.claimed -2, ticket.updated -1, ticket.closed 0"; got != want {
 		t.Errorf("told are %s, want %s", got, want)
@@ -80,7 +90,8 @@ func TestATicketOfThePastIsOpenedAndClosed(t *testing.T) {
 func TestTicketsThatCannotBeAreRefused(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)
-	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","opener_id":"42"},{"record":"ticket","id":"c","opener_id":"42","status":"closed"}`)).Want(t, 200, "")
+	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","opener_id":"42"},{"record":"ticket","id":"c","opener_id":"42",
+		"status":"closed"}`)).Want(t, 200, "")
 	for body, place := range map[string]string{
 		`{"record":"ticket","id":"new"}`:                                         "opener_id",
 		`{"record":"ticket","opener_id":"1","number":1}`:                         "number",

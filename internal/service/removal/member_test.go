@@ -35,7 +35,8 @@ var everything = []string{
 	`INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, source, metadata)
 		VALUES ($1, 'about', 1, $2, '8', 'warn', 'about them', 'api', jsonb_build_object('a', $2::text)),
 			($1, 'by', 2, '9', $2, 'warn', 'by them', 'api', '{}')`,
-	`INSERT INTO giveaways (guild_id, id, status, prize, winner_count, entrant_count, entry_count, channel_id, starts_at, ends_at, winners, host_id)
+	`INSERT INTO giveaways (guild_id, id, status, prize, winner_count,
+		entrant_count, entry_count, channel_id, starts_at, ends_at, winners, host_id)
 		VALUES ($1, 'running', 'active', 'p', 1, 2, 5, '1', now(), now() + interval '1 day', '{}', '8'),
 		       ($1, 'over', 'ended', 'p', 1, 1, 1, '1', now(), now(), ARRAY[$2], $2)`,
 	`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries)
@@ -43,7 +44,8 @@ var everything = []string{
 	`INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners)
 		VALUES ($1, 'over', 1, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), ARRAY[$2], ARRAY[$2], ARRAY[$2],
 			ARRAY[$2], ARRAY[$2])`,
-	`INSERT INTO tickets (guild_id, id, number, status, subject, opener_id, closed_by_id, close_reason, closed_at, claimed_by_id, channel_lock, metadata)
+	`INSERT INTO tickets (guild_id, id, number, status, subject, opener_id,
+		closed_by_id, close_reason, closed_at, claimed_by_id, channel_lock, metadata)
 		VALUES ($1, 'own', 1, 'closed', 'help me', $2, $2, 'my words', now(), '8', jsonb_build_object('users', $2::text),
 			jsonb_build_object('a', $2::text)),
 		       ($1, 'other', 2, 'closed', 'another', '9', $2, 'as staff', now(), $2, NULL, '{}')`,

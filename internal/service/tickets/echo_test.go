@@ -27,7 +27,8 @@ func TestABotThatMirrorsAPostChangesItsEntryAlone(t *testing.T) {
 			bot.Do(t, "writeRecords", echo(id, posted[len(posted)-1].ID)).Want(t, 200, `{"data":[{"result":"created"}]}`)
 			return false
 		})
-		s.Do(t, "createTicketMessage", `{"content":"Hello","author_id":"77"}`, apitest.Path("id", id)).Want(t, 201, `{"data":{"author_type":"bot","author_id":"77"}}`)
+		s.Do(t, "createTicketMessage", `{"content":"Hello","author_id":"77"}`, apitest.Path("id", id)).
+			Want(t, 201, `{"data":{"author_type":"bot","author_id":"77"}}`)
 		s.wantMessages(t, id, 1, 1, 1)
 		bot.WantEvent(t, "ticket.message", `{"data":{"author_id":null}}`)
 		bot.WantEvent(t, "ticket.message_updated", `{"data":{"author_id":"77","author_type":"bot"}}`)
