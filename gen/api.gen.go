@@ -1346,6 +1346,36 @@ type BalanceChange struct {
 	UserID string `json:"user_id"`
 }
 
+// BotGuild A guild that a bot key serves.
+type BotGuild struct {
+	// ID The guild.
+	ID string `json:"id"`
+
+	// Name Name of the guild.
+	Name string `json:"name"`
+
+	// Status `leaving` while it is being removed, until what it has is deleted.
+	Status string `json:"status"`
+
+	// UpdatedAt When its status, or what `getGuild` shows of it but the number of members, changed last.
+	UpdatedAt wire.Time `json:"updated_at"`
+}
+
+// BotGuildList One page of guilds that a bot key serves.
+type BotGuildList struct {
+	// Data The items of this page.
+	Data []BotGuild `json:"data"`
+
+	// HasMore Whether another page follows.
+	HasMore bool `json:"has_more"`
+
+	// Page Number of this page.
+	Page int `json:"page"`
+
+	// PerPage Size of the page.
+	PerPage int `json:"per_page"`
+}
+
 // Case A moderation case.
 type Case struct {
 	// CreatedAt When the case was created.
@@ -4268,6 +4298,36 @@ type UserIDFilter = string
 // WebhookID defines model for WebhookId.
 type WebhookID = string
 
+// ListBotGuildsParams defines parameters for ListBotGuilds.
+type ListBotGuildsParams struct {
+	// UpdatedSince Only what was created or changed at or after this instant (RFC 3339 with offset; write the + of an offset as %2B). The list is then ordered by
+	// `updated_at`, then `id`, ascending, so that whatever changes moves behind the reader.
+	//
+	// A copy that misses no change walks by the instants and not by page numbers, because rows move while it reads; and once it has caught up it asks again
+	// from 15 seconds before, because changes of different resources can become visible a few seconds out of order:
+	//
+	//     since, page = the beginning, 1
+	//     repeat:
+	//         rows = the list with updated_since = since, page, per_page = 100
+	//         for each row: keep it, unless a newer updated_at of the same id is kept
+	//         if the page is not full:          (caught up)
+	//             wait a while
+	//             since, page = (newest updated_at that is kept) - 15 s, 1
+	//         else if any row was new:
+	//             since, page = updated_at of the last row, 1
+	//         else:
+	//             page = page + 1
+	//
+	// What an operator brings in from elsewhere bears in `updated_at` the end of the import, so that this loop finds it.
+	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
+
+	// Page Number of the page, from 1. A page past the end is empty.
+	Page Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PerPage Size of the page.
+	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
+}
+
 // ListCasesParams defines parameters for ListCases.
 type ListCasesParams struct {
 	// UserID Only what concerns this user.
@@ -4628,6 +4688,9 @@ type RotateWebhookSecretJSONRequestBody = RotateWebhookSecretRequest
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// ListBotGuilds List the key's guilds
+	// (GET /bot/guilds)
+	ListBotGuilds(ctx echo.Context, params ListBotGuildsParams) error
 	// ForgetMemberEverywhere Forget a member everywhere
 	// (POST /bot/members/{userId}/forget)
 	ForgetMemberEverywhere(ctx echo.Context, userID UserID) error
@@ -4801,6 +4864,38 @@ type ServerInterface interface {
 // ServerInterfaceWrapper converts echo contexts to parameters.
 type ServerInterfaceWrapper struct {
 	Handler ServerInterface
+}
+
+// ListBotGuilds converts echo context to params.
+func (w *ServerInterfaceWrapper) ListBotGuilds(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListBotGuildsParams
+	// ------------- Optional query parameter "updated_since" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "updated_since", ctx.QueryParams(), &params.UpdatedSince, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter updated_since: %s", err))
+	}
+
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", ctx.QueryParams(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter page: %s", err))
+	}
+
+	// ------------- Optional query parameter "per_page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "per_page", ctx.QueryParams(), &params.PerPage, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter per_page: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListBotGuilds(ctx, params)
+	return err
 }
 
 // ForgetMemberEverywhere converts echo context to params.
@@ -5980,6 +6075,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 		Handler: si,
 	}
 
+	router.GET(options.BaseURL+"/bot/guilds", wrapper.ListBotGuilds, options.OperationMiddlewares["listBotGuilds"]...)
 	router.POST(options.BaseURL+"/bot/members/:userId/forget", wrapper.ForgetMemberEverywhere, options.OperationMiddlewares["forgetMemberEverywhere"]...)
 	router.GET(options.BaseURL+"/cases", wrapper.ListCases, options.OperationMiddlewares["listCases"]...)
 	router.POST(options.BaseURL+"/cases", wrapper.CreateCase, options.OperationMiddlewares["createCase"]...)
@@ -6037,6 +6133,28 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/webhooks/:id/rotate-secret", wrapper.RotateWebhookSecret, options.OperationMiddlewares["rotateWebhookSecret"]...)
 	router.POST(options.BaseURL+"/webhooks/:id/test", wrapper.TestWebhookEndpoint, options.OperationMiddlewares["testWebhookEndpoint"]...)
 
+}
+
+type ListBotGuildsRequestObject struct {
+	Params ListBotGuildsParams
+}
+
+type ListBotGuildsResponseObject interface {
+	VisitListBotGuildsResponse(w http.ResponseWriter) error
+}
+
+type ListBotGuilds200JSONResponse BotGuildList
+
+func (response ListBotGuilds200JSONResponse) VisitListBotGuildsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type ForgetMemberEverywhereRequestObject struct {
@@ -7327,6 +7445,9 @@ func (response TestWebhookEndpoint202JSONResponse) VisitTestWebhookEndpointRespo
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// ListBotGuilds List the key's guilds
+	// (GET /bot/guilds)
+	ListBotGuilds(ctx context.Context, request ListBotGuildsRequestObject) (ListBotGuildsResponseObject, error)
 	// ForgetMemberEverywhere Forget a member everywhere
 	// (POST /bot/members/{userId}/forget)
 	ForgetMemberEverywhere(ctx context.Context, request ForgetMemberEverywhereRequestObject) (ForgetMemberEverywhereResponseObject, error)
@@ -7507,6 +7628,31 @@ func NewStrictHandler(ssi StrictServerInterface, middlewares []StrictMiddlewareF
 type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
+}
+
+// ListBotGuilds operation middleware
+func (sh *strictHandler) ListBotGuilds(ctx echo.Context, params ListBotGuildsParams) error {
+	var request ListBotGuildsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListBotGuilds(ctx.Request().Context(), request.(ListBotGuildsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListBotGuilds")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListBotGuildsResponseObject); ok {
+		return validResponse.VisitListBotGuildsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
 }
 
 // ForgetMemberEverywhere operation middleware

@@ -180,7 +180,7 @@ func TestExamplesAgreeOnWhatAnIDNames(t *testing.T) {
 	byID, ofMessage := map[string][]seen{}, map[string]string{}
 	s.things(func(at string, o object) {
 		id, ok := o["id"].(string)
-		if !ok {
+		if !ok || strings.HasPrefix(at, "listBotGuilds") { // shows of a guild when it changed, and getGuild does not
 			return
 		}
 		for _, earlier := range byID[id] {

@@ -297,6 +297,7 @@ CREATE TABLE guilds (
     last_case_at timestamp with time zone,
     removed_at timestamp with time zone,
     removed_after timestamp with time zone,
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
     CONSTRAINT guilds_pkey PRIMARY KEY (id),
     CONSTRAINT guilds_removed CHECK (((removed_at IS NULL) = (removed_after IS NULL))) NOT VALID
 );
@@ -710,6 +711,7 @@ CREATE INDEX giveaways_to_draw ON public.giveaways USING btree (guild_id, redraw
 CREATE INDEX giveaways_to_edit ON public.giveaways USING btree (guild_id, edit_at) WHERE (edit_at IS NOT NULL);
 CREATE INDEX giveaways_to_gather ON public.giveaways USING btree (guild_id, redraw_at) WHERE ((status = 'drawing'::text) AND (pot = 'gathering'::text));
 CREATE INDEX giveaways_to_react ON public.giveaways USING btree (guild_id, react_at) WHERE (react_at IS NOT NULL);
+CREATE INDEX guilds_changed ON public.guilds USING btree (updated_at, id);
 CREATE INDEX guilds_leaving ON public.guilds USING btree (removed_after) WHERE (removed_after IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
 CREATE INDEX ledger_entries_by_user ON public.ledger_entries USING btree (guild_id, user_id, created_at DESC, id DESC);

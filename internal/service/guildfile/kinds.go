@@ -114,10 +114,18 @@ func (w *waiting[R]) load(ctx context.Context, tx *db.Tx) error {
 	}
 	if w.Finish != nil || w.Dated != nil {
 		for i := range w.rows {
-			w.guilds[w.Guild(&w.rows[i])] = true
+			w.guilds[w.of(&w.rows[i])] = true
 		}
 	}
 	return nil
+}
+
+// of is the guild of a row, which may be the row itself.
+func (w *waiting[R]) of(r *R) string {
+	if w.Guild == nil {
+		return w.Defines(r).Guild
+	}
+	return w.Guild(r)
 }
 
 func (w *waiting[R]) finish(ctx context.Context, tx *db.Tx) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 	_ "time/tzdata" // time zones are known where the machine knows none
 
@@ -23,9 +24,10 @@ type row struct {
 	Locale      string    `db:"locale" json:"locale"`
 	JoinedAt    wire.Time `db:"joined_at" json:"joined_at"`
 	CreatedAt   wire.Time `db:"created_at" json:"created_at"`
+	UpdatedAt   wire.Time `db:"updated_at" json:"-"` // of what is shown but the number of members, and of the status
 }
 
-const columns = `id, name, icon_url, owner_id, member_count, locale, joined_at, created_at`
+const columns = `id, name, icon_url, owner_id, member_count, locale, joined_at, created_at, updated_at`
 
 // Records are guilds as they move, under the one curve.
 func Records(curve Curve) transfer.Kind[row] {
@@ -38,8 +40,12 @@ func Records(curve Curve) transfer.Kind[row] {
 		New: func(now time.Time) row {
 			return row{Locale: "en-US", JoinedAt: wire.At(now), CreatedAt: wire.At(now)}
 		},
-		Complete: completeGuild,
-		After:    giveSettings,
+		Complete: func(g *row, now time.Time) error {
+			g.UpdatedAt = transfer.Pending
+			return completeGuild(g, now)
+		},
+		Dated: []transfer.Column{{Table: "guilds", Guild: "id", Name: "updated_at"}},
+		After: giveSettings,
 		Writer: &transfer.Writer[row]{
 			Schema: "RecordGuild",
 			Key:    func(*row) string { return "guild" }, // a call has one
@@ -87,17 +93,18 @@ func reviseGuild(c *transfer.Call, r *transfer.Row[row]) error {
 // storeGuild makes the guild, with the default settings, or changes what is known of it.
 func storeGuild(ctx context.Context, tx *db.Tx, _ *transfer.Call, rows []*transfer.Row[row]) error {
 	g := rows[0].Is
+	g.UpdatedAt = changedAt(rows[0])
 	statement := `
 		UPDATE guilds
-		SET name = $2, icon_url = $3, owner_id = $4, member_count = $5, locale = $6, joined_at = $7, created_at = $8
+		SET name = $2, icon_url = $3, owner_id = $4, member_count = $5, locale = $6, joined_at = $7, created_at = $8, updated_at = $9
 		WHERE id = $1`
 	if rows[0].Was == nil {
 		statement = `
 		INSERT INTO guilds (` + columns + `)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 		ON CONFLICT DO NOTHING`
 	}
-	n, err := db.Exec(ctx, tx, statement, g.ID, g.Name, g.IconURL, g.OwnerID, g.MemberCount, g.Locale, g.JoinedAt, g.CreatedAt)
+	n, err := db.Exec(ctx, tx, statement, g.ID, g.Name, g.IconURL, g.OwnerID, g.MemberCount, g.Locale, g.JoinedAt, g.CreatedAt, g.UpdatedAt)
 	if err != nil {
 		return fmt.Errorf("write guild %s: %w", g.ID, err)
 	}
@@ -108,6 +115,24 @@ func storeGuild(ctx context.Context, tx *db.Tx, _ *transfer.Call, rows []*transf
 		return giveSettings(ctx, tx, []row{g})
 	}
 	return nil
+}
+
+// changedAt is the instant of a change, later than that of the one before. How many
+// members there are changes all the time: a bot that follows the list of its guilds
+// is not told.
+func changedAt(r *transfer.Row[row]) wire.Time {
+	if r.Was == nil {
+		return r.At
+	}
+	counted := *r.Was
+	counted.MemberCount = r.Is.MemberCount
+	switch {
+	case reflect.DeepEqual(counted, r.Is):
+		return r.Was.UpdatedAt
+	case r.At.After(r.Was.UpdatedAt.Add(time.Millisecond)):
+		return r.At
+	}
+	return wire.Bounded(r.Was.UpdatedAt.Add(time.Millisecond))
 }
 
 func completeGuild(g *row, now time.Time) error {

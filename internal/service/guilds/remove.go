@@ -52,7 +52,7 @@ func Remove(ctx context.Context, tx *db.Tx, guild string, days int) (after time.
 		return time.Time{}, err
 	}
 	after = now.AddDate(0, 0, days)
-	if _, err := tx.ExecContext(ctx, `UPDATE guilds SET removed_at = $2, removed_after = $3 WHERE id = $1`, guild, now, after); err != nil {
+	if _, err := tx.ExecContext(ctx, leave, guild, now, after); err != nil {
 		return time.Time{}, fmt.Errorf("remove guild %s: %w", guild, err)
 	}
 	if _, _, err := auth.RevokeWithin(ctx, tx, guild); err != nil {
@@ -92,11 +92,19 @@ func Restore(ctx context.Context, tx *db.Tx, guild string) (taken bool, err erro
 	if err != nil || !leaving {
 		return false, err
 	}
-	if _, err := tx.ExecContext(ctx, `UPDATE guilds SET removed_at = NULL, removed_after = NULL WHERE id = $1`, guild); err != nil {
+	if _, err := tx.ExecContext(ctx, leave, guild, nil, nil); err != nil {
 		return false, fmt.Errorf("restore guild %s: %w", guild, err)
 	}
 	return true, audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.GuildRestored, Target: guild})
 }
+
+// leave has a guild leave from $2 on until $3, or stay.
+var leave = `
+	WITH ` + db.Instant("guilds", "id = $1") + `
+	UPDATE guilds
+	SET removed_at = $2, removed_after = $3, updated_at = ` + db.Next("instant.at", "updated_at") + `
+	FROM instant
+	WHERE id = $1`
 
 // hold locks a guild that is there or leaving, and reports whether it is leaving.
 func hold(ctx context.Context, tx *db.Tx, guild string) (leaving bool, err error) {

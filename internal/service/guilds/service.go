@@ -4,10 +4,12 @@ package guilds
 
 import (
 	"context"
+	"time"
 
 	"guildhall/gen"
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/page"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/transfer"
@@ -44,6 +46,26 @@ func show(g row) gen.Guild {
 		JoinedAt:    g.JoinedAt,
 		CreatedAt:   g.CreatedAt,
 	}
+}
+
+// ListBotGuilds returns one page of the guilds that the key serves, those that leave
+// too, in the order of their last change, so that what changes moves behind the reader.
+func (s *Service) ListBotGuilds(ctx context.Context, r gen.ListBotGuildsRequestObject) (gen.ListBotGuildsResponseObject, error) {
+	var since *time.Time
+	if r.Params.UpdatedSince != nil {
+		since = &r.Params.UpdatedSince.Time
+	}
+	p := page.Of(r.Params.Page, r.Params.PerPage)
+	rows, err := list(ctx, db.Read(ctx), auth.From(ctx).Guilds(), since, p)
+	if err != nil {
+		return nil, err
+	}
+	rows, more := page.Cut(rows, p)
+	return gen.ListBotGuilds200JSONResponse{Data: page.Each(rows, showServed), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+func showServed(g served) gen.BotGuild {
+	return gen.BotGuild{ID: g.ID, Name: g.Name, Status: g.Status, UpdatedAt: g.UpdatedAt}
 }
 
 // GetGuildSettings returns the guild's module toggles and public settings. The

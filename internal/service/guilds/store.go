@@ -2,9 +2,12 @@ package guilds
 
 import (
 	"context"
+	"time"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/page"
+	"guildhall/internal/base/wire"
 )
 
 // get returns the guild. A token's guild always exists: its tokens go with it.
@@ -14,6 +17,37 @@ func get(ctx context.Context, q db.Querier, guild string) (row, error) {
 		FROM guilds
 		WHERE id = $1`, guild)
 	return g, fault.Wrap(err, "read guild", guild)
+}
+
+// served is a guild as the list of a bot key's guilds shows it.
+type served struct {
+	ID        string    `db:"id"`
+	Name      string    `db:"name"`
+	Status    string    `db:"status"`
+	UpdatedAt wire.Time `db:"updated_at"`
+}
+
+const status = `CASE WHEN removed_at IS NULL THEN 'active' ELSE 'leaving' END AS status`
+
+var (
+	servedTable = page.Table{Name: "guilds", Columns: "id, name, " + status + ", updated_at"}
+
+	every = page.Changed(servedTable, `updated_at >= coalesce($1::timestamptz, '-infinity')`)
+
+	// At most a thousand are found by their ids and sorted.
+	named = page.Changed(servedTable, `id = ANY ($4) AND updated_at >= coalesce($1::timestamptz, '-infinity')`)
+)
+
+// list returns the page of the guilds that a key serves, in the order of their last
+// change, and one more when there is one. A key that names none serves every guild.
+func list(ctx context.Context, q db.Querier, names []string, since *time.Time, p page.P) ([]served, error) {
+	args := []any{since, p.Limit(), p.Offset()}
+	query := every.For(p)
+	if len(names) > 0 {
+		query, args = named.For(p), append(args, db.Array(names))
+	}
+	rows, err := db.Select[served](ctx, q, query, args...)
+	return rows, fault.Wrap(err, "list the guilds of a bot key")
 }
 
 // Exists reports whether a guild is there, and not being removed.

@@ -26,6 +26,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -175,6 +176,7 @@ var Pending = Absent
 // Column is a column of instants.
 type Column struct {
 	Table, Name string
+	Guild       string // the column that names the guild; empty: guild_id
 	ID          string // the column of ids that tell that instant; empty: there is none
 }
 
@@ -186,7 +188,7 @@ func (c Column) Date(ctx context.Context, tx *db.Tx, guild string, at time.Time)
 	if c.ID != "" {
 		id, args = `, `+c.ID+` = left($4, 13) || right(`+c.ID+`, 23)`, append(args, db.NewIDAt(at))
 	}
-	_, err := tx.ExecContext(ctx, `UPDATE `+c.Table+` SET `+c.Name+` = $2`+id+` WHERE guild_id = $1 AND `+c.Name+` = $3`, args...)
+	_, err := tx.ExecContext(ctx, `UPDATE `+c.Table+` SET `+c.Name+` = $2`+id+` WHERE `+cmp.Or(c.Guild, "guild_id")+` = $1 AND `+c.Name+` = $3`, args...)
 	return fault.Wrap(err, "date what came in of guild", guild)
 }
 
