@@ -92,7 +92,7 @@ func (n *Counted[R]) judge(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[
 			continue
 		}
 		if slices.Contains(taken, number) {
-			row.Err = Wrong("number", "the guild has another with this number")
+			row.Err = Wrong("number", "is taken by another of the guild")
 		}
 		taken = append(taken, number)
 	}
