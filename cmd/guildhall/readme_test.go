@@ -158,6 +158,18 @@ func TestTheFirstProgramsWork(t *testing.T) {
 	}
 }
 
+// A bot's first call works by copying, and makes a guild.
+func TestTheFirstCallOfABotWorks(t *testing.T) {
+	t.Parallel()
+	testutil.Program(t, "curl")
+	var lines []string
+	for _, b := range codeOf(t, "docs/bot/README.md", "A key for your bot") {
+		lines = append(lines, strings.ReplaceAll(b.text, "bin/guildhall", asProgram+"=1 '"+os.Args[0]+"'"))
+	}
+	out := lastLine(shell(t, started(t), lines...))
+	wantMatch(t, "the call", out, `^{"data":\[({"id":"\d+","number":null,"record":"(guild|wallet|level)","result":"created",[^}]*},?){3}\]}$`)
+}
+
 func lastLine(out string) string {
 	out = strings.TrimSpace(out)
 	return out[strings.LastIndex(out, "\n")+1:]
