@@ -12,7 +12,9 @@ GOLANGCI_LINT_VERSION := v2.15.0
 # program calls itself devel.
 VERSION ?= $(patsubst v%,%,$(shell git describe --tags --exact-match --match 'v[2-9][0-9].*' 2>/dev/null || echo devel))
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
-LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+# Where the documents are published; /docs leads there.
+GUIDES  ?=
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.guides=$(GUIDES)
 
 # The race detector needs a C compiler. Without one the tests run all the same.
 RACE := $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && command -v "$$(go env CC)" >/dev/null && echo -race)
@@ -65,8 +67,9 @@ verify: generate ## generate, and fail when that changes anything
 	fi
 
 .PHONY: lint
-lint: bin/golangci-lint-$(GOLANGCI_LINT_VERSION) ## run the linters of .golangci.yaml
+lint: bin/golangci-lint-$(GOLANGCI_LINT_VERSION) ## run the linters of .golangci.yaml, and build for the other system
 	bin/golangci-lint-$(GOLANGCI_LINT_VERSION) run ./...
+	CGO_ENABLED=0 GOOS=darwin go build -o /dev/null ./cmd/guildhall
 
 .PHONY: doclint
 doclint: ## check openapi.yaml with the document linters, and against each release
@@ -138,7 +141,7 @@ release: ## build the program, packages and all that lies beside them into dist/
 .PHONY: reproducible
 reproducible: release ## build the release once more in another folder, and fail when the two differ
 	@other=$$(mktemp -d) && trap 'rm -rf "$$other"' EXIT && git ls-files -z | xargs -0 tar -c | tar -x -C "$$other" && \
-		$(MAKE) -C "$$other" --no-print-directory release VERSION=$(VERSION) COMMIT=$(COMMIT) && \
+		$(MAKE) -C "$$other" --no-print-directory release VERSION=$(VERSION) COMMIT=$(COMMIT) GUIDES=$(GUIDES) && \
 		diff $(DIST)/SHA256SUMS "$$other/dist/SHA256SUMS" && echo "Both builds are equal."
 
 .PHONY: bin/guildhall

@@ -66,7 +66,7 @@ func (p paragraph) sentences() []string {
 // A reader takes in README and the documents at the first reading.
 func TestProseIsShort(t *testing.T) {
 	t.Parallel()
-	files := []string{"../README.md"}
+	files := []string{"../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../bench/README.md", "../deploy/README.md"}
 	err := filepath.WalkDir("../docs", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && d.Name() == "node_modules" {
 			return fs.SkipDir
@@ -187,14 +187,16 @@ func TestTheChangelogOfAReleaseIsShort(t *testing.T) {
 	}
 }
 
-// The tour is short enough to be read at one sitting.
-func TestTheArchitectureIsShort(t *testing.T) {
+// The tour and the recipes are short enough to be read at one sitting.
+func TestDocumentsForContributorsAreShort(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../ARCHITECTURE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if words := len(strings.Fields(string(text))); words > 4000 {
-		t.Errorf("ARCHITECTURE.md has %d words, want 4,000 at most", words)
+	for file, most := range map[string]int{"ARCHITECTURE.md": 4000, "CONTRIBUTING.md": 1600} {
+		text, err := os.ReadFile("../" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if words := len(strings.Fields(string(text))); words > most {
+			t.Errorf("%s has %d words, want %d at most", file, words, most)
+		}
 	}
 }

@@ -36,6 +36,17 @@ func (n *node) openPages() (*db.DB, error) {
 	return d, err
 }
 
+// dashboardURL is where people find the dashboard; empty where there is none.
+func (n *node) dashboardURL() string {
+	switch {
+	case n.pageDB == nil:
+		return ""
+	case n.pages == nil:
+		return dashboard.Prefix + "/"
+	}
+	return n.pages.String() + "/"
+}
+
 // withDashboard puts the dashboard beside the API, where there is one.
 func (n *node) withDashboard(next http.Handler, limits *ratelimit.Limiter, wake func(guild string)) (http.Handler, error) {
 	if n.pageDB == nil {
@@ -45,6 +56,7 @@ func (n *node) withDashboard(next http.Handler, limits *ratelimit.Limiter, wake 
 	cfg := dashboard.Config{
 		DB: d, URL: n.pages, Env: n.Env, Limits: limits, Login: n.quotas.Login, Session: n.sessions, Sealer: n.box,
 		Webhooks: webhooks.Config{DB: d, Box: n.hooks.Box, Guard: n.hooks.Guard}, Wake: wake, Proxies: n.proxies, CAFile: n.caFile, Log: n.log, Metrics: n.metrics,
+		Version: version,
 	}
 	var err error
 	switch {

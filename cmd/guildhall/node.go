@@ -227,7 +227,9 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 	counter := usage.NewCounter()
 	handler, err := api.New(api.Config{
 		DB: d, Tokens: tokens, Limits: limits, Quotas: n.quotas, Proxies: n.proxies, Env: n.Env,
-		Count: counter.Count, Wrote: n.wrote.note, Sealer: installation.Responses{Box: n.box}, Wake: wake, Log: n.log, Metrics: n.metrics, Tracer: n.tracer, ValidateResponses: n.CheckAnswers == "log", PublicURL: n.PublicURL, Services: services,
+		Count: counter.Count, Wrote: n.wrote.note, Sealer: installation.Responses{Box: n.box}, Wake: wake, Log: n.log, Metrics: n.metrics,
+		Tracer: n.tracer, ValidateResponses: n.CheckAnswers == "log", Services: services,
+		About:    api.About{PublicURL: n.PublicURL, Version: version, Guides: guides, Dashboard: n.dashboardURL()},
 		OneGuild: n.DBDistributed == "on",
 	})
 	if err != nil {

@@ -125,13 +125,74 @@ func TestTheFirstCallsOfTheReadmeWork(t *testing.T) {
 	})
 }
 
+// The first programs work by copying, in a folder beside that of guildhall dev. Sent
+// once more they change nothing.
+func TestTheFirstProgramsWork(t *testing.T) {
+	t.Parallel()
+	testutil.Program(t, "curl")
+	const file = "docs/integrate/first-program.md"
+	where, dir := one(t, codeOf(t, file, "Where and who"), "sh"), started(t)
+	for _, c := range []struct{ section, language, file, again string }{
+		{"TypeScript", "ts", "pay.mts", "npx tsx pay.mts"},
+		{"Python", "python", "pay.py", ".venv/bin/python pay.py"},
+		{"Go", "go", "main.go", "go run ."},
+	} {
+		t.Run(c.section, func(t *testing.T) {
+			if needRegistry(t, c.language); c.language == "ts" {
+				testutil.Program(t, "node")
+			}
+			blocks := codeOf(t, file, c.section)
+			own := strings.Replace(where, "../first", "../"+c.language, 2)
+			shell(t, dir, own) // makes the folder
+			folder := filepath.Join(dir, "..", c.language)
+			writeFile(t, folder, c.file, one(t, blocks, c.language))
+			if c.language == "go" {
+				writeFile(t, folder, "client.yaml", one(t, blocks, "yaml"))
+			}
+			first := lastLine(shell(t, dir, own, one(t, blocks, "sh")))
+			wantMatch(t, c.section, first, `^balance \d+$`)
+			if again := lastLine(shell(t, dir, own, c.again)); again != first {
+				t.Errorf("it prints %q, and then %q", first, again)
+			}
+		})
+	}
+}
+
+// A bot's first call works by copying, and makes a guild.
+func TestTheFirstCallOfABotWorks(t *testing.T) {
+	t.Parallel()
+	testutil.Program(t, "curl")
+	var lines []string
+	for _, b := range codeOf(t, "docs/bot/README.md", "A key for your bot") {
+		lines = append(lines, strings.ReplaceAll(b.text, "bin/guildhall", asProgram+"=1 '"+os.Args[0]+"'"))
+	}
+	out := lastLine(shell(t, started(t), lines...))
+	wantMatch(t, "the call", out, `^{"data":\[({"id":"\d+","number":null,"record":"(guild|wallet|level)","result":"created",[^}]*},?){3}\]}$`)
+}
+
+func lastLine(out string) string {
+	out = strings.TrimSpace(out)
+	return out[strings.LastIndex(out, "\n")+1:]
+}
+
+// needRegistry leaves a test out where its language's packages cannot be had.
+func needRegistry(t *testing.T, language string) {
+	t.Helper()
+	ask := map[string][]string{
+		"ts":     {"npm", "ping"},
+		"python": {"python3", "-m", "pip", "download", "--quiet", "--no-deps", "--dest", t.TempDir(), "openapi-python-client==0.29.1"},
+		"go":     {"go", "list", "-m", "github.com/oapi-codegen/oapi-codegen/v2@v2.8.2"},
+	}[language]
+	if out, err := exec.CommandContext(t.Context(), testutil.Program(t, ask[0]), ask[1:]...).CombinedOutput(); err != nil {
+		testutil.Without(t, ask[0], string(out))
+	}
+}
+
 // needNode leaves a test out that needs Node and the registry of its packages.
 func needNode(t *testing.T) {
 	t.Helper()
 	testutil.Program(t, "node")
-	if out, err := exec.CommandContext(t.Context(), testutil.Program(t, "npm"), "ping").CombinedOutput(); err != nil {
-		testutil.Without(t, "npm", string(out))
-	}
+	needRegistry(t, "ts")
 }
 
 func writeFile(t *testing.T, dir, name, text string) {

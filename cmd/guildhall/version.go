@@ -13,6 +13,7 @@ import (
 var (
 	version = "devel"
 	commit  = ""
+	guides  = "" // where the documents are published
 )
 
 type versionCommand struct {

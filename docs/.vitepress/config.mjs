@@ -43,6 +43,7 @@ export default defineConfig({
       ] },
       { text: "Contribute", items: [
         page("Contributing", "/CONTRIBUTING"), page("Architecture", "/ARCHITECTURE"), page("Decisions", "/docs/decisions"),
+        page("Measure and drill", "/bench/README"),
         page("Reliability", "/RELIABILITY"), page("Changelog", "/CHANGELOG"),
       ] },
     ],

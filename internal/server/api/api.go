@@ -24,7 +24,7 @@ import (
 )
 
 // Config is what the handler is made of. Everything is required except
-// Proxies, Wake, Metrics, Tracer and PublicURL.
+// Proxies, Wake, Metrics, Tracer and About.
 type Config struct {
 	DB      *db.DB
 	Tokens  Authenticator
@@ -44,9 +44,8 @@ type Config struct {
 	// one that Postgres takes from nobody now (db.TakesNoWrites); nil: nobody asks.
 	Wrote func(error)
 
-	// PublicURL is the base URL that the served documents name, without a slash
-	// at its end; empty: they name none.
-	PublicURL string
+	// About is what the served documents say of this installation.
+	About About
 
 	// OneGuild makes each statement name one guild, where the tables are
 	// distributed by it. Otherwise changes of several guilds may share one.
@@ -73,7 +72,7 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	public, err := serveDocuments(cfg.PublicURL, cfg.Limits, cfg.Quotas.Login)
+	public, err := serveDocuments(cfg.About, cfg.Limits, cfg.Quotas.Login)
 	if err != nil {
 		return nil, err
 	}

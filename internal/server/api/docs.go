@@ -6,34 +6,20 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
-	"github.com/swaggest/swgui"
-	"github.com/swaggest/swgui/v5emb"
 	"go.yaml.in/yaml/v3"
 
 	"guildhall/gen"
 	"guildhall/internal/access/auth"
 	"guildhall/internal/access/ratelimit"
 )
-
-// reference is where the browsable reference lives.
-const reference = "/docs"
-
-// referenceScript is what begins the reference: its page has no script inside,
-// because it shares its origin with the dashboard.
-const referenceScript = reference + "/begin.js"
-
-// referencePolicy lets the reference load what this server serves, and nothing
-// from any other host.
-const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; " +
-	"img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // page is one document, made ready at start in both of its forms: nothing is
 // compressed, unpacked or copied for a request.
@@ -45,10 +31,9 @@ type page struct {
 
 // serveDocuments answers GET and HEAD for the contract and its reference, outside
 // the versioned prefix: without a token, but over HTTPS only. They spend their
-// address's bucket, as everything that is asked without a token does. publicURL
-// is the server that the contract names; empty: whichever it was read from.
-func serveDocuments(publicURL string, limits *ratelimit.Limiter, quota ratelimit.Quota) (middleware, error) {
-	pages, err := allPages(publicURL)
+// address's bucket, as everything that is asked without a token does.
+func serveDocuments(about About, limits *ratelimit.Limiter, quota ratelimit.Quota) (middleware, error) {
+	pages, err := allPages(about)
 	if err != nil {
 		return nil, err
 	}
@@ -125,41 +110,63 @@ func acceptsGzip(lines []string) bool {
 	return gz || !named && taken["*"]
 }
 
+// About says which installation the documents are of.
+type About struct {
+	// PublicURL is the base URL that the contract names as its server, without a
+	// slash at its end; empty: the contract names the one that it is read from.
+	PublicURL string
+	Version   string // of the program
+	Guides    string // where the guides for integrators are published, without a slash at its end; empty: nowhere
+	Dashboard string // where the dashboard is; empty: there is none
+}
+
+// guides are the pages for integrators, below About.Guides.
+var guides = []struct{ Name, Page string }{
+	{"First program", "first-program"}, {"Writes", "writes"}, {"Webhooks", "webhooks"}, {"Copies", "copies"},
+}
+
+func (a About) guide(page string) string { return a.Guides + "/docs/integrate/" + page + ".html" }
+
 // allPages are the documents by their paths.
-func allPages(publicURL string) (map[string]*page, error) {
+func allPages(about About) (map[string]*page, error) {
 	pages := map[string]*page{}
-	shared, err := referencePages()
+	assets, err := referenceAssets()
 	if err != nil {
 		return nil, err
 	}
-	for path, p := range shared {
-		pages[path] = p
-	}
+	maps.Copy(pages, assets)
 	contract := contractPages
-	if publicURL != "" {
-		contract = func() (map[string]*page, error) { return contractNaming(publicURL + Prefix) }
+	if about.PublicURL != "" || about.Guides != "" {
+		contract = func() (map[string]*page, error) { return contractOf(about) }
 	}
 	own, err := contract()
 	if err != nil {
 		return nil, err
 	}
-	for path, p := range own {
-		pages[path] = p
+	maps.Copy(pages, own)
+	own, err = referencePages(about)
+	if err != nil {
+		return nil, err
 	}
+	maps.Copy(pages, own)
 	return pages, nil
 }
 
-var contractPages = sync.OnceValues(func() (map[string]*page, error) { return contractNaming(Prefix) })
+var contractPages = sync.OnceValues(func() (map[string]*page, error) { return contractOf(About{}) })
 
-// contractNaming is the contract in its four forms, with a server.
-func contractNaming(server string) (map[string]*page, error) {
+// contractOf is the contract in its four forms, with a server and a link to the guides.
+func contractOf(about About) (map[string]*page, error) {
 	pages := map[string]*page{}
 	for name, source := range map[string][]byte{"/openapi": gen.OpenAPI, "/openapi-3.1": gen.OpenAPI31} {
-		written := []byte("\n  - url: " + Prefix + "\n")
-		if bytes.Count(source, written) != 1 {
-			return nil, fmt.Errorf("read %s: it does not name one server", name)
+		before, after, found := bytes.Cut(source, []byte("\nservers:\n  - url: "+Prefix+"\n"))
+		if !found {
+			return nil, fmt.Errorf("read %s: it does not name its server", name)
 		}
-		source = bytes.Replace(source, written, []byte("\n  - url: "+server+"\n"), 1)
+		servers := "\nservers:\n  - url: " + about.PublicURL + Prefix + "\n"
+		if about.Guides != "" {
+			servers = "\nexternalDocs:\n  description: Guides, from the first program to copies\n  url: " + about.guide(guides[0].Page) + "\n" + servers
+		}
+		source = slices.Concat(before, []byte(servers), after)
 		asJSON, err := toJSON(source)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", name, err)
@@ -170,80 +177,6 @@ func contractNaming(server string) (map[string]*page, error) {
 	}
 	return pages, nil
 }
-
-// referencePages are the browsable reference, which does not depend on any
-// setting: its files are taken from where they are embedded, once.
-var referencePages = sync.OnceValues(func() (map[string]*page, error) {
-	ui := v5emb.NewHandlerWithConfig(swgui.Config{
-		Title:       "Guildhall API",
-		SwaggerJSON: "/openapi.json",
-		BasePath:    reference,
-		SettingsUI: map[string]string{
-			"defaultModelsExpandDepth": "0", // the models, folded
-			"displayOperationId":       "true",
-			"filter":                   "true",
-		},
-	})
-	pages := map[string]*page{}
-	for _, file := range []string{
-		"", "/", "/swagger-ui.css", "/swagger-ui-bundle.js", "/swagger-ui-standalone-preset.js",
-		"/favicon-16x16.png", "/favicon-32x32.png",
-	} {
-		req, err := http.NewRequest(http.MethodGet, reference+file, nil)
-		if err != nil {
-			return nil, err
-		}
-		taken := &memoryWriter{header: http.Header{}}
-		ui.ServeHTTP(taken, req)
-		if taken.status != 0 && taken.status != http.StatusOK || taken.body.Len() == 0 {
-			return nil, errors.New("the reference lacks " + reference + file)
-		}
-		body := taken.body.Bytes()
-		if file == "" || file == "/" {
-			body = bytes.Replace(body, []byte("<title>Guildhall API - Swagger UI</title>"), []byte("<title>Guildhall API</title>"), 1)
-			var script []byte
-			if body, script, err = withoutScripts(body); err != nil {
-				return nil, err
-			}
-			pages[referenceScript] = newPage("text/javascript; charset=utf-8", script)
-		}
-		pages[reference+file] = newPage(taken.header.Get("Content-Type"), body)
-	}
-	return pages, nil
-})
-
-// withoutScripts takes the scripts that stand inside a page out of it, and names
-// one file with all of them where the last was: they only wait for the page to
-// be loaded.
-func withoutScripts(page []byte) (rest, script []byte, err error) {
-	const opens, closes = "<script>", "</script>"
-	for {
-		before, after, found := bytes.Cut(page, []byte(opens))
-		if !found {
-			break
-		}
-		inside, after, ended := bytes.Cut(after, []byte(closes))
-		if !ended {
-			return nil, nil, errors.New("a script of the reference's page does not end")
-		}
-		script, rest, page = append(script, inside...), append(rest, before...), after
-	}
-	if len(script) == 0 {
-		return nil, nil, errors.New("the reference's page has no script")
-	}
-	return slices.Concat(rest, []byte(`<script src="`+referenceScript+`">`+closes), page), script, nil
-}
-
-// memoryWriter is a ResponseWriter that keeps what is written.
-type memoryWriter struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (t *memoryWriter) Header() http.Header         { return t.header }
-func (t *memoryWriter) WriteHeader(status int)      { t.status = status }
-func (t *memoryWriter) Write(b []byte) (int, error) { return t.body.Write(b) }
 
 func newPage(contentType string, body []byte) *page {
 	sum := sha256.Sum256(body)

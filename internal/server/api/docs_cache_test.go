@@ -113,7 +113,7 @@ func TestDocumentsSpendTheAddresssBucket(t *testing.T) {
 func TestDocumentsNameThePublicURL(t *testing.T) {
 	t.Parallel()
 	relative := apitest.New(t)
-	named := apitest.New(t, apitest.With(func(c *api.Config) { c.PublicURL = "https://api.example.com/guildhall" }))
+	named := apitest.New(t, apitest.With(func(c *api.Config) { c.About.PublicURL = "https://api.example.com/guildhall" }))
 	for path, mark := range map[string]string{
 		"/openapi.yaml": "- url: %s\n", "/openapi.json": `"servers":[{"url":"%s"`, "/openapi-3.1.yaml": "- url: %s\n",
 		"/openapi-3.1.json": `"servers":[{"url":"%s"`,

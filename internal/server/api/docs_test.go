@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -12,8 +14,12 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"guildhall/gen"
+	"guildhall/internal/server/api"
 	"guildhall/internal/server/api/apitest"
 )
+
+// loaded is a file that a page loads by itself.
+var loaded = regexp.MustCompile(`<(?:link|script|img)\b[^>]* (?:href|src)="([^"]*)"`)
 
 // The contract and its reference are there for anyone, without a token.
 func TestDocuments(t *testing.T) {
@@ -96,16 +102,14 @@ func TestDocuments(t *testing.T) {
 				t.Errorf("%s has the policy %q", path, policy)
 			}
 			html := string(page)
-			for _, attribute := range []string{`src="`, `href="`} {
-				for _, rest := range strings.Split(html, attribute)[1:] {
-					asset, _, _ := strings.Cut(rest, `"`)
-					if !strings.HasPrefix(asset, "/docs/") {
-						t.Errorf("%s loads %s", path, asset)
-						continue
-					}
-					if res, body := fetch(t, asset); len(body) == 0 || res.Header.Get("Content-Type") == "" {
-						t.Errorf("%s is empty, or of no type: %v", asset, res.Header)
-					}
+			for _, m := range loaded.FindAllStringSubmatch(html, -1) {
+				asset := m[1]
+				if !strings.HasPrefix(asset, "/docs/") {
+					t.Errorf("%s loads %s", path, asset)
+					continue
+				}
+				if res, body := fetch(t, asset); len(body) == 0 || res.Header.Get("Content-Type") == "" {
+					t.Errorf("%s is empty, or of no type: %v", asset, res.Header)
 				}
 			}
 			if strings.Contains(html, "<script>") || strings.Contains(html, " onload=") {
@@ -117,4 +121,51 @@ func TestDocuments(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The reference says of which program it is, and leads to the dashboard, the documents
+// and the guides; the contract names the guides as well.
+func TestTheReferenceLeadsOn(t *testing.T) {
+	t.Parallel()
+	about := api.About{
+		PublicURL: "https://api.example.com", Version: "26.12.0",
+		Guides: "https://docs.example.com/guildhall", Dashboard: "https://desk.example.com/dashboard/",
+	}
+	server := apitest.New(t, apitest.With(func(c *api.Config) { c.About = about }))
+	fetch := func(path string) string {
+		res, err := server.Server.Client.Get(strings.TrimSuffix(server.URL, "/api/v1") + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	page := fetch("/docs")
+	for _, want := range []string{
+		"Guildhall 26.12.0", `href="/openapi.yaml"`, `href="/openapi-3.1.yaml"`, `href="https://desk.example.com/dashboard/"`,
+		`href="https://docs.example.com/guildhall/docs/integrate/first-program.html"`, `integrate/writes.html"`,
+		`integrate/webhooks.html"`, `integrate/copies.html"`, "prefers-color-scheme: dark",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	for _, path := range []string{"/openapi.yaml", "/openapi-3.1.json"} {
+		doc, err := openapi3.NewLoader().LoadFromData([]byte(fetch(path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if doc.ExternalDocs == nil || doc.ExternalDocs.URL != about.Guides+"/docs/integrate/first-program.html" {
+			t.Errorf("%s has the guides %v", path, doc.ExternalDocs)
+		}
+	}
+	for _, page := range []string{"first-program", "writes", "webhooks", "copies"} {
+		if _, err := os.Stat("../../../docs/integrate/" + page + ".md"); err != nil {
+			t.Error(err)
+		}
+	}
 }

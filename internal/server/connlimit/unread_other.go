@@ -4,6 +4,6 @@ package connlimit
 
 import "syscall"
 
-// dropUnread leaves it to the kernel when to give up a connection whose other
+// DropUnread leaves it to the kernel when to give up a connection whose other
 // side takes nothing.
-func dropUnread(_, _ string, _ syscall.RawConn) error { return nil }
+func DropUnread(_, _ string, _ syscall.RawConn) error { return nil }

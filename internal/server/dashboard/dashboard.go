@@ -51,6 +51,8 @@ type Config struct {
 	// CAFile holds the CA of a certificate that nobody else trusts, for calls to
 	// paste; empty: there is none.
 	CAFile string
+	// Version is the program's, for those who have signed in.
+	Version string
 	// Operations is what the API can do, in the order of its document.
 	Operations []Operation
 	// Events are the types of events that endpoints can ask for, in the order in

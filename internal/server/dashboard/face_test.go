@@ -69,15 +69,15 @@ func TestTheStandInSignsInPeopleOfThisMachineOnly(t *testing.T) {
 	b.post(to, url.Values{"person": {"owner"}}, near...).wants(303)
 }
 
-// Every page leads to the reference and names the base URL.
+// Every page leads to the reference, and names the base URL and the program.
 func TestPagesLeadToTheReference(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	b := s.as(t, "owner")
 	for _, path := range []string{"/dashboard/", page(guildID), page(guildID, "tokens"), "/dashboard/sessions"} {
-		b.get(path).wants(200, `<a href="/docs">API reference</a>`, "<code>"+s.URL+"/api/v1</code>")
+		b.get(path).wants(200, `<a href="/docs">API reference</a>`, "<code>"+s.URL+"/api/v1</code>", "<span>Guildhall 26.12.0</span>")
 	}
-	s.browser(t).get("/dashboard/").wants(200, `<a href="/docs">`).lacks("Base URL")
+	s.browser(t).get("/dashboard/").wants(200, `<a href="/docs">`).lacks("Base URL", "26.12.0")
 	b.get(page(guildID)).wants(200, `<a href="/docs">Make a first call</a>`)
 }
 

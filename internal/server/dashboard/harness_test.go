@@ -74,7 +74,7 @@ func siteOn(t testing.TB, database *dbtest.Database, next http.Handler, change .
 	must(t, err)
 	s.Config = dashboard.Config{
 		Webhooks: webhooks.Config{Box: box, Guard: egress.NewGuard(egresstest.Loopback, nil)},
-		DB:       s.DB, Env: "test", Limits: limits, Sealer: box, Discord: standIn, Proxies: []netip.Prefix{},
+		DB:       s.DB, Env: "test", Limits: limits, Sealer: box, Discord: standIn, Proxies: []netip.Prefix{}, Version: "26.12.0",
 		Log: slog.New(slog.NewJSONHandler(s.Log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, o := range operations {

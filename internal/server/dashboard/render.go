@@ -45,7 +45,8 @@ type outer struct {
 	Style    string
 	Script   string
 	Home     string
-	Base     string // of the API's URLs; empty where nobody has signed in
+	Base     string // of the API's URLs; empty before the sign-in
+	Version  string // of the program; likewise
 	V        any
 	s        *Server
 }
@@ -118,7 +119,7 @@ func (c *call) render(r reply) ([]byte, error) {
 		o.Problems = f.wrong()
 	}
 	if c.who.ID != "" {
-		o.Base = c.base + "/api/v1"
+		o.Base, o.Version = c.base+"/api/v1", c.cfg.Version
 	}
 	if c.who.ID != "" && c.said == "" && !c.refreshing() {
 		o.Notice = c.sessions.PopString(c.ctx, keyNotice)

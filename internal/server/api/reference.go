@@ -1,0 +1,141 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"html/template"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/swaggest/swgui"
+	"github.com/swaggest/swgui/v5emb"
+)
+
+// reference is where the browsable reference lives.
+const reference = "/docs"
+
+// referenceScript is what begins the reference: its page has no script inside,
+// because it shares its origin with the dashboard.
+const referenceScript = reference + "/begin.js"
+
+// referencePolicy lets the reference load what this server serves, and nothing
+// from any other host.
+const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; " +
+	"img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// referenceAssets are the files of the reference beside its page. They are taken from
+// where they are embedded, once.
+var referenceAssets = sync.OnceValues(func() (map[string]*page, error) {
+	pages := map[string]*page{}
+	for _, file := range []string{
+		"/swagger-ui.css", "/swagger-ui-bundle.js", "/swagger-ui-standalone-preset.js", "/favicon-16x16.png", "/favicon-32x32.png",
+	} {
+		contentType, body, err := referenceFile(swgui.Config{}, file)
+		if err != nil {
+			return nil, err
+		}
+		pages[reference+file] = newPage(contentType, body)
+	}
+	return pages, nil
+})
+
+// referenceHead stands above the reference and says of which installation it is. In the
+// dark the whole page is turned over, since Swagger UI has no dark scheme of its own.
+var (
+	referenceHead = template.Must(template.New("head").Parse(`<header class="about"><b>Guildhall {{.About.Version}}</b>
+<a href="/openapi.yaml">OpenAPI 3.0</a> <a href="/openapi-3.1.yaml">OpenAPI 3.1</a>
+{{with .About.Dashboard}}<a href="{{.}}">Dashboard</a>{{end}}
+{{range .Guides}}<a href="{{.URL}}">{{.Name}}</a>
+{{end}}</header>`))
+	referenceStyle = template.HTML(`<style>
+.about { max-width: 1460px; margin: 0 auto; padding: 12px 20px 0; font: 14px sans-serif; display: flex; flex-wrap: wrap; gap: 4px 16px; }
+@media (prefers-color-scheme: dark) {
+  html { color-scheme: light; background: #fff; filter: invert(.9) hue-rotate(180deg); }
+  .highlight-code, img { filter: invert(1) hue-rotate(180deg); }
+}
+</style>`)
+)
+
+// referencePages are the page of the browsable reference and its script.
+func referencePages(about About) (map[string]*page, error) {
+	var links []struct{ Name, URL string }
+	for _, g := range guides {
+		if about.Guides != "" {
+			links = append(links, struct{ Name, URL string }{g.Name, about.guide(g.Page)})
+		}
+	}
+	var head bytes.Buffer
+	if err := referenceHead.Execute(&head, map[string]any{"About": about, "Guides": links}); err != nil {
+		return nil, err
+	}
+	contentType, body, err := referenceFile(swgui.Config{
+		Title:       "Guildhall API",
+		SwaggerJSON: "/openapi.json",
+		SettingsUI: map[string]string{
+			"defaultModelsExpandDepth": "0", // the models, folded
+			"displayOperationId":       "true",
+			"filter":                   "true",
+		},
+		AppendHead:  referenceStyle,
+		PrependHTML: template.HTML(head.String()), //nolint:gosec // a template has made it
+	}, "/")
+	if err != nil {
+		return nil, err
+	}
+	body = bytes.Replace(body, []byte("<title>Guildhall API - Swagger UI</title>"), []byte("<title>Guildhall API</title>"), 1)
+	body, script, err := withoutScripts(body)
+	if err != nil {
+		return nil, err
+	}
+	shown := newPage(contentType, body)
+	return map[string]*page{reference: shown, reference + "/": shown, referenceScript: newPage("text/javascript; charset=utf-8", script)}, nil
+}
+
+// referenceFile is one of the files of which the reference consists.
+func referenceFile(cfg swgui.Config, file string) (contentType string, body []byte, err error) {
+	cfg.BasePath = reference
+	req, err := http.NewRequest(http.MethodGet, reference+file, nil)
+	if err != nil {
+		return "", nil, err
+	}
+	taken := &memoryWriter{header: http.Header{}}
+	v5emb.NewHandlerWithConfig(cfg).ServeHTTP(taken, req)
+	if taken.status != 0 && taken.status != http.StatusOK || taken.body.Len() == 0 {
+		return "", nil, errors.New("the reference lacks " + reference + file)
+	}
+	return taken.header.Get("Content-Type"), taken.body.Bytes(), nil
+}
+
+// withoutScripts takes the scripts that stand inside a page out of it, and names
+// one file with all of them where the last was: they only wait for the page to
+// be loaded.
+func withoutScripts(page []byte) (rest, script []byte, err error) {
+	const opens, closes = "<script>", "</script>"
+	for {
+		before, after, found := bytes.Cut(page, []byte(opens))
+		if !found {
+			break
+		}
+		inside, after, ended := bytes.Cut(after, []byte(closes))
+		if !ended {
+			return nil, nil, errors.New("a script of the reference's page does not end")
+		}
+		script, rest, page = append(script, inside...), append(rest, before...), after
+	}
+	if len(script) == 0 {
+		return nil, nil, errors.New("the reference's page has no script")
+	}
+	return slices.Concat(rest, []byte(`<script src="`+referenceScript+`">`+closes), page), script, nil
+}
+
+// memoryWriter is a ResponseWriter that keeps what is written.
+type memoryWriter struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (t *memoryWriter) Header() http.Header         { return t.header }
+func (t *memoryWriter) WriteHeader(status int)      { t.status = status }
+func (t *memoryWriter) Write(b []byte) (int, error) { return t.body.Write(b) }
