@@ -1205,6 +1205,18 @@ func (e WebhookEventType) Valid() bool {
 	}
 }
 
+// AckBotEventsRequest What has become of events that were fetched; at least one of the two lists.
+type AckBotEventsRequest struct {
+	// EventIds Ids of events that are done with.
+	EventIds []string `json:"event_ids,omitempty"`
+
+	// ReturnIds Ids of events to give back, which then come again at once.
+	ReturnIds []string `json:"return_ids,omitempty"`
+
+	// Stream Name of the stream.
+	Stream string `json:"stream"`
+}
+
 // AckWebhookEventsRequest What has become of events that were fetched; at least one of the two.
 type AckWebhookEventsRequest struct {
 	// EventIds Ids of events that are done with.
@@ -1373,6 +1385,45 @@ type BotGuildList struct {
 	Page int `json:"page"`
 
 	// PerPage Size of the page.
+	PerPage int `json:"per_page"`
+}
+
+// BotStream What the bot fetches the events of its guilds from.
+type BotStream struct {
+	// CreatedAt When it began.
+	CreatedAt wire.Time `json:"created_at"`
+
+	// Echo Whether it gets what bot keys did as well.
+	Echo bool `json:"echo"`
+
+	// Events Event types that it gets.
+	Events []string `json:"events"`
+
+	// FetchedAt When somebody last fetched from it, to the minute; null: not yet. It ends 7 days after that.
+	FetchedAt *wire.Time `json:"fetched_at"`
+
+	// Name Its name.
+	Name string `json:"name"`
+}
+
+// BotStreamEnvelope Envelope of a stream.
+type BotStreamEnvelope struct {
+	// Data What the bot fetches the events of its guilds from.
+	Data BotStream `json:"data"`
+}
+
+// BotStreamList A page of streams.
+type BotStreamList struct {
+	// Data The streams, by name.
+	Data []BotStream `json:"data"`
+
+	// HasMore Whether another page follows.
+	HasMore bool `json:"has_more"`
+
+	// Page Page number.
+	Page int `json:"page"`
+
+	// PerPage Page size.
 	PerPage int `json:"per_page"`
 }
 
@@ -3212,6 +3263,27 @@ type PingData struct {
 	WebhookID string `json:"webhook_id"`
 }
 
+// PullBotEventsRequest How to fetch.
+type PullBotEventsRequest struct {
+	// Lease After how many seconds what is not acknowledged comes again.
+	Lease *int `json:"lease,omitempty"`
+
+	// Limit How many events to fetch at most.
+	Limit *int `json:"limit,omitempty"`
+
+	// Shard Which part of the guilds; less than `shards`.
+	Shard *int `json:"shard,omitempty"`
+
+	// Shards Into how many parts the guilds are divided.
+	Shards *int `json:"shards,omitempty"`
+
+	// Stream Name of the stream.
+	Stream string `json:"stream"`
+
+	// Wait For how many seconds to wait until there is an event.
+	Wait *int `json:"wait,omitempty"`
+}
+
 // PullWebhookEventsRequest How to fetch.
 type PullWebhookEventsRequest struct {
 	// Lease After how many seconds what is not acknowledged comes again.
@@ -3222,6 +3294,15 @@ type PullWebhookEventsRequest struct {
 
 	// Wait For how many seconds to wait until there is an event.
 	Wait *int `json:"wait,omitempty"`
+}
+
+// PutBotStreamRequest What a stream gets.
+type PutBotStreamRequest struct {
+	// Echo Whether it gets what bot keys did as well.
+	Echo *bool `json:"echo,omitempty"`
+
+	// Events Event types that it gets; duplicates are ignored.
+	Events []WebhookEventType `json:"events"`
 }
 
 // RecordCase A moderation case. Without an id it is new.
@@ -4280,6 +4361,9 @@ type PerPage = int
 // Since defines model for Since.
 type Since = wire.Time
 
+// StreamName defines model for StreamName.
+type StreamName = string
+
 // TicketID defines model for TicketId.
 type TicketID = string
 
@@ -4321,6 +4405,15 @@ type ListBotGuildsParams struct {
 	// What an operator brings in from elsewhere bears in `updated_at` the end of the import, so that this loop finds it.
 	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
 
+	// Page Number of the page, from 1. A page past the end is empty.
+	Page Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PerPage Size of the page.
+	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
+}
+
+// ListBotStreamsParams defines parameters for ListBotStreams.
+type ListBotStreamsParams struct {
 	// Page Number of the page, from 1. A page past the end is empty.
 	Page Page `form:"page,omitempty" json:"page,omitempty"`
 
@@ -4614,8 +4707,17 @@ type ListWebhookDeliveriesParams struct {
 	PerPage PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
 }
 
+// AckBotEventsJSONRequestBody defines body for AckBotEvents for application/json ContentType.
+type AckBotEventsJSONRequestBody = AckBotEventsRequest
+
+// PullBotEventsJSONRequestBody defines body for PullBotEvents for application/json ContentType.
+type PullBotEventsJSONRequestBody = PullBotEventsRequest
+
 // ForgetMemberEverywhereJSONRequestBody defines body for ForgetMemberEverywhere for application/json ContentType.
 type ForgetMemberEverywhereJSONRequestBody = ForgetMemberRequest
+
+// PutBotStreamJSONRequestBody defines body for PutBotStream for application/json ContentType.
+type PutBotStreamJSONRequestBody = PutBotStreamRequest
 
 // CreateCaseJSONRequestBody defines body for CreateCase for application/json ContentType.
 type CreateCaseJSONRequestBody = CreateCaseRequest
@@ -4688,12 +4790,27 @@ type RotateWebhookSecretJSONRequestBody = RotateWebhookSecretRequest
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// AckBotEvents Acknowledge events of a stream
+	// (POST /bot/events/ack)
+	AckBotEvents(ctx echo.Context) error
+	// PullBotEvents Fetch the events of all guilds
+	// (POST /bot/events/pull)
+	PullBotEvents(ctx echo.Context) error
 	// ListBotGuilds List the key's guilds
 	// (GET /bot/guilds)
 	ListBotGuilds(ctx echo.Context, params ListBotGuildsParams) error
 	// ForgetMemberEverywhere Forget a member everywhere
 	// (POST /bot/members/{userId}/forget)
 	ForgetMemberEverywhere(ctx echo.Context, userID UserID) error
+	// ListBotStreams List streams
+	// (GET /bot/streams)
+	ListBotStreams(ctx echo.Context, params ListBotStreamsParams) error
+	// DeleteBotStream End a stream
+	// (DELETE /bot/streams/{name})
+	DeleteBotStream(ctx echo.Context, name StreamName) error
+	// PutBotStream Begin or change a stream
+	// (PUT /bot/streams/{name})
+	PutBotStream(ctx echo.Context, name StreamName) error
 	// ListCases List cases
 	// (GET /cases)
 	ListCases(ctx echo.Context, params ListCasesParams) error
@@ -4866,6 +4983,24 @@ type ServerInterfaceWrapper struct {
 	Handler ServerInterface
 }
 
+// AckBotEvents converts echo context to params.
+func (w *ServerInterfaceWrapper) AckBotEvents(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.AckBotEvents(ctx)
+	return err
+}
+
+// PullBotEvents converts echo context to params.
+func (w *ServerInterfaceWrapper) PullBotEvents(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PullBotEvents(ctx)
+	return err
+}
+
 // ListBotGuilds converts echo context to params.
 func (w *ServerInterfaceWrapper) ListBotGuilds(ctx echo.Context) error {
 	var err error
@@ -4911,6 +5046,63 @@ func (w *ServerInterfaceWrapper) ForgetMemberEverywhere(ctx echo.Context) error 
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ForgetMemberEverywhere(ctx, userID)
+	return err
+}
+
+// ListBotStreams converts echo context to params.
+func (w *ServerInterfaceWrapper) ListBotStreams(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListBotStreamsParams
+	// ------------- Optional query parameter "page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", ctx.QueryParams(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter page: %s", err))
+	}
+
+	// ------------- Optional query parameter "per_page" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "per_page", ctx.QueryParams(), &params.PerPage, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter per_page: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListBotStreams(ctx, params)
+	return err
+}
+
+// DeleteBotStream converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteBotStream(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name StreamName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteBotStream(ctx, name)
+	return err
+}
+
+// PutBotStream converts echo context to params.
+func (w *ServerInterfaceWrapper) PutBotStream(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name StreamName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutBotStream(ctx, name)
 	return err
 }
 
@@ -6075,8 +6267,13 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 		Handler: si,
 	}
 
+	router.POST(options.BaseURL+"/bot/events/ack", wrapper.AckBotEvents, options.OperationMiddlewares["ackBotEvents"]...)
+	router.POST(options.BaseURL+"/bot/events/pull", wrapper.PullBotEvents, options.OperationMiddlewares["pullBotEvents"]...)
 	router.GET(options.BaseURL+"/bot/guilds", wrapper.ListBotGuilds, options.OperationMiddlewares["listBotGuilds"]...)
 	router.POST(options.BaseURL+"/bot/members/:userId/forget", wrapper.ForgetMemberEverywhere, options.OperationMiddlewares["forgetMemberEverywhere"]...)
+	router.GET(options.BaseURL+"/bot/streams", wrapper.ListBotStreams, options.OperationMiddlewares["listBotStreams"]...)
+	router.DELETE(options.BaseURL+"/bot/streams/:name", wrapper.DeleteBotStream, options.OperationMiddlewares["deleteBotStream"]...)
+	router.PUT(options.BaseURL+"/bot/streams/:name", wrapper.PutBotStream, options.OperationMiddlewares["putBotStream"]...)
 	router.GET(options.BaseURL+"/cases", wrapper.ListCases, options.OperationMiddlewares["listCases"]...)
 	router.POST(options.BaseURL+"/cases", wrapper.CreateCase, options.OperationMiddlewares["createCase"]...)
 	router.GET(options.BaseURL+"/cases/:id", wrapper.GetCase, options.OperationMiddlewares["getCase"]...)
@@ -6135,6 +6332,50 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 
 }
 
+type AckBotEventsRequestObject struct {
+	Body *AckBotEventsJSONRequestBody
+}
+
+type AckBotEventsResponseObject interface {
+	VisitAckBotEventsResponse(w http.ResponseWriter) error
+}
+
+type AckBotEvents200JSONResponse WebhookAcknowledgementEnvelope
+
+func (response AckBotEvents200JSONResponse) VisitAckBotEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PullBotEventsRequestObject struct {
+	Body *PullBotEventsJSONRequestBody
+}
+
+type PullBotEventsResponseObject interface {
+	VisitPullBotEventsResponse(w http.ResponseWriter) error
+}
+
+type PullBotEvents200JSONResponse WebhookEventList
+
+func (response PullBotEvents200JSONResponse) VisitPullBotEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListBotGuildsRequestObject struct {
 	Params ListBotGuildsParams
 }
@@ -6176,6 +6417,67 @@ func (response ForgetMemberEverywhere202JSONResponse) VisitForgetMemberEverywher
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBotStreamsRequestObject struct {
+	Params ListBotStreamsParams
+}
+
+type ListBotStreamsResponseObject interface {
+	VisitListBotStreamsResponse(w http.ResponseWriter) error
+}
+
+type ListBotStreams200JSONResponse BotStreamList
+
+func (response ListBotStreams200JSONResponse) VisitListBotStreamsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteBotStreamRequestObject struct {
+	Name StreamName `json:"name"`
+}
+
+type DeleteBotStreamResponseObject interface {
+	VisitDeleteBotStreamResponse(w http.ResponseWriter) error
+}
+
+type DeleteBotStream204Response struct {
+}
+
+func (response DeleteBotStream204Response) VisitDeleteBotStreamResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type PutBotStreamRequestObject struct {
+	Name StreamName `json:"name"`
+	Body *PutBotStreamJSONRequestBody
+}
+
+type PutBotStreamResponseObject interface {
+	VisitPutBotStreamResponse(w http.ResponseWriter) error
+}
+
+type PutBotStream200JSONResponse BotStreamEnvelope
+
+func (response PutBotStream200JSONResponse) VisitPutBotStreamResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7445,12 +7747,27 @@ func (response TestWebhookEndpoint202JSONResponse) VisitTestWebhookEndpointRespo
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// AckBotEvents Acknowledge events of a stream
+	// (POST /bot/events/ack)
+	AckBotEvents(ctx context.Context, request AckBotEventsRequestObject) (AckBotEventsResponseObject, error)
+	// PullBotEvents Fetch the events of all guilds
+	// (POST /bot/events/pull)
+	PullBotEvents(ctx context.Context, request PullBotEventsRequestObject) (PullBotEventsResponseObject, error)
 	// ListBotGuilds List the key's guilds
 	// (GET /bot/guilds)
 	ListBotGuilds(ctx context.Context, request ListBotGuildsRequestObject) (ListBotGuildsResponseObject, error)
 	// ForgetMemberEverywhere Forget a member everywhere
 	// (POST /bot/members/{userId}/forget)
 	ForgetMemberEverywhere(ctx context.Context, request ForgetMemberEverywhereRequestObject) (ForgetMemberEverywhereResponseObject, error)
+	// ListBotStreams List streams
+	// (GET /bot/streams)
+	ListBotStreams(ctx context.Context, request ListBotStreamsRequestObject) (ListBotStreamsResponseObject, error)
+	// DeleteBotStream End a stream
+	// (DELETE /bot/streams/{name})
+	DeleteBotStream(ctx context.Context, request DeleteBotStreamRequestObject) (DeleteBotStreamResponseObject, error)
+	// PutBotStream Begin or change a stream
+	// (PUT /bot/streams/{name})
+	PutBotStream(ctx context.Context, request PutBotStreamRequestObject) (PutBotStreamResponseObject, error)
 	// ListCases List cases
 	// (GET /cases)
 	ListCases(ctx context.Context, request ListCasesRequestObject) (ListCasesResponseObject, error)
@@ -7630,6 +7947,98 @@ type strictHandler struct {
 	middlewares []StrictMiddlewareFunc
 }
 
+// AckBotEvents operation middleware
+func (sh *strictHandler) AckBotEvents(ctx echo.Context) error {
+	var request AckBotEventsRequestObject
+
+	var body AckBotEventsJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.AckBotEvents(ctx.Request().Context(), request.(AckBotEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AckBotEvents")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(AckBotEventsResponseObject); ok {
+		return validResponse.VisitAckBotEventsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PullBotEvents operation middleware
+func (sh *strictHandler) PullBotEvents(ctx echo.Context) error {
+	var request PullBotEventsRequestObject
+
+	var body PullBotEventsJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PullBotEvents(ctx.Request().Context(), request.(PullBotEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PullBotEvents")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PullBotEventsResponseObject); ok {
+		return validResponse.VisitPullBotEventsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // ListBotGuilds operation middleware
 func (sh *strictHandler) ListBotGuilds(ctx echo.Context, params ListBotGuildsParams) error {
 	var request ListBotGuildsRequestObject
@@ -7700,6 +8109,104 @@ func (sh *strictHandler) ForgetMemberEverywhere(ctx echo.Context, userID UserID)
 		return err
 	} else if validResponse, ok := response.(ForgetMemberEverywhereResponseObject); ok {
 		return validResponse.VisitForgetMemberEverywhereResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListBotStreams operation middleware
+func (sh *strictHandler) ListBotStreams(ctx echo.Context, params ListBotStreamsParams) error {
+	var request ListBotStreamsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListBotStreams(ctx.Request().Context(), request.(ListBotStreamsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListBotStreams")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListBotStreamsResponseObject); ok {
+		return validResponse.VisitListBotStreamsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteBotStream operation middleware
+func (sh *strictHandler) DeleteBotStream(ctx echo.Context, name StreamName) error {
+	var request DeleteBotStreamRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteBotStream(ctx.Request().Context(), request.(DeleteBotStreamRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteBotStream")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteBotStreamResponseObject); ok {
+		return validResponse.VisitDeleteBotStreamResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PutBotStream operation middleware
+func (sh *strictHandler) PutBotStream(ctx echo.Context, name StreamName) error {
+	var request PutBotStreamRequestObject
+
+	request.Name = name
+
+	var body PutBotStreamJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PutBotStream(ctx.Request().Context(), request.(PutBotStreamRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutBotStream")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PutBotStreamResponseObject); ok {
+		return validResponse.VisitPutBotStreamResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

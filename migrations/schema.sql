@@ -83,6 +83,21 @@ CREATE TABLE bot_keys (
     CONSTRAINT bot_keys_id CHECK (starts_with(id, 'bk_'::text))
 );
 
+CREATE TABLE bot_streams (
+    id text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    events text[] NOT NULL,
+    echo boolean NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    fetched_at timestamp with time zone,
+    fetched_by text COLLATE "C",
+    complete_since timestamp with time zone,
+    walked text COLLATE "C",
+    settled boolean NOT NULL DEFAULT false,
+    ended_at timestamp with time zone,
+    CONSTRAINT bot_streams_pkey PRIMARY KEY (id)
+);
+
 CREATE TABLE cases (
     guild_id text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -424,6 +439,25 @@ CREATE TABLE secret_key_check (
     CONSTRAINT secret_key_check_single CHECK (single)
 );
 
+CREATE TABLE stream_deliveries (
+    guild_id text COLLATE "C" NOT NULL,
+    stream_id text COLLATE "C" NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    event_at timestamp with time zone NOT NULL,
+    due_at timestamp with time zone NOT NULL DEFAULT now(),
+    fetched boolean NOT NULL DEFAULT false,
+    CONSTRAINT stream_deliveries_pkey PRIMARY KEY (guild_id, stream_id, event_id)
+) WITH (fillfactor=80, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, autovacuum_analyze_scale_factor=0.05);
+
+CREATE TABLE stream_listeners (
+    guild_id text COLLATE "C" NOT NULL,
+    stream_id text COLLATE "C" NOT NULL,
+    events text[] NOT NULL,
+    echo boolean NOT NULL,
+    CONSTRAINT stream_listeners_pkey PRIMARY KEY (guild_id, stream_id),
+    CONSTRAINT stream_listeners_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE
+);
+
 CREATE TABLE ticket_messages (
     guild_id text COLLATE "C" NOT NULL,
     ticket_id text COLLATE "C" NOT NULL,
@@ -678,6 +712,7 @@ CREATE INDEX audit_log_age ON public.audit_log USING btree (at);
 CREATE INDEX audit_log_target ON public.audit_log USING btree (guild_id, target_id, id);
 CREATE INDEX bot_keys_every_guild ON public.bot_keys USING btree (created_at, id) WHERE (guild_ids IS NULL);
 CREATE INDEX bot_keys_guilds ON public.bot_keys USING gin (guild_ids);
+CREATE UNIQUE INDEX bot_streams_name ON public.bot_streams USING btree (name) WHERE (ended_at IS NULL);
 CREATE INDEX cases_by_status ON public.cases USING btree (guild_id, status, created_at DESC, id DESC);
 CREATE INDEX cases_by_type ON public.cases USING btree (guild_id, type, created_at DESC, id DESC);
 CREATE INDEX cases_by_type_status ON public.cases USING btree (guild_id, type, status, created_at DESC, id DESC);
@@ -721,6 +756,10 @@ CREATE INDEX rank_maps_drafts ON public.rank_maps USING btree (guild_id, board) 
 CREATE INDEX rank_marks_place ON public.rank_marks USING btree (guild_id, board, version, depth, length, user_id);
 CREATE INDEX rank_moves_map ON public.rank_moves USING btree (guild_id, board, version);
 CREATE INDEX rank_requests_board ON public.rank_requests USING btree (guild_id, board);
+CREATE INDEX stream_deliveries_age ON public.stream_deliveries USING btree (event_at);
+CREATE INDEX stream_deliveries_due ON public.stream_deliveries USING btree (stream_id, due_at, guild_id, event_id);
+CREATE INDEX stream_deliveries_event ON public.stream_deliveries USING btree (event_id);
+CREATE INDEX stream_listeners_stream ON public.stream_listeners USING btree (stream_id, guild_id);
 CREATE INDEX ticket_messages_author ON public.ticket_messages USING btree (guild_id, author_id) WHERE (author_id IS NOT NULL);
 CREATE INDEX ticket_messages_of_channel ON public.ticket_messages USING btree (guild_id, channel_message_id) WHERE (channel_message_id IS NOT NULL);
 CREATE INDEX ticket_messages_reading ON public.ticket_messages USING btree (guild_id, ticket_id, created_at, id);

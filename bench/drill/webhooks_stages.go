@@ -13,7 +13,7 @@ import (
 )
 
 // told records an event of guild $1 for each row of a CTE of that name.
-var told = event.Telling{Rows: "told", Guild: "$1", Type: "'" + event.BalanceChanged + "'", ID: "told.id", At: "now()", Payload: "'{}'"}.CTEs()
+var told = event.Telling{Rows: "told", Guild: "$1", Type: "'" + event.BalanceChanged + "'", ID: "told.id", At: "now()", Payload: "'{}'", Origin: "''"}.CTEs()
 
 // flood records a great many events for one endpoint.
 func (h *hooks) flood(ctx context.Context, s *server) error {

@@ -21,6 +21,7 @@ import (
 	"guildhall/internal/service/giveaways"
 	"guildhall/internal/service/leaderboard"
 	"guildhall/internal/service/removal"
+	botstreams "guildhall/internal/service/streams"
 	"guildhall/internal/service/tickets"
 	"guildhall/internal/service/webhooks"
 )
@@ -49,6 +50,7 @@ func (n *node) services(d *db.DB, waiters *delivery.Waiters) (s api.Services, er
 		return s, err
 	}
 	s.Giveaways = &giveaways.Service{Chat: n.chat}
+	s.Streams = &botstreams.Service{Waiters: waiters}
 	s.Webhooks, err = webhooks.New(webhooks.Config{DB: d, Box: n.hooks.Box, Guard: n.hooks.Guard, Waiters: waiters})
 	return s, err
 }
@@ -123,6 +125,9 @@ func (n *node) jobs(d *db.DB, queue *sql.DB) (*jobs.Runner, error) {
 			}},
 			{Name: "members to be forgotten", Interval: time.Second, Run: func(ctx context.Context) error {
 				return removal.Members(ctx, d)
+			}},
+			{Name: "streams of the bot", Interval: time.Second, Run: func(ctx context.Context) error {
+				return delivery.TellStreams(ctx, d, n.log)
 			}},
 			{Name: "pruning", Interval: time.Minute, Run: newPruner(d, n.metrics).sweep},
 		},

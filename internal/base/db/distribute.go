@@ -18,6 +18,7 @@ var SharedTables = map[string]string{ //nolint:gosec // names and reasons, nothi
 	"api_token_uses":       "belongs to api_tokens",
 	"bot_keys":             "a key of the bot serves several guilds",
 	"bot_key_uses":         "belongs to bot_keys",
+	"bot_streams":          "a stream is over all guilds",
 	"auth_epoch":           "counts the changes of all tokens",
 	"auth_nodes":           "the nodes that hold tokens",
 	"forgotten_everywhere": "a member is forgotten by several guilds",

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"guildhall/internal/access/audit"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/wire"
 )
 
 // What waits for a pull endpoint is never fresh, urgent or under a worker's lease, and
@@ -53,6 +55,24 @@ type Fetched struct {
 	// Complete is since when nothing is lost that the endpoint listens to: since it was
 	// registered or enabled, or since 30 days ago.
 	Complete time.Time
+	Stream   string // the id of the stream that they are of; empty: they are an endpoint's
+
+	bytes int
+}
+
+// JSON is what was fetched as the API shows it: the events as they are stored, byte for byte.
+func (f Fetched) JSON() []byte {
+	var b bytes.Buffer
+	b.WriteString(`{"data":[`)
+	b.Write(bytes.Join(f.Events, []byte(`,`)))
+	fmt.Fprintf(&b, `],"has_more":%t,"complete_since":%q}`, f.More, wire.At(f.Complete))
+	return b.Bytes()
+}
+
+// Wait is what a caller may wait for who has found nothing.
+type Wait struct {
+	For   time.Duration // since the request came
+	Begin func() *Waiter
 }
 
 // waiting is a delivery that can be fetched.

@@ -24,7 +24,7 @@ const (
 // gives up what is held for too long, then everything of an event goes at the
 // same age, so that nothing that stays is walked past. One node at a time does it.
 func (d *Deliverer) prune(ctx context.Context) error {
-	for _, step := range []func(context.Context, *db.Tx, *time.Time) (int, error){expireHeld, pruneAttempts, pruneDeliveries, pruneEvents, pruneHours} {
+	for _, step := range []func(context.Context, *db.Tx, *time.Time) (int, error){expireHeld, pruneAttempts, pruneDeliveries, pruneStreams, pruneEvents, pruneHours} {
 		err := d.repeat(ctx, func(ctx context.Context, tx *db.Tx) (int, error) {
 			var mine bool
 			if err := tx.GetContext(ctx, &mine, `SELECT pg_try_advisory_xact_lock(hashtext('guildhall: prune webhooks'))`); err != nil || !mine {
@@ -78,6 +78,11 @@ func pruneAttempts(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) 
 
 func pruneDeliveries(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
 	return db.Prune(ctx, tx, db.Outlived{Table: "webhook_deliveries", Key: "id", Since: "event_at", Kept: interval(keep + expiredFor)}, now, chunk)
+}
+
+// pruneStreams gives up what nobody has fetched from a stream for too long.
+func pruneStreams(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
+	return db.Prune(ctx, tx, db.Outlived{Table: "stream_deliveries", Key: "stream_id, event_id", Since: "event_at", Kept: interval(keep)}, now, chunk)
 }
 
 func pruneHours(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {

@@ -14,8 +14,9 @@ import (
 )
 
 // Waiters are the callers of this node that wait until there is something to fetch
-// from a pull endpoint, one for each endpoint at most. They hold no connection: one
-// look finds for all of them which have something.
+// from a pull endpoint or a part of a stream, one for each at most. They hold no
+// connection: one look finds for all of them which have something, and one for each
+// stream.
 //
 // A unit of this node that may have recorded something brings a look at its guild about;
 // what other nodes record, and leases that end, the look every pollInterval finds.
@@ -27,13 +28,14 @@ type Waiters struct {
 
 	mu      sync.Mutex
 	of      map[string]map[string]*Waiter // by guild and endpoint
+	parts   map[partID]*Waiter
 	n       int
 	stopped bool
 }
 
 // NewWaiters has nobody wait yet. Nobody is woken before Run. reg may be nil.
 func NewWaiters(d *db.DB, log *slog.Logger, reg prometheus.Registerer) *Waiters {
-	w := &Waiters{db: d, log: log, bell: newBell(), of: make(map[string]map[string]*Waiter)}
+	w := &Waiters{db: d, log: log, bell: newBell(), of: make(map[string]map[string]*Waiter), parts: make(map[partID]*Waiter)}
 	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "guildhall", Subsystem: "webhook", Name: "waiting_callers", Help: "Callers on this node that wait until there is something to fetch.",
 	}, func() float64 { return float64(w.Waiting()) })
@@ -51,6 +53,8 @@ func (w *Waiters) Waiting() int {
 type Waiter struct {
 	among *Waiters
 	id    endpointID
+	part  partID // where it waits for a stream
+	serve Part
 	woken chan struct{} // there may be something
 	over  chan struct{} // closed when it has waited long enough
 }
@@ -96,11 +100,24 @@ func (one *Waiter) Wait(ctx context.Context) bool {
 	}
 }
 
+// wake says that there may be something.
+func (one *Waiter) wake() {
+	select {
+	case one.woken <- struct{}{}:
+	default:
+	}
+}
+
 // End is called when the caller waits no more.
 func (one *Waiter) End() {
 	w := one.among
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.parts[one.part] == one {
+		delete(w.parts, one.part)
+		w.n--
+		return
+	}
 	guild := w.of[one.id.guild]
 	if guild[one.id.endpoint] != one {
 		return
@@ -115,7 +132,7 @@ func (one *Waiter) End() {
 // given something back. It never waits.
 func (w *Waiters) Wake(guild string) {
 	w.mu.Lock()
-	waits := w.of[guild] != nil
+	waits := w.of[guild] != nil || len(w.parts) > 0
 	w.mu.Unlock()
 	if waits {
 		w.bell.ring(guild)
@@ -158,7 +175,11 @@ func (w *Waiters) stop() {
 			close(one.over)
 		}
 	}
+	for _, one := range w.parts {
+		close(one.over)
+	}
 	clear(w.of)
+	clear(w.parts)
 	w.n = 0
 }
 
@@ -183,7 +204,11 @@ const findFetchableAcross = `
 
 // look wakes those who have something to fetch: of the guilds that have rung, or of all.
 func (w *Waiters) look(ctx context.Context) error {
-	guilds, endpoints := w.named(w.bell.take())
+	rung, all := w.bell.take()
+	if err := w.lookAtStreams(ctx, rung, all); err != nil {
+		return err
+	}
+	guilds, endpoints := w.named(rung, all)
 	if len(guilds) == 0 {
 		return nil
 	}
@@ -199,10 +224,7 @@ func (w *Waiters) look(ctx context.Context) error {
 	defer w.mu.Unlock()
 	for _, f := range found {
 		if one := w.of[f.GuildID][f.EndpointID]; one != nil {
-			select {
-			case one.woken <- struct{}{}:
-			default:
-			}
+			one.wake()
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -120,7 +121,7 @@ func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes [
 		payloads[i] = NewEnvelope(by, ids[i], typ).Payload(c.At, data)
 		traces[i] = cmp.Or(c.Trace, by.Traceparent(ctx))
 	}
-	_, err := tx.ExecContext(ctx, recordEach, by.GuildID, typ, db.Array(ids), db.Array(instants), db.Array(payloads), db.Array(traces))
+	_, err := tx.ExecContext(ctx, recordEach, by.GuildID, typ, db.Array(ids), db.Array(instants), db.Array(payloads), db.Array(traces), by.JSON())
 	if err != nil {
 		return fmt.Errorf("record %d events %s in guild %s: %w", n, typ, by.GuildID, err)
 	}
@@ -131,8 +132,40 @@ var recordEach = `
 		WITH told AS (
 			SELECT id, at, payload, nullif(trace, '') AS trace
 			FROM unnest($3::text[], $4::timestamptz[], $5::text[], $6::text[]) AS t (id, at, payload, trace)
-		), ` + Telling{Rows: "told", Guild: "$1", Type: "$2", ID: "told.id", At: "told.at", Payload: "told.payload", Trace: "told.trace"}.CTEs() + `
+		), ` + Telling{
+	Rows: "told", Guild: "$1", Type: "$2", ID: "told.id", At: "told.at", Payload: "told.payload", Trace: "told.trace", Origin: "$7",
+}.CTEs() + `
 		SELECT`
+
+// RecordFor stores an event for one of the bot's streams alone, whose id is given, and
+// whatever that listens to. It returns the event's id.
+func RecordFor(ctx context.Context, tx *db.Tx, by Origin, stream, typ string, data any) (id string, err error) {
+	text, err := render(typ, data)
+	if err != nil {
+		return "", err
+	}
+	id = db.NewID()
+	n, err := db.Exec(ctx, tx, recordFor, by.GuildID, stream, typ, id, by.At, NewEnvelope(by, id, typ).Payload(by.At, text), by.Traceparent(ctx))
+	if err == nil && n != 1 {
+		err = errors.New("there is no such guild")
+	}
+	if err != nil {
+		return "", fmt.Errorf("record an event %s for stream %s in guild %s: %w", typ, stream, by.GuildID, err)
+	}
+	return id, nil
+}
+
+const recordFor = `
+		WITH stored AS (
+			INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload, trace)
+			SELECT home.id, $4, $3, $5, convert_to($6, 'UTF8'), nullif($7, '')
+			FROM guilds home
+			WHERE home.id = $1
+		)
+		INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at)
+		SELECT home.id, $2, $4, $5
+		FROM guilds home
+		WHERE home.id = $1`
 
 // render is data without escapes for HTML, which would make a body up to six
 // times as long.

@@ -111,7 +111,7 @@ func TestAStatementRendersAsRecordDoes(t *testing.T) {
 	at := time.Date(2026, 3, 1, 1, 2, 3, 4_005_000, time.UTC)
 	by := event.From(auth.By{GuildID: guild, ID: `a"b`})
 	telling := event.Telling{
-		Rows: "told", Guild: "$1", Type: "'" + event.CaseCreated + "'", ID: "'e-1'", At: "told.at",
+		Rows: "told", Guild: "$1", Type: "'" + event.CaseCreated + "'", ID: "'e-1'", At: "told.at", Origin: "$3",
 		Payload: event.SQL(event.CaseCreated, "'e-1'", "told.at", "$1", "$3::text", `'{"n":' || told.n || '}'`),
 	}
 	dbtest.Exec(t, d, `WITH told AS (SELECT $2::timestamptz AS at, 42 AS n), `+telling.CTEs()+` SELECT`, guild, at, by.JSON())
@@ -169,7 +169,7 @@ func TestAStatementTellsSeveralGuilds(t *testing.T) {
 	t.Parallel()
 	d := scene(t, 2)
 	telling := event.Telling{
-		Rows: "told", Guild: "told.guild_id", Type: "'" + event.CaseCreated + "'", ID: "told.id", At: "now()", Payload: "told.id",
+		Rows: "told", Guild: "told.guild_id", Type: "'" + event.CaseCreated + "'", ID: "told.id", At: "now()", Payload: "told.id", Origin: "''",
 	}
 	dbtest.Exec(t, d, `WITH told AS (SELECT * FROM unnest($1::text[], $2::text[]) AS t (guild_id, id)), `+telling.CTEs()+` SELECT`,
 		db.Array([]string{guild, "2", "3", guild}), db.Array([]string{"a", "b", "c", "d"}))

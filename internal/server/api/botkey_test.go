@@ -99,6 +99,9 @@ func TestNothingThatAKeyDoesInOneGuildTouchesAnother(t *testing.T) {
 		if op.ID == "removeGuild" || op.ID == "forgetMemberEverywhere" || op.ID == "listBotGuilds" { // last of all
 			return
 		}
+		if op.Spec.Tags[0] == "Streams" { // are over all guilds: internal/service/streams has the tests
+			return
+		}
 		for _, c := range []struct {
 			key        *apitest.API
 			in, beside string
@@ -148,7 +151,7 @@ func TestNothingThatAKeyDoesInOneGuildTouchesAnother(t *testing.T) {
 		t.Error("a key has had its guild forget a member and leave, and another guild has changed")
 	}
 	wide.In(other).Do(t, "getGuild", "").Want(t, 200, "")
-	if least := len(apitest.Operations()) - 3; done < least {
+	if least := len(apitest.Operations()) - 8; done < least {
 		t.Errorf("only %d calls did something; want %d at least", done, least)
 	}
 }

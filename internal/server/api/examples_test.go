@@ -42,6 +42,8 @@ func TestExamplesRun(t *testing.T) {
 	kept := api.Do(t, "createWebhookEndpoint", `{"delivery":"pull","events":["case.created"]}`).Want(t, 201, "").Str(t, "data.id")
 	api.Do(t, "testWebhookEndpoint", "", apitest.Path("id", kept)).Want(t, 202, "")
 
+	api.Bot(t).Do(t, "putBotStream", `{"events":["case.created"]}`, apitest.Path("name", "mirror")).Want(t, 200, "")
+
 	ops := apitest.Operations()
 	last := func(op apitest.Operation) int { // what removes its subject
 		switch {

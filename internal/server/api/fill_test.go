@@ -37,6 +37,9 @@ var requestBodies = map[string]func() any{
 	"recoverWebhookDeliveries": func() any { return new(gen.RecoverWebhookDeliveriesJSONRequestBody) },
 	"forgetMember":             func() any { return new(gen.ForgetMemberJSONRequestBody) },
 	"forgetMemberEverywhere":   func() any { return new(gen.ForgetMemberEverywhereJSONRequestBody) },
+	"putBotStream":             func() any { return new(gen.PutBotStreamJSONRequestBody) },
+	"pullBotEvents":            func() any { return new(gen.PullBotEventsJSONRequestBody) },
+	"ackBotEvents":             func() any { return new(gen.AckBotEventsJSONRequestBody) },
 	"removeGuild":              func() any { return new(gen.RemoveGuildJSONRequestBody) },
 	"rotateWebhookSecret":      func() any { return new(gen.RotateWebhookSecretJSONRequestBody) },
 }

@@ -387,7 +387,7 @@ func TestWritesStayInTheirGuild(t *testing.T) {
 	t.Parallel()
 	n, tried := newNeighbours(t), 0
 	each(t, func(t *testing.T, op apitest.Operation) {
-		if op.Method == http.MethodGet || len(placeholders(op)) > 0 {
+		if op.Method == http.MethodGet || len(placeholders(op)) > 0 || op.Spec.Tags[0] == "Streams" { // those are over all guilds
 			return
 		}
 		tried++

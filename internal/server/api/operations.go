@@ -10,6 +10,7 @@ import (
 	"guildhall/internal/service/meta"
 	"guildhall/internal/service/network"
 	"guildhall/internal/service/records"
+	"guildhall/internal/service/streams"
 	"guildhall/internal/service/tickets"
 	"guildhall/internal/service/webhooks"
 )
@@ -19,6 +20,7 @@ type Services struct {
 	Tickets   *tickets.Service
 	Giveaways *giveaways.Service
 	Webhooks  *webhooks.Service
+	Streams   *streams.Service
 }
 
 // The aliases exist because every domain calls its struct Service, and an
@@ -33,6 +35,7 @@ type (
 	ticketsOps   = tickets.Service
 	giveawaysOps = giveaways.Service
 	webhooksOps  = webhooks.Service
+	streamsOps   = streams.Service
 	recordsOps   = records.Service
 )
 
@@ -48,6 +51,7 @@ type operations struct {
 	*ticketsOps
 	*giveawaysOps
 	*webhooksOps
+	*streamsOps
 	*recordsOps
 }
 
@@ -65,6 +69,7 @@ func newOperations(cfg Config) operations {
 		ticketsOps:   cfg.Tickets,
 		giveawaysOps: cfg.Giveaways,
 		webhooksOps:  cfg.Webhooks,
+		streamsOps:   cfg.Streams,
 		recordsOps:   &records.Service{},
 	}
 }

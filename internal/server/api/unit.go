@@ -13,7 +13,7 @@ import (
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
-	"guildhall/internal/service/webhooks"
+	"guildhall/internal/outbound/delivery"
 )
 
 // idempotentReplay is the header of a response that was given before: under the same
@@ -315,7 +315,7 @@ type buffer struct {
 	status int
 	body   bytes.Buffer
 	rest   *later         // what a phased operation has left to do
-	wait   *webhooks.Wait // what an operation waits for that has nothing to answer with yet
+	wait   *delivery.Wait // what an operation waits for that has nothing to answer with yet
 }
 
 func (b *buffer) response() idempotency.Response {

@@ -12,7 +12,7 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/db"
-	"guildhall/internal/service/webhooks"
+	"guildhall/internal/outbound/delivery"
 )
 
 const (
@@ -66,7 +66,7 @@ func sent(rs *reqState, response idempotency.Response, err error) error {
 
 // tried runs the operation in a unit of its own. What it returns beside its response is
 // what it would wait for.
-func (u *units) tried(rs *reqState, next handler) (response idempotency.Response, wait *webhooks.Wait, err error) {
+func (u *units) tried(rs *reqState, next handler) (response idempotency.Response, wait *delivery.Wait, err error) {
 	err = u.db.Do(rs.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
 		wait = nil
 		response, err = capture(ctx, rs, func(rs *reqState) error {
@@ -98,23 +98,37 @@ func unhurried(rs *reqState, wait time.Duration) {
 	_ = c.SetWriteDeadline(at)
 }
 
-// PullWebhookEvents is the one operation that waits.
+// PullWebhookEvents and PullBotEvents are the operations that wait.
 func (o operations) PullWebhookEvents(ctx context.Context, r gen.PullWebhookEventsRequestObject) (gen.PullWebhookEventsResponseObject, error) {
 	response, wait, err := o.webhooksOps.PullWebhookEvents(ctx, r)
 	if err != nil || wait == nil {
 		return response, err
 	}
-	return nothingYet{response, wait}, nil
+	return nothingYet{visit: response.VisitPullWebhookEventsResponse, wait: wait}, nil
+}
+
+// PullBotEvents is the other.
+func (o operations) PullBotEvents(ctx context.Context, r gen.PullBotEventsRequestObject) (gen.PullBotEventsResponseObject, error) {
+	response, wait, err := o.streamsOps.PullBotEvents(ctx, r)
+	if err != nil || wait == nil {
+		return response, err
+	}
+	return nothingYet{visit: response.VisitPullBotEventsResponse, wait: wait}, nil
 }
 
 // nothingYet is the response of an operation that would wait.
 type nothingYet struct {
-	gen.PullWebhookEventsResponseObject
-	wait *webhooks.Wait
+	visit func(http.ResponseWriter) error
+	wait  *delivery.Wait
 }
 
 // VisitPullWebhookEventsResponse hands what it would wait for to the unit.
-func (r nothingYet) VisitPullWebhookEventsResponse(w http.ResponseWriter) error {
+func (r nothingYet) VisitPullWebhookEventsResponse(w http.ResponseWriter) error { return r.hand(w) }
+
+// VisitPullBotEventsResponse does the same.
+func (r nothingYet) VisitPullBotEventsResponse(w http.ResponseWriter) error { return r.hand(w) }
+
+func (r nothingYet) hand(w http.ResponseWriter) error {
 	inner := w
 	if e, ok := w.(*echo.Response); ok {
 		inner = e.Writer
@@ -124,5 +138,5 @@ func (r nothingYet) VisitPullWebhookEventsResponse(w http.ResponseWriter) error 
 		return fmt.Errorf("an operation would wait outside its unit, to %T", inner)
 	}
 	b.wait = r.wait
-	return r.PullWebhookEventsResponseObject.VisitPullWebhookEventsResponse(w)
+	return r.visit(w)
 }

@@ -159,7 +159,7 @@ const traceOfMoved = "nullif(moved.trace, '')"
 // telling is the event of a change, whose data are known once it is made.
 func telling(guild, reference, trace string) event.Telling {
 	return event.Telling{
-		Rows: "moved", Guild: guild, Type: "'" + event.BalanceChanged + "'", ID: "moved.event_id", At: "moved.updated_at", Trace: trace,
+		Rows: "moved", Guild: guild, Type: "'" + event.BalanceChanged + "'", ID: "moved.event_id", At: "moved.updated_at", Trace: trace, Origin: "moved.origin",
 		Payload: event.SQL(event.BalanceChanged, "moved.event_id", "moved.updated_at", guild, "moved.origin",
 			`'{"user_id":"' || moved.user_id || '","balance":' || moved.is_now || ',"previous_balance":' || moved.is_now - moved.delta
 			 || ',"delta":' || moved.delta || ',"reason":' || coalesce(to_json(moved.reason)::text, 'null')

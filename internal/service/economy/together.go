@@ -19,7 +19,7 @@ import (
 //
 // The UPDATE locks, judges and changes. What it leaves is made alone: a wallet that is
 // missing, a balance that forbids the change, a reference or a key under which
-// something stands already. So is a change that an endpoint listens to, in the form
+// something stands already. So is a change that an endpoint or a stream listens to, in the form
 // that records no events. A reference or a key that somebody else is about to use
 // fails the whole statement, and a row that somebody else holds does so after a few
 // milliseconds: each change is made alone then.
@@ -56,7 +56,9 @@ func (t together) text() leaderboard.Noted {
 	}
 	unheard, told := `
 			  AND (SELECT count(*) FROM webhook_endpoints e
-			       WHERE e.guild_id = `+t.guild("g")+` AND e.enabled AND '`+event.BalanceChanged+`' = ANY (e.events)) = 0`, ``
+			       WHERE e.guild_id = `+t.guild("g")+` AND e.enabled AND '`+event.BalanceChanged+`' = ANY (e.events)) = 0
+			  AND (SELECT count(*) FROM stream_listeners s
+			       WHERE s.guild_id = `+t.guild("g")+` AND '`+event.BalanceChanged+`' = ANY (s.events) AND (s.echo OR NOT `+event.ByBot("g.origin")+`)) = 0`, ``
 	if t.tells {
 		unheard, told = ``, `, `+telling(t.guild("moved"), "moved.reference", traceOfMoved).CTEs()
 	}

@@ -11,6 +11,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/service/transfer"
 )
 
@@ -45,7 +46,7 @@ func Records(curve Curve) transfer.Kind[row] {
 			return completeGuild(g, now)
 		},
 		Dated: []transfer.Column{{Table: "guilds", Guild: "id", Name: "updated_at"}},
-		After: giveSettings,
+		After: greet,
 		Writer: &transfer.Writer[row]{
 			Schema: "RecordGuild",
 			Key:    func(*row) string { return "guild" }, // a call has one
@@ -112,7 +113,7 @@ func storeGuild(ctx context.Context, tx *db.Tx, _ *transfer.Call, rows []*transf
 		return db.Again
 	}
 	if rows[0].Was == nil {
-		return giveSettings(ctx, tx, []row{g})
+		return greet(ctx, tx, []row{g})
 	}
 	return nil
 }
@@ -145,15 +146,18 @@ func completeGuild(g *row, now time.Time) error {
 	return nil
 }
 
-// giveSettings gives guilds the default settings: every guild has settings. A
-// record of them that comes later replaces these.
-func giveSettings(ctx context.Context, tx *db.Tx, rows []row) error {
+// greet gives new guilds the default settings, for every guild has settings, and what
+// tells the bot's streams of them. A record of settings that comes later replaces these.
+func greet(ctx context.Context, tx *db.Tx, rows []row) error {
 	ids := make([]string, len(rows))
 	for i, g := range rows {
 		ids[i] = g.ID
 	}
 	_, err := tx.ExecContext(ctx, `INSERT INTO guild_settings (guild_id) SELECT unnest($1::text[])`, db.Array(ids))
-	return fault.Wrap(err, "give guilds their settings")
+	if err != nil {
+		return fmt.Errorf("give guilds their settings: %w", err)
+	}
+	return delivery.TellNew(ctx, tx, ids)
 }
 
 // settings is how one guild has set the service up, as it is stored and as a guild

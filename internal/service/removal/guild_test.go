@@ -35,6 +35,8 @@ var more = []string{
 	`INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id) VALUES ($1, 'wallets', 1, 1, 1, 1, '7')`,
 	`INSERT INTO rank_moves (guild_id, board, version, user_id) VALUES ($1, 'wallets', 1, '7')`,
 	`INSERT INTO rank_requests (guild_id, board) VALUES ($1, 'wallets')`,
+	`INSERT INTO stream_listeners (guild_id, stream_id, events, echo) VALUES ($1, 's', '{case.created}', true)`,
+	`INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at) VALUES ($1, 's', 'v', now())`,
 	`INSERT INTO usage_addresses (guild_id, token_id, day, address, requests, seen_at) VALUES ($1, 't', now(), 'a', 1, now())`,
 	`INSERT INTO usage_days (guild_id, token_id, day, operation, class, requests) VALUES ($1, 't', now(), 'o', 2, 1)`,
 	`INSERT INTO usage_ended (guild_id, token_id, address, requests, first_at, seen_at) VALUES ($1, 't', 'a', 1, now(), now())`,

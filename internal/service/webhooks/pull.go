@@ -2,16 +2,13 @@ package webhooks
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"guildhall/gen"
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
-	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/delivery"
 )
 
@@ -26,15 +23,9 @@ var (
 	errDisabled = fault.New(fault.Refused, "webhook_disabled", "The endpoint is disabled; what is kept for it can be fetched when it is enabled.")
 )
 
-// Wait is what a caller may wait for who has found nothing.
-type Wait struct {
-	For   time.Duration // since the request came
-	Begin func() *delivery.Waiter
-}
-
 // PullWebhookEvents fetches what is kept for a pull endpoint. Where there is nothing, and
 // the caller would wait for it, it returns what to wait for beside the empty response.
-func (s *Service) PullWebhookEvents(ctx context.Context, r gen.PullWebhookEventsRequestObject) (gen.PullWebhookEventsResponseObject, *Wait, error) {
+func (s *Service) PullWebhookEvents(ctx context.Context, r gen.PullWebhookEventsRequestObject) (gen.PullWebhookEventsResponseObject, *delivery.Wait, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
 	limit, lease, wait := defaultFetch, defaultLease, time.Duration(0)
 	if r.Body != nil {
@@ -51,11 +42,11 @@ func (s *Service) PullWebhookEvents(ctx context.Context, r gen.PullWebhookEvents
 	if err != nil {
 		return nil, nil, err
 	}
-	response := pulled{events: got.Events, more: got.More, since: got.Complete}
+	response := pulled{got}
 	if len(got.Events) > 0 || wait == 0 {
 		return response, nil, nil
 	}
-	return response, &Wait{For: wait, Begin: func() *delivery.Waiter { return s.m.cfg.Waiters.Begin(by.GuildID, r.ID) }}, nil
+	return response, &delivery.Wait{For: wait, Begin: func() *delivery.Waiter { return s.m.cfg.Waiters.Begin(by.GuildID, r.ID) }}, nil
 }
 
 // AckWebhookEvents settles events that were fetched, and gives others back.
@@ -95,29 +86,12 @@ func seconds(n *int, otherwise time.Duration) time.Duration {
 }
 
 // pulled is a response with events as they are stored, byte for byte.
-type pulled struct {
-	events [][]byte
-	more   bool
-	since  time.Time
-}
+type pulled struct{ delivery.Fetched }
 
 // VisitPullWebhookEventsResponse writes what gen.PullWebhookEvents200JSONResponse would,
 // if it could hold events as they are.
 func (p pulled) VisitPullWebhookEventsResponse(w http.ResponseWriter) error {
-	since, err := wire.At(p.since).MarshalJSON()
-	if err != nil {
-		return fmt.Errorf("render an instant: %w", err)
-	}
-	body := []byte(`{"data":[`)
-	for i, e := range p.events {
-		if i > 0 {
-			body = append(body, ',')
-		}
-		body = append(body, e...)
-	}
-	body = append(body, `],"has_more":`+strconv.FormatBool(p.more)+`,"complete_since":`...)
-	body = append(append(body, since...), '}')
 	w.Header().Set("Content-Type", "application/json")
-	_, err = w.Write(body)
+	_, err := w.Write(p.JSON())
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"guildhall/internal/outbound/egress/egresstest"
 	"guildhall/internal/server/api"
 	"guildhall/internal/service/giveaways"
+	"guildhall/internal/service/streams"
 	"guildhall/internal/service/tickets"
 	"guildhall/internal/service/webhooks"
 )
@@ -43,6 +44,7 @@ func services(t testing.TB, cfg *api.Config, o options, box *seal.Box, waiters *
 	}
 	guard := egress.NewGuard(egresstest.Loopback, egresstest.NameServer(t, o.names))
 	cfg.Wake = waiters.Wake
+	cfg.Streams = &streams.Service{Waiters: waiters}
 	cfg.Webhooks, err = webhooks.New(webhooks.Config{DB: cfg.DB, Box: box, Guard: guard, Waiters: waiters})
 	must(t, err)
 }

@@ -1,0 +1,267 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+// A stream is what the operator's bot fetches the events of all guilds from. Its
+// listener in a guild says what of the guild's it gets (stream_listeners); what waits
+// for it stands in stream_deliveries until it is acknowledged, or 30 days old. Nothing
+// of the engine that sends sees either table. A row is leased to who fetches it by its
+// due_at, as for a pull endpoint.
+
+// StreamWork is the stream of what the bot is asked to do, by its name and its id. It is
+// always there, and holds what event.RecordFor stores for it.
+const StreamWork = "work"
+
+// streamEnds is for how long nobody may fetch from a stream until it ends.
+const streamEnds = unfetchedFor
+
+// Part is what a caller fetches of a stream: the guilds of one shard, of those that its
+// key serves.
+type Part struct {
+	Stream        string // its name
+	Shard, Shards int
+	Guilds        []string // that the key serves, in order; none: every guild
+}
+
+var noSuchStream = fault.New(fault.NotFound, "not_found", "There is no such stream; it may have ended, since nobody fetched from it for 7 days.")
+
+// stream is what a fetch has to know of one.
+type stream struct {
+	ID       string    `db:"id"`
+	Now      time.Time `db:"now"`
+	Oldest   time.Time `db:"oldest"`   // what happened before has been waiting for too long
+	Complete time.Time `db:"complete"` // since then nothing is lost
+	Note     bool      `db:"note"`     // that it is fetched from is to be noted
+}
+
+// openStream finds a stream by its name. As long as guilds are being told of it,
+// something may be lost up to this very moment.
+func openStream(ctx context.Context, tx *db.Tx, at *time.Time, name string) (stream, error) {
+	s, err := db.Get[stream](ctx, tx, `
+		SELECT id, n.now, n.now - $3 * interval '1 second' AS oldest,
+		       CASE WHEN complete_since IS NULL THEN n.now ELSE greatest(complete_since, n.now - $3 * interval '1 second') END AS complete,
+		       fetched_at IS NULL OR fetched_at < n.now - $4 * interval '1 second' AS note
+		FROM (SELECT coalesce($2::timestamptz, now()) AS now, `+inOrder+` AS done) n
+		CROSS JOIN bot_streams
+		WHERE name = $1 AND ended_at IS NULL AND n.done <> ''`, name, at, keep.Seconds(), fetchNoted.Seconds())
+	if db.Missing(err) {
+		return s, noSuchStream
+	}
+	return s, fault.Wrap(err, "open stream", name)
+}
+
+// streamed is an event that can be fetched from a stream.
+type streamed struct {
+	GuildID string    `db:"guild_id"`
+	EventID string    `db:"event_id"`
+	DueAt   time.Time `db:"due_at"`
+}
+
+// findStreamed finds what of a part can be fetched, in order, after one; it locks nothing.
+const findStreamed = `
+	SELECT w.guild_id, w.event_id, w.due_at
+	FROM stream_deliveries w
+	WHERE w.stream_id = $1 AND w.due_at <= $2 AND (w.due_at, w.guild_id, w.event_id) > ($3, $4, $5)
+	  AND ($6::int = 1 OR mod(div(w.guild_id::numeric, 4194304), $6::int) = $7::int)
+	  AND (cardinality($8::text[]) = 0 OR w.guild_id = ANY ($8::text[]))
+	ORDER BY w.due_at, w.guild_id, w.event_id
+	LIMIT $9`
+
+// leaseStreamed leases some events of a guild until $6, those of them that are due and
+// that nobody else is fetching. Those that do not fit into $7 bytes stay, and come back
+// without a payload; the first always fits where $8 says so.
+const leaseStreamed = `
+	WITH due AS MATERIALIZED (
+		SELECT w.event_id
+		FROM stream_deliveries w
+		WHERE w.guild_id = $1 AND w.stream_id = $2 AND w.event_id = ANY ($3) AND w.due_at <= $4 AND w.event_at >= $5
+		FOR NO KEY UPDATE SKIP LOCKED
+	), sized AS MATERIALIZED (
+		SELECT v.id, v.occurred_at, v.payload, sum(octet_length(v.payload) + 1) OVER w AS upto, row_number() OVER w AS place
+		FROM due
+		CROSS JOIN LATERAL (SELECT id, occurred_at, payload FROM webhook_events WHERE guild_id = $1 AND id = due.event_id OFFSET 0) v
+		WINDOW w AS (ORDER BY v.occurred_at, v.id)
+	), leased AS (
+		UPDATE stream_deliveries d
+		SET due_at = $6, fetched = true
+		WHERE d.guild_id = $1 AND d.stream_id = $2 AND d.event_id = ANY (ARRAY(SELECT id FROM sized WHERE upto <= $7 OR $8 AND place = 1))
+		RETURNING d.event_id
+	)
+	SELECT CASE WHEN l.event_id IS NOT NULL THEN s.payload END
+	FROM sized s
+	LEFT JOIN leased l ON l.event_id = s.id
+	ORDER BY s.occurred_at, s.id`
+
+// fetchRounds is how often a fetch looks further when others were first at what it found.
+const fetchRounds = 5
+
+// FetchStream leases the oldest events that wait for a part of a stream and are leased to
+// nobody, at most limit of them, and notes who has asked. What it costs goes by what
+// waits, not by the guilds.
+func FetchStream(ctx context.Context, tx *db.Tx, p Part, by string, limit int, lease time.Duration) (Fetched, error) {
+	return fetchStream(ctx, tx, nil, p, by, limit, lease)
+}
+
+func fetchStream(ctx context.Context, tx *db.Tx, at *time.Time, p Part, by string, limit int, lease time.Duration) (out Fetched, err error) {
+	s, err := openStream(ctx, tx, at, p.Stream)
+	if err != nil {
+		return out, err
+	}
+	out.Complete, out.Stream = s.Complete, s.ID
+	if s.Note {
+		if err := noteFetch(ctx, tx, s, by); err != nil {
+			return out, err
+		}
+	}
+	last := streamed{DueAt: time.Unix(0, 0)}
+	for range fetchRounds {
+		want := limit - len(out.Events)
+		found, err := db.Select[streamed](ctx, tx, findStreamed, s.ID, s.Now, last.DueAt, last.GuildID, last.EventID, p.Shards, p.Shard, db.Array(p.Guilds), want+1)
+		if err != nil {
+			return out, fmt.Errorf("find what waits for stream %s: %w", p.Stream, err)
+		}
+		if out.More = len(found) > want; out.More {
+			found = found[:want]
+		}
+		full, err := out.take(ctx, tx, s, found, s.Now.Add(lease))
+		if err != nil || full {
+			out.More = true
+			return out, err
+		}
+		if !out.More || len(out.Events) == limit {
+			return out, nil
+		}
+		last = found[want-1]
+	}
+	return out, nil
+}
+
+// take leases what was found, guild by guild, and reports whether there was more of it
+// than fits into one answer.
+func (f *Fetched) take(ctx context.Context, tx *db.Tx, s stream, found []streamed, until time.Time) (full bool, err error) {
+	for guild, part := range db.ByGuild(found, func(e streamed) string { return e.GuildID }) {
+		ids := make([]string, len(part))
+		for i, e := range part {
+			ids[i] = e.EventID
+		}
+		slices.Sort(ids)
+		payloads, err := db.Select[[]byte](ctx, tx, leaseStreamed, guild, s.ID, db.Array(ids), s.Now, s.Oldest, until, pullBytes-f.bytes, len(f.Events) == 0)
+		if err != nil {
+			return false, fmt.Errorf("lease what waits for stream %s in guild %s: %w", s.ID, guild, err)
+		}
+		for _, payload := range payloads {
+			if payload == nil {
+				full = true
+				continue
+			}
+			f.Events, f.bytes = append(f.Events, payload), f.bytes+len(payload)+1
+		}
+		if full {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// noteFetch notes who fetches from a stream. While guilds are told of it, another time
+// will do.
+func noteFetch(ctx context.Context, tx *db.Tx, s stream, by string) error {
+	_, err := tx.ExecContext(ctx, `
+		UPDATE bot_streams
+		SET fetched_at = $2, fetched_by = $3
+		WHERE id = ANY (ARRAY(SELECT id FROM bot_streams WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED))`, s.ID, s.Now, by)
+	return fault.Wrap(err, "note who fetches from stream", s.ID)
+}
+
+// findLeased finds in which guilds events stand that were fetched from a stream.
+const findLeased = `
+	SELECT w.guild_id, w.event_id AS id
+	FROM stream_deliveries w
+	WHERE w.event_id = ANY ($2) AND w.stream_id = $1 AND w.fetched AND (cardinality($3::text[]) = 0 OR w.guild_id = ANY ($3::text[]))`
+
+// settleStreamed and returnStreamed settle and give back events of a guild.
+const (
+	settleStreamed = `
+	DELETE FROM stream_deliveries
+	WHERE guild_id = $1 AND stream_id = $2 AND event_id = ANY ($3) AND fetched`
+	returnStreamed = `
+	UPDATE stream_deliveries
+	SET due_at = $4
+	WHERE guild_id = $1 AND stream_id = $2 AND event_id = ANY ($3) AND fetched AND due_at > $4`
+)
+
+// AcknowledgeStream is Acknowledge for events that were fetched from a stream, of the
+// guilds that the key serves.
+func AcknowledgeStream(ctx context.Context, tx *db.Tx, p Part, events, back []string) (settled, returned int, err error) {
+	return acknowledgeStream(ctx, tx, nil, p, events, back)
+}
+
+func acknowledgeStream(ctx context.Context, tx *db.Tx, at *time.Time, p Part, events, back []string) (settled, returned int, err error) {
+	s, err := openStream(ctx, tx, at, p.Stream)
+	if err != nil {
+		return 0, 0, err
+	}
+	settled, err = inGuilds(ctx, tx, s, p.Guilds, events, settleStreamed)
+	if err != nil {
+		return 0, 0, fmt.Errorf("settle %d events of stream %s: %w", len(events), p.Stream, err)
+	}
+	returned, err = inGuilds(ctx, tx, s, p.Guilds, back, returnStreamed, s.Now)
+	if err != nil {
+		return 0, 0, fmt.Errorf("give back %d events of stream %s: %w", len(back), p.Stream, err)
+	}
+	return settled, returned, nil
+}
+
+// inGuilds does something with events that were fetched, guild by guild, and returns with
+// how many it has done it.
+func inGuilds(ctx context.Context, tx *db.Tx, s stream, serves, events []string, statement string, args ...any) (done int, err error) {
+	if len(events) == 0 {
+		return 0, nil
+	}
+	found, err := db.Select[db.Found](ctx, tx, findLeased, s.ID, db.Array(events), db.Array(serves))
+	if err != nil {
+		return 0, err
+	}
+	for guild, part := range db.ByGuild(found, func(f db.Found) string { return f.GuildID }) {
+		ids := make([]string, len(part))
+		for i, f := range part {
+			ids[i] = f.ID
+		}
+		slices.Sort(ids) // so that two who name the same lock them in the same order
+		n, err := db.Exec(ctx, tx, statement, append([]any{guild, s.ID, db.Array(ids)}, args...)...)
+		if err != nil {
+			return done, fmt.Errorf("guild %s: %w", guild, err)
+		}
+		done += n
+	}
+	return done, nil
+}
+
+// shifted is a guild's number without its last 22 bits, by which guilds are divided into
+// shards. Of what is no number it is 0.
+func shifted(guild string) uint64 {
+	n, ok := new(big.Int).SetString(guild, 10)
+	if !ok {
+		return 0
+	}
+	return n.Rsh(n, 22).Uint64()
+}
+
+// has reports whether a guild belongs to the part.
+func (p Part) has(guild string) bool {
+	if len(p.Guilds) > 0 {
+		if _, serves := slices.BinarySearch(p.Guilds, guild); !serves {
+			return false
+		}
+	}
+	return p.Shards == 1 || shifted(guild)%uint64(p.Shards) == uint64(p.Shard) //nolint:gosec // both are positive
+}

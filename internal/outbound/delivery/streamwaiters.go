@@ -1,0 +1,86 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"guildhall/internal/base/db"
+)
+
+// partID is which callers wait for the same: those of one shard of a stream whose keys
+// serve the same guilds.
+type partID struct {
+	stream        string // its id
+	shard, shards int
+	guilds        string
+}
+
+// BeginPart is Begin for a part of a stream, which a fetch has found nothing in.
+func (w *Waiters) BeginPart(stream string, p Part) *Waiter {
+	id := partID{stream, p.Shard, p.Shards, strings.Join(p.Guilds, " ")}
+	one := &Waiter{among: w, part: id, serve: p, woken: make(chan struct{}, 1), over: make(chan struct{})}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		close(one.over)
+		return one
+	}
+	if before := w.parts[id]; before != nil {
+		close(before.over)
+	} else {
+		w.n++
+	}
+	w.parts[id] = one
+	w.bell.ringAll()
+	return one
+}
+
+// newestDue finds in which guilds the events happened that have become due for a stream
+// last. It does not go by what waits: a shard that nobody fetches may have a large
+// backlog, which is older. What it misses the next fetch finds.
+const newestDue = `
+	SELECT DISTINCT guild_id
+	FROM (
+		SELECT guild_id
+		FROM stream_deliveries
+		WHERE stream_id = $1 AND due_at <= now()
+		ORDER BY due_at DESC
+		LIMIT $2
+	) newest`
+
+// newest is how many of them.
+const newest = 1000
+
+// lookAtStreams wakes those who wait for a part of a stream that has something: where one
+// of its guilds has rung, or in any case.
+func (w *Waiters) lookAtStreams(ctx context.Context, rung []string, all bool) error {
+	for _, stream := range w.awaited(rung, all) {
+		guilds, err := db.Select[string](ctx, w.db.Reader(), newestDue, stream, newest)
+		if err != nil {
+			return fmt.Errorf("look for what can be fetched from stream %s: %w", stream, err)
+		}
+		w.mu.Lock()
+		for id, one := range w.parts {
+			if id.stream == stream && slices.ContainsFunc(guilds, one.serve.has) {
+				one.wake()
+			}
+		}
+		w.mu.Unlock()
+	}
+	return nil
+}
+
+// awaited lists the streams that somebody waits for who may have something.
+func (w *Waiters) awaited(rung []string, all bool) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var streams []string
+	for id, one := range w.parts {
+		if !slices.Contains(streams, id.stream) && (all || slices.ContainsFunc(rung, one.serve.has)) {
+			streams = append(streams, id.stream)
+		}
+	}
+	return streams
+}

@@ -1,0 +1,220 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+)
+
+// Guilds are told of a stream that has begun, changed or ended guild by guild, in the
+// order of their ids, a few in each unit. One that is made meanwhile tells itself, in the
+// unit that makes it (TellNew). Such a unit holds the lock streamsKnown from before it
+// reads the streams until it ends: when a walk has been through, it waits until nobody
+// holds that, so that whoever made a guild without knowing of the change is done, and
+// goes through once more. Then nothing is lost any more: complete_since.
+
+const (
+	// streamsKnown is the lock.
+	streamsKnown = `hashtext('guildhall: streams are known')`
+
+	// toldAtOnce is how many guilds one unit tells, and droppedAtOnce how many events of
+	// an ended stream one gives up.
+	toldAtOnce, droppedAtOnce = 100, 1000
+)
+
+// TellNew has guilds that the unit has just made be listened to by every stream.
+func TellNew(ctx context.Context, tx *db.Tx, guilds []string) error {
+	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock_shared(`+streamsKnown+`)`); err != nil {
+		return fmt.Errorf("lock which streams there are: %w", err)
+	}
+	streams, err := db.Select[walk](ctx, tx, `SELECT id, events, echo FROM bot_streams WHERE ended_at IS NULL AND id <> '`+StreamWork+`' ORDER BY id`)
+	if err != nil {
+		return fmt.Errorf("list the streams: %w", err)
+	}
+	for _, s := range streams {
+		if err := s.tell(ctx, tx, guilds); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walk is a stream of which guilds are to be told.
+type walk struct {
+	ID      string     `db:"id"`
+	Events  db.Strings `db:"events"`
+	Echo    bool       `db:"echo"`
+	Walked  string     `db:"walked"`
+	Settled bool       `db:"settled"`
+	Ended   bool       `db:"ended"`
+}
+
+// tell makes or changes what the stream listens to in some guilds.
+func (s walk) tell(ctx context.Context, tx *db.Tx, guilds []string) error {
+	for _, guild := range guilds {
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO stream_listeners AS l (guild_id, stream_id, events, echo)
+			SELECT home.id, $2, $3, $4
+			FROM guilds home
+			WHERE home.id = $1
+			ON CONFLICT (guild_id, stream_id) DO UPDATE
+			SET events = excluded.events, echo = excluded.echo
+			WHERE (l.events, l.echo) IS DISTINCT FROM (excluded.events, excluded.echo)`, guild, s.ID, s.Events, s.Echo)
+		if err != nil {
+			return fmt.Errorf("tell guild %s of stream %s: %w", guild, s.ID, err)
+		}
+	}
+	return nil
+}
+
+// TellStreams ends the streams that nobody has fetched from for too long, and tells the
+// guilds of what has begun, changed or ended. Several may be at it.
+func TellStreams(ctx context.Context, d *db.DB, log *slog.Logger) error {
+	return tellStreams(ctx, d, log, nil)
+}
+
+func tellStreams(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time) error {
+	if err := endStreams(ctx, d, log, at); err != nil {
+		return err
+	}
+	ids, err := db.Select[string](ctx, d.Reader(), `SELECT id FROM bot_streams WHERE walked IS NOT NULL OR ended_at IS NOT NULL ORDER BY id`)
+	if err != nil {
+		return fmt.Errorf("look for streams that guilds are to be told of: %w", err)
+	}
+	for _, id := range ids {
+		for more := true; more && ctx.Err() == nil; {
+			err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+				more, err = step(ctx, tx, at, id)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// endStreams ends the streams that nobody has fetched from for too long.
+func endStreams(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time) error {
+	var names []string
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		names, err = db.Select[string](ctx, tx, `
+			UPDATE bot_streams
+			SET ended_at = n.now
+			FROM (SELECT coalesce($1::timestamptz, now()) AS now) n
+			WHERE ended_at IS NULL AND id <> '`+StreamWork+`' AND coalesce(fetched_at, created_at) < n.now - $2 * interval '1 second'
+			RETURNING name`, at, streamEnds.Seconds())
+		return fault.Wrap(err, "end the streams that nobody fetches from")
+	})
+	for _, name := range names {
+		log.Warn("a stream of the bot's has ended: nobody has fetched from it for 7 days", "stream", name)
+	}
+	return err
+}
+
+// step tells some more guilds of a stream, unless somebody else is at it, and reports
+// whether there is more to do now.
+func step(ctx context.Context, tx *db.Tx, at *time.Time, id string) (more bool, err error) {
+	s, err := db.Get[walk](ctx, tx, `
+		SELECT id, events, echo, coalesce(walked, '') AS walked, settled, ended_at IS NOT NULL AS ended
+		FROM bot_streams
+		WHERE id = $1 AND (walked IS NOT NULL OR ended_at IS NOT NULL)
+		FOR NO KEY UPDATE SKIP LOCKED`, id)
+	switch {
+	case db.Missing(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("lock stream %s: %w", id, err)
+	case s.Ended:
+		return s.end(ctx, tx)
+	}
+	guilds, err := db.Select[string](ctx, tx, `SELECT id FROM guilds WHERE id > $1 ORDER BY id LIMIT $2`, s.Walked, toldAtOnce)
+	if err != nil {
+		return false, fmt.Errorf("list guilds: %w", err)
+	}
+	if err := s.tell(ctx, tx, guilds); err != nil {
+		return false, err
+	}
+	if len(guilds) > 0 {
+		_, err := tx.ExecContext(ctx, `UPDATE bot_streams SET walked = $2 WHERE id = $1`, id, guilds[len(guilds)-1])
+		return true, fault.Wrap(err, "note which guilds know of stream", id)
+	}
+	return s.through(ctx, tx, at)
+}
+
+// through is what follows when a walk has been to every guild.
+func (s walk) through(ctx context.Context, tx *db.Tx, at *time.Time) (more bool, err error) {
+	if s.Settled {
+		_, err := tx.ExecContext(ctx, `
+			UPDATE bot_streams
+			SET walked = NULL, complete_since = coalesce(complete_since, $2, now())
+			WHERE id = $1`, s.ID, at)
+		return false, fault.Wrap(err, "note that all guilds know of stream", s.ID)
+	}
+	if all, err := allKnow(ctx, tx); err != nil || !all {
+		return false, err
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE bot_streams SET walked = '', settled = true WHERE id = $1`, s.ID)
+	return true, fault.Wrap(err, "begin the second walk of stream", s.ID)
+}
+
+// allKnow reports whether no unit is making a guild that may not know the streams as they
+// are. Until the unit ends none begins to.
+func allKnow(ctx context.Context, tx *db.Tx) (all bool, err error) {
+	err = tx.GetContext(ctx, &all, `SELECT pg_try_advisory_xact_lock(`+streamsKnown+`)`)
+	return all, fault.Wrap(err, "look whether guilds are being made")
+}
+
+// end removes some listeners of a stream that has ended, then what waits for it, then it.
+func (s walk) end(ctx context.Context, tx *db.Tx) (more bool, err error) {
+	guilds, err := db.Select[string](ctx, tx, `SELECT guild_id FROM stream_listeners WHERE stream_id = $1 ORDER BY guild_id LIMIT $2`, s.ID, toldAtOnce)
+	if err != nil {
+		return false, fmt.Errorf("list the listeners of stream %s: %w", s.ID, err)
+	}
+	for _, guild := range guilds {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM stream_listeners WHERE guild_id = $1 AND stream_id = $2`, guild, s.ID); err != nil {
+			return false, fmt.Errorf("end stream %s in guild %s: %w", s.ID, guild, err)
+		}
+	}
+	if len(guilds) > 0 {
+		return true, nil
+	}
+	waiting, err := db.Select[db.Found](ctx, tx, `
+		SELECT guild_id, event_id AS id
+		FROM stream_deliveries
+		WHERE stream_id = $1
+		ORDER BY due_at
+		LIMIT $2`, s.ID, droppedAtOnce)
+	if err != nil {
+		return false, fmt.Errorf("list what waits for stream %s: %w", s.ID, err)
+	}
+	for guild, part := range db.ByGuild(waiting, func(f db.Found) string { return f.GuildID }) {
+		ids := make([]string, len(part))
+		for i, f := range part {
+			ids[i] = f.ID
+		}
+		_, err := tx.ExecContext(ctx, `DELETE FROM stream_deliveries WHERE guild_id = $1 AND stream_id = $2 AND event_id = ANY ($3)`, guild, s.ID, db.Array(ids))
+		if err != nil {
+			return false, fmt.Errorf("give up what waits for stream %s in guild %s: %w", s.ID, guild, err)
+		}
+	}
+	if len(waiting) > 0 {
+		return true, nil
+	}
+	if all, err := allKnow(ctx, tx); err != nil || !all {
+		return false, err
+	}
+	// A guild that was made without knowing of the end may have made a listener since
+	// this unit began to look.
+	guilds, err = db.Select[string](ctx, tx, `SELECT guild_id FROM stream_listeners WHERE stream_id = $1 LIMIT 1`, s.ID)
+	if err != nil || len(guilds) > 0 {
+		return len(guilds) > 0, fault.Wrap(err, "look for listeners of stream", s.ID)
+	}
+	_, err = tx.ExecContext(ctx, `DELETE FROM bot_streams WHERE id = $1`, s.ID)
+	return false, fault.Wrap(err, "remove stream", s.ID)
+}

@@ -1,0 +1,136 @@
+// Package streams is what the operator's bot fetches the events of all its guilds from.
+// What waits for a stream, and how it is leased, is package delivery's.
+package streams
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"guildhall/gen"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/page"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/delivery"
+)
+
+// Service implements the operations of the tag Streams.
+type Service struct {
+	Waiters *delivery.Waiters // who waits on this node for something to fetch
+}
+
+// What a caller gets that does not say what it wants.
+const (
+	defaultFetch = 100
+	defaultLease = time.Minute
+)
+
+// errWork refuses to change what is there by itself.
+var errWork = fault.New(fault.Invalid, "invalid_request", "path /name: the stream work is there by itself, and is neither changed nor deleted")
+
+// ListBotStreams lists all streams, by name.
+func (*Service) ListBotStreams(ctx context.Context, r gen.ListBotStreamsRequestObject) (gen.ListBotStreamsResponseObject, error) {
+	p := page.Of(r.Params.Page, r.Params.PerPage)
+	rows, err := list(ctx, db.Read(ctx), p)
+	if err != nil {
+		return nil, err
+	}
+	rows, more := page.Cut(rows, p)
+	return gen.ListBotStreams200JSONResponse{Data: page.Each(rows, show), Page: p.Page, PerPage: p.PerPage, HasMore: more}, nil
+}
+
+// PutBotStream begins a stream or changes one. It is Unavailable while a node may be at
+// work that tells no streams.
+func (*Service) PutBotStream(ctx context.Context, r gen.PutBotStreamRequestObject) (gen.PutBotStreamResponseObject, error) {
+	tx := db.Write(ctx)
+	if r.Name == delivery.StreamWork {
+		return nil, errWork
+	}
+	if err := delivery.Pulls(ctx, tx); err != nil {
+		return nil, err
+	}
+	var events []string
+	for _, e := range r.Body.Events {
+		if !slices.Contains(events, string(e)) {
+			events = append(events, string(e))
+		}
+	}
+	is, err := put(ctx, tx, r.Name, events, r.Body.Echo != nil && *r.Body.Echo)
+	if err != nil {
+		return nil, err
+	}
+	return gen.PutBotStream200JSONResponse{Data: show(is)}, nil
+}
+
+// DeleteBotStream ends a stream.
+func (*Service) DeleteBotStream(ctx context.Context, r gen.DeleteBotStreamRequestObject) (gen.DeleteBotStreamResponseObject, error) {
+	if r.Name == delivery.StreamWork {
+		return nil, errWork
+	}
+	if err := end(ctx, db.Write(ctx), r.Name); err != nil {
+		return nil, err
+	}
+	return gen.DeleteBotStream204Response{}, nil
+}
+
+// PullBotEvents fetches what waits for a stream. Where there is nothing, and the caller
+// would wait for it, it returns what to wait for beside the empty response.
+func (s *Service) PullBotEvents(ctx context.Context, r gen.PullBotEventsRequestObject) (gen.PullBotEventsResponseObject, *delivery.Wait, error) {
+	by, b := auth.From(ctx), r.Body
+	p := delivery.Part{Stream: b.Stream, Shard: or(b.Shard, 0), Shards: or(b.Shards, 1), Guilds: by.Guilds()}
+	if p.Shard >= p.Shards {
+		return nil, nil, fault.New(fault.Invalid, "invalid_request", "body /shard: must be less than shards, which is %d", p.Shards)
+	}
+	limit, lease, wait := or(b.Limit, defaultFetch), seconds(b.Lease, defaultLease), seconds(b.Wait, 0)
+	got, err := delivery.FetchStream(ctx, db.Write(ctx), p, by.ID, limit, lease)
+	if err != nil {
+		return nil, nil, err
+	}
+	response := pulled{got}
+	if len(got.Events) > 0 || wait == 0 {
+		return response, nil, nil
+	}
+	return response, &delivery.Wait{For: wait, Begin: func() *delivery.Waiter { return s.Waiters.BeginPart(got.Stream, p) }}, nil
+}
+
+// AckBotEvents settles events that were fetched, and gives others back.
+func (*Service) AckBotEvents(ctx context.Context, r gen.AckBotEventsRequestObject) (gen.AckBotEventsResponseObject, error) {
+	p := delivery.Part{Stream: r.Body.Stream, Guilds: auth.From(ctx).Guilds()}
+	settled, returned, err := delivery.AcknowledgeStream(ctx, db.Write(ctx), p, r.Body.EventIds, r.Body.ReturnIds)
+	if err != nil {
+		return nil, err
+	}
+	return gen.AckBotEvents200JSONResponse{Data: gen.WebhookAcknowledgement{SettledCount: settled, ReturnedCount: returned}}, nil
+}
+
+func show(r row) gen.BotStream {
+	return gen.BotStream{Name: r.Name, Events: r.Events, Echo: r.Echo, CreatedAt: wire.At(r.CreatedAt), FetchedAt: wire.AtPtr(r.FetchedAt)}
+}
+
+func or(n *int, otherwise int) int {
+	if n == nil {
+		return otherwise
+	}
+	return *n
+}
+
+func seconds(n *int, otherwise time.Duration) time.Duration {
+	if n == nil {
+		return otherwise
+	}
+	return time.Duration(*n) * time.Second
+}
+
+// pulled is a response with events as they are stored, byte for byte.
+type pulled struct{ delivery.Fetched }
+
+// VisitPullBotEventsResponse writes what gen.PullBotEvents200JSONResponse would, if it
+// could hold events as they are.
+func (p pulled) VisitPullBotEventsResponse(w http.ResponseWriter) error {
+	w.Header().Set("Content-Type", "application/json")
+	_, err := w.Write(p.JSON())
+	return err
+}
