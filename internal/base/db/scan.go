@@ -1,10 +1,13 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"reflect"
+	"slices"
+	"sync"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/jmoiron/sqlx/reflectx"
@@ -20,18 +23,10 @@ func selectAll(ctx context.Context, q sqlx.QueryerContext, dest any, query strin
 	}
 	defer rows.Close()
 	list := reflect.ValueOf(dest).Elem()
-	columns, err := rows.Columns()
+	fields, into, err := fieldsOf(rows, reflectx.Deref(list.Type().Elem()), query)
 	if err != nil {
 		return err
 	}
-	fields, err := fieldsOf(rows.Mapper, reflectx.Deref(list.Type().Elem()), columns)
-	if err != nil {
-		return err
-	}
-	if fields == nil && len(columns) != 1 {
-		return fmt.Errorf("%d columns for a list of %s", len(columns), list.Type().Elem())
-	}
-	into := make([]any, len(columns))
 	list.SetLen(0)
 	for rows.Next() {
 		n := list.Len()
@@ -45,28 +40,79 @@ func selectAll(ctx context.Context, q sqlx.QueryerContext, dest any, query strin
 			row = row.Elem()
 		}
 		row.SetZero()
-		into[0] = row.Addr().Interface()
-		for i, path := range fields {
-			into[i] = reflectx.FieldByIndexes(row, path).Addr().Interface()
-		}
-		if err := rows.Scan(into...); err != nil {
+		if err := scanInto(rows, row, fields, into); err != nil {
 			return err
 		}
 	}
 	return rows.Err()
 }
 
-// fieldsOf are the fields of a row for the columns of a result; none where a row is
-// a single value.
-func fieldsOf(mapper *reflectx.Mapper, row reflect.Type, columns []string) ([][]int, error) {
-	if row.Kind() != reflect.Struct || reflect.PointerTo(row).Implements(reflect.TypeFor[sql.Scanner]()) || len(mapper.TypeMap(row).Index) == 0 {
-		return nil, nil
+// getOne is sqlx's GetContext in the same way.
+func getOne(ctx context.Context, q sqlx.QueryerContext, dest any, query string, args ...any) error {
+	rows, err := q.QueryxContext(ctx, query, args...)
+	if err != nil {
+		return err
 	}
-	fields := mapper.TraversalsByName(row, columns)
+	defer rows.Close()
+	row := reflect.ValueOf(dest).Elem()
+	fields, into, err := fieldsOf(rows, row.Type(), query)
+	if err != nil {
+		return err
+	}
+	if !rows.Next() {
+		return cmp.Or(rows.Err(), sql.ErrNoRows)
+	}
+	if err := scanInto(rows, row, fields, into); err != nil {
+		return err
+	}
+	return rows.Close() // which says what came after the row
+}
+
+func scanInto(rows *sqlx.Rows, row reflect.Value, fields [][]int, into []any) error {
+	into[0] = row.Addr().Interface()
 	for i, path := range fields {
-		if len(path) == 0 {
-			return nil, fmt.Errorf("the column %s has no field in %s", columns[i], row)
+		into[i] = reflectx.FieldByIndexes(row, path).Addr().Interface()
+	}
+	return rows.Scan(into...)
+}
+
+// fieldPaths are what fieldsOf has found out, by type and statement.
+var fieldPaths sync.Map
+
+type fieldKey struct {
+	row   reflect.Type
+	query string
+}
+
+type fieldsFound struct {
+	columns []string
+	fields  [][]int
+}
+
+// fieldsOf are the fields of a row for the columns of a result, none where a row is a
+// single value, and room for as many.
+func fieldsOf(rows *sqlx.Rows, row reflect.Type, query string) (fields [][]int, into []any, err error) {
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, nil, err
+	}
+	into = make([]any, len(columns))
+	if known, ok := fieldPaths.Load(fieldKey{row, query}); ok {
+		if f, _ := known.(fieldsFound); slices.Equal(f.columns, columns) {
+			return f.fields, into, nil
 		}
 	}
-	return fields, nil
+	if row.Kind() == reflect.Struct && !reflect.PointerTo(row).Implements(reflect.TypeFor[sql.Scanner]()) && len(rows.Mapper.TypeMap(row).Index) > 0 {
+		fields = rows.Mapper.TraversalsByName(row, columns)
+	}
+	for i, path := range fields {
+		if len(path) == 0 {
+			return nil, nil, fmt.Errorf("the column %s has no field in %s", columns[i], row)
+		}
+	}
+	if fields == nil && len(columns) != 1 {
+		return nil, nil, fmt.Errorf("%d columns for one %s", len(columns), row)
+	}
+	fieldPaths.Store(fieldKey{row, query}, fieldsFound{columns, fields})
+	return fields, into, nil
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 )
 
@@ -51,5 +52,37 @@ func TestRowsAreReadIntoListsOfAllKinds(t *testing.T) {
 	}
 	if err := q.SelectContext(ctx, &values, `SELECT 'a', 'b'`); err == nil {
 		t.Error("two columns for single values are no failure")
+	}
+}
+
+// A single row is read as a list's are; none is said to be missing, and what comes after
+// the first is not looked at.
+func TestARowIsReadIntoValuesOfAllKinds(t *testing.T) {
+	t.Parallel()
+	q, ctx := dbtest.New(t).DB.Reader(), t.Context()
+	const row = `SELECT n AS id, CASE WHEN n <> 2 THEN 'm' || n END AS name, 'Elm' AS street FROM generate_series(1, 3) n WHERE n >= $1 ORDER BY n`
+	for range 2 { // found out, and known
+		m, err := db.Get[member](ctx, q, row, 1)
+		if err != nil || m.ID != 1 || *m.Name != "m1" || m.Street != "Elm" {
+			t.Errorf("the row is %+v, %v", m, err)
+		}
+	}
+	if _, err := db.Get[member](ctx, q, row, 9); !db.Missing(err) {
+		t.Errorf("no row is %v", err)
+	}
+	if n, err := db.Get[*int](ctx, q, `SELECT NULL::int`); n != nil || err != nil {
+		t.Errorf("null is %v, %v", n, err)
+	}
+	if at, err := db.Get[time.Time](ctx, q, `SELECT timestamptz '2026-01-02T03:04:05Z'`); err != nil || at.Unix() != 1767323045 {
+		t.Errorf("an instant is %v, %v", at, err)
+	}
+	if _, err := db.Get[int](ctx, q, `SELECT 1 / n FROM generate_series(0, 1) n`); err == nil {
+		t.Error("a statement that fails is no failure")
+	}
+	if _, err := db.Get[member](ctx, q, `SELECT 1 AS id, 2 AS unknown`); err == nil {
+		t.Error("a column without a field is no failure")
+	}
+	if _, err := db.Get[string](ctx, q, `SELECT 'a', 'b'`); err == nil {
+		t.Error("two columns for a single value are no failure")
 	}
 }

@@ -60,7 +60,7 @@ func (tx *Tx) GetContext(ctx context.Context, dest any, query string, args ...an
 	if err := tx.ctx.Err(); err != nil {
 		return err
 	}
-	return tx.Tx.GetContext(ctx, dest, query, args...)
+	return getOne(ctx, tx.Tx, dest, query, args...)
 }
 
 // SelectContext implements Querier.
@@ -233,7 +233,7 @@ func (r reader) GetContext(ctx context.Context, dest any, query string, args ...
 		return err
 	}
 	defer release()
-	return r.db.read.GetContext(work, dest, query, args...)
+	return getOne(work, r.db.read, dest, query, args...)
 }
 
 // SelectContext implements Querier.
@@ -312,7 +312,7 @@ type single struct{ db *DB }
 
 // GetContext implements Querier.
 func (s single) GetContext(ctx context.Context, dest any, query string, args ...any) error {
-	return s.db.single(ctx, func(ctx context.Context, q *sqlx.Conn) error { return q.GetContext(ctx, dest, query, args...) })
+	return s.db.single(ctx, func(ctx context.Context, q *sqlx.Conn) error { return getOne(ctx, q, dest, query, args...) })
 }
 
 // SelectContext implements Querier.
