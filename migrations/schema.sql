@@ -331,8 +331,11 @@ CREATE TABLE idempotency_keys (
     guild_id text COLLATE "C" NOT NULL,
     entry_id text COLLATE "C",
     entry_at timestamp with time zone,
+    xp_of text COLLATE "C",
+    xp_before bigint,
+    xp_after bigint,
     CONSTRAINT idempotency_keys_pkey PRIMARY KEY (guild_id, token_id, key),
-    CONSTRAINT idempotency_keys_answered CHECK (((state = 'running'::text) OR ((status IS NOT NULL) AND ((body IS NOT NULL) OR ((entry_id IS NOT NULL) AND (entry_at IS NOT NULL)))))),
+    CONSTRAINT idempotency_keys_answered CHECK (((state = 'running'::text) OR ((status IS NOT NULL) AND ((body IS NOT NULL) OR ((entry_at IS NOT NULL) AND ((entry_id IS NOT NULL) OR ((xp_of IS NOT NULL) AND (xp_before IS NOT NULL) AND (xp_after IS NOT NULL)))))))),
     CONSTRAINT idempotency_keys_state CHECK ((state = ANY (ARRAY['running'::text, 'done'::text])))
 );
 

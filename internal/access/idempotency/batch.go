@@ -2,54 +2,39 @@ package idempotency
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"time"
 
 	"guildhall/internal/base/db"
 )
 
-// Unused is the condition of a row with the columns token_id and key that nothing
-// stands under its key; one without a key meets it. What stands there has to be
-// found with Claim, whatever it is. A subquery of this kind is looked up for each
-// row, by the primary key, and not joined.
-func Unused(guild, row string) string {
-	return `(SELECT true FROM idempotency_keys u WHERE u.guild_id = ` + guild + ` AND u.token_id = ` + row + `.token_id AND u.key = ` + row + `.key) IS NULL`
-}
-
-// ErrRaced says that somebody else has taken a key meanwhile.
-var ErrRaced = errors.New("a key was taken meanwhile")
-
-// KeepEach claims the keys of several requests of one unit and keeps their
-// responses under them, once what they respond to is done. It is ErrRaced when
-// something stands under one of the keys: the unit has to be given up then. Keys
-// are claimed in one order everywhere, so that no two units wait for each other.
-func (k Keys) KeepEach(ctx context.Context, tx *db.Tx, requests []Request, responses []Response) error {
-	guilds, tokens, keys := make([]string, len(requests)), make([]string, len(requests)), make([]string, len(requests))
-	fingerprints := make([][]byte, len(requests))
-	statuses, locations, waits, bodies := make([]int64, len(requests)), make([]string, len(requests)), make([]string, len(requests)), make([][]byte, len(requests))
+// Columns are the tokens, keys and fingerprints of requests as arrays, null where a
+// request has no key, for a statement that writes the keys of what it makes:
+//
+//	INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, …)
+//
+// It makes nothing where something stands under the key: Claim has to find it, whatever
+// it is. Two that race for a key fail on it.
+func Columns(requests []*Request) []any {
+	tokens, keys, fingerprints := make([]*string, len(requests)), make([]*string, len(requests)), make([][]byte, len(requests))
 	for i, r := range requests {
-		a := responses[i]
-		guilds[i], tokens[i], keys[i], fingerprints[i] = r.GuildID, r.TokenID, r.Key, r.Fingerprint
-		statuses[i], locations[i], waits[i], bodies[i] = int64(a.Status), a.Location, a.RetryAfter, k.Sealer.Seal(a.Body, bound(r))
+		if r != nil {
+			tokens[i], keys[i], fingerprints[i] = &r.TokenID, &r.Key, r.Fingerprint
+		}
 	}
-	kept, err := db.Select[bool](ctx, tx, keepEach, db.Array(guilds), db.Array(tokens), db.Array(keys), db.ByteArray(fingerprints),
-		db.Integers(statuses), db.Array(locations), db.Array(waits), db.ByteArray(bodies))
-	if err != nil {
-		return fmt.Errorf("keep %d responses: %w", len(requests), err)
-	}
-	if len(kept) < len(requests) {
-		return ErrRaced
-	}
-	return nil
+	return []any{db.Texts(tokens), db.Texts(keys), db.ByteArray(fingerprints)}
 }
 
-// keepEach returns a row for each key that it has claimed. A coordinator's number of
-// rows affected counts those that met another one as well.
-const keepEach = `
-		INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, location, retry_after, body)
-		SELECT guild_id, token_id, key, fingerprint, 'done', status, nullif(location, ''), nullif(retry_after, ''), body
-		FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::text[], $7::text[], $8::bytea[])
-		     AS a (guild_id, token_id, key, fingerprint, status, location, retry_after, body)
-		ORDER BY guild_id, token_id, key
-		ON CONFLICT DO NOTHING
-		RETURNING true`
+// Made is what a key names that holds no body: the response follows from it.
+type Made struct {
+	At *time.Time `db:"entry_at"` // of the change
+
+	EntryID *string `db:"entry_id"` // the ledger entry of a balance that was changed
+
+	// A member's XP that was changed, before and after.
+	Member *string `db:"xp_of"`
+	Before *int64  `db:"xp_before"`
+	After  *int64  `db:"xp_after"`
+}
+
+// Answer is the body of the response to what a key names.
+type Answer func(ctx context.Context, q db.Querier, guild string, m Made) ([]byte, error)

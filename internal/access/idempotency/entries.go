@@ -8,14 +8,14 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// namesEntries is the migration from which on no program is at work that could not
+// namesWhatWasMade is the migration from which on no program is at work that could not
 // replay a key without a body.
-const namesEntries = 126
+const namesWhatWasMade = 181
 
 // askAgain is how long Entries waits until it asks again, while an upgrade is under way.
 const askAgain = time.Second
 
-// Entries says whether keys may name ledger entries. Once they may, they always may.
+// Entries says whether keys may name what was made. Once they may, they always may.
 type Entries struct {
 	mu    sync.Mutex
 	named bool
@@ -33,6 +33,6 @@ func (e *Entries) Named(ctx context.Context, q db.Querier) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	e.named, e.asked = oldest >= namesEntries, time.Now()
+	e.named, e.asked = oldest >= namesWhatWasMade, time.Now()
 	return e.named, nil
 }

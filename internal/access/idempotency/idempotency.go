@@ -46,9 +46,7 @@ type Sealer interface {
 type Keys struct {
 	Sealer Sealer
 
-	// Entry is the body of the response to the change of a balance that this ledger
-	// entry tells of. A key under which it was made names the entry and holds no body.
-	Entry func(ctx context.Context, q db.Querier, guild, id string, at time.Time) ([]byte, error)
+	Answer Answer // to requests whose keys hold no body
 }
 
 // Fingerprint is SHA-256 over method, path and the raw body, each preceded by
@@ -117,7 +115,7 @@ func takeOver(ctx context.Context, tx *db.Tx, r Request) (bool, error) {
 	ours, err := db.Select[bool](ctx, tx, `
 		UPDATE idempotency_keys
 		SET fingerprint = $4, state = 'running', status = NULL, location = NULL, retry_after = NULL,
-		    body = NULL, entry_id = NULL, entry_at = NULL, created_at = now(), lease_until = NULL
+		    body = NULL, entry_id = NULL, entry_at = NULL, xp_of = NULL, xp_before = NULL, xp_after = NULL, created_at = now(), lease_until = NULL
 		WHERE guild_id = $1 AND token_id = $2 AND key = $3
 		  AND created_at <= now() - interval '24 hours'
 		  AND (lease_until IS NULL OR lease_until <= now())
@@ -148,15 +146,14 @@ type row struct {
 	Location    sql.NullString `db:"location"`
 	RetryAfter  sql.NullString `db:"retry_after"`
 	Body        []byte         `db:"body"`
-	EntryID     sql.NullString `db:"entry_id"`
-	EntryAt     sql.NullTime   `db:"entry_at"`
 	Over        bool           `db:"over"`
+	Made
 }
 
 // find returns the response stored under the key, or errOver.
 func (k Keys) find(ctx context.Context, q db.Querier, r Request) (*Response, error) {
 	have, err := db.Get[row](ctx, q, `
-		SELECT fingerprint, state, status, location, retry_after, body, entry_id, entry_at,
+		SELECT fingerprint, state, status, location, retry_after, body, entry_at, entry_id, xp_of, xp_before, xp_after,
 		       created_at <= now() - interval '24 hours' AND (lease_until IS NULL OR lease_until <= now()) AS over
 		FROM idempotency_keys
 		WHERE guild_id = $1 AND token_id = $2 AND key = $3`, r.GuildID, r.TokenID, r.Key)
@@ -191,13 +188,13 @@ func (k Keys) open(ctx context.Context, q db.Querier, have row, r Request) (*Res
 	}, nil
 }
 
-// body is what the key holds, or what follows from the ledger entry that it names. An
-// entry that is not there, as in a backup of which not all is restored yet, is an
-// error: the request has run.
+// body is what the key holds, or what follows from that which it names. A ledger entry
+// that is not there, as in a backup of which not all is restored yet, is an error: the
+// request has run.
 func (k Keys) body(ctx context.Context, q db.Querier, have row, r Request) ([]byte, error) {
-	if have.EntryID.Valid {
-		body, err := k.Entry(ctx, q, r.GuildID, have.EntryID.String, have.EntryAt.Time)
-		return body, fault.Wrap(err, "answer with the entry that a key names")
+	if have.Made.At != nil {
+		body, err := k.Answer(ctx, q, r.GuildID, have.Made)
+		return body, fault.Wrap(err, "answer with what a key names")
 	}
 	body, err := k.Sealer.Open(have.Body, bound(r))
 	return body, fault.Wrap(err, "open the stored answer")

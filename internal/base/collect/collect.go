@@ -14,17 +14,17 @@
 //	       Run     one batch; it says what became of each item
 //	          │
 //	          ├──► done, or failed: Do returns
-//	          └──► Alone: Do calls alone; the subject stays occupied until it has returned
+//	          └──► Alone: Do returns Left; the subject stays occupied until Release
 //
 // What is as well done by its caller need not wait for others: where few are, and no
 // batch is on its way, Now has it done on the caller's own goroutine.
 //
 // What is promised:
 //
-//   - An item is run once: in one batch, and alone after that if and only if the
-//     batch says Alone of it, which means that nothing of it was done.
+//   - An item is run once, in one batch. If the batch says Alone of it, nothing of it
+//     was done, and its caller does it.
 //   - Two items of one subject are never on their way together, and they are
-//     begun in the order in which they came. An item that is done alone keeps its
+//     begun in the order in which they came. An item that its caller does keeps its
 //     place: those behind it wait. An item without a subject waits for no other.
 //   - Callers are served in turn, by group and within a group by name. However
 //     many items of one caller wait, another's goes into the next batch.
@@ -53,6 +53,15 @@ import (
 // Alone is what a batch says of an item that it has left undone and that has to
 // be done by itself.
 var Alone = errors.New("collect: to be done alone") //nolint:revive,staticcheck // it is an outcome and no failure
+
+// Left is what Do returns for such an item. Its subject is occupied until its caller,
+// who has it done, calls Release.
+type Left struct{ Release func() }
+
+func (*Left) Error() string { return Alone.Error() }
+
+// Unwrap is Alone.
+func (*Left) Unwrap() error { return Alone }
 
 // Caller is on whose account an item is done.
 type Caller struct{ Group, Name string }
@@ -163,9 +172,9 @@ func (c *Collector[T]) leave() {
 	c.now--
 }
 
-// Do has value done in a batch, and returns what became of it. It calls alone
-// when the batch has left it undone, and then returns what alone does.
-func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value T, alone func() error) error {
+// Do has value done in a batch, and returns what became of it. It is *Left when the
+// batch has left it undone.
+func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value T) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -190,11 +199,10 @@ func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value 
 		}
 		<-it.done
 	}
-	if !errors.Is(it.err, Alone) {
-		return it.err
+	if errors.Is(it.err, Alone) {
+		return &Left{Release: sync.OnceFunc(func() { c.pass(it) })}
 	}
-	defer c.pass(it)
-	return alone()
+	return it.err
 }
 
 // add puts it in its line and starts a batch if there is to be one.

@@ -132,13 +132,23 @@ type model struct {
 	mu    sync.Mutex // guards what Do has returned
 }
 
+// doing is what becomes of an item that alone does if its batch has left it.
+func doing(err error, alone func() error) error {
+	left, ok := errors.AsType[*Left](err)
+	if !ok {
+		return err
+	}
+	defer left.Release()
+	return alone()
+}
+
 func (w *model) arrive(c *change) {
 	c.number = len(w.asked)
 	w.asked = append(w.asked, c)
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	go func() {
-		err := w.c.Do(ctx, c.by, c.member, c, func() error { return w.b.alone(c) })
+		err := doing(w.c.Do(ctx, c.by, c.member, c), func() error { return w.b.alone(c) })
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		c.ended, c.err = true, err
@@ -360,7 +370,7 @@ func crowd(c *Collector[*change], by Caller, n int) *sync.WaitGroup {
 	var all sync.WaitGroup
 	for i := range n {
 		it := &change{by: by, member: fmt.Sprint(by, i)}
-		all.Go(func() { it.err = c.Do(context.Background(), by, it.member, it, nil) })
+		all.Go(func() { it.err = c.Do(context.Background(), by, it.member, it) })
 	}
 	return &all
 }
@@ -461,7 +471,7 @@ func TestASecondBatchBeginsBesideALongOne(t *testing.T) {
 			arrive := func(n int, name string) {
 				for i := range n {
 					it := &change{key: c.key}
-					all.Go(func() { it.err = collector.Do(context.Background(), Caller{"1", name}, fmt.Sprint(name, i), it, nil) })
+					all.Go(func() { it.err = collector.Do(context.Background(), Caller{"1", name}, fmt.Sprint(name, i), it) })
 				}
 				synctest.Wait()
 			}
@@ -500,12 +510,12 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 		start := time.Now()
 		one := &change{}
 		var done sync.WaitGroup
-		done.Go(func() { one.err = c.Do(context.Background(), Caller{"1", "one"}, "m", one, nil) })
+		done.Go(func() { one.err = c.Do(context.Background(), Caller{"1", "one"}, "m", one) })
 		synctest.Wait()
 		flood := make([]*change, 100)
 		for i := range flood {
 			flood[i] = &change{}
-			done.Go(func() { flood[i].err = c.Do(context.Background(), Caller{"1", "flood"}, fmt.Sprint(i), flood[i], nil) })
+			done.Go(func() { flood[i].err = c.Do(context.Background(), Caller{"1", "flood"}, fmt.Sprint(i), flood[i]) })
 		}
 		done.Wait()
 		refused := map[error]int{}
@@ -517,7 +527,7 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 			t.Errorf("after %s: %v, %v", time.Since(start), one.err, refused)
 		}
 		late := &change{}
-		done.Go(func() { late.err = c.Do(context.Background(), Caller{"1", "one"}, "m", late, nil) })
+		done.Go(func() { late.err = c.Do(context.Background(), Caller{"1", "one"}, "m", late) })
 		synctest.Wait()
 		close(open)
 		if done.Wait(); late.err != nil {
@@ -549,7 +559,7 @@ func TestABatchThatBreaksFailsForItsItems(t *testing.T) {
 			return make([]error, len(batch))
 		},
 	})
-	ask := func() error { return c.Do(t.Context(), Caller{}, "m", &change{}, nil) }
+	ask := func() error { return c.Do(t.Context(), Caller{}, "m", &change{}) }
 	if err := ask(); err == nil {
 		t.Error("a batch that panics is a success")
 	}

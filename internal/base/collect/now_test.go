@@ -87,7 +87,7 @@ func (w *readers) arrive(by Caller) {
 		alone := func() error { return w.statement([]*look{l}, false) }
 		var err error
 		if !w.c.Now(func() { err = alone() }) {
-			err = w.c.Do(ctx, by, "", l, alone)
+			err = doing(w.c.Do(ctx, by, "", l), alone)
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -44,7 +44,7 @@ const byIndex = `SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit 
 var inspect func(database, statement string) error
 
 // InspectStatements is for tests: from now on every statement is shown to f before
-// it is prepared or run, with the name of the database; where f returns an error
+// it is prepared or run, as Distributed has it, with the name of the database; where f returns an error
 // the statement fails with it. Call it before the first connection is made.
 func InspectStatements(f func(database, statement string) error) { inspect = f }
 
@@ -169,6 +169,8 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	}
 	if c.together {
 		query = Together(query)
+	} else {
+		query = Distributed(query)
 	}
 	return c.pqConn.PrepareContext(ctx, query)
 }
@@ -177,7 +179,7 @@ func (c *conn) inspected(statement string) error {
 	if inspect == nil {
 		return nil
 	}
-	return inspect(c.database, statement)
+	return inspect(c.database, Distributed(statement))
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {

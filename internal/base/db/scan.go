@@ -102,7 +102,8 @@ func fieldsOf(rows *sqlx.Rows, row reflect.Type, query string) (fields [][]int, 
 			return f.fields, into, nil
 		}
 	}
-	if row.Kind() == reflect.Struct && !reflect.PointerTo(row).Implements(reflect.TypeFor[sql.Scanner]()) && len(rows.Mapper.TypeMap(row).Index) > 0 {
+	single := row.Kind() != reflect.Struct || reflect.PointerTo(row).Implements(reflect.TypeFor[sql.Scanner]())
+	if !single && len(rows.Mapper.TypeMap(row).Index) > 0 {
 		fields = rows.Mapper.TraversalsByName(row, columns)
 	}
 	for i, path := range fields {

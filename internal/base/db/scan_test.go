@@ -60,7 +60,8 @@ func TestRowsAreReadIntoListsOfAllKinds(t *testing.T) {
 func TestARowIsReadIntoValuesOfAllKinds(t *testing.T) {
 	t.Parallel()
 	q, ctx := dbtest.New(t).DB.Reader(), t.Context()
-	const row = `SELECT n AS id, CASE WHEN n <> 2 THEN 'm' || n END AS name, 'Elm' AS street FROM generate_series(1, 3) n WHERE n >= $1 ORDER BY n`
+	const row = `SELECT n AS id, CASE WHEN n <> 2 THEN 'm' || n END AS name, 'Elm' AS street
+		FROM generate_series(1, 3) n WHERE n >= $1 ORDER BY n`
 	for range 2 { // found out, and known
 		m, err := db.Get[member](ctx, q, row, 1)
 		if err != nil || m.ID != 1 || *m.Name != "m1" || m.Street != "Elm" {

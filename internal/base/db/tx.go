@@ -365,10 +365,16 @@ func (d *DB) alive(ctx context.Context) (*sqlx.Conn, error) {
 // Write returns the transaction of the request or job being served. Outside
 // one it panics: the first test to reach the line will say so.
 func Write(ctx context.Context) *Tx {
-	tx, ok := ctx.Value(writeKey).(*Tx)
-	if !ok {
+	tx := Unit(ctx)
+	if tx == nil {
 		panic("db: Write outside a unit of work")
 	}
+	return tx
+}
+
+// Unit returns that transaction; nil outside one.
+func Unit(ctx context.Context) *Tx {
+	tx, _ := ctx.Value(writeKey).(*Tx)
 	return tx
 }
 

@@ -204,6 +204,15 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	return m, errors.Join(r.Register(m.requests), r.Register(m.batches), r.Register(m.waits))
 }
 
+// batch is told of the batches of an operation.
+func (m *metrics) batch(operation string) func(size int, waited time.Duration) {
+	sizes, waits := m.batches.WithLabelValues(operation), m.waits.WithLabelValues(operation)
+	return func(size int, waited time.Duration) {
+		sizes.Observe(float64(size))
+		waits.Observe(waited.Seconds())
+	}
+}
+
 func (m *metrics) observe(rs *reqState, took time.Duration) {
 	id := "none"
 	if rs.op != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/labstack/echo/v4"
 
+	"guildhall/gen"
 	"guildhall/internal/access/auth"
-	"guildhall/internal/access/idempotency"
 	"guildhall/internal/access/ratelimit"
-	"guildhall/internal/base/collect"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/service/batch"
 	"guildhall/internal/service/economy"
 )
 
@@ -130,10 +130,12 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 			return u.db.Do(rs.ctx, func(context.Context, *db.Tx) error { return nil })
 		},
 		"a change that shares its statement": func(u *units, rs *reqState) error {
-			return u.collectors["adjustBalance"].collector.Do(rs.ctx, collect.Caller{}, "subject", &member{}, func() error { return nil })
+			rs.op = &operation{ID: "adjustBalance", Scope: "economy:write", Collected: true}
+			return u.unit(adjusting(u.db))(rs)
 		},
 		"a read that shares its statement": func(u *units, rs *reqState) error {
-			return u.query(rs, u.readers["getWallet"], func(*reqState) error { return nil })
+			rs.op = &operation{ID: "getWallet", ReadOnly: true, Scope: "economy:read", Collected: true}
+			return u.unit(asking(u.db))(rs)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -144,15 +146,7 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer d.Close()
-				numbers, err := newMetrics(nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				u := &units{
-					db:         d,
-					collectors: collectors(d, &economy.Service{}, idempotency.Keys{}, false, numbers),
-					readers:    readers(d, false, numbers),
-				}
+				u := &units{db: d, wake: func(string) {}}
 				by := db.As(t.Context(), db.Caller{Token: "another", Guild: "another"})
 				if _, err := d.Queue(by); err != nil {
 					t.Fatal(err)
@@ -179,33 +173,29 @@ func TestARefusalComesTwoSecondsAfterItsRequest(t *testing.T) {
 	}
 }
 
-// wish is a change that nobody makes.
-type wish struct{ under []idempotency.Request }
-
-func (*wish) Subject() string                  { return "subject" }
-func (w *wish) UnderKey(r idempotency.Request) { w.under = append(w.under, r) }
-func (*wish) Decided() bool                    { return false }
-func (*wish) Referenced() bool                 { return false }
-
-// An operation that is collected says what it wants, and under which key, or why not.
-func TestACollectedOperationIsAskedForItsChange(t *testing.T) {
-	t.Parallel()
-	r := idempotency.Request{Key: "k"}
-	for _, key := range []*idempotency.Request{nil, &r} {
-		w := &wish{}
-		err := asked(stated(t.Context()), &member{key: key}, func(rs *reqState) error {
-			wantedOf(rs.Request().Context()).of = w
-			return nil
-		})
-		if err != nil || (len(w.under) == 1) != (key != nil) {
-			t.Errorf("with the key %v: asked under %v, %v", key, w.under, err)
-		}
+// hosted is what collected operations are given.
+func hosted(d *db.DB) batch.Host {
+	numbers, err := newMetrics(nil)
+	if err != nil {
+		panic(err)
 	}
-	refusal := invalid("It cannot be read.")
-	if err := asked(stated(t.Context()), &member{key: &r}, func(*reqState) error { return refusal }); !errors.Is(err, refusal) {
-		t.Errorf("what the operation refuses is %v", err)
+	return batch.Host{DB: d, Began: numbers.batch, Wake: func(string) {}}
+}
+
+// adjusting is an operation that changes a balance.
+func adjusting(d *db.DB) handler {
+	s := economy.New(hosted(d))
+	return func(rs *reqState) error {
+		_, err := s.AdjustBalance(rs.Request().Context(), gen.AdjustBalanceRequestObject{Body: &gen.AdjustBalanceRequest{UserID: "1", Delta: 1}})
+		return err
 	}
-	if err := asked(stated(t.Context()), &member{}, func(*reqState) error { return nil }); err == nil {
-		t.Error("an operation that wants nothing was collected")
+}
+
+// asking is an operation that reads a wallet.
+func asking(d *db.DB) handler {
+	s := economy.New(hosted(d))
+	return func(rs *reqState) error {
+		_, err := s.GetWallet(rs.Request().Context(), gen.GetWalletRequestObject{UserID: "1"})
+		return err
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/schema"
 	"guildhall/internal/base/tracing"
+	"guildhall/internal/service/batch"
 )
 
 // Config is what the handler is made of. Everything is required except
@@ -80,11 +81,10 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, ops := idempotency.Keys{Sealer: cfg.Sealer, Entry: renderEntry}, newOperations(cfg)
 	u := &units{
-		db: cfg.DB, few: fewWaiting, keys: keys, mutex: idempotency.NewKeyedMutex(), wake: cfg.Wake, login: cfg.Tokens,
+		db: cfg.DB, few: fewWaiting, wake: cfg.Wake, login: cfg.Tokens,
+		keys: idempotency.Keys{Sealer: cfg.Sealer, Answer: answer}, mutex: idempotency.NewKeyedMutex(),
 		preparations: preparations(cfg.Services),
-		collectors:   collectors(cfg.DB, ops.economyOps, keys, cfg.OneGuild, numbers), readers: readers(cfg.DB, cfg.OneGuild, numbers),
 	}
 
 	e := echo.New()
@@ -110,7 +110,8 @@ func New(cfg Config) (http.Handler, error) {
 		validateRequest,
 		u.unit,
 	)))
-	strict := gen.NewStrictHandler(ops, nil)
+	host := batch.Host{DB: cfg.DB, OneGuild: cfg.OneGuild, Began: numbers.batch, Wake: cfg.Wake}
+	strict := gen.NewStrictHandler(newOperations(cfg, host), nil)
 	gen.RegisterHandlersWithBaseURL(getAndHead{e}, strict, Prefix)
 	return e, nil
 }

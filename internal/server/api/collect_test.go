@@ -18,6 +18,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
 	"guildhall/internal/server/api"
 	"guildhall/internal/server/api/apitest"
 )
@@ -101,6 +102,53 @@ func TestWhatIsHeldDelaysNobodyElse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A hot wallet that another transaction holds fails one batch and no other: while one
+// change of it waits, those behind it wait in line, and what is changed beside it goes
+// on being changed together, without a unit.
+// RELIABILITY.md, Neighbours.
+func TestAHotWalletFailsOneBatch(t *testing.T) {
+	t.Parallel()
+	if dbtest.Coordinator(t) {
+		t.Skip("batches are units there")
+	}
+	var units atomic.Int64
+	server := behind(t, func(sent []byte) dbtest.Fate {
+		units.Add(int64(bytes.Count(sent, []byte("BEGIN"))))
+		return dbtest.Pass
+	})
+	wealthy(t, server, 40)
+	server.Do(t, "adjustBalance", `{"user_id":"99","delta":1}`).Want(t, 200, "") // somebody listens
+	op := apitest.Find(t, "adjustBalance")
+	release := lock(t, server, `SELECT balance FROM wallets WHERE guild_id = $1 AND user_id = '1' FOR UPDATE`, server.Guild)
+	var hot, others sync.WaitGroup
+	adjust := func(user int) {
+		a, err := server.Settle(op, fmt.Sprintf(`{"user_id":"%d","delta":1}`, user))
+		if err != nil || a.Status != http.StatusOK {
+			t.Error(a, err)
+		}
+	}
+	for range 8 {
+		hot.Go(func() { adjust(1) })
+	}
+	testutil.Eventually(t, "one change waits for the wallet by itself", func() bool {
+		return dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock' AND xact_start < clock_timestamp() - interval '50 milliseconds'`) == 1
+	})
+	units.Store(0)
+	for round := range 3 {
+		for n := range 13 {
+			others.Go(func() { adjust(2 + 13*round + n) })
+		}
+		others.Wait()
+	}
+	if n := units.Load(); n > 0 && dbtest.Waiting(t, server.DB()) == 1 {
+		t.Errorf("%d of 39 changes took a unit beside a wallet that is held", n)
+	}
+	release()
+	hot.Wait()
+	server.Do(t, "getWallet", "", apitest.Path("userId", "1")).Want(t, 200, `{"data":{"balance":1000008}}`)
 }
 
 // history is what clients know of the writes that they have made.

@@ -3,6 +3,7 @@ package api_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 
@@ -17,6 +18,100 @@ import (
 func entriesNamed(t *testing.T, server *apitest.API) int {
 	t.Helper()
 	return dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM idempotency_keys WHERE body IS NULL AND entry_id IS NOT NULL`)
+}
+
+// xpNamed says under how many keys a change of XP is named, and no body held.
+func xpNamed(t *testing.T, server *apitest.API) int {
+	t.Helper()
+	return dbtest.Value[int](t, server.DB(), `SELECT count(*) FROM idempotency_keys WHERE body IS NULL AND xp_of IS NOT NULL`)
+}
+
+// risen is a guild whose first members have 50 XP; nobody is told of levels unless
+// endpoints listen, of which the node knows by now.
+func risen(t *testing.T, members int, listened bool) *apitest.API {
+	t.Helper()
+	server := apitest.New(t)
+	if !listened {
+		dbtest.Exec(t, server.DB(), `UPDATE webhook_endpoints SET events = array_remove(array_remove(events, 'xp.level_up'), 'xp.level_down')`)
+	}
+	dbtest.Exec(t, server.DB(), `INSERT INTO levels (guild_id, user_id, total_xp) SELECT $1, n::text, 50 FROM generate_series(1, $2::int) n`,
+		server.Guild, members)
+	server.Do(t, "adjustXp", `{"user_id":"99","delta":1}`).Want(t, 200, "")
+	return server
+}
+
+// A key under which XP was changed names the change, and a repeat is answered from it,
+// byte for byte, whatever has become of the member since.
+// RELIABILITY.md, Writes.
+func TestARepeatOfAChangeOfXPIsAnsweredFromItsKey(t *testing.T) {
+	t.Parallel()
+	for _, listened := range []bool{false, true} {
+		server := risen(t, 3, listened)
+		bodies := []string{`{"user_id":"1","delta":5000}`, `{"user_id":"2","total_xp":7}`, `{"user_id":"3","delta":-50}`}
+		for i, body := range bodies {
+			view := server.Key(fmt.Sprint("k", i))
+			first := view.Do(t, "adjustXp", body).Want(t, 200, "")
+			if n := xpNamed(t, server); n != i+1 {
+				t.Fatalf("listened %t: after %s %d keys name a change, want %d", listened, body, n, i+1)
+			}
+			server.Do(t, "adjustXp", `{"user_id":"1","delta":1}`).Want(t, 200, "") // the member moves on
+			view.Do(t, "adjustXp", body).WantReplayOf(t, first)
+			view.Do(t, "adjustXp", bodies[(i+1)%3]).WantError(t, 409, "idempotency_key_reused")
+			view.Do(t, "adjustBalance", `{"user_id":"1","delta":5}`).WantError(t, 409, "idempotency_key_reused")
+		}
+		server.Do(t, "getLevelRecord", "", apitest.Path("userId", "1")).Want(t, 200, `{"data":{"total_xp":5053}}`)
+
+		// A day later the key is free for anything.
+		dbtest.Exec(t, server.DB(), `UPDATE idempotency_keys SET `+dbtest.Earlier(`interval '26 hours'`, "created_at"))
+		refused := server.Key("k0").Do(t, "adjustXp", `{"user_id":"1","delta":-6000}`).WantError(t, 422, "xp_would_be_negative")
+		server.Key("k0").Do(t, "adjustXp", `{"user_id":"1","delta":-6000}`).WantReplayOf(t, refused)
+	}
+}
+
+// Two nodes get the same keyed changes of XP at the same time: each is made once, and
+// both answer alike.
+// RELIABILITY.md, Writes.
+func TestTwoNodesRaceForKeysOfXP(t *testing.T) {
+	t.Parallel()
+	var cfg api.Config
+	one := apitest.New(t, apitest.With(func(c *api.Config) { cfg = *c }))
+	dbtest.Exec(t, one.DB(), `INSERT INTO levels (guild_id, user_id, total_xp) SELECT $1, n::text, 0 FROM generate_series(1, 8) n`, one.Guild)
+	two := *one
+	two.URL = node(t, cfg, one.Server.DBURL, dbtest.Coordinator(t))
+	const changes = 60
+	bodies := raced(t, "adjustXp", changes, func(i int) string { return fmt.Sprintf(`{"user_id":"%d","delta":100}`, 1+i%8) }, one, &two)
+	if !slices.Equal(bodies[0], bodies[1]) {
+		t.Errorf("the nodes answer\n%v\nand\n%v", bodies[0], bodies[1])
+	}
+	if n := dbtest.Value[int](t, one.DB(), `SELECT sum(total_xp) FROM levels WHERE guild_id = $1`, one.Guild); n != 100*changes {
+		t.Errorf("the members have %d XP, want %d", n, 100*changes)
+	}
+}
+
+// raced asks nodes for the same keyed changes at once, and returns what each has answered.
+func raced(t *testing.T, operation string, changes int, body func(i int) string, nodes ...*apitest.API) [][]string {
+	t.Helper()
+	op := apitest.Find(t, operation)
+	var all sync.WaitGroup
+	bodies := make([][]string, len(nodes))
+	for n, node := range nodes {
+		bodies[n] = make([]string, changes)
+		for i := range changes {
+			all.Go(func() {
+				a, err := node.Key(fmt.Sprint("raced-", i)).Settle(op, body(i))
+				for err == nil && a.Code() == "idempotency_key_in_use" {
+					a, err = node.Key(fmt.Sprint("raced-", i)).Settle(op, body(i))
+				}
+				if err != nil || a.Status != http.StatusOK {
+					t.Error(a, err)
+					return
+				}
+				bodies[n][i] = string(a.Body)
+			})
+		}
+	}
+	all.Wait()
+	return bodies
 }
 
 // paid is a guild whose first members are wealthy, and of which the node knows by now
@@ -62,18 +157,22 @@ func TestKeysHoldBodiesWhileOlderProgramsRun(t *testing.T) {
 	t.Parallel()
 	server := paid(t, 1)
 	known := dbtest.Value[int](t, server.DB(), `SELECT schema_version FROM oldest_program`)
-	dbtest.Exec(t, server.DB(), `UPDATE oldest_program SET schema_version = 125`)
+	dbtest.Exec(t, server.DB(), `INSERT INTO levels (guild_id, user_id, total_xp) VALUES ($1, '1', 0)`, server.Guild)
+	dbtest.Exec(t, server.DB(), `UPDATE oldest_program SET schema_version = 180`)
+	risen := server.Key("early-XP").Do(t, "adjustXp", `{"user_id":"1","delta":1}`).Want(t, 200, "")
 	first := server.Key("early").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, "")
-	if n := entriesNamed(t, server); n != 0 {
-		t.Fatalf("%d keys name an entry beside older programs", n)
+	if n := entriesNamed(t, server) + xpNamed(t, server); n != 0 {
+		t.Fatalf("%d keys hold no body beside older programs", n)
 	}
 	dbtest.Exec(t, server.DB(), `UPDATE oldest_program SET schema_version = $1`, known)
 	n := 0
 	testutil.Eventually(t, "keys name entries", func() bool {
 		n++
 		server.Key(fmt.Sprint("late", n)).Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, "")
-		return entriesNamed(t, server) > 0
+		server.Key(fmt.Sprint("late-XP", n)).Do(t, "adjustXp", `{"user_id":"1","delta":1}`).Want(t, 200, "")
+		return entriesNamed(t, server) > 0 && xpNamed(t, server) > 0
 	})
+	server.Key("early-XP").Do(t, "adjustXp", `{"user_id":"1","delta":1}`).WantReplayOf(t, risen)
 	server.Key("early").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).WantReplayOf(t, first)
 }
 
@@ -130,28 +229,11 @@ func TestTwoNodesRaceForKeysAndReferences(t *testing.T) {
 	wealthy(t, one, 8)
 	two := *one
 	two.URL = node(t, cfg, one.Server.DBURL, dbtest.Coordinator(t))
-	op := apitest.Find(t, "adjustBalance")
 	const changes = 60
-	var all sync.WaitGroup
-	bodies := [2][changes]string{}
-	for n, node := range []*apitest.API{one, &two} {
-		for i := range changes {
-			all.Go(func() {
-				body := fmt.Sprintf(`{"user_id":"%d","delta":1,"reference":"r-%d"}`, 1+i%8, i)
-				a, err := node.Key(fmt.Sprint("raced-", i)).Settle(op, body)
-				for err == nil && a.Code() == "idempotency_key_in_use" {
-					a, err = node.Key(fmt.Sprint("raced-", i)).Settle(op, body)
-				}
-				if err != nil || a.Status != http.StatusOK {
-					t.Error(a, err)
-					return
-				}
-				bodies[n][i] = string(a.Body)
-			})
-		}
-	}
-	all.Wait()
-	if bodies[0] != bodies[1] {
+	bodies := raced(t, "adjustBalance", changes, func(i int) string {
+		return fmt.Sprintf(`{"user_id":"%d","delta":1,"reference":"r-%d"}`, 1+i%8, i)
+	}, one, &two)
+	if !slices.Equal(bodies[0], bodies[1]) {
 		t.Errorf("the nodes answer\n%v\nand\n%v", bodies[0], bodies[1])
 	}
 	if n := dbtest.Value[int](t, one.DB(), `SELECT count(*) FROM ledger_entries WHERE note <> 'test'`); n != changes {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"guildhall/internal/base/collect"
+	"guildhall/internal/base/db"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 type largeBodyPlaces struct {
 	mu  sync.Mutex
 	all int
-	of  map[collect.Caller]int
+	of  map[db.Caller]int
 }
 
 // errLargeBodies tells a caller to come back: others' large bodies are being read.
@@ -33,14 +33,14 @@ func (l *largeBodyPlaces) enter(rs *reqState) (leave func(error), err error) {
 	// A connection that knows no deadlines still has the server's.
 	connection := http.NewResponseController(rs.Response())
 	_ = connection.SetReadDeadline(time.Now().Add(largeBodyTime)) //nolint:forbidigo // a socket's deadline goes by the process's clock
-	caller := callerOf(rs)
+	caller := db.Caller{Token: rs.by.ID, Guild: rs.by.GuildID}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all >= largeBodies || l.of[caller] >= largeBodiesEach {
 		return nil, errLargeBodies
 	}
 	if l.of == nil {
-		l.of = make(map[collect.Caller]int)
+		l.of = make(map[db.Caller]int)
 	}
 	l.all++
 	l.of[caller]++

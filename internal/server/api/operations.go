@@ -2,6 +2,7 @@ package api
 
 import (
 	"guildhall/gen"
+	"guildhall/internal/service/batch"
 	"guildhall/internal/service/cases"
 	"guildhall/internal/service/economy"
 	"guildhall/internal/service/giveaways"
@@ -57,14 +58,14 @@ type operations struct {
 
 var _ gen.StrictServerInterface = operations{}
 
-func newOperations(cfg Config) operations {
+func newOperations(cfg Config, h batch.Host) operations {
 	curve := guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadratic: levelling.Quadratic}
 	return operations{
 		metaOps:      &meta.Service{Env: cfg.Env},
 		guildsOps:    &guilds.Service{Curve: curve},
 		casesOps:     &cases.Service{},
-		economyOps:   &economy.Service{},
-		levellingOps: &levelling.Service{},
+		economyOps:   economy.New(h),
+		levellingOps: levelling.New(h),
 		networkOps:   &network.Service{},
 		ticketsOps:   cfg.Tickets,
 		giveawaysOps: cfg.Giveaways,

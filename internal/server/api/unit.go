@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"context"
-	"io"
 	"net/http"
 	"strconv"
 
@@ -33,8 +32,6 @@ type units struct {
 	few   int // requests that may wait for a place and keep the stacks that they need
 
 	preparations map[string]preparation
-	collectors   map[string]*batcher
-	readers      map[string]*reader
 }
 
 // unit makes a write request one transaction: the change, its events and its
@@ -45,8 +42,6 @@ type units struct {
 func (u *units) unit(next handler) handler {
 	return func(rs *reqState) error {
 		switch {
-		case rs.op.ReadOnly && rs.op.Collected:
-			return u.query(rs, u.readers[rs.op.ID], next)
 		case rs.op.ReadOnly:
 			return u.read(rs, next)
 		case rs.op.Waits:
@@ -54,7 +49,7 @@ func (u *units) unit(next handler) handler {
 		case rs.op.Phased:
 			return u.phased(rs, next)
 		case rs.op.Collected:
-			return u.collected(rs, u.collectors[rs.op.ID], next)
+			return u.collected(rs, next)
 		case rs.key != "":
 			return u.keyed(rs, next)
 		}
@@ -63,10 +58,11 @@ func (u *units) unit(next handler) handler {
 }
 
 // read serves a request that changes nothing. One that needs a scope reads from
-// the database; the others tell of the token itself and wait for nobody.
+// the database; the others tell of the token itself and wait for nobody. One that is
+// collected waits with the others of its kind.
 func (u *units) read(rs *reqState, next handler) error {
 	waiting := 0
-	if rs.op.Scope != "" {
+	if rs.op.Scope != "" && !rs.op.Collected {
 		var err error
 		if waiting, err = u.db.Queue(rs.ctx); err != nil {
 			return err
@@ -150,16 +146,18 @@ func (u *units) own(rs *reqState, next handler) (response idempotency.Response, 
 
 // keyed runs the operation at most once for its key.
 func (u *units) keyed(rs *reqState, next handler) error {
-	return u.once(rs, func(r idempotency.Request) error {
-		response, err := u.claimed(rs, r, next)
-		if err != nil {
-			return err
-		}
-		if !response.Replayed {
-			u.settle(rs)
-		}
-		return send(rs, response)
-	})
+	return u.once(rs, func(r idempotency.Request) error { return u.underKey(rs, r, next) })
+}
+
+func (u *units) underKey(rs *reqState, r idempotency.Request, next handler) error {
+	response, err := u.claimed(rs, r, next)
+	if err != nil {
+		return err
+	}
+	if !response.Replayed {
+		u.settle(rs)
+	}
+	return send(rs, response)
 }
 
 // settle is done after the commit and before the answer: the deliverer is woken, and
@@ -268,15 +266,11 @@ func refuse(ctx context.Context, rs *reqState, refusal error) (idempotency.Respo
 }
 
 // capture runs next with ctx and returns the response it wrote instead of
-// sending it. It rewinds the body, since a unit may run again.
+// sending it.
 func capture(ctx context.Context, rs *reqState, next handler) (idempotency.Response, error) {
 	client, req := rs.Response(), rs.Request()
 	buf := &buffer{header: http.Header{}}
-	again := req.WithContext(ctx)
-	if req.Body != http.NoBody {
-		again.Body = io.NopCloser(bytes.NewReader(rs.body))
-	}
-	rs.SetRequest(again)
+	rs.SetRequest(req.WithContext(ctx))
 	rs.SetResponse(echo.NewResponse(buf, rs.Echo()))
 	defer func() {
 		rs.SetRequest(req)

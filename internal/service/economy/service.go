@@ -18,34 +18,31 @@ import (
 )
 
 // Service implements the operations of the tag Economy.
-type Service struct{ listening listening }
+type Service struct {
+	listening batch.Listening
+	together  *batch.Writes[*change]
+	wallets   *batch.Reads[*question]
+	pages     *batch.Reads[*leaderboard.Query]
+}
+
+// New returns the service.
+func New(h batch.Host) *Service {
+	s := &Service{
+		wallets: batch.NewReads(h, "getWallet", answer, answerEach),
+		pages:   batch.NewPages(h, "getEconomyLeaderboard", leaderboard.Wallets.Answer),
+	}
+	s.together = batch.NewWrites(h, "adjustBalance", s.adjustEach, func(*change) bool { return false })
+	return s
+}
 
 // GetWallet returns a member's balance, zero for one who has earned nothing.
-func (*Service) GetWallet(ctx context.Context, r gen.GetWalletRequestObject) (gen.GetWalletResponseObject, error) {
-	w, err := wallet(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.UserID)
-	if err != nil {
+func (s *Service) GetWallet(ctx context.Context, r gen.GetWalletRequestObject) (gen.GetWalletResponseObject, error) {
+	by := auth.Acting(ctx)
+	q := &question{guild: by.GuildID, wallet: row{UserID: r.UserID}}
+	if err := s.wallets.Do(ctx, by, q); err != nil {
 		return nil, err
 	}
-	return showWallet(w), nil
-}
-
-// Query is a GetWallet that is answered together with others.
-type Query = batch.Query[row]
-
-// NewQuery is what a request asks for.
-func (*Service) NewQuery(ctx context.Context, r gen.GetWalletRequestObject) *Query {
-	return &Query{Guild: auth.Acting(ctx).GuildID, User: r.UserID}
-}
-
-// AnswerEach answers queries in one statement.
-func AnswerEach(ctx context.Context, q db.Querier, list []*Query) error {
-	return wallets.Read(ctx, q, list)
-}
-
-// Answered is the response of a query that is answered.
-func Answered(q *Query) gen.GetWalletResponseObject {
-	q.Row.UserID = q.User // of the zero record
-	return showWallet(q.Row)
+	return showWallet(q.wallet), nil
 }
 
 func showWallet(w row) gen.GetWallet200JSONResponse {
@@ -55,24 +52,15 @@ func showWallet(w row) gen.GetWallet200JSONResponse {
 // GetEconomyLeaderboard lists the wallets, richest first; members with equal
 // balances by user id.
 func (s *Service) GetEconomyLeaderboard(ctx context.Context, r gen.GetEconomyLeaderboardRequestObject) (gen.GetEconomyLeaderboardResponseObject, error) {
-	q := s.NewPageQuery(ctx, r)
-	if err := leaderboard.Wallets.Answer(ctx, db.Read(ctx), []*leaderboard.Query{q}); err != nil {
+	by := auth.Acting(ctx)
+	q := &leaderboard.Query{Guild: by.GuildID, P: page.Of(r.Params.Page, r.Params.PerPage)}
+	if err := s.pages.Do(ctx, by, q); err != nil {
 		return nil, err
 	}
-	return AnsweredPage(q), nil
-}
-
-// NewPageQuery is what a request asks for.
-func (*Service) NewPageQuery(ctx context.Context, r gen.GetEconomyLeaderboardRequestObject) *leaderboard.Query {
-	return &leaderboard.Query{Guild: auth.Acting(ctx).GuildID, P: page.Of(r.Params.Page, r.Params.PerPage)}
-}
-
-// AnsweredPage is the response of a query that is answered.
-func AnsweredPage(q *leaderboard.Query) gen.GetEconomyLeaderboardResponseObject {
 	list, more := leaderboard.Entries(q, func(rank int, w leaderboard.Row) gen.WalletLeaderboardEntry {
 		return gen.WalletLeaderboardEntry{Rank: rank, UserID: w.UserID, Balance: w.Points}
 	})
-	return gen.GetEconomyLeaderboard200JSONResponse{Data: list, Page: q.Page, PerPage: q.PerPage, HasMore: more}
+	return gen.GetEconomyLeaderboard200JSONResponse{Data: list, Page: q.Page, PerPage: q.PerPage, HasMore: more}, nil
 }
 
 // GetEconomyRank returns a member's place on the leaderboard. It is NotFound for
@@ -88,20 +76,22 @@ func (*Service) GetEconomyRank(ctx context.Context, r gen.GetEconomyRankRequestO
 // AdjustBalance adds a delta to a member's balance and writes the ledger row
 // of it. It is Refused when the result would leave the limits, and when the guild
 // has used the reference before, for another change: the same one is answered as it
-// was then.
+// was then. Outside a unit of work it is made together with others, or left.
 func (s *Service) AdjustBalance(ctx context.Context, r gen.AdjustBalanceRequestObject) (gen.AdjustBalanceResponseObject, error) {
-	tx, a := db.Write(ctx), s.NewAdjustment(ctx, r)
-	err := statements.One(ctx, tx, a)
-	if errors.Is(err, errSpent) {
-		return repeated(ctx, tx, a)
+	by := auth.Acting(ctx)
+	c := &change{Change: batch.ChangeOf(ctx, event.From(by)), entry: entry{
+		UserID: r.Body.UserID, Delta: r.Body.Delta, Reason: r.Body.Reason, Reference: r.Body.Reference, Note: by.Note(),
+	}}
+	err := error(nil)
+	if tx := db.Unit(ctx); tx == nil {
+		err = s.together.Do(ctx, c)
+	} else if err = s.adjustAlone(ctx, tx, c); errors.Is(err, errSpent) {
+		return repeated(ctx, tx, c)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if a.told {
-		s.listening.add(a.By.GuildID)
-	}
-	return a.Response()
+	return showAdjusted(c.entry), nil
 }
 
 // repeated is the response to a change whose reference is used: what the change was
@@ -119,40 +109,6 @@ func repeated(ctx context.Context, tx *db.Tx, c *change) (gen.AdjustBalanceRespo
 	return gen.AdjustBalance200JSONResponse{
 		Body: gen.BalanceAdjustmentEnvelope{Data: adjusted(was)}, Headers: gen.AdjustBalance200ResponseHeaders{IdempotentReplay: &yes},
 	}, nil
-}
-
-// Adjustment is an AdjustBalance that is made together with others'.
-type Adjustment = change
-
-// NewAdjustment is what a request asks for.
-func (*Service) NewAdjustment(ctx context.Context, r gen.AdjustBalanceRequestObject) *Adjustment {
-	by := auth.Acting(ctx)
-	return &Adjustment{Change: batch.Change{By: event.From(by).In(ctx)}, entry: entry{
-		UserID: r.Body.UserID, Delta: r.Body.Delta, Reason: r.Body.Reason, Reference: r.Body.Reference, Note: by.Note(),
-	}}
-}
-
-// Subject is the wallet.
-func (c *change) Subject() string { return c.By.GuildID + "/" + c.entry.UserID }
-
-// Response is that of a change that is decided.
-func (c *change) Response() (gen.AdjustBalanceResponseObject, error) {
-	if c.Refusal != nil {
-		return nil, c.Refusal
-	}
-	return showAdjusted(c.entry), nil
-}
-
-// AdjustEach makes changes of several wallets in one statement. Those that it
-// leaves undecided have to be made by AdjustBalance.
-func (s *Service) AdjustEach(ctx context.Context, q db.Querier, list []*Adjustment) error {
-	changes, t := inOrder(list), together{}
-	for _, c := range changes {
-		t.several = t.several || c.By.GuildID != changes[0].By.GuildID
-		t.tells = t.tells || s.listening.has(c.By.GuildID)
-		t.keyed = t.keyed || c.Key != nil
-	}
-	return t.make(ctx, q, changes)
 }
 
 // Adjusted is the response to the change that the ledger entry tells of.

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"guildhall/internal/access/idempotency"
-	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/event"
@@ -58,49 +57,7 @@ func TestAKeyedAdjustmentRunsOnOneShard(t *testing.T) {
 		}
 	}
 	for name, s := range forms() {
-		if !s.several { // which no program uses on distributed tables
-			explain(name, s, 0)
-			explain(name+", and asks for the keeper", s, 64)
-		}
-	}
-}
-
-// Changes that are made together wait no longer on a worker
-// than they would on one server, and the worker's own limit is back after its unit.
-func TestAWorkerIsToldHowLongABatchWaits(t *testing.T) {
-	t.Parallel()
-	d := dbtest.New(t).DB
-	if !dbtest.Coordinator(t) {
-		testutil.Without(t, "citus", "only a coordinator has workers")
-	}
-	dbtest.Exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('7', 'g', '1')`)
-	limit := func(ctx context.Context, tx *db.Tx) string {
-		// A statement that names a guild is run by its worker, all of it.
-		of, err := db.Get[string](ctx, tx, `SELECT current_setting('lock_timeout') FROM guilds WHERE id = $1`, "7")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return of
-	}
-	for _, alone := range []bool{true, false} {
-		err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			c := &change{
-				Change: batch.Change{By: event.System("7")}, entry: entry{ID: db.NewID(), UserID: "1", Delta: 1, Note: "test"},
-			}
-			before := limit(ctx, tx)
-			var err error
-			if alone {
-				err = statements.One(ctx, tx, c)
-			} else {
-				err = (&Service{}).AdjustEach(ctx, tx, []*Adjustment{c})
-			}
-			if after := limit(ctx, tx); before == "10ms" || (after == "10ms") == alone {
-				t.Errorf("alone: %t, a worker waits %s, and before %s", alone, after, before)
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		explain(name, s, 0)
+		explain(name+", and asks for the keeper", s, 64)
 	}
 }

@@ -48,8 +48,43 @@ const walletOf = `
 		FROM wallets
 		WHERE guild_id = $1 AND user_id = $2`
 
-// wallets reads several.
-var wallets = batch.RowsOf[row]("wallets", "user_id", "balance", "updated_at")
+// question asks for a member's wallet, and has it once it is answered.
+type question struct {
+	guild  string
+	wallet row // zero where there is none
+}
+
+func answer(ctx context.Context, q db.Querier, one *question) (err error) {
+	one.wallet, err = wallet(ctx, q, one.guild, one.wallet.UserID)
+	return err
+}
+
+// answerEach answers several in one statement.
+func answerEach(ctx context.Context, q db.Querier, list []*question) error {
+	rows, err := db.Select[struct {
+		Number int `db:"number"`
+		row
+	}](ctx, q, walletsOf, db.Array(batch.Each(list, func(one *question) string { return one.guild })),
+		db.Array(batch.Each(list, func(one *question) string { return one.wallet.UserID })), list[0].guild)
+	if err != nil {
+		return fmt.Errorf("read %d wallets: %w", len(list), err)
+	}
+	for _, w := range rows {
+		list[w.Number-1].wallet = w.row
+	}
+	return nil
+}
+
+// walletsOf looks each wallet up by itself, also in small tables, for the OFFSET; the
+// subquery around the first array hides how long the arrays are, for which Postgres
+// would plan short lists anew each time.
+const walletsOf = `
+		SELECT g.number, w.user_id, w.balance, w.updated_at
+		FROM unnest((SELECT $1::text[]), $2::text[]) WITH ORDINALITY AS g (guild_id, user_id, number)
+		CROSS JOIN LATERAL (
+			SELECT user_id, balance, updated_at FROM wallets WHERE guild_id = g.guild_id /*: $3 */ AND user_id = g.user_id OFFSET 0
+		) w
+		WHERE $3::text IS NOT NULL`
 
 // entryOf returns a ledger row.
 func entryOf(ctx context.Context, q db.Querier, guild, id string, at time.Time) (entry, error) {

@@ -2,6 +2,7 @@ package economy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -20,21 +21,33 @@ import (
 
 // form is one of the statements that change wallets.
 type form struct {
-	several, alone bool
-	text           leaderboard.Noted
-	arguments      func([]*change) []any
+	alone     bool
+	text      leaderboard.Noted
+	arguments func([]*change) []any
 }
 
 // forms are all of them.
 func forms() map[string]form {
-	all := map[string]form{}
-	for f, s := range statements {
-		all[fmt.Sprintf("alone %+v", f)] = form{alone: true, text: s.Text, arguments: s.Arguments}
+	return map[string]form{
+		"alone":   {alone: true, text: alone, arguments: func(changes []*change) []any { return changes[0].alone() }},
+		"unheard": {text: unheard, arguments: func(changes []*change) []any { return arguments(changes, false) }},
+		"told":    {text: told, arguments: func(changes []*change) []any { return arguments(changes, true) }},
 	}
-	for t, text := range togetherTexts {
-		all[fmt.Sprintf("together %+v", t)] = form{several: t.several, text: text, arguments: t.arguments}
+}
+
+// Limits stand in the statements as numbers. What is made alone waits for others, and
+// what is made together gives up soon.
+func TestStatementsHaveTheirLimits(t *testing.T) {
+	t.Parallel()
+	for name, s := range forms() {
+		text := s.text.For(0)
+		if !strings.Contains(text, fmt.Sprintf("BETWEEN 0 AND %d", maxBalance)) {
+			t.Errorf("%s: another largest balance", name)
+		}
+		if strings.Contains(text, "'lock_timeout', '10ms'") == s.alone {
+			t.Errorf("%s: gives up soon: %t", name, s.alone)
+		}
 	}
-	return all
 }
 
 // Each of the store's reads goes through an index and in its order, whatever the
@@ -162,9 +175,6 @@ func adjustmentsReadByIndex(t *testing.T, d *db.DB) {
 	}
 	wantNoScan(t, dbtest.Plan(t, d, manyHeld, "7", db.Array([]string{"1", "2", "3"})))
 	for _, s := range forms() {
-		if s.several && dbtest.Coordinator(t) { // which no program uses on distributed tables
-			continue
-		}
 		n := 5
 		if s.alone {
 			n = 1
@@ -205,12 +215,11 @@ func TestWhatIsAllowedAndNotMadeIsLeftOpen(t *testing.T) {
 		-6: "balance_would_be_negative", maxBalance - 4: "balance_limit_exceeded",
 	} {
 		c := &change{entry: entry{Delta: delta}}
-		c.Judge(decision{Balance: 5})
-		switch {
-		case c.Made, refused == "" && c.Refusal != nil:
-			t.Errorf("5 and %d: made %t, refused with %v", delta, c.Made, c.Refusal)
-		case refused != "" && !fault.Is(c.Refusal, refused):
-			t.Errorf("5 and %d: refused with %v, want %s", delta, c.Refusal, refused)
+		switch err := c.judge(decision{Balance: 5}); {
+		case refused == "" && !errors.Is(err, db.Again):
+			t.Errorf("5 and %d: %v", delta, err)
+		case refused != "" && !fault.Is(err, refused):
+			t.Errorf("5 and %d: refused with %v, want %s", delta, err, refused)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestAChangeIsMadeAtOnceWhereNoStreamWantsToKnow(t *testing.T) {
 			by.ID = "bk_one"
 		}
 		one := &change{Change: batch.Change{By: event.From(by)}, entry: entry{UserID: "1", Delta: 1, Note: "test"}}
-		dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return (&Service{}).AdjustEach(ctx, tx, []*change{one}) })
+		dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return (&Service{}).adjustEach(ctx, tx, []*change{one}) })
 		if one.Made != c.madeAtOnce {
 			t.Errorf("%+v: made %t", c, one.Made)
 		}

@@ -23,14 +23,14 @@ func TestAnEventHasTheTraceOfItsChange(t *testing.T) {
 		dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT $1, n::text, 0 FROM generate_series(1, 4) n`, guild)
 		dbtest.Listen(t, d, guild, []string{event.BalanceChanged})
 	}
-	told := &Service{}
-	told.listening.add("7")
+	s := &Service{}
+	s.listening.Add("7")
 	made := map[string]string{} // the trace by the ledger entry
 	changeOf := func(guild, user, id, trace string, keyed, referenced bool) *change {
 		c := &change{Change: batch.Change{By: event.System(guild)}, entry: entry{UserID: user, Delta: 1, Note: "test"}}
 		c.By.Trace = trace
 		if keyed {
-			c.UnderKey(idempotency.Request{TokenID: "token", Key: id})
+			c.Key = &idempotency.Request{TokenID: "token", Key: id}
 		}
 		if referenced {
 			c.entry.Reference = &id
@@ -52,10 +52,10 @@ func TestAnEventHasTheTraceOfItsChange(t *testing.T) {
 			}
 			alone := changeOf("7", "4", fmt.Sprintf("%d-alone-%s", n, traces[0]), traces[0], false, referenced)
 			err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-				if err := told.AdjustEach(ctx, tx, list); err != nil {
+				if err := s.adjustEach(ctx, tx, list); err != nil {
 					return err
 				}
-				return statements.One(ctx, tx, alone)
+				return s.adjustAlone(ctx, tx, alone)
 			})
 			if err != nil || slices.ContainsFunc(list, func(c *change) bool { return !c.Made }) {
 				t.Fatalf("keyed %t, referenced %t, of %v: %v", keyed, referenced, guilds, err)

@@ -1,7 +1,13 @@
 package levelling
 
 import (
-	"strconv"
+	"cmp"
+	"context"
+	_ "embed" // statements
+	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/db"
@@ -20,94 +26,111 @@ type change struct {
 	row row // once it is made
 }
 
-// decision is what the statement says of one change.
+// Subject is the member's record.
+func (c *change) Subject() string { return c.By.GuildID + "/" + c.user }
+
+// kept is how often the XP that the member has counts.
+func (c *change) kept() int64 {
+	if c.exactly {
+		return 0
+	}
+	return 1
+}
+
+// The statements of changes of XP, whole but for what the leaderboard notes. The first
+// makes changes of several members, and the second one, as those of balances do:
+// economy/adjust.go tells what they have in common. The first leaves what levels have
+// to be told of, unless its caller tells it, in the same unit: the database does not
+// know the curve.
+var (
+	//go:embed adjust_together.sql
+	adjustTogether string
+	//go:embed adjust_alone.sql
+	adjustAlone string
+
+	together = statement(adjustTogether, "moved.guild_id /*: $9 */")
+	alone    = statement(adjustAlone, "$1")
+)
+
+func statement(text, guild string) leaderboard.Noted {
+	return leaderboard.Levels.Noted("moved", guild, func(note string) string { return strings.Replace(text, "{rank}", note, 1) })
+}
+
+// decision is what a statement says of one change.
 type decision struct {
-	batch.Decision
-	Before int64 `db:"before"`
-	After  int64 `db:"after"`
+	Number int        `db:"number"`
+	Before int64      `db:"was"`
+	After  int64      `db:"is_now"`
+	At     *time.Time `db:"at"`   // nil: it was not made
+	Told   bool       `db:"told"` // endpoints or streams listen
 }
 
-// statement makes changes of XP, each of another member: see the package batch. A
-// change that is allowed and still not made has met a record that came while the
-// statement ran. A record that was not there to be held is made and never changed:
-// the steps of a coordinator see what was committed between them. The instant is
-// later than that of the member's change before.
-type statement struct{ batch.Changes[*change] }
+// steps says of a change that the levels in its guild have to be told of, with a
+// statement of their own.
+func (s *Service) steps(c *change) bool { return s.listening.Has(c.By.GuildID) }
 
-var statements = batch.StatementsOf[*change, decision](false, columns,
-	func(c batch.Changes[*change]) leaderboard.Noted { return statement{c}.noted() })
-
-// Referenced is false: XP has no references.
-func (*change) Referenced() bool { return false }
-
-func columns(f batch.Form) []batch.Column[*change] {
-	list := []batch.Column[*change]{
-		batch.Texts("user_id", func(c *change) string { return c.user }),
-		batch.Integers("xp", func(c *change) int64 { return c.xp }),
-		batch.Booleans("exactly", func(c *change) bool { return c.exactly }),
-	}
-	if f.Keyed {
-		list = append(list, batch.Keys(func(c *change) *idempotency.Request { return c.Key })...)
-	}
-	return list
-}
-
-// noted is the text of the statement. By itself the statement makes the record that
-// is missing.
-func (s statement) noted() leaderboard.Noted {
-	ours, moved := `
-			SELECT * FROM held`, `, moved AS (
-			SELECT * FROM changed WHERE `+batch.Few+`
-		)`
-	if !s.Collected {
-		ours += `
-			UNION ALL
-			SELECT g.*, 0, NULL, g.xp FROM given g WHERE NOT EXISTS (SELECT FROM held)`
-		moved = `, made AS (
-			INSERT INTO levels (guild_id, user_id, total_xp, updated_at)
-			SELECT home.id, a.user_id, a.after, a.at FROM allowed a JOIN guilds home ON home.id = ` + s.Guild("a") + ` WHERE a.updated_at IS NULL
-			ON CONFLICT DO NOTHING
-			RETURNING total_xp, updated_at
-		), moved AS MATERIALIZED (
-			SELECT * FROM changed WHERE ` + batch.Few + `
-			UNION ALL
-			SELECT g.number, g.guild_id, g.user_id, NULL, m.total_xp, m.updated_at FROM made m, given g
-		)`
-	}
-	return leaderboard.Levels.Noted("moved", s.Guild("moved"), func(note string) string {
-		return `
-		WITH ` + s.Given() + `, held AS MATERIALIZED (
-			SELECT g.*, l.total_xp, l.updated_at, CASE WHEN g.exactly THEN 0 ELSE l.total_xp END + g.xp AS after
-			FROM given g
-			CROSS JOIN LATERAL (
-				SELECT total_xp, updated_at FROM levels WHERE guild_id = ` + s.Guild("g") + ` AND user_id = g.user_id ` + s.Lock() + `
-			) l
-			WHERE ` + s.Free() + `
-		), ours AS (` + ours + `
-		), allowed AS MATERIALIZED (
-			SELECT *, clock_timestamp() AS at FROM ours WHERE after BETWEEN 0 AND ` + strconv.Itoa(MaxXP) + `
-		), changed AS MATERIALIZED (
-			UPDATE levels l
-			SET previous_xp = a.total_xp, total_xp = a.after, updated_at = ` + db.Next("a.at", "a.updated_at") + `
-			FROM allowed a
-			WHERE l.guild_id = ` + s.Guild("a") + ` AND l.user_id = a.user_id AND a.updated_at IS NOT NULL
-			RETURNING a.number, a.guild_id, a.user_id, a.total_xp AS was, l.total_xp AS is_now, l.updated_at
-		)` + moved + `, ` + note + `
-		SELECT o.number, o.total_xp AS before, o.after, m.updated_at AS at
-		FROM ours o
-		LEFT JOIN moved m ON m.number = o.number`
+// adjustEach makes changes of several members' XP in one statement, and tells of levels
+// with another one if it is called in a unit.
+func (s *Service) adjustEach(ctx context.Context, q db.Querier, list []*change) error {
+	changes := slices.SortedFunc(slices.Values(list), func(a, b *change) int {
+		return cmp.Or(cmp.Compare(a.By.GuildID, b.By.GuildID), cmp.Compare(a.user, b.user))
 	})
+	tx := db.Unit(ctx)
+	rows, err := db.Select[decision](ctx, q, together.For(len(changes)), arguments(changes, tx != nil)...)
+	if err != nil {
+		return fmt.Errorf("change the XP of %d members: %w", len(changes), err)
+	}
+	for _, v := range rows {
+		changes[v.Number-1].set(v)
+	}
+	if tx == nil {
+		return nil
+	}
+	return tell(ctx, tx, changes...)
 }
 
-// Judge sets what a change has come to. It is refused when the result is negative or
-// above MaxXP.
-func (c *change) Judge(v decision) {
+func arguments(changes []*change, tells bool) []any {
+	args := []any{
+		db.Array(batch.Each(changes, func(c *change) string { return c.By.GuildID })),
+		db.Array(batch.Each(changes, func(c *change) string { return c.user })),
+		db.Integers(batch.Each(changes, (*change).kept)),
+		db.Integers(batch.Each(changes, func(c *change) int64 { return c.xp })),
+		db.Array(batch.Each(changes, func(c *change) string { return c.By.JSON() })),
+	}
+	args = append(args, idempotency.Columns(batch.Each(changes, func(c *change) *idempotency.Request { return c.Key }))...)
+	return append(args, changes[0].By.GuildID, tells)
+}
+
+// adjustAlone makes one change, and tells of the level, or returns its refusal.
+func (s *Service) adjustAlone(ctx context.Context, tx *db.Tx, c *change) error {
+	v, err := db.Get[decision](ctx, tx, alone.For(1), c.By.GuildID, c.user, c.kept(), c.xp)
+	if err != nil {
+		return fmt.Errorf("change the XP of %s: %w", c.user, err)
+	}
+	if v.Told {
+		s.listening.Add(c.By.GuildID)
+	}
+	if err := c.judge(v); err != nil {
+		return err
+	}
+	return tell(ctx, tx, c)
+}
+
+// judge sets what a change has come to. It is refused when the result is negative or
+// above MaxXP, and db.Again when it is allowed and was not made.
+func (c *change) judge(v decision) error {
 	switch {
 	case v.At != nil:
-		c.Made, c.row = true, row{UserID: c.user, TotalXP: v.After, PreviousXP: v.Before, UpdatedAt: v.At}
+		c.set(v)
+		return nil
 	case v.After < 0:
-		c.Refusal = fault.New(fault.Refused, "xp_would_be_negative", "The member has %d XP, which does not cover a change by %d.", v.Before, v.After-v.Before)
+		return fault.New(fault.Refused, "xp_would_be_negative", "The member has %d XP, which does not cover a change by %d.", v.Before, v.After-v.Before)
 	case v.After > MaxXP:
-		c.Refusal = fault.New(fault.Refused, "xp_limit_exceeded", "A member can have at most %d XP.", int64(MaxXP))
+		return fault.New(fault.Refused, "xp_limit_exceeded", "A member can have at most %d XP.", int64(MaxXP))
 	}
+	return db.Again
+}
+
+func (c *change) set(v decision) {
+	c.Made, c.row = true, row{UserID: c.user, TotalXP: v.After, PreviousXP: v.Before, UpdatedAt: v.At}
 }

@@ -24,7 +24,7 @@ func (s *Service) AdjustXPOfMembers(ctx context.Context, r gen.AdjustXPOfMembers
 	by, tx := auth.Acting(ctx), db.Write(ctx)
 	list := make([]*change, len(r.Body.Adjustments))
 	for i, asked := range r.Body.Adjustments {
-		list[i] = asChange(event.From(by).In(ctx), asked)
+		list[i] = asChange(batch.Change{By: event.From(by).In(ctx)}, asked)
 	}
 	held, err := hold(ctx, tx, by.GuildID, list)
 	if err != nil {
@@ -91,13 +91,12 @@ func judge(list []*change, held map[string]*holding) error {
 		if c.exactly {
 			after = c.xp
 		}
-		verdict := decision{Decision: batch.Decision{At: &at}, Before: h.XP, After: after}
+		verdict := decision{At: &at, Before: h.XP, After: after}
 		if after < 0 || after > MaxXP {
 			verdict.At = nil
 		}
-		c.Made, c.Refusal = false, nil // the unit may have been run before
-		if c.Judge(verdict); c.Refusal != nil {
-			return fault.At(fmt.Sprintf("body /adjustments/%d", i), c.Refusal)
+		if err := c.judge(verdict); err != nil {
+			return fault.At(fmt.Sprintf("body /adjustments/%d", i), err)
 		}
 		h.moved, h.Before, h.XP = true, h.XP, after
 	}

@@ -5,6 +5,7 @@ package levelling
 
 import (
 	"context"
+	"time"
 
 	"guildhall/gen"
 	"guildhall/internal/access/auth"
@@ -17,58 +18,46 @@ import (
 )
 
 // Service implements the operations on XP.
-type Service struct{}
+type Service struct {
+	listening batch.Listening
+	together  *batch.Writes[*change]
+	records   *batch.Reads[*question]
+	pages     *batch.Reads[*leaderboard.Query]
+}
+
+// New returns the service.
+func New(h batch.Host) *Service {
+	s := &Service{
+		records: batch.NewReads(h, "getLevelRecord", answer, answerEach),
+		pages:   batch.NewPages(h, "getLevellingLeaderboard", leaderboard.Levels.Answer),
+	}
+	s.together = batch.NewWrites(h, "adjustXp", s.adjustEach, s.steps)
+	return s
+}
 
 // GetLevelRecord returns a member's XP, level and progress. Anybody without
 // activity has the zero record; that is not a failure.
 func (s *Service) GetLevelRecord(ctx context.Context, r gen.GetLevelRecordRequestObject) (gen.GetLevelRecordResponseObject, error) {
-	m, err := get(ctx, db.Read(ctx), auth.Acting(ctx).GuildID, r.UserID)
-	if err != nil {
+	by := auth.Acting(ctx)
+	q := &question{guild: by.GuildID, record: row{UserID: r.UserID}}
+	if err := s.records.Do(ctx, by, q); err != nil {
 		return nil, err
 	}
-	return gen.GetLevelRecord200JSONResponse{Data: show(m)}, nil
-}
-
-// Query is a GetLevelRecord that is answered together with others.
-type Query = batch.Query[row]
-
-// NewQuery is what a request asks for.
-func (*Service) NewQuery(ctx context.Context, r gen.GetLevelRecordRequestObject) *Query {
-	return &Query{Guild: auth.Acting(ctx).GuildID, User: r.UserID}
-}
-
-// AnswerEach answers queries in one statement.
-func AnswerEach(ctx context.Context, q db.Querier, list []*Query) error {
-	return records.Read(ctx, q, list)
-}
-
-// Answered is the response of a query that is answered.
-func Answered(q *Query) gen.GetLevelRecordResponseObject {
-	q.Row.UserID = q.User // of the zero record
-	return gen.GetLevelRecord200JSONResponse{Data: show(q.Row)}
+	return gen.GetLevelRecord200JSONResponse{Data: show(q.record)}, nil
 }
 
 // GetLevellingLeaderboard returns one page of the members with the most XP.
 // Ranks are positions: members with equal XP have different ranks.
 func (s *Service) GetLevellingLeaderboard(ctx context.Context, r gen.GetLevellingLeaderboardRequestObject) (gen.GetLevellingLeaderboardResponseObject, error) {
-	q := s.NewPageQuery(ctx, r)
-	if err := leaderboard.Levels.Answer(ctx, db.Read(ctx), []*leaderboard.Query{q}); err != nil {
+	by := auth.Acting(ctx)
+	q := &leaderboard.Query{Guild: by.GuildID, P: page.Of(r.Params.Page, r.Params.PerPage)}
+	if err := s.pages.Do(ctx, by, q); err != nil {
 		return nil, err
 	}
-	return AnsweredPage(q), nil
-}
-
-// NewPageQuery is what a request asks for.
-func (*Service) NewPageQuery(ctx context.Context, r gen.GetLevellingLeaderboardRequestObject) *leaderboard.Query {
-	return &leaderboard.Query{Guild: auth.Acting(ctx).GuildID, P: page.Of(r.Params.Page, r.Params.PerPage)}
-}
-
-// AnsweredPage is the response of a query that is answered.
-func AnsweredPage(q *leaderboard.Query) gen.GetLevellingLeaderboardResponseObject {
 	list, more := leaderboard.Entries(q, func(rank int, m leaderboard.Row) gen.LevelLeaderboardEntry {
 		return gen.LevelLeaderboardEntry{Rank: rank, UserID: m.UserID, TotalXP: m.Points, Level: Level(m.Points)}
 	})
-	return gen.GetLevellingLeaderboard200JSONResponse{Data: list, Page: q.Page, PerPage: q.PerPage, HasMore: more}
+	return gen.GetLevellingLeaderboard200JSONResponse{Data: list, Page: q.Page, PerPage: q.PerPage, HasMore: more}, nil
 }
 
 // GetLevellingRank returns a member's place on the leaderboard. It is NotFound
@@ -85,59 +74,38 @@ func (s *Service) GetLevellingRank(ctx context.Context, r gen.GetLevellingRankRe
 
 // AdjustXP adds to a member's XP or sets it, and tells the guild's endpoints
 // when the level rises or falls, once however many levels it moves by. It is Refused,
-// and nothing changes, when the XP would leave the range 0 to MaxXP.
+// and nothing changes, when the XP would leave the range 0 to MaxXP. Outside a unit of
+// work it is made together with others, or left.
 func (s *Service) AdjustXP(ctx context.Context, r gen.AdjustXPRequestObject) (gen.AdjustXPResponseObject, error) {
-	tx, a := db.Write(ctx), s.NewAdjustment(ctx, r)
-	if err := statements.One(ctx, tx, a); err != nil {
+	c := asChange(batch.ChangeOf(ctx, event.From(auth.Acting(ctx))), *r.Body)
+	err := error(nil)
+	if tx := db.Unit(ctx); tx == nil {
+		err = s.together.Do(ctx, c)
+	} else {
+		err = s.adjustAlone(ctx, tx, c)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if err := tell(ctx, tx, a); err != nil {
-		return nil, err
-	}
-	return a.Response()
+	return Adjusted(c.user, c.row.PreviousXP, c.row.TotalXP, *c.row.UpdatedAt), nil
 }
 
-// Adjustment is an AdjustXP that is made together with others'.
-type Adjustment = change
-
-// NewAdjustment is what a request asks for.
-func (*Service) NewAdjustment(ctx context.Context, r gen.AdjustXPRequestObject) *Adjustment {
-	return asChange(event.From(auth.Acting(ctx)).In(ctx), *r.Body)
-}
-
-func asChange(by event.Origin, asked gen.AdjustXPRequest) *change {
+func asChange(of batch.Change, asked gen.AdjustXPRequest) *change {
 	// The document demands exactly one of the two.
 	xp, exactly := asked.Delta, false
 	if asked.TotalXP != nil {
 		xp, exactly = asked.TotalXP, true
 	}
-	return &change{Change: batch.Change{By: by}, user: asked.UserID, xp: *xp, exactly: exactly}
+	return &change{Change: of, user: asked.UserID, xp: *xp, exactly: exactly}
 }
 
-// Subject is the member's record.
-func (c *change) Subject() string { return c.By.GuildID + "/" + c.user }
-
-// Response is that of a change that is decided.
-func (c *change) Response() (gen.AdjustXPResponseObject, error) {
-	if c.Refusal != nil {
-		return nil, c.Refusal
-	}
-	return gen.AdjustXP200JSONResponse{Data: adjusted(c.row)}, nil
+// Adjusted is the response to a change of a member's XP.
+func Adjusted(user string, before, after int64, at time.Time) gen.AdjustXPResponseObject {
+	return gen.AdjustXP200JSONResponse{Data: adjusted(row{UserID: user, TotalXP: after, PreviousXP: before, UpdatedAt: &at})}
 }
 
 func adjusted(r row) gen.XPAdjustment {
 	return gen.XPAdjustment{LevelRecord: show(r), PreviousLevel: Level(r.PreviousXP)}
-}
-
-// AdjustEach makes changes of several members' XP in one statement, in the unit
-// that it is called in; the levels that have risen are told of with another one.
-// Those changes that it leaves undecided have to be made by AdjustXP.
-func AdjustEach(ctx context.Context, _ db.Querier, list []*Adjustment) error {
-	tx := db.Write(ctx)
-	if err := statements.Each(ctx, tx, list); err != nil {
-		return err
-	}
-	return tell(ctx, tx, list...)
 }
 
 // told is what events of levels share that are recorded together.
@@ -148,7 +116,7 @@ type told struct {
 
 // tell records the levels that have moved, those of one token and one direction
 // together.
-func tell(ctx context.Context, tx *db.Tx, list ...*Adjustment) error {
+func tell(ctx context.Context, tx *db.Tx, list ...*change) error {
 	moved := map[told][]event.Change{}
 	for _, a := range list {
 		now, before := Level(a.row.TotalXP), Level(a.row.PreviousXP)

@@ -23,8 +23,41 @@ const record = `
 		WHERE guild_id = $1
 		  AND user_id = $2`
 
-// records reads several.
-var records = batch.RowsOf[row]("levels", "user_id", "total_xp", "previous_xp", "updated_at")
+// question asks for a member's record, and has it once it is answered.
+type question struct {
+	guild  string
+	record row // zero where there is none
+}
+
+func answer(ctx context.Context, q db.Querier, one *question) (err error) {
+	one.record, err = get(ctx, q, one.guild, one.record.UserID)
+	return err
+}
+
+// answerEach answers several in one statement.
+func answerEach(ctx context.Context, q db.Querier, list []*question) error {
+	rows, err := db.Select[struct {
+		Number int `db:"number"`
+		row
+	}](ctx, q, recordsOf, db.Array(batch.Each(list, func(one *question) string { return one.guild })),
+		db.Array(batch.Each(list, func(one *question) string { return one.record.UserID })), list[0].guild)
+	if err != nil {
+		return fmt.Errorf("read the XP of %d members: %w", len(list), err)
+	}
+	for _, m := range rows {
+		list[m.Number-1].record = m.row
+	}
+	return nil
+}
+
+// recordsOf is as walletsOf of the economy.
+const recordsOf = `
+		SELECT g.number, l.user_id, l.total_xp, l.previous_xp, l.updated_at
+		FROM unnest((SELECT $1::text[]), $2::text[]) WITH ORDINALITY AS g (guild_id, user_id, number)
+		CROSS JOIN LATERAL (
+			SELECT user_id, total_xp, previous_xp, updated_at FROM levels WHERE guild_id = g.guild_id /*: $3 */ AND user_id = g.user_id OFFSET 0
+		) l
+		WHERE $3::text IS NOT NULL`
 
 // get returns the member's XP; without any activity that is the zero record.
 func get(ctx context.Context, q db.Querier, guild, user string) (row, error) {

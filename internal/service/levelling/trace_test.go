@@ -20,7 +20,7 @@ func TestALevelUpHasTheTraceOfItsChange(t *testing.T) {
 	dbtest.Exec(t, d, `INSERT INTO levels (guild_id, user_id, total_xp) SELECT '1', n::text, 0 FROM generate_series(11, 14) n`)
 	dbtest.Listen(t, d, "1", []string{event.LevelUp})
 	want := map[string]string{"11": "one", "12": "other", "13": "", "14": "of another token"}
-	var list []*Adjustment
+	var list []*change
 	for user, trace := range want {
 		by := event.From(auth.By{GuildID: "1", ID: "token"})
 		if user == "14" {
@@ -29,7 +29,7 @@ func TestALevelUpHasTheTraceOfItsChange(t *testing.T) {
 		by.Trace = trace
 		list = append(list, &change{Change: batch.Change{By: by}, user: user, xp: 100_000})
 	}
-	dbtest.Do(t, d, func(ctx context.Context, _ *db.Tx) error { return AdjustEach(ctx, nil, list) })
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return (&Service{}).adjustEach(ctx, tx, list) })
 	var stored []struct{ User, Trace, Statement string }
 	// Rows that one statement has stored have the same cmin.
 	err := d.Reader().SelectContext(t.Context(), &stored, `

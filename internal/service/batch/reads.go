@@ -1,0 +1,102 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/collect"
+	"guildhall/internal/base/db"
+)
+
+const (
+	// enoughReads are worth a statement beside another one. Fewer gain more by waiting
+	// for it: each statement costs Postgres as much as ten further rows of one.
+	enoughReads = 16
+
+	// fewReads of different members gain nothing by waiting for each other: with eight
+	// connections up to a fifth fewer are answered where they do.
+	fewReads = 8
+
+	// lanesApart are statements of one guild each. Nothing is gained by waiting for
+	// that of another guild, so there are as many as a pool has connections.
+	lanesApart = 8
+
+	// mostPages bounds the pages of a guild's leaderboard that are read one after the
+	// other: deep ones take up to 0.2 s each for the seconds in which a large
+	// leaderboard that was just imported has no map.
+	mostPages = 16
+
+	// readWait is how long a read waits for the statements before it, which may have
+	// met a cold disk or dead connections. It is then made by itself.
+	readWait = 500 * time.Millisecond
+)
+
+// errLate says that a read has waited for longer.
+var errLate = errors.New("a read waits for no batch any more")
+
+// Reads answers questions of one kind: by itself each, where few are asked, and
+// otherwise together.
+type Reads[Q any] struct {
+	db        *db.DB
+	one       func(ctx context.Context, q db.Querier, question Q) error
+	each      func(ctx context.Context, q db.Querier, questions []Q) error
+	collector *collect.Collector[Q]
+}
+
+// NewReads returns the questions of an operation about a member. one answers one, and
+// each answers several in one statement.
+func NewReads[Q any](h Host, operation string, one func(context.Context, db.Querier, Q) error, each func(context.Context, db.Querier, []Q) error) *Reads[Q] {
+	return newReads(h, collect.Config[Q]{Few: fewReads, Apart: h.OneGuild, Began: h.Began(operation)}, one, each)
+}
+
+// NewPages returns those of an operation about a guild: what several ask for is read
+// once.
+func NewPages[Q any](h Host, operation string, each func(context.Context, db.Querier, []Q) error) *Reads[Q] {
+	one := func(ctx context.Context, q db.Querier, question Q) error { return each(ctx, q, []Q{question}) }
+	return newReads(h, collect.Config[Q]{Most: mostPages, Apart: true, Began: h.Began(operation)}, one, each)
+}
+
+func newReads[Q any](h Host, cfg collect.Config[Q], one func(context.Context, db.Querier, Q) error,
+	each func(context.Context, db.Querier, []Q) error,
+) *Reads[Q] {
+	r := &Reads[Q]{db: h.DB, one: one, each: each}
+	cfg.Run, cfg.Enter, cfg.Enough = r.run, h.DB.EnterReading, enoughReads
+	cfg.Wait, cfg.Late = readWait, func(bool) error { return errLate }
+	if cfg.Apart {
+		cfg.Lanes = lanesApart
+	}
+	r.collector = collect.New(cfg)
+	return r
+}
+
+// Do answers a question of by's.
+func (r *Reads[Q]) Do(ctx context.Context, by auth.By, question Q) (err error) {
+	alone := func() { err = r.one(ctx, db.Read(ctx), question) }
+	if r.collector.Now(alone) {
+		return err
+	}
+	begun := time.Now()
+	err = r.collector.Do(ctx, collect.Caller{Group: by.GuildID, Name: by.ID}, "", question)
+	switch {
+	case errors.Is(err, errLate):
+		db.Charge(ctx, time.Since(begun))
+		alone()
+	case errors.Is(err, collect.Alone):
+		alone()
+	}
+	return err
+}
+
+// run answers the questions of a batch in one statement. When that fails each is
+// answered alone, unless it has hung: they would hang once more.
+func (r *Reads[Q]) run(ctx context.Context, questions []Q) []error {
+	begun := time.Now()
+	err := r.each(ctx, r.db.Reader(), questions)
+	if err != nil && time.Since(begun) < readWait {
+		err = collect.Alone
+	}
+	return slices.Repeat([]error{err}, len(questions))
+}

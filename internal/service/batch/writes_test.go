@@ -1,0 +1,140 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"guildhall/internal/access/idempotency"
+	"guildhall/internal/base/collect"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/outbound/event"
+)
+
+// payment is a change as tests have it.
+type payment struct {
+	Change
+	to string
+}
+
+func (p *payment) Subject() string { return p.to }
+
+func host(d *db.DB) Host {
+	return Host{DB: d, Wake: func(string) {}, Began: func(string) func(int, time.Duration) { return func(int, time.Duration) {} }}
+}
+
+// What becomes of a change that is in a batch: done if it says so, unknown if the
+// commit is, and otherwise left, whatever has happened.
+func TestAChangeThatIsNotMadeIsLeft(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		makes bool
+		err   error
+		want  error
+	}{
+		"made":                {true, nil, nil},
+		"not made":            {false, nil, collect.Alone},
+		"failed":              {false, broken, collect.Alone},
+		"failed in the midst": {true, broken, collect.Alone},
+	} {
+		w := NewWrites(host(d), "pay", func(_ context.Context, _ db.Querier, list []*payment) error {
+			list[0].Made = c.makes
+			return c.err
+		}, func(*payment) bool { return false })
+		for range 2 { // the subject is free again
+			err := w.Do(t.Context(), &payment{to: "one"})
+			if !errors.Is(err, c.want) {
+				t.Errorf("%s: %v, want %v", name, err, c.want)
+			}
+			if left, ok := errors.AsType[*collect.Left](err); ok {
+				left.Release()
+			}
+		}
+	}
+}
+
+// A change is made in a unit if it takes several statements, and otherwise in a
+// statement that is a transaction of its own.
+func TestWhatTakesSeveralStatementsHasAUnit(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	for _, steps := range []bool{false, true} {
+		w := NewWrites(host(d), "pay", func(ctx context.Context, _ db.Querier, list []*payment) error {
+			if unit := db.Unit(ctx) != nil; unit != (steps || d.Distributed()) {
+				t.Errorf("steps %t: in a unit %t", steps, unit)
+			}
+			list[0].Made = true
+			return nil
+		}, func(*payment) bool { return steps })
+		if err := w.Do(t.Context(), &payment{to: "one"}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A change has the key of the request that it was asked for with, and none otherwise.
+func TestAChangeHasTheKeyOfItsRequest(t *testing.T) {
+	t.Parallel()
+	if c := ChangeOf(t.Context(), event.System("1")); c.Key != nil {
+		t.Errorf("without a key: %+v", c.Key)
+	}
+	r := idempotency.Request{GuildID: "1", TokenID: "token", Key: "k"}
+	if c := ChangeOf(idempotency.With(t.Context(), r), event.System("1")); c.Key == nil || c.Key.Key != "k" {
+		t.Errorf("under a key: %+v", c.Key)
+	}
+}
+
+// Changes that are made together wait no longer on a worker than they would on one
+// server, and the worker's own limit is back after their unit.
+func TestAWorkerIsToldHowLongABatchWaits(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	if !dbtest.Coordinator(t) {
+		testutil.Without(t, "citus", "only a coordinator has workers")
+	}
+	dbtest.Exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ('7', 'g', '1')`)
+	// A statement that names a guild is run by its worker, all of it.
+	const limit = `SELECT current_setting('lock_timeout') FROM guilds WHERE id = $1`
+	w := NewWrites(host(d), "pay", func(ctx context.Context, q db.Querier, list []*payment) error {
+		if of, err := db.Get[string](ctx, q, limit, "7"); err != nil || of != "10ms" {
+			t.Errorf("a worker waits %s: %v", of, err)
+		}
+		list[0].Made = true
+		return nil
+	}, func(*payment) bool { return false })
+	if err := w.Do(t.Context(), &payment{to: "one"}); err != nil {
+		t.Error(err)
+	}
+	err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		of, err := db.Get[string](ctx, tx, limit, "7")
+		if of == "10ms" {
+			t.Error("a worker goes on waiting so short")
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// What is remembered of guilds is bounded, and found out anew then.
+func TestWhatIsKnownOfListenersIsBounded(t *testing.T) {
+	t.Parallel()
+	var l Listening
+	for n := range maxListening {
+		l.Add(fmt.Sprint(n))
+	}
+	if !l.Has("0") || len(l.guilds) != maxListening {
+		t.Errorf("%d guilds are known", len(l.guilds))
+	}
+	l.Add("one more")
+	if !l.Has("one more") || l.Has("0") {
+		t.Errorf("%d guilds are known", len(l.guilds))
+	}
+}

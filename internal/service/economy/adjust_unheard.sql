@@ -1,0 +1,38 @@
+WITH given AS MATERIALIZED (
+	SELECT g.*, clock_timestamp() AS at, $12::text AS one_guild, (SELECT set_config('lock_timeout', '10ms', true)) AS soon
+	FROM unnest((SELECT $1::text[]), $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[],
+	            $8::text[], $9::text[], $10::text[], $11::bytea[])
+	     WITH ORDINALITY AS g (guild_id, user_id, delta, random, reason, note, reference, origin, token_id, key, fingerprint, number)
+), moved AS MATERIALIZED (
+	UPDATE wallets w
+	SET balance = w.balance + g.delta,
+	    updated_at = least(greatest(g.at, (w.updated_at AT TIME ZONE 'UTC' + interval '1 millisecond') AT TIME ZONE 'UTC'), timestamptz '9999-12-31 23:59:59.999+00')
+	FROM given g
+	WHERE w.guild_id = g.guild_id /*: $12 */ AND w.user_id = g.user_id AND g.number BETWEEN 1 AND 1000000
+	  AND w.balance + g.delta BETWEEN 0 AND 9007199254740991
+	  AND (SELECT true FROM ledger_references r WHERE r.guild_id = g.guild_id /*: $12 */ AND r.reference = g.reference) IS NULL
+	  AND (SELECT true FROM idempotency_keys k WHERE k.guild_id = g.guild_id /*: $12 */ AND k.token_id = g.token_id AND k.key = g.key) IS NULL
+	  AND (SELECT count(*) FROM webhook_endpoints e
+	       WHERE e.guild_id = g.guild_id /*: $12 */ AND e.enabled AND 'economy.balance_changed' = ANY (e.events)) = 0
+	  AND (SELECT count(*) FROM stream_listeners s
+	       WHERE s.guild_id = g.guild_id /*: $12 */ AND 'economy.balance_changed' = ANY (s.events)
+	         AND (s.echo OR NOT starts_with(g.origin, '{"type":"bot"'))) = 0
+	RETURNING g.*, w.balance - g.delta AS was, w.balance AS is_now, w.updated_at,
+	          overlay(lpad(to_hex((extract(epoch FROM w.updated_at) * 1000000)::bigint / 1000), 12, '0') PLACING '-' FROM 9 FOR 0) || right(g.random, 23) AS id
+), entered AS (
+	INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
+	SELECT home.id, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
+	FROM moved m JOIN guilds home ON home.id = m.guild_id /*: $12 */
+), referenced AS (
+	INSERT INTO ledger_references (guild_id, reference, entry_id)
+	SELECT home.id, m.reference, m.id
+	FROM moved m JOIN guilds home ON home.id = m.guild_id /*: $12 */
+	WHERE m.reference IS NOT NULL
+), keyed AS (
+	INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, entry_id, entry_at)
+	SELECT home.id, m.token_id, m.key, m.fingerprint, 'done', 200, m.id, m.updated_at
+	FROM moved m JOIN guilds home ON home.id = m.guild_id /*: $12 */
+	WHERE m.key IS NOT NULL
+), {rank}
+SELECT number, id, is_now AS balance, updated_at AS at
+FROM moved

@@ -1,0 +1,86 @@
+package economy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/service/batch"
+)
+
+func asked(guild, user string) *question { return &question{guild: guild, wallet: row{UserID: user}} }
+
+func TestEachQuestionGetsItsOwnWallet(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.Fill(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT g::text, u::text, 10 * g + u
+		FROM generate_series(1, 3) g, generate_series(1, 5) u`)
+	for _, guilds := range []int{1, 3} {
+		if guilds > 1 && dbtest.Coordinator(t) { // which no program asks of distributed tables
+			continue
+		}
+		var queries []*question
+		for n := range 40 { // each twice and more, and some of members without a row
+			queries = append(queries, &question{guild: strconv.Itoa(1 + n%guilds), wallet: row{UserID: strconv.Itoa(7 - n%7)}})
+		}
+		queries = append(queries, asked("1", `{"odd\,NULL`), asked("1", "5"))
+		users := batch.Each(queries, func(q *question) string { return q.wallet.UserID })
+		if err := answerEach(t.Context(), d.Reader(), queries); err != nil {
+			t.Fatal(err)
+		}
+		for i, q := range queries {
+			g, _ := strconv.Atoi(q.guild)
+			u, _ := strconv.Atoi(users[i])
+			want := row{UserID: users[i], Balance: int64(10*g + u)}
+			if u < 1 || u > 5 {
+				want.Balance = 0
+			}
+			q.wallet.UpdatedAt = nil
+			if q.wallet != want {
+				t.Errorf("%d guilds, question %d of %s in %s: %+v, want %+v", guilds, i, users[i], q.guild, q.wallet, want)
+			}
+		}
+	}
+}
+
+// Rows are looked up one by one through the index, also where few are there, and
+// planned once, whatever Postgres believes of the guilds: a connection keeps its
+// plans, and planning takes longer than the read.
+func TestWalletsAreReadByIndex(t *testing.T) {
+	t.Parallel()
+	ctx, d := context.Background(), dbtest.New(t).DB
+	both := db.Array([]string{"1", "2"})
+	for _, guilds := range []string{`1, 20`, `21, 2000`} {
+		dbtest.Fill(t, d, `INSERT INTO wallets (guild_id, user_id, balance)
+			SELECT g::text, u::text, 1 FROM generate_series(`+guilds+`) g, generate_series(1, 10) u`, `ANALYZE wallets`)
+		plan := dbtest.Plan(t, d, walletsOf, both, both, "1")
+		if !strings.Contains(plan, "Index Scan using wallets_pkey") || !strings.Contains(plan, "Nested Loop") {
+			t.Errorf("with the guilds %s:\n%s", guilds, plan)
+		}
+	}
+	if dbtest.Coordinator(t) {
+		return // it plans for its shards, which Postgres does not count
+	}
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		for range 30 {
+			if err := answerEach(ctx, tx, []*question{asked("1", "1"), asked("2", "2")}); err != nil {
+				return err
+			}
+		}
+		var plans []int
+		err := tx.SelectContext(ctx, &plans, `
+			SELECT custom_plans FROM pg_prepared_statements WHERE statement LIKE '%w.balance%' AND generic_plans + custom_plans = 30`)
+		if err == nil && (len(plans) != 1 || slices.Max(plans) > 5) {
+			err = fmt.Errorf("of 30 uses of each form so many were planned by themselves: %v", plans)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

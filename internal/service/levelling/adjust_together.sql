@@ -1,0 +1,27 @@
+WITH given AS MATERIALIZED (
+	SELECT g.*, clock_timestamp() AS at, $9::text AS one_guild, (SELECT set_config('lock_timeout', '10ms', true)) AS soon
+	FROM unnest((SELECT $1::text[]), $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bytea[])
+	     WITH ORDINALITY AS g (guild_id, user_id, kept, xp, origin, token_id, key, fingerprint, number)
+), moved AS MATERIALIZED (
+	UPDATE levels l
+	SET previous_xp = l.total_xp, total_xp = l.total_xp * g.kept + g.xp,
+	    updated_at = least(greatest(g.at, (l.updated_at AT TIME ZONE 'UTC' + interval '1 millisecond') AT TIME ZONE 'UTC'), timestamptz '9999-12-31 23:59:59.999+00')
+	FROM given g
+	WHERE l.guild_id = g.guild_id /*: $9 */ AND l.user_id = g.user_id AND g.number BETWEEN 1 AND 1000000
+	  AND l.total_xp * g.kept + g.xp BETWEEN 0 AND 9007199254740991
+	  AND (SELECT true FROM idempotency_keys k WHERE k.guild_id = g.guild_id /*: $9 */ AND k.token_id = g.token_id AND k.key = g.key) IS NULL
+	  AND ($10::boolean
+	       OR (SELECT count(*) FROM webhook_endpoints e
+	           WHERE e.guild_id = g.guild_id /*: $9 */ AND e.enabled AND e.events && '{xp.level_up,xp.level_down}') = 0
+	          AND (SELECT count(*) FROM stream_listeners s
+	               WHERE s.guild_id = g.guild_id /*: $9 */ AND s.events && '{xp.level_up,xp.level_down}'
+	                 AND (s.echo OR NOT starts_with(g.origin, '{"type":"bot"'))) = 0)
+	RETURNING g.*, l.previous_xp AS was, l.total_xp AS is_now, l.updated_at
+), keyed AS (
+	INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, xp_of, xp_before, xp_after, entry_at)
+	SELECT home.id, m.token_id, m.key, m.fingerprint, 'done', 200, m.user_id, m.was, m.is_now, m.updated_at
+	FROM moved m JOIN guilds home ON home.id = m.guild_id /*: $9 */
+	WHERE m.key IS NOT NULL
+), {rank}
+SELECT number, was, is_now, updated_at AS at
+FROM moved

@@ -1,0 +1,149 @@
+package levelling
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"guildhall/internal/access/auth"
+	"guildhall/internal/access/idempotency"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/outbound/event"
+	"guildhall/internal/service/batch"
+)
+
+// members gives guild 1 members with 5 XP.
+func members(t *testing.T, d *db.DB, n int) {
+	t.Helper()
+	dbtest.AddGuilds(t, d, "1")
+	dbtest.Exec(t, d, `INSERT INTO levels (guild_id, user_id, total_xp) SELECT '1', n::text, 5 FROM generate_series(1, $1::int) n`, n)
+}
+
+func rising(user, key string, xp int64) *change {
+	c := &change{Change: batch.Change{By: event.System("1")}, user: user, xp: xp}
+	if key != "" {
+		c.Key = &idempotency.Request{GuildID: "1", TokenID: "t", Key: key, Fingerprint: []byte("of " + key)}
+	}
+	return c
+}
+
+func xp(t *testing.T, d *db.DB) string {
+	t.Helper()
+	return dbtest.Value[string](t, d, `SELECT string_agg(total_xp::text, ' ' ORDER BY user_id) FROM levels WHERE guild_id = '1'`)
+}
+
+// A key that somebody takes meanwhile gives all of a statement up, and what stands
+// under it stays; a key that has something already leaves its own change alone.
+func TestAKeyThatIsTakenMeanwhileGivesTheStatementUp(t *testing.T) {
+	t.Parallel()
+	d, s := dbtest.New(t).DB, &Service{}
+	members(t, d, 2)
+	list := func() []*change { return []*change{rising("1", "a", 1), rising("2", "b", 1)} }
+	make := func(ctx context.Context, changes []*change) error {
+		return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error { return s.adjustEach(ctx, tx, changes) })
+	}
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `
+			INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, body) VALUES ('1', 't', 'b', 'other', 'done', 200, '')`,
+		); err != nil {
+			return err
+		}
+		if err := make(context.Background(), list()); !db.LockTimeout(err) {
+			t.Errorf("a key that is about to be taken: %v", err)
+		}
+		return nil
+	})
+	if got := xp(t, d); got != "5 5" {
+		t.Errorf("the members have %s", got)
+	}
+	changes := list()
+	if err := make(t.Context(), changes); err != nil || !changes[0].Made || changes[1].Made {
+		t.Errorf("a key that is taken: %v, made %t and %t", err, changes[0].Made, changes[1].Made)
+	}
+	if got := xp(t, d); got != "6 5" {
+		t.Errorf("the members have %s", got)
+	}
+	if got := dbtest.Value[string](t, d, `
+		SELECT string_agg(concat_ws(' ', key, convert_from(fingerprint, 'UTF8'), xp_of, xp_before, xp_after), ', ' ORDER BY key)
+		FROM idempotency_keys`); got != "a of a 1 5 6, b other" {
+		t.Errorf("the keys are %s", got)
+	}
+}
+
+// What the statement leaves: records that are missing, and results outside the limits,
+// whoever else is in its batch.
+func TestWhatCannotBeMadeTogetherIsLeft(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	members(t, d, 4)
+	exactly := rising("4", "", 7)
+	exactly.exactly = true
+	list := []*change{rising("1", "", -6), rising("2", "", MaxXP-4), rising("3", "", -5), exactly, rising("9", "", 1)}
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return (&Service{}).adjustEach(ctx, tx, list) })
+	for i, want := range []bool{false, false, true, true, false} {
+		if list[i].Made != want {
+			t.Errorf("change %d: made %t", i, list[i].Made)
+		}
+	}
+	if got := xp(t, d); got != "5 5 0 7" {
+		t.Errorf("the members have %s", got)
+	}
+}
+
+// Where an endpoint or a stream is to be told of levels, the statement that tells
+// nobody leaves the change.
+func TestXPIsChangedAtOnceWhereNobodyWantsToKnow(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	for n, c := range []struct {
+		listener, events string
+		echo, bot        bool
+		madeAtOnce       bool
+	}{
+		{"none", "", false, false, true},
+		{"endpoint", "xp.level_up", false, false, false},
+		{"endpoint", "xp.level_down", false, true, false},
+		{"endpoint", "case.created", false, false, true},
+		{"stream", "xp.level_up", false, false, false},
+		{"stream", "xp.level_down", true, true, false},
+		{"stream", "xp.level_up", false, true, true},
+		{"stream", "case.created", true, false, true},
+	} {
+		guild := fmt.Sprint(7 + n)
+		dbtest.AddGuilds(t, d, guild)
+		switch c.listener {
+		case "stream":
+			dbtest.Exec(t, d, `INSERT INTO stream_listeners (guild_id, stream_id, events, echo) VALUES ($1, 's', ARRAY[$2], $3)`, guild, c.events, c.echo)
+		case "endpoint":
+			dbtest.Listen(t, d, guild, []string{c.events})
+		}
+		dbtest.Exec(t, d, `INSERT INTO levels (guild_id, user_id, total_xp) VALUES ($1, '1', 0)`, guild)
+		by := auth.By{GuildID: guild, ID: "token"}
+		if c.bot {
+			by.ID = "bk_one"
+		}
+		one := &change{Change: batch.Change{By: event.From(by)}, user: "1", xp: 1}
+		if d.Distributed() { // which runs it in a unit
+			continue
+		}
+		if err := (&Service{}).adjustEach(t.Context(), d.Single(), []*change{one}); err != nil || one.Made != c.madeAtOnce {
+			t.Errorf("%+v: made %t, %v", c, one.Made, err)
+		}
+	}
+}
+
+// Limits stand in the statements as numbers. What is made alone waits for others, and
+// what is made together gives up soon.
+func TestStatementsHaveTheirLimits(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{"together": together.For(0), "alone": alone.For(0)} {
+		if !strings.Contains(text, fmt.Sprintf("BETWEEN 0 AND %d", int64(MaxXP))) {
+			t.Errorf("%s: another most", name)
+		}
+		if strings.Contains(text, "'lock_timeout', '10ms'") != (name == "together") {
+			t.Errorf("%s: it waits otherwise", name)
+		}
+	}
+}
