@@ -28,13 +28,3 @@ func Together(statement string) string {
 	}
 	return strings.Join(parts, "")
 }
-
-// ofOneGuild is a part of a statement that a coordinator gets otherwise.
-var ofOneGuild = regexp.MustCompile(`[\w.]+ /\*: (.+?) \*/`)
-
-// Distributed is the statement for distributed tables: what stands in a comment of the
-// form /*: … */ takes the place of the word before it. So a statement of changes of
-// several guilds is one of a single guild there, which it names by a value:
-//
-//	WHERE w.guild_id = g.guild_id /*: $1 */
-func Distributed(statement string) string { return ofOneGuild.ReplaceAllString(statement, "$1") }

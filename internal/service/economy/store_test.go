@@ -50,6 +50,16 @@ func TestStatementsHaveTheirLimits(t *testing.T) {
 	}
 }
 
+// Each stands whole, and is planned, as psql takes it and as a coordinator gets it.
+func TestStatementsAreWholeInBothForms(t *testing.T) {
+	t.Parallel()
+	all := map[string]string{"wallets": walletsOf}
+	for name, s := range forms() {
+		all[name], all[name+", and asks for the keeper"] = s.text.For(0), s.text.For(64)
+	}
+	dbtest.WantPlanned(t, dbtest.New(t).DB, all)
+}
+
 // Each of the store's reads goes through an index and in its order, whatever the
 // size of the guild and however deep the page.
 func TestReadsUseTheirIndexes(t *testing.T) {

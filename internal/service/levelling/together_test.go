@@ -134,6 +134,14 @@ func TestXPIsChangedAtOnceWhereNobodyWantsToKnow(t *testing.T) {
 	}
 }
 
+// Each stands whole, and is planned, as psql takes it and as a coordinator gets it.
+func TestStatementsAreWholeInBothForms(t *testing.T) {
+	t.Parallel()
+	dbtest.WantPlanned(t, dbtest.New(t).DB, map[string]string{
+		"records": recordsOf, "together": together.For(0), "together, and asks for the keeper": together.For(64), "alone": alone.For(0),
+	})
+}
+
 // Limits stand in the statements as numbers. What is made alone waits for others, and
 // what is made together gives up soon.
 func TestStatementsHaveTheirLimits(t *testing.T) {

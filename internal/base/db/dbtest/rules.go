@@ -15,10 +15,6 @@ import (
 
 // exceptions are statements that break a rule, by a part of their text.
 var exceptions = []struct{ part, reason string }{
-	{"s.guild_id = p.guild_id AND s.endpoint_id = p.endpoint_id", "deliveries of several guilds, unless GUILDHALL_DB_DISTRIBUTED is on: the locks of schedules,"},
-	{"d.guild_id = due.guild_id AND d.id = due.id", "the leases"},
-	{"d.guild_id = r.guild_id AND d.id = r.id", "the results"},
-	{"s.guild_id = c.guild_id AND s.endpoint_id = c.endpoint_id", "and what they show of the endpoints"},
 	{"AND e.user_id = $2 AND e.entered_at <= $3", "entries of a member who is forgotten, which are otherwise only added"},
 	{"AND ctid = ANY ($2::text[]::tid[])", "entries and draws of a guild that has left, which are otherwise only added"},
 	{"AND e.user_id = g.user_id AND g.entries = 0", "entries that the bot changes before they are frozen"},
