@@ -6,7 +6,7 @@ import (
 )
 
 // otherwise is a part of a statement that a coordinator gets otherwise.
-var otherwise = regexp.MustCompile(`(?:\([^()]*\)|[^\s(]+) /\*: (.+?) \*/`)
+var otherwise = regexp.MustCompile(`(?:\([^()]*\)|[^\s(]+) /\*: ((?:[^/]|/[^*])+?) \*/`)
 
 // Distributed is the statement for tables that are distributed by guild. Statements
 // are written for tables that lie together, as psql takes them. What stands in a
@@ -21,10 +21,14 @@ var otherwise = regexp.MustCompile(`(?:\([^()]*\)|[^\s(]+) /\*: (.+?) \*/`)
 //
 // Elsewhere that row would cost a lookup, some 5 % of an adjustment.
 func Distributed(statement string) string {
-	if !strings.Contains(statement, "/*: ") {
-		return statement
+	for strings.Contains(statement, "/*: ") { // one may stand in another
+		inner := otherwise.ReplaceAllString(statement, "${1}")
+		if inner == statement {
+			break
+		}
+		statement = inner
 	}
-	return otherwise.ReplaceAllString(statement, "${1}")
+	return statement
 }
 
 // With sets variables of a statement, in pairs of a name and a value, as \set does in
