@@ -19,7 +19,9 @@ import (
 	"guildhall/internal/server/api"
 	"guildhall/internal/service/cases"
 	"guildhall/internal/service/giveaways"
+	"guildhall/internal/service/guilds"
 	"guildhall/internal/service/leaderboard"
+	"guildhall/internal/service/records"
 	"guildhall/internal/service/removal"
 	botstreams "guildhall/internal/service/streams"
 	"guildhall/internal/service/tickets"
@@ -94,7 +96,7 @@ func (n *node) startWorkers(ctx context.Context, g *errgroup.Group) (wake func(g
 // jobs is the work that is asked for and the work that is looked for.
 func (n *node) jobs(d *db.DB, queue *sql.DB) (*jobs.Runner, error) {
 	keys := api.TicketKeys{Keys: idempotency.Keys{Sealer: installation.Responses{Box: n.box}}}
-	return jobs.New(jobs.Config{
+	cfg := jobs.Config{
 		DB: queue, Log: n.log, Metrics: n.metrics, Tracer: n.tracer,
 		Work: []jobs.Work{
 			jobs.Do(func(ctx context.Context, a giveaways.Announcement) error {
@@ -131,5 +133,10 @@ func (n *node) jobs(d *db.DB, queue *sql.DB) (*jobs.Runner, error) {
 			}},
 			{Name: "pruning", Interval: time.Minute, Run: newPruner(d, n.metrics).sweep},
 		},
-	})
+	}
+	if platform, asked := n.chat.(guilds.AboutGuilds); asked {
+		facts := guilds.NewFacts(d, platform, records.Curve, n.log, n.metrics)
+		cfg.Sweeps = append(cfg.Sweeps, jobs.Sweep{Name: "facts of guilds", Interval: time.Second, Run: facts.Sweep})
+	}
+	return jobs.New(cfg)
 }

@@ -28,19 +28,21 @@ import (
 // Service implements the operations on records.
 type Service struct{}
 
+// Curve is levelling's, as guilds show it.
+var Curve = guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadratic: levelling.Quadratic}
+
 // Batches are the kinds of record in the order in which their rows are locked:
 // what an adjustment locks before what a case or a ticket does, since those hold the
 // guild's row as well.
 func Batches() []transfer.Batch {
-	curve := guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadratic: levelling.Quadratic}
 	return []transfer.Batch{
 		transfer.NewBatch(economy.Wallets),
 		transfer.NewBatch(economy.References),
 		transfer.NewBatch(levelling.Records),
 		transfer.NewBatch(giveaways.Records),
 		transfer.NewBatch(giveaways.Entrants),
-		transfer.NewBatch(guilds.Records(curve)),
-		transfer.NewBatch(guilds.Settings(curve)),
+		transfer.NewBatch(guilds.Records(Curve)),
+		transfer.NewBatch(guilds.Settings(Curve)),
 		transfer.NewBatch(cases.Records),
 		transfer.NewBatch(tickets.Records),
 		transfer.NewBatch(tickets.Transcripts),
