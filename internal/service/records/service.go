@@ -121,6 +121,9 @@ func (*Service) WriteRecords(ctx context.Context, r gen.WriteRecordsRequestObjec
 	}
 	data := make([]gen.WrittenRecord, len(list))
 	for i, rec := range list {
+		if at, touched := c.Touched[transfer.Ref{Kind: rec.kind, Guild: by.GuildID, ID: rec.ID}]; touched {
+			rec.UpdatedAt = &at
+		}
 		data[i] = show(rec, place(i))
 	}
 	return gen.WriteRecords200JSONResponse{Data: data}, nil

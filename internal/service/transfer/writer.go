@@ -72,7 +72,18 @@ type Call struct {
 	// Noted is what one kind has to know of what the call has for another.
 	Noted map[Ref]bool
 
+	// Touched is when rows of one kind have last changed by records of another.
+	Touched map[Ref]wire.Time
+
 	counters counters
+}
+
+// Touches notes that a row has changed by a record of another kind.
+func (c *Call) Touches(r Ref, at wire.Time) {
+	if c.Touched == nil {
+		c.Touched = make(map[Ref]wire.Time)
+	}
+	c.Touched[r] = at
 }
 
 // Knows notes something.
