@@ -32,10 +32,10 @@ const status = `CASE WHEN removed_at IS NULL THEN 'active' ELSE 'leaving' END AS
 var (
 	servedTable = page.Table{Name: "guilds", Columns: "id, name, " + status + ", updated_at"}
 
-	every = page.Changed(servedTable, `updated_at >= coalesce($1::timestamptz, '-infinity')`)
+	every = page.ChangedAcross(servedTable, `updated_at >= coalesce($1::timestamptz, '-infinity')`)
 
 	// At most a thousand are found by their ids and sorted.
-	named = page.Changed(servedTable, `id = ANY ($4) AND updated_at >= coalesce($1::timestamptz, '-infinity')`)
+	named = page.ChangedAcross(servedTable, `id = ANY ($4) AND updated_at >= coalesce($1::timestamptz, '-infinity')`)
 )
 
 // list returns the page of the guilds that a key serves, in the order of their last
