@@ -18,6 +18,7 @@ var unexplained = map[string]string{
 	"page.ChangedAcross": "makes another",
 	"page.Narrowed":      "makes others",
 	"page.list":          "makes the others",
+	"streams.list":       "there are five streams at most, read whole",
 	"webhooks.list":      "a guild's endpoints are few, and read whole by the primary key",
 }
 
