@@ -4248,7 +4248,7 @@ type WebhookEvent struct {
 }
 
 // WebhookEventData What an event carries; its members depend on the type of the event.
-type WebhookEventData = map[string]interface{}
+type WebhookEventData map[string]interface{}
 
 // WebhookEventList Events that were fetched.
 type WebhookEventList struct {

@@ -24,7 +24,7 @@ CREATE UNIQUE INDEX bot_streams_name ON bot_streams (name) WHERE ended_at IS NUL
 INSERT INTO bot_streams (id, name, events, echo, complete_since) VALUES ('work', 'work', '{work.requested}', true, now());
 
 CREATE TABLE stream_listeners (
-    guild_id text COLLATE "C" NOT NULL REFERENCES guilds ON DELETE CASCADE,
+    guild_id text COLLATE "C" NOT NULL,
     stream_id text COLLATE "C" NOT NULL,
     events text[] NOT NULL,
     echo boolean NOT NULL,

@@ -454,8 +454,7 @@ CREATE TABLE stream_listeners (
     stream_id text COLLATE "C" NOT NULL,
     events text[] NOT NULL,
     echo boolean NOT NULL,
-    CONSTRAINT stream_listeners_pkey PRIMARY KEY (guild_id, stream_id),
-    CONSTRAINT stream_listeners_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE
+    CONSTRAINT stream_listeners_pkey PRIMARY KEY (guild_id, stream_id)
 );
 
 CREATE TABLE ticket_messages (

@@ -96,6 +96,31 @@ func (tx *Tx) WaitLess(ctx context.Context, limit time.Duration) error {
 	return fault.Wrap(err, "limit how long a unit waits for locks")
 }
 
+// Part runs fn as a part of the unit that is undone and run anew where Do would run the
+// whole unit anew: for work whose input can be read only once. fn may touch nothing but
+// the database. It costs a savepoint, and a transaction with more than 64 of those that
+// have written slows others down.
+func (tx *Tx) Part(ctx context.Context, fn func() error) (err error) {
+	for range attempts {
+		if _, err := tx.ExecContext(ctx, `SAVEPOINT part`); err != nil {
+			return fmt.Errorf("begin a part of a unit: %w", err)
+		}
+		if err = fn(); !retryable(err) {
+			break
+		}
+		if _, undo := tx.ExecContext(ctx, `ROLLBACK TO part`); undo != nil {
+			return errors.Join(err, fmt.Errorf("undo a part of a unit: %w", undo))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `RELEASE part`); err != nil {
+		return fmt.Errorf("end a part of a unit: %w", err)
+	}
+	return nil
+}
+
 // Now is the transaction's own time: Postgres' now(), read once when first
 // asked.
 func (tx *Tx) Now(ctx context.Context) (time.Time, error) {

@@ -53,14 +53,15 @@ type walk struct {
 	Ended   bool       `db:"ended"`
 }
 
-// tell makes or changes what the stream listens to in some guilds.
+// tell makes or changes what the stream listens to in some guilds, but not in those
+// whose day has come to be removed: nothing deletes a row that comes after the others.
 func (s walk) tell(ctx context.Context, tx *db.Tx, guilds []string) error {
 	for _, guild := range guilds {
 		_, err := tx.ExecContext(ctx, `
 			INSERT INTO stream_listeners AS l (guild_id, stream_id, events, echo)
 			SELECT home.id, $2, $3, $4
 			FROM guilds home
-			WHERE home.id = $1
+			WHERE home.id = $1 AND (home.removed_after IS NULL OR home.removed_after > now())
 			ON CONFLICT (guild_id, stream_id) DO UPDATE
 			SET events = excluded.events, echo = excluded.echo
 			WHERE (l.events, l.echo) IS DISTINCT FROM (excluded.events, excluded.echo)`, guild, s.ID, s.Events, s.Echo)

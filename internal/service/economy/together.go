@@ -147,13 +147,11 @@ func (t together) arguments(changes []*change) []any {
 		texts(func(c *change) string { return c.entry.Note }),
 		nullable(func(c *change) *string { return c.entry.Reference }),
 	}
-	none := db.Array(nil)
-	if !t.tells {
-		args = append(args, none, none, none)
-	} else {
-		args = append(args, texts(func(*change) string { return db.NewID() }),
-			texts(func(c *change) string { return c.By.JSON() }), texts(func(c *change) string { return c.By.Trace }))
+	none, events, traces := db.Array(nil), any(db.Array(nil)), any(db.Array(nil))
+	if t.tells {
+		events, traces = texts(func(*change) string { return db.NewID() }), texts(func(c *change) string { return c.By.Trace })
 	}
+	args = append(args, events, texts(func(c *change) string { return c.By.JSON() }), traces)
 	if !t.keyed {
 		return append(args, none, none, none)
 	}

@@ -88,6 +88,7 @@ type updates struct {
 
 // guildCall is what a batch has of one guild.
 type guildCall struct {
+	guild   string
 	call    *transfer.Call
 	batches []transfer.Batch
 	byName  map[string]transfer.Batch
@@ -149,18 +150,36 @@ func (u *updates) of(guild string) *guildCall {
 	if c := u.byGuild[guild]; c != nil {
 		return c
 	}
-	c := &guildCall{
-		call: &transfer.Call{
-			By: auth.System(guild), Now: u.now, DatedLater: true, Balances: u.how.Balances, Look: u.how.DryRun,
-		},
-		batches: records.Batches(), byName: make(map[string]transfer.Batch),
-	}
-	for _, b := range c.batches {
-		c.byName[b.Name()] = b
-	}
+	c := &guildCall{guild: guild}
+	c.begin(u)
 	u.calls = append(u.calls, c)
 	u.byGuild[guild] = c
 	return c
+}
+
+// begin gives the guild's records batches that know of nothing yet.
+func (c *guildCall) begin(u *updates) {
+	c.call = &transfer.Call{By: auth.System(c.guild), Now: u.now, DatedLater: true, Balances: u.how.Balances, Look: u.how.DryRun}
+	c.batches, c.byName = records.Batches(), make(map[string]transfer.Batch)
+	for _, b := range c.batches {
+		c.byName[b.Name()] = b
+	}
+}
+
+// again begins anew with the lines that came in. Until the import ends nothing new comes
+// into the guild now, or a guild in which much does would be begun anew for ever.
+func (c *guildCall) again(ctx context.Context, u *updates) error {
+	if _, err := u.tx.ExecContext(ctx, `SELECT FROM guilds WHERE id = $1 FOR UPDATE`, c.guild); err != nil {
+		return fmt.Errorf("import: lock guild %s: %w", c.guild, err)
+	}
+	c.begin(u)
+	for _, rec := range c.lines {
+		rec.Record = transfer.Record{Text: rec.Text}
+		if _, err := c.byName[rec.kind].Add(c.call, &rec.Record); err != nil {
+			return fmt.Errorf("import: line %d: %w", rec.line, err)
+		}
+	}
+	return nil
 }
 
 func (u *updates) count(kind string) *Outcome {
@@ -178,27 +197,44 @@ func (u *updates) full() bool {
 func (u *updates) refuse(_ context.Context, wrong *LineError) error { return wrong }
 
 // flush writes what was collected, guild by guild, and then what goes the way of any
-// import, which may need it.
+// import, which may need it. Others write to the same guilds meanwhile: a batch that
+// meets a row of theirs is written anew.
 func (u *updates) flush(ctx context.Context) error {
-	for _, c := range u.calls {
-		if err := u.write(ctx, c); err != nil {
-			return err
+	times := 0
+	err := u.tx.Part(ctx, func() error {
+		times++
+		for _, c := range u.calls {
+			if times > 1 {
+				if err := c.again(ctx, u); err != nil {
+					return err
+				}
+			}
+			if err := u.write(ctx, c); err != nil {
+				return err
+			}
 		}
+		if u.how.DryRun {
+			return nil
+		}
+		return u.batch.flush(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	for _, c := range u.calls {
+		u.tally(c)
 	}
 	u.calls, u.waiting, u.size = nil, 0, 0
 	clear(u.byGuild)
-	if u.how.DryRun {
-		return nil
-	}
-	return u.batch.flush(ctx)
+	return nil
 }
 
+// write writes what a batch has of one guild.
 func (u *updates) write(ctx context.Context, c *guildCall) error {
 	if len(c.lines) == 0 {
 		return nil
 	}
-	guild := c.call.By.GuildID
-	if !u.there[guild] {
+	if guild := c.guild; !u.there[guild] {
 		there, err := guilds.Exists(ctx, u.tx, guild)
 		if err != nil {
 			return fmt.Errorf("import: %w", err)
@@ -216,7 +252,6 @@ func (u *updates) write(ctx context.Context, c *guildCall) error {
 			}
 			c.batches = records.MakingFirst(c.batches)
 		}
-		u.there[guild] = true
 	}
 	if err := records.Write(ctx, u.tx, c.call, c.batches, c.refused); err != nil {
 		if _, ok := errors.AsType[*LineError](err); ok {
@@ -224,6 +259,12 @@ func (u *updates) write(ctx context.Context, c *guildCall) error {
 		}
 		return fmt.Errorf("import: %w", err)
 	}
+	return nil
+}
+
+// tally counts what became of a guild's records.
+func (u *updates) tally(c *guildCall) {
+	u.there[c.guild] = u.there[c.guild] || len(c.lines) > 0
 	for _, rec := range c.lines {
 		o := u.count(rec.kind)
 		switch rec.Result {
@@ -239,9 +280,8 @@ func (u *updates) write(ctx context.Context, c *guildCall) error {
 		if u.changed[rec.kind] == nil {
 			u.changed[rec.kind] = make(map[string]bool)
 		}
-		u.changed[rec.kind][guild] = true
+		u.changed[rec.kind][c.guild] = true
 	}
-	return nil
 }
 
 // refused is the first line of those that are.

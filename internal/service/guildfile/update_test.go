@@ -1,12 +1,16 @@
 package guildfile_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
 	"guildhall/internal/server/api/apitest"
 	"guildhall/internal/service/guildfile"
 	"guildhall/internal/service/transfer"
@@ -132,15 +136,20 @@ func TestAFileComesIntoAGuildThatIsWrittenTo(t *testing.T) {
 		lines = append(lines, fmt.Sprintf(`{"record":"wallet","guild_id":"%s","user_id":"%d","balance":%d}`, api.Guild, i+1, i))
 	}
 	var writers sync.WaitGroup
+	write := func(by *apitest.API, operation, body string) {
+		writers.Go(func() {
+			got, err := by.Settle(apitest.Find(t, operation), body)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			got.Want(t, 200, "")
+		})
+	}
 	for i := range 20 {
-		writers.Go(func() {
-			api.Do(t, "adjustBalance", fmt.Sprintf(`{"user_id":"%d","delta":1000}`, i*25+1)).Want(t, 200, "")
-		})
-		writers.Go(func() {
-			bot.Do(t, "writeRecords",
-				fmt.Sprintf(`{"on_refusal":"skip","records":[{"record":"wallet","user_id":"%d","balance":5,"if_updated_at":null}]}`, i*25+2)).
-				Want(t, 200, "")
-		})
+		write(api, "adjustBalance", fmt.Sprintf(`{"user_id":"%d","delta":1000}`, i*25+1))
+		write(bot, "writeRecords",
+			fmt.Sprintf(`{"on_refusal":"skip","records":[{"record":"wallet","user_id":"%d","balance":5,"if_updated_at":null}]}`, i*25+2))
 	}
 	update(t, api, guildfile.Update{Balances: transfer.Keep}, lines...)
 	writers.Wait()
@@ -148,4 +157,36 @@ func TestAFileComesIntoAGuildThatIsWrittenTo(t *testing.T) {
 	if again.Created+again.Updated != 0 || again.Unchanged+again.Kept != 500 {
 		t.Errorf("the second time: %+v", again)
 	}
+}
+
+// A wallet that comes between the import's look and its write is one that is there.
+func TestWhatComesWhileAFileIsWrittenIsThere(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	var got []guildfile.Outcome
+	done := make(chan error, 1)
+	dbtest.Do(t, api.DB(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, '2', 0)`, api.Guild)
+		if err != nil {
+			return err
+		}
+		go func() {
+			var err error
+			got, err = guildfile.Update{Balances: transfer.Keep}.Run(
+				context.Background(), api.DB(), strings.NewReader(strings.Join(file(api), "\n")), nil)
+			done <- err
+		}()
+		testutil.Eventually(t, "the import waits for the wallet", func() bool { return dbtest.Waiting(t, api.DB()) > 0 })
+		return nil
+	})
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []guildfile.Outcome{{Record: "guild", Updated: 1}, {Record: "wallet", Created: 1, Kept: 1}} {
+		if !slices.Contains(got, want) {
+			t.Errorf("the import did %+v, which lacks %+v", got, want)
+		}
+	}
+	api.Do(t, "getWallet", "", apitest.Path("userId", "1")).Want(t, 200, `{"data":{"balance":10}}`)
+	api.Do(t, "getWallet", "", apitest.Path("userId", "2")).Want(t, 200, `{"data":{"balance":0}}`)
 }
