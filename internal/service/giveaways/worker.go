@@ -3,7 +3,6 @@ package giveaways
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -64,25 +63,25 @@ type lane struct {
 // Where the tables are distributed it cannot step from guild to guild, and reads
 // all that is due; it finds only that.
 func dueBy(at, condition string) looks {
-	with := strings.NewReplacer("{at}", at, "{condition}", condition)
-	return looks{distributed: with.Replace(`
+	with := func(text string) string { return db.With(text, "at", at, "condition", condition) }
+	return looks{distributed: with(`
 		SELECT guild_id, id
 		FROM (
-			SELECT guild_id, id, row_number() OVER (PARTITION BY guild_id ORDER BY {at}) AS place
+			SELECT guild_id, id, row_number() OVER (PARTITION BY guild_id ORDER BY :at) AS place
 			FROM giveaways
 			WHERE guild_id > $1
-			  AND {condition}
-			  AND {at} <= now()
+			  AND :condition
+			  AND :at <= now()
 			  AND NOT EXISTS (SELECT FROM guilds h WHERE h.id = guild_id AND h.removed_at IS NOT NULL)
 		) due
 		WHERE place <= $3
 		ORDER BY guild_id, place
-		LIMIT $2::int * $3::int`), walking: with.Replace(`
+		LIMIT $2::int * $3::int`), walking: with(`
 		WITH RECURSIVE walk AS (
 			(SELECT guild_id, 1 AS n
 			FROM giveaways
 			WHERE guild_id > $1
-			  AND {condition}
+			  AND :condition
 			ORDER BY guild_id
 			LIMIT 1)
 			UNION ALL
@@ -90,7 +89,7 @@ func dueBy(at, condition string) looks {
 				SELECT g.guild_id
 				FROM giveaways g
 				WHERE g.guild_id > walk.guild_id
-				  AND {condition}
+				  AND :condition
 				ORDER BY g.guild_id
 				LIMIT 1
 			), n + 1
@@ -101,17 +100,17 @@ func dueBy(at, condition string) looks {
 		SELECT walk.guild_id, coalesce(found.id, '') AS id
 		FROM walk
 		LEFT JOIN LATERAL (
-			SELECT g.id, g.{at}
+			SELECT g.id, g.:at
 			FROM giveaways g
 			WHERE g.guild_id = walk.guild_id
-			  AND {condition}
-			  AND g.{at} <= now()
+			  AND :condition
+			  AND g.:at <= now()
 			  AND NOT EXISTS (SELECT FROM guilds h WHERE h.id = walk.guild_id AND h.removed_at IS NOT NULL)
-			ORDER BY g.{at}
+			ORDER BY g.:at
 			LIMIT $3
 		) found ON true
 		WHERE walk.guild_id IS NOT NULL
-		ORDER BY walk.n, found.{at}`)}
+		ORDER BY walk.n, found.:at`)}
 }
 
 // looks are the two forms of a statement that finds what is due.
@@ -139,7 +138,18 @@ func (w *Worker) Run(ctx context.Context) error {
 		Name: "guildhall_giveaway_work_total", Help: "Work on giveaways by kind (draw, gather, react, edit) and outcome (done, failed).",
 	}, []string{"kind", "outcome"})
 	background := chat.Background(ctx)
-	lanes := []lane{
+	var all errgroup.Group
+	for _, l := range w.lanes() {
+		all.Go(func() error {
+			w.shift(l, done).run(background)
+			return nil
+		})
+	}
+	return all.Wait()
+}
+
+func (w *Worker) lanes() []lane {
+	return []lane{
 		{"draw", drawSlots, drawInterval, drawsDue, postponed("redraw_at", "failures", toDraw), func(ctx context.Context, guild, id string) error {
 			return Draw(ctx, w.DB, guild, id)
 		}},
@@ -153,33 +163,25 @@ func (w *Worker) Run(ctx context.Context) error {
 			return Edit(ctx, w.DB, w.Chat, guild, id)
 		}},
 	}
-	var all errgroup.Group
-	for _, l := range lanes {
-		all.Go(func() error {
-			(&shift{lane: l, w: w, outcomes: done, running: map[db.Found]bool{}, used: map[string]int{}, finished: make(chan db.Found, l.slots)}).run(background)
-			return nil
-		})
-	}
-	return all.Wait()
 }
 
 // postponed is the statement that makes a giveaway due again after a pause that
 // grows with each failure, up to a quarter of an hour.
 func postponed(at, failures, condition string) string {
-	return strings.NewReplacer("{at}", at, "{failures}", failures, "{condition}", condition).Replace(`
+	return db.With(`
 		WITH pause AS MATERIALIZED (
-			SELECT now() + make_interval(secs => least(power(2, least({failures}, 10)), 900)) AS over
+			SELECT now() + make_interval(secs => least(power(2, least(:failures, 10)), 900)) AS over
 			FROM giveaways
 			WHERE guild_id = $1
 			  AND id = $2
 			FOR NO KEY UPDATE
 		)
 		UPDATE giveaways
-		SET {failures} = {failures} + 1, {at} = pause.over
+		SET :failures = :failures + 1, :at = pause.over
 		FROM pause
 		WHERE guild_id = $1
 		  AND id = $2
-		  AND {condition}`)
+		  AND :condition`, "at", at, "failures", failures, "condition", condition)
 }
 
 // shift is one lane at work on this node. Only run touches its fields.
@@ -194,6 +196,10 @@ type shift struct {
 	running map[db.Found]bool // begun
 	used    map[string]int    // slots that each guild has
 	after   string            // the guild after which the next look begins
+}
+
+func (w *Worker) shift(l lane, outcomes *prometheus.CounterVec) *shift {
+	return &shift{lane: l, w: w, outcomes: outcomes, running: map[db.Found]bool{}, used: map[string]int{}, finished: make(chan db.Found, l.slots)}
 }
 
 // run looks for work and hands it out until ctx ends.
