@@ -173,7 +173,7 @@ func TestTheFirstCallOfABotWorks(t *testing.T) {
 	for _, b := range codeOf(t, "docs/bot/README.md", "Hear of changes") {
 		lines = append(lines, b.text)
 	}
-	wantMatch(t, "what a stream has", lastLine(shell(t, dir, lines...)), `^{"complete_since":"[^"]+","data":\[.*\],"has_more":(true|false)}$`)
+	wantMatch(t, "what a stream has", lastLine(shell(t, dir, lines...)), `^{"data":\[.*\],"has_more":(true|false),"complete_since":"[^"]+"}$`)
 }
 
 func lastLine(out string) string {
