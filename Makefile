@@ -108,11 +108,7 @@ mutants: postgres bin/postgres ## change code, SQL and constants in small ways a
 
 .PHONY: bench
 bench: postgres bin/guildhall ## measure throughput and latency against the plainest program that does the same
-	go run ./bench
-	go run ./bench/webhooks
-	go run ./bench/giveaways
-	go run ./bench/dashboard
-	go run ./bench/growth
+	go run ./bench all
 
 .PHONY: drill
 drill: postgres bin/guildhall ## put a real server under a load it must survive (NAME=neighbour ...)

@@ -1,11 +1,10 @@
-// Command bench measures a real server against the plainest program that does
-// the same work (plainest.go). It starts a Postgres with fsync on, loads a
-// million wallets, starts `guildhall serve` and the plainest program, and drives
-// one after the other, again and again, so that what else the machine does falls
-// on both. The ratio within a run is what counts; medians of the rounds are shown.
+// Command bench measures on one machine, with a Postgres of its own. Only ratios
+// within one run mean something.
 //
 //	make bench
 //	go run ./bench -short -only getWallet,adjustBalance
+//	go run ./bench webhooks -only claims -claims 10,1000 -seconds 2
+//	go run ./bench growth -guilds 10,1000
 package main
 
 import (
@@ -15,231 +14,91 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
-
-	"guildhall/bench/proc"
 )
 
-type options struct {
-	server   string
-	wallets  int
-	seconds  float64
-	rounds   int
-	clients  []int
-	only     []string
-	requests int
-	profile  string
+// A bench declares its flags, and is run once they are read.
+type bench struct {
+	name, about string
+	declare     func(flags *flag.FlagSet) (run func(context.Context) error)
+}
+
+// benches are all there are; the first runs when none is named.
+var benches = []bench{
+	{"requests", "a real server against the plainest program that does the same work", requestBench},
+	{"webhooks", "claims, latency and throughput of deliveries", webhookBench},
+	{"giveaways", "draws of many giveaways that end in the same second", giveawayBench},
+	{"dashboard", "time to the first byte of each page for people", dashboardBench},
+	{"growth", "cost for Postgres with few guilds and with many", growthBench},
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
-	var o options
-	var clients, only, address, tokens string
-	var short bool
-	flag.StringVar(&o.server, "server", "bin/guildhall", "the server `program`")
-	flag.IntVar(&o.wallets, "wallets", 1_000_000, "wallets and level records to load")
-	flag.Float64Var(&o.seconds, "seconds", 3, "length of one measurement")
-	flag.IntVar(&o.rounds, "rounds", 5, "measurements of each side, in turn")
-	flag.StringVar(&clients, "clients", "8,32", "numbers of connections")
-	flag.StringVar(&only, "only", "", "operations to measure, by the beginnings of their names; all when empty")
-	flag.IntVar(&o.requests, "requests", 100_000, "requests of the memory test, 0 for none")
-	flag.BoolVar(&short, "short", false, "a look that takes few minutes: 100,000 wallets, three rounds of a second, no memory test")
-	flag.StringVar(&o.profile, "profile", "", "operation to drive for 30 s with the last of -clients while `perf` or pprof looks on")
-	flag.StringVar(&address, "plainest", "", "serve the plainest program on this address; the program starts itself so")
-	flag.StringVar(&tokens, "tokens", "", "its tokens, a `file`")
-	flag.Parse()
-	if address != "" {
-		return servePlainest(ctx, address, tokens)
+// run runs the bench that is named, with the flags that follow, or all.
+func run(ctx context.Context, args []string) error {
+	name := benches[0].name
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		name, args = args[0], args[1:]
 	}
-	if short {
-		o.wallets, o.seconds, o.rounds, o.requests = 100_000, 1, 3, 0
-	}
-	for _, c := range strings.Split(clients, ",") {
-		n, err := strconv.Atoi(c)
-		if err != nil || n < 1 {
-			return fmt.Errorf("-clients: %q is no number of connections", c)
-		}
-		o.clients = append(o.clients, n)
-	}
-	if only != "" {
-		o.only = strings.Split(only, ",")
-	}
-	h, err := start(ctx, o)
-	if err != nil {
-		return err
-	}
-	return errors.Join(h.measure(ctx), h.stop())
-}
-
-// measure runs every operation and prints the table.
-func (h *host) measure(ctx context.Context) error {
-	if h.profile != "" {
-		return h.drill(ctx)
-	}
-	fmt.Printf("\n%-27s %3s  %9s %7s %7s  %9s %7s %7s  %6s %5s  %8s %8s\n",
-		"", "", "plainest", "p50", "p99", "server", "p50", "p99", "", "", "CPU/req", "CPU/req")
-	fmt.Printf("%-27s %3s  %9s %7s %7s  %9s %7s %7s  %6s %5s  %8s %8s\n",
-		"operation", "", "/s", "ms", "ms", "/s", "ms", "ms", "ratio", "goal", "server", "Postgres")
-	for _, op := range operations(h) {
-		if !h.wanted(op.name) {
+	known := "all"
+	for _, b := range benches {
+		known += "\n  " + b.name + ": " + b.about
+		if name != b.name && name != "all" {
 			continue
 		}
-		if err := h.lines(ctx, op); err != nil {
-			return fmt.Errorf("%s: %w", op.name, err)
-		}
-	}
-	return h.memory(ctx)
-}
-
-// wanted says whether the operation is to be measured.
-func (o options) wanted(name string) bool {
-	if len(o.only) == 0 {
-		return true
-	}
-	for _, n := range o.only {
-		if strings.HasPrefix(name, n) {
-			return true
-		}
-	}
-	return false
-}
-
-// lines measures one operation with each number of clients.
-func (h *host) lines(ctx context.Context, op operation) (err error) {
-	if op.prepare != nil {
-		undo, err := op.prepare(ctx)
-		if err != nil {
+		flags := flag.NewFlagSet("bench "+b.name, flag.ContinueOnError)
+		measure := b.declare(flags)
+		if err := flags.Parse(args); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, undo()) }()
-	}
-	clients := h.clients
-	if op.clients != nil {
-		clients = op.clients
-	}
-	for _, c := range clients {
-		if err := h.line(ctx, op, c); err != nil {
-			return err
+		if err := measure(ctx); err != nil {
+			return fmt.Errorf("%s: %w", b.name, err)
 		}
-	}
-	return nil
-}
-
-// line measures one operation with one number of clients, each side in turn.
-func (h *host) line(ctx context.Context, op operation, clients int) error {
-	address, request := h.plainestAddress, op.request
-	switch op.against {
-	case pageOne:
-		address, request = h.address, get(h.token, "/economy/leaderboard")
-	case xpPageOne:
-		address, request = h.address, get(h.token, "/levelling/leaderboard")
-	case nothing, plain:
-	}
-	var theirs, ours []*sample
-	var ratios []float64
-	var server, postgres time.Duration
-	for range h.rounds {
-		other := &sample{}
-		if op.against != nothing {
-			s, err := drive(ctx, address, request, clients, h.length())
-			if err != nil {
-				return err
-			}
-			other = &s
-		}
-		serverBefore, postgresBefore := proc.CPU(h.serverPID), proc.CPUOfTree(h.postgresPID)
-		s, err := drive(ctx, h.address, op.request, clients, h.length())
-		if err != nil {
-			return err
-		}
-		server += proc.CPU(h.serverPID) - serverBefore
-		postgres += proc.CPUOfTree(h.postgresPID) - postgresBefore
-		theirs, ours = append(theirs, other), append(ours, &s)
-		switch op.against {
-		case plain:
-			ratios = append(ratios, s.rate()/other.rate())
-		case pageOne, xpPageOne:
-			ratios = append(ratios, s.at(0.5)/other.at(0.5))
-		case nothing:
-		}
-	}
-	n := 0
-	for _, s := range ours {
-		n += s.n()
-	}
-	other, ratio, goal := fmt.Sprintf("%25s", ""), "", ""
-	if op.against != nothing {
-		other, ratio = shown(theirs), fmt.Sprintf("%.2f", median(ratios))
-	}
-	if g := op.goals[clients]; g > 0 {
-		goal = fmt.Sprintf("%.2f", g)
-	}
-	fmt.Printf("%-27s %3d  %s  %s  %6s %5s  %5.0f us %5.0f us\n",
-		op.name, clients, other, shown(ours), ratio, goal, per(server, n), per(postgres, n))
-	return nil
-}
-
-// shown is the medians of some rounds: rate, p50 and p99.
-func shown(rounds []*sample) string {
-	var rates, halves, tails []float64
-	for _, s := range rounds {
-		rates, halves, tails = append(rates, s.rate()), append(halves, s.at(0.5)), append(tails, s.at(0.99))
-	}
-	return fmt.Sprintf("%9.0f %7.3f %7.3f", median(rates), median(halves), median(tails))
-}
-
-func median(list []float64) float64 {
-	slices.Sort(list)
-	return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
-}
-
-func per(d time.Duration, n int) float64 { return float64(d.Microseconds()) / float64(max(n, 1)) }
-
-// drill drives one operation for a while.
-func (h *host) drill(ctx context.Context) error {
-	for _, op := range operations(h) {
-		if op.name == h.profile {
-			fmt.Printf("driving %s, server process %d, profiles at http://%s/debug/pprof/\n", op.name, h.serverPID, h.ops)
-			s, err := drive(ctx, h.address, op.request, h.clients[len(h.clients)-1], 30*time.Second)
-			if err != nil {
-				return err
-			}
-			fmt.Printf("%.0f /s\n", s.rate())
+		if name != "all" {
 			return nil
 		}
 	}
-	return fmt.Errorf("there is no operation %q", h.profile)
-}
-
-// memory prints what the server holds resident: at rest, after the requests,
-// and after as many again.
-func (h *host) memory(ctx context.Context) error {
-	if h.requests == 0 {
-		return nil
-	}
-	fmt.Printf("\nresident memory of the server: %d MB at rest after its start\n", h.resting>>20)
-	op := operations(h)[0]
-	for range 3 {
-		for left := h.requests; left > 0; {
-			s, err := drive(ctx, h.address, op.request, 8, time.Second)
-			if err != nil {
-				return err
-			}
-			left -= s.n()
-		}
-		fmt.Printf("  %d MB after %d requests of %s more\n", proc.RSS(h.serverPID)>>20, h.requests, op.name)
+	if name != "all" {
+		return fmt.Errorf("there is no bench %q; there are\n  %s", name, known)
 	}
 	return nil
+}
+
+// numbers declares a flag of numbers, each at least as large as least.
+func numbers(flags *flag.FlagSet, name string, least int, list []int, usage string) *[]int {
+	flags.Func(name, fmt.Sprintf("%s (default %v)", usage, list), func(text string) error {
+		list = nil
+		for one := range strings.SplitSeq(text, ",") {
+			n, err := strconv.Atoi(one)
+			if err != nil || n < least {
+				return fmt.Errorf("%q is no number from %d on", one, least)
+			}
+			list = append(list, n)
+		}
+		return nil
+	})
+	return &list
+}
+
+// names declares a flag of names.
+func names(flags *flag.FlagSet, name, value, usage string) *[]string {
+	list := words(value)
+	flags.Func(name, fmt.Sprintf("%s (default %q)", usage, value), func(text string) error {
+		list = words(text)
+		return nil
+	})
+	return &list
+}
+
+func words(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
 }

@@ -91,16 +91,3 @@ func insert(ctx context.Context, d *db.DB, guilds, ids, secrets []string, of Of)
 		return nil
 	})
 }
-
-// Vacuum does what autovacuum would soon do.
-func Vacuum(ctx context.Context, url string) error {
-	pool, err := db.OpenSQL(url, "vacuum", 1)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	if _, err = pool.ExecContext(ctx, `VACUUM ANALYZE`); err == nil {
-		_, err = pool.ExecContext(ctx, `CHECKPOINT`)
-	}
-	return err
-}

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"guildhall/bench/node"
+	"guildhall/bench/testbed"
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
-	"guildhall/internal/service/guildfile"
 )
 
 // secretKey is that of all servers: those of one database must have the same.
@@ -123,16 +123,8 @@ func (p place) load(ctx context.Context, write func(io.Writer) error) error {
 		return err
 	}
 	defer d.Close()
-	r, w := io.Pipe()
-	go func() { w.CloseWithError(write(w)) }()
-	if _, err = guildfile.Import(ctx, d, r, nil); err != nil {
+	if _, err := testbed.Import(ctx, d, write); err != nil {
 		return err
 	}
-	pool, err := db.OpenSQL(p.databaseURL, "drill", 1)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	_, err = pool.ExecContext(ctx, `VACUUM ANALYZE`)
-	return err
+	return testbed.Vacuum(ctx, p.databaseURL)
 }

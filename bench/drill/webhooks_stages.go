@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"guildhall/bench/crowd"
+	"guildhall/bench/testbed"
 	"guildhall/internal/outbound/event"
 )
 
@@ -208,7 +209,7 @@ func (b *big) fill(ctx context.Context) (err error) {
 		return err
 	}
 	b.report.say("%d deliveries wait for one endpoint (filled in %.0f s)", b.size.waiting, time.Since(begun).Seconds())
-	return crowd.Vacuum(ctx, b.place.databaseURL)
+	return testbed.Vacuum(ctx, b.place.databaseURL)
 }
 
 // change makes one call about the endpoint and looks at what follows.

@@ -44,8 +44,8 @@ const byIndex = `SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit 
 var inspect func(database, statement string) error
 
 // InspectStatements is for tests: from now on every statement is shown to f before
-// it is prepared or run, with the name of the database; where f returns an error
-// the statement fails with it. Call it before the first connection is made.
+// it is prepared or run, as Distributed has it, with the name of the database; where f
+// returns an error the statement fails with it. Call it before the first connection is made.
 func InspectStatements(f func(database, statement string) error) { inspect = f }
 
 func newConnector(dsn, planning string, together bool) (driver.Connector, error) {
@@ -167,17 +167,22 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	if err := c.inspected(query); err != nil {
 		return nil, err
 	}
+	return c.pqConn.PrepareContext(ctx, c.form(query))
+}
+
+// form is the form of the statement that the database needs.
+func (c *conn) form(query string) string {
 	if c.together {
-		query = Together(query)
+		return Together(query)
 	}
-	return c.pqConn.PrepareContext(ctx, query)
+	return Distributed(query)
 }
 
 func (c *conn) inspected(statement string) error {
 	if inspect == nil {
 		return nil
 	}
-	return inspect(c.database, statement)
+	return inspect(c.database, Distributed(statement))
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
@@ -202,7 +207,7 @@ func (c *conn) query(ctx context.Context, query string, args []driver.NamedValue
 	if err := c.inspected(query); err != nil {
 		return nil, err
 	}
-	rows, err := c.pqConn.QueryContext(ctx, query, args)
+	rows, err := c.pqConn.QueryContext(ctx, c.form(query), args)
 	return rows, c.noteReadOnly(err, false)
 }
 
@@ -245,7 +250,7 @@ func (c *conn) exec(ctx context.Context, query string, args []driver.NamedValue)
 	if err := c.inspected(query); err != nil {
 		return nil, err
 	}
-	res, err := c.pqConn.ExecContext(ctx, query, args)
+	res, err := c.pqConn.ExecContext(ctx, c.form(query), args)
 	return res, c.noteReadOnly(err, false)
 }
 

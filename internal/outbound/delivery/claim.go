@@ -58,14 +58,14 @@ func (c *candidate) toQueue() bool {
 
 // lookGuilds is the statement of lookAt. With EXISTS, Postgres would gather all that
 // is fresh first.
-var lookGuilds = newStatement(2, `
+var lookGuilds = newStatement(`
 		SELECT s.guild_id, s.endpoint_id, s.lane, w.fresh IS NOT NULL AS fresh, true AS known, true AS rung
 		FROM jsonb_array_elements_text($2::jsonb) AS g (guild_id)
-		JOIN webhook_schedule s ON s.guild_id = g.guild_id
+		JOIN webhook_schedule s ON s.guild_id = g.guild_id /*: $3 */
 		LEFT JOIN LATERAL (
 			SELECT w.fresh
 			FROM webhook_deliveries w
-			WHERE w.fresh AND w.state = 'pending' AND w.guild_id = s.guild_id AND w.endpoint_id = s.endpoint_id
+			WHERE w.fresh AND w.state = 'pending' AND w.guild_id = s.guild_id /*: $3 */ AND w.endpoint_id = s.endpoint_id
 			LIMIT 1
 		) w ON true
 		WHERE w.fresh OR s.next_due <= coalesce($1::timestamptz, now())`)
@@ -183,14 +183,14 @@ func (s schedule) id() endpointID { return endpointID{s.GuildID, s.EndpointID} }
 
 // lockSchedules is the statement of lockIdle. What is set in it holds for the
 // statements that follow in its transaction.
-var lockSchedules = newStatement(2, `
+var lockSchedules = newStatement(`
 		SELECT s.*, coalesce($1::timestamptz, now()) AS now
-		FROM (SELECT set_config('synchronous_commit', 'off', true) || `+byIndex+` AS done) AS settings
+		FROM (SELECT set_config('synchronous_commit', 'off', true) || ` + byIndex + ` AS done) AS settings
 		CROSS JOIN jsonb_to_recordset($2::jsonb) AS p (guild_id text, endpoint_id text)
 		CROSS JOIN LATERAL (
-			SELECT `+scheduleColumns+`
+			SELECT ` + scheduleColumns + `
 			FROM webhook_schedule s
-			WHERE s.guild_id = p.guild_id AND s.endpoint_id = p.endpoint_id
+			WHERE s.guild_id = p.guild_id /*: $3 */ AND s.endpoint_id = p.endpoint_id
 			FOR NO KEY UPDATE SKIP LOCKED
 		) s
 		WHERE settings.done <> ''`)
@@ -317,7 +317,7 @@ const inTurn = `SELECT x.id, x.lease_until, x.recovered
 					(
 						SELECT w.id, w.lease_until, 0 AS turn, false AS recovered
 						FROM webhook_deliveries w
-						WHERE w.urgent AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+						WHERE w.urgent AND w.state = 'pending' AND w.guild_id = o.guild_id /*: $5 */ AND w.endpoint_id = o.endpoint_id
 						  AND (o.mode <> 'tests' OR w.cause = 'test')
 						  AND (w.lease_until IS NULL OR w.lease_until <= $1)
 						ORDER BY w.cause = 'test' DESC, w.due_at, w.id
@@ -328,7 +328,7 @@ const inTurn = `SELECT x.id, x.lease_until, x.recovered
 					FROM (
 						SELECT w.id, w.lease_until
 						FROM webhook_deliveries w
-						WHERE o.mode IN ('turns', 'passed') AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+						WHERE o.mode IN ('turns', 'passed') AND w.state = 'pending' AND w.guild_id = o.guild_id /*: $5 */ AND w.endpoint_id = o.endpoint_id
 						  AND w.due_at = o.recovered_at AND NOT w.urgent
 						  AND (w.lease_until IS NULL OR w.lease_until <= $1)
 						ORDER BY w.due_at, w.id
@@ -340,7 +340,7 @@ const inTurn = `SELECT x.id, x.lease_until, x.recovered
 						(
 							SELECT w.id, w.lease_until, w.due_at
 							FROM webhook_deliveries w
-							WHERE o.mode = 'turns' AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+							WHERE o.mode = 'turns' AND w.state = 'pending' AND w.guild_id = o.guild_id /*: $5 */ AND w.endpoint_id = o.endpoint_id
 							  AND w.due_at <= $1 AND w.due_at < o.recovered_at AND NOT w.urgent
 							  AND (w.lease_until IS NULL OR w.lease_until <= $1)
 							ORDER BY w.due_at, w.id
@@ -350,7 +350,7 @@ const inTurn = `SELECT x.id, x.lease_until, x.recovered
 						(
 							SELECT w.id, w.lease_until, w.due_at
 							FROM webhook_deliveries w
-							WHERE o.mode = 'turns' AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+							WHERE o.mode = 'turns' AND w.state = 'pending' AND w.guild_id = o.guild_id /*: $5 */ AND w.endpoint_id = o.endpoint_id
 							  AND w.due_at <= $1 AND w.due_at > o.recovered_at AND NOT w.urgent
 							  AND (w.lease_until IS NULL OR w.lease_until <= $1)
 							ORDER BY w.due_at, w.id
@@ -368,7 +368,7 @@ const inTurn = `SELECT x.id, x.lease_until, x.recovered
 // itself: Postgres, which takes the deliveries for one and the endpoints for a
 // hundred, would otherwise read all events of the guild for each delivery, where most
 // guilds have few.
-var takeDeliveries = newStatement(4, `
+var takeDeliveries = newStatement(`
 		WITH o AS MATERIALIZED (
 			SELECT guild_id, endpoint_id, mode, take, not_before, recovered_at, passes, recovered_first
 			FROM jsonb_to_recordset($2::jsonb) AS o (
@@ -380,7 +380,7 @@ var takeDeliveries = newStatement(4, `
 			CROSS JOIN LATERAL (
 				SELECT w.id, w.lease_until
 				FROM webhook_deliveries w
-				WHERE w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+				WHERE w.state = 'pending' AND w.guild_id = o.guild_id /*: $5 */ AND w.endpoint_id = o.endpoint_id
 				  AND w.due_at <= $1 AND (w.lease_until IS NULL OR w.lease_until <= $1)
 				ORDER BY w.due_at, w.id
 				LIMIT o.take
@@ -390,14 +390,14 @@ var takeDeliveries = newStatement(4, `
 			SELECT o.guild_id, w.id, w.lease_until, w.recovered
 			FROM o
 			CROSS JOIN LATERAL (
-				`+inTurn+`
+				` + inTurn + `
 			) w
 			WHERE o.mode IN ('urgent', 'tests', 'turns', 'passed')
 		), leased AS (
 			UPDATE webhook_deliveries d
 			SET lease_until = $1 + $3 * interval '1 second', lease_gen = d.lease_gen + 1, fresh = false
 			FROM due
-			WHERE d.guild_id = due.guild_id AND d.id = due.id AND d.lease_until IS NOT DISTINCT FROM due.lease_until
+			WHERE d.guild_id = due.guild_id /*: $5 */ AND d.id = due.id AND d.lease_until IS NOT DISTINCT FROM due.lease_until
 			RETURNING d.guild_id, d.id, d.endpoint_id, d.event_id, d.event_type, d.event_at, d.cause, d.attempts, d.step, d.lease_gen,
 			          due.lease_until IS NOT NULL AS expired, due.recovered
 		), parked AS (
@@ -409,9 +409,9 @@ var takeDeliveries = newStatement(4, `
 				CROSS JOIN LATERAL (
 					SELECT w.id, w.lease_until
 					FROM webhook_deliveries w
-					WHERE w.fresh AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+					WHERE w.fresh AND w.state = 'pending' AND w.guild_id = o.guild_id /*: $5 */ AND w.endpoint_id = o.endpoint_id
 					  AND (w.lease_until IS NULL OR w.lease_until <= $1)
-					  AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)
+					  AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id /*: $5 */ AND due.id = w.id)
 					LIMIT $4
 				) w
 				WHERE o.take = 0
@@ -421,33 +421,33 @@ var takeDeliveries = newStatement(4, `
 				JOIN (
 					SELECT guild_id, endpoint_id, id, lease_until
 					FROM webhook_deliveries
-					WHERE guild_id IN (SELECT guild_id FROM o) AND lease_until <= $1 AND state = 'pending'
+					WHERE guild_id IN (SELECT guild_id FROM o) /*: ($5) */ AND lease_until <= $1 AND state = 'pending'
 					ORDER BY lease_until
 					LIMIT $4
-				) w ON w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
-				WHERE NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)
+				) w ON w.guild_id = o.guild_id /*: $5 */ AND w.endpoint_id = o.endpoint_id
+				WHERE NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id /*: $5 */ AND due.id = w.id)
 				LIMIT $4
 			) p
-			WHERE d.guild_id = p.guild_id AND d.id = p.id AND d.lease_until IS NOT DISTINCT FROM p.lease_until
+			WHERE d.guild_id = p.guild_id /*: $5 */ AND d.id = p.id AND d.lease_until IS NOT DISTINCT FROM p.lease_until
 		), rest AS MATERIALIZED (
 			SELECT o.guild_id, o.endpoint_id, o.not_before, o.mode IN ('tests', 'none') AS closed,
 			       o.mode <> 'none' AND EXISTS (
 			           SELECT FROM webhook_deliveries w
-			           WHERE w.urgent AND w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+			           WHERE w.urgent AND w.state = 'pending' AND w.guild_id = o.guild_id /*: $5 */ AND w.endpoint_id = o.endpoint_id
 			             AND (o.mode <> 'tests' OR w.cause = 'test')
 			             AND (w.lease_until IS NULL OR w.lease_until <= $1)
-			             AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)) AS urgent,
+			             AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id /*: $5 */ AND due.id = w.id)) AS urgent,
 			       o.mode NOT IN ('tests', 'none') AND o.recovered_at IS NOT NULL AND EXISTS (
 			           SELECT FROM webhook_deliveries w
-			           WHERE w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id AND w.due_at = o.recovered_at
+			           WHERE w.state = 'pending' AND w.guild_id = o.guild_id /*: $5 */ AND w.endpoint_id = o.endpoint_id AND w.due_at = o.recovered_at
 			             AND (w.lease_until IS NULL OR w.lease_until <= $1)
-			             AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)) AS recovers,
+			             AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id /*: $5 */ AND due.id = w.id)) AS recovers,
 			       o.recovered_at, o.passes, (
 			           SELECT w.due_at
 			           FROM webhook_deliveries w
-			           WHERE w.state = 'pending' AND w.guild_id = o.guild_id AND w.endpoint_id = o.endpoint_id
+			           WHERE w.state = 'pending' AND w.guild_id = o.guild_id /*: $5 */ AND w.endpoint_id = o.endpoint_id
 			             AND (w.lease_until IS NULL OR w.lease_until <= $1)
-			             AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id AND due.id = w.id)
+			             AND NOT EXISTS (SELECT FROM due WHERE due.guild_id = w.guild_id /*: $5 */ AND due.id = w.id)
 			           ORDER BY w.due_at, w.id
 			           LIMIT 1
 			       ) AS due_at
@@ -461,7 +461,7 @@ var takeDeliveries = newStatement(4, `
 			UPDATE webhook_schedule s
 			SET urgent = plan.urgent, next_due = plan.next_due, recovered_at = plan.recovered_at, recovered_passes = plan.passes
 			FROM plan
-			WHERE s.guild_id = plan.guild_id AND s.endpoint_id = plan.endpoint_id
+			WHERE s.guild_id = plan.guild_id /*: $5 */ AND s.endpoint_id = plan.endpoint_id
 			  AND (s.urgent, s.next_due, s.recovered_at, s.recovered_passes)
 			      IS DISTINCT FROM (plan.urgent, plan.next_due, plan.recovered_at, plan.passes)
 		)
@@ -470,11 +470,11 @@ var takeDeliveries = newStatement(4, `
 		       coalesce(ev.type, l.event_type, '') AS type, coalesce(ev.occurred_at, l.event_at, $1) AS occurred_at, ev.payload, coalesce(ev.trace, '') AS trace,
 		       e.url, e.enabled, e.secret, e.old_secrets
 		FROM leased l
-		JOIN plan ON plan.guild_id = l.guild_id AND plan.endpoint_id = l.endpoint_id
+		JOIN plan ON plan.guild_id = l.guild_id /*: $5 */ AND plan.endpoint_id = l.endpoint_id
 		LEFT JOIN LATERAL (
-			SELECT type, occurred_at, payload, trace FROM webhook_events WHERE guild_id = l.guild_id AND id = l.event_id OFFSET 0
+			SELECT type, occurred_at, payload, trace FROM webhook_events WHERE guild_id = l.guild_id /*: $5 */ AND id = l.event_id OFFSET 0
 		) ev ON true
-		LEFT JOIN webhook_endpoints e ON e.guild_id = l.guild_id AND e.id = l.endpoint_id`)
+		LEFT JOIN webhook_endpoints e ON e.guild_id = l.guild_id /*: $5 */ AND e.id = l.endpoint_id`)
 
 // take leases what the orders ask for, of each endpoint what has been due for
 // longest; queues what is fresh for those that get nothing, or left by a dead

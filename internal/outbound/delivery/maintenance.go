@@ -354,9 +354,10 @@ func moveUnlogged(ctx context.Context, tx *db.Tx) (int, error) {
 				FROM unnest($2::text[]) AS named (id)
 				JOIN webhook_deliveries w ON w.guild_id = $1 AND w.id = named.id
 				WHERE w.unlogged IS NOT NULL
-			), a AS (`+insertAttempts+`
-				FROM w
-				JOIN guilds home ON home.id = $1
+			), a AS (
+				INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome, status, excerpt, error)
+				SELECT $1 /*: home.id */, r.id, r.lease_gen, r.started_at, r.duration_ms, r.outcome, r.status, r.excerpt, r.error
+				FROM w /*: w JOIN guilds home ON home.id = $1 */
 				CROSS JOIN LATERAL jsonb_to_recordset(w.unlogged) AS r (
 					guild_id text, id text, lease_gen int, started_at timestamptz, duration_ms int, outcome text, status int, excerpt text, error text)
 				ON CONFLICT DO NOTHING

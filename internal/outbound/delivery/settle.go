@@ -235,7 +235,7 @@ type change struct {
 }
 
 // learnSchedules is the statement of learn.
-var learnSchedules = newStatement(2, `
+var learnSchedules = newStatement(`
 		SELECT s.*, coalesce($1::timestamptz, clock_timestamp()) AS now
 		FROM (
 			SELECT DISTINCT guild_id, endpoint_id
@@ -243,9 +243,9 @@ var learnSchedules = newStatement(2, `
 			ORDER BY guild_id, endpoint_id
 		) p
 		CROSS JOIN LATERAL (
-			SELECT `+scheduleColumns+`
+			SELECT ` + scheduleColumns + `
 			FROM webhook_schedule s
-			WHERE s.guild_id = p.guild_id AND s.endpoint_id = p.endpoint_id
+			WHERE s.guild_id = p.guild_id /*: $3 */ AND s.endpoint_id = p.endpoint_id
 			FOR NO KEY UPDATE
 		) s`)
 
@@ -300,14 +300,14 @@ func (s schedule) learn(batch []result) change {
 }
 
 // storeChanges is the statement of store.
-var storeChanges = newStatement(1, `
+var storeChanges = newStatement(`
 		UPDATE webhook_schedule s
 		SET next_due = c.next_due, releasing = s.releasing OR c.releasing, recovered_passes = c.passes,
 		    failures = c.failures, refusals = c.refusals, refused_at = c.refused_at, blocks = c.blocks, blocked_until = c.blocked_until, quiet_until = c.quiet_until, failing_since = c.failing_since, warned = c.warned
 		FROM jsonb_to_recordset($1::jsonb) AS c (
 			guild_id text, endpoint_id text, next_due timestamptz, releasing boolean, passes boolean,
 			failures int, refusals int, refused_at timestamptz, blocks int, blocked_until timestamptz, quiet_until timestamptz, failing_since timestamptz, warned smallint)
-		WHERE s.guild_id = c.guild_id AND s.endpoint_id = c.endpoint_id`)
+		WHERE s.guild_id = c.guild_id /*: $2 */ AND s.endpoint_id = c.endpoint_id`)
 
 // store writes the changes. The rows are locked.
 func store(ctx context.Context, tx *db.Tx, oneGuild bool, news []change) error {
@@ -342,29 +342,15 @@ type settled struct {
 	Unwell []endpointID // endpoints that took a delivery, and whose schedule says that they fail
 }
 
-// countSettled adds what has come to its end in step d to the numbers of its
-// endpoint and hour, which the dashboard shows. It stands in the statement that
-// settles, so that numbers and log cannot part.
-const countSettled = `, counted AS (
-			INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries)
-			SELECT home.id, d.endpoint_id, date_trunc('hour', d.completed_at), d.state, count(*)
-			FROM d
-			JOIN guilds home ON home.id = d.guild_id
-			WHERE d.completed_at IS NOT NULL
-			GROUP BY home.id, d.endpoint_id, date_trunc('hour', d.completed_at), d.state
-			ORDER BY home.id, d.endpoint_id, date_trunc('hour', d.completed_at), d.state
-			ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries
-		)`
-
-// The fragments of settle. A delivery is found by its key. What else it must be
-// stands in a CASE, out of the planner's sight: otherwise, with statistics of a
-// time when nothing waited, it takes the index of what waits for a short cut and
-// reads all of it for each row. The log is a table of its own; when it cannot be
-// written, the attempts are put aside in the deliveries' own rows, from where
-// moveUnlogged takes them later. A worker's CASE calls nothing that is not
-// immutable, so that a coordinator can hand the UPDATE on.
-const (
-	settleResults = `
+// settling is the statement of settle, with the step that writes the log, or none.
+// A delivery is found by its key. What else it must be stands in a CASE, out of the
+// planner's sight: otherwise, with statistics of a time when nothing waited, it takes
+// the index of what waits for a short cut and reads all of it for each row. A
+// worker's CASE calls nothing that is not immutable, so that a coordinator can hand
+// the UPDATE on. Step counted adds what has come to its end to the numbers of its
+// endpoint and hour, which the dashboard shows: numbers and log cannot part.
+func settling(log string) string {
+	return `
 		WITH r AS MATERIALIZED (
 			SELECT guild_id, id, endpoint_id, lease_gen, state, pause_ms, step, logged, started_at, duration_ms, outcome, status,
 			       response_class, excerpt, error, reason
@@ -387,31 +373,40 @@ const (
 			    error = r.reason,
 			    unlogged = CASE WHEN r.line IS NOT NULL THEN coalesce(d.unlogged, '[]') || r.line ELSE d.unlogged END
 			FROM timed r
-			WHERE d.guild_id = r.guild_id AND d.id = r.id
+			WHERE d.guild_id = r.guild_id /*: $4 */ AND d.id = r.id
 			  AND d.lease_gen = r.lease_gen AND CASE WHEN d.state = 'pending' THEN d.lease_until IS NOT NULL END
 			RETURNING d.guild_id, d.endpoint_id, d.state, d.completed_at
-		)` + countSettled
-	insertAttempts = `
-			INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome, status, excerpt, error)
-			SELECT home.id, r.id, r.lease_gen, r.started_at, r.duration_ms, r.outcome, r.status, r.excerpt, r.error`
-	settleLog = `, a AS (` + insertAttempts + `
-			FROM r
-			JOIN guilds home ON home.id = r.guild_id
-			WHERE r.logged
-			ON CONFLICT DO NOTHING
-		)`
-	settleAnswer = `
+		), counted AS (
+			INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries)
+			SELECT d.guild_id /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), d.state, count(*)
+			FROM d /*: d JOIN guilds home ON home.id = $4 */
+			WHERE d.completed_at IS NOT NULL
+			GROUP BY d.guild_id /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), d.state
+			ORDER BY d.guild_id /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), d.state
+			ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries
+		)` + log + `
 		SELECT (SELECT count(*) FROM d) AS settled,
 		       coalesce((
 		           SELECT jsonb_agg(jsonb_build_object('guild_id', s.guild_id, 'endpoint_id', s.endpoint_id))
 		           FROM (SELECT DISTINCT guild_id, endpoint_id FROM r WHERE state = 'delivered') ok
-		           JOIN webhook_schedule s ON s.guild_id = ok.guild_id AND s.endpoint_id = ok.endpoint_id
+		           JOIN webhook_schedule s ON s.guild_id = ok.guild_id /*: $4 */ AND s.endpoint_id = ok.endpoint_id
 		           WHERE s.failing_since IS NOT NULL OR s.failures > 0), '[]') AS unwell`
-)
+}
+
+// logging is the step that writes the log, a table of its own. When that cannot be
+// written, the attempts are put aside in the deliveries' own rows, from where
+// moveUnlogged takes them later.
+const logging = `, a AS (
+			INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome, status, excerpt, error)
+			SELECT r.guild_id /*: home.id */, r.id, r.lease_gen, r.started_at, r.duration_ms, r.outcome, r.status, r.excerpt, r.error
+			FROM r /*: r JOIN guilds home ON home.id = $4 */
+			WHERE r.logged
+			ON CONFLICT DO NOTHING
+		)`
 
 var (
-	settleLogged   = newStatement(3, settleResults+settleLog+settleAnswer)
-	settlePutAside = newStatement(3, settleResults+settleAnswer)
+	settleLogged   = newStatement(settling(logging))
+	settlePutAside = newStatement(settling(""))
 )
 
 // settle writes a batch of results: the new state of each delivery whose lease

@@ -4,29 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
-	"strconv"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 )
 
 // A statement works on rows that come as a list in JSON, each of which names its
-// guild. It has two forms: in the one that is written, each row is matched with
-// rows of its own guild, whichever that is. In the other, all rows are of the one
-// guild that the last parameter names: where tables are distributed by guild,
-// nothing else runs on one machine, and locks.
+// guild. In the form that is written, each row is matched with rows of its own
+// guild, whichever that is. In the distributed one, all rows are of the one guild
+// that the last parameter names: where tables are distributed by guild, nothing else
+// runs on one machine, and locks.
 //
 // With one guild a statement, a claim of ten guilds' events takes twice as long.
 type statement struct{ several, one string }
 
-// itsGuild is where the first form of a statement names the guild of a row.
-var itsGuild = regexp.MustCompile(`(guild_id|home\.id) (= \w+\.guild_id|IN \(SELECT guild_id FROM \w+\))`)
-
-// newStatement makes both forms of a statement with so many parameters.
-func newStatement(parameters int, text string) statement {
-	return statement{several: text, one: itsGuild.ReplaceAllString(text, "${1} = $$"+strconv.Itoa(parameters+1))}
-}
+func newStatement(text string) statement { return statement{several: text, one: db.Distributed(text)} }
 
 // run calls do with a form of the statement, the rows in JSON, and what names the
 // guild in that form: once, or for each guild.

@@ -174,9 +174,8 @@ func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
 			RETURNING last_case, last_case_at
 		)
 		INSERT INTO cases (guild_id, id, number, user_id, moderator_id, type, reason, status, source, expires_at, metadata, created_at, updated_at)
-		SELECT home.id, $2, next.last_case, $3, $4, $5, $6, $7, $8, $9, $10, next.last_case_at, next.last_case_at
-		FROM next
-		JOIN guilds home ON home.id = $1
+		SELECT $1 /*: home.id */, $2, next.last_case, $3, $4, $5, $6, $7, $8, $9, $10, next.last_case_at, next.last_case_at
+		FROM next /*: next JOIN guilds home ON home.id = $1 */
 		RETURNING `+columns,
 		c.GuildID, c.ID, c.UserID, c.ModeratorID, c.Type, c.Reason, c.Status, c.Source, c.ExpiresAt, c.Metadata)
 	return c, fault.Wrap(err, "insert case in guild", c.GuildID)

@@ -115,10 +115,9 @@ const storing = `
 			RETURNING c.id
 		), made AS (
 			INSERT INTO cases (` + columns + `)
-			SELECT home.id, g.id, g.number, g.user_id, g.moderator_id, g.type, g.reason, g.status, g.expires_at, g.source, g.metadata,
+			SELECT $1 /*: home.id */, g.id, g.number, g.user_id, g.moderator_id, g.type, g.reason, g.status, g.expires_at, g.source, g.metadata,
 			       g.created_at, g.updated_at
-			FROM given g
-			JOIN guilds home ON home.id = $1
+			FROM given g /*: g JOIN guilds home ON home.id = $1 */
 			WHERE g.id <> ALL ($3)
 			ON CONFLICT DO NOTHING
 			RETURNING id

@@ -137,9 +137,8 @@ var storingEntries = `
 			WHERE e.guild_id = $1 AND e.giveaway_id = g.giveaway_id AND e.user_id = g.user_id AND g.entries = 0
 		)
 		INSERT INTO giveaway_entries (` + entryColumns + `)
-		SELECT home.id, g.giveaway_id, g.user_id, g.entries, g.entered_at
-		FROM given g
-		JOIN guilds home ON home.id = $1
+		SELECT $1 /*: home.id */, g.giveaway_id, g.user_id, g.entries, g.entered_at
+		FROM given g /*: g JOIN guilds home ON home.id = $1 */
 		WHERE g.entries > 0
 		  AND ` + countsEntries + `
 		ON CONFLICT (guild_id, giveaway_id, user_id) DO UPDATE SET entries = excluded.entries, entered_at = excluded.entered_at`

@@ -310,9 +310,8 @@ func settle(ctx context.Context, tx *db.Tx, g row, r record) (row, error) {
 		), kept AS (
 			INSERT INTO giveaway_draws (guild_id, giveaway_id, round, seed, entries_hash, past_winners, excluded, drawn, replaced, winners,
 			                            token_id, reason, entry_count, drawn_at)
-			SELECT home.id, moved.id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, moved.updated_at
-			FROM moved
-			JOIN guilds home ON home.id = $1
+			SELECT $1 /*: home.id */, moved.id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, moved.updated_at
+			FROM moved /*: moved JOIN guilds home ON home.id = $1 */
 		)
 		SELECT `+columns+`
 		FROM moved`,

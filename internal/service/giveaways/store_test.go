@@ -407,3 +407,14 @@ func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {
 		t.Errorf("the giveaway ends %s later, want a day and the hour for which it was paused", later)
 	}
 }
+
+// What finds work and what puts it off are statements, where tables are distributed
+// too. With -v the test prints them whole.
+func TestTheWorkersStatementsArePlanned(t *testing.T) {
+	t.Parallel()
+	texts := map[string]string{"postponed": postponed("redraw_at", "failures", toDraw), "edits postponed": postponed("edit_at", "edit_failures", toEdit)}
+	for name, l := range map[string]looks{"draws": drawsDue, "gathering": gatheringDue, "reactions": reactionsDue, "edits": editsDue} {
+		texts[name+", walking"], texts[name+", all that is due"] = l.walking, l.distributed
+	}
+	dbtest.WantPlanned(t, dbtest.New(t).DB, texts)
+}

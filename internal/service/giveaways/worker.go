@@ -3,7 +3,6 @@ package giveaways
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -64,25 +63,25 @@ type lane struct {
 // Where the tables are distributed it cannot step from guild to guild, and reads
 // all that is due; it finds only that.
 func dueBy(at, condition string) looks {
-	with := strings.NewReplacer("{at}", at, "{condition}", condition)
-	return looks{distributed: with.Replace(`
+	with := func(text string) string { return db.With(text, "at", at, "condition", condition) }
+	return looks{distributed: with(`
 		SELECT guild_id, id
 		FROM (
-			SELECT guild_id, id, row_number() OVER (PARTITION BY guild_id ORDER BY {at}) AS place
+			SELECT guild_id, id, row_number() OVER (PARTITION BY guild_id ORDER BY :at) AS place
 			FROM giveaways
 			WHERE guild_id > $1
-			  AND {condition}
-			  AND {at} <= now()
+			  AND :condition
+			  AND :at <= now()
 			  AND NOT EXISTS (SELECT FROM guilds h WHERE h.id = guild_id AND h.removed_at IS NOT NULL)
 		) due
 		WHERE place <= $3
 		ORDER BY guild_id, place
-		LIMIT $2::int * $3::int`), walking: with.Replace(`
+		LIMIT $2::int * $3::int`), walking: with(`
 		WITH RECURSIVE walk AS (
 			(SELECT guild_id, 1 AS n
 			FROM giveaways
 			WHERE guild_id > $1
-			  AND {condition}
+			  AND :condition
 			ORDER BY guild_id
 			LIMIT 1)
 			UNION ALL
@@ -90,7 +89,7 @@ func dueBy(at, condition string) looks {
 				SELECT g.guild_id
 				FROM giveaways g
 				WHERE g.guild_id > walk.guild_id
-				  AND {condition}
+				  AND :condition
 				ORDER BY g.guild_id
 				LIMIT 1
 			), n + 1
@@ -101,17 +100,17 @@ func dueBy(at, condition string) looks {
 		SELECT walk.guild_id, coalesce(found.id, '') AS id
 		FROM walk
 		LEFT JOIN LATERAL (
-			SELECT g.id, g.{at}
+			SELECT g.id, g.:at
 			FROM giveaways g
 			WHERE g.guild_id = walk.guild_id
-			  AND {condition}
-			  AND g.{at} <= now()
+			  AND :condition
+			  AND g.:at <= now()
 			  AND NOT EXISTS (SELECT FROM guilds h WHERE h.id = walk.guild_id AND h.removed_at IS NOT NULL)
-			ORDER BY g.{at}
+			ORDER BY g.:at
 			LIMIT $3
 		) found ON true
 		WHERE walk.guild_id IS NOT NULL
-		ORDER BY walk.n, found.{at}`)}
+		ORDER BY walk.n, found.:at`)}
 }
 
 // looks are the two forms of a statement that finds what is due.
@@ -166,20 +165,20 @@ func (w *Worker) Run(ctx context.Context) error {
 // postponed is the statement that makes a giveaway due again after a pause that
 // grows with each failure, up to a quarter of an hour.
 func postponed(at, failures, condition string) string {
-	return strings.NewReplacer("{at}", at, "{failures}", failures, "{condition}", condition).Replace(`
+	return db.With(`
 		WITH pause AS MATERIALIZED (
-			SELECT now() + make_interval(secs => least(power(2, least({failures}, 10)), 900)) AS over
+			SELECT now() + make_interval(secs => least(power(2, least(:failures, 10)), 900)) AS over
 			FROM giveaways
 			WHERE guild_id = $1
 			  AND id = $2
 			FOR NO KEY UPDATE
 		)
 		UPDATE giveaways
-		SET {failures} = {failures} + 1, {at} = pause.over
+		SET :failures = :failures + 1, :at = pause.over
 		FROM pause
 		WHERE guild_id = $1
 		  AND id = $2
-		  AND {condition}`)
+		  AND :condition`, "at", at, "failures", failures, "condition", condition)
 }
 
 // shift is one lane at work on this node. Only run touches its fields.

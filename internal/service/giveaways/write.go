@@ -236,7 +236,7 @@ var storing = `
 			RETURNING giveaways.id
 		), made AS (
 			INSERT INTO giveaways (` + moved + `, bot_run, rounds, pot, drawing_at, redraw_at)
-			SELECT home.id, g.id, g.status, g.prize, g.description, g.winner_count, coalesce(g.winners, '{}'), g.host_id, g.channel_id, g.message_id,
+			SELECT $1 /*: home.id */, g.id, g.status, g.prize, g.description, g.winner_count, coalesce(g.winners, '{}'), g.host_id, g.channel_id, g.message_id,
 			       g.starts_at, g.ends_at, g.paused_at, g.ended_at, g.created_at, g.updated_at, g.source, g.metadata,
 			       $4 AND g.source = 'bot',
 			       CASE WHEN g.status = 'ended' AND g.source = 'bot' THEN 1 ELSE 0 END,
@@ -246,8 +246,7 @@ var storing = `
 			            ELSE 'open' END,
 			       CASE WHEN g.status IN ('drawing', 'ended') THEN instant.at END,
 			       CASE WHEN g.source = 'bot' AND $4 THEN closes.at ELSE instant.at END
-			FROM given g
-			JOIN guilds home ON home.id = $1
+			FROM given g /*: g JOIN guilds home ON home.id = $1 */
 			CROSS JOIN instant
 			CROSS JOIN closes
 			WHERE g.id <> ALL ($3)

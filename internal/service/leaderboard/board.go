@@ -21,7 +21,6 @@ package leaderboard
 
 import (
 	"context"
-	"strings"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
@@ -52,15 +51,8 @@ func newBoard(name, points string) Board {
 	return b
 }
 
-// sql is text about the board, with places of two kinds written out: those of
-// its rows, as {t}, and those of marks and members, as {k}.
-func (b Board) sql(text string) string {
-	return strings.NewReplacer(
-		"{board}", b.name, "{points}", b.points,
-		"{t}", "(-t."+b.points+", length(t.user_id), t.user_id)",
-		"{k}", "(k.depth, k.length, k.user_id)",
-	).Replace(text)
-}
+// sql is a statement about the board.
+func (b Board) sql(text string) string { return db.With(text, "board", b.name, "points", b.points) }
 
 // Row is a member of a leaderboard.
 type Row struct {
@@ -132,9 +124,3 @@ func (b Board) Rank(ctx context.Context, q db.Querier, guild, user string) (Plac
 	}
 	return p, fault.Wrap(err, "rank", user, "on the", b.name, "of guild", guild)
 }
-
-// Statements are what Page runs for first and for deep pages, with the guild as
-// $1, the limit as $2 and the offset as $3; what Rank runs, with the guild as $1
-// and the member as $2; and what the keeper adds moves up with, with the guild as
-// $1 and the map's version as $2.
-func (b Board) Statements() (first, deep, rank, fold string) { return b.first, b.deep, b.rank, b.fold }

@@ -4,7 +4,7 @@ package leaderboard
 // something else is said.
 
 // isLarge says whether the leaderboard has more than $2 rows.
-const isLarge = `SELECT EXISTS (SELECT FROM {board} WHERE guild_id = $1 OFFSET $2)`
+const isLarge = `SELECT EXISTS (SELECT FROM :board WHERE guild_id = $1 OFFSET $2)`
 
 // drawMarks makes a new map, a mark each $2 rows and one behind all of them, so
 // that how many rows there are is known as well. Where the marks stand need not
@@ -14,20 +14,20 @@ const isLarge = `SELECT EXISTS (SELECT FROM {board} WHERE guild_id = $1 OFFSET $
 const drawMarks = `
 		WITH made AS (
 			INSERT INTO rank_maps (guild_id, board, version)
-			VALUES ($1, '{board}', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+			VALUES ($1, :'board', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 			ON CONFLICT DO NOTHING
 			RETURNING version
 		), drawn AS MATERIALIZED (
-			SELECT n / $2::bigint AS number, -r.{points} AS depth, length(r.user_id) AS length, r.user_id
+			SELECT n / $2::bigint AS number, -r.:points AS depth, length(r.user_id) AS length, r.user_id
 			FROM (
-				SELECT t.{points}, t.user_id, row_number() OVER (ORDER BY -t.{points}, length(t.user_id), t.user_id) - 1 AS n
-				FROM {board} t
+				SELECT t.:points, t.user_id, row_number() OVER (ORDER BY -t.:points, length(t.user_id), t.user_id) - 1 AS n
+				FROM :board t
 				WHERE t.guild_id = $1
 			) r
 			WHERE n % $2::bigint = 0 AND n > 0
 		)
 		INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id)
-		SELECT home.id, '{board}', made.version, marks.*
+		SELECT home.id, :'board', made.version, marks.*
 		FROM guilds home, made, (
 			SELECT * FROM drawn
 			UNION ALL
@@ -47,12 +47,12 @@ const countRows = `
 					SELECT number, depth, length, user_id,
 					       lag(depth, 1, -9223372036854775807) OVER marks AS from_depth, lag(length, 1, 0) OVER marks AS from_length, lag(user_id, 1, '') OVER marks AS from_user_id
 					FROM rank_marks
-					WHERE guild_id = $1 AND board = '{board}' AND version = $2
+					WHERE guild_id = $1 AND board = :'board' AND version = $2
 					WINDOW marks AS (ORDER BY number)
 				) w
 			) counted
 		), '{}')
-		WHERE guild_id = $1 AND board = '{board}' AND version = $2`
+		WHERE guild_id = $1 AND board = :'board' AND version = $2`
 
 // foldMoves adds the noted moves of a map to its counts. The moves go and the
 // counts change in one statement, so every reader sees one or the other. A row
@@ -63,14 +63,14 @@ const countRows = `
 const foldMoves = `
 		WITH gone AS (
 			DELETE FROM rank_moves
-			WHERE guild_id = $1 AND board = '{board}' AND version = $2
+			WHERE guild_id = $1 AND board = :'board' AND version = $2
 			RETURNING user_id, was, is_now
 		), placed AS (
 			SELECT place.change, coalesce((
 				SELECT k.number
 				FROM rank_marks k
-				WHERE k.guild_id = $1 AND k.board = '{board}' AND k.version = $2
-				  AND {k} <= (place.depth, length(gone.user_id), gone.user_id)
+				WHERE k.guild_id = $1 AND k.board = :'board' AND k.version = $2
+				  AND (k.depth, k.length, k.user_id) <= (place.depth, length(gone.user_id), gone.user_id)
 				ORDER BY k.depth DESC, k.length DESC, k.user_id DESC
 				LIMIT 1
 			), 0) AS stretch
@@ -83,7 +83,7 @@ const foldMoves = `
 				FROM (
 					SELECT a.number, a.n AS was, 0 AS change
 					FROM rank_maps m, unnest(m.ahead) WITH ORDINALITY AS a (n, number)
-					WHERE m.guild_id = $1 AND m.board = '{board}' AND m.version = $2
+					WHERE m.guild_id = $1 AND m.board = :'board' AND m.version = $2
 					UNION ALL
 					SELECT stretch + 1, NULL, change FROM placed
 				) marks
@@ -92,7 +92,7 @@ const foldMoves = `
 		UPDATE rank_maps
 		SET ahead = counted.ahead
 		FROM counted
-		WHERE guild_id = $1 AND board = '{board}' AND version = $2 AND counted.ahead IS NOT NULL`
+		WHERE guild_id = $1 AND board = :'board' AND version = $2 AND counted.ahead IS NOT NULL`
 
 // hasGrown says whether a stretch of the map is longer than $3, or what lies
 // behind its last mark, if that is not the end of the leaderboard.
@@ -100,7 +100,7 @@ const hasGrown = `
 		WITH last AS MATERIALIZED (
 			SELECT depth, length, user_id
 			FROM rank_marks
-			WHERE guild_id = $1 AND board = '{board}' AND version = $2
+			WHERE guild_id = $1 AND board = :'board' AND version = $2
 			ORDER BY number DESC
 			LIMIT 1
 		)
@@ -111,13 +111,13 @@ const hasGrown = `
 			)
 			OR EXISTS (
 				SELECT
-				FROM {board} t
+				FROM :board t
 				WHERE t.guild_id = $1
-				  AND {t} >= (coalesce((SELECT depth FROM last), -9223372036854775807), coalesce((SELECT length FROM last), 0), coalesce((SELECT user_id FROM last), ''))
+				  AND (-t.:points, length(t.user_id), t.user_id) >= (coalesce((SELECT depth FROM last), -9223372036854775807), coalesce((SELECT length FROM last), 0), coalesce((SELECT user_id FROM last), ''))
 				OFFSET $3
 			)
 		FROM rank_maps m
-		WHERE m.guild_id = $1 AND m.board = '{board}' AND m.version = $2`
+		WHERE m.guild_id = $1 AND m.board = :'board' AND m.version = $2`
 
 // readMoves is hopMoves where tables are distributed and nothing hops from guild
 // to guild: it reads all moves after the map.

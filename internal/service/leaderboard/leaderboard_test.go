@@ -101,7 +101,7 @@ func ask(t testing.TB, d *db.DB) {
 func compare(t *testing.T, d *db.DB, b board, guild string) (mapped bool) {
 	t.Helper()
 	err := d.Snapshot(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		_, deep, _, _ := b.ranks.Statements()
+		deep := b.ranks.Texts()["deep"]
 		var all []leaderboard.Row
 		if err := tx.SelectContext(ctx, &all, b.sql(sorted), guild); err != nil {
 			return err

@@ -2,10 +2,8 @@ package leaderboard
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
@@ -31,41 +29,48 @@ type Noted struct{ usual, asking string }
 // expression over such a row, or a parameter. text gets the CTEs that do the
 // noting, to be put behind moved, and returns the whole.
 func (b Board) Noted(moved, guild string, text func(note string) string) Noted {
-	in := func(alias string) string {
-		return alias + `.guild_id = ` + guild + ` AND ` + alias + `.board = '` + b.name + `'`
+	with := func(text string) string {
+		return db.With(text, "moved", moved, "guild", guild, "board", b.name, "most", strconv.Itoa(maxRequests-1), "every", strconv.Itoa(askEvery))
 	}
-	note := `rank_noted AS (
+	return Noted{usual: text(with(noteMoves)), asking: text(with(noteMoves + askForKeeper))}
+}
+
+// noteMoves is the CTE that notes from where to where rows went.
+const noteMoves = `rank_noted AS (
 			INSERT INTO rank_moves (guild_id, board, version, user_id, was, is_now)
-			SELECT m.guild_id, m.board, m.version, ` + moved + `.user_id, -` + moved + `.was, -` + moved + `.is_now
-			FROM ` + moved + `
-			JOIN rank_maps m ON ` + in("m") + `
-			WHERE ` + moved + `.was IS DISTINCT FROM ` + moved + `.is_now
+			SELECT m.guild_id, m.board, m.version, :moved.user_id, -:moved.was, -:moved.is_now
+			FROM :moved
+			JOIN rank_maps m ON m.guild_id = :guild AND m.board = :'board'
+			WHERE :moved.was IS DISTINCT FROM :moved.is_now
 		)`
-	crowded := fmt.Sprintf(`EXISTS (SELECT FROM rank_requests q WHERE %s OFFSET %d)`, in("q"), maxRequests-1)
-	ask := `, rank_asking AS MATERIALIZED (
-			SELECT ` + guild + ` AS guild_id
-			FROM ` + moved + `
-			WHERE random() * least(` + strconv.Itoa(askEvery) + `, (SELECT count(*) FROM ` + moved + `)) < 1
-			  AND (` + moved + `.was IS NULL OR EXISTS (SELECT FROM rank_maps m WHERE ` + in("m") + `))
-			  AND NOT ` + crowded + `
+
+// askForKeeper are the CTEs that now and then ask for the keeper, and give up the map
+// where :most changes have asked in vain.
+const askForKeeper = `, rank_asking AS MATERIALIZED (
+			SELECT :guild AS guild_id
+			FROM :moved
+			WHERE random() * least(:every, (SELECT count(*) FROM :moved)) < 1
+			  AND (:moved.was IS NULL OR EXISTS (SELECT FROM rank_maps m WHERE m.guild_id = :guild AND m.board = :'board'))
+			  AND NOT EXISTS (SELECT FROM rank_requests q WHERE q.guild_id = :guild AND q.board = :'board' OFFSET :most)
 		), rank_asked AS (
 			INSERT INTO rank_requests (guild_id, board)
-			SELECT home.id, '` + b.name + `'
-			FROM rank_asking
-			JOIN guilds home ON home.id = ` + strings.ReplaceAll(guild, moved+".", "rank_asking.") + `
+			SELECT rank_asking.guild_id /*: home.id */, :'board'
+			FROM rank_asking /*: rank_asking JOIN guilds home ON home.id = :guild */
 		), rank_crowded AS (
 			SELECT m.version
-			FROM ` + moved + `
+			FROM :moved
 			CROSS JOIN LATERAL (
-				SELECT m.version FROM rank_maps m WHERE ` + in("m") + ` AND ` + crowded + ` FOR UPDATE SKIP LOCKED
+				SELECT m.version
+				FROM rank_maps m
+				WHERE m.guild_id = :guild AND m.board = :'board'
+				  AND EXISTS (SELECT FROM rank_requests q WHERE q.guild_id = :guild AND q.board = :'board' OFFSET :most)
+				FOR UPDATE SKIP LOCKED
 			) m
 		), rank_given_up AS (
 			DELETE FROM rank_maps m
-			USING ` + moved + `, rank_crowded c
-			WHERE ` + in("m") + ` AND m.version = c.version
+			USING :moved, rank_crowded c
+			WHERE m.guild_id = :guild AND m.board = :'board' AND m.version = c.version
 		)`
-	return Noted{usual: text(note), asking: text(note + ask)}
-}
 
 // For is the text for a statement that changes that many rows: now and then one
 // that asks for the keeper, too. Whatever their number, one row in askEvery asks.

@@ -22,7 +22,8 @@ func TestReadsAreServedFromTheIndexAlone(t *testing.T) {
 	onCrowdedBoards(t, func(t *testing.T, base *dbtest.Database, b board) {
 		d := base.DB
 		vacuumed(t, base, b)
-		first, deep, rank, _ := b.ranks.Statements()
+		texts := b.ranks.Texts()
+		first, deep, rank := texts["first"], texts["deep"], texts["rank"]
 		for what, plan := range map[string]string{
 			"page 1":     dbtest.Plan(t, d, first, "1", 26, 0),
 			"page 39":    dbtest.Plan(t, d, first, "1", 26, 950),
@@ -62,7 +63,7 @@ var passedOver = regexp.MustCompile(`Rows Removed by Filter: \d{2,}`)
 func TestMarksAreFoundWithoutStatistics(t *testing.T) {
 	t.Parallel()
 	onCrowdedBoards(t, func(t *testing.T, base *dbtest.Database, b board) {
-		_, deep, rank, _ := b.ranks.Statements()
+		deep, rank := b.ranks.Texts()["deep"], b.ranks.Texts()["rank"]
 		for what, plan := range map[string]string{
 			"page 1,400": analyzed(t, base.DB, 8, deep, "'1', 26, 34975"),
 			"rank":       analyzed(t, base.DB, 8, rank, "'1', '17500'"),
@@ -206,6 +207,23 @@ func analyzed(t *testing.T, d *db.DB, before int, statement, args string) string
 	return strings.Join(lines, "\n")
 }
 
+// Each statement about leaderboards is one on both of them, and where tables are
+// distributed. With -v the test prints them whole.
+func TestEachStatementIsPlanned(t *testing.T) {
+	t.Parallel()
+	texts := map[string]string{}
+	for name, b := range map[string]leaderboard.Board{"wallets": leaderboard.Wallets, "levels": leaderboard.Levels} {
+		for statement, text := range b.Texts() {
+			texts[name+", "+statement] = text
+		}
+		noted := b.Noted("moved", "$1", func(note string) string {
+			return `WITH moved AS (SELECT $2::text AS user_id, $3::bigint AS was, $4::bigint AS is_now), ` + note + ` SELECT`
+		})
+		texts[name+", noted"], texts[name+", noted, asking"] = noted.For(0), noted.For(1000)
+	}
+	dbtest.WantPlanned(t, dbtest.New(t).DB, texts)
+}
+
 // A map has thousands of marks, and thousands of moves may have to be added up at
 // once. The two are not joined: where Postgres takes both for a few, it visits each
 // pair of them, which took sixteen seconds with 5,900 moves and a million members.
@@ -214,7 +232,7 @@ func TestMovesAreAddedUpInOneWalk(t *testing.T) {
 	onCrowdedBoards(t, func(t *testing.T, base *dbtest.Database, b board) {
 		d := base.DB
 		b.change(t, d, raise, "1", 10_001, 12_000, 5)
-		_, _, _, fold := b.ranks.Statements()
+		fold := b.ranks.Texts()["fold"]
 		version := dbtest.Value[int64](t, d, `SELECT version FROM rank_maps WHERE guild_id = '1'`)
 		plan := analyzed(t, d, 0, fold, fmt.Sprintf("'1', %d", version))
 		if !strings.Contains(plan, "rows=2000") || strings.Contains(plan, "Left Join") {

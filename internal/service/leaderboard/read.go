@@ -2,7 +2,8 @@ package leaderboard
 
 import "guildhall/internal/base/page"
 
-// The statements that read. Each is one statement, so that rows, counts and
+// The statements that read. In them, :board is the leaderboard's table, which names
+// it in rank_maps too, and :points the table's column (db.With). Each is one statement, so that rows, counts and
 // moves are of one snapshot.
 //
 // Depths are bounded on both sides, which tells Postgres what it cannot know of
@@ -13,10 +14,10 @@ import "guildhall/internal/base/page"
 // looked for among all marks of its map where Postgres has no statistics yet.
 
 const firstPages = `
-		SELECT user_id, {points} AS points
-		FROM {board}
+		SELECT user_id, :points AS points
+		FROM :board
 		WHERE guild_id = $1
-		ORDER BY -{points}, length(user_id), user_id` + page.CutOut
+		ORDER BY -:points, length(user_id), user_id` + page.CutOut
 
 // deepPages walks from the last mark that has at most $3 rows ahead of it. What
 // lies ahead of a mark is its count and what the moves that are not added up yet
@@ -28,11 +29,11 @@ const deepPages = `
 		WITH map AS MATERIALIZED (
 			SELECT version, ahead || '{}' AS ahead
 			FROM rank_maps
-			WHERE guild_id = $1 AND board = '{board}' AND state = 'live'
+			WHERE guild_id = $1 AND board = :'board' AND state = 'live'
 		), moves AS MATERIALIZED (
 			SELECT v.user_id, v.was, v.is_now
 			FROM map
-			JOIN rank_moves v ON v.guild_id = $1 AND v.board = '{board}' AND v.version = map.version
+			JOIN rank_moves v ON v.guild_id = $1 AND v.board = :'board' AND v.version = map.version
 		), guess AS MATERIALIZED (
 			SELECT version, g.number, ahead[g.number] AS counted
 			FROM map, LATERAL (
@@ -42,14 +43,14 @@ const deepPages = `
 			) g
 		), near AS MATERIALIZED (
 			SELECT k.depth, k.length, k.user_id, guess.counted + (
-			           SELECT count(*) FILTER (WHERE (v.is_now, length(v.user_id), v.user_id) < {k})
-			                - count(*) FILTER (WHERE (v.was, length(v.user_id), v.user_id) < {k})
+			           SELECT count(*) FILTER (WHERE (v.is_now, length(v.user_id), v.user_id) < (k.depth, k.length, k.user_id))
+			                - count(*) FILTER (WHERE (v.was, length(v.user_id), v.user_id) < (k.depth, k.length, k.user_id))
 			           FROM moves v
 			       ) AS ahead
 			FROM guess, LATERAL (
 				SELECT depth, length, user_id
 				FROM rank_marks
-				WHERE guild_id = $1 AND board = '{board}' AND version = guess.version AND number <= guess.number
+				WHERE guild_id = $1 AND board = :'board' AND version = guess.version AND number <= guess.number
 				ORDER BY number DESC
 				LIMIT 1
 			) k
@@ -60,13 +61,13 @@ const deepPages = `
 			ORDER BY ahead DESC
 			LIMIT 1
 		)
-		SELECT t.user_id, t.{points} AS points
-		FROM {board} t
+		SELECT t.user_id, t.:points AS points
+		FROM :board t
 		WHERE t.guild_id = $1
-		  AND -t.{points} >= coalesce((SELECT depth FROM start), -9223372036854775807)
-		  AND -t.{points} <= (SELECT 0::bigint)
-		  AND {t} >= (coalesce((SELECT depth FROM start), -9223372036854775807), coalesce((SELECT length FROM start), 0), coalesce((SELECT user_id FROM start), ''))
-		ORDER BY -t.{points}, length(t.user_id), t.user_id
+		  AND -t.:points >= coalesce((SELECT depth FROM start), -9223372036854775807)
+		  AND -t.:points <= (SELECT 0::bigint)
+		  AND (-t.:points, length(t.user_id), t.user_id) >= (coalesce((SELECT depth FROM start), -9223372036854775807), coalesce((SELECT length FROM start), 0), coalesce((SELECT user_id FROM start), ''))
+		ORDER BY -t.:points, length(t.user_id), t.user_id
 		LIMIT $2 OFFSET coalesce((SELECT skip FROM start), $3::bigint)`
 
 // rowsBetween counts the rows from the place (from_depth, from_length,
@@ -77,21 +78,21 @@ const deepPages = `
 // many and a user id as long.
 const rowsBetween = `(
 			SELECT count(*)
-			FROM {board} t
+			FROM :board t
 			WHERE t.guild_id = $1
-			  AND -t.{points} >= w.from_depth AND -t.{points} < w.depth
-			  AND {t} >= (w.from_depth, w.from_length, w.from_user_id)
+			  AND -t.:points >= w.from_depth AND -t.:points < w.depth
+			  AND (-t.:points, length(t.user_id), t.user_id) >= (w.from_depth, w.from_length, w.from_user_id)
 		) + (
 			SELECT count(*)
-			FROM {board} t
+			FROM :board t
 			WHERE t.guild_id = $1
-			  AND -t.{points} = w.depth AND length(t.user_id) < w.length
+			  AND -t.:points = w.depth AND length(t.user_id) < w.length
 			  AND (length(t.user_id), t.user_id) >= (CASE w.from_depth WHEN w.depth THEN w.from_length ELSE 0 END, CASE w.from_depth WHEN w.depth THEN w.from_user_id ELSE '' END)
 		) + (
 			SELECT count(*)
-			FROM {board} t
+			FROM :board t
 			WHERE t.guild_id = $1
-			  AND -t.{points} = w.depth AND length(t.user_id) = w.length AND t.user_id < w.user_id
+			  AND -t.:points = w.depth AND length(t.user_id) = w.length AND t.user_id < w.user_id
 			  AND t.user_id >= CASE WHEN w.from_depth = w.depth AND w.from_length = w.length THEN w.from_user_id ELSE '' END
 		)`
 
@@ -99,19 +100,19 @@ const rowsBetween = `(
 // the last mark of all, unless that is the end.
 const rankOf = `
 		WITH me AS MATERIALIZED (
-			SELECT -{points} AS depth, length(user_id) AS length, user_id
-			FROM {board}
+			SELECT -:points AS depth, length(user_id) AS length, user_id
+			FROM :board
 			WHERE guild_id = $1 AND user_id = $2
 		), map AS MATERIALIZED (
 			SELECT version, ahead || '{}' AS ahead
 			FROM rank_maps
-			WHERE guild_id = $1 AND board = '{board}' AND state = 'live'
+			WHERE guild_id = $1 AND board = :'board' AND state = 'live'
 		), near AS MATERIALIZED (
 			SELECT map.ahead[k.number] AS ahead, k.depth, k.length, k.user_id
 			FROM map, me, LATERAL (
 				SELECT number, depth, length, user_id
 				FROM rank_marks
-				WHERE guild_id = $1 AND board = '{board}' AND version = map.version
+				WHERE guild_id = $1 AND board = :'board' AND version = map.version
 				  AND (depth, length, user_id) <= (me.depth, me.length, me.user_id)
 				ORDER BY depth DESC, length DESC, user_id DESC
 				LIMIT 1
@@ -121,7 +122,7 @@ const rankOf = `
 			FROM map, LATERAL (
 				SELECT depth, length, user_id
 				FROM rank_marks
-				WHERE guild_id = $1 AND board = '{board}' AND version = map.version
+				WHERE guild_id = $1 AND board = :'board' AND version = map.version
 				ORDER BY depth DESC, length DESC, user_id DESC
 				LIMIT 1
 			) k
@@ -131,7 +132,7 @@ const rankOf = `
 			       count(*) FILTER (WHERE (v.is_now, length(v.user_id), v.user_id) < (last.depth, last.length, last.user_id))
 			     - count(*) FILTER (WHERE (v.was, length(v.user_id), v.user_id) < (last.depth, last.length, last.user_id)) AS last
 			FROM map
-			JOIN rank_moves v ON v.guild_id = $1 AND v.board = '{board}' AND v.version = map.version
+			JOIN rank_moves v ON v.guild_id = $1 AND v.board = :'board' AND v.version = map.version
 			LEFT JOIN near ON true
 			LEFT JOIN last ON true
 		), walk AS MATERIALIZED (
@@ -144,10 +145,10 @@ const rankOf = `
 		       1 + coalesce((SELECT ahead FROM near), 0) + (SELECT near FROM moved) + ` + rowsBetween + ` AS rank,
 		       coalesce((SELECT ahead FROM last), 0) + (SELECT last FROM moved) + CASE (SELECT depth FROM last) WHEN 9223372036854775807 THEN 0 ELSE (
 		           SELECT count(*)
-		           FROM {board} t
+		           FROM :board t
 		           WHERE t.guild_id = $1
-		             AND -t.{points} >= coalesce((SELECT depth FROM last), -9223372036854775807)
-		             AND -t.{points} <= (SELECT 0::bigint)
-		             AND {t} >= (coalesce((SELECT depth FROM last), -9223372036854775807), coalesce((SELECT length FROM last), 0), coalesce((SELECT user_id FROM last), ''))
+		             AND -t.:points >= coalesce((SELECT depth FROM last), -9223372036854775807)
+		             AND -t.:points <= (SELECT 0::bigint)
+		             AND (-t.:points, length(t.user_id), t.user_id) >= (coalesce((SELECT depth FROM last), -9223372036854775807), coalesce((SELECT length FROM last), 0), coalesce((SELECT user_id FROM last), ''))
 		       ) END AS of
 		FROM walk w`

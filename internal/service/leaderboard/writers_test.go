@@ -15,7 +15,7 @@ import (
 var (
 	// writing is a statement that changes rows of a leaderboard.
 	writing = regexp.MustCompile(`(?i)\b(INSERT\s+INTO|UPDATE|DELETE\s+FROM|TRUNCATE|COPY|MERGE\s+INTO)\s+` +
-		`(ONLY\s+)?(wallets|levels|\{board\})\b`)
+		`(ONLY\s+)?(wallets|levels|:board)\b`)
 
 	// setting is what an update sets, up to what says of which rows.
 	setting = regexp.MustCompile(`(?is)\bUPDATE\s+(?:wallets|levels)\b[^;]*?\bSET\b(.*?)(?:\bFROM\b|\bWHERE\b|\bRETURNING\b|$)`)

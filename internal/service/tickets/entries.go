@@ -268,9 +268,8 @@ const storingEntries = `
 			RETURNING m.id
 		), made AS (
 			INSERT INTO ticket_messages (` + entryColumns + `)
-			SELECT home.id, g.ticket_id, g.id, g.kind, g.internal, g.author_id, g.author_type, g.content, g.channel_message_id, g.created_at
-			FROM given g
-			JOIN guilds home ON home.id = $1
+			SELECT $1 /*: home.id */, g.ticket_id, g.id, g.kind, g.internal, g.author_id, g.author_type, g.content, g.channel_message_id, g.created_at
+			FROM given g /*: g JOIN guilds home ON home.id = $1 */
 			WHERE g.id <> ALL ($3)
 			ON CONFLICT DO NOTHING
 			RETURNING id

@@ -205,10 +205,9 @@ const storing = `
 			RETURNING t.id
 		), made AS (
 			INSERT INTO tickets (` + moved + `)
-			SELECT home.id, g.id, g.number, g.status, g.subject, g.opener_id, g.claimed_by_id, g.channel_id, g.close_reason, g.closed_by_id,
+			SELECT $1 /*: home.id */, g.id, g.number, g.status, g.subject, g.opener_id, g.claimed_by_id, g.channel_id, g.close_reason, g.closed_by_id,
 			       g.metadata, g.created_at, g.updated_at, g.closed_at
-			FROM given g
-			JOIN guilds home ON home.id = $1
+			FROM given g /*: g JOIN guilds home ON home.id = $1 */
 			WHERE g.id <> ALL ($3)
 			ON CONFLICT DO NOTHING
 			RETURNING id

@@ -37,7 +37,9 @@ func Plan(t testing.TB, d *db.DB, query string, args ...any) string {
 	if len(args) > 0 {
 		execute += "(" + strings.Join(literals, ", ") + ")"
 	}
-	if !d.Distributed() {
+	if d.Distributed() {
+		query = db.Distributed(query)
+	} else {
 		query = db.Together(query)
 	}
 	var lines []string

@@ -17,10 +17,6 @@ import (
 var exceptions = []struct{ part, reason string }{
 	{"AS g (guild_id, user_id, delta", "changes of several guilds' balances that arrive together, unless GUILDHALL_DB_DISTRIBUTED is on"},
 	{"AS g (guild_id, user_id, xp", "changes of XP, the same"},
-	{"s.guild_id = p.guild_id AND s.endpoint_id = p.endpoint_id", "claims and results of several guilds' deliveries, the same: the locks of their endpoints' schedules,"},
-	{"d.guild_id = due.guild_id AND d.id = due.id", "the leases"},
-	{"d.guild_id = r.guild_id AND d.id = r.id", "the results"},
-	{"s.guild_id = c.guild_id AND s.endpoint_id = c.endpoint_id", "and what they show of the endpoints"},
 	{"AND e.user_id = $2 AND e.entered_at <= $3", "entries of a member who is forgotten, which are otherwise only added"},
 	{"AND ctid = ANY ($2::text[]::tid[])", "entries and draws of a guild that has left, which are otherwise only added"},
 	{"AND e.user_id = g.user_id AND g.entries = 0", "entries that the bot changes before they are frozen"},

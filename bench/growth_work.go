@@ -28,14 +28,14 @@ const times, settling = 30, 10
 // sweeps runs each sweep in turn, with nothing due, and the keeper of leaderboards
 // with one that was asked for. Those of the delivery engine, and the engine's looks,
 // are what an idle node does.
-func (p *place) sweeps(ctx context.Context, _ options) (lines []line, err error) {
+func (p *population) sweeps(ctx context.Context, _ growthOptions) (lines []line, err error) {
 	log := slog.New(slog.DiscardHandler)
 	platform := chat.NewStandIn(log)
-	keeper := &leaderboard.Keeper{DB: p.db, Log: log}
+	keeper := &leaderboard.Keeper{DB: p.DB, Log: log}
 	pruning := func(kinds []db.Outlived) func(context.Context) error {
 		return func(ctx context.Context) error {
 			for _, o := range kinds {
-				if _, err := db.PruneOf(ctx, p.db, o, 1000); err != nil {
+				if _, err := db.PruneOf(ctx, p.DB, o, 1000); err != nil {
 					return err
 				}
 			}
@@ -46,13 +46,13 @@ func (p *place) sweeps(ctx context.Context, _ options) (lines []line, err error)
 		name string
 		run  func(context.Context) error
 	}{
-		{"giveaway transitions", func(ctx context.Context) error { return giveaways.Transitions(ctx, p.db) }},
-		{"giveaway announcements", func(ctx context.Context) error { return giveaways.SweepAnnouncements(ctx, p.db) }},
+		{"giveaway transitions", func(ctx context.Context) error { return giveaways.Transitions(ctx, p.DB) }},
+		{"giveaway announcements", func(ctx context.Context) error { return giveaways.SweepAnnouncements(ctx, p.DB) }},
 		{"ticket messages", func(ctx context.Context) error {
-			return tickets.SweepIntents(ctx, tickets.Config{DB: p.db, Chat: platform})
+			return tickets.SweepIntents(ctx, tickets.Config{DB: p.DB, Chat: platform})
 		}},
-		{"ticket channels", func(ctx context.Context) error { return tickets.SweepChannels(ctx, p.db) }},
-		{"case expiry", func(ctx context.Context) error { return cases.Expire(ctx, p.db) }},
+		{"ticket channels", func(ctx context.Context) error { return tickets.SweepChannels(ctx, p.DB) }},
+		{"case expiry", func(ctx context.Context) error { return cases.Expire(ctx, p.DB) }},
 		{"pruning of keys", pruning(idempotency.Outlived())},
 		{"pruning of intents", pruning(chat.Outlived())},
 		{"pruning of the audit log", pruning(audit.Outlived())},
@@ -60,7 +60,7 @@ func (p *place) sweeps(ctx context.Context, _ options) (lines []line, err error)
 		{"pruning of sessions", pruning(dashboard.Outlived())},
 		{"keeper, nothing asked for", keeper.Maintain},
 		{"keeper, one leaderboard asked for", func(ctx context.Context) error {
-			if _, err := p.watch.ExecContext(ctx, `INSERT INTO rank_requests (guild_id, board) VALUES ($1, 'levels')`, p.middle()); err != nil {
+			if err := p.Exec(ctx, []string{`INSERT INTO rank_requests (guild_id, board) VALUES ($1, 'levels')`}, p.middle()); err != nil {
 				return err
 			}
 			return keeper.Maintain(ctx)
@@ -89,7 +89,7 @@ func (p *place) sweeps(ctx context.Context, _ options) (lines []line, err error)
 }
 
 // requests sends requests about one guild to a node that does nothing else.
-func (p *place) requests(ctx context.Context, o options) (lines []line, err error) {
+func (p *population) requests(ctx context.Context, o growthOptions) (lines []line, err error) {
 	const change = `{"user_id":"1","delta":1}`
 	return lines, p.serve(ctx, o.server, "api", func(address string) error {
 		for _, r := range []struct{ name, method, path, body string }{
@@ -111,17 +111,11 @@ func (p *place) requests(ctx context.Context, o options) (lines []line, err erro
 				return func() error {
 					for range n {
 						sent++
-						req, err := http.NewRequestWithContext(ctx, r.method, "http://"+address+"/api/v1"+r.path, strings.NewReader(r.body))
-						if err != nil {
-							return err
-						}
-						req.Header.Set("Authorization", "Bearer "+p.token)
-						req.Header.Set("X-Forwarded-Proto", "https")
-						req.Header.Set("Content-Type", "application/json")
+						key := ""
 						if strings.HasSuffix(r.name, "key") {
-							req.Header.Set("Idempotency-Key", "growth-"+strconv.Itoa(sent))
+							key = "growth-" + strconv.Itoa(sent)
 						}
-						if err := send(req); err != nil {
+						if err := call(ctx, address, p.token, key, r.method, r.path, r.body, nil); err != nil {
 							return err
 						}
 					}
@@ -145,50 +139,19 @@ func (p *place) requests(ctx context.Context, o options) (lines []line, err erro
 const idleNode = "a second of an idle node"
 
 // idle watches a node that nobody asks for anything.
-func (p *place) idle(ctx context.Context, o options) (lines []line, err error) {
+func (p *population) idle(ctx context.Context, o growthOptions) (lines []line, err error) {
 	return lines, p.serve(ctx, o.server, "api,worker", func(string) error {
-		wait := func(d time.Duration) func() error {
-			return func() error {
-				select {
-				case <-ctx.Done():
-					return ctx.Err()
-				case <-time.After(d):
-					return nil
-				}
-			}
-		}
-		if err := wait(5 * time.Second)(); err != nil {
+		if err := pause(ctx, 5*time.Second); err != nil {
 			return err
 		}
-		c, err := p.spent(ctx, wait(o.idle))
+		c, err := p.spent(ctx, func() error { return pause(ctx, o.idle) })
 		if err != nil {
 			return err
 		}
 		lines = append(lines, line{idleNode, c.each(o.idle.Seconds())})
 		if o.verbose {
-			return p.statements(ctx)
+			return p.Statements(ctx, "")
 		}
 		return nil
 	})
-}
-
-// statements prints what has taken Postgres longest since the last reset.
-func (p *place) statements(ctx context.Context) error {
-	rows, err := p.watch.QueryContext(ctx, `
-		SELECT calls, total_exec_time * 1000 / calls, (shared_blks_hit + shared_blks_read)::float8 / calls, left(regexp_replace(query, '\s+', ' ', 'g'), 110)
-		FROM pg_stat_statements ORDER BY total_exec_time DESC LIMIT 15`)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var calls int
-		var us, blocks float64
-		var query string
-		if err := rows.Scan(&calls, &us, &blocks, &query); err != nil {
-			return err
-		}
-		fmt.Printf("    %5d x %8.0f us %8.1f blocks  %s\n", calls, us, blocks, query)
-	}
-	return rows.Err()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,25 +16,21 @@ import (
 	"guildhall/internal/service/leaderboard"
 )
 
-// node is a worker with connections of its own, as many as `guildhall serve`
+// deliverer is a worker with connections of its own, as many as `guildhall serve`
 // gives it.
-type node struct {
+type deliverer struct {
 	*delivery.Deliverer
 	registry *prometheus.Registry
 	stop     func() error
 }
 
-func (p *place) node(ctx context.Context) (*node, error) {
-	u, err := p.host.url(p.name, worker)
+func (p *webhookPlace) deliverer(ctx context.Context) (*deliverer, error) {
+	pool, err := db.Open(db.Config{URL: p.workerURL, Writers: 4, Readers: 2, Name: worker})
 	if err != nil {
 		return nil, err
 	}
-	pool, err := db.Open(db.Config{URL: u, Writers: 4, Readers: 2, Name: worker})
-	if err != nil {
-		return nil, err
-	}
-	n := &node{registry: prometheus.NewRegistry()}
-	n.Deliverer, err = delivery.New(delivery.Config{DB: pool, Box: p.cfg.Box, Guard: p.cfg.Guard, Authorities: p.trusted, Metrics: n.registry})
+	n := &deliverer{registry: prometheus.NewRegistry()}
+	n.Deliverer, err = delivery.New(delivery.Config{DB: pool, Box: p.Box, Guard: p.cfg.Guard, Authorities: p.trusted, Metrics: n.registry})
 	if err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}
@@ -51,16 +46,11 @@ func (p *place) node(ctx context.Context) (*node, error) {
 
 // measurement is what was seen of events and nodes during a while.
 type measurement struct {
-	took                  []time.Duration // from commit to receiver, in order
-	claims                float64
+	sample                        // from commit to receiver
+	claims                float64 // number
 	claimWall, settleWall float64 // ms each
 	claimPostgres         float64 // ms each, in which Postgres executed its statements
 	statements            float64 // of the nodes, per event
-}
-
-// at is a quantile of the times, in ms.
-func (m measurement) at(quantile float64) float64 {
-	return float64(m.took[int(quantile*float64(len(m.took)-1))].Microseconds()) / 1000
 }
 
 // counts are running totals of the nodes: units of work and the time in them, and
@@ -71,7 +61,7 @@ type counts struct {
 	cpu                                time.Duration
 }
 
-func (p *place) counts(ctx context.Context, nodes ...*node) (c counts, err error) {
+func (p *webhookPlace) counts(ctx context.Context, nodes ...*deliverer) (c counts, err error) {
 	for _, n := range nodes {
 		families, err := n.registry.Gather()
 		if err != nil {
@@ -92,13 +82,13 @@ func (p *place) counts(ctx context.Context, nodes ...*node) (c counts, err error
 		}
 	}
 	// The statements of a claim: two that look, one that locks, one that takes.
-	err = p.host.admin.QueryRowContext(ctx, `
+	err = p.Admin.QueryRowContext(ctx, `
 		SELECT coalesce(sum(calls), 0)::float8,
 		       coalesce(sum(total_exec_time) FILTER (WHERE query ~ 'RECURSIVE hop|unnest.*webhook_schedule s ON|SKIP LOCKED|WITH o AS MATERIALIZED'), 0)::float8
 		FROM pg_stat_statements s
 		JOIN pg_roles r ON r.oid = s.userid
 		WHERE r.rolname = $1`, worker).Scan(&c.statements, &c.claimPostgresMs)
-	c.cpu = proc.CPUOfTree(p.host.postgres)
+	c.cpu = proc.CPUOfTree(p.Postmaster)
 	return c, err
 }
 
@@ -115,43 +105,43 @@ func (c counts) since(before counts, events int) measurement {
 // statements and caches are there then, and it knows its endpoints.
 const warmUp = 3
 
-// steady records events at a rate, with one node, and returns how they fared.
-func (p *place) steady(ctx context.Context, rate, seconds int) (m measurement, err error) {
-	n, err := p.node(ctx)
+// steady records events at the rate, with one node, and returns how they fared.
+func (p *webhookPlace) steady(ctx context.Context) (m measurement, err error) {
+	n, err := p.deliverer(ctx)
 	if err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, n.stop()) }()
-	if _, err := p.window(ctx, n, rate, warmUp); err != nil {
+	if _, err := p.window(ctx, n, warmUp); err != nil {
 		return m, err
 	}
 	before, err := p.counts(ctx, n)
 	if err != nil {
 		return m, err
 	}
-	took, err := p.window(ctx, n, rate, seconds)
+	took, err := p.window(ctx, n, p.seconds)
 	if err != nil {
 		return m, err
 	}
 	after, err := p.counts(ctx, n)
 	m = after.since(before, len(took))
-	m.took = took
+	m.latencies = took
 	return m, err
 }
 
-// window records events at a rate for some seconds and returns how long each
-// took from its commit to the receiver, the shortest first.
-func (p *place) window(ctx context.Context, node *node, rate, seconds int) ([]time.Duration, error) {
+// window records events at the rate for some seconds and returns how long each
+// took from its commit to the receiver.
+func (p *webhookPlace) window(ctx context.Context, node *deliverer, seconds int) ([]time.Duration, error) {
 	p.mu.Lock()
 	clear(p.arrived)
 	p.mu.Unlock()
-	total := rate * seconds
+	total := p.rate * seconds
 	committed := make([]time.Time, total)
 	errs := make([]error, total)
 	var load sync.WaitGroup
 	begin := time.Now()
 	for n := range total {
-		time.Sleep(time.Until(begin.Add(time.Duration(n) * time.Second / time.Duration(rate))))
+		time.Sleep(time.Until(begin.Add(time.Duration(n) * time.Second / time.Duration(p.rate))))
 		load.Go(func() {
 			guild := p.guilds[n%len(p.guilds)]
 			committed[n], errs[n] = p.record(ctx, guild, n)
@@ -162,7 +152,7 @@ func (p *place) window(ctx context.Context, node *node, rate, seconds int) ([]ti
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	if err := await(ctx, total, func() int { p.mu.Lock(); defer p.mu.Unlock(); return len(p.arrived) }); err != nil {
+	if err := arrival(ctx, total, func() int { p.mu.Lock(); defer p.mu.Unlock(); return len(p.arrived) }); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
@@ -171,7 +161,6 @@ func (p *place) window(ctx context.Context, node *node, rate, seconds int) ([]ti
 	for n := range total {
 		took[n] = max(p.arrived[n].Sub(committed[n]), 0)
 	}
-	slices.Sort(took)
 	return took, nil
 }
 
@@ -188,9 +177,9 @@ var pay = leaderboard.Wallets.Noted("moved", "$1", func(note string) string {
 
 // record makes one event as a request does, in a transaction that writes, and
 // returns when it has committed.
-func (p *place) record(ctx context.Context, guild string, n int) (time.Time, error) {
+func (p *webhookPlace) record(ctx context.Context, guild string, n int) (time.Time, error) {
 	user := fmt.Sprint(1 + n%500)
-	err := p.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+	err := p.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, pay.For(1), guild, user)
 		if err != nil {
 			return err
@@ -202,8 +191,8 @@ func (p *place) record(ctx context.Context, guild string, n int) (time.Time, err
 	return time.Now(), err
 }
 
-// await waits until a number is reached. It gives up when it stands still.
-func await(ctx context.Context, total int, have func() int) error {
+// arrival waits until a number is reached. It gives up when it stands still.
+func arrival(ctx context.Context, total int, have func() int) error {
 	last, moved := -1, time.Now()
 	for {
 		n := have()
@@ -221,90 +210,69 @@ func await(ctx context.Context, total int, have func() int) error {
 	}
 }
 
-// drain lets nodes send out a backlog and returns how long that took.
-func (p *place) drain(ctx context.Context, nodes, total int) (m measurement, took time.Duration, err error) {
+// drain lets nodes send out a backlog, and returns what is pending when the last of
+// it has been answered.
+func (p *webhookPlace) drain(ctx context.Context, nodes, total int) (m measurement, pending int, err error) {
 	p.delivered.Store(0)
 	begin := time.Now()
-	all := make([]*node, nodes)
+	all := make([]*deliverer, nodes)
 	before, err := p.counts(ctx)
 	if err != nil {
 		return m, 0, err
 	}
 	for i := range all {
-		if all[i], err = p.node(ctx); err != nil {
+		if all[i], err = p.deliverer(ctx); err != nil {
 			return m, 0, err
 		}
 		defer func() { err = errors.Join(err, all[i].stop()) }()
 	}
-	if err = await(ctx, total, func() int { return int(p.delivered.Load()) }); err != nil {
+	if err = arrival(ctx, total, func() int { return int(p.delivered.Load()) }); err != nil {
 		return m, 0, err
 	}
-	took = time.Since(begin)
+	took := time.Since(begin)
 	after, err := p.counts(ctx, all...)
-	return after.since(before, total), took, err
+	if err != nil {
+		return m, 0, err
+	}
+	m = after.since(before, total)
+	m.took = took
+	err = p.Admin.QueryRowContext(ctx, `SELECT count(*) FROM webhook_deliveries WHERE state = 'pending'`).Scan(&pending)
+	return m, pending, err
 }
 
 // use is what Postgres does each second.
 type use struct{ cpu, statements float64 } // ms, number
 
 // idle runs nodes that have nothing to do for some seconds.
-func (p *place) idle(ctx context.Context, nodes, seconds int) (u use, err error) {
+func (p *webhookPlace) idle(ctx context.Context, nodes int) (u use, err error) {
 	for range nodes {
-		n, err := p.node(ctx)
+		n, err := p.deliverer(ctx)
 		if err != nil {
 			return u, err
 		}
 		defer func() { err = errors.Join(err, n.stop()) }()
 	}
-	pause := func(d time.Duration) error {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(d):
-			return nil
-		}
-	}
-	if err := pause(warmUp * time.Second); err != nil {
+	if err := pause(ctx, warmUp*time.Second); err != nil {
 		return u, err
 	}
 	before, err := p.counts(ctx)
 	if err != nil {
 		return u, err
 	}
-	if err := pause(time.Duration(seconds) * time.Second); err != nil {
+	if err := pause(ctx, time.Duration(p.seconds)*time.Second); err != nil {
 		return u, err
 	}
 	after, err := p.counts(ctx)
-	length := float64(seconds)
+	length := float64(p.seconds)
 	return use{cpu: float64((after.cpu - before.cpu).Milliseconds()) / length, statements: (after.statements - before.statements) / length}, err
 }
 
-// statements prints on what Postgres has spent most time for the nodes since
-// the last call.
-func (p *place) statements(ctx context.Context) error {
-	rows, err := p.host.admin.QueryContext(ctx, `
-		SELECT calls, total_exec_time + total_plan_time, left(regexp_replace(query, '\s+', ' ', 'g'), 110)
-		FROM pg_stat_statements s
-		JOIN pg_roles r ON r.oid = s.userid
-		WHERE r.rolname = $1
-		ORDER BY 2 DESC
-		LIMIT 8`, worker)
-	if err != nil {
-		return err
+// pause waits for a while, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var calls int64
-		var ms float64
-		var query string
-		if err := rows.Scan(&calls, &ms, &query); err != nil {
-			return err
-		}
-		fmt.Printf("    %8.3f ms x %6d  %s\n", ms/float64(calls), calls, query)
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	_, err = p.host.admin.ExecContext(ctx, `SELECT pg_stat_statements_reset()`)
-	return err
 }

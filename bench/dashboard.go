@@ -1,12 +1,6 @@
-// Command dashboard measures how long each page of the dashboard takes until its
-// first byte, for a guild with a long past: tokens, endpoints, a million
-// deliveries, a month of usage; alone in its database, and beside many others.
-//
-//	go run ./bench/dashboard -deliveries 1000000 -guilds 1000
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -20,15 +14,10 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"os"
-	"os/signal"
-	"slices"
-	"syscall"
 	"time"
 
+	"guildhall/bench/testbed"
 	"guildhall/internal/access/ratelimit"
-	"guildhall/internal/access/seal"
-	"guildhall/internal/base/db"
-	"guildhall/internal/base/db/embedded"
 	"guildhall/internal/outbound/egress"
 	"guildhall/internal/server/api"
 	"guildhall/internal/server/dashboard"
@@ -36,79 +25,71 @@ import (
 )
 
 const (
-	guild    = "1"
+	oldGuild = "1"
 	bound    = 30 * time.Millisecond // at the 95th percentile
 	inOne    = 50_000                // deliveries that a statement makes
 	endpoint = "e0"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "bench/dashboard:", err)
-		os.Exit(1)
+// dashboardBench measures how long each page of the dashboard takes until its
+// first byte, for a guild with a long past: tokens, endpoints, a million
+// deliveries, a month of usage; alone in its database, and beside many others.
+func dashboardBench(flags *flag.FlagSet) func(context.Context) error {
+	deliveries := flags.Int("deliveries", 1_000_000, "deliveries of the guild")
+	guilds := flags.Int("guilds", 1_000, "other guilds beside it")
+	samples := flags.Int("samples", 200, "requests for each page")
+	return func(ctx context.Context) (err error) {
+		p, err := testbed.New(ctx, testbed.Config{Readers: 8})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, p.Close()) }()
+		b := &browser{Place: p, samples: *samples, log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+		stop, err := b.serve()
+		if err != nil {
+			return err
+		}
+		defer stop()
+		return b.compare(ctx, *deliveries, *guilds)
 	}
 }
 
-type bench struct {
-	db      *db.DB
+// browser asks for pages as somebody who is signed in.
+type browser struct {
+	*testbed.Place
 	client  *http.Client
 	base    string
 	samples int
 	log     *slog.Logger
 }
 
-func run(ctx context.Context) (err error) {
-	deliveries := flag.Int("deliveries", 1_000_000, "deliveries of the guild")
-	guilds := flag.Int("guilds", 1_000, "other guilds beside it")
-	samples := flag.Int("samples", 200, "requests for each page")
-	flag.Parse()
-
-	server, err := embedded.Start(ctx, embedded.Config{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, server.Stop()) }()
-	if err := db.Migrate(ctx, server.URL); err != nil {
-		return err
-	}
-	d, err := db.Open(db.Config{URL: server.URL, Writers: 4, Readers: 8, Name: "bench-dashboard"})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	b := bench{db: d, samples: *samples, log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
-	pages, stop, err := b.serve()
-	if err != nil {
-		return err
-	}
-	defer stop()
-
+// compare measures every page with the guild alone and among others.
+func (b *browser) compare(ctx context.Context, deliveries, guilds int) error {
 	began := time.Now()
-	if err := b.fill(ctx, *deliveries); err != nil {
+	if err := b.fill(ctx, deliveries); err != nil {
 		return err
 	}
 	if err := b.signIn(ctx); err != nil {
 		return err
 	}
-	fmt.Printf("%d deliveries to 20 endpoints, 10 tokens and 30 days of usage, filled in %.0f s\n", *deliveries, time.Since(began).Seconds())
+	fmt.Printf("%d deliveries to 20 endpoints, 10 tokens and 30 days of usage, filled in %.0f s\n", deliveries, time.Since(began).Seconds())
+	pages := targets()
 	alone, err := b.measure(ctx, pages)
 	if err != nil {
 		return err
 	}
-	if err := b.neighbours(ctx, *guilds); err != nil {
+	if err := b.neighbours(ctx, guilds); err != nil {
 		return err
 	}
 	among, err := b.measure(ctx, pages)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\ntime to first byte in ms, at most %d at p95      alone        among %d guilds\n%-46s %6s %6s   %6s %6s\n", bound.Milliseconds(), *guilds, "page", "p50", "p95", "p50", "p95")
+	fmt.Printf("\ntime to first byte in ms, at most %d at p95      alone        among %d guilds\n%-46s %6s %6s   %6s %6s\n", bound.Milliseconds(), guilds, "page", "p50", "p95", "p50", "p95")
 	slow := 0
 	for i, p := range pages {
-		fmt.Printf("%-46s %6.1f %6.1f   %6.1f %6.1f\n", p.name, ms(alone[i].p50), ms(alone[i].p95), ms(among[i].p50), ms(among[i].p95))
-		if alone[i].p95 > bound || among[i].p95 > bound {
+		fmt.Printf("%-46s %6.1f %6.1f   %6.1f %6.1f\n", p.name, alone[i].at(0.5), alone[i].at(0.95), among[i].at(0.5), among[i].at(0.95))
+		if most := ms(bound); alone[i].at(0.95) > most || among[i].at(0.95) > most {
 			slow++
 		}
 	}
@@ -124,51 +105,47 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 type target struct{ name, path string }
 
 // serve starts the dashboard on this machine.
-func (b *bench) serve() (pages []target, stop func(), err error) {
-	box, err := seal.New(bytes.Repeat([]byte{1}, 32))
-	if err != nil {
-		return nil, nil, err
-	}
+func (b *browser) serve() (stop func(), err error) {
 	limits, err := ratelimit.New(ratelimit.Config{})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	operations, err := api.Summaries()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	cfg := dashboard.Config{
-		DB: b.db, Env: "test", Limits: limits, Sealer: box, Log: b.log, Webhooks: webhooks.Config{Box: box, Guard: egress.NewGuard(nil, nil)},
+		DB: b.DB, Env: "test", Limits: limits, Sealer: b.Box, Log: b.log, Webhooks: webhooks.Config{Box: b.Box, Guard: egress.NewGuard(nil, nil)},
 	}
 	for _, o := range operations {
 		cfg.Operations = append(cfg.Operations, dashboard.Operation(o))
 	}
 	samples, err := api.EventSamples()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, e := range samples {
 		cfg.Events = append(cfg.Events, dashboard.EventSample(e))
 	}
 	s, err := dashboard.New(cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	jar, err := cookiejar.New(nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	srv := httptest.NewTLSServer(s)
 	b.base = srv.URL
 	b.client = &http.Client{Jar: jar, Timeout: time.Minute, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: srv.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "example.com", MinVersion: tls.VersionTLS12},
 	}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return targets(), srv.Close, nil
+	return srv.Close, nil
 }
 
 // targets are the pages that are measured.
 func targets() []target {
-	g := "/dashboard/guilds/" + guild + "/"
+	g := "/dashboard/guilds/" + oldGuild + "/"
 	one := g + "webhooks/" + endpoint
 	old := url.Values{"below": {"d"}, "below_at": {time.Now().UTC().Add(-20 * 24 * time.Hour).Format(time.RFC3339Nano)}}.Encode()
 	return []target{
@@ -201,8 +178,8 @@ func targets() []target {
 }
 
 // signIn opens the dashboard by an operator's link.
-func (b *bench) signIn(ctx context.Context) error {
-	link, err := dashboard.NewLink(ctx, b.db, guild, time.Minute)
+func (b *browser) signIn(ctx context.Context) error {
+	link, err := dashboard.NewLink(ctx, b.DB, oldGuild, time.Minute)
 	if err != nil {
 		return err
 	}
@@ -223,8 +200,8 @@ func (b *bench) signIn(ctx context.Context) error {
 }
 
 // fill gives the guild its past.
-func (b *bench) fill(ctx context.Context, deliveries int) error {
-	for _, statement := range []string{
+func (b *browser) fill(ctx context.Context, deliveries int) error {
+	if err := b.Exec(ctx, []string{
 		`INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'A guild with a past', '1')`,
 		`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, expires_at)
 		 SELECT 't' || n, '1', 'token ' || n, 'svc_test_...', sha256(n::text::bytea), '{cases:read,economy:read,economy:write}', now() + n * interval '3 days'
@@ -252,14 +229,11 @@ func (b *bench) fill(ctx context.Context, deliveries int) error {
 		 SELECT '1', 'a' || lpad(n::text, 7, '0'), now() - (100000 - n) * interval '4 minutes', 'user', 'u' || n % 20, 'Somebody', '', '',
 		        CASE n % 5 WHEN 0 THEN 'webhook.updated' ELSE 'token.created' END, 'e' || n % 20, 'https://receiver.example/', '{"enabled": true}', '{"enabled": false}'
 		 FROM generate_series(1, 100000) n`,
-	} {
-		if err := b.exec(ctx, statement); err != nil {
-			return err
-		}
+	}); err != nil {
+		return err
 	}
 	for from := 0; from < deliveries; from += inOne {
-		to := min(from+inOne, deliveries) - 1
-		if err := b.deliver(ctx, from, to, deliveries); err != nil {
+		if err := b.deliver(ctx, from, min(from+inOne, deliveries)-1, deliveries); err != nil {
 			return err
 		}
 	}
@@ -268,8 +242,8 @@ func (b *bench) fill(ctx context.Context, deliveries int) error {
 
 // deliver makes some of the deliveries: spread over thirty days and the
 // endpoints, one in fifty failed, and a few that wait or are held.
-func (b *bench) deliver(ctx context.Context, from, to, all int) error {
-	for _, statement := range []string{
+func (b *browser) deliver(ctx context.Context, from, to, all int) error {
+	return b.Exec(ctx, []string{
 		`INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
 		 SELECT '1', 'v' || n, CASE n % 3 WHEN 0 THEN 'case.updated' ELSE 'case.created' END, now() - n * interval '30 days' / $3::integer,
 		        convert_to('{"id":"v' || n || '","type":"case.created","data":{"number":' || n || ',"reason":"Spam in #general"}}', 'UTF8')
@@ -283,17 +257,12 @@ func (b *bench) deliver(ctx context.Context, from, to, all int) error {
 		 SELECT '1', 'd' || n, 1, now() - n * interval '30 days' / $3::integer, n % 300, CASE WHEN n % 50 = 1 THEN 'server_error' ELSE 'delivered' END,
 		        CASE WHEN n % 50 = 1 THEN 500 ELSE 200 END, CASE WHEN n % 50 = 1 THEN 'The receiver answered 500.' END
 		 FROM generate_series($1::integer, $2::integer) n`,
-	} {
-		if err := b.exec(ctx, statement, from, to, all); err != nil {
-			return err
-		}
-	}
-	return nil
+	}, from, to, all)
 }
 
 // neighbours gives the database other guilds, each with a little of everything.
-func (b *bench) neighbours(ctx context.Context, n int) error {
-	for _, statement := range []string{
+func (b *browser) neighbours(ctx context.Context, n int) error {
+	if err := b.Exec(ctx, []string{
 		`INSERT INTO guilds (id, name, owner_id) SELECT (1000 + g)::text, 'Guild ' || g, '1' FROM generate_series(1, $1::integer) g`,
 		`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
 		 SELECT g || '-' || n, (1000 + g)::text, 'token ' || n, 'svc_test_...', sha256(convert_to(g || '-' || n, 'UTF8')), '{cases:read}' FROM generate_series(1, $1::integer) g, generate_series(1, 3) n`,
@@ -311,54 +280,36 @@ func (b *bench) neighbours(ctx context.Context, n int) error {
 			RETURNING guild_id, id)
 		 INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, state, attempts, fresh, event_type, response_class, completed_at)
 		 SELECT guild_id, split_part(id, '-', 1) || '-1', id, 'delivered', 1, false, 'case.created', '2xx', now() FROM ev`,
-	} {
-		if err := b.exec(ctx, statement, n); err != nil {
-			return err
-		}
+	}, n); err != nil {
+		return err
 	}
 	return b.settle(ctx)
 }
 
 // settle brings the planner's numbers up to date, as autovacuum does in time.
-func (b *bench) settle(ctx context.Context) error { return b.exec(ctx, `ANALYZE`) }
-
-func (b *bench) exec(ctx context.Context, query string, args ...any) error {
-	return b.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		if _, err := tx.ExecContext(ctx, `SET LOCAL statement_timeout = 0`); err != nil {
-			return err
-		}
-		_, err := tx.ExecContext(ctx, query, args...)
-		return err
-	})
-}
-
-// figures are those of one page.
-type figures struct{ p50, p95 time.Duration }
+func (b *browser) settle(ctx context.Context) error { return b.Exec(ctx, []string{`ANALYZE`}) }
 
 // measure asks for every page, in turns, so that a disturbance meets them all.
-func (b *bench) measure(ctx context.Context, pages []target) ([]figures, error) {
-	times := make([][]time.Duration, len(pages))
+func (b *browser) measure(ctx context.Context, pages []target) ([]*sample, error) {
+	all := make([]*sample, len(pages))
 	for round := range b.samples + 5 {
 		for i, p := range pages {
 			took, err := b.ask(ctx, p)
 			if err != nil {
 				return nil, err
 			}
-			if round >= 5 { // the first fill the caches and prepare the statements
-				times[i] = append(times[i], took)
+			if round < 5 { // the first fill the caches and prepare the statements
+				all[i] = &sample{}
+				continue
 			}
+			all[i].latencies = append(all[i].latencies, took)
 		}
-	}
-	all := make([]figures, len(pages))
-	for i, list := range times {
-		slices.Sort(list)
-		all[i] = figures{list[len(list)/2], list[len(list)*95/100]}
 	}
 	return all, nil
 }
 
 // ask returns the time to the first byte of a page.
-func (b *bench) ask(ctx context.Context, p target) (time.Duration, error) {
+func (b *browser) ask(ctx context.Context, p target) (time.Duration, error) {
 	var first time.Time
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { first = time.Now() }})
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base+p.path, nil)

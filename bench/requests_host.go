@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,25 +19,18 @@ import (
 
 	"guildhall/bench/node"
 	"guildhall/bench/proc"
+	"guildhall/bench/testbed"
 	"guildhall/internal/access/auth"
-	"guildhall/internal/access/seal"
-	"guildhall/internal/base/db"
-	"guildhall/internal/base/db/embedded"
-	"guildhall/internal/service/guildfile"
 )
 
-// host is everything that runs while measuring.
+// host is everything that runs while requests are measured.
 type host struct {
-	options
-	folder          string
-	databaseURL     string
+	requestOptions
+	*testbed.Place
+	node            *node.Node
 	token           string
 	tokens          []string // one for each of the further guilds
-	address         string   // the server's
 	plainestAddress string
-	ops             string
-	serverPID       int
-	postgresPID     int
 	resting         int64
 	stops           []func() error
 }
@@ -49,27 +41,19 @@ func (h *host) length() time.Duration { return time.Duration(h.seconds * float64
 func (h *host) deepPage() int { return min(4000, h.wallets/25) }
 
 // start brings everything up. What it has started when it fails, it stops.
-func start(ctx context.Context, o options) (_ *host, err error) {
-	h := &host{options: o}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, h.stop())
+func start(ctx context.Context, o requestOptions) (_ *host, err error) {
+	h := &host{requestOptions: o}
+	// Not Fast: what is measured includes waiting for the disk.
+	if h.Place, err = testbed.New(ctx, testbed.Config{}); err != nil {
+		return nil, err
+	}
+	h.stops = append(h.stops, h.Close)
+	for _, part := range []func(context.Context) error{h.load, h.makeTokens, h.serve, h.servePlainest, h.settle} {
+		if err := part(ctx); err != nil {
+			return nil, errors.Join(err, h.stop())
 		}
-	}()
-	if h.folder, err = os.MkdirTemp("", "guildhall-bench-"); err != nil {
-		return nil, err
 	}
-	h.stops = append(h.stops, func() error { return os.RemoveAll(h.folder) })
-	if err := h.database(ctx); err != nil {
-		return nil, err
-	}
-	if err := h.load(ctx); err != nil {
-		return nil, err
-	}
-	if err := h.serve(ctx); err != nil {
-		return nil, err
-	}
-	return h, h.settle(ctx)
+	return h, nil
 }
 
 // stop ends what was started, the last first.
@@ -81,80 +65,35 @@ func (h *host) stop() error {
 	return errors.Join(errs...)
 }
 
-func (h *host) database(ctx context.Context) error {
-	// Not Fast: what is measured includes waiting for the disk.
-	s, err := embedded.Start(ctx, embedded.Config{})
-	if err != nil {
-		return err
-	}
-	h.stops = append(h.stops, s.Stop)
-	h.databaseURL = s.URL
-	if h.postgresPID, err = proc.Postmaster(filepath.Join(s.Folder, "data")); err != nil {
-		return err
-	}
-	return db.Migrate(ctx, h.databaseURL)
-}
-
-// load imports the guild file that records writes.
+// load imports two guild files, and makes the plainest program's tables of them.
 func (h *host) load(ctx context.Context) error {
-	d, err := db.Open(db.Config{URL: h.databaseURL, Writers: 2, Readers: 1, Name: "bench"})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
 	for _, part := range []struct {
 		name  string
 		write func(io.Writer) error
 	}{
 		{"wallets", h.wealth}, {"levels, cases, tickets and listings", h.rest},
 	} {
-		r, w := io.Pipe()
-		go func() {
-			out := bufio.NewWriterSize(w, 64<<10)
-			w.CloseWithError(errors.Join(part.write(out), out.Flush()))
-		}()
 		begun := time.Now()
-		sum, err := guildfile.Import(ctx, d, r, nil)
+		records, err := testbed.Import(ctx, h.DB, part.write)
 		if err != nil {
 			return err
 		}
-		fmt.Printf("imported %d records (%s) in %.1f s\n", sum.Records, part.name, time.Since(begun).Seconds())
+		fmt.Printf("imported %d records (%s) in %.1f s\n", records, part.name, time.Since(begun).Seconds())
 	}
-	return h.loadFurther(ctx, d)
+	return h.Exec(ctx, plainestTables)
 }
 
-// loadFurther adds what no guild file brings: tokens, and the plainest program's
-// tables.
-func (h *host) loadFurther(ctx context.Context, d *db.DB) error {
-	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		for _, statement := range []string{
-			`SET LOCAL statement_timeout = 0`,
-			plainestTables,
-		} {
-			if _, err := tx.ExecContext(ctx, statement); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if h.token, err = makeToken(ctx, d, guildID, auth.Scopes); err != nil {
+func (h *host) makeTokens(ctx context.Context) (err error) {
+	if h.token, err = h.Token(ctx, guildID, auth.Scopes...); err != nil {
 		return err
 	}
 	h.tokens = make([]string, manyGuilds)
 	for n := range h.tokens {
-		if h.tokens[n], err = makeToken(ctx, d, guild(n+1), []string{"economy:write"}); err != nil {
+		if h.tokens[n], err = h.Token(ctx, guild(n+1), "economy:write"); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func makeToken(ctx context.Context, d *db.DB, guild string, scopes []string) (string, error) {
-	made, err := auth.Create(ctx, d, auth.New{GuildID: guild, Env: "test", Name: "bench", Scopes: scopes})
-	return made.Secret, err
 }
 
 func (h *host) wealth(w io.Writer) error {
@@ -205,21 +144,13 @@ func (h *host) rest(w io.Writer) error {
 	return nil
 }
 
-// serve starts the real server, without rate limits, and the plainest program.
-func (h *host) serve(ctx context.Context) error {
-	n, err := node.Start(ctx, node.Config{
-		Words: []string{h.server}, DatabaseURL: h.databaseURL, SecretKey: make([]byte, seal.KeySize),
-		Env: []string{
-			"GUILDHALL_WEBHOOK_ALLOW=127.0.0.0/8",
-			"GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off", "GUILDHALL_RATE_LOGIN=off",
-		},
-	})
-	if err != nil {
+// serve starts the real server.
+func (h *host) serve(ctx context.Context) (err error) {
+	if h.node, err = h.Serve(ctx, h.server, "GUILDHALL_WEBHOOK_ALLOW=127.0.0.0/8"); err != nil {
 		return err
 	}
-	h.stops = append(h.stops, n.Stop)
-	h.address, h.ops, h.serverPID = n.HTTP, n.Ops, n.PID
-	return h.servePlainest(ctx)
+	h.stops = append(h.stops, h.node.Stop)
+	return nil
 }
 
 // servePlainest starts the plainest program, which knows the same tokens.
@@ -236,7 +167,12 @@ func (h *host) servePlainest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(h.folder, "tokens.json")
+	folder, err := os.MkdirTemp("", "guildhall-bench-")
+	if err != nil {
+		return err
+	}
+	h.stops = append(h.stops, func() error { return os.RemoveAll(folder) })
+	file := filepath.Join(folder, "tokens.json")
 	if err := os.WriteFile(file, known, 0o600); err != nil {
 		return err
 	}
@@ -250,7 +186,7 @@ func (h *host) servePlainest(ctx context.Context) error {
 	}
 	// Without a context: it is stopped in order, after the measurements.
 	cmd := exec.Command(self, "-plainest", h.plainestAddress, "-tokens", file)
-	cmd.Env = append(os.Environ(), "GUILDHALL_DATABASE_URL="+h.databaseURL)
+	cmd.Env = append(os.Environ(), "GUILDHALL_DATABASE_URL="+h.URL)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Start(); err != nil {
 		return err
@@ -282,13 +218,22 @@ func (h *host) listen(ctx context.Context) (undo func() error, err error) {
 
 // call asks the server for something that is not measured.
 func (h *host) call(ctx context.Context, method, path, body string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+h.address+"/api/v1"+path, strings.NewReader(body))
+	return call(ctx, h.node.HTTP, h.token, "", method, path, body, into)
+}
+
+// call sends one request, with an idempotency key unless that is empty. It takes
+// anything but a success for an error.
+func call(ctx context.Context, address, token, key, method, path, body string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+address+"/api/v1"+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Authorization", "Bearer "+h.token)
+	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("X-Forwarded-Proto", "https")
 	req.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
 	resp, err := (&http.Client{Timeout: 10 * time.Second}).Do(req)
 	if err != nil {
 		return err
@@ -306,7 +251,7 @@ func (h *host) call(ctx context.Context, method, path, body string, into any) er
 
 // await waits until a url answers, with whatever.
 func await(ctx context.Context, url string) error {
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return err
@@ -322,37 +267,24 @@ func await(ctx context.Context, url string) error {
 		if time.Now().After(deadline) || ctx.Err() != nil {
 			return fmt.Errorf("%s does not answer: %w", url, err)
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 }
 
 // settle waits until what a running installation has anyway is there: the
 // leaderboards' maps, fresh statistics, a vacuumed table, a checkpoint.
 func (h *host) settle(ctx context.Context) error {
-	pool, err := db.OpenSQL(h.databaseURL, "bench", 1)
-	if err != nil {
+	h.resting = proc.RSS(h.node.PID)
+	begun := time.Now()
+	if err := testbed.Vacuum(ctx, h.URL); err != nil {
 		return err
 	}
-	defer pool.Close()
-	h.resting = proc.RSS(h.serverPID)
-	begun := time.Now()
-	for _, statement := range []string{`VACUUM ANALYZE`, `CHECKPOINT`} {
-		if _, err := pool.ExecContext(ctx, statement); err != nil {
+	for live := 0; h.wallets >= 512 && live < 2; time.Sleep(200 * time.Millisecond) {
+		if err := h.Admin.QueryRowContext(ctx, `SELECT count(*) FROM rank_maps WHERE state = 'live'`).Scan(&live); err != nil {
 			return err
-		}
-	}
-	for want := 2; h.wallets >= 512; {
-		var live int
-		if err := pool.QueryRowContext(ctx, `SELECT count(*) FROM rank_maps WHERE state = 'live'`).Scan(&live); err != nil {
-			return err
-		}
-		if live >= want {
-			break
 		}
 		if time.Since(begun) > 3*time.Minute {
 			return errors.New("the server has made no maps of the leaderboards")
 		}
-		time.Sleep(200 * time.Millisecond)
 	}
 	fmt.Printf("maps of the leaderboards and the rest ready after %.1f s\n", time.Since(begun).Seconds())
 	return nil

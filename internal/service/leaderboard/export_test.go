@@ -1,0 +1,9 @@
+package leaderboard
+
+// Texts are the statements of the board.
+func (b Board) Texts() map[string]string {
+	return map[string]string{
+		"first": b.first, "deep": b.deep, "rank": b.rank, "draft": b.draft, "count": b.count, "fold": b.fold, "big": b.big, "grown": b.grown,
+		"hop": hopMoves, "read moves": readMoves,
+	}
+}
