@@ -14,7 +14,6 @@ import (
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
-	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/event"
 )
 
@@ -52,7 +51,9 @@ type streamTest struct {
 
 // streamCommand is something that a caller or a node does.
 type streamCommand struct {
-	command
+	*dbtest.Command
+	node             *node
+	check            func()    // after it has succeeded
 	settles, returns []int     // which events it acknowledges or gives back
 	gets             []int     // which it has been given
 	until            time.Time // when its lease ends
@@ -83,8 +84,8 @@ func (m *streamTest) record(n *node) *streamCommand {
 	number := len(m.told)
 	one := &told{guild: guild, at: m.now, byBot: by.ID == "bk_one"}
 	m.told = append(m.told, one)
-	c := &streamCommand{}
-	c.run = func(ctx context.Context) error {
+	c := &streamCommand{Command: new(dbtest.Command)}
+	c.Run = func(ctx context.Context) error {
 		return n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 			return event.Record(ctx, tx, event.From(by).On(one.at), typ, number)
 		})
@@ -97,8 +98,8 @@ func (m *streamTest) record(n *node) *streamCommand {
 func (m *streamTest) fetch(n *node) *streamCommand {
 	p, limit := m.part(), rapid.IntRange(1, 6).Draw(m.rt, "limit")
 	lease := time.Duration(rapid.SampledFrom([]int{10, 60, 600}).Draw(m.rt, "lease")) * time.Second
-	c := &streamCommand{until: m.now.Add(lease)}
-	c.run = func(ctx context.Context) error {
+	c := &streamCommand{Command: new(dbtest.Command), until: m.now.Add(lease)}
+	c.Run = func(ctx context.Context) error {
 		var got Fetched
 		err := n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 			got, err = fetchStream(ctx, tx, &m.now, p, "caller", limit, lease)
@@ -132,7 +133,7 @@ func (m *streamTest) fetch(n *node) *streamCommand {
 }
 
 func (m *streamTest) acknowledge(n *node) *streamCommand {
-	c := &streamCommand{}
+	c := &streamCommand{Command: new(dbtest.Command)}
 	draw := func(what string, list *[]int) (ids []string) {
 		ids = []string{"garbage", "ünï"}[:rapid.IntRange(0, 2).Draw(m.rt, "garbage")]
 		for i, e := range m.told {
@@ -143,7 +144,7 @@ func (m *streamTest) acknowledge(n *node) *streamCommand {
 		return ids
 	}
 	settle, back := draw("settle", &c.settles), draw("give back", &c.returns)
-	c.run = func(ctx context.Context) error {
+	c.Run = func(ctx context.Context) error {
 		return n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 			_, _, err := acknowledgeStream(ctx, tx, &m.now, Part{Stream: "mirror", Shards: 1}, slices.Clone(settle), slices.Clone(back))
 			return err
@@ -157,8 +158,8 @@ func (m *streamTest) change(n *node) *streamCommand {
 	events := rapid.SampledFrom([][]string{{event.CaseCreated}, {event.CaseUpdated}, {event.CaseCreated, event.CaseUpdated}}).Draw(m.rt, "events")
 	echo := rapid.Bool().Draw(m.rt, "echo")
 	narrows := (m.echo || !echo) && !slices.ContainsFunc(events, func(e string) bool { return !slices.Contains(m.events, e) })
-	c := &streamCommand{changes: true}
-	c.run = func(ctx context.Context) error {
+	c := &streamCommand{Command: new(dbtest.Command), changes: true}
+	c.Run = func(ctx context.Context) error {
 		return n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 			_, err := tx.ExecContext(ctx, `
 				UPDATE bot_streams
@@ -175,8 +176,8 @@ func (m *streamTest) change(n *node) *streamCommand {
 func (m *streamTest) found(n *node) *streamCommand {
 	m.founded++
 	guild := fmt.Sprint(197038439483310086 + 4194304*(1000+m.founded))
-	c := &streamCommand{}
-	c.run = func(ctx context.Context) error {
+	c := &streamCommand{Command: new(dbtest.Command)}
+	c.Run = func(ctx context.Context) error {
 		return n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 			_, err := tx.ExecContext(ctx, `INSERT INTO guilds (id, name, owner_id, member_count) VALUES ($1, 'g', '1', 1)`, guild)
 			if err != nil {
@@ -190,14 +191,14 @@ func (m *streamTest) found(n *node) *streamCommand {
 }
 
 func (m *streamTest) tell(n *node) *streamCommand {
-	c := &streamCommand{}
-	c.run = func(ctx context.Context) error { return tellStreams(ctx, n.db, m.cfg.Log, &m.now) }
+	c := &streamCommand{Command: new(dbtest.Command)}
+	c.Run = func(ctx context.Context) error { return tellStreams(ctx, n.db, m.cfg.Log, &m.now) }
 	return c
 }
 
 func (m *streamTest) prune(n *node) *streamCommand {
-	c := &streamCommand{}
-	c.run = n.d.prune
+	c := &streamCommand{Command: new(dbtest.Command)}
+	c.Run = n.d.prune
 	return c
 }
 
@@ -221,8 +222,8 @@ func (m *streamTest) draw() (commands []*streamCommand) {
 			made = true
 		}
 		c := make.of(n)
-		c.name, c.node = make.name, n
-		c.stop, c.fate = rapid.IntRange(1, 8).Draw(m.rt, "stop"), rapid.SampledFrom([]dbtest.Fate{dbtest.Pass, dbtest.Pass, dbtest.Break, dbtest.Lose}).Draw(m.rt, "fate")
+		c.Name, c.Gate, c.node = make.name, n.gate, n
+		c.Stop, c.Fate = rapid.IntRange(1, 8).Draw(m.rt, "stop"), rapid.SampledFrom([]dbtest.Fate{dbtest.Pass, dbtest.Pass, dbtest.Break, dbtest.Lose}).Draw(m.rt, "fate")
 		commands = append(commands, c)
 	}
 	return commands
@@ -230,42 +231,22 @@ func (m *streamTest) draw() (commands []*streamCommand) {
 
 // round runs commands and holds what they have done against what is promised.
 func (m *streamTest) round(commands []*streamCommand) {
-	for _, c := range commands {
-		if c.begin(m.rt.Context()); !m.halted(c) {
-			break
-		}
+	gated := make([]*dbtest.Command, len(commands))
+	for i, c := range commands {
+		gated[i] = c.Command
 	}
-	ran := slices.DeleteFunc(commands, func(c *streamCommand) bool { return c.done == nil })
+	dbtest.Interleave(m.rt, m.DB, gated...)
+	ran := slices.DeleteFunc(commands, func(c *streamCommand) bool { return !c.Ran() })
 	for _, c := range ran {
-		c.node.gate.Open()
-	}
-	for _, c := range ran {
-		testutil.Eventually(m.rt, c.name+" ends", func() bool { return isClosed(c.done) })
-		if c.dead = c.node.gate.Open(); c.dead {
+		if c.Died {
 			m.restart(c.node)
 		}
 	}
-	testutil.Eventually(m.rt, "Postgres ends what dead nodes have begun", func() bool {
-		return m.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-			AND backend_type = 'client backend' AND pid <> pg_backend_pid() AND state <> 'idle'`) == 0
-	})
 	m.judge(ran)
 	m.holds()
 	if slices.ContainsFunc(ran, func(c *streamCommand) bool { return c.asked }) {
 		m.asked = m.now
 	}
-}
-
-func (m *streamTest) halted(c *streamCommand) bool {
-	waits := false
-	testutil.Eventually(m.rt, c.name+" halts", func() bool {
-		if isClosed(c.done) || c.node.gate.Reached() {
-			return true
-		}
-		waits = dbtest.Waiting(m.rt, m.DB) > 0
-		return waits
-	})
-	return !waits
 }
 
 // judge takes over what the commands have done.
@@ -278,8 +259,8 @@ func (m *streamTest) judge(ran []*streamCommand) {
 		}
 	}
 	for _, c := range ran {
-		if c.err != nil && !c.dead && !errors.Is(c.err, noSuchStream) {
-			m.rt.Fatalf("%s: %v", c.name, c.err)
+		if c.Err != nil && !c.Died && !errors.Is(c.Err, noSuchStream) {
+			m.rt.Fatalf("%s: %v", c.Name, c.Err)
 		}
 		for _, i := range c.gets {
 			e := m.told[i]
@@ -299,24 +280,24 @@ func (m *streamTest) judge(ran []*streamCommand) {
 	for _, c := range ran {
 		for _, i := range c.settles {
 			e := m.told[i]
-			if e.settled = e.settled || c.err == nil && e.fetched; !e.settled {
+			if e.settled = e.settled || c.Err == nil && e.fetched; !e.settled {
 				e.perhaps = true
 			}
 		}
 	}
 	for _, c := range ran {
-		returned := slices.ContainsFunc(ran, func(o *streamCommand) bool { return o.name == "acknowledge" })
+		returned := slices.ContainsFunc(ran, func(o *streamCommand) bool { return o.Name == "acknowledge" })
 		for _, i := range c.gets {
 			if m.told[i].fetched = true; !returned {
 				m.told[i].leased = c.until
 			}
 		}
-		if c.err == nil && c.check != nil && (c.name != "record" || !changing) {
+		if c.Err == nil && c.check != nil && (c.Name != "record" || !changing) {
 			c.check()
 		}
 	}
 	for _, c := range ran {
-		if c.changes && c.err != nil { // it may have been made all the same
+		if c.changes && c.Err != nil { // it may have been made all the same
 			var is struct {
 				Events db.Strings `db:"events"`
 				Echo   bool       `db:"echo"`
@@ -373,7 +354,7 @@ func (m *streamTest) ends() {
 	left := m.count(`SELECT count(*) FROM stream_deliveries WHERE stream_id = $1 AND event_at >= $2`, m.stream, m.now.Add(-keep))
 	for {
 		c := m.fetch(m.nodes[0])
-		if c.run(m.rt.Context()) != nil {
+		if c.Run(m.rt.Context()) != nil {
 			return // it has ended
 		}
 		m.judge([]*streamCommand{c})
