@@ -10,7 +10,7 @@ import (
 
 // namesWhatWasMade is the migration from which on no program is at work that could not
 // replay a key without a body.
-const namesWhatWasMade = 181
+const namesWhatWasMade = 186
 
 // askAgain is how long Entries waits until it asks again, while an upgrade is under way.
 const askAgain = time.Second

@@ -235,17 +235,31 @@ func (x *examination) botKeys(ctx context.Context) Finding {
 	return ok("bot keys in use: %d, each with an allowlist", working)
 }
 
-// fetches tells of pull endpoints that nobody has fetched from for days, which end soon.
+// fetches tells of pull endpoints and streams that nobody has fetched from for days, which
+// end soon.
 func (x *examination) fetches(ctx context.Context) Finding {
 	late, err := db.Select[string](ctx, x.db.Reader(), unfetched, delivery.UnfetchedWarning.Seconds(), db.Array(x.Guilds), maxEndpoints)
+	if err != nil {
+		return fail("the endpoints that are fetched from could not be read: %v", err)
+	}
+	streams, err := db.Select[string](ctx, x.db.Reader(), unfetchedStreams, delivery.UnfetchedWarning.Seconds())
 	switch {
 	case err != nil:
-		return fail("the endpoints that are fetched from could not be read: %v", err)
-	case len(late) > 0:
-		return warn("from %d pull endpoints nobody has fetched for 3 days or longer; after 7 days each is disabled", len(late)).about(late)
+		return fail("the streams could not be read: %v", err)
+	case len(late) > 0 || len(streams) > 0:
+		return warn("from %d pull endpoints and %d streams nobody has fetched for 3 days or longer; after 7 days each is disabled or ends",
+			len(late), len(streams)).about(append(late, streams...))
 	}
-	return ok("no pull endpoint is left unread")
+	return ok("no pull endpoint and no stream is left unread")
 }
+
+// unfetchedStreams names the streams that nobody has fetched from for so many seconds.
+// That of work is there where nothing uses it, and does not end.
+const unfetchedStreams = `
+	SELECT 'stream ' || name
+	FROM bot_streams
+	WHERE ended_at IS NULL AND id <> '` + delivery.StreamWork + `' AND coalesce(fetched_at, created_at) < now() - $1 * interval '1 second'
+	ORDER BY name`
 
 // unfetched names the pull endpoints that nobody has fetched from for so many seconds.
 const unfetched = `

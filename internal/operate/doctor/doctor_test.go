@@ -339,12 +339,22 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET enabled = false, disabled_reason = 'gone'`)
 		}, doctor.Endpoints, doctor.Warn, "1 are disabled"},
 
-		"no pull endpoint": {nil, doctor.Fetches, doctor.OK, "no pull endpoint is left unread"},
+		"no pull endpoint": {nil, doctor.Fetches, doctor.OK, "no pull endpoint and no stream is left unread"},
 		"a pull endpoint that nobody fetches from": {func(t *testing.T, s *installed) {
 			dbtest.Exec(t, s.DB, `
 				INSERT INTO webhook_schedule (guild_id, endpoint_id, disposition, fetched_at)
 				SELECT id, 'e', 'pull', now() - interval '73 hours' FROM guilds LIMIT 1`)
 		}, doctor.Fetches, doctor.Warn, "after 7 days each is disabled"},
+		"a stream that nobody fetches from": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO bot_streams (id, name, events, echo, created_at, fetched_at)
+				VALUES ('s', 'mirror', '{case.created}', false, now() - interval '9 days', now() - interval '73 hours')`)
+		}, doctor.Fetches, doctor.Warn, "from 0 pull endpoints and 1 streams"},
+		"a stream that somebody fetches from": {func(t *testing.T, s *installed) {
+			dbtest.Exec(t, s.DB, `
+				INSERT INTO bot_streams (id, name, events, echo, created_at, fetched_at)
+				VALUES ('s', 'mirror', '{case.created}', false, now() - interval '9 days', now() - interval '71 hours')`)
+		}, doctor.Fetches, doctor.OK, "is left unread"},
 
 		"no bot key": {nil, doctor.BotKeys, doctor.OK, "no bot key"},
 		"a bot key that is well kept": {func(t *testing.T, s *installed) {

@@ -72,9 +72,9 @@ const findStreamed = `
 	FROM stream_deliveries w
 	WHERE w.stream_id = $1 AND w.due_at <= $2 AND (w.due_at, w.guild_id, w.event_id) > ($3, $4, $5)
 	  AND ($6::int = 1 OR mod(div(w.guild_id::numeric, 4194304), $6::int) = $7::int)
-	  AND (cardinality($8::text[]) = 0 OR w.guild_id = ANY ($8::text[]))
+	  AND (cardinality($8::text[]) = 0 OR w.guild_id = ANY ($8::text[])) AND w.event_at >= $9
 	ORDER BY w.due_at, w.guild_id, w.event_id
-	LIMIT $9`
+	LIMIT $10`
 
 // leaseStreamed leases some events of a guild until $6, those of them that are due and
 // that nobody else is fetching. Those that do not fit into $7 bytes stay, and come back
@@ -125,7 +125,8 @@ func fetchStream(ctx context.Context, tx *db.Tx, at *time.Time, p Part, by strin
 	last := streamed{DueAt: time.Unix(0, 0)}
 	for range fetchRounds {
 		want := limit - len(out.Events)
-		found, err := db.Select[streamed](ctx, tx, findStreamed, s.ID, s.Now, last.DueAt, last.GuildID, last.EventID, p.Shards, p.Shard, db.Array(p.Guilds), want+1)
+		found, err := db.Select[streamed](ctx, tx, findStreamed, s.ID, s.Now, last.DueAt, last.GuildID, last.EventID, p.Shards, p.Shard, db.Array(p.Guilds), s.Oldest,
+			want+1)
 		if err != nil {
 			return out, fmt.Errorf("find what waits for stream %s: %w", p.Stream, err)
 		}
@@ -188,15 +189,30 @@ const findLeased = `
 	FROM stream_deliveries w
 	WHERE w.event_id = ANY ($2) AND w.stream_id = $1 AND w.fetched AND (cardinality($3::text[]) = 0 OR w.guild_id = ANY ($3::text[]))`
 
-// settleStreamed and returnStreamed settle and give back events of a guild.
+// settleStreamed and returnStreamed settle and give back events of a guild. What nobody
+// else waits for, or was sent, goes with its settling: a stream has no log. Where two
+// streams settle an event at the same moment it stays, and is pruned.
 const (
 	settleStreamed = `
-	DELETE FROM stream_deliveries
-	WHERE guild_id = $1 AND stream_id = $2 AND event_id = ANY ($3) AND fetched`
+	WITH gone AS (
+		DELETE FROM stream_deliveries
+		WHERE guild_id = $1 AND stream_id = $2 AND event_id = ANY ($3) AND fetched
+		RETURNING event_id
+	), forgotten AS (
+		DELETE FROM webhook_events v
+		WHERE v.guild_id = $1 AND v.id = ANY (ARRAY(SELECT event_id FROM gone))
+		  AND NOT EXISTS (SELECT FROM webhook_deliveries d WHERE d.guild_id = $1 AND d.event_id = v.id)
+		  AND NOT EXISTS (SELECT FROM stream_deliveries w WHERE w.guild_id = $1 AND w.event_id = v.id AND w.stream_id <> $2)
+	)
+	SELECT count(*) FROM gone`
 	returnStreamed = `
-	UPDATE stream_deliveries
-	SET due_at = $4
-	WHERE guild_id = $1 AND stream_id = $2 AND event_id = ANY ($3) AND fetched AND due_at > $4`
+	WITH back AS (
+		UPDATE stream_deliveries
+		SET due_at = $4
+		WHERE guild_id = $1 AND stream_id = $2 AND event_id = ANY ($3) AND fetched AND due_at > $4
+		RETURNING event_id
+	)
+	SELECT count(*) FROM back`
 )
 
 // AcknowledgeStream is Acknowledge for events that were fetched from a stream, of the
@@ -237,13 +253,37 @@ func inGuilds(ctx context.Context, tx *db.Tx, s stream, serves, events []string,
 			ids[i] = f.ID
 		}
 		slices.Sort(ids) // so that two who name the same lock them in the same order
-		n, err := db.Exec(ctx, tx, statement, append([]any{guild, s.ID, db.Array(ids)}, args...)...)
+		n, err := db.Get[int](ctx, tx, statement, append([]any{guild, s.ID, db.Array(ids)}, args...)...)
 		if err != nil {
 			return done, fmt.Errorf("guild %s: %w", guild, err)
 		}
 		done += n
 	}
 	return done, nil
+}
+
+// StreamStanding is how a stream fares in one guild.
+type StreamStanding struct {
+	Name        string     `db:"name"`
+	FetchedAt   *time.Time `db:"fetched_at"`   // when somebody last fetched from it, to the minute
+	FetchedBy   *string    `db:"fetched_by"`   // by which bot key
+	Waiting     int        `db:"waiting"`      // events of the guild that are not acknowledged
+	BehindSince *time.Time `db:"behind_since"` // when the oldest of them happened
+}
+
+// StreamsOf returns how the streams fare in a guild, by name. Of events that wait it
+// counts upto.
+func StreamsOf(ctx context.Context, q db.Querier, guild string, upto int) ([]StreamStanding, error) {
+	list, err := db.Select[StreamStanding](ctx, q, `
+		SELECT s.name, s.fetched_at, s.fetched_by, w.waiting, w.behind_since
+		FROM bot_streams s
+		CROSS JOIN LATERAL (
+			SELECT count(*) AS waiting, min(oldest.event_at) AS behind_since
+			FROM (SELECT event_at FROM stream_deliveries WHERE guild_id = $1 AND stream_id = s.id ORDER BY event_id LIMIT $2) oldest
+		) w
+		WHERE s.ended_at IS NULL
+		ORDER BY s.name`, guild, upto)
+	return list, fault.Wrap(err, "read how the streams fare in guild", guild)
 }
 
 // shifted is a guild's number without its last 22 bits, by which guilds are divided into

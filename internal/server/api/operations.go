@@ -59,10 +59,9 @@ type operations struct {
 var _ gen.StrictServerInterface = operations{}
 
 func newOperations(cfg Config, h batch.Host) operations {
-	curve := guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadratic: levelling.Quadratic}
 	return operations{
 		metaOps:      &meta.Service{Env: cfg.Env},
-		guildsOps:    &guilds.Service{Curve: curve},
+		guildsOps:    &guilds.Service{Curve: records.Curve},
 		casesOps:     &cases.Service{},
 		economyOps:   economy.New(h),
 		levellingOps: levelling.New(h),

@@ -15,6 +15,7 @@ import (
 	"guildhall/internal/access/usage"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/delivery"
 )
 
 // expiresSoon is how long before its end a token is pointed out.
@@ -63,7 +64,14 @@ type tokensView struct {
 	MoreActive, MoreEnded string        // the query of the next page; empty: there is none
 	Skipped               bool          // this is not the first page of those that have ended
 	Keys                  []auth.BotKey // of the operator's bot, which serve this guild
+	Streams               []delivery.StreamStanding
 }
+
+// streamsUpto is how many events that wait for a stream are counted.
+const streamsUpto = 1000
+
+// Upto is Upto of an endpoint.
+func (tokensView) Upto(n int) string { return endpointRow{}.Upto(n) }
 
 func listTokens(c *call) (reply, error) {
 	var v tokensView
@@ -94,6 +102,11 @@ func listTokens(c *call) (reply, error) {
 	v.Keys = slices.DeleteFunc(keys, func(k auth.BotKey) bool {
 		return k.RevokedAt != nil || k.ExpiresAt != nil && !c.now().Before(*k.ExpiresAt)
 	})
+	if len(v.Keys) > 0 {
+		if v.Streams, err = delivery.StreamsOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, streamsUpto); err != nil {
+			return reply{}, err
+		}
+	}
 	return reply{page: "tokens", view: v, frame: frame{Title: "API tokens", Tab: "tokens"}}, nil
 }
 

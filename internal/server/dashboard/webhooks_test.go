@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"guildhall/internal/access/audit"
+	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/outbound/delivery"
@@ -168,6 +169,27 @@ func TestWebhooks(t *testing.T) {
 		}
 	}
 	everywhere(t, s, newer)
+}
+
+// Where the operator's bot has a key, the page of tokens shows its streams: what of the
+// guild waits for each, and which key has asked last.
+func TestStreamsShowWhoFetches(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.as(t, "manager")
+	b.get(page(guildID, "tokens")).wants(200).lacks("Streams")
+	key, err := auth.CreateKey(t.Context(), s.DB, auth.NewKey{Env: "test", Name: "bot"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dbtest.Exec(t, s.DB, `INSERT INTO bot_streams (id, name, events, echo) VALUES ('s', 'mirror', '{case.created}', false)`)
+	dbtest.Exec(t, s.DB, `INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at) VALUES ($1, 's', 'v', now()), ('77', 's', 'w', now())`, guildID)
+	b.get(page(guildID, "tokens")).wants(200, "mirror", "1<span", "the oldest since", "by nobody yet", "work")
+	dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
+		_, err := delivery.FetchStream(ctx, tx, delivery.Part{Stream: "mirror", Shards: 1}, key.ID, 10, time.Minute)
+		return err
+	})
+	b.get(page(guildID, "tokens")).wants(200, "by <code>"+key.ID)
 }
 
 // A pull endpoint has no address: the pages call it by its id, and show who fetches

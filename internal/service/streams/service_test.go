@@ -2,12 +2,16 @@ package streams_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
+	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/server/api/apitest"
@@ -96,6 +100,206 @@ func TestTheStreamOfWorkHoldsWhatIsRecordedForIt(t *testing.T) {
 	tell(t, api.DB())
 	if got := pull(t, bot, `{"stream":"work"}`); len(got) != 0 {
 		t.Errorf("what was acknowledged comes again: %v", got)
+	}
+}
+
+// record has an event of a guild made, as the service or another caller does.
+func record(t *testing.T, d *db.DB, by auth.By) {
+	t.Helper()
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return err
+		}
+		return event.Record(ctx, tx, event.From(by).On(now), event.MemberForgotten, map[string]string{"user_id": "7"})
+	})
+}
+
+// guilds are the guilds of the events that are fetched.
+func guilds(t *testing.T, bot *apitest.API, body string) []string {
+	t.Helper()
+	got := bot.Do(t, "pullBotEvents", body).Want(t, 200, "").All(t, "guild_id")
+	slices.Sort(got)
+	return got
+}
+
+func TestAStreamLeavesOutWhatTheBotDidUnlessItWantsTheEcho(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	bot := api.Bot(t)
+	bot.Do(t, "putBotStream", `{"events":["economy.balance_changed"]}`, apitest.Path("name", "plain")).Want(t, 200, "")
+	bot.Do(t, "putBotStream", `{"events":["economy.balance_changed"],"echo":true}`, apitest.Path("name", "echo")).Want(t, 200, "")
+	tell(t, api.DB())
+	change(t, bot.In(api.Guild))
+	if got := pull(t, bot, `{"stream":"plain"}`); len(got) != 0 {
+		t.Errorf("%v came, which a bot key has caused", got)
+	}
+	if got := pull(t, bot, `{"stream":"echo"}`); len(got) != 1 {
+		t.Errorf("%d events came with the echo, want 1", len(got))
+	}
+	change(t, api)
+	if got := pull(t, bot, `{"stream":"plain"}`); len(got) != 1 {
+		t.Errorf("%d events came of what a token has done, want 1", len(got))
+	}
+}
+
+func TestAKeySeesTheGuildsThatItServesAndAShardItsOwn(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	wide := api.Bot(t)
+	wide.Do(t, "putBotStream", `{"events":["member.forgotten"]}`, apitest.Path("name", "mirror")).Want(t, 200, "")
+	some := []string{"41943040", "46137344", "50331648", "50331649"} // 10, 11 and 12 without their last 22 bits
+	dbtest.AddGuilds(t, api.DB(), some...)
+	tell(t, api.DB())
+	narrow := api.Bot(t, some[1])
+	all := func(t *testing.T) {
+		t.Helper()
+		for _, guild := range some {
+			record(t, api.DB(), auth.System(guild))
+		}
+	}
+	all(t)
+	if got := guilds(t, narrow, `{"stream":"mirror"}`); !slices.Equal(got, some[1:2]) {
+		t.Errorf("a key of guild %s fetched the events of %v", some[1], got)
+	}
+	for shard, want := range [][]string{{some[2], some[3]}, {some[0]}, {}} { // the key of one guild has its events still
+		if got := guilds(t, wide, fmt.Sprintf(`{"stream":"mirror","shard":%d,"shards":3}`, shard)); !slices.Equal(got, want) {
+			t.Errorf("shard %d of 3 fetched the events of %v, want %v", shard, got, want)
+		}
+	}
+	all(t)
+	fetched := pull(t, wide, `{"stream":"mirror"}`)
+	ack(t, narrow, `{"stream":"mirror","event_ids":`+list(fetched...)+`}`, `{"settled_count":1,"returned_count":0}`)
+	ack(t, narrow, `{"stream":"mirror","return_ids":`+list(fetched...)+`}`, `{"settled_count":0,"returned_count":0}`)
+	ack(t, wide, `{"stream":"mirror","event_ids":`+list(fetched...)+`}`, `{"settled_count":3,"returned_count":0}`)
+}
+
+// What is acknowledged leaves nothing behind, unless another waits for it or was sent it.
+func TestWhatIsAcknowledgedIsForgotten(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	bot := api.Bot(t)
+	for _, name := range []string{"one", "two"} {
+		bot.Do(t, "putBotStream", `{"events":["member.forgotten"]}`, apitest.Path("name", name)).Want(t, 200, "")
+	}
+	tell(t, api.DB())
+	record(t, api.DB(), auth.System(api.Guild))
+	count := func() int { return dbtest.Value[int](t, api.DB(), `SELECT count(*) FROM webhook_events`) }
+	first := pull(t, bot, `{"stream":"one"}`)
+	ack(t, bot, `{"stream":"one","event_ids":`+list(first...)+`}`, `{"settled_count":1}`)
+	if count() != 1 {
+		t.Error("an event is gone that another stream waits for")
+	}
+	if second := pull(t, bot, `{"stream":"two"}`); !slices.Equal(first, second) {
+		t.Fatalf("fetched %v and %v", first, second)
+	}
+	ack(t, bot, `{"stream":"two","event_ids":`+list(first...)+`}`, `{"settled_count":1}`)
+	if count() != 0 {
+		t.Error("an event stays that nobody waits for")
+	}
+	id := api.Do(t, "createWebhookEndpoint", `{"delivery":"pull","events":["member.forgotten"]}`).Want(t, 201, "").Str(t, "data.id")
+	record(t, api.DB(), auth.System(api.Guild))
+	for _, name := range []string{"one", "two"} {
+		ack(t, bot, `{"stream":"`+name+`","event_ids":`+list(pull(t, bot, `{"stream":"`+name+`"}`)...)+`}`, `{"settled_count":1}`)
+	}
+	if got := api.Do(t, "pullWebhookEvents", `{}`, apitest.Path("id", id)).Want(t, 200, "").All(t, "id"); len(got) != 1 {
+		t.Errorf("%d events are kept for the endpoint, want 1", len(got))
+	}
+}
+
+// A stream from which nobody fetches ends after 7 days; what comes after it begins anew.
+func TestAStreamThatNobodyFetchesFromEnds(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	bot := api.Bot(t)
+	for _, name := range []string{"read", "unread"} {
+		bot.Do(t, "putBotStream", `{"events":["member.forgotten"]}`, apitest.Path("name", name)).Want(t, 200, "")
+	}
+	tell(t, api.DB())
+	record(t, api.DB(), auth.System(api.Guild))
+	dbtest.Exec(t, api.DB(), `UPDATE bot_streams SET created_at = now() - interval '7 days 1 minute'`)
+	pull(t, bot, `{"stream":"read"}`)
+	tell(t, api.DB())
+	bot.Do(t, "pullBotEvents", `{"stream":"unread"}`).WantError(t, 404, "not_found")
+	bot.Do(t, "listBotStreams", "").Want(t, 200, `{"data":[{"name":"read"},{"name":"work"}]}`)
+	if n := dbtest.Value[int](t, api.DB(), `SELECT count(*) FROM stream_listeners`); n != 1 {
+		t.Errorf("%d listeners are left, want 1", n)
+	}
+	bot.Do(t, "putBotStream", `{"events":["member.forgotten"]}`, apitest.Path("name", "unread")).Want(t, 200, "")
+	tell(t, api.DB())
+	if got := pull(t, bot, `{"stream":"unread"}`); len(got) != 0 {
+		t.Errorf("a new stream has the events of the one before: %v", got)
+	}
+}
+
+// A stream cannot begin as long as a program may be at work that would not tell it.
+func TestNoStreamBeginsBesideAnOlderProgram(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Exec(t, api.DB(), `UPDATE oldest_program SET schema_version = 100`)
+	api.Bot(t).Do(t, "putBotStream", `{"events":["member.forgotten"]}`, apitest.Path("name", "mirror")).WantError(t, 503, "service_unavailable")
+}
+
+// A guild that is made later is told, whoever makes it.
+func TestAGuildThatIsMadeLaterIsListenedTo(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	bot := api.Bot(t)
+	bot.Do(t, "putBotStream", `{"events":["member.forgotten"]}`, apitest.Path("name", "mirror")).Want(t, 200, "")
+	tell(t, api.DB())
+	bot.In("777").Do(t, "writeRecords", `{"records":[{"record":"guild","name":"new","owner_id":"1","member_count":1}]}`).Want(t, 200, "")
+	record(t, api.DB(), auth.System("777"))
+	if got := guilds(t, bot, `{"stream":"mirror"}`); !slices.Equal(got, []string{"777"}) {
+		t.Errorf("fetched the events of %v", got)
+	}
+}
+
+// waits fetches in the background and returns when n callers wait.
+func waits(t *testing.T, bot *apitest.API, body string, n int) <-chan *apitest.Response {
+	t.Helper()
+	op, answered := apitest.Find(t, "pullBotEvents"), make(chan *apitest.Response, 1)
+	go func() {
+		a, err := bot.Try(op, body)
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- a
+	}()
+	testutil.Eventually(t, "somebody waits", func() bool { return bot.Server.Waiters.Waiting() == n })
+	return answered
+}
+
+// Of each shard one caller waits on a node, the newest. Each is answered with what
+// happens in its guilds, and all when the node stops.
+func TestOneCallerWaitsForEachShard(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	bot := api.Bot(t)
+	bot.Do(t, "putBotStream", `{"events":["member.forgotten"]}`, apitest.Path("name", "mirror")).Want(t, 200, "")
+	dbtest.AddGuilds(t, api.DB(), "41943040", "46137344")
+	tell(t, api.DB())
+	even := `{"stream":"mirror","wait":20,"shards":2}`
+	odd := `{"stream":"mirror","wait":20,"shards":2,"shard":1}`
+	older := waits(t, bot, even, 1)
+	other := waits(t, bot, odd, 2)
+	newer := waits(t, bot, even, 2)
+	if got := (<-older).Want(t, 200, "").All(t, "guild_id"); len(got) != 0 {
+		t.Errorf("the older caller was given the events of %v", got)
+	}
+	record(t, api.DB(), auth.System("46137344"))
+	if got := (<-other).Want(t, 200, "").All(t, "guild_id"); !slices.Equal(got, []string{"46137344"}) {
+		t.Errorf("the odd shard was given the events of %v", got)
+	}
+	record(t, api.DB(), auth.System("41943040"))
+	if got := (<-newer).Want(t, 200, "").All(t, "guild_id"); !slices.Equal(got, []string{"41943040"}) {
+		t.Errorf("the even shard was given the events of %v", got)
+	}
+	last := waits(t, bot, even, 1)
+	api.Server.StopWaiting()
+	if got := (<-last).Want(t, 200, "").All(t, "id"); len(got) != 0 {
+		t.Errorf("at the node's stop came %v", got)
 	}
 }
 

@@ -1,6 +1,6 @@
 -- +goose NO TRANSACTION
 -- +goose Up
--- Programs that do not know 0180 cannot replay a key that names a change of XP. Once
+-- Programs that do not know 0185 cannot replay a key that names a change of XP. Once
 -- this is on its way (oldest_program), such keys are kept.
 ALTER TABLE idempotency_keys DROP CONSTRAINT IF EXISTS idempotency_keys_answered;
 ALTER TABLE idempotency_keys ADD CONSTRAINT idempotency_keys_answered
