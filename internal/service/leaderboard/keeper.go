@@ -25,21 +25,21 @@ type Keeper struct {
 	Least    int           // rows that a leaderboard with a map has at least; 0 means 512
 
 	// Of the goroutine that runs it.
-	last  asked // up to where the requests were worked through
-	swept mapID // up to which map moves were looked through
+	last  rankRequest // up to where the requests were worked through
+	swept mapID       // up to which map moves were looked through
 	round int
 	busy  bool // whether the last round had work to do
 }
 
-// asked is a leaderboard that wants a look.
-type asked struct {
+// rankRequest is a leaderboard that wants a look.
+type rankRequest struct {
 	GuildID string `db:"guild_id"`
 	Board   string `db:"board"`
 }
 
 // mapID names a map.
 type mapID struct {
-	asked
+	rankRequest
 	Version int64 `db:"version"`
 }
 
@@ -122,7 +122,7 @@ func (k *Keeper) promote(ctx context.Context) error {
 		case d.Awaited != nil && slices.ContainsFunc(writers, func(w string) bool { return slices.Contains(*d.Awaited, w) }):
 			continue
 		}
-		if err := k.alone(ctx, d.asked, isolation, func(ctx context.Context, tx *db.Tx) error { return step(ctx, tx, d.mapID) }); err != nil {
+		if err := k.alone(ctx, d.rankRequest, isolation, func(ctx context.Context, tx *db.Tx) error { return step(ctx, tx, d.mapID) }); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}
@@ -133,7 +133,7 @@ func (k *Keeper) promote(ctx context.Context) error {
 // or not at all. Walking through a million rows takes its time, so the limit on
 // statements is lifted; and Postgres, which cannot know how few of the rows are
 // wanted, is kept from sorting the table.
-func (k *Keeper) alone(ctx context.Context, a asked, isolation string, fn func(ctx context.Context, tx *db.Tx) error) error {
+func (k *Keeper) alone(ctx context.Context, a rankRequest, isolation string, fn func(ctx context.Context, tx *db.Tx) error) error {
 	return k.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SET TRANSACTION ISOLATION LEVEL `+isolation+`; SET LOCAL statement_timeout = '5min';
 			SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL jit = off`); err != nil {
@@ -202,7 +202,7 @@ func (k *Keeper) count(ctx context.Context, tx *db.Tx, m mapID) error {
 // serve looks at the leaderboards of the next requests, and says whether there
 // may be more behind them.
 func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
-	requests, err := db.Select[asked](ctx, k.DB.Reader(), `
+	requests, err := db.Select[rankRequest](ctx, k.DB.Reader(), `
 		SELECT guild_id, board
 		FROM rank_requests
 		WHERE (guild_id, board) > ($1, $2)
@@ -211,7 +211,7 @@ func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("read which leaderboards want a look: %w", err)
 	}
-	k.last, k.busy = asked{}, k.busy || len(requests) > 0
+	k.last, k.busy = rankRequest{}, k.busy || len(requests) > 0
 	if full = len(requests) == sliceSize; full {
 		k.last = requests[len(requests)-1]
 	}
@@ -228,7 +228,7 @@ func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
 // look adds up what has moved in one leaderboard, and drafts a map where there
 // is none and should be, or where stretches have grown long. The requests that
 // asked for it go in the same transaction.
-func (k *Keeper) look(ctx context.Context, tx *db.Tx, a asked) error {
+func (k *Keeper) look(ctx context.Context, tx *db.Tx, a rankRequest) error {
 	b := boards[a.Board]
 	if _, err := tx.ExecContext(ctx, `
 		DELETE FROM rank_requests
@@ -274,7 +274,7 @@ func (k *Keeper) look(ctx context.Context, tx *db.Tx, a asked) error {
 // drawUp drafts a map, unless nodes of the release before may still run: these
 // rely on triggers, which stay until the last of them has stopped, and would not
 // note their moves for it.
-func (k *Keeper) drawUp(ctx context.Context, tx *db.Tx, a asked) error {
+func (k *Keeper) drawUp(ctx context.Context, tx *db.Tx, a rankRequest) error {
 	triggers, err := db.Get[bool](ctx, tx, `
 		SELECT EXISTS (
 			SELECT
@@ -314,7 +314,7 @@ func (k *Keeper) sweep(ctx context.Context) error {
 		if !m.Gone {
 			continue
 		}
-		if err := k.alone(ctx, m.asked, "READ COMMITTED", func(ctx context.Context, tx *db.Tx) error {
+		if err := k.alone(ctx, m.rankRequest, "READ COMMITTED", func(ctx context.Context, tx *db.Tx) error {
 			_, err := tx.ExecContext(ctx, `DELETE FROM rank_moves WHERE guild_id = $1 AND board = $2 AND version = $3`, m.GuildID, m.Board, m.Version)
 			return err
 		}); err != nil {
