@@ -25,31 +25,37 @@ type Keeper struct {
 	Least    int           // rows that a leaderboard with a map has at least; 0 means 512
 
 	// Of the goroutine that runs it.
-	last  rankRequest // up to where the requests were worked through
-	swept mapID       // up to which map moves were looked through
-	round int
-	busy  bool // whether the last round had work to do
+	last    asked // up to where the requests were worked through
+	drafted asked // up to where the drafts were taken further
+	swept   mapID // up to which map moves were looked through
+	round   int
+	busy    bool // whether the last round had work to do
 }
 
-// rankRequest is a leaderboard that wants a look.
-type rankRequest struct {
+// asked is a leaderboard that wants a look.
+type asked struct {
 	GuildID string `db:"guild_id"`
 	Board   string `db:"board"`
 }
 
 // mapID names a map.
 type mapID struct {
-	rankRequest
+	asked
 	Version int64 `db:"version"`
 }
 
 const (
 	sliceSize   = 256 // requests read in one go
 	roundSlices = 16  // such readings in one round
-	draftSlice  = 16  // drafts taken further in one round
+	draftSlice  = 64  // drafts read in one go
 	maxGrowth   = 4   // stretches grown to so many times their length ask for a new map
 	sweepRounds = 30  // rounds between two looks for moves without a map
 	sweepSize   = 64  // maps whose moves are looked at then
+
+	// draftTime is how long a round takes drafts further. After an upgrade there is one
+	// for each large leaderboard of every guild; the moves of those that have a map wait
+	// meanwhile to be added up.
+	draftTime = time.Second
 )
 
 // Run keeps the maps until ctx ends. What goes wrong in a round is logged, and
@@ -91,49 +97,71 @@ func (k *Keeper) Maintain(ctx context.Context) error {
 	return failed
 }
 
-// promote brings drafts a step further. One is counted, and put into service,
+// promote brings drafts a step further, as many as there are or a round has time for;
+// the next round goes on behind them.
+func (k *Keeper) promote(ctx context.Context) (failed error) {
+	end := time.Now().Add(draftTime)
+	for full := true; full && time.Now().Before(end); {
+		var err error
+		full, err = k.promoteSome(ctx)
+		failed = errors.Join(failed, err)
+	}
+	return failed
+}
+
+// promoteSome brings the next drafts a step further, and says whether there may be more
+// behind them. A draft is counted, and put into service,
 // once every transaction that may have changed rows without noting it for the
 // draft is over. These are the ones that write to the board's table now: a
 // statement takes the table's lock before it looks at anything, and keeps it to
 // the end of its transaction, so whoever takes it from now on sees the draft.
-func (k *Keeper) promote(ctx context.Context) error {
-	var drafts []struct {
+func (k *Keeper) promoteSome(ctx context.Context) (full bool, failed error) {
+	type draft struct {
 		mapID
 		Awaited *db.Strings `db:"awaited"`
 	}
-	if err := k.DB.Reader().SelectContext(ctx, &drafts, `
+	drafts, err := db.Select[draft](ctx, k.DB.Reader(), `
 		SELECT guild_id, board, version, awaited
 		FROM rank_maps
 		WHERE state = 'draft'
+		  AND (guild_id, board) > ($1, $2)
 		ORDER BY guild_id, board
-		LIMIT $1`, draftSlice); err != nil {
-		return fmt.Errorf("read the drafts of leaderboards: %w", err)
+		LIMIT $3`, k.drafted.GuildID, k.drafted.Board, draftSlice)
+	if err != nil {
+		return false, fmt.Errorf("read the drafts of leaderboards: %w", err)
 	}
-	var failed error
+	k.drafted = asked{}
+	if full = len(drafts) == draftSlice; full {
+		k.drafted = drafts[len(drafts)-1].asked
+	}
+	writers := make(map[string][]string) // of a board, since the drafts were read
 	for _, d := range drafts {
-		writers, err := k.writers(ctx, d.Board)
-		if err != nil {
-			return err
+		if _, ok := writers[d.Board]; !ok {
+			if writers[d.Board], err = k.writers(ctx, d.Board); err != nil {
+				return false, err
+			}
 		}
+		now := writers[d.Board]
 		isolation, step := "REPEATABLE READ", k.count
 		switch {
-		case d.Awaited == nil && len(writers) > 0:
-			isolation, step = "READ COMMITTED", func(ctx context.Context, tx *db.Tx, m mapID) error { return k.await(ctx, tx, m, writers) }
-		case d.Awaited != nil && slices.ContainsFunc(writers, func(w string) bool { return slices.Contains(*d.Awaited, w) }):
+		case d.Awaited == nil && len(now) > 0:
+			isolation, step = "READ COMMITTED", func(ctx context.Context, tx *db.Tx, m mapID) error { return k.await(ctx, tx, m, now) }
+		case d.Awaited != nil && slices.ContainsFunc(now, func(w string) bool { return slices.Contains(*d.Awaited, w) }):
 			continue
 		}
-		if err := k.alone(ctx, d.rankRequest, isolation, func(ctx context.Context, tx *db.Tx) error { return step(ctx, tx, d.mapID) }); err != nil {
+		k.busy = true
+		if err := k.alone(ctx, d.asked, isolation, func(ctx context.Context, tx *db.Tx) error { return step(ctx, tx, d.mapID) }); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}
-	return failed
+	return full, failed
 }
 
 // alone runs fn in a unit that no other keeper's on that leaderboard overlaps,
 // or not at all. Walking through a million rows takes its time, so the limit on
 // statements is lifted; and Postgres, which cannot know how few of the rows are
 // wanted, is kept from sorting the table.
-func (k *Keeper) alone(ctx context.Context, a rankRequest, isolation string, fn func(ctx context.Context, tx *db.Tx) error) error {
+func (k *Keeper) alone(ctx context.Context, a asked, isolation string, fn func(ctx context.Context, tx *db.Tx) error) error {
 	return k.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SET TRANSACTION ISOLATION LEVEL `+isolation+`; SET LOCAL statement_timeout = '5min';
 			SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL jit = off`); err != nil {
@@ -202,7 +230,7 @@ func (k *Keeper) count(ctx context.Context, tx *db.Tx, m mapID) error {
 // serve looks at the leaderboards of the next requests, and says whether there
 // may be more behind them.
 func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
-	requests, err := db.Select[rankRequest](ctx, k.DB.Reader(), `
+	requests, err := db.Select[asked](ctx, k.DB.Reader(), `
 		SELECT guild_id, board
 		FROM rank_requests
 		WHERE (guild_id, board) > ($1, $2)
@@ -211,7 +239,7 @@ func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("read which leaderboards want a look: %w", err)
 	}
-	k.last, k.busy = rankRequest{}, k.busy || len(requests) > 0
+	k.last, k.busy = asked{}, k.busy || len(requests) > 0
 	if full = len(requests) == sliceSize; full {
 		k.last = requests[len(requests)-1]
 	}
@@ -228,7 +256,7 @@ func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
 // look adds up what has moved in one leaderboard, and drafts a map where there
 // is none and should be, or where stretches have grown long. The requests that
 // asked for it go in the same transaction.
-func (k *Keeper) look(ctx context.Context, tx *db.Tx, a rankRequest) error {
+func (k *Keeper) look(ctx context.Context, tx *db.Tx, a asked) error {
 	b := boards[a.Board]
 	if _, err := tx.ExecContext(ctx, `
 		DELETE FROM rank_requests
@@ -274,7 +302,7 @@ func (k *Keeper) look(ctx context.Context, tx *db.Tx, a rankRequest) error {
 // drawUp drafts a map, unless nodes of the release before may still run: these
 // rely on triggers, which stay until the last of them has stopped, and would not
 // note their moves for it.
-func (k *Keeper) drawUp(ctx context.Context, tx *db.Tx, a rankRequest) error {
+func (k *Keeper) drawUp(ctx context.Context, tx *db.Tx, a asked) error {
 	triggers, err := db.Get[bool](ctx, tx, `
 		SELECT EXISTS (
 			SELECT
@@ -314,7 +342,7 @@ func (k *Keeper) sweep(ctx context.Context) error {
 		if !m.Gone {
 			continue
 		}
-		if err := k.alone(ctx, m.rankRequest, "READ COMMITTED", func(ctx context.Context, tx *db.Tx) error {
+		if err := k.alone(ctx, m.asked, "READ COMMITTED", func(ctx context.Context, tx *db.Tx) error {
 			_, err := tx.ExecContext(ctx, `DELETE FROM rank_moves WHERE guild_id = $1 AND board = $2 AND version = $3`, m.GuildID, m.Board, m.Version)
 			return err
 		}); err != nil {
