@@ -179,6 +179,13 @@ CREATE TABLE dashboard_sessions (
     CONSTRAINT dashboard_sessions_pkey PRIMARY KEY (hash)
 );
 
+CREATE TABLE facts_turn (
+    single boolean NOT NULL DEFAULT true,
+    next_at timestamp with time zone NOT NULL,
+    CONSTRAINT facts_turn_pkey PRIMARY KEY (single),
+    CONSTRAINT facts_turn_single CHECK (single)
+);
+
 CREATE TABLE forgotten_everywhere (
     id text COLLATE "C" NOT NULL,
     user_id text COLLATE "C" NOT NULL,
@@ -313,6 +320,7 @@ CREATE TABLE guilds (
     removed_at timestamp with time zone,
     removed_after timestamp with time zone,
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    facts_due_at timestamp with time zone NOT NULL DEFAULT '-infinity'::timestamp with time zone,
     CONSTRAINT guilds_pkey PRIMARY KEY (id),
     CONSTRAINT guilds_removed CHECK (((removed_at IS NULL) = (removed_after IS NULL))) NOT VALID
 );
@@ -746,6 +754,7 @@ CREATE INDEX giveaways_to_edit ON public.giveaways USING btree (guild_id, edit_a
 CREATE INDEX giveaways_to_gather ON public.giveaways USING btree (guild_id, redraw_at) WHERE ((status = 'drawing'::text) AND (pot = 'gathering'::text));
 CREATE INDEX giveaways_to_react ON public.giveaways USING btree (guild_id, react_at) WHERE (react_at IS NOT NULL);
 CREATE INDEX guilds_changed ON public.guilds USING btree (updated_at, id);
+CREATE INDEX guilds_facts_due ON public.guilds USING btree (facts_due_at, id) WHERE (removed_at IS NULL);
 CREATE INDEX guilds_leaving ON public.guilds USING btree (removed_after) WHERE (removed_after IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
 CREATE INDEX ledger_entries_by_user ON public.ledger_entries USING btree (guild_id, user_id, created_at DESC, id DESC);

@@ -60,6 +60,14 @@ func TestAGuildDoesNotNoticeItsNeighboursWorst(t *testing.T) {
 	})
 }
 
+// RELIABILITY.md, Neighbours.
+func TestABotsRecordsLeaveOthersAlone(t *testing.T) {
+	t.Parallel()
+	drilled(t, func(p place, r *report) error {
+		return recordsWritten(t.Context(), p, r, recordsSize{wallets: 2000, length: 3 * time.Second, guilds: 5, rate: 20})
+	})
+}
+
 // RELIABILITY.md, Overload.
 func TestOverloadIsRefusedInTheRightForm(t *testing.T) {
 	t.Parallel()

@@ -63,6 +63,9 @@ var drills = []drill{
 	{"kills", "one of two nodes that do everything is killed again and again; nothing is left behind", func(ctx context.Context, p place, r *report) error {
 		return kills(ctx, p, r, killsSize{kills: 20, between: 3 * time.Second})
 	}},
+	{"records", "a bot writes 500 records a call in a guild of a million wallets, and levels in a hundred guilds", func(ctx context.Context, p place, r *report) error {
+		return recordsWritten(ctx, p, r, fullRecords)
+	}},
 	{"keys", "very many outlived keys are deleted beside keyed writes", func(ctx context.Context, p place, r *report) error {
 		return keys(ctx, p, r, keysSize{old: 400_000, callers: 64, rate: 2000, length: 5 * time.Minute})
 	}},

@@ -48,8 +48,8 @@ func conversion(args ...string) []string {
 	return all
 }
 
-// records are the lines of a guild file by what names them.
-func records(t *testing.T, file string) map[string]map[string]any {
+// recordsIn are the lines of a guild file by what names them.
+func recordsIn(t *testing.T, file string) map[string]map[string]any {
 	t.Helper()
 	all := map[string]map[string]any{}
 	for line := range strings.Lines(file) {
@@ -85,7 +85,7 @@ func TestWhatIsConvertedIsImportedAndExportedAgain(t *testing.T) {
 				t.Fatalf("got\n%s\nwant\n%s", file, want)
 			}
 			call(t, file, "import", "--update", "-", "--database-url", url).ok(t)
-			guild := records(t, file)
+			guild := recordsIn(t, file)
 			var id string
 			for _, r := range guild {
 				if r["record"] == "guild" {
@@ -99,7 +99,7 @@ func TestWhatIsConvertedIsImportedAndExportedAgain(t *testing.T) {
 					t.Errorf("the second import says %q", line)
 				}
 			}
-			kept := records(t, call(t, "", "export", "--guild", id, "--database-url", url).ok(t))
+			kept := recordsIn(t, call(t, "", "export", "--guild", id, "--database-url", url).ok(t))
 			for name, r := range guild {
 				for member, value := range r {
 					if member == "economy" || member == "updated_at" {

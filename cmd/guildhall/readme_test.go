@@ -166,8 +166,14 @@ func TestTheFirstCallOfABotWorks(t *testing.T) {
 	for _, b := range codeOf(t, "docs/bot/README.md", "A key for your bot") {
 		lines = append(lines, strings.ReplaceAll(b.text, "bin/guildhall", asProgram+"=1 '"+os.Args[0]+"'"))
 	}
-	out := lastLine(shell(t, started(t), lines...))
+	dir := started(t)
+	out := lastLine(shell(t, dir, lines...))
 	wantMatch(t, "the call", out, `^{"data":\[({"id":"\d+","number":null,"record":"(guild|wallet|level)","result":"created",[^}]*},?){3}\]}$`)
+	lines = lines[:1] // the key
+	for _, b := range codeOf(t, "docs/bot/README.md", "Hear of changes") {
+		lines = append(lines, b.text)
+	}
+	wantMatch(t, "what a stream has", lastLine(shell(t, dir, lines...)), `^{"data":\[.*\],"has_more":(true|false),"complete_since":"[^"]+"}$`)
 }
 
 func lastLine(out string) string {

@@ -19,12 +19,18 @@ import (
 	"guildhall/internal/server/api"
 	"guildhall/internal/service/cases"
 	"guildhall/internal/service/giveaways"
+	"guildhall/internal/service/guilds"
 	"guildhall/internal/service/leaderboard"
+	"guildhall/internal/service/records"
 	"guildhall/internal/service/removal"
 	botstreams "guildhall/internal/service/streams"
 	"guildhall/internal/service/tickets"
 	"guildhall/internal/service/webhooks"
 )
+
+// localMembers react to every message on the stand-in, so that a giveaway that is tried
+// out there has winners.
+var localMembers = []string{"190320984123768832", "201547710032117760", "263117890457255936", "318804417920565248", "402187554310021120"}
 
 // platform is the chat platform: Discord, or a stand-in that says so, or none.
 func (n *node) platform() (chat.Platform, error) {
@@ -35,7 +41,7 @@ func (n *node) platform() (chat.Platform, error) {
 	}
 	if n.DiscordToken == "" {
 		n.log.Warn("no GUILDHALL_DISCORD_TOKEN: the chat platform is a local stand-in that accepts every call and logs it")
-		return chat.NewStandIn(n.log), nil
+		return chat.NewStandIn(n.log, localMembers...), nil
 	}
 	refusals, err := ratelimit.NewWindows(ratelimit.Config{RedisURL: n.RedisURL, Log: n.log, Traced: n.tracer != nil}, chat.RefusalWindow)
 	if err != nil {
@@ -94,7 +100,7 @@ func (n *node) startWorkers(ctx context.Context, g *errgroup.Group) (wake func(g
 // jobs is the work that is asked for and the work that is looked for.
 func (n *node) jobs(d *db.DB, queue *sql.DB) (*jobs.Runner, error) {
 	keys := api.TicketKeys{Keys: idempotency.Keys{Sealer: installation.Responses{Box: n.box}}}
-	return jobs.New(jobs.Config{
+	cfg := jobs.Config{
 		DB: queue, Log: n.log, Metrics: n.metrics, Tracer: n.tracer,
 		Work: []jobs.Work{
 			jobs.Do(func(ctx context.Context, a giveaways.Announcement) error {
@@ -131,5 +137,10 @@ func (n *node) jobs(d *db.DB, queue *sql.DB) (*jobs.Runner, error) {
 			}},
 			{Name: "pruning", Interval: time.Minute, Run: newPruner(d, n.metrics).sweep},
 		},
-	})
+	}
+	if platform, asked := n.chat.(guilds.AboutGuilds); asked {
+		facts := guilds.NewFacts(d, platform, records.Curve, n.log, n.metrics)
+		cfg.Sweeps = append(cfg.Sweeps, jobs.Sweep{Name: "facts of guilds", Interval: time.Second, Run: facts.Sweep})
+	}
+	return jobs.New(cfg)
 }

@@ -21,6 +21,7 @@ var SharedTables = map[string]string{ //nolint:gosec // names and reasons, nothi
 	"bot_streams":          "a stream is over all guilds",
 	"auth_epoch":           "counts the changes of all tokens",
 	"auth_nodes":           "the nodes that hold tokens",
+	"facts_turn":           "when the platform is asked next",
 	"forgotten_everywhere": "a member is forgotten by several guilds",
 	"oldest_program":       "one row: the oldest schema version that a program must know",
 	"network_listings":     "the reputation that all guilds share",

@@ -252,9 +252,25 @@ func (r *run) ended(c incident, user, kind string) error {
 	if why := r.cases.used[r.cases.seq]; why != "" {
 		r.leave(c.at, why)
 	} else {
-		r.change(c.at, "made the "+kind+" that it ends revoked, and is no case itself", c.at.whole())
+		r.absorb(c, kind)
 	}
 	return nil
+}
+
+// absorb keeps an end as the status and the instant of the case that it ended. Only
+// its moderator and its reason have no place there, which is no change of what is kept.
+func (r *run) absorb(c incident, kind string) {
+	for _, has := range []struct {
+		what string
+		is   bool
+	}{{"moderator", !c.moderator.none()}, {"reason", c.reason != ""}} {
+		if has.is {
+			r.dropAt("the " + has.what + " of what ends a " + kind)
+		}
+	}
+	if r.lost != nil && r.stage == writing {
+		r.fail(r.lost.add(r.place(c.at), "ended a "+kind+", whose record is revoked; its moderator and reason have no place", c.at.whole()))
+	}
 }
 
 // state says whether a case still holds. What is over must come in as over: an

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,13 +89,39 @@ func TestAnUnbanEndsTheLastBanBeforeItAndNoOther(t *testing.T) {
 	if len(all) != 8 {
 		t.Errorf("%d cases were written: %v", len(all), all)
 	}
-	wants(t, r.report.Changed, "made the ban that it ends revoked", 1)
-	wants(t, r.report.Changed, "made the mute that it ends revoked", 1)
+	if n := r.report.NoPlace["the reason of what ends a ban"]; n != 1 {
+		t.Errorf("the reason of an unban is counted %d times: %v", n, r.report.NoPlace)
+	}
 	wants(t, r.report.LeftOut, "ends a mute that is not in the input", 1)
 	wants(t, r.report.LeftOut, "ends a mute that was ended before", 1)
 	wants(t, r.report.LeftOut, "ends a ban that was over already", 2)
 	if !strings.Contains(r.lost, `"reason":"Appeal"`) {
 		t.Errorf("the reason of the unban is lost: %s", r.lost)
+	}
+}
+
+// An unban that ended a ban is kept, in the ban's status: a strict conversion takes it.
+func TestAnUnbanThatEndedABanIsNoChange(t *testing.T) {
+	t.Parallel()
+	file := `{"cases":[
+		{"case_number":1,"user_id":"` + ada + `","mod_id":"` + mo + `","type":1,"created_at":"2024-01-01 00:00:00","notes":[]},
+		{"case_number":2,"user_id":"` + ada + `","mod_id":"` + mo + `","type":2,"created_at":"2024-02-01 00:00:00",
+		 "notes":[{"mod_id":"` + mo + `","body":"Appeal","created_at":"2024-02-01 00:00:00"}]}]}`
+	r := of(t, Options{From: "zeppelin", Guild: "7", Strict: true}, "cases.json", file)
+	if out := r.ok(t); strings.Count(out, "\n") != 1 || !strings.Contains(out, `"status":"revoked"`) {
+		t.Errorf("written was %s", out)
+	}
+	for _, what := range []string{"moderator", "reason"} {
+		if n := r.report.NoPlace["the "+what+" of what ends a ban"]; n != 1 {
+			t.Errorf("the %s of the unban is counted %d times: %v", what, n, r.report.NoPlace)
+		}
+	}
+	if !strings.Contains(r.lost, `"body":"Appeal"`) {
+		t.Errorf("the reason of the unban is lost: %s", r.lost)
+	}
+	file = strings.Replace(file, `"type":1`, `"type":6`, 1)
+	if r := of(t, Options{From: "zeppelin", Guild: "7", Strict: true}, "cases.json", file); !errors.Is(r.err, ErrStrict) {
+		t.Errorf("an unban that ended nothing passes: %v", r.err)
 	}
 }
 

@@ -241,6 +241,11 @@ func (d *Discord) DeleteChannel(ctx context.Context, c Channel) error {
 
 // me is the bot's own user id, asked for at most once.
 func (d *Discord) me(ctx context.Context) (string, error) {
+	return d.askMe(func(out any) error { return d.do(ctx, Channel{}, rest.GetCurrentUser.Compile(nil), nil, out) })
+}
+
+// askMe is the bot's own user id; ask makes the call, unless it is known.
+func (d *Discord) askMe(ask func(out any) error) (string, error) {
 	d.mu.Lock()
 	known := d.self
 	d.mu.Unlock()
@@ -250,7 +255,7 @@ func (d *Discord) me(ctx context.Context) (string, error) {
 	var user struct {
 		ID string `json:"id"`
 	}
-	if err := d.do(ctx, Channel{}, rest.GetCurrentUser.Compile(nil), nil, &user); err != nil {
+	if err := ask(&user); err != nil {
 		return "", err
 	}
 	if user.ID == "" {

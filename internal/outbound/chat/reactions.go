@@ -64,9 +64,14 @@ func (s *StandIn) AddReaction(ctx context.Context, c Channel, messageID, _ strin
 	return nil
 }
 
-// Reactors finds nobody.
-func (s *StandIn) Reactors(context.Context, Channel, string, string, Reaction, string) ([]Reactor, error) {
-	return nil, nil
+// Reactors are the stand-in's members.
+func (s *StandIn) Reactors(_ context.Context, _ Channel, _, _ string, way Reaction, after string) (list []Reactor, err error) {
+	for _, user := range s.members {
+		if way == Normal && Later(user, after) {
+			list = append(list, Reactor{UserID: user})
+		}
+	}
+	return list, nil
 }
 
 // Later reports whether the snowflake a is greater than b by number, which is

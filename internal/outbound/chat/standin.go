@@ -12,10 +12,16 @@ import (
 
 // StandIn takes the platform's place where there is no bot: it accepts every
 // call and logs that it did. It logs no content.
-type StandIn struct{ log *slog.Logger }
+type StandIn struct {
+	log     *slog.Logger
+	members []string
+}
 
-// NewStandIn returns a stand-in that logs to log.
-func NewStandIn(log *slog.Logger) *StandIn { return &StandIn{log: log} }
+// NewStandIn returns a stand-in that logs to log. Its members, in the order of their
+// ids, react to every message, so that a giveaway has entrants.
+func NewStandIn(log *slog.Logger, members ...string) *StandIn {
+	return &StandIn{log: log, members: members}
+}
 
 // CheckChannel takes every channel for the guild's.
 func (s *StandIn) CheckChannel(context.Context, Channel) error { return nil }

@@ -58,10 +58,9 @@ type operations struct {
 var _ gen.StrictServerInterface = operations{}
 
 func newOperations(cfg Config) operations {
-	curve := guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadratic: levelling.Quadratic}
 	return operations{
 		metaOps:      &meta.Service{Env: cfg.Env},
-		guildsOps:    &guilds.Service{Curve: curve},
+		guildsOps:    &guilds.Service{Curve: records.Curve},
 		casesOps:     &cases.Service{},
 		economyOps:   &economy.Service{},
 		levellingOps: &levelling.Service{},

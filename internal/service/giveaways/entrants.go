@@ -8,6 +8,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
+	"guildhall/internal/base/wire"
 	"guildhall/internal/service/transfer"
 )
 
@@ -166,7 +167,10 @@ func storeCounts(ctx context.Context, tx *db.Tx, c *transfer.Call, counts map[st
 	for _, id := range ids {
 		entrants, entries = append(entrants, counts[id].entrants), append(entries, counts[id].entries)
 	}
-	_, err := tx.ExecContext(ctx, `
+	touched, err := db.Select[struct {
+		ID        string    `db:"id"`
+		UpdatedAt wire.Time `db:"updated_at"`
+	}](ctx, tx, `
 		WITH instant AS MATERIALIZED (
 			SELECT clock_timestamp() AS at
 		)
@@ -175,6 +179,10 @@ func storeCounts(ctx context.Context, tx *db.Tx, c *transfer.Call, counts map[st
 		    updated_at = CASE WHEN $5 THEN $6 ELSE `+next+` END
 		FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS n (id, entrants, entries), instant
 		WHERE guild_id = $1
-		  AND giveaways.id = n.id`, c.By.GuildID, db.Array(ids), db.Integers(entrants), db.Integers(entries), c.DatedLater, transfer.Pending)
+		  AND giveaways.id = n.id
+		RETURNING giveaways.id, updated_at`, c.By.GuildID, db.Array(ids), db.Integers(entrants), db.Integers(entries), c.DatedLater, transfer.Pending)
+	for _, g := range touched {
+		c.Touches(refOf(c.By.GuildID, g.ID), g.UpdatedAt)
+	}
 	return fault.Wrap(err, "count the entries of giveaways of guild", c.By.GuildID)
 }

@@ -15,7 +15,7 @@ import (
 // stays are the columns that do not move with a guild, because what moves makes
 // them again.
 var stays = map[string][]string{
-	"guilds":            {"last_case", "last_ticket", "last_case_at", "removed_at", "removed_after"},
+	"guilds":            {"last_case", "last_ticket", "last_case_at", "removed_at", "removed_after", "facts_due_at"},
 	"levels":            {"previous_xp"},
 	"ledger_references": {"entry_id"},
 	"tickets":           {"message_count", "last_message_at", "channel_due_at", "channel_lease_until", "channel_lease_gen", "channel_lock"},

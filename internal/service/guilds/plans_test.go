@@ -32,3 +32,23 @@ func TestTheGuildsOfAKeyAreReadThroughAnIndex(t *testing.T) {
 	}
 	dbtest.WantIndex(t, d, "guilds_pkey", listAfter, "5", 100)
 }
+
+// However many guilds there are, a look costs what those cost that are due.
+func TestGuildsToAskOfAreFoundThroughAnIndex(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.Fill(t, d, `INSERT INTO guilds (id, name, owner_id, facts_due_at, removed_at, removed_after)
+		SELECT n::text, 'g', '1', CASE WHEN n > 5 THEN now() + n * interval '1 second' ELSE now() END,
+			CASE n WHEN 5 THEN now() END, CASE n WHEN 5 THEN now() END
+		FROM generate_series(1, 100000) n`, `ANALYZE guilds`)
+	dbtest.WantIndex(t, d, "guilds_facts_due", factsDue, factsLook)
+	due, err := db.Select[string](t.Context(), d.Reader(), factsDue, factsLook)
+	if err != nil || len(due) != 4 {
+		t.Errorf("%v are due, %v", due, err)
+	}
+	read, err := db.Select[string](t.Context(), d.Reader(), `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, BUFFERS)
+		SELECT id FROM guilds WHERE facts_due_at <= now() AND removed_at IS NULL ORDER BY facts_due_at, id LIMIT 20`)
+	if err != nil || strings.Contains(strings.Join(read, " "), "Rows Removed") {
+		t.Errorf("rows are read that are not due: %v\n%s", err, strings.Join(read, "\n"))
+	}
+}

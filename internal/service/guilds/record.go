@@ -54,6 +54,7 @@ func Records(curve Curve) transfer.Kind[row] {
 			Revise: reviseGuild,
 			Shown:  func(g *row) transfer.Shown { return transfer.Shown{ID: g.ID} },
 			Store:  storeGuild,
+			Heard:  heardOf,
 			Tell: func(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
 				return tellGuild(ctx, tx, c, curve, rows[0])
 			},

@@ -33,7 +33,6 @@ var (
 	servedTable = page.Table{Name: "guilds", Columns: "id, name, " + status + ", updated_at"}
 
 	every = page.ChangedAcross(servedTable, `updated_at >= coalesce($1::timestamptz, '-infinity')`)
-
 )
 
 // named finds at most a thousand guilds by their ids, before it sorts them: an index of

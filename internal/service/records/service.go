@@ -28,19 +28,21 @@ import (
 // Service implements the operations on records.
 type Service struct{}
 
+// Curve is levelling's, as guilds show it.
+var Curve = guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadratic: levelling.Quadratic}
+
 // Batches are the kinds of record in the order in which their rows are locked:
 // what an adjustment locks before what a case or a ticket does, since those hold the
 // guild's row as well.
 func Batches() []transfer.Batch {
-	curve := guilds.Curve{Base: levelling.Base, Linear: levelling.Linear, Quadratic: levelling.Quadratic}
 	return []transfer.Batch{
 		transfer.NewBatch(economy.Wallets),
 		transfer.NewBatch(economy.References),
 		transfer.NewBatch(levelling.Records),
 		transfer.NewBatch(giveaways.Records),
 		transfer.NewBatch(giveaways.Entrants),
-		transfer.NewBatch(guilds.Records(curve)),
-		transfer.NewBatch(guilds.Settings(curve)),
+		transfer.NewBatch(guilds.Records(Curve)),
+		transfer.NewBatch(guilds.Settings(Curve)),
 		transfer.NewBatch(cases.Records),
 		transfer.NewBatch(tickets.Records),
 		transfer.NewBatch(tickets.Transcripts),
@@ -119,6 +121,9 @@ func (*Service) WriteRecords(ctx context.Context, r gen.WriteRecordsRequestObjec
 	}
 	data := make([]gen.WrittenRecord, len(list))
 	for i, rec := range list {
+		if at, touched := c.Touched[transfer.Ref{Kind: rec.kind, Guild: by.GuildID, ID: rec.ID}]; touched {
+			rec.UpdatedAt = &at
+		}
 		data[i] = show(rec, place(i))
 	}
 	return gen.WriteRecords200JSONResponse{Data: data}, nil

@@ -108,3 +108,20 @@ func TestTicketsThatCannotBeAreRefused(t *testing.T) {
 	}
 	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","if_updated_at":null}`)).WantError(t, 422, "record_changed")
 }
+
+// What a call answers can be sent as if_updated_at, also where another record of it has
+// changed the thing once more.
+func TestAnAnswerHasTheLastInstantOfTheCall(t *testing.T) {
+	t.Parallel()
+	bot, _ := bot(t)
+	a := bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","opener_id":"`+one+`"},
+		{"record":"ticket_message","ticket_id":"t","channel_message_id":"9","author_id":"`+one+`","content":"hello"},
+		{"record":"giveaway","id":"g","prize":"p","channel_id":"7"},{"record":"giveaway_entry","giveaway_id":"g","user_id":"`+one+`"}`)).
+		Want(t, 200, `{"data":[{"result":"created"},{"result":"created"},{"result":"created"},{"result":"created"}]}`)
+	at := a.All(t, "updated_at")
+	bot.Do(t, "getTicket", "", apitest.Path("id", "t")).Want(t, 200, `{"data":{"message_count":1,"updated_at":"`+at[0]+`"}}`)
+	bot.Do(t, "getGiveaway", "", apitest.Path("id", "g")).Want(t, 200, `{"data":{"entry_count":1,"updated_at":"`+at[2]+`"}}`)
+	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","subject":"s","if_updated_at":"`+at[0]+`"},
+		{"record":"giveaway","id":"g","prize":"q","if_updated_at":"`+at[2]+`"}`)).
+		Want(t, 200, `{"data":[{"result":"updated"},{"result":"updated"}]}`)
+}

@@ -283,6 +283,7 @@ func storeTallies(ctx context.Context, tx *db.Tx, c *transfer.Call, tallies map[
 	var ats, lasts, again []string
 	for _, id := range ids {
 		t := tallies[id]
+		c.Touches(refOf(c.By.GuildID, id), t.at)
 		counts, ats = append(counts, t.n), append(ats, t.at.UTC().Format(time.RFC3339Nano))
 		last := "-infinity"
 		if t.last != nil {

@@ -46,6 +46,9 @@ type Writer[R any] struct {
 	// in the place of updated_at. It returns db.Again where a row has come meanwhile. It
 	// may still set a row's Err before it writes any.
 	Store func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
+	// Heard is told of the rows whose records are not refused, those that stay as they are
+	// too, once the others are stored; may be nil.
+	Heard func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
 	// Tell records the events of what was stored, once all kinds are; may be nil.
 	Tell func(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]) error
 }
@@ -69,7 +72,18 @@ type Call struct {
 	// Noted is what one kind has to know of what the call has for another.
 	Noted map[Ref]bool
 
+	// Touched is when rows of one kind have last changed by records of another.
+	Touched map[Ref]wire.Time
+
 	counters counters
+}
+
+// Touches notes that a row has changed by a record of another kind.
+func (c *Call) Touches(r Ref, at wire.Time) {
+	if c.Touched == nil {
+		c.Touched = make(map[Ref]wire.Time)
+	}
+	c.Touched[r] = at
 }
 
 // Knows notes something.
@@ -101,6 +115,20 @@ type Row[R any] struct {
 	record *Record
 	stored bool
 	kept   bool
+}
+
+// Gives reports whether the row's record has one of the members.
+func (r *Row[R]) Gives(members ...string) (bool, error) {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(r.record.Text, &given); err != nil {
+		return false, fmt.Errorf("read a record that has been checked: %w", err)
+	}
+	for _, name := range members {
+		if _, ok := given[name]; ok {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Shown is what an answer shows of a row.
@@ -232,6 +260,9 @@ func (b *batch[R]) Write(ctx context.Context, tx *db.Tx, c *Call) error {
 	}
 	for _, row := range b.rows {
 		b.result(row)
+	}
+	if heard := standing(b.rows); b.Heard != nil && !c.Look && len(heard) > 0 {
+		return b.Heard(ctx, tx, c, heard)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@
 package chattest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -58,6 +59,7 @@ type Server struct {
 	lookups  map[string]int
 	calls    []string
 	rights   map[string]uint64 // the bot's, in the guilds that it is in
+	abouts   map[string]About
 	gone     chan struct{}
 
 	reactions map[reaction][]string // by message, in the order of the users' ids
@@ -75,7 +77,8 @@ func New(tb testing.TB) *Server {
 	s := &Server{
 		channels: map[string][]Message{}, state: map[string]string{}, nonces: map[string]nonce{},
 		always: map[string]Behaviour{}, owners: map[string]string{}, texts: map[string][]Overwrite{},
-		lookup: map[string]Behaviour{}, lookups: map[string]int{}, rights: map[string]uint64{}, bots: map[string]bool{}, window: 5 * time.Minute, gone: make(chan struct{}),
+		lookup: map[string]Behaviour{}, lookups: map[string]int{}, rights: map[string]uint64{}, abouts: map[string]About{}, bots: map[string]bool{},
+		window: 5 * time.Minute, gone: make(chan struct{}),
 	}
 	h := httptest.NewServer(http.HandlerFunc(s.serve))
 	s.URL = h.URL + "/api/v10"
@@ -150,6 +153,23 @@ func (s *Server) Admit(guild string, permissions uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rights[guild] = permissions
+}
+
+// About is what a guild is.
+type About struct {
+	Name     string `json:"name"`
+	Icon     string `json:"icon,omitempty"`
+	OwnerID  string `json:"owner_id"`
+	Locale   string `json:"preferred_locale"`
+	Members  int    `json:"approximate_member_count"`
+	JoinedAt string `json:"-"` // of the bot
+}
+
+// Describe says what a guild is that the bot has been admitted to.
+func (s *Server) Describe(guild string, about About) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.abouts[guild] = about
 }
 
 // Lookup answers every question about the channel itself (whose it is) with the
@@ -359,7 +379,7 @@ func (s *Server) act(r *http.Request, path string, body []byte) (int, any) {
 	case path == "/users/@me":
 		return http.StatusOK, map[string]any{"id": Self, "bot": true}
 	case strings.HasPrefix(path, "/guilds/"):
-		return s.guild(strings.TrimPrefix(path, "/guilds/"))
+		return s.guild(r, strings.TrimPrefix(path, "/guilds/"))
 	case channel == "" || s.state[channel] == "deleted":
 		return http.StatusNotFound, unknown
 	case isLookup(r, path):
@@ -409,20 +429,28 @@ func (s *Server) owner(channel string) string {
 
 // guild is what the platform says of a guild, and of the bot in it: everybody has
 // half of the bot's permissions, and a role of the bot's the others.
-func (s *Server) guild(path string) (int, any) {
+func (s *Server) guild(r *http.Request, path string) (int, any) {
 	id, member, _ := strings.Cut(path, "/")
 	has, in := s.rights[id]
 	if !in {
 		return http.StatusNotFound, map[string]any{"code": 10004, "message": "Unknown Guild"}
 	}
 	if member == "members/"+Self {
-		return http.StatusOK, map[string]any{"roles": []string{"77"}}
+		return http.StatusOK, map[string]any{"roles": []string{"77"}, "joined_at": cmp.Or(s.abouts[id].JoinedAt, "2020-01-01T00:00:00.000000+00:00")}
 	}
 	const half = 0x5555_5555_5555_5555
 	role := func(id string, bits uint64) map[string]any {
 		return map[string]any{"id": id, "permissions": strconv.FormatUint(bits, 10)}
 	}
-	return http.StatusOK, map[string]any{"id": id, "roles": []any{role(id, has&half), role("77", has&^half), role("78", 8)}}
+	about := struct {
+		About
+		ID    string `json:"id"`
+		Roles []any  `json:"roles"`
+	}{s.abouts[id], id, []any{role(id, has&half), role("77", has&^half), role("78", 8)}}
+	if r.URL.Query().Get("with_counts") != "true" {
+		about.Members = 0
+	}
+	return http.StatusOK, about
 }
 
 // permit sets or deletes an overwrite.
