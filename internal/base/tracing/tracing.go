@@ -35,8 +35,8 @@ import (
 )
 
 const (
-	// scope is what the spans say they were made by.
-	scope = "guildhall"
+	// instrumentation is what the spans say they were made by.
+	instrumentation = "guildhall"
 
 	// closeTimeout is how long the last spans may take on their way out.
 	closeTimeout = 1500 * time.Millisecond
@@ -101,13 +101,13 @@ func New(ctx context.Context, version string, log *slog.Logger) (*Tracer, error)
 		return nil, fmt.Errorf("%s: %w", endpoint, err)
 	}
 	about, err := describe(ctx,
-		resource.WithAttributes(attribute.String("service.name", scope), attribute.String("service.version", version)),
+		resource.WithAttributes(attribute.String("service.name", instrumentation), attribute.String("service.version", version)),
 		resource.WithHost(), resource.WithTelemetrySDK())
 	if err != nil {
 		return nil, err
 	}
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
-	return &Tracer{tracer: provider.Tracer(scope), provider: provider}, nil
+	return &Tracer{tracer: provider.Tracer(instrumentation), provider: provider}, nil
 }
 
 // describe says what sends the spans. The environment's word comes last and wins.
@@ -190,7 +190,7 @@ func child(ctx context.Context, kind trace.SpanKind, name string) Span {
 	if !parent.IsRecording() {
 		return Span{}
 	}
-	_, span := parent.TracerProvider().Tracer(scope).Start(ctx, name, trace.WithSpanKind(kind))
+	_, span := parent.TracerProvider().Tracer(instrumentation).Start(ctx, name, trace.WithSpanKind(kind))
 	return Span{span}
 }
 

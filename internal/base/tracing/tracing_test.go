@@ -19,7 +19,7 @@ func recording(t *testing.T) (*Tracer, *tracetest.SpanRecorder) {
 	t.Helper()
 	spans := tracetest.NewSpanRecorder()
 	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans))
-	return &Tracer{tracer: provider.Tracer(scope), provider: provider}, spans
+	return &Tracer{tracer: provider.Tracer(instrumentation), provider: provider}, spans
 }
 
 const (

@@ -27,8 +27,8 @@ const (
 	maxGuilds = 100
 	// maxEndpoints bounds the endpoints that are looked up.
 	maxEndpoints = 5000
-	// lookups is how many names are asked for at the same time.
-	lookups = 16
+	// maxLookups is how many names are asked for at the same time.
+	maxLookups = 16
 	// certificateWarn is how long before its end a certificate should have been
 	// renewed.
 	certificateWarn = 14 * 24 * time.Hour
@@ -175,7 +175,7 @@ func (x *examination) endpoints(ctx context.Context) Finding {
 	var bad []string
 	var unasked int
 	g := errgroup.Group{}
-	g.SetLimit(lookups)
+	g.SetLimit(maxLookups)
 	for place, there := range at {
 		g.Go(func() error {
 			why := x.lookUp(ctx, place)

@@ -42,21 +42,20 @@ const (
 type endpointID struct{ guild, endpoint string }
 
 // limiter knows the sends of this node that are under way and shares the slots
-// out: first among guilds, then among their endpoints, to whoever has least and
+// out: first among guilds, then among their endpoints, to the one that has least and
 // has waited longest.
 //
-//   - While several guilds wait, one has an eighth of the slots at most.
-//   - An endpoint starts with one send and may have healthySlots once it has
-//     answered, quickSlots if quickly; one that fails or keeps a send waiting
-//     may have one.
-//   - Endpoints that fail have a quarter of the slots, and of these, those that
-//     have been blocked and those that have not three quarters each at most.
-//   - One that has stumbled has none of that quarter, which the dead may fill, but
-//     of an eighth of all.
-//   - Those that have not answered for a while leave a quarter to those that
-//     have, and so does what waits in queues to what was just recorded.
+// Of a node's slots may be used at most
 //
-// All fields but the first are guarded by mu. The claim loop calls plan, grant
+//	by one guild, while several wait                        1/8
+//	by one endpoint                                         1 send, healthySlots once it has answered,
+//	                                                        quickSlots if quickly; 1 while it fails or a send is stuck
+//	by endpoints that have not answered for a while         3/4
+//	by what waits in queues                                 3/4, so that what was just recorded finds slots
+//	by endpoints that have stumbled: they answered lately   1/8, apart from the next line's
+//	by other endpoints that fail                            1/4, of it 3/4 by those that are blocked, and 3/4 by the others
+//
+// All fields but the first are guarded by mu. The claim loop calls full, free, grant
 // and begin; senders call end; the settler calls settled.
 type limiter struct {
 	slots int // never changes

@@ -76,11 +76,11 @@ func overText(g row) string {
 	default:
 		text += "The winners: "
 	}
-	return text + listed(g.Winners, maxMessage-utf8.RuneCountInString(text)) + "."
+	return text + mentions(g.Winners, maxMessage-utf8.RuneCountInString(text)) + "."
 }
 
-// listed mentions as many users as there is room for, and counts the others.
-func listed(users []string, room int) string {
+// mentions mentions as many users as there is room for, and counts the others.
+func mentions(users []string, room int) string {
 	const others = len(" and 100 others.")
 	var names strings.Builder
 	for n, user := range users {

@@ -48,7 +48,7 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	if err := takeOver(ctx, tx, c.By.GuildID, named); err != nil {
 		return err
 	}
-	there, err := db.Select[entry](ctx, tx, entriesOf, c.By.GuildID, db.Array(ids), db.Array(users))
+	there, err := db.Select[entry](ctx, tx, entriesToUpdate, c.By.GuildID, db.Array(ids), db.Array(users))
 	if err != nil {
 		return fmt.Errorf("read entries of giveaways of guild %s: %w", c.By.GuildID, err)
 	}
@@ -68,7 +68,7 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	return nil
 }
 
-const entriesOf = `
+const entriesToUpdate = `
 		SELECT ` + entryColumns + `
 		FROM giveaway_entries
 		WHERE guild_id = $1

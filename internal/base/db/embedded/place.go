@@ -55,11 +55,11 @@ func (a *account) attributes() *syscall.SysProcAttr {
 }
 
 // pointer is the file in the asked-for folder that says where the data is when
-// it could not stay there; owner is the file beside the data that says which
+// it could not stay there; ownerFile is the file beside the data that says which
 // folder asked for it.
 const (
-	pointer = "location"
-	owner   = "asked-for-by"
+	pointer   = "location"
+	ownerFile = "asked-for-by"
 )
 
 // place returns the folder that holds the database of dir. It is dir itself
@@ -87,7 +87,7 @@ func place(ctx context.Context, dir string, a *account) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := os.WriteFile(filepath.Join(there, owner), []byte(dir+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(there, ownerFile), []byte(dir+"\n"), 0o644); err != nil {
 		return "", err
 	}
 	if err := a.own(there); err != nil {
@@ -153,7 +153,7 @@ func removeAbandoned(ctx context.Context, dir string, a *account) error {
 		if !ok || st.Uid != a.uid {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(there, owner))
+		text, err := os.ReadFile(filepath.Join(there, ownerFile))
 		if err != nil {
 			continue
 		}

@@ -73,7 +73,7 @@ func inFile(set *token.FileSet, tree *ast.File) (list []change) {
 			if n.Kind != token.STRING {
 				break
 			}
-			for _, c := range conditions(n.Value[1 : len(n.Value)-1]) {
+			for _, c := range conditionChanges(n.Value[1 : len(n.Value)-1]) {
 				c.from, c.to = c.from+at(n.Pos())+1, c.to+at(n.Pos())+1
 				list = append(list, c)
 			}

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// word finds what conditions of SQL are told apart by: words, quoted texts, brackets
+// lexeme finds what conditions of SQL are told apart by: words, quoted texts, brackets
 // and commas.
-var word = regexp.MustCompile(`'(?:[^']|'')*'|--[^\n]*|[A-Za-z_]\w*|[(),;]`)
+var lexeme = regexp.MustCompile(`'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/|[A-Za-z_]\w*|[(),;]`)
 
-// begins are the words behind which a condition stands, with what is put behind it
+// neutralized are the words behind which a condition stands, with what is put behind it
 // so that it never decides anything.
-var begins = map[string]string{"WHERE": "OR true", "AND": "OR true", "ON": "OR true", "OR": "AND false", "WHEN": "AND false"}
+var neutralized = map[string]string{"WHERE": "OR true", "AND": "OR true", "ON": "OR true", "OR": "AND false", "WHEN": "AND false"}
 
 // ends are the words before which a condition has ended.
-var ends = words(`AND OR THEN WHEN ELSE ORDER GROUP LIMIT RETURNING FOR UNION LEFT JOIN CROSS WHERE ON OFFSET SET AS FROM DO WINDOW HAVING`)
+var ends = setOf(`AND OR THEN WHEN ELSE ORDER GROUP LIMIT RETURNING FOR UNION LEFT JOIN CROSS WHERE ON OFFSET SET AS FROM DO WINDOW HAVING`)
 
-func words(list string) map[string]bool {
+func setOf(list string) map[string]bool {
 	set := make(map[string]bool)
 	for w := range strings.FieldsSeq(list) {
 		set[w] = true
@@ -24,23 +24,23 @@ func words(list string) map[string]bool {
 	return set
 }
 
-// ofGuild is a condition that names a row's guild. Ids are unique beyond guilds, so
+// guildCondition is a condition that names a row's guild. Ids are unique beyond guilds, so
 // that no result depends on it: it leads to the index, and to the machine where tables
 // are distributed, and dbtest looks whether a statement has it.
-var ofGuild = regexp.MustCompile(`^(\w+\.)?guild_id = (\$\d+|\w+\.guild_id)$|^home\.id = (\$\d+|\w+\.guild_id)$`)
+var guildCondition = regexp.MustCompile(`^(\w+\.)?guild_id = (\$\d+|\w+\.guild_id)( /\*: .* \*/)?$`)
 
-// conditions returns the changes of each condition of a piece of SQL.
-func conditions(sql string) (list []change) {
-	tokens := word.FindAllStringIndex(sql, -1)
+// conditionChanges returns the changes of each condition of a piece of SQL.
+func conditionChanges(sql string) (list []change) {
+	tokens := lexeme.FindAllStringIndex(sql, -1)
 	for i, t := range tokens {
-		never, ok := begins[sql[t[0]:t[1]]]
+		never, ok := neutralized[sql[t[0]:t[1]]]
 		if !ok || i+1 < len(tokens) && sql[t[0]:t[1]] == "ON" && sql[tokens[i+1][0]:tokens[i+1][1]] == "CONFLICT" || between(sql, tokens[:i]) {
 			continue
 		}
 		from, to := t[1], conditionEnd(sql, tokens[i+1:])
 		text := sql[from:to]
 		trimmed := strings.TrimSpace(text)
-		if trimmed == "" || trimmed == "true" || strings.Count(trimmed, "'")%2 == 1 || ofGuild.MatchString(trimmed) || strings.ContainsAny(trimmed[len(trimmed)-1:], "=<>+-|") {
+		if trimmed == "" || trimmed == "true" || strings.Count(trimmed, "'")%2 == 1 || guildCondition.MatchString(trimmed) || strings.ContainsAny(trimmed[len(trimmed)-1:], "=<>+-|") {
 			continue
 		}
 		from += strings.Index(text, trimmed)
@@ -55,7 +55,7 @@ func between(sql string, before [][]int) bool {
 		switch w := sql[before[i][0]:before[i][1]]; {
 		case w == "BETWEEN":
 			return true
-		case begins[w] != "" || w == "SELECT":
+		case neutralized[w] != "" || w == "SELECT":
 			return false
 		}
 	}

@@ -1,0 +1,91 @@
+package gen_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A reader who knows a package-level name from one package takes it for the same
+// thing in the next. So no name is a type here and a function there, but for those
+// of the list, which only gets shorter.
+func TestANameIsOneKindOfThing(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/names.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := strings.Fields(string(text))
+	if !slices.IsSorted(known) {
+		t.Error("testdata/names.txt is not sorted")
+	}
+	kinds, where := declared(t, "../internal", "../cmd")
+	for name, of := range kinds {
+		if len(of) > 1 && !slices.Contains(known, name) {
+			t.Errorf("%s is of several kinds; give the newest another name: %v", name, where[name])
+		}
+	}
+	for _, name := range known {
+		if len(kinds[name]) < 2 {
+			t.Errorf("%s is of one kind by now: take it from testdata/names.txt", name)
+		}
+	}
+}
+
+// declared returns what kinds of things the unexported package-level names are, and
+// where they are declared.
+func declared(t *testing.T, roots ...string) (kinds map[string]map[token.Token]bool, where map[string][]string) {
+	t.Helper()
+	kinds, where = map[string]map[token.Token]bool{}, map[string][]string{}
+	for _, root := range roots {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			add := func(name *ast.Ident, kind token.Token) {
+				if name.IsExported() || name.Name == "_" || name.Name == "init" {
+					return
+				}
+				if kinds[name.Name] == nil {
+					kinds[name.Name] = map[token.Token]bool{}
+				}
+				kinds[name.Name][kind] = true
+				where[name.Name] = append(where[name.Name], path)
+			}
+			for _, decl := range file.Decls {
+				switch decl := decl.(type) {
+				case *ast.FuncDecl:
+					if decl.Recv == nil {
+						add(decl.Name, token.FUNC)
+					}
+				case *ast.GenDecl:
+					for _, spec := range decl.Specs {
+						switch spec := spec.(type) {
+						case *ast.TypeSpec:
+							add(spec.Name, token.TYPE)
+						case *ast.ValueSpec:
+							for _, name := range spec.Names {
+								add(name, token.VAR) // a constant is a value as well
+							}
+						}
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return kinds, where
+}
