@@ -124,7 +124,7 @@ type conn struct {
 	wire     *socket
 	database string
 	prepares bool // statements with arguments
-	together bool // in the form of Together
+	together bool // its tables lie together
 	prepared map[string]driver.Stmt
 	readOnly bool // its server has become a standby
 }
@@ -173,7 +173,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 // form is the form of the statement that the database needs.
 func (c *conn) form(query string) string {
 	if c.together {
-		return Together(query)
+		return query
 	}
 	return Distributed(query)
 }

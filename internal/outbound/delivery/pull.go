@@ -204,9 +204,8 @@ const settleFetched = `
 		RETURNING d.endpoint_id, d.event_id, d.completed_at
 	), counted AS (
 		INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries)
-		SELECT home.id, d.endpoint_id, date_trunc('hour', d.completed_at), 'delivered', count(*)
-		FROM d
-		JOIN guilds home ON home.id = $1
+		SELECT $1 /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), 'delivered', count(*)
+		FROM d /*: d JOIN guilds home ON home.id = $1 */
 		GROUP BY home.id, d.endpoint_id, date_trunc('hour', d.completed_at)
 		ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries
 	)

@@ -27,6 +27,7 @@ type Telling struct {
 //	WITH moved AS (UPDATE …), ` + Telling{Rows: "moved", …}.CTEs() + `
 //	SELECT …
 func (t Telling) CTEs() string {
+	home := t.Rows + ` /*: ` + t.Rows + ` JOIN guilds home ON home.id = ` + t.Guild + ` */`
 	trace, traced := ``, ``
 	if t.Trace != "" {
 		trace, traced = `, trace`, `, `+t.Trace
@@ -42,23 +43,20 @@ func (t Telling) CTEs() string {
 			JOIN stream_listeners s ON s.guild_id = ` + t.Guild + ` AND ` + t.Type + ` = ANY (s.events) AND (s.echo OR NOT ` + ByBot(t.Origin) + `)
 		), event_stored AS (
 			INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload` + trace + `)
-			SELECT home.id, ` + t.ID + `, ` + t.Type + `, ` + t.At + `, convert_to(` + t.Payload + `, 'UTF8')` + traced + `
-			FROM ` + t.Rows + `
-			JOIN guilds home ON home.id = ` + t.Guild + `
+			SELECT ` + t.Guild + ` /*: home.id */, ` + t.ID + `, ` + t.Type + `, ` + t.At + `, convert_to(` + t.Payload + `, 'UTF8')` + traced + `
+			FROM ` + home + `
 			WHERE ` + t.ID + ` IN (SELECT event_id FROM event_listeners)
 		), event_queued AS (
 			INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at, fresh)
-			SELECT home.id, l.delivery_id, l.endpoint_id, l.event_id, ` + t.Type + `, ` + t.At + `, l.pushed
-			FROM ` + t.Rows + `
+			SELECT ` + t.Guild + ` /*: home.id */, l.delivery_id, l.endpoint_id, l.event_id, ` + t.Type + `, ` + t.At + `, l.pushed
+			FROM ` + home + `
 			JOIN event_listeners l ON l.event_id = ` + t.ID + `
-			JOIN guilds home ON home.id = ` + t.Guild + `
 			WHERE NOT l.streamed
 		), event_streamed AS (
 			INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at)
-			SELECT home.id, l.endpoint_id, l.event_id, ` + t.At + `
-			FROM ` + t.Rows + `
+			SELECT ` + t.Guild + ` /*: home.id */, l.endpoint_id, l.event_id, ` + t.At + `
+			FROM ` + home + `
 			JOIN event_listeners l ON l.event_id = ` + t.ID + `
-			JOIN guilds home ON home.id = ` + t.Guild + `
 			WHERE l.streamed
 		)`
 }

@@ -158,7 +158,7 @@ func TestKeysHoldBodiesWhileOlderProgramsRun(t *testing.T) {
 	server := paid(t, 1)
 	known := dbtest.Value[int](t, server.DB(), `SELECT schema_version FROM oldest_program`)
 	dbtest.Exec(t, server.DB(), `INSERT INTO levels (guild_id, user_id, total_xp) VALUES ($1, '1', 0)`, server.Guild)
-	dbtest.Exec(t, server.DB(), `UPDATE oldest_program SET schema_version = 180`)
+	dbtest.Exec(t, server.DB(), `UPDATE oldest_program SET schema_version = 185`)
 	risen := server.Key("early-XP").Do(t, "adjustXp", `{"user_id":"1","delta":1}`).Want(t, 200, "")
 	first := server.Key("early").Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, "")
 	if n := entriesNamed(t, server) + xpNamed(t, server); n != 0 {

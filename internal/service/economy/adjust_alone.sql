@@ -16,8 +16,8 @@ WITH held AS MATERIALIZED (
 	FROM instant i
 ), claimed AS (
 	INSERT INTO ledger_references (guild_id, reference, entry_id)
-	SELECT home.id, $7, a.id
-	FROM allowed a JOIN guilds home ON home.id = $1
+	SELECT $1 /*: home.id */, $7, a.id
+	FROM allowed a /*: a JOIN guilds home ON home.id = $1 */
 	WHERE $7 IS NOT NULL
 	ON CONFLICT DO NOTHING
 	RETURNING entry_id
@@ -31,8 +31,8 @@ WITH held AS MATERIALIZED (
 	RETURNING c.was, w.balance AS is_now, w.updated_at, c.id
 ), made AS (
 	INSERT INTO wallets (guild_id, user_id, balance, updated_at)
-	SELECT home.id, $2, $3::bigint, c.at
-	FROM cleared c JOIN guilds home ON home.id = $1
+	SELECT $1 /*: home.id */, $2, $3::bigint, c.at
+	FROM cleared c /*: c JOIN guilds home ON home.id = $1 */
 	WHERE NOT c.there
 	ON CONFLICT DO NOTHING
 	RETURNING balance, updated_at
@@ -46,8 +46,8 @@ WITH held AS MATERIALIZED (
 	) c
 ), entered AS (
 	INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
-	SELECT home.id, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
-	FROM moved m JOIN guilds home ON home.id = $1
+	SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
+	FROM moved m /*: m JOIN guilds home ON home.id = $1 */
 ), {rank}, {told}
 SELECT m.id, o.balance, m.updated_at AS at, EXISTS (SELECT FROM event_listeners) AS told, EXISTS (SELECT FROM spent) AS spent
 FROM ours o LEFT JOIN moved m ON true

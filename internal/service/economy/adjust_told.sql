@@ -16,17 +16,17 @@ WITH given AS MATERIALIZED (
 	          overlay(lpad(to_hex((extract(epoch FROM w.updated_at) * 1000000)::bigint / 1000), 12, '0') PLACING '-' FROM 9 FOR 0) || right(g.random, 23) AS id
 ), entered AS (
 	INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
-	SELECT home.id, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
-	FROM moved m JOIN guilds home ON home.id = m.guild_id /*: $12 */
+	SELECT m.guild_id /*: $12 */ /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
+	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $12 */ */
 ), referenced AS (
 	INSERT INTO ledger_references (guild_id, reference, entry_id)
-	SELECT home.id, m.reference, m.id
-	FROM moved m JOIN guilds home ON home.id = m.guild_id /*: $12 */
+	SELECT m.guild_id /*: $12 */ /*: home.id */, m.reference, m.id
+	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $12 */ */
 	WHERE m.reference IS NOT NULL
 ), keyed AS (
 	INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, entry_id, entry_at)
-	SELECT home.id, m.token_id, m.key, m.fingerprint, 'done', 200, m.id, m.updated_at
-	FROM moved m JOIN guilds home ON home.id = m.guild_id /*: $12 */
+	SELECT m.guild_id /*: $12 */ /*: home.id */, m.token_id, m.key, m.fingerprint, 'done', 200, m.id, m.updated_at
+	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $12 */ */
 	WHERE m.key IS NOT NULL
 ), {rank}, {told}
 SELECT number, id, is_now AS balance, updated_at AS at

@@ -235,23 +235,23 @@ var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", func(note str
 			RETURNING w.user_id
 		), made AS (
 			INSERT INTO wallets (guild_id, user_id, balance, updated_at)
-			SELECT home.id, a.user_id, a.is_now, a.at
-			FROM wallets_after a JOIN guilds home ON home.id = $1
+			SELECT $1 /*: home.id */, a.user_id, a.is_now, a.at
+			FROM wallets_after a /*: a JOIN guilds home ON home.id = $1 */
 			WHERE a.was IS NULL
 			ON CONFLICT DO NOTHING
 			RETURNING user_id
 		), referenced AS (
 			INSERT INTO ledger_references (guild_id, reference, entry_id)
-			SELECT home.id, m.reference, m.id
-			FROM moved m JOIN guilds home ON home.id = $1
+			SELECT $1 /*: home.id */, m.reference, m.id
+			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
 			WHERE m.reference IS NOT NULL
 			ORDER BY m.reference
 			ON CONFLICT DO NOTHING
 			RETURNING reference
 		), entered AS (
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
-			SELECT home.id, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
-			FROM moved m JOIN guilds home ON home.id = $1
+			SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
+			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
 		), ` + note + `, ` + telling("$1").CTEs() + `
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS wallets, (SELECT count(*) FROM referenced) AS refs,
 		       EXISTS (SELECT FROM event_listeners) AS told`

@@ -17,8 +17,8 @@ WITH held AS MATERIALIZED (
 	RETURNING a.was, l.total_xp AS is_now, l.updated_at
 ), made AS (
 	INSERT INTO levels (guild_id, user_id, total_xp, updated_at)
-	SELECT home.id, $2, a.after, a.at
-	FROM allowed a JOIN guilds home ON home.id = $1
+	SELECT $1 /*: home.id */, $2, a.after, a.at
+	FROM allowed a /*: a JOIN guilds home ON home.id = $1 */
 	WHERE NOT a.there
 	ON CONFLICT DO NOTHING
 	RETURNING total_xp, updated_at

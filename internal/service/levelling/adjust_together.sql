@@ -19,8 +19,8 @@ WITH given AS MATERIALIZED (
 	RETURNING g.*, l.previous_xp AS was, l.total_xp AS is_now, l.updated_at
 ), keyed AS (
 	INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, xp_of, xp_before, xp_after, entry_at)
-	SELECT home.id, m.token_id, m.key, m.fingerprint, 'done', 200, m.user_id, m.was, m.is_now, m.updated_at
-	FROM moved m JOIN guilds home ON home.id = m.guild_id /*: $9 */
+	SELECT m.guild_id /*: $9 */ /*: home.id */, m.token_id, m.key, m.fingerprint, 'done', 200, m.user_id, m.was, m.is_now, m.updated_at
+	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $9 */ */
 	WHERE m.key IS NOT NULL
 ), {rank}
 SELECT number, was, is_now, updated_at AS at

@@ -39,8 +39,6 @@ func Plan(t testing.TB, d *db.DB, query string, args ...any) string {
 	}
 	if d.Distributed() {
 		query = db.Distributed(query)
-	} else {
-		query = db.Together(query)
 	}
 	var lines []string
 	undo := errors.New("nothing of this is to stay")
