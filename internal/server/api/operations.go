@@ -13,6 +13,7 @@ import (
 	"guildhall/internal/service/streams"
 	"guildhall/internal/service/tickets"
 	"guildhall/internal/service/webhooks"
+	"guildhall/internal/service/work"
 )
 
 // Services are the domains that need something of the host.
@@ -36,6 +37,7 @@ type (
 	giveawaysOps = giveaways.Service
 	webhooksOps  = webhooks.Service
 	streamsOps   = streams.Service
+	workOps      = work.Service
 	recordsOps   = records.Service
 )
 
@@ -52,10 +54,16 @@ type operations struct {
 	*giveawaysOps
 	*webhooksOps
 	*streamsOps
+	*workOps
 	*recordsOps
 }
 
 var _ gen.StrictServerInterface = operations{}
+
+// Work is what follows the answers of the operator's bot.
+func Work() *work.Service {
+	return &work.Service{Tickets: tickets.Answered, Giveaways: giveaways.Answered}
+}
 
 func newOperations(cfg Config) operations {
 	return operations{
@@ -69,6 +77,7 @@ func newOperations(cfg Config) operations {
 		giveawaysOps: cfg.Giveaways,
 		webhooksOps:  cfg.Webhooks,
 		streamsOps:   cfg.Streams,
+		workOps:      Work(),
 		recordsOps:   &records.Service{},
 	}
 }
