@@ -1268,6 +1268,15 @@ type AdjustXPRequest struct {
 	UserID string `json:"user_id"`
 }
 
+// AnswerBotWorkRequest What has become of a piece of work; one of the two.
+type AnswerBotWorkRequest struct {
+	// Done The bot has done it.
+	Done *BotWorkDoneRequest `json:"done,omitempty"`
+
+	// Refused The bot has not done it, and will not.
+	Refused *BotWorkRefusalRequest `json:"refused,omitempty"`
+}
+
 // APIError What went wrong.
 type APIError struct {
 	// Code Stable name of the failure.
@@ -1425,6 +1434,36 @@ type BotStreamList struct {
 
 	// PerPage Page size.
 	PerPage int `json:"per_page"`
+}
+
+// BotWork What has become of a piece of work.
+type BotWork struct {
+	// MessageID The message that was posted; null: none.
+	MessageID *string `json:"message_id"`
+
+	// Result Which answer counts.
+	Result string `json:"result"`
+
+	// WorkID Id of the work.
+	WorkID string `json:"work_id"`
+}
+
+// BotWorkDoneRequest The bot has done it.
+type BotWorkDoneRequest struct {
+	// MessageID The message that was posted; for `post_message`, `post_giveaway` and `announce_giveaway`.
+	MessageID *string `json:"message_id,omitempty"`
+}
+
+// BotWorkEnvelope Envelope of what has become of a piece of work.
+type BotWorkEnvelope struct {
+	// Data What has become of a piece of work.
+	Data BotWork `json:"data"`
+}
+
+// BotWorkRefusalRequest The bot has not done it, and will not.
+type BotWorkRefusalRequest struct {
+	// Reason Why. `channel_not_allowed`: the channel is not one that the bot may use for the guild.
+	Reason string `json:"reason"`
 }
 
 // Case A moderation case.
@@ -2139,6 +2178,30 @@ type EventTicketUpdated struct {
 
 	// Data A ticket after a change, and what the change was.
 	Data TicketChange `json:"data"`
+
+	// GuildID The guild.
+	GuildID string `json:"guild_id"`
+
+	// ID Id of the event, equal for all endpoints and attempts. De-duplicate on it.
+	ID string `json:"id"`
+
+	// Origin Who caused the event. Lets an integrator skip its own writes.
+	Origin EventOrigin `json:"origin"`
+
+	// Timestamp When it happened.
+	Timestamp wire.Time `json:"timestamp"`
+
+	// Type Type of the event.
+	Type string `json:"type"`
+}
+
+// EventWorkRequested There is something for the bot to do. Only the stream `work` has it.
+type EventWorkRequested struct {
+	// APIVersion Version of the API.
+	APIVersion string `json:"api_version"`
+
+	// Data Something for the bot to do on the chat platform.
+	Data Work `json:"data"`
 
 	// GuildID The guild.
 	GuildID string `json:"guild_id"`
@@ -4277,6 +4340,44 @@ type WebhookRecoveryEnvelope struct {
 	Data WebhookRecovery `json:"data"`
 }
 
+// Work Something for the bot to do on the chat platform.
+type Work struct {
+	// Action What to do with the channel: `archive` or `delete` to close it, `restore` to open it again; null: nothing.
+	Action *string `json:"action"`
+
+	// ChannelID The channel.
+	ChannelID string `json:"channel_id"`
+
+	// Content What to post, at most what the platform takes in one message; null: nothing.
+	Content *string `json:"content"`
+
+	// Deadline Until when to answer; then it is refused.
+	Deadline wire.Time `json:"deadline"`
+
+	// GiveawayID The giveaway; null: it is about a ticket.
+	GiveawayID *string `json:"giveaway_id"`
+
+	// Kind What to do.
+	//
+	// - `post_message`: post `content` to the ticket's channel; mentions in it notify nobody.
+	// - `close_channel`: with the action `archive` keep the ticket's channel and let only staff write in it, with `delete` delete it.
+	// - `reopen_channel`: undo what `archive` has done.
+	// - `post_giveaway`: post `content`, by which members enter.
+	// - `edit_giveaway`: give the giveaway's message another `content`.
+	// - `announce_giveaway`: post `content`, in reply to `message_id` if there is one; users who are mentioned are notified.
+	// - `collect_entries`: the giveaway is to be drawn; write an entry record for each member who takes part, then answer. Until then such records are taken.
+	Kind string `json:"kind"`
+
+	// MessageID The message of the giveaway; null: none, or not needed.
+	MessageID *string `json:"message_id"`
+
+	// TicketID The ticket whose channel it is about; null: it is about a giveaway.
+	TicketID *string `json:"ticket_id"`
+
+	// WorkID Id of the work, by which it is answered. It fits the nonce of a message: posted with it, nothing is posted twice.
+	WorkID string `json:"work_id"`
+}
+
 // WriteRecordsRequest Records to make or change what a guild has.
 type WriteRecordsRequest struct {
 	// OnRefusal What one refused record does: `all` refuses the whole call, `skip` leaves that record out.
@@ -4381,6 +4482,9 @@ type UserIDFilter = string
 
 // WebhookID defines model for WebhookId.
 type WebhookID = string
+
+// WorkID defines model for WorkId.
+type WorkID = string
 
 // ListBotGuildsParams defines parameters for ListBotGuilds.
 type ListBotGuildsParams struct {
@@ -4719,6 +4823,9 @@ type ForgetMemberEverywhereJSONRequestBody = ForgetMemberRequest
 // PutBotStreamJSONRequestBody defines body for PutBotStream for application/json ContentType.
 type PutBotStreamJSONRequestBody = PutBotStreamRequest
 
+// AnswerBotWorkJSONRequestBody defines body for AnswerBotWork for application/json ContentType.
+type AnswerBotWorkJSONRequestBody = AnswerBotWorkRequest
+
 // CreateCaseJSONRequestBody defines body for CreateCase for application/json ContentType.
 type CreateCaseJSONRequestBody = CreateCaseRequest
 
@@ -4811,6 +4918,9 @@ type ServerInterface interface {
 	// PutBotStream Begin or change a stream
 	// (PUT /bot/streams/{name})
 	PutBotStream(ctx echo.Context, name StreamName) error
+	// AnswerBotWork Answer a piece of work
+	// (POST /bot/work/{id})
+	AnswerBotWork(ctx echo.Context, id WorkID) error
 	// ListCases List cases
 	// (GET /cases)
 	ListCases(ctx echo.Context, params ListCasesParams) error
@@ -5103,6 +5213,22 @@ func (w *ServerInterfaceWrapper) PutBotStream(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.PutBotStream(ctx, name)
+	return err
+}
+
+// AnswerBotWork converts echo context to params.
+func (w *ServerInterfaceWrapper) AnswerBotWork(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id WorkID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.AnswerBotWork(ctx, id)
 	return err
 }
 
@@ -6274,6 +6400,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/bot/streams", wrapper.ListBotStreams, options.OperationMiddlewares["listBotStreams"]...)
 	router.DELETE(options.BaseURL+"/bot/streams/:name", wrapper.DeleteBotStream, options.OperationMiddlewares["deleteBotStream"]...)
 	router.PUT(options.BaseURL+"/bot/streams/:name", wrapper.PutBotStream, options.OperationMiddlewares["putBotStream"]...)
+	router.POST(options.BaseURL+"/bot/work/:id", wrapper.AnswerBotWork, options.OperationMiddlewares["answerBotWork"]...)
 	router.GET(options.BaseURL+"/cases", wrapper.ListCases, options.OperationMiddlewares["listCases"]...)
 	router.POST(options.BaseURL+"/cases", wrapper.CreateCase, options.OperationMiddlewares["createCase"]...)
 	router.GET(options.BaseURL+"/cases/:id", wrapper.GetCase, options.OperationMiddlewares["getCase"]...)
@@ -6471,6 +6598,29 @@ type PutBotStreamResponseObject interface {
 type PutBotStream200JSONResponse BotStreamEnvelope
 
 func (response PutBotStream200JSONResponse) VisitPutBotStreamResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AnswerBotWorkRequestObject struct {
+	ID   WorkID `json:"id"`
+	Body *AnswerBotWorkJSONRequestBody
+}
+
+type AnswerBotWorkResponseObject interface {
+	VisitAnswerBotWorkResponse(w http.ResponseWriter) error
+}
+
+type AnswerBotWork200JSONResponse BotWorkEnvelope
+
+func (response AnswerBotWork200JSONResponse) VisitAnswerBotWorkResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -7768,6 +7918,9 @@ type StrictServerInterface interface {
 	// PutBotStream Begin or change a stream
 	// (PUT /bot/streams/{name})
 	PutBotStream(ctx context.Context, request PutBotStreamRequestObject) (PutBotStreamResponseObject, error)
+	// AnswerBotWork Answer a piece of work
+	// (POST /bot/work/{id})
+	AnswerBotWork(ctx context.Context, request AnswerBotWorkRequestObject) (AnswerBotWorkResponseObject, error)
 	// ListCases List cases
 	// (GET /cases)
 	ListCases(ctx context.Context, request ListCasesRequestObject) (ListCasesResponseObject, error)
@@ -8207,6 +8360,54 @@ func (sh *strictHandler) PutBotStream(ctx echo.Context, name StreamName) error {
 		return err
 	} else if validResponse, ok := response.(PutBotStreamResponseObject); ok {
 		return validResponse.VisitPutBotStreamResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// AnswerBotWork operation middleware
+func (sh *strictHandler) AnswerBotWork(ctx echo.Context, id WorkID) error {
+	var request AnswerBotWorkRequestObject
+
+	request.ID = id
+
+	var body AnswerBotWorkJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.AnswerBotWork(ctx.Request().Context(), request.(AnswerBotWorkRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AnswerBotWork")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(AnswerBotWorkResponseObject); ok {
+		return validResponse.VisitAnswerBotWorkResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

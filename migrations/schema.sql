@@ -98,6 +98,25 @@ CREATE TABLE bot_streams (
     CONSTRAINT bot_streams_pkey PRIMARY KEY (id)
 );
 
+CREATE TABLE bot_work (
+    guild_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    subject_id text COLLATE "C" NOT NULL,
+    intent_id text COLLATE "C",
+    event_id text COLLATE "C" NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    deadline timestamp with time zone NOT NULL,
+    result text,
+    message_id text COLLATE "C",
+    reason text,
+    answered_at timestamp with time zone,
+    answered_by text COLLATE "C",
+    CONSTRAINT bot_work_pkey PRIMARY KEY (guild_id, id),
+    CONSTRAINT bot_work_guild_id_fkey FOREIGN KEY (guild_id) REFERENCES guilds(id) ON DELETE CASCADE,
+    CONSTRAINT bot_work_result_check CHECK ((result = ANY (ARRAY['done'::text, 'refused'::text])))
+);
+
 CREATE TABLE cases (
     guild_id text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -723,6 +742,10 @@ CREATE INDEX audit_log_target ON public.audit_log USING btree (guild_id, target_
 CREATE INDEX bot_keys_every_guild ON public.bot_keys USING btree (created_at, id) WHERE (guild_ids IS NULL);
 CREATE INDEX bot_keys_guilds ON public.bot_keys USING gin (guild_ids);
 CREATE UNIQUE INDEX bot_streams_name ON public.bot_streams USING btree (name) WHERE (ended_at IS NULL);
+CREATE INDEX bot_work_age ON public.bot_work USING btree (created_at);
+CREATE INDEX bot_work_answer ON public.bot_work USING btree (id);
+CREATE INDEX bot_work_due ON public.bot_work USING btree (deadline) WHERE (result IS NULL);
+CREATE INDEX bot_work_open ON public.bot_work USING btree (guild_id, subject_id) WHERE (result IS NULL);
 CREATE INDEX cases_by_status ON public.cases USING btree (guild_id, status, created_at DESC, id DESC);
 CREATE INDEX cases_by_type ON public.cases USING btree (guild_id, type, created_at DESC, id DESC);
 CREATE INDEX cases_by_type_status ON public.cases USING btree (guild_id, type, status, created_at DESC, id DESC);

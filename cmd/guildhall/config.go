@@ -46,8 +46,8 @@ type Settings struct {
 	RateLogin      string   `group:"Limits" env:"GUILDHALL_RATE_LOGIN" default:"100/1m" help:"Failed authentications, and documents read, per address, or off."`
 	RateDashboard  string   `group:"Limits" env:"GUILDHALL_RATE_DASHBOARD" default:"300/1m" help:"Requests of one session of the dashboard, or off."`
 	RedisURL       string   `group:"Limits" name:"redis-url" env:"GUILDHALL_REDIS_URL" help:"Redis or Valkey for limits that several nodes share. Without it each node counts for itself." placeholder:"URL"`
-	DiscordToken   string   `group:"Discord" env:"GUILDHALL_DISCORD_TOKEN" help:"The bot's token, required in live unless Discord is off. In test without it, a local stand-in accepts every call and logs it." placeholder:"TOKEN"`
-	DiscordURL     string   `group:"Discord" name:"discord-url" env:"GUILDHALL_DISCORD_URL" default:"https://discord.com/api/v10" help:"Base of Discord's API. off: it is never called, and operations that need it are refused or do without."`
+	DiscordToken   string   `group:"Discord" env:"GUILDHALL_DISCORD_TOKEN" help:"The bot's token, required in live unless GUILDHALL_DISCORD_URL is off or bot. In test without it, a local stand-in accepts every call and logs it." placeholder:"TOKEN"`
+	DiscordURL     string   `group:"Discord" name:"discord-url" env:"GUILDHALL_DISCORD_URL" default:"https://discord.com/api/v10" help:"Base of Discord's API. off: it is never called, and operations that need it are refused or do without. bot: it is never called, and the operator's bot is handed the work."`
 	DashboardURL   string   `group:"Dashboard" name:"dashboard-url" env:"GUILDHALL_DASHBOARD_URL" help:"Public address of the dashboard, https://host, under which alone it answers. Empty: there is none; dev has one on this machine." placeholder:"URL"`
 	ClientID       string   `group:"Dashboard" name:"discord-client-id" env:"GUILDHALL_DISCORD_CLIENT_ID" help:"Discord application with which people sign in; needs the bot's token as well. Empty: operators' links only; dev has a stand-in." placeholder:"ID"`
 	ClientSecret   string   `group:"Dashboard" name:"discord-client-secret" env:"GUILDHALL_DISCORD_CLIENT_SECRET" help:"The application's secret." placeholder:"SECRET"`
@@ -144,18 +144,18 @@ func (s Settings) check(r roles) (checked, error) {
 	if s.RedisURL != "" {
 		found.about("GUILDHALL_REDIS_URL", ratelimit.CheckURL(s.RedisURL))
 	}
-	if !s.off() {
+	if !s.apart() {
 		found.about("GUILDHALL_DISCORD_URL", location(s.DiscordURL, "http", "https"))
 	}
-	if s.Env == "live" && s.DiscordToken == "" && !s.off() {
-		found.about("GUILDHALL_DISCORD_TOKEN", errors.New("live needs the bot's token, else messages would be answered for that nobody gets; GUILDHALL_DISCORD_URL=off does without the chat platform"))
+	if s.Env == "live" && s.DiscordToken == "" && !s.apart() {
+		found.about("GUILDHALL_DISCORD_TOKEN", errors.New("live needs the bot's token, else messages would be answered for that nobody gets; GUILDHALL_DISCORD_URL=off does without the chat platform, and GUILDHALL_DISCORD_URL=bot leaves it to your bot"))
 	}
 	found.about("GUILDHALL_DISCORD_AUTHORIZE_URL", location(s.AuthorizeURL, "http", "https"))
 	if s.DashboardURL != "" {
 		c.pages, err = dashboard.ParseURL(s.DashboardURL)
 		found.about("GUILDHALL_DASHBOARD_URL", err)
 	}
-	if s.ClientID != "" && !s.off() && (s.ClientSecret == "" || s.DiscordToken == "") {
+	if s.ClientID != "" && !s.apart() && (s.ClientSecret == "" || s.DiscordToken == "") {
 		found.about("GUILDHALL_DISCORD_CLIENT_ID", errors.New("signing in needs the application's secret (GUILDHALL_DISCORD_CLIENT_SECRET) and the bot's token (GUILDHALL_DISCORD_TOKEN)"))
 	}
 	c.box, err = box(s.SecretKey, s.Env)
@@ -176,6 +176,12 @@ func (s Settings) check(r roles) (checked, error) {
 
 // off reports whether the chat platform is switched off.
 func (s Settings) off() bool { return s.DiscordURL == "off" }
+
+// byBot reports whether the operator's bot does what has to be done on the platform.
+func (s Settings) byBot() bool { return s.DiscordURL == "bot" }
+
+// apart reports whether the program never calls the platform.
+func (s Settings) apart() bool { return s.off() || s.byBot() }
 
 // about notes that there is something wrong with a variable, if there is.
 func (p *problems) about(variable string, err error) {

@@ -60,7 +60,7 @@ func (n *node) withDashboard(next http.Handler, limits *ratelimit.Limiter, wake 
 	}
 	var err error
 	switch {
-	case n.ClientID != "" && !n.off():
+	case n.ClientID != "" && !n.apart():
 		bot, _ := n.chat.(*chat.Discord) // nil, which is refused, where another stands in
 		cfg.Discord, err = dashboard.NewDiscord(dashboard.DiscordConfig{
 			ClientID: n.ClientID, ClientSecret: n.ClientSecret, AuthorizeURL: n.AuthorizeURL, URL: n.DiscordURL, Bot: bot, Tracer: n.tracer,

@@ -220,7 +220,13 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 	}
 	waiters, workers := delivery.NewWaiters(d, n.log, n.metrics), wake
 	wake = func(guild string) { workers(guild); waiters.Wake(guild) }
-	services, err := n.services(d, waiters)
+	platform := n.chat
+	if work := n.handing(d, waiters.Wake); work != nil {
+		platform = work
+		wake = func(guild string) { workers(guild); waiters.Wake(guild); work.Wake(guild) }
+		g.Go(func() error { return work.Run(standing) })
+	}
+	services, err := n.services(d, platform, waiters)
 	if err != nil {
 		return nil, err
 	}

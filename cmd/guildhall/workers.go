@@ -32,12 +32,18 @@ import (
 // out there has winners.
 var localMembers = []string{"190320984123768832", "201547710032117760", "263117890457255936", "318804417920565248", "402187554310021120"}
 
-// platform is the chat platform: Discord, or a stand-in that says so, or none.
+// platform is the chat platform: Discord, or a stand-in that says so, or none. Where the
+// operator's bot does the work it is nil, and handing makes one for each pool.
 func (n *node) platform() (chat.Platform, error) {
 	if n.off() {
 		n.log.Warn("GUILDHALL_DISCORD_URL is off: ticket messages are refused (discord_send_failed), giveaways are neither posted nor announced and are drawn " +
 			"from the entries that are there, closed tickets leave their channels alone, and the dashboard has operators' links only")
 		return chat.Off{}, nil
+	}
+	if n.byBot() {
+		n.log.Warn("GUILDHALL_DISCORD_URL is bot: the chat platform is never called; what needs it is handed to the operator's bot in the stream work " +
+			"(docs/bot/work.md), and the dashboard has operators' links only")
+		return nil, nil
 	}
 	if n.DiscordToken == "" {
 		n.log.Warn("no GUILDHALL_DISCORD_TOKEN: the chat platform is a local stand-in that accepts every call and logs it")
@@ -50,12 +56,21 @@ func (n *node) platform() (chat.Platform, error) {
 	return chat.NewDiscord(chat.Config{Token: n.DiscordToken, URL: n.DiscordURL, Log: n.log, Metrics: n.metrics, Tracer: n.tracer, Refusals: refusals})
 }
 
+// handing is the chat platform where the operator's bot does the work, for those who use
+// the pool; asked is called after the bot has been asked for something.
+func (n *node) handing(d *db.DB, asked func(guild string)) *chat.Work {
+	if !n.byBot() {
+		return nil
+	}
+	return chat.NewWork(d, n.log, asked)
+}
+
 // services are the domains that need something of the host.
-func (n *node) services(d *db.DB, waiters *delivery.Waiters) (s api.Services, err error) {
-	if s.Tickets, err = tickets.New(tickets.Config{DB: d, Chat: n.chat, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: installation.Responses{Box: n.box}}}}); err != nil {
+func (n *node) services(d *db.DB, platform chat.Platform, waiters *delivery.Waiters) (s api.Services, err error) {
+	if s.Tickets, err = tickets.New(tickets.Config{DB: d, Chat: platform, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: installation.Responses{Box: n.box}}}}); err != nil {
 		return s, err
 	}
-	s.Giveaways = &giveaways.Service{Chat: n.chat}
+	s.Giveaways = &giveaways.Service{Chat: platform}
 	s.Streams = &botstreams.Service{Waiters: waiters}
 	s.Webhooks, err = webhooks.New(webhooks.Config{DB: d, Box: n.hooks.Box, Guard: n.hooks.Guard, Waiters: waiters})
 	return s, err
@@ -81,11 +96,15 @@ func (n *node) startWorkers(ctx context.Context, g *errgroup.Group) (wake func(g
 	if err != nil {
 		return nil, err
 	}
-	runner, err := n.jobs(d, queue)
+	platform := n.chat
+	if work := n.handing(d, nil); work != nil {
+		platform = work
+	}
+	runner, err := n.jobs(d, platform, queue)
 	if err != nil {
 		return nil, err
 	}
-	drawer := &giveaways.Worker{DB: d, Chat: n.chat, Log: n.log, Metrics: n.metrics}
+	drawer := &giveaways.Worker{DB: d, Chat: platform, Log: n.log, Metrics: n.metrics}
 	g.Go(func() error {
 		work, _ := errgroup.WithContext(ctx)
 		work.Go(func() error { return deliverer.Run(ctx) })
@@ -98,16 +117,16 @@ func (n *node) startWorkers(ctx context.Context, g *errgroup.Group) (wake func(g
 }
 
 // jobs is the work that is asked for and the work that is looked for.
-func (n *node) jobs(d *db.DB, queue *sql.DB) (*jobs.Runner, error) {
+func (n *node) jobs(d *db.DB, platform chat.Platform, queue *sql.DB) (*jobs.Runner, error) {
 	keys := api.TicketKeys{Keys: idempotency.Keys{Sealer: installation.Responses{Box: n.box}}}
 	cfg := jobs.Config{
 		DB: queue, Log: n.log, Metrics: n.metrics, Tracer: n.tracer,
 		Work: []jobs.Work{
 			jobs.Do(func(ctx context.Context, a giveaways.Announcement) error {
-				return giveaways.Announce(chat.Background(ctx), d, n.chat, a)
+				return giveaways.Announce(chat.Background(ctx), d, platform, a)
 			}),
 			jobs.Do(func(ctx context.Context, a tickets.ChannelJob) error {
-				return tickets.SyncChannel(chat.Background(ctx), d, n.chat, a.GuildID, a.TicketID)
+				return tickets.SyncChannel(chat.Background(ctx), d, platform, a.GuildID, a.TicketID)
 			}),
 		},
 		Sweeps: []jobs.Sweep{
@@ -115,7 +134,7 @@ func (n *node) jobs(d *db.DB, queue *sql.DB) (*jobs.Runner, error) {
 				return giveaways.Transitions(ctx, d)
 			}},
 			{Name: "ticket messages", Interval: 5 * time.Second, Run: func(ctx context.Context) error {
-				return tickets.SweepIntents(chat.Background(ctx), tickets.Config{DB: d, Chat: n.chat, Keys: keys})
+				return tickets.SweepIntents(chat.Background(ctx), tickets.Config{DB: d, Chat: platform, Keys: keys})
 			}},
 			{Name: "giveaway announcements", Interval: 5 * time.Second, Run: func(ctx context.Context) error {
 				return giveaways.SweepAnnouncements(ctx, d)
@@ -131,6 +150,9 @@ func (n *node) jobs(d *db.DB, queue *sql.DB) (*jobs.Runner, error) {
 			}},
 			{Name: "members to be forgotten", Interval: time.Second, Run: func(ctx context.Context) error {
 				return removal.Members(ctx, d)
+			}},
+			{Name: "work for the bot", Interval: 5 * time.Second, Run: func(ctx context.Context) error {
+				return api.Work().Expire(ctx, d)
 			}},
 			{Name: "streams of the bot", Interval: time.Second, Run: func(ctx context.Context) error {
 				return delivery.TellStreams(ctx, d, n.log)

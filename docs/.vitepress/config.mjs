@@ -32,7 +32,7 @@ export default defineConfig({
         page("Webhooks", "/docs/integrate/webhooks"), page("Copies", "/docs/integrate/copies"), page("Draws", "/docs/integrate/draws"),
       ] },
       { text: "Bot", items: [
-        page("Yours and Guildhall's", "/docs/bot/"), page("Guild files", "/docs/bot/import"), page("From another bot", "/docs/bot/convert"),
+        page("Yours and Guildhall's", "/docs/bot/"), page("Work", "/docs/bot/work"), page("Guild files", "/docs/bot/import"), page("From another bot", "/docs/bot/convert"),
       ] },
       { text: "Operate", items: [
         page("Install", "/docs/operate/install"), page("Run and upgrade", "/docs/operate/upgrade"), page("Backup", "/docs/operate/backup"),

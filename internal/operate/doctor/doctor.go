@@ -66,6 +66,7 @@ type Config struct {
 	RedisURL    string        // empty: every node counts for itself
 	Chat        *chat.Discord // nil: no bot token, or the platform is off
 	ChatOff     bool
+	ChatByBot   bool   // the operator's bot does what has to be done on the platform
 	CertFile    string // empty: no certificate
 	KeyFile     string
 	Hosts       []string                    // names that the certificate has to be good for

@@ -201,6 +201,10 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			dbtest.Exec(t, s.DB, `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'audit_log_age'::regclass`)
 		}, doctor.Schema, doctor.Warn, "audit_log_age"},
 
+		"work that waits for nobody":       {func(_ *testing.T, s *installed) { s.ChatByBot = true }, doctor.Platform, doctor.OK, "no work waits"},
+		"work that was asked for just now": {askedBefore("1 second"), doctor.Platform, doctor.OK, "wait for the bot: 1"},
+		"work that nobody answers":         {askedBefore("1 hour"), doctor.Platform, doctor.Warn, "has not answered 1 pieces"},
+
 		"a platform that is switched off": {func(_ *testing.T, s *installed) { s.ChatOff = true }, doctor.Platform, doctor.OK, "is not asked"},
 
 		"a clock that is right": {nil, doctor.Clock, doctor.OK, "ahead of the database's"},
@@ -539,5 +543,16 @@ func TestNothingOfAnExaminationStays(t *testing.T) {
 	}
 	if after := changes(); after != before {
 		t.Errorf("%d rows and tables have become %d", before, after)
+	}
+}
+
+// askedBefore is an installation whose bot was asked for something before a while.
+func askedBefore(ago string) func(*testing.T, *installed) {
+	return func(t *testing.T, s *installed) {
+		s.ChatByBot = true
+		dbtest.Exec(t, s.DB, `INSERT INTO guilds (id) VALUES ('1') ON CONFLICT DO NOTHING`)
+		dbtest.Exec(t, s.DB, `
+			INSERT INTO bot_work (guild_id, id, kind, subject_id, event_id, created_at, deadline)
+			VALUES ('1', 'w', 'edit_giveaway', 'g', 'e', now() - $1::interval, now())`, ago)
 	}
 }

@@ -71,6 +71,9 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // platform asks who the bot is, and what it may do in each guild.
 func (x *examination) platform(ctx context.Context) Finding {
+	if x.ChatByBot {
+		return x.work(ctx)
+	}
 	if x.ChatOff {
 		return ok("GUILDHALL_DISCORD_URL is off: the chat platform is not asked")
 	}

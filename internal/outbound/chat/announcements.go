@@ -10,8 +10,11 @@ import (
 
 // Withdraw deletes an intent whose message has certainly not been posted, so
 // that nobody will post it. It returns false when the message is posted, or may
-// be.
+// be. What the operator's bot was asked for and has not fetched it is asked for no more.
 func Withdraw(ctx context.Context, tx *db.Tx, guild, id string) (bool, error) {
+	if err := takeBack(ctx, tx, guild, Nonce(id)); err != nil {
+		return false, err
+	}
 	n, err := db.Exec(ctx, tx, `
 		DELETE FROM chat_intents
 		WHERE guild_id = $1

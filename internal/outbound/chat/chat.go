@@ -12,7 +12,14 @@ import (
 
 // Channel is a channel, and the guild that wants something of it. Nothing is
 // done in a channel that belongs to another guild, however its id came in.
-type Channel struct{ GuildID, ID string }
+type Channel struct {
+	GuildID, ID string
+	For         Purpose
+}
+
+// Purpose is what something is to be done for: a ticket or giveaway, and which change of
+// it. What is asked for twice with one purpose is to be done once.
+type Purpose struct{ SubjectID, Change string }
 
 // Message is one message to be posted as the bot. Mentions in it notify nobody
 // but the users that it names.
@@ -27,6 +34,8 @@ type Message struct {
 	ReplyTo string
 	// Mentions are the users whom a mention in the content notifies, at most 100.
 	Mentions []string
+	// Kind and IntentID are those of the message's intent.
+	Kind, IntentID string
 }
 
 // Platform is everything Guildhall asks of the chat platform. Each call ends
@@ -45,10 +54,10 @@ type Platform interface {
 	// EditMessage gives a message of the bot's another content. Mentions in it notify
 	// nobody. Editing it again changes nothing.
 	EditMessage(ctx context.Context, c Channel, messageID, content string) error
-	// FindMessages returns the ids of the bot's own messages in a channel that
-	// have this content and were posted at since or in the few minutes after it,
+	// FindMessages returns the ids of the bot's own messages in m's channel that
+	// have its content and were posted at since or in the few minutes after it,
 	// oldest first. Later ones may be among them.
-	FindMessages(ctx context.Context, c Channel, content string, since time.Time) ([]string, error)
+	FindMessages(ctx context.Context, m Message, since time.Time) ([]string, error)
 	// LockOf reads the channel and returns what archiving it will change, as it
 	// is now, with user as the one whose conversation it is.
 	LockOf(ctx context.Context, c Channel, user string) (Lock, error)
@@ -95,6 +104,14 @@ const (
 // channel: it belongs to another guild, or the bot cannot see it.
 var ErrChannelNotAllowed = errors.New("the channel is not one that the bot may use for this guild")
 
+// ErrFinal is what a *Failure is when nothing was done and asking again is pointless: the
+// platform is switched off, or the operator's bot has refused.
+var ErrFinal = errors.New("it will not be done on the chat platform")
+
+// ErrAsked is what a *Failure is when the operator's bot has been asked and has not
+// answered yet. With its answer the same is to be asked for once more.
+var ErrAsked = errors.New("the operator's bot has been asked")
+
 // Codes of the platform's refusals that callers tell apart.
 const (
 	CodeUnknownChannel    = 10003
@@ -134,15 +151,25 @@ const (
 	unsentTransport unsent = "transport"    // there was no connection
 	unsentChannel   unsent = "channel"      // known to be another guild's channel
 	unsentOff       unsent = "off"          // the platform is switched off
+	unsentAsked     unsent = "asked"        // the operator's bot is to do it, and has not answered
+	unsentRefused   unsent = "refused"      // the operator's bot will not do it
 )
 
 // Foreign reports whether the channel is known to belong to another guild: no
 // permission will ever change that.
 func (f *Failure) Foreign() bool { return f.unsent == unsentChannel }
 
-// Is lets errors.Is find ErrChannelNotAllowed and ErrOff.
+// Is lets errors.Is find ErrChannelNotAllowed, ErrFinal and ErrAsked.
 func (f *Failure) Is(target error) bool {
-	return f.NotAllowed && target == ErrChannelNotAllowed || f.unsent == unsentOff && target == ErrOff
+	switch target {
+	case ErrChannelNotAllowed:
+		return f.NotAllowed
+	case ErrFinal:
+		return f.unsent == unsentOff || f.unsent == unsentRefused
+	case ErrAsked:
+		return f.unsent == unsentAsked
+	}
+	return false
 }
 
 // Error is the text for logs.

@@ -179,7 +179,8 @@ type reference struct {
 // FindMessages reads the channel from just before since, and no further than the
 // message can stand. A channel so busy that the search would not end before is a
 // failure, not an empty result.
-func (d *Discord) FindMessages(ctx context.Context, c Channel, content string, since time.Time) ([]string, error) {
+func (d *Discord) FindMessages(ctx context.Context, m Message, since time.Time) ([]string, error) {
+	c, content := m.Channel, m.Content
 	ctx, cancel := context.WithTimeout(ctx, d.budget)
 	defer cancel()
 	if err := d.CheckChannel(ctx, c); err != nil {

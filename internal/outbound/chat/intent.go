@@ -128,14 +128,15 @@ func Take(ctx context.Context, tx *db.Tx, guild, id string) (Intent, error) {
 	return in, fault.Wrap(err, "take intent", id, "of guild", guild)
 }
 
-// Resume finds the unfinished intent of an earlier run of the same request and
-// locks it; nil when there is none.
+// Resume finds the intent of an earlier run of the same request and locks it; nil when
+// there is none. It is unfinished, or was finished after its caller was told that it was
+// not: the request's key holds no response then.
 func Resume(ctx context.Context, tx *db.Tx, guild, token, key string, fingerprint []byte) (*Intent, error) {
 	in, err := db.Get[Intent](ctx, tx, `
 		SELECT `+intentColumns+`, i.first_sent_at IS NOT NULL AS tried
 		FROM chat_intents i
 		WHERE token_id = $2 AND key = $3 AND guild_id = $1 AND fingerprint = $4
-		  AND state <> 'sent' AND created_at > now() - interval '24 hours'
+		  AND created_at > now() - interval '24 hours'
 		ORDER BY created_at DESC
 		LIMIT 1
 		FOR NO KEY UPDATE`, guild, token, key, fingerprint)
@@ -179,25 +180,34 @@ func Deliver(ctx context.Context, d db.Doer, p Platform, in *Intent, channelID s
 		}
 		in.ChannelID, in.Late = channelID, false
 	}
-	m := Message{Channel: in.channel(), Content: in.Content, Nonce: in.Nonce, Mentions: in.Mentions}
+	return p.SendMessage(ctx, in.message())
+}
+
+// message is what the intent says.
+func (in Intent) message() Message {
+	m := Message{
+		Channel: Channel{in.GuildID, in.ChannelID, Purpose{SubjectID: in.SubjectID}},
+		Content: in.Content, Nonce: in.Nonce, Mentions: in.Mentions, Kind: in.Kind, IntentID: in.ID,
+	}
 	if in.ReplyTo != nil {
 		m.ReplyTo = *in.ReplyTo
 	}
-	return p.SendMessage(ctx, m)
+	return m
 }
-
-func (in Intent) channel() Channel { return Channel{in.GuildID, in.ChannelID} }
 
 // Find looks in the channel for the message of an intent that may have been
 // posted before, and returns its id. An empty one means that it was not posted,
 // which the intent says from then on. A message that another intent accounts for
 // is not taken for this one's.
 func Find(ctx context.Context, d db.Doer, p Platform, in *Intent) (string, error) {
-	ids, err := p.FindMessages(ctx, in.channel(), in.Content, in.FirstSentAt.Add(-5*time.Second))
+	ids, err := p.FindMessages(ctx, in.message(), in.FirstSentAt.Add(-5*time.Second))
 	if f, ok := errors.AsType[*Failure](err); ok {
 		if f.Code == CodeUnknownChannel && f.Lasting() {
 			in.Tried = false // whatever stood there is gone with the channel
 			return "", nil
+		}
+		if f.unsent == unsentAsked {
+			return "", f
 		}
 		unread := *f
 		unread.Uncertain, unread.NotAllowed = true, false
@@ -210,7 +220,8 @@ func Find(ctx context.Context, d db.Doer, p Platform, in *Intent) (string, error
 		var taken bool
 		err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 			return tx.GetContext(ctx, &taken, `
-				SELECT EXISTS (SELECT FROM chat_intents WHERE guild_id = $1 AND channel_id = $2 AND message_id = $3)`, in.GuildID, in.ChannelID, id)
+				SELECT EXISTS (SELECT FROM chat_intents WHERE guild_id = $1 AND channel_id = $2 AND message_id = $3 AND id <> $4)`,
+				in.GuildID, in.ChannelID, id, in.ID)
 		})
 		if err != nil {
 			return "", fmt.Errorf("compare message %s with other intents: %w", id, err)
@@ -225,10 +236,15 @@ func Find(ctx context.Context, d db.Doer, p Platform, in *Intent) (string, error
 
 // Settle records in the caller's unit what became of an intent. False means
 // that the caller has lost the lease to somebody else and must undo its unit.
+//
+// An intent whose message the operator's bot has answered for meanwhile is not left
+// unknown: it is found again when the lease is over.
 func Settle(ctx context.Context, tx *db.Tx, in Intent, state, messageID string) (bool, error) {
 	ours, err := db.Select[bool](ctx, tx, `
 		UPDATE chat_intents
-		SET state = $4, message_id = nullif($5, ''), lease_until = NULL, settled_at = now(),
+		SET state = CASE WHEN $4 = 'unknown' AND message_id IS NOT NULL THEN 'sending' ELSE $4 END,
+		    message_id = coalesce(nullif($5, ''), message_id), settled_at = now(),
+		    lease_until = CASE WHEN $4 = 'unknown' AND message_id IS NOT NULL THEN lease_until END,
 		    first_sent_at = CASE WHEN $4 = 'refused' THEN NULL ELSE first_sent_at END
 		WHERE guild_id = $1 AND id = $2 AND lease_gen = $3 AND state = 'sending'
 		RETURNING true`, in.GuildID, in.ID, in.LeaseGen, state, messageID)
@@ -256,7 +272,7 @@ func Taken(ctx context.Context, d db.Doer, in Intent) (taken bool, err error) {
 // Outcome is the state that a failed delivery leaves an intent in. However
 // certain a refusal is, it says nothing of an earlier attempt.
 func (in Intent) Outcome(err error) string {
-	if f, ok := errors.AsType[*Failure](err); ok && !f.Uncertain && !in.Tried {
+	if f, ok := errors.AsType[*Failure](err); ok && !f.Uncertain && (!in.Tried || f.unsent == unsentRefused) {
 		return Refused
 	}
 	return Unknown
@@ -323,10 +339,13 @@ func Sweep(ctx context.Context, d db.Doer, limit int, finish func(context.Contex
 	return errors.Join(failed, group.Wait())
 }
 
-// Outlived are intents that nobody can ask for any more.
+// Outlived are intents and work that nobody can ask for any more.
 func Outlived() []db.Outlived {
 	return []db.Outlived{{
 		Table: "chat_intents", Key: "id", Since: "created_at", Kept: "48 hours",
 		And: "t.state IN ('sent', 'refused', 'unknown')",
+	}, {
+		Table: "bot_work", Key: "id", Since: "created_at", Kept: "48 hours",
+		And: "t.result IS NOT NULL",
 	}}
 }

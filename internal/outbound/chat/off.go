@@ -2,17 +2,12 @@ package chat
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
 // Off takes the platform's place where an operator has switched it off: what can
-// only be done there is refused with ErrOff, and nothing is asked.
+// only be done there is refused with ErrFinal, and nothing is asked.
 type Off struct{}
-
-// ErrOff is what a *Failure is when the platform is switched off: nothing was
-// done, and asking again is pointless.
-var ErrOff = errors.New("the chat platform is switched off")
 
 func off() error {
 	return &Failure{Message: "switched off by GUILDHALL_DISCORD_URL", unsent: unsentOff}
@@ -28,7 +23,7 @@ func (Off) SendMessage(context.Context, Message) (string, error) { return "", of
 func (Off) EditMessage(context.Context, Channel, string, string) error { return off() }
 
 // FindMessages cannot look.
-func (Off) FindMessages(context.Context, Channel, string, time.Time) ([]string, error) {
+func (Off) FindMessages(context.Context, Message, time.Time) ([]string, error) {
 	return nil, off()
 }
 

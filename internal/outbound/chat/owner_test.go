@@ -24,7 +24,7 @@ func TestChannelsOfOthers(t *testing.T) {
 			return err
 		},
 		"find": func(d *chat.Discord) error {
-			_, err := d.FindMessages(ctx, at(channel), "x", time.Now())
+			_, err := d.FindMessages(ctx, chat.Message{Channel: at(channel), Content: "x"}, time.Now())
 			return err
 		},
 		"archive": func(d *chat.Discord) error { return d.ArchiveChannel(ctx, at(channel), chat.Lock{}) },

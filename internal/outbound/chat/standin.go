@@ -44,7 +44,7 @@ func (s *StandIn) EditMessage(ctx context.Context, c Channel, messageID, content
 }
 
 // FindMessages finds nothing: a message that is sent again gets its old id.
-func (s *StandIn) FindMessages(context.Context, Channel, string, time.Time) ([]string, error) {
+func (s *StandIn) FindMessages(context.Context, Message, time.Time) ([]string, error) {
 	return nil, nil
 }
 

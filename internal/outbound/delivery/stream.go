@@ -305,3 +305,18 @@ func (p Part) has(guild string) bool {
 	}
 	return p.Shards == 1 || shifted(guild)%uint64(p.Shards) == uint64(p.Shard) //nolint:gosec // both are positive
 }
+
+// SettleStreamed settles an event of a stream, whether or not it was fetched.
+func SettleStreamed(ctx context.Context, tx *db.Tx, guild, stream, event string) error {
+	_, err := tx.ExecContext(ctx, `DELETE FROM stream_deliveries WHERE guild_id = $1 AND stream_id = $2 AND event_id = $3`, guild, stream, event)
+	return fault.Wrap(err, "settle event", event, "of stream", stream, "in guild", guild)
+}
+
+// TakeBackStreamed settles an event of a stream that nobody has fetched yet, and reports
+// whether it has.
+func TakeBackStreamed(ctx context.Context, tx *db.Tx, guild, stream, event string) (bool, error) {
+	n, err := db.Exec(ctx, tx, `
+		DELETE FROM stream_deliveries
+		WHERE guild_id = $1 AND stream_id = $2 AND event_id = $3 AND NOT fetched`, guild, stream, event)
+	return n == 1, fault.Wrap(err, "take back event", event, "of stream", stream, "in guild", guild)
+}

@@ -46,7 +46,8 @@ const (
 	GiveawayEnded        = "giveaway.ended"
 	GiveawayRerolled     = "giveaway.rerolled"
 	MemberForgotten      = "member.forgotten"
-	Ping                 = "ping" // sent on request only; nobody subscribes to it
+	Ping                 = "ping"           // sent on request only; nobody subscribes to it
+	WorkRequested        = "work.requested" // for the stream of work alone
 )
 
 // Types is every type an endpoint can subscribe to.

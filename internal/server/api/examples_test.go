@@ -12,6 +12,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/server/api/apitest"
 	"guildhall/internal/service/guildfile"
 )
@@ -42,6 +43,9 @@ func TestExamplesRun(t *testing.T) {
 	kept := api.Do(t, "createWebhookEndpoint", `{"delivery":"pull","events":["case.created"]}`).Want(t, 201, "").Str(t, "data.id")
 	api.Do(t, "testWebhookEndpoint", "", apitest.Path("id", kept)).Want(t, 202, "")
 
+	dbtest.Exec(t, api.DB(), `
+		INSERT INTO bot_work (guild_id, id, kind, subject_id, event_id, created_at, deadline)
+		VALUES ($1, '4Mk0vPq7Tz2xYb9LcRdWs1', 'post_message', 'demo-ticket-0063', 'e', now(), now() + interval '1 day')`, api.Guild)
 	api.Bot(t).Do(t, "putBotStream", `{"events":["case.created"]}`, apitest.Path("name", "mirror")).Want(t, 200, "")
 
 	ops := apitest.Operations()

@@ -40,6 +40,7 @@ var requestBodies = map[string]func() any{
 	"putBotStream":             func() any { return new(gen.PutBotStreamJSONRequestBody) },
 	"pullBotEvents":            func() any { return new(gen.PullBotEventsJSONRequestBody) },
 	"ackBotEvents":             func() any { return new(gen.AckBotEventsJSONRequestBody) },
+	"answerBotWork":            func() any { return new(gen.AnswerBotWorkJSONRequestBody) },
 	"removeGuild":              func() any { return new(gen.RemoveGuildJSONRequestBody) },
 	"rotateWebhookSecret":      func() any { return new(gen.RotateWebhookSecretJSONRequestBody) },
 }

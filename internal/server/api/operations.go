@@ -14,6 +14,7 @@ import (
 	"guildhall/internal/service/streams"
 	"guildhall/internal/service/tickets"
 	"guildhall/internal/service/webhooks"
+	"guildhall/internal/service/work"
 )
 
 // Services are the domains that need something of the host.
@@ -37,6 +38,7 @@ type (
 	giveawaysOps = giveaways.Service
 	webhooksOps  = webhooks.Service
 	streamsOps   = streams.Service
+	workOps      = work.Service
 	recordsOps   = records.Service
 )
 
@@ -53,10 +55,16 @@ type operations struct {
 	*giveawaysOps
 	*webhooksOps
 	*streamsOps
+	*workOps
 	*recordsOps
 }
 
 var _ gen.StrictServerInterface = operations{}
+
+// Work is what follows the answers of the operator's bot.
+func Work() *work.Service {
+	return &work.Service{Tickets: tickets.Answered, Giveaways: giveaways.Answered}
+}
 
 func newOperations(cfg Config, h batch.Host) operations {
 	return operations{
@@ -70,6 +78,7 @@ func newOperations(cfg Config, h batch.Host) operations {
 		giveawaysOps: cfg.Giveaways,
 		webhooksOps:  cfg.Webhooks,
 		streamsOps:   cfg.Streams,
+		workOps:      Work(),
 		recordsOps:   &records.Service{},
 	}
 }

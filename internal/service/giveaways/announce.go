@@ -31,7 +31,9 @@ type Announcement struct {
 // Kind is the job's name in the queue.
 func (Announcement) Kind() string { return "announce_giveaway" }
 
-func (g row) channel() chat.Channel { return chat.Channel{GuildID: g.GuildID, ID: g.ChannelID} }
+func (g row) channel() chat.Channel {
+	return chat.Channel{GuildID: g.GuildID, ID: g.ChannelID, For: chat.Purpose{SubjectID: g.ID}}
+}
 
 // notice is one message about a giveaway, and the users whom it notifies.
 type notice struct {
@@ -113,8 +115,8 @@ func Announce(ctx context.Context, d db.Doer, p chat.Platform, a Announcement) e
 	if in.Kind == chat.KindGiveawayStarted {
 		note = func(ctx context.Context, tx *db.Tx, message string) error { return posted(ctx, tx, in, message) }
 	}
-	err = chat.Post(ctx, d, p, in, note)
-	if !errors.Is(err, chat.ErrOff) {
+	err = unlessAsked(chat.Post(ctx, d, p, in, note))
+	if !errors.Is(err, chat.ErrFinal) {
 		return err
 	}
 	return d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
@@ -203,7 +205,7 @@ func endedTexts(g row, winners []string) []notice {
 	switch {
 	case g.ReactionsMissed:
 		after = ". The reactions could not be read, so only the entries that were known took part."
-	case g.Source == fromAPI:
+	case g.Source == fromAPI && (g.ReactionCount > 0 || g.EntrantCount == 0): // else the bot has written the entries
 		after = ". Entered by reaction: " + strconv.FormatInt(g.ReactionCount, 10) + "."
 	}
 	switch len(winners) {

@@ -28,10 +28,13 @@ func Edit(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) err
 		return err
 	}
 	failed := p.EditMessage(ctx, g.channel(), *g.MessageID, overText(g))
+	if errors.Is(failed, chat.ErrAsked) {
+		return nil // with the answer it is due again
+	}
 	if failed != nil && !isGone(failed) && !isLasting(failed) && g.EditFailures < maxFailures {
 		return failed
 	}
-	return errors.Join(unlessOff(failed), d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
+	return errors.Join(unlessFinal(failed), d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
 		return edited(ctx, tx, g)
 	}))
 }

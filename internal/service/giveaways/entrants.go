@@ -9,6 +9,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/chat"
 	"guildhall/internal/service/transfer"
 )
 
@@ -56,16 +57,34 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	for i := range there {
 		byKey[keyOf(&there[i])] = &there[i]
 	}
+	collecting, err := collected(ctx, tx, c.By.GuildID, held)
+	if err != nil {
+		return err
+	}
 	for _, r := range rows {
 		switch g := of[r.Is.GiveawayID]; {
 		case g == nil:
 			r.Err = fault.New(fault.NotFound, "not_found", "No such giveaway.")
-		case g.Pot != open && !c.Noted[refOf(c.By.GuildID, g.ID)]:
+		case g.Pot != open && !c.Noted[refOf(c.By.GuildID, g.ID)] && !slices.Contains(collecting, g.ID):
 			r.Err = errDrawn(g)
 		}
 		r.Was = byKey[keyOf(&r.Is)]
 	}
 	return nil
+}
+
+// collected are the giveaways that are being drawn whose entries the bot was asked for.
+func collected(ctx context.Context, tx *db.Tx, guild string, held []row) ([]string, error) {
+	var ids []string
+	for _, g := range held {
+		if g.Pot == gathering {
+			ids = append(ids, g.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return chat.Collecting(ctx, tx, guild, ids)
 }
 
 const entriesToUpdate = `

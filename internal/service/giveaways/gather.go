@@ -210,10 +210,13 @@ func withdrawMessage(ctx context.Context, tx *db.Tx, g row) (settled, lost bool,
 // when the message is gone, or a day is over, it is drawn with what is known.
 // Otherwise the failure is returned.
 func missed(ctx context.Context, d db.Doer, g row, failed error) error {
+	if errors.Is(failed, chat.ErrAsked) {
+		return nil // with the answer it is due again
+	}
 	if !isGone(failed) && (g.DrawingAt == nil || time.Since(*g.DrawingAt) < maxWait) {
 		return failed
 	}
-	return errors.Join(unlessOff(failed), d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+	return errors.Join(unlessFinal(failed), d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		current, err := lock(ctx, tx, g.GuildID, g.ID)
 		if err != nil || current.Pot != gathering {
 			return err
@@ -249,7 +252,7 @@ func React(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) er
 	if failed != nil && !isGone(failed) && g.Failures < maxFailures {
 		return failed
 	}
-	return errors.Join(unlessOff(failed), d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
+	return errors.Join(unlessFinal(failed), d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `
 			UPDATE giveaways SET react_at = NULL, failures = 0
 			WHERE guild_id = $1
@@ -259,15 +262,15 @@ func React(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) er
 }
 
 // isGone reports whether the platform says that the message, or its channel, is
-// no longer there, or is itself switched off.
+// no longer there, or that nothing will be done.
 func isGone(err error) bool {
 	f, ok := errors.AsType[*chat.Failure](err)
-	return ok && (f.Code == chat.CodeUnknownMessage || f.Code == chat.CodeUnknownChannel) || errors.Is(err, chat.ErrOff)
+	return ok && (f.Code == chat.CodeUnknownMessage || f.Code == chat.CodeUnknownChannel) || errors.Is(err, chat.ErrFinal)
 }
 
-// unlessOff is err where it is a failure: that the platform is switched off is none.
-func unlessOff(err error) error {
-	if errors.Is(err, chat.ErrOff) {
+// unlessFinal is err where it is a failure: that nothing will be done is none.
+func unlessFinal(err error) error {
+	if errors.Is(err, chat.ErrFinal) {
 		return nil
 	}
 	return err

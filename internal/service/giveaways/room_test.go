@@ -218,15 +218,15 @@ func (r *room) EditMessage(_ context.Context, _ chat.Channel, id, content string
 }
 
 // FindMessages finds those that are there.
-func (r *room) FindMessages(_ context.Context, _ chat.Channel, content string, _ time.Time) (ids []string, err error) {
+func (r *room) FindMessages(_ context.Context, wanted chat.Message, _ time.Time) (ids []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked = append(r.asked, r.mode+": find "+content)
+	r.asked = append(r.asked, r.mode+": find "+wanted.Content)
 	if _, err := r.answer(); err != nil {
 		return nil, err
 	}
 	for _, m := range r.posts {
-		if m.content == content && !m.deleted {
+		if m.content == wanted.Content && !m.deleted {
 			ids = append(ids, m.id)
 		}
 	}

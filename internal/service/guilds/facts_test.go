@@ -123,6 +123,8 @@ func TestWhatAGuildIsFollowsThePlatform(t *testing.T) {
 	}
 }
 
+// What a bot has told counts before what the platform says.
+// RELIABILITY.md, Guilds.
 func TestABotsWordCountsBeforeThePlatforms(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -276,6 +278,7 @@ func TestAllNodesTogetherAskTwiceASecond(t *testing.T) {
 
 // What a bot says and what the platform says, in any order, against a model: the later
 // one to speak is shown, and the platform is asked when an hour has gone by, or a day.
+// RELIABILITY.md, Guilds.
 func TestFactsProperty(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

@@ -23,6 +23,8 @@ const other = "402187554310020097"
 var more = []string{
 	`INSERT INTO chat_intents (guild_id, id, kind, subject_id, channel_id, content, nonce)
 		VALUES ($1, 'i', 'ticket_message', 's', '1', 'c', 'n')`,
+	`INSERT INTO bot_work (guild_id, id, kind, subject_id, event_id, created_at, deadline)
+		VALUES ($1, 'w', 'post_message', 's', 'v', now(), now())`,
 	`INSERT INTO dashboard_links (guild_id, hash, id, expires_at) VALUES ($1, '\x01', 'l', now())`,
 	`INSERT INTO dashboard_once (guild_id, key) VALUES ($1, '\x01')`,
 	`INSERT INTO forgotten_members (guild_id, id, user_id, cases, requested_at) VALUES ($1, 'f', '7', false, now())`,

@@ -57,7 +57,12 @@ var everything = []string{
 			($1, 'other', 'done', 'close', false, $2, 'staff', 'as staff')`,
 	`INSERT INTO chat_intents (guild_id, id, kind, subject_id, channel_id, content, author_id, nonce, state)
 		VALUES ($1, 'waits', 'ticket_message', 'own', '1', 'my words', $2, 'n', 'pending'),
-			($1, 'sent', 'ticket_message', 'own', '1', 'my words', $2, 'n', 'sent')`,
+			($1, 'sent', 'ticket_message', 'own', '1', 'my words', $2, 'm', 'sent')`,
+	`INSERT INTO bot_work (guild_id, id, kind, subject_id, intent_id, event_id, created_at, deadline, result)
+		SELECT guild_id, nonce, 'post_message', subject_id, id, 'e-' || nonce, now(), now(), CASE WHEN state = 'sent' THEN 'done' END
+		FROM chat_intents WHERE guild_id = $1 AND author_id = $2`,
+	`INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at)
+		SELECT guild_id, 'work', event_id, now() FROM bot_work WHERE guild_id = $1 AND result IS NULL AND $2 <> ''`,
 }
 
 // mayStay is where the id of a member who was forgotten stays, each with its reason.
@@ -165,7 +170,7 @@ func TestAMemberIsForgottenWhereverTheyStoodAndNowhereElse(t *testing.T) {
 	}
 	for _, statement := range []string{
 		"giveaway_entries", "giveaway_draws", "giveaways", "rank_marks", "rank_maps", "ticket_messages", "tickets", "cases",
-		"chat_intents", "wallets", "ledger_entries", "levels",
+		"chat_intents", "bot_work", "stream_deliveries", "wallets", "ledger_entries", "levels",
 	} {
 		dbtest.Exec(t, d, `DELETE FROM `+statement+` WHERE guild_id = $1`, beside)
 	}
@@ -186,6 +191,8 @@ func TestAMemberIsForgottenWhereverTheyStoodAndNowhereElse(t *testing.T) {
 			FROM ticket_messages WHERE guild_id = $1`: "answer 8 dear " + member +
 			", close null [removed], done " + member + " as staff, note null [removed], open null , said null [removed]",
 		`SELECT string_agg(id || ' ' || content, ', ' ORDER BY id) FROM chat_intents WHERE guild_id = $1`:          "sent [removed]",
+		`SELECT count(*)::text FROM stream_deliveries WHERE guild_id = $1`:                                         "0",
+		`SELECT string_agg(concat(id, ' ', result), ', ' ORDER BY id) FROM bot_work WHERE guild_id = $1`:           "m done, n refused",
 		`SELECT concat_ws(' ', status, user_id, reason, metadata) FROM cases WHERE guild_id = $1 AND id = 'about'`: "deleted 1  {}",
 		`SELECT string_agg(convert_from(payload, 'UTF8')::json ->> 'type', ' ')
 			FROM webhook_events WHERE guild_id = $1`: "member.forgotten",

@@ -59,6 +59,16 @@ var parts = []part{
 		FROM chat_intents
 		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3 AND NOT (state = 'sending' AND lease_until > now())
 		LIMIT $4`, changes: []string{`
+		WITH refused AS (
+			UPDATE bot_work w
+			SET result = 'refused', reason = '` + removed + `', answered_at = now()
+			FROM chat_intents i
+			WHERE w.guild_id = $1 AND i.guild_id = $1 AND i.author_id = $2 AND i.created_at <= $3 AND i.id = ANY ($4) AND i.nonce = w.id
+			  AND w.result IS NULL AND NOT (i.state = 'sending' AND i.lease_until > now())
+			RETURNING w.event_id
+		)
+		DELETE FROM stream_deliveries
+		WHERE guild_id = $1 AND stream_id = 'work' AND event_id IN (SELECT event_id FROM refused)`, `
 		DELETE FROM chat_intents
 		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3 AND id = ANY ($4)
 		  AND (state IN ('pending', 'refused', 'unknown') OR state = 'sending' AND lease_until <= now())`, `

@@ -62,8 +62,11 @@ func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket 
 		failed := work.act(acting, d, p)
 		cancel()
 		again, err := work.settle(context.WithoutCancel(ctx), d, failed)
+		if errors.Is(failed, chat.ErrAsked) {
+			return err // the answer comes back here
+		}
 		f, ok := errors.AsType[*chat.Failure](failed)
-		if ok && f.Lasting() && f.Code == chat.CodeUnknownChannel || errors.Is(failed, chat.ErrOff) {
+		if ok && f.Lasting() && f.Code == chat.CodeUnknownChannel || errors.Is(failed, chat.ErrFinal) {
 			failed = nil // there is nothing to bring in line
 		}
 		if failed != nil || err != nil {
@@ -117,7 +120,7 @@ func takeChannel(ctx context.Context, d db.Doer, guild, ticket string) (*channel
 // act has the platform do the work. What archiving will change is written down
 // before it changes.
 func (w *channelWork) act(ctx context.Context, d db.Doer, p chat.Platform) error {
-	channel := chat.Channel{GuildID: w.GuildID, ID: w.ChannelID}
+	channel := chat.Channel{GuildID: w.GuildID, ID: w.ChannelID, For: chat.Purpose{SubjectID: w.TicketID, Change: w.DueAt.UTC().Format(time.RFC3339Nano)}}
 	var lock chat.Lock
 	if w.Lock != nil {
 		if err := json.Unmarshal(*w.Lock, &lock); err != nil {
@@ -175,7 +178,7 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 		gone = f.Code == chat.CodeUnknownChannel
 		done = gone || w.Old || f.Foreign()
 	}
-	done = done || errors.Is(failed, chat.ErrOff)
+	done = done || errors.Is(failed, chat.ErrFinal)
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		err := tx.GetContext(ctx, &again, `
 			WITH `+db.Instant("tickets", "guild_id = $1 AND id = $2")+`

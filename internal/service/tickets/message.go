@@ -87,6 +87,10 @@ func (s *Service) CreateTicketMessage(ctx context.Context, r gen.CreateTicketMes
 	if err != nil {
 		return nil, nil, err
 	}
+	if in.State == chat.Sent {
+		response, err := became(ctx, tx, in)
+		return response, nil, err
+	}
 	refusal := mayMessage(t)
 	if refusal != nil && !in.Tried {
 		return nil, nil, refusal
@@ -104,8 +108,8 @@ func (s *Service) CreateTicketMessage(ctx context.Context, r gen.CreateTicketMes
 	return nil, rest, nil
 }
 
-// intent returns the intent to post the message: the unfinished one of an
-// earlier run of the same request, or a new one that is not stored yet.
+// intent returns the intent to post the message: that of an earlier run of the same
+// request, or a new one that is not stored yet.
 func (s *Service) intent(ctx context.Context, tx *db.Tx, by auth.By, t row, body *gen.CreateTicketMessageRequest) (chat.Intent, error) {
 	in := chat.Intent{
 		GuildID: t.GuildID, Kind: chat.KindTicketMessage, SubjectID: t.ID,
@@ -352,6 +356,9 @@ func (s *Service) finish(ctx context.Context, left chat.Intent) error {
 	switch {
 	case !ok:
 		return err
+	case errors.Is(f, chat.ErrAsked):
+		_, err = s.fail(ctx, in, chat.Unknown) // the answer brings it back
+		return elsewhere(err)
 	case in.Outcome(f) == chat.Refused:
 		_, err = s.fail(ctx, in, chat.Refused)
 		return elsewhere(err)

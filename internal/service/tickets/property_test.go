@@ -118,11 +118,11 @@ func (w *platformModel) SendMessage(_ context.Context, m chat.Message) (id strin
 	return id, err
 }
 
-func (w *platformModel) FindMessages(_ context.Context, c chat.Channel, content string, since time.Time) (ids []string, err error) {
-	err = w.call(c.ID, func() error {
+func (w *platformModel) FindMessages(_ context.Context, m chat.Message, since time.Time) (ids []string, err error) {
+	err = w.call(m.Channel.ID, func() error {
 		ids = nil
-		for _, p := range w.posted[c.ID] {
-			if p.content == content && !p.at.Before(since) {
+		for _, p := range w.posted[m.Channel.ID] {
+			if p.content == m.Content && !p.at.Before(since) {
 				ids = append(ids, p.id)
 			}
 		}

@@ -190,7 +190,7 @@ func seal(ctx context.Context, pool *sql.DB, draft, template string) error {
 		`ALTER DATABASE ` + draft + ` ALLOW_CONNECTIONS false`,
 		`ALTER DATABASE ` + draft + ` RENAME TO ` + template,
 	} {
-		if err := alone(ctx, pool, draft, statement); err != nil {
+		if err := undisturbed(ctx, pool, draft, statement); err != nil {
 			return err
 		}
 	}
@@ -201,16 +201,16 @@ func seal(ctx context.Context, pool *sql.DB, draft, template string) error {
 // connected to those of its workers ends with it.
 func (s *server) drop(ctx context.Context, name string) error {
 	for _, pool := range s.servers() {
-		if err := alone(ctx, pool, name, `DROP DATABASE IF EXISTS `+name+` WITH (FORCE)`); err != nil {
+		if err := undisturbed(ctx, pool, name, `DROP DATABASE IF EXISTS `+name+` WITH (FORCE)`); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// alone runs a statement that wants nobody else connected to a database, and tells
+// undisturbed runs a statement that wants nobody else connected to a database, and tells
 // those who are to go.
-func alone(ctx context.Context, pool *sql.DB, database, statement string) error {
+func undisturbed(ctx context.Context, pool *sql.DB, database, statement string) error {
 	for {
 		_, err := pool.ExecContext(ctx, statement)
 		if err == nil || !strings.Contains(err.Error(), "being accessed by other users") || ctx.Err() != nil {

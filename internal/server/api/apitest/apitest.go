@@ -73,6 +73,7 @@ type options struct {
 	base   string
 	http2  bool
 	chat   chat.Platform
+	byBot  bool
 	names  func(name string, v6 bool) egresstest.Answer
 }
 

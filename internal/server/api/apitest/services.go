@@ -22,6 +22,9 @@ import (
 // Chat makes the server's tickets and giveaways speak to platform instead of a stand-in.
 func Chat(platform chat.Platform) Option { return func(o *options) { o.chat = platform } }
 
+// ByBot hands what needs the chat platform to the operator's bot.
+func ByBot() Option { return func(o *options) { o.byBot = true } }
+
 // Names makes the server ask zone about the host names of webhooks. Without it
 // no name exists.
 func Names(zone func(name string, v6 bool) egresstest.Answer) Option {
@@ -35,6 +38,12 @@ func services(t testing.TB, cfg *api.Config, o options, box *seal.Box, waiters *
 	if o.chat == nil {
 		o.chat = chat.NewStandIn(slog.New(slog.DiscardHandler))
 	}
+	cfg.Wake = waiters.Wake
+	if o.byBot {
+		work := chat.NewWork(cfg.DB, slog.New(slog.DiscardHandler), waiters.Wake)
+		running(t, work.Run)
+		o.chat, cfg.Wake = work, func(guild string) { waiters.Wake(guild); work.Wake(guild) }
+	}
 	var err error
 	cfg.Tickets, err = tickets.New(tickets.Config{DB: cfg.DB, Chat: o.chat, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: box}}})
 	must(t, err)
@@ -43,7 +52,6 @@ func services(t testing.TB, cfg *api.Config, o options, box *seal.Box, waiters *
 		o.names = func(string, bool) egresstest.Answer { return egresstest.NoSuchName }
 	}
 	guard := egress.NewGuard(egresstest.Loopback, egresstest.NameServer(t, o.names))
-	cfg.Wake = waiters.Wake
 	cfg.Streams = &streams.Service{Waiters: waiters}
 	cfg.Webhooks, err = webhooks.New(webhooks.Config{DB: cfg.DB, Box: box, Guard: guard, Waiters: waiters})
 	must(t, err)
@@ -53,11 +61,17 @@ func services(t testing.TB, cfg *api.Config, o options, box *seal.Box, waiters *
 // node does that stops.
 func runWaiters(t testing.TB, d *db.DB) (waiters *delivery.Waiters, stop func()) {
 	t.Helper()
+	waiters = delivery.NewWaiters(d, slog.New(slog.DiscardHandler), nil)
+	return waiters, running(t, waiters.Run)
+}
+
+// running has something run until the test ends, or stop is called.
+func running(t testing.TB, run func(context.Context) error) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	waiters = delivery.NewWaiters(d, slog.New(slog.DiscardHandler), nil)
-	go func() { defer close(done); _ = waiters.Run(ctx) }()
+	go func() { defer close(done); _ = run(ctx) }()
 	stop = func() { cancel(); <-done }
 	t.Cleanup(stop)
-	return waiters, stop
+	return stop
 }

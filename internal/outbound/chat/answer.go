@@ -1,0 +1,168 @@
+package chat
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/delivery"
+)
+
+// Answer is what the bot says of a piece of work: that it is done, and which message it
+// has posted, or why it is refused.
+type Answer struct {
+	MessageID string
+	Refused   string
+}
+
+// Answered is a piece of work that has its answer.
+type Answered struct {
+	GuildID, ID string
+	Kind        string
+	TicketID    string // empty: it is about a giveaway
+	GiveawayID  string
+	IntentID    string // the message that was to be posted; empty: there was none
+	Result      string
+	MessageID   *string
+}
+
+// FindWork finds a piece of work by its id, in the guilds that are named, or in any if
+// none is. It is NotFound, and Invalid where the answer does not fit.
+func FindWork(ctx context.Context, q db.Querier, guilds []string, id string, a Answer) (guild string, err error) {
+	type found struct {
+		GuildID string `db:"guild_id"`
+		Kind    string `db:"kind"`
+	}
+	f, err := db.Get[found](ctx, q, `
+		SELECT guild_id, kind
+		FROM bot_work
+		WHERE id = $1
+		  AND (cardinality($2::text[]) = 0 OR guild_id = ANY ($2::text[]))`, id, db.Array(guilds))
+	switch {
+	case db.Missing(err):
+		return "", fault.New(fault.NotFound, "not_found", "There is no such work.")
+	case err != nil:
+		return "", fmt.Errorf("find work %s: %w", id, err)
+	}
+	posts := f.Kind == workPostMessage || f.Kind == workPostGiveaway || f.Kind == workAnnounceGiveaway
+	switch {
+	case a.Refused != "" || posts == (a.MessageID != ""):
+		return f.GuildID, nil
+	case posts:
+		return "", fault.New(fault.Invalid, "invalid_request", "body /done/message_id: is required, since a message was to be posted (%s)", f.Kind)
+	}
+	return "", fault.New(fault.Invalid, "invalid_request", "body /done/message_id: is not expected, since no message was to be posted (%s)", f.Kind)
+}
+
+// SettleWork gives a piece of work its answer, if it has none, and settles its event. After
+// the deadline the answer is that it is refused. first says that this answer counts, and
+// that what is to follow has to be done; otherwise what is returned has counted before.
+//
+// The intent of a message that nobody is sending any more is left to the sweep, which
+// finds what has become of it; one that is being sent keeps the answer for its sender.
+func SettleWork(ctx context.Context, tx *db.Tx, guild, id, by string, a Answer) (done Answered, first bool, err error) {
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return done, false, err
+	}
+	result := WorkDone
+	if a.Refused != "" {
+		result = WorkRefused
+	}
+	p, err := db.Get[piece](ctx, tx, `
+		UPDATE bot_work w
+		SET result = CASE WHEN deadline <= $7 THEN 'refused' ELSE $3 END,
+		    message_id = CASE WHEN deadline <= $7 THEN NULL ELSE nullif($4, '') END,
+		    reason = CASE WHEN deadline <= $7 THEN '`+Unanswered+`' ELSE nullif($5, '') END,
+		    answered_by = nullif($6, ''), answered_at = $7
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND result IS NULL
+		RETURNING `+pieceColumns, guild, id, result, a.MessageID, a.Refused, by, now)
+	switch {
+	case db.Missing(err):
+		p, err = pieceOf(ctx, tx, guild, id)
+		return p.answered(), false, err
+	case err != nil:
+		return done, false, fmt.Errorf("answer work %s of guild %s: %w", id, guild, err)
+	}
+	if err := delivery.SettleStreamed(ctx, tx, guild, delivery.StreamWork, p.EventID); err != nil {
+		return done, false, err
+	}
+	return p.answered(), true, p.note(ctx, tx, now)
+}
+
+// Unanswered is the reason of work that nobody has answered in time.
+const Unanswered = "nobody has answered until the deadline"
+
+// note leaves the answer with the intent of the message.
+func (p piece) note(ctx context.Context, tx *db.Tx, now time.Time) error {
+	if p.IntentID == nil {
+		return nil
+	}
+	var err error
+	if *p.Result == WorkDone {
+		_, err = tx.ExecContext(ctx, `
+			UPDATE chat_intents
+			SET message_id = $3, settled_at = NULL, state = 'sending', lease_until = CASE WHEN state = 'unknown' THEN $4 ELSE lease_until END
+			WHERE guild_id = $1
+			  AND id = $2
+			  AND state IN ('sending', 'unknown')`, p.GuildID, *p.IntentID, *p.MessageID, now)
+	} else {
+		_, err = tx.ExecContext(ctx, `
+			UPDATE chat_intents
+			SET state = 'refused', first_sent_at = NULL, settled_at = $3
+			WHERE guild_id = $1
+			  AND id = $2
+			  AND state = 'unknown'`, p.GuildID, *p.IntentID, now)
+	}
+	return fault.Wrap(err, "note the answer to work", p.ID, "of guild", p.GuildID)
+}
+
+func (p piece) answered() Answered {
+	a := Answered{GuildID: p.GuildID, ID: p.ID, Kind: p.Kind, MessageID: p.MessageID}
+	if p.Result != nil {
+		a.Result = *p.Result
+	}
+	if p.IntentID != nil {
+		a.IntentID = *p.IntentID
+	}
+	switch p.Kind {
+	case workPostMessage, workCloseChannel, workReopenChannel:
+		a.TicketID = p.SubjectID
+	default:
+		a.GiveawayID = p.SubjectID
+	}
+	return a
+}
+
+// WorkOverdue finds work that nobody has answered until its deadline, $1 of it at most.
+const WorkOverdue = `
+	SELECT guild_id, id
+	FROM bot_work
+	WHERE result IS NULL
+	  AND deadline <= now()
+	  AND NOT EXISTS (SELECT FROM guilds g WHERE g.id = guild_id AND g.removed_at IS NOT NULL)
+	ORDER BY deadline
+	LIMIT $1`
+
+// takeBack has work refused that the bot has not seen yet.
+func takeBack(ctx context.Context, tx *db.Tx, guild, id string) error {
+	events, err := db.Select[string](ctx, tx, `
+		SELECT event_id
+		FROM bot_work
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND result IS NULL
+		FOR NO KEY UPDATE`, guild, id)
+	if err != nil || len(events) == 0 {
+		return fault.Wrap(err, "look for work", id, "of guild", guild)
+	}
+	unseen, err := delivery.TakeBackStreamed(ctx, tx, guild, delivery.StreamWork, events[0])
+	if err == nil && unseen {
+		_, _, err = SettleWork(ctx, tx, guild, id, "", Answer{Refused: "withdrawn"})
+	}
+	return err
+}

@@ -1,0 +1,43 @@
+package giveaways
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/jobs"
+	"guildhall/internal/outbound/chat"
+)
+
+// Answered goes on with what the operator's bot has answered, in the unit that takes the
+// answer: the message is noted by its job, the edited message and the entries by the
+// worker.
+func Answered(ctx context.Context, tx *db.Tx, a chat.Answered) error {
+	if a.IntentID != "" {
+		return jobs.Enqueue(ctx, tx, Announcement{GuildID: a.GuildID, GiveawayID: a.GiveawayID, IntentID: a.IntentID})
+	}
+	for _, again := range []string{`
+		UPDATE giveaways SET edit_at = now()
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND edit_at IS NOT NULL`, `
+		UPDATE giveaways SET redraw_at = now()
+		WHERE guild_id = $1
+		  AND id = $2
+		  AND status = 'drawing'
+		  AND pot = 'gathering'`} {
+		if _, err := tx.ExecContext(ctx, again, a.GuildID, a.GiveawayID); err != nil {
+			return fmt.Errorf("go on with giveaway %s of guild %s: %w", a.GiveawayID, a.GuildID, err)
+		}
+	}
+	return nil
+}
+
+// unlessAsked is err where it is a failure: that the bot has not answered yet is none.
+func unlessAsked(err error) error {
+	if errors.Is(err, chat.ErrAsked) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,89 @@
+package work_test
+
+import (
+	"strings"
+	"testing"
+
+	"guildhall/internal/base/db/dbtest"
+	server "guildhall/internal/server/api"
+	"guildhall/internal/server/api/apitest"
+	"guildhall/internal/service/tickets"
+)
+
+// closing has the bot asked to close a channel, and returns that.
+func closing(t *testing.T, api, bot *apitest.API) asked {
+	t.Helper()
+	id := ticket(t, api, "closing")
+	api.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+	if err := tickets.SyncChannel(background(t), api.DB(), platform(api), api.Guild, id); err != nil {
+		t.Fatal(err)
+	}
+	return one(t, bot, "close_channel")
+}
+
+func TestAKeyAnswersTheWorkOfItsGuildsOnly(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.ByBot())
+	api.Next(t)
+	a := closing(t, api, api.Bot(t))
+	dbtest.Exec(t, api.DB(), `UPDATE stream_deliveries SET due_at = now()`)
+	neighbour := api.Bot(t, apitest.Neighbour)
+	if got := fetch(t, neighbour, ""); len(got) != 0 {
+		t.Errorf("a key gets work of a guild that it does not serve: %+v", got)
+	}
+	answer(t, neighbour, a, `{"done":{}}`).WantError(t, 404, "not_found")
+	api.Do(t, "answerBotWork", `{"done":{}}`, apitest.Path("id", a.WorkID)).WantError(t, 403, "insufficient_scope")
+	answer(t, api.Bot(t, api.Guild), a, `{"done":{}}`).Want(t, 200, `{"data":{"result":"done"}}`)
+}
+
+func TestAnswersThatDoNotFitAreRefused(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.ByBot())
+	bot := api.Bot(t)
+	a := closing(t, api, bot)
+	for _, id := range []string{"x", strings.Repeat("x", 64), a.TicketID, "%00", "\u2603", "0"} {
+		bot.Do(t, "answerBotWork", `{"done":{}}`, apitest.Path("id", id)).WantError(t, 404, "not_found")
+	}
+	for _, body := range []string{
+		`{}`, `[]`, `null`, `{"done":null}`, `{"done":{},"refused":{"reason":"x"}}`, `{"done":{"message_id":"x"}}`, `{"done":{"message_id":5}}`,
+		`{"done":{"message_id":"12"}}`, `{"done":{"channel_id":"12"}}`, `{"refused":{}}`, `{"refused":{"reason":""}}`,
+		`{"refused":{"reason":"` + strings.Repeat("x", 501) + `"}}`, `{"refused":{"reason":"a\u0000"}}`, `{"refused":"no"}`, `{"undone":{}}`,
+	} {
+		answer(t, bot, a, body).WantError(t, 400, "invalid_request")
+	}
+	posted := inBackground(t, api, ticket(t, api, "t"), `{"content":"Hello","author_id":"5"}`)
+	m := one(t, bot, "post_message")
+	answer(t, bot, m, `{"done":{}}`).WantError(t, 400, "invalid_request")
+	answer(t, bot, m, `{"done":{"message_id":"12"}}`).Want(t, 200, "")
+	(<-posted).Want(t, 201, "")
+	answer(t, bot, a, `{"done":{}}`).Want(t, 200, `{"data":{"work_id":"`+a.WorkID+`","result":"done","message_id":null}}`)
+}
+
+// RELIABILITY.md, Messages.
+func TestWhatNobodyAnswersUntilItsDeadlineIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, swept := range []bool{true, false} {
+		api := apitest.New(t, apitest.ByBot())
+		bot := api.Bot(t)
+		a := closing(t, api, bot)
+		if err := server.Work().Expire(t.Context(), api.DB()); err != nil {
+			t.Fatal(err)
+		}
+		dbtest.Exec(t, api.DB(), `UPDATE bot_work SET `+dbtest.Earlier(`interval '24 hours'`, "deadline"))
+		if swept {
+			if err := server.Work().Expire(t.Context(), api.DB()); err != nil {
+				t.Fatal(err)
+			}
+			if n := dbtest.Value[int](t, api.DB(), `SELECT count(*) FROM stream_deliveries`); n != 0 {
+				t.Errorf("%d events wait still", n)
+			}
+		}
+		answer(t, bot, a, `{"done":{}}`).Want(t, 200, `{"data":{"result":"refused"}}`)
+		if err := tickets.SyncChannel(background(t), api.DB(), platform(api), api.Guild, a.TicketID); err != nil {
+			t.Error(err)
+		}
+		if left := dbtest.Value[string](t, api.DB(), `SELECT concat(channel_id, ' ', channel_due_at) FROM tickets`); left != "7001 " {
+			t.Errorf("the ticket has %q", left)
+		}
+	}
+}

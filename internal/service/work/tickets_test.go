@@ -1,0 +1,247 @@
+package work_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/outbound/chat"
+	"guildhall/internal/server/api/apitest"
+	"guildhall/internal/service/tickets"
+)
+
+func TestATicketMessageIsPostedByTheBot(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.ByBot())
+	bot, there, id := api.Bot(t), newWorld(), ticket(t, api, "t1")
+	began := time.Now()
+	posted := inBackground(t, api, id, `{"content":"Hello","author_id":"5"}`)
+	a := one(t, bot, "post_message")
+	if a.TicketID != id || a.ChannelID != "7001" || a.Content != "Hello" || len(a.WorkID) > 25 || a.guild != api.Guild {
+		t.Errorf("asked for is %+v", a)
+	}
+	body := there.carryOut(a)
+	answer(t, bot, a, body).Want(t, 200, `{"data":{"work_id":"`+a.WorkID+`","result":"done","message_id":"1000000"}}`)
+	(<-posted).Want(t, 201, `{"data":{"content":"Hello","channel_message_id":"1000000"}}`)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it has taken %v", took)
+	}
+	if n := dbtest.Value[int](t, api.DB(), `SELECT count(*) FROM stream_deliveries`); n != 0 {
+		t.Errorf("%d events wait that were answered", n)
+	}
+	// The first answer counts.
+	answer(t, bot, a, `{"refused":{"reason":"no"}}`).Want(t, 200, `{"data":{"result":"done","message_id":"1000000"}}`)
+	answer(t, bot, a, `{"done":{"message_id":"77"}}`).Want(t, 200, `{"data":{"result":"done","message_id":"1000000"}}`)
+	api.WantEvent(t, "work.requested", `{"data":{"kind":"post_message"}}`)
+	api.WantEvent(t, "ticket.message", `{"data":{"channel_message_id":"1000000"}}`)
+}
+
+// transcript is what the messages of a ticket's transcript say, and their ids on the
+// platform.
+func transcript(t *testing.T, api *apitest.API, ticket string) string {
+	t.Helper()
+	return dbtest.Value[string](t, api.DB(), `
+		SELECT coalesce(string_agg(content || ' ' || channel_message_id, ', ' ORDER BY content), '')
+		FROM ticket_messages WHERE ticket_id = $1 AND kind = 'message'`, ticket)
+}
+
+// sweep ends what those who posted messages have left.
+func sweep(t *testing.T, api *apitest.API) {
+	t.Helper()
+	if err := tickets.SweepIntents(background(t), messages(api)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAMessageThatIsAnsweredLateStandsInTheTranscript(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.ByBot())
+	bot, there, id := api.Bot(t), newWorld(), ticket(t, api, "t1")
+	keyed := api.Key("k")
+	began := time.Now()
+	body := `{"content":"Hello","author_id":"5"}`
+	api.Do(t, "createTicketMessage", `{"content":"Nobody comes back","author_id":"5"}`, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
+	if took := time.Since(began); took > 10500*time.Millisecond {
+		t.Errorf("the caller has waited for %v", took)
+	}
+	late := one(t, bot, "post_message")
+	posted := inBackground(t, keyed, id, body)
+	a := one(t, bot, "post_message")
+	(<-posted).WantError(t, 502, "discord_send_failed")
+	sweep(t, api)
+	if got := transcript(t, api, id); got != "" {
+		t.Errorf("the transcript says %s", got)
+	}
+	for _, a := range []asked{late, a} {
+		answer(t, bot, a, there.carryOut(a)).Want(t, 200, "")
+	}
+	sweep(t, api)
+	if got := transcript(t, api, id); got != "Hello 1000001, Nobody comes back 1000000" {
+		t.Errorf("the transcript says %s", got)
+	}
+	keyed.Do(t, "createTicketMessage", body, apitest.Path("id", id)).Want(t, 201, `{"data":{"channel_message_id":"1000001"}}`)
+	if n := len(there.byNonce); n != 2 {
+		t.Errorf("%d messages were posted", n)
+	}
+}
+
+func TestTheSameKeyResumesTheSameWork(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.ByBot())
+	bot, there, id := api.Bot(t), newWorld(), ticket(t, api, "t1")
+	keyed, body := api.Key("k"), `{"content":"Hello","author_id":"5"}`
+	keyed.Do(t, "createTicketMessage", body, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
+	// The nonce would be forgotten by now, were it the platform's to keep.
+	dbtest.Exec(t, api.DB(), `UPDATE chat_intents SET `+dbtest.Earlier(`interval '10 minutes'`, "first_sent_at", "created_at"))
+	posted := inBackground(t, keyed, id, body)
+	a := one(t, bot, "post_message")
+	testutil.Eventually(t, "the repeat waits", func() bool {
+		return dbtest.Value[int](t, api.DB(), `SELECT count(*) FROM chat_intents WHERE state = 'sending'`) == 1
+	})
+	answer(t, bot, a, there.carryOut(a)).Want(t, 200, "")
+	(<-posted).Want(t, 201, `{"data":{"channel_message_id":"1000000"}}`)
+	if n := dbtest.Value[int](t, api.DB(), `SELECT count(*) FROM webhook_events WHERE type = 'work.requested'`); n != 1 {
+		t.Errorf("the bot was asked %d times", n)
+	}
+}
+
+func TestWhatTheBotRefusesIsNotPosted(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.ByBot())
+	bot, id := api.Bot(t), ticket(t, api, "t1")
+	keyed, body := api.Key("k"), `{"content":"Hello","author_id":"5"}`
+	posted := inBackground(t, keyed, id, body)
+	a := one(t, bot, "post_message")
+	answer(t, bot, a, `{"refused":{"reason":"channel_not_allowed"}}`).Want(t, 200, `{"data":{"result":"refused","message_id":null}}`)
+	(<-posted).WantError(t, 502, "discord_send_failed")
+	keyed.Do(t, "createTicketMessage", body, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
+	answer(t, bot, a, `{"done":{"message_id":"1"}}`).Want(t, 200, `{"data":{"result":"refused","message_id":null}}`)
+	sweep(t, api)
+	if got := transcript(t, api, id); got != "" {
+		t.Errorf("the transcript says %s", got)
+	}
+	if left := fetch(t, bot, ""); len(left) != 0 {
+		t.Errorf("there is more work: %+v", left)
+	}
+}
+
+// A bot that dies between posting and answering gets the work again.
+//
+// RELIABILITY.md, Messages.
+func TestWorkThatIsNotAnsweredComesAgain(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.ByBot())
+	bot, there, id := api.Bot(t), newWorld(), ticket(t, api, "t1")
+	posted := inBackground(t, api, id, `{"content":"Hello","author_id":"5"}`)
+	there.carryOut(one(t, bot, "post_message"))
+	dbtest.Exec(t, api.DB(), `UPDATE stream_deliveries SET due_at = now()`)
+	a := one(t, bot, "post_message")
+	answer(t, bot, a, there.carryOut(a)).Want(t, 200, "")
+	(<-posted).Want(t, 201, `{"data":{"channel_message_id":"1000000"}}`)
+	if n := len(there.byNonce); n != 1 {
+		t.Errorf("%d messages were posted", n)
+	}
+}
+
+// The answer is committed between the moment in which the sender gives up and the unit in
+// which it says so.
+//
+// RELIABILITY.md, Messages.
+func TestAnAnswerThatComesAsTheSenderGivesUpIsNotLost(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.ByBot())
+	bot, there, id := api.Bot(t), newWorld(), ticket(t, api, "t1")
+	var in chat.Intent
+	dbtest.Do(t, api.DB(), func(ctx context.Context, tx *db.Tx) (err error) {
+		in, err = chat.Prepare(ctx, tx, chat.Intent{GuildID: api.Guild, Kind: chat.KindTicketMessage, SubjectID: id, ChannelID: "7001", Content: "Hello"})
+		if err == nil {
+			in, err = chat.Take(ctx, tx, in.GuildID, in.ID)
+		}
+		return err
+	})
+	if _, err := chat.Deliver(background(t), api.DB(), platform(api), &in, "7001"); !errors.Is(err, chat.ErrAsked) || in.Outcome(err) != chat.Unknown {
+		t.Fatalf("the bot is asked with %v", err)
+	}
+	a := one(t, bot, "post_message")
+	answer(t, bot, a, there.carryOut(a)).Want(t, 200, "")
+	dbtest.Do(t, api.DB(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := chat.Settle(ctx, tx, in, chat.Unknown, "")
+		return err
+	})
+	dbtest.Exec(t, api.DB(), `UPDATE chat_intents SET lease_until = now()`)
+	sweep(t, api)
+	if got := transcript(t, api, id); got != "Hello 1000000" {
+		t.Errorf("the transcript says %s", got)
+	}
+}
+
+func TestAChannelFollowsItsTicketInOrder(t *testing.T) {
+	t.Parallel()
+	for _, action := range []string{"archive", "delete"} {
+		t.Run(action, func(t *testing.T) {
+			t.Parallel()
+			api := apitest.New(t, apitest.ByBot())
+			bot, there, id := api.Bot(t), newWorld(), ticket(t, api, "t1")
+			dbtest.Exec(t, api.DB(), `
+				INSERT INTO guild_settings (guild_id, close_action) VALUES ($1, $2)
+				ON CONFLICT (guild_id) DO UPDATE SET close_action = $2`, api.Guild, action)
+			sync := func() {
+				t.Helper()
+				if err := tickets.SyncChannel(background(t), api.DB(), platform(api), api.Guild, id); err != nil {
+					t.Error(err)
+				}
+			}
+			api.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+			sync()
+			sync()
+			a := one(t, bot, "close_channel")
+			if a.Action != action || a.TicketID != id || a.ChannelID != "7001" {
+				t.Errorf("asked for is %+v", a)
+			}
+			api.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+			sync()
+			if more := fetch(t, bot, ""); len(more) != 0 {
+				t.Errorf("before the channel is closed the bot is asked for %+v", more)
+			}
+			answer(t, bot, a, there.carryOut(a)).Want(t, 200, `{"data":{"result":"done","message_id":null}}`)
+			if n := dbtest.Value[int](t, api.DB(), `SELECT count(*) FROM river_job WHERE kind = 'sync_ticket_channel'`); n != 3 {
+				t.Errorf("%d jobs are there, want that of the answer beside two", n)
+			}
+			sync()
+			a = one(t, bot, "reopen_channel")
+			answer(t, bot, a, there.carryOut(a)).Want(t, 200, "")
+			sync()
+			api.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+			sync()
+			a = one(t, bot, "close_channel")
+			answer(t, bot, a, there.carryOut(a)).Want(t, 200, "")
+			sync()
+			left := dbtest.Value[string](t, api.DB(), `SELECT concat(channel_id, ' ', channel_due_at) FROM tickets WHERE id = $1`, id)
+			if want := map[string]string{"archive": "7001 ", "delete": " "}[action]; left != want || there.channels["7001"] != action {
+				t.Errorf("the ticket has %q, and the channel's last word is %s", left, there.channels["7001"])
+			}
+		})
+	}
+}
+
+func TestAChannelThatTheBotRefusesIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.ByBot())
+	bot, id := api.Bot(t), ticket(t, api, "t1")
+	api.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+	for range 2 {
+		if err := tickets.SyncChannel(background(t), api.DB(), platform(api), api.Guild, id); err != nil {
+			t.Error(err)
+		}
+		for _, a := range fetch(t, bot, "") {
+			answer(t, bot, a, `{"refused":{"reason":"no"}}`).Want(t, 200, "")
+		}
+	}
+	if left := dbtest.Value[string](t, api.DB(), `SELECT concat(channel_id, ' ', channel_due_at) FROM tickets`); left != "7001 " {
+		t.Errorf("the ticket has %q", left)
+	}
+}
