@@ -206,7 +206,7 @@ const settleFetched = `
 		INSERT INTO webhook_hours AS h (guild_id, endpoint_id, hour, outcome, deliveries)
 		SELECT $1 /*: home.id */, d.endpoint_id, date_trunc('hour', d.completed_at), 'delivered', count(*)
 		FROM d /*: d JOIN guilds home ON home.id = $1 */
-		GROUP BY home.id, d.endpoint_id, date_trunc('hour', d.completed_at)
+		GROUP BY d.endpoint_id /*: home.id, d.endpoint_id */, date_trunc('hour', d.completed_at)
 		ON CONFLICT (guild_id, endpoint_id, hour, outcome) DO UPDATE SET deliveries = h.deliveries + excluded.deliveries
 	)
 	SELECT count(DISTINCT event_id) FROM d`
