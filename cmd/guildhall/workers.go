@@ -148,7 +148,7 @@ func (n *node) jobs(d *db.DB, platform chat.Platform, queue *sql.DB) (*jobs.Runn
 			{Name: "guilds that have left", Interval: 5 * time.Second, Run: func(ctx context.Context) error {
 				return removal.Guilds(ctx, d)
 			}},
-			{Name: "members to be forgotten", Interval: time.Second, Run: func(ctx context.Context) error {
+			{Name: "members to be forgotten", Interval: 5 * time.Second, Run: func(ctx context.Context) error {
 				return removal.Members(ctx, d)
 			}},
 			{Name: "work for the bot", Interval: 5 * time.Second, Run: func(ctx context.Context) error {

@@ -79,17 +79,27 @@ func TellStreams(ctx context.Context, d *db.DB, log *slog.Logger) error {
 }
 
 func tellStreams(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time) error {
-	if err := endStreams(ctx, d, log, at); err != nil {
-		return err
-	}
-	ids, err := db.Select[string](ctx, d.Reader(), `SELECT id FROM bot_streams WHERE walked IS NOT NULL OR ended_at IS NOT NULL ORDER BY id`)
+	// One look, without a transaction, is all that a second costs in which nothing is due.
+	due, err := db.Select[struct {
+		ID   string `db:"id"`
+		Over bool   `db:"over"`
+	}](ctx, d.Reader(), `
+		SELECT id, ended_at IS NULL AND `+unfetched("$1", "$2")+` AS over
+		FROM bot_streams
+		WHERE walked IS NOT NULL OR ended_at IS NOT NULL OR `+unfetched("$1", "$2")+`
+		ORDER BY id`, at, streamEnds.Seconds())
 	if err != nil {
 		return fmt.Errorf("look for streams that guilds are to be told of: %w", err)
 	}
-	for _, id := range ids {
+	for _, s := range due {
+		if s.Over {
+			if err := endUnfetched(ctx, d, log, at, s.ID); err != nil {
+				return err
+			}
+		}
 		for more := true; more && ctx.Err() == nil; {
 			err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-				more, err = step(ctx, tx, at, id)
+				more, err = step(ctx, tx, at, s.ID)
 				return err
 			})
 			if err != nil {
@@ -100,17 +110,21 @@ func tellStreams(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time)
 	return nil
 }
 
-// endStreams ends the streams that nobody has fetched from for too long.
-func endStreams(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time) error {
+// unfetched says of a stream that nobody has fetched from it for so many seconds.
+func unfetched(at, seconds string) string {
+	return `id <> '` + StreamWork + `' AND coalesce(fetched_at, created_at) < coalesce(` + at + `::timestamptz, now()) - ` + seconds + ` * interval '1 second'`
+}
+
+// endUnfetched ends a stream unless somebody has come to fetch from it.
+func endUnfetched(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time, id string) error {
 	var names []string
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		names, err = db.Select[string](ctx, tx, `
 			UPDATE bot_streams
-			SET ended_at = n.now
-			FROM (SELECT coalesce($1::timestamptz, now()) AS now) n
-			WHERE ended_at IS NULL AND id <> '`+StreamWork+`' AND coalesce(fetched_at, created_at) < n.now - $2 * interval '1 second'
-			RETURNING name`, at, streamEnds.Seconds())
-		return fault.Wrap(err, "end the streams that nobody fetches from")
+			SET ended_at = coalesce($1::timestamptz, now())
+			WHERE id = $3 AND ended_at IS NULL AND `+unfetched("$1", "$2")+`
+			RETURNING name`, at, streamEnds.Seconds(), id)
+		return fault.Wrap(err, "end stream", id, "that nobody fetches from")
 	})
 	for _, name := range names {
 		log.Warn("a stream of the bot's has ended: nobody has fetched from it for 7 days", "stream", name)
