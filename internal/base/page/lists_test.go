@@ -14,10 +14,12 @@ import (
 
 // unexplained are the lists without such a test, each with its reason.
 var unexplained = map[string]string{
-	"page.CutOut":   "is the end of the others",
-	"page.Narrowed": "makes others",
-	"page.list":     "makes the others",
-	"webhooks.list": "a guild's endpoints are few, and read whole by the primary key",
+	"page.CutOut":        "is the end of the others",
+	"page.ChangedAcross": "makes another",
+	"page.Narrowed":      "makes others",
+	"page.list":          "makes the others",
+	"streams.list":       "there are five streams at most, read whole",
+	"webhooks.list":      "a guild's endpoints are few, and read whole by the primary key",
 }
 
 // Every statement that lists pages is explained by a test of its package, which
@@ -105,7 +107,7 @@ func (s *source) note(name string, node ast.Node) {
 			list = list || paged.MatchString(n.Value)
 		case *ast.SelectorExpr:
 			made, ok := n.X.(*ast.Ident)
-			list = list || ok && made.Name == "page" && slices.Contains([]string{"Newest", "Narrowed", "Changed"}, n.Sel.Name)
+			list = list || ok && made.Name == "page" && slices.Contains([]string{"Newest", "Narrowed", "Changed", "ChangedAcross"}, n.Sel.Name)
 		}
 	})...)
 	if list {

@@ -65,6 +65,12 @@ func Narrowed(t Table, where string) List {
 // that was changed last at the end.
 func Changed(t Table, where string) List { return t.list(where, "updated_at", "", ">=", CutOut) }
 
+// ChangedAcross is Changed for rows of several guilds: a coordinator takes no subquery
+// for what it asks of several shards.
+func ChangedAcross(t Table, where string) List {
+	return t.list(where, "updated_at", "", ">=", "\nLIMIT $2 OFFSET $3")
+}
+
 // CutOut is the end of a statement that reads a page of not too many rows down,
 // with its Limit as $2 and its Offset as $3. The subqueries hide both: Postgres
 // would otherwise plan the statement anew at each run, as it believes that it

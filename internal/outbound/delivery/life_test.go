@@ -14,7 +14,6 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
-	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/event"
 )
 
@@ -28,20 +27,13 @@ type life struct {
 	moves    int // how often its URL has changed
 }
 
-// command is something that a worker or a request does.
+// command is one that has an effect on the endpoint.
 type command struct {
-	name   string
-	run    func(ctx context.Context) error
-	effect func(life) life // on the endpoint; nil: none
+	*dbtest.Command
+	effect func(life) life // nil: none
 	maybe  bool            // the effect may stay away
 	check  func()          // after it has succeeded with nothing else under way
-
-	node *node
-	stop int // requests to Postgres before it is held back
-	fate dbtest.Fate
-	err  error
-	dead bool // its worker has died
-	done chan struct{}
+	node   *node
 }
 
 // after adds to found what an endpoint may be after some commands, in any order.
@@ -51,7 +43,7 @@ func (s life) after(commands []*command, found map[life]bool) {
 	}
 	for i, c := range commands {
 		others := slices.Delete(slices.Clone(commands), i, i+1)
-		if c.effect == nil || c.maybe || c.err != nil {
+		if c.effect == nil || c.maybe || c.Err != nil {
 			s.after(others, found)
 		}
 		if c.effect != nil {
@@ -93,83 +85,33 @@ func (l *lifeTest) breaks(format string, args ...any) {
 
 // round runs some commands at once and compares what is there then with the model.
 func (l *lifeTest) round(commands []*command) {
-	l.opening = slices.ContainsFunc(commands, func(c *command) bool { return c.name == "enable" })
+	l.opening = slices.ContainsFunc(commands, func(c *command) bool { return c.Name == "enable" })
 	if l.opening {
 		l.closed.Store(false)
 	}
-	for _, c := range commands {
-		if c.begin(l.rt.Context()); !l.halted(c) {
-			break
-		}
+	gated := make([]*dbtest.Command, len(commands))
+	for i, c := range commands {
+		gated[i] = c.Command
 	}
-	for _, c := range commands {
-		if c.done == nil {
-			continue
-		}
-		c.node.gate.Open()
-	}
-	died := false
-	ran := slices.DeleteFunc(commands, func(c *command) bool { return c.done == nil })
+	dbtest.Interleave(l.rt, l.DB, gated...)
+	ran := slices.DeleteFunc(commands, func(c *command) bool { return !c.Ran() })
 	for _, c := range ran {
-		testutil.Eventually(l.rt, c.name+" ends", func() bool { return isClosed(c.done) })
-	}
-	for _, c := range ran {
-		if c.dead = c.node.gate.Open(); c.dead {
-			died = true
+		if c.Died {
 			l.restart(c.node)
 		}
 	}
-	if died {
-		testutil.Eventually(l.rt, "Postgres ends what dead workers have begun", func() bool {
-			return l.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-				AND backend_type = 'client backend' AND pid <> pg_backend_pid() AND state <> 'idle'`) == 0
-		})
-	}
 	l.compare(ran)
-	if len(ran) == 1 && ran[0].err == nil && ran[0].check != nil {
+	if len(ran) == 1 && ran[0].Err == nil && ran[0].check != nil {
 		ran[0].check()
 	}
 	l.holds()
 }
 
-// begin runs a command beside the test, through its worker's gate.
-func (c *command) begin(ctx context.Context) {
-	c.done = make(chan struct{})
-	c.node.gate.Arm(c.stop, c.fate)
-	go func() {
-		defer close(c.done)
-		c.err = c.run(ctx)
-	}()
-}
-
-// halted waits until a command has ended, is held back, or waits for a lock; it
-// reports whether another may begin, which it may not in the last case.
-func (l *lifeTest) halted(c *command) bool {
-	waits := false
-	testutil.Eventually(l.rt, c.name+" halts", func() bool {
-		if isClosed(c.done) || c.node.gate.Reached() {
-			return true
-		}
-		waits = dbtest.Waiting(l.rt, l.DB) > 0
-		return waits
-	})
-	return !waits
-}
-
-func isClosed(c chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 // compare holds the endpoint against what the commands may have made of it.
 func (l *lifeTest) compare(ran []*command) {
 	for _, c := range ran {
-		if c.err != nil && !c.dead && !errors.Is(c.err, noSuchEndpoint) && !errors.Is(c.err, noSuchDelivery) {
-			l.rt.Fatalf("%s: %v", c.name, c.err)
+		if c.Err != nil && !c.Died && !errors.Is(c.Err, noSuchEndpoint) && !errors.Is(c.Err, noSuchDelivery) {
+			l.rt.Fatalf("%s: %v", c.Name, c.Err)
 		}
 	}
 	for _, err := range l.broken {
@@ -395,8 +337,8 @@ func (l *lifeTest) engineUnit(n *node, work func(ctx context.Context, tx *db.Tx)
 func (l *lifeTest) event(n *node) *command {
 	count := rapid.IntRange(1, 3).Draw(l.rt, "events")
 	on := l.on
-	c := &command{name: "event"}
-	c.run = l.engineUnit(n, func(ctx context.Context, tx *db.Tx) error {
+	c := called("event", nil)
+	c.Run = l.engineUnit(n, func(ctx context.Context, tx *db.Tx) error {
 		for i := range count {
 			if err := event.Record(ctx, tx, event.System(l.guild).On(time.Now()), event.BalanceChanged, map[string]any{"delta": i}); err != nil {
 				return err

@@ -12,6 +12,10 @@ import (
 	"guildhall/internal/outbound/event"
 )
 
+func called(name string, run func(context.Context) error) *command {
+	return &command{Command: &dbtest.Command{Name: name, Run: run}}
+}
+
 // draw chooses the commands of a round: mostly one, else two or three of different
 // workers, of which each but the last is held back somewhere.
 func (l *lifeTest) draw() []*command {
@@ -39,10 +43,10 @@ func (l *lifeTest) draw() []*command {
 		if c == nil {
 			continue
 		}
-		c.node = n
-		c.stop = rapid.IntRange(0, 6).Draw(l.rt, "stop")
+		c.node, c.Gate = n, n.gate
+		c.Stop = rapid.IntRange(0, 6).Draw(l.rt, "stop")
 		fates := []dbtest.Fate{dbtest.Pass, dbtest.Pass, dbtest.Pass, dbtest.Pass, dbtest.Break, dbtest.Lose}
-		c.fate = rapid.SampledFrom(fates).Draw(l.rt, "fate")
+		c.Fate = rapid.SampledFrom(fates).Draw(l.rt, "fate")
 		list = append(list, c)
 	}
 	return list
@@ -51,7 +55,7 @@ func (l *lifeTest) draw() []*command {
 // claim takes deliveries; their sends begin before it commits.
 func (l *lifeTest) claim(n *node) *command {
 	take, d := rapid.IntRange(1, 4).Draw(l.rt, "slots"), n.d
-	return &command{name: "claim", run: func(ctx context.Context) error {
+	return called("claim", func(ctx context.Context) error {
 		var rows []claimed
 		err := n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 			chosen := []*candidate{{GuildID: l.guild, EndpointID: l.e.ID, Known: true, take: take}}
@@ -76,7 +80,7 @@ func (l *lifeTest) claim(n *node) *command {
 		}
 		n.hand = append(n.hand, rows...)
 		return nil
-	}}
+	})
 }
 
 // begins looks whether a delivery may be sent at this moment.
@@ -135,13 +139,14 @@ func (l *lifeTest) answer(n *node) *command {
 	if v.Error != "" {
 		r.Reason = &v.Error
 	}
-	out := &command{name: "answer " + string(v.Outcome), maybe: v.Failing, run: func(ctx context.Context) error {
+	out := called("answer "+string(v.Outcome), func(ctx context.Context) error {
 		if err := d.settleOnce(ctx, []result{r}); err != nil {
 			return err
 		}
 		d.limiter.settled([]result{r})
 		return nil
-	}}
+	})
+	out.maybe = v.Failing
 	if v.Failing || v.Disable != "" { // 410; or a failure, which may be the last of five days
 		out.effect = func(s life) life {
 			if len(r.url)-len(l.e.URL) == s.moves {
@@ -165,11 +170,9 @@ func (l *lifeTest) pass(*node) *command {
 }
 
 func (l *lifeTest) disable(n *node) *command {
-	return &command{
-		name:   "disable",
-		run:    l.closes(l.unit(n, func(ctx context.Context, tx *db.Tx) error { return Disable(ctx, tx, l.guild, l.e.ID, "") })),
-		effect: func(s life) life { s.on = false; return s },
-	}
+	c := called("disable", l.closes(l.unit(n, func(ctx context.Context, tx *db.Tx) error { return Disable(ctx, tx, l.guild, l.e.ID, "") })))
+	c.effect = func(s life) life { s.on = false; return s }
+	return c
 }
 
 // closes has a command say, when it has ended, that no send may begin any more.
@@ -185,28 +188,26 @@ func (l *lifeTest) closes(run func(context.Context) error) func(context.Context)
 
 func (l *lifeTest) enable(n *node) *command {
 	more := rapid.Bool().Draw(l.rt, "more follows")
-	return &command{
-		name:   "enable",
-		run:    l.unit(n, func(ctx context.Context, tx *db.Tx) error { return Enable(ctx, tx, l.guild, l.e.ID) }),
-		effect: func(s life) life { s.on = !s.gone; return s },
-		check: func() {
-			if more {
-				return
-			}
-			l.follow(n.d)
-			if waits := l.count(`SELECT count(*) FROM webhook_deliveries WHERE state IN ('held', 'pending') AND lease_until IS NULL
-				AND (state = 'held' OR due_at > $1)`, l.now); waits > 0 {
-				l.rt.Fatalf("%d deliveries of an endpoint that was enabled wait: %s", waits, l.states())
-			}
-		},
+	c := called("enable", l.unit(n, func(ctx context.Context, tx *db.Tx) error { return Enable(ctx, tx, l.guild, l.e.ID) }))
+	c.effect = func(s life) life { s.on = !s.gone; return s }
+	c.check = func() {
+		if more {
+			return
+		}
+		l.follow(n.d)
+		if waits := l.count(`SELECT count(*) FROM webhook_deliveries WHERE state IN ('held', 'pending') AND lease_until IS NULL
+			AND (state = 'held' OR due_at > $1)`, l.now); waits > 0 {
+			l.rt.Fatalf("%d deliveries of an endpoint that was enabled wait: %s", waits, l.states())
+		}
 	}
+	return c
 }
 
 func (l *lifeTest) test(n *node) *command {
-	return &command{name: "test", run: l.engineUnit(n, func(ctx context.Context, tx *db.Tx) error {
+	return called("test", l.engineUnit(n, func(ctx context.Context, tx *db.Tx) error {
 		_, err := Ping(ctx, tx, event.System(l.guild), l.e.ID)
 		return err
-	})}
+	}))
 }
 
 func (l *lifeTest) redeliver(n *node) *command {
@@ -214,36 +215,34 @@ func (l *lifeTest) redeliver(n *node) *command {
 	if id == "" {
 		return nil
 	}
-	return &command{name: "redeliver", run: l.engineUnit(n, func(ctx context.Context, tx *db.Tx) error {
+	return called("redeliver", l.engineUnit(n, func(ctx context.Context, tx *db.Tx) error {
 		_, err := Redeliver(ctx, tx, l.guild, l.e.ID, id)
 		return err
-	})}
+	}))
 }
 
 func (l *lifeTest) recover(n *node) *command {
-	return &command{name: "recover", run: l.engineUnit(n, func(ctx context.Context, tx *db.Tx) error {
+	return called("recover", l.engineUnit(n, func(ctx context.Context, tx *db.Tx) error {
 		_, err := Recover(ctx, tx, l.guild, l.e.ID, l.since, 100)
 		return err
-	})}
+	}))
 }
 
 func (l *lifeTest) move(n *node) *command {
-	return &command{
-		name: "move",
-		run: l.unit(n, func(ctx context.Context, tx *db.Tx) error {
-			_, err := tx.ExecContext(ctx, `UPDATE webhook_endpoints SET url = url || '/' WHERE guild_id = $1 AND id = $2`, l.guild, l.e.ID)
-			if err != nil {
-				return err
-			}
-			return ResetHealth(ctx, tx, l.guild, l.e.ID)
-		}),
-		effect: func(s life) life {
-			if !s.gone {
-				s.moves++
-			}
-			return s
-		},
+	c := called("move", l.unit(n, func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE webhook_endpoints SET url = url || '/' WHERE guild_id = $1 AND id = $2`, l.guild, l.e.ID)
+		if err != nil {
+			return err
+		}
+		return ResetHealth(ctx, tx, l.guild, l.e.ID)
+	}))
+	c.effect = func(s life) life {
+		if !s.gone {
+			s.moves++
+		}
+		return s
 	}
+	return c
 }
 
 // rotate gives the endpoint a new secret; the one before signs along for a day.
@@ -251,36 +250,34 @@ func (l *lifeTest) rotate(n *node) *command {
 	secret := newSecret()
 	l.secrets.news = append(l.secrets.news, secret)
 	sealed, until := l.cfg.Box.Seal([]byte(secret), BoundTo(l.guild, l.e.ID)), time.Now().Add(24*time.Hour)
-	return &command{name: "rotate", run: l.unit(n, func(ctx context.Context, tx *db.Tx) error {
+	return called("rotate", l.unit(n, func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `
 			UPDATE webhook_endpoints
 			SET secret = $3, old_secrets = jsonb_build_array(jsonb_build_object(
 			    'sealed', translate(encode(secret, 'base64'), E'\n', ''), 'until', $4::timestamptz)) || old_secrets
 			WHERE guild_id = $1 AND id = $2`, l.guild, l.e.ID, sealed, until)
 		return err
-	})}
+	}))
 }
 
 func (l *lifeTest) remove(n *node) *command {
 	if rapid.IntRange(0, 3).Draw(l.rt, "deleted") > 0 {
 		return nil
 	}
-	return &command{
-		name: "remove",
-		run: l.closes(l.unit(n, func(ctx context.Context, tx *db.Tx) error {
-			if _, err := tx.ExecContext(ctx, `DELETE FROM webhook_endpoints WHERE guild_id = $1 AND id = $2`, l.guild, l.e.ID); err != nil {
-				return err
-			}
-			return Forget(ctx, tx, l.guild, l.e.ID)
-		})),
-		effect: func(s life) life { return life{gone: true, moves: s.moves} },
-	}
+	c := called("remove", l.closes(l.unit(n, func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM webhook_endpoints WHERE guild_id = $1 AND id = $2`, l.guild, l.e.ID); err != nil {
+			return err
+		}
+		return Forget(ctx, tx, l.guild, l.e.ID)
+	})))
+	c.effect = func(s life) life { return life{gone: true, moves: s.moves} }
+	return c
 }
 
-func (l *lifeTest) follows(n *node) *command { return &command{name: "follow", run: n.d.follow} }
+func (l *lifeTest) follows(n *node) *command { return called("follow", n.d.follow) }
 
 func (l *lifeTest) repair(n *node) *command {
-	return &command{name: "repair", run: func(ctx context.Context) error { return n.d.repair(ctx, &repairWalk{}) }}
+	return called("repair", func(ctx context.Context) error { return n.d.repair(ctx, &repairWalk{}) })
 }
 
-func (l *lifeTest) strays(n *node) *command { return &command{name: "strays", run: n.d.findStrays} }
+func (l *lifeTest) strays(n *node) *command { return called("strays", n.d.findStrays) }

@@ -138,7 +138,18 @@ func (w *Worker) Run(ctx context.Context) error {
 		Name: "guildhall_giveaway_work_total", Help: "Work on giveaways by kind (draw, gather, react, edit) and outcome (done, failed).",
 	}, []string{"kind", "outcome"})
 	background := chat.Background(ctx)
-	lanes := []lane{
+	var all errgroup.Group
+	for _, l := range w.lanes() {
+		all.Go(func() error {
+			w.shift(l, done).run(background)
+			return nil
+		})
+	}
+	return all.Wait()
+}
+
+func (w *Worker) lanes() []lane {
+	return []lane{
 		{"draw", drawSlots, drawInterval, drawsDue, postponed("redraw_at", "failures", toDraw), func(ctx context.Context, guild, id string) error {
 			return Draw(ctx, w.DB, guild, id)
 		}},
@@ -152,14 +163,6 @@ func (w *Worker) Run(ctx context.Context) error {
 			return Edit(ctx, w.DB, w.Chat, guild, id)
 		}},
 	}
-	var all errgroup.Group
-	for _, l := range lanes {
-		all.Go(func() error {
-			(&shift{lane: l, w: w, outcomes: done, running: map[db.Found]bool{}, used: map[string]int{}, finished: make(chan db.Found, l.slots)}).run(background)
-			return nil
-		})
-	}
-	return all.Wait()
 }
 
 // postponed is the statement that makes a giveaway due again after a pause that
@@ -193,6 +196,10 @@ type shift struct {
 	running map[db.Found]bool // begun
 	used    map[string]int    // slots that each guild has
 	after   string            // the guild after which the next look begins
+}
+
+func (w *Worker) shift(l lane, outcomes *prometheus.CounterVec) *shift {
+	return &shift{lane: l, w: w, outcomes: outcomes, running: map[db.Found]bool{}, used: map[string]int{}, finished: make(chan db.Found, l.slots)}
 }
 
 // run looks for work and hands it out until ctx ends.

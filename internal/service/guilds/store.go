@@ -32,11 +32,23 @@ const status = `CASE WHEN removed_at IS NULL THEN 'active' ELSE 'leaving' END AS
 var (
 	servedTable = page.Table{Name: "guilds", Columns: "id, name, " + status + ", updated_at"}
 
-	every = page.Changed(servedTable, `updated_at >= coalesce($1::timestamptz, '-infinity')`)
+	every = page.ChangedAcross(servedTable, `updated_at >= coalesce($1::timestamptz, '-infinity')`)
 
-	// At most a thousand are found by their ids and sorted.
-	named = page.Changed(servedTable, `id = ANY ($4) AND updated_at >= coalesce($1::timestamptz, '-infinity')`)
 )
+
+// named finds at most a thousand guilds by their ids, before it sorts them: an index of
+// their changes would lead past all others.
+const named = `
+		WITH named AS MATERIALIZED (
+			SELECT id, name, ` + status + `, updated_at
+			FROM guilds
+			WHERE id = ANY ($4)
+			  AND updated_at >= coalesce($1::timestamptz, '-infinity')
+		)
+		SELECT id, name, status, updated_at
+		FROM named
+		ORDER BY updated_at, id
+		LIMIT $2 OFFSET $3`
 
 // list returns the page of the guilds that a key serves, in the order of their last
 // change, and one more when there is one. A key that names none serves every guild.
@@ -44,7 +56,7 @@ func list(ctx context.Context, q db.Querier, names []string, since *time.Time, p
 	args := []any{since, p.Limit(), p.Offset()}
 	query := every.For(p)
 	if len(names) > 0 {
-		query, args = named.For(p), append(args, db.Array(names))
+		query, args = named, append(args, db.Array(names))
 	}
 	rows, err := db.Select[served](ctx, q, query, args...)
 	return rows, fault.Wrap(err, "list the guilds of a bot key")

@@ -25,10 +25,11 @@ type Keeper struct {
 	Least    int           // rows that a leaderboard with a map has at least; 0 means 512
 
 	// Of the goroutine that runs it.
-	last  asked // up to where the requests were worked through
-	swept mapID // up to which map moves were looked through
-	round int
-	busy  bool // whether the last round had work to do
+	last    asked // up to where the requests were worked through
+	drafted asked // up to where the drafts were taken further
+	swept   mapID // up to which map moves were looked through
+	round   int
+	busy    bool // whether the last round had work to do
 }
 
 // asked is a leaderboard that wants a look.
@@ -46,10 +47,15 @@ type mapID struct {
 const (
 	sliceSize   = 256 // requests read in one go
 	roundSlices = 16  // such readings in one round
-	draftSlice  = 16  // drafts taken further in one round
+	draftSlice  = 64  // drafts read in one go
 	maxGrowth   = 4   // stretches grown to so many times their length ask for a new map
 	sweepRounds = 30  // rounds between two looks for moves without a map
 	sweepSize   = 64  // maps whose moves are looked at then
+
+	// draftTime is how long a round takes drafts further. After an upgrade there is one
+	// for each large leaderboard of every guild; the moves of those that have a map wait
+	// meanwhile to be added up.
+	draftTime = time.Second
 )
 
 // Run keeps the maps until ctx ends. What goes wrong in a round is logged, and
@@ -91,42 +97,64 @@ func (k *Keeper) Maintain(ctx context.Context) error {
 	return failed
 }
 
-// promote brings drafts a step further. One is counted, and put into service,
+// promote brings drafts a step further, as many as there are or a round has time for;
+// the next round goes on behind them.
+func (k *Keeper) promote(ctx context.Context) (failed error) {
+	end := time.Now().Add(draftTime)
+	for full := true; full && time.Now().Before(end); {
+		var err error
+		full, err = k.promoteSome(ctx)
+		failed = errors.Join(failed, err)
+	}
+	return failed
+}
+
+// promoteSome brings the next drafts a step further, and says whether there may be more
+// behind them. A draft is counted, and put into service,
 // once every transaction that may have changed rows without noting it for the
 // draft is over. These are the ones that write to the board's table now: a
 // statement takes the table's lock before it looks at anything, and keeps it to
 // the end of its transaction, so whoever takes it from now on sees the draft.
-func (k *Keeper) promote(ctx context.Context) error {
-	var drafts []struct {
+func (k *Keeper) promoteSome(ctx context.Context) (full bool, failed error) {
+	type draft struct {
 		mapID
 		Awaited *db.Strings `db:"awaited"`
 	}
-	if err := k.DB.Reader().SelectContext(ctx, &drafts, `
+	drafts, err := db.Select[draft](ctx, k.DB.Reader(), `
 		SELECT guild_id, board, version, awaited
 		FROM rank_maps
 		WHERE state = 'draft'
+		  AND (guild_id, board) > ($1, $2)
 		ORDER BY guild_id, board
-		LIMIT $1`, draftSlice); err != nil {
-		return fmt.Errorf("read the drafts of leaderboards: %w", err)
+		LIMIT $3`, k.drafted.GuildID, k.drafted.Board, draftSlice)
+	if err != nil {
+		return false, fmt.Errorf("read the drafts of leaderboards: %w", err)
 	}
-	var failed error
+	k.drafted = asked{}
+	if full = len(drafts) == draftSlice; full {
+		k.drafted = drafts[len(drafts)-1].asked
+	}
+	writers := make(map[string][]string) // of a board, since the drafts were read
 	for _, d := range drafts {
-		writers, err := k.writers(ctx, d.Board)
-		if err != nil {
-			return err
+		if _, ok := writers[d.Board]; !ok {
+			if writers[d.Board], err = k.writers(ctx, d.Board); err != nil {
+				return false, err
+			}
 		}
+		now := writers[d.Board]
 		isolation, step := "REPEATABLE READ", k.count
 		switch {
-		case d.Awaited == nil && len(writers) > 0:
-			isolation, step = "READ COMMITTED", func(ctx context.Context, tx *db.Tx, m mapID) error { return k.await(ctx, tx, m, writers) }
-		case d.Awaited != nil && slices.ContainsFunc(writers, func(w string) bool { return slices.Contains(*d.Awaited, w) }):
+		case d.Awaited == nil && len(now) > 0:
+			isolation, step = "READ COMMITTED", func(ctx context.Context, tx *db.Tx, m mapID) error { return k.await(ctx, tx, m, now) }
+		case d.Awaited != nil && slices.ContainsFunc(now, func(w string) bool { return slices.Contains(*d.Awaited, w) }):
 			continue
 		}
+		k.busy = true
 		if err := k.alone(ctx, d.asked, isolation, func(ctx context.Context, tx *db.Tx) error { return step(ctx, tx, d.mapID) }); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}
-	return failed
+	return full, failed
 }
 
 // alone runs fn in a unit that no other keeper's on that leaderboard overlaps,

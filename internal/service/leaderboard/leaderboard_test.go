@@ -378,6 +378,46 @@ func TestOneLeaderboardsTroubleIsNotTheOthers(t *testing.T) {
 	})
 }
 
+// Drafts that wait for a transaction keep nobody else's from coming into service, and a
+// round takes many of them further: after an upgrade there is one for each guild.
+func TestDraftsThatWaitKeepNoOthersFromService(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	const guilds = 300
+	do(t, d, `INSERT INTO guilds (id, name, owner_id) SELECT n::text, 'g', '1' FROM generate_series(1, $1::int) n`, guilds)
+	do(t, d, `INSERT INTO rank_maps (guild_id, board, version, state, ahead)
+		SELECT g.id, b, 1, 'draft', '{}' FROM guilds g, unnest('{levels,wallets}'::text[]) b`)
+	k := &leaderboard.Keeper{DB: d}
+	served := func(board string) int {
+		return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_maps WHERE board = $1 AND state = 'live'`, board)
+	}
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `UPDATE wallets SET balance = 1 WHERE guild_id = '1'`); err != nil {
+			return err
+		}
+		for round := 0; round < 10 && served("levels") < guilds; round++ {
+			if err := k.Maintain(t.Context()); err != nil {
+				return err
+			}
+		}
+		if n := served("levels"); n != guilds {
+			t.Errorf("%d of %d maps of levels are in service after ten rounds", n, guilds)
+		}
+		if n := served("wallets"); n != 0 {
+			t.Errorf("%d maps of wallets are in service beside a transaction that may have moved rows unnoted", n)
+		}
+		return nil
+	})
+	for round := 0; round < 10 && served("wallets") < guilds; round++ {
+		if err := k.Maintain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := served("wallets"); n != guilds {
+		t.Errorf("%d of %d maps of wallets are in service after the transaction", n, guilds)
+	}
+}
+
 // What a round of the keeper costs when nothing has changed does not grow with
 // the number of guilds.
 func BenchmarkIdleRound(b *testing.B) {

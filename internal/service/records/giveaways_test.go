@@ -66,7 +66,7 @@ func TestAGiveawayThatTheBotLeavesAloneIsDrawn(t *testing.T) {
 	bot.WantEvent(t, "giveaway.created", `{"data":{"entrant_count":1}}`)
 	bot.Do(t, "endGiveaway", "", apitest.Path("id", "g")).Want(t, 202, "")
 	bot.WantEvent(t, "giveaway.drawing", "")
-	dbtest.Exec(t, bot.DB(), `UPDATE giveaways SET drawing_at = drawing_at - interval '1 minute'`)
+	dbtest.Exec(t, bot.DB(), `UPDATE giveaways SET `+dbtest.Earlier(`interval '1 minute'`, "drawing_at"))
 	if err := giveaways.Draw(context.Background(), bot.DB(), bot.Guild, "g"); err != nil {
 		t.Fatal(err)
 	}

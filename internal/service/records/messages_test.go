@@ -29,7 +29,8 @@ func transcript(t *testing.T, a *apitest.API, want string) {
 		t.Errorf("the ticket counts %d messages, the transcript has %d", shown, count)
 	}
 	if last := dbtest.Value[bool](t, a.DB(), `
-		SELECT last_message_at IS NOT DISTINCT FROM (SELECT max(created_at) FROM ticket_messages m WHERE m.ticket_id = t.id AND kind = 'message')
+		SELECT last_message_at IS NOT DISTINCT FROM (
+			SELECT max(created_at) FROM ticket_messages m WHERE m.guild_id = t.guild_id AND m.ticket_id = t.id AND kind = 'message')
 		FROM tickets t WHERE id = 't'`); !last {
 		t.Error("the ticket shows another instant of its last message than the transcript")
 	}

@@ -118,7 +118,7 @@ func remove(t *testing.T, d *db.DB, guild string) {
 		_, err := guilds.Remove(ctx, tx, guild, 0)
 		return err
 	})
-	dbtest.Exec(t, d, `UPDATE guilds SET removed_after = removed_after - interval '16 seconds' WHERE id = $1`, guild)
+	dbtest.Exec(t, d, `UPDATE guilds SET `+dbtest.Earlier(`interval '16 seconds'`, "removed_after")+` WHERE id = $1`, guild)
 }
 
 // RELIABILITY.md, Guilds.

@@ -121,13 +121,16 @@ func (r request) forget(ctx context.Context, d *db.DB) error {
 		if err != nil || posting {
 			return err
 		}
-		at, err := db.Select[time.Time](ctx, tx, `
-			DELETE FROM forgotten_members WHERE guild_id = $1 AND id = $2 RETURNING clock_timestamp()`, r.GuildID, r.ID)
-		if err != nil || len(at) == 0 { // another worker was first
+		n, err := db.Exec(ctx, tx, `DELETE FROM forgotten_members WHERE guild_id = $1 AND id = $2`, r.GuildID, r.ID)
+		if err != nil || n == 0 { // another worker was first
 			return err
 		}
+		at, err := db.Get[time.Time](ctx, tx, `SELECT clock_timestamp()`)
+		if err != nil {
+			return fmt.Errorf("ask when a member is forgotten: %w", err)
+		}
 		told := map[string]string{"user_id": r.UserID}
-		return event.Record(ctx, tx, event.From(auth.Stored(r.GuildID, r.ByID)).On(at[0]), event.MemberForgotten, told)
+		return event.Record(ctx, tx, event.From(auth.Stored(r.GuildID, r.ByID)).On(at), event.MemberForgotten, told)
 	})
 }
 

@@ -284,7 +284,7 @@ func storeTallies(ctx context.Context, tx *db.Tx, c *transfer.Call, tallies map[
 	for _, id := range ids {
 		t := tallies[id]
 		counts, ats = append(counts, t.n), append(ats, t.at.UTC().Format(time.RFC3339Nano))
-		last := ""
+		last := "-infinity"
 		if t.last != nil {
 			last = t.last.String() // cut, as the entry's instant is stored
 		}
@@ -295,9 +295,9 @@ func storeTallies(ctx context.Context, tx *db.Tx, c *transfer.Call, tallies map[
 	}
 	_, err := tx.ExecContext(ctx, `
 		UPDATE tickets t
-		SET message_count = t.message_count + more.n, updated_at = more.at::timestamptz,
-		    last_message_at = greatest(t.last_message_at, nullif(more.last, '')::timestamptz)
-		FROM unnest($2::text[], $3::bigint[], $4::text[], $5::text[]) AS more (id, n, at, last)
+		SET message_count = t.message_count + more.n, updated_at = more.at,
+		    last_message_at = greatest(t.last_message_at, nullif(more.last, '-infinity'))
+		FROM unnest($2::text[], $3::bigint[], $4::timestamptz[], $5::timestamptz[]) AS more (id, n, at, last)
 		WHERE t.guild_id = $1
 		  AND t.id = more.id`, c.By.GuildID, db.Array(ids), db.Integers(counts), db.Array(ats), db.Array(lasts))
 	if err != nil {

@@ -18,6 +18,8 @@ import (
 //   - what an upsert sets comes from the statement's values, from excluded or from
 //     the row, never from a function that is not immutable; nor does a CASE or COALESCE in
 //     what an update sets;
+//   - what an update sets is no text of another step that is read as an instant, and what
+//     a change returns is no clock: both depend on the session;
 //   - what asks whether a guild's table has a row at all, with an empty SELECT, names
 //     the guild: a coordinator has no such list for several workers;
 //   - entries and draws of giveaways are added and never changed.
@@ -43,6 +45,8 @@ var (
 	touching   = regexp.MustCompile(` (?:from|join|using) (?:only )?([a-z_]+)\b| , ([a-z_]+)\b`)
 	upsert     = regexp.MustCompile(` do update set (.*?)(?: where | returning |$)`)
 	setting    = regexp.MustCompile(` update (?:only )?([a-z_]+) (?:as )?(?:[a-z_0-9]+ )?set (.*?)(?: from | where | returning |$)`)
+	instant    = regexp.MustCompile(` [a-z_0-9]+ :: timestamptz `)
+	returning  = regexp.MustCompile(` returning .*? (now|clock_timestamp|statement_timestamp) \( `)
 	choosing   = regexp.MustCompile(` case (.*?) end | coalesce \( ([^()]*(?:\( [^()]*\)[^()]*)*)\) `)
 	conditions = regexp.MustCompile(` (?:from|where) `)
 	calls      = regexp.MustCompile(` ([a-z_0-9]+) \( `)
@@ -212,7 +216,16 @@ func brokenBy(q string) error {
 			return fmt.Errorf("it adds rows to %s and names no guild", m[1])
 		}
 	}
+	for _, m := range returning.FindAllStringSubmatch(q, -1) {
+		changed := slices.Concat(updating.FindStringSubmatch(q), deleting.FindStringSubmatch(q), adding.FindStringSubmatch(q))
+		if slices.ContainsFunc(changed, func(table string) bool { return guildTables()[table] }) {
+			return fmt.Errorf("it returns %s() of what it changes", m[1])
+		}
+	}
 	for _, m := range setting.FindAllStringSubmatch(q, -1) {
+		if guildTables()[m[1]] && instant.MatchString(" "+m[2]+" ") {
+			return fmt.Errorf("what it sets in %s is read as an instant from a text", m[1])
+		}
 		for _, c := range choosing.FindAllStringSubmatch(" "+m[2]+" ", -1) {
 			if bad := mutable(c[1] + c[2]); bad != "" && guildTables()[m[1]] {
 				return fmt.Errorf("a CASE or COALESCE in what it sets in %s has %s", m[1], bad)

@@ -73,6 +73,11 @@ func TestRulesForStatements(t *testing.T) {
 		{`UPDATE cases SET expires_at = CASE WHEN $2 THEN (expires_at AT TIME ZONE 'UTC' + interval '1 second') AT TIME ZONE 'UTC' END
 			WHERE guild_id = $1`, ""},
 		{`UPDATE cases SET note = CASE WHEN $2 THEN 'x' END WHERE guild_id = $1 AND CASE WHEN $3 THEN expires_at < now() END`, ""},
+		{`UPDATE cases c SET expires_at = r.at::timestamptz FROM unnest($2::text[]) AS r (at) WHERE c.guild_id = $1`, "from a text"},
+		{`UPDATE cases c SET expires_at = r.at FROM unnest($2::timestamptz[]) AS r (at) WHERE c.guild_id = $1`, ""},
+		{`UPDATE cases SET expires_at = $2::timestamptz WHERE guild_id = $1`, ""},
+		{`DELETE FROM cases WHERE guild_id = $1 RETURNING id, clock_timestamp()`, "returns clock_timestamp()"},
+		{`DELETE FROM cases WHERE guild_id = $1 AND expires_at < now() RETURNING id`, ""},
 		{`SELECT EXISTS (SELECT FROM cases WHERE note = $1)`, "selects nothing from cases"},
 		{`SELECT EXISTS (SELECT 1 FROM cases WHERE note = $1)`, ""},
 		{`SELECT EXISTS (SELECT FROM cases WHERE guild_id = $1 AND note = $2)`, ""},

@@ -1,0 +1,306 @@
+package giveaways
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"pgregory.net/rapid"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/fault"
+	"guildhall/internal/outbound/chat"
+)
+
+// life is the model of a giveaway: its state, and how often it was moved there. What
+// is told follows from it.
+type life struct {
+	status                           string
+	starts, pauses, resumes, rerolls int
+}
+
+// outcome is what a command may make of a giveaway: another life, or a refusal's code.
+type outcome struct {
+	to   life
+	code string
+}
+
+// lifeCommand is one that has an effect on the giveaway.
+type lifeCommand struct {
+	*dbtest.Command
+	effects []func(life) []outcome // one after the other; none: on nothing that is decided
+	maybe   bool                   // an effect may stay away
+	check   func()                 // after it has succeeded with nothing else under way
+}
+
+// decision is an effect of a command whose end is known or not.
+type decision struct {
+	effect func(life) []outcome
+	code   string // with which it was refused
+	maybe  bool
+}
+
+// after adds to found what a giveaway may be after some steps, in any order.
+func (s life) after(steps []decision, found map[life]bool) {
+	if len(steps) == 0 {
+		found[s] = true
+	}
+	for i, p := range steps {
+		others := slices.Delete(slices.Clone(steps), i, i+1)
+		if p.maybe {
+			s.after(others, found)
+		}
+		for _, m := range p.effect(s) {
+			if m.code == p.code {
+				m.to.after(others, found)
+			}
+		}
+	}
+}
+
+// lifeNode is a node whose every request to Postgres passes a gate.
+type lifeNode struct {
+	gate *dbtest.Gate
+	db   *db.DB
+	w    *Worker
+}
+
+// giveawayLife drives one giveaway of ours: callers move it, workers do what is due,
+// members react, the platform is away or loses its responses, and hours pass.
+type giveawayLife struct {
+	giveawayDB
+	life
+	rt    *rapid.T
+	room  *room
+	nodes []*lifeNode
+	id    string
+	was   row      // what was there after the round before
+	pot   []string // who had entries when they were frozen
+	count *prometheus.CounterVec
+
+	bystanders string // what is there of other giveaways
+}
+
+// round runs some commands at once and compares what is there then with the model.
+func (l *giveawayLife) round(commands []*lifeCommand) {
+	gated := make([]*dbtest.Command, len(commands))
+	passes := false
+	for i, c := range commands {
+		gated[i] = c.Command
+		passes = passes || c.Name == "pass"
+	}
+	if l.was.Pot == open {
+		l.room.reset()
+	}
+	dbtest.Interleave(l.rt, l.DB, gated...)
+	var steps []decision
+	resumed := false
+	ran := 0
+	for _, c := range commands {
+		if !c.Ran() {
+			continue
+		}
+		ran++
+		resumed = resumed || c.Name == "resume"
+		code := ""
+		if f, ok := errors.AsType[*fault.Error](c.Err); ok {
+			code = f.Code
+		} else if c.Err != nil && !c.Died {
+			l.rt.Fatalf("%s: %v", c.Name, c.Err)
+		}
+		for _, effect := range c.effects {
+			steps = append(steps, decision{effect, code, c.maybe || c.Err != nil && code == ""})
+		}
+	}
+	g := l.get(l.id)
+	now := l.told(g)
+	found := make(map[life]bool)
+	if l.after(steps, found); !found[now] {
+		l.rt.Fatalf("the giveaway is %+v, was %+v, and may be %v", now, l.life, slices.Collect(maps.Keys(found)))
+	}
+	if !passes && !resumed && !g.EndsAt.Equal(l.was.EndsAt.Time) {
+		l.rt.Fatalf("it was to end at %v and ends at %v", l.was.EndsAt, g.EndsAt)
+	}
+	if !passes && g.UpdatedAt.Before(l.was.UpdatedAt.Time) {
+		l.rt.Fatalf("it was changed at %v and then at %v", l.was.UpdatedAt, g.UpdatedAt)
+	}
+	before := l.was
+	l.life, l.was = now, g
+	l.holds(g)
+	if c := commands[0]; ran == 1 && c.Err == nil && !c.Died && c.check != nil {
+		if c.check(); c.Name == "resume" && g.EndsAt.Sub(before.EndsAt.Time) != g.UpdatedAt.Sub(before.PausedAt.Time) {
+			l.rt.Fatalf("paused at %v, resumed at %v, it ends at %v instead of %v", before.PausedAt, g.UpdatedAt, g.EndsAt, before.EndsAt)
+		}
+	}
+}
+
+// others is what is there of other giveaways. It never changes.
+func (l *giveawayLife) others() string {
+	return dbtest.Value[string](l.rt, l.DB, `
+		SELECT (SELECT jsonb_agg(to_jsonb(g) ORDER BY id) FROM giveaways g WHERE id <> $1)::text ||
+		       (SELECT jsonb_agg(to_jsonb(e) ORDER BY giveaway_id, user_id) FROM giveaway_entries e WHERE giveaway_id <> $1)::text`, l.id)
+}
+
+// told is the life that events tell of.
+func (l *giveawayLife) told(g row) life {
+	if others := l.others(); others != l.bystanders {
+		l.rt.Fatalf("other giveaways were\n%s\nand are\n%s", l.bystanders, others)
+	}
+	var list []struct {
+		Type string `db:"type"`
+		N    int    `db:"n"`
+	}
+	err := l.DB.Reader().SelectContext(context.Background(), &list, `SELECT type, count(*) AS n FROM webhook_events GROUP BY type`)
+	if err != nil {
+		l.rt.Fatal(err)
+	}
+	n := make(map[string]int)
+	for _, e := range list {
+		n[e.Type] = e.N
+	}
+	over := map[string]int{drawing: 1, ended: 1}[g.Status]
+	if n["giveaway.created"] != 1 || n["giveaway.drawing"] != over ||
+		n["giveaway.ended"] != min(g.Rounds, 1) || n["giveaway.rerolled"] != max(g.Rounds-1, 0) {
+		l.rt.Fatalf("of a giveaway that is %s after %d rounds was told %v", g.Status, g.Rounds, n)
+	}
+	return life{g.Status, n["giveaway.started"], n["giveaway.paused"], n["giveaway.resumed"], n["giveaway.rerolled"]}
+}
+
+// holds compares with the model what is there after a round.
+func (l *giveawayLife) holds(g row) {
+	if over := g.Status == drawing || g.Status == ended; over == (g.Pot == open) || g.Status == ended && g.Pot != frozen {
+		l.rt.Fatalf("the entries of a giveaway that is %s are %s", g.Status, g.Pot)
+	}
+	if (g.Status == ended) != (g.Rounds > 0) || (g.Status == ended) != (g.EndedAt != nil) || (g.Status == paused) != (g.PausedAt != nil) {
+		l.rt.Fatalf("a giveaway that is %s: %d rounds, ended at %v, paused at %v", g.Status, g.Rounds, g.EndedAt, g.PausedAt)
+	}
+	entrants := l.entrants()
+	if g.EntrantCount != int64(len(entrants)) || g.EntryCount != int64(len(entrants)) {
+		l.rt.Fatalf("%d entrants with %d entries are counted, there are %d", g.EntrantCount, g.EntryCount, len(entrants))
+	}
+	switch {
+	case g.Pot != frozen:
+	case l.pot == nil:
+		l.pot = entrants
+		l.room.compare(l.rt, entrants, g.ReactionsMissed || g.MessageID == nil)
+	case !slices.Equal(entrants, l.pot):
+		l.rt.Fatalf("the entries were frozen as %v and are %v", l.pot, entrants)
+	}
+	if g.Status == ended {
+		if want := min(g.WinnerCount, len(entrants)); len(distinct(g.Winners)) != want || len(g.Winners) != want {
+			l.rt.Fatalf("%d of %d entrants were to win, and %v have", g.WinnerCount, len(entrants), g.Winners)
+		}
+		if l.wantRepeatable(l.id); l.t.Failed() {
+			l.rt.FailNow()
+		}
+	}
+	for kind, want := range map[string]int{
+		chat.KindGiveawayResumed: l.resumes, chat.KindGiveawayEnded: min(g.Rounds, 1), chat.KindGiveawayRerolled: l.rerolls,
+	} {
+		if n := l.countOf(`SELECT count(*) FROM chat_intents WHERE kind = $1`, kind); n != want {
+			l.rt.Fatalf("%d messages of kind %s are to be posted, want %d", n, kind, want)
+		}
+	}
+}
+
+func (l *giveawayLife) countOf(query string, args ...any) int {
+	return dbtest.Value[int](l.rt, l.DB, query, args...)
+}
+
+func (l *giveawayLife) entrants() []string {
+	list := []string{}
+	if err := l.DB.Reader().SelectContext(context.Background(), &list, `
+		SELECT user_id FROM giveaway_entries WHERE giveaway_id = $1 AND entries = 1 ORDER BY user_id`, l.id); err != nil {
+		l.rt.Fatal(err)
+	}
+	return list
+}
+
+// ends lets time pass with no further command, and the platform there, until nothing
+// moves, and compares what is there: the winners are drawn, what the bot was to say
+// stands in the channel once, and the message by which members entered says who won.
+func (l *giveawayLife) ends() {
+	l.room.set("up")
+	last := l.nodes[0]
+	run := func(c *lifeCommand) {
+		c.Gate = last.gate
+		c.Stop = 1_000_000
+		l.round([]*lifeCommand{c})
+	}
+	if l.status == paused {
+		run(l.resume(last))
+	}
+	open := 0
+	for range 80 { // more than a day, after which a giveaway waits for nothing
+		run(l.passes(last, 20*time.Minute))
+		run(l.transitions(last))
+		for _, lane := range last.w.lanes() {
+			run(l.works(last, lane))
+		}
+		run(l.announces(last))
+		open = l.countOf(`
+			SELECT (SELECT count(*) FROM giveaways WHERE id = $1 AND (status <> 'ended' OR react_at IS NOT NULL OR edit_at IS NOT NULL)) +
+			       (SELECT count(*) FROM chat_intents WHERE state <> 'sent' AND created_at > now() - interval '1 day')`, l.id)
+		if open == 0 {
+			break
+		}
+	}
+	g := l.get(l.id)
+	if open > 0 {
+		l.rt.Fatalf("in the end %d things wait; the giveaway is %+v, and the bot is to say %s", open, g,
+			dbtest.Value[string](l.rt, l.DB, `SELECT coalesce(jsonb_agg(to_jsonb(i)), '[]')::text FROM chat_intents i`))
+	}
+	if g.MessageID != nil {
+		if m := l.room.message(*g.MessageID); !m.deleted && !m.uneditable && m.content != overText(g) {
+			l.rt.Fatalf("in the end the message says %q", m.content)
+		}
+	}
+	for text, n := range l.room.said() {
+		if want := l.countOf(`SELECT count(*) FROM chat_intents WHERE content = $1`, text); n > want {
+			l.rt.Fatalf("%q was posted %d times instead of %d: %q", text, n, want, l.room.asked)
+		}
+	}
+	if n := l.countOf(`SELECT count(*) FROM chat_intents WHERE state = 'sent' AND message_id IS NULL`); n > l.room.gone {
+		l.rt.Fatalf("%d messages were posted and have no id", n)
+	}
+}
+
+// A giveaway's whole life, in any order, with commands between the statements of
+// others and workers that die there, a platform that is away or loses its responses,
+// and members who come and go: it is decided once, tells what was decided, draws from
+// those who stand there, and says so once.
+// RELIABILITY.md, Giveaways.
+func TestAGiveawaysLifeFollowsTheModel(t *testing.T) {
+	t.Parallel()
+	s := newGiveawayDB(t)
+	var nodes []*lifeNode
+	for range 3 {
+		g := dbtest.NewGate(t, s.URL)
+		nodes = append(nodes, &lifeNode{gate: g, db: dbtest.Open(t, g.URL).DB})
+	}
+	count := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "work"}, []string{"kind", "outcome"})
+	rapid.Check(t, func(rt *rapid.T) {
+		for _, table := range []string{
+			"giveaway_draws", "giveaway_entries", "giveaways", "chat_intents", "river_job", "webhook_deliveries", "webhook_events",
+		} {
+			dbtest.Exec(rt, s.DB, `DELETE FROM `+table)
+		}
+		l := &giveawayLife{giveawayDB: s, rt: rt, nodes: nodes, count: count, room: newRoom(rt)}
+		for _, n := range nodes {
+			n.w = &Worker{DB: n.db, Chat: l.room, Log: slog.New(slog.DiscardHandler)}
+		}
+		l.create()
+		for range rapid.IntRange(1, 25).Draw(rt, "rounds") {
+			if list := l.draw(); len(list) > 0 {
+				l.round(list)
+			}
+		}
+		l.ends()
+	})
+}

@@ -1,0 +1,294 @@
+package giveaways
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"guildhall/gen"
+	"guildhall/internal/access/auth"
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/wire"
+	"guildhall/internal/outbound/chat"
+)
+
+// create makes the giveaway that the sequence drives.
+func (l *giveawayLife) create() {
+	s := &Service{Chat: l.room}
+	body := gen.CreateGiveawayRequest{
+		ChannelID: "381886868708655104", Prize: "Nitro", WinnerCount: rapid.IntRange(1, 3).Draw(l.rt, "winners"),
+		EndsAt: wire.At(time.Now().Add(3 * time.Hour)),
+	}
+	if rapid.Bool().Draw(l.rt, "starts later") {
+		at := wire.At(time.Now().Add(time.Hour))
+		body.StartsAt = &at
+	}
+	n := l.nodes[0]
+	err := l.asked(n, func(ctx context.Context) error {
+		ctx, err := s.PrepareCreate(ctx, &body)
+		if err != nil {
+			return err
+		}
+		made, err := s.CreateGiveaway(ctx, gen.CreateGiveawayRequestObject{Body: &body})
+		if err == nil {
+			l.id = made.(gen.CreateGiveaway201JSONResponse).Body.Data.ID
+		}
+		return err
+	})(context.Background())
+	if err != nil {
+		l.rt.Fatal(err)
+	}
+	for _, status := range []string{scheduled, active, paused, drawing, ended} { // whose time never comes
+		l.giveaway("bystander-"+status, status, 1, 2, equal)
+		dbtest.Exec(l.rt, l.DB, `
+			UPDATE giveaways
+			SET source = 'api', message_id = '4', starts_at = now() + interval '1 year', ends_at = now() + interval '2 years',
+			    redraw_at = now() + interval '1 year', react_at = now() + interval '1 year', edit_at = now() + interval '1 year',
+			    pot = CASE $1 WHEN 'drawing' THEN 'gathering' WHEN 'ended' THEN 'frozen' ELSE 'open' END
+			WHERE id = 'bystander-' || $1`, status)
+	}
+	l.bystanders = l.others()
+	l.was = l.get(l.id)
+	l.life = life{status: l.was.Status}
+}
+
+// asked is a unit of a request of a caller.
+func (l *giveawayLife) asked(n *lifeNode, do func(context.Context) error) func(context.Context) error {
+	by := &auth.Principal{By: auth.By{GuildID: guild, ID: "token"}}
+	return func(ctx context.Context) error {
+		return n.db.Do(auth.With(ctx, by), func(ctx context.Context, _ *db.Tx) error { return do(ctx) })
+	}
+}
+
+// draw chooses the commands of a round: mostly one, else two or three of different
+// nodes, of which each but the last is held back somewhere. Members come and go, and
+// the platform is away and back, between rounds.
+func (l *giveawayLife) draw() (list []*lifeCommand) {
+	makes := map[string]func(*lifeNode) *lifeCommand{
+		"pause": l.pause, "resume": l.resume, "end": l.end, "reroll": l.reroll, "transitions": l.transitions, "announce": l.announce,
+		"draw": l.lane(0), "gather": l.lane(1), "react": l.lane(2), "edit": l.lane(3),
+		"pass": func(n *lifeNode) *lifeCommand {
+			return l.passes(n, rapid.SampledFrom([]time.Duration{
+				20 * time.Second, 90 * time.Second, 20 * time.Minute, 70 * time.Minute, 25 * time.Hour,
+			}).Draw(l.rt, "time"))
+		},
+		"platform": func(*lifeNode) *lifeCommand {
+			l.room.set(rapid.SampledFrom([]string{"up", "up", "up", "away", "loses", "refuses"}).Draw(l.rt, "platform"))
+			return nil
+		},
+		"members": func(*lifeNode) *lifeCommand {
+			l.room.change(rapid.SliceOfN(rapid.IntRange(0, 2*len(strays)-1), 1, 4).Draw(l.rt, "members")...)
+			return nil
+		},
+		"delete": func(*lifeNode) *lifeCommand {
+			if rapid.IntRange(0, 9).Draw(l.rt, "deleted") == 0 {
+				l.room.delete()
+			}
+			return nil
+		},
+	}
+	names := []string{
+		"pause", "resume", "resume", "end", "end", "reroll", "reroll", "transitions", "transitions", "announce", "announce", "announce",
+		"draw", "draw", "gather", "gather", "gather", "react", "edit", "edit", "pass", "pass", "platform", "members", "delete",
+	}
+	free := slices.Clone(l.nodes)
+	for range rapid.SampledFrom([]int{1, 2, 2, 3}).Draw(l.rt, "at once") {
+		i := rapid.IntRange(0, len(free)-1).Draw(l.rt, "node")
+		n := free[i]
+		c := makes[rapid.SampledFrom(names).Draw(l.rt, "command")](n)
+		if c == nil {
+			continue
+		}
+		free = slices.Delete(free, i, i+1)
+		c.Gate, c.Stop = n.gate, rapid.IntRange(0, 12).Draw(l.rt, "stop")
+		fates := []dbtest.Fate{dbtest.Pass, dbtest.Pass, dbtest.Pass, dbtest.Break, dbtest.Lose}
+		c.Fate = rapid.SampledFrom(fates).Draw(l.rt, "fate")
+		list = append(list, c)
+	}
+	return list
+}
+
+// called is a command; effect is what it makes of a giveaway in one of some states,
+// which refuses it in any other.
+func called(name string, run func(context.Context) error, refused string, effect func(life) life, from ...string) *lifeCommand {
+	return &lifeCommand{
+		Command: &dbtest.Command{Name: name, Run: run},
+		effects: []func(life) []outcome{func(s life) []outcome {
+			if !slices.Contains(from, s.status) {
+				return []outcome{{s, refused}}
+			}
+			return []outcome{{effect(s), ""}}
+		}},
+		check: func() {},
+	}
+}
+
+func (l *giveawayLife) pause(n *lifeNode) *lifeCommand {
+	run := l.asked(n, func(ctx context.Context) error {
+		_, err := new(Service).PauseGiveaway(ctx, gen.PauseGiveawayRequestObject{ID: l.id})
+		return err
+	})
+	return called("pause", run, "giveaway_not_active", func(s life) life {
+		s.status, s.pauses = paused, s.pauses+1
+		return s
+	}, active)
+}
+
+func (l *giveawayLife) resume(n *lifeNode) *lifeCommand {
+	run := l.asked(n, func(ctx context.Context) error {
+		_, err := new(Service).ResumeGiveaway(ctx, gen.ResumeGiveawayRequestObject{ID: l.id})
+		return err
+	})
+	return called("resume", run, "giveaway_not_paused", func(s life) life {
+		s.status, s.resumes = active, s.resumes+1
+		return s
+	}, paused)
+}
+
+func (l *giveawayLife) end(n *lifeNode) *lifeCommand {
+	run := l.asked(n, func(ctx context.Context) error {
+		_, err := new(Service).EndGiveaway(ctx, gen.EndGiveawayRequestObject{ID: l.id})
+		return err
+	})
+	return called("end", run, "giveaway_not_running", func(s life) life {
+		s.status = drawing
+		return s
+	}, scheduled, active, paused)
+}
+
+// reroll is refused where too few have never won.
+func (l *giveawayLife) reroll(n *lifeNode) *lifeCommand {
+	count := rapid.IntRange(1, 3).Draw(l.rt, "count")
+	run := l.asked(n, func(ctx context.Context) error {
+		_, err := new(Service).RerollGiveaway(ctx, gen.RerollGiveawayRequestObject{ID: l.id, Body: &gen.RerollGiveawayRequest{Count: &count}})
+		return err
+	})
+	c := called("reroll", run, "giveaway_not_ended", nil, ended)
+	c.effects = []func(life) []outcome{func(s life) []outcome {
+		if s.status != ended {
+			return []outcome{{s, "giveaway_not_ended"}}
+		}
+		more := s
+		more.rerolls++
+		return []outcome{{s, "not_enough_entries"}, {more, ""}}
+	}}
+	return c
+}
+
+// transitions moves what is due. What somebody else holds is left for the next time.
+func (l *giveawayLife) transitions(n *lifeNode) *lifeCommand {
+	begins := func(s life) []outcome {
+		if s.status != scheduled || l.countOf(`SELECT count(*) FROM giveaways WHERE id = $1 AND starts_at <= now()`, l.id) == 0 {
+			return nil
+		}
+		s.status, s.starts = active, s.starts+1
+		return []outcome{{s, ""}}
+	}
+	finishes := func(s life) []outcome {
+		if s.status != active || l.countOf(`SELECT count(*) FROM giveaways WHERE id = $1 AND ends_at <= now()`, l.id) == 0 {
+			return nil
+		}
+		s.status = drawing
+		return []outcome{{s, ""}}
+	}
+	due := l.countOf(`
+		SELECT count(*) FROM giveaways
+		WHERE id = $1 AND (status = 'scheduled' AND starts_at <= now() OR status = 'active' AND ends_at <= now())`, l.id)
+	was := l.life
+	return &lifeCommand{
+		Command: &dbtest.Command{Name: "transitions", Run: func(ctx context.Context) error { return Transitions(ctx, n.db) }},
+		effects: []func(life) []outcome{begins, finishes}, maybe: true,
+		check: func() {
+			if due > 0 && l.life == was {
+				l.rt.Fatalf("what was due has not moved: %+v", was)
+			}
+		},
+	}
+}
+
+// lane is the work of one kind that is due.
+func (l *giveawayLife) lane(i int) func(*lifeNode) *lifeCommand {
+	return func(n *lifeNode) *lifeCommand { return l.works(n, n.w.lanes()[i]) }
+}
+
+func (l *giveawayLife) works(n *lifeNode, of lane) *lifeCommand {
+	c := &lifeCommand{maybe: true, Command: &dbtest.Command{Name: of.name, Run: func(ctx context.Context) error {
+		s := n.w.shift(of, l.count)
+		s.look(ctx)
+		for _, found := range s.queue {
+			s.do(ctx, found)
+		}
+		return nil
+	}}}
+	if of.name == "draw" {
+		c.effects = []func(life) []outcome{func(s life) []outcome {
+			if s.status != drawing {
+				return nil
+			}
+			s.status = ended
+			return []outcome{{s, ""}}
+		}}
+	}
+	return c
+}
+
+// announce has one of the messages posted that are to be.
+func (l *giveawayLife) announce(n *lifeNode) *lifeCommand {
+	var left []string
+	if err := l.DB.Reader().SelectContext(context.Background(), &left, `SELECT id FROM chat_intents ORDER BY created_at, id`); err != nil {
+		l.rt.Fatal(err)
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	id := rapid.SampledFrom(left).Draw(l.rt, "message")
+	return &lifeCommand{Command: &dbtest.Command{Name: "announce", Run: func(ctx context.Context) error { return l.says(ctx, n, id) }}}
+}
+
+// says has a message posted; what the platform does not take is tried again.
+func (l *giveawayLife) says(ctx context.Context, n *lifeNode, id string) error {
+	err := Announce(ctx, n.db, l.room, Announcement{GuildID: guild, GiveawayID: l.id, IntentID: id})
+	if _, ok := errors.AsType[*chat.Failure](err); ok || errors.Is(err, chat.ErrTaken) {
+		return nil
+	}
+	return err
+}
+
+// announces has all posted that the sweep finds.
+func (l *giveawayLife) announces(n *lifeNode) *lifeCommand {
+	return &lifeCommand{Command: &dbtest.Command{Name: "announces", Run: func(ctx context.Context) error {
+		var left []chat.Intent
+		err := n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+			left, err = chat.Unposted(ctx, tx, sweepBatch)
+			return err
+		})
+		for _, in := range left {
+			err = errors.Join(err, l.says(ctx, n, in.ID))
+		}
+		return err
+	}}}
+}
+
+// passes sets all instants back.
+func (l *giveawayLife) passes(n *lifeNode, d time.Duration) *lifeCommand {
+	interval := fmt.Sprintf("interval '%d seconds'", int(d.Seconds()))
+	return &lifeCommand{Command: &dbtest.Command{Name: "pass", Run: func(ctx context.Context) error {
+		return n.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.ExecContext(ctx, `UPDATE giveaways SET `+dbtest.Earlier(interval, "starts_at", "ends_at", "paused_at", "redraw_at",
+				"ended_at", "created_at", "updated_at", "drawing_at", "react_at", "edit_at")+` WHERE id = $1`, l.id)
+			if err == nil {
+				_, err = tx.ExecContext(ctx, `UPDATE chat_intents SET `+dbtest.Earlier(interval, "first_sent_at", "lease_until",
+					"created_at", "settled_at"))
+			}
+			if err == nil {
+				l.room.pass(d)
+			}
+			return err
+		})
+	}}}
+}

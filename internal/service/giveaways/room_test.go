@@ -1,0 +1,272 @@
+package giveaways
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"guildhall/internal/outbound/chat"
+)
+
+// strays are the members who come and go; the bots among those who react are never
+// entrants.
+var (
+	strays = []string{"7", "10005", "10995", "99999", "100000"}
+	bots   = []string{"10003"}
+)
+
+// stand is a member's reaction in one way.
+type stand struct {
+	user string
+	way  chat.Reaction
+}
+
+// posting is a message in the channel.
+type posting struct {
+	id, nonce           string
+	said, content       string // when it was posted, and now
+	at                  time.Time
+	deleted, uneditable bool
+}
+
+// room is a platform with one channel: up, away (nothing is done, and no response
+// comes), refusing, or losing its responses. It knows a nonce no longer than it has
+// to. Members react to its first message, before it is there as well.
+type room struct {
+	chat.StandIn
+
+	mu     sync.Mutex // guards what follows
+	mode   string
+	posts  []*posting
+	stands map[stand]bool
+	churn  []int    // the changes that come with the pages that are read
+	gone   int      // how often a message was told to be posted and deleted
+	asked  []string // what was asked for, for the report of a failure
+
+	// Of the time since drawing began, or may have: who has stood there all along, and
+	// who at all.
+	always, ever map[stand]bool
+}
+
+func newRoom(rt *rapid.T) *room {
+	r := &room{mode: "up", stands: make(map[stand]bool)}
+	for i := range rapid.SampledFrom([]int{0, 1, 3, 99, 100, 101, 205}).Draw(rt, "members") {
+		r.stands[stand{strconv.Itoa(10_000 + 10*i), chat.Reaction(i % 2)}] = true
+	}
+	for _, b := range bots {
+		r.stands[stand{b, chat.Normal}] = true
+	}
+	r.churn = rapid.SliceOfN(rapid.IntRange(0, 2*len(strays)-1), 0, 6).Draw(rt, "churn")
+	r.reset()
+	return r
+}
+
+// reset forgets who has stood there: drawing has not begun.
+func (r *room) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.always, r.ever = make(map[stand]bool), make(map[stand]bool)
+	for s := range r.stands {
+		r.always[s], r.ever[s] = true, true
+	}
+}
+
+func (r *room) set(mode string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mode = mode
+}
+
+// change has strays come who are not there, and go who are.
+func (r *room) change(which ...int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changes(which...)
+}
+
+func (r *room) changes(which ...int) {
+	for _, i := range which {
+		s := stand{strays[i/2], chat.Reaction(i % 2)}
+		if r.stands[s] {
+			delete(r.stands, s)
+			delete(r.always, s)
+		} else {
+			r.stands[s], r.ever[s] = true, true
+		}
+	}
+}
+
+// delete deletes the messages that are there.
+func (r *room) delete() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.posts {
+		m.deleted = true
+	}
+	r.always = make(map[stand]bool)
+}
+
+func (r *room) pass(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = append(r.asked, d.String())
+	for _, m := range r.posts {
+		m.at = m.at.Add(-d)
+	}
+}
+
+// compare holds entrants against those who have stood there; missed: they may be fewer.
+func (r *room) compare(rt *rapid.T, entrants []string, missed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s := range r.always {
+		if !missed && !slices.Contains(bots, s.user) && !slices.Contains(entrants, s.user) {
+			rt.Fatalf("%s has stood there and has no entry", s.user)
+		}
+	}
+	for _, user := range entrants {
+		if slices.Contains(bots, user) || !r.ever[stand{user, chat.Normal}] && !r.ever[stand{user, chat.Super}] {
+			rt.Fatalf("%s has an entry and never stood there", user)
+		}
+	}
+}
+
+// said is how often each text was posted and not deleted.
+func (r *room) said() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := make(map[string]int)
+	for _, m := range r.posts {
+		if !m.deleted {
+			n[m.said]++
+		}
+	}
+	return n
+}
+
+func (r *room) message(id string) posting {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.posts {
+		if m.id == id {
+			return *m
+		}
+	}
+	return posting{}
+}
+
+// answer is how the platform fails now: done, and before it has done anything or not.
+func (r *room) answer() (done bool, err error) {
+	switch r.mode {
+	case "away":
+		return false, &chat.Failure{Message: "no response came", Uncertain: true}
+	case "refuses":
+		return false, &chat.Failure{Status: 403, Code: 50001, Message: "Missing Access"}
+	case "loses":
+		return true, &chat.Failure{Message: "the response was lost", Uncertain: true}
+	}
+	return true, nil
+}
+
+// SendMessage posts a message once for as long as it knows the nonce: two minutes.
+func (r *room) SendMessage(_ context.Context, m chat.Message) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = append(r.asked, r.mode+": post "+m.Nonce)
+	done, failed := r.answer()
+	if !done {
+		return "", failed
+	}
+	i := slices.IndexFunc(r.posts, func(was *posting) bool {
+		return was.nonce == m.Nonce && time.Since(was.at) <= 2*time.Minute+10*time.Second
+	})
+	if i < 0 {
+		i = len(r.posts)
+		r.posts = append(r.posts, &posting{id: strconv.Itoa(900_000 + i), nonce: m.Nonce, said: m.Content, content: m.Content, at: time.Now()})
+	}
+	switch {
+	case failed != nil:
+		return "", failed
+	case r.posts[i].deleted:
+		r.gone++
+		return "", nil
+	}
+	return r.posts[i].id, nil
+}
+
+// EditMessage gives a message another content.
+func (r *room) EditMessage(_ context.Context, _ chat.Channel, id, content string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	done, err := r.answer()
+	for _, m := range r.posts {
+		switch {
+		case m.id != id:
+		case r.mode == "refuses":
+			m.uneditable = true
+		case m.deleted:
+			return &chat.Failure{Status: 404, Code: chat.CodeUnknownMessage}
+		case done:
+			m.content = content
+		}
+	}
+	return err
+}
+
+// FindMessages finds those that are there.
+func (r *room) FindMessages(_ context.Context, _ chat.Channel, content string, _ time.Time) (ids []string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = append(r.asked, r.mode+": find "+content)
+	if _, err := r.answer(); err != nil {
+		return nil, err
+	}
+	for _, m := range r.posts {
+		if m.content == content && !m.deleted {
+			ids = append(ids, m.id)
+		}
+	}
+	return ids, nil
+}
+
+// AddReaction adds the bot's.
+func (r *room) AddReaction(context.Context, chat.Channel, string, string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, err := r.answer()
+	return err
+}
+
+// Reactors returns a page, after which some come or go.
+func (r *room) Reactors(_ context.Context, _ chat.Channel, id, _ string, way chat.Reaction, after string) (page []chat.Reactor, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, err := r.answer(); err != nil {
+		return nil, err
+	}
+	for _, m := range r.posts {
+		if m.id == id && m.deleted {
+			return nil, &chat.Failure{Status: 404, Code: chat.CodeUnknownMessage}
+		}
+	}
+	for s := range r.stands {
+		if s.way == way && chat.Later(s.user, after) {
+			page = append(page, chat.Reactor{UserID: s.user, Bot: slices.Contains(bots, s.user)})
+		}
+	}
+	slices.SortFunc(page, func(a, b chat.Reactor) int {
+		if chat.Later(a.UserID, b.UserID) {
+			return 1
+		}
+		return -1
+	})
+	if len(r.churn) > 0 {
+		r.changes(r.churn[0])
+		r.churn = r.churn[1:]
+	}
+	return page[:min(len(page), chat.ReactorsPage)], nil
+}
