@@ -216,7 +216,7 @@ func TestFilesOfAConversionTakeTheirPlaceTogetherOrNotAtAll(t *testing.T) {
 	}
 	if err != nil || report.Format != "zeppelin" || report.GuildID != "7" ||
 		report.At != "2024-06-01T00:00:00Z" || report.Written["case"] != 5 || report.Differ == nil ||
-		len(report.LeftOut) != 1 || report.LeftOut[0].Count != 1 || len(report.Changed) != 4 || report.Changed[0].First[0]["line"] != float64(
+		len(report.LeftOut) != 1 || report.LeftOut[0].Count != 1 || len(report.Changed) != 3 || report.Changed[0].First[0]["line"] != float64(
 		53) ||
 		report.NoPlace["/cases/*/user_name"] != 7 || report.Unknown == nil || report.Files[0]["bytes"] != float64(
 		3312) || report.Files[0]["items"] != float64(7) ||

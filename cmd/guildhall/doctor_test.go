@@ -94,7 +94,7 @@ func TestDoctor(t *testing.T) {
 		{[]string{"--db-distributed", "maybe"}, "fail", "GUILDHALL_DB_DISTRIBUTED"},
 		{[]string{"--db-distributed", distributed}, status, "GUILDHALL_DB_DISTRIBUTED"},
 		{[]string{"--discord-token", "x", "--discord-url", "HTTP://127.0.0.1:1"}, "ok", ""},
-		{[]string{"--discord-url", "bot"}, "fail", "GUILDHALL_DISCORD_URL"},
+		{[]string{"--discord-url", "bots"}, "fail", "GUILDHALL_DISCORD_URL"},
 		{[]string{"--discord-url", "https://discord.com/api/v10"}, "fail", "GUILDHALL_DISCORD_TOKEN: live needs"},
 		{[]string{"--discord-url", "https://discord.com/api/v10", "--env", "test"}, "ok", ""},
 	} {

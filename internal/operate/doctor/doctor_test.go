@@ -550,7 +550,7 @@ func TestNothingOfAnExaminationStays(t *testing.T) {
 func askedBefore(ago string) func(*testing.T, *installed) {
 	return func(t *testing.T, s *installed) {
 		s.ChatByBot = true
-		dbtest.Exec(t, s.DB, `INSERT INTO guilds (id) VALUES ('1') ON CONFLICT DO NOTHING`)
+		dbtest.Exec(t, s.DB, `INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'g', '1') ON CONFLICT DO NOTHING`)
 		dbtest.Exec(t, s.DB, `
 			INSERT INTO bot_work (guild_id, id, kind, subject_id, event_id, created_at, deadline)
 			VALUES ('1', 'w', 'edit_giveaway', 'g', 'e', now() - $1::interval, now())`, ago)

@@ -162,7 +162,7 @@ func TestEventsAndSchemas(t *testing.T) {
 			described = append(described, list[0].(string))
 		}
 	}
-	known := append(slices.Clone(event.Types), event.Ping)
+	known := append(slices.Clone(event.Types), event.Ping, event.WorkRequested)
 	slices.Sort(described)
 	slices.Sort(known)
 	if !slices.Equal(described, known) {

@@ -7,7 +7,7 @@ WITH held AS MATERIALIZED (
 	UNION ALL
 	SELECT 0, NULL WHERE NOT EXISTS (SELECT FROM held)
 ), instant AS MATERIALIZED (
-	SELECT o.balance AS was, o.updated_at IS NOT NULL AS there,
+	SELECT o.balance AS was, o.updated_at IS NOT NULL AS there, $7::text AS reference,
 	       least(greatest(clock_timestamp(), (o.updated_at AT TIME ZONE 'UTC' + interval '1 millisecond') AT TIME ZONE 'UTC'), timestamptz '9999-12-31 23:59:59.999+00') AS at
 	FROM ours o
 	WHERE o.balance + $3::bigint BETWEEN 0 AND 9007199254740991 AND NOT EXISTS (SELECT FROM spent)
@@ -16,13 +16,13 @@ WITH held AS MATERIALIZED (
 	FROM instant i
 ), claimed AS (
 	INSERT INTO ledger_references (guild_id, reference, entry_id)
-	SELECT $1 /*: home.id */, $7, a.id
+	SELECT $1 /*: home.id */, a.reference, a.id
 	FROM allowed a /*: a JOIN guilds home ON home.id = $1 */
-	WHERE $7 IS NOT NULL
+	WHERE a.reference IS NOT NULL
 	ON CONFLICT DO NOTHING
 	RETURNING entry_id
 ), cleared AS MATERIALIZED (
-	SELECT * FROM allowed WHERE $7 IS NULL OR id IN (SELECT entry_id FROM claimed)
+	SELECT * FROM allowed WHERE reference IS NULL OR id IN (SELECT entry_id FROM claimed)
 ), changed AS MATERIALIZED (
 	UPDATE wallets w
 	SET balance = c.was + $3::bigint, updated_at = c.at

@@ -3,7 +3,7 @@ WITH given AS MATERIALIZED (
 	FROM unnest((SELECT $1::text[]), $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[],
 	            $8::text[], $9::text[], $10::text[], $11::bytea[], $13::text[], $14::text[])
 	     WITH ORDINALITY AS g (guild_id, user_id, delta, random, reason, note, reference, origin, token_id, key, fingerprint, event_id, trace, number)
-), moved AS MATERIALIZED (
+), changed AS MATERIALIZED (
 	UPDATE wallets w
 	SET balance = w.balance + g.delta,
 	    updated_at = least(greatest(g.at, (w.updated_at AT TIME ZONE 'UTC' + interval '1 millisecond') AT TIME ZONE 'UTC'), timestamptz '9999-12-31 23:59:59.999+00')
@@ -12,8 +12,10 @@ WITH given AS MATERIALIZED (
 	  AND w.balance + g.delta BETWEEN 0 AND 9007199254740991
 	  AND (SELECT true FROM ledger_references r WHERE r.guild_id = g.guild_id /*: $12 */ AND r.reference = g.reference) IS NULL
 	  AND (SELECT true FROM idempotency_keys k WHERE k.guild_id = g.guild_id /*: $12 */ AND k.token_id = g.token_id AND k.key = g.key) IS NULL
-	RETURNING g.*, w.balance - g.delta AS was, w.balance AS is_now, w.updated_at,
-	          overlay(lpad(to_hex((extract(epoch FROM w.updated_at) * 1000000)::bigint / 1000), 12, '0') PLACING '-' FROM 9 FOR 0) || right(g.random, 23) AS id
+	RETURNING g.*, w.balance - g.delta AS was, w.balance AS is_now, w.updated_at
+), moved AS MATERIALIZED (
+	SELECT c.*, overlay(lpad(to_hex((extract(epoch FROM c.updated_at) * 1000000)::bigint / 1000), 12, '0') PLACING '-' FROM 9 FOR 0) || right(c.random, 23) AS id
+	FROM changed c
 ), entered AS (
 	INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
 	SELECT m.guild_id /*: $12 */ /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference

@@ -166,12 +166,8 @@ func (c *guildCall) begin(u *updates) {
 	}
 }
 
-// again begins anew with the lines that came in. Until the import ends nothing new comes
-// into the guild now, or a guild in which much does would be begun anew for ever.
-func (c *guildCall) again(ctx context.Context, u *updates) error {
-	if _, err := u.tx.ExecContext(ctx, `SELECT FROM guilds WHERE id = $1 FOR UPDATE`, c.guild); err != nil {
-		return fmt.Errorf("import: lock guild %s: %w", c.guild, err)
-	}
+// again begins anew with the lines that came in.
+func (c *guildCall) again(u *updates) error {
 	c.begin(u)
 	for _, rec := range c.lines {
 		rec.Record = transfer.Record{Text: rec.Text}
@@ -205,7 +201,7 @@ func (u *updates) flush(ctx context.Context) error {
 		times++
 		for _, c := range u.calls {
 			if times > 1 {
-				if err := c.again(ctx, u); err != nil {
+				if err := c.again(u); err != nil {
 					return err
 				}
 			}
