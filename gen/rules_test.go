@@ -39,7 +39,20 @@ func operations(t *testing.T, fn func(t *testing.T, doc *openapi3.T, path, metho
 }
 
 var (
-	tags       = []string{"Meta", "Guild", "Cases", "Economy", "Levelling", "Tickets", "Giveaways", "Network", "Webhooks", "Streams", "Work", "Records"}
+	tags = []string{
+		"Meta",
+		"Guild",
+		"Cases",
+		"Economy",
+		"Levelling",
+		"Tickets",
+		"Giveaways",
+		"Network",
+		"Webhooks",
+		"Streams",
+		"Work",
+		"Records",
+	}
 	idempotent = "#/components/parameters/IdempotencyKey"
 	stability  = []string{"stable", "beta"}
 	camel      = regexp.MustCompile(`^[a-z]+([A-Z][a-z]+)+$`)

@@ -95,13 +95,15 @@ func (b *bot) write(ctx context.Context, guild string, seen *tally) error {
 		add(225, "wallet", "balance", round*7)
 		add(225, "level", "total_xp", round*90)
 		for i := range 50 {
-			list = append(list, map[string]any{"record": "case", "id": fmt.Sprint("c-", i), "user_id": fmt.Sprint(800000000000000000 + i), "moderator_id": "7",
-				"type": "warn", "reason": fmt.Sprint("round ", round)})
+			list = append(list, map[string]any{
+				"record": "case", "id": fmt.Sprint("c-", i), "user_id": fmt.Sprint(800000000000000000 + i), "moderator_id": "7",
+				"type": "warn", "reason": fmt.Sprint("round ", round),
+			})
 		}
 		var answers []writtenRecord
 		status, took, err := b.call(ctx, guild, http.MethodPost, "/records", map[string]any{"records": list}, &answers)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the time is over
 		}
 		if err != nil {
 			return err
@@ -147,7 +149,8 @@ func recordsWritten(ctx context.Context, p place, r *report, size recordsSize) (
 	}
 	for range 2 {
 		status, _, err := b.call(ctx, guildA, http.MethodPost, "/webhooks", map[string]any{"delivery": "pull", "events": []string{
-			"economy.balance_changed", "xp.level_up", "xp.level_down", "case.created", "case.updated"}}, nil)
+			"economy.balance_changed", "xp.level_up", "xp.level_down", "case.created", "case.updated",
+		}}, nil)
 		if err != nil || status != http.StatusCreated {
 			return errors.Join(err, fmt.Errorf("an endpoint is refused: %d", status))
 		}

@@ -149,7 +149,7 @@ func Import(ctx context.Context, d *db.DB, write func(io.Writer) error) (records
 		w.CloseWithError(errors.Join(write(out), out.Flush()))
 	}()
 	sum, err := guildfile.Import(ctx, d, r, nil)
-	return int64(sum.Records), err
+	return sum.Records, err
 }
 
 // Vacuum does what autovacuum would soon do.

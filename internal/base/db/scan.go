@@ -65,7 +65,7 @@ func getOne(ctx context.Context, q sqlx.QueryerContext, dest any, query string, 
 	if err := scanInto(rows, row, fields, into); err != nil {
 		return err
 	}
-	return rows.Close() // which says what came after the row
+	return rows.Close() //nolint:sqlclosecheck // which says what came after the row
 }
 
 func scanInto(rows *sqlx.Rows, row reflect.Value, fields [][]int, into []any) error {

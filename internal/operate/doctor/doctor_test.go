@@ -201,7 +201,9 @@ func TestEachCheckSaysWhatIsWrong(t *testing.T) {
 			dbtest.Exec(t, s.DB, `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'audit_log_age'::regclass`)
 		}, doctor.Schema, doctor.Warn, "audit_log_age"},
 
-		"work that waits for nobody":       {func(_ *testing.T, s *installed) { s.ChatByBot = true }, doctor.Platform, doctor.OK, "no work waits"},
+		"work that waits for nobody": {
+			func(_ *testing.T, s *installed) { s.ChatByBot = true }, doctor.Platform, doctor.OK, "no work waits",
+		},
 		"work that was asked for just now": {askedBefore("1 second"), doctor.Platform, doctor.OK, "wait for the bot: 1"},
 		"work that nobody answers":         {askedBefore("1 hour"), doctor.Platform, doctor.Warn, "has not answered 1 pieces"},
 

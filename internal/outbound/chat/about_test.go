@@ -21,7 +21,10 @@ func TestThePlatformSaysWhatAGuildIs(t *testing.T) {
 		return nil
 	}
 	srv.Admit("5", 0)
-	srv.Describe("5", chattest.About{Name: "Ravens", Icon: "a_f00", OwnerID: "7", Locale: "de", Members: 4711, JoinedAt: "2026-02-03T04:05:06.123456+00:00"})
+	srv.Describe(
+		"5",
+		chattest.About{Name: "Ravens", Icon: "a_f00", OwnerID: "7", Locale: "de", Members: 4711, JoinedAt: "2026-02-03T04:05:06.123456+00:00"},
+	)
 	want := chat.About{
 		Name: "Ravens", IconURL: "https://cdn.discordapp.com/icons/5/a_f00.png", OwnerID: "7", Members: 4711, Locale: "de",
 		JoinedAt: time.Date(2026, 2, 3, 4, 5, 6, 123456000, time.UTC),

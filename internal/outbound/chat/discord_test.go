@@ -340,7 +340,8 @@ func TestFindMessages(t *testing.T) {
 	if err != nil || len(got) != 2 || got[0] != first || got[1] != second {
 		t.Fatalf("got %v, %v, want [%s %s]", got, err, first, second)
 	}
-	if got, err := d.FindMessages(ctx, chat.Message{Channel: at(channel), Content: " wanted "}, time.Now().Add(time.Minute)); err != nil || len(got) != 0 {
+	if got, err := d.FindMessages(ctx, chat.Message{Channel: at(channel), Content: " wanted "}, time.Now().Add(time.Minute)); err != nil ||
+		len(got) != 0 {
 		t.Errorf("messages from before: got %v, %v", got, err)
 	}
 	s.In(channel, chattest.Refuse(403, 50001, "Missing Access"))
@@ -451,11 +452,15 @@ func TestABusyChannelIsSearchedWhereTheMessageMayStand(t *testing.T) {
 		s.Say(channel, "5", "wanted")
 	}
 	for content, want := range map[string]string{"wanted": "[" + id + "]", "another": "[]"} {
-		if got, err := d.FindMessages(t.Context(), chat.Message{Channel: at(channel), Content: content}, start); err != nil || fmt.Sprint(got) != want {
+		if got, err := d.FindMessages(t.Context(), chat.Message{Channel: at(channel), Content: content}, start); err != nil ||
+			fmt.Sprint(got) != want {
 			t.Errorf("%s: got %v, %v, want %s", content, got, err, want)
 		}
 	}
-	if _, err := d.FindMessages(t.Context(), chat.Message{Channel: at(channel), Content: "wanted"}, start.Add(6*time.Minute)); !failure(t, err).Uncertain {
+	if _, err := d.FindMessages(t.Context(), chat.Message{Channel: at(channel), Content: "wanted"}, start.Add(6*time.Minute)); !failure(
+		t,
+		err,
+	).Uncertain {
 		t.Errorf("of a channel with 1,100 messages in a minute: %v", err)
 	}
 }

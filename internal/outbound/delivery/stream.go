@@ -303,7 +303,7 @@ func (p Part) has(guild string) bool {
 			return false
 		}
 	}
-	return p.Shards == 1 || shifted(guild)%uint64(p.Shards) == uint64(p.Shard) //nolint:gosec // both are positive
+	return p.Shards == 1 || shifted(guild)%uint64(p.Shards) == uint64(p.Shard)
 }
 
 // SettleStreamed settles an event of a stream, whether or not it was fetched.

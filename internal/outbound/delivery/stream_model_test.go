@@ -70,13 +70,18 @@ func (m *streamTest) start() {
 // part is what a caller asks for: everything, a shard, or as much as its key serves.
 func (m *streamTest) part() Part {
 	return rapid.SampledFrom([]Part{
-		{Stream: "mirror", Shards: 1}, {Stream: "mirror", Shards: 2}, {Stream: "mirror", Shard: 1, Shards: 2},
+		{Stream: "mirror", Shards: 1},
+		{Stream: "mirror", Shards: 2},
+		{Stream: "mirror", Shard: 1, Shards: 2},
 		{Stream: "mirror", Shards: 1, Guilds: m.guilds[:1]},
 	}).Draw(m.rt, "part")
 }
 
 func (m *streamTest) record(n *node) *streamCommand {
-	guild, typ := rapid.SampledFrom(m.guilds).Draw(m.rt, "guild"), rapid.SampledFrom([]string{event.CaseCreated, event.CaseUpdated}).Draw(m.rt, "type")
+	guild, typ := rapid.SampledFrom(m.guilds).
+		Draw(m.rt, "guild"),
+		rapid.SampledFrom([]string{event.CaseCreated, event.CaseUpdated}).
+			Draw(m.rt, "type")
 	by := auth.By{GuildID: guild, ID: "token"}
 	if rapid.Bool().Draw(m.rt, "by the bot") {
 		by.ID = "bk_one"
@@ -155,7 +160,8 @@ func (m *streamTest) acknowledge(n *node) *streamCommand {
 
 // change has the stream want more or less, as putBotStream does.
 func (m *streamTest) change(n *node) *streamCommand {
-	events := rapid.SampledFrom([][]string{{event.CaseCreated}, {event.CaseUpdated}, {event.CaseCreated, event.CaseUpdated}}).Draw(m.rt, "events")
+	events := rapid.SampledFrom([][]string{{event.CaseCreated}, {event.CaseUpdated}, {event.CaseCreated, event.CaseUpdated}}).
+		Draw(m.rt, "events")
 	echo := rapid.Bool().Draw(m.rt, "echo")
 	narrows := (m.echo || !echo) && !slices.ContainsFunc(events, func(e string) bool { return !slices.Contains(m.events, e) })
 	c := &streamCommand{Command: new(dbtest.Command), changes: true}
@@ -208,22 +214,34 @@ func (m *streamTest) draw() (commands []*streamCommand) {
 	for range rapid.SampledFrom([]int{1, 2, 2, 3}).Draw(m.rt, "at once") {
 		n := free[0]
 		free = free[1:]
-		make := rapid.SampledFrom([]struct {
+		drawn := rapid.SampledFrom([]struct {
 			name string
 			of   func(*node) *streamCommand
 		}{
-			{"record", m.record}, {"record", m.record}, {"fetch", m.fetch}, {"fetch", m.fetch}, {"fetch", m.fetch}, {"acknowledge", m.acknowledge},
-			{"acknowledge", m.acknowledge}, {"change", m.change}, {"found", m.found}, {"tell", m.tell}, {"prune", m.prune},
+			{"record", m.record},
+			{"record", m.record},
+			{"fetch", m.fetch},
+			{"fetch", m.fetch},
+			{"fetch", m.fetch},
+			{"acknowledge", m.acknowledge},
+			{"acknowledge", m.acknowledge},
+			{"change", m.change},
+			{"found", m.found},
+			{"tell", m.tell},
+			{"prune", m.prune},
 		}).Draw(m.rt, "command")
-		if make.name == "found" || make.name == "change" {
+		if drawn.name == "found" || drawn.name == "change" {
 			if made {
 				continue // of those one in a round
 			}
 			made = true
 		}
-		c := make.of(n)
-		c.Name, c.Gate, c.node = make.name, n.gate, n
-		c.Stop, c.Fate = rapid.IntRange(1, 8).Draw(m.rt, "stop"), rapid.SampledFrom([]dbtest.Fate{dbtest.Pass, dbtest.Pass, dbtest.Break, dbtest.Lose}).Draw(m.rt, "fate")
+		c := drawn.of(n)
+		c.Name, c.Gate, c.node = drawn.name, n.gate, n
+		c.Stop, c.Fate = rapid.IntRange(1, 8).
+			Draw(m.rt, "stop"),
+			rapid.SampledFrom([]dbtest.Fate{dbtest.Pass, dbtest.Pass, dbtest.Break, dbtest.Lose}).
+				Draw(m.rt, "fate")
 		commands = append(commands, c)
 	}
 	return commands
@@ -271,7 +289,8 @@ func (m *streamTest) judge(ran []*streamCommand) {
 				m.rt.Fatalf("event %d came, which the bot has caused: %+v", i, e)
 			case m.now.Sub(e.at) > keep:
 				m.rt.Fatalf("event %d came, which is too old: %+v", i, e)
-			case e.leased.After(m.now) || given[i] && !slices.ContainsFunc(ran, func(c *streamCommand) bool { return slices.Contains(c.returns, i) }):
+			case e.leased.After(m.now) ||
+				given[i] && !slices.ContainsFunc(ran, func(c *streamCommand) bool { return slices.Contains(c.returns, i) }):
 				m.rt.Fatalf("event %d came, which another is at: %+v", i, e)
 			}
 			given[i] = true
@@ -392,12 +411,19 @@ func TestAStreamFollowsTheModel(t *testing.T) {
 	dbtest.AddGuilds(t, w.DB, beside)
 	rapid.Check(t, func(rt *rapid.T) {
 		for _, statement := range []string{
-			`DELETE FROM stream_deliveries`, `DELETE FROM stream_listeners`, `DELETE FROM webhook_events`, `DELETE FROM bot_streams WHERE id <> 'work'`,
+			`DELETE FROM stream_deliveries`, `DELETE FROM stream_listeners`, `DELETE FROM webhook_events`,
+			`DELETE FROM bot_streams WHERE id <> 'work'`,
 		} {
 			w.exec(statement)
 		}
 		w.exec(`DELETE FROM guilds WHERE id NOT IN ($1, $2)`, w.guild, beside)
-		m := &streamTest{deliveryDB: w, rt: rt, nodes: nodes, now: time.Now().Add(time.Hour).Truncate(time.Millisecond), guilds: []string{w.guild, beside}}
+		m := &streamTest{
+			deliveryDB: w,
+			rt:         rt,
+			nodes:      nodes,
+			now:        time.Now().Add(time.Hour).Truncate(time.Millisecond),
+			guilds:     []string{w.guild, beside},
+		}
 		m.start()
 		for _, n := range nodes {
 			m.restart(n)
@@ -408,7 +434,11 @@ func TestAStreamFollowsTheModel(t *testing.T) {
 			}
 		}
 		for range rapid.IntRange(1, 25).Draw(rt, "rounds") {
-			m.now = m.now.Add(time.Duration(rapid.SampledFrom([]int{1, 1, 1, 1, 1, 10_000, 60_000, 600_000, 86_400_000, 8 * 86_400_000}).Draw(rt, "ms")) * time.Millisecond)
+			m.now = m.now.Add(
+				time.Duration(
+					rapid.SampledFrom([]int{1, 1, 1, 1, 1, 10_000, 60_000, 600_000, 86_400_000, 8 * 86_400_000}).Draw(rt, "ms"),
+				) * time.Millisecond,
+			)
 			m.round(m.draw())
 		}
 		m.ends()

@@ -17,16 +17,16 @@ import (
 // a batch leaves, and what validation has refused, becomes a unit of its own.
 func (u *units) collected(rs *reqState, next handler) error {
 	if rs.key == "" {
-		return u.together(rs, rs.ctx, next, func() error { return u.write(rs, next) })
+		return u.together(rs.ctx, rs, next, func() error { return u.write(rs, next) })
 	}
 	return u.once(rs, func(r idempotency.Request) error {
-		return u.together(rs, idempotency.With(rs.ctx, r), next, func() error { return u.underKey(rs, r, next) })
+		return u.together(idempotency.With(rs.ctx, r), rs, next, func() error { return u.underKey(rs, r, next) })
 	})
 }
 
 // together runs the operation outside a unit. When its change is left, alone makes it,
 // and those of the same subject wait.
-func (u *units) together(rs *reqState, ctx context.Context, next handler, alone func() error) error {
+func (u *units) together(ctx context.Context, rs *reqState, next handler, alone func() error) error {
 	if rs.broken != nil {
 		return alone()
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"html/template"
 	"net/http"
@@ -95,7 +96,7 @@ func referencePages(about About) (map[string]*page, error) {
 // referenceFile is one of the files of which the reference consists.
 func referenceFile(cfg swgui.Config, file string) (contentType string, body []byte, err error) {
 	cfg.BasePath = reference
-	req, err := http.NewRequest(http.MethodGet, reference+file, nil)
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, reference+file, nil)
 	if err != nil {
 		return "", nil, err
 	}

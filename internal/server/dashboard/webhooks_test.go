@@ -183,7 +183,12 @@ func TestStreamsShowWhoFetches(t *testing.T) {
 		t.Fatal(err)
 	}
 	dbtest.Exec(t, s.DB, `INSERT INTO bot_streams (id, name, events, echo) VALUES ('s', 'mirror', '{case.created}', false)`)
-	dbtest.Exec(t, s.DB, `INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at) VALUES ($1, 's', 'v', now()), ('77', 's', 'w', now())`, guildID)
+	dbtest.Exec(
+		t,
+		s.DB,
+		`INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at) VALUES ($1, 's', 'v', now()), ('77', 's', 'w', now())`,
+		guildID,
+	)
 	b.get(page(guildID, "tokens")).wants(200, "mirror", "1<span", "the oldest since", "by nobody yet", "work")
 	dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 		_, err := delivery.FetchStream(ctx, tx, delivery.Part{Stream: "mirror", Shards: 1}, key.ID, 10, time.Minute)

@@ -78,7 +78,7 @@ func (r *Reads[Q]) Do(ctx context.Context, by auth.By, question Q) (err error) {
 	if r.collector.Now(alone) {
 		return err
 	}
-	begun := time.Now()
+	begun := time.Now() //nolint:forbidigo // how long this process works or waits, no instant
 	err = r.collector.Do(ctx, collect.Caller{Group: by.GuildID, Name: by.ID}, "", question)
 	switch {
 	case errors.Is(err, errLate):
@@ -93,7 +93,7 @@ func (r *Reads[Q]) Do(ctx context.Context, by auth.By, question Q) (err error) {
 // run answers the questions of a batch in one statement. When that fails each is
 // answered alone, unless it has hung: they would hang once more.
 func (r *Reads[Q]) run(ctx context.Context, questions []Q) []error {
-	begun := time.Now()
+	begun := time.Now() //nolint:forbidigo // how long this process works or waits, no instant
 	err := r.each(ctx, r.db.Reader(), questions)
 	if err != nil && time.Since(begun) < readWait {
 		err = collect.Alone

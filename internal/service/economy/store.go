@@ -97,13 +97,6 @@ const entryBy = `
 		FROM ledger_entries
 		WHERE guild_id = $1 AND created_at = $2 AND id = $3`
 
-// entryID is the SQL expression for a ledger row's id: a UUIDv7 with the millisecond
-// of the instant, made of a random one. The count of microseconds is exact, whichever
-// type Postgres takes it in.
-func entryID(at, random string) string {
-	return `overlay(lpad(to_hex((extract(epoch FROM ` + at + `) * 1000000)::bigint / 1000), 12, '0') PLACING '-' FROM 9 FOR 0) || right(` + random + `, 23)`
-}
-
 // An id that was made before its row's instant is at most so much older, by a clock
 // that may be so much ahead.
 const (

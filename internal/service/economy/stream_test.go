@@ -32,7 +32,14 @@ func TestAChangeIsMadeAtOnceWhereNoStreamWantsToKnow(t *testing.T) {
 	} {
 		guild := fmt.Sprint(7 + n)
 		dbtest.AddGuilds(t, d, guild)
-		dbtest.Exec(t, d, `INSERT INTO stream_listeners (guild_id, stream_id, events, echo) VALUES ($1, 's', ARRAY[$2], $3)`, guild, c.events, c.echo)
+		dbtest.Exec(
+			t,
+			d,
+			`INSERT INTO stream_listeners (guild_id, stream_id, events, echo) VALUES ($1, 's', ARRAY[$2], $3)`,
+			guild,
+			c.events,
+			c.echo,
+		)
 		dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) VALUES ($1, '1', 0)`, guild)
 		by := auth.By{GuildID: guild, ID: "token"}
 		if c.bot {

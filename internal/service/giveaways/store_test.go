@@ -412,7 +412,10 @@ func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {
 // too. With -v the test prints them whole.
 func TestTheWorkersStatementsArePlanned(t *testing.T) {
 	t.Parallel()
-	texts := map[string]string{"postponed": postponed("redraw_at", "failures", toDraw), "edits postponed": postponed("edit_at", "edit_failures", toEdit)}
+	texts := map[string]string{
+		"postponed":       postponed("redraw_at", "failures", toDraw),
+		"edits postponed": postponed("edit_at", "edit_failures", toEdit),
+	}
 	for name, l := range map[string]looks{"draws": drawsDue, "gathering": gatheringDue, "reactions": reactionsDue, "edits": editsDue} {
 		texts[name+", walking"], texts[name+", all that is due"] = l.walking, l.distributed
 	}

@@ -92,8 +92,8 @@ const factsDue = `
 // Sweep asks of the guilds whose turn has come, one after the other, until none is left
 // or the shift is over. One sweep runs at a time; other nodes may sweep beside.
 func (f *Facts) Sweep(ctx context.Context) error {
-	end := time.Now().Add(factsShift)
-	if time.Now().Before(f.quiet) {
+	end := time.Now().Add(factsShift) //nolint:forbidigo // how long this process works or waits, no instant
+	if time.Now().Before(f.quiet) {   //nolint:forbidigo // how long this process works or waits, no instant
 		return nil
 	}
 	guilds, err := db.Select[string](ctx, f.DB.Reader(), factsDue, factsLook)
@@ -102,7 +102,7 @@ func (f *Facts) Sweep(ctx context.Context) error {
 	}
 	var errs []error
 	for _, guild := range guilds {
-		if ctx.Err() != nil || time.Now().After(end) {
+		if ctx.Err() != nil || time.Now().After(end) { //nolint:forbidigo // how long this process works or waits, no instant
 			break
 		}
 		outcome, err := f.ask(chat.Background(ctx), guild)
@@ -110,8 +110,8 @@ func (f *Facts) Sweep(ctx context.Context) error {
 			f.asked.WithLabelValues(outcome).Inc()
 		}
 		if chat.ForAll(err) {
-			f.quiet = time.Now().Add(factsQuiet)
-			break // the client's own metrics and log have it
+			f.quiet = time.Now().Add(factsQuiet) //nolint:forbidigo // how long this process works or waits, no instant
+			break                                // the client's own metrics and log have it
 		}
 		errs = append(errs, err)
 	}

@@ -103,7 +103,8 @@ func TestWhatAGuildIsFollowsThePlatform(t *testing.T) {
 	p.about.Members, p.about.IconURL, p.about.Locale, p.about.JoinedAt = 4712, "", "", time.Time{}
 	pass(t, api.DB(), 70)
 	sweep(t, f, p)
-	api.Do(t, "getGuild", "").Want(t, 200, `{"data":{"icon_url":null,"member_count":4712,"locale":"de","joined_at":"2026-02-03T04:05:06.123Z"}}`)
+	api.Do(t, "getGuild", "").
+		Want(t, 200, `{"data":{"icon_url":null,"member_count":4712,"locale":"de","joined_at":"2026-02-03T04:05:06.123Z"}}`)
 	api.WantEvent(t, "guild.updated", `{"data":{"changed":["icon_url"]}}`)
 	p.about.Members = 4713
 	pass(t, api.DB(), 70)

@@ -91,16 +91,26 @@ func TestEachChangeOfAGuildMovesItBehindTheReader(t *testing.T) {
 		{"members", func() { record("2", `,"member_count":9`) }, []string{"2 active", "1 active", us + " active"}},
 		{"one that is made", func() { record("4", "") }, []string{"2 active", "1 active", us + " active", "4 active"}},
 		{"one that comes in", func() { imported("5", "Five") }, []string{"2 active", "1 active", us + " active", "4 active", "5 active"}},
-		{"one that a file makes", func() { updated("6", "Six") },
-			[]string{"2 active", "1 active", us + " active", "4 active", "5 active", "6 active"}},
-		{"one that a file changes", func() { updated("4", "Four") },
-			[]string{"2 active", "1 active", us + " active", "5 active", "6 active", "4 active"}},
-		{"one that leaves", func() { key.In("1").Do(t, "removeGuild", "").Want(t, 202, "") },
-			[]string{"2 active", us + " active", "5 active", "6 active", "4 active", "1 leaving"}},
-		{"another that leaves", func() { key.In("5").Do(t, "removeGuild", "").Want(t, 202, "") },
-			[]string{"2 active", us + " active", "6 active", "4 active", "1 leaving", "5 leaving"}},
-		{"one that is taken back", func() { record("1", "") },
-			[]string{"2 active", us + " active", "6 active", "4 active", "5 leaving", "1 active"}},
+		{
+			"one that a file makes", func() { updated("6", "Six") },
+			[]string{"2 active", "1 active", us + " active", "4 active", "5 active", "6 active"},
+		},
+		{
+			"one that a file changes", func() { updated("4", "Four") },
+			[]string{"2 active", "1 active", us + " active", "5 active", "6 active", "4 active"},
+		},
+		{
+			"one that leaves", func() { key.In("1").Do(t, "removeGuild", "").Want(t, 202, "") },
+			[]string{"2 active", us + " active", "5 active", "6 active", "4 active", "1 leaving"},
+		},
+		{
+			"another that leaves", func() { key.In("5").Do(t, "removeGuild", "").Want(t, 202, "") },
+			[]string{"2 active", us + " active", "6 active", "4 active", "1 leaving", "5 leaving"},
+		},
+		{
+			"one that is taken back", func() { record("1", "") },
+			[]string{"2 active", us + " active", "6 active", "4 active", "5 leaving", "1 active"},
+		},
 	} {
 		before := key.Do(t, "listBotGuilds", "")
 		c.do()

@@ -100,8 +100,8 @@ func (k *Keeper) Maintain(ctx context.Context) error {
 // promote brings drafts a step further, as many as there are or a round has time for;
 // the next round goes on behind them.
 func (k *Keeper) promote(ctx context.Context) (failed error) {
-	end := time.Now().Add(draftTime)
-	for full := true; full && time.Now().Before(end); {
+	end := time.Now().Add(draftTime)                    //nolint:forbidigo // how long this process works or waits, no instant
+	for full := true; full && time.Now().Before(end); { //nolint:forbidigo // how long this process works or waits, no instant
 		var err error
 		full, err = k.promoteSome(ctx)
 		failed = errors.Join(failed, err)

@@ -186,7 +186,8 @@ func TestAnAdjustmentNotesWhereTheMemberWent(t *testing.T) {
 		exactly bool
 	}{{"1", 10, false}, {"1", 5, false}, {"1", 15, true}, {"1", 3, true}, {"2", 7, false}} {
 		if err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			return (&Service{}).adjustAlone(ctx, tx, &change{Change: batch.Change{By: event.System(c.guild)}, user: "7", xp: c.xp, exactly: c.exactly})
+			return (&Service{}).adjustAlone(ctx, tx,
+				&change{Change: batch.Change{By: event.System(c.guild)}, user: "7", xp: c.xp, exactly: c.exactly})
 		}); err != nil {
 			t.Fatal(err)
 		}

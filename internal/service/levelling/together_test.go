@@ -41,16 +41,17 @@ func TestAKeyThatIsTakenMeanwhileGivesTheStatementUp(t *testing.T) {
 	d, s := dbtest.New(t).DB, &Service{}
 	members(t, d, 2)
 	list := func() []*change { return []*change{rising("1", "a", 1), rising("2", "b", 1)} }
-	make := func(ctx context.Context, changes []*change) error {
+	together := func(ctx context.Context, changes []*change) error {
 		return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error { return s.adjustEach(ctx, tx, changes) })
 	}
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
 		if _, err := tx.ExecContext(ctx, `
-			INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, body) VALUES ('1', 't', 'b', 'other', 'done', 200, '')`,
+			INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, body)
+			VALUES ('1', 't', 'b', 'other', 'done', 200, '')`,
 		); err != nil {
 			return err
 		}
-		if err := make(context.Background(), list()); !db.LockTimeout(err) {
+		if err := together(context.Background(), list()); !db.LockTimeout(err) {
 			t.Errorf("a key that is about to be taken: %v", err)
 		}
 		return nil
@@ -59,7 +60,7 @@ func TestAKeyThatIsTakenMeanwhileGivesTheStatementUp(t *testing.T) {
 		t.Errorf("the members have %s", got)
 	}
 	changes := list()
-	if err := make(t.Context(), changes); err != nil || !changes[0].Made || changes[1].Made {
+	if err := together(t.Context(), changes); err != nil || !changes[0].Made || changes[1].Made {
 		t.Errorf("a key that is taken: %v, made %t and %t", err, changes[0].Made, changes[1].Made)
 	}
 	if got := xp(t, d); got != "6 5" {
@@ -115,7 +116,14 @@ func TestXPIsChangedAtOnceWhereNobodyWantsToKnow(t *testing.T) {
 		dbtest.AddGuilds(t, d, guild)
 		switch c.listener {
 		case "stream":
-			dbtest.Exec(t, d, `INSERT INTO stream_listeners (guild_id, stream_id, events, echo) VALUES ($1, 's', ARRAY[$2], $3)`, guild, c.events, c.echo)
+			dbtest.Exec(
+				t,
+				d,
+				`INSERT INTO stream_listeners (guild_id, stream_id, events, echo) VALUES ($1, 's', ARRAY[$2], $3)`,
+				guild,
+				c.events,
+				c.echo,
+			)
 		case "endpoint":
 			dbtest.Listen(t, d, guild, []string{c.events})
 		}

@@ -40,7 +40,12 @@ func (s *sides) compare() error {
 	if err != nil {
 		return err
 	}
-	balances, levels, things := map[string]told{}, map[string]told{}, map[string]map[string]map[string]any{"case": {}, "ticket": {}, "giveaway": {}, "message": {}}
+	balances, levels, things := map[string]told{}, map[string]told{}, map[string]map[string]map[string]any{
+		"case":     {},
+		"ticket":   {},
+		"giveaway": {},
+		"message":  {},
+	}
 	for _, e := range events {
 		family, _, _ := strings.Cut(e.Type, ".")
 		switch {

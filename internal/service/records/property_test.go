@@ -138,7 +138,12 @@ func (s *sides) importFile(a act) error {
 	text := strings.Join([]string{
 		fmt.Sprintf(`{"record":"wallet",%s,"user_id":"%d","balance":%d}`, g, a.A+60, a.B),
 		fmt.Sprintf(`{"record":"level",%s,"user_id":"%d","total_xp":%d}`, g, a.A+60, a.B),
-		fmt.Sprintf(`{"record":"case",%s,"id":"%s","user_id":"60","moderator_id":"8","type":"note","reason":"import %d"}`, g, s.id("i", a.A), a.B),
+		fmt.Sprintf(
+			`{"record":"case",%s,"id":"%s","user_id":"60","moderator_id":"8","type":"note","reason":"import %d"}`,
+			g,
+			s.id("i", a.A),
+			a.B,
+		),
 	}, "\n")
 	for begun := time.Now(); ; {
 		_, err := guildfile.Update{Balances: transfer.Add}.Run(testContext, s.d, strings.NewReader(text), nil)
@@ -227,23 +232,32 @@ func (s *sides) record(a act) (r map[string]any, err error) {
 	case 1:
 		r = map[string]any{"record": "level", "user_id": user, "total_xp": a.B * 200}
 	case 2:
-		r = map[string]any{"record": "case", "id": s.id("c", a.A), "user_id": user, "moderator_id": "8", "reason": fmt.Sprint("r", a.B),
+		r = map[string]any{
+			"record": "case", "id": s.id("c", a.A), "user_id": user, "moderator_id": "8", "reason": fmt.Sprint("r", a.B),
 			"type": []string{"warn", "ban", "mute"}[a.C], "status": []string{"active", "expired", "revoked", "active", "active"}[a.B],
-			"metadata": map[string]any{"a": []any{"x", nil, "y"}[a.C]}}
+			"metadata": map[string]any{"a": []any{"x", nil, "y"}[a.C]},
+		}
 	case 3:
 		r = map[string]any{"record": "case", "user_id": user, "moderator_id": "8", "type": "kick", "reason": "new", "new": true}
 	case 4:
-		r = map[string]any{"record": "ticket", "id": s.id("t", a.A), "opener_id": user, "channel_id": "77",
-			"claimed_by_id": []any{nil, "8", "9"}[a.C], "status": []string{"open", "closed", "open", "open", "closed"}[a.B]}
+		r = map[string]any{
+			"record": "ticket", "id": s.id("t", a.A), "opener_id": user, "channel_id": "77",
+			"claimed_by_id": []any{nil, "8", "9"}[a.C], "status": []string{"open", "closed", "open", "open", "closed"}[a.B],
+		}
 		if a.B%2 == 0 {
 			r["subject"] = fmt.Sprint("s", a.C)
 		}
 	case 5:
-		r = map[string]any{"record": "ticket_message", "ticket_id": s.id("t", a.A), "channel_message_id": strconv.Itoa(90 + a.B),
-			"author_id": user, "content": fmt.Sprint("m", a.C), "kind": []string{"message", "note", "message"}[a.C]}
+		r = map[string]any{
+			"record": "ticket_message", "ticket_id": s.id("t", a.A), "channel_message_id": strconv.Itoa(90 + a.B),
+			"author_id": user, "content": fmt.Sprint("m", a.C), "kind": []string{"message", "note", "message"}[a.C],
+		}
 	case 6:
-		r = map[string]any{"record": "giveaway", "id": s.id("g", a.A), "prize": fmt.Sprint("p", a.C), "channel_id": "7",
-			"status": []string{"active", "paused", "scheduled", "ended", "active"}[a.B], "starts_at": "2026-01-01T00:00:00Z", "ends_at": "2990-01-01T00:00:00Z"}
+		r = map[string]any{
+			"record": "giveaway", "id": s.id("g", a.A), "prize": fmt.Sprint("p", a.C), "channel_id": "7",
+			"status": []string{"active", "paused", "scheduled", "ended", "active"}[a.B], "starts_at": "2026-01-01T00:00:00Z",
+			"ends_at": "2990-01-01T00:00:00Z",
+		}
 		if a.B == 3 {
 			r["winners"] = []string{"1"}
 		}
@@ -252,7 +266,11 @@ func (s *sides) record(a act) (r map[string]any, err error) {
 	case 8:
 		r = map[string]any{"record": "reference", "reference": fmt.Sprint("r", a.B)}
 	case 9:
-		r = map[string]any{"record": "settings", "timezone": []string{"UTC", "Europe/Paris", "Asia/Tokyo"}[a.C], "modules": map[string]any{"economy": a.A > 0}}
+		r = map[string]any{
+			"record":   "settings",
+			"timezone": []string{"UTC", "Europe/Paris", "Asia/Tokyo"}[a.C],
+			"modules":  map[string]any{"economy": a.A > 0},
+		}
 	}
 	if a.What < 2 && a.C > 0 {
 		r["if_updated_at"], err = s.at([]string{"getWallet", "getLevelRecord"}[a.What], user)

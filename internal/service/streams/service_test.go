@@ -239,7 +239,9 @@ func TestNoStreamBeginsBesideAnOlderProgram(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
 	dbtest.Exec(t, api.DB(), `UPDATE oldest_program SET schema_version = 100`)
-	api.Bot(t).Do(t, "putBotStream", `{"events":["member.forgotten"]}`, apitest.Path("name", "mirror")).WantError(t, 503, "service_unavailable")
+	api.Bot(t).
+		Do(t, "putBotStream", `{"events":["member.forgotten"]}`, apitest.Path("name", "mirror")).
+		WantError(t, 503, "service_unavailable")
 }
 
 // A guild that is made later is told, whoever makes it.
@@ -322,12 +324,14 @@ func TestWhatBreaksTheDocumentIsRefused(t *testing.T) {
 	bot.Do(t, "listBotStreams", "", apitest.Query("page", "0")).WantError(t, 400, "invalid_request")
 	for name, body := range map[string]string{
 		"Mirror": `{"events":["case.created"]}`, strings.Repeat("a", 33): `{"events":["case.created"]}`,
-		"none": `{"events":[]}`, "no": `{}`, "unknown": `{"events":["case.eaten"]}`, "works": `{"events":["work.requested"]}`, "ping": `{"events":["ping"]}`,
+		"none": `{"events":[]}`, "no": `{}`, "unknown": `{"events":["case.eaten"]}`, "works": `{"events":["work.requested"]}`,
+		"ping": `{"events":["ping"]}`,
 	} {
 		bot.Do(t, "putBotStream", body, apitest.Path("name", name)).WantError(t, 400, "invalid_request")
 	}
 	for _, more := range []string{
-		`,"shard":1`, `,"shard":2,"shards":2`, `,"shard":-1`, `,"shards":0`, `,"shards":65`, `,"shard":64,"shards":64`, `,"lease":9`, `,"lease":601`,
+		`,"shard":1`, `,"shard":2,"shards":2`, `,"shard":-1`, `,"shards":0`, `,"shards":65`, `,"shard":64,"shards":64`,
+		`,"lease":9`, `,"lease":601`,
 		`,"wait":21`, `,"wait":-1`, `,"limit":0`, `,"limit":101`, `,"shards":1.5`, `,"endpoint":"x"`,
 	} {
 		bot.Do(t, "pullBotEvents", `{"stream":"work"`+more+`}`).WantError(t, 400, "invalid_request")
@@ -335,7 +339,10 @@ func TestWhatBreaksTheDocumentIsRefused(t *testing.T) {
 	for _, body := range []string{`{}`, `{"limit":5}`, `{"stream":"A"}`, `{"stream":"a b"}`, `{"stream":null}`} {
 		bot.Do(t, "pullBotEvents", body).WantError(t, 400, "invalid_request")
 	}
-	for _, body := range []string{`{"stream":"work"}`, `{"event_ids":["x"]}`, `{"stream":"work","event_ids":[]}`, `{"stream":"work","event_ids":[""]}`} {
+	for _, body := range []string{
+		`{"stream":"work"}`, `{"event_ids":["x"]}`, `{"stream":"work","event_ids":[]}`,
+		`{"stream":"work","event_ids":[""]}`,
+	} {
 		bot.Do(t, "ackBotEvents", body).WantError(t, 400, "invalid_request")
 	}
 }

@@ -50,7 +50,13 @@ type world struct {
 }
 
 func newWorld() *world {
-	return &world{first: 1_000_000, byNonce: map[string]string{}, contents: map[string][]string{}, replies: map[string]string{}, channels: map[string]string{}}
+	return &world{
+		first:    1_000_000,
+		byNonce:  map[string]string{},
+		contents: map[string][]string{},
+		replies:  map[string]string{},
+		channels: map[string]string{},
+	}
 }
 
 // carryOut does what is asked for and returns the body of the answer.
@@ -136,7 +142,10 @@ func platform(api *apitest.API) *chat.Work {
 	return chat.NewWork(api.DB(), slog.New(slog.DiscardHandler), nil)
 }
 
-func background(t testing.TB) context.Context { return chat.Background(t.Context()) }
+func background(t testing.TB) context.Context {
+	t.Helper()
+	return chat.Background(t.Context())
+}
 
 // ticket is an open ticket with a channel.
 func ticket(t testing.TB, api *apitest.API, id string) string {

@@ -74,7 +74,11 @@ func TestAGiveawayIsRunByTheBot(t *testing.T) {
 	testutil.Eventually(t, "the winners are announced and stand in the message", func() bool {
 		return len(there.said()) == 2 && strings.Contains(there.now("1000000"), "The winners: ")
 	})
-	got := dbtest.Value[string](t, api.DB(), `SELECT concat(status, ' ', entry_count, ' ', cardinality(winners), ' ', reactions_missed) FROM giveaways`)
+	got := dbtest.Value[string](
+		t,
+		api.DB(),
+		`SELECT concat(status, ' ', entry_count, ' ', cardinality(winners), ' ', reactions_missed) FROM giveaways`,
+	)
 	if got != "ended 5 2 f" {
 		t.Errorf("the giveaway is %s", got)
 	}
@@ -126,7 +130,11 @@ func TestEntriesThatTheBotRefusesAreMissed(t *testing.T) {
 	entries(t, bot, api.Guild, id, 3).Want(t, 200, "")
 	api.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
 	testutil.Eventually(t, "it is drawn", func() bool {
-		return dbtest.Value[string](t, api.DB(), `SELECT concat(status, ' ', cardinality(winners), ' ', reactions_missed) FROM giveaways`) == "ended 1 t"
+		return dbtest.Value[string](
+			t,
+			api.DB(),
+			`SELECT concat(status, ' ', cardinality(winners), ' ', reactions_missed) FROM giveaways`,
+		) == "ended 1 t"
 	})
 }
 

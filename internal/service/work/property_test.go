@@ -109,7 +109,7 @@ func (s *story) step() {
 		}
 	case 10:
 		change := rapid.SampledFrom([]string{"closeTicket", "reopenTicket"}).Draw(s.r, "change")
-		s.api.Settle(operation(s.t, change), "", apitest.Path("id", s.id)) //nolint:errcheck // a ticket that is so already is refused
+		s.api.Settle(operation(s.t, change), "", apitest.Path("id", s.id)) // a ticket that is so already is refused
 	case 11:
 		s.sync()
 	}
@@ -244,7 +244,7 @@ func TestEachMessageIsPostedOnceByABotInTrouble(t *testing.T) {
 	bot, there := api.Bot(t), newWorld()
 	node(t, api)
 	var mu sync.Mutex
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's
+	random := rand.New(rand.NewPCG(1, 2))
 	live(t, bot, there, func(a asked) bool {
 		mu.Lock()
 		what := random.IntN(4)
@@ -285,7 +285,8 @@ func TestEachMessageIsPostedOnceByABotInTrouble(t *testing.T) {
 	if len(said) != callers || len(slices.Compact(said)) != callers {
 		t.Errorf("the channel has %s", strings.Join(said, ", "))
 	}
-	if n := dbtest.Value[int](t, api.DB(), `SELECT count(DISTINCT channel_message_id) FROM ticket_messages WHERE kind = 'message'`); n != callers {
+	n := dbtest.Value[int](t, api.DB(), `SELECT count(DISTINCT channel_message_id) FROM ticket_messages WHERE kind = 'message'`)
+	if n != callers {
 		t.Errorf("the transcripts have %d of the messages", n)
 	}
 }

@@ -64,7 +64,8 @@ func TestAMessageThatIsAnsweredLateStandsInTheTranscript(t *testing.T) {
 	keyed := api.Key("k")
 	began := time.Now()
 	body := `{"content":"Hello","author_id":"5"}`
-	api.Do(t, "createTicketMessage", `{"content":"Nobody comes back","author_id":"5"}`, apitest.Path("id", id)).WantError(t, 502, "discord_send_failed")
+	api.Do(t, "createTicketMessage", `{"content":"Nobody comes back","author_id":"5"}`, apitest.Path("id", id)).
+		WantError(t, 502, "discord_send_failed")
 	if took := time.Since(began); took > 10500*time.Millisecond {
 		t.Errorf("the caller has waited for %v", took)
 	}
@@ -157,13 +158,18 @@ func TestAnAnswerThatComesAsTheSenderGivesUpIsNotLost(t *testing.T) {
 	bot, there, id := api.Bot(t), newWorld(), ticket(t, api, "t1")
 	var in chat.Intent
 	dbtest.Do(t, api.DB(), func(ctx context.Context, tx *db.Tx) (err error) {
-		in, err = chat.Prepare(ctx, tx, chat.Intent{GuildID: api.Guild, Kind: chat.KindTicketMessage, SubjectID: id, ChannelID: "7001", Content: "Hello"})
+		in, err = chat.Prepare(
+			ctx,
+			tx,
+			chat.Intent{GuildID: api.Guild, Kind: chat.KindTicketMessage, SubjectID: id, ChannelID: "7001", Content: "Hello"},
+		)
 		if err == nil {
 			in, err = chat.Take(ctx, tx, in.GuildID, in.ID)
 		}
 		return err
 	})
-	if _, err := chat.Deliver(background(t), api.DB(), platform(api), &in, "7001"); !errors.Is(err, chat.ErrAsked) || in.Outcome(err) != chat.Unknown {
+	if _, err := chat.Deliver(background(t), api.DB(), platform(api), &in, "7001"); !errors.Is(err, chat.ErrAsked) ||
+		in.Outcome(err) != chat.Unknown {
 		t.Fatalf("the bot is asked with %v", err)
 	}
 	a := one(t, bot, "post_message")
