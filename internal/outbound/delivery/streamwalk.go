@@ -84,9 +84,9 @@ func tellStreams(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time)
 		ID   string `db:"id"`
 		Over bool   `db:"over"`
 	}](ctx, d.Reader(), `
-		SELECT id, ended_at IS NULL AND `+unfetched("$1", "$2")+` AS over
+		SELECT id, ended_at IS NULL AND `+longUnfetched("$1", "$2")+` AS over
 		FROM bot_streams
-		WHERE walked IS NOT NULL OR ended_at IS NOT NULL OR `+unfetched("$1", "$2")+`
+		WHERE walked IS NOT NULL OR ended_at IS NOT NULL OR `+longUnfetched("$1", "$2")+`
 		ORDER BY id`, at, streamEnds.Seconds())
 	if err != nil {
 		return fmt.Errorf("look for streams that guilds are to be told of: %w", err)
@@ -110,8 +110,8 @@ func tellStreams(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time)
 	return nil
 }
 
-// unfetched says of a stream that nobody has fetched from it for so many seconds.
-func unfetched(at, seconds string) string {
+// longUnfetched says of a stream that nobody has fetched from it for so many seconds.
+func longUnfetched(at, seconds string) string {
 	return `id <> '` + StreamWork + `' AND coalesce(fetched_at, created_at) < coalesce(` + at + `::timestamptz, now()) - ` + seconds + ` * interval '1 second'`
 }
 
@@ -122,7 +122,7 @@ func endUnfetched(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time
 		names, err = db.Select[string](ctx, tx, `
 			UPDATE bot_streams
 			SET ended_at = coalesce($1::timestamptz, now())
-			WHERE id = $3 AND ended_at IS NULL AND `+unfetched("$1", "$2")+`
+			WHERE id = $3 AND ended_at IS NULL AND `+longUnfetched("$1", "$2")+`
 			RETURNING name`, at, streamEnds.Seconds(), id)
 		return fault.Wrap(err, "end stream", id, "that nobody fetches from")
 	})
