@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -69,10 +70,49 @@ func (f Fetched) JSON() []byte {
 	return b.Bytes()
 }
 
+// WriteJSON writes that as a response.
+func (f Fetched) WriteJSON(w http.ResponseWriter) error {
+	w.Header().Set("Content-Type", "application/json")
+	_, err := w.Write(f.JSON())
+	return err
+}
+
 // Wait is what a caller may wait for who has found nothing.
 type Wait struct {
 	For   time.Duration // since the request came
 	Begin func() *Waiter
+}
+
+// OrWait is what the caller waits for; nil where there is something, or where it would
+// not wait.
+func (f Fetched) OrWait(wait time.Duration, begin func() *Waiter) *Wait {
+	if len(f.Events) > 0 || wait == 0 {
+		return nil
+	}
+	return &Wait{For: wait, Begin: begin}
+}
+
+// Asked is how a caller fetches.
+type Asked struct {
+	Limit int           // events at most
+	Lease time.Duration // for which they are leased to it
+	Wait  time.Duration // for which it would wait until there is one
+}
+
+// Asking completes what a request says: nil is what it leaves to the defaults. The lease
+// and the wait are in seconds.
+func Asking(limit, lease, wait *int) Asked {
+	a := Asked{Limit: 100, Lease: time.Minute}
+	if limit != nil {
+		a.Limit = *limit
+	}
+	if lease != nil {
+		a.Lease = time.Duration(*lease) * time.Second
+	}
+	if wait != nil {
+		a.Wait = time.Duration(*wait) * time.Second
+	}
+	return a
 }
 
 // waiting is a delivery that can be fetched.

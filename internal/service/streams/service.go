@@ -6,7 +6,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"time"
 
 	"guildhall/gen"
 	"guildhall/internal/access/auth"
@@ -21,12 +20,6 @@ import (
 type Service struct {
 	Waiters *delivery.Waiters // who waits on this node for something to fetch
 }
-
-// What a caller gets that does not say what it wants.
-const (
-	defaultFetch = 100
-	defaultLease = time.Minute
-)
 
 // errWork refuses to change what is there by itself.
 var errWork = fault.New(fault.Invalid, "invalid_request", "path /name: the stream work is there by itself, and is neither changed nor deleted")
@@ -80,20 +73,22 @@ func (*Service) DeleteBotStream(ctx context.Context, r gen.DeleteBotStreamReques
 // would wait for it, it returns what to wait for beside the empty response.
 func (s *Service) PullBotEvents(ctx context.Context, r gen.PullBotEventsRequestObject) (gen.PullBotEventsResponseObject, *delivery.Wait, error) {
 	by, b := auth.From(ctx), r.Body
-	p := delivery.Part{Stream: b.Stream, Shard: or(b.Shard, 0), Shards: or(b.Shards, 1), Guilds: by.Guilds()}
+	p := delivery.Part{Stream: b.Stream, Shards: 1, Guilds: by.Guilds()}
+	if b.Shard != nil {
+		p.Shard = *b.Shard
+	}
+	if b.Shards != nil {
+		p.Shards = *b.Shards
+	}
 	if p.Shard >= p.Shards {
 		return nil, nil, fault.New(fault.Invalid, "invalid_request", "body /shard: must be less than shards, which is %d", p.Shards)
 	}
-	limit, lease, wait := or(b.Limit, defaultFetch), seconds(b.Lease, defaultLease), seconds(b.Wait, 0)
-	got, err := delivery.FetchStream(ctx, db.Write(ctx), p, by.ID, limit, lease)
+	asked := delivery.Asking(b.Limit, b.Lease, b.Wait)
+	got, err := delivery.FetchStream(ctx, db.Write(ctx), p, by.ID, asked.Limit, asked.Lease)
 	if err != nil {
 		return nil, nil, err
 	}
-	response := pulled{got}
-	if len(got.Events) > 0 || wait == 0 {
-		return response, nil, nil
-	}
-	return response, &delivery.Wait{For: wait, Begin: func() *delivery.Waiter { return s.Waiters.BeginPart(got.Stream, p) }}, nil
+	return pulled{got}, got.OrWait(asked.Wait, func() *delivery.Waiter { return s.Waiters.BeginPart(got.Stream, p) }), nil
 }
 
 // AckBotEvents settles events that were fetched, and gives others back.
@@ -110,27 +105,11 @@ func show(r row) gen.BotStream {
 	return gen.BotStream{Name: r.Name, Events: r.Events, Echo: r.Echo, CreatedAt: wire.At(r.CreatedAt), FetchedAt: wire.AtPtr(r.FetchedAt)}
 }
 
-func or(n *int, otherwise int) int {
-	if n == nil {
-		return otherwise
-	}
-	return *n
-}
-
-func seconds(n *int, otherwise time.Duration) time.Duration {
-	if n == nil {
-		return otherwise
-	}
-	return time.Duration(*n) * time.Second
-}
-
 // pulled is a response with events as they are stored, byte for byte.
 type pulled struct{ delivery.Fetched }
 
 // VisitPullBotEventsResponse writes what gen.PullBotEvents200JSONResponse would, if it
 // could hold events as they are.
 func (p pulled) VisitPullBotEventsResponse(w http.ResponseWriter) error {
-	w.Header().Set("Content-Type", "application/json")
-	_, err := w.Write(p.JSON())
-	return err
+	return p.WriteJSON(w)
 }

@@ -3,19 +3,12 @@ package webhooks
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"guildhall/gen"
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/delivery"
-)
-
-// What a caller gets that does not say what it wants.
-const (
-	defaultFetch = 100
-	defaultLease = time.Minute
 )
 
 var (
@@ -27,9 +20,9 @@ var (
 // the caller would wait for it, it returns what to wait for beside the empty response.
 func (s *Service) PullWebhookEvents(ctx context.Context, r gen.PullWebhookEventsRequestObject) (gen.PullWebhookEventsResponseObject, *delivery.Wait, error) {
 	tx, by := db.Write(ctx), auth.From(ctx)
-	limit, lease, wait := defaultFetch, defaultLease, time.Duration(0)
+	asked := delivery.Asking(nil, nil, nil)
 	if r.Body != nil {
-		limit, lease, wait = or(r.Body.Limit, limit), seconds(r.Body.Lease, lease), seconds(r.Body.Wait, wait)
+		asked = delivery.Asking(r.Body.Limit, r.Body.Lease, r.Body.Wait)
 	}
 	e, err := getToPull(ctx, tx, by, r.ID)
 	if err != nil {
@@ -38,15 +31,11 @@ func (s *Service) PullWebhookEvents(ctx context.Context, r gen.PullWebhookEvents
 	if !e.Enabled {
 		return nil, nil, errDisabled
 	}
-	got, err := delivery.Fetch(ctx, tx, by.GuildID, r.ID, by.ID, limit, lease)
+	got, err := delivery.Fetch(ctx, tx, by.GuildID, r.ID, by.ID, asked.Limit, asked.Lease)
 	if err != nil {
 		return nil, nil, err
 	}
-	response := pulled{got}
-	if len(got.Events) > 0 || wait == 0 {
-		return response, nil, nil
-	}
-	return response, &delivery.Wait{For: wait, Begin: func() *delivery.Waiter { return s.m.cfg.Waiters.Begin(by.GuildID, r.ID) }}, nil
+	return pulled{got}, got.OrWait(asked.Wait, func() *delivery.Waiter { return s.m.cfg.Waiters.Begin(by.GuildID, r.ID) }), nil
 }
 
 // AckWebhookEvents settles events that were fetched, and gives others back.
@@ -71,27 +60,11 @@ func getToPull(ctx context.Context, q db.Querier, by *auth.Principal, id string)
 	return e, err
 }
 
-func or(n *int, otherwise int) int {
-	if n == nil {
-		return otherwise
-	}
-	return *n
-}
-
-func seconds(n *int, otherwise time.Duration) time.Duration {
-	if n == nil {
-		return otherwise
-	}
-	return time.Duration(*n) * time.Second
-}
-
 // pulled is a response with events as they are stored, byte for byte.
 type pulled struct{ delivery.Fetched }
 
 // VisitPullWebhookEventsResponse writes what gen.PullWebhookEvents200JSONResponse would,
 // if it could hold events as they are.
 func (p pulled) VisitPullWebhookEventsResponse(w http.ResponseWriter) error {
-	w.Header().Set("Content-Type", "application/json")
-	_, err := w.Write(p.JSON())
-	return err
+	return p.WriteJSON(w)
 }
