@@ -153,7 +153,9 @@ func TestACookieInFrontOfTheSessionsOpensNothing(t *testing.T) {
 	at, err := url.Parse(s.URL + "/dashboard/guilds/")
 	must(t, err)
 	victim := s.as(t, "owner")
-	victim.client.Jar.SetCookies(at, []*http.Cookie{{Name: "__Host-guildhall", Value: s.as(t, "manager").session(), Path: "/dashboard/guilds/", Secure: true}})
+	victim.client.Jar.SetCookies(at, []*http.Cookie{
+		{Name: "__Host-guildhall", Value: s.as(t, "manager").session(), Path: "/dashboard/guilds/", Secure: true},
+	})
 	victim.get(page(guildID)).wants(401)
 	victim.signIn("owner", "")
 	victim.get("/dashboard/sessions").wants(200)

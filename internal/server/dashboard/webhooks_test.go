@@ -231,7 +231,8 @@ func TestAPullEndpointShowsWhoFetches(t *testing.T) {
 		return err
 	})
 	b.get(one).wants(200, key).lacks("by nobody yet", "the oldest that can be fetched since")
-	b.get(one+"/edit").wants(200, `name="delivery" value="pull"`, "Nothing can be fetched from a disabled endpoint").lacks(`name="url"`, "is sent nothing")
+	b.get(one+"/edit").wants(200, `name="delivery" value="pull"`, "Nothing can be fetched from a disabled endpoint").
+		lacks(`name="url"`, "is sent nothing")
 	b.get(one+"?status=failed").wants(200, "type its name: pull "+id[:8], "31 days after its event").lacks("type its address")
 	b.post(one+"/remove", url.Values{"confirm": {"other"}}).wants(422, "s name, pull "+id[:8]+", to remove it.")
 	b.post(one+"/edit", url.Values{"delivery": {"pull"}, "description": {"a copy"}, "events": {"case.updated"}, "enabled": {"true"}}).
