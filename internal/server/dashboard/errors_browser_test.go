@@ -3,16 +3,21 @@
 package dashboard_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
+	"guildhall/internal/access/auth"
 	"guildhall/internal/access/usage"
+	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/outbound/delivery"
 )
 
 // What a page looks like after a mistake, or where something is wrong, is as good as
@@ -71,6 +76,43 @@ func TestErrorStatesInABrowser(t *testing.T) {
 	dbtest.Exec(t, s.DB, `ALTER TABLE usage_totals RENAME TO lost`)
 	b.open(page(guildID))
 	b.look("error-ours")
+}
+
+// The pages of what only some guilds have: an operator's bot with keys and streams, and an
+// endpoint whose events are fetched. With and without scripts.
+func TestBotAndPullPagesInABrowser(t *testing.T) {
+	for name, scripts := range map[string]bool{"": true, "-plain": false} {
+		s := newSite(t)
+		b := newTab(t, s, scripts)
+		_, err := auth.CreateKey(t.Context(), s.DB, auth.NewKey{Env: "test", Name: "<b>bot"})
+		must(t, err)
+		dbtest.Exec(t, s.DB, `INSERT INTO bot_streams (id, name, events, echo) VALUES ('s', 'mirror', '{case.created}', false)`)
+		dbtest.Exec(t, s.DB, `
+			INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at) VALUES ($1, 's', 'v', now())`, guildID)
+		id := db.NewID()
+		dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
+			if _, err := tx.ExecContext(ctx, `
+				INSERT INTO webhook_endpoints (guild_id, id, delivery, url, events, secret, secret_preview)
+				VALUES ($1, $2, 'pull', '', '{case.created}', '', 'whsec_...1234')`, guildID, id); err != nil {
+				return err
+			}
+			return delivery.Register(ctx, tx, guildID, id, true, true)
+		})
+		b.signIn("manager")
+		for shown, path := range map[string]string{
+			"bot-tokens": page(guildID, "tokens"), "pull-list": page(guildID, "webhooks"), "pull-endpoint": page(guildID, "webhooks", id),
+			"pull-edit": page(guildID, "webhooks", id, "edit"), "pull-disable": page(guildID, "webhooks", id, "disable"),
+			"error-delivery": page(guildID, "webhooks", id, "deliveries", "none"), "error-requests": page(guildID, "requests") + "?window=then",
+			"sessions": "/dashboard/sessions", "error-sessions": "/dashboard/sessions?page=then", "overview": page(guildID),
+			"audit": page(guildID, "audit"), "token-new": page(guildID, "tokens", "new"), "webhook-new": page(guildID, "webhooks", "new"),
+		} {
+			b.open(path)
+			// Axe needs scripts; those of a page that is there already do not run any more.
+			b.run(command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: false}))
+			b.look("some-" + shown + name)
+			b.run(command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !scripts}))
+		}
+	}
 }
 
 // From signing in to a token that is made and revoked, with the keyboard alone.
