@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -72,4 +73,26 @@ func TestTheOperatorsListenerCanBeOff(t *testing.T) {
 	call(t, "", "ready", "--ops-listen", "127.0.0.1:1").refused(t, 1, "refused")
 	call(t, "", "ready", "--ops-listen", "off").refused(t, 1, "off")
 	on.answers(t, on.ops+"/debug/pprof/", "", 404)
+}
+
+func TestReadyWaitsForAServerAndSaysWhyNoneCame(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) < 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+	at := strings.TrimPrefix(server.URL, "http://")
+	call(t, "", "ready", "--ops-listen", at, "--wait", "1m").ok(t)
+	if n := asked.Load(); n != 3 {
+		t.Errorf("it asked %d times", n)
+	}
+	none := call(t, "", "ready", "--ops-listen", "127.0.0.1:1", "--wait", "1s")
+	none.refused(t, 1, "not ready within 1s")
+	none.refused(t, 1, "refused")
+	none.refused(t, 1, "journalctl -u guildhall")
+	asked.Store(-1000)
+	call(t, "", "ready", "--ops-listen", at, "--wait", "1s").refused(t, 1, "not ready within 1s")
 }

@@ -13,17 +13,35 @@ import (
 	"guildhall/internal/base/output"
 )
 
-// readyCommand is for whoever looks after a container that holds nothing but
-// this program.
+// readyCommand is for a container that holds nothing but this program, and for scripts
+// that go on when the server is ready.
 type readyCommand struct {
-	OpsListen string `env:"GUILDHALL_OPS_LISTEN" default:"127.0.0.1:9090" help:"The running server's, on this machine."`
+	OpsListen string        `env:"GUILDHALL_OPS_LISTEN" default:"127.0.0.1:9090" help:"The running server's, on this machine."`
+	Wait      time.Duration `help:"Wait so long for it, such as 1m, before that is a failure." placeholder:"TIME"`
 }
 
 // Run succeeds when the server of this machine says that it is ready.
 func (c *readyCommand) Run(ctx context.Context, streams streams) error {
 	if c.OpsListen == "off" {
-		return errors.New("GUILDHALL_OPS_LISTEN is off: nobody can be asked")
+		return errors.New("GUILDHALL_OPS_LISTEN is off: there is no listener to ask")
 	}
+	end := time.Now().Add(c.Wait)
+	err := c.ask(ctx)
+	for err != nil && ctx.Err() == nil && time.Now().Before(end) {
+		time.Sleep(250 * time.Millisecond)
+		err = c.ask(ctx)
+	}
+	switch {
+	case err == nil:
+		return output.Say(streams.out, "ready")
+	case c.Wait > 0:
+		return fmt.Errorf("not ready within %s; the server's log says why (journalctl -u guildhall): %w", c.Wait, err)
+	}
+	return err
+}
+
+// ask is one question.
+func (c *readyCommand) ask(ctx context.Context) error {
 	host, port, err := net.SplitHostPort(c.OpsListen)
 	if err != nil {
 		return fmt.Errorf("GUILDHALL_OPS_LISTEN: %w", err)
@@ -37,7 +55,7 @@ func (c *readyCommand) Run(ctx context.Context, streams streams) error {
 	if err != nil {
 		return err
 	}
-	res, err := (&http.Client{Transport: &http.Transport{Proxy: nil}}).Do(req)
+	res, err := (&http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}).Do(req)
 	if err != nil {
 		return err
 	}
@@ -49,5 +67,5 @@ func (c *readyCommand) Run(ctx context.Context, streams streams) error {
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("not ready: %s", strings.TrimSpace(string(why)))
 	}
-	return output.Say(streams.out, "ready")
+	return nil
 }
