@@ -60,7 +60,7 @@ func (p *population) sweeps(ctx context.Context, _ growthOptions) (lines []line,
 		{"pruning of sessions", pruning(dashboard.Outlived())},
 		{"keeper, nothing asked for", keeper.Maintain},
 		{"keeper, one leaderboard asked for", func(ctx context.Context) error {
-			if err := p.Exec(ctx, []string{`INSERT INTO rank_requests (guild_id, board) VALUES ($1, 'levels')`}, p.middle()); err != nil {
+			if err := p.Exec(ctx, []string{`INSERT INTO rank_requests (guild_id, board) SELECT $1, 'levels' FROM generate_series(1, 32)`}, p.middle()); err != nil {
 				return err
 			}
 			return keeper.Maintain(ctx)

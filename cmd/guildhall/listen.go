@@ -216,7 +216,7 @@ func (l *listener) step(ctx context.Context) error {
 // handle prints an event, and forwards it if that was asked for. It reports whether the
 // event is done with.
 func (l *listener) handle(ctx context.Context, e gen.WebhookEvent, payload []byte) bool {
-	line, done := fmt.Sprintf("%s  %s  %s", e.Timestamp.UTC().Format("2006-01-02T15:04:05.000Z"), e.Type, e.ID), true
+	line, done := fmt.Sprintf("%s  %s  %s", e.Timestamp.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Type, e.ID), true
 	if l.forwardTo != "" {
 		status, err := l.forward(ctx, e, payload)
 		done = err == nil && status/100 == 2

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -41,6 +42,22 @@ func (c *Counter) Run(ctx context.Context, d db.Doer, log *slog.Logger) error {
 			return nil
 		}
 	}
+}
+
+// Lately returns those of the guilds that one of the operations was asked for in the
+// last hour or two.
+func Lately(ctx context.Context, q db.Querier, guilds, operations []string) (list []string, err error) {
+	if len(guilds) == 0 {
+		return nil, nil
+	}
+	list, err = db.Select[string](ctx, q, `
+		SELECT DISTINCT guild_id
+		FROM usage_hours
+		WHERE guild_id = ANY($1)
+		  AND token_id = ''
+		  AND hour > now() - interval '2 hours'
+		  AND operation = ANY($2)`, db.Array(guilds), db.Array(operations))
+	return list, fault.Wrap(err, "see which guilds were asked for", strings.Join(operations, " or "))
 }
 
 // Flush writes what was counted since the last time.

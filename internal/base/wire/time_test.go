@@ -54,7 +54,7 @@ func TestTimeTravels(t *testing.T) {
 			t.Errorf("%s is written %s, want %s", c.at, got, c.want)
 		}
 		var back struct{ At *wire.Time }
-		if err := json.Unmarshal(b, &back); err != nil || !back.At.Equal(c.at.Truncate(time.Millisecond)) {
+		if err := json.Unmarshal(b, &back); err != nil || !back.At.Time.Equal(c.at.Truncate(time.Millisecond)) {
 			t.Errorf("%s came back as %v (%v)", b, back.At, err)
 		}
 	}
@@ -68,6 +68,42 @@ func TestTimeTravels(t *testing.T) {
 	for _, bad := range []string{`7`, `{}`, `""`, `"now"`, `["2026-01-02T03:04:05Z"]`, `true`} {
 		if err := json.Unmarshal([]byte(`{"At":`+bad+`}`), &v); err == nil {
 			t.Errorf("%s was read as %v", bad, v.At)
+		}
+	}
+}
+
+// An instant goes out as time.Format writes it, whatever its year and its zone.
+func FuzzTimeIsWrittenAsFormatted(f *testing.F) {
+	f.Add(int64(0), int64(0), 0)
+	f.Add(int64(-62135596801), int64(999_999_999), 1)
+	f.Add(int64(-62167219201), int64(1), 0)      // in the year -1
+	f.Add(int64(253402300800), int64(1), -86399) // in the year 10000
+	f.Add(int64(1795250000), int64(123_456_789), 19800)
+	f.Fuzz(func(t *testing.T, seconds, nanoseconds int64, offset int) {
+		at := time.Unix(seconds, nanoseconds).In(time.FixedZone("", offset%86400))
+		want := at.UTC().Format("2006-01-02T15:04:05.000Z")
+		if got := wire.At(at).String(); got != want {
+			t.Fatalf("%s is written %s", want, got)
+		}
+		if b, err := json.Marshal([]any{wire.At(at), wire.AtPtr(&at)}); err != nil || string(b) != `["`+want+`","`+want+`"]` {
+			t.Fatalf("%s goes out as %s (%v)", want, b, err)
+		}
+	})
+}
+
+// BenchmarkPage encodes the instants of a page of 25.
+func BenchmarkPage(b *testing.B) {
+	at := time.Unix(1795250000, 123_456_000)
+	rows := make([]struct {
+		CreatedAt, UpdatedAt wire.Time
+		ExpiresAt            *wire.Time
+	}, 25)
+	for i := range rows {
+		rows[i].CreatedAt, rows[i].UpdatedAt, rows[i].ExpiresAt = wire.At(at), wire.At(at), wire.AtPtr(&at)
+	}
+	for b.Loop() {
+		if _, err := json.Marshal(rows); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

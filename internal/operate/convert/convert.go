@@ -213,7 +213,7 @@ func (r *run) pass(s stage, inputs []*Input) error {
 		}
 	}
 	if s == finding {
-		return r.choose()
+		return r.choose(inputs)
 	}
 	if s == surveying {
 		return errors.Join(r.cases.settle(r), r.h.end())
@@ -243,7 +243,7 @@ func (r *run) file(in *Input) error {
 }
 
 // choose takes the one guild that the files name.
-func (r *run) choose() error {
+func (r *run) choose(inputs []*Input) error {
 	all := slices.Sorted(maps.Keys(r.found))
 	switch {
 	case r.source != "" && r.found[r.source]:
@@ -253,7 +253,11 @@ func (r *run) choose() error {
 	case len(all) == 0:
 		return usage("the files name no guild; say which is written: --guild ID")
 	case r.source != "":
-		return usage("the files do not name guild %s; they name %s", r.source, shorten(strings.Join(all, ", "), 200))
+		names := make([]string, len(inputs))
+		for i, in := range inputs {
+			names[i] = in.Name
+		}
+		return r.elsewhere(shorten(strings.Join(names, ", "), 200), r.found)
 	default:
 		return usage("the files name several guilds, %s; say which: --guild ID", shorten(strings.Join(all, ", "), 200))
 	}

@@ -32,8 +32,11 @@ func TestTheGuildMayBeLeftOutWhereTheFilesNameOne(t *testing.T) {
 		t.Errorf("no guild: %v", r.err)
 	}
 	r = of(t, Options{From: "mee6", SourceGuild: b}, "a.json", page(a, ada))
-	if r.err == nil || r.err.Error() != "the files do not name guild "+b+"; they name "+a {
+	if r.err == nil || r.err.Error() != "a.json: names guild "+a+" and not "+b+"; if that is the one to take, say so: --source-guild ID" {
 		t.Errorf("not that guild: %v", r.err)
+	}
+	if _, ok := errors.AsType[*UsageError](r.err); ok {
+		t.Error("files of another guild are wrong usage; they are bad input")
 	}
 	// A community that has moved.
 	r = of(t, Options{From: "mee6", SourceGuild: b, Guild: a}, "a.json", page(b, ada))

@@ -249,27 +249,33 @@ func TestAFixtureThatIsCutAnywhereIsAnErrorOrWhole(t *testing.T) {
 			t.Parallel()
 			o := c.o
 			o.Guild = wordAfter(readFixture(t, c.name+".out.jsonl"), `"id":"`)
-			whole := 0
-			name := c.files[0]
-			text := readFixture(t, name)
-			f := filled(t, text)
-			for n := len(text) - 1; n >= 0; n-- {
-				if err := f.Truncate(int64(n)); err != nil {
-					t.Fatal(err)
-				}
-				r := read(t, o, name, f)
-				sound(t, fmt.Sprintf("%d bytes", n), r, name)
-				if r.err == nil {
-					whole++
-					if name[len(name)-5:] == ".json" && strings.TrimSpace(text[n:]) != "" {
-						t.Fatalf("%d of %d bytes were taken for the whole", n, len(text))
-					}
-				}
-			}
-			if whole > len(text)/2 {
-				t.Errorf("%d of %d cuts were taken for the whole", whole, len(text))
+			for _, name := range c.files {
+				cutAnywhere(t, o, name)
 			}
 		})
+	}
+}
+
+func cutAnywhere(t *testing.T, o Options, name string) {
+	t.Helper()
+	whole, text := 0, readFixture(t, name)
+	f := filled(t, text)
+	for n := len(text) - 1; n >= 0; n-- {
+		if err := f.Truncate(int64(n)); err != nil {
+			t.Fatal(err)
+		}
+		r := read(t, o, name, f)
+		sound(t, fmt.Sprintf("%s, %d bytes", name, n), r, name)
+		if r.err != nil {
+			continue
+		}
+		whole++
+		if strings.HasSuffix(name, ".json") && strings.TrimSpace(text[n:]) != "" {
+			t.Fatalf("%s: %d of %d bytes were taken for the whole", name, n, len(text))
+		}
+	}
+	if whole > len(text)/2 {
+		t.Errorf("%s: %d of %d cuts were taken for the whole", name, whole, len(text))
 	}
 }
 

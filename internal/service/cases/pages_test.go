@@ -64,17 +64,17 @@ func byHand(all []row, f filter) []row {
 	kept := slices.DeleteFunc(slices.Clone(all), func(c row) bool {
 		return f.UserID != "" && c.UserID != f.UserID || f.ModeratorID != "" && c.ModeratorID != f.ModeratorID ||
 			f.Type != "" && c.Type != f.Type || f.Status != "" && c.Status != f.Status ||
-			c.CreatedAt.Before(f.Since) || f.Until != nil && !c.CreatedAt.Before(*f.Until) ||
-			f.Changed != nil && c.UpdatedAt.Before(*f.Changed)
+			c.CreatedAt.Time.Before(f.Since) || f.Until != nil && !c.CreatedAt.Time.Before(*f.Until) ||
+			f.Changed != nil && c.UpdatedAt.Time.Before(*f.Changed)
 	})
 	slices.SortFunc(kept, func(a, b row) int {
 		if f.Changed != nil {
-			if n := a.UpdatedAt.Compare(b.UpdatedAt.Time); n != 0 {
+			if n := a.UpdatedAt.Time.Compare(b.UpdatedAt.Time); n != 0 {
 				return n
 			}
 			return strings.Compare(a.ID, b.ID)
 		}
-		if n := b.CreatedAt.Compare(a.CreatedAt.Time); n != 0 {
+		if n := b.CreatedAt.Time.Compare(a.CreatedAt.Time); n != 0 {
 			return n
 		}
 		return strings.Compare(b.ID, a.ID)

@@ -42,7 +42,7 @@ var Records = transfer.Kind[row]{
 	},
 	Complete: func(c *row, now time.Time) error {
 		transfer.MintID(&c.ID)
-		if c.CreatedAt.After(now) {
+		if c.CreatedAt.Time.After(now) {
 			c.CreatedAt = transfer.Pending
 		}
 		c.UpdatedAt = transfer.Pending

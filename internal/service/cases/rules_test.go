@@ -14,7 +14,7 @@ func TestApply(t *testing.T) {
 	t.Parallel()
 	text := func(s string) *string { return &s }
 	at := func(us int64) *wire.Time { t := wire.At(time.UnixMicro(us).UTC()); return &t }
-	elsewhere := wire.At(at(7).In(time.FixedZone("", 3600)))
+	elsewhere := wire.At(at(7).Time.In(time.FixedZone("", 3600)))
 	for _, c := range []struct {
 		name    string
 		have    row

@@ -122,7 +122,7 @@ func TestExpire(t *testing.T) {
 		if c.Status != want {
 			t.Errorf("%s is %s, want %s", name, c.Status, want)
 		}
-		if moved := c.UpdatedAt.Year() != 2026 || c.UpdatedAt.YearDay() != 1; moved != (want == "expired") {
+		if moved := c.UpdatedAt.Time.Year() != 2026 || c.UpdatedAt.Time.YearDay() != 1; moved != (want == "expired") {
 			t.Errorf("%s: updated_at is %s", name, c.UpdatedAt)
 		}
 	}
@@ -268,7 +268,7 @@ func TestNumbersAreGivenOutOncePerGuild(t *testing.T) {
 			seen[c.Number] = true
 			// Seen in milliseconds, as callers see them.
 			if i > 0 && (c.Number > rows[i-1].Number ||
-				!c.CreatedAt.Truncate(time.Millisecond).Before(rows[i-1].CreatedAt.Truncate(time.Millisecond))) {
+				!c.CreatedAt.Time.Truncate(time.Millisecond).Before(rows[i-1].CreatedAt.Time.Truncate(time.Millisecond))) {
 				t.Errorf("guild %s: case %d of %s comes after %d of %s", guild, c.Number, c.CreatedAt, rows[i-1].Number, rows[i-1].CreatedAt)
 			}
 		}

@@ -43,7 +43,7 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 	is, was := &r.Is, r.Was
 	if was == nil {
 		transfer.MintID(&is.ID)
-		if is.CreatedAt.After(c.Now) {
+		if is.CreatedAt.Time.After(c.Now) {
 			is.CreatedAt = transfer.Pending
 		}
 		return is.Metadata.Check()

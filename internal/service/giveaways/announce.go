@@ -195,7 +195,7 @@ func drawnAt(g row) string {
 	if g.WinnerCount > 1 {
 		who = strconv.Itoa(g.WinnerCount) + " winners are"
 	}
-	at := strconv.FormatInt(g.EndsAt.Add(time.Second-1).Unix(), 10)
+	at := strconv.FormatInt(g.EndsAt.Time.Add(time.Second-1).Unix(), 10)
 	return who + " drawn <t:" + at + ":R> (<t:" + at + ":f>)."
 }
 

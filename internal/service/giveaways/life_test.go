@@ -124,17 +124,17 @@ func (l *giveawayLife) round(commands []*lifeCommand) {
 	if l.after(steps, found); !found[now] {
 		l.rt.Fatalf("the giveaway is %+v, was %+v, and may be %v", now, l.life, slices.Collect(maps.Keys(found)))
 	}
-	if !passes && !resumed && !g.EndsAt.Equal(l.was.EndsAt.Time) {
+	if !passes && !resumed && !g.EndsAt.Time.Equal(l.was.EndsAt.Time) {
 		l.rt.Fatalf("it was to end at %v and ends at %v", l.was.EndsAt, g.EndsAt)
 	}
-	if !passes && g.UpdatedAt.Before(l.was.UpdatedAt.Time) {
+	if !passes && g.UpdatedAt.Time.Before(l.was.UpdatedAt.Time) {
 		l.rt.Fatalf("it was changed at %v and then at %v", l.was.UpdatedAt, g.UpdatedAt)
 	}
 	before := l.was
 	l.life, l.was = now, g
 	l.holds(g)
 	if c := commands[0]; ran == 1 && c.Err == nil && !c.Died && c.check != nil {
-		if c.check(); c.Name == "resume" && g.EndsAt.Sub(before.EndsAt.Time) != g.UpdatedAt.Sub(before.PausedAt.Time) {
+		if c.check(); c.Name == "resume" && g.EndsAt.Time.Sub(before.EndsAt.Time) != g.UpdatedAt.Time.Sub(before.PausedAt.Time) {
 			l.rt.Fatalf("paused at %v, resumed at %v, it ends at %v instead of %v", before.PausedAt, g.UpdatedAt, g.EndsAt, before.EndsAt)
 		}
 	}

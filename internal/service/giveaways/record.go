@@ -152,10 +152,10 @@ func complete(g *row, now time.Time) error {
 		g.StartsAt = g.CreatedAt
 	}
 	if g.EndsAt == transfer.Absent {
-		g.EndsAt = wire.Bounded(g.StartsAt.AddDate(0, 0, 7))
+		g.EndsAt = wire.Bounded(g.StartsAt.Time.AddDate(0, 0, 7))
 	}
 	switch {
-	case g.Status != drawing && g.Status != ended && !g.EndsAt.After(g.StartsAt.Time):
+	case g.Status != drawing && g.Status != ended && !g.EndsAt.Time.After(g.StartsAt.Time):
 		return transfer.Wrong("ends_at", "must lie after starts_at")
 	case g.Status != ended && len(g.Winners) > 0:
 		return transfer.Wrong("winners", "belong only to a giveaway with the status ended")

@@ -86,9 +86,9 @@ func (*Service) CreateGiveaway(ctx context.Context, r gen.CreateGiveawayRequestO
 		status = scheduled
 	}
 	switch ends := r.Body.EndsAt; {
-	case !ends.After(now):
+	case !ends.Time.After(now):
 		return nil, fault.New(fault.Invalid, "invalid_request", "body /ends_at: must lie in the future")
-	case !ends.After(starts):
+	case !ends.Time.After(starts):
 		return nil, fault.New(fault.Invalid, "invalid_request", "body /ends_at: must lie after starts_at")
 	}
 	if err := checkedChannel(ctx, r.Body.ChannelID); err != nil {

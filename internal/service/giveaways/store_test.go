@@ -403,7 +403,7 @@ func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {
 	if err := <-resumed; err != nil {
 		t.Fatal(err)
 	}
-	if later := s.get("g").EndsAt.Sub(ended.Time); later < 25*time.Hour {
+	if later := s.get("g").EndsAt.Time.Sub(ended.Time); later < 25*time.Hour {
 		t.Errorf("the giveaway ends %s later, want a day and the hour for which it was paused", later)
 	}
 }

@@ -138,8 +138,8 @@ func changes(was, is *row) []string {
 		{"channel_id", was.ChannelID == is.ChannelID},
 		{"message_id", same(was.MessageID, is.MessageID)},
 		{"host_id", same(was.HostID, is.HostID)},
-		{"starts_at", was.StartsAt.Equal(is.StartsAt.Time)},
-		{"ends_at", was.EndsAt.Equal(is.EndsAt.Time)},
+		{"starts_at", was.StartsAt.Time.Equal(is.StartsAt.Time)},
+		{"ends_at", was.EndsAt.Time.Equal(is.EndsAt.Time)},
 		{"metadata", maps.Equal(was.Metadata, is.Metadata)},
 	} {
 		if !m.same {
@@ -186,7 +186,7 @@ func steps(r *transfer.Row[row]) (list []step) {
 func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[row]) error {
 	for _, r := range rows {
 		if n := len(steps(r)); n > 1 && !c.DatedLater {
-			r.At = wire.Bounded(r.At.Add(time.Duration(n-1) * time.Millisecond))
+			r.At = wire.Bounded(r.At.Time.Add(time.Duration(n-1) * time.Millisecond))
 		}
 		r.Is.UpdatedAt = r.At
 		if r.Is.Status == ended && (r.Was == nil || r.Was.Status != ended) {
@@ -267,7 +267,7 @@ func tell(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row
 		}
 		list := steps(r)
 		for i, s := range list {
-			e := event.Change{At: g.UpdatedAt.Add(time.Duration(i-len(list)+1) * time.Millisecond), Data: show(g)}
+			e := event.Change{At: g.UpdatedAt.Time.Add(time.Duration(i-len(list)+1) * time.Millisecond), Data: show(g)}
 			if s.typ == event.GiveawayUpdated {
 				e.Data = showChange(g, s.changed)
 			}

@@ -131,10 +131,10 @@ func changedAt(r *transfer.Row[row]) wire.Time {
 	switch {
 	case reflect.DeepEqual(counted, r.Is):
 		return r.Was.UpdatedAt
-	case r.At.After(r.Was.UpdatedAt.Add(time.Millisecond)):
+	case r.At.Time.After(r.Was.UpdatedAt.Time.Add(time.Millisecond)):
 		return r.At
 	}
-	return wire.Bounded(r.Was.UpdatedAt.Add(time.Millisecond))
+	return wire.Bounded(r.Was.UpdatedAt.Time.Add(time.Millisecond))
 }
 
 func completeGuild(g *row, now time.Time) error {

@@ -12,8 +12,9 @@
 // leaderboard notes in the same statement from where to where it went
 // (rank_moves, Board.Noted). A reader sees rows, counts and moves in one
 // snapshot, so they fit together, whatever is being changed meanwhile. Moves are
-// only ever added and never waited for; the Keeper adds them to the counts about
-// every second, so a reader has few of them to go through.
+// only ever added and never waited for; the Keeper adds them to the counts, about
+// every second while somebody reads the leaderboard and every 2,000 moves else, so a
+// reader has few of them to go through.
 //
 // Without a map, or with one that is out of shape, pages and ranks are the same,
 // only slower.
@@ -33,18 +34,19 @@ type Board struct {
 	first, deep, rank       string // the statements of Page and Rank
 	draft, count, fold, big string // the keeper's
 	grown                   string
+	operations              []string // those that read it
 }
 
 // The boards.
 var (
-	Wallets = newBoard("wallets", "balance")
-	Levels  = newBoard("levels", "total_xp")
+	Wallets = newBoard("wallets", "balance", "getEconomyLeaderboard", "getEconomyRank")
+	Levels  = newBoard("levels", "total_xp", "getLevellingLeaderboard", "getLevellingRank")
 
 	boards = map[string]Board{Wallets.name: Wallets, Levels.name: Levels}
 )
 
-func newBoard(name, points string) Board {
-	b := Board{name: name, points: points}
+func newBoard(name, points string, operations ...string) Board {
+	b := Board{name: name, points: points, operations: operations}
 	b.first, b.deep, b.rank = b.sql(firstPages), b.sql(deepPages), b.sql(rankOf)
 	b.draft, b.count, b.fold = b.sql(drawMarks), b.sql(countRows), b.sql(foldMoves)
 	b.big, b.grown = b.sql(isLarge), b.sql(hasGrown)

@@ -119,6 +119,21 @@ const hasGrown = `
 		FROM rank_maps m
 		WHERE m.guild_id = $1 AND m.board = :'board' AND m.version = $2`
 
+// readRequests reads the leaderboards that have requests, $3 of them at most, from the
+// one after ($1, $2) on.
+const readRequests = `
+		SELECT q.guild_id, q.board, q.waiting, m.guild_id IS NOT NULL AS mapped
+		FROM (
+			SELECT guild_id, board, count(*) AS waiting
+			FROM rank_requests
+			WHERE (guild_id, board) > ($1, $2)
+			GROUP BY guild_id, board
+			ORDER BY guild_id, board
+			LIMIT $3
+		) q
+		LEFT JOIN rank_maps m ON m.guild_id = q.guild_id AND m.board = q.board AND m.state = 'live'
+		ORDER BY q.guild_id, q.board`
+
 // readMoves is hopMoves where tables are distributed and nothing hops from guild
 // to guild: it reads all moves after the map.
 const readMoves = `

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"guildhall/internal/access/usage"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 )
@@ -45,12 +46,16 @@ type mapID struct {
 }
 
 const (
-	sliceSize   = 256 // requests read in one go
+	sliceSize   = 256 // leaderboards with requests read in one go
 	roundSlices = 16  // such readings in one round
 	draftSlice  = 64  // drafts read in one go
 	maxGrowth   = 4   // stretches grown to so many times their length ask for a new map
 	sweepRounds = 30  // rounds between two looks for moves without a map
 	sweepSize   = 64  // maps whose moves are looked at then
+
+	// unreadRequests is how many requests wait for a leaderboard with a map that nobody
+	// reads: after some 2,000 changes. A rank adds up the moves until then by itself.
+	unreadRequests = 32
 
 	// draftTime is how long a round takes drafts further. After an upgrade there is one
 	// for each large leaderboard of every guild; the moves of those that have a map wait
@@ -227,23 +232,23 @@ func (k *Keeper) count(ctx context.Context, tx *db.Tx, m mapID) error {
 	return nil
 }
 
-// serve looks at the leaderboards of the next requests, and says whether there
-// may be more behind them.
+// serve looks at the leaderboards of the next requests that are due, and says whether
+// there may be more behind them.
 func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
-	requests, err := db.Select[asked](ctx, k.DB.Reader(), `
-		SELECT guild_id, board
-		FROM rank_requests
-		WHERE (guild_id, board) > ($1, $2)
-		ORDER BY guild_id, board
-		LIMIT $3`, k.last.GuildID, k.last.Board, sliceSize)
+	requests, err := db.Select[requested](ctx, k.DB.Reader(), readRequests, k.last.GuildID, k.last.Board, sliceSize)
 	if err != nil {
 		return false, fmt.Errorf("read which leaderboards want a look: %w", err)
 	}
-	k.last, k.busy = asked{}, k.busy || len(requests) > 0
+	k.last = asked{}
 	if full = len(requests) == sliceSize; full {
-		k.last = requests[len(requests)-1]
+		k.last = requests[len(requests)-1].asked
 	}
-	for _, a := range slices.Compact(requests) {
+	due, err := k.due(ctx, requests)
+	if err != nil {
+		return false, err
+	}
+	k.busy = k.busy || len(due) > 0
+	for _, a := range due {
 		err := k.alone(ctx, a, "READ COMMITTED", func(ctx context.Context, tx *db.Tx) error { return k.look(ctx, tx, a) })
 		if err != nil && !db.Missing(err) { // given up meanwhile: its requests stay for the next round
 			k.last = a // which goes on behind it
@@ -251,6 +256,40 @@ func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
 		}
 	}
 	return full, nil
+}
+
+// requested is a leaderboard that has been asked for.
+type requested struct {
+	asked
+	Waiting int  `db:"waiting"` // requests
+	Mapped  bool `db:"mapped"`
+}
+
+// due returns those that are to be looked at now: those without a map, those with
+// many requests, and those that somebody has read lately, over whichever node.
+func (k *Keeper) due(ctx context.Context, requests []requested) (list []asked, err error) {
+	var guilds []string
+	for _, r := range requests {
+		if r.Mapped && r.Waiting < unreadRequests {
+			guilds = append(guilds, r.GuildID)
+		}
+	}
+	read := make(map[asked]bool)
+	for name, b := range boards {
+		lately, err := usage.Lately(ctx, k.DB.Reader(), guilds, b.operations)
+		if err != nil {
+			return nil, err
+		}
+		for _, guild := range lately {
+			read[asked{guild, name}] = true
+		}
+	}
+	for _, r := range requests {
+		if !r.Mapped || r.Waiting >= unreadRequests || read[r.asked] {
+			list = append(list, r.asked)
+		}
+	}
+	return list, nil
 }
 
 // look adds up what has moved in one leaderboard, and drafts a map where there

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/internal/access/usage"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/page"
@@ -21,11 +22,12 @@ import (
 type board struct {
 	table, points string
 	ranks         leaderboard.Board
+	operation     string // one that reads it
 }
 
 var boards = []board{
-	{"wallets", "balance", leaderboard.Wallets},
-	{"levels", "total_xp", leaderboard.Levels},
+	{"wallets", "balance", leaderboard.Wallets, "getEconomyRank"},
+	{"levels", "total_xp", leaderboard.Levels, "getLevellingRank"},
 }
 
 // sql is text about the board.
@@ -90,10 +92,12 @@ func do(t testing.TB, d *db.DB, query string, args ...any) {
 	}
 }
 
-// ask asks the keeper for a look at everything, which else one change in 64 does.
+// ask asks the keeper for a look at everything, which else one change in 64 does,
+// and as often as has one where nobody reads.
 func ask(t testing.TB, d *db.DB) {
 	t.Helper()
-	do(t, d, `INSERT INTO rank_requests (guild_id, board) SELECT id, b FROM guilds, (VALUES ('wallets'), ('levels')) v (b)`)
+	do(t, d, `INSERT INTO rank_requests (guild_id, board)
+		SELECT id, b FROM guilds, (VALUES ('wallets'), ('levels')) v (b), generate_series(1, 32)`)
 }
 
 // compare holds pages and ranks against the sorted list of the same snapshot, and says
@@ -356,6 +360,74 @@ func TestAStatementNotesForSeveralGuilds(t *testing.T) {
 	}
 	if want := []string{"1 wallets 1 5 none -10", "1 wallets 2 5 none -10", "2 wallets 7 6 none -20"}; !slices.Equal(got, want) {
 		t.Errorf("noted are %q, want %q", got, want)
+	}
+}
+
+// Moves are added up soon while somebody reads the leaderboard, over whichever node,
+// and else once there are many of them. Pages and ranks are exact all the while.
+func TestMovesOfALeaderboardThatNobodyReadsWait(t *testing.T) {
+	t.Parallel()
+	for _, b := range boards {
+		d := dbtest.New(t).DB
+		dbtest.AddGuilds(t, d, "1", "2")
+		for _, guild := range []string{"1", "2"} {
+			b.change(t, d, join, guild, 1, 100, 10)
+		}
+		k := &leaderboard.Keeper{DB: d, Stretch: 10, Least: 50}
+		round := func() {
+			t.Helper()
+			if err := k.Maintain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			compare(t, d, b, "1")
+		}
+		request := func(times int) {
+			t.Helper()
+			do(t, d, `INSERT INTO rank_requests (guild_id, board) SELECT '1', $1 FROM generate_series(1, $2::int)`, b.table, times)
+		}
+		moves := func(want int, when string) {
+			t.Helper()
+			if n := dbtest.Value[int](t, d, `SELECT count(*) FROM rank_moves WHERE guild_id = '1'`); n != want {
+				t.Errorf("%s: %d moves wait %s, want %d", b.table, n, when, want)
+			}
+		}
+		request(1) // there is no map: it is drawn at once, though nobody reads
+		testutil.Eventually(t, "a map", func() bool {
+			round()
+			return dbtest.Value[int](t, d, `SELECT count(*) FROM rank_maps WHERE guild_id = '1' AND state = 'live'`) == 1
+		})
+		do(t, d, `DELETE FROM rank_requests WHERE guild_id = '1'`)
+
+		b.change(t, d, raise, "1", 1, 50, 300)
+		do(t, d, `DELETE FROM rank_requests WHERE guild_id = '1'`)
+		request(31)
+		round()
+		moves(50, "for a reader")
+		request(1)
+		round()
+		moves(0, "after 32 requests")
+
+		b.change(t, d, raise, "1", 1, 50, 300)
+		request(1)
+		count := usage.NewCounter()
+		count.Count(usage.Request{Guild: "1", Token: "t", Operation: "getWallet", Status: 200, At: time.Now()})
+		count.Count(usage.Request{Guild: "2", Token: "t", Operation: b.operation, Status: 200, At: time.Now()})
+		if err := count.Flush(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		round()
+		moves(50, "while others are read")
+		count.Count(usage.Request{Guild: "1", Token: "t", Operation: b.operation, Status: 200, At: time.Now()})
+		if err := count.Flush(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		round()
+		moves(0, "while it is read")
+		do(t, d, `UPDATE usage_hours SET hour = hour - interval '3 hours'`)
+		b.change(t, d, raise, "1", 1, 50, 300)
+		request(1)
+		round()
+		moves(50, "three hours later")
 	}
 }
 

@@ -62,7 +62,7 @@ func setXP(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 		}
 		row.Is.UpdatedAt = row.At
 		users, there, was, is = append(users, row.Is.UserID), append(there, row.Was != nil), append(was, before), append(is, row.Is.TotalXP)
-		instants = append(instants, row.At.Format(time.RFC3339Nano))
+		instants = append(instants, row.At.Time.Format(time.RFC3339Nano))
 	}
 	n, err := db.Get[int](ctx, tx, setting.For(len(rows)), c.By.GuildID, db.Array(users), db.Booleans(there),
 		db.Integers(was), db.Integers(is), db.Array(instants))

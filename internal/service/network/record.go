@@ -13,7 +13,7 @@ var Records = transfer.Kind[row]{
 	New:      func(time.Time) row { return row{} },
 	Complete: func(l *row, now time.Time) error {
 		l.FirstReportedAt, l.LastReportedAt = transfer.Past(l.FirstReportedAt, now), transfer.Past(l.LastReportedAt, now)
-		if l.LastReportedAt.Before(l.FirstReportedAt.Time) {
+		if l.LastReportedAt.Time.Before(l.FirstReportedAt.Time) {
 			return transfer.Wrong("last_reported_at", "must not lie before first_reported_at")
 		}
 		return nil

@@ -232,10 +232,10 @@ func storeEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*tran
 // count dates an entry and adds it to what its ticket shows.
 func (t *tally) count(c *transfer.Call, r *transfer.Row[entry]) {
 	if !c.DatedLater {
-		if next := t.at.Add(time.Millisecond); !r.At.After(next) {
+		if next := t.at.Time.Add(time.Millisecond); !r.At.Time.After(next) {
 			r.At = wire.Bounded(next)
 		}
-		if r.Was == nil && !r.Is.CreatedAt.Before(c.Now) {
+		if r.Was == nil && !r.Is.CreatedAt.Time.Before(c.Now) {
 			r.Is.CreatedAt = r.At
 		}
 	}
@@ -284,7 +284,7 @@ func storeTallies(ctx context.Context, tx *db.Tx, c *transfer.Call, tallies map[
 	for _, id := range ids {
 		t := tallies[id]
 		c.Touches(refOf(c.By.GuildID, id), t.at)
-		counts, ats = append(counts, t.n), append(ats, t.at.UTC().Format(time.RFC3339Nano))
+		counts, ats = append(counts, t.n), append(ats, t.at.Time.UTC().Format(time.RFC3339Nano))
 		last := "-infinity"
 		if t.last != nil {
 			last = t.last.String() // cut, as the entry's instant is stored

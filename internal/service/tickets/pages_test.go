@@ -69,20 +69,20 @@ func byHand(all []row, f filter) []row {
 		return f.Status != "" && r.Status != f.Status || f.OpenerID != "" && r.OpenerID != f.OpenerID ||
 			f.ClaimedByID != "" && or(r.ClaimedByID, "") != f.ClaimedByID || f.Unclaimed && r.ClaimedByID != nil ||
 			f.ChannelID != "" && or(r.ChannelID, "") != f.ChannelID || f.Number != 0 && r.Number != f.Number ||
-			f.Changed != nil && r.UpdatedAt.Before(*f.Changed)
+			f.Changed != nil && r.UpdatedAt.Time.Before(*f.Changed)
 	})
 	slices.SortFunc(kept, func(a, b row) int {
 		var n int
 		switch {
 		case f.Changed != nil:
-			if n = a.UpdatedAt.Compare(b.UpdatedAt.Time); n == 0 {
+			if n = a.UpdatedAt.Time.Compare(b.UpdatedAt.Time); n == 0 {
 				n = strings.Compare(a.ID, b.ID)
 			}
 			return n
 		case f.Activity:
-			n = or(b.LastMessageAt, wire.Time{}).Compare(or(a.LastMessageAt, wire.Time{}).Time)
+			n = or(b.LastMessageAt, wire.Time{}).Time.Compare(or(a.LastMessageAt, wire.Time{}).Time)
 		default:
-			n = b.CreatedAt.Compare(a.CreatedAt.Time)
+			n = b.CreatedAt.Time.Compare(a.CreatedAt.Time)
 		}
 		if n == 0 {
 			n = strings.Compare(b.ID, a.ID)

@@ -164,7 +164,7 @@ func count(ctx context.Context, tx *db.Tx, rows []entry) error {
 		var ids, lasts []string
 		var counts []int64
 		for _, r := range refs {
-			ids, counts, lasts = append(ids, r.ID), append(counts, tallies[r].n), append(lasts, tallies[r].last.Format(time.RFC3339Nano))
+			ids, counts, lasts = append(ids, r.ID), append(counts, tallies[r].n), append(lasts, tallies[r].last.Time.Format(time.RFC3339Nano))
 		}
 		if _, err := tx.ExecContext(ctx, `
 			WITH held AS (

@@ -52,7 +52,7 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 		case is.Status == open:
 			reset(&is.CloseReason, was.CloseReason)
 			reset(&is.ClosedByID, was.ClosedByID)
-			if is.ClosedAt != nil && is.ClosedAt.Equal(was.ClosedAt.Time) {
+			if is.ClosedAt != nil && is.ClosedAt.Time.Equal(was.ClosedAt.Time) {
 				is.ClosedAt = nil
 			}
 		}
@@ -140,7 +140,7 @@ func steps(r *transfer.Row[row]) (list []step) {
 func instants(last wire.Time, n int) []time.Time {
 	list := make([]time.Time, n)
 	for i := range list {
-		list[i] = last.Add(time.Duration(i-n+1) * time.Millisecond)
+		list[i] = last.Time.Add(time.Duration(i-n+1) * time.Millisecond)
 	}
 	return list
 }
@@ -152,7 +152,7 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 	for _, r := range rows {
 		list := steps(r)
 		if !c.DatedLater {
-			r.At = wire.Bounded(r.At.Add(time.Duration(max(len(list), 1)-1) * time.Millisecond))
+			r.At = wire.Bounded(r.At.Time.Add(time.Duration(max(len(list), 1)-1) * time.Millisecond))
 			entries = append(entries, entriesOf(c, r, list)...)
 		}
 		r.Is.UpdatedAt = r.At

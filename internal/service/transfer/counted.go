@@ -117,8 +117,8 @@ func (n *Counted[R]) number(c *Call, rows []*Row[R]) {
 			*last++
 			*number = *last
 		}
-		if !row.At.After(at.Time) && !c.DatedLater {
-			row.At = wire.Bounded(at.Add(time.Millisecond))
+		if !row.At.Time.After(at.Time) && !c.DatedLater {
+			row.At = wire.Bounded(at.Time.Add(time.Millisecond))
 		}
 		*at = row.At
 	}

@@ -196,7 +196,7 @@ func (c Column) Date(ctx context.Context, tx *db.Tx, guild string, at time.Time)
 // ahead. A record made where the clock is ahead must not give a row an hour that
 // its later changes would have to follow.
 func Past(at wire.Time, now time.Time) wire.Time {
-	if at.After(now) {
+	if at.Time.After(now) {
 		return wire.At(now)
 	}
 	return at
@@ -204,7 +204,7 @@ func Past(at wire.Time, now time.Time) wire.Time {
 
 // Latest is the later of the two instants, if there is a second.
 func Latest(t wire.Time, u *wire.Time) wire.Time {
-	if u != nil && u.After(t.Time) {
+	if u != nil && u.Time.After(t.Time) {
 		return *u
 	}
 	return t

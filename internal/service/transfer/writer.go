@@ -315,8 +315,8 @@ func (b *batch[R]) date(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R])
 		if row.Was == nil {
 			continue
 		}
-		if was := b.Shown(row.Was).UpdatedAt; was != nil && !row.At.After(was.Add(time.Millisecond)) {
-			row.At = wire.Bounded(was.Add(time.Millisecond))
+		if was := b.Shown(row.Was).UpdatedAt; was != nil && !row.At.Time.After(was.Time.Add(time.Millisecond)) {
+			row.At = wire.Bounded(was.Time.Add(time.Millisecond))
 		}
 	}
 	return nil
