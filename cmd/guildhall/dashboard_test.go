@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -78,6 +79,60 @@ func TestServeWithAndWithoutADashboard(t *testing.T) {
 	}
 	if without := status(serve(t, url), "pages.example"); without != 404 && without != 401 {
 		t.Errorf("without a dashboard: %d", without)
+	}
+}
+
+// Where the chat platform is never called, people come by an operator's link alone, even
+// with an application's id and secret: nobody would answer who may manage a guild.
+func TestADashboardWithoutTheChatPlatformHasLinksOnly(t *testing.T) {
+	t.Parallel()
+	for _, platform := range []string{"off", "bot"} {
+		t.Run(platform, func(t *testing.T) {
+			t.Parallel()
+			url := withGuild(t)
+			s := serve(t, url, "GUILDHALL_DASHBOARD_URL=https://pages.example", "GUILDHALL_DISCORD_CLIENT_ID=1",
+				"GUILDHALL_DISCORD_CLIENT_SECRET=x", "GUILDHALL_DISCORD_TOKEN=x", "GUILDHALL_DISCORD_URL="+platform)
+			client := s.client(t)
+			client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+			ask := func(method, path, cookie, form string) (*http.Response, string) {
+				t.Helper()
+				req, err := http.NewRequestWithContext(t.Context(), method, s.https+path, strings.NewReader(form))
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Host = "pages.example"
+				req.Header.Set("Cookie", cookie)
+				req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+				res, err := client.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer res.Body.Close()
+				body, err := io.ReadAll(res.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return res, string(body)
+			}
+			res, body := ask(http.MethodGet, "/dashboard/", "", "")
+			if res.StatusCode != http.StatusOK || strings.Contains(body, "Sign in with Discord") || !strings.Contains(body, "guildhall dashboard link") {
+				t.Errorf("the first page answers %d: %s", res.StatusCode, body)
+			}
+			if res, body := ask(http.MethodGet, "/dashboard/login", "", ""); res.StatusCode != http.StatusNotFound || res.Header.Get("Location") != "" {
+				t.Errorf("signing in answers %d: %s", res.StatusCode, body)
+			}
+			out := call(t, "", "dashboard", "link", "--guild", guild, "--dashboard-url=https://pages.example", "--database-url", url).ok(t)
+			link, _, _ := strings.Cut(out, "\n")
+			res, _ = ask(http.MethodPost, strings.TrimPrefix(link, "https://pages.example"), "", "")
+			if res.StatusCode != http.StatusSeeOther || len(res.Cookies()) == 0 {
+				t.Fatalf("the link answers %d", res.StatusCode)
+			}
+			cookie := res.Cookies()[0].Name + "=" + res.Cookies()[0].Value
+			res, body = ask(http.MethodPost, "/dashboard/guilds/"+guild+"/tokens", cookie, "name=x&scopes=cases:read")
+			if res.StatusCode != http.StatusCreated {
+				t.Errorf("a token of somebody who came by a link answers %d: %s", res.StatusCode, body)
+			}
+		})
 	}
 }
 

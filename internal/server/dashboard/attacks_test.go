@@ -135,10 +135,29 @@ func TestACookieInFrontOfTheSessionsOpensNothing(t *testing.T) {
 	} {
 		thief.get(page(guildID), "Cookie", header).wants(want)
 	}
-	// A browser refuses a second cookie of this prefix; a program may send both, and is
-	// then either nobody or its own.
-	if got := thief.get(page(guildID), "Cookie", planted+"; "+session); got.status != 401 && got.status != 200 {
-		t.Errorf("two cookies: %d", got.status)
+	// A browser refuses a second cookie of this prefix, and a program may send both: then
+	// nobody is signed in, whichever comes first and whatever else they are.
+	own, other := "__Host-guildhall="+b.session(), "__Host-guildhall="+s.as(t, "manager").session()
+	for _, header := range []string{
+		planted + "; " + own, own + "; " + planted, own + "; " + other, other + "; " + own, own + "; " + own, own + "; __Host-guildhall=",
+		own + "; a=b; " + planted,
+	} {
+		got := thief.get(page(guildID), "Cookie", header).wants(401, "Sign in first.")
+		if told := strings.Join(got.header.Values("Set-Cookie"), "\n"); !strings.HasPrefix(told, "__Host-guildhall=;") ||
+			!strings.Contains(told, "Max-Age=0") || !strings.Contains(told, "Path=/;") {
+			t.Errorf("after %q the browser is told %q", header, told)
+		}
+		thief.post(page(guildID, "tokens"), nil, "Cookie", header).wants(401)
 	}
+	// A browser sends the cookie of the longer path first.
+	at, err := url.Parse(s.URL + "/dashboard/guilds/")
+	must(t, err)
+	victim := s.as(t, "owner")
+	victim.client.Jar.SetCookies(at, []*http.Cookie{
+		{Name: "__Host-guildhall", Value: s.as(t, "manager").session(), Path: "/dashboard/guilds/", Secure: true},
+	})
+	victim.get(page(guildID)).wants(401)
+	victim.signIn("owner", "")
+	victim.get("/dashboard/sessions").wants(200)
 	b.get(page(guildID)).wants(200)
 }

@@ -120,7 +120,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h[name] = values
 	}
 	if len(c.cookies) > 0 {
-		h["Set-Cookie"] = append(h["Set-Cookie"], c.cookies...)
+		h["Set-Cookie"] = append(c.cookies, h["Set-Cookie"]...) // a session's that begins comes last, and holds
 	}
 	status := out.status
 	switch {

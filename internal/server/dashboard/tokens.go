@@ -102,10 +102,11 @@ func listTokens(c *call) (reply, error) {
 	v.Keys = slices.DeleteFunc(keys, func(k auth.BotKey) bool {
 		return k.RevokedAt != nil || k.ExpiresAt != nil && !c.now().Before(*k.ExpiresAt)
 	})
-	if len(v.Keys) > 0 {
-		if v.Streams, err = delivery.StreamsOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, streamsUpto); err != nil {
-			return reply{}, err
-		}
+	if v.Streams, err = delivery.StreamsOf(c.ctx, c.cfg.DB.Reader(), c.guild.ID, streamsUpto); err != nil {
+		return reply{}, err
+	}
+	if len(v.Keys) == 0 { // most installations have no such bot
+		v.Streams = slices.DeleteFunc(v.Streams, func(s delivery.StreamStanding) bool { return s.Waiting == 0 })
 	}
 	return reply{page: "tokens", view: v, frame: frame{Title: "API tokens", Tab: "tokens"}}, nil
 }

@@ -66,6 +66,14 @@ func rowOf(s webhooks.Standing) endpointRow {
 	return endpointRow{s}
 }
 
+// CalledBy says what its URL is: where events are sent, or a name made of its id.
+func (e endpointRow) CalledBy() string {
+	if e.Pull() {
+		return "name"
+	}
+	return "address"
+}
+
 // Pull reports whether its events are fetched and not sent.
 func (e endpointRow) Pull() bool { return e.Delivery == delivery.Pull }
 
@@ -351,7 +359,7 @@ func removeWebhook(c *call, e endpointRow) (reply, error) {
 			return reply{}, err
 		}
 		v.Typed = typed
-		v.Problems.add("confirm", "Type the endpoint's address, %s, to remove it.", visible(e.URL))
+		v.Problems.add("confirm", "Type the endpoint's %s, %s, to remove it.", e.CalledBy(), visible(e.URL))
 		return c.webhookPage(v, http.StatusUnprocessableEntity), nil
 	}
 	ctx, err := c.acting()

@@ -194,7 +194,15 @@ func TestStreamsShowWhoFetches(t *testing.T) {
 		_, err := delivery.FetchStream(ctx, tx, delivery.Part{Stream: "mirror", Shards: 1}, key.ID, 10, time.Minute)
 		return err
 	})
-	b.get(page(guildID, "tokens")).wants(200, "by <code>"+key.ID)
+	b.get(page(guildID, "tokens")).wants(200, "by <code>"+key.ID, `<code class="sub preview">`+key.Preview)
+	// Without a key that works, what waits is still to be seen.
+	dbtest.Exec(t, s.DB, `UPDATE bot_keys SET revoked_at = now()`)
+	b.get(page(guildID, "tokens")).wants(200, "mirror", "1<span", "nobody fetches").lacks("Keys of the operator", "<code>work</code>")
+	dbtest.Exec(t, s.DB, `DELETE FROM stream_deliveries`)
+	b.get(page(guildID, "tokens")).wants(200).lacks("Streams")
+	dbtest.Exec(t, s.DB, `UPDATE bot_keys SET revoked_at = NULL`)
+	dbtest.Exec(t, s.DB, `UPDATE bot_streams SET ended_at = now()`)
+	b.get(page(guildID, "tokens")).wants(200, "The operator's bot has no stream.")
 }
 
 // A pull endpoint has no address: the pages call it by its id, and show who fetches
@@ -223,7 +231,10 @@ func TestAPullEndpointShowsWhoFetches(t *testing.T) {
 		return err
 	})
 	b.get(one).wants(200, key).lacks("by nobody yet", "the oldest that can be fetched since")
-	b.get(one+"/edit").wants(200, `name="delivery" value="pull"`).lacks(`name="url"`)
+	b.get(one+"/edit").wants(200, `name="delivery" value="pull"`, "Nothing can be fetched from a disabled endpoint").
+		lacks(`name="url"`, "is sent nothing")
+	b.get(one+"?status=failed").wants(200, "type its name: pull "+id[:8], "31 days after its event").lacks("type its address")
+	b.post(one+"/remove", url.Values{"confirm": {"other"}}).wants(422, "s name, pull "+id[:8]+", to remove it.")
 	b.post(one+"/edit", url.Values{"delivery": {"pull"}, "description": {"a copy"}, "events": {"case.updated"}, "enabled": {"true"}}).
 		wants(303)
 	if got := dbtest.Value[string](t, s.DB,
