@@ -46,9 +46,9 @@ func TestKeyedMutex(t *testing.T) {
 		return m, unlock
 	}
 	for name, test := range map[string]func(t *testing.T){
-		"other keys and other tokens are other doors": func(t *testing.T) {
+		"other keys, tokens and guilds are other doors": func(t *testing.T) {
 			m, _ := inside(t)
-			for _, other := range []Request{{TokenID: "t", Key: "l"}, {TokenID: "u", Key: "k"}} {
+			for _, other := range []Request{{TokenID: "t", Key: "l"}, {TokenID: "u", Key: "k"}, {GuildID: "1", TokenID: "t", Key: "k"}} {
 				if e := <-enter(t.Context(), m, other, unfinished); e.unlock == nil || e.err != nil || e.after != 0 {
 					t.Errorf("%v: %+v", other, e)
 				}
@@ -99,6 +99,23 @@ func TestKeyedMutex(t *testing.T) {
 			first.unlock()
 			if e := <-waiting; e.unlock == nil || e.err != nil {
 				t.Errorf("%+v", e)
+			}
+		},
+		"a bot key that waits in one guild may wait in another": func(t *testing.T) {
+			m, _ := inside(t)
+			there := Request{GuildID: "1", TokenID: r.TokenID, Key: r.Key}
+			if _, _, err := m.Lock(t.Context(), there, unfinished); err != nil {
+				t.Fatal(err)
+			}
+			for range maxWaiting {
+				enter(t.Context(), m, r, unfinished)
+			}
+			synctest.Wait()
+			if e := <-enter(t.Context(), m, r, unfinished); !errors.Is(e.err, inUse) || e.after != 0 {
+				t.Errorf("one too many here: %+v", e)
+			}
+			if e := <-enter(t.Context(), m, there, unfinished); e.after != 2*time.Second {
+				t.Errorf("the first there: %+v", e)
 			}
 		},
 		"after two seconds the key is in use": func(t *testing.T) {

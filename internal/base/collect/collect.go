@@ -178,12 +178,15 @@ func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	it := &item[T]{value: value, by: by, subject: subject, came: time.Now(), done: make(chan struct{})}
-	c.add(it)
 	wait := c.cfg.Wait
 	if c.cfg.Waited != nil {
 		wait -= c.cfg.Waited(ctx)
 	}
+	if wait <= 0 {
+		return c.cfg.Late(false)
+	}
+	it := &item[T]{value: value, by: by, subject: subject, came: time.Now(), done: make(chan struct{})}
+	c.add(it)
 	late := time.NewTimer(wait)
 	defer late.Stop()
 	select {

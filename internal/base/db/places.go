@@ -34,8 +34,7 @@ func Charge(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Waited is how long the request of ctx has waited so far.
-func Waited(ctx context.Context) time.Duration {
+func waited(ctx context.Context) time.Duration {
 	request := accountOf(ctx)
 	if request == nil {
 		return 0
@@ -43,10 +42,47 @@ func Waited(ctx context.Context) time.Duration {
 	return time.Duration(request.waited.Load())
 }
 
+// Spent is how much is over of the time for which the request of ctx may wait for its
+// turn in a batch: what it has waited so far, or more where otherwise the batch might end
+// after the request has to.
+func Spent(ctx context.Context) time.Duration {
+	spent := waited(ctx)
+	if request := accountOf(ctx); request != nil && !request.by.IsZero() {
+		spent = max(spent, waitTimeout+batchTimeout-time.Until(request.by))
+	}
+	return spent
+}
+
+// EndBy has all that the database does for the request of ctx end by then, also if it
+// does not answer: a second before, nothing new is begun, no COMMIT either, and the
+// connection is ended whose statement has not ended then.
+func EndBy(ctx context.Context, by time.Time) {
+	if request := accountOf(ctx); request != nil {
+		request.by = by
+	}
+}
+
+// lastBegin is how long before the end of a request the last statement may begin. A
+// COMMIT that is cut off leaves its caller without knowing what became of it.
+const lastBegin = time.Second
+
+// errSlow is the refusal of a request whose time is over.
+var errSlow error = fault.New(fault.Unavailable, "service_unavailable",
+	"The database takes too long to answer; try the same request again.").After(5 * time.Second)
+
+// late fails when nothing new is to be begun for the request of ctx.
+func late(ctx context.Context) error {
+	if request := accountOf(ctx); request != nil && !request.by.IsZero() && time.Until(request.by) < lastBegin {
+		return errSlow
+	}
+	return nil
+}
+
 // account is what one request does on a caller's account.
 type account struct {
 	caller Caller
 	waited atomic.Int64 // nanoseconds: for places, and what was charged
+	by     time.Time    // when all has to have ended; zero: no bound
 
 	// The place that the request took when it began to read; its first statement
 	// has it. Both belong to the goroutine that serves the request.
@@ -182,7 +218,7 @@ func (p *Places) wait(ctx context.Context, t *tokenPlaces, w *waiter) error {
 	begun := time.Now()
 	var late <-chan time.Time
 	if t.caller != (Caller{}) {
-		timer := time.NewTimer(waitTimeout - Waited(ctx))
+		timer := time.NewTimer(waitTimeout - waited(ctx))
 		defer timer.Stop()
 		late = timer.C
 	}

@@ -105,12 +105,12 @@ func TestPlaces(t *testing.T) {
 				request := As(t.Context(), c)
 				Charge(request, charged)
 				begun := time.Now()
-				if _, err := p.Acquire(request, c); !is(err, "service_unavailable") || time.Since(begun) != want || Waited(request) != charged+want {
-					t.Errorf("charged with %v: %v after %v, %v in all", charged, err, time.Since(begun), Waited(request))
+				if _, err := p.Acquire(request, c); !is(err, "service_unavailable") || time.Since(begun) != want || waited(request) != charged+want {
+					t.Errorf("charged with %v: %v after %v, %v in all", charged, err, time.Since(begun), waited(request))
 				}
 			}
 			Charge(t.Context(), time.Hour)
-			if Waited(t.Context()) != 0 {
+			if waited(t.Context()) != 0 {
 				t.Error("something was charged outside of a request")
 			}
 		})

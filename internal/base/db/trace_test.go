@@ -37,7 +37,7 @@ func TestAStatementIsToldByItsKindAndItsTable(t *testing.T) {
 
 // Where nothing is traced, statements cost what they cost before.
 func TestAStatementThatIsNotTracedAllocatesNothing(t *testing.T) { //nolint:paralleltest // it counts allocations
-	var ctx context.Context = steady{As(t.Context(), Caller{Token: "t", Guild: "g"})}
+	var ctx context.Context = steady{Context: As(t.Context(), Caller{Token: "t", Guild: "g"})}
 	if n := testing.AllocsPerRun(100, func() {
 		ended(statement(ctx, `SELECT 1`), nil)
 	}); n != 0 {

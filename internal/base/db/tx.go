@@ -52,12 +52,20 @@ type Tx struct {
 	Distributed bool // as its database
 
 	now time.Time
-	ctx context.Context // of whoever wants the unit; it ends the unit between two statements
+	ctx context.Context // of whoever wants the unit; its end, or EndBy's, ends the unit between two statements
+}
+
+// begins fails when nothing new is to be begun in the unit.
+func (tx *Tx) begins() error {
+	if err := tx.ctx.Err(); err != nil {
+		return err
+	}
+	return late(tx.ctx)
 }
 
 // GetContext implements Querier.
 func (tx *Tx) GetContext(ctx context.Context, dest any, query string, args ...any) error {
-	if err := tx.ctx.Err(); err != nil {
+	if err := tx.begins(); err != nil {
 		return err
 	}
 	return getOne(ctx, tx.Tx, dest, query, args...)
@@ -65,7 +73,7 @@ func (tx *Tx) GetContext(ctx context.Context, dest any, query string, args ...an
 
 // SelectContext implements Querier.
 func (tx *Tx) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
-	if err := tx.ctx.Err(); err != nil {
+	if err := tx.begins(); err != nil {
 		return err
 	}
 	return selectAll(ctx, tx.Tx, dest, query, args...)
@@ -73,7 +81,7 @@ func (tx *Tx) SelectContext(ctx context.Context, dest any, query string, args ..
 
 // ExecContext runs a statement that returns no rows.
 func (tx *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if err := tx.ctx.Err(); err != nil {
+	if err := tx.begins(); err != nil {
 		return nil, err
 	}
 	return tx.Tx.ExecContext(ctx, query, args...)
@@ -183,7 +191,7 @@ func (d *DB) once(ctx context.Context, fn func(ctx context.Context, tx *Tx) erro
 	if err := fn(context.WithValue(work, writeKey, tx), tx); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
+	if err := tx.begins(); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
 	if err := t.Commit(); err != nil {
@@ -198,12 +206,13 @@ func (d *DB) once(ctx context.Context, fn func(ctx context.Context, tx *Tx) erro
 // enter waits for a place. The context it returns is for the statements.
 func enter(ctx context.Context, places *Places) (work context.Context, release func(), err error) {
 	request := accountOf(ctx)
-	switch {
-	case ctx.Value(placeKey) == places:
-		return steady{ctx}, func() {}, nil
-	case request == nil:
+	if request == nil {
 		release, err = places.Acquire(ctx, Caller{})
 		return ctx, release, err
+	}
+	switch {
+	case ctx.Value(placeKey) == places:
+		release = func() {}
 	case request.early == places:
 		release, request.early, request.giveUp = request.giveUp, nil, nil
 	default:
@@ -211,18 +220,33 @@ func enter(ctx context.Context, places *Places) (work context.Context, release f
 			return nil, nil, err
 		}
 	}
-	return steady{ctx}, release, nil
+	if err := late(ctx); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return steady{ctx, request.by}, release, nil
 }
 
 // steady is the context of statements that run to their end. The driver can
 // only break one off by ending its connection, and would have to watch for it
 // with three goroutines. A statement has a timeout of its own; the deadline is
-// that of one that begins now, so that its socket never waits for ever.
-type steady struct{ context.Context }
+// that of one that begins now, so that its socket never waits for ever, nor longer
+// than the request may.
+type steady struct {
+	context.Context
+	by time.Time
+}
 
-func (steady) Deadline() (time.Time, bool) { return time.Now().Add(statementTimeout), true }
-func (steady) Done() <-chan struct{}       { return nil }
-func (steady) Err() error                  { return nil }
+func (s steady) Deadline() (time.Time, bool) {
+	at := time.Now().Add(statementTimeout)
+	if by := s.by.Add(-grace); !s.by.IsZero() && by.Before(at) { // the socket adds the grace
+		at = by
+	}
+	return at, true
+}
+
+func (steady) Done() <-chan struct{} { return nil }
+func (steady) Err() error            { return nil }
 
 // reader is the read-only pool.
 type reader struct{ db *DB }
@@ -285,7 +309,7 @@ func Unqueue(ctx context.Context) {
 // Enter waits for a place for writes that belong to several callers. It is
 // nobody's: charged to one of them, the others' work would use up its share. What
 // is done with the context it returns, one thing after the other, takes no place
-// of its own and runs to its end.
+// of its own and runs to its end, six seconds at most.
 func (d *DB) Enter(ctx context.Context) (within context.Context, leave func(), err error) {
 	return together(ctx, d.writes)
 }
@@ -301,8 +325,13 @@ func together(ctx context.Context, places *Places) (within context.Context, leav
 	if err != nil {
 		return nil, nil, err
 	}
+	EndBy(ctx, time.Now().Add(batchTimeout))
 	return context.WithValue(ctx, placeKey, places), leave, nil
 }
+
+// batchTimeout is how long a batch may take: as long as one statement. Its callers have
+// more than that left when it begins.
+const batchTimeout = statementTimeout + grace
 
 // Single runs statements that are transactions of their own. Each is sent once,
 // over a connection that is held for it, so that nothing runs it again. When the

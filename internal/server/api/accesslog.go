@@ -19,6 +19,9 @@ import (
 // something to answer with.
 const requestTimeout = 12 * time.Second
 
+// workTimeout is how long the database may work for it: the rest is for the response.
+const workTimeout = requestTimeout - 500*time.Millisecond
+
 // statusClosed is what the log and the metrics say in place of a status when the
 // caller hung up before its response was ready, as other servers' logs do.
 const statusClosed = 499

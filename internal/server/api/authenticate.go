@@ -51,9 +51,16 @@ func authenticate(rs *reqState, tokens Authenticator, limits *ratelimit.Limiter,
 		return err
 	}
 	rs.by, rs.noGuild = inGuild(rs.ctx, tokens, rs.by, rs.Request().Header[guildHeader])
-	rs.ctx = db.As(attributed(auth.With(rs.ctx, rs.by), rs), db.Caller{Token: rs.by.ID, Guild: rs.by.GuildID})
+	rs.onAccount(attributed(auth.With(rs.ctx, rs.by), rs))
 	db.Charge(rs.ctx, time.Since(rs.came)) // so that a refusal comes two seconds after the request
 	return nil
+}
+
+// onAccount has the database work on the caller's account from now on, as long as a
+// request may take.
+func (rs *reqState) onAccount(ctx context.Context) {
+	rs.ctx = db.As(ctx, db.Caller{Token: rs.by.ID, Guild: rs.by.GuildID})
+	db.EndBy(rs.ctx, rs.came.Add(workTimeout))
 }
 
 // requireScope refuses a token that lacks the operation's scope.

@@ -3,7 +3,6 @@ package api_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -40,16 +39,7 @@ func twins(t *testing.T, server *apitest.API) (one, other string) {
 // state is everything that stands in a guild.
 func state(t *testing.T, server *apitest.API, guild string) string {
 	t.Helper()
-	tables, err := queryTables(t, server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all strings.Builder
-	for _, table := range tables {
-		fmt.Fprintln(&all, table, dbtest.Value[string](t, server.DB(), `
-			SELECT coalesce(md5(string_agg(r::text, '|' ORDER BY r::text)), '') FROM `+table+` r WHERE guild_id = $1`, guild))
-	}
-	return all.String()
+	return dbtest.Value[string](t, server.DB(), everyState(t, server), guild)
 }
 
 func queryTables(t *testing.T, server *apitest.API) (tables []string, err error) {

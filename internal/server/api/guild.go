@@ -7,7 +7,6 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"guildhall/internal/access/auth"
-	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 )
 
@@ -29,7 +28,7 @@ func (e mayCome) Unwrap() error { return e.error }
 // actIn makes the request one of a principal.
 func (rs *reqState) actIn(by *auth.Principal) {
 	rs.by = by
-	rs.ctx = db.As(auth.With(rs.ctx, by), db.Caller{Token: by.ID, Guild: by.GuildID})
+	rs.onAccount(auth.With(rs.ctx, by))
 }
 
 // inGuild finds out in which guild the caller acts. A token has its own. A bot key

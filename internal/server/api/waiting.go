@@ -67,6 +67,7 @@ func sent(rs *reqState, response idempotency.Response, err error) error {
 // tried runs the operation in a unit of its own. What it returns beside its response is
 // what it would wait for.
 func (u *units) tried(rs *reqState, next handler) (response idempotency.Response, wait *delivery.Wait, err error) {
+	db.EndBy(rs.ctx, time.Now().Add(workTimeout)) //nolint:forbidigo // a stretch of time, not an instant that anything keeps
 	err = u.db.Do(rs.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
 		wait = nil
 		response, err = capture(ctx, rs, func(rs *reqState) error {

@@ -27,6 +27,8 @@ import (
 const (
 	// requestTimeout is how long a page may take in all.
 	requestTimeout = 12 * time.Second
+	// answering is how much of it is left when the database stops working for the page.
+	answering = 500 * time.Millisecond
 	// maxForm bounds what is read of a form.
 	maxForm = 64 << 10
 )
@@ -99,7 +101,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h["X-Request-Id"] = []string{c.id}
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
-	c.ctx = context.WithValue(context.WithValue(ctx, callKey{}, c), loadedKey{}, c.load)
+	c.ctx = onAccount(context.WithValue(context.WithValue(ctx, callKey{}, c), loadedKey{}, c.load), db.Caller{})
 	c.r = r.WithContext(c.ctx)
 	c.from = auth.ClientIP(auth.Peer(r.RemoteAddr), r.Header.Values("X-Forwarded-For"), s.cfg.Proxies)
 	c.route = "none"
@@ -244,13 +246,22 @@ func (c *call) respond() (out reply, err error) {
 	return c.handler(c)
 }
 
+// onAccount has the database work on an account, for as long as a page may take.
+func onAccount(ctx context.Context, by db.Caller) context.Context {
+	ctx = db.As(ctx, by)
+	if end, ok := ctx.Deadline(); ok {
+		db.EndBy(ctx, end.Add(-answering))
+	}
+	return ctx
+}
+
 // spend takes one request from the session's bucket, and has the database work on
 // the session's account, so that one of many requests has its share and no more.
 func (c *call) spend() error {
 	if c.who.ID == "" {
 		return nil
 	}
-	c.ctx = db.As(c.ctx, db.Caller{Token: "session:" + c.load.id, Guild: c.r.PathValue("guild")})
+	c.ctx = onAccount(c.ctx, db.Caller{Token: "session:" + c.load.id, Guild: c.r.PathValue("guild")})
 	c.r = c.r.WithContext(c.ctx)
 	if r := c.cfg.Limits.Spend(c.ctx, "dashboard:session:"+c.load.id, c.cfg.Session); !r.Allowed {
 		return fault.New(fault.Limited, "rate_limited", "You have asked for %d pages in a short time. Try again in %d seconds.", c.cfg.Session.Limit, failure.Seconds(r.RetryAfter)).

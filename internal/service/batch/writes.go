@@ -55,7 +55,7 @@ type Writes[C changing] struct {
 // of its own, unless steps says of one of them that it takes more than one statement.
 func NewWrites[C changing](h Host, operation string, each func(context.Context, db.Querier, []C) error, steps func(C) bool) *Writes[C] {
 	w := &Writes[C]{db: h.DB, wake: h.Wake, each: each, steps: steps}
-	cfg := collect.Config[C]{Run: w.run, Enter: h.DB.Enter, Began: h.Began(operation), Apart: h.OneGuild, Long: steps, Waited: db.Waited}
+	cfg := collect.Config[C]{Run: w.run, Enter: h.DB.Enter, Began: h.Began(operation), Apart: h.OneGuild, Long: steps, Waited: db.Spent}
 	cfg.Late = func(own bool) error {
 		if own {
 			return db.ErrOwnShare

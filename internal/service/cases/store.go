@@ -165,9 +165,15 @@ func found(err error, guild, id string) error {
 
 // insert gives the case the guild's next number and stores it. Its instant is
 // later than that of the number before, so that numbers and instants agree.
+//
+// The clock is read before the guild's row is held, unlike elsewhere: Postgres locks that
+// row twice where one statement reads it FOR NO KEY UPDATE and changes it, and beside
+// rows that refer to the guild the second lock waits for those who wait for the first.
 func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
 	err := tx.GetContext(ctx, &c, `
-		WITH `+db.Instant("guilds", "id = $1")+`, next AS (
+		WITH instant AS MATERIALIZED (
+			SELECT clock_timestamp() AS at
+		), next AS (
 			UPDATE guilds SET last_case = last_case + 1, last_case_at = `+db.Next("instant.at", "last_case_at")+`
 			FROM instant
 			WHERE id = $1

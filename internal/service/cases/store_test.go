@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -275,5 +277,60 @@ func TestNumbersAreGivenOutOncePerGuild(t *testing.T) {
 				t.Errorf("guild %s has no case %d among %d", guild, n, len(rows))
 			}
 		}
+	}
+}
+
+// What refers to the guild holds its row too, so that it stays; those who file cases
+// then must not wait for one another in a circle.
+func TestCasesAndNewMembersDoNotBlockOneAnother(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, "1")
+	done := make(chan struct{})
+	var joining sync.WaitGroup
+	for n := range 2 {
+		joining.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+					_, err := tx.ExecContext(ctx, `INSERT INTO levels (guild_id, user_id, total_xp) VALUES ('1', $1, 1)`, fmt.Sprint(1+n, i))
+					time.Sleep(2 * time.Millisecond) // the transaction has more to do
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	const writers, each = 5, 40
+	var begun atomic.Int64
+	var all sync.WaitGroup
+	for range writers {
+		all.Go(func() {
+			for range each {
+				err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+					begun.Add(1)
+					_, err := insert(ctx, tx,
+						row{GuildID: "1", ID: db.NewID(), UserID: "7", ModeratorID: "8", Type: "note", Status: active, Source: "api"})
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(done)
+	joining.Wait()
+	if n := begun.Load(); n != writers*each {
+		t.Errorf("%d cases took %d transactions: Postgres has ended some", writers*each, n)
 	}
 }
