@@ -115,10 +115,12 @@ func TestADashboardWithoutTheChatPlatformHasLinksOnly(t *testing.T) {
 				return res, string(body)
 			}
 			res, body := ask(http.MethodGet, "/dashboard/", "", "")
-			if res.StatusCode != http.StatusOK || strings.Contains(body, "Sign in with Discord") || !strings.Contains(body, "guildhall dashboard link") {
+			if res.StatusCode != http.StatusOK || strings.Contains(body, "Sign in with Discord") ||
+				!strings.Contains(body, "guildhall dashboard link") {
 				t.Errorf("the first page answers %d: %s", res.StatusCode, body)
 			}
-			if res, body := ask(http.MethodGet, "/dashboard/login", "", ""); res.StatusCode != http.StatusNotFound || res.Header.Get("Location") != "" {
+			res, body = ask(http.MethodGet, "/dashboard/login", "", "")
+			if res.StatusCode != http.StatusNotFound || res.Header.Get("Location") != "" {
 				t.Errorf("signing in answers %d: %s", res.StatusCode, body)
 			}
 			out := call(t, "", "dashboard", "link", "--guild", guild, "--dashboard-url=https://pages.example", "--database-url", url).ok(t)

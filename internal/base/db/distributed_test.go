@@ -12,12 +12,15 @@ import (
 func TestADistributedStatementSaysWhatItsCommentsSay(t *testing.T) {
 	t.Parallel()
 	for statement, want := range map[string]string{
-		`SELECT 1 /* : no mark */ FROM t`:                                                                 `SELECT 1 /* : no mark */ FROM t`,
-		`WHERE d.guild_id = due.guild_id /*: $5 */ AND d.id = due.id`:                                     `WHERE d.guild_id = $5 AND d.id = due.id`,
-		`WHERE guild_id IN (SELECT guild_id FROM o) /*: ($5) */ AND fresh`:                                `WHERE guild_id IN ($5) AND fresh`,
-		"SELECT $1 /*: home.id */, m.id\nFROM m /*: m JOIN guilds home ON home.id = $1 */\nWHERE true":    "SELECT home.id, m.id\nFROM m JOIN guilds home ON home.id = $1\nWHERE true",
-		"SELECT m.g /*: $1 */ /*: home.id */ FROM m /*: m JOIN guilds home ON home.id = m.g /*: $1 */ */": "SELECT home.id FROM m JOIN guilds home ON home.id = $1",
-		`SELECT max(a.b /*: c.b */), now()`:                                                               `SELECT max(c.b), now()`,
+		`SELECT 1 /* : no mark */ FROM t`: `SELECT 1 /* : no mark */ FROM t`,
+		`WHERE d.guild_id = due.guild_id /*: $5 */ AND d.id = due.id`: `WHERE d.guild_id = ` +
+			`$5 AND d.id = due.id`,
+		`WHERE guild_id IN (SELECT guild_id FROM o) /*: ($5) */ AND fresh`: `WHERE guild_id IN ($5) AND fresh`,
+		"SELECT $1 /*: home.id */, m.id\nFROM m /*: m JOIN guilds home ON home.id = $1 */\nWHERE true": "SELECT home.id, m.id\nFROM m JOIN " +
+			"guilds home ON home.id = $1\nWHERE true",
+		"SELECT m.g /*: $1 */ /*: home.id */ FROM m /*: m JOIN guilds home ON home.id = m.g /*: $1 */ */": "SELECT home.id FROM m JOIN " +
+			"guilds home ON home.id = $1",
+		`SELECT max(a.b /*: c.b */), now()`: `SELECT max(c.b), now()`,
 	} {
 		if got := db.Distributed(statement); got != want {
 			t.Errorf("%s\nbecomes\n%s, want\n%s", statement, got, want)

@@ -5,9 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/server/api/apitest"
-	"pgregory.net/rapid"
 )
 
 // TestRandomCallsOfTwoKeysStayInTheirGuild calls any operation with any body of the
@@ -123,7 +124,9 @@ func everyState(t *testing.T, server *apitest.API) string {
 	}
 	parts := make([]string, len(tables))
 	for i, table := range tables {
-		parts[i] = fmt.Sprintf(`SELECT '%s ' || coalesce(md5(string_agg(r::text, '|' ORDER BY r::text)), '') AS part FROM %[1]s r WHERE guild_id = $1`, table)
+		parts[i] = fmt.Sprintf(`
+			SELECT '%s ' || coalesce(md5(string_agg(r::text, '|' ORDER BY r::text)), '') AS part
+			FROM %[1]s r WHERE guild_id = $1`, table)
 	}
 	return `SELECT string_agg(part, E'\n' ORDER BY part) FROM (` + strings.Join(parts, " UNION ALL ") + `) parts`
 }

@@ -2,10 +2,10 @@ package api
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"html/template"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 
@@ -96,10 +96,7 @@ func referencePages(about About) (map[string]*page, error) {
 // referenceFile is one of the files of which the reference consists.
 func referenceFile(cfg swgui.Config, file string) (contentType string, body []byte, err error) {
 	cfg.BasePath = reference
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, reference+file, nil)
-	if err != nil {
-		return "", nil, err
-	}
+	req := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: reference + file}, Header: http.Header{}}
 	taken := &memoryWriter{header: http.Header{}}
 	v5emb.NewHandlerWithConfig(cfg).ServeHTTP(taken, req)
 	if taken.status != 0 && taken.status != http.StatusOK || taken.body.Len() == 0 {

@@ -20,7 +20,10 @@ func TestNoWriteLastsLongerThanTwelveSeconds(t *testing.T) {
 	var all sync.WaitGroup
 	for _, delay := range []time.Duration{4500 * time.Millisecond, 2600 * time.Millisecond, 1900 * time.Millisecond} {
 		for _, w := range []slowWrite{
-			{operation: "createCase", body: `{"user_id":"9","moderator_id":"8","type":"note","reason":"x"}`, rows: `SELECT count(*) FROM cases WHERE user_id = '9'`},
+			{
+				operation: "createCase", body: `{"user_id":"9","moderator_id":"8","type":"note","reason":"x"}`,
+				rows: `SELECT count(*) FROM cases WHERE user_id = '9'`,
+			},
 			{operation: "adjustBalance", body: `{"user_id":"9","delta":1}`, rows: `SELECT count(*) FROM ledger_entries WHERE user_id = '9'`},
 			{operation: "adjustXp", body: `{"user_id":"9","delta":1}`, rows: `SELECT coalesce(sum(total_xp), 0) FROM levels WHERE user_id = '9'`},
 		} {

@@ -101,9 +101,10 @@ func TestARefusedLineOfAnUpdateIsNamedAndNothingIsKept(t *testing.T) {
 		`{"record":"wallet","user_id":"9","balance":1}`: "line 7: wallet: guild_id is required",
 		`{"record":"wallet",` + g +
 			`,"user_id":"9","balance":-1}`: "line 7: wallet: balance must be an integer, at least 0, at most 9007199254740991",
-		`{"record":"wallet",` + g + `,"user_id":"2","balance":1}`:      "line 7: wallet: what it names stands in a line before already",
-		`{"record":"settings",` + g + `,"timezone":"Mars"}`:            "line 7: settings: what it names stands in a line before already",
-		`{"record":"level","guild_id":"5","user_id":"9","total_xp":1}`: "line 7: level: guild 5 is neither in the lines before nor in the database",
+		`{"record":"wallet",` + g + `,"user_id":"2","balance":1}`: "line 7: wallet: what it names stands in a line before already",
+		`{"record":"settings",` + g + `,"timezone":"Mars"}`:       "line 7: settings: what it names stands in a line before already",
+		`{"record":"level","guild_id":"5","user_id":"9","total_xp":1}`: "line 7: level: guild 5 is neither " +
+			"in the lines before nor in the database",
 		`{"record":"wallets"}`: `line 7: there is no record kind "wallets"`,
 		`{"record"`:            "line 7: must be well-formed JSON; it ends too early at line 1, column 10",
 	} {

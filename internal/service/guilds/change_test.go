@@ -60,11 +60,16 @@ func TestRecordsKeepTheGuildTrue(t *testing.T) {
 	bot.WantNoEvent(t)
 	bot.Do(t, "getGuild", "").Want(t, 200, `{"data":{"name":"Ravens","owner_id":"`+api.Guild+`","member_count":6}}`)
 	for body, message := range map[string]string{
-		`{"record":"guild","id":"5"}`:                                        "body /records/0/id: must be left out, or be the guild of the call, " + api.Guild,
-		`{"record":"settings","guild_id":"5"}`:                               "body /records/0/guild_id: must be left out, or be the guild of the call, " + api.Guild,
-		`{"record":"guild","name":"a\nb"}`:                                   "body /records/0/name: must not hold control characters or line breaks",
-		`{"record":"guild","if_updated_at":"2026-01-01T00:00:00Z"}`:          "body /records/0/if_updated_at: must be null: a guild shows no updated_at",
-		`{"record":"settings","timezone":"Mars"}`:                            "body /records/0/timezone: must be the name of an IANA time zone, such as Europe/London",
+		`{"record":"guild","id":"5"}`: "body /records/0/id: must be left " +
+			"out, or be the guild of the call, " + api.Guild,
+		`{"record":"settings","guild_id":"5"}`: "body /records/0/guild_id: must be " +
+			"left out, or be the guild of the call, " + api.Guild,
+		`{"record":"guild","name":"a\nb"}`: "body /records/0/name: must not " +
+			"hold control characters or line breaks",
+		`{"record":"guild","if_updated_at":"2026-01-01T00:00:00Z"}`: "body /records/0/if_updated_at: must " +
+			"be null: a guild shows no updated_at",
+		`{"record":"settings","timezone":"Mars"}`: "body /records/0/timezone: must be the name " +
+			"of an IANA time zone, such as Europe/London",
 		`{"record":"guild","name":"x"},{"record":"guild","member_count":12}`: "body /records/1: what it names stands in this call already",
 	} {
 		for _, refusal := range []string{"all", "skip"} {

@@ -423,7 +423,7 @@ func TestMovesOfALeaderboardThatNobodyReadsWait(t *testing.T) {
 		}
 		round()
 		moves(0, "while it is read")
-		do(t, d, `UPDATE usage_hours SET hour = hour - interval '3 hours'`)
+		do(t, d, `UPDATE usage_hours SET hour = $1`, time.Now().Add(-3*time.Hour).Truncate(time.Hour))
 		b.change(t, d, raise, "1", 1, 50, 300)
 		request(1)
 		round()
