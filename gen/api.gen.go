@@ -1477,7 +1477,7 @@ type Case struct {
 	// ID Id of the case.
 	ID string `json:"id"`
 
-	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Nobody but callers reads them.
+	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Only callers read them.
 	Metadata Metadata `json:"metadata"`
 
 	// ModeratorID Acting moderator.
@@ -1943,7 +1943,7 @@ type EventGuildUpdated struct {
 	Type string `json:"type"`
 }
 
-// EventMemberForgotten A member was forgotten. What of theirs was kept from earlier events goes too.
+// EventMemberForgotten A member was forgotten. All that was kept of theirs from earlier events goes too.
 type EventMemberForgotten struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -2275,7 +2275,7 @@ type ForgetMemberRequest struct {
 
 // ForgottenMember A member who is forgotten.
 type ForgottenMember struct {
-	// RequestedAt What stood there at this instant goes.
+	// RequestedAt All that stood there at this instant goes.
 	RequestedAt wire.Time `json:"requested_at"`
 
 	// UserID The member.
@@ -2320,7 +2320,7 @@ type Giveaway struct {
 	// MessageID Its message on the chat platform. Null until the bot has posted it.
 	MessageID *string `json:"message_id"`
 
-	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Nobody but callers reads them.
+	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Only callers read them.
 	Metadata Metadata `json:"metadata"`
 
 	// Prize What can be won.
@@ -2362,7 +2362,7 @@ type GiveawayDraw struct {
 	// EntryCount Entries in the pot, which leaves out those of the members in `excluded_user_ids`.
 	EntryCount int64 `json:"entry_count"`
 
-	// ExcludedUserIds Everyone who was left out, sorted as text. Whoever won in an earlier round is among them.
+	// ExcludedUserIds Everyone who was left out, sorted as text. Winners of earlier rounds are among them.
 	ExcludedUserIds []string `json:"excluded_user_ids"`
 
 	// Origin Who caused the event. Lets an integrator skip its own writes.
@@ -2521,7 +2521,7 @@ type GuildFileCase struct {
 	// ID Id of the case.
 	ID *string `json:"id,omitempty"`
 
-	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Nobody but callers reads them.
+	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Only callers read them.
 	Metadata *Metadata `json:"metadata,omitempty"`
 
 	// ModeratorID Acting moderator.
@@ -2614,7 +2614,7 @@ type GuildFileGiveaway struct {
 	// MessageID Its message.
 	MessageID *string `json:"message_id,omitempty"`
 
-	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Nobody but callers reads them.
+	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Only callers read them.
 	Metadata *Metadata `json:"metadata,omitempty"`
 
 	// PausedAt When it was paused.
@@ -2914,7 +2914,7 @@ type GuildFileTicket struct {
 	// ID Id of the ticket.
 	ID *string `json:"id,omitempty"`
 
-	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Nobody but callers reads them.
+	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Only callers read them.
 	Metadata *Metadata `json:"metadata,omitempty"`
 
 	// Number Its number in the guild; the next one by default.
@@ -3278,7 +3278,7 @@ type MemberForgotten struct {
 	UserID string `json:"user_id"`
 }
 
-// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Nobody but callers reads them.
+// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Only callers read them.
 type Metadata = metadata.Values
 
 // MetadataChange Values to keep with the resource: those that are named are set, those that are null are taken away, all others stay. More than 20 in all, or more than 8 KiB of JSON, are 422 `too_much_metadata`. Names have 1 to 40 lower-case letters, digits, `_`, `.` and `-`.
@@ -3844,7 +3844,7 @@ type Ticket struct {
 	// MessageCount Messages in the transcript, notes and system entries not counted.
 	MessageCount int64 `json:"message_count"`
 
-	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Nobody but callers reads them.
+	// Metadata Values that callers keep with a resource, by name; 8 KiB of JSON at most. Only callers read them.
 	Metadata Metadata `json:"metadata"`
 
 	// Number Human number, per guild, may have gaps. Not usable in a path.
@@ -4004,7 +4004,7 @@ type UpdateCaseRequest struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
-// UpdateGuildSettingsRequest What to change of the settings, at both levels; what is left out stays. The level curve is the program's and can only be repeated.
+// UpdateGuildSettingsRequest What to change of the settings, at both levels; members that are left out stay. The level curve is the program's and can only be repeated.
 type UpdateGuildSettingsRequest = json.RawMessage
 
 // UpdateWebhookEndpointRequest What to change; at least one member.
@@ -4286,7 +4286,7 @@ type WebhookEndpointWithSecretEnvelope struct {
 	Data WebhookEndpointWithSecret `json:"data"`
 }
 
-// WebhookEvent An event, exactly as it is sent to receivers. What `data` holds depends on `type`, as the callbacks of `createWebhookEndpoint` describe.
+// WebhookEvent An event, exactly as it is sent to receivers. The content of `data` depends on `type`, as the callbacks of `createWebhookEndpoint` describe.
 type WebhookEvent struct {
 	// APIVersion Version of the API.
 	APIVersion string `json:"api_version"`
@@ -4506,7 +4506,7 @@ type ListBotGuildsParams struct {
 	//         else:
 	//             page = page + 1
 	//
-	// What an operator brings in from elsewhere bears in `updated_at` the end of the import, so that this loop finds it.
+	// Records that an operator brings in from elsewhere bear in `updated_at` the end of the import, so that this loop finds it.
 	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -4554,7 +4554,7 @@ type ListCasesParams struct {
 	//             for each row of the page whose id is not known: keep it
 	//         since = (newest created_at that was kept) - 15 s
 	//
-	// What an operator brings in from elsewhere keeps the instant at which it happened: cases and messages of the past stand behind those who read by
+	// Records that an operator brings in from elsewhere keep the instant at which they happened: cases and messages of the past stand behind those who read by
 	// `since`. Entries of the ledger bear the end of the import.
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
@@ -4579,7 +4579,7 @@ type ListCasesParams struct {
 	//         else:
 	//             page = page + 1
 	//
-	// What an operator brings in from elsewhere bears in `updated_at` the end of the import, so that this loop finds it.
+	// Records that an operator brings in from elsewhere bear in `updated_at` the end of the import, so that this loop finds it.
 	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -4618,7 +4618,7 @@ type ListLedgerEntriesParams struct {
 	//             for each row of the page whose id is not known: keep it
 	//         since = (newest created_at that was kept) - 15 s
 	//
-	// What an operator brings in from elsewhere keeps the instant at which it happened: cases and messages of the past stand behind those who read by
+	// Records that an operator brings in from elsewhere keep the instant at which they happened: cases and messages of the past stand behind those who read by
 	// `since`. Entries of the ledger bear the end of the import.
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
@@ -4652,7 +4652,7 @@ type ListGiveawaysParams struct {
 	//         else:
 	//             page = page + 1
 	//
-	// What an operator brings in from elsewhere bears in `updated_at` the end of the import, so that this loop finds it.
+	// Records that an operator brings in from elsewhere bear in `updated_at` the end of the import, so that this loop finds it.
 	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -4730,7 +4730,7 @@ type ListTicketsParams struct {
 	//         else:
 	//             page = page + 1
 	//
-	// What an operator brings in from elsewhere bears in `updated_at` the end of the import, so that this loop finds it.
+	// Records that an operator brings in from elsewhere bear in `updated_at` the end of the import, so that this loop finds it.
 	UpdatedSince *UpdatedSince `form:"updated_since,omitempty" json:"updated_since,omitempty"`
 
 	// Page Number of the page, from 1. A page past the end is empty.
@@ -4754,7 +4754,7 @@ type ListTicketMessagesParams struct {
 	//             for each row of the page whose id is not known: keep it
 	//         since = (newest created_at that was kept) - 15 s
 	//
-	// What an operator brings in from elsewhere keeps the instant at which it happened: cases and messages of the past stand behind those who read by
+	// Records that an operator brings in from elsewhere keep the instant at which they happened: cases and messages of the past stand behind those who read by
 	// `since`. Entries of the ledger bear the end of the import.
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 
@@ -4800,7 +4800,7 @@ type ListWebhookDeliveriesParams struct {
 	//             for each row of the page whose id is not known: keep it
 	//         since = (newest created_at that was kept) - 15 s
 	//
-	// What an operator brings in from elsewhere keeps the instant at which it happened: cases and messages of the past stand behind those who read by
+	// Records that an operator brings in from elsewhere keep the instant at which they happened: cases and messages of the past stand behind those who read by
 	// `since`. Entries of the ledger bear the end of the import.
 	Since *Since `form:"since,omitempty" json:"since,omitempty"`
 

@@ -63,10 +63,9 @@ func (p paragraph) sentences() []string {
 	return sentenceEnd.Split(strings.TrimSpace(text), -1)
 }
 
-// A reader takes in README and the documents at the first reading.
-func TestProseIsShort(t *testing.T) {
-	t.Parallel()
-	files := []string{"../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../bench/README.md", "../deploy/README.md"}
+// proseFiles are these and all documents.
+func proseFiles(t *testing.T, files ...string) []string {
+	t.Helper()
 	err := filepath.WalkDir("../docs", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && d.Name() == "node_modules" {
 			return fs.SkipDir
@@ -82,7 +81,13 @@ func TestProseIsShort(t *testing.T) {
 	if len(files) < 10 {
 		t.Fatalf("only %q were found", files)
 	}
-	for _, file := range files {
+	return files
+}
+
+// A reader takes in README and the documents at the first reading.
+func TestProseIsShort(t *testing.T) {
+	t.Parallel()
+	for _, file := range proseFiles(t, "../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../bench/README.md", "../deploy/README.md") {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -198,5 +203,68 @@ func TestDocumentsForContributorsAreShort(t *testing.T) {
 		if words := len(strings.Fields(string(text))); words > most {
 			t.Errorf("%s has %d words, want %d at most", file, words, most)
 		}
+	}
+}
+
+var (
+	// unnamed begins a sentence with a subject that names no one.
+	unnamed = regexp.MustCompile(`^(?:\W*)(?:Whoever|Nobody|What)\b`)
+	// whole is a sentence with its end; a full stop inside code is none.
+	whole = regexp.MustCompile(`[^.!?]+(?:[.!?]+\S[^.!?]*)*[.!?]*`)
+)
+
+// unnamedSubjects are the sentences that begin with whoever, nobody or what and are
+// no question. With first,
+// the first one is let pass: it names a thing, as in "What to change".
+func unnamedSubjects(text string, first bool) (found []string) {
+	text = linkTarget.ReplaceAllString(inlineCode.ReplaceAllString(text, "Code"), "]")
+	for i, s := range whole.FindAllString(text, -1) {
+		s = strings.TrimSpace(s)
+		if unnamed.MatchString(s) && !strings.HasSuffix(s, "?") && (i > 0 || !first) {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// A sentence says who does it.
+func TestSubjectsAreNamed(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		"It waits. What is over goes.": 1, "Whoever asks gets it.": 1, "Why? What for?": 0, "Ask `a. b`. Nobody reads it": 1,
+		"It says what it does. So v1.2 stays. **What it is not** is said.": 1,
+	} {
+		if found := unnamedSubjects(text, false); len(found) != want {
+			t.Errorf("%s: %q", text, found)
+		}
+	}
+	for _, file := range proseFiles(t, "../README.md", "../ARCHITECTURE.md", "../CONTRIBUTING.md") {
+		if file == "../docs/bot/README.md" || file == "../docs/bot/work.md" {
+			continue // older than this rule
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range paragraphs(string(text)) {
+			for _, s := range unnamedSubjects(p.text, false) {
+				t.Errorf("%s:%d: who does it? %s", file, p.line, s)
+			}
+		}
+	}
+	text, err := os.ReadFile("../openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, blockOpens := false, regexp.MustCompile(`\bdescription: *[|>]-?$`)
+	description := regexp.MustCompile(`^.*\bdescription: *['"]?`)
+	for i, line := range strings.Split(string(text), "\n") {
+		prose := description.ReplaceAllString(line, "")
+		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
+			for _, s := range unnamedSubjects(strings.TrimSpace(prose), prose != line || opened) {
+				t.Errorf("openapi.yaml:%d: who does it? %s", i+1, s)
+			}
+		}
+		opened = blockOpens.MatchString(line)
 	}
 }

@@ -10,7 +10,7 @@ var giveawaysFormat = &format{
 	name: "discord-giveaways", title: "discord-giveaways", items: "giveaway",
 	where: "giveaways.json of a bot that uses the npm library discord-giveaways.",
 	notes: []string{"Entries are reactions and not in the file, so giveaways that run are left out; with --running they come too, and their entries have to come " +
-		"from the bot before the end. What the file holds of program text is never run."},
+		"from the bot before the end. Program text in the file is never run."},
 	flags: []string{"source-guild", "running"},
 	table: []row{
 		{path: "/#", item: true},

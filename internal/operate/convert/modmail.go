@@ -9,7 +9,7 @@ import (
 var modmailFormat = &format{
 	name: "modmail", title: "Modmail", items: "document",
 	where: "mongoexport of the bot's collections: --collection logs --sort '{created_at: 1}' (a line a thread, or --jsonArray), and --collection notes.",
-	notes: []string{"Threads have no numbers there and get the guild's next ones, so export them in the order of created_at. What staff said among themselves becomes notes. " +
+	notes: []string{"Threads have no numbers there and get the guild's next ones, so export them in the order of created_at. Messages among staff become notes. " +
 		"A document of the collection notes becomes a case about its member."},
 	flags:   []string{"source-guild", "moderator", "case-type"},
 	table:   modmailTable(),
