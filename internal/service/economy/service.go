@@ -10,6 +10,7 @@ import (
 	"guildhall/gen"
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/page"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/event"
@@ -111,9 +112,15 @@ func repeated(ctx context.Context, tx *db.Tx, c *change) (gen.AdjustBalanceRespo
 	}, nil
 }
 
-// Adjusted is the response to the change that the ledger entry tells of.
+// Adjusted is the response to the change that the ledger entry tells of. It is NotFound
+// when the entry is gone, since its member was forgotten: the change counts, but what it
+// came to is not told again.
 func Adjusted(ctx context.Context, q db.Querier, guild, id string, at time.Time) (gen.AdjustBalanceResponseObject, error) {
 	e, err := entryOf(ctx, q, guild, id, at)
+	if db.Missing(err) {
+		return nil, fault.New(fault.NotFound, "not_found",
+			"Under this Idempotency-Key a balance was changed, once. Its ledger entry %s is not here any more, as when a member is forgotten.", id)
+	}
 	if err != nil {
 		return nil, err
 	}

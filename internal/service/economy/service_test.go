@@ -382,6 +382,29 @@ func TestReferences(t *testing.T) {
 	})
 }
 
+// A key names the ledger entry that its response is made from. When that is gone, the
+// change is not made again, and no repeat fails as if the service had.
+func TestARepeatOfAChangeThatIsForgotten(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	api.Do(t, "adjustBalance", `{"user_id":"42","delta":1}`).Want(t, 200, "") // a new wallet's key keeps its body
+	for key, body := range map[string]string{"bare": `{"user_id":"42","delta":5}`, "referred": `{"user_id":"42","delta":5,"reference":"gone"}`} {
+		view := api.Key(key)
+		entry := view.Do(t, "adjustBalance", body).Want(t, 200, "").Str(t, "data.ledger_entry.id")
+		dbtest.Exec(t, api.DB(), `DELETE FROM ledger_entries WHERE guild_id = $1 AND id = $2`, api.Guild, entry)
+		for range 2 {
+			a := view.Do(t, "adjustBalance", body).WantError(t, 404, "not_found")
+			if message := a.Str(t, "error.message"); !strings.Contains(message, entry) {
+				t.Errorf("the message is %q, want the entry %s in it", message, entry)
+			}
+		}
+	}
+	api.Do(t, "getWallet", "", apitest.Path("userId", "42")).Want(t, 200, `{"data":{"balance":11}}`)
+	for _, table := range []string{"wallets", "ledger_entries"} { // as all of a member is forgotten
+		dbtest.Exec(t, api.DB(), `DELETE FROM `+table+` WHERE guild_id = $1 AND user_id = '42'`, api.Guild)
+	}
+}
+
 // Of many that bring one reference at once, for the same wallet and for others,
 // one is paid, and the same change is answered as the one that was made.
 // RELIABILITY.md, Writes.
