@@ -388,7 +388,9 @@ func TestARepeatOfAChangeThatIsForgotten(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
 	api.Do(t, "adjustBalance", `{"user_id":"42","delta":1}`).Want(t, 200, "") // a new wallet's key keeps its body
-	for key, body := range map[string]string{"bare": `{"user_id":"42","delta":5}`, "referred": `{"user_id":"42","delta":5,"reference":"gone"}`} {
+	for key, body := range map[string]string{
+		"bare": `{"user_id":"42","delta":5}`, "referred": `{"user_id":"42","delta":5,"reference":"gone"}`,
+	} {
 		view := api.Key(key)
 		entry := view.Do(t, "adjustBalance", body).Want(t, 200, "").Str(t, "data.ledger_entry.id")
 		dbtest.Exec(t, api.DB(), `DELETE FROM ledger_entries WHERE guild_id = $1 AND id = $2`, api.Guild, entry)
