@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -103,16 +102,7 @@ func TestADashboardWithoutTheChatPlatformHasLinksOnly(t *testing.T) {
 				req.Host = "pages.example"
 				req.Header.Set("Cookie", cookie)
 				req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-				res, err := client.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer res.Body.Close()
-				body, err := io.ReadAll(res.Body)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return res, string(body)
+				return respond(t, client, req)
 			}
 			res, body := ask(http.MethodGet, "/dashboard/", "", "")
 			if res.StatusCode != http.StatusOK || strings.Contains(body, "Sign in with Discord") ||

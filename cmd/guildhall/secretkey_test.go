@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"syscall"
@@ -35,16 +34,7 @@ func (s *serving) pay(t *testing.T, token string) (*http.Response, string) {
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", "once")
-	res, err := s.client(t).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res, string(body)
+	return respond(t, s.client(t), req)
 }
 
 func (s *serving) end(t *testing.T) {

@@ -103,6 +103,21 @@ func (s *serving) client(t *testing.T) *http.Client {
 	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
 }
 
+// respond sends a request, and returns the response with its body read.
+func respond(t *testing.T, client *http.Client, req *http.Request) (*http.Response, string) {
+	t.Helper()
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res, string(body)
+}
+
 func get(ctx context.Context, c *http.Client, url, token string) (*http.Response, string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -166,9 +166,10 @@ func found(err error, guild, id string) error {
 // insert gives the case the guild's next number and stores it. Its instant is
 // later than that of the number before, so that numbers and instants agree.
 //
-// The clock is read before the guild's row is held, unlike elsewhere: Postgres locks that
-// row twice where one statement reads it FOR NO KEY UPDATE and changes it, and beside
-// rows that refer to the guild the second lock waits for those who wait for the first.
+// The clock is read before the guild's row is held, as an adjustment's is, and not by
+// db.Instant: Postgres locks that row twice where one statement reads it FOR NO KEY UPDATE
+// and changes it, and beside rows that refer to the guild the second lock waits for those
+// who wait for the first.
 func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
 	err := tx.GetContext(ctx, &c, `
 		WITH instant AS MATERIALIZED (
