@@ -105,7 +105,7 @@ func Visit(s *openapi3.Schema, value any) []Problem {
 			return found
 		}
 	}
-	err := s.VisitJSON(value, openapi3.VisitAsRequest(), openapi3.MultiErrors())
+	err := s.VisitJSON(value, openapi3.MultiErrors())
 	if err == nil {
 		return nil
 	}
