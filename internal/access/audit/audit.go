@@ -16,9 +16,9 @@ import (
 
 // The types of actors.
 const (
-	User        = "user"         // somebody who signed in to the dashboard
+	User        = "user"         // a person who signed in to the dashboard
 	Operator    = "operator"     // the holder of an operator's link
-	CommandLine = "command_line" // somebody with a shell on the server
+	CommandLine = "command_line" // an operator with a shell on the server
 	Token       = "token"        // a caller of the API
 	BotKey      = "bot_key"      // the operator's bot
 	System      = "system"       // the service on its own

@@ -75,9 +75,9 @@ func Peer(remoteAddr string) netip.Addr {
 // ClientIP is the address a request came from: the peer's, or, when that is a
 // trusted proxy, the last address of X-Forwarded-For, read from the right, that
 // is no trusted proxy. Several header lines are one list. Where every address
-// is a trusted proxy it is the first of them. What is no address ends the
-// reading: nobody can be named, and the zero address is returned, which no
-// allowlist holds.
+// is a trusted proxy it is the first of them. A text that is no address ends the
+// reading: the caller is unknown, and the zero address is returned, which no allowlist
+// holds.
 func ClientIP(peer netip.Addr, xff []string, trusted []netip.Prefix) netip.Addr {
 	from := peer
 	if !contains(trusted, from) {

@@ -212,8 +212,8 @@ func Find(ctx context.Context, d *db.DB, guild, id string) (Token, error) {
 	return show(r), nil
 }
 
-// GuildOf returns the guild that a token belongs to, or NotFound. Whoever asks
-// still has to find out whether the caller may know.
+// GuildOf returns the guild that a token belongs to, or NotFound. Its caller still has
+// to find out who may know.
 func GuildOf(ctx context.Context, d *db.DB, id string) (string, error) {
 	guild, err := guildOf(ctx, d.Reader(), id)
 	if db.Missing(err) {

@@ -76,7 +76,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// Whoever may write the token table may do so without rights on what the
+// A program that may write the token table may do so without rights on what the
 // announcement needs.
 // RELIABILITY.md, Tokens.
 func TestForeignWriterIsNoticed(t *testing.T) {

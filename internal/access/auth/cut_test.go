@@ -14,8 +14,8 @@ import (
 )
 
 // One node keeps its database but gets no notifications any more, another
-// loses both; neither connection breaks. What they answer after a revocation
-// has returned is a refusal or service_unavailable, never a stale yes.
+// loses both; neither connection breaks. After a revocation has returned both answer
+// with a refusal or service_unavailable, never with a stale yes.
 // RELIABILITY.md, Tokens.
 func TestRevocationWithLostLinks(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ var (
 
 // FromHeader returns the bearer token of a request: the value of its one
 // Authorization header. Credentials sent any other way, several of them, or an
-// empty one are missing_token. What it returns need not be a token yet.
+// empty one are missing_token. The value need not be a token yet.
 func FromHeader(h http.Header) (string, error) {
 	lines := h["Authorization"]
 	if len(lines) != 1 {

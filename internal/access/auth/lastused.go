@@ -51,8 +51,8 @@ func (t *Tokens) writeLastUsed(ctx context.Context) {
 	}
 }
 
-// flushLastUsed writes what is noted. What cannot be written is dropped: the next
-// use of the token is noted again within a minute.
+// flushLastUsed writes what is noted. An instant that cannot be written is dropped: the
+// next use of the token is noted again within a minute.
 func (t *Tokens) flushLastUsed(ctx context.Context) {
 	ids := t.lastUsed.take()
 	if len(ids) == 0 {

@@ -101,12 +101,12 @@ func (t *Tokens) listenOnce(ctx context.Context) (worked bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// What was announced before this connection is unknown. From here on a row read
-	// anew is either current or about to be announced.
+	// This node does not know what was announced before this connection. From here on a row
+	// read anew is either current or about to be announced.
 	t.gens.all.Add(1)
-	// What this node knows begins with what it registers. The epoch of an earlier
-	// connection may be one that a failover or a restored backup has never reached; with
-	// it the node would say to know of changes yet to come.
+	// Its knowledge begins with what it registers. The epoch of an earlier connection may
+	// be one that a failover or a restored backup has never reached; with it the node would
+	// say to know of changes yet to come.
 	t.epoch.Store(0)
 	l := &listener{t: t, conn: conn, sent: map[uint64]time.Time{}}
 	done := make(chan struct{})

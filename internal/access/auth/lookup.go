@@ -14,7 +14,7 @@ const maxBatch = 256
 
 // lookups finds tokens' rows. However many requests want a row, the database is
 // asked a few statements at a time: those that come while all are under way wait
-// for the next one, which looks for all their tokens together. Nobody is given a
+// for the next one, which looks for all their tokens together. No request is given a
 // row that was read before it asked.
 type lookups struct {
 	read  func(ctx context.Context, hashes []digest) (map[digest]*entry, error)
@@ -141,8 +141,8 @@ func (t *Tokens) enterNarrow(ctx context.Context) (release func(), err error) {
 	return nil, fault.New(fault.Limited, "rate_limited", "Too many failed authentications from this address.").After(time.Second)
 }
 
-// read asks the database for tokens' rows. What it finds, and what it does not,
-// is remembered.
+// read asks the database for tokens' rows. It remembers the rows that it finds, and
+// also which tokens have none.
 func (t *Tokens) read(ctx context.Context, hashes []digest) (map[digest]*entry, error) {
 	t.met.reads.Add(float64(len(hashes)))
 	found := make(map[digest]*entry, len(hashes))

@@ -300,8 +300,8 @@ func TestRevokeAll(t *testing.T) {
 	}
 }
 
-// Whoever writes the table is announced: one token by its hash, several, or one
-// whose hash has changed, as everything; a row left as it was is not.
+// A write of the table is announced, by any program: one token by its hash, several, or
+// one whose hash has changed, as everything; a row left as it was is not.
 func TestAnnouncements(t *testing.T) {
 	t.Parallel()
 	s := newTokenDB(t)

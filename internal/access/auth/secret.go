@@ -34,8 +34,8 @@ func preview(token, env string) string {
 }
 
 // recognise returns the digest of a text that has the form of a token or bot key of env.
-// What has not can be refused without asking anybody. The text is split at its
-// first two underscores: the secret may hold more of them.
+// Any other text can be refused without a look into the database. The text is split at
+// its first two underscores: the secret may hold more of them.
 func recognise(token, env string) (digest, bool) {
 	head := len(tokenBrand) + len(env) + 1
 	if len(token) != head+secretLength || token[len(tokenBrand):head-1] != env || token[head-1] != '_' {

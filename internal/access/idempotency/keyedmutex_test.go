@@ -127,7 +127,7 @@ func TestKeyedMutex(t *testing.T) {
 		"two seconds are all, however often somebody else gets in first": func(t *testing.T) {
 			m, unlock := inside(t)
 			e := enter(t.Context(), m, r, func(context.Context, Request) (*Response, error) {
-				_, _ = m.tryLock(mutexKey{caller{r.GuildID, r.TokenID}, r.Key}) // whoever is free to gets in before
+				_, _ = m.tryLock(mutexKey{caller{r.GuildID, r.TokenID}, r.Key}) // a caller that is free to gets in before
 				return nil, nil
 			})
 			synctest.Wait()

@@ -10,7 +10,7 @@ import (
 	"guildhall/internal/base/db/dbtest"
 )
 
-// What nodes of the release before ask the database when a keyed request comes.
+// Nodes of the release before ask the database this when a keyed request comes.
 const (
 	releasedClaim = `
 		INSERT INTO idempotency_keys AS k (token_id, key, fingerprint)

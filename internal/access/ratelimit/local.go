@@ -94,7 +94,7 @@ func (l *local) untilFull(key string, now time.Time) time.Duration {
 }
 
 // learn remembers at which instant the bucket of key is full, as the shared
-// store has it. What is known already is never forgotten for less, since a
+// store has it. An instant that is known is never replaced by an earlier one, since a
 // slower answer may overtake a newer one.
 func (l *local) learn(key string, full time.Time) {
 	for {

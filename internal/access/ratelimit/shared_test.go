@@ -54,8 +54,8 @@ func TestSharedBucket(t *testing.T) {
 				}
 			}
 		}
-		// What has come back by now is spent as well, so that the count says
-		// what the bucket held and not how fast this machine is.
+		// Calls that have come back by now are spent as well, so that the count says what the
+		// bucket held and not how fast this machine is.
 		for all[0].Spend(ctx, "k", q).Allowed {
 			allowed++
 		}
@@ -165,7 +165,7 @@ func TestWithoutRedis(t *testing.T) {
 			}
 			return !all[0].Degraded() && !all[1].Degraded() && !all[2].Degraded()
 		})
-		// What the nodes admitted alone is not given out a second time.
+		// Calls that the nodes admitted alone are not given out a second time.
 		allowed += crowd(ctx, all, q, 6, 200)
 		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "counted by this node alone") ||
 			!strings.Contains(log.String(), "shared with the other nodes again") {

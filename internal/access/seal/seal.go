@@ -51,7 +51,7 @@ func New(keys ...[]byte) (*Box, error) {
 }
 
 // Seal encrypts plain so that only Open with the same key and the same boundTo
-// reads it. What is sealed for one place cannot be moved to another.
+// reads it. A text sealed for one place cannot be moved to another.
 func (b *Box) Seal(plain []byte, boundTo string) []byte {
 	return b.keys[0].Seal([]byte{format}, nil, plain, associated(boundTo)) //nolint:gosec // the AEAD draws a random nonce for each call and takes none
 }
@@ -63,7 +63,7 @@ func (b *Box) Open(sealed []byte, boundTo string) ([]byte, error) {
 }
 
 // Reseal returns what was sealed for boundTo under the first key, and whether
-// that is a change: it is sealed itself where the first key opens it. What no
+// that is a change: it is sealed itself where the first key opens it. A text that no
 // key opens is ErrUnreadable.
 func (b *Box) Reseal(sealed []byte, boundTo string) (fresh []byte, changed bool, err error) {
 	plain, key, err := b.open(sealed, boundTo)

@@ -15,8 +15,8 @@ func ended(guild, token string, at time.Time, address string) usage.Request {
 	return usage.Request{Guild: guild, Token: token, Ended: true, Status: 401, Code: "invalid_token", At: at, From: from}
 }
 
-// What is done with a token after its end is counted for its guild alone, over
-// flushes that fail, and stays out of the guild's other numbers.
+// Uses of a token after its end are counted for its guild alone, over flushes that
+// fail, and stay out of the guild's other numbers.
 func TestUsesOfAnEndedTokenAreCountedApart(t *testing.T) {
 	t.Parallel()
 	d := &doer{DB: dbtest.New(t).DB}

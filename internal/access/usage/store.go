@@ -24,8 +24,8 @@ const (
 	refusalsKept = "7 days"
 )
 
-// Run writes what is counted until ctx ends, and then what is left. What
-// cannot be written waits for the next time.
+// Run writes what is counted until ctx ends, and then what is left. Counts that cannot
+// be written wait for the next time.
 func (c *Counter) Run(ctx context.Context, d db.Doer, log *slog.Logger) error {
 	tick := time.NewTicker(FlushInterval)
 	defer tick.Stop()

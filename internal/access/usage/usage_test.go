@@ -58,7 +58,7 @@ func TestWhatIsCountedIsWrittenOnce(t *testing.T) {
 	if d.units != 0 {
 		t.Error("nothing was counted, and something was written")
 	}
-	c.Count(usage.Request{Status: 401, At: time.Now()}) // nobody's
+	c.Count(usage.Request{Status: 401, At: time.Now()}) // no guild's
 	sum := func(token string) int {
 		return dbtest.Value[int](t, d.DB, `SELECT coalesce(sum(requests), 0) FROM usage_hours WHERE guild_id = 'a' AND token_id = $1`, token)
 	}
@@ -164,7 +164,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// What a page says by hour and by operation is the same, wherever its time begins.
+// A page says the same by hour and by operation, wherever its time begins.
 func TestHoursAndOperationsAgree(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

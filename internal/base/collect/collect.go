@@ -16,10 +16,10 @@
 //	          ├──► done, or failed: Do returns
 //	          └──► Alone: Do returns Left; the subject stays occupied until Release
 //
-// What is as well done by its caller need not wait for others: where few are, and no
+// An item that its caller can as well do need not wait for others: where few are, and no
 // batch is on its way, Now has it done on the caller's own goroutine.
 //
-// What is promised:
+// The package promises:
 //
 //   - An item is run once, in one batch. If the batch says Alone of it, nothing of it
 //     was done, and its caller does it.

@@ -403,8 +403,8 @@ func TestAFloodFillsNoBatch(t *testing.T) {
 	})
 }
 
-// What comes while nothing is on its way is on its way at once, and what comes
-// while a batch is on its way goes into the next one, all of it.
+// An item that comes while nothing is on its way is on its way at once, and items that
+// come while a batch is on its way go into the next one, all of them.
 func TestABatchIsWhatCameMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -487,7 +487,8 @@ func TestASecondBatchBeginsBesideALongOne(t *testing.T) {
 	})
 }
 
-// Who waits too long for a batch is refused, and told whether it is its own doing.
+// A caller that waits too long for a batch is refused, and told whether it is its own
+// doing.
 // RELIABILITY.md, Overload.
 func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 	t.Parallel()

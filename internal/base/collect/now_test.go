@@ -206,8 +206,8 @@ func TestAReadSeesWhatWasThereBeforeIt(t *testing.T) {
 	})
 }
 
-// leave lets a caller leave. Who waits is gone at once, and nobody else minds; who is
-// on the way is answered all the same.
+// leave lets a caller leave. A caller that waits is gone at once, and no other minds;
+// one that is on the way is answered all the same.
 func (w *readers) leave(l *look) {
 	w.mu.Lock()
 	waits := !l.ended && !slices.ContainsFunc(w.under, func(s *looking) bool { return slices.Contains(s.looks, l) })
@@ -247,7 +247,7 @@ func (w *readers) check(broken error) {
 	}
 }
 
-// What Now does is counted while it is done, and no longer when it has panicked.
+// An item of Now is counted while it is done, and no longer when it has panicked.
 func TestNowIsForFew(t *testing.T) {
 	t.Parallel()
 	c := New(Config[*look]{Few: 2})

@@ -114,7 +114,7 @@ func openPool(raw string, params map[string]string, n int, planning string, toge
 	pool.SetConnMaxIdleTime(5 * time.Minute)
 	// After a change of the server behind a name the connections follow. Not all
 	// pools at the same moment: each new connection prepares its statements anew.
-	pool.SetConnMaxLifetime(connLifetime + rand.N(connLifetime/4)) //nolint:gosec // nobody gains by guessing it
+	pool.SetConnMaxLifetime(connLifetime + rand.N(connLifetime/4)) //nolint:gosec // a guess gains nothing
 	return pool, nil
 }
 
@@ -169,8 +169,8 @@ func withParams(raw string, params map[string]string) (string, error) {
 		q.Set("application_name", name+" "+strconv.FormatInt(SchemaVersion(), 10))
 	}
 	if q.Get("default_transaction_read_only") == "on" && q.Get("target_session_attrs") == "read-write" {
-		// The sessions of this pool only read, by our own doing. What is wanted is
-		// the server that takes writes.
+		// The sessions of this pool only read, by our own doing. They want the server that
+		// takes writes.
 		q.Set("target_session_attrs", "primary")
 	}
 	u.RawQuery = q.Encode()
@@ -207,8 +207,8 @@ func splitHosts(raw string) (without, hosts, ports string) {
 	return scheme + "://" + rest[:begin] + rest[end:], strings.Join(names, ","), ports
 }
 
-// defaultTLS is the sslmode where none is said. Which hosts are meant (those of
-// the URL, of its query, of the environment) the driver has found out.
+// defaultTLS is the sslmode where none is said. The driver has found out which hosts
+// are meant: those of the URL, of its query, of the environment.
 func defaultTLS(cfg pq.Config) string {
 	local := isLocal(cfg.Host, cfg.Hostaddr)
 	for _, other := range cfg.Multi {

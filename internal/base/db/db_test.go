@@ -198,7 +198,7 @@ func TestCheckSchema(t *testing.T) {
 		t.Fatalf("migrate on a newer database: %v", err)
 	}
 
-	// What a cut off CREATE INDEX CONCURRENTLY leaves.
+	// A CREATE INDEX CONCURRENTLY that is cut off leaves this.
 	dbtest.Exec(t, d, `CREATE INDEX half_made ON guilds (name);
 		UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'half_made'::regclass`)
 	if s, err := db.CheckSchema(ctx, url); err != nil || len(s.Invalid) != 1 || s.Invalid[0] != "half_made" {

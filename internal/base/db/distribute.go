@@ -81,8 +81,8 @@ func isDistributed(ctx context.Context, q rowQuerier) (yes bool, err error) {
 // Distribute is Migrate, and then spreads the tables of guilds over the nodes of
 // the Citus cluster whose coordinator is at url: by guild, and all of them alike,
 // so that what belongs to one guild lies on one node. The shared tables stay on
-// the coordinator. What is distributed already it leaves alone; it distributes all
-// or nothing.
+// the coordinator. It leaves alone tables that are distributed already, and distributes
+// all or none.
 //
 // Where guilds are not distributed yet, no node may be at work, since it would go
 // on with statements over several guilds.
@@ -175,7 +175,7 @@ func distribute(ctx context.Context, pool *sql.DB) (d Distribution, err error) {
 	for _, table := range left {
 		if table == "guilds" {
 			// A table of the coordinator's cannot refer to one that lies on the workers.
-			// Whoever makes a token looks for its guild.
+			// Statements that make a token look for its guild.
 			if _, err := tx.ExecContext(ctx, `ALTER TABLE api_tokens DROP CONSTRAINT IF EXISTS api_tokens_guild_id_fkey`); err != nil {
 				return d, fmt.Errorf("distribute the tables: %w", err)
 			}

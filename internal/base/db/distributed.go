@@ -9,10 +9,10 @@ import (
 var otherwise = regexp.MustCompile(`(?:\([^()]*\)|[^\s(]+) /\*: ((?:[^/]|/[^*])+?) \*/`)
 
 // Distributed is the statement for tables that are distributed by guild. Statements
-// are written for tables that lie together, as psql takes them. What stands in a
-// comment of the form /*: … */ takes the place of the word or the parenthesis before
-// it, so that a coordinator reads there which one guild a statement of several is
-// about, or takes the guild from the guild's own row:
+// are written for tables that lie together, as psql takes them. A comment of the form
+// /*: … */ takes the place of the word or the parenthesis before it, so that a
+// coordinator reads there which one guild a statement of several is about, or takes the
+// guild from the guild's own row:
 //
 //	WHERE d.guild_id = due.guild_id /*: $5 */ AND d.id = due.id
 //

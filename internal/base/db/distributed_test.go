@@ -37,7 +37,7 @@ func TestVariablesAreSetAsPsqlSetsThem(t *testing.T) {
 	}
 }
 
-// What is prepared is the form that fits, with arguments and without.
+// The form that fits is prepared, with arguments and without.
 func TestTheStatementThatIsRunFitsTheDatabase(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -36,8 +36,8 @@ type connector struct {
 // took three times as long in the first minute after a quiet night. And a list that
 // is planned once, for whatever guild, must not read and sort all of a large one, as
 // a bitmap of its index would. The checks of
-// foreign keys are such statements too. What has to read a whole table would look
-// so dear that Postgres compiled it.
+// foreign keys are such statements too. A statement that has to read a whole table
+// would look so dear that Postgres compiled it.
 const byIndex = `SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off`
 
 // inspect is nil but in tests.

@@ -35,7 +35,8 @@ func TestViolationsOnAShardAreRecognised(t *testing.T) {
 	}
 }
 
-// Which row of a COPY is refused, by its line, or by the key that a coordinator says.
+// The refused row of a COPY is found by its line, or by the key that a coordinator
+// says.
 func TestTheRefusedRowOfACopyIsFound(t *testing.T) {
 	t.Parallel()
 	type row struct {
@@ -72,7 +73,7 @@ func TestTheRefusedRowOfACopyIsFound(t *testing.T) {
 	}
 }
 
-// What became of a COMMIT is open unless Postgres has said that it is undone: a server
+// The outcome of a COMMIT is open unless Postgres has said that it is undone: a server
 // that shuts down, or ends the session, may say goodbye after it has committed.
 func TestACommitIsUncertainUnlessPostgresSaysOtherwise(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,7 @@ type Listener struct {
 
 // Listen opens a connection to the database at url and subscribes to channel. All
 // that is committed to the channel after Listen has returned arrives, as long
-// as the connection holds. Somebody must keep calling Next, or Exec cannot return.
+// as the connection holds. The caller must keep calling Next, or Exec cannot return.
 func Listen(ctx context.Context, url, name, channel string) (*Listener, error) {
 	dsn, err := withParams(url, map[string]string{
 		"application_name":  name,

@@ -253,7 +253,7 @@ func TestAProgramBelowTheOldestThatMayRunIsRefused(t *testing.T) {
 	}
 }
 
-// What a migration that fails has set for its session is not there when it comes
+// Settings that a failing migration makes for its session are not there when it comes
 // again.
 func TestEachTryOfAMigrationHasItsOwnSession(t *testing.T) {
 	t.Parallel()

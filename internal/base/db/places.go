@@ -194,7 +194,7 @@ func (p *Places) Acquire(ctx context.Context, c Caller) (release func(), err err
 	p.mu.Lock()
 	t := p.token(c)
 	if p.free > 0 && t.held < t.bound && t.guild.held < t.guild.bound {
-		// Nobody waits who could have it: it would have been given one.
+		// No waiting request could have it: it would have been given one.
 		p.take(t)
 		p.mu.Unlock()
 		return func() { p.release(t) }, nil
@@ -338,7 +338,7 @@ func (p *Places) next() *tokenPlaces {
 }
 
 // queue lets a token stand among those of its guild exactly if it may be given
-// a place. Who stands there already keeps its turn.
+// a place. A token that stands there already keeps its turn.
 func (p *Places) queue(t *tokenPlaces) {
 	switch may := t.waiters.Len() > 0 && t.held < t.bound; {
 	case may && t.turn == nil:

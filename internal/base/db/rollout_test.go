@@ -65,7 +65,7 @@ func TestOlderProgramsAreSeenByTheirConnections(t *testing.T) {
 	}
 	by, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	for len(older(time.Millisecond)) > 0 { // nobody uses it any more
+	for len(older(time.Millisecond)) > 0 { // no program uses it any more
 		if by.Err() != nil {
 			t.Fatal("an idle connection still counts")
 		}

@@ -24,7 +24,7 @@ func TestBothPoolsFindTheServerThatTakesWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead.Close() // nobody is there any more
+	dead.Close() // no server is there any more
 	u.Host = dead.Addr().String() + "," + u.Host
 	raw := u.String() + "&target_session_attrs=read-write"
 	d, err := db.Open(db.Config{URL: raw, Writers: 1, Readers: 1})

@@ -31,7 +31,7 @@ func (s *socket) ended() bool {
 	case none != nil:
 		return !errors.Is(none, syscall.EAGAIN) && !errors.Is(none, syscall.EINTR)
 	}
-	// What may come unasked besides an error, which is the last word then, is a
-	// notice or a changed setting.
+	// Besides an error, which is the last word then, a notice or a changed setting may come
+	// unasked.
 	return first[0] == 'E'
 }

@@ -28,9 +28,8 @@ type Sweep struct {
 }
 
 // Run looks for what is due and does it, guild by guild, until a look finds nothing
-// more that can be done. A guild that fails does not keep the others from it. What
-// somebody else holds at the moment is left for the next time; several may run at
-// once.
+// more that can be done. A guild that fails does not keep the others from it. Work that
+// another holds at the moment is left for the next time; several may run at once.
 func (s Sweep) Run(ctx context.Context, d *DB) error {
 	for {
 		list, err := Select[Found](ctx, d.Reader(), s.Due, s.Look)

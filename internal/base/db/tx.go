@@ -307,9 +307,9 @@ func Unqueue(ctx context.Context) {
 }
 
 // Enter waits for a place for writes that belong to several callers. It is
-// nobody's: charged to one of them, the others' work would use up its share. What
-// is done with the context it returns, one thing after the other, takes no place
-// of its own and runs to its end, six seconds at most.
+// nobody's: charged to one of them, the others' work would use up its share. Statements
+// within the context that it returns, one after the other, take no place of their own
+// and run to their end, six seconds at most.
 func (d *DB) Enter(ctx context.Context) (within context.Context, leave func(), err error) {
 	return together(ctx, d.writes)
 }

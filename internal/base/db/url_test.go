@@ -8,8 +8,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// What no one has said about TLS is decided by where the server is, whatever
-// part of the URL says it.
+// Where a URL says nothing of TLS, the place of the server decides, whatever part of
+// the URL names it.
 func TestTLSIsTheDefaultForOtherMachines(t *testing.T) {
 	for raw, want := range map[string]string{
 		"postgres://u:p@db.internal/x":                                   "require",

@@ -16,7 +16,7 @@ func TestWrapSaysWhatWasBeingDone(t *testing.T) {
 	}
 }
 
-// What goes well pays nothing for what it would be called.
+// A call that goes well pays nothing for the words of its failure.
 func TestWrapOfNoErrorIsNone(t *testing.T) { //nolint:paralleltest // it counts allocations
 	guild := string(make([]byte, 20))
 	if n := testing.AllocsPerRun(100, func() {

@@ -25,7 +25,7 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// queue is the name of the one queue. What is in it waits for the chat platform.
+// queue is the name of the one queue. Its jobs wait for the chat platform.
 const queue = "chat"
 
 // Args is what one job is about: a struct that travels as JSON and names its

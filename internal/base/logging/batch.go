@@ -36,8 +36,8 @@ type waiting struct {
 	record  slog.Record
 }
 
-// NewBatched makes a log from a setting such as "info,json". What waits in
-// the batch at the end is written by its flush.
+// NewBatched makes a log from a setting such as "info,json". Its flush writes the lines
+// that wait in the batch at the end.
 func NewBatched(w io.Writer, setting string) (*slog.Logger, *Batch, error) {
 	b := &Batch{w: w}
 	log, err := New(&b.lines, setting)

@@ -1,5 +1,5 @@
-// Package output prints what a command has to say, for people and as JSON. What
-// came from outside is shown and never obeyed by a terminal.
+// Package output prints what a command has to say, for people and as JSON. Text from
+// outside is shown, and never obeyed by a terminal.
 package output
 
 import (

@@ -23,9 +23,9 @@ var unexplained = map[string]string{
 }
 
 // Every statement that lists pages is explained by a test of its package, which
-// takes it from the store itself. What is found is a text with LIMIT and OFFSET, or
-// made by Newest, Narrowed or Changed; who explains it is a test that calls WantIndex or Plan
-// and names it, or names a function that does.
+// takes it from the store itself. A list is a text with LIMIT and OFFSET, or made by
+// Newest, Narrowed or Changed; the test that explains it calls WantIndex or Plan and
+// names it, or names a function that does.
 func TestEveryListHasATestOfItsIndex(t *testing.T) {
 	t.Parallel()
 	folders, err := filepath.Glob("../../*/*")

@@ -95,8 +95,8 @@ func Required(name string) []string {
 	return doc.Components.Schemas[name].Value.Required
 }
 
-// Visit applies a schema and words what it finds. What a schema forbids as a whole
-// it says only of a value in whose members nothing is wrong: that says more.
+// Visit applies a schema and words what it finds. It tells of a rule for the whole
+// value only where nothing is wrong in its members: that says more.
 func Visit(s *openapi3.Schema, value any) []Problem {
 	if s.Not != nil {
 		members := *s

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// What is built to be costly is given up long before its end.
+// A text that is built to be costly is given up long before its end.
 // RELIABILITY.md, Input.
 func TestParseJSONGivesUpOnCrowds(t *testing.T) {
 	t.Parallel()

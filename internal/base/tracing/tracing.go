@@ -163,7 +163,7 @@ func (t *Tracer) Work(ctx context.Context, name string) (context.Context, Span) 
 }
 
 // Call begins the span of a call of somebody else, within that of ctx or as one
-// of its own. What it is called about is a method and a pattern, or a kind.
+// of its own. about is a method and a pattern, or a kind.
 func (t *Tracer) Call(ctx context.Context, what, about string) (context.Context, Span) {
 	if t == nil {
 		return ctx, Span{}
@@ -235,8 +235,8 @@ func (s Span) TraceID() string {
 	return s.span.SpanContext().TraceID().String()
 }
 
-// Inject names the span in the headers of a call, as its traceparent. What other
-// services have put beside it into a tracestate is not for strangers.
+// Inject names the span in the headers of a call, as its traceparent. A tracestate that
+// other services have put beside it is not for strangers.
 func (s Span) Inject(header http.Header) {
 	if s.span != nil {
 		propagation.TraceContext{}.Inject(trace.ContextWithSpan(context.Background(), s.span), traceparent(header)) //nolint:forbidigo // it only carries the span

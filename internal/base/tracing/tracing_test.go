@@ -84,7 +84,7 @@ func TestWhatIsNotSampledIsNotRecorded(t *testing.T) {
 	}
 }
 
-// What a stranger sends as a traceparent breaks nothing.
+// A stranger's text as a traceparent breaks nothing.
 func TestAMalformedTraceparentBeginsATraceOfItsOwn(t *testing.T) {
 	t.Parallel()
 	tracer, spans := recording(t)
@@ -194,7 +194,8 @@ func TestSettings(t *testing.T) { //nolint:paralleltest // it sets the environme
 	}
 }
 
-// What is done once a request is over, by whomever, is part of its trace all the same.
+// Work that is done once a request is over, on any goroutine, is part of its trace all
+// the same.
 func TestATraceGoesOnLater(t *testing.T) {
 	t.Parallel()
 	tracer, spans := recording(t)

@@ -17,7 +17,7 @@ type Command struct {
 	Run  func(ctx context.Context) error
 
 	Err  error // what Run has returned
-	Died bool  // what was held back has met another fate than to pass
+	Died bool  // the call that was held back has met another fate than to pass
 
 	done chan struct{}
 }

@@ -54,7 +54,7 @@ func init() {
 		err = fmt.Errorf("the statement breaks a rule of ARCHITECTURE.md: %w:\n%s", err, statement)
 		violations.Lock()
 		defer violations.Unlock()
-		// What is retried for ever breaks the rule for ever.
+		// A statement that is retried for ever breaks the rule for ever.
 		if seen := violations.of[database]; len(seen) < maxViolations {
 			violations.of[database] = append(seen, err)
 		}

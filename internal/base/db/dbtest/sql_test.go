@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What a rule finds, and what it lets pass.
+// Each rule finds its statements, and lets others pass.
 // RELIABILITY.md, Operation.
 func TestRulesForStatements(t *testing.T) {
 	t.Parallel()
