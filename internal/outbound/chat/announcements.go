@@ -10,7 +10,7 @@ import (
 
 // Withdraw deletes an intent whose message has certainly not been posted, so
 // that nobody will post it. It returns false when the message is posted, or may
-// be. What the operator's bot was asked for and has not fetched it is asked for no more.
+// be. The operator's bot is no longer asked for a message that it has not fetched.
 func Withdraw(ctx context.Context, tx *db.Tx, guild, id string) (bool, error) {
 	if err := takeBack(ctx, tx, guild, Nonce(id)); err != nil {
 		return false, err

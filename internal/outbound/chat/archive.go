@@ -121,10 +121,10 @@ func (o Overwrite) closed() Overwrite {
 }
 
 // reopened is the overwrite with the permission to write that it had before.
-// What else was changed meanwhile stays.
+// Other changes since stay.
 func (o Overwrite) reopened(before Overwrite) Overwrite {
 	if o.Absent {
-		return o // somebody has taken it away meanwhile
+		return o // it was taken away meanwhile
 	}
 	o.Allow = o.Allow&^writing | before.Allow&writing
 	o.Deny = o.Deny&^writing | before.Deny&writing

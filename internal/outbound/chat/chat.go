@@ -18,7 +18,7 @@ type Channel struct {
 }
 
 // Purpose is what something is to be done for: a ticket or giveaway, and which change of
-// it. What is asked for twice with one purpose is to be done once.
+// it. Two requests with one purpose are one thing to do.
 type Purpose struct{ SubjectID, Change string }
 
 // Message is one message to be posted as the bot. Mentions in it notify nobody
@@ -45,8 +45,8 @@ type Message struct {
 type Platform interface {
 	// CheckChannel asks whose the channel is. A failure that is
 	// ErrChannelNotAllowed means that it is another guild's, or none that the
-	// bot can see; any other means that the platform could not be asked. What
-	// the platform said is remembered for ten minutes; what it refused is not.
+	// bot can see; any other means that the platform could not be asked. An answer of the
+	// platform is remembered for ten minutes; a refusal is not.
 	CheckChannel(ctx context.Context, c Channel) error
 	// SendMessage posts m and returns the platform's id for it. The id is empty
 	// when the platform says that the message was posted and deleted since.

@@ -270,8 +270,8 @@ func (d *Discord) askMe(ask func(out any) error) (string, error) {
 
 // do makes one call for a guild: up to three tries on server errors, silence and
 // short rate limits, all within the budget. Repeating is safe: messages carry a
-// nonce, and the other calls say how something shall be. What was refused
-// before is asked again, since somebody may have mended it.
+// nonce, and the other calls say how something shall be. A call that was refused before
+// is made again, since an operator may have mended the cause.
 func (d *Discord) do(ctx context.Context, c Channel, at *rest.CompiledEndpoint, body, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, d.budget)
 	defer cancel()

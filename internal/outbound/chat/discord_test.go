@@ -31,7 +31,7 @@ func connectFor(t *testing.T, s *chattest.Server, budget time.Duration) *chat.Di
 	t.Helper()
 	return connectAs(t, s, chat.Config{
 		Budget: budget,
-		Pause:  time.Nanosecond, // what is refused here is repaired at once
+		Pause:  time.Nanosecond, // a refusal here is repaired at once
 	})
 }
 

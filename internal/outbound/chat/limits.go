@@ -169,8 +169,8 @@ func (t *turn) learn(sent *roundTrip, f *Failure) {
 	defer l.mu.Unlock()
 	now, h, b := time.Now(), sent.header, t.bucket
 	if name := h.Get("X-RateLimit-Bucket"); name != "" && len(name) < 100 {
-		// What is learned counts for the calls to come, which look under this
-		// name, also when this one had to go before the name was known.
+		// The name counts for the calls to come, which look under it, also when this one had to
+		// go before the name was known.
 		l.names[t.route] = name
 		if named := l.buckets[name+"+"+t.major]; named != nil {
 			b = named

@@ -24,7 +24,7 @@ const (
 	workCollectEntries   = "collect_entries"
 )
 
-// What an answer can be.
+// An answer is one of these.
 const (
 	WorkDone    = "done"
 	WorkRefused = "refused"
@@ -143,7 +143,7 @@ func ask(ctx context.Context, tx *db.Tx, t task) (p piece, isNew bool, err error
 		ON CONFLICT DO NOTHING
 		RETURNING `+pieceColumns, t.guild, t.request.WorkID, t.request.Kind, t.subject, t.intent, id, now, t.request.Deadline.Time)
 	if db.Missing(err) {
-		return p, false, db.Again // somebody else was first
+		return p, false, db.Again // another was first
 	}
 	return p, true, fault.Wrap(err, "ask the bot of guild", t.guild)
 }

@@ -23,7 +23,7 @@ type Work struct {
 	log   *slog.Logger
 	asked func(guild string) // something was asked for of the guild's bot
 
-	rung    chan struct{} // somebody waits who may have an answer by now
+	rung    chan struct{} // a caller waits that may have an answer by now
 	mu      sync.Mutex
 	waiting map[*waiting]struct{}
 }
@@ -124,7 +124,7 @@ func (w *Work) await(ctx context.Context, p piece) (piece, error) {
 		delete(w.waiting, one)
 		w.mu.Unlock()
 	}()
-	w.Wake(p.GuildID) // what was answered before is seen at once
+	w.Wake(p.GuildID) // an earlier answer is seen at once
 	select {
 	case p = <-one.answer:
 	case <-ctx.Done():

@@ -40,7 +40,7 @@ type candidate struct {
 	Lane       int    `db:"lane" json:"-"`
 	Fresh      bool   `db:"fresh" json:"-"` // has fresh deliveries, or expired leases
 	Known      bool   `db:"known" json:"-"` // has a schedule
-	Rung       bool   `db:"rung" json:"-"`  // somebody rang for its guild
+	Rung       bool   `db:"rung" json:"-"`  // a unit rang for its guild
 
 	take int // sends granted by the limiter
 }
@@ -181,8 +181,8 @@ func compareIDs(a, b endpointID) int {
 
 func (s schedule) id() endpointID { return endpointID{s.GuildID, s.EndpointID} }
 
-// lockSchedules is the statement of lockIdle. What is set in it holds for the
-// statements that follow in its transaction.
+// lockSchedules is the statement of lockIdle. Its settings hold for the statements that
+// follow in its transaction.
 var lockSchedules = newStatement(`
 		SELECT s.*, coalesce($1::timestamptz, now()) AS now
 		FROM (SELECT set_config('synchronous_commit', 'off', true) || ` + byIndex + ` AS done) AS settings
@@ -225,7 +225,7 @@ func lockIdle(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, of 
 	return rows, fault.Wrap(err, "lock schedules")
 }
 
-// What of an endpoint's deliveries a claim may take.
+// A claim may take these of an endpoint's deliveries.
 const (
 	takeAll    = "all"
 	takeUrgent = "urgent" // tests and redeliveries alone: the endpoint is blocked or quiet, or they go first
@@ -480,9 +480,9 @@ var takeDeliveries = newStatement(`
 // longest; queues what is fresh for those that get nothing, or left by a dead
 // worker, so that it is not found again and again; and writes when each endpoint
 // is next due: a closed one at once, since what waits for it may not have followed
-// yet. What else is fresh for an endpoint that is sent to stays so: to queue a flood
-// costs more than to send it. The endpoint's schedule is locked, by a
-// statement before this one: so this one sees everything that was queued for it.
+// yet. Other fresh deliveries of an endpoint that is sent to stay fresh: to queue a
+// flood costs more than to send it. The endpoint's schedule is locked, by a statement
+// before this one: so this one sees everything that was queued for it.
 func take(ctx context.Context, tx *db.Tx, oneGuild bool, now time.Time, lease time.Duration, orders []order) ([]claimed, error) {
 	var rows []claimed
 	err := run(takeDeliveries, oneGuild, orders, func(o order) string { return o.GuildID }, func(query, in string, guild ...any) error {

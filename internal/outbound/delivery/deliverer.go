@@ -108,8 +108,8 @@ func (d *Deliverer) Run(ctx context.Context) error {
 
 // starter begins the send of a claimed delivery without waiting for it, and calls
 // begun when it has: the claim keeps its locks until all have begun, not only been
-// asked for. What became of it is settled once the claim has committed: before,
-// nobody can see the lease.
+// asked for. Its outcome is settled once the claim has committed: before, no one can
+// see the lease.
 type starter func(c claimed, begun func(), committed <-chan struct{})
 
 // claimLoop claims when the bell rings and every pollInterval, and hands each

@@ -22,8 +22,8 @@
 //     that disables or deletes an endpoint waits for its schedule, so nothing
 //     begins after that unit has committed.
 //
-//   - A send (send.go) holds no connection. What became of it is judged by pure
-//     functions (rules.go, schedule.go, outcome.go).
+//   - A send (send.go) holds no connection. Pure functions (rules.go, schedule.go,
+//     outcome.go) judge what became of it.
 //
 //   - Results are settled in batches (settle.go): the state of the delivery, if
 //     its lease is still the one it was sent under, the row of the attempt log,
@@ -31,11 +31,11 @@
 //
 // A delivery that is pending is in one of three places. It is fresh; or a worker
 // holds a lease on it; or it is queued, and then its endpoint's schedule has a
-// next_due that is not later than the moment it may go. Whoever moves a delivery
-// into the queue holds the lock of that schedule. An index leads to each of the
-// three, so nothing is lost when a worker dies, and nobody has to search. As a net
-// beneath that, a repair (repair.go) goes through what waits and finds what no row
-// of webhook_schedule leads to.
+// next_due that is not later than the moment it may go. A function that moves a
+// delivery into the queue holds the lock of that schedule. An index leads to each of
+// the three, so nothing is lost when a worker dies, and nobody has to search. As a net
+// beneath that, a repair (repair.go) goes through what waits and finds what no row of
+// webhook_schedule leads to.
 //
 // An endpoint's schedule also says what becomes of what waits for it: it is sent,
 // held or given up. Disabling, enabling and deleting an endpoint (manage.go)

@@ -8,7 +8,7 @@ import (
 	"guildhall/internal/base/db"
 )
 
-// What an endpoint's old URL has answered does not switch it off.
+// An answer of an endpoint's old URL does not switch it off.
 func TestAnAnswerOfAnotherURLSwitchesNothingOff(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

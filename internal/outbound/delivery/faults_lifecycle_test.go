@@ -483,7 +483,7 @@ func TestTheLogCatchesUpAfterItFailed(t *testing.T) {
 	}
 }
 
-// What cannot be sent ends as failed with a reason, soon, and its neighbours
+// A delivery that cannot be sent ends as failed with a reason, soon, and its neighbours
 // arrive. A secret that cannot be read is no such thing: what waits for it waits.
 // RELIABILITY.md, Events.
 func TestPoisonRowsEndAndHurtNobody(t *testing.T) {

@@ -129,8 +129,8 @@ func TestTheDocumentSaysHowLongEventsAreKept(t *testing.T) {
 	}
 }
 
-// What has become too old is decided by the database: a node whose clock runs
-// 40 days ahead of it forgets nothing.
+// The database decides which events have become too old: a node whose clock runs 40
+// days ahead of it forgets nothing.
 // RELIABILITY.md, Operation.
 func TestPruningGoesByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
@@ -417,8 +417,8 @@ func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 	}
 }
 
-// Whoever runs the service hears of an endpoint that is on its way to being
-// disabled, at half of the time and shortly before.
+// The operator hears of an endpoint that is on its way to being disabled, at half of
+// the time and shortly before.
 func TestWarningsComeBeforeAnEndpointIsDisabled(t *testing.T) {
 	t.Parallel()
 	var h health

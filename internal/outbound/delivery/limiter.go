@@ -64,7 +64,7 @@ type limiter struct {
 	endpoints map[endpointID]*sends
 	active    map[endpointID]*sends // those with sends under way, or failures that are not written yet
 	guilds    map[string]*share
-	starved   bool      // somebody was refused for want of slots
+	starved   bool      // a sender was refused for want of slots
 	swept     time.Time // when those that say nothing any more were forgotten
 }
 
@@ -79,7 +79,7 @@ type sends struct {
 	hung      bool                 // and took long
 	more      bool                 // it had more than it was given
 	quick     bool                 // its last success came quickly
-	turns     bool                 // what recover has queued for it was first in turn last
+	turns     bool                 // its recovered deliveries were first in turn last
 }
 
 // share is what this node knows of one guild.
@@ -128,7 +128,7 @@ func (s *sends) most(lane int, now time.Time) int {
 		}
 	}
 	if lane == laneUrgent {
-		most++ // what is urgent does not wait for the send that is under way
+		most++ // an urgent one does not wait for the send that is under way
 	}
 	return most
 }

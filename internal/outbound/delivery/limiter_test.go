@@ -46,8 +46,8 @@ func TestGuildsAreServedInTurnHoweverQuicklyTheyAnswer(t *testing.T) {
 	}
 }
 
-// What was just recorded shares its claim with little of what waits in queues,
-// which has the next claims.
+// A delivery that was just recorded shares its claim with little of what waits in
+// queues, which has the next claims.
 func TestAClaimForFreshDeliveriesIsShort(t *testing.T) {
 	t.Parallel()
 	for _, fresh := range []bool{false, true} {
@@ -68,7 +68,7 @@ func TestAClaimForFreshDeliveriesIsShort(t *testing.T) {
 	}
 }
 
-// What is forgotten is what says nothing any more.
+// The limiter forgets entries that say nothing any more.
 func TestTheLimiterForgetsWhoIsQuiet(t *testing.T) {
 	t.Parallel()
 	l, now := newLimiter(64), time.Now()
@@ -210,7 +210,7 @@ func TestAnEndpointIsFullUntilItsFailuresAreWritten(t *testing.T) {
 	}
 }
 
-// Whoever found no slot wants the next one that is given back.
+// A sender that found no slot wants the next one that is given back.
 func TestTheLastSlotIsMissed(t *testing.T) {
 	t.Parallel()
 	l, now := newLimiter(1), time.Now()

@@ -28,9 +28,9 @@ const (
 	smallTable = 100
 )
 
-// maintenanceLoop does what has time. What waits for endpoints that were
-// disabled, enabled or deleted follows in one goroutine and the log is kept in
-// another, so that a large backlog does not stop the pruning.
+// maintenanceLoop does what has time. Deliveries of endpoints that were disabled,
+// enabled or deleted follow in one goroutine and the log is kept in another, so that a
+// large backlog does not stop the pruning.
 func (d *Deliverer) maintenanceLoop(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
@@ -252,8 +252,8 @@ func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog, pull bool
 }
 
 // put holds a chunk of what waits for a disabled endpoint, or gives up a chunk
-// of what waits for a deleted one. What a worker is sending right now, it comes
-// back for. Nothing is left of the schedule of a deleted endpoint in the end.
+// of what waits for a deleted one. It comes back for a delivery that a worker is
+// sending right now. Nothing is left of the schedule of a deleted endpoint in the end.
 func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (int, error) {
 	n, err := db.Exec(ctx, tx, `
 		UPDATE webhook_deliveries d

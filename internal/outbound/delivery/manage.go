@@ -16,8 +16,8 @@ import (
 // webhook_schedule, and so takes effect with the unit's commit, however much
 // waits for the endpoint; the states of what waits follow in the background.
 //
-// They lock the endpoint's schedule. Whoever locks the row of webhook_endpoints
-// as well does so before calling them.
+// They lock the endpoint's schedule. A unit that locks the row of webhook_endpoints as
+// well does so before calling them.
 
 // lostSince joins with a delivery d the one that was made after it for the same
 // event and endpoint, and keeps the failed ones since $3 of endpoint $2 of guild
@@ -70,7 +70,7 @@ func Register(ctx context.Context, tx *db.Tx, guild, endpoint string, enabled, p
 
 // Disable switches an endpoint off, for a reason of the service's or, if it is
 // empty, its owner's; one that is off already keeps its reason. No send to it
-// begins after the unit's commit, apart from tests. What waits is held.
+// begins after the unit's commit, apart from tests. Its deliveries that wait are held.
 func Disable(ctx context.Context, tx *db.Tx, guild, endpoint, reason string) error {
 	_, err := tx.ExecContext(ctx, `
 		WITH `+db.Instant("webhook_endpoints", "guild_id = $1 AND id = $2 AND enabled")+`
@@ -84,8 +84,8 @@ func Disable(ctx context.Context, tx *db.Tx, guild, endpoint, reason string) err
 	return dispose(ctx, tx, guild, endpoint, "hold")
 }
 
-// Enable lets an endpoint be sent to, without its old failures. What was held
-// goes out, in the order of its making and with the whole schedule before it.
+// Enable lets an endpoint be sent to, without its old failures. Held deliveries go out,
+// in the order of their making and with the whole schedule before them.
 func Enable(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 	_, err := tx.ExecContext(ctx, `
 		WITH `+db.Instant("webhook_endpoints", "guild_id = $1 AND id = $2 AND NOT enabled")+`
@@ -174,11 +174,11 @@ func Redeliver(ctx context.Context, tx *db.Tx, guild, endpoint, delivery string)
 // of them, and returns how many. The newest delivery of an event decides: one
 // that has arrived since, or waits already, is not queued again.
 //
-// What is recovered passes a block and a quiet time, but neither tests nor
+// A recovered delivery passes a block and a quiet time, but neither tests nor
 // redeliveries, and takes turns with the endpoint's other events. The first failed
-// attempt of any of it ends the passing: a receiver that asks for quiet is not sent
-// all of it first. Recover again, and what still waits of the time before passes as
-// well, for it has the same due_at.
+// attempt of any of it ends the passing: a receiver that asks for quiet is not sent all
+// of it first. Recover again, and what still waits of the time before passes as well,
+// for it has the same due_at.
 func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.Time, limit int) (int, error) {
 	send, err := makeDue(ctx, tx, guild, endpoint, false)
 	if err != nil {

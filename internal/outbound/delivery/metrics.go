@@ -151,7 +151,7 @@ func besides(d *db.DB) beside {
 	return byLookup
 }
 
-// measure reads the gauges. What it reads does not grow with what waits, but on a
+// measure reads the gauges. Its reading does not grow with what waits, but on a
 // coordinator (OldestDue): the counts are of gaugeLimit deliveries at most, the ages
 // come from the ends of indexes and from a number of schedules.
 func (d *Deliverer) measure(ctx context.Context) error {
@@ -208,8 +208,8 @@ const dueLimit = 1000
 // looked at since, though nothing keeps it back: it is urgent, or its endpoint did
 // not fail last and has not asked to be left alone, or who had it in hand is dead. It
 // is zero where there is none, and a second or two while workers keep up, however slow
-// receivers are. What it reads is bounded, but on a coordinator, where it grows with
-// the deliveries nobody has taken.
+// receivers are. Its reading is bounded, but on a coordinator, where it grows with the
+// deliveries that no worker has taken.
 func OldestDue(ctx context.Context, d *db.DB) (time.Duration, error) {
 	return oldestDue(ctx, d.Reader(), d.Distributed(), nil)
 }

@@ -434,7 +434,7 @@ func TestPruningReadsNoMoreThanItForgets(t *testing.T) {
 	}
 }
 
-// What an endpoint has lost is counted and queued by the events of its failed
+// The lost events of an endpoint are counted and queued by those of its failed
 // deliveries, and never by reading the rest of its log for each, whatever the
 // statistics say of the tables.
 func TestWhatIsLostIsFoundByItsEvents(t *testing.T) {

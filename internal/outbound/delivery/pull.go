@@ -14,11 +14,11 @@ import (
 	"guildhall/internal/base/wire"
 )
 
-// What waits for a pull endpoint is never fresh, urgent or under a worker's lease, and
-// its schedule has the disposition pull and is never due: so no look, claim or repair
-// finds it. It is leased to whoever fetches it by its due_at alone, which lies ahead
-// until the lease ends; lease_gen counts how often it was fetched. Holding, releasing
-// and giving up are the same as for any other endpoint.
+// A delivery that waits for a pull endpoint is never fresh, urgent or under a worker's
+// lease, and the endpoint's schedule has the disposition pull and is never due: so no
+// look, claim or repair finds it. It is leased to whoever fetches it by its due_at
+// alone, which lies ahead until the lease ends; lease_gen counts how often it was
+// fetched. Holding, releasing and giving up are the same as for any other endpoint.
 
 const (
 	// pullBytes bounds the events of one fetch, with what stands around them.
@@ -122,9 +122,9 @@ type waiting struct {
 	Outlived bool   `db:"outlived"` // its event happened too long ago
 }
 
-// findWaiting finds what can be fetched of an endpoint, in order, and locks it. What
-// another caller is fetching at the moment it passes over. Each event is looked up by
-// itself, as in takeDeliveries.
+// findWaiting finds what can be fetched of an endpoint, in order, and locks it. It
+// passes over events that another caller is fetching at the moment. Each event is
+// looked up by itself, as in takeDeliveries.
 const findWaiting = `
 	WITH due AS MATERIALIZED (
 		SELECT w.id, w.event_id, w.event_at, w.due_at
@@ -206,8 +206,8 @@ func fetch(ctx context.Context, tx *db.Tx, at *time.Time, guild, endpoint, by st
 	return out, fault.Wrap(err, "lease what waits for endpoint", endpoint, "of guild", guild)
 }
 
-// choose takes limit of what was found, as long as it fits into one answer. What is too
-// old for that it returns apart. A single event always fits.
+// choose takes limit of what was found, as long as it fits into one answer. It returns
+// apart the events that are too old for that. A single event always fits.
 func choose(found []waiting, limit int) (ids, outlived []string, more bool) {
 	bytes := 0
 	for _, w := range found {
@@ -264,8 +264,8 @@ const returnFetched = `
 
 // Acknowledge settles events that were fetched from a pull endpoint as delivered, and
 // gives others back. It returns how many of each were still to be settled or under a
-// lease. What the endpoint has not fetched stays as it is, whatever it is; of an event
-// that stands in both, being settled counts.
+// lease. An event that the endpoint has not fetched stays as it is, in either list; of
+// an event that stands in both, being settled counts.
 func Acknowledge(ctx context.Context, tx *db.Tx, guild, endpoint string, events, back []string) (settled, returned int, err error) {
 	return acknowledge(ctx, tx, nil, guild, endpoint, events, back)
 }

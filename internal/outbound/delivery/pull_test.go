@@ -323,7 +323,7 @@ func (m *pullModel) follow(d *Deliverer) {
 	}
 	for _, k := range m.events {
 		if !m.enabled {
-			k.leased = time.Time{} // what is held is leased to nobody
+			k.leased = time.Time{} // a held delivery has no lease
 		}
 	}
 }
@@ -403,7 +403,7 @@ func TestWhatIsKeptIsFetchedUntilItIsAcknowledged(t *testing.T) {
 	})
 }
 
-// What is asked for again and again is led to by an index, whatever waits elsewhere.
+// An index leads to what is asked for again and again, whatever waits elsewhere.
 func TestFetchingReadsAnIndex(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

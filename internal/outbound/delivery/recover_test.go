@@ -192,8 +192,8 @@ func TestAClaimReadsNoMoreOfARecoveryThanItTakes(t *testing.T) {
 	})
 }
 
-// What one endpoint has got of an event says nothing of another: for each its
-// own newest delivery decides.
+// The delivery of an event to one endpoint says nothing of another: for each its own
+// newest delivery decides.
 func TestAnotherEndpointsDeliveryRecoversNothing(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

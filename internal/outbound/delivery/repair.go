@@ -8,7 +8,8 @@ import (
 )
 
 // followsWithin is how soon the schedule of a closed endpoint is due while something
-// waits for it, with time to spare. What is due later is not found in its time.
+// waits for it, with time to spare. A delivery that is due later is not found in its
+// time.
 const followsWithin = "5 s"
 
 // repairWalk is where the next repair begins.

@@ -35,8 +35,8 @@ func TestRepairLeavesABacklogAlone(t *testing.T) {
 	}
 }
 
-// What was just recorded for an endpoint that is full, or while no slot is free,
-// is looked at again with the next claim, whatever else waits, and the end of a
+// A delivery that was just recorded for an endpoint that is full, or while no slot is
+// free, is looked at again with the next claim, whatever else waits, and the end of a
 // send brings that claim about.
 func TestWhatAClaimLeavesOutIsLookedAtNext(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 
 const (
 	// keep is how long an event stays, with its deliveries and their attempts.
-	// What still waits then is given up, and its trace stays for expiredFor.
+	// A delivery that still waits then is given up, and its trace stays for expiredFor.
 	keep       = 30 * 24 * time.Hour
 	expiredFor = 24 * time.Hour
 

@@ -76,7 +76,7 @@ func TestParseSchedule(t *testing.T) {
 	}
 }
 
-// What a receiver may ask for.
+// A receiver may ask for these pauses.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 6, 15, 9, 30, 0, 0, time.UTC)

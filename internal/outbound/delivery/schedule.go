@@ -60,7 +60,8 @@ func (s Schedule) next(attempt int, jitter float64) (time.Duration, bool) {
 }
 
 // retryAfter reads a Retry-After header, seconds or a date, as a pause from now
-// of at most maxPause. What is past, zero or neither of the two asks for nothing.
+// of at most maxPause. A past instant, zero, and a text that is neither ask for
+// nothing.
 func retryAfter(value string, now time.Time) (time.Duration, bool) {
 	value = strings.TrimSpace(value)
 	if value == "" {

@@ -225,8 +225,8 @@ type change struct {
 	GuildID    string     `json:"guild_id"`
 	EndpointID string     `json:"endpoint_id"`
 	NextDue    *time.Time `json:"next_due"`
-	Releasing  bool       `json:"releasing"` // what is held is to go out after all
-	Passes     bool       `json:"passes"`    // what recover has queued goes past a block and a quiet time
+	Releasing  bool       `json:"releasing"` // held deliveries are to go out after all
+	Passes     bool       `json:"passes"`    // recovered deliveries go past a block and a quiet time
 	health
 
 	warned int    // before
@@ -343,12 +343,12 @@ type settled struct {
 }
 
 // settling is the statement of settle, with the step that writes the log, or none.
-// A delivery is found by its key. What else it must be stands in a CASE, out of the
+// A delivery is found by its key. Its other conditions stand in a CASE, out of the
 // planner's sight: otherwise, with statistics of a time when nothing waited, it takes
-// the index of what waits for a short cut and reads all of it for each row. A
-// worker's CASE calls nothing that is not immutable, so that a coordinator can hand
-// the UPDATE on. Step counted adds what has come to its end to the numbers of its
-// endpoint and hour, which the dashboard shows: numbers and log cannot part.
+// the index of what waits for a short cut and reads all of it for each row. A worker's
+// CASE calls nothing that is not immutable, so that a coordinator can hand the UPDATE
+// on. Step counted adds what has come to its end to the numbers of its endpoint and
+// hour, which the dashboard shows: numbers and log cannot part.
 func settling(log string) string {
 	return `
 		WITH r AS MATERIALIZED (

@@ -49,8 +49,8 @@ func run[T any](s statement, oneGuild bool, rows []T, guild func(T) string, do f
 // rows up by an index. The engine's statements name a few rows of large tables,
 // but Postgres takes a list in JSON for a hundred rows and each of a few for many
 // more: at ten thousand endpoints it would rather read whole tables, for each
-// claim. What cannot be planned that way would look so dear that Postgres compiled
-// it, which takes 0.3 s.
+// claim. A statement that cannot be planned that way would look so dear that Postgres
+// compiled it, which takes 0.3 s.
 const byIndex = `set_config('enable_hashjoin', 'off', true) || set_config('enable_mergejoin', 'off', true) || set_config('enable_seqscan', 'off', true) ||
 	set_config('jit', 'off', true)`
 

@@ -45,8 +45,8 @@ func (w *deliveryDB) ping(e endpoint) {
 	})
 }
 
-// What waits for a retry goes out when its endpoint is enabled, with the whole
-// schedule before it, though the endpoint was enabled before it was held.
+// A delivery that waits for a retry goes out when its endpoint is enabled, with the
+// whole schedule before it, though the endpoint was enabled before it was held.
 // RELIABILITY.md, Events.
 func TestEnablingSendsWhatWasNotYetHeld(t *testing.T) {
 	t.Parallel()
@@ -273,8 +273,8 @@ func TestStraysAreFoundByAnIndex(t *testing.T) {
 	}
 }
 
-// What waits for a block or a quiet time to end goes out at once when the endpoint's
-// address has changed.
+// A delivery that waits for a block or a quiet time to end goes out at once when the
+// endpoint's address has changed.
 func TestAChangedAddressIsCalledNow(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)

@@ -38,7 +38,7 @@ var noSuchStream = fault.New(fault.NotFound, "not_found", "There is no such stre
 type stream struct {
 	ID       string    `db:"id"`
 	Now      time.Time `db:"now"`
-	Oldest   time.Time `db:"oldest"`   // what happened before has been waiting for too long
+	Oldest   time.Time `db:"oldest"`   // earlier events have been waiting for too long
 	Complete time.Time `db:"complete"` // since then nothing is lost
 	Note     bool      `db:"note"`     // that it is fetched from is to be noted
 }
@@ -105,8 +105,8 @@ const leaseStreamed = `
 const fetchRounds = 5
 
 // FetchStream leases the oldest events that wait for a part of a stream and are leased to
-// nobody, at most limit of them, and notes who has asked. What it costs goes by what
-// waits, not by the guilds.
+// nobody, at most limit of them, and notes who has asked. Its cost goes by what waits,
+// not by the guilds.
 func FetchStream(ctx context.Context, tx *db.Tx, p Part, by string, limit int, lease time.Duration) (Fetched, error) {
 	return fetchStream(ctx, tx, nil, p, by, limit, lease)
 }
@@ -189,9 +189,10 @@ const findLeased = `
 	FROM stream_deliveries w
 	WHERE w.event_id = ANY ($2) AND w.stream_id = $1 AND w.fetched AND (cardinality($3::text[]) = 0 OR w.guild_id = ANY ($3::text[]))`
 
-// settleStreamed and returnStreamed settle and give back events of a guild. What nobody
-// else waits for, or was sent, goes with its settling: a stream has no log. Where two
-// streams settle an event at the same moment it stays, and is pruned.
+// settleStreamed and returnStreamed settle and give back events of a guild. An event
+// that waits for no other receiver, and was sent to none, goes with its settling: a
+// stream has no log. Where two streams settle an event at the same moment it stays, and
+// is pruned.
 const (
 	settleStreamed = `
 	WITH gone AS (

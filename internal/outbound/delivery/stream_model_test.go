@@ -24,7 +24,7 @@ type told struct {
 	byBot   bool
 	wanted  bool // the stream wanted it when it happened
 	id      string
-	fetched bool      // somebody has been given it
+	fetched bool      // a fetch has been given it
 	leased  time.Time // until when it is somebody's
 	settled bool      // an acknowledgement of it was answered
 	perhaps bool      // one was not, or came beside the fetch

@@ -39,7 +39,7 @@ func (w *Waiters) BeginPart(stream string, p Part) *Waiter {
 
 // newestDue finds in which guilds the events happened that have become due for a stream
 // last. It does not go by what waits: a shard that nobody fetches may have a large
-// backlog, which is older. What it misses the next fetch finds.
+// backlog, which is older. The next fetch finds what it misses.
 const newestDue = `
 	SELECT DISTINCT guild_id
 	FROM (

@@ -33,7 +33,7 @@ type Waiters struct {
 	stopped bool
 }
 
-// NewWaiters has nobody wait yet. Nobody is woken before Run. reg may be nil.
+// NewWaiters has nobody wait yet. No fetch is woken before Run. reg may be nil.
 func NewWaiters(d *db.DB, log *slog.Logger, reg prometheus.Registerer) *Waiters {
 	w := &Waiters{db: d, log: log, bell: newBell(), of: make(map[string]map[string]*Waiter), parts: make(map[partID]*Waiter)}
 	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{

@@ -117,8 +117,8 @@ func (c *Client) Post(ctx context.Context, url string, header http.Header, body 
 		return Response{Err: err}
 	}
 	defer func() { _ = res.Body.Close() }()
-	// What is left of a small response is read so that the connection can serve
-	// again; an endless one is cut off with its connection.
+	// The rest of a small response is read so that the connection can serve again; an
+	// endless one is cut off with its connection.
 	head, _ := io.ReadAll(io.LimitReader(res.Body, MaxExcerpt))
 	_, _ = io.CopyN(io.Discard, res.Body, maxBody-MaxExcerpt)
 	return Response{Status: res.StatusCode, Excerpt: excerpt(head), RetryAfter: res.Header.Get("Retry-After")}

@@ -218,8 +218,8 @@ func TestRebindingNeverConnectsToARefusedAddress(t *testing.T) {
 	}
 }
 
-// What keeps a name from being called is told apart, because a caller can do
-// something about the first, and has to wait for the second.
+// The two causes that keep a name from being called are told apart, because a caller
+// can do something about the first, and has to wait for the second.
 func TestCheckTellsMissingNamesFromFailingServers(t *testing.T) {
 	t.Parallel()
 	public, inside := egresstest.Addresses("93.184.215.14"), egresstest.Addresses("10.1.2.3")

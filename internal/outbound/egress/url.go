@@ -26,7 +26,7 @@ var form = regexp.MustCompile(`^https?://([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|\
 	`([/?]([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*)?$`)
 
 // ParseURL checks the form of a receiver's URL, as the contract does: the API, the
-// command line and the dashboard judge by it. What it allows may still lead to an
+// command line and the dashboard judge by it. A URL that it allows may still lead to an
 // address that is not allowed. The error is the rest of a sentence about the URL.
 func ParseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)

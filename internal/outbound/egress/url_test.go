@@ -42,7 +42,7 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-// What is wrong with a URL is told so that it can be mended.
+// A bad URL's fault is told so that it can be mended.
 func TestABadURLIsToldHowToMendIt(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{

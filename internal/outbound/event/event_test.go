@@ -104,7 +104,7 @@ func TestAnEventIsRenderedOnceAndDeliveredToEachListener(t *testing.T) {
 	}
 }
 
-// What a statement alone knows is rendered as Record renders it.
+// A statement renders what it alone knows as Record renders it.
 func TestAStatementRendersAsRecordDoes(t *testing.T) {
 	t.Parallel()
 	d := scene(t, 1)

@@ -2,11 +2,11 @@ package event
 
 // Telling makes a statement tell of what it changes: an event for each row of
 // one of its CTEs, with a delivery for each endpoint and each of the bot's streams that
-// listens, or nothing at all where none does. What is for a pull endpoint is never
-// fresh: nobody sends it. The fields other than Rows are SQL expressions over such
-// a row, parameters or constants; a column is written with the CTE's name before
-// it. Payload is text, and worked out only for what is stored. Origin is an Origin's
-// JSON: what a bot key did is for those streams alone that want the echo.
+// listens, or nothing at all where none does. A delivery for a pull endpoint is never
+// fresh: no worker sends it. The fields other than Rows are SQL expressions over such a
+// row, parameters or constants; a column is written with the CTE's name before it.
+// Payload is text, and worked out only for what is stored. Origin is an Origin's JSON:
+// what a bot key did is for those streams alone that want the echo.
 //
 // ID is a UUIDv7, and so are the deliveries' ids, which begin with its time: they
 // stand in the order of events. The column's default, which mints one from

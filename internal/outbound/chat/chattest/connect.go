@@ -10,8 +10,8 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// Connect is the bot's client of the platform at url. What cfg leaves open is
-// the token that the platform accepts, and no log.
+// Connect is the bot's client of the platform at url. Where cfg leaves them open, it
+// takes the token that the platform accepts, and no log.
 func Connect(t testing.TB, url string, cfg chat.Config) *chat.Discord {
 	t.Helper()
 	cfg.URL, cfg.Token = url, cmp.Or(cfg.Token, Token)

@@ -21,7 +21,7 @@ type Answer struct {
 	silent bool
 }
 
-// What a server can say beside addresses.
+// A server can say these beside addresses.
 var (
 	NoSuchName = Answer{code: 3}
 	ServFail   = Answer{code: 2}
