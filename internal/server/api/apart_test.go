@@ -46,7 +46,7 @@ func stated(ctx context.Context) *reqState {
 }
 
 // Where thousands of connections wait for their turn, none of them keeps the stack
-// that serving its requests takes. What is served at once stays where it is.
+// that serving its requests takes. A request that is served at once stays where it is.
 // RELIABILITY.md, Overload.
 func TestWhoHasWaitedIsServedOnAnotherStack(t *testing.T) {
 	t.Parallel()

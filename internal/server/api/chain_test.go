@@ -91,8 +91,8 @@ func TestGuessingIsSlow(t *testing.T) {
 	server.Do(t, "getMe", "").Want(t, 200, "")
 }
 
-// Nor does a token that is stolen tell much where it may not be used. What cannot be
-// looked up is nobody's fault.
+// Nor does a token that is stolen tell much where it may not be used. A token that
+// cannot be looked up is not held against its caller.
 func TestRefusalsSpendTheAddresssBucket(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -148,7 +148,7 @@ func TestEveryOperationIsLimited(t *testing.T) {
 	}
 	server.Do(t, "adjustBalance", `{"user_id":"1","delta":1}`).Want(t, 200, "")
 	for path, method := range map[string]string{"/api/v1/nothing": "GET", "/api/v1/me": "DELETE", "/api/v1/cases": "OPTIONS"} {
-		a := server.Raw(t, method, path, "").WantError(t, 429, "rate_limited") // what is no operation counts as a read
+		a := server.Raw(t, method, path, "").WantError(t, 429, "rate_limited") // a request that is no operation counts as a read
 		if got := a.Header.Get("X-RateLimit-Bucket"); got != "read" {
 			t.Errorf("%s %s spends the bucket %q", method, path, got)
 		}

@@ -35,8 +35,8 @@ func wealthy(t *testing.T, server *apitest.API, n int) {
 		FROM generate_series(1, $2::int) n`, server.Guild, n)
 }
 
-// What another transaction holds, be it a wallet, a key or a reference, delays
-// nobody but who wants it.
+// A row that another transaction holds, be it a wallet, a key or a reference, delays
+// only the callers that want it.
 // RELIABILITY.md, Neighbours.
 func TestWhatIsHeldDelaysNobodyElse(t *testing.T) {
 	t.Parallel()
@@ -119,7 +119,7 @@ func TestAHotWalletFailsOneBatch(t *testing.T) {
 		return dbtest.Pass
 	})
 	wealthy(t, server, 40)
-	server.Do(t, "adjustBalance", `{"user_id":"99","delta":1}`).Want(t, 200, "") // somebody listens
+	server.Do(t, "adjustBalance", `{"user_id":"99","delta":1}`).Want(t, 200, "") // an endpoint listens
 	op := apitest.Find(t, "adjustBalance")
 	release := lock(t, server, `SELECT balance FROM wallets WHERE guild_id = $1 AND user_id = '1' FOR UPDATE`, server.Guild)
 	var hot, others sync.WaitGroup
@@ -218,7 +218,7 @@ func (h *history) write(t *testing.T, client *http.Client, urls []string, token,
 			t.Errorf("%d: %s", res.StatusCode, text)
 			return
 		case !keyed:
-			return // nobody knows
+			return // the outcome is unknown
 		case time.Now().After(deadline):
 			t.Errorf("%s never comes to an end: %d %s", reason, res.StatusCode, text)
 			return

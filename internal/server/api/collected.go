@@ -13,8 +13,9 @@ import (
 )
 
 // collected serves an operation that makes its change together with others, under the
-// key, if there is one: it runs in no unit, and returns once its batch has committed. What
-// a batch leaves, and what validation has refused, becomes a unit of its own.
+// key, if there is one: it runs in no unit, and returns once its batch has committed. A
+// change that a batch leaves, or that validation has refused, becomes a unit of its
+// own.
 func (u *units) collected(rs *reqState, next handler) error {
 	if rs.key == "" {
 		return u.together(rs.ctx, rs, next, func() error { return u.write(rs, next) })

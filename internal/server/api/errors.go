@@ -29,7 +29,7 @@ func kept(err error) bool {
 	return ok && (f.Kind == fault.Invalid || f.Kind == fault.NotFound || f.Kind == fault.Refused)
 }
 
-// classify turns any error into a failure that can be shown. What is not known
+// classify turns any error into a failure that can be shown. An error that is not known
 // is ours, and only the request id is told.
 func classify(err error, requestID string) *fault.Error {
 	var he *echo.HTTPError

@@ -97,7 +97,7 @@ func TestADocumentIsCompressedWhereThatMakesItShorter(t *testing.T) {
 	}
 }
 
-// Whoever is told that the service cannot answer is told when to come again.
+// A caller that is told that the service cannot answer is told when to come again.
 func TestWhatMayPassIsUnavailableForFiveSeconds(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{context.DeadlineExceeded, context.Canceled} {

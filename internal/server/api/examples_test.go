@@ -27,13 +27,13 @@ var otherExamples = map[string]string{
 	"rerollGiveaway": "demo-giveaway-0003",
 }
 
-// What the document shows as a request succeeds as it stands against the demo
-// guild, and the response has the members that the document shows.
+// Each request that the document shows succeeds as it stands against the demo guild,
+// and the response has the members that the document shows.
 func TestExamplesRun(t *testing.T) {
 	t.Parallel()
 	api := demo(t)
 
-	// Nobody listens at the receiver of the examples; one of our own stands in.
+	// The receiver of the examples does not exist; one of our own stands in.
 	const shown, ours = "https://hooks.example.net/guildhall", "https://127.0.0.1:9/guildhall"
 	made := api.Do(t, "createWebhookEndpoint", `{"url":"`+ours+`","events":["case.created"]}`)
 	hook := made.Want(t, 201, "").Str(t, "data.id")
@@ -104,7 +104,7 @@ func TestExamplesRun(t *testing.T) {
 }
 
 // demo is a server with the demo guild, seen by a token of that guild.
-// Somebody who tries a change of a balance in the reference can do so twice.
+// A reader who tries a change of a balance in the reference can do so twice.
 func TestTheFirstExampleOfAChangeCanBeSentTwice(t *testing.T) {
 	t.Parallel()
 	a := apitest.New(t)

@@ -176,9 +176,9 @@ func placeholders(op apitest.Operation) []string {
 	return names
 }
 
-// What belongs to another guild is answered exactly like what does
-// not exist, byte for byte, and stays as it is. That the same call works for
-// its owner proves that the guild alone made the difference.
+// A thing of another guild is answered exactly like one that does not exist, byte for
+// byte, and stays as it is. That the same call works for its owner proves that the
+// guild alone made the difference.
 // RELIABILITY.md, Guilds.
 func TestAnotherGuildsThingsDoNotExist(t *testing.T) {
 	t.Parallel()
@@ -381,8 +381,8 @@ func TestUsersAreStrangersInAnotherGuild(t *testing.T) {
 	})
 }
 
-// What a guild writes without an id in the path goes to its own things, also
-// under a key that the other guild has used for the same request.
+// A write without an id in the path goes to the guild's own things, also under a key
+// that the other guild has used for the same request.
 // RELIABILITY.md, Guilds.
 func TestWritesStayInTheirGuild(t *testing.T) {
 	t.Parallel()

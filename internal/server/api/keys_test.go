@@ -24,7 +24,7 @@ import (
 
 const one = `{"user_id":"9","delta":1}`
 
-// What may be a key, and how far it reaches.
+// The syntax of a key, and how far it reaches.
 // RELIABILITY.md, Writes.
 func TestKeySyntax(t *testing.T) {
 	t.Parallel()
@@ -266,7 +266,7 @@ func TestLimitedCallsAreNotKept(t *testing.T) {
 	server.Do(t, "getWallet", "", apitest.Path("userId", "9")).Want(t, 200, `{"data":{"balance":2}}`)
 }
 
-// What one process has stored, another replays byte for byte.
+// One process replays byte for byte what another has stored.
 // RELIABILITY.md, Writes.
 func TestReplayByAnotherProcess(t *testing.T) {
 	t.Parallel()
@@ -377,8 +377,8 @@ func (unsayable) VisitCreateTicketMessageResponse(http.ResponseWriter) error {
 	return errors.New("no words")
 }
 
-// What is posted after its request has ended is kept under its key as it would have
-// been answered.
+// A message that is posted after its request has ended is kept under its key as it
+// would have been answered.
 func TestAMessageThatIsPostedLaterIsKept(t *testing.T) {
 	t.Parallel()
 	server := apitest.New(t)

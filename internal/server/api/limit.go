@@ -11,9 +11,9 @@ import (
 // Quotas are the sizes of the buckets.
 type Quotas struct{ Read, Write, Bot, Login ratelimit.Quota }
 
-// limitRate spends the token's read or write bucket. What is no operation counts as
-// a read. A bot key has two in each guild, and two of its own for what it does in no
-// guild that is there: guessing ids makes no buckets.
+// limitRate spends the token's read or write bucket. A request that is no operation
+// counts as a read. A bot key has two in each guild, and two of its own for what it
+// does in no guild that is there: guessing ids makes no buckets.
 func limitRate(limits *ratelimit.Limiter, q Quotas) middleware {
 	return func(next handler) handler {
 		return func(rs *reqState) error {

@@ -212,7 +212,7 @@ func TestMessagesLetTheCallBeMended(t *testing.T) {
 	}
 }
 
-// What the guild's state forbids is refused with that state.
+// A refusal because of the guild's state names that state.
 func TestRefusalsNameTheState(t *testing.T) {
 	t.Parallel()
 	a := apitest.New(t)

@@ -75,7 +75,7 @@ func (u *units) phased(rs *reqState, next handler) error {
 		return captureLater(ctx, rs, next)
 	})
 	if rest != nil {
-		// Nobody's share: what others know of by now has to be written down.
+		// No caller's share: what others know of by now has to be written down.
 		lasting := db.As(context.WithoutCancel(rs.ctx), db.Caller{})
 		if err == nil || db.Uncertain(err) && rest.sure(lasting) {
 			response, err = rest.run(lasting)

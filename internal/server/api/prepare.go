@@ -11,10 +11,10 @@ import (
 
 // A preparation asks others (a name server, the chat platform) what an
 // operation has to know, before its unit of work opens: no connection and no
-// lock is held meanwhile. What it has learned travels in the context it
-// returns, so that the operation can refuse in the contract's order of checks.
-// An error ends the request as if the operation had returned it. It is not run
-// for a request that validation has refused.
+// lock is held meanwhile. It puts what it has learned into the context that it returns,
+// so that the operation can refuse in the contract's order of checks. An error ends the
+// request as if the operation had returned it. It is not run for a request that
+// validation has refused.
 type preparation func(ctx context.Context, body any) (context.Context, error)
 
 // preparations are the operations that need one.
@@ -40,8 +40,8 @@ func preparing[Body any](prepare func(context.Context, *Body) (context.Context, 
 	}
 }
 
-// prepare runs the operation's preparation, if it has one. What it refuses is
-// kept for the unit, as what validation finds is.
+// prepare runs the operation's preparation, if it has one. Its refusal is kept for the
+// unit, as a finding of validation is.
 func (u *units) prepare(rs *reqState) {
 	p, ok := u.preparations[rs.op.ID]
 	if !ok || rs.broken != nil {

@@ -112,7 +112,7 @@ func TestReadsThatMeetAreAnsweredAsByThemselves(t *testing.T) {
 	}
 }
 
-// Who reads after a change was answered sees it, whomever else it meets.
+// A caller that reads after a change was answered sees it, whomever else it meets.
 // RELIABILITY.md, Writes.
 func TestWhoReadsAfterAWriteSeesIt(t *testing.T) {
 	t.Parallel()
@@ -187,7 +187,7 @@ func TestReadsThatMeetWithoutADatabase(t *testing.T) {
 	}
 }
 
-// Who hangs up while others wait with it delays none of them.
+// A caller that hangs up while others wait with it delays none of them.
 func TestWhoLeavesABatchOfReadsDelaysNobody(t *testing.T) {
 	t.Parallel()
 	server, link, _ := far(t, pass)

@@ -14,9 +14,8 @@ import (
 const contentType = "application/json"
 
 // readBody reads the body of a write once and checks its frame: size, media
-// type, the syntax of the idempotency key, and that there is no query. What it
-// refuses is not kept under the key. Reads have no body worth looking at and
-// ignore the key.
+// type, the syntax of the idempotency key, and that there is no query. Its refusals are
+// not kept under the key. Reads have no body worth looking at and ignore the key.
 func readBody(large *largeBodyPlaces) middleware {
 	return func(next handler) handler {
 		return func(rs *reqState) error {

@@ -65,7 +65,7 @@ func TestAReadSaysItsLength(t *testing.T) {
 }
 
 // BenchmarkReads measures reads over HTTPS from one client, in a guild of
-// 50,000 members. What a response costs beyond that of /health is its query.
+// 50,000 members. The cost of a response beyond that of /health is its query.
 func BenchmarkReads(b *testing.B) {
 	server := apitest.New(b)
 	crowd(b, server, 50_000)

@@ -55,8 +55,8 @@ func TestRepeatsOfAFinishedRequestAreAllAnswered(t *testing.T) {
 	}
 }
 
-// What an operation asks others before its unit is not asked for a repeat: the
-// answer is there, whatever they would say now.
+// A repeat does not ask others what its operation asks before its unit: the answer is
+// there, whatever they would say now.
 // RELIABILITY.md, Writes.
 func TestARepeatAsksNobody(t *testing.T) {
 	t.Parallel()

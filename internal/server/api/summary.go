@@ -91,7 +91,8 @@ func attributed(ctx context.Context, rs *reqState) context.Context {
 }
 
 // counted tells of a request that came with a token, or with one that may not be
-// used from its address, or no more. What a bot key does in no guild is nobody's usage.
+// used from its address, or no more. Requests of a bot key in no guild count as no
+// guild's usage.
 func counted(count func(usage.Request), rs *reqState, at time.Time) {
 	by := rs.by
 	if by == nil {

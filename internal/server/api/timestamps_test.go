@@ -49,7 +49,7 @@ func TestTimestamps(t *testing.T) {
 			if err != nil || stored != want.stored {
 				t.Errorf("%s: stored %q (%v), want %q", in, stored, err, want.stored)
 			}
-			// What was shown can be sent back, and read back the same.
+			// An instant that was shown can be sent back, and reads back the same.
 			again := server.Do(t, "updateCase", `{"expires_at":"`+want.shown+`"}`, at)
 			if again.Status != 200 || again.Str(t, "data.expires_at") != want.shown {
 				t.Errorf("%s sent back: got %d %s", want.shown, again.Status, again.Body)

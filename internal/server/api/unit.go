@@ -77,12 +77,12 @@ func (u *units) read(rs *reqState, next handler) error {
 	return next(rs)
 }
 
-// apart runs next on a goroutine of its own. What reads and writes a list needs twice
-// the stack that a request has while it waits, and a connection keeps the stack that
-// its requests once had. Where thousands wait, the few that are being served have
-// large ones this way, and not each connection in turn. A new goroutine's stack has
-// to grow first, which takes a list a tenth of its time: that is not worth it where few
-// wait, nor for what is no list and needs no large stack.
+// apart runs next on a goroutine of its own. An operation that reads and writes a list
+// needs twice the stack that a request has while it waits, and a connection keeps the
+// stack that its requests once had. Where thousands wait, the few that are being served
+// have large ones this way, and not each connection in turn. A new goroutine's stack
+// has to grow first, which takes a list a tenth of its time: that is not worth it where
+// few wait, nor for what is no list and needs no large stack.
 func apart(rs *reqState, next handler) error {
 	served := make(chan error, 1)
 	go func() {

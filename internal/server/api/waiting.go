@@ -64,8 +64,8 @@ func sent(rs *reqState, response idempotency.Response, err error) error {
 	return send(rs, response)
 }
 
-// tried runs the operation in a unit of its own. What it returns beside its response is
-// what it would wait for.
+// tried runs the operation in a unit of its own. Beside the response it returns what
+// the operation would wait for.
 func (u *units) tried(rs *reqState, next handler) (response idempotency.Response, wait *delivery.Wait, err error) {
 	db.EndBy(rs.ctx, time.Now().Add(workTimeout)) //nolint:forbidigo // a stretch of time, not an instant that anything keeps
 	err = u.db.Do(rs.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
@@ -95,7 +95,7 @@ func (u *units) stillKnown(rs *reqState) error {
 // server's own deadlines, its caller would seem to be gone before.
 func unhurried(rs *reqState, wait time.Duration) {
 	c, at := http.NewResponseController(rs.Response()), rs.came.Add(wait+answerTimeout)
-	_ = c.SetReadDeadline(at) // what has no deadlines needs no other
+	_ = c.SetReadDeadline(at) // a connection without deadlines needs none
 	_ = c.SetWriteDeadline(at)
 }
 

@@ -14,9 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The bounds. What one address holds open, or does not
-// read, must not take what others need: the kernel's memory included, which no
-// number of this process shows.
+// The bounds. The connections of one address, open or unread, must not take what others
+// need: the kernel's memory included, which no number of this process shows.
 const (
 	maxConnections           = 8192
 	maxConnectionsPerAddress = 256

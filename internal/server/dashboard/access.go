@@ -81,8 +81,8 @@ func signedIn(next handler) handler {
 	}
 }
 
-// managing lets only those pass who may manage the guild in the path. Whoever
-// may not cannot tell the guild from one that does not exist.
+// managing lets only those pass who may manage the guild in the path. Others cannot
+// tell the guild from one that does not exist.
 func managing(next handler) handler {
 	return func(c *call) (reply, error) {
 		g, err := c.enter(c.r.PathValue("guild"))
@@ -185,7 +185,7 @@ func (a *access) may(ctx context.Context, p person, guild string, n need) (bool,
 		return true, nil
 	}
 	if a.discord == nil {
-		return false, nil // whoever signed in did so before Discord was taken out of the settings
+		return false, nil // the person signed in before Discord was taken out of the settings
 	}
 	last, q := a.look(ctx, p, guild, n)
 	if q == nil {
@@ -233,7 +233,7 @@ func (a *access) look(ctx context.Context, p person, guild string, n need) (word
 		a.tidy()
 		q = &question{begun: now, done: make(chan struct{})}
 		a.questions[key] = q
-		// Whoever comes next has use for the answer, even if this caller has gone.
+		// The next caller has use for the answer, even if this one has gone.
 		go a.ask(context.WithoutCancel(ctx), key, q)
 	}
 	return last, q

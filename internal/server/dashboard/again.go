@@ -17,10 +17,9 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// What somebody has typed is not lost when it cannot be used now. Where the
-// service or the platform fails, the response is the form as it was filled; where
-// the session has ended, the browser keeps the form, sealed, until its person has
-// signed in again.
+// A person's typing is not lost when it cannot be used now. Where the service or the
+// platform fails, the response is the form as it was filled; where the session has
+// ended, the browser keeps the form, sealed, until its person has signed in again.
 
 const (
 	draftCookie  = "__Host-guildhall-draft"
@@ -47,7 +46,7 @@ var refilled = map[string]func(*call) reply{
 
 func webhookAgain(c *call) reply {
 	f, _ := c.readWebhook()
-	f.Problems = nil // nobody has judged it yet
+	f.Problems = nil // it has not been judged yet
 	return c.webhookForm(f, 0)
 }
 

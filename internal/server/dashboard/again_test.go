@@ -81,7 +81,7 @@ func TestAFormThatMeetsAFailureComesBackAsItWasFilled(t *testing.T) {
 				t.Errorf("%s: no Retry-After", path)
 			}
 		}
-		// What has no form of its own can be sent again as it was.
+		// A form that has no fields of its own can be sent again as it was.
 		b.post(one+"/remove", url.Values{"confirm": {"http://127.0.0.1:9/ "}}).wants(503, says,
 			`action="`+one+`/remove"`, `name="confirm" value="http://127.0.0.1:9/ "`, "Try again")
 	}
@@ -142,7 +142,7 @@ func TestAFormOfAnEndedSessionWaitsBehindTheSignIn(t *testing.T) {
 	b.post(page(guildID, "tokens"), forms[page(guildID, "tokens")].form).wants(401)
 	b.signIn("manager", "")
 	b.get(page(neighbourID, "tokens", "new")).wants(200).lacks("Payday")
-	// Who signs out leaves nothing behind.
+	// A person who signs out leaves nothing behind.
 	b.post("/dashboard/logout", nil).wants(303)
 	b.signIn("manager", "")
 	b.get(page(guildID, "tokens", "new")).wants(200).lacks("Payday")
@@ -179,8 +179,8 @@ func TestAnOperatorsFormWaitsBehindTheNextLink(t *testing.T) {
 	b.get(to).wants(200, form.shows...)
 }
 
-// What no cookie holds is said to be lost before anybody signs in again, and a
-// form from another site is kept by nobody.
+// The page says before signing in again that a form too large for a cookie is lost, and
+// a form from another site is not kept.
 func TestFormsThatAreNotKept(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

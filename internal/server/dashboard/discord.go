@@ -123,7 +123,7 @@ func (d *Discord) oauth(base string) *oauth2.Config {
 	}
 }
 
-// revoke ends an access token. What it cannot end expires by itself.
+// revoke ends an access token. A token that it cannot end expires by itself.
 func (d *Discord) revoke(ctx context.Context, token string) {
 	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}, "client_id": {d.cfg.ClientID}, "client_secret": {d.cfg.ClientSecret}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.cfg.URL+"/oauth2/token/revoke", strings.NewReader(form.Encode()))

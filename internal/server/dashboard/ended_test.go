@@ -9,8 +9,8 @@ import (
 	"guildhall/internal/access/usage"
 )
 
-// Whoever manages a guild sees that a token of it is used after its end: when, how
-// often and from where. Nobody else does.
+// A manager of a guild sees that a token of it is used after its end: when, how often
+// and from where. No one else does.
 func TestAnEndedTokenThatIsStillUsedIsShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -20,8 +20,7 @@ import (
 	"guildhall/internal/outbound/delivery"
 )
 
-// What a page looks like after a mistake, or where something is wrong, is as good as
-// the page.
+// A page after a mistake, or where something is wrong, looks as good as the page.
 func TestErrorStatesInABrowser(t *testing.T) {
 	s := newSite(t)
 	b := newTab(t, s, true)

@@ -143,7 +143,7 @@ func TestTheFormOfAnEndpointTakesOneRound(t *testing.T) {
 }
 
 // A delivery's body is indented for reading, and stands there as it was sent, too.
-// What is tried again by itself needs no redelivery.
+// A delivery that is tried again by itself needs no redelivery.
 func TestADeliveryIsReadAndExact(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -289,7 +289,7 @@ func TestDisablingByTheServiceIsAudited(t *testing.T) {
 	b.get(page(guildID, "audit")).wants(200, "webhook.disabled", "Guildhall")
 }
 
-// What nobody can use any more is deleted, and nothing else.
+// Rows that no one can use any more are deleted, and nothing else.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

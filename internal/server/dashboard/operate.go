@@ -13,7 +13,7 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// What operators do to sessions and links, and what the audit log is told of
+// Operators end sessions and take links back here, and the audit log is told of
 // sessions. A session is told in the log of every guild that it may open.
 
 // Session is who is signed in, as an operator sees it.

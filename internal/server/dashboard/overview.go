@@ -11,7 +11,7 @@ import (
 type overviewView struct {
 	Expiring []tokenRow
 	Active   int
-	Called   bool // somebody has used a token
+	Called   bool // a token was used
 	Plot     plot
 	Groups   []usage.Group
 	Webhooks webhooksSummary

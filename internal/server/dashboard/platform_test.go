@@ -231,8 +231,7 @@ func TestAHangingPlatformCostsAPageLittle(t *testing.T) {
 	})
 }
 
-// What the list of servers names is what the platform says now, not what it said
-// at sign-in.
+// The list of servers names what the platform says now, not what it said at sign-in.
 // RELIABILITY.md, Guilds.
 func TestTheListOfServersForgetsALostRight(t *testing.T) {
 	t.Parallel()

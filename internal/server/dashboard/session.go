@@ -28,7 +28,7 @@ const (
 	touchInterval = time.Minute
 )
 
-// What a session holds. All of it is text; none of it is a secret.
+// A session holds these. All of it is text; none of it is a secret.
 const (
 	keyKind   = "kind"
 	keyID     = "id"
@@ -86,7 +86,7 @@ func (c *call) loadSession() error {
 // keepSession stores what the call made of its session and sets the cookie.
 func (c *call) keepSession(h http.Header) error {
 	if c.who.ID == "" && !c.load.signing && !c.load.ended {
-		return nil // nobody is signed in, and nobody wants to be
+		return nil // no one is signed in, or wants to be
 	}
 	if c.refreshing() {
 		return nil

@@ -132,7 +132,7 @@ func (*tokenForm) Presets() []string { return []string{"7", "30", "90", "365"} }
 
 // Understood is what an allowlist says, one range each.
 func (f *tokenForm) Understood() []netip.Prefix {
-	ranges, _ := auth.ParsePrefixes(f.Allow) // what is wrong with it stands beside the field
+	ranges, _ := auth.ParsePrefixes(f.Allow) // its fault stands beside the field
 	return ranges
 }
 

@@ -121,7 +121,7 @@ func TestWebhooks(t *testing.T) {
 		t.Errorf("signed by %s", last)
 	}
 
-	// What has failed is counted, and then recovered once.
+	// Failed deliveries are counted, and then recovered once.
 	dbtest.Exec(t, s.DB, `
 		WITH ev AS (
 			INSERT INTO webhook_events (guild_id, id, type, payload) SELECT $1, 'lost-' || n, 'case.created', '{}' FROM generate_series(1, 3) n

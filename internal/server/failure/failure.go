@@ -56,7 +56,7 @@ type Words struct {
 	Internal    *fault.Error // everything else
 }
 
-// Of returns what the caller may know of err. What is no fault is told in the
+// Of returns what the caller may know of err. An error that is no fault is told in the
 // words given, and keeps its cause for the log.
 func (w Words) Of(err error) *fault.Error {
 	f, ok := fault.As(err)
