@@ -88,8 +88,8 @@ func crowd(t *testing.T, r *Reads[*asked]) {
 	})
 }
 
-// What comes beside more goes into a batch, whose connection is nobody's place: also
-// for a token that holds as many as it may.
+// A read that comes beside more goes into a batch, whose connection counts as no
+// token's place: also for a token that holds as many as it may.
 func TestAReadAmongManyGoesIntoABatch(t *testing.T) {
 	t.Parallel()
 	r, d, ask := asking(t, 2)

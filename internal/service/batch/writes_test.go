@@ -27,8 +27,8 @@ func host(d *db.DB) Host {
 	return Host{DB: d, Wake: func(string) {}, Began: func(string) func(int, time.Duration) { return func(int, time.Duration) {} }}
 }
 
-// What becomes of a change that is in a batch: done if it says so, unknown if the
-// commit is, and otherwise left, whatever has happened.
+// A change that is in a batch is done if it says so, unknown if the commit is, and
+// otherwise left, whatever has happened.
 func TestAChangeThatIsNotMadeIsLeft(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
@@ -123,7 +123,7 @@ func TestAWorkerIsToldHowLongABatchWaits(t *testing.T) {
 	}
 }
 
-// What is remembered of guilds is bounded, and found out anew then.
+// The memory of guilds is bounded, and they are found out anew then.
 func TestWhatIsKnownOfListenersIsBounded(t *testing.T) {
 	t.Parallel()
 	var l Listening

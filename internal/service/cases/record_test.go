@@ -6,7 +6,8 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// What moves with a case is shown in answers and events, and the other way round.
+// Each member that moves with a case is shown in answers and events, and the other way
+// round.
 func TestACaseIsShownWhole(t *testing.T) {
 	t.Parallel()
 	testutil.WantCarried(t, func(c row) any { return show(c) }, "guild_id")

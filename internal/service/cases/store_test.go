@@ -147,8 +147,7 @@ func TestExpireWorksThroughABacklogAroundAHeldCase(t *testing.T) {
 		}
 		return n
 	}
-	// Somebody edits one of them meanwhile: the job neither waits for it nor
-	// loses it.
+	// A moderator edits one of them meanwhile: the job neither waits for it nor loses it.
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if _, err := lock(ctx, tx, "1", "case-3"); err != nil {
 			return err
@@ -280,8 +279,8 @@ func TestNumbersAreGivenOutOncePerGuild(t *testing.T) {
 	}
 }
 
-// What refers to the guild holds its row too, so that it stays; those who file cases
-// then must not wait for one another in a circle.
+// A row that refers to the guild holds the guild's row too, so that it stays; those who
+// file cases then must not wait for one another in a circle.
 func TestCasesAndNewMembersDoNotBlockOneAnother(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

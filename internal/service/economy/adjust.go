@@ -37,13 +37,13 @@ func (c *change) Subject() string { return c.By.GuildID + "/" + c.entry.UserID }
 // begins with that instant: see getEntry.
 //
 // The first two make changes of several wallets. The UPDATE locks, judges and changes.
-// What it leaves is made alone: a wallet that is missing, a balance that forbids the
-// change, a reference or a key that has a record, and, where nothing is told, a change
-// that an endpoint or a stream listens to. A reference or a key that somebody else is
-// about to use fails the whole statement, and so does a row that somebody else holds
-// for 10 ms: each change is made alone then. A form without the key takes Postgres 7 %
-// less for four changes and nothing less for eight; one with the guild as one value saves
-// nothing.
+// It leaves these changes to be made alone: a wallet that is missing, a balance that
+// forbids the change, a reference or a key that has a record, and, where nothing is
+// told, a change that an endpoint or a stream listens to. A reference or a key that
+// somebody else is about to use fails the whole statement, and so does a row that
+// somebody else holds for 10 ms: each change is made alone then. A form without the key
+// takes Postgres 7 % less for four changes and nothing less for eight; one with the
+// guild as one value saves nothing.
 //
 // The third makes one change, whatever it has to wait for, and the wallet that is
 // missing. A wallet is judged as it stands once it is held, and the reference is claimed

@@ -35,8 +35,8 @@ func forms() map[string]form {
 	}
 }
 
-// Limits stand in the statements as numbers. What is made alone waits for others, and
-// what is made together gives up soon.
+// Limits stand in the statements as numbers. A change that is made alone waits for
+// others, and changes that are made together give up soon.
 func TestStatementsHaveTheirLimits(t *testing.T) {
 	t.Parallel()
 	for name, s := range forms() {
@@ -144,10 +144,10 @@ func TestAnAdjustmentIsPlannedOnce(t *testing.T) {
 	}
 }
 
-// What an adjustment looks up, it looks up by index, however many guilds, maps,
-// endpoints and requests there are; also when it asks for the leaderboards' keeper.
-// And also when it was planned while there were few, since a connection keeps its
-// plans: those of a quiet night meet the rows of the day.
+// An adjustment looks everything up by index, however many guilds, maps, endpoints and
+// requests there are; also when it asks for the leaderboards' keeper. And also when it
+// was planned while there were few, since a connection keeps its plans: those of a
+// quiet night meet the rows of the day.
 func TestAnAdjustmentReadsByIndex(t *testing.T) {
 	t.Parallel()
 	for _, guilds := range []int{1, 5000} {

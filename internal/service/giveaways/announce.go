@@ -120,7 +120,7 @@ func Announce(ctx context.Context, d db.Doer, p chat.Platform, a Announcement) e
 		return err
 	}
 	return d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
-		_, err := chat.Withdraw(ctx, tx, a.GuildID, a.IntentID) // nobody will ever post it
+		_, err := chat.Withdraw(ctx, tx, a.GuildID, a.IntentID) // it will never be posted
 		return err
 	})
 }
@@ -266,7 +266,7 @@ const (
 const special = "\\[<`*~|"
 
 // plain is text as it is to stand in a message: nobody is mentioned by it and no
-// link hides behind other words. What is longer than limit is cut.
+// link hides behind other words. A text that is longer than limit is cut.
 func plain(text string, limit int) string {
 	var b strings.Builder
 	n, fits := 0, 0 // characters so far, and the bytes after which there is room for the mark of a cut

@@ -7,8 +7,8 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// crowd is a platform on which n members have reacted to every message. Whoever
-// reads them dies now and then, right after a page has been answered.
+// crowd is a platform on which n members have reacted to every message. The reader of
+// the reactions dies now and then, right after a page has been answered.
 type crowd struct {
 	chat.StandIn
 	n, calls, dieAfter int

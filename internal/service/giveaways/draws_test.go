@@ -86,7 +86,7 @@ func script(t *testing.T) string {
 	return text
 }
 
-// Whoever may read a giveaway repeats its draws with the script that the
+// A program that may read a giveaway repeats its draws with the script that the
 // documentation shows, and sees it when something was changed afterwards.
 // RELIABILITY.md, Giveaways.
 func TestTheScriptRepeatsDraws(t *testing.T) {
@@ -166,7 +166,7 @@ func TestGiveawaysByChange(t *testing.T) {
 	if got := since("2026-01-01T00:00:02Z", apitest.Query("status", "paused")).All(t, "id"); !slices.Equal(got, []string{all[3], all[5]}) {
 		t.Errorf("the paused ones: %v", got)
 	}
-	// What changes moves behind the reader, and its instant only rises.
+	// A giveaway that changes moves behind the reader, and its instant only rises.
 	before := s.Do(t, "getGiveaway", "", apitest.Path("id", all[0])).Str(t, "data.updated_at")
 	dbtest.Exec(s.t, s.DB(), `UPDATE giveaways SET updated_at = now() + interval '1 hour' WHERE id = $1`, all[0])
 	ahead := s.Do(t, "getGiveaway", "", apitest.Path("id", all[0])).Str(t, "data.updated_at")

@@ -39,8 +39,8 @@ func Edit(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) err
 	}))
 }
 
-// edited notes that the message shows g. What has changed since is shown next; whoever
-// holds a later lease does that.
+// edited notes that the message shows g. The next edit shows later changes; the holder
+// of a later lease makes it.
 func edited(ctx context.Context, tx *db.Tx, g row) error {
 	_, err := tx.ExecContext(ctx, `
 		WITH instant AS MATERIALIZED (

@@ -101,8 +101,8 @@ func TestAnEditThatFailsIsMadeAgainWhileThatCanHelp(t *testing.T) {
 	}
 }
 
-// What happens to a giveaway while its message is being edited is shown by the next
-// edit, and not overtaken by the first.
+// A change of a giveaway while its message is being edited is shown by the next edit,
+// and not overtaken by the first.
 func TestWhatHappensDuringAnEditIsShownByTheNext(t *testing.T) {
 	t.Parallel()
 	s, server := opened(t)

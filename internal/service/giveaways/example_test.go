@@ -12,7 +12,7 @@ import (
 	"slices"
 )
 
-// What the published record says; rules_test.go holds pick to it.
+// The published record says this; rules_test.go holds pick to it.
 var (
 	publishedWinners = []string{"100", "300", "1000", "41", "200"}
 	publishedHash    = "d3799ff4af5004afab1c07807c02a4cb321ac69de4fbf8ebe8686f0e3a3eba95"

@@ -28,12 +28,12 @@ var errUnsettled = errors.New("it is not known yet whether the giveaway's messag
 // whichever way the member has reacted, unless an entry is there already; bots have
 // none. Before it asks, the message says that the giveaway has ended. Each page of a hundred is stored with the place
 // where reading goes on, so whoever comes after a crash begins there, and no
-// connection is held while the platform is asked. What cannot be read is an
+// connection is held while the platform is asked. A page that cannot be read is an
 // error, and the caller comes again; after a day the entries are frozen without.
 func Gather(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) error {
 	g, err := claim(ctx, d, guild, id)
 	if err == nil && g.Pot == gathering && g.MessageID != nil {
-		_ = Edit(ctx, d, p, guild, id) // what fails is tried again by its own lane, and keeps nobody from drawing
+		_ = Edit(ctx, d, p, guild, id) // its own lane tries a failed one again, and the drawing goes on
 	}
 	for err == nil && g.Pot == gathering {
 		if g.MessageID == nil {
@@ -173,7 +173,7 @@ func leaseOf(state string) time.Duration {
 }
 
 // unposted ends the reading of a giveaway without a message: nobody can have
-// reacted to what was never posted. What may have been posted is waited for.
+// reacted to what was never posted. A message that may have been posted is waited for.
 func unposted(ctx context.Context, d db.Doer, g row) error {
 	settled, lost := true, false
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {

@@ -18,8 +18,8 @@ import (
 	"guildhall/internal/outbound/chat"
 )
 
-// life is the model of a giveaway: its state, and how often it was moved there. What
-// is told follows from it.
+// life is the model of a giveaway: its state, and how often it was moved there. The
+// events that are told follow from it.
 type life struct {
 	status                           string
 	starts, pauses, resumes, rerolls int

@@ -180,7 +180,8 @@ func (l *giveawayLife) reroll(n *lifeNode) *lifeCommand {
 	return c
 }
 
-// transitions moves what is due. What somebody else holds is left for the next time.
+// transitions moves what is due. A giveaway that another holds is left for the next
+// time.
 func (l *giveawayLife) transitions(n *lifeNode) *lifeCommand {
 	begins := func(s life) []outcome {
 		if s.status != scheduled || l.countOf(`SELECT count(*) FROM giveaways WHERE id = $1 AND starts_at <= now()`, l.id) == 0 {

@@ -288,7 +288,7 @@ func TestTheChannelMustBeTheGuilds(t *testing.T) {
 	if n := dbtest.Value[int](s.t, s.DB(), `SELECT count(*) FROM giveaways`); n != 0 {
 		t.Errorf("%d giveaways were stored", n)
 	}
-	// What the platform refused is not remembered.
+	// A refusal of the platform is not remembered.
 	server.Lookup("304", nil)
 	create("304", in(time.Hour)).Want(t, 201, "")
 	s.WantEvent(t, "giveaway.created", "")

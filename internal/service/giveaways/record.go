@@ -35,7 +35,7 @@ type row struct {
 	Source      string          `db:"source" json:"source"`
 	Metadata    metadata.Values `db:"metadata" json:"metadata"`
 
-	// What is counted of its entries, and how far its drawing has come.
+	// The counts of its entries, and how far its drawing has come.
 	EntrantCount    int64      `db:"entrant_count" json:"-"`
 	EntryCount      int64      `db:"entry_count" json:"-"`
 	Rounds          int        `db:"rounds" json:"-"`

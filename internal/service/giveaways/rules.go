@@ -81,8 +81,8 @@ func sortPot(pot []entrant) {
 }
 
 // potHash is the fingerprint of a pot: SHA-256 over one line for each entrant,
-// "<user id> <entries>\n", sorted by user id as in pick. Who keeps the entries
-// beside the record of a draw can show that they are the ones drawn from.
+// "<user id> <entries>\n", sorted by user id as in pick. A keeper of the entries beside
+// the record of a draw can show that they are the ones drawn from.
 func potHash(pot []entrant) []byte {
 	sortPot(pot)
 	h := sha256.New()

@@ -1,7 +1,7 @@
 // Package giveaways runs giveaways: who may win, by what draw, and in which
 // states. The draw is documented at pick, so that anyone can repeat one from
-// its record. What the bot says about it is handed to the chat package, and
-// when something is done later is the job engine's business.
+// its record. Package chat posts what the bot says about it, and the job engine decides
+// when something is done later.
 package giveaways
 
 import (

@@ -192,9 +192,9 @@ var (
 	extended = db.Bounded("(ends_at AT TIME ZONE 'UTC' + (instant.at - coalesce(paused_at, instant.at))) AT TIME ZONE 'UTC'")
 )
 
-// What drawing begins with. The bot has a while to send what it knows of a giveaway
-// that it runs; the reactions to one of ours are read, and its message says that it
-// has ended; of any other the entries are those that are there.
+// A drawing begins with these. The bot has a while to send what it knows of a giveaway
+// that it runs; the reactions to one of ours are read, and its message says that it has
+// ended; of any other the entries are those that are there.
 const (
 	toPot  = `CASE WHEN source = 'api' THEN 'gathering' WHEN bot_run THEN 'open' ELSE 'frozen' END`
 	closes = `closes AS MATERIALIZED (SELECT at + interval '60 seconds' AS at FROM instant)`

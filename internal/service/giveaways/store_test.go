@@ -370,8 +370,8 @@ func TestEntriesBesideTheReleaseBefore(t *testing.T) {
 	}
 }
 
-// What resumes a giveaway goes by the giveaway as it stands once it is held, not
-// as it stood when the statement began to wait for it.
+// A resume goes by the giveaway as it stands once it is held, not as it stood when the
+// statement began to wait for it.
 func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {
 	t.Parallel()
 	s := newGiveawayDB(t)
@@ -408,8 +408,8 @@ func TestAResumeGoesByTheGiveawayThatItHolds(t *testing.T) {
 	}
 }
 
-// What finds work and what puts it off are statements, where tables are distributed
-// too. With -v the test prints them whole.
+// The looks for work and the postponing of it are statements, where tables are
+// distributed too. With -v the test prints them whole.
 func TestTheWorkersStatementsArePlanned(t *testing.T) {
 	t.Parallel()
 	texts := map[string]string{

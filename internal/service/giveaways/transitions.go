@@ -22,8 +22,8 @@ const (
 )
 
 // The statements that look for giveaways whose time has come, over all guilds
-// and without locks, and those that move the ones of one guild. What somebody
-// else holds at the moment is left for the next time.
+// and without locks, and those that move the ones of one guild. A giveaway that another
+// holds at the moment is left for the next time.
 var (
 	startDue = `
 		SELECT guild_id, id

@@ -16,9 +16,8 @@ import (
 
 // Worker does what giveaways need and nobody waits for: it draws them, reads
 // who has reacted to their messages, adds the bot's own reaction, and has the message
-// say that a giveaway has ended, and who has won. What is to
-// be done follows from the giveaways' own rows, so nothing can be lost, and any
-// number of workers may run.
+// say that a giveaway has ended, and who has won. The giveaways' own rows say what is
+// to be done, so nothing can be lost, and any number of workers may run.
 //
 // The work is shared by guild before it is shared by age: while others wait, one
 // guild has at most an eighth of the slots of a kind (at least one), alone at
@@ -258,7 +257,7 @@ func (s *shift) begin(ctx context.Context) {
 	}
 }
 
-// do does one piece of work. What fails, or panics, is postponed.
+// do does one piece of work. A piece that fails, or panics, is postponed.
 func (s *shift) do(ctx context.Context, r db.Found) {
 	err := s.attempt(ctx, r)
 	if ctx.Err() != nil {

@@ -74,7 +74,7 @@ func (b *batch) add(line int64, text []byte) (string, *LineError) {
 	if err != nil {
 		return "", &LineError{Line: line, Kind: name, Reason: err.Error()}
 	}
-	// What this file has not defined before the line that needs it must be in the
+	// A thing that this file has not defined before the line that needs it must be in the
 	// database, which is asked before the batch goes in.
 	for _, r := range needs {
 		if !b.known[r] {
@@ -241,8 +241,8 @@ func (b *batch) finish(ctx context.Context, total int64) error {
 	if total < manyRecords {
 		return nil
 	}
-	// Whoever reads the guild next should not be planned for with the statistics
-	// of a small or empty table.
+	// The next reads of the guild should not be planned with the statistics of a small or
+	// empty table.
 	_, err := b.tx.ExecContext(ctx, `
 		ANALYZE cases, wallets, ledger_entries, levels, tickets, ticket_messages,
 		        giveaways, giveaway_entries, network_listings`)

@@ -30,8 +30,8 @@ func (w *waiting[R]) shape() (table, columns, schemaName string, row reflect.Typ
 	return w.Table, w.Columns, w.Kind.Schema, reflect.TypeFor[R]()
 }
 
-// Whoever adds a column to a table of guilds, a member to a record or a property to
-// a schema of guild files, and forgets one of the others, is told which.
+// A developer who adds a column to a table of guilds, a member to a record or a
+// property to a schema of guild files, and forgets one of the others, is told which.
 func TestEveryColumnIsCarried(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -50,10 +50,9 @@ func (e *LineError) Error() string {
 	return fmt.Sprintf("line %d: %s: %s", e.Line, e.Kind, e.Reason)
 }
 
-// Import loads a guild file in one transaction: all of it, or nothing. What is
-// wrong with a record comes back as a *LineError that names its line. Memory
-// does not grow with the file. progress may be nil; it hears now and then how
-// far the reading has come.
+// Import loads a guild file in one transaction: all of it, or nothing. The fault of a
+// record comes back as a *LineError that names its line. Memory does not grow with the
+// file. progress may be nil; it hears now and then how far the reading has come.
 //
 // A deadlock makes the transaction fail rather than run again, because the
 // reader can be read only once.

@@ -163,8 +163,8 @@ func TestImportGoesOnFromAnEarlierImport(t *testing.T) {
 	}
 }
 
-// What a file dates later than now happened now: else the row's later changes
-// would have to be dated later still, and whoever copies lists by their instants
+// An instant in a file that is later than now becomes now: else the row's later changes
+// would have to be dated later still, and a program that copies lists by their instants
 // would see nothing that happens before.
 func TestImportBringsNothingFromTheFuture(t *testing.T) {
 	t.Parallel()
@@ -586,7 +586,7 @@ func TestImportNamesTheEarlierOfTwoLines(t *testing.T) {
 	}
 }
 
-// What Postgres refuses is found many records later; the line is still right.
+// A refusal of Postgres comes many records later; the line is still right.
 func TestImportNamesTheLineOfALateRefusal(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB

@@ -26,9 +26,10 @@ import (
 // Facts keeps what guilds are on the platform true, where the platform is ours to ask:
 // their names, icons, owners, sizes, locales and the instants at which the bot joined.
 //
-// guilds.facts_due_at says when a guild's turn comes. Who asks sets it ahead by factsLease,
-// and stores the answer only if that still stands there: so nobody asks of a guild twice
-// at a time, what a bot tells meanwhile counts, and a node that dies loses one answer.
+// guilds.facts_due_at says when a guild's turn comes. The worker that asks sets it
+// ahead by factsLease, and stores the answer only if that still stands there: so two
+// never ask of a guild at a time, what a bot tells meanwhile counts, and a node that
+// dies loses one answer.
 type Facts struct {
 	DB    *db.DB
 	Chat  AboutGuilds
@@ -58,7 +59,7 @@ const (
 	factsLeeway = 5 * time.Minute        // by which a bot's word counts longer than a day
 )
 
-// What can become of a guild's turn.
+// A guild's turn ends as one of these.
 const (
 	factsChanged   = "changed"
 	factsUnchanged = "unchanged"

@@ -124,7 +124,7 @@ func TestWhatAGuildIsFollowsThePlatform(t *testing.T) {
 	}
 }
 
-// What a bot has told counts before what the platform says.
+// A bot's word counts before the platform's.
 // RELIABILITY.md, Guilds.
 func TestABotsWordCountsBeforeThePlatforms(t *testing.T) {
 	t.Parallel()
@@ -154,7 +154,7 @@ func TestABotsWordCountsBeforeThePlatforms(t *testing.T) {
 	if n := sweep(t, f, p); n != 0 {
 		t.Error("it is asked within a day of what came while it was asked")
 	}
-	// What says nothing of the guild, or was refused, is no word.
+	// A record that says nothing of the guild, or was refused, is no word.
 	dbtest.Exec(t, api.DB(), `UPDATE guilds SET facts_due_at = '-infinity'`)
 	say(`{"record":"guild"},{"record":"settings","timezone":"UTC"}`)
 	bot.Do(t, "writeRecords", `{"on_refusal":"skip","records":[{"record":"guild","name":"Daws","if_updated_at":null}]}`).
@@ -277,8 +277,8 @@ func TestAllNodesTogetherAskTwiceASecond(t *testing.T) {
 	}
 }
 
-// What a bot says and what the platform says, in any order, against a model: the later
-// one to speak is shown, and the platform is asked when an hour has gone by, or a day.
+// A bot and the platform speak in any order, against a model: the later one to speak is
+// shown, and the platform is asked when an hour has gone by, or a day.
 // RELIABILITY.md, Guilds.
 func TestFactsProperty(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,7 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// What is removed, and when, is internal/service/removal's to prove.
+// Package removal's tests prove what is removed, and when.
 func TestABotHasMembersForgotten(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

@@ -63,8 +63,8 @@ const (
 	draftTime = time.Second
 )
 
-// Run keeps the maps until ctx ends. What goes wrong in a round is logged, and
-// the next round tries again.
+// Run keeps the maps until ctx ends. A fault of a round is logged, and the next round
+// tries again.
 func (k *Keeper) Run(ctx context.Context) error {
 	every := cmp.Or(k.Interval, time.Second)
 	timer := time.NewTimer(every)

@@ -490,8 +490,8 @@ func TestDraftsThatWaitKeepNoOthersFromService(t *testing.T) {
 	}
 }
 
-// What a round of the keeper costs when nothing has changed does not grow with
-// the number of guilds.
+// The cost of a round of the keeper when nothing has changed does not grow with the
+// number of guilds.
 func BenchmarkIdleRound(b *testing.B) {
 	for _, guilds := range []int{10, 1000, 100_000} {
 		b.Run(fmt.Sprint(guilds), func(b *testing.B) {

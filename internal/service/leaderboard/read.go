@@ -19,12 +19,12 @@ const firstPages = `
 		WHERE guild_id = $1
 		ORDER BY -:points, length(user_id), user_id` + page.CutOut
 
-// deepPages walks from the last mark that has at most $3 rows ahead of it. What
-// lies ahead of a mark is its count and what the moves that are not added up yet
-// have changed about it. The first guess at the mark leaves the moves out; where
-// they put it behind the page, the second one, which allows for all of them, is
-// taken. The materialized steps and the LIMIT 1 are for the planner, which would
-// otherwise work out what lies ahead of every mark.
+// deepPages walks from the last mark that has at most $3 rows ahead of it. The rows
+// ahead of a mark are its count and what the moves that are not added up yet have
+// changed about it. The first guess at the mark leaves the moves out; where they put it
+// behind the page, the second one, which allows for all of them, is taken. The
+// materialized steps and the LIMIT 1 are for the planner, which would otherwise work
+// out what lies ahead of every mark.
 const deepPages = `
 		WITH map AS MATERIALIZED (
 			SELECT version, ahead || '{}' AS ahead

@@ -171,8 +171,8 @@ func TestTheLastXPIsSpentOnce(t *testing.T) {
 	}
 }
 
-// What adjust notes for the leaderboard's map: a newcomer, a change, and nothing
-// where the XP stays the same.
+// An adjustment notes these for the leaderboard's map: a newcomer, a change, and
+// nothing where the XP stays the same.
 func TestAnAdjustmentNotesWhereTheMemberWent(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -73,7 +73,7 @@ func TestAKeyThatIsTakenMeanwhileGivesTheStatementUp(t *testing.T) {
 	}
 }
 
-// What the statement leaves: records that are missing, and results outside the limits,
+// The statement leaves records that are missing, and results outside the limits,
 // whoever else is in its batch.
 func TestWhatCannotBeMadeTogetherIsLeft(t *testing.T) {
 	t.Parallel()
@@ -150,8 +150,8 @@ func TestStatementsAreWholeInBothForms(t *testing.T) {
 	})
 }
 
-// Limits stand in the statements as numbers. What is made alone waits for others, and
-// what is made together gives up soon.
+// Limits stand in the statements as numbers. A change that is made alone waits for
+// others, and changes that are made together give up soon.
 func TestStatementsHaveTheirLimits(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"together": together.For(0), "alone": alone.For(0)} {

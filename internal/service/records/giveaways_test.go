@@ -58,7 +58,8 @@ func TestTheBotRunsAGiveawayByRecords(t *testing.T) {
 	bot.WantNoEvent(t)
 }
 
-// What the bot does not end itself within its minute is drawn from what is there.
+// A giveaway that the bot does not end itself within its minute is drawn from what is
+// there.
 func TestAGiveawayThatTheBotLeavesAloneIsDrawn(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)
@@ -75,7 +76,7 @@ func TestAGiveawayThatTheBotLeavesAloneIsDrawn(t *testing.T) {
 		WantError(t, 422, "giveaway_not_active")
 }
 
-// What is over is given as over, with its entries, and can be rerolled.
+// A giveaway that is over is given as over, with its entries, and can be rerolled.
 func TestAGiveawayOfThePastComesWithItsEntries(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)

@@ -116,7 +116,7 @@ func (s *sides) rows(op string, args ...apitest.Arg) (map[string]map[string]any,
 }
 
 // compareList holds a copy against a list; but is what events of other things change.
-// What an import has brought nobody was told of.
+// No event told of things that an import has brought.
 func (s *sides) compareList(kind, op string, copied map[string]map[string]any, but []string) error {
 	shown, err := s.rows(op)
 	for id, is := range shown {
@@ -147,7 +147,8 @@ func agree(what string, copied, shown map[string]any, but []string) error {
 }
 
 // compareTranscripts holds messages and notes against the transcripts; system entries
-// are told of nobody. What a ticket shows of its transcript has to be true.
+// are told of nobody. The counts and instants that a ticket shows of its transcript
+// have to be true.
 func (s *sides) compareTranscripts(copied map[string]map[string]any) error {
 	tickets, err := s.rows("listTickets")
 	n := 0

@@ -23,9 +23,9 @@ import (
 	"guildhall/internal/service/transfer"
 )
 
-// Records, calls of the API and imports, from one side or from several at once. What a
-// record says is shown, what is refused changes nothing, and at the end the lists, the
-// ledger, the transcripts and a copy that was made of events alone agree.
+// Records, calls of the API and imports, from one side or from several at once. The API
+// shows what a record says, a refused record changes nothing, and at the end the lists,
+// the ledger, the transcripts and a copy that was made of events alone agree.
 // RELIABILITY.md, Writes.
 func TestRecordsProperty(t *testing.T) {
 	t.Parallel()

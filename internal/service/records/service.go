@@ -60,7 +60,7 @@ type head struct {
 }
 
 // Check holds each record of a body against the schema of its kind, before the unit
-// of the call opens. What it finds is 400, whatever on_refusal says.
+// of the call opens. Its findings are 400, whatever on_refusal says.
 func Check(body any) error {
 	members, _ := body.(map[string]any)
 	list, _ := members["records"].([]any)
@@ -224,8 +224,8 @@ func Write(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.
 }
 
 // refusal is why the call is refused: for the first record that is, unless such
-// records are skipped. What breaks the contract comes before what is refused, and is
-// never skipped.
+// records are skipped. A breach of the contract comes before a refusal, and is never
+// skipped.
 func refusal(list []*written, skip bool) error {
 	var first error
 	for i, rec := range list {

@@ -109,8 +109,8 @@ func TestTicketsThatCannotBeAreRefused(t *testing.T) {
 	bot.Do(t, "writeRecords", records(`{"record":"ticket","id":"t","if_updated_at":null}`)).WantError(t, 422, "record_changed")
 }
 
-// What a call answers can be sent as if_updated_at, also where another record of it has
-// changed the thing once more.
+// An instant that a call answers can be sent as if_updated_at, also where another
+// record of it has changed the thing once more.
 func TestAnAnswerHasTheLastInstantOfTheCall(t *testing.T) {
 	t.Parallel()
 	bot, _ := bot(t)

@@ -1,7 +1,7 @@
 // Package removal deletes what is to be gone: all that a guild had which has left, and
 // what a guild has of a member who is to be forgotten. Both go in small steps, each a
-// transaction of its own. What is left to do follows from the rows, so a worker that
-// is killed loses nothing, and any number of them may be at it.
+// transaction of its own. The rows say what is left to do, so a worker that is killed
+// loses nothing, and any number of them may be at it.
 package removal
 
 import (

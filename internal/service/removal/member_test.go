@@ -218,7 +218,7 @@ func TestWithoutCasesThoseAboutTheMemberStay(t *testing.T) {
 	}
 }
 
-// What comes after the request is not forgotten with what stood there.
+// Rows that come after the request are not forgotten with those that stood there.
 func TestWhatComesAfterTheRequestStays(t *testing.T) {
 	t.Parallel()
 	d := scene(t)

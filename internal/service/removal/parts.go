@@ -83,8 +83,8 @@ var parts = []part{
 		UPDATE ticket_messages
 		SET author_id = NULL, content = '` + removed + `'
 		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3 AND id = ANY ($4)`}},
-	// Who is at work on the channel of such a ticket loses its lease, and begins anew
-	// without the member.
+	// A worker at the channel of such a ticket loses its lease, and begins anew without the
+	// member.
 	{what: "tickets", most: 50, find: `
 		SELECT id
 		FROM tickets

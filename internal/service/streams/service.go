@@ -1,5 +1,5 @@
 // Package streams is what the operator's bot fetches the events of all its guilds from.
-// What waits for a stream, and how it is leased, is package delivery's.
+// Package delivery keeps what waits for a stream, and leases it.
 package streams
 
 import (

@@ -175,7 +175,8 @@ func TestAKeySeesTheGuildsThatItServesAndAShardItsOwn(t *testing.T) {
 	ack(t, wide, `{"stream":"mirror","event_ids":`+list(fetched...)+`}`, `{"settled_count":3,"returned_count":0}`)
 }
 
-// What is acknowledged leaves nothing behind, unless another waits for it or was sent it.
+// An event that is acknowledged leaves nothing behind, unless another waits for it or
+// was sent it.
 func TestWhatIsAcknowledgedIsForgotten(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

@@ -87,7 +87,7 @@ func narrows(was row, events []string, echo bool) bool {
 	return (was.Echo || !echo) && !slices.ContainsFunc(events, func(e string) bool { return !slices.Contains(was.Events, e) })
 }
 
-// end ends a stream, or is NotFound. What waits for it is given up.
+// end ends a stream, or is NotFound. The events that wait for it are given up.
 func end(ctx context.Context, tx *db.Tx, name string) error {
 	n, err := db.Exec(ctx, tx, `UPDATE bot_streams SET ended_at = now() WHERE name = $1 AND ended_at IS NULL`, name)
 	if err == nil && n == 0 {

@@ -80,8 +80,8 @@ func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket 
 }
 
 // takeChannel returns the work on a ticket's channel, or nil when there is none
-// or somebody else is at it. Who is will see what has changed meanwhile, and a
-// sweep finds what a vanished one has left.
+// or somebody else is at it. The other will see what has changed meanwhile, and a sweep
+// finds what a vanished one has left.
 func takeChannel(ctx context.Context, d db.Doer, guild, ticket string) (*channelWork, error) {
 	var work channelWork
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
@@ -117,8 +117,8 @@ func takeChannel(ctx context.Context, d db.Doer, guild, ticket string) (*channel
 	return &work, nil
 }
 
-// act has the platform do the work. What archiving will change is written down
-// before it changes.
+// act has the platform do the work. It writes down what archiving will change before it
+// changes.
 func (w *channelWork) act(ctx context.Context, d db.Doer, p chat.Platform) error {
 	channel := chat.Channel{GuildID: w.GuildID, ID: w.ChannelID, For: chat.Purpose{SubjectID: w.TicketID, Change: w.DueAt.UTC().Format(time.RFC3339Nano)}}
 	var lock chat.Lock

@@ -8,8 +8,8 @@ import (
 	"guildhall/internal/server/api/apitest"
 )
 
-// TestCrash: the process dies while a message is on its way. Whoever comes
-// first finishes it: the caller with the key, or the sweep.
+// TestCrash: the process dies while a message is on its way. The next to come finishes
+// it: the caller with the key, or the sweep.
 // RELIABILITY.md, Messages.
 func TestCrash(t *testing.T) {
 	t.Parallel()

@@ -159,7 +159,8 @@ func holdTickets(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 // attachment stands for a message that has no text.
 const attachment = "[attachment]"
 
-// reviseEntry completes an entry. What the API has posted keeps its kind and author.
+// reviseEntry completes an entry. An entry that the API has posted keeps its kind and
+// author.
 func reviseEntry(c *transfer.Call, r *transfer.Row[entry]) error {
 	is, was := &r.Is, r.Was
 	if strings.TrimSpace(is.Content) == "" {

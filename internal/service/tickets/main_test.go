@@ -65,7 +65,7 @@ func newTicketAPI(t *testing.T, options ...apitest.Option) ticketAPI {
 	s := ticketAPI{platform: chattest.New(t)}
 	s.fail = &failing{Platform: chattest.Connect(t, s.platform.URL, chat.Config{
 		Budget: 6 * time.Second, Try: time.Second,
-		Pause: time.Nanosecond, // what is refused here is repaired at once
+		Pause: time.Nanosecond, // a refusal here is repaired at once
 	})}
 	s.API = apitest.New(t, append(options, apitest.With(func(cfg *api.Config) {
 		s.cfg = tickets.Config{DB: cfg.DB, Chat: s.fail, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: cfg.Sealer}}}

@@ -27,7 +27,7 @@ import (
 // the key: the caller is told 502 and may try again. The same request with the
 // same key then resumes the same intent, whose nonce keeps the platform from
 // posting twice; where the nonce may be forgotten, the channel is read first.
-// What may stand in the channel is found out even when the ticket has been
+// A message that may stand in the channel is looked for even when the ticket has been
 // closed since: it belongs into the transcript.
 //
 // When the lease was lost, whoever has it finishes the message: the caller gets
@@ -363,8 +363,7 @@ func (s *Service) finish(ctx context.Context, left chat.Intent) error {
 		_, err = s.fail(ctx, in, chat.Refused)
 		return elsewhere(err)
 	case now.Sub(in.CreatedAt) < sweepTimeout:
-		// Nobody was told anything yet; the lease runs out and it is tried
-		// again.
+		// No caller was told anything yet; the lease runs out and it is tried again.
 		return f
 	}
 	_, err = s.fail(ctx, in, chat.Unknown)

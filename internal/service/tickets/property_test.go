@@ -20,7 +20,7 @@ import (
 	"guildhall/internal/service/tickets"
 )
 
-// What a call of the platform comes to, besides success.
+// A call of the platform ends as one of these, besides success.
 const (
 	fine       = iota
 	lostAfter  // it was done, and the response is lost

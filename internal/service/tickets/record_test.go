@@ -6,8 +6,8 @@ import (
 	"guildhall/internal/base/testutil"
 )
 
-// What moves with a ticket and its transcript is shown in answers and events, and
-// the other way round; what is counted is not moved.
+// Each member that moves with a ticket and its transcript is shown in answers and
+// events, and the other way round; counts are not moved.
 func TestATicketIsShownWhole(t *testing.T) {
 	t.Parallel()
 	testutil.WantCarried(t, func(r row) any { return show(r) }, "guild_id", "message_count", "last_message_at")

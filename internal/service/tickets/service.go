@@ -1,7 +1,7 @@
 // Package tickets is the support conversations of a guild: the tickets, their
-// transcripts, and the staff's messages to the opener. What has to be posted or
-// done on the chat platform is never done inside a transaction: a message goes
-// out between two of them (message.go), everything else by a job (channel.go).
+// transcripts, and the staff's messages to the opener. It never posts or does anything
+// on the chat platform inside a transaction: a message goes out between two of them
+// (message.go), everything else by a job (channel.go).
 package tickets
 
 import (
@@ -161,7 +161,7 @@ func (s *Service) ReopenTicket(ctx context.Context, r gen.ReopenTicketRequestObj
 	return gen.ReopenTicket200JSONResponse{Data: show(t)}, follow(ctx, tx, t)
 }
 
-// ClaimTicket makes an open ticket a staff member's. Who has it already may
+// ClaimTicket makes an open ticket a staff member's. The one who has it already may
 // claim it again, which changes nothing.
 func (s *Service) ClaimTicket(ctx context.Context, r gen.ClaimTicketRequestObject) (gen.ClaimTicketResponseObject, error) {
 	tx, by, user := db.Write(ctx), auth.Acting(ctx), &r.Body.UserID
@@ -185,7 +185,7 @@ func (s *Service) ClaimTicket(ctx context.Context, r gen.ClaimTicketRequestObjec
 }
 
 // AssignTicket gives an open ticket to a staff member whoever has it, or takes
-// it from everybody. What is so already changes nothing.
+// it from everybody. A call that asks for what is so already changes nothing.
 func (s *Service) AssignTicket(ctx context.Context, r gen.AssignTicketRequestObject) (gen.AssignTicketResponseObject, error) {
 	tx, by := db.Write(ctx), auth.Acting(ctx)
 	var user *string

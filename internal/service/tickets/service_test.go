@@ -112,8 +112,8 @@ func TestListTicketsByTheirChanges(t *testing.T) {
 	order(since("2026-01-01T00:00:00Z", apitest.Query("page", "2"), apitest.Query("per_page", "2")), 3)
 }
 
-// Who closes, reopens and assigns is said in the ticket, in the transcript and
-// in the event, where the caller says it.
+// The ticket, the transcript and the event name the person who closes, reopens or
+// assigns, where the caller says it.
 func TestWhoChangedATicketIsAttributed(t *testing.T) {
 	t.Parallel()
 	a := apitest.New(t)

@@ -81,8 +81,8 @@ var (
 		      END`)
 )
 
-// What a list of the last messages is narrowed by is looked up in the index and
-// only then read, page by page.
+// A list of the last messages finds in the index what it is narrowed by, and only then
+// reads it, page by page.
 const (
 	active = `
 		SELECT ` + columns + `

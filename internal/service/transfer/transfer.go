@@ -15,8 +15,8 @@
 // A domain adds a kind in its record.go, by the Writer of its Kind:
 //
 //   - Schema names the schema of the record (RecordCase), in which only what names the
-//     thing is required. What a new row needs besides is what the kind's own schema (GuildFileCase)
-//     requires. Defaults of new rows are the kind's New.
+//     thing is required. A new row also needs the members that the kind's own schema
+//     (GuildFileCase) requires. Defaults of new rows are the kind's New.
 //   - Key, Hold (mostly Held, of a statement that locks by key), Revise, Shown, Store, and
 //     Tell where there are events. Revise puts back what a record never changes: updated_at,
 //     and of a row that is there created_at and source.
@@ -107,8 +107,8 @@ func (k *Kind[R]) Read(text []byte, now time.Time) (R, error) {
 	return r, k.Complete(&r, now)
 }
 
-// Load stores rows in the caller's transaction. What is wrong with one of them
-// comes back as *Refused; the transaction is then good for nothing but a rollback.
+// Load stores rows in the caller's transaction. The fault of one of them comes back as
+// *Refused; the transaction is then good for nothing but a rollback.
 func (k *Kind[R]) Load(ctx context.Context, tx *db.Tx, rows []R) error {
 	if len(rows) == 0 {
 		return nil
@@ -169,7 +169,7 @@ func (k *Kind[R]) Each(ctx context.Context, tx *db.Tx, guild string, do func(r *
 var Absent = wire.At(time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC))
 
 // Pending is what rows bear, while they are coming in, in the place of the instant
-// at which all are in. Who copies a list by its instants must find them behind what
+// at which all are in. A copier of a list by its instants must find them behind what
 // was there before, however long they take to come: they are seen at the commit.
 var Pending = Absent
 

@@ -97,7 +97,7 @@ func (c *Call) Knows(r Ref) {
 // Balances is what an import does with the points of what is there.
 type Balances string
 
-// What can be done with them.
+// An import does one of these with them.
 const (
 	Keep   Balances = "keep"
 	Set    Balances = "set"
@@ -148,7 +148,7 @@ type Record struct {
 	Shown
 }
 
-// What can become of a record.
+// A record ends as one of these.
 const (
 	Created   = "created"
 	Updated   = "updated"
@@ -241,7 +241,7 @@ func (b *batch[R]) Write(ctx context.Context, tx *db.Tx, c *Call) error {
 		return nil
 	}
 	hold := *c
-	hold.Look = c.Look || b.Points != nil && c.Balances == Keep // what is kept is locked for nobody
+	hold.Look = c.Look || b.Points != nil && c.Balances == Keep // kept rows are not locked
 	if err := b.Hold(ctx, tx, &hold, b.rows); err != nil {
 		return err
 	}
@@ -547,7 +547,7 @@ func Broken(member, format string, args ...any) error {
 }
 
 // Fault is why a record is refused, as its caller is told; place is where it stands.
-// What is no refusal comes back as it is.
+// An error that is no refusal comes back as it is.
 func Fault(err error, place string) error {
 	if wrong, ok := errors.AsType[*WrongError](err); ok {
 		if wrong.Member != "" {

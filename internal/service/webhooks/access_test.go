@@ -57,7 +57,7 @@ func TestEventsNeedTheirReadScope(t *testing.T) {
 	manager.Do(t, "rotateWebhookSecret", "", on).Want(t, 200, "")
 }
 
-// Who cannot read an endpoint's events can stop them, and do nothing else.
+// A token that cannot read an endpoint's events can stop them, and do nothing else.
 func TestAnEndpointOfUnreadableEvents(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

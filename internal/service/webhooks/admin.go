@@ -84,7 +84,7 @@ var ErrNoWorker = errors.New("no worker has made the attempt: is `guildhall serv
 
 // Test sends a ping to an endpoint and waits for the first attempt, which a
 // running worker makes. It returns what the receiver answered. Without an
-// attempt in time it is ErrNoWorker, with the delivery, which stays queued. Nobody
+// attempt in time it is ErrNoWorker, with the delivery, which stays queued. No worker
 // attempts a pull endpoint: its ping waits to be fetched.
 func Test(ctx context.Context, d *db.DB, guild, id string) (gen.WebhookDelivery, error) {
 	ping, err := SendPing(ctx, d, guild, id)

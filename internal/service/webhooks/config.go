@@ -1,6 +1,6 @@
 // Package webhooks keeps the endpoints that integrators register and their
-// signing secrets, and shows the log of deliveries. What happened and when is
-// package event's business, and package delivery brings it there.
+// signing secrets, and shows the log of deliveries. Package event says what happened
+// and when, and package delivery brings it there.
 package webhooks
 
 import (

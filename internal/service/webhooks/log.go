@@ -88,7 +88,7 @@ func Log(ctx context.Context, q db.Querier, guild, endpoint string, f Filter, li
 
 func deliveries(ctx context.Context, q db.Querier, guild, endpoint string, f Filter, limit, offset int) ([]Logged, error) {
 	found, args := pageQuery(guild, endpoint, f, limit, offset)
-	// What a row shows is looked up for those of the page alone.
+	// The details of a row are looked up for those of the page alone.
 	rows, err := db.Select[Logged](ctx, q, deliveryColumns+`
 		FROM (`+found+`
 		) found

@@ -140,8 +140,8 @@ func TestWhatAPullEndpointCannotBe(t *testing.T) {
 	}
 }
 
-// An endpoint that is disabled keeps what it has and gives out nothing. What was fetched
-// before may still be settled.
+// An endpoint that is disabled keeps what it has and gives out nothing. Events that
+// were fetched before may still be settled.
 func TestADisabledPullEndpointGivesNothing(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -224,8 +224,8 @@ func TestACallerWaitsForAnEvent(t *testing.T) {
 	pull(t, api, id, `{"wait":20}`) // at once, since the node stops
 }
 
-// Who waits is let in once more before an answer: a token that was revoked meanwhile
-// learns nothing.
+// A caller that waits is let in once more before an answer: a token that was revoked
+// meanwhile learns nothing.
 // RELIABILITY.md, Events.
 func TestATokenThatIsRevokedWhileItWaitsLearnsNothing(t *testing.T) {
 	t.Parallel()
@@ -249,7 +249,7 @@ func TestATokenThatIsRevokedWhileItWaitsLearnsNothing(t *testing.T) {
 	}
 }
 
-// Who hangs up while waiting leaves nobody behind.
+// A caller that hangs up while waiting leaves nothing behind.
 // RELIABILITY.md, Events.
 func TestACallerThatHangsUpWaitsNoMore(t *testing.T) {
 	t.Parallel()

@@ -60,8 +60,8 @@ func mayUse(ctx context.Context, q db.Querier, by *auth.Principal, e endpoint, b
 
 // mayRead is Forbidden, naming the alphabetically first scope that is missing,
 // unless the token can read by other operations what events of these types
-// carry. Whoever may not must get it neither at a receiver of their own nor out
-// of the log. A nil principal is the operator, who may read everything.
+// carry. Other tokens must get it neither at a receiver of their own nor out of the
+// log. A nil principal is the operator, who may read everything.
 func mayRead(by *auth.Principal, events []string) error {
 	if by == nil {
 		return nil

@@ -101,7 +101,7 @@ func (*Service) GetWebhookEndpoint(ctx context.Context, r gen.GetWebhookEndpoint
 }
 
 // UpdateWebhookEndpoint edits an endpoint. Disabling it holds what waits for it;
-// enabling it sends that. Whoever cannot read its events may only disable it.
+// enabling it sends that. A token that cannot read its events may only disable it.
 func (s *Service) UpdateWebhookEndpoint(ctx context.Context, r gen.UpdateWebhookEndpointRequestObject) (gen.UpdateWebhookEndpointResponseObject, error) {
 	tx, by, p := db.Write(ctx), auth.From(ctx), patchOf(r.Body)
 	if err := p.check(ctx); err != nil {

@@ -228,7 +228,7 @@ func TestCreateWebhookEndpoint(t *testing.T) {
 			t.Errorf("got %v, want 10 × 201 and 4 × 422", got)
 		}
 		next.Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1/","events":["case.created"]}`).WantError(t, 422, "webhook_limit_reached")
-		// What could never be an endpoint is told first.
+		// A URL that could never be an endpoint is told first.
 		next.Do(t, "createWebhookEndpoint", `{"url":"https://[1]/","events":["case.created"]}`).WantError(t, 422, "webhook_url_not_allowed")
 	})
 }
@@ -467,7 +467,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// What the dashboard does: each change is bound to its guild, and shows.
+// Each change in the dashboard is bound to its guild, and shows.
 func TestWhatPeopleChangeShows(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -513,7 +513,7 @@ func TestWhatPeopleChangeShows(t *testing.T) {
 	} {
 		refused(webhooks.Change(ctx, cfg, guild, made.ID, c.wanted), c.code)
 	}
-	// What is wrong with the request itself is told whether or not there is such an endpoint.
+	// A fault of the request itself is told whether or not there is such an endpoint.
 	refused(webhooks.Change(ctx, cfg, guild, "none", webhooks.Wanted{URL: "http://93.184.215.14/", Events: wanted.Events}), "invalid_request")
 	refused(webhooks.Change(ctx, cfg, guild, "none", webhooks.Wanted{URL: "https://10.0.0.1/", Events: wanted.Events}), "not_found")
 	shows("the first", true)
@@ -556,7 +556,8 @@ func TestWhatPeopleChangeShows(t *testing.T) {
 	}
 }
 
-// What the dashboard queues by hand stands in the log, which it reads piece by piece.
+// Deliveries that the dashboard queues by hand stand in the log, which it reads piece
+// by piece.
 func TestWhatPeopleQueueIsLogged(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)
@@ -615,7 +616,7 @@ func (l *leaving) GetContext(ctx context.Context, dest any, query string, args .
 	return l.Querier.GetContext(ctx, dest, query, args...)
 }
 
-// Whoever waits for an attempt gets what there is when it leaves, and why.
+// A caller that waits for an attempt gets what there is when it leaves, and why.
 func TestWaitingForAnAttemptEndsWithItsCaller(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

@@ -111,7 +111,8 @@ func TestAGiveawayThatTheBotDoesNotPostIsDrawnFromWhatIsThere(t *testing.T) {
 	})
 }
 
-// What the bot does not collect is not waited for longer than until its refusal.
+// Entries that the bot does not collect are not waited for longer than until its
+// refusal.
 func TestEntriesThatTheBotRefusesAreMissed(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
@@ -138,8 +139,8 @@ func TestEntriesThatTheBotRefusesAreMissed(t *testing.T) {
 	})
 }
 
-// What the bot has not seen yet is taken back when it is too late for it; what it has seen
-// is waited for.
+// Work that the bot has not seen yet is taken back when it is too late for it; work
+// that it has seen is waited for.
 //
 // RELIABILITY.md, Messages.
 func TestAGiveawayThatIsOverBeforeTheBotHasSeenItIsNotPosted(t *testing.T) {
