@@ -260,7 +260,7 @@ func (b *browser) fill(ctx context.Context, past past) error {
 			return err
 		}
 	}
-	// What the engine counts while it settles.
+	// The engine counts these while it settles.
 	if err := b.Exec(ctx, []string{
 		`INSERT INTO webhook_hours (guild_id, endpoint_id, hour, outcome, deliveries)
 		 SELECT guild_id, endpoint_id, date_trunc('hour', completed_at), state, count(*)

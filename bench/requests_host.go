@@ -40,7 +40,7 @@ func (h *host) length() time.Duration { return time.Duration(h.seconds * float64
 // deepPage is page 4,000, or the last full one where fewer wallets were loaded.
 func (h *host) deepPage() int { return min(4000, h.wallets/25) }
 
-// start brings everything up. What it has started when it fails, it stops.
+// start brings everything up. When it fails, it stops all that it has started.
 func start(ctx context.Context, o requestOptions) (_ *host, err error) {
 	h := &host{requestOptions: o}
 	// Not Fast: what is measured includes waiting for the disk.

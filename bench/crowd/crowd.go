@@ -22,8 +22,8 @@ type Of struct {
 // Wait is what deliveries wait for.
 type Wait string
 
-// What deliveries wait for: nothing, they are due; the next attempt, in an hour;
-// the end of their endpoint's block, in an hour.
+// Deliveries wait for one of three: nothing, they are due; the next attempt, in an
+// hour; the end of their endpoint's block, in an hour.
 const (
 	Due     Wait = ""
 	Retry   Wait = "retry"

@@ -150,8 +150,8 @@ func meanwhile(r *report, there, gone *tally, served int) {
 // statement is given up after five seconds.
 const outageAnswer = 8 * time.Second
 
-// startCluster starts the servers and makes them know one another. What it returns
-// has to be stopped, with an error too.
+// startCluster starts the servers and makes them know one another. The caller stops the
+// cluster that it returns, also when it returns an error.
 func startCluster(ctx context.Context) (_ *cluster, err error) {
 	c := &cluster{}
 	if c.folder, err = os.MkdirTemp("", "guildhall-drill-"); err != nil {

@@ -169,7 +169,7 @@ type writers struct {
 	addresses [2]string
 	token     string
 	request   func(writer int, key string) (path string, body []byte)
-	again     bool // what was acknowledged is sent once more
+	again     bool // acknowledged changes are sent once more
 	responses tally
 
 	mu          sync.Mutex
@@ -268,7 +268,8 @@ func (w *writers) firstAfter(instant time.Time) (first time.Time) {
 }
 
 // compare holds what was acknowledged against what is there, and events against
-// what has arrived. What clients of examples/ did in the demo guild is no part of it.
+// what has arrived. Changes by clients of examples/ in the demo guild are no part of
+// it.
 func (w *writers) compare(ctx context.Context, p place, r *report, hook *receiver) error {
 	d, err := db.Open(db.Config{URL: p.databaseURL, Writers: 1, Readers: 1, Name: "drill"})
 	if err != nil {

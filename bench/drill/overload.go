@@ -42,8 +42,8 @@ const (
 )
 
 // overload calls with more and more connections, each of which waits for its
-// answer, until far more come than can be served. What is served must not fall,
-// and whoever is not must be told so in time.
+// answer, until far more come than can be served. The number of calls that are served
+// must not fall, and a caller that is not served must be told so in time.
 func overload(ctx context.Context, p place, r *report, size overloadSize) error {
 	// Both guilds have the same, so that a call costs the same whoever makes it.
 	both := map[string]int{guildA: size.ledger, guildB: size.ledger}
@@ -119,7 +119,7 @@ func (size overloadSize) underLoad(ctx context.Context, p place, r *report, name
 		numbers = append(numbers, times*at)
 	}
 	for _, n := range numbers {
-		// What else the machine does falls on both.
+		// Other work of the machine falls on both.
 		before := perSecond(load(at), size.length)
 		t := load(n)
 		best := (before + perSecond(load(at), size.length)) / 2

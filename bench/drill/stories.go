@@ -12,7 +12,8 @@ import (
 )
 
 // stories loads the demo guild and has clients of examples/ live through their story
-// in it, on a server. What a client's language needs and is not here is a story that fails.
+// in it, on a server. A tool that a client's language needs and that is not here makes
+// its story fail.
 func (p place) stories(ctx context.Context, r *report, s *server, ca string, names []string) error {
 	if err := p.load(ctx, guildfile.Demo); err != nil || len(names) == 0 {
 		return err

@@ -28,7 +28,7 @@ var fullUpgrade = upgradeSize{members: 20_000, length: 10 * time.Second}
 
 // upgraded begins with a node of the last release on its own schema, under load.
 // This program migrates, its node comes in beside, the old one is stopped, and
-// what the migrations have left for then is done. Nobody who calls may notice.
+// what the migrations have left for then is done. No caller may notice.
 func upgraded(ctx context.Context, p place, r *report, size upgradeSize) (err error) {
 	old, remove, err := p.released(ctx)
 	if err != nil {

@@ -186,7 +186,7 @@ func (s Settings) apart() bool { return s.off() || s.byBot() }
 // about notes that there is something wrong with a variable, if there is.
 func (p *problems) about(variable string, err error) {
 	if f, ok := fault.As(err); ok {
-		err = errors.New(f.Message) // what was typed wrong here is a setting, not the command
+		err = errors.New(f.Message) // the mistake is in a setting, not in the command
 	}
 	if err != nil {
 		*p = append(*p, fmt.Errorf("%s: %w", variable, err))
@@ -267,7 +267,7 @@ func (s Settings) receivers(box *seal.Box) (delivery.Config, error) {
 	return c, fault.Wrap(err, "GUILDHALL_WEBHOOK_CA")
 }
 
-// The widest ranges that may be trusted as proxies, in bits. What is wider holds
+// The widest ranges that may be trusted as proxies, in bits. A wider range holds
 // strangers, who could then name any address as theirs.
 const (
 	widestProxies4 = 8

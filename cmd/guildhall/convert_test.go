@@ -143,7 +143,7 @@ func TestAPipeThatBreaksLeavesNothingInTheDatabase(t *testing.T) {
 	if n := dbtest.Value[int](t, d.DB, `SELECT (SELECT count(*) FROM guilds) + (SELECT count(*) FROM levels)`); n != 0 {
 		t.Errorf("%d rows were kept", n)
 	}
-	// What has not left need not be taken back.
+	// Lines that have not left need not be taken back.
 	r = call(t, strings.TrimSuffix(players(3), "]}"), "convert", "--from", "mee6", "--guild", "500000000000000001", "-")
 	if r.refused(t, 1, "ends too early"); r.out != "" {
 		t.Errorf("%q went out", r.out)
@@ -252,7 +252,7 @@ func TestFilesOfAConversionTakeTheirPlaceTogetherOrNotAtAll(t *testing.T) {
 		if got := slices.Sorted(maps.Keys(folder(t, dir))); !slices.Equal(got, []string{"lost.txt", "report.txt"}) {
 			t.Errorf("there are %v: what says why has to stay, the guild file must not be there", got)
 		}
-		// What has no place is no reason to fail.
+		// Members that have no place are no reason to fail.
 		call(t, "", conversion("--strict", "--from", "lurkr", "--guild", "7", "--out", dir+"/guild.jsonl", "lurkr.json")...).ok(t)
 	})
 	t.Run("to a device", func(t *testing.T) {

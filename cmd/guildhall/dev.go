@@ -23,7 +23,7 @@ import (
 	"guildhall/internal/service/guildfile"
 )
 
-// What dev keeps in its folder, beside the database.
+// dev keeps these in its folder, beside the database.
 const (
 	secretKeyFile = "secret.key"
 	runningFile   = "running.json" // while it runs: where the database is

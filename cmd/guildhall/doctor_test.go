@@ -67,7 +67,8 @@ func TestDoctor(t *testing.T) {
 		t.Error(r.out)
 	}
 
-	// What a node would not start with, or would warn of, is a finding like any other.
+	// A setting with which a node would not start, or of which it would warn, is a finding
+	// like any other.
 	schema, err := db.CheckSchema(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

@@ -116,7 +116,7 @@ func (c *guildRemove) confirm(ctx context.Context, d *db.DB, io streams) error {
 	if err := output.Say(io.err, "This removes guild %s (%s). Type its id to go on:", c.Guild, name); err != nil {
 		return err
 	}
-	typed, _ := bufio.NewReader(io.in).ReadString('\n') // what ends early is not the id
+	typed, _ := bufio.NewReader(io.in).ReadString('\n') // a line that ends early is not the id
 	if strings.TrimSpace(typed) != c.Guild {
 		return errors.New("nothing was removed: that was not the id (--yes does not ask)")
 	}

@@ -187,7 +187,7 @@ func (l *listener) step(ctx context.Context) error {
 		map[string]any{"limit": listenLimit, "wait": listenWait, "lease": listenLease}, &got)
 	var refused *apiError
 	if errors.As(err, &refused) && (refused.Status == http.StatusNotFound || refused.Code == "webhook_disabled") {
-		return l.begin(ctx) // somebody has removed it, or switched it off
+		return l.begin(ctx) // it was removed, or switched off
 	}
 	if err != nil || len(got.Data) == 0 {
 		return err
@@ -296,7 +296,7 @@ func (l *listener) call(ctx context.Context, method, path string, body, into any
 	}
 	if res.StatusCode >= 300 {
 		var refused gen.ErrorEnvelope
-		_ = json.Unmarshal(text, &refused) // what is no answer of ours has no code
+		_ = json.Unmarshal(text, &refused) // an answer that is not ours has no code
 		return &apiError{res.StatusCode, cmp.Or(refused.Error.Code, res.Status), refused.Error.Message}
 	}
 	if into == nil {

@@ -175,7 +175,7 @@ func TestListenBringsEventsToALocalReceiver(t *testing.T) {
 	}
 }
 
-// What a listener is refused for good ends it; it does not try for ever.
+// A refusal for good ends a listener; it does not try for ever.
 func TestListenEndsWhenItIsRefused(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t)

@@ -338,7 +338,7 @@ func unlessClosed(err error) error {
 
 func closeAll(servers []*http.Server) {
 	for _, s := range slices.Backward(servers) {
-		_ = s.Close() // nobody has been served yet
+		_ = s.Close() // no caller has been served yet
 	}
 }
 

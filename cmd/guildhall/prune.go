@@ -29,7 +29,7 @@ const (
 type pruner struct {
 	kinds  []db.Outlived
 	oldest *prometheus.GaugeVec
-	// What the database does, replaced in tests.
+	// The database does these; tests replace them.
 	step func(ctx context.Context, o db.Outlived) (int, error)
 	age  func(ctx context.Context, o db.Outlived) (time.Duration, error)
 	now  func() time.Time

@@ -86,7 +86,7 @@ func TestTheLogIsFilteredAndWhatFailedIsRecovered(t *testing.T) {
 		t.Errorf("recover prints %q", out)
 	}
 	var again gen.WebhookRecovery
-	for want, since := range []string{"2h", "4d"} { // what is queued already is not queued twice
+	for want, since := range []string{"2h", "4d"} { // a delivery that is queued already is not queued twice
 		out := command("recover", endpoint, "--since", since, "--json").ok(t)
 		if err := json.Unmarshal([]byte(out), &again); err != nil || again.QueuedCount != want {
 			t.Errorf("recover --since %s prints %s, %v", since, out, err)

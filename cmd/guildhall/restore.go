@@ -39,7 +39,8 @@ type restoreReport struct {
 }
 
 // Run fails when a token, bot key or endpoint works again that should not, or has gone
-// back to what it was. What is lost does no harm: nothing can be done about it here.
+// back to what it was. A thing that is lost does no harm: nothing can be done about it
+// here.
 func (c *restoreCheck) Run(ctx context.Context, io streams) error {
 	since, err := parseSince(c.Since)
 	if err != nil {

@@ -333,7 +333,7 @@ func TestGracefulStop(t *testing.T) {
 		t.Error("nobody was asked to close their connection")
 	}
 
-	// What was answered is in the ledger, once.
+	// Each answered change is in the ledger, once.
 	pool, err := db.OpenSQL(url, "test", 1)
 	if err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ func (b *boxes) handOut(w http.ResponseWriter, r *http.Request) {
 		for _, name := range []string{"Content-Type", "Service-Signature", "Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"} {
 			w.Header().Set(name, d.headers.Get(name))
 		}
-		_, _ = w.Write(d.body) // whoever has asked may be gone
+		_, _ = w.Write(d.body) // the caller may be gone
 	case <-time.After(patience):
 		http.Error(w, "no webhook within 20 seconds", http.StatusGatewayTimeout)
 	case <-r.Context().Done():

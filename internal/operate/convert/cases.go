@@ -273,7 +273,7 @@ func (r *run) absorb(c incident, kind string) {
 	}
 }
 
-// state says whether a case still holds. What is over must come in as over: an
+// state says whether a case still holds. A case that is over must come in as over: an
 // active case past its end would expire after the import, with an event.
 func (r *run) state(c *caseRecord) {
 	c.Status = "active"

@@ -3,8 +3,8 @@
 // never runs. A format is a table (format.table: which path becomes which member of
 // which record, and which are known to have no place), a reader, and a handler for
 // what is special about it. The help, the report and the documents are made from
-// that table. What the formats share, what counts as a number, an instant or
-// nobody, stands in rules.go, cases.go and levels.go.
+// that table. The rules that the formats share (what counts as a number, an instant or
+// no member) stand in rules.go, cases.go and levels.go.
 //
 // Nothing is guessed in silence: what is left out, changed or unknown is counted,
 // with its first place, and is written whole to the file that the caller names.
@@ -83,9 +83,9 @@ type run struct {
 // ErrStrict is a conversion that was well but for what the report lists.
 var ErrStrict = errors.New("something was left out, changed or is unknown, and --strict was given")
 
-// Run reads the inputs and writes a guild file. What was left out or changed goes
-// to leftOut, which may be nil. With ErrStrict the report comes too. When it fails
-// after lines have gone out, the last is one that no import takes.
+// Run reads the inputs and writes a guild file. It writes to leftOut, which may be nil,
+// what it left out or changed. With ErrStrict the report comes too. When it fails after
+// lines have gone out, the last is one that no import takes.
 func Run(ctx context.Context, o Options, inputs []*Input, out, leftOut io.Writer) (*Report, error) {
 	r, err := newRun(o, out, leftOut)
 	if err != nil {

@@ -288,7 +288,7 @@ func (r *run) pockets(it *item, user string, cash, bank *value) error {
 			return err
 		}
 		if r.o.Balance == "" || r.o.Balance == "total" || r.o.Balance == p.pocket {
-			// What is without a bottom stays so, whatever is in the other pocket.
+			// A sum without a bottom stays so, whatever is in the other pocket.
 			if sum.n != beyond && sum.n != -beyond {
 				sum.n = cond(coins.n == beyond || coins.n == -beyond, coins.n, sum.n+coins.n)
 			}

@@ -377,7 +377,7 @@ func TestAllNotesOfACaseOfZeppelinAreItsReason(t *testing.T) {
 	}
 }
 
-// What is read is never run and nothing leaves the machine: the package has no means
+// The package never runs what it reads, and nothing leaves the machine: it has no means
 // for either. It starts no program, opens no connection and knows no database.
 func TestThePackageCanReachNothingButFiles(t *testing.T) {
 	t.Parallel()

@@ -8,8 +8,8 @@ import (
 
 // row is one path of a format. Its last word is a member's name, # for each item
 // of a list, or a name in braces for each member of an object by id: {guild} is
-// the guild that everything below belongs to. What a path names, all that stands
-// below it is, unless a longer path says otherwise.
+// the guild that everything below belongs to. A path stands for all that lies below it,
+// unless a longer path says otherwise.
 type row struct {
 	path string
 	to   string // the record and its member; empty: it has no place

@@ -142,7 +142,7 @@ func (w *walker) object(p *pattern) error {
 	}
 }
 
-// under reads what stands below an id. What belongs to another guild is passed over.
+// under reads what stands below an id. It passes over what belongs to another guild.
 func (w *walker) under(p, child *pattern, name string) error {
 	if p.key == "guild" {
 		w.guilds[name] = true

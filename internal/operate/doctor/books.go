@@ -9,7 +9,7 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// What one statement reads at most: wallets with their ledgers, and guilds.
+// One statement reads this many at most: wallets with their ledgers, and guilds.
 const (
 	walletStep = 200
 	guildStep  = 500

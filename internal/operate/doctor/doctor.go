@@ -72,7 +72,7 @@ type Config struct {
 	Hosts       []string                    // names that the certificate has to be good for
 	Traces      func(context.Context) error // asks the collector of traces; nil: there is none
 	Guard       *egress.Guard
-	Guilds      []string // what is checked guild by guild is checked for these; none: all
+	Guilds      []string // checks that go guild by guild look at these; none: all
 	Books       bool     // add up every ledger
 	Now         func() time.Time
 }
@@ -90,8 +90,8 @@ type examination struct {
 }
 
 // Examine makes the checks one after the other and tells each finding as it
-// comes. What needs a database that does not answer is left out. The error is
-// that of ctx, or of a database URL that is none.
+// comes. It leaves out the checks that need a database which does not answer. The error
+// is that of ctx, or of a database URL that is none.
 func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
 	if cfg.Now == nil {
 		cfg.Now = time.Now //nolint:forbidigo // it is this node's clock that is examined
@@ -106,7 +106,7 @@ func Examine(ctx context.Context, cfg Config, tell func(Finding)) error {
 	for _, c := range []struct {
 		name          string
 		needs         *bool // it is made where this holds
-		result        *bool // what needs it holds where this check has not failed
+		result        *bool // true where this check has not failed
 		run           func(context.Context) Finding
 		withoutLimits bool
 	}{

@@ -121,7 +121,8 @@ func (s *installed) certificate(t *testing.T, from, until time.Duration) {
 	}
 }
 
-// What every guild needs of the bot, and those that archive or delete channels.
+// The rights that every guild needs of the bot, and those that archive or delete
+// channels.
 const (
 	always   = 1<<6 | 1<<10 | 1<<11 | 1<<16 | 1<<34 | 1<<38
 	toLock   = 1<<28 | 1<<35 | 1<<36
@@ -482,7 +483,7 @@ func (s *installed) wallet(t *testing.T, balance int, deltas ...int) {
 	}
 }
 
-// What stands on a check that has failed is left out, and the rest is not.
+// A check that needs one which has failed is left out, and the rest is not.
 func TestWhatCannotBeFoundOutIsLeftOut(t *testing.T) {
 	t.Parallel()
 	s := newInstalled(t)

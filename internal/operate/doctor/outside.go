@@ -195,7 +195,7 @@ func (x *examination) endpoints(ctx context.Context) Finding {
 			return nil
 		})
 	}
-	_ = g.Wait() // nobody returns an error
+	_ = g.Wait() // none returns an error
 	slices.Sort(bad)
 	of := fmt.Sprint(len(rows))
 	if len(rows) == maxEndpoints {

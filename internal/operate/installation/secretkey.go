@@ -115,9 +115,9 @@ type Resealed struct {
 }
 
 // Reseal rewrites under the first key of box whatever another of its keys has
-// sealed, a few rows at a time, while nodes serve. What changes meanwhile is left
-// to whoever changes it, who seals with the first key as well; what no key opens
-// stays as it is and is counted. Doing it again does no harm.
+// sealed, a few rows at a time, while nodes serve. Another writer that changes a row
+// meanwhile seals with the first key as well; a row that no key opens stays as it is
+// and is counted. Doing it again does no harm.
 func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (Resealed, error) {
 	var done Resealed
 	var err error

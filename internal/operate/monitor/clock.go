@@ -22,8 +22,8 @@ const (
 )
 
 // Clock tells operators when this machine's time and the database's disagree.
-// What expires goes by the database's clock alone; signatures are dated by this
-// one, since receivers compare them with their own.
+// Expiry goes by the database's clock alone; signatures are dated by this one, since
+// receivers compare them with their own.
 type Clock struct {
 	db     *db.DB
 	log    *slog.Logger

@@ -54,9 +54,9 @@ func (r *Replication) measure(ctx context.Context) error {
 		Name string  `db:"application_name"`
 		Lag  float64 `db:"lag"`
 	}
-	// Without the right to know, all is null. What applies nothing has no replay_lsn: a
-	// base backup, an archiver. The copying of a subscription's table has one for a while.
-	// An idle standby that has caught up has no lag.
+	// Without the right to know, all is null. A connection that applies nothing has no
+	// replay_lsn: a base backup, an archiver. The copying of a subscription's table has one
+	// for a while. An idle standby that has caught up has no lag.
 	err := r.db.Reader().SelectContext(ctx, &standbys, `
 		SELECT application_name, max(coalesce(extract(epoch FROM replay_lag), 0))::float8 AS lag
 		FROM pg_stat_replication

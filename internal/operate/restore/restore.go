@@ -22,7 +22,7 @@ const (
 	Endpoint = "endpoint"
 )
 
-// What the restored database makes of a thing that has changed.
+// The restored database makes one of these of a thing that has changed.
 const (
 	Same     = "same"     // it is as it was
 	Revived  = "revived"  // it was revoked or deleted, and works again

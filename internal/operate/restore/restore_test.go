@@ -11,8 +11,8 @@ import (
 	"guildhall/internal/operate/restore"
 )
 
-// What happened after the backup is known to the old database, the deletions by
-// its audit log; the restored one shows what became of it.
+// The old database knows what happened after the backup, the deletions by its audit
+// log; the restored one shows what became of it.
 func TestWhatARestoreUndoes(t *testing.T) {
 	t.Parallel()
 	old, restored := dbtest.New(t).DB, dbtest.New(t).DB
