@@ -262,8 +262,8 @@ func comesIn(name string) bool {
 		name == "GuildRecord"
 }
 
-// What the rules of single members cannot say stands in a request's `not`, as far
-// as generators of clients make no class of it and fuzzers find what remains.
+// Rules beyond those of single members stand in a request's `not`, as far as generators
+// of clients make no class of it and fuzzers find what remains.
 // .github/contract/refusals.toml lists the rest.
 func TestRequestsAreExact(t *testing.T) {
 	t.Parallel()

@@ -216,7 +216,7 @@ func TestExamplesAgreeOnWhatAnIDNames(t *testing.T) {
 	}
 }
 
-// What happens first has the earlier instant.
+// Of two instants the one that happens first is the earlier.
 func TestExamplesKeepTheOrderOfTime(t *testing.T) {
 	t.Parallel()
 	s := readStory(t)
@@ -262,8 +262,8 @@ func TestExamplesKeepTheOrderOfTime(t *testing.T) {
 	}
 }
 
-// What an operation answers and the event that it emits tell of the same change,
-// and the event bears the change's instant.
+// The answer of an operation and the event that it emits tell of the same change, and
+// the event bears the change's instant.
 func TestExamplesOfEventsTellWhatTheirOperationsAnswer(t *testing.T) {
 	t.Parallel()
 	s := readStory(t)
