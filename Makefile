@@ -19,6 +19,10 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.gui
 # The race detector needs a C compiler. Without one the tests run all the same.
 RACE := $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && command -v "$$(go env CC)" >/dev/null && echo -race)
 
+# A test's process waits a second for late reports of races by default; ours share nothing
+# that outlives their tests, and there are fifty of them.
+export GORACE ?= atexit_sleep_ms=50
+
 GENERATED := gen migrations/schema.sql docs/operate/settings.md docs/operate/commands.md deploy/guildhall.env.example
 
 .PHONY: help
