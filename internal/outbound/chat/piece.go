@@ -3,7 +3,6 @@ package chat
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -111,18 +110,30 @@ func before(kind string) []string {
 	return nil
 }
 
+// underWay reports whether the bot has not answered yet what it was asked for about a subject.
+func underWay(ctx context.Context, tx *db.Tx, guild, subject string, kinds []string) (bool, error) {
+	found, err := db.Get[bool](ctx, tx, `
+		SELECT EXISTS (
+			SELECT FROM bot_work WHERE guild_id = $1 AND subject_id = $2 AND kind = ANY ($3) AND result IS NULL)`,
+		guild, subject, db.Array(kinds))
+	return found, fault.Wrap(err, "look for what the bot of guild", guild, "is asked for")
+}
+
+// OnChannel reports whether the bot has not answered yet what it was asked to do with the
+// channel of a ticket.
+func OnChannel(ctx context.Context, tx *db.Tx, guild, ticket string) (bool, error) {
+	return underWay(ctx, tx, guild, ticket, before(workCloseChannel))
+}
+
 // ask asks the bot for something, unless that has happened before.
 func ask(ctx context.Context, tx *db.Tx, t task) (p piece, isNew bool, err error) {
 	if p, err = pieceOf(ctx, tx, t.guild, t.request.WorkID); err != nil || p.ID != "" {
 		return p, false, err
 	}
 	if kinds := before(t.request.Kind); kinds != nil {
-		busy, err := db.Get[bool](ctx, tx, `
-			SELECT EXISTS (
-				SELECT FROM bot_work WHERE guild_id = $1 AND subject_id = $2 AND kind = ANY ($3) AND result IS NULL)`,
-			t.guild, t.subject, db.Array(kinds))
+		busy, err := underWay(ctx, tx, t.guild, t.subject, kinds)
 		if err != nil {
-			return p, false, fmt.Errorf("look for what the bot of guild %s is asked for: %w", t.guild, err)
+			return p, false, err
 		}
 		if busy {
 			return p, false, errBusy

@@ -62,8 +62,9 @@ func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket 
 		failed := work.act(acting, d, p)
 		cancel()
 		again, err := work.settle(context.WithoutCancel(ctx), d, failed)
-		if errors.Is(failed, chat.ErrAsked) {
-			return err // the answer comes back here
+		if errors.Is(failed, chat.ErrAsked) && err == nil {
+			again, err = work.answered(ctx, d)
+			failed = nil // the answer comes back here
 		}
 		f, ok := errors.AsType[*chat.Failure](failed)
 		if ok && f.Lasting() && f.Code == chat.CodeUnknownChannel || errors.Is(failed, chat.ErrFinal) {
@@ -75,7 +76,7 @@ func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket 
 		if !again {
 			return nil
 		}
-		// The ticket was closed or reopened meanwhile: once more.
+		// The ticket was closed or reopened meanwhile, or the bot has answered: once more.
 	}
 }
 
@@ -209,6 +210,18 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 		return err
 	})
 	return again, fault.Wrap(err, "note what became of the channel of ticket", w.TicketID, "of guild", w.GuildID)
+}
+
+// answered reports whether the bot has answered all that it was asked to do with the channel.
+// It is asked when the lease is back: the job of an answer that was earlier has found it
+// taken, and has left the channel to us.
+func (w *channelWork) answered(ctx context.Context, d db.Doer) (all bool, err error) {
+	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
+		asked, err := chat.OnChannel(ctx, tx, w.GuildID, w.TicketID)
+		all = !asked
+		return err
+	})
+	return all, err
 }
 
 // SweepChannels enqueues the work that lost jobs have left undone.

@@ -234,6 +234,56 @@ func TestAChannelFollowsItsTicketInOrder(t *testing.T) {
 	}
 }
 
+// hasty is the chat platform of a worker beside which the bot answers: before the worker
+// has given the channel back, and with the answer's own job at once.
+type hasty struct {
+	*chat.Work
+	beside func()
+}
+
+// ArchiveChannel asks the bot, which answers.
+func (h hasty) ArchiveChannel(ctx context.Context, c chat.Channel, l chat.Lock) error {
+	defer h.beside()
+	return h.Work.ArchiveChannel(ctx, c, l)
+}
+
+// The job of an answer finds the channel in the hands of who has asked: he goes on.
+//
+// RELIABILITY.md, Messages.
+func TestAnAnswerBesideTheWorkerIsFollowed(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.ByBot())
+	bot, there, id := api.Bot(t), newWorld(), ticket(t, api, "t1")
+	sync := func(p chat.Platform) {
+		t.Helper()
+		if err := tickets.SyncChannel(background(t), api.DB(), p, api.Guild, id); err != nil {
+			t.Error(err)
+		}
+	}
+	answered := func() {
+		for _, a := range fetch(t, bot, "") {
+			answer(t, bot, a, there.carryOut(a)).Want(t, 200, "")
+			sync(platform(api))
+		}
+	}
+	due := func() bool { return dbtest.Value[bool](t, api.DB(), `SELECT channel_due_at IS NOT NULL FROM tickets`) }
+	// The bot closes the channel at once.
+	api.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+	sync(hasty{platform(api), answered})
+	if there.channels["7001"] != "archive" || due() {
+		t.Errorf("the channel's last word is %q", there.channels["7001"])
+	}
+	// It is asked to open the channel, and answers as the channel is to be closed again.
+	api.Do(t, "reopenTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+	sync(platform(api))
+	api.Do(t, "closeTicket", "", apitest.Path("id", id)).Want(t, 200, "")
+	sync(hasty{platform(api), answered})
+	answered() // what it was asked for after that
+	if there.channels["7001"] != "archive" || due() {
+		t.Errorf("at the end the channel's last word is %q", there.channels["7001"])
+	}
+}
+
 func TestAChannelThatTheBotRefusesIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(t, apitest.ByBot())
