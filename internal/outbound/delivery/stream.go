@@ -41,6 +41,7 @@ type stream struct {
 	Oldest   time.Time `db:"oldest"`   // earlier events have been waiting for too long
 	Complete time.Time `db:"complete"` // since then nothing is lost
 	Note     bool      `db:"note"`     // that it is fetched from is to be noted
+	Overdue  bool      `db:"overdue"`  // and should have been
 }
 
 // openStream finds a stream by its name. As long as guilds are being told of it,
@@ -49,7 +50,8 @@ func openStream(ctx context.Context, tx *db.Tx, at *time.Time, name string) (str
 	s, err := db.Get[stream](ctx, tx, `
 		SELECT id, n.now, n.now - $3 * interval '1 second' AS oldest,
 		       CASE WHEN complete_since IS NULL THEN n.now ELSE greatest(complete_since, n.now - $3 * interval '1 second') END AS complete,
-		       fetched_at IS NULL OR fetched_at < n.now - $4 * interval '1 second' AS note
+		       fetched_at IS NULL OR fetched_at < n.now - $4 * interval '1 second' AS note,
+		       coalesce(fetched_at, created_at) < n.now - $4 * interval '2 seconds' AS overdue
 		FROM (SELECT coalesce($2::timestamptz, now()) AS now, `+inOrder+` AS done) n
 		CROSS JOIN bot_streams
 		WHERE name = $1 AND ended_at IS NULL AND n.done <> ''`, name, at, keep.Seconds(), fetchNoted.Seconds())
@@ -58,23 +60,6 @@ func openStream(ctx context.Context, tx *db.Tx, at *time.Time, name string) (str
 	}
 	return s, fault.Wrap(err, "open stream", name)
 }
-
-// streamed is an event that can be fetched from a stream.
-type streamed struct {
-	GuildID string    `db:"guild_id"`
-	EventID string    `db:"event_id"`
-	DueAt   time.Time `db:"due_at"`
-}
-
-// findStreamed finds what of a part can be fetched, in order, after one; it locks nothing.
-const findStreamed = `
-	SELECT w.guild_id, w.event_id, w.due_at
-	FROM stream_deliveries w
-	WHERE w.stream_id = $1 AND w.due_at <= $2 AND (w.due_at, w.guild_id, w.event_id) > ($3, $4, $5)
-	  AND ($6::int = 1 OR mod(div(w.guild_id::numeric, 4194304), $6::int) = $7::int)
-	  AND (cardinality($8::text[]) = 0 OR w.guild_id = ANY ($8::text[])) AND w.event_at >= $9
-	ORDER BY w.due_at, w.guild_id, w.event_id
-	LIMIT $10`
 
 // leaseStreamed leases some events of a guild until $6, those of them that are due and
 // that nobody else is fetching. Those that do not fit into $7 bytes stay, and come back
@@ -122,26 +107,16 @@ func fetchStream(ctx context.Context, tx *db.Tx, at *time.Time, p Part, by strin
 			return out, err
 		}
 	}
-	last := streamed{DueAt: time.Unix(0, 0)}
+	look := search{part: p, stream: s, after: streamed{DueAt: time.Unix(0, 0)}}
 	for range fetchRounds {
-		want := limit - len(out.Events)
-		found, err := db.Select[streamed](ctx, tx, findStreamed, s.ID, s.Now, last.DueAt, last.GuildID, last.EventID, p.Shards, p.Shard, db.Array(p.Guilds), s.Oldest,
-			want+1)
+		found, more, err := look.next(ctx, tx, limit-len(out.Events))
 		if err != nil {
 			return out, fmt.Errorf("find what waits for stream %s: %w", p.Stream, err)
 		}
-		if out.More = len(found) > want; out.More {
-			found = found[:want]
-		}
 		full, err := out.take(ctx, tx, s, found, s.Now.Add(lease))
-		if err != nil || full {
-			out.More = true
+		if out.More = more || full; err != nil || full || !more || look.over || len(out.Events) == limit {
 			return out, err
 		}
-		if !out.More || len(out.Events) == limit {
-			return out, nil
-		}
-		last = found[want-1]
 	}
 	return out, nil
 }
@@ -173,13 +148,31 @@ func (f *Fetched) take(ctx context.Context, tx *db.Tx, s stream, found []streame
 	return false, nil
 }
 
-// noteFetch notes who fetches from a stream. While guilds are told of it, another time
-// will do.
+// noteWhenFree notes who fetches from a stream, unless another unit works on the stream:
+// a later fetch will do, and none waits for the others. noteInTurn waits for that unit,
+// which may come to nothing, or end the stream.
+const (
+	noteWhenFree = `
+	UPDATE bot_streams
+	SET fetched_at = $2, fetched_by = $3
+	WHERE id = ANY (ARRAY(SELECT id FROM bot_streams WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED))`
+	noteInTurn = `
+	UPDATE bot_streams
+	SET fetched_at = $2, fetched_by = $3
+	WHERE id = $1 AND ended_at IS NULL`
+)
+
+// noteFetch notes who fetches from a stream, so that it does not end. It is noSuchStream
+// when that has come first.
 func noteFetch(ctx context.Context, tx *db.Tx, s stream, by string) error {
-	_, err := tx.ExecContext(ctx, `
-		UPDATE bot_streams
-		SET fetched_at = $2, fetched_by = $3
-		WHERE id = ANY (ARRAY(SELECT id FROM bot_streams WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED))`, s.ID, s.Now, by)
+	statement := noteWhenFree
+	if s.Overdue {
+		statement = noteInTurn
+	}
+	n, err := db.Exec(ctx, tx, statement, s.ID, s.Now, by)
+	if err == nil && n == 0 && s.Overdue {
+		return noSuchStream
+	}
 	return fault.Wrap(err, "note who fetches from stream", s.ID)
 }
 

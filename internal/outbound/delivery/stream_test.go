@@ -1,0 +1,141 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/outbound/event"
+)
+
+// addStream begins the stream mirror, from which nobody has fetched for so long, and
+// returns its id.
+func (w *deliveryDB) addStream(unfetched time.Duration) string {
+	w.t.Helper()
+	id := db.NewID()
+	w.exec(`INSERT INTO bot_streams (id, name, events, echo, walked, created_at) VALUES ($1, 'mirror', $2, false, '', now() - $3 * interval '1 second')`,
+		id, db.Array([]string{event.CaseCreated}), unfetched.Seconds())
+	return id
+}
+
+// A fetch beside a unit that works on its stream is noted, whatever becomes of that unit;
+// where that ends the stream, the fetch finds none. RELIABILITY.md, Events.
+func TestAFetchIsNotedBesideWhatWorksOnItsStream(t *testing.T) {
+	t.Parallel()
+	dies := errors.New("the unit dies")
+	for name, c := range map[string]struct {
+		statement string
+		fails     error // the unit
+		refused   bool  // the fetch
+	}{
+		"a walk":            {`UPDATE bot_streams SET walked = 'x' WHERE id = $1`, nil, false},
+		"a walk that dies":  {`UPDATE bot_streams SET walked = 'x' WHERE id = $1`, dies, false},
+		"an end that dies":  {`UPDATE bot_streams SET ended_at = now() WHERE id = $1`, dies, false},
+		"an end":            {`UPDATE bot_streams SET ended_at = now() WHERE id = $1`, nil, true},
+		"a fetch that dies": {`UPDATE bot_streams SET fetched_at = now(), fetched_by = 'x' WHERE id = $1`, dies, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newDeliveryDB(t)
+			id := w.addStream(streamEnds + time.Hour)
+			fetched := make(chan error, 1)
+			err := w.DB.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+				if _, err := tx.ExecContext(ctx, c.statement, id); err != nil {
+					return err
+				}
+				go func() {
+					fetched <- w.DB.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+						_, err := FetchStream(ctx, tx, Part{Stream: "mirror", Shards: 1}, "caller", 1, time.Minute)
+						return err
+					})
+				}()
+				testutil.Eventually(t, "the fetch ends or waits", func() bool { return len(fetched) == 1 || dbtest.Waiting(t, w.DB) > 0 })
+				return c.fails
+			})
+			if !errors.Is(err, c.fails) {
+				t.Fatal(err)
+			}
+			if err := <-fetched; errors.Is(err, noSuchStream) != c.refused || err != nil && !c.refused {
+				t.Fatalf("the fetch: %v", err)
+			}
+			if err := TellStreams(t.Context(), w.DB, w.cfg.Log); err != nil {
+				t.Fatal(err)
+			}
+			if n := w.count(`SELECT count(*) FROM bot_streams WHERE id = $1 AND ended_at IS NULL`, id); (n == 0) != c.refused {
+				t.Errorf("%d streams are there after the fetch", n)
+			}
+		})
+	}
+}
+
+// addWaiting has events wait for a stream, so many in each of some guilds, which belong
+// to a shard of two. They happened n seconds ago or a little less.
+func (w *deliveryDB) addWaiting(stream string, shard, guilds, each, ago int) {
+	w.t.Helper()
+	rows := fmt.Sprintf(`SELECT (4194304::bigint * (2 * g + %d))::text AS guild, format('%d-%%s-%%s', g, e) AS event,
+		now() - %d * interval '1 second' + (e * 100 + g) * interval '1 ms' AS at FROM generate_series(1, %d) AS g, generate_series(1, %d) AS e`,
+		shard, shard, ago, guilds, each)
+	w.exec(`INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
+		SELECT guild, event, 'case.created', at, convert_to(format('{"id":"%s","guild_id":"%s"}', event, guild), 'UTF8') FROM (` + rows + `) r`)
+	w.exec(`INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at, due_at) SELECT guild, $1, event, at, at FROM (`+rows+`) r`, stream)
+}
+
+// entriesRead is how many entries of its indexes and rows of itself a session has read of
+// stream_deliveries, of late.
+const entriesRead = `
+	SELECT coalesce(sum(pg_stat_get_xact_tuples_returned(i.indexrelid)), 0) + pg_stat_get_xact_tuples_returned('stream_deliveries'::regclass)
+	FROM pg_index i
+	WHERE i.indrelid = 'stream_deliveries'::regclass`
+
+// A shard that nobody fetches slows none of the others, however much waits for it: what
+// they fetch is found behind it, each event once. RELIABILITY.md, Events.
+func TestAShardThatNobodyFetchesSlowsNoOther(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	id := w.addStream(0)
+	w.addWaiting(id, 1, 60, 300, 1000)
+	w.addWaiting(id, 0, 7, 41, 500)
+	w.exec(`ANALYZE stream_deliveries`)
+	seen := make(map[string]bool)
+	fetch := func(limit int) (got Fetched, read int) {
+		t.Helper()
+		w.unit(func(ctx context.Context, tx *db.Tx) (err error) {
+			before, err := db.Get[int](ctx, tx, entriesRead)
+			if err != nil {
+				return err
+			}
+			got, err = FetchStream(ctx, tx, Part{Stream: "mirror", Shards: 2}, "caller", limit, 10*time.Minute)
+			if err != nil {
+				return err
+			}
+			read, err = db.Get[int](ctx, tx, entriesRead)
+			read -= before
+			return err
+		})
+		for _, payload := range got.Events {
+			if e := string(payload); seen[e] || !strings.Contains(e, `"id":"0-`) {
+				t.Errorf("%s came, twice: %v", e, seen[e])
+			}
+			seen[string(payload)] = true
+		}
+		return got, read
+	}
+	for want := 7 * 41; want > 0; want -= 100 {
+		got, read := fetch(100)
+		if len(got.Events) != min(want, 100) || got.More != (want > 100) {
+			t.Fatalf("fetched %d of %d, more: %v", len(got.Events), want, got.More)
+		}
+		if most := 2500; read > most && !dbtest.Coordinator(t) {
+			t.Errorf("a fetch of %d events has read %d entries, want %d at most", len(got.Events), read, most)
+		}
+	}
+	if got, _ := fetch(100); len(got.Events) != 0 || got.More {
+		t.Errorf("%d events came again, more: %v", len(got.Events), got.More)
+	}
+}
