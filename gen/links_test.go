@@ -1,6 +1,7 @@
 package gen_test
 
 import (
+	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -50,7 +51,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		}
 		for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(string(text), ""), -1) {
 			target, anchor, _ := strings.Cut(m[1], "#")
-			if strings.Contains(target, "://") || strings.HasSuffix(target, "/releases") {
+			if strings.Contains(target, "://") || strings.HasSuffix(target, "/releases") || strings.HasPrefix(target, "../../actions/") {
 				continue // elsewhere: the hosting's pages too
 			}
 			links++
@@ -98,5 +99,101 @@ func TestTheReadmesPicturesAreThere(t *testing.T) {
 		if other := strings.NewReplacer("-light", "-dark", "-dark", "-light").Replace(picture); !slices.Contains(shown, other) {
 			t.Errorf("README.md shows %s and not %s", picture, other)
 		}
+	}
+}
+
+// The build of the site takes a link to a folder for a dead page, but for the folders that its
+// configuration names.
+func TestTheSiteKnowsLinksToFolders(t *testing.T) {
+	t.Parallel()
+	config, err := os.ReadFile("../docs/.vitepress/config.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`const folders = \[(.*)\];`).FindSubmatch(config)
+	if list == nil {
+		t.Fatal("config.mjs names no folders")
+	}
+	var folders []string
+	for _, m := range regexp.MustCompile(`"([^"]+)"`).FindAllSubmatch(list[1], -1) {
+		folders = append(folders, string(m[1]))
+	}
+	found := 0
+	for _, file := range proseFiles(t, readmes(t)...) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(string(text), ""), -1) {
+			target, _, _ := strings.Cut(m[1], "#")
+			if target == "" || filepath.Ext(target) != "" || strings.Contains(target, "://") || strings.HasSuffix(target, "/releases") {
+				continue
+			}
+			found++
+			if !slices.ContainsFunc(folders, func(folder string) bool {
+				_, err := os.Stat(filepath.Join("..", folder, target))
+				return err == nil
+			}) {
+				t.Errorf("%s links to %s, which no folder of config.mjs leads to", file, target)
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d links to folders were found", found)
+	}
+}
+
+// readmes are the pages outside docs.
+func readmes(t *testing.T) (files []string) {
+	t.Helper()
+	for _, pattern := range []string{"../*.md", "../*/README.md", "../*/*/README.md", "../*/*/*/README.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, slices.DeleteFunc(found, func(file string) bool {
+			return strings.HasPrefix(file, "../docs/") || strings.Contains(file, "/node_modules/") || strings.HasPrefix(file, "../build/")
+		})...)
+	}
+	return files
+}
+
+// npm refuses a lock that lacks a package for another machine than the one that made it.
+func TestLocksHoldThePackagesOfEveryMachine(t *testing.T) {
+	t.Parallel()
+	locks := 0
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && slices.Contains([]string{"node_modules", "bin", "build", "dist", ".git"}, d.Name()) {
+			return fs.SkipDir
+		}
+		if err != nil || d.Name() != "package-lock.json" {
+			return err
+		}
+		locks++
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		var lock struct {
+			Packages map[string]struct {
+				OptionalDependencies map[string]string `json:"optionalDependencies"`
+			} `json:"packages"`
+		}
+		if err := json.Unmarshal(text, &lock); err != nil {
+			return err
+		}
+		for at, p := range lock.Packages {
+			for name := range p.OptionalDependencies {
+				_, beside := lock.Packages["node_modules/"+name]
+				_, below := lock.Packages[at+"/node_modules/"+name]
+				if !beside && !below {
+					t.Errorf("%s lacks %s, which %s may need", path, name, at)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil || locks < 8 {
+		t.Errorf("%d locks were read: %v", locks, err)
 	}
 }

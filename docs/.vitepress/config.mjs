@@ -7,7 +7,7 @@ import { defineConfig } from "vitepress";
 const root = resolve(import.meta.dirname, "../..");
 // Where links begin that lead to files which are no pages; a test of the program holds
 // each link against its own page's folder.
-const folders = ["docs/operate", "examples"];
+const folders = ["docs/operate", "examples", "examples/bot"];
 
 const page = (text, link) => ({ text, link });
 
@@ -19,8 +19,17 @@ export default defineConfig({
   rewrites: { "README.md": "index.md", "docs/bot/README.md": "docs/bot/index.md" },
   outDir: "../build/site",
   cacheDir: "../build/vitepress",
-  // Files and folders of the repository that are no pages, and pages of its hosting.
-  ignoreDeadLinks: [/releases(\/latest)?$/, (link) => folders.some((folder) => existsSync(resolve(root, folder, link)))],
+  // Files and folders of the repository that are no pages, pages of its hosting, and guildhall dev.
+  ignoreDeadLinks: [/releases(\/latest)?$/, /^\.\.\/\.\.\/actions\//, /^https:\/\/localhost:/, (link) => folders.some((folder) => existsSync(resolve(root, folder, link)))],
+
+  // README's badge is a picture that the hosting draws beside the repository.
+  markdown: {
+    config(md) {
+      const image = md.renderer.rules.image;
+      md.renderer.rules.image = (tokens, i, ...rest) =>
+        tokens[i].attrGet("src").startsWith("../../actions/") ? "" : image(tokens, i, ...rest);
+    },
+  },
 
   // Pages lie outside the folder that has the packages.
   vite: { resolve: { alias: [{ find: /^vue(?=$|\/)/, replacement: resolve(root, "docs/node_modules/vue") }] } },
