@@ -58,3 +58,25 @@ func TestWorkflowsInstallWhatTheTestsUse(t *testing.T) {
 		t.Errorf("%d jobs run all tests, want those of changes and of releases", found)
 	}
 }
+
+// Docker takes a file that is not called Dockerfile only by its name.
+func TestImagesAreBuiltFromAFileThatIsNamed(t *testing.T) {
+	t.Parallel()
+	builds := 0
+	for _, file := range []string{"../.github/workflows/release.yaml", "../deploy/Containerfile", "../deploy/release.Containerfile"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		joined := strings.ReplaceAll(string(text), "\\\n", " ")
+		for _, build := range regexp.MustCompile(`docker (?:buildx )?build .*`).FindAllString(joined, -1) {
+			builds++
+			if !regexp.MustCompile(`(?:-f|--file) \S*Containerfile\b`).MatchString(build) {
+				t.Errorf("%s: no file is named: %s", file, build)
+			}
+		}
+	}
+	if builds != 3 {
+		t.Errorf("%d builds were found", builds)
+	}
+}
