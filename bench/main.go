@@ -31,6 +31,7 @@ var benches = []bench{
 	{"webhooks", "claims, latency and throughput of deliveries", webhookBench},
 	{"giveaways", "draws of many giveaways that end in the same second", giveawayBench},
 	{"dashboard", "time to the first byte of each page for people", dashboardBench},
+	{"pull", "events that are fetched, from endpoints and from a stream", pullBench},
 	{"growth", "cost for Postgres with few guilds and with many", growthBench},
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,7 +66,8 @@ func pullBench(flags *flag.FlagSet) func(context.Context) error {
 // home is the n-th guild. Neighbours are of different shards.
 func home(n int) string { return strconv.Itoa((n + 1_000_000) << 22) }
 
-// ask sends one request about a guild. When ctx has ended it finds nothing.
+// ask sends one request about a guild, again while the server is busy. When ctx has ended
+// it finds nothing.
 func (p *pulls) ask(ctx context.Context, guild, method, path, body string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+p.node.HTTP+"/api/v1"+path, strings.NewReader(body))
 	if err != nil {
@@ -77,6 +79,9 @@ func (p *pulls) ask(ctx context.Context, guild, method, path, body string, into 
 		defer resp.Body.Close()
 		if err = json.NewDecoder(resp.Body).Decode(into); resp.StatusCode >= http.StatusMultipleChoices {
 			err = fmt.Errorf("%s %s was answered %s: %v", method, path, resp.Status, into)
+		}
+		if resp.StatusCode == http.StatusServiceUnavailable && pause(ctx, time.Second) == nil {
+			return p.ask(ctx, guild, method, path, body, into)
 		}
 	}
 	if ctx.Err() != nil || errors.Is(err, io.EOF) { // a 204 has no body
@@ -95,7 +100,8 @@ func (p *pulls) fetch(ctx context.Context, guild, path, of, shard string, wait i
 				Data struct{ Reason string }
 			}
 		}
-		if err := p.ask(ctx, guild, "POST", path+"/pull", fmt.Sprintf(`{%s%s"wait":%d}`, of, shard, wait), &got); err != nil || wait+len(got.Data) == 0 {
+		err := p.ask(ctx, guild, "POST", path+"/pull", fmt.Sprintf(`{%s%s"wait":%d}`, of, shard, wait), &got)
+		if err != nil || wait+len(got.Data) == 0 {
 			return err
 		}
 		now, ids := time.Now(), make([]string, len(got.Data))
@@ -136,7 +142,7 @@ func (p *pulls) lags(ctx context.Context, rate, guilds int) error {
 		s.latencies = append(s.latencies, max(p.arrived[strconv.Itoa(n)].Sub(at), 0))
 	}
 	fmt.Printf("%d events a second in %d guilds: fetched after %.1f ms (p50), %.1f ms (p99; 25)\n", rate, guilds, s.at(0.5), s.at(0.99))
-	return errors.Join(errs...)
+	return cmp.Or(errs...)
 }
 
 // count is a number that the database knows; 0 where it knows none.
@@ -155,14 +161,14 @@ func beside(ctx context.Context, callers int, call func(ctx context.Context, n i
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var all sync.WaitGroup
-	errs := make([]error, callers+1)
+	errs := make([]error, callers)
 	for n := range callers {
 		all.Go(func() { errs[n] = call(ctx, n) })
 	}
-	errs[callers] = measure()
+	err := measure()
 	stop()
 	all.Wait()
-	return errors.Join(errs...)
+	return cmp.Or(append(errs, err)...)
 }
 
 // waiting has many calls wait, first for nothing, then for what happens in a hundred guilds.
