@@ -236,9 +236,9 @@ func (w *Work) channel(ctx context.Context, c Channel, kind, action string) erro
 func (*Work) AddReaction(context.Context, Channel, string, string) error { return nil }
 
 // Reactors has the bot write the entries itself. It returns nobody once that is done.
-func (w *Work) Reactors(ctx context.Context, c Channel, _, _ string, _ Reaction, _ string) ([]Reactor, error) {
+func (w *Work) Reactors(ctx context.Context, c Channel, messageID, _ string, _ Reaction, _ string) ([]Reactor, error) {
 	t := c.task(workCollectEntries, "")
-	t.request.GiveawayID = &t.subject
+	t.request.GiveawayID, t.request.MessageID = &t.subject, &messageID
 	_, err := w.do(ctx, t)
 	return nil, err
 }

@@ -67,6 +67,9 @@ func TestAGiveawayIsRunByTheBot(t *testing.T) {
 		}
 		return collect.Kind != ""
 	})
+	if collect.GiveawayID != id || collect.ChannelID != "7002" || collect.MessageID != "1000000" {
+		t.Errorf("asked for is %+v", collect)
+	}
 	entries(t, bot, api.Guild, id, 5).Want(t, 200, "")
 	answer(t, bot, collect, `{"done":{}}`).Want(t, 200, "")
 	entries(t, bot, api.Guild, id, 6).WantError(t, 422, "giveaway_not_active")
