@@ -243,7 +243,7 @@ func TestSubjectsAreNamed(t *testing.T) {
 			t.Errorf("%s: %q", text, found)
 		}
 	}
-	for _, file := range proseFiles(t, "../README.md", "../ARCHITECTURE.md", "../CONTRIBUTING.md") {
+	for _, file := range proseFiles(t, readmes(t)...) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
