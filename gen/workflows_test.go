@@ -1,6 +1,7 @@
 package gen_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -79,4 +80,42 @@ func TestImagesAreBuiltFromAFileThatIsNamed(t *testing.T) {
 	if builds != 3 {
 		t.Errorf("%d builds were found", builds)
 	}
+}
+
+// A release that a workflow makes starts no other workflow, so the documents are published
+// by a call, with the rights that it needs.
+func TestAReleasePublishesTheDocuments(t *testing.T) {
+	t.Parallel()
+	type job struct {
+		Needs, Uses string
+		Permissions map[string]string
+	}
+	workflow := func(name string) (w struct {
+		On   map[string]any
+		Jobs map[string]job
+	}) {
+		t.Helper()
+		text, err := os.ReadFile("../.github/workflows/" + name)
+		if err == nil {
+			err = yaml.Unmarshal(text, &w)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return w
+	}
+	docs := workflow("docs.yaml")
+	if _, called := docs.On["workflow_call"]; !called {
+		t.Errorf("docs.yaml cannot be called: %v", docs.On)
+	}
+	for name, j := range workflow("release.yaml").Jobs {
+		if j.Uses != "./.github/workflows/docs.yaml" {
+			continue
+		}
+		if j.Needs != "release" || !maps.Equal(j.Permissions, docs.Jobs["publish"].Permissions) {
+			t.Errorf("the job %s waits for %q and may %v", name, j.Needs, j.Permissions)
+		}
+		return
+	}
+	t.Error("release.yaml does not publish the documents")
 }
