@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -16,7 +14,7 @@ import (
 	"os"
 	"time"
 
-	"guildhall/bench/testbed"
+	"guildhall/bench/rig"
 	"guildhall/internal/access/ratelimit"
 	"guildhall/internal/outbound/egress"
 	"guildhall/internal/server/api"
@@ -35,26 +33,18 @@ const (
 // first byte, for a guild with a long past: tokens, a hundred endpoints, a million
 // deliveries and lines of its audit log, a month of usage; alone in its database,
 // and beside many others.
-func dashboardBench(flags *flag.FlagSet) func(context.Context) error {
+func dashboardBench(flags *flag.FlagSet) func(*rig.Run) {
 	var past past
 	flags.IntVar(&past.deliveries, "deliveries", 1_000_000, "deliveries of the guild")
 	flags.IntVar(&past.endpoints, "endpoints", 100, "endpoints of the guild")
 	flags.IntVar(&past.audit, "audit", 1_000_000, "lines of the guild's audit log")
 	guilds := flags.Int("guilds", 1_000, "other guilds beside it")
 	samples := flags.Int("samples", 200, "requests for each page")
-	return func(ctx context.Context) (err error) {
-		p, err := testbed.New(ctx, testbed.Config{Readers: 8})
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, p.Close()) }()
-		b := &browser{Place: p, samples: *samples, log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
-		stop, err := b.serve()
-		if err != nil {
-			return err
-		}
-		defer stop()
-		return b.compare(ctx, past, *guilds)
+	return func(r *rig.Run) {
+		b := &browser{Place: r.Place(rig.Config{Readers: 8}), samples: *samples}
+		b.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		b.serve()
+		b.compare(past, *guilds)
 	}
 }
 
@@ -63,7 +53,7 @@ type past struct{ deliveries, endpoints, audit int }
 
 // browser asks for pages as somebody who is signed in.
 type browser struct {
-	*testbed.Place
+	*rig.Place
 	client  *http.Client
 	base    string
 	samples int
@@ -71,84 +61,56 @@ type browser struct {
 }
 
 // compare measures every page with the guild alone and among others.
-func (b *browser) compare(ctx context.Context, past past, guilds int) error {
+func (b *browser) compare(past past, guilds int) {
 	began := time.Now()
-	if err := b.fill(ctx, past); err != nil {
-		return err
-	}
-	if err := b.signIn(ctx); err != nil {
-		return err
-	}
-	fmt.Printf("%d deliveries to %d endpoints, %d lines of the audit log, 10 tokens and 30 days of usage, filled in %.0f s\n",
+	b.fill(past)
+	b.signIn()
+	b.Say("%d deliveries to %d endpoints, %d lines of the audit log, 10 tokens and 30 days of usage, filled in %.0f s",
 		past.deliveries, past.endpoints, past.audit, time.Since(began).Seconds())
 	pages := targets()
-	alone, err := b.measure(ctx, pages)
-	if err != nil {
-		return err
-	}
-	if err := b.neighbours(ctx, guilds); err != nil {
-		return err
-	}
-	among, err := b.measure(ctx, pages)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("\ntime to first byte in ms, at most %d at p95      alone        among %d guilds\n%-46s %6s %6s   %6s %6s\n", bound.Milliseconds(), guilds, "page", "p50", "p95", "p50", "p95")
-	slow := 0
+	alone := b.measure(pages)
+	b.neighbours(guilds)
+	among := b.measure(pages)
+	b.Say("\ntime to first byte in ms, at most %d at p95      alone        among %d guilds\n%-46s %6s %6s   %6s %6s",
+		bound.Milliseconds(), guilds, "page", "p50", "p95", "p50", "p95")
 	for i, p := range pages {
-		fmt.Printf("%-46s %6.1f %6.1f   %6.1f %6.1f\n", p.name, alone[i].at(0.5), alone[i].at(0.95), among[i].at(0.5), among[i].at(0.95))
-		if most := ms(bound); alone[i].at(0.95) > most || among[i].at(0.95) > most {
-			slow++
+		b.Say("%-46s %6.1f %6.1f   %6.1f %6.1f", p.name, alone[i].Ms(0.5), alone[i].Ms(0.95), among[i].Ms(0.5), among[i].Ms(0.95))
+		if slowest := max(alone[i].Ms(0.95), among[i].Ms(0.95)); slowest > rig.Ms(bound) {
+			b.Hold(false, "%s takes %.1f ms at p95, at most %s", p.name, slowest, bound)
 		}
 	}
-	if slow > 0 {
-		return fmt.Errorf("%d pages take longer than %s", slow, bound)
-	}
-	return nil
 }
-
-func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // target is one page.
 type target struct{ name, path string }
 
 // serve starts the dashboard on this machine.
-func (b *browser) serve() (stop func(), err error) {
+func (b *browser) serve() {
 	limits, err := ratelimit.New(ratelimit.Config{})
-	if err != nil {
-		return nil, err
-	}
-	operations, err := api.Summaries()
-	if err != nil {
-		return nil, err
-	}
+	b.Must(err)
 	cfg := dashboard.Config{
 		DB: b.DB, Env: "test", Limits: limits, Sealer: b.Box, Log: b.log, Webhooks: webhooks.Config{Box: b.Box, Guard: egress.NewGuard(nil, nil)},
 	}
+	operations, err := api.Summaries()
+	b.Must(err)
 	for _, o := range operations {
 		cfg.Operations = append(cfg.Operations, dashboard.Operation(o))
 	}
 	samples, err := api.EventSamples()
-	if err != nil {
-		return nil, err
-	}
+	b.Must(err)
 	for _, e := range samples {
 		cfg.Events = append(cfg.Events, dashboard.EventSample(e))
 	}
 	s, err := dashboard.New(cfg)
-	if err != nil {
-		return nil, err
-	}
+	b.Must(err)
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		return nil, err
-	}
+	b.Must(err)
 	srv := httptest.NewTLSServer(s)
+	b.Cleanup(func() error { srv.Close(); return nil })
 	b.base = srv.URL
 	b.client = &http.Client{Jar: jar, Timeout: time.Minute, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: srv.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "example.com", MinVersion: tls.VersionTLS12},
 	}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return srv.Close, nil
 }
 
 // targets are the pages that are measured.
@@ -190,30 +152,23 @@ func targets() []target {
 }
 
 // signIn opens the dashboard by an operator's link.
-func (b *browser) signIn(ctx context.Context) error {
-	link, err := dashboard.NewLink(ctx, b.DB, oldGuild, time.Minute)
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.base+link.Path, nil)
-	if err != nil {
-		return err
-	}
+func (b *browser) signIn() {
+	link, err := dashboard.NewLink(b, b.DB, oldGuild, time.Minute)
+	b.Must(err)
+	req, err := http.NewRequestWithContext(b, http.MethodPost, b.base+link.Path, nil)
+	b.Must(err)
 	req.Header.Set("Origin", b.base)
 	res, err := b.client.Do(req)
-	if err != nil {
-		return err
-	}
+	b.Must(err)
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusSeeOther {
-		return fmt.Errorf("signing in answers %d", res.StatusCode)
+		b.Must(fmt.Errorf("signing in answers %d", res.StatusCode))
 	}
-	return nil
 }
 
 // fill gives the guild its past.
-func (b *browser) fill(ctx context.Context, past past) error {
-	if err := b.Exec(ctx, []string{
+func (b *browser) fill(past past) {
+	b.Fill([]string{
 		`INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'A guild with a past', '1')`,
 		`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, expires_at)
 		 SELECT 't' || n, '1', 'token ' || n, 'svc_test_...', sha256(n::text::bytea), '{cases:read,economy:read,economy:write}', now() + n * interval '3 days'
@@ -233,18 +188,14 @@ func (b *browser) fill(ctx context.Context, past past) error {
 		`INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
 		 SELECT '1', lpad(n::text, 8, '0'), now() - n * interval '9 minutes', 't' || n % 10, 'operation' || n % 20, 404, (ARRAY['not_found', 'insufficient_scope', 'invalid_request'])[1 + n % 3], '203.0.113.9'
 		 FROM generate_series(1, 1000) n`,
-	}); err != nil {
-		return err
-	}
-	if err := b.Exec(ctx, []string{
+	})
+	b.Fill([]string{
 		`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
 		 SELECT '1', 'e' || n, 'https://receiver-' || n || '.example/', '{case.created,case.updated}', '', 'whsec_...'
 		 FROM generate_series(0, $1::integer - 1) n`,
 		`INSERT INTO webhook_schedule (guild_id, endpoint_id) SELECT '1', 'e' || n FROM generate_series(0, $1::integer - 1) n`,
-	}, past.endpoints); err != nil {
-		return err
-	}
-	if err := b.Exec(ctx, []string{
+	}, past.endpoints)
+	b.Fill([]string{
 		`INSERT INTO audit_log (guild_id, id, at, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name, before, after)
 		 SELECT '1', left(hex, 8) || '-' || right(hex, 4) || '-7000-8000-' || lpad(n::text, 12, '0'),
 		        at, 'user', 'u' || n % 20, 'Somebody', '', '',
@@ -252,29 +203,23 @@ func (b *browser) fill(ctx context.Context, past past) error {
 		 FROM generate_series(1, $1::integer) n,
 		      LATERAL (SELECT now() - ($1::integer - n) * interval '360 days' / $1::integer AS at) x,
 		      LATERAL (SELECT lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') AS hex) y`,
-	}, past.audit); err != nil {
-		return err
-	}
+	}, past.audit)
 	for from := 0; from < past.deliveries; from += inOne {
-		if err := b.deliver(ctx, from, min(from+inOne, past.deliveries)-1, past.deliveries); err != nil {
-			return err
-		}
+		b.deliver(from, min(from+inOne, past.deliveries)-1, past.deliveries)
 	}
 	// The engine counts these while it settles.
-	if err := b.Exec(ctx, []string{
+	b.Fill([]string{
 		`INSERT INTO webhook_hours (guild_id, endpoint_id, hour, outcome, deliveries)
 		 SELECT guild_id, endpoint_id, date_trunc('hour', completed_at), state, count(*)
 		 FROM webhook_deliveries WHERE state IN ('delivered', 'failed') GROUP BY 1, 2, 3, 4`,
-	}); err != nil {
-		return err
-	}
-	return b.settle(ctx)
+	})
+	b.settle()
 }
 
 // deliver makes some of the deliveries: spread over thirty days and the
 // endpoints, one in fifty failed, and a few that wait or are held.
-func (b *browser) deliver(ctx context.Context, from, to, all int) error {
-	return b.Exec(ctx, []string{
+func (b *browser) deliver(from, to, all int) {
+	b.Fill([]string{
 		`INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
 		 SELECT '1', 'v' || n, CASE n % 3 WHEN 0 THEN 'case.updated' ELSE 'case.created' END, now() - n * interval '30 days' / $3::integer,
 		        convert_to('{"id":"v' || n || '","type":"case.created","data":{"number":' || n || ',"reason":"Spam in #general"}}', 'UTF8')
@@ -292,8 +237,8 @@ func (b *browser) deliver(ctx context.Context, from, to, all int) error {
 }
 
 // neighbours gives the database other guilds, each with a little of everything.
-func (b *browser) neighbours(ctx context.Context, n int) error {
-	if err := b.Exec(ctx, []string{
+func (b *browser) neighbours(n int) {
+	b.Fill([]string{
 		`INSERT INTO guilds (id, name, owner_id) SELECT (1000 + g)::text, 'Guild ' || g, '1' FROM generate_series(1, $1::integer) g`,
 		`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
 		 SELECT g || '-' || n, (1000 + g)::text, 'token ' || n, 'svc_test_...', sha256(convert_to(g || '-' || n, 'UTF8')), '{cases:read}' FROM generate_series(1, $1::integer) g, generate_series(1, 3) n`,
@@ -311,53 +256,43 @@ func (b *browser) neighbours(ctx context.Context, n int) error {
 			RETURNING guild_id, id)
 		 INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, state, attempts, fresh, event_type, response_class, completed_at)
 		 SELECT guild_id, split_part(id, '-', 1) || '-1', id, 'delivered', 1, false, 'case.created', '2xx', now() FROM ev`,
-	}, n); err != nil {
-		return err
-	}
-	return b.settle(ctx)
+	}, n)
+	b.settle()
 }
 
 // settle brings the planner's numbers up to date, as autovacuum does in time.
-func (b *browser) settle(ctx context.Context) error { return b.Exec(ctx, []string{`ANALYZE`}) }
+func (b *browser) settle() { b.Exec(`ANALYZE`) }
 
 // measure asks for every page, in turns, so that a disturbance meets them all.
-func (b *browser) measure(ctx context.Context, pages []target) ([]*sample, error) {
-	all := make([]*sample, len(pages))
+func (b *browser) measure(pages []target) []*rig.Tally {
+	all := make([]*rig.Tally, len(pages))
 	for round := range b.samples + 5 {
 		for i, p := range pages {
-			took, err := b.ask(ctx, p)
-			if err != nil {
-				return nil, err
-			}
+			took := b.ask(p)
 			if round < 5 { // the first fill the caches and prepare the statements
-				all[i] = &sample{}
+				all[i] = &rig.Tally{}
 				continue
 			}
-			all[i].latencies = append(all[i].latencies, took)
+			all[i].Add(rig.Response{Status: http.StatusOK, Took: took})
 		}
 	}
-	return all, nil
+	return all
 }
 
 // ask returns the time to the first byte of a page.
-func (b *browser) ask(ctx context.Context, p target) (time.Duration, error) {
+func (b *browser) ask(p target) time.Duration {
 	var first time.Time
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { first = time.Now() }})
+	ctx := httptrace.WithClientTrace(b, &httptrace.ClientTrace{GotFirstResponseByte: func() { first = time.Now() }})
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base+p.path, nil)
-	if err != nil {
-		return 0, err
-	}
+	b.Must(err)
 	began := time.Now()
 	res, err := b.client.Do(req)
-	if err != nil {
-		return 0, err
-	}
+	b.Must(err)
 	defer res.Body.Close()
-	if _, err := io.Copy(io.Discard, res.Body); err != nil {
-		return 0, err
-	}
+	_, err = io.Copy(io.Discard, res.Body)
+	b.Must(err)
 	if res.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("%s answers %d", p.name, res.StatusCode)
+		b.Must(fmt.Errorf("%s answers %d", p.name, res.StatusCode))
 	}
-	return first.Sub(began), nil
+	return first.Sub(began)
 }

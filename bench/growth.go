@@ -2,14 +2,25 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"strconv"
+	"strings"
 	"time"
 
-	"guildhall/bench/testbed"
+	"guildhall/bench/rig"
+	"guildhall/internal/access/audit"
+	"guildhall/internal/access/idempotency"
+	"guildhall/internal/access/usage"
+	"guildhall/internal/base/db"
 	"guildhall/internal/operate/installation"
+	"guildhall/internal/outbound/chat"
+	"guildhall/internal/server/dashboard"
+	"guildhall/internal/service/cases"
+	"guildhall/internal/service/giveaways"
+	"guildhall/internal/service/leaderboard"
+	"guildhall/internal/service/tickets"
 )
 
 type growthOptions struct {
@@ -24,96 +35,69 @@ type growthOptions struct {
 // same few rows. None of it may grow with the number of guilds. Blocks that were
 // touched are what counts, since they are the same on every machine; an index that
 // is one level deeper is one more.
-func growthBench(flags *flag.FlagSet) func(context.Context) error {
+func growthBench(flags *flag.FlagSet) func(*rig.Run) {
 	var o growthOptions
 	guilds := numbers(flags, "guilds", 10, []int{10, 1000, 100_000}, "numbers of guilds")
 	flags.StringVar(&o.server, "server", "bin/guildhall", "the server `program`")
 	flags.IntVar(&o.requests, "requests", 200, "requests of a kind, one after the other")
 	flags.DurationVar(&o.idle, "idle", 20*time.Second, "how long an idle node is watched")
 	flags.BoolVar(&o.verbose, "statements", false, "print on which statements an idle node's Postgres spends its time")
-	return func(ctx context.Context) error {
+	return func(r *rig.Run) {
 		found := make([][]line, len(*guilds))
 		for i, n := range *guilds {
-			var err error
-			if found[i], err = growth(ctx, o, n); err != nil {
-				return fmt.Errorf("with %d guilds: %w", n, err)
-			}
+			r.Part(func(part *rig.Run) {
+				p := newPopulation(part, o, n)
+				p.sweeps()
+				p.node("api", p.ask)
+				p.node("api,worker", func(*rig.Node) { p.rest() })
+				found[i] = p.lines
+			})
 		}
-		show(*guilds, found)
-		return grown(found[0], found[len(found)-1])
+		show(r, *guilds, found)
 	}
 }
 
 // mostIdle is how many statements a second an idle node may ask for.
 const mostIdle = 30
 
-// grown says what costs more with many guilds than with few. An index may be
-// deeper; an idle node looks through a bounded number of endpoints each time, and
-// is held to the number of its statements.
-func grown(few, many []line) error {
-	var errs []error
-	for i, l := range many {
-		switch {
-		case l.name == idleNode && l.cost.statements >= mostIdle:
-			errs = append(errs, fmt.Errorf("an idle node asks for %.1f statements a second, and may for %d", l.cost.statements, mostIdle))
-		case l.name != idleNode && l.cost.blocks > 5+3*few[i].cost.blocks:
-			errs = append(errs, fmt.Errorf("%s grows: %.1f blocks with few guilds, %.1f with many", l.name, few[i].cost.blocks, l.cost.blocks))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// line is what one kind of work costs.
+// line is what Postgres has done for one kind of work, each time that it was done, or each
+// second of an idle node.
 type line struct {
-	name string
-	cost cost
+	name                   string
+	Statements, Blocks, Us float64
 }
 
-// cost is what Postgres has done, for each time that the work was done, or for
-// each second of an idle node.
-type cost struct{ statements, blocks, us float64 }
-
-func (c cost) each(n float64) cost { return cost{c.statements / n, c.blocks / n, c.us / n} }
-
-// show prints a line for each kind of work and a column for each size.
-func show(guilds []int, found [][]line) {
-	fmt.Printf("\n%-32s", "statements, blocks, us of Postgres")
+// show prints a line for each kind of work and a column for each size, and holds that
+// none of it costs more with many guilds than with few. An index may be deeper; an idle
+// node looks through a bounded number of endpoints each time, and is held to the number
+// of its statements.
+func show(r *rig.Run, guilds []int, found [][]line) {
+	head := fmt.Sprintf("\n%-34s", "statements, blocks, us of Postgres")
 	for _, n := range guilds {
-		fmt.Printf("  %24s", strconv.Itoa(n)+" guilds")
+		head += fmt.Sprintf("  %24s", strconv.Itoa(n)+" guilds")
 	}
-	fmt.Println()
-	for i := range found[0] {
-		fmt.Printf("%-34s", found[0][i].name)
+	r.Say("%s", head)
+	for i, few := range found[0] {
+		text := fmt.Sprintf("%-34s", few.name)
 		for _, lines := range found {
-			c := lines[i].cost
-			fmt.Printf("  %6.1f %8.1f %8.0f", c.statements, c.blocks, c.us)
+			text += fmt.Sprintf("  %6.1f %8.1f %8.0f", lines[i].Statements, lines[i].Blocks, lines[i].Us)
 		}
-		fmt.Println()
-	}
-}
-
-// growth makes an installation with so many guilds and measures everything.
-func growth(ctx context.Context, o growthOptions, guilds int) (lines []line, err error) {
-	p, err := newPopulation(ctx, guilds)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, p.Close()) }()
-	for _, part := range []func(context.Context, growthOptions) ([]line, error){p.sweeps, p.requests, p.idle} {
-		found, err := part(ctx, o)
-		if err != nil {
-			return nil, err
+		r.Say("%s", text)
+		many := found[len(found)-1][i]
+		if few.name == idleNode {
+			r.Hold(many.Statements < mostIdle, "an idle node asks for less than %d statements a second (%.1f)", mostIdle, many.Statements)
+		} else if most := 5 + 3*few.Blocks; many.Blocks > most {
+			r.Hold(false, "%s grows: %.1f blocks with few guilds, %.1f with many, at most %.1f", few.name, few.Blocks, many.Blocks, most)
 		}
-		lines = append(lines, found...)
 	}
-	return lines, nil
 }
 
 // population is an installation with so many guilds.
 type population struct {
-	*testbed.Place
-	guilds int
-	token  string // of the guild in the middle
+	*rig.Place
+	growthOptions
+	middle string // the guild that is asked about: one with a map of its leaderboard
+	lines  []line
 }
 
 // grownLoad fills the tables: $1 guilds, of which each tenth has a map of its
@@ -134,59 +118,135 @@ var grownLoad = []string{
 	`INSERT INTO webhook_schedule (guild_id, endpoint_id) SELECT (1000000 + n)::text, 'w' FROM generate_series(1, $1::int) n`,
 	`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
 	 SELECT 'tok' || n, (1000000 + n)::text, 'x', 'x', sha256(('tok' || n)::bytea), '{economy:read}' FROM generate_series(1, $1::int) n`,
-	`INSERT INTO rank_maps (guild_id, board, version, state, ahead) SELECT (1000000 + n)::text, 'wallets', 1, 'live', '{0}' FROM generate_series(10, $1::int, 10) n`,
+	`INSERT INTO rank_maps (guild_id, board, version, state, ahead)
+	 SELECT (1000000 + n)::text, 'wallets', 1, 'live', '{0}' FROM generate_series(10, $1::int, 10) n`,
 	`INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id)
 	 SELECT (1000000 + n)::text, 'wallets', 1, 1, -1000, 1, '1' FROM generate_series(10, $1::int, 10) n`,
 }
 
-func newPopulation(ctx context.Context, guilds int) (_ *population, err error) {
+func newPopulation(r *rig.Run, o growthOptions, guilds int) *population {
 	// Durability is no matter here: what is counted is what is read.
-	place, err := testbed.New(ctx, testbed.Config{Fast: true, Statements: true})
-	if err != nil {
-		return nil, err
-	}
-	p := &population{Place: place, guilds: guilds}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, p.Close())
-		}
-	}()
-	if err := installation.CheckKey(ctx, p.DB, p.Box); err != nil { // while nothing is there that it does not open
-		return nil, err
-	}
-	if err := p.Exec(ctx, grownLoad, guilds); err != nil {
-		return nil, err
-	}
-	if err := testbed.Vacuum(ctx, p.URL); err != nil {
-		return nil, err
-	}
-	p.token, err = p.Token(ctx, p.middle(),
-		"guild:read", "cases:read", "cases:write", "economy:read", "economy:write", "levelling:read", "levelling:write", "tickets:read", "giveaways:read")
-	return p, err
+	p := &population{Place: r.Place(rig.Config{Program: o.server, Fast: true, Statements: true}), growthOptions: o}
+	p.middle = strconv.Itoa(1000000 + max(10, guilds/20*10))
+	p.Must(installation.CheckKey(p, p.DB, p.Box)) // while nothing is there that it does not open
+	p.Fill(grownLoad, guilds)
+	p.Vacuum()
+	return p
 }
 
-// middle is the guild that is asked about: one with a map of its leaderboard.
-func (p *population) middle() string { return strconv.Itoa(1000000 + max(10, p.guilds/20*10)) }
-
-// spent is what Postgres has done while work was under way.
-func (p *population) spent(ctx context.Context, work func() error) (c cost, err error) {
-	if err := p.Exec(ctx, []string{`SELECT pg_stat_statements_reset()`}); err != nil {
-		return c, err
-	}
-	if err := work(); err != nil {
-		return c, err
-	}
-	return c, p.Admin.QueryRowContext(ctx, `
-		SELECT coalesce(sum(calls), 0)::float8, coalesce(sum(shared_blks_hit + shared_blks_read), 0)::float8, coalesce(sum(total_exec_time), 0)::float8 * 1000
+// count notes what Postgres does each of n times that a kind of work is done.
+func (p *population) count(name string, n float64, work func()) {
+	p.Exec(`SELECT pg_stat_statements_reset()`)
+	work()
+	l := line{name: name}
+	p.Get(&l, `
+		SELECT coalesce(sum(calls), 0)::float8 / $1 AS statements, coalesce(sum(shared_blks_hit + shared_blks_read), 0)::float8 / $1 AS blocks,
+		       coalesce(sum(total_exec_time), 0)::float8 * 1000 / $1 AS us
 		FROM pg_stat_statements
-		WHERE query NOT LIKE '%pg_stat_statements%'`).Scan(&c.statements, &c.blocks, &c.us)
+		WHERE query NOT LIKE '%pg_stat_statements%'`, n)
+	p.lines = append(p.lines, l)
 }
 
-// serve runs the real server with the given roles while work is under way.
-func (p *population) serve(ctx context.Context, program, roles string, work func(address string) error) error {
-	n, err := p.Serve(ctx, program, "GUILDHALL_ROLES="+roles)
-	if err != nil {
-		return err
+// again counts a kind of work that is done n times, after it was done until Postgres
+// has settled for plans.
+func (p *population) again(name string, n int, work func()) {
+	for range 10 {
+		work()
 	}
-	return errors.Join(work(n.HTTP), n.Stop())
+	p.count(name, float64(n), func() {
+		for range n {
+			work()
+		}
+	})
+}
+
+// sweeps runs each sweep in turn, with nothing due, and the keeper of leaderboards
+// with one that was asked for. Those of the delivery engine, and the engine's looks,
+// are what an idle node does.
+func (p *population) sweeps() {
+	log := slog.New(slog.DiscardHandler)
+	keeper := &leaderboard.Keeper{DB: p.DB, Log: log}
+	pruning := func(kinds []db.Outlived) func(context.Context) error {
+		return func(ctx context.Context) error {
+			for _, o := range kinds {
+				if _, err := db.PruneOf(ctx, p.DB, o, 1000); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	for _, s := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"giveaway transitions", func(ctx context.Context) error { return giveaways.Transitions(ctx, p.DB) }},
+		{"giveaway announcements", func(ctx context.Context) error { return giveaways.SweepAnnouncements(ctx, p.DB) }},
+		{"ticket messages", func(ctx context.Context) error {
+			return tickets.SweepIntents(ctx, tickets.Config{DB: p.DB, Chat: chat.NewStandIn(log)})
+		}},
+		{"ticket channels", func(ctx context.Context) error { return tickets.SweepChannels(ctx, p.DB) }},
+		{"case expiry", func(ctx context.Context) error { return cases.Expire(ctx, p.DB) }},
+		{"pruning of keys", pruning(idempotency.Outlived())},
+		{"pruning of intents", pruning(chat.Outlived())},
+		{"pruning of the audit log", pruning(audit.Outlived())},
+		{"pruning of counters", pruning(usage.Outlived())},
+		{"pruning of sessions", pruning(dashboard.Outlived())},
+		{"keeper, nothing asked for", keeper.Maintain},
+		{"keeper, one leaderboard asked for", func(ctx context.Context) error {
+			p.Exec(`INSERT INTO rank_requests (guild_id, board) SELECT $1, 'levels' FROM generate_series(1, 32)`, p.middle)
+			return keeper.Maintain(ctx)
+		}},
+	} {
+		p.again(s.name, 30, func() { p.Must(s.run(p)) })
+	}
+}
+
+// node has a server with the given roles run while something is done.
+func (p *population) node(roles string, do func(*rig.Node)) {
+	p.Part(func(part *rig.Place) { do(part.Serve("GUILDHALL_ROLES=" + roles)) })
+}
+
+// ask sends requests about one guild to a node that does nothing else.
+func (p *population) ask(n *rig.Node) {
+	const change = `{"user_id":"1","delta":1}`
+	token := p.Token(p.middle)
+	for _, r := range []struct{ name, path, body string }{
+		{"getGuild", "/guild", ""},
+		{"getWallet", "/economy/wallet/1", ""},
+		{"getEconomyRank", "/economy/rank/1", ""},
+		{"leaderboard", "/economy/leaderboard", ""},
+		{"listLedgerEntries", "/economy/ledger", ""},
+		{"listCases", "/cases?status=active&type=warn", ""},
+		{"listTickets", "/tickets", ""},
+		{"listGiveaways", "/giveaways", ""},
+		{"adjustBalance", "/economy/adjust", change},
+		{"adjustBalance with a key", "/economy/adjust", change},
+		{"adjustXp", "/levelling/adjust", change},
+		{"createCase", "/cases", `{"user_id":"1","moderator_id":"2","type":"warn","reason":"measured"}`},
+	} {
+		sent := 0
+		p.again(r.name, p.requests, func() {
+			sent++
+			request := rig.Request("GET", r.path, token, nil)
+			if strings.HasSuffix(r.name, "key") {
+				request = rig.Request("POST", r.path, token, []byte(r.body), "Idempotency-Key: growth-"+strconv.Itoa(sent))
+			} else if r.body != "" {
+				request = rig.Request("POST", r.path, token, []byte(r.body))
+			}
+			p.Ask(n.HTTP, request, nil)
+		})
+	}
+}
+
+// idleNode is what rest measures.
+const idleNode = "a second of an idle node"
+
+// rest watches a node that no caller asks for anything.
+func (p *population) rest() {
+	rig.Pause(p, 5*time.Second)
+	p.count(idleNode, p.idle.Seconds(), func() { rig.Pause(p, p.idle) })
+	if p.verbose {
+		p.Statements("")
+	}
 }

@@ -17,12 +17,14 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"guildhall/bench/rig"
 )
 
 // A bench declares its flags, and is run once they are read.
 type bench struct {
 	name, about string
-	declare     func(flags *flag.FlagSet) (run func(context.Context) error)
+	declare     func(flags *flag.FlagSet) (run func(*rig.Run))
 }
 
 // benches are all there are; the first runs when none is named.
@@ -50,25 +52,23 @@ func run(ctx context.Context, args []string) error {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		name, args = args[0], args[1:]
 	}
-	known := "all"
+	known, found := "all", name == "all"
 	for _, b := range benches {
 		known += "\n  " + b.name + ": " + b.about
 		if name != b.name && name != "all" {
 			continue
 		}
+		found = true
 		flags := flag.NewFlagSet("bench "+b.name, flag.ContinueOnError)
 		measure := b.declare(flags)
 		if err := flags.Parse(args); err != nil {
 			return err
 		}
-		if err := measure(ctx); err != nil {
+		if err := rig.Do(ctx, os.Stdout, measure); err != nil {
 			return fmt.Errorf("%s: %w", b.name, err)
 		}
-		if name != "all" {
-			return nil
-		}
 	}
-	if name != "all" {
+	if !found {
 		return fmt.Errorf("there is no bench %q; there are\n  %s", name, known)
 	}
 	return nil

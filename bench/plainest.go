@@ -97,10 +97,10 @@ func servePlainest(ctx context.Context, address, tokens string) error {
 	routes := http.NewServeMux()
 	for pattern, handle := range map[string]func(w http.ResponseWriter, r *http.Request, guild string) error{
 		"GET /api/v1/economy/wallet/{user}": p.wallet,
-		"GET /api/v1/economy/leaderboard":   p.leaderboard,
-		"GET /api/v1/economy/ledger":        p.list(plainestLedger, func() (any, []any) { e := &plainestEntry{}; return e, e.columns() }),
-		"GET /api/v1/cases":                 p.list(plainestCases, func() (any, []any) { c := &plainestCase{}; return c, c.columns() }),
-		"GET /api/v1/tickets":               p.list(plainestTickets, func() (any, []any) { t := &plainestTicket{}; return t, t.columns() }),
+		"GET /api/v1/economy/leaderboard":   plainestList(p, plainestBoard, (*plainestRank).columns),
+		"GET /api/v1/economy/ledger":        plainestList(p, plainestLedger, (*plainestEntry).columns),
+		"GET /api/v1/cases":                 plainestList(p, plainestCases, (*plainestCase).columns),
+		"GET /api/v1/tickets":               plainestList(p, plainestTickets, (*plainestTicket).columns),
 		"POST /api/v1/economy/adjust":       p.adjust,
 	} {
 		routes.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -138,29 +138,15 @@ func (p plainest) respond(w http.ResponseWriter, data any) error {
 	return json.NewEncoder(w).Encode(map[string]any{"data": data})
 }
 
-func (p plainest) leaderboard(w http.ResponseWriter, r *http.Request, guild string) error {
-	type entry struct {
-		Rank    int    `json:"rank"`
-		UserID  string `json:"user_id"`
-		Balance int64  `json:"balance"`
-	}
-	rows, err := p.pool.QueryContext(r.Context(), plainestBoard, guild)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	list := make([]entry, 0, 26)
-	for rows.Next() {
-		e := entry{Rank: len(list) + 1}
-		if err := rows.Scan(&e.UserID, &e.Balance); err != nil {
-			return err
-		}
-		list = append(list, e)
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	return p.respond(w, list[:min(25, len(list))])
+type plainestRank struct {
+	Rank    int    `json:"rank"`
+	UserID  string `json:"user_id"`
+	Balance int64  `json:"balance"`
+}
+
+func (e *plainestRank) columns(number int) []any {
+	e.Rank = number
+	return []any{&e.UserID, &e.Balance}
 }
 
 type plainestEntry struct {
@@ -173,7 +159,7 @@ type plainestEntry struct {
 	CreatedAt    wire.Time `json:"created_at"`
 }
 
-func (e *plainestEntry) columns() []any {
+func (e *plainestEntry) columns(int) []any {
 	return []any{&e.ID, &e.UserID, &e.Delta, &e.BalanceAfter, &e.Reason, &e.Note, &e.CreatedAt.Time}
 }
 
@@ -190,7 +176,7 @@ type plainestCase struct {
 	UpdatedAt   wire.Time `json:"updated_at"`
 }
 
-func (c *plainestCase) columns() []any {
+func (c *plainestCase) columns(int) []any {
 	return []any{&c.ID, &c.Number, &c.UserID, &c.ModeratorID, &c.Type, &c.Reason, &c.Status, &c.Source, &c.CreatedAt.Time, &c.UpdatedAt.Time}
 }
 
@@ -206,23 +192,23 @@ type plainestTicket struct {
 	UpdatedAt   wire.Time `json:"updated_at"`
 }
 
-func (t *plainestTicket) columns() []any {
+func (t *plainestTicket) columns(int) []any {
 	return []any{&t.ID, &t.Number, &t.Subject, &t.Status, &t.OpenerID, &t.ClaimedByID, &t.Messages, &t.CreatedAt.Time, &t.UpdatedAt.Time}
 }
 
-// list answers with the rows of a statement; one returns a new row and where its
-// columns go.
-func (p plainest) list(statement string, one func() (row any, columns []any)) func(http.ResponseWriter, *http.Request, string) error {
+// plainestList answers with the rows of a statement; columns says where those of a row
+// go, whose number it is given.
+func plainestList[T any](p plainest, statement string, columns func(*T, int) []any) func(http.ResponseWriter, *http.Request, string) error {
 	return func(w http.ResponseWriter, r *http.Request, guild string) error {
 		rows, err := p.pool.QueryContext(r.Context(), statement, guild)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
-		list := make([]any, 0, 26)
+		list := make([]T, 0, 26)
 		for rows.Next() {
-			row, columns := one()
-			if err := rows.Scan(columns...); err != nil {
+			var row T
+			if err := rows.Scan(columns(&row, len(list)+1)...); err != nil {
 				return err
 			}
 			list = append(list, row)

@@ -1,32 +1,25 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"guildhall/bench/node"
-	"guildhall/bench/proc"
-	"guildhall/bench/testbed"
+	"guildhall/bench/rig"
 	"guildhall/internal/access/auth"
 )
 
 // pulls is a node from which a bot fetches events.
 type pulls struct {
-	*testbed.Place
-	node                   *node.Node
-	key                    string
-	calls, guilds, seconds int
-	client                 http.Client
+	*rig.Place
+	node          *rig.Node
+	key           string
+	calls, guilds int
+	length        time.Duration // of one measurement
 
 	mu      sync.Mutex
 	arrived map[string]time.Time // by the event's reason
@@ -35,220 +28,199 @@ type pulls struct {
 
 // pullBench measures what it costs to fetch events, and how fast that is. Goals stand in
 // parentheses.
-func pullBench(flags *flag.FlagSet) func(context.Context) error {
+func pullBench(flags *flag.FlagSet) func(*rig.Run) {
+	p := &pulls{arrived: make(map[string]time.Time)}
 	server := flags.String("server", "bin/guildhall", "the server `program`")
-	p := &pulls{arrived: make(map[string]time.Time), client: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1 << 14}}}
 	flags.IntVar(&p.calls, "calls", 5000, "`calls` that wait on one node, each for an endpoint of its own")
 	flags.IntVar(&p.guilds, "guilds", 5000, "`guilds` of the stream")
-	flags.IntVar(&p.seconds, "seconds", 10, "`length` of one measurement")
-	return func(ctx context.Context) (err error) {
-		if p.Place, err = testbed.New(ctx, testbed.Config{Statements: true}); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, p.Close()) }()
-		made, err := auth.CreateKey(ctx, p.DB, auth.NewKey{Env: "test", Name: "bench"})
-		if err != nil {
-			return err
-		}
+	seconds := flags.Int("seconds", 10, "`length` of one measurement")
+	return func(r *rig.Run) {
+		p.length = time.Duration(*seconds) * time.Second
+		p.Place = r.Place(rig.Config{Program: *server, Statements: true})
+		made, err := auth.CreateKey(p, p.DB, auth.NewKey{Env: "test", Name: "bench"})
+		p.Must(err)
 		p.key = made.Secret
-		if err := p.Exec(ctx, []string{`INSERT INTO guilds (id, name, owner_id, member_count)
-			SELECT ((n + 1000000) * 4194304::bigint)::text, 'bench', '1', 1 FROM generate_series(0, $1::int) AS n`}, max(p.calls, p.guilds)); err != nil {
-			return err
-		}
-		if p.node, err = p.Serve(ctx, *server, "GUILDHALL_RATE_BOT=off"); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, p.node.Stop()) }()
-		return errors.Join(p.adjust(ctx), p.rate(ctx), p.waiting(ctx), p.stream(ctx))
+		p.Exec(`INSERT INTO guilds (id, name, owner_id, member_count)
+			SELECT ((n + 1000000) * 4194304::bigint)::text, 'bench', '1', 1 FROM generate_series(0, $1::int) AS n`, max(p.calls, p.guilds))
+		p.node = p.Serve("GUILDHALL_RATE_BOT=off")
+		p.adjust()
+		p.rate()
+		p.waiting()
+		p.stream()
 	}
 }
 
 // home is the n-th guild. Neighbours are of different shards.
 func home(n int) string { return strconv.Itoa((n + 1_000_000) << 22) }
 
-// ask sends one request about a guild, again while the server is busy. When ctx has ended
-// it finds nothing.
-func (p *pulls) ask(ctx context.Context, guild, method, path, body string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+p.node.HTTP+"/api/v1"+path, strings.NewReader(body))
-	if err != nil {
-		return err
+// request is one about a guild.
+func (p *pulls) request(guild, method, path, body string) []byte {
+	var text []byte
+	if body != "" {
+		text = []byte(body)
 	}
-	req.Header = http.Header{"Authorization": {"Bearer " + p.key}, "X-Forwarded-Proto": {"https"}, "Content-Type": {"application/json"}, "Guild-Id": {guild}}
-	resp, err := p.client.Do(req)
-	if err == nil {
-		defer resp.Body.Close()
-		if err = json.NewDecoder(resp.Body).Decode(into); resp.StatusCode >= http.StatusMultipleChoices {
-			err = fmt.Errorf("%s %s was answered %s: %v", method, path, resp.Status, into)
-		}
-		if resp.StatusCode == http.StatusServiceUnavailable && pause(ctx, time.Second) == nil {
-			return p.ask(ctx, guild, method, path, body, into)
-		}
-	}
-	if ctx.Err() != nil || errors.Is(err, io.EOF) { // a 204 has no body
-		return nil
-	}
-	return err
+	return rig.Request(method, path, p.key, text, "Guild-Id: "+guild)
 }
 
 // fetch fetches and acknowledges until ctx ends, or nothing comes though it would not
 // wait. Both bodies begin with of.
-func (p *pulls) fetch(ctx context.Context, guild, path, of, shard string, wait int) error {
-	for ctx.Err() == nil {
-		var got struct {
-			Data []struct {
-				ID   string
-				Data struct{ Reason string }
-			}
+func (p *pulls) fetch(ctx context.Context, guild, path, of, shard string, wait int) {
+	c := &rig.Caller{Address: p.node.HTTP}
+	defer c.Close()
+	ask := func(path, body string) bool {
+		a := c.Send(ctx, p.request(guild, "POST", path, body))
+		for a.Status == 503 && rig.Pause(ctx, time.Second) { // the server is busy
+			a = c.Send(ctx, p.request(guild, "POST", path, body))
 		}
-		err := p.ask(ctx, guild, "POST", path+"/pull", fmt.Sprintf(`{%s%s"wait":%d}`, of, shard, wait), &got)
-		if err != nil || wait+len(got.Data) == 0 {
-			return err
+		if ctx.Err() == nil && !rig.OK(a) {
+			p.Must(fmt.Errorf("%s is answered with %d %s", path, a.Status, &c.Body))
 		}
-		now, ids := time.Now(), make([]string, len(got.Data))
+		return ctx.Err() == nil
+	}
+	for ask(path+"/pull", fmt.Sprintf(`{%s%s"wait":%d}`, of, shard, wait)) {
+		var got []struct {
+			ID   string
+			Data struct{ Reason string }
+		}
+		if c.Body.Len() > 0 { // a 204 has no body
+			p.Must(c.Data(&got))
+		}
+		now, ids := time.Now(), make([]string, len(got))
 		p.mu.Lock()
 		p.fetches++
-		for i, e := range got.Data {
+		for i, e := range got {
 			ids[i], p.arrived[e.Data.Reason] = e.ID, now
 		}
 		p.mu.Unlock()
-		if len(ids) > 0 {
-			if err := p.ask(ctx, guild, "POST", path+"/ack", `{`+of+`"event_ids":["`+strings.Join(ids, `","`)+`"]}`, new(any)); err != nil {
-				return err
-			}
+		if len(ids) == 0 && wait == 0 || len(ids) > 0 && !ask(path+"/ack", `{`+of+`"event_ids":["`+strings.Join(ids, `","`)+`"]}`) {
+			return
 		}
 	}
-	return nil
 }
 
 // lags changes balances at a rate, in turn in some guilds, and prints how long each took
 // from its answer until it was fetched.
-func (p *pulls) lags(ctx context.Context, rate, guilds int) error {
+func (p *pulls) lags(rate, guilds int) {
 	p.mu.Lock()
 	clear(p.arrived)
 	p.mu.Unlock()
-	answered, errs := make([]time.Time, rate*p.seconds), make([]error, rate*p.seconds+1)
-	var load sync.WaitGroup
-	for begun, n := time.Now(), 0; n < len(answered); n++ {
-		time.Sleep(time.Until(begun.Add(time.Duration(n) * time.Second / time.Duration(rate))))
-		load.Go(func() {
-			errs[n] = p.ask(ctx, home(n%guilds), "POST", "/economy/adjust", fmt.Sprintf(`{"user_id":"%d","delta":1,"reason":"%d"}`, 1+n%500, n), new(any))
-			answered[n] = time.Now()
-		})
-	}
-	load.Wait()
-	errs[len(answered)] = arrival(ctx, len(answered), func() int { p.mu.Lock(); defer p.mu.Unlock(); return len(p.arrived) })
-	var s sample
+	const connections = 50
+	answered := make([]time.Time, rate*int(p.length/time.Second))
+	calls := rig.Load{
+		Address: p.node.HTTP, Connections: connections, Every: connections * time.Second / time.Duration(rate), Total: len(answered),
+		Request: func(_, n int) []byte {
+			return p.request(home(n%guilds), "POST", "/economy/adjust", fmt.Sprintf(`{"user_id":"%d","delta":1,"reason":"%d"}`, 1+n%500, n))
+		},
+		Seen: func(n int, _ rig.Response) { answered[n] = time.Now() },
+	}.Run(p)
+	p.Hold(calls.AllOK(), "each change is answered: %v", calls)
+	all := func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.arrived) >= len(answered) }
+	p.Hold(p.Await(time.Minute, all), "each event is fetched")
+	var lags rig.Tally
+	p.mu.Lock()
 	for n, at := range answered {
-		s.latencies = append(s.latencies, max(p.arrived[strconv.Itoa(n)].Sub(at), 0))
+		lags.Add(rig.Response{Status: 200, Took: max(p.arrived[strconv.Itoa(n)].Sub(at), 0)})
 	}
-	fmt.Printf("%d events a second in %d guilds: fetched after %.1f ms (p50), %.1f ms (p99; 25)\n", rate, guilds, s.at(0.5), s.at(0.99))
-	return cmp.Or(errs...)
-}
-
-// count is a number that the database knows; 0 where it knows none.
-func (p *pulls) count(ctx context.Context, query string) (n int) {
-	_ = p.Admin.QueryRowContext(ctx, query).Scan(&n)
-	return n
+	p.mu.Unlock()
+	p.Say("%d events a second in %d guilds: fetched after %.1f ms (p50), %.1f ms (p99; 25)", rate, guilds, lags.Ms(0.5), lags.Ms(0.99))
 }
 
 // statements is how many statements have had a text like that.
-func (p *pulls) statements(ctx context.Context, like string) int {
-	return p.count(ctx, `SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query ~ '`+like+`' AND query !~ 'INSERT INTO|pg_stat'`)
+func (p *pulls) statements(like string) int {
+	return p.Count(`SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query ~ $1 AND query !~ 'INSERT INTO|pg_stat'`, like)
 }
 
 // beside has callers at work while something is measured.
-func beside(ctx context.Context, callers int, call func(ctx context.Context, n int) error, measure func() error) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+func (p *pulls) beside(callers int, call func(ctx context.Context, n int), measure func()) {
 	var all sync.WaitGroup
-	errs := make([]error, callers)
+	defer all.Wait()
+	ctx, stop := context.WithCancel(p)
+	defer stop()
 	for n := range callers {
-		all.Go(func() { errs[n] = call(ctx, n) })
+		all.Go(func() { call(ctx, n) })
 	}
-	err := measure()
-	stop()
-	all.Wait()
-	return cmp.Or(append(errs, err)...)
+	measure()
 }
 
 // waiting has many calls wait, first for nothing, then for what happens in a hundred guilds.
-func (p *pulls) waiting(ctx context.Context) (err error) {
+func (p *pulls) waiting() {
 	paths := make([]string, p.calls)
 	for n := range paths {
-		if paths[n], err = p.endpoint(ctx, home(n)); err != nil {
-			return err
-		}
+		paths[n] = p.endpoint(home(n))
 	}
 	const opened, looked = `fetched_by IS NULL OR`, `AS p \(guild_id, endpoint_id\)`
-	rested, before := proc.RSS(p.node.PID), p.statements(ctx, opened)
-	return beside(ctx, p.calls, func(ctx context.Context, n int) error { return p.fetch(ctx, home(n), paths[n], "", "", 20) }, func() error {
-		err := arrival(ctx, p.calls, func() int { return p.statements(ctx, opened) - before })
-		looks := p.statements(ctx, looked)
-		err = errors.Join(err, pause(ctx, 5*time.Second))
-		fmt.Printf("%d calls wait: %d MB more (150), %.1f looks a second (4)\n", p.calls, (proc.RSS(p.node.PID)-rested)>>20, float64(p.statements(ctx, looked)-looks)/5)
-		return errors.Join(err, p.lags(ctx, 200, min(100, p.calls)))
+	rested, before := p.node.Resident(), p.statements(opened)
+	p.beside(p.calls, func(ctx context.Context, n int) { p.fetch(ctx, home(n), paths[n], "", "", 20) }, func() {
+		p.Await(time.Minute, func() bool { return p.statements(opened)-before >= p.calls })
+		looks := p.statements(looked)
+		rig.Pause(p, 5*time.Second)
+		p.Say("%d calls wait: %d MB more (150), %.1f looks a second (4)",
+			p.calls, p.node.Resident()-rested, float64(p.statements(looked)-looks)/5)
+		p.lags(200, min(100, p.calls))
 	})
 }
 
 // endpoint makes a pull endpoint in a guild, and returns the path of its events.
-func (p *pulls) endpoint(ctx context.Context, guild string) (string, error) {
-	var made struct{ Data struct{ ID string } }
-	err := p.ask(ctx, guild, "POST", "/webhooks", `{"delivery":"pull","events":["economy.balance_changed"]}`, &made)
-	return "/webhooks/" + made.Data.ID + "/events", err
+func (p *pulls) endpoint(guild string) string {
+	var made struct{ ID string }
+	p.Ask(p.node.HTTP, p.request(guild, "POST", "/webhooks", `{"delivery":"pull","events":["economy.balance_changed"]}`), &made)
+	return "/webhooks/" + made.ID + "/events"
 }
 
 // rate has four callers fetch what waits for one endpoint.
-func (p *pulls) rate(ctx context.Context) error {
+func (p *pulls) rate() {
 	guild := home(p.guilds)
-	path, err := p.endpoint(ctx, guild)
-	if err == nil {
-		_, err = drive(ctx, p.node.HTTP, requests{500}.postMany("/economy/adjustments", false, p.key+"\r\nGuild-Id: "+guild), 2, time.Second)
+	path := p.endpoint(guild)
+	change := func(_, _ int) []byte {
+		return p.request(guild, "POST", "/economy/adjustments", string(members(500).changes()))
 	}
-	waits, begun := p.count(ctx, `SELECT count(*) FROM webhook_deliveries WHERE state = 'pending'`), time.Now()
-	left := func() int {
-		return waits - p.count(ctx, `SELECT count(*) FROM webhook_deliveries WHERE state = 'pending'`)
-	}
-	err = errors.Join(err, beside(ctx, 4, func(ctx context.Context, _ int) error { return p.fetch(ctx, guild, path, "", "", 0) },
-		func() error { return arrival(ctx, waits, left) }))
-	fmt.Printf("4 callers fetch and acknowledge %d events of one endpoint: %.0f a second (2,000)\n", waits, float64(waits)/time.Since(begun).Seconds())
-	return err
+	rig.Load{Address: p.node.HTTP, Connections: 2, Request: change}.For(p, time.Second)
+	pending := func() int { return p.Count(`SELECT count(*) FROM webhook_deliveries WHERE state = 'pending'`) }
+	waits, begun := pending(), time.Now()
+	p.beside(4, func(ctx context.Context, _ int) { p.fetch(ctx, guild, path, "", "", 0) }, func() {
+		p.Hold(p.Await(time.Minute, func() bool { return pending() == 0 }), "all that waits is fetched")
+	})
+	p.Say("4 callers fetch and acknowledge %d events of one endpoint: %.0f a second (2,000)",
+		waits, float64(waits)/time.Since(begun).Seconds())
 }
 
 // put begins or changes the stream, and waits until the guilds know of it.
-func (p *pulls) put(ctx context.Context, events string) error {
-	err := p.ask(ctx, home(0), "PUT", "/bot/streams/bench", `{"echo":true,"events":["`+events+`"]}`, new(any))
-	known := func() int {
-		return p.count(ctx, `SELECT count(*) FROM bot_streams WHERE name = 'bench' AND walked IS NULL`)
-	}
-	return errors.Join(err, arrival(ctx, 1, known))
+func (p *pulls) put(events string) {
+	p.Ask(p.node.HTTP, p.request(home(0), "PUT", "/bot/streams/bench", `{"echo":true,"events":["`+events+`"]}`), nil)
+	known := `SELECT count(*) FROM bot_streams WHERE name = 'bench' AND walked IS NULL`
+	p.Hold(p.Await(time.Minute, func() bool { return p.Count(known) == 1 }), "all guilds know of the stream")
 }
 
 // stream has four shards fetch what happens in many guilds.
-func (p *pulls) stream(ctx context.Context) error {
+func (p *pulls) stream() {
 	const of = `stream_deliveries|bot_streams`
-	err := p.put(ctx, "economy.balance_changed")
-	before, fetches := p.statements(ctx, of), p.fetches
-	err = errors.Join(err, beside(ctx, 4, func(ctx context.Context, n int) error {
-		return p.fetch(ctx, home(0), "/bot/events", `"stream":"bench",`, fmt.Sprintf(`"shards":4,"shard":%d,`, n), 20)
-	}, func() error { return p.lags(ctx, 500, p.guilds) }))
+	p.put("economy.balance_changed")
+	before, fetches := p.statements(of), p.fetches
+	p.beside(4, func(ctx context.Context, n int) {
+		p.fetch(ctx, home(0), "/bot/events", `"stream":"bench",`, fmt.Sprintf(`"shards":4,"shard":%d,`, n), 20)
+	}, func() { p.lags(500, p.guilds) })
 	each := float64(max(p.fetches-fetches, 1))
-	fmt.Printf("  of a stream, by four shards: %.1f events and %.1f statements a fetch\n", float64(500*p.seconds)/each, float64(p.statements(ctx, of)-before)/each)
-	return err
+	p.Say("  of a stream, by four shards: %.1f events and %.1f statements a fetch",
+		500*p.length.Seconds()/each, float64(p.statements(of)-before)/each)
 }
 
 // adjust changes balances without a stream and beside one that wants others, in turn.
-func (p *pulls) adjust(ctx context.Context) (err error) {
+func (p *pulls) adjust() {
+	change := func(_, _ int) []byte {
+		return p.request(home(1), "POST", "/economy/adjust", string(members(500).change()))
+	}
+	changed := func() float64 {
+		t := rig.Load{Address: p.node.HTTP, Connections: 8, Request: change}.For(p, p.length/3)
+		p.Hold(t.AllOK(), "each change succeeds: %v", t)
+		return t.Rate()
+	}
 	var without, beside []float64
 	for range 3 {
-		for _, rates := range []*[]float64{&without, &beside} {
-			s, failed := drive(ctx, p.node.HTTP, requests{500}.post("/economy/adjust", false, `{"user_id":"%d","delta":%d}`, p.key+"\r\nGuild-Id: "+home(1)), 8, time.Duration(p.seconds)*time.Second/3)
-			*rates = append(*rates, s.rate())
-			if err = errors.Join(err, failed); rates == &without {
-				err = errors.Join(err, p.put(ctx, "case.created"))
-			}
-		}
-		err = errors.Join(err, p.ask(ctx, home(0), "DELETE", "/bot/streams/bench", "", new(any)))
+		without = append(without, changed())
+		p.put("case.created")
+		beside = append(beside, changed())
+		p.Ask(p.node.HTTP, p.request(home(0), "DELETE", "/bot/streams/bench", ""), nil)
 	}
-	fmt.Printf("%.0f adjustments a second, %.2f times as many beside a stream that does not want them (1)\n", median(without), median(beside)/median(without))
-	return err
+	p.Say("%.0f adjustments a second, %.2f times as many beside a stream that does not want them (1)",
+		median(without), median(beside)/median(without))
 }

@@ -2,20 +2,28 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"guildhall/bench/proc"
+	"guildhall/bench/rig"
 )
 
 type requestOptions struct {
 	server   string
 	wallets  int
-	seconds  float64
+	length   time.Duration
 	rounds   int
 	clients  []int
 	only     []string
@@ -27,11 +35,11 @@ type requestOptions struct {
 // program (plainest.go), and drives one after the other, again and again, so that
 // what else the machine does falls on both. The ratio within a run is what counts;
 // medians of the rounds are shown.
-func requestBench(flags *flag.FlagSet) func(context.Context) error {
+func requestBench(flags *flag.FlagSet) func(*rig.Run) {
 	var o requestOptions
 	flags.StringVar(&o.server, "server", "bin/guildhall", "the server `program`")
 	flags.IntVar(&o.wallets, "wallets", 1_000_000, "wallets and level records to load")
-	flags.Float64Var(&o.seconds, "seconds", 3, "length of one measurement")
+	seconds := flags.Float64("seconds", 3, "length of one measurement")
 	flags.IntVar(&o.rounds, "rounds", 5, "measurements of each side, in turn")
 	flags.IntVar(&o.requests, "requests", 100_000, "requests of the memory test, 0 for none")
 	flags.StringVar(&o.profile, "profile", "", "operation to drive for 30 s with the last of -clients while `perf` or pprof looks on")
@@ -40,69 +48,182 @@ func requestBench(flags *flag.FlagSet) func(context.Context) error {
 	short := flags.Bool("short", false, "a look that takes few minutes: 100,000 wallets, three rounds of a second, no memory test")
 	address := flags.String("plainest", "", "serve the plainest program on this address; the program starts itself so")
 	tokens := flags.String("tokens", "", "its tokens, a `file`")
-	return func(ctx context.Context) error {
+	return func(r *rig.Run) {
 		if *address != "" {
-			return servePlainest(ctx, *address, *tokens)
+			r.Must(servePlainest(r, *address, *tokens))
+			return
 		}
-		if o.clients, o.only = *clients, *only; *short {
-			o.wallets, o.seconds, o.rounds, o.requests = 100_000, 1, 3, 0
+		if *short {
+			o.wallets, *seconds, o.rounds, o.requests = 100_000, 1, 3, 0
 		}
-		h, err := start(ctx, o)
-		if err != nil {
-			return err
-		}
-		return errors.Join(h.measure(ctx), h.stop())
+		o.clients, o.only, o.length = *clients, *only, time.Duration(*seconds*float64(time.Second))
+		// Not Fast: what is measured includes waiting for the disk.
+		h := &host{requestOptions: o, Place: r.Place(rig.Config{Program: o.server})}
+		h.start()
+		h.measure()
 	}
+}
+
+// host is everything that runs while requests are measured.
+type host struct {
+	requestOptions
+	*rig.Place
+	node            *rig.Node
+	token           string
+	tokens          []string // one for each of the further guilds
+	plainestAddress string
+}
+
+// start loads two guild files, makes the plainest program's tables of them, starts both
+// programs, and waits until what a running installation has anyway is there: the
+// leaderboards' maps, fresh statistics, a vacuumed table, a checkpoint.
+func (h *host) start() {
+	begun := time.Now()
+	n := h.Load(h.wealth) + h.Load(h.rest)
+	h.Say("imported %d records in %.1f s", n, time.Since(begun).Seconds())
+	h.Fill(plainestTables)
+	h.token = h.Token(guildID)
+	for n := range manyGuilds {
+		h.tokens = append(h.tokens, h.Token(guild(n+1)))
+	}
+	h.node = h.Serve()
+	h.startPlainest()
+	h.Say("resident memory of the server: %d MB at rest after its start", h.node.Resident())
+	begun = time.Now()
+	h.Vacuum()
+	live := func() bool { return h.Count(`SELECT count(*) FROM rank_maps WHERE state = 'live'`) >= 2 }
+	if h.wallets >= 512 && !h.Await(3*time.Minute, live) {
+		h.Must(errors.New("the server has made no maps of the leaderboards"))
+	}
+	h.Say("maps of the leaderboards and the rest ready after %.1f s", time.Since(begun).Seconds())
+}
+
+func (h *host) wealth(w io.Writer) {
+	fmt.Fprintf(w, `{"record":"guild","id":"%s","name":"Bench"}`+"\n", guildID)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range h.wallets {
+		balance := int64(math.Exp(6 + 1.4*random.NormFloat64()))
+		if random.IntN(12) == 0 {
+			balance = 0
+		}
+		fmt.Fprintf(w, `{"record":"wallet","guild_id":"%s","user_id":"%d","balance":%d}`+"\n", guildID, member(i+1), balance)
+	}
+	for n := range manyGuilds {
+		fmt.Fprintf(w, `{"record":"guild","id":"%s","name":"Bench"}`+"\n", guild(n+1))
+		for m := range guildMembers {
+			fmt.Fprintf(w, `{"record":"wallet","guild_id":"%s","user_id":"%d","balance":1000}`+"\n", guild(n+1), member(m+1))
+		}
+	}
+}
+
+func (h *host) rest(w io.Writer) {
+	random := rand.New(rand.NewPCG(3, 4))
+	begun := time.Now().AddDate(-2, 0, 0)
+	for i := range h.wallets {
+		user, at := member(i+1), begun.Add(time.Duration(i)*time.Second).Format(time.RFC3339)
+		xp := int64(math.Exp(6 + 1.6*random.NormFloat64()))
+		fmt.Fprintf(w, `{"record":"level","guild_id":"%s","user_id":"%d","total_xp":%d}`+"\n", guildID, user, xp)
+		if i%20 == 0 {
+			kind := []string{"note", "warn", "mute", "ban"}[random.IntN(4)]
+			fmt.Fprintf(w, `{"record":"case","guild_id":"%s","user_id":"%d","moderator_id":"7",`, guildID, user)
+			fmt.Fprintf(w, `"type":"%s","reason":"loaded","created_at":"%s"}`+"\n", kind, at)
+		}
+		if i%50 == 0 {
+			fmt.Fprintf(w, `{"record":"ticket","guild_id":"%s","id":"ticket-%d","number":%d,"opener_id":"%d",`, guildID, i, 1+i/50, user)
+			fmt.Fprintf(w, `"subject":"Loaded","status":"open","created_at":"%s"}`+"\n", at)
+		}
+		if i%100 == 0 {
+			fmt.Fprintf(w, `{"record":"network_listing","user_id":"%d","trust_score":%d,"report_count":3,"category":"spam",`, user, random.IntN(100))
+			fmt.Fprint(w, `"severity":"low","first_reported_at":"2025-01-01T00:00:00Z","last_reported_at":"2025-06-01T00:00:00Z"}`+"\n")
+		}
+	}
+}
+
+// startPlainest starts the plainest program, which knows the same tokens.
+func (h *host) startPlainest() {
+	tokens := map[string]string{h.token: guildID}
+	for n, token := range h.tokens {
+		tokens[token] = guild(n + 1)
+	}
+	known, err := json.Marshal(tokens)
+	h.Must(err)
+	file := filepath.Join(h.Folder(), "tokens.json")
+	h.Must(os.WriteFile(file, known, 0o600))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	h.Must(err)
+	h.plainestAddress = l.Addr().String()
+	h.Must(l.Close())
+	self, err := os.Executable()
+	h.Must(err)
+	// Without a context: it is stopped in order, after the measurements.
+	cmd := exec.Command(self, "-plainest", h.plainestAddress, "-tokens", file)
+	cmd.Env = append(os.Environ(), "GUILDHALL_DATABASE_URL="+h.URL)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	h.Must(cmd.Start())
+	h.Cleanup(func() error {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()         // how it ends says nothing about the measurements
+		return nil
+	})
+	c := &rig.Caller{Address: h.plainestAddress}
+	defer c.Close()
+	if !h.Await(30*time.Second, func() bool { return rig.OK(c.Send(h, get(h.token, "/economy/leaderboard")(0, 0))) }) {
+		h.Must(errors.New("the plainest program does not answer"))
+	}
+}
+
+// listen registers a receiver that hears of every change of a balance.
+func (h *host) listen(p *rig.Place) {
+	var made struct{ ID string }
+	body := fmt.Appendf(nil, `{"url":"%s","events":["economy.balance_changed"]}`, p.Receiver().URL)
+	p.Ask(h.node.HTTP, rig.Request("POST", "/webhooks", h.token, body), &made)
+	p.Cleanup(func() error {
+		h.Ask(h.node.HTTP, rig.Request("DELETE", "/webhooks/"+made.ID, h.token, nil), nil)
+		return nil
+	})
 }
 
 // measure runs every operation and prints the table.
-func (h *host) measure(ctx context.Context) error {
+func (h *host) measure() {
 	if h.profile != "" {
-		return h.drive(ctx)
+		h.drive()
+		return
 	}
-	fmt.Printf("\n%-27s %3s  %9s %7s %7s  %9s %7s %7s  %6s %5s  %8s %8s\n",
+	h.Say("\n%-27s %3s  %9s %7s %7s  %9s %7s %7s  %6s %5s  %8s %8s",
 		"", "", "plainest", "p50", "p99", "server", "p50", "p99", "", "", "CPU/req", "CPU/req")
-	fmt.Printf("%-27s %3s  %9s %7s %7s  %9s %7s %7s  %6s %5s  %8s %8s\n",
+	h.Say("%-27s %3s  %9s %7s %7s  %9s %7s %7s  %6s %5s  %8s %8s",
 		"operation", "", "/s", "ms", "ms", "/s", "ms", "ms", "ratio", "goal", "server", "Postgres")
 	for _, op := range operations(h) {
-		if !h.wanted(op.name) {
+		if len(h.only) > 0 && !slices.ContainsFunc(h.only, func(beginning string) bool { return strings.HasPrefix(op.name, beginning) }) {
 			continue
 		}
-		if err := h.lines(ctx, op); err != nil {
-			return fmt.Errorf("%s: %w", op.name, err)
-		}
+		h.Part(func(p *rig.Place) {
+			if op.prepare != nil {
+				op.prepare(p)
+			}
+			clients := h.clients
+			if op.clients != nil {
+				clients = op.clients
+			}
+			for _, c := range clients {
+				h.line(op, c)
+			}
+		})
 	}
-	return h.memory(ctx)
+	h.memory()
 }
 
-// wanted says whether the operation is to be measured.
-func (o requestOptions) wanted(name string) bool {
-	return len(o.only) == 0 || slices.ContainsFunc(o.only, func(beginning string) bool { return strings.HasPrefix(name, beginning) })
-}
-
-// lines measures one operation with each number of clients.
-func (h *host) lines(ctx context.Context, op operation) (err error) {
-	if op.prepare != nil {
-		undo, err := op.prepare(ctx)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, undo()) }()
+// load sends requests for a while, each of which must succeed.
+func (h *host) load(address string, request call, clients int, length time.Duration) *rig.Tally {
+	t := rig.Load{Address: address, Connections: clients, Request: request}.For(h, length)
+	if !t.AllOK() {
+		h.Must(errors.Join(context.Cause(h), fmt.Errorf("requests fail: %v", t)))
 	}
-	clients := h.clients
-	if op.clients != nil {
-		clients = op.clients
-	}
-	for _, c := range clients {
-		if err := h.line(ctx, op, c); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t
 }
 
 // line measures one operation with one number of clients, each side in turn.
-func (h *host) line(ctx context.Context, op operation, clients int) error {
+func (h *host) line(op operation, clients int) {
 	address, request := h.plainestAddress, op.request
 	switch op.against {
 	case pageOne:
@@ -111,37 +232,28 @@ func (h *host) line(ctx context.Context, op operation, clients int) error {
 		address, request = h.node.HTTP, get(h.token, "/levelling/leaderboard")
 	case nothing, plain:
 	}
-	var theirs, ours []*sample
+	var theirs, ours []*rig.Tally
 	var ratios []float64
 	var server, postgres time.Duration
+	n := 0
 	for range h.rounds {
-		other := &sample{}
+		var other *rig.Tally
 		if op.against != nothing {
-			s, err := drive(ctx, address, request, clients, h.length())
-			if err != nil {
-				return err
-			}
-			other = &s
+			other = h.load(address, request, clients, h.length)
+			theirs = append(theirs, other)
 		}
-		serverBefore, postgresBefore := proc.CPU(h.node.PID), proc.CPUOfTree(h.Postmaster)
-		s, err := drive(ctx, h.node.HTTP, op.request, clients, h.length())
-		if err != nil {
-			return err
-		}
-		server += proc.CPU(h.node.PID) - serverBefore
-		postgres += proc.CPUOfTree(h.Postmaster) - postgresBefore
-		theirs, ours = append(theirs, other), append(ours, &s)
+		server, postgres = server-h.node.CPU(), postgres-h.CPU()
+		t := h.load(h.node.HTTP, op.request, clients, h.length)
+		server, postgres = server+h.node.CPU(), postgres+h.CPU()
+		ours = append(ours, t)
+		n += t.N()
 		switch op.against {
 		case plain:
-			ratios = append(ratios, s.rate()/other.rate())
+			ratios = append(ratios, t.Rate()/other.Rate())
 		case pageOne, xpPageOne:
-			ratios = append(ratios, s.at(0.5)/other.at(0.5))
+			ratios = append(ratios, t.Ms(0.5)/other.Ms(0.5))
 		case nothing:
 		}
-	}
-	n := 0
-	for _, s := range ours {
-		n += s.n()
 	}
 	other, ratio, goal := fmt.Sprintf("%25s", ""), "", ""
 	if op.against != nothing {
@@ -150,16 +262,15 @@ func (h *host) line(ctx context.Context, op operation, clients int) error {
 	if g := op.goals[clients]; g > 0 {
 		goal = fmt.Sprintf("%.2f", g)
 	}
-	fmt.Printf("%-27s %3d  %s  %s  %6s %5s  %5.0f us %5.0f us\n",
-		op.name, clients, other, shown(ours), ratio, goal, per(server, n), per(postgres, n))
-	return nil
+	per := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(max(n, 1)) }
+	h.Say("%-27s %3d  %s  %s  %6s %5s  %5.0f us %5.0f us", op.name, clients, other, shown(ours), ratio, goal, per(server), per(postgres))
 }
 
 // shown is the medians of some rounds: rate, p50 and p99.
-func shown(rounds []*sample) string {
+func shown(rounds []*rig.Tally) string {
 	var rates, halves, tails []float64
-	for _, s := range rounds {
-		rates, halves, tails = append(rates, s.rate()), append(halves, s.at(0.5)), append(tails, s.at(0.99))
+	for _, t := range rounds {
+		rates, halves, tails = append(rates, t.Rate()), append(halves, t.Ms(0.5)), append(tails, t.Ms(0.99))
 	}
 	return fmt.Sprintf("%9.0f %7.3f %7.3f", median(rates), median(halves), median(tails))
 }
@@ -169,41 +280,28 @@ func median(list []float64) float64 {
 	return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
 }
 
-func per(d time.Duration, n int) float64 { return float64(d.Microseconds()) / float64(max(n, 1)) }
-
 // drive drives one operation for a while.
-func (h *host) drive(ctx context.Context) error {
+func (h *host) drive() {
 	for _, op := range operations(h) {
 		if op.name == h.profile {
-			fmt.Printf("driving %s, server process %d, profiles at http://%s/debug/pprof/\n", op.name, h.node.PID, h.node.Ops)
-			s, err := drive(ctx, h.node.HTTP, op.request, h.clients[len(h.clients)-1], 30*time.Second)
-			if err != nil {
-				return err
-			}
-			fmt.Printf("%.0f /s\n", s.rate())
-			return nil
+			h.Say("driving %s, server process %d, profiles at http://%s/debug/pprof/", op.name, h.node.PID, h.node.Ops)
+			h.Say("%.0f /s", h.load(h.node.HTTP, op.request, h.clients[len(h.clients)-1], 30*time.Second).Rate())
+			return
 		}
 	}
-	return fmt.Errorf("there is no operation %q", h.profile)
+	h.Must(fmt.Errorf("there is no operation %q", h.profile))
 }
 
-// memory prints what the server holds resident: at rest, after the requests,
-// and after as many again.
-func (h *host) memory(ctx context.Context) error {
-	if h.requests == 0 {
-		return nil
-	}
-	fmt.Printf("\nresident memory of the server: %d MB at rest after its start\n", h.resting>>20)
+// memory prints what the server holds resident after the requests, and after as many
+// again.
+func (h *host) memory() {
 	op := operations(h)[0]
 	for range 3 {
 		for left := h.requests; left > 0; {
-			s, err := drive(ctx, h.node.HTTP, op.request, 8, time.Second)
-			if err != nil {
-				return err
-			}
-			left -= s.n()
+			left -= h.load(h.node.HTTP, op.request, 8, time.Second).N()
 		}
-		fmt.Printf("  %d MB after %d requests of %s more\n", proc.RSS(h.node.PID)>>20, h.requests, op.name)
+		if h.requests > 0 {
+			h.Say("  %d MB after %d requests of %s more", h.node.Resident(), h.requests, op.name)
+		}
 	}
-	return nil
 }

@@ -1,250 +1,283 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"slices"
 	"time"
 
-	"guildhall/bench/crowd"
+	"guildhall/bench/rig"
 )
 
 // webhookOptions say how big the measurements are.
 type webhookOptions struct {
+	server  string
 	rate    int           // events a second
-	seconds int           // length of one measurement
+	length  time.Duration // of one measurement
 	claims  []int         // numbers of endpoints that wait or are down
 	others  int           // endpoints in trouble
 	each    int           // deliveries that wait for each of those with a backlog
 	slow    time.Duration // how long receivers of backlogs take to answer
-	beside  []string      // kinds of trouble, by key; empty: all
+	beside  []string      // kinds of trouble, by key
 	verbose bool          // print the nodes' statements of each measurement
 	settled int           // deliveries in the log
 	backlog int           // events to drain
-	nodes   int           // most nodes that drain
+	most    int           // nodes that drain
 }
 
 // webhookBench measures deliveries with everything on one machine: a Postgres with
-// fsync on, the load, the deliverers and the receivers. It prints
+// fsync on, nodes that are written to and deliver, and the receivers. It prints
 //
 //   - what one claim costs while more and more endpoints wait or are down;
-//   - how long events take from their commit to the receiver, alone, beside
+//   - how long events take from the response of the write to the receiver, alone, beside
 //     endpoints that are in trouble, and with a month of settled deliveries;
-//   - how fast a backlog goes out with one node and with two;
-//   - what a node costs Postgres that has nothing to do.
-func webhookBench(flags *flag.FlagSet) func(context.Context) error {
+//   - how fast a backlog goes out with one node and with two.
+//
+// The statements of an event are those of its write too. An idle node is growth's to measure.
+func webhookBench(flags *flag.FlagSet) func(*rig.Run) {
 	var o webhookOptions
+	flags.StringVar(&o.server, "server", "bin/guildhall", "the server `program`")
 	flags.IntVar(&o.rate, "rate", 200, "events per `second`")
-	flags.IntVar(&o.seconds, "seconds", 10, "`length` of one measurement")
+	seconds := flags.Int("seconds", 10, "`length` of one measurement")
 	flags.IntVar(&o.others, "others", 10_000, "`endpoints` that are in trouble beside those measured")
 	flags.IntVar(&o.each, "each", 100, "`deliveries` that wait for each endpoint with a backlog")
 	flags.DurationVar(&o.slow, "slow", 200*time.Millisecond, "how `long` receivers of backlogs take to answer")
 	flags.IntVar(&o.settled, "settled", 1_000_000, "settled `deliveries` in the log")
 	flags.IntVar(&o.backlog, "backlog", 100_000, "`events` of the backlog that is drained")
-	flags.IntVar(&o.nodes, "nodes", 2, "most `nodes` that drain it")
+	flags.IntVar(&o.most, "nodes", 2, "most `nodes` that drain it")
 	flags.BoolVar(&o.verbose, "statements", false, "print on which statements Postgres spends its time")
-	claims := numbers(flags, "claims", 1, []int{10, 1000, 10_000, 100_000}, "numbers of endpoints that wait or are down while claims are measured")
-	only := names(flags, "only", "claims,latency,trouble,settled,drain,idle", "sections wanted")
+	claims := numbers(flags, "claims", 1, []int{10, 1000, 10_000, 100_000}, "numbers of endpoints that wait or are down beside claims")
+	only := names(flags, "only", "claims,latency,trouble,settled,drain", "sections wanted")
 	beside := names(flags, "beside", "hang,500,backlog", "kinds of trouble wanted")
-	return func(ctx context.Context) error {
-		o.claims, o.beside = *claims, *beside
-		for _, section := range sections {
-			if !slices.Contains(*only, section.name) {
-				continue
+	return func(r *rig.Run) {
+		o.claims, o.beside, o.length = *claims, *beside, time.Duration(*seconds)*time.Second
+		for _, section := range []struct {
+			name string
+			run  func(webhookOptions, *rig.Run)
+		}{
+			{"claims", webhookOptions.claimed}, {"latency", webhookOptions.latency}, {"trouble", webhookOptions.trouble},
+			{"settled", webhookOptions.afterAMonth}, {"drain", webhookOptions.drain},
+		} {
+			if slices.Contains(*only, section.name) {
+				began := time.Now()
+				section.run(o, r)
+				r.Say("(%s took %.0f s)\n", section.name, time.Since(began).Seconds())
 			}
-			began := time.Now()
-			if err := section.run(ctx, o); err != nil {
-				return fmt.Errorf("%s: %w", section.name, err)
-			}
-			fmt.Printf("(%s took %.0f s)\n\n", section.name, time.Since(began).Seconds())
 		}
-		return nil
 	}
 }
 
-// sections are the measurements, by the names under which -only asks for them.
-var sections = []struct {
-	name string
-	run  func(context.Context, webhookOptions) error
-}{
-	{"claims", claims}, {"latency", latency}, {"trouble", trouble}, {"settled", settled}, {"drain", drain}, {"idle", idle},
+// webhookPlace is a place with receivers.
+type webhookPlace struct {
+	*rig.Place
+	webhookOptions
+	nodes    *rig.Place // the same, for nodes: a role of their own tells their statements apart
+	receiver *rig.Receiver
+	watched  *rig.Watched
+	crowds   int // guilds of crowds so far
 }
 
-// claims prints what a claim costs while one endpoint is sent to and others
+// nodeRole is the database role of the nodes.
+const nodeRole = "bench_node"
+
+// at measures something at a place of its own, with so many endpoints whose events are
+// watched.
+func (o webhookOptions) at(r *rig.Run, endpoints int, measure func(*webhookPlace)) {
+	r.Part(func(part *rig.Run) {
+		// Not Fast: what is measured includes waiting for the disk.
+		p := &webhookPlace{Place: part.Place(rig.Config{Program: o.server, Statements: true}), webhookOptions: o, receiver: part.Receiver()}
+		nodes := *p.Place
+		nodes.URL = p.As(nodeRole)
+		p.nodes = &nodes
+		p.watched = p.Watch(p.receiver, endpoints)
+		measure(p)
+		if o.verbose {
+			p.Statements(nodeRole)
+		}
+	})
+}
+
+// crowd makes n more endpoints, ten to a guild, for which deliveries wait.
+func (p *webhookPlace) crowd(n int, of rig.Crowd) {
+	guilds := make([]string, n)
+	for i := range guilds {
+		if i%10 == 0 {
+			p.crowds++
+		}
+		guilds[i] = fmt.Sprint(5_000_000 + p.crowds)
+	}
+	p.Crowd(guilds, of)
+	p.Vacuum()
+}
+
+// counts are running totals of the nodes: units of work, the milliseconds
+// in them, and what Postgres did for them.
+type counts struct {
+	claims, claimMs, settles, settleMs float64
+	Statements, ClaimMs                float64
+}
+
+func (p *webhookPlace) counts(nodes ...*rig.Node) (c counts) {
+	const name = "guildhall_webhook_transaction_duration_seconds"
+	for _, n := range nodes {
+		c.claims += max(0, n.Metric(p, name+`_count{kind="claim"`))
+		c.claimMs += max(0, 1000*n.Metric(p, name+`_sum{kind="claim"`))
+		c.settles += max(0, n.Metric(p, name+`_count{kind="settle"`))
+		c.settleMs += max(0, 1000*n.Metric(p, name+`_sum{kind="settle"`))
+	}
+	// The statements of a claim: two that look, one that locks, one that takes.
+	p.Get(&c, `
+		SELECT coalesce(sum(calls), 0)::float8 AS statements,
+		       coalesce(sum(total_exec_time) FILTER (WHERE query ~
+		           'RECURSIVE hop|unnest.*webhook_schedule s ON|SKIP LOCKED|WITH o AS MATERIALIZED'), 0)::float8 AS claimms
+		FROM pg_stat_statements s
+		JOIN pg_roles r ON r.oid = s.userid
+		WHERE r.rolname = $1`, nodeRole)
+	return c
+}
+
+// since is what one claim, one settling and one of so many events took.
+func (c counts) since(before counts, events int) counts {
+	claims, settles := max(c.claims-before.claims, 1), max(c.settles-before.settles, 1)
+	return counts{
+		claims: claims, claimMs: (c.claimMs - before.claimMs) / claims, settleMs: (c.settleMs - before.settleMs) / settles,
+		ClaimMs: (c.ClaimMs - before.ClaimMs) / claims, Statements: (c.Statements - before.Statements) / float64(max(events, 1)),
+	}
+}
+
+// steady has events written at the rate, with one node, and returns how
+// they fared.
+func (p *webhookPlace) steady() (events *rig.Tally, each counts) {
+	p.nodes.Part(func(part *rig.Place) {
+		n := part.Serve()
+		p.watched.For(p, n, p.rate, 3*time.Second) // connections, statements and endpoints are known after this
+		before := p.counts(n)
+		events = p.watched.For(p, n, p.rate, p.length)
+		each = p.counts(n).since(before, events.N())
+	})
+	return events, each
+}
+
+// claimed prints what a claim costs while one endpoint is sent to and others
 // wait: half of them for the next attempt, half of them blocked.
-func claims(ctx context.Context, o webhookOptions) error {
-	fmt.Printf("%-44s %9s %12s %14s %10s\n", "one claim, while this many endpoints wait", "claims", "wall ms", "in Postgres ms", "ratio")
+func (o webhookOptions) claimed(r *rig.Run) {
+	r.Say("%-44s %9s %12s %14s %10s", "one claim, while this many endpoints wait", "claims", "wall ms", "in Postgres ms", "ratio")
 	var first float64
 	for _, n := range o.claims {
-		err := o.at(ctx, 10, func(p *webhookPlace) error {
-			if err := p.crowd(ctx, n-n/2, crowd.Of{URL: p.quick.URL, Each: 1, Wait: crowd.Retry}); err != nil {
-				return err
-			}
-			if err := p.crowd(ctx, n/2, crowd.Of{URL: p.quick.URL, Each: 1, Wait: crowd.Blocked}); err != nil {
-				return err
-			}
-			m, err := p.steady(ctx)
-			if err != nil {
-				return err
-			}
+		o.at(r, 10, func(p *webhookPlace) {
+			p.crowd(n-n/2, rig.Crowd{URL: p.receiver.URL, Each: 1, Wait: rig.Retry})
+			p.crowd(n/2, rig.Crowd{URL: p.receiver.URL, Each: 1, Wait: rig.Blocked})
+			_, each := p.steady()
 			if first == 0 {
-				first = m.claimPostgres
+				first = each.ClaimMs
 			}
-			fmt.Printf("%-44d %9.0f %12.2f %14.2f %10.2f\n", n, m.claims, m.claimWall, m.claimPostgres, m.claimPostgres/first)
-			return nil
+			r.Say("%-44d %9.0f %12.2f %14.2f %10.2f", n, each.claims, each.claimMs, each.ClaimMs, each.ClaimMs/first)
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
-func printLatencyHead(about string) {
-	fmt.Printf("%-44s %8s %8s %8s %8s %10s %10s %11s\n", about, "events", "p50 ms", "p99 ms", "max ms", "claim ms", "settle ms", "stmts/event")
+const latencyLine = "%-44s %8v %8.1f %8.1f %8.1f %10.2f %10.2f %11.2f"
+
+func latencyHead(r *rig.Run, about string) {
+	r.Say("%-44s %8s %8s %8s %8s %10s %10s %11s", about, "events", "p50 ms", "p99 ms", "max ms", "claim ms", "settle ms", "stmts/event")
 }
 
-func (m measurement) print(name string, more ...any) {
-	fmt.Printf("%-44s %8d %8.1f %8.1f %8.1f %10.2f %10.2f %11.2f%s\n", name, m.n(), m.at(0.5), m.at(0.99), m.at(1), m.claimWall, m.settleWall, m.statements, fmt.Sprint(more...))
+// latencyOf measures and prints a line, and returns the p99.
+func (p *webhookPlace) latencyOf(name string) float64 {
+	events, each := p.steady()
+	p.Say(latencyLine, name, events.N(), events.Ms(0.5), events.Ms(0.99), events.Ms(1), each.claimMs, each.settleMs, each.Statements)
+	return events.Ms(0.99)
 }
 
-// latency prints how long events take from their commit to the receiver.
-func latency(ctx context.Context, o webhookOptions) error {
-	printLatencyHead(fmt.Sprintf("%d events a second, from commit to receiver", o.rate))
+// latency prints how long events take from the response of the write to the receiver.
+func (o webhookOptions) latency(r *rig.Run) {
+	latencyHead(r, fmt.Sprintf("%d events a second", o.rate))
 	for _, n := range []int{1, 10, 100} {
-		if err := o.at(ctx, n, func(p *webhookPlace) error {
-			m, err := p.steady(ctx)
-			if err == nil {
-				m.print(fmt.Sprintf("%d endpoints", n))
-			}
-			return err
-		}); err != nil {
-			return err
-		}
+		o.at(r, n, func(p *webhookPlace) { p.latencyOf(fmt.Sprintf("%d endpoints", n)) })
 	}
-	return nil
 }
 
 // trouble prints the same beside endpoints that are in trouble, each time after
 // a measurement without them.
-func trouble(ctx context.Context, o webhookOptions) error {
-	printLatencyHead(fmt.Sprintf("10 endpoints, and beside them %d that", o.others))
-	for _, kind := range []struct {
-		key, name string
-		of        func(p *webhookPlace) crowd.Of
-	}{
-		{"hang", "hang", func(p *webhookPlace) crowd.Of { return crowd.Of{URL: p.hole, Each: 1} }},
-		{"500", "answer 500", func(p *webhookPlace) crowd.Of { return crowd.Of{URL: p.broken.URL, Each: 1} }},
-		{"backlog", fmt.Sprintf("have a backlog of %d, answers in %s", o.each, o.slow), func(p *webhookPlace) crowd.Of {
-			return crowd.Of{URL: p.slow.URL, Each: o.each}
-		}},
-	} {
-		if !slices.Contains(o.beside, kind.key) {
-			continue
-		}
-		if err := o.at(ctx, 10, func(p *webhookPlace) error {
-			p.delay.Store(int64(o.slow))
-			alone, err := p.steady(ctx)
-			if err != nil {
-				return err
+func (o webhookOptions) trouble(r *rig.Run) {
+	latencyHead(r, fmt.Sprintf("10 endpoints, and beside them %d that", o.others))
+	for _, kind := range o.beside {
+		o.at(r, 10, func(p *webhookPlace) {
+			p.receiver.Answer("/broken", rig.After(0, 500))
+			p.receiver.Answer("/slow", rig.After(o.slow, 200))
+			of, known := map[string]rig.Crowd{
+				"hang":    {URL: p.Hole(), Each: 1},
+				"500":     {URL: p.receiver.URL + "/broken", Each: 1},
+				"backlog": {URL: p.receiver.URL + "/slow", Each: o.each},
+			}[kind]
+			if !known {
+				p.Must(fmt.Errorf("there is no trouble of the kind %q", kind))
 			}
-			if err := p.crowd(ctx, o.others, kind.of(p)); err != nil {
-				return err
-			}
-			m, err := p.steady(ctx)
-			if err != nil {
-				return err
-			}
-			alone.print("  (alone)")
-			m.print(kind.name, fmt.Sprintf("  p99 %.2f times", m.at(0.99)/alone.at(0.99)))
-			return nil
-		}); err != nil {
-			return err
-		}
+			alone := p.latencyOf("  (alone)")
+			p.crowd(o.others, of)
+			p.Say("  p99 %.2f times", p.latencyOf(kind)/alone)
+		})
 	}
-	return nil
 }
 
-// settled prints the same with a log of a month's deliveries.
-func settled(ctx context.Context, o webhookOptions) error {
-	printLatencyHead("100 endpoints, and in the log")
-	return o.at(ctx, 100, func(p *webhookPlace) error {
-		m, err := p.steady(ctx)
-		if err != nil {
-			return err
-		}
-		m.print("  what was just delivered")
-		if err := p.fillLog(ctx, o.settled); err != nil {
-			return err
-		}
-		if m, err = p.steady(ctx); err == nil {
-			m.print(fmt.Sprintf("%d settled deliveries", o.settled))
-		}
-		return err
+// afterAMonth prints the same with a log of a month's deliveries.
+func (o webhookOptions) afterAMonth(r *rig.Run) {
+	latencyHead(r, "100 endpoints, and in the log")
+	o.at(r, 100, func(p *webhookPlace) {
+		p.latencyOf("  what was just delivered")
+		p.Exec(`
+			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, fresh, state, attempts, completed_at, response_class)
+			SELECT d.guild_id, d.endpoint_id, d.event_id, d.event_type, false, 'delivered', 1, now(), '2xx'
+			FROM (SELECT * FROM webhook_deliveries LIMIT 100) d, generate_series(1, $1)`, o.settled/100)
+		p.Vacuum()
+		p.latencyOf(fmt.Sprintf("%d settled deliveries", o.settled))
 	})
 }
 
 // drain prints how fast a backlog goes out, with one node and with more, and what
 // is pending when the last of it has been answered: to a hundred endpoints, and to
 // a single one that answers at once.
-func drain(ctx context.Context, o webhookOptions) error {
-	fmt.Printf("%-44s %8s %10s %8s %10s %10s %11s\n",
+func (o webhookOptions) drain(r *rig.Run) {
+	r.Say("%-44s %8s %10s %8s %10s %10s %11s",
 		fmt.Sprintf("a backlog of %d", o.backlog), "s", "events/s", "pending", "claim ms", "settle ms", "stmts/event")
 	for _, to := range []struct {
 		endpoints int
 		delay     time.Duration
 	}{{100, 0}, {100, o.slow}, {1, 0}} {
 		var one float64
-		for nodes := 1; nodes <= o.nodes; nodes++ {
-			err := o.at(ctx, 0, func(p *webhookPlace) error {
-				p.delay.Store(int64(to.delay))
-				total := o.backlog / to.endpoints * to.endpoints
-				if err := p.crowd(ctx, to.endpoints, crowd.Of{URL: p.slow.URL, Each: total / to.endpoints}); err != nil {
-					return err
-				}
-				m, pending, err := p.drain(ctx, nodes, total)
-				if err != nil {
-					return err
-				}
-				rate := float64(total) / m.took.Seconds()
+		for nodes := 1; nodes <= o.most; nodes++ {
+			o.at(r, 0, func(p *webhookPlace) {
+				name := fmt.Sprintf("%d endpoints, %d nodes, answers in %s", to.endpoints, nodes, to.delay)
+				rate := p.drained(name, nodes, to.endpoints, to.delay)
 				if nodes == 1 {
 					one = rate
 				}
-				fmt.Printf("%-44s %8.1f %10.0f %8d %10.2f %10.2f %11.2f  %.2f times one node\n",
-					fmt.Sprintf("%d endpoints, %d nodes, answers in %s", to.endpoints, nodes, to.delay), m.took.Seconds(), rate, pending,
-					m.claimWall, m.settleWall, m.statements, rate/one)
-				return nil
+				p.Say("  %.2f times one node", rate/one)
 			})
-			if err != nil {
-				return err
-			}
 		}
 	}
-	return nil
 }
 
-// idle prints what a node costs Postgres that has nothing to do, with few
-// endpoints and with many.
-func idle(ctx context.Context, o webhookOptions) error {
-	fmt.Printf("%-44s %14s %16s\n", "a node with nothing to do, and this many wait", "Postgres CPU ms/s", "statements/s")
-	for _, n := range []int{0, o.others} {
-		if err := o.at(ctx, 10, func(p *webhookPlace) error {
-			if err := p.crowd(ctx, n, crowd.Of{URL: p.quick.URL, Each: 1, Wait: crowd.Blocked}); err != nil {
-				return err
-			}
-			quiet, err := p.idle(ctx, 0)
-			if err != nil {
-				return err
-			}
-			u, err := p.idle(ctx, 1)
-			if err == nil {
-				fmt.Printf("%-44d %14.1f %16.1f   (without a node %.1f ms/s)\n", n, u.cpu, u.statements, quiet.cpu)
-			}
-			return err
-		}); err != nil {
-			return err
-		}
+// drained lets nodes send out a backlog, and returns how many events a second that were.
+func (p *webhookPlace) drained(name string, nodes, endpoints int, delay time.Duration) (rate float64) {
+	if delay > 0 {
+		p.receiver.Answer("/backlog", rig.After(delay, 200))
 	}
-	return nil
+	all := p.backlog / endpoints * endpoints
+	p.crowd(endpoints, rig.Crowd{URL: p.receiver.URL + "/backlog", Each: all / endpoints, Wait: rig.Blocked})
+	before := p.counts()
+	senders := make([]*rig.Node, nodes)
+	for i := range senders {
+		senders[i] = p.nodes.Serve()
+	}
+	p.Exec(`UPDATE webhook_schedule SET next_due = now(), failures = 0, blocks = 0, failing_since = NULL, blocked_until = NULL`)
+	if !p.Await(time.Hour, func() bool { return p.receiver.Asked("/backlog") >= all }) {
+		p.Must(fmt.Errorf("%d of %d events arrived", p.receiver.Asked("/backlog"), all))
+	}
+	requests := p.receiver.Requests("/backlog")
+	took := requests[all-1].Sub(requests[0]).Seconds()
+	c := p.counts(senders...).since(before, all)
+	pending := p.Count(`SELECT count(*) FROM webhook_deliveries WHERE state = 'pending'`)
+	p.Say("%-44s %8.1f %10.0f %8d %10.2f %10.2f %11.2f", name, took, float64(all)/took, pending, c.claimMs, c.settleMs, c.Statements)
+	return float64(all) / took
 }

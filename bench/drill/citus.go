@@ -1,241 +1,176 @@
 package main
 
 import (
-	"context"
+	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
+	"guildhall/bench/rig"
 	"guildhall/internal/base/certificate"
-	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/embedded"
+	"guildhall/internal/service/guildfile"
 )
 
 // cluster is a Citus coordinator with two workers.
 type cluster struct {
-	folder  string
+	*place
 	servers [3]*embedded.Server // the coordinator first
+	guilds  [2]string           // the first on the first worker, the second on the second
 }
-
-// citusSize is how much of that there is.
-type citusSize struct {
-	length  time.Duration // of each of the three parts
-	served  int           // of a hundred calls, how many are answered where no worker is lost
-	stories []string      // by name of their folder in examples/
-}
-
-var fullCitus = citusSize{length: 6 * time.Second, served: 99, stories: []string{"go", "openapi-fetch", "hey-api", "python", "java"}}
 
 // errNoCitus says that Postgres has no Citus here.
 var errNoCitus = errors.New("this drill needs a Postgres with Citus, whose programs come first on the PATH")
 
-// distributed kills one of two workers under three nodes that write, deliver and
-// post for a guild on each worker, and starts it again. It needs servers of its
-// own, of a Postgres that has Citus.
-func distributed(ctx context.Context, p place, r *report, size citusSize) (err error) {
-	c, err := startCluster(ctx)
-	defer func() { err = errors.Join(err, c.stop()) }()
-	if err != nil {
-		if strings.Contains(err.Error(), `could not access file "citus"`) {
-			err = fmt.Errorf("%w: %w", errNoCitus, err)
-		}
-		return err
+// citus kills one of two workers under three nodes that write, deliver and post for
+// a guild on each worker, and starts it again. It needs servers of its own, of a Postgres
+// that has Citus.
+func citus(p *place) {
+	c := p.startCluster()
+	hook := p.Receiver()
+	for _, guild := range c.guilds {
+		p.LoadText(oneTicket, guild)
 	}
-	p.databaseURL = c.servers[0].URL
-	for range 2 {
-		out, err := p.command(ctx, "migrate", "--distribute")
-		r.say("%s", out)
-		if err != nil {
-			return err
-		}
-	}
-	guilds, err := c.guilds(ctx)
-	if err != nil {
-		return err
-	}
-	hook := newReceiver()
-	defer hook.Close()
-	if err := p.load(ctx, func(w io.Writer) (err error) {
-		for _, guild := range guilds {
-			_, failed := fmt.Fprintf(w, `{"record":"guild","id":"%[1]s"}
-{"record":"ticket","guild_id":"%[1]s","opener_id":"7","id":"the-ticket","channel_id":"77"}
-`, guild)
-			err = errors.Join(err, failed)
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	pair, err := certificate.Local(c.folder)
-	if err != nil {
-		return err
-	}
-	env := append([]string{"GUILDHALL_HTTPS_LISTEN=127.0.0.1:0", "GUILDHALL_TLS_CERT=" + pair.Cert, "GUILDHALL_TLS_KEY=" + pair.Key}, drillEnv...)
-	var nodes [3]*server
+	pair, err := certificate.Local(p.Folder())
+	p.Must(err)
+	var nodes [3]*rig.Node
 	for i := range nodes {
-		if nodes[i], err = p.serve(ctx, env...); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, nodes[i].Stop()) }()
+		nodes[i] = p.Serve("GUILDHALL_HTTPS_LISTEN=127.0.0.1:0", "GUILDHALL_TLS_CERT="+pair.Cert, "GUILDHALL_TLS_KEY="+pair.Key)
 	}
-	if err := p.stories(ctx, r, nodes[0], pair.CA, size.stories); err != nil {
-		return err
-	}
+	p.stories(nodes[0], pair.CA)
 	var all [2]*writers
-	for i, guild := range guilds {
-		if err := p.register(ctx, guild, hook); err != nil {
-			return err
+	for i, guild := range c.guilds {
+		p.Register(guild, hook.URL)
+		all[i] = &writers{
+			name: guild + "-", addresses: [2]string{nodes[i].HTTP, nodes[i+1].HTTP}, token: p.Token(guild), request: paysAndPosts,
 		}
-		tokens, err := p.tokens(ctx, guild, 1)
-		if err != nil {
-			return err
-		}
-		all[i] = &writers{name: guild + "-", addresses: [2]string{nodes[i].HTTP, nodes[i+1].HTTP}, token: tokens[0], request: paysAndPosts}
 	}
-	return c.lose(ctx, p, r, all, hook, size)
-}
-
-// lose has both write while the second worker is there, is gone, and is there again.
-func (c *cluster) lose(ctx context.Context, p place, r *report, all [2]*writers, hook *receiver, size citusSize) error {
-	stops := []func(){all[0].begin(ctx, 4), all[1].begin(ctx, 4)}
-	pause(ctx, size.length)
-	killed := time.Now()
-	if err := c.servers[2].Kill(); err != nil {
-		return err
-	}
-	before := [2]int{len(all[0].responses.snapshot()), len(all[1].responses.snapshot())}
-	pause(ctx, size.length)
-	during := [2]tally{{all: all[0].responses.snapshot()[before[0]:]}, {all: all[1].responses.snapshot()[before[1]:]}}
-	if err := c.servers[2].Restart(ctx); err != nil {
-		return err
-	}
-	started := time.Now()
-	r.hold(awaited(ctx, time.Minute, func() bool { return !all[1].firstAfter(started).IsZero() }), "writes of the guild on the worker that was gone succeed again")
-	pause(ctx, size.length)
-	for _, stop := range stops {
-		stop()
-	}
-	r.say("the worker was gone for %.1f s; the first write of its guild came %.2f s after its start", started.Sub(killed).Seconds(), all[1].firstAfter(started).Sub(started).Seconds())
-	meanwhile(r, &during[0], &during[1], size.served)
-	for i, w := range all {
-		r.say("guild %d, %d writes: %v", i+1, len(w.done), &w.responses)
-		r.hold(w.unsettled == 0, "each write that got no answer settles when it is sent again (%d of %d did not)", w.unsettled, len(w.done)+w.unsettled)
-		r.hold(w.responses.count(func(a response) bool { return a.code == "internal_error" }) == 0, "no answer is an internal error")
-	}
+	c.lose(all)
 	for key, at := range all[1].done {
 		all[0].done[key] = at
 	}
-	return all[0].compare(ctx, p, r, hook)
+	p.compare(all[0], hook)
 }
 
-// meanwhile holds what the guild on the worker that runs, and the one on the worker
-// that does not, were answered.
-func meanwhile(r *report, there, gone *tally, served int) {
-	n := len(there.all)
-	r.say("meanwhile, the guild on the other worker: %d answers, p50 %.1f ms, p99 %.1f ms, %v", n, ms(there.at(0.5, ok)), ms(there.at(0.99, ok)), there)
-	r.hold(n > 0 && 100*there.count(ok) >= served*n, "the guild on the other worker is served all the while (%d of %d, at least %d %%)", there.count(ok), n, served)
-	r.say("meanwhile, the guild on the worker that is gone: %d answers, p99 %.1f ms, %v", len(gone.all), ms(gone.at(0.99, failed)), gone)
-	told := gone.count(func(a response) bool { return a.status == 503 && a.retryAfter != "" && a.took < outageAnswer })
-	done := gone.count(ok) // on their way when the worker went, and answered as it did
-	r.hold(told > 0 && told+done == len(gone.all), "the guild on the worker that is gone is told so: 503 with Retry-After, within %s (%d of %d)", outageAnswer, told, len(gone.all)-done)
+// lose has both write while the second worker is there, is gone, and is there again.
+func (c *cluster) lose(all [2]*writers) {
+	length := sized(c.place, 6*time.Second, time.Second)
+	stops := [2]func(){all[0].begin(c, 4), all[1].begin(c, 4)}
+	rig.Pause(c, length)
+	killed := time.Now()
+	c.Must(c.servers[2].Kill())
+	before := [2]int{all[0].responses.N(), all[1].responses.N()}
+	rig.Pause(c, length)
+	there, gone := all[0].responses.Since(before[0]), all[1].responses.Since(before[1])
+	c.Must(c.servers[2].Restart(c))
+	started := time.Now()
+	c.Hold(c.Await(time.Minute, func() bool { return !all[1].firstAfter(started).IsZero() }),
+		"writes of the guild on the worker that was gone succeed again")
+	rig.Pause(c, length)
+	stops[0]()
+	stops[1]()
+	c.Say("the worker was gone for %.1f s; the first write of its guild came %.2f s after its start",
+		started.Sub(killed).Seconds(), all[1].firstAfter(started).Sub(started).Seconds())
+	c.meanwhile(there, gone)
+	for _, w := range all {
+		c.settled(w)
+	}
 }
 
-// outageAnswer is when whoever cannot be served is told so at the latest: a
+// outageAnswer is when a caller that cannot be served is told so at the latest: a
 // statement is given up after five seconds.
 const outageAnswer = 8 * time.Second
 
-// startCluster starts the servers and makes them know one another. The caller stops the
-// cluster that it returns, also when it returns an error.
-func startCluster(ctx context.Context) (_ *cluster, err error) {
-	c := &cluster{}
-	if c.folder, err = os.MkdirTemp("", "guildhall-drill-"); err != nil {
-		return c, err
-	}
+// meanwhile holds what the guild on the worker that runs, and the one on the worker
+// that does not, were answered.
+func (c *cluster) meanwhile(there, gone *rig.Tally) {
+	served := sized(c.place, 99, 50)
+	n := there.N()
+	c.Say("meanwhile, the guild on the other worker: %v", there)
+	c.Hold(n > 0 && 100*there.Count(rig.OK) >= served*n, "the guild on the other worker is served all the while (%d of %d, at least %d %%)",
+		there.Count(rig.OK), n, served)
+	c.Say("meanwhile, the guild on the worker that is gone, whose refusals took at most %.1f ms: %v", rig.Ms(gone.At(1, rig.Failed)), gone)
+	told := gone.Count(func(a rig.Response) bool { return a.Status == 503 && a.RetryAfter != "" && a.Took < outageAnswer })
+	done := gone.Count(rig.OK) // on their way when the worker went, and answered as it did
+	c.Hold(told > 0 && told+done == gone.N(), "the guild on the worker that is gone is told so: 503 with Retry-After, within %s (%d of %d)",
+		outageAnswer, told, gone.N()-done)
+}
+
+// startCluster starts the servers, makes them know one another and distributes the
+// tables: the place is the coordinator's from then on.
+func (p *place) startCluster() *cluster {
+	c := &cluster{place: p}
 	// Each server's account has to enter, and the servers let one another in: they
 	// listen on the loopback address only.
-	if err := os.Chmod(c.folder, 0o755); err != nil {
-		return c, err
-	}
-	if err := os.WriteFile(c.hba(), []byte("local all all trust\nhost all all 127.0.0.1/32 trust\n"), 0o644); err != nil {
-		return c, err
-	}
+	folder := p.Folder()
+	p.Must(os.Chmod(folder, 0o755))
+	hba := filepath.Join(folder, "hba")
+	p.Must(os.WriteFile(hba, []byte("local all all trust\nhost all all 127.0.0.1/32 trust\n"), 0o644))
+	var ports [3]string
 	for i := range c.servers {
-		if c.servers[i], err = c.start(ctx); err != nil {
-			return c, err
+		server, err := embedded.Start(p, embedded.Config{TCP: true, Settings: []string{
+			"shared_preload_libraries=citus", "citus.node_conninfo=sslmode=disable", "hba_file=" + hba, "max_prepared_transactions=100",
+			// A coordinator's sessions do not hand theirs on.
+			"lock_timeout=2s", "enable_seqscan=off", "jit=off",
+			// Work over all guilds asks each worker over one connection, not over one for each shard.
+			"citus.shard_count=8", "citus.max_adaptive_executor_pool_size=1",
+		}})
+		if err != nil && strings.Contains(err.Error(), `could not access file "citus"`) {
+			err = fmt.Errorf("%w: %w", errNoCitus, err)
 		}
-		if err := c.run(ctx, i, `CREATE EXTENSION IF NOT EXISTS citus`); err != nil {
-			return c, err
-		}
+		p.Must(err)
+		p.Cleanup(server.Stop)
+		c.servers[i] = server
+		u, err := url.Parse(server.URL)
+		p.Must(err)
+		ports[i] = u.Port()
+		p.At(server.URL).Exec(`CREATE EXTENSION IF NOT EXISTS citus`)
 	}
-	for i, statement := range []string{`SELECT citus_set_coordinator_host('127.0.0.1', $1)`, `SELECT citus_add_node('127.0.0.1', $1)`, `SELECT citus_add_node('127.0.0.1', $1)`} {
-		if err := c.run(ctx, 0, statement, c.port(i)); err != nil {
-			return c, err
-		}
+	p.Place = p.At(c.servers[0].URL)
+	p.Exec(`SELECT citus_set_coordinator_host('127.0.0.1', $1::int)`, ports[0])
+	p.Exec(`SELECT citus_add_node('127.0.0.1', $1::int)`, ports[1])
+	p.Exec(`SELECT citus_add_node('127.0.0.1', $1::int)`, ports[2])
+	for range 2 {
+		out, err := p.Output("migrate", "--distribute")
+		p.Say("%s", out)
+		p.Must(err)
 	}
-	return c, nil
-}
-
-func (c *cluster) hba() string { return filepath.Join(c.folder, "hba") }
-
-func (c *cluster) start(ctx context.Context) (*embedded.Server, error) {
-	return embedded.Start(ctx, embedded.Config{TCP: true, Settings: []string{
-		"shared_preload_libraries=citus", "citus.node_conninfo=sslmode=disable", "hba_file=" + c.hba(), "max_prepared_transactions=100",
-		// A coordinator's sessions do not hand theirs on.
-		"lock_timeout=2s", "enable_seqscan=off", "jit=off",
-		// Work over all guilds asks each worker over one connection, not over one for each shard.
-		"citus.shard_count=8", "citus.max_adaptive_executor_pool_size=1",
-	}})
-}
-
-func (c *cluster) port(i int) int {
-	u, err := url.Parse(c.servers[i].URL)
-	if err != nil {
-		return 0
-	}
-	port, _ := strconv.Atoi(u.Port())
-	return port
-}
-
-func (c *cluster) run(ctx context.Context, i int, statement string, args ...any) error {
-	pool, err := db.OpenSQL(c.servers[i].URL, "drill", 1)
-	if err != nil {
-		return err
-	}
-	_, err = pool.ExecContext(ctx, statement, args...)
-	return errors.Join(err, pool.Close())
-}
-
-// guilds names one guild whose shard lies on the first worker, and one on the second.
-func (c *cluster) guilds(ctx context.Context) (found [2]string, err error) {
-	pool, err := db.OpenSQL(c.servers[0].URL, "drill", 1)
-	if err != nil {
-		return found, err
-	}
-	defer pool.Close()
-	for i := range found {
-		err = errors.Join(err, pool.QueryRowContext(ctx, `
+	for i := range c.guilds {
+		p.Get(&c.guilds[i], `
 			SELECT n::text
 			FROM generate_series(197038439483310086, 197038439483310186) AS n
 			JOIN pg_dist_placement p ON p.shardid = get_shard_id_for_distribution_column('guilds', n::text)
 			JOIN pg_dist_node USING (groupid)
-			WHERE nodeport = $1
+			WHERE nodeport = $1::int
 			ORDER BY n
-			LIMIT 1`, c.port(i+1)).Scan(&found[i]))
+			LIMIT 1`, ports[i+1])
 	}
-	return found, err
+	return c
 }
 
-func (c *cluster) stop() (err error) {
-	for _, s := range c.servers {
-		if s != nil {
-			err = errors.Join(err, s.Stop())
+// stories loads the demo guild and has clients of examples/ live through their story
+// in it, on a server. A tool that a client's language needs and that is not here makes
+// its story fail.
+func (p *place) stories(n *rig.Node, ca string) {
+	var demo bytes.Buffer
+	p.Must(guildfile.Demo(&demo))
+	p.LoadText("%s", &demo)
+	clients := sized(p, []string{"go", "openapi-fetch", "hey-api", "python", "java"}, nil)
+	token := p.Token(guildfile.DemoGuild)
+	for _, client := range clients {
+		cmd := exec.CommandContext(p, filepath.Join(p.Tool("git", "rev-parse", "--show-toplevel"), "examples", "run.sh"), client)
+		cmd.Env = append(os.Environ(), "GUILDHALL_URL=https://"+n.HTTPS+"/api/v1", "GUILDHALL_TOKEN="+token, "GUILDHALL_CA="+ca)
+		began := time.Now()
+		out, err := cmd.CombinedOutput()
+		said := ""
+		if err != nil {
+			said = fmt.Sprintf(": %v\n%s", err, out)
 		}
+		p.Hold(err == nil, "the story of the client %s, in %.0f s%s", client, time.Since(began).Seconds(), said)
 	}
-	return errors.Join(err, os.RemoveAll(c.folder))
 }

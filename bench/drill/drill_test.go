@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"guildhall/bench/rig"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/testutil"
 )
@@ -38,16 +38,23 @@ func withProgram(run func() int) int {
 	return run()
 }
 
-// drilled runs a drill of a size for tests. Everything it holds must hold.
-func drilled(t *testing.T, run func(p place, r *report) error) {
+// drilled runs a drill of the size for tests, or one of its stages. All that it holds must hold.
+func drilled(t *testing.T, name, stage string) {
 	t.Helper()
-	var out strings.Builder
-	r := &report{out: &out}
-	err := run(place{databaseURL: dbtest.New(t).URL, program: program}, r)
-	if err == nil {
-		err = r.conclude()
-	}
+	d, err := find([]string{name})
 	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	err = rig.Do(t.Context(), &out, func(r *rig.Run) {
+		d.run(&place{Place: r.Over(dbtest.New(t).URL, rig.Config{Program: program}), small: true, waiting: 5000, stage: stage})
+	})
+	switch {
+	case errors.Is(err, errNoRelease):
+		testutil.Without(t, "history", err)
+	case errors.Is(err, errNoCitus):
+		testutil.Without(t, "citus", err)
+	case err != nil:
 		t.Errorf("%v\n%s", err, &out)
 	}
 }
@@ -55,107 +62,79 @@ func drilled(t *testing.T, run func(p place, r *report) error) {
 // RELIABILITY.md, Neighbours.
 func TestAGuildDoesNotNoticeItsNeighboursWorst(t *testing.T) {
 	t.Parallel()
-	drilled(t, func(p place, r *report) error {
-		return neighbour(t.Context(), p, r, neighbourSize{ledger: 20_000, length: 2 * time.Second})
-	})
+	drilled(t, "neighbour", "")
 }
 
 // RELIABILITY.md, Neighbours.
 func TestABotsRecordsLeaveOthersAlone(t *testing.T) {
 	t.Parallel()
-	drilled(t, func(p place, r *report) error {
-		return recordsWritten(t.Context(), p, r, recordsSize{wallets: 2000, length: 3 * time.Second, guilds: 5, rate: 20})
-	})
+	drilled(t, "records", "")
 }
 
 // RELIABILITY.md, Overload.
 func TestOverloadIsRefusedInTheRightForm(t *testing.T) {
 	t.Parallel()
-	drilled(t, func(p place, r *report) error {
-		return overload(t.Context(), p, r, overloadSize{
-			ledger: 2000, length: time.Second, best: []int{8}, times: []int{5, 20}, delay: 100 * time.Millisecond,
-		})
-	})
+	drilled(t, "overload", "")
 }
 
 // RELIABILITY.md, Neighbours.
 func TestWebhooksGoOnWhateverReceiversDo(t *testing.T) {
 	t.Parallel()
-	drilled(t, func(p place, r *report) error {
-		return receivers(t.Context(), p, r, webhooksSize{
-			watched: 4, length: time.Second, flood: 1000, hanging: 100, backlog: 100, waiting: 5000, held: 2000, old: 500,
-		})
-	})
+	drilled(t, "webhooks", "")
 }
 
 // RELIABILITY.md, Writes.
 func TestAKilledNodeLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	drilled(t, func(p place, r *report) error {
-		return kills(t.Context(), p, r, killsSize{kills: 2, between: time.Second})
-	})
+	drilled(t, "kills", "")
 }
 
 // RELIABILITY.md, Writes.
 func TestOutlivedKeysGoBesideKeyedWrites(t *testing.T) {
 	t.Parallel()
-	drilled(t, func(p place, r *report) error {
-		return keys(t.Context(), p, r, keysSize{old: 5000, callers: 4, rate: 100, length: 2 * time.Minute})
-	})
+	drilled(t, "keys", "")
 }
 
 // RELIABILITY.md, Operation.
 func TestWhatARestoreRevivesIsFound(t *testing.T) {
 	t.Parallel()
-	drilled(t, func(p place, r *report) error { return restored(t.Context(), p, r, 20) })
+	drilled(t, "restore", fromDump)
 }
 
 // RELIABILITY.md, Operation.
 func TestARecoveryEndsAtItsInstant(t *testing.T) {
 	t.Parallel()
-	drilled(t, func(p place, r *report) error { return recovered(t.Context(), p, r, 20) })
+	drilled(t, "restore", toInstant)
 }
 
 // RELIABILITY.md, Writes and Tokens and Events.
 func TestAFailoverLosesNothing(t *testing.T) {
 	t.Parallel()
-	drilled(t, func(p place, r *report) error { return failover(t.Context(), p, r, time.Second) })
+	drilled(t, "failover", "")
 }
 
 // RELIABILITY.md, Operation.
 func TestAnUpgradeIsNoticedByNobody(t *testing.T) {
 	t.Parallel()
-	drilled(t, func(p place, r *report) error {
-		err := upgraded(t.Context(), p, r, upgradeSize{members: 5000, length: time.Second})
-		if errors.Is(err, errNoRelease) {
-			testutil.Without(t, "history", err)
-		}
-		return err
-	})
+	drilled(t, "upgrade", "")
 }
 
 // RELIABILITY.md, Operation.
 func TestALostWorkerIsTheAffairOfItsGuilds(t *testing.T) {
 	t.Parallel()
-	drilled(t, func(p place, r *report) error {
-		err := distributed(t.Context(), p, r, citusSize{length: time.Second, served: 50})
-		if errors.Is(err, errNoCitus) {
-			testutil.Without(t, "citus", err)
-		}
-		return err
-	})
+	drilled(t, "citus", "")
 }
 
 // RELIABILITY.md, Operation.
 func TestAPoolerMayStandBetween(t *testing.T) {
 	t.Parallel()
 	testutil.Program(t, "pgbouncer")
-	drilled(t, func(p place, r *report) error { return pooled(t.Context(), p, r, time.Second) })
+	drilled(t, "pooler", "")
 }
 
 func TestTheCostsOfRequestsAreMeasured(t *testing.T) {
 	t.Parallel()
-	drilled(t, func(p place, r *report) error { return costs(t.Context(), p, r, 200*time.Millisecond) })
+	drilled(t, "costs", "")
 }
 
 func TestTheDrillsAreNamed(t *testing.T) {
@@ -210,10 +189,10 @@ func TestAStageThatADrillDoesNotHaveIsRefused(t *testing.T) {
 			t.Errorf("%s -stage %q: %v, want an error that names %s", c.name, c.stage, err, c.known)
 		}
 	}
-	for name, list := range stages {
-		for _, stage := range list {
-			if err := run(ended, []string{"-stage", stage, name}, io.Discard); err == nil || strings.Contains(err.Error(), "stage") {
-				t.Errorf("%s -stage %q: %v, want it to begin", name, stage, err)
+	for _, d := range drills {
+		for _, stage := range d.stages {
+			if err := run(ended, []string{"-stage", stage, d.name}, io.Discard); err == nil || strings.Contains(err.Error(), "stage") {
+				t.Errorf("%s -stage %q: %v, want it to begin", d.name, stage, err)
 			}
 		}
 	}

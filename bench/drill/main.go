@@ -12,7 +12,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -20,94 +19,60 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
-	"time"
 
-	"guildhall/internal/base/db"
-	"guildhall/internal/base/db/embedded"
+	"guildhall/bench/rig"
 )
 
 // drill is one load with what has to hold under it.
 type drill struct {
 	name, about string
-	run         func(ctx context.Context, p place, r *report) error
+	run         func(*place)
+	stages      []string // those that can be run alone
 }
 
-// drills are those that the command knows, at full size.
+// drills are those that the command knows.
 var drills = []drill{
-	{"neighbour", "one guild does its worst; another one must hardly notice", func(ctx context.Context, p place, r *report) error {
-		return neighbour(ctx, p, r, fullNeighbour)
-	}},
-	{"overload", "far more connections than can be served, three kinds of work", func(ctx context.Context, p place, r *report) error {
-		return overload(ctx, p, r, fullOverload)
-	}},
-	{"webhooks", "receivers at their worst, and very much that waits", func(ctx context.Context, p place, r *report) error {
-		size := fullWebhooks
-		size.waiting = p.waiting
-		return receivers(ctx, p, r, size)
-	}},
-	{"restore", "a backup is restored: what it revives is found, and revoked", func(ctx context.Context, p place, r *report) error {
-		if p.wants(fromDump) {
-			r.say("%s:", fromDump)
-			if err := restored(ctx, p, r, 2000); err != nil {
-				return err
-			}
-		}
-		if !p.wants(toInstant) {
-			return nil
-		}
-		r.say("%s:", toInstant)
-		return recovered(ctx, p, r, 2000)
-	}},
-	{"kills", "one of two nodes that do everything is killed again and again; nothing is left behind", func(ctx context.Context, p place, r *report) error {
-		return kills(ctx, p, r, killsSize{kills: 20, between: 3 * time.Second})
-	}},
-	{"records", "a bot writes 500 records a call in a guild of a million wallets, and levels in a hundred guilds", func(ctx context.Context, p place, r *report) error {
-		return recordsWritten(ctx, p, r, fullRecords)
-	}},
-	{"keys", "very many outlived keys are deleted beside keyed writes", func(ctx context.Context, p place, r *report) error {
-		return keys(ctx, p, r, keysSize{old: 400_000, callers: 64, rate: 2000, length: 5 * time.Minute})
-	}},
-	{"failover", "the primary is killed, its synchronous standby takes over", func(ctx context.Context, p place, r *report) error {
-		return failover(ctx, p, r, 10*time.Second)
-	}},
-	{"upgrade", "nodes of the last release and of this program side by side, while it migrates", func(ctx context.Context, p place, r *report) error {
-		return upgraded(ctx, p, r, fullUpgrade)
-	}},
-	{"costs", "what a request and an event take of a processor; no load, figures for sizes", func(ctx context.Context, p place, r *report) error {
-		return costs(ctx, p, r, 5*time.Second)
-	}},
-	{"citus", "tables distributed over two Citus workers, of which one is killed and started again", func(ctx context.Context, p place, r *report) error {
-		return distributed(ctx, p, r, fullCitus)
-	}},
-	{"pooler", "PgBouncer in transaction mode between a node and its database", func(ctx context.Context, p place, r *report) error {
-		return pooled(ctx, p, r, 10*time.Second)
-	}},
-}
-
-// stages are those that can be run alone, of the drills that have some.
-var stages = map[string][]string{
-	"overload": {cheapCalls, deepLists, slowDatabase},
-	"webhooks": append(webhooksStageNames(), pruning),
-	"restore":  {fromDump, toInstant},
+	{"neighbour", "one guild does its worst; another one must hardly notice", neighbour, nil},
+	{"overload", "far more connections than can be served, three kinds of work", overload, []string{cheapCalls, deepLists, slowDatabase}},
+	{"webhooks", "receivers at their worst, and very much that waits", receiversAtTheirWorst, webhooksStageNames()},
+	{"restore", "a backup is restored: what it revives is found, and revoked", restore, []string{fromDump, toInstant}},
+	{"kills", "one of two nodes that do everything is killed again and again; nothing is left behind", kills, nil},
+	{"records", "a bot writes 500 records a call in a guild of a million wallets, and levels in a hundred guilds", records, nil},
+	{"keys", "very many outlived keys are deleted beside keyed writes", keys, nil},
+	{"failover", "the primary is killed, its synchronous standby takes over", failover, nil},
+	{"upgrade", "nodes of the last release and of this program side by side, while it migrates", upgrade, nil},
+	{"costs", "what a request and an event take of a processor; no load, figures for sizes", costs, nil},
+	{"citus", "tables distributed over two Citus workers, of which one is killed and started again", citus, nil},
+	{"pooler", "PgBouncer in transaction mode between a node and its database", pooler, nil},
 }
 
 // place is what a drill stands on: a migrated, empty database that nobody else
 // uses, and the server program.
 type place struct {
-	databaseURL string
-	program     string
-	front       []string // words in front of the program
-	waiting     int      // deliveries that wait for one endpoint in the drill of webhooks
-	stage       string   // the only one that is to run; empty: all
-	release     string   // the commit that the drill of upgrades begins with; empty: the last release
+	*rig.Place
+	small   bool   // the drill is a test
+	waiting int    // deliveries that wait for one endpoint in the drill of webhooks
+	stage   string // the only one that is to run; empty: all
+	release string // the commit that the drill of upgrades begins with; empty: the last release
 }
 
-// behind is the same place with words in front of the program.
-func (p place) behind(front []string) place {
-	p.front = front
-	return p
+// wants says whether a stage of that name is to run.
+func (p *place) wants(stage string) bool { return p.stage == "" || p.stage == stage }
+
+// sized is a figure of the drill: that of the command, or a small one in tests.
+func sized[T any](p *place, full, small T) T {
+	if p.small {
+		return small
+	}
+	return full
+}
+
+// bound holds what a busy machine can change: not in tests.
+func (p *place) bound(held bool, format string, args ...any) {
+	if !p.small {
+		p.Hold(held, format, args...)
+	}
 }
 
 func main() {
@@ -119,15 +84,12 @@ func main() {
 	}
 }
 
-// wants says whether a stage of that name is to run.
-func (p place) wants(stage string) bool { return p.stage == "" || p.stage == stage }
-
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
-	flags := flag.NewFlagSet("drill", flag.ContinueOnError)
+	flags, p := flag.NewFlagSet("drill", flag.ContinueOnError), &place{}
 	program := flags.String("server", "bin/guildhall", "the server `program`")
-	waiting := flags.Int("waiting", fullWebhooks.waiting, "`deliveries` that wait for one endpoint in the drill of webhooks")
-	stage := flags.String("stage", "", "the only `stage` of the drill of overload, webhooks or restore to run, such as \"a flood of one guild\" (default: all)")
-	release := flags.String("release", "", "the `commit` or tag that the drill of upgrades begins with (default: the last release)")
+	flags.IntVar(&p.waiting, "waiting", 5_000_000, "`deliveries` that wait for one endpoint in the drill of webhooks")
+	flags.StringVar(&p.stage, "stage", "", "the only `stage` of the drill to run, such as \"a flood of one guild\" (default: all)")
+	flags.StringVar(&p.release, "release", "", "the `commit` or tag that the drill of upgrades begins with (default: the last release)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -135,23 +97,18 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if *stage != "" && !slices.Contains(stages[d.name], *stage) {
-		return fmt.Errorf("%s has no stage %q; those that can be run alone: %q", d.name, *stage, stages[d.name])
+	if p.stage != "" && !slices.Contains(d.stages, p.stage) {
+		return fmt.Errorf("%s has no stage %q; those that can be run alone: %q", d.name, p.stage, d.stages)
 	}
-	// Not Fast: what the load does to the disk is part of it.
-	server, err := embedded.Start(ctx, embedded.Config{TCP: true})
+	err = rig.Do(ctx, out, func(r *rig.Run) {
+		// Not Fast: what the load does to the disk is part of it.
+		p.Place = r.Place(rig.Config{Program: *program, TCP: true})
+		d.run(p)
+	})
 	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, server.Stop()) }()
-	if err := db.Migrate(ctx, server.URL); err != nil {
-		return err
-	}
-	r := &report{out: out}
-	if err := d.run(ctx, place{databaseURL: server.URL, program: *program, waiting: *waiting, stage: *stage, release: *release}, r); err != nil {
 		return fmt.Errorf("%s: %w", d.name, err)
 	}
-	return r.conclude()
+	return nil
 }
 
 // find returns the one drill that is named.
@@ -164,42 +121,4 @@ func find(names []string) (drill, error) {
 		known = append(known, fmt.Sprintf("  %-10s %s", d.name, d.about))
 	}
 	return drill{}, fmt.Errorf("name one of the drills:\n%s", strings.Join(known, "\n"))
-}
-
-// report collects what held and what did not. Its methods may be called by
-// several goroutines.
-type report struct {
-	out io.Writer
-
-	mu    sync.Mutex
-	broke []string
-}
-
-// say prints a figure that nothing is required of.
-func (r *report) say(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	fmt.Fprintf(r.out, format+"\n", args...)
-}
-
-// hold prints whether a promise held, with the figures that show it.
-func (r *report) hold(held bool, format string, args ...any) {
-	word, line := "held  ", fmt.Sprintf(format, args...)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !held {
-		word = "BROKEN"
-		r.broke = append(r.broke, line)
-	}
-	fmt.Fprintf(r.out, "  %s  %s\n", word, line)
-}
-
-// conclude fails if anything that had to hold did not.
-func (r *report) conclude() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.broke) > 0 {
-		return fmt.Errorf("%d promises did not hold:\n  %s", len(r.broke), strings.Join(r.broke, "\n  "))
-	}
-	return nil
 }

@@ -1,150 +1,92 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"guildhall/bench/rig"
 )
-
-// neighbourSize is how big the drill is.
-type neighbourSize struct {
-	ledger  int           // rows of guild A's ledger
-	length  time.Duration // of the baseline and of each attack
-	measure bool          // hold B's times against its baseline
-}
-
-var fullNeighbour = neighbourSize{ledger: 1_000_000, length: 12 * time.Second, measure: true}
 
 const guildA, guildB = "100000000000000001", "200000000000000002"
 
+func member(i int) int { return 300000000000000000 + i }
+
 // neighbour lets guild A do its worst inside its quotas, each thing in turn and
 // all at once, and watches what guild B and the machinery notice.
-func neighbour(ctx context.Context, p place, r *report, size neighbourSize) (err error) {
-	if err := p.load(ctx, size.guilds); err != nil {
-		return err
+func neighbour(p *place) {
+	rows, length := sized(p, 1_000_000, 20_000), sized(p, 12*time.Second, 2*time.Second)
+	p.loadGuilds(map[string]int{guildA: rows, guildB: 1000})
+	p.silenceNames()
+	b := p.victim(p.ServeWith())
+	base := b.live(length, nil)
+	b.judge("alone", base)
+	for _, one := range append(attacks, attack{"all of them at once", allAtOnce}) {
+		a := &attacker{address: b.node.HTTP, rows: rows, tokens: p.Tokens(guildA, 2*len(attacks))}
+		seen := b.live(length, func(ctx context.Context) { one.run(ctx, a) })
+		p.Say("%-24s guild A got %v", one.name, &a.responses)
+		b.judge(one.name, seen)
+		limit := base.calls.At(0.99, rig.OK)*3/2 + 20*time.Millisecond
+		p.bound(seen.calls.At(0.99, rig.OK) <= limit, "%s: p99 of guild B %.1f ms, at most %.1f", one.name, seen.calls.Ms(0.99), rig.Ms(limit))
 	}
-	env, closeNames, err := silentNames()
-	if err != nil {
-		r.say("name servers cannot be replaced here (%v): names are asked of the machine's own", err)
-	} else {
-		defer closeNames()
-		p = p.behind(env)
-	}
-	s, err := p.serve(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if stopped := s.Stop(); err == nil {
-			err = stopped
-		}
-	}()
-	b := &victim{server: s}
-	if b.tokens, err = p.tokens(ctx, guildB, 64); err != nil {
-		return err
-	}
-	if b.fresh, err = p.tokens(ctx, guildB, 400); err != nil {
-		return err
-	}
-	base, err := b.live(ctx, size.length, nil)
-	if err != nil {
-		return err
-	}
-	base.judge(r, "alone", nil, false)
-	for _, a := range append(attacks, attack{"all of them at once", allAtOnce}) {
-		site := &attackSite{server: s, rows: size.ledger}
-		if site.tokens, err = p.tokens(ctx, guildA, 2*len(attacks)); err != nil {
-			return err
-		}
-		seen, err := b.live(ctx, size.length, func(ctx context.Context) { a.run(ctx, site) })
-		if err != nil {
-			return err
-		}
-		r.say("%-24s guild A got %v", a.name, &site.responses)
-		seen.judge(r, a.name, base, size.measure)
-	}
-	return nil
 }
 
-// guilds is the guild file of both.
-func (size neighbourSize) guilds(w io.Writer) error {
-	return guildsWith(w, map[string]int{guildA: size.ledger, guildB: 1000})
-}
-
-// guildsWith is the guild file of guilds with so many wallets each, and as many
-// rows of the ledger.
-func guildsWith(w io.Writer, wallets map[string]int) error {
-	var out bytes.Buffer
-	flush := func() error {
-		_, err := out.WriteTo(w)
-		return err
-	}
-	for guild, n := range wallets {
-		fmt.Fprintf(&out, `{"record":"guild","id":"%s"}`+"\n", guild)
-		for i := range n {
-			fmt.Fprintf(&out, `{"record":"wallet","guild_id":"%s","user_id":"%d","balance":1000}`+"\n", guild, member(i))
-			if out.Len() > 64<<10 {
-				if err := flush(); err != nil {
-					return err
-				}
+// loadGuilds makes guilds with so many wallets each, and as many rows of the ledger.
+func (p *place) loadGuilds(wallets map[string]int) {
+	p.Load(func(w io.Writer) {
+		for guild, n := range wallets {
+			fmt.Fprintf(w, `{"record":"guild","id":"%s"}`+"\n", guild)
+			for i := range n {
+				fmt.Fprintf(w, `{"record":"wallet","guild_id":"%s","user_id":"%d","balance":1000}`+"\n", guild, member(i))
 			}
 		}
-	}
-	return flush()
+	})
 }
-
-func member(i int) int { return 300000000000000000 + i }
 
 // victim is guild B: a little of everything, all the time.
 type victim struct {
-	server *server
+	*place
+	node   *rig.Node
 	tokens []string
 	fresh  []string // tokens that the server has not seen yet
-	turn   atomic.Int64
+}
+
+func (p *place) victim(n *rig.Node) *victim {
+	return &victim{place: p, node: n, tokens: p.Tokens(guildB, 64), fresh: p.Tokens(guildB, 400)}
 }
 
 // seen is what B and the machinery saw during one stage.
 type seen struct {
-	calls, strangers tally
+	calls, strangers *rig.Tally
 	asked, unready   int
 }
 
-// live runs B's calls for a while, beside whatever else does. It returns once
+// live runs B's calls for a while, beside what else is done. It returns once
 // both have ended.
-func (b *victim) live(ctx context.Context, length time.Duration, beside func(context.Context)) (*seen, error) {
-	stage, cancel := context.WithTimeout(ctx, length)
+func (b *victim) live(length time.Duration, beside func(context.Context)) (s seen) {
+	stage, cancel := context.WithTimeout(b, length)
 	defer cancel()
 	var all sync.WaitGroup
-	var s seen
-	for i := range 4 {
-		all.Go(func() {
-			c := &caller{address: b.server.HTTP}
-			defer c.close()
-			for n := i; pause(stage, 20*time.Millisecond); n++ {
-				s.calls.add(c.send(ctx, b.call(n)))
-			}
-		})
-	}
 	all.Go(func() {
-		c := &caller{address: b.server.HTTP}
-		defer c.close()
-		for len(b.fresh) > 0 && pause(stage, 500*time.Millisecond) {
-			s.strangers.add(c.send(ctx, request("GET", "/me", b.fresh[0], nil)))
-			b.fresh = b.fresh[1:]
-		}
+		s.calls = rig.Load{Address: b.node.HTTP, Connections: 4, Every: 20 * time.Millisecond, Request: b.call}.Run(stage)
 	})
 	all.Go(func() {
-		for pause(stage, 100*time.Millisecond) {
+		s.strangers = rig.Load{
+			Address: b.node.HTTP, Connections: 1, Every: 500 * time.Millisecond, Total: len(b.fresh),
+			Request: func(_, n int) []byte { return rig.Request("GET", "/me", b.fresh[n], nil) },
+		}.Run(stage)
+		b.fresh = b.fresh[s.strangers.N():]
+	})
+	all.Go(func() {
+		for rig.Pause(stage, 100*time.Millisecond) {
 			s.asked++
-			if !b.server.ready(ctx) {
+			if !b.node.Ready(b) {
 				s.unready++
 			}
 		}
@@ -153,78 +95,171 @@ func (b *victim) live(ctx context.Context, length time.Duration, beside func(con
 		all.Go(func() { beside(stage) })
 	}
 	all.Wait()
-	return &s, ctx.Err()
+	b.Must(b.Err())
+	return s
 }
 
 // call is B's n-th request.
-func (b *victim) call(n int) []byte {
-	token := b.tokens[int(b.turn.Add(1))%len(b.tokens)]
-	who := member(n % 1000)
+func (b *victim) call(_, n int) []byte {
+	token, user := b.tokens[n%len(b.tokens)], member(n%1000)
 	switch n % 5 {
 	case 0:
-		return request("POST", "/economy/adjust", token, fmt.Appendf(nil, `{"user_id":"%d","delta":1}`, who))
+		return pays(token, user)
 	case 1:
-		return request("GET", "/economy/ledger?per_page=5", token, nil)
+		return rig.Request("GET", "/economy/ledger?per_page=5", token, nil)
 	case 2:
-		return request("POST", "/cases", token, fmt.Appendf(nil, `{"user_id":"%d","moderator_id":"7","type":"note","reason":"drill"}`, who))
+		return rig.Request("POST", "/cases", token, fmt.Appendf(nil, `{"user_id":"%d","moderator_id":"7","type":"note","reason":"drill"}`, user))
 	default:
-		return request("GET", fmt.Sprintf("/economy/wallet/%d", who), token, nil)
+		return rig.Request("GET", fmt.Sprintf("/economy/wallet/%d", user), token, nil)
 	}
 }
 
-// pause waits, and reports whether the stage still goes on after it.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
+// pays is a write that pays a member.
+func pays(token string, user int, headers ...string) []byte {
+	return rig.Request("POST", "/economy/adjust", token, fmt.Appendf(nil, `{"user_id":"%d","delta":1}`, user), headers...)
 }
 
-// judge holds what was seen against the promises, and against what was seen
-// without anybody beside when measure is set.
-func (s *seen) judge(r *report, stage string, base *seen, measure bool) {
-	p50, p99 := s.calls.at(0.5, ok), s.calls.at(0.99, ok)
-	r.say("%-24s guild B: %d calls, p50 %.1f ms, p99 %.1f ms %v", stage, len(s.calls.all), ms(p50), ms(p99), &s.calls)
-	r.hold(s.calls.count(failed) == 0, "%s: no call of guild B fails (%d of %d)", stage, s.calls.count(failed), len(s.calls.all))
-	r.hold(s.calls.count(ok) > 0 && s.calls.count(ok) == len(s.calls.all), "%s: every call of guild B succeeds (%d of %d)", stage, s.calls.count(ok), len(s.calls.all))
-	r.hold(s.strangers.count(ok) > 0 && s.strangers.count(ok) == len(s.strangers.all), "%s: tokens not seen before are recognised (%d of %d)", stage, s.strangers.count(ok), len(s.strangers.all))
-	r.hold(s.asked > 0 && s.unready == 0, "%s: ready all the time (%d of %d)", stage, s.asked-s.unready, s.asked)
-	if measure {
-		limit := base.calls.at(0.99, ok)*3/2 + 20*time.Millisecond
-		r.hold(p99 <= limit, "%s: p99 of guild B %.1f ms, at most %.1f", stage, ms(p99), ms(limit))
-	}
+// judge holds what was seen against the promises.
+func (b *victim) judge(stage string, s seen) {
+	b.Say("%-24s guild B: %v", stage, s.calls)
+	b.Hold(s.calls.Count(rig.Failed) == 0, "%s: no call of guild B fails (%d of %d)", stage, s.calls.Count(rig.Failed), s.calls.N())
+	b.Hold(s.calls.AllOK(), "%s: every call of guild B succeeds (%d of %d)", stage, s.calls.Count(rig.OK), s.calls.N())
+	b.Hold(s.strangers.AllOK(), "%s: tokens not seen before are recognised (%d of %d)", stage, s.strangers.Count(rig.OK), s.strangers.N())
+	b.Hold(s.asked > 0 && s.unready == 0, "%s: ready all the time (%d of %d)", stage, s.asked-s.unready, s.asked)
 }
 
-func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// silentNames starts a name server that never answers. The server program sees
-// it in place of the machine's own when it is started with the words returned
-// in front.
-func silentNames() (front []string, stop func(), err error) {
-	address := "127.77.53.1"
+// silenceNames has the server ask a name server that never answers, in place of the
+// machine's own.
+func (p *place) silenceNames() {
+	const address = "127.77.53.1"
 	silent, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(address), Port: 53})
 	if err != nil {
-		return nil, nil, err
+		p.Say("name servers cannot be replaced here (%v): names are asked of the machine's own", err)
+		return
 	}
-	folder, err := os.MkdirTemp("", "guildhall-drill-")
-	if err != nil {
-		return nil, nil, err
+	p.Cleanup(silent.Close)
+	file := filepath.Join(p.Folder(), "resolv.conf")
+	p.Must(os.WriteFile(file, []byte("nameserver "+address+"\n"), 0o644))
+	with := *p.Place
+	with.Words = []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/resolv.conf && exec "$@"`, file}
+	if out, err := with.Output("version"); err != nil {
+		p.Say("name servers cannot be replaced here (%v: %s): names are asked of the machine's own", err, out)
+		return
 	}
-	stop = func() {
-		silent.Close()
-		os.RemoveAll(folder)
+	p.Place = &with
+}
+
+// attack is one thing that guild A does, inside the quotas of its tokens.
+type attack struct {
+	name string
+	run  func(context.Context, *attacker)
+}
+
+// attacker is guild A at its worst. Each attack takes tokens that have spent nothing.
+type attacker struct {
+	address   string
+	rows      int // of the ledger
+	responses rig.Tally
+	tokens    []string
+	taken     atomic.Int64
+}
+
+func (a *attacker) token() string { return a.tokens[a.taken.Add(1)-1] }
+
+// A token may read 600 times and write 120 times a minute, which it may do at
+// once.
+const reads, writes = 600, 120
+
+var attacks = []attack{
+	{"deep pages", func(ctx context.Context, a *attacker) {
+		deepest := rig.Request("GET", fmt.Sprintf("/economy/ledger?page=%d&per_page=100", max(1, a.rows/100)), a.token(), nil)
+		a.flood(ctx, 64, reads, func(_, _ int) []byte { return deepest })
+	}},
+	{"silent names", func(ctx context.Context, a *attacker) {
+		token := a.token()
+		a.flood(ctx, writes, writes, func(_, n int) []byte {
+			return rig.Request("POST", "/webhooks", token, fmt.Appendf(nil, `{"url":"https://slow-%d.drill.test/x","events":["case.created"]}`, n))
+		})
+	}},
+	{"a burst of cases", func(ctx context.Context, a *attacker) {
+		token := a.token()
+		a.flood(ctx, writes, writes, func(_, n int) []byte {
+			body := fmt.Appendf(nil, `{"user_id":"%d","moderator_id":"7","type":"warn","reason":"burst"}`, member(n))
+			return rig.Request("POST", "/cases", token, body)
+		})
+	}},
+	{"one wallet", func(ctx context.Context, a *attacker) {
+		tokens := []string{a.token(), a.token()}
+		a.flood(ctx, 200, 200, func(_, n int) []byte { return pays(tokens[n%2], member(1)) })
+	}},
+	{"slow bodies", slowBodies},
+	{"slow readers", slowReaders},
+	{"duplicates of one key", func(ctx context.Context, a *attacker) {
+		same := pays(a.token(), member(2), "Idempotency-Key: the-one")
+		a.flood(ctx, writes, writes, func(_, _ int) []byte { return same })
+	}},
+	{"large bodies", func(ctx context.Context, a *attacker) {
+		token := a.token()
+		a.flood(ctx, writes, writes, func(_, n int) []byte {
+			body := fmt.Appendf(nil, `{"user_id":"%d","delta":1`, member(n))
+			return rig.Request("POST", "/economy/adjust", token, fmt.Appendf(body, "%*s", 64<<10-len(body), "}"))
+		})
+	}},
+}
+
+func allAtOnce(ctx context.Context, a *attacker) {
+	var all sync.WaitGroup
+	for _, one := range attacks {
+		all.Go(func() { one.run(ctx, a) })
 	}
-	file := filepath.Join(folder, "resolv.conf")
-	if err := os.WriteFile(file, []byte("nameserver "+address+"\n"), 0o644); err != nil {
-		stop()
-		return nil, nil, err
+	all.Wait()
+}
+
+// flood sends total requests over as many connections as wanted, as fast as
+// they are answered.
+func (a *attacker) flood(ctx context.Context, connections, total int, request func(_, n int) []byte) {
+	a.responses.Run(ctx, rig.Load{Address: a.address, Connections: connections, Total: total, Request: request})
+}
+
+// slowBodies announces bodies and sends a byte a second of each.
+func slowBodies(ctx context.Context, a *attacker) {
+	head := rig.Request("POST", "/economy/adjust", a.token(), nil, "Content-Type: application/json", "Content-Length: 1000")
+	a.occupy(ctx, writes, func(conn net.Conn) {
+		_, err := conn.Write(head)
+		for err == nil && rig.Pause(ctx, time.Second) {
+			_, err = conn.Write([]byte(" "))
+		}
+	})
+}
+
+// slowReaders ask for long answers and never read them.
+func slowReaders(ctx context.Context, a *attacker) {
+	list := rig.Request("GET", "/economy/ledger?per_page=100", a.token(), nil)
+	a.occupy(ctx, reads/6, func(conn net.Conn) {
+		for range 6 {
+			if _, err := conn.Write(list); err != nil {
+				return
+			}
+		}
+		<-ctx.Done()
+	})
+}
+
+// occupy opens connections and keeps them until the stage ends.
+func (a *attacker) occupy(ctx context.Context, connections int, use func(net.Conn)) {
+	var all sync.WaitGroup
+	for range connections {
+		all.Go(func() {
+			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", a.address)
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			if tcp, ok := conn.(*net.TCPConn); ok {
+				_ = tcp.SetReadBuffer(2048) // a hint
+			}
+			use(conn)
+		})
 	}
-	front = []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/resolv.conf && exec "$@"`, file}
-	if out, err := exec.Command(front[0], append(front[1:], "true")...).CombinedOutput(); err != nil {
-		stop()
-		return nil, nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))
-	}
-	return front, stop, nil
+	all.Wait()
 }

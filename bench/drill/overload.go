@@ -1,31 +1,14 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/url"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"guildhall/bench/rig"
 )
-
-// overloadSize is how big the drill is.
-type overloadSize struct {
-	ledger  int
-	length  time.Duration // of one measurement
-	best    []int         // numbers of connections among which the best throughput is looked for
-	times   []int         // of those, how many are then tried
-	most    []int         // and how many connections besides
-	delay   time.Duration // of the slow database
-	measure bool          // hold throughput and memory, too
-}
-
-var fullOverload = overloadSize{
-	ledger: 200_000, length: 6 * time.Second, best: []int{8, 32, 100}, times: []int{5, 20}, most: []int{2000}, delay: 300 * time.Millisecond, measure: true,
-}
 
 // The kinds of work, each a stage of the drill.
 const (
@@ -38,190 +21,130 @@ const (
 const (
 	goodput      = 0.8
 	refusedAfter = 2 * time.Second
-	memoryBound  = 128 << 20
+	memoryBound  = 128 // MB
 )
 
 // overload calls with more and more connections, each of which waits for its
 // answer, until far more come than can be served. The number of calls that are served
 // must not fall, and a caller that is not served must be told so in time.
-func overload(ctx context.Context, p place, r *report, size overloadSize) error {
-	// Both guilds have the same, so that a call costs the same whoever makes it.
-	both := map[string]int{guildA: size.ledger, guildB: size.ledger}
-	if err := p.load(ctx, func(w io.Writer) error { return guildsWith(w, both) }); err != nil {
-		return err
+func overload(p *place) {
+	rows := sized(p, 200_000, 2000)
+	// Both guilds have the same, so that a call costs the same in each.
+	p.loadGuilds(map[string]int{guildA: rows, guildB: rows})
+	tokens := append(p.Tokens(guildA, 32), p.Tokens(guildB, 32)...)
+	wallet := func(i, n int) []byte {
+		return rig.Request("GET", fmt.Sprintf("/economy/wallet/%d", member(n%1000)), tokens[i%len(tokens)], nil)
 	}
-	deep := max(1, size.ledger/100/2)
 	for _, work := range []struct {
 		name  string
 		delay time.Duration
-		call  func(token string, n int) []byte
+		call  func(connection, n int) []byte
 	}{
-		{cheapCalls, 0, func(token string, n int) []byte {
-			return request("GET", fmt.Sprintf("/economy/wallet/%d", member(n%1000)), token, nil)
+		{cheapCalls, 0, wallet},
+		{deepLists, 0, func(i, n int) []byte {
+			path := fmt.Sprintf("/economy/ledger?per_page=100&page=%d", 1+n%max(1, rows/100/2))
+			return rig.Request("GET", path, tokens[i%len(tokens)], nil)
 		}},
-		{deepLists, 0, func(token string, n int) []byte {
-			return request("GET", fmt.Sprintf("/economy/ledger?per_page=100&page=%d", 1+n%deep), token, nil)
-		}},
-		{slowDatabase, size.delay, func(token string, n int) []byte {
+		{slowDatabase, sized(p, 300*time.Millisecond, 100*time.Millisecond), func(i, n int) []byte {
 			if n%2 == 0 {
-				return request("POST", "/economy/adjust", token, fmt.Appendf(nil, `{"user_id":"%d","delta":1}`, member(n%1000)))
+				return pays(tokens[i%len(tokens)], member(n%1000))
 			}
-			return request("GET", fmt.Sprintf("/economy/wallet/%d", member(n%1000)), token, nil)
+			return wallet(i, n)
 		}},
 	} {
-		if !p.wants(work.name) {
-			continue
-		}
-		if err := size.underLoad(ctx, p, r, work.name, work.delay, work.call); err != nil {
-			return fmt.Errorf("%s: %w", work.name, err)
+		if p.wants(work.name) {
+			p.Part(func(part *rig.Place) {
+				o := &overloaded{place: &place{Place: part, small: p.small}, name: work.name, call: work.call}
+				o.run(work.delay)
+			})
 		}
 	}
-	return nil
 }
 
-// underLoad finds the best throughput of one kind of work on a server of its
-// own, and then asks for more.
-func (size overloadSize) underLoad(ctx context.Context, p place, r *report, name string, delay time.Duration, call func(string, int) []byte) (err error) {
-	tokens, err := p.tokens(ctx, guildA, 32)
-	if err != nil {
-		return err
-	}
-	others, err := p.tokens(ctx, guildB, 32)
-	if err != nil {
-		return err
-	}
-	tokens = append(tokens, others...)
-	if delay > 0 {
-		slow, err := slowLink(p.databaseURL, delay)
-		if err != nil {
-			return err
-		}
-		defer slow.close()
-		p.databaseURL = slow.url
-	}
-	s, err := p.serve(ctx, "GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Stop()) }()
-	load := func(connections int) *tally { return s.closedLoop(ctx, connections, size.length, tokens, call) }
-	load(size.best[0]) // connections, tokens and statements are there after this
+// overloaded is one kind of work on a server of its own.
+type overloaded struct {
+	*place
+	name string
+	call func(connection, n int) []byte
+	node *rig.Node
+}
 
+// load keeps as many requests under way as there are connections, for a while.
+func (o *overloaded) load(connections int) *rig.Tally {
+	return rig.Load{Address: o.node.HTTP, Connections: connections, Request: o.call}.For(o, sized(o.place, 6*time.Second, time.Second))
+}
+
+// run finds the best throughput of the work, and then asks for more.
+func (o *overloaded) run(delay time.Duration) {
+	if delay > 0 {
+		o.slowLink(delay)
+	}
+	o.node = o.Serve()
+	among := sized(o.place, []int{8, 32, 100}, []int{8})
+	o.load(among[0]) // connections, tokens and statements are there after this
 	best, at := 0.0, 0
-	for _, n := range size.best {
-		if rate := perSecond(load(n), size.length); rate > best {
+	for _, n := range among {
+		if rate := o.load(n).Rate(); rate > best {
 			best, at = rate, n
 		}
 	}
-	r.say("%s: best with %d connections, %.0f /s", name, at, best)
-	numbers := append([]int{}, size.most...)
-	for _, times := range size.times {
-		numbers = append(numbers, times*at)
-	}
-	for _, n := range numbers {
+	o.Say("%s: best with %d connections, %.0f /s", o.name, at, best)
+	for _, n := range append(sized(o.place, []int{2000}, nil), 5*at, 20*at) {
 		// Other work of the machine falls on both.
-		before := perSecond(load(at), size.length)
-		t := load(n)
-		best := (before + perSecond(load(at), size.length)) / 2
-		size.judge(r, fmt.Sprintf("%s, %d connections", name, n), t, best, s.peak())
+		before := o.load(at).Rate()
+		t := o.load(n)
+		o.judge(fmt.Sprintf("%s, %d connections", o.name, n), t, (before+o.load(at).Rate())/2)
 	}
-	before := load(at)
-	load(at * size.times[len(size.times)-1])
-	if !pause(ctx, 5*time.Second) {
-		return ctx.Err()
-	}
-	after := load(at)
+	before := o.load(at)
+	o.load(20 * at)
+	rig.Pause(o, 5*time.Second)
+	after := o.load(at)
+	o.Must(o.Err())
 	// A slow database may not do for all even of the best number of connections.
-	r.hold(after.succeeded() > 0 && after.succeeded() >= before.succeeded()-0.05, "%s: 5 s later %.0f %% of the calls succeed, as before (%.0f %%)",
-		name, 100*after.succeeded(), 100*before.succeeded())
-	r.hold(s.ready(ctx), "%s: 5 s later it is ready", name)
-	if size.measure {
-		share := perSecond(after, size.length) / perSecond(before, size.length)
-		r.hold(share >= goodput, "%s: 5 s later %.0f %% of what it was", name, 100*share)
-	}
-	return nil
-}
-
-// judge holds what callers got under overload against the promises.
-func (size overloadSize) judge(r *report, what string, t *tally, best float64, peak int64) {
-	rate, refused := perSecond(t, size.length), func(a response) bool { return a.status == 503 || a.status == 429 }
-	last := t.at(1, refused)
-	r.say("%s: %.0f /s, best %.0f, p99 %.0f ms, %d MB at the peak %v", what, rate, best, ms(t.at(0.99, ok)), peak>>20, t)
-	r.hold(t.count(ok) > 0, "%s: something is served", what)
-	r.hold(t.count(func(a response) bool { return !ok(a) && (a.status != 503 || a.retryAfter == "") }) == 0,
-		"%s: what is not served is refused with 503 and Retry-After", what)
-	if size.measure {
-		r.hold(last <= refusedAfter*5/4, "%s: refusals within %v, give or take the machine's quarter (the last after %.0f ms)", what, refusedAfter, ms(last))
-		r.hold(rate >= goodput*best, "%s: goodput %.0f %% of the best", what, 100*rate/best)
-		r.hold(peak <= memoryBound, "%s: %d MB at the peak, at most %d", what, peak>>20, memoryBound>>20)
-	}
-}
-
-func perSecond(t *tally, length time.Duration) float64 {
-	return float64(t.count(ok)) / length.Seconds()
+	was, is := succeeded(before), succeeded(after)
+	o.Hold(is > 0 && is >= was-0.05, "%s: 5 s later %.0f %% of the calls succeed, as before (%.0f %%)", o.name, 100*is, 100*was)
+	o.Hold(o.node.Ready(o), "%s: 5 s later it is ready", o.name)
+	share := after.Rate() / before.Rate()
+	o.bound(share >= goodput, "%s: 5 s later %.0f %% of what it was", o.name, 100*share)
 }
 
 // succeeded is the share of calls that did.
-func (t *tally) succeeded() float64 { return float64(t.count(ok)) / max(1, float64(len(t.all))) }
+func succeeded(t *rig.Tally) float64 { return float64(t.Count(rig.OK)) / float64(max(1, t.N())) }
 
-// closedLoop keeps as many requests under way as there are connections, for a
-// while. A caller that was refused waits as long as a caller would that does not
-// listen: not at all, but not in a tight loop.
-func (s *server) closedLoop(ctx context.Context, connections int, length time.Duration, tokens []string, call func(string, int) []byte) *tally {
-	stage, cancel := context.WithTimeout(ctx, length)
-	defer cancel()
-	var t tally
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for i := range connections {
-		all.Go(func() {
-			c := &caller{address: s.HTTP}
-			defer c.close()
-			for stage.Err() == nil {
-				a := c.send(ctx, call(tokens[i%len(tokens)], int(next.Add(1))))
-				t.add(a)
-				if !ok(a) {
-					pause(stage, 10*time.Millisecond)
-				}
-			}
-		})
-	}
-	all.Wait()
-	return &t
+// judge holds what callers got under overload against the promises.
+func (o *overloaded) judge(what string, t *rig.Tally, best float64) {
+	last := t.At(1, func(a rig.Response) bool { return a.Status == 503 || a.Status == 429 })
+	peak := o.node.Peak()
+	o.Say("%s: %.0f /s, best %.0f, %d MB at the peak, %v", what, t.Rate(), best, peak, t)
+	o.Hold(t.Count(rig.OK) > 0, "%s: something is served", what)
+	o.Hold(t.Count(func(a rig.Response) bool { return !rig.OK(a) && (a.Status != 503 || a.RetryAfter == "") }) == 0,
+		"%s: what is not served is refused with 503 and Retry-After", what)
+	o.bound(last <= refusedAfter*5/4, "%s: refusals within %v, give or take the machine's quarter (the last after %.0f ms)",
+		what, refusedAfter, rig.Ms(last))
+	o.bound(t.Rate() >= goodput*best, "%s: goodput %.0f %% of the best", what, 100*t.Rate()/best)
+	o.bound(peak <= memoryBound, "%s: %d MB at the peak, at most %d", what, peak, memoryBound)
 }
-
-// link is a way to the database that takes its time.
-type link struct {
-	url      string
-	listener net.Listener
-}
-
-func (l *link) close() { _ = l.listener.Close() }
 
 // slowLink puts a TCP proxy before the database that passes each response on after
 // a delay.
-func slowLink(databaseURL string, delay time.Duration) (*link, error) {
-	u, err := url.Parse(databaseURL)
-	if err != nil {
-		return nil, err
-	}
+func (p *place) slowLink(delay time.Duration) {
+	u, err := url.Parse(p.URL)
+	p.Must(err)
 	target := u.Host
-	l := &link{}
-	if l.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		return nil, err
-	}
-	u.Host = l.listener.Addr().String()
-	l.url = u.String()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p.Must(err)
+	p.Cleanup(l.Close)
+	u.Host = l.Addr().String()
+	p.URL = u.String()
 	go func() {
 		for {
-			client, err := l.listener.Accept()
+			client, err := l.Accept()
 			if err != nil {
 				return
 			}
 			go carry(client, target, delay)
 		}
 	}()
-	return l, nil
 }
 
 func carry(client net.Conn, target string, delay time.Duration) {
@@ -232,20 +155,18 @@ func carry(client net.Conn, target string, delay time.Duration) {
 	}
 	defer server.Close()
 	go func() {
-		_, _ = io.Copy(server, client)
+		_, _ = io.Copy(server, client) // either end may close
 		_ = server.Close()
 	}()
 	buf := make([]byte, 32<<10)
-	for {
-		n, err := server.Read(buf)
+	for err == nil {
+		var n int
+		n, err = server.Read(buf)
 		if n > 0 {
 			time.Sleep(delay)
-			if _, err := client.Write(buf[:n]); err != nil {
+			if _, failed := client.Write(buf[:n]); failed != nil {
 				return
 			}
-		}
-		if err != nil {
-			return
 		}
 	}
 }

@@ -1,251 +1,172 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"sync"
 	"time"
 
+	"guildhall/bench/rig"
 	"guildhall/internal/access/auth"
-	"guildhall/internal/base/db"
 )
 
-// recordsSize is how big the drill is.
-type recordsSize struct {
-	wallets int           // of the guild in which the bot writes
-	length  time.Duration // of each stage
-	guilds  int           // in which levels change
-	rate    int           // level changes a second in each of them
-	measure bool          // hold times
-}
-
-var fullRecords = recordsSize{wallets: 1_000_000, length: 20 * time.Second, guilds: 100, rate: 50, measure: true}
-
 // bot is a key of every guild, at a server.
-type bot struct{ address, key string }
-
-func (p place) bot(ctx context.Context, s *server) (*bot, error) {
-	d, err := db.Open(db.Config{URL: p.databaseURL, Writers: 1, Readers: 1, Name: "drill"})
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	key, err := auth.CreateKey(ctx, d, auth.NewKey{Env: "test", Name: "drill"})
-	return &bot{s.HTTP, key.Secret}, err
+type bot struct {
+	*place
+	address, key string
+	wallets      int // of the guild in which it writes
 }
 
-// writtenRecord is what became of a record.
-type writtenRecord struct {
-	ID        string  `json:"id"`
-	UpdatedAt *string `json:"updated_at"`
-	Result    string  `json:"result"`
+// request is a call in a guild.
+func (b *bot) request(guild, method, path string, body any) []byte {
+	var text []byte
+	if body != nil {
+		var err error
+		text, err = json.Marshal(body)
+		b.Must(err)
+	}
+	return rig.Request(method, path, b.key, text, "Guild-Id: "+guild)
 }
 
-// call makes a call in a guild, and reads the data of its answer into out.
-func (b *bot) call(ctx context.Context, guild, method, path string, body, out any) (status int, took time.Duration, err error) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return 0, 0, err
-	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+b.address+"/api/v1"+path, bytes.NewReader(text))
-	if err != nil {
-		return 0, 0, err
-	}
-	req.Header.Set("Authorization", "Bearer "+b.key)
-	req.Header.Set("Guild-Id", guild)
-	req.Header.Set("X-Forwarded-Proto", "https")
-	if method != http.MethodGet {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	begun := time.Now()
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer res.Body.Close()
-	if text, err = io.ReadAll(res.Body); err != nil || out == nil || res.StatusCode >= 300 {
-		return res.StatusCode, time.Since(begun), err
-	}
-	return res.StatusCode, time.Since(begun), json.Unmarshal(text, &struct {
-		Data any `json:"data"`
-	}{out})
+// chronicle is records that a bot writes again and again, each with the instant at which it
+// last changed.
+type chronicle struct {
+	*bot
+	caller rig.Caller
+	last   map[string]string // by record and member
+	list   []map[string]any
 }
 
-// write sends records without pause until the stage ends: wallets and levels of the same
-// members, each with the instant at which it last changed, and cases, new and changed.
-func (b *bot) write(ctx context.Context, guild string, seen *tally) error {
-	last := make(map[string]*string)
-	for round := 0; ctx.Err() == nil; round++ {
-		var list []map[string]any
-		add := func(n int, kind, member string, points int) {
-			for i := range n {
-				user := fmt.Sprint(800000000000000000 + i)
-				r := map[string]any{"record": kind, "user_id": user, member: points + i}
-				if at := last[kind+user]; at != nil {
-					r["if_updated_at"] = *at
-				}
-				list = append(list, r)
-			}
+func (b *bot) chronicle() *chronicle {
+	return &chronicle{bot: b, caller: rig.Caller{Address: b.address}, last: map[string]string{}}
+}
+
+// add adds n records of a kind, of which the i-th counts points + i.
+func (c *chronicle) add(n int, kind, counter string, points int) {
+	for i := range n {
+		user := fmt.Sprint(800000000000000000 + i)
+		r := map[string]any{"record": kind, "user_id": user, counter: points + i}
+		if at := c.last[kind+user]; at != "" {
+			r["if_updated_at"] = at
 		}
-		add(225, "wallet", "balance", round*7)
-		add(225, "level", "total_xp", round*90)
+		c.list = append(c.list, r)
+	}
+}
+
+// send writes the records that were added. A call that the end of ctx interrupts does not
+// count.
+func (c *chronicle) send(ctx context.Context, guild string, seen *rig.Tally) {
+	list := c.list
+	c.list = nil
+	a := c.caller.Send(ctx, c.request(guild, "POST", "/records", map[string]any{"records": list}))
+	if ctx.Err() != nil {
+		return
+	}
+	seen.Add(a)
+	var answers []struct {
+		ID        string  `json:"id"`
+		UpdatedAt *string `json:"updated_at"`
+	}
+	if !rig.OK(a) {
+		c.Must(fmt.Errorf("a call with %d records is answered %d %s", len(list), a.Status, a.Code))
+	}
+	c.Must(c.caller.Data(&answers))
+	for i, answer := range answers {
+		if answer.UpdatedAt != nil {
+			c.last[fmt.Sprint(list[i]["record"])+answer.ID] = *answer.UpdatedAt
+		}
+	}
+}
+
+// write sends 500 records a call without pause until ctx ends: wallets and levels of the
+// same members, and cases, new and changed.
+func (b *bot) write(ctx context.Context, seen *rig.Tally) {
+	c := b.chronicle()
+	defer c.caller.Close()
+	for round := 0; ctx.Err() == nil; round++ {
+		c.add(225, "wallet", "balance", round*7)
+		c.add(225, "level", "total_xp", round*90)
 		for i := range 50 {
-			list = append(list, map[string]any{
+			c.list = append(c.list, map[string]any{
 				"record": "case", "id": fmt.Sprint("c-", i), "user_id": fmt.Sprint(800000000000000000 + i), "moderator_id": "7",
 				"type": "warn", "reason": fmt.Sprint("round ", round),
 			})
 		}
-		var answers []writtenRecord
-		status, took, err := b.call(ctx, guild, http.MethodPost, "/records", map[string]any{"records": list}, &answers)
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the time is over
-		}
-		if err != nil {
-			return err
-		}
-		seen.add(response{status: status, took: took})
-		if status != http.StatusOK {
-			return fmt.Errorf("a call with %d records is answered %d", len(list), status)
-		}
-		for i, a := range answers {
-			last[fmt.Sprint(list[i]["record"])+a.ID] = a.UpdatedAt
-		}
+		c.send(ctx, guildA, seen)
 	}
-	return nil
 }
 
 // deepPage reads the middle of a leaderboard again and again.
-func (b *bot) deepPage(ctx context.Context, guild string, page int, seen *tally) {
-	for pause(ctx, 50*time.Millisecond) {
-		status, took, err := b.call(ctx, guild, http.MethodGet, fmt.Sprintf("/economy/leaderboard?per_page=25&page=%d", page), nil, nil)
-		if err == nil && ctx.Err() == nil {
-			seen.add(response{status: status, took: took})
-		}
-	}
+func (b *bot) deepPage(ctx context.Context, seen *rig.Tally) {
+	page := b.request(guildA, "GET", fmt.Sprintf("/economy/leaderboard?per_page=25&page=%d", max(1, b.wallets/50)), nil)
+	seen.Run(ctx, rig.Load{Address: b.address, Connections: 1, Every: 50 * time.Millisecond, Request: func(_, _ int) []byte { return page }})
 }
 
-// recordsWritten has a bot write 500 records a call without pause in a big guild with two
+// records has a bot write 500 records a call without pause in a big guild with two
 // endpoints that listen, and then change levels in many guilds. Another guild must hardly
 // notice.
-func recordsWritten(ctx context.Context, p place, r *report, size recordsSize) (err error) {
-	if err := p.load(ctx, func(w io.Writer) error {
-		return guildsWith(w, map[string]int{guildA: size.wallets, guildB: 1000})
-	}); err != nil {
-		return err
-	}
-	s, err := p.serve(ctx, append(drillEnv, "GUILDHALL_RATE_BOT=off")...)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Stop()) }()
-	b, err := p.bot(ctx, s)
-	if err != nil {
-		return err
-	}
+func records(p *place) {
+	length := sized(p, 20*time.Second, 3*time.Second)
+	b := &bot{place: p, wallets: sized(p, 1_000_000, 2000)}
+	p.loadGuilds(map[string]int{guildA: b.wallets, guildB: 1000})
+	node := p.Serve("GUILDHALL_RATE_BOT=off")
+	key, err := auth.CreateKey(p, p.DB, auth.NewKey{Env: "test", Name: "drill"})
+	p.Must(err)
+	b.address, b.key = node.HTTP, key.Secret
 	for range 2 {
-		status, _, err := b.call(ctx, guildA, http.MethodPost, "/webhooks", map[string]any{"delivery": "pull", "events": []string{
+		p.Ask(b.address, b.request(guildA, "POST", "/webhooks", map[string]any{"delivery": "pull", "events": []string{
 			"economy.balance_changed", "xp.level_up", "xp.level_down", "case.created", "case.updated",
-		}}, nil)
-		if err != nil || status != http.StatusCreated {
-			return errors.Join(err, fmt.Errorf("an endpoint is refused: %d", status))
-		}
+		}}), nil)
 	}
-	v := &victim{server: s}
-	if v.tokens, err = p.tokens(ctx, guildB, 64); err != nil {
-		return err
-	}
-	if v.fresh, err = p.tokens(ctx, guildB, 400); err != nil {
-		return err
-	}
-	deep := max(1, size.wallets/50)
-	var pagesAlone, pagesBeside, calls tally
-	base, err := v.live(ctx, size.length, func(ctx context.Context) { b.deepPage(ctx, guildA, deep, &pagesAlone) })
-	if err != nil {
-		return err
-	}
-	base.judge(r, "alone", nil, false)
-	var wrote error
-	beside, err := v.live(ctx, size.length, func(ctx context.Context) {
+	v := p.victim(node)
+	var pagesAlone, pagesBeside, calls rig.Tally
+	base := v.live(length, func(ctx context.Context) { b.deepPage(ctx, &pagesAlone) })
+	v.judge("alone", base)
+	beside := v.live(length, func(ctx context.Context) {
 		var all sync.WaitGroup
-		all.Go(func() { b.deepPage(ctx, guildA, deep, &pagesBeside) })
-		all.Go(func() { wrote = b.write(ctx, guildA, &calls) })
+		all.Go(func() { b.deepPage(ctx, &pagesBeside) })
+		all.Go(func() { b.write(ctx, &calls) })
 		all.Wait()
 	})
-	if err = errors.Join(err, wrote); err != nil {
-		return err
-	}
-	beside.judge(r, "beside records", base, false)
-	p95 := calls.at(0.95, ok)
-	r.say("%d calls with 500 records, p50 %.1f ms, p95 %.1f ms", len(calls.all), ms(calls.at(0.5, ok)), ms(p95))
-	r.say("a deep page: p95 %.1f ms alone, %.1f ms beside them", ms(pagesAlone.at(0.95, ok)), ms(pagesBeside.at(0.95, ok)))
-	alone, with := base.calls.at(0.95, ok), beside.calls.at(0.95, ok)
-	r.say("another guild's p95: %.1f ms alone, %.1f ms beside them", ms(alone), ms(with))
-	r.hold(calls.count(ok) > 1, "the bot's calls succeed: %v", &calls)
-	if size.measure {
-		r.hold(p95 < 150*time.Millisecond, "500 records take less than 150 ms (p95 %.1f)", ms(p95))
-		r.hold(with <= alone*11/10, "another guild's p95 moves by a tenth at most")
-	}
-	return b.manyLevels(ctx, r, size)
+	v.judge("beside records", beside)
+	p.Say("calls with 500 records: %v", &calls)
+	p.Say("a deep page: p95 %.1f ms alone, %.1f ms beside them", pagesAlone.Ms(0.95), pagesBeside.Ms(0.95))
+	alone, with := base.calls.Ms(0.95), beside.calls.Ms(0.95)
+	p.Say("another guild's p95: %.1f ms alone, %.1f ms beside them", alone, with)
+	p.Hold(calls.Count(rig.OK) > 1, "the bot's calls succeed: %v", &calls)
+	p.bound(calls.Ms(0.95) < 150, "500 records take less than 150 ms (p95 %.1f)", calls.Ms(0.95))
+	p.bound(with <= alone*1.1, "another guild's p95 moves by a tenth at most")
+	b.manyLevels(length)
 }
 
 // manyLevels changes levels in many guilds, each so many times a second, by one call a
 // second and guild.
-func (b *bot) manyLevels(ctx context.Context, r *report, size recordsSize) error {
-	for i := range size.guilds {
-		if status, _, err := b.call(ctx, levelGuild(i), http.MethodPost, "/records", map[string]any{"records": []any{map[string]any{"record": "guild"}}}, nil); err != nil ||
-			status != http.StatusOK {
-			return errors.Join(err, fmt.Errorf("a guild is refused: %d", status))
-		}
+func (b *bot) manyLevels(length time.Duration) {
+	guilds, rate := sized(b.place, 100, 5), sized(b.place, 50, 20)
+	name := func(i int) string { return fmt.Sprint(400000000000000000 + i) }
+	for i := range guilds {
+		b.Ask(b.address, b.request(name(i), "POST", "/records", map[string]any{"records": []any{map[string]any{"record": "guild"}}}), nil)
 	}
-	stage, stop := context.WithTimeout(ctx, size.length)
+	stage, stop := context.WithTimeout(b, length)
 	defer stop()
-	var calls tally
+	var calls rig.Tally
 	var all sync.WaitGroup
-	for i := range size.guilds {
+	for i := range guilds {
 		all.Go(func() {
-			last := make(map[string]string)
-			if !pause(stage, time.Duration(i)*time.Second/time.Duration(size.guilds)) {
-				return
-			}
-			for round := 0; stage.Err() == nil; round++ {
+			c := b.chronicle()
+			defer c.caller.Close()
+			for due, round := time.Duration(i)*time.Second/time.Duration(guilds), 0; rig.Pause(stage, due); round++ {
 				begun := time.Now()
-				list := make([]map[string]any, size.rate)
-				for j := range list {
-					user := fmt.Sprint(900000000000000000 + j)
-					list[j] = map[string]any{"record": "level", "user_id": user, "total_xp": round * 15}
-					if at := last[user]; at != "" {
-						list[j]["if_updated_at"] = at
-					}
-				}
-				var answers []writtenRecord
-				status, took, err := b.call(stage, levelGuild(i), http.MethodPost, "/records", map[string]any{"records": list}, &answers)
-				if err != nil || stage.Err() != nil {
-					return
-				}
-				calls.add(response{status: status, took: took})
-				for _, a := range answers {
-					if a.UpdatedAt != nil {
-						last[a.ID] = *a.UpdatedAt
-					}
-				}
-				pause(stage, time.Second-time.Since(begun))
+				c.add(rate, "level", "total_xp", round*15)
+				c.send(stage, name(i), &calls)
+				due = time.Second - time.Since(begun)
 			}
 		})
 	}
 	all.Wait()
-	due := size.guilds * int(size.length/time.Second)
-	r.say("%d guilds, %d level changes a second each: %d calls of %d due, p50 %.1f ms, p95 %.1f ms", size.guilds, size.rate, len(calls.all), due,
-		ms(calls.at(0.5, ok)), ms(calls.at(0.95, ok)))
-	r.hold(calls.count(ok) > 0 && calls.count(ok) == len(calls.all), "every change of levels succeeds: %v", &calls)
-	if size.measure {
-		r.hold(len(calls.all) >= due*9/10, "%d level changes a second in each of %d guilds are kept up with", size.rate, size.guilds)
-	}
-	return nil
+	due := guilds * int(length/time.Second)
+	b.Say("%d guilds, %d level changes a second each: of %d calls due %v", guilds, rate, due, &calls)
+	b.Hold(calls.AllOK(), "every change of levels succeeds: %v", &calls)
+	b.bound(calls.N() >= due*9/10, "%d level changes a second in each of %d guilds are kept up with", rate, guilds)
 }
-
-func levelGuild(i int) string { return fmt.Sprint(400000000000000000 + i) }

@@ -1,47 +1,21 @@
 package main
 
 import (
-	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"guildhall/bench/crowd"
-	"guildhall/internal/access/seal"
-	"guildhall/internal/base/db"
+	"guildhall/bench/rig"
+	"guildhall/internal/outbound/event"
 )
 
-// webhooksSize is how big the drill is.
-type webhooksSize struct {
-	watched int           // guilds with one endpoint each, whose events are watched
-	length  time.Duration // of one measurement
-	flood   int           // events for one endpoint
-	hanging int           // endpoints that never answer
-	backlog int           // deliveries that wait for a slow endpoint
-	waiting int           // deliveries that wait for an endpoint that is disabled, enabled, gone and deleted
-	held    int           // deliveries that are held while older ones are pruned
-	old     int           // those
-	measure bool          // hold times, too
-}
-
-var fullWebhooks = webhooksSize{
-	watched: 20, length: 15 * time.Second, flood: 50_000, hanging: 10_000, backlog: 10_000,
-	waiting: 5_000_000, held: 500_000, old: 50_000, measure: true,
-}
-
-// webhooksStages are those that each have a server of their own from the beginning.
+// webhooksStages are those that each have a server of their own from the beginning;
+// pruning fills the tables before it starts.
 var webhooksStages = []struct {
 	name string
-	run  func(*hooks, context.Context, *server) error
+	run  func(*hooks)
 }{
 	{"a flood of one guild", (*hooks).flood},
 	{"eight guilds of slow receivers", (*hooks).slowGuilds},
@@ -49,10 +23,10 @@ var webhooksStages = []struct {
 	{"endpoints that never answer", (*hooks).neverRespond},
 	{"a receiver that asks for a pause", (*hooks).politePause},
 	{"an endpoint for which very much waits", (*hooks).bigBacklog},
+	{pruning, (*hooks).pruning},
 }
 
-// pruning is the name of the last stage, which fills the tables before its server
-// starts.
+// pruning is the name of the last stage.
 const pruning = "pruning"
 
 func webhooksStageNames() (names []string) {
@@ -62,276 +36,300 @@ func webhooksStageNames() (names []string) {
 	return names
 }
 
-// receivers lets receivers and guilds do what they do at their worst, and watches
-// how long the events of others take from the response of the write to the
+// receiversAtTheirWorst lets receivers and guilds do what they do at their worst, and
+// watches how long the events of others take from the response of the write to the
 // receiver; then it changes an endpoint for which very much waits.
-func receivers(ctx context.Context, p place, r *report, size webhooksSize) (err error) {
-	h, err := newHooks(ctx, p, r, size)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, h.close()) }()
+func receiversAtTheirWorst(p *place) {
+	receiver := p.Receiver()
+	h := hooks{place: p, receiver: receiver, hole: p.Hole(), crowds: &atomic.Int64{}, watched: p.Watch(receiver, sized(p, 20, 4))}
 	for _, stage := range webhooksStages {
-		if !p.wants(stage.name) {
-			continue
-		}
-		if err := h.stage(ctx, func(ctx context.Context, s *server) error { return stage.run(h, ctx, s) }); err != nil {
-			return fmt.Errorf("%s: %w", stage.name, err)
+		if p.wants(stage.name) {
+			h.stage(stage.name, stage.run)
 		}
 	}
-	if !p.wants(pruning) {
-		return nil
-	}
-	return h.pruning(ctx)
 }
 
-// hooks is what the drill of webhooks works with.
+// hooks is what the stages work with.
 type hooks struct {
-	place  place
-	report *report
-	size   webhooksSize
-	db     *db.DB
-	sql    *sql.DB // without a time limit
-	box    *seal.Box
-	guilds []string
-	tokens map[string]string // one of each watched guild
-
-	receiver *httptest.Server
-	hole     net.Listener
-	arrivals arrivals
-
-	mu        sync.Mutex
-	responses map[string]http.HandlerFunc // by path
-	began     map[string][]time.Time      // requests, by path
-	writes    atomic.Int64                // numbers of the watched ones
+	*place
+	receiver *rig.Receiver
+	hole     string
+	watched  *rig.Watched
+	crowds   *atomic.Int64 // of endpoints that are not watched
+	node     *rig.Node
 }
 
-// arrivals are when the watched events came, by number.
-type arrivals struct {
-	mu sync.Mutex
-	at map[int64]time.Time
-}
-
-func newHooks(ctx context.Context, p place, r *report, size webhooksSize) (_ *hooks, err error) {
-	h := &hooks{place: p, report: r, size: size, tokens: make(map[string]string), responses: make(map[string]http.HandlerFunc), began: make(map[string][]time.Time)}
-	h.arrivals.at = make(map[int64]time.Time)
-	if h.box, err = seal.New(secretKey); err != nil {
-		return nil, err
-	}
-	if h.db, err = db.Open(db.Config{URL: p.databaseURL, Writers: 2, Readers: 2, Name: "drill"}); err != nil {
-		return nil, err
-	}
-	if h.sql, err = db.OpenSQL(p.databaseURL, "drill-fill", 4); err != nil {
-		return nil, err
-	}
-	if h.hole, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		return nil, err
-	}
-	h.receiver = httptest.NewServer(http.HandlerFunc(h.receive))
-	for i := range size.watched {
-		h.guilds = append(h.guilds, fmt.Sprint(700_000_000_000_000_000+i))
-	}
-	if _, err := crowd.Make(ctx, h.db, h.box, h.guilds, crowd.Of{URL: h.receiver.URL + "/watched"}); err != nil {
-		return nil, err
-	}
-	for _, guild := range h.guilds {
-		tokens, err := p.tokens(ctx, guild, 1)
-		if err != nil {
-			return nil, err
-		}
-		h.tokens[guild] = tokens[0]
-	}
-	return h, nil
-}
-
-func (h *hooks) close() error {
-	h.receiver.CloseClientConnections()
-	h.receiver.Close()
-	return errors.Join(h.hole.Close(), h.sql.Close(), h.db.Close())
-}
-
-// receive is all receivers, told apart by their paths.
-func (h *hooks) receive(w http.ResponseWriter, r *http.Request) {
-	at := time.Now()
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	h.mu.Lock()
-	h.began[r.URL.Path] = append(h.began[r.URL.Path], at)
-	response := h.responses[r.URL.Path]
-	h.mu.Unlock()
-	var n int64
-	if _, tail, ok := strings.Cut(string(body), `"reason":"drill `); ok {
-		if _, err := fmt.Sscanf(tail, "%d", &n); err == nil {
-			h.arrivals.mu.Lock()
-			if _, known := h.arrivals.at[n]; !known {
-				h.arrivals.at[n] = at
-			}
-			h.arrivals.mu.Unlock()
-		}
-	}
-	if response != nil {
-		response(w, r)
-	}
-}
-
-func (h *hooks) respond(path string, with http.HandlerFunc) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.responses[path] = with
-}
-
-// requests returns when those of a path began.
-func (h *hooks) requests(path string) []time.Time {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.began[path])
-}
-
-func after(d time.Duration, status int) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		pause(r.Context(), d)
-		w.WriteHeader(status)
-	}
-}
-
-// stage runs one stage on a server of its own and then forgets all endpoints
-// but the watched.
-func (h *hooks) stage(ctx context.Context, run func(context.Context, *server) error) error {
-	s, err := h.place.serve(ctx, "GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off", "GUILDHALL_WEBHOOK_ALLOW=127.0.0.0/8")
-	if err != nil {
-		return err
-	}
-	err = run(ctx, s)
-	h.receiver.CloseClientConnections() // the server waits for its sends when it stops
-	err = errors.Join(err, s.Stop())
-	for _, statement := range []string{
-		`TRUNCATE webhook_deliveries, webhook_events, webhook_attempts`,
-		`DELETE FROM webhook_endpoints WHERE url NOT LIKE '%/watched'`,
-		`DELETE FROM webhook_schedule s WHERE NOT EXISTS (SELECT FROM webhook_endpoints e WHERE e.guild_id = s.guild_id AND e.id = s.endpoint_id)`,
-	} {
-		if _, failed := h.sql.ExecContext(ctx, statement); failed != nil {
-			err = errors.Join(err, failed)
-		}
-	}
-	return err
-}
-
-// watch writes for each watched guild ten times a second and returns the times
-// from the responses to the arrivals.
-func (h *hooks) watch(ctx context.Context, s *server) (took []time.Duration, err error) {
-	stage, cancel := context.WithTimeout(ctx, h.size.length)
-	defer cancel()
-	var mu sync.Mutex
-	answered := make(map[int64]time.Time)
-	var all sync.WaitGroup
-	for _, guild := range h.guilds {
-		all.Go(func() {
-			c := &caller{address: s.HTTP}
-			defer c.close()
-			for pause(stage, 100*time.Millisecond) {
-				n := h.writes.Add(1)
-				a := c.send(ctx, request("POST", "/economy/adjust", h.tokens[guild], fmt.Appendf(nil, `{"user_id":"%d","delta":1,"reason":"drill %d"}`, member(1), n)))
-				mu.Lock()
-				if ok(a) {
-					answered[n] = time.Now()
-				} else {
-					err = fmt.Errorf("a write was answered with %d %s after %.0f ms; the server said:\n%s", a.status, a.code, ms(a.took), s.complaints())
-				}
-				mu.Unlock()
-			}
+// stage runs one stage and then forgets all endpoints but the watched.
+func (h *hooks) stage(name string, run func(*hooks)) {
+	h.Part(func(part *rig.Place) {
+		part.Cleanup(func() error {
+			h.Fill([]string{
+				`TRUNCATE webhook_deliveries, webhook_events, webhook_attempts`,
+				`DELETE FROM webhook_endpoints WHERE url NOT LIKE '%/watched'`,
+				`DELETE FROM webhook_schedule s
+				 WHERE NOT EXISTS (SELECT FROM webhook_endpoints e WHERE e.guild_id = s.guild_id AND e.id = s.endpoint_id)`,
+			})
+			return nil
 		})
-	}
-	all.Wait()
-	if err != nil {
-		return nil, err
-	}
-	h.within(ctx, time.Minute, func() bool {
-		h.arrivals.mu.Lock()
-		defer h.arrivals.mu.Unlock()
-		for n := range answered {
-			if _, ok := h.arrivals.at[n]; !ok {
-				return false
-			}
+		at := *h
+		at.place = &place{Place: part, small: h.small, waiting: h.waiting}
+		if name != pruning {
+			at.serve()
 		}
-		return true
+		run(&at)
 	})
-	h.arrivals.mu.Lock()
-	defer h.arrivals.mu.Unlock()
-	for n, at := range answered {
-		arrived, ok := h.arrivals.at[n]
-		if !ok {
-			arrived = at.Add(time.Hour) // not within a minute
-		}
-		took = append(took, max(arrived.Sub(at), 0))
-	}
-	if len(took) == 0 {
-		return nil, errors.New("nothing was written")
-	}
-	slices.Sort(took)
-	return took, ctx.Err()
 }
 
-func p99(took []time.Duration) time.Duration { return took[len(took)*99/100] }
+func (h *hooks) serve() {
+	h.node = h.Serve()
+	// The server waits for its sends when it stops.
+	h.Cleanup(func() error { h.receiver.CloseClientConnections(); return nil })
+}
+
+// watch writes for each watched guild ten times a second.
+func (h *hooks) watch() *rig.Tally {
+	return h.watched.For(h, h.node, 10*sized(h.place, 20, 4), sized(h.place, 15*time.Second, time.Second))
+}
 
 // beside watches before something is done and while it lasts. The events of the
 // others may take so many times as long, and a little more.
-func (h *hooks) beside(ctx context.Context, s *server, what string, times float64, more time.Duration, do func() error) error {
-	if _, err := h.watch(ctx, s); err != nil { // connections, statements and endpoints are known after this
-		return err
-	}
-	before, err := h.watch(ctx, s)
-	if err != nil {
-		return err
-	}
-	if err := do(); err != nil {
-		return err
-	}
-	during, err := h.watch(ctx, s)
-	if err != nil {
-		return err
-	}
-	last := during[len(during)-1]
-	limit := time.Duration(times*float64(p99(before))) + more
-	h.report.say("%s: others' events p50 %.1f ms, p99 %.1f ms, last %.1f ms; before p50 %.1f, p99 %.1f", what,
-		ms(during[len(during)/2]), ms(p99(during)), ms(last), ms(before[len(before)/2]), ms(p99(before)))
-	h.report.hold(last < time.Minute, "%s: every event of the others arrives (%d)", what, len(during))
-	if h.size.measure {
-		h.report.hold(p99(during) <= limit, "%s: p99 of the others %.1f ms, at most %.1f", what, ms(p99(during)), ms(limit))
-	}
-	return nil
+func (h *hooks) beside(what string, times float64, more time.Duration, do func()) {
+	h.watch() // connections, statements and endpoints are known after this
+	before := h.watch()
+	do()
+	during := h.watch()
+	limit := times*before.Ms(0.99) + rig.Ms(more)
+	h.Say("%s: others' events %v; before %v", what, during, before)
+	h.Hold(during.Ms(1) < 60_000, "%s: every event of the others arrives (%d)", what, during.N())
+	h.bound(during.Ms(0.99) <= limit, "%s: p99 of the others %.1f ms, at most %.1f", what, during.Ms(0.99), limit)
 }
 
-// within waits until something is so, and reports whether it came.
-func (h *hooks) within(ctx context.Context, limit time.Duration, so func() bool) bool {
-	for deadline := time.Now().Add(limit); !so(); {
-		if time.Now().After(deadline) || !pause(ctx, 10*time.Millisecond) {
-			return false
-		}
+// others makes endpoints that are not watched, ten to a guild.
+func (h *hooks) others(n int, path string, of rig.Crowd) (guild, endpoint string) {
+	if of.URL == "" {
+		of.URL = h.receiver.URL + path
 	}
-	return true
-}
-
-func (h *hooks) count(ctx context.Context, query string, args ...any) (n int) {
-	if err := h.sql.QueryRowContext(ctx, query, args...).Scan(&n); err != nil {
-		return -1
-	}
-	return n
-}
-
-// others makes endpoints that are not watched, so many to a guild.
-func (h *hooks) others(ctx context.Context, n, perGuild int, of crowd.Of) (guild, endpoint string, err error) {
+	first := 100_000_000_000_000_000 + h.crowds.Add(1)*1_000_000
 	guilds := make([]string, n)
 	for i := range guilds {
-		guilds[i] = fmt.Sprint(100_000_000_000_000_000 + h.writes.Add(1)*1_000_000 + int64(i/perGuild))
+		guilds[i] = fmt.Sprint(first + int64(i/10))
 	}
-	for i := range guilds { // the same number for the whole of a guild
-		guilds[i] = guilds[i-i%perGuild]
+	return guilds[0], h.Crowd(guilds, of)[0]
+}
+
+// told records n events of a guild, whose id is $1.
+var told = `WITH told AS (SELECT gen_random_uuid()::text AS id FROM generate_series(1, $2)), ` + event.Telling{
+	Rows: "told", Guild: "$1", Type: "'" + event.BalanceChanged + "'", ID: "told.id", At: "now()", Payload: "'{}'", Origin: "''",
+}.CTEs() + ` SELECT`
+
+// flood records a great many events for one endpoint.
+func (h *hooks) flood() {
+	const step = 100
+	all := sized(h.place, 50_000, 1000)
+	guild, _ := h.others(1, "/flood", rig.Crowd{})
+	h.beside("a flood of one guild", 1.3, 20*time.Millisecond, func() {
+		// Ten seconds for all of it, evenly: it is the guild's flood, not the drill's
+		// way to record it, that others are to be spared from.
+		begun := time.Now()
+		for k := range all / step {
+			rig.Pause(h, time.Until(begun.Add(10*time.Second*time.Duration(k)*step/time.Duration(all))))
+			h.Exec(told, guild, step)
+		}
+		h.Say("  %d events recorded in %.1f s", all, time.Since(begun).Seconds())
+	})
+	begun := time.Now()
+	arrived := func() int { return h.receiver.Asked("/flood") }
+	h.Hold(h.Await(15*time.Minute, func() bool { return arrived() >= all }),
+		"a flood of one guild: all of it arrives (%d of %d, the rest within %.0f s)", arrived(), all, time.Since(begun).Seconds())
+}
+
+// slowGuilds are eight guilds whose ten endpoints each answer after 0.9 s.
+func (h *hooks) slowGuilds() {
+	h.receiver.Answer("/late", rig.After(900*time.Millisecond, 200))
+	h.beside("eight guilds of slow receivers", 1.5, 50*time.Millisecond, func() { h.others(80, "/late", rig.Crowd{Each: 60}) })
+}
+
+func (h *hooks) slowEndpoint() {
+	h.receiver.Answer("/slow", rig.After(14*time.Second, 200))
+	h.beside("a slow endpoint with a backlog", 1.2, 20*time.Millisecond, func() {
+		h.others(1, "/slow", rig.Crowd{Each: sized(h.place, 10_000, 100)})
+	})
+}
+
+// neverRespond are endpoints that take connections and are silent; beside them,
+// one that answers and fails once is not one of them.
+func (h *hooks) neverRespond() {
+	var asked atomic.Int64
+	h.receiver.Answer("/stumbles", func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 2 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	guild, _ := h.others(1, "/stumbles", rig.Crowd{Each: 1})
+	if !h.Await(time.Minute, func() bool { return asked.Load() == 1 }) {
+		h.Must(errors.New("the endpoint that is to fail once was not asked at all"))
 	}
-	ids, err := crowd.Make(ctx, h.db, h.box, guilds, of)
-	if err != nil {
-		return "", "", err
+	h.beside("endpoints that never answer", 1.5, 20*time.Millisecond, func() {
+		h.others(sized(h.place, 10_000, 100), "", rig.Crowd{URL: h.hole, Each: 1})
+	})
+	begun := time.Now()
+	h.Exec(told, guild, 4)
+	// Four deliveries and one that is repeated, five seconds later, give or take a fifth.
+	all := h.Await(5*time.Minute, func() bool { return asked.Load() >= 6 })
+	took := time.Since(begun)
+	h.Hold(all, "beside endpoints that never answer, one that failed once gets its four events (after %.1f s)", took.Seconds())
+	h.bound(took <= 12*time.Second, "beside endpoints that never answer, one that failed once waits %.1f s, at most 12", took.Seconds())
+}
+
+// politePause is a receiver that answers 503 and when to come back, and then
+// accepts everything: it is healthy, and one failure later it still is enabled.
+func (h *hooks) politePause() {
+	var asked atomic.Int64
+	h.receiver.Answer("/polite", func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 1 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	guild, id := h.others(1, "/polite", rig.Crowd{Each: 3})
+	h.Hold(h.becomes(time.Minute, 3, `SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state = 'delivered'`, id),
+		"a receiver that asks for a pause gets everything after it")
+	healthy := `SELECT count(*) FROM webhook_schedule WHERE endpoint_id = $1 AND failing_since IS NULL AND failures = 0`
+	h.Hold(h.becomes(time.Minute, 1, healthy, id), "a receiver that asks for a pause is healthy after the next success")
+	h.receiver.Answer("/polite", rig.After(0, 500))
+	h.Exec(told, guild, 1)
+	failed := h.becomes(time.Minute, 1,
+		`SELECT count(*) FROM webhook_schedule WHERE endpoint_id = $1 AND failing_since > now() - interval '1 minute'`, id)
+	h.Hold(failed && h.Count(`SELECT count(*) FROM webhook_endpoints WHERE id = $1 AND enabled`, id) == 1,
+		"one failure later it has failed since then, and is enabled")
+}
+
+// becomes waits until a count is what it is to be.
+func (h *hooks) becomes(limit time.Duration, n int, query string, args ...any) bool {
+	return h.Await(limit, func() bool { return h.Count(query, args...) == n })
+}
+
+// bigBacklog changes an endpoint for which very much waits in every way.
+func (h *hooks) bigBacklog() {
+	h.receiver.Answer("/big", rig.After(0, 500))
+	b := &big{hooks: h}
+	b.fill()
+	b.change("disable", "PATCH", "", `{"enabled":false}`)
+	b.change("enable", "PATCH", "", `{"enabled":true}`)
+	b.change("recover", "POST", "/recover", fmt.Sprintf(`{"since":"%s"}`, time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)))
+	h.receiver.Answer("/big", rig.After(0, 410))
+	h.Exec(`UPDATE webhook_schedule SET blocked_until = NULL, quiet_until = NULL, next_due = now() WHERE endpoint_id = $1`, b.id)
+	h.Hold(h.becomes(30*time.Second, 1, `SELECT count(*) FROM webhook_endpoints WHERE id = $1 AND disabled_reason = 'gone'`, b.id),
+		"410 with %d waiting: the endpoint is disabled", h.waiting)
+	b.remove()
+}
+
+// big is an endpoint for which very much waits.
+type big struct {
+	*hooks
+	guild, id, token string
+}
+
+func (b *big) fill() {
+	begun := time.Now()
+	b.guild, b.id = b.others(1, "/big", rig.Crowd{Wait: rig.Blocked, Each: 1})
+	b.token = b.Token(b.guild)
+	const step = 50_000
+	for left := b.waiting; left > 0; left -= step {
+		b.Exec(`
+			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, fresh)
+			SELECT $1, $2, 'crowd-' || $2, 'economy.balance_changed', false FROM generate_series(1, $3)`, b.guild, b.id, min(step, left))
 	}
-	return guilds[0], ids[0], nil
+	// Some have failed already.
+	b.Exec(`
+		WITH ev AS (
+			INSERT INTO webhook_events (guild_id, id, type, payload)
+			SELECT $1, 'failed-' || i, 'economy.balance_changed', '{}' FROM generate_series(1, $3) AS i
+			RETURNING guild_id, id
+		)
+		INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, fresh, state, completed_at)
+		SELECT guild_id, $2, id, 'economy.balance_changed', false, 'failed', now() FROM ev`, b.guild, b.id, min(20_000, b.waiting))
+	b.Say("%d deliveries wait for one endpoint (filled in %.0f s)", b.waiting, time.Since(begun).Seconds())
+	b.Vacuum()
+}
+
+// change makes one call about the endpoint and looks at what follows.
+func (b *big) change(name, method, path, body string) {
+	what := fmt.Sprintf("%s with %d waiting", name, b.waiting)
+	b.beside(what, 1.5, 50*time.Millisecond, func() {
+		var content []byte
+		if body != "" {
+			content = []byte(body)
+		}
+		c := &rig.Caller{Address: b.node.HTTP}
+		defer c.Close()
+		a := c.Send(b, rig.Request(method, "/webhooks/"+b.id+path, b.token, content))
+		answered := time.Now()
+		b.Hold(rig.OK(a), "%s is answered with %d %s after %.0f ms", what, a.Status, a.Code, rig.Ms(a.Took))
+		b.bound(a.Took <= time.Second, "%s is answered within a second (%.0f ms)", what, rig.Ms(a.Took))
+		if name == "disable" || name == "delete" {
+			rig.Pause(b, time.Second)
+			late := 0
+			for _, at := range b.receiver.Requests("/big") {
+				if at.After(answered.Add(100 * time.Millisecond)) { // on its way already
+					late++
+				}
+			}
+			b.Hold(late == 0, "%s: no send begins after the answer (%d)", what, late)
+		}
+	})
+}
+
+// remove deletes the endpoint and watches what waited for it go, a chunk at a
+// time.
+func (b *big) remove() {
+	b.change("delete", "DELETE", "", "")
+	left := func() int {
+		return b.Count(`SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state IN ('pending', 'held')`, b.id)
+	}
+	before, begun, longest := left(), time.Now(), 0
+	done := b.Await(sized(b.place, 30*time.Second, 5*time.Minute), func() bool {
+		longest = max(longest, b.Count(`
+			SELECT coalesce(max(extract(epoch FROM clock_timestamp() - query_start) * 1000), 0)::int
+			FROM pg_stat_activity
+			WHERE state = 'active' AND application_name LIKE 'guildhall%' AND query ~ 'webhook_deliveries'`))
+		return b.Count(`SELECT count(*) FROM webhook_schedule WHERE endpoint_id = $1`, b.id) == 0
+	})
+	after := left()
+	b.Say("delete: %.0f deliveries given up a second, the longest statement took %d ms",
+		float64(before-after)/time.Since(begun).Seconds(), longest)
+	b.Hold(done && after == 0 || after < before, "delete: what waited is given up (%d of %d left)", after, b.waiting)
+	b.bound(longest < 2500, "delete: no statement takes long (%d ms)", longest)
+}
+
+// pruning forgets what is old behind very many that are held.
+func (h *hooks) pruning() {
+	held, old := sized(h.place, 500_000, 2000), sized(h.place, 50_000, 500)
+	guild, _ := h.others(1, "/held", rig.Crowd{Wait: rig.Blocked, Each: 1})
+	for _, kind := range []struct {
+		name, age, state string
+		n                int
+	}{{"held", "29 days", "held", held}, {"old", "33 days", "delivered", old}} {
+		h.Exec(`
+			WITH ev AS (
+				INSERT INTO webhook_events (guild_id, id, type, payload, occurred_at)
+				SELECT $1, $2 || '-' || i, 'x', '{}', now() - $3::interval FROM generate_series(1, $5) AS i
+				RETURNING guild_id, id, occurred_at
+			)
+			INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_at, fresh, state, completed_at)
+			SELECT guild_id, 'held', id, occurred_at, false, $4, CASE $4 WHEN 'delivered' THEN now() END FROM ev`,
+			guild, kind.name, kind.age, kind.state, kind.n)
+	}
+	h.Fill([]string{
+		`UPDATE webhook_endpoints SET enabled = false WHERE guild_id = $1`,
+		`INSERT INTO webhook_endpoints (guild_id, id, url, events, enabled, secret, secret_preview)
+		 SELECT guild_id, 'held', url, events, false, secret, '' FROM webhook_endpoints WHERE guild_id = $1`,
+		`INSERT INTO webhook_schedule (guild_id, endpoint_id, disposition) VALUES ($1, 'held', 'hold')`,
+	}, guild)
+	h.serve()
+	begun := time.Now()
+	gone := h.becomes(5*time.Minute, 0, `SELECT count(*) FROM webhook_events WHERE id LIKE 'old-%'`)
+	h.Hold(gone, "pruning behind %d held: %d old events are gone after %.1f s", held, old, time.Since(begun).Seconds())
+	stay := h.Count(`SELECT count(*) FROM webhook_deliveries WHERE state = 'held' AND endpoint_id = 'held'`)
+	h.Hold(stay == held, "pruning behind %d held: they stay (%d)", held, stay)
 }

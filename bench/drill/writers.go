@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"guildhall/bench/rig"
+	"guildhall/internal/service/guildfile"
+)
+
+// oneTicket is a guild file with a guild and the ticket that paysAndPosts writes to.
+const oneTicket = `{"record":"guild","id":"%[1]s"}
+{"record":"ticket","guild_id":"%[1]s","opener_id":"7","id":"the-ticket","channel_id":"77"}
+`
+
+// writers send keyed writes one after the other, each until it is answered with
+// success, to either address.
+type writers struct {
+	name      string // begins their keys
+	addresses [2]string
+	token     string
+	request   func(writer int, key string) (path, body string)
+	again     bool // acknowledged changes are sent once more
+	responses rig.Tally
+
+	mu          sync.Mutex
+	rounds      int
+	done        map[string]time.Time // by key, when it was acknowledged
+	unsettled   int
+	notReplayed int
+}
+
+// paysAndPosts has two of the writers post messages, and the others pay members.
+func paysAndPosts(writer int, key string) (path, body string) {
+	if writer < 2 {
+		return "/tickets/the-ticket/message", fmt.Sprintf(`{"content":"%s","author_id":"55"}`, key)
+	}
+	return "/economy/adjust", fmt.Sprintf(`{"user_id":"7%d","delta":1,"reason":"%s"}`, writer, key)
+}
+
+// settleTimeout is how long a write is sent again.
+const settleTimeout = time.Minute
+
+// begin starts n of them. The function it returns ends them once their last writes
+// have settled.
+func (w *writers) begin(ctx context.Context, n int) (stop func()) {
+	if w.done == nil {
+		w.done = map[string]time.Time{}
+	}
+	w.rounds++
+	round := w.rounds
+	going, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			at := [2]*rig.Caller{{Address: w.addresses[0]}, {Address: w.addresses[1]}}
+			defer at[0].Close()
+			defer at[1].Close()
+			for n := 0; going.Err() == nil; n++ {
+				w.write(ctx, at, i, fmt.Sprintf("%s%d-%d-%d", w.name, round, i, n))
+			}
+		})
+	}
+	return func() {
+		cancel()
+		all.Wait()
+	}
+}
+
+// write sends one write until it settles. An acknowledged one has to be answered so again.
+func (w *writers) write(ctx context.Context, at [2]*rig.Caller, writer int, key string) {
+	path, body := w.request(writer, key)
+	request := rig.Request("POST", path, w.token, []byte(body), "Idempotency-Key: "+key)
+	send := func(try int) bool {
+		a := at[(len(key)+try)%2].Send(ctx, request)
+		w.responses.Add(a)
+		return rig.OK(a)
+	}
+	for begun, try := time.Now(), 0; time.Since(begun) < settleTimeout; try++ {
+		if !send(try) {
+			rig.Pause(ctx, 50*time.Millisecond)
+			continue
+		}
+		w.mu.Lock()
+		w.done[key] = time.Now()
+		w.mu.Unlock()
+		if w.again && !send(try+1) {
+			w.count(&w.notReplayed)
+		}
+		rig.Pause(ctx, 5*time.Millisecond)
+		return
+	}
+	w.count(&w.unsettled)
+}
+
+func (w *writers) count(n *int) {
+	w.mu.Lock()
+	*n++
+	w.mu.Unlock()
+}
+
+// firstAfter is when the first write was acknowledged after an instant.
+func (w *writers) firstAfter(instant time.Time) (first time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, at := range w.done {
+		if at.After(instant) && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+// settled holds how the writes ended.
+func (p *place) settled(w *writers) {
+	p.Say("%d writes: %v", len(w.done), &w.responses)
+	p.Hold(w.unsettled == 0, "each write settles when it is sent again (%d of %d did not)", w.unsettled, len(w.done)+w.unsettled)
+	p.Hold(w.responses.Coded("internal_error") == 0, "no answer is an internal error")
+}
+
+// compare holds what was acknowledged against what is there, and events against
+// what has arrived. Changes by clients of examples/ in the demo guild are no part of it.
+func (p *place) compare(w *writers, hook *rig.Receiver) {
+	var rows []struct {
+		Key   string
+		Times int
+	}
+	p.Select(&rows, `
+		SELECT reason AS key, count(*) AS times FROM ledger_entries WHERE reason IS NOT NULL AND guild_id <> $1 GROUP BY reason
+		UNION ALL
+		SELECT content, count(*) FROM ticket_messages WHERE guild_id <> $1 GROUP BY content
+		UNION ALL
+		SELECT reason, count(*) FROM cases WHERE guild_id <> $1 GROUP BY reason
+		UNION ALL
+		SELECT prize, count(*) FROM giveaways WHERE guild_id <> $1 GROUP BY prize`, guildfile.DemoGuild)
+	twice, kept := 0, 0
+	for _, row := range rows {
+		if row.Times != 1 {
+			twice++
+		}
+		if _, acknowledged := w.done[row.Key]; acknowledged {
+			kept++
+		}
+	}
+	p.Hold(kept == len(w.done) && kept > 0, "each acknowledged write is there (%d of %d)", kept, len(w.done))
+	p.Hold(twice == 0, "and once (%d are not)", twice)
+	var events []string
+	p.Select(&events, `SELECT id FROM webhook_events WHERE guild_id <> $1`, guildfile.DemoGuild)
+	missing := func() (n int) {
+		seen := hook.Events()
+		for _, id := range events {
+			if seen[id] == 0 {
+				n++
+			}
+		}
+		return n
+	}
+	p.Hold(p.Await(2*time.Minute, func() bool { return missing() == 0 }) && len(events) >= len(w.done),
+		"each of %d events arrives (%d have not)", len(events), missing())
+}

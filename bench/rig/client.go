@@ -1,0 +1,275 @@
+package rig
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Request is one request as it is sent. A body of nil is none.
+func Request(method, path, token string, body []byte, headers ...string) []byte {
+	b := fmt.Appendf(nil, "%s /api/v1%s HTTP/1.1\r\nHost: bench\r\nX-Forwarded-Proto: https\r\n", method, path)
+	b = fmt.Appendf(b, "Authorization: Bearer %s\r\n", token)
+	if body != nil {
+		b = fmt.Appendf(b, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+	}
+	for _, h := range headers {
+		b = append(append(b, h...), "\r\n"...)
+	}
+	return append(append(b, "\r\n"...), body...)
+}
+
+// Response is what a caller got.
+type Response struct {
+	Status     int // 0: no response
+	Code       string
+	RetryAfter string
+	Took       time.Duration
+}
+
+// OK is a response of success.
+func OK(a Response) bool { return a.Status >= 200 && a.Status < 300 }
+
+// Failed is a response that says it was not the caller's doing, or none at all.
+func Failed(a Response) bool { return a.Status == 0 || a.Status >= 500 }
+
+// Caller sends requests over one connection, which it opens anew when it was closed. It
+// does without net/http's client, which would take as much of the machine as the server.
+type Caller struct {
+	Address string
+	Body    bytes.Buffer // of the last response
+
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+// responseTimeout is how long a caller waits for a response.
+const responseTimeout = time.Minute
+
+// Send sends a request and reads the whole response.
+func (c *Caller) Send(ctx context.Context, request []byte) (a Response) {
+	begun := time.Now()
+	defer func() {
+		a.Took = time.Since(begun)
+		if a.Status == 0 {
+			c.Close()
+		}
+	}()
+	if c.conn == nil {
+		conn, err := (&net.Dialer{Timeout: responseTimeout}).DialContext(ctx, "tcp", c.Address)
+		if err != nil {
+			return a
+		}
+		c.conn, c.in = conn, bufio.NewReaderSize(conn, 32<<10)
+	}
+	conn := c.conn
+	_ = conn.SetDeadline(begun.Add(responseTimeout)) // what fails is seen below
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+		defer stop()
+	}
+	if _, err := conn.Write(request); err != nil {
+		return a
+	}
+	res, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		return a
+	}
+	defer res.Body.Close()
+	c.Body.Reset()
+	if _, err := c.Body.ReadFrom(res.Body); err != nil {
+		return a
+	}
+	if res.Close {
+		c.Close()
+	}
+	a.Status = res.StatusCode
+	if a.Status >= 400 {
+		a.RetryAfter = res.Header.Get("Retry-After")
+		_, rest, _ := bytes.Cut(c.Body.Bytes(), []byte(`"code":"`))
+		code, _, _ := bytes.Cut(rest, []byte(`"`))
+		a.Code = string(code)
+	}
+	return a
+}
+
+// Data reads the data of the last response.
+func (c *Caller) Data(into any) error {
+	return json.Unmarshal(c.Body.Bytes(), &struct {
+		Data any `json:"data"`
+	}{into})
+}
+
+// Close closes the connection.
+func (c *Caller) Close() {
+	if c.conn != nil {
+		_ = c.conn.Close() // it may have been closed
+		c.conn = nil
+	}
+}
+
+// Ask sends one request over a connection of its own, and reads the data of its response
+// unless into is nil. Anything but success ends the run.
+func (r *Run) Ask(address string, request []byte, into any) {
+	c := &Caller{Address: address}
+	defer c.Close()
+	if a := c.Send(r, request); !OK(a) {
+		r.Must(fmt.Errorf("%.60q is answered with %d %s", request, a.Status, &c.Body))
+	}
+	if into != nil {
+		r.Must(c.Data(into))
+	}
+}
+
+// Load is requests that come over several connections, of which each waits for its
+// response before it sends the next.
+type Load struct {
+	Address     string
+	Connections int
+	Every       time.Duration // of a connection, at the soonest; 0: at once
+	Total       int           // of requests; 0: until the context ends
+	Request     func(connection, n int) []byte
+	Seen        func(n int, a Response) // if it is set
+}
+
+// refusedPause is how long a refused caller waits who does not listen: not at all, but
+// not in a tight loop.
+const refusedPause = 10 * time.Millisecond
+
+// Run sends them until ctx ends, and waits for those under way.
+func (l Load) Run(ctx context.Context) *Tally {
+	t := &Tally{}
+	t.Run(ctx, l)
+	return t
+}
+
+// For sends them for a while.
+func (l Load) For(ctx context.Context, length time.Duration) *Tally {
+	ctx, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	return l.Run(ctx)
+}
+
+// Run adds the responses to a load.
+func (t *Tally) Run(ctx context.Context, l Load) {
+	var next atomic.Int64
+	var all sync.WaitGroup
+	begun := time.Now()
+	for i := range l.Connections {
+		all.Go(func() {
+			c := &Caller{Address: l.Address}
+			defer c.Close()
+			due := begun.Add(l.Every * time.Duration(i) / time.Duration(l.Connections))
+			for ctx.Err() == nil {
+				if l.Every > 0 && !Pause(ctx, time.Until(due)) {
+					return
+				}
+				due = due.Add(l.Every)
+				n := int(next.Add(1)) - 1
+				if l.Total > 0 && n >= l.Total {
+					return
+				}
+				a := c.Send(context.WithoutCancel(ctx), l.Request(i, n))
+				t.Add(a)
+				if l.Seen != nil {
+					l.Seen(n, a)
+				}
+				if !OK(a) {
+					Pause(ctx, refusedPause)
+				}
+			}
+		})
+	}
+	all.Wait()
+	t.mu.Lock()
+	t.length += time.Since(begun)
+	t.mu.Unlock()
+}
+
+// Tally is the responses that many callers got.
+type Tally struct {
+	mu     sync.Mutex
+	all    []Response
+	length time.Duration
+}
+
+// Add adds a response.
+func (t *Tally) Add(a Response) {
+	t.mu.Lock()
+	t.all = append(t.all, a)
+	t.mu.Unlock()
+}
+
+// Since is what has come after the first n.
+func (t *Tally) Since(n int) *Tally {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return &Tally{all: slices.Clone(t.all[n:]), length: t.length}
+}
+
+// N is how many there are.
+func (t *Tally) N() int { return t.Count(func(Response) bool { return true }) }
+
+// Count is how many the condition holds for.
+func (t *Tally) Count(holds func(Response) bool) (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, a := range t.all {
+		if holds(a) {
+			n++
+		}
+	}
+	return n
+}
+
+// Coded is how many came with this code.
+func (t *Tally) Coded(code string) int {
+	return t.Count(func(a Response) bool { return a.Code == code })
+}
+
+// AllOK reports whether there are some, and each is a success.
+func (t *Tally) AllOK() bool { return t.N() > 0 && t.Count(OK) == t.N() }
+
+// Rate is the successes a second of loads.
+func (t *Tally) Rate() float64 { return float64(t.Count(OK)) / max(1e-9, t.length.Seconds()) }
+
+// Ms is a quantile of the successes, in milliseconds.
+func (t *Tally) Ms(quantile float64) float64 { return Ms(t.At(quantile, OK)) }
+
+// At is a quantile of the responses that the condition holds for.
+func (t *Tally) At(quantile float64, holds func(Response) bool) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var took []time.Duration
+	for _, a := range t.all {
+		if holds(a) {
+			took = append(took, a.Took)
+		}
+	}
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return took[min(len(took)-1, int(quantile*float64(len(took))))]
+}
+
+// Ms is a duration in milliseconds.
+func Ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// String is how many there are, how long the successes took, and how often each status
+// and code came.
+func (t *Tally) String() string {
+	kinds := map[string]int{}
+	for _, a := range t.Since(0).all {
+		kinds[fmt.Sprintf("%d %s", a.Status, a.Code)]++
+	}
+	return fmt.Sprintf("%d, p50 %.1f ms, p95 %.1f, p99 %.1f, last %.1f %v", t.N(), t.Ms(0.5), t.Ms(0.95), t.Ms(0.99), t.Ms(1), kinds)
+}

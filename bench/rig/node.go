@@ -1,0 +1,225 @@
+package rig
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Unlimited are the settings of a server without rate limits, whose receivers are on this
+// machine.
+var Unlimited = []string{
+	"GUILDHALL_RATE_READ=off", "GUILDHALL_RATE_WRITE=off", "GUILDHALL_WEBHOOK_ALLOW=" + Loopback,
+}
+
+// Node is a running `guildhall serve`, behind the one proxy that the run plays.
+type Node struct {
+	HTTPS, HTTP, Ops string // addresses
+	PID              int
+	Stop             func() error // in order, as an operator would, and after 45 s by force
+
+	cmd   *exec.Cmd
+	log   string
+	ended chan struct{} // closed when it has ended
+}
+
+// settings are those of the environment, without the server's.
+func settings() (kept []string) {
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "GUILDHALL_") || strings.HasPrefix(v, "GUILDHALL_TEST_") {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+var readyLine = regexp.MustCompile(`"msg":"ready","https":"([^"]*)","http":"([^"]+)","ops":"([^"]+)"`)
+
+// Serve starts a server without rate limits, with further settings.
+func (p *Place) Serve(env ...string) *Node {
+	return p.ServeWith(append(Unlimited[:len(Unlimited):len(Unlimited)], env...)...)
+}
+
+// ServeWith starts a server with these settings and waits until it is ready. It ends with
+// the run; its log goes to a file, as it would.
+func (p *Place) ServeWith(env ...string) *Node {
+	n := &Node{ended: make(chan struct{}), log: filepath.Join(p.Folder(), "log"), cmd: p.Command("serve")}
+	log, err := os.Create(n.log)
+	p.Must(err)
+	defer log.Close()
+	n.cmd.Env = append(append(n.cmd.Env,
+		"GUILDHALL_HTTP_LISTEN=127.0.0.1:0", "GUILDHALL_OPS_LISTEN=127.0.0.1:0", "GUILDHALL_TRUSTED_PROXIES=127.0.0.1/32"), env...)
+	n.cmd.Stdout, n.cmd.Stderr = log, log
+	p.Must(n.cmd.Start())
+	n.PID = n.cmd.Process.Pid
+	go func() {
+		_ = n.cmd.Wait() // how it ends says nothing about what is measured
+		close(n.ended)
+	}()
+	n.Stop = sync.OnceValue(n.stop)
+	p.Cleanup(n.Stop)
+	ready := p.Await(2*time.Minute, func() bool { return readyLine.MatchString(n.Log()) || n.hasEnded() })
+	at := readyLine.FindStringSubmatch(n.Log())
+	if !ready || at == nil {
+		p.Must(fmt.Errorf("the server is not ready: %s", n.Log()))
+	}
+	n.HTTPS, n.HTTP, n.Ops = at[1], at[2], at[3]
+	return n
+}
+
+func (n *Node) hasEnded() bool {
+	select {
+	case <-n.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Log is what the server has written so far.
+func (n *Node) Log() string {
+	text, err := os.ReadFile(n.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+var complaint = regexp.MustCompile(`(?m)^.*"level":"(WARN|ERROR)".*\n`)
+
+// Complaints are the last ten warnings and errors of the server's log.
+func (n *Node) Complaints() string {
+	lines := complaint.FindAllString(n.Log(), -1)
+	return strings.Join(lines[max(0, len(lines)-10):], "")
+}
+
+// Kill ends the server at once, as kill -9 does.
+func (n *Node) Kill() error {
+	err := n.cmd.Process.Kill()
+	<-n.ended
+	return err
+}
+
+func (n *Node) stop() error {
+	_ = n.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	kill := time.AfterFunc(45*time.Second, func() { _ = n.cmd.Process.Kill() })
+	defer kill.Stop()
+	<-n.ended
+	return nil
+}
+
+// Ready reports whether /readyz answers 200.
+func (n *Node) Ready(ctx context.Context) bool {
+	_, err := n.get(ctx, "/readyz")
+	return err == nil
+}
+
+// Metric is the sum of the metrics that begin with this name and these labels; -1 when
+// there is none.
+func (n *Node) Metric(ctx context.Context, name string) float64 {
+	text, err := n.get(ctx, "/metrics")
+	found := regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(name)+`\S* (\S+)$`).FindAllSubmatch(text, -1)
+	if err != nil || found == nil {
+		return -1
+	}
+	sum := 0.0
+	for _, m := range found {
+		one, _ := strconv.ParseFloat(string(m[1]), 64) // the server has written it
+		sum += one
+	}
+	return sum
+}
+
+// get asks the operators' listener. Anything but 200 is an error.
+func (n *Node) get(ctx context.Context, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.Ops+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s is answered with %s", path, res.Status)
+	}
+	return text, err
+}
+
+// Resident is the memory that the server has resident, in MB, and Peak the most that it
+// has had; 0 where there is no /proc.
+func (n *Node) Resident() int { return n.memory("VmRSS:") }
+
+// Peak is the most.
+func (n *Node) Peak() int { return n.memory("VmHWM:") }
+
+func (n *Node) memory(name string) int {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(n.PID), "status"))
+	_, rest, found := strings.Cut(string(text), name)
+	if err != nil || !found {
+		return 0
+	}
+	kb, _ := strconv.Atoi(strings.Fields(rest)[0]) // the system has written it
+	return kb >> 10
+}
+
+// CPU is the time that the server has spent computing.
+func (n *Node) CPU() time.Duration { return times(stat(n.PID), 11, 12) }
+
+// CPU is the time that Postgres has, those of its processes that have ended too.
+func (p *Place) CPU() time.Duration {
+	var folder string
+	p.Get(&folder, `SHOW data_directory`)
+	text, err := os.ReadFile(filepath.Join(folder, "postmaster.pid"))
+	p.Must(err)
+	first, _, _ := bytes.Cut(text, []byte("\n"))
+	pid, err := strconv.Atoi(string(first))
+	p.Must(err)
+	all := times(stat(pid), 11, 12, 13, 14)
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	p.Must(err)
+	for _, process := range processes {
+		child, _ := strconv.Atoi(filepath.Base(process)) // digits
+		if c := stat(child); len(c) > 1 && c[1] == strconv.Itoa(pid) {
+			all += times(c, 11, 12)
+		}
+	}
+	return all
+}
+
+// stat returns the columns of /proc/PID/stat from the state on, which is the third; nil
+// where there is no such process or no /proc.
+func stat(pid int) []string {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return nil
+	}
+	// The second column is a name in parentheses and may hold anything.
+	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+}
+
+// times adds up columns of times, which Linux counts in hundredths of a second.
+func times(columns []string, which ...int) (d time.Duration) {
+	for _, i := range which {
+		if i < len(columns) {
+			n, _ := strconv.Atoi(columns[i]) // the system has written it
+			d += time.Duration(n) * time.Second / 100
+		}
+	}
+	return d
+}
