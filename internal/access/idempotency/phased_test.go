@@ -94,6 +94,52 @@ func TestLease(t *testing.T) {
 		UPDATE idempotency_keys
 		SET state = 'running', created_at = now() - interval '25 hours', lease_until = now() + interval '1 minute'`)
 	wantRefusal("b", "idempotency_key_in_use")
+	wantRefusal("c", "idempotency_key_reused")
 	expire()
 	free("c")
+}
+
+// What becomes of a leased key changes no other token's key of that name, and nothing
+// leases one that has its response.
+func TestALeaseIsOfOneKey(t *testing.T) {
+	t.Parallel()
+	d, keys := dbtest.New(t).DB, idempotency.Keys{Sealer: sealtest.Box(t, 1)}
+	mine := idempotency.Request{GuildID: "g", TokenID: "t", Key: "k", Fingerprint: []byte("same")}
+	theirs := mine
+	theirs.TokenID = "u"
+	do := func(work func(context.Context, *db.Tx, idempotency.Request) error, r idempotency.Request) {
+		t.Helper()
+		if err := d.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error { return work(ctx, tx, r) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim := func(ctx context.Context, tx *db.Tx, r idempotency.Request) error {
+		if response, err := keys.ClaimLeased(ctx, tx, r); err != nil || response != nil {
+			t.Errorf("the key of token %s: %v, %v", r.TokenID, response, err)
+		}
+		return nil
+	}
+	want := func(condition string, n int) {
+		t.Helper()
+		if got := dbtest.Value[int](t, d, `SELECT count(*) FROM idempotency_keys WHERE `+condition); got != n {
+			t.Errorf("%d keys with %s, want %d", got, condition, n)
+		}
+	}
+	do(claim, mine)
+	do(claim, theirs)
+	do(keys.Lease, mine)
+	want(`token_id = 't' AND lease_until IS NOT NULL`, 1)
+	want(`token_id = 'u' AND lease_until IS NULL`, 1)
+
+	dbtest.Exec(t, d, `UPDATE idempotency_keys SET lease_until = now() - interval '1 second'`)
+	do(claim, mine)
+	want(`lease_until IS NOT NULL`, 1) // theirs
+	do(keys.Release, mine)
+	want(`token_id = 'u'`, 1)
+
+	do(func(ctx context.Context, tx *db.Tx, r idempotency.Request) error {
+		return keys.Keep(ctx, tx, r, idempotency.Response{Status: 200})
+	}, theirs)
+	do(keys.Lease, theirs)
+	want(`state = 'done' AND lease_until IS NULL`, 1)
 }

@@ -31,7 +31,7 @@ func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (seal.Count, error) {
 		rows, err := db.Select[sealedResponse](ctx, d.Reader(), `
 			SELECT guild_id, token_id, key, body, created_at
 			FROM idempotency_keys
-			WHERE (created_at, token_id, key) > ($1, $2, $3) AND body IS NOT NULL AND guild_id IS NOT NULL
+			WHERE (created_at, token_id, key) > ($1, $2, $3) AND body IS NOT NULL
 			ORDER BY created_at, token_id, key
 			LIMIT $4`, last.CreatedAt, last.TokenID, last.Key, resealChunk)
 		if err != nil {
