@@ -1,0 +1,218 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
+	"guildhall/internal/base/fault"
+)
+
+// uses notes that each was used so many hours ago as its place in the list is.
+func (s *tokenDB) uses(t *testing.T, table, column string, ids ...string) {
+	t.Helper()
+	for i, id := range ids {
+		dbtest.Exec(t, s.DB, fmt.Sprintf(`INSERT INTO %s (%s, last_used_at) VALUES ($1, now() - make_interval(hours => $2))`, table, column), id, i+1)
+	}
+}
+
+// ages are the ids, each with how many hours ago it was used.
+func ages[R any](t *testing.T, rows []R, err error, of func(R) (string, *time.Time)) string {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, r := range rows {
+		id, used := of(r)
+		if used != nil {
+			id += fmt.Sprint(" ", int(time.Since(*used).Round(time.Hour).Hours()))
+		}
+		list = append(list, id)
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}
+
+// Each token is read with its own last use, and by its digest alone.
+func TestTokensAreReadWithTheirOwnUses(t *testing.T) {
+	t.Parallel()
+	s := newTokenDB(t)
+	one, two := s.token(t), s.token(t)
+	s.uses(t, "api_token_uses", "token_id", one.ID, two.ID)
+	of := func(r row) (string, *time.Time) { return r.ID, r.LastUsedAt }
+	both := ages(t, []row{{ID: one.ID + " 1"}, {ID: two.ID + " 2"}}, nil, of)
+	rows, err := byGuild(t.Context(), s.DB.Reader(), guild)
+	if got := ages(t, rows, err, of); got != both {
+		t.Errorf("the guild has %s, want %s", got, both)
+	}
+	rows, err = pageOf(t.Context(), s.DB.Reader(), guild, false, 0, 9)
+	if got := ages(t, rows, err, of); got != both {
+		t.Errorf("a page has %s, want %s", got, both)
+	}
+	rows, err = byHashes(t.Context(), s.DB.Reader(), []digest{sha256.Sum256([]byte(two.Secret))})
+	if got := ages(t, rows, err, of); got != two.ID+" 2" {
+		t.Errorf("the second's digest finds %s", got)
+	}
+	r, err := byID(t.Context(), s.DB.Reader(), guild, one.ID)
+	if got := ages(t, []row{r}, err, of); got != one.ID+" 1" {
+		t.Errorf("the first's id finds %s", got)
+	}
+}
+
+// So is each bot key; a guild has those that name it and those that name none; and
+// one is revoked at a time.
+func TestKeysAreReadWithTheirOwnUses(t *testing.T) {
+	t.Parallel()
+	s := newTokenDB(t)
+	key := func(guilds ...string) BotKey {
+		k, err := CreateKey(t.Context(), s.DB, NewKey{Env: "test", Name: "k", Guilds: guilds})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	every, ours, theirs := key(), key(guild, "2"), key("2")
+	s.uses(t, "bot_key_uses", "key_id", every.ID, ours.ID, theirs.ID)
+	of := func(r keyRow) (string, *time.Time) { return r.ID, r.LastUsedAt }
+	want := func(what, got string, ids ...string) {
+		t.Helper()
+		slices.Sort(ids)
+		if list := strings.Join(ids, ", "); got != list {
+			t.Errorf("%s: %s, want %s", what, got, list)
+		}
+	}
+	rows, err := allKeys(t.Context(), s.DB.Reader())
+	want("all", ages(t, rows, err, of), every.ID+" 1", ours.ID+" 2", theirs.ID+" 3")
+	rows, err = keysOf(t.Context(), s.DB.Reader(), guild)
+	want("the guild's", ages(t, rows, err, of), every.ID+" 1", ours.ID+" 2")
+	found, err := byHashes(t.Context(), s.DB.Reader(), []digest{sha256.Sum256([]byte(ours.Secret))})
+	want("by digest", ages(t, found, err, func(r row) (string, *time.Time) { return r.ID, r.LastUsedAt }), ours.ID+" 2")
+
+	if err := RevokeKey(t.Context(), s.DB, theirs.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := dbtest.Value[string](t, s.DB, `SELECT string_agg(id, ' ') FROM bot_keys WHERE revoked_at IS NOT NULL`); got != theirs.ID {
+		t.Errorf("revoked are %s", got)
+	}
+	if got := dbtest.Value[string](t, s.DB, `
+		SELECT string_agg(DISTINCT target_id, ' ') FROM audit_log WHERE action = 'bot_key.revoked'`); got != theirs.ID {
+		t.Errorf("the audit log says that %s was revoked", got)
+	}
+}
+
+// A use is noted once a minute, for the tokens and keys that were used.
+func TestAUseIsNotedOnceAMinute(t *testing.T) {
+	t.Parallel()
+	s := newTokenDB(t)
+	var tokens []string
+	for range 3 {
+		tokens = append(tokens, s.token(t).ID)
+	}
+	k, err := CreateKey(t.Context(), s.DB, NewKey{Env: "test", Name: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dbtest.Exec(t, s.DB, `
+		INSERT INTO api_token_uses (token_id, last_used_at) VALUES ($1, now() - interval '59 minutes'), ($2, now() - interval '40 seconds')`,
+		tokens[0], tokens[1])
+	dbtest.Exec(t, s.DB, `INSERT INTO bot_key_uses (key_id, last_used_at) VALUES ($1, now() - interval '40 seconds')`, k.ID)
+	dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
+		return storeLastUsed(ctx, tx, []string{tokens[0], tokens[1], k.ID, "gone"})
+	})
+	for id, want := range map[string]string{tokens[0]: "now", tokens[1]: "before", tokens[2]: "never", k.ID: "before"} {
+		if got := dbtest.Value[string](t, s.DB, `
+			SELECT coalesce(max(CASE WHEN last_used_at > now() - interval '30 seconds' THEN 'now' ELSE 'before' END), 'never')
+			FROM (SELECT token_id AS id, last_used_at FROM api_token_uses UNION ALL SELECT * FROM bot_key_uses) AS u
+			WHERE id = $1`, id); got != want {
+			t.Errorf("%s was used %s, want %s", id, got, want)
+		}
+	}
+}
+
+// A guild has room for another token while fewer than the most of them work.
+func TestTokensThatWorkAreCounted(t *testing.T) {
+	t.Parallel()
+	s := newTokenDB(t)
+	dbtest.AddGuilds(t, s.DB, "2")
+	dbtest.Exec(t, s.DB, `
+		INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, expires_at)
+		SELECT g || '/' || n, g, 't', 'p', sha256((g || '/' || n)::bytea), '{}', CASE WHEN n % 2 = 0 THEN now() + interval '1 hour' END
+		FROM unnest(ARRAY[$1, '2']) g, generate_series(1, $2::int) n`, guild, maxActive)
+	room := func(guild string) error {
+		return s.DB.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error { return hasRoom(ctx, tx, guild) })
+	}
+	pages := func(working, ended int) {
+		t.Helper()
+		for of, want := range map[bool]int{false: working, true: ended} {
+			rows, err := pageOf(t.Context(), s.DB.Reader(), guild, of, 0, 2*maxActive)
+			if err != nil || len(rows) != want {
+				t.Errorf("%d tokens are listed as ended: %t, want %d (%v)", len(rows), of, want, err)
+			}
+		}
+	}
+	if err := room(guild); !fault.Is(err, "token_limit_reached") {
+		t.Errorf("beside %d that work: %v", maxActive, err)
+	}
+	pages(maxActive, 0)
+	for ended, change := range []string{`expires_at = now() - interval '1 second'`, `revoked_at = now(), expires_at = NULL`} {
+		dbtest.Exec(t, s.DB, `UPDATE api_tokens SET `+change+` WHERE id = $1`, fmt.Sprint(guild, "/", ended+1))
+		pages(maxActive-ended-1, ended+1)
+		if err := room(guild); err != nil {
+			t.Errorf("beside one with %s: %v", change, err)
+		}
+	}
+	if err := room("2"); !fault.Is(err, "token_limit_reached") {
+		t.Errorf("in another guild: %v", err)
+	}
+}
+
+// A guild is there until it is removed, and leaves for a while before it is gone.
+func TestAGuildIsThereUntilItIsRemoved(t *testing.T) {
+	t.Parallel()
+	s := newTokenDB(t)
+	dbtest.AddGuilds(t, s.DB, "2", "3")
+	dbtest.Exec(t, s.DB, `UPDATE guilds SET removed_at = now(), removed_after = now() + interval '1 hour' WHERE id = '2'`)
+	dbtest.Exec(t, s.DB, `UPDATE guilds SET removed_at = now(), removed_after = now() - interval '1 hour' WHERE id = '3'`)
+	for id, want := range map[string]Presence{guild: Present, "2": Leaving, "3": Going, "4": Absent} {
+		if got, err := PresenceOf(t.Context(), s.DB.Reader(), id); err != nil || got != want {
+			t.Errorf("guild %s is %d, %v, want %d", id, got, err, want)
+		}
+		if there, err := guildExists(t.Context(), s.DB.Reader(), id); err != nil || there != (want == Present) {
+			t.Errorf("guild %s exists: %t, %v", id, there, err)
+		}
+		err := s.DB.Do(t.Context(), func(ctx context.Context, tx *db.Tx) error { return hasRoom(ctx, tx, id) })
+		if want == Present && err != nil || want != Present && !fault.Is(err, "not_found") {
+			t.Errorf("a token for guild %s: %v", id, err)
+		}
+	}
+}
+
+// Nodes that have been silent for long do not count, and go when another one begins.
+func TestNodesThatAreGone(t *testing.T) {
+	t.Parallel()
+	s := newTokenDB(t)
+	dbtest.Exec(t, s.DB, `INSERT INTO auth_nodes (id, epoch, seen_at, schema_version) VALUES
+		('old', 0, now(), $1), ('older', 0, now(), NULL), ('newer', 0, now(), $2), ('gone', 0, now() - interval '2 minutes', NULL)`,
+		firstWithKeys-1, firstWithKeys)
+	if n, err := NodesWithoutKeys(t.Context(), s.DB.Reader()); err != nil || n != 2 {
+		t.Errorf("%d nodes know no bot keys, %v, want 2", n, err)
+	}
+	if n, err := behind(t.Context(), s.DB.Reader(), 1); err != nil || n != 3 {
+		t.Errorf("%d nodes are behind, %v, want 3", n, err)
+	}
+	if n, err := behind(t.Context(), s.DB.Reader(), 0); err != nil || n != 0 {
+		t.Errorf("%d nodes are behind where they are, %v", n, err)
+	}
+	run(t, s.tokens(t))
+	if got := dbtest.Value[string](t, s.DB, `
+		SELECT string_agg(id, ' ' ORDER BY id) FROM auth_nodes WHERE id IN ('old', 'older', 'newer', 'gone')`); got != "newer old older" {
+		t.Errorf("beside a new node there are %s", got)
+	}
+}
