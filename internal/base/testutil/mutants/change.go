@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -17,6 +18,9 @@ type change struct {
 	line     int
 	from, to int
 	with     string
+
+	start, end int // of the text that it changes, a literal or a file; 0: it changes a number
+	number     int // among those that are built together; 0: it is built by itself
 }
 
 func (c change) applied() []byte {
@@ -31,25 +35,21 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // changes returns those of a package, in the order of its files.
 func changes(folder string) ([]change, error) {
-	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	files, err := filesOf(folder)
 	if err != nil {
 		return nil, err
 	}
 	var list []change
 	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
 		content, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		set := token.NewFileSet()
-		tree, err := parser.ParseFile(set, file, content, 0)
+		found, err := inFile(file, content)
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range inFile(set, tree) {
+		for _, c := range found {
 			c.file, c.content = file, content
 			c.with = strings.ReplaceAll(c.with, "%s", string(content[c.from:c.to]))
 			c.line = 1 + strings.Count(string(content[:c.from]), "\n")
@@ -59,9 +59,37 @@ func changes(folder string) ([]change, error) {
 	return list, nil
 }
 
+// filesOf returns the names of a package's code and statements.
+func filesOf(folder string) (files []string, err error) {
+	for _, kind := range []string{"*.go", "*.sql"} {
+		found, err := filepath.Glob(filepath.Join(folder, kind))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
+	}
+	return slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, "_test.go") }), nil
+}
+
 // inFile returns the changes of a file: each constant doubled and halved, and each
 // condition of SQL made one that never decides anything.
-func inFile(set *token.FileSet, tree *ast.File) (list []change) {
+func inFile(file string, content []byte) ([]change, error) {
+	if strings.HasSuffix(file, ".sql") {
+		list := conditionChanges(string(content))
+		for i := range list {
+			list[i].end = len(content)
+		}
+		return list, nil
+	}
+	set := token.NewFileSet()
+	tree, err := parser.ParseFile(set, file, content, 0)
+	if err != nil {
+		return nil, err
+	}
+	return inCode(set, tree), nil
+}
+
+func inCode(set *token.FileSet, tree *ast.File) (list []change) {
 	at := func(p token.Pos) int { return set.Position(p).Offset }
 	ast.Inspect(tree, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -74,7 +102,8 @@ func inFile(set *token.FileSet, tree *ast.File) (list []change) {
 				break
 			}
 			for _, c := range conditionChanges(n.Value[1 : len(n.Value)-1]) {
-				c.from, c.to = c.from+at(n.Pos())+1, c.to+at(n.Pos())+1
+				c.start, c.end = at(n.Pos()), at(n.End())
+				c.from, c.to = c.from+c.start+1, c.to+c.start+1
 				list = append(list, c)
 			}
 		}

@@ -4,8 +4,9 @@
 //
 //	mutants [-run TESTS] [-skip TESTS] [-match TEXT] [-part 1/4] PACKAGE...
 //
-// It changes no file: the compiler is shown another text (go build -overlay). It is
-// run beside a server for the tests; make mutants does that.
+// It changes no file: the compiler is shown another text (go build -overlay). Changes of
+// texts in Go are built together, into one program that is told which of them to have.
+// It is run beside a server for the tests; make mutants does that.
 package main
 
 import (
@@ -21,10 +22,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 )
 
 func main() {
@@ -58,70 +61,99 @@ type options struct {
 
 // try tries the changes of one package and returns how many survive.
 func try(ctx context.Context, o options, folder string) (survived int, err error) {
-	all, err := changes(folder)
-	if err != nil {
+	chosen, err := o.choose(folder)
+	if err != nil || o.list {
+		for _, c := range chosen {
+			fmt.Println(c)
+		}
 		return 0, err
-	}
-	match, err := regexp.Compile(o.match)
-	if err != nil {
-		return 0, err
-	}
-	var part, parts int
-	if _, err := fmt.Sscanf(o.part, "%d/%d", &part, &parts); err != nil || part < 1 || part > parts {
-		return 0, fmt.Errorf("-part: %q is not a part such as 2/3", o.part)
 	}
 	work, err := os.MkdirTemp("", "mutants")
 	if err != nil {
 		return 0, err
 	}
 	defer os.RemoveAll(work)
+	together := filepath.Join(work, "together.test")
+	contents, err := allTogether(folder, chosen)
+	if err == nil {
+		err = build(ctx, work, folder, together, contents)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, folder, "each change is built by itself:", err)
+		for i := range chosen {
+			chosen[i].number = 0
+		}
+	}
 	noticed, broken := 0, 0
-	for i, c := range all {
-		if i%parts != part-1 || !match.MatchString(c.String()) {
-			continue
+	for _, c := range chosen {
+		program := together
+		if c.number == 0 {
+			program = filepath.Join(work, "package.test")
+			if build(ctx, work, folder, program, map[string][]byte{c.file: c.applied()}) != nil {
+				broken++
+				continue
+			}
 		}
-		if o.list {
-			fmt.Println(c)
-			continue
-		}
-		switch ok, err := notices(ctx, o, work, folder, c); {
-		case err != nil:
-			broken++
-		case ok:
+		if notices(ctx, o, program, folder, c.number) {
 			noticed++
-		default:
+		} else {
 			survived++
 			fmt.Println("survives:", c)
 		}
-	}
-	if o.list {
-		return 0, nil
 	}
 	fmt.Printf("%s: %d changes noticed, %d not, %d do not compile\n", folder, noticed, survived, broken)
 	return survived, nil
 }
 
-// notices reports whether a test of the package fails with the change. The error is
-// that of the compiler.
-func notices(ctx context.Context, o options, work, folder string, c change) (bool, error) {
-	file, err := filepath.Abs(c.file)
+// choose returns the changes of a package that the options ask for.
+func (o options) choose(folder string) (chosen []change, err error) {
+	all, err := changes(folder)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	changed, overlay, program := filepath.Join(work, "changed.go"), filepath.Join(work, "overlay.json"), filepath.Join(work, "package.test")
-	text, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
+	match, err := regexp.Compile(o.match)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	for name, content := range map[string][]byte{changed: c.applied(), overlay: text} {
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			return false, err
+	var part, parts int
+	if _, err := fmt.Sscanf(o.part, "%d/%d", &part, &parts); err != nil || part < 1 || part > parts {
+		return nil, fmt.Errorf("-part: %q is not a part such as 2/3", o.part)
+	}
+	for i, c := range all {
+		if i%parts == part-1 && match.MatchString(c.String()) {
+			chosen = append(chosen, c)
 		}
 	}
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-o", program, folder)
-	if out, err := build.CombinedOutput(); err != nil {
-		return false, fmt.Errorf("%w: %s", err, out)
+	return chosen, nil
+}
+
+// build makes the program of a package's tests with other contents of files.
+func build(ctx context.Context, work, folder, program string, contents map[string][]byte) error {
+	replaced := make(map[string]string)
+	for file, content := range contents {
+		path, err := filepath.Abs(file)
+		if err != nil {
+			return err
+		}
+		replaced[path] = filepath.Join(work, filepath.Base(file))
+		if err := os.WriteFile(replaced[path], content, 0o600); err != nil {
+			return err
+		}
 	}
+	text, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		return err
+	}
+	overlay := filepath.Join(work, "overlay.json")
+	if err := os.WriteFile(overlay, text, 0o600); err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", program, folder).CombinedOutput()
+	return fault.Wrap(err, string(out))
+}
+
+// notices reports whether a test of the package fails with the change of that number.
+func notices(ctx context.Context, o options, program, folder string, number int) bool {
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
 	defer dropDatabases()
@@ -130,18 +162,15 @@ func notices(ctx context.Context, o options, work, folder string, c change) (boo
 		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=1ms")
 	}
 	tests := exec.CommandContext(ctx, program, args...)
-	tests.Dir = folder
+	tests.Dir, tests.Env = folder, append(os.Environ(), variable+"="+strconv.Itoa(number))
 	out, err := tests.StdoutPipe()
-	if err != nil {
-		return false, err
-	}
-	if err := tests.Start(); err != nil {
-		return false, err
+	if err != nil || tests.Start() != nil {
+		return false
 	}
 	if fails(out) {
 		cancel() // one is enough
 	}
-	return tests.Wait() != nil, nil
+	return tests.Wait() != nil
 }
 
 // usesRapid reports whether tests of the package know rapid's flags.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 )
 
@@ -37,5 +39,48 @@ func TestConditionsAndConstantsAreChanged(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%q, want\n%q", got, want)
+	}
+}
+
+// Changes of texts, those of a statement's file too, stand in one program, which is told
+// the number of the one to make. What is made of a constant that has become a variable
+// is a variable as well.
+func TestChangesOfTextsAreBuiltTogether(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for name, content := range map[string]string{
+		"go.mod": "module p\n\ngo 1.26\n",
+		"p.go": "package main\n\nimport _ \"embed\"\n\nconst limit = 3\n\nconst where = `WHERE a = 1 AND b`\n\nconst query = `SELECT x ` + where\n\n" +
+			"var (\n\t//go:embed q.sql\n\tfile string\n)\n\nfunc main() { print(query, `; `, file, limit) }\n",
+		"q.sql": "SELECT `y`\nWHERE \"c\"",
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := changes(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents, err := allTogether(folder, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range contents {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wants := []string{0: "SELECT x WHERE a = 1 AND b; SELECT `y`\nWHERE \"c\"3", 5: "SELECT x WHERE a = 1 AND b; SELECT `y`\nWHERE (\"c\" OR true)3"}
+	wants[3], wants[4] = "SELECT x WHERE (a = 1 OR true) AND b; SELECT `y`\nWHERE \"c\"3", "SELECT x WHERE a = 1 AND (b OR true); SELECT `y`\nWHERE \"c\"3"
+	for number, want := range wants {
+		if want == "" {
+			continue // the constant, which is built by itself
+		}
+		run := exec.CommandContext(t.Context(), "go", "run", ".")
+		run.Dir, run.Env = folder, append(os.Environ(), variable+"="+strconv.Itoa(number))
+		if out, err := run.CombinedOutput(); err != nil || string(out) != want {
+			t.Errorf("change %d: %v, got\n%s, want\n%s", number, err, out, want)
+		}
 	}
 }
