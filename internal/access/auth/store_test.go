@@ -60,9 +60,11 @@ func TestTokensAreReadWithTheirOwnUses(t *testing.T) {
 	if got := ages(t, rows, err, of); got != two.ID+" 2" {
 		t.Errorf("the second's digest finds %s", got)
 	}
-	r, err := byID(t.Context(), s.DB.Reader(), guild, one.ID)
-	if got := ages(t, []row{r}, err, of); got != one.ID+" 1" {
-		t.Errorf("the first's id finds %s", got)
+	for id, hours := range map[string]string{one.ID: " 1", two.ID: " 2"} {
+		r, err := byID(t.Context(), s.DB.Reader(), guild, id)
+		if got := ages(t, []row{r}, err, of); got != id+hours {
+			t.Errorf("an id finds %s", got)
+		}
 	}
 }
 
@@ -123,10 +125,14 @@ func TestAUseIsNotedOnceAMinute(t *testing.T) {
 		INSERT INTO api_token_uses (token_id, last_used_at) VALUES ($1, now() - interval '59 minutes'), ($2, now() - interval '40 seconds')`,
 		tokens[0], tokens[1])
 	dbtest.Exec(t, s.DB, `INSERT INTO bot_key_uses (key_id, last_used_at) VALUES ($1, now() - interval '40 seconds')`, k.ID)
+	unused, err := CreateKey(t.Context(), s.DB, NewKey{Env: "test", Name: "unused"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 		return storeLastUsed(ctx, tx, []string{tokens[0], tokens[1], k.ID, "gone"})
 	})
-	for id, want := range map[string]string{tokens[0]: "now", tokens[1]: "before", tokens[2]: "never", k.ID: "before"} {
+	for id, want := range map[string]string{tokens[0]: "now", tokens[1]: "before", tokens[2]: "never", k.ID: "before", unused.ID: "never"} {
 		if got := dbtest.Value[string](t, s.DB, `
 			SELECT coalesce(max(CASE WHEN last_used_at > now() - interval '30 seconds' THEN 'now' ELSE 'before' END), 'never')
 			FROM (SELECT token_id AS id, last_used_at FROM api_token_uses UNION ALL SELECT * FROM bot_key_uses) AS u

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/fault"
@@ -266,5 +267,71 @@ func TestWalletsAreLockedInOneOrder(t *testing.T) {
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return new(Service).adjustEach(ctx, tx, list) })
 	if got := dbtest.Value[string](t, d, `SELECT string_agg(wallet, ' ' ORDER BY n) FROM seen`); got != "1/3 1/4 1/5 2/3 2/4" {
 		t.Errorf("they are locked in the order %s", got)
+	}
+}
+
+// What the statements that change several wallets leave: balances outside the limits, a
+// reference that is used, a key that its token has used, a wallet that is missing. No
+// change that is left fails those beside it.
+func TestWhatCannotBeMadeTogetherIsLeft(t *testing.T) {
+	t.Parallel()
+	for _, tells := range []bool{false, true} {
+		d, s := dbtest.New(t).DB, &Service{}
+		if tells {
+			s.listening.Add("1")
+		}
+		dbtest.AddGuilds(t, d, "1")
+		dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 8) n`)
+		dbtest.Exec(t, d, `INSERT INTO ledger_references (guild_id, reference, entry_id) VALUES ('1', 'used', 'e'), ('2', 'free', 'e')`)
+		dbtest.Exec(t, d, `INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint)
+			VALUES ('1', 't', 'used', ''), ('1', 'another', 'free', '')`)
+		var list []*change
+		add := func(user string, delta int64, reference, key string) {
+			c := &change{Change: batch.Change{By: event.System("1")}, entry: entry{UserID: user, Delta: delta}}
+			if reference != "" {
+				c.entry.Reference = &reference
+			}
+			if key != "" {
+				c.Key = &idempotency.Request{GuildID: "1", TokenID: "t", Key: key, Fingerprint: []byte("f")}
+			}
+			list = append(list, c)
+		}
+		add("1", -6, "", "")
+		add("2", maxBalance-4, "", "")
+		add("3", 1, "used", "")
+		add("4", 1, "", "used")
+		add("9", 1, "", "")
+		add("5", -5, "", "")
+		add("6", maxBalance-5, "free", "free")
+		dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return s.adjustEach(ctx, tx, list) })
+		for i, c := range list {
+			if c.Made != (i > 4) {
+				t.Errorf("told of: %t, member %s: made %t", tells, c.entry.UserID, c.Made)
+			}
+		}
+		got := dbtest.Value[string](t, d, `SELECT string_agg(balance::text, ' ' ORDER BY user_id) FROM wallets`)
+		if got != fmt.Sprint("5 5 5 5 0 ", int64(maxBalance), " 5 5") {
+			t.Errorf("told of: %t, the members have %s", tells, got)
+		}
+	}
+}
+
+// A change that is made alone is that of one wallet, and the statement says one thing
+// of it.
+func TestAChangeMadeAloneIsOfOneWallet(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, "1")
+	dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT '1', n::text, 5 FROM generate_series(1, 3) n`)
+	c := &change{Change: batch.Change{By: event.System("1")}, entry: entry{UserID: "2", Delta: 1}}
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		rows, err := db.Select[decision](ctx, tx, alone.For(1), c.alone()...)
+		if err != nil || len(rows) != 1 || rows[0].Balance != 5 || rows[0].At == nil {
+			t.Errorf("the statement says %+v, %v", rows, err)
+		}
+		return err
+	})
+	if got := dbtest.Value[string](t, d, `SELECT string_agg(balance::text, ' ' ORDER BY user_id) FROM wallets`); got != "5 6 5" {
+		t.Errorf("the members have %s", got)
 	}
 }

@@ -59,6 +59,9 @@ func TestAKeyThatIsTakenMeanwhileGivesTheStatementUp(t *testing.T) {
 	if got := xp(t, d); got != "5 5" {
 		t.Errorf("the members have %s", got)
 	}
+	dbtest.Exec(t, d, `
+		INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, state, status, body)
+		VALUES ('1', 'another token', 'a', 'other', 'done', 200, '')`)
 	changes := list()
 	if err := together(t.Context(), changes); err != nil || !changes[0].Made || changes[1].Made {
 		t.Errorf("a key that is taken: %v, made %t and %t", err, changes[0].Made, changes[1].Made)
@@ -68,7 +71,7 @@ func TestAKeyThatIsTakenMeanwhileGivesTheStatementUp(t *testing.T) {
 	}
 	if got := dbtest.Value[string](t, d, `
 		SELECT string_agg(concat_ws(' ', key, convert_from(fingerprint, 'UTF8'), xp_of, xp_before, xp_after), ', ' ORDER BY key)
-		FROM idempotency_keys`); got != "a of a 1 5 6, b other" {
+		FROM idempotency_keys WHERE token_id = 't'`); got != "a of a 1 5 6, b other" {
 		t.Errorf("the keys are %s", got)
 	}
 }
@@ -107,6 +110,7 @@ func TestXPIsChangedAtOnceWhereNobodyWantsToKnow(t *testing.T) {
 		{"endpoint", "xp.level_up", false, false, false},
 		{"endpoint", "xp.level_down", false, true, false},
 		{"endpoint", "case.created", false, false, true},
+		{"endpoint that is off", "xp.level_up", false, false, true},
 		{"stream", "xp.level_up", false, false, false},
 		{"stream", "xp.level_down", true, true, false},
 		{"stream", "xp.level_up", false, true, true},
@@ -126,6 +130,9 @@ func TestXPIsChangedAtOnceWhereNobodyWantsToKnow(t *testing.T) {
 			)
 		case "endpoint":
 			dbtest.Listen(t, d, guild, []string{c.events})
+		case "endpoint that is off":
+			dbtest.Listen(t, d, guild, []string{c.events})
+			dbtest.Exec(t, d, `UPDATE webhook_endpoints SET enabled = false WHERE guild_id = $1`, guild)
 		}
 		dbtest.Exec(t, d, `INSERT INTO levels (guild_id, user_id, total_xp) VALUES ($1, '1', 0)`, guild)
 		by := auth.By{GuildID: guild, ID: "token"}
@@ -138,6 +145,11 @@ func TestXPIsChangedAtOnceWhereNobodyWantsToKnow(t *testing.T) {
 		}
 		if err := (&Service{}).adjustEach(t.Context(), d.Single(), []*change{one}); err != nil || one.Made != c.madeAtOnce {
 			t.Errorf("%+v: made %t, %v", c, one.Made, err)
+		}
+		var s Service
+		dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return s.adjustAlone(ctx, tx, one) })
+		if told := strings.HasPrefix(c.events, "xp.") && c.listener != "endpoint that is off"; s.listening.Has(guild) != told {
+			t.Errorf("%+v: the guild is known to be told: %t", c, !told)
 		}
 	}
 }
@@ -181,5 +193,23 @@ func TestRecordsAreLockedInOneOrder(t *testing.T) {
 	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error { return (&Service{}).adjustEach(ctx, tx, list) })
 	if got := dbtest.Value[string](t, d, `SELECT string_agg(member, ' ' ORDER BY n) FROM seen`); got != "1 2 3 4" {
 		t.Errorf("they are locked in the order %s", got)
+	}
+}
+
+// A change that is made alone is that of one member, and the statement says one thing
+// of it.
+func TestAChangeMadeAloneIsOfOneMember(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	members(t, d, 3)
+	dbtest.Do(t, d, func(ctx context.Context, tx *db.Tx) error {
+		rows, err := db.Select[decision](ctx, tx, alone.For(1), "1", "2", 1, 1)
+		if err != nil || len(rows) != 1 || rows[0].Before != 5 || rows[0].After != 6 {
+			t.Errorf("the statement says %+v, %v", rows, err)
+		}
+		return err
+	})
+	if got := xp(t, d); got != "5 6 5" {
+		t.Errorf("the members have %s", got)
 	}
 }

@@ -76,7 +76,7 @@ func try(ctx context.Context, o options, folder string) (survived int, err error
 	together := filepath.Join(work, "together.test")
 	contents, err := allTogether(folder, chosen)
 	if err == nil {
-		err = build(ctx, work, folder, together, contents)
+		err = makeTests(ctx, work, folder, together, contents)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, folder, "each change is built by itself:", err)
@@ -89,7 +89,7 @@ func try(ctx context.Context, o options, folder string) (survived int, err error
 		program := together
 		if c.number == 0 {
 			program = filepath.Join(work, "package.test")
-			if build(ctx, work, folder, program, map[string][]byte{c.file: c.applied()}) != nil {
+			if makeTests(ctx, work, folder, program, map[string][]byte{c.file: c.applied()}) != nil {
 				broken++
 				continue
 			}
@@ -127,8 +127,8 @@ func (o options) choose(folder string) (chosen []change, err error) {
 	return chosen, nil
 }
 
-// build makes the program of a package's tests with other contents of files.
-func build(ctx context.Context, work, folder, program string, contents map[string][]byte) error {
+// makeTests makes the program of a package's tests with other contents of files.
+func makeTests(ctx context.Context, work, folder, program string, contents map[string][]byte) error {
 	replaced := make(map[string]string)
 	for file, content := range contents {
 		path, err := filepath.Abs(file)
