@@ -99,8 +99,8 @@ func TestLease(t *testing.T) {
 	free("c")
 }
 
-// What becomes of a leased key changes no other token's key of that name, and nothing
-// leases one that has its response.
+// A lease, its end and a release change no other token's key of that name, and a key
+// that has its response is not leased.
 func TestALeaseIsOfOneKey(t *testing.T) {
 	t.Parallel()
 	d, keys := dbtest.New(t).DB, idempotency.Keys{Sealer: sealtest.Box(t, 1)}

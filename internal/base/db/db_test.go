@@ -108,8 +108,8 @@ func TestDoRunsAgainAfterADeadlock(t *testing.T) {
 		}
 	}
 	// On a machine that is busy one may wait for a second longer than the other: no lock
-	// is given up before Postgres has seen the deadlock. What runs again does so after
-	// the other has ended, with which it would meet once more.
+	// is given up before Postgres has seen the deadlock. A unit runs again after the
+	// other has ended, with which it would meet once more.
 	var first sync.WaitGroup
 	first.Add(2)
 	ends := map[string]chan struct{}{"1": make(chan struct{}), "2": make(chan struct{})}

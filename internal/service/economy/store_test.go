@@ -270,9 +270,9 @@ func TestWalletsAreLockedInOneOrder(t *testing.T) {
 	}
 }
 
-// What the statements that change several wallets leave: balances outside the limits, a
-// reference that is used, a key that its token has used, a wallet that is missing. No
-// change that is left fails those beside it.
+// The statements that change several wallets leave balances outside the limits, a used
+// reference, a key that its token has used and a wallet that is missing. A change that
+// is left fails none of those beside it.
 func TestWhatCannotBeMadeTogetherIsLeft(t *testing.T) {
 	t.Parallel()
 	for _, tells := range []bool{false, true} {

@@ -43,8 +43,8 @@ func TestConditionsAndConstantsAreChanged(t *testing.T) {
 }
 
 // Changes of texts, those of a statement's file too, stand in one program, which is told
-// the number of the one to make. What is made of a constant that has become a variable
-// is a variable as well.
+// the number of the one to make. A constant that is made of one with a change becomes
+// a variable as well.
 func TestChangesOfTextsAreBuiltTogether(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
