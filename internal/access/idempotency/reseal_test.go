@@ -11,7 +11,6 @@ import (
 )
 
 // The response of a key that is used anew, after its old one was read, stays.
-// RELIABILITY.md, Operation.
 func TestANewerResponseIsNotResealed(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
