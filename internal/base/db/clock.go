@@ -19,11 +19,8 @@ func ClockOffset(ctx context.Context, q Querier, now func() time.Time) (time.Dur
 
 // Later is the SQL expression for a millisecond after the instant of a column;
 // null for null, which greatest leaves out. Changes of one resource are told
-// apart by their instants, so a change takes its instant once it holds the row,
-// and never one that an earlier change of the row has, not even when cut to the
-// milliseconds that callers see:
-//
-//	WITH ` + Instant("t", "…") + ` UPDATE t SET updated_at = greatest(instant.at, Later("updated_at")) FROM instant …
+// apart by their instants, so a change never takes one that an earlier change of
+// the row has, not even when cut to the milliseconds that callers see.
 //
 // The sum is made in UTC because elsewhere it depends on the session's time zone,
 // which a change of a distributed table may not.
@@ -38,22 +35,14 @@ func Bounded(instant string) string {
 }
 
 // Next is the SQL expression for the instant of a change of the row whose last
-// one is in the column; at is what the clock said once the row was held.
-func Next(at, column string) string {
-	return Bounded(`greatest(` + at + `, ` + Later(column) + `)`)
-}
-
-// Instant is the SQL of two CTEs that lock the rows of the table that the
-// condition names, and then ask what time it is, as instant.at:
+// one is in the column; at is what the clock said when the statement began:
 //
-//	WITH ` + Instant("cases", "guild_id = $1 AND id = $2") + `
+//	WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 //	UPDATE cases SET updated_at = ` + Next("instant.at", "updated_at") + ` FROM instant WHERE …
 //
-// The UPDATE could call clock_timestamp() itself, but not on a distributed table.
-func Instant(table, condition string) string {
-	return `held AS MATERIALIZED (
-			SELECT 1 FROM ` + table + ` WHERE ` + condition + ` FOR NO KEY UPDATE
-		), instant AS MATERIALIZED (
-			SELECT clock_timestamp() AS at FROM held LIMIT 1
-		)`
+// The UPDATE could call clock_timestamp() itself, but not on a distributed table. The
+// statement does not read the row FOR NO KEY UPDATE before: Postgres would lock it twice,
+// and beside rows that refer to it the second lock waits for those who wait for the first.
+func Next(at, column string) string {
+	return Bounded(`greatest(` + at + `, ` + Later(column) + `)`)
 }

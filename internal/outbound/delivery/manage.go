@@ -73,7 +73,7 @@ func Register(ctx context.Context, tx *db.Tx, guild, endpoint string, enabled, p
 // begins after the unit's commit, apart from tests. Its deliveries that wait are held.
 func Disable(ctx context.Context, tx *db.Tx, guild, endpoint, reason string) error {
 	_, err := tx.ExecContext(ctx, `
-		WITH `+db.Instant("webhook_endpoints", "guild_id = $1 AND id = $2 AND enabled")+`
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE webhook_endpoints
 		SET enabled = false, disabled_reason = nullif($3, ''), updated_at = `+db.Next("instant.at", "updated_at")+`
 		FROM instant
@@ -88,7 +88,7 @@ func Disable(ctx context.Context, tx *db.Tx, guild, endpoint, reason string) err
 // in the order of their making and with the whole schedule before them.
 func Enable(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
 	_, err := tx.ExecContext(ctx, `
-		WITH `+db.Instant("webhook_endpoints", "guild_id = $1 AND id = $2 AND NOT enabled")+`
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE webhook_endpoints
 		SET enabled = true, disabled_reason = NULL, updated_at = `+db.Next("instant.at", "updated_at")+`
 		FROM instant

@@ -165,16 +165,9 @@ func found(err error, guild, id string) error {
 
 // insert gives the case the guild's next number and stores it. Its instant is
 // later than that of the number before, so that numbers and instants agree.
-//
-// The clock is read before the guild's row is held, as an adjustment's is, and not by
-// db.Instant: Postgres locks that row twice where one statement reads it FOR NO KEY UPDATE
-// and changes it, and beside rows that refer to the guild the second lock waits for those
-// who wait for the first.
 func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
 	err := tx.GetContext(ctx, &c, `
-		WITH instant AS MATERIALIZED (
-			SELECT clock_timestamp() AS at
-		), next AS (
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at), next AS (
 			UPDATE guilds SET last_case = last_case + 1, last_case_at = `+db.Next("instant.at", "last_case_at")+`
 			FROM instant
 			WHERE id = $1
@@ -191,7 +184,7 @@ func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
 // edit stores the reason, the expiry and the metadata of c.
 func edit(ctx context.Context, tx *db.Tx, c row) (row, error) {
 	err := tx.GetContext(ctx, &c, `
-		WITH `+db.Instant("cases", "guild_id = $1 AND id = $2")+`
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE cases
 		SET reason = $3, expires_at = $4, metadata = $5, updated_at = `+db.Next("instant.at", "updated_at")+`
 		FROM instant

@@ -139,7 +139,7 @@ func tooLate(ctx context.Context, tx *db.Tx, a Announcement) (bool, error) {
 // its reaction.
 func posted(ctx context.Context, tx *db.Tx, in chat.Intent, message string) error {
 	_, err := tx.ExecContext(ctx, `
-		WITH `+atOnce+`
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE giveaways
 		SET message_id = $3, updated_at = `+next+`,
 		    react_at = CASE WHEN status IN ('active', 'paused') THEN instant.at END, failures = 0,

@@ -183,13 +183,12 @@ func insert(ctx context.Context, tx *db.Tx, g row) (row, error) {
 }
 
 // next is the instant of a change of a giveaway: now, and always later than the
-// change before, also in the milliseconds that are shown. It is taken when the row
-// is held: atOnce holds the one that the statement names.
+// change before, also in the milliseconds that are shown.
 var (
-	next   = db.Next("instant.at", "updated_at")
-	atOnce = db.Instant("giveaways", "guild_id = $1 AND id = $2")
-	// extended is when a giveaway that was paused ends.
-	extended = db.Bounded("(ends_at AT TIME ZONE 'UTC' + (instant.at - coalesce(paused_at, instant.at))) AT TIME ZONE 'UTC'")
+	next = db.Next("instant.at", "updated_at")
+	// extended is when a giveaway that was paused ends. The clock may have been read
+	// before a pause that the statement has waited for.
+	extended = db.Bounded("(ends_at AT TIME ZONE 'UTC' + (greatest(instant.at, paused_at) - coalesce(paused_at, instant.at))) AT TIME ZONE 'UTC'")
 )
 
 // A drawing begins with these. The bot has a while to send what it knows of a giveaway
@@ -212,7 +211,7 @@ const botWindow = time.Minute
 // finds no row when the giveaway is in a state that it cannot leave that way.
 var (
 	toDrawing = `
-		WITH ` + atOnce + `, ` + closes + `
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at), ` + closes + `
 		UPDATE giveaways
 		SET ` + begins + next + `, ended_by_token_id = $3, paused_at = NULL
 		FROM instant, closes
@@ -222,7 +221,7 @@ var (
 		RETURNING ` + columns
 
 	toPaused = `
-		WITH ` + atOnce + `
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE giveaways
 		SET status = 'paused', paused_at = instant.at, updated_at = ` + next + `
 		FROM instant
@@ -232,7 +231,7 @@ var (
 		RETURNING ` + columns
 
 	toActive = `
-		WITH ` + atOnce + `
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE giveaways
 		SET status = 'active', ends_at = ` + extended + `,
 		    paused_at = NULL, updated_at = ` + next + `

@@ -168,16 +168,11 @@ func (w *Worker) lanes() []lane {
 // grows with each failure, up to a quarter of an hour.
 func postponed(at, failures, condition string) string {
 	return db.With(`
-		WITH pause AS MATERIALIZED (
-			SELECT now() + make_interval(secs => least(power(2, least(:failures, 10)), 900)) AS over
-			FROM giveaways
-			WHERE guild_id = $1
-			  AND id = $2
-			FOR NO KEY UPDATE
-		)
+		WITH instant AS MATERIALIZED (SELECT now() AS at)
 		UPDATE giveaways
-		SET :failures = :failures + 1, :at = pause.over
-		FROM pause
+		SET :failures = :failures + 1,
+		    :at = (instant.at AT TIME ZONE 'UTC' + make_interval(secs => least(power(2, least(:failures, 10)), 900))) AT TIME ZONE 'UTC'
+		FROM instant
 		WHERE guild_id = $1
 		  AND id = $2
 		  AND :condition`, "at", at, "failures", failures, "condition", condition)

@@ -100,7 +100,7 @@ func Restore(ctx context.Context, tx *db.Tx, guild string) (taken bool, err erro
 
 // leave has a guild leave from $2 on until $3, or stay.
 var leave = `
-	WITH ` + db.Instant("guilds", "id = $1") + `
+	WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 	UPDATE guilds
 	SET removed_at = $2, removed_after = $3, updated_at = ` + db.Next("instant.at", "updated_at") + `
 	FROM instant

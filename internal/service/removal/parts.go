@@ -36,18 +36,17 @@ var parts = []part{
 		JOIN giveaway_entries e ON e.guild_id = $1 AND e.giveaway_id = g.id AND e.user_id = $2
 		WHERE g.guild_id = $1 AND g.status IN ('scheduled', 'active', 'paused') AND e.entered_at <= $3
 		LIMIT $4`, changes: []string{`
-		WITH held AS MATERIALIZED (
-			SELECT id
-			FROM giveaways
-			WHERE guild_id = $1 AND id = ANY ($4) AND status IN ('scheduled', 'active', 'paused')
-			ORDER BY id
-			FOR NO KEY UPDATE
-		), instant AS MATERIALIZED (
-			SELECT clock_timestamp() AS at FROM held LIMIT 1
-		), gone AS (
+		SELECT g.id
+		FROM giveaways g
+		WHERE g.guild_id = $1 AND g.id = ANY ($4)
+		  AND EXISTS (SELECT FROM giveaway_entries e WHERE e.guild_id = $1 AND e.giveaway_id = g.id AND e.user_id = $2 AND e.entered_at <= $3)
+		ORDER BY g.id
+		FOR NO KEY UPDATE`, `
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at), gone AS (
 			DELETE FROM giveaway_entries e
-			USING held
-			WHERE e.guild_id = $1 AND e.giveaway_id = held.id AND e.user_id = $2 AND e.entered_at <= $3
+			USING giveaways held
+			WHERE held.guild_id = $1 AND held.id = ANY ($4) AND held.status IN ('scheduled', 'active', 'paused')
+			  AND e.guild_id = $1 AND e.giveaway_id = held.id AND e.user_id = $2 AND e.entered_at <= $3
 			RETURNING e.giveaway_id, e.entries
 		)
 		UPDATE giveaways g
@@ -90,7 +89,7 @@ var parts = []part{
 		FROM tickets
 		WHERE guild_id = $1 AND opener_id = $2 AND created_at <= $3
 		LIMIT $4`, changes: []string{`
-		WITH ` + db.Instant("tickets", "guild_id = $1 AND id = ANY ($4)") + `
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE tickets
 		SET subject = NULL, metadata = '{}', opener_id = '` + somebody + `', channel_lock = NULL, channel_lease_gen = channel_lease_gen + 1,
 		    close_reason = CASE WHEN closed_by_id = $2 AND close_reason IS NOT NULL THEN '` + removed + `' ELSE close_reason END,
@@ -106,7 +105,7 @@ var parts = []part{
 		FROM cases
 		WHERE guild_id = $1 AND user_id = $2 AND created_at <= $3
 		LIMIT $4`, changes: []string{`
-		WITH ` + db.Instant("cases", "guild_id = $1 AND id = ANY ($4)") + `
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE cases
 		SET status = 'deleted', reason = '', user_id = '` + somebody + `', metadata = '{}', updated_at = ` + db.Next("instant.at", "updated_at") + `
 		FROM instant

@@ -87,20 +87,16 @@ func takeChannel(ctx context.Context, d db.Doer, guild, ticket string) (*channel
 	var work channelWork
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		err := tx.GetContext(ctx, &work, `
+			WITH long_ago AS MATERIALIZED (SELECT now() - make_interval(secs => $4) AS at)
 			UPDATE tickets t
 			SET channel_lease_until = now() + make_interval(secs => $3), channel_lease_gen = channel_lease_gen + 1
-			FROM (
-				SELECT channel_due_at < now() - make_interval(secs => $4) AS old
-				FROM tickets
-				WHERE guild_id = $1
-				  AND id = $2
-				FOR NO KEY UPDATE) was
+			FROM long_ago
 			WHERE guild_id = $1
 			  AND id = $2
 			  AND channel_due_at IS NOT NULL
 			  AND channel_id IS NOT NULL
 			  AND (channel_lease_until IS NULL OR channel_lease_until <= now())
-			RETURNING guild_id, id, channel_id, status, opener_id, channel_due_at, channel_lease_gen, channel_lock, was.old`,
+			RETURNING guild_id, id, channel_id, status, opener_id, channel_due_at, channel_lease_gen, channel_lock, channel_due_at < long_ago.at AS old`,
 			guild, ticket, channelLease.Seconds(), giveUpAfter.Seconds())
 		if err != nil {
 			return err
@@ -182,7 +178,7 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 	done = done || errors.Is(failed, chat.ErrFinal)
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		err := tx.GetContext(ctx, &again, `
-			WITH `+db.Instant("tickets", "guild_id = $1 AND id = $2")+`
+			WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 			UPDATE tickets
 			SET channel_lease_until = NULL,
 			    channel_due_at = CASE WHEN NOT $4 OR channel_due_at <> $5 THEN channel_due_at END,
@@ -200,7 +196,7 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 		}
 		again = true
 		_, err = tx.ExecContext(ctx, `
-			WITH `+db.Instant("tickets", "guild_id = $1 AND id = $2")+`
+			WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 			UPDATE tickets
 			SET channel_due_at = instant.at
 			FROM instant

@@ -103,7 +103,7 @@ func list(ctx context.Context, q db.Querier, guild string, p page.P) ([]endpoint
 // update stores what a change made of a locked endpoint.
 func update(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 	err := tx.GetContext(ctx, &e, `
-		WITH `+db.Instant("webhook_endpoints", "guild_id = $1 AND id = $2")+`
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE webhook_endpoints
 		SET url = $3, description = $4, events = $5, enabled = $6, disabled_reason = $7,
 		    updated_at = `+db.Next("instant.at", "updated_at")+`
@@ -117,7 +117,7 @@ func update(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 // endOldSecrets forgets every secret that was replaced.
 func endOldSecrets(ctx context.Context, tx *db.Tx, guild, id string) (endpoint, error) {
 	e, err := db.Get[endpoint](ctx, tx, `
-		WITH `+db.Instant("webhook_endpoints", "guild_id = $1 AND id = $2")+`
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE webhook_endpoints
 		SET old_secrets = '[]', updated_at = `+db.Next("instant.at", "updated_at")+`
 		FROM instant
@@ -133,7 +133,7 @@ func endOldSecrets(ctx context.Context, tx *db.Tx, guild, id string) (endpoint, 
 // those replaced earlier end when it does, at the latest.
 func replaceSecret(ctx context.Context, tx *db.Tx, guild, id string, sealed []byte, preview string, overlap time.Duration) (endpoint, error) {
 	e, err := db.Get[endpoint](ctx, tx, `
-		WITH `+db.Instant("webhook_endpoints", "guild_id = $1 AND id = $2")+`
+		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE webhook_endpoints
 		SET secret = $3, secret_preview = $4, updated_at = `+db.Next("instant.at", "updated_at")+`,
 		    old_secrets = (
