@@ -44,7 +44,7 @@ const byIndex = `SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit 
 var inspect func(database, statement string) error
 
 // InspectStatements is for tests: from now on every statement is shown to f before
-// it is prepared or run, as Distributed has it, with the name of the database; where f
+// it is prepared or run, as it is written, with the name of the database; where f
 // returns an error the statement fails with it. Call it before the first connection is made.
 func InspectStatements(f func(database, statement string) error) { inspect = f }
 
@@ -182,7 +182,7 @@ func (c *conn) inspected(statement string) error {
 	if inspect == nil {
 		return nil
 	}
-	return inspect(c.database, Distributed(statement))
+	return inspect(c.database, statement)
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {

@@ -84,6 +84,9 @@ func Empty(t testing.TB, from string) string {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
+		if s.cluster == nil {
+			wantForms(ctx, t, named(s.url, name), name)
+		}
 		if err := s.drop(ctx, name); err != nil {
 			t.Errorf("drop the test database: %v", err)
 		}

@@ -46,7 +46,11 @@ var guildTables = sync.OnceValue(func() map[string]bool {
 // rules before it is first prepared or run. One that breaks a rule fails, and with
 // it the test whose database it was for, whatever becomes of the error.
 func init() {
-	db.InspectStatements(func(database, statement string) error {
+	db.InspectStatements(func(database, written string) error {
+		statement := db.Distributed(written)
+		if statement != written && ofTheProgram() {
+			noteForms(database, written)
+		}
 		err := check(statement)
 		if err == nil || !ofTheProgram() {
 			return nil

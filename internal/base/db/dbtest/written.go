@@ -2,50 +2,123 @@ package dbtest
 
 import (
 	"context"
-	"strings"
+	"database/sql"
+	"sync"
 	"testing"
 
 	"guildhall/internal/base/db"
 )
 
+// forms are the statements of the program that a coordinator reads otherwise, by the
+// database of the test that was the first of this process to run them.
+var forms = struct {
+	sync.Mutex
+	of    map[string][]string
+	known map[string]bool
+}{of: make(map[string][]string), known: make(map[string]bool)}
+
+func noteForms(database, statement string) {
+	forms.Lock()
+	defer forms.Unlock()
+	if !forms.known[statement] {
+		forms.known[statement] = true
+		forms.of[database] = append(forms.of[database], statement)
+	}
+}
+
+// wantForms has Postgres plan both forms of the statements that a test was the first to
+// run, and prints them. But for this, only a coordinator would read the second form.
+func wantForms(ctx context.Context, t testing.TB, url, database string) {
+	t.Helper()
+	forms.Lock()
+	statements := forms.of[database]
+	delete(forms.of, database)
+	forms.Unlock()
+	if len(statements) == 0 {
+		return
+	}
+	pool, err := db.OpenSQL(url, "guildhall-dbtest-forms", 1)
+	if err != nil {
+		t.Fatalf("open the test database: %v", err)
+	}
+	defer pool.Close()
+	for _, text := range statements {
+		plan, err := plannedApart(ctx, pool, text)
+		if err != nil {
+			t.Logf("the test has taken away what this statement needs: %v\n%s", err, text)
+			continue
+		}
+		t.Logf("%s\n\n%s", text, plan)
+		one := db.Distributed(text)
+		if plan, err = plannedApart(ctx, pool, one); err != nil {
+			t.Errorf("the distributed form is no statement: %v\n%s", err, one)
+		}
+		t.Logf("distributed:\n%s\n\n%s", one, plan)
+	}
+}
+
+func plannedApart(ctx context.Context, pool *sql.DB, text string) (string, error) {
+	if _, err := pool.ExecContext(ctx, `DEALLOCATE ALL`); err != nil {
+		return "", err
+	}
+	tx, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = tx.Rollback() }()
+	return planned(ctx, tx, text)
+}
+
 // WantPlanned prints statements whole, as psql takes them, with the plans that
 // Postgres makes of them and of their distributed form. It fails where there is none.
 func WantPlanned(t testing.TB, d *db.DB, statements map[string]string) {
 	t.Helper()
-	for name, text := range statements {
-		t.Logf("%s:\n%s\n\n%s", name, text, planned(t, d, name, text))
-		if one := db.Distributed(text); one != text {
-			t.Logf("%s, distributed:\n%s\n\n%s", name, one, planned(t, d, name, one))
+	for name, written := range statements {
+		for form, text := range map[string]string{"plain": written, "distributed": db.Distributed(written)} {
+			err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+				plan, err := planned(ctx, tx.Tx.Tx, text)
+				t.Logf("%s, %s:\n%s\n\n%s", name, form, text, plan)
+				return err
+			})
+			if err != nil {
+				t.Fatalf("%s, %s, is no statement: %v\n%s", name, form, err, text)
+			}
 		}
 	}
 }
 
-// planned is the plan of a statement for whatever values its parameters have.
-func planned(t testing.TB, d *db.DB, name, text string) string {
-	t.Helper()
-	var lines []string
-	err := d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		for _, s := range []string{`SET LOCAL plan_cache_mode = force_generic_plan`, `PREPARE written AS ` + text} {
-			if _, err := tx.ExecContext(ctx, s); err != nil {
-				return err
-			}
+// planned is the plan of a statement for whatever values its parameters have. A text is
+// given nevertheless: a coordinator plans for the guild, and for none it has no plan of
+// a step that is worked out first.
+func planned(ctx context.Context, tx *sql.Tx, text string) (string, error) {
+	for _, s := range []string{`SET LOCAL plan_cache_mode = force_generic_plan`, `PREPARE written AS ` + text} {
+		if _, err := tx.ExecContext(ctx, s); err != nil {
+			return "", err
 		}
-		var parameters int
-		if err := tx.GetContext(ctx, &parameters, `SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 'written'`); err != nil {
-			return err
-		}
-		values := ""
-		if parameters > 0 {
-			values = "(NULL" + strings.Repeat(", NULL", parameters-1) + ")"
-		}
-		if err := tx.SelectContext(ctx, &lines, `EXPLAIN EXECUTE written`+values); err != nil {
-			return err
-		}
-		_, err := tx.ExecContext(ctx, `DEALLOCATE written`)
-		return err
-	})
-	if err != nil {
-		t.Fatalf("%s is no statement: %v\n%s", name, err, text)
 	}
-	return strings.Join(lines, "\n")
+	var values string
+	err := tx.QueryRowContext(ctx, `
+		SELECT coalesce('(' || string_agg(CASE WHEN type = 'text'::regtype THEN quote_literal('1') ELSE 'NULL' END, ', ' ORDER BY n) || ')', '')
+		FROM pg_prepared_statements, unnest(parameter_types) WITH ORDINALITY AS p (type, n)
+		WHERE name = 'written'`).Scan(&values)
+	if err != nil {
+		return "", err
+	}
+	rows, err := tx.QueryContext(ctx, `EXPLAIN EXECUTE written`+values)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	plan, line := "", ""
+	for rows.Next() {
+		if err := rows.Scan(&line); err != nil {
+			return "", err
+		}
+		plan += line + "\n"
+	}
+	if err := rows.Err(); err != nil {
+		return "", err
+	}
+	_, err = tx.ExecContext(ctx, `DEALLOCATE written`)
+	return plan, err
 }
