@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"guildhall/bench/rig"
-	"guildhall/internal/outbound/event"
 )
 
 // webhooksStages are those that each have a server of their own from the beginning;
@@ -117,10 +116,19 @@ func (h *hooks) others(n int, path string, of rig.Crowd) (guild, endpoint string
 	return guilds[0], h.Crowd(guilds, of)[0]
 }
 
-// told records n events of a guild, whose id is $1.
-var told = `WITH told AS (SELECT gen_random_uuid()::text AS id FROM generate_series(1, $2)), ` + event.Telling{
-	Rows: "told", Guild: "$1", Type: "'" + event.BalanceChanged + "'", ID: "told.id", At: "now()", Payload: "'{}'", Origin: "''",
-}.CTEs() + ` SELECT`
+// told records $2 events of guild $1 for each of its endpoints.
+const told = `
+	WITH told AS (
+		SELECT gen_random_uuid()::text AS id FROM generate_series(1, $2)
+	), stored AS (
+		INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
+		SELECT $1, id, 'economy.balance_changed', now(), '{}'
+		FROM told
+	)
+	INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at, fresh)
+	SELECT $1, left(told.id, 15) || right(gen_random_uuid()::text, 21), e.id, told.id, 'economy.balance_changed', now(), true
+	FROM told
+	JOIN webhook_endpoints e ON e.guild_id = $1`
 
 // flood records a great many events for one endpoint.
 func (h *hooks) flood() {

@@ -104,23 +104,6 @@ func TestAnEventIsRenderedOnceAndDeliveredToEachListener(t *testing.T) {
 	}
 }
 
-// A statement renders what it alone knows as Record renders it.
-func TestAStatementRendersAsRecordDoes(t *testing.T) {
-	t.Parallel()
-	d := scene(t, 1)
-	at := time.Date(2026, 3, 1, 1, 2, 3, 4_005_000, time.UTC)
-	by := event.From(auth.By{GuildID: guild, ID: `a"b`})
-	telling := event.Telling{
-		Rows: "told", Guild: "$1", Type: "'" + event.CaseCreated + "'", ID: "'e-1'", At: "told.at", Origin: "$3",
-		Payload: event.SQL(event.CaseCreated, "'e-1'", "told.at", "$1", "$3::text", `'{"n":' || told.n || '}'`),
-	}
-	dbtest.Exec(t, d, `WITH told AS (SELECT $2::timestamptz AS at, 42 AS n), `+telling.CTEs()+` SELECT`, guild, at, by.JSON())
-	got := list(t, d, `SELECT convert_from(payload, 'UTF8') FROM webhook_events`)
-	if want := event.NewEnvelope(by, "e-1", event.CaseCreated).Payload(at, `{"n":42}`); len(got) != 1 || got[0] != want {
-		t.Errorf("the payload is\n%s, want\n%s", got, want)
-	}
-}
-
 func TestEachChangeHasAnEventOfItsOwn(t *testing.T) {
 	t.Parallel()
 	d := scene(t, 2)
@@ -161,25 +144,5 @@ func TestDeliveriesAreNumberedInTheOrderOfTheirMaking(t *testing.T) {
 			t.Errorf("%s is not a UUIDv7: %v", ids[n-1], err)
 		}
 		last = ids
-	}
-}
-
-// One statement may tell of changes of several guilds, each to its own endpoints.
-func TestAStatementTellsSeveralGuilds(t *testing.T) {
-	t.Parallel()
-	d := scene(t, 2)
-	telling := event.Telling{
-		Rows: "told", Guild: "told.guild_id", Type: "'" + event.CaseCreated + "'", ID: "told.id", At: "now()", Payload: "told.id", Origin: "''",
-	}
-	dbtest.Exec(t, d, `WITH told AS (SELECT * FROM unnest($1::text[], $2::text[]) AS t (guild_id, id)), `+telling.CTEs()+` SELECT`,
-		db.Array([]string{guild, "2", "3", guild}), db.Array([]string{"a", "b", "c", "d"}))
-	got := fmt.Sprint(list(t, d, `
-		SELECT concat_ws(' ', w.endpoint_id, w.event_id, convert_from(v.payload, 'UTF8'))
-		FROM webhook_deliveries w JOIN webhook_events v ON v.guild_id = w.guild_id AND v.id = w.event_id ORDER BY event_id, endpoint_id`))
-	if want := "[listens-0 a a listens-1 a a other guild b b listens-0 d d listens-1 d d]"; got != want {
-		t.Errorf("the deliveries are %s, want %s", got, want)
-	}
-	if n := list(t, d, `SELECT id FROM webhook_events ORDER BY id`); fmt.Sprint(n) != "[a b d]" {
-		t.Errorf("the events are %v, want a, b and d", n)
 	}
 }

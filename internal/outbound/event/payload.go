@@ -24,14 +24,6 @@ func (e Envelope) Payload(at time.Time, data string) string {
 	return e.head + at.UTC().Format(stamp) + e.middle + data + "}"
 }
 
-// SQL is a payload as an SQL expression of expressions for its parts. Ids are
-// those of events and guilds, which need no escapes; origin is an Origin's JSON.
-func SQL(typ, id, at, guild, origin, data string) string {
-	return `'{"id":"' || ` + id + ` || '","type":"` + typ + `","timestamp":"' || ` +
-		`to_char(` + at + ` AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')` +
-		` || '","guild_id":"' || ` + guild + ` || '","api_version":"v1","origin":' || ` + origin + ` || ',"data":' || ` + data + ` || '}'`
-}
-
 func quote(s string) string {
 	b, err := json.Marshal(s)
 	if err != nil {

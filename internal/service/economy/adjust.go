@@ -12,7 +12,6 @@ import (
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
-	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/batch"
 	"guildhall/internal/service/leaderboard"
 )
@@ -63,6 +62,8 @@ var (
 	adjustTold string
 	//go:embed adjust_alone.sql
 	adjustAlone string
+	//go:embed tell.sql
+	tellSteps string
 
 	unheard = statement(adjustUnheard, "moved.guild_id /*: $12 */")
 	told    = statement(adjustTold, "moved.guild_id /*: $12 */")
@@ -71,21 +72,15 @@ var (
 
 func statement(text, guild string) leaderboard.Noted {
 	return leaderboard.Wallets.Noted("moved", guild, func(note string) string {
-		return strings.NewReplacer("{rank}", note, "{told}", telling(guild).CTEs()).Replace(text)
+		return strings.NewReplacer("{rank}", note, "{told}", telling(guild)).Replace(text)
 	})
 }
 
-// telling is the event of a change, whose data are known once it is made.
-func telling(guild string) event.Telling {
-	return event.Telling{
-		Rows: "moved", Guild: guild, Type: "'" + event.BalanceChanged + "'", ID: "moved.event_id", At: "moved.updated_at",
-		Trace: "nullif(moved.trace, '')", Origin: "moved.origin",
-		Payload: event.SQL(event.BalanceChanged, "moved.event_id", "moved.updated_at", guild, "moved.origin",
-			`'{"user_id":"' || moved.user_id || '","balance":' || moved.is_now || ',"previous_balance":' || moved.is_now - moved.delta
-			 || ',"delta":' || moved.delta || ',"reason":' || coalesce(to_json(moved.reason)::text, 'null')
-			 || ',"reference":' || coalesce(to_json(moved.reference)::text, 'null') || ',"ledger_entry_id":"' || moved.id || '"}'`),
-	}
-}
+// telling are the CTEs that tell of each change (moved): its event with a delivery for
+// each endpoint and each of the bot's streams that listens, or nothing at all where none
+// does. They are those of event.RecordEach, with a payload that is known once the change
+// is made, and worked out only for what is stored.
+func telling(guild string) string { return strings.ReplaceAll(tellSteps, "{guild}", guild) }
 
 // made is what a statement says of a change that it has made.
 type made struct {

@@ -252,7 +252,7 @@ var manyWritten = leaderboard.Wallets.Noted("wallets_after", "$1", func(note str
 			INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
 			SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
 			FROM moved m /*: m JOIN guilds home ON home.id = $1 */
-		), ` + note + `, ` + telling("$1").CTEs() + `
+		), ` + note + `, ` + telling("$1") + `
 		SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM made) AS wallets, (SELECT count(*) FROM referenced) AS refs,
 		       EXISTS (SELECT FROM event_listeners) AS told`
 })

@@ -111,7 +111,7 @@ func setting(tell bool) leaderboard.Noted {
 	return leaderboard.Wallets.Noted("moved", "$1", func(note string) string {
 		told := ``
 		if tell {
-			told = `, ` + telling("$1").CTEs()
+			told = `, ` + telling("$1")
 		}
 		return `
 		WITH moved AS MATERIALIZED (
