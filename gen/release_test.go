@@ -207,3 +207,52 @@ func TestOnlyADatedSectionOfAFrozenContractIsReleased(t *testing.T) {
 		})
 	}
 }
+
+// Two packages of one commit are equal. A package's settings are root's alone, an upgrade lets
+// the service run, and its removal ends it.
+func TestThePackageForDebian(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("dpkg-deb"); err != nil {
+		t.Skip("this machine makes no packages for Debian")
+	}
+	folder := t.TempDir()
+	program := filepath.Join(folder, "guildhall")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run := func(name string, args ...string) string {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %q: %v: %s", name, args, err, out)
+		}
+		return string(out)
+	}
+	var packages [2]string
+	for i := range packages {
+		to := filepath.Join(folder, fmt.Sprint(i))
+		run("mkdir", to)
+		run("env", "SOURCE_DATE_EPOCH=1800000000", "../.ci/deb", "26.12.0", "amd64", program, to)
+		packages[i] = filepath.Join(to, "guildhall_26.12.0_amd64.deb")
+	}
+	run("cmp", packages[0], packages[1])
+	if list := run("dpkg-deb", "--contents", packages[0]); !regexp.MustCompile(`(?m)^-rw------- root/root .* \./etc/guildhall/env$`).MatchString(list) {
+		t.Errorf("the package holds\n%s", list)
+	}
+	control := filepath.Join(folder, "control")
+	run("dpkg-deb", "--control", packages[0], control)
+	// systemctl is one that writes down what it is asked for, on a machine that has systemd.
+	for script, calls := range map[string]string{
+		"postinst configure": "daemon-reload", "prerm upgrade 26.12.1": "", "prerm remove": "disable --now guildhall", "postrm remove": "daemon-reload",
+	} {
+		words := strings.Fields(script)
+		text, err := os.ReadFile(filepath.Join(control, words[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		here := "systemctl() { echo \"$*\"; }\n" + strings.ReplaceAll(string(text), "/run/systemd/system", folder)
+		if out := run("sh", append([]string{"-c", here, words[0]}, words[1:]...)...); strings.TrimSpace(out) != calls {
+			t.Errorf("%s asks systemctl for %q, want %q", script, out, calls)
+		}
+	}
+}
