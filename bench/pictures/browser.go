@@ -86,14 +86,16 @@ func (b *browser) story(r *receiver) error {
 		func() error { return b.look("delivery") },
 		func() error {
 			r.fails.Store(true)
-			return b.run(chromedp.NavigateBack(), press(".row-actions .primary", "#problem"))
+			// Not back: a page that Chromium kept is shown without being loaded, for which
+			// going back waits in vain.
+			return b.run(press("nav a[href*='/webhooks/']", "#live-deliveries"), press(".row-actions .primary", "#problem"))
 		},
 		func() error { return b.look("delivery-failed") },
 		b.wait,
 	}
-	for _, step := range steps {
+	for n, step := range steps {
 		if err := step(); err != nil {
-			return err
+			return fmt.Errorf("step %d: %w", n+1, err)
 		}
 	}
 	return b.rest()
@@ -136,8 +138,8 @@ func (b *browser) rest() error {
 	return b.look("reference", chromedp.Evaluate[chromedp.Void](`document.querySelector("`+operation+`").scrollIntoView()`))
 }
 
-// look takes the page's pictures, each after what has to be done again for a window of
-// another size.
+// look takes the page's pictures, whole, and README's as large as a window, each after
+// what has to be done again for a window of another size.
 func (b *browser) look(name string, before ...chromedp.Action[chromedp.Void]) error {
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int64{1280, 360} {
@@ -151,11 +153,11 @@ func (b *browser) look(name string, before ...chromedp.Action[chromedp.Void]) er
 			if err := b.run(before...); err != nil {
 				return err
 			}
-			if err := b.take(everything, fmt.Sprintf("%s-%s-%d.png", name, scheme, width)); err != nil {
+			if err := b.take(chromedp.FullScreenshot(100), everything, fmt.Sprintf("%s-%s-%d.png", name, scheme, width)); err != nil {
 				return err
 			}
 			if inREADME[name] && width > 640 {
-				if err := b.take(shown, fmt.Sprintf("%s-%s.png", name, scheme)); err != nil {
+				if err := b.take(chromedp.CaptureScreenshot(), shown, fmt.Sprintf("%s-%s.png", name, scheme)); err != nil {
 					return err
 				}
 			}
@@ -165,10 +167,10 @@ func (b *browser) look(name string, before ...chromedp.Action[chromedp.Void]) er
 }
 
 // take writes one picture, compressed as far as its format goes.
-func (b *browser) take(folder, name string) error {
+func (b *browser) take(what chromedp.Action[[]byte], folder, name string) error {
 	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
 	defer cancel()
-	shot, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	shot, err := chromedp.Run(ctx, what)
 	if err != nil {
 		return err
 	}

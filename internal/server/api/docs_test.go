@@ -149,6 +149,7 @@ func TestTheReferenceLeadsOn(t *testing.T) {
 		"Guildhall 26.12.0", `href="/openapi.yaml"`, `href="/openapi-3.1.yaml"`, `href="https://desk.example.com/dashboard/"`,
 		`href="https://docs.example.com/guildhall/docs/integrate/first-program.html"`, `integrate/writes.html"`,
 		`integrate/webhooks.html"`, `integrate/copies.html"`, "prefers-color-scheme: dark",
+		`name="viewport"`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %s", want)

@@ -49,11 +49,19 @@ var (
 {{with .About.Dashboard}}<a href="{{.}}">Dashboard</a>{{end}}
 {{range .Guides}}<a href="{{.URL}}">{{.Name}}</a>
 {{end}}</header>`))
-	referenceStyle = template.HTML(`<style>
+	referenceStyle = template.HTML(`<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
 .about { max-width: 1460px; margin: 0 auto; padding: 12px 20px 0; font: 14px sans-serif; display: flex; flex-wrap: wrap; gap: 4px 16px; }
 @media (prefers-color-scheme: dark) {
   html { color-scheme: light; background: #fff; filter: invert(.9) hue-rotate(180deg); }
   .highlight-code, img { filter: invert(1) hue-rotate(180deg); }
+}
+@media (max-width: 639px) {
+  .swagger-ui .info .title { font-size: 26px; }
+  .swagger-ui .wrapper { padding: 0 12px; }
+  .swagger-ui .opblock .opblock-summary-operation-id, .swagger-ui .opblock .opblock-summary-description { display: none; }
+  .swagger-ui .opblock .opblock-summary-path { max-width: none; }
+  .swagger-ui .opblock-body, .swagger-ui .responses-inner { overflow-x: auto; }
 }
 </style>`)
 )
