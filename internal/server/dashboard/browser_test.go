@@ -170,6 +170,10 @@ func (b *tab) look(name string) {
 			if wide > width {
 				b.t.Errorf("%s is %d pixels wide on a screen of %d", name, wide, width)
 			}
+			if broken := get(b, chromedp.Evaluate[int](`
+				[...document.querySelectorAll(".preview")].filter(e => [...e.getClientRects()].some(r => r.height > 30)).length`)); broken > 0 {
+				b.t.Errorf("%s breaks %d previews of secrets on a screen of %d", name, broken, width)
+			}
 			must(b.t, os.WriteFile(filepath.Join(screens, fmt.Sprintf("%s-%s-%d.png", name, scheme, width)), png, 0o644))
 			b.judge(fmt.Sprintf("%s, %s, %d pixels", name, scheme, width))
 		}
@@ -298,6 +302,8 @@ func TestTokenInABrowser(t *testing.T) {
 					t.Errorf("copying gives %q", copied)
 				}
 				b.look("token-made")
+			} else if shown := b.plain(`getComputedStyle(document.querySelector("button[data-copy]")).display`); shown != "none" {
+				t.Errorf("the button for copying, which needs scripts, is shown: %s", shown)
 			}
 			b.has(" '" + l.URL + "/api/v1/cases'") // the call to paste
 			for _, call := range []struct {
@@ -330,6 +336,18 @@ func TestTokenInABrowser(t *testing.T) {
 			b.has("token.created")
 		})
 	}
+}
+
+// plain evaluates on a page whose own scripts do not run.
+func (b *tab) plain(script string) string {
+	b.t.Helper()
+	off := func(value bool) chromedp.Action[chromedp.Void] {
+		return command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: value})
+	}
+	b.run(off(false))
+	found := get(b, chromedp.Evaluate[string](script))
+	b.run(off(true))
+	return found
 }
 
 // tabTo presses the tabulator until an element has the focus.

@@ -88,6 +88,9 @@ func redeliver(c *call, e endpointRow) (reply, error) {
 		return reply{}, err
 	}
 	c.wake()
+	if e.Pull() {
+		return c.back(c.path("webhooks", e.ID, "deliveries", id), "The event can be fetched once more, under the same event id."), nil
+	}
 	c.awaitAttempt(e.ID, id)
 	return c.back(c.path("webhooks", e.ID, "deliveries", id), "The event was queued once more, under the same event id."), nil
 }

@@ -160,6 +160,26 @@ func TestADeliveryIsReadAndExact(t *testing.T) {
 	b.get(one+"/deliveries/"+delivery).wants(200, "\n  &#34;data&#34;: {\n", `id="exact"`)
 }
 
+// An endpoint's page shows twenty deliveries at a time, and Recover stands in front of
+// them, beside the filters.
+func TestRecoverStandsBesideTheFilters(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.as(t, "owner")
+	one := b.endpoint()
+	dbtest.Exec(t, s.DB, `
+		WITH ev AS (
+			INSERT INTO webhook_events (guild_id, id, type, payload) SELECT $1, 'v' || n, 'case.created', '{}' FROM generate_series(1, 25) n
+			RETURNING guild_id, id, type
+		) INSERT INTO webhook_deliveries (guild_id, endpoint_id, event_id, event_type, state, fresh)
+		SELECT guild_id, $2, id, type, 'held', false FROM ev`, guildID, strings.TrimPrefix(one, page(guildID, "webhooks")+"/"))
+	body := b.get(one).wants(200, ">Older</a>").body
+	filters, recovery, rows := strings.Index(body, `id="status-filter"`), strings.Index(body, `id="recover"`), strings.Index(body, `id="live-deliveries"`)
+	if filters < 0 || recovery < filters || rows < recovery || strings.Count(body, `<td class="act">`) != 20 {
+		t.Errorf("filters at %d, Recover at %d, deliveries at %d, %d rows", filters, recovery, rows, strings.Count(body, `<td class="act">`))
+	}
+}
+
 // A file that cannot be finished is not taken for a whole one: its connection breaks.
 func TestAFileThatIsCutBreaksOff(t *testing.T) {
 	t.Parallel()

@@ -108,6 +108,10 @@ func (e endpointRow) Why() string {
 	}
 }
 
+// ManyEvents reports whether its types are folded away, so that a phone shows what stands
+// beneath them.
+func (e endpointRow) ManyEvents() bool { return len(e.Events) > 8 }
+
 // Open is what waits or is held, whatever its age.
 func (e endpointRow) Open() int { return e.Waiting + e.Held }
 
@@ -116,6 +120,9 @@ func (e endpointRow) Total() int { return e.Delivered + e.Failed + e.Open() }
 
 // Sum is Total in words.
 func (e endpointRow) Sum() string {
+	if e.Pull() {
+		return number(e.Delivered) + " acknowledged, " + number(e.Failed) + " given up, " + e.Upto(e.Open()) + " waiting"
+	}
 	return number(e.Delivered) + " delivered, " + number(e.Failed) + " failed, " + e.Upto(e.Open()) + " waiting"
 }
 
@@ -267,14 +274,15 @@ func (c *call) readWebhook() (*webhookForm, webhooks.Wanted) {
 // refusedForm turns what a domain refuses into what is wrong with the form.
 func (c *call) refusedForm(f *webhookForm, err error) (reply, error) {
 	fl, ok := fault.As(err)
-	if !ok || fl.Kind != fault.Invalid && fl.Kind != fault.Refused && fl.Kind != fault.Unavailable {
+	unresolved := errors.Is(err, egress.ErrLookup)
+	if !ok || fl.Kind != fault.Invalid && fl.Kind != fault.Refused && !unresolved {
 		return reply{}, notHere(err)
 	}
 	rest, form := strings.CutPrefix(fl.Message, "body /url: ")
 	switch {
 	case form:
 		f.Problems.add("url", "The address cannot be used: it %s.", rest)
-	case fl.Code == "webhook_url_not_allowed" || fl.Kind == fault.Unavailable:
+	case fl.Code == "webhook_url_not_allowed" || unresolved:
 		f.Problems.add("url", "The address cannot be used. %s", fl.Message)
 	default:
 		f.Problems.add("main", "%s", fl.Message)
@@ -347,7 +355,16 @@ func switchWebhook(enabled bool) endpointHandler {
 		if !enabled {
 			return c.back(c.path("webhooks", e.ID), "The endpoint is disabled. What happens from now on is not kept for it; what waits is held."), nil
 		}
-		return c.back(c.path("webhooks", e.ID), "The endpoint is enabled. %s held deliveries go out now.", e.Upto(e.Held)), nil
+		released := "%s held deliveries go out now."
+		if e.Pull() {
+			released = "%s held events can be fetched now."
+			if e.Held == 1 {
+				released = "%s held event can be fetched now."
+			}
+		} else if e.Held == 1 {
+			released = "%s held delivery goes out now."
+		}
+		return c.back(c.path("webhooks", e.ID), "The endpoint is enabled. "+released, e.Upto(e.Held)), nil
 	}
 }
 

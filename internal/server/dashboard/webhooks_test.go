@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/egress"
 	"guildhall/internal/outbound/egress/egresstest"
+	"guildhall/internal/outbound/event"
 	"guildhall/internal/server/dashboard"
 )
 
@@ -205,6 +207,18 @@ func TestStreamsShowWhoFetches(t *testing.T) {
 	b.get(page(guildID, "tokens")).wants(200, "The operator's bot has no stream.")
 }
 
+// Many types are folded away, so that the deliveries are not far beneath them.
+func TestManyTypesOfEventsAreFolded(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.as(t, "owner")
+	few := b.endpoint()
+	dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET events = '{case.created}'`)
+	b.get(few).wants(200, "<code>case.created</code>").lacks("types</summary>")
+	dbtest.Exec(t, s.DB, `UPDATE webhook_endpoints SET events = $1`, db.Array(event.Types))
+	b.get(few).wants(200, fmt.Sprintf("<summary>%d types</summary><code>case.created</code>", len(event.Types)))
+}
+
 // A pull endpoint has no address: the pages call it by its id, and show who fetches
 // from it and how far behind that is.
 func TestAPullEndpointShowsWhoFetches(t *testing.T) {
@@ -223,14 +237,33 @@ func TestAPullEndpointShowsWhoFetches(t *testing.T) {
 	b := s.as(t, "manager")
 	one := page(guildID, "webhooks", id)
 	b.get(page(guildID, "webhooks")).wants(200, "pull "+id[:8])
-	b.get(one).wants(200, "pull "+id[:8], "Last asked", "by nobody yet", "0 waiting")
+	b.get(one).wants(200, "pull "+id[:8], "Last asked", "by nobody yet", "0 waiting", "nothing to fetch", "Add a test event").
+		lacks("nothing sent", "Send a test", `id="recover"`, `name="response_class"`)
 	b.post(one+"/test", nil).wants(303)
+	ping := dbtest.Value[string](t, s.DB, `SELECT id FROM webhook_deliveries`)
+	b.get(one+"/deliveries/"+ping).wants(200, "Waits to be fetched.").lacks("Not tried yet", "<h2>Request</h2>", "curl")
+	b.get(one).wants(200, "0 acknowledged, 0 given up, 1 waiting").lacks(`data-label="Answer"`, `data-label="Attempts"`)
 	b.get(one).wants(200, "1 waiting", "the oldest that can be fetched since")
 	dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
 		_, err := delivery.Fetch(ctx, tx, guildID, id, key, 10, time.Minute)
 		return err
 	})
 	b.get(one).wants(200, key).lacks("by nobody yet", "the oldest that can be fetched since")
+	// The page waits for no attempt: there is none.
+	dbtest.Do(t, s.DB, func(ctx context.Context, tx *db.Tx) error {
+		event := dbtest.Value[string](t, s.DB, `SELECT event_id FROM webhook_deliveries`)
+		_, _, err := delivery.Acknowledge(ctx, tx, guildID, id, []string{event}, nil)
+		return err
+	})
+	b.get(one+"/deliveries/"+ping).wants(200, "Acknowledged")
+	again := b.post(one+"/deliveries/"+ping+"/redeliver", nil).wants(303)
+	b.get(again.to).wants(200, "can be fetched once more")
+	b.post(one+"/disable", nil).wants(303)
+	dbtest.Exec(t, s.DB, `UPDATE webhook_deliveries SET state = 'held' WHERE state = 'pending'`) // as a worker does
+	b.get(one).wants(200, "1 held")
+	b.post(one+"/enable", nil).wants(303)
+	b.get(one).wants(200, "1 held event can be fetched now.")
+	b.get(one+"/rotate").wants(200, "forwards").lacks("Requests to")
 	b.get(one+"/edit").wants(200, `name="delivery" value="pull"`, "Nothing can be fetched from a disabled endpoint").
 		lacks(`name="url"`, "is sent nothing")
 	b.get(one+"?status=failed").wants(200, "type its name: pull "+id[:8], "31 days after its event").lacks("type its address")
