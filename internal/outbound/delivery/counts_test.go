@@ -3,6 +3,8 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -25,31 +27,113 @@ func TestNumbersByHourAgreeWithTheLog(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		guild := strconv.FormatInt(600000000000000000+guilds.Add(1), 10)
 		history{t, d, guild, start}.play()
-		for name, outcome := range map[string]string{"delivered": StateDelivered, "failed": StateFailed} {
-			const logged = `
-				SELECT coalesce(string_agg(endpoint_id || date_trunc('hour', completed_at) || n, ',' ORDER BY endpoint_id, at), '')
-				FROM (
-					SELECT endpoint_id, min(completed_at) AS completed_at, date_trunc('hour', completed_at) AS at, count(*) AS n
-					FROM webhook_deliveries
-					WHERE guild_id = $1 AND state = $2
-					GROUP BY endpoint_id, date_trunc('hour', completed_at)) x`
-			const counted = `
-				SELECT coalesce(string_agg(endpoint_id || hour || deliveries, ',' ORDER BY endpoint_id, hour), '')
-				FROM webhook_hours
-				WHERE guild_id = $1 AND outcome = $2`
-			ctx := context.Background()
-			want, err := db.Get[string](ctx, d.Reader(), logged, guild, outcome)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := db.Get[string](ctx, d.Reader(), counted, guild, outcome)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != want {
-				t.Fatalf("%s: counted are %s, the log has %s", name, got, want)
+		agreeWithTheLog(t, d, guild, time.Time{})
+	})
+}
+
+// agreeWithTheLog fails the test unless the numbers by hour are those of the log, since an
+// instant.
+func agreeWithTheLog(t rapid.TB, d *db.DB, guild string, since time.Time) {
+	for _, outcome := range []string{StateDelivered, StateFailed} {
+		const logged = `
+			SELECT coalesce(string_agg(endpoint_id || at || n, ',' ORDER BY endpoint_id, at), '')
+			FROM (
+				SELECT endpoint_id, date_trunc('hour', completed_at) AS at, count(*) AS n
+				FROM webhook_deliveries
+				WHERE guild_id = $1 AND state = $2 AND completed_at >= $3
+				GROUP BY endpoint_id, date_trunc('hour', completed_at)) x`
+		const counted = `
+			SELECT coalesce(string_agg(endpoint_id || hour || deliveries, ',' ORDER BY endpoint_id, hour), '')
+			FROM webhook_hours
+			WHERE guild_id = $1 AND outcome = $2 AND hour >= $3`
+		ctx := context.Background()
+		want, err := db.Get[string](ctx, d.Reader(), logged, guild, outcome, since)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := db.Get[string](ctx, d.Reader(), counted, guild, outcome, since)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Fatalf("%s: counted are %s, the log has %s", outcome, got, want)
+		}
+	}
+}
+
+// A random history of 10,000 deliveries: results that come, come twice or come too late.
+// Then two days and a half pass, in which what is held too long is given up and what is
+// old is pruned. The numbers are those of the log, and in each hour of that time those of
+// the 24 hours that pages show.
+func TestTenThousandDeliveriesAgreeWithTheLog(t *testing.T) {
+	t.Parallel()
+	const guild, all = "600000000000000000", 10_000
+	d := dbtest.New(t).DB
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	at := time.Date(2026, 3, 1, 7, 0, 0, 0, time.UTC)
+	dbtest.Exec(t, d, `INSERT INTO guilds (id, name, owner_id) VALUES ($1, 'g', '1')`, guild)
+	dbtest.Exec(t, d, `
+		INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, fresh, lease_until, lease_gen, event_at)
+		SELECT $1, 'd' || n, 'e' || n % 5, 'v' || n, false, now() + interval '1 hour', 1, $2::timestamptz - random() * interval '28 days'
+		FROM generate_series(0, $3 - 1) n`, guild, at, all)
+	states := []string{StateDelivered, StateDelivered, StateDelivered, StateFailed, StateHeld, StatePending}
+	in := func(do func(context.Context, *db.Tx) error) {
+		t.Helper()
+		if err := d.Do(t.Context(), do); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n, order := 0, r.Perm(all); n < all; at = at.Add(time.Duration(r.IntN(90)) * time.Minute) {
+		var batch []result
+		for end := min(all, n+1+r.IntN(600)); n < end; n++ {
+			batch = append(batch, outcomeOf(guild, order[n], states[r.IntN(len(states))], 1+r.IntN(20)/19, at))
+			if again := order[r.IntN(n+1)]; again != order[n] && r.IntN(10) == 0 {
+				batch = append(batch, outcomeOf(guild, again, states[r.IntN(len(states))], 1, at))
 			}
 		}
+		in(func(ctx context.Context, tx *db.Tx) error {
+			if err := planByIndex(ctx, tx); err != nil {
+				return err
+			}
+			_, err := settle(ctx, tx, r.IntN(2) == 0, &at, once(batch), r.IntN(4) == 0)
+			return err
+		})
+	}
+	agreeWithTheLog(t, d, guild, time.Time{})
+	var did [3]int
+	for range 60 {
+		at = at.Add(time.Hour)
+		for n, step := range []func(context.Context, *db.Tx, *time.Time) (int, error){expireHeld, pruneDeliveries, pruneHours} {
+			in(func(ctx context.Context, tx *db.Tx) error {
+				rows, err := step(ctx, tx, &at)
+				did[n] += rows
+				return err
+			})
+		}
+		agreeWithTheLog(t, d, guild, at.Truncate(time.Hour).Add(-23*time.Hour))
+	}
+	if did[0] == 0 || did[1] == 0 {
+		t.Errorf("%d were given up and %d pruned", did[0], did[1])
+	}
+}
+
+// outcomeOf is what became of a delivery.
+func outcomeOf(guild string, n int, state string, lease int, at time.Time) result {
+	return result{
+		GuildID: guild, ID: fmt.Sprint("d", n), EndpointID: fmt.Sprint("e", n%5), State: state, LeaseGen: lease, Logged: true, StartedAt: at,
+		Outcome: delivered,
+	}
+}
+
+// once is a batch without a second result of a delivery.
+func once(batch []result) []result {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(batch, func(r result) bool {
+		was := seen[r.ID]
+		seen[r.ID] = true
+		return was
 	})
 }
 
