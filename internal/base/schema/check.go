@@ -170,6 +170,9 @@ func phrase(e *openapi3.SchemaError) string {
 		}
 		return fmt.Sprintf("must have at most %d of the members %s", *s.MaxProps, members(s))
 	case "pattern":
+		if text, ok := e.Value.(string); ok && strings.HasPrefix(s.Pattern, `^https`) {
+			return wire.WrongURL(text).Error()
+		}
 		return patternPhrase(s.Pattern)
 	case "format":
 		if s.Format == "date-time" {
@@ -226,8 +229,6 @@ func patternPhrase(pattern string) string {
 		return "must be none or a snowflake, a string of 1 to 20 digits that does not begin with 0"
 	case strings.HasPrefix(pattern, `^[\x20-\x7E]*`):
 		return "must be printable ASCII, and not only spaces"
-	case strings.HasPrefix(pattern, `^https`):
-		return "must be an https URL without credentials, spaces and fragment, such as https://example.com/hooks"
 	case pattern == `^[^\x00]*$`:
 		return "must hold no U+0000"
 	case strings.Contains(pattern, `\x1F`):

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"guildhall/internal/base/wire"
 )
 
 // ErrNoAddress is ParseURL's error for brackets that hold no IPv6 address. The
@@ -34,52 +36,13 @@ func ParseURL(raw string) (*url.URL, error) {
 	case utf8.RuneCountInString(raw) > maxURL:
 		return nil, fmt.Errorf("must have at most %d characters", maxURL)
 	case !form.MatchString(raw):
-		return nil, malformed(raw, u)
+		return nil, wire.WrongURL(raw)
 	case !addressed(raw):
 		return nil, ErrNoAddress
 	case err != nil:
-		return nil, errNoURL
+		return nil, wire.WrongURL(raw)
 	}
 	return u, nil
-}
-
-var errNoURL = errors.New("is not a URL: it must look like https://hooks.example.net/guildhall")
-
-// malformed says what breaks the form of a URL; u is nil where it cannot be read.
-func malformed(raw string, u *url.URL) error {
-	switch {
-	case strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }):
-		return errors.New("must not contain white space, control characters or backslashes")
-	case u == nil:
-		return errNoURL
-	case u.Scheme == "":
-		return errNoURL
-	case !strings.HasPrefix(raw, "https:") && !strings.HasPrefix(raw, "http:"):
-		return errors.New("must start with https://")
-	case u.User != nil:
-		return errors.New("must not contain credentials")
-	case u.Opaque != "" || u.Hostname() == "":
-		return errors.New("must name a host")
-	case strings.Contains(raw, "#"):
-		return errors.New("must not have a fragment")
-	case strings.HasSuffix(u.Host, ":") || u.Port() != "" && !isPort(u.Port()):
-		return errors.New("must have a port between 1 and 65535, without zeros before it")
-	}
-	for _, r := range raw {
-		if !strings.ContainsRune(unescaped, r) {
-			return fmt.Errorf("must write the character %q as %s", r, url.QueryEscape(string(r)))
-		}
-	}
-	return errNoURL
-}
-
-// unescaped are the characters that stand for themselves in a URL's path, besides
-// those of its host.
-const unescaped = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~!$&'()*+,;=:@/?-%[]"
-
-func isPort(text string) bool {
-	n, err := strconv.ParseUint(text, 10, 16)
-	return err == nil && n > 0 && text[0] != '0'
 }
 
 // addressed reports whether what a URL has in brackets for its host, if it has,

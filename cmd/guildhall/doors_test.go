@@ -1,0 +1,138 @@
+package main
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"html"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// doors are the three ways by which people and programs say where events are sent and
+// what a token is called.
+type doors struct {
+	*testing.T
+	database string
+	server   *serving
+	client   *http.Client
+}
+
+// pagesHost is the dashboard's.
+const pagesHost = "pages.example"
+
+// openDoors starts a server with a dashboard, and signs an operator in.
+func openDoors(t *testing.T) *doors {
+	t.Helper()
+	d := &doors{T: t, database: withGuild(t)}
+	d.server = serve(t, d.database, "GUILDHALL_DASHBOARD_URL=https://"+pagesHost)
+	d.client = d.server.client(t)
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.client.Jar = jar
+	d.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	link := call(t, "", "dashboard", "link", "--database-url", d.database, "--guild", guild, "--dashboard-url=https://"+pagesHost).ok(t)
+	link, _, _ = strings.Cut(link, "\n")
+	if status, text := d.form(strings.TrimPrefix(link, "https://"+pagesHost), nil); status != http.StatusSeeOther {
+		t.Fatalf("the link answers %d: %s", status, text)
+	}
+	return d
+}
+
+// form sends a form of the dashboard and returns the text of the page that follows.
+func (d *doors) form(path string, fields url.Values) (int, string) {
+	d.Helper()
+	req, err := http.NewRequestWithContext(d.Context(), http.MethodPost, d.server.https+path, strings.NewReader(fields.Encode()))
+	if err != nil {
+		d.Fatal(err)
+	}
+	req.Host = pagesHost
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Sec-Fetch-Site", "same-origin")
+	res, text := respond(d.T, d.client, req)
+	return res.StatusCode, html.UnescapeString(text)
+}
+
+// api registers an endpoint through the API and returns what it says against it.
+func (d *doors) api(address string) (int, string) {
+	d.Helper()
+	body, err := json.Marshal(map[string]any{"url": address, "events": []string{"case.created"}})
+	if err != nil {
+		d.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(d.Context(), http.MethodPost, d.server.https+"/api/v1/webhooks", strings.NewReader(string(body)))
+	if err != nil {
+		d.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+d.server.token)
+	req.Header.Set("Content-Type", "application/json")
+	res, text := respond(d.T, d.server.client(d.T), req)
+	var said struct {
+		Error struct{ Message string }
+	}
+	if err := json.Unmarshal([]byte(text), &said); err != nil {
+		d.Fatalf("%v: %s", err, text)
+	}
+	return res.StatusCode, said.Error.Message
+}
+
+// sentence is what a refusal by the API or the command line says of the URL itself.
+var sentence = regexp.MustCompile(`^(?:guildhall: )?(?:body /url: |--url: )?(.*?)\.?\n?$`)
+
+// A URL is judged with the same words by the API, the command line and the form, and the
+// name and the addresses of a token by the command line and the form.
+func TestTheSameWordsBehindEachDoor(t *testing.T) {
+	t.Parallel()
+	d := openDoors(t)
+	key := sha256.Sum256([]byte(d.database)) // the server's
+	for _, address := range []string{
+		"ftp://example.net/", "https://", "https:example.net", "//example.net/x", "example.net", "https://example.net/\u00fc",
+		"https://example.net/<script>", "https://example.net:024500/", "https://example.net:0/", "https://example.net:/",
+		"https://example.net/" + strings.Repeat("a", 5023), "https://user:pw@example.net/", "https://example.net/#here",
+		"https://example.net/a b", "https://example.net/a\\b", "https://[::1/", "https://[fe80::1%25x]/", "http://example.net/",
+		"https://127.0.0.1/", "https://[::1]/", "https://169.254.169.254/latest",
+	} {
+		status, said := d.api(address)
+		says := sentence.FindStringSubmatch(said)[1]
+		if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity || says == "" {
+			t.Errorf("%.60s: the API answers %d: %s", address, status, said)
+			continue
+		}
+		if r := call(t, "", "webhook", "add", "--database-url", d.database, "--guild", guild, "--secret-key", base64.StdEncoding.EncodeToString(key[:]),
+			"--event", "case.created", "--url", address); r.code == 0 || !strings.Contains(r.err, says) {
+			t.Errorf("%.60s: the API says %q, the command line %q", address, says, r.err)
+		}
+		status, page := d.form("/dashboard/guilds/"+guild+"/webhooks", url.Values{"url": {address}, "events": {"case.created"}, "enabled": {"true"}})
+		if status != http.StatusUnprocessableEntity || !strings.Contains(page, says) {
+			t.Errorf("%.60s: the API says %q, the form (%d) %q", address, says, status, problemOn(page))
+		}
+	}
+	for _, wrong := range []struct{ name, allow string }{
+		{strings.Repeat("x", 101), ""}, {"a\u202eb", ""}, {"a\tb", ""}, {"a\nb", ""},
+		{"x", "home"}, {"x", "10.0.0.0/33"}, {"x", "10.0.0.1/8"}, {"x", "::ffff:10.0.0.0/104"}, {"x", "fe80::1%eth0"},
+		{"x", "10.0.0.0/8,none"}, {"x", strings.Repeat("10.0.0.1,", 101) + "10.0.0.2"},
+	} {
+		status, page := d.form("/dashboard/guilds/"+guild+"/tokens",
+			url.Values{"name": {wrong.name}, "scopes": {"cases:read"}, "ip_allowlist": {wrong.allow}, "expires_in_days": {"7"}})
+		r := call(t, "", "token", "create", "--database-url", d.database, "--guild", guild, "--env", "test", "--scope", "cases:read",
+			"--expires-in", "7d", "--name", wrong.name, "--allow-ip", cmp.Or(wrong.allow, "10.0.0.0/8"))
+		says := strings.TrimSuffix(strings.TrimPrefix(r.err, "guildhall: "), "\n")
+		if accepted := r.code == 0; accepted != (status == http.StatusCreated) {
+			t.Errorf("%.40q, %.40q: the command line ends with %d: %s; the form answers %d: %q", wrong.name, wrong.allow, r.code, says, status, problemOn(page))
+		} else if !accepted && (status != http.StatusUnprocessableEntity || says == "" || !strings.Contains(page, says)) {
+			t.Errorf("%.40q, %.40q: the command line says %q, the form (%d) %q", wrong.name, wrong.allow, says, status, problemOn(page))
+		}
+	}
+}
+
+var problem = regexp.MustCompile(`(?s)id="problems".*?</ul>`)
+
+// problemOn is what a page says is wrong with its form.
+func problemOn(page string) string { return problem.FindString(page) }

@@ -1,0 +1,50 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+var errNoURL = errors.New("is not a URL: it must look like https://hooks.example.net/guildhall")
+
+// WrongURL says what breaks the form of a receiver's URL: the API, the command line and
+// the dashboard say it in these words. The error is the rest of a sentence about the URL.
+func WrongURL(raw string) error {
+	u, _ := url.Parse(raw)
+	switch {
+	case strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }):
+		return errors.New("must not contain white space, control characters or backslashes")
+	case u == nil:
+		return errNoURL
+	case u.Scheme == "":
+		return errNoURL
+	case !strings.HasPrefix(raw, "https:") && !strings.HasPrefix(raw, "http:"):
+		return errors.New("must start with https://")
+	case u.User != nil:
+		return errors.New("must not contain credentials")
+	case u.Opaque != "" || u.Hostname() == "":
+		return errors.New("must name a host")
+	case strings.Contains(raw, "#"):
+		return errors.New("must not have a fragment")
+	case strings.HasSuffix(u.Host, ":") || u.Port() != "" && !isPort(u.Port()):
+		return errors.New("must have a port between 1 and 65535, without zeros before it")
+	}
+	for _, r := range raw {
+		if !strings.ContainsRune(unescaped, r) {
+			return fmt.Errorf("must write the character %q as %s", r, url.QueryEscape(string(r)))
+		}
+	}
+	return errNoURL
+}
+
+// unescaped are the characters that stand for themselves in a URL's path, besides
+// those of its host.
+const unescaped = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~!$&'()*+,;=:@/?-%[]"
+
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0 && text[0] != '0'
+}
