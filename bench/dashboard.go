@@ -12,10 +12,12 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"os"
+	"sync"
 	"time"
 
 	"guildhall/bench/rig"
 	"guildhall/internal/access/ratelimit"
+	"guildhall/internal/operate/installation"
 	"guildhall/internal/outbound/egress"
 	"guildhall/internal/server/api"
 	"guildhall/internal/server/dashboard"
@@ -32,7 +34,8 @@ const (
 // dashboardBench measures how long each page of the dashboard takes until its
 // first byte, for a guild with a long past: tokens, a hundred endpoints, a million
 // deliveries and lines of its audit log, a month of usage; alone in its database,
-// and beside many others.
+// and beside many others. Then it measures a call of the API beside pages and forms of one
+// session.
 func dashboardBench(flags *flag.FlagSet) func(*rig.Run) {
 	var past past
 	flags.IntVar(&past.deliveries, "deliveries", 1_000_000, "deliveries of the guild")
@@ -40,11 +43,14 @@ func dashboardBench(flags *flag.FlagSet) func(*rig.Run) {
 	flags.IntVar(&past.audit, "audit", 1_000_000, "lines of the guild's audit log")
 	guilds := flags.Int("guilds", 1_000, "other guilds beside it")
 	samples := flags.Int("samples", 200, "requests for each page")
+	server := flags.String("server", "bin/guildhall", "the server `program` beside whose pages the API is measured")
 	return func(r *rig.Run) {
-		b := &browser{Place: r.Place(rig.Config{Readers: 8}), samples: *samples}
+		b := &browser{Place: r.Place(rig.Config{Program: *server, Readers: 8}), samples: *samples}
+		b.Must(installation.CheckKey(b, b.DB, b.Box))
 		b.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		b.serve()
 		b.compare(past, *guilds)
+		b.beside()
 	}
 }
 
@@ -89,7 +95,8 @@ func (b *browser) serve() {
 	limits, err := ratelimit.New(ratelimit.Config{})
 	b.Must(err)
 	cfg := dashboard.Config{
-		DB: b.DB, Env: "test", Limits: limits, Sealer: b.Box, Log: b.log, Webhooks: webhooks.Config{Box: b.Box, Guard: egress.NewGuard(nil, nil)},
+		DB: b.DB, Env: "test", Limits: limits, Sealer: b.Box, Log: b.log,
+		Webhooks: webhooks.Config{Box: b.Box, Guard: egress.NewGuard(nil, nil)},
 	}
 	operations, err := api.Summaries()
 	b.Must(err)
@@ -108,9 +115,54 @@ func (b *browser) serve() {
 	srv := httptest.NewTLSServer(s)
 	b.Cleanup(func() error { srv.Close(); return nil })
 	b.base = srv.URL
+	roots := srv.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	b.client = &http.Client{Jar: jar, Timeout: time.Minute, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: srv.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "example.com", MinVersion: tls.VersionTLS12},
+		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS12},
 	}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+const (
+	besides   = 32                    // connections of one session
+	pace      = 80 * time.Millisecond // from one request of a connection to the next: 400 a second in all
+	mostMoved = 0.1                   // of the API's p50
+)
+
+// beside measures a call of the API alone and beside one session that loads pages and
+// sends forms over many connections, in turns, against a real server.
+func (b *browser) beside() {
+	n := b.Serve("GUILDHALL_DASHBOARD_URL=https://bench", "GUILDHALL_ROLES=api")
+	link, err := dashboard.NewLink(b, b.DB, oldGuild, time.Minute)
+	b.Must(err)
+	req, err := http.NewRequestWithContext(b, http.MethodPost, "http://"+n.HTTP+link.Path, nil)
+	b.Must(err)
+	req.Host = "bench"
+	req.Header = http.Header{"X-Forwarded-Proto": {"https"}, "Sec-Fetch-Site": {"same-origin"}}
+	res, err := b.client.Do(req)
+	b.Must(err)
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusSeeOther || len(res.Cookies()) == 0 {
+		b.Must(fmt.Errorf("signing in to the server answers %d", res.StatusCode))
+	}
+	cookie := res.Cookies()[len(res.Cookies())-1]
+	g := "/dashboard/guilds/" + oldGuild + "/"
+	asks := []string{"GET " + g, "POST " + g + "tokens", "GET " + g + "webhooks/" + endpoint}
+	pages := rig.Load{Address: n.HTTP, Connections: besides, Every: pace, Request: func(_, n int) []byte {
+		head := "%s HTTP/1.1\r\nHost: bench\r\nX-Forwarded-Proto: https\r\nSec-Fetch-Site: same-origin\r\n"
+		return fmt.Appendf(nil, head+"Content-Length: 0\r\nCookie: %s=%s\r\n\r\n", asks[n%len(asks)], cookie.Name, cookie.Value)
+	}}
+	calls := rig.Load{Address: n.HTTP, Connections: 1, Request: get(b.Token(oldGuild), "/cases?per_page=10")}
+	var alone, crowded, answers rig.Tally
+	for range 5 {
+		alone.RunFor(b, calls, 3*time.Second)
+		var both sync.WaitGroup
+		both.Go(func() { answers.RunFor(b, pages, 3*time.Second) })
+		crowded.RunFor(b, calls, 3*time.Second)
+		both.Wait()
+	}
+	moved := crowded.Ms(0.5)/alone.Ms(0.5) - 1
+	b.Say("\nAPI, p50 in ms: %.2f alone, %.2f beside %d connections of one session (answers: %v): %+.0f %%",
+		alone.Ms(0.5), crowded.Ms(0.5), besides, &answers, 100*moved)
+	b.Hold(alone.AllOK() && crowded.AllOK() && moved <= mostMoved, "the API's p50 moves by at most %.0f %% (%.0f)", 100*mostMoved, 100*moved)
 }
 
 // targets are the pages that are measured.
@@ -171,7 +223,8 @@ func (b *browser) fill(past past) {
 	b.Fill([]string{
 		`INSERT INTO guilds (id, name, owner_id) VALUES ('1', 'A guild with a past', '1')`,
 		`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, expires_at)
-		 SELECT 't' || n, '1', 'token ' || n, 'svc_test_...', sha256(n::text::bytea), '{cases:read,economy:read,economy:write}', now() + n * interval '3 days'
+		 SELECT 't' || n, '1', 'token ' || n, 'svc_test_...', sha256(n::text::bytea),
+		        '{cases:read,economy:read,economy:write}', now() + n * interval '3 days'
 		 FROM generate_series(0, 9) n`,
 		`INSERT INTO usage_hours (guild_id, token_id, hour, operation, class, requests)
 		 SELECT '1', t, date_trunc('hour', now()) - h * interval '1 hour', 'operation' || o, c, 10 + (h + o) % 50
@@ -186,7 +239,8 @@ func (b *browser) fill(past past) {
 		 SELECT '1', 't' || t, current_date - d, '203.0.113.' || a, 100, now() - d * interval '1 day'
 		 FROM generate_series(0, 9) t, generate_series(0, 29) d, generate_series(1, 50) a`,
 		`INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
-		 SELECT '1', lpad(n::text, 8, '0'), now() - n * interval '9 minutes', 't' || n % 10, 'operation' || n % 20, 404, (ARRAY['not_found', 'insufficient_scope', 'invalid_request'])[1 + n % 3], '203.0.113.9'
+		 SELECT '1', lpad(n::text, 8, '0'), now() - n * interval '9 minutes', 't' || n % 10, 'operation' || n % 20, 404,
+		        (ARRAY['not_found', 'insufficient_scope', 'invalid_request'])[1 + n % 3], '203.0.113.9'
 		 FROM generate_series(1, 1000) n`,
 	})
 	b.Fill([]string{
@@ -196,10 +250,12 @@ func (b *browser) fill(past past) {
 		`INSERT INTO webhook_schedule (guild_id, endpoint_id) SELECT '1', 'e' || n FROM generate_series(0, $1::integer - 1) n`,
 	}, past.endpoints)
 	b.Fill([]string{
-		`INSERT INTO audit_log (guild_id, id, at, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name, before, after)
+		`INSERT INTO audit_log (guild_id, id, at, actor_type, actor_id, actor_name, address, request_id, action,
+		                        target_id, target_name, before, after)
 		 SELECT '1', left(hex, 8) || '-' || right(hex, 4) || '-7000-8000-' || lpad(n::text, 12, '0'),
 		        at, 'user', 'u' || n % 20, 'Somebody', '', '',
-		        CASE n % 5 WHEN 0 THEN 'webhook.updated' ELSE 'token.created' END, 'e' || n % 20, 'https://receiver.example/', '{"enabled": true}', '{"enabled": false}'
+		        CASE n % 5 WHEN 0 THEN 'webhook.updated' ELSE 'token.created' END,
+		        'e' || n % 20, 'https://receiver.example/', '{"enabled": true}', '{"enabled": false}'
 		 FROM generate_series(1, $1::integer) n,
 		      LATERAL (SELECT now() - ($1::integer - n) * interval '360 days' / $1::integer AS at) x,
 		      LATERAL (SELECT lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') AS hex) y`,
@@ -224,13 +280,16 @@ func (b *browser) deliver(from, to, all int) {
 		 SELECT '1', 'v' || n, CASE n % 3 WHEN 0 THEN 'case.updated' ELSE 'case.created' END, now() - n * interval '30 days' / $3::integer,
 		        convert_to('{"id":"v' || n || '","type":"case.created","data":{"number":' || n || ',"reason":"Spam in #general"}}', 'UTF8')
 		 FROM generate_series($1::integer, $2::integer) n`,
-		`INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, state, attempts, created_at, completed_at, fresh, event_type, event_at, response_class)
+		`INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, state, attempts, created_at, completed_at, fresh,
+		                                 event_type, event_at, response_class)
 		 SELECT '1', 'd' || n, 'e' || (n / 7) % (SELECT count(*) FROM webhook_endpoints WHERE guild_id = '1'), 'v' || n,
-		        CASE WHEN n % 50 = 1 THEN 'failed' WHEN n % 997 = 2 THEN 'held' WHEN n % 997 = 3 THEN 'pending' ELSE 'delivered' END, 1, at, at, false,
-		        CASE n % 3 WHEN 0 THEN 'case.updated' ELSE 'case.created' END, at, CASE WHEN n % 50 = 1 THEN CASE WHEN n % 100 = 1 THEN '5xx' ELSE 'none' END ELSE '2xx' END
+		        CASE WHEN n % 50 = 1 THEN 'failed' WHEN n % 997 = 2 THEN 'held' WHEN n % 997 = 3 THEN 'pending' ELSE 'delivered' END,
+		        1, at, at, false, CASE n % 3 WHEN 0 THEN 'case.updated' ELSE 'case.created' END, at,
+		        CASE WHEN n % 50 = 1 THEN CASE WHEN n % 100 = 1 THEN '5xx' ELSE 'none' END ELSE '2xx' END
 		 FROM generate_series($1::integer, $2::integer) n, LATERAL (SELECT now() - n * interval '30 days' / $3::integer AS at) x`,
 		`INSERT INTO webhook_attempts (guild_id, delivery_id, number, started_at, duration_ms, outcome, status, error)
-		 SELECT '1', 'd' || n, 1, now() - n * interval '30 days' / $3::integer, n % 300, CASE WHEN n % 50 = 1 THEN 'server_error' ELSE 'delivered' END,
+		 SELECT '1', 'd' || n, 1, now() - n * interval '30 days' / $3::integer, n % 300,
+		        CASE WHEN n % 50 = 1 THEN 'server_error' ELSE 'delivered' END,
 		        CASE WHEN n % 50 = 1 THEN 500 ELSE 200 END, CASE WHEN n % 50 = 1 THEN 'The receiver answered 500.' END
 		 FROM generate_series($1::integer, $2::integer) n`,
 	}, from, to, all)
@@ -241,15 +300,20 @@ func (b *browser) neighbours(n int) {
 	b.Fill([]string{
 		`INSERT INTO guilds (id, name, owner_id) SELECT (1000 + g)::text, 'Guild ' || g, '1' FROM generate_series(1, $1::integer) g`,
 		`INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes)
-		 SELECT g || '-' || n, (1000 + g)::text, 'token ' || n, 'svc_test_...', sha256(convert_to(g || '-' || n, 'UTF8')), '{cases:read}' FROM generate_series(1, $1::integer) g, generate_series(1, 3) n`,
+		 SELECT g || '-' || n, (1000 + g)::text, 'token ' || n, 'svc_test_...', sha256(convert_to(g || '-' || n, 'UTF8')), '{cases:read}'
+		 FROM generate_series(1, $1::integer) g, generate_series(1, 3) n`,
 		`INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
-		 SELECT (1000 + g)::text, 'n' || g || '-' || n, 'https://receiver.example/', '{case.created}', '', 'whsec_...' FROM generate_series(1, $1::integer) g, generate_series(1, 3) n`,
+		 SELECT (1000 + g)::text, 'n' || g || '-' || n, 'https://receiver.example/', '{case.created}', '', 'whsec_...'
+		 FROM generate_series(1, $1::integer) g, generate_series(1, 3) n`,
 		`INSERT INTO usage_hours (guild_id, token_id, hour, operation, class, requests)
-		 SELECT (1000 + g)::text, '', date_trunc('hour', now()) - h * interval '1 hour', 'getWallet', 2, 10 FROM generate_series(1, $1::integer) g, generate_series(0, 719) h`,
+		 SELECT (1000 + g)::text, '', date_trunc('hour', now()) - h * interval '1 hour', 'getWallet', 2, 10
+		 FROM generate_series(1, $1::integer) g, generate_series(0, 719) h`,
 		`INSERT INTO usage_refusals (guild_id, request_id, at, token_id, operation, status, code, address)
-		 SELECT (1000 + g)::text, n::text, now(), '', 'getWallet', 404, 'not_found', '' FROM generate_series(1, $1::integer) g, generate_series(1, 100) n`,
+		 SELECT (1000 + g)::text, n::text, now(), '', 'getWallet', 404, 'not_found', ''
+		 FROM generate_series(1, $1::integer) g, generate_series(1, 100) n`,
 		`INSERT INTO audit_log (guild_id, id, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name)
-		 SELECT (1000 + g)::text, n::text, 'user', 'u', 'Somebody', '', '', 'token.created', 't', '' FROM generate_series(1, $1::integer) g, generate_series(1, 100) n`,
+		 SELECT (1000 + g)::text, n::text, 'user', 'u', 'Somebody', '', '', 'token.created', 't', ''
+		 FROM generate_series(1, $1::integer) g, generate_series(1, 100) n`,
 		`WITH ev AS (
 			INSERT INTO webhook_events (guild_id, id, type, payload)
 			SELECT (1000 + g)::text, 'n' || g || '-' || n, 'case.created', '{}' FROM generate_series(1, $1::integer) g, generate_series(1, 100) n

@@ -1,31 +1,25 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
-	"os"
 	"time"
 
 	"guildhall/bench/rig"
-	"guildhall/internal/base/db"
-	"guildhall/internal/base/jobs"
-	"guildhall/internal/outbound/chat"
-	"guildhall/internal/service/giveaways"
 )
 
-// giveawayBench measures how long it takes until the last of many giveaways that
-// end in the same second is in drawing and drawn, and how long other guilds wait
-// for their draws while one guild draws from very many entries.
+// giveawayBench measures how long it takes a node until the last of many giveaways that
+// end in the same second is in drawing and drawn, and how long other guilds wait for their
+// draws while one guild draws from very many entries.
 func giveawayBench(flags *flag.FlagSet) func(*rig.Run) {
+	server := flags.String("server", "bin/guildhall", "the server `program`")
 	count := flags.Int("giveaways", 10_000, "giveaways that end in the same second")
 	guilds := flags.Int("guilds", 1_000, "guilds that they belong to")
 	entries := flags.Int("entries", 100_000, "entries of the large giveaway")
 	return func(r *rig.Run) {
-		d := draws{r.Place(rig.Config{Writers: 6, Readers: 3})}
-		d.work()
+		d := draws{r.Place(rig.Config{Program: *server})}
+		d.Serve()
 		d.together(*count, *guilds)
 		d.beside(*entries)
 	}
@@ -33,39 +27,14 @@ func giveawayBench(flags *flag.FlagSet) func(*rig.Run) {
 
 type draws struct{ *rig.Place }
 
-// work starts what a node's workers do for giveaways. The chat platform is a
-// stand-in.
-func (d draws) work() {
-	queue, err := db.OpenSQL(d.URL, "bench-jobs", 3)
-	d.Must(err)
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	platform := chat.NewStandIn(slog.New(slog.DiscardHandler))
-	runner, err := jobs.New(jobs.Config{
-		DB: queue, Log: log,
-		Work: []jobs.Work{jobs.Do(func(ctx context.Context, a giveaways.Announcement) error {
-			return giveaways.Announce(ctx, d.DB, platform, a)
-		})},
-		Sweeps: []jobs.Sweep{{Name: "giveaway transitions", Interval: time.Second, Run: func(ctx context.Context) error {
-			return giveaways.Transitions(ctx, d.DB)
-		}}},
-	})
-	d.Must(err)
-	ctx, cancel := context.WithCancel(d)
-	done := make(chan error, 2)
-	go func() { done <- runner.Run(ctx) }()
-	go func() { done <- (&giveaways.Worker{DB: d.DB, Chat: platform, Log: log}).Run(ctx) }()
-	d.Cleanup(func() error {
-		cancel()
-		return errors.Join(<-done, <-done, queue.Close())
-	})
-}
-
 // together lets many giveaways end at once.
 func (d draws) together(count, guilds int) {
 	d.Fill([]string{
-		`INSERT INTO guilds (id, name, owner_id) SELECT (1000 + i)::text, 'Guild', '1' FROM generate_series(0, $2::int - 1) i WHERE $1::int > 0`,
+		`INSERT INTO guilds (id, name, owner_id)
+		 SELECT (1000 + i)::text, 'Guild', '1' FROM generate_series(0, $2::int - 1) i WHERE $1::int > 0`,
 		`INSERT INTO giveaways (guild_id, id, status, prize, winner_count, channel_id, message_id, starts_at, ends_at, entrant_count, entry_count)
-		 SELECT (1000 + i % $2::int)::text, 'g' || i, 'active', 'A prize', 3, '1', '2', now() - interval '1 hour', now() + interval '1 day', 10, 10
+		 SELECT (1000 + i % $2::int)::text, 'g' || i, 'active', 'A prize', 3, '1', '2', now() - interval '1 hour',
+		        now() + interval '1 day', 10, 10
 		 FROM generate_series(1, $1::int) i`,
 		`INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id)
 		 SELECT (1000 + g % $2::int)::text, 'g' || g, (5000 + u)::text FROM generate_series(1, $1::int) g, generate_series(1, 10) u`,

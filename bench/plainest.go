@@ -27,7 +27,8 @@ var plainestTables = []string{
 		delta bigint NOT NULL, balance_after bigint NOT NULL, reason text, created_at timestamptz NOT NULL)`,
 	`CREATE INDEX plainest_ledger_by_user ON plainest_ledger (guild_id, user_id, id)`,
 	`CREATE TABLE plainest_keys (
-		token text COLLATE "C", key text COLLATE "C", answer text NOT NULL, created_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (token, key))`,
+		token text COLLATE "C", key text COLLATE "C", answer text NOT NULL, created_at timestamptz NOT NULL DEFAULT now(),
+		PRIMARY KEY (token, key))`,
 }
 
 const (
@@ -230,7 +231,8 @@ func (p plainest) adjust(w http.ResponseWriter, r *http.Request, guild string) e
 		return err
 	}
 	const limit = 1<<53 - 1
-	if asked.UserID == "" || len(asked.UserID) > 20 || strings.Trim(asked.UserID, "0123456789") != "" || asked.Delta > limit || asked.Delta < -limit {
+	named := asked.UserID != "" && len(asked.UserID) <= 20 && strings.Trim(asked.UserID, "0123456789") == ""
+	if !named || asked.Delta > limit || asked.Delta < -limit {
 		return errors.New("a user_id of digits and a delta are needed")
 	}
 	statement, args := plainestChange, []any{guild, asked.UserID, asked.Delta, asked.Reason}

@@ -6,9 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -153,9 +155,16 @@ func (l Load) Run(ctx context.Context) *Tally {
 
 // For sends them for a while.
 func (l Load) For(ctx context.Context, length time.Duration) *Tally {
+	t := &Tally{}
+	t.RunFor(ctx, l, length)
+	return t
+}
+
+// RunFor adds the responses to a load that lasts for a while.
+func (t *Tally) RunFor(ctx context.Context, l Load, length time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
-	return l.Run(ctx)
+	t.Run(ctx, l)
 }
 
 // Run adds the responses to a load.
@@ -269,7 +278,11 @@ func Ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 func (t *Tally) String() string {
 	kinds := map[string]int{}
 	for _, a := range t.Since(0).all {
-		kinds[fmt.Sprintf("%d %s", a.Status, a.Code)]++
+		kinds[strings.TrimSpace(fmt.Sprintf("%d %s", a.Status, a.Code))]++
 	}
-	return fmt.Sprintf("%d, p50 %.1f ms, p95 %.1f, p99 %.1f, last %.1f %v", t.N(), t.Ms(0.5), t.Ms(0.95), t.Ms(0.99), t.Ms(1), kinds)
+	text := fmt.Sprintf("%d, p50 %.1f ms, p95 %.1f, p99 %.1f, last %.1f", t.N(), t.Ms(0.5), t.Ms(0.95), t.Ms(0.99), t.Ms(1))
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		text += fmt.Sprintf(", %s: %d", kind, kinds[kind])
+	}
+	return text
 }
