@@ -8,7 +8,7 @@ import (
 	"os"
 
 	"guildhall/internal/base/db"
-	"guildhall/internal/base/garbage"
+	"guildhall/internal/base/gcpercent"
 	"guildhall/internal/base/logging"
 	"guildhall/internal/operate/installation"
 )
@@ -72,7 +72,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {
-		garbage.Tune()
+		gcpercent.Tune()
 	}
 	n := &node{
 		checked: settings, databaseURL: c.DatabaseURL, listenURL: cmp.Or(c.ListenURL, c.DatabaseURL), log: log, drain: drainTimeout,

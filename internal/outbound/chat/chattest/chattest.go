@@ -6,7 +6,6 @@ package chattest
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -235,90 +234,6 @@ func (s *Server) Calls() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls)
-}
-
-// Refuse answers with a platform error.
-func Refuse(status, code int, message string) Behaviour {
-	return func(w http.ResponseWriter, _ *http.Request, _ func() any) bool {
-		reply(w, status, map[string]any{"code": code, "message": message})
-		return true
-	}
-}
-
-// HTML answers with a page, as an edge in trouble does.
-func HTML(status int) Behaviour {
-	return func(w http.ResponseWriter, _ *http.Request, _ func() any) bool {
-		w.Header().Set("Content-Type", "text/html")
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, "<!DOCTYPE html><html><body>Something is wrong</body></html>")
-		return true
-	}
-}
-
-// Limited answers 429. The scope is "user" (the route's own), "shared" or
-// "global".
-func Limited(after time.Duration, scope string) Behaviour {
-	return func(w http.ResponseWriter, r *http.Request, _ func() any) bool {
-		h := w.Header()
-		h.Set("Retry-After", strconv.Itoa(int((after+time.Second-1)/time.Second)))
-		h.Set("X-RateLimit-Scope", scope)
-		h.Set("Via", "1.1 google")
-		if scope == "global" {
-			h.Set("X-RateLimit-Global", "true")
-		} else {
-			h.Set("X-RateLimit-Bucket", "b-"+channelOf(r))
-			h.Set("X-RateLimit-Limit", "5")
-			h.Set("X-RateLimit-Remaining", "0")
-			h.Set("X-RateLimit-Reset-After", fmt.Sprintf("%.3f", after.Seconds()))
-		}
-		reply(w, http.StatusTooManyRequests, map[string]any{
-			"message": "You are being rate limited.", "retry_after": after.Seconds(), "global": scope == "global",
-		})
-		return true
-	}
-}
-
-// Lose accepts the call and then cuts the connection before the answer.
-func Lose() Behaviour {
-	return func(_ http.ResponseWriter, _ *http.Request, accept func() any) bool {
-		accept()
-		panic(http.ErrAbortHandler)
-	}
-}
-
-// Slow waits before it goes on as usual.
-func Slow(d time.Duration) Behaviour {
-	return func(_ http.ResponseWriter, r *http.Request, _ func() any) bool {
-		select {
-		case <-time.After(d):
-		case <-r.Context().Done():
-		}
-		return false
-	}
-}
-
-// Until accepts the call at once and answers when the channel is closed.
-func Until(release <-chan struct{}) Behaviour {
-	return func(w http.ResponseWriter, r *http.Request, accept func() any) bool {
-		body := accept()
-		select {
-		case <-release:
-		case <-r.Context().Done():
-		}
-		reply(w, http.StatusOK, body)
-		return true
-	}
-}
-
-// Silent never answers and does nothing.
-func (s *Server) Silent() Behaviour {
-	return func(_ http.ResponseWriter, r *http.Request, _ func() any) bool {
-		select {
-		case <-r.Context().Done():
-		case <-s.gone:
-		}
-		panic(http.ErrAbortHandler)
-	}
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {

@@ -1,5 +1,5 @@
-// Package garbage sets how much garbage may pile up between two collections.
-package garbage
+// Package gcpercent sets how much garbage may pile up between two collections.
+package gcpercent
 
 import (
 	"runtime"

@@ -1,4 +1,4 @@
-package garbage
+package gcpercent
 
 import "testing"
 

@@ -1,0 +1,155 @@
+package transfer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"guildhall/internal/base/fault"
+	"guildhall/internal/base/wire"
+)
+
+// judge makes Is what the record makes of what is there, and says why it must not
+// be. It is the same when nothing changes that a record of it would show.
+func (b *batch[R]) judge(c *Call, row *Row[R]) (same bool, err error) {
+	unless, err := b.expected(row)
+	if err != nil {
+		return false, err
+	}
+	if row.Was != nil {
+		row.Is = clone(*row.Was)
+	} else {
+		row.Is = b.kind.New(c.Now)
+		if err := lacks(b.needed, row.record.Text); err != nil {
+			return false, err
+		}
+	}
+	for _, text := range [][]byte{[]byte(`{"guild_id":"` + c.By.GuildID + `"}`), row.record.Text} {
+		if err := json.Unmarshal(text, &row.Is); err != nil {
+			return false, fmt.Errorf("read a record that has been checked: %w", err)
+		}
+	}
+	if err := b.Revise(c, row); err != nil || row.Was == nil {
+		if errors.Is(err, ErrNothing) {
+			return true, nil
+		}
+		return false, err
+	}
+	if b.Counted != nil && *b.Counted.Number(&row.Is) != *b.Counted.Number(row.Was) {
+		return false, Wrong("number", "never changes; it is %d", *b.Counted.Number(row.Was))
+	}
+	if b.Points != nil && c.Balances != "" {
+		if err := b.mix(c.Balances, row); err != nil {
+			return false, err
+		}
+	}
+	was, err := json.Marshal(row.Was)
+	if err != nil {
+		return false, err
+	}
+	is, err := json.Marshal(&row.Is)
+	if err != nil {
+		return false, err
+	}
+	same = string(was) == string(is)
+	if !same && unless && b.Points != nil && c.Balances == "" {
+		return false, changedFault("it is there and last changed at %s: send that as if_updated_at", b.Shown(row.Was).UpdatedAt)
+	}
+	return same, nil
+}
+
+// maxPoints are the most that a row can have.
+const maxPoints = 1<<53 - 1
+
+// mix does with the points of a row that is there what an import was told.
+func (b *batch[R]) mix(how Balances, row *Row[R]) error {
+	was, is := *b.Points(row.Was), b.Points(&row.Is)
+	switch how {
+	case Keep:
+		row.kept = *is != was
+		*is = was
+	case Higher:
+		*is = max(was, *is)
+	case Add:
+		if *is > maxPoints-was {
+			return Wrong("", "what is there and what is added are more than %d", int64(maxPoints))
+		}
+		*is += was
+	case Set:
+	}
+	return nil
+}
+
+// expected holds a record's if_updated_at against what is there; unless says that it
+// has none.
+func (b *batch[R]) expected(row *Row[R]) (unless bool, err error) {
+	var head struct {
+		If json.RawMessage `json:"if_updated_at"`
+	}
+	if err := json.Unmarshal(row.record.Text, &head); err != nil {
+		return false, fmt.Errorf("read a record that has been checked: %w", err)
+	}
+	var at wire.Time
+	switch {
+	case head.If == nil:
+		return true, nil
+	case string(head.If) == "null" && row.Was != nil:
+		if at := b.Shown(row.Was).UpdatedAt; at != nil {
+			return false, changedFault("it is there and last changed at %s", at)
+		}
+		return false, changedFault("it is there")
+	case string(head.If) == "null":
+		return false, nil
+	case row.Was == nil:
+		return false, changedFault("it is not there")
+	}
+	if err := json.Unmarshal(head.If, &at); err != nil {
+		return false, fmt.Errorf("read a record that has been checked: %w", err)
+	}
+	if is := b.Shown(row.Was).UpdatedAt; is.String() != at.String() {
+		return false, changedFault("it last changed at %s", is)
+	}
+	return false, nil
+}
+
+func changedFault(format string, args ...any) error {
+	return fault.New(fault.Refused, "record_changed", format, args...)
+}
+
+// lacks says what a new row lacks of the members that it needs.
+func lacks(needed []string, text []byte) error {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(text, &given); err != nil {
+		return fmt.Errorf("read a record that has been checked: %w", err)
+	}
+	for _, name := range needed {
+		if _, ok := given[name]; !ok {
+			return Wrong(name, "is required of what is new")
+		}
+	}
+	return nil
+}
+
+// result says what has become of a row's record.
+func (b *batch[R]) result(row *Row[R]) {
+	r := row.record
+	switch {
+	case row.Err != nil:
+		r.Result, r.Err = RefusedIs, row.Err
+		if row.Was != nil {
+			r.Shown = b.Shown(row.Was)
+		} else {
+			r.ID = b.Shown(&row.Is).ID
+		}
+		return
+	case row.kept:
+		r.Result = Kept
+	case !row.stored:
+		r.Result = Unchanged
+	case row.Was == nil:
+		r.Result = Created
+	default:
+		r.Result = Updated
+	}
+	r.Shown = b.Shown(&row.Is)
+}
