@@ -168,7 +168,8 @@ func releases(t *testing.T) map[string]string {
 // A tag is released only where its section has a date and the contract that is frozen.
 func TestOnlyADatedSectionOfAFrozenContractIsReleased(t *testing.T) {
 	t.Parallel()
-	const contract, dated = "info:\n  version: 1.2.0\n", "## [26.12.0] - 2026-12-01, contract 1.2.0\n\n- One.\n\n## Before releases of the program\n"
+	const contract = "info:\n  version: 1.2.0\n"
+	const dated = "## [26.12.0] - 2026-12-01, contract 1.2.0\n\n- One.\n\n## Before releases of the program\n"
 	for name, c := range map[string]struct{ changelog, frozen, says string }{
 		"all is there":          {dated, contract, ""},
 		"no section":            {strings.Replace(dated, "26.12.0", "26.11.0", 1), contract, "has no section of it"},
@@ -236,14 +237,18 @@ func TestThePackageForDebian(t *testing.T) {
 		packages[i] = filepath.Join(to, "guildhall_26.12.0_amd64.deb")
 	}
 	run("cmp", packages[0], packages[1])
-	if list := run("dpkg-deb", "--contents", packages[0]); !regexp.MustCompile(`(?m)^-rw------- root/root .* \./etc/guildhall/env$`).MatchString(list) {
+	rootsAlone := regexp.MustCompile(`(?m)^-rw------- root/root .* \./etc/guildhall/env$`)
+	if list := run("dpkg-deb", "--contents", packages[0]); !rootsAlone.MatchString(list) {
 		t.Errorf("the package holds\n%s", list)
 	}
 	control := filepath.Join(folder, "control")
 	run("dpkg-deb", "--control", packages[0], control)
 	// systemctl is one that writes down what it is asked for, on a machine that has systemd.
 	for script, calls := range map[string]string{
-		"postinst configure": "daemon-reload", "prerm upgrade 26.12.1": "", "prerm remove": "disable --now guildhall", "postrm remove": "daemon-reload",
+		"postinst configure":    "daemon-reload",
+		"prerm upgrade 26.12.1": "",
+		"prerm remove":          "disable --now guildhall",
+		"postrm remove":         "daemon-reload",
 	} {
 		words := strings.Fields(script)
 		text, err := os.ReadFile(filepath.Join(control, words[0]))

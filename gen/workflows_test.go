@@ -90,10 +90,11 @@ func TestAReleasePublishesTheDocuments(t *testing.T) {
 		Needs, Uses string
 		Permissions map[string]string
 	}
-	workflow := func(name string) (w struct {
+	type workflow struct {
 		On   map[string]any
 		Jobs map[string]job
-	}) {
+	}
+	read := func(name string) (w workflow) {
 		t.Helper()
 		text, err := os.ReadFile("../.github/workflows/" + name)
 		if err == nil {
@@ -104,11 +105,11 @@ func TestAReleasePublishesTheDocuments(t *testing.T) {
 		}
 		return w
 	}
-	docs := workflow("docs.yaml")
+	docs := read("docs.yaml")
 	if _, called := docs.On["workflow_call"]; !called {
 		t.Errorf("docs.yaml cannot be called: %v", docs.On)
 	}
-	for name, j := range workflow("release.yaml").Jobs {
+	for name, j := range read("release.yaml").Jobs {
 		if j.Uses != "./.github/workflows/docs.yaml" {
 			continue
 		}
