@@ -139,3 +139,25 @@ func TestAShardThatNobodyFetchesSlowsNoOther(t *testing.T) {
 		t.Errorf("%d events came again, more: %v", len(got.Events), got.More)
 	}
 }
+
+// An answer of a stream holds a megabyte of events at most, and one event however large it is.
+func TestAStreamsAnswerHoldsAMegabyte(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	id := w.addStream(0)
+	for i, size := range []int{300_000, 300_000, 300_000, 300_000, 2 << 20, 10} {
+		w.exec(`INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
+			VALUES ($1, $2, 'case.created', now() + $3 * interval '1 ms', convert_to(repeat('7', $4), 'UTF8'))`, w.guild, fmt.Sprint(i), i, size)
+		w.exec(`INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at) VALUES ($1, $2, $3, now())`, w.guild, id, fmt.Sprint(i))
+	}
+	for i, want := range []int{3, 1, 1, 1} {
+		var got Fetched
+		w.unit(func(ctx context.Context, tx *db.Tx) (err error) {
+			got, err = FetchStream(ctx, tx, Part{Stream: "mirror", Shards: 1}, "caller", 100, time.Minute)
+			return err
+		})
+		if n := len(got.JSON()); len(got.Events) != want || got.More != (i < 3) || n > 1<<20 && want > 1 {
+			t.Errorf("answer %d has %d events in %d bytes, want %d; more: %v", i, len(got.Events), n, want, got.More)
+		}
+	}
+}

@@ -14,10 +14,12 @@ import (
 
 	"pgregory.net/rapid"
 
+	"guildhall/internal/access/ratelimit"
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/testutil"
 	"guildhall/internal/outbound/event"
+	serverapi "guildhall/internal/server/api"
 	"guildhall/internal/server/api/apitest"
 )
 
@@ -235,6 +237,13 @@ func TestAdjustBalances(t *testing.T) {
 		}
 		api.Do(t, "adjustBalances", `{"adjustments":[{"user_id":"45","delta":9007199254740991},{"user_id":"45","delta":1}]}`).
 			WantError(t, 422, "balance_limit_exceeded")
+	})
+	t.Run("is one write of the rate limit", func(t *testing.T) {
+		bounded := apitest.New(t, apitest.With(func(c *serverapi.Config) { c.Quotas.Write = ratelimit.Quota{Limit: 3, Window: time.Hour} }))
+		a := bounded.Do(t, "adjustBalances", bodyOf(slices.Repeat([]asked{{UserID: "9", Delta: 1}}, 100))).Want(t, 200, "")
+		if left := a.Header.Get("X-RateLimit-Remaining"); left != "2" {
+			t.Errorf("of 3 writes %q are left", left)
+		}
 	})
 	t.Run("needs the scope", func(t *testing.T) {
 		api.As(t, "economy:read").Do(t, "adjustBalances", bodyOf([]asked{{UserID: "1"}})).WantError(t, 403, "insufficient_scope")

@@ -57,8 +57,9 @@ func TestABotFetchesTheEventsOfAGuildAndAcknowledgesThem(t *testing.T) {
 	tell(t, api.DB())
 	change(t, api)
 	change(t, api)
-	got := bot.Do(t, "pullBotEvents", `{"stream":"mirror","limit":1}`).Want(t, 200, `{"has_more":true}`).All(t, "id")
-	got = append(got, bot.Do(t, "pullBotEvents", `{"stream":"mirror"}`).Want(t, 200, `{"has_more":false}`).All(t, "id")...)
+	keyed := bot.Key("k") // which has no effect on a fetch
+	got := keyed.Do(t, "pullBotEvents", `{"stream":"mirror","limit":1}`).Want(t, 200, `{"has_more":true}`).All(t, "id")
+	got = append(got, keyed.Do(t, "pullBotEvents", `{"stream":"mirror","limit":1}`).Want(t, 200, `{"has_more":false}`).All(t, "id")...)
 	if len(got) != 2 || got[0] == got[1] {
 		t.Fatalf("fetched %v", got)
 	}
@@ -132,11 +133,12 @@ func TestAStreamLeavesOutWhatTheBotDidUnlessItWantsTheEcho(t *testing.T) {
 	bot.Do(t, "putBotStream", `{"events":["economy.balance_changed"],"echo":true}`, apitest.Path("name", "echo")).Want(t, 200, "")
 	tell(t, api.DB())
 	change(t, bot.In(api.Guild))
+	change(t, api.Bot(t).In(api.Guild))
 	if got := pull(t, bot, `{"stream":"plain"}`); len(got) != 0 {
-		t.Errorf("%v came, which a bot key has caused", got)
+		t.Errorf("%v came, which bot keys have caused", got)
 	}
-	if got := pull(t, bot, `{"stream":"echo"}`); len(got) != 1 {
-		t.Errorf("%d events came with the echo, want 1", len(got))
+	if got := pull(t, bot, `{"stream":"echo"}`); len(got) != 2 {
+		t.Errorf("%d events came with the echo, want 2", len(got))
 	}
 	change(t, api)
 	if got := pull(t, bot, `{"stream":"plain"}`); len(got) != 1 {
@@ -221,7 +223,7 @@ func TestAStreamThatNobodyFetchesFromEnds(t *testing.T) {
 	tell(t, api.DB())
 	record(t, api.DB(), auth.System(api.Guild))
 	dbtest.Exec(t, api.DB(), `UPDATE bot_streams SET created_at = now() - interval '7 days 1 minute'`)
-	pull(t, bot, `{"stream":"read"}`)
+	before := bot.Do(t, "pullBotEvents", `{"stream":"read"}`).Want(t, 200, "").Str(t, "complete_since")
 	tell(t, api.DB())
 	bot.Do(t, "pullBotEvents", `{"stream":"unread"}`).WantError(t, 404, "not_found")
 	bot.Do(t, "listBotStreams", "").Want(t, 200, `{"data":[{"name":"read"},{"name":"work"}]}`)
@@ -230,8 +232,12 @@ func TestAStreamThatNobodyFetchesFromEnds(t *testing.T) {
 	}
 	bot.Do(t, "putBotStream", `{"events":["member.forgotten"]}`, apitest.Path("name", "unread")).Want(t, 200, "")
 	tell(t, api.DB())
-	if got := pull(t, bot, `{"stream":"unread"}`); len(got) != 0 {
-		t.Errorf("a new stream has the events of the one before: %v", got)
+	a := bot.Do(t, "pullBotEvents", `{"stream":"unread"}`).Want(t, 200, `{"data":[]}`) // none of the one before
+	if since := a.Str(t, "complete_since"); since <= before {
+		t.Errorf("a new stream is complete since %s, that before it was since %s", since, before)
+	}
+	if shown := bot.Do(t, "listBotStreams", "").Want(t, 200, "").All(t, "fetched_at"); shown[0] == "<nil>" || shown[1] == "<nil>" || shown[2] != "<nil>" {
+		t.Errorf("the streams were fetched from at %q, that of work never", shown)
 	}
 }
 

@@ -176,6 +176,81 @@ func TestADisabledPullEndpointGivesNothing(t *testing.T) {
 	api.Do(t, "recoverWebhookDeliveries", `{"since":"2020-01-01T00:00:00Z"}`, on).Want(t, 202, `{"data":{"queued_count":0}}`)
 }
 
+// A fetch takes a hundred events for a minute unless it says otherwise. A key has no effect
+// on it: each fetch is one of its own.
+func TestAFetchTakesAHundredForAMinute(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	id := keep(t, api)
+	on := apitest.Path("id", id)
+	api.Do(t, "adjustBalances", `{"adjustments":[`+strings.Repeat(`{"user_id":"42","delta":1},`, 99)+`{"user_id":"43","delta":1}]}`).Want(t, 200, "")
+	change(t, api)
+	change(t, api)
+	first := api.Key("k").Do(t, "pullWebhookEvents", `{}`, on).Want(t, 200, `{"has_more":true}`)
+	if n := len(ids(t, first)); n != 100 {
+		t.Errorf("%d events came, want 100", n)
+	}
+	minutes := dbtest.Value[int](t, api.DB(), `
+		SELECT count(*) FROM webhook_deliveries d JOIN webhook_schedule s USING (guild_id, endpoint_id) WHERE d.due_at = s.fetched_at + interval '1 minute'`)
+	if minutes != 100 {
+		t.Errorf("%d events are leased for a minute, want 100", minutes)
+	}
+	second := api.Key("k").Do(t, "pullWebhookEvents", `{}`, on).Want(t, 200, `{"has_more":false}`)
+	if n := len(ids(t, second)); n != 2 || second.Header.Get("Idempotent-Replay") != "" {
+		t.Errorf("with the same key %d events came, want 2", n)
+	}
+	api.Do(t, "ackWebhookEvents", `{"event_ids":`+list(slices.Repeat([]string{"x"}, 1001)...)+`}`, on).WantError(t, 400, "invalid_request")
+	ack(t, api, id, `{"event_ids":`+list(append(slices.Repeat([]string{"x"}, 998), ids(t, second)...)...)+`}`, `{"settled_count":2}`)
+}
+
+// An endpoint is one to which events are pushed unless it says otherwise. None that is
+// fetched from begins as long as a program may be at work that would send what is kept.
+func TestNoPullEndpointBesideAnOlderProgram(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	push, _ := register(t, api, "https://127.0.0.1:9/")
+	api.Do(t, "getWebhookEndpoint", "", apitest.Path("id", push)).Want(t, 200, `{"data":{"delivery":"push"}}`)
+	dbtest.Exec(t, api.DB(), `UPDATE oldest_program SET schema_version = 156`)
+	refused := api.Key("k").Do(t, "createWebhookEndpoint", `{"delivery":"pull","events":["case.created"]}`).WantError(t, 503, "service_unavailable")
+	if refused.Header.Get("Retry-After") == "" {
+		t.Error("the refusal does not say when to come again")
+	}
+	dbtest.Exec(t, api.DB(), `UPDATE oldest_program SET schema_version = 157`)
+	api.Key("k").Do(t, "createWebhookEndpoint", `{"delivery":"pull","events":["case.created"]}`).Want(t, 201, "")
+}
+
+// Ten calls of one token that wait hold no transaction, and none of the places that it
+// shares with others: it goes on as if they were not there.
+// RELIABILITY.md, Events.
+func TestCallsThatWaitHoldNothing(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	op, answered := apitest.Find(t, "pullWebhookEvents"), make(chan *apitest.Response, 10)
+	for range cap(answered) {
+		id := keep(t, api)
+		go func() {
+			a, err := api.Try(op, `{"wait":20}`, apitest.Path("id", id))
+			if err != nil {
+				t.Error(err)
+			}
+			answered <- a
+		}()
+	}
+	testutil.Eventually(t, "all wait", func() bool { return api.Server.Waiters.Waiting() == cap(answered) })
+	testutil.Eventually(t, "no transaction is open", func() bool {
+		return dbtest.Value[int](t, api.DB(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid() AND state LIKE 'idle in transaction%'`) == 0
+	})
+	change(t, api)
+	for range cap(answered) {
+		if a := <-answered; a != nil && len(ids(t, a.Want(t, 200, ""))) != 1 {
+			t.Error("the event did not reach a call that waited")
+		}
+	}
+}
+
 // inBackground fetches, and waits for something to fetch.
 func inBackground(t *testing.T, api *apitest.API, id string) <-chan *apitest.Response {
 	t.Helper()
