@@ -89,6 +89,12 @@ func TestAKilledNodeLeavesNothingBehind(t *testing.T) {
 	drilled(t, "kills", "")
 }
 
+// RELIABILITY.md, Events.
+func TestACopyIsKeptByFetchingAlone(t *testing.T) {
+	t.Parallel()
+	drilled(t, "mirror", "")
+}
+
 // RELIABILITY.md, Writes.
 func TestOutlivedKeysGoBesideKeyedWrites(t *testing.T) {
 	t.Parallel()

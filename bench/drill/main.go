@@ -38,6 +38,7 @@ var drills = []drill{
 	{"webhooks", "receivers at their worst, and very much that waits", receiversAtTheirWorst, webhooksStageNames()},
 	{"restore", "a backup is restored: what it revives is found, and revoked", restore, []string{fromDump, toInstant}},
 	{"kills", "one of two nodes that do everything is killed again and again; nothing is left behind", kills, nil},
+	{"mirror", "a copy of a guild is kept by fetching alone, while nodes and the copy's program are killed", mirror, nil},
 	{"records", "a bot writes 500 records a call in a guild of a million wallets, and levels in a hundred guilds", records, nil},
 	{"keys", "very many outlived keys are deleted beside keyed writes", keys, nil},
 	{"failover", "the primary is killed, its synchronous standby takes over", failover, nil},
