@@ -125,12 +125,12 @@ bot_python_story() {
 	.venv/bin/mypy --strict bot.py
 	bot_story short "$PWD/.venv/bin/python" "$PWD/bot.py"
 }
-# A bot has a platform and a Guildhall of its own, which calls that platform too.
+# A bot has a platform and a Guildhall of its own, which leaves the platform to the bot.
 bot_story() ( # EXTENT COMMAND...
 	cd ../story
 	node_packages "The story"
 	root=../../.. # the server's
-	export DISCORD_TOKEN=story GUILDHALL_DISCORD_TOKEN=story
+	export DISCORD_TOKEN=story
 	. ../../../.github/contract/server.sh
 	: >"$state/platform.out" # it may be looked at before the stand-in's shell has made it
 	node platform.mjs >"$state/platform.out" &
@@ -141,7 +141,7 @@ bot_story() ( # EXTENT COMMAND...
 	set -a
 	. "$state/platform.out"
 	set +a
-	export GUILDHALL_DISCORD_URL=$PLATFORM_URL/api/v10 GUILDHALL_RATE_READ=off GUILDHALL_RATE_WRITE=off GUILDHALL_RATE_BOT=off
+	export GUILDHALL_DISCORD_URL=bot GUILDHALL_RATE_READ=off GUILDHALL_RATE_WRITE=off GUILDHALL_RATE_BOT=off
 	start_server
 	GUILDHALL_BOT_KEY=$("$state/guildhall" bot-key create --dir "$state/dev" --name story --json | sed -n 's/.*"key": *"\([^"]*\)".*/\1/p')
 	export GUILDHALL_BOT_KEY NODE_EXTRA_CA_CERTS=$GUILDHALL_CA

@@ -43,7 +43,7 @@ func TestDependabotKnowsEveryFolderWithDependencies(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && slices.Contains([]string{"node_modules", "bin", "build", "dist", ".git", "target", "testdata"}, d.Name()) {
+		if d.IsDir() && slices.Contains([]string{"node_modules", "bin", "build", "dist", ".git", ".venv", "target", "testdata"}, d.Name()) {
 			return fs.SkipDir
 		}
 		if e, ok := ecosystems[d.Name()]; ok {

@@ -1,14 +1,19 @@
-"""A short bot that lives on Guildhall: XP for messages, /balance, /daily, and the facts of its servers.
+"""A short bot that lives on Guildhall: XP for messages, /balance, /daily, the facts of its servers, and work.
 
 It keeps no database. A change is written to a file before it is sent, and crossed out once it is
 answered; after a kill the open ones are sent again, each under the idempotency key that it had.
+Work (tickets' messages and channels, giveaways) is fetched, carried out, and answered by such a change.
 """
 import asyncio
+import contextlib
+import datetime
 import json
 import os
 import pathlib
 import random
 import ssl
+import sys
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
@@ -18,8 +23,14 @@ from discord import app_commands
 
 URL, KEY = os.environ["GUILDHALL_URL"], os.environ["GUILDHALL_BOT_KEY"]
 FILE = pathlib.Path(os.environ.get("BOT_FILE", "bot.jsonl"))
+STARTED = discord.utils.utcnow()
 COOLDOWN = float(os.environ.get("BOT_XP_COOLDOWN", "60"))  # seconds between two messages that count
+NONCE_TIME = datetime.timedelta(seconds=float(os.environ.get("BOT_NONCE_TIME", "60")))  # for which the platform surely knows a nonce
 DAILY = 100
+PARTY = "🎉"
+
+
+CarryOut = Callable[[Any, Any], Awaitable[Any]]
 
 
 class Books:
@@ -31,6 +42,7 @@ class Books:
         self.last = max((line.get("id", 0) for line in lines), default=0)
         self.queues: dict[str, asyncio.Queue[dict[str, Any]]] = {}
         self.tasks: list[asyncio.Task[None]] = []
+        self.answering: set[str] = set()  # the paths of changes on their way
         self.open = [line for line in lines if "id" in line and line["id"] not in done]
         FILE.write_text("".join(json.dumps(change) + "\n" for change in self.open))
 
@@ -50,7 +62,24 @@ class Books:
         with FILE.open("a") as file:
             file.write(json.dumps(line) + "\n")
 
+    async def work(self, carry_out: CarryOut) -> None:
+        """Fetches work and has it carried out. What fails comes again when its lease is over."""
+        pull = {"stream": "work", "limit": 20, "lease": 20, "wait": 15}
+        while True:
+            _, answer = await self.call("POST", "/bot/events/pull", body=pull)
+            await asyncio.gather(*(self.one(event, carry_out) for event in answer["data"]))
+
+    async def one(self, event: Any, carry_out: CarryOut) -> None:
+        path = f"/bot/work/{event['data']['work_id']}"
+        if path in self.answering:
+            return  # its answer is on its way
+        try:
+            self.add(int(event["guild_id"]), path, "", await carry_out(event["data"], event))
+        except Exception as error:  # one piece that fails holds up none of the others
+            print(f"{event['data']['kind']} comes again:", repr(error), file=sys.stderr)
+
     def queue(self, change: dict[str, Any]) -> None:
+        self.answering.add(change["path"])
         if change["guild"] not in self.queues:
             self.queues[change["guild"]] = asyncio.Queue()
             self.tasks.append(asyncio.create_task(self.send(self.queues[change["guild"]])))
@@ -60,14 +89,15 @@ class Books:
         while change := await queue.get():
             status, answer = await self.call("POST", change["path"], change["guild"], change["key"], change["body"])
             if status != 200:
-                print(f"{change['path']} is refused:", answer["error"]["message"])
+                print(f"{change['path']} is refused:", answer["error"]["message"], file=sys.stderr)
             self.write({"done": change["id"]})
+            self.answering.discard(change["path"])
 
-    async def call(self, method: str, path: str, guild: str, key: str = "", body: Any = None) -> tuple[int, Any]:
+    async def call(self, method: str, path: str, guild: str = "", key: str = "", body: Any = None) -> tuple[int, Any]:
         """Calls until there is an answer that stays one."""
         pause = 0.5
         while True:
-            headers = {"Guild-Id": guild} | ({"Idempotency-Key": key} if key else {})
+            headers = {name: value for name, value in (("Guild-Id", guild), ("Idempotency-Key", key)) if value}
             try:
                 async with self.http.request(method, URL + path, json=body, headers=headers, ssl=self.tls) as response:
                     answer = await response.json()
@@ -88,6 +118,11 @@ class Bot(discord.Client):
         self.counted: dict[tuple[int, int], float] = {}
         await self.books.start()
         await tree.sync()
+        self.working = asyncio.create_task(self.work())
+
+    async def work(self) -> None:
+        await self.wait_until_ready()
+        await self.books.work(carry_out)
 
     async def on_ready(self) -> None:
         for guild in self.guilds:
@@ -109,6 +144,80 @@ class Bot(discord.Client):
         if now - self.counted.get(who, 0) >= COOLDOWN:
             self.counted[who] = now
             self.books.add(message.guild.id, "/levelling/adjust", str(message.id), {"user_id": str(message.author.id), "delta": 20})
+
+
+def refused(reason: str) -> Any:
+    return {"refused": {"reason": reason[:500]}}
+
+
+async def carry_out(work: Any, event: Any) -> Any:
+    """Does a piece of work, which may come twice, and returns the answer. What may work later is raised."""
+    try:
+        channel: Any = await bot.fetch_channel(int(work["channel_id"]))
+        if str(getattr(getattr(channel, "guild", None), "id", "")) != event["guild_id"]:
+            return refused("channel_not_allowed")
+        match work["kind"]:
+            case "close_channel" if work["action"] == "delete":
+                await channel.delete()
+            case "close_channel" | "reopen_channel" as kind:
+                await set_open(channel, kind == "reopen_channel")
+            case "edit_giveaway":
+                await channel.get_partial_message(int(work["message_id"])).edit(content=work["content"])
+            case "collect_entries":
+                await collect(await channel.fetch_message(int(work["message_id"])), work)
+            case "post_message" | "post_giveaway" | "announce_giveaway" as kind:
+                message = await post(channel, work, datetime.datetime.fromisoformat(event["timestamp"]))
+                if kind == "post_giveaway":
+                    with contextlib.suppress(discord.Forbidden):  # the message is there, even where the bot may not react to it
+                        await message.add_reaction(PARTY)
+                return {"done": {"message_id": str(message.id)}}
+            case kind:
+                return refused(f"this bot does not know {kind}")
+        return {"done": {}}
+    except discord.HTTPException as error:
+        if error.code == 10003 and work["action"] == "delete":
+            return {"done": {}}
+        if error.status in (400, 403, 404):
+            return refused("channel_not_allowed" if error.code in (10003, 50001) else error.text or str(error))
+        raise
+
+
+async def post(channel: Any, work: Any, asked: datetime.datetime) -> Any:
+    """Posts once. The platform knows a nonce for some minutes; after that a message of an earlier process is looked for."""
+    if discord.utils.utcnow() - asked > NONCE_TIME:
+        async for there in channel.history(after=asked - datetime.timedelta(minutes=1), limit=100):
+            if there.author == bot.user and there.content == work["content"].strip() and there.created_at < STARTED:
+                return there
+    mentions = discord.AllowedMentions(everyone=False, roles=False, users=work["kind"] == "announce_giveaway", replied_user=False)
+    reply = {}
+    if work["message_id"]:
+        reply["reference"] = discord.MessageReference(message_id=int(work["message_id"]), channel_id=channel.id, fail_if_not_exists=False)
+    return await channel.send(work["content"], nonce=work["work_id"], allowed_mentions=mentions, **reply)
+
+
+async def collect(message: discord.Message, work: Any) -> None:
+    """Who has reacted takes part, by an ordinary reaction or a super one."""
+    users = {u.id for r in message.reactions if r.emoji == PARTY for t in discord.ReactionType async for u in r.users(type=t) if not u.bot}
+    entries = [{"record": "giveaway_entry", "giveaway_id": work["giveaway_id"], "user_id": str(u)} for u in sorted(users)]
+    for n in range(0, len(entries), 500):
+        bot.books.add(message.guild.id if message.guild else 0, "/records", "", {"records": entries[n : n + 500], "on_refusal": "skip"})
+
+
+async def set_open(channel: Any, is_open: bool) -> None:
+    """Closes a ticket's channel to all but staff's roles, or undoes that."""
+    if isinstance(channel, discord.Thread):
+        if channel.archived == is_open:
+            await channel.edit(archived=not is_open, locked=not is_open)
+        return
+    given = None if is_open else False
+    of = {channel.guild.default_role: discord.PermissionOverwrite()} | channel.overwrites
+    for who, overwrite in of.items():
+        is_member = discord.Role not in (type(who), getattr(who, "type", None))  # who is not at hand is an Object with a type
+        if who.id == bot.user.id or not is_member and who.id != channel.guild.id:  # type: ignore[union-attr]
+            continue
+        overwrite.update(create_public_threads=given, create_private_threads=given, send_messages_in_threads=given)
+        overwrite.send_messages = is_open if is_member else given
+    await channel.edit(overwrites=of)
 
 
 if api := os.environ.get("DISCORD_API"):  # another platform than Discord: the story's

@@ -17,6 +17,9 @@ const guilds = new Map(); // id: { guild, channels, roles, members }
 const channels = new Map();
 const messages = new Map(); // by channel: Map id -> message
 const nonces = new Map();
+const reactions = new Map(); // by message: [{ user, type }]
+const hidden = new Set(); // channels that the bot may not see
+const faults = []; // { methods, path, how }: what the next such calls come to
 const answers = new Map(); // by the token of an interaction
 const given = []; // roles: { guild, user, role }
 const unknown = []; // calls that no rule below answers
@@ -31,9 +34,9 @@ function guildOf(id) {
     application_id: null, system_channel_id: null, system_channel_flags: 0, rules_channel_id: null, vanity_url_code: null, description: null,
     banner: null, premium_tier: 0, premium_subscription_count: 0, preferred_locale: "en-US", public_updates_channel_id: null, nsfw_level: 0,
     premium_progress_bar_enabled: false, safety_alerts_channel_id: null, large: false, unavailable: false, member_count: g.members,
-    approximate_member_count: g.members, joined_at: "2024-01-01T00:00:00.000Z", voice_states: [], presences: [], threads: [], stage_instances: [],
+    approximate_member_count: g.members, joined_at: "2024-01-01T00:00:00.000Z", voice_states: [], presences: [], threads: [...channels.values()].filter((c) => c.guild_id === id && c.type === 11), stage_instances: [],
     guild_scheduled_events: [], soundboard_sounds: [], members: [memberOf(bot)],
-    roles: g.roles, channels: [...channels.values()].filter((c) => c.guild_id === id),
+    roles: g.roles, channels: [...channels.values()].filter((c) => c.guild_id === id && c.type !== 11),
   };
 }
 function memberOf(user, more = {}) {
@@ -52,17 +55,23 @@ function addChannel(guild, body) {
   const c = { id: snowflake(), type: body.type ?? 0, guild_id: guild, name: body.name, topic: body.topic ?? null, position: 0,
     permission_overwrites: (body.permission_overwrites ?? []).map((o) => ({ allow: "0", deny: "0", ...o })), nsfw: false, parent_id: null,
     rate_limit_per_user: 0, last_message_id: null, flags: 0 };
+  if (body.parent) {
+    delete c.permission_overwrites;
+    Object.assign(c, { parent_id: body.parent, owner_id: owner, message_count: 0, member_count: 1, total_message_sent: 0,
+      thread_metadata: { archived: false, locked: false, auto_archive_duration: 1440, archive_timestamp: new Date().toISOString() } });
+  }
   channels.set(c.id, c);
-  tell("CHANNEL_CREATE", c);
+  tell(body.parent ? "THREAD_CREATE" : "CHANNEL_CREATE", c);
   return c;
 }
 
 function post(channel, author, body, more = {}) {
-  const { nonce, enforce_nonce } = body;
+  const { nonce, enforce_nonce, allowed_mentions, message_reference } = body;
   if (enforce_nonce && nonces.has(nonce)) return nonces.get(nonce);
   const m = { id: snowflake(), type: 0, channel_id: channel, content: body.content ?? "", author, timestamp: new Date().toISOString(),
     edited_timestamp: null, tts: false, mention_everyone: false, mentions: [], mention_roles: [], attachments: [], embeds: [],
-    components: body.components ?? [], pinned: false, flags: 0, ...(nonce !== undefined && { nonce }) };
+    components: body.components ?? [], pinned: false, flags: 0, ...(nonce !== undefined && { nonce }), ...(message_reference && { message_reference }) };
+  Object.defineProperty(m, "notifies", { value: allowed_mentions?.parse ?? ["everyone", "roles", "users"] }); // not shown to the bot
   if (!messages.has(channel)) messages.set(channel, new Map());
   messages.get(channel).set(m.id, m);
   if (enforce_nonce) nonces.set(nonce, m);
@@ -100,7 +109,16 @@ const people = {
   press: ({ channel, user, message, id }) =>
     interaction(channel, user, 3, { custom_id: id, component_type: 2 }, { message: messages.get(channel).get(message) }),
   answer: ({ token }) => ({ answer: answers.get(token) ?? null }),
-  messages: ({ channel }) => ({ messages: [...(messages.get(channel)?.values() ?? [])] }),
+  messages: ({ channel }) => ({ messages: [...(messages.get(channel)?.values() ?? [])].map((m) => ({ ...m, notifies: m.notifies, reactions: reactions.get(m.id) ?? [] })) }),
+  channel: ({ guild, ...body }) => ({ channel: addChannel(guild, body).id }),
+  react: ({ message, user, type = 0 }) => {
+    reactions.set(message, [...(reactions.get(message) ?? []), { user: person(user), type }]);
+    return {};
+  },
+  hide: ({ channel }) => void hidden.add(channel) ?? {},
+  fault: (of) => void faults.push(of) ?? {},
+  faults: () => ({ faults }),
+  forget: () => nonces.clear() ?? {}, // as after some minutes
   channels: ({ guild }) => ({ channels: [...channels.values()].filter((c) => c.guild_id === guild) }),
   given: () => ({ given }),
   unknown: () => ({ unknown }),
@@ -132,15 +150,40 @@ const calls = [
   ["POST", "/guilds/:g/channels", ([g], body) => addChannel(g, body)],
   ["PUT", "/guilds/:g/members/:u/roles/:r", ([guild, user, role]) => void given.push({ guild, user, role })],
   ["GET", "/channels/:c", ([c]) => channels.get(c)],
-  ["PATCH", "/channels/:c", ([c], body) => Object.assign(channels.get(c), body)],
+  ["PATCH", "/channels/:c", ([c], body) => {
+    const channel = channels.get(c);
+    Object.assign(channel.thread_metadata ?? channel, body);
+    tell(channel.thread_metadata ? "THREAD_UPDATE" : "CHANNEL_UPDATE", channel);
+    return channel;
+  }],
+  ["DELETE", "/channels/:c", ([c]) => {
+    const channel = channels.get(c);
+    channels.delete(c);
+    if (channel) tell("CHANNEL_DELETE", channel);
+    return channel;
+  }],
   ["PUT", "/channels/:c/permissions/:o", ([c, id], body) => {
     const channel = channels.get(c);
     channel.permission_overwrites = [...channel.permission_overwrites.filter((o) => o.id !== id), { id, allow: "0", deny: "0", ...body }];
     tell("CHANNEL_UPDATE", channel);
   }],
   ["POST", "/channels/:c/messages", ([c], body) => post(c, bot, body)],
-  ["GET", "/channels/:c/messages", ([c]) => [...(messages.get(c)?.values() ?? [])].reverse().slice(0, 100)],
-  ["GET", "/channels/:c/messages/:m", ([c, m]) => messages.get(c)?.get(m)],
+  ["GET", "/channels/:c/messages", ([c], _, query) => {
+    const later = [...(messages.get(c)?.values() ?? [])].filter((m) => BigInt(m.id) > BigInt(query.get("after") ?? 0));
+    return (query.has("after") ? later.slice(0, 100) : later.slice(-100)).reverse();
+  }],
+  ["PUT", "/channels/:c/messages/:m/reactions/:e/@me", ([, m, emoji]) => emoji === "🎉" && people.react({ message: m, user: bot.id }) && undefined],
+  ["GET", "/channels/:c/messages/:m/reactions/:e", ([, m], _, query) => {
+    const of = (reactions.get(m) ?? []).filter((r) => r.type === Number(query.get("type") ?? 0)).map((r) => (r.user.id === bot.id ? bot : r.user));
+    of.sort((a, b) => (BigInt(a.id) < BigInt(b.id) ? -1 : 1));
+    return of.filter((u) => BigInt(u.id) > BigInt(query.get("after") ?? 0)).slice(0, Number(query.get("limit")));
+  }],
+  ["GET", "/channels/:c/messages/:m", ([c, m]) => {
+    const of = reactions.get(m) ?? [];
+    const [normal, burst] = [0, 1].map((type) => of.filter((r) => r.type === type).length);
+    const shown = { emoji: { id: null, name: "🎉" }, count: normal + burst, count_details: { normal, burst }, me: true, me_burst: false, burst_colors: [] };
+    return messages.get(c)?.has(m) && { ...messages.get(c).get(m), ...(of.length > 0 && { reactions: [shown] }) };
+  }],
   ["PATCH", "/channels/:c/messages/:m", ([c, m], body) => Object.assign(messages.get(c).get(m), body)],
   ["POST", "/interactions/:i/:t/callback", ([id, t], _, query) => {
     answers.set(t, answers.get(t) ?? "");
@@ -160,7 +203,9 @@ function port() {
 const server = createServer(async (request, response) => {
   const chunks = [];
   for await (const chunk of request) chunks.push(chunk);
-  const body = chunks.length > 0 ? JSON.parse(Buffer.concat(chunks).toString() || "null") : undefined;
+  // discord.py sends some ids as numbers, which would be rounded.
+  const text = Buffer.concat(chunks).toString().replace(/(":\s*)(\d{17,})(?=\s*[,}])/g, '$1"$2"');
+  const body = text ? JSON.parse(text) : undefined;
   const url = new URL(request.url, "http://x");
   const path = decodeURIComponent(url.pathname);
   const send = (status, value) => {
@@ -169,10 +214,17 @@ const server = createServer(async (request, response) => {
   };
   if (path.startsWith("/control/")) return send(200, people[path.slice("/control/".length)](body ?? {}));
   const call = path.replace(/^\/api(\/v\d+)?/, "");
+  if (hidden.has(/^\/channels\/(\d+)/.exec(call)?.[1])) return send(403, { code: 50001, message: "Missing Access" });
+  const fault = faults.find((f) => f.methods.includes(request.method) && new RegExp(f.path).test(call));
+  if (fault) faults.splice(faults.indexOf(fault), 1);
+  if (fault?.how === "fails") return send(503, { code: 0, message: "unavailable" });
+  if (fault?.how === "forbidden") return send(403, { code: 50013, message: "Missing Permissions" });
   for (const { method, at, answer } of calls) {
     const named = at.exec(call);
     if (request.method !== method || !named) continue;
     const value = answer(named.slice(1), body, url.searchParams);
+    if (fault?.how === "lost") return request.socket.destroy(); // it was done, and the caller does not know
+    if (fault?.how === "hangs") return;
     if (value === undefined && ["PUT", "POST"].includes(method)) return send(204);
     return value ? send(200, value) : send(404, { code: 10003, message: "Unknown" });
   }

@@ -5,6 +5,9 @@
 // guilds side by side. A kill, a restart or an outage of either side loses none: after
 // it the open ones are sent again. That is safe because each call has an
 // idempotency key, which lasts for 24 hours, and each record names its thing.
+//
+// Events and work are fetched, and leased to who has fetched them: what a process was
+// handling when it died comes again.
 import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import createClient from "openapi-fetch";
 import type { components, paths } from "./generated/schema.js";
@@ -13,7 +16,9 @@ export type Schemas = components["schemas"];
 export type GuildRecord = Schemas["GuildRecord"];
 export type Api = ReturnType<typeof createClient<paths>>;
 
-type Writes = "/cases" | "/economy/adjust" | "/economy/adjustments" | "/levelling/adjust" | "/members/{userId}/forget" | "/guild/remove";
+export type Event = Schemas["WebhookEvent"];
+
+type Writes = "/cases" | "/economy/adjust" | "/economy/adjustments" | "/levelling/adjust" | "/tickets/{id}/close" | "/members/{userId}/forget" | "/guild/remove";
 type BodyOf<P extends Writes> = paths[P]["post"] extends { requestBody: { content: { "application/json": infer B } } } ? B : unknown;
 
 /** A change on its way. `then` names the handler that is called with the answer. */
@@ -38,10 +43,9 @@ export type Handler = (change: { guild: string; note: never }, outcome: Outcome)
 const maxRecords = 500; // of a call
 const maxBytes = 900_000; // a call may have 1 MiB
 const maxPause = 30_000; // ms between two attempts
+const lease = 20; // seconds until an event that nobody has acknowledged comes again
 
-export function connect(url: string, key: string): Api {
-  return createClient<paths>({ baseUrl: url, headers: { Authorization: `Bearer ${key}` } });
-}
+export const connect = (url: string, key: string): Api => createClient<paths>({ baseUrl: url, headers: { Authorization: `Bearer ${key}` } });
 
 export class Books {
   readonly #open = new Map<string, Change[]>(); // by guild, oldest first
@@ -75,7 +79,24 @@ export class Books {
     for (const guild of this.#open.keys()) void this.#send(guild);
   }
 
-  /** Sends nothing more. What is open stays in the file. */
+  /** Follows a stream of events, which it begins under this name. An event whose handler has failed comes again, and one that was handled may. */
+  follow(stream: string, handlers: Record<string, (data: never, guild: string) => Promise<void>>): Promise<void> {
+    const events = Object.keys(handlers) as Schemas["PutBotStreamRequest"]["events"];
+    const begin = () => this.api.PUT("/bot/streams/{name}", { params: { path: { name: stream } }, body: { events, echo: true } });
+    return this.#fetch(stream, begin, async (event) => handlers[event.type]?.(event.data as never, event.guild_id));
+  }
+
+  /** Has work carried out. The answer is a change like any other: it is sent after those of the guild that were made before it. */
+  work(carryOut: (work: Schemas["Work"], event: Event) => Promise<Schemas["AnswerBotWorkRequest"]>): Promise<void> {
+    return this.#fetch("work", undefined, async (event) => {
+      const work = event.data as unknown as Schemas["Work"];
+      const path = `/bot/work/${work.work_id}`;
+      if (this.#open.get(event.guild_id)?.some((change) => change.path === path)) return; // its answer is on its way
+      this.#add({ guild: event.guild_id, path, body: await carryOut(work, event) });
+    });
+  }
+
+  /** Sends and fetches nothing more. What is open stays in the file. */
   stop(): void {
     this.#stopped = true;
   }
@@ -149,6 +170,25 @@ export class Books {
     }
   }
 
+  async #fetch(stream: string, begin: (() => Promise<{ error?: unknown }>) | undefined, take: (event: Event) => Promise<void>): Promise<void> {
+    for (let [pause, begun] = [500, false]; !this.#stopped; ) {
+      try {
+        if (!begun && begin) ok(await begin());
+        const { data: events } = ok(await this.api.POST("/bot/events/pull", { body: { stream, shard: 0, shards: 1, limit: 20, lease, wait: 20 }, signal: AbortSignal.timeout(30_000) }));
+        const taken = await Promise.allSettled(events.map(take));
+        for (const [i, one] of taken.entries()) if (one.status === "rejected") this.log(`${events[i]?.type} comes again: ${one.reason}`);
+        const event_ids = events.filter((_, i) => taken[i]?.status === "fulfilled").map((event) => event.id);
+        // Work is settled by its answer.
+        if (begin && event_ids.length > 0) ok(await this.api.POST("/bot/events/ack", { body: { stream, event_ids } }));
+        [pause, begun] = [500, true];
+      } catch (cause) {
+        this.log(`The stream ${stream} has to wait: ${cause}`);
+        await new Promise((resolve) => setTimeout(resolve, pause));
+        [pause, begun] = [Math.min(2 * pause, maxPause), false];
+      }
+    }
+  }
+
   #queue(change: Change): void {
     const open = this.#open.get(change.guild);
     if (open) open.push(change);
@@ -184,6 +224,12 @@ export class Books {
   }
 }
 
+/** The answer of a call that has worked. */
+function ok<T>({ data, error }: { data?: T; error?: unknown }): T {
+  if (error !== undefined) throw new Error(JSON.stringify(error));
+  return data as T;
+}
+
 type Answer = Outcome & { error?: { code: string; message: string } };
 
 /** The records at the front that fit into one call, in which a thing stands once. */
@@ -202,9 +248,8 @@ function together(open: Change[]): Change[] {
   return open.slice(0, Math.max(n, 1));
 }
 
-function recorded(result: Schemas["WrittenRecord"]): Outcome {
-  if (result.result !== "refused") return { data: result };
-  return { refused: { code: result.code ?? "", message: result.message ?? "" } };
+function recorded(of: Schemas["WrittenRecord"]): Outcome {
+  return of.result === "refused" ? { refused: { code: of.code ?? "", message: of.message ?? "" } } : { data: of };
 }
 
 /** Whether a failure stays one however often the same is sent. */

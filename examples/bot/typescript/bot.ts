@@ -1,12 +1,12 @@
 // A bot that lives on Guildhall: it keeps no database of its own, but the file of
 // the changes that are on their way (see books.ts).
 import {
-  ActionRowBuilder, ApplicationCommandOptionType, ButtonBuilder, ButtonStyle, ChannelType, Client, Events, GatewayIntentBits,
-  OverwriteType, PermissionFlagsBits, Routes,
-  type ApplicationCommandDataResolvable, type ButtonInteraction, type ChatInputCommandInteraction, type Guild, type GuildMember, type Interaction, type Message,
-  type PartialMessage, type TextChannel,
+  ActionRowBuilder, ApplicationCommandOptionType, ButtonBuilder, ButtonStyle, ChannelType, Client, DiscordAPIError, Events, GatewayIntentBits,
+  OverwriteType, PermissionFlagsBits, RESTJSONErrorCodes as Code, Routes, SnowflakeUtil,
+  type APIUser, type ApplicationCommandDataResolvable, type ButtonInteraction, type ChatInputCommandInteraction, type Guild, type GuildBasedChannel,
+  type GuildMember, type Interaction, type Message, type PartialMessage, type SendableChannels, type TextChannel,
 } from "discord.js";
-import { Books, connect, type GuildRecord, type Outcome, type Schemas } from "./books.js";
+import { Books, connect, type Event, type GuildRecord, type Outcome, type Schemas } from "./books.js";
 
 function setting(name: string, otherwise?: string): string {
   const value = process.env[name] ?? otherwise;
@@ -24,33 +24,23 @@ const client = new Client({
   intents: [GatewayIntentBits.Guilds, GatewayIntentBits.GuildMessages, GatewayIntentBits.MessageContent],
   rest: { api: setting("DISCORD_API", "https://discord.com/api") },
 });
-const books = new Books(api, setting("BOT_FILE", "bot.jsonl"), { answered, levelled, ticketMade, ticketClosed, giveawayMade });
+const books = new Books(api, setting("BOT_FILE", "bot.jsonl"), { answered, ticketMade, giveawayMade });
 
+const option = <T>(name: string, description: string, type: T) => ({ name, description, type, required: true });
+const member = (description: string) => option("member", description, ApplicationCommandOptionType.User as const);
+const text = (name: string, description: string) => option(name, description, ApplicationCommandOptionType.String as const);
+const whole = (name: string, description: string) => ({ ...option(name, description, ApplicationCommandOptionType.Integer as const), minValue: 1 });
 const commands: ApplicationCommandDataResolvable[] = [
   { name: "balance", description: "Your coins" },
   { name: "daily", description: `${dailyCoins} coins, once a day` },
   { name: "pay", description: "Give coins to a member", options: [member("To whom"), whole("coins", "How many")] },
-  {
-    name: "warn", description: "Warn a member", defaultMemberPermissions: PermissionFlagsBits.ModerateMembers,
-    options: [member("Whom"), text("reason", "Why")],
-  },
+  { name: "warn", description: "Warn a member", defaultMemberPermissions: PermissionFlagsBits.ModerateMembers, options: [member("Whom"), text("reason", "Why")] },
   { name: "cases", description: "The latest cases of a member", defaultMemberPermissions: PermissionFlagsBits.ModerateMembers, options: [member("Of whom")] },
   { name: "tickets", description: "Post the button that opens a ticket here", defaultMemberPermissions: PermissionFlagsBits.ManageGuild },
-  {
-    name: "giveaway", description: "Start a giveaway here", defaultMemberPermissions: PermissionFlagsBits.ManageGuild,
-    options: [text("prize", "What there is to win"), whole("minutes", "How long"), whole("winners", "How many win")],
-  },
+  { name: "giveaway", description: "Start a giveaway here", defaultMemberPermissions: PermissionFlagsBits.ManageGuild,
+    options: [text("prize", "What there is to win"), whole("minutes", "How long"), whole("winners", "How many win")] },
   { name: "forget-me", description: "Remove what is kept about you in this server" },
 ];
-function member(description: string) {
-  return { name: "member", description, type: ApplicationCommandOptionType.User as const, required: true };
-}
-function text(name: string, description: string) {
-  return { name, description, type: ApplicationCommandOptionType.String as const, required: true };
-}
-function whole(name: string, description: string) {
-  return { name, description, type: ApplicationCommandOptionType.Integer as const, required: true, minValue: 1 };
-}
 
 // Facts of guilds. A record changes what differs, so nothing is lost by sending it at each start.
 function tellFacts(guild: Guild): void {
@@ -71,23 +61,22 @@ function earn(message: Message<true>): void {
     if (message.createdTimestamp - at < cooldown) break;
     counted.delete(first);
   }
-  books.call(message.guildId, "/levelling/adjust", message.id, { user_id: message.author.id, delta: xpPerMessage }, "levelled", message.author.id);
+  books.call(message.guildId, "/levelling/adjust", message.id, { user_id: message.author.id, delta: xpPerMessage });
 }
 
-async function levelled(change: { guild: string; note: string }, { data }: Outcome): Promise<void> {
-  const record = data as Schemas["XpAdjustment"] | undefined;
-  if (!record || record.level <= record.previous_level) return;
-  const guild = await client.guilds.fetch(change.guild);
+/** A member has risen, by a message or because a website has given XP. */
+async function levelled(risen: Schemas["LevelUp"], guildId: string): Promise<void> {
+  const guild = await client.guilds.fetch(guildId);
   for (const [level, name] of levelRoles) {
     const role = guild.roles.cache.find((r) => r.name === name);
-    if (role && record.previous_level < level && level <= record.level) await guild.members.addRole({ user: change.note, role });
+    if (role && risen.previous_level < level && level <= risen.level) await guild.members.addRole({ user: risen.user_id, role });
   }
 }
 
 // Commands. What changes something is written down, then acknowledged to the
 // platform, and answered by the handler, after a restart too: the token of an
 // interaction lives for 15 minutes.
-interface Reply { token: string; what: "warned" | "paid" | "daily" | "forgotten"; amount?: number }
+interface Reply { token: string; what: "warned" | "paid" | "daily" | "forgotten" | "closed" | "entered"; amount?: number }
 const acknowledged = new Map<string, Promise<unknown>>(); // by token
 
 async function command(i: ChatInputCommandInteraction<"cached">): Promise<void> {
@@ -132,7 +121,7 @@ async function command(i: ChatInputCommandInteraction<"cached">): Promise<void> 
       const ends = new Date(i.createdTimestamp + 60_000 * i.options.getInteger("minutes", true));
       return books.record(i.guildId, {
         record: "giveaway", id: i.id, source: "bot", status: "active", prize: i.options.getString("prize", true), channel_id: i.channelId,
-        winner_count: i.options.getInteger("winners", true), host_id: i.user.id, ends_at: ends.toISOString(), metadata: { announced: "no" },
+        winner_count: i.options.getInteger("winners", true), host_id: i.user.id, ends_at: ends.toISOString(), metadata: { by: "button" },
       }, "giveawayMade", { token: i.token, id: i.id, channel: i.channelId, text: `${note} gives away **${i.options.getString("prize", true)}**, until <t:${Math.floor(+ends / 1000)}:f>.` });
     }
     case "forget-me":
@@ -140,18 +129,18 @@ async function command(i: ChatInputCommandInteraction<"cached">): Promise<void> 
   }
 }
 
+const replies: Record<Reply["what"], (data: never, amount?: number) => string> = {
+  warned: (data: Schemas["Case"]) => `Case #${data.number} is written.`,
+  paid: (data: Schemas["BalanceAdjustmentList"]["data"], amount) => `Paid ${amount} coins. You have ${data[0]?.balance} left.`,
+  daily: (data: Schemas["BalanceAdjustment"]) => `Today's ${dailyCoins} coins are yours: you have ${data.balance}. Come back tomorrow.`,
+  forgotten: () => "What is kept about you goes within a minute.",
+  closed: () => "The ticket is closed.", // its channel follows, as work
+  entered: () => "You are in.",
+};
+
 async function answered({ note }: { note: Reply }, { data, refused }: Outcome): Promise<void> {
-  if (refused) return say(note.token, refused.code === "balance_would_be_negative" ? "You have not got that much." : `That did not work: ${refused.message}`);
-  switch (note.what) {
-    case "warned":
-      return say(note.token, `Case #${(data as Schemas["Case"]).number} is written.`);
-    case "paid":
-      return say(note.token, `Paid ${note.amount} coins. You have ${(data as Schemas["BalanceAdjustmentList"]["data"])[0]?.balance} left.`);
-    case "daily":
-      return say(note.token, `Today's ${dailyCoins} coins are yours: you have ${(data as Schemas["BalanceAdjustment"]).balance}. Come back tomorrow.`);
-    case "forgotten":
-      return say(note.token, "What is kept about you goes within a minute.");
-  }
+  if (refused?.code === "balance_would_be_negative") return say(note.token, "You have not got that much.");
+  await say(note.token, refused ? `That did not work: ${refused.message}` : replies[note.what](data as never, note.amount));
 }
 
 /** Answers an interaction by its token. After a restart it may have run out, or never have been acknowledged: then there is no place for the answer. */
@@ -178,19 +167,12 @@ async function ticketMade({ guild: guildId, note }: { guild: string; note: { tok
     name: `ticket-${note.id.slice(-4)}`, type: ChannelType.GuildText, topic: topic(note.id),
     permissionOverwrites: [
       { id: guild.id, type: OverwriteType.Role, deny: PermissionFlagsBits.ViewChannel },
-      { id: note.opener, type: OverwriteType.Member, allow: PermissionFlagsBits.ViewChannel | PermissionFlagsBits.SendMessages },
+      ...[note.opener, client.user!.id].map((id) => ({ id, type: OverwriteType.Member, allow: PermissionFlagsBits.ViewChannel | PermissionFlagsBits.SendMessages })),
     ],
   });
   books.record(guildId, { record: "ticket", id: note.id, channel_id: channel.id });
   await (channel as TextChannel).send({ content: `<@${note.opener}>, how can we help?`, components: [button("close", "Close")], nonce: note.id, enforceNonce: true });
   await say(note.token, `Your ticket is <#${channel.id}>.`);
-}
-
-async function ticketClosed({ guild, note }: { guild: string; note: { token: string; channel: string; opener?: string } }, { refused }: Outcome): Promise<void> {
-  if (refused) return say(note.token, `That did not work: ${refused.message}`);
-  const channel = await (await client.guilds.fetch(guild)).channels.fetch(note.channel);
-  await say(note.token, "The ticket is closed.");
-  if (channel?.type === ChannelType.GuildText) await channel.permissionOverwrites.edit(guild, { SendMessages: false }, { type: OverwriteType.Role });
 }
 
 /** A message in a ticket's channel is an entry of its transcript. What Guildhall has posted through the bot stands there already. */
@@ -214,14 +196,13 @@ async function pressed(i: ButtonInteraction<"cached">): Promise<void> {
   } else if (what === "close") {
     const ticket = i.channel && "topic" in i.channel ? ticketOf(i.channel) : undefined;
     if (!ticket) return say(i.token, "This is no ticket.");
-    books.record(i.guildId, { record: "ticket", id: ticket, status: "closed", closed_by_id: i.user.id }, "ticketClosed", { token: i.token, channel: i.channelId });
+    books.call(i.guildId, "/tickets/{id}/close", i.id, { reason: "Closed by button", author_id: i.user.id }, "answered", { token: i.token, what: "closed" }, { id: ticket });
   } else if (what === "enter" && id) {
-    books.record(i.guildId, { record: "giveaway_entry", giveaway_id: id, user_id: i.user.id });
-    await say(i.token, "You are in.");
+    books.record(i.guildId, { record: "giveaway_entry", giveaway_id: id, user_id: i.user.id }, "answered", { token: i.token, what: "entered" });
   }
 }
 
-// Giveaways. Guildhall draws a minute after the end; the bot says who has won.
+// Giveaways of the bot. Guildhall draws a minute after the end; the bot says who has won.
 async function giveawayMade({ guild, note }: { guild: string; note: { token: string; id: string; channel: string; text: string } }, { refused }: Outcome): Promise<void> {
   if (refused) return say(note.token, `That did not work: ${refused.message}`);
   const channel = await client.channels.fetch(note.channel);
@@ -231,15 +212,88 @@ async function giveawayMade({ guild, note }: { guild: string; note: { token: str
   await say(note.token, "It runs.");
 }
 
-/** Announces the giveaways of a guild that have been drawn. The giveaway itself remembers that it was announced. */
-async function announce(guild: string): Promise<void> {
-  const { data } = await api.GET("/giveaways", { params: { query: { status: "ended", per_page: 50 } }, headers: { "Guild-Id": guild } });
-  for (const g of data?.data ?? []) {
-    if (g.metadata["announced"] !== "no" || !g.message_id) continue;
-    const channel = await client.channels.fetch(g.channel_id);
-    const winners = g.winners.map((id) => `<@${id}>`).join(", ") || "nobody took part";
-    if (channel?.isTextBased()) await channel.messages.edit(g.message_id, { content: `**${g.prize}** is given away: ${winners}.`, components: [] });
-    books.record(guild, { record: "giveaway", id: g.id, metadata: { announced: "yes" } });
+/** A giveaway has been drawn. Those that came over the API are announced as work. */
+async function drawn(g: Schemas["Giveaway"]): Promise<void> {
+  if (g.metadata["by"] !== "button" || !g.message_id) return;
+  const channel = await client.channels.fetch(g.channel_id);
+  const winners = g.winners.map((id) => `<@${id}>`).join(", ") || "nobody took part";
+  if (channel?.isTextBased()) await channel.messages.edit(g.message_id, { content: `**${g.prize}** is given away: ${winners}.`, components: [] });
+}
+
+// Work: what integrators and staff have asked Guildhall for, and what only a bot can do.
+// It may come twice, so each piece does nothing more the second time.
+type Answer = Schemas["AnswerBotWorkRequest"];
+const nonceTime = 1000 * Number(setting("BOT_NONCE_TIME", "60")); // ms for which the platform surely knows a nonce
+const started = Date.now();
+const party = "🎉";
+const refuse = (reason: string): Answer => ({ refused: { reason: reason.slice(0, 500) || "no reason" } });
+
+async function carryOut(work: Schemas["Work"], event: Event): Promise<Answer> {
+  try {
+    const channel = await client.channels.fetch(work.channel_id);
+    if (!channel || channel.isDMBased() || channel.guildId !== event.guild_id) return refuse("channel_not_allowed");
+    if (work.kind === "close_channel" && work.action === "delete") await channel.delete();
+    else if (work.kind === "close_channel" || work.kind === "reopen_channel") await setOpen(channel, work.kind === "reopen_channel");
+    else if (!channel.isSendable()) return refuse("there are no messages in this channel");
+    else if (work.kind === "edit_giveaway") await channel.messages.edit(work.message_id ?? "", { content: work.content });
+    else if (work.kind === "collect_entries") await collect(work, event.guild_id);
+    else if (!work.kind.startsWith("post_") && work.kind !== "announce_giveaway") return refuse(`this bot does not know ${work.kind}`);
+    else {
+      const message = await post(channel, work, Date.parse(event.timestamp));
+      // The message is there, even where the bot may not react to it.
+      if (work.kind === "post_giveaway") await message.react(party).catch((cause: unknown) => console.error("no reaction:", refusal(cause)));
+      return { done: { message_id: message.id } };
+    }
+    return { done: {} };
+  } catch (cause) {
+    const answer = refusal(cause);
+    return work.action === "delete" && is(cause, Code.UnknownChannel) ? { done: {} } : answer;
+  }
+}
+
+const is = (cause: unknown, code: Code) => cause instanceof DiscordAPIError && cause.code === code;
+
+/** What the platform will refuse the next time too. Otherwise the work comes again. */
+function refusal(cause: unknown): Answer {
+  if (!(cause instanceof DiscordAPIError) || ![400, 403, 404].includes(cause.status)) throw cause;
+  return refuse(is(cause, Code.UnknownChannel) || is(cause, Code.MissingAccess) ? "channel_not_allowed" : cause.message);
+}
+
+/** Posts once. The platform knows a nonce for some minutes; after that a message of an earlier process is looked for. */
+async function post(channel: SendableChannels, work: Schemas["Work"], asked: number): Promise<Message> {
+  const content = work.content ?? "";
+  if (Date.now() - asked > nonceTime) {
+    const since = await channel.messages.fetch({ after: String(SnowflakeUtil.generate({ timestamp: asked - 60_000 })), limit: 100 });
+    const there = since.find((m) => m.author.id === client.user?.id && m.content === content.trim() && m.createdTimestamp < started);
+    if (there) return there;
+  }
+  return channel.send({
+    content, nonce: work.work_id, enforceNonce: true, allowedMentions: { parse: work.kind === "announce_giveaway" ? ["users"] : [] },
+    ...(work.message_id && { reply: { messageReference: work.message_id, failIfNotExists: false } }),
+  });
+}
+
+/** Who has reacted takes part, by an ordinary reaction or a super one. */
+async function collect({ giveaway_id, channel_id, message_id }: Schemas["Work"], guild: string): Promise<void> {
+  for (const type of ["0", "1"]) {
+    for (let [after, more] = ["0", true]; more; ) {
+      const query = new URLSearchParams({ type, after, limit: "100" });
+      const users = (await client.rest.get(Routes.channelMessageReaction(channel_id, message_id ?? "", encodeURIComponent(party)), { query })) as APIUser[];
+      for (const user of users) if (!user.bot) books.record(guild, { record: "giveaway_entry", giveaway_id: giveaway_id ?? "", user_id: user.id });
+      [after, more] = [users.at(-1)?.id ?? after, users.length === 100];
+    }
+  }
+}
+
+/** Closes a ticket's channel to all but staff's roles, or undoes that. */
+async function setOpen(channel: GuildBasedChannel, open: boolean): Promise<void> {
+  if (channel.isThread()) return void (channel.archived === open && (await channel.edit({ archived: !open, locked: !open })));
+  const given = open ? null : false;
+  const threads = { CreatePublicThreads: given, CreatePrivateThreads: given, SendMessagesInThreads: given };
+  await channel.permissionOverwrites.edit(channel.guildId, { ...threads, SendMessages: given }, { type: OverwriteType.Role });
+  for (const { id, type } of [...channel.permissionOverwrites.cache.values()]) {
+    if (type !== OverwriteType.Member || id === client.user?.id) continue;
+    await channel.permissionOverwrites.edit(id, { ...threads, SendMessages: open }, { type });
   }
 }
 
@@ -252,10 +306,8 @@ client.on(Events.ClientReady, guarded("starting", async () => {
   await client.application?.commands.set(commands);
   for (const guild of client.guilds.cache.values()) tellFacts(guild);
   books.start();
-  const often = setInterval(guarded("announcing", async () => {
-    for (const guild of client.guilds.cache.keys()) await announce(guild);
-  }), 1000 * Number(setting("BOT_ANNOUNCE_EVERY", "30")));
-  often.unref();
+  void books.follow(setting("BOT_STREAM", "example-bot"), { "xp.level_up": levelled, "giveaway.ended": drawn });
+  void books.work(carryOut);
   console.log("ready");
 }));
 client.on(Events.GuildCreate, tellFacts);
