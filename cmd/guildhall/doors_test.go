@@ -105,11 +105,12 @@ func TestTheSameWordsBehindEachDoor(t *testing.T) {
 			t.Errorf("%.60s: the API answers %d: %s", address, status, said)
 			continue
 		}
-		if r := call(t, "", "webhook", "add", "--database-url", d.database, "--guild", guild, "--secret-key", base64.StdEncoding.EncodeToString(key[:]),
-			"--event", "case.created", "--url", address); r.code == 0 || !strings.Contains(r.err, says) {
+		if r := call(t, "", "webhook", "add", "--database-url", d.database, "--guild", guild, "--event", "case.created",
+			"--secret-key", base64.StdEncoding.EncodeToString(key[:]), "--url", address); r.code == 0 || !strings.Contains(r.err, says) {
 			t.Errorf("%.60s: the API says %q, the command line %q", address, says, r.err)
 		}
-		status, page := d.form("/dashboard/guilds/"+guild+"/webhooks", url.Values{"url": {address}, "events": {"case.created"}, "enabled": {"true"}})
+		status, page := d.form("/dashboard/guilds/"+guild+"/webhooks",
+			url.Values{"url": {address}, "events": {"case.created"}, "enabled": {"true"}})
 		if status != http.StatusUnprocessableEntity || !strings.Contains(page, says) {
 			t.Errorf("%.60s: the API says %q, the form (%d) %q", address, says, status, problemOn(page))
 		}
@@ -125,7 +126,8 @@ func TestTheSameWordsBehindEachDoor(t *testing.T) {
 			"--expires-in", "7d", "--name", wrong.name, "--allow-ip", cmp.Or(wrong.allow, "10.0.0.0/8"))
 		says := strings.TrimSuffix(strings.TrimPrefix(r.err, "guildhall: "), "\n")
 		if accepted := r.code == 0; accepted != (status == http.StatusCreated) {
-			t.Errorf("%.40q, %.40q: the command line ends with %d: %s; the form answers %d: %q", wrong.name, wrong.allow, r.code, says, status, problemOn(page))
+			t.Errorf("%.40q, %.40q: the command line ends with %d: %s; the form answers %d: %q",
+				wrong.name, wrong.allow, r.code, says, status, problemOn(page))
 		} else if !accepted && (status != http.StatusUnprocessableEntity || says == "" || !strings.Contains(page, says)) {
 			t.Errorf("%.40q, %.40q: the command line says %q, the form (%d) %q", wrong.name, wrong.allow, says, status, problemOn(page))
 		}

@@ -76,7 +76,8 @@ func wantPages(t *testing.T, s *site, b *browser) {
 	hour := func() time.Time { return dbtest.Value[time.Time](t, s.DB, `SELECT date_trunc('hour', now())`) }
 	began := hour()
 	rows, err := db.Select[logged](t.Context(), s.DB.Reader(), `
-		SELECT e.id, count(*) FILTER (WHERE d.state = 'delivered' AND recent) AS delivered, count(*) FILTER (WHERE d.state = 'failed' AND recent) AS failed,
+		SELECT e.id, count(*) FILTER (WHERE d.state = 'delivered' AND recent) AS delivered,
+		       count(*) FILTER (WHERE d.state = 'failed' AND recent) AS failed,
 		       count(*) FILTER (WHERE d.state = 'pending') AS waiting, count(*) FILTER (WHERE d.state = 'held') AS held
 		FROM webhook_endpoints e
 		JOIN webhook_deliveries d ON d.endpoint_id = e.id

@@ -59,6 +59,10 @@ func TestErrorStatesInABrowser(t *testing.T) {
 		"error-edit": {
 			endpoint + "/edit", chromedp.Steps(chromedp.Clear(chromedp.CSS("#url")), press("form.form button.primary", "#problems")),
 		},
+		"error-rotate": {endpoint + "/rotate", chromedp.Steps(
+			chromedp.Evaluate[chromedp.Void](`document.querySelector("input:checked").value = "then"; undefined`),
+			press("form.form button.primary", "#problems"),
+		)},
 		"error-recover":    {endpoint + "/recover?since=then", chromedp.WaitVisible(chromedp.CSS("#problems"))},
 		"error-audit":      {page(guildID, "audit") + "?since=then", chromedp.WaitVisible(chromedp.CSS("#problems"))},
 		"ask-disable-form": {endpoint + "/edit", press(`input[name="enabled"]`, "form.form")},

@@ -237,7 +237,8 @@ func TestAPullEndpointShowsWhoFetches(t *testing.T) {
 	b := s.as(t, "manager")
 	one := page(guildID, "webhooks", id)
 	b.get(page(guildID, "webhooks")).wants(200, "pull "+id[:8])
-	b.get(one).wants(200, "pull "+id[:8], "Last asked", "by nobody yet", "0 waiting", "nothing to fetch", "Add a test event").
+	b.get(one).wants(200, "pull "+id[:8], "Last asked", "by nobody yet", "0 waiting", "nothing to fetch", "Add a test event",
+		"Nothing has happened yet that this endpoint listens to.").
 		lacks("nothing sent", "Send a test", `id="recover"`, `name="response_class"`)
 	b.post(one+"/test", nil).wants(303)
 	ping := dbtest.Value[string](t, s.DB, `SELECT id FROM webhook_deliveries`)
