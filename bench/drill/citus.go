@@ -32,6 +32,7 @@ var errNoCitus = errors.New("this drill needs a Postgres with Citus, whose progr
 // that has Citus.
 func citus(p *place) {
 	c := p.startCluster()
+	p = c.place
 	hook := p.Receiver()
 	for _, guild := range c.guilds {
 		p.LoadText(oneTicket, guild)
@@ -131,7 +132,8 @@ func (p *place) startCluster() *cluster {
 		ports[i] = u.Port()
 		p.At(server.URL).Exec(`CREATE EXTENSION IF NOT EXISTS citus`)
 	}
-	p.Place = p.At(c.servers[0].URL)
+	p = p.with(p.At(c.servers[0].URL))
+	c.place = p
 	p.Exec(`SELECT citus_set_coordinator_host('127.0.0.1', $1::int)`, ports[0])
 	p.Exec(`SELECT citus_add_node('127.0.0.1', $1::int)`, ports[1])
 	p.Exec(`SELECT citus_add_node('127.0.0.1', $1::int)`, ports[2])

@@ -18,11 +18,11 @@ func failover(p *place) {
 	primary := p.Postgres(embedded.Config{TCP: true})
 	p.Must(db.Migrate(p, primary.URL))
 	standby := p.Postgres(embedded.Config{TCP: true, Of: primary})
-	p.Place = p.At(primary.URL)
+	p = p.with(p.At(primary.URL))
 	p.Fill([]string{`ALTER SYSTEM SET synchronous_standby_names = '*'`, `SELECT pg_reload_conf()`})
 	p.Hold(p.Await(time.Minute, func() bool { return p.Count(`SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'`) == 1 }),
 		"the standby follows at each commit")
-	p.Place = p.At(p.either(primary.URL, standby.URL))
+	p = p.with(p.At(p.either(primary.URL, standby.URL)))
 	hook := p.Receiver()
 	p.LoadText(oneTicket, guildA)
 	p.Register(guildA, hook.URL)

@@ -58,6 +58,14 @@ type place struct {
 	release string // the commit that the drill of upgrades begins with; empty: the last release
 }
 
+// with is the drill at another place. The first one stays as it is: it may still be the
+// context of a statement that ends.
+func (p *place) with(at *rig.Place) *place {
+	other := *p
+	other.Place = at
+	return &other
+}
+
 // wants says whether a stage of that name is to run.
 func (p *place) wants(stage string) bool { return p.stage == "" || p.stage == stage }
 

@@ -23,7 +23,7 @@ func member(i int) int { return 300000000000000000 + i }
 func neighbour(p *place) {
 	rows, length := sized(p, 1_000_000, 20_000), sized(p, 12*time.Second, 2*time.Second)
 	p.loadGuilds(map[string]int{guildA: rows, guildB: 1000})
-	p.silenceNames()
+	p = p.silenceNames()
 	b := p.victim(p.ServeWith())
 	base := b.live(length, nil)
 	b.judge("alone", base)
@@ -130,12 +130,12 @@ func (b *victim) judge(stage string, s seen) {
 
 // silenceNames has the server ask a name server that never answers, in place of the
 // machine's own.
-func (p *place) silenceNames() {
+func (p *place) silenceNames() *place {
 	const address = "127.77.53.1"
 	silent, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(address), Port: 53})
 	if err != nil {
 		p.Say("name servers cannot be replaced here (%v): names are asked of the machine's own", err)
-		return
+		return p
 	}
 	p.Cleanup(silent.Close)
 	file := filepath.Join(p.Folder(), "resolv.conf")
@@ -144,9 +144,9 @@ func (p *place) silenceNames() {
 	with.Words = []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/resolv.conf && exec "$@"`, file}
 	if out, err := with.Output("version"); err != nil {
 		p.Say("name servers cannot be replaced here (%v: %s): names are asked of the machine's own", err, out)
-		return
+		return p
 	}
-	p.Place = &with
+	return p.with(&with)
 }
 
 // attack is one thing that guild A does, inside the quotas of its tokens.

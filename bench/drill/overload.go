@@ -54,7 +54,7 @@ func overload(p *place) {
 	} {
 		if p.wants(work.name) {
 			p.Part(func(part *rig.Place) {
-				o := &overloaded{place: &place{Place: part, small: p.small}, name: work.name, call: work.call}
+				o := &overloaded{place: p.with(part), name: work.name, call: work.call}
 				o.run(work.delay)
 			})
 		}
@@ -77,7 +77,7 @@ func (o *overloaded) load(connections int) *rig.Tally {
 // run finds the best throughput of the work, and then asks for more.
 func (o *overloaded) run(delay time.Duration) {
 	if delay > 0 {
-		o.slowLink(delay)
+		o.place = o.slowLink(delay)
 	}
 	o.node = o.Serve()
 	among := sized(o.place, []int{8, 32, 100}, []int{8})
@@ -127,7 +127,7 @@ func (o *overloaded) judge(what string, t *rig.Tally, best float64) {
 
 // slowLink puts a TCP proxy before the database that passes each response on after
 // a delay.
-func (p *place) slowLink(delay time.Duration) {
+func (p *place) slowLink(delay time.Duration) *place {
 	u, err := url.Parse(p.URL)
 	p.Must(err)
 	target := u.Host
@@ -135,7 +135,8 @@ func (p *place) slowLink(delay time.Duration) {
 	p.Must(err)
 	p.Cleanup(l.Close)
 	u.Host = l.Addr().String()
-	p.URL = u.String()
+	through := *p.Place
+	through.URL = u.String()
 	go func() {
 		for {
 			client, err := l.Accept()
@@ -145,6 +146,7 @@ func (p *place) slowLink(delay time.Duration) {
 			go carry(client, target, delay)
 		}
 	}()
+	return p.with(&through)
 }
 
 func carry(client net.Conn, target string, delay time.Duration) {

@@ -34,7 +34,7 @@ func restore(p *place) {
 		if p.wants(stage.name) {
 			p.Part(func(part *rig.Place) {
 				part.Say("%s:", stage.name)
-				stage.do(&place{Place: part, small: p.small})
+				stage.do(p.with(part))
 			})
 		}
 	}
@@ -48,10 +48,9 @@ func dumped(p *place) {
 		p.client("pg_dump", "--format", "custom", "--file", file)
 		p.Say("the dump of %d writes whose events wait took %.1f s", l.writes, time.Since(begun).Seconds())
 	})
-	fresh := *p
-	fresh.Place = p.empty()
+	fresh := p.with(p.empty())
 	fresh.client("pg_restore", "--exit-on-error", file)
-	l.intoServiceAgain(&fresh)
+	l.intoServiceAgain(fresh)
 }
 
 // recovered restores a base backup, which is older than everything, and replays the
@@ -61,7 +60,7 @@ func recovered(p *place) {
 	p.Must(db.Migrate(p, primary.URL))
 	base, err := primary.BaseBackup(p)
 	p.Must(err)
-	p.Place = p.At(primary.URL)
+	p = p.with(p.At(primary.URL))
 	l := p.beginLife()
 	var until time.Time
 	l.goThrough(func() { p.Get(&until, `SELECT clock_timestamp()`) })
@@ -74,7 +73,7 @@ func recovered(p *place) {
 	begun := time.Now()
 	past := p.Postgres(embedded.Config{TCP: true, From: &embedded.Recovery{Of: primary, Base: base, Until: until}})
 	p.Say("recovery to %s took %.1f s", until.Format(time.RFC3339Nano), time.Since(begun).Seconds())
-	l.intoServiceAgain(&place{Place: p.At(past.URL), small: p.small})
+	l.intoServiceAgain(p.with(p.At(past.URL)))
 }
 
 // life is what an installation went through before and after its backup.

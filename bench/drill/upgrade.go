@@ -31,7 +31,7 @@ import (
 // what the migrations have left for then is done. No caller may notice.
 func upgrade(p *place) {
 	program := p.released()
-	u := &upgrading{place: &place{Place: p.empty(), small: p.small}, members: sized(p, 20_000, 5000), front: newBalancer()}
+	u := &upgrading{place: p.with(p.empty()), members: sized(p, 20_000, 5000), front: newBalancer()}
 	u.Cleanup(func() error { u.front.Close(); return nil })
 	old := *u.Place
 	old.Program = program

@@ -71,7 +71,7 @@ func (h *hooks) stage(name string, run func(*hooks)) {
 			return nil
 		})
 		at := *h
-		at.place = &place{Place: part, small: h.small, waiting: h.waiting}
+		at.place = h.with(part)
 		if name != pruning {
 			at.serve()
 		}
