@@ -18,8 +18,8 @@ const (
 	privateThread      = 12
 )
 
-// about is what the platform says of a channel.
-type about struct {
+// channelInfo is what the platform says of a channel.
+type channelInfo struct {
 	Type       int         `json:"type"`
 	Overwrites []Overwrite `json:"permission_overwrites"`
 }
@@ -47,13 +47,13 @@ func (d *Discord) LockOf(ctx context.Context, c Channel, user string) (Lock, err
 	return lock, nil
 }
 
-func (a about) thread() bool {
+func (a channelInfo) thread() bool {
 	return a.Type == announcementThread || a.Type == publicThread || a.Type == privateThread
 }
 
 // of returns the overwrite for a role or member, an absent one when there is
 // none.
-func (a about) of(id string, typ OverwriteType) Overwrite {
+func (a channelInfo) of(id string, typ OverwriteType) Overwrite {
 	i := slices.IndexFunc(a.Overwrites, func(o Overwrite) bool { return o.ID == id && o.Type == typ })
 	if i < 0 {
 		return Overwrite{ID: id, Type: typ, Absent: true}
@@ -61,8 +61,8 @@ func (a about) of(id string, typ OverwriteType) Overwrite {
 	return a.Overwrites[i]
 }
 
-func (d *Discord) about(ctx context.Context, c Channel) (about, error) {
-	var a about
+func (d *Discord) about(ctx context.Context, c Channel) (channelInfo, error) {
+	var a channelInfo
 	err := d.in(ctx, c, rest.GetChannel.Compile(nil, c.ID), nil, &a)
 	return a, err
 }
