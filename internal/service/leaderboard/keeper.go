@@ -26,22 +26,22 @@ type Keeper struct {
 	Least    int           // rows that a leaderboard with a map has at least; 0 means 512
 
 	// Of the goroutine that runs it.
-	last    asked // up to where the requests were worked through
-	drafted asked // up to where the drafts were taken further
-	swept   mapID // up to which map moves were looked through
+	last    boardID // up to where the requests were worked through
+	drafted boardID // up to where the drafts were taken further
+	swept   mapID   // up to which map moves were looked through
 	round   int
 	busy    bool // whether the last round had work to do
 }
 
-// asked is a leaderboard that wants a look.
-type asked struct {
+// boardID is a leaderboard that wants a look.
+type boardID struct {
 	GuildID string `db:"guild_id"`
 	Board   string `db:"board"`
 }
 
 // mapID names a map.
 type mapID struct {
-	asked
+	boardID
 	Version int64 `db:"version"`
 }
 
@@ -135,9 +135,9 @@ func (k *Keeper) promoteSome(ctx context.Context) (full bool, failed error) {
 	if err != nil {
 		return false, fmt.Errorf("read the drafts of leaderboards: %w", err)
 	}
-	k.drafted = asked{}
+	k.drafted = boardID{}
 	if full = len(drafts) == draftSlice; full {
-		k.drafted = drafts[len(drafts)-1].asked
+		k.drafted = drafts[len(drafts)-1].boardID
 	}
 	writers := make(map[string][]string) // of a board, since the drafts were read
 	for _, d := range drafts {
@@ -155,7 +155,7 @@ func (k *Keeper) promoteSome(ctx context.Context) (full bool, failed error) {
 			continue
 		}
 		k.busy = true
-		if err := k.alone(ctx, d.asked, isolation, func(ctx context.Context, tx *db.Tx) error { return step(ctx, tx, d.mapID) }); err != nil {
+		if err := k.alone(ctx, d.boardID, isolation, func(ctx context.Context, tx *db.Tx) error { return step(ctx, tx, d.mapID) }); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}
@@ -166,7 +166,7 @@ func (k *Keeper) promoteSome(ctx context.Context) (full bool, failed error) {
 // or not at all. Walking through a million rows takes its time, so the limit on
 // statements is lifted; and Postgres, which cannot know how few of the rows are
 // wanted, is kept from sorting the table.
-func (k *Keeper) alone(ctx context.Context, a asked, isolation string, fn func(ctx context.Context, tx *db.Tx) error) error {
+func (k *Keeper) alone(ctx context.Context, a boardID, isolation string, fn func(ctx context.Context, tx *db.Tx) error) error {
 	return k.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SET TRANSACTION ISOLATION LEVEL `+isolation+`; SET LOCAL statement_timeout = '5min';
 			SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL jit = off`); err != nil {
@@ -239,9 +239,9 @@ func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("read which leaderboards want a look: %w", err)
 	}
-	k.last = asked{}
+	k.last = boardID{}
 	if full = len(requests) == sliceSize; full {
-		k.last = requests[len(requests)-1].asked
+		k.last = requests[len(requests)-1].boardID
 	}
 	due, err := k.due(ctx, requests)
 	if err != nil {
@@ -260,33 +260,33 @@ func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
 
 // requested is a leaderboard that has been asked for.
 type requested struct {
-	asked
+	boardID
 	Waiting int  `db:"waiting"` // requests
 	Mapped  bool `db:"mapped"`
 }
 
 // due returns those that are to be looked at now: those without a map, those with
 // many requests, and those that somebody has read lately, over whichever node.
-func (k *Keeper) due(ctx context.Context, requests []requested) (list []asked, err error) {
+func (k *Keeper) due(ctx context.Context, requests []requested) (list []boardID, err error) {
 	var guilds []string
 	for _, r := range requests {
 		if r.Mapped && r.Waiting < unreadRequests {
 			guilds = append(guilds, r.GuildID)
 		}
 	}
-	read := make(map[asked]bool)
+	read := make(map[boardID]bool)
 	for name, b := range boards {
 		lately, err := usage.Lately(ctx, k.DB.Reader(), guilds, b.operations)
 		if err != nil {
 			return nil, err
 		}
 		for _, guild := range lately {
-			read[asked{guild, name}] = true
+			read[boardID{guild, name}] = true
 		}
 	}
 	for _, r := range requests {
-		if !r.Mapped || r.Waiting >= unreadRequests || read[r.asked] {
-			list = append(list, r.asked)
+		if !r.Mapped || r.Waiting >= unreadRequests || read[r.boardID] {
+			list = append(list, r.boardID)
 		}
 	}
 	return list, nil
@@ -295,7 +295,7 @@ func (k *Keeper) due(ctx context.Context, requests []requested) (list []asked, e
 // look adds up what has moved in one leaderboard, and drafts a map where there
 // is none and should be, or where stretches have grown long. The requests that
 // asked for it go in the same transaction.
-func (k *Keeper) look(ctx context.Context, tx *db.Tx, a asked) error {
+func (k *Keeper) look(ctx context.Context, tx *db.Tx, a boardID) error {
 	b := boards[a.Board]
 	if _, err := tx.ExecContext(ctx, `
 		DELETE FROM rank_requests
@@ -341,7 +341,7 @@ func (k *Keeper) look(ctx context.Context, tx *db.Tx, a asked) error {
 // drawUp drafts a map, unless nodes of the release before may still run: these
 // rely on triggers, which stay until the last of them has stopped, and would not
 // note their moves for it.
-func (k *Keeper) drawUp(ctx context.Context, tx *db.Tx, a asked) error {
+func (k *Keeper) drawUp(ctx context.Context, tx *db.Tx, a boardID) error {
 	triggers, err := db.Get[bool](ctx, tx, `
 		SELECT EXISTS (
 			SELECT
@@ -381,7 +381,7 @@ func (k *Keeper) sweep(ctx context.Context) error {
 		if !m.Gone {
 			continue
 		}
-		if err := k.alone(ctx, m.asked, "READ COMMITTED", func(ctx context.Context, tx *db.Tx) error {
+		if err := k.alone(ctx, m.boardID, "READ COMMITTED", func(ctx context.Context, tx *db.Tx) error {
 			_, err := tx.ExecContext(ctx, `DELETE FROM rank_moves WHERE guild_id = $1 AND board = $2 AND version = $3`, m.GuildID, m.Board, m.Version)
 			return err
 		}); err != nil {
