@@ -109,7 +109,7 @@ func (tx *Tx) WaitLess(ctx context.Context, limit time.Duration) error {
 // the database. It costs a savepoint, and a transaction with more than 64 of those that
 // have written slows others down.
 func (tx *Tx) Part(ctx context.Context, fn func() error) (err error) {
-	for range partAttempts {
+	for range maxPartRuns {
 		if _, err := tx.ExecContext(ctx, `SAVEPOINT part`); err != nil {
 			return fmt.Errorf("begin a part of a unit: %w", err)
 		}
@@ -149,9 +149,9 @@ const (
 	placeKey
 )
 
-// attempts is how often Do runs a unit that deadlocks, and partAttempts how often Part
+// maxRuns is how often Do runs a unit that deadlocks, and maxPartRuns how often Part
 // runs its part: its caller cannot come again, and each time it has met something new.
-const attempts, partAttempts = 3, 100
+const maxRuns, maxPartRuns = 3, 100
 
 // Do runs fn in a transaction and commits if it returns nil. After a deadlock
 // or a serialization failure, and when fn returns Again, fn runs again, so it may
@@ -166,7 +166,7 @@ func (d *DB) Do(ctx context.Context, fn func(ctx context.Context, tx *Tx) error)
 		return errors.New("db: a unit of work was opened inside another")
 	}
 	var err error
-	for range attempts {
+	for range maxRuns {
 		if err = d.once(ctx, fn); !retryable(err) {
 			return err
 		}
