@@ -117,7 +117,7 @@ func newRun(o Options, out, leftOut io.Writer) (*run, error) {
 	}
 	r := &run{
 		o: o, f: f, guild: o.Guild, source: o.SourceGuild, found: map[string]bool{},
-		lost: newLost(leftOut), out: newSheet(out), schemas: schemas{}, own: &curve{total: begins}, tz: time.UTC,
+		lost: newLost(leftOut), out: newSheet(out), schemas: schemas{}, own: &curve{total: xpAtLevel}, tz: time.UTC,
 	}
 	if r.source == "" {
 		r.source = r.guild

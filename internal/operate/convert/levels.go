@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// begins is Guildhall's own curve: the XP at which a level begins. A test compares it
+// xpAtLevel is Guildhall's own curve: the XP at which a level begins. A test compares it
 // with the program's.
-func begins(level int64) int64 { return 5 * level * (2*level*level + 27*level + 91) / 6 }
+func xpAtLevel(level int64) int64 { return 5 * level * (2*level*level + 27*level + 91) / 6 }
 
 // maxLevel is the highest level that a record can hold the XP of.
 var maxLevel = func() int64 {
 	l := int64(0)
-	for begins(l+1) <= maxWhole {
+	for xpAtLevel(l+1) <= maxWhole {
 		l++
 	}
 	return l
@@ -156,7 +156,7 @@ func (r *run) total(s standing, at *value) (int64, error) {
 		r.change(at, "has a level above "+strconv.FormatInt(maxLevel, 10)+" and gets the most XP there can be", level)
 		return maxWhole, nil
 	}
-	return min(begins(level)+r.share(s, xp, level), maxWhole), nil
+	return min(xpAtLevel(level)+r.share(s, xp, level), maxWhole), nil
 }
 
 // share is the part of the way to the next level, in XP of guild files.
@@ -172,7 +172,7 @@ func (r *run) share(s standing, xp, level int64) int64 {
 	if xp < 0 || xp >= cost {
 		r.differ()
 	}
-	step := begins(level+1) - begins(level)
+	step := xpAtLevel(level+1) - xpAtLevel(level)
 	switch {
 	case xp <= 0 || cost <= 0:
 		return 0

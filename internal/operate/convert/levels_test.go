@@ -12,14 +12,14 @@ import (
 func TestTheCurveOfGuildFilesIsTheProgramsOwn(t *testing.T) {
 	t.Parallel()
 	for l := int64(0); l <= maxLevel; l += 1 + l/100 {
-		if got := levelling.Level(begins(l)); int64(got) != l {
-			t.Fatalf("level %d begins at %d, which is level %d", l, begins(l), got)
+		if got := levelling.Level(xpAtLevel(l)); int64(got) != l {
+			t.Fatalf("level %d begins at %d, which is level %d", l, xpAtLevel(l), got)
 		}
-		if l > 0 && int64(levelling.Level(begins(l)-1)) != l-1 {
-			t.Fatalf("level %d begins before %d", l, begins(l))
+		if l > 0 && int64(levelling.Level(xpAtLevel(l)-1)) != l-1 {
+			t.Fatalf("level %d begins before %d", l, xpAtLevel(l))
 		}
 	}
-	if begins(maxLevel) > maxWhole || begins(maxLevel+1) <= maxWhole {
+	if xpAtLevel(maxLevel) > maxWhole || xpAtLevel(maxLevel+1) <= maxWhole {
 		t.Errorf("the highest level is not %d", maxLevel)
 	}
 }
@@ -51,7 +51,7 @@ func TestALevelThatTheSourceStatesIsKeptWithItsProgress(t *testing.T) {
 					if err != nil || int64(levelling.Level(total)) != level {
 						t.Fatalf("%s: level %d with %d of %d became %d XP, level %d (%v)", c, level, progress, cost, total, levelling.Level(total), err)
 					}
-					if total < last || progress == 0 && total != begins(level) {
+					if total < last || progress == 0 && total != xpAtLevel(level) {
 						t.Fatalf("%s: level %d with %d of %d became %d XP, after %d", c, level, progress, cost, total, last)
 					}
 					last = total
@@ -114,16 +114,16 @@ func TestLevelsThatAreOthersThanTheCurvesAreCounted(t *testing.T) {
 		want      int64
 		differ    int64
 	}{
-		{300, 3, begins(3), 0},
-		{549, 3, begins(3) + 293, 0},
-		{550, 3, begins(4) - 1, 1},
-		{299, 3, begins(3), 1},
+		{300, 3, xpAtLevel(3), 0},
+		{549, 3, xpAtLevel(3) + 293, 0},
+		{550, 3, xpAtLevel(4) - 1, 1},
+		{299, 3, xpAtLevel(3), 1},
 		{
-			9_000_000, 3, begins(4) - 1,
+			9_000_000, 3, xpAtLevel(4) - 1,
 			1,
 		},
 		{maxWhole, 0, 99, 1},
-		{0, 50, begins(50), 1},
+		{0, 50, xpAtLevel(50), 1},
 	} {
 		r := lurkr(Options{}, member(ada, c.xp, c.level))
 		same(t, fmt.Sprint(c), r.ok(t), levelLine(ada, c.want))
@@ -138,9 +138,9 @@ func TestLevelsThatAreOthersThanTheCurvesAreCounted(t *testing.T) {
 		t.Errorf("%d levels differ", r.report.LevelsThatDiffer)
 	}
 	r = lurkr(Options{Curve: "arcane-flat"}, member(ada, 3500, 3))
-	same(t, "another curve", r.ok(t), levelLine(ada, begins(3)+(begins(4)-begins(3))/2))
+	same(t, "another curve", r.ok(t), levelLine(ada, xpAtLevel(3)+(xpAtLevel(4)-xpAtLevel(3))/2))
 	r = lurkr(Options{}, member(ada, 1, maxLevel+1), member(bo, 1, maxLevel), member(cy, 1, "1e300"))
-	same(t, "high levels", r.ok(t), levelLine(ada, maxWhole)+levelLine(bo, begins(maxLevel))+levelLine(cy, maxWhole))
+	same(t, "high levels", r.ok(t), levelLine(ada, maxWhole)+levelLine(bo, xpAtLevel(maxLevel))+levelLine(cy, maxWhole))
 	wants(t, r.report.Changed, "has a level above", 2)
 }
 
@@ -172,7 +172,7 @@ func TestEachOfTheFiveTablesIsRead(t *testing.T) {
 				ada, 100+155/2),
 		},
 		"polaris up to its highest level": {
-			Options{From: "polaris"}, `{"users":{"` + ada + `":{"xp":99999}},"settings":{"curve":{"1":100},"maxLevel":3}}`, levelLine(ada, begins(
+			Options{From: "polaris"}, `{"users":{"` + ada + `":{"xp":99999}},"settings":{"curve":{"1":100},"maxLevel":3}}`, levelLine(ada, xpAtLevel(
 				3)),
 		},
 		"polaris with another curve": {Options{From: "polaris", Curve: "arcane-flat"}, `[{"id":"` + ada + `","xp":1500}]`, levelLine(ada, 100+
@@ -196,7 +196,7 @@ func TestLevelUpKeepsLevelsByItsOwnPolynomial(t *testing.T) {
 			algorithm + `}}}`
 	}
 	r := of(t, Options{From: "red"}, "a.json", file(`,"algorithm":{"exp":1.7,"base":50}`))
-	same(t, "its own", r.ok(t), levelLine(ada, begins(5))+levelLine(bo, 0))
+	same(t, "its own", r.ok(t), levelLine(ada, xpAtLevel(5))+levelLine(bo, 0))
 	if r.report.LevelsThatDiffer != 0 {
 		t.Errorf("%d levels differ", r.report.LevelsThatDiffer)
 	}
@@ -206,5 +206,5 @@ func TestLevelUpKeepsLevelsByItsOwnPolynomial(t *testing.T) {
 		t.Errorf("by 100 n²: %d levels differ", r.report.LevelsThatDiffer)
 	}
 	r = of(t, Options{From: "red", Guild: g1}, "a.json", `{"users":{"`+ada+`":{"xp":900,"level":3}},"algorithm":{"base":100}}`)
-	same(t, "a server's backup", r.ok(t), levelLine(ada, begins(3)))
+	same(t, "a server's backup", r.ok(t), levelLine(ada, xpAtLevel(3)))
 }

@@ -198,7 +198,7 @@ const (
 	toPot  = `CASE WHEN source = 'api' THEN 'gathering' WHEN bot_run THEN 'open' ELSE 'frozen' END`
 	closes = `closes AS MATERIALIZED (SELECT at + interval '60 seconds' AS at FROM instant)`
 
-	begins = `status = 'drawing', pot = ` + toPot + `, drawing_at = instant.at, react_at = NULL, failures = 0,
+	drawingSet = `status = 'drawing', pot = ` + toPot + `, drawing_at = instant.at, react_at = NULL, failures = 0,
 		    redraw_at = CASE WHEN bot_run THEN closes.at ELSE instant.at END, edit_failures = 0,
 		    edit_at = CASE WHEN source = 'api' AND message_id IS NOT NULL THEN instant.at END, updated_at = `
 )
@@ -213,7 +213,7 @@ var (
 	toDrawing = `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at), ` + closes + `
 		UPDATE giveaways
-		SET ` + begins + next + `, ended_by_token_id = $3, paused_at = NULL
+		SET ` + drawingSet + next + `, ended_by_token_id = $3, paused_at = NULL
 		FROM instant, closes
 		WHERE guild_id = $1
 		  AND id = $2

@@ -75,7 +75,7 @@ var (
 			SELECT clock_timestamp() AS at FROM due LIMIT 1
 		), ` + closes + `
 		UPDATE giveaways
-		SET ` + begins + next + `
+		SET ` + drawingSet + next + `
 		FROM due, instant, closes
 		WHERE guild_id = $1
 		  AND id = due_id
