@@ -118,12 +118,12 @@ func (m *metrics) settled(late int, took time.Duration) {
 // what the database estimates.
 const gaugeLimit = 10_000
 
-// beside are the parts of the gauges' statements that look up one row for each of
+// gaugeParts are the parts of the gauges' statements that look up one row for each of
 // others: the oldest delivery of an endpoint f, the schedule of a delivery d.
-type beside struct{ oldest, schedule string }
+type gaugeParts struct{ oldest, schedule string }
 
 var (
-	byLookup = beside{
+	byLookup = gaugeParts{
 		oldest: `CROSS JOIN LATERAL (
 		               SELECT w.due_at FROM webhook_deliveries w
 		               WHERE w.state = 'pending' AND w.guild_id = f.guild_id AND w.endpoint_id = f.endpoint_id
@@ -137,14 +137,14 @@ var (
 	}
 	// A coordinator refuses a LIMIT for each row. So it reads all that waits for
 	// blocked endpoints, and leaves out a delivery whose endpoint has no schedule yet.
-	byJoin = beside{
+	byJoin = gaugeParts{
 		oldest:   `JOIN webhook_deliveries w ON w.state = 'pending' AND w.guild_id = f.guild_id AND w.endpoint_id = f.endpoint_id`,
 		schedule: `JOIN webhook_schedule s ON s.guild_id = d.guild_id AND s.endpoint_id = d.endpoint_id`,
 	}
 )
 
 // besides returns those for a database.
-func besides(d *db.DB) beside {
+func besides(d *db.DB) gaugeParts {
 	if d.Distributed() {
 		return byJoin
 	}

@@ -149,11 +149,11 @@ func unrouted(rs *reqState) error {
 	if rs.Request().Method == http.MethodOptions {
 		return rs.NoContent(http.StatusNoContent)
 	}
-	return errMethod.With("This path takes %s, and not this method%s.", allow, beside(path))
+	return errMethod.With("This path takes %s, and not this method%s.", allow, pathHint(path))
 }
 
-// beside names the path that is meant where two differ in a letter.
-func beside(path string) string {
+// pathHint names the path that is meant where two differ in a letter.
+func pathHint(path string) string {
 	switch {
 	case !strings.HasPrefix(path, Prefix+"/tickets/"):
 	case strings.HasSuffix(path, "/message"):
