@@ -289,8 +289,8 @@ func (r *run) pockets(it *item, user string, cash, bank *value) error {
 		}
 		if r.o.Balance == "" || r.o.Balance == "total" || r.o.Balance == p.pocket {
 			// A sum without a bottom stays so, whatever is in the other pocket.
-			if sum.n != beyond && sum.n != -beyond {
-				sum.n = cond(coins.n == beyond || coins.n == -beyond, coins.n, sum.n+coins.n)
+			if sum.n != tooLarge && sum.n != -tooLarge {
+				sum.n = cond(coins.n == tooLarge || coins.n == -tooLarge, coins.n, sum.n+coins.n)
 			}
 			sum.fraction = sum.fraction || coins.fraction
 		}

@@ -40,7 +40,7 @@ func (c *curve) start(level int64) int64 {
 		} else {
 			next = c.starts[n-1] + c.step(n-1)
 		}
-		c.starts = append(c.starts, min(max(next, 0), beyond))
+		c.starts = append(c.starts, min(max(next, 0), tooLarge))
 	}
 	return c.starts[level]
 }
@@ -102,9 +102,9 @@ func polynomial(factors []float64, n int64) float64 {
 
 func clamp(x float64) int64 {
 	if math.IsNaN(x) {
-		return beyond
+		return tooLarge
 	}
-	return int64(min(max(x, -beyond), beyond))
+	return int64(min(max(x, -tooLarge), tooLarge))
 }
 
 // standing is what a source says of a member's level.

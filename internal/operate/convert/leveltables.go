@@ -195,7 +195,7 @@ func (p *polaris) end() error {
 	highest := p.highest
 	p.r.curve = &curve{total: func(n int64) int64 {
 		if highest > 0 && n > highest {
-			return beyond // no member rises above it
+			return tooLarge // no member rises above it
 		}
 		x := polynomial(factors, n)
 		if rounding > 1 {

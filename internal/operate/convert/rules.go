@@ -134,7 +134,7 @@ type amount struct {
 	fraction bool
 }
 
-const beyond = 1 << 60 // stands for everything that is too much
+const tooLarge = 1 << 60 // stands for everything that is too much
 
 // decimal reads a number as it was written.
 func decimal(s string) (amount, bool) {
@@ -142,7 +142,7 @@ func decimal(s string) (amount, bool) {
 		return amount{}, false
 	}
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return amount{n: min(max(n, -beyond), beyond)}, true
+		return amount{n: min(max(n, -tooLarge), tooLarge)}, true
 	}
 	if !isNumber([]byte(strings.TrimPrefix(s, "+"))) {
 		return amount{}, false
@@ -154,7 +154,7 @@ func decimal(s string) (amount, bool) {
 		case strings.Trim(mantissa, "+-0.") == "":
 			return amount{}, true
 		case err != nil && !strings.HasPrefix(exponent, "-") || e > maxDigits:
-			return amount{n: cond[int64](strings.HasPrefix(s, "-"), -beyond, beyond)}, true
+			return amount{n: cond[int64](strings.HasPrefix(s, "-"), -tooLarge, tooLarge)}, true
 		case err != nil || e < -2*maxDigits:
 			return amount{n: cond[int64](strings.HasPrefix(s, "-"), -1, 0), fraction: true}, true
 		}
@@ -164,12 +164,12 @@ func decimal(s string) (amount, bool) {
 		return amount{}, false
 	}
 	whole, rest := new(big.Int).DivMod(q.Num(), q.Denom(), new(big.Int))
-	a := amount{n: beyond, fraction: rest.Sign() != 0}
+	a := amount{n: tooLarge, fraction: rest.Sign() != 0}
 	if q.Sign() < 0 {
-		a.n = -beyond
+		a.n = -tooLarge
 	}
 	if whole.IsInt64() {
-		a.n = min(max(whole.Int64(), -beyond), beyond)
+		a.n = min(max(whole.Int64(), -tooLarge), tooLarge)
 	}
 	return a, true
 }
@@ -204,9 +204,9 @@ func thousands(s string) bool {
 func (r *run) coins(v *value) (amount, error) {
 	switch {
 	case v.kind == null, v.text == "Infinity" && v.kind == text:
-		return amount{n: beyond}, nil
+		return amount{n: tooLarge}, nil
 	case v.text == "-Infinity" && v.kind == text:
-		return amount{n: -beyond}, nil
+		return amount{n: -tooLarge}, nil
 	}
 	return r.number(v)
 }
