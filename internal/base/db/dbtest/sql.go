@@ -36,23 +36,23 @@ const literal = "''"
 var begins = []token{"select", "insert", "update", "delete", "with", "copy", "truncate"}
 
 var (
-	locking    = regexp.MustCompile(` for (no key update|update|key share|share) `)
-	updating   = regexp.MustCompile(` update (only )?([a-z_]+) (as )?([a-z_0-9]+ )?set `)
-	deleting   = regexp.MustCompile(` (?:delete from|truncate(?: table)?) (only )?([a-z_]+) `)
-	adding     = regexp.MustCompile(` (?:insert into|copy) ([a-z_]+) (?:as [a-z_]+ )?(\( [^()]* \))? ?`)
-	asking     = regexp.MustCompile(` select from ([a-z_]+) `)
-	compared   = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?(?:guild_id|id) = `)
-	touching   = regexp.MustCompile(` (?:from|join|using) (?:only )?([a-z_]+)\b| , ([a-z_]+)\b`)
-	upsert     = regexp.MustCompile(` do update set (.*?)(?: where | returning |$)`)
-	setting    = regexp.MustCompile(` update (?:only )?([a-z_]+) (?:as )?(?:[a-z_0-9]+ )?set (.*?)(?: from | where | returning |$)`)
-	instant    = regexp.MustCompile(` [a-z_0-9]+ :: timestamptz `)
-	returning  = regexp.MustCompile(` returning .*? (now|clock_timestamp|statement_timestamp) \( `)
-	choosing   = regexp.MustCompile(` case (.*?) end | coalesce \( ([^()]*(?:\( [^()]*\)[^()]*)*)\) `)
-	conditions = regexp.MustCompile(` (?:from|where) `)
-	calls      = regexp.MustCompile(` ([a-z_0-9]+) \( `)
+	lockPattern       = regexp.MustCompile(` for (no key update|update|key share|share) `)
+	updatePattern     = regexp.MustCompile(` update (only )?([a-z_]+) (as )?([a-z_0-9]+ )?set `)
+	deletePattern     = regexp.MustCompile(` (?:delete from|truncate(?: table)?) (only )?([a-z_]+) `)
+	insertPattern     = regexp.MustCompile(` (?:insert into|copy) ([a-z_]+) (?:as [a-z_]+ )?(\( [^()]* \))? ?`)
+	selectFromPattern = regexp.MustCompile(` select from ([a-z_]+) `)
+	comparedPattern   = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?(?:guild_id|id) = `)
+	tablePattern      = regexp.MustCompile(` (?:from|join|using) (?:only )?([a-z_]+)\b| , ([a-z_]+)\b`)
+	upsertPattern     = regexp.MustCompile(` do update set (.*?)(?: where | returning |$)`)
+	setPattern        = regexp.MustCompile(` update (?:only )?([a-z_]+) (?:as )?(?:[a-z_0-9]+ )?set (.*?)(?: from | where | returning |$)`)
+	castPattern       = regexp.MustCompile(` [a-z_0-9]+ :: timestamptz `)
+	clockPattern      = regexp.MustCompile(` returning .*? (now|clock_timestamp|statement_timestamp) \( `)
+	choicePattern     = regexp.MustCompile(` case (.*?) end | coalesce \( ([^()]*(?:\( [^()]*\)[^()]*)*)\) `)
+	conditionsPattern = regexp.MustCompile(` (?:from|where) `)
+	callPattern       = regexp.MustCompile(` ([a-z_0-9]+) \( `)
 
-	byGuild = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?guild_id = (?:\$\d+|'')`)
-	byID    = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?id = (?:\$\d+|'')`)
+	guildPattern = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?guild_id = (?:\$\d+|'')`)
+	idPattern    = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?id = (?:\$\d+|'')`)
 )
 
 // immutable are the functions that an upsert may call, and words before a list.
@@ -73,15 +73,15 @@ func broken(statement string) error {
 }
 
 var (
-	steps    = regexp.MustCompile(` ([a-z_0-9]+) as (?:(?:not )?materialized )?\( (?:select|insert|update|delete|with) `)
-	selected = regexp.MustCompile(` select ([a-z_0-9]+) \. (?:guild_id|id) `)
+	stepPattern     = regexp.MustCompile(` ([a-z_0-9]+) as (?:(?:not )?materialized )?\( (?:select|insert|update|delete|with) `)
+	selectedPattern = regexp.MustCompile(` select ([a-z_0-9]+) \. (?:guild_id|id) `)
 )
 
 // scattered is an error for a statement that inserts what a step of it has found,
 // and takes the guild from elsewhere than from a row of a guild's table.
 func scattered(list []token) error {
 	known := make(map[token]bool)
-	for _, m := range steps.FindAllStringSubmatch(words(list), -1) {
+	for _, m := range stepPattern.FindAllStringSubmatch(words(list), -1) {
 		known[m[1]] = true
 	}
 	for i, t := range list {
@@ -99,7 +99,7 @@ func scattered(list []token) error {
 				homes[q[k]], homes[q[min(k+1, len(q)-1)]] = true, true
 			}
 		}
-		guild := selected.FindStringSubmatch(words(q))
+		guild := selectedPattern.FindStringSubmatch(words(q))
 		if from && (guild == nil || !homes[guild[1]]) {
 			return fmt.Errorf("it adds rows to %s from a step before and takes the guild from no row of a guild's table", list[i+2])
 		}
@@ -191,14 +191,14 @@ func split(list []token) (all [][]token) {
 func words(query []token) string { return " " + strings.Join(query, " ") + " " }
 
 func brokenBy(q string) error {
-	if locking.MatchString(q) {
-		for _, m := range touching.FindAllStringSubmatch(q, -1) {
+	if lockPattern.MatchString(q) {
+		for _, m := range tablePattern.FindAllStringSubmatch(q, -1) {
 			if table := m[1] + m[2]; !names(q, table) {
 				return fmt.Errorf("it locks rows of %s and names no guild", table)
 			}
 		}
 	}
-	for _, m := range append(updating.FindAllStringSubmatch(q, -1), deleting.FindAllStringSubmatch(q, -1)...) {
+	for _, m := range append(updatePattern.FindAllStringSubmatch(q, -1), deletePattern.FindAllStringSubmatch(q, -1)...) {
 		table := m[2]
 		if slices.Contains(added, table) {
 			return fmt.Errorf("it changes rows of %s, which are only added", table)
@@ -207,7 +207,7 @@ func brokenBy(q string) error {
 			return fmt.Errorf("it changes rows of %s and names no guild", table)
 		}
 	}
-	for _, m := range adding.FindAllStringSubmatch(q, -1) {
+	for _, m := range insertPattern.FindAllStringSubmatch(q, -1) {
 		column := " guild_id "
 		if m[1] == "guilds" {
 			column = " id "
@@ -216,28 +216,28 @@ func brokenBy(q string) error {
 			return fmt.Errorf("it adds rows to %s and names no guild", m[1])
 		}
 	}
-	for _, m := range returning.FindAllStringSubmatch(q, -1) {
-		changed := slices.Concat(updating.FindStringSubmatch(q), deleting.FindStringSubmatch(q), adding.FindStringSubmatch(q))
+	for _, m := range clockPattern.FindAllStringSubmatch(q, -1) {
+		changed := slices.Concat(updatePattern.FindStringSubmatch(q), deletePattern.FindStringSubmatch(q), insertPattern.FindStringSubmatch(q))
 		if slices.ContainsFunc(changed, func(table string) bool { return guildTables()[table] }) {
 			return fmt.Errorf("it returns %s() of what it changes", m[1])
 		}
 	}
-	for _, m := range setting.FindAllStringSubmatch(q, -1) {
-		if guildTables()[m[1]] && instant.MatchString(" "+m[2]+" ") {
+	for _, m := range setPattern.FindAllStringSubmatch(q, -1) {
+		if guildTables()[m[1]] && castPattern.MatchString(" "+m[2]+" ") {
 			return fmt.Errorf("what it sets in %s is read as an instant from a text", m[1])
 		}
-		for _, c := range choosing.FindAllStringSubmatch(" "+m[2]+" ", -1) {
+		for _, c := range choicePattern.FindAllStringSubmatch(" "+m[2]+" ", -1) {
 			if bad := mutable(c[1] + c[2]); bad != "" && guildTables()[m[1]] {
 				return fmt.Errorf("a CASE or COALESCE in what it sets in %s has %s", m[1], bad)
 			}
 		}
 	}
-	for _, m := range asking.FindAllStringSubmatch(q, -1) {
-		if guildTables()[m[1]] && !compared.MatchString(q) {
+	for _, m := range selectFromPattern.FindAllStringSubmatch(q, -1) {
+		if guildTables()[m[1]] && !comparedPattern.MatchString(q) {
 			return fmt.Errorf("it selects nothing from %s and names no guild", m[1])
 		}
 	}
-	for _, m := range upsert.FindAllStringSubmatch(q, -1) {
+	for _, m := range upsertPattern.FindAllStringSubmatch(q, -1) {
 		if bad := mutable(m[1]); strings.HasSuffix(bad, "()") {
 			return fmt.Errorf("its upsert sets what %s returns", bad)
 		}
@@ -248,7 +248,7 @@ func brokenBy(q string) error {
 // mutable is what of an expression depends on more than its values: a function that
 // may, or an interval, which is added in the session's time zone.
 func mutable(expression string) string {
-	for _, call := range calls.FindAllStringSubmatch(" "+expression+" ", -1) {
+	for _, call := range callPattern.FindAllStringSubmatch(" "+expression+" ", -1) {
 		if !slices.Contains(immutable, call[1]) {
 			return call[1] + "()"
 		}
@@ -266,7 +266,7 @@ func after(q string) string {
 	if !ok {
 		return q
 	}
-	at := conditions.FindStringIndex(" " + set)
+	at := conditionsPattern.FindStringIndex(" " + set)
 	if at == nil {
 		return ""
 	}
@@ -281,7 +281,7 @@ func names(q, table string) bool {
 	case !guildTables()[table]:
 		return true
 	case table == "guilds":
-		return byID.MatchString(q) || byGuild.MatchString(q)
+		return idPattern.MatchString(q) || guildPattern.MatchString(q)
 	}
-	return byGuild.MatchString(q)
+	return guildPattern.MatchString(q)
 }
