@@ -202,7 +202,7 @@ func told(r row) map[string]any {
 // Find returns one token of the guild, revoked and expired ones too, or
 // NotFound.
 func Find(ctx context.Context, d *db.DB, guild, id string) (Token, error) {
-	r, err := byID(ctx, d.Reader(), guild, id)
+	r, err := tokenByID(ctx, d.Reader(), guild, id)
 	if db.Missing(err) {
 		return Token{}, errNoToken.Because(err)
 	}

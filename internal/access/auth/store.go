@@ -84,8 +84,8 @@ func seconds(expiresIn time.Duration) *int64 {
 	return &s
 }
 
-// byID returns one token of the guild.
-func byID(ctx context.Context, q db.Querier, guild, id string) (row, error) {
+// tokenByID returns one token of the guild.
+func tokenByID(ctx context.Context, q db.Querier, guild, id string) (row, error) {
 	r, err := db.Get[row](ctx, q, `
 		SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
 		       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now

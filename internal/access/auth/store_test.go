@@ -61,7 +61,7 @@ func TestTokensAreReadWithTheirOwnUses(t *testing.T) {
 		t.Errorf("the second's digest finds %s", got)
 	}
 	for id, hours := range map[string]string{one.ID: " 1", two.ID: " 2"} {
-		r, err := byID(t.Context(), s.DB.Reader(), guild, id)
+		r, err := tokenByID(t.Context(), s.DB.Reader(), guild, id)
 		if got := ages(t, []row{r}, err, of); got != id+hours {
 			t.Errorf("an id finds %s", got)
 		}

@@ -67,13 +67,13 @@ func (s *Server) react(at reaction, user string) {
 		s.reactions = map[reaction][]string{}
 	}
 	list := s.reactions[at]
-	if i, there := slices.BinarySearchFunc(list, user, byID); !there {
+	if i, there := slices.BinarySearchFunc(list, user, compareIDs); !there {
 		s.reactions[at] = slices.Insert(list, i, user)
 	}
 }
 
-// byID compares ids by number.
-func byID(a, b string) int {
+// compareIDs compares ids by number.
+func compareIDs(a, b string) int {
 	if len(a) != len(b) {
 		return len(a) - len(b)
 	}
@@ -103,7 +103,7 @@ func (s *Server) actOnReaction(r *http.Request, path string) (int, any) {
 		at.super = r.URL.Query().Get("type") == "1"
 		page := []any{}
 		for _, u := range s.reactions[at] {
-			if len(page) < limit && byID(u, r.URL.Query().Get("after")) > 0 {
+			if len(page) < limit && compareIDs(u, r.URL.Query().Get("after")) > 0 {
 				page = append(page, map[string]any{"id": u, "username": "user", "bot": s.bots[u] || u == Self})
 			}
 		}
