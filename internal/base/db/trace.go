@@ -47,11 +47,11 @@ func (s summary) text() string {
 // Tables and columns are written in lower case and keywords in capitals, here and
 // by the job engine.
 var (
-	firstWord = regexp.MustCompile(`^[\s(]*(?:--[^\n]*\n\s*)*([A-Za-z]+)`)
-	change    = regexp.MustCompile(`\b(INSERT INTO|UPDATE|DELETE FROM)\s+(?:[a-z_]+\.)?([a-z_][a-z_0-9]*)`)
-	function  = regexp.MustCompile(`^\s*SELECT\s+([a-z_]+)\(`)
-	source    = regexp.MustCompile(`\bFROM\s+(?:[a-z_]+\.)?([a-z_][a-z_0-9]*)\b(\()?`)
-	named     = regexp.MustCompile(`\b([a-z_][a-z_0-9]*)(?:\s*\([a-z_, ]*\))?\s+AS\s+(?:MATERIALIZED\s+)?\(`)
+	wordPattern     = regexp.MustCompile(`^[\s(]*(?:--[^\n]*\n\s*)*([A-Za-z]+)`)
+	changePattern   = regexp.MustCompile(`\b(INSERT INTO|UPDATE|DELETE FROM)\s+(?:[a-z_]+\.)?([a-z_][a-z_0-9]*)`)
+	functionPattern = regexp.MustCompile(`^\s*SELECT\s+([a-z_]+)\(`)
+	sourcePattern   = regexp.MustCompile(`\bFROM\s+(?:[a-z_]+\.)?([a-z_][a-z_0-9]*)\b(\()?`)
+	ctePattern      = regexp.MustCompile(`\b([a-z_][a-z_0-9]*)(?:\s*\([a-z_, ]*\))?\s+AS\s+(?:MATERIALIZED\s+)?\(`)
 )
 
 // summaries keeps what was found, by text. The texts are the program's literals;
@@ -77,25 +77,25 @@ func summaryOf(query string) summary {
 // summarize finds the first table that a statement changes; if there is none, the
 // function that it calls or the first table that it reads.
 func summarize(query string) summary {
-	if m := change.FindStringSubmatch(query); m != nil {
+	if m := changePattern.FindStringSubmatch(query); m != nil {
 		verb, _, _ := strings.Cut(m[1], " ")
 		return summary{verb, m[2]}
 	}
-	first := firstWord.FindStringSubmatch(query)
+	first := wordPattern.FindStringSubmatch(query)
 	if first == nil {
 		return summary{verb: "statement"}
 	}
 	if verb := strings.ToUpper(first[1]); verb != "SELECT" && verb != "WITH" {
 		return summary{verb: verb}
 	}
-	if m := function.FindStringSubmatch(query); m != nil && !source.MatchString(query) {
+	if m := functionPattern.FindStringSubmatch(query); m != nil && !sourcePattern.MatchString(query) {
 		return summary{"SELECT", m[1]}
 	}
 	ours := map[string]bool{}
-	for _, m := range named.FindAllStringSubmatch(query, -1) {
+	for _, m := range ctePattern.FindAllStringSubmatch(query, -1) {
 		ours[m[1]] = true
 	}
-	for _, m := range source.FindAllStringSubmatch(query, -1) {
+	for _, m := range sourcePattern.FindAllStringSubmatch(query, -1) {
 		if m[2] == "" && !ours[m[1]] {
 			return summary{"SELECT", m[1]}
 		}

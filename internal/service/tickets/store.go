@@ -284,7 +284,7 @@ func written(ctx context.Context, tx *db.Tx, guild, id string) (*entry, error) {
 
 // writeNote adds an internal note to the transcript.
 func writeNote(ctx context.Context, tx *db.Tx, t row, author *string, content string) (entry, error) {
-	t, err := change(ctx, tx, t, ``)
+	t, err := update(ctx, tx, t, ``)
 	if err != nil {
 		return entry{}, err
 	}
@@ -306,11 +306,11 @@ func write(ctx context.Context, tx *db.Tx, t row, e entry) (entry, error) {
 	return e, fault.Wrap(err, "write to the transcript of ticket", e.TicketID, "of guild", e.GuildID)
 }
 
-// change updates the ticket's row, which must be locked. Its instant is later
+// update changes the ticket's row, which must be locked. Its instant is later
 // than that of the change before, and the entry of the transcript that tells of
 // it has the same: both stand in the order of effects. set is constant text
 // whose parameters begin at $3.
-func change(ctx context.Context, tx *db.Tx, t row, set string, args ...any) (row, error) {
+func update(ctx context.Context, tx *db.Tx, t row, set string, args ...any) (row, error) {
 	err := tx.GetContext(ctx, &t, `
 		WITH instant AS (
 			SELECT `+db.Next("clock_timestamp()", "updated_at")+` AS at
@@ -340,7 +340,7 @@ func writeMessage(ctx context.Context, tx *db.Tx, t row, in chat.Intent, message
 			return gain(ctx, tx, t, *there, in.AuthorID, origin)
 		}
 	}
-	t, err := change(ctx, tx, t, `, message_count = message_count + 1, last_message_at = instant.at`)
+	t, err := update(ctx, tx, t, `, message_count = message_count + 1, last_message_at = instant.at`)
 	if err != nil {
 		return entry{}, err
 	}
@@ -359,7 +359,7 @@ func gain(ctx context.Context, tx *db.Tx, t row, e entry, author *string, origin
 	if e.AuthorID != nil || author == nil {
 		return e, nil
 	}
-	t, err := change(ctx, tx, t, ``)
+	t, err := update(ctx, tx, t, ``)
 	if err != nil {
 		return entry{}, err
 	}
@@ -378,17 +378,17 @@ const channelDue = `, channel_due_at = CASE WHEN channel_id IS NOT NULL THEN ins
 
 // closeTicket closes the ticket.
 func closeTicket(ctx context.Context, tx *db.Tx, t row, by, reason *string) (row, error) {
-	return change(ctx, tx, t, `,
+	return update(ctx, tx, t, `,
 		    status = 'closed', close_reason = $3, closed_by_id = $4, closed_at = instant.at`+channelDue, reason, by)
 }
 
 // reopenTicket opens a closed ticket again. The claim stays.
 func reopenTicket(ctx context.Context, tx *db.Tx, t row) (row, error) {
-	return change(ctx, tx, t, `,
+	return update(ctx, tx, t, `,
 		    status = 'open', close_reason = NULL, closed_by_id = NULL, closed_at = NULL`+channelDue)
 }
 
 // claim makes the ticket user's, or nobody's.
 func claim(ctx context.Context, tx *db.Tx, t row, user *string) (row, error) {
-	return change(ctx, tx, t, `, claimed_by_id = $3`, user)
+	return update(ctx, tx, t, `, claimed_by_id = $3`, user)
 }
