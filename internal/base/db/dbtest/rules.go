@@ -70,7 +70,7 @@ func init() {
 const maxViolations = 10
 
 var (
-	checked    sync.Map // statement to error or nil
+	verdicts   sync.Map // statement to error or nil
 	violations = struct {
 		sync.Mutex
 		of map[string][]error
@@ -78,7 +78,7 @@ var (
 )
 
 func check(statement string) error {
-	if known, ok := checked.Load(statement); ok {
+	if known, ok := verdicts.Load(statement); ok {
 		err, _ := known.(error)
 		return err
 	}
@@ -88,7 +88,7 @@ func check(statement string) error {
 			err = nil
 		}
 	}
-	checked.Store(statement, err)
+	verdicts.Store(statement, err)
 	return err
 }
 
