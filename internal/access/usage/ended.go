@@ -66,8 +66,8 @@ func (p *pending) addEnded(k endedKey, n endedUse) {
 }
 
 // endedColumns are the rows of what ended tokens were used for.
-func (p pending) endedColumns() columns {
-	rows := make(columns, 6)
+func (p pending) endedColumns() arrays {
+	rows := make(arrays, 6)
 	for _, k := range slices.SortedFunc(maps.Keys(p.ended), func(a, b endedKey) int {
 		return cmp.Or(cmp.Compare(a.guild, b.guild), cmp.Compare(a.token, b.token), cmp.Compare(endedPlace(a), endedPlace(b)))
 	}) {

@@ -125,19 +125,19 @@ func (c *Counter) trimmed(guilds []string) {
 	}
 }
 
-// columns collects rows for a statement that takes one array a column.
-type columns [][]string
+// arrays collects rows for a statement that takes one array a column.
+type arrays [][]string
 
 // write stores everything in one statement. Its rows are sorted, so that two
 // nodes take their locks in the same order.
 func (p pending) write(ctx context.Context, tx *db.Tx) error {
 	hours, totals, days := p.sums()
-	places := make(columns, 6)
+	places := make(arrays, 6)
 	for _, k := range slices.SortedFunc(maps.Keys(p.addresses), comparePlaces) {
 		s := p.addresses[k]
 		places.add(k.guild, k.token, time.Unix(k.day*86400, 0).UTC().Format(time.DateOnly), placeText(k), s.requests, s.at.UTC().Format(time.RFC3339Nano))
 	}
-	refusals := make(columns, 8)
+	refusals := make(arrays, 8)
 	for _, list := range p.refusals {
 		for _, r := range list {
 			from := ""
@@ -177,13 +177,13 @@ func (p pending) write(ctx context.Context, tx *db.Tx) error {
 	return fault.Wrap(err, "write the numbers of requests")
 }
 
-func (c columns) add(values ...any) {
+func (c arrays) add(values ...any) {
 	for i, v := range values {
 		c[i] = append(c[i], fmt.Sprint(v))
 	}
 }
 
-func (c columns) args() []any {
+func (c arrays) args() []any {
 	args := make([]any, len(c))
 	for i, column := range c {
 		args[i] = db.Array(column)
@@ -193,7 +193,7 @@ func (c columns) args() []any {
 
 // sums are the rows of the tables of requests: each number once for its token and
 // once for the guild.
-func (p pending) sums() (hours, totals, days columns) {
+func (p pending) sums() (hours, totals, days arrays) {
 	byHour, total, byDay := map[hourKey]int64{}, map[hourKey]int64{}, map[hourKey]int64{}
 	for k, n := range p.hours {
 		for _, token := range []string{k.token, ""} {
@@ -207,7 +207,7 @@ func (p pending) sums() (hours, totals, days columns) {
 			byDay[d] += n
 		}
 	}
-	hours, totals, days = make(columns, 6), make(columns, 5), make(columns, 6)
+	hours, totals, days = make(arrays, 6), make(arrays, 5), make(arrays, 6)
 	at := func(k hourKey, layout string) string { return time.Unix(k.hour*3600, 0).UTC().Format(layout) }
 	for _, k := range slices.SortedFunc(maps.Keys(byHour), compareHours) {
 		hours.add(k.guild, k.token, at(k, time.RFC3339), k.operation, k.class, byHour[k])

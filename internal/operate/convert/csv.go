@@ -182,15 +182,15 @@ func (t *table) quoted() (byte, error) {
 	}
 }
 
-// columns say where the members of a record stand.
-type columns struct {
+// columnMap says where the members of a record stand.
+type columnMap struct {
 	headings []string
 	of       map[string]int // by member
 }
 
 // rows reads a table and gives each row to do, as an object whose members are its
 // headings.
-func (r *run) rows(in string, src io.Reader, sep byte, header bool, choose func(headings []string) (columns, error), do func(it *item, c columns) error) (int64, error) {
+func (r *run) rows(in string, src io.Reader, sep byte, header bool, choose func(headings []string) (columnMap, error), do func(it *item, c columnMap) error) (int64, error) {
 	t, err := newTable(in, src, sep)
 	if err != nil {
 		return 0, err
@@ -263,7 +263,7 @@ func asObject(all *nodes, cells []cell, headings []string) *value {
 }
 
 // cell is the cell of a member, nil if the table has no column for it.
-func (c columns) cell(it *item, member string) *value {
+func (c columnMap) cell(it *item, member string) *value {
 	n, ok := c.of[member]
 	if !ok {
 		return nil
@@ -276,7 +276,7 @@ func (c columns) cell(it *item, member string) *value {
 }
 
 // filled is cell, nil also where there is nothing in it.
-func (c columns) filled(it *item, member string) *value {
+func (c columnMap) filled(it *item, member string) *value {
 	v := c.cell(it, member)
 	if v == nil || strings.TrimSpace(v.text) == "" {
 		return nil
@@ -297,9 +297,9 @@ func (b *casebook) readInForce(r *run) error {
 	}
 	listed := map[string]bool{}
 	aliases := map[string][]string{"user_id": headingsOf["user_id"], "type": headingsOf["type"], "expires_at": headingsOf["expires_at"]}
-	_, err = r.rows(r.o.InForce, src, 0, true, func(h []string) (columns, error) {
+	_, err = r.rows(r.o.InForce, src, 0, true, func(h []string) (columnMap, error) {
 		return chooseColumns(r.o.InForce, h, aliases, []string{"user_id", "type"}, nil)
-	}, func(it *item, c columns) error {
+	}, func(it *item, c columnMap) error {
 		user, err := snowflake(c.cell(it, "user_id"))
 		if err != nil {
 			return err

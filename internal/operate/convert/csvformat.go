@@ -114,8 +114,8 @@ func plain(s string) string {
 }
 
 // choose finds the columns of a file.
-func (h *csvHandler) choose(file string) func(headings []string) (columns, error) {
-	return func(headings []string) (columns, error) {
+func (h *csvHandler) choose(file string) func(headings []string) (columnMap, error) {
+	return func(headings []string) (columnMap, error) {
 		aliases := map[string][]string{}
 		for _, m := range tables[h.r.o.Record] {
 			if !h.r.o.NoHeader {
@@ -146,7 +146,7 @@ func (h *csvHandler) choose(file string) func(headings []string) (columns, error
 }
 
 // enough says what else a table must have.
-func (h *csvHandler) enough(file string, c columns) error {
+func (h *csvHandler) enough(file string, c columnMap) error {
 	has := func(m string) bool { _, ok := c.of[m]; return ok }
 	var missing string
 	switch {
@@ -173,8 +173,8 @@ func noColumn(file, member string, headings []string) error {
 
 // chooseColumns finds the column of each member: the one that the caller names, or
 // the one whose heading means it.
-func chooseColumns(file string, headings []string, aliases map[string][]string, need []string, mapping map[string]string) (columns, error) {
-	c := columns{headings: headings, of: map[string]int{}}
+func chooseColumns(file string, headings []string, aliases map[string][]string, need []string, mapping map[string]string) (columnMap, error) {
+	c := columnMap{headings: headings, of: map[string]int{}}
 	taken := map[int]bool{}
 	for _, member := range slices.Sorted(maps.Keys(mapping)) {
 		n, err := named(file, headings, member, mapping[member])
@@ -227,7 +227,7 @@ func (h *csvHandler) end() error                { h.n = 0; return nil }
 func (h *csvHandler) item(*item) error          { return nil }
 
 // row makes a record of a row.
-func (h *csvHandler) row(it *item, c columns) error {
+func (h *csvHandler) row(it *item, c columnMap) error {
 	h.n++
 	r := h.r
 	mapped := slices.Collect(maps.Values(c.of))
@@ -264,7 +264,7 @@ func (h *csvHandler) row(it *item, c columns) error {
 }
 
 // wallet makes a wallet of one column, or of two pockets.
-func (h *csvHandler) wallet(it *item, c columns, user string) error {
+func (h *csvHandler) wallet(it *item, c columnMap, user string) error {
 	if cash := c.cell(it, "cash"); cash != nil {
 		return h.r.pockets(it, user, cash, c.cell(it, "bank"))
 	}
@@ -300,7 +300,7 @@ func (r *run) pockets(it *item, user string, cash, bank *value) error {
 }
 
 // incident makes a case of a row.
-func (h *csvHandler) incident(it *item, c columns, user string) error {
+func (h *csvHandler) incident(it *item, c columnMap, user string) error {
 	r := h.r
 	kind := c.cell(it, "type")
 	if strings.TrimSpace(kind.text) == "" {

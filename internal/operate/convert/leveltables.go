@@ -216,9 +216,9 @@ func readPolaris(f *format) func(r *run, in *Input, src *source) (int64, error) 
 			return r.walk(in.Name, src, f.roots[0])
 		}
 		aliases := map[string][]string{"user_id": headingsOf["user_id"], "total_xp": headingsOf["total_xp"]}
-		return r.rows(in.Name, src, 0, true, func(headings []string) (columns, error) {
+		return r.rows(in.Name, src, 0, true, func(headings []string) (columnMap, error) {
 			return chooseColumns(in.Name, headings, aliases, []string{"user_id", "total_xp"}, nil)
-		}, func(it *item, c columns) error {
+		}, func(it *item, c columnMap) error {
 			it.who = c.cell(it, "user_id")
 			user, err := r.subject(it.who, it.value)
 			if err != nil || user == "" {
