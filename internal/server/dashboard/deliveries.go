@@ -105,8 +105,8 @@ type recoverView struct {
 
 const sinceWrong = "Write a time of the last 30 days in UTC, as in 2026-05-01T08:00."
 
-// countLost says what a recovery would send, before it is asked for.
-func countLost(c *call, e endpointRow) (reply, error) {
+// previewRecovery says what a recovery would send, before it is asked for.
+func previewRecovery(c *call, e endpointRow) (reply, error) {
 	v := &recoverView{Endpoint: e, Since: strings.TrimSpace(c.r.URL.Query().Get("since"))}
 	status := 0
 	var ok bool

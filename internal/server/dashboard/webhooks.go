@@ -32,7 +32,7 @@ func (s *Server) webhookRoutes(guild func(string, handler)) {
 	endpoint("POST "+w+"/{id}/rotate", rotateWebhook)
 	endpoint("POST "+w+"/{id}/end-old-secrets", endOldSecrets)
 	endpoint("POST "+w+"/{id}/test", testWebhook)
-	endpoint("GET "+w+"/{id}/recover", countLost)
+	endpoint("GET "+w+"/{id}/recover", previewRecovery)
 	endpoint("POST "+w+"/{id}/recover", recoverWebhook)
 	endpoint("POST "+w+"/{id}/remove", removeWebhook)
 	endpoint("GET "+w+"/{id}/deliveries/{delivery}", showDelivery)
