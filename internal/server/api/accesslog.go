@@ -42,7 +42,7 @@ func accessLog(log *slog.Logger, m *metrics, count func(usage.Request), wrote fu
 			took := time.Since(start)
 			m.observe(rs, took-rs.waited)
 			writeLogLine(log, rs, start.Add(took), took)
-			counted(count, rs, start)
+			countUsage(count, rs, start)
 			written(wrote, rs)
 			return nil
 		}

@@ -90,10 +90,10 @@ func attributed(ctx context.Context, rs *reqState) context.Context {
 	return audit.With(ctx, audit.Actor{Type: typ, ID: rs.by.ID, Name: rs.by.Name, Address: rs.from.String(), RequestID: rs.id})
 }
 
-// counted tells of a request that came with a token, or with one that may not be
+// countUsage tells of a request that came with a token, or with one that may not be
 // used from its address, or no more. Requests of a bot key in no guild count as no
 // guild's usage.
-func counted(count func(usage.Request), rs *reqState, at time.Time) {
+func countUsage(count func(usage.Request), rs *reqState, at time.Time) {
 	by := rs.by
 	if by == nil {
 		by = rs.refused

@@ -40,8 +40,8 @@ func told(e endpoint) map[string]any {
 	}
 }
 
-// counted is how far waiting and held deliveries are counted.
-const counted = 1000
+// countLimit is how far waiting and held deliveries are counted.
+const countLimit = 1000
 
 // Standing is an endpoint with how it fares.
 type Standing struct {
@@ -104,13 +104,13 @@ const standing = `
 
 // Standings returns the guild's endpoints, newest first.
 func Standings(ctx context.Context, q db.Querier, guild string) ([]Standing, error) {
-	rows, err := db.Select[Standing](ctx, q, standing+` ORDER BY e.created_at DESC, e.id DESC`, guild, counted)
+	rows, err := db.Select[Standing](ctx, q, standing+` ORDER BY e.created_at DESC, e.id DESC`, guild, countLimit)
 	return rows, fault.Wrap(err, "read how the endpoints of guild", guild, "fare")
 }
 
 // StandingOf returns one endpoint of the guild.
 func StandingOf(ctx context.Context, q db.Querier, guild, id string) (Standing, error) {
-	row, err := db.Get[Standing](ctx, q, standing+` AND e.id = $3`, guild, counted, id)
+	row, err := db.Get[Standing](ctx, q, standing+` AND e.id = $3`, guild, countLimit, id)
 	if db.Missing(err) {
 		return Standing{}, noSuchEndpoint
 	}
