@@ -16,7 +16,7 @@ import (
 	"guildhall/internal/base/schema"
 )
 
-var digits = regexp.MustCompile(`^-?[0-9]{1,19}$`)
+var integerPattern = regexp.MustCompile(`^-?[0-9]{1,19}$`)
 
 // validateRequest checks path, query and body against the operation's schemas. For a
 // write the result only waits for the unit: a repeated request gets its first
@@ -110,7 +110,7 @@ func validateQuery(u *url.URL, op *operation) []schema.Problem {
 			found = append(found, schema.Problem{Place: place, Text: "must be valid UTF-8 without U+0000"})
 		case p.Schema.Value.Type.Is(openapi3.TypeInteger):
 			n, err := strconv.ParseInt(values[0], 10, 64)
-			if err != nil || !digits.MatchString(values[0]) {
+			if err != nil || !integerPattern.MatchString(values[0]) {
 				found = append(found, schema.Problem{Place: place, Text: "must be an integer in decimal digits" + schema.Bounds(p.Schema.Value)})
 				continue
 			}
