@@ -145,7 +145,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	c.wire.workFor(ctx)
 	span := statement(ctx, "BEGIN")
 	tx, err := c.pqConn.BeginTx(ctx, opts)
-	ended(span, err)
+	endSpan(span, err)
 	if err == nil && tracing.Within(ctx) {
 		tx = tracedTx{tx, ctx}
 	}
@@ -188,7 +188,7 @@ func (c *conn) inspected(statement string) error {
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	span := statement(ctx, query)
 	rows, err := c.query(ctx, query, args)
-	ended(span, err)
+	endSpan(span, err)
 	return rows, err
 }
 
@@ -231,7 +231,7 @@ func (c *conn) stmt(ctx context.Context, query string) (driver.Stmt, error) {
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	span := statement(ctx, query)
 	res, err := c.exec(ctx, query, args)
-	ended(span, err)
+	endSpan(span, err)
 	return res, err
 }
 

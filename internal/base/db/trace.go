@@ -25,9 +25,9 @@ func statement(ctx context.Context, query string) tracing.Span {
 	return span
 }
 
-// ended ends a statement's span. Of an error it tells the code: the message may
+// endSpan ends a statement's span. Of an error it tells the code: the message may
 // hold values.
-func ended(span tracing.Span, err error) {
+func endSpan(span tracing.Span, err error) {
 	if err != nil {
 		span.Fail(codeOf(err))
 	}
@@ -112,13 +112,13 @@ type tracedTx struct {
 func (t tracedTx) Commit() error {
 	span := statement(t.ctx, "COMMIT")
 	err := t.Tx.Commit()
-	ended(span, err)
+	endSpan(span, err)
 	return err
 }
 
 func (t tracedTx) Rollback() error {
 	span := statement(t.ctx, "ROLLBACK")
 	err := t.Tx.Rollback()
-	ended(span, err)
+	endSpan(span, err)
 	return err
 }

@@ -39,7 +39,7 @@ func TestAStatementIsToldByItsKindAndItsTable(t *testing.T) {
 func TestAStatementThatIsNotTracedAllocatesNothing(t *testing.T) { //nolint:paralleltest // it counts allocations
 	var ctx context.Context = steady{Context: As(t.Context(), Caller{Token: "t", Guild: "g"})}
 	if n := testing.AllocsPerRun(100, func() {
-		ended(statement(ctx, `SELECT 1`), nil)
+		endSpan(statement(ctx, `SELECT 1`), nil)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
