@@ -11,7 +11,7 @@ import (
 func Probe(ctx context.Context) error {
 	client := otlptracehttp.NewClient(otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}))
 	if err := client.Start(ctx); err != nil {
-		return fmt.Errorf("%s: %w", endpoint, err)
+		return fmt.Errorf("%s: %w", endpointVariable, err)
 	}
 	defer func() { _ = client.Stop(ctx) }() // it holds nothing
 	return client.UploadTraces(ctx, nil)

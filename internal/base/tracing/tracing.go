@@ -47,9 +47,9 @@ const (
 
 // The variables that say where the collector is; either switches tracing on.
 const (
-	endpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
-	tracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
-	attributes     = "OTEL_RESOURCE_ATTRIBUTES" // what else spans say of this process
+	endpointVariable       = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	tracesEndpointVariable = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+	attributesVariable     = "OTEL_RESOURCE_ATTRIBUTES" // what else spans say of this process
 )
 
 // Wanted reports whether the environment asks for traces.
@@ -57,7 +57,7 @@ func Wanted() bool {
 	if disabled, err := strconv.ParseBool(os.Getenv("OTEL_SDK_DISABLED")); err == nil && disabled {
 		return false
 	}
-	return os.Getenv("OTEL_TRACES_EXPORTER") != "none" && (os.Getenv(endpoint) != "" || os.Getenv(tracesEndpoint) != "")
+	return os.Getenv("OTEL_TRACES_EXPORTER") != "none" && (os.Getenv(endpointVariable) != "" || os.Getenv(tracesEndpointVariable) != "")
 }
 
 // Check refuses settings of which the SDK would only complain.
@@ -65,7 +65,7 @@ func Check() error {
 	if !Wanted() {
 		return nil
 	}
-	for _, name := range []string{endpoint, tracesEndpoint} {
+	for _, name := range []string{endpointVariable, tracesEndpointVariable} {
 		u, err := url.Parse(os.Getenv(name))
 		if os.Getenv(name) != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 			return fmt.Errorf("%s: must be a URL that begins with http:// or https://, as in http://collector:4318", name)
@@ -98,7 +98,7 @@ func New(ctx context.Context, version string, log *slog.Logger) (*Tracer, error)
 	otel.SetErrorHandler(&complaints{log: log})
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", endpoint, err)
+		return nil, fmt.Errorf("%s: %w", endpointVariable, err)
 	}
 	about, err := describe(ctx,
 		resource.WithAttributes(attribute.String("service.name", instrumentation), attribute.String("service.version", version)),
@@ -113,7 +113,7 @@ func New(ctx context.Context, version string, log *slog.Logger) (*Tracer, error)
 // describe says what sends the spans. The environment's word comes last and wins.
 func describe(ctx context.Context, options ...resource.Option) (*resource.Resource, error) {
 	about, err := resource.New(ctx, append(options, resource.WithFromEnv())...)
-	return about, fault.Wrap(err, attributes)
+	return about, fault.Wrap(err, attributesVariable)
 }
 
 // complaints passes on what goes wrong with the export, now and then.

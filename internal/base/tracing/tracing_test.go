@@ -143,7 +143,7 @@ func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
 	}))
 	defer collector.Close()
 	defer close(release)
-	t.Setenv(endpoint, collector.URL)
+	t.Setenv(endpointVariable, collector.URL)
 	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "16")
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "8")
 	tracer, err := New(t.Context(), "test", slog.New(slog.DiscardHandler))
@@ -169,21 +169,21 @@ func TestSettings(t *testing.T) { //nolint:paralleltest // it sets the environme
 		refuse string
 	}{
 		{env: map[string]string{}},
-		{env: map[string]string{endpoint: "http://collector:4318"}, wanted: true},
-		{env: map[string]string{tracesEndpoint: "https://collector/v1/traces"}, wanted: true},
-		{env: map[string]string{endpoint: "http://collector:4318", "OTEL_SDK_DISABLED": "true"}},
-		{env: map[string]string{endpoint: "http://collector:4318", "OTEL_TRACES_EXPORTER": "none"}},
-		{env: map[string]string{endpoint: "collector:4318"}, wanted: true, refuse: endpoint},
-		{env: map[string]string{tracesEndpoint: "unix:///x"}, wanted: true, refuse: tracesEndpoint},
+		{env: map[string]string{endpointVariable: "http://collector:4318"}, wanted: true},
+		{env: map[string]string{tracesEndpointVariable: "https://collector/v1/traces"}, wanted: true},
+		{env: map[string]string{endpointVariable: "http://collector:4318", "OTEL_SDK_DISABLED": "true"}},
+		{env: map[string]string{endpointVariable: "http://collector:4318", "OTEL_TRACES_EXPORTER": "none"}},
+		{env: map[string]string{endpointVariable: "collector:4318"}, wanted: true, refuse: endpointVariable},
+		{env: map[string]string{tracesEndpointVariable: "unix:///x"}, wanted: true, refuse: tracesEndpointVariable},
 		{
-			env: map[string]string{endpoint: "http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, wanted: true,
+			env: map[string]string{endpointVariable: "http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, wanted: true,
 			refuse: "OTEL_EXPORTER_OTLP_PROTOCOL",
 		},
-		{env: map[string]string{endpoint: "http://collector:4318", attributes: "team=blue"}, wanted: true},
-		{env: map[string]string{endpoint: "http://collector:4318", attributes: "blue"}, wanted: true, refuse: attributes},
+		{env: map[string]string{endpointVariable: "http://collector:4318", attributesVariable: "team=blue"}, wanted: true},
+		{env: map[string]string{endpointVariable: "http://collector:4318", attributesVariable: "blue"}, wanted: true, refuse: attributesVariable},
 	} {
 		for _, name := range []string{
-			endpoint, tracesEndpoint, attributes, "OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_PROTOCOL",
+			endpointVariable, tracesEndpointVariable, attributesVariable, "OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_PROTOCOL",
 		} {
 			t.Setenv(name, c.env[name])
 		}
