@@ -51,7 +51,7 @@ func (t *Tokens) Guild(ctx context.Context, id string) (Presence, error) {
 	now, generation := t.clock(), t.gens.all.Load()
 	if t.trusted(now) {
 		if g, ok := t.guilds.GetIfPresent(id); ok && g.generation == generation {
-			if age, believable := passed(g.at, now); believable && age <= remembered {
+			if age, believable := passed(g.at, now); believable && age <= tokenTTL {
 				return Present, nil
 			}
 		}

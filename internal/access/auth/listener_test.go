@@ -43,8 +43,8 @@ func TestTrustLastsAsLongAsItSays(t *testing.T) {
 		}
 	}
 	e := entry{readAt: now}
-	if !e.datable(now.Add(remembered)) || e.datable(now.Add(remembered+1)) {
-		t.Errorf("the database's time can be told for %v after the row was read, and no longer", remembered)
+	if !e.datable(now.Add(tokenTTL)) || e.datable(now.Add(tokenTTL+1)) {
+		t.Errorf("the database's time can be told for %v after the row was read, and no longer", tokenTTL)
 	}
 }
 

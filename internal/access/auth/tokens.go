@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// remembered is how long a token's row is kept, and forgotten how long it
+	// tokenTTL is how long a token's row is kept, and noTokenTTL how long it
 	// is kept that there is no such token.
-	remembered = 60 * time.Second
-	forgotten  = 5 * time.Second
+	tokenTTL   = 60 * time.Second
+	noTokenTTL = 5 * time.Second
 	// maxCached bounds the rows kept in memory, and maxRefused what is known not
 	// to be a token: nobody comes back for that but to guess.
 	maxCached  = 100_000
@@ -110,21 +110,21 @@ func NewTokens(cfg Config) (*Tokens, error) {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	cache, err := otter.New(&otter.Options[digest, *entry]{
 		MaximumSize:      maxCached,
-		ExpiryCalculator: otter.ExpiryWriting[digest, *entry](remembered),
+		ExpiryCalculator: otter.ExpiryWriting[digest, *entry](tokenTTL),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
 	refused, err := otter.New(&otter.Options[digest, *entry]{
 		MaximumSize:      maxRefused,
-		ExpiryCalculator: otter.ExpiryWriting[digest, *entry](forgotten),
+		ExpiryCalculator: otter.ExpiryWriting[digest, *entry](noTokenTTL),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
 	guilds, err := otter.New(&otter.Options[string, there]{
 		MaximumSize:      maxCached,
-		ExpiryCalculator: otter.ExpiryWriting[string, there](remembered),
+		ExpiryCalculator: otter.ExpiryWriting[string, there](tokenTTL),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
@@ -249,7 +249,7 @@ type entry struct {
 // datable reports whether the database's time can be told from the entry still.
 func (e *entry) datable(now time.Time) bool {
 	age, believable := passed(e.readAt, now)
-	return believable && age <= remembered
+	return believable && age <= tokenTTL
 }
 
 // databaseTime is the database's time when this node's clock shows now.
