@@ -13,9 +13,9 @@ import (
 // KeySize is the length of a key in bytes.
 const KeySize = 32
 
-// format is the first byte of everything sealed, so that a later scheme can be
+// sealScheme is the first byte of everything sealed, so that a later scheme can be
 // told from this one.
-const format = 1
+const sealScheme = 1
 
 // ErrUnreadable is returned by Open for everything that was not sealed under
 // one of these keys for this place, or was changed since.
@@ -53,7 +53,7 @@ func New(keys ...[]byte) (*Box, error) {
 // Seal encrypts plain so that only Open with the same key and the same boundTo
 // reads it. A text sealed for one place cannot be moved to another.
 func (b *Box) Seal(plain []byte, boundTo string) []byte {
-	return b.keys[0].Seal([]byte{format}, nil, plain, associated(boundTo)) //nolint:gosec // the AEAD draws a random nonce for each call and takes none
+	return b.keys[0].Seal([]byte{sealScheme}, nil, plain, associated(boundTo)) //nolint:gosec // the AEAD draws a random nonce for each call and takes none
 }
 
 // Open returns what was sealed for boundTo, or ErrUnreadable.
@@ -75,7 +75,7 @@ func (b *Box) Reseal(sealed []byte, boundTo string) (fresh []byte, changed bool,
 
 // open tells which key has opened it, too.
 func (b *Box) open(sealed []byte, boundTo string) (plain []byte, key int, err error) {
-	if len(sealed) == 0 || sealed[0] != format {
+	if len(sealed) == 0 || sealed[0] != sealScheme {
 		return nil, 0, ErrUnreadable
 	}
 	for i, aead := range b.keys {
@@ -88,7 +88,7 @@ func (b *Box) open(sealed []byte, boundTo string) (plain []byte, key int, err er
 
 // associated binds the version byte as well, so that it cannot be rewritten.
 func associated(boundTo string) []byte {
-	return append([]byte{format}, boundTo...)
+	return append([]byte{sealScheme}, boundTo...)
 }
 
 // Count says what became of sealed things that were gone through.
