@@ -20,9 +20,9 @@ type connection struct {
 	Dir string `default:".guildhall" help:"Folder of a running guildhall dev." placeholder:"FOLDER"`
 }
 
-// found is the database to work on, and the settings of the server on it where
+// targetDatabase is the database to work on, and the settings of the server on it where
 // a running dev tells them.
-type found struct {
+type targetDatabase struct {
 	DatabaseURL string `json:"database_url"`
 	Env         string `json:"env"`
 	Dashboard   string `json:"dashboard,omitempty"` // its address as far as the host, once it is served
@@ -30,7 +30,7 @@ type found struct {
 }
 
 // write tells other commands of the running dev.
-func (f found) write(path string) error {
+func (f targetDatabase) write(path string) error {
 	text, err := json.Marshal(f)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (f found) write(path string) error {
 var errNoDatabase = errors.New("no database: set GUILDHALL_DATABASE_URL, or start `guildhall dev` first and run this in the same folder (or name its --dir)")
 
 // open returns the database, once it is known to be on this program's schema.
-func (c connection) open(ctx context.Context) (*db.DB, found, error) {
+func (c connection) open(ctx context.Context) (*db.DB, targetDatabase, error) {
 	f, err := c.find()
 	if err != nil {
 		return nil, f, err
@@ -54,24 +54,24 @@ func (c connection) open(ctx context.Context) (*db.DB, found, error) {
 	return d, f, err
 }
 
-func (c connection) find() (found, error) {
+func (c connection) find() (targetDatabase, error) {
 	if c.DatabaseURL != "" {
-		return found{DatabaseURL: c.DatabaseURL}, nil
+		return targetDatabase{DatabaseURL: c.DatabaseURL}, nil
 	}
 	text, err := os.ReadFile(filepath.Join(c.Dir, runningFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return found{}, errNoDatabase
+		return targetDatabase{}, errNoDatabase
 	}
 	if err != nil {
-		return found{}, err
+		return targetDatabase{}, err
 	}
-	var f found
+	var f targetDatabase
 	if err := json.Unmarshal(text, &f); err != nil {
-		return found{}, err
+		return targetDatabase{}, err
 	}
 	key, err := os.ReadFile(filepath.Join(c.Dir, secretKeyFile))
 	if err != nil {
-		return found{}, err
+		return targetDatabase{}, err
 	}
 	f.SecretKey = string(key)
 	return f, nil

@@ -113,7 +113,7 @@ func (c *devCommand) serve(ctx context.Context, dir, databaseURL string, io stre
 		}
 	}
 	running := filepath.Join(dir, runningFile)
-	here := found{DatabaseURL: databaseURL, Env: c.Env}
+	here := targetDatabase{DatabaseURL: databaseURL, Env: c.Env}
 	if err := here.write(running); err != nil {
 		return err
 	}

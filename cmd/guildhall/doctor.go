@@ -119,7 +119,7 @@ const schemaTimeout = 5 * time.Second
 
 // settings are those that a node would start with. The note is what it would warn
 // of; a database that does not answer says nothing of either.
-func (c *doctorCommand) settings(ctx context.Context) (f found, settings checked, note string, err error) {
+func (c *doctorCommand) settings(ctx context.Context) (f targetDatabase, settings checked, note string, err error) {
 	if f, err = c.find(); err != nil {
 		return f, settings, "", err
 	}
@@ -143,7 +143,7 @@ func (c *doctorCommand) settings(ctx context.Context) (f found, settings checked
 }
 
 // likeDev takes the settings that a running dev makes for itself.
-func (c *doctorCommand) likeDev(f found) {
+func (c *doctorCommand) likeDev(f targetDatabase) {
 	if f.Env == "" {
 		c.withoutKey()
 		return

@@ -475,13 +475,13 @@ func TestSettings(t *testing.T) {
 }
 
 // found by other commands, and by this test.
-func running(t *testing.T, dir string) found {
+func running(t *testing.T, dir string) targetDatabase {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, ".guildhall", runningFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var f found
+	var f targetDatabase
 	if err := json.Unmarshal(text, &f); err != nil {
 		t.Fatal(err)
 	}
