@@ -42,11 +42,11 @@ type standIn struct {
 	page   *template.Template
 
 	mu     sync.Mutex // guards what follows
-	codes  map[string]granted
+	codes  map[string]authCode
 	tokens map[string]string // to the person's id
 }
 
-type granted struct {
+type authCode struct {
 	user, challenge, redirect string
 	until                     time.Time
 }
@@ -54,7 +54,7 @@ type granted struct {
 // NewStandIn returns a Discord that is played on this machine: three people,
 // and the guilds that are in the database.
 func NewStandIn(d *db.DB) (*Discord, error) {
-	s := &standIn{codes: map[string]granted{}, tokens: map[string]string{}, mux: http.NewServeMux()}
+	s := &standIn{codes: map[string]authCode{}, tokens: map[string]string{}, mux: http.NewServeMux()}
 	s.guilds = func(ctx context.Context) ([]string, error) {
 		return db.Select[string](ctx, d.Reader(), `SELECT id FROM guilds WHERE removed_at IS NULL ORDER BY id LIMIT 200`)
 	}
@@ -127,7 +127,7 @@ func (s *standIn) grant(w http.ResponseWriter, r *http.Request) {
 		if len(s.codes) > 1000 {
 			clear(s.codes)
 		}
-		s.codes[code] = granted{standInPeople[i].ID, q.Get("code_challenge"), q.Get("redirect_uri"), time.Now().Add(time.Minute)}
+		s.codes[code] = authCode{standInPeople[i].ID, q.Get("code_challenge"), q.Get("redirect_uri"), time.Now().Add(time.Minute)}
 		s.mu.Unlock()
 		v.Set("code", code)
 	}
