@@ -43,7 +43,7 @@ func Guilds(ctx context.Context, d *db.DB) error {
 	}
 	var errs []error
 	for _, id := range ids {
-		err := guild(ctx, d, id)
+		err := deleteGuild(ctx, d, id)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the next time goes on
 		}
@@ -52,8 +52,8 @@ func Guilds(ctx context.Context, d *db.DB) error {
 	return errors.Join(errs...)
 }
 
-// guild deletes all of one guild.
-func guild(ctx context.Context, d *db.DB, id string) error {
+// deleteGuild deletes all of one guild.
+func deleteGuild(ctx context.Context, d *db.DB, id string) error {
 	tables, err := db.GuildTables(ctx, d.Reader())
 	if err != nil {
 		return err
