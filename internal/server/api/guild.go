@@ -31,10 +31,10 @@ func (rs *reqState) actIn(by *auth.Principal) {
 	rs.onAccount(auth.With(rs.ctx, by))
 }
 
-// inGuild finds out in which guild the caller acts. A token has its own. A bot key
+// chooseGuild finds out in which guild the caller acts. A token has its own. A bot key
 // acts in the one that the header names, as a principal of this request's own. The
 // error says why there is none; the principal is then the key itself.
-func inGuild(ctx context.Context, tokens Authenticator, by *auth.Principal, named []string) (*auth.Principal, error) {
+func chooseGuild(ctx context.Context, tokens Authenticator, by *auth.Principal, named []string) (*auth.Principal, error) {
 	switch {
 	case len(named) == 0 && !by.IsKey():
 		return by, nil
