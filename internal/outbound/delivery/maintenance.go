@@ -113,7 +113,7 @@ func (d *Deliverer) repeat(ctx context.Context, step func(context.Context, *db.T
 	for ctx.Err() == nil {
 		n := 0
 		err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			err := planInOrder(ctx, tx)
+			err := planByIndexOrder(ctx, tx)
 			if err != nil {
 				return err
 			}

@@ -197,7 +197,7 @@ func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.
 	if err != nil {
 		return 0, fmt.Errorf("recover deliveries of endpoint %s of guild %s: %w", endpoint, guild, err)
 	}
-	if err := planInOrder(ctx, tx); err != nil {
+	if err := planByIndexOrder(ctx, tx); err != nil {
 		return 0, err
 	}
 	total := 0

@@ -171,7 +171,7 @@ func fetch(ctx context.Context, tx *db.Tx, at *time.Time, guild, endpoint, by st
 		SELECT s.disposition, coalesce($3::timestamptz, now()) AS now, coalesce($3::timestamptz, now()) - $5 * interval '1 second' AS oldest,
 		       greatest(s.complete_since, coalesce($3::timestamptz, now()) - $5 * interval '1 second') AS complete,
 		       s.fetched_by IS NULL OR s.fetched_at < coalesce($3::timestamptz, now()) - $4 * interval '1 second' AS note
-		FROM (SELECT `+inOrder+` AS done) AS settings
+		FROM (SELECT `+byIndexOrder+` AS done) AS settings
 		CROSS JOIN webhook_schedule s
 		WHERE s.guild_id = $1 AND s.endpoint_id = $2 AND settings.done <> ''`, guild, endpoint, at, fetchNoted.Seconds(), keep.Seconds())
 	if err != nil {

@@ -57,12 +57,12 @@ const byIndex = `set_config('enable_hashjoin', 'off', true) || set_config('enabl
 // planByIndex is byIndex as a statement of its own.
 func planByIndex(ctx context.Context, tx *db.Tx) error { return plan(ctx, tx, byIndex) }
 
-// inOrder is byIndex for statements that name one guild and take some of what it has:
+// byIndexOrder is byIndex for statements that name one guild and take some of what it has:
 // Postgres would rather read and sort all of it than follow an index in its order.
-const inOrder = byIndex + ` || set_config('enable_sort', 'off', true)`
+const byIndexOrder = byIndex + ` || set_config('enable_sort', 'off', true)`
 
-// planInOrder is inOrder as a statement of its own.
-func planInOrder(ctx context.Context, tx *db.Tx) error { return plan(ctx, tx, inOrder) }
+// planByIndexOrder is byIndexOrder as a statement of its own.
+func planByIndexOrder(ctx context.Context, tx *db.Tx) error { return plan(ctx, tx, byIndexOrder) }
 
 func plan(ctx context.Context, tx *db.Tx, settings string) error {
 	_, err := tx.ExecContext(ctx, `SELECT `+settings)
