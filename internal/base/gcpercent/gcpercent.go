@@ -23,7 +23,7 @@ func Tune() {
 	debug.SetGCPercent(last)
 	var after func(*cycle)
 	after = func(*cycle) {
-		if want := percentage(inUse()); want*10 < last*9 || want*9 > last*10 {
+		if want := percentage(liveBytes()); want*10 < last*9 || want*9 > last*10 {
 			debug.SetGCPercent(want)
 			last = want
 		}
@@ -41,8 +41,8 @@ func percentage(inUse uint64) int {
 // collection. It is large enough not to share its memory with others.
 type cycle struct{ _ [64]byte }
 
-// inUse is what a collection has to look at, to which the percentage applies.
-func inUse() (bytes uint64) {
+// liveBytes is what a collection has to look at, to which the percentage applies.
+func liveBytes() (bytes uint64) {
 	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
 	metrics.Read(samples)
 	for _, s := range samples {

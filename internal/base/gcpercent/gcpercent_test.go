@@ -9,7 +9,7 @@ func TestGarbageIsBoundedInBytes(t *testing.T) {
 			t.Errorf("%d MB in use: %d %%, want %d", inUse>>20, got, want)
 		}
 	}
-	if inUse() < 1<<10 {
-		t.Errorf("%d bytes are in use", inUse())
+	if liveBytes() < 1<<10 {
+		t.Errorf("%d bytes are in use", liveBytes())
 	}
 }
