@@ -105,13 +105,13 @@ const withFresh = `
 			WHERE f.n < $3
 		)`
 
-// look finds what may be due, whoever recorded it and whoever had it in hand:
+// findCandidates finds what may be due, whoever recorded it and whoever had it in hand:
 // the endpoints of each lane whose time has come, those who have waited longest
 // first and without the full ones; endpoints with fresh deliveries, from the one
 // after the given one on; and endpoints with leases that have run out. It locks
 // nothing and reads at most claimSize index entries of a kind, however many
 // endpoints and deliveries wait.
-func look(ctx context.Context, q db.Querier, now *time.Time, after endpointID, full []string) ([]*candidate, error) {
+func findCandidates(ctx context.Context, q db.Querier, now *time.Time, after endpointID, full []string) ([]*candidate, error) {
 	found, err := db.Select[*candidate](ctx, q, withFresh+`, expired AS (
 			SELECT guild_id, endpoint_id
 			FROM webhook_deliveries

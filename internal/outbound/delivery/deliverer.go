@@ -247,7 +247,7 @@ func (d *Deliverer) look(ctx context.Context, guilds []string, all bool, now tim
 	if !all {
 		return waiting, nil
 	}
-	find := look
+	find := findCandidates
 	if d.oneGuild {
 		find = lookAcross
 	}

@@ -59,7 +59,7 @@ func TestForgettingFailuresMakesAnEndpointDue(t *testing.T) {
 	w.exec(`UPDATE webhook_schedule SET failures = 9, blocks = 5, failing_since = now(), blocked_until = now() + interval '10 minutes',
 		next_due = now() + interval '10 minutes'`)
 	w.unit(func(ctx context.Context, tx *db.Tx) error { return ResetHealth(ctx, tx, e.GuildID, e.ID) })
-	found, err := look(t.Context(), w.DB.Reader(), nil, endpointID{}, nil)
+	found, err := findCandidates(t.Context(), w.DB.Reader(), nil, endpointID{}, nil)
 	if w.cfg.OneGuild {
 		found, err = lookAcross(t.Context(), w.DB.Reader(), nil, endpointID{}, nil)
 	}

@@ -398,7 +398,7 @@ func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 			return r
 		}
 		before := count()
-		found, err := look(ctx, tx, nil, endpointID{}, nil)
+		found, err := findCandidates(ctx, tx, nil, endpointID{}, nil)
 		if err != nil || len(found) != 1 {
 			t.Errorf("found %d endpoints, %v", len(found), err)
 		}

@@ -215,7 +215,7 @@ func (l *lifeTest) ends() {
 	for round := range 60 {
 		l.now = l.now.Add(time.Hour)
 		l.follow(last)
-		found, err := look(l.rt.Context(), l.DB.Reader(), &l.now, endpointID{}, nil)
+		found, err := findCandidates(l.rt.Context(), l.DB.Reader(), &l.now, endpointID{}, nil)
 		if l.cfg.OneGuild {
 			found, err = lookAcross(l.rt.Context(), l.DB.Reader(), &l.now, endpointID{}, nil)
 		}

@@ -79,7 +79,7 @@ func TestStatementsReadWhatTheyNameHoweverManyEndpointsWait(t *testing.T) {
 	w.unit(func(ctx context.Context, tx *db.Tx) error {
 		var locked []schedule
 		reading(ctx, t, tx, "a look", 20*due, func() error {
-			_, err := look(ctx, tx, nil, endpointID{}, nil)
+			_, err := findCandidates(ctx, tx, nil, endpointID{}, nil)
 			return err
 		})
 		reading(ctx, t, tx, "locking schedules", 2*due, func() (err error) {
@@ -372,7 +372,7 @@ func (w *deliveryDB) claimAndSettle(ctx context.Context, tx *db.Tx, d *Deliverer
 		return err
 	})
 	reading(ctx, w.t, tx, "a look at everything", most, func() error {
-		_, err := look(ctx, tx, nil, endpointID{}, nil)
+		_, err := findCandidates(ctx, tx, nil, endpointID{}, nil)
 		return err
 	})
 	c := claimed{GuildID: e.GuildID, EndpointID: e.ID, ID: "none"}
