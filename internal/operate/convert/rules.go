@@ -327,8 +327,8 @@ func (r *run) early(v *value, at *stamp) {
 	}
 }
 
-// made is the instant at which the platform gave an id; none if it cannot have.
-func made(id string) *stamp {
+// mintedAt is the instant at which the platform gave an id; none if it cannot have.
+func mintedAt(id string) *stamp {
 	n, err := strconv.ParseUint(id, 10, 64)
 	if err != nil || len(id) < 15 {
 		return nil
@@ -338,7 +338,7 @@ func made(id string) *stamp {
 
 // made is the same, held against the instant of the conversion.
 func (r *run) made(id string, v *value) *stamp {
-	at := made(id)
+	at := mintedAt(id)
 	if at != nil && at.After(r.o.At) {
 		r.change(v, "lies after the instant of the conversion and became that", id)
 		return &stamp{r.o.At}
