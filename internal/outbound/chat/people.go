@@ -23,14 +23,14 @@ const (
 	peoplePerSecond = 14
 )
 
-// managing makes a member a manager of a guild.
-const managing = discord.PermissionAdministrator | discord.PermissionManageGuild
+// managerPermissions makes a member a manager of a guild.
+const managerPermissions = discord.PermissionAdministrator | discord.PermissionManageGuild
 
 // Manages reports whether permissions, as the platform writes them, make
 // somebody a manager of a guild.
 func Manages(permissions string) bool {
 	bits, err := strconv.ParseInt(permissions, 10, 64)
-	return err == nil && discord.Permissions(bits)&managing != 0
+	return err == nil && discord.Permissions(bits)&managerPermissions != 0
 }
 
 // MayManage asks the platform whether a user owns a guild or may manage it. A
@@ -55,7 +55,7 @@ func (d *Discord) MayManage(ctx context.Context, guild, user string) (bool, erro
 		return false, absent(f)
 	}
 	has, err := about.permissions(guild, member)
-	return has&managing != 0, err
+	return has&managerPermissions != 0, err
 }
 
 // ask makes one call for somebody who looks at a page.
