@@ -52,11 +52,11 @@ type row struct {
 	EditFailures    int        `db:"edit_failures" json:"-"`
 }
 
-// moved are the columns that move, columns all of them.
+// movedColumns are the columns that move, columns all of them.
 const (
-	moved = `guild_id, id, status, prize, description, winner_count, winners, host_id, channel_id, message_id,
+	movedColumns = `guild_id, id, status, prize, description, winner_count, winners, host_id, channel_id, message_id,
 		starts_at, ends_at, paused_at, ended_at, created_at, updated_at, source, metadata`
-	columns = moved + `, entrant_count, entry_count, rounds, pot, post_id, ended_by_token_id, drawing_at,
+	columns = movedColumns + `, entrant_count, entry_count, rounds, pot, post_id, ended_by_token_id, drawing_at,
 		reaction_after, reaction_count, reactions_missed, failures, bot_run, edit_at, edit_failures`
 )
 
@@ -107,7 +107,7 @@ func (h *hash) UnmarshalText(text []byte) (err error) {
 
 // Records are the giveaways of a guild as they move.
 var Records = transfer.Kind[row]{
-	Name: "giveaway", Schema: "GuildFileGiveaway", Table: "giveaways", Columns: moved, Order: "id",
+	Name: "giveaway", Schema: "GuildFileGiveaway", Table: "giveaways", Columns: movedColumns, Order: "id",
 	Export: `
 		SELECT guild_id, id, status, prize, description, winner_count, winners, host_id, channel_id, message_id, starts_at, ends_at,
 		       CASE WHEN status = 'paused' THEN paused_at END AS paused_at,

@@ -219,7 +219,7 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 // frozen when all is in.
 var storing = `
 		WITH given AS MATERIALIZED (
-			SELECT ` + moved + `
+			SELECT ` + movedColumns + `
 			FROM jsonb_populate_recordset(NULL::giveaways, $2)
 		), instant AS MATERIALIZED (
 			SELECT clock_timestamp() AS at
@@ -235,7 +235,7 @@ var storing = `
 			WHERE giveaways.guild_id = $1 AND giveaways.id = g.id AND g.id = ANY ($3)
 			RETURNING giveaways.id
 		), made AS (
-			INSERT INTO giveaways (` + moved + `, bot_run, rounds, pot, drawing_at, redraw_at)
+			INSERT INTO giveaways (` + movedColumns + `, bot_run, rounds, pot, drawing_at, redraw_at)
 			SELECT $1 /*: home.id */, g.id, g.status, g.prize, g.description, g.winner_count, coalesce(g.winners, '{}'), g.host_id, g.channel_id, g.message_id,
 			       g.starts_at, g.ends_at, g.paused_at, g.ended_at, g.created_at, g.updated_at, g.source, g.metadata,
 			       $4 AND g.source = 'bot',

@@ -32,11 +32,11 @@ type row struct {
 	LastMessageAt *wire.Time      `db:"last_message_at" json:"-"`
 }
 
-// moved are the columns that move, columns all of them.
+// movedColumns are the columns that move, columns all of them.
 const (
-	moved = `guild_id, id, number, status, subject, opener_id, claimed_by_id, channel_id, close_reason, closed_by_id,
+	movedColumns = `guild_id, id, number, status, subject, opener_id, claimed_by_id, channel_id, close_reason, closed_by_id,
 	metadata, created_at, updated_at, closed_at`
-	columns = moved + `, message_count, last_message_at`
+	columns = movedColumns + `, message_count, last_message_at`
 )
 
 // entry is one stored line of a transcript, and what a guild file has of it.
@@ -58,7 +58,7 @@ const entryColumns = `guild_id, ticket_id, id, kind, internal, author_id, author
 
 // Records are the tickets of a guild as they move.
 var Records = transfer.Kind[row]{
-	Name: "ticket", Schema: "GuildFileTicket", Table: "tickets", Columns: moved, Order: "number",
+	Name: "ticket", Schema: "GuildFileTicket", Table: "tickets", Columns: movedColumns, Order: "number",
 	Refusals: map[string]string{
 		"tickets_pkey":   "a ticket with this id exists already",
 		"tickets_number": "this guild has a ticket with this number already",

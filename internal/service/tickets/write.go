@@ -193,7 +193,7 @@ func entriesOf(c *transfer.Call, r *transfer.Row[row], list []step) (entries []e
 
 const storing = `
 		WITH given AS MATERIALIZED (
-			SELECT ` + moved + `
+			SELECT ` + movedColumns + `
 			FROM jsonb_populate_recordset(NULL::tickets, $2)
 		), changed AS (
 			UPDATE tickets t
@@ -204,7 +204,7 @@ const storing = `
 			WHERE t.guild_id = $1 AND t.id = g.id AND g.id = ANY ($3)
 			RETURNING t.id
 		), made AS (
-			INSERT INTO tickets (` + moved + `)
+			INSERT INTO tickets (` + movedColumns + `)
 			SELECT $1 /*: home.id */, g.id, g.number, g.status, g.subject, g.opener_id, g.claimed_by_id, g.channel_id, g.close_reason, g.closed_by_id,
 			       g.metadata, g.created_at, g.updated_at, g.closed_at
 			FROM given g /*: g JOIN guilds home ON home.id = $1 */
