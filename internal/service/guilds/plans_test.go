@@ -24,7 +24,7 @@ func TestTheGuildsOfAKeyAreReadThroughAnIndex(t *testing.T) {
 				from = *at
 			}
 			dbtest.WantIndex(t, d, "guilds_changed", every.For(p), from, p.Limit(), p.Offset())
-			plan := dbtest.Plan(t, d, named, from, p.Limit(), p.Offset(), some)
+			plan := dbtest.Plan(t, d, namedGuilds, from, p.Limit(), p.Offset(), some)
 			if strings.Contains(plan, "Seq Scan") || !strings.Contains(plan, "guilds_pkey") {
 				t.Errorf("guilds that are named are not found by their ids:\n%s", plan)
 			}

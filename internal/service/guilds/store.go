@@ -35,9 +35,9 @@ var (
 	every = page.ChangedAcross(servedTable, `updated_at >= coalesce($1::timestamptz, '-infinity')`)
 )
 
-// named finds at most a thousand guilds by their ids, before it sorts them: an index of
+// namedGuilds finds at most a thousand guilds by their ids, before it sorts them: an index of
 // their changes would lead past all others.
-const named = `
+const namedGuilds = `
 		WITH named AS MATERIALIZED (
 			SELECT id, name, ` + status + `, updated_at
 			FROM guilds
@@ -55,7 +55,7 @@ func list(ctx context.Context, q db.Querier, names []string, since *time.Time, p
 	args := []any{since, p.Limit(), p.Offset()}
 	query := every.For(p)
 	if len(names) > 0 {
-		query, args = named, append(args, db.Array(names))
+		query, args = namedGuilds, append(args, db.Array(names))
 	}
 	rows, err := db.Select[served](ctx, q, query, args...)
 	return rows, fault.Wrap(err, "list the guilds of a bot key")

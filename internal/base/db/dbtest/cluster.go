@@ -112,7 +112,7 @@ func (s *server) join(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	own := named(s.url, name)
+	own := urlOfDatabase(s.url, name)
 	if err := once(ctx, own, `CREATE EXTENSION IF NOT EXISTS citus`); err != nil {
 		return err
 	}

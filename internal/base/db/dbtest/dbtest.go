@@ -85,14 +85,14 @@ func Empty(t testing.TB, from string) string {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if s.cluster == nil {
-			wantForms(ctx, t, named(s.url, name), name)
+			wantForms(ctx, t, urlOfDatabase(s.url, name), name)
 		}
 		if err := s.drop(ctx, name); err != nil {
 			t.Errorf("drop the test database: %v", err)
 		}
 		wantRules(t, name)
 	})
-	return named(s.url, name)
+	return urlOfDatabase(s.url, name)
 }
 
 // server is what all tests of the process share. A server of its own ends with
@@ -175,12 +175,12 @@ func (s *server) prepare(ctx context.Context) error {
 // fill migrates the draft of the template, and distributes it on a coordinator.
 func (s *server) fill(ctx context.Context, draft string) error {
 	if s.cluster == nil {
-		return db.Migrate(ctx, named(s.url, draft))
+		return db.Migrate(ctx, urlOfDatabase(s.url, draft))
 	}
 	if err := s.join(ctx, draft); err != nil {
 		return err
 	}
-	_, err := db.Distribute(ctx, named(s.url, draft))
+	_, err := db.Distribute(ctx, urlOfDatabase(s.url, draft))
 	return err
 }
 
@@ -251,8 +251,8 @@ func schema() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
 }
 
-// named is the URL of another database on the same server.
-func named(server, name string) string {
+// urlOfDatabase is the URL of another database on the same server.
+func urlOfDatabase(server, name string) string {
 	u, err := url.Parse(server)
 	if err != nil {
 		panic(err) // the pool was opened with it
