@@ -411,7 +411,7 @@ func (t *tickets) feedback(it *item, channel, opener string) error {
 	if f.none() {
 		return nil
 	}
-	rating, err := need(f, "rating")
+	rating, err := required(f, "rating")
 	if err != nil {
 		return err
 	}

@@ -130,16 +130,16 @@ func (h *rungs) item(it *item) error {
 		who = keyed(it.value, key)
 	}
 	if who == nil {
-		_, err := need(it.value, strings.Fields(h.l.user)[0])
+		_, err := required(it.value, strings.Fields(h.l.user)[0])
 		return err
 	}
-	xp, err := need(it.value, h.l.xp)
+	xp, err := required(it.value, h.l.xp)
 	if err != nil {
 		return err
 	}
 	s := standing{xp: xp, within: h.l.within, none: h.l.level == ""}
 	if h.l.level != "" {
-		if s.level, err = need(it.value, h.l.level); err != nil {
+		if s.level, err = required(it.value, h.l.level); err != nil {
 			return err
 		}
 	}

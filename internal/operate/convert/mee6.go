@@ -61,11 +61,11 @@ func (m *mee6) fact(_ string, v *value) error {
 }
 
 func (m *mee6) item(it *item) error {
-	id, err := need(it.value, "id")
+	id, err := required(it.value, "id")
 	if err != nil {
 		return err
 	}
-	xp, err := need(it.value, "xp")
+	xp, err := required(it.value, "xp")
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func (m *modmail) item(it *item) error {
 	if err != nil {
 		return err
 	}
-	who, err := need(members[1], "id")
+	who, err := required(members[1], "id")
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ func wrong(v *value, what string) error {
 	return &Error{File: file, Line: v.line, Path: path, Text: what}
 }
 
-// need is a member that has to be there.
-func need(v *value, name string) (*value, error) {
+// required is a member that has to be there.
+func required(v *value, name string) (*value, error) {
 	if c := v.get(name); c != nil {
 		return c, nil
 	}

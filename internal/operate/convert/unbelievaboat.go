@@ -55,15 +55,15 @@ func (u *unbelievaboat) end() error {
 }
 
 func (u *unbelievaboat) item(it *item) error {
-	id, err := need(it.value, "user_id")
+	id, err := required(it.value, "user_id")
 	if err != nil {
 		return err
 	}
-	cash, err := need(it.value, "cash")
+	cash, err := required(it.value, "cash")
 	if err != nil {
 		return err
 	}
-	bank, err := need(it.value, "bank")
+	bank, err := required(it.value, "bank")
 	if err != nil {
 		return err
 	}

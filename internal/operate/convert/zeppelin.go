@@ -80,7 +80,7 @@ func needs(v *value, names ...string) ([]*value, error) {
 	all := make([]*value, len(names))
 	for i, name := range names {
 		var err error
-		if all[i], err = need(v, name); err != nil {
+		if all[i], err = required(v, name); err != nil {
 			return nil, err
 		}
 	}
