@@ -144,7 +144,7 @@ func (r *run) check() error {
 		}
 	}
 	for flag, id := range map[string]string{"guild": o.Guild, "moderator": o.Moderator, "source-guild": cond(r.f.name == "red" && o.SourceGuild == "global", "", o.SourceGuild)} {
-		if _, err := snowflake(&value{kind: text, text: id}); id != "" && err != nil {
+		if _, err := snowflake(&value{kind: kindText, text: id}); id != "" && err != nil {
 			return usage("--%s: must be an id of digits; it is %q", flag, id)
 		}
 	}
@@ -261,7 +261,7 @@ func (r *run) choose(inputs []*Input) error {
 	default:
 		return usage("the files name several guilds, %s; say which: --guild ID", shorten(strings.Join(all, ", "), 200))
 	}
-	if _, err := snowflake(&value{kind: text, text: r.guild}); err != nil {
+	if _, err := snowflake(&value{kind: kindText, text: r.guild}); err != nil {
 		return usage("the guild that is written must be an id of digits: --guild ID")
 	}
 	r.report.GuildID = r.guild

@@ -257,7 +257,7 @@ func asObject(all *nodes, cells []cell, headings []string) *value {
 	row := all.add(nil, "", cells[0].line)
 	for i, c := range cells {
 		v := all.add(row, headings[i], c.line)
-		v.kind, v.text, v.quoted = text, c.text, c.quoted
+		v.kind, v.text, v.quoted = kindText, c.text, c.quoted
 	}
 	return row
 }

@@ -359,7 +359,7 @@ func (t *tickets) message(m *value, nodes *nodes, channel, opener string, bots, 
 // content makes one text of a message. It is JSON within a text, which takes the
 // place of that text, so that its members are held against the table too.
 func (t *tickets) content(v *value, nodes *nodes) (string, error) {
-	if v.kind == text {
+	if v.kind == kindText {
 		inner, err := t.inner.of(v.text, nodes)
 		if err != nil {
 			return "", wrong(v, "must be a message as JSON; it is "+v.shown())
@@ -370,7 +370,7 @@ func (t *tickets) content(v *value, nodes *nodes) (string, error) {
 		}
 		v.relined()
 	}
-	if v.kind != object {
+	if v.kind != kindObject {
 		return "", wrong(v, "must be a message as JSON; it is "+v.shown())
 	}
 	var lines []string

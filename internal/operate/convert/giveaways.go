@@ -145,7 +145,7 @@ func (g *giveaways) host(v *value) (string, error) {
 	if m := mention.FindStringSubmatch(s); m != nil {
 		s = m[1]
 	}
-	id := &value{kind: text, text: s}
+	id := &value{kind: kindText, text: s}
 	if _, err := snowflake(id); err != nil {
 		if s != "0" {
 			g.r.change(v, "names no member as its host, and has none", v.text)

@@ -46,7 +46,7 @@ func TestALevelThatTheSourceStatesIsKeptWithItsProgress(t *testing.T) {
 				for _, within := range []bool{false, true} {
 					xp := progress + cond(within, 0, curve.start(level))
 					total, err := r.total(standing{
-						xp: &value{kind: number, text: fmt.Sprint(xp)}, level: &value{kind: number, text: fmt.Sprint(level)}, within: within,
+						xp: &value{kind: kindNumber, text: fmt.Sprint(xp)}, level: &value{kind: kindNumber, text: fmt.Sprint(level)}, within: within,
 					}, &value{})
 					if err != nil || int64(levelling.Level(total)) != level {
 						t.Fatalf("%s: level %d with %d of %d became %d XP, level %d (%v)", c, level, progress, cost, total, levelling.Level(total), err)

@@ -160,7 +160,7 @@ type polaris struct {
 
 func (p *polaris) fact(to string, v *value) error {
 	f, err := strconv.ParseFloat(v.text, 64)
-	if err != nil || v.kind != number {
+	if err != nil || v.kind != kindNumber {
 		return wrong(v, "must be a number; it is "+v.shown())
 	}
 	_, path := v.where()

@@ -50,10 +50,10 @@ func (p *pattern) fit(v *value) (fit, items int) {
 	switch {
 	case p == nil:
 		return -2, 0
-	case p.interior && (v.kind == object || v.kind == array):
+	case p.interior && (v.kind == kindObject || v.kind == kindArray):
 		for c := v.first; c != nil; c = c.next {
 			child := p.index
-			if v.kind == object {
+			if v.kind == kindObject {
 				child = p.member(c.name)
 			}
 			if child == nil && p.dropped() {

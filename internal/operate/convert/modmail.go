@@ -74,10 +74,10 @@ func unwrap(v *value) {
 	for c := v.first; c != nil; c = c.next {
 		unwrap(c)
 	}
-	if v.kind != object || v.count != 1 || !slices.Contains([]string{"$oid", "$date", "$numberLong", "$numberInt", "$numberDouble"}, v.first.name) {
+	if v.kind != kindObject || v.count != 1 || !slices.Contains([]string{"$oid", "$date", "$numberLong", "$numberInt", "$numberDouble"}, v.first.name) {
 		return
 	}
-	if c := v.first; c.kind == text || c.kind == number {
+	if c := v.first; c.kind == kindText || c.kind == kindNumber {
 		v.kind, v.text, v.first, v.last, v.count = c.kind, c.text, nil, nil, 0
 	}
 }
@@ -88,7 +88,7 @@ type modmail struct {
 }
 
 func (m *modmail) item(it *item) error {
-	if r := it.get("recipient"); r != nil && r.kind != object && it.get("message") != nil {
+	if r := it.get("recipient"); r != nil && r.kind != kindObject && it.get("message") != nil {
 		return m.note(it)
 	}
 	members, err := needs(it.value, "_id", "recipient", "created_at", "messages")
@@ -128,7 +128,7 @@ func (m *modmail) item(it *item) error {
 
 // key is the id of a document, which makes those of records.
 func (m *modmail) key(v *value) (string, error) {
-	if v.kind != text && v.kind != number || v.text == "" || len(v.text) > 40 || strings.ContainsAny(v.text, "\x00\n") {
+	if v.kind != kindText && v.kind != kindNumber || v.text == "" || len(v.text) > 40 || strings.ContainsAny(v.text, "\x00\n") {
 		return "", wrong(v, "must be a key of at most 40 characters; it is "+v.shown())
 	}
 	return v.text, nil
@@ -166,7 +166,7 @@ func (m *modmail) thread(it *item, key, opener string, made *value) (ok bool, er
 
 func (m *modmail) message(v *value, record messageRecord, bot string, seen map[string]bool) (err error) {
 	r := m.r
-	if v.kind != object {
+	if v.kind != kindObject {
 		return wrong(v, "must be an object; it is "+v.shown())
 	}
 	author := v.get("author")
@@ -199,7 +199,7 @@ func (m *modmail) message(v *value, record messageRecord, bot string, seen map[s
 	}
 	lines := []string{content}
 	for _, a := range v.get("attachments").list() {
-		if a.kind == object {
+		if a.kind == kindObject {
 			a = a.get("url")
 		}
 		address, err := r.prose(a)

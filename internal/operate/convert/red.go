@@ -160,7 +160,7 @@ func (d *red) fact(to string, v *value) error {
 		return nil
 	}
 	f, err := strconv.ParseFloat(v.text, 64)
-	if err != nil || v.kind != number || f <= 0 {
+	if err != nil || v.kind != kindNumber || f <= 0 {
 		return wrong(v, "must be a number above 0; it is "+v.shown())
 	}
 	if _, path := v.where(); strings.HasSuffix(path, "/exp") {
@@ -205,7 +205,7 @@ func (d *red) item(it *item) error {
 	}
 	s := standing{xp: it.get("xp"), level: it.get("level")}
 	if s.xp == nil {
-		s.xp = &value{kind: number, text: "0", line: it.line, at: it.at}
+		s.xp = &value{kind: kindNumber, text: "0", line: it.line, at: it.at}
 	}
 	return d.r.level(it, user, s)
 }
@@ -222,7 +222,7 @@ func (d *red) settings() error {
 
 // keyed is the name of a member as a value.
 func keyed(v *value, name string) *value {
-	return &value{kind: text, text: name, line: v.line, at: v.at}
+	return &value{kind: kindText, text: name, line: v.line, at: v.at}
 }
 
 // account makes a wallet. An account without a balance has nothing.
@@ -255,7 +255,7 @@ func (d *red) incident(it *item) error {
 		d.modLog = detached(it.value)
 	}
 	c := incident{at: it.value, user: members[1], moderator: it.get("moderator"), kind: members[0].text, reasonAt: it.get("reason")}
-	if members[0].kind != text {
+	if members[0].kind != kindText {
 		return wrong(members[0], "must be a text; it is "+members[0].shown())
 	}
 	if c.number, err = d.r.whole(keyed(it.value, it.keys["number"])); err != nil {
@@ -287,7 +287,7 @@ func (d *red) warnings(it *item) error {
 		d.warned = detached(it.value)
 	}
 	for _, w := range it.get("warnings").list() {
-		if w.kind != object {
+		if w.kind != kindObject {
 			return wrong(w, "must be an object; it is "+w.shown())
 		}
 		c := incident{at: w, id: "red-warning-" + w.name, member: user, moderator: w.get("mod"), kind: "warn", reasonAt: w.get("description")}

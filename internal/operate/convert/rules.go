@@ -34,7 +34,7 @@ func required(v *value, name string) (*value, error) {
 func snowflake(v *value) (string, error) {
 	id := strings.TrimSpace(v.text)
 	switch {
-	case v.kind != text && v.kind != number:
+	case v.kind != kindText && v.kind != kindNumber:
 		return "", wrong(v, "must be an id of digits; it is "+v.shown())
 	case digits(id) && id[0] != '0':
 		if _, err := strconv.ParseUint(id, 10, 64); err == nil {
@@ -99,7 +99,7 @@ func (r *run) id(v *value) (string, error) {
 	if v.none() {
 		return "", nil
 	}
-	if v.kind == text || v.kind == number {
+	if v.kind == kindText || v.kind == kindNumber {
 		switch strings.TrimSpace(v.text) {
 		case "", "0", "default", "3553": // the last is Red's mark, 0xDE1
 			return "", nil
@@ -180,7 +180,7 @@ func (r *run) number(v *value) (amount, error) {
 	if v.quoted && thousands(s) {
 		s = strings.ReplaceAll(s, ",", "")
 	}
-	if v.kind == number || v.kind == text {
+	if v.kind == kindNumber || v.kind == kindText {
 		if a, ok := decimal(s); ok {
 			return a, nil
 		}
@@ -203,9 +203,9 @@ func thousands(s string) bool {
 // coins reads a pocket, which may be without a bottom.
 func (r *run) coins(v *value) (amount, error) {
 	switch {
-	case v.kind == null, v.text == "Infinity" && v.kind == text:
+	case v.kind == kindNull, v.text == "Infinity" && v.kind == kindText:
 		return amount{n: tooLarge}, nil
-	case v.text == "-Infinity" && v.kind == text:
+	case v.text == "-Infinity" && v.kind == kindText:
 		return amount{n: -tooLarge}, nil
 	}
 	return r.number(v)
@@ -262,16 +262,16 @@ const (
 
 // clock reads an instant in any form that bots write; ok is false where there is none.
 func (r *run) clock(v *value, zone *time.Location) (at *stamp, err error) {
-	if v.none() || strings.TrimSpace(v.text) == "" && v.kind == text {
+	if v.none() || strings.TrimSpace(v.text) == "" && v.kind == kindText {
 		return nil, nil
 	}
 	s := strings.TrimSpace(v.text)
-	if v.kind == number || v.kind == text && isNumber([]byte(s)) {
+	if v.kind == kindNumber || v.kind == kindText && isNumber([]byte(s)) {
 		if t, ok := fromEpoch(s); ok {
 			return &stamp{t}, nil
 		}
 	}
-	if v.kind == text {
+	if v.kind == kindText {
 		for _, layout := range layouts {
 			if t, err := time.ParseInLocation(layout, s, zone); err == nil && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 {
 				return &stamp{t.UTC().Truncate(time.Millisecond)}, nil
@@ -357,7 +357,7 @@ func (r *run) prose(v *value) (string, error) {
 	if v.none() {
 		return "", nil
 	}
-	if v.kind != text {
+	if v.kind != kindText {
 		return "", wrong(v, "must be a text; it is "+v.shown())
 	}
 	s := v.text

@@ -282,12 +282,12 @@ func (s *scanner) word() (kind, error) {
 	}
 	switch string(s.scratch) {
 	case "true", "false":
-		return boolean, nil
+		return kindBoolean, nil
 	case "null":
-		return null, nil
+		return kindNull, nil
 	}
 	if isNumber(s.scratch) {
-		return number, nil
+		return kindNumber, nil
 	}
 	if _, err := s.peek(); err != nil { // a word that the end has cut
 		return 0, s.early()
@@ -400,7 +400,7 @@ func (s *scanner) node(parent *value, name string, depth int) (*value, error) {
 		s.pos++
 		return v, s.members(v, c, depth)
 	case c == '"':
-		v.kind = text
+		v.kind = kindText
 		v.damaged, err = s.text()
 	default:
 		v.kind, err = s.word()
@@ -413,10 +413,10 @@ func (s *scanner) node(parent *value, name string, depth int) (*value, error) {
 }
 
 func (s *scanner) members(v *value, open byte, depth int) error {
-	v.kind = object
+	v.kind = kindObject
 	bracket := byte('}')
 	if open == '[' {
-		v.kind, bracket = array, ']'
+		v.kind, bracket = kindArray, ']'
 	}
 	for first := true; ; first = false {
 		more, err := s.more(first, bracket)
@@ -424,7 +424,7 @@ func (s *scanner) members(v *value, open byte, depth int) error {
 			return err
 		}
 		name := ""
-		if v.kind == object {
+		if v.kind == kindObject {
 			if name, err = s.name(); err != nil {
 				return err
 			}

@@ -9,12 +9,12 @@ import (
 type kind uint8
 
 const (
-	object kind = iota
-	array
-	text
-	number
-	boolean
-	null
+	kindObject kind = iota
+	kindArray
+	kindText
+	kindNumber
+	kindBoolean
+	kindNull
 )
 
 // value is a JSON value, or a cell of a table, that knows where it stands.
@@ -80,7 +80,7 @@ func (v *value) put(child *value) {
 
 // get is a member of an object, nil when it has none of that name.
 func (v *value) get(name string) *value {
-	if v == nil || v.kind != object {
+	if v == nil || v.kind != kindObject {
 		return nil
 	}
 	for c := v.first; c != nil; c = c.next {
@@ -104,17 +104,17 @@ func (v *value) list() []*value {
 }
 
 // none reports whether a member is not there or null.
-func (v *value) none() bool { return v == nil || v.kind == null }
+func (v *value) none() bool { return v == nil || v.kind == kindNull }
 
 // yes reports whether a value is true, written as such.
-func (v *value) yes() bool { return v != nil && v.kind == boolean && v.text == "true" }
+func (v *value) yes() bool { return v != nil && v.kind == kindBoolean && v.text == "true" }
 
 // where is the place of a value: the file, and the path in its document.
 func (v *value) where() (file, path string) {
 	var up []string
 	for ; v.parent != nil; v = v.parent {
 		name := v.name
-		if v.parent.kind == array {
+		if v.parent.kind == kindArray {
 			name = strconv.Itoa(v.index)
 		}
 		up = append(up, name)
@@ -143,23 +143,23 @@ func escaped(name string) string {
 // whole is the value as Go has it, for what lists values.
 func (v *value) whole() any {
 	switch v.kind {
-	case object:
+	case kindObject:
 		m := make(map[string]any)
 		for c := v.first; c != nil; c = c.next {
 			m[c.name] = c.whole()
 		}
 		return m
-	case array:
+	case kindArray:
 		a := []any{}
 		for c := v.first; c != nil; c = c.next {
 			a = append(a, c.whole())
 		}
 		return a
-	case number:
+	case kindNumber:
 		return json.Number(v.text)
-	case boolean:
+	case kindBoolean:
 		return v.text == "true"
-	case null:
+	case kindNull:
 		return nil
 	default:
 		return v.text
@@ -169,13 +169,13 @@ func (v *value) whole() any {
 // shown is how an error quotes a value.
 func (v *value) shown() string {
 	switch v.kind {
-	case object:
+	case kindObject:
 		return "an object"
-	case array:
+	case kindArray:
 		return "a list"
-	case text:
+	case kindText:
 		return strconv.Quote(shorten(v.text, 40))
-	case null:
+	case kindNull:
 		return "null"
 	default:
 		return shorten(v.text, 40)

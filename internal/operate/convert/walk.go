@@ -248,13 +248,13 @@ func (w *walker) leaf(p *pattern) error {
 			return w.s.skip(len(w.steps))
 		}
 		v, err := w.value()
-		if err == nil && v.kind != null && (v.count > 0 || v.kind > array) {
+		if err == nil && v.kind != kindNull && (v.count > 0 || v.kind > kindArray) {
 			w.r.unknown(v, p.shown)
 		}
 		return errors.Join(err, w.r.failed)
 	}
 	v, err := w.value()
-	if err != nil || v.kind == null {
+	if err != nil || v.kind == kindNull {
 		return err
 	}
 	if p.row.to == "guild" {
@@ -302,11 +302,11 @@ func (r *run) account(v *value, p, up *pattern) {
 	if p.dropped() {
 		up = p
 	}
-	holds := v.kind == object || v.kind == array
+	holds := v.kind == kindObject || v.kind == kindArray
 	switch {
 	case p != nil && p.interior && holds:
 		for c := v.first; c != nil; c = c.next {
-			if v.kind == object {
+			if v.kind == kindObject {
 				r.member(c, p, p.member(c.name), up)
 			} else {
 				r.member(c, p, p.index, up)
@@ -315,17 +315,17 @@ func (r *run) account(v *value, p, up *pattern) {
 	case p.mapped() && !holds:
 	case up != nil:
 		r.drop(up)
-	case v.kind != null && (v.count > 0 || !holds):
+	case v.kind != kindNull && (v.count > 0 || !holds):
 		r.unknown(v, p.shown)
 	}
 }
 
 func (r *run) member(c *value, parent, p, up *pattern) {
 	if p == nil && up == nil {
-		r.unknown(c, parent.shown+"/"+cond(c.parent.kind == array, "*", c.name))
+		r.unknown(c, parent.shown+"/"+cond(c.parent.kind == kindArray, "*", c.name))
 		return
 	}
-	if p == nil && parent == up && c.parent.kind == object {
+	if p == nil && parent == up && c.parent.kind == kindObject {
 		r.dropAt(up.shown + "/" + c.name)
 		return
 	}
