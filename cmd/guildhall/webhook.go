@@ -166,14 +166,14 @@ func parseOverlap(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// onEndpoint is a command about one endpoint that needs no key.
-type onEndpoint struct {
+// endpointCommand is a command about one endpoint that needs no key.
+type endpointCommand struct {
 	connection
 	ID   string `arg:"" help:"The endpoint's id."`
 	JSON bool   `help:"Print JSON."`
 }
 
-type webhookTest struct{ onEndpoint }
+type webhookTest struct{ endpointCommand }
 
 // Run fails when the receiver did not accept the ping, after printing what it
 // answered.
@@ -194,7 +194,7 @@ func (c *webhookTest) Run(ctx context.Context, io streams) error {
 }
 
 // with runs do on the open database, for the endpoint's guild.
-func (c onEndpoint) with(ctx context.Context, do func(d *db.DB, guild string) error) error {
+func (c endpointCommand) with(ctx context.Context, do func(d *db.DB, guild string) error) error {
 	d, _, err := c.open(ctx)
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ func (c onEndpoint) with(ctx context.Context, do func(d *db.DB, guild string) er
 }
 
 type webhookDeliveries struct {
-	onEndpoint
+	endpointCommand
 	Status        string `enum:"pending,delivered,failed,held," default:"" help:"Only those that are pending, delivered, failed or held."`
 	EventType     string `help:"Only those of this event type." placeholder:"EVENT"`
 	ResponseClass string `enum:"2xx,3xx,4xx,5xx,none," default:"" help:"Only those last answered with a status of this class; none: not answered."`
@@ -241,7 +241,7 @@ func (c *webhookDeliveries) Run(ctx context.Context, io streams) error {
 }
 
 type webhookRedeliver struct {
-	onEndpoint
+	endpointCommand
 	Delivery string `arg:"" help:"The delivery's id."`
 }
 
@@ -256,7 +256,7 @@ func (c *webhookRedeliver) Run(ctx context.Context, io streams) error {
 }
 
 type webhookRecover struct {
-	onEndpoint
+	endpointCommand
 	Since string `required:"" help:"When the outage began: an RFC 3339 time, or a number and a unit, s, m, h or d, as in 2h." placeholder:"TIME"`
 }
 
@@ -286,7 +286,7 @@ func parseSince(s string) (time.Time, error) {
 	return time.Now().Add(-ago), nil
 }
 
-type webhookRemove struct{ onEndpoint }
+type webhookRemove struct{ endpointCommand }
 
 func (c *webhookRemove) Run(ctx context.Context, io streams) error {
 	return c.with(ctx, func(d *db.DB, guild string) error {
@@ -297,7 +297,7 @@ func (c *webhookRemove) Run(ctx context.Context, io streams) error {
 	})
 }
 
-func (c onEndpoint) printDelivery(io streams, d gen.WebhookDelivery) error {
+func (c endpointCommand) printDelivery(io streams, d gen.WebhookDelivery) error {
 	return io.tell(c.JSON, d, "delivery  %s\nevent     %s (%s)\nstatus    %s\nanswer    %s", d.ID, d.EventType, d.EventID, d.Status, receiverResponse(d))
 }
 
