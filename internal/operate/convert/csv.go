@@ -213,7 +213,7 @@ func (r *run) rows(in string, src io.Reader, sep byte, header bool, choose func(
 	if err != nil {
 		return 0, err
 	}
-	base, unique := place{file: in, table: true}, distinct(headings)
+	base, unique := position{file: in, table: true}, distinct(headings)
 	var all nodes
 	for items := int64(0); ; items++ {
 		if header || items > 0 {

@@ -188,7 +188,7 @@ func (t *tickets) comment(file, comment string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	v.at = &place{file: file + ": comment"}
+	v.at = &position{file: file + ": comment"}
 	w := &walker{r: t.r, s: s, file: file, guilds: map[string]bool{}}
 	if _, err := w.belongs(v, commentTable); err != nil {
 		return false, err

@@ -42,7 +42,7 @@ func (u *unbelievaboat) fact(_ string, v *value) error {
 	if err == nil && n > u.pages {
 		u.pages = n
 		file, _ := v.where()
-		u.last = &value{line: v.line, at: &place{file: file, steps: []step{{name: "total_pages"}}}}
+		u.last = &value{line: v.line, at: &position{file: file, steps: []step{{name: "total_pages"}}}}
 	}
 	return err
 }

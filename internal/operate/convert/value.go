@@ -20,20 +20,20 @@ const (
 // value is a JSON value, or a cell of a table, that knows where it stands.
 type value struct {
 	kind    kind
-	damaged bool   // half a character was replaced in it
-	quoted  bool   // a cell of a table that stood in quotes
-	line    int    // of its first character
-	index   int    // among the members or items of parent
-	count   int    // of its own members or items
-	name    string // as a member of parent
-	text    string // a text, the digits of a number, true or false
-	at      *place // of the outermost value
+	damaged bool      // half a character was replaced in it
+	quoted  bool      // a cell of a table that stood in quotes
+	line    int       // of its first character
+	index   int       // among the members or items of parent
+	count   int       // of its own members or items
+	name    string    // as a member of parent
+	text    string    // a text, the digits of a number, true or false
+	at      *position // of the outermost value
 
 	parent, first, last, next *value
 }
 
-// place is where an outermost value stands.
-type place struct {
+// position is where an outermost value stands.
+type position struct {
 	file  string
 	steps []step // to it within its document; they change as the reading goes on
 	table bool   // its values are cells, which are named by their columns

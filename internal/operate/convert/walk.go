@@ -41,7 +41,7 @@ type walker struct {
 	steps  []step
 	items  int64
 	shaped bool // the document has what the format is about
-	base   place
+	base   position
 	guilds map[string]bool // that the file names
 }
 
@@ -180,7 +180,7 @@ func (w *walker) list(p *pattern) error {
 func (w *walker) value() (*value, error) {
 	v, err := w.s.value()
 	if v != nil {
-		w.base = place{file: w.file}
+		w.base = position{file: w.file}
 		v.at = &w.base
 		v.at.steps = w.steps
 	}
@@ -284,7 +284,7 @@ func (w *walker) strange(p *pattern, name string) error {
 		return w.s.skip(len(w.steps))
 	}
 	if w.r.lost == nil || w.r.stage != writing {
-		file, path := (&value{at: &place{file: w.file, steps: w.steps}, line: w.s.line}).where()
+		file, path := (&value{at: &position{file: w.file, steps: w.steps}, line: w.s.line}).where()
 		w.r.note(p.shown+"/"+name, Place{File: file, Line: w.s.line, Path: path})
 		return w.s.skip(len(w.steps))
 	}
