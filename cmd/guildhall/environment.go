@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// prefix is how the variables of settings begin.
-const prefix = "GUILDHALL_"
+// variablePrefix is how the variables of settings begin.
+const variablePrefix = "GUILDHALL_"
 
 // Variables with that prefix that are no settings, and that may be set where this
 // program runs: an orchestrator's of a service that is named guildhall, the tests',
@@ -32,7 +32,7 @@ func checkEnvironment(environ []string) (note string, err error) {
 	var unknown []string
 	for _, assignment := range environ {
 		name, _, _ := strings.Cut(assignment, "=")
-		if !strings.HasPrefix(name, prefix) || slices.Contains(ours, name) || slices.Contains(foreign, name) ||
+		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(ours, name) || slices.Contains(foreign, name) ||
 			slices.ContainsFunc(foreignPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
 			continue
 		}

@@ -227,7 +227,7 @@ func TestEverySettingHasOneShortTextAndAGroup(t *testing.T) {
 				t.Errorf("%s has two texts:\n%s\n%s", name, other, f.Help)
 			}
 			texts[name] = f.Help
-			if want := prefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")); name != want {
+			if want := variablePrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")); name != want {
 				t.Errorf("--%s is %s, want %s", f.Name, name, want)
 			}
 		}
