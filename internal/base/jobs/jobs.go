@@ -25,8 +25,8 @@ import (
 	"guildhall/internal/base/fault"
 )
 
-// queue is the name of the one queue. Its jobs wait for the chat platform.
-const queue = "chat"
+// queueName is the name of the one queue. Its jobs wait for the chat platform.
+const queueName = "chat"
 
 // Args is what one job is about: a struct that travels as JSON and names its
 // kind. It holds ids and nothing secret, since it is logged when the job fails.
@@ -70,7 +70,7 @@ func insert(ctx context.Context, tx *db.Tx, unique river.UniqueOpts, list []Args
 	if err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
-	opts := river.InsertOpts{Queue: queue, MaxAttempts: maxAttempts, UniqueOpts: unique}
+	opts := river.InsertOpts{Queue: queueName, MaxAttempts: maxAttempts, UniqueOpts: unique}
 	params := make([]river.InsertManyParams, len(list))
 	for i, args := range list {
 		params[i] = river.InsertManyParams{Args: args, InsertOpts: &opts}

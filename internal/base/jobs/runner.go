@@ -101,7 +101,7 @@ func (r *Runner) Run(ctx context.Context) error {
 func (r *Runner) work(ctx context.Context) error {
 	for {
 		client, err := river.NewClient(driver{riverdatabasesql.New(r.cfg.DB)}, &river.Config{
-			Queues:                      map[string]river.QueueConfig{queue: {MaxWorkers: workers}},
+			Queues:                      map[string]river.QueueConfig{queueName: {MaxWorkers: workers}},
 			Workers:                     r.workers(),
 			Logger:                      slog.New(warnings{r.cfg.Log.Handler()}),
 			PollOnly:                    true,
@@ -174,7 +174,7 @@ func (r *Runner) gauge(ctx context.Context) error {
 		FROM river_job
 		WHERE queue = $1
 		  AND state IN ('available', 'pending', 'retryable', 'running', 'scheduled')
-		GROUP BY kind`, queue)
+		GROUP BY kind`, queueName)
 	if err != nil {
 		return fmt.Errorf("look for the oldest job: %w", err)
 	}
