@@ -17,7 +17,7 @@ type row struct {
 	UpdatedAt  *time.Time `db:"updated_at"` // nil: no activity yet
 }
 
-const record = `
+const levelOfMember = `
 		SELECT user_id, total_xp, previous_xp, updated_at
 		FROM levels
 		WHERE guild_id = $1
@@ -62,7 +62,7 @@ const recordsOf = `
 // get returns the member's XP; without any activity that is the zero record.
 func get(ctx context.Context, q db.Querier, guild, user string) (row, error) {
 	var r row
-	err := q.GetContext(ctx, &r, record, guild, user)
+	err := q.GetContext(ctx, &r, levelOfMember, guild, user)
 	switch {
 	case db.Missing(err):
 		return row{UserID: user}, nil

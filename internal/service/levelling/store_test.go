@@ -24,7 +24,7 @@ func TestReadsUseTheirIndexes(t *testing.T) {
 		SELECT guild, (100000 + n)::text, (n::bigint * 7919) % 50000
 		FROM (VALUES ('1', 50000), ('2', 30000)) AS g (guild, total), generate_series(1, total) AS n`)
 	dbtest.Fill(t, d, `ANALYZE levels`)
-	dbtest.WantIndex(t, d, "levels_pkey", record, "1", "100007")
+	dbtest.WantIndex(t, d, "levels_pkey", levelOfMember, "1", "100007")
 	dbtest.WantIndex(t, d, "levels_pkey", manyHeld, "1", db.Array([]string{"100007", "100008"}))
 	five := db.Integers([]int64{5, 5})
 	dbtest.WantIndex(t, d, "levels_pkey", manyWritten.For(0), "1", db.Array([]string{"100007", "100008"}), db.Booleans([]bool{true, false}),

@@ -345,7 +345,7 @@ func (a *API) once(op Operation, body string, args ...Arg) (*Response, error) {
 	if err := op.check(req, ans); err != nil {
 		return ans, err
 	}
-	record(op, ans)
+	noteResponse(op, ans)
 	return ans, nil
 }
 

@@ -149,20 +149,20 @@ func CheckEvent(typ string, payload []byte) error {
 	return fmt.Errorf("the contract has no schema for event %s", typ)
 }
 
-// seen records which responses the package's tests have produced.
-var seen = struct {
+// producedResponses records which responses the package's tests have produced.
+var producedResponses = struct {
 	sync.Mutex
 	m map[string]bool
 }{m: map[string]bool{}}
 
-func record(op Operation, a *Response) {
-	seen.Lock()
-	defer seen.Unlock()
+func noteResponse(op Operation, a *Response) {
+	producedResponses.Lock()
+	defer producedResponses.Unlock()
 	code := ""
 	if a.Status >= 400 {
 		code = a.Code()
 	}
-	seen.m[fmt.Sprintf("%s %d %s", op.ID, a.Status, code)] = true
+	producedResponses.m[fmt.Sprintf("%s %d %s", op.ID, a.Status, code)] = true
 }
 
 // own are the statuses that a domain's tests must have produced; the others
@@ -198,8 +198,8 @@ func selective() bool {
 }
 
 func unseen(tag string) []string {
-	seen.Lock()
-	defer seen.Unlock()
+	producedResponses.Lock()
+	defer producedResponses.Unlock()
 	var missing []string
 	found := false
 	for _, op := range Operations() {
@@ -209,7 +209,7 @@ func unseen(tag string) []string {
 		found = true
 		for _, status := range op.Statuses() {
 			if status < 400 {
-				if triple := fmt.Sprintf("%s %d ", op.ID, status); !seen.m[triple] {
+				if triple := fmt.Sprintf("%s %d ", op.ID, status); !producedResponses.m[triple] {
 					missing = append(missing, triple)
 				}
 			}
@@ -217,7 +217,7 @@ func unseen(tag string) []string {
 				continue
 			}
 			for _, code := range op.Codes(status) {
-				if triple := fmt.Sprintf("%s %d %s", op.ID, status, code); !seen.m[triple] {
+				if triple := fmt.Sprintf("%s %d %s", op.ID, status, code); !producedResponses.m[triple] {
 					missing = append(missing, triple)
 				}
 			}
