@@ -53,7 +53,7 @@ func serveDocuments(about About, limits *ratelimit.Limiter, quota ratelimit.Quot
 			case p != nil:
 				return p.respond(rs)
 			case strings.Contains(rs.Request().Header.Get("Accept"), "text/html"):
-				return rs.Redirect(http.StatusSeeOther, reference) // a browser's
+				return rs.Redirect(http.StatusSeeOther, referencePath) // a browser's
 			}
 			return noRoute(rs)
 		}

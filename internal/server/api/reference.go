@@ -13,12 +13,12 @@ import (
 	"github.com/swaggest/swgui/v5emb"
 )
 
-// reference is where the browsable reference lives.
-const reference = "/docs"
+// referencePath is where the browsable reference lives.
+const referencePath = "/docs"
 
 // referenceScript is what begins the reference: its page has no script inside,
 // because it shares its origin with the dashboard.
-const referenceScript = reference + "/begin.js"
+const referenceScript = referencePath + "/begin.js"
 
 // referencePolicy lets the reference load what this server serves, and nothing
 // from any other host.
@@ -36,7 +36,7 @@ var referenceAssets = sync.OnceValues(func() (map[string]*page, error) {
 		if err != nil {
 			return nil, err
 		}
-		pages[reference+file] = newPage(contentType, body)
+		pages[referencePath+file] = newPage(contentType, body)
 	}
 	return pages, nil
 })
@@ -98,17 +98,17 @@ func referencePages(about About) (map[string]*page, error) {
 		return nil, err
 	}
 	shown := newPage(contentType, body)
-	return map[string]*page{reference: shown, reference + "/": shown, referenceScript: newPage("text/javascript; charset=utf-8", script)}, nil
+	return map[string]*page{referencePath: shown, referencePath + "/": shown, referenceScript: newPage("text/javascript; charset=utf-8", script)}, nil
 }
 
 // referenceFile is one of the files of which the reference consists.
 func referenceFile(cfg swgui.Config, file string) (contentType string, body []byte, err error) {
-	cfg.BasePath = reference
-	req := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: reference + file}, Header: http.Header{}}
+	cfg.BasePath = referencePath
+	req := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: referencePath + file}, Header: http.Header{}}
 	taken := &memoryWriter{header: http.Header{}}
 	v5emb.NewHandlerWithConfig(cfg).ServeHTTP(taken, req)
 	if taken.status != 0 && taken.status != http.StatusOK || taken.body.Len() == 0 {
-		return "", nil, errors.New("the reference lacks " + reference + file)
+		return "", nil, errors.New("the reference lacks " + referencePath + file)
 	}
 	return taken.header.Get("Content-Type"), taken.body.Bytes(), nil
 }
