@@ -11,7 +11,7 @@ import (
 // Refuse answers with a platform error.
 func Refuse(status, code int, message string) Behaviour {
 	return func(w http.ResponseWriter, _ *http.Request, _ func() any) bool {
-		reply(w, status, map[string]any{"code": code, "message": message})
+		writeJSON(w, status, map[string]any{"code": code, "message": message})
 		return true
 	}
 }
@@ -42,7 +42,7 @@ func Limited(after time.Duration, scope string) Behaviour {
 			h.Set("X-RateLimit-Remaining", "0")
 			h.Set("X-RateLimit-Reset-After", fmt.Sprintf("%.3f", after.Seconds()))
 		}
-		reply(w, http.StatusTooManyRequests, map[string]any{
+		writeJSON(w, http.StatusTooManyRequests, map[string]any{
 			"message": "You are being rate limited.", "retry_after": after.Seconds(), "global": scope == "global",
 		})
 		return true
@@ -76,7 +76,7 @@ func Until(release <-chan struct{}) Behaviour {
 		case <-release:
 		case <-r.Context().Done():
 		}
-		reply(w, http.StatusOK, body)
+		writeJSON(w, http.StatusOK, body)
 		return true
 	}
 }

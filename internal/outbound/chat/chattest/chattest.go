@@ -244,7 +244,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 
 	if r.Header.Get("Authorization") != "Bot "+Token {
-		reply(w, http.StatusUnauthorized, map[string]any{"code": 0, "message": "401: Unauthorized"})
+		writeJSON(w, http.StatusUnauthorized, map[string]any{"code": 0, "message": "401: Unauthorized"})
 		return
 	}
 	act := func() (int, any) { return s.act(r, path, body) }
@@ -252,7 +252,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	status, response := act()
-	reply(w, status, response)
+	writeJSON(w, status, response)
 }
 
 // behaviour takes note of the request and returns how to answer it, nil for as
@@ -468,7 +468,7 @@ func channelOf(r *http.Request) string {
 	return channel
 }
 
-func reply(w http.ResponseWriter, status int, body any) {
+func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if status != http.StatusNoContent {
