@@ -56,7 +56,7 @@ func (l *later) sure(ctx context.Context) bool {
 func (u *units) phased(rs *reqState, next handler) error {
 	var r *idempotency.Request
 	if rs.key != "" {
-		keyed := request(rs)
+		keyed := keyedRequest(rs)
 		unlock, replay, err := u.lock(rs, keyed)
 		if err != nil {
 			return err

@@ -173,7 +173,7 @@ func (u *units) settle(rs *reqState) {
 // once serves a request with a key: with the response that its key has already, or
 // else with first, while its duplicates wait.
 func (u *units) once(rs *reqState, first func(idempotency.Request) error) error {
-	r := request(rs)
+	r := keyedRequest(rs)
 	unlock, replay, err := u.lock(rs, r)
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (u *units) once(rs *reqState, first func(idempotency.Request) error) error 
 	return first(r)
 }
 
-func request(rs *reqState) idempotency.Request {
+func keyedRequest(rs *reqState) idempotency.Request {
 	req := rs.Request()
 	return idempotency.Request{
 		GuildID: rs.by.GuildID, TokenID: rs.by.ID, Key: rs.key,
