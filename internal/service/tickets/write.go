@@ -50,8 +50,8 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 		case is.Status == closed && is.ClosedAt == nil:
 			is.ClosedAt = was.ClosedAt
 		case is.Status == open:
-			reset(&is.CloseReason, was.CloseReason)
-			reset(&is.ClosedByID, was.ClosedByID)
+			clearUnchanged(&is.CloseReason, was.CloseReason)
+			clearUnchanged(&is.ClosedByID, was.ClosedByID)
 			if is.ClosedAt != nil && is.ClosedAt.Time.Equal(was.ClosedAt.Time) {
 				is.ClosedAt = nil
 			}
@@ -64,8 +64,8 @@ func revise(c *transfer.Call, r *transfer.Row[row]) error {
 	return nil
 }
 
-// reset clears a member that is what it was.
-func reset(is **string, was *string) {
+// clearUnchanged clears a member that is what it was.
+func clearUnchanged(is **string, was *string) {
 	if same(*is, was) {
 		*is = nil
 	}
