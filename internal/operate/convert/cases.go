@@ -66,7 +66,7 @@ type inForce struct {
 	found      bool
 }
 
-func newCasebook(r *run) (*casebook, error) {
+func newCasebook(r *conversion) (*casebook, error) {
 	b := &casebook{named: map[string]becomes{}, revoked: map[int]*stamp{}, used: map[int]string{}, holding: map[int]*inForce{}}
 	for _, s := range r.o.CaseTypes {
 		name, kind, ok := strings.Cut(s, "=")
@@ -95,7 +95,7 @@ func class(kind string) string {
 }
 
 // settle reads what holds now, and finds out what ended which case.
-func (b *casebook) settle(r *run) error {
+func (b *casebook) settle(r *conversion) error {
 	if r.o.InForce != "" {
 		if err := b.readInForce(r); err != nil {
 			return err
@@ -150,7 +150,7 @@ func (b *casebook) end(e span, list []span, order func(a, b span) int) string {
 }
 
 // incident writes a case, or lets it put an end to another.
-func (r *run) incident(c incident) error {
+func (r *conversion) incident(c incident) error {
 	user, err := c.member, error(nil)
 	if user == "" {
 		if user, err = r.subject(c.user, c.at); err != nil || user == "" {
@@ -197,7 +197,7 @@ func (r *run) incident(c incident) error {
 }
 
 // numbered is the case's number, if it has one that no other case has.
-func (r *run) numbered(c incident) int64 {
+func (r *conversion) numbered(c incident) int64 {
 	if r.o.Numbers == "new" || c.number == 0 {
 		return 0
 	}
@@ -210,7 +210,7 @@ func (r *run) numbered(c incident) int64 {
 }
 
 // moderator is who acted; where the source does not say, the caller's stand-in.
-func (r *run) moderator(c incident) (string, error) {
+func (r *conversion) moderator(c incident) (string, error) {
 	id, err := r.id(c.moderator)
 	if err != nil || id != "" {
 		return id, err
@@ -225,7 +225,7 @@ func (r *run) moderator(c incident) (string, error) {
 }
 
 // kind is what a case becomes.
-func (r *run) kind(c incident) becomes {
+func (r *conversion) kind(c incident) becomes {
 	name := kindName(c.kind)
 	if b, ok := r.cases.named[name]; ok {
 		return b
@@ -244,7 +244,7 @@ func (r *run) kind(c incident) becomes {
 }
 
 // ended keeps an end for the survey's result, and says what became of it.
-func (r *run) ended(c incident, user, kind string) error {
+func (r *conversion) ended(c incident, user, kind string) error {
 	if r.stage == surveying {
 		r.cases.ends = append(r.cases.ends, span{user: user, kind: kind, at: milli(c.made), seq: r.cases.seq})
 		return nil
@@ -259,7 +259,7 @@ func (r *run) ended(c incident, user, kind string) error {
 
 // absorb keeps an end as the status and the instant of the case that it ended. Only
 // its moderator and its reason have no place there, which is no change of what is kept.
-func (r *run) absorb(c incident, kind string) {
+func (r *conversion) absorb(c incident, kind string) {
 	for _, has := range []struct {
 		what string
 		is   bool
@@ -275,7 +275,7 @@ func (r *run) absorb(c incident, kind string) {
 
 // state says whether a case still holds. A case that is over must come in as over: an
 // active case past its end would expire after the import, with an event.
-func (r *run) state(c *caseRecord) {
+func (r *conversion) state(c *caseRecord) {
 	c.Status = "active"
 	open := c.Type == "mute" || c.Type == "timeout"
 	if f := r.cases.holding[r.cases.seq]; f != nil {
@@ -296,7 +296,7 @@ func (r *run) state(c *caseRecord) {
 }
 
 // unmatched lists what holds now and has no case.
-func (b *casebook) unmatched(r *run) {
+func (b *casebook) unmatched(r *conversion) {
 	for _, f := range b.force {
 		if !f.found {
 			r.leave(f.at, "holds now, but its case is not in the input")

@@ -50,8 +50,8 @@ const (
 	writing
 )
 
-// run is one conversion.
-type run struct {
+// conversion is one run over the files of a source.
+type conversion struct {
 	ctx context.Context
 	o   Options
 	f   *format
@@ -110,12 +110,12 @@ func (o Options) Check() error {
 	return err
 }
 
-func newRun(o Options, out, leftOut io.Writer) (*run, error) {
+func newRun(o Options, out, leftOut io.Writer) (*conversion, error) {
 	f := formatNamed(o.From)
 	if f == nil {
 		return nil, usage("--from: there is no format %q; there are %s", o.From, strings.Join(formatNames(), ", "))
 	}
-	r := &run{
+	r := &conversion{
 		o: o, f: f, guild: o.Guild, source: o.SourceGuild, found: map[string]bool{},
 		lost: newLost(leftOut), out: newSheet(out), schemas: schemas{}, own: &curve{total: xpAtLevel}, tz: time.UTC,
 	}
@@ -131,7 +131,7 @@ func newRun(o Options, out, leftOut io.Writer) (*run, error) {
 }
 
 // check refuses flags that mean nothing.
-func (r *run) check() error {
+func (r *conversion) check() error {
 	o := &r.o
 	given := map[string]bool{
 		"source-guild": o.SourceGuild != "", "xp": o.XP != "", "curve": o.Curve != "", "balance": o.Balance != "", "moderator": o.Moderator != "",
@@ -176,7 +176,7 @@ func (r *run) check() error {
 	return err
 }
 
-func (r *run) convert(inputs []*Input) error {
+func (r *conversion) convert(inputs []*Input) error {
 	stages := []stage{writing}
 	if r.f.survey(r) {
 		stages = []stage{surveying, writing}
@@ -198,7 +198,7 @@ func (r *run) convert(inputs []*Input) error {
 }
 
 // pass goes through all the input once.
-func (r *run) pass(s stage, inputs []*Input) error {
+func (r *conversion) pass(s stage, inputs []*Input) error {
 	r.stage, r.documents = s, 0
 	r.wallets, r.levels, r.records = map[uint64]int64{}, map[uint64]int64{}, map[string]bool{}
 	r.cases.rewind()
@@ -222,7 +222,7 @@ func (r *run) pass(s stage, inputs []*Input) error {
 }
 
 // file reads one file.
-func (r *run) file(in *Input) error {
+func (r *conversion) file(in *Input) error {
 	src, err := in.open()
 	if err != nil {
 		return err
@@ -243,7 +243,7 @@ func (r *run) file(in *Input) error {
 }
 
 // choose takes the one guild that the files name.
-func (r *run) choose(inputs []*Input) error {
+func (r *conversion) choose(inputs []*Input) error {
 	all := slices.Sorted(maps.Keys(r.found))
 	switch {
 	case r.source != "" && r.found[r.source]:
@@ -268,13 +268,13 @@ func (r *run) choose(inputs []*Input) error {
 	return nil
 }
 
-func (r *run) elsewhere(file string, guilds map[string]bool) error {
+func (r *conversion) elsewhere(file string, guilds map[string]bool) error {
 	all := strings.Join(slices.Sorted(maps.Keys(guilds)), ", ")
 	return &Error{File: file, Text: "names guild " + shorten(all, 200) + " and not " + r.source + "; if that is the one to take, say so: --source-guild ID"}
 }
 
 // finish says what only the end shows.
-func (r *run) finish() error {
+func (r *conversion) finish() error {
 	if err := r.ids.judge(); err != nil {
 		return err
 	}
@@ -289,7 +289,7 @@ func (r *run) finish() error {
 }
 
 // reasons is why there is nothing to write, if anything was left out.
-func (r *run) reasons() string {
+func (r *conversion) reasons() string {
 	var texts []string
 	for _, f := range r.report.LeftOut[:min(len(r.report.LeftOut), 3)] {
 		texts = append(texts, count(f.Count, "item")+" "+f.Why)

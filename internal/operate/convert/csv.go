@@ -190,7 +190,7 @@ type columnMap struct {
 
 // rows reads a table and gives each row to do, as an object whose members are its
 // headings.
-func (r *run) rows(in string, src io.Reader, sep byte, header bool, choose func(headings []string) (columnMap, error), do func(it *item, c columnMap) error) (int64, error) {
+func (r *conversion) rows(in string, src io.Reader, sep byte, header bool, choose func(headings []string) (columnMap, error), do func(it *item, c columnMap) error) (int64, error) {
 	t, err := newTable(in, src, sep)
 	if err != nil {
 		return 0, err
@@ -285,7 +285,7 @@ func (c columnMap) filled(it *item, member string) *value {
 }
 
 // readInForce reads what holds now: user_id,type,expires_at.
-func (b *casebook) readInForce(r *run) error {
+func (b *casebook) readInForce(r *conversion) error {
 	inputs, done, err := Inputs([]string{r.o.InForce}, nil)
 	defer done()
 	if err != nil {

@@ -39,12 +39,12 @@ var csvFormat = &format{
 		"Say what a row is: --record wallet, level or case. Columns are found by their headings, or named with --map.",
 	flags: []string{"record", "map", "no-header", "separator", "timezone", "xp", "curve", "balance", "moderator", "numbers", "in-force", "case-type"},
 	table: headingRows(),
-	start: func(r *run) (handler, error) { return newCSV(r) },
-	read: func(r *run, in *Input, src *source) (int64, error) {
+	start: func(r *conversion) (handler, error) { return newCSV(r) },
+	read: func(r *conversion, in *Input, src *source) (int64, error) {
 		h := r.h.(*csvHandler)
 		return r.rows(in.Name, src, h.sep, !r.o.NoHeader, h.choose(in.Name), h.row)
 	},
-	survey: func(r *run) bool { return r.o.Record == "case" },
+	survey: func(r *conversion) bool { return r.o.Record == "case" },
 }
 
 // headingRows is the table of the format, made of the headings.
@@ -60,13 +60,13 @@ func headingRows() []row {
 }
 
 type csvHandler struct {
-	r       *run
+	r       *conversion
 	sep     byte
 	mapping map[string]string
 	n       int // rows of all files
 }
 
-func newCSV(r *run) (*csvHandler, error) {
+func newCSV(r *conversion) (*csvHandler, error) {
 	h := &csvHandler{r: r, mapping: map[string]string{}}
 	members, ok := tables[r.o.Record]
 	if !ok {
@@ -277,7 +277,7 @@ func (h *csvHandler) wallet(it *item, c columnMap, user string) error {
 }
 
 // pockets makes a wallet of cash and bank, by --balance.
-func (r *run) pockets(it *item, user string, cash, bank *value) error {
+func (r *conversion) pockets(it *item, user string, cash, bank *value) error {
 	var sum amount
 	for _, p := range []struct {
 		pocket string

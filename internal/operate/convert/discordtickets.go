@@ -73,8 +73,8 @@ var ticketsFormat = &format{
 		{path: "/referencesMessageId"},
 		{path: "/referencesTicketId"},
 	},
-	start: func(r *run) (handler, error) { return &tickets{r: r, labels: map[string]string{}}, nil },
-	read: func(r *run, in *Input, _ *source) (int64, error) {
+	start: func(r *conversion) (handler, error) { return &tickets{r: r, labels: map[string]string{}}, nil },
+	read: func(r *conversion, in *Input, _ *source) (int64, error) {
 		return r.h.(*tickets).read(in)
 	},
 }
@@ -120,7 +120,7 @@ func (i *inner) of(text string, beside *nodes) (*value, error) {
 }
 
 type tickets struct {
-	r      *run
+	r      *conversion
 	labels map[string]string // of questions
 	inner  inner
 	silent

@@ -24,9 +24,9 @@ type format struct {
 	seeks bool // the file is not read from front to back
 	notes []string
 
-	start  func(r *run) (handler, error)
-	read   func(r *run, in *Input, src *source) (int64, error)
-	survey func(r *run) bool // the input is looked at once before it is written
+	start  func(r *conversion) (handler, error)
+	read   func(r *conversion, in *Input, src *source) (int64, error)
+	survey func(r *conversion) bool // the input is looked at once before it is written
 	// prepare changes an item before it is read.
 	prepare func(v *value)
 	roots   []*pattern
@@ -41,7 +41,7 @@ var formats = []*format{
 func init() {
 	for _, f := range formats {
 		if f.survey == nil {
-			f.survey = func(*run) bool { return false }
+			f.survey = func(*conversion) bool { return false }
 		}
 		if f.name == "csv" {
 			continue
@@ -49,7 +49,7 @@ func init() {
 		root := grow(f.table)
 		f.roots = []*pattern{root}
 		if f.read == nil {
-			f.read = func(r *run, in *Input, src *source) (int64, error) { return r.walk(in.Name, src, root) }
+			f.read = func(r *conversion, in *Input, src *source) (int64, error) { return r.walk(in.Name, src, root) }
 		}
 	}
 }
@@ -167,7 +167,7 @@ func (f *format) export() string {
 }
 
 // misread says what a file may be that is not what it was said to be.
-func (r *run) misread(in *Input, err error) error {
+func (r *conversion) misread(in *Input, err error) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || !e.missing || in.file == nil {
 		return err

@@ -41,11 +41,11 @@ var giveawaysFormat = &format{
 		{path: "/#/reaction"},
 		{path: "/#/thumbnail"},
 	},
-	start: func(r *run) (handler, error) { return &giveaways{r: r}, nil },
+	start: func(r *conversion) (handler, error) { return &giveaways{r: r}, nil },
 }
 
 type giveaways struct {
-	r *run
+	r *conversion
 	silent
 }
 

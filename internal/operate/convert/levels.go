@@ -115,7 +115,7 @@ type standing struct {
 }
 
 // level writes the XP of a member, once.
-func (r *run) level(it *item, user string, s standing) error {
+func (r *conversion) level(it *item, user string, s standing) error {
 	total, err := r.total(s, it.value)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (r *run) level(it *item, user string, s standing) error {
 
 // total is the XP that a member gets. A level that the source states is kept, with
 // the share of the way to the next; what its curve would say is only counted.
-func (r *run) total(s standing, at *value) (int64, error) {
+func (r *conversion) total(s standing, at *value) (int64, error) {
 	xp, level := int64(0), int64(0)
 	var err error
 	if s.xp != nil {
@@ -160,7 +160,7 @@ func (r *run) total(s standing, at *value) (int64, error) {
 }
 
 // share is the part of the way to the next level, in XP of guild files.
-func (r *run) share(s standing, xp, level int64) int64 {
+func (r *conversion) share(s standing, xp, level int64) int64 {
 	if r.curve == nil || s.xp == nil {
 		return 0
 	}
@@ -184,14 +184,14 @@ func (r *run) share(s standing, xp, level int64) int64 {
 	return min(int64(share), step-1)
 }
 
-func (r *run) differ() {
+func (r *conversion) differ() {
 	if r.stage == writing {
 		r.report.LevelsThatDiffer++
 	}
 }
 
 // wallet writes the coins of a member, once.
-func (r *run) wallet(it *item, user string, balance int64) error {
+func (r *conversion) wallet(it *item, user string, balance int64) error {
 	first, err := r.first(r.wallets, it, user, balance)
 	if err != nil || !first {
 		return err
@@ -202,7 +202,7 @@ func (r *run) wallet(it *item, user string, balance int64) error {
 // first reports whether a member comes for the first time. Pages move while they
 // are fetched, so the others are only counted; in a table, which a person keeps, two
 // rows of one member are a doubt that a person has to settle.
-func (r *run) first(seen map[uint64]int64, it *item, user string, n int64) (bool, error) {
+func (r *conversion) first(seen map[uint64]int64, it *item, user string, n int64) (bool, error) {
 	key, err := strconv.ParseUint(user, 10, 64)
 	if err != nil {
 		return false, err

@@ -26,7 +26,7 @@ func TestTheCurveOfGuildFilesIsTheProgramsOwn(t *testing.T) {
 
 func TestALevelThatTheSourceStatesIsKeptWithItsProgress(t *testing.T) {
 	t.Parallel()
-	r := &run{stage: writing, report: newReport(formatNamed("csv"), "", "")}
+	r := &conversion{stage: writing, report: newReport(formatNamed("csv"), "", "")}
 	for _, c := range []string{
 		"mee6", "lurkr", "amari", "arcane-linear", "arcane-exponential", "arcane-flat", "total:0,1", "total:150,-100,50", "step:1",
 		"step:75,100", "total:0,100,50,1",

@@ -96,7 +96,7 @@ func (l *ladder) asFormat() *format {
 		}
 	}
 	f.table = append(f.table, l.more...)
-	f.start = func(r *run) (handler, error) {
+	f.start = func(r *conversion) (handler, error) {
 		if f.name == "tatsu" && r.o.XP == "level" && r.o.Curve == "" {
 			return nil, usage("--xp level: tatsu has no levels; name the curve that makes them of XP: --curve CURVE")
 		}
@@ -107,14 +107,14 @@ func (l *ladder) asFormat() *format {
 	}
 	if f.name == "polaris" {
 		f.read = readPolaris(f)
-		f.survey = func(r *run) bool { return r.o.Curve == "" }
+		f.survey = func(r *conversion) bool { return r.o.Curve == "" }
 	}
 	return f
 }
 
 // rungs makes a level of each item.
 type rungs struct {
-	r *run
+	r *conversion
 	l *ladder
 	silent
 }
@@ -207,8 +207,8 @@ func (p *polaris) end() error {
 }
 
 // readPolaris reads JSON, or the table that some programs make of it.
-func readPolaris(f *format) func(r *run, in *Input, src *source) (int64, error) {
-	return func(r *run, in *Input, src *source) (int64, error) {
+func readPolaris(f *format) func(r *conversion, in *Input, src *source) (int64, error) {
+	return func(r *conversion, in *Input, src *source) (int64, error) {
 		head := make([]byte, 512)
 		n, _ := in.file.ReadAt(head, 0)
 		begin := bytes.TrimSpace(bytes.TrimPrefix(head[:n], []byte("\xef\xbb\xbf")))

@@ -10,7 +10,7 @@ import (
 const lookAhead = 256 << 10
 
 // likeness is the format whose table fits a file best; nil if none does.
-func (r *run) likeness(in *Input) *format {
+func (r *conversion) likeness(in *Input) *format {
 	head := make([]byte, lookAhead)
 	n, _ := in.file.ReadAt(head, 0)
 	head = bytes.TrimPrefix(head[:n], []byte("\xef\xbb\xbf"))

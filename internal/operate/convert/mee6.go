@@ -37,11 +37,11 @@ var mee6Format = &format{
 		{path: "/players/#/monetize_xp_boost"},
 		{path: "/players/#/username"},
 	},
-	start: func(r *run) (handler, error) { return &mee6{r: r}, nil },
+	start: func(r *conversion) (handler, error) { return &mee6{r: r}, nil },
 }
 
 type mee6 struct {
-	r *run
+	r *conversion
 	silent
 }
 

@@ -13,7 +13,7 @@ var modmailFormat = &format{
 		"A document of the collection notes becomes a case about its member."},
 	flags:   []string{"source-guild", "moderator", "case-type"},
 	table:   modmailTable(),
-	start:   func(r *run) (handler, error) { return &modmail{r: r}, nil },
+	start:   func(r *conversion) (handler, error) { return &modmail{r: r}, nil },
 	prepare: unwrap,
 }
 
@@ -83,7 +83,7 @@ func unwrap(v *value) {
 }
 
 type modmail struct {
-	r *run
+	r *conversion
 	silent
 }
 

@@ -27,13 +27,13 @@ var redFormat = &format{
 		"sunmute": {ends: "mute"}, "vunmute": {ends: "mute"}, "cunmute": {ends: "mute"}, "voiceunban": {ends: "mute"},
 	},
 	table: redTable(),
-	start: func(r *run) (handler, error) {
+	start: func(r *conversion) (handler, error) {
 		if r.source == "global" && r.guild == "" {
 			return nil, usage("--source-guild global: say which guild is written: --guild ID")
 		}
 		return &red{r: r, base: 100, exp: 2, ownCurve: r.o.Curve != ""}, nil
 	},
-	survey: func(*run) bool { return true },
+	survey: func(*conversion) bool { return true },
 }
 
 func redTable() []row {
@@ -132,7 +132,7 @@ func levelUpRows(of string) []row {
 
 // red knows what a file says late: the curve stands after the members.
 type red struct {
-	r              *run
+	r              *conversion
 	base, exp      float64
 	ownCurve       bool
 	global         bool

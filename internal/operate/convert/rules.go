@@ -95,7 +95,7 @@ func (w *rounding) judge() error {
 
 // id is a member of the community or a channel; empty where it is nobody: absent,
 // null, and what bots write for somebody who is deleted or was never known.
-func (r *run) id(v *value) (string, error) {
+func (r *conversion) id(v *value) (string, error) {
 	if v.none() {
 		return "", nil
 	}
@@ -109,7 +109,7 @@ func (r *run) id(v *value) (string, error) {
 }
 
 // key is the id of a channel or a message that makes the id of a record.
-func (r *run) key(v *value) (string, error) {
+func (r *conversion) key(v *value) (string, error) {
 	id, err := snowflake(v)
 	if err == nil && r.stage == writing {
 		r.ids.see(id, v)
@@ -119,7 +119,7 @@ func (r *run) key(v *value) (string, error) {
 
 // subject is the member whom a record is about; empty if it is nobody, and the
 // record is left out.
-func (r *run) subject(v *value, of *value) (string, error) {
+func (r *conversion) subject(v *value, of *value) (string, error) {
 	id, err := r.id(v)
 	if err == nil && id == "" {
 		r.leave(of, "about nobody: its member is deleted or not known")
@@ -175,7 +175,7 @@ func decimal(s string) (amount, bool) {
 }
 
 // number reads XP or coins. In a table thousands may stand apart, in quotes.
-func (r *run) number(v *value) (amount, error) {
+func (r *conversion) number(v *value) (amount, error) {
 	s := strings.TrimSpace(v.text)
 	if v.quoted && thousands(s) {
 		s = strings.ReplaceAll(s, ",", "")
@@ -201,7 +201,7 @@ func thousands(s string) bool {
 }
 
 // coins reads a pocket, which may be without a bottom.
-func (r *run) coins(v *value) (amount, error) {
+func (r *conversion) coins(v *value) (amount, error) {
 	switch {
 	case v.kind == kindNull, v.text == "Infinity" && v.kind == kindText:
 		return amount{n: tooLarge}, nil
@@ -213,7 +213,7 @@ func (r *run) coins(v *value) (amount, error) {
 
 // settle makes of a number one that a record can hold, and says where that changed
 // it. was is what is listed, at where it stood.
-func (r *run) settle(a amount, at *value, was any) int64 {
+func (r *conversion) settle(a amount, at *value, was any) int64 {
 	switch {
 	case a.n < 0:
 		r.change(at, "was below 0 and became 0", was)
@@ -228,7 +228,7 @@ func (r *run) settle(a amount, at *value, was any) int64 {
 }
 
 // xp reads a number of XP.
-func (r *run) xp(v *value) (int64, error) {
+func (r *conversion) xp(v *value) (int64, error) {
 	a, err := r.number(v)
 	if err != nil {
 		return 0, err
@@ -237,7 +237,7 @@ func (r *run) xp(v *value) (int64, error) {
 }
 
 // whole reads a number that counts something, such as a case's own.
-func (r *run) whole(v *value) (int64, error) {
+func (r *conversion) whole(v *value) (int64, error) {
 	a, err := r.number(v)
 	if err == nil && (a.fraction || a.n < 1 || a.n > maxWhole) {
 		err = wrong(v, "must be a whole number from 1; it is "+v.shown())
@@ -261,7 +261,7 @@ const (
 )
 
 // clock reads an instant in any form that bots write; ok is false where there is none.
-func (r *run) clock(v *value, zone *time.Location) (at *stamp, err error) {
+func (r *conversion) clock(v *value, zone *time.Location) (at *stamp, err error) {
 	if v.none() || strings.TrimSpace(v.text) == "" && v.kind == kindText {
 		return nil, nil
 	}
@@ -299,7 +299,7 @@ func fromEpoch(s string) (time.Time, bool) {
 }
 
 // instant is when something happened: not before the platform, and not later than now.
-func (r *run) instant(v *value) (*stamp, error) {
+func (r *conversion) instant(v *value) (*stamp, error) {
 	at, err := r.clock(v, r.tz)
 	if err != nil || at == nil {
 		return at, err
@@ -313,7 +313,7 @@ func (r *run) instant(v *value) (*stamp, error) {
 }
 
 // deadline is when something ends, which may lie ahead.
-func (r *run) deadline(v *value) (*stamp, error) {
+func (r *conversion) deadline(v *value) (*stamp, error) {
 	at, err := r.clock(v, r.tz)
 	if at != nil {
 		r.early(v, at)
@@ -321,7 +321,7 @@ func (r *run) deadline(v *value) (*stamp, error) {
 	return at, err
 }
 
-func (r *run) early(v *value, at *stamp) {
+func (r *conversion) early(v *value, at *stamp) {
 	if at.Before(theFirst) {
 		r.warn(v, "lies before 2015")
 	}
@@ -337,7 +337,7 @@ func mintedAt(id string) *stamp {
 }
 
 // made is the same, held against the instant of the conversion.
-func (r *run) made(id string, v *value) *stamp {
+func (r *conversion) made(id string, v *value) *stamp {
 	at := mintedAt(id)
 	if at != nil && at.After(r.o.At) {
 		r.change(v, "lies after the instant of the conversion and became that", id)
@@ -347,13 +347,13 @@ func (r *run) made(id string, v *value) *stamp {
 }
 
 // text reads a text of at most so many characters; empty where there is none.
-func (r *run) text(v *value, most int) (string, error) {
+func (r *conversion) text(v *value, most int) (string, error) {
 	s, err := r.prose(v)
 	return r.cut(v, s, most), err
 }
 
 // prose reads a text of any length.
-func (r *run) prose(v *value) (string, error) {
+func (r *conversion) prose(v *value) (string, error) {
 	if v.none() {
 		return "", nil
 	}
@@ -375,7 +375,7 @@ func (r *run) prose(v *value) (string, error) {
 }
 
 // cut shortens a text that is too long for its member; the whole is listed.
-func (r *run) cut(v *value, s string, most int) string {
+func (r *conversion) cut(v *value, s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s
 	}
@@ -386,25 +386,25 @@ func (r *run) cut(v *value, s string, most int) string {
 // The ways in which something is not what it was. They count while the file is
 // written, so that a second look at the input counts nothing twice.
 
-func (r *run) place(v *value) Place {
+func (r *conversion) place(v *value) Place {
 	p := Place{Line: v.line}
 	p.File, p.Path = v.where()
 	return p
 }
 
-func (r *run) leave(v *value, why string) { r.find(&r.report.LeftOut, v, why, v.whole, false) }
+func (r *conversion) leave(v *value, why string) { r.find(&r.report.LeftOut, v, why, v.whole, false) }
 
-func (r *run) change(v *value, why string, was any) {
+func (r *conversion) change(v *value, why string, was any) {
 	r.find(&r.report.Changed, v, why, func() any { return was }, true)
 }
 
-func (r *run) warn(v *value, why string) {
+func (r *conversion) warn(v *value, why string) {
 	if r.stage == writing {
 		add(&r.report.Warnings, why, r.place(v))
 	}
 }
 
-func (r *run) find(list *[]*Finding, v *value, why string, whole func() any, show bool) {
+func (r *conversion) find(list *[]*Finding, v *value, why string, whole func() any, show bool) {
 	if r.stage != writing {
 		return
 	}
@@ -426,7 +426,7 @@ func brief(whole any) any {
 	return whole
 }
 
-func (r *run) fail(err error) {
+func (r *conversion) fail(err error) {
 	if r.failed == nil {
 		r.failed = err
 	}
@@ -439,9 +439,9 @@ const (
 )
 
 // drop counts what is known to have no place.
-func (r *run) drop(p *pattern) { r.dropAt(p.shown) }
+func (r *conversion) drop(p *pattern) { r.dropAt(p.shown) }
 
-func (r *run) dropAt(path string) {
+func (r *conversion) dropAt(path string) {
 	if r.stage != writing {
 		return
 	}
@@ -451,7 +451,7 @@ func (r *run) dropAt(path string) {
 	r.report.NoPlace[path]++
 }
 
-func (r *run) unknown(v *value, path string) {
+func (r *conversion) unknown(v *value, path string) {
 	at := r.place(v)
 	if r.stage == writing && r.lost != nil {
 		r.fail(r.lost.add(at, "unknown", v.whole()))
@@ -459,7 +459,7 @@ func (r *run) unknown(v *value, path string) {
 	r.note(path, at)
 }
 
-func (r *run) note(path string, at Place) {
+func (r *conversion) note(path string, at Place) {
 	if r.stage != writing {
 		return
 	}

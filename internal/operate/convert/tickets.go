@@ -17,7 +17,7 @@ const (
 const nothing = "[nothing that can be shown]"
 
 // entry writes an entry of a transcript, and goes on in others where it is too long.
-func (r *run) entry(m messageRecord, at *value) error {
+func (r *conversion) entry(m messageRecord, at *value) error {
 	if schema.Blank(m.Content) {
 		m.Content = nothing
 	}
@@ -65,7 +65,7 @@ func split(s string) []string {
 func nth(n int) string { return strings.Repeat("9", n/10) + strconv.Itoa(n%10) }
 
 // ticket writes a ticket that has not come yet; false: it has.
-func (r *run) ticket(t ticketRecord, at *value) (bool, error) {
+func (r *conversion) ticket(t ticketRecord, at *value) (bool, error) {
 	if r.records[t.ID] {
 		r.leave(at, "came twice")
 		return false, nil

@@ -28,11 +28,11 @@ var unbelievaboatFormat = &format{
 		{path: "/#/guild_id"},
 		{path: "/#/found"},
 	},
-	start: func(r *run) (handler, error) { return &unbelievaboat{r: r}, nil },
+	start: func(r *conversion) (handler, error) { return &unbelievaboat{r: r}, nil },
 }
 
 type unbelievaboat struct {
-	r     *run
+	r     *conversion
 	pages int64
 	last  *value
 }

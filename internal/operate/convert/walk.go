@@ -35,7 +35,7 @@ type step struct {
 // walker goes through the documents of one file along a table, and holds no more
 // of them than an item at a time.
 type walker struct {
-	r      *run
+	r      *conversion
 	s      *scanner
 	file   string
 	steps  []step
@@ -45,7 +45,7 @@ type walker struct {
 	guilds map[string]bool // that the file names
 }
 
-func (r *run) walk(file string, src io.Reader, root *pattern) (int64, error) {
+func (r *conversion) walk(file string, src io.Reader, root *pattern) (int64, error) {
 	w := &walker{r: r, s: newScanner(file, src), file: file, guilds: map[string]bool{}}
 	err := w.s.start()
 	if errors.Is(err, io.EOF) {
@@ -298,7 +298,7 @@ func (w *walker) strange(p *pattern, name string) error {
 // account holds every member of an item against the table: each goes somewhere, is
 // known to have no place, or is unknown. up is the longest path above of which
 // everything below has no place.
-func (r *run) account(v *value, p, up *pattern) {
+func (r *conversion) account(v *value, p, up *pattern) {
 	if p.dropped() {
 		up = p
 	}
@@ -320,7 +320,7 @@ func (r *run) account(v *value, p, up *pattern) {
 	}
 }
 
-func (r *run) member(c *value, parent, p, up *pattern) {
+func (r *conversion) member(c *value, parent, p, up *pattern) {
 	if p == nil && up == nil {
 		r.unknown(c, parent.shown+"/"+cond(c.parent.kind == kindArray, "*", c.name))
 		return

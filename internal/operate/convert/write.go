@@ -166,12 +166,12 @@ func (s *sheet) fail() error {
 const maxRecordValues = 1000
 
 // open writes the first line.
-func (r *run) open() error {
+func (r *conversion) open() error {
 	return r.line("GuildFileGuild", guildRecord{"guild", r.guild}, nil)
 }
 
 // write adds a record, which becomes of the value at.
-func (r *run) write(schemaName, kind string, record any, at *value) error {
+func (r *conversion) write(schemaName, kind string, record any, at *value) error {
 	if r.stage != writing {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (r *run) write(schemaName, kind string, record any, at *value) error {
 }
 
 // line writes a record that has been held against its schema.
-func (r *run) line(schemaName string, record any, at *value) error {
+func (r *conversion) line(schemaName string, record any, at *value) error {
 	s := r.out
 	s.line.Reset()
 	if err := s.json.Encode(record); err != nil {

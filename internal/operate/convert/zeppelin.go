@@ -29,15 +29,15 @@ var zeppelinFormat = &format{
 		{path: "/cases/#/notes/#/mod_name"},
 		{path: "/cases/#/notes/#/created_at"},
 	},
-	start:  func(r *run) (handler, error) { return &zeppelin{r: r}, nil },
-	survey: func(*run) bool { return true },
+	start:  func(r *conversion) (handler, error) { return &zeppelin{r: r}, nil },
+	survey: func(*conversion) bool { return true },
 }
 
 // zeppelinTypes are the kinds of case by number. One that is deleted has the user 0.
 var zeppelinTypes = map[int64]string{1: "ban", 2: "unban", 3: "note", 4: "warn", 5: "kick", 6: "mute", 7: "unmute", 8: "deleted", 9: "softban"}
 
 type zeppelin struct {
-	r *run
+	r *conversion
 	silent
 }
 
