@@ -93,7 +93,7 @@ func setBalances(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 		note = imported
 	}
 	by := event.From(c.By).In(ctx)
-	n, err := db.Get[int](ctx, tx, settings[c.Tell].For(len(rows)), c.By.GuildID, db.Array(users), db.Booleans(there),
+	n, err := db.Get[int](ctx, tx, setStatements[c.Tell].For(len(rows)), c.By.GuildID, db.Array(users), db.Booleans(there),
 		db.Integers(was), db.Integers(is), db.Array(instants), db.Array(entries), db.Array(events), note, by.JSON(), by.Trace)
 	if err != nil {
 		return fmt.Errorf("set balances in guild %s: %w", c.By.GuildID, err)
@@ -104,10 +104,10 @@ func setBalances(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	return nil
 }
 
-// settings are the statements that set balances: one that tells and one that does not.
-var settings = map[bool]leaderboard.Noted{true: setting(true), false: setting(false)}
+// setStatements are the statements that set balances: one that tells and one that does not.
+var setStatements = map[bool]leaderboard.Noted{true: newSetStatement(true), false: newSetStatement(false)}
 
-func setting(tell bool) leaderboard.Noted {
+func newSetStatement(tell bool) leaderboard.Noted {
 	return leaderboard.Wallets.Noted("moved", "$1", func(note string) string {
 		told := ``
 		if tell {
