@@ -64,7 +64,7 @@ func setXP(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 		users, there, was, is = append(users, row.Is.UserID), append(there, row.Was != nil), append(was, before), append(is, row.Is.TotalXP)
 		instants = append(instants, row.At.Time.Format(time.RFC3339Nano))
 	}
-	n, err := db.Get[int](ctx, tx, setting.For(len(rows)), c.By.GuildID, db.Array(users), db.Booleans(there),
+	n, err := db.Get[int](ctx, tx, setStatement.For(len(rows)), c.By.GuildID, db.Array(users), db.Booleans(there),
 		db.Integers(was), db.Integers(is), db.Array(instants))
 	if err != nil {
 		return fmt.Errorf("set XP in guild %s: %w", c.By.GuildID, err)
@@ -75,8 +75,8 @@ func setXP(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 	return nil
 }
 
-// setting is the statement that sets XP.
-var setting = leaderboard.Levels.Noted("moved", "$1", func(note string) string {
+// setStatement is the statement that sets XP.
+var setStatement = leaderboard.Levels.Noted("moved", "$1", func(note string) string {
 	return `
 		WITH moved AS MATERIALIZED (
 			SELECT user_id, CASE WHEN there THEN was END AS was, is_now, updated_at
