@@ -150,7 +150,7 @@ func once(ctx context.Context, url, statement string, args ...any) error {
 // Coordinator reports whether the tests run on distributed tables.
 func Coordinator(t testing.TB) bool {
 	t.Helper()
-	s, err := shared()
+	s, err := sharedServer()
 	return err == nil && s.cluster != nil
 }
 

@@ -64,7 +64,7 @@ func Open(t testing.TB, url string) *Database {
 // the migrated one, template0 one without any table.
 func Empty(t testing.TB, from string) string {
 	t.Helper()
-	s, err := shared()
+	s, err := sharedServer()
 	if errors.Is(err, embedded.ErrNoPrograms) && os.Getenv("CI") == "" {
 		t.Skipf("needs Postgres: %v", err)
 	}
@@ -104,7 +104,7 @@ type server struct {
 	cluster  *cluster // nil on plain Postgres
 }
 
-var shared = sync.OnceValues(func() (*server, error) {
+var sharedServer = sync.OnceValues(func() (*server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	s := &server{url: os.Getenv(Variable)}
