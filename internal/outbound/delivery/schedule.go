@@ -46,8 +46,8 @@ const (
 	// maxPause bounds what a receiver's Retry-After and a setting may ask for.
 	maxPause = 24 * time.Hour
 
-	// spread is how far jitter moves a pause, either way.
-	spread = 0.2
+	// jitterSpread is how far jitter moves a pause, either way.
+	jitterSpread = 0.2
 )
 
 // next is the pause after the given failed attempt, the first being 1, moved by
@@ -56,7 +56,7 @@ func (s Schedule) next(attempt int, jitter float64) (time.Duration, bool) {
 	if attempt < 1 || attempt > len(s) {
 		return 0, false
 	}
-	return time.Duration(float64(s[attempt-1]) * (1 - spread + 2*spread*jitter)), true
+	return time.Duration(float64(s[attempt-1]) * (1 - jitterSpread + 2*jitterSpread*jitter)), true
 }
 
 // retryAfter reads a Retry-After header, seconds or a date, as a pause from now
