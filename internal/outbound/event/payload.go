@@ -8,8 +8,8 @@ import (
 // Envelope is what stands around an event's instant and data in its payload.
 type Envelope struct{ head, middle string }
 
-// stamp is an instant as payloads show it, cut to the millisecond.
-const stamp = "2006-01-02T15:04:05.000Z"
+// instantLayout is an instant as payloads show it, cut to the millisecond.
+const instantLayout = "2006-01-02T15:04:05.000Z"
 
 // NewEnvelope returns the envelope of an event with that id.
 func NewEnvelope(by Origin, id, typ string) Envelope {
@@ -21,7 +21,7 @@ func NewEnvelope(by Origin, id, typ string) Envelope {
 
 // Payload is the text that is sent, and signed, byte for byte.
 func (e Envelope) Payload(at time.Time, data string) string {
-	return e.head + at.UTC().Format(stamp) + e.middle + data + "}"
+	return e.head + at.UTC().Format(instantLayout) + e.middle + data + "}"
 }
 
 func quote(s string) string {
