@@ -261,7 +261,7 @@ func (b *batch[R]) Write(ctx context.Context, tx *db.Tx, c *Call) error {
 	for _, row := range b.rows {
 		b.result(row)
 	}
-	if heard := standing(b.rows); b.Heard != nil && !c.Look && len(heard) > 0 {
+	if heard := accepted(b.rows); b.Heard != nil && !c.Look && len(heard) > 0 {
 		return b.Heard(ctx, tx, c, heard)
 	}
 	return nil
@@ -272,7 +272,7 @@ func (b *batch[R]) store(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R]
 		if err := b.Counted.judge(ctx, tx, c, rows); err != nil {
 			return err
 		}
-		rows = standing(rows)
+		rows = accepted(rows)
 	}
 	if c.Look {
 		for _, row := range rows {
@@ -338,8 +338,8 @@ func (b *batch[R]) Tell(ctx context.Context, tx *db.Tx, c *Call) error {
 	return b.Writer.Tell(ctx, tx, c, stored)
 }
 
-// standing are the rows that are not refused.
-func standing[R any](rows []*Row[R]) (list []*Row[R]) {
+// accepted are the rows that are not refused.
+func accepted[R any](rows []*Row[R]) (list []*Row[R]) {
 	for _, row := range rows {
 		if row.Err == nil {
 			list = append(list, row)

@@ -72,8 +72,8 @@ type Standing struct {
 	Held    int `db:"held"`
 }
 
-// standing is the query for the endpoints of a guild, for one where an id is given.
-const standing = `
+// standingQuery is the query for the endpoints of a guild, for one where an id is given.
+const standingQuery = `
 	SELECT e.id, e.delivery, e.url, e.description, e.events, e.enabled, e.disabled_reason, e.secret_preview, e.created_at,
 	       s.failing_since, s.blocked_until, s.fetched_at, s.fetched_by,
 	       (SELECT min(d.due_at) FROM webhook_deliveries d
@@ -104,13 +104,13 @@ const standing = `
 
 // Standings returns the guild's endpoints, newest first.
 func Standings(ctx context.Context, q db.Querier, guild string) ([]Standing, error) {
-	rows, err := db.Select[Standing](ctx, q, standing+` ORDER BY e.created_at DESC, e.id DESC`, guild, countLimit)
+	rows, err := db.Select[Standing](ctx, q, standingQuery+` ORDER BY e.created_at DESC, e.id DESC`, guild, countLimit)
 	return rows, fault.Wrap(err, "read how the endpoints of guild", guild, "fare")
 }
 
 // StandingOf returns one endpoint of the guild.
 func StandingOf(ctx context.Context, q db.Querier, guild, id string) (Standing, error) {
-	row, err := db.Get[Standing](ctx, q, standing+` AND e.id = $3`, guild, countLimit, id)
+	row, err := db.Get[Standing](ctx, q, standingQuery+` AND e.id = $3`, guild, countLimit, id)
 	if db.Missing(err) {
 		return Standing{}, noSuchEndpoint
 	}
