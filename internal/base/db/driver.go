@@ -143,7 +143,7 @@ func (c *conn) ResetSession(ctx context.Context) error {
 
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	c.wire.workFor(ctx)
-	span := statement(ctx, "BEGIN")
+	span := beginSpan(ctx, "BEGIN")
 	tx, err := c.pqConn.BeginTx(ctx, opts)
 	endSpan(span, err)
 	if err == nil && tracing.Within(ctx) {
@@ -186,7 +186,7 @@ func (c *conn) inspected(statement string) error {
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	span := statement(ctx, query)
+	span := beginSpan(ctx, query)
 	rows, err := c.query(ctx, query, args)
 	endSpan(span, err)
 	return rows, err
@@ -229,7 +229,7 @@ func (c *conn) stmt(ctx context.Context, query string) (driver.Stmt, error) {
 }
 
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	span := statement(ctx, query)
+	span := beginSpan(ctx, query)
 	res, err := c.exec(ctx, query, args)
 	endSpan(span, err)
 	return res, err

@@ -10,10 +10,10 @@ import (
 	"guildhall/internal/base/tracing"
 )
 
-// statement begins the span of a statement that is run for something traced:
+// beginSpan begins the span of a statement that is run for something traced:
 // Postgres' answer up to its first row, and on a connection's first use of the
 // statement its preparation.
-func statement(ctx context.Context, query string) tracing.Span {
+func beginSpan(ctx context.Context, query string) tracing.Span {
 	if !tracing.Within(ctx) {
 		return tracing.Span{}
 	}
@@ -110,14 +110,14 @@ type tracedTx struct {
 }
 
 func (t tracedTx) Commit() error {
-	span := statement(t.ctx, "COMMIT")
+	span := beginSpan(t.ctx, "COMMIT")
 	err := t.Tx.Commit()
 	endSpan(span, err)
 	return err
 }
 
 func (t tracedTx) Rollback() error {
-	span := statement(t.ctx, "ROLLBACK")
+	span := beginSpan(t.ctx, "ROLLBACK")
 	err := t.Tx.Rollback()
 	endSpan(span, err)
 	return err

@@ -39,11 +39,11 @@ func TestAStatementIsToldByItsKindAndItsTable(t *testing.T) {
 func TestAStatementThatIsNotTracedAllocatesNothing(t *testing.T) { //nolint:paralleltest // it counts allocations
 	var ctx context.Context = steady{Context: As(t.Context(), Caller{Token: "t", Guild: "g"})}
 	if n := testing.AllocsPerRun(100, func() {
-		endSpan(statement(ctx, `SELECT 1`), nil)
+		endSpan(beginSpan(ctx, `SELECT 1`), nil)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if statement(ctx, `SELECT 1`) != (tracing.Span{}) {
+	if beginSpan(ctx, `SELECT 1`) != (tracing.Span{}) {
 		t.Error("there is a span")
 	}
 }

@@ -65,12 +65,12 @@ var (
 	//go:embed tell.sql
 	tellSteps string
 
-	unheard = statement(adjustUnheard, "moved.guild_id /*: $12 */")
-	told    = statement(adjustTold, "moved.guild_id /*: $12 */")
-	alone   = statement(adjustAlone, "$1")
+	unheard = noted(adjustUnheard, "moved.guild_id /*: $12 */")
+	told    = noted(adjustTold, "moved.guild_id /*: $12 */")
+	alone   = noted(adjustAlone, "$1")
 )
 
-func statement(text, guild string) leaderboard.Noted {
+func noted(text, guild string) leaderboard.Noted {
 	return leaderboard.Wallets.Noted("moved", guild, func(note string) string {
 		return strings.NewReplacer("{rank}", note, "{told}", telling(guild)).Replace(text)
 	})

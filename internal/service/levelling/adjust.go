@@ -46,11 +46,11 @@ var (
 	//go:embed adjust_alone.sql
 	adjustAlone string
 
-	together = statement(adjustTogether, "moved.guild_id /*: $9 */")
-	alone    = statement(adjustAlone, "$1")
+	together = noted(adjustTogether, "moved.guild_id /*: $9 */")
+	alone    = noted(adjustAlone, "$1")
 )
 
-func statement(text, guild string) leaderboard.Noted {
+func noted(text, guild string) leaderboard.Noted {
 	return leaderboard.Levels.Noted("moved", guild, func(note string) string { return strings.Replace(text, "{rank}", note, 1) })
 }
 
