@@ -99,7 +99,7 @@ func tellStreams(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time)
 		}
 		for more := true; more && ctx.Err() == nil; {
 			err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-				more, err = step(ctx, tx, at, s.ID)
+				more, err = walkOn(ctx, tx, at, s.ID)
 				return err
 			})
 			if err != nil {
@@ -132,9 +132,9 @@ func endUnfetched(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time
 	return err
 }
 
-// step tells some more guilds of a stream, unless somebody else is at it, and reports
+// walkOn tells some more guilds of a stream, unless somebody else is at it, and reports
 // whether there is more to do now.
-func step(ctx context.Context, tx *db.Tx, at *time.Time, id string) (more bool, err error) {
+func walkOn(ctx context.Context, tx *db.Tx, at *time.Time, id string) (more bool, err error) {
 	s, err := db.Get[walk](ctx, tx, `
 		SELECT id, events, echo, coalesce(walked, '') AS walked, settled, ended_at IS NOT NULL AS ended
 		FROM bot_streams

@@ -19,9 +19,9 @@ const (
 	// grace is how long after its day a guild's rows begin to go. No request that
 	// began before the guild was removed still writes then.
 	grace = 15 * time.Second
-	// step is how many rows one statement deletes, and look how many one finds.
-	step = 500
-	look = 20 * step
+	// deleteLimit is how many rows one statement deletes, and look how many one finds.
+	deleteLimit = 500
+	look        = 20 * deleteLimit
 	// atOnce is how many guilds one look finds.
 	atOnce = 100
 )
@@ -90,7 +90,7 @@ func empty(ctx context.Context, d *db.DB, table, guild string) (deleted int, err
 		if err != nil {
 			return deleted, fmt.Errorf("look for rows of guild %s in %s: %w", guild, table, err)
 		}
-		for rows := range slices.Chunk(found, step) {
+		for rows := range slices.Chunk(found, deleteLimit) {
 			begun := time.Now() //nolint:forbidigo // how long this machine waits for a step, no instant
 			err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 				n, err := db.Exec(ctx, tx, deleteRows(table), guild, db.Array(rows))

@@ -23,7 +23,7 @@ type part struct {
 }
 
 var parts = []part{
-	{what: "ledger", most: step, find: `
+	{what: "ledger", most: deleteLimit, find: `
 		SELECT ctid::text
 		FROM ledger_entries
 		WHERE guild_id = $1 AND user_id = $2 AND created_at <= $3
@@ -53,7 +53,7 @@ var parts = []part{
 		SET entrant_count = g.entrant_count - 1, entry_count = g.entry_count - gone.entries, updated_at = ` + db.Next("instant.at", "g.updated_at") + `
 		FROM gone, instant
 		WHERE g.guild_id = $1 AND g.id = gone.giveaway_id`}},
-	{what: "what waits to be posted", most: step, find: `
+	{what: "what waits to be posted", most: deleteLimit, find: `
 		SELECT id
 		FROM chat_intents
 		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3 AND NOT (state = 'sending' AND lease_until > now())
@@ -74,7 +74,7 @@ var parts = []part{
 		UPDATE chat_intents
 		SET author_id = NULL, content = '` + removed + `'
 		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3 AND id = ANY ($4) AND state = 'sent'`}},
-	{what: "what was written", most: step, find: `
+	{what: "what was written", most: deleteLimit, find: `
 		SELECT id
 		FROM ticket_messages
 		WHERE guild_id = $1 AND author_id = $2 AND created_at <= $3 AND kind IN ('message', 'note')
@@ -212,7 +212,7 @@ func spread(ctx context.Context, d *db.DB) error {
 
 // next asks some more guilds, and reports whether others are left.
 func (e *everywhere) next(ctx context.Context, d *db.DB) (more bool, err error) {
-	guilds, err := db.Select[string](ctx, d.Reader(), nextGuilds, e.Reached, e.Guilds, step)
+	guilds, err := db.Select[string](ctx, d.Reader(), nextGuilds, e.Reached, e.Guilds, deleteLimit)
 	if err != nil {
 		return false, fmt.Errorf("list guilds that are to forget a member: %w", err)
 	}
@@ -231,7 +231,7 @@ func (e *everywhere) next(ctx context.Context, d *db.DB) (more bool, err error) 
 			return false, err
 		}
 	}
-	if more = len(guilds) == step; more {
+	if more = len(guilds) == deleteLimit; more {
 		e.Reached = guilds[len(guilds)-1]
 	}
 	return more, d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
