@@ -27,7 +27,7 @@ func TestPagesAreThoseOfTheSortedList(t *testing.T) {
 		       timestamptz '2026-01-01' + n / 3 * interval '1 minute', timestamptz '2026-01-02' + n * 7919 % 5000 / 2 * interval '1 minute'
 		FROM (VALUES ('1', 5000), ('2', 3000)) AS g (guild, total), generate_series(1, total) AS n`)
 	var all []row
-	if err := d.Reader().SelectContext(ctx, &all, stored+` WHERE guild_id = '1'`); err != nil {
+	if err := d.Reader().SelectContext(ctx, &all, selectCases+` WHERE guild_id = '1'`); err != nil {
 		t.Fatal(err)
 	}
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -29,7 +29,7 @@ type filter struct {
 }
 
 const (
-	stored = `
+	selectCases = `
 		SELECT ` + columns + `
 		FROM cases`
 
@@ -70,7 +70,7 @@ var (
 		  AND ($8::text = '' OR status = $8)`)
 
 	// There is one at most.
-	numbered = stored + `
+	numbered = selectCases + `
 		WHERE ` + inGuild + `
 		  AND number = $6
 		  AND ($7::text = '' OR type = $7)
@@ -96,7 +96,7 @@ var (
 )
 
 const (
-	byID = stored + `
+	byID = selectCases + `
 		WHERE guild_id = $1
 		  AND id = $2`
 
