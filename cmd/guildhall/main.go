@@ -164,14 +164,14 @@ func saysSomething(parsed *kong.Context) error {
 		}
 		empty := func(text string) bool { return strings.Trim(text, ", \t\r\n") == "" }
 		if ok && (len(texts) == 0 || slices.ContainsFunc(texts, empty)) {
-			return fmt.Errorf("%s is given and says nothing: leave it out, or give it a value", summary(p))
+			return fmt.Errorf("%s is given and says nothing: leave it out, or give it a value", flagName(p))
 		}
 	}
 	return nil
 }
 
-// summary is how a flag or an argument is written.
-func summary(p *kong.Path) string {
+// flagName is how a flag or an argument is written.
+func flagName(p *kong.Path) string {
 	if p.Flag != nil {
 		return "--" + p.Flag.Name
 	}
