@@ -21,9 +21,9 @@ type cell struct {
 	line   int
 }
 
-// table reads rows of cells. The standard reader does not say which cells stood in
+// tableReader reads rows of cells. The standard reader does not say which cells stood in
 // quotes, which decides whether 1,234 is a number.
-type table struct {
+type tableReader struct {
 	file    string
 	src     *bufio.Reader
 	sep     byte
@@ -34,8 +34,8 @@ type table struct {
 
 // newTable opens a table. Without a separator it is the one that is most frequent in
 // the first line.
-func newTable(file string, src io.Reader, sep byte) (*table, error) {
-	t := &table{file: file, src: bufio.NewReaderSize(src, maxRow), sep: sep, line: 1}
+func newTable(file string, src io.Reader, sep byte) (*tableReader, error) {
+	t := &tableReader{file: file, src: bufio.NewReaderSize(src, maxRow), sep: sep, line: 1}
 	head, err := t.src.ReadSlice('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		if errors.Is(err, bufio.ErrBufferFull) {
@@ -79,13 +79,13 @@ func separator(head []byte) byte {
 	return best
 }
 
-func (t *table) fail(text string) error { return &Error{File: t.file, Line: t.line, Text: text} }
+func (t *tableReader) fail(text string) error { return &Error{File: t.file, Line: t.line, Text: text} }
 
-func (t *table) broken(err error) error {
+func (t *tableReader) broken(err error) error {
 	return &Error{File: t.file, Line: t.line, Text: "cannot be read: " + err.Error(), cause: err}
 }
 
-func (t *table) byte() (byte, error) {
+func (t *tableReader) byte() (byte, error) {
 	c, err := t.src.ReadByte()
 	if err != nil {
 		return 0, err
@@ -97,7 +97,7 @@ func (t *table) byte() (byte, error) {
 }
 
 // next is the next row that is not blank; io.EOF at the end.
-func (t *table) next() ([]cell, error) {
+func (t *tableReader) next() ([]cell, error) {
 	for {
 		t.row = 0
 		var cells []cell
@@ -124,7 +124,7 @@ func (t *table) next() ([]cell, error) {
 }
 
 // cell reads one; last says that its row ends with it, io.EOF that the file does.
-func (t *table) cell() (c cell, last bool, err error) {
+func (t *tableReader) cell() (c cell, last bool, err error) {
 	c.line = t.line
 	t.scratch = t.scratch[:0]
 	b, err := t.byte()
@@ -160,7 +160,7 @@ func (t *table) cell() (c cell, last bool, err error) {
 }
 
 // quoted reads to the closing quote, and returns the byte behind it.
-func (t *table) quoted() (byte, error) {
+func (t *tableReader) quoted() (byte, error) {
 	for {
 		b, err := t.byte()
 		if errors.Is(err, io.EOF) {
