@@ -311,15 +311,15 @@ func Unqueue(ctx context.Context) {
 // within the context that it returns, one after the other, take no place of their own
 // and run to their end, six seconds at most.
 func (d *DB) Enter(ctx context.Context) (within context.Context, leave func(), err error) {
-	return together(ctx, d.writes)
+	return enterTogether(ctx, d.writes)
 }
 
 // EnterReading is Enter for reads.
 func (d *DB) EnterReading(ctx context.Context) (within context.Context, leave func(), err error) {
-	return together(ctx, d.reads)
+	return enterTogether(ctx, d.reads)
 }
 
-func together(ctx context.Context, places *Places) (within context.Context, leave func(), err error) {
+func enterTogether(ctx context.Context, places *Places) (within context.Context, leave func(), err error) {
 	ctx = As(ctx, Caller{})
 	leave, err = places.Acquire(ctx, Caller{})
 	if err != nil {
