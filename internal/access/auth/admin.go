@@ -111,7 +111,7 @@ func Create(ctx context.Context, d db.Doer, n New) (Token, error) {
 			return err
 		}
 		r = stored
-		return audit.Record(ctx, tx, audit.Change{Guild: r.GuildID, Action: audit.TokenCreated, Target: r.ID, Name: r.Name, After: told(r)})
+		return audit.Record(ctx, tx, audit.Change{Guild: r.GuildID, Action: audit.TokenCreated, Target: r.ID, Name: r.Name, After: auditDetails(r)})
 	})
 	if err != nil {
 		return Token{}, err
@@ -191,8 +191,8 @@ func show(r row) Token {
 	}
 }
 
-// told is what the audit log shows of a token.
-func told(r row) map[string]any {
+// auditDetails is what the audit log shows of a token.
+func auditDetails(r row) map[string]any {
 	return map[string]any{
 		"name": r.Name, "preview": r.Preview, "scopes": r.Scopes, "ip_allowlist": r.Allow,
 		"expires_at": r.ExpiresAt, "revoked_at": r.RevokedAt,
@@ -241,7 +241,7 @@ func Revoke(ctx context.Context, d *db.DB, guild, id string) error {
 		if err != nil || was.RevokedAt != nil {
 			return err
 		}
-		return audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.TokenRevoked, Target: id, Name: is.Name, Before: told(was), After: told(is)})
+		return audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.TokenRevoked, Target: id, Name: is.Name, Before: auditDetails(was), After: auditDetails(is)})
 	})
 	if db.Missing(err) {
 		return errNoToken.Because(err)
@@ -306,7 +306,7 @@ func RevokeWithin(ctx context.Context, tx *db.Tx, guild string) (revoked int, ep
 	for _, is := range rows {
 		was := is
 		was.RevokedAt = nil
-		changes = append(changes, audit.Change{Guild: guild, Action: audit.TokenRevoked, Target: is.ID, Name: is.Name, Before: told(was), After: told(is)})
+		changes = append(changes, audit.Change{Guild: guild, Action: audit.TokenRevoked, Target: is.ID, Name: is.Name, Before: auditDetails(was), After: auditDetails(is)})
 	}
 	return len(rows), epoch, audit.Record(ctx, tx, changes...)
 }

@@ -108,8 +108,8 @@ func adjusted(r row) gen.XPAdjustment {
 	return gen.XPAdjustment{LevelRecord: show(r), PreviousLevel: Level(r.PreviousXP)}
 }
 
-// told is what events of levels share that are recorded together.
-type told struct {
+// eventKind is what events of levels share that are recorded together.
+type eventKind struct {
 	by  event.Origin
 	typ string
 }
@@ -117,13 +117,13 @@ type told struct {
 // tell records the levels that have moved, those of one token and one direction
 // together.
 func tell(ctx context.Context, tx *db.Tx, list ...*change) error {
-	moved := map[told][]event.Change{}
+	moved := map[eventKind][]event.Change{}
 	for _, a := range list {
 		now, before := Level(a.row.TotalXP), Level(a.row.PreviousXP)
 		if !a.Made || now == before {
 			continue
 		}
-		of := told{a.By, event.LevelUp}
+		of := eventKind{a.By, event.LevelUp}
 		of.by.Trace = "" // each call's own
 		if now < before {
 			of.typ = event.LevelDown

@@ -22,10 +22,10 @@ import (
 func noted(ctx context.Context, tx *db.Tx, action string, was, is *endpoint) error {
 	c := audit.Change{Action: action}
 	if was != nil {
-		c.Guild, c.Target, c.Name, c.Before = was.GuildID, was.ID, was.name(), told(*was)
+		c.Guild, c.Target, c.Name, c.Before = was.GuildID, was.ID, was.name(), auditDetails(*was)
 	}
 	if is != nil {
-		c.Guild, c.Target, c.Name, c.After = is.GuildID, is.ID, is.name(), told(*is)
+		c.Guild, c.Target, c.Name, c.After = is.GuildID, is.ID, is.name(), auditDetails(*is)
 	}
 	return audit.Record(ctx, tx, c)
 }
@@ -33,7 +33,7 @@ func noted(ctx context.Context, tx *db.Tx, action string, was, is *endpoint) err
 // name is what people know an endpoint by.
 func (e endpoint) name() string { return cmp.Or(e.URL, e.Delivery) }
 
-func told(e endpoint) map[string]any {
+func auditDetails(e endpoint) map[string]any {
 	return map[string]any{
 		"delivery": e.Delivery, "url": e.URL, "description": e.Description, "events": e.Events, "enabled": e.Enabled,
 		"disabled_reason": e.DisabledReason, "secret_preview": e.SecretPreview,
