@@ -102,7 +102,7 @@ func (s *Service) ListTicketMessages(ctx context.Context, r gen.ListTicketMessag
 	if or(r.Params.Order, gen.TranscriptOrderAsc) == gen.TranscriptOrderDesc {
 		order = backwards
 	}
-	entries, err := transcript(ctx, q, guild, r.ID, order, since, p)
+	entries, err := listEntries(ctx, q, guild, r.ID, order, since, p)
 	if err != nil {
 		return nil, err
 	}

@@ -259,9 +259,9 @@ const (
 		LIMIT $4 OFFSET $5`
 )
 
-// transcript returns the page of a ticket's entries, and one more when there is
+// listEntries returns the page of a ticket's entries, and one more when there is
 // one.
-func transcript(ctx context.Context, q db.Querier, guild, ticket, order string, since time.Time, p page.P) ([]entry, error) {
+func listEntries(ctx context.Context, q db.Querier, guild, ticket, order string, since time.Time, p page.P) ([]entry, error) {
 	entries, err := db.Select[entry](ctx, q, order, guild, ticket, since, p.Limit(), p.Offset())
 	return entries, fault.Wrap(err, "list the transcript of ticket", ticket, "of guild", guild)
 }
