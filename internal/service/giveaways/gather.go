@@ -37,7 +37,7 @@ func Gather(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) e
 	}
 	for err == nil && g.Pot == gathering {
 		if g.MessageID == nil {
-			return unposted(ctx, d, g)
+			return endUnposted(ctx, d, g)
 		}
 		way, after := g.readUntil()
 		var page []chat.Reactor
@@ -172,9 +172,9 @@ func leaseOf(state string) time.Duration {
 	return 0
 }
 
-// unposted ends the reading of a giveaway without a message: nobody can have
+// endUnposted ends the reading of a giveaway without a message: nobody can have
 // reacted to what was never posted. A message that may have been posted is waited for.
-func unposted(ctx context.Context, d db.Doer, g row) error {
+func endUnposted(ctx context.Context, d db.Doer, g row) error {
 	settled, lost := true, false
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		current, err := lock(ctx, tx, g.GuildID, g.ID)
