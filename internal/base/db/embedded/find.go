@@ -70,7 +70,7 @@ func installed(ctx context.Context) []Programs {
 			return
 		}
 		seen[resolved] = true
-		if major, err := version(ctx, resolved); err == nil && major >= Oldest {
+		if major, err := serverVersion(ctx, resolved); err == nil && major >= Oldest {
 			*list = append(*list, Programs{Dir: resolved, Major: major})
 		}
 	}
@@ -97,7 +97,7 @@ func installed(ctx context.Context) []Programs {
 
 var versionText = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
-func version(ctx context.Context, dir string) (int, error) {
+func serverVersion(ctx context.Context, dir string) (int, error) {
 	if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil {
 		return 0, err
 	}
