@@ -81,8 +81,8 @@ func ForgetEverywhere(ctx context.Context, tx *db.Tx, by auth.By, guilds []strin
 	return at, audit.Record(ctx, tx, changes...)
 }
 
-// waiting are the members to be forgotten, those first who have waited longest.
-const waiting = `
+// waitingMembers are the members to be forgotten, those first who have waited longest.
+const waitingMembers = `
 	SELECT guild_id, id, user_id, cases, by_id, requested_at
 	FROM forgotten_members
 	ORDER BY requested_at
@@ -92,7 +92,7 @@ const waiting = `
 // goes on.
 func Members(ctx context.Context, d *db.DB) error {
 	errs := []error{spread(ctx, d)}
-	list, err := db.Select[request](ctx, d.Reader(), waiting, atOnce)
+	list, err := db.Select[request](ctx, d.Reader(), waitingMembers, atOnce)
 	errs = append(errs, fault.Wrap(err, "look for members to be forgotten"))
 	for _, r := range list {
 		err := r.forget(ctx, d)
