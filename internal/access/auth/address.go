@@ -15,7 +15,7 @@ import (
 func ParsePrefixes(lists ...string) ([]netip.Prefix, error) {
 	var all []netip.Prefix
 	seen := map[netip.Prefix]bool{}
-	for _, w := range words(lists) {
+	for _, w := range splitList(lists) {
 		p, ok := parsePrefix(w)
 		if !ok {
 			return nil, fault.New(fault.Invalid, "invalid_request", "%q is neither an IP address nor a CIDR range.", w)

@@ -30,7 +30,7 @@ var keyScopes = append(slices.Clone(Scopes), ScopeBot)
 // ParseScopes reads scopes, of which each string may hold several, separated by
 // commas or white space. It returns each scope once, in the order of Scopes.
 func ParseScopes(lists ...string) ([]string, error) {
-	given := words(lists)
+	given := splitList(lists)
 	if len(given) == 0 {
 		return nil, fault.New(fault.Invalid, "invalid_request", "A token needs at least one scope. The scopes are: %s.", strings.Join(Scopes, ", "))
 	}
@@ -48,8 +48,8 @@ func ParseScopes(lists ...string) ([]string, error) {
 	return scopes, nil
 }
 
-// words splits lists that people type: at commas and at white space.
-func words(lists []string) []string {
+// splitList splits lists that people type: at commas and at white space.
+func splitList(lists []string) []string {
 	var all []string
 	for _, list := range lists {
 		all = append(all, strings.FieldsFunc(list, func(r rune) bool {

@@ -65,7 +65,7 @@ var added = []string{"giveaway_entries", "giveaway_draws"}
 func broken(statement string) error {
 	list := tokens(statement)
 	for _, q := range queries(list) {
-		if err := brokenBy(words(q)); err != nil {
+		if err := brokenBy(spaced(q)); err != nil {
 			return err
 		}
 	}
@@ -81,7 +81,7 @@ var (
 // and takes the guild from elsewhere than from a row of a guild's table.
 func scattered(list []token) error {
 	known := make(map[token]bool)
-	for _, m := range stepPattern.FindAllStringSubmatch(words(list), -1) {
+	for _, m := range stepPattern.FindAllStringSubmatch(spaced(list), -1) {
 		known[m[1]] = true
 	}
 	for i, t := range list {
@@ -99,7 +99,7 @@ func scattered(list []token) error {
 				homes[q[k]], homes[q[min(k+1, len(q)-1)]] = true, true
 			}
 		}
-		guild := selectedPattern.FindStringSubmatch(words(q))
+		guild := selectedPattern.FindStringSubmatch(spaced(q))
 		if from && (guild == nil || !homes[guild[1]]) {
 			return fmt.Errorf("it adds rows to %s from a step before and takes the guild from no row of a guild's table", list[i+2])
 		}
@@ -187,8 +187,8 @@ func split(list []token) (all [][]token) {
 	}
 }
 
-// words is a query as a text that patterns can look at.
-func words(query []token) string { return " " + strings.Join(query, " ") + " " }
+// spaced is a query as a text that patterns can look at.
+func spaced(query []token) string { return " " + strings.Join(query, " ") + " " }
 
 func brokenBy(q string) error {
 	if lockPattern.MatchString(q) {
