@@ -129,19 +129,19 @@ func (*Service) WriteRecords(ctx context.Context, r gen.WriteRecordsRequestObjec
 	return gen.WriteRecords200JSONResponse{Data: data}, nil
 }
 
-// written is a record of the call in its place.
-type written struct {
+// callRecord is a record of the call in its place.
+type callRecord struct {
 	transfer.Record
 	kind string
 }
 
 // sortOut gives each record to the batch of its kind.
-func sortOut(c *transfer.Call, texts []json.RawMessage) ([]transfer.Batch, []*written, error) {
+func sortOut(c *transfer.Call, texts []json.RawMessage) ([]transfer.Batch, []*callRecord, error) {
 	batches, byName := Batches(), make(map[string]transfer.Batch)
 	for _, b := range batches {
 		byName[b.Name()] = b
 	}
-	list := make([]*written, len(texts))
+	list := make([]*callRecord, len(texts))
 	for i, text := range texts {
 		var h head
 		if err := json.Unmarshal(text, &h); err != nil {
@@ -153,7 +153,7 @@ func sortOut(c *transfer.Call, texts []json.RawMessage) ([]transfer.Batch, []*wr
 		if h.Record == "guild" && h.ID != nil && *h.ID != c.By.GuildID {
 			return nil, nil, fault.New(fault.Invalid, "invalid_request", "%s/id: must be left out, or be the guild of the call, %s", place(i), c.By.GuildID)
 		}
-		list[i] = &written{Record: transfer.Record{Text: text}, kind: h.Record}
+		list[i] = &callRecord{Record: transfer.Record{Text: text}, kind: h.Record}
 		again, err := byName[h.Record].Add(c, &list[i].Record)
 		if err != nil {
 			return nil, nil, err
@@ -168,12 +168,12 @@ func sortOut(c *transfer.Call, texts []json.RawMessage) ([]transfer.Batch, []*wr
 // inOrder are the batches in the order in which they are written: that of their locks,
 // unless the call makes the guild. One that is being removed is taken back. It is
 // NotFound for a guild that is not there where no record makes it.
-func inOrder(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.Batch, list []*written) ([]transfer.Batch, error) {
+func inOrder(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.Batch, list []*callRecord) ([]transfer.Batch, error) {
 	there, err := guilds.Exists(ctx, tx, c.By.GuildID)
 	if err != nil || there {
 		return batches, err
 	}
-	if !slices.ContainsFunc(list, func(rec *written) bool { return rec.kind == "guild" }) {
+	if !slices.ContainsFunc(list, func(rec *callRecord) bool { return rec.kind == "guild" }) {
 		return nil, fault.New(fault.NotFound, "not_found", "There is no guild %s, and no record of the call makes it or takes it back.", c.By.GuildID)
 	}
 	if taken, err := guilds.Restore(ctx, tx, c.By.GuildID); taken || err != nil && !fault.Is(err, "not_found") {
@@ -226,7 +226,7 @@ func Write(ctx context.Context, tx *db.Tx, c *transfer.Call, batches []transfer.
 // refusal is why the call is refused: for the first record that is, unless such
 // records are skipped. A breach of the contract comes before a refusal, and is never
 // skipped.
-func refusal(list []*written, skip bool) error {
+func refusal(list []*callRecord, skip bool) error {
 	var first error
 	for i, rec := range list {
 		if rec.Err == nil {
@@ -247,7 +247,7 @@ func refusal(list []*written, skip bool) error {
 	return first
 }
 
-func show(rec *written, place string) gen.WrittenRecord {
+func show(rec *callRecord, place string) gen.WrittenRecord {
 	w := gen.WrittenRecord{Record: rec.kind, Result: rec.Result, UpdatedAt: rec.UpdatedAt}
 	if rec.ID != "" {
 		w.ID = &rec.ID
