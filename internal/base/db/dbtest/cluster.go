@@ -160,7 +160,7 @@ func Coordinator(t testing.TB) bool {
 //go:embed apart.txt
 var Apart string
 
-var apart = sync.OnceValue(func() map[string]string {
+var apartTests = sync.OnceValue(func() map[string]string {
 	list := make(map[string]string)
 	for lines := bufio.NewScanner(strings.NewReader(Apart)); lines.Scan(); {
 		if name, reason, ok := strings.Cut(lines.Text(), ": "); ok && !strings.HasPrefix(name, "#") {
@@ -175,7 +175,7 @@ func (s *server) skipApart(t testing.TB) {
 	t.Helper()
 	whole, _, _ := strings.Cut(t.Name(), "/")
 	for _, name := range []string{whole, t.Name()} {
-		if reason, ok := apart()[name]; ok && s.cluster != nil {
+		if reason, ok := apartTests()[name]; ok && s.cluster != nil {
 			t.Skipf("not on a coordinator: %s", reason)
 		}
 	}
