@@ -37,7 +37,7 @@ python_story() {
 	python_packages Python
 	.venv/bin/openapi-python-client generate --path ../../gen/openapi.yaml --meta none --config config.yaml \
 		--output-path guildhall_client --overwrite --fail-on-warning
-	.venv/bin/mypy --strict guildhall_client story.py receiver.py
+	.venv/bin/mypy --strict guildhall_client story.py payday.py receiver.py
 	.venv/bin/python story.py
 }
 java_story() {

@@ -83,7 +83,10 @@ func story(ctx context.Context) error {
 		return fmt.Errorf("refused: %s %s", refused.Status(), refused.Body)
 	}
 	fmt.Printf("refused: %s\n", refused.JSON422.Error.Code)
-	return webhook(ctx, api)
+	if err := webhook(ctx, api); err != nil {
+		return err
+	}
+	return payday(ctx, api)
 }
 
 // payOnce pays a member twice with one key: the second answer is the first one
@@ -149,8 +152,9 @@ func activeWarnings(ctx context.Context, api *client.ClientWithResponses) error 
 func webhook(ctx context.Context, api *client.ClientWithResponses) (err error) {
 	server, deliveries := listen()
 	defer server.Close()
+	url := server.URL + "/hook"
 	made, err := api.CreateWebhookEndpointWithResponse(ctx, nil, client.CreateWebhookEndpointRequest{
-		URL: server.URL + "/hook", Events: []client.WebhookEventType{client.WebhookEventTypeCaseCreated},
+		URL: &url, Events: []client.WebhookEventType{client.WebhookEventTypeCaseCreated},
 	})
 	if err != nil {
 		return err

@@ -18,10 +18,12 @@ from guildhall_client.models import (
     CaseStatusFilter,
     CaseTypeFilter,
     CreateWebhookEndpointRequest,
+    CreateWebhookEndpointRequestDelivery,
     ErrorEnvelope,
     EventPing,
     WebhookEventType,
 )
+from payday import pay, work
 from receiver import Receiver, verified
 
 T = TypeVar("T")
@@ -91,3 +93,16 @@ with Receiver() as receiver:
         print(f"webhook: {event.type_} {event.id}, verified")
     finally:
         delete_webhook_endpoint.sync_detailed(client=api, id=hook.id)
+
+# Pay a thousand members in ten calls, and fetch what was changed: each event once.
+kept = CreateWebhookEndpointRequest(delivery=CreateWebhookEndpointRequestDelivery.PULL, events=[WebhookEventType.ECONOMY_BALANCE_CHANGED])
+endpoint = must(create_webhook_endpoint.sync(client=api, body=kept)).data.id
+try:
+    for call in range(10):
+        pay(api, endpoint, call)
+    seen: set[str] = set()
+    while len(seen) < 1000:
+        work(api, endpoint, seen)
+    print(f"payday: 1000 members in 10 calls, {len(seen)} events fetched and acknowledged")
+finally:
+    delete_webhook_endpoint.sync_detailed(client=api, id=endpoint)
