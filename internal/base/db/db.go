@@ -64,6 +64,7 @@ func Open(cfg Config) (*DB, error) {
 		"idle_in_transaction_session_timeout": "10000",
 		"timezone":                            "UTC",
 	}
+	limits["default_transaction_read_only"] = "off" // whatever the role's own is: a statement that stands alone begins no transaction
 	write, err := openPool(cfg.URL, limits, cfg.Writers, byIndex, !cfg.Distributed)
 	if err != nil {
 		return nil, err

@@ -25,11 +25,12 @@ type Listener struct {
 // as the connection holds. The caller must keep calling Next, or Exec cannot return.
 func Listen(ctx context.Context, url, name, channel string) (*Listener, error) {
 	dsn, err := withParams(url, map[string]string{
-		"application_name":  name,
-		"connect_timeout":   "2",
-		"statement_timeout": "2000",
-		"lock_timeout":      "2000",
-		"timezone":          "UTC",
+		"application_name":              name,
+		"connect_timeout":               "2",
+		"statement_timeout":             "2000",
+		"lock_timeout":                  "2000",
+		"default_transaction_read_only": "off", // a node registers over it
+		"timezone":                      "UTC",
 	})
 	if err != nil {
 		return nil, err

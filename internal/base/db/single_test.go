@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/testutil"
 )
 
@@ -49,5 +50,37 @@ func TestASingleStatementIsSentOnce(t *testing.T) {
 	}
 	if s := d.Stats(); s.Writes.Held != 0 {
 		t.Errorf("%d places are held", s.Writes.Held)
+	}
+}
+
+// A database whose sessions only read by default is written to all the same, by units,
+// by statements that stand alone and over the line of notifications.
+func TestWhatWritesSaysSo(t *testing.T) {
+	t.Parallel()
+	base := dbtest.New(t)
+	name := dbtest.Value[string](t, base.DB, `SELECT current_database()`)
+	dbtest.Exec(t, base.DB, `ALTER DATABASE "`+name+`" SET default_transaction_read_only = on`)
+	d, err := db.Open(db.Config{URL: base.URL, Writers: 1, Readers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	dbtest.AddGuilds(t, d, "1")
+	within, leave, err := d.Enter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	var id string
+	if err := d.Single().GetContext(within, &id, `UPDATE guilds SET name = 'x' WHERE id = $1 RETURNING id`, "1"); err != nil {
+		t.Errorf("a statement alone: %v", err)
+	}
+	line, err := db.Listen(t.Context(), base.URL, "guildhall-test", "somewhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer line.Close()
+	if err := line.Exec(t.Context(), `UPDATE guilds SET name = 'y'`); err != nil {
+		t.Errorf("over the line: %v", err)
 	}
 }
