@@ -78,11 +78,14 @@ func try(ctx context.Context, o options, folder string) (survived int, err error
 	if err == nil {
 		err = makeTests(ctx, work, folder, together, contents)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		fmt.Fprintln(os.Stderr, folder, "each change is built by itself:", err)
 		for i := range chosen {
 			chosen[i].number = 0
 		}
+	case notices(ctx, o, together, folder, 0):
+		return 0, fmt.Errorf("%s: the tests fail without a change", folder)
 	}
 	noticed, broken := 0, 0
 	for _, c := range chosen {
@@ -157,7 +160,7 @@ func notices(ctx context.Context, o options, program, folder string, number int)
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
 	defer dropDatabases()
-	args := []string{"-test.run", o.run, "-test.skip", o.skip}
+	args := []string{"-test.run=" + o.run, "-test.skip=" + o.skip} // apitest.Main looks for this form
 	if usesRapid(folder) {
 		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=1ms")
 	}
