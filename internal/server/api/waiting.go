@@ -67,7 +67,6 @@ func sent(rs *reqState, response idempotency.Response, err error) error {
 // tried runs the operation in a unit of its own. Beside the response it returns what
 // the operation would wait for.
 func (u *units) tried(rs *reqState, next handler) (response idempotency.Response, wait *delivery.Wait, err error) {
-	db.EndBy(rs.ctx, time.Now().Add(workTimeout)) //nolint:forbidigo // a stretch of time, not an instant that anything keeps
 	err = u.db.Do(rs.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
 		wait = nil
 		response, err = capture(ctx, rs, func(rs *reqState) error {
@@ -83,7 +82,9 @@ func (u *units) tried(rs *reqState, next handler) (response idempotency.Response
 }
 
 // stillKnown fails when the request's token has been revoked, or has expired, since.
+// The time that the database has begins anew with it.
 func (u *units) stillKnown(rs *reqState) error {
+	db.EndBy(rs.ctx, time.Now().Add(workTimeout)) //nolint:forbidigo // a stretch of time, not an instant that anything keeps
 	bearer, err := auth.FromHeader(rs.Request().Header)
 	if err == nil {
 		_, err = u.login.Authenticate(rs.ctx, bearer, rs.from)

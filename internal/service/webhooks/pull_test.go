@@ -324,6 +324,32 @@ func TestATokenThatIsRevokedWhileItWaitsLearnsNothing(t *testing.T) {
 	}
 }
 
+// A caller may wait for longer than the database may work for a request, and its token may
+// have to be read again then.
+// RELIABILITY.md, Events.
+func TestACallerThatHasWaitedForLongIsAnswered(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	id := keep(t, api)
+	guest, other := api.As(t, "webhooks:manage", "cases:read", "economy:read"), api.As(t, "economy:read")
+	token := other.Do(t, "getMe", "").Want(t, 200, "").Str(t, "token.id")
+	waits := make(chan *apitest.Response, 1)
+	go func() { waits <- guest.Raw(t, http.MethodPost, "/api/v1/webhooks/"+id+"/events/pull", `{"wait":20}`) }() // Try would ask again
+	testutil.Eventually(t, "the caller waits", func() bool { return api.Server.Waiters.Waiting() == 1 })
+	time.Sleep(11 * time.Second) // the work of its first look had to end by now
+	dbtest.Do(t, api.DB(), auth.Announce)
+	if err := auth.Revoke(t.Context(), api.DB(), api.Guild, token); err != nil {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, "the node has heard of it", func() bool {
+		a, err := other.Try(apitest.Find(t, "getMe"), "")
+		return err == nil && a.Status == 401
+	})
+	change(t, api)
+	(<-waits).Want(t, 200, "")
+}
+
 // A caller that hangs up while waiting leaves nothing behind.
 // RELIABILITY.md, Events.
 func TestACallerThatHangsUpWaitsNoMore(t *testing.T) {
