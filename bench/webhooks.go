@@ -55,8 +55,11 @@ func webhookBench(flags *flag.FlagSet) func(*rig.Run) {
 			name string
 			run  func(webhookOptions, *rig.Run)
 		}{
-			{"claims", webhookOptions.claimed}, {"latency", webhookOptions.latency}, {"trouble", webhookOptions.trouble},
-			{"settled", webhookOptions.afterAMonth}, {"drain", webhookOptions.drain},
+			{"claims", webhookOptions.claimed},
+			{"latency", webhookOptions.latency},
+			{"trouble", webhookOptions.trouble},
+			{"settled", webhookOptions.afterAMonth},
+			{"drain", webhookOptions.drain},
 		} {
 			if slices.Contains(*only, section.name) {
 				began := time.Now()

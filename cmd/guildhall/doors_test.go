@@ -116,9 +116,17 @@ func TestTheSameWordsBehindEachDoor(t *testing.T) {
 		}
 	}
 	for _, wrong := range []struct{ name, allow string }{
-		{strings.Repeat("x", 101), ""}, {"a\u202eb", ""}, {"a\tb", ""}, {"a\nb", ""},
-		{"x", "home"}, {"x", "10.0.0.0/33"}, {"x", "10.0.0.1/8"}, {"x", "::ffff:10.0.0.0/104"}, {"x", "fe80::1%eth0"},
-		{"x", "10.0.0.0/8,none"}, {"x", strings.Repeat("10.0.0.1,", 101) + "10.0.0.2"},
+		{strings.Repeat("x", 101), ""},
+		{"a\u202eb", ""},
+		{"a\tb", ""},
+		{"a\nb", ""},
+		{"x", "home"},
+		{"x", "10.0.0.0/33"},
+		{"x", "10.0.0.1/8"},
+		{"x", "::ffff:10.0.0.0/104"},
+		{"x", "fe80::1%eth0"},
+		{"x", "10.0.0.0/8,none"},
+		{"x", strings.Repeat("10.0.0.1,", 101) + "10.0.0.2"},
 	} {
 		status, page := d.form("/dashboard/guilds/"+guild+"/tokens",
 			url.Values{"name": {wrong.name}, "scopes": {"cases:read"}, "ip_allowlist": {wrong.allow}, "expires_in_days": {"7"}})

@@ -18,7 +18,8 @@ import (
 func (s *tokenDB) uses(t *testing.T, table, column string, ids ...string) {
 	t.Helper()
 	for i, id := range ids {
-		dbtest.Exec(t, s.DB, fmt.Sprintf(`INSERT INTO %s (%s, last_used_at) VALUES ($1, now() - make_interval(hours => $2))`, table, column), id, i+1)
+		dbtest.Exec(t, s.DB, fmt.Sprintf(
+			`INSERT INTO %s (%s, last_used_at) VALUES ($1, now() - make_interval(hours => $2))`, table, column), id, i+1)
 	}
 }
 

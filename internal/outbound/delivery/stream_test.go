@@ -19,7 +19,8 @@ import (
 func (w *deliveryDB) addStream(unfetched time.Duration) string {
 	w.t.Helper()
 	id := db.NewID()
-	w.exec(`INSERT INTO bot_streams (id, name, events, echo, walked, created_at) VALUES ($1, 'mirror', $2, false, '', now() - $3 * interval '1 second')`,
+	w.exec(`INSERT INTO bot_streams (id, name, events, echo, walked, created_at)
+		VALUES ($1, 'mirror', $2, false, '', now() - $3 * interval '1 second')`,
 		id, db.Array([]string{event.CaseCreated}), unfetched.Seconds())
 	return id
 }
@@ -83,7 +84,8 @@ func (w *deliveryDB) addWaiting(stream string, shard, guilds, each, ago int) {
 		shard, shard, ago, guilds, each)
 	w.exec(`INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload)
 		SELECT guild, event, 'case.created', at, convert_to(format('{"id":"%s","guild_id":"%s"}', event, guild), 'UTF8') FROM (` + rows + `) r`)
-	w.exec(`INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at, due_at) SELECT guild, $1, event, at, at FROM (`+rows+`) r`, stream)
+	w.exec(`INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at, due_at)
+		SELECT guild, $1, event, at, at FROM (`+rows+`) r`, stream)
 }
 
 // entriesRead is how many entries of its indexes and rows of itself a session has read of

@@ -255,7 +255,8 @@ func TestWalletsAreLockedInOneOrder(t *testing.T) {
 		t.Skip("a distributed table has no triggers")
 	}
 	dbtest.AddGuilds(t, d, "1", "2")
-	dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance) SELECT g, u, 5 FROM unnest(ARRAY['1', '2']) g, unnest(ARRAY['3', '4', '5']) u`)
+	dbtest.Exec(t, d, `INSERT INTO wallets (guild_id, user_id, balance)
+		SELECT g, u, 5 FROM unnest(ARRAY['1', '2']) g, unnest(ARRAY['3', '4', '5']) u`)
 	dbtest.Exec(t, d, `CREATE TABLE seen (n serial, wallet text)`)
 	dbtest.Exec(t, d, `CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql
 		AS $$BEGIN INSERT INTO seen (wallet) VALUES (NEW.guild_id || '/' || NEW.user_id); RETURN NULL; END$$`)

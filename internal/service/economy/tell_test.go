@@ -68,7 +68,8 @@ func TestAStatementTellsSeveralGuilds(t *testing.T) {
 	dbtest.Exec(t, d, `
 		INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
 		VALUES ('1', 'second', 'https://listener.test/', ARRAY[$1], '', '')`, event.BalanceChanged)
-	dbtest.Exec(t, d, tellHow+telling("moved.guild_id")+` SELECT`, db.Array([]string{"1", "2", "3", "1"}), db.Array([]string{"7", "7", "7", "8"}),
+	dbtest.Exec(t, d, tellHow+telling("moved.guild_id")+` SELECT`, db.Array([]string{"1", "2", "3", "1"}),
+		db.Array([]string{"7", "7", "7", "8"}),
 		db.Array([]string{"a", "b", "c", "d"}), db.Integers([]int64{1, 2, 3, 4}), time.Now(), nil, event.System("1").JSON())
 	var queued []string
 	err := d.Reader().SelectContext(t.Context(), &queued, `

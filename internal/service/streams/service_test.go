@@ -236,7 +236,8 @@ func TestAStreamThatNobodyFetchesFromEnds(t *testing.T) {
 	if since := a.Str(t, "complete_since"); since <= before {
 		t.Errorf("a new stream is complete since %s, that before it was since %s", since, before)
 	}
-	if shown := bot.Do(t, "listBotStreams", "").Want(t, 200, "").All(t, "fetched_at"); shown[0] == "<nil>" || shown[1] == "<nil>" || shown[2] != "<nil>" {
+	shown := bot.Do(t, "listBotStreams", "").Want(t, 200, "").All(t, "fetched_at")
+	if shown[0] == "<nil>" || shown[1] == "<nil>" || shown[2] != "<nil>" {
 		t.Errorf("the streams were fetched from at %q, that of work never", shown)
 	}
 }

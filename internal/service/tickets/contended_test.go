@@ -17,7 +17,8 @@ import (
 func TestChangesOfATicketAndItsMessagesDoNotBlockOneAnother(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
-	dbtest.Fill(t, d, twoGuilds, `INSERT INTO tickets (guild_id, id, number, opener_id, channel_id, channel_due_at) VALUES ('1', 't', 1, '7', '700', now())`)
+	dbtest.Fill(t, d, twoGuilds, `INSERT INTO tickets (guild_id, id, number, opener_id, channel_id, channel_due_at)
+		VALUES ('1', 't', 1, '7', '700', now())`)
 	done := make(chan struct{})
 	var writing, working sync.WaitGroup
 	for range 2 {

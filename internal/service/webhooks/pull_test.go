@@ -184,7 +184,8 @@ func TestAFetchTakesAHundredForAMinute(t *testing.T) {
 	dbtest.Unlisten(t, api.DB(), api.Guild)
 	id := keep(t, api)
 	on := apitest.Path("id", id)
-	api.Do(t, "adjustBalances", `{"adjustments":[`+strings.Repeat(`{"user_id":"42","delta":1},`, 99)+`{"user_id":"43","delta":1}]}`).Want(t, 200, "")
+	many := `{"adjustments":[` + strings.Repeat(`{"user_id":"42","delta":1},`, 99) + `{"user_id":"43","delta":1}]}`
+	api.Do(t, "adjustBalances", many).Want(t, 200, "")
 	change(t, api)
 	change(t, api)
 	first := api.Key("k").Do(t, "pullWebhookEvents", `{}`, on).Want(t, 200, `{"has_more":true}`)
@@ -192,7 +193,8 @@ func TestAFetchTakesAHundredForAMinute(t *testing.T) {
 		t.Errorf("%d events came, want 100", n)
 	}
 	minutes := dbtest.Value[int](t, api.DB(), `
-		SELECT count(*) FROM webhook_deliveries d JOIN webhook_schedule s USING (guild_id, endpoint_id) WHERE d.due_at = s.fetched_at + interval '1 minute'`)
+		SELECT count(*) FROM webhook_deliveries d JOIN webhook_schedule s USING (guild_id, endpoint_id)
+		WHERE d.due_at = s.fetched_at + interval '1 minute'`)
 	if minutes != 100 {
 		t.Errorf("%d events are leased for a minute, want 100", minutes)
 	}
@@ -212,7 +214,8 @@ func TestNoPullEndpointBesideAnOlderProgram(t *testing.T) {
 	push, _ := register(t, api, "https://127.0.0.1:9/")
 	api.Do(t, "getWebhookEndpoint", "", apitest.Path("id", push)).Want(t, 200, `{"data":{"delivery":"push"}}`)
 	dbtest.Exec(t, api.DB(), `UPDATE oldest_program SET schema_version = 156`)
-	refused := api.Key("k").Do(t, "createWebhookEndpoint", `{"delivery":"pull","events":["case.created"]}`).WantError(t, 503, "service_unavailable")
+	const pull = `{"delivery":"pull","events":["case.created"]}`
+	refused := api.Key("k").Do(t, "createWebhookEndpoint", pull).WantError(t, 503, "service_unavailable")
 	if refused.Header.Get("Retry-After") == "" {
 		t.Error("the refusal does not say when to come again")
 	}

@@ -50,7 +50,8 @@ func TestChangesOfTextsAreBuiltTogether(t *testing.T) {
 	folder := t.TempDir()
 	for name, content := range map[string]string{
 		"go.mod": "module p\n\ngo 1.26\n",
-		"p.go": "package main\n\nimport _ \"embed\"\n\nconst limit = 3\n\nconst where = `WHERE a = 1 AND b`\n\nconst query = `SELECT x ` + where\n\n" +
+		"p.go": "package main\n\nimport _ \"embed\"\n\nconst limit = 3\n\n" +
+			"const where = `WHERE a = 1 AND b`\n\nconst query = `SELECT x ` + where\n\n" +
 			"var (\n\t//go:embed q.sql\n\tfile string\n)\n\nfunc main() { print(query, `; `, file, limit) }\n",
 		"q.sql": "SELECT `y`\nWHERE \"c\"",
 	} {
@@ -71,8 +72,12 @@ func TestChangesOfTextsAreBuiltTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wants := []string{0: "SELECT x WHERE a = 1 AND b; SELECT `y`\nWHERE \"c\"3", 5: "SELECT x WHERE a = 1 AND b; SELECT `y`\nWHERE (\"c\" OR true)3"}
-	wants[3], wants[4] = "SELECT x WHERE (a = 1 OR true) AND b; SELECT `y`\nWHERE \"c\"3", "SELECT x WHERE a = 1 AND (b OR true); SELECT `y`\nWHERE \"c\"3"
+	wants := []string{
+		0: "SELECT x WHERE a = 1 AND b; SELECT `y`\nWHERE \"c\"3",
+		5: "SELECT x WHERE a = 1 AND b; SELECT `y`\nWHERE (\"c\" OR true)3",
+	}
+	wants[3] = "SELECT x WHERE (a = 1 OR true) AND b; SELECT `y`\nWHERE \"c\"3"
+	wants[4] = "SELECT x WHERE a = 1 AND (b OR true); SELECT `y`\nWHERE \"c\"3"
 	for number, want := range wants {
 		if want == "" {
 			continue // the constant, which is built by itself
