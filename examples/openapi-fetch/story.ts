@@ -63,7 +63,7 @@ console.log(`refused: ${refused.error.error.code}`);
 
 // Register a receiver, have it pinged, verify the signature over the raw bytes.
 const receiver = await listen();
-const hook = must(await api.POST("/webhooks", { body: { url: receiver.url, events: ["case.created"], enabled: true } })).data;
+const hook = must(await api.POST("/webhooks", { body: { delivery: "push", url: receiver.url, events: ["case.created"], enabled: true } })).data;
 try {
   must(await api.POST("/webhooks/{id}/test", { params: { path: { id: hook.id } } }));
   const { signature, body } = await receiver.delivery;
@@ -75,4 +75,29 @@ try {
 } finally {
   receiver.close();
   await api.DELETE("/webhooks/{id}", { params: { path: { id: hook.id } } });
+}
+
+// Pay a thousand members in ten calls, a hundred at a time: all of them or none. Each payment
+// has a reference, so that none is made twice, however often the call is sent.
+const kept = must(await api.POST("/webhooks", { body: { delivery: "pull", events: ["economy.balance_changed"], enabled: true } })).data;
+try {
+  for (let call = 0; call < 10; call++) {
+    const members = Array.from({ length: 100 }, (_, i) => `8000000000000${call}${String(i).padStart(2, "0")}`);
+    const adjustments = members.map((user_id) => ({ user_id, delta: 5, reference: `${kept.id}/${user_id}` }));
+    assert.equal(must(await api.POST("/economy/adjustments", { body: { adjustments } })).data.length, 100);
+  }
+  // A worker waits until there is something, does its work with each event that it has not
+  // seen, and acknowledges them.
+  const seen = new Set<string>();
+  const params = { path: { id: kept.id } };
+  while (seen.size < 1000) {
+    const got = must(await api.POST("/webhooks/{id}/events/pull", { params, body: { limit: 100, wait: 10, lease: 60 } }));
+    const ids = got.data.map((event) => event.id);
+    assert.ok(ids.length > 0, "no event came");
+    ids.forEach((id) => seen.add(id));
+    assert.equal(must(await api.POST("/webhooks/{id}/events/ack", { params, body: { event_ids: ids } })).data.settled_count, ids.length);
+  }
+  console.log(`payday: 1000 members in 10 calls, ${seen.size} events fetched and acknowledged`);
+} finally {
+  await api.DELETE("/webhooks/{id}", { params: { path: { id: kept.id } } });
 }
