@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -53,8 +52,7 @@ type Writes[C changing] struct {
 
 // NewWrites returns the changes of an operation. each makes several, each of another
 // subject, sets Made of those that are made, and leaves the others. It is a transaction
-// of its own, unless steps says of one of them that it takes more than one statement. It
-// gets them in the order of their subjects, in which rows are locked everywhere.
+// of its own, unless steps says of one of them that it takes more than one statement.
 func NewWrites[C changing](h Host, operation string, each func(context.Context, db.Querier, []C) error, steps func(C) bool) *Writes[C] {
 	w := &Writes[C]{db: h.DB, wake: h.Wake, each: each, steps: steps}
 	cfg := collect.Config[C]{Run: w.run, Enter: h.DB.Enter, Began: h.Began(operation), Apart: h.OneGuild, Long: steps, Waited: db.Spent}
@@ -96,7 +94,6 @@ func (w *Writes[C]) run(ctx context.Context, changes []C) []error {
 
 // together leaves changes with keys as long as keys must not name what was made.
 func (w *Writes[C]) together(ctx context.Context, changes []C) error {
-	changes = slices.SortedFunc(slices.Values(changes), func(a, b C) int { return cmp.Compare(a.Subject(), b.Subject()) })
 	keyed := func(c C) bool { return c.Common().Key != nil }
 	if slices.ContainsFunc(changes, keyed) {
 		named, err := w.entries.Named(ctx, w.db.Single())
@@ -104,7 +101,7 @@ func (w *Writes[C]) together(ctx context.Context, changes []C) error {
 			return err
 		}
 		if !named {
-			changes = slices.DeleteFunc(changes, keyed)
+			changes = slices.DeleteFunc(slices.Clone(changes), keyed)
 		}
 	}
 	switch {

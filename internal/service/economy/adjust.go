@@ -92,7 +92,7 @@ type made struct {
 
 // adjustEach makes changes of several wallets in one statement.
 func (s *Service) adjustEach(ctx context.Context, q db.Querier, list []*change) error {
-	changes, text := distinct(list), unheard
+	changes, text := inOrder(list), unheard
 	tells := slices.ContainsFunc(changes, func(c *change) bool { return s.listening.Has(c.By.GuildID) })
 	if tells {
 		text = told
@@ -129,15 +129,20 @@ func arguments(changes []*change, tells bool) []any {
 	return args
 }
 
-// distinct are the changes without those whose reference an earlier one has: two of them
-// would fail the statement.
-func distinct(changes []*change) []*change {
-	seen := map[string]bool{}
-	return slices.DeleteFunc(slices.Clone(changes), func(c *change) bool {
+// inOrder are the changes in the order in which their wallets are locked everywhere,
+// without those whose reference an earlier one has: two of them would fail the statement.
+func inOrder(list []*change) []*change {
+	changes := slices.Clone(list)
+	slices.SortFunc(changes, func(a, b *change) int {
+		return cmp.Or(cmp.Compare(a.By.GuildID, b.By.GuildID), cmp.Compare(a.entry.UserID, b.entry.UserID))
+	})
+	type named struct{ guild, reference string }
+	seen := map[named]bool{}
+	return slices.DeleteFunc(changes, func(c *change) bool {
 		if c.entry.Reference == nil {
 			return false
 		}
-		name := c.By.GuildID + "/" + *c.entry.Reference
+		name := named{c.By.GuildID, *c.entry.Reference}
 		again := seen[name]
 		seen[name] = true
 		return again

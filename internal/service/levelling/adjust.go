@@ -1,9 +1,11 @@
 package levelling
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // statements
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,7 +71,10 @@ func (s *Service) steps(c *change) bool { return s.listening.Has(c.By.GuildID) }
 
 // adjustEach makes changes of several members' XP in one statement, and tells of levels
 // with another one if it is called in a unit.
-func (s *Service) adjustEach(ctx context.Context, q db.Querier, changes []*change) error {
+func (s *Service) adjustEach(ctx context.Context, q db.Querier, list []*change) error {
+	changes := slices.SortedFunc(slices.Values(list), func(a, b *change) int {
+		return cmp.Or(cmp.Compare(a.By.GuildID, b.By.GuildID), cmp.Compare(a.user, b.user))
+	})
 	tx := db.Unit(ctx)
 	rows, err := db.Select[decision](ctx, q, together.For(len(changes)), arguments(changes, tx != nil)...)
 	if err != nil {
