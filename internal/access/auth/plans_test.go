@@ -11,6 +11,6 @@ func TestAPageOfTokensIsReadFromItsIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t).DB
 	for _, ended := range []bool{false, true} {
-		dbtest.WantIndex(t, d, "api_tokens_guild", pageOfTokens, "1", ended, 51, 50)
+		dbtest.WantIndex(t, d, "api_tokens_guild", pageOfRows, "1", ended, 51, 50)
 	}
 }

@@ -170,7 +170,7 @@ func hasRoom(ctx context.Context, tx *db.Tx, guild string) error {
 	return fault.Wrap(err, "count the tokens of guild", guild)
 }
 
-const pageOfTokens = `
+const pageOfRows = `
 	SELECT t.id, t.guild_id, t.name, t.preview, t.hash, t.scopes, t.ip_allowlist,
 	       t.expires_at, t.created_at, t.revoked_at, u.last_used_at, now() AS now
 	FROM api_tokens t
@@ -183,7 +183,7 @@ const pageOfTokens = `
 // pageOf returns tokens of a guild, the newest first: those that work, or those
 // that have ended.
 func pageOf(ctx context.Context, q db.Querier, guild string, ended bool, skip, limit int) ([]row, error) {
-	rows, err := db.Select[row](ctx, q, pageOfTokens, guild, ended, limit, skip)
+	rows, err := db.Select[row](ctx, q, pageOfRows, guild, ended, limit, skip)
 	return rows, fault.Wrap(err, "list the tokens of guild", guild)
 }
 
