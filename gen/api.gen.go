@@ -1621,7 +1621,7 @@ type CreateTicketMessageRequest struct {
 
 // CreateWebhookEndpointRequest An endpoint to register.
 type CreateWebhookEndpointRequest struct {
-	// Delivery Whether events are sent to `url`, or kept until they are fetched. It never changes.
+	// Delivery Whether events are sent to `url`, or kept until they are fetched. `push` by default. It never changes.
 	Delivery *CreateWebhookEndpointRequestDelivery `json:"delivery,omitempty"`
 
 	// Description Label. One line, without control characters.
@@ -1637,7 +1637,7 @@ type CreateWebhookEndpointRequest struct {
 	URL *string `json:"url,omitempty"`
 }
 
-// CreateWebhookEndpointRequestDelivery Whether events are sent to `url`, or kept until they are fetched. It never changes.
+// CreateWebhookEndpointRequestDelivery Whether events are sent to `url`, or kept until they are fetched. `push` by default. It never changes.
 type CreateWebhookEndpointRequestDelivery string
 
 // EconomySettings How the guild names its currency.

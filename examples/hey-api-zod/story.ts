@@ -18,7 +18,11 @@ import {
 } from "./generated/sdk.gen.js";
 import { zEventPing } from "./generated/zod.gen.js";
 
-client.setConfig({ baseUrl: process.env.GUILDHALL_URL!, auth: process.env.GUILDHALL_TOKEN! });
+// Given as a text, the token would be sent in Guild-Id as well, which is for a bot's key.
+client.setConfig({
+  baseUrl: process.env.GUILDHALL_URL!,
+  auth: (scheme) => (scheme.type === "http" ? process.env.GUILDHALL_TOKEN! : undefined),
+});
 
 const me = (await getMe({ throwOnError: true })).data;
 console.log(`token ${me.token.preview} of guild ${me.token.guild_id}, ${me.token.scopes.length} scopes`);

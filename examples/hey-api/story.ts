@@ -29,7 +29,11 @@ function must<T>(answer: { data?: T | undefined; error?: ErrorEnvelope | undefin
   return answer.data;
 }
 
-client.setConfig({ baseUrl: setting("GUILDHALL_URL"), auth: setting("GUILDHALL_TOKEN") });
+// Given as a text, the token would be sent in Guild-Id as well, which is for a bot's key.
+client.setConfig({
+  baseUrl: setting("GUILDHALL_URL"),
+  auth: (scheme) => (scheme.type === "http" ? setting("GUILDHALL_TOKEN") : undefined),
+});
 
 // Who am I?
 const me = must(await getMe());

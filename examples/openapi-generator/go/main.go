@@ -91,7 +91,8 @@ func story(ctx context.Context, api *openapi.APIClient) error {
 
 // webhook registers a receiver, has it pinged and verifies the raw bytes.
 func webhook(ctx context.Context, api *openapi.APIClient, path string) (err error) {
-	endpoint := openapi.NewCreateWebhookEndpointRequest(os.Getenv("GUILDHALL_RECEIVER")+"/"+path, []openapi.WebhookEventType{openapi.CASE_CREATED})
+	endpoint := openapi.NewCreateWebhookEndpointRequest([]openapi.WebhookEventType{openapi.CASE_CREATED})
+	endpoint.SetUrl(os.Getenv("GUILDHALL_RECEIVER") + "/" + path)
 	made, _, err := api.WebhooksAPI.CreateWebhookEndpoint(ctx).CreateWebhookEndpointRequest(*endpoint).Execute()
 	if err != nil {
 		return fmt.Errorf("register a receiver: %w", err)

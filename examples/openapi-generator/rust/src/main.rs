@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("paid once: {}", first.data.ledger_entry.id);
 
     let (warn, active) = (Some(CaseTypeFilter::Warn), Some(CaseStatusFilter::Active));
-    let cases = cases_api::list_cases(&api, None, warn, active, None, None, None, None, None, None).await?;
+    let cases = cases_api::list_cases(&api, None, warn, active, None, None, None, None, None, None, None).await?;
     assert!(!cases.data.is_empty() && cases.data.iter().all(|c| c.r#type == "warn"));
     println!("cases: {} active warnings", cases.data.len());
 
@@ -55,7 +55,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     // Register a receiver, have it pinged, verify the raw bytes.
-    let endpoint = CreateWebhookEndpointRequest::new(format!("{}/{key}", env::var("GUILDHALL_RECEIVER")?), vec![WebhookEventType::CaseCreated]);
+    let endpoint = CreateWebhookEndpointRequest {
+        url: Some(format!("{}/{key}", env::var("GUILDHALL_RECEIVER")?)),
+        ..CreateWebhookEndpointRequest::new(vec![WebhookEventType::CaseCreated])
+    };
     let hook = *webhooks_api::create_webhook_endpoint(&api, endpoint, None).await?.data;
     webhooks_api::test_webhook_endpoint(&api, &hook.id, None).await?;
     let delivery = reqwest::get(format!("{}/{key}", env::var("GUILDHALL_INBOX")?)).await?;

@@ -77,7 +77,7 @@ fun main() {
 /** Registers a receiver, has it pinged and verifies the raw bytes. */
 fun receive(webhooks: WebhooksApi, path: String) {
     val url = System.getenv("GUILDHALL_RECEIVER") + "/" + path
-    val hook = webhooks.createWebhookEndpoint(CreateWebhookEndpointRequest(url, listOf(WebhookEventType.casePeriodCreated))).`data`
+    val hook = webhooks.createWebhookEndpoint(CreateWebhookEndpointRequest(events = listOf(WebhookEventType.casePeriodCreated), url = url)).`data`
     val delivery = try {
         webhooks.testWebhookEndpoint(hook.id)
         val inbox = URI.create(System.getenv("GUILDHALL_INBOX") + "/" + path)
