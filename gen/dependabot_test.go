@@ -1,10 +1,10 @@
 package gen_test
 
 import (
-	"io/fs"
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
@@ -39,20 +39,8 @@ func TestDependabotKnowsEveryFolderWithDependencies(t *testing.T) {
 		}
 	}
 	var found []string
-	err = fs.WalkDir(os.DirFS(".."), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && slices.Contains([]string{"node_modules", "bin", "build", "dist", ".git", ".venv", "target", "testdata"}, d.Name()) {
-			return fs.SkipDir
-		}
-		if e, ok := ecosystems[d.Name()]; ok {
-			found = append(found, e+" "+path.Clean("/"+path.Dir(name)))
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
+	for _, file := range filesIn(t, "..", func(file string) bool { return ecosystems[path.Base(file)] != "" && !isTestdata(file) }) {
+		found = append(found, ecosystems[path.Base(file)]+" "+path.Dir(strings.TrimPrefix(file, "..")))
 	}
 	slices.Sort(named)
 	slices.Sort(found)

@@ -4,10 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
-	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 )
 
@@ -24,35 +21,26 @@ var isStatement = regexp.MustCompile(`\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|R
 func TestAStatementCanBeRead(t *testing.T) {
 	t.Parallel()
 	most := map[string]int{}
-	for _, root := range []string{"../internal", "../cmd"} {
-		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			files := token.NewFileSet()
-			file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			ast.Inspect(file, func(n ast.Node) bool {
-				expr, ok := n.(ast.Expr)
-				if !ok {
-					return true
-				}
-				statement, holes := holesOf(expr)
-				if statement {
-					most[path] = max(most[path], holes)
-				}
-				if statement && holes > max(maxHoles, fullOfHoles[path]) {
-					t.Errorf("%s: a statement of %d values; write it whole, or once for each form", files.Position(n.Pos()), holes)
-				}
-				return true
-			})
-			return nil
-		})
+	for _, path := range programFiles(t) {
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			expr, ok := n.(ast.Expr)
+			if !ok {
+				return true
+			}
+			statement, holes := holesOf(expr)
+			if statement {
+				most[path] = max(most[path], holes)
+			}
+			if statement && holes > max(maxHoles, fullOfHoles[path]) {
+				t.Errorf("%s: a statement of %d values; write it whole, or once for each form", files.Position(n.Pos()), holes)
+			}
+			return true
+		})
 	}
 	for path, known := range fullOfHoles {
 		if most[path] < known {

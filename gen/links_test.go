@@ -2,7 +2,6 @@ package gen_test
 
 import (
 	"encoding/json"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -30,21 +29,8 @@ func anchors(text string) (names []string) {
 // Each link between the documents leads to a file that is there, and to one of its headings.
 func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
-	var files []string
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && slices.Contains([]string{"node_modules", "bin", "build", "dist", ".git", "testdata"}, d.Name()) {
-			return fs.SkipDir
-		}
-		if err == nil && strings.HasSuffix(path, ".md") {
-			files = append(files, path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	links := 0
-	for _, file := range files {
+	for _, file := range filesIn(t, "..", func(path string) bool { return strings.HasSuffix(path, ".md") && !isTestdata(path) }) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -161,18 +147,11 @@ func readmes(t *testing.T) (files []string) {
 // npm refuses a lock that lacks a package for another machine than the one that made it.
 func TestLocksHoldThePackagesOfEveryMachine(t *testing.T) {
 	t.Parallel()
-	locks := 0
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && slices.Contains([]string{"node_modules", "bin", "build", "dist", ".git"}, d.Name()) {
-			return fs.SkipDir
-		}
-		if err != nil || d.Name() != "package-lock.json" {
-			return err
-		}
-		locks++
+	locks := filesIn(t, "..", func(path string) bool { return filepath.Base(path) == "package-lock.json" })
+	for _, path := range locks {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		var lock struct {
 			Packages map[string]struct {
@@ -180,7 +159,7 @@ func TestLocksHoldThePackagesOfEveryMachine(t *testing.T) {
 			} `json:"packages"`
 		}
 		if err := json.Unmarshal(text, &lock); err != nil {
-			return err
+			t.Fatal(err)
 		}
 		for at, p := range lock.Packages {
 			for name := range p.OptionalDependencies {
@@ -191,9 +170,8 @@ func TestLocksHoldThePackagesOfEveryMachine(t *testing.T) {
 				}
 			}
 		}
-		return nil
-	})
-	if err != nil || locks < 8 {
-		t.Errorf("%d locks were read: %v", locks, err)
+	}
+	if len(locks) < 8 {
+		t.Errorf("%d locks were read", len(locks))
 	}
 }

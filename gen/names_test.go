@@ -4,9 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
-	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -14,7 +11,7 @@ import (
 // thing in the next. So no name is a type here and a function there.
 func TestANameIsOneKindOfThing(t *testing.T) {
 	t.Parallel()
-	kinds, where := declared(t, "../internal", "../cmd")
+	kinds, where := declared(t)
 	for name, of := range kinds {
 		if len(of) > 1 {
 			t.Errorf("%s is of several kinds; give the newest another name: %v", name, where[name])
@@ -24,51 +21,42 @@ func TestANameIsOneKindOfThing(t *testing.T) {
 
 // declared returns what kinds of things the unexported package-level names are, and
 // where they are declared.
-func declared(t *testing.T, roots ...string) (kinds map[string]map[token.Token]bool, where map[string][]string) {
+func declared(t *testing.T) (kinds map[string]map[token.Token]bool, where map[string][]string) {
 	t.Helper()
 	kinds, where = map[string]map[token.Token]bool{}, map[string][]string{}
-	for _, root := range roots {
-		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
+	for _, path := range programFiles(t) {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		add := func(name *ast.Ident, kind token.Token) {
+			if name.IsExported() || name.Name == "_" || name.Name == "init" {
+				return
 			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
+			if kinds[name.Name] == nil {
+				kinds[name.Name] = map[token.Token]bool{}
 			}
-			add := func(name *ast.Ident, kind token.Token) {
-				if name.IsExported() || name.Name == "_" || name.Name == "init" {
-					return
+			kinds[name.Name][kind] = true
+			where[name.Name] = append(where[name.Name], path)
+		}
+		for _, decl := range file.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				if decl.Recv == nil {
+					add(decl.Name, token.FUNC)
 				}
-				if kinds[name.Name] == nil {
-					kinds[name.Name] = map[token.Token]bool{}
-				}
-				kinds[name.Name][kind] = true
-				where[name.Name] = append(where[name.Name], path)
-			}
-			for _, decl := range file.Decls {
-				switch decl := decl.(type) {
-				case *ast.FuncDecl:
-					if decl.Recv == nil {
-						add(decl.Name, token.FUNC)
-					}
-				case *ast.GenDecl:
-					for _, spec := range decl.Specs {
-						switch spec := spec.(type) {
-						case *ast.TypeSpec:
-							add(spec.Name, token.TYPE)
-						case *ast.ValueSpec:
-							for _, name := range spec.Names {
-								add(name, token.VAR) // a constant is a value as well
-							}
+			case *ast.GenDecl:
+				for _, spec := range decl.Specs {
+					switch spec := spec.(type) {
+					case *ast.TypeSpec:
+						add(spec.Name, token.TYPE)
+					case *ast.ValueSpec:
+						for _, name := range spec.Names {
+							add(name, token.VAR) // a constant is a value as well
 						}
 					}
 				}
 			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 	}
 	return kinds, where

@@ -4,9 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -69,18 +67,7 @@ func (p paragraph) sentences() []string {
 // proseFiles are these and all documents.
 func proseFiles(t *testing.T, files ...string) []string {
 	t.Helper()
-	err := filepath.WalkDir("../docs", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && d.Name() == "node_modules" {
-			return fs.SkipDir
-		}
-		if err == nil && strings.HasSuffix(path, ".md") {
-			files = append(files, path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	files = append(files, filesIn(t, "../docs", func(path string) bool { return strings.HasSuffix(path, ".md") })...)
 	if len(files) < 10 {
 		t.Fatalf("only %q were found", files)
 	}
@@ -288,26 +275,18 @@ func TestSubjectsOfCommentsAreNamed(t *testing.T) {
 			t.Errorf("%q: found in lines %v, want %d", source, lines, want)
 		}
 	}
-	files := 0
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && slices.Contains([]string{"node_modules", "bin", "build", "dist", ".git"}, d.Name()) {
-			return fs.SkipDir
-		}
-		if err != nil || filepath.Ext(path) != ".go" {
-			return err
-		}
-		files++
+	files := filesIn(t, "..", func(path string) bool { return strings.HasSuffix(path, ".go") })
+	for _, path := range files {
 		source, err := os.ReadFile(path)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		for _, c := range unnamedComments(t, path, string(source)) {
 			t.Errorf("%s:%d: who does it? %s", path, c.line, c.text)
 		}
-		return nil
-	})
-	if err != nil || files < 300 {
-		t.Errorf("%d files were read: %v", files, err)
+	}
+	if len(files) < 300 {
+		t.Errorf("%d files were read", len(files))
 	}
 }
 

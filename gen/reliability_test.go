@@ -4,9 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -62,13 +60,10 @@ func sectionsOfTests(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
 	reference := regexp.MustCompile(`RELIABILITY\.md, (?s:(.+?))\.(?:\s|$)`)
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
+	for _, path := range filesIn(t, "..", func(path string) bool { return strings.HasSuffix(path, "_test.go") }) {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		for _, decl := range file.Decls {
 			f, ok := decl.(*ast.FuncDecl)
@@ -83,10 +78,6 @@ func sectionsOfTests(t *testing.T) map[string][]string {
 			}
 			found[f.Name.Name] = sections
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return found
 }
