@@ -63,8 +63,8 @@ func Open(cfg Config) (*DB, error) {
 		"lock_timeout":                        "2000",
 		"idle_in_transaction_session_timeout": "10000",
 		"timezone":                            "UTC",
+		"default_transaction_read_only":       "off", // whatever the role's own is: a statement that stands alone begins no transaction
 	}
-	limits["default_transaction_read_only"] = "off" // whatever the role's own is: a statement that stands alone begins no transaction
 	write, err := openPool(cfg.URL, limits, cfg.Writers, byIndex, !cfg.Distributed)
 	if err != nil {
 		return nil, err

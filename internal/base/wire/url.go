@@ -17,9 +17,7 @@ func WrongURL(raw string) error {
 	switch {
 	case strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }):
 		return errors.New("must not contain white space, control characters or backslashes")
-	case u == nil:
-		return errNoURL
-	case u.Scheme == "":
+	case u == nil || u.Scheme == "":
 		return errNoURL
 	case !strings.HasPrefix(raw, "https:") && !strings.HasPrefix(raw, "http:"):
 		return errors.New("must start with https://")

@@ -48,6 +48,8 @@ func (u *units) waiting(rs *reqState, next handler) error {
 			rs.closed = rs.gone()
 			return send(rs, response)
 		}
+		// The next look has as long for its work as a request of its own.
+		db.EndBy(rs.ctx, time.Now().Add(workTimeout)) //nolint:forbidigo // a stretch of time, not an instant that anything keeps
 		if err := u.stillKnown(rs); err != nil {
 			return err
 		}
@@ -82,9 +84,7 @@ func (u *units) tried(rs *reqState, next handler) (response idempotency.Response
 }
 
 // stillKnown fails when the request's token has been revoked, or has expired, since.
-// The time that the database has begins anew with it.
 func (u *units) stillKnown(rs *reqState) error {
-	db.EndBy(rs.ctx, time.Now().Add(workTimeout)) //nolint:forbidigo // a stretch of time, not an instant that anything keeps
 	bearer, err := auth.FromHeader(rs.Request().Header)
 	if err == nil {
 		_, err = u.login.Authenticate(rs.ctx, bearer, rs.from)

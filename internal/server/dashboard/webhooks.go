@@ -356,12 +356,12 @@ func switchWebhook(enabled bool) endpointHandler {
 			return c.back(c.path("webhooks", e.ID), "The endpoint is disabled. What happens from now on is not kept for it; what waits is held."), nil
 		}
 		released := "%s held deliveries go out now."
-		if e.Pull() {
+		switch one := e.Held == 1; {
+		case e.Pull() && one:
+			released = "%s held event can be fetched now."
+		case e.Pull():
 			released = "%s held events can be fetched now."
-			if e.Held == 1 {
-				released = "%s held event can be fetched now."
-			}
-		} else if e.Held == 1 {
+		case one:
 			released = "%s held delivery goes out now."
 		}
 		return c.back(c.path("webhooks", e.ID), "The endpoint is enabled. "+released, e.Upto(e.Held)), nil
