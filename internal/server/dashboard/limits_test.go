@@ -32,6 +32,9 @@ func TestASessionHasABucketOfItsOwn(t *testing.T) {
 	if n := dbtest.Value[int](t, s.DB, `SELECT count(*) FROM api_tokens`); n != 0 {
 		t.Errorf("%d tokens were made", n)
 	}
+	dbtest.Exec(t, s.DB, `ALTER TABLE dashboard_sessions RENAME TO gone`)
+	b.get(page(guildID)).wants(429) // a flood asks the database for nothing
+	other.get(page(guildID)).wants(500)
 }
 
 // A guild's tokens that work are at most a hundred; the form says so and keeps

@@ -58,17 +58,21 @@ func newSessions(store sessionStore) *scs.SessionManager {
 	return m
 }
 
-// loadSession reads the session that the cookie names. Of two cookies nobody can tell
+// sessionToken is the one that the cookie names. Of two cookies nobody can tell
 // which one the caller signed in with, and the order says who can plant one: both are
 // refused, and the browser is told to forget them.
-func (c *call) loadSession() error {
-	token := ""
+func (c *call) sessionToken() string {
 	switch cookies := c.r.CookiesNamed(cookieName); {
 	case len(cookies) > 1:
 		c.setCookie(cookieName, "", -time.Second)
 	case len(cookies) == 1 && len(cookies[0].Value) <= 64:
-		token = cookies[0].Value
+		return cookies[0].Value
 	}
+	return ""
+}
+
+// loadSession reads a token's session.
+func (c *call) loadSession(token string) error {
 	c.load.address, c.load.agent, c.load.request = addressText(c.from), plainText(c.r.UserAgent(), 200), c.id
 	ctx, err := c.sessions.Load(c.ctx, token)
 	if err != nil {
