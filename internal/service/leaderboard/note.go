@@ -45,7 +45,8 @@ const noteMoves = `rank_noted AS (
 		)`
 
 // askForKeeper are the CTEs that now and then ask for the keeper, and give up the map
-// where :most changes have asked in vain.
+// where :most changes have asked in vain. A guild is looked at once, whatever the
+// number of its rows: a file moves 16,384 at once.
 const askForKeeper = `, rank_asking AS MATERIALIZED (
 			SELECT :guild AS guild_id
 			FROM :moved
@@ -57,10 +58,10 @@ const askForKeeper = `, rank_asking AS MATERIALIZED (
 			SELECT rank_asking.guild_id /*: home.id */, :'board'
 			FROM rank_asking /*: rank_asking JOIN guilds home ON home.id = :guild */
 		), rank_crowded AS (
-			SELECT m.version
-			FROM :moved
+			SELECT m.guild_id, m.version
+			FROM (SELECT DISTINCT :guild AS guild_id FROM :moved) :moved
 			CROSS JOIN LATERAL (
-				SELECT m.version
+				SELECT m.guild_id, m.version
 				FROM rank_maps m
 				WHERE m.guild_id = :guild AND m.board = :'board'
 				  AND EXISTS (SELECT FROM rank_requests q WHERE q.guild_id = :guild AND q.board = :'board' OFFSET :most)
@@ -68,8 +69,8 @@ const askForKeeper = `, rank_asking AS MATERIALIZED (
 			) m
 		), rank_given_up AS (
 			DELETE FROM rank_maps m
-			USING :moved, rank_crowded c
-			WHERE m.guild_id = :guild AND m.board = :'board' AND m.version = c.version
+			USING rank_crowded :moved
+			WHERE m.guild_id = :guild AND m.board = :'board' AND m.version = :moved.version
 		)`
 
 // For is the text for a statement that changes that many rows: now and then one

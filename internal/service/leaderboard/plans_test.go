@@ -240,3 +240,30 @@ func TestMovesAreAddedUpInOneWalk(t *testing.T) {
 		}
 	})
 }
+
+// A file of 16,384 wallets is noted in one statement, also where so many have asked
+// for the keeper that the map is given up. The moves are not paired with each other,
+// which took the import of 30,000 wallets 141 s instead of 7.
+func TestAMapIsGivenUpWithoutPairingTheMoves(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t).DB
+	dbtest.AddGuilds(t, d, "1")
+	do(t, d, `INSERT INTO rank_maps (guild_id, board, version, state) VALUES ('1', 'wallets', 1, 'live')`)
+	do(t, d, `INSERT INTO rank_requests (guild_id, board) SELECT '1', 'wallets' FROM generate_series(1, 300)`)
+	many := leaderboard.Wallets.Noted("moved", "$1", func(note string) string {
+		return `WITH moved AS MATERIALIZED (
+			SELECT n::text AS user_id, 0::bigint AS was, n::bigint AS is_now FROM generate_series(1, 2000) n
+		), ` + note + ` SELECT`
+	}).For(1000)
+	plan := analyzed(t, d, 0, many, `'1'`)
+	if !strings.Contains(plan, "Delete on rank_maps") {
+		t.Fatalf("no map is given up:\n%s", plan)
+	}
+	for _, m := range regexp.MustCompile(`rows=(\d+)(?:\.\d+)? loops=(\d+)`).FindAllStringSubmatch(plan, -1) {
+		rows, _ := strconv.Atoi(m[1])
+		loops, _ := strconv.Atoi(m[2])
+		if rows*loops > 10_000 {
+			t.Errorf("2,000 moves are noted with %d rows:\n%s", rows*loops, plan)
+		}
+	}
+}
