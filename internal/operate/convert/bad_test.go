@@ -190,8 +190,14 @@ func TestAnErrorNamesFileLineAndPathAndSaysWhatToDo(t *testing.T) {
 			"a.csv", "id,coins\n",
 			`a.csv: there is no column "Gold" for balance; the columns are id, coins`,
 		},
-		"too few cells":  {wallet, "a.csv", "id,coins\n" + ada + "\n", `a.csv: line 2: has 1 cells and not 2`},
-		"too many cells": {wallet, "a.csv", "id,coins\n" + ada + ",1,2\n", `a.csv: line 2: has 3 cells and not 2`},
+		"too few cells": {
+			wallet, "a.csv", "id,coins\n" + ada + "\n",
+			`a.csv: line 2: has 1 cells and not 2; put quotes around a cell that holds the separator`,
+		},
+		"too many cells": {
+			wallet, "a.csv", "id,coins\n" + ada + ",1,2\n",
+			`a.csv: line 2: has 3 cells and not 2; put quotes around a cell that holds the separator`,
+		},
 		"a quote in a cell": {
 			wallet, "a.csv", "id,coins\n" + ada + ",1\"2\n",
 			`a.csv: line 2: a quote stands in the middle of a cell; put quotes around the whole cell and write each inside twice`,

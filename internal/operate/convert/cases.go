@@ -192,7 +192,7 @@ func (r *conversion) incident(c incident) error {
 		record.Reason = strings.TrimSpace("[" + shorten(oneLine(c.kind), 40) + "] " + c.reason)
 	}
 	record.Reason = r.cut(cond(c.reasonAt != nil, c.reasonAt, c.at), record.Reason, 1000)
-	r.state(&record)
+	r.state(&record, c.at)
 	return r.write("GuildFileCase", "case", record, c.at)
 }
 
@@ -275,15 +275,15 @@ func (r *conversion) absorb(c incident, kind string) {
 
 // state says whether a case still holds. A case that is over must come in as over: an
 // active case past its end would expire after the import, with an event.
-func (r *conversion) state(c *caseRecord) {
+func (r *conversion) state(c *caseRecord, at *value) {
 	c.Status = "active"
 	open := c.Type == "mute" || c.Type == "timeout"
 	if f := r.cases.holding[r.cases.seq]; f != nil {
 		c.ExpiresAt, open = f.until, false
-	} else if at := r.cases.revoked[r.cases.seq]; at != nil {
+	} else if ended := r.cases.revoked[r.cases.seq]; ended != nil {
 		c.Status, open = "revoked", false
-		if at.UnixMilli() != 0 {
-			c.UpdatedAt = at
+		if ended.UnixMilli() != 0 {
+			c.UpdatedAt = ended
 		}
 	}
 	switch {
@@ -292,6 +292,7 @@ func (r *conversion) state(c *caseRecord) {
 		c.Status = "expired"
 	case c.ExpiresAt == nil && open:
 		c.Status = "expired"
+		r.warn(at, "says no end and comes in as over; --in-force says what holds now")
 	}
 }
 

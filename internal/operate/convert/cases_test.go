@@ -34,7 +34,7 @@ func at(s *stamp) string {
 
 func TestWhatIsOverComesInAsOver(t *testing.T) {
 	t.Parallel()
-	all, _ := casesOf(t, Options{}, strings.Join([]string{
+	all, r := casesOf(t, Options{}, strings.Join([]string{
 		ada + ",ban,2024-01-01 00:00:00,,", // 1
 		ada + ",mute,2024-01-01 00:00:00,,",
 		ada + ",timeout,2024-01-01 00:00:00,,",
@@ -54,6 +54,7 @@ func TestWhatIsOverComesInAsOver(t *testing.T) {
 			t.Errorf("%s is %s, want %s", id, got, want)
 		}
 	}
+	wants(t, r.report.Warnings, "says no end and comes in as over", 2)
 }
 
 func TestAnUnbanEndsTheLastBanBeforeItAndNoOther(t *testing.T) {

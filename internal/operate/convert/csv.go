@@ -228,7 +228,7 @@ func (r *conversion) rows(in string, src io.Reader, sep byte, header bool, choos
 			return 0, err
 		}
 		if len(cells) != len(headings) {
-			return 0, &Error{File: in, Line: cells[0].line, Text: fmt.Sprintf("has %d cells and not %d", len(cells), len(headings))}
+			return 0, &Error{File: in, Line: cells[0].line, Text: fmt.Sprintf("has %d cells and not %d; put quotes around a cell that holds the separator", len(cells), len(headings))}
 		}
 		it := &item{value: asObject(&all, cells, unique)}
 		it.at = &base

@@ -226,16 +226,21 @@ func (h *csvHandler) fact(string, *value) error { return nil }
 func (h *csvHandler) end() error                { h.n = 0; return nil }
 func (h *csvHandler) item(*item) error          { return nil }
 
-// row makes a record of a row.
-func (h *csvHandler) row(it *item, c columnMap) error {
-	h.n++
-	r := h.r
+// unread counts the columns of a row that are no member's.
+func (r *conversion) unread(c columnMap) {
 	mapped := slices.Collect(maps.Values(c.of))
 	for n, heading := range c.headings {
 		if !slices.Contains(mapped, n) {
 			r.dropAt("/" + heading)
 		}
 	}
+}
+
+// row makes a record of a row.
+func (h *csvHandler) row(it *item, c columnMap) error {
+	h.n++
+	r := h.r
+	r.unread(c)
 	it.who = c.cell(it, "user_id")
 	user, err := r.subject(it.who, it.value)
 	if err != nil || user == "" {

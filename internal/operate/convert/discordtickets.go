@@ -247,7 +247,7 @@ func (t *tickets) ticket(it *item, channel, opener string, made *value) (ok bool
 	if record.ClaimedByID, err = r.id(it.get("claimedById")); err != nil {
 		return false, err
 	}
-	if record.CreatedAt, err = r.instant(made); err != nil {
+	if record.CreatedAt, err = r.since(made, channel, it.value); err != nil {
 		return false, err
 	}
 	if it.get("open").yes() {
@@ -289,7 +289,7 @@ func (t *tickets) answers(it *item, channel, opener string, made *value) error {
 	if len(texts) == 0 {
 		return nil
 	}
-	at, err := t.r.instant(made)
+	at, err := t.r.since(made, channel, it.value)
 	if err != nil {
 		return err
 	}
@@ -347,7 +347,7 @@ func (t *tickets) message(m *value, nodes *nodes, channel, opener string, bots, 
 	case bots[record.AuthorID], strings.TrimSpace(members[1].text) == "default":
 		record.AuthorType = "bot"
 	}
-	if record.CreatedAt, err = r.instant(members[3]); err != nil {
+	if record.CreatedAt, err = r.since(members[3], id, m); err != nil {
 		return err
 	}
 	if record.Content, err = t.content(members[2], nodes); err != nil {

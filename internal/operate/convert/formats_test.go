@@ -3,12 +3,14 @@ package convert
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"go/parser"
 	"go/token"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -100,6 +102,46 @@ func (f *failing) Write(p []byte) (int, error) {
 		return 0, errors.New("the disk is full")
 	}
 	return len(p), nil
+}
+
+// stages keeps how much had left after each write.
+type stages struct {
+	bytes.Buffer
+	ends []int
+}
+
+func (s *stages) Write(p []byte) (int, error) {
+	n, err := s.Buffer.Write(p)
+	s.ends = append(s.ends, s.Len())
+	return n, err
+}
+
+// A conversion that is killed says nothing any more. The bytes that it has sent into a
+// pipe end within a record, which an import refuses.
+func TestWhatLeavesBeforeTheEndStopsWithinARecord(t *testing.T) {
+	t.Parallel()
+	var list []string
+	for i := range 6000 {
+		list = append(list, player(quoted(strconv.Itoa(190320984123768833+i*i)), i*i))
+	}
+	inputs, done, err := Inputs([]string{"-"}, strings.NewReader(players(list...)))
+	defer done()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out stages
+	if _, err := Run(t.Context(), Options{From: "mee6", Guild: g1, At: june}, inputs, &out, nil); err != nil {
+		t.Fatal(err)
+	}
+	all, last := out.String(), len(out.ends)-1
+	if last < 5 || strings.Count(all, "\n") != 6001 || !strings.HasSuffix(all, "}\n") {
+		t.Fatalf("%d writes, %d lines", last+1, strings.Count(all, "\n"))
+	}
+	for _, end := range out.ends[:last] {
+		if line := all[strings.LastIndexByte(all[:end], '\n')+1 : end]; line == "" || json.Valid([]byte(line)) {
+			t.Errorf("after %d bytes the last line is %q", end, line)
+		}
+	}
 }
 
 func TestAFailedWriteAndACancelledRunEndInAnError(t *testing.T) {
@@ -216,6 +258,7 @@ func TestRedsFilesAreToldByWhatIsInThem(t *testing.T) {
 	}
 	r := of(t, Options{From: "red"}, "a.json", bank(false))
 	same(t, "a bank", r.ok(t), walletLine(ada, 7)+walletLine(cy, maxWhole))
+	wants(t, r.report.LeftOut, "is of the time when the bank was global", 1)
 	if r.report.NoPlace["/384734293238749/GUILD/*/currency"] != 1 {
 		t.Errorf("the currency: %v", r.report.NoPlace)
 	}
@@ -404,6 +447,23 @@ func TestThePackageCanReachNothingButFiles(t *testing.T) {
 				path, "database/") || ours {
 				t.Errorf("%s imports %s", name, path)
 			}
+		}
+	}
+}
+
+func TestWhatHasAnIdOfThePlatformIsDatedByItWhereNothingElseIs(t *testing.T) {
+	t.Parallel()
+	zip := zipped(t, `{"originalGuildId":"`+g1+`"}`, "tickets.jsonl", `{"id":"1201000000000000001","createdById":"`+ada+
+		`","createdAt":null,"archivedMessages":[{"id":"1201000000000000009","authorId":"`+ada+`","content":"{}","createdAt":null}]}`)
+	for want, r := range map[string]result{
+		`"created_at":"2024-01-28T03:05:13.500Z"`: of(t, Options{From: "discord-tickets"}, "a.zip", zip),
+		`"created_at":"2024-02-02T15:32:30.659Z"`: of(t, Options{From: "modmail"}, "a.json",
+			thread("a", `"messages":[{"message_id":"1203000000000000001","author":{"id":"`+bo+`"},"content":"a"}]`)),
+		`"created_at":"2024-02-05T09:46:09.238Z"`: of(t, Options{From: "discord-giveaways"}, "a.json",
+			"["+strings.Replace(giveaway("1", ""), `"startAt":1706000000000,`, "", 1)+"]"),
+	} {
+		if out := r.ok(t); !strings.Contains(out, want) || strings.Count(out, `"created_at"`) != strings.Count(out, "\n") {
+			t.Errorf("%s is not in %s", want, out)
 		}
 	}
 }

@@ -98,7 +98,7 @@ func (g *giveaways) item(it *item) error {
 }
 
 func (g *giveaways) times(it *item, record *giveawayRecord, end *value) (err error) {
-	if record.StartsAt, err = g.r.instant(it.get("startAt")); err != nil {
+	if record.StartsAt, err = g.r.since(it.get("startAt"), record.MessageID, it.value); err != nil {
 		return err
 	}
 	record.CreatedAt = record.StartsAt

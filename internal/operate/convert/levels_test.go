@@ -182,7 +182,11 @@ func TestEachOfTheFiveTablesIsRead(t *testing.T) {
 		c.o.Guild = g1
 		same(t, name, of(t, c.o, "a", c.file).ok(t), c.want)
 	}
-	r := of(t, Options{From: "arcane", Guild: g1}, "a.json", `[{"userId":"`+ada+`","level":null,"xp":1}]`)
+	r := of(t, Options{From: "polaris", Guild: g1}, "a.csv", "ID,Name,Total XP\n"+ada+",a,200\n")
+	if same(t, "polaris with names", r.ok(t), levelLine(ada, 100)); r.report.NoPlace["/Name"] != 1 {
+		t.Errorf("no place: %v", r.report.NoPlace)
+	}
+	r = of(t, Options{From: "arcane", Guild: g1}, "a.json", `[{"userId":"`+ada+`","level":null,"xp":1}]`)
 	if r.err == nil || !strings.Contains(r.err.Error(), "/0/level: must be a whole number; it is null") {
 		t.Errorf("a level that is null: %v", r.err)
 	}

@@ -219,6 +219,7 @@ func readPolaris(f *format) func(r *conversion, in *Input, src *source) (int64, 
 		return r.rows(in.Name, src, 0, true, func(headings []string) (columnMap, error) {
 			return chooseColumns(in.Name, headings, aliases, []string{"user_id", "total_xp"}, nil)
 		}, func(it *item, c columnMap) error {
+			r.unread(c)
 			it.who = c.cell(it, "user_id")
 			user, err := r.subject(it.who, it.value)
 			if err != nil || user == "" {

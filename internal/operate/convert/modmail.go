@@ -182,10 +182,10 @@ func (m *modmail) message(v *value, record messageRecord, bot string, seen map[s
 	if record.Kind, err = m.kind(v); err != nil {
 		return err
 	}
-	if record.CreatedAt, err = r.instant(v.get("timestamp")); err != nil {
+	if record.ChannelMessageID, err = r.id(v.get("message_id")); err != nil {
 		return err
 	}
-	if record.ChannelMessageID, err = r.id(v.get("message_id")); err != nil {
+	if record.CreatedAt, err = r.since(v.get("timestamp"), record.ChannelMessageID, v); err != nil {
 		return err
 	}
 	if id := record.ChannelMessageID; seen[id] {

@@ -228,7 +228,8 @@ func keyed(v *value, name string) *value {
 // account makes a wallet. An account without a balance has nothing.
 func (d *red) account(it *item) error {
 	if it.at.steps[1].name == "USER" && d.r.source != "global" {
-		return nil // left from a time when the bank was global
+		d.r.leave(it.value, "is of the time when the bank was global")
+		return nil
 	}
 	user, err := d.r.subject(keyed(it.value, it.keys["user"]), it.value)
 	if err != nil || user == "" {

@@ -346,6 +346,16 @@ func (r *conversion) made(id string, v *value) *stamp {
 	return at
 }
 
+// since is when something with an id of the platform happened; where nobody says, when
+// the id was given.
+func (r *conversion) since(v *value, id string, of *value) (*stamp, error) {
+	at, err := r.instant(v)
+	if err != nil || at != nil {
+		return at, err
+	}
+	return r.made(id, of), nil
+}
+
 // text reads a text of at most so many characters; empty where there is none.
 func (r *conversion) text(v *value, most int) (string, error) {
 	s, err := r.prose(v)

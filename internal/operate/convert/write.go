@@ -1,10 +1,8 @@
 package convert
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"time"
 
@@ -127,39 +125,51 @@ type giveawayRecord struct {
 // sheet is the guild file that is being written.
 type sheet struct {
 	to   io.Writer
-	gone int64 // bytes that have left
-	buf  *bufio.Writer
+	gone bool   // something has left
+	held []byte // lines that have not
 	line bytes.Buffer
 	json *json.Encoder
 }
 
+const (
+	sheetSize = 64 << 10
+	lineEnd   = "}\n" // of every record
+)
+
 func newSheet(to io.Writer) *sheet {
 	s := &sheet{to: to}
-	s.buf = bufio.NewWriterSize(passer{s}, 64<<10)
 	s.json = json.NewEncoder(&s.line)
 	s.json.SetEscapeHTML(false)
 	return s
 }
 
-// passer counts what leaves.
-type passer struct{ *sheet }
-
-func (p passer) Write(b []byte) (int, error) {
-	n, err := p.to.Write(b)
-	p.gone += int64(n)
-	return n, err
+// add takes the line. All that leaves lacks the end of a record, so that an import
+// refuses what a killed conversion has left in a pipe.
+func (s *sheet) add() error {
+	s.held = append(s.held, s.line.Bytes()...)
+	if len(s.held) < sheetSize {
+		return nil
+	}
+	return s.send(len(s.held) - len(lineEnd))
 }
 
-func (s *sheet) flush() error { return s.buf.Flush() }
+func (s *sheet) send(n int) error {
+	s.gone = true
+	_, err := s.to.Write(s.held[:n])
+	s.held = append(s.held[:0], s.held[n:]...)
+	return err
+}
+
+func (s *sheet) flush() error { return s.send(len(s.held)) }
 
 // fail ends a file that is not whole with a line that no import takes, where any of
 // it has left already.
 func (s *sheet) fail() error {
-	if s.gone == 0 {
+	if !s.gone {
 		return nil
 	}
-	_, err := s.buf.WriteString(`{"record":"convert_failed"}` + "\n")
-	return errors.Join(err, s.flush())
+	s.held = append(s.held, `{"record":"convert_failed"}`+"\n"...)
+	return s.flush()
 }
 
 // maxRecordValues is how many values a record may hold: an import takes no more.
@@ -193,8 +203,7 @@ func (r *conversion) line(schemaName string, record any, at *value) error {
 	if len(found) > 0 {
 		return wrong(at, "became a record that breaks "+schemaName+", which is our mistake: "+schema.Describe(found))
 	}
-	_, err := s.buf.Write(s.line.Bytes())
-	return err
+	return s.add()
 }
 
 // schemas are the checks that a run has needed.
