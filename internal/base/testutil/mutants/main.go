@@ -4,6 +4,7 @@
 //
 //	mutants [-run TESTS] [-skip TESTS] [-match TEXT] [-part 1/4] PACKAGE...
 //
+// Tests that have noticed a change of the same file run first, the others when these pass.
 // It changes no file: the compiler is shown another text (go build -overlay). Changes of
 // texts in Go are built together, into one program that is told which of them to have.
 // It is run beside a server for the tests; make mutants does that.
@@ -37,7 +38,9 @@ func main() {
 	flag.StringVar(&o.match, "match", "", "only changes whose line, as it is printed, matches this expression")
 	flag.StringVar(&o.part, "part", "1/1", "which part of the changes, for example 2/3")
 	flag.BoolVar(&o.list, "list", false, "print the changes and run nothing")
+	flag.BoolVar(&o.verbose, "v", false, "print which test notices a change, too")
 	flag.DurationVar(&o.limit, "limit", 10*time.Minute, "how long a run may take; one that takes longer has noticed the change")
+	flag.DurationVar(&o.wait, "wait", 30*time.Second, "how long a test waits for something that a change may keep away")
 	flag.Parse()
 	survived := 0
 	for _, folder := range flag.Args() {
@@ -55,8 +58,8 @@ func main() {
 
 type options struct {
 	run, skip, match, part string
-	list                   bool
-	limit                  time.Duration
+	list, verbose          bool
+	limit, wait            time.Duration
 }
 
 // try tries the changes of one package and returns how many survive.
@@ -84,10 +87,12 @@ func try(ctx context.Context, o options, folder string) (survived int, err error
 		for i := range chosen {
 			chosen[i].number = 0
 		}
-	case notices(ctx, o, together, folder, 0):
-		return 0, fmt.Errorf("%s: the tests fail without a change", folder)
+	default:
+		if by := notices(ctx, o, together, folder, 0); by != "" {
+			return 0, fmt.Errorf("%s: the tests fail without a change: %s", folder, by)
+		}
 	}
-	noticed, broken := 0, 0
+	noticed, broken, before := 0, 0, make(map[string][]string)
 	for _, c := range chosen {
 		program := together
 		if c.number == 0 {
@@ -97,12 +102,23 @@ func try(ctx context.Context, o options, folder string) (survived int, err error
 				continue
 			}
 		}
-		if notices(ctx, o, program, folder, c.number) {
-			noticed++
-		} else {
+		by := noticesFirst(ctx, o, program, folder, c.number, before[c.file])
+		test, _, _ := strings.Cut(by, " ")
+		if by == "" {
 			survived++
 			fmt.Println("survives:", c)
+			continue
 		}
+		noticed++
+		if testName.MatchString(test) {
+			before[c.file] = recent(before[c.file], test)
+		}
+		if o.verbose {
+			fmt.Println("noticed:", c, "by", by)
+		}
+	}
+	if by := notices(ctx, o, together, folder, 0); err == nil && by != "" {
+		return 0, fmt.Errorf("%s: the tests fail at the end without a change too, and what they noticed may be void: %s", folder, by)
 	}
 	fmt.Printf("%s: %d changes noticed, %d not, %d do not compile\n", folder, noticed, survived, broken)
 	return survived, nil
@@ -155,25 +171,58 @@ func makeTests(ctx context.Context, work, folder, program string, contents map[s
 	return fault.Wrap(err, string(out))
 }
 
-// notices reports whether a test of the package fails with the change of that number.
-func notices(ctx context.Context, o options, program, folder string, number int) bool {
+// firstTests is how many tests that have noticed something run before the others.
+const firstTests = 4
+
+var testName = regexp.MustCompile(`^Test\w+$`)
+
+// recent puts a test in front of those that have noticed a change of a file.
+func recent(tests []string, name string) []string {
+	tests = slices.DeleteFunc(tests, func(t string) bool { return t == name })
+	tests = append([]string{name}, tests...)
+	return tests[:min(len(tests), firstTests)]
+}
+
+// noticesFirst is notices with some tests run before all.
+func noticesFirst(ctx context.Context, o options, program, folder string, number int, first []string) string {
+	if len(first) > 0 {
+		some := o
+		some.run = "^(" + strings.Join(first, "|") + ")$"
+		if by := notices(ctx, some, program, folder, number); by != "" {
+			return by
+		}
+	}
+	return notices(ctx, o, program, folder, number)
+}
+
+// notices returns which test of the package fails with the change of that number, or how
+// the run of them ends otherwise; nothing where all pass. Where none runs that is said too.
+func notices(ctx context.Context, o options, program, folder string, number int) string {
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
 	defer dropDatabases()
-	args := []string{"-test.run=" + o.run, "-test.skip=" + o.skip} // apitest.Main looks for this form
+	args := []string{"-test.run=" + o.run, "-test.skip=" + o.skip, "-test.parallel=8"} // apitest.Main looks for this form
 	if usesRapid(folder) {
 		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=1ms")
 	}
 	tests := exec.CommandContext(ctx, program, args...)
-	tests.Dir, tests.Env = folder, append(os.Environ(), variable+"="+strconv.Itoa(number))
+	tests.Dir, tests.Env = folder, append(os.Environ(), variable+"="+strconv.Itoa(number), "GUILDHALL_TEST_WAIT="+o.wait.String())
 	out, err := tests.StdoutPipe()
-	if err != nil || tests.Start() != nil {
-		return false
+	if err != nil {
+		return err.Error()
 	}
-	if fails(out) {
+	tests.Stderr = tests.Stdout // where it says that no test has run
+	if err := tests.Start(); err != nil {
+		return err.Error()
+	}
+	by := failing(out)
+	if by != "" {
 		cancel() // one is enough
 	}
-	return tests.Wait() != nil
+	if err := tests.Wait(); err != nil && by == "" {
+		by = err.Error()
+	}
+	return by
 }
 
 // usesRapid reports whether tests of the package know rapid's flags.
@@ -185,16 +234,23 @@ func usesRapid(folder string) bool {
 	})
 }
 
-// fails reads what tests print until one has failed or all have ended.
-func fails(out io.Reader) bool {
+// failing reads what tests print, until one has failed, whose name it returns with the
+// first line that it says, or all have ended. A run without any test is a failure.
+func failing(out io.Reader) string {
 	lines := bufio.NewReader(out)
 	for {
 		line, err := lines.ReadString('\n')
-		if strings.HasPrefix(strings.TrimSpace(line), "--- FAIL") {
-			return true
+		line = strings.TrimSpace(line)
+		if name, ok := strings.CutPrefix(line, "--- FAIL: "); ok {
+			name, _, _ = strings.Cut(name, " ")
+			why, _ := lines.ReadString('\n')
+			return name + " " + strings.TrimSpace(why)
+		}
+		if strings.Contains(line, "no tests to run") {
+			return line
 		}
 		if err != nil {
-			return false
+			return ""
 		}
 	}
 }
