@@ -98,6 +98,11 @@ func TestAnEndpointOfUnreadableEvents(t *testing.T) {
 		reader.Do(t, "getWebhookDelivery", "", on, of).Want(t, 200, "")
 		reader.Do(t, "updateWebhookEndpoint", `{"description":"y"}`, on).Want(t, 200, "")
 	})
+	t.Run("but what another endpoint's log holds is nothing to this one", func(t *testing.T) {
+		other := apitest.Path("id", api.Do(t, "createWebhookEndpoint", `{"url":"https://127.0.0.1:9/","events":["case.created"]}`).
+			Want(t, 201, "").Str(t, "data.id"))
+		api.As(t, "webhooks:manage", "cases:read").Do(t, "listWebhookDeliveries", "", other).Want(t, 200, `{"data":[]}`)
+	})
 	bare.Do(t, "deleteWebhookEndpoint", "", on).Want(t, 204, "")
 }
 

@@ -81,6 +81,39 @@ func TestDeliveriesAreFiltered(t *testing.T) {
 	}
 }
 
+// The log says when the next attempt is: not before the endpoint's block or quiet is over,
+// unless the delivery passes them, since it is urgent or was recovered with that right.
+func TestTheLogSaysWhenTheNextAttemptIs(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	dbtest.Unlisten(t, api.DB(), api.Guild)
+	id, _ := register(t, api, "https://127.0.0.1:9/")
+	const due, recovered, quiet = "2026-01-01T00:00:00.000Z", "2026-01-02T00:00:00.000Z", "2026-01-03T00:00:00.000Z"
+	fill(t, api, id, "due-", 1, "pending", "")
+	fill(t, api, id, "urgent-", 1, "pending", "")
+	fill(t, api, id, "again-", 1, "pending", "")
+	fill(t, api, id, "done-", 1, "failed", "5xx")
+	dbtest.Exec(t, api.DB(), `
+		UPDATE webhook_deliveries
+		SET urgent = id = 'urgent-1', due_at = CASE WHEN id = 'again-1' THEN $3::timestamptz ELSE $2::timestamptz END
+		WHERE guild_id = $1`, api.Guild, due, recovered)
+	wants := func(passes bool, again string) {
+		t.Helper()
+		dbtest.Exec(t, api.DB(), `
+			INSERT INTO webhook_schedule (guild_id, endpoint_id, quiet_until, recovered_at, recovered_passes)
+			VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (guild_id, endpoint_id) DO UPDATE
+			SET quiet_until = excluded.quiet_until, recovered_at = excluded.recovered_at, recovered_passes = excluded.recovered_passes`,
+			api.Guild, id, quiet, recovered, passes)
+		for delivery, at := range map[string]string{"due-1": `"` + quiet + `"`, "urgent-1": `"` + due + `"`, "again-1": `"` + again + `"`, "done-1": "null"} {
+			api.Do(t, "getWebhookDelivery", "", apitest.Path("id", id), apitest.Path("deliveryId", delivery)).
+				Want(t, 200, `{"data":{"next_attempt_at":`+at+`}}`)
+		}
+	}
+	wants(true, recovered)
+	wants(false, quiet)
+}
+
 // A delivery whose event somebody has removed by hand is listed like any other.
 func TestADeliveryWithoutItsEventIsListed(t *testing.T) {
 	t.Parallel()

@@ -316,6 +316,8 @@ func TestListsOfEndpointsAndDeliveries(t *testing.T) {
 	api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("per_page", "2")).
 		Want(t, 200, `{"data":[{"id":"`+queued[2]+`"},{"id":"`+queued[1]+`"}],"has_more":true}`)
 	api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("status", "delivered")).Want(t, 200, `{"data":[],"has_more":false}`)
+	api.Do(t, "getWebhookDelivery", "", on, apitest.Path("deliveryId", queued[0])).Want(t, 200, "")
+	api.Do(t, "getWebhookDelivery", "", apitest.Path("id", ids[1]), apitest.Path("deliveryId", queued[0])).WantError(t, 404, "not_found")
 	api.Do(t, "updateWebhookEndpoint", `{"enabled":false}`, on).Want(t, 200, "")
 	api.Do(t, "redeliverWebhookDelivery", "", on, apitest.Path("deliveryId", queued[0])).Want(t, 202, `{"data":{"status":"held"}}`)
 	api.Do(t, "listWebhookDeliveries", "", on, apitest.Query("status", "held")).Want(t, 200, `{"data":[{"next_attempt_at":null}]}`)
@@ -364,6 +366,11 @@ func TestWhatTheAPIChangesIsHeard(t *testing.T) {
 			t.Error("the redelivery has the first delivery's id")
 		}
 		testutil.Eventually(t, "the redelivery", func() bool { return len(receiver.types()) == 2 })
+		testutil.Eventually(t, "its attempt in the log", func() bool {
+			return api.Do(t, "getWebhookDelivery", "", on, apitest.Path("deliveryId", again.Str(t, "data.id"))).Str(t, "data.status") == "delivered"
+		})
+		api.Do(t, "getWebhookDelivery", "", on, apitest.Path("deliveryId", list.Data[0].ID)).
+			Want(t, 200, `{"data":{"attempt_count":1,"attempts":[{"number":1}]}}`)
 	})
 	t.Run("a replaced secret signs along", func(t *testing.T) {
 		fresh := api.Do(t, "rotateWebhookSecret", "", on).Want(t, 200, `{"data":{"id":"`+id+`"}}`).Str(t, "data.secret")
@@ -406,6 +413,7 @@ func TestCommandLine(t *testing.T) {
 	cfg := webhooks.Config{DB: engine.DB, Box: engine.Box, Guard: engine.Guard}
 	ctx := t.Context()
 
+	register(t, api.Next(t), receiver.URL) // another guild's, which comes first
 	added, err := webhooks.Add(ctx, cfg, api.Guild, receiver.URL, nil)
 	if err != nil || len(added.Events) != len(event.Types) {
 		t.Fatalf("Add: %+v, %v", added, err)
