@@ -189,7 +189,7 @@ func (p *problems) about(variable string, err error) {
 		err = errors.New(f.Message) // the mistake is in a setting, not in the command
 	}
 	if err != nil {
-		*p = append(*p, fmt.Errorf("%s: %w", variable, err))
+		*p = append(*p, fault.Wrap(err, variable))
 	}
 }
 
@@ -250,18 +250,18 @@ func (s Settings) receivers(box *seal.Box) (delivery.Config, error) {
 	c := delivery.Config{Box: box}
 	allow, err := egress.ParseAllow(strings.Join(s.WebhookAllow, ","))
 	if err != nil {
-		return c, fmt.Errorf("GUILDHALL_WEBHOOK_ALLOW: %w", err)
+		return c, fault.Wrap(err, "GUILDHALL_WEBHOOK_ALLOW")
 	}
 	c.Guard = egress.NewGuard(allow, nil)
 	if c.Schedule, err = delivery.ParseSchedule(s.WebhookRetries); err != nil {
-		return c, fmt.Errorf("GUILDHALL_WEBHOOK_RETRIES: %w", err)
+		return c, fault.Wrap(err, "GUILDHALL_WEBHOOK_RETRIES")
 	}
 	if s.WebhookCA == "" {
 		return c, nil
 	}
 	pem, err := os.ReadFile(s.WebhookCA)
 	if err != nil {
-		return c, fmt.Errorf("GUILDHALL_WEBHOOK_CA: %w", err)
+		return c, fault.Wrap(err, "GUILDHALL_WEBHOOK_CA")
 	}
 	c.Authorities, err = egress.Authorities(pem)
 	return c, fault.Wrap(err, "GUILDHALL_WEBHOOK_CA")

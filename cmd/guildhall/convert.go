@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"golang.org/x/term"
 
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/output"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/operate/convert"
@@ -52,7 +52,7 @@ func (c *convertCommand) options() (convert.Options, error) {
 	if c.At != "" {
 		at, err := wire.ParseTime(c.At)
 		if err != nil {
-			return o, usageError{fmt.Errorf("--at: %w", err)}
+			return o, usageError{fault.Wrap(err, "--at")}
 		}
 		o.At = at
 	}

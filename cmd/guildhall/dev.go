@@ -227,7 +227,7 @@ func (c *devCommand) prepare(ctx context.Context, url string, progress io.Writer
 	defer d.Close()
 	loaded, err := db.Get[bool](ctx, d.Reader(), `SELECT EXISTS (SELECT 1 FROM guilds)`)
 	if err != nil {
-		return auth.Token{}, fmt.Errorf("look for the demo guild: %w", err)
+		return auth.Token{}, fault.Wrap(err, "look for the demo guild")
 	}
 	if !loaded {
 		if err := output.Say(progress, "Loading the demo guild ..."); err != nil {

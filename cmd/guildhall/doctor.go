@@ -12,6 +12,7 @@ import (
 
 	"guildhall/internal/base/certificate"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/logging"
 	"guildhall/internal/base/output"
 	"guildhall/internal/base/tracing"
@@ -128,7 +129,7 @@ func (c *doctorCommand) settings(ctx context.Context) (f targetDatabase, setting
 		return f, settings, "", err
 	}
 	if err = db.CheckURL(f.DatabaseURL); err != nil {
-		return f, settings, "", fmt.Errorf("GUILDHALL_DATABASE_URL: %w", err)
+		return f, settings, "", fault.Wrap(err, "GUILDHALL_DATABASE_URL")
 	}
 	if err = settings.directLine(c.ListenURL); err != nil {
 		return f, settings, "", err

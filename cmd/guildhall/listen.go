@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"guildhall/gen"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/output"
 	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/outbound/egress"
@@ -65,7 +66,7 @@ func (c *listenCommand) listener(io streams) (*listener, error) {
 	if c.CA != "" {
 		pem, err := os.ReadFile(c.CA)
 		if err != nil {
-			return nil, fmt.Errorf("--ca: %w", err)
+			return nil, fault.Wrap(err, "--ca")
 		}
 		trusted := x509.NewCertPool()
 		if !trusted.AppendCertsFromPEM(pem) {
@@ -196,7 +197,7 @@ func (l *listener) step(ctx context.Context) error {
 	for _, payload := range got.Data {
 		var e gen.WebhookEvent
 		if err := json.Unmarshal(payload, &e); err != nil {
-			return fmt.Errorf("read an event: %w", err)
+			return fault.Wrap(err, "read an event")
 		}
 		what := "event_ids"
 		if !l.handle(ctx, e, payload) {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -207,7 +206,7 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 		RedisURL: n.RedisURL, Metrics: n.metrics, Log: n.log, Traced: n.tracer != nil, Nodes: func() int { return tokens.Nodes() },
 	})
 	if err != nil {
-		return nil, fmt.Errorf("GUILDHALL_REDIS_URL: %w", err)
+		return nil, fault.Wrap(err, "GUILDHALL_REDIS_URL")
 	}
 	tokens, err = auth.NewTokens(auth.Config{
 		DB: vital, URL: n.listenURL, Env: n.Env, Log: n.log, Metrics: n.metrics,
@@ -264,7 +263,7 @@ func (n *node) listen(ctx context.Context, g *errgroup.Group, handler http.Handl
 	if n.HTTPSListen != "" {
 		pair, err := certificate.Load(n.TLSCert, n.TLSKey, n.log)
 		if err != nil {
-			return nil, fmt.Errorf("GUILDHALL_TLS_CERT: %w", err)
+			return nil, fault.Wrap(err, "GUILDHALL_TLS_CERT")
 		}
 		l, err := n.open(ctx, "GUILDHALL_HTTPS_LISTEN", n.HTTPSListen)
 		if err != nil {

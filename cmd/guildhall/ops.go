@@ -128,10 +128,10 @@ func tryWrite(ctx context.Context, d *db.DB) error {
 		if err := db.CheckProgram(ctx, tx); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ($1, 0, 'epoch')`, "readiness "+db.NewID()); err != nil {
+		if _, err := db.Exec(ctx, tx, `INSERT INTO auth_nodes (id, epoch, seen_at) VALUES ($1, 0, 'epoch')`, "readiness "+db.NewID()); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `DO 'BEGIN END'`); err != nil {
+		if _, err := db.Exec(ctx, tx, `DO 'BEGIN END'`); err != nil {
 			return err
 		}
 		return undo

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/output"
 )
 
@@ -44,7 +45,7 @@ func (c *readyCommand) Run(ctx context.Context, streams streams) error {
 func (c *readyCommand) ask(ctx context.Context) error {
 	host, port, err := net.SplitHostPort(c.OpsListen)
 	if err != nil {
-		return fmt.Errorf("GUILDHALL_OPS_LISTEN: %w", err)
+		return fault.Wrap(err, "GUILDHALL_OPS_LISTEN")
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"

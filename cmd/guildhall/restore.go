@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/output"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/operate/restore"
@@ -54,7 +55,7 @@ func (c *restoreCheck) Run(ctx context.Context, io streams) error {
 	told := d
 	if c.OldDatabaseURL != "" {
 		if told, err = db.Open(db.Config{URL: c.OldDatabaseURL, Writers: 1, Readers: 1, Name: "guildhall-cli"}); err != nil {
-			return fmt.Errorf("--old-database-url: %w", err)
+			return fault.Wrap(err, "--old-database-url")
 		}
 		defer told.Close()
 	}

@@ -92,10 +92,10 @@ func (c *resealCommand) Run(ctx context.Context, io streams) error {
 	}
 	b, err := box(c.SecretKey, c.Env)
 	if err != nil {
-		return fmt.Errorf("GUILDHALL_SECRET_KEY: %w", err)
+		return fault.Wrap(err, "GUILDHALL_SECRET_KEY")
 	}
 	if err := installation.CheckKey(ctx, d, b); err != nil {
-		return fmt.Errorf("GUILDHALL_SECRET_KEY: %w", err)
+		return fault.Wrap(err, "GUILDHALL_SECRET_KEY")
 	}
 	done, err := installation.Reseal(ctx, d, b)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"guildhall/gen"
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/output"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/operate/installation"
@@ -78,7 +79,7 @@ func (r receivers) config(ctx context.Context) (webhooks.Config, error) {
 		err = installation.CheckKey(ctx, d, b)
 	}
 	if err != nil {
-		return webhooks.Config{}, errors.Join(fmt.Errorf("GUILDHALL_SECRET_KEY: %w", err), d.Close())
+		return webhooks.Config{}, errors.Join(fault.Wrap(err, "GUILDHALL_SECRET_KEY"), d.Close())
 	}
 	c, err := s.receivers(b)
 	if err != nil {

@@ -121,7 +121,7 @@ func Record(ctx context.Context, tx *db.Tx, changes ...Change) error {
 		befores, afters = append(befores, before), append(afters, after)
 	}
 	a := From(ctx)
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		INSERT INTO audit_log (guild_id, id, actor_type, actor_id, actor_name, address, request_id, action, target_id, target_name, before, after)
 		SELECT guild, id, $1, $2, $3, $4, $5, action, target, name, nullif(before, '')::jsonb, nullif(after, '')::jsonb
 		FROM unnest($6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[])
@@ -141,7 +141,7 @@ func rendered(v any) (string, error) {
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
-		return "", fmt.Errorf("render a change for the audit log: %w", err)
+		return "", fault.Wrap(err, "render a change for the audit log")
 	}
 	return string(bytes.ReplaceAll(b, []byte(`\u0000`), nil)), nil // jsonb holds no NUL
 }

@@ -83,7 +83,7 @@ func PresenceOf(ctx context.Context, q db.Querier, id string) (Presence, error) 
 // Announce has every node forget, with the caller's commit, all that it remembers
 // of tokens, keys and guilds.
 func Announce(ctx context.Context, tx *db.Tx) error {
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		WITH changed AS (UPDATE auth_epoch SET epoch = epoch + 1 RETURNING epoch)
 		SELECT pg_notify($1, epoch || ' *') FROM changed`, channel)
 	return fault.Wrap(err, "announce a change to every node")

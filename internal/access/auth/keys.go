@@ -112,7 +112,7 @@ const firstWithKeys = 105
 // NodesWithoutKeys counts the live nodes of older programs, which know no bot keys
 // and refuse them as they refuse whatever is no token.
 func NodesWithoutKeys(ctx context.Context, q db.Querier) (nodes int, err error) {
-	err = q.GetContext(ctx, &nodes, `
+	nodes, err = db.Get[int](ctx, q, `
 		SELECT count(*)
 		FROM auth_nodes
 		WHERE coalesce(schema_version, 0) < $1 AND seen_at > now() - $2::bigint * interval '1 second'`, firstWithKeys, int64(nodeTimeout/time.Second))
@@ -198,7 +198,7 @@ func (k keyRow) told() map[string]any {
 const keyColumns = `k.id, k.name, k.preview, k.hash, coalesce(k.guild_ids, '{}') AS guild_ids, k.ip_allowlist, k.expires_at, k.created_at, k.revoked_at`
 
 func insertKey(ctx context.Context, tx *db.Tx, k keyRow, expiresIn time.Duration) (keyRow, error) {
-	err := tx.GetContext(ctx, &k, `
+	k, err := db.Get[keyRow](ctx, tx, `
 		INSERT INTO bot_keys AS k (id, name, preview, hash, guild_ids, ip_allowlist, expires_at)
 		VALUES ($1, $2, $3, $4, nullif($5::text[], '{}'), $6, now() + $7::bigint * interval '1 second')
 		RETURNING `+keyColumns, k.ID, k.Name, k.Preview, k.Hash, k.Guilds, k.Allow, seconds(expiresIn))
@@ -227,16 +227,16 @@ const keysOfGuild = `
 		ORDER BY k.created_at, k.id`
 
 func revokeKey(ctx context.Context, tx *db.Tx, id string) (was, is keyRow, epoch int64, err error) {
-	if err := tx.GetContext(ctx, &was, `SELECT `+keyColumns+` FROM bot_keys k WHERE k.id = $1 FOR UPDATE`, id); err != nil {
-		return keyRow{}, keyRow{}, 0, fmt.Errorf("find bot key %s: %w", id, err)
+	if was, err = db.Get[keyRow](ctx, tx, `SELECT `+keyColumns+` FROM bot_keys k WHERE k.id = $1 FOR UPDATE`, id); err != nil {
+		return keyRow{}, keyRow{}, 0, fault.Wrap(err, "find bot key", id)
 	}
 	is = was
 	if was.RevokedAt == nil {
-		if err := tx.GetContext(ctx, &is.RevokedAt, `UPDATE bot_keys SET revoked_at = now()
-			WHERE id = $1 RETURNING revoked_at`, id); err != nil {
-			return keyRow{}, keyRow{}, 0, fmt.Errorf("revoke bot key %s: %w", id, err)
+		is.RevokedAt, err = db.Get[*time.Time](ctx, tx, `UPDATE bot_keys SET revoked_at = now() WHERE id = $1 RETURNING revoked_at`, id)
+		if err != nil {
+			return keyRow{}, keyRow{}, 0, fault.Wrap(err, "revoke bot key", id)
 		}
 	}
-	err = tx.GetContext(ctx, &epoch, `SELECT epoch FROM auth_epoch`)
+	epoch, err = db.Get[int64](ctx, tx, `SELECT epoch FROM auth_epoch`)
 	return was, is, epoch, fault.Wrap(err, "read the epoch of tokens")
 }

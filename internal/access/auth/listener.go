@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 )
 
 const (
@@ -154,7 +155,7 @@ func (l *listener) sendHeartbeats(ctx context.Context, done <-chan struct{}) err
 		INSERT INTO auth_nodes (id, epoch, seen_at, schema_version)
 		SELECT `+db.Quote(l.t.node)+`, epoch, now(), `+programVersion()+` FROM auth_epoch
 		ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch, seen_at = excluded.seen_at, schema_version = excluded.schema_version`); err != nil {
-		return fmt.Errorf("register this node: %w", err)
+		return fault.Wrap(err, "register this node")
 	}
 	// A heartbeat that a crash of the database forgets does no harm.
 	if err := l.exec(ctx, `SET synchronous_commit = off`); err != nil {
@@ -165,7 +166,7 @@ func (l *listener) sendHeartbeats(ctx context.Context, done <-chan struct{}) err
 	begun := l.t.clock()
 	for {
 		if err := l.sendHeartbeat(ctx); err != nil {
-			return fmt.Errorf("send a heartbeat: %w", err)
+			return fault.Wrap(err, "send a heartbeat")
 		}
 		l.warnIfSilent(ctx, begun)
 		select {

@@ -66,13 +66,13 @@ func byGuild(ctx context.Context, q db.Querier, guild string) ([]row, error) {
 // insert stores r, which expires after the given time by the database's clock,
 // or never when it is zero.
 func insert(ctx context.Context, tx *db.Tx, r row, expiresIn time.Duration) (row, error) {
-	err := tx.GetContext(ctx, &r, `
+	stored, err := db.Get[row](ctx, tx, `
 		INSERT INTO api_tokens (id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, now() + $8::bigint * interval '1 second')
 		RETURNING id, guild_id, name, preview, hash, scopes, ip_allowlist,
 		          expires_at, created_at, revoked_at, now() AS now`,
 		r.ID, r.GuildID, r.Name, r.Preview, r.Hash, r.Scopes, r.Allow, seconds(expiresIn))
-	return r, fault.Wrap(err, "insert a token of guild", r.GuildID)
+	return stored, fault.Wrap(err, "insert a token of guild", r.GuildID)
 }
 
 // seconds is a time to expiry in whole seconds; nil where there is none.
@@ -105,41 +105,44 @@ func guildOf(ctx context.Context, q db.Querier, id string) (string, error) {
 // that a node must have reached to know of it. It is db.Missing when the guild
 // has no such token.
 func revoke(ctx context.Context, tx *db.Tx, guild, id string) (was, is row, epoch int64, err error) {
-	if err := tx.GetContext(ctx, &was, `
+	was, err = db.Get[row](ctx, tx, `
 		SELECT id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at, created_at, revoked_at, now() AS now
 		FROM api_tokens
 		WHERE guild_id = $1 AND id = $2
-		FOR UPDATE`, guild, id); err != nil {
-		return row{}, row{}, 0, fmt.Errorf("find token %s of guild %s: %w", id, guild, err)
+		FOR UPDATE`, guild, id)
+	if err != nil {
+		return row{}, row{}, 0, fault.Wrap(err, "find token", id, "of guild", guild)
 	}
 	is = was
 	if was.RevokedAt == nil {
-		if err := tx.GetContext(ctx, &is.RevokedAt, `
+		is.RevokedAt, err = db.Get[*time.Time](ctx, tx, `
 			UPDATE api_tokens SET revoked_at = now()
 			WHERE guild_id = $1 AND id = $2
-			RETURNING revoked_at`, guild, id); err != nil {
-			return row{}, row{}, 0, fmt.Errorf("revoke token %s: %w", id, err)
+			RETURNING revoked_at`, guild, id)
+		if err != nil {
+			return row{}, row{}, 0, fault.Wrap(err, "revoke token", id)
 		}
 	}
-	err = tx.GetContext(ctx, &epoch, `SELECT epoch FROM auth_epoch`)
+	epoch, err = db.Get[int64](ctx, tx, `SELECT epoch FROM auth_epoch`)
 	return was, is, epoch, fault.Wrap(err, "read the epoch of tokens")
 }
 
 // revokeOf marks the guild's tokens that are not revoked and returns them, with the
 // epoch that a node must have reached to know of it.
 func revokeOf(ctx context.Context, tx *db.Tx, guild string) (rows []row, epoch int64, err error) {
-	if err := tx.SelectContext(ctx, &rows, `
+	rows, err = db.Select[row](ctx, tx, `
 		UPDATE api_tokens SET revoked_at = now()
 		WHERE guild_id = $1 AND revoked_at IS NULL
-		RETURNING id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at, created_at, revoked_at, now() AS now`, guild); err != nil {
-		return nil, 0, fmt.Errorf("revoke the tokens of guild %s: %w", guild, err)
+		RETURNING id, guild_id, name, preview, hash, scopes, ip_allowlist, expires_at, created_at, revoked_at, now() AS now`, guild)
+	if err != nil {
+		return nil, 0, fault.Wrap(err, "revoke the tokens of guild", guild)
 	}
-	err = tx.GetContext(ctx, &epoch, `SELECT epoch FROM auth_epoch`)
+	epoch, err = db.Get[int64](ctx, tx, `SELECT epoch FROM auth_epoch`)
 	return rows, epoch, fault.Wrap(err, "read the epoch of tokens")
 }
 
 func guildExists(ctx context.Context, q db.Querier, guild string) (there bool, err error) {
-	err = q.GetContext(ctx, &there, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1 AND removed_at IS NULL)`, guild)
+	there, err = db.Get[bool](ctx, q, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1 AND removed_at IS NULL)`, guild)
 	return there, fault.Wrap(err, "look for guild", guild)
 }
 
@@ -196,7 +199,7 @@ func guildsAfter(ctx context.Context, q db.Querier, after string) ([]string, err
 
 // behind counts the live nodes that have not reached the epoch yet.
 func behind(ctx context.Context, q db.Querier, epoch int64) (nodes int, err error) {
-	err = q.GetContext(ctx, &nodes, `
+	nodes, err = db.Get[int](ctx, q, `
 		SELECT count(*) FROM auth_nodes
 		WHERE epoch < $1 AND seen_at > now() - $2::bigint * interval '1 second'`,
 		epoch, int64(nodeTimeout/time.Second))
@@ -220,7 +223,7 @@ func storeLastUsed(ctx context.Context, tx *db.Tx, ids []string) error {
 		) AS k
 		ON CONFLICT (key_id) DO UPDATE SET last_used_at = excluded.last_used_at
 		WHERE u.last_used_at <= excluded.last_used_at - interval '1 minute'`} {
-		if _, err := tx.ExecContext(ctx, statement, db.Array(ids)); err != nil {
+		if _, err := db.Exec(ctx, tx, statement, db.Array(ids)); err != nil {
 			return fmt.Errorf("note the use of %d tokens: %w", len(ids), err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 )
 
 const (
@@ -113,21 +113,21 @@ func NewTokens(cfg Config) (*Tokens, error) {
 		ExpiryCalculator: otter.ExpiryWriting[digest, *entry](tokenTTL),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("auth: %w", err)
+		return nil, fault.Wrap(err, "auth")
 	}
 	refused, err := otter.New(&otter.Options[digest, *entry]{
 		MaximumSize:      maxRefused,
 		ExpiryCalculator: otter.ExpiryWriting[digest, *entry](noTokenTTL),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("auth: %w", err)
+		return nil, fault.Wrap(err, "auth")
 	}
 	guilds, err := otter.New(&otter.Options[string, there]{
 		MaximumSize:      maxCached,
 		ExpiryCalculator: otter.ExpiryWriting[string, there](tokenTTL),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("auth: %w", err)
+		return nil, fault.Wrap(err, "auth")
 	}
 	t := &Tokens{
 		db: cfg.DB, url: cfg.URL, env: cfg.Env, node: cfg.NodeID, clock: cfg.Clock,

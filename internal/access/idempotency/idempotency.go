@@ -11,7 +11,6 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"time"
 
 	"guildhall/internal/access/auth"
@@ -91,7 +90,7 @@ func (k Keys) Claim(ctx context.Context, tx *db.Tx, r Request) (*Response, error
 	case db.LockTimeout(err):
 		return nil, inUse.Because(err)
 	case !db.Missing(err):
-		return nil, fmt.Errorf("claim idempotency key: %w", err)
+		return nil, fault.Wrap(err, "claim idempotency key")
 	}
 	response, err := k.find(ctx, tx, r)
 	if !errors.Is(err, errOver) {
@@ -124,7 +123,7 @@ func takeOver(ctx context.Context, tx *db.Tx, r Request) (bool, error) {
 	case db.LockTimeout(err):
 		return false, inUse.Because(err)
 	case err != nil:
-		return false, fmt.Errorf("take over an idempotency key whose window is over: %w", err)
+		return false, fault.Wrap(err, "take over an idempotency key whose window is over")
 	}
 	return len(ours) == 1, nil
 }
@@ -163,7 +162,7 @@ func (k Keys) find(ctx context.Context, q db.Querier, r Request) (*Response, err
 		// may try again.
 		return nil, inUse
 	case err != nil:
-		return nil, fmt.Errorf("read idempotency key: %w", err)
+		return nil, fault.Wrap(err, "read idempotency key")
 	case have.Over:
 		return nil, errOver
 	}
@@ -202,7 +201,7 @@ func (k Keys) body(ctx context.Context, q db.Querier, have row, r Request) ([]by
 
 // Keep stores the response under the key that this unit has claimed.
 func (k Keys) Keep(ctx context.Context, tx *db.Tx, r Request, a Response) error {
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		UPDATE idempotency_keys
 		SET state = 'done', status = $4, location = nullif($5, ''), retry_after = nullif($6, ''), body = $7, lease_until = NULL
 		WHERE guild_id = $1 AND token_id = $2 AND key = $3`,

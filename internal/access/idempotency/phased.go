@@ -2,7 +2,6 @@ package idempotency
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -18,7 +17,7 @@ const LeaseTime = 30 * time.Second
 // is the same one.
 func (k Keys) ClaimLeased(ctx context.Context, tx *db.Tx, r Request) (*Response, error) {
 	// SKIP LOCKED leaves a key that a duplicate takes over at this moment to the duplicate.
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		DELETE FROM idempotency_keys
 		WHERE guild_id = $1 AND (token_id, key) IN (
 			SELECT token_id, key FROM idempotency_keys
@@ -26,7 +25,7 @@ func (k Keys) ClaimLeased(ctx context.Context, tx *db.Tx, r Request) (*Response,
 			  AND state = 'running' AND lease_until <= now()
 			FOR UPDATE SKIP LOCKED)`, r.GuildID, r.TokenID, r.Key, r.Fingerprint)
 	if err != nil {
-		return nil, fmt.Errorf("take over an idempotency key: %w", err)
+		return nil, fault.Wrap(err, "take over an idempotency key")
 	}
 	return k.Claim(ctx, tx, r)
 }
@@ -34,7 +33,7 @@ func (k Keys) ClaimLeased(ctx context.Context, tx *db.Tx, r Request) (*Response,
 // Lease lets the claimed key outlive this unit, without a response, for
 // LeaseTime. Until then duplicates are idempotency_key_in_use.
 func (k Keys) Lease(ctx context.Context, tx *db.Tx, r Request) error {
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		UPDATE idempotency_keys
 		SET lease_until = now() + make_interval(secs => $4)
 		WHERE guild_id = $1 AND token_id = $2 AND key = $3 AND state = 'running'`, r.GuildID, r.TokenID, r.Key, LeaseTime.Seconds())
@@ -43,7 +42,7 @@ func (k Keys) Lease(ctx context.Context, tx *db.Tx, r Request) error {
 
 // Release frees a leased key without a response: the request may run again.
 func (k Keys) Release(ctx context.Context, tx *db.Tx, r Request) error {
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		DELETE FROM idempotency_keys
 		WHERE guild_id = $1 AND token_id = $2 AND key = $3 AND fingerprint = $4 AND state = 'running'`, r.GuildID, r.TokenID, r.Key, r.Fingerprint)
 	return fault.Wrap(err, "release the idempotency key")

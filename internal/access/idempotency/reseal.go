@@ -2,11 +2,11 @@ package idempotency
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"guildhall/internal/access/seal"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 )
 
 // resealChunk is how many responses are read at a time; each has up to some tens
@@ -35,7 +35,7 @@ func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (seal.Count, error) {
 			ORDER BY created_at, token_id, key
 			LIMIT $4`, last.CreatedAt, last.TokenID, last.Key, resealChunk)
 		if err != nil {
-			return count, fmt.Errorf("read kept answers: %w", err)
+			return count, fault.Wrap(err, "read kept answers")
 		}
 		if len(rows) == 0 {
 			return count, nil
@@ -58,11 +58,11 @@ func resealRows(ctx context.Context, d *db.DB, box *seal.Box, rows []sealedRespo
 			if err != nil || !changed {
 				continue
 			}
-			if _, err := tx.ExecContext(ctx, `
+			if _, err := db.Exec(ctx, tx, `
 				UPDATE idempotency_keys SET body = $4
 				WHERE guild_id = $1 AND token_id = $2 AND key = $3 AND body = $5`,
 				r.GuildID, r.TokenID, r.Key, fresh, r.Body); err != nil {
-				return fmt.Errorf("reseal a kept answer: %w", err)
+				return fault.Wrap(err, "reseal a kept answer")
 			}
 		}
 		count.Resealed += counted.Resealed

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"guildhall/internal/base/fault"
 )
 
 // Config says where buckets live and how long a decision may take.
@@ -59,7 +61,7 @@ func New(cfg Config) (*Limiter, error) {
 	l := &Limiter{nodes: cfg.Nodes}
 	var err error
 	if l.local, err = newLocal(cfg.MaxKeys); err != nil {
-		return nil, fmt.Errorf("ratelimit: %w", err)
+		return nil, fault.Wrap(err, "ratelimit")
 	}
 	if cfg.RedisURL != "" {
 		if l.shared, err = newShared(cfg.RedisURL, cfg.Budget, cfg.Log); err != nil {
@@ -70,7 +72,7 @@ func New(cfg Config) (*Limiter, error) {
 		}
 	}
 	if l.met, err = newMetrics(cfg.Metrics, l); err != nil {
-		return nil, fmt.Errorf("ratelimit: %w", err)
+		return nil, fault.Wrap(err, "ratelimit")
 	}
 	return l, nil
 }

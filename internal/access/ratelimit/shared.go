@@ -13,6 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"guildhall/internal/base/fault"
 )
 
 // spendScript is the whole decision in one round trip, on the store's own
@@ -86,7 +88,7 @@ func newShared(url string, budget time.Duration, log *slog.Logger) (*shared, err
 	quiet()
 	opt, err := parseURL(url)
 	if err != nil {
-		return nil, fmt.Errorf("ratelimit: %w", err)
+		return nil, fault.Wrap(err, "ratelimit")
 	}
 	opt.ContextTimeoutEnabled = true
 	opt.MaxRetries = -1

@@ -8,6 +8,8 @@ import (
 	"crypto/cipher"
 	"errors"
 	"fmt"
+
+	"guildhall/internal/base/fault"
 )
 
 // KeySize is the length of a key in bytes.
@@ -39,11 +41,11 @@ func New(keys ...[]byte) (*Box, error) {
 		}
 		block, err := aes.NewCipher(key)
 		if err != nil {
-			return nil, fmt.Errorf("seal: %w", err)
+			return nil, fault.Wrap(err, "seal")
 		}
 		aead, err := cipher.NewGCMWithRandomNonce(block)
 		if err != nil {
-			return nil, fmt.Errorf("seal: %w", err)
+			return nil, fault.Wrap(err, "seal")
 		}
 		b.keys = append(b.keys, aead)
 	}

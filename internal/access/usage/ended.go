@@ -3,7 +3,6 @@ package usage
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -144,11 +143,11 @@ func lastFirst(a, b Ended) int {
 func trim(ctx context.Context, d db.Doer, guilds []string) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		for _, guild := range slices.Sorted(slices.Values(guilds)) {
-			if _, err := tx.ExecContext(ctx, trimRefusals, guild, maxKept); err != nil {
-				return fmt.Errorf("trim the refusals of guild %s: %w", guild, err)
+			if _, err := db.Exec(ctx, tx, trimRefusals, guild, maxKept); err != nil {
+				return fault.Wrap(err, "trim the refusals of guild", guild)
 			}
-			if _, err := tx.ExecContext(ctx, trimEnded, guild, maxEnded); err != nil {
-				return fmt.Errorf("trim the uses of ended tokens of guild %s: %w", guild, err)
+			if _, err := db.Exec(ctx, tx, trimEnded, guild, maxEnded); err != nil {
+				return fault.Wrap(err, "trim the uses of ended tokens of guild", guild)
 			}
 		}
 		return nil

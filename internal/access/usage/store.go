@@ -147,7 +147,7 @@ func (p pending) write(ctx context.Context, tx *db.Tx) error {
 			refusals.add(r.Guild, r.RequestID, r.At.UTC().Format(time.RFC3339Nano), r.Token, r.Operation, r.Status, r.Code, from)
 		}
 	}
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		WITH counted AS (
 			INSERT INTO usage_hours AS u (guild_id, token_id, hour, operation, class, requests)
 			SELECT * FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::smallint[], $6::bigint[])

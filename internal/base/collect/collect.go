@@ -302,7 +302,7 @@ func (c *Collector[T]) run(ctx context.Context, items []*item[T]) (outcomes []er
 	defer func() {
 		failure := error(nil)
 		if p := recover(); p != nil {
-			failure = fmt.Errorf("a batch: %w", fault.Panicked(p))
+			failure = fault.Wrap(fault.Panicked(p), "a batch")
 		} else if len(outcomes) != len(items) {
 			failure = fmt.Errorf("a batch of %d has said what became of %d", len(items), len(outcomes))
 		}

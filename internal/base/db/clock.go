@@ -2,8 +2,9 @@ package db
 
 import (
 	"context"
-	"fmt"
 	"time"
+
+	"guildhall/internal/base/fault"
 )
 
 // ClockOffset is how far the clock that now reads is ahead of the database's. It
@@ -12,7 +13,7 @@ func ClockOffset(ctx context.Context, q Querier, now func() time.Time) (time.Dur
 	var theirs time.Time
 	asked := now()
 	if err := q.GetContext(ctx, &theirs, `SELECT clock_timestamp()`); err != nil {
-		return 0, fmt.Errorf("read the database's clock: %w", err)
+		return 0, fault.Wrap(err, "read the database's clock")
 	}
 	return asked.Add(now().Sub(asked) / 2).Sub(theirs), nil
 }

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"database/sql"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -19,6 +18,8 @@ import (
 
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"guildhall/internal/base/fault"
 )
 
 // Config says how to reach Postgres and how many connections to use.
@@ -107,7 +108,7 @@ func openPool(raw string, params map[string]string, n int, planning string, toge
 	}
 	c, err := newConnector(dsn, planning, together)
 	if err != nil {
-		return nil, fmt.Errorf("the database URL cannot be used: %w", err)
+		return nil, fault.Wrap(err, "the database URL cannot be used")
 	}
 	pool := sql.OpenDB(c)
 	pool.SetMaxOpenConns(n)
@@ -147,7 +148,7 @@ func withParams(raw string, params map[string]string) (string, error) {
 	u.Path = cmp.Or(u.Path, "/") // without it the text would be no URL any more
 	cfg, err := pq.NewConfig(u.String())
 	if err != nil {
-		return "", fmt.Errorf("the database URL cannot be used: %w", err)
+		return "", fault.Wrap(err, "the database URL cannot be used")
 	}
 	if cfg.SSLMode == "" { // said neither here nor in the environment
 		q.Set("sslmode", defaultTLS(cfg))

@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"guildhall/internal/base/fault"
 )
 
 // SharedTables are the tables that are not a guild's, each with its reason. The
@@ -93,7 +95,7 @@ func Distribute(ctx context.Context, url string) (Distribution, error) {
 	}
 	defer pool.Close()
 	if err := inTheWay(ctx, pool); err != nil {
-		return Distribution{}, fmt.Errorf("distribute the tables: %w", err)
+		return Distribution{}, fault.Wrap(err, "distribute the tables")
 	}
 	if err := Migrate(ctx, url); err != nil {
 		return Distribution{}, err
@@ -170,14 +172,14 @@ func distribute(ctx context.Context, pool *sql.DB) (d Distribution, err error) {
 		FROM ordered
 		WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_dist_partition p WHERE p.logicalrelid = ordered.oid)`, sharedNames()).Scan(&left)
 	if err != nil {
-		return d, fmt.Errorf("look for tables that are not distributed: %w", err)
+		return d, fault.Wrap(err, "look for tables that are not distributed")
 	}
 	for _, table := range left {
 		if table == "guilds" {
 			// A table of the coordinator's cannot refer to one that lies on the workers.
 			// Statements that make a token look for its guild.
 			if _, err := tx.ExecContext(ctx, `ALTER TABLE api_tokens DROP CONSTRAINT IF EXISTS api_tokens_guild_id_fkey`); err != nil {
-				return d, fmt.Errorf("distribute the tables: %w", err)
+				return d, fault.Wrap(err, "distribute the tables")
 			}
 		}
 		statement := `SELECT create_distributed_table($1, 'guild_id', colocate_with => 'guilds')`
@@ -185,7 +187,7 @@ func distribute(ctx context.Context, pool *sql.DB) (d Distribution, err error) {
 			statement = `SELECT create_distributed_table($1, 'id', colocate_with => 'none')`
 		}
 		if _, err := tx.ExecContext(ctx, statement, table); err != nil {
-			return d, fmt.Errorf("distribute the table %s: %w", table, err)
+			return d, fault.Wrap(err, "distribute the table", table)
 		}
 	}
 	if err := scattered(ctx, tx); err != nil {
@@ -197,7 +199,7 @@ func distribute(ctx context.Context, pool *sql.DB) (d Distribution, err error) {
 		JOIN pg_catalog.pg_dist_placement p USING (shardid)
 		JOIN pg_catalog.pg_dist_partition t ON t.logicalrelid = s.logicalrelid AND t.partmethod = 'h'`).Scan(&d.Tables, &d.Shards, &d.Nodes)
 	if err != nil {
-		return d, fmt.Errorf("count what is distributed: %w", err)
+		return d, fault.Wrap(err, "count what is distributed")
 	}
 	d.Now = left
 	return d, tx.Commit()
@@ -215,7 +217,7 @@ func scattered(ctx context.Context, tx *sql.Tx) error {
 		   OR t.distribution_column <> CASE name WHEN 'guilds' THEN 'id' ELSE 'guild_id' END
 		   OR t.colocation_id <> (SELECT colocation_id FROM citus_tables WHERE table_name = 'guilds'::regclass)`, sharedNames()).Scan(&found)
 	if err != nil {
-		return fmt.Errorf("see how tables are distributed: %w", err)
+		return fault.Wrap(err, "see how tables are distributed")
 	}
 	if len(found) > 0 {
 		return fmt.Errorf("distribute the tables: somebody has distributed these, and not by guild beside the guilds: %s; run undistribute_table on each first", strings.Join(found, ", "))
@@ -228,8 +230,5 @@ func scattered(ctx context.Context, tx *sql.Tx) error {
 func GuildTables(ctx context.Context, q Querier) ([]string, error) {
 	tables, err := Select[string](ctx, q, guildTables+`
 		SELECT name FROM ordered ORDER BY name = 'guilds', depth DESC, name`, sharedNames())
-	if err != nil {
-		return nil, fmt.Errorf("list the tables of guilds: %w", err)
-	}
-	return tables, nil
+	return tables, fault.Wrap(err, "list the tables of guilds")
 }

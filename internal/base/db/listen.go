@@ -3,10 +3,11 @@ package db
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/lib/pq"
+
+	"guildhall/internal/base/fault"
 )
 
 // Notification is one message on a channel.
@@ -38,7 +39,7 @@ func Listen(ctx context.Context, url, name, channel string) (*Listener, error) {
 	notifications := make(chan *pq.Notification, 1024)
 	conn, err := pq.NewListenerConn(dsn, notifications)
 	if err != nil {
-		return nil, fmt.Errorf("open a line to the database: %w", err)
+		return nil, fault.Wrap(err, "open a line to the database")
 	}
 	l := &Listener{conn: conn, notifications: notifications}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -48,7 +49,7 @@ func Listen(ctx context.Context, url, name, channel string) (*Listener, error) {
 		for range notifications {
 			// The driver ends once nothing is left to hand over.
 		}
-		return nil, fmt.Errorf("listen to %s: %w", channel, err)
+		return nil, fault.Wrap(err, "listen to", channel)
 	}
 	return l, nil
 }

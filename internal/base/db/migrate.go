@@ -15,6 +15,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverdatabasesql"
 	"github.com/riverqueue/river/rivermigrate"
 
+	"guildhall/internal/base/fault"
 	"guildhall/migrations"
 )
 
@@ -52,18 +53,18 @@ func (h history) migrate(ctx context.Context, url string) error {
 		return h.up(ctx, pool)
 	})
 	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
+		return fault.Wrap(err, "migrate")
 	}
 	jobs, err := rivermigrate.New(riverdatabasesql.New(pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		return fmt.Errorf("migrate the job tables: %w", err)
+		return fault.Wrap(err, "migrate the job tables")
 	}
 	err = againWhileLocked(ctx, lockTries, lockPause, func() error {
 		_, err := jobs.Migrate(ctx, rivermigrate.DirectionUp, nil)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("migrate the job tables: %w", err)
+		return fault.Wrap(err, "migrate the job tables")
 	}
 	// Where tables are distributed, those that a migration has made follow: nobody
 	// uses them yet.
@@ -120,7 +121,7 @@ func (h history) up(ctx context.Context, pool *sql.DB) error {
 		// First, since a migration that is cut off has taken a part away.
 		if _, err := pool.ExecContext(ctx, `
 			UPDATE oldest_program SET schema_version = $1 WHERE schema_version < $1`, next); err != nil {
-			return fmt.Errorf("note the oldest program: %w", err)
+			return fault.Wrap(err, "note the oldest program")
 		}
 		if _, err := contracting.UpTo(ctx, next); err != nil {
 			return err
@@ -161,10 +162,10 @@ func lockMigrations(ctx context.Context, pool *sql.DB) (unlock func(), err error
 	}
 	conn, err := pool.Conn(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("migrate: %w", err)
+		return nil, fault.Wrap(err, "migrate")
 	}
 	if err := locker.SessionLock(ctx, conn); err != nil {
-		return nil, errors.Join(fmt.Errorf("wait for another process that migrates: %w", err), conn.Close())
+		return nil, errors.Join(fault.Wrap(err, "wait for another process that migrates"), conn.Close())
 	}
 	return func() {
 		// A lock that is not given back here ends with its connection.

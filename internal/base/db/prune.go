@@ -2,10 +2,11 @@ package db
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"guildhall/internal/base/fault"
 )
 
 // Outlived says which rows of a table nobody needs any more. All of it is
@@ -47,10 +48,7 @@ func Prune(ctx context.Context, tx *Tx, o Outlived, now *time.Time, limit int) (
 		return o.pruneByGuild(ctx, tx, now, limit)
 	}
 	n, err := Exec(ctx, tx, o.together(limit), now)
-	if err != nil {
-		return 0, fmt.Errorf("delete what is outlived in %s: %w", o.Table, err)
-	}
-	return n, nil
+	return n, fault.Wrap(err, "delete what is outlived in", o.Table)
 }
 
 // together is the statement that deletes the oldest of all guilds. Its limit is part
@@ -92,7 +90,7 @@ func (o Outlived) pruneByGuild(ctx context.Context, tx *Tx, now *time.Time, limi
 		GROUP BY guild_id
 		ORDER BY guild_id`, limit, now)
 	if err != nil {
-		return 0, fmt.Errorf("look for what is outlived in %s: %w", o.Table, err)
+		return 0, fault.Wrap(err, "look for what is outlived in", o.Table)
 	}
 	deleted := 0
 	for _, g := range guilds {
@@ -108,7 +106,7 @@ func (o Outlived) pruneByGuild(ctx context.Context, tx *Tx, now *time.Time, limi
 			USING free
 			WHERE t.guild_id = $1 AND `+o.each("t.? = free.?", " AND "), g.GuildID, g.Keys, now)
 		if err != nil {
-			return 0, fmt.Errorf("delete what is outlived in %s of guild %s: %w", o.Table, g.GuildID, err)
+			return 0, fault.Wrap(err, "delete what is outlived in", o.Table, "of guild", g.GuildID)
 		}
 		deleted += n
 	}
@@ -134,7 +132,7 @@ func OldestOutlived(ctx context.Context, q Querier, o Outlived) (time.Duration, 
 		ORDER BY t.`+o.Since+`
 		LIMIT 1`)
 	if err != nil {
-		return 0, fmt.Errorf("look how old the oldest outlived row of %s is: %w", o.Table, err)
+		return 0, fault.Wrap(err, "look how old the oldest outlived row of", o.Table, "is")
 	}
 	if len(ages) == 0 {
 		return 0, nil

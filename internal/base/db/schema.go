@@ -180,13 +180,13 @@ func (h history) check(ctx context.Context, pool *sql.DB) (s Schema, err error) 
 	case err != nil && UndefinedTable(err), err == nil && have.Int64 < h.oldest:
 		return s, fmt.Errorf("the database schema is at version %d, this program needs %d: run `guildhall migrate`, or start with --migrate", have.Int64, h.oldest)
 	case err != nil:
-		return s, fmt.Errorf("read the schema version: %w", err)
+		return s, fault.Wrap(err, "read the schema version")
 	}
 	var oldest, contracted int64
 	err = pool.QueryRowContext(ctx, `
 		SELECT (`+readOldestProgram+`), (SELECT max(version_id) FROM goose_contract_version WHERE is_applied)`).Scan(&oldest, &contracted)
 	if err != nil {
-		return s, fmt.Errorf("read which programs may run: %w", err)
+		return s, fault.Wrap(err, "read which programs may run")
 	}
 	s.Version = max(s.Version, contracted)
 	if err := judgeProgram(oldest); err != nil {
@@ -198,10 +198,10 @@ func (h history) check(ctx context.Context, pool *sql.DB) (s Schema, err error) 
 		JOIN pg_class AS c ON c.oid = i.indexrelid
 		WHERE NOT i.indisvalid AND c.relnamespace = current_schema()::regnamespace`).Scan(&s.Invalid)
 	if err != nil {
-		return s, fmt.Errorf("look for invalid indexes: %w", err)
+		return s, fault.Wrap(err, "look for invalid indexes")
 	}
 	if s.Distributed, err = isDistributed(ctx, pool); err != nil {
-		return s, fmt.Errorf("see whether the tables are distributed: %w", err)
+		return s, fault.Wrap(err, "see whether the tables are distributed")
 	}
 	for _, next := range h.contracts {
 		if next > contracted {

@@ -3,10 +3,11 @@ package db
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+
+	"guildhall/internal/base/fault"
 )
 
 // Found names a row of a guild's that work over all guilds has found.
@@ -34,7 +35,7 @@ func (s Sweep) Run(ctx context.Context, d *DB) error {
 	for {
 		list, err := Select[Found](ctx, d.Reader(), s.Due, s.Look)
 		if err != nil {
-			return fmt.Errorf("look for %s: %w", s.What, err)
+			return fault.Wrap(err, "look for", s.What)
 		}
 		var done atomic.Int64
 		groups := chunks(list, s.Chunk)

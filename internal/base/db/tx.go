@@ -111,22 +111,20 @@ func (tx *Tx) WaitLess(ctx context.Context, limit time.Duration) error {
 func (tx *Tx) Part(ctx context.Context, fn func() error) (err error) {
 	for range maxPartRuns {
 		if _, err := tx.ExecContext(ctx, `SAVEPOINT part`); err != nil {
-			return fmt.Errorf("begin a part of a unit: %w", err)
+			return fault.Wrap(err, "begin a part of a unit")
 		}
 		if err = fn(); !retryable(err) {
 			break
 		}
 		if _, undo := tx.ExecContext(ctx, `ROLLBACK TO part`); undo != nil {
-			return errors.Join(err, fmt.Errorf("undo a part of a unit: %w", undo))
+			return errors.Join(err, fault.Wrap(undo, "undo a part of a unit"))
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, `RELEASE part`); err != nil {
-		return fmt.Errorf("end a part of a unit: %w", err)
-	}
-	return nil
+	_, err = tx.ExecContext(ctx, `RELEASE part`)
+	return fault.Wrap(err, "end a part of a unit")
 }
 
 // Now is the transaction's own time: Postgres' now(), read once when first
@@ -134,7 +132,7 @@ func (tx *Tx) Part(ctx context.Context, fn func() error) (err error) {
 func (tx *Tx) Now(ctx context.Context) (time.Time, error) {
 	if tx.now.IsZero() {
 		if err := tx.GetContext(ctx, &tx.now, `SELECT now()`); err != nil {
-			return time.Time{}, fmt.Errorf("read the transaction's time: %w", err)
+			return time.Time{}, fault.Wrap(err, "read the transaction's time")
 		}
 	}
 	return tx.now, nil
@@ -177,12 +175,12 @@ func (d *DB) Do(ctx context.Context, fn func(ctx context.Context, tx *Tx) error)
 func (d *DB) once(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) (err error) {
 	work, release, err := enter(ctx, d.writes)
 	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return fault.Wrap(err, "begin")
 	}
 	defer release()
 	t, err := d.write.BeginTxx(work, nil)
 	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return fault.Wrap(err, "begin")
 	}
 	// Covers a panic too: the transaction never outlives the unit. After a
 	// commit it does nothing.
@@ -192,13 +190,13 @@ func (d *DB) once(ctx context.Context, fn func(ctx context.Context, tx *Tx) erro
 		return err
 	}
 	if err := tx.begins(); err != nil {
-		return fmt.Errorf("commit: %w", err)
+		return fault.Wrap(err, "commit")
 	}
 	if err := t.Commit(); err != nil {
 		if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil {
-			return fmt.Errorf("commit: %w", ctx.Err()) // which has rolled it back
+			return fault.Wrap(ctx.Err(), "commit") // which has rolled it back
 		}
-		return fmt.Errorf("commit: %w", unlessTold(err))
+		return fault.Wrap(unlessTold(err), "commit")
 	}
 	return nil
 }
@@ -426,12 +424,12 @@ func Read(ctx context.Context) Querier {
 func (d *DB) Snapshot(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
 	release, err := d.writes.Acquire(ctx, Caller{})
 	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return fault.Wrap(err, "begin")
 	}
 	defer release()
 	t, err := d.write.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return fault.Wrap(err, "begin")
 	}
 	defer func() { _ = t.Rollback() }()
 	return fn(ctx, &Tx{Tx: t, Distributed: d.distributed, ctx: ctx})

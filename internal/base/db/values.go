@@ -115,7 +115,7 @@ func Copy(ctx context.Context, tx *Tx, table string, columns []string, next func
 	}
 	stmt, err := tx.PrepareContext(ctx, "COPY "+pq.QuoteIdentifier(table)+" ("+strings.Join(names, ", ")+") FROM STDIN")
 	if err != nil {
-		return fmt.Errorf("copy into %s: %w", table, err)
+		return fault.Wrap(err, "copy into", table)
 	}
 	defer func() {
 		if end := stmt.Close(); err == nil {

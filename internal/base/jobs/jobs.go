@@ -9,7 +9,6 @@ package jobs
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -68,7 +67,7 @@ func insert(ctx context.Context, tx *db.Tx, unique river.UniqueOpts, list []Args
 	}
 	client, err := inserter()
 	if err != nil {
-		return fmt.Errorf("enqueue: %w", err)
+		return fault.Wrap(err, "enqueue")
 	}
 	opts := river.InsertOpts{Queue: queueName, MaxAttempts: maxAttempts, UniqueOpts: unique}
 	params := make([]river.InsertManyParams, len(list))

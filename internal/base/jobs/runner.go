@@ -176,7 +176,7 @@ func (r *Runner) gauge(ctx context.Context) error {
 		  AND state IN ('available', 'pending', 'retryable', 'running', 'scheduled')
 		GROUP BY kind`, queueName)
 	if err != nil {
-		return fmt.Errorf("look for the oldest job: %w", err)
+		return fault.Wrap(err, "look for the oldest job")
 	}
 	defer rows.Close()
 	oldest := make(map[string]float64, len(r.cfg.Work))
@@ -187,7 +187,7 @@ func (r *Runner) gauge(ctx context.Context) error {
 		var kind string
 		var age float64
 		if err := rows.Scan(&kind, &age); err != nil {
-			return fmt.Errorf("read the oldest job: %w", err)
+			return fault.Wrap(err, "read the oldest job")
 		}
 		oldest[kind] = max(age, 0)
 	}

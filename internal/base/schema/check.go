@@ -12,6 +12,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"guildhall/gen"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
 )
 
@@ -30,7 +31,7 @@ func init() {
 var Document = sync.OnceValues(func() (*openapi3.T, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(gen.OpenAPI)
 	if err != nil {
-		return nil, fmt.Errorf("read openapi.yaml: %w", err)
+		return nil, fault.Wrap(err, "read openapi.yaml")
 	}
 	// The contract shows https alone. Where an operator allows receivers without
 	// TLS is for the check of their address to say.

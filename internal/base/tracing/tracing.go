@@ -98,7 +98,7 @@ func New(ctx context.Context, version string, log *slog.Logger) (*Tracer, error)
 	otel.SetErrorHandler(&complaints{log: log})
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", endpointVariable, err)
+		return nil, fault.Wrap(err, endpointVariable)
 	}
 	about, err := describe(ctx,
 		resource.WithAttributes(attribute.String("service.name", instrumentation), attribute.String("service.version", version)),

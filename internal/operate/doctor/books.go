@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"guildhall/internal/base/db"
@@ -76,11 +75,11 @@ func balances(ctx context.Context, q db.Querier, guild, after string) ([]balance
 // to member through the ledger's index, whatever their ledgers' lengths.
 func withoutWallet(ctx context.Context, q db.Querier, guild string) (lost []string, err error) {
 	for after, more := "", true; more; {
-		var rows []struct {
+		type member struct {
 			User   string `db:"user_id"`
 			Wallet bool   `db:"wallet"`
 		}
-		err := q.SelectContext(ctx, &rows, `
+		rows, err := db.Select[member](ctx, q, `
 			WITH RECURSIVE member AS (
 				(SELECT user_id, 1 AS n FROM ledger_entries
 				 WHERE guild_id = $1 AND user_id > $2 ORDER BY user_id LIMIT 1)
@@ -96,7 +95,7 @@ func withoutWallet(ctx context.Context, q db.Querier, guild string) (lost []stri
 			WHERE user_id IS NOT NULL
 			ORDER BY user_id`, guild, after, walletStep)
 		if err != nil {
-			return nil, fmt.Errorf("look for ledgers without a wallet in guild %s: %w", guild, err)
+			return nil, fault.Wrap(err, "look for ledgers without a wallet in guild", guild)
 		}
 		for _, r := range rows {
 			after = r.User
@@ -136,7 +135,7 @@ func (x *examination) eachGuild(ctx context.Context, do func(guild string) error
 	for after, more := "", true; more; {
 		ids, err := db.Select[string](ctx, x.db.Reader(), `SELECT id FROM guilds WHERE id > $1 AND removed_at IS NULL ORDER BY id LIMIT $2`, after, guildStep)
 		if err != nil {
-			return fmt.Errorf("list the guilds: %w", err)
+			return fault.Wrap(err, "list the guilds")
 		}
 		for _, id := range ids {
 			after = id

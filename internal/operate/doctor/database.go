@@ -30,21 +30,23 @@ const diskRows = 8192
 // row would fit into a page that is there, on a full disk too. Rows of a temporary
 // table lie where the database's other tables do.
 func (x *examination) database(ctx context.Context) Finding {
-	var server struct {
+	type answer struct {
 		Version   string `db:"version"`
 		Temporary bool   `db:"temporary"`
 	}
+	var server answer
 	undo := errors.New("rolled back")
-	err := x.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		if err := tx.GetContext(ctx, &server, `
+	err := x.db.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		server, err = db.Get[answer](ctx, tx, `
 			SELECT current_setting('server_version') AS version,
-				has_database_privilege(current_database(), 'TEMPORARY') AS temporary`); err != nil || !server.Temporary {
+				has_database_privilege(current_database(), 'TEMPORARY') AS temporary`)
+		if err != nil || !server.Temporary {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `SET LOCAL temp_tablespaces = ''`); err != nil {
+		if _, err := db.Exec(ctx, tx, `SET LOCAL temp_tablespaces = ''`); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, fmt.Sprintf(`
+		if _, err := db.Exec(ctx, tx, fmt.Sprintf(`
 			CREATE TEMPORARY TABLE guildhall_doctor ON COMMIT DROP AS SELECT generate_series(1, %d) AS n`, diskRows)); err != nil {
 			return err
 		}
@@ -141,7 +143,7 @@ func (x *examination) directLine(ctx context.Context) Finding {
 	}()
 	defer line.Close()
 	err = x.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, '')`, channel)
+		_, err := db.Exec(ctx, tx, `SELECT pg_notify($1, '')`, channel)
 		return err
 	})
 	if err != nil {

@@ -36,9 +36,8 @@ const (
 
 func (x *examination) redis(ctx context.Context) Finding {
 	if x.RedisURL == "" {
-		nodes := 0
 		// Without a database the check of the database has failed.
-		_ = x.db.Reader().GetContext(ctx, &nodes, `SELECT count(*) FROM auth_nodes WHERE seen_at > now() - interval '10 seconds'`)
+		nodes, _ := db.Get[int](ctx, x.db.Reader(), `SELECT count(*) FROM auth_nodes WHERE seen_at > now() - interval '10 seconds'`)
 		if nodes > 1 {
 			return warn("GUILDHALL_REDIS_URL is not set, and each of %d nodes admits the whole of every rate limit", nodes)
 		}
@@ -96,17 +95,19 @@ func (x *examination) platform(ctx context.Context) Finding {
 			return stop
 		}
 		asked++
-		closing := "archive"
-		err := x.db.Reader().GetContext(ctx, &closing, `SELECT close_action FROM guild_settings WHERE guild_id = $1`, guild)
-		if err != nil && !db.Missing(err) {
-			return fmt.Errorf("read the settings of guild %s: %w", guild, err)
+		closing, err := db.Get[string](ctx, x.db.Reader(), `SELECT close_action FROM guild_settings WHERE guild_id = $1`, guild)
+		if db.Missing(err) {
+			closing, err = "archive", nil
+		}
+		if err != nil {
+			return fault.Wrap(err, "read the settings of guild", guild)
 		}
 		lacks, err := x.Chat.Lacks(ctx, guild, bot, closing)
 		switch {
 		case errors.Is(err, chat.ErrNotInGuild):
 			lacking = append(lacking, guild+" (the bot is not in it)")
 		case err != nil:
-			return fmt.Errorf("guild %s: %w", guild, err)
+			return fault.Wrap(err, "guild", guild)
 		case len(lacks) > 0:
 			lacking = append(lacking, guild+" ("+strings.Join(lacks, ", ")+")")
 		}
@@ -226,13 +227,14 @@ func (x *examination) lookUp(ctx context.Context, place string) error {
 func (x *examination) registered(ctx context.Context) (rows []endpoint, disabled int, err error) {
 	q := x.db.Reader()
 	guilds := db.Array(x.Guilds)
-	if err := q.SelectContext(ctx, &rows, `
+	rows, err = db.Select[endpoint](ctx, q, `
 		SELECT guild_id, id, url FROM webhook_endpoints
 		WHERE enabled AND delivery = 'push' AND (cardinality($1::text[]) = 0 OR guild_id = ANY ($1))
-		ORDER BY guild_id, id LIMIT $2`, guilds, maxEndpoints); err != nil {
-		return nil, 0, fmt.Errorf("list the endpoints: %w", err)
+		ORDER BY guild_id, id LIMIT $2`, guilds, maxEndpoints)
+	if err != nil {
+		return nil, 0, fault.Wrap(err, "list the endpoints")
 	}
-	err = q.GetContext(ctx, &disabled, `
+	disabled, err = db.Get[int](ctx, q, `
 		SELECT count(*) FROM webhook_endpoints
 		WHERE NOT enabled AND disabled_reason IS NOT NULL AND (cardinality($1::text[]) = 0 OR guild_id = ANY ($1))`, guilds)
 	return rows, disabled, fault.Wrap(err, "count the disabled endpoints")

@@ -3,6 +3,8 @@ package doctor
 import (
 	"context"
 	"time"
+
+	"guildhall/internal/base/db"
 )
 
 // slowWork is after how long work that nobody has answered is told of.
@@ -10,11 +12,11 @@ const slowWork = 10 * time.Minute
 
 // work looks for what the operator's bot was asked to do and has not answered.
 func (x *examination) work(ctx context.Context) Finding {
-	var open struct {
+	type waiting struct {
 		Pieces int  `db:"pieces"`
 		Oldest *int `db:"oldest"` // seconds
 	}
-	err := x.db.Reader().GetContext(ctx, &open, `
+	open, err := db.Get[waiting](ctx, x.db.Reader(), `
 		SELECT count(*) AS pieces, extract(epoch FROM now() - min(created_at))::int AS oldest
 		FROM bot_work
 		WHERE result IS NULL`)

@@ -5,7 +5,6 @@ package installation
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"guildhall/internal/access/idempotency"
@@ -39,11 +38,11 @@ func CheckKey(ctx context.Context, d *db.DB, box *seal.Box) error {
 			if some && !opens {
 				return ErrKey
 			}
-			_, err = tx.ExecContext(ctx, `
+			_, err = db.Exec(ctx, tx, `
 				INSERT INTO secret_key_check (single, sealed) VALUES (true, $1) ON CONFLICT (single) DO NOTHING`,
 				box.Seal([]byte("guildhall"), checkBound))
 			if err != nil {
-				return fmt.Errorf("note the secret key: %w", err)
+				return fault.Wrap(err, "note the secret key")
 			}
 			// Another node may have been first, with another key.
 			if sealed, err = check(ctx, tx); err != nil {
@@ -103,7 +102,7 @@ func InspectKey(ctx context.Context, q db.Querier, box *seal.Box) (KeyState, err
 func check(ctx context.Context, q db.Querier) ([]byte, error) {
 	sealed, err := db.Get[[]byte](ctx, q, `SELECT sealed FROM secret_key_check`)
 	if err != nil && !db.Missing(err) {
-		return nil, fmt.Errorf("read which secret key there is: %w", err)
+		return nil, fault.Wrap(err, "read which secret key there is")
 	}
 	return sealed, nil
 }
@@ -137,7 +136,7 @@ func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (Resealed, error) {
 		if err != nil || !changed {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE secret_key_check SET sealed = $1 WHERE sealed = $2`, fresh, sealed)
+		_, err = db.Exec(ctx, tx, `UPDATE secret_key_check SET sealed = $1 WHERE sealed = $2`, fresh, sealed)
 		return err
 	})
 }

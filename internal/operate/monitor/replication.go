@@ -2,7 +2,6 @@ package monitor
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 )
 
 // replicationInterval is how often a node asks how far the standbys are.
@@ -50,20 +50,20 @@ func (r *Replication) Watch(ctx context.Context) error {
 func (r *Replication) measure(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	var standbys []struct {
+	type standby struct {
 		Name string  `db:"application_name"`
 		Lag  float64 `db:"lag"`
 	}
 	// Without the right to know, all is null. A connection that applies nothing has no
 	// replay_lsn: a base backup, an archiver. The copying of a subscription's table has one
 	// for a while. An idle standby that has caught up has no lag.
-	err := r.db.Reader().SelectContext(ctx, &standbys, `
+	standbys, err := db.Select[standby](ctx, r.db.Reader(), `
 		SELECT application_name, max(coalesce(extract(epoch FROM replay_lag), 0))::float8 AS lag
 		FROM pg_stat_replication
 		WHERE replay_lsn IS NOT NULL AND application_name !~ '^pg_[0-9]+_sync_'
 		GROUP BY application_name`)
 	if err != nil {
-		return fmt.Errorf("look at the standbys: %w", err)
+		return fault.Wrap(err, "look at the standbys")
 	}
 	r.lag.Reset() // one that is gone is not known any more
 	for _, s := range standbys {

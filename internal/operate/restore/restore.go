@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 )
 
 // The kinds of things that are looked at.
@@ -60,14 +61,14 @@ type Thing struct {
 // there are more than Limit changes. It asks the audit log, which tells of a
 // deletion too, and the rows, which tell of changes made past the program.
 func Since(ctx context.Context, q db.Querier, since time.Time) (things []Thing, more bool, err error) {
-	var rows []struct {
+	type change struct {
 		Kind   string    `db:"kind"`
 		Guild  *string   `db:"guild_id"`
 		ID     string    `db:"id"`
 		Change string    `db:"change"`
 		At     time.Time `db:"at"`
 	}
-	err = q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[change](ctx, q, `
 		SELECT kind, guild_id, id, change, max(at) AS at
 		FROM (
 			SELECT CASE WHEN action LIKE 'token.%' THEN 'token' WHEN action LIKE 'bot_key.%' THEN 'bot_key' ELSE 'endpoint' END AS kind,
@@ -95,7 +96,7 @@ func Since(ctx context.Context, q db.Querier, since time.Time) (things []Thing, 
 		ORDER BY max(at), kind, id, change
 		LIMIT $2`, since.Add(-Before), Limit+1)
 	if err != nil {
-		return nil, false, fmt.Errorf("look for what has changed: %w", err)
+		return nil, false, fault.Wrap(err, "look for what has changed")
 	}
 	at := map[[2]string]int{}
 	for _, r := range rows[:min(len(rows), Limit)] {
@@ -117,7 +118,7 @@ func Differing(ctx context.Context, old, restored db.Querier) (things []Thing, m
 	for _, kind := range []string{Token, BotKey, Endpoint} {
 		was, err := statesOf(ctx, old, kind, nil)
 		if err != nil {
-			return nil, false, fmt.Errorf("the old database: %w", err)
+			return nil, false, fault.Wrap(err, "the old database")
 		}
 		is, err := statesOf(ctx, restored, kind, nil)
 		if err != nil {
@@ -150,7 +151,7 @@ func Compare(ctx context.Context, old, restored db.Querier, things []Thing) erro
 		for _, kind := range []string{Token, BotKey, Endpoint} {
 			was, err := statesOf(ctx, old, kind, chunk)
 			if err != nil {
-				return fmt.Errorf("the old database: %w", err)
+				return fault.Wrap(err, "the old database")
 			}
 			is, err := statesOf(ctx, restored, kind, chunk)
 			if err != nil {

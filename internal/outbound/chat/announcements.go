@@ -2,7 +2,6 @@ package chat
 
 import (
 	"context"
-	"fmt"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
@@ -31,7 +30,7 @@ func State(ctx context.Context, tx *db.Tx, guild, id string) (string, error) {
 		WHERE guild_id = $1
 		  AND id = $2`, guild, id)
 	if err != nil && !db.Missing(err) {
-		return "", fmt.Errorf("read intent %s of guild %s: %w", id, guild, err)
+		return "", fault.Wrap(err, "read intent", id, "of guild", guild)
 	}
 	return state, nil
 }

@@ -2,7 +2,6 @@ package chat
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -44,7 +43,7 @@ func FindWork(ctx context.Context, q db.Querier, guilds []string, id string, a A
 	case db.Missing(err):
 		return "", fault.New(fault.NotFound, "not_found", "There is no such work.")
 	case err != nil:
-		return "", fmt.Errorf("find work %s: %w", id, err)
+		return "", fault.Wrap(err, "find work", id)
 	}
 	posts := f.Kind == workPostMessage || f.Kind == workPostGiveaway || f.Kind == workAnnounceGiveaway
 	switch {
@@ -86,7 +85,7 @@ func SettleWork(ctx context.Context, tx *db.Tx, guild, id, by string, a Answer) 
 		p, err = pieceOf(ctx, tx, guild, id)
 		return p.answered(), false, err
 	case err != nil:
-		return done, false, fmt.Errorf("answer work %s of guild %s: %w", id, guild, err)
+		return done, false, fault.Wrap(err, "answer work", id, "of guild", guild)
 	}
 	if err := delivery.SettleStreamed(ctx, tx, guild, delivery.StreamWork, p.EventID); err != nil {
 		return done, false, err
@@ -104,14 +103,14 @@ func (p piece) note(ctx context.Context, tx *db.Tx, now time.Time) error {
 	}
 	var err error
 	if *p.Result == WorkDone {
-		_, err = tx.ExecContext(ctx, `
+		_, err = db.Exec(ctx, tx, `
 			UPDATE chat_intents
 			SET message_id = $3, settled_at = NULL, state = 'sending', lease_until = CASE WHEN state = 'unknown' THEN $4 ELSE lease_until END
 			WHERE guild_id = $1
 			  AND id = $2
 			  AND state IN ('sending', 'unknown')`, p.GuildID, *p.IntentID, *p.MessageID, now)
 	} else {
-		_, err = tx.ExecContext(ctx, `
+		_, err = db.Exec(ctx, tx, `
 			UPDATE chat_intents
 			SET state = 'refused', first_sent_at = NULL, settled_at = $3
 			WHERE guild_id = $1

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"math/big"
 	"time"
 
@@ -83,13 +82,13 @@ const intentColumns = `i.guild_id, i.id, i.kind, i.subject_id, i.channel_id, i.r
 // until somebody takes it.
 func Prepare(ctx context.Context, tx *db.Tx, in Intent) (Intent, error) {
 	in.ID = db.NewID()
-	err := tx.GetContext(ctx, &in, `
+	stored, err := db.Get[Intent](ctx, tx, `
 		INSERT INTO chat_intents AS i (guild_id, id, kind, subject_id, channel_id, reply_to, content, author_id, token_id, key, fingerprint, nonce, mentions)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 		RETURNING `+intentColumns,
 		in.GuildID, in.ID, in.Kind, in.SubjectID, in.ChannelID, in.ReplyTo, in.Content, in.AuthorID,
 		in.TokenID, in.Key, in.Fingerprint, Nonce(in.ID), in.Mentions)
-	return in, fault.Wrap(err, "store the intent to say something in channel", in.ChannelID)
+	return stored, fault.Wrap(err, "store the intent to say something in channel", in.ChannelID)
 }
 
 // ErrTaken says that somebody else is sending the intent's message right now.
@@ -120,7 +119,7 @@ func Take(ctx context.Context, tx *db.Tx, guild, id string) (Intent, error) {
 		return in, nil
 	}
 	if db.Missing(err) {
-		err = tx.GetContext(ctx, &in, `SELECT `+intentColumns+` FROM chat_intents i WHERE guild_id = $1 AND id = $2`, guild, id)
+		in, err = db.Get[Intent](ctx, tx, `SELECT `+intentColumns+` FROM chat_intents i WHERE guild_id = $1 AND id = $2`, guild, id)
 		if err == nil && in.State != Sent {
 			return Intent{}, ErrTaken
 		}
@@ -144,7 +143,7 @@ func Resume(ctx context.Context, tx *db.Tx, guild, token, key string, fingerprin
 	case db.Missing(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("find the intent of a repeated request in guild %s: %w", guild, err)
+		return nil, fault.Wrap(err, "find the intent of a repeated request in guild", guild)
 	}
 	return &in, nil
 }
@@ -176,7 +175,7 @@ func Deliver(ctx context.Context, d db.Doer, p Platform, in *Intent, channelID s
 			}
 			return err
 		}); err != nil {
-			return "", fmt.Errorf("note a new attempt of intent %s: %w", in.ID, err)
+			return "", fault.Wrap(err, "note a new attempt of intent", in.ID)
 		}
 		in.ChannelID, in.Late = channelID, false
 	}
@@ -218,13 +217,14 @@ func Find(ctx context.Context, d db.Doer, p Platform, in *Intent) (string, error
 	}
 	for _, id := range ids {
 		var taken bool
-		err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			return tx.GetContext(ctx, &taken, `
+		err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+			taken, err = db.Get[bool](ctx, tx, `
 				SELECT EXISTS (SELECT FROM chat_intents WHERE guild_id = $1 AND channel_id = $2 AND message_id = $3 AND id <> $4)`,
 				in.GuildID, in.ChannelID, id, in.ID)
+			return err
 		})
 		if err != nil {
-			return "", fmt.Errorf("compare message %s with other intents: %w", id, err)
+			return "", fault.Wrap(err, "compare message", id, "with other intents")
 		}
 		if !taken {
 			return id, nil
@@ -254,7 +254,7 @@ func Settle(ctx context.Context, tx *db.Tx, in Intent, state, messageID string) 
 // Settled reports whether the intent was left in a state under the caller's lease:
 // by a unit of the caller's to whose commit the answer was lost.
 func Settled(ctx context.Context, q db.Querier, in Intent, state string) (done bool, err error) {
-	err = q.GetContext(ctx, &done, `
+	done, err = db.Get[bool](ctx, q, `
 		SELECT EXISTS (SELECT FROM chat_intents WHERE guild_id = $1 AND id = $2 AND lease_gen = $3 AND state = $4)`,
 		in.GuildID, in.ID, in.LeaseGen, state)
 	return done, fault.Wrap(err, "look what became of intent", in.ID, "of guild", in.GuildID)
@@ -303,14 +303,15 @@ func Post(ctx context.Context, d db.Doer, p Platform, in Intent, posted func(ctx
 // minute, those nobody ever took.
 func Abandoned(ctx context.Context, d db.Doer, kind string, limit int) ([]Intent, error) {
 	var list []Intent
-	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		return tx.SelectContext(ctx, &list, `
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		list, err = db.Select[Intent](ctx, tx, `
 			SELECT `+intentColumns+` FROM chat_intents i
 			WHERE kind = $1
 			  AND (state = 'sending' AND lease_until <= now() OR state = 'pending' AND created_at <= now() - interval '1 minute')
 			  AND NOT EXISTS (SELECT FROM guilds g WHERE g.id = i.guild_id AND g.removed_at IS NOT NULL)
 			ORDER BY created_at
 			LIMIT $2`, kind, limit)
+		return err
 	})
 	return list, fault.Wrap(err, "look for abandoned intents")
 }
@@ -329,7 +330,7 @@ func Sweep(ctx context.Context, d db.Doer, limit int, finish func(context.Contex
 			group.Go(func() (err error) {
 				defer func() {
 					if p := recover(); p != nil {
-						err = fmt.Errorf("finish intent %s: %w", in.ID, fault.Panicked(p))
+						err = fault.Wrap(fault.Panicked(p), "finish intent", in.ID)
 					}
 				}()
 				return finish(ctx, in)

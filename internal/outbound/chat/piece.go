@@ -148,7 +148,7 @@ func ask(ctx context.Context, tx *db.Tx, t task) (p piece, isNew bool, err error
 	if err != nil {
 		return p, false, err
 	}
-	err = tx.GetContext(ctx, &p, `
+	p, err = db.Get[piece](ctx, tx, `
 		INSERT INTO bot_work AS w (guild_id, id, kind, subject_id, intent_id, event_id, created_at, deadline)
 		VALUES ($1, $2, $3, $4, nullif($5, ''), $6, $7, $8)
 		ON CONFLICT DO NOTHING

@@ -4,13 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
 	"guildhall/internal/access/ratelimit"
+	"guildhall/internal/base/fault"
 )
 
 // RefusalWindow is the time in which refused calls count together.
@@ -48,7 +48,7 @@ func newRefusals(cfg Config) (*refusals, error) {
 	if counter == nil {
 		own, err := ratelimit.NewWindows(ratelimit.Config{}, RefusalWindow)
 		if err != nil {
-			return nil, fmt.Errorf("chat: %w", err)
+			return nil, fault.Wrap(err, "chat")
 		}
 		counter = own
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 )
 
 // lookAcross is look where the tables are distributed by guild: no statement can
@@ -28,22 +29,23 @@ func lookAcross(ctx context.Context, q db.Querier, now *time.Time, after endpoin
 		}
 		found = append(found, due...)
 	}
-	var fresh, expired []*candidate
-	if err := q.SelectContext(ctx, &fresh, `
+	fresh, err := db.Select[*candidate](ctx, q, `
 		SELECT DISTINCT guild_id, endpoint_id
 		FROM webhook_deliveries
 		WHERE fresh AND state = 'pending' AND (guild_id, endpoint_id) > ($1, $2)
 		ORDER BY guild_id, endpoint_id
-		LIMIT $3`, after.guild, after.endpoint, claimSize); err != nil {
-		return nil, fmt.Errorf("look for fresh deliveries: %w", err)
+		LIMIT $3`, after.guild, after.endpoint, claimSize)
+	if err != nil {
+		return nil, fault.Wrap(err, "look for fresh deliveries")
 	}
-	if err := q.SelectContext(ctx, &expired, `
+	expired, err := db.Select[*candidate](ctx, q, `
 		SELECT guild_id, endpoint_id
 		FROM webhook_deliveries
 		WHERE lease_until <= coalesce($1::timestamptz, now()) AND state = 'pending'
 		ORDER BY lease_until
-		LIMIT $2`, now, claimSize); err != nil {
-		return nil, fmt.Errorf("look for leases that have run out: %w", err)
+		LIMIT $2`, now, claimSize)
+	if err != nil {
+		return nil, fault.Wrap(err, "look for leases that have run out")
 	}
 	fresh = append(fresh, expired...)
 	if err := readLanes(ctx, q, fresh); err != nil {
@@ -61,14 +63,14 @@ func readLanes(ctx context.Context, q db.Querier, fresh []*candidate) error {
 	}
 	in, err := json.Marshal(fresh)
 	if err != nil {
-		return fmt.Errorf("render endpoints: %w", err)
+		return fault.Wrap(err, "render endpoints")
 	}
 	lanes, err := db.Select[schedule](ctx, q, `
 		SELECT s.guild_id, s.endpoint_id, s.lane
 		FROM jsonb_to_recordset($1::jsonb) AS p (guild_id text, endpoint_id text)
 		JOIN webhook_schedule s ON s.guild_id = p.guild_id AND s.endpoint_id = p.endpoint_id`, string(in))
 	if err != nil {
-		return fmt.Errorf("read the lanes of endpoints: %w", err)
+		return fault.Wrap(err, "read the lanes of endpoints")
 	}
 	known := make(map[endpointID]int, len(lanes))
 	for _, s := range lanes {

@@ -3,7 +3,6 @@ package delivery
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -139,7 +138,7 @@ func findCandidates(ctx context.Context, q db.Querier, now *time.Time, after end
 		) s ON true
 		ORDER BY 1, 2, fresh`, after.guild, after.endpoint, claimSize, now, db.Array(full))
 	if err != nil {
-		return nil, fmt.Errorf("look for what is due: %w", err)
+		return nil, fault.Wrap(err, "look for what is due")
 	}
 	return merge(found), nil
 }
@@ -206,14 +205,14 @@ func lockIdle(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, of 
 		if c.Known {
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, `
+		if _, err := db.Exec(ctx, tx, `
 			INSERT INTO webhook_schedule (guild_id, endpoint_id, disposition)
 			SELECT $1, $2, coalesce((
 				SELECT CASE WHEN NOT e.enabled THEN 'hold' WHEN e.delivery = 'pull' THEN 'pull' ELSE 'send' END
 				FROM webhook_endpoints e
 				WHERE e.guild_id = $1 AND e.id = $2), 'drop')
 			ON CONFLICT DO NOTHING`, c.GuildID, c.EndpointID); err != nil {
-			return nil, fmt.Errorf("make the schedule of endpoint %s: %w", c.EndpointID, err)
+			return nil, fault.Wrap(err, "make the schedule of endpoint", c.EndpointID)
 		}
 	}
 	var rows []schedule

@@ -3,7 +3,6 @@ package delivery
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -77,15 +76,15 @@ func (d *Deliverer) countRows(ctx context.Context) error {
 		WHERE s.relid IN ('webhook_deliveries'::regclass, 'webhook_events'::regclass, 'webhook_attempts'::regclass)
 		  AND s.n_live_tup > 2 * greatest(c.reltuples, $1)`, smallTable)
 	if err != nil {
-		return fmt.Errorf("look for tables that have grown: %w", err)
+		return fault.Wrap(err, "look for tables that have grown")
 	}
 	for _, table := range grown {
 		err := d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-			_, err := tx.ExecContext(ctx, `ANALYZE (SKIP_LOCKED) `+table)
+			_, err := db.Exec(ctx, tx, `ANALYZE (SKIP_LOCKED) `+table)
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("analyze %s: %w", table, err)
+			return fault.Wrap(err, "analyze", table)
 		}
 	}
 	return nil
@@ -155,7 +154,7 @@ func (d *Deliverer) follow(ctx context.Context) error {
 				LIMIT $2
 			)`, d.now(), claimSize)
 		if err != nil {
-			return fmt.Errorf("look for backlogs to follow: %w", err)
+			return fault.Wrap(err, "look for backlogs to follow")
 		}
 		progress := false
 		for _, b := range todo {
@@ -184,12 +183,12 @@ func (d *Deliverer) follow(ctx context.Context) error {
 // it, and writes when there is more to do. It returns how many deliveries it has
 // changed.
 func followOne(ctx context.Context, tx *db.Tx, now *time.Time, b backlog) (int, error) {
-	var s struct {
+	type schedule struct {
 		Disposition string    `db:"disposition"`
 		Releasing   bool      `db:"releasing"`
 		Now         time.Time `db:"now"`
 	}
-	err := tx.GetContext(ctx, &s, `
+	s, err := db.Get[schedule](ctx, tx, `
 		SELECT disposition, releasing, coalesce($3::timestamptz, now()) AS now
 		FROM webhook_schedule
 		WHERE guild_id = $1 AND endpoint_id = $2
@@ -198,7 +197,7 @@ func followOne(ctx context.Context, tx *db.Tx, now *time.Time, b backlog) (int, 
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("lock the schedule of endpoint %s: %w", b.EndpointID, err)
+		return 0, fault.Wrap(err, "lock the schedule of endpoint", b.EndpointID)
 	}
 	if s.Disposition == "send" || s.Disposition == "pull" {
 		if !s.Releasing {
@@ -227,7 +226,7 @@ func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog, pull bool
 			ORDER BY id
 			LIMIT $4))`, b.GuildID, b.EndpointID, now, chunk)
 	if err != nil {
-		return 0, fmt.Errorf("release held deliveries: %w", err)
+		return 0, fault.Wrap(err, "release held deliveries")
 	}
 	if n < chunk && !pull {
 		waiting, err := db.Exec(ctx, tx, `
@@ -240,11 +239,11 @@ func release(ctx context.Context, tx *db.Tx, now time.Time, b backlog, pull bool
 				ORDER BY due_at, id
 				LIMIT $4))`, b.GuildID, b.EndpointID, now, chunk-n)
 		if err != nil {
-			return 0, fmt.Errorf("release deliveries that were not held yet: %w", err)
+			return 0, fault.Wrap(err, "release deliveries that were not held yet")
 		}
 		n += waiting
 	}
-	_, err = tx.ExecContext(ctx, `
+	_, err = db.Exec(ctx, tx, `
 		UPDATE webhook_schedule
 		SET releasing = $4, next_due = CASE WHEN $5 AND disposition = 'send' THEN least(next_due, greatest($3, not_before)) ELSE next_due END
 		WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID, now, n == chunk, n > 0)
@@ -267,7 +266,7 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 			LIMIT $4))
 		  AND CASE WHEN d.state = 'pending' THEN true END`, b.GuildID, b.EndpointID, now, chunk, drop, advice(endpointDeleted, 0))
 	if err != nil {
-		return 0, fmt.Errorf("follow a disabled or deleted endpoint: %w", err)
+		return 0, fault.Wrap(err, "follow a disabled or deleted endpoint")
 	}
 	if drop && n < chunk {
 		held, err := db.Exec(ctx, tx, `
@@ -279,15 +278,15 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 				WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'held'
 				LIMIT $4))`, b.GuildID, b.EndpointID, now, chunk-n, advice(endpointDeleted, 0))
 		if err != nil {
-			return 0, fmt.Errorf("give up what is held for a deleted endpoint: %w", err)
+			return 0, fault.Wrap(err, "give up what is held for a deleted endpoint")
 		}
 		n += held
 	}
-	var left struct {
+	type remainder struct {
 		Any   bool `db:"any"`
 		Tests bool `db:"tests"` // that no claim has in hand, though they go out now
 	}
-	err = tx.GetContext(ctx, &left, `
+	left, err := db.Get[remainder](ctx, tx, `
 		SELECT EXISTS (
 			SELECT FROM webhook_deliveries
 			WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'pending') AS any,
@@ -296,10 +295,10 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 			WHERE guild_id = $1 AND endpoint_id = $2 AND state = 'pending' AND urgent AND cause = 'test' AND lease_until IS NULL) AS tests`,
 		b.GuildID, b.EndpointID)
 	if err != nil {
-		return 0, fmt.Errorf("look what is left for endpoint %s: %w", b.EndpointID, err)
+		return 0, fault.Wrap(err, "look what is left for endpoint", b.EndpointID)
 	}
 	if drop && n < chunk && !left.Any {
-		_, err = tx.ExecContext(ctx, `DELETE FROM webhook_schedule WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID)
+		_, err = db.Exec(ctx, tx, `DELETE FROM webhook_schedule WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID)
 	} else {
 		var due *time.Time
 		switch soon := now.Add(time.Second); {
@@ -308,7 +307,7 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 		case left.Any:
 			due = &soon
 		}
-		_, err = tx.ExecContext(ctx, `
+		_, err = db.Exec(ctx, tx, `
 			UPDATE webhook_schedule
 			SET next_due = $3, urgent = $4
 			WHERE guild_id = $1 AND endpoint_id = $2`, b.GuildID, b.EndpointID, due, left.Tests && !drop)
@@ -318,8 +317,8 @@ func put(ctx context.Context, tx *db.Tx, now time.Time, b backlog, drop bool) (i
 
 // moveLog writes the log rows that were put aside.
 func (d *Deliverer) moveLog(ctx context.Context) error {
-	var aside bool
-	if err := d.db.Reader().GetContext(ctx, &aside, `SELECT EXISTS (SELECT 1 FROM webhook_deliveries WHERE unlogged IS NOT NULL)`); err != nil || !aside {
+	aside, err := db.Get[bool](ctx, d.db.Reader(), `SELECT EXISTS (SELECT 1 FROM webhook_deliveries WHERE unlogged IS NOT NULL)`)
+	if err != nil || !aside {
 		return err
 	}
 	return d.repeat(ctx, moveUnlogged)
@@ -339,7 +338,7 @@ func byGuild(ctx context.Context, tx *db.Tx, do func(guild string, ids []string)
 			ids[i] = r.ID
 		}
 		if err := do(guild, ids); err != nil {
-			return 0, fmt.Errorf("guild %s: %w", guild, err)
+			return 0, fault.Wrap(err, "guild", guild)
 		}
 	}
 	return len(found), nil
@@ -348,7 +347,7 @@ func byGuild(ctx context.Context, tx *db.Tx, do func(guild string, ids []string)
 // moveUnlogged writes the log rows of a chunk of deliveries, and counts these.
 func moveUnlogged(ctx context.Context, tx *db.Tx) (int, error) {
 	n, err := byGuild(ctx, tx, func(guild string, ids []string) error {
-		_, err := tx.ExecContext(ctx, `
+		_, err := db.Exec(ctx, tx, `
 			WITH w AS MATERIALIZED (
 				SELECT w.guild_id, w.id, w.unlogged
 				FROM unnest($2::text[]) AS named (id)

@@ -3,7 +3,6 @@ package delivery
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -46,7 +45,7 @@ const countLost = `SELECT count(*) FROM (
 
 // CountLost returns how many deliveries Recover would queue, at most limit.
 func CountLost(ctx context.Context, q db.Querier, guild, endpoint string, since time.Time, limit int) (n int, err error) {
-	err = q.GetContext(ctx, &n, countLost, guild, endpoint, since, limit)
+	n, err = db.Get[int](ctx, q, countLost, guild, endpoint, since, limit)
 	return n, fault.Wrap(err, "count what endpoint", endpoint, "of guild", guild, "has lost")
 }
 
@@ -61,7 +60,7 @@ var (
 // Register makes the schedule of a new endpoint, healthy and with nothing to do. That
 // of a pull endpoint never has anything to do but to be disabled, enabled and deleted.
 func Register(ctx context.Context, tx *db.Tx, guild, endpoint string, enabled, pull bool) error {
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		INSERT INTO webhook_schedule (guild_id, endpoint_id, disposition, fetched_at, complete_since)
 		VALUES ($1, $2, CASE WHEN NOT $3 THEN 'hold' WHEN $4 THEN 'pull' ELSE 'send' END, CASE WHEN $4 THEN now() END, CASE WHEN $4 THEN now() END)
 		ON CONFLICT DO NOTHING`, guild, endpoint, enabled, pull)
@@ -72,14 +71,14 @@ func Register(ctx context.Context, tx *db.Tx, guild, endpoint string, enabled, p
 // empty, its owner's; one that is off already keeps its reason. No send to it
 // begins after the unit's commit, apart from tests. Its deliveries that wait are held.
 func Disable(ctx context.Context, tx *db.Tx, guild, endpoint, reason string) error {
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE webhook_endpoints
 		SET enabled = false, disabled_reason = nullif($3, ''), updated_at = `+db.Next("instant.at", "updated_at")+`
 		FROM instant
 		WHERE guild_id = $1 AND id = $2 AND enabled`, guild, endpoint, reason)
 	if err != nil {
-		return fmt.Errorf("disable endpoint %s of guild %s: %w", endpoint, guild, err)
+		return fault.Wrap(err, "disable endpoint", endpoint, "of guild", guild)
 	}
 	return dispose(ctx, tx, guild, endpoint, "hold")
 }
@@ -87,14 +86,14 @@ func Disable(ctx context.Context, tx *db.Tx, guild, endpoint, reason string) err
 // Enable lets an endpoint be sent to, without its old failures. Held deliveries go out,
 // in the order of their making and with the whole schedule before them.
 func Enable(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE webhook_endpoints
 		SET enabled = true, disabled_reason = NULL, updated_at = `+db.Next("instant.at", "updated_at")+`
 		FROM instant
 		WHERE guild_id = $1 AND id = $2 AND NOT enabled`, guild, endpoint)
 	if err != nil {
-		return fmt.Errorf("enable endpoint %s of guild %s: %w", endpoint, guild, err)
+		return fault.Wrap(err, "enable endpoint", endpoint, "of guild", guild)
 	}
 	if err := dispose(ctx, tx, guild, endpoint, "send"); err != nil {
 		return err
@@ -115,13 +114,13 @@ func dispose(ctx context.Context, tx *db.Tx, guild, endpoint, disposition string
 	if disposition == "send" {
 		how, err := db.Get[string](ctx, tx, `SELECT delivery FROM webhook_endpoints WHERE guild_id = $1 AND id = $2`, guild, endpoint)
 		if err != nil && !db.Missing(err) {
-			return fmt.Errorf("see how endpoint %s of guild %s gets its events: %w", endpoint, guild, err)
+			return fault.Wrap(err, "see how endpoint", endpoint, "of guild", guild, "gets its events")
 		}
 		if how == Pull {
 			disposition = "pull"
 		}
 	}
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		INSERT INTO webhook_schedule AS s (guild_id, endpoint_id, disposition, releasing, next_due, fetched_at, complete_since)
 		VALUES ($1, $2, $3, $3 IN ('send', 'pull'), CASE WHEN $3 <> 'pull' THEN now() END, CASE WHEN $3 = 'pull' THEN now() END, CASE WHEN $3 = 'pull' THEN now() END)
 		ON CONFLICT (guild_id, endpoint_id) DO UPDATE
@@ -136,7 +135,7 @@ func dispose(ctx context.Context, tx *db.Tx, guild, endpoint, disposition string
 // ResetHealth forgets an endpoint's failures, so that what is due goes out now:
 // its address has changed, or its owner has enabled it. A pull endpoint has none.
 func ResetHealth(ctx context.Context, tx *db.Tx, guild, endpoint string) error {
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		UPDATE webhook_schedule
 		SET failures = 0, refusals = 0, refused_at = NULL, blocks = 0, blocked_until = NULL, quiet_until = NULL, failing_since = NULL, warned = 0,
 		    next_due = least(next_due, now())
@@ -195,7 +194,7 @@ func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.
 		WHERE guild_id = $1 AND endpoint_id = $2
 		RETURNING coalesce(recovered_at, $4)`, guild, endpoint, send, now)
 	if err != nil {
-		return 0, fmt.Errorf("recover deliveries of endpoint %s of guild %s: %w", endpoint, guild, err)
+		return 0, fault.Wrap(err, "recover deliveries of endpoint", endpoint, "of guild", guild)
 	}
 	if err := planByIndexOrder(ctx, tx); err != nil {
 		return 0, err
@@ -213,7 +212,7 @@ func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.
 			ORDER BY d.created_at, d.id
 			LIMIT $4`, guild, endpoint, since, step, send, keep.Seconds(), due)
 		if err != nil {
-			return 0, fmt.Errorf("recover deliveries of endpoint %s of guild %s: %w", endpoint, guild, err)
+			return 0, fault.Wrap(err, "recover deliveries of endpoint", endpoint, "of guild", guild)
 		}
 		total += n
 		if n < step {
@@ -231,7 +230,7 @@ func Recover(ctx context.Context, tx *db.Tx, guild, endpoint string, since time.
 func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (string, error) {
 	data, err := json.Marshal(map[string]string{"webhook_id": endpoint})
 	if err != nil {
-		return "", fmt.Errorf("render the data of a ping: %w", err)
+		return "", fault.Wrap(err, "render the data of a ping")
 	}
 	if _, err := makeDue(ctx, tx, by.GuildID, endpoint, true); err != nil {
 		return "", err
@@ -241,12 +240,12 @@ func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (str
 		return "", err
 	}
 	id, eventID := db.NewID(), db.NewID()
-	_, err = tx.ExecContext(ctx, `
+	_, err = db.Exec(ctx, tx, `
 		INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload, trace)
 		VALUES ($1, $2, $3, $4, convert_to($5, 'UTF8'), nullif($6, ''))`,
 		by.GuildID, eventID, event.Ping, now, event.NewEnvelope(by, eventID, event.Ping).Payload(now, string(data)), by.Traceparent(ctx))
 	if err != nil {
-		return "", fmt.Errorf("record the test event for endpoint %s of guild %s: %w", endpoint, by.GuildID, err)
+		return "", fault.Wrap(err, "record the test event for endpoint", endpoint, "of guild", by.GuildID)
 	}
 	n, err := db.Exec(ctx, tx, `
 		INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at, cause, state, fresh, urgent)
@@ -255,7 +254,7 @@ func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (str
 		FROM webhook_endpoints e
 		WHERE e.guild_id = $1 AND e.id = $2`, by.GuildID, endpoint, id, eventID, event.Ping, now)
 	if err != nil {
-		return "", fmt.Errorf("test endpoint %s: %w", endpoint, err)
+		return "", fault.Wrap(err, "test endpoint", endpoint)
 	}
 	if n == 0 {
 		return "", noSuchEndpoint
@@ -267,7 +266,7 @@ func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (str
 // store, and reports whether it is sent to at present, or kept for. An endpoint that is
 // not, it leaves alone, unless evenDisabled; a pull endpoint is never due.
 func makeDue(ctx context.Context, tx *db.Tx, guild, endpoint string, evenDisabled bool) (send bool, err error) {
-	err = tx.GetContext(ctx, &send, `
+	send, err = db.Get[bool](ctx, tx, `
 		INSERT INTO webhook_schedule AS s (guild_id, endpoint_id, disposition, urgent, next_due)
 		SELECT e.guild_id, e.id, CASE WHEN NOT e.enabled THEN 'hold' WHEN e.delivery = 'pull' THEN 'pull' ELSE 'send' END,
 		       e.delivery = 'push' AND (e.enabled OR $3), CASE WHEN e.delivery = 'push' THEN now() END

@@ -2,13 +2,13 @@ package delivery
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 )
 
 // metrics is what operators see of the deliveries. Counters are this node's;
@@ -164,14 +164,14 @@ func (d *Deliverer) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var ages struct {
+	type measured struct {
 		Throttled float64 `db:"throttled"`
 		Held      float64 `db:"held"`
 		Failing   int     `db:"failing"`
 		Blocked   int     `db:"blocked"`
 		Disabled  int     `db:"disabled"`
 	}
-	err = q.GetContext(ctx, &ages, `
+	ages, err := db.Get[measured](ctx, q, `
 		WITH failing AS MATERIALIZED (
 			SELECT guild_id, endpoint_id, not_before > coalesce($1::timestamptz, now()) AS blocked
 			FROM webhook_schedule
@@ -189,7 +189,7 @@ func (d *Deliverer) measure(ctx context.Context) error {
 		       (SELECT count(*) FROM failing WHERE blocked) AS blocked,
 		       (SELECT count(*) FROM webhook_endpoints WHERE NOT enabled AND disabled_reason IS NOT NULL) AS disabled`, d.now(), gaugeLimit)
 	if err != nil {
-		return fmt.Errorf("measure the endpoints: %w", err)
+		return fault.Wrap(err, "measure the endpoints")
 	}
 	for state, oldest := range map[string]float64{gaugeDue: due.Seconds(), gaugeThrottled: ages.Throttled, gaugeScheduled: 0, gaugeHeld: ages.Held} {
 		d.metrics.waiting.WithLabelValues(state).Set(counts[state])
@@ -246,7 +246,7 @@ func oldestDue(ctx context.Context, q db.Querier, distributed bool, now *time.Ti
 	}
 	passed, err := db.Get[float64](ctx, q, fresh, args...)
 	if err != nil {
-		return 0, fmt.Errorf("find the oldest delivery that nobody has taken: %w", err)
+		return 0, fault.Wrap(err, "find the oldest delivery that nobody has taken")
 	}
 	queued, err := db.Get[float64](ctx, q, `
 		SELECT coalesce(extract(epoch FROM coalesce($1::timestamptz, now()) - least(
@@ -265,7 +265,7 @@ func oldestDue(ctx context.Context, q db.Querier, distributed bool, now *time.Ti
 		           (SELECT min(lease_until) FROM webhook_deliveries WHERE state = 'pending' AND lease_until <= coalesce($1::timestamptz, now()))
 		       )), 0)::float8`, now, dueLimit)
 	if err != nil {
-		return 0, fmt.Errorf("find the endpoint that has been due for longest: %w", err)
+		return 0, fault.Wrap(err, "find the endpoint that has been due for longest")
 	}
 	return time.Duration(max(passed, queued, 0) * float64(time.Second)), nil
 }
@@ -273,11 +273,11 @@ func oldestDue(ctx context.Context, q db.Querier, distributed bool, now *time.Ti
 // countWaiting counts what waits by state, up to gaugeLimit pending and as many
 // held deliveries; of more it takes the sizes from the database's statistics.
 func (d *Deliverer) countWaiting(ctx context.Context, q db.Querier) (map[string]float64, error) {
-	var rows []struct {
+	type counted struct {
 		State string  `db:"state"`
 		Count float64 `db:"count"`
 	}
-	err := q.SelectContext(ctx, &rows, `
+	rows, err := db.Select[counted](ctx, q, `
 		SELECT CASE
 		           WHEN s.disposition = 'pull' THEN 'pull'
 		           WHEN s.disposition <> 'send' THEN 'held'
@@ -296,7 +296,7 @@ func (d *Deliverer) countWaiting(ctx context.Context, q db.Querier) (map[string]
 		FROM pg_class c
 		WHERE c.oid IN ('webhook_deliveries_pending'::regclass, 'webhook_deliveries_held'::regclass)`, d.now(), gaugeLimit)
 	if err != nil {
-		return nil, fmt.Errorf("count what waits: %w", err)
+		return nil, fault.Wrap(err, "count what waits")
 	}
 	counts := make(map[string]float64)
 	for _, r := range rows {

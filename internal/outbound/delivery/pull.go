@@ -160,14 +160,14 @@ func Fetch(ctx context.Context, tx *db.Tx, guild, endpoint, by string, limit int
 }
 
 func fetch(ctx context.Context, tx *db.Tx, at *time.Time, guild, endpoint, by string, limit int, lease time.Duration) (out Fetched, err error) {
-	var s struct {
+	type schedule struct {
 		Disposition string    `db:"disposition"`
 		Note        bool      `db:"note"`
 		Complete    time.Time `db:"complete"`
 		Oldest      time.Time `db:"oldest"`
 		Now         time.Time `db:"now"`
 	}
-	err = tx.GetContext(ctx, &s, `
+	s, err := db.Get[schedule](ctx, tx, `
 		SELECT s.disposition, coalesce($3::timestamptz, now()) AS now, coalesce($3::timestamptz, now()) - $5 * interval '1 second' AS oldest,
 		       greatest(s.complete_since, coalesce($3::timestamptz, now()) - $5 * interval '1 second') AS complete,
 		       s.fetched_by IS NULL OR s.fetched_at < coalesce($3::timestamptz, now()) - $4 * interval '1 second' AS note
@@ -175,28 +175,28 @@ func fetch(ctx context.Context, tx *db.Tx, at *time.Time, guild, endpoint, by st
 		CROSS JOIN webhook_schedule s
 		WHERE s.guild_id = $1 AND s.endpoint_id = $2 AND settings.done <> ''`, guild, endpoint, at, fetchNoted.Seconds(), keep.Seconds())
 	if err != nil {
-		return out, fmt.Errorf("read the schedule of endpoint %s of guild %s: %w", endpoint, guild, err)
+		return out, fault.Wrap(err, "read the schedule of endpoint", endpoint, "of guild", guild)
 	}
 	out.Complete = s.Complete
 	if s.Disposition != "pull" {
 		return out, nil
 	}
 	if s.Note {
-		if _, err := tx.ExecContext(ctx, `
+		if _, err := db.Exec(ctx, tx, `
 			UPDATE webhook_schedule
 			SET fetched_at = $3, fetched_by = $4
 			WHERE guild_id = $1 AND endpoint_id = $2 AND disposition = 'pull'`, guild, endpoint, s.Now, by); err != nil {
-			return out, fmt.Errorf("note who fetches from endpoint %s of guild %s: %w", endpoint, guild, err)
+			return out, fault.Wrap(err, "note who fetches from endpoint", endpoint, "of guild", guild)
 		}
 	}
 	found, err := db.Select[waiting](ctx, tx, findWaiting, guild, endpoint, s.Now, limit+1, s.Oldest)
 	if err != nil {
-		return out, fmt.Errorf("find what waits for endpoint %s of guild %s: %w", endpoint, guild, err)
+		return out, fault.Wrap(err, "find what waits for endpoint", endpoint, "of guild", guild)
 	}
 	ids, outlived, more := choose(found, limit)
 	if len(outlived) > 0 {
 		if err := expire(ctx, tx, guild, outlived, StatePending, at); err != nil {
-			return out, fmt.Errorf("give up what has waited too long for endpoint %s of guild %s: %w", endpoint, guild, err)
+			return out, fault.Wrap(err, "give up what has waited too long for endpoint", endpoint, "of guild", guild)
 		}
 	}
 	if out.More = more; len(ids) == 0 {
@@ -290,7 +290,7 @@ func acknowledge(ctx context.Context, tx *db.Tx, at *time.Time, guild, endpoint 
 			continue
 		}
 		slices.Sort(do.events) // so that two who name the same lock them in the same order
-		if err := tx.GetContext(ctx, do.n, do.query, guild, endpoint, db.Array(do.events), *at); err != nil {
+		if *do.n, err = db.Get[int](ctx, tx, do.query, guild, endpoint, db.Array(do.events), *at); err != nil {
 			return 0, 0, fmt.Errorf("acknowledge %d events of endpoint %s of guild %s: %w", len(do.events), endpoint, guild, err)
 		}
 	}
@@ -310,11 +310,11 @@ const findUnfetched = `
 func (d *Deliverer) disableUnfetched(ctx context.Context) error {
 	found, err := db.Select[backlog](ctx, d.db.Reader(), findUnfetched, d.now(), unfetchedFor.Seconds(), chunk)
 	if err != nil {
-		return fmt.Errorf("look for endpoints that nobody fetches from: %w", err)
+		return fault.Wrap(err, "look for endpoints that nobody fetches from")
 	}
 	for _, b := range found {
 		if err := d.disableIfUnfetched(ctx, b); err != nil {
-			return fmt.Errorf("disable endpoint %s of guild %s: %w", b.EndpointID, b.GuildID, err)
+			return fault.Wrap(err, "disable endpoint", b.EndpointID, "of guild", b.GuildID)
 		}
 	}
 	return nil

@@ -2,9 +2,9 @@ package delivery
 
 import (
 	"context"
-	"fmt"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 )
 
 // followsWithin is how soon the schedule of a closed endpoint is due while something
@@ -19,12 +19,12 @@ type repairWalk struct{ after endpointID }
 // with what is queued, and mends what differs. Nodes of the release before leave
 // such rows, which run beside this one while it is rolled out.
 func (d *Deliverer) repair(ctx context.Context, walk *repairWalk) error {
-	var rows []struct {
+	type compared struct {
 		backlog
 		Differs bool `db:"differs"`
 		Late    bool `db:"late"`
 	}
-	err := d.db.Reader().SelectContext(ctx, &rows, `
+	rows, err := db.Select[compared](ctx, d.db.Reader(), `
 		SELECT s.guild_id, s.endpoint_id,
 		       s.disposition <> CASE
 		           WHEN e.enabled AND e.delivery = 'pull' THEN 'pull'
@@ -51,7 +51,7 @@ func (d *Deliverer) repair(ctx context.Context, walk *repairWalk) error {
 		ORDER BY s.guild_id, s.endpoint_id
 		LIMIT $3`, walk.after.guild, walk.after.endpoint, chunk)
 	if err != nil {
-		return fmt.Errorf("compare schedules: %w", err)
+		return fault.Wrap(err, "compare schedules")
 	}
 	walk.after = endpointID{}
 	if len(rows) == chunk {
@@ -130,7 +130,7 @@ func (d *Deliverer) findStrays(ctx context.Context) error {
 				Known bool `db:"known"`
 			}](ctx, d.db.Reader(), waiting(state), after.guild, after.endpoint, chunk)
 			if err != nil {
-				return fmt.Errorf("look for endpoints without a schedule: %w", err)
+				return fault.Wrap(err, "look for endpoints without a schedule")
 			}
 			for _, e := range found {
 				if e.Known {
@@ -155,15 +155,15 @@ func (d *Deliverer) findStrays(ctx context.Context) error {
 // has another or there is none, and makes it due.
 func (d *Deliverer) mend(ctx context.Context, b backlog) error {
 	return d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		disposition, enabled := "drop", false
-		err := tx.GetContext(ctx, &enabled, `
+		disposition := "drop"
+		enabled, err := db.Get[bool](ctx, tx, `
 			SELECT enabled FROM webhook_endpoints
 			WHERE guild_id = $1 AND id = $2
 			FOR NO KEY UPDATE`, b.GuildID, b.EndpointID)
 		switch {
 		case db.Missing(err):
 		case err != nil:
-			return fmt.Errorf("lock endpoint %s: %w", b.EndpointID, err)
+			return fault.Wrap(err, "lock endpoint", b.EndpointID)
 		case enabled:
 			disposition = "send"
 		default:
@@ -174,7 +174,7 @@ func (d *Deliverer) mend(ctx context.Context, b backlog) error {
 			SET next_due = least(next_due, now()), urgent = urgent AND $3 <> 'drop'
 			WHERE guild_id = $1 AND endpoint_id = $2 AND disposition = $3`, b.GuildID, b.EndpointID, disposition)
 		if err != nil {
-			return fmt.Errorf("make endpoint %s due: %w", b.EndpointID, err)
+			return fault.Wrap(err, "make endpoint", b.EndpointID, "due")
 		}
 		if n > 0 {
 			return nil

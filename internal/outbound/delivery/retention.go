@@ -26,8 +26,8 @@ const (
 func (d *Deliverer) prune(ctx context.Context) error {
 	for _, step := range []func(context.Context, *db.Tx, *time.Time) (int, error){expireHeld, pruneAttempts, pruneDeliveries, pruneStreams, pruneEvents, pruneHours} {
 		err := d.repeat(ctx, func(ctx context.Context, tx *db.Tx) (int, error) {
-			var mine bool
-			if err := tx.GetContext(ctx, &mine, `SELECT pg_try_advisory_xact_lock(hashtext('guildhall: prune webhooks'))`); err != nil || !mine {
+			mine, err := db.Get[bool](ctx, tx, `SELECT pg_try_advisory_xact_lock(hashtext('guildhall: prune webhooks'))`)
+			if err != nil || !mine {
 				return 0, err
 			}
 			return step(ctx, tx, d.now())
@@ -52,7 +52,7 @@ func expireHeld(ctx context.Context, tx *db.Tx, now *time.Time) (int, error) {
 
 // expire gives up those deliveries of a guild that are still in a state.
 func expire(ctx context.Context, tx *db.Tx, guild string, ids []string, state string, now *time.Time) error {
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT coalesce($3::timestamptz, now()) AS at),
 		d AS (
 			UPDATE webhook_deliveries d

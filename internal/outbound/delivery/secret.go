@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"guildhall/internal/access/seal"
+	"guildhall/internal/base/fault"
 )
 
 const (
@@ -49,12 +50,12 @@ type oldSecret struct {
 func OpenSecrets(box *seal.Box, guild, endpoint string, current, old []byte, at time.Time) ([]string, error) {
 	plain, err := box.Open(current, BoundTo(guild, endpoint))
 	if err != nil {
-		return nil, fmt.Errorf("open the secret of endpoint %s: %w", endpoint, err)
+		return nil, fault.Wrap(err, "open the secret of endpoint", endpoint)
 	}
 	secrets := []string{string(plain)}
 	var replaced []oldSecret
 	if err := json.Unmarshal(old, &replaced); err != nil {
-		return nil, fmt.Errorf("read the replaced secrets of endpoint %s: %w", endpoint, err)
+		return nil, fault.Wrap(err, "read the replaced secrets of endpoint", endpoint)
 	}
 	for _, s := range replaced {
 		if !at.Before(s.Until) {
@@ -64,7 +65,7 @@ func OpenSecrets(box *seal.Box, guild, endpoint string, current, old []byte, at 
 			break // a node of the release before has kept more
 		}
 		if plain, err = box.Open(s.Sealed, BoundTo(guild, endpoint)); err != nil {
-			return nil, fmt.Errorf("open a replaced secret of endpoint %s: %w", endpoint, err)
+			return nil, fault.Wrap(err, "open a replaced secret of endpoint", endpoint)
 		}
 		secrets = append(secrets, string(plain))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"guildhall/internal/access/audit"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 )
 
 const (
@@ -127,9 +128,9 @@ func (d *Deliverer) disableGone(ctx context.Context, batch []result) error {
 // reports whether it is off now.
 func (d *Deliverer) disable(ctx context.Context, id endpointID, reason, url string) (off bool, err error) {
 	var was bool
-	err = d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		off, was = false, false
-		err := tx.GetContext(ctx, &was, `
+	err = d.db.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		off = false
+		was, err = db.Get[bool](ctx, tx, `
 			SELECT enabled FROM webhook_endpoints
 			WHERE guild_id = $1 AND id = $2 AND url = $3
 			FOR NO KEY UPDATE`, id.guild, id.endpoint, url)
@@ -148,7 +149,7 @@ func (d *Deliverer) disable(ctx context.Context, id endpointID, reason, url stri
 		})
 	})
 	if err != nil {
-		return false, fmt.Errorf("disable endpoint %s of guild %s: %w", id.endpoint, id.guild, err)
+		return false, fault.Wrap(err, "disable endpoint", id.endpoint, "of guild", id.guild)
 	}
 	if off && was {
 		d.log.Warn("webhook endpoint disabled", "guild", id.guild, "endpoint", id.endpoint, "reason", reason)
@@ -312,7 +313,7 @@ var storeChanges = newStatement(`
 // store writes the changes. The rows are locked.
 func store(ctx context.Context, tx *db.Tx, oneGuild bool, news []change) error {
 	err := run(storeChanges, oneGuild, news, func(c change) string { return c.GuildID }, func(query, in string, guild ...any) error {
-		_, err := tx.ExecContext(ctx, query, append([]any{in}, guild...)...)
+		_, err := db.Exec(ctx, tx, query, append([]any{in}, guild...)...)
 		return err
 	})
 	if err != nil {
@@ -419,16 +420,17 @@ func settle(ctx context.Context, tx *db.Tx, oneGuild bool, now *time.Time, batch
 		how = settlePutAside
 	}
 	err = run(how, oneGuild, batch, func(r result) string { return r.GuildID }, func(query, in string, guild ...any) error {
-		var row struct {
+		type outcome struct {
 			Settled int    `db:"settled"`
 			Unwell  []byte `db:"unwell"`
 		}
-		if err := tx.GetContext(ctx, &row, query, append([]any{now, in, putAside}, guild...)...); err != nil {
+		row, err := db.Get[outcome](ctx, tx, query, append([]any{now, in, putAside}, guild...)...)
+		if err != nil {
 			return err
 		}
 		var unwell []order
 		if err := json.Unmarshal(row.Unwell, &unwell); err != nil {
-			return fmt.Errorf("read which endpoints fail: %w", err)
+			return fault.Wrap(err, "read which endpoints fail")
 		}
 		out.Count += row.Settled
 		for _, e := range unwell {

@@ -3,7 +3,6 @@ package delivery
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
@@ -29,17 +28,17 @@ func run[T any](s statement, oneGuild bool, rows []T, guild func(T) string, do f
 	if !oneGuild {
 		in, err := json.Marshal(rows)
 		if err != nil {
-			return fmt.Errorf("render rows: %w", err)
+			return fault.Wrap(err, "render rows")
 		}
 		return do(s.several, string(in))
 	}
 	for guild, part := range db.ByGuild(rows, guild) {
 		in, err := json.Marshal(part)
 		if err != nil {
-			return fmt.Errorf("render rows of guild %s: %w", guild, err)
+			return fault.Wrap(err, "render rows of guild", guild)
 		}
 		if err := do(s.one, string(in), guild); err != nil {
-			return fmt.Errorf("guild %s: %w", guild, err)
+			return fault.Wrap(err, "guild", guild)
 		}
 	}
 	return nil
@@ -65,6 +64,6 @@ const byIndexOrder = byIndex + ` || set_config('enable_sort', 'off', true)`
 func planByIndexOrder(ctx context.Context, tx *db.Tx) error { return plan(ctx, tx, byIndexOrder) }
 
 func plan(ctx context.Context, tx *db.Tx, settings string) error {
-	_, err := tx.ExecContext(ctx, `SELECT `+settings)
+	_, err := db.Exec(ctx, tx, `SELECT `+settings)
 	return fault.Wrap(err, "set how statements are planned")
 }

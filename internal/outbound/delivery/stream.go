@@ -111,7 +111,7 @@ func fetchStream(ctx context.Context, tx *db.Tx, at *time.Time, p Part, by strin
 	for range fetchRounds {
 		found, more, err := look.next(ctx, tx, limit-len(out.Events))
 		if err != nil {
-			return out, fmt.Errorf("find what waits for stream %s: %w", p.Stream, err)
+			return out, fault.Wrap(err, "find what waits for stream", p.Stream)
 		}
 		full, err := out.take(ctx, tx, s, found, s.Now.Add(lease))
 		if out.More = more || full; err != nil || full || !more || look.over || len(out.Events) == limit {
@@ -132,7 +132,7 @@ func (f *Fetched) take(ctx context.Context, tx *db.Tx, s stream, found []streame
 		slices.Sort(ids)
 		payloads, err := db.Select[[]byte](ctx, tx, leaseStreamed, guild, s.ID, db.Array(ids), s.Now, s.Oldest, until, pullBytes-f.bytes, len(f.Events) == 0)
 		if err != nil {
-			return false, fmt.Errorf("lease what waits for stream %s in guild %s: %w", s.ID, guild, err)
+			return false, fault.Wrap(err, "lease what waits for stream", s.ID, "in guild", guild)
 		}
 		for _, payload := range payloads {
 			if payload == nil {
@@ -249,7 +249,7 @@ func inGuilds(ctx context.Context, tx *db.Tx, s stream, serves, events []string,
 		slices.Sort(ids) // so that two who name the same lock them in the same order
 		n, err := db.Get[int](ctx, tx, statement, append([]any{guild, s.ID, db.Array(ids)}, args...)...)
 		if err != nil {
-			return done, fmt.Errorf("guild %s: %w", guild, err)
+			return done, fault.Wrap(err, "guild", guild)
 		}
 		done += n
 	}
@@ -302,7 +302,7 @@ func (p Part) has(guild string) bool {
 
 // SettleStreamed settles an event of a stream, whether or not it was fetched.
 func SettleStreamed(ctx context.Context, tx *db.Tx, guild, stream, event string) error {
-	_, err := tx.ExecContext(ctx, `DELETE FROM stream_deliveries WHERE guild_id = $1 AND stream_id = $2 AND event_id = $3`, guild, stream, event)
+	_, err := db.Exec(ctx, tx, `DELETE FROM stream_deliveries WHERE guild_id = $1 AND stream_id = $2 AND event_id = $3`, guild, stream, event)
 	return fault.Wrap(err, "settle event", event, "of stream", stream, "in guild", guild)
 }
 

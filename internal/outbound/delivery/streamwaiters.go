@@ -2,11 +2,11 @@ package delivery
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 )
 
 // partID is which callers wait for the same: those of one shard of a stream whose keys
@@ -59,7 +59,7 @@ func (w *Waiters) lookAtStreams(ctx context.Context, rung []string, all bool) er
 	for _, stream := range w.awaited(rung, all) {
 		guilds, err := db.Select[string](ctx, w.db.Reader(), newestDue, stream, newest)
 		if err != nil {
-			return fmt.Errorf("look for what can be fetched from stream %s: %w", stream, err)
+			return fault.Wrap(err, "look for what can be fetched from stream", stream)
 		}
 		w.mu.Lock()
 		for id, one := range w.parts {

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -28,12 +27,12 @@ const (
 
 // TellNew has guilds that the unit has just made be listened to by every stream.
 func TellNew(ctx context.Context, tx *db.Tx, guilds []string) error {
-	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock_shared(`+streamsKnown+`)`); err != nil {
-		return fmt.Errorf("lock which streams there are: %w", err)
+	if _, err := db.Exec(ctx, tx, `SELECT pg_advisory_xact_lock_shared(`+streamsKnown+`)`); err != nil {
+		return fault.Wrap(err, "lock which streams there are")
 	}
 	streams, err := db.Select[walk](ctx, tx, `SELECT id, events, echo FROM bot_streams WHERE ended_at IS NULL AND id <> '`+StreamWork+`' ORDER BY id`)
 	if err != nil {
-		return fmt.Errorf("list the streams: %w", err)
+		return fault.Wrap(err, "list the streams")
 	}
 	for _, s := range streams {
 		if err := s.tell(ctx, tx, guilds); err != nil {
@@ -57,7 +56,7 @@ type walk struct {
 // whose day has come to be removed: nothing deletes a row that comes after the others.
 func (s walk) tell(ctx context.Context, tx *db.Tx, guilds []string) error {
 	for _, guild := range guilds {
-		_, err := tx.ExecContext(ctx, `
+		_, err := db.Exec(ctx, tx, `
 			INSERT INTO stream_listeners AS l (guild_id, stream_id, events, echo)
 			SELECT home.id, $2, $3, $4
 			FROM guilds home
@@ -66,7 +65,7 @@ func (s walk) tell(ctx context.Context, tx *db.Tx, guilds []string) error {
 			SET events = excluded.events, echo = excluded.echo
 			WHERE (l.events, l.echo) IS DISTINCT FROM (excluded.events, excluded.echo)`, guild, s.ID, s.Events, s.Echo)
 		if err != nil {
-			return fmt.Errorf("tell guild %s of stream %s: %w", guild, s.ID, err)
+			return fault.Wrap(err, "tell guild", guild, "of stream", s.ID)
 		}
 	}
 	return nil
@@ -89,7 +88,7 @@ func tellStreams(ctx context.Context, d *db.DB, log *slog.Logger, at *time.Time)
 		WHERE walked IS NOT NULL OR ended_at IS NOT NULL OR `+longUnfetched("$1", "$2")+`
 		ORDER BY id`, at, streamEnds.Seconds())
 	if err != nil {
-		return fmt.Errorf("look for streams that guilds are to be told of: %w", err)
+		return fault.Wrap(err, "look for streams that guilds are to be told of")
 	}
 	for _, s := range due {
 		if s.Over {
@@ -144,19 +143,19 @@ func walkOn(ctx context.Context, tx *db.Tx, at *time.Time, id string) (more bool
 	case db.Missing(err):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("lock stream %s: %w", id, err)
+		return false, fault.Wrap(err, "lock stream", id)
 	case s.Ended:
 		return s.end(ctx, tx)
 	}
 	guilds, err := db.Select[string](ctx, tx, `SELECT id FROM guilds WHERE id > $1 ORDER BY id LIMIT $2`, s.Walked, toldAtOnce)
 	if err != nil {
-		return false, fmt.Errorf("list guilds: %w", err)
+		return false, fault.Wrap(err, "list guilds")
 	}
 	if err := s.tell(ctx, tx, guilds); err != nil {
 		return false, err
 	}
 	if len(guilds) > 0 {
-		_, err := tx.ExecContext(ctx, `UPDATE bot_streams SET walked = $2 WHERE id = $1`, id, guilds[len(guilds)-1])
+		_, err := db.Exec(ctx, tx, `UPDATE bot_streams SET walked = $2 WHERE id = $1`, id, guilds[len(guilds)-1])
 		return true, fault.Wrap(err, "note which guilds know of stream", id)
 	}
 	return s.through(ctx, tx, at)
@@ -165,7 +164,7 @@ func walkOn(ctx context.Context, tx *db.Tx, at *time.Time, id string) (more bool
 // through is what follows when a walk has been to every guild.
 func (s walk) through(ctx context.Context, tx *db.Tx, at *time.Time) (more bool, err error) {
 	if s.Settled {
-		_, err := tx.ExecContext(ctx, `
+		_, err := db.Exec(ctx, tx, `
 			UPDATE bot_streams
 			SET walked = NULL, complete_since = coalesce(complete_since, $2, now())
 			WHERE id = $1`, s.ID, at)
@@ -174,14 +173,14 @@ func (s walk) through(ctx context.Context, tx *db.Tx, at *time.Time) (more bool,
 	if all, err := allKnow(ctx, tx); err != nil || !all {
 		return false, err
 	}
-	_, err = tx.ExecContext(ctx, `UPDATE bot_streams SET walked = '', settled = true WHERE id = $1`, s.ID)
+	_, err = db.Exec(ctx, tx, `UPDATE bot_streams SET walked = '', settled = true WHERE id = $1`, s.ID)
 	return true, fault.Wrap(err, "begin the second walk of stream", s.ID)
 }
 
 // allKnow reports whether no unit is making a guild that may not know the streams as they
 // are. Until the unit ends none begins to.
 func allKnow(ctx context.Context, tx *db.Tx) (all bool, err error) {
-	err = tx.GetContext(ctx, &all, `SELECT pg_try_advisory_xact_lock(`+streamsKnown+`)`)
+	all, err = db.Get[bool](ctx, tx, `SELECT pg_try_advisory_xact_lock(`+streamsKnown+`)`)
 	return all, fault.Wrap(err, "look whether guilds are being made")
 }
 
@@ -189,11 +188,11 @@ func allKnow(ctx context.Context, tx *db.Tx) (all bool, err error) {
 func (s walk) end(ctx context.Context, tx *db.Tx) (more bool, err error) {
 	guilds, err := db.Select[string](ctx, tx, `SELECT guild_id FROM stream_listeners WHERE stream_id = $1 ORDER BY guild_id LIMIT $2`, s.ID, toldAtOnce)
 	if err != nil {
-		return false, fmt.Errorf("list the listeners of stream %s: %w", s.ID, err)
+		return false, fault.Wrap(err, "list the listeners of stream", s.ID)
 	}
 	for _, guild := range guilds {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM stream_listeners WHERE guild_id = $1 AND stream_id = $2`, guild, s.ID); err != nil {
-			return false, fmt.Errorf("end stream %s in guild %s: %w", s.ID, guild, err)
+		if _, err := db.Exec(ctx, tx, `DELETE FROM stream_listeners WHERE guild_id = $1 AND stream_id = $2`, guild, s.ID); err != nil {
+			return false, fault.Wrap(err, "end stream", s.ID, "in guild", guild)
 		}
 	}
 	if len(guilds) > 0 {
@@ -206,16 +205,16 @@ func (s walk) end(ctx context.Context, tx *db.Tx) (more bool, err error) {
 		ORDER BY due_at
 		LIMIT $2`, s.ID, droppedAtOnce)
 	if err != nil {
-		return false, fmt.Errorf("list what waits for stream %s: %w", s.ID, err)
+		return false, fault.Wrap(err, "list what waits for stream", s.ID)
 	}
 	for guild, part := range db.ByGuild(waiting, func(f db.Found) string { return f.GuildID }) {
 		ids := make([]string, len(part))
 		for i, f := range part {
 			ids[i] = f.ID
 		}
-		_, err := tx.ExecContext(ctx, `DELETE FROM stream_deliveries WHERE guild_id = $1 AND stream_id = $2 AND event_id = ANY ($3)`, guild, s.ID, db.Array(ids))
+		_, err := db.Exec(ctx, tx, `DELETE FROM stream_deliveries WHERE guild_id = $1 AND stream_id = $2 AND event_id = ANY ($3)`, guild, s.ID, db.Array(ids))
 		if err != nil {
-			return false, fmt.Errorf("give up what waits for stream %s in guild %s: %w", s.ID, guild, err)
+			return false, fault.Wrap(err, "give up what waits for stream", s.ID, "in guild", guild)
 		}
 	}
 	if len(waiting) > 0 {
@@ -230,6 +229,6 @@ func (s walk) end(ctx context.Context, tx *db.Tx) (more bool, err error) {
 	if err != nil || len(guilds) > 0 {
 		return len(guilds) > 0, fault.Wrap(err, "look for listeners of stream", s.ID)
 	}
-	_, err = tx.ExecContext(ctx, `DELETE FROM bot_streams WHERE id = $1`, s.ID)
+	_, err = db.Exec(ctx, tx, `DELETE FROM bot_streams WHERE id = $1`, s.ID)
 	return false, fault.Wrap(err, "remove stream", s.ID)
 }

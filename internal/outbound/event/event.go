@@ -18,6 +18,7 @@ import (
 
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/tracing"
 )
 
@@ -122,7 +123,7 @@ func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes [
 		payloads[i] = NewEnvelope(by, ids[i], typ).Payload(c.At, data)
 		traces[i] = cmp.Or(c.Trace, by.Traceparent(ctx))
 	}
-	_, err := tx.ExecContext(ctx, recordEach, by.GuildID, typ, db.Array(ids), db.Array(instants), db.Array(payloads), db.Array(traces), by.JSON())
+	_, err := db.Exec(ctx, tx, recordEach, by.GuildID, typ, db.Array(ids), db.Array(instants), db.Array(payloads), db.Array(traces), by.JSON())
 	if err != nil {
 		return fmt.Errorf("record %d events %s in guild %s: %w", n, typ, by.GuildID, err)
 	}
@@ -183,7 +184,7 @@ func RecordFor(ctx context.Context, tx *db.Tx, by Origin, stream, typ string, da
 		err = errors.New("there is no such guild")
 	}
 	if err != nil {
-		return "", fmt.Errorf("record an event %s for stream %s in guild %s: %w", typ, stream, by.GuildID, err)
+		return "", fault.Wrap(err, "record an event", typ, "for stream", stream, "in guild", by.GuildID)
 	}
 	return id, nil
 }
@@ -207,7 +208,7 @@ func render(typ string, data any) (string, error) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(data); err != nil {
-		return "", fmt.Errorf("render the data of event %s: %w", typ, err)
+		return "", fault.Wrap(err, "render the data of event", typ)
 	}
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }

@@ -19,6 +19,7 @@ import (
 	"guildhall/gen"
 	"guildhall/internal/access/auth"
 	"guildhall/internal/access/ratelimit"
+	"guildhall/internal/base/fault"
 )
 
 // page is one document, made ready at start in both of its forms: nothing is
@@ -169,7 +170,7 @@ func contractOf(about About) (map[string]*page, error) {
 		source = slices.Concat(before, []byte(servers), after)
 		asJSON, err := toJSON(source)
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", name, err)
+			return nil, fault.Wrap(err, "read", name)
 		}
 		for path, p := range map[string]*page{name + ".yaml": newPage("application/yaml", source), name + ".json": newPage(contentType, asJSON)} {
 			pages[path] = p

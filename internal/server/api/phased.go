@@ -11,6 +11,7 @@ import (
 	"guildhall/gen"
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/service/tickets"
 )
 
@@ -195,7 +196,7 @@ func (k TicketKeys) Keep(ctx context.Context, tx *db.Tx, r idempotency.Request, 
 func renderTicketMessage(response tickets.Response) (idempotency.Response, error) {
 	b := &buffer{header: http.Header{}}
 	if err := response.VisitCreateTicketMessageResponse(b); err != nil {
-		return idempotency.Response{}, fmt.Errorf("render a response: %w", err)
+		return idempotency.Response{}, fault.Wrap(err, "render a response")
 	}
 	return b.response(), nil
 }

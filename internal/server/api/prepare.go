@@ -2,10 +2,10 @@ package api
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/oapi-codegen/runtime"
 
+	"guildhall/internal/base/fault"
 	"guildhall/internal/service/records"
 )
 
@@ -34,7 +34,7 @@ func preparing[Body any](prepare func(context.Context, *Body) (context.Context, 
 	return func(ctx context.Context, value any) (context.Context, error) {
 		body := new(Body)
 		if err := runtime.BindJSONValue(value, body); err != nil {
-			return nil, fmt.Errorf("fill a request from a body that passed validation: %w", err)
+			return nil, fault.Wrap(err, "fill a request from a body that passed validation")
 		}
 		return prepare(ctx, body)
 	}

@@ -62,7 +62,7 @@ func EventSamples() ([]EventSample, error) {
 		if typ, named := example["type"].(string); ok && named && strings.HasPrefix(name, "Event") {
 			body, err := json.MarshalIndent(example, "", "  ")
 			if err != nil {
-				return nil, fmt.Errorf("the example of %s: %w", name, err)
+				return nil, fault.Wrap(err, "the example of", name)
 			}
 			found[typ] = EventSample{typ, strings.ReplaceAll(ref.Value.Description, "`", ""), string(body)}
 		}

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -104,7 +103,7 @@ func (c *call) enter(id string) (guild, error) {
 		return guild{}, errNotHere
 	}
 	if err != nil {
-		return guild{}, fmt.Errorf("read guild %s: %w", id, err)
+		return guild{}, fault.Wrap(err, "read guild", id)
 	}
 	ok, err := c.access.may(c.ctx, c.who, id, toSee)
 	if err != nil {

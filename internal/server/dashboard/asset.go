@@ -5,11 +5,12 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
-	"fmt"
 	"mime"
 	"net/http"
 	"path"
 	"strings"
+
+	"guildhall/internal/base/fault"
 )
 
 // asset is a file that browsers may keep for a while, as it is and compressed.
@@ -21,13 +22,13 @@ type asset struct {
 func readAssets() (map[string]asset, error) {
 	entries, err := files.ReadDir("assets")
 	if err != nil {
-		return nil, fmt.Errorf("dashboard: %w", err)
+		return nil, fault.Wrap(err, "dashboard")
 	}
 	assets := map[string]asset{}
 	for _, e := range entries {
 		body, err := files.ReadFile("assets/" + e.Name())
 		if err != nil {
-			return nil, fmt.Errorf("dashboard: %w", err)
+			return nil, fault.Wrap(err, "dashboard")
 		}
 		sum := sha256.Sum256(body)
 		assets[e.Name()] = asset{body, compressed(body), http.Header{

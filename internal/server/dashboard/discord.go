@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 
 	"golang.org/x/oauth2"
 
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/tracing"
 	"guildhall/internal/outbound/chat"
 )
@@ -150,7 +150,7 @@ func (d *Discord) mayManage(ctx context.Context, guild, user string) (bool, erro
 func (d *Discord) get(ctx context.Context, authorization, path string, out any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.cfg.URL+path, http.NoBody)
 	if err != nil {
-		return fmt.Errorf("ask the chat platform: %w", err)
+		return fault.Wrap(err, "ask the chat platform")
 	}
 	req.Header.Set("Authorization", authorization)
 	req.Header.Set("User-Agent", "DiscordBot (guildhall, 1)")

@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
@@ -54,7 +53,7 @@ func home(c *call) (reply, error) {
 	here, err := db.Select[guild](c.ctx, c.cfg.DB.Reader(), `
 		SELECT id, name FROM guilds WHERE id = ANY ($1) AND removed_at IS NULL ORDER BY name, id`, db.Array(c.who.Guilds))
 	if err != nil {
-		return reply{}, fmt.Errorf("list guilds: %w", err)
+		return reply{}, fault.Wrap(err, "list guilds")
 	}
 	v := guildsView{}
 	v.Guilds, v.Unsure = c.stillTheirs(here)
@@ -156,7 +155,7 @@ func once(ctx context.Context, tx *db.Tx, guild, kind, name string) (bool, error
 
 // known are those of the guilds that are here.
 func (c *call) known(ids []string) (here []string, err error) {
-	err = c.cfg.DB.Reader().SelectContext(c.ctx, &here, `SELECT id FROM guilds WHERE id = ANY ($1) AND removed_at IS NULL ORDER BY id`, db.Array(ids))
+	here, err = db.Select[string](c.ctx, c.cfg.DB.Reader(), `SELECT id FROM guilds WHERE id = ANY ($1) AND removed_at IS NULL ORDER BY id`, db.Array(ids))
 	return here, fault.Wrap(err, "look for guilds")
 }
 
@@ -192,11 +191,13 @@ func NewLink(ctx context.Context, d db.Doer, guild string, expiresIn time.Durati
 	l := Link{Path: Prefix + "/link/" + url.PathEscape(guild) + "/" + key}
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		id := db.NewID()
-		if err := tx.GetContext(ctx, &l.ExpiresAt, `
+		var err error
+		l.ExpiresAt, err = db.Get[time.Time](ctx, tx, `
 			INSERT INTO dashboard_links (guild_id, hash, id, expires_at)
 			VALUES ($1, $2, $3, now() + $4::bigint * interval '1 second')
-			RETURNING expires_at`, guild, hash[:], id, int64(expiresIn/time.Second)); err != nil {
-			return fmt.Errorf("make a link to the dashboard of guild %s: %w", guild, err)
+			RETURNING expires_at`, guild, hash[:], id, int64(expiresIn/time.Second))
+		if err != nil {
+			return fault.Wrap(err, "make a link to the dashboard of guild", guild)
 		}
 		return audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.LinkCreated, Target: id, Name: "operator link", After: map[string]any{"expires_at": l.ExpiresAt}})
 	})
@@ -225,7 +226,7 @@ func showLink(c *call) (reply, error) {
 		return reply{}, errLink
 	}
 	if err != nil {
-		return reply{}, fmt.Errorf("read a link: %w", err)
+		return reply{}, fault.Wrap(err, "read a link")
 	}
 	return reply{page: "link", frame: frame{Title: "Open the dashboard"}, view: linkView{g, c.r.URL.EscapedPath()}}, nil
 }
@@ -236,10 +237,12 @@ func spendLink(c *call) (reply, error) {
 	hash := sha256.Sum256([]byte(key))
 	p := person{Kind: audit.Operator, Name: "Operator", Guilds: []string{guildID}}
 	err := c.cfg.DB.Do(c.ctx, func(ctx context.Context, tx *db.Tx) error {
-		if err := tx.GetContext(ctx, &p.ID, `
+		var err error
+		p.ID, err = db.Get[string](ctx, tx, `
 			UPDATE dashboard_links SET used_at = now()
 			WHERE guild_id = $1 AND hash = $2 AND used_at IS NULL AND expires_at > now()
-			RETURNING id`, guildID, hash[:]); err != nil {
+			RETURNING id`, guildID, hash[:])
+		if err != nil {
 			return err
 		}
 		ctx = audit.With(ctx, c.load.actor(p))
@@ -249,7 +252,7 @@ func spendLink(c *call) (reply, error) {
 		return reply{}, errLink
 	}
 	if err != nil {
-		return reply{}, fmt.Errorf("spend a link: %w", err)
+		return reply{}, fault.Wrap(err, "spend a link")
 	}
 	if err := c.signIn(p); err != nil {
 		return reply{}, err

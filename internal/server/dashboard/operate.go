@@ -51,13 +51,13 @@ func Sessions(ctx context.Context, q db.Querier, guild string, now time.Time) ([
 			Data []byte `db:"data"`
 		}](ctx, q, sessionsQuery, after, sessionsChunk)
 		if err != nil {
-			return nil, fmt.Errorf("list sessions: %w", err)
+			return nil, fault.Wrap(err, "list sessions")
 		}
 		for _, r := range rows {
 			after = r.Hash
 			p, err := personIn(r.Data)
 			if err != nil {
-				return nil, fmt.Errorf("read session %s: %w", r.ID, err)
+				return nil, fault.Wrap(err, "read session", r.ID)
 			}
 			if r.Expires.After(now) && (guild == "" || slices.Contains(p.Guilds, guild)) {
 				list = append(list, Session{r.ID, p.Kind, p.ID, p.Name, p.Guilds, r.Address, r.Agent, r.Created, r.Seen, r.Expires})
@@ -108,7 +108,7 @@ func end(ctx context.Context, d db.Doer, action, statement string, args ...any) 
 	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		rows, err := db.Select[endedSession](ctx, tx, statement, args...)
 		if err != nil {
-			return fmt.Errorf("end sessions: %w", err)
+			return fault.Wrap(err, "end sessions")
 		}
 		n = len(rows)
 		return toldOf(ctx, tx, action, rows...)
@@ -124,7 +124,7 @@ func toldOf(ctx context.Context, tx *db.Tx, action string, rows ...endedSession)
 	for _, r := range rows {
 		p, err := personIn(r.Data)
 		if err != nil {
-			return fmt.Errorf("read session %s: %w", r.ID, err)
+			return fault.Wrap(err, "read session", r.ID)
 		}
 		for _, guild := range p.Guilds {
 			count[guild]++
@@ -166,14 +166,14 @@ func RevokeLinks(ctx context.Context, d *db.DB, guild string) (revoked int, err 
 	guilds := []string{guild}
 	if guild == "" {
 		if guilds, err = db.Select[string](ctx, d.Reader(), linkedGuilds); err != nil {
-			return 0, fmt.Errorf("look for links: %w", err)
+			return 0, fault.Wrap(err, "look for links")
 		}
 	}
 	for _, g := range guilds {
 		var ids []string
 		err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 			if ids, err = db.Select[string](ctx, tx, revokeLinks, g); err != nil {
-				return fmt.Errorf("take back the links of guild %s: %w", g, err)
+				return fault.Wrap(err, "take back the links of guild", g)
 			}
 			var changes []audit.Change
 			for _, id := range ids {

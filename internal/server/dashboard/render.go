@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"guildhall/internal/base/fault"
 )
 
 //go:embed templates assets
@@ -81,11 +83,11 @@ func (c *checked) wrong() []problem { return c.Problems }
 func (s *Server) readPages() (map[string]page, error) {
 	base, err := template.New("layout").Funcs(s.funcs()).ParseFS(files, "templates/layout.html", "templates/parts.html")
 	if err != nil {
-		return nil, fmt.Errorf("dashboard: %w", err)
+		return nil, fault.Wrap(err, "dashboard")
 	}
 	names, err := fs.Glob(files, "templates/*.html")
 	if err != nil {
-		return nil, fmt.Errorf("dashboard: %w", err)
+		return nil, fault.Wrap(err, "dashboard")
 	}
 	pages := map[string]page{}
 	for _, name := range names {
@@ -98,7 +100,7 @@ func (s *Server) readPages() (map[string]page, error) {
 			_, err = t.ParseFS(files, name)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("dashboard: %w", err)
+			return nil, fault.Wrap(err, "dashboard")
 		}
 		pages[short] = t
 	}
@@ -127,7 +129,7 @@ func (c *call) render(r reply) ([]byte, error) {
 	var b bytes.Buffer
 	b.Grow(16 << 10)
 	if err := p.ExecuteTemplate(&b, "layout", o); err != nil {
-		return nil, fmt.Errorf("render %s: %w", r.page, err)
+		return nil, fault.Wrap(err, "render", r.page)
 	}
 	return b.Bytes(), nil
 }

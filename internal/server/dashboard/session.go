@@ -14,6 +14,7 @@ import (
 
 	"guildhall/internal/access/audit"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 )
 
 const (
@@ -76,7 +77,7 @@ func (c *call) loadSession(token string) error {
 	c.load.address, c.load.agent, c.load.request = addressText(c.from), plainText(c.r.UserAgent(), 200), c.id
 	ctx, err := c.sessions.Load(c.ctx, token)
 	if err != nil {
-		return fmt.Errorf("read a session: %w", err)
+		return fault.Wrap(err, "read a session")
 	}
 	c.ctx = ctx
 	c.r = c.r.WithContext(ctx)
@@ -100,7 +101,7 @@ func (c *call) keepSession(h http.Header) error {
 	case scs.Modified:
 		token, expiry, err := c.sessions.Commit(c.ctx)
 		if err != nil {
-			return fmt.Errorf("store a session: %w", err)
+			return fault.Wrap(err, "store a session")
 		}
 		if c.load.signing {
 			c.sessions.WriteSessionCookie(c.ctx, w, token, expiry)
@@ -119,7 +120,7 @@ func (c *call) signIn(p person) error {
 		return err
 	}
 	if err := c.sessions.RenewToken(c.ctx); err != nil {
-		return fmt.Errorf("renew a session: %w", err)
+		return fault.Wrap(err, "renew a session")
 	}
 	c.load.signing, c.load.id = true, db.NewID()
 	for key, value := range map[string]string{
@@ -135,7 +136,7 @@ func (c *call) signIn(p person) error {
 func logout(c *call) (reply, error) {
 	if c.who.ID != "" {
 		if err := c.sessions.Destroy(c.ctx); err != nil {
-			return reply{}, fmt.Errorf("end a session: %w", err)
+			return reply{}, fault.Wrap(err, "end a session")
 		}
 		c.load.ended = true
 	}
@@ -165,12 +166,12 @@ type sessionStore struct{ db *db.DB }
 
 // FindCtx returns a session that has not expired.
 func (s sessionStore) FindCtx(ctx context.Context, hash string) ([]byte, bool, error) {
-	var row struct {
+	type stored struct {
 		ID     string    `db:"id"`
 		Data   []byte    `db:"data"`
 		Expiry time.Time `db:"expires_at"`
 	}
-	err := s.db.Reader().GetContext(ctx, &row, `
+	row, err := db.Get[stored](ctx, s.db.Reader(), `
 		SELECT id, data, expires_at FROM dashboard_sessions WHERE hash = $1 AND expires_at > now()`, hash)
 	if db.Missing(err) {
 		return nil, false, nil
@@ -200,12 +201,12 @@ func (s sessionStore) CommitCtx(ctx context.Context, hash string, data []byte, e
 	}
 	return s.db.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if !l.signing {
-			_, err := tx.ExecContext(ctx, `
+			_, err := db.Exec(ctx, tx, `
 				UPDATE dashboard_sessions SET data = $2, expires_at = $3, seen_at = now(), address = $4
 				WHERE hash = $1`, hash, data, expiry, l.address)
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `
+		_, err := db.Exec(ctx, tx, `
 			INSERT INTO dashboard_sessions (hash, id, account, data, address, agent, expires_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7)`, hash, l.id, p.account(), data, l.address, l.agent, expiry)
 		if err != nil {
@@ -311,7 +312,7 @@ func listSessions(c *call) (reply, error) {
 	page := c.pageNumber("page")
 	rows, err := db.Select[sessionRow](c.ctx, c.cfg.DB.Reader(), mySessions, c.who.account(), sessionsPage+1, (page-1)*sessionsPage)
 	if err != nil {
-		return reply{}, fmt.Errorf("list sessions: %w", err)
+		return reply{}, fault.Wrap(err, "list sessions")
 	}
 	v := sessionsView{Rows: rows[:min(sessionsPage, len(rows))], Others: page > 1 || len(rows) > 1}
 	if len(rows) > sessionsPage {

@@ -7,7 +7,6 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"html/template"
 	"io"
 	"log/slog"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/chat"
 )
 
@@ -60,7 +60,7 @@ func NewStandIn(d *db.DB) (*Discord, error) {
 	}
 	var err error
 	if s.page, err = template.ParseFS(files, "templates/stand-in.html"); err != nil {
-		return nil, fmt.Errorf("dashboard: %w", err)
+		return nil, fault.Wrap(err, "dashboard")
 	}
 	const api = "/api/v10"
 	s.mux.HandleFunc("GET "+standInPath+"authorize", s.consent)
@@ -74,7 +74,7 @@ func NewStandIn(d *db.DB) (*Discord, error) {
 	const address = "https://stand-in.invalid" + api
 	bot, err := chat.NewDiscord(chat.Config{Token: "stand-in", URL: address, Log: slog.New(slog.DiscardHandler), Transport: inProcess{s.mux}})
 	if err != nil {
-		return nil, fmt.Errorf("dashboard: %w", err)
+		return nil, fault.Wrap(err, "dashboard")
 	}
 	dd, err := NewDiscord(DiscordConfig{
 		ClientID: "stand-in", ClientSecret: "stand-in", Bot: bot, AuthorizeURL: standInPath + "authorize", URL: address,

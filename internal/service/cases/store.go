@@ -166,7 +166,7 @@ func found(err error, guild, id string) error {
 // insert gives the case the guild's next number and stores it. Its instant is
 // later than that of the number before, so that numbers and instants agree.
 func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
-	err := tx.GetContext(ctx, &c, `
+	stored, err := db.Get[row](ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at), next AS (
 			UPDATE guilds SET last_case = last_case + 1, last_case_at = `+db.Next("instant.at", "last_case_at")+`
 			FROM instant
@@ -178,12 +178,12 @@ func insert(ctx context.Context, tx *db.Tx, c row) (row, error) {
 		FROM next /*: next JOIN guilds home ON home.id = $1 */
 		RETURNING `+columns,
 		c.GuildID, c.ID, c.UserID, c.ModeratorID, c.Type, c.Reason, c.Status, c.Source, c.ExpiresAt, c.Metadata)
-	return c, fault.Wrap(err, "insert case in guild", c.GuildID)
+	return stored, fault.Wrap(err, "insert case in guild", c.GuildID)
 }
 
 // edit stores the reason, the expiry and the metadata of c.
 func edit(ctx context.Context, tx *db.Tx, c row) (row, error) {
-	err := tx.GetContext(ctx, &c, `
+	stored, err := db.Get[row](ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE cases
 		SET reason = $3, expires_at = $4, metadata = $5, updated_at = `+db.Next("instant.at", "updated_at")+`
@@ -192,7 +192,7 @@ func edit(ctx context.Context, tx *db.Tx, c row) (row, error) {
 		  AND id = $2
 		RETURNING `+columns,
 		c.GuildID, c.ID, c.Reason, c.ExpiresAt, c.Metadata)
-	return c, fault.Wrap(err, "edit case", c.ID, "of guild", c.GuildID)
+	return stored, fault.Wrap(err, "edit case", c.ID, "of guild", c.GuildID)
 }
 
 // expire turns those of the guild's cases into expired ones that are still due

@@ -2,10 +2,10 @@ package cases
 
 import (
 	"context"
-	"fmt"
 	"maps"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/transfer"
 )
@@ -94,7 +94,7 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 	}
 	n, err := db.Get[int](ctx, tx, storing, c.By.GuildID, list, db.Array(there))
 	if err != nil {
-		return fmt.Errorf("store cases of guild %s: %w", c.By.GuildID, err)
+		return fault.Wrap(err, "store cases of guild", c.By.GuildID)
 	}
 	if n != len(rows) {
 		return db.Again

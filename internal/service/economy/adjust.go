@@ -162,7 +162,7 @@ type decision struct {
 func (s *Service) adjustAlone(ctx context.Context, tx *db.Tx, c *change) error {
 	v, err := db.Get[decision](ctx, tx, alone.For(1), c.alone()...)
 	if err != nil {
-		return fmt.Errorf("change the wallet of %s: %w", c.entry.UserID, err)
+		return fault.Wrap(err, "change the wallet of", c.entry.UserID)
 	}
 	if v.Told {
 		s.listening.Add(c.By.GuildID)

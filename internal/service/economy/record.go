@@ -2,10 +2,10 @@ package economy
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/leaderboard"
@@ -96,7 +96,7 @@ func setBalances(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	n, err := db.Get[int](ctx, tx, setStatements[c.Tell].For(len(rows)), c.By.GuildID, db.Array(users), db.Booleans(there),
 		db.Integers(was), db.Integers(is), db.Array(instants), db.Array(entries), db.Array(events), note, by.JSON(), by.Trace)
 	if err != nil {
-		return fmt.Errorf("set balances in guild %s: %w", c.By.GuildID, err)
+		return fault.Wrap(err, "set balances in guild", c.By.GuildID)
 	}
 	if n != len(rows) {
 		return db.Again
@@ -180,7 +180,7 @@ func useReferences(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*tra
 		ORDER BY r.reference
 		ON CONFLICT DO NOTHING`, c.By.GuildID, db.Array(list))
 	if err != nil {
-		return fmt.Errorf("use references in guild %s: %w", c.By.GuildID, err)
+		return fault.Wrap(err, "use references in guild", c.By.GuildID)
 	}
 	if n != len(rows) {
 		return db.Again

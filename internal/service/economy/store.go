@@ -32,13 +32,12 @@ type entry struct {
 
 // wallet returns the member's wallet, or the zero record.
 func wallet(ctx context.Context, q db.Querier, guild, user string) (row, error) {
-	var w row
-	err := q.GetContext(ctx, &w, walletOf, guild, user)
+	w, err := db.Get[row](ctx, q, walletOf, guild, user)
 	switch {
 	case db.Missing(err):
 		return row{UserID: user}, nil
 	case err != nil:
-		return row{}, fmt.Errorf("read wallet of %s in guild %s: %w", user, guild, err)
+		return row{}, fault.Wrap(err, "read wallet of", user, "in guild", guild)
 	}
 	return w, nil
 }
@@ -203,10 +202,7 @@ func query(guild string, f filter, p page.P) (string, []any) {
 // entries returns one page of the ledger, newest first, and one row more when
 // there is one.
 func entries(ctx context.Context, q db.Querier, guild string, f filter, p page.P) ([]entry, error) {
-	var list []entry
 	sql, args := query(guild, f, p)
-	if err := q.SelectContext(ctx, &list, sql, args...); err != nil {
-		return nil, fmt.Errorf("read ledger of guild %s: %w", guild, err)
-	}
-	return list, nil
+	list, err := db.Select[entry](ctx, q, sql, args...)
+	return list, fault.Wrap(err, "read ledger of guild", guild)
 }

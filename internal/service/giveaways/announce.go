@@ -3,7 +3,6 @@ package giveaways
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -78,11 +77,11 @@ func present(ctx context.Context, tx *db.Tx, g row) error {
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, `
+	if _, err := db.Exec(ctx, tx, `
 		UPDATE giveaways SET post_id = $3
 		WHERE guild_id = $1
 		  AND id = $2`, g.GuildID, g.ID, in.ID); err != nil {
-		return fmt.Errorf("note the message of giveaway %s in guild %s: %w", g.ID, g.GuildID, err)
+		return fault.Wrap(err, "note the message of giveaway", g.ID, "in guild", g.GuildID)
 	}
 	return jobs.Enqueue(ctx, tx, Announcement{GuildID: g.GuildID, GiveawayID: g.ID, IntentID: in.ID})
 }
@@ -138,7 +137,7 @@ func tooLate(ctx context.Context, tx *db.Tx, a Announcement) (bool, error) {
 // posted notes the message by which members enter, and that the bot is to add
 // its reaction.
 func posted(ctx context.Context, tx *db.Tx, in chat.Intent, message string) error {
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE giveaways
 		SET message_id = $3, updated_at = `+next+`,

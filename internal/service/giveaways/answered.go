@@ -3,9 +3,9 @@ package giveaways
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/jobs"
 	"guildhall/internal/outbound/chat"
 )
@@ -27,8 +27,8 @@ func Answered(ctx context.Context, tx *db.Tx, a chat.Answered) error {
 		  AND id = $2
 		  AND status = 'drawing'
 		  AND pot = 'gathering'`} {
-		if _, err := tx.ExecContext(ctx, again, a.GuildID, a.GiveawayID); err != nil {
-			return fmt.Errorf("go on with giveaway %s of guild %s: %w", a.GiveawayID, a.GuildID, err)
+		if _, err := db.Exec(ctx, tx, again, a.GuildID, a.GiveawayID); err != nil {
+			return fault.Wrap(err, "go on with giveaway", a.GiveawayID, "of guild", a.GuildID)
 		}
 	}
 	return nil

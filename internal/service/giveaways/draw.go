@@ -3,7 +3,6 @@ package giveaways
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"slices"
 	"time"
 
@@ -82,7 +81,7 @@ func conduct(ctx context.Context, tx *db.Tx, g row, o order) (row, record, error
 	}
 	seed := make([]byte, 32)
 	if _, err := rand.Read(seed); err != nil {
-		return row{}, record{}, fmt.Errorf("draw a seed: %w", err)
+		return row{}, record{}, fault.Wrap(err, "draw a seed")
 	}
 	excluded := distinct(o.excluded)
 	out := make(map[string]bool, len(past)+len(excluded))
@@ -91,7 +90,7 @@ func conduct(ctx context.Context, tx *db.Tx, g row, o order) (row, record, error
 	}
 	drawn, err := pick(seed, all, out, o.count)
 	if err != nil {
-		return row{}, record{}, fmt.Errorf("draw giveaway %s of guild %s: %w", g.ID, g.GuildID, err)
+		return row{}, record{}, fault.Wrap(err, "draw giveaway", g.ID, "of guild", g.GuildID)
 	}
 	if o.all && len(drawn) < o.count {
 		return row{}, record{}, fault.New(fault.Refused, "not_enough_entries",

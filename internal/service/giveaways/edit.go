@@ -42,7 +42,7 @@ func Edit(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) err
 // edited notes that the message shows g. The next edit shows later changes; the holder
 // of a later lease makes it.
 func edited(ctx context.Context, tx *db.Tx, g row) error {
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		WITH instant AS MATERIALIZED (
 			SELECT clock_timestamp() AS at
 		)

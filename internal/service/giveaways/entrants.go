@@ -2,7 +2,6 @@ package giveaways
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -37,7 +36,7 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	ids := slices.Sorted(maps.Keys(of))
 	held, err := db.Select[row](ctx, tx, heldGiveaways, c.By.GuildID, db.Array(ids))
 	if err != nil {
-		return fmt.Errorf("hold giveaways of guild %s: %w", c.By.GuildID, err)
+		return fault.Wrap(err, "hold giveaways of guild", c.By.GuildID)
 	}
 	var named []string
 	for i, g := range held {
@@ -51,7 +50,7 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	}
 	there, err := db.Select[entry](ctx, tx, entriesToUpdate, c.By.GuildID, db.Array(ids), db.Array(users))
 	if err != nil {
-		return fmt.Errorf("read entries of giveaways of guild %s: %w", c.By.GuildID, err)
+		return fault.Wrap(err, "read entries of giveaways of guild", c.By.GuildID)
 	}
 	byKey := make(map[string]*entry, len(there))
 	for i := range there {
@@ -133,8 +132,8 @@ func storeEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*tran
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, storingEntries, c.By.GuildID, list); err != nil {
-		return fmt.Errorf("store entries of giveaways of guild %s: %w", c.By.GuildID, err)
+	if _, err := db.Exec(ctx, tx, storingEntries, c.By.GuildID, list); err != nil {
+		return fault.Wrap(err, "store entries of giveaways of guild", c.By.GuildID)
 	}
 	return storeCounts(ctx, tx, c, counts)
 }

@@ -67,8 +67,9 @@ func claim(ctx context.Context, d db.Doer, guild, id string) (row, error) {
 // leased runs a statement that takes a lease on part of a giveaway's work. The
 // zero row says that there was nothing to take.
 func leased(ctx context.Context, d db.Doer, what, guild, id, statement string) (g row, err error) {
-	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		return tx.GetContext(ctx, &g, statement, guild, id, lease.Seconds())
+	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		g, err = db.Get[row](ctx, tx, statement, guild, id, lease.Seconds())
+		return err
 	})
 	if db.Missing(err) {
 		return row{}, nil
@@ -131,7 +132,7 @@ func enter(ctx context.Context, d db.Doer, g row, page []chat.Reactor) (row, err
 // who have reacted in both ways once), and notes how far the reactions are read. Only the entries of a giveaway whose
 // reactions are being read grow that way; the unit holds the row.
 func advance(ctx context.Context, tx *db.Tx, g row, state, after string, members []string) (row, error) {
-	err := tx.GetContext(ctx, &g, `
+	stored, err := db.Get[row](ctx, tx, `
 		WITH added AS (
 			INSERT INTO giveaway_entries (guild_id, giveaway_id, user_id, entries, entered_at)
 			SELECT g.guild_id, g.id, u, 1, clock_timestamp()
@@ -156,7 +157,7 @@ func advance(ctx context.Context, tx *db.Tx, g row, state, after string, members
 		  AND id = $2
 		  AND pot = 'gathering'
 		RETURNING `+columns, g.GuildID, g.ID, state, after, db.Array(members), leaseOf(state).Seconds())
-	return g, fault.Wrap(err, "store the reactions to giveaway", g.ID, "of guild", g.GuildID)
+	return stored, fault.Wrap(err, "store the reactions to giveaway", g.ID, "of guild", g.GuildID)
 }
 
 // countsEntries says to the trigger of the release before, which is there until
@@ -227,7 +228,7 @@ func missed(ctx context.Context, d db.Doer, g row, failed error) error {
 
 // freeze ends the reading; lost says that there was more to read.
 func freeze(ctx context.Context, tx *db.Tx, g row, lost bool) error {
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		UPDATE giveaways
 		SET pot = 'frozen', reactions_missed = $3, failures = 0, redraw_at = now()
 		WHERE guild_id = $1
@@ -253,7 +254,7 @@ func React(ctx context.Context, d db.Doer, p chat.Platform, guild, id string) er
 		return failed
 	}
 	return errors.Join(unlessFinal(failed), d.Do(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `
+		_, err := db.Exec(ctx, tx, `
 			UPDATE giveaways SET react_at = NULL, failures = 0
 			WHERE guild_id = $1
 			  AND id = $2`, guild, id)

@@ -175,7 +175,7 @@ func complete(g *row, now time.Time) error {
 // was over; those that run go on taking entries. A giveaway of the API that is
 // still to be drawn has its reactions read first.
 func closeEntries(ctx context.Context, tx *db.Tx, guild string) error {
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		UPDATE giveaways
 		SET pot = CASE WHEN status = 'drawing' AND source = 'api' THEN 'gathering' ELSE 'frozen' END, drawing_at = now()
 		WHERE guild_id = $1
@@ -245,19 +245,20 @@ const maxEntries = 1<<53 - 1
 
 // hold locks giveaways of a guild and reads what entries they have.
 func hold(ctx context.Context, tx *db.Tx, guild string, refs []transfer.Ref, sums map[transfer.Ref]*entrants) error {
-	var have []struct {
+	type holding struct {
 		ID      string `db:"id"`
 		Entries int64  `db:"entry_count"`
 		Frozen  bool   `db:"frozen"`
 	}
-	if err := tx.SelectContext(ctx, &have, `
+	have, err := db.Select[holding](ctx, tx, `
 		SELECT id, entry_count, pot <> 'open' AS frozen
 		FROM giveaways
 		WHERE guild_id = $1
 		  AND id = ANY ($2)
 		ORDER BY id
-		FOR NO KEY UPDATE`, guild, db.Array(ids(refs))); err != nil {
-		return fmt.Errorf("read the entries of giveaways of guild %s: %w", guild, err)
+		FOR NO KEY UPDATE`, guild, db.Array(ids(refs)))
+	if err != nil {
+		return fault.Wrap(err, "read the entries of giveaways of guild", guild)
 	}
 	for _, h := range have {
 		sum := sums[refOf(guild, h.ID)]
@@ -280,7 +281,7 @@ func countEntries(ctx context.Context, tx *db.Tx, guild string, refs []transfer.
 		  AND g.id = added.id
 		  AND g.pot = 'open'`, guild, db.Array(ids(refs)), db.Integers(users), db.Integers(entries), transfer.Pending)
 	if err != nil {
-		return fmt.Errorf("count the entries of giveaways of guild %s: %w", guild, err)
+		return fault.Wrap(err, "count the entries of giveaways of guild", guild)
 	}
 	if n != len(refs) {
 		return fmt.Errorf("%d of %d giveaways of guild %s take entries", n, len(refs), guild)
@@ -323,7 +324,7 @@ func raiseRounds(ctx context.Context, tx *db.Tx, rows []record) error {
 		for _, r := range refs {
 			rounds = append(rounds, last[r])
 		}
-		if _, err := tx.ExecContext(ctx, `
+		if _, err := db.Exec(ctx, tx, `
 			WITH held AS (
 				SELECT g.id, drawn.n::integer
 				FROM unnest($2::text[], $3::bigint[]) AS drawn (id, n)
@@ -336,7 +337,7 @@ func raiseRounds(ctx context.Context, tx *db.Tx, rows []record) error {
 			FROM held
 			WHERE g.guild_id = $1
 			  AND g.id = held.id`, guild, db.Array(ids(refs)), db.Integers(rounds), transfer.Pending); err != nil {
-			return fmt.Errorf("count the draws of giveaways of guild %s: %w", guild, err)
+			return fault.Wrap(err, "count the draws of giveaways of guild", guild)
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package giveaways
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -174,12 +173,12 @@ func found(err error, guild, id string) error {
 
 // insert stores a new giveaway.
 func insert(ctx context.Context, tx *db.Tx, g row) (row, error) {
-	err := tx.GetContext(ctx, &g, `
+	stored, err := db.Get[row](ctx, tx, `
 		INSERT INTO giveaways (guild_id, id, status, prize, description, winner_count, host_id, channel_id, starts_at, ends_at, source, post_id, metadata)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 		RETURNING `+columns,
 		g.GuildID, g.ID, g.Status, g.Prize, g.Description, g.WinnerCount, g.HostID, g.ChannelID, g.StartsAt, g.EndsAt, g.Source, g.PostID, g.Metadata)
-	return g, fault.Wrap(err, "insert giveaway in guild", g.GuildID)
+	return stored, fault.Wrap(err, "insert giveaway in guild", g.GuildID)
 }
 
 // next is the instant of a change of a giveaway: now, and always later than the
@@ -260,8 +259,7 @@ func move(ctx context.Context, tx *db.Tx, statement, guild, id string, refused *
 
 // pot returns everyone who entered the giveaway, sorted by user id as text.
 func pot(ctx context.Context, tx *db.Tx, g row) ([]entrant, error) {
-	all := make([]entrant, 0, g.EntrantCount)
-	err := tx.SelectContext(ctx, &all, `
+	all, err := db.Select[entrant](ctx, tx, `
 		SELECT user_id, entries
 		FROM giveaway_entries
 		WHERE guild_id = $1
@@ -285,7 +283,7 @@ func lastRecord(ctx context.Context, tx *db.Tx, g row) (record, error) {
 		ORDER BY round DESC
 		LIMIT 1`, g.GuildID, g.ID)
 	if err != nil && !db.Missing(err) {
-		return record{}, fmt.Errorf("read the last draw of giveaway %s in guild %s: %w", g.ID, g.GuildID, err)
+		return record{}, fault.Wrap(err, "read the last draw of giveaway", g.ID, "in guild", g.GuildID)
 	}
 	return r, nil
 }
@@ -293,7 +291,7 @@ func lastRecord(ctx context.Context, tx *db.Tx, g row) (record, error) {
 // settle stores the record of a draw, of a giveaway that tx has locked, and
 // makes its winners the giveaway's. Both carry the same instant.
 func settle(ctx context.Context, tx *db.Tx, g row, r record) (row, error) {
-	err := tx.GetContext(ctx, &g, `
+	ended, err := db.Get[row](ctx, tx, `
 		WITH moment AS (
 			SELECT clock_timestamp() AS at
 		), moved AS (
@@ -316,5 +314,5 @@ func settle(ctx context.Context, tx *db.Tx, g row, r record) (row, error) {
 		FROM moved`,
 		g.GuildID, g.ID, r.Round, r.Seed, r.EntriesHash, r.PastWinners, r.Excluded, r.Drawn, r.Replaced, r.Winners,
 		r.TokenID, r.Reason, r.EntryCount)
-	return g, fault.Wrap(err, "record draw", strconv.Itoa(r.Round), "of giveaway", g.ID, "in guild", g.GuildID)
+	return ended, fault.Wrap(err, "record draw", strconv.Itoa(r.Round), "of giveaway", g.ID, "in guild", g.GuildID)
 }

@@ -265,7 +265,7 @@ func (s *shift) do(ctx context.Context, r db.Found) {
 	s.outcomes.WithLabelValues(s.name, "failed").Inc()
 	s.w.Log.WarnContext(ctx, "work on a giveaway failed and will be tried again", "kind", s.name, "guild_id", r.GuildID, "giveaway_id", r.ID, "error", err)
 	if err := s.w.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, s.postpone, r.GuildID, r.ID)
+		_, err := db.Exec(ctx, tx, s.postpone, r.GuildID, r.ID)
 		return err
 	}); err != nil {
 		s.w.Log.WarnContext(ctx, "work on a giveaway could not be postponed", "kind", s.name, "guild_id", r.GuildID, "giveaway_id", r.ID, "error", err)

@@ -2,7 +2,6 @@ package giveaways
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -56,7 +55,7 @@ func takeOver(ctx context.Context, tx *db.Tx, guild string, ids []string) error 
 	if len(ids) == 0 {
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		UPDATE giveaways SET bot_run = true
 		WHERE guild_id = $1
 		  AND id = ANY ($2)`, guild, db.Array(ids))
@@ -199,7 +198,7 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 	}
 	n, err := db.Get[int](ctx, tx, storing, c.By.GuildID, list, db.Array(there), !c.DatedLater)
 	if err != nil {
-		return fmt.Errorf("store giveaways of guild %s: %w", c.By.GuildID, err)
+		return fault.Wrap(err, "store giveaways of guild", c.By.GuildID)
 	}
 	if n != len(rows) {
 		return db.Again

@@ -119,12 +119,12 @@ func describe(found []schema.Problem) string {
 // flush stores what was collected. When a line is refused, the error names the
 // first line of the file that is.
 func (b *batch) flush(ctx context.Context) error {
-	if _, err := b.tx.ExecContext(ctx, `SAVEPOINT batch`); err != nil {
-		return fmt.Errorf("import: %w", err)
+	if _, err := db.Exec(ctx, b.tx, `SAVEPOINT batch`); err != nil {
+		return fault.Wrap(err, "import")
 	}
 	err := b.send(ctx)
 	if wrong, ok := errors.AsType[*LineError](err); ok {
-		if _, err := b.tx.ExecContext(ctx, `ROLLBACK TO batch`); err != nil {
+		if _, err := db.Exec(ctx, b.tx, `ROLLBACK TO batch`); err != nil {
 			return wrong
 		}
 		return b.refuse(ctx, wrong)
@@ -132,8 +132,8 @@ func (b *batch) flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := b.tx.ExecContext(ctx, `RELEASE batch`); err != nil {
-		return fmt.Errorf("import: %w", err)
+	if _, err := db.Exec(ctx, b.tx, `RELEASE batch`); err != nil {
+		return fault.Wrap(err, "import")
 	}
 	b.records, b.bytes = 0, 0
 	b.keep(0)
@@ -203,7 +203,7 @@ func (b *batch) look(ctx context.Context, k kind) error {
 	}
 	found, err := db.Select[struct{ Guild, ID string }](ctx, b.tx, k.find(), db.Array(guilds), db.Array(ids))
 	if err != nil {
-		return fmt.Errorf("import: look up each %s that the file names: %w", k.name(), err)
+		return fault.Wrap(err, "import: look up each", k.name(), "that the file names")
 	}
 	there := make(map[transfer.Ref]bool, len(found))
 	for _, r := range found {
@@ -243,7 +243,7 @@ func (b *batch) finish(ctx context.Context, total int64) error {
 	}
 	// The next reads of the guild should not be planned with the statistics of a small or
 	// empty table.
-	_, err := b.tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, b.tx, `
 		ANALYZE cases, wallets, ledger_entries, levels, tickets, ticket_messages,
 		        giveaways, giveaway_entries, network_listings`)
 	return fault.Wrap(err, "import: look at what came in")
@@ -271,7 +271,7 @@ func (b *batch) tell(ctx context.Context) error {
 func (b *batch) date(ctx context.Context) error {
 	at, err := db.Get[time.Time](ctx, b.tx, `SELECT clock_timestamp()`)
 	if err != nil {
-		return fmt.Errorf("import: %w", err)
+		return fault.Wrap(err, "import")
 	}
 	for _, k := range b.kinds {
 		if err := k.date(ctx, b.tx, at); err != nil {

@@ -50,7 +50,7 @@ func DemoAt(w io.Writer, now time.Time) error {
 	g.raffles()
 	g.network()
 	if g.err != nil {
-		return fmt.Errorf("write the demo guild: %w", g.err)
+		return fault.Wrap(g.err, "write the demo guild")
 	}
 	return fault.Wrap(out.Flush(), "write the demo guild")
 }

@@ -3,7 +3,6 @@ package guildfile
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 
 	"guildhall/internal/access/audit"
@@ -18,7 +17,7 @@ func NoteExport(ctx context.Context, d db.Doer, guild string) error {
 	return d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		there, err := db.Get[bool](ctx, tx, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
 		if err != nil {
-			return fmt.Errorf("export guild %s: %w", guild, err)
+			return fault.Wrap(err, "export guild", guild)
 		}
 		if !there {
 			return fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)
@@ -35,11 +34,11 @@ func NoteExport(ctx context.Context, d db.Doer, guild string) error {
 func Export(ctx context.Context, d *db.DB, guild string, w io.Writer) error {
 	return d.Snapshot(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if err := tx.TakeTime(ctx, 0); err != nil {
-			return fmt.Errorf("export guild %s: %w", guild, err)
+			return fault.Wrap(err, "export guild", guild)
 		}
 		there, err := db.Get[bool](ctx, tx, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
 		if err != nil {
-			return fmt.Errorf("export guild %s: %w", guild, err)
+			return fault.Wrap(err, "export guild", guild)
 		}
 		if !there {
 			return fault.New(fault.NotFound, "not_found", "There is no guild %s.", guild)

@@ -72,7 +72,7 @@ func Import(ctx context.Context, d *db.DB, r io.Reader, progress func(bytes, rec
 		}
 		now, err := tx.Now(ctx)
 		if err != nil {
-			return fmt.Errorf("import: %w", err)
+			return fault.Wrap(err, "import")
 		}
 		sum, err = load(ctx, newBatch(tx, now), r, progress)
 		return err
@@ -89,11 +89,11 @@ var errBrokenOff = errors.New("import: the database broke off the transaction be
 // file long.
 func takeTime(ctx context.Context, tx *db.Tx) error {
 	if err := tx.TakeTime(ctx, 0); err != nil {
-		return fmt.Errorf("import: %w", err)
+		return fault.Wrap(err, "import")
 	}
 	// The second says to the trigger of the release before, which is there until
 	// its nodes have stopped, that the entries of giveaways are counted here.
-	_, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '30s'; SET LOCAL guildhall.counts_entries = 'on'`)
+	_, err := db.Exec(ctx, tx, `SET LOCAL lock_timeout = '30s'; SET LOCAL guildhall.counts_entries = 'on'`)
 	return fault.Wrap(err, "import")
 }
 

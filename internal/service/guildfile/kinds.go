@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"time"
@@ -110,7 +109,7 @@ func (w *waiting[R]) load(ctx context.Context, tx *db.Tx) error {
 		return &LineError{Line: w.lines[refused.Row], Kind: w.Name, Reason: refused.Reason}
 	}
 	if err != nil {
-		return fmt.Errorf("import: %w", err)
+		return fault.Wrap(err, "import")
 	}
 	if w.Finish != nil || w.Dated != nil {
 		for i := range w.rows {
@@ -134,7 +133,7 @@ func (w *waiting[R]) finish(ctx context.Context, tx *db.Tx) error {
 	}
 	for _, guild := range sorted(w.guilds) {
 		if err := w.Finish(ctx, tx, guild); err != nil {
-			return fmt.Errorf("import: %w", err)
+			return fault.Wrap(err, "import")
 		}
 	}
 	return nil
@@ -144,7 +143,7 @@ func (w *waiting[R]) date(ctx context.Context, tx *db.Tx, at time.Time) error {
 	for _, guild := range sorted(w.guilds) {
 		for _, c := range w.Dated {
 			if err := c.Date(ctx, tx, guild, at); err != nil {
-				return fmt.Errorf("import: %w", err)
+				return fault.Wrap(err, "import")
 			}
 		}
 	}

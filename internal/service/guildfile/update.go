@@ -49,7 +49,7 @@ func (u Update) Run(ctx context.Context, d *db.DB, r io.Reader, progress func(by
 		}
 		now, err := tx.Now(ctx)
 		if err != nil {
-			return fmt.Errorf("import: %w", err)
+			return fault.Wrap(err, "import")
 		}
 		b := &updates{batch: newBatch(tx, now), how: u, counts: make(map[string]*Outcome), byGuild: make(map[string]*guildCall), there: make(map[string]bool), changed: make(map[string]map[string]bool)}
 		if _, err = load(ctx, b, r, progress); err != nil {
@@ -233,7 +233,7 @@ func (u *updates) write(ctx context.Context, c *guildCall) error {
 	if guild := c.guild; !u.there[guild] {
 		there, err := guilds.Exists(ctx, u.tx, guild)
 		if err != nil {
-			return fmt.Errorf("import: %w", err)
+			return fault.Wrap(err, "import")
 		}
 		if !there && !c.makes {
 			return &LineError{Line: c.lines[0].line, Kind: c.lines[0].kind, Reason: missing(transfer.Ref{Kind: "guild", ID: guild})}
@@ -241,7 +241,7 @@ func (u *updates) write(ctx context.Context, c *guildCall) error {
 		if !there {
 			leaving, err := db.Get[bool](ctx, u.tx, `SELECT EXISTS (SELECT FROM guilds WHERE id = $1)`, guild)
 			if err != nil {
-				return fmt.Errorf("import: look for guild %s: %w", guild, err)
+				return fault.Wrap(err, "import: look for guild", guild)
 			}
 			if leaving {
 				return &LineError{Line: c.lines[0].line, Kind: c.lines[0].kind, Reason: "guild " + guild + " is being removed; guildhall guild restore takes it back before its day"}
@@ -253,7 +253,7 @@ func (u *updates) write(ctx context.Context, c *guildCall) error {
 		if _, ok := errors.AsType[*LineError](err); ok {
 			return err
 		}
-		return fmt.Errorf("import: %w", err)
+		return fault.Wrap(err, "import")
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -99,7 +98,7 @@ func (f *Facts) Sweep(ctx context.Context) error {
 	}
 	guilds, err := db.Select[string](ctx, f.DB.Reader(), factsDue, factsLook)
 	if err != nil {
-		return fmt.Errorf("look for guilds to ask of: %w", err)
+		return fault.Wrap(err, "look for guilds to ask of")
 	}
 	var errs []error
 	for _, guild := range guilds {
@@ -167,8 +166,8 @@ func (f *Facts) claim(ctx context.Context, guild string) (lease *time.Time, err 
 // turn waits until the platform may be asked once more, whichever nodes ask.
 func (f *Facts) turn(ctx context.Context) error {
 	var wait float64
-	err := f.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		return tx.GetContext(ctx, &wait, `
+	err := f.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		wait, err = db.Get[float64](ctx, tx, `
 			WITH held AS MATERIALIZED (
 				SELECT next_at FROM facts_turn FOR NO KEY UPDATE
 			), turn AS MATERIALIZED (
@@ -180,9 +179,10 @@ func (f *Facts) turn(ctx context.Context) error {
 			SET next_at = following.at
 			FROM following, turn
 			RETURNING extract(epoch FROM turn.at - clock_timestamp())::float8`, factsGap.Seconds())
+		return err
 	})
 	if err != nil {
-		return fmt.Errorf("wait for a turn with the platform: %w", err)
+		return fault.Wrap(err, "wait for a turn with the platform")
 	}
 	select {
 	case <-time.After(time.Duration(wait * float64(time.Second))):
@@ -219,7 +219,7 @@ func (f *Facts) settle(ctx context.Context, tx *db.Tx, guild string, lease time.
 	pause := map[string]time.Duration{factsRefused: factsDay, factsFailed: factsAgain}[outcome]
 	pause = cmp.Or(pause, factsPause-factsPause/16)
 	pause += rand.N(pause / 8) //nolint:gosec // no secret
-	_, err = tx.ExecContext(ctx, `UPDATE guilds SET facts_due_at = $2 WHERE id = $1`, guild, now.Add(pause))
+	_, err = db.Exec(ctx, tx, `UPDATE guilds SET facts_due_at = $2 WHERE id = $1`, guild, now.Add(pause))
 	return outcome, fault.Wrap(err, "set the next turn of guild", guild)
 }
 
@@ -290,7 +290,7 @@ func heardOf(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.
 	if err != nil || !told {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `UPDATE guilds SET facts_due_at = $2 WHERE id = $1 AND facts_due_at < $3`,
+	_, err = db.Exec(ctx, tx, `UPDATE guilds SET facts_due_at = $2 WHERE id = $1 AND facts_due_at < $3`,
 		c.By.GuildID, c.Now.Add(factsDay+factsLeeway), c.Now.Add(factsDay))
 	return fault.Wrap(err, "note that a bot has told of guild", c.By.GuildID)
 }

@@ -3,7 +3,6 @@ package guilds
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"reflect"
 	"time"
 	_ "time/tzdata" // time zones are known where the machine knows none
@@ -73,7 +72,7 @@ func holdGuild(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfe
 		rows[0].Is.ID = c.By.GuildID
 		return nil
 	case err != nil:
-		return fmt.Errorf("hold guild %s: %w", c.By.GuildID, err)
+		return fault.Wrap(err, "hold guild", c.By.GuildID)
 	}
 	rows[0].Was = &g
 	return nil
@@ -108,7 +107,7 @@ func storeGuild(ctx context.Context, tx *db.Tx, _ *transfer.Call, rows []*transf
 	}
 	n, err := db.Exec(ctx, tx, statement, g.ID, g.Name, g.IconURL, g.OwnerID, g.MemberCount, g.Locale, g.JoinedAt, g.CreatedAt, g.UpdatedAt)
 	if err != nil {
-		return fmt.Errorf("write guild %s: %w", g.ID, err)
+		return fault.Wrap(err, "write guild", g.ID)
 	}
 	if n != 1 {
 		return db.Again
@@ -154,9 +153,9 @@ func greet(ctx context.Context, tx *db.Tx, rows []row) error {
 	for i, g := range rows {
 		ids[i] = g.ID
 	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO guild_settings (guild_id) SELECT unnest($1::text[])`, db.Array(ids))
+	_, err := db.Exec(ctx, tx, `INSERT INTO guild_settings (guild_id) SELECT unnest($1::text[])`, db.Array(ids))
 	if err != nil {
-		return fmt.Errorf("give guilds their settings: %w", err)
+		return fault.Wrap(err, "give guilds their settings")
 	}
 	return delivery.TellNew(ctx, tx, ids)
 }
@@ -264,7 +263,7 @@ const (
 func storeSettings(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Row[settings]) error {
 	s := &rows[0].Is
 	s.UpdatedAt = rows[0].At
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		UPDATE guild_settings
 		SET moderation = $2, economy = $3, levelling = $4, tickets = $5, giveaways = $6, network = $7,
 		    currency_name = $8, currency_symbol = $9, require_close_reason = $10, close_action = $11, timezone = $12, updated_at = $13
@@ -299,14 +298,14 @@ func (c Curve) mustBe(other Curve) error {
 // and the record that meets it is refused.
 func replaceDefaults(ctx context.Context, tx *db.Tx, rows []settings) error {
 	for _, s := range rows {
-		if _, err := tx.ExecContext(ctx, `
+		if _, err := db.Exec(ctx, tx, `
 			DELETE FROM guild_settings
 			WHERE guild_id = $1
 			  AND (moderation, economy, levelling, tickets, giveaways, network)
 			    = (true, true, true, true, true, true)
 			  AND (currency_name, currency_symbol, require_close_reason, close_action, timezone)
 			    = ('coins', '🪙', false, 'archive', 'UTC')`, s.GuildID); err != nil {
-			return fmt.Errorf("replace the default settings of guild %s: %w", s.GuildID, err)
+			return fault.Wrap(err, "replace the default settings of guild", s.GuildID)
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package guilds
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"guildhall/gen"
@@ -52,8 +51,8 @@ func Remove(ctx context.Context, tx *db.Tx, guild string, days int) (after time.
 		return time.Time{}, err
 	}
 	after = now.AddDate(0, 0, days)
-	if _, err := tx.ExecContext(ctx, leave, guild, now, after); err != nil {
-		return time.Time{}, fmt.Errorf("remove guild %s: %w", guild, err)
+	if _, err := db.Exec(ctx, tx, leave, guild, now, after); err != nil {
+		return time.Time{}, fault.Wrap(err, "remove guild", guild)
 	}
 	if _, _, err := auth.RevokeWithin(ctx, tx, guild); err != nil {
 		return time.Time{}, err
@@ -61,8 +60,8 @@ func Remove(ctx context.Context, tx *db.Tx, guild string, days int) (after time.
 	if err := disableEndpoints(ctx, tx, guild); err != nil {
 		return time.Time{}, err
 	}
-	if _, err := tx.ExecContext(ctx, `DELETE FROM dashboard_links WHERE guild_id = $1`, guild); err != nil {
-		return time.Time{}, fmt.Errorf("end the dashboard's links of guild %s: %w", guild, err)
+	if _, err := db.Exec(ctx, tx, `DELETE FROM dashboard_links WHERE guild_id = $1`, guild); err != nil {
+		return time.Time{}, fault.Wrap(err, "end the dashboard's links of guild", guild)
 	}
 	if err := auth.Announce(ctx, tx); err != nil {
 		return time.Time{}, err
@@ -73,7 +72,7 @@ func Remove(ctx context.Context, tx *db.Tx, guild string, days int) (after time.
 func disableEndpoints(ctx context.Context, tx *db.Tx, guild string) error {
 	enabled, err := db.Select[string](ctx, tx, `SELECT id FROM webhook_endpoints WHERE guild_id = $1 AND enabled ORDER BY id FOR UPDATE`, guild)
 	if err != nil {
-		return fmt.Errorf("list the endpoints of guild %s: %w", guild, err)
+		return fault.Wrap(err, "list the endpoints of guild", guild)
 	}
 	for _, id := range enabled {
 		if err := delivery.Disable(ctx, tx, guild, id, endpointRemoved); err != nil {
@@ -92,8 +91,8 @@ func Restore(ctx context.Context, tx *db.Tx, guild string) (taken bool, err erro
 	if err != nil || !leaving {
 		return false, err
 	}
-	if _, err := tx.ExecContext(ctx, leave, guild, nil, nil); err != nil {
-		return false, fmt.Errorf("restore guild %s: %w", guild, err)
+	if _, err := db.Exec(ctx, tx, leave, guild, nil, nil); err != nil {
+		return false, fault.Wrap(err, "restore guild", guild)
 	}
 	return true, audit.Record(ctx, tx, audit.Change{Guild: guild, Action: audit.GuildRestored, Target: guild})
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -133,7 +132,7 @@ func (k *Keeper) promoteSome(ctx context.Context) (full bool, failed error) {
 		ORDER BY guild_id, board
 		LIMIT $3`, k.drafted.GuildID, k.drafted.Board, draftSlice)
 	if err != nil {
-		return false, fmt.Errorf("read the drafts of leaderboards: %w", err)
+		return false, fault.Wrap(err, "read the drafts of leaderboards")
 	}
 	k.drafted = boardID{}
 	if full = len(drafts) == draftSlice; full {
@@ -168,13 +167,13 @@ func (k *Keeper) promoteSome(ctx context.Context) (full bool, failed error) {
 // wanted, is kept from sorting the table.
 func (k *Keeper) alone(ctx context.Context, a boardID, isolation string, fn func(ctx context.Context, tx *db.Tx) error) error {
 	return k.DB.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		if _, err := tx.ExecContext(ctx, `SET TRANSACTION ISOLATION LEVEL `+isolation+`; SET LOCAL statement_timeout = '5min';
+		if _, err := db.Exec(ctx, tx, `SET TRANSACTION ISOLATION LEVEL `+isolation+`; SET LOCAL statement_timeout = '5min';
 			SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL jit = off`); err != nil {
-			return fmt.Errorf("begin with the %s of guild %s: %w", a.Board, a.GuildID, err)
+			return fault.Wrap(err, "begin with the", a.Board, "of guild", a.GuildID)
 		}
 		free, err := db.Get[bool](ctx, tx, `SELECT pg_try_advisory_xact_lock(hashtext('guildhall leaderboards'), hashtext($1))`, a.Board+a.GuildID)
 		if err != nil {
-			return fmt.Errorf("begin with the %s of guild %s: %w", a.Board, a.GuildID, err)
+			return fault.Wrap(err, "begin with the", a.Board, "of guild", a.GuildID)
 		}
 		if !free {
 			return nil
@@ -197,7 +196,7 @@ func (k *Keeper) writers(ctx context.Context, board string) ([]string, error) {
 
 // await stores which transactions the draft has to wait for.
 func (k *Keeper) await(ctx context.Context, tx *db.Tx, m mapID, writers []string) error {
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		UPDATE rank_maps
 		SET awaited = $4
 		WHERE guild_id = $1 AND board = $2 AND version = $3
@@ -225,8 +224,8 @@ func (k *Keeper) count(ctx context.Context, tx *db.Tx, m mapID) error {
 		{`DELETE FROM rank_maps WHERE guild_id = $1 AND board = $2 AND version <> $3`, []any{m.GuildID, m.Board, m.Version}},
 		{boards[m.Board].count, []any{m.GuildID, m.Version}},
 	} {
-		if _, err := tx.ExecContext(ctx, step.statement, step.args...); err != nil {
-			return fmt.Errorf("put a map of the %s of guild %s into service: %w", m.Board, m.GuildID, err)
+		if _, err := db.Exec(ctx, tx, step.statement, step.args...); err != nil {
+			return fault.Wrap(err, "put a map of the", m.Board, "of guild", m.GuildID, "into service")
 		}
 	}
 	return nil
@@ -237,7 +236,7 @@ func (k *Keeper) count(ctx context.Context, tx *db.Tx, m mapID) error {
 func (k *Keeper) serve(ctx context.Context) (full bool, err error) {
 	requests, err := db.Select[requested](ctx, k.DB.Reader(), readRequests, k.last.GuildID, k.last.Board, sliceSize)
 	if err != nil {
-		return false, fmt.Errorf("read which leaderboards want a look: %w", err)
+		return false, fault.Wrap(err, "read which leaderboards want a look")
 	}
 	k.last = boardID{}
 	if full = len(requests) == sliceSize; full {
@@ -297,22 +296,23 @@ func (k *Keeper) due(ctx context.Context, requests []requested) (list []boardID,
 // asked for it go in the same transaction.
 func (k *Keeper) look(ctx context.Context, tx *db.Tx, a boardID) error {
 	b := boards[a.Board]
-	if _, err := tx.ExecContext(ctx, `
+	if _, err := db.Exec(ctx, tx, `
 		DELETE FROM rank_requests
 		WHERE guild_id = $1
 		  AND board = $2`, a.GuildID, a.Board); err != nil {
-		return fmt.Errorf("take the requests for the %s of guild %s: %w", a.Board, a.GuildID, err)
+		return fault.Wrap(err, "take the requests for the", a.Board, "of guild", a.GuildID)
 	}
-	var maps []struct {
+	type drawn struct {
 		Version int64  `db:"version"`
 		State   string `db:"state"`
 	}
-	if err := tx.SelectContext(ctx, &maps, `
+	maps, err := db.Select[drawn](ctx, tx, `
 		SELECT version, state
 		FROM rank_maps
 		WHERE guild_id = $1
-		  AND board = $2`, a.GuildID, a.Board); err != nil {
-		return fmt.Errorf("read the maps of the %s of guild %s: %w", a.Board, a.GuildID, err)
+		  AND board = $2`, a.GuildID, a.Board)
+	if err != nil {
+		return fault.Wrap(err, "read the maps of the", a.Board, "of guild", a.GuildID)
 	}
 	wanted, drafted := false, false
 	for _, m := range maps {
@@ -320,16 +320,16 @@ func (k *Keeper) look(ctx context.Context, tx *db.Tx, a boardID) error {
 		if m.State != "live" {
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, b.fold, a.GuildID, m.Version); err != nil {
-			return fmt.Errorf("add up the moves of the %s of guild %s: %w", a.Board, a.GuildID, err)
+		if _, err := db.Exec(ctx, tx, b.fold, a.GuildID, m.Version); err != nil {
+			return fault.Wrap(err, "add up the moves of the", a.Board, "of guild", a.GuildID)
 		}
-		if err := tx.GetContext(ctx, &wanted, b.grown, a.GuildID, m.Version, maxGrowth*k.stretch()); err != nil {
-			return fmt.Errorf("look at the shape of the map of the %s of guild %s: %w", a.Board, a.GuildID, err)
+		if wanted, err = db.Get[bool](ctx, tx, b.grown, a.GuildID, m.Version, maxGrowth*k.stretch()); err != nil {
+			return fault.Wrap(err, "look at the shape of the map of the", a.Board, "of guild", a.GuildID)
 		}
 	}
 	if len(maps) == 0 {
-		if err := tx.GetContext(ctx, &wanted, b.big, a.GuildID, k.least()-1); err != nil {
-			return fmt.Errorf("see how large the %s of guild %s are: %w", a.Board, a.GuildID, err)
+		if wanted, err = db.Get[bool](ctx, tx, b.big, a.GuildID, k.least()-1); err != nil {
+			return fault.Wrap(err, "see how large the", a.Board, "of guild", a.GuildID, "are")
 		}
 	}
 	if !wanted || drafted {
@@ -349,12 +349,12 @@ func (k *Keeper) drawUp(ctx context.Context, tx *db.Tx, a boardID) error {
 			WHERE tgrelid = $1::regclass
 			  AND tgname IN ('wallet_moved', 'level_moved'))`, a.Board)
 	if err != nil {
-		return fmt.Errorf("see whether the release before is gone: %w", err)
+		return fault.Wrap(err, "see whether the release before is gone")
 	}
 	if triggers {
 		return nil
 	}
-	_, err = tx.ExecContext(ctx, boards[a.Board].draft, a.GuildID, k.stretch())
+	_, err = db.Exec(ctx, tx, boards[a.Board].draft, a.GuildID, k.stretch())
 	return fault.Wrap(err, "draft a map of the", a.Board, "of guild", a.GuildID)
 }
 
@@ -362,7 +362,7 @@ func (k *Keeper) drawUp(ctx context.Context, tx *db.Tx, a boardID) error {
 // given up: of the next few maps that have moves at all, found by hopping
 // through the index from one to the next.
 func (k *Keeper) sweep(ctx context.Context) error {
-	var found []struct {
+	type moved struct {
 		mapID
 		Gone bool `db:"gone"`
 	}
@@ -370,8 +370,9 @@ func (k *Keeper) sweep(ctx context.Context) error {
 	if k.DB.Distributed() {
 		moves = readMoves
 	}
-	if err := k.DB.Reader().SelectContext(ctx, &found, moves, k.swept.GuildID, k.swept.Board, k.swept.Version, sweepSize); err != nil {
-		return fmt.Errorf("look for moves without a map: %w", err)
+	found, err := db.Select[moved](ctx, k.DB.Reader(), moves, k.swept.GuildID, k.swept.Board, k.swept.Version, sweepSize)
+	if err != nil {
+		return fault.Wrap(err, "look for moves without a map")
 	}
 	k.swept = mapID{}
 	if len(found) == sweepSize {
@@ -382,10 +383,10 @@ func (k *Keeper) sweep(ctx context.Context) error {
 			continue
 		}
 		if err := k.alone(ctx, m.boardID, "READ COMMITTED", func(ctx context.Context, tx *db.Tx) error {
-			_, err := tx.ExecContext(ctx, `DELETE FROM rank_moves WHERE guild_id = $1 AND board = $2 AND version = $3`, m.GuildID, m.Board, m.Version)
+			_, err := db.Exec(ctx, tx, `DELETE FROM rank_moves WHERE guild_id = $1 AND board = $2 AND version = $3`, m.GuildID, m.Board, m.Version)
 			return err
 		}); err != nil {
-			return fmt.Errorf("clear away moves in the %s of guild %s: %w", m.Board, m.GuildID, err)
+			return fault.Wrap(err, "clear away moves in the", m.Board, "of guild", m.GuildID)
 		}
 	}
 	return nil

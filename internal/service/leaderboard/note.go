@@ -87,7 +87,7 @@ func (n Noted) For(rows int) string {
 // asks the keeper for a new one. A map that is drafted meanwhile waits for the
 // unit's end.
 func (b Board) Reloaded(ctx context.Context, tx *db.Tx, guild string) error {
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		WITH gone AS (
 			DELETE FROM rank_maps WHERE guild_id = $1 AND board = $2
 		)

@@ -105,7 +105,7 @@ func arguments(changes []*change, tells bool) []any {
 func (s *Service) adjustAlone(ctx context.Context, tx *db.Tx, c *change) error {
 	v, err := db.Get[decision](ctx, tx, alone.For(1), c.By.GuildID, c.user, c.kept(), c.xp)
 	if err != nil {
-		return fmt.Errorf("change the XP of %s: %w", c.user, err)
+		return fault.Wrap(err, "change the XP of", c.user)
 	}
 	if v.Told {
 		s.listening.Add(c.By.GuildID)

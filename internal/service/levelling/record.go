@@ -2,10 +2,10 @@ package levelling
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/leaderboard"
@@ -67,7 +67,7 @@ func setXP(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 	n, err := db.Get[int](ctx, tx, setStatement.For(len(rows)), c.By.GuildID, db.Array(users), db.Booleans(there),
 		db.Integers(was), db.Integers(is), db.Array(instants))
 	if err != nil {
-		return fmt.Errorf("set XP in guild %s: %w", c.By.GuildID, err)
+		return fault.Wrap(err, "set XP in guild", c.By.GuildID)
 	}
 	if n != len(rows) {
 		return db.Again

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/service/batch"
 )
 
@@ -61,13 +62,12 @@ const recordsOf = `
 
 // get returns the member's XP; without any activity that is the zero record.
 func get(ctx context.Context, q db.Querier, guild, user string) (row, error) {
-	var r row
-	err := q.GetContext(ctx, &r, levelOfMember, guild, user)
+	r, err := db.Get[row](ctx, q, levelOfMember, guild, user)
 	switch {
 	case db.Missing(err):
 		return row{UserID: user}, nil
 	case err != nil:
-		return row{}, fmt.Errorf("read the XP of %s in guild %s: %w", user, guild, err)
+		return row{}, fault.Wrap(err, "read the XP of", user, "in guild", guild)
 	}
 	return r, nil
 }

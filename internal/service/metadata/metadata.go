@@ -87,7 +87,7 @@ func (v Values) text() ([]byte, error) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(map[string]string(v)); err != nil {
-		return nil, fmt.Errorf("write metadata: %w", err)
+		return nil, fault.Wrap(err, "write metadata")
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

@@ -2,9 +2,9 @@ package network
 
 import (
 	"context"
-	"fmt"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
 )
 
@@ -34,7 +34,7 @@ func find(ctx context.Context, q db.Querier, user string) (row, bool, error) {
 	case db.Missing(err):
 		return row{}, false, nil
 	case err != nil:
-		return row{}, false, fmt.Errorf("look up user %s in the network: %w", user, err)
+		return row{}, false, fault.Wrap(err, "look up user", user, "in the network")
 	}
 	return r, true, nil
 }

@@ -7,7 +7,6 @@ package records
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -145,7 +144,7 @@ func sortOut(c *transfer.Call, texts []json.RawMessage) ([]transfer.Batch, []*ca
 	for i, text := range texts {
 		var h head
 		if err := json.Unmarshal(text, &h); err != nil {
-			return nil, nil, fmt.Errorf("read a record that has been checked: %w", err)
+			return nil, nil, fault.Wrap(err, "read a record that has been checked")
 		}
 		if h.GuildID != nil && *h.GuildID != c.By.GuildID {
 			return nil, nil, fault.New(fault.Invalid, "invalid_request", "%s/guild_id: must be left out, or be the guild of the call, %s", place(i), c.By.GuildID)

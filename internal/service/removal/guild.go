@@ -7,12 +7,12 @@ package removal
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"guildhall/internal/access/audit"
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 )
 
 const (
@@ -39,7 +39,7 @@ const leaving = `
 func Guilds(ctx context.Context, d *db.DB) error {
 	ids, err := db.Select[string](ctx, d.Reader(), leaving, int64(grace/time.Second), atOnce)
 	if err != nil {
-		return fmt.Errorf("look for guilds whose day has come: %w", err)
+		return fault.Wrap(err, "look for guilds whose day has come")
 	}
 	var errs []error
 	for _, id := range ids {
@@ -88,7 +88,7 @@ func empty(ctx context.Context, d *db.DB, table, guild string) (deleted int, err
 	for {
 		found, err := db.Select[string](ctx, d.Reader(), rowsOf(table), guild, look)
 		if err != nil {
-			return deleted, fmt.Errorf("look for rows of guild %s in %s: %w", guild, table, err)
+			return deleted, fault.Wrap(err, "look for rows of guild", guild, "in", table)
 		}
 		for rows := range slices.Chunk(found, deleteLimit) {
 			begun := time.Now() //nolint:forbidigo // how long this machine waits for a step, no instant
@@ -98,7 +98,7 @@ func empty(ctx context.Context, d *db.DB, table, guild string) (deleted int, err
 				return err
 			})
 			if err != nil {
-				return deleted, fmt.Errorf("delete rows of guild %s from %s: %w", guild, table, err)
+				return deleted, fault.Wrap(err, "delete rows of guild", guild, "from", table)
 			}
 			if err := rest(ctx, begun); err != nil {
 				return deleted, err

@@ -42,7 +42,7 @@ func Forget(ctx context.Context, tx *db.Tx, by auth.By, user string, cases bool)
 	if by.ID != "" {
 		asked = &by.ID
 	}
-	err = tx.GetContext(ctx, &at, `
+	at, err = db.Get[time.Time](ctx, tx, `
 		INSERT INTO forgotten_members (guild_id, id, user_id, cases, by_id, requested_at)
 		VALUES ($1, $2, $3, $4, $5, clock_timestamp())
 		RETURNING requested_at`, by.GuildID, db.NewID(), user, cases, asked)
@@ -65,11 +65,12 @@ func ForgetEverywhere(ctx context.Context, tx *db.Tx, by auth.By, guilds []strin
 	if by.ID != "" {
 		asked = &by.ID
 	}
-	if err := tx.GetContext(ctx, &at, `
+	at, err = db.Get[time.Time](ctx, tx, `
 		INSERT INTO forgotten_everywhere (id, user_id, cases, by_id, guild_ids, requested_at)
 		VALUES ($1, $2, $3, $4, nullif($5::text[], '{}'), clock_timestamp())
-		RETURNING requested_at`, db.NewID(), user, cases, asked, db.Array(guilds)); err != nil {
-		return at, fmt.Errorf("note that several guilds are to forget a member: %w", err)
+		RETURNING requested_at`, db.NewID(), user, cases, asked, db.Array(guilds))
+	if err != nil {
+		return at, fault.Wrap(err, "note that several guilds are to forget a member")
 	}
 	if len(guilds) == 0 {
 		guilds = []string{""}
@@ -127,7 +128,7 @@ func (r request) forget(ctx context.Context, d *db.DB) error {
 		}
 		at, err := db.Get[time.Time](ctx, tx, `SELECT clock_timestamp()`)
 		if err != nil {
-			return fmt.Errorf("ask when a member is forgotten: %w", err)
+			return fault.Wrap(err, "ask when a member is forgotten")
 		}
 		told := map[string]string{"user_id": r.UserID}
 		return event.Record(ctx, tx, event.From(auth.Stored(r.GuildID, r.ByID)).On(at), event.MemberForgotten, told)
@@ -145,7 +146,7 @@ func (r request) take(ctx context.Context, d *db.DB, p part) error {
 			begun := time.Now() //nolint:forbidigo // how long this machine waits for a step, no instant
 			err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 				for _, change := range p.changes {
-					if _, err := tx.ExecContext(ctx, change, r.GuildID, r.UserID, r.At, db.Array(some)); err != nil {
+					if _, err := db.Exec(ctx, tx, change, r.GuildID, r.UserID, r.At, db.Array(some)); err != nil {
 						return err
 					}
 				}

@@ -2,7 +2,6 @@ package removal
 
 import (
 	"context"
-	"fmt"
 
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
@@ -136,15 +135,15 @@ func drop(table, points string) func(note string) string {
 // mark is given up: it would show the id until it is drawn anew.
 func leaveBoards(ctx context.Context, tx *db.Tx, guild, user string) error {
 	for _, statement := range []leaderboard.Noted{dropWallet, dropLevel} {
-		if _, err := tx.ExecContext(ctx, statement.For(1), guild, user); err != nil {
-			return fmt.Errorf("take a member off a leaderboard of guild %s: %w", guild, err)
+		if _, err := db.Exec(ctx, tx, statement.For(1), guild, user); err != nil {
+			return fault.Wrap(err, "take a member off a leaderboard of guild", guild)
 		}
 	}
 	for name, board := range map[string]leaderboard.Board{"wallets": leaderboard.Wallets, "levels": leaderboard.Levels} {
 		marked, err := db.Get[bool](ctx, tx, `
 			SELECT EXISTS (SELECT FROM rank_marks WHERE guild_id = $1 AND board = $2 AND user_id = $3)`, guild, name, user)
 		if err != nil {
-			return fmt.Errorf("look for a member's mark in guild %s: %w", guild, err)
+			return fault.Wrap(err, "look for a member's mark in guild", guild)
 		}
 		if marked {
 			if err := board.Reloaded(ctx, tx, guild); err != nil {
@@ -198,7 +197,7 @@ const known = `
 func spread(ctx context.Context, d *db.DB) error {
 	list, err := db.Select[everywhere](ctx, d.Reader(), waitingEverywhere, atOnce)
 	if err != nil {
-		return fmt.Errorf("look for members whom several guilds are to forget: %w", err)
+		return fault.Wrap(err, "look for members whom several guilds are to forget")
 	}
 	for _, e := range list {
 		for more := true; more; {
@@ -214,12 +213,12 @@ func spread(ctx context.Context, d *db.DB) error {
 func (e *everywhere) next(ctx context.Context, d *db.DB) (more bool, err error) {
 	guilds, err := db.Select[string](ctx, d.Reader(), nextGuilds, e.Reached, e.Guilds, deleteLimit)
 	if err != nil {
-		return false, fmt.Errorf("list guilds that are to forget a member: %w", err)
+		return false, fault.Wrap(err, "list guilds that are to forget a member")
 	}
 	for _, g := range guilds {
 		there, err := db.Get[bool](ctx, d.Reader(), known, g, e.UserID)
 		if err != nil {
-			return false, fmt.Errorf("look for a member in guild %s: %w", g, err)
+			return false, fault.Wrap(err, "look for a member in guild", g)
 		}
 		if !there {
 			continue
@@ -236,9 +235,9 @@ func (e *everywhere) next(ctx context.Context, d *db.DB) (more bool, err error) 
 	}
 	return more, d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if more {
-			_, err = tx.ExecContext(ctx, `UPDATE forgotten_everywhere SET reached = greatest(reached, $2) WHERE id = $1`, e.ID, e.Reached)
+			_, err = db.Exec(ctx, tx, `UPDATE forgotten_everywhere SET reached = greatest(reached, $2) WHERE id = $1`, e.ID, e.Reached)
 		} else {
-			_, err = tx.ExecContext(ctx, `DELETE FROM forgotten_everywhere WHERE id = $1`, e.ID)
+			_, err = db.Exec(ctx, tx, `DELETE FROM forgotten_everywhere WHERE id = $1`, e.ID)
 		}
 		return fault.Wrap(err, "note which guilds have forgotten a member")
 	})

@@ -2,7 +2,6 @@ package streams
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -42,15 +41,15 @@ func list(ctx context.Context, q db.Querier, p page.P) ([]row, error) {
 // put begins a stream or changes one. Guilds are told of it in the background; until all
 // have been, something may be lost of what it did not listen to before.
 func put(ctx context.Context, tx *db.Tx, name string, events []string, echo bool) (row, error) {
-	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtext('guildhall: streams begin'))`); err != nil {
-		return row{}, fmt.Errorf("lock the list of streams: %w", err)
+	if _, err := db.Exec(ctx, tx, `SELECT pg_advisory_xact_lock(hashtext('guildhall: streams begin'))`); err != nil {
+		return row{}, fault.Wrap(err, "lock the list of streams")
 	}
 	was, err := db.Get[row](ctx, tx, `SELECT `+columns+` FROM bot_streams WHERE name = $1 AND ended_at IS NULL FOR NO KEY UPDATE`, name)
 	switch {
 	case db.Missing(err):
 		return begin(ctx, tx, name, events, echo)
 	case err != nil:
-		return row{}, fmt.Errorf("lock stream %s: %w", name, err)
+		return row{}, fault.Wrap(err, "lock stream", name)
 	case same(was, events, echo):
 		return was, nil
 	}
@@ -65,7 +64,7 @@ func put(ctx context.Context, tx *db.Tx, name string, events []string, echo bool
 func begin(ctx context.Context, tx *db.Tx, name string, events []string, echo bool) (row, error) {
 	have, err := db.Get[int](ctx, tx, `SELECT count(*) FROM bot_streams WHERE ended_at IS NULL AND id <> '`+delivery.StreamWork+`'`)
 	if err != nil {
-		return row{}, fmt.Errorf("count the streams: %w", err)
+		return row{}, fault.Wrap(err, "count the streams")
 	}
 	if have >= maxStreams {
 		return row{}, fault.New(fault.Refused, "stream_limit_reached", "There can be %d streams beside that of work.", maxStreams)

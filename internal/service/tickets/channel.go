@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"guildhall/internal/base/db"
@@ -85,8 +84,8 @@ func SyncChannel(ctx context.Context, d db.Doer, p chat.Platform, guild, ticket 
 // finds what a vanished one has left.
 func takeChannel(ctx context.Context, d db.Doer, guild, ticket string) (*channelWork, error) {
 	var work channelWork
-	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		err := tx.GetContext(ctx, &work, `
+	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		work, err = db.Get[channelWork](ctx, tx, `
 			WITH long_ago AS MATERIALIZED (SELECT now() - make_interval(secs => $4) AS at)
 			UPDATE tickets t
 			SET channel_lease_until = now() + make_interval(secs => $3), channel_lease_gen = channel_lease_gen + 1
@@ -109,7 +108,7 @@ func takeChannel(ctx context.Context, d db.Doer, guild, ticket string) (*channel
 	case db.Missing(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("take the channel of ticket %s of guild %s: %w", ticket, guild, err)
+		return nil, fault.Wrap(err, "take the channel of ticket", ticket, "of guild", guild)
 	}
 	return &work, nil
 }
@@ -121,7 +120,7 @@ func (w *channelWork) act(ctx context.Context, d db.Doer, p chat.Platform) error
 	var lock chat.Lock
 	if w.Lock != nil {
 		if err := json.Unmarshal(*w.Lock, &lock); err != nil {
-			return fmt.Errorf("read the lock of ticket %s of guild %s: %w", w.TicketID, w.GuildID, err)
+			return fault.Wrap(err, "read the lock of ticket", w.TicketID, "of guild", w.GuildID)
 		}
 	}
 	switch {
@@ -176,8 +175,8 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 		done = gone || w.Old || f.Foreign()
 	}
 	done = done || errors.Is(failed, chat.ErrFinal)
-	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		err := tx.GetContext(ctx, &again, `
+	err = d.Do(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		again, err = db.Get[bool](ctx, tx, `
 			WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 			UPDATE tickets
 			SET channel_lease_until = NULL,
@@ -195,7 +194,7 @@ func (w *channelWork) settle(ctx context.Context, d db.Doer, failed error) (agai
 			return err
 		}
 		again = true
-		_, err = tx.ExecContext(ctx, `
+		_, err = db.Exec(ctx, tx, `
 			WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 			UPDATE tickets
 			SET channel_due_at = instant.at
@@ -231,7 +230,7 @@ func SweepChannels(ctx context.Context, d db.Doer) error {
 			ORDER BY channel_due_at
 			LIMIT 100`)
 		if err != nil {
-			return fmt.Errorf("look for channels to put away: %w", err)
+			return fault.Wrap(err, "look for channels to put away")
 		}
 		work := make([]jobs.Args, len(left))
 		for i, t := range left {

@@ -2,7 +2,6 @@ package tickets
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -80,11 +79,11 @@ func holdEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	}
 	there, err := db.Select[entry](ctx, tx, entriesByID, c.By.GuildID, db.Array(ids))
 	if err != nil {
-		return fmt.Errorf("read entries of tickets of guild %s: %w", c.By.GuildID, err)
+		return fault.Wrap(err, "read entries of tickets of guild", c.By.GuildID)
 	}
 	of, err := db.Select[entry](ctx, tx, entriesOfChannel, c.By.GuildID, db.Array(channel))
 	if err != nil {
-		return fmt.Errorf("read messages of tickets of guild %s: %w", c.By.GuildID, err)
+		return fault.Wrap(err, "read messages of tickets of guild", c.By.GuildID)
 	}
 	byKey := make(map[string]*entry)
 	for i := range there {
@@ -147,7 +146,7 @@ func holdTickets(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	}
 	list, err := db.Select[row](ctx, tx, query, c.By.GuildID, db.Array(slices.Sorted(maps.Keys(of))))
 	if err != nil {
-		return nil, fmt.Errorf("hold tickets of guild %s: %w", c.By.GuildID, err)
+		return nil, fault.Wrap(err, "hold tickets of guild", c.By.GuildID)
 	}
 	clear(of)
 	for _, t := range list {
@@ -222,7 +221,7 @@ func storeEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*tran
 	}
 	n, err := db.Get[int](ctx, tx, storingEntries, c.By.GuildID, list, db.Array(there))
 	if err != nil {
-		return fmt.Errorf("store entries of tickets of guild %s: %w", c.By.GuildID, err)
+		return fault.Wrap(err, "store entries of tickets of guild", c.By.GuildID)
 	}
 	if n != len(rows) {
 		return db.Again
@@ -295,7 +294,7 @@ func storeTallies(ctx context.Context, tx *db.Tx, c *transfer.Call, tallies map[
 			again = append(again, id)
 		}
 	}
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		UPDATE tickets t
 		SET message_count = t.message_count + more.n, updated_at = more.at,
 		    last_message_at = greatest(t.last_message_at, nullif(more.last, '-infinity'))
@@ -303,12 +302,12 @@ func storeTallies(ctx context.Context, tx *db.Tx, c *transfer.Call, tallies map[
 		WHERE t.guild_id = $1
 		  AND t.id = more.id`, c.By.GuildID, db.Array(ids), db.Integers(counts), db.Array(ats), db.Array(lasts))
 	if err != nil {
-		return fmt.Errorf("count the messages of tickets of guild %s: %w", c.By.GuildID, err)
+		return fault.Wrap(err, "count the messages of tickets of guild", c.By.GuildID)
 	}
 	if len(again) == 0 {
 		return nil
 	}
-	_, err = tx.ExecContext(ctx, `
+	_, err = db.Exec(ctx, tx, `
 		UPDATE tickets t
 		SET last_message_at = m.last
 		FROM (
@@ -349,7 +348,7 @@ func tellEntries(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 func mirrored(ctx context.Context, tx *db.Tx, t row, message string) (*entry, error) {
 	list, err := db.Select[entry](ctx, tx, entriesOfChannel, t.GuildID, db.Array([]string{message}))
 	if err != nil {
-		return nil, fmt.Errorf("look for message %s of ticket %s of guild %s: %w", message, t.ID, t.GuildID, err)
+		return nil, fault.Wrap(err, "look for message", message, "of ticket", t.ID, "of guild", t.GuildID)
 	}
 	for i := range list {
 		if list[i].TicketID == t.ID {

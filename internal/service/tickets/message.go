@@ -3,7 +3,6 @@ package tickets
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"guildhall/gen"
@@ -338,7 +337,7 @@ func (s *Service) finish(ctx context.Context, left chat.Intent) error {
 	case errors.Is(err, chat.ErrTaken), err == nil && in.State == chat.Sent:
 		return nil // another node was faster
 	case err != nil:
-		return fmt.Errorf("take over message %s: %w", left.ID, err)
+		return fault.Wrap(err, "take over message", left.ID)
 	}
 	posting, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()

@@ -2,11 +2,11 @@ package tickets
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/service/metadata"
 	"guildhall/internal/service/transfer"
@@ -166,7 +166,7 @@ func count(ctx context.Context, tx *db.Tx, rows []entry) error {
 		for _, r := range refs {
 			ids, counts, lasts = append(ids, r.ID), append(counts, tallies[r].n), append(lasts, tallies[r].last.Time.Format(time.RFC3339Nano))
 		}
-		if _, err := tx.ExecContext(ctx, `
+		if _, err := db.Exec(ctx, tx, `
 			WITH held AS (
 				SELECT t.id, added.n, added.last::timestamptz
 				FROM unnest($2::text[], $3::bigint[], $4::text[]) AS added (id, n, last)
@@ -181,7 +181,7 @@ func count(ctx context.Context, tx *db.Tx, rows []entry) error {
 			FROM held
 			WHERE t.guild_id = $1
 			  AND t.id = held.id`, guild, db.Array(ids), db.Integers(counts), db.Array(lasts), transfer.Pending); err != nil {
-			return fmt.Errorf("count the messages of tickets of guild %s: %w", guild, err)
+			return fault.Wrap(err, "count the messages of tickets of guild", guild)
 		}
 	}
 	return nil

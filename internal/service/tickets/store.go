@@ -2,7 +2,6 @@ package tickets
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"guildhall/internal/access/auth"
@@ -227,15 +226,14 @@ func found(err error, guild, id string) error {
 
 // policyOf returns what the guild wants of closing.
 func policyOf(ctx context.Context, q db.Querier, guild string) (policy, error) {
-	p := policy{Action: "archive"}
-	err := q.GetContext(ctx, &p, `
+	p, err := db.Get[policy](ctx, q, `
 		SELECT require_close_reason, close_action
 		FROM guild_settings
 		WHERE guild_id = $1`, guild)
-	if err != nil && !db.Missing(err) {
-		return policy{}, fmt.Errorf("read the ticket settings of guild %s: %w", guild, err)
+	if db.Missing(err) {
+		return policy{Action: "archive"}, nil
 	}
-	return p, nil
+	return p, fault.Wrap(err, "read the ticket settings of guild", guild)
 }
 
 // A transcript in reading order, and from its end.
@@ -277,7 +275,7 @@ func written(ctx context.Context, tx *db.Tx, guild, id string) (*entry, error) {
 	case db.Missing(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("read entry %s of guild %s: %w", id, guild, err)
+		return nil, fault.Wrap(err, "read entry", id, "of guild", guild)
 	}
 	return &e, nil
 }
@@ -298,12 +296,12 @@ func write(ctx context.Context, tx *db.Tx, t row, e entry) (entry, error) {
 	if e.ID == "" {
 		e.ID = db.NewID()
 	}
-	err := tx.GetContext(ctx, &e, `
+	stored, err := db.Get[entry](ctx, tx, `
 		INSERT INTO ticket_messages (guild_id, ticket_id, id, kind, internal, author_id, author_type, content, channel_message_id, created_at, posted)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 		RETURNING `+entryColumns,
 		e.GuildID, e.TicketID, e.ID, e.Kind, e.Kind == kindNote, e.AuthorID, e.AuthorType, e.Content, e.ChannelMessageID, e.CreatedAt, e.Posted)
-	return e, fault.Wrap(err, "write to the transcript of ticket", e.TicketID, "of guild", e.GuildID)
+	return stored, fault.Wrap(err, "write to the transcript of ticket", e.TicketID, "of guild", e.GuildID)
 }
 
 // update changes the ticket's row, which must be locked. Its instant is later
@@ -311,7 +309,7 @@ func write(ctx context.Context, tx *db.Tx, t row, e entry) (entry, error) {
 // it has the same: both stand in the order of effects. set is constant text
 // whose parameters begin at $3.
 func update(ctx context.Context, tx *db.Tx, t row, set string, args ...any) (row, error) {
-	err := tx.GetContext(ctx, &t, `
+	changed, err := db.Get[row](ctx, tx, `
 		WITH instant AS (
 			SELECT `+db.Next("clock_timestamp()", "updated_at")+` AS at
 			FROM tickets
@@ -323,7 +321,7 @@ func update(ctx context.Context, tx *db.Tx, t row, set string, args ...any) (row
 		WHERE guild_id = $1
 		  AND id = $2
 		RETURNING `+columns, append([]any{t.GuildID, t.ID}, args...)...)
-	return t, fault.Wrap(err, "change ticket", t.ID, "of guild", t.GuildID)
+	return changed, fault.Wrap(err, "change ticket", t.ID, "of guild", t.GuildID)
 }
 
 // writeMessage adds a message that was posted to the transcript, and tells of it; the
@@ -364,11 +362,11 @@ func gain(ctx context.Context, tx *db.Tx, t row, e entry, author *string, origin
 		return entry{}, err
 	}
 	e.AuthorID = author
-	if _, err := tx.ExecContext(ctx, `
+	if _, err := db.Exec(ctx, tx, `
 		UPDATE ticket_messages SET author_id = $3
 		WHERE guild_id = $1
 		  AND id = $2`, e.GuildID, e.ID, author); err != nil {
-		return entry{}, fmt.Errorf("give entry %s of guild %s its author: %w", e.ID, e.GuildID, err)
+		return entry{}, fault.Wrap(err, "give entry", e.ID, "of guild", e.GuildID, "its author")
 	}
 	return e, event.Record(ctx, tx, origin.On(t.UpdatedAt.Time), event.TicketMessageUpdated, showEntry(e))
 }

@@ -2,12 +2,12 @@ package tickets
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"strings"
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/transfer"
@@ -163,7 +163,7 @@ func store(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.Ro
 	}
 	n, err := db.Get[int](ctx, tx, storing, c.By.GuildID, list, db.Array(there))
 	if err != nil {
-		return fmt.Errorf("store tickets of guild %s: %w", c.By.GuildID, err)
+		return fault.Wrap(err, "store tickets of guild", c.By.GuildID)
 	}
 	if n != len(rows) {
 		return db.Again
@@ -223,7 +223,7 @@ func tellChanges(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*trans
 	}
 	final, err := db.Select[row](ctx, tx, namedTickets, c.By.GuildID, db.Array(ids))
 	if err != nil {
-		return fmt.Errorf("read tickets of guild %s: %w", c.By.GuildID, err)
+		return fault.Wrap(err, "read tickets of guild", c.By.GuildID)
 	}
 	byID := make(map[string]row, len(final))
 	for _, t := range final {

@@ -2,11 +2,11 @@ package transfer
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"guildhall/internal/base/db"
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
 )
 
@@ -44,7 +44,7 @@ func (c *Call) HoldCounters(ctx context.Context, tx *db.Tx) error {
 		LastCaseAt *time.Time `db:"last_case_at"`
 	}](ctx, tx, `SELECT last_case, last_ticket, last_case_at FROM guilds WHERE id = $1 FOR NO KEY UPDATE`, c.By.GuildID)
 	if err != nil {
-		return fmt.Errorf("hold the counters of guild %s: %w", c.By.GuildID, err)
+		return fault.Wrap(err, "hold the counters of guild", c.By.GuildID)
 	}
 	c.counters.held, c.counters.last = true, [2]int64{g.LastCase, g.LastTicket}
 	if g.LastCaseAt != nil {
@@ -62,13 +62,10 @@ func (c *Call) RaiseCounters(ctx context.Context, tx *db.Tx) error {
 	if t := c.counters.at[CaseNumbers].Time; !t.IsZero() && !c.DatedLater {
 		at = &t
 	}
-	_, err := tx.ExecContext(ctx, `
+	_, err := db.Exec(ctx, tx, `
 		UPDATE guilds SET last_case = $2, last_ticket = $3, last_case_at = coalesce($4, last_case_at)
 		WHERE id = $1`, c.By.GuildID, c.counters.last[CaseNumbers], c.counters.last[TicketNumbers], at)
-	if err != nil {
-		return fmt.Errorf("raise the counters of guild %s: %w", c.By.GuildID, err)
-	}
-	return nil
+	return fault.Wrap(err, "raise the counters of guild", c.By.GuildID)
 }
 
 // judge refuses new rows whose number another row has.
@@ -84,7 +81,7 @@ func (n *Counted[R]) judge(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[
 	}
 	taken, err := db.Select[int64](ctx, tx, n.Taken, c.By.GuildID, db.Integers(given))
 	if err != nil {
-		return fmt.Errorf("look which numbers of guild %s are taken: %w", c.By.GuildID, err)
+		return fault.Wrap(err, "look which numbers of guild", c.By.GuildID, "are taken")
 	}
 	for _, row := range rows {
 		number := *n.Number(&row.Is)

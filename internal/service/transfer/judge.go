@@ -3,7 +3,6 @@ package transfer
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/wire"
@@ -26,7 +25,7 @@ func (b *batch[R]) judge(c *Call, row *Row[R]) (same bool, err error) {
 	}
 	for _, text := range [][]byte{[]byte(`{"guild_id":"` + c.By.GuildID + `"}`), row.record.Text} {
 		if err := json.Unmarshal(text, &row.Is); err != nil {
-			return false, fmt.Errorf("read a record that has been checked: %w", err)
+			return false, fault.Wrap(err, "read a record that has been checked")
 		}
 	}
 	if err := b.Revise(c, row); err != nil || row.Was == nil {
@@ -87,7 +86,7 @@ func (b *batch[R]) expected(row *Row[R]) (unless bool, err error) {
 		If json.RawMessage `json:"if_updated_at"`
 	}
 	if err := json.Unmarshal(row.record.Text, &head); err != nil {
-		return false, fmt.Errorf("read a record that has been checked: %w", err)
+		return false, fault.Wrap(err, "read a record that has been checked")
 	}
 	var at wire.Time
 	switch {
@@ -104,7 +103,7 @@ func (b *batch[R]) expected(row *Row[R]) (unless bool, err error) {
 		return false, changedFault("it is not there")
 	}
 	if err := json.Unmarshal(head.If, &at); err != nil {
-		return false, fmt.Errorf("read a record that has been checked: %w", err)
+		return false, fault.Wrap(err, "read a record that has been checked")
 	}
 	if is := b.Shown(row.Was).UpdatedAt; is.String() != at.String() {
 		return false, changedFault("it last changed at %s", is)
@@ -120,7 +119,7 @@ func changedFault(format string, args ...any) error {
 func lacks(needed []string, text []byte) error {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(text, &given); err != nil {
-		return fmt.Errorf("read a record that has been checked: %w", err)
+		return fault.Wrap(err, "read a record that has been checked")
 	}
 	for _, name := range needed {
 		if _, ok := given[name]; !ok {

@@ -2,7 +2,8 @@ package transfer
 
 import (
 	"encoding/json"
-	"fmt"
+
+	"guildhall/internal/base/fault"
 )
 
 // Recordset is rows as Postgres makes a set of them, by jsonb_populate_recordset of
@@ -17,7 +18,7 @@ func Recordset[R any](rows []*Row[R], name func(r *R) string) (list string, ther
 	}
 	text, err := json.Marshal(is)
 	if err != nil {
-		return "", nil, fmt.Errorf("write rows for the database: %w", err)
+		return "", nil, fault.Wrap(err, "write rows for the database")
 	}
 	return string(text), there, nil
 }

@@ -99,7 +99,7 @@ func (e *Refused) Error() string { return e.Reason }
 func (k *Kind[R]) Read(text []byte, now time.Time) (R, error) {
 	r := k.New(now)
 	if err := json.Unmarshal(text, &r); err != nil {
-		return r, fmt.Errorf("a member cannot be read as its type: %w", err)
+		return r, fault.Wrap(err, "a member cannot be read as its type")
 	}
 	if k.Complete == nil {
 		return r, nil
@@ -188,7 +188,7 @@ func (c Column) Date(ctx context.Context, tx *db.Tx, guild string, at time.Time)
 	if c.ID != "" {
 		id, args = `, `+c.ID+` = left($4, 13) || right(`+c.ID+`, 23)`, append(args, db.NewIDAt(at))
 	}
-	_, err := tx.ExecContext(ctx, `UPDATE `+c.Table+` SET `+c.Name+` = $2`+id+` WHERE `+cmp.Or(c.Guild, "guild_id")+` = $1 AND `+c.Name+` = $3`, args...)
+	_, err := db.Exec(ctx, tx, `UPDATE `+c.Table+` SET `+c.Name+` = $2`+id+` WHERE `+cmp.Or(c.Guild, "guild_id")+` = $1 AND `+c.Name+` = $3`, args...)
 	return fault.Wrap(err, "date what came in of guild", guild)
 }
 
@@ -229,7 +229,7 @@ func Number[R any](ctx context.Context, tx *db.Tx, counter string, rows []R, of 
 	for _, guild := range slices.Sorted(maps.Keys(byGuild)) {
 		was, err := db.Get[int64](ctx, tx, `SELECT `+counter+` FROM guilds WHERE id = $1 FOR NO KEY UPDATE`, guild)
 		if err != nil {
-			return fmt.Errorf("read %s of guild %s: %w", counter, guild, err)
+			return fault.Wrap(err, "read", counter, "of guild", guild)
 		}
 		last := was
 		for _, number := range byGuild[guild] {
@@ -241,8 +241,8 @@ func Number[R any](ctx context.Context, tx *db.Tx, counter string, rows []R, of 
 		if last == was {
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE guilds SET `+counter+` = $2 WHERE id = $1`, guild, last); err != nil {
-			return fmt.Errorf("raise %s of guild %s: %w", counter, guild, err)
+		if _, err := db.Exec(ctx, tx, `UPDATE guilds SET `+counter+` = $2 WHERE id = $1`, guild, last); err != nil {
+			return fault.Wrap(err, "raise", counter, "of guild", guild)
 		}
 	}
 	return nil

@@ -121,7 +121,7 @@ type Row[R any] struct {
 func (r *Row[R]) Gives(members ...string) (bool, error) {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(r.record.Text, &given); err != nil {
-		return false, fmt.Errorf("read a record that has been checked: %w", err)
+		return false, fault.Wrap(err, "read a record that has been checked")
 	}
 	for _, name := range members {
 		if _, ok := given[name]; ok {
@@ -206,7 +206,7 @@ func (b *batch[R]) Check(value any) []schema.Problem {
 func (b *batch[R]) Add(c *Call, r *Record) (again bool, err error) {
 	row := &Row[R]{record: r}
 	if err := json.Unmarshal(r.Text, &row.Is); err != nil {
-		return false, fmt.Errorf("read a record that has been checked: %w", err)
+		return false, fault.Wrap(err, "read a record that has been checked")
 	}
 	key := b.Key(&row.Is)
 	again = key != "" && b.named[key]
@@ -308,7 +308,7 @@ func (b *batch[R]) date(ctx context.Context, tx *db.Tx, c *Call, rows []*Row[R])
 	}
 	at, err := db.Get[time.Time](ctx, tx, `SELECT clock_timestamp()`)
 	if err != nil {
-		return fmt.Errorf("ask when records of guild %s are written: %w", c.By.GuildID, err)
+		return fault.Wrap(err, "ask when records of guild", c.By.GuildID, "are written")
 	}
 	for _, row := range rows {
 		row.At = wire.At(at)
@@ -367,7 +367,7 @@ func Held[R any](key func(r *R) string, statement string) func(ctx context.Conte
 		}
 		there, err := db.Select[R](ctx, tx, query, c.By.GuildID, db.Array(keys))
 		if err != nil {
-			return fmt.Errorf("hold what records of guild %s name: %w", c.By.GuildID, err)
+			return fault.Wrap(err, "hold what records of guild", c.By.GuildID, "name")
 		}
 		byKey := make(map[string]*R, len(there))
 		for i := range there {

@@ -3,7 +3,6 @@ package webhooks
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
 	"guildhall/internal/access/seal"
 	"guildhall/internal/base/db"
@@ -67,7 +66,7 @@ func (s sealedSecrets) reseal(box *seal.Box) (fresh sealedSecrets, changed bool,
 	}
 	var old []oldSecret
 	if err := json.Unmarshal(s.Old, &old); err != nil {
-		return s, false, fmt.Errorf("read the replaced secrets of endpoint %s: %w", s.ID, err)
+		return s, false, fault.Wrap(err, "read the replaced secrets of endpoint", s.ID)
 	}
 	for i := range old {
 		sealed, also, err := box.Reseal(old[i].Sealed, delivery.BoundTo(s.GuildID, s.ID))
@@ -96,7 +95,7 @@ func sealedAfter(ctx context.Context, q db.Querier, last sealedSecrets, n int) (
 // meanwhile, who has sealed with the first key.
 func replaceSealed(ctx context.Context, d *db.DB, was, fresh sealedSecrets) error {
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.ExecContext(ctx, `
+		_, err := db.Exec(ctx, tx, `
 			UPDATE webhook_endpoints SET secret = $3, old_secrets = $4
 			WHERE guild_id = $1 AND id = $2 AND secret = $5 AND old_secrets = $6`,
 			was.GuildID, was.ID, fresh.Secret, fresh.Old, was.Secret, was.Old)

@@ -2,7 +2,6 @@ package webhooks
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"guildhall/internal/access/audit"
@@ -49,7 +48,7 @@ func lockGuild(ctx context.Context, tx *db.Tx, guild string) error {
 func hasRoom(ctx context.Context, q db.Querier, guild string) error {
 	have, err := db.Get[int](ctx, q, `SELECT count(*) FROM webhook_endpoints WHERE guild_id = $1`, guild)
 	if err != nil {
-		return fmt.Errorf("count endpoints of guild %s: %w", guild, err)
+		return fault.Wrap(err, "count endpoints of guild", guild)
 	}
 	if have >= maxEndpoints {
 		return fault.New(fault.Refused, "webhook_limit_reached", "A guild can have %d webhook endpoints.", maxEndpoints)
@@ -59,7 +58,7 @@ func hasRoom(ctx context.Context, q db.Querier, guild string) error {
 
 // insert stores a new endpoint, healthy.
 func insert(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
-	err := tx.GetContext(ctx, &e, `
+	stored, err := db.Get[endpoint](ctx, tx, `
 		WITH e AS (
 			INSERT INTO webhook_endpoints (guild_id, id, url, description, events, enabled, secret, secret_preview, delivery)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
@@ -68,7 +67,7 @@ func insert(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 		SELECT `+columns+`
 		FROM e`,
 		e.GuildID, e.ID, e.URL, e.Description, e.Events, e.Enabled, e.Secret, e.SecretPreview, e.Delivery)
-	return e, fault.Wrap(err, "insert endpoint in guild", e.GuildID)
+	return stored, fault.Wrap(err, "insert endpoint in guild", e.GuildID)
 }
 
 const oneEndpoint = `
@@ -102,7 +101,7 @@ func list(ctx context.Context, q db.Querier, guild string, p page.P) ([]endpoint
 
 // update stores what a change made of a locked endpoint.
 func update(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
-	err := tx.GetContext(ctx, &e, `
+	stored, err := db.Get[endpoint](ctx, tx, `
 		WITH instant AS MATERIALIZED (SELECT clock_timestamp() AS at)
 		UPDATE webhook_endpoints
 		SET url = $3, description = $4, events = $5, enabled = $6, disabled_reason = $7,
@@ -111,7 +110,7 @@ func update(ctx context.Context, tx *db.Tx, e endpoint) (endpoint, error) {
 		WHERE guild_id = $1 AND id = $2
 		RETURNING `+columns,
 		e.GuildID, e.ID, e.URL, e.Description, e.Events, e.Enabled, e.DisabledReason)
-	return e, fault.Wrap(err, "update endpoint", e.ID, "of guild", e.GuildID)
+	return stored, fault.Wrap(err, "update endpoint", e.ID, "of guild", e.GuildID)
 }
 
 // endOldSecrets forgets every secret that was replaced.
@@ -169,8 +168,8 @@ func remove(ctx context.Context, tx *db.Tx, guild, id string) error {
 	if err := noted(ctx, tx, audit.WebhookDeleted, &was, nil); err != nil {
 		return err
 	}
-	if _, err = tx.ExecContext(ctx, `DELETE FROM webhook_endpoints WHERE guild_id = $1 AND id = $2`, guild, id); err != nil {
-		return fmt.Errorf("delete endpoint %s of guild %s: %w", id, guild, err)
+	if _, err = db.Exec(ctx, tx, `DELETE FROM webhook_endpoints WHERE guild_id = $1 AND id = $2`, guild, id); err != nil {
+		return fault.Wrap(err, "delete endpoint", id, "of guild", guild)
 	}
 	return delivery.Forget(ctx, tx, guild, id)
 }

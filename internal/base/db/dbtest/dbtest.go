@@ -25,6 +25,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/embedded"
+	"guildhall/internal/base/fault"
 	"guildhall/migrations"
 )
 
@@ -120,10 +121,10 @@ var sharedServer = sync.OnceValues(func() (*server, error) {
 		return nil, err
 	}
 	if s.cluster, err = coordinated(ctx, s.admin, s.url); err != nil {
-		return nil, fmt.Errorf("look for the nodes of the cluster: %w", err)
+		return nil, fault.Wrap(err, "look for the nodes of the cluster")
 	}
 	if err := s.prepare(ctx); err != nil {
-		return nil, fmt.Errorf("prepare the template database: %w", err)
+		return nil, fault.Wrap(err, "prepare the template database")
 	}
 	return s, nil
 })

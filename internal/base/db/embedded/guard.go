@@ -2,9 +2,10 @@ package embedded
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os/exec"
+
+	"guildhall/internal/base/fault"
 )
 
 // guardScript waits for a line on its standard input. The line means that the
@@ -35,7 +36,7 @@ func startGuard(ctx context.Context, s *Server, run *account) (io.WriteCloser, e
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the server's guard: %w", err)
+		return nil, fault.Wrap(err, "start the server's guard")
 	}
 	go func() { _ = cmd.Wait() }() // collects the process; it has nothing to say
 	return in, nil

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"guildhall/internal/base/fault"
 )
 
 // Config says what to start.
@@ -90,7 +92,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		s.password = cfg.From.Of.password
 	}
 	if err := s.settle(ctx, cfg.Dir, run); err != nil {
-		return nil, fmt.Errorf("prepare the database folder: %w", err)
+		return nil, fault.Wrap(err, "prepare the database folder")
 	}
 	if err := s.start(ctx, cfg, run); err != nil {
 		return nil, errors.Join(err, s.cleanUp())
@@ -289,7 +291,7 @@ func (s *Server) launch(ctx context.Context, programs Programs, run *account, so
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", environment(), run.attributes()
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start Postgres: %w", err)
+		return fault.Wrap(err, "start Postgres")
 	}
 	ended := make(chan struct{})
 	go func() {

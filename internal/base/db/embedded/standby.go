@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"guildhall/internal/base/fault"
 )
 
 // copyOf makes the database folder as a copy of a running primary's, which the
@@ -26,7 +28,7 @@ func (s *Server) Promote(ctx context.Context) error {
 // more, and nobody is told. It returns when the server's main process has ended.
 func (s *Server) Kill() error {
 	if err := s.process.Kill(); err != nil {
-		return fmt.Errorf("kill Postgres: %w", err)
+		return fault.Wrap(err, "kill Postgres")
 	}
 	<-s.ended
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/embedded"
+	"guildhall/internal/base/fault"
 )
 
 func main() {
@@ -48,7 +49,7 @@ func run(ctx context.Context, file string) (err error) {
 	for _, part := range parts {
 		found, err := read(ctx, pool, part.query)
 		if err != nil {
-			return fmt.Errorf("read the %s: %w", part.name, err)
+			return fault.Wrap(err, "read the", part.name)
 		}
 		if len(found) > 0 {
 			text += "\n-- " + strings.ToUpper(part.name[:1]) + part.name[1:] + "\n\n" + strings.Join(found, "\n") + "\n"

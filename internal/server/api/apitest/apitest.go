@@ -172,12 +172,12 @@ func must(t testing.TB, err error) {
 func addGuild(t testing.TB, d *db.DB, id string) {
 	t.Helper()
 	must(t, d.Do(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		if _, err := tx.ExecContext(ctx, `
+		if _, err := db.Exec(ctx, tx, `
 			INSERT INTO guilds (id, name, owner_id, member_count)
 			VALUES ($1, 'The Test Guild', $1, 3) ON CONFLICT DO NOTHING`, id); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `INSERT INTO guild_settings (guild_id) VALUES ($1) ON CONFLICT DO NOTHING`, id)
+		_, err := db.Exec(ctx, tx, `INSERT INTO guild_settings (guild_id) VALUES ($1) ON CONFLICT DO NOTHING`, id)
 		return err
 	}))
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 
+	"guildhall/internal/base/fault"
 	"guildhall/internal/base/schema"
 )
 
@@ -132,7 +133,7 @@ func CheckEvent(typ string, payload []byte) error {
 	doc := contract()["getMe"].route.Spec
 	var value any
 	if err := json.Unmarshal(payload, &value); err != nil {
-		return fmt.Errorf("event %s is not JSON: %w", typ, err)
+		return fault.Wrap(err, "event", typ, "is not JSON")
 	}
 	for name, ref := range doc.Components.Schemas {
 		prop := ref.Value.Properties["type"]

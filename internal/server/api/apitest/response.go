@@ -184,9 +184,9 @@ func (a *API) WantEvent(t testing.TB, typ, subset string) {
 // fresh returns the guild's events that no Want has looked at, oldest first.
 func (a *API) fresh(t testing.TB) []recorded {
 	t.Helper()
-	var all []recorded
-	must(t, a.Server.DB.Reader().SelectContext(context.Background(), &all, `
-		SELECT id, type, payload FROM webhook_events WHERE guild_id = $1 ORDER BY occurred_at, id`, a.Guild))
+	all, err := db.Select[recorded](context.Background(), a.Server.DB.Reader(), `
+		SELECT id, type, payload FROM webhook_events WHERE guild_id = $1 ORDER BY occurred_at, id`, a.Guild)
+	must(t, err)
 	a.Server.mu.Lock()
 	defer a.Server.mu.Unlock()
 	list := all[:0]
@@ -229,14 +229,14 @@ func CheckBooks(t testing.TB, d *db.DB) {
 		"a delivery has no event": `
 			SELECT id FROM webhook_deliveries v WHERE NOT EXISTS (SELECT FROM webhook_events e WHERE e.guild_id = v.guild_id AND e.id = v.event_id)`,
 	} {
-		var wrong []string
-		must(t, d.Reader().SelectContext(ctx, &wrong, query))
+		wrong, err := db.Select[string](ctx, d.Reader(), query)
+		must(t, err)
 		if len(wrong) > 0 {
 			t.Errorf("%s: %v", what, wrong)
 		}
 	}
-	var events []recorded
-	must(t, d.Reader().SelectContext(ctx, &events, `SELECT id, type, payload FROM webhook_events LIMIT 500`))
+	events, err := db.Select[recorded](ctx, d.Reader(), `SELECT id, type, payload FROM webhook_events LIMIT 500`)
+	must(t, err)
 	for _, e := range events {
 		if err := CheckEvent(e.Type, e.Payload); err != nil {
 			t.Error(err)
