@@ -6,7 +6,6 @@ import (
 	_ "embed" // statements
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"guildhall/internal/access/idempotency"
@@ -72,7 +71,7 @@ var (
 
 func noted(text, guild string) leaderboard.Noted {
 	return leaderboard.Wallets.Noted("moved", guild, func(note string) string {
-		return strings.NewReplacer("{rank}", note, "{told}", telling(guild)).Replace(text)
+		return db.With(text, "rank", note, "told", telling(guild))
 	})
 }
 
@@ -80,7 +79,7 @@ func noted(text, guild string) leaderboard.Noted {
 // each endpoint and each of the bot's streams that listens, or nothing at all where none
 // does. They are those of event.RecordEach, with a payload that is known once the change
 // is made, and worked out only for what is stored.
-func telling(guild string) string { return strings.ReplaceAll(tellSteps, "{guild}", guild) }
+func telling(guild string) string { return db.With(tellSteps, "guild", guild) }
 
 // made is what a statement says of a change that it has made.
 type made struct {

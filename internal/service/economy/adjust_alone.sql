@@ -48,6 +48,6 @@ WITH held AS MATERIALIZED (
 	INSERT INTO ledger_entries (guild_id, id, user_id, delta, balance_after, reason, note, created_at, reference)
 	SELECT $1 /*: home.id */, m.id, m.user_id, m.delta, m.is_now, m.reason, m.note, m.updated_at, m.reference
 	FROM moved m /*: m JOIN guilds home ON home.id = $1 */
-), {rank}, {told}
+), :rank, :told
 SELECT m.id, o.balance, m.updated_at AS at, EXISTS (SELECT FROM event_listeners) AS told, EXISTS (SELECT FROM spent) AS spent
 FROM ours o LEFT JOIN moved m ON true

@@ -35,6 +35,6 @@ WITH given AS MATERIALIZED (
 	SELECT m.guild_id /*: $12 */ /*: home.id */, m.token_id, m.key, m.fingerprint, 'done', 200, m.id, m.updated_at
 	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $12 */ */
 	WHERE m.key IS NOT NULL
-), {rank}
+), :rank
 SELECT number, id, is_now AS balance, updated_at AS at
 FROM moved

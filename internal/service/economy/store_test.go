@@ -61,6 +61,21 @@ func TestStatementsAreWholeInBothForms(t *testing.T) {
 	dbtest.WantPlanned(t, dbtest.New(t).DB, all)
 }
 
+// Each is a text that psql takes, with what the leaderboard notes and what is told as
+// variables.
+func TestPsqlTakesTheStatements(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	for name, text := range map[string]string{"alone": adjustAlone, "unheard": adjustUnheard, "told": adjustTold} {
+		guild, note := "moved.guild_id /*: $12 */", ""
+		if name == "alone" {
+			guild = "$1"
+		}
+		leaderboard.Wallets.Noted("moved", guild, func(asking string) string { note = asking; return "" })
+		dbtest.WantPsql(t, d.URL, text, forms()[name].text.For(64), "rank", note, "told", telling(guild))
+	}
+}
+
 // Each of the store's reads goes through an index and in its order, whatever the
 // size of the guild and however deep the page.
 func TestReadsUseTheirIndexes(t *testing.T) {

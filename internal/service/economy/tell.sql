@@ -2,32 +2,32 @@ event_listeners AS MATERIALIZED (
 	SELECT moved.event_id, e.id AS endpoint_id, left(moved.event_id, 15) || right(gen_random_uuid()::text, 21) AS delivery_id,
 	       e.delivery = 'push' AS pushed, false AS streamed
 	FROM moved
-	JOIN webhook_endpoints e ON e.guild_id = {guild} AND e.enabled AND 'economy.balance_changed' = ANY (e.events)
+	JOIN webhook_endpoints e ON e.guild_id = :guild AND e.enabled AND 'economy.balance_changed' = ANY (e.events)
 	UNION ALL
 	SELECT moved.event_id, s.stream_id, NULL, false, true
 	FROM moved
-	JOIN stream_listeners s ON s.guild_id = {guild} AND 'economy.balance_changed' = ANY (s.events) AND (s.echo OR NOT starts_with(moved.origin, '{"type":"bot"'))
+	JOIN stream_listeners s ON s.guild_id = :guild AND 'economy.balance_changed' = ANY (s.events) AND (s.echo OR NOT starts_with(moved.origin, '{"type":"bot"'))
 ), event_stored AS (
 	INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload, trace)
-	SELECT {guild} /*: home.id */, moved.event_id, 'economy.balance_changed', moved.updated_at, convert_to(
+	SELECT :guild /*: home.id */, moved.event_id, 'economy.balance_changed', moved.updated_at, convert_to(
 		'{"id":"' || moved.event_id || '","type":"economy.balance_changed","timestamp":"'
-		|| to_char(moved.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') || '","guild_id":"' || {guild}
+		|| to_char(moved.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') || '","guild_id":"' || :guild
 		|| '","api_version":"v1","origin":' || moved.origin || ',"data":{"user_id":"' || moved.user_id || '","balance":' || moved.is_now
 		|| ',"previous_balance":' || moved.is_now - moved.delta || ',"delta":' || moved.delta
 		|| ',"reason":' || coalesce(to_json(moved.reason)::text, 'null') || ',"reference":' || coalesce(to_json(moved.reference)::text, 'null')
 		|| ',"ledger_entry_id":"' || moved.id || '"}}', 'UTF8'), nullif(moved.trace, '')
-	FROM moved /*: moved JOIN guilds home ON home.id = {guild} */
+	FROM moved /*: moved JOIN guilds home ON home.id = :guild */
 	WHERE moved.event_id IN (SELECT event_id FROM event_listeners)
 ), event_queued AS (
 	INSERT INTO webhook_deliveries (guild_id, id, endpoint_id, event_id, event_type, event_at, fresh)
-	SELECT {guild} /*: home.id */, l.delivery_id, l.endpoint_id, l.event_id, 'economy.balance_changed', moved.updated_at, l.pushed
-	FROM moved /*: moved JOIN guilds home ON home.id = {guild} */
+	SELECT :guild /*: home.id */, l.delivery_id, l.endpoint_id, l.event_id, 'economy.balance_changed', moved.updated_at, l.pushed
+	FROM moved /*: moved JOIN guilds home ON home.id = :guild */
 	JOIN event_listeners l ON l.event_id = moved.event_id
 	WHERE NOT l.streamed
 ), event_streamed AS (
 	INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at)
-	SELECT {guild} /*: home.id */, l.endpoint_id, l.event_id, moved.updated_at
-	FROM moved /*: moved JOIN guilds home ON home.id = {guild} */
+	SELECT :guild /*: home.id */, l.endpoint_id, l.event_id, moved.updated_at
+	FROM moved /*: moved JOIN guilds home ON home.id = :guild */
 	JOIN event_listeners l ON l.event_id = moved.event_id
 	WHERE l.streamed
 )

@@ -6,7 +6,6 @@ import (
 	_ "embed" // statements
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"guildhall/internal/access/idempotency"
@@ -53,7 +52,7 @@ var (
 )
 
 func noted(text, guild string) leaderboard.Noted {
-	return leaderboard.Levels.Noted("moved", guild, func(note string) string { return strings.Replace(text, "{rank}", note, 1) })
+	return leaderboard.Levels.Noted("moved", guild, func(note string) string { return db.With(text, "rank", note) })
 }
 
 // decision is what a statement says of one change.

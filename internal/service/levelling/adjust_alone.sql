@@ -29,7 +29,7 @@ WITH held AS MATERIALIZED (
 		UNION ALL
 		SELECT NULL, total_xp, updated_at FROM made
 	) c
-), {rank}
+), :rank
 SELECT o.was, o.after AS is_now, m.updated_at AS at,
        EXISTS (SELECT 1 FROM webhook_endpoints e WHERE e.guild_id = $1 AND e.enabled AND e.events && '{xp.level_up,xp.level_down}')
        OR EXISTS (SELECT 1 FROM stream_listeners s WHERE s.guild_id = $1 AND s.events && '{xp.level_up,xp.level_down}') AS told

@@ -22,6 +22,6 @@ WITH given AS MATERIALIZED (
 	SELECT m.guild_id /*: $9 */ /*: home.id */, m.token_id, m.key, m.fingerprint, 'done', 200, m.user_id, m.was, m.is_now, m.updated_at
 	FROM moved m /*: m JOIN guilds home ON home.id = m.guild_id /*: $9 */ */
 	WHERE m.key IS NOT NULL
-), {rank}
+), :rank
 SELECT number, was, is_now, updated_at AS at
 FROM moved

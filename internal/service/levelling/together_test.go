@@ -12,6 +12,7 @@ import (
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/outbound/event"
 	"guildhall/internal/service/batch"
+	"guildhall/internal/service/leaderboard"
 )
 
 // members gives guild 1 members with 5 XP.
@@ -160,6 +161,17 @@ func TestStatementsAreWholeInBothForms(t *testing.T) {
 	dbtest.WantPlanned(t, dbtest.New(t).DB, map[string]string{
 		"records": recordsOf, "together": together.For(0), "together, and asks for the keeper": together.For(64), "alone": alone.For(0),
 	})
+}
+
+// Each is a text that psql takes, with what the leaderboard notes as a variable.
+func TestPsqlTakesTheStatements(t *testing.T) {
+	t.Parallel()
+	d, note := dbtest.New(t), ""
+	take := func(asking string) string { note = asking; return "" }
+	leaderboard.Levels.Noted("moved", "moved.guild_id /*: $9 */", take)
+	dbtest.WantPsql(t, d.URL, adjustTogether, together.For(64), "rank", note)
+	leaderboard.Levels.Noted("moved", "$1", take)
+	dbtest.WantPsql(t, d.URL, adjustAlone, alone.For(64), "rank", note)
 }
 
 // Limits stand in the statements as numbers. A change that is made alone waits for

@@ -48,7 +48,7 @@ var guildTables = sync.OnceValue(func() map[string]bool {
 func init() {
 	db.InspectStatements(func(database, written string) error {
 		statement := db.Distributed(written)
-		if statement != written && ofTheProgram() {
+		if unplanned(written) && ofTheProgram() {
 			noteForms(database, written)
 		}
 		err := check(statement)
