@@ -17,7 +17,7 @@ import (
 
 	"guildhall/bench/rig"
 	"guildhall/internal/access/ratelimit"
-	"guildhall/internal/operate/installation"
+	"guildhall/internal/operate/secretkey"
 	"guildhall/internal/outbound/egress"
 	"guildhall/internal/server/api"
 	"guildhall/internal/server/dashboard"
@@ -46,7 +46,7 @@ func dashboardBench(flags *flag.FlagSet) func(*rig.Run) {
 	server := flags.String("server", "bin/guildhall", "the server `program` beside whose pages the API is measured")
 	return func(r *rig.Run) {
 		b := &browser{Place: r.Place(rig.Config{Program: *server, Readers: 8}), samples: *samples}
-		b.Must(installation.CheckKey(b, b.DB, b.Box))
+		b.Must(secretkey.Check(b, b.DB, b.Box))
 		b.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		b.serve()
 		b.compare(past, *guilds)

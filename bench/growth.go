@@ -14,7 +14,7 @@ import (
 	"guildhall/internal/access/idempotency"
 	"guildhall/internal/access/usage"
 	"guildhall/internal/base/db"
-	"guildhall/internal/operate/installation"
+	"guildhall/internal/operate/secretkey"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/server/dashboard"
 	"guildhall/internal/service/cases"
@@ -133,7 +133,7 @@ func newPopulation(r *rig.Run, o growthOptions, guilds int) *population {
 	// Durability is no matter here: what is counted is what is read.
 	p := &population{Place: r.Place(rig.Config{Program: o.server, Fast: true, Statements: true}), growthOptions: o}
 	p.middle = strconv.Itoa(1000000 + max(10, guilds/20*10))
-	p.Must(installation.CheckKey(p, p.DB, p.Box)) // while nothing is there that it does not open
+	p.Must(secretkey.Check(p, p.DB, p.Box)) // while nothing is there that it does not open
 	p.Fill(grownLoad, guilds)
 	p.Vacuum()
 	return p

@@ -22,12 +22,13 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/tracing"
-	"guildhall/internal/operate/installation"
 	"guildhall/internal/operate/monitor"
+	"guildhall/internal/operate/secretkey"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/delivery"
 	"guildhall/internal/server/api"
 	"guildhall/internal/server/connlimit"
+	"guildhall/internal/service/webhooks"
 )
 
 // The deadlines of a shutdown, from the signal on. All of them end before the
@@ -225,14 +226,15 @@ func (n *node) startAPI(standing, working context.Context, g *errgroup.Group, d,
 		wake = func(guild string) { workers(guild); waiters.Wake(guild); work.Wake(guild) }
 		g.Go(func() error { return work.Run(standing) })
 	}
-	services, err := n.services(d, platform, waiters)
+	sealer := secretkey.Responses{Box: n.box}
+	services, err := api.NewServices(platform, sealer, webhooks.Config{DB: d, Box: n.hooks.Box, Guard: n.hooks.Guard, Waiters: waiters})
 	if err != nil {
 		return nil, err
 	}
 	counter := usage.NewCounter()
 	handler, err := api.New(api.Config{
 		DB: d, Tokens: tokens, Limits: limits, Quotas: n.quotas, Proxies: n.proxies, Env: n.Env,
-		Count: counter.Count, Wrote: n.wrote.note, Sealer: installation.Responses{Box: n.box}, Wake: wake, Log: n.log, Metrics: n.metrics,
+		Count: counter.Count, Wrote: n.wrote.note, Sealer: sealer, Wake: wake, Log: n.log, Metrics: n.metrics,
 		Tracer: n.tracer, ValidateResponses: n.CheckAnswers == "log", Services: services,
 		About:    api.About{PublicURL: n.PublicURL, Version: version, Guides: guides, Dashboard: n.dashboardURL()},
 		OneGuild: n.DBDistributed == "on",

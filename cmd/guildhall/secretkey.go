@@ -14,7 +14,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/output"
-	"guildhall/internal/operate/installation"
+	"guildhall/internal/operate/secretkey"
 )
 
 // newSecretKey makes a key for GUILDHALL_SECRET_KEY.
@@ -33,7 +33,7 @@ func checkKey(ctx context.Context, url string, box *seal.Box) error {
 		return err
 	}
 	defer d.Close()
-	return fault.Wrap(installation.CheckKey(ctx, d, box), "GUILDHALL_SECRET_KEY")
+	return fault.Wrap(secretkey.Check(ctx, d, box), "GUILDHALL_SECRET_KEY")
 }
 
 // box reads the secret keys, of which the first seals. In test what was written
@@ -94,10 +94,10 @@ func (c *resealCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return fault.Wrap(err, "GUILDHALL_SECRET_KEY")
 	}
-	if err := installation.CheckKey(ctx, d, b); err != nil {
+	if err := secretkey.Check(ctx, d, b); err != nil {
 		return fault.Wrap(err, "GUILDHALL_SECRET_KEY")
 	}
-	done, err := installation.Reseal(ctx, d, b)
+	done, err := secretkey.Reseal(ctx, d, b)
 	if err != nil {
 		return err
 	}

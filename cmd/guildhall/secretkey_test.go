@@ -11,7 +11,7 @@ import (
 
 	"guildhall/internal/access/seal"
 	"guildhall/internal/base/db"
-	"guildhall/internal/operate/installation"
+	"guildhall/internal/operate/secretkey"
 )
 
 func someKey(t *testing.T) string {
@@ -81,7 +81,7 @@ func TestSecretKeyRotates(t *testing.T) {
 		}
 		call(t, "", "reseal", "--json", "--database-url", url, "--secret-key", newer+","+older).ok(t)
 	}
-	var done installation.Resealed
+	var done secretkey.Resealed
 	resealed := call(t, "", "reseal", "--json", "--database-url", url, "--secret-key", newer+","+older).ok(t)
 	if err := json.Unmarshal([]byte(resealed), &done); err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestSecretKeyOfAnOlderInstallation(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := checkKey(t.Context(), url, wrong)
-		if old := strings.HasPrefix(statement, "DROP"); old != (err == nil) || !old && !errors.Is(err, installation.ErrKey) {
+		if old := strings.HasPrefix(statement, "DROP"); old != (err == nil) || !old && !errors.Is(err, secretkey.ErrOther) {
 			t.Errorf("after %s another key: %v", statement, err)
 		}
 		if err := checkKey(t.Context(), url, right); err != nil {

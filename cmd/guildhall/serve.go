@@ -10,7 +10,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/gcpercent"
 	"guildhall/internal/base/logging"
-	"guildhall/internal/operate/installation"
+	"guildhall/internal/operate/secretkey"
 )
 
 type serveCommand struct {
@@ -66,7 +66,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	}
 	warnOfSchema(log, schema)
 	switch err := checkKey(ctx, c.DatabaseURL, settings.box); {
-	case errors.Is(err, installation.ErrKey) && withoutKey:
+	case errors.Is(err, secretkey.ErrOther) && withoutKey:
 		log.Warn("what was sealed before cannot be read: its key was made for one run and is gone")
 	case err != nil:
 		return err

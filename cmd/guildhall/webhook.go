@@ -15,7 +15,7 @@ import (
 	"guildhall/internal/base/fault"
 	"guildhall/internal/base/output"
 	"guildhall/internal/base/wire"
-	"guildhall/internal/operate/installation"
+	"guildhall/internal/operate/secretkey"
 	"guildhall/internal/service/webhooks"
 )
 
@@ -76,7 +76,7 @@ func (r receivers) config(ctx context.Context) (webhooks.Config, error) {
 	}
 	b, err := box(s.SecretKey, f.Env)
 	if err == nil {
-		err = installation.CheckKey(ctx, d, b)
+		err = secretkey.Check(ctx, d, b)
 	}
 	if err != nil {
 		return webhooks.Config{}, errors.Join(fault.Wrap(err, "GUILDHALL_SECRET_KEY"), d.Close())

@@ -9,7 +9,7 @@ import (
 
 	"guildhall/internal/access/auth"
 	"guildhall/internal/base/db"
-	"guildhall/internal/operate/installation"
+	"guildhall/internal/operate/secretkey"
 	"guildhall/internal/outbound/delivery"
 )
 
@@ -112,15 +112,15 @@ func (x *examination) clock(ctx context.Context) Finding {
 }
 
 func (x *examination) secretKey(ctx context.Context) Finding {
-	state, err := installation.InspectKey(ctx, x.db.Reader(), x.Box)
+	state, err := secretkey.Inspect(ctx, x.db.Reader(), x.Box)
 	switch {
-	case errors.Is(err, installation.ErrKey):
+	case errors.Is(err, secretkey.ErrOther):
 		return fail("GUILDHALL_SECRET_KEY opens nothing of what is sealed in this database")
 	case err != nil:
 		return fail("what is sealed could not be read: %v", err)
-	case state == installation.KeyOlder:
+	case state == secretkey.Older:
 		return warn("GUILDHALL_SECRET_KEY opens what is sealed, but with a key that is not the first: run `guildhall reseal`, then leave the older one out")
-	case state == installation.KeyUnused:
+	case state == secretkey.Unused:
 		return ok("nothing is sealed yet")
 	}
 	return ok("GUILDHALL_SECRET_KEY opens what is sealed")

@@ -26,7 +26,7 @@ import (
 	"guildhall/internal/access/seal/sealtest"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/operate/doctor"
-	"guildhall/internal/operate/installation"
+	"guildhall/internal/operate/secretkey"
 	"guildhall/internal/outbound/chat"
 	"guildhall/internal/outbound/chat/chattest"
 	"guildhall/internal/outbound/egress"
@@ -86,7 +86,7 @@ func (s *installed) platform(t *testing.T, token string) *chattest.Server {
 
 func (s *installed) noteKey(t *testing.T, b *seal.Box) {
 	t.Helper()
-	if err := installation.CheckKey(t.Context(), s.DB, b); err != nil {
+	if err := secretkey.Check(t.Context(), s.DB, b); err != nil {
 		t.Fatal(err)
 	}
 }

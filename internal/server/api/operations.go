@@ -2,6 +2,8 @@ package api
 
 import (
 	"guildhall/gen"
+	"guildhall/internal/access/idempotency"
+	"guildhall/internal/outbound/chat"
 	"guildhall/internal/service/batch"
 	"guildhall/internal/service/cases"
 	"guildhall/internal/service/economy"
@@ -23,6 +25,18 @@ type Services struct {
 	Giveaways *giveaways.Service
 	Webhooks  *webhooks.Service
 	Streams   *streams.Service
+}
+
+// NewServices returns them: with the platform that they speak to, the sealer of the
+// responses that are kept, and what endpoints need.
+func NewServices(platform chat.Platform, sealer idempotency.Sealer, hooks webhooks.Config) (s Services, err error) {
+	s.Giveaways = &giveaways.Service{Chat: platform}
+	s.Streams = &streams.Service{Waiters: hooks.Waiters}
+	if s.Webhooks, err = webhooks.New(hooks); err != nil {
+		return s, err
+	}
+	s.Tickets, err = tickets.New(tickets.Config{DB: hooks.DB, Chat: platform, Keys: TicketKeys{Keys: idempotency.Keys{Sealer: sealer}}})
+	return s, err
 }
 
 // The aliases exist because every domain calls its struct Service, and an

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"testing"
 
-	"guildhall/internal/access/idempotency"
 	"guildhall/internal/access/seal"
 	"guildhall/internal/base/db"
 	"guildhall/internal/outbound/chat"
@@ -13,9 +12,6 @@ import (
 	"guildhall/internal/outbound/egress"
 	"guildhall/internal/outbound/egress/egresstest"
 	"guildhall/internal/server/api"
-	"guildhall/internal/service/giveaways"
-	"guildhall/internal/service/streams"
-	"guildhall/internal/service/tickets"
 	"guildhall/internal/service/webhooks"
 )
 
@@ -44,16 +40,12 @@ func services(t testing.TB, cfg *api.Config, o options, box *seal.Box, waiters *
 		running(t, work.Run)
 		o.chat, cfg.Wake = work, func(guild string) { waiters.Wake(guild); work.Wake(guild) }
 	}
-	var err error
-	cfg.Tickets, err = tickets.New(tickets.Config{DB: cfg.DB, Chat: o.chat, Keys: api.TicketKeys{Keys: idempotency.Keys{Sealer: box}}})
-	must(t, err)
-	cfg.Giveaways = &giveaways.Service{Chat: o.chat}
 	if o.names == nil {
 		o.names = func(string, bool) egresstest.Answer { return egresstest.NoSuchName }
 	}
 	guard := egress.NewGuard(egresstest.Loopback, egresstest.NameServer(t, o.names))
-	cfg.Streams = &streams.Service{Waiters: waiters}
-	cfg.Webhooks, err = webhooks.New(webhooks.Config{DB: cfg.DB, Box: box, Guard: guard, Waiters: waiters})
+	var err error
+	cfg.Services, err = api.NewServices(o.chat, box, webhooks.Config{DB: cfg.DB, Box: box, Guard: guard, Waiters: waiters})
 	must(t, err)
 }
 

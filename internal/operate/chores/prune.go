@@ -1,4 +1,4 @@
-package main
+package chores
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"guildhall/internal/access/usage"
 	"guildhall/internal/base/db"
 	"guildhall/internal/outbound/chat"
-	"guildhall/internal/server/dashboard"
 )
 
 const (
@@ -35,9 +34,9 @@ type pruner struct {
 	now  func() time.Time
 }
 
-func newPruner(d *db.DB, metrics prometheus.Registerer) *pruner {
+func newPruner(d *db.DB, metrics prometheus.Registerer, others ...db.Outlived) *pruner {
 	return &pruner{
-		kinds: slices.Concat(idempotency.Outlived(), chat.Outlived(), audit.Outlived(), usage.Outlived(), dashboard.Outlived()),
+		kinds: slices.Concat(idempotency.Outlived(), chat.Outlived(), audit.Outlived(), usage.Outlived(), others),
 		oldest: promauto.With(metrics).NewGaugeVec(prometheus.GaugeOpts{
 			Name: "guildhall_outlived_oldest_seconds",
 			Help: "For how long the oldest row of a table that nobody needs any more has been so, after the last pruning, once a minute.",

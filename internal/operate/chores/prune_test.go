@@ -1,4 +1,4 @@
-package main
+package chores
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/db/dbtest"
 	"guildhall/internal/base/testutil"
+	"guildhall/internal/server/dashboard"
 )
 
 // A sweep goes on until nothing is left, however much there is, takes no step that
@@ -63,7 +64,7 @@ func TestWhatIsOutlivedIsMeasured(t *testing.T) {
 		INSERT INTO idempotency_keys (guild_id, token_id, key, fingerprint, created_at)
 		SELECT n::text, 't', n::text, 'f', now() - n * interval '1 hour' FROM generate_series(20, 30) n`)
 	metrics := prometheus.NewRegistry()
-	p := newPruner(d, metrics)
+	p := newPruner(d, metrics, dashboard.Outlived()...)
 	oldest := func() float64 {
 		return testutil.Metric(t, metrics, "guildhall_outlived_oldest_seconds", "table=idempotency_keys")
 	}

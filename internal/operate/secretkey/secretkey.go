@@ -1,6 +1,5 @@
-// Package installation keeps what belongs to the installation as a whole: the
-// key that its secrets are sealed with.
-package installation
+// Package secretkey knows by which secret key the installation seals, and exchanges it.
+package secretkey
 
 import (
 	"context"
@@ -14,18 +13,18 @@ import (
 	"guildhall/internal/service/webhooks"
 )
 
-// ErrKey says that the key is not the one of this installation.
-var ErrKey = errors.New("this key opens nothing of what is kept in this database: give the key it was sealed with, " +
+// ErrOther says that the key is not the one of this installation.
+var ErrOther = errors.New("this key opens nothing of what is kept in this database: give the key it was sealed with, " +
 	"behind a comma if there is a new one in front, and run `guildhall reseal` to get rid of it")
 
 // checkBound is the place that the installation's row is sealed for.
 const checkBound = "secret_key_check"
 
-// CheckKey returns ErrKey when the secrets in the database are sealed with a key
+// Check returns ErrOther when the secrets in the database are sealed with a key
 // that is not in box. On the first start with a key it notes which one it is.
-func CheckKey(ctx context.Context, d *db.DB, box *seal.Box) error {
+func Check(ctx context.Context, d *db.DB, box *seal.Box) error {
 	err := d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		sealed, err := check(ctx, tx)
+		sealed, err := sealedCheck(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -36,7 +35,7 @@ func CheckKey(ctx context.Context, d *db.DB, box *seal.Box) error {
 				return err
 			}
 			if some && !opens {
-				return ErrKey
+				return ErrOther
 			}
 			_, err = db.Exec(ctx, tx, `
 				INSERT INTO secret_key_check (single, sealed) VALUES (true, $1) ON CONFLICT (single) DO NOTHING`,
@@ -45,12 +44,12 @@ func CheckKey(ctx context.Context, d *db.DB, box *seal.Box) error {
 				return fault.Wrap(err, "note the secret key")
 			}
 			// Another node may have been first, with another key.
-			if sealed, err = check(ctx, tx); err != nil {
+			if sealed, err = sealedCheck(ctx, tx); err != nil {
 				return err
 			}
 		}
 		if _, err := box.Open(sealed, checkBound); err != nil {
-			return ErrKey
+			return ErrOther
 		}
 		return nil
 	})
@@ -60,20 +59,20 @@ func CheckKey(ctx context.Context, d *db.DB, box *seal.Box) error {
 	return err
 }
 
-// KeyState is what InspectKey has found.
-type KeyState int
+// State is what Inspect has found.
+type State int
 
 // The states of a key that fits.
 const (
-	KeyFirst  KeyState = iota // the first key of the box opens what is sealed
-	KeyOlder                  // another of its keys does
-	KeyUnused                 // nothing is sealed yet
+	First  State = iota // the first key of the box opens what is sealed
+	Older               // another of its keys does
+	Unused              // nothing is sealed yet
 )
 
-// InspectKey is CheckKey that writes nothing: which of box's keys opens what is
-// sealed in the database, or ErrKey.
-func InspectKey(ctx context.Context, q db.Querier, box *seal.Box) (KeyState, error) {
-	sealed, err := check(ctx, q)
+// Inspect is Check that writes nothing: which of box's keys opens what is
+// sealed in the database, or ErrOther.
+func Inspect(ctx context.Context, q db.Querier, box *seal.Box) (State, error) {
+	sealed, err := sealedCheck(ctx, q)
 	if err != nil && !db.UndefinedTable(err) {
 		return 0, err
 	}
@@ -82,24 +81,24 @@ func InspectKey(ctx context.Context, q db.Querier, box *seal.Box) (KeyState, err
 	case err != nil:
 		return 0, err
 	case some && !opens:
-		return 0, ErrKey
+		return 0, ErrOther
 	case sealed == nil && !some:
-		return KeyUnused, nil
+		return Unused, nil
 	case sealed == nil:
-		return KeyFirst, nil
+		return First, nil
 	}
 	_, older, err := box.Reseal(sealed, checkBound)
 	switch {
 	case err != nil:
-		return 0, ErrKey
+		return 0, ErrOther
 	case older:
-		return KeyOlder, nil
+		return Older, nil
 	}
-	return KeyFirst, nil
+	return First, nil
 }
 
-// check returns the installation's row; nil when there is none yet.
-func check(ctx context.Context, q db.Querier) ([]byte, error) {
+// sealedCheck returns the installation's row; nil when there is none yet.
+func sealedCheck(ctx context.Context, q db.Querier) ([]byte, error) {
 	sealed, err := db.Get[[]byte](ctx, q, `SELECT sealed FROM secret_key_check`)
 	if err != nil && !db.Missing(err) {
 		return nil, fault.Wrap(err, "read which secret key there is")
@@ -128,7 +127,7 @@ func Reseal(ctx context.Context, d *db.DB, box *seal.Box) (Resealed, error) {
 	}
 	// Last, so that the older key is asked for until nothing needs it.
 	return done, d.Do(ctx, func(ctx context.Context, tx *db.Tx) error {
-		sealed, err := check(ctx, tx)
+		sealed, err := sealedCheck(ctx, tx)
 		if err != nil || sealed == nil {
 			return err
 		}
