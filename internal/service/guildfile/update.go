@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"guildhall/internal/access/auth"
@@ -166,10 +167,10 @@ func (c *guildCall) begin(u *updates) {
 	}
 }
 
-// again begins anew with the lines that came in.
-func (c *guildCall) again(u *updates) error {
+// again begins anew with some of the lines that came in.
+func (c *guildCall) again(u *updates, lines []*lineRecord) error {
 	c.begin(u)
-	for _, rec := range c.lines {
+	for _, rec := range lines {
 		rec.Record = transfer.Record{Text: rec.Text}
 		if _, err := c.byName[rec.kind].Add(c.call, &rec.Record); err != nil {
 			return fmt.Errorf("import: line %d: %w", rec.line, err)
@@ -192,20 +193,23 @@ func (u *updates) full() bool {
 // refuse returns the error for a line; what comes before it is not looked at again.
 func (u *updates) refuse(_ context.Context, wrong *LineError) error { return wrong }
 
+// pieceRecords are those that are written anew together: as many as a bot's call has.
+const pieceRecords = 500
+
 // flush writes what was collected, guild by guild, and then what goes the way of any
 // import, which may need it. Others write to the same guilds meanwhile: a batch that
-// meets a row of theirs is written anew.
+// meets a row of theirs is written anew, in pieces, each of which may be written anew
+// again. Where new rows come all the time a whole batch would meet one every time.
 func (u *updates) flush(ctx context.Context) error {
 	times := 0
 	err := u.tx.Part(ctx, func() error {
 		times++
 		for _, c := range u.calls {
-			if times > 1 {
-				if err := c.again(u); err != nil {
-					return err
-				}
+			write := u.inPieces
+			if times == 1 {
+				write = u.write
 			}
-			if err := u.write(ctx, c); err != nil {
+			if err := write(ctx, c); err != nil {
 				return err
 			}
 		}
@@ -222,6 +226,22 @@ func (u *updates) flush(ctx context.Context) error {
 	}
 	u.calls, u.waiting, u.size = nil, 0, 0
 	clear(u.byGuild)
+	return nil
+}
+
+// inPieces writes what a batch has of one guild in parts of the unit.
+func (u *updates) inPieces(ctx context.Context, c *guildCall) error {
+	for piece := range slices.Chunk(c.lines, pieceRecords) {
+		err := u.tx.Part(ctx, func() error {
+			if err := c.again(u, piece); err != nil {
+				return err
+			}
+			return u.write(ctx, c)
+		})
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -191,3 +191,40 @@ func TestWhatComesWhileAFileIsWrittenIsThere(t *testing.T) {
 	api.Do(t, "getWallet", "", apitest.Path("userId", "1")).Want(t, 200, `{"data":{"balance":10}}`)
 	api.Do(t, "getWallet", "", apitest.Path("userId", "2")).Want(t, 200, `{"data":{"balance":0}}`)
 }
+
+// A batch that has met a row of somebody else is written anew in pieces, so that the
+// next such row costs one of them and not the whole.
+func TestABatchThatMeetsOthersIsWrittenAnewInPieces(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t)
+	var lines []string
+	for i := range 1800 {
+		lines = append(lines, fmt.Sprintf(`{"record":"reference","guild_id":"%s","reference":"order-%d"}`, api.Guild, i))
+	}
+	var got []guildfile.Outcome
+	done := make(chan error, 1)
+	dbtest.Do(t, api.DB(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO ledger_references (guild_id, reference) VALUES ($1, 'order-1700')`, api.Guild)
+		if err != nil {
+			return err
+		}
+		go func() {
+			var err error
+			got, err = guildfile.Update{Balances: transfer.Keep}.Run(context.Background(), api.DB(), strings.NewReader(strings.Join(lines, "\n")), nil)
+			done <- err
+		}()
+		testutil.Eventually(t, "the import waits for the reference", func() bool { return dbtest.Waiting(t, api.DB()) > 0 })
+		return nil
+	})
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if want := []guildfile.Outcome{{Record: "reference", Created: 1799, Unchanged: 1}}; !slices.Equal(got, want) {
+		t.Errorf("the import did %+v, want %+v", got, want)
+	}
+	pieces := dbtest.Value[int](t, api.DB(),
+		`SELECT count(DISTINCT xmin::text) FROM ledger_references WHERE guild_id = $1 AND reference <> 'order-1700'`, api.Guild)
+	if pieces != 4 {
+		t.Errorf("1,800 references were written in %d pieces, want 4", pieces)
+	}
+}
