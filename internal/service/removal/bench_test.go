@@ -62,6 +62,11 @@ func BenchmarkAMillionLedgerRowsGo(b *testing.B) {
 				}
 				for name, took := range map[string][]time.Duration{"quiet": quiet, "busy": busy} {
 					slices.Sort(took)
+					long := slices.IndexFunc(took, func(d time.Duration) bool { return d > 50*time.Millisecond })
+					if long < 0 {
+						long = len(took)
+					}
+					b.ReportMetric(float64(len(took)-long), name+"-over-50ms")
 					b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, name+"-max-ms")
 					b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, name+"-p99-ms")
 				}
