@@ -52,16 +52,19 @@ func TestEnablingSendsWhatWasNotYetHeld(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
 	e, _ := w.add(w.guild, w.receive(nil).URL)
+	other, _ := w.add(w.guild, w.receive(nil).URL) // whose deliveries wait on
 	d := w.deliverer()
 	for about, held := range map[string]bool{"nothing was held yet": false, "a part was held": true} {
 		w.exec(`DELETE FROM webhook_deliveries`)
 		w.record(w.guild, 3)
 		w.retryLater(e)
+		w.retryLater(other)
 		w.enable(e, false)
 		if held {
-			w.exec(`UPDATE webhook_deliveries SET state = 'held' WHERE id = (SELECT min(id) FROM webhook_deliveries)`)
+			w.exec(`UPDATE webhook_deliveries SET state = 'held' WHERE id = (SELECT min(id) FROM webhook_deliveries WHERE endpoint_id = $1)`, e.ID)
 		}
 		w.enable(e, true)
+		w.exec(`UPDATE webhook_schedule SET next_due = now() + interval '1 hour'`) // a claim came between
 		w.follows(d)
 		if n := w.count(`SELECT count(*) FROM webhook_deliveries WHERE state = 'pending' AND step = 0 AND due_at <= now()`); n != 3 {
 			t.Errorf("%s: %d of 3 are due, with the whole schedule before them", about, n)
@@ -162,6 +165,11 @@ func TestATestThatWasNotMadeIsMadeAgain(t *testing.T) {
 	if len(take()) != 1 {
 		t.Error("a test that was not made waits for ever")
 	}
+	w.exec(`UPDATE webhook_schedule SET next_due = now()`)
+	w.follows(d)
+	if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE urgent`); n != 0 {
+		t.Error("a test that is being made is asked for at once")
+	}
 	w.exec(`UPDATE webhook_deliveries SET lease_until = now() - interval '1 s'`)
 	w.follows(d)
 	if take(); len(rows) == 0 {
@@ -178,7 +186,17 @@ func TestATestThatWasNotMadeIsMadeAgain(t *testing.T) {
 // RELIABILITY.md, Operation.
 func TestTheRepairFindsWhatNothingLeadsTo(t *testing.T) {
 	t.Parallel()
-	w := newDeliveryDB(t)
+	for form, oneGuild := range map[string]bool{"plain": false, "a guild at a time": true} {
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			w := newDeliveryDB(t)
+			w.cfg.OneGuild = oneGuild
+			w.repairsWhatNothingLeadsTo()
+		})
+	}
+}
+
+func (w *deliveryDB) repairsWhatNothingLeadsTo() {
 	r := w.receive(nil)
 	queued, _ := w.add(w.guild, r.URL)
 	held, _ := w.add(w.guild, r.URL)
@@ -241,6 +259,7 @@ func TestTheRepairLeavesAloneWhatIsTrue(t *testing.T) {
 	ended, _ := w.add(w.guild, r.URL)
 	off, _ := w.add(w.guild, r.URL)
 	w.enable(off, false)
+	w.addPull(w.guild)
 	w.record(w.guild, 2)
 	w.retryLater(waiting)
 	w.exec(`UPDATE webhook_schedule SET next_due = (SELECT min(due_at) FROM webhook_deliveries WHERE endpoint_id = $1)
@@ -257,6 +276,29 @@ func TestTheRepairLeavesAloneWhatIsTrue(t *testing.T) {
 	}
 	if after := schedules(); after != before {
 		t.Errorf("the repair changes\n%s into\n%s", before, after)
+	}
+}
+
+// The repair goes on behind the endpoints that it has compared, however many there are.
+func TestTheRepairWalksAllEndpoints(t *testing.T) {
+	t.Parallel()
+	w := newDeliveryDB(t)
+	w.exec(`
+		INSERT INTO webhook_endpoints (guild_id, id, url, events, secret, secret_preview)
+		SELECT $1, '0' || i, 'https://receiver.test/', '{}', '', '' FROM generate_series(1, $2) AS i`, w.guild, chunk)
+	w.exec(`INSERT INTO webhook_schedule (guild_id, endpoint_id) SELECT guild_id, id FROM webhook_endpoints`)
+	last, _ := w.add(w.guild, w.receive(nil).URL)
+	w.record(w.guild, 1)
+	w.exec(`UPDATE webhook_deliveries SET fresh = false`)
+	w.exec(`UPDATE webhook_schedule SET next_due = NULL`)
+	d, walk := w.deliverer(), &repairWalk{}
+	for range 2 {
+		if err := d.repair(t.Context(), walk); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := w.count(`SELECT count(*) FROM webhook_schedule WHERE endpoint_id = $1 AND next_due <= now()`, last.ID); n != 1 {
+		t.Error("the last endpoint is not reached")
 	}
 }
 
@@ -292,10 +334,15 @@ func TestAChangedAddressIsCalledNow(t *testing.T) {
 func TestSwitchingAnEndpointOffAndOnRaisesItsInstant(t *testing.T) {
 	t.Parallel()
 	w := newDeliveryDB(t)
-	e, _ := w.add(w.guild, w.receive(nil).URL)
+	r := w.receive(nil)
+	twin, _ := w.add(w.guild, r.URL) // of the same address, and off already
+	w.enable(twin, false)
+	e, _ := w.add(w.guild, r.URL)
 	d := w.deliverer()
 	w.exec(`UPDATE webhook_endpoints SET updated_at = now() + interval '1 hour'`)
-	instant := func() time.Time { return dbtest.Value[time.Time](t, w.DB, `SELECT updated_at FROM webhook_endpoints`) }
+	instant := func() time.Time {
+		return dbtest.Value[time.Time](t, w.DB, `SELECT updated_at FROM webhook_endpoints WHERE id = $1`, e.ID)
+	}
 	for last, i := instant(), 0; i < 2; i++ {
 		if i == 0 {
 			if off, err := d.disable(t.Context(), endpointID{e.GuildID, e.ID}, reasonFailing, e.URL); err != nil || !off {
