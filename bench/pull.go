@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,6 +35,7 @@ func pullBench(flags *flag.FlagSet) func(*rig.Run) {
 	flags.IntVar(&p.calls, "calls", 5000, "`calls` that wait on one node, each for an endpoint of its own")
 	flags.IntVar(&p.guilds, "guilds", 5000, "`guilds` of the stream")
 	seconds := flags.Int("seconds", 10, "`length` of one measurement")
+	only := names(flags, "only", "adjust,rate,waiting,stream", "sections wanted")
 	return func(r *rig.Run) {
 		p.length = time.Duration(*seconds) * time.Second
 		p.Place = r.Place(rig.Config{Program: *server, Statements: true})
@@ -43,10 +45,14 @@ func pullBench(flags *flag.FlagSet) func(*rig.Run) {
 		p.Exec(`INSERT INTO guilds (id, name, owner_id, member_count)
 			SELECT ((n + 1000000) * 4194304::bigint)::text, 'bench', '1', 1 FROM generate_series(0, $1::int) AS n`, max(p.calls, p.guilds))
 		p.node = p.Serve("GUILDHALL_RATE_BOT=off")
-		p.adjust()
-		p.rate()
-		p.waiting()
-		p.stream()
+		for _, section := range []struct {
+			name string
+			run  func()
+		}{{"adjust", p.adjust}, {"rate", p.rate}, {"waiting", p.waiting}, {"stream", p.stream}} {
+			if slices.Contains(*only, section.name) {
+				section.run()
+			}
+		}
 	}
 }
 
@@ -122,7 +128,8 @@ func (p *pulls) lags(rate, guilds int) {
 		lags.Add(rig.Response{Status: 200, Took: max(p.arrived[strconv.Itoa(n)].Sub(at), 0)})
 	}
 	p.mu.Unlock()
-	p.Say("%d events a second in %d guilds: fetched after %.1f ms (p50), %.1f ms (p99; 25)", rate, guilds, lags.Ms(0.5), lags.Ms(0.99))
+	p.Say("%d events a second in %d guilds: fetched after %.1f ms (p50), %.1f ms (p99; 25), changes answered after %.1f and %.1f",
+		rate, guilds, lags.Ms(0.5), lags.Ms(0.99), calls.Ms(0.5), calls.Ms(0.99))
 }
 
 // statements is how many statements have had a text like that.
@@ -142,21 +149,39 @@ func (p *pulls) beside(callers int, call func(ctx context.Context, n int), measu
 	measure()
 }
 
-// waiting has many calls wait, first for nothing, then for what happens in a hundred guilds.
+// waiting has many calls wait for nothing, and then measures what happens in a hundred
+// guilds, with the others and without. The calls come evenly, as callers' do that do not
+// know of each other: each comes again after 20 s.
 func (p *pulls) waiting() {
 	paths := make([]string, p.calls)
 	for n := range paths {
 		paths[n] = p.endpoint(home(n))
 	}
-	const opened, looked = `fetched_by IS NULL OR`, `AS p \(guild_id, endpoint_id\)`
-	rested, before := p.node.Resident(), p.statements(opened)
-	p.beside(p.calls, func(ctx context.Context, n int) { p.fetch(ctx, home(n), paths[n], "", "", 20) }, func() {
-		p.Await(time.Minute, func() bool { return p.statements(opened)-before >= p.calls })
+	const looked, wait = `AS p \(guild_id, endpoint_id\)`, 20
+	call := func(ctx context.Context, n int) {
+		if rig.Pause(ctx, time.Duration(n)*wait*time.Second/time.Duration(p.calls)) {
+			p.fetch(ctx, home(n), paths[n], "", "", wait)
+		}
+	}
+	few, rested := min(100, p.calls), p.node.Resident()
+	waits := func(calls int) {
+		all := func() bool {
+			rig.Pause(p, 200*time.Millisecond)
+			return p.node.Metric(p, "guildhall_webhook_waiting_callers") >= float64(calls*98/100) // the others are coming again
+		}
+		p.Hold(p.Await(2*time.Minute, all), "%d calls wait", calls)
+	}
+	p.beside(p.calls, call, func() {
+		waits(p.calls)
 		looks := p.statements(looked)
 		rig.Pause(p, 5*time.Second)
 		p.Say("%d calls wait: %d MB more (150), %.1f looks a second (4)",
 			p.calls, p.node.Resident()-rested, float64(p.statements(looked)-looks)/5)
-		p.lags(200, min(100, p.calls))
+		p.lags(200, few)
+	})
+	p.beside(few, call, func() {
+		waits(few)
+		p.lags(200, few)
 	})
 }
 

@@ -167,13 +167,14 @@ func fetch(ctx context.Context, tx *db.Tx, at *time.Time, guild, endpoint, by st
 		Oldest      time.Time `db:"oldest"`
 		Now         time.Time `db:"now"`
 	}
+	// The statement's time, and not the transaction's: what had been recorded when the
+	// statement began is due by then, so that no caller waits for it.
 	s, err := db.Get[schedule](ctx, tx, `
-		SELECT s.disposition, coalesce($3::timestamptz, now()) AS now, coalesce($3::timestamptz, now()) - $5 * interval '1 second' AS oldest,
-		       greatest(s.complete_since, coalesce($3::timestamptz, now()) - $5 * interval '1 second') AS complete,
-		       s.fetched_by IS NULL OR s.fetched_at < coalesce($3::timestamptz, now()) - $4 * interval '1 second' AS note
-		FROM (SELECT `+byIndexOrder+` AS done) AS settings
+		SELECT s.disposition, n.now, n.now - $5 * interval '1 second' AS oldest, greatest(s.complete_since, n.now - $5 * interval '1 second') AS complete,
+		       s.fetched_by IS NULL OR s.fetched_at < n.now - $4 * interval '1 second' AS note
+		FROM (SELECT coalesce($3::timestamptz, statement_timestamp()) AS now, `+byIndexOrder+` AS done) AS n
 		CROSS JOIN webhook_schedule s
-		WHERE s.guild_id = $1 AND s.endpoint_id = $2 AND settings.done <> ''`, guild, endpoint, at, fetchNoted.Seconds(), keep.Seconds())
+		WHERE s.guild_id = $1 AND s.endpoint_id = $2 AND n.done <> ''`, guild, endpoint, at, fetchNoted.Seconds(), keep.Seconds())
 	if err != nil {
 		return out, fault.Wrap(err, "read the schedule of endpoint", endpoint, "of guild", guild)
 	}

@@ -52,7 +52,7 @@ func openStream(ctx context.Context, tx *db.Tx, at *time.Time, name string) (str
 		       CASE WHEN complete_since IS NULL THEN n.now ELSE greatest(complete_since, n.now - $3 * interval '1 second') END AS complete,
 		       fetched_at IS NULL OR fetched_at < n.now - $4 * interval '1 second' AS note,
 		       coalesce(fetched_at, created_at) < n.now - $4 * interval '2 seconds' AS overdue
-		FROM (SELECT coalesce($2::timestamptz, now()) AS now, `+byIndexOrder+` AS done) n
+		FROM (SELECT coalesce($2::timestamptz, statement_timestamp()) AS now, `+byIndexOrder+` AS done) n
 		CROSS JOIN bot_streams
 		WHERE name = $1 AND ended_at IS NULL AND n.done <> ''`, name, at, keep.Seconds(), fetchNoted.Seconds())
 	if db.Missing(err) {

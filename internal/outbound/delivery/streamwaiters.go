@@ -17,8 +17,8 @@ type partID struct {
 	guilds        string
 }
 
-// BeginPart is Begin for a part of a stream, which a fetch has found nothing in.
-func (w *Waiters) BeginPart(stream string, p Part) *Waiter {
+// BeginPart is Begin for a part of a stream, where done is that of all guilds.
+func (w *Waiters) BeginPart(stream string, p Part, done uint32) *Waiter {
 	id := partID{stream, p.Shard, p.Shards, strings.Join(p.Guilds, " ")}
 	one := &Waiter{among: w, part: id, serve: p, woken: make(chan struct{}, 1), over: make(chan struct{})}
 	w.mu.Lock()
@@ -33,7 +33,9 @@ func (w *Waiters) BeginPart(stream string, p Part) *Waiter {
 		w.n++
 	}
 	w.parts[id] = one
-	w.bell.ringAll()
+	if w.Done("") != done {
+		w.bell.ringAll()
+	}
 	return one
 }
 

@@ -2,8 +2,11 @@ package delivery
 
 import (
 	"context"
+	"hash/maphash"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +15,10 @@ import (
 	"guildhall/internal/base/db"
 	"guildhall/internal/base/fault"
 )
+
+// lookInterval is the least time between two looks for those who wait: so that a rush of
+// events costs few of them, and an event hardly waits for its own.
+const lookInterval = 3 * time.Millisecond
 
 // Waiters are the callers of this node that wait until there is something to fetch
 // from a pull endpoint or a part of a stream, one for each at most. They hold no
@@ -26,8 +33,13 @@ type Waiters struct {
 	quietly sometimes
 	bell    *bell
 
+	// done counts the units that have committed, by guild. Guilds share counters: one too
+	// many is a look too many. all counts those of every guild.
+	done [1 << 10]atomic.Uint32
+	all  atomic.Uint32
+
 	mu      sync.Mutex
-	of      map[string]map[string]*Waiter // by guild and endpoint
+	of      map[string][]*Waiter // by guild, one for an endpoint
 	parts   map[partID]*Waiter
 	n       int
 	stopped bool
@@ -35,7 +47,7 @@ type Waiters struct {
 
 // NewWaiters has nobody wait yet. No fetch is woken before Run. reg may be nil.
 func NewWaiters(d *db.DB, log *slog.Logger, reg prometheus.Registerer) *Waiters {
-	w := &Waiters{db: d, log: log, bell: newBell(), of: make(map[string]map[string]*Waiter), parts: make(map[partID]*Waiter)}
+	w := &Waiters{db: d, log: log, bell: newBell(), of: make(map[string][]*Waiter), parts: make(map[partID]*Waiter)}
 	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "guildhall", Subsystem: "webhook", Name: "waiting_callers", Help: "Callers on this node that wait until there is something to fetch.",
 	}, func() float64 { return float64(w.Waiting()) })
@@ -59,9 +71,25 @@ type Waiter struct {
 	over  chan struct{} // closed when it has waited long enough
 }
 
+// Done is how many units of a guild have committed, or of all where it is empty, as far
+// as Begin has to know.
+func (w *Waiters) Done(guild string) uint32 {
+	if guild == "" {
+		return w.all.Load()
+	}
+	return w.counter(guild).Load()
+}
+
+func (w *Waiters) counter(guild string) *atomic.Uint32 {
+	return &w.done[maphash.String(seed, guild)%uint64(len(w.done))]
+}
+
+var seed = maphash.MakeSeed()
+
 // Begin makes a caller the one that waits for an endpoint. The one before need not wait
-// any longer. Nothing is missed that is recorded after a fetch before Begin.
-func (w *Waiters) Begin(guild, endpoint string) *Waiter {
+// any longer. done is what Done was before a fetch that has found nothing: what a unit of
+// this node has recorded since is not missed.
+func (w *Waiters) Begin(guild, endpoint string, done uint32) *Waiter {
 	one := &Waiter{among: w, id: endpointID{guild, endpoint}, woken: make(chan struct{}, 1), over: make(chan struct{})}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,22 +97,27 @@ func (w *Waiters) Begin(guild, endpoint string) *Waiter {
 		close(one.over)
 		return one
 	}
-	if w.of[guild] == nil {
-		w.of[guild] = make(map[string]*Waiter)
-	}
-	if before := w.of[guild][endpoint]; before != nil {
-		close(before.over)
+	if i := w.place(guild, endpoint); i >= 0 {
+		close(w.of[guild][i].over)
+		w.of[guild][i] = one
 	} else {
+		w.of[guild] = append(w.of[guild], one)
 		w.n++
 	}
-	w.of[guild][endpoint] = one
-	w.bell.ring(guild)
+	if w.Done(guild) != done {
+		w.bell.ring(guild)
+	}
 	return one
 }
 
+// place is where in its guild the caller stands that waits for an endpoint; -1 if none does.
+func (w *Waiters) place(guild, endpoint string) int {
+	return slices.IndexFunc(w.of[guild], func(one *Waiter) bool { return one.id.endpoint == endpoint })
+}
+
 // Wait returns true as soon as there may be something to fetch, and false when there is
-// no more waiting: ctx has ended, another waits instead, or the node stops.
-func (one *Waiter) Wait(ctx context.Context) bool {
+// no more waiting: ctx has ended, it is late, another waits instead, or the node stops.
+func (one *Waiter) Wait(ctx context.Context, late <-chan time.Time) bool {
 	select {
 	case <-one.over:
 		return false
@@ -94,6 +127,8 @@ func (one *Waiter) Wait(ctx context.Context) bool {
 	case <-one.woken:
 		return true
 	case <-one.over:
+		return false
+	case <-late:
 		return false
 	case <-ctx.Done():
 		return false
@@ -118,19 +153,22 @@ func (one *Waiter) End() {
 		w.n--
 		return
 	}
-	guild := w.of[one.id.guild]
-	if guild[one.id.endpoint] != one {
+	guild := one.id.guild
+	i := slices.Index(w.of[guild], one)
+	if i < 0 {
 		return
 	}
 	w.n--
-	if delete(guild, one.id.endpoint); len(guild) == 0 {
-		delete(w.of, one.id.guild)
+	if w.of[guild] = slices.Delete(w.of[guild], i, i+1); len(w.of[guild]) == 0 {
+		delete(w.of, guild)
 	}
 }
 
 // Wake says that a unit of the guild has committed, and may have recorded something or
 // given something back. It never waits.
 func (w *Waiters) Wake(guild string) {
+	w.counter(guild).Add(1)
+	w.all.Add(1)
 	w.mu.Lock()
 	waits := w.of[guild] != nil || len(w.parts) > 0
 	w.mu.Unlock()
@@ -162,7 +200,7 @@ func (w *Waiters) Run(ctx context.Context) error {
 		if err := w.look(ctx); err != nil && ctx.Err() == nil && w.quietly.due("look", time.Now(), logInterval) {
 			w.log.Warn("look for what can be fetched", "error", err)
 		}
-		rest.Reset(claimInterval)
+		rest.Reset(lookInterval)
 	}
 }
 
@@ -223,8 +261,8 @@ func (w *Waiters) look(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range found {
-		if one := w.of[f.GuildID][f.EndpointID]; one != nil {
-			one.wake()
+		if i := w.place(f.GuildID, f.EndpointID); i >= 0 {
+			w.of[f.GuildID][i].wake()
 		}
 	}
 	return nil
@@ -242,8 +280,8 @@ func (w *Waiters) named(rung []string, all bool) (guilds, endpoints []string) {
 		}
 	}
 	for _, guild := range rung {
-		for endpoint := range w.of[guild] {
-			guilds, endpoints = append(guilds, guild), append(endpoints, endpoint)
+		for _, one := range w.of[guild] {
+			guilds, endpoints = append(guilds, guild), append(endpoints, one.id.endpoint)
 		}
 	}
 	return guilds, endpoints

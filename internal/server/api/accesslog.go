@@ -30,20 +30,21 @@ const statusClosed = 499
 // where an error or a panic becomes a response, its line in the log, its
 // numbers.
 func accessLog(log *slog.Logger, m *metrics, count func(usage.Request), wrote func(error)) middleware {
+	ended := func(rs *reqState) {
+		took := time.Since(rs.came)
+		m.observe(rs, took-rs.waited)
+		writeLogLine(log, rs, rs.came.Add(took), took)
+		countUsage(count, rs, rs.came)
+		written(wrote, rs)
+	}
 	return func(next handler) handler {
 		return func(rs *reqState) error {
-			start := time.Now()
 			rs.caller = rs.Request().Context()
-			cancel := begin(rs, start)
-			defer cancel()
+			defer begin(rs, time.Now())()
 			if err := recovered(rs, next); err != nil {
 				failed(rs, err)
 			}
-			took := time.Since(start)
-			m.observe(rs, took-rs.waited)
-			writeLogLine(log, rs, start.Add(took), took)
-			countUsage(count, rs, start)
-			written(wrote, rs)
+			ended(rs)
 			return nil
 		}
 	}

@@ -47,18 +47,22 @@ func serveDocuments(about About, limits *ratelimit.Limiter, quota ratelimit.Quot
 			if p == nil && rs.Request().URL.Path != "/" {
 				return next(rs)
 			}
-			if r := limits.Spend(rs.ctx, auth.LoginKey(rs.from), quota); !r.Allowed {
-				return limited("Too many requests without a token from this address.", r)
-			}
-			switch {
-			case p != nil:
-				return p.respond(rs)
-			case strings.Contains(rs.Request().Header.Get("Accept"), "text/html"):
-				return rs.Redirect(http.StatusSeeOther, referencePath) // a browser's
-			}
-			return noRoute(rs)
+			return serveDocument(rs, p, limits, quota)
 		}
 	}, nil
+}
+
+func serveDocument(rs *reqState, p *page, limits *ratelimit.Limiter, quota ratelimit.Quota) error {
+	if r := limits.Spend(rs.ctx, auth.LoginKey(rs.from), quota); !r.Allowed {
+		return limited("Too many requests without a token from this address.", r)
+	}
+	switch {
+	case p != nil:
+		return p.respond(rs)
+	case strings.Contains(rs.Request().Header.Get("Accept"), "text/html"):
+		return rs.Redirect(http.StatusSeeOther, referencePath) // a browser's
+	}
+	return noRoute(rs)
 }
 
 func (p *page) respond(rs *reqState) error {

@@ -17,7 +17,7 @@ type Quotas struct{ Read, Write, Bot, Login ratelimit.Quota }
 func limitRate(limits *ratelimit.Limiter, q Quotas) middleware {
 	return func(next handler) handler {
 		return func(rs *reqState) error {
-			if err := spend(rs, limits, q); err != nil {
+			if err := spend(rs, limits, &q); err != nil {
 				return err
 			}
 			return next(rs)
@@ -27,7 +27,7 @@ func limitRate(limits *ratelimit.Limiter, q Quotas) middleware {
 
 // spend takes one request out of the token's bucket and tells the caller what is
 // left.
-func spend(rs *reqState, limits *ratelimit.Limiter, q Quotas) error {
+func spend(rs *reqState, limits *ratelimit.Limiter, q *Quotas) error {
 	bucket, quota := "read", q.Read
 	if rs.op != nil && !rs.op.reads() {
 		bucket, quota = "write", q.Write

@@ -19,14 +19,21 @@ var strict = []string{"max-age=31536000"}
 func requireHTTPS(trusted []netip.Prefix) middleware {
 	return func(next handler) handler {
 		return func(rs *reqState) error {
-			req := rs.Request()
-			peer := auth.Peer(req.RemoteAddr)
-			if !auth.IsHTTPS(req.TLS != nil, peer, req.Header.Values("X-Forwarded-Proto"), trusted) {
-				return errPlain
+			if err := overHTTPS(rs, trusted); err != nil {
+				return err
 			}
-			rs.Response().Header()["Strict-Transport-Security"] = strict
-			rs.from = auth.ClientIP(peer, req.Header.Values("X-Forwarded-For"), trusted)
 			return next(rs)
 		}
 	}
+}
+
+func overHTTPS(rs *reqState, trusted []netip.Prefix) error {
+	req := rs.Request()
+	peer := auth.Peer(req.RemoteAddr)
+	if !auth.IsHTTPS(req.TLS != nil, peer, req.Header.Values("X-Forwarded-Proto"), trusted) {
+		return errPlain
+	}
+	rs.Response().Header()["Strict-Transport-Security"] = strict
+	rs.from = auth.ClientIP(peer, req.Header.Values("X-Forwarded-For"), trusted)
+	return nil
 }

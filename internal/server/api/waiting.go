@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -27,52 +28,83 @@ const (
 // units of its own, again and again, until it has, or the waiting is over. In between
 // the request holds nothing: no connection, and no place. Each time its token has to be
 // good still.
+//
+// Thousands may wait. All that works runs apart, and the frames from here up to net/http
+// are small ones, so that their stacks stay at 8 KB.
 func (u *units) waiting(rs *reqState, next handler) error {
 	if rs.broken != nil {
 		return rs.broken
 	}
-	response, wait, err := u.tried(rs, next)
-	if err != nil || wait == nil {
-		return sent(rs, response, err)
-	}
-	ctx, cancel := context.WithDeadline(rs.ctx, rs.came.Add(wait.For))
-	defer cancel()
-	unhurried(rs, wait.For)
-	one := wait.Begin()
-	defer one.End()
-	for {
-		began := time.Now() //nolint:forbidigo // a stretch of time, not an instant that anything keeps
-		again := one.Wait(ctx)
-		rs.waited += time.Since(began)
-		if !again {
-			rs.closed = rs.gone()
-			return send(rs, response)
-		}
-		// The next look has as long for its work as a request of its own.
-		db.EndBy(rs.ctx, time.Now().Add(workTimeout)) //nolint:forbidigo // a stretch of time, not an instant that anything keeps
-		if err := u.stillKnown(rs); err != nil {
-			return err
-		}
-		if response, wait, err = u.tried(rs, next); err != nil || wait == nil {
-			return sent(rs, response, err)
-		}
-	}
-}
-
-func sent(rs *reqState, response idempotency.Response, err error) error {
-	if err != nil {
+	rs.body = bytes.Clone(rs.body) // which keeps no more than it needs
+	try := &waitingCall{units: u, next: next}
+	err := apart(rs, try.first)
+	if err != nil || try.waiter == nil {
 		return err
 	}
-	return send(rs, response)
+	defer try.end()
+	for try.pause(rs) {
+		if err := apart(rs, try.again); err != nil || try.answered {
+			return err
+		}
+	}
+	rs.closed = rs.gone()
+	return send(rs, try.nothing)
 }
 
-// tried runs the operation in a unit of its own. Beside the response it returns what
-// the operation would wait for.
-func (u *units) tried(rs *reqState, next handler) (response idempotency.Response, wait *delivery.Wait, err error) {
-	err = u.db.Do(rs.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
+// waitingCall is a request that waits, attempt by attempt.
+type waitingCall struct {
+	units    *units
+	next     handler
+	nothing  idempotency.Response // what the last one would answer
+	answered bool
+	waiter   *delivery.Waiter
+	late     *time.Timer // ends the waiting
+}
+
+// first is the first attempt. It begins to wait where there is nothing yet.
+func (a *waitingCall) first(rs *reqState) error {
+	wait, err := a.try(rs)
+	if err != nil || wait == nil {
+		return err
+	}
+	unhurried(rs, wait.For)
+	rs.value = nil
+	a.waiter, a.late = wait.Begin(), time.NewTimer(time.Until(rs.came.Add(wait.For)))
+	return nil
+}
+
+func (a *waitingCall) end() {
+	a.late.Stop()
+	a.waiter.End()
+}
+
+// again is a further one, which has as long for its work as a request of its own.
+func (a *waitingCall) again(rs *reqState) error {
+	db.EndBy(rs.ctx, time.Now().Add(workTimeout)) //nolint:forbidigo // a stretch of time, not an instant that anything keeps
+	if err := a.units.stillKnown(rs); err != nil {
+		return err
+	}
+	_ = validateBody(rs) // which has found nothing before
+	_, err := a.try(rs)
+	rs.value = nil
+	return err
+}
+
+// pause waits until there may be something, and reports whether there may.
+func (a *waitingCall) pause(rs *reqState) bool {
+	began := time.Now() //nolint:forbidigo // a stretch of time, not an instant that anything keeps
+	again := a.waiter.Wait(rs.ctx, a.late.C)
+	rs.waited += time.Since(began)
+	return again
+}
+
+// try runs the operation in a unit of its own, and answers when there is something. Else
+// it returns what the operation would wait for.
+func (a *waitingCall) try(rs *reqState) (wait *delivery.Wait, err error) {
+	err = a.units.db.Do(rs.ctx, func(ctx context.Context, _ *db.Tx) (err error) {
 		wait = nil
-		response, err = capture(ctx, rs, func(rs *reqState) error {
-			err := next(rs)
+		a.nothing, err = capture(ctx, rs, func(rs *reqState) error {
+			err := a.next(rs)
 			if b, ok := rs.Response().Writer.(*buffer); ok {
 				wait = b.wait
 			}
@@ -80,7 +112,11 @@ func (u *units) tried(rs *reqState, next handler) (response idempotency.Response
 		})
 		return err
 	})
-	return response, wait, err
+	if err != nil || wait != nil {
+		return wait, err
+	}
+	a.answered = true
+	return nil, send(rs, a.nothing)
 }
 
 // stillKnown fails when the request's token has been revoked, or has expired, since.

@@ -31,11 +31,12 @@ func (s *Service) PullWebhookEvents(ctx context.Context, r gen.PullWebhookEvents
 	if !e.Enabled {
 		return nil, nil, errDisabled
 	}
+	done := s.m.cfg.Waiters.Done(by.GuildID)
 	got, err := delivery.Fetch(ctx, tx, by.GuildID, r.ID, by.ID, asked.Limit, asked.Lease)
 	if err != nil {
 		return nil, nil, err
 	}
-	return pulled{got}, got.OrWait(asked.Wait, func() *delivery.Waiter { return s.m.cfg.Waiters.Begin(by.GuildID, r.ID) }), nil
+	return pulled{got}, got.OrWait(asked.Wait, func() *delivery.Waiter { return s.m.cfg.Waiters.Begin(by.GuildID, r.ID, done) }), nil
 }
 
 // AckWebhookEvents settles events that were fetched, and gives others back.

@@ -1,0 +1,69 @@
+package api_test
+
+import (
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"net/netip"
+	"runtime"
+	"testing"
+
+	"guildhall/internal/base/testutil"
+	"guildhall/internal/server/api"
+	"guildhall/internal/server/api/apitest"
+)
+
+// 5,000 calls that wait on one node use 150 MB at most: each keeps a stack of 8 KB, that
+// of the goroutine which notices when its caller hangs up, and net/http's buffers, which
+// are 10 KB. The bound has room for a header or two, and none for a stack of 16 KB.
+// RELIABILITY.md, Events.
+func TestACallThatWaitsKeepsLittleMemory(t *testing.T) { //nolint:paralleltest // it measures memory
+	var cfg api.Config
+	server := apitest.New(t, apitest.With(func(c *api.Config) {
+		c.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		cfg = *c
+	}))
+	bot := server.Bot(t)
+	bot.Do(t, "putBotStream", `{"events":["member.forgotten"]}`, apitest.Path("name", "mirror")).Want(t, 200, "")
+	handler, err := api.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := httptest.NewServer(handler)
+	defer plain.Close()
+	const calls = 300
+	wait := func(n int) net.Conn {
+		conn, err := net.Dial("tcp", plain.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := fmt.Sprintf(`{"stream":"mirror","wait":20,"shards":%d,"shard":%d}`, 64-n/50, n%50)
+		_, err = fmt.Fprintf(conn, "POST %s/bot/events/pull HTTP/1.1\r\nHost: bot\r\nX-Forwarded-Proto: https\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", api.Prefix, bot.Token, len(body), body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testutil.Eventually(t, "the call waits", func() bool { return server.Server.Waiters.Waiting() > n })
+		return conn
+	}
+	defer wait(0).Close() // what the first one needs stays
+	before := memoryInUse()
+	for n := 1; n <= calls; n++ {
+		defer wait(n).Close()
+	}
+	each := (memoryInUse() - before) / calls
+	t.Logf("a call that waits keeps %d bytes", each)
+	if n := server.Server.Waiters.Waiting(); each > 32_000 && n == calls+1 {
+		t.Errorf("a call that waits keeps %d bytes", each)
+	}
+}
+
+// memoryInUse is the memory of all that is alive. A collection halves a stack that is too large.
+func memoryInUse() int {
+	for range 4 {
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc + m.StackInuse) //nolint:gosec // no process has as much
+}
