@@ -179,7 +179,7 @@ func RecordFor(ctx context.Context, tx *db.Tx, by Origin, stream, typ string, da
 		return "", err
 	}
 	id = db.NewID()
-	n, err := db.Exec(ctx, tx, recordFor, by.GuildID, stream, typ, id, by.At, NewEnvelope(by, id, typ).Payload(by.At, text), by.Traceparent(ctx))
+	n, err := db.Get[int](ctx, tx, recordFor, by.GuildID, stream, typ, id, by.At, NewEnvelope(by, id, typ).Payload(by.At, text), by.Traceparent(ctx))
 	if err == nil && n != 1 {
 		err = errors.New("there is no such guild")
 	}
@@ -195,11 +195,13 @@ const recordFor = `
 			SELECT home.id, $4, $3, $5, convert_to($6, 'UTF8'), nullif($7, '')
 			FROM guilds home
 			WHERE home.id = $1
+		), given AS (
+			INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at)
+			SELECT home.id, $2, $4, $5
+			FROM guilds home
+			WHERE home.id = $1
 		)
-		INSERT INTO stream_deliveries (guild_id, stream_id, event_id, event_at)
-		SELECT home.id, $2, $4, $5
-		FROM guilds home
-		WHERE home.id = $1`
+		SELECT count(*) FROM guilds home WHERE home.id = $1`
 
 // render is data without escapes for HTML, which would make a body up to six
 // times as long.

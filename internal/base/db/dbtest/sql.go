@@ -22,6 +22,8 @@ import (
 //     a change returns is no clock: both depend on the session;
 //   - what asks whether a guild's table has a row at all, with an empty SELECT, names
 //     the guild: a coordinator has no such list for several workers;
+//   - what inserts rows that it selects from a guild's table is no statement's main query
+//     beside a step that changes rows: a worker would be sent both, and runs one;
 //   - entries and draws of giveaways are added and never changed.
 
 // token is a word, a parameter, a literal or a sign of a statement.
@@ -40,6 +42,7 @@ var (
 	updatePattern     = regexp.MustCompile(` update (only )?([a-z_]+) (as )?([a-z_0-9]+ )?set `)
 	deletePattern     = regexp.MustCompile(` (?:delete from|truncate(?: table)?) (only )?([a-z_]+) `)
 	insertPattern     = regexp.MustCompile(` (?:insert into|copy) ([a-z_]+) (?:as [a-z_]+ )?(\( [^()]* \))? ?`)
+	copyPattern       = regexp.MustCompile(`^ with .* insert into .* select .*? from ([a-z_]+) `)
 	selectFromPattern = regexp.MustCompile(` select from ([a-z_]+) `)
 	comparedPattern   = regexp.MustCompile(` (?:[a-z_0-9]+ \. )?(?:guild_id|id) = `)
 	tablePattern      = regexp.MustCompile(` (?:from|join|using) (?:only )?([a-z_]+)\b| , ([a-z_]+)\b`)
@@ -64,12 +67,33 @@ var added = []string{"giveaway_entries", "giveaway_draws"}
 // broken says which rule a statement breaks; nil when it breaks none.
 func broken(statement string) error {
 	list := tokens(statement)
-	for _, q := range queries(list) {
+	all := queries(list)
+	for _, q := range all {
 		if err := brokenBy(spaced(q)); err != nil {
 			return err
 		}
 	}
+	if err := twofold(all); err != nil {
+		return err
+	}
 	return scattered(list)
+}
+
+// twofold is an error for a statement whose main query, the last of all, inserts rows
+// that it selects from a guild's table, while a step of it changes rows.
+func twofold(all [][]token) error {
+	for i, q := range all {
+		m := copyPattern.FindStringSubmatch(spaced(q))
+		if m == nil || !guildTables()[m[1]] {
+			continue
+		}
+		for _, step := range all[:i] {
+			if len(step) > 0 && slices.Contains([]token{"insert", "update", "delete"}, step[0]) {
+				return fmt.Errorf("it inserts what it selects from %s beside a step that changes rows", m[1])
+			}
+		}
+	}
+	return nil
 }
 
 var (

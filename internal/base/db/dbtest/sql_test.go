@@ -82,6 +82,10 @@ func TestRulesForStatements(t *testing.T) {
 		{`SELECT EXISTS (SELECT 1 FROM cases WHERE note = $1)`, ""},
 		{`SELECT EXISTS (SELECT FROM cases WHERE guild_id = $1 AND note = $2)`, ""},
 		{`WITH m AS (SELECT 1 AS n) SELECT EXISTS (SELECT FROM m)`, ""},
+		{`WITH m AS (INSERT INTO audit_log (guild_id, id) VALUES ($1, $2))
+			INSERT INTO cases (guild_id, id) SELECT home.id, $2 FROM guilds home WHERE home.id = $1`, "beside a step that changes rows"},
+		{`WITH m AS (SELECT id FROM cases WHERE guild_id = $1)
+			INSERT INTO cases (guild_id, id) SELECT home.id, m.id FROM guilds home JOIN m ON true WHERE home.id = $1`, ""},
 	} {
 		err := broken(c.statement)
 		switch {
