@@ -23,9 +23,7 @@ func preparations(s Services) map[string]preparation {
 		"createGiveaway":        preparing(s.Giveaways.PrepareCreate),
 		"createWebhookEndpoint": preparing(s.Webhooks.PrepareCreate),
 		"updateWebhookEndpoint": preparing(s.Webhooks.PrepareUpdate),
-		"writeRecords": func(ctx context.Context, body any) (context.Context, error) {
-			return ctx, records.Check(body)
-		},
+		"writeRecords":          records.Check,
 	}
 }
 

@@ -131,7 +131,7 @@ func (u *updates) add(line int64, text []byte) (string, *LineError) {
 	if guild == "" {
 		return "", wrong("guild_id is required")
 	}
-	rec := &lineRecord{Record: transfer.Record{Text: append([]byte(nil), text...)}, line: line, kind: name}
+	rec := &lineRecord{Record: transfer.Record{Text: append([]byte(nil), text...), Members: object}, line: line, kind: name}
 	again, err := b.Add(c.call, &rec.Record)
 	if err != nil {
 		return "", wrong(err.Error())
@@ -171,7 +171,7 @@ func (c *guildCall) begin(u *updates) {
 func (c *guildCall) again(u *updates, lines []*lineRecord) error {
 	c.begin(u)
 	for _, rec := range lines {
-		rec.Record = transfer.Record{Text: rec.Text}
+		rec.Record = transfer.Record{Text: rec.Text, Members: rec.Members}
 		if _, err := c.byName[rec.kind].Add(c.call, &rec.Record); err != nil {
 			return fmt.Errorf("import: line %d: %w", rec.line, err)
 		}

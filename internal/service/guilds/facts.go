@@ -286,11 +286,10 @@ func heardOf(ctx context.Context, tx *db.Tx, c *transfer.Call, rows []*transfer.
 	if !c.By.IsKey() {
 		return nil
 	}
-	told, err := rows[0].Gives("name", "icon_url", "owner_id", "member_count", "locale", "joined_at")
-	if err != nil || !told {
-		return err
+	if !rows[0].Gives("name", "icon_url", "owner_id", "member_count", "locale", "joined_at") {
+		return nil
 	}
-	_, err = db.Exec(ctx, tx, `UPDATE guilds SET facts_due_at = $2 WHERE id = $1 AND facts_due_at < $3`,
+	_, err := db.Exec(ctx, tx, `UPDATE guilds SET facts_due_at = $2 WHERE id = $1 AND facts_due_at < $3`,
 		c.By.GuildID, c.Now.Add(factsDay+factsLeeway), c.Now.Add(factsDay))
 	return fault.Wrap(err, "note that a bot has told of guild", c.By.GuildID)
 }

@@ -7,6 +7,7 @@ package records
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 
@@ -51,22 +52,21 @@ func Batches() []transfer.Batch {
 // first are the kinds that come before all others where the guild is not there yet.
 var first = []string{"guild", "settings"}
 
-// head is what records of all kinds have.
-type head struct {
-	Record  string  `json:"record"`
-	GuildID *string `json:"guild_id"`
-	ID      *string `json:"id"` // of a guild, the guild
-}
+// membersKey is where a context has the members of the records that are checked.
+type membersKey struct{}
 
 // Check holds each record of a body against the schema of its kind, before the unit
-// of the call opens. Its findings are 400, whatever on_refusal says.
-func Check(body any) error {
+// of the call opens, and gives each the guild of the call where it names none. Its
+// findings are 400, whatever on_refusal says. WriteRecords finds the members in the
+// context, so that it does not read them again.
+func Check(ctx context.Context, body any) (context.Context, error) {
 	members, _ := body.(map[string]any)
 	list, _ := members["records"].([]any)
 	kinds := make(map[string]transfer.Batch)
 	for _, b := range Batches() {
 		kinds[b.Name()] = b
 	}
+	guild, given := auth.Acting(ctx).GuildID, make([]map[string]any, len(list))
 	var found []schema.Problem
 	for i, value := range list {
 		record, _ := value.(map[string]any)
@@ -79,11 +79,15 @@ func Check(body any) error {
 		for _, p := range b.Check(value) {
 			found = append(found, schema.Problem{Place: place(i) + p.Place, Text: p.Text})
 		}
+		if _, named := record["guild_id"]; !named {
+			record["guild_id"] = guild
+		}
+		given[i] = record
 	}
 	if len(found) > 0 {
-		return fault.New(fault.Invalid, "invalid_request", "%s", schema.Describe(found))
+		return nil, fault.New(fault.Invalid, "invalid_request", "%s", schema.Describe(found))
 	}
-	return nil
+	return context.WithValue(ctx, membersKey{}, given), nil
 }
 
 func place(i int) string { return "body /records/" + strconv.Itoa(i) }
@@ -97,7 +101,11 @@ func (*Service) WriteRecords(ctx context.Context, r gen.WriteRecordsRequestObjec
 		return nil, err
 	}
 	c := &transfer.Call{By: by, Now: now, Tell: r.Body.Tell == nil || *r.Body.Tell}
-	batches, list, err := sortOut(c, r.Body.Records)
+	members, _ := ctx.Value(membersKey{}).([]map[string]any)
+	if len(members) != len(r.Body.Records) {
+		return nil, errors.New("records that have not been checked")
+	}
+	batches, list, err := sortOut(c, r.Body.Records, members)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +131,7 @@ func (*Service) WriteRecords(ctx context.Context, r gen.WriteRecordsRequestObjec
 		if at, touched := c.Touched[transfer.Ref{Kind: rec.kind, Guild: by.GuildID, ID: rec.ID}]; touched {
 			rec.UpdatedAt = &at
 		}
-		data[i] = show(rec, place(i))
+		data[i] = show(rec, i)
 	}
 	return gen.WriteRecords200JSONResponse{Data: data}, nil
 }
@@ -135,25 +143,22 @@ type callRecord struct {
 }
 
 // sortOut gives each record to the batch of its kind.
-func sortOut(c *transfer.Call, texts []json.RawMessage) ([]transfer.Batch, []*callRecord, error) {
+func sortOut(c *transfer.Call, texts []json.RawMessage, members []map[string]any) ([]transfer.Batch, []*callRecord, error) {
 	batches, byName := Batches(), make(map[string]transfer.Batch)
 	for _, b := range batches {
 		byName[b.Name()] = b
 	}
 	list := make([]*callRecord, len(texts))
 	for i, text := range texts {
-		var h head
-		if err := json.Unmarshal(text, &h); err != nil {
-			return nil, nil, fault.Wrap(err, "read a record that has been checked")
-		}
-		if h.GuildID != nil && *h.GuildID != c.By.GuildID {
+		kind, _ := members[i]["record"].(string)
+		if members[i]["guild_id"] != c.By.GuildID {
 			return nil, nil, fault.New(fault.Invalid, "invalid_request", "%s/guild_id: must be left out, or be the guild of the call, %s", place(i), c.By.GuildID)
 		}
-		if h.Record == "guild" && h.ID != nil && *h.ID != c.By.GuildID {
+		if id, named := members[i]["id"]; kind == "guild" && named && id != c.By.GuildID {
 			return nil, nil, fault.New(fault.Invalid, "invalid_request", "%s/id: must be left out, or be the guild of the call, %s", place(i), c.By.GuildID)
 		}
-		list[i] = &callRecord{Record: transfer.Record{Text: text}, kind: h.Record}
-		again, err := byName[h.Record].Add(c, &list[i].Record)
+		list[i] = &callRecord{Record: transfer.Record{Text: text, Members: members[i]}, kind: kind}
+		again, err := byName[kind].Add(c, &list[i].Record)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -246,7 +251,7 @@ func refusal(list []*callRecord, skip bool) error {
 	return first
 }
 
-func show(rec *callRecord, place string) gen.WrittenRecord {
+func show(rec *callRecord, i int) gen.WrittenRecord {
 	w := gen.WrittenRecord{Record: rec.kind, Result: rec.Result, UpdatedAt: rec.UpdatedAt}
 	if rec.ID != "" {
 		w.ID = &rec.ID
@@ -255,7 +260,10 @@ func show(rec *callRecord, place string) gen.WrittenRecord {
 		number := int(*rec.Number)
 		w.Number = &number
 	}
-	if f, refused := fault.As(transfer.Fault(rec.Err, place)); refused {
+	if rec.Err == nil {
+		return w
+	}
+	if f, refused := fault.As(transfer.Fault(rec.Err, place(i))); refused {
 		w.Code, w.Message = &f.Code, &f.Message
 	}
 	return w

@@ -15,15 +15,19 @@ func (b *batch[R]) judge(c *Call, row *Row[R]) (same bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	texts := [][]byte{row.record.Text}
+	if _, named := row.record.Members["guild_id"]; !named {
+		texts = append(texts, []byte(`{"guild_id":"`+c.By.GuildID+`"}`))
+	}
 	if row.Was != nil {
 		row.Is = clone(*row.Was)
 	} else {
 		row.Is = b.kind.New(c.Now)
-		if err := lacks(b.needed, row.record.Text); err != nil {
+		if err := lacks(b.needed, row.record.Members); err != nil {
 			return false, err
 		}
 	}
-	for _, text := range [][]byte{[]byte(`{"guild_id":"` + c.By.GuildID + `"}`), row.record.Text} {
+	for _, text := range texts {
 		if err := json.Unmarshal(text, &row.Is); err != nil {
 			return false, fault.Wrap(err, "read a record that has been checked")
 		}
@@ -82,30 +86,26 @@ func (b *batch[R]) mix(how Balances, row *Row[R]) error {
 // expected holds a record's if_updated_at against what is there; unless says that it
 // has none.
 func (b *batch[R]) expected(row *Row[R]) (unless bool, err error) {
-	var head struct {
-		If json.RawMessage `json:"if_updated_at"`
-	}
-	if err := json.Unmarshal(row.record.Text, &head); err != nil {
-		return false, fault.Wrap(err, "read a record that has been checked")
-	}
-	var at wire.Time
+	want, given := row.record.Members["if_updated_at"]
 	switch {
-	case head.If == nil:
+	case !given:
 		return true, nil
-	case string(head.If) == "null" && row.Was != nil:
+	case want == nil && row.Was != nil:
 		if at := b.Shown(row.Was).UpdatedAt; at != nil {
 			return false, changedFault("it is there and last changed at %s", at)
 		}
 		return false, changedFault("it is there")
-	case string(head.If) == "null":
+	case want == nil:
 		return false, nil
 	case row.Was == nil:
 		return false, changedFault("it is not there")
 	}
-	if err := json.Unmarshal(head.If, &at); err != nil {
+	text, _ := want.(string)
+	at, err := wire.ParseTime(text)
+	if err != nil {
 		return false, fault.Wrap(err, "read a record that has been checked")
 	}
-	if is := b.Shown(row.Was).UpdatedAt; is.String() != at.String() {
+	if is := b.Shown(row.Was).UpdatedAt; is.String() != wire.At(at).String() {
 		return false, changedFault("it last changed at %s", is)
 	}
 	return false, nil
@@ -116,11 +116,7 @@ func changedFault(format string, args ...any) error {
 }
 
 // lacks says what a new row lacks of the members that it needs.
-func lacks(needed []string, text []byte) error {
-	var given map[string]json.RawMessage
-	if err := json.Unmarshal(text, &given); err != nil {
-		return fault.Wrap(err, "read a record that has been checked")
-	}
+func lacks(needed []string, given map[string]any) error {
 	for _, name := range needed {
 		if _, ok := given[name]; !ok {
 			return Wrong(name, "is required of what is new")
