@@ -18,6 +18,9 @@ import (
 	"guildhall/internal/base/fault"
 )
 
+// The system is asked for randomness once for sixteen ids: they are no secrets.
+func init() { uuid.EnableRandPool() }
+
 // NewID mints a UUIDv7: unique, and in the order of its making.
 func NewID() string {
 	id, err := uuid.NewV7()
@@ -28,7 +31,10 @@ func NewID() string {
 }
 
 // NewIDAt is NewID as it would have been minted at that instant.
-func NewIDAt(at time.Time) string { return idPrefix(at) + NewID()[len(idPrefix(at)):] }
+func NewIDAt(at time.Time) string {
+	prefix := idPrefix(at)
+	return prefix + NewID()[len(prefix):]
+}
 
 // idPrefix is what ids begin with that were minted within that millisecond.
 func idPrefix(at time.Time) string {
@@ -62,18 +68,36 @@ var inArray = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // Value is the array as Postgres reads it.
 func (t texts) Value() (driver.Value, error) {
-	b := append(make([]byte, 0, 2+40*len(t)), '{')
-	for i, s := range t {
-		if i > 0 {
-			b = append(b, ',')
+	return arrayOf(len(t), func(i int) *string { return t[i] }), nil
+}
+
+// arrayOf is a text array of n items. Its text is as long as it is going to be from the
+// start: lib/pq's own grows on the way, and is copied.
+func arrayOf(n int, item func(i int) *string) string {
+	size := len("{}")
+	for i := range n {
+		if s := item(i); s != nil {
+			size += len(*s)
 		}
-		if s == nil {
-			b = append(b, "NULL"...)
-			continue
-		}
-		b = append(append(append(b, '"'), inArray.Replace(*s)...), '"')
+		size += len(`,NULL`)
 	}
-	return string(append(b, '}')), nil
+	var b strings.Builder
+	b.Grow(size)
+	b.WriteByte('{')
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if s := item(i); s == nil {
+			b.WriteString("NULL")
+		} else {
+			b.WriteByte('"')
+			b.WriteString(inArray.Replace(*s))
+			b.WriteByte('"')
+		}
+	}
+	b.WriteByte('}')
+	return b.String()
 }
 
 // Integers passes list as a Postgres bigint array.
@@ -87,10 +111,7 @@ type Strings []string
 
 // Value is the array as Postgres reads it.
 func (s Strings) Value() (driver.Value, error) {
-	if s == nil {
-		return "{}", nil
-	}
-	return pq.StringArray(s).Value()
+	return arrayOf(len(s), func(i int) *string { return &s[i] }), nil
 }
 
 // Scan reads a text array; it never leaves a nil slice.

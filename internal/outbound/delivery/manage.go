@@ -243,7 +243,7 @@ func Ping(ctx context.Context, tx *db.Tx, by event.Origin, endpoint string) (str
 	_, err = db.Exec(ctx, tx, `
 		INSERT INTO webhook_events (guild_id, id, type, occurred_at, payload, trace)
 		VALUES ($1, $2, $3, $4, convert_to($5, 'UTF8'), nullif($6, ''))`,
-		by.GuildID, eventID, event.Ping, now, event.NewEnvelope(by, eventID, event.Ping).Payload(now, string(data)), by.Traceparent(ctx))
+		by.GuildID, eventID, event.Ping, now, event.NewEnvelope(by, event.Ping).Payload(eventID, now, string(data)), by.Traceparent(ctx))
 	if err != nil {
 		return "", fault.Wrap(err, "record the test event for endpoint", endpoint, "of guild", by.GuildID)
 	}

@@ -111,6 +111,7 @@ func Record(ctx context.Context, tx *db.Tx, by Origin, typ string, data any) err
 func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes []Change) error {
 	n := len(changes)
 	ids, instants, payloads, traces := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	around, trace := NewEnvelope(by, typ), by.Traceparent(ctx)
 	for i, c := range changes {
 		if c.At.IsZero() {
 			return fmt.Errorf("record an event %s in guild %s: the change has no instant", typ, by.GuildID)
@@ -120,8 +121,8 @@ func RecordEach(ctx context.Context, tx *db.Tx, by Origin, typ string, changes [
 			return err
 		}
 		ids[i], instants[i] = db.NewID(), c.At.UTC().Format(time.RFC3339Nano)
-		payloads[i] = NewEnvelope(by, ids[i], typ).Payload(c.At, data)
-		traces[i] = cmp.Or(c.Trace, by.Traceparent(ctx))
+		payloads[i] = around.Payload(ids[i], c.At, data)
+		traces[i] = cmp.Or(c.Trace, trace)
 	}
 	_, err := db.Exec(ctx, tx, recordEach, by.GuildID, typ, db.Array(ids), db.Array(instants), db.Array(payloads), db.Array(traces), by.JSON())
 	if err != nil {
@@ -179,7 +180,7 @@ func RecordFor(ctx context.Context, tx *db.Tx, by Origin, stream, typ string, da
 		return "", err
 	}
 	id = db.NewID()
-	n, err := db.Get[int](ctx, tx, recordFor, by.GuildID, stream, typ, id, by.At, NewEnvelope(by, id, typ).Payload(by.At, text), by.Traceparent(ctx))
+	n, err := db.Get[int](ctx, tx, recordFor, by.GuildID, stream, typ, id, by.At, NewEnvelope(by, typ).Payload(id, by.At, text), by.Traceparent(ctx))
 	if err == nil && n != 1 {
 		err = errors.New("there is no such guild")
 	}

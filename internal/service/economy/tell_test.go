@@ -52,7 +52,7 @@ func TestAChangeTellsItsEventAsRecordDoes(t *testing.T) {
 		t.Errorf("the event has\n%v, want\n%v", got.Data, want)
 	}
 	text := dbtest.Value[string](t, d, `SELECT (convert_from(payload, 'UTF8')::json -> 'data')::text FROM webhook_events`)
-	if want := event.NewEnvelope(by, "e-1", event.BalanceChanged).Payload(at, text); payload != want {
+	if want := event.NewEnvelope(by, event.BalanceChanged).Payload("e-1", at, text); payload != want {
 		t.Errorf("the payload is\n%s, want\n%s", payload, want)
 	}
 }
