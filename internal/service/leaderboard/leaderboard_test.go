@@ -437,6 +437,9 @@ func TestOneLeaderboardsTroubleIsNotTheOthers(t *testing.T) {
 	d := dbtest.New(t).DB
 	dbtest.AddGuilds(t, d, "1", "2")
 	do(t, d, `INSERT INTO rank_maps (guild_id, board, version, state, ahead) VALUES ('1', 'wallets', 1, 'live', '{9223372036854775807}')`)
+	do(t, d, `
+		INSERT INTO rank_marks (guild_id, board, version, number, depth, length, user_id)
+		VALUES ('1', 'wallets', 1, 1, 9223372036854775807, 0, '')`)
 	do(t, d, `INSERT INTO rank_moves (guild_id, board, version, user_id, is_now) VALUES ('1', 'wallets', 1, '7', -5)`)
 	boards[0].change(t, d, join, "2", 1, 60, 1)
 	ask(t, d)
