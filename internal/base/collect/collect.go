@@ -40,6 +40,7 @@
 package collect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,21 +122,11 @@ const least = 4
 
 // New returns a collector.
 func New[T any](cfg Config[T]) *Collector[T] {
-	if cfg.Most == 0 {
-		cfg.Most = 64
-	}
-	if cfg.Enough == 0 {
-		cfg.Enough = cfg.Most
-	}
-	if cfg.Few == 0 {
-		cfg.Few = 1
-	}
-	if cfg.Lanes == 0 {
-		cfg.Lanes = 4
-	}
-	if cfg.Wait == 0 {
-		cfg.Wait = 2 * time.Second
-	}
+	cfg.Most = cmp.Or(cfg.Most, 64)
+	cfg.Enough = cmp.Or(cfg.Enough, cfg.Most)
+	cfg.Few = cmp.Or(cfg.Few, 1)
+	cfg.Lanes = cmp.Or(cfg.Lanes, 4)
+	cfg.Wait = cmp.Or(cfg.Wait, 2*time.Second)
 	if cfg.Late == nil {
 		cfg.Late = func(bool) error { return context.DeadlineExceeded }
 	}
@@ -192,12 +183,12 @@ func (c *Collector[T]) Do(ctx context.Context, by Caller, subject string, value 
 	select {
 	case <-it.done:
 	case <-ctx.Done():
-		if c.takeBack(it) {
+		if _, back := c.takeBack(it); back {
 			return ctx.Err()
 		}
 		<-it.done
 	case <-late.C:
-		if own, back := c.giveUp(it); back {
+		if own, back := c.takeBack(it); back {
 			return c.cfg.Late(own)
 		}
 		<-it.done

@@ -110,34 +110,23 @@ func (c *Collector[T]) advance(it *item[T]) {
 	c.offer(next)
 }
 
-// takeBack takes an item back that is not on its way yet.
-func (c *Collector[T]) takeBack(it *item[T]) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.drop(it)
-}
-
-// giveUp is takeBack for an item that has waited too long. own says that more than
-// half a batch of its caller's were waiting.
-func (c *Collector[T]) giveUp(it *item[T]) (own, back bool) {
+// takeBack takes an item back that is not on its way yet. It stays where it stands, and
+// is passed over when its turn comes. own says that more than half a batch of its
+// caller's were waiting.
+func (c *Collector[T]) takeBack(it *item[T]) (own, back bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	own = 2*c.waiting[it.by] > c.cfg.Most
-	return own, c.drop(it)
-}
-
-// drop leaves the item where it stands: it is passed over when its turn comes.
-func (c *Collector[T]) drop(it *item[T]) bool {
 	switch it.state {
 	case taken, gone:
-		return false
+		return own, false
 	case ready:
 		c.ready--
 	case inLine:
 	}
 	it.state = gone
 	c.left(it)
-	return true
+	return own, true
 }
 
 // left counts an item that waits no more.

@@ -74,7 +74,7 @@ func TestWalletsAreReadByIndex(t *testing.T) {
 		}
 		var plans []int
 		err := tx.SelectContext(ctx, &plans, `
-			SELECT custom_plans FROM pg_prepared_statements WHERE statement LIKE '%w.balance%' AND generic_plans + custom_plans = 30`)
+			SELECT custom_plans FROM pg_prepared_statements WHERE statement LIKE '%g.number, w.%' AND generic_plans + custom_plans = 30`)
 		if err == nil && (len(plans) != 1 || slices.Max(plans) > 5) {
 			err = fmt.Errorf("of 30 uses of each form so many were planned by themselves: %v", plans)
 		}

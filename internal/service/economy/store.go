@@ -18,6 +18,8 @@ type row struct {
 	UpdatedAt *time.Time `db:"updated_at"`
 }
 
+const columns = "user_id, balance, updated_at"
+
 // entry is a ledger row as stored. Rows are never changed.
 type entry struct {
 	ID           string    `db:"id"`
@@ -29,6 +31,8 @@ type entry struct {
 	Note         string    `db:"note"`
 	CreatedAt    time.Time `db:"created_at"`
 }
+
+const entryColumns = "id, user_id, delta, balance_after, reason, reference, note, created_at"
 
 // wallet returns the member's wallet, or the zero record.
 func wallet(ctx context.Context, q db.Querier, guild, user string) (row, error) {
@@ -43,7 +47,7 @@ func wallet(ctx context.Context, q db.Querier, guild, user string) (row, error) 
 }
 
 const walletOf = `
-		SELECT user_id, balance, updated_at
+		SELECT ` + columns + `
 		FROM wallets
 		WHERE guild_id = $1 AND user_id = $2`
 
@@ -78,10 +82,10 @@ func answerEach(ctx context.Context, q db.Querier, list []*question) error {
 // subquery around the first array hides how long the arrays are, for which Postgres
 // would plan short lists anew each time.
 const walletsOf = `
-		SELECT g.number, w.user_id, w.balance, w.updated_at
+		SELECT g.number, w.*
 		FROM unnest((SELECT $1::text[]), $2::text[]) WITH ORDINALITY AS g (guild_id, user_id, number)
 		CROSS JOIN LATERAL (
-			SELECT user_id, balance, updated_at FROM wallets WHERE guild_id = g.guild_id /*: $3 */ AND user_id = g.user_id OFFSET 0
+			SELECT ` + columns + ` FROM wallets WHERE guild_id = g.guild_id /*: $3 */ AND user_id = g.user_id OFFSET 0
 		) w
 		WHERE $3::text IS NOT NULL`
 
@@ -92,7 +96,7 @@ func entryOf(ctx context.Context, q db.Querier, guild, id string, at time.Time) 
 }
 
 const entryBy = `
-		SELECT id, user_id, delta, balance_after, reason, reference, note, created_at
+		SELECT ` + entryColumns + `
 		FROM ledger_entries
 		WHERE guild_id = $1 AND created_at = $2 AND id = $3`
 
@@ -124,7 +128,7 @@ func getEntry(ctx context.Context, q db.Querier, guild, id string) (entry, error
 }
 
 const entryWithin = `
-		SELECT id, user_id, delta, balance_after, reason, reference, note, created_at
+		SELECT ` + entryColumns + `
 		FROM ledger_entries
 		WHERE guild_id = $1 AND created_at >= $2 AND created_at < $3 AND id = $4`
 
@@ -154,7 +158,7 @@ const usesBy = `
 			SELECT reference FROM ledger_references WHERE guild_id = $1 AND reference = g.reference OFFSET 0
 		) r
 		LEFT JOIN LATERAL (
-			SELECT id, user_id, delta, balance_after, reason, reference, note, created_at
+			SELECT ` + entryColumns + `
 			FROM ledger_entries
 			WHERE guild_id = $1 AND reference = g.reference OFFSET 0
 		) e ON true`
@@ -169,7 +173,7 @@ type filter struct {
 // The whole ledger and a member's have an index each: the ledger's primary key,
 // and by_user.
 var (
-	ledger = page.Table{Name: "ledger_entries", Columns: "id, user_id, delta, balance_after, reason, reference, note, created_at"}
+	ledger = page.Table{Name: "ledger_entries", Columns: entryColumns}
 
 	newest = page.Newest(ledger, "guild_id = $1 AND created_at >= $4")
 
@@ -178,7 +182,7 @@ var (
 
 // referenced is a list of one row at most.
 const referenced = `
-		SELECT id, user_id, delta, balance_after, reason, reference, note, created_at
+		SELECT ` + entryColumns + `
 		FROM ledger_entries
 		WHERE guild_id = $1
 		  AND reference = $5

@@ -18,8 +18,10 @@ type row struct {
 	UpdatedAt  *time.Time `db:"updated_at"` // nil: no activity yet
 }
 
+const columns = "user_id, total_xp, previous_xp, updated_at"
+
 const levelOfMember = `
-		SELECT user_id, total_xp, previous_xp, updated_at
+		SELECT ` + columns + `
 		FROM levels
 		WHERE guild_id = $1
 		  AND user_id = $2`
@@ -53,10 +55,10 @@ func answerEach(ctx context.Context, q db.Querier, list []*question) error {
 
 // recordsOf is as walletsOf of the economy.
 const recordsOf = `
-		SELECT g.number, l.user_id, l.total_xp, l.previous_xp, l.updated_at
+		SELECT g.number, l.*
 		FROM unnest((SELECT $1::text[]), $2::text[]) WITH ORDINALITY AS g (guild_id, user_id, number)
 		CROSS JOIN LATERAL (
-			SELECT user_id, total_xp, previous_xp, updated_at FROM levels WHERE guild_id = g.guild_id /*: $3 */ AND user_id = g.user_id OFFSET 0
+			SELECT ` + columns + ` FROM levels WHERE guild_id = g.guild_id /*: $3 */ AND user_id = g.user_id OFFSET 0
 		) l
 		WHERE $3::text IS NOT NULL`
 
