@@ -1205,7 +1205,7 @@ func (e WebhookEventType) Valid() bool {
 	}
 }
 
-// AckBotEventsRequest What has become of events that were fetched; at least one of the two lists.
+// AckBotEventsRequest What has become of events that were fetched. At least one of the two lists is given; an empty one names none.
 type AckBotEventsRequest struct {
 	// EventIds Ids of events that are done with.
 	EventIds []string `json:"event_ids,omitempty"`
@@ -1217,7 +1217,7 @@ type AckBotEventsRequest struct {
 	Stream string `json:"stream"`
 }
 
-// AckWebhookEventsRequest What has become of events that were fetched; at least one of the two.
+// AckWebhookEventsRequest What has become of events that were fetched. At least one of the two lists is given; an empty one names none.
 type AckWebhookEventsRequest struct {
 	// EventIds Ids of events that are done with.
 	EventIds []string `json:"event_ids,omitempty"`
