@@ -6,7 +6,9 @@ import { randomUUID } from "node:crypto";
 import { Webhook } from "standardwebhooks";
 import { client } from "./generated/client.gen.js";
 import {
+  ackWebhookEvents,
   adjustBalance,
+  adjustBalances,
   createCase,
   createWebhookEndpoint,
   deleteWebhookEndpoint,
@@ -14,6 +16,7 @@ import {
   listCases,
   listLedgerEntries,
   listTickets,
+  pullWebhookEvents,
   testWebhookEndpoint,
 } from "./generated/sdk.gen.js";
 import { zEventPing } from "./generated/zod.gen.js";
@@ -71,4 +74,29 @@ try {
   console.log(`webhook: ${event.type} ${event.id}, verified`);
 } finally {
   await deleteWebhookEndpoint({ path: { id: hook.id }, throwOnError: true });
+}
+
+// Pay a thousand members in ten calls, a hundred at a time: all of them or none. Each payment
+// has a reference, so that none is made twice, however often the call is sent.
+const kept = (await createWebhookEndpoint({ body: { delivery: "pull", events: ["economy.balance_changed"] }, throwOnError: true })).data.data;
+try {
+  for (let call = 0; call < 10; call++) {
+    const members = Array.from({ length: 100 }, (_, i) => `8000000000000${call}${String(i).padStart(2, "0")}`);
+    const adjustments = members.map((user_id) => ({ user_id, delta: 5, reference: `${kept.id}/${user_id}` }));
+    assert.equal((await adjustBalances({ body: { adjustments }, throwOnError: true })).data.data.length, 100);
+  }
+  // A worker waits until there is something, does its work with each event that it has not
+  // seen, and acknowledges them.
+  const seen = new Set<string>();
+  const path = { id: kept.id };
+  while (seen.size < 1000) {
+    const got = (await pullWebhookEvents({ path, body: { wait: 10 }, throwOnError: true })).data.data;
+    const ids = got.map((event) => event.id);
+    assert.ok(ids.length > 0, "no event came");
+    ids.forEach((id) => seen.add(id));
+    assert.equal((await ackWebhookEvents({ path, body: { event_ids: ids }, throwOnError: true })).data.data.settled_count, ids.length);
+  }
+  console.log(`payday: 1000 members in 10 calls, ${seen.size} events fetched and acknowledged`);
+} finally {
+  await deleteWebhookEndpoint({ path: { id: kept.id } });
 }

@@ -4,12 +4,15 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { client } from "./generated/client.gen.js";
 import {
+  ackWebhookEvents,
   adjustBalance,
+  adjustBalances,
   createWebhookEndpoint,
   deleteWebhookEndpoint,
   getMe,
   listCases,
   listLedgerEntries,
+  pullWebhookEvents,
   testWebhookEndpoint,
 } from "./generated/sdk.gen.js";
 import type { ErrorEnvelope, EventPing } from "./generated/types.gen.js";
@@ -80,4 +83,29 @@ try {
 } finally {
   receiver.close();
   await deleteWebhookEndpoint({ path: { id: hook.id } });
+}
+
+// Pay a thousand members in ten calls, a hundred at a time: all of them or none. Each payment
+// has a reference, so that none is made twice, however often the call is sent.
+const kept = must(await createWebhookEndpoint({ body: { delivery: "pull", events: ["economy.balance_changed"] } })).data;
+try {
+  for (let call = 0; call < 10; call++) {
+    const members = Array.from({ length: 100 }, (_, i) => `8000000000000${call}${String(i).padStart(2, "0")}`);
+    const adjustments = members.map((user_id) => ({ user_id, delta: 5, reference: `${kept.id}/${user_id}` }));
+    assert.equal(must(await adjustBalances({ body: { adjustments } })).data.length, 100);
+  }
+  // A worker waits until there is something, does its work with each event that it has not
+  // seen, and acknowledges them.
+  const seen = new Set<string>();
+  const path = { id: kept.id };
+  while (seen.size < 1000) {
+    const got = must(await pullWebhookEvents({ path, body: { wait: 10 } })).data;
+    const ids = got.map((event) => event.id);
+    assert.ok(ids.length > 0, "no event came");
+    ids.forEach((id) => seen.add(id));
+    assert.equal(must(await ackWebhookEvents({ path, body: { event_ids: ids } })).data.settled_count, ids.length);
+  }
+  console.log(`payday: 1000 members in 10 calls, ${seen.size} events fetched and acknowledged`);
+} finally {
+  await deleteWebhookEndpoint({ path: { id: kept.id } });
 }

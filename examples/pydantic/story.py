@@ -12,8 +12,11 @@ from pydantic import BaseModel
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from models import (
+    AckWebhookEventsRequest,
     AdjustBalanceRequest,
+    AdjustBalancesRequest,
     BalanceAdjustmentEnvelope,
+    BalanceAdjustmentList,
     CaseEnvelope,
     CaseList,
     CreateCaseRequest,
@@ -22,8 +25,11 @@ from models import (
     EventPing,
     LedgerEntryList,
     Me,
+    PullWebhookEventsRequest,
     TicketList,
+    WebhookAcknowledgementEnvelope,
     WebhookEndpointWithSecretEnvelope,
+    WebhookEventList,
 )
 
 M = TypeVar("M", bound=BaseModel)
@@ -95,3 +101,27 @@ except WebhookVerificationError:
     print(f"webhook: {event.type} {event.id}, verified")
 else:
     raise RuntimeError("a forged body passes")
+
+# Pay a thousand members in ten calls, a hundred at a time: all of them or none. Each payment
+# has a reference, so that none is made twice, however often the call is sent.
+kept = CreateWebhookEndpointRequest.model_validate({"delivery": "pull", "events": ["economy.balance_changed"]})
+hook = WebhookEndpointWithSecretEnvelope.model_validate_json(write("/webhooks", kept).raise_for_status().content).data
+try:
+    for call in range(10):
+        members = [str(800000000000000000 + call * 100 + i) for i in range(100)]
+        adjustments = [AdjustBalanceRequest(user_id=m, delta=5, reference=f"{hook.id}/{m}") for m in members]
+        answer = write("/economy/adjustments", AdjustBalancesRequest(adjustments=adjustments)).raise_for_status()
+        check(len(BalanceAdjustmentList.model_validate_json(answer.content).data) == 100, "not all were paid")
+    # A worker waits until there is something, does its work with each event that it has not
+    # seen, and acknowledges them.
+    seen: set[str] = set()
+    while len(seen) < 1000:
+        answer = write(f"/webhooks/{hook.id}/events/pull", PullWebhookEventsRequest(wait=3)).raise_for_status()
+        ids = [event.id for event in WebhookEventList.model_validate_json(answer.content).data]
+        check(len(ids) > 0, "no event came")
+        seen.update(ids)
+        answer = write(f"/webhooks/{hook.id}/events/ack", AckWebhookEventsRequest.model_validate({"event_ids": ids})).raise_for_status()
+        check(WebhookAcknowledgementEnvelope.model_validate_json(answer.content).data.settled_count == len(ids), "not all were settled")
+finally:
+    api.delete(f"/webhooks/{hook.id}").raise_for_status()
+print(f"payday: 1000 members in 10 calls, {len(seen)} events fetched and acknowledged")

@@ -13,6 +13,7 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"strconv"
 
 	openapi "github.com/GIT_USER_ID/GIT_REPO_ID"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -86,7 +87,10 @@ func story(ctx context.Context, api *openapi.APIClient) error {
 		return fmt.Errorf("refused with %v", failure.Model())
 	}
 	fmt.Println("refused:", envelope.Error.Code)
-	return webhook(ctx, api, reference)
+	if err := webhook(ctx, api, reference); err != nil {
+		return err
+	}
+	return payday(ctx, api)
 }
 
 // webhook registers a receiver, has it pinged and verifies the raw bytes.
@@ -132,5 +136,62 @@ func webhook(ctx context.Context, api *openapi.APIClient, path string) (err erro
 		return fmt.Errorf("the ping is for %s", event.Data.WebhookId)
 	}
 	fmt.Printf("webhook: %s %s, verified\n", event.Type, event.Id)
+	return nil
+}
+
+// payday pays a thousand members in ten calls, a hundred at a time: all of them or none. Each
+// payment has a reference, so that none is made twice, however often the call is sent.
+func payday(ctx context.Context, api *openapi.APIClient) (err error) {
+	endpoint := openapi.NewCreateWebhookEndpointRequest([]openapi.WebhookEventType{openapi.ECONOMY_BALANCE_CHANGED})
+	endpoint.SetDelivery("pull")
+	made, _, err := api.WebhooksAPI.CreateWebhookEndpoint(ctx).CreateWebhookEndpointRequest(*endpoint).Execute()
+	if err != nil {
+		return fmt.Errorf("make a pull endpoint: %w", err)
+	}
+	hook := made.Data.Id
+	defer func() {
+		_, e := api.WebhooksAPI.DeleteWebhookEndpoint(ctx, hook).Execute()
+		err = errors.Join(err, e)
+	}()
+	for call := range 10 {
+		list := make([]openapi.AdjustBalanceRequest, 100)
+		for i := range list {
+			member := strconv.Itoa(800000000000000000 + call*100 + i)
+			list[i] = *openapi.NewAdjustBalanceRequest(member, 5)
+			list[i].SetReference(hook + "/" + member)
+		}
+		body := openapi.NewAdjustBalancesRequest(list)
+		if paid, _, err := api.EconomyAPI.AdjustBalances(ctx).AdjustBalancesRequest(*body).Execute(); err != nil || len(paid.Data) != 100 {
+			return fmt.Errorf("pay a hundred: %v: %w", paid, err)
+		}
+	}
+	seen := make(map[string]bool)
+	for len(seen) < 1000 {
+		if err := work(ctx, api, hook, seen); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("payday: 1000 members in 10 calls, %d events fetched and acknowledged\n", len(seen))
+	return nil
+}
+
+// work is one turn of a worker: it waits until there is something, does its work with each
+// event that it has not seen, and acknowledges them.
+func work(ctx context.Context, api *openapi.APIClient, hook string, seen map[string]bool) error {
+	pull := openapi.NewPullWebhookEventsRequest()
+	pull.SetWait(5)
+	got, _, err := api.WebhooksAPI.PullWebhookEvents(ctx, hook).PullWebhookEventsRequest(*pull).Execute()
+	if err != nil || len(got.Data) == 0 {
+		return fmt.Errorf("fetch: %v: %w", got, err)
+	}
+	ack := openapi.NewAckWebhookEventsRequest()
+	for _, event := range got.Data {
+		ack.EventIds = append(ack.EventIds, event.Id)
+		seen[event.Id] = true
+	}
+	done, _, err := api.WebhooksAPI.AckWebhookEvents(ctx, hook).AckWebhookEventsRequest(*ack).Execute()
+	if err != nil || int(done.Data.SettledCount) != len(got.Data) {
+		return fmt.Errorf("acknowledge: %v: %w", done, err)
+	}
 	return nil
 }

@@ -15,7 +15,8 @@ if (file_exists(__DIR__ . '/generated/vendor/autoload.php')) {
 
 use OpenAPI\Client\{ApiException, Configuration};
 use OpenAPI\Client\Api\{CasesApi, EconomyApi, MetaApi, WebhooksApi};
-use OpenAPI\Client\Model\{AdjustBalanceRequest, CaseStatusFilter, CaseTypeFilter, CreatableCaseType, CreateCaseRequest, CreateWebhookEndpointRequest, WebhookEventType};
+use OpenAPI\Client\Model\{AckWebhookEventsRequest, AdjustBalanceRequest, AdjustBalancesRequest, CaseStatusFilter, CaseTypeFilter, CreatableCaseType};
+use OpenAPI\Client\Model\{CreateCaseRequest, CreateWebhookEndpointRequest, PullWebhookEventsRequest, WebhookEventType};
 
 function check(bool $claim, string $otherwise): void
 {
@@ -94,3 +95,29 @@ check(!verified($signature, "$body ", $hook->getSecret()), 'a forged body passes
 $event = OpenAPI\Client\ObjectSerializer::deserialize(json_decode($body), OpenAPI\Client\Model\EventPing::class);
 check($event->getData()->getWebhookId() === $hook->getId(), 'a ping for another endpoint');
 echo "webhook: {$event->getType()} {$event->getId()}, verified\n";
+
+// Pay a thousand members in ten calls, a hundred at a time: all of them or none. Each payment
+// has a reference, so that none is made twice, however often the call is sent.
+$hook = $webhooks->createWebhookEndpoint((new CreateWebhookEndpointRequest())
+    ->setDelivery('pull')->setEvents([WebhookEventType::ECONOMY_BALANCE_CHANGED]))->getData()->getId();
+try {
+    for ($call = 0; $call < 10; $call++) {
+        $members = array_map(strval(...), range(800000000000000000 + 100 * $call, 800000000000000099 + 100 * $call));
+        $list = array_map(fn (string $m) => new AdjustBalanceRequest(['user_id' => $m, 'delta' => 5, 'reference' => "$hook/$m"]), $members);
+        check(count($economy->adjustBalances(new AdjustBalancesRequest(['adjustments' => $list]))->getData()) === 100, 'not all were paid');
+    }
+    // A worker waits until there is something, does its work with each event that it has not
+    // seen, and acknowledges them.
+    $seen = [];
+    while (count($seen) < 1000) {
+        $got = $webhooks->pullWebhookEvents($hook, new PullWebhookEventsRequest(['wait' => 10]))->getData();
+        $ids = array_map(fn ($event) => $event->getId(), $got);
+        check($ids !== [], 'no event came');
+        $seen += array_flip($ids);
+        $done = $webhooks->ackWebhookEvents($hook, new AckWebhookEventsRequest(['event_ids' => $ids]))->getData();
+        check($done->getSettledCount() === count($ids), 'not all were settled');
+    }
+} finally {
+    $webhooks->deleteWebhookEndpoint($hook);
+}
+printf("payday: 1000 members in 10 calls, %d events fetched and acknowledged\n", count($seen));

@@ -39,7 +39,9 @@ async function story() {
   const { error } = (await refused.response.json()) as ErrorEnvelope;
   assert.equal(error.code, "balance_would_be_negative");
   console.log(`refused: ${error.code}`);
-  await receive(new WebhooksApi(configuration), key);
+  const webhooks = new WebhooksApi(configuration);
+  await receive(webhooks, key);
+  await payday(economy, webhooks);
 }
 
 // Registers a receiver, has it pinged, verifies the raw bytes.
@@ -57,6 +59,32 @@ async function receive(webhooks: WebhooksApi, path: string) {
     console.log(`webhook: ${event.type} ${event.id}, verified`);
   } finally {
     await webhooks.deleteWebhookEndpoint({ id: hook.id });
+  }
+}
+
+// Pays a thousand members in ten calls, a hundred at a time: all of them or none. Each payment
+// has a reference, so that none is made twice, however often the call is sent.
+async function payday(economy: EconomyApi, webhooks: WebhooksApi) {
+  const { id } = (await webhooks.createWebhookEndpoint({ createWebhookEndpointRequest: { delivery: "pull", events: ["economy.balance_changed"] } })).data;
+  try {
+    for (let call = 0; call < 10; call++) {
+      const members = Array.from({ length: 100 }, (_, i) => `8000000000000${call}${String(i).padStart(2, "0")}`);
+      const adjustments = members.map((userId) => ({ userId, delta: 5, reference: `${id}/${userId}` }));
+      assert.equal((await economy.adjustBalances({ adjustBalancesRequest: { adjustments } })).data.length, 100);
+    }
+    // A worker waits until there is something, does its work with each event that it has not
+    // seen, and acknowledges them.
+    const seen = new Set<string>();
+    while (seen.size < 1000) {
+      const got = await webhooks.pullWebhookEvents({ id, pullWebhookEventsRequest: { wait: 10 } });
+      const eventIds = got.data.map((event) => event.id);
+      assert.ok(eventIds.length > 0, "no event came");
+      eventIds.forEach((one) => seen.add(one));
+      assert.equal((await webhooks.ackWebhookEvents({ id, ackWebhookEventsRequest: { eventIds } })).data.settledCount, eventIds.length);
+    }
+    console.log(`payday: 1000 members in 10 calls, ${seen.size} events fetched and acknowledged`);
+  } finally {
+    await webhooks.deleteWebhookEndpoint({ id });
   }
 }
 

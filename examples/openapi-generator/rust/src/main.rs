@@ -1,9 +1,13 @@
 //! The short story of an integration, with a client by openapi-generator.
 //! GUILDHALL_URL, GUILDHALL_TOKEN and GUILDHALL_CA say where and who.
 use openapi::apis::{cases_api, configuration::Configuration, economy_api, meta_api, webhooks_api, Error};
-use openapi::models::{AdjustBalanceRequest, CaseStatusFilter, CaseTypeFilter, CreateWebhookEndpointRequest, EventPing, WebhookEventType};
+use openapi::models::create_webhook_endpoint_request::Delivery;
+use openapi::models::{
+    AckWebhookEventsRequest, AdjustBalanceRequest, AdjustBalancesRequest, CaseStatusFilter, CaseTypeFilter, CreateWebhookEndpointRequest, EventPing,
+    PullWebhookEventsRequest, WebhookEventType,
+};
 use standardwebhooks::Webhook;
-use std::{env, fs, process, time::SystemTime};
+use std::{collections::HashSet, env, fs, process, time::SystemTime};
 
 const USER: &str = "190320984123768832";
 
@@ -70,5 +74,38 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let event: EventPing = serde_json::from_slice(&body)?;
     assert_eq!(event.data.webhook_id, hook.id);
     println!("webhook: {} {}, verified", event.r#type, event.id);
+    payday(&api).await
+}
+
+/// Pays a thousand members in ten calls, a hundred at a time: all of them or none. Each payment
+/// has a reference, so that none is made twice, however often the call is sent.
+async fn payday(api: &Configuration) -> Result<(), Box<dyn std::error::Error>> {
+    let endpoint = CreateWebhookEndpointRequest {
+        delivery: Some(Some(Delivery::Pull)),
+        ..CreateWebhookEndpointRequest::new(vec![WebhookEventType::EconomyBalanceChanged])
+    };
+    let hook = webhooks_api::create_webhook_endpoint(api, endpoint, None).await?.data.id;
+    for call in 0..10u64 {
+        let members = (0..100).map(|i| (800000000000000000 + call * 100 + i).to_string());
+        let list = members.map(|m| AdjustBalanceRequest { reference: Some(Some(format!("{hook}/{m}"))), ..AdjustBalanceRequest::new(m, 5) });
+        let paid = economy_api::adjust_balances(api, AdjustBalancesRequest::new(list.collect()), None).await?;
+        assert_eq!(paid.data.len(), 100);
+    }
+    // A worker waits until there is something, does its work with each event that it has not
+    // seen, and acknowledges them.
+    let mut seen = HashSet::new();
+    while seen.len() < 1000 {
+        let pull = PullWebhookEventsRequest { wait: Some(10), ..PullWebhookEventsRequest::new() };
+        let got = webhooks_api::pull_webhook_events(api, &hook, Some(pull)).await?;
+        let ids: Vec<String> = got.data.into_iter().map(|event| event.id).collect();
+        assert!(!ids.is_empty(), "no event came");
+        seen.extend(ids.iter().cloned());
+        let count = ids.len();
+        let ack = AckWebhookEventsRequest { event_ids: Some(ids), ..AckWebhookEventsRequest::new() };
+        let done = webhooks_api::ack_webhook_events(api, &hook, ack, None).await?;
+        assert_eq!(done.data.settled_count as usize, count);
+    }
+    webhooks_api::delete_webhook_endpoint(api, &hook, None).await?;
+    println!("payday: 1000 members in 10 calls, {} events fetched and acknowledged", seen.len());
     Ok(())
 }

@@ -87,6 +87,7 @@ public final class Story {
     }
 
     webhook(client);
+    Payday.run(client);
   }
 
   /** Registers a receiver, has it pinged and verifies the signature over the raw bytes. */
@@ -135,7 +136,7 @@ public final class Story {
     return client.getObjectMapper().readValue(e.getResponseBody(), ErrorEnvelope.class).getError();
   }
 
-  private static void check(boolean claim, String otherwise) {
+  static void check(boolean claim, String otherwise) {
     if (!claim) {
       throw new IllegalStateException(otherwise);
     }

@@ -22,11 +22,14 @@ import org.openapitools.client.infrastructure.ApiClient
 import org.openapitools.client.infrastructure.ClientError
 import org.openapitools.client.infrastructure.ClientException
 import org.openapitools.client.infrastructure.Serializer
+import org.openapitools.client.models.AckWebhookEventsRequest
 import org.openapitools.client.models.AdjustBalanceRequest
+import org.openapitools.client.models.AdjustBalancesRequest
 import org.openapitools.client.models.CaseStatusFilter
 import org.openapitools.client.models.CaseTypeFilter
 import org.openapitools.client.models.CreateWebhookEndpointRequest
 import org.openapitools.client.models.EventPing
+import org.openapitools.client.models.PullWebhookEventsRequest
 import org.openapitools.client.models.WebhookEventType
 
 const val USER = "190320984123768832"
@@ -71,7 +74,9 @@ fun main() {
         check(body.contains("\"balance_would_be_negative\"")) { body }
         println("refused: ${e.statusCode}")
     }
-    receive(WebhooksApi(url, client), key)
+    val webhooks = WebhooksApi(url, client)
+    receive(webhooks, key)
+    payday(economy, webhooks)
 }
 
 /** Registers a receiver, has it pinged and verifies the raw bytes. */
@@ -95,4 +100,32 @@ fun receive(webhooks: WebhooksApi, path: String) {
     val event = Serializer.moshi.adapter(EventPing::class.java).fromJson(delivery.body())!!
     check(event.`data`.webhookId == hook.id) { "the ping is for ${event.`data`.webhookId}" }
     println("webhook: ${event.type} ${event.id}, verified")
+}
+
+/**
+ * Pays a thousand members in ten calls, a hundred at a time: all of them or none. Each payment
+ * has a reference, so that none is made twice, however often the call is sent.
+ */
+fun payday(economy: EconomyApi, webhooks: WebhooksApi) {
+    val endpoint = CreateWebhookEndpointRequest(events = listOf(WebhookEventType.economyPeriodBalance_changed), delivery = CreateWebhookEndpointRequest.Delivery.pull)
+    val hook = webhooks.createWebhookEndpoint(endpoint).`data`.id
+    val seen = mutableSetOf<String>()
+    try {
+        repeat(10) { call ->
+            val members = (0..99).map { "${800000000000000000 + call * 100 + it}" }
+            val paid = economy.adjustBalances(AdjustBalancesRequest(members.map { AdjustBalanceRequest(it, 5, reference = "$hook/$it") }))
+            check(paid.`data`.size == 100)
+        }
+        // A worker waits until there is something, does its work with each event that it has
+        // not seen, and acknowledges them.
+        while (seen.size < 1000) {
+            val ids = webhooks.pullWebhookEvents(hook, PullWebhookEventsRequest(wait = 5)).`data`.map { it.id }
+            check(ids.isNotEmpty()) { "no event came" }
+            seen += ids
+            check(webhooks.ackWebhookEvents(hook, AckWebhookEventsRequest(eventIds = ids)).`data`.settledCount == ids.size)
+        }
+    } finally {
+        webhooks.deleteWebhookEndpoint(hook)
+    }
+    println("payday: 1000 members in 10 calls, ${seen.size} events fetched and acknowledged")
 }
