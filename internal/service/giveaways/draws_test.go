@@ -113,6 +113,10 @@ func TestTheScriptRepeatsDraws(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
+	// Where there is nothing to repeat, that is no success.
+	if out, err := verify(s.giveaway("active", 1, 0)); err == nil || !strings.Contains(out, "no record of a draw") {
+		t.Errorf("a giveaway that was not drawn: %v\n%s", err, out)
+	}
 	for _, c := range []struct{ winners, entrants int }{{3, 250}, {5, 3}, {1, 0}} {
 		id, won := s.ended(c.winners, c.entrants)
 		want := "round 1 repeated: " + strings.Join(won, " ")
