@@ -91,6 +91,9 @@ func TestADashboardWithoutTheChatPlatformHasLinksOnly(t *testing.T) {
 			url := withGuild(t)
 			s := serve(t, url, "GUILDHALL_DASHBOARD_URL=https://pages.example", "GUILDHALL_DISCORD_CLIENT_ID=1",
 				"GUILDHALL_DISCORD_CLIENT_SECRET=x", "GUILDHALL_DISCORD_TOKEN=x", "GUILDHALL_DISCORD_URL="+platform)
+			if _, log := s.text(); strings.Count(log, "GUILDHALL_DISCORD_URL is "+platform) != 1 {
+				t.Errorf("the log does not say once what %s does not do:\n%s", platform, log)
+			}
 			client := s.client(t)
 			client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 			ask := func(method, path, cookie, form string) (*http.Response, string) {

@@ -221,8 +221,14 @@ func TestRotationEndsOldSecrets(t *testing.T) {
 			t.Errorf("secret %d does not sign", i)
 		}
 	}
+	fourth := api.Do(t, "rotateWebhookSecret", `{"old_secret_expires_in":3600}`, on).Want(t, 200, "").Str(t, "data.secret")
+	for i, s := range []string{first, second, third, fourth} {
+		if verifies(s) != (s != first) {
+			t.Errorf("after a third rotation, which ends the oldest, secret %d: %t", i, s == first)
+		}
+	}
 	last := api.Do(t, "rotateWebhookSecret", `{"old_secret_expires_in":0}`, on).Want(t, 200, "").Str(t, "data.secret")
-	for i, s := range []string{first, second, third, last} {
+	for i, s := range []string{first, second, third, fourth, last} {
 		if verifies(s) != (s == last) {
 			t.Errorf("after the old secrets were ended, secret %d: %t", i, s != last)
 		}

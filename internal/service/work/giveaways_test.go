@@ -172,6 +172,37 @@ func TestAGiveawayThatIsOverBeforeTheBotHasSeenItIsNotPosted(t *testing.T) {
 	}
 }
 
+// A bot that has posted a giveaway and answers only after its end is asked for the entries
+// all the same.
+//
+// RELIABILITY.md, Messages.
+func TestAGiveawayWhosePostIsAnsweredLateIsCollected(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(t, apitest.ByBot())
+	bot, there := api.Bot(t), newWorld()
+	node(t, api)
+	id := giveaway(t, api, 1)
+	late := one(t, bot, "post_giveaway")
+	api.Do(t, "endGiveaway", "", apitest.Path("id", id)).Want(t, 202, "")
+	testutil.Eventually(t, "it is over", func() bool {
+		return dbtest.Value[string](t, api.DB(), `SELECT status FROM giveaways`) == "drawing"
+	})
+	answer(t, bot, late, there.carryOut(late)).Want(t, 200, "")
+	live(t, bot, there, func(a asked) bool {
+		if a.Kind == "collect_entries" {
+			entries(t, bot, a.guild, a.GiveawayID, 3).Want(t, 200, "")
+		}
+		return false
+	})
+	testutil.Eventually(t, "it is drawn from those who have entered", func() bool {
+		return dbtest.Value[string](
+			t,
+			api.DB(),
+			`SELECT concat(status, ' ', message_id, ' ', entry_count, ' ', cardinality(winners)) FROM giveaways`,
+		) == "ended 1000000 3 1"
+	})
+}
+
 // The message says what is so last: an edit is asked for when the one before is answered.
 func TestEditsOfAMessageComeInOrder(t *testing.T) {
 	t.Parallel()
